@@ -1,0 +1,103 @@
+package sessions
+
+import "time"
+
+// Lifetime is how long a session may be completed after its creation (contract §8).
+const Lifetime = 10 * time.Minute
+
+// State is where a session stands.
+type State string
+
+// The states of a session. Pending is the only one that changes.
+const (
+	Pending  State = "pending"
+	Verified State = "verified" // the provider vouched for an identity and the network's rules accept it
+	Failed   State = "failed"   // the user declined, or the rules refused the identity
+	Canceled State = "canceled" // the integrator took it back; no callback
+	Expired  State = "expired"  // nobody completed it within its lifetime; no callback
+)
+
+// Reason says why a session ended as it did; empty while pending and when verified.
+type Reason string
+
+// The reasons of the final states.
+const (
+	NoReason       Reason = ""
+	Declined       Reason = "declined" // the user said no, at the provider or on the sign-in page
+	Refused        Reason = "refused"  // the network's rules do not accept the identity
+	CanceledReason Reason = "canceled"
+	ExpiredReason  Reason = "expired"
+)
+
+// Session is the record of a session: what the integrator asked for, and when. It is written once, by Create.
+type Session struct {
+	ID             ID
+	Account        string // id of the account whose key started it
+	Key            string // id of that key
+	Test           bool   // started with a test key
+	Platform       string // arbitrary, 1 to 1,024 bytes
+	PlatformUserID string // arbitrary, 1 to 1,024 bytes, returned unchanged
+	GuildID        string // arbitrary, 0 to 1,024 bytes, returned unchanged
+	CallbackURL    string // as given and checked; sealed in storage
+	CreatedAt      time.Time
+	ExpiresAt      time.Time // CreatedAt plus Lifetime
+}
+
+// Request is what Create needs.
+type Request struct {
+	Account, Key                      string
+	Test                              bool
+	Platform, PlatformUserID, GuildID string
+	CallbackURL                       string
+}
+
+// Outcome is how a session is completed.
+type Outcome struct {
+	State   State  // Verified, Failed or Canceled
+	Reason  Reason // Declined, Refused or CanceledReason; NoReason when verified
+	Network string // id of the identity network that vouched or refused; empty where none took part
+}
+
+// Completion is the fact that a session ended, with everything its delivery needs, since it outlives the session's record.
+type Completion struct {
+	Session
+	Outcome
+	CompletedAt time.Time
+}
+
+// Verified is the contract's `verified` member (contract §2.3).
+func (o Outcome) Verified() bool { return o.State == Verified }
+
+// View is everything that can be read about a session.
+type View struct {
+	Session
+	Outcome
+	CompletedAt time.Time // zero while pending and when expired
+	Delivery    Delivery
+}
+
+// DeliveryState is where the single POST stands.
+type DeliveryState string
+
+// The states of a delivery (package dispatcher moves them).
+const (
+	DeliveryNone          DeliveryState = "none"          // no outcome yet, or one that sends no callback
+	DeliveryDue           DeliveryState = "due"           // waiting for its first or next attempt
+	DeliveryClaimed       DeliveryState = "claimed"       // a worker is sending
+	DeliveryDelivered     DeliveryState = "delivered"     // a 2xx status line was read
+	DeliveryRejected      DeliveryState = "rejected"      // another final status line was read
+	DeliveryUnknown       DeliveryState = "unknown"       // bytes left and no status line came back
+	DeliveryUndeliverable DeliveryState = "undeliverable" // provably nothing was sent until the retry deadline passed
+)
+
+// Delivery is what is known about a session's callback.
+type Delivery struct {
+	State    DeliveryState
+	Attempts []Attempt // by number, first is 1
+}
+
+// Attempt is one claim and, where it has ended, its result.
+type Attempt struct {
+	Claim  Claim
+	Result *Result // nil while open
+}

@@ -1,0 +1,75 @@
+package sessions
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/base64"
+	"errors"
+)
+
+const (
+	tokenBytes = 32 // 256 bits: not guessable, and no two ever meet
+	tokenLen   = 43 // tokenBytes in unpadded base64url
+	idBytes    = 20 // 160 bits of SHA-256: finding another token with the same id takes 2^160 tries
+	idLen      = 32 // idBytes in base32
+)
+
+// ErrMalformed is returned for a string that is neither a session token nor a session id.
+var ErrMalformed = errors.New("neither a session token (43 characters of base64url) nor a session id (32 characters of base32)")
+
+var idEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+
+// Token is the secret in verify_url: 32 random bytes in unpadded base64url, 43 characters. Whoever holds it may sign in for the
+// session. It is given out by Create and never stored.
+type Token string
+
+// newToken makes a random token.
+func newToken() Token {
+	var b [tokenBytes]byte
+	_, _ = rand.Read(b[:]) // never fails: the program ends if the system's source is broken
+	return Token(base64.RawURLEncoding.EncodeToString(b[:]))
+}
+
+// ParseToken checks the form of a token. The error is ErrMalformed. A well-formed token need not belong to any session.
+func ParseToken(s string) (Token, error) {
+	if len(s) != tokenLen {
+		return "", ErrMalformed
+	}
+	// Strict refuses a last character with stray bits: one token has one spelling, so one session has one link.
+	if _, err := base64.RawURLEncoding.Strict().DecodeString(s); err != nil {
+		return "", ErrMalformed
+	}
+	return Token(s), nil
+}
+
+// ID gives the session id that belongs to the token.
+func (t Token) ID() ID {
+	sum := sha256.Sum256([]byte(t))
+	return ID(idEncoding.EncodeToString(sum[:idBytes]))
+}
+
+// String keeps tokens out of logs and error texts; Reveal gives the secret itself.
+func (Token) String() string { return "token(hidden)" }
+
+// Reveal gives the token for verify_url, the init response and the sign-in page's own form, its only places.
+func (t Token) Reveal() string { return string(t) }
+
+// ID is the session id, "sid" in logs and subjects: the first 20 bytes of SHA-256(token) in lower-case base32, 32 characters.
+type ID string
+
+// ParseID reads what integrators put in a path: the session id, or the session token, whose id it gives. The error is
+// ErrMalformed.
+func ParseID(s string) (ID, error) {
+	if len(s) == idLen {
+		if _, err := idEncoding.DecodeString(s); err != nil {
+			return "", ErrMalformed
+		}
+		return ID(s), nil
+	}
+	t, err := ParseToken(s)
+	if err != nil {
+		return "", err
+	}
+	return t.ID(), nil
+}
