@@ -5,12 +5,13 @@ import "time"
 // Claim is the fact "worker W is about to send attempt N". It is the fence of the single POST: written once, before the first
 // byte, by whoever sends; who does not hold it never sends.
 type Claim struct {
-	Session ID        `json:"-"`
-	Number  int       `json:"n"`      // the attempt, from 1
-	Worker  string    `json:"worker"` // the process that claims, for people
-	Nonce   string    `json:"nonce"`  // tells one's own write from another's
-	GiveUp  bool      `json:"give_up,omitempty"`
-	At      time.Time `json:"at"`
+	Session ID     `json:"-"`
+	Number  int    `json:"n"`      // the attempt, from 1
+	Worker  string `json:"worker"` // the process that claims, for people
+	// GiveUp marks a claim that is taken in order to end the delivery as undeliverable: whoever holds it sends nothing, and
+	// nobody else can send any more.
+	GiveUp bool      `json:"give_up,omitempty"`
+	At     time.Time `json:"at"`
 	// Deadline is the last instant at which the owner may begin to write. An owner that finds it passed releases the claim.
 	Deadline time.Time `json:"deadline"`
 	// SettleAfter is the instant from which anyone may settle an open claim: Deadline plus a whole attempt and a margin.
@@ -68,6 +69,5 @@ type Result struct {
 	Answer  string    `json:"answer,omitempty"`  // the first 1 KiB of the answer's body, escaped by whoever shows it
 	Timing  Timing    `json:"timing,omitzero"`
 	By      string    `json:"by"` // the worker that wrote this fact
-	Nonce   string    `json:"nonce"`
 	At      time.Time `json:"at"`
 }

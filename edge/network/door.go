@@ -1,0 +1,89 @@
+package network
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+)
+
+const (
+	defaultRequestTimeout = 10 * time.Second // a user is waiting at the other end
+	connectTimeout        = 5 * time.Second  // leaves half of the request's time for its answer
+	maxHeaderBytes        = 64 << 10
+	maxAnswerBytes        = 64 << 10 // token and user-info answers are a few KiB
+	maxMetadataBytes      = 1 << 20  // key sets carry certificate chains and many keys
+)
+
+// door is the one way to a provider. It bounds each request in time and each answer in bytes, and reads the answer whole, so
+// that a limit that is passed comes back as a typed error: x/oauth2 and go-oidc flatten errors of a body's Read into text.
+type door struct {
+	transport *http.Transport
+	maxBytes  int64
+	timeout   time.Duration // for the whole request: name, connection, TLS, answer
+}
+
+// newTransport makes the transport of a network's doors.
+//
+// net/http sends a request again by itself when a kept connection turns out closed or an HTTP/2 server says GOAWAY. A code is
+// redeemed once, so a resent POST turns a good sign-in into invalid_grant or trips the provider's theft alarm (RFC 6749
+// §4.1.2). A connection that was never used before is never resent on: hence HTTP/1.1 and no keep-alive. It costs a TLS
+// handshake per request and leaves no idle connection that anybody would have to close.
+func newTransport(roots *x509.CertPool) *http.Transport {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	return &http.Transport{
+		Proxy:                  nil, // secrets go to the provider, not to whatever the environment names
+		DialContext:            (&net.Dialer{Timeout: connectTimeout}).DialContext,
+		TLSClientConfig:        &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
+		TLSHandshakeTimeout:    connectTimeout,
+		Protocols:              protocols,
+		DisableKeepAlives:      true,
+		MaxResponseHeaderBytes: maxHeaderBytes,
+	}
+}
+
+// client gives the door as go-oidc and x/oauth2 want it.
+func (d *door) client() *http.Client { return &http.Client{Transport: d} }
+
+// RoundTrip sends req and reads its whole answer. Redirects are errors for every method: a redirected POST would carry the
+// code, and a redirected GET the access token, to an address nobody configured. For a GET any status but 200 is an error.
+func (d *door) RoundTrip(req *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithTimeout(req.Context(), d.timeout)
+	defer cancel()
+	once := req.Clone(ctx)
+	once.GetBody = nil // without it nothing in net/http can play the body a second time
+	once.Header.Set("Accept", "application/json")
+	once.Header.Set("User-Agent", "verifyd")
+	resp, err := d.transport.RoundTrip(once)
+	if err != nil {
+		return nil, &doorError{err}
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode >= 300 && resp.StatusCode < 400 {
+		return nil, errRedirect
+	}
+	if req.Method == http.MethodGet && resp.StatusCode != http.StatusOK {
+		return nil, statusError(resp.StatusCode)
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, d.maxBytes+1))
+	if err != nil {
+		return nil, &doorError{err}
+	}
+	if int64(len(body)) > d.maxBytes {
+		return nil, fmt.Errorf("%w: over %d bytes", errTooLarge, d.maxBytes)
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(body))
+	return resp, nil
+}
+
+// doorError marks an error of the transport, so that it can be told from an answer that does not decode.
+type doorError struct{ err error }
+
+func (e *doorError) Error() string { return "ask the provider: " + e.err.Error() }
+func (e *doorError) Unwrap() error { return e.err }

@@ -1,0 +1,179 @@
+package natsconf
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/rs/zerolog"
+)
+
+// ConnectOptions say how to reach JetStream: an embedded server, or a URL.
+type ConnectOptions struct {
+	Embedded  *Embedded      // the embedded server of this process; URL is ignored
+	URL       string         // nats:// or tls://, several separated by commas
+	CredsFile string         // NATS credentials file, for an external server
+	User      string         // or a user and password, as the embedded server's endpoint file has them
+	Password  string         //
+	RootCAs   *x509.CertPool // extra roots for the server's certificate
+	Name      string         // shown in the server's connection list
+	Log       zerolog.Logger
+}
+
+// reconnectWait is the pause between tries to reconnect, which go on for ever.
+const reconnectWait = 500 * time.Millisecond
+
+// Conn is a connection to JetStream that comes back by itself for ever.
+type Conn struct {
+	NC *nats.Conn
+	JS jetstream.JetStream
+
+	mu      sync.Mutex
+	streams map[string]jetstream.Stream
+	closed  chan struct{}
+}
+
+// Connect dials. The first connection is tried until ctx ends; afterwards the connection comes back by itself.
+func Connect(ctx context.Context, o ConnectOptions) (*Conn, error) {
+	c := &Conn{streams: map[string]jetstream.Stream{}, closed: make(chan struct{})}
+	opts := append(c.options(o), endpointOptions(o)...)
+	for {
+		nc, err := nats.Connect(o.URL, opts...)
+		if err == nil {
+			c.NC = nc
+			break
+		}
+		if permanent(err) {
+			return nil, fmt.Errorf("connect to NATS at %s: %w", redactURL(o.URL), err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("connect to NATS at %s: %w (last: %w)", redactURL(o.URL), ctx.Err(), err)
+		case <-time.After(reconnectWait):
+		}
+	}
+	js, err := jetstream.New(c.NC, jetstream.WithDefaultTimeout(ackTimeout))
+	if err != nil {
+		c.NC.Close()
+		return nil, fmt.Errorf("set up JetStream: %w", err)
+	}
+	c.JS = js
+	return c, nil
+}
+
+func (c *Conn) options(o ConnectOptions) []nats.Option {
+	return []nats.Option{
+		nats.Name(o.Name),
+		nats.MaxReconnects(-1),
+		nats.ReconnectWait(reconnectWait),
+		nats.ReconnectBufSize(-1), // a message buffered while away might be stored long after its caller gave up
+		nats.Timeout(bootTry),
+		nats.PingInterval(20 * time.Second),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			if err != nil {
+				o.Log.Warn().Err(err).Msg("NATS connection lost, reconnecting")
+			}
+		}),
+		nats.ReconnectHandler(func(*nats.Conn) { o.Log.Info().Msg("NATS connection is back") }),
+		nats.ErrorHandler(func(_ *nats.Conn, s *nats.Subscription, err error) {
+			o.Log.Warn().Err(err).Str("subject", subjectOf(s)).Msg("NATS reports an error")
+		}),
+		nats.ClosedHandler(func(*nats.Conn) { close(c.closed) }),
+	}
+}
+
+func endpointOptions(o ConnectOptions) []nats.Option {
+	if e := o.Embedded; e != nil {
+		return []nats.Option{nats.InProcessServer(e), nats.UserInfo(e.endpoint.User, e.endpoint.Password)}
+	}
+	var opts []nats.Option
+	if o.CredsFile != "" {
+		opts = append(opts, nats.UserCredentials(o.CredsFile))
+	}
+	if o.User != "" {
+		opts = append(opts, nats.UserInfo(o.User, o.Password))
+	}
+	if strings.HasPrefix(o.URL, "tls://") {
+		opts = append(opts, nats.Secure(&tls.Config{MinVersion: tls.VersionTLS12, RootCAs: o.RootCAs}))
+	}
+	return opts
+}
+
+// Close ends the connection and waits until its goroutines have let go.
+func (c *Conn) Close() {
+	c.NC.Close()
+	<-c.closed
+}
+
+// Connected says whether the connection stands at this moment.
+func (c *Conn) Connected() bool { return c.NC.IsConnected() }
+
+// Last reads the newest message on a subject from the stream's leader, so that it sees every acknowledged write. Its errors are
+// ErrNotFound and ErrUnavailable.
+func (c *Conn) Last(ctx context.Context, stream, subject string) (*jetstream.RawStreamMsg, error) {
+	ctx, cancel := context.WithTimeout(ctx, ackTimeout)
+	defer cancel()
+	s, err := c.stream(ctx, stream)
+	if err != nil {
+		return nil, err
+	}
+	m, err := s.GetLastMsgForSubject(ctx, subject)
+	switch {
+	case err == nil:
+		return m, nil
+	case errors.Is(err, jetstream.ErrMsgNotFound):
+		return nil, ErrNotFound
+	default:
+		return nil, fmt.Errorf("read from %s: %w: %w", stream, ErrUnavailable, err)
+	}
+}
+
+// stream gives a handle, asking the server only the first time.
+func (c *Conn) stream(ctx context.Context, name string) (jetstream.Stream, error) {
+	c.mu.Lock()
+	s := c.streams[name]
+	c.mu.Unlock()
+	if s != nil {
+		return s, nil
+	}
+	s, err := c.JS.Stream(ctx, name)
+	if err != nil {
+		return nil, fmt.Errorf("look up stream %s: %w: %w", name, ErrUnavailable, err)
+	}
+	c.mu.Lock()
+	c.streams[name] = s
+	c.mu.Unlock()
+	return s, nil
+}
+
+// Emit publishes without asking for an answer, for events that no promise depends on.
+func (c *Conn) Emit(subject string, data []byte) { _ = c.NC.Publish(subject, data) }
+
+// permanent says whether a connection error would be the same at the next try.
+func permanent(err error) bool {
+	return errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) || errors.Is(err, nats.ErrSecureConnRequired) ||
+		strings.Contains(err.Error(), "nkeys:") || strings.Contains(err.Error(), "no such file")
+}
+
+// redactURL keeps a password in a NATS URL out of error texts.
+func redactURL(s string) string {
+	if at := strings.LastIndexByte(s, '@'); at >= 0 {
+		scheme, _, _ := strings.Cut(s, "://")
+		return scheme + "://…@" + s[at+1:]
+	}
+	return s
+}
+
+func subjectOf(s *nats.Subscription) string {
+	if s == nil {
+		return ""
+	}
+	return s.Subject
+}

@@ -1,0 +1,239 @@
+package natsconf
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/gofrs/flock"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/rs/zerolog"
+)
+
+// SyncMode says when the embedded store reaches the disk.
+type SyncMode string
+
+// The two modes. SyncInterval risks what was acknowledged in the last two minutes, when the machine loses power.
+const (
+	SyncAlways   SyncMode = "always"
+	SyncInterval SyncMode = "interval"
+)
+
+const (
+	// DefaultStoreBytes is the default size limit of the embedded store.
+	DefaultStoreBytes = 8 << 30
+	// serverReady bounds the start of the embedded server, recovery of the store included.
+	serverReady = 60 * time.Second
+	// EndpointFile holds, inside the data directory, where the embedded server listens and the credential for it.
+	EndpointFile = "nats.json"
+	lockFile     = "lock"
+	storeFolder  = "nats"
+)
+
+// ErrLocked is returned where another process holds the data directory.
+var ErrLocked = errors.New("the data directory is in use by another verifyd")
+
+// EmbeddedOptions configure the embedded server.
+type EmbeddedOptions struct {
+	DataDir    string // made with mode 0700 when missing
+	Sync       SyncMode
+	StoreBytes int64 // size limit of the store; DefaultStoreBytes when zero
+	Log        zerolog.Logger
+}
+
+// Endpoint is the content of EndpointFile: how the operator's commands and the nats tool reach a running embedded server.
+type Endpoint struct {
+	URL      string `json:"url"`
+	User     string `json:"user"`
+	Password string `json:"password"`
+	PID      int    `json:"pid"`
+}
+
+// Embedded is the actor that owns the embedded NATS server and the data directory. It may be served again after it stopped:
+// the port and the credential stay the same, so that connections find their way back.
+type Embedded struct {
+	o        EmbeddedOptions
+	lock     *flock.Flock
+	endpoint Endpoint
+	port     int
+
+	mu      sync.Mutex
+	running *server.Server
+	ready   chan struct{} // closed while running
+}
+
+// OpenEmbedded takes the data directory for this process. It returns ErrLocked when another process has it.
+func OpenEmbedded(o EmbeddedOptions) (*Embedded, error) {
+	if o.StoreBytes == 0 {
+		o.StoreBytes = DefaultStoreBytes
+	}
+	if err := os.MkdirAll(o.DataDir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the data directory: %w", err)
+	}
+	// The store itself has no lock: two servers on it would corrupt it.
+	lock := flock.New(filepath.Join(o.DataDir, lockFile))
+	got, err := lock.TryLock()
+	if err != nil {
+		return nil, fmt.Errorf("lock the data directory: %w", err)
+	}
+	if !got {
+		return nil, fmt.Errorf("%w: %s", ErrLocked, o.DataDir)
+	}
+	var secret [24]byte
+	_, _ = rand.Read(secret[:])
+	return &Embedded{
+		o:        o,
+		lock:     lock,
+		port:     server.RANDOM_PORT,
+		endpoint: Endpoint{User: "verifyd", Password: base64.RawURLEncoding.EncodeToString(secret[:]), PID: os.Getpid()},
+		ready:    make(chan struct{}),
+	}, nil
+}
+
+// Close releases the data directory. Serve must have returned.
+func (e *Embedded) Close() error {
+	_ = os.Remove(filepath.Join(e.o.DataDir, EndpointFile))
+	if err := e.lock.Close(); err != nil {
+		return fmt.Errorf("release the data directory: %w", err)
+	}
+	return nil
+}
+
+// Serve runs the server until ctx ends and its store is closed.
+func (e *Embedded) Serve(ctx context.Context) error {
+	ns, err := e.start()
+	if err != nil {
+		return err
+	}
+	stopped := make(chan struct{})
+	go func() {
+		ns.WaitForShutdown()
+		close(stopped)
+	}()
+	e.up(ns)
+	defer e.down()
+	select {
+	case <-ctx.Done():
+	case <-stopped:
+		return errors.New("the embedded NATS server stopped by itself")
+	}
+	// Clients are gone by now: the program stops the server last. Shutdown closes the store; waiting is what makes the next
+	// start find it closed.
+	ns.Shutdown()
+	<-stopped
+	return ctx.Err()
+}
+
+func (e *Embedded) start() (*server.Server, error) {
+	log := &serverLog{log: e.o.Log}
+	ns, err := server.NewServer(&server.Options{
+		ServerName:             "verifyd",
+		Host:                   "127.0.0.1",
+		Port:                   e.port,
+		Username:               e.endpoint.User,
+		Password:               e.endpoint.Password,
+		NoSigs:                 true, // signals are the program's
+		DisableJetStreamBanner: true,
+		JetStream:              true,
+		StoreDir:               filepath.Join(e.o.DataDir, storeFolder),
+		JetStreamMaxStore:      e.o.StoreBytes,
+		JetStreamMaxMemory:     64 << 20, // nothing of ours is kept in memory streams
+		SyncAlways:             e.o.Sync != SyncInterval,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("configure the embedded NATS server: %w", err)
+	}
+	ns.SetLogger(log, false, false)
+	ns.Start()
+	if !ns.ReadyForConnections(serverReady) || !ns.JetStreamEnabled() {
+		ns.Shutdown()
+		ns.WaitForShutdown()
+		return nil, fmt.Errorf("start the embedded NATS server: %w", log.reason())
+	}
+	addr, ok := ns.Addr().(*net.TCPAddr)
+	if !ok {
+		return nil, fmt.Errorf("the embedded NATS server listens on %v, not TCP", ns.Addr())
+	}
+	e.port = addr.Port
+	e.endpoint.URL = "nats://" + addr.String()
+	if err := writeEndpoint(filepath.Join(e.o.DataDir, EndpointFile), e.endpoint); err != nil {
+		ns.Shutdown()
+		ns.WaitForShutdown()
+		return nil, err
+	}
+	return ns, nil
+}
+
+func (e *Embedded) up(ns *server.Server) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.running = ns
+	close(e.ready)
+}
+
+func (e *Embedded) down() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.running = nil
+	e.ready = make(chan struct{})
+}
+
+// Ready gives a channel that is closed while the server takes connections.
+func (e *Embedded) Ready() <-chan struct{} {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.ready
+}
+
+// InProcessConn gives a connection to the server that runs now, which after a restart is another one. nats.go asks again at
+// each reconnect; a *server.Server handed to it would lead back to the stopped one for ever.
+func (e *Embedded) InProcessConn() (net.Conn, error) {
+	e.mu.Lock()
+	ns := e.running
+	e.mu.Unlock()
+	if ns == nil {
+		return nil, fmt.Errorf("embedded NATS server: %w", ErrUnavailable)
+	}
+	conn, err := ns.InProcessConn()
+	if err != nil {
+		return nil, fmt.Errorf("connect in process: %w", err)
+	}
+	return conn, nil
+}
+
+// ReadEndpoint reads where the embedded server of a data directory listens.
+func ReadEndpoint(dataDir string) (Endpoint, error) {
+	var e Endpoint
+	b, err := os.ReadFile(filepath.Join(dataDir, EndpointFile)) //nolint:gosec // the operator's own data directory
+	if err != nil {
+		return e, fmt.Errorf("read the endpoint: %w", err)
+	}
+	if err := json.Unmarshal(b, &e); err != nil {
+		return e, fmt.Errorf("read the endpoint: %w", err)
+	}
+	return e, nil
+}
+
+// writeEndpoint replaces the file as a whole: a reader sees the old endpoint or the new one.
+func writeEndpoint(path string, e Endpoint) error {
+	b, err := json.MarshalIndent(e, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode the endpoint: %w", err)
+	}
+	tmp := path + ".new"
+	if err := os.WriteFile(tmp, append(b, '\n'), 0o600); err != nil {
+		return fmt.Errorf("write the endpoint: %w", err)
+	}
+	if err := os.Rename(tmp, path); err != nil {
+		return fmt.Errorf("write the endpoint: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,309 @@
+package natsconf_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/rs/zerolog"
+	"go.uber.org/goleak"
+
+	"verifyd/natsconf"
+	"verifyd/natsconf/natstest"
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	goleak.VerifyTestMain(m)
+}
+
+var update = flag.Bool("update", false, "write testdata anew")
+
+// The golden file shows every change of the topology in review. Run with -update after a wanted one.
+func TestTopologyIsAsWritten(t *testing.T) {
+	var got bytes.Buffer
+	for _, replicas := range []int{1, 3} {
+		fmt.Fprintf(&got, "# replicas: %d\n", replicas)
+		enc := json.NewEncoder(&got)
+		enc.SetIndent("", "  ")
+		if err := enc.Encode(natsconf.NewTopology(natsconf.TopologyOptions{Replicas: replicas})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	path := filepath.Join("testdata", "topology.golden")
+	if *update {
+		if err := os.WriteFile(path, got.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got.Bytes(), want) {
+		t.Errorf("the topology changed; if wanted: go test ./natsconf -run Topology -update\n%s", got.String())
+	}
+}
+
+func TestEnsureIsHarmlessToRepeatAndExtends(t *testing.T) {
+	conn := natstest.Start(t)
+	ctx := t.Context()
+	for range 2 {
+		if err := natsconf.Ensure(ctx, conn.JS, natsconf.NewTopology(natsconf.TopologyOptions{})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	longer := natsconf.NewTopology(natsconf.TopologyOptions{KeepResults: 100 * time.Hour})
+	if err := natsconf.Ensure(ctx, conn.JS, longer); err != nil {
+		t.Fatal(err)
+	}
+	s, err := conn.JS.Stream(ctx, natsconf.StreamCompletions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := s.CachedInfo().Config.MaxAge; got != 100*time.Hour {
+		t.Errorf("max age = %s after Ensure, want 100h", got)
+	}
+}
+
+func TestEnsureRefusesDriftByName(t *testing.T) {
+	conn := natstest.Start(t)
+	ctx := t.Context()
+	drifts := map[string]func(*jetstream.StreamConfig){
+		"allow_direct": func(c *jetstream.StreamConfig) { c.AllowDirect = true },
+		"subjects":     func(c *jetstream.StreamConfig) { c.Subjects = append(c.Subjects, "more.*") },
+	}
+	for field, change := range drifts {
+		s, err := conn.JS.Stream(ctx, natsconf.StreamUsage)
+		if err != nil {
+			t.Fatal(err)
+		}
+		good := s.CachedInfo().Config
+		bad := good
+		change(&bad)
+		if _, err := conn.JS.UpdateStream(ctx, bad); err != nil {
+			t.Fatal(err)
+		}
+		var drift *natsconf.DriftError
+		err = natsconf.EnsureAtBoot(ctx, conn.JS, natsconf.NewTopology(natsconf.TopologyOptions{}))
+		if !errors.As(err, &drift) || drift.Field != field || !strings.Contains(err.Error(), "USAGE") {
+			t.Errorf("drift of %s: err = %v", field, err)
+		}
+		if _, err := conn.JS.UpdateStream(ctx, good); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestDataDirectoryHasOneOwner(t *testing.T) {
+	dir := t.TempDir()
+	_, stop := natstest.StartIn(t, dir)
+	_, err := natsconf.OpenEmbedded(natsconf.EmbeddedOptions{DataDir: dir, Log: zerolog.Nop()})
+	if !errors.Is(err, natsconf.ErrLocked) {
+		t.Fatalf("second owner: %v, want ErrLocked", err)
+	}
+	stop()
+	natstest.StartIn(t, dir)
+}
+
+func TestEndpointFileLetsOnlyItsReaderIn(t *testing.T) {
+	dir := t.TempDir()
+	natstest.StartIn(t, dir)
+	info, err := os.Stat(filepath.Join(dir, natsconf.EndpointFile))
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Fatalf("mode = %v, %v; want 0600", info.Mode(), err)
+	}
+	end, err := natsconf.ReadEndpoint(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(end.URL, "nats://127.0.0.1:") {
+		t.Errorf("listens on %s, want loopback", end.URL)
+	}
+	conn, err := natsconf.Connect(t.Context(), natsconf.ConnectOptions{URL: end.URL, User: end.User, Password: end.Password, Log: zerolog.Nop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+	if conn, err := natsconf.Connect(t.Context(), natsconf.ConnectOptions{URL: end.URL, Log: zerolog.Nop()}); err == nil {
+		conn.Close()
+		t.Error("connected without the credential")
+	}
+}
+
+// A restarted server keeps its port and takes back the connections it had, the in-process ones included.
+func TestConnectionsComeBackAfterTheServerRestarts(t *testing.T) {
+	e, err := natsconf.OpenEmbedded(natsconf.EmbeddedOptions{DataDir: t.TempDir(), Log: zerolog.Nop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = e.Close() })
+	stop := natstest.Serve(t, e)
+	<-e.Ready()
+	conn, err := natsconf.Connect(t.Context(), natsconf.ConnectOptions{Embedded: e, Log: zerolog.Nop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	if err := natsconf.EnsureAtBoot(t.Context(), conn.JS, natsconf.NewTopology(natsconf.TopologyOptions{})); err != nil {
+		t.Fatal(err)
+	}
+	w := natstest.Writer(t, conn, natsconf.StreamCompletions)
+	if _, err := w.Publish(t.Context(), &nats.Msg{Subject: "completion.a", Data: []byte("1")}); err != nil {
+		t.Fatal(err)
+	}
+	back := conn.NC.StatusChanged(nats.CONNECTED)
+	stop()
+	if _, err := w.Publish(t.Context(), &nats.Msg{Subject: "completion.b"}); !errors.Is(err, natsconf.ErrUnavailable) && !errors.Is(err, natsconf.ErrUncertain) {
+		t.Errorf("publish without a server: %v", err)
+	}
+	natstest.Serve(t, e)
+	<-back
+	if _, err := w.Publish(t.Context(), &nats.Msg{Subject: "completion.a", Data: []byte("2")}); !errors.Is(err, natsconf.ErrConflict) {
+		t.Errorf("after the restart: %v, want the first message's conflict", err)
+	}
+	m, err := conn.Last(t.Context(), natsconf.StreamCompletions, "completion.a")
+	if err != nil || string(m.Data) != "1" {
+		t.Errorf("last = %v, %v", m, err)
+	}
+}
+
+func TestLastSaysWhatIsNotThere(t *testing.T) {
+	conn := natstest.Start(t)
+	if _, err := conn.Last(t.Context(), natsconf.StreamCompletions, "completion.nobody"); !errors.Is(err, natsconf.ErrNotFound) {
+		t.Errorf("err = %v, want ErrNotFound", err)
+	}
+}
+
+// Many callers race for few subjects: the batches that carry a conflict fall back to single publishes, each subject has one
+// winner, every loser is told, and what was acknowledged is what is stored.
+func TestWriterTellsEachCallerItsOwnFate(t *testing.T) {
+	conn := natstest.Start(t)
+	w := natstest.Writer(t, conn, natsconf.StreamCompletions)
+	const subjects, racers = 50, 12
+	var wg sync.WaitGroup
+	won := make([][racers]bool, subjects)
+	for s := range subjects {
+		for r := range racers {
+			wg.Go(func() {
+				msg := &nats.Msg{Subject: fmt.Sprintf("completion.s%d", s), Data: fmt.Appendf(nil, "%d", r)}
+				_, err := w.Publish(t.Context(), msg)
+				switch {
+				case err == nil:
+					won[s][r] = true
+				case !errors.Is(err, natsconf.ErrConflict):
+					t.Errorf("subject %d racer %d: %v, want ErrConflict", s, r, err)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	for s := range subjects {
+		m, err := conn.Last(t.Context(), natsconf.StreamCompletions, fmt.Sprintf("completion.s%d", s))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for r := range racers {
+			if stored := string(m.Data) == fmt.Sprint(r); stored != won[s][r] {
+				t.Errorf("subject %d racer %d: stored %t, told %t", s, r, stored, won[s][r])
+			}
+		}
+	}
+}
+
+func TestWriterBatchesAreAcknowledgedAndStored(t *testing.T) {
+	conn := natstest.Start(t)
+	w := natsconf.NewWriter(conn, natsconf.StreamCompletions) // not yet served: all messages gather
+	const n = 300
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			if _, err := w.Publish(t.Context(), &nats.Msg{Subject: fmt.Sprintf("completion.b%d", i)}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	natstest.Serve(t, w)
+	wg.Wait()
+	s, err := conn.JS.Stream(t.Context(), natsconf.StreamCompletions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := s.CachedInfo().State.Msgs; got != n {
+		t.Errorf("%d messages stored, %d acknowledged", got, n)
+	}
+}
+
+func TestCounterAcknowledgesTheNewTotal(t *testing.T) {
+	conn := natstest.Start(t)
+	w := natstest.Writer(t, conn, natsconf.StreamUsage)
+	seen := make([]bool, 101)
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for range 100 {
+		wg.Go(func() {
+			ack, err := w.Publish(t.Context(), &nats.Msg{Subject: "usage.a.202601", Header: nats.Header{"Nats-Incr": {"+1"}}})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if ack.Total < 1 || ack.Total > 100 || seen[ack.Total] {
+				t.Errorf("total %d is out of range or was given twice", ack.Total)
+				return
+			}
+			seen[ack.Total] = true
+		})
+	}
+	wg.Wait()
+}
+
+func TestPublishEndsWithItsContext(t *testing.T) {
+	conn := natstest.Start(t)
+	w := natsconf.NewWriter(conn, natsconf.StreamCompletions) // nobody serves it
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := w.Publish(ctx, &nats.Msg{Subject: "completion.x"}); !errors.Is(err, natsconf.ErrUncertain) {
+		t.Errorf("err = %v, want ErrUncertain", err)
+	}
+}
+
+func TestFullStoreSaysSo(t *testing.T) {
+	e, err := natsconf.OpenEmbedded(natsconf.EmbeddedOptions{DataDir: t.TempDir(), StoreBytes: 64 << 10, Log: zerolog.Nop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = e.Close() })
+	natstest.Serve(t, e)
+	<-e.Ready()
+	conn, err := natsconf.Connect(t.Context(), natsconf.ConnectOptions{Embedded: e, Log: zerolog.Nop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	if err := natsconf.EnsureAtBoot(t.Context(), conn.JS, natsconf.NewTopology(natsconf.TopologyOptions{})); err != nil {
+		t.Fatal(err)
+	}
+	w := natstest.Writer(t, conn, natsconf.StreamCompletions)
+	for i := range 1000 {
+		_, err = w.Publish(t.Context(), &nats.Msg{Subject: fmt.Sprintf("completion.%d", i), Data: make([]byte, 1024)})
+		if err != nil {
+			break
+		}
+	}
+	if !errors.Is(err, natsconf.ErrStoreFull) {
+		t.Errorf("err = %v, want ErrStoreFull", err)
+	}
+}

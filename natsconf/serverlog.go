@@ -1,0 +1,49 @@
+package natsconf
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/rs/zerolog"
+)
+
+// serverLog hands the embedded server's log on to ours. Its fatal lines end a start, never the process.
+type serverLog struct {
+	log zerolog.Logger
+
+	mu   sync.Mutex
+	last string
+}
+
+func (l *serverLog) Noticef(format string, v ...any) { l.log.Debug().Msgf(format, v...) }
+func (l *serverLog) Debugf(format string, v ...any)  { l.log.Trace().Msgf(format, v...) }
+func (l *serverLog) Tracef(format string, v ...any)  { l.log.Trace().Msgf(format, v...) }
+
+func (l *serverLog) Warnf(format string, v ...any) { l.log.Warn().Msgf(format, v...) }
+
+func (l *serverLog) Errorf(format string, v ...any) {
+	l.keep(format, v...)
+	l.log.Error().Msgf(format, v...)
+}
+
+func (l *serverLog) Fatalf(format string, v ...any) {
+	l.keep(format, v...)
+	l.log.Error().Msgf(format, v...)
+}
+
+func (l *serverLog) keep(format string, v ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.last = fmt.Sprintf(format, v...)
+}
+
+// reason gives the last error the server logged, for the error of a failed start.
+func (l *serverLog) reason() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.last == "" {
+		return errors.New("not ready in time")
+	}
+	return errors.New(l.last)
+}

@@ -1,0 +1,154 @@
+package natsconf
+
+import (
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// The names of the assets. Rooms use these constants; nobody writes a stream's name out.
+const (
+	StreamCompletions = "COMPLETIONS"
+	StreamEvents      = "EVENTS"
+	StreamUsage       = "USAGE"
+	BucketSessions    = "sessions"
+	BucketAccounts    = "accounts"
+	BucketKeys        = "keys"
+
+	// ConsumerDispatcher is the durable consumer that all dispatcher processes share.
+	ConsumerDispatcher = "dispatcher"
+)
+
+// Times that the topology fixes.
+const (
+	// sessionTTL is how long a pending session's record is kept; the instant in the record decides its expiry, not this.
+	sessionTTL = 10 * time.Minute
+	// DefaultKeepResults is how long facts and timelines are kept, and so how long results can be read.
+	DefaultKeepResults = 72 * time.Hour
+	// usageTTL covers a year of months and the current one, which is what people compare.
+	usageTTL = 400 * 24 * time.Hour
+	// AckWait is after how long without a word a completion is given to a dispatcher again. Deliveries outlast it by sending
+	// progress; after a crash it bounds the pause.
+	AckWait = 30 * time.Second
+	// dedupWindow is how long a message id protects a publisher's own retry.
+	dedupWindow = 2 * time.Minute
+	// maxAckPending bounds what dispatchers hold at once, over all processes.
+	maxAckPending = 20_000
+)
+
+// BucketStream gives the name of the stream under a key-value bucket.
+func BucketStream(bucket string) string { return "KV_" + bucket }
+
+// BucketSubject gives the subject of a key in a key-value bucket.
+func BucketSubject(bucket, key string) string { return "$KV." + bucket + "." + key }
+
+// TopologyOptions are the operator's choices that shape the topology.
+type TopologyOptions struct {
+	Replicas    int           // copies of every stream: 1 embedded, 3 on a cluster
+	KeepResults time.Duration // how long results can be read; DefaultKeepResults when zero
+}
+
+// Topology is everything that JetStream holds for verifyd.
+type Topology struct {
+	Streams   []jetstream.StreamConfig
+	Consumers []ConsumerAsset
+}
+
+// ConsumerAsset is a durable consumer and the stream it reads.
+type ConsumerAsset struct {
+	Stream string
+	Config jetstream.ConsumerConfig
+}
+
+// NewTopology gives the table for the operator's choices.
+func NewTopology(o TopologyOptions) Topology {
+	if o.Replicas == 0 {
+		o.Replicas = 1
+	}
+	if o.KeepResults == 0 {
+		o.KeepResults = DefaultKeepResults
+	}
+	return Topology{
+		Streams: []jetstream.StreamConfig{
+			completions(o), events(o), usage(o),
+			bucket(o, BucketSessions, "pending sessions and redeemed sign-in attempts", 1, sessionTTL),
+			bucket(o, BucketAccounts, "integrators and their sealed signing secrets", 5, 0),
+			bucket(o, BucketKeys, "API keys as digests; revoked by putting a revoked record", 5, 0),
+		},
+		Consumers: []ConsumerAsset{{Stream: StreamCompletions, Config: jetstream.ConsumerConfig{
+			Durable:       ConsumerDispatcher,
+			Description:   "completions still to be delivered; shared by all dispatchers",
+			FilterSubject: "completion.*",
+			DeliverPolicy: jetstream.DeliverAllPolicy,
+			AckPolicy:     jetstream.AckExplicitPolicy,
+			AckWait:       AckWait,
+			MaxDeliver:    -1, // the dispatcher has its own budget; the broker's would drop an outcome silently
+			MaxAckPending: maxAckPending,
+			ReplayPolicy:  jetstream.ReplayInstantPolicy,
+		}}},
+	}
+}
+
+// base holds what every stream shares.
+func base(o TopologyOptions, name, description string, subjects ...string) jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name:              name,
+		Description:       description,
+		Subjects:          subjects,
+		Retention:         jetstream.LimitsPolicy,
+		Storage:           jetstream.FileStorage,
+		Replicas:          o.Replicas,
+		Discard:           jetstream.DiscardOld,
+		MaxConsumers:      -1,
+		MaxMsgs:           -1,
+		MaxBytes:          -1,
+		MaxMsgsPerSubject: -1,
+		MaxMsgSize:        -1,
+		Duplicates:        dedupWindow,
+		AllowDirect:       false,
+	}
+}
+
+func completions(o TopologyOptions) jetstream.StreamConfig {
+	c := base(o, StreamCompletions, "the facts of sessions: outcome, claims and results, each written once",
+		"completion.*", "claim.*.*", "result.*.*")
+	// One message per subject, a second is refused: this is what makes an outcome and a claim unique. Deleting or purging one
+	// would open the fence again.
+	c.MaxMsgsPerSubject = 1
+	c.Discard = jetstream.DiscardNew
+	c.DiscardNewPerSubject = true
+	c.DenyDelete = true
+	c.DenyPurge = true
+	c.AllowAtomicPublish = true
+	c.MaxAge = o.KeepResults
+	return c
+}
+
+func events(o TopologyOptions) jetstream.StreamConfig {
+	c := base(o, StreamEvents, "the timeline of sessions; may lose its last moments in a crash", "session.*.*")
+	c.MaxAge = o.KeepResults
+	if o.Replicas == 1 {
+		c.PersistMode = jetstream.AsyncPersistMode // offered for single replicas only
+	}
+	return c
+}
+
+func usage(o TopologyOptions) jetstream.StreamConfig {
+	c := base(o, StreamUsage, "sessions started, per account and UTC month", "usage.*.*")
+	c.MaxMsgsPerSubject = 1 // each message carries the total
+	c.AllowMsgCounter = true
+	c.MaxAge = usageTTL
+	return c
+}
+
+// bucket declares the stream under a key-value bucket as nats.go would, but with direct reads off, which nats.go always turns on.
+func bucket(o TopologyOptions, name, description string, history int64, ttl time.Duration) jetstream.StreamConfig {
+	c := base(o, BucketStream(name), description, BucketSubject(name, ">"))
+	c.MaxMsgsPerSubject = history
+	c.Discard = jetstream.DiscardNew
+	c.AllowRollup = true
+	c.DenyDelete = true
+	c.AllowAtomicPublish = true
+	c.MaxAge = ttl
+	return c
+}

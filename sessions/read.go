@@ -1,0 +1,52 @@
+package sessions
+
+import (
+	"context"
+	"errors"
+
+	"verifyd/natsconf"
+)
+
+// Read gives everything about a session, from the leaders: it sees every acknowledged write. Its errors are ErrNotFound and
+// natsconf's.
+func (st *Store) Read(ctx context.Context, id ID) (View, error) {
+	c, err := st.completion(ctx, id)
+	if err == nil {
+		return st.viewCompleted(ctx, c)
+	}
+	if !errors.Is(err, natsconf.ErrNotFound) {
+		return View{}, err
+	}
+	s, err := st.open(ctx, id)
+	switch {
+	case err == nil:
+		return View{Session: s, Outcome: Outcome{State: Pending}, Delivery: Delivery{State: DeliveryNone}}, nil
+	case errors.Is(err, ErrExpired):
+		return st.viewExpired(ctx, s)
+	default:
+		return View{}, err
+	}
+}
+
+func (st *Store) viewCompleted(ctx context.Context, c Completion) (View, error) {
+	attempts, err := st.Attempts(ctx, c.ID)
+	if err != nil {
+		return View{}, err
+	}
+	return View{
+		Session: c.Session, Outcome: c.Outcome, CompletedAt: c.CompletedAt,
+		Delivery: Delivery{State: StateOfDelivery(c.Outcome, attempts), Attempts: attempts},
+	}, nil
+}
+
+// viewExpired looks for a completion once more: one may have landed, in time, between the first look and the expiry.
+func (st *Store) viewExpired(ctx context.Context, s Session) (View, error) {
+	c, err := st.completion(ctx, s.ID)
+	if err == nil {
+		return st.viewCompleted(ctx, c)
+	}
+	if !errors.Is(err, natsconf.ErrNotFound) {
+		return View{}, err
+	}
+	return View{Session: s, Outcome: Outcome{State: Expired, Reason: ExpiredReason}, Delivery: Delivery{State: DeliveryNone}}, nil
+}

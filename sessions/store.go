@@ -1,0 +1,194 @@
+package sessions
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"verifyd/natsconf"
+	"verifyd/natsconf/seal"
+)
+
+// The errors of a Store, beside natsconf.ErrUnavailable, ErrUncertain and ErrStoreFull.
+var (
+	// ErrNotFound: there never was such a session, or its results are no longer kept.
+	ErrNotFound = errors.New("no such session")
+	// ErrExpired: the session was not completed within its lifetime, and never will be.
+	ErrExpired = errors.New("the session has expired")
+	// ErrCompleted: the session's one completion is taken; the completion that took it is returned beside this error.
+	ErrCompleted = errors.New("the session is completed already")
+	// ErrRedeemed: this sign-in attempt was used before.
+	ErrRedeemed = errors.New("the sign-in attempt was used before")
+	// ErrClaimed: another owner holds the claim; who gets this error never sends.
+	ErrClaimed = errors.New("another owner holds the claim")
+	// ErrSettled: the attempt has a result already; the result that stands is returned beside this error.
+	ErrSettled = errors.New("the attempt has a result already")
+)
+
+// Config is what a Store needs.
+type Config struct {
+	Conn        *natsconf.Conn
+	Pending     *natsconf.Writer // of the sessions bucket's stream
+	Completions *natsconf.Writer // of StreamCompletions
+	Key         seal.Key
+	Now         func() time.Time // time.Now when nil
+}
+
+// Store creates, reads and completes sessions. Its methods are safe for concurrent use.
+type Store struct {
+	conn        *natsconf.Conn
+	pending     *natsconf.Writer
+	completions *natsconf.Writer
+	box         *seal.Box
+	now         func() time.Time
+}
+
+// NewStore makes a store.
+func NewStore(c Config) *Store {
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return &Store{conn: c.Conn, pending: c.Pending, completions: c.Completions, box: c.Key.Box(sealUse), now: c.Now}
+}
+
+// instant gives the current instant as the contract writes it: UTC, whole milliseconds.
+func (st *Store) instant() time.Time { return st.now().UTC().Truncate(time.Millisecond) }
+
+// Create starts a session that expires Lifetime from now. It returns once the record is durable. After ErrUncertain the session
+// may exist, but nobody can hold its token; a repeat makes another one.
+func (st *Store) Create(ctx context.Context, r Request) (Session, Token, error) {
+	token := newToken()
+	at := st.instant()
+	s := Session{
+		ID: token.ID(), Account: r.Account, Key: r.Key, Test: r.Test,
+		Platform: r.Platform, PlatformUserID: r.PlatformUserID, GuildID: r.GuildID, CallbackURL: r.CallbackURL,
+		CreatedAt: at, ExpiresAt: at.Add(Lifetime),
+	}
+	data, err := json.Marshal(newRecord(s, st.box))
+	if err != nil {
+		return Session{}, "", fmt.Errorf("encode session: %w", err)
+	}
+	w := write{writer: st.pending, stream: natsconf.BucketStream(natsconf.BucketSessions), subject: pendingSubject(s.ID), data: data}
+	if _, err := st.once(ctx, w); err != nil {
+		return Session{}, "", fmt.Errorf("create session: %w", err)
+	}
+	// Tells an expired session from one that never was, after the record is gone.
+	st.conn.Emit(eventSubject("created", s.ID), data)
+	return s, token, nil
+}
+
+// Redeem uses up a sign-in attempt of a session, named by up to 64 characters of [a-z0-9]. The second call for the same
+// attempt, on whatever machine, gets ErrRedeemed.
+func (st *Store) Redeem(ctx context.Context, id ID, attempt string) error {
+	w := write{
+		writer: st.pending, stream: natsconf.BucketStream(natsconf.BucketSessions),
+		subject: redeemedSubject(attempt), data: []byte(id),
+	}
+	_, err := st.once(ctx, w)
+	if errors.Is(err, errTaken) {
+		return ErrRedeemed
+	}
+	if err != nil {
+		return fmt.Errorf("redeem sign-in attempt: %w", err)
+	}
+	return nil
+}
+
+// Complete ends a session by the one write-once publish that is the truth about its outcome. Whoever comes second gets the
+// completion that stands and ErrCompleted. Other errors are ErrExpired, ErrNotFound and those of natsconf; after
+// natsconf.ErrUncertain the session may be completed, and a repeat is harmless.
+func (st *Store) Complete(ctx context.Context, id ID, o Outcome) (Completion, error) {
+	s, err := st.open(ctx, id)
+	if err != nil {
+		return st.orStanding(ctx, id, err)
+	}
+	c := Completion{Session: s, Outcome: o, CompletedAt: st.instant()}
+	data, err := encodeCompletion(c, st.box)
+	if err != nil {
+		return Completion{}, fmt.Errorf("encode completion: %w", err)
+	}
+	w := write{writer: st.completions, stream: natsconf.StreamCompletions, subject: completionSubject(id), data: data}
+	standing, err := st.once(ctx, w)
+	switch {
+	case err == nil:
+		return c, nil
+	case errors.Is(err, errTaken):
+		c, err := decodeCompletion(id, standing, st.box)
+		if err != nil {
+			return Completion{}, err
+		}
+		return c, ErrCompleted
+	default:
+		return Completion{}, fmt.Errorf("complete session %s: %w", id, err)
+	}
+}
+
+// open reads a session that may still be completed. Its errors are ErrExpired, ErrNotFound and natsconf's.
+func (st *Store) open(ctx context.Context, id ID) (Session, error) {
+	m, err := st.conn.Last(ctx, natsconf.BucketStream(natsconf.BucketSessions), pendingSubject(id))
+	if err == nil {
+		s, err := decodeSession(id, m.Data, st.box)
+		if err != nil {
+			return Session{}, err
+		}
+		if !st.now().Before(s.ExpiresAt) {
+			return s, ErrExpired
+		}
+		return s, nil
+	}
+	if !errors.Is(err, natsconf.ErrNotFound) {
+		return Session{}, fmt.Errorf("read session %s: %w", id, err)
+	}
+	return st.gone(ctx, id)
+}
+
+// gone reads what the timeline still knows of a session whose record has aged out.
+func (st *Store) gone(ctx context.Context, id ID) (Session, error) {
+	m, err := st.conn.Last(ctx, natsconf.StreamEvents, eventSubject("created", id))
+	if errors.Is(err, natsconf.ErrNotFound) {
+		return Session{}, ErrNotFound
+	}
+	if err != nil {
+		return Session{}, fmt.Errorf("read session %s: %w", id, err)
+	}
+	s, err := decodeSession(id, m.Data, st.box)
+	if err != nil {
+		return Session{}, err
+	}
+	return s, ErrExpired
+}
+
+// orStanding turns "expired" and "not found" into "completed" where a completion stands.
+func (st *Store) orStanding(ctx context.Context, id ID, cause error) (Completion, error) {
+	if !errors.Is(cause, ErrExpired) && !errors.Is(cause, ErrNotFound) {
+		return Completion{}, cause
+	}
+	c, err := st.completion(ctx, id)
+	switch {
+	case err == nil:
+		return c, ErrCompleted
+	case errors.Is(err, natsconf.ErrNotFound):
+		return Completion{}, cause
+	default:
+		return Completion{}, err
+	}
+}
+
+func (st *Store) completion(ctx context.Context, id ID) (Completion, error) {
+	m, err := st.conn.Last(ctx, natsconf.StreamCompletions, completionSubject(id))
+	if err != nil {
+		return Completion{}, fmt.Errorf("read completion of session %s: %w", id, err)
+	}
+	return decodeCompletion(id, m.Data, st.box)
+}
+
+// DecodeCompletion reads a completion as a consumer of StreamCompletions gets it; subject is the message's.
+func (st *Store) DecodeCompletion(subject string, data []byte) (Completion, error) {
+	id, err := ParseID(subject[min(len(subject), len("completion.")):])
+	if err != nil {
+		return Completion{}, fmt.Errorf("completion on subject %q: %w", subject, err)
+	}
+	return decodeCompletion(id, data, st.box)
+}

@@ -1,0 +1,272 @@
+package target_test
+
+import (
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"verifyd/sessions/target"
+)
+
+var (
+	public   = target.NewPolicy(nil, nil)
+	loopback = target.NewPolicy([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, nil)
+)
+
+func TestParseAccepts(t *testing.T) {
+	long := strings.Repeat("a", 63)
+	longName := long + "." + long + "." + long + "." + strings.Repeat("b", 61)
+	atLimit := "https://h.example/" + strings.Repeat("p", target.MaxURLBytes-len("https://h.example/"))
+	for _, row := range []struct{ raw, host, hostPort, header, uri string }{
+		{"https://bot.example.com/verified", "bot.example.com", "bot.example.com:443", "bot.example.com", "/verified"},
+		{"https://bot.example.com", "bot.example.com", "bot.example.com:443", "bot.example.com", "/"},
+		{"https://bot.example.com?a=1", "bot.example.com", "bot.example.com:443", "bot.example.com", "/?a=1"},
+		{"https://bot.example.com/?", "bot.example.com", "bot.example.com:443", "bot.example.com", "/?"},
+		{"HTTPS://Bot.Example.COM/A", "bot.example.com", "bot.example.com:443", "bot.example.com", "/A"},
+		{"https://bot.example.com./a", "bot.example.com", "bot.example.com:443", "bot.example.com", "/a"},
+		{"https://bot.example.com:443/", "bot.example.com", "bot.example.com:443", "bot.example.com", "/"},
+		{"https://bot.example.com:8443/", "bot.example.com", "bot.example.com:8443", "bot.example.com:8443", "/"},
+		{"https://bot.example.com:65535/", "bot.example.com", "bot.example.com:65535", "bot.example.com:65535", "/"},
+		{"https://bot.example.com:1/", "bot.example.com", "bot.example.com:1", "bot.example.com:1", "/"},
+		{"https://xn--bcher-kva.example/b%C3%BCcher", "xn--bcher-kva.example", "xn--bcher-kva.example:443", "xn--bcher-kva.example", "/b%C3%BCcher"},
+		{"https://my_bot.example.com/", "my_bot.example.com", "my_bot.example.com:443", "my_bot.example.com", "/"},
+		{"https://123.example.com/", "123.example.com", "123.example.com:443", "123.example.com", "/"},
+		{"https://1.2.3.4.example/", "1.2.3.4.example", "1.2.3.4.example:443", "1.2.3.4.example", "/"},
+		{"https://0xabc.example/", "0xabc.example", "0xabc.example:443", "0xabc.example", "/"},
+		{"https://a.0xyz/", "a.0xyz", "a.0xyz:443", "a.0xyz", "/"},
+		{"https://" + longName + "/", longName, longName + ":443", longName, "/"},
+		{"https://8.8.8.8/x", "8.8.8.8", "8.8.8.8:443", "8.8.8.8", "/x"},
+		{"https://[2606:4700:4700::1111]/x", "2606:4700:4700::1111", "[2606:4700:4700::1111]:443", "[2606:4700:4700::1111]", "/x"},
+		{"https://[2606:4700:4700:0:0:0:0:1111]:8443/", "2606:4700:4700::1111", "[2606:4700:4700::1111]:8443", "[2606:4700:4700::1111]:8443", "/"},
+		{"https://h.example//a//b/../c;d=e,f", "h.example", "h.example:443", "h.example", "//a//b/../c;d=e,f"},
+		{"https://h.example/%41%2F%2e?q=%00&r[0]=/?:@!$'()*+,;=", "h.example", "h.example:443", "h.example", "/%41%2F%2e?q=%00&r[0]=/?:@!$'()*+,;="},
+		{"https://h.example/a?b=https://user@evil.example/", "h.example", "h.example:443", "h.example", "/a?b=https://user@evil.example/"},
+		{"https://h.example/~-._*", "h.example", "h.example:443", "h.example", "/~-._*"},
+		{atLimit, "h.example", "h.example:443", "h.example", atLimit[len("https://h.example"):]},
+	} {
+		u, err := public.Parse(row.raw)
+		if err != nil {
+			t.Errorf("Parse(%q): %v", row.raw, err)
+			continue
+		}
+		if u.String() != row.raw || u.Host() != row.host || u.HostPort() != row.hostPort || u.HostHeader() != row.header || u.RequestURI() != row.uri {
+			t.Errorf("Parse(%q) = host %q, key %q, Host field %q, target %q", row.raw, u.Host(), u.HostPort(), u.HostHeader(), u.RequestURI())
+		}
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	long := strings.Repeat("a", 63)
+	for _, row := range []struct{ raw, code string }{
+		// length
+		{"", target.CodeLength},
+		{"https://h.example/" + strings.Repeat("p", target.MaxURLBytes), target.CodeLength},
+		// characters
+		{" https://h.example/", target.CodeCharacters},
+		{"https://h.example/ ", target.CodeCharacters},
+		{"https://h.example/\n", target.CodeCharacters},
+		{"https://h.exa\tmple/", target.CodeCharacters},
+		{"https://h.example/\r\nHost: evil.example", target.CodeCharacters},
+		{"https://h.example/\x00", target.CodeCharacters},
+		{"https://h.example/\x7f", target.CodeCharacters},
+		{"https://h.example\\@evil.example/", target.CodeCharacters},
+		{`https:\\h.example\`, target.CodeCharacters},
+		{"https://bücher.example/", target.CodeCharacters},
+		{"https://①②⑦.⓪.⓪.①/", target.CodeCharacters},
+		{"https://127。0。0。1/", target.CodeCharacters},
+		{"https://h.example/ü", target.CodeCharacters},
+		{"https://h.example/\xff", target.CodeCharacters},
+		{"https://h.example/<script>", target.CodeCharacters},
+		{"https://h.example/?q={a|b}", target.CodeCharacters},
+		{"https://h.example/\"", target.CodeCharacters},
+		{"https://h.example/^`", target.CodeCharacters},
+		// scheme
+		{"http://h.example/", target.CodeScheme},
+		{"h.example/verified", target.CodeScheme},
+		{"/verified", target.CodeScheme},
+		{"//h.example/", target.CodeScheme},
+		{"://h.example/", target.CodeScheme},
+		{"ftp://h.example/", target.CodeScheme},
+		{"httpss://h.example/", target.CodeScheme},
+		{"javascript:alert(1)", target.CodeScheme},
+		{"file:///etc/passwd", target.CodeScheme},
+		{"h.example:443", target.CodeScheme},
+		{"https", target.CodeScheme},
+		{"?https://h.example/", target.CodeScheme},
+		// syntax
+		{"https:", target.CodeSyntax},
+		{"https:h.example", target.CodeSyntax},
+		{"https:/h.example/", target.CodeSyntax},
+		{"https://h.example/%", target.CodeSyntax},
+		{"https://h.example/%zz", target.CodeSyntax},
+		{"https://h.example/?q=%4", target.CodeSyntax},
+		// userinfo
+		{"https://user@h.example/", target.CodeUserinfo},
+		{"https://user:secretword@h.example/", target.CodeUserinfo},
+		{"https://@h.example/", target.CodeUserinfo},
+		{"https://h.example@127.0.0.1/", target.CodeUserinfo},
+		{"https://h.example:443@127.0.0.1:80/", target.CodeUserinfo},
+		// fragment
+		{"https://h.example/#", target.CodeFragment},
+		{"https://h.example/#top", target.CodeFragment},
+		{"https://h.example#@evil.example/", target.CodeFragment},
+		{"https://h.example/?a#b", target.CodeFragment},
+		// host
+		{"https://", target.CodeHost},
+		{"https:///verified", target.CodeHost},
+		{"https://?q", target.CodeHost},
+		{"https://:443/", target.CodeHost},
+		{"https://./", target.CodeHost},
+		{"https://../", target.CodeHost},
+		{"https://.h.example/", target.CodeHost},
+		{"https://h..example/", target.CodeHost},
+		{"https://h.example../", target.CodeHost},
+		{"https://-h.example/", target.CodeHost},
+		{"https://h-.example/", target.CodeHost},
+		{"https://" + long + "a.example/", target.CodeHost},
+		{"https://" + strings.Repeat(long+".", 3) + strings.Repeat("b", 62) + "/", target.CodeHost},
+		{"https://h*.example/", target.CodeHost},
+		{"https://*.example/", target.CodeHost},
+		{"https://h,i.example/", target.CodeHost},
+		{"https://h.example;evil.example/", target.CodeHost},
+		{"https://h.exam%70le/", target.CodeHost},
+		{"https://%6c%6fcalhost/", target.CodeHost},
+		{"https://127.0.0.1%2f.h.example/", target.CodeHost},
+		{"https://localhost/", target.CodeHost},
+		{"https://LOCALHOST/", target.CodeHost},
+		{"https://localhost./", target.CodeHost},
+		{"https://a.localhost/", target.CodeHost},
+		{"https://receiver/", target.CodeHost},
+		{"https://receiver./", target.CodeHost},
+		{"https://2130706433/", target.CodeHost},
+		{"https://017700000001/", target.CodeHost},
+		{"https://0x7f000001/", target.CodeHost},
+		{"https://0X7F000001/", target.CodeHost},
+		{"https://0x7f.0.0.1/", target.CodeHost},
+		{"https://0x7f.0x0.0x0.0x1/", target.CodeHost},
+		{"https://0177.0.0.1/", target.CodeHost},
+		{"https://127.0.0.01/", target.CodeHost},
+		{"https://127.1/", target.CodeHost},
+		{"https://127.0.1/", target.CodeHost},
+		{"https://127.0.0.1./", target.CodeHost},
+		{"https://8.8.8.8./", target.CodeHost},
+		{"https://127.0.0.0x1/", target.CodeHost},
+		{"https://127.0.0.0x/", target.CodeHost},
+		{"https://256.256.256.256/", target.CodeHost},
+		{"https://1.2.3.4.5/", target.CodeHost},
+		{"https://h.example.1/", target.CodeHost},
+		{"https://0/", target.CodeHost},
+		{"https://2606:4700:4700::1111/", target.CodeHost},
+		{"https://[::1/", target.CodeHost},
+		{"https://[::1]x/", target.CodeHost},
+		{"https://[::1]]/", target.CodeHost},
+		{"https://[[::1]]/", target.CodeHost},
+		{"https://[]/", target.CodeHost},
+		{"https://[8.8.8.8]/", target.CodeHost},
+		{"https://[h.example]/", target.CodeHost},
+		{"https://[v1.a]/", target.CodeHost},
+		{"https://[fe80::1%25eth0]/", target.CodeHost},
+		{"https://[2606:4700::1%25eth0]/", target.CodeHost},
+		{"https://h.example[/", target.CodeHost},
+		// address
+		{"https://127.0.0.1/", target.CodeAddress},
+		{"https://127.255.255.254:8443/", target.CodeAddress},
+		{"https://10.0.0.1/", target.CodeAddress},
+		{"https://172.31.255.255/", target.CodeAddress},
+		{"https://192.168.1.1/", target.CodeAddress},
+		{"https://169.254.169.254/latest/meta-data/", target.CodeAddress},
+		{"https://168.63.129.16/", target.CodeAddress},
+		{"https://100.100.100.200/", target.CodeAddress},
+		{"https://0.0.0.0/", target.CodeAddress},
+		{"https://224.0.0.1/", target.CodeAddress},
+		{"https://255.255.255.255/", target.CodeAddress},
+		{"https://[::]/", target.CodeAddress},
+		{"https://[::1]/", target.CodeAddress},
+		{"https://[0:0:0:0:0:0:0:1]/", target.CodeAddress},
+		{"https://[::ffff:127.0.0.1]/", target.CodeAddress},
+		{"https://[::ffff:8.8.8.8]/", target.CodeAddress},
+		{"https://[::FFFF:7f00:1]/", target.CodeAddress},
+		{"https://[::127.0.0.1]/", target.CodeAddress},
+		{"https://[64:ff9b::7f00:1]/", target.CodeAddress},
+		{"https://[2002:7f00:1::]/", target.CodeAddress},
+		{"https://[2001:0:7f00:1::]/", target.CodeAddress},
+		{"https://[fd00:ec2::254]/", target.CodeAddress},
+		{"https://[fe80::1]/", target.CodeAddress},
+		{"https://[ff02::1]/", target.CodeAddress},
+		// port
+		{"https://h.example:/", target.CodePort},
+		{"https://h.example:0/", target.CodePort},
+		{"https://h.example:00443/", target.CodePort},
+		{"https://h.example:65536/", target.CodePort},
+		{"https://h.example:-1/", target.CodePort},
+		{"https://h.example:+443/", target.CodePort},
+		{"https://h.example:4_43/", target.CodePort},
+		{"https://h.example:https/", target.CodePort},
+		{"https://h.example:18446744073709552059/", target.CodePort},
+		{"https://[2606:4700:4700::1111]:/", target.CodePort},
+	} {
+		u, err := public.Parse(row.raw)
+		var f *target.Fault
+		if !errors.As(err, &f) {
+			t.Errorf("Parse(%.80q) = %v, %v; want a fault", row.raw, u.HostPort(), err)
+			continue
+		}
+		if f.Code != row.code || f.Detail == "" {
+			t.Errorf("Parse(%.80q): %v; want code %s", row.raw, f, row.code)
+		}
+		if u != (target.URL{}) {
+			t.Errorf("Parse(%.80q) gave a URL beside its fault", row.raw)
+		}
+	}
+}
+
+func TestAllowListOpensWhatItCovers(t *testing.T) {
+	for _, raw := range []string{
+		"https://127.0.0.1:8443/x", "https://localhost/", "https://LocalHost.:8443/", "https://a.localhost/", "https://receiver:8443/",
+	} {
+		if _, err := loopback.Parse(raw); err != nil {
+			t.Errorf("Parse(%q): %v", raw, err)
+		}
+	}
+	for _, raw := range []string{
+		"https://10.0.0.1/", "https://[::1]/", "https://[::ffff:127.0.0.1]/", "https://2130706433/", "https://127.1/", "https://169.254.169.254/",
+	} {
+		if _, err := loopback.Parse(raw); err == nil {
+			t.Errorf("Parse(%q) accepted", raw)
+		}
+	}
+	private := target.NewPolicy([]netip.Prefix{netip.MustParsePrefix("10.9.8.7/8")}, nil) // host bits set: means 10.0.0.0/8
+	for raw, want := range map[string]bool{"https://receiver/": true, "https://10.1.1.1/": true, "https://localhost/": false} {
+		if _, err := private.Parse(raw); (err == nil) != want {
+			t.Errorf("Parse(%q): %v", raw, err)
+		}
+	}
+}
+
+func TestAllowPortsBindURLs(t *testing.T) {
+	p := target.NewPolicy(nil, []uint16{443, 8443})
+	for raw, want := range map[string]bool{
+		"https://h.example/": true, "https://h.example:443/": true, "https://h.example:8443/": true,
+		"https://h.example:22/": false, "https://8.8.8.8:80/": false,
+	} {
+		_, err := p.Parse(raw)
+		var f *target.Fault
+		if (err == nil) != want || !want && (!errors.As(err, &f) || f.Code != target.CodePort || !strings.Contains(f.Detail, "443, 8443")) {
+			t.Errorf("Parse(%q): %v", raw, err)
+		}
+	}
+}
+
+func TestFaultsKeepSecretsToThemselves(t *testing.T) {
+	for _, raw := range []string{
+		"https://user:MARKER@h.example/", "http://h.example/?token=MARKER", "https://127.0.0.1/MARKER?MARKER#MARKER",
+		"https://h.example:0/?MARKER", "https://h.example/?MARKER=%zz", "https://h.example/MARKER ü", "MARKER", "https://h.example/#MARKER",
+		"https://2130706433/?MARKER", "https:MARKER", "https://h.example:1:2/?MARKER", "https://MARKER@", "https://[::1?MARKER",
+	} {
+		_, err := public.Parse(raw)
+		if err == nil || strings.Contains(err.Error(), "MARKER") {
+			t.Errorf("Parse(%q): %v", raw, err)
+		}
+	}
+}

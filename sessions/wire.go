@@ -1,0 +1,110 @@
+package sessions
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	"verifyd/natsconf"
+	"verifyd/natsconf/seal"
+)
+
+// recordVersion is carried by every record and fact, so that a later build can read an older one's.
+const recordVersion = 1
+
+// sealUse is the use of the box that callback URLs are sealed in; their owner is the session id.
+const sealUse = "callback-url"
+
+// The subjects of a session's facts and events (natsconf has the table).
+func completionSubject(id ID) string    { return "completion." + string(id) }
+func claimSubject(id ID, n int) string  { return "claim." + string(id) + "." + strconv.Itoa(n) }
+func resultSubject(id ID, n int) string { return "result." + string(id) + "." + strconv.Itoa(n) }
+func pendingSubject(id ID) string       { return natsconf.BucketSubject(natsconf.BucketSessions, string(id)) }
+func eventSubject(event string, id ID) string {
+	return "session." + event + "." + string(id)
+}
+func redeemedSubject(attempt string) string {
+	return natsconf.BucketSubject(natsconf.BucketSessions, "redeemed."+attempt)
+}
+
+// record is a Session as it is stored. The session id is in the subject.
+type record struct {
+	Version        int       `json:"v"`
+	Account        string    `json:"account"`
+	Key            string    `json:"key"`
+	Test           bool      `json:"test,omitempty"`
+	Platform       string    `json:"platform"`
+	PlatformUserID string    `json:"platform_user_id"`
+	GuildID        string    `json:"guild_id,omitempty"`
+	Callback       []byte    `json:"callback"` // the sealed callback URL: its query carries integrators' secrets
+	CreatedAt      time.Time `json:"created_at"`
+	ExpiresAt      time.Time `json:"expires_at"`
+}
+
+// completionRecord is a Completion as it is stored.
+type completionRecord struct {
+	record
+	State       State     `json:"state"`
+	Reason      Reason    `json:"reason,omitempty"`
+	Network     string    `json:"network,omitempty"`
+	CompletedAt time.Time `json:"completed_at"`
+}
+
+func newRecord(s Session, box *seal.Box) record {
+	return record{
+		Version: recordVersion, Account: s.Account, Key: s.Key, Test: s.Test,
+		Platform: s.Platform, PlatformUserID: s.PlatformUserID, GuildID: s.GuildID,
+		Callback: box.Seal([]byte(s.CallbackURL), string(s.ID)), CreatedAt: s.CreatedAt, ExpiresAt: s.ExpiresAt,
+	}
+}
+
+func (r record) session(id ID, box *seal.Box) (Session, error) {
+	callback, err := box.Open(r.Callback, string(id))
+	if err != nil {
+		return Session{}, fmt.Errorf("callback URL of session %s: %w", id, err)
+	}
+	return Session{
+		ID: id, Account: r.Account, Key: r.Key, Test: r.Test,
+		Platform: r.Platform, PlatformUserID: r.PlatformUserID, GuildID: r.GuildID,
+		CallbackURL: string(callback), CreatedAt: r.CreatedAt, ExpiresAt: r.ExpiresAt,
+	}, nil
+}
+
+func encodeCompletion(c Completion, box *seal.Box) ([]byte, error) {
+	return json.Marshal(completionRecord{
+		record: newRecord(c.Session, box),
+		State:  c.State, Reason: c.Reason, Network: c.Network, CompletedAt: c.CompletedAt,
+	})
+}
+
+func decodeSession(id ID, data []byte, box *seal.Box) (Session, error) {
+	var r record
+	if err := decode(id, data, &r, &r.Version); err != nil {
+		return Session{}, err
+	}
+	return r.session(id, box)
+}
+
+func decodeCompletion(id ID, data []byte, box *seal.Box) (Completion, error) {
+	var r completionRecord
+	if err := decode(id, data, &r, &r.Version); err != nil {
+		return Completion{}, err
+	}
+	s, err := r.session(id, box)
+	if err != nil {
+		return Completion{}, err
+	}
+	return Completion{Session: s, Outcome: Outcome{State: r.State, Reason: r.Reason, Network: r.Network}, CompletedAt: r.CompletedAt}, nil
+}
+
+// decode refuses a record of a newer build rather than misread it.
+func decode(id ID, data []byte, into any, version *int) error {
+	if err := json.Unmarshal(data, into); err != nil {
+		return fmt.Errorf("decode the record of session %s: %w", id, err)
+	}
+	if *version != recordVersion {
+		return fmt.Errorf("the record of session %s has version %d, this build reads %d: run the newer verifyd", id, *version, recordVersion)
+	}
+	return nil
+}
