@@ -37,12 +37,13 @@ type Conn struct {
 
 	mu      sync.Mutex
 	streams map[string]jetstream.Stream
+	back    chan struct{} // closed at the next reconnect
 	closed  chan struct{}
 }
 
 // Connect dials. The first connection is tried until ctx ends; afterwards the connection comes back by itself.
 func Connect(ctx context.Context, o ConnectOptions) (*Conn, error) {
-	c := &Conn{streams: map[string]jetstream.Stream{}, closed: make(chan struct{})}
+	c := &Conn{streams: map[string]jetstream.Stream{}, back: make(chan struct{}), closed: make(chan struct{})}
 	opts := append(c.options(o), endpointOptions(o)...)
 	for {
 		nc, err := nats.Connect(o.URL, opts...)
@@ -81,7 +82,10 @@ func (c *Conn) options(o ConnectOptions) []nats.Option {
 				o.Log.Warn().Err(err).Msg("NATS connection lost, reconnecting")
 			}
 		}),
-		nats.ReconnectHandler(func(*nats.Conn) { o.Log.Info().Msg("NATS connection is back") }),
+		nats.ReconnectHandler(func(*nats.Conn) {
+			o.Log.Info().Msg("NATS connection is back")
+			c.announceBack()
+		}),
 		nats.ErrorHandler(func(_ *nats.Conn, s *nats.Subscription, err error) {
 			o.Log.Warn().Err(err).Str("subject", subjectOf(s)).Msg("NATS reports an error")
 		}),
@@ -114,6 +118,21 @@ func (c *Conn) Close() {
 
 // Connected says whether the connection stands at this moment.
 func (c *Conn) Connected() bool { return c.NC.IsConnected() }
+
+// Back gives a channel that is closed when the connection has come back the next time. Who reads from a consumer that lives
+// in the server's memory starts anew then: a restarted server has forgotten it.
+func (c *Conn) Back() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.back
+}
+
+func (c *Conn) announceBack() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	close(c.back)
+	c.back = make(chan struct{})
+}
 
 // Last reads the newest message on a subject from the stream's leader, so that it sees every acknowledged write. Its errors are
 // ErrNotFound and ErrUnavailable.

@@ -163,7 +163,7 @@ func TestConnectionsComeBackAfterTheServerRestarts(t *testing.T) {
 	if _, err := w.Publish(t.Context(), &nats.Msg{Subject: "completion.a", Data: []byte("1")}); err != nil {
 		t.Fatal(err)
 	}
-	back := conn.NC.StatusChanged(nats.CONNECTED)
+	back := conn.Back()
 	stop()
 	if _, err := w.Publish(t.Context(), &nats.Msg{Subject: "completion.b"}); !errors.Is(err, natsconf.ErrUnavailable) && !errors.Is(err, natsconf.ErrUncertain) {
 		t.Errorf("publish without a server: %v", err)

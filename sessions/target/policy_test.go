@@ -43,7 +43,7 @@ func TestPublicPolicyAcceptsPublicAddresses(t *testing.T) {
 		"198.17.255.255", "198.20.0.0", "203.0.112.255", "203.0.114.0", "223.255.255.255",
 		"2001:200::1", "2001:4860:4860::8888", "2003::1", "2606:4700:4700::1111", "2a00:1450::1", "2606:4700::5efe:0:0:1",
 	} {
-		if err := public.CheckAddr(netip.MustParseAddrPort(netip.AddrPortFrom(netip.MustParseAddr(s), 443).String())); err != nil {
+		if err := public.CheckAddr(netip.AddrPortFrom(netip.MustParseAddr(s), 443)); err != nil {
 			t.Errorf("%s: %v", s, err)
 		}
 	}

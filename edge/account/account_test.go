@@ -1,0 +1,273 @@
+package account_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"go.uber.org/goleak"
+
+	"verifyd/edge/account"
+	"verifyd/natsconf"
+	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/seal"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type house struct {
+	conn   *natsconf.Conn
+	store  *account.Store
+	mirror *account.Mirror
+}
+
+func start(t *testing.T) house {
+	t.Helper()
+	conn := natstest.Start(t)
+	key := seal.NewKey()
+	store, err := account.NewStore(t.Context(), conn, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mirror := account.NewMirror(conn, key, zerolog.Nop())
+	if _, err := mirror.Lookup("vfy_"); !errors.Is(err, account.ErrMalformedKey) {
+		t.Errorf("malformed key before the mirror is ready: %v", err)
+	}
+	natstest.Serve(t, mirror)
+	return house{conn, store, mirror}
+}
+
+// until waits for a state of the mirror, which follows the store within a second.
+func until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("not in 5 s: %s", what)
+		}
+	}
+}
+
+func TestKeyIsMirroredAndRevokedForGood(t *testing.T) {
+	h := start(t)
+	a, err := h.store.EnsureAccount(t.Context(), "Harbor Guild")
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, k, err := h.store.CreateKey(t.Context(), a.ID, false, account.Rate{Count: 5, Per: time.Second, Burst: 9})
+	if err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the key is known", func() bool { _, err := h.mirror.Lookup(secret); return err == nil })
+	p, err := h.mirror.Lookup(secret)
+	if err != nil || p.Account.Name != "Harbor Guild" || p.Key.ID != k.ID || p.Key.RateLimit.Burst != 9 {
+		t.Fatalf("lookup = %+v, %v", p, err)
+	}
+
+	began := time.Now()
+	if _, err := h.store.RevokeKey(t.Context(), k.ID); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the key is revoked", func() bool { _, err := h.mirror.Lookup(secret); return errors.Is(err, account.ErrRevokedKey) })
+	t.Logf("revocation seen after %s", time.Since(began))
+	if again, err := h.store.RevokeKey(t.Context(), secret); err != nil || again.RevokedAt.IsZero() {
+		t.Errorf("revoking again, by the key itself: %+v, %v", again, err)
+	}
+}
+
+// A key that an old replica brings back to life stays revoked, also across a fresh watch.
+func TestRevokedKeyCannotComeBack(t *testing.T) {
+	h := start(t)
+	a, _ := h.store.EnsureAccount(t.Context(), "a")
+	secret, k, err := h.store.CreateKey(t.Context(), a.ID, true, account.Rate{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kv, err := h.conn.JS.KeyValue(t.Context(), natsconf.BucketKeys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names, err := kv.Keys(t.Context())
+	if err != nil || len(names) != 1 {
+		t.Fatal(names, err)
+	}
+	valid, err := kv.Get(t.Context(), names[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.store.RevokeKey(t.Context(), k.ID); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "revoked", func() bool { _, err := h.mirror.Lookup(secret); return errors.Is(err, account.ErrRevokedKey) })
+	if _, err := kv.Put(t.Context(), names[0], valid.Value()); err != nil {
+		t.Fatal(err)
+	}
+	marker, err := h.store.EnsureAccount(t.Context(), "marker") // seen after the put, so the put was seen
+	if err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the marker is seen", func() bool { _, ok := h.mirror.Account(marker.ID); return ok })
+	if _, err := h.mirror.Lookup(secret); !errors.Is(err, account.ErrRevokedKey) {
+		t.Errorf("after the old record came back: %v, want ErrRevokedKey", err)
+	}
+}
+
+func TestManyCreationsOfOneAccountMeetInOne(t *testing.T) {
+	h := start(t)
+	var wg sync.WaitGroup
+	secrets := make([]string, 16)
+	for i := range secrets {
+		wg.Go(func() {
+			a, err := h.store.EnsureAccount(t.Context(), "One")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			secrets[i] = a.Secrets[0]
+		})
+	}
+	wg.Wait()
+	for _, s := range secrets {
+		if s != secrets[0] || !strings.HasPrefix(s, "whsec_") {
+			t.Fatal("two creations made two signing secrets")
+		}
+	}
+	if all, err := h.store.Accounts(t.Context()); err != nil || len(all) != 1 {
+		t.Errorf("accounts = %d, %v", len(all), err)
+	}
+}
+
+func TestStoredRecordsHoldNoSecret(t *testing.T) {
+	h := start(t)
+	a, _ := h.store.EnsureAccount(t.Context(), "a")
+	secret, _, err := h.store.CreateKey(t.Context(), a.ID, false, account.Rate{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, bucket := range []string{natsconf.BucketAccounts, natsconf.BucketKeys} {
+		kv, err := h.conn.JS.KeyValue(t.Context(), bucket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names, _ := kv.Keys(t.Context())
+		for _, n := range names {
+			e, err := kv.Get(t.Context(), n)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, s := range []string{secret, secret[4:36], a.Secrets[0], strings.TrimPrefix(a.Secrets[0], "whsec_")} {
+				if strings.Contains(string(e.Value()), s) || strings.Contains(n, s) {
+					t.Errorf("%s holds a secret", bucket)
+				}
+			}
+		}
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	h := start(t)
+	for _, name := range []string{"", " a", "a\n", strings.Repeat("x", 129), "a\x00b", "\xff"} {
+		if _, err := h.store.EnsureAccount(t.Context(), name); err == nil {
+			t.Errorf("account name %q accepted", name)
+		}
+	}
+	if _, err := h.store.RevokeKey(t.Context(), "key_nobody"); !errors.Is(err, account.ErrNoKey) {
+		t.Errorf("revoking an unknown id: %v", err)
+	}
+	if _, err := h.store.AccountByName(t.Context(), "nobody"); !errors.Is(err, account.ErrNoAccount) {
+		t.Errorf("unknown account: %v", err)
+	}
+	until(t, "ready", h.mirror.Ready)
+	other := natstest.Start(t)
+	foreign, err := account.NewStore(t.Context(), other, seal.NewKey())
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, _ := foreign.EnsureAccount(t.Context(), "a")
+	secret, _, _ := foreign.CreateKey(t.Context(), a.ID, false, account.Rate{})
+	if _, err := h.mirror.Lookup(secret); !errors.Is(err, account.ErrUnknownKey) {
+		t.Errorf("another service's key: %v", err)
+	}
+}
+
+func TestQuotaIsSetAgainstARace(t *testing.T) {
+	h := start(t)
+	a, _ := h.store.EnsureAccount(t.Context(), "a")
+	var wg sync.WaitGroup
+	for i := range 4 {
+		wg.Go(func() {
+			if err := h.store.SetQuota(t.Context(), a.ID, int64(i+1)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	got, err := h.store.AccountByName(t.Context(), "a")
+	if err != nil || got.Quota < 1 || got.Quota > 4 || got.Secrets[0] != a.Secrets[0] {
+		t.Errorf("account = %d quota, %v", got.Quota, err)
+	}
+	if err := h.store.SetQuota(t.Context(), "acc_nobody", 1); !errors.Is(err, account.ErrNoAccount) {
+		t.Errorf("unknown account: %v", err)
+	}
+}
+
+// A damaged entry locks out its owner, nobody else.
+func TestDamagedEntryHurtsNobodyElse(t *testing.T) {
+	h := start(t)
+	kv, err := h.conn.JS.KeyValue(t.Context(), natsconf.BucketKeys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range map[string]string{"nothex": "{}", strings.Repeat("ab", 32): "not json", strings.Repeat("cd", 32): `{"v":99}`} {
+		if _, err := kv.Put(t.Context(), name, []byte(value)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a, _ := h.store.EnsureAccount(t.Context(), "a")
+	secret, _, err := h.store.CreateKey(t.Context(), a.ID, false, account.Rate{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the good key is known", func() bool { _, err := h.mirror.Lookup(secret); return err == nil })
+}
+
+var _ interface { // what the edge and the dispatcher ask of the mirror
+	Lookup(secret string) (account.Principal, error)
+	SigningSecrets(id string) ([]string, bool)
+} = (*account.Mirror)(nil)
+
+func BenchmarkLookup(b *testing.B) {
+	conn := natstest.Start(b)
+	key := seal.NewKey()
+	store, err := account.NewStore(b.Context(), conn, key)
+	if err != nil {
+		b.Fatal(err)
+	}
+	a, _ := store.EnsureAccount(b.Context(), "a")
+	secret, _, err := store.CreateKey(b.Context(), a.ID, false, account.Rate{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	mirror := account.NewMirror(conn, key, zerolog.Nop())
+	natstest.Serve(b, mirror)
+	for {
+		if _, err := mirror.Lookup(secret); err == nil {
+			break
+		}
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := mirror.Lookup(secret); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

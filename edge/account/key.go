@@ -1,0 +1,80 @@
+package account
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"hash/crc32"
+	"strings"
+)
+
+// The form of an API key (contract §5: a service-specific prefix, an underscore, the key material): "vfy_" or "vfytest_", 32
+// random base62 characters, and 6 base62 characters of CRC-32 over all that stands before them.
+const (
+	LivePrefix  = "vfy_"
+	TestPrefix  = "vfytest_"
+	secretLen   = 32 // 190 bits
+	checksumLen = 6  // 62^6 > 2^32
+	base62      = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+)
+
+// digest is what is kept of an API key: its SHA-256. A key has 190 random bits, so that a slow hash would add nothing.
+type digest [sha256.Size]byte
+
+// String is the digest's key in the bucket.
+func (d digest) String() string { return hex.EncodeToString(d[:]) }
+
+// id is how people and logs name a key.
+func (d digest) id() string { return "key_" + idEncoding.EncodeToString(d[:10]) }
+
+// newSecret makes a random API key.
+func newSecret(test bool) string {
+	prefix := LivePrefix
+	if test {
+		prefix = TestPrefix
+	}
+	s := prefix + randomBase62(secretLen)
+	return s + checksum(s)
+}
+
+// parseSecret checks the form of an API key and gives its digest. The error is ErrMalformedKey.
+func parseSecret(s string) (d digest, test bool, err error) {
+	prefix := LivePrefix
+	if strings.HasPrefix(s, TestPrefix) {
+		prefix, test = TestPrefix, true
+	}
+	if len(s) != len(prefix)+secretLen+checksumLen || !strings.HasPrefix(s, prefix) {
+		return d, false, ErrMalformedKey
+	}
+	body, sum := s[:len(s)-checksumLen], s[len(s)-checksumLen:]
+	if strings.Trim(body[len(prefix):], base62) != "" || checksum(body) != sum {
+		return d, false, ErrMalformedKey
+	}
+	return sha256.Sum256([]byte(s)), test, nil
+}
+
+// checksum tells a mistyped or cut key from an unknown one, and a scanner for leaked secrets a key from noise.
+func checksum(s string) string {
+	v := crc32.ChecksumIEEE([]byte(s))
+	var out [checksumLen]byte
+	for i := checksumLen - 1; i >= 0; i-- {
+		out[i] = base62[v%62]
+		v /= 62
+	}
+	return string(out[:])
+}
+
+// randomBase62 draws each character evenly: bytes from 248 up, which would favour the first ones, are thrown away.
+func randomBase62(n int) string {
+	out := make([]byte, 0, n)
+	var b [64]byte
+	for len(out) < n {
+		_, _ = rand.Read(b[:]) // never fails
+		for _, v := range b {
+			if v < 248 && len(out) < n {
+				out = append(out, base62[v%62])
+			}
+		}
+	}
+	return string(out)
+}

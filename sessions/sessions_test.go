@@ -1,0 +1,367 @@
+package sessions_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"verifyd/natsconf"
+	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/seal"
+	"verifyd/sessions"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// clock is a time that the test moves.
+type clock struct{ offset atomic.Int64 }
+
+func (c *clock) Now() time.Time          { return time.Now().Add(time.Duration(c.offset.Load())) }
+func (c *clock) Advance(d time.Duration) { c.offset.Add(int64(d)) }
+
+type house struct {
+	conn  *natsconf.Conn
+	store *sessions.Store
+	clock *clock
+	key   seal.Key
+}
+
+func start(t *testing.T) house {
+	t.Helper()
+	h := house{conn: natstest.Start(t), clock: &clock{}, key: seal.NewKey()}
+	h.store = newStore(t, h)
+	return h
+}
+
+func newStore(t *testing.T, h house) *sessions.Store {
+	t.Helper()
+	return sessions.NewStore(sessions.Config{
+		Conn: h.conn, Key: h.key, Now: h.clock.Now,
+		Pending:     natstest.Writer(t, h.conn, natsconf.BucketStream(natsconf.BucketSessions)),
+		Completions: natstest.Writer(t, h.conn, natsconf.StreamCompletions),
+	})
+}
+
+var request = sessions.Request{
+	Account: "acc_a", Key: "key_k", Platform: "discord", PlatformUserID: "sailor_42", GuildID: "118",
+	CallbackURL: "https://hooks.harbor.example/verify?token=planted-marker",
+}
+
+var verified = sessions.Outcome{State: sessions.Verified, Network: "default"}
+
+func (h house) create(t *testing.T) (sessions.Session, sessions.Token) {
+	t.Helper()
+	s, token, err := h.store.Create(t.Context(), request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, token
+}
+
+func TestSessionReadsBackAsGiven(t *testing.T) {
+	h := start(t)
+	for name, text := range map[string]string{
+		"plain": "sailor_42", "emoji": "⚓️👩‍🚀", "right to left": "مرحبا\u202eabc", "quotes": `"'\<>&`, "newline": "a\nb\r\n\t",
+		"control": "\x00\x01\x7f\u0085\u2028", "long": strings.Repeat("ü", 512), "noncharacter": "\uffff\U0010ffff",
+	} {
+		r := request
+		r.Platform, r.PlatformUserID, r.GuildID = text, text, text
+		s, _, err := h.store.Create(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, err := h.store.Read(t.Context(), s.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v.Platform != text || v.PlatformUserID != text || v.GuildID != text || v.CallbackURL != r.CallbackURL || v.Session != s {
+			t.Errorf("%s: read back %+v", name, v.Session)
+		}
+		if v.State != sessions.Pending || v.Delivery.State != sessions.DeliveryNone || !s.ExpiresAt.Equal(s.CreatedAt.Add(10*time.Minute)) {
+			t.Errorf("%s: fresh session is %+v", name, v)
+		}
+		c, err := h.store.Complete(t.Context(), s.ID, verified)
+		if err != nil || c.PlatformUserID != text {
+			t.Fatalf("%s: completion = %+v, %v", name, c, err)
+		}
+	}
+}
+
+func TestTokenAndIDLeadOneWay(t *testing.T) {
+	h := start(t)
+	s, token := h.create(t)
+	if token.ID() != s.ID || len(s.ID) != 32 {
+		t.Fatalf("id of the token = %s, session has %s", token.ID(), s.ID)
+	}
+	for _, form := range []string{token.Reveal(), string(s.ID)} {
+		if id, err := sessions.ParseID(form); err != nil || id != s.ID {
+			t.Errorf("ParseID of %d characters: %s, %v", len(form), id, err)
+		}
+	}
+	for _, bad := range []string{"", "x", token.Reveal()[1:], string(s.ID)[1:], strings.ToUpper(string(s.ID)), strings.Repeat("*", 43), strings.Repeat("1", 32), strings.Repeat("A", 42) + "B"} {
+		if _, err := sessions.ParseID(bad); !errors.Is(err, sessions.ErrMalformed) {
+			t.Errorf("ParseID(%q) accepted", bad)
+		}
+	}
+	if s := token.String(); strings.Contains(s, token.Reveal()) {
+		t.Error("a token prints itself")
+	}
+}
+
+func TestStoredRecordsHoldNeitherTokenNorCallback(t *testing.T) {
+	h := start(t)
+	s, token := h.create(t)
+	if _, err := h.store.Complete(t.Context(), s.ID, verified); err != nil {
+		t.Fatal(err)
+	}
+	for stream, subject := range map[string]string{
+		natsconf.BucketStream(natsconf.BucketSessions): natsconf.BucketSubject(natsconf.BucketSessions, string(s.ID)),
+		natsconf.StreamCompletions:                     "completion." + string(s.ID),
+		natsconf.StreamEvents:                          "session.created." + string(s.ID),
+	} {
+		m, err := h.conn.Last(t.Context(), stream, subject)
+		if err != nil {
+			t.Fatal(stream, err)
+		}
+		for _, secret := range []string{token.Reveal(), "planted-marker", "hooks.harbor.example"} {
+			if strings.Contains(string(m.Data), secret) {
+				t.Errorf("%s holds %q", stream, secret)
+			}
+		}
+	}
+}
+
+// Two tabs, two edges and retries race: one completion stands, and all are told which.
+func TestOneCompletionWins(t *testing.T) {
+	h := start(t)
+	other := newStore(t, h) // another edge: its own writers
+	s, _ := h.create(t)
+	outcomes := []sessions.Outcome{verified, {State: sessions.Failed, Reason: sessions.Declined}, {State: sessions.Canceled, Reason: sessions.CanceledReason}}
+	var wg sync.WaitGroup
+	var wins atomic.Int64
+	got := make([]sessions.Completion, 24)
+	for i := range got {
+		wg.Go(func() {
+			st := []*sessions.Store{h.store, other}[i%2]
+			c, err := st.Complete(t.Context(), s.ID, outcomes[i%3])
+			if err == nil {
+				wins.Add(1)
+			} else if !errors.Is(err, sessions.ErrCompleted) {
+				t.Error(err)
+			}
+			got[i] = c
+		})
+	}
+	wg.Wait()
+	if wins.Load() != 1 {
+		t.Errorf("%d completions won", wins.Load())
+	}
+	v, err := h.store.Read(t.Context(), s.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, c := range got {
+		if c.Outcome != v.Outcome || !c.CompletedAt.Equal(v.CompletedAt) {
+			t.Errorf("racer %d was told %+v, stands %+v", i, c.Outcome, v.Outcome)
+		}
+	}
+}
+
+func TestExpiryInstantDecides(t *testing.T) {
+	h := start(t)
+	s, _ := h.create(t)
+	done, _ := h.create(t)
+	if _, err := h.store.Complete(t.Context(), done.ID, verified); err != nil {
+		t.Fatal(err)
+	}
+	h.clock.Advance(sessions.Lifetime + time.Millisecond) // the record is still there, and does not count
+	if _, err := h.store.Complete(t.Context(), s.ID, verified); !errors.Is(err, sessions.ErrExpired) {
+		t.Errorf("completing an expired session: %v", err)
+	}
+	v, err := h.store.Read(t.Context(), s.ID)
+	if err != nil || v.State != sessions.Expired || v.Reason != sessions.ExpiredReason || v.Delivery.State != sessions.DeliveryNone {
+		t.Errorf("expired session = %+v, %v", v, err)
+	}
+	if c, err := h.store.Complete(t.Context(), done.ID, verified); !errors.Is(err, sessions.ErrCompleted) || c.State != sessions.Verified {
+		t.Errorf("completing a completed session after its expiry: %+v, %v", c, err)
+	}
+}
+
+func TestRecordThatAgedOutIsExpiredNotUnknown(t *testing.T) {
+	h := start(t)
+	s, _ := h.create(t)
+	done, _ := h.create(t)
+	if _, err := h.store.Complete(t.Context(), done.ID, verified); err != nil {
+		t.Fatal(err)
+	}
+	stream, err := h.conn.JS.Stream(t.Context(), natsconf.BucketStream(natsconf.BucketSessions))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Purge(t.Context()); err != nil { // what the bucket's TTL does after ten minutes
+		t.Fatal(err)
+	}
+	if v, err := h.store.Read(t.Context(), s.ID); err != nil || v.State != sessions.Expired || v.PlatformUserID != "sailor_42" {
+		t.Errorf("aged out session = %+v, %v", v, err)
+	}
+	if v, err := h.store.Read(t.Context(), done.ID); err != nil || v.State != sessions.Verified {
+		t.Errorf("completed session after its record aged out = %+v, %v", v, err)
+	}
+	if _, err := h.store.Complete(t.Context(), done.ID, verified); !errors.Is(err, sessions.ErrCompleted) {
+		t.Errorf("completing again: %v", err)
+	}
+	never := sessions.ID(strings.Repeat("a", 32))
+	if _, err := h.store.Read(t.Context(), never); !errors.Is(err, sessions.ErrNotFound) {
+		t.Errorf("reading one that never was: %v", err)
+	}
+	if _, err := h.store.Complete(t.Context(), never, verified); !errors.Is(err, sessions.ErrNotFound) {
+		t.Errorf("completing one that never was: %v", err)
+	}
+}
+
+func TestAttemptIsRedeemedOnce(t *testing.T) {
+	h := start(t)
+	other := newStore(t, h)
+	s, _ := h.create(t)
+	var wg sync.WaitGroup
+	var wins atomic.Int64
+	for i := range 16 {
+		wg.Go(func() {
+			err := []*sessions.Store{h.store, other}[i%2].Redeem(t.Context(), s.ID, "attempt1")
+			if err == nil {
+				wins.Add(1)
+			} else if !errors.Is(err, sessions.ErrRedeemed) {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if wins.Load() != 1 {
+		t.Errorf("redeemed %d times", wins.Load())
+	}
+	if err := h.store.Redeem(t.Context(), s.ID, "attempt2"); err != nil {
+		t.Errorf("another attempt: %v", err)
+	}
+}
+
+func TestClaimHasOneOwnerAndOneResult(t *testing.T) {
+	h := start(t)
+	s, _ := h.create(t)
+	if _, err := h.store.Complete(t.Context(), s.ID, verified); err != nil {
+		t.Fatal(err)
+	}
+	expect := func(want sessions.DeliveryState) {
+		t.Helper()
+		v, err := h.store.Read(t.Context(), s.ID)
+		if err != nil || v.Delivery.State != want {
+			t.Errorf("delivery = %s, %v; want %s", v.Delivery.State, err, want)
+		}
+	}
+	expect(sessions.DeliveryDue)
+	claim := func(worker string, n int) error {
+		return h.store.Claim(t.Context(), sessions.Claim{Session: s.ID, Number: n, Worker: worker, At: time.Now()})
+	}
+	if err := claim("a", 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := claim("b", 1); !errors.Is(err, sessions.ErrClaimed) {
+		t.Errorf("second claim: %v", err)
+	}
+	expect(sessions.DeliveryClaimed)
+	released := sessions.Result{Session: s.ID, Number: 1, Verdict: sessions.VerdictReleased, By: "a"}
+	if _, err := h.store.Settle(t.Context(), released); err != nil {
+		t.Fatal(err)
+	}
+	expect(sessions.DeliveryDue)
+	if r, err := h.store.Settle(t.Context(), sessions.Result{Session: s.ID, Number: 1, Verdict: sessions.VerdictUnknown, By: "b"}); !errors.Is(err, sessions.ErrSettled) || r.Verdict != sessions.VerdictReleased || r.By != "a" {
+		t.Errorf("second result: %+v, %v", r, err)
+	}
+	if err := claim("b", 2); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.store.Settle(t.Context(), sessions.Result{Session: s.ID, Number: 2, Verdict: sessions.VerdictDelivered, Status: 204, By: "b"}); err != nil {
+		t.Fatal(err)
+	}
+	expect(sessions.DeliveryDelivered)
+	attempts, err := h.store.Attempts(t.Context(), s.ID)
+	if err != nil || len(attempts) != 2 || attempts[1].Result.Status != 204 || attempts[1].Claim.Worker != "b" {
+		t.Errorf("attempts = %+v, %v", attempts, err)
+	}
+}
+
+func TestWithoutAServerNothingIsClaimed(t *testing.T) {
+	dir := t.TempDir()
+	conn, stop := natstest.StartIn(t, dir)
+	h := house{conn: conn, clock: &clock{}, key: seal.NewKey()}
+	h.store = newStore(t, h)
+	s, _ := h.create(t)
+	stop()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := h.store.Claim(ctx, sessions.Claim{Session: s.ID, Number: 1}); err == nil {
+		t.Error("claimed without a server")
+	}
+	if _, _, err := h.store.Create(ctx, request); !errors.Is(err, natsconf.ErrUnavailable) && !errors.Is(err, natsconf.ErrUncertain) {
+		t.Errorf("created without a server: %v", err)
+	}
+	if _, err := h.store.Read(ctx, s.ID); !errors.Is(err, natsconf.ErrUnavailable) {
+		t.Errorf("read without a server: %v", err)
+	}
+}
+
+func TestAnotherKeyDoesNotOpenTheStore(t *testing.T) {
+	h := start(t)
+	s, _ := h.create(t)
+	h.key = seal.NewKey()
+	if _, err := newStore(t, h).Read(t.Context(), s.ID); !errors.Is(err, seal.ErrOpen) {
+		t.Errorf("read with another master key: %v", err)
+	}
+}
+
+func TestDeliveryStateFollowsFacts(t *testing.T) {
+	with := func(v sessions.Verdict) []sessions.Attempt {
+		return []sessions.Attempt{{Result: &sessions.Result{Verdict: v}}}
+	}
+	failed := sessions.Outcome{State: sessions.Failed}
+	for _, c := range []struct {
+		outcome  sessions.Outcome
+		attempts []sessions.Attempt
+		want     sessions.DeliveryState
+	}{
+		{verified, nil, sessions.DeliveryDue},
+		{failed, nil, sessions.DeliveryDue},
+		{sessions.Outcome{State: sessions.Canceled}, nil, sessions.DeliveryNone},
+		{sessions.Outcome{State: sessions.Pending}, nil, sessions.DeliveryNone},
+		{sessions.Outcome{State: sessions.Expired}, nil, sessions.DeliveryNone},
+		{verified, []sessions.Attempt{{}}, sessions.DeliveryClaimed},
+		{verified, with(sessions.VerdictDelivered), sessions.DeliveryDelivered},
+		{verified, with(sessions.VerdictRejected), sessions.DeliveryRejected},
+		{verified, with(sessions.VerdictUnknown), sessions.DeliveryUnknown},
+		{verified, with(sessions.VerdictUndeliverable), sessions.DeliveryUndeliverable},
+		{verified, with(sessions.VerdictReleased), sessions.DeliveryDue},
+		{verified, with("of a newer build"), sessions.DeliveryUnknown},
+		{verified, append(with(sessions.VerdictReleased), sessions.Attempt{}), sessions.DeliveryClaimed},
+	} {
+		if got := sessions.StateOfDelivery(c.outcome, c.attempts); got != c.want {
+			t.Errorf("%s with %d attempts = %s, want %s", c.outcome.State, len(c.attempts), got, c.want)
+		}
+	}
+}
+
+func TestDecodeCompletionRefusesWhatItCannotRead(t *testing.T) {
+	h := start(t)
+	id := strings.Repeat("a", 32)
+	for _, c := range []struct{ subject, data string }{
+		{"completion." + id, "not json"}, {"completion." + id, `{"v":2}`}, {"completion." + id, `{"v":1}`}, {"completion.short", `{"v":1}`}, {"c", "{}"},
+	} {
+		if _, err := h.store.DecodeCompletion(c.subject, []byte(c.data)); err == nil {
+			t.Errorf("decoded %s %s", c.subject, c.data)
+		}
+	}
+}
