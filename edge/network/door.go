@@ -62,7 +62,7 @@ func (d *door) RoundTrip(req *http.Request) (*http.Response, error) {
 	once.Header.Set("User-Agent", "verifyd")
 	resp, err := d.transport.RoundTrip(once)
 	if err != nil {
-		return nil, &doorError{err}
+		return nil, failure(ctx, err)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode >= 300 && resp.StatusCode < 400 {
@@ -72,14 +72,24 @@ func (d *door) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, statusError(resp.StatusCode)
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, d.maxBytes+1))
-	if err != nil {
-		return nil, &doorError{err}
+	// A provider that sees the connection close may end its half answer properly, and win the race against the close: what is
+	// read after the deadline is not trusted to be whole.
+	if err != nil || ctx.Err() != nil {
+		return nil, failure(ctx, err)
 	}
 	if int64(len(body)) > d.maxBytes {
 		return nil, fmt.Errorf("%w: over %d bytes", errTooLarge, d.maxBytes)
 	}
 	resp.Body = io.NopCloser(bytes.NewReader(body))
 	return resp, nil
+}
+
+// failure is the context's error where it ended, since a connection it cut reports anything.
+func failure(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	return &doorError{err}
 }
 
 // doorError marks an error of the transport, so that it can be told from an answer that does not decode.

@@ -1,0 +1,193 @@
+package callback
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"verifyd/sessions"
+)
+
+const (
+	maxHeaderBytes   = 64 << 10    // everything up to the end of the final header, informational responses included
+	maxBodyBytes     = 4 << 10     // read: a receiver that says more than this loses its connection, nothing else
+	maxShownBytes    = 1 << 10     // kept of the body, for people
+	maxLineBytes     = 4 << 10     // a status line
+	maxInformational = 16          // 1xx responses: one is usual, a handful is thinkable
+	answerGrace      = time.Second // for headers and body once the verdict has fallen: a worker waits for it
+
+	// maxRetryAfter keeps a hostile Retry-After from overflowing; deliveries have given up long before.
+	maxRetryAfter = 24 * time.Hour
+)
+
+// Answer is how an attempt ended.
+type Answer struct {
+	Verdict    sessions.Verdict // delivered, rejected, unknown; released where not one byte was written
+	Class      sessions.Class   // empty when delivered
+	Status     int              // the final status; 0 where none was read
+	Detail     string           // one sentence for people, in lower case; empty when delivered
+	Body       string           // the first 1 KiB of the answer's body, made valid UTF-8; whoever shows it escapes it
+	RetryAfter time.Duration    // what Retry-After asks for (RFC 9110 §10.2.3), at most a day; 0 where it is absent
+	Timing     sessions.Timing  // with the dial's steps where the connection was dialled for this attempt
+	Address    string           // the address dialled, ip:port
+	Reusable   bool             // the connection may carry another request
+}
+
+func released(class sessions.Class, detail string) Answer {
+	return Answer{Verdict: sessions.VerdictReleased, Class: class, Detail: detail}
+}
+
+// verdict judges a final status.
+func verdict(status int) Answer {
+	switch {
+	case status >= 200 && status <= 299:
+		return Answer{Verdict: sessions.VerdictDelivered, Status: status}
+	case status >= 300 && status <= 399:
+		detail := fmt.Sprintf("the receiver answered %s; redirects are not followed", statusWords(status))
+		return Answer{Verdict: sessions.VerdictRejected, Class: sessions.ClassStatus, Status: status, Detail: detail}
+	}
+	return Answer{Verdict: sessions.VerdictRejected, Class: sessions.ClassStatus, Status: status, Detail: "the receiver answered " + statusWords(status)}
+}
+
+func statusWords(status int) string {
+	return strings.TrimSpace(strconv.Itoa(status) + " " + http.StatusText(status))
+}
+
+// protocolError says that what came back is not HTTP/1, or more of it than is read.
+type protocolError struct{ detail string }
+
+func (e *protocolError) Error() string { return e.detail }
+
+// reader reads one answer.
+type reader struct {
+	limit  *io.LimitedReader // what may still be taken from the connection
+	buf    *bufio.Reader
+	began  bool // something has come back
+	line   []byte
+	status int
+}
+
+func newReader(r io.Reader) *reader {
+	limit := &io.LimitedReader{R: r, N: maxHeaderBytes}
+	return &reader{limit: limit, buf: bufio.NewReaderSize(limit, maxLineBytes)}
+}
+
+// awaitByte waits for the first byte of the answer.
+func (r *reader) awaitByte() error {
+	_, err := r.buf.Peek(1)
+	r.began = err == nil
+	return err
+}
+
+// readStatus reads up to and with the final status line, skipping informational responses (RFC 9110 §15.2). Errors are a
+// *protocolError or the connection's.
+func (r *reader) readStatus() error {
+	for range maxInformational + 1 {
+		line, err := r.buf.ReadSlice('\n')
+		if err != nil {
+			return r.bounded(err)
+		}
+		status, err := parseStatusLine(line)
+		if err != nil {
+			return err
+		}
+		if status >= 200 {
+			r.line, r.status = bytes.Clone(line), status
+			return nil
+		}
+		if status == http.StatusSwitchingProtocols {
+			return &protocolError{"the receiver switched protocols without having been asked to"}
+		}
+		if err := r.skipHeader(); err != nil {
+			return r.bounded(err)
+		}
+	}
+	return &protocolError{fmt.Sprintf("the receiver sent more than %d informational responses", maxInformational)}
+}
+
+// bounded tells a bound of ours from the connection's own end.
+func (r *reader) bounded(err error) error {
+	switch {
+	case errors.Is(err, bufio.ErrBufferFull):
+		return &protocolError{fmt.Sprintf("the receiver's status line is longer than %d bytes", maxLineBytes)}
+	case errors.Is(err, io.EOF) && r.limit.N <= 0:
+		return &protocolError{fmt.Sprintf("the receiver sent %d bytes without a final status line", maxHeaderBytes)}
+	}
+	return err
+}
+
+// skipHeader reads the field lines of an informational response and the empty line after them.
+func (r *reader) skipHeader() error {
+	for whole := true; ; {
+		line, err := r.buf.ReadSlice('\n')
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+			return err
+		}
+		if whole && len(bytes.TrimRight(line, "\r\n")) == 0 {
+			return nil
+		}
+		whole = err == nil // a piece of a long line is no empty line
+	}
+}
+
+// parseStatusLine reads "HTTP/1.x SP 3DIGIT [SP reason]" (RFC 9112 §4). Codes above 599 count as final, as RFC 9110 §15 advises.
+func parseStatusLine(line []byte) (int, error) {
+	s := strings.TrimRight(string(line), "\r\n")
+	rest, ok := strings.CutPrefix(s, "HTTP/1.")
+	if !ok || len(rest) < 5 || !isDigit(rest[0]) || rest[1] != ' ' || len(rest) > 5 && rest[5] != ' ' {
+		return 0, &protocolError{"what the receiver sent does not begin with an HTTP/1 status line"}
+	}
+	code := rest[2:5]
+	if code[0] < '1' || code[0] > '9' || !isDigit(code[1]) || !isDigit(code[2]) {
+		return 0, &protocolError{"the receiver's status line holds no status code"}
+	}
+	return strconv.Atoi(code)
+}
+
+func isDigit(b byte) bool { return '0' <= b && b <= '9' }
+
+// readRest reads header and body, as far as they come within their bounds, for the answer's details. No error is possible: the
+// verdict has fallen, and what cannot be read costs the connection only.
+func (r *reader) readRest(a *Answer) {
+	again := bufio.NewReader(io.MultiReader(bytes.NewReader(r.line), r.buf))
+	response, err := http.ReadResponse(again, &http.Request{Method: http.MethodPost})
+	if err != nil {
+		return
+	}
+	defer func() { _ = response.Body.Close() }() // reads on, within the same bounds
+	a.RetryAfter = retryAfter(response.Header.Get("Retry-After"), time.Now())
+	r.limit.N = maxBodyBytes
+	body, whole := readBody(response.Body)
+	a.Body = strings.ToValidUTF8(string(body[:min(len(body), maxShownBytes)]), "\uFFFD")
+	a.Reusable = whole && !response.Close && response.ProtoAtLeast(1, 1) && again.Buffered() == 0 && r.buf.Buffered() == 0
+}
+
+// readBody reads at most maxBodyBytes and says whether that was the whole body.
+func readBody(body io.Reader) (read []byte, whole bool) {
+	read = make([]byte, 0, maxBodyBytes)
+	for len(read) < cap(read) {
+		n, err := body.Read(read[len(read):cap(read)])
+		read = read[:len(read)+n]
+		if err != nil {
+			return read, errors.Is(err, io.EOF)
+		}
+	}
+	return read, false
+}
+
+// retryAfter reads seconds or an HTTP date (RFC 9110 §10.2.3); what is neither asks for nothing.
+func retryAfter(field string, now time.Time) time.Duration {
+	wait := time.Duration(0)
+	if seconds, err := strconv.ParseUint(field, 10, 32); err == nil {
+		wait = time.Duration(seconds) * time.Second
+	} else if at, err := http.ParseTime(field); err == nil {
+		wait = at.Sub(now)
+	}
+	return min(max(wait, 0), maxRetryAfter)
+}

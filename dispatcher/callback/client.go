@@ -1,0 +1,102 @@
+package callback
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"net"
+	"time"
+
+	"verifyd/sessions/target"
+)
+
+const (
+	defaultTimeout   = 10 * time.Second
+	defaultUserAgent = "verifyd"
+
+	// sessionCacheSize bounds the TLS sessions kept for resumption. Each holds the receiver's certificates, about 5 KiB.
+	sessionCacheSize = 512
+)
+
+// Config says how callbacks are sent. The zero value is usable: public addresses, the system's authorities, 10 s.
+type Config struct {
+	// RootCAs are the authorities that receivers' certificates must come from; nil means the system's.
+	RootCAs *x509.CertPool
+	// Policy says where callbacks may go; nil means public addresses only, on every port.
+	Policy *target.Policy
+	// Timeout bounds a whole attempt: the dial, where there was one, the write, and the answer. Default 10 s.
+	Timeout time.Duration
+	// DialTimeout bounds DNS, connect and TLS together. Default, and most, is half of Timeout: the receiver gets the other half.
+	DialTimeout time.Duration
+	// UserAgent is the User-Agent field, "verifyd/VERSION". Default "verifyd".
+	UserAgent string
+	// Resolver gives the Dial and StrictErrors of the name resolution, for instance to name servers of one's own; nil means the
+	// system's name servers. Names are always resolved by Go: the C resolver takes 0x7f000001 for an address.
+	Resolver *net.Resolver
+}
+
+// withDefaults gives a copy with every empty field filled.
+func (c Config) withDefaults() Config {
+	if c.Policy == nil {
+		c.Policy = target.NewPolicy(nil, nil)
+	}
+	if c.Timeout <= 0 {
+		c.Timeout = defaultTimeout
+	}
+	if c.DialTimeout <= 0 || c.DialTimeout > c.Timeout/2 {
+		c.DialTimeout = c.Timeout / 2
+	}
+	if c.UserAgent == "" {
+		c.UserAgent = defaultUserAgent
+	}
+	c.Resolver = newResolver(c.Resolver)
+	return c
+}
+
+// newResolver makes a resolver that lets go of its sockets when nobody waits for the name any more. Go's own would hold a socket
+// and a goroutine for each query until resolv.conf's time-out, five seconds, however early the dial was given up.
+func newResolver(from *net.Resolver) *net.Resolver {
+	if from == nil {
+		from = new(net.Resolver)
+	}
+	dial := from.Dial
+	if dial == nil {
+		dial = new(net.Dialer).DialContext
+	}
+	return &net.Resolver{
+		PreferGo:     true,
+		StrictErrors: from.StrictErrors,
+		Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := dial(ctx, network, address)
+			if err == nil {
+				context.AfterFunc(ctx, func() { _ = conn.Close() }) // the resolver ends ctx with the query
+			}
+			return conn, err
+		},
+	}
+}
+
+// Client dials receivers and prepares requests. It is safe for concurrent use and owns no goroutine and no connection.
+type Client struct {
+	config Config
+	dialer net.Dialer
+	tls    *tls.Config // cloned for each dial, which sets the server's name
+}
+
+// New makes a client.
+func New(config Config) *Client {
+	config = config.withDefaults()
+	return &Client{
+		config: config,
+		// Connections live for seconds, so TCP keep-alive probes would only cost system calls.
+		dialer: net.Dialer{Control: config.Policy.Control, KeepAlive: -1},
+		tls: &tls.Config{
+			RootCAs:            config.RootCAs,
+			MinVersion:         tls.VersionTLS12,
+			NextProtos:         []string{"http/1.1"},
+			ClientSessionCache: tls.NewLRUClientSessionCache(sessionCacheSize),
+			// Whole records: a request is one record and one system call, not a first piece of 1,400 bytes and the rest.
+			DynamicRecordSizingDisabled: true,
+		},
+	}
+}

@@ -1,0 +1,196 @@
+package callback
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"verifyd/sessions"
+)
+
+// probeTimeout bounds the one thing a probe may wait for: room to answer a TLS key update.
+const probeTimeout = 100 * time.Millisecond
+
+// errUnasked says that the receiver sent bytes before it was asked anything. They must never be read as the answer to a request
+// that was not sent yet.
+var errUnasked = errors.New("the receiver sent bytes before it got a request")
+
+// Conn is a ready connection to one destination. It belongs to one goroutine.
+type Conn struct {
+	tls         *tls.Conn
+	wire        *wire
+	destination string // HostPort of the URL it was dialled for
+	address     string
+	timing      sessions.Timing
+	timeout     time.Duration // of a whole attempt
+	fresh       bool          // nothing was sent yet: the next attempt's time includes the dial's
+	broken      bool          // never to be used again
+}
+
+// Timing gives the times of the dial.
+func (cn *Conn) Timing() sessions.Timing { return cn.timing }
+
+// Address gives the address that was dialled, ip:port.
+func (cn *Conn) Address() string { return cn.address }
+
+// Alive says, without waiting, whether the connection could carry a request now: the receiver has neither closed it nor sent
+// anything. It takes in what TLS itself has sent, such as session tickets. A connection that is not alive never is again.
+func (cn *Conn) Alive() bool { return cn.probe() == nil }
+
+// Close ends the connection. It tells the receiver so, unless the connection is broken, and waits for nothing. A repeat is
+// harmless.
+func (cn *Conn) Close() error {
+	if cn.broken {
+		return ignoreClosed(cn.wire.Close()) // a close_notify could wait for a receiver that reads nothing
+	}
+	cn.broken = true
+	return ignoreClosed(cn.tls.Close())
+}
+
+func ignoreClosed(err error) error {
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// probe gives nil for a connection that is alive, and otherwise what has happened to it.
+func (cn *Conn) probe() error {
+	if cn.broken {
+		return net.ErrClosed
+	}
+	if err := cn.wire.SetDeadline(time.Now().Add(probeTimeout)); err != nil {
+		cn.broken = true
+		return err
+	}
+	cn.wire.probing = true
+	n, err := cn.tls.Read(make([]byte, 1))
+	cn.wire.probing = false
+	switch {
+	case n > 0:
+		err = errUnasked
+	case errors.Is(err, errWouldBlock):
+		return nil
+	}
+	cn.broken = true
+	return err
+}
+
+// Send writes the whole request at once and reads the answer. It is called at most once for a claim, and it never writes twice:
+// repeating it is a second POST. The context stops it early; what was written stays written.
+//
+// A connection whose Answer is not Reusable is of no further use, but still to be closed.
+func (cn *Conn) Send(ctx context.Context, r Request) Answer {
+	a := attempt{conn: cn, watch: startWatch()}
+	answer := a.run(ctx, r)
+	answer.Address = cn.address
+	answer.Timing.Total = a.watch.total()
+	if cn.fresh {
+		answer.Timing.DNS, answer.Timing.Connect, answer.Timing.TLS = cn.timing.DNS, cn.timing.Connect, cn.timing.TLS
+		answer.Timing.Total += cn.timing.Total
+	}
+	cn.fresh = false
+	cn.broken = cn.broken || !answer.Reusable
+	return answer
+}
+
+// attempt is one call of Send.
+type attempt struct {
+	conn  *Conn
+	watch *stopwatch
+}
+
+func (a *attempt) run(ctx context.Context, r Request) Answer {
+	cn := a.conn
+	if r.destination == "" || r.destination != cn.destination {
+		return released(sessions.ClassConnect, "the request was prepared for another destination than this connection's")
+	}
+	// Asked again here, with nothing but the write after it: what has closed since the dial costs a claim, not an unknown.
+	if err := cn.probe(); errors.Is(err, errUnasked) {
+		return released(sessions.ClassProtocol, err.Error())
+	} else if err != nil {
+		return released(sessions.ClassConnect, "the connection ended before the request was written")
+	}
+	if err := cn.wire.SetDeadline(a.deadline()); err != nil {
+		return released(sessions.ClassConnect, "the connection ended before the request was written")
+	}
+	if ctx.Err() != nil {
+		return released(sessions.ClassLate, "stopped before the request was written")
+	}
+	// Closing is what interrupts a read for good; a deadline set from here could be undone by the one for the body.
+	stop := context.AfterFunc(ctx, func() { _ = cn.wire.Close() })
+	answer := a.exchange(ctx, r)
+	if !stop() {
+		answer.Reusable = false
+	}
+	return answer
+}
+
+// deadline is when the attempt ends: the dial, which was made for this attempt, has used its share.
+func (a *attempt) deadline() time.Time {
+	left := a.conn.timeout
+	if a.conn.fresh {
+		left -= a.conn.timing.Total
+	}
+	return a.watch.start.Add(left)
+}
+
+func (a *attempt) exchange(ctx context.Context, r Request) Answer {
+	cn := a.conn
+	before := cn.wire.sent
+	a.watch.step()
+	if _, err := cn.tls.Write(r.bytes); err != nil {
+		if cn.wire.sent == before {
+			return released(sessions.ClassConnect, "the connection ended before one byte of the request was taken")
+		}
+		return a.unknown(ctx, err)
+	}
+	in := newReader(cn.tls)
+	err := in.awaitByte()
+	firstByte := a.watch.step()
+	if err == nil {
+		err = in.readStatus()
+	}
+	if err != nil {
+		answer := a.unknown(ctx, err)
+		if in.began {
+			answer.Timing.FirstByte = firstByte
+		}
+		return answer
+	}
+	answer := verdict(in.status)
+	answer.Timing.FirstByte = firstByte
+	// The verdict has fallen. What follows is a courtesy to people who read the log, so it gets little time.
+	if grace := time.Now().Add(answerGrace); grace.Before(a.deadline()) {
+		_ = cn.wire.SetDeadline(grace)
+	}
+	in.readRest(&answer)
+	return answer
+}
+
+// unknown gives the verdict where bytes left and no status line came back.
+func (a *attempt) unknown(ctx context.Context, err error) Answer {
+	answer := Answer{Verdict: sessions.VerdictUnknown}
+	var alert *net.OpError
+	var garbage *protocolError
+	switch {
+	case ctx.Err() != nil:
+		answer.Class, answer.Detail = sessions.ClassTimeout, "stopped before the receiver answered"
+	case errors.As(err, &garbage):
+		answer.Class, answer.Detail = sessions.ClassProtocol, garbage.Error()
+	case isTimeout(err):
+		answer.Class, answer.Detail = sessions.ClassTimeout, fmt.Sprintf("the receiver sent no status line within %v", a.conn.timeout)
+	case errors.As(err, &alert) && alert.Op == "remote error":
+		answer.Class = sessions.ClassReset
+		answer.Detail = "the receiver ended the TLS session: " + strings.TrimPrefix(alert.Err.Error(), "tls: ")
+	case isNotTLS(err):
+		answer.Class, answer.Detail = sessions.ClassProtocol, "the receiver left TLS: what it sent is no record of the session"
+	default:
+		answer.Class, answer.Detail = sessions.ClassReset, "the receiver closed the connection without a status line"
+	}
+	return answer
+}

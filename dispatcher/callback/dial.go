@@ -1,0 +1,195 @@
+package callback
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/netip"
+	"strings"
+	"time"
+
+	"verifyd/sessions"
+	"verifyd/sessions/target"
+)
+
+const (
+	// fallbackDelay is the head start of each address before the next one is tried beside it (RFC 8305 §5).
+	fallbackDelay = 250 * time.Millisecond
+
+	// maxAddresses bounds what one dial tries: a name may resolve to hundreds of addresses.
+	maxAddresses = 8
+)
+
+// Dial gets a connection to u's destination that is ready: DNS, address check, TCP and TLS all done. The error is a *NotSent: not
+// one byte of a request has left. The caller owns the connection and closes it. Dial starts goroutines while it runs, and waits
+// for all of them.
+func (c *Client) Dial(ctx context.Context, u target.URL) (*Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.config.DialTimeout)
+	defer cancel()
+	d := dial{client: c, url: u, watch: startWatch()}
+	cn, err := d.run(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return cn, nil
+}
+
+// dial is one call of Dial and what it has come to know.
+type dial struct {
+	client  *Client
+	url     target.URL
+	watch   *stopwatch
+	timing  sessions.Timing
+	address string
+}
+
+func (d *dial) run(ctx context.Context) (*Conn, *NotSent) {
+	addrs, err := d.resolve(ctx)
+	d.timing.DNS = d.watch.step()
+	if err != nil {
+		return nil, d.notSent(sessions.ClassDNS, dnsWords(err, d.url.Host()), err)
+	}
+	tcp, err := d.connect(ctx, addrs)
+	d.timing.Connect = d.watch.step()
+	if err != nil {
+		class, words := connectWords(err, d.url.Host(), d.client.config.DialTimeout)
+		return nil, d.notSent(class, words, err)
+	}
+	cn, err := d.secure(ctx, tcp)
+	d.timing.TLS = d.watch.step()
+	if err != nil {
+		_ = tcp.Close()
+		return nil, d.notSent(sessions.ClassTLS, tlsWords(err, d.url.Host()), err)
+	}
+	d.timing.Total = d.watch.total()
+	cn.timing, cn.address = d.timing, d.address
+	return cn, nil
+}
+
+func (d *dial) notSent(class sessions.Class, detail string, err error) *NotSent {
+	d.timing.Total = d.watch.total()
+	return &NotSent{Class: class, Detail: detail, Timing: d.timing, Address: d.address, Err: err}
+}
+
+// resolve gives the addresses to try, in order.
+func (d *dial) resolve(ctx context.Context) ([]netip.AddrPort, error) {
+	if ip := d.url.Addr(); ip.IsValid() {
+		return []netip.AddrPort{netip.AddrPortFrom(ip, d.url.Port())}, nil
+	}
+	name := d.url.Host()
+	if strings.Contains(name, ".") {
+		// Rooted: the search list of resolv.conf would turn hooks.example into hooks.example.svc.cluster.local.
+		name += "."
+	}
+	ips, err := d.client.config.Resolver.LookupNetIP(ctx, "ip", name)
+	if err != nil {
+		return nil, err
+	}
+	if len(ips) == 0 {
+		return nil, &net.DNSError{Err: "no address", Name: name, IsNotFound: true}
+	}
+	ips = interleave(ips)
+	ips = ips[:min(len(ips), maxAddresses)]
+	addrs := make([]netip.AddrPort, len(ips))
+	for i, ip := range ips {
+		addrs[i] = netip.AddrPortFrom(ip, d.url.Port())
+	}
+	return addrs, nil
+}
+
+// interleave alternates the families, beginning with the first one's, and keeps each family's order (RFC 8305 §4). It unmaps
+// IPv4-mapped addresses: the system would connect to the embedded address, so that is the one to judge.
+func interleave(ips []netip.Addr) []netip.Addr {
+	var first, second []netip.Addr
+	for _, ip := range ips {
+		if ip = ip.Unmap(); ip.Is4() == ips[0].Unmap().Is4() {
+			first = append(first, ip)
+		} else {
+			second = append(second, ip)
+		}
+	}
+	mixed := make([]netip.Addr, 0, len(ips))
+	for i := range max(len(first), len(second)) {
+		if i < len(first) {
+			mixed = append(mixed, first[i])
+		}
+		if i < len(second) {
+			mixed = append(mixed, second[i])
+		}
+	}
+	return mixed
+}
+
+// tried is the end of one connection attempt.
+type tried struct {
+	conn net.Conn
+	addr netip.AddrPort
+	err  error
+}
+
+// connect gives the first TCP connection that any of the addresses yields. Each address starts when the one before has failed or
+// fallbackDelay has passed. The error joins one for each address.
+func (d *dial) connect(ctx context.Context, addrs []netip.AddrPort) (net.Conn, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ends := make(chan tried)
+	open, next := 0, 0
+	start := func() {
+		addr := addrs[next]
+		next, open = next+1, open+1
+		go func() {
+			conn, err := d.client.dialer.DialContext(ctx, "tcp", addr.String())
+			ends <- tried{conn, addr, err}
+		}()
+	}
+	var errs []error
+	delay := time.NewTicker(fallbackDelay)
+	defer delay.Stop()
+	for start(); open > 0; {
+		select {
+		case <-delay.C:
+			if next < len(addrs) {
+				start()
+			}
+		case end := <-ends:
+			open--
+			d.address = end.addr.String()
+			if end.err == nil {
+				cancel()
+				drain(ends, open)
+				return end.conn, nil
+			}
+			errs = append(errs, end.err)
+			if next < len(addrs) {
+				delay.Reset(fallbackDelay)
+				start()
+			}
+		}
+	}
+	return nil, errors.Join(errs...)
+}
+
+// drain waits for the attempts that came too late and closes what they got.
+func drain(ends <-chan tried, open int) {
+	for range open {
+		if end := <-ends; end.err == nil {
+			_ = end.conn.Close()
+		}
+	}
+}
+
+// secure does the TLS handshake. The certificate must be valid for the host of the URL.
+func (d *dial) secure(ctx context.Context, tcp net.Conn) (*Conn, error) {
+	w, err := newWire(tcp)
+	if err != nil {
+		return nil, err
+	}
+	config := d.client.tls.Clone()
+	config.ServerName = d.url.Host()
+	session := tls.Client(w, config)
+	if err := session.HandshakeContext(ctx); err != nil {
+		return nil, err
+	}
+	return &Conn{tls: session, wire: w, destination: d.url.HostPort(), timeout: d.client.config.Timeout, fresh: true}, nil
+}

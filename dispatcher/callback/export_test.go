@@ -1,0 +1,54 @@
+package callback
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// WaitReadable lets tests outside the package wait until something has arrived on the connection, without taking it in.
+func WaitReadable(cn *Conn) error {
+	_ = cn.wire.SetReadDeadline(time.Now().Add(10 * time.Second))
+	return cn.wire.raw.Read(func(fd uintptr) bool {
+		_, _, err := syscall.Recvfrom(int(fd), make([]byte, 1), syscall.MSG_PEEK)
+		return !errors.Is(err, syscall.EAGAIN)
+	})
+}
+
+// DidResume says whether the TLS session was resumed.
+func DidResume(cn *Conn) bool { return cn.tls.ConnectionState().DidResume }
+
+// Stall makes connections to one address hang in the middle, as when nothing answers a SYN.
+func Stall(c *Client, ip string) {
+	c.dialer.ControlContext = func(ctx context.Context, network, address string, raw syscall.RawConn) error {
+		if strings.HasPrefix(address, ip+":") {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		return c.config.Policy.Control(network, address, raw)
+	}
+}
+
+// CutAfter makes the connection fail once the kernel has taken n more bytes.
+func CutAfter(cn *Conn, n int) { cn.wire.Conn = &cutConn{Conn: cn.wire.Conn, left: n} }
+
+type cutConn struct {
+	net.Conn
+	left int
+}
+
+func (c *cutConn) Write(b []byte) (int, error) {
+	if len(b) <= c.left {
+		c.left -= len(b)
+		return c.Conn.Write(b)
+	}
+	n, err := c.Conn.Write(b[:c.left])
+	c.left = 0
+	if err == nil {
+		err = &net.OpError{Op: "write", Net: "tcp", Err: syscall.EPIPE}
+	}
+	return n, err
+}

@@ -1,0 +1,41 @@
+package callback
+
+import (
+	"time"
+
+	"verifyd/sessions"
+)
+
+// NotSent says that a dial failed, so that provably nothing was sent. It may be repeated later.
+type NotSent struct {
+	Class   sessions.Class  // ClassDNS, ClassRefusedAddress, ClassConnect or ClassTLS
+	Detail  string          // one sentence for people, in lower case, without a full stop
+	Timing  sessions.Timing // the steps that took place, and the total
+	Address string          // the address dialled last, ip:port; empty where none was
+	Err     error           // the cause, for errors.Is
+}
+
+// Error gives class and detail.
+func (e *NotSent) Error() string { return string(e.Class) + ": " + e.Detail }
+
+// Unwrap gives the cause.
+func (e *NotSent) Unwrap() error { return e.Err }
+
+// stopwatch measures the steps of an attempt one after another.
+type stopwatch struct{ start, last time.Time }
+
+func startWatch() *stopwatch {
+	now := time.Now()
+	return &stopwatch{start: now, last: now}
+}
+
+// step gives the time since the step before.
+func (w *stopwatch) step() time.Duration {
+	now := time.Now()
+	d := now.Sub(w.last)
+	w.last = now
+	return d
+}
+
+// total gives the time since the start.
+func (w *stopwatch) total() time.Duration { return time.Since(w.start) }

@@ -1,0 +1,123 @@
+package callback
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"verifyd/sessions"
+	"verifyd/sessions/target"
+)
+
+// The header fields of Standard Webhooks (standardwebhooks.com, "Webhook headers").
+const (
+	HeaderID        = standardwebhooks.HeaderWebhookID
+	HeaderTimestamp = standardwebhooks.HeaderWebhookTimestamp
+	HeaderSignature = standardwebhooks.HeaderWebhookSignature
+)
+
+// Callback is what one POST tells its receiver.
+type Callback struct {
+	URL     target.URL
+	Session sessions.ID // makes the webhook-id, the same for every attempt
+	// PlatformUserID and GuildID are returned as they were given (contract §2.3): any valid Unicode.
+	PlatformUserID, GuildID string
+	Verified                bool
+	// Secrets sign the callback, in the form "whsec_…": one, or two while a secret rotates.
+	Secrets []string
+	At      time.Time // webhook-timestamp; receivers refuse one that is minutes old
+}
+
+// String keeps the secrets and the URL's query out of logs.
+func (cb Callback) String() string { return ID(cb.Session) + " to " + cb.URL.HostPort() }
+
+// ID gives the webhook-id of a session's callback. It leads to the session for who holds the API key, and to nothing otherwise.
+func ID(session sessions.ID) string { return "cb_" + string(session) }
+
+// payload is the body: these three members, in this order, and no other (contract §2.3).
+type payload struct {
+	PlatformUserID string `json:"platform_user_id"`
+	GuildID        string `json:"guild_id"`
+	Verified       bool   `json:"verified"`
+}
+
+// Request is one callback as it goes over the wire. It is immutable.
+type Request struct {
+	destination string // HostPort of the URL it was prepared for
+	bytes       []byte
+}
+
+// String keeps the URL's query out of logs.
+func (r Request) String() string { return fmt.Sprintf("%d bytes to %s", len(r.bytes), r.destination) }
+
+// Prepare makes the exact bytes of a callback. Errors are lasting: no URL, no session, no usable signing secret, or a string
+// that is not valid UTF-8.
+func (c *Client) Prepare(cb Callback) (Request, error) {
+	if cb.URL == (target.URL{}) || cb.Session == "" {
+		return Request{}, errors.New("prepare callback: no URL or no session")
+	}
+	// This encoder writes every character but the quote, the backslash and control characters as it is: <, >, & and U+2028 too.
+	body, err := json.Marshal(payload{cb.PlatformUserID, cb.GuildID, cb.Verified})
+	if err != nil {
+		return Request{}, fmt.Errorf("prepare callback: encode body: %w", err)
+	}
+	signature, err := sign(cb, body)
+	if err != nil {
+		return Request{}, fmt.Errorf("prepare callback: %w", err)
+	}
+	u, err := url.Parse(cb.URL.String())
+	if err != nil {
+		return Request{}, errors.New("prepare callback: URL does not parse") // url.Error would show the query
+	}
+	r := http.Request{
+		Method: http.MethodPost,
+		URL:    u,
+		Host:   cb.URL.HostHeader(),
+		Header: http.Header{
+			"Content-Type":  {"application/json"},
+			"User-Agent":    {c.config.UserAgent},
+			HeaderID:        {ID(cb.Session)},
+			HeaderTimestamp: {strconv.FormatInt(cb.At.Unix(), 10)},
+			HeaderSignature: {signature},
+		},
+		Body:          io.NopCloser(bytes.NewReader(body)),
+		ContentLength: int64(len(body)),
+	}
+	var b bytes.Buffer
+	if err := r.Write(&b); err != nil {
+		return Request{}, fmt.Errorf("prepare callback: write request: %w", err)
+	}
+	return Request{destination: cb.URL.HostPort(), bytes: b.Bytes()}, nil
+}
+
+// sign gives one signature for each secret, separated by spaces.
+func sign(cb Callback, body []byte) (string, error) {
+	signatures := make([]string, 0, len(cb.Secrets))
+	for _, secret := range cb.Secrets {
+		if strings.TrimPrefix(secret, "whsec_") == "" {
+			return "", errors.New("sign callback: empty signing secret")
+		}
+		hook, err := standardwebhooks.NewWebhook(secret)
+		if err != nil {
+			return "", errors.New(`sign callback: a signing secret is not "whsec_" and base64`)
+		}
+		signature, err := hook.Sign(ID(cb.Session), cb.At, body)
+		if err != nil {
+			return "", errors.New("sign callback: the secret signs nothing")
+		}
+		signatures = append(signatures, signature)
+	}
+	if len(signatures) == 0 {
+		return "", errors.New("sign callback: no signing secret")
+	}
+	return strings.Join(signatures, " "), nil
+}

@@ -1,0 +1,265 @@
+package callback_test
+
+import (
+	"context"
+	"encoding/binary"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"verifyd/dispatcher/callback"
+	"verifyd/sessions"
+	"verifyd/sessions/target"
+)
+
+const (
+	dnsA         = 1
+	dnsServFail  = 2
+	dnsNoName    = 3
+	dnsHeaderLen = 12
+)
+
+// nameServer is a real DNS server on loopback (RFC 1035 §4) for one test's names.
+type nameServer struct {
+	conn net.PacketConn
+	// answer gives the addresses of a name at its n-th question for that type, counted from 1, and the response code. A code
+	// below zero means no answer at all.
+	answer func(name string, n int) ([]netip.Addr, int)
+
+	mu    sync.Mutex
+	asked []string // names, in order
+	done  chan struct{}
+}
+
+func serveNames(t *testing.T, answer func(name string, n int) ([]netip.Addr, int)) *nameServer {
+	t.Helper()
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &nameServer{conn: conn, answer: answer, done: make(chan struct{})}
+	go s.serve()
+	t.Cleanup(func() {
+		_ = conn.Close()
+		<-s.done
+	})
+	return s
+}
+
+func (s *nameServer) serve() {
+	defer close(s.done)
+	counts := make(map[string]int)
+	for b := make([]byte, 512); ; {
+		n, from, err := s.conn.ReadFrom(b)
+		if err != nil {
+			return
+		}
+		name, kind, question := parseQuestion(b[:n])
+		counts[name+string(rune(kind))]++
+		s.mu.Lock()
+		s.asked = append(s.asked, name)
+		s.mu.Unlock()
+		ips, code := s.answer(name, counts[name+string(rune(kind))])
+		if code < 0 {
+			continue
+		}
+		_, _ = s.conn.WriteTo(reply(b[:2], question, kind, ips, code), from)
+	}
+}
+
+// parseQuestion gives the name, with its final dot, and type of a query, and the question section's bytes.
+func parseQuestion(b []byte) (name string, kind uint16, question []byte) {
+	i := dnsHeaderLen
+	for b[i] != 0 {
+		name += string(b[i+1:i+1+int(b[i])]) + "."
+		i += 1 + int(b[i])
+	}
+	return name, binary.BigEndian.Uint16(b[i+1:]), b[dnsHeaderLen : i+5]
+}
+
+func reply(id, question []byte, kind uint16, ips []netip.Addr, code int) []byte {
+	ips = slices.DeleteFunc(slices.Clone(ips), func(ip netip.Addr) bool { return ip.Is4() != (kind == dnsA) })
+	b := slices.Concat(id, []byte{0x81, 0x80 | byte(code), 0, 1, 0, byte(len(ips)), 0, 0, 0, 0}, question)
+	for _, ip := range ips {
+		data := ip.AsSlice()
+		b = append(b, 0xc0, dnsHeaderLen, 0, byte(kind), 0, 1, 0, 0, 0, 0, 0, byte(len(data)))
+		b = append(b, data...)
+	}
+	return b
+}
+
+func (s *nameServer) names() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.asked)
+}
+
+// client gives a client that asks this name server.
+func (s *nameServer) client(policy *target.Policy, timeout time.Duration) *callback.Client {
+	return callback.New(callback.Config{
+		RootCAs: authority.Pool(), Policy: policy, Timeout: timeout,
+		Resolver: &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "udp", s.conn.LocalAddr().String())
+		}},
+	})
+}
+
+// always answers every question with the same addresses.
+func always(ips ...string) func(string, int) ([]netip.Addr, int) {
+	var addrs []netip.Addr
+	for _, ip := range ips {
+		addrs = append(addrs, netip.MustParseAddr(ip))
+	}
+	return func(string, int) ([]netip.Addr, int) { return addrs, 0 }
+}
+
+// onlySecond plays the public internet: 127.0.0.2 may be reached, 127.0.0.1 may not.
+var onlySecond = target.NewPolicy([]netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")}, nil)
+
+// publicAndTrap starts a receiver on 127.0.0.2 and one on the same port of 127.0.0.1 that nobody may reach.
+func publicAndTrap(t *testing.T) (public, trap *receiver, u target.URL) {
+	t.Helper()
+	public = receiveOn(t, "127.0.0.2:0", nil, okAnswer)
+	_, port, _ := strings.Cut(public.listener.Addr().String(), ":")
+	trap = receiveOn(t, "127.0.0.1:"+port, nil, okAnswer)
+	u, err := onlySecond.Parse("https://hooks.example:" + port + "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return public, trap, u
+}
+
+func TestTheNameIsResolvedAndDialled(t *testing.T) {
+	public, trap, u := publicAndTrap(t)
+	s := serveNames(t, always("127.0.0.2"))
+	answer := attempt(t.Context(), t, s.client(onlySecond, 10*time.Second), u)
+	if answer.Verdict != delivered || answer.Address != public.listener.Addr().String() || answer.Timing.DNS <= 0 {
+		t.Errorf("%+v", answer)
+	}
+	if slices.ContainsFunc(s.names(), func(name string) bool { return name != "hooks.example." }) {
+		t.Errorf("asked for %q", s.names())
+	}
+	if posts := public.stop(); len(posts) != 1 || posts[0].host != u.HostPort() {
+		t.Errorf("%+v", posts)
+	}
+	if trap.stop(); trap.conns != 0 {
+		t.Errorf("%d connections to the forbidden address", trap.conns)
+	}
+}
+
+func TestOnlyPermittedAddressesAreDialled(t *testing.T) {
+	public, trap, u := publicAndTrap(t)
+	s := serveNames(t, always("127.0.0.1", "127.0.0.2", "::1", "::ffff:127.0.0.1", "10.0.0.1"))
+	c := s.client(onlySecond, 10*time.Second)
+	for range 10 {
+		if answer := attempt(t.Context(), t, c, u); answer.Verdict != delivered {
+			t.Fatalf("%+v", answer)
+		}
+	}
+	if posts := public.stop(); len(posts) != 10 {
+		t.Errorf("%d POSTs", len(posts))
+	}
+	if trap.stop(); trap.conns != 0 {
+		t.Errorf("%d connections to the forbidden address", trap.conns)
+	}
+}
+
+// TestRebinding: the name answers with a permitted address first and with a forbidden one from then on. Each dial judges the
+// address it dials; nothing is remembered, nothing is asked twice for one dial.
+func TestRebinding(t *testing.T) {
+	public, trap, u := publicAndTrap(t)
+	s := serveNames(t, func(_ string, n int) ([]netip.Addr, int) {
+		if n == 1 {
+			return []netip.Addr{netip.MustParseAddr("127.0.0.2")}, 0
+		}
+		return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, 0
+	})
+	c := s.client(onlySecond, 10*time.Second)
+	if answer := attempt(t.Context(), t, c, u); answer.Verdict != delivered {
+		t.Errorf("%+v", answer)
+	}
+	if notSent := mustNotDial(t, c, u); notSent.Class != sessions.ClassRefusedAddress || notSent.Timing.TLS != 0 {
+		t.Errorf("%+v", notSent)
+	}
+	if posts := public.stop(); len(posts) != 1 {
+		t.Errorf("%d POSTs", len(posts))
+	}
+	if trap.stop(); trap.conns != 0 {
+		t.Errorf("%d connections to the forbidden address", trap.conns)
+	}
+}
+
+func TestNamesThatResolveToForbiddenRanges(t *testing.T) {
+	for _, ip := range []string{
+		"0.0.0.0", "10.0.0.1", "100.64.0.1", "127.0.0.1", "169.254.169.254", "172.16.0.1", "192.0.0.192", "192.0.2.1", "192.168.0.1",
+		"198.18.0.1", "198.51.100.1", "203.0.113.1", "224.0.0.1", "240.0.0.1", "255.255.255.255", "168.63.129.16",
+		"::", "::1", "::ffff:10.0.0.1", "::127.0.0.1", "64:ff9b::7f00:1", "64:ff9b:1::7f00:1", "100::1", "2001::1", "2001:db8::1",
+		"2002:7f00:1::1", "3fff::1", "fd00:ec2::254", "fe80::1", "ff02::1",
+	} {
+		s := serveNames(t, always(ip))
+		notSent := mustNotDial(t, s.client(nil, 10*time.Second), mustURL(t, "https://hooks.example/?token=MARKER"))
+		if notSent.Class != sessions.ClassRefusedAddress || !strings.Contains(notSent.Detail, "hooks.example may not be reached: ") {
+			t.Errorf("%s: %v", ip, notSent)
+		}
+	}
+}
+
+func TestNamesWithoutAnAddress(t *testing.T) {
+	for name, row := range map[string]struct {
+		code   int
+		detail string
+	}{
+		"no such name":  {dnsNoName, "has no address"},
+		"no addresses":  {0, "has no address"},
+		"server failed": {dnsServFail, "the name servers failed to answer"},
+		"no answer":     {-1, "did not answer for hooks.example in time"},
+	} {
+		s := serveNames(t, func(string, int) ([]netip.Addr, int) { return nil, row.code })
+		notSent := mustNotDial(t, s.client(loopback, quick), mustURL(t, "https://hooks.example/"))
+		if notSent.Class != sessions.ClassDNS || !strings.Contains(notSent.Detail, row.detail) || notSent.Timing.DNS <= 0 || notSent.Address != "" {
+			t.Errorf("%s: %+v", name, notSent)
+		}
+		// Where the machine's resolv.conf has a search list, an unrooted name would show here.
+		if slices.ContainsFunc(s.names(), func(name string) bool { return name != "hooks.example." }) {
+			t.Errorf("%s: asked for %q", name, s.names())
+		}
+	}
+}
+
+// TestTheNextAddressIsTried: the first address refuses the connection, the second takes it.
+func TestTheNextAddressIsTried(t *testing.T) {
+	public := receiveOn(t, "127.0.0.2:0", nil, okAnswer)
+	_, port, _ := strings.Cut(public.listener.Addr().String(), ":")
+	s := serveNames(t, always("127.0.0.3", "127.0.0.4", "127.0.0.2"))
+	u := mustURL(t, "https://hooks.example:"+port+"/")
+	answer := attempt(t.Context(), t, s.client(loopback, 10*time.Second), u)
+	if answer.Verdict != delivered || answer.Address != "127.0.0.2:"+port {
+		t.Errorf("%+v", answer)
+	}
+}
+
+// TestASilentAddressDelaysOnly: the first address swallows the connection attempt; the second gets its turn beside it.
+func TestASilentAddressDelaysOnly(t *testing.T) {
+	public := receiveOn(t, "127.0.0.2:0", nil, okAnswer)
+	_, port, _ := strings.Cut(public.listener.Addr().String(), ":")
+	c := serveNames(t, always("127.0.0.3", "127.0.0.2")).client(loopback, time.Minute)
+	callback.Stall(c, "127.0.0.3")
+	answer := attempt(t.Context(), t, c, mustURL(t, "https://hooks.example:"+port+"/"))
+	if answer.Verdict != delivered || answer.Address != "127.0.0.2:"+port || answer.Timing.Connect > 20*time.Second {
+		t.Errorf("%+v", answer)
+	}
+}
+
+func TestSilentAddressesAreGivenUp(t *testing.T) {
+	c := serveNames(t, always("127.0.0.3")).client(loopback, quick)
+	callback.Stall(c, "127.0.0.3")
+	notSent := mustNotDial(t, c, mustURL(t, "https://hooks.example/"))
+	if notSent.Class != sessions.ClassConnect || !strings.Contains(notSent.Detail, "did not accept a connection within 1s") {
+		t.Errorf("%+v", notSent)
+	}
+}

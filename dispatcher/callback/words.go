@@ -1,0 +1,182 @@
+package callback
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"syscall"
+	"time"
+
+	"verifyd/sessions"
+	"verifyd/sessions/target"
+)
+
+// dnsWords says in plain words why a name gave no address.
+func dnsWords(err error, host string) string {
+	var dns *net.DNSError
+	switch {
+	case errors.Is(err, context.Canceled):
+		return "stopped while " + host + " was being resolved"
+	case errors.As(err, &dns) && dns.IsNotFound:
+		return host + " has no address: the name does not exist, or nothing is published for it"
+	case isTimeout(err):
+		return "the name servers did not answer for " + host + " in time"
+	}
+	return "the name servers failed to answer for " + host
+}
+
+// connectWords says in plain words why no address gave a connection, and whether that was policy or the network.
+func connectWords(err error, host string, budget time.Duration) (sessions.Class, string) {
+	refused, failed := partition(err)
+	if len(failed) == 0 && len(refused) > 0 {
+		return sessions.ClassRefusedAddress, fmt.Sprintf("%s may not be reached: %s", host, policyWords(refused[0]))
+	}
+	err = errors.Join(failed...) // the addresses that may be reached are the ones worth explaining
+	switch {
+	case errors.Is(err, context.Canceled):
+		return sessions.ClassConnect, "stopped while connecting to " + host
+	case isTimeout(err):
+		return sessions.ClassConnect, fmt.Sprintf("%s did not accept a connection within %v", host, budget)
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return sessions.ClassConnect, host + " refused the connection: nothing listens on that port"
+	case errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.EHOSTUNREACH):
+		return sessions.ClassConnect, "there is no route to " + host
+	}
+	return sessions.ClassConnect, host + " could not be connected to"
+}
+
+// partition sorts the joined errors of connect into the policy's refusals and the network's failures.
+func partition(err error) (refused, failed []error) {
+	all := []error{err}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		all = joined.Unwrap()
+	}
+	for _, e := range all {
+		if errors.Is(e, target.ErrRefusedAddress) {
+			refused = append(refused, e)
+		} else {
+			failed = append(failed, e)
+		}
+	}
+	return refused, failed
+}
+
+// policyWords gives the policy's own sentence without what net.Dialer writes around it.
+func policyWords(err error) string {
+	if op, ok := errors.AsType[*net.OpError](err); ok {
+		err = op.Err
+	}
+	return strings.TrimPrefix(err.Error(), target.ErrRefusedAddress.Error()+": ")
+}
+
+// tlsWords says in plain words why there is no TLS session with host.
+func tlsWords(err error, host string) string {
+	if words := certificateWords(err, host); words != "" {
+		return words
+	}
+	var record tls.RecordHeaderError
+	var op *net.OpError
+	switch {
+	case errors.As(err, &record):
+		return "what listens on that port does not speak TLS"
+	case errors.As(err, &op) && op.Op == "remote error":
+		return "the receiver refused the TLS session: " + strings.TrimPrefix(op.Err.Error(), "tls: ")
+	case errors.Is(err, context.Canceled):
+		return "stopped during the TLS handshake"
+	case isTimeout(err):
+		return "the receiver did not finish the TLS handshake in time"
+	case isEnd(err):
+		return "the receiver closed the connection during the TLS handshake"
+	}
+	return "the TLS handshake failed: " + strings.TrimPrefix(printable(err.Error()), "tls: ")
+}
+
+// certificateWords says what is wrong with a certificate; empty where err is about something else.
+func certificateWords(err error, host string) string {
+	var (
+		invalid   x509.CertificateInvalidError
+		wrongHost x509.HostnameError
+		authority x509.UnknownAuthorityError
+		verify    *tls.CertificateVerificationError
+	)
+	switch {
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return validityWords(invalid.Cert, time.Now())
+	case errors.As(err, &wrongHost):
+		return "the receiver's certificate is for " + namesOf(wrongHost.Certificate) + ", not for " + host
+	case errors.As(err, &authority):
+		return "the receiver's certificate is not signed by an authority that is trusted here"
+	case errors.As(err, &invalid), errors.As(err, &verify):
+		return "the receiver's certificate does not verify: " + strings.TrimPrefix(printable(unwrapVerify(err).Error()), "x509: ")
+	}
+	return ""
+}
+
+func unwrapVerify(err error) error {
+	if verify, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return verify.Err
+	}
+	return err
+}
+
+func validityWords(cert *x509.Certificate, now time.Time) string {
+	const day = "2 January 2006"
+	if now.Before(cert.NotBefore) {
+		return "the receiver's certificate is not valid before " + cert.NotBefore.UTC().Format(day)
+	}
+	return "the receiver's certificate expired on " + cert.NotAfter.UTC().Format(day)
+}
+
+// namesOf lists the first hosts that a certificate is for.
+func namesOf(cert *x509.Certificate) string {
+	const most = 3
+	var names []string
+	for _, name := range cert.DNSNames {
+		names = append(names, printable(name))
+	}
+	for _, ip := range cert.IPAddresses {
+		names = append(names, ip.String())
+	}
+	switch {
+	case len(names) == 0:
+		return "no host at all"
+	case len(names) > most:
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+	}
+	return strings.Join(names, ", ")
+}
+
+// printable bounds text that a receiver chose and keeps terminals and log readers safe from it.
+func printable(s string) string {
+	const most = 255 // longer than any host name
+	s = s[:min(len(s), most)]
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return '?'
+		}
+		return r
+	}, s)
+}
+
+func isTimeout(err error) bool {
+	var timeout net.Error
+	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()
+}
+
+// isNotTLS says that the peer sent something that is no TLS record, or none that this session's keys open.
+func isNotTLS(err error) bool {
+	var record tls.RecordHeaderError
+	var op *net.OpError
+	return errors.As(err, &record) || errors.As(err, &op) && op.Op == "local error"
+}
+
+// isEnd says that the peer ended the connection, orderly or not.
+func isEnd(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) ||
+		errors.Is(err, syscall.EPIPE) || errors.Is(err, net.ErrClosed)
+}

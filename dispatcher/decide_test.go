@@ -1,0 +1,57 @@
+package dispatcher
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"verifyd/sessions"
+)
+
+func TestDecide(t *testing.T) {
+	now := time.Now()
+	open := func(settleAfter time.Time, giveUp bool) sessions.Attempt {
+		return sessions.Attempt{Claim: sessions.Claim{Number: 1, SettleAfter: settleAfter, GiveUp: giveUp}}
+	}
+	ended := func(v sessions.Verdict) sessions.Attempt {
+		return sessions.Attempt{Claim: sessions.Claim{Number: 1}, Result: &sessions.Result{Verdict: v}}
+	}
+	for name, c := range map[string]struct {
+		state    sessions.State
+		attempts []sessions.Attempt
+		want     step
+	}{
+		"fresh":             {sessions.Verified, nil, step{do: send, attempt: 1}},
+		"failed is sent":    {sessions.Failed, nil, step{do: send, attempt: 1}},
+		"canceled":          {sessions.Canceled, nil, step{do: drop}},
+		"owner at work":     {sessions.Verified, []sessions.Attempt{open(now.Add(time.Second), false)}, step{do: wait, wait: time.Second + settleLook}},
+		"owner vanished":    {sessions.Verified, []sessions.Attempt{open(now, false)}, step{do: settle, attempt: 1}},
+		"vanished, gave up": {sessions.Verified, []sessions.Attempt{open(now, true)}, step{do: settle, attempt: 1, giveUp: true}},
+		"released":          {sessions.Verified, []sessions.Attempt{ended(sessions.VerdictReleased)}, step{do: send, attempt: 2}},
+		"delivered":         {sessions.Verified, []sessions.Attempt{ended(sessions.VerdictDelivered)}, step{do: drop}},
+		"rejected":          {sessions.Verified, []sessions.Attempt{ended(sessions.VerdictRejected)}, step{do: drop}},
+		"unknown":           {sessions.Verified, []sessions.Attempt{ended(sessions.VerdictUnknown)}, step{do: drop}},
+		"undeliverable":     {sessions.Verified, []sessions.Attempt{ended(sessions.VerdictUndeliverable)}, step{do: drop}},
+		"a newer verdict":   {sessions.Verified, []sessions.Attempt{ended("quantum")}, step{do: drop}},
+	} {
+		completion := sessions.Completion{Outcome: sessions.Outcome{State: c.state}}
+		if got := decide(completion, c.attempts, now); got != c.want {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+	}
+}
+
+func TestBackoffStaysBetweenOneSecondAndItsBound(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(1, 1<<20).Draw(t, "try")
+		got := backoff(n, rapid.Float64Range(0, 0.999999).Draw(t, "random"))
+		most := time.Minute
+		if n <= 5 {
+			most = time.Second << n
+		}
+		if got < time.Second || got > most {
+			t.Fatalf("try %d: %s, want 1s to %s", n, got, most)
+		}
+	})
+}

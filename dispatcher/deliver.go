@@ -1,0 +1,267 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime/debug"
+	"time"
+
+	"verifyd/dispatcher/callback"
+	"verifyd/sessions"
+)
+
+const (
+	// settleFor is how long storing a result is tried; after it the claim speaks, and the attempt is settled as unknown.
+	settleFor = 20 * time.Second
+	// settlePause lies between two tries to store a result.
+	settlePause = 250 * time.Millisecond
+	// troublePause is after how long a delivery comes again that failed for a reason of our own.
+	troublePause = 5 * time.Second
+)
+
+// fate is what becomes of the message of a delivery: this value alone decides, and answer alone acts on it.
+type fate struct {
+	final bool          // the result is stored: acknowledge
+	after time.Duration // otherwise: give it out again after this long
+}
+
+var settled = fate{final: true}
+
+func again(after time.Duration) fate { return fate{after: after} }
+
+// deliver brings one delivery as far as it gets now, and returns a connection that may be used again, or nil. It owns conn.
+func (d *Dispatcher) deliver(ctx context.Context, dl *delivery, conn *callback.Conn) (reusable *callback.Conn) {
+	a := &attempt{d: d, delivery: dl, conn: conn}
+	f := again(troublePause)
+	defer func() {
+		if p := recover(); p != nil {
+			// The claim, if one was made, speaks: this attempt is settled as unknown later.
+			d.c.Log.Error().Str("sid", string(dl.ID)).Str("panic", fmt.Sprint(p)).Bytes("stack", debug.Stack()).Msg("a delivery panicked")
+			a.closeConn()
+		}
+		d.destinations.done(dl)
+		answer(dl, f)
+		reusable = a.conn
+	}()
+	f = a.run(ctx)
+	return nil // the deferred function gives the connection
+}
+
+// answer is the one place that acknowledges. Acknowledgements are hints: the facts decide what a redelivery meets.
+func answer(dl *delivery, f fate) {
+	if f.final {
+		_ = dl.msg.Ack()
+		return
+	}
+	_ = dl.msg.NakWithDelay(max(f.after, time.Millisecond))
+}
+
+// attempt is one delivery under way.
+type attempt struct {
+	d *Dispatcher
+	*delivery
+	conn   *callback.Conn
+	number int
+}
+
+// run follows the order that is the law of this package: facts, connection, claim, write, result.
+func (a *attempt) run(ctx context.Context) fate {
+	s, err := a.step(ctx)
+	if err != nil {
+		return a.trouble("read the facts", err)
+	}
+	switch s.do {
+	case send:
+		a.number = s.attempt
+		return a.send(ctx)
+	case wait:
+		return again(s.wait)
+	case settle:
+		a.number = s.attempt
+		return a.record(abandoned(a.ID, s, a.d.worker, a.d.now()))
+	case drop:
+		return settled
+	default:
+		return settled
+	}
+}
+
+// step reads the facts, except for a completion that is given out for the first time: it has none, and if it had, the claim
+// would meet them.
+func (a *attempt) step(ctx context.Context) (step, error) {
+	if a.tries == 1 {
+		return decide(a.Completion, nil, a.d.now()), nil
+	}
+	attempts, err := a.d.c.Sessions.Attempts(ctx, a.ID)
+	if err != nil {
+		return step{}, err
+	}
+	return decide(a.Completion, attempts, a.d.now()), nil
+}
+
+func (a *attempt) send(ctx context.Context) fate {
+	request, err := a.connect(ctx)
+	var refused *callback.NotSent
+	switch {
+	case errors.As(err, &refused):
+		return a.notSent(ctx, refused)
+	case err != nil:
+		return a.trouble("prepare", err)
+	}
+	now := a.d.now()
+	claim := sessions.Claim{
+		Session: a.ID, Number: a.number, Worker: a.d.worker, At: now,
+		Deadline: now.Add(claimBegin), SettleAfter: now.Add(claimBegin + a.d.c.Timeout + claimMargin),
+	}
+	if f, ok := a.claim(ctx, claim); !ok {
+		return f
+	}
+	if !a.d.c.Now().Before(claim.Deadline) {
+		return a.release(callback.Answer{Class: sessions.ClassLate, Detail: "the claim's deadline passed before the first byte"})
+	}
+	return a.conclude(a.conn.Send(ctx, request))
+}
+
+// connect makes everything ready before the claim is spent: the exact bytes, and a connection that is alive.
+func (a *attempt) connect(ctx context.Context) (callback.Request, error) {
+	u, err := a.d.c.Policy.Parse(a.CallbackURL)
+	if err != nil { // the operator's policy has changed since the session was started
+		return callback.Request{}, &callback.NotSent{Class: sessions.ClassRefusedAddress, Detail: err.Error(), Err: err}
+	}
+	secrets, ok := a.d.c.Secrets.SigningSecrets(a.Account)
+	if !ok {
+		return callback.Request{}, errNoSecret
+	}
+	request, err := a.d.c.Client.Prepare(callback.Callback{
+		URL: u, Session: a.ID, PlatformUserID: a.PlatformUserID, GuildID: a.GuildID, Verified: a.Verified(),
+		Secrets: secrets, At: a.d.now(),
+	})
+	if err != nil {
+		return callback.Request{}, err
+	}
+	if a.conn != nil && a.conn.Alive() {
+		return request, nil
+	}
+	a.closeConn()
+	conn, err := a.d.c.Client.Dial(ctx, u)
+	if err != nil {
+		return callback.Request{}, err
+	}
+	a.conn = conn
+	return request, nil
+}
+
+// claim takes the attempt. Only ok allows a write.
+func (a *attempt) claim(ctx context.Context, c sessions.Claim) (f fate, ok bool) {
+	err := a.d.c.Sessions.Claim(ctx, c)
+	switch {
+	case err == nil:
+		return fate{}, true
+	case errors.Is(err, sessions.ErrClaimed):
+		a.d.metrics.conflicts.Inc()
+		return again(settleLook), false // the facts tell what the other owner is doing
+	default:
+		// The claim may be stored. Then nobody sends, and it is settled as unknown.
+		return a.trouble("claim", err), false
+	}
+}
+
+// conclude stores how a sent attempt ended.
+func (a *attempt) conclude(answer callback.Answer) fate {
+	if !answer.Reusable {
+		a.closeConn()
+	}
+	if answer.Verdict == sessions.VerdictReleased {
+		return a.release(answer)
+	}
+	a.d.metrics.took.Observe(a.d.now().Sub(a.CompletedAt).Seconds())
+	return a.record(a.result(answer))
+}
+
+// release records that the claim's owner wrote nothing, so that the next attempt may follow.
+func (a *attempt) release(answer callback.Answer) fate {
+	answer.Verdict = sessions.VerdictReleased
+	a.closeConn()
+	if f := a.record(a.result(answer)); !f.final {
+		return f
+	}
+	return again(backoff(a.tries, rand.Float64())) //nolint:gosec // jitter
+}
+
+func (a *attempt) result(answer callback.Answer) sessions.Result {
+	return sessions.Result{
+		Session: a.ID, Number: a.number, Verdict: answer.Verdict, Class: answer.Class, Status: answer.Status,
+		Detail: answer.Detail, Address: answer.Address, Answer: answer.Body, Timing: answer.Timing,
+		By: a.d.worker, At: a.d.now(),
+	}
+}
+
+// notSent plans the next try or, once the retry deadline has passed, ends the delivery. Giving up takes the claim first: a
+// paused process that still holds this delivery must not send after it was called undeliverable.
+func (a *attempt) notSent(ctx context.Context, n *callback.NotSent) fate {
+	a.d.metrics.notSent.WithLabelValues(string(n.Class)).Inc()
+	now := a.d.now()
+	deadline := a.CompletedAt.Add(a.d.c.RetryFor)
+	if left := deadline.Sub(now); left > 0 {
+		pause := min(backoff(a.tries, rand.Float64()), left) //nolint:gosec // jitter
+		a.d.c.Log.Info().Str("sid", string(a.ID)).Str("account", a.Account).Int("attempt", a.number).Int("tries", a.tries).
+			Str("class", string(n.Class)).Str("detail", n.Detail).Dur("took", n.Timing.Total).Dur("next", pause).Msg("callback not sent")
+		return again(pause)
+	}
+	claim := sessions.Claim{Session: a.ID, Number: a.number, Worker: a.d.worker, GiveUp: true, At: now, Deadline: now, SettleAfter: now.Add(claimMargin)}
+	if f, ok := a.claim(ctx, claim); !ok {
+		return f
+	}
+	return a.record(sessions.Result{
+		Session: a.ID, Number: a.number, Verdict: sessions.VerdictUndeliverable, Class: n.Class, Detail: n.Detail,
+		Address: n.Address, Timing: n.Timing, By: a.d.worker, At: now,
+	})
+}
+
+// record stores a result, whatever happens around it: nothing cancels it but its own time.
+func (a *attempt) record(r sessions.Result) fate {
+	ctx, cancel := context.WithTimeout(context.Background(), settleFor)
+	defer cancel()
+	for {
+		standing, err := a.d.c.Sessions.Settle(ctx, r)
+		if err == nil || errors.Is(err, sessions.ErrSettled) {
+			a.log(standing, err)
+			return settled
+		}
+		select {
+		case <-time.After(settlePause):
+		case <-ctx.Done():
+			return a.trouble("store the result", err)
+		}
+	}
+}
+
+// log writes the one wide line of an attempt.
+func (a *attempt) log(r sessions.Result, err error) {
+	a.d.metrics.attempts.WithLabelValues(string(r.Verdict), string(r.Class)).Inc()
+	line := a.d.c.Log.Info().Str("sid", string(a.ID)).Str("account", a.Account).Int("attempt", r.Number).
+		Str("verdict", string(r.Verdict)).Str("class", string(r.Class)).Int("status", r.Status).Str("address", r.Address).
+		Dur("took", r.Timing.Total).Dur("since_completion", r.At.Sub(a.CompletedAt))
+	if r.Detail != "" {
+		line = line.Str("detail", r.Detail)
+	}
+	if err != nil {
+		line = line.Str("settled_by", r.By)
+	}
+	line.Msg("callback attempt")
+}
+
+// trouble ends this try for a reason that is not the receiver's.
+func (a *attempt) trouble(doing string, err error) fate {
+	a.d.c.Log.Warn().Err(err).Str("sid", string(a.ID)).Str("account", a.Account).Str("doing", doing).Msg("a delivery has to wait")
+	return again(troublePause)
+}
+
+func (a *attempt) closeConn() {
+	if a.conn != nil {
+		_ = a.conn.Close()
+		a.conn = nil
+	}
+}

@@ -1,0 +1,228 @@
+package dispatcher
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/thejerf/suture/v4"
+
+	"verifyd/dispatcher/callback"
+	"verifyd/sessions"
+)
+
+const (
+	// mailboxSize bounds what waits at one destination in memory; what does not fit goes back to JetStream.
+	mailboxSize = 256
+	// connIdle is how long an unused connection is kept. Receivers close idle ones after a few seconds, and a request written
+	// to a connection that is being closed ends as unknown.
+	connIdle = time.Second
+)
+
+// registry makes destinations on first use and forgets them when they retire.
+type registry struct {
+	d    *Dispatcher
+	held ledger
+
+	mu         sync.Mutex
+	supervisor *suture.Supervisor // nil while not serving
+	byHost     map[string]*destination
+}
+
+func newRegistry(d *Dispatcher) *registry {
+	return &registry{d: d, held: ledger{held: map[sessions.ID]*delivery{}}, byHost: map[string]*destination{}}
+}
+
+func (r *registry) open(s *suture.Supervisor) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.supervisor = s
+}
+
+// close hands back what came in too late for a destination that had stopped already. All of them have.
+func (r *registry) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.supervisor = nil
+	for _, t := range r.byHost {
+		t.handBack()
+	}
+	clear(r.byHost)
+}
+
+// hand puts a delivery into its destination's mailbox, or back into JetStream where there is no room.
+func (r *registry) hand(dl *delivery) {
+	if !r.held.take(dl) {
+		return // its first copy is still being worked on, and will be acknowledged
+	}
+	r.d.metrics.held.Inc()
+	if !r.post(dl) {
+		r.done(dl)
+		_ = dl.msg.NakWithDelay(fullPause)
+	}
+}
+
+// post holds the lock while it sends, so that a destination cannot retire with a delivery in its mailbox.
+func (r *registry) post(dl *delivery) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.supervisor == nil {
+		return false
+	}
+	host := r.hostOf(dl)
+	to := r.byHost[host]
+	if to == nil {
+		to = &destination{d: r.d, host: host, mailbox: make(chan *delivery, mailboxSize)}
+		r.byHost[host] = to
+		r.supervisor.Add(to)
+	}
+	select {
+	case to.mailbox <- dl:
+		return true
+	default:
+		return false
+	}
+}
+
+// hostOf gives the host and port of the callback. A URL that today's policy refuses has none: such deliveries share one actor.
+func (r *registry) hostOf(dl *delivery) string {
+	u, err := r.d.c.Policy.Parse(dl.CallbackURL)
+	if err != nil {
+		return "refused"
+	}
+	return u.HostPort()
+}
+
+// retire forgets a destination, unless something came in meanwhile.
+func (r *registry) retire(to *destination) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(to.mailbox) > 0 {
+		return false
+	}
+	delete(r.byHost, to.host)
+	return true
+}
+
+// done ends this process's hold on a delivery.
+func (r *registry) done(dl *delivery) {
+	r.held.drop(dl.ID)
+	r.d.metrics.held.Dec()
+}
+
+// destination is the actor of one receiver host. It alone owns the connections to it, and bounds the deliveries under way.
+type destination struct {
+	d       *Dispatcher
+	host    string
+	mailbox chan *delivery
+}
+
+// String names the actor in the supervisor's log.
+func (t *destination) String() string { return "destination " + t.host }
+
+// idleConn is a connection kept for the next delivery of a burst.
+type idleConn struct {
+	conn  *callback.Conn
+	since time.Time
+}
+
+// Serve delivers what comes into the mailbox until ctx ends or nothing comes for a while.
+func (t *destination) Serve(ctx context.Context) error {
+	work, cancel := t.d.abortable(ctx)
+	defer cancel()
+	s := &shift{t: t, work: work, back: make(chan *callback.Conn), last: time.Now()}
+	defer s.end()
+	tick := time.NewTicker(connIdle)
+	defer tick.Stop()
+	for {
+		mailbox := t.mailbox
+		if s.active >= t.d.c.Concurrency {
+			mailbox = nil // what waits stays in the mailbox
+		}
+		select {
+		case dl := <-mailbox:
+			s.begin(dl)
+		case conn := <-s.back:
+			s.finish(conn)
+		case <-tick.C:
+			s.closeIdle(connIdle)
+			if s.active == 0 && time.Since(s.last) >= t.d.c.Idle && t.d.destinations.retire(t) {
+				return suture.ErrDoNotRestart
+			}
+		case <-ctx.Done():
+			t.handBack()
+			return ctx.Err()
+		}
+	}
+}
+
+// handBack gives what has not begun to another dispatcher, or to this one's next start.
+func (t *destination) handBack() {
+	for {
+		select {
+		case dl := <-t.mailbox:
+			t.d.destinations.done(dl)
+			_ = dl.msg.Nak()
+		default:
+			return
+		}
+	}
+}
+
+// shift is the state of a destination while it is served: only its own goroutine touches it.
+type shift struct {
+	t      *destination
+	work   context.Context //nolint:containedctx // the context that work under way lives on
+	back   chan *callback.Conn
+	idle   []idleConn // newest last
+	active int
+	last   time.Time // when a delivery last ended
+}
+
+// begin starts one delivery on a connection of the burst, if there is one, which the delivery then owns.
+func (s *shift) begin(dl *delivery) {
+	s.active++
+	s.t.d.metrics.inFlight.Inc()
+	conn := s.takeIdle()
+	go func() { s.back <- s.t.d.deliver(s.work, dl, conn) }()
+}
+
+func (s *shift) takeIdle() *callback.Conn {
+	s.closeIdle(connIdle)
+	if len(s.idle) == 0 {
+		return nil
+	}
+	last := s.idle[len(s.idle)-1]
+	s.idle = s.idle[:len(s.idle)-1]
+	return last.conn
+}
+
+// finish takes back what a delivery leaves: a connection that may be used again, or nil.
+func (s *shift) finish(conn *callback.Conn) {
+	s.active--
+	s.last = time.Now()
+	s.t.d.metrics.inFlight.Dec()
+	if conn != nil {
+		s.idle = append(s.idle, idleConn{conn: conn, since: time.Now()})
+	}
+}
+
+func (s *shift) closeIdle(olderThan time.Duration) {
+	keep := s.idle[:0]
+	for _, c := range s.idle {
+		if time.Since(c.since) >= olderThan {
+			_ = c.conn.Close()
+			continue
+		}
+		keep = append(keep, c)
+	}
+	s.idle = keep
+}
+
+// end waits for the deliveries under way, which end by themselves or by the abort.
+func (s *shift) end() {
+	for s.active > 0 {
+		s.finish(<-s.back)
+	}
+	s.closeIdle(0)
+}

@@ -1,0 +1,178 @@
+package dispatcher
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+	"github.com/thejerf/suture/v4"
+
+	"verifyd/dispatcher/callback"
+	"verifyd/natsconf"
+	"verifyd/sessions"
+	"verifyd/sessions/target"
+)
+
+// Secrets looks up an account's callback signing secrets, newest first.
+type Secrets interface {
+	SigningSecrets(account string) ([]string, bool)
+}
+
+// Config is what a Dispatcher needs. Zero durations and counts get their defaults.
+type Config struct {
+	Conn     *natsconf.Conn
+	Sessions *sessions.Store
+	Secrets  Secrets
+	Client   *callback.Client
+	Policy   *target.Policy
+	Log      zerolog.Logger
+	Metrics  prometheus.Registerer // none when nil
+	// Supervise configures the supervisor of the actors in here.
+	Supervise suture.Spec
+	// Timeout is a whole attempt's, as the client has it. Default 10 s.
+	Timeout time.Duration
+	// RetryFor is how long after the completion what was not sent is tried again. Default 15 min.
+	RetryFor time.Duration
+	// Concurrency bounds the deliveries under way to one destination. Default 64.
+	Concurrency int
+	// DrainTimeout is how long work under way may go on after Serve's context ended. Default 15 s: a whole attempt and a margin.
+	DrainTimeout time.Duration
+	// Idle is how long a destination waits for work before it retires. Default 5 s.
+	Idle time.Duration
+	Now  func() time.Time // time.Now when nil
+}
+
+func (c Config) withDefaults() Config {
+	if c.Timeout == 0 {
+		c.Timeout = 10 * time.Second
+	}
+	if c.RetryFor == 0 {
+		c.RetryFor = 15 * time.Minute
+	}
+	if c.Concurrency == 0 {
+		c.Concurrency = 64
+	}
+	if c.DrainTimeout == 0 {
+		c.DrainTimeout = c.Timeout + 5*time.Second
+	}
+	if c.Idle == 0 {
+		c.Idle = 5 * time.Second
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return c
+}
+
+func (c Config) validate() error {
+	if c.Conn == nil || c.Sessions == nil || c.Secrets == nil || c.Client == nil || c.Policy == nil {
+		return errors.New("dispatcher: Conn, Sessions, Secrets, Client and Policy are all needed")
+	}
+	return nil
+}
+
+const (
+	// claimBegin is how long after its claim an owner may begin to write. It covers a paused process, not a slow one: the
+	// connection is ready and the request prepared when the claim is made.
+	claimBegin = 5 * time.Second
+	// claimMargin is what lies between the end of the longest attempt and the instant from which others may settle it.
+	claimMargin = 5 * time.Second
+)
+
+// Dispatcher delivers completions. Several processes may run one each on the same JetStream.
+type Dispatcher struct {
+	c            Config
+	worker       string // this process, in claims and results
+	metrics      *metrics
+	destinations *registry
+}
+
+// New makes a dispatcher. It does nothing until served.
+func New(c Config) (*Dispatcher, error) {
+	if err := c.validate(); err != nil {
+		return nil, err
+	}
+	d := &Dispatcher{c: c.withDefaults(), worker: workerName(), metrics: newMetrics(c.Metrics)}
+	d.destinations = newRegistry(d)
+	return d, nil
+}
+
+// String names the actor in the supervisor's log.
+func (d *Dispatcher) String() string { return "dispatcher" }
+
+// Serve delivers until ctx ends and the work under way is done or, after DrainTimeout, aborted. It may be served again.
+func (d *Dispatcher) Serve(ctx context.Context) error {
+	spec := d.c.Supervise
+	spec.Timeout = d.c.DrainTimeout + settleFor + claimMargin // a supervisor that gave up earlier would leave goroutines behind
+	supervisor := suture.New("dispatcher", spec)
+	d.destinations.open(supervisor)
+	defer d.destinations.close()
+	supervisor.Add(&fetcher{d: d})
+	return supervisor.Serve(ctx)
+}
+
+// abortable gives the context for work that was begun under ctx: it ends DrainTimeout after ctx does.
+func (d *Dispatcher) abortable(ctx context.Context) (context.Context, context.CancelFunc) {
+	work, abort := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		timer := time.AfterFunc(d.c.DrainTimeout, abort)
+		context.AfterFunc(work, func() { timer.Stop() })
+	})
+	return work, func() { stop(); abort() }
+}
+
+func workerName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return host + "." + strconv.Itoa(os.Getpid()) + "." + rand.Text()[:6]
+}
+
+// metrics are this package's measurements; labels come from bounded sets of the domain.
+type metrics struct {
+	attempts  *prometheus.CounterVec // by verdict and class
+	notSent   *prometheus.CounterVec // by class
+	conflicts prometheus.Counter
+	inFlight  prometheus.Gauge
+	held      prometheus.Gauge
+	took      prometheus.Histogram
+}
+
+func newMetrics(r prometheus.Registerer) *metrics {
+	m := &metrics{
+		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "verifyd_delivery_attempts_total", Help: "Callback attempts that ended with a result, by verdict and class.",
+		}, []string{"verdict", "class"}),
+		notSent: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "verifyd_delivery_not_sent_total", Help: "Tries in which provably nothing was sent, by class.",
+		}, []string{"class"}),
+		conflicts: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "verifyd_delivery_claim_conflicts_total", Help: "Claims lost to another owner.",
+		}),
+		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "verifyd_deliveries_in_flight", Help: "Deliveries being dialled or sent.",
+		}),
+		held: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "verifyd_deliveries_held", Help: "Completions held by this process, under way or waiting at their destination.",
+		}),
+		took: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "verifyd_delivery_receipt_seconds", Help: "From the completion to the receiver's status line.",
+			Buckets: []float64{.001, .002, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 60, 900},
+		}),
+	}
+	if r != nil {
+		r.MustRegister(m.attempts, m.notSent, m.conflicts, m.inFlight, m.held, m.took)
+	}
+	return m
+}
+
+func (d *Dispatcher) now() time.Time { return d.c.Now().UTC().Truncate(time.Millisecond) }
+
+var errNoSecret = fmt.Errorf("the account has no signing secret here: %w", natsconf.ErrUnavailable)

@@ -1,0 +1,538 @@
+package dispatcher_test
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+	"go.uber.org/goleak"
+
+	"verifyd/dispatcher"
+	"verifyd/dispatcher/callback"
+	"verifyd/dispatcher/callback/localca"
+	"verifyd/natsconf"
+	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/seal"
+	"verifyd/sessions"
+	"verifyd/sessions/target"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const signingSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+
+type secrets struct{}
+
+func (secrets) SigningSecrets(account string) ([]string, bool) {
+	return []string{signingSecret}, account == "acc_a"
+}
+
+// house is a real JetStream, a store, and what dispatchers on them need.
+type house struct {
+	conn   *natsconf.Conn
+	store  *sessions.Store
+	ca     *localca.Authority
+	policy *target.Policy
+	offset atomic.Int64 // moves the dispatchers' clock
+}
+
+func start(t *testing.T) *house {
+	t.Helper()
+	conn := natstest.Start(t)
+	ca, err := localca.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &house{
+		conn: conn, ca: ca, policy: target.NewPolicy([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, nil),
+		store: sessions.NewStore(sessions.Config{
+			Conn: conn, Key: seal.NewKey(),
+			Pending:     natstest.Writer(t, conn, natsconf.BucketStream(natsconf.BucketSessions)),
+			Completions: natstest.Writer(t, conn, natsconf.StreamCompletions),
+		}),
+	}
+}
+
+func (h *house) config() dispatcher.Config {
+	return dispatcher.Config{
+		Conn: h.conn, Sessions: h.store, Secrets: secrets{}, Policy: h.policy, Log: zerolog.Nop(), Timeout: 2 * time.Second,
+		Client:  callback.New(callback.Config{RootCAs: h.ca.Pool(), Policy: h.policy, Timeout: 2 * time.Second, UserAgent: "verifyd/test"}),
+		Metrics: prometheus.NewRegistry(),
+		Now:     func() time.Time { return time.Now().Add(time.Duration(h.offset.Load())) },
+	}
+}
+
+// dispatch runs a dispatcher until the test ends or stop is called.
+func (h *house) dispatch(t *testing.T, c dispatcher.Config) (stop func()) {
+	t.Helper()
+	d, err := dispatcher.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return natstest.Serve(t, d)
+}
+
+// complete makes a session for the receiver and completes it.
+func (h *house) complete(t *testing.T, url, user string, o sessions.Outcome) sessions.Completion {
+	t.Helper()
+	s, _, err := h.store.Create(t.Context(), sessions.Request{Account: "acc_a", Key: "key_k", Platform: "p", PlatformUserID: user, GuildID: "g", CallbackURL: url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := h.store.Complete(t.Context(), s.ID, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+var (
+	verified = sessions.Outcome{State: sessions.Verified}
+	failed   = sessions.Outcome{State: sessions.Failed, Reason: sessions.Declined}
+)
+
+// until waits for a delivery to reach a state.
+func (h *house) until(t *testing.T, id sessions.ID, want sessions.DeliveryState) sessions.View {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	var v sessions.View
+	for {
+		var err error
+		if v, err = h.store.Read(ctx, id); err != nil {
+			t.Fatal(err)
+		}
+		if v.Delivery.State == want {
+			return v
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("delivery stays %s, want %s: %+v", v.Delivery.State, want, v.Delivery.Attempts)
+		}
+	}
+}
+
+// receiver is a real https receiver that counts the POSTs of each callback.
+type receiver struct {
+	*httptest.Server
+	mu    sync.Mutex
+	posts map[string]int // by webhook-id
+	got   chan post
+}
+
+type post struct {
+	header http.Header
+	body   []byte
+}
+
+func (h *house) receive(t *testing.T, host string, answer http.HandlerFunc) *receiver {
+	t.Helper()
+	r := &receiver{posts: map[string]int{}, got: make(chan post, 10_000)}
+	r.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		body, _ := io.ReadAll(q.Body)
+		r.mu.Lock()
+		r.posts[q.Header.Get("webhook-id")]++
+		r.mu.Unlock()
+		r.got <- post{q.Header, body}
+		answer(w, q)
+	}))
+	cert, err := h.ca.Issue(localca.Certificate{Hosts: []string{"127.0.0.1", "127.0.0.2", "localhost"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = r.Listener.Close()
+	r.Listener = l
+	r.TLS = &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
+	r.StartTLS()
+	t.Cleanup(r.Close)
+	return r
+}
+
+func (r *receiver) count(id sessions.ID) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.posts["cb_"+string(id)]
+}
+
+// logSignal lets a test wait for a log line, which is what an operator would wait for.
+type logSignal struct {
+	mu    sync.Mutex
+	lines []string
+	more  chan struct{}
+}
+
+func newLogSignal() *logSignal { return &logSignal{more: make(chan struct{}, 1)} }
+
+func (l *logSignal) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	l.lines = append(l.lines, string(b))
+	l.mu.Unlock()
+	select {
+	case l.more <- struct{}{}:
+	default:
+	}
+	return len(b), nil
+}
+
+func (l *logSignal) wait(t *testing.T, text string) {
+	t.Helper()
+	timeout := time.After(20 * time.Second)
+	for {
+		l.mu.Lock()
+		found := slices.ContainsFunc(l.lines, func(s string) bool { return strings.Contains(s, text) })
+		l.mu.Unlock()
+		if found {
+			return
+		}
+		select {
+		case <-l.more:
+		case <-timeout:
+			t.Fatalf("never logged: %s", text)
+		}
+	}
+}
+
+func status(code int) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
+}
+
+func TestOutcomeArrivesOnceSignedWithThreeMembers(t *testing.T) {
+	h := start(t)
+	r := h.receive(t, "127.0.0.1", status(http.StatusNoContent))
+	h.dispatch(t, h.config())
+	hook, err := standardwebhooks.NewWebhook(signingSecret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, outcome := range map[string]sessions.Outcome{
+		`{"platform_user_id":"sailor \"42\" ⚓","guild_id":"g","verified":true}`:  verified,
+		`{"platform_user_id":"sailor \"42\" ⚓","guild_id":"g","verified":false}`: failed,
+	} {
+		c := h.complete(t, r.URL+"/hook?a=b", `sailor "42" ⚓`, outcome)
+		p := <-r.got
+		if string(p.body) != want {
+			t.Errorf("body = %s, want %s", p.body, want)
+		}
+		if err := hook.Verify(p.body, p.header); err != nil {
+			t.Errorf("signature: %v", err)
+		}
+		v := h.until(t, c.ID, sessions.DeliveryDelivered)
+		if a := v.Delivery.Attempts; len(a) != 1 || a[0].Result.Status != 204 || a[0].Result.Timing.Total <= 0 {
+			t.Errorf("attempts = %+v", a)
+		}
+		if n := r.count(c.ID); n != 1 {
+			t.Errorf("%d POSTs", n)
+		}
+	}
+}
+
+func TestVerdictsAreFinal(t *testing.T) {
+	h := start(t)
+	h.dispatch(t, h.config())
+	hangUp := func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := w.(http.Hijacker).Hijack()
+		if err == nil {
+			_ = conn.Close()
+		}
+	}
+	for name, c := range map[string]struct {
+		answer http.HandlerFunc
+		want   sessions.DeliveryState
+		class  sessions.Class
+	}{
+		"500":      {status(500), sessions.DeliveryRejected, sessions.ClassStatus},
+		"404":      {status(404), sessions.DeliveryRejected, sessions.ClassStatus},
+		"redirect": {http.RedirectHandler("https://127.0.0.1:1/", 307).ServeHTTP, sessions.DeliveryRejected, sessions.ClassStatus},
+		"hang up":  {hangUp, sessions.DeliveryUnknown, sessions.ClassReset},
+	} {
+		r := h.receive(t, "127.0.0.1", c.answer)
+		done := h.complete(t, r.URL, "u", verified)
+		v := h.until(t, done.ID, c.want)
+		if a := v.Delivery.Attempts; len(a) != 1 || a[0].Result.Class != c.class {
+			t.Errorf("%s: attempts = %+v", name, a)
+		}
+		if n := r.count(done.ID); n != 1 {
+			t.Errorf("%s: %d POSTs", name, n)
+		}
+	}
+}
+
+func TestCanceledSendsNothing(t *testing.T) {
+	h := start(t)
+	r := h.receive(t, "127.0.0.1", status(204))
+	h.dispatch(t, h.config())
+	canceled := h.complete(t, r.URL, "u", sessions.Outcome{State: sessions.Canceled, Reason: sessions.CanceledReason})
+	after := h.complete(t, r.URL, "u", verified) // delivered after it, so it was looked at
+	h.until(t, after.ID, sessions.DeliveryDelivered)
+	if n := r.count(canceled.ID); n != 0 {
+		t.Errorf("%d POSTs for a canceled session", n)
+	}
+}
+
+// What was provably not sent is tried again until it can be.
+func TestNotSentIsRetried(t *testing.T) {
+	h := start(t)
+	r := h.receive(t, "127.0.0.1", status(204))
+	address := r.Listener.Addr().String()
+	handler, conf := r.Config.Handler, r.TLS
+	r.Close()
+	c := h.complete(t, "https://"+address, "u", verified)
+	config := h.config()
+	refused := newLogSignal()
+	config.Log = zerolog.New(refused)
+	h.dispatch(t, config)
+	refused.wait(t, "callback not sent")
+
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := httptest.NewUnstartedServer(handler)
+	_ = again.Listener.Close()
+	again.Listener, again.TLS = l, conf
+	again.StartTLS()
+	t.Cleanup(again.Close)
+	v := h.until(t, c.ID, sessions.DeliveryDelivered)
+	if n := r.count(c.ID); n != 1 || len(v.Delivery.Attempts) != 1 {
+		t.Errorf("%d POSTs, %d claims", n, len(v.Delivery.Attempts))
+	}
+}
+
+func TestGivesUpAfterTheRetryDeadlineBehindAClaim(t *testing.T) {
+	h := start(t)
+	r := h.receive(t, "127.0.0.1", status(204))
+	url := r.URL
+	r.Close()
+	c := h.complete(t, url, "u", verified)
+	h.offset.Store(int64(16 * time.Minute))
+	h.dispatch(t, h.config())
+	v := h.until(t, c.ID, sessions.DeliveryUndeliverable)
+	a := v.Delivery.Attempts
+	if len(a) != 1 || !a[0].Claim.GiveUp || a[0].Result.Class != sessions.ClassConnect {
+		t.Errorf("attempts = %+v", a)
+	}
+	// A process that was paused with this delivery in hand cannot send any more.
+	if err := h.store.Claim(t.Context(), sessions.Claim{Session: c.ID, Number: 1}); err == nil {
+		t.Error("claimed after the delivery was given up")
+	}
+}
+
+// A completion that comes again, to this dispatcher or another, after it was delivered, is not sent again.
+func TestReplayedStreamSendsNothing(t *testing.T) {
+	h := start(t)
+	r := h.receive(t, "127.0.0.1", status(204))
+	stop := h.dispatch(t, h.config())
+	var done []sessions.Completion
+	for i := range 20 {
+		done = append(done, h.complete(t, r.URL, fmt.Sprint(i), verified))
+	}
+	for _, c := range done {
+		h.until(t, c.ID, sessions.DeliveryDelivered)
+	}
+	stop()
+	if err := h.conn.JS.DeleteConsumer(t.Context(), natsconf.StreamCompletions, natsconf.ConsumerDispatcher); err != nil {
+		t.Fatal(err)
+	}
+	if err := natsconf.Ensure(t.Context(), h.conn.JS, natsconf.NewTopology(natsconf.TopologyOptions{})); err != nil {
+		t.Fatal(err)
+	}
+	h.dispatch(t, h.config())
+	last := h.complete(t, r.URL, "last", verified)
+	h.until(t, last.ID, sessions.DeliveryDelivered)
+	for _, c := range done {
+		if n := r.count(c.ID); n != 1 {
+			t.Errorf("%d POSTs after the replay", n)
+		}
+	}
+}
+
+func TestVanishedOwnersAttemptIsSettledUnknown(t *testing.T) {
+	h := start(t)
+	r := h.receive(t, "127.0.0.1", status(204))
+	now := time.Now()
+	settleable := h.complete(t, r.URL, "u", verified)
+	claim := sessions.Claim{Session: settleable.ID, Number: 1, Worker: "gone", At: now.Add(-time.Minute), Deadline: now.Add(-50 * time.Second), SettleAfter: now.Add(-40 * time.Second)}
+	if err := h.store.Claim(t.Context(), claim); err != nil {
+		t.Fatal(err)
+	}
+	open := h.complete(t, r.URL, "u", verified)
+	claim.Session, claim.SettleAfter = open.ID, now.Add(2*time.Second)
+	if err := h.store.Claim(t.Context(), claim); err != nil {
+		t.Fatal(err)
+	}
+	gaveUp := h.complete(t, r.URL, "u", verified)
+	claim.Session, claim.SettleAfter, claim.GiveUp = gaveUp.ID, now, true
+	if err := h.store.Claim(t.Context(), claim); err != nil {
+		t.Fatal(err)
+	}
+	h.dispatch(t, h.config())
+	for id, want := range map[sessions.ID]sessions.DeliveryState{
+		settleable.ID: sessions.DeliveryUnknown, open.ID: sessions.DeliveryUnknown, gaveUp.ID: sessions.DeliveryUndeliverable,
+	} {
+		v := h.until(t, id, want)
+		if res := v.Delivery.Attempts[0].Result; res.At.Before(v.Delivery.Attempts[0].Claim.SettleAfter) {
+			t.Errorf("settled at %s, before %s", res.At, v.Delivery.Attempts[0].Claim.SettleAfter)
+		}
+		if n := r.count(id); n != 0 {
+			t.Errorf("%d POSTs for another owner's claim", n)
+		}
+	}
+}
+
+func TestTwoDispatchersSendEachOnce(t *testing.T) {
+	h := start(t)
+	hosts := []*receiver{h.receive(t, "127.0.0.1", status(204)), h.receive(t, "127.0.0.2", status(204))}
+	h.dispatch(t, h.config())
+	h.dispatch(t, h.config())
+	const n = 200
+	ids := make([]sessions.ID, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() { ids[i] = h.complete(t, hosts[i%2].URL, fmt.Sprint(i), verified).ID })
+	}
+	wg.Wait()
+	for i, id := range ids {
+		h.until(t, id, sessions.DeliveryDelivered)
+		if got := hosts[i%2].count(id); got != 1 {
+			t.Errorf("%d POSTs", got)
+		}
+	}
+}
+
+func TestHangingReceiverHurtsNobodyElse(t *testing.T) {
+	h := start(t)
+	bad := h.receive(t, "127.0.0.1", func(_ http.ResponseWriter, q *http.Request) { <-q.Context().Done() })
+	good := h.receive(t, "127.0.0.2", status(204))
+	config := h.config()
+	config.Concurrency = 2
+	h.dispatch(t, config)
+	var hanging []sessions.ID
+	for range 6 {
+		hanging = append(hanging, h.complete(t, bad.URL, "u", verified).ID)
+	}
+	for range 2 {
+		<-bad.got // its two places are taken
+	}
+	c := h.complete(t, good.URL, "u", verified)
+	<-good.got
+	h.until(t, c.ID, sessions.DeliveryDelivered)
+	for _, id := range hanging {
+		v := h.until(t, id, sessions.DeliveryUnknown)
+		if v.Delivery.Attempts[0].Result.Class != sessions.ClassTimeout || bad.count(id) > 1 {
+			t.Errorf("attempt = %+v, %d POSTs", v.Delivery.Attempts[0].Result, bad.count(id))
+		}
+	}
+}
+
+// Stopping lets what is under way finish and stores its result; what had not begun is sent by the next start.
+func TestStopDrainsAndStartGoesOn(t *testing.T) {
+	h := start(t)
+	answer := make(chan struct{})
+	r := h.receive(t, "127.0.0.1", func(w http.ResponseWriter, _ *http.Request) { <-answer; w.WriteHeader(204) })
+	config := h.config()
+	config.Concurrency = 1
+	d, err := dispatcher.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	stopped := make(chan error)
+	go func() { stopped <- d.Serve(ctx) }()
+	var ids []sessions.ID
+	for i := range 5 {
+		ids = append(ids, h.complete(t, r.URL, fmt.Sprint(i), verified).ID)
+	}
+	<-r.got
+	cancel()
+	close(answer)
+	<-stopped
+	delivered := 0
+	for _, id := range ids {
+		v, err := h.store.Read(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v.Delivery.State == sessions.DeliveryClaimed {
+			t.Error("a claim was left open by an orderly stop")
+		}
+		if v.Delivery.State == sessions.DeliveryDelivered {
+			delivered++
+		}
+	}
+	if delivered == 0 {
+		t.Error("the delivery under way was not finished")
+	}
+	natstest.Serve(t, d) // the same actor, served again
+	for _, id := range ids {
+		h.until(t, id, sessions.DeliveryDelivered)
+		if n := r.count(id); n != 1 {
+			t.Errorf("%d POSTs", n)
+		}
+	}
+}
+
+func TestConnectionsOfABurstAreReused(t *testing.T) {
+	h := start(t)
+	var conns sync.Map // by the dispatcher's address
+	r := h.receive(t, "127.0.0.1", func(w http.ResponseWriter, q *http.Request) {
+		conns.Store(q.RemoteAddr, true)
+		w.WriteHeader(204)
+	})
+	config := h.config()
+	config.Concurrency = 1
+	const n = 10
+	ids := make([]sessions.ID, n)
+	for i := range ids {
+		ids[i] = h.complete(t, r.URL, "u", verified).ID // all waiting, so that they go out as a burst
+	}
+	h.dispatch(t, config)
+	for _, id := range ids {
+		h.until(t, id, sessions.DeliveryDelivered)
+	}
+	got := 0
+	conns.Range(func(any, any) bool { got++; return true })
+	if got != 1 {
+		t.Errorf("%d connections for a burst of %d", got, n)
+	}
+}
+
+func TestAccountWithoutSecretWaits(t *testing.T) {
+	h := start(t)
+	r := h.receive(t, "127.0.0.1", status(204))
+	s, _, err := h.store.Create(t.Context(), sessions.Request{Account: "acc_unknown", CallbackURL: r.URL, Platform: "p", PlatformUserID: "u"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.store.Complete(t.Context(), s.ID, verified); err != nil {
+		t.Fatal(err)
+	}
+	config := h.config()
+	log := newLogSignal()
+	config.Log = zerolog.New(log)
+	h.dispatch(t, config)
+	log.wait(t, "a delivery has to wait")
+	if n := r.count(s.ID); n != 0 {
+		t.Errorf("%d unsigned POSTs", n)
+	}
+}

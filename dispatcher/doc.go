@@ -1,0 +1,27 @@
+// Package dispatcher is the one way out: it takes completions from JetStream and sends each one's single POST. It knows no page
+// and no API; it meets the edge in the stream alone.
+//
+// The law, as the states of one delivery:
+//
+//	        hand          ready connection          claim           write, status line
+//	due ───────────► at its destination ─────► ready ─────► claimed ─────────────────► delivered | rejected | unknown
+//	 ▲                       │ not sent                        │ deadline passed, nothing written
+//	 ├───────────────────────┘ backoff                         │ (released)
+//	 └─────────────────────────────────────────────────────────┘
+//	due ── not sent, and CompletedAt + RetryFor has passed ──► give-up claim ──► undeliverable
+//
+// What must never happen, and what prevents it:
+//
+//   - A second POST. The claim is written once, before the first byte, by who sends; who does not plainly hold it never sends.
+//     A redelivery, a second dispatcher, a paused process and a replayed stream all meet the claim. The client below
+//     (package callback) writes one request once and repeats nothing.
+//   - A silent loss. A completion is acknowledged only after its result is stored. A claim whose owner vanished is settled as
+//     unknown, after Claim.SettleAfter, by whoever sees it.
+//   - A claim spent on nothing. DNS, address check, TCP and TLS come before the claim; where they fail, provably nothing was
+//     sent, and the delivery is tried again later.
+//   - A late write. An owner that finds its claim's deadline passed before it wrote does not write, and releases the claim.
+//
+// Actors: the fetcher pulls completions; each receiver host has one destination, made on first use and retired when idle, that
+// alone owns the connections to it and bounds how many deliveries to it are under way. Two contexts: the one of Serve stops
+// taking work, and after DrainTimeout work under way is aborted; storing a result is never cancelled.
+package dispatcher

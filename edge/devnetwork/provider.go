@@ -1,0 +1,218 @@
+package devnetwork
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/rs/zerolog"
+
+	"verifyd/edge/network"
+)
+
+const (
+	codeLife  = time.Minute     // RFC 6749 §4.1.2 allows ten; a browser's redirect takes seconds
+	tokenLife = 5 * time.Minute // access and ID tokens
+	maxKept   = 10_000          // codes, and access tokens; the oldest give way
+	stopTime  = 2 * time.Second // for requests under way when Serve is told to stop
+)
+
+// Config says where the dev network listens and whom it serves.
+type Config struct {
+	Listen       string   // loopback address; default 127.0.0.1:0, where the system chooses a port
+	ClientID     string   // default verifyd
+	ClientSecret string   // default random
+	RedirectURIs []string // compared exactly (RFC 9700 §2.1); AllowRedirect adds more
+	Now          func() time.Time
+	Logger       zerolog.Logger // the HTTP server's own complaints; the zero value drops them
+}
+
+func (c Config) withDefaults() Config {
+	if c.Listen == "" {
+		c.Listen = "127.0.0.1:0"
+	}
+	if c.ClientID == "" {
+		c.ClientID = "verifyd"
+	}
+	if c.ClientSecret == "" {
+		c.ClientSecret = newSecret()
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return c
+}
+
+// Provider is the dev network. Its methods are safe for concurrent use.
+type Provider struct {
+	cfg    Config
+	signer jose.Signer
+	keys   jose.JSONWebKeySet // public
+	codes  *shelf[grant]
+	tokens *shelf[string] // access token → subject
+
+	mu        sync.Mutex
+	listener  net.Listener // between Listen and Serve
+	addr      string       // where to listen; with the port once it is known
+	issuer    string       // empty before the first Listen
+	redirects []string
+}
+
+// New makes a dev network that does not listen yet. It refuses an address that is not a loopback one.
+func New(cfg Config) (*Provider, error) {
+	cfg = cfg.withDefaults()
+	host, _, err := net.SplitHostPort(cfg.Listen)
+	if err != nil || !isLoopback(host) {
+		return nil, fmt.Errorf("dev network: listen %q: only loopback is allowed, for instance 127.0.0.1:0", cfg.Listen)
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("make dev network key: %w", err)
+	}
+	private := jose.JSONWebKey{Key: key, KeyID: newSecret()[:8], Algorithm: string(jose.ES256), Use: "sig"}
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: private}, (&jose.SignerOptions{}).WithType("JWT"))
+	if err != nil {
+		return nil, fmt.Errorf("make dev network signer: %w", err)
+	}
+	return &Provider{
+		cfg:       cfg,
+		signer:    signer,
+		keys:      jose.JSONWebKeySet{Keys: []jose.JSONWebKey{private.Public()}},
+		codes:     newShelf[grant](maxKept, codeLife, cfg.Now),
+		tokens:    newShelf[string](maxKept, tokenLife, cfg.Now),
+		addr:      cfg.Listen,
+		redirects: slices.Clone(cfg.RedirectURIs),
+	}, nil
+}
+
+func isLoopback(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && addr.IsLoopback()
+}
+
+// newSecret makes 32 random bytes in unpadded base64url.
+func newSecret() string {
+	var b [32]byte
+	_, _ = rand.Read(b[:]) // never fails: the program ends if the system's source is broken
+	return base64.RawURLEncoding.EncodeToString(b[:])
+}
+
+// Listen takes the address, so that Issuer and Settings are known before Serve. Harmless to repeat before Serve, which calls it
+// by itself. After the first time the port stays the same, so that a restarted Serve is the same issuer.
+func (p *Provider) Listen() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.listener != nil {
+		return nil
+	}
+	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", p.addr)
+	if err != nil {
+		return fmt.Errorf("listen for dev network: %w", err)
+	}
+	// localhost is whatever the machine's hosts file says.
+	if bound, ok := l.Addr().(*net.TCPAddr); !ok || !bound.IP.IsLoopback() {
+		_ = l.Close()
+		return errors.New("listen for dev network: the address is not a loopback one; right would be 127.0.0.1:0")
+	}
+	p.listener, p.addr, p.issuer = l, l.Addr().String(), "http://"+l.Addr().String()
+	return nil
+}
+
+// Close gives the address back when Serve was never called; Serve does so itself.
+func (p *Provider) Close() error {
+	if l := p.takeListener(); l != nil {
+		return l.Close()
+	}
+	return nil
+}
+
+func (p *Provider) takeListener() net.Listener {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l := p.listener
+	p.listener = nil
+	return l
+}
+
+// Serve answers until ctx ends or the listener fails, and returns when its server has stopped. It may be called again: port,
+// keys, client and open codes stay.
+func (p *Provider) Serve(ctx context.Context) error {
+	if err := p.Listen(); err != nil {
+		return err
+	}
+	l := p.takeListener()
+	if l == nil {
+		return errors.New("serve dev network: it is being served or closed already")
+	}
+	srv := &http.Server{
+		Handler:           p.routes(),
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second,
+		WriteTimeout:      10 * time.Second,
+		IdleTimeout:       30 * time.Second,
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          log.New(p.cfg.Logger, "", 0),
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- srv.Serve(l) }()
+	select {
+	case err := <-ended:
+		_ = srv.Close()
+		return fmt.Errorf("serve dev network: %w", err)
+	case <-ctx.Done():
+	}
+	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
+	defer cancel()
+	if srv.Shutdown(stop) != nil {
+		_ = srv.Close()
+	}
+	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve dev network: %w", err)
+	}
+	return ctx.Err()
+}
+
+// Issuer is the issuer identifier, http://127.0.0.1:PORT; empty before Listen.
+func (p *Provider) Issuer() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.issuer
+}
+
+// Settings are what network.New needs to use the dev network. Listen comes first.
+func (p *Provider) Settings() network.Settings {
+	return network.Settings{
+		ID:           "dev",
+		Name:         "Dev Network (not real)",
+		Kind:         network.KindOIDC,
+		Issuer:       p.Issuer(),
+		ClientID:     p.cfg.ClientID,
+		ClientSecret: p.cfg.ClientSecret,
+		Scopes:       []string{"openid", "profile"},
+	}
+}
+
+// AllowRedirect registers one more redirect URI, for instance network.Network.RedirectURI of the network that Settings made.
+func (p *Provider) AllowRedirect(uri string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.redirects = append(p.redirects, uri)
+}
+
+func (p *Provider) allowsRedirect(uri string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Contains(p.redirects, uri)
+}

@@ -1,0 +1,112 @@
+package network
+
+import (
+	"context"
+	"crypto/subtle"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"github.com/go-json-experiment/json"
+	"golang.org/x/oauth2"
+)
+
+// clockLeeway is how far the provider's clock may be ahead. go-oidc allows as much for nbf.
+const clockLeeway = 5 * time.Minute
+
+// verifyIDToken gives the claims of the token answer's ID token, once everything of OpenID Connect Core 1.0 §3.1.3.7 holds.
+// go-oidc checks signature, issuer, audience and expiry; authorized party, time of issue, nonce and access token hash are
+// checked here.
+func (n *Network) verifyIDToken(ctx context.Context, p *provider, a Attempt, token *oauth2.Token) (claims, error) {
+	raw, _ := token.Extra("id_token").(string)
+	if raw == "" {
+		return nil, n.trouble(StageIDToken, ClassMalformed, "the token answer has no id_token")
+	}
+	// The JSON serialization of JWS carries unprotected headers; an ID token has the compact one (RFC 7519 §1).
+	if strings.Count(raw, ".") != 2 {
+		return nil, n.trouble(StageIDToken, ClassMalformed, "the id_token is not a signed JWT in compact form")
+	}
+	w := &witness{keys: p.keys}
+	verifier := oidc.NewVerifier(n.settings.Issuer, w, &oidc.Config{
+		ClientID:             n.settings.ClientID,
+		SupportedSigningAlgs: p.algorithms,
+		Now:                  n.now,
+	})
+	verified, err := verifier.Verify(ctx, raw)
+	if err != nil {
+		return nil, n.idTokenTrouble(w, err)
+	}
+	doc, err := parseClaims(w.payload)
+	if err != nil {
+		return nil, n.trouble(StageIDToken, ClassMalformed, err.Error())
+	}
+	if class, detail := n.checkIDToken(a, token, verified, doc); class != "" {
+		return nil, n.trouble(StageIDToken, class, detail)
+	}
+	return doc, nil
+}
+
+// checkIDToken holds the checks that go-oidc leaves to its callers. The class is empty when all hold.
+func (n *Network) checkIDToken(a Attempt, token *oauth2.Token, verified *oidc.IDToken, doc claims) (class, detail string) {
+	nonce, _ := doc.text("nonce")
+	if subtle.ConstantTimeCompare([]byte(nonce), []byte(a.Nonce)) != 1 {
+		return ClassNonce, "the ID token carries another nonce than the attempt's"
+	}
+	if azp, err := doc.text("azp"); doc.has("azp") || len(verified.Audience) > 1 {
+		if err != nil || azp != n.settings.ClientID {
+			return ClassAudience, "the ID token's authorized party is another client"
+		}
+	}
+	if verified.IssuedAt.After(n.now().Add(clockLeeway)) {
+		return ClassEarly, "the ID token was issued in the future; check both clocks"
+	}
+	if verified.AccessTokenHash != "" && verified.VerifyAccessToken(token.AccessToken) != nil {
+		return ClassSignature, "the access token is not the one that the ID token was issued with"
+	}
+	// go-oidc reads names whatever their case; what counts as the subject must not depend on who reads.
+	if doc.subject() == "" || doc.subject() != verified.Subject {
+		return ClassSubject, "the ID token has no clear sub"
+	}
+	return "", ""
+}
+
+// witness stands between go-oidc and the key set. It keeps the payload whose signature held, and the typed error that go-oidc
+// turns into text, so that trouble can be told apart. One per token.
+type witness struct {
+	keys    oidc.KeySet
+	payload []byte
+	err     error
+}
+
+// VerifySignature implements oidc.KeySet.
+func (w *witness) VerifySignature(ctx context.Context, jwt string) ([]byte, error) {
+	w.payload, w.err = w.keys.VerifySignature(ctx, jwt)
+	return w.payload, w.err
+}
+
+// idTokenTrouble tells which check of go-oidc an ID token failed.
+func (n *Network) idTokenTrouble(w *witness, err error) *Trouble {
+	var expired *oidc.TokenExpiredError
+	switch {
+	case w.err != nil:
+		return n.fetchTrouble(StageIDToken, w.err, ClassSignature, "the ID token is not signed by a key that the provider publishes")
+	case w.payload == nil:
+		return n.trouble(StageIDToken, ClassSignature, "the ID token is not signed with an asymmetric algorithm that the provider announces")
+	case errors.As(err, &expired):
+		return n.trouble(StageIDToken, ClassExpired, "the ID token is over; check both clocks")
+	}
+	var said struct {
+		Issuer    string  `json:"iss"`
+		NotBefore float64 `json:"nbf"`
+	}
+	switch {
+	case json.Unmarshal(w.payload, &said) != nil:
+		return n.trouble(StageIDToken, ClassMalformed, "the ID token's claims are not the JSON object expected")
+	case said.Issuer != n.settings.Issuer:
+		return n.trouble(StageIDToken, ClassIssuer, "the ID token names another issuer")
+	case said.NotBefore > float64(n.now().Add(clockLeeway).Unix()):
+		return n.trouble(StageIDToken, ClassEarly, "the ID token is not valid yet; check both clocks")
+	}
+	return n.trouble(StageIDToken, ClassAudience, "the ID token is for another client")
+}

@@ -1,0 +1,174 @@
+package network
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/oauth2"
+)
+
+// Options are what all networks of a process share.
+type Options struct {
+	BaseURL string         // {base_url} of the contract, with its path prefix where it has one
+	RootCAs *x509.CertPool // roots for providers' certificates; nil means the system's
+	Now     func() time.Time
+	// RequestTimeout bounds each request to the provider as a whole; 0 means 10 s. A Redeem as a whole ends within twice that.
+	RequestTimeout time.Duration
+}
+
+func (o Options) withDefaults() Options {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.RequestTimeout <= 0 {
+		o.RequestTimeout = defaultRequestTimeout
+	}
+	return o
+}
+
+// Network is one identity network. Its methods are safe for concurrent use. It starts nothing and keeps no connection, so it
+// needs no Close.
+type Network struct {
+	settings    Settings // with defaults
+	secret      string
+	redirectURI string
+	now         func() time.Time
+	within      time.Duration // for a Redeem as a whole
+
+	answers  *http.Client // to the token and user-info endpoints
+	metadata *http.Client // to the metadata and the key set
+
+	known    atomic.Pointer[provider] // nil until discovered
+	discover discovery
+}
+
+// provider is what is known about the other side: from the settings for oauth2, from discovery for oidc.
+type provider struct {
+	oauth          oauth2.Config
+	userInfo       string
+	issuerRequired bool        // its returns always carry iss (RFC 9207 §3)
+	keys           oidc.KeySet // nil for oauth2
+	algorithms     []string    // for ID tokens; asymmetric only
+}
+
+// New checks the settings and makes the network. It does not touch the network itself: a provider that is down stops no start.
+// Errors name the network, the setting and what would be right.
+func New(s Settings, o Options) (*Network, error) {
+	s, o = s.withDefaults(), o.withDefaults()
+	if err := s.validate(); err != nil {
+		return nil, err
+	}
+	redirectURI, err := redirectURI(o.BaseURL, s.ID)
+	if err != nil {
+		return nil, err
+	}
+	secret, err := s.secret()
+	if err != nil {
+		return nil, err
+	}
+	transport := newTransport(o.RootCAs)
+	n := &Network{
+		settings:    s,
+		secret:      secret,
+		redirectURI: redirectURI,
+		now:         o.Now,
+		within:      2 * o.RequestTimeout,
+		answers:     (&door{transport, maxAnswerBytes, o.RequestTimeout}).client(),
+		metadata:    (&door{transport, maxMetadataBytes, o.RequestTimeout}).client(),
+		discover:    newDiscovery(),
+	}
+	if s.Kind == KindOAuth2 {
+		n.known.Store(&provider{
+			oauth:    n.oauthConfig(s.AuthorizationEndpoint, s.TokenEndpoint),
+			userInfo: s.UserInfoEndpoint,
+		})
+	}
+	return n, nil
+}
+
+// redirectURI is the address the provider returns to: one per network, so that a return cannot be taken for another's (RFC 9700
+// §4.4.2.2).
+func redirectURI(baseURL, id string) (string, error) {
+	u, err := url.Parse(baseURL)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.User != nil || strings.ContainsAny(baseURL, "?#") {
+		return "", errors.New("base URL: an absolute http or https URL without query, for instance https://verify.example.com")
+	}
+	return strings.TrimRight(baseURL, "/") + "/signin/" + id + "/callback", nil
+}
+
+func (n *Network) oauthConfig(authorization, token string) oauth2.Config {
+	// AutoDetect would post the code a second time, in the other style, when the first answer is an error.
+	style := oauth2.AuthStyleInHeader
+	if n.settings.AuthStyle == AuthParams {
+		style = oauth2.AuthStyleInParams
+	}
+	return oauth2.Config{
+		ClientID:     n.settings.ClientID,
+		ClientSecret: n.secret,
+		RedirectURL:  n.redirectURI,
+		Scopes:       n.settings.Scopes,
+		Endpoint:     oauth2.Endpoint{AuthURL: authorization, TokenURL: token, AuthStyle: style},
+	}
+}
+
+// ID is the network's id in settings, addresses, logs and completions.
+func (n *Network) ID() string { return n.settings.ID }
+
+// Name is what users know the network by.
+func (n *Network) Name() string { return n.settings.Name }
+
+// RequireSubjectMatch reports whether the subject must equal the session's platform_user_id. The caller compares.
+func (n *Network) RequireSubjectMatch() bool { return n.settings.RequireSubjectMatch }
+
+// RedirectURI is {base_url}/signin/{id}/callback, which the operator registers with the provider.
+func (n *Network) RedirectURI() string { return n.redirectURI }
+
+// AuthorizationOrigin is the origin that AuthURL leads to, for a page's form-action (CSP 3 §6.4.1); empty while an oidc
+// network's metadata is not known.
+func (n *Network) AuthorizationOrigin() string {
+	p := n.known.Load()
+	if p == nil {
+		return ""
+	}
+	u, err := url.Parse(p.oauth.Endpoint.AuthURL)
+	if err != nil {
+		return ""
+	}
+	return u.Scheme + "://" + u.Host
+}
+
+// Discover makes sure that the provider's metadata is known, and reports by a *Trouble that it cannot be had. Harmless to
+// repeat: what is known is not asked again, and a failure is repeated from memory for a short while.
+func (n *Network) Discover(ctx context.Context) error {
+	_, err := n.provider(ctx)
+	return err
+}
+
+// AuthURL is where the browser is sent: the authorization request of the attempt, with state, nonce (oidc), S256 code challenge,
+// scope and prompt (RFC 6749 §4.1.1, RFC 7636 §4.3, OpenID Connect Core 1.0 §3.1.2.1). The error is a *Trouble when the
+// provider's metadata cannot be had.
+func (n *Network) AuthURL(ctx context.Context, a Attempt) (string, error) {
+	if !a.whole() {
+		return "", n.trouble(StageAuthorization, ClassState, "the attempt is not whole; make it with NewAttempt")
+	}
+	p, err := n.provider(ctx)
+	if err != nil {
+		return "", err
+	}
+	// PKCE goes to plain OAuth 2 providers too: those that do not know it ignore it (RFC 9700 §2.1.1).
+	params := []oauth2.AuthCodeOption{oauth2.S256ChallengeOption(a.Verifier)}
+	if n.settings.Kind == KindOIDC {
+		params = append(params, oidc.Nonce(a.Nonce))
+	}
+	if n.settings.Prompt != "" {
+		params = append(params, oauth2.SetAuthURLParam("prompt", n.settings.Prompt))
+	}
+	return p.oauth.AuthCodeURL(a.State, params...), nil
+}

@@ -1,0 +1,128 @@
+package network
+
+import (
+	"context"
+
+	"golang.org/x/oauth2"
+)
+
+// Identity is what the provider vouched for.
+type Identity struct {
+	Subject     string // 1 to 1,024 bytes; the same for the same user at every sign-in
+	DisplayName string // for people, chosen by the user and never to be compared; may be empty; at most 256 bytes
+}
+
+// Redeem takes the provider's return to its end: it checks that the return belongs to the attempt and comes from this provider,
+// exchanges the code, once, and gives the identity that the ID token (oidc) or the user-info answer (oauth2) vouches for.
+//
+// Errors: ErrDeclined when the user said no at the provider; otherwise a *Trouble, which is nobody's verdict. A second Redeem
+// of the same return posts the code again, which the provider refuses: the caller spends its attempt first. The code is worth
+// one post, so the context had better outlive the browser's request; Redeem itself ends within twice the request timeout.
+func (n *Network) Redeem(ctx context.Context, a Attempt, r Return) (Identity, error) {
+	ctx, cancel := context.WithTimeout(ctx, n.within)
+	defer cancel()
+	if !a.whole() || !a.StateIs(r.State) {
+		return Identity{}, n.trouble(StageAuthorization, ClassState, "the return belongs to another attempt")
+	}
+	p, err := n.provider(ctx)
+	if err != nil {
+		return Identity{}, err
+	}
+	if err := n.checkReturn(p, r); err != nil {
+		return Identity{}, err
+	}
+	token, err := p.oauth.Exchange(context.WithValue(ctx, oauth2.HTTPClient, n.answers), r.Code, oauth2.VerifierOption(a.Verifier))
+	if err != nil {
+		return Identity{}, n.tokenTrouble(err)
+	}
+	if n.settings.Kind == KindOIDC {
+		return n.identifyOIDC(ctx, p, a, token)
+	}
+	return n.identifyOAuth2(ctx, p, token)
+}
+
+// checkReturn judges a return before its code is used. The issuer comes first, for errors too: what another provider says about
+// this attempt is neither a code nor a refusal (RFC 9207 §2.4). For an oauth2 network whose issuer nobody stated there is
+// nothing to compare with; there the redirect URI of its own holds the mix-up off (RFC 9700 §4.4.2).
+func (n *Network) checkReturn(p *provider, r Return) error {
+	issuer := n.settings.Issuer
+	switch {
+	case r.Issuer != "" && issuer != "" && r.Issuer != issuer:
+		return n.trouble(StageAuthorization, ClassIssuer, "the return comes from another issuer")
+	case r.Issuer == "" && p.issuerRequired:
+		return n.trouble(StageAuthorization, ClassIssuer, "the return names no issuer, though the provider's metadata says it does")
+	case r.Error == "access_denied":
+		return ErrDeclined
+	case r.Error != "":
+		return n.refused(StageAuthorization, r.Error)
+	case r.Code == "":
+		return n.trouble(StageAuthorization, ClassMalformed, "the return holds no code")
+	}
+	return nil
+}
+
+// identifyOAuth2 asks the user-info endpoint, the only place where plain OAuth 2 tells who signed in.
+func (n *Network) identifyOAuth2(ctx context.Context, p *provider, token *oauth2.Token) (Identity, error) {
+	info, err := n.askUserInfo(ctx, p, token)
+	if err != nil {
+		return Identity{}, err
+	}
+	subject, err := info.text(n.settings.SubjectClaim)
+	if err != nil {
+		return Identity{}, n.trouble(StageUserInfo, ClassSubject, err.Error())
+	}
+	return n.identity(StageUserInfo, subject, info)
+}
+
+// identifyOIDC verifies the ID token and, where the subject claim is not in it or the operator set the endpoint, asks user info.
+func (n *Network) identifyOIDC(ctx context.Context, p *provider, a Attempt, token *oauth2.Token) (Identity, error) {
+	id, err := n.verifyIDToken(ctx, p, a, token)
+	if err != nil {
+		return Identity{}, err
+	}
+	claim := n.settings.SubjectClaim
+	if n.settings.UserInfoEndpoint == "" && (id.has(claim) || p.userInfo == "") {
+		return n.subjectOf(StageIDToken, claim, id)
+	}
+	info, err := n.askUserInfo(ctx, p, token)
+	if err != nil {
+		return Identity{}, err
+	}
+	// OpenID Connect Core 1.0 §5.3.2: otherwise another user's answer could be slipped in.
+	if sub, err := info.text(claimSubject); err != nil || sub != id.subject() {
+		return Identity{}, n.trouble(StageUserInfo, ClassSubject, "user info is about another subject than the ID token")
+	}
+	if id.has(claim) {
+		return n.subjectOf(StageIDToken, claim, id, info)
+	}
+	return n.subjectOf(StageUserInfo, claim, info, id)
+}
+
+// subjectOf takes the subject from the first document, and the display name from the first that has one.
+func (n *Network) subjectOf(stage, claim string, docs ...claims) (Identity, error) {
+	subject, err := docs[0].text(claim)
+	if err != nil {
+		return Identity{}, n.trouble(stage, ClassSubject, err.Error())
+	}
+	// An address that the provider has not checked is one that anybody can enter there.
+	if claim == "email" && !docs[0].isTrue("email_verified") {
+		return Identity{}, n.trouble(stage, ClassSubject, "the provider has not verified the e-mail address")
+	}
+	return n.identity(stage, subject, docs...)
+}
+
+// maxSubjectBytes is the bound of platform_user_id too, which a subject may have to equal.
+const maxSubjectBytes = 1024
+
+func (n *Network) identity(stage, subject string, docs ...claims) (Identity, error) {
+	if subject == "" || len(subject) > maxSubjectBytes {
+		return Identity{}, n.trouble(stage, ClassSubject, "the subject is empty or too long")
+	}
+	id := Identity{Subject: subject}
+	for _, doc := range docs {
+		if id.DisplayName == "" {
+			id.DisplayName = doc.displayName()
+		}
+	}
+	return id, nil
+}

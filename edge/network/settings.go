@@ -1,0 +1,227 @@
+package network
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// The kinds of identity network.
+const (
+	KindOIDC   = "oidc"   // OpenID Connect: everything but the issuer and the client comes from discovery
+	KindOAuth2 = "oauth2" // plain OAuth 2: three endpoints, and a field of the user-info answer that identifies the user
+)
+
+// How the client shows its secret at the token endpoint (RFC 6749 §2.3.1). It is stated and never found out by trying, since
+// a try that fails has already sent the code.
+const (
+	AuthHeader = "header" // HTTP Basic
+	AuthParams = "params" // client_id and client_secret in the body
+)
+
+const (
+	scopeOpenID    = "openid"
+	claimSubject   = "sub"
+	maxIDLen       = 32
+	maxNameRunes   = 64
+	maxSecretBytes = 4096 // a client secret in a file: anything longer is the wrong file
+)
+
+// Settings says how to reach one identity network: one entry of VERIFYD_NETWORKS_FILE, or the VERIFYD_NETWORK_… variables.
+type Settings struct {
+	ID   string `yaml:"id"`   // in the redirect URI, logs and completions: a–z, 0–9 and hyphen, at most 32 characters
+	Name string `yaml:"name"` // for users: "Continue with NAME"
+	Kind string `yaml:"kind"` // "oidc" or "oauth2"
+
+	// Issuer is the provider's issuer identifier, exactly as its metadata spells it. Required for oidc. For oauth2 it is
+	// optional and, when set, compared with the iss parameter of returns (RFC 9207).
+	Issuer                string `yaml:"issuer"`
+	AuthorizationEndpoint string `yaml:"authorization_endpoint"` // oauth2 only
+	TokenEndpoint         string `yaml:"token_endpoint"`         // oauth2 only
+	// UserInfoEndpoint is required for oauth2. For oidc it is optional: when set it is asked in every sign-in; otherwise the
+	// discovered one is asked only for a subject claim that the ID token lacks.
+	UserInfoEndpoint string `yaml:"user_info_endpoint"`
+
+	ClientID         string `yaml:"client_id"`
+	ClientSecret     string `yaml:"client_secret"`      // this or ClientSecretFile
+	ClientSecretFile string `yaml:"client_secret_file"` // path of a file with the secret alone; white space around it is dropped
+	AuthStyle        string `yaml:"auth_style"`         // "header" (default) or "params"
+
+	Scopes []string `yaml:"scopes"` // default for oidc: openid alone; oauth2 asks for none unless told
+	// SubjectClaim is the field that identifies the user for ever, default "sub": a top-level name, a dotted path
+	// (data.0.id) or a JSON Pointer (/data/0/id, RFC 6901). Its value is text or a whole number. The claim "email" of an oidc
+	// network counts only together with email_verified.
+	SubjectClaim string `yaml:"subject_claim"`
+	Prompt       string `yaml:"prompt"` // sent as prompt, for instance "select_account"; default none
+	// RequireSubjectMatch refuses an identity whose subject is not the session's platform_user_id. It closes the forwarding of
+	// links where the network is the platform itself.
+	RequireSubjectMatch bool `yaml:"require_subject_match"`
+}
+
+// String keeps client secrets out of logs and error texts.
+func (s Settings) String() string { return fmt.Sprintf("network.Settings(%q, secrets hidden)", s.ID) }
+
+// GoString keeps them out of %#v as well.
+func (s Settings) GoString() string { return s.String() }
+
+// withDefaults fills what was left out.
+func (s Settings) withDefaults() Settings {
+	if s.AuthStyle == "" {
+		s.AuthStyle = AuthHeader
+	}
+	if s.SubjectClaim == "" {
+		s.SubjectClaim = claimSubject
+	}
+	if len(s.Scopes) == 0 && s.Kind == KindOIDC {
+		s.Scopes = []string{scopeOpenID}
+	}
+	return s
+}
+
+// wrong is the form of every error about a setting: which network, which setting, what would be right.
+func (s Settings) wrong(setting, format string, args ...any) error {
+	return fmt.Errorf("network %q: %s: %w", s.ID, setting, fmt.Errorf(format, args...))
+}
+
+// validate checks settings with their defaults filled, and tells all that is wrong at once.
+func (s Settings) validate() error {
+	return errors.Join(s.checkNames(), s.checkAddresses(), s.checkClient(), s.checkAsked())
+}
+
+var idForm = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*$`)
+
+func (s Settings) checkNames() error {
+	var errs []error
+	if !idForm.MatchString(s.ID) || len(s.ID) > maxIDLen {
+		errs = append(errs, s.wrong("id", "1 to %d of a–z, 0–9 and hyphen, not starting with a hyphen, for instance my-network",
+			maxIDLen))
+	}
+	if n := utf8.RuneCountInString(s.Name); n == 0 || n > maxNameRunes || !utf8.ValidString(s.Name) ||
+		strings.TrimSpace(s.Name) != s.Name || strings.ContainsFunc(s.Name, unicode.IsControl) {
+		errs = append(errs, s.wrong("name", "what users know it by, 1 to %d characters on one line, for instance Example Network",
+			maxNameRunes))
+	}
+	if s.Kind != KindOIDC && s.Kind != KindOAuth2 {
+		errs = append(errs, s.wrong("kind", "oidc (OpenID Connect) or oauth2"))
+	}
+	return errors.Join(errs...)
+}
+
+func (s Settings) checkAddresses() error {
+	oauth2 := s.Kind == KindOAuth2
+	var errs []error
+	for _, address := range []struct {
+		setting, value string
+		required       bool
+	}{
+		{"issuer", s.Issuer, !oauth2},
+		{"authorization_endpoint", s.AuthorizationEndpoint, oauth2},
+		{"token_endpoint", s.TokenEndpoint, oauth2},
+		{"user_info_endpoint", s.UserInfoEndpoint, oauth2},
+	} {
+		if address.value == "" && address.required {
+			errs = append(errs, s.wrong(address.setting, "required for kind %s: an https URL", s.Kind))
+		} else if address.value != "" {
+			if err := checkURL(address.value); err != nil {
+				errs = append(errs, s.wrong(address.setting, "%w", err))
+			}
+		}
+	}
+	if strings.Contains(s.Issuer, "?") { // OpenID Connect Discovery 1.0 §3, RFC 8414 §2
+		errs = append(errs, s.wrong("issuer", "an issuer has no query; leave out what follows ?"))
+	}
+	if s.Kind == KindOIDC && s.AuthorizationEndpoint+s.TokenEndpoint != "" {
+		errs = append(errs, s.wrong("authorization_endpoint, token_endpoint",
+			"leave them out: an oidc network's endpoints come from its issuer's metadata"))
+	}
+	return errors.Join(errs...)
+}
+
+func (s Settings) checkClient() error {
+	var errs []error
+	if s.ClientID == "" || plain(s.ClientID) != s.ClientID {
+		errs = append(errs, s.wrong("client_id", "the id that the provider gave to this service, printable ASCII"))
+	}
+	if (s.ClientSecret == "") == (s.ClientSecretFile == "") {
+		errs = append(errs, s.wrong("client_secret", "set either client_secret or client_secret_file"))
+	}
+	if s.AuthStyle != AuthHeader && s.AuthStyle != AuthParams {
+		errs = append(errs, s.wrong("auth_style", "header (HTTP Basic) or params (in the body)"))
+	}
+	return errors.Join(errs...)
+}
+
+var (
+	scopeForm  = regexp.MustCompile(`^[\x21\x23-\x5B\x5D-\x7E]+$`) // RFC 6749 §3.3
+	promptForm = regexp.MustCompile(`^[a-z_]+( [a-z_]+)*$`)
+)
+
+func (s Settings) checkAsked() error {
+	var errs []error
+	for _, scope := range s.Scopes {
+		if !scopeForm.MatchString(scope) {
+			errs = append(errs, s.wrong("scopes", "a list with one scope each, for instance [openid, profile]"))
+			break
+		}
+	}
+	if s.Kind == KindOIDC && !slices.Contains(s.Scopes, scopeOpenID) {
+		errs = append(errs, s.wrong("scopes", "an oidc network needs openid among them, for instance [openid, profile]"))
+	}
+	if s.SubjectClaim[0] == '/' && !jsontext.Pointer(s.SubjectClaim).IsValid() || strings.Contains(s.SubjectClaim, "..") {
+		errs = append(errs, s.wrong("subject_claim", "a name, a dotted path (data.0.id) or a JSON Pointer (/data/0/id)"))
+	}
+	if s.Prompt != "" && !promptForm.MatchString(s.Prompt) {
+		errs = append(errs, s.wrong("prompt", "words of a–z and underscore, for instance select_account"))
+	}
+	if s.Kind == KindOIDC && slices.Contains(strings.Fields(s.Prompt), "none") {
+		errs = append(errs, s.wrong("prompt", "none lets nobody sign in; leave it out, or use login, consent or select_account"))
+	}
+	return errors.Join(errs...)
+}
+
+// checkURL accepts what may be asked for an identity: https, or plain http on this machine alone. Its errors do not repeat the
+// value, which may hold a password.
+func checkURL(raw string) error {
+	u, err := url.Parse(raw)
+	switch {
+	case err != nil || u.Hostname() == "" || u.Opaque != "":
+		return errors.New("not an absolute URL; right would be https://accounts.example.com")
+	case u.User != nil:
+		return errors.New("holds a user name or password; leave them out")
+	case strings.Contains(raw, "#"):
+		return errors.New("has a fragment; leave out what follows #")
+	case u.Scheme == "https", u.Scheme == "http" && isLoopback(u.Hostname()):
+		return nil
+	}
+	return errors.New("must be https; plain http is for 127.0.0.0/8, ::1 and localhost alone")
+}
+
+func isLoopback(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && addr.IsLoopback()
+}
+
+// secret gives the client secret, from its file where it has one.
+func (s Settings) secret() (string, error) {
+	if s.ClientSecretFile == "" {
+		return s.ClientSecret, nil
+	}
+	b, err := os.ReadFile(s.ClientSecretFile)
+	if err != nil {
+		return "", s.wrong("client_secret_file", "%w", err)
+	}
+	secret := strings.TrimSpace(string(b))
+	if secret == "" || len(secret) > maxSecretBytes {
+		return "", s.wrong("client_secret_file", "must hold the secret alone, 1 to %d bytes", maxSecretBytes)
+	}
+	return secret, nil
+}

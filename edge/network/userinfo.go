@@ -1,0 +1,173 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"golang.org/x/oauth2"
+)
+
+// askUserInfo gets the user-info answer (OpenID Connect Core 1.0 §5.3; plain OAuth 2 providers do likewise). The error is a
+// *Trouble.
+func (n *Network) askUserInfo(ctx context.Context, p *provider, token *oauth2.Token) (claims, error) {
+	// RFC 6749 §7.1: a token of a type one does not know is not used.
+	if token.Type() != "Bearer" {
+		return nil, n.trouble(StageToken, ClassMalformed, "the token is not of type Bearer")
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.userInfo, nil)
+	if err != nil {
+		return nil, n.trouble(StageUserInfo, ClassMalformed, "the endpoint is not a URL")
+	}
+	token.SetAuthHeader(req)
+	resp, err := n.answers.Do(req)
+	if err != nil {
+		return nil, n.fetchTrouble(StageUserInfo, err, ClassReset, "no answer")
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body) // bounded by the door
+	if err != nil {
+		return nil, n.trouble(StageUserInfo, ClassReset, "no whole answer")
+	}
+	doc, err := parseClaims(body)
+	if err != nil {
+		return nil, n.trouble(StageUserInfo, ClassMalformed, err.Error())
+	}
+	return doc, nil
+}
+
+// claims are the members of an ID token or of a user-info answer, each as it was written: a number keeps all its digits.
+type claims map[string]jsontext.Value
+
+// parseClaims reads strict JSON: a name that is there twice would let two readers see two users.
+func parseClaims(b []byte) (claims, error) {
+	var c claims
+	if err := json.Unmarshal(b, &c); err != nil || c == nil {
+		return nil, errors.New("not one JSON object with distinct names")
+	}
+	return c, nil
+}
+
+// subject is the sub of an ID token; empty where it is missing or not text.
+func (c claims) subject() string {
+	var s string
+	if json.Unmarshal(c[claimSubject], &s) != nil {
+		return ""
+	}
+	return s
+}
+
+// has reports whether the path leads to a value other than null.
+func (c claims) has(path string) bool {
+	v, ok := c.find(path)
+	return ok && v.Kind() != 'n'
+}
+
+func (c claims) isTrue(name string) bool { return c[name].Kind() == 't' }
+
+// find follows a path: a top-level name as it stands (some contain dots and slashes), else a JSON Pointer, else a dotted path.
+func (c claims) find(path string) (jsontext.Value, bool) {
+	if v, ok := c[path]; ok {
+		return v, true
+	}
+	steps := strings.Split(path, ".")
+	if strings.HasPrefix(path, "/") {
+		steps = steps[:0]
+		for step := range jsontext.Pointer(path).Tokens() {
+			steps = append(steps, step)
+		}
+	}
+	if len(steps) == 0 {
+		return nil, false
+	}
+	v, ok := c[steps[0]]
+	for _, step := range steps[1:] {
+		if !ok {
+			break
+		}
+		v, ok = enter(v, step)
+	}
+	return v, ok
+}
+
+// enter gives the member or element that step names.
+func enter(v jsontext.Value, step string) (jsontext.Value, bool) {
+	switch v.Kind() {
+	case '{':
+		var object map[string]jsontext.Value
+		if json.Unmarshal(v, &object) != nil {
+			return nil, false
+		}
+		inner, ok := object[step]
+		return inner, ok
+	case '[':
+		var array []jsontext.Value
+		i, err := strconv.ParseUint(step, 10, 16)
+		if err != nil || json.Unmarshal(v, &array) != nil || int(i) >= len(array) {
+			return nil, false
+		}
+		return array[i], true
+	}
+	return nil, false
+}
+
+// wholeNumber is the only spelling of a number that is taken as an identifier: 1e3 and 1000.0 are the same number to some
+// readers and not to others.
+var wholeNumber = regexp.MustCompile(`^-?[0-9]{1,40}$`)
+
+// text gives the value at the path, which is text or a whole number. Errors name the path, never the value.
+func (c claims) text(path string) (string, error) {
+	v, ok := c.find(path)
+	if !ok {
+		return "", errors.New("there is no " + plain(path))
+	}
+	if v.Kind() == '0' && wholeNumber.Match(v) {
+		return string(v), nil
+	}
+	var s string
+	if v.Kind() != '"' || json.Unmarshal(v, &s) != nil {
+		return "", errors.New(plain(path) + " is neither text nor a whole number")
+	}
+	return s, nil
+}
+
+const maxDisplayBytes = 256
+
+// displayName is a name for people, best first (OpenID Connect Core 1.0 §5.1; the last three are common with plain OAuth 2).
+func (c claims) displayName() string {
+	for _, name := range []string{"name", "preferred_username", "nickname", "display_name", "username", "login"} {
+		s, err := c.text(name)
+		if err != nil {
+			continue
+		}
+		s = strings.TrimSpace(strings.Map(func(r rune) rune {
+			if unicode.IsControl(r) {
+				return ' '
+			}
+			return r
+		}, s))
+		if s != "" {
+			return cut(s, maxDisplayBytes)
+		}
+	}
+	return ""
+}
+
+// cut shortens s to at most maxBytes without breaking a character.
+func cut(s string, maxBytes int) string {
+	if len(s) <= maxBytes {
+		return s
+	}
+	for maxBytes > 0 && !utf8.RuneStart(s[maxBytes]) {
+		maxBytes--
+	}
+	return s[:maxBytes]
+}
