@@ -3,6 +3,7 @@ package natsconf
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 
 	"github.com/rs/zerolog"
@@ -20,7 +21,15 @@ func (l *serverLog) Noticef(format string, v ...any) { l.log.Debug().Msgf(format
 func (l *serverLog) Debugf(format string, v ...any)  { l.log.Trace().Msgf(format, v...) }
 func (l *serverLog) Tracef(format string, v ...any)  { l.log.Trace().Msgf(format, v...) }
 
-func (l *serverLog) Warnf(format string, v ...any) { l.log.Warn().Msgf(format, v...) }
+func (l *serverLog) Warnf(format string, v ...any) {
+	if strings.HasPrefix(format, plaintextWarning) {
+		return // our credential is random, new at each start, and in a file that only its owner reads
+	}
+	l.log.Warn().Msgf(format, v...)
+}
+
+// plaintextWarning begins what the server says of every password that is not hashed.
+const plaintextWarning = "Plaintext passwords detected"
 
 func (l *serverLog) Errorf(format string, v ...any) {
 	l.keep(format, v...)

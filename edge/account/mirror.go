@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"sync"
 	"sync/atomic"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -21,6 +22,9 @@ type Mirror struct {
 	box  *seal.Box
 	log  zerolog.Logger
 	now  atomic.Pointer[snapshot]
+
+	loaded chan struct{} // closed at the first snapshot
+	once   sync.Once
 }
 
 type snapshot struct {
@@ -30,7 +34,7 @@ type snapshot struct {
 
 // NewMirror makes a mirror that knows nobody until it is served.
 func NewMirror(c *natsconf.Conn, key seal.Key, log zerolog.Logger) *Mirror {
-	return &Mirror{conn: c, box: key.Box(secretUse), log: log}
+	return &Mirror{conn: c, box: key.Box(secretUse), log: log, loaded: make(chan struct{})}
 }
 
 // Lookup gives who an API key belongs to. Its errors are ErrMalformedKey, ErrUnknownKey, ErrRevokedKey and ErrNotReady.
@@ -81,6 +85,9 @@ func (m *Mirror) SigningSecrets(id string) ([]string, bool) {
 
 // Ready says whether the mirror has seen everything there is, once.
 func (m *Mirror) Ready() bool { return m.now.Load() != nil }
+
+// Loaded gives a channel that is closed when the mirror has seen everything there is for the first time.
+func (m *Mirror) Loaded() <-chan struct{} { return m.loaded }
 
 // String names the actor in the supervisor's log.
 func (m *Mirror) String() string { return "key mirror" }
@@ -136,6 +143,7 @@ func (m *Mirror) watch(ctx context.Context, back <-chan struct{}) error {
 		}
 		if missing == 0 && len(accounts.Updates()) == 0 && len(keys.Updates()) == 0 {
 			m.now.Store(next)
+			m.once.Do(func() { close(m.loaded) })
 			next = &snapshot{keys: maps.Clone(next.keys), accounts: maps.Clone(next.accounts)}
 		}
 	}

@@ -66,21 +66,27 @@ func ParseKey(s string) (Key, error) {
 // Encode gives the form that ParseKey reads.
 func (k Key) Encode() string { return base64.StdEncoding.EncodeToString(k[:]) }
 
-// LoadOrCreate reads the master key kept in path, or makes one there with mode 0600. The write is synced and renamed into
-// place, so that a crash leaves either no key or a whole one. The caller holds the lock on the data directory.
-func LoadOrCreate(path string) (Key, error) {
+// Load reads the master key kept in path.
+func Load(path string) (Key, error) {
 	b, err := os.ReadFile(path) //nolint:gosec // the path is the operator's own setting
-	if err == nil {
-		k, perr := ParseKey(string(b))
-		if perr != nil {
-			return Key{}, fmt.Errorf("%s: %w", path, perr)
-		}
-		return k, nil
-	}
-	if !errors.Is(err, fs.ErrNotExist) {
+	if err != nil {
 		return Key{}, fmt.Errorf("read the secret key: %w", err)
 	}
-	k := NewKey()
+	k, err := ParseKey(string(b))
+	if err != nil {
+		return Key{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return k, nil
+}
+
+// LoadOrCreate is Load, but makes a key with mode 0600 where there is none. The write is synced and renamed into place, so that
+// a crash leaves either no key or a whole one. The caller holds the lock on the data directory.
+func LoadOrCreate(path string) (Key, error) {
+	k, err := Load(path)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return k, err
+	}
+	k = NewKey()
 	if err := writeSynced(path, []byte(k.Encode()+"\n")); err != nil {
 		return Key{}, fmt.Errorf("write the secret key: %w", err)
 	}

@@ -1,0 +1,250 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kong"
+	"github.com/rs/zerolog"
+
+	"verifyd/dispatcher/callback/localca"
+	"verifyd/edge/account"
+)
+
+const (
+	// demoListen is where the demo is found when nothing else is there.
+	demoListen  = "127.0.0.1:8080"
+	demoAccount = "Harbor Guild"
+	demoUser    = "sailor_42"
+	// autoTimeout bounds the automatic demo, which takes a fraction of it.
+	autoTimeout = 30 * time.Second
+)
+
+type demoCmd struct {
+	Auto     bool   `help:"Play the browser too, and exit after the callback: 0 when its signature verified."`
+	LogLevel string `default:"warn" help:"trace, debug, info, warn or error."`
+}
+
+// Run shows the whole path on loopback, with a store that is thrown away.
+func (d demoCmd) Run(ctx context.Context, c console) (err error) {
+	log, err := logSettings{LogLevel: d.LogLevel, LogFormat: "auto"}.logger(c.err)
+	if err != nil {
+		return usageError{err}
+	}
+	dir, err := os.MkdirTemp("", "verifyd-demo-")
+	if err != nil {
+		return fmt.Errorf("make a temporary folder: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	s := &demo{console: c, began: time.Now()}
+	if err := s.start(ctx, dir, log); err != nil {
+		return err
+	}
+	defer s.stop()
+	if d.Auto {
+		return s.auto(ctx)
+	}
+	return s.interactive(ctx)
+}
+
+// demo is a running demo.
+type demo struct {
+	console
+	began      time.Time
+	program    *Program
+	integrator *integrator
+	stops      []func()
+}
+
+func (d *demo) stop() {
+	for _, stop := range slices.Backward(d.stops) {
+		stop()
+	}
+}
+
+// say prints a step with the time since the start.
+func (d *demo) say(format string, args ...any) {
+	_, _ = fmt.Fprintf(d.out, "%8.3f s  %s\n", time.Since(d.began).Seconds(), fmt.Sprintf(format, args...))
+}
+
+// detail prints lines that belong to the step above.
+func (d *demo) detail(lines ...string) {
+	for _, l := range lines {
+		_, _ = fmt.Fprintf(d.out, "              %s\n", l)
+	}
+}
+
+func (d *demo) start(ctx context.Context, dir string, log zerolog.Logger) (err error) {
+	defer func() {
+		if err != nil {
+			d.stop()
+		}
+	}()
+	ca, err := localca.New()
+	if err != nil {
+		return err
+	}
+	caFile := filepath.Join(dir, "receiver-ca.pem")
+	if err := os.WriteFile(caFile, ca.PEM(), 0o600); err != nil {
+		return fmt.Errorf("write the receiver's authority: %w", err)
+	}
+	if d.integrator, err = newIntegrator(ca); err != nil {
+		return err
+	}
+	d.run("sample integrator", d.integrator)
+	cfg, err := demoConfig(dir, caFile, log)
+	if err != nil {
+		return err
+	}
+	d.program = newProgram(cfg)
+	failed := d.run("service", d.program)
+	select {
+	case <-d.program.ready:
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	d.say("verifyd is up at %s, with an embedded store and an identity network that is not real", d.program.base)
+	return d.enroll(ctx)
+}
+
+// run serves until the demo stops.
+func (d *demo) run(name string, s service) (failed <-chan error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	end := make(chan error, 1)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := s.Serve(ctx); err != nil && ctx.Err() == nil {
+			end <- fmt.Errorf("%s: %w", name, err)
+		}
+	}()
+	d.stops = append(d.stops, func() { cancel(); <-done })
+	return end
+}
+
+// demoConfig configures the service through the same settings that operators use, whatever the environment says.
+func demoConfig(dir, caFile string, log zerolog.Logger) (config, error) {
+	try := func(listen string) (config, error) {
+		var c struct{ settings }
+		parser, err := kong.New(&c)
+		if err != nil {
+			return config{}, fmt.Errorf("settings of the demo: %w", err)
+		}
+		if _, err := parser.Parse([]string{
+			"--data-dir", filepath.Join(dir, "store"), "--listen", listen, "--admin-listen", "", "--dev-network",
+			"--callback-ca-file", caFile, "--callback-allow-cidrs", "127.0.0.0/8",
+		}); err != nil {
+			return config{}, fmt.Errorf("settings of the demo: %w", err)
+		}
+		return c.config(log)
+	}
+	if free(demoListen) {
+		return try(demoListen)
+	}
+	return try("127.0.0.1:0")
+}
+
+// enroll does what an operator and an integrator do once.
+func (d *demo) enroll(ctx context.Context) error {
+	a, err := d.program.accounts.EnsureAccount(ctx, demoAccount)
+	if err != nil {
+		return err
+	}
+	secret, key, err := d.program.accounts.CreateKey(ctx, a.ID, false, account.Rate{})
+	if err != nil {
+		return err
+	}
+	if err := d.program.knows(ctx, secret); err != nil {
+		return err
+	}
+	d.say("%s has an API key (%s) and a signing secret", a.Name, shortKey(key))
+	return d.integrator.enroll(d.program.base, secret, a.Secrets[0])
+}
+
+// begin starts a session as the sample integrator.
+func (d *demo) begin(ctx context.Context) (started, error) {
+	s, answer, err := d.integrator.start(ctx, demoUser)
+	if err != nil {
+		return s, err
+	}
+	d.say("the sample integrator called POST /verify/init and got:")
+	d.detail(strings.TrimSpace(string(answer)))
+	return s, nil
+}
+
+// show prints a callback.
+func (d *demo) show(got received) error {
+	d.say("the callback arrived: POST %s", d.integrator.callbackURL())
+	for _, name := range []string{"Content-Type", "User-Agent", "Webhook-Id", "Webhook-Timestamp", "Webhook-Signature"} {
+		d.detail(strings.ToLower(name) + ": " + got.header.Get(name))
+	}
+	d.detail("", string(got.body), "")
+	if got.verified != nil {
+		return fmt.Errorf("the callback's signature does not verify: %w", got.verified)
+	}
+	d.say("its signature verified with the account's signing secret")
+	return nil
+}
+
+func (d *demo) interactive(ctx context.Context) error {
+	for {
+		s, err := d.begin(ctx)
+		if err != nil {
+			return err
+		}
+		d.detail("", "Open this link and sign in as anybody you like:", "", "    "+s.VerifyURL, "", "Ctrl-C ends the demo and removes its store.", "")
+		expired := time.NewTimer(time.Until(s.ExpiresAt))
+		select {
+		case got := <-d.integrator.received:
+			if err := d.show(got); err != nil {
+				return err
+			}
+			d.detail("", "Here is the next one:")
+		case <-expired.C:
+			d.say("the link has expired: no callback is sent for it. Here is another:")
+		case <-ctx.Done():
+			expired.Stop()
+			return nil
+		}
+		expired.Stop()
+	}
+}
+
+// auto plays the browser: the same pages, forms and redirects that a person's browser would go through.
+func (d *demo) auto(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, autoTimeout)
+	defer cancel()
+	s, err := d.begin(ctx)
+	if err != nil {
+		return err
+	}
+	b := newBrowser()
+	b.visited = func(method string, u *url.URL, status int) {
+		d.say("browser: %s %s://%s%s → %d", method, u.Scheme, u.Host, u.Path, status)
+	}
+	p, err := b.open(ctx, s.VerifyURL)
+	if err != nil {
+		return err
+	}
+	for _, step := range []struct{ heading, button string }{{"sign-in page", "dev"}, {"dev network", "sign-in"}} {
+		if p, err = b.press(ctx, p, step.button, nil); err != nil {
+			return fmt.Errorf("%s: %w", step.heading, err)
+		}
+	}
+	d.say("the user reads: %s", p.title())
+	select {
+	case got := <-d.integrator.received:
+		return d.show(got)
+	case <-ctx.Done():
+		return errors.New("no callback arrived in time; run again with --log-level info to see why")
+	}
+}

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"strings"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+)
+
+// version is set by the build: -ldflags "-X main.version=v1.2.3".
+var version = ""
+
+func main() {
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// cli is the command line.
+type cli struct {
+	Config kong.ConfigFlag `help:"YAML file of settings." placeholder:"FILE"`
+
+	Serve   serveCmd   `cmd:"" help:"Run the service."`
+	Demo    demoCmd    `cmd:"" help:"Run everything on loopback, with a sample integrator, and show a callback."`
+	Key     keyCmd     `cmd:"" help:"API keys."`
+	Account accountCmd `cmd:"" help:"Accounts."`
+	Version versionCmd `cmd:"" help:"Print the version."`
+}
+
+// console is where a command speaks: results to out, everything else to err.
+type console struct{ out, err io.Writer }
+
+// The exit codes: 1 for a failure, 2 for a command line or a setting that is wrong.
+const (
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// usageError marks a fault of the command line or the settings.
+type usageError struct{ err error }
+
+func (e usageError) Error() string { return e.err.Error() }
+func (e usageError) Unwrap() error { return e.err }
+
+func run(args []string, out, errOut io.Writer) (code int) {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	var c cli
+	parser, err := kong.New(&c,
+		kong.Name("verifyd"),
+		kong.Description("Self-hosted identity verification: one sign-in, one outcome, one POST."),
+		kong.DefaultEnvars("VERIFYD"),
+		kong.Configuration(loadYAML),
+		kong.Writers(out, errOut),
+		kong.Exit(func(code int) { panic(exit(code)) }), // --help ends here
+		kong.UsageOnError(),
+	)
+	if err != nil {
+		return fail(errOut, err)
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			e, ok := p.(exit)
+			if !ok {
+				panic(p)
+			}
+			code = int(e)
+		}
+	}()
+	parsed, err := parser.Parse(args)
+	if err != nil {
+		return fail(errOut, usageError{err})
+	}
+	parsed.BindTo(ctx, (*context.Context)(nil))
+	if err := parsed.Run(console{out, errOut}); err != nil {
+		return fail(errOut, err)
+	}
+	return 0
+}
+
+// exit carries the library's exit code out of its parser.
+type exit int
+
+// fail says what went wrong. Settings come with all their faults at once, a line each.
+func fail(w io.Writer, err error) int {
+	if !errors.As(err, new(usageError)) {
+		_, _ = fmt.Fprintln(w, "verifyd:", err)
+		return exitFailed
+	}
+	if lines := strings.Split(err.Error(), "\n"); len(lines) > 1 {
+		_, _ = fmt.Fprintf(w, "verifyd: nothing was started; these settings need to be mended:\n  %s\n", strings.Join(lines, "\n  "))
+	} else {
+		_, _ = fmt.Fprintln(w, "verifyd:", err)
+	}
+	return exitUsage
+}
+
+type versionCmd struct{}
+
+// Run prints the version.
+func (versionCmd) Run(c console) error {
+	_, err := fmt.Fprintln(c.out, "verifyd", versionText())
+	return err
+}
+
+// versionText is the version that was built in, or what Go recorded of the build.
+func versionText() string {
+	if version != "" {
+		return version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		return info.Main.Version
+	}
+	return "devel"
+}

@@ -1,0 +1,323 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"verifyd/dispatcher"
+	"verifyd/dispatcher/callback"
+	"verifyd/edge"
+	"verifyd/edge/account"
+	"verifyd/edge/devnetwork"
+	"verifyd/edge/limit"
+	"verifyd/edge/network"
+	"verifyd/edge/signin"
+	"verifyd/natsconf"
+	"verifyd/sessions"
+)
+
+// Program is the whole service. main and the end-to-end tests both boot it; it is served once.
+type Program struct {
+	c        config
+	registry *prometheus.Registry
+
+	// ready is closed when everything is up; what follows may be read from then on.
+	ready    chan struct{}
+	base     string // {base_url}
+	admin    string // address of the operators' server; empty: none
+	store    *store
+	accounts *account.Store
+	mirror   *account.Mirror
+
+	actors map[string]*actor
+	layers []*layer // in the order of their start
+}
+
+func newProgram(c config) *Program {
+	p := &Program{c: c, registry: prometheus.NewRegistry(), ready: make(chan struct{}), actors: map[string]*actor{}}
+	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return p
+}
+
+// Serve starts everything, runs until ctx ends, and stops everything, outside in: first the edge, which answers what it has
+// taken; then the dispatcher, which stores the results of what it has sent; then the writers; then the store. An error means
+// that the start failed, and nothing is left running.
+func (p *Program) Serve(ctx context.Context) error {
+	defer p.stop()
+	if err := p.start(ctx); err != nil {
+		return err
+	}
+	close(p.ready)
+	<-ctx.Done()
+	p.c.log.Info().Msg("stopping")
+	return nil
+}
+
+func (p *Program) stop() {
+	for i := len(p.layers) - 1; i >= 0; i-- {
+		p.layers[i].stop()
+	}
+	if p.store != nil {
+		p.store.close()
+	}
+}
+
+// add starts actors as one layer.
+func (p *Program) add(name string, actors ...*actor) {
+	for _, a := range actors {
+		p.actors[a.name] = a
+	}
+	p.layers = append(p.layers, startLayer(name, p.c.log, actors...))
+}
+
+// kill makes an actor fail, for tests of its restart. It returns once the actor has taken notice.
+func (p *Program) kill(name string) { p.actors[name].kill <- struct{}{} }
+
+// hall is what the rooms share.
+type hall struct {
+	sessions *sessions.Store
+	mirror   *account.Mirror
+	gauge    *natsconf.StoreGauge
+	usage    *natsconf.Writer
+}
+
+func (p *Program) start(ctx context.Context) (err error) {
+	public, err := p.listen()
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if public != nil && err != nil {
+			_ = public.Close() // a server that took it over has closed it already: no harm
+		}
+	}()
+	if p.store, err = openStore(ctx, p.c.store, p.c.log); err != nil {
+		return err
+	}
+	if p.store.server != nil {
+		p.actors[p.store.server.name] = p.store.server
+	}
+	if p.accounts, err = account.NewStore(ctx, p.store.conn, p.store.key); err != nil {
+		return err
+	}
+	h, err := p.startCore(ctx)
+	if err != nil {
+		return err
+	}
+	if p.c.dispatch {
+		if err := p.startDispatcher(h); err != nil {
+			return err
+		}
+	}
+	return p.startEdge(ctx, h, public)
+}
+
+// listen takes the public port before anything else starts: a port in use is the commonest fault of a start, and the base URL
+// may depend on the port.
+func (p *Program) listen() (net.Listener, error) {
+	if !p.c.edge {
+		return nil, nil //nolint:nilnil // no edge, no listener
+	}
+	l, err := net.Listen("tcp", p.c.listen)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("VERIFYD_LISTEN (--listen): %w; choose an address that is free, for example 127.0.0.1:8081", err)}
+	}
+	p.base = p.c.baseURL
+	if addr, ok := l.Addr().(*net.TCPAddr); ok && p.base == "" {
+		p.base = "http://" + net.JoinHostPort("localhost", strconv.Itoa(addr.Port))
+	}
+	return l, nil
+}
+
+// startCore starts what both edge and dispatcher stand on.
+func (p *Program) startCore(ctx context.Context) (hall, error) {
+	conn := p.store.conn
+	pending := natsconf.NewWriter(conn, natsconf.BucketStream(natsconf.BucketSessions))
+	completions := natsconf.NewWriter(conn, natsconf.StreamCompletions)
+	limitBytes := p.c.store.storeBytes
+	if p.store.embedded == nil {
+		limitBytes = 0
+	}
+	h := hall{
+		sessions: sessions.NewStore(sessions.Config{Conn: conn, Pending: pending, Completions: completions, Key: p.store.key, Now: p.c.now}),
+		mirror:   account.NewMirror(conn, p.store.key, p.c.log),
+		gauge:    natsconf.NewStoreGauge(conn, limitBytes),
+		usage:    natsconf.NewSingleWriter(conn, natsconf.StreamUsage),
+	}
+	p.mirror = h.mirror
+	mirror := newActor("key mirror", h.mirror)
+	p.add("core",
+		newActor("sessions writer", pending), newActor("completions writer", completions), newActor("usage writer", h.usage),
+		mirror, newActor("store gauge", h.gauge))
+	// Nobody's key is refused because it has not been read yet.
+	return h, await(ctx, mirror, h.mirror.Loaded())
+}
+
+func (p *Program) startDispatcher(h hall) error {
+	d, err := dispatcher.New(dispatcher.Config{
+		Conn: p.store.conn, Sessions: h.sessions, Secrets: h.mirror, Policy: p.c.callbackPolicy, Log: p.c.log, Metrics: p.registry,
+		Supervise: supervision(p.c.log), Timeout: p.c.callbackTimeout, RetryFor: p.c.callbackRetryFor, Now: p.c.now,
+		Client: callback.New(callback.Config{
+			RootCAs: p.c.callbackRoots, Policy: p.c.callbackPolicy, Timeout: p.c.callbackTimeout, UserAgent: "verifyd/" + versionText(),
+		}),
+	})
+	if err != nil {
+		return err
+	}
+	p.add("dispatcher", newActor("dispatcher", d))
+	return nil
+}
+
+// startEdge starts the public server, where this process has the role, and the operators' one.
+func (p *Program) startEdge(ctx context.Context, h hall, public net.Listener) error {
+	checks := p.checks(h)
+	if public != nil {
+		handler, err := p.handler(h)
+		if err != nil {
+			return err
+		}
+		server, err := edge.NewServer(edge.ServerConfig{Name: "public", Listen: p.c.listen, Listener: public, Handler: handler, Log: p.c.log})
+		if err != nil {
+			return err
+		}
+		checks = append(checks, edge.Check{Name: "public server", Check: server.Check})
+		if err := p.serve(ctx, "public server", server); err != nil {
+			return err
+		}
+	}
+	if p.c.adminListen == "" {
+		return nil
+	}
+	admin, err := edge.NewServer(edge.ServerConfig{
+		Name: "admin", Listen: p.c.adminListen, Handler: edge.NewAdmin(checks, p.registry), Log: p.c.log, WriteTimeout: edge.AdminWriteTimeout,
+	})
+	if err != nil {
+		return err
+	}
+	if err := p.serve(ctx, "admin server", admin); err != nil {
+		return usageError{fmt.Errorf("VERIFYD_ADMIN_LISTEN (--admin-listen): %w; choose an address that is free, for example 127.0.0.1:9091", err)}
+	}
+	p.admin = admin.Addr()
+	return nil
+}
+
+// serve starts a server and waits until it takes requests.
+func (p *Program) serve(ctx context.Context, name string, s *edge.Server) error {
+	a := newActor(name, s)
+	up := s.Ready()
+	p.add(name, a)
+	return await(ctx, a, up)
+}
+
+func (p *Program) handler(h hall) (http.Handler, error) {
+	networks, err := p.networks()
+	if err != nil {
+		return nil, err
+	}
+	pages, err := signin.New(signin.Config{
+		BaseURL: p.base, Sessions: h.sessions, Networks: networks, Accounts: h.mirror, Key: p.store.key, Log: p.c.log, Now: p.c.now,
+	})
+	if err != nil {
+		return nil, err
+	}
+	routes := make([]edge.Route, 0)
+	for _, r := range pages.Routes() {
+		routes = append(routes, edge.Route(r))
+	}
+	rates, err := limit.NewRates(p.c.rate)
+	if err != nil {
+		return nil, err
+	}
+	return edge.New(edge.Config{
+		BaseURL: p.base, Keys: h.mirror, Sessions: h.sessions, Rates: rates, Quota: limit.NewQuota(h.usage, p.c.quota),
+		Callbacks: p.c.callbackPolicy, StoreHigh: h.gauge.High, TrustedProxies: p.c.trustedProxies, Routes: routes,
+		Metrics: p.registry, Log: p.c.log, Now: p.c.now,
+	})
+}
+
+// networks makes the configured identity networks, and the dev network where it is wanted.
+func (p *Program) networks() ([]*network.Network, error) {
+	var all []*network.Network
+	for _, s := range p.c.networks {
+		n, err := network.New(s, network.Options{BaseURL: p.base, Now: p.c.now})
+		if err != nil {
+			return nil, usageError{err}
+		}
+		all = append(all, n)
+	}
+	if p.c.devNetwork == "" {
+		return all, nil
+	}
+	dev, err := devnetwork.New(devnetwork.Config{Listen: p.c.devNetwork, Now: p.c.now, Logger: p.c.log})
+	if err != nil {
+		return nil, usageError{err}
+	}
+	if err := dev.Listen(); err != nil {
+		return nil, err
+	}
+	n, err := network.New(dev.Settings(), network.Options{BaseURL: p.base, Now: p.c.now})
+	if err != nil {
+		return nil, errors.Join(err, dev.Close())
+	}
+	dev.AllowRedirect(n.RedirectURI())
+	p.c.log.Warn().Str("issuer", dev.Issuer()).Msg("the dev network is on: anybody who can reach it can sign in as anybody")
+	p.add("dev network", newActor("dev network", dev))
+	return append(all, n), nil
+}
+
+// checks are what /readyz asks.
+func (p *Program) checks(h hall) []edge.Check {
+	return []edge.Check{
+		{Name: "jetstream", Check: func(context.Context) error {
+			if !p.store.conn.Connected() {
+				return errors.New("not connected, reconnecting")
+			}
+			return nil
+		}},
+		{Name: "keys", Check: func(context.Context) error {
+			if !h.mirror.Ready() {
+				return account.ErrNotReady
+			}
+			return nil
+		}},
+		{Name: "store", Check: func(context.Context) error {
+			if used, most := h.gauge.Use(); h.gauge.High() {
+				return fmt.Errorf("%d of %d bytes are used: no new sessions are taken", used, most)
+			}
+			return nil
+		}},
+	}
+}
+
+// knows waits until this process's mirror has seen a new API key, which takes the time of one message.
+func (p *Program) knows(ctx context.Context, secret string) error {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for {
+		if _, err := p.mirror.Lookup(secret); err == nil {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("wait for the API key: %w", ctx.Err())
+		}
+	}
+}
+
+// free says whether an address can be listened on.
+func free(address string) bool {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return false
+	}
+	return l.Close() == nil
+}

@@ -1,0 +1,66 @@
+package main
+
+import "time"
+
+// settings are the raw values of flags, environment and file, as text where this program reads them more strictly than the
+// flag library would. config.go turns them into a config.
+type settings struct {
+	storeSettings    `embed:""`
+	edgeSettings     `embed:""`
+	networkSettings  `embed:""`
+	callbackSettings `embed:""`
+	limitSettings    `embed:""`
+	logSettings      `embed:""`
+
+	Roles string `default:"edge,dispatcher" help:"What this process runs: edge, dispatcher or both."`
+}
+
+// storeSettings say where the data is; all commands that touch it share them.
+type storeSettings struct {
+	DataDir       string        `default:"verifyd-data" help:"Directory of the embedded store."`
+	NATSURL       string        `name:"nats-url" help:"External NATS servers (nats://a:4222,nats://b:4222); empty: embedded."`
+	NATSCreds     string        `name:"nats-creds" help:"Credentials file for the external NATS servers."`
+	NATSCAFile    string        `name:"nats-ca-file" help:"Extra PEM roots for the external servers' certificates."`
+	Replicas      int           `help:"Copies of every stream; default 1 embedded, 3 external."`
+	Sync          string        `default:"always" help:"When the embedded store reaches the disk: always or interval."`
+	StoreLimit    string        `default:"8GiB" help:"Size limit of the embedded store."`
+	KeepResults   time.Duration `default:"72h" help:"How long results can be read."`
+	SecretKey     string        `help:"Master key, 32 bytes of base64, that seals secrets in the store; all processes share it."`
+	SecretKeyFile string        `help:"File with the master key; embedded default: secret.key in the data directory."`
+}
+
+type edgeSettings struct {
+	Listen         string   `default:"127.0.0.1:8080" help:"Public address."`
+	BaseURL        string   `name:"base-url" help:"{base_url} under which users reach this service; may carry a path prefix; default http://localhost and the listening port."`
+	AdminListen    string   `default:"127.0.0.1:9090" help:"Address of /metrics, /livez, /readyz and /debug/pprof; empty: none."`
+	TrustedProxies []string `sep:"," help:"CIDRs whose X-Forwarded-For counts."`
+}
+
+type networkSettings struct {
+	NetworksFile        string `help:"YAML list of identity networks."`
+	NetworkIssuer       string `help:"Issuer of one OpenID Connect network, without a file."`
+	NetworkName         string `help:"Its name, as users read it."`
+	NetworkClientID     string `name:"network-client-id" help:"Its client id."`
+	NetworkClientSecret string `help:"Its client secret."`
+	DevNetwork          bool   `help:"Run the built-in network that is not real, on loopback."`
+	DevNetworkListen    string `default:"127.0.0.1:0" help:"Address of the built-in network."`
+}
+
+type callbackSettings struct {
+	CallbackCAFile     string        `name:"callback-ca-file" help:"Extra PEM roots for receivers' certificates."`
+	CallbackAllowCIDRs []string      `name:"callback-allow-cidrs" sep:"," help:"Non-public addresses the dispatcher may reach."`
+	CallbackAllowPorts string        `default:"*" help:"Ports a callback_url may name: * or a list such as 443,8443."`
+	CallbackTimeout    time.Duration `default:"10s" help:"A whole callback attempt."`
+	CallbackRetryFor   time.Duration `default:"15m" help:"How long a callback that could not be sent is tried again."`
+}
+
+type limitSettings struct {
+	RateLimit    string `default:"20/s" help:"Sessions that one API key may start: 20/s, 100/m or 1000/h."`
+	RateBurst    int    `default:"40" help:"Burst above the rate limit."`
+	MonthlyQuota int64  `default:"100000" help:"Sessions that one account may start in a UTC month."`
+}
+
+type logSettings struct {
+	LogLevel  string `default:"info" help:"trace, debug, info, warn or error."`
+	LogFormat string `default:"auto" help:"auto (console on a terminal, JSON otherwise), console or json."`
+}
