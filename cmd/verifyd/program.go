@@ -228,17 +228,13 @@ func (p *Program) handler(h hall) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	routes := make([]edge.Route, 0)
-	for _, r := range pages.Routes() {
-		routes = append(routes, edge.Route(r))
-	}
 	rates, err := limit.NewRates(p.c.rate)
 	if err != nil {
 		return nil, err
 	}
 	return edge.New(edge.Config{
 		BaseURL: p.base, Keys: h.mirror, Sessions: h.sessions, Rates: rates, Quota: limit.NewQuota(h.usage, p.c.quota),
-		Callbacks: p.c.callbackPolicy, StoreHigh: h.gauge.High, TrustedProxies: p.c.trustedProxies, Routes: routes,
+		Callbacks: p.c.callbackPolicy, StoreHigh: h.gauge.High, TrustedProxies: p.c.trustedProxies, Routes: pages.Routes(),
 		Metrics: p.registry, Log: p.c.log, Now: p.c.now,
 	})
 }

@@ -1,0 +1,255 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"verifyd/edge/devnetwork"
+)
+
+// child is verifyd as a process of its own, to be killed.
+type child struct {
+	dir, listen, admin string
+	inbox              *inbox
+	issuer             *devnetwork.Provider // outlives the process, as a real identity network does
+	env                []string
+	args               []string
+
+	cmd *exec.Cmd
+	log *buffer
+}
+
+// newChild prepares a process with its own data directory and ports that it keeps over restarts.
+func newChild(t *testing.T) *child {
+	t.Helper()
+	c := &child{dir: t.TempDir(), inbox: newInbox(t), log: &buffer{}, listen: freePort(t), admin: freePort(t)}
+	caFile := filepath.Join(c.dir, "ca.pem")
+	if err := os.WriteFile(caFile, c.inbox.ca.PEM(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.issuer = serveIssuer(t, c.base())
+	c.env = []string{
+		childVariable + "=1", "VERIFYD_DATA_DIR=" + filepath.Join(c.dir, "store"), "VERIFYD_LISTEN=" + c.listen, "VERIFYD_ADMIN_LISTEN=" + c.admin,
+		"VERIFYD_CALLBACK_CA_FILE=" + caFile, "VERIFYD_CALLBACK_ALLOW_CIDRS=127.0.0.0/8", "VERIFYD_LOG_LEVEL=trace", "VERIFYD_LOG_FORMAT=json",
+		"VERIFYD_NETWORK_ISSUER=" + c.issuer.Issuer(), "VERIFYD_NETWORK_NAME=Example Network",
+		"VERIFYD_NETWORK_CLIENT_ID=" + c.issuer.Settings().ClientID, "VERIFYD_NETWORK_CLIENT_SECRET=" + c.issuer.Settings().ClientSecret,
+		"VERIFYD_CALLBACK_TIMEOUT=2s",
+	}
+	return c
+}
+
+func (c *child) base() string { return "http://" + c.listen }
+
+// serveIssuer runs the dev network outside the process under test.
+func serveIssuer(t *testing.T, base string) *devnetwork.Provider {
+	t.Helper()
+	p := must[*devnetwork.Provider](t)(devnetwork.New(devnetwork.Config{RedirectURIs: []string{base + "/signin/default/callback"}}))
+	if err := p.Listen(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = p.Serve(ctx) }()
+	t.Cleanup(func() { cancel(); <-done })
+	return p
+}
+
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// start runs the process until it is ready.
+func (c *child) start(t *testing.T) {
+	t.Helper()
+	c.cmd = exec.Command(os.Args[0], append([]string{"serve", "--base-url", c.base()}, c.args...)...)
+	c.cmd.Env = append(os.Environ(), c.env...)
+	c.cmd.Stdout, c.cmd.Stderr = c.log, c.log
+	if err := c.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.kill)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if ready(ctx, "http://"+c.admin+"/readyz") {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("the process does not become ready:\n%s", c.log)
+		}
+	}
+}
+
+func ready(ctx context.Context, url string) bool {
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return false
+	}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := client.Do(q)
+	if err != nil {
+		return false
+	}
+	_ = response.Body.Close()
+	return response.StatusCode == http.StatusOK
+}
+
+// kill is kill -9: the process learns nothing of it.
+func (c *child) kill() {
+	if c.cmd.ProcessState == nil {
+		_ = c.cmd.Process.Kill()
+		_ = c.cmd.Wait()
+	}
+}
+
+func (c *child) restart(t *testing.T) {
+	t.Helper()
+	c.kill()
+	c.start(t)
+}
+
+// command runs another verifyd command on the same data directory.
+func (c *child) command(t *testing.T, args ...string) (out string, err error) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], args...)
+	cmd.Env = append(os.Environ(), c.env...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return stdout.String(), errors.New(stderr.String())
+	}
+	return strings.TrimSpace(stdout.String()), nil
+}
+
+// walk is one session's way from init to the callback, with a name for each place between two steps.
+type walk struct {
+	c       *child
+	api     api
+	browser *browser
+	session started
+	at      *page
+	back    string // the provider's return, not yet followed
+}
+
+// steps in their order; a crash may fall after each of them.
+var steps = []struct {
+	name string
+	do   func(t *testing.T, w *walk)
+}{
+	{"init", func(t *testing.T, w *walk) {
+		w.session = w.api.init(t, map[string]any{"platform": "p", "platform_user_id": "u", "callback_url": w.c.inbox.callbackURL()})
+	}},
+	{"page opened", func(t *testing.T, w *walk) { w.at = must[*page](t)(w.browser.open(t.Context(), w.session.VerifyURL)) }},
+	{"continue pressed", func(t *testing.T, w *walk) { w.at = must[*page](t)(w.browser.press(t.Context(), w.at, "default", nil)) }},
+	{"signed in at the provider", func(t *testing.T, w *walk) {
+		w.back = must[string](t)(w.browser.begin(t.Context(), w.at, "sign-in", nil))
+	}},
+	{"verified", func(t *testing.T, w *walk) {
+		w.at = must[*page](t)(w.browser.open(t.Context(), w.back))
+		expectTitle(t, w.at, http.StatusOK, "You are verified")
+	}},
+}
+
+// The process is killed between any two steps and started again on its data: the user goes on where they were, and the outcome
+// is delivered by one POST.
+func TestKillBetweenAnyTwoSteps(t *testing.T) {
+	t.Parallel()
+	for crash := range steps {
+		t.Run("after "+steps[crash].name, func(t *testing.T) {
+			t.Parallel()
+			c := newChild(t)
+			c.start(t)
+			key := must[string](t)(c.command(t, "key", "create", "--account", "Harbor Guild"))
+			w := &walk{c: c, api: api{base: c.base(), key: key}, browser: newBrowser()}
+			w.api.knownSoon(t)
+			for i, s := range steps {
+				s.do(t, w)
+				if i == crash {
+					c.restart(t)
+				}
+			}
+			v := w.api.settled(t, w.session.Session)
+			if v.State != "verified" {
+				t.Errorf("session is %s", v.State)
+			}
+			n := c.inbox.count(v.ID)
+			if crash < len(steps)-1 && (n != 1 || v.Delivery.State != "delivered") || n > 1 || v.Delivery.State == "delivered" && n != 1 {
+				t.Errorf("%d POSTs, delivery %s", n, v.Delivery.State)
+			}
+		})
+	}
+}
+
+// The process dies while the receiver has the POST and has not answered: nobody can know how it ended, so it is told as unknown,
+// and it is not sent again.
+func TestKillBetweenPostAndAnswerIsUnknown(t *testing.T) {
+	t.Parallel()
+	c := newChild(t)
+	c.inbox.hold = make(chan struct{})
+	defer close(c.inbox.hold)
+	c.start(t)
+	key := must[string](t)(c.command(t, "key", "create", "--account", "Harbor Guild"))
+	w := &walk{c: c, api: api{base: c.base(), key: key}, browser: newBrowser()}
+	w.api.knownSoon(t)
+	for _, s := range steps {
+		s.do(t, w)
+	}
+	<-c.inbox.got
+	c.restart(t)
+	v := w.api.until(t, w.session.Session, "unknown")
+	if n := c.inbox.count(v.ID); n != 1 {
+		t.Errorf("%d POSTs", n)
+	}
+}
+
+// knownSoon waits until a key that another process made is mirrored.
+func (a api) knownSoon(t *testing.T) {
+	t.Helper()
+	deadline := time.Now().Add(5 * time.Second)
+	for {
+		if status, _, _ := a.call(t, http.MethodGet, "/sessions/"+strings.Repeat("a", 32), ""); status == http.StatusNotFound {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the key is not known in 5 s")
+		}
+	}
+}
+
+// settled reads a session until its delivery has come to an end.
+func (a api) settled(t *testing.T, session string) receipt {
+	t.Helper()
+	deadline := time.Now().Add(70 * time.Second)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		v := a.read(t, session)
+		switch v.Delivery.State {
+		case "delivered", "rejected", "unknown", "undeliverable":
+			return v
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("delivery stays %s", v.Delivery.State)
+		}
+		<-tick.C
+	}
+}

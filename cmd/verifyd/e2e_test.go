@@ -1,0 +1,364 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"verifyd/natsconf"
+	"verifyd/sessions"
+)
+
+func TestSignInEndsInOneSignedPost(t *testing.T) {
+	r := boot(t)
+	hook := must[*standardwebhooks.Webhook](t)(standardwebhooks.NewWebhook(r.secret))
+	for name, c := range map[string]struct {
+		members map[string]any
+		body    string
+	}{
+		"with guild_id":    {map[string]any{"guild_id": "118"}, `{"platform_user_id":"sailor_42","guild_id":"118","verified":true}`},
+		"without guild_id": {nil, `{"platform_user_id":"sailor_42","guild_id":"","verified":true}`},
+	} {
+		members := map[string]any{"platform": "discord", "platform_user_id": "sailor_42", "callback_url": r.inbox.callbackURL()}
+		for k, v := range c.members {
+			members[k] = v
+		}
+		s := r.api().init(t, members)
+		if s.VerifyURL != r.base+"/?session="+s.Session {
+			t.Errorf("%s: verify_url = %s", name, s.VerifyURL)
+		}
+		b := newBrowser()
+		end := must[*page](t)(b.press(t.Context(), atProvider(t, b, s.VerifyURL), "sign-in", nil))
+		expectTitle(t, end, http.StatusOK, "You are verified")
+		if q := end.at.Query(); len(q) != 1 || q.Get("session") != s.Session {
+			t.Errorf("%s: the clean page is %s", name, end.at)
+		}
+		got := <-r.inbox.got
+		if string(got.body) != c.body {
+			t.Errorf("%s: body = %s", name, got.body)
+		}
+		if err := hook.Verify(got.body, got.header); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		v := r.api().until(t, s.Session, "delivered")
+		if v.State != "verified" || v.Verified == nil || !*v.Verified || len(v.Delivery.Attempts) != 1 {
+			t.Errorf("%s: read back %+v", name, v)
+		}
+		if n := r.inbox.count(v.ID); n != 1 {
+			t.Errorf("%s: %d POSTs", name, n)
+		}
+	}
+}
+
+func TestNoIsAnOutcome(t *testing.T) {
+	r := boot(t)
+	ways := map[string]func(t *testing.T, b *browser, link string) *page{
+		"declined at the provider": func(t *testing.T, b *browser, link string) *page {
+			return must[*page](t)(b.press(t.Context(), atProvider(t, b, link), "decline", nil))
+		},
+		"don't verify me": func(t *testing.T, b *browser, link string) *page {
+			p := must[*page](t)(b.open(t.Context(), link))
+			return must[*page](t)(b.press(t.Context(), p, "decline", nil))
+		},
+	}
+	for name, way := range ways {
+		s := r.begin(t)
+		expectTitle(t, way(t, newBrowser(), s.VerifyURL), http.StatusOK, "You were not verified")
+		if got := <-r.inbox.got; string(got.body) != `{"platform_user_id":"sailor_42","guild_id":"118","verified":false}` {
+			t.Errorf("%s: body = %s", name, got.body)
+		}
+		if v := r.api().until(t, s.Session, "delivered"); v.State != "failed" || v.Reason != "declined" {
+			t.Errorf("%s: %+v", name, v)
+		}
+	}
+}
+
+// A provider's trouble is nobody's verdict: nothing is decided, and the next try succeeds.
+func TestProviderTroubleThenSuccess(t *testing.T) {
+	r := boot(t)
+	for _, trouble := range []string{"error", "token-error"} {
+		s, b := r.begin(t), newBrowser()
+		p := must[*page](t)(b.press(t.Context(), atProvider(t, b, s.VerifyURL), trouble, nil))
+		expectTitle(t, p, http.StatusOK, "Is this you?")
+		if v := r.api().read(t, s.Session); v.State != "pending" || v.Verified != nil {
+			t.Errorf("%s: %+v", trouble, v)
+		}
+		p = must[*page](t)(b.press(t.Context(), p, "dev", nil))
+		expectTitle(t, must[*page](t)(b.press(t.Context(), p, "sign-in", nil)), http.StatusOK, "You are verified")
+		<-r.inbox.got
+		r.api().until(t, s.Session, "delivered")
+	}
+}
+
+// Two tabs of one browser and two browsers finish at the same moment: one completion, one POST, and all read the same.
+func TestManyFinishTogether(t *testing.T) {
+	r := boot(t)
+	s := r.begin(t)
+	same, other := newBrowser(), newBrowser()
+	tabs := []*browser{same, same, other, other}
+	returns := make([]string, len(tabs))
+	for i, b := range tabs {
+		action := []string{"sign-in", "decline"}[i%2]
+		returns[i] = must[string](t)(b.begin(t.Context(), atProvider(t, b, s.VerifyURL), action, nil))
+	}
+	var wg sync.WaitGroup
+	titles := make([]string, len(tabs))
+	for i, b := range tabs {
+		wg.Go(func() { titles[i] = must[*page](t)(b.open(t.Context(), returns[i])).title() })
+	}
+	wg.Wait()
+	v := r.api().until(t, s.Session, "delivered")
+	want := map[string]string{"verified": "You are verified", "failed": "You were not verified"}[v.State]
+	for i, title := range titles {
+		if title != want {
+			t.Errorf("tab %d read %q, the outcome is %s", i, title, v.State)
+		}
+	}
+	if n := r.inbox.count(v.ID); n != 1 {
+		t.Errorf("%d POSTs", n)
+	}
+}
+
+func TestReloadOfTheReturnRepeatsNothing(t *testing.T) {
+	r := boot(t)
+	s, b := r.begin(t), newBrowser()
+	back := must[string](t)(b.begin(t.Context(), atProvider(t, b, s.VerifyURL), "sign-in", nil))
+	for range 5 {
+		expectTitle(t, must[*page](t)(b.open(t.Context(), back)), http.StatusOK, "You are verified")
+	}
+	v := r.api().until(t, s.Session, "delivered")
+	expectTitle(t, must[*page](t)(b.open(t.Context(), s.VerifyURL)), http.StatusOK, "You are verified")
+	if n := r.inbox.count(v.ID); n != 1 {
+		t.Errorf("%d POSTs", n)
+	}
+}
+
+func TestExpiredSessionIsNeverCompleted(t *testing.T) {
+	r := boot(t)
+	s, b := r.begin(t), newBrowser()
+	back := must[string](t)(b.begin(t.Context(), atProvider(t, b, s.VerifyURL), "sign-in", nil))
+	r.offset.Store(int64(sessions.Lifetime))
+	for _, link := range []string{s.VerifyURL, back} {
+		if p := must[*page](t)(newBrowser().open(t.Context(), s.VerifyURL)); p.status != http.StatusGone || p.title() != "This link has expired" {
+			t.Errorf("%s: %d %q", link[:20], p.status, p.title())
+		}
+	}
+	_ = must[*page](t)(b.open(t.Context(), back))
+	if v := r.api().read(t, s.Session); v.State != "expired" || v.Reason != "expired" || v.Delivery.State != "none" {
+		t.Errorf("%+v", v)
+	}
+	if status, _, body := r.api().call(t, http.MethodPost, "/sessions/"+s.Session+"/cancel", ""); status != http.StatusConflict {
+		t.Errorf("cancel of an expired session: %d %s", status, body)
+	}
+	fresh := r.begin(t) // delivered after it, so the dispatcher had its chance
+	expectTitle(t, must[*page](t)(b.press(t.Context(), atProvider(t, b, fresh.VerifyURL), "sign-in", nil)), http.StatusOK, "You are verified")
+	r.api().until(t, fresh.Session, "delivered")
+	if n := r.inbox.count(r.api().read(t, s.Session).ID); n != 0 {
+		t.Errorf("%d POSTs for an expired session", n)
+	}
+}
+
+func TestCanceledSessionSendsNothing(t *testing.T) {
+	r := boot(t)
+	s := r.begin(t)
+	for range 2 { // the repeat is harmless
+		status, _, body := r.api().call(t, http.MethodPost, "/sessions/"+s.Session+"/cancel", "")
+		if status != http.StatusOK || !strings.Contains(string(body), `"canceled"`) {
+			t.Errorf("cancel: %d %s", status, body)
+		}
+	}
+	expectTitle(t, must[*page](t)(newBrowser().open(t.Context(), s.VerifyURL)), http.StatusOK, "No longer needed")
+	if v := r.api().read(t, s.Session); v.State != "canceled" || v.Delivery.State != "none" {
+		t.Errorf("%+v", v)
+	}
+}
+
+// Chat applications open links to draw previews. Whatever opens the link, and however often, nothing changes.
+func TestBotsChangeNothing(t *testing.T) {
+	r := boot(t)
+	s := r.begin(t)
+	before := r.lastSequences(t)
+	client := http.Client{Transport: &http.Transport{}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	defer client.CloseIdleConnections()
+	agents := []string{"Mozilla/5.0 (compatible; Discordbot/2.0; +https://discordapp.com)", "TelegramBot (like TwitterBot)", "Slackbot-LinkExpanding 1.0", "WhatsApp/2.23", "facebookexternalhit/1.1"}
+	for i := range 200 {
+		method := []string{http.MethodGet, http.MethodHead}[i%2]
+		q := must[*http.Request](t)(http.NewRequestWithContext(t.Context(), method, s.VerifyURL, nil))
+		q.Header.Set("User-Agent", agents[i%len(agents)])
+		response := must[*http.Response](t)(client.Do(q))
+		_, _ = io.Copy(io.Discard, response.Body)
+		_ = response.Body.Close()
+		if response.StatusCode != http.StatusOK || response.Header.Get("Set-Cookie") != "" {
+			t.Fatalf("%s: %d, cookies %q", method, response.StatusCode, response.Header.Values("Set-Cookie"))
+		}
+	}
+	if after := r.lastSequences(t); !reflect.DeepEqual(before, after) {
+		t.Errorf("streams moved from %v to %v", before, after)
+	}
+	b := newBrowser()
+	expectTitle(t, must[*page](t)(b.press(t.Context(), atProvider(t, b, s.VerifyURL), "sign-in", nil)), http.StatusOK, "You are verified")
+}
+
+func (r *rig) lastSequences(t *testing.T) map[string]uint64 {
+	t.Helper()
+	all := map[string]uint64{}
+	for _, c := range natsconf.NewTopology(natsconf.TopologyOptions{}).Streams {
+		s := must[jetstream.Stream](t)(r.store.conn.JS.Stream(t.Context(), c.Name))
+		all[c.Name] = s.CachedInfo().State.LastSeq
+	}
+	return all
+}
+
+func TestArbitraryStringsComeBackUnchanged(t *testing.T) {
+	r := boot(t)
+	for name, text := range map[string]string{
+		"emoji": "⚓️👩‍🚀🏴‍☠️", "right to left": "مرحبا \u202eabc\u202c שלום", "quotes": `"'\<script>&amp;</script>`, "newline": "a\nb\r\n\tc",
+		"control": "\x00\x01\x1f\x7f\u0085\u2028\u2029\ufeff", "1,024 bytes": strings.Repeat("ü", 512), "noncharacter": "\uffff\U0010ffff",
+	} {
+		s := r.api().init(t, map[string]any{"platform": text, "platform_user_id": text, "guild_id": text, "callback_url": r.inbox.callbackURL()})
+		b := newBrowser()
+		expectTitle(t, must[*page](t)(b.press(t.Context(), atProvider(t, b, s.VerifyURL), "sign-in", nil)), http.StatusOK, "You are verified")
+		got := <-r.inbox.got
+		var body map[string]any
+		if err := json.Unmarshal(got.body, &body); err != nil {
+			t.Fatal(err)
+		}
+		want := map[string]any{"platform_user_id": text, "guild_id": text, "verified": true}
+		if !reflect.DeepEqual(body, want) {
+			t.Errorf("%s: %q", name, got.body)
+		}
+		if v := r.api().read(t, s.Session); v.Platform != text || v.PlatformUserID != text || v.GuildID != text {
+			t.Errorf("%s: read back %+v", name, v)
+		}
+	}
+}
+
+func TestKeysOfOthersAndRevokedKeys(t *testing.T) {
+	r := boot(t)
+	s := r.begin(t)
+	otherKey, _ := r.enroll(t, "Somebody Else")
+	other := api{base: r.base, key: otherKey}
+	for _, call := range [][2]string{{http.MethodGet, "/sessions/" + s.Session}, {http.MethodPost, "/sessions/" + s.Session + "/cancel"}} {
+		if status, _, _ := other.call(t, call[0], call[1], ""); status != http.StatusNotFound {
+			t.Errorf("%s with another account's key: %d", call[0], status)
+		}
+	}
+	if _, err := r.accounts.RevokeKey(t.Context(), otherKey); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	for {
+		status, header, _ := other.call(t, http.MethodGet, "/sessions/"+s.Session, "")
+		if status == http.StatusUnauthorized {
+			if header.Get("WWW-Authenticate") == "" {
+				t.Error("401 without WWW-Authenticate")
+			}
+			break
+		}
+		if time.Since(began) > time.Second {
+			t.Fatal("a revoked key is still honoured after a second")
+		}
+	}
+}
+
+// A hundred calls race for the last session of the month: exactly one gets it.
+func TestQuotaIsExact(t *testing.T) {
+	r := boot(t, func(c *config) { c.quota = 10; c.rate.Count, c.rate.Burst = 10_000, 10_000 })
+	for range 9 {
+		r.begin(t)
+	}
+	var wg sync.WaitGroup
+	statuses := make([]int, 100)
+	for i := range statuses {
+		wg.Go(func() {
+			statuses[i], _, _ = r.api().call(t, http.MethodPost, "/verify/init", `{"platform":"p","platform_user_id":"u","callback_url":"`+r.inbox.callbackURL()+`"}`)
+		})
+	}
+	wg.Wait()
+	slices.Sort(statuses)
+	if statuses[0] != http.StatusOK || statuses[1] != http.StatusTooManyRequests {
+		t.Errorf("statuses %v", statuses)
+	}
+}
+
+// Each actor is killed in turn; its supervisor starts it again, and a session goes through from end to end.
+func TestKilledActorsAreRestarted(t *testing.T) {
+	r := boot(t)
+	for _, name := range []string{
+		"sessions writer", "completions writer", "usage writer", "key mirror", "store gauge", "dispatcher", "dev network", "public server", "admin server", "embedded server",
+	} {
+		if r.actors[name] == nil {
+			t.Fatalf("no actor %q among %v", name, r.actors)
+		}
+		r.kill(name)
+		s := r.persist(t)
+		b := newBrowser()
+		walk := func() string {
+			p, err := b.open(t.Context(), s.VerifyURL)
+			if err != nil || p.title() != "Is this you?" {
+				return "not yet"
+			}
+			if p, err = b.press(t.Context(), p, "dev", nil); err != nil {
+				return "not yet"
+			}
+			if p, err = b.press(t.Context(), p, "sign-in", nil); err != nil {
+				return "not yet"
+			}
+			return p.title()
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		title := walk()
+		for title != "You are verified" && ctx.Err() == nil {
+			title = walk()
+			if p, err := b.open(t.Context(), s.VerifyURL); err == nil && p.title() == "You are verified" {
+				break
+			}
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("%s: the user reads %q", name, title)
+		}
+		cancel()
+		v := r.api().until(t, s.Session, "delivered")
+		if n := r.inbox.count(v.ID); n != 1 {
+			t.Errorf("%s: %d POSTs", name, n)
+		}
+	}
+}
+
+// persist starts a session as an integrator would that tries again while the service restarts.
+func (r *rig) persist(t *testing.T) started {
+	t.Helper()
+	body := `{"platform":"p","platform_user_id":"u","callback_url":"` + r.inbox.callbackURL() + `"}`
+	deadline := time.Now().Add(30 * time.Second)
+	for {
+		q := must[*http.Request](t)(http.NewRequestWithContext(t.Context(), http.MethodPost, r.base+"/verify/init", strings.NewReader(body)))
+		q.Header.Set("Authorization", "Bearer "+r.apiKey)
+		q.Header.Set("Content-Type", "application/json")
+		client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 20 * time.Second}
+		response, err := client.Do(q)
+		if err == nil {
+			var s started
+			err = json.NewDecoder(response.Body).Decode(&s)
+			_ = response.Body.Close()
+			if err == nil && response.StatusCode == http.StatusOK {
+				return s
+			}
+			if response.StatusCode != http.StatusOK && response.StatusCode != http.StatusServiceUnavailable {
+				t.Fatalf("init while an actor restarts: %d", response.StatusCode)
+			}
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("init does not come back: %v", err)
+		}
+	}
+}

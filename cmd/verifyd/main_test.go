@@ -1,0 +1,308 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"go.uber.org/goleak"
+
+	"verifyd/dispatcher/callback/localca"
+	"verifyd/edge/account"
+)
+
+// childVariable makes this test binary be verifyd itself, for tests that need a process to kill.
+const childVariable = "VERIFYD_TEST_CHILD"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(childVariable) != "" {
+		os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// rig is the real program on port 0 with an embedded store, and a real https receiver.
+type rig struct {
+	*Program
+	dir    string
+	inbox  *inbox
+	apiKey string
+	secret string // the account's signing secret
+	log    *buffer
+	offset atomic.Int64 // moves the program's clock
+	stop   func()
+}
+
+// boot starts a rig; change may alter the configuration first.
+func boot(t *testing.T, change ...func(*config)) *rig {
+	t.Helper()
+	r := &rig{dir: t.TempDir(), inbox: newInbox(t), log: &buffer{}}
+	caFile := filepath.Join(r.dir, "ca.pem")
+	if err := os.WriteFile(caFile, r.inbox.ca.PEM(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := demoConfig(r.dir, caFile, zerolog.New(r.log).Level(zerolog.TraceLevel))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.listen, cfg.adminListen = "127.0.0.1:0", "127.0.0.1:0"
+	cfg.now = func() time.Time { return time.Now().Add(time.Duration(r.offset.Load())) }
+	for _, c := range change {
+		c(&cfg)
+	}
+	r.Program = newProgram(cfg)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- r.Serve(ctx) }()
+	var once sync.Once
+	r.stop = func() {
+		once.Do(func() {
+			cancel()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	t.Cleanup(r.stop)
+	select {
+	case <-r.ready:
+	case err := <-done:
+		done <- nil
+		t.Fatal(err)
+	case <-t.Context().Done():
+	}
+	r.apiKey, r.secret = r.enroll(t, "Harbor Guild")
+	return r
+}
+
+// enroll makes an account and a key that the program knows.
+func (r *rig) enroll(t *testing.T, name string) (apiKey, secret string) {
+	t.Helper()
+	a, err := r.accounts.EnsureAccount(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	apiKey, _, err = r.accounts.CreateKey(t.Context(), a.ID, false, account.Rate{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.knows(t.Context(), apiKey); err != nil {
+		t.Fatal(err)
+	}
+	return apiKey, a.Secrets[0]
+}
+
+// buffer is a log that tests read while it is written.
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+// inbox is the integrator's receiver: it counts the POSTs of each callback.
+type inbox struct {
+	*integrator
+	ca *localca.Authority
+
+	mu    sync.Mutex
+	posts map[string][]received // by webhook-id
+	hold  chan struct{}         // where set, answers wait for it
+	got   chan received
+}
+
+func newInbox(t *testing.T) *inbox {
+	t.Helper()
+	ca, err := localca.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	i, err := newIntegrator(ca)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := &inbox{integrator: i, ca: ca, posts: map[string][]received{}, got: make(chan received, 1000)}
+	i.server.Handler = http.HandlerFunc(in.take)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = i.Serve(ctx) }()
+	t.Cleanup(func() { cancel(); <-done })
+	return in
+}
+
+func (in *inbox) take(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	got := received{header: r.Header, body: body}
+	in.mu.Lock()
+	id := r.Header.Get("Webhook-Id")
+	in.posts[id] = append(in.posts[id], got)
+	hold := in.hold
+	in.mu.Unlock()
+	in.got <- got
+	if hold != nil {
+		select {
+		case <-hold:
+		case <-r.Context().Done():
+		}
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func (in *inbox) count(sid string) int {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return len(in.posts["cb_"+sid])
+}
+
+// receipt is what GET /sessions/{session} answers.
+type receipt struct {
+	ID             string `json:"id"`
+	Platform       string `json:"platform"`
+	PlatformUserID string `json:"platform_user_id"`
+	GuildID        string `json:"guild_id"`
+	State          string `json:"state"`
+	Verified       *bool  `json:"verified"`
+	Reason         string `json:"reason"`
+	Delivery       struct {
+		State    string `json:"state"`
+		Attempts []any  `json:"attempts"`
+	} `json:"delivery"`
+}
+
+// api is an integrator's server against a running verifyd.
+type api struct {
+	base, key string
+}
+
+func (r *rig) api() api { return api{base: r.base, key: r.apiKey} }
+
+// call makes a request and gives status and body.
+func (a api) call(t *testing.T, method, path, body string) (int, http.Header, []byte) {
+	t.Helper()
+	q, err := http.NewRequestWithContext(t.Context(), method, a.base+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.Header.Set("Authorization", "Bearer "+a.key)
+	if body != "" {
+		q.Header.Set("Content-Type", "application/json")
+	}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 20 * time.Second}
+	response, err := client.Do(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	b, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, response.Header, b
+}
+
+// init starts a session from a JSON body.
+func (a api) init(t *testing.T, members map[string]any) started {
+	t.Helper()
+	body, err := json.Marshal(members)
+	if err != nil {
+		t.Fatal(err)
+	}
+	status, _, answer := a.call(t, http.MethodPost, "/verify/init", string(body))
+	if status != http.StatusOK {
+		t.Fatalf("init: %d %s", status, answer)
+	}
+	var s started
+	if err := json.Unmarshal(answer, &s); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// begin starts an ordinary session.
+func (r *rig) begin(t *testing.T) started {
+	t.Helper()
+	return r.api().init(t, map[string]any{
+		"platform": "discord", "platform_user_id": "sailor_42", "guild_id": "118", "callback_url": r.inbox.callbackURL(),
+	})
+}
+
+// read gives a session as its integrator reads it.
+func (a api) read(t *testing.T, session string) receipt {
+	t.Helper()
+	status, _, body := a.call(t, http.MethodGet, "/sessions/"+session, "")
+	if status != http.StatusOK {
+		t.Fatalf("read: %d %s", status, body)
+	}
+	var v receipt
+	if err := json.Unmarshal(body, &v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// until reads a session until its delivery has the state.
+func (a api) until(t *testing.T, session, delivery string) receipt {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		v := a.read(t, session)
+		if v.Delivery.State == delivery {
+			return v
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("session is %s, delivery %s, want %s", v.State, v.Delivery.State, delivery)
+		}
+	}
+}
+
+// must fails the test on an error.
+func must[T any](t *testing.T) func(v T, err error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// atProvider walks to the dev network's page.
+func atProvider(t *testing.T, b *browser, link string) *page {
+	t.Helper()
+	p := must[*page](t)(b.open(t.Context(), link))
+	return must[*page](t)(b.press(t.Context(), p, "dev", nil))
+}
+
+// expectTitle checks the heading a user reads.
+func expectTitle(t *testing.T, p *page, status int, title string) {
+	t.Helper()
+	if p.status != status || p.title() != title {
+		t.Errorf("page %d %q, want %d %q: %s", p.status, p.title(), status, title, p.text)
+	}
+}
+

@@ -1,0 +1,100 @@
+package edge
+
+import (
+	"context"
+	"net/http"
+	"net/http/pprof"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// The paths of the operators' routes.
+const (
+	pathLive    = "/livez"
+	pathReady   = "/readyz"
+	pathMetrics = "/metrics"
+	pathPprof   = "/debug/pprof/"
+)
+
+const (
+	// checkTimeout bounds one look at all checks; probes give up after a second or a few.
+	checkTimeout = 2 * time.Second
+	// AdminWriteTimeout is the write timeout that the operators' server needs: a CPU profile takes 30 s unless told otherwise,
+	// and people ask for a minute.
+	AdminWriteTimeout = 2 * time.Minute
+)
+
+// Check is one named condition of readiness.
+type Check struct {
+	Name  string                          // as in "keys" or "jetstream"
+	Check func(ctx context.Context) error // nil when well; the text of the error is shown to operators
+}
+
+// readiness is the answer of GET /readyz.
+type readiness struct {
+	Ready  bool       `json:"ready"`
+	Checks []checkDoc `json:"checks"`
+}
+
+type checkDoc struct {
+	Name   string `json:"name"`
+	OK     bool   `json:"ok"`
+	Reason string `json:"reason,omitempty"` // what is wrong
+}
+
+// NewAdmin makes the operators' handler. It asks nobody who they are: it belongs on an address that only operators reach.
+func NewAdmin(checks []Check, metrics prometheus.Gatherer) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+pathLive, live)
+	mux.HandleFunc("GET "+pathReady, ready(checks))
+	mux.Handle("GET "+pathMetrics, promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET "+pathPprof, pprof.Index)
+	mux.HandleFunc("GET "+pathPprof+"cmdline", pprof.Cmdline)
+	mux.HandleFunc("GET "+pathPprof+"profile", pprof.Profile)
+	mux.HandleFunc("GET "+pathPprof+"symbol", pprof.Symbol)
+	mux.HandleFunc("POST "+pathPprof+"symbol", pprof.Symbol) // as go tool pprof asks
+	mux.HandleFunc("GET "+pathPprof+"trace", pprof.Trace)
+	return mux
+}
+
+// GET /livez says that the process answers at all.
+func live(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, "application/json", struct {
+		Live bool `json:"live"`
+	}{true})
+}
+
+// GET /readyz says whether requests should be sent here, check by check: 200, or 503 if one of them fails.
+func ready(checks []Check) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), checkTimeout)
+		defer cancel()
+		doc := readiness{Ready: true, Checks: ask(ctx, checks)}
+		status := http.StatusOK
+		for _, c := range doc.Checks {
+			if !c.OK {
+				doc.Ready, status = false, http.StatusServiceUnavailable
+			}
+		}
+		writeJSON(w, status, "application/json", doc)
+	}
+}
+
+// ask runs all checks at once: each is told apart even where one of them takes all the time there is.
+func ask(ctx context.Context, checks []Check) []checkDoc {
+	docs := make([]checkDoc, len(checks))
+	var wg sync.WaitGroup
+	for i, c := range checks {
+		wg.Go(func() {
+			docs[i] = checkDoc{Name: c.Name, OK: true}
+			if err := c.Check(ctx); err != nil {
+				docs[i].OK, docs[i].Reason = false, err.Error()
+			}
+		})
+	}
+	wg.Wait()
+	return docs
+}

@@ -1,0 +1,101 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+)
+
+func startAdmin(t *testing.T, checks []Check, reg *prometheus.Registry) *Server {
+	t.Helper()
+	s, _ := startServer(t, ServerConfig{Name: "admin", Listen: "127.0.0.1:0", Handler: NewAdmin(checks, reg), Log: zerolog.Nop(), WriteTimeout: AdminWriteTimeout})
+	return s
+}
+
+func mustFetch(t *testing.T, s *Server, path string) answer {
+	t.Helper()
+	a, err := fetch(t, s, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func TestReadiness(t *testing.T) {
+	var away atomic.Bool
+	s := startAdmin(t, []Check{
+		{"keys", func(context.Context) error { return nil }},
+		{"jetstream", func(context.Context) error {
+			if away.Load() {
+				return errors.New("no connection")
+			}
+			return nil
+		}},
+	}, prometheus.NewRegistry())
+	const well = `{"ready":true,"checks":[{"name":"keys","ok":true},{"name":"jetstream","ok":true}]}`
+	const ill = `{"ready":false,"checks":[{"name":"keys","ok":true},{"name":"jetstream","ok":false,"reason":"no connection"}]}`
+	for _, row := range []struct {
+		away   bool
+		status int
+		body   string
+	}{{false, http.StatusOK, well}, {true, http.StatusServiceUnavailable, ill}, {false, http.StatusOK, well}} {
+		away.Store(row.away)
+		if a := mustFetch(t, s, pathReady); a.status != row.status || a.body != row.body || a.header.Get("Content-Type") != "application/json" {
+			t.Errorf("away %v: %d %s", row.away, a.status, a.body)
+		}
+		if a := mustFetch(t, s, pathLive); a.status != http.StatusOK || a.body != `{"live":true}` {
+			t.Errorf("live: %d %s", a.status, a.body)
+		}
+	}
+}
+
+// A check that hangs is told apart from those that are well, and does not hang the probe.
+func TestReadinessDoesNotHang(t *testing.T) {
+	hang := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+	began := time.Now()
+	docs := ask(deadline(t, 50*time.Millisecond), []Check{{"hangs", hang}, {"well", func(context.Context) error { return nil }}, {"hangs too", hang}})
+	if docs[0].OK || docs[0].Reason == "" || !docs[1].OK || docs[2].OK || docs[2].Name != "hangs too" {
+		t.Errorf("checks = %+v", docs)
+	}
+	if took := time.Since(began); took > checkTimeout {
+		t.Errorf("took %s", took)
+	}
+}
+
+func deadline(t *testing.T, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func TestMetricsAndProfiles(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	if _, err := newMetrics(reg); err != nil {
+		t.Fatal(err)
+	}
+	s := startAdmin(t, nil, reg)
+	if a := mustFetch(t, s, pathMetrics); a.status != http.StatusOK || !strings.Contains(a.body, "\nverifyd_http_requests_in_flight 0\n") {
+		t.Errorf("metrics: %d %.200s", a.status, a.body)
+	}
+	for _, path := range []string{"", "goroutine?debug=1", "heap", "cmdline", "symbol", "profile?seconds=1", "trace?seconds=0.01"} {
+		if a := mustFetch(t, s, pathPprof+path); a.status != http.StatusOK || a.body == "" {
+			t.Errorf("%s: %d %.200s", path, a.status, a.body)
+		}
+	}
+	for path, want := range map[string]int{"/": http.StatusNotFound, pathInit: http.StatusNotFound, pathReady: http.StatusOK} {
+		if a := mustFetch(t, s, path); a.status != want {
+			t.Errorf("%s: %d, want %d", path, a.status, want)
+		}
+	}
+	if _, err := newMetrics(reg); err == nil {
+		t.Error("the same metrics were registered twice")
+	}
+}

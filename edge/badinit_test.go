@@ -1,0 +1,235 @@
+package edge
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"verifyd/sessions/target"
+)
+
+// badInit is one row: what is sent, and the first fault that comes back.
+type badInit struct {
+	name, body  string
+	field, code string
+}
+
+// withURL is a good body but for its callback URL.
+func withURL(url string) string {
+	return fmt.Sprintf(`{"platform":"p","platform_user_id":"u","callback_url":%q}`, url)
+}
+
+// with is a good body with some member replaced or added, as raw JSON.
+func with(name, value string) string {
+	members := map[string]string{"platform": `"p"`, "platform_user_id": `"u"`, "callback_url": `"https://h.example/"`}
+	members[name] = value
+	var b []string
+	for _, n := range []string{"platform", "platform_user_id", "guild_id", "callback_url"} {
+		if members[n] != "" {
+			b = append(b, fmt.Sprintf("%q:%s", n, members[n]))
+		}
+	}
+	return "{" + strings.Join(b, ",") + "}"
+}
+
+const good = `"platform":"p","platform_user_id":"u","callback_url":"https://h.example/"`
+
+var badInits = []badInit{
+	// missing, null, wrong type, length
+	{"platform missing", with("platform", ""), "platform", FaultMissing},
+	{"platform_user_id missing", with("platform_user_id", ""), "platform_user_id", FaultMissing},
+	{"callback_url missing", with("callback_url", ""), "callback_url", FaultMissing},
+	{"platform null", with("platform", "null"), "platform", FaultType},
+	{"platform_user_id null", with("platform_user_id", "null"), "platform_user_id", FaultType},
+	{"guild_id null", with("guild_id", "null"), "guild_id", FaultType},
+	{"callback_url null", with("callback_url", "null"), "callback_url", FaultType},
+	{"platform number", with("platform", "1"), "platform", FaultType},
+	{"platform_user_id number", with("platform_user_id", "123456789012345678"), "platform_user_id", FaultType},
+	{"guild_id boolean", with("guild_id", "false"), "guild_id", FaultType},
+	{"guild_id array", with("guild_id", `["g"]`), "guild_id", FaultType},
+	{"callback_url object", with("callback_url", `{"url":"https://h.example/"}`), "callback_url", FaultType},
+	{"platform empty", with("platform", `""`), "platform", FaultLength},
+	{"platform_user_id empty", with("platform_user_id", `""`), "platform_user_id", FaultLength},
+	{"platform too long", with("platform", `"`+strings.Repeat("x", 1025)+`"`), "platform", FaultLength},
+	{"platform_user_id too long in bytes", with("platform_user_id", `"`+strings.Repeat("é", 513)+`"`), "platform_user_id", FaultLength},
+	{"guild_id too long after unescaping", with("guild_id", `"`+strings.Repeat(`\u20ac`, 342)+`"`), "guild_id", FaultLength},
+
+	// names
+	{"duplicate platform", `{"platform":"p",` + good + `}`, "platform", FaultDuplicate},
+	{"duplicate callback_url", `{` + good + `,"callback_url":"https://evil.example/"}`, "callback_url", FaultDuplicate},
+	{"duplicate by escape", `{` + good + `,"callback\u005furl":"https://evil.example/"}`, "callback_url", FaultDuplicate},
+	{"duplicate unknown member", `{"x":1,"x":1,` + good + `}`, "x", FaultDuplicate},
+	{"duplicate within unknown member", `{"x":{"y":1,"y":2},` + good + `}`, "x", FaultDuplicate},
+	{"platform in other case", `{"Platform":"p","platform_user_id":"u","callback_url":"https://h.example/"}`, "platform", FaultMissing},
+	{"callback_url in capitals", `{"platform":"p","platform_user_id":"u","CALLBACK_URL":"https://h.example/"}`, "callback_url", FaultMissing},
+	{"callbackUrl", `{"platform":"p","platform_user_id":"u","callbackUrl":"https://h.example/"}`, "callback_url", FaultMissing},
+
+	// the text as a whole
+	{"empty", "", "", FaultSyntax},
+	{"white space", " \n", "", FaultSyntax},
+	{"null", "null", "", FaultType},
+	{"array", `[{` + good + `}]`, "", FaultType},
+	{"string", `"platform"`, "", FaultType},
+	{"number", "1", "", FaultType},
+	{"cut short", `{` + good, "", FaultSyntax},
+	{"cut in a string", `{"platform":"p`, "platform", FaultSyntax},
+	{"form", "platform=p&platform_user_id=u", "", FaultSyntax},
+	{"trailing comma", `{` + good + `,}`, "", FaultSyntax},
+	{"single quotes", `{'platform':'p'}`, "", FaultSyntax},
+	{"unquoted name", `{platform:"p"}`, "", FaultSyntax},
+	{"comment", `{/* hello */` + good + `}`, "", FaultSyntax},
+	{"byte order mark", "\ufeff{" + good + `}`, "", FaultSyntax},
+	{"raw newline in a string", with("platform", "\"a\nb\""), "platform", FaultSyntax},
+	{"bad escape", with("platform", `"\x41"`), "platform", FaultSyntax},
+	{"NaN in an unknown member", `{"x":NaN,` + good + `}`, "x", FaultSyntax},
+	{"leading zero in an unknown member", `{"x":01,` + good + `}`, "", FaultSyntax},
+	{"trailing object", `{` + good + `}{}`, "", FaultTrailing},
+	{"trailing text", `{` + good + `} x`, "", FaultTrailing},
+	{"trailing NUL", `{` + good + "}\x00", "", FaultTrailing},
+
+	// encoding
+	{"invalid UTF-8", with("platform", "\"\xff\""), "platform", FaultEncoding},
+	{"latin-1", with("platform_user_id", "\"caf\xe9\""), "platform_user_id", FaultEncoding},
+	{"overlong UTF-8", with("platform", "\"\xc0\xaf\""), "platform", FaultEncoding},
+	{"surrogate in UTF-8", with("platform", "\"\xed\xa0\x80\""), "platform", FaultEncoding},
+	{"invalid UTF-8 in a name", "{\"\xff\":1," + good + `}`, "", FaultEncoding},
+	{"invalid UTF-8 in an unknown member", "{\"x\":\"\xff\"," + good + `}`, "x", FaultEncoding},
+	{"lone high surrogate", with("platform", `"\ud83d"`), "platform", FaultEncoding},
+	{"lone low surrogate", with("guild_id", `"\ude00"`), "guild_id", FaultEncoding},
+	{"surrogates in wrong order", with("platform_user_id", `"\ude00\ud83d"`), "platform_user_id", FaultEncoding},
+	{"UTF-16", "{\x00\"\x00p\x00", "", FaultSyntax},
+
+	// callback URLs (package target has the whole table)
+	{"empty URL", withURL(""), "callback_url", target.CodeLength},
+	{"URL too long", withURL("https://h.example/" + strings.Repeat("p", 2048)), "callback_url", target.CodeLength},
+	{"http", withURL("http://h.example/"), "callback_url", target.CodeScheme},
+	{"ftp", withURL("ftp://h.example/"), "callback_url", target.CodeScheme},
+	{"javascript", withURL("javascript:alert(1)"), "callback_url", target.CodeScheme},
+	{"relative", withURL("/verified"), "callback_url", target.CodeScheme},
+	{"no scheme", withURL("//h.example/"), "callback_url", target.CodeScheme},
+	{"no slashes", withURL("https:h.example"), "callback_url", target.CodeSyntax},
+	{"bad escape in URL", withURL("https://h.example/%zz"), "callback_url", target.CodeSyntax},
+	{"userinfo", withURL("https://user:secret@h.example/"), "callback_url", target.CodeUserinfo},
+	{"host as userinfo", withURL("https://h.example@127.0.0.1/"), "callback_url", target.CodeUserinfo},
+	{"fragment", withURL("https://h.example/#top"), "callback_url", target.CodeFragment},
+	{"empty host", withURL("https:///verified"), "callback_url", target.CodeHost},
+	{"port without host", withURL("https://:443/"), "callback_url", target.CodeHost},
+	{"localhost", withURL("https://localhost/"), "callback_url", target.CodeHost},
+	{"single label", withURL("https://receiver/"), "callback_url", target.CodeHost},
+	{"decimal look-alike", withURL("https://2130706433/"), "callback_url", target.CodeHost},
+	{"hexadecimal look-alike", withURL("https://0x7f000001/"), "callback_url", target.CodeHost},
+	{"octal look-alike", withURL("https://0177.0.0.1/"), "callback_url", target.CodeHost},
+	{"short look-alike", withURL("https://127.1/"), "callback_url", target.CodeHost},
+	{"full-width look-alike", `{"platform":"p","platform_user_id":"u","callback_url":"https://127。0。0。1/"}`, "callback_url", target.CodeCharacters},
+	{"umlaut", `{"platform":"p","platform_user_id":"u","callback_url":"https://bücher.example/"}`, "callback_url", target.CodeCharacters},
+	{"space", withURL("https://h.example/a b"), "callback_url", target.CodeCharacters},
+	{"header injection", withURL("https://h.example/\r\nHost: x"), "callback_url", target.CodeCharacters},
+	{"backslash", `{"platform":"p","platform_user_id":"u","callback_url":"https://h.example\\@x/"}`, "callback_url", target.CodeCharacters},
+	{"loopback", withURL("https://127.0.0.1/"), "callback_url", target.CodeAddress},
+	{"IPv6 loopback", withURL("https://[::1]/"), "callback_url", target.CodeAddress},
+	{"mapped loopback", withURL("https://[::ffff:127.0.0.1]/"), "callback_url", target.CodeAddress},
+	{"private 10", withURL("https://10.0.0.1/"), "callback_url", target.CodeAddress},
+	{"private 172", withURL("https://172.16.0.1/"), "callback_url", target.CodeAddress},
+	{"private 192", withURL("https://192.168.0.1/"), "callback_url", target.CodeAddress},
+	{"private IPv6", withURL("https://[fd00::1]/"), "callback_url", target.CodeAddress},
+	{"metadata", withURL("https://169.254.169.254/latest/meta-data/"), "callback_url", target.CodeAddress},
+	{"wire server", withURL("https://168.63.129.16/"), "callback_url", target.CodeAddress},
+	{"multicast", withURL("https://224.0.0.1/"), "callback_url", target.CodeAddress},
+	{"unspecified", withURL("https://0.0.0.0/"), "callback_url", target.CodeAddress},
+	{"port 0", withURL("https://h.example:0/"), "callback_url", target.CodePort},
+	{"empty port", withURL("https://h.example:/"), "callback_url", target.CodePort},
+	{"port too high", withURL("https://h.example:65536/"), "callback_url", target.CodePort},
+	{"port by name", withURL("https://h.example:https/"), "callback_url", target.CodePort},
+}
+
+func TestBadInits(t *testing.T) {
+	s := newService(t, nil)
+	if n := len(badInits); n < 60 {
+		t.Fatalf("%d rows", n)
+	}
+	for _, row := range badInits {
+		t.Run(row.name, func(t *testing.T) {
+			p := wantProblem(t, s.init(t, row.body), CodeInvalidRequest)
+			if len(p.Errors) != 1 {
+				t.Fatalf("errors = %+v, want one", p.Errors)
+			}
+			f := p.Errors[0]
+			if f.Field != row.field || f.Code != row.code || f.Detail == "" {
+				t.Errorf("fault = %+v, want field %q and code %q", f, row.field, row.code)
+			}
+			if !strings.Contains(p.Detail, f.Detail) {
+				t.Errorf("detail = %q does not say %q", p.Detail, f.Detail)
+			}
+		})
+	}
+}
+
+func TestAllFaultyFieldsAreNamed(t *testing.T) {
+	s := newService(t, nil)
+	p := wantProblem(t, s.init(t, `{"platform":7,"guild_id":null,"Platform_User_ID":"u","callback_url":"http://h.example/"}`), CodeInvalidRequest)
+	var got []string
+	for _, f := range p.Errors {
+		got = append(got, f.Field+" "+f.Code)
+	}
+	want := "platform type, platform_user_id missing, guild_id type, callback_url callback_url_scheme"
+	if strings.Join(got, ", ") != want {
+		t.Errorf("errors = %v, want %s", got, want)
+	}
+	if !strings.Contains(p.Errors[1].Detail, "lower case") {
+		t.Errorf("detail = %q does not tell of the other letter case", p.Errors[1].Detail)
+	}
+	if !strings.Contains(p.Detail, "and 3 more") {
+		t.Errorf("detail = %q", p.Detail)
+	}
+}
+
+func TestBadMedia(t *testing.T) {
+	s := newService(t, nil)
+	tooLarge := `{"x":"` + strings.Repeat("x", MaxBodyBytes) + `"}`
+	for name, row := range map[string]struct {
+		body   string
+		header []string
+		code   Code
+	}{
+		"no type":              {goodBody, nil, CodeUnsupportedMedia},
+		"text":                 {goodBody, []string{"Content-Type", "text/plain"}, CodeUnsupportedMedia},
+		"form":                 {goodBody, []string{"Content-Type", "application/x-www-form-urlencoded"}, CodeUnsupportedMedia},
+		"a kind of JSON":       {goodBody, []string{"Content-Type", "application/ld+json"}, CodeUnsupportedMedia},
+		"other charset":        {goodBody, []string{"Content-Type", "application/json; charset=latin1"}, CodeUnsupportedMedia},
+		"other parameter":      {goodBody, []string{"Content-Type", "application/json; version=1"}, CodeUnsupportedMedia},
+		"second parameter":     {goodBody, []string{"Content-Type", "application/json; charset=utf-8; v=1"}, CodeUnsupportedMedia},
+		"broken":               {goodBody, []string{"Content-Type", "application/json; charset"}, CodeUnsupportedMedia},
+		"two types":            {goodBody, []string{"Content-Type", "application/json", "Content-Type", "application/json"}, CodeUnsupportedMedia},
+		"two types in one":     {goodBody, []string{"Content-Type", "application/json, text/plain"}, CodeUnsupportedMedia},
+		"gzip":                 {goodBody, []string{"Content-Type", "application/json", "Content-Encoding", "gzip"}, CodeUnsupportedMedia},
+		"identity and gzip":    {goodBody, []string{"Content-Type", "application/json", "Content-Encoding", "identity", "Content-Encoding", "br"}, CodeUnsupportedMedia},
+		"too large":            {tooLarge, []string{"Content-Type", "application/json"}, CodeBodyTooLarge},
+		"too large, some type": {tooLarge, []string{"Content-Type", "text/plain"}, CodeBodyTooLarge},
+	} {
+		t.Run(name, func(t *testing.T) {
+			header := append([]string{"Authorization", "Bearer " + acmeKey}, row.header...)
+			wantProblem(t, s.do(t, http.MethodPost, pathInit, row.body, header...), row.code)
+		})
+	}
+}
+
+// A body that does not announce its length is cut off at the limit all the same.
+func TestBodyOfUnknownLengthIsBounded(t *testing.T) {
+	s := newService(t, nil)
+	for _, row := range []struct {
+		bytes  int
+		status int
+	}{{MaxBodyBytes, http.StatusOK}, {MaxBodyBytes + 1, http.StatusRequestEntityTooLarge}} {
+		body := goodBody + strings.Repeat(" ", row.bytes-len(goodBody))
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+s.server.Addr()+pathInit, struct{ *strings.Reader }{strings.NewReader(body)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+acmeKey)
+		req.Header.Set("Content-Type", "application/json")
+		if a := send(t, s.client, req); a.status != row.status {
+			t.Errorf("%d bytes: status = %d, want %d", row.bytes, a.status, row.status)
+		}
+	}
+}

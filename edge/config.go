@@ -1,0 +1,149 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+
+	"verifyd/edge/account"
+	"verifyd/edge/limit"
+	"verifyd/sessions"
+	"verifyd/sessions/target"
+)
+
+// Keys knows the API keys. Its errors are those of package account.
+type Keys interface {
+	Lookup(key string) (account.Principal, error)
+}
+
+// Sessions is what the edge does with sessions; a *sessions.Store.
+type Sessions interface {
+	Create(ctx context.Context, r sessions.Request) (sessions.Session, sessions.Token, error)
+	Read(ctx context.Context, id sessions.ID) (sessions.View, error)
+	Complete(ctx context.Context, id sessions.ID, o sessions.Outcome) (sessions.Completion, error)
+}
+
+// Rates limits how fast a key may start sessions; a *limit.Rates.
+type Rates interface {
+	RateOf(k account.Key) account.Rate
+	Allow(k account.Key, now time.Time) limit.Decision
+}
+
+// Quota limits how many sessions an account may start in a month; a *limit.Quota.
+type Quota interface {
+	Take(ctx context.Context, account string, quota int64, now time.Time) (limit.Usage, error)
+	GiveBack(ctx context.Context, account string, now time.Time) error
+}
+
+// Callbacks says where a callback may go; a *target.Policy. Its error is a *target.Fault.
+type Callbacks interface {
+	Parse(raw string) (target.URL, error)
+}
+
+// Route is one row of the route table, for what others mount.
+type Route struct {
+	Method string // an HTTP method; HEAD comes with GET unless it has a row of its own
+	// Path starts with a slash, below the base URL. "{name}" as a whole segment matches any one segment; the handler reads it
+	// with (*http.Request).PathValue. Logs and metrics show this pattern, never the path itself.
+	Path    string
+	Name    string // shown as the route in metrics: a few words with underscores, as in "sign_in_return"
+	Handler http.Handler
+}
+
+// Config is what the public handler needs. Fields without a default are required.
+type Config struct {
+	BaseURL        string                // {base_url} of the contract, http or https; a path prefix goes before every route
+	Keys           Keys                  //
+	Sessions       Sessions              //
+	Rates          Rates                 //
+	Quota          Quota                 //
+	Callbacks      Callbacks             //
+	StoreHigh      func() bool           // whether the store is so full that only open sessions may go on; default: never
+	TrustedProxies []netip.Prefix        // whose X-Forwarded-For counts; default: nobody's
+	Routes         []Route               // what others mount
+	Metrics        prometheus.Registerer // default: a registry that nobody reads
+	Log            zerolog.Logger        //
+	Now            func() time.Time      // default: time.Now
+	StoreTimeout   time.Duration         // how long one request may wait for JetStream in all; default 10 s
+}
+
+// defaultStoreTimeout is twice what one write waits for its acknowledgement: a leader election fits into it, and the answer
+// leaves well before DefaultWriteTimeout.
+const defaultStoreTimeout = 10 * time.Second
+
+// WithDefaults gives a copy with the defaults filled in.
+func (c Config) WithDefaults() Config {
+	if c.StoreHigh == nil {
+		c.StoreHigh = func() bool { return false }
+	}
+	if c.Metrics == nil {
+		c.Metrics = prometheus.NewRegistry()
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.StoreTimeout == 0 {
+		c.StoreTimeout = defaultStoreTimeout
+	}
+	return c
+}
+
+func (c Config) validate() error {
+	for name, missing := range map[string]bool{
+		"Keys": c.Keys == nil, "Sessions": c.Sessions == nil, "Rates": c.Rates == nil, "Quota": c.Quota == nil,
+		"Callbacks": c.Callbacks == nil,
+	} {
+		if missing {
+			return fmt.Errorf("edge: %s is missing", name)
+		}
+	}
+	if c.StoreTimeout < 0 {
+		return fmt.Errorf("edge: StoreTimeout is %s, it must be positive", c.StoreTimeout)
+	}
+	return nil
+}
+
+// ErrBaseURL is returned, wrapped with what is wrong, for a base URL that cannot be used.
+var ErrBaseURL = errors.New("not a base URL; write where users reach the service, as in https://verify.example.com or https://example.com/verify")
+
+// ParseBaseURL checks a base URL and gives it without its final slashes, and the path prefix that every route is mounted under:
+// empty, or with a slash in front and none at its end. The error is ErrBaseURL.
+func ParseBaseURL(raw string) (base, prefix string, err error) {
+	u, err := url.Parse(raw)
+	switch {
+	case err != nil:
+		return "", "", fmt.Errorf("%w: it cannot be parsed", ErrBaseURL)
+	case u.Scheme != "https" && u.Scheme != "http" || u.Opaque != "":
+		return "", "", fmt.Errorf("%w: it does not start with https:// or http://", ErrBaseURL)
+	case u.Hostname() == "":
+		return "", "", fmt.Errorf("%w: it has no host", ErrBaseURL)
+	case u.User != nil:
+		return "", "", fmt.Errorf("%w: it has a user name or password", ErrBaseURL)
+	case u.RawQuery != "" || u.ForceQuery || strings.Contains(raw, "#"):
+		return "", "", fmt.Errorf("%w: it has a query or fragment", ErrBaseURL)
+	}
+	prefix = strings.TrimRight(u.Path, "/")
+	if err := checkPrefix(prefix, u.RawPath); err != nil {
+		return "", "", err
+	}
+	return u.Scheme + "://" + u.Host + prefix, prefix, nil
+}
+
+// checkPrefix takes only what needs no escaping and means nothing to the router: the prefix is compared as it stands.
+func checkPrefix(prefix, rawPath string) error {
+	plain := !strings.ContainsFunc(prefix, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("/-._~", r)
+	})
+	if !plain || rawPath != "" || strings.Contains(prefix, "//") || strings.Contains(prefix+"/", "/./") || strings.Contains(prefix+"/", "/../") {
+		return fmt.Errorf("%w: its path may hold letters, digits and - . _ ~ between single slashes", ErrBaseURL)
+	}
+	return nil
+}

@@ -1,0 +1,96 @@
+package edge
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"verifyd/edge/limit"
+	"verifyd/sessions"
+	"verifyd/sessions/target"
+)
+
+func TestParseBaseURL(t *testing.T) {
+	for raw, want := range map[string][2]string{
+		"http://localhost:8080":            {"http://localhost:8080", ""},
+		"http://localhost:8080/":           {"http://localhost:8080", ""},
+		"https://verify.example.com":       {"https://verify.example.com", ""},
+		"HTTPS://verify.example.com//":     {"https://verify.example.com", ""},
+		"https://example.com/verify":       {"https://example.com/verify", "/verify"},
+		"https://example.com/a/b-c_d.e~f/": {"https://example.com/a/b-c_d.e~f", "/a/b-c_d.e~f"},
+		"http://[::1]:8080/x":              {"http://[::1]:8080/x", "/x"},
+	} {
+		if base, prefix, err := ParseBaseURL(raw); err != nil || base != want[0] || prefix != want[1] {
+			t.Errorf("ParseBaseURL(%q) = %q, %q, %v; want %q", raw, base, prefix, err, want)
+		}
+	}
+	for _, raw := range []string{
+		"", "verify.example.com", "/verify", "//example.com", "ftp://example.com", "https:example.com", "https://", "https:///x", "https://:8080",
+		"https://user:MARKER@example.com", "https://example.com/?MARKER=1", "https://example.com?", "https://example.com/#MARKER", "https://example.com/#",
+		"https://example.com/:session", "https://example.com/*all", "https://example.com/a b", "https://example.com/%61", "https://example.com/a%2Fb",
+		"https://example.com/ü", "https://example.com/a//b", "https://example.com/a/../b", "https://example.com/..", "https://example.com/./a",
+		"https://exa mple.com", "https://example.com:port", "https://example.com/{x}", "https://[::1", "\x00",
+	} {
+		if base, _, err := ParseBaseURL(raw); !errors.Is(err, ErrBaseURL) {
+			t.Errorf("ParseBaseURL(%q) = %q, %v; want ErrBaseURL", raw, base, err)
+		} else if strings.Contains(err.Error(), "MARKER") {
+			t.Errorf("the error repeats what may be a secret: %v", err)
+		}
+	}
+}
+
+func whole(t *testing.T) Config {
+	t.Helper()
+	rates, err := limit.NewRates(limit.DefaultRate)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Config{
+		BaseURL: "http://localhost:8080", Keys: newKeyring(), Sessions: &sessions.Store{}, Rates: rates, Quota: limit.NewQuota(nil, 1),
+		Callbacks: target.NewPolicy(nil, nil),
+	}
+}
+
+func TestNewRefuses(t *testing.T) {
+	if _, err := New(whole(t)); err != nil {
+		t.Fatalf("a whole configuration is refused: %v", err)
+	}
+	for want, change := range map[string]func(*Config){
+		"not a base URL":           func(c *Config) { c.BaseURL = "localhost" },
+		"Keys is missing":          func(c *Config) { c.Keys = nil },
+		"Sessions is missing":      func(c *Config) { c.Sessions = nil },
+		"Rates is missing":         func(c *Config) { c.Rates = nil },
+		"Quota is missing":         func(c *Config) { c.Quota = nil },
+		"Callbacks is missing":     func(c *Config) { c.Callbacks = nil },
+		"StoreTimeout is -1s":      func(c *Config) { c.StoreTimeout = -time.Second },
+		"mount POST /verify/init":  func(c *Config) { c.Routes = []Route{{http.MethodPost, pathInit, "again", hello()}} },
+		"mount GET /sessions/mine": func(c *Config) { c.Routes = []Route{{http.MethodGet, "/sessions/mine", "mine", hello()}} },
+		"mount GET page":           func(c *Config) { c.Routes = []Route{{http.MethodGet, "page", "page", hello()}} },
+		"a name and a handler":     func(c *Config) { c.Routes = []Route{{http.MethodGet, "/page", "page", nil}} },
+		"register metrics": func(c *Config) {
+			reg := prometheus.NewRegistry()
+			if _, err := newMetrics(reg); err != nil {
+				t.Fatal(err)
+			}
+			c.Metrics = reg
+		},
+	} {
+		c := whole(t)
+		change(&c)
+		if _, err := New(c); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("err = %v, want it to say %q", err, want)
+		}
+	}
+}
+
+func TestEveryCodeHasItsRow(t *testing.T) {
+	for code, row := range problems {
+		if row.title == "" || http.StatusText(row.status) == "" || row.status < 400 {
+			t.Errorf("%s: %+v", code, row)
+		}
+	}
+}

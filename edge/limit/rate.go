@@ -1,0 +1,141 @@
+package limit
+
+import (
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"verifyd/edge/account"
+)
+
+// DefaultRate is the rate of a key that has none of its own: 20 a second with bursts of 40.
+var DefaultRate = account.Rate{Count: 20, Per: time.Second, Burst: 40}
+
+const (
+	// maxCount bounds count and burst. Beyond a million sessions a second the rate is not what limits; and the product of burst
+	// and interval stays far from the end of a time.Duration.
+	maxCount = 1_000_000
+	// maxRefill bounds the time from empty to full for the same reason.
+	maxRefill = 31 * 24 * time.Hour
+	// shards is the number of separately locked parts of the map: keys of busy integrators seldom meet in one.
+	shards = 64
+	// sweepFrom is the number of entries from which a shard looks for entries to drop.
+	sweepFrom = 64
+)
+
+// ErrRate is returned, wrapped with what is wrong, for a rate that cannot be used.
+var ErrRate = errors.New(`not a rate; write a count and a unit of s, m or h, as in "20/s", "100/m" or "1000/h"`)
+
+var units = map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour}
+
+// ParseRate reads a rate such as "20/s", "100/m" or "1000/h". Its burst is its count: one unit's worth at once. The error is
+// ErrRate.
+func ParseRate(s string) (account.Rate, error) {
+	count, unit, _ := strings.Cut(s, "/")
+	n, err := strconv.ParseUint(count, 10, 32)
+	per := units[unit]
+	if err != nil || per == 0 {
+		return account.Rate{}, fmt.Errorf("%q is %w", s, ErrRate)
+	}
+	r := account.Rate{Count: int(n), Per: per, Burst: int(n)}
+	if err := Valid(r); err != nil {
+		return account.Rate{}, fmt.Errorf("%q: %w", s, err)
+	}
+	return r, nil
+}
+
+// Valid says whether a rate can be used: count and burst from 1 to 1,000,000, and from empty to full in at most 31 days. The
+// error wraps ErrRate.
+func Valid(r account.Rate) error {
+	switch {
+	case r.Count < 1 || r.Count > maxCount:
+		return fmt.Errorf("%w: the count is %d, it may be 1 to %d", ErrRate, r.Count, maxCount)
+	case r.Burst < 1 || r.Burst > maxCount:
+		return fmt.Errorf("%w: the burst is %d, it may be 1 to %d", ErrRate, r.Burst, maxCount)
+	case r.Per <= 0 || r.Per > maxRefill:
+		return fmt.Errorf("%w: the period is %s, it may be up to %s", ErrRate, r.Per, maxRefill)
+	case interval(r) > maxRefill/time.Duration(r.Burst):
+		return fmt.Errorf("%w: a burst of %d takes longer than %s to come back", ErrRate, r.Burst, maxRefill)
+	}
+	return nil
+}
+
+// Window is the time from an empty allowance to a full one, in whole seconds, rounded up.
+func Window(r account.Rate) time.Duration {
+	return (interval(r)*time.Duration(r.Burst) + time.Second - 1).Truncate(time.Second)
+}
+
+// Rates limits keys in memory. Its size is bounded by the keys that were used within the last Window: what is full again is
+// dropped when its part of the map grows. Its methods are safe for concurrent use.
+type Rates struct {
+	standard account.Rate
+	epoch    time.Time // carries a monotonic reading, so that setting the clock does not move anybody's allowance
+	seed     maphash.Seed
+	shards   [shards]shard
+}
+
+type shard struct {
+	mu      sync.Mutex
+	states  map[string]State
+	sweepAt int
+}
+
+// NewRates makes a limiter. standard is the rate of keys that have none of their own. The error is ErrRate.
+func NewRates(standard account.Rate) (*Rates, error) {
+	if err := Valid(standard); err != nil {
+		return nil, err
+	}
+	l := &Rates{standard: standard, epoch: time.Now(), seed: maphash.MakeSeed()}
+	for i := range l.shards {
+		l.shards[i] = shard{states: map[string]State{}, sweepAt: sweepFrom}
+	}
+	return l, nil
+}
+
+// RateOf gives the rate that binds a key: its own, or the service's where it has none. A burst of 0 means the count; a stored
+// rate that is not valid counts as none, since a key must not be without limit.
+func (l *Rates) RateOf(k account.Key) account.Rate {
+	r := k.RateLimit
+	if r == (account.Rate{}) {
+		return l.standard
+	}
+	if r.Burst == 0 {
+		r.Burst = r.Count
+	}
+	if Valid(r) != nil {
+		return l.standard
+	}
+	return r
+}
+
+// Allow judges a request with the key at now, and remembers it where it is allowed.
+func (l *Rates) Allow(k account.Key, now time.Time) Decision {
+	rate, at := l.RateOf(k), now.Sub(l.epoch)
+	sh := &l.shards[maphash.String(l.seed, k.ID)%shards]
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	state, known := sh.states[k.ID]
+	if !known {
+		state = State(at)
+		if len(sh.states) >= sh.sweepAt {
+			sh.sweep(at)
+		}
+	}
+	state, d := Decide(state, rate, at)
+	sh.states[k.ID] = state
+	return d
+}
+
+// sweep drops what is full again, and comes back when the shard has doubled: its cost per request stays constant.
+func (s *shard) sweep(now time.Duration) {
+	for id, state := range s.states {
+		if state.full(now) {
+			delete(s.states, id)
+		}
+	}
+	s.sweepAt = max(sweepFrom, 2*len(s.states))
+}

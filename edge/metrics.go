@@ -1,0 +1,63 @@
+package edge
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics are the figures of the public handler. Every label has few values: route names, classes of status, problem codes.
+type metrics struct {
+	inFlight prometheus.Gauge
+	took     *prometheus.HistogramVec
+	inits    *prometheus.CounterVec
+}
+
+func newMetrics(reg prometheus.Registerer) (*metrics, error) {
+	m := &metrics{
+		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "verifyd_http_requests_in_flight", Help: "Requests being answered now.",
+		}),
+		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "verifyd_http_request_duration_seconds", Help: "Time from the request's header to the end of its answer.",
+			// A synced write takes a millisecond, two of them an init; 10 s is where StoreTimeout ends it.
+			Buckets: []float64{.0005, .001, .002, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
+		}, []string{"route", "status"}),
+		inits: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "verifyd_init_total", Help: "Answers of POST /verify/init: created, the code of the problem, or none.",
+		}, []string{"outcome"}),
+	}
+	for _, c := range []prometheus.Collector{m.inFlight, m.took, m.inits} {
+		if err := reg.Register(c); err != nil {
+			return nil, fmt.Errorf("register metrics: %w", err)
+		}
+	}
+	return m, nil
+}
+
+func (m *metrics) observe(line *Line, status int, took time.Duration) {
+	m.took.WithLabelValues(line.name, statusClass(status)).Observe(took.Seconds())
+	if line.route != pathInit {
+		return
+	}
+	outcome := string(line.Code)
+	switch {
+	case outcome != "":
+	case status == http.StatusOK:
+		outcome = "created"
+	default:
+		outcome = "none"
+	}
+	m.inits.WithLabelValues(outcome).Inc()
+}
+
+// statusClass gives "2xx" and its like; "none" where nothing was answered.
+func statusClass(status int) string {
+	if status == 0 {
+		return "none"
+	}
+	return strconv.Itoa(status/100) + "xx"
+}

@@ -1,0 +1,187 @@
+package edge
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"verifyd/sessions"
+)
+
+// headerRequestID carries the id under which the log knows a request. A client's own is not taken over: it could be anything.
+const headerRequestID = "X-Request-Id"
+
+// noRoute stands for the route where none matched, in logs and metrics.
+const noRoute = "none"
+
+// Line gathers what a request's one log line says. Handlers fill in what they learn; nothing in it may be a secret.
+type Line struct {
+	RequestID string
+	ClientIP  netip.Addr
+	Account   string      // id of the account
+	Key       string      // id of the API key
+	Session   sessions.ID // never the token
+	Code      Code        // of the problem document, if there was one
+	Err       error       // what lies behind a 5xx; its text is for operators
+
+	route string // the pattern
+	name  string
+}
+
+type lineKey struct{}
+
+// LineOf gives the log line of the request that ctx belongs to. Outside of a request it is one that nobody writes.
+func LineOf(ctx context.Context) *Line {
+	if line, ok := ctx.Value(lineKey{}).(*Line); ok {
+		return line
+	}
+	return &Line{}
+}
+
+// frame is what every request goes through: an id, a bounded body, recovery, one log line, and metrics.
+func (a *api) frame(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		started := time.Now()
+		line := &Line{
+			RequestID: rand.Text(), ClientIP: clientIP(r.RemoteAddr, r.Header.Values("X-Forwarded-For"), a.TrustedProxies),
+			route: noRoute, name: noRoute,
+		}
+		out := &countedWriter{ResponseWriter: w}
+		in := &countedReader{ReadCloser: r.Body}
+		r = r.WithContext(context.WithValue(r.Context(), lineKey{}, line))
+		r.Body = http.MaxBytesReader(w, in, MaxBodyBytes)
+		out.Header().Set(headerRequestID, line.RequestID)
+		a.metrics.inFlight.Inc()
+		defer func() {
+			fault := recover()
+			if fault != nil {
+				a.recovered(out, r, fault)
+			}
+			a.metrics.inFlight.Dec()
+			took := time.Since(started)
+			a.metrics.observe(line, out.status, took)
+			a.write(line, r.Method, in, out, took)
+			if fault != nil && (out.cut || fault == http.ErrAbortHandler) {
+				panic(http.ErrAbortHandler) // net/http closes the connection, so that half an answer does not pass for a whole one
+			}
+		}()
+		next.ServeHTTP(out, r)
+		out.finish()
+	})
+}
+
+// recovered answers for a handler that panicked. The client learns nothing about where; the log gets the stack, but only errors
+// of the runtime in words, since another panic's value could hold anything.
+func (a *api) recovered(out *countedWriter, r *http.Request, fault any) {
+	if fault == http.ErrAbortHandler {
+		return
+	}
+	what := fmt.Sprintf("%T", fault)
+	if err, ok := fault.(runtime.Error); ok {
+		what = err.Error()
+	}
+	a.Log.Error().Str("request_id", LineOf(r.Context()).RequestID).Str("panic", what).Bytes("stack", debug.Stack()).Msg("a handler panicked")
+	if out.status != 0 {
+		out.cut = true
+		return
+	}
+	writeProblem(out, r, &problem{
+		code: CodeInternal, detail: "The service failed; its log has the reason under this request_id.", cause: errors.New("panic: " + what),
+	})
+}
+
+func (a *api) write(line *Line, method string, in *countedReader, out *countedWriter, took time.Duration) {
+	e := a.Log.WithLevel(levelOf(out.status)).
+		Str("request_id", line.RequestID).Str("method", methodLabel(method)).Str("route", line.route).
+		Int("status", out.status).Dur("took", took).Int64("bytes_in", in.n).Int64("bytes_out", out.n).
+		Stringer("client_ip", line.ClientIP)
+	for _, f := range []struct{ name, value string }{
+		{"account", line.Account}, {"key", line.Key}, {"sid", string(line.Session)}, {"code", string(line.Code)},
+	} {
+		if f.value != "" {
+			e = e.Str(f.name, f.value)
+		}
+	}
+	if line.Err != nil {
+		e = e.Err(line.Err)
+	}
+	e.Msg("request")
+}
+
+func levelOf(status int) zerolog.Level {
+	switch {
+	case status == http.StatusServiceUnavailable:
+		return zerolog.WarnLevel
+	case status >= http.StatusInternalServerError:
+		return zerolog.ErrorLevel
+	default:
+		return zerolog.InfoLevel
+	}
+}
+
+var methods = []string{
+	http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions,
+	http.MethodConnect, http.MethodTrace,
+}
+
+// methodLabel keeps a client from writing whatever it likes into the log: methods are free text.
+func methodLabel(method string) string {
+	if slices.Contains(methods, method) {
+		return method
+	}
+	return "other"
+}
+
+// countedReader counts the bytes of a body that were read.
+type countedReader struct {
+	io.ReadCloser
+	n int64
+}
+
+func (c *countedReader) Read(p []byte) (int, error) {
+	n, err := c.ReadCloser.Read(p)
+	c.n += int64(n)
+	return n, err
+}
+
+// countedWriter remembers the status and counts the bytes of an answer.
+type countedWriter struct {
+	http.ResponseWriter
+	status int // 0 until the header is written
+	n      int64
+	cut    bool // the answer is not whole, and cannot be any more
+}
+
+func (c *countedWriter) WriteHeader(status int) {
+	if c.status == 0 && status >= http.StatusOK { // 1xx are not the answer
+		c.status = status
+	}
+	c.ResponseWriter.WriteHeader(status)
+}
+
+func (c *countedWriter) Write(p []byte) (int, error) {
+	c.finish()
+	n, err := c.ResponseWriter.Write(p)
+	c.n += int64(n)
+	return n, err
+}
+
+// finish notes the status that net/http gives to an answer that names none.
+func (c *countedWriter) finish() {
+	if c.status == 0 {
+		c.status = http.StatusOK
+	}
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (c *countedWriter) Unwrap() http.ResponseWriter { return c.ResponseWriter }

@@ -1,0 +1,149 @@
+package edge
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+func plain(status int, text string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, text)
+	})
+}
+
+func TestRoutesBelowAPrefix(t *testing.T) {
+	echo := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.PathValue("network")) })
+	s := newService(t, func(c *Config) {
+		c.BaseURL = "https://example.com/a/verify-me/"
+		c.Routes = []Route{
+			{http.MethodGet, "/", "page", plain(http.StatusOK, "page")},
+			{http.MethodPost, "/signin", "sign_in", plain(http.StatusSeeOther, "")},
+			{http.MethodGet, "/signin/{network}/callback", "sign_in_return", echo},
+		}
+	})
+	const prefix = "/a/verify-me"
+	for _, row := range []struct {
+		method, path string
+		status       int
+		body         string
+	}{
+		{http.MethodGet, prefix + "/?session=x", http.StatusOK, "page"},
+		{http.MethodHead, prefix + "/?session=x", http.StatusOK, ""},
+		{http.MethodPost, prefix + "/signin", http.StatusSeeOther, ""},
+		{http.MethodGet, prefix + "/signin/my%20net/callback?code=x", http.StatusOK, "my net"},
+		{http.MethodPost, prefix + pathInit, http.StatusUnauthorized, ""},
+		{http.MethodGet, prefix + "/sessions/x", http.StatusUnauthorized, ""},
+		{http.MethodPost, prefix + "/sessions/x/cancel", http.StatusUnauthorized, ""},
+
+		{http.MethodGet, prefix, http.StatusNotFound, ""},
+		{http.MethodGet, "/", http.StatusNotFound, ""},
+		{http.MethodPost, pathInit, http.StatusNotFound, ""},
+		{http.MethodPost, prefix + pathInit + "/", http.StatusNotFound, ""},
+		{http.MethodPost, prefix + "/Verify/Init", http.StatusNotFound, ""},
+		{http.MethodPost, prefix + "//verify/init", http.StatusNotFound, ""},
+		{http.MethodPost, prefix + "/x/../verify/init", http.StatusNotFound, ""},
+		{http.MethodGet, prefix + "/sessions/", http.StatusNotFound, ""},
+		{http.MethodGet, prefix + "/sessions", http.StatusNotFound, ""},
+		{http.MethodGet, prefix + "/sessions/x/", http.StatusNotFound, ""},
+		{http.MethodPost, prefix + "/sessions/x/cancel/", http.StatusNotFound, ""},
+	} {
+		a := s.do(t, row.method, row.path, "")
+		if a.status != row.status || row.body != "" && a.body != row.body {
+			t.Errorf("%s %s = %d %q, want %d %q", row.method, row.path, a.status, a.body, row.status, row.body)
+		}
+		if a.status == http.StatusNotFound {
+			wantProblem(t, a, CodeNotFound)
+		}
+		if a.header.Get("Location") != "" || a.header.Get(headerRequestID) == "" {
+			t.Errorf("%s %s: headers %v", row.method, row.path, a.header)
+		}
+	}
+}
+
+func TestMethodsThatARouteDoesNotHave(t *testing.T) {
+	s := newService(t, nil)
+	for _, row := range []struct{ method, path, allow string }{
+		{http.MethodGet, pathInit, "OPTIONS, POST"},
+		{http.MethodPut, pathInit, "OPTIONS, POST"},
+		{"BREW", pathInit, "OPTIONS, POST"},
+		{http.MethodDelete, "/sessions/x", "GET, HEAD, OPTIONS"},
+		{http.MethodGet, "/sessions/x/cancel", "OPTIONS, POST"},
+	} {
+		a := s.do(t, row.method, row.path, "", "Authorization", "Bearer "+acmeKey)
+		p := wantProblem(t, a, CodeMethodNotAllowed)
+		if got := a.header.Get("Allow"); got != row.allow || !strings.Contains(p.Detail, row.allow) {
+			t.Errorf("%s %s: Allow = %q, detail %q; want %q", row.method, row.path, got, p.Detail, row.allow)
+		}
+	}
+	a := s.do(t, http.MethodOptions, pathInit, "", "Origin", "https://evil.example")
+	if a.status != http.StatusNoContent || a.header.Get("Allow") != "OPTIONS, POST" || a.header.Get("Access-Control-Allow-Origin") != "" {
+		t.Errorf("OPTIONS = %d, %v", a.status, a.header)
+	}
+}
+
+func TestPanics(t *testing.T) {
+	panics := func(write string, value any) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, write)
+			_ = http.NewResponseController(w).Flush()
+			panic(value)
+		})
+	}
+	var none []int
+	index := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { _ = none[1] })
+	early := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("MARKERPANIC") })
+	s := newService(t, func(c *Config) {
+		c.Routes = []Route{
+			{http.MethodGet, "/early", "early", early},
+			{http.MethodGet, "/index", "index", index},
+			{http.MethodGet, "/late", "late", panics("half an answer", errors.New("MARKERPANIC"))},
+			{http.MethodGet, "/abort", "abort", panics("half", http.ErrAbortHandler)},
+		}
+	})
+	for _, path := range []string{"/early", "/index"} {
+		p := wantProblem(t, s.do(t, http.MethodGet, path, ""), CodeInternal)
+		if strings.Contains(p.Detail, "goroutine") || strings.Contains(p.Detail, "index out of range") || strings.Contains(p.Detail, "MARKER") {
+			t.Errorf("the client is told: %+v", p)
+		}
+	}
+	for _, path := range []string{"/late", "/abort"} {
+		resp, err := s.client.Get("http://" + s.server.Addr() + path) //nolint:noctx // the server ends it
+		if err != nil {
+			continue // cut before the client saw the header: cut all the same
+		}
+		if b, err := io.ReadAll(resp.Body); err == nil {
+			t.Errorf("%s: %q passes for a whole answer", path, b)
+		}
+		_ = resp.Body.Close()
+	}
+	s.stop()
+	log := s.log.String()
+	if strings.Contains(log, "MARKER") {
+		t.Errorf("a panic's value is logged: %s", log)
+	}
+	if n := strings.Count(log, "a handler panicked"); n != 3 || !strings.Contains(log, "routes_test.go") || !strings.Contains(log, "index out of range") {
+		t.Errorf("%d panics are logged, want 3, with stack and runtime errors: %s", n, log)
+	}
+	if lines := s.log.requests(t); len(lines) != 4 || lines[0]["level"] != "error" {
+		t.Errorf("request lines = %v", lines)
+	}
+}
+
+func TestBodiesOfMountedRoutesAreBounded(t *testing.T) {
+	read := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var large *http.MaxBytesError
+		if _, err := io.ReadAll(r.Body); errors.As(err, &large) {
+			w.WriteHeader(http.StatusRequestEntityTooLarge)
+		}
+	})
+	s := newService(t, func(c *Config) { c.Routes = []Route{{http.MethodPost, "/form", "form", read}} })
+	for size, status := range map[int]int{MaxBodyBytes: http.StatusOK, MaxBodyBytes + 1: http.StatusRequestEntityTooLarge} {
+		if a := s.do(t, http.MethodPost, "/form", strings.Repeat("x", size)); a.status != status {
+			t.Errorf("%d bytes: status = %d, want %d", size, a.status, status)
+		}
+	}
+}

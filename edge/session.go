@@ -1,0 +1,157 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"verifyd/sessions"
+)
+
+// sessionDoc is a session as its integrator reads it. The callback URL and what the receiver answered are left out: the former
+// carries the integrator's secrets, the latter the receiver's.
+type sessionDoc struct {
+	ID             sessions.ID     `json:"id"` // never the token
+	Platform       string          `json:"platform"`
+	PlatformUserID string          `json:"platform_user_id"`
+	GuildID        string          `json:"guild_id"`
+	State          sessions.State  `json:"state"`
+	Verified       *bool           `json:"verified"` // null unless verified or failed
+	Reason         sessions.Reason `json:"reason"`   // empty while pending and when verified
+	CreatedAt      string          `json:"created_at"`
+	ExpiresAt      string          `json:"expires_at"`
+	CompletedAt    *string         `json:"completed_at"` // null while pending and when expired
+	Delivery       deliveryDoc     `json:"delivery"`
+}
+
+type deliveryDoc struct {
+	State    sessions.DeliveryState `json:"state"`
+	Attempts []attemptDoc           `json:"attempts"` // by number; never null
+}
+
+type attemptDoc struct {
+	Number    int               `json:"number"`  // from 1
+	Verdict   *sessions.Verdict `json:"verdict"` // null while the attempt goes on
+	Class     sessions.Class    `json:"class"`   // what went wrong; empty where nothing did
+	Status    *int              `json:"status"`  // the receiver's HTTP status; null where none was read
+	ClaimedAt string            `json:"claimed_at"`
+	EndedAt   *string           `json:"ended_at"` // null while the attempt goes on
+}
+
+// GET /sessions/{session} reads a session of the key's account. The session is named by its id or its token.
+func (a *api) readSession(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), a.StoreTimeout)
+	defer cancel()
+	view, p := a.session(ctx, r)
+	if p != nil {
+		writeProblem(w, r, p)
+		return
+	}
+	writeJSON(w, http.StatusOK, "application/json", document(view))
+}
+
+// POST /sessions/{session}/cancel takes a pending session back: it is completed as canceled, and no callback is sent. It answers
+// as GET does. A repeat is harmless.
+func (a *api) cancelSession(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), a.StoreTimeout)
+	defer cancel()
+	view, p := a.session(ctx, r)
+	if p == nil {
+		view, p = a.cancel(ctx, view)
+	}
+	if p != nil {
+		writeProblem(w, r, p)
+		return
+	}
+	writeJSON(w, http.StatusOK, "application/json", document(view))
+}
+
+// session reads the session that the path names, if the key's account owns it. A malformed name, another account's session and
+// none at all look the same.
+func (a *api) session(ctx context.Context, r *http.Request) (sessions.View, *problem) {
+	who, p := a.authorize(r)
+	if p != nil {
+		return sessions.View{}, p
+	}
+	id, err := sessions.ParseID(r.PathValue("session"))
+	if err != nil {
+		return sessions.View{}, noSession()
+	}
+	view, err := a.Sessions.Read(ctx, id)
+	switch {
+	case errors.Is(err, sessions.ErrNotFound):
+		return sessions.View{}, noSession()
+	case err != nil:
+		return sessions.View{}, storeProblem(err)
+	case view.Account != who.Account.ID:
+		return sessions.View{}, noSession()
+	}
+	LineOf(ctx).Session = id
+	return view, nil
+}
+
+func (a *api) cancel(ctx context.Context, view sessions.View) (sessions.View, *problem) {
+	if view.State == sessions.Pending {
+		c, err := a.Sessions.Complete(ctx, view.ID, sessions.Outcome{State: sessions.Canceled, Reason: sessions.CanceledReason})
+		switch {
+		case err == nil, errors.Is(err, sessions.ErrCompleted):
+			view.Outcome, view.CompletedAt = c.Outcome, c.CompletedAt // ours, or the one that was faster
+		case errors.Is(err, sessions.ErrExpired):
+			view.State = sessions.Expired
+		case errors.Is(err, sessions.ErrNotFound):
+			return sessions.View{}, noSession()
+		default:
+			return sessions.View{}, storeProblem(err)
+		}
+	}
+	switch view.State {
+	case sessions.Canceled:
+		return view, nil
+	case sessions.Expired:
+		return sessions.View{}, &problem{code: CodeSessionExpired, detail: "The session expired at " + timestamp(view.ExpiresAt) + "; no callback is sent."}
+	default:
+		return sessions.View{}, &problem{code: CodeSessionCompleted, detail: "The session was completed before it could be canceled: it is " + string(view.State) + "."}
+	}
+}
+
+func noSession() *problem {
+	return &problem{code: CodeSessionNotFound, detail: "This account has no such session, or its results are no longer kept."}
+}
+
+// document draws a view.
+func document(v sessions.View) sessionDoc {
+	doc := sessionDoc{
+		ID: v.ID, Platform: v.Platform, PlatformUserID: v.PlatformUserID, GuildID: v.GuildID,
+		State: v.State, Reason: v.Reason,
+		CreatedAt: timestamp(v.CreatedAt), ExpiresAt: timestamp(v.ExpiresAt), CompletedAt: timestampOrNull(v.CompletedAt),
+		Delivery: deliveryDoc{State: v.Delivery.State, Attempts: []attemptDoc{}},
+	}
+	if v.State == sessions.Verified || v.State == sessions.Failed {
+		verified := v.Verified()
+		doc.Verified = &verified
+	}
+	for _, at := range v.Delivery.Attempts {
+		doc.Delivery.Attempts = append(doc.Delivery.Attempts, attempt(at))
+	}
+	return doc
+}
+
+func attempt(at sessions.Attempt) attemptDoc {
+	doc := attemptDoc{Number: at.Claim.Number, ClaimedAt: timestamp(at.Claim.At)}
+	if r := at.Result; r != nil {
+		doc.Verdict, doc.Class, doc.EndedAt = &r.Verdict, r.Class, timestampOrNull(r.At)
+		if r.Status != 0 {
+			doc.Status = &r.Status
+		}
+	}
+	return doc
+}
+
+func timestampOrNull(t time.Time) *string {
+	if t.IsZero() {
+		return nil
+	}
+	s := timestamp(t)
+	return &s
+}

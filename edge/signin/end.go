@@ -1,0 +1,129 @@
+package signin
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"verifyd/edge/network"
+	"verifyd/natsconf"
+	"verifyd/sessions"
+)
+
+const (
+	// completeWithin is how long a verdict is offered to JetStream. A person has just signed in: a server that restarts, which
+	// takes about a second, must not cost them that.
+	completeWithin = 10 * time.Second
+	// completePause is the pause between two offers.
+	completePause = 200 * time.Millisecond
+)
+
+// complete ends the session with a verdict. It gives the state that stands afterwards, which is another's where that came first,
+// and the notice for the user where it cannot be said that any does. The clean page shows what stands, so to have come second is
+// no trouble. The verdict is there: that a browser does not wait for the answer takes nothing back, so the end of ctx counts for
+// nothing.
+func (h *Handler) complete(ctx context.Context, id sessions.ID, o sessions.Outcome) (sessions.State, notice) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.completeWithin)
+	defer cancel()
+	doubt := noteUnsaved
+	for {
+		c, err := h.sessions.Complete(ctx, id, o)
+		switch {
+		case err == nil, errors.Is(err, sessions.ErrCompleted):
+			return c.State, ""
+		case errors.Is(err, sessions.ErrExpired), errors.Is(err, sessions.ErrNotFound):
+			return sessions.Expired, ""
+		case errors.Is(err, natsconf.ErrUncertain):
+			doubt = noteUnconfirmed // an offer may be stored, though nobody said so
+		}
+		h.log.Warn().Err(err).Str("sid", string(id)).Msg("a verdict is not stored yet")
+		select {
+		case <-time.After(completePause):
+		case <-ctx.Done():
+			return "", doubt
+		}
+	}
+}
+
+// toEnd sends the browser to the clean page, with a notice where the end is in doubt.
+func (h *Handler) toEnd(w http.ResponseWriter, token sessions.Token, note notice, network string) {
+	if note != "" {
+		h.toNotice(w, token, note, network)
+		return
+	}
+	h.toPage(w, token)
+}
+
+// Classes of trouble that only this package sees, beside those of package network.
+const (
+	classMixUp = "mix_up" // the return arrived at another network's address
+	classGone  = "gone"   // the network is no longer configured
+)
+
+// trouble is an attempt that ended without anybody's verdict: the stage and class for logs, the notice for the user.
+type trouble struct {
+	stage, class string
+	note         notice
+}
+
+func (t *trouble) Error() string { return t.stage + ": " + t.class }
+
+// troubleOf gives the trouble that an error tells of.
+func troubleOf(err error) *trouble {
+	var own *trouble
+	var theirs *network.Trouble
+	switch {
+	case errors.As(err, &own):
+		return own
+	case errors.As(err, &theirs):
+		return &trouble{theirs.Stage, theirs.Class, noteFor(theirs.Class)}
+	default:
+		return &trouble{"unknown", "unknown", noteUnfinished}
+	}
+}
+
+// noteFor tells apart what waiting cures.
+func noteFor(class string) notice {
+	switch class {
+	case network.ClassDNS, network.ClassConnect, network.ClassTLS, network.ClassTimeout, network.ClassReset, network.ClassStatus:
+		return noteUnreachable
+	default:
+		return noteUnfinished
+	}
+}
+
+// stepLine is the log line of a step of a sign-in.
+type stepLine struct{ *zerolog.Event }
+
+// step begins the log line of a step of a sign-in. Of the identity, the code, the state and the token it holds nothing.
+func (h *Handler) step(s sessions.View, network string) stepLine {
+	e := h.log.Info().Str("sid", string(s.ID)).Str("account", s.Account)
+	if network != "" {
+		e = e.Str("network", network)
+	}
+	return stepLine{e}
+}
+
+// outcome adds the verdict, and what stands instead of it: another state, or a doubt.
+func (l stepLine) outcome(o sessions.Outcome, standing sessions.State, doubt notice) stepLine {
+	e := l.Str("outcome", string(o.State))
+	if o.Reason != sessions.NoReason {
+		e = e.Str("reason", string(o.Reason))
+	}
+	switch {
+	case doubt != "":
+		e = e.Str("standing", string(doubt))
+	case standing != o.State:
+		e = e.Str("standing", string(standing))
+	}
+	return stepLine{e}
+}
+
+func (l stepLine) trouble(t *trouble) stepLine {
+	return stepLine{l.Str("outcome", "trouble").Str("stage", t.stage).Str("class", t.class)}
+}
+
+func (l stepLine) took(d time.Duration) stepLine { return stepLine{l.Dur("took", d)} }

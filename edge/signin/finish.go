@@ -1,0 +1,104 @@
+package signin
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"time"
+
+	"verifyd/edge/network"
+	"verifyd/sessions"
+)
+
+// judgeWithin bounds the way to a verdict: to spend the attempt and to ask the provider. Together with completeWithin it stays
+// below the 30 s within which the edge's server sends an answer.
+const judgeWithin = 18 * time.Second
+
+// finish answers GET /signin/{network}/callback, the browser's way back from the identity network.
+func (h *Handler) finish(w http.ResponseWriter, r *http.Request) {
+	began := h.now()
+	q, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		q = url.Values{"state": q["state"]} // judged below as the return it is, should the state lead to a flow
+	}
+	f, ok := h.cookies.find(w, r, q.Get("state"))
+	if !ok {
+		h.log.Info().Str("outcome", "lost").Msg("a return came without its cookie")
+		h.draw(w, h.view(pageLost))
+		return
+	}
+	// The code is worth one post, so what follows outlives a browser that does not wait for it.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), judgeWithin)
+	defer cancel()
+	s, spent := h.spend(ctx, w, r, f)
+	if !spent {
+		return
+	}
+	o, err := h.judge(ctx, f, s.Session, q, r.PathValue("network"))
+	if err != nil {
+		t := troubleOf(err)
+		h.step(s, f.Network).trouble(t).took(h.now().Sub(began)).Msg("a sign-in ended without a verdict")
+		h.toNotice(w, f.Token, t.note, f.Network)
+		return
+	}
+	standing, note := h.complete(r.Context(), s.ID, o)
+	h.step(s, f.Network).outcome(o, standing, note).took(h.now().Sub(began)).Msg("a sign-in ended")
+	h.toEnd(w, f.Token, note, f.Network)
+}
+
+// spend uses up the attempt of a session that is still pending. Where that is not to be had it answers, and gives false.
+//
+// The session is read first: where JetStream is away the attempt stays whole, so that a reload goes on with it, and a session
+// that has ended lets no code be posted, however much later than the store's memory of spent attempts it is replayed.
+func (h *Handler) spend(ctx context.Context, w http.ResponseWriter, r *http.Request, f flow) (sessions.View, bool) {
+	id := f.Token.ID()
+	s, err := h.read(ctx, r, id)
+	if err != nil {
+		h.drawReadError(w, r, err, "?"+r.URL.RawQuery) // this very return
+		return s, false
+	}
+	if s.State != sessions.Pending {
+		h.step(s, f.Network).Str("outcome", "late").Msg("a return came for a session that has ended")
+		h.toPage(w, f.Token)
+		return s, false
+	}
+	switch err := h.sessions.Redeem(ctx, id, attemptHash(f.Attempt.State)); {
+	case errors.Is(err, sessions.ErrRedeemed):
+		h.step(s, f.Network).Str("outcome", "repeated").Msg("a return came again")
+		h.toNotice(w, f.Token, noteChecking, f.Network)
+		return s, false
+	case err != nil:
+		// Perhaps spent, perhaps not: without a plain yes no code is posted.
+		h.drawReadError(w, r, err, h.pageURL(f.Token))
+		return s, false
+	}
+	return s, true
+}
+
+// judge takes the return of a spent attempt to a verdict. Any error is nobody's verdict.
+func (h *Handler) judge(ctx context.Context, f flow, s sessions.Session, q url.Values, arrivedAt string) (sessions.Outcome, error) {
+	n := h.network(f.Network)
+	if n == nil {
+		return sessions.Outcome{}, &trouble{network.StageAuthorization, classGone, noteUnfinished}
+	}
+	// A return at another network's address is a mix-up: its code may be meant for the other's ears (RFC 9700 §4.4.2).
+	if arrivedAt != f.Network {
+		return sessions.Outcome{}, &trouble{network.StageAuthorization, classMixUp, noteUnfinished}
+	}
+	ret, err := network.ParseReturn(q)
+	if err != nil {
+		return sessions.Outcome{}, &trouble{network.StageAuthorization, network.ClassMalformed, noteUnfinished}
+	}
+	who, err := n.Redeem(ctx, f.Attempt, ret)
+	switch {
+	case errors.Is(err, network.ErrDeclined):
+		return sessions.Outcome{State: sessions.Failed, Reason: sessions.Declined, Network: n.ID()}, nil
+	case err != nil:
+		return sessions.Outcome{}, err
+	case n.RequireSubjectMatch() && who.Subject != s.PlatformUserID:
+		return sessions.Outcome{State: sessions.Failed, Reason: sessions.Refused, Network: n.ID()}, nil
+	default:
+		return sessions.Outcome{State: sessions.Verified, Network: n.ID()}, nil
+	}
+}

@@ -1,0 +1,213 @@
+package signin_test
+
+import (
+	"html"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+
+	"verifyd/sessions"
+)
+
+// rows finds the values that somebody else wrote, as the page shows them.
+var rows = regexp.MustCompile(`<dd><bdi>(.*?)</bdi></dd>`)
+
+func TestValuesOfOthers(t *testing.T) {
+	for name, tc := range map[string]struct{ value, shown string }{
+		"markup":       {`<script>alert(1)</script>`, `&lt;script&gt;alert(1)&lt;/script&gt;`},
+		"quotes":       {`"'><b a='`, `&#34;&#39;&gt;&lt;b a=&#39;`},
+		"template":     {`{{.Session}}`, `{{.Session}}`},
+		"entity":       {`&lt;`, `&amp;lt;`},
+		"override":     {"a\u202Ecod", "a<i>U+202E</i>cod"},
+		"Hebrew":       {"שלום", "שלום"},
+		"two lines":    {"a\nb", "a<i>U+000A</i>b"},
+		"emoji family": {"👩‍👧", "👩‍👧"},
+		"close bdi":    {"</bdi></dd>", "&lt;/bdi&gt;&lt;/dd&gt;"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, setup{})
+			_, token := r.session(func(q *sessions.Request) { q.PlatformUserID, q.Platform, q.GuildID = tc.value, tc.value, tc.value })
+			b := r.browser()
+			body := b.get(b.page(token)).body
+			found := rows.FindAllStringSubmatch(body, -1)
+			if len(found) != 3 {
+				t.Fatalf("%d rows\n%s", len(found), body)
+			}
+			for _, row := range found {
+				if row[1] != tc.shown {
+					t.Errorf("shown as %q, want %q", row[1], tc.shown)
+				}
+			}
+		})
+	}
+}
+
+func TestRows(t *testing.T) {
+	r := newRig(t, setup{})
+	b := r.browser()
+	_, token := r.session(func(q *sessions.Request) { q.GuildID = "" })
+	if body := b.get(b.page(token)).body; strings.Contains(body, "Group") {
+		t.Error("an empty group is shown")
+	}
+	_, token = r.session(func(q *sessions.Request) { q.Test = true })
+	if body := b.get(b.page(token)).body; !strings.Contains(body, "<b>Test</b>") {
+		t.Error("a test session is not marked")
+	}
+	_, token = r.session(func(q *sessions.Request) { q.Account = "acc_gone" })
+	if body := b.get(b.page(token)).body; !strings.Contains(body, "<bdi>The sender of this link</bdi> asks you") {
+		t.Errorf("an account without a name:\n%s", body)
+	}
+}
+
+func TestNotesAreOnlyLookedUp(t *testing.T) {
+	r := newRig(t, setup{})
+	_, token := r.session()
+	b := r.browser()
+	plain := b.get(b.page(token)).body
+	for _, query := range []string{"&note=x", "&note=%3Cb%3E", "&note=", "&note=unfinished&note=unfinished", "&note=ask.heading"} {
+		if got := b.get(b.page(token) + query).body; got != plain {
+			t.Errorf("%s changes the page:\n%s", query, got)
+		}
+	}
+	body := b.get(b.page(token) + "&note=unfinished&network=%3Cb%3Eevil").body
+	if strings.Contains(body, "evil") || !strings.Contains(body, "Nothing was decided") {
+		t.Errorf("the notice:\n%s", body)
+	}
+}
+
+// 1,024 bytes in each of the three values, in the characters that take most room.
+func TestWeight(t *testing.T) {
+	r := newRig(t, setup{})
+	b := r.browser()
+	total := func(value string) int {
+		_, token := r.session(func(q *sessions.Request) { q.PlatformUserID, q.Platform, q.GuildID = value, value, value })
+		body := b.get(b.page(token)).body
+		n := len(body)
+		for _, asset := range assetsOf(body) {
+			n += len(b.get(r.server.URL + asset).body)
+		}
+		return n
+	}
+	for _, value := range []string{strings.Repeat("x", 1024), strings.Repeat("<", 1024), strings.Repeat("\x01", 1024), strings.Repeat("'", 1024)} {
+		if n := total(value); n >= 30_000 {
+			t.Errorf("%.8q…: %d bytes, want under 30,000", value, n)
+		}
+	}
+}
+
+var assetForm = regexp.MustCompile(`(?:href|src)="([^"]*/assets/[^"]+)"`)
+
+func assetsOf(body string) (paths []string) {
+	for _, m := range assetForm.FindAllStringSubmatch(body, -1) {
+		paths = append(paths, html.UnescapeString(m[1]))
+	}
+	return paths
+}
+
+func TestAssets(t *testing.T) {
+	r := newRig(t, setup{prefix: "/v"})
+	_, token := r.session()
+	b := r.browser()
+	paths := assetsOf(b.get(b.page(token)).body)
+	if len(paths) != 2 {
+		t.Fatalf("assets: %v", paths)
+	}
+	for _, p := range paths {
+		for _, method := range []string{http.MethodGet, http.MethodHead} {
+			a := b.do(b.request(method, r.server.URL+p, ""))
+			if a.status != http.StatusOK || a.header.Get("Cache-Control") != "public, max-age=31536000, immutable" ||
+				a.header.Get("X-Content-Type-Options") != "nosniff" || (a.body == "") != (method == http.MethodHead) {
+				t.Errorf("%s %s: %d, %v", method, p, a.status, a.header)
+			}
+		}
+		if !regexp.MustCompile(`^/v/assets/[a-z]+-[0-9a-f]{12}\.(css|svg)$`).MatchString(p) {
+			t.Errorf("address %q", p)
+		}
+	}
+}
+
+func TestHeaders(t *testing.T) {
+	for name, s := range map[string]setup{"plain": {}, "https": {tls: true}} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, s)
+			_, token := r.session()
+			b := r.browser()
+			form := url.Values{"session": {token.Reveal()}, "action": {"continue"}, "network": {"example"}}
+			answers := map[string]answer{
+				"ask":       b.get(b.page(token)),
+				"unknown":   b.get(r.base + "/"),
+				"lost":      b.get(r.base + "/signin/example/callback?state=x"),
+				"malformed": b.post(r.base+"/signin", url.Values{"session": {token.Reveal()}}),
+				"redirect":  b.post(r.base+"/signin", form),
+				"trouble":   b.get(b.back(token, "x", "error")),
+				"return":    b.get(b.back(token, "x", "sign-in")),
+				"verified":  b.get(b.page(token)),
+			}
+			for name, a := range answers {
+				checkHeaders(t, name, a, s.tls)
+			}
+			policy := answers["ask"].header.Get("Content-Security-Policy")
+			if want := "form-action 'self' https: " + r.dev.Issuer(); !s.tls && !strings.HasSuffix(b.policyAfterDiscovery(token), want) {
+				t.Errorf("policy %q, want it to end in %q", policy, want)
+			}
+			if !strings.HasSuffix(answers["verified"].header.Get("Content-Security-Policy"), "form-action 'none'") {
+				t.Error("a page without a form allows one")
+			}
+		})
+	}
+}
+
+// policyAfterDiscovery is the policy of another session's page once the network's address is known.
+func (b *browser) policyAfterDiscovery(sessions.Token) string {
+	_, token := b.r.session()
+	return b.get(b.page(token)).header.Get("Content-Security-Policy")
+}
+
+func checkHeaders(t *testing.T, page string, a answer, https bool) {
+	t.Helper()
+	for name, want := range map[string]string{
+		"Cache-Control":                "no-store",
+		"Referrer-Policy":              "no-referrer",
+		"X-Content-Type-Options":       "nosniff",
+		"Cross-Origin-Opener-Policy":   "same-origin",
+		"Cross-Origin-Resource-Policy": "same-origin",
+		"X-Robots-Tag":                 "noindex",
+		"Strict-Transport-Security":    map[bool]string{true: "max-age=31536000"}[https],
+	} {
+		if got := a.header.Get(name); got != want {
+			t.Errorf("%s: %s: %q, want %q", page, name, got, want)
+		}
+	}
+	csp := a.header.Get("Content-Security-Policy")
+	for _, part := range []string{"default-src 'none'", "style-src 'self'", "base-uri 'none'", "frame-ancestors 'none'", "form-action "} {
+		if !strings.Contains(csp, part) {
+			t.Errorf("%s: policy %q lacks %q", page, csp, part)
+		}
+	}
+	if strings.Contains(csp, "unsafe") || a.header.Get("Permissions-Policy") == "" {
+		t.Errorf("%s: policies %q, %q", page, csp, a.header.Get("Permissions-Policy"))
+	}
+	if a.status != http.StatusSeeOther && a.header.Get("Content-Type") != "text/html; charset=utf-8" {
+		t.Errorf("%s: media type %q", page, a.header.Get("Content-Type"))
+	}
+	if a.status == http.StatusSeeOther && a.body != "" {
+		t.Errorf("%s: a redirect with the body %q", page, a.body)
+	}
+}
+
+// Before the network's address is known, plain http may lead to this machine; https never does.
+func TestPolicyBeforeDiscovery(t *testing.T) {
+	for want, s := range map[string]setup{
+		"form-action 'self' https: http://localhost:* http://127.0.0.1:*": {},
+		"form-action 'self' https:":                                       {tls: true},
+	} {
+		r := newRig(t, s)
+		_, token := r.session()
+		b := r.browser()
+		if csp := b.get(b.page(token)).header.Get("Content-Security-Policy"); !strings.HasSuffix(csp, want) {
+			t.Errorf("policy %q, want it to end in %q", csp, want)
+		}
+	}
+}

@@ -1,0 +1,194 @@
+package signin
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"verifyd/sessions"
+)
+
+// kind is one of the pages a user can see. Its name is the prefix of its texts' keys.
+type kind struct {
+	name   string
+	status int
+	tone   tone
+}
+
+// tone chooses the sign and the colour beside a page's heading.
+type tone string
+
+const (
+	toneGood  tone = "good"
+	toneBad   tone = "bad"
+	tonePlain tone = "plain"
+	toneWait  tone = "caution"
+)
+
+// The pages.
+var (
+	pageAsk         = kind{"ask", http.StatusOK, ""}
+	pageVerified    = kind{"verified", http.StatusOK, toneGood}
+	pageDeclined    = kind{"declined", http.StatusOK, tonePlain}
+	pageRefused     = kind{"refused", http.StatusOK, toneBad}
+	pageCanceled    = kind{"canceled", http.StatusOK, tonePlain}
+	pageExpired     = kind{"expired", http.StatusGone, tonePlain}
+	pageUnknown     = kind{"unknown", http.StatusNotFound, tonePlain}
+	pageLost        = kind{"lost", http.StatusBadRequest, toneWait}
+	pageForeign     = kind{"foreign", http.StatusForbidden, toneWait}
+	pageMalformed   = kind{"malformed", http.StatusBadRequest, toneWait}
+	pageUnavailable = kind{"unavailable", http.StatusServiceUnavailable, toneWait}
+)
+
+// retryAfter is what a user is asked to wait while JetStream is away, in seconds: an embedded server is back in about one, a
+// cluster has a new leader in a few.
+const retryAfter = 5
+
+// notice is a code in the clean page's address that chooses what is said above the buttons of a session still pending.
+type notice string
+
+const (
+	noteUnreachable notice = "unreachable" // the provider did not answer
+	noteUnfinished  notice = "unfinished"  // any other trouble with the provider
+	noteChecking    notice = "checking"    // the attempt was used before, perhaps a moment ago by the same press
+	noteUnconfirmed notice = "unconfirmed" // the completion may be stored
+	noteUnsaved     notice = "unsaved"     // the completion is not stored
+)
+
+// notices say which of them offer to look again instead of starting over.
+var notices = map[notice]struct{ again bool }{
+	noteUnreachable: {}, noteUnfinished: {}, noteChecking: {again: true}, noteUnconfirmed: {again: true}, noteUnsaved: {},
+}
+
+// fact is one row of what is being verified; the label is a text's key.
+type fact struct{ Label, Value string }
+
+// button is the way to one identity network.
+type button struct{ Network, Name string }
+
+// view is what a page's template is given.
+type view struct {
+	Kind    string
+	Tone    tone
+	Prefix  string
+	CSS     string
+	Icon    string
+	Session string // the token, for the forms
+	Test    bool
+	Facts   []fact
+	Buttons []button
+	Expires string // RFC 3339
+	Left    string // a text's key
+	Note    string // a text's key
+	Again   string // where another look leads; empty for none
+
+	status     int
+	formAction string
+	values     map[string]string
+}
+
+// view starts the view of a page.
+func (h *Handler) view(k kind) view {
+	return view{
+		Kind: k.name, Tone: k.tone, Prefix: h.prefix,
+		CSS: h.prefix + pathAssets + h.assets.css.name, Icon: h.prefix + pathAssets + h.assets.icon.name,
+		status: k.status, formAction: "'none'",
+		values: map[string]string{},
+	}
+}
+
+// sessionView is the page that tells where a session stands.
+func (h *Handler) sessionView(s sessions.View, t sessions.Token) view {
+	v := h.view(kindOf(s.Outcome))
+	v.Test = s.Test
+	v.values["asker"], v.values["Asker"] = h.asker(s.Account)
+	v.values["network"] = h.networkName(s.Network)
+	switch s.State {
+	case sessions.Pending:
+		h.ask(&v, s.Session, t)
+	case sessions.Verified, sessions.Failed:
+		v.Facts = facts(s.Session)
+	}
+	return v
+}
+
+func kindOf(o sessions.Outcome) kind {
+	switch o.State {
+	case sessions.Pending:
+		return pageAsk
+	case sessions.Verified:
+		return pageVerified
+	case sessions.Canceled:
+		return pageCanceled
+	case sessions.Expired:
+		return pageExpired
+	default:
+		if o.Reason == sessions.Refused {
+			return pageRefused
+		}
+		return pageDeclined
+	}
+}
+
+// ask adds what the question and its buttons need.
+func (h *Handler) ask(v *view, s sessions.Session, t sessions.Token) {
+	v.Session = t.Reveal()
+	v.Facts = facts(s)
+	v.formAction = h.formAction()
+	for _, n := range h.networks {
+		v.Buttons = append(v.Buttons, button{n.ID(), n.Name()})
+	}
+	v.values["network"] = h.networks[0].Name()
+	v.Expires = s.ExpiresAt.Format(time.RFC3339)
+	v.Left = "ask.left.last"
+	if minutes := minutesLeft(s.ExpiresAt.Sub(h.now())); minutes > 0 {
+		v.Left, v.values["minutes"] = "ask.left.minutes", strconv.Itoa(minutes)
+	}
+}
+
+// addNotice puts a notice on the page of a pending session. What the address says is only ever looked up, never shown.
+func (h *Handler) addNotice(v *view, note notice, network string, again string) {
+	n, known := notices[note]
+	if !known || v.Kind != pageAsk.name {
+		return
+	}
+	v.Note = "note." + string(note)
+	v.values["network"] = h.networkName(network)
+	if len(h.networks) == 1 {
+		v.values["network"] = h.networks[0].Name()
+	}
+	if n.again {
+		v.Again = again
+	}
+}
+
+// minutesLeft counts whole minutes, rounded to the nearest, so that a new link shows 10; 0 when less than one is left.
+func minutesLeft(d time.Duration) int {
+	if d < time.Minute {
+		return 0
+	}
+	return int(d.Round(time.Minute) / time.Minute)
+}
+
+func facts(s sessions.Session) []fact {
+	rows := []fact{{"ask.account", s.PlatformUserID}, {"ask.where", s.Platform}}
+	if s.GuildID != "" {
+		rows = append(rows, fact{"ask.group", s.GuildID})
+	}
+	return rows
+}
+
+// asker gives the name of an account inside a sentence and at its start.
+func (h *Handler) asker(account string) (inside, atStart string) {
+	if name, ok := h.accounts.Name(account); ok && name != "" {
+		return name, name
+	}
+	return h.painter.word("asker.unknown"), h.painter.word("Asker.unknown")
+}
+
+func (h *Handler) networkName(id string) string {
+	if n := h.network(id); n != nil {
+		return n.Name()
+	}
+	return h.painter.word("network.unknown")
+}

@@ -1,0 +1,105 @@
+package signin
+
+import (
+	"bytes"
+	"fmt"
+	"html/template"
+	"maps"
+	"net/http"
+	"strconv"
+)
+
+// textsFile is the language of the pages.
+const textsFile = "texts/en.yaml"
+
+// painter turns views into HTML.
+type painter struct {
+	texts texts
+	page  *template.Template
+}
+
+func newPainter() (*painter, error) {
+	ts, err := loadTexts(textsFile)
+	if err != nil {
+		return nil, err
+	}
+	// An error in the middle of a page must be one of ours in a test, not a hole that a user finds.
+	page, err := template.New("page.html").Option("missingkey=error").
+		ParseFS(webFiles, "web/page.html", "web/ask.html", "web/end.html")
+	if err != nil {
+		return nil, fmt.Errorf("read the page's templates: %w", err)
+	}
+	return &painter{ts, page}, nil
+}
+
+// word gives a text that stands by itself. A key that does not exist shows as itself; a test finds those.
+func (p *painter) word(key string) string {
+	s, err := p.texts[key].plain()
+	if err != nil {
+		return key
+	}
+	return s
+}
+
+// drawn is a view with its texts, as the templates see it.
+type drawn struct {
+	view
+	texts texts
+}
+
+// Say draws the text of a key with the view's values, and with one more of its own where two words follow.
+func (d drawn) Say(key string, more ...string) (template.HTML, error) {
+	m, ok := d.texts[key]
+	if !ok {
+		return "", fmt.Errorf("no text %q", key)
+	}
+	values := d.values
+	if len(more) == 2 {
+		values = maps.Clone(values)
+		values[more[0]] = more[1]
+	}
+	html, err := m.html(values)
+	if err != nil {
+		return "", fmt.Errorf("text %q: %w", key, err)
+	}
+	return html, nil
+}
+
+// Word gives a text without values, for a title or an attribute.
+func (d drawn) Word(key string) (string, error) {
+	s, err := d.texts[key].plain()
+	if err != nil {
+		return "", fmt.Errorf("text %q: %w", key, err)
+	}
+	return s, nil
+}
+
+// Typed draws a value that somebody else wrote.
+func (drawn) Typed(s string) template.HTML { return typed(s) }
+
+func (p *painter) paint(v view) ([]byte, error) {
+	var b bytes.Buffer
+	if err := p.page.Execute(&b, drawn{v, p.texts}); err != nil {
+		return nil, fmt.Errorf("draw page %s: %w", v.Kind, err)
+	}
+	return b.Bytes(), nil
+}
+
+// draw answers with a page. It is painted whole before the first byte leaves.
+func (h *Handler) draw(w http.ResponseWriter, v view) {
+	body, err := h.painter.paint(v)
+	if err != nil {
+		h.log.Error().Err(err).Msg("a page could not be drawn")
+		http.Error(w, "Something went wrong on our side. Please try again.", http.StatusInternalServerError)
+		return
+	}
+	head := w.Header()
+	head.Set("Content-Security-Policy", policy(v.formAction))
+	head.Set("Content-Type", "text/html; charset=utf-8")
+	head.Set("Content-Length", strconv.Itoa(len(body)))
+	if v.status == http.StatusServiceUnavailable {
+		head.Set("Retry-After", strconv.Itoa(retryAfter))
+	}
+	w.WriteHeader(v.status)
+	_, _ = w.Write(body) // nobody is left to be told
+}

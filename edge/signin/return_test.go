@@ -1,0 +1,169 @@
+package signin_test
+
+import (
+	"encoding/base64"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"verifyd/sessions"
+)
+
+func TestReturnsThatLeadNowhere(t *testing.T) {
+	r := newRig(t, setup{})
+	session, token := r.session()
+	b := r.browser()
+	back := b.back(token, "sailor_42", "sign-in")
+	const lost = "We lost track of your sign-in"
+	for name, address := range map[string]string{
+		"no query":      r.base + "/signin/example/callback",
+		"no state":      r.base + "/signin/example/callback?code=x",
+		"another state": r.base + "/signin/example/callback?code=x&state=" + strings.Repeat("A", 43),
+		"bad escape":    r.base + "/signin/example/callback?code=%zz",
+	} {
+		t.Run(name, func(t *testing.T) { b.get(address).wantPage(t, http.StatusBadRequest, lost) })
+	}
+	t.Run("another browser", func(t *testing.T) { r.browser().get(back).wantPage(t, http.StatusBadRequest, lost) })
+	r.want(session.ID, sessions.Pending, sessions.NoReason)
+	b.follow(b.get(back)).wantPage(t, http.StatusOK, headingVerified) // none of that spent the attempt
+}
+
+func TestHeadOfAReturn(t *testing.T) {
+	r := newRig(t, setup{})
+	_, token := r.session()
+	b := r.browser()
+	back := b.back(token, "sailor_42", "sign-in")
+	if a := b.do(b.request(http.MethodHead, back, "")); a.status != http.StatusMethodNotAllowed || a.header.Get("Allow") != http.MethodGet {
+		t.Errorf("status %d, Allow %q", a.status, a.header.Get("Allow"))
+	}
+	b.follow(b.get(back)).wantPage(t, http.StatusOK, headingVerified) // the attempt was whole
+}
+
+// A return that no conforming provider sends is nobody's verdict, and spends its attempt.
+func TestMalformedReturns(t *testing.T) {
+	r := newRig(t, setup{})
+	session, token := r.session()
+	b := r.browser()
+	for name, query := range map[string]string{
+		"two codes":      "&code=a&code=b",
+		"code and error": "&code=a&error=access_denied",
+		"neither":        "",
+		"two errors":     "&error=access_denied&error=access_denied",
+		"bad escape":     "&error=access_denied&x=%zz",
+		"long code":      "&code=" + strings.Repeat("x", 5000),
+	} {
+		t.Run(name, func(t *testing.T) {
+			state := mustQuery(t, b.press(token)).Get("state")
+			b.follow(b.get(r.base+"/signin/example/callback?state="+state+query)).wantPage(t, http.StatusOK, headingAsk)
+			r.want(session.ID, sessions.Pending, sessions.NoReason)
+			late := b.to(b.get(r.base + "/signin/example/callback?state=" + state + "&error=access_denied"))
+			if !strings.Contains(late, "note=checking") {
+				t.Errorf("the attempt was not spent: %s", late)
+			}
+		})
+	}
+	r.want(session.ID, sessions.Pending, sessions.NoReason)
+}
+
+func TestMixUp(t *testing.T) {
+	r := newRig(t, setup{networks: 2})
+	session, token := r.session()
+	b := r.browser()
+	for _, action := range []string{"sign-in", "decline"} {
+		back := b.back(token, "sailor_42", action)
+		wrong := strings.Replace(back, "/signin/example/", "/signin/second/", 1)
+		b.follow(b.get(wrong)).wantPage(t, http.StatusOK, headingAsk)
+		b.follow(b.get(back)).wantPage(t, http.StatusOK, headingAsk) // spent
+		b.get(strings.Replace(back, "/signin/example/", "/signin/nowhere/", 1))
+	}
+	r.want(session.ID, sessions.Pending, sessions.NoReason)
+	if !strings.Contains(r.log.String(), `"class":"mix_up"`) {
+		t.Errorf("log:\n%s", r.log)
+	}
+}
+
+func TestTamperedCookie(t *testing.T) {
+	r := newRig(t, setup{})
+	session, token := r.session()
+	b := r.browser()
+	back := b.back(token, "sailor_42", "sign-in")
+	other := b.back(token, "sailor_42", "sign-in")
+	at := mustURL(t, back)
+	cookies := b.client.Jar.Cookies(at)
+	if len(cookies) != 2 {
+		t.Fatalf("%d cookies, want 2", len(cookies))
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(cookies[0].Value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw[len(raw)/2] ^= 1
+	for name, value := range map[string]string{
+		"one bit":        base64.RawURLEncoding.EncodeToString(raw),
+		"cut":            cookies[0].Value[:len(cookies[0].Value)-4],
+		"another's":      cookies[1].Value,
+		"no base64":      "!",
+		"empty":          "",
+		"nothing sealed": "AAAA",
+		"long":           strings.Repeat("A", 3000),
+	} {
+		t.Run(name, func(t *testing.T) {
+			victim := r.browser()
+			for _, c := range cookies { // whichever of the two belongs to the return
+				victim.client.Jar.SetCookies(at, []*http.Cookie{{Name: c.Name, Value: value, Path: "/signin"}})
+			}
+			if name == "another's" {
+				victim.client.Jar.SetCookies(at, []*http.Cookie{{Name: cookies[1].Name, Value: cookies[0].Value, Path: "/signin"}})
+			}
+			a := victim.get(back)
+			a.wantPage(t, http.StatusBadRequest, "We lost track of your sign-in")
+			if !strings.Contains(a.header.Get("Set-Cookie"), "Max-Age=0") {
+				t.Error("what does not open is not removed")
+			}
+		})
+	}
+	r.want(session.ID, sessions.Pending, sessions.NoReason)
+	b.follow(b.get(other)).wantPage(t, http.StatusOK, headingVerified)
+}
+
+func TestCookiesAreFew(t *testing.T) {
+	r := newRig(t, setup{})
+	_, token := r.session()
+	b := r.browser()
+	at := mustURL(t, r.base+"/signin")
+	b.client.Jar.SetCookies(at, []*http.Cookie{
+		{Name: "verifyd_flow_aaaaaaaaaaaaaaaa", Value: "AQID", Path: "/signin"},
+		{Name: "another", Value: "x", Path: "/signin"},
+	})
+	var backs []string
+	for range 12 {
+		backs = append(backs, b.back(token, "sailor_42", "error"))
+	}
+	ours := 0
+	for _, c := range b.client.Jar.Cookies(at) {
+		if strings.HasPrefix(c.Name, "verifyd_flow_") {
+			ours++
+		}
+		if c.Value == "AQID" {
+			t.Error("a cookie that does not open stays")
+		}
+	}
+	if ours != 8 || len(b.client.Jar.Cookies(at)) != 9 {
+		t.Errorf("%d flow cookies, want 8: %v", ours, b.client.Jar.Cookies(at))
+	}
+	for i, back := range backs { // the oldest went
+		if a := b.get(back); (a.status == http.StatusBadRequest) != (i < 4) {
+			t.Errorf("return %d: status %d", i+1, a.status)
+		}
+	}
+}
+
+func mustURL(tb testing.TB, address string) *url.URL {
+	tb.Helper()
+	u, err := url.Parse(address)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return u
+}

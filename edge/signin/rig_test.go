@@ -1,0 +1,358 @@
+package signin_test
+
+import (
+	"bytes"
+	"crypto/tls"
+	"encoding/json"
+	"flag"
+	"io"
+	"net"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"go.uber.org/goleak"
+
+	"verifyd/edge/devnetwork"
+	"verifyd/edge/network"
+	"verifyd/edge/signin"
+	"verifyd/natsconf"
+	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/seal"
+	"verifyd/sessions"
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	goleak.VerifyTestMain(m)
+}
+
+// names stands for the account mirror.
+type names map[string]string
+
+func (n names) Name(id string) (string, bool) {
+	name, ok := n[id]
+	return name, ok
+}
+
+// clock is the real time and an offset that tests move.
+type clock struct{ offset atomic.Int64 }
+
+func (c *clock) Now() time.Time           { return time.Now().Add(time.Duration(c.offset.Load())) }
+func (c *clock) advance(by time.Duration) { c.offset.Add(int64(by)) }
+
+// logBuffer collects log lines of many goroutines.
+type logBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// setup is what tests choose.
+type setup struct {
+	prefix       string // of the base URL
+	host         string // address to listen on; 127.0.0.1 when empty
+	tls          bool
+	subjectMatch bool
+	networks     int  // 1 when zero; all of them lead to the same provider
+	deaf         bool // the completions' writer is not served: nothing is stored and nobody says so
+}
+
+// rig is the real thing: embedded JetStream, the dev network, and an HTTP server with the routes.
+type rig struct {
+	t      testing.TB
+	setup  setup
+	conn   *natsconf.Conn
+	away   func() // takes JetStream away
+	listen func() // serves the completions' writer, where the setup is deaf
+	store  *sessions.Store
+	dev    *devnetwork.Provider
+	// stopProvider takes the identity network away.
+	stopProvider func()
+	nets         []*network.Network
+	handler      *signin.Handler
+	server       *httptest.Server
+	base         string
+	clock        *clock
+	log          *logBuffer
+}
+
+func newRig(tb testing.TB, s setup) *rig {
+	tb.Helper()
+	r := &rig{t: tb, setup: s, clock: &clock{}, log: &logBuffer{}}
+	r.conn, r.away = natstest.StartIn(tb, tb.TempDir())
+	key := seal.NewKey()
+	completions := natsconf.NewWriter(r.conn, natsconf.StreamCompletions)
+	r.listen = func() { natstest.Serve(tb, completions) }
+	if !s.deaf {
+		r.listen()
+	}
+	r.store = sessions.NewStore(sessions.Config{
+		Conn: r.conn, Key: key, Now: r.clock.Now,
+		Pending:     natstest.Writer(tb, r.conn, natsconf.BucketStream(natsconf.BucketSessions)),
+		Completions: completions,
+	})
+	mux := http.NewServeMux()
+	r.server = httptest.NewUnstartedServer(mux)
+	if s.host != "" {
+		l, err := (&net.ListenConfig{}).Listen(tb.Context(), "tcp", s.host+":0")
+		if err != nil {
+			tb.Fatal(err)
+		}
+		_ = r.server.Listener.Close()
+		r.server.Listener = l
+	}
+	if s.tls {
+		r.server.StartTLS()
+	} else {
+		r.server.Start()
+	}
+	tb.Cleanup(r.server.Close)
+	r.base = r.server.URL + s.prefix
+	r.startNetworks()
+	var err error
+	r.handler, err = signin.New(signin.Config{
+		BaseURL: r.base, Sessions: r.store, Networks: r.nets, Key: key, Now: r.clock.Now,
+		Accounts: names{"acc_harbor": "Harbor Guild"}, Log: zerolog.New(r.log),
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for _, route := range r.handler.Routes() {
+		path := s.prefix + route.Path
+		if route.Path == "/" {
+			path += "{$}" // to this mux a final slash would be everything below
+		}
+		mux.Handle(route.Method+" "+path, route.Handler)
+	}
+	return r
+}
+
+func (r *rig) startNetworks() {
+	r.t.Helper()
+	var err error
+	if r.dev, err = devnetwork.New(devnetwork.Config{}); err != nil {
+		r.t.Fatal(err)
+	}
+	if err := r.dev.Listen(); err != nil {
+		r.t.Fatal(err)
+	}
+	r.stopProvider = natstest.Serve(r.t, r.dev)
+	for i := range max(r.setup.networks, 1) {
+		s := r.dev.Settings()
+		s.ID, s.Name = []string{"example", "second", "third"}[i], []string{"Example Network", "Second Network", "Third Network"}[i]
+		s.RequireSubjectMatch = r.setup.subjectMatch
+		n, err := network.New(s, network.Options{BaseURL: r.base})
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		r.dev.AllowRedirect(n.RedirectURI())
+		r.nets = append(r.nets, n)
+	}
+}
+
+// session starts a session as an integrator does.
+func (r *rig) session(change ...func(*sessions.Request)) (sessions.Session, sessions.Token) {
+	r.t.Helper()
+	req := sessions.Request{
+		Account: "acc_harbor", Key: "key_1", Platform: "discord", PlatformUserID: "sailor_42", GuildID: "118203948571029384",
+		CallbackURL: "https://hooks.example.com/verified",
+	}
+	for _, c := range change {
+		c(&req)
+	}
+	s, token, err := r.store.Create(r.t.Context(), req)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return s, token
+}
+
+// want fails unless the session stands so.
+func (r *rig) want(id sessions.ID, state sessions.State, reason sessions.Reason) {
+	r.t.Helper()
+	v, err := r.store.Read(r.t.Context(), id)
+	if err != nil || v.State != state || v.Reason != reason {
+		r.t.Errorf("session: state %q, reason %q, err %v; want %q, %q", v.State, v.Reason, err, state, reason)
+	}
+}
+
+// outcomes counts the log lines with an outcome.
+func (r *rig) outcomes(outcome string) (n int) {
+	r.t.Helper()
+	for line := range strings.Lines(r.log.String()) {
+		var fields struct{ Outcome string }
+		if err := json.Unmarshal([]byte(line), &fields); err != nil {
+			r.t.Fatalf("log line %q: %v", line, err)
+		}
+		if fields.Outcome == outcome {
+			n++
+		}
+	}
+	return n
+}
+
+// sequences gives the last sequence of every stream: any write anywhere changes it.
+func (r *rig) sequences() map[string]uint64 {
+	r.t.Helper()
+	seqs := map[string]uint64{}
+	streams := r.conn.JS.ListStreams(r.t.Context())
+	for info := range streams.Info() {
+		seqs[info.Config.Name] = info.State.LastSeq
+	}
+	if err := streams.Err(); err != nil || len(seqs) < 5 {
+		r.t.Fatalf("streams: %v, %v", seqs, err)
+	}
+	return seqs
+}
+
+// answer is what a request brought.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+	at     string // the address it came from
+}
+
+// browser has cookies and follows no redirect by itself.
+type browser struct {
+	t      testing.TB
+	r      *rig
+	client *http.Client
+}
+
+func (r *rig) browser() *browser {
+	r.t.Helper()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12}}
+	if r.setup.tls {
+		pool := r.server.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs //nolint:forcetypeassert // httptest's own
+		transport.TLSClientConfig.RootCAs = pool
+	}
+	r.t.Cleanup(transport.CloseIdleConnections)
+	return &browser{r.t, r, &http.Client{
+		Transport: transport, Jar: jar,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+}
+
+func (b *browser) do(req *http.Request) answer {
+	b.t.Helper()
+	resp, err := b.client.Do(req)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return answer{resp.StatusCode, resp.Header, string(body), req.URL.String()}
+}
+
+func (b *browser) request(method, address, body string) *http.Request {
+	b.t.Helper()
+	req, err := http.NewRequestWithContext(b.t.Context(), method, address, strings.NewReader(body))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return req
+}
+
+func (b *browser) get(address string) answer {
+	b.t.Helper()
+	return b.do(b.request(http.MethodGet, address, ""))
+}
+
+// post sends a form as a browser does from a page of the address's own origin.
+func (b *browser) post(address string, form url.Values) answer {
+	b.t.Helper()
+	req := b.request(http.MethodPost, address, form.Encode())
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	req.Header.Set("Sec-Fetch-Site", "same-origin")
+	return b.do(req)
+}
+
+// follow goes where a 303 leads.
+func (b *browser) follow(a answer) answer {
+	b.t.Helper()
+	return b.get(b.to(a))
+}
+
+// to gives where a 303 leads.
+func (b *browser) to(a answer) string {
+	b.t.Helper()
+	if a.status != http.StatusSeeOther {
+		b.t.Fatalf("%s answered %d, want 303\n%s", a.at, a.status, a.body)
+	}
+	return b.resolve(a.at, a.header.Get("Location"))
+}
+
+// resolve gives where a reference leads from an address.
+func (b *browser) resolve(from, reference string) string {
+	b.t.Helper()
+	u, err := mustURL(b.t, from).Parse(reference)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return u.String()
+}
+
+func (b *browser) page(token sessions.Token) string { return b.r.base + "/?session=" + token.Reveal() }
+
+// press presses Continue on the session's page, and gives where that leads: the provider.
+func (b *browser) press(token sessions.Token) string {
+	b.t.Helper()
+	return b.to(b.post(b.r.base+"/signin", url.Values{"session": {token.Reveal()}, "action": {"continue"}, "network": {"example"}}))
+}
+
+// signIn goes through the provider with one of its buttons, and gives its return: an address with code and state.
+func (b *browser) signIn(authorize, subject, action string) string {
+	b.t.Helper()
+	u, err := url.Parse(authorize)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if a := b.get(authorize); a.status != http.StatusOK {
+		b.t.Fatalf("the provider answered %d\n%s", a.status, a.body)
+	}
+	form := u.Query()
+	form.Set("subject", subject)
+	form.Set("action", action)
+	return b.to(b.post(b.r.dev.Issuer()+"/authorize", form))
+}
+
+// back is the whole way to the provider's return.
+func (b *browser) back(token sessions.Token, subject, action string) string {
+	b.t.Helper()
+	return b.signIn(b.press(token), subject, action)
+}
+
+// wantPage fails unless the answer is that page.
+func (a answer) wantPage(tb testing.TB, status int, heading string) {
+	tb.Helper()
+	if a.status != status || !strings.Contains(a.body, "<h1>"+heading+"</h1>") {
+		tb.Errorf("%s: status %d, want %d with heading %q\n%s", a.at, a.status, status, heading, a.body)
+	}
+}

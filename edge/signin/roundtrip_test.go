@@ -1,0 +1,357 @@
+package signin_test
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"verifyd/sessions"
+)
+
+const (
+	headingAsk         = "Is this you?"
+	headingVerified    = "You are verified"
+	headingNotVerified = "You were not verified"
+)
+
+func TestWholeRoundTrip(t *testing.T) {
+	for name, s := range map[string]setup{
+		"plain":            {},
+		"https":            {tls: true},
+		"prefix":           {prefix: "/verify"},
+		"https and prefix": {tls: true, prefix: "/a/b"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, s)
+			session, token := r.session()
+			b := r.browser()
+			ask := b.get(b.page(token))
+			ask.wantPage(t, http.StatusOK, headingAsk)
+			for _, part := range []string{
+				"<bdi>Harbor Guild</bdi> asks you", "<bdi>sailor_42</bdi>", "<bdi>discord</bdi>", "<bdi>118203948571029384</bdi>",
+				"Continue with <bdi>Example Network</bdi>", "10</bdi> min left", `action="` + s.prefix + `/signin"`,
+				`value="` + token.Reveal() + `"`,
+			} {
+				if !strings.Contains(ask.body, part) {
+					t.Errorf("the page lacks %q\n%s", part, ask.body)
+				}
+			}
+			back := b.get(b.back(token, "whoever", "sign-in"))
+			if to := back.header.Get("Location"); to != s.prefix+"/?session="+token.Reveal() {
+				t.Errorf("the return leads to %q", to)
+			}
+			r.want(session.ID, sessions.Verified, sessions.NoReason)
+			end := b.follow(back)
+			end.wantPage(t, http.StatusOK, headingVerified)
+			if strings.Contains(end.body, "<form") {
+				t.Error("a session that ended offers a form")
+			}
+		})
+	}
+}
+
+func TestFlowCookie(t *testing.T) {
+	for name, tc := range map[string]struct {
+		setup  setup
+		prefix string
+	}{
+		"plain": {setup{prefix: "/v"}, "verifyd_flow_"},
+		"https": {setup{tls: true}, "__Secure-verifyd_flow_"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, tc.setup)
+			_, token := r.session()
+			b := r.browser()
+			a := b.post(r.base+"/signin", url.Values{"session": {token.Reveal()}, "action": {"continue"}, "network": {"example"}})
+			line := a.header.Get("Set-Cookie")
+			c, err := http.ParseSetCookie(line)
+			if err != nil {
+				t.Fatalf("cookie %q: %v", line, err)
+			}
+			if !strings.HasPrefix(c.Name, tc.prefix) || len(c.Name) != len(tc.prefix)+16 {
+				t.Errorf("name %q", c.Name)
+			}
+			if c.Path != tc.setup.prefix+"/signin" || !c.HttpOnly || c.SameSite != http.SameSiteLaxMode || c.Secure != tc.setup.tls {
+				t.Errorf("attributes: %s", line)
+			}
+			if c.MaxAge < 1190 || c.MaxAge > 1200 || len(c.Value) > 600 {
+				t.Errorf("max age %d, %d bytes", c.MaxAge, len(c.Value))
+			}
+			if state := mustQuery(t, b.to(a)).Get("state"); state == "" || strings.Contains(line, state) || strings.Contains(line, token.Reveal()) {
+				t.Error("the cookie shows the state or the token")
+			}
+		})
+	}
+}
+
+func TestNobodyIsVerified(t *testing.T) {
+	match := setup{subjectMatch: true}
+	for name, tc := range map[string]struct {
+		setup   setup
+		subject string
+		action  string
+		reason  sessions.Reason
+	}{
+		"declined at the provider":            {setup{}, "sailor_42", "decline", sessions.Declined},
+		"another subject where it must match": {match, "sailor_43", "sign-in", sessions.Refused},
+		"other case where it must match":      {match, "Sailor_42", "sign-in", sessions.Refused},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, tc.setup)
+			session, token := r.session()
+			b := r.browser()
+			end := b.follow(b.get(b.back(token, tc.subject, tc.action)))
+			end.wantPage(t, http.StatusOK, headingNotVerified)
+			r.want(session.ID, sessions.Failed, tc.reason)
+		})
+	}
+}
+
+func TestSubjectThatMatches(t *testing.T) {
+	r := newRig(t, setup{subjectMatch: true})
+	session, token := r.session()
+	b := r.browser()
+	b.follow(b.get(b.back(token, "sailor_42", "sign-in"))).wantPage(t, http.StatusOK, headingVerified)
+	r.want(session.ID, sessions.Verified, sessions.NoReason)
+}
+
+func TestDontVerifyMe(t *testing.T) {
+	r := newRig(t, setup{})
+	session, token := r.session()
+	b := r.browser()
+	form := url.Values{"session": {token.Reveal()}, "action": {"decline"}}
+	a := b.post(r.base+"/signin", form)
+	if a.header.Get("Set-Cookie") != "" {
+		t.Error("declining set a cookie")
+	}
+	b.follow(a).wantPage(t, http.StatusOK, headingNotVerified)
+	r.want(session.ID, sessions.Failed, sessions.Declined)
+	// A second press, and Continue in a tab that still shows the question, change nothing.
+	b.follow(b.post(r.base+"/signin", form)).wantPage(t, http.StatusOK, headingNotVerified)
+	if to := b.press(token); to != b.page(token) {
+		t.Errorf("Continue after the end leads to %q", to)
+	}
+	r.want(session.ID, sessions.Failed, sessions.Declined)
+}
+
+func TestTroubleThenSuccess(t *testing.T) {
+	for action, class := range map[string]string{"error": "refused", "token-error": "status"} {
+		t.Run(action, func(t *testing.T) {
+			r := newRig(t, setup{})
+			session, token := r.session()
+			b := r.browser()
+			page := b.follow(b.get(b.back(token, "sailor_42", action)))
+			page.wantPage(t, http.StatusOK, headingAsk)
+			if !strings.Contains(page.body, `role="status"`) || !strings.Contains(page.body, "<bdi>Example Network</bdi> did not") &&
+				!strings.Contains(page.body, "sign-in at <bdi>Example Network</bdi> did not finish") {
+				t.Errorf("no notice\n%s", page.body)
+			}
+			r.want(session.ID, sessions.Pending, sessions.NoReason)
+			if !strings.Contains(r.log.String(), `"class":"`+class+`"`) {
+				t.Errorf("log lacks class %q:\n%s", class, r.log)
+			}
+			b.follow(b.get(b.back(token, "sailor_42", "sign-in"))).wantPage(t, http.StatusOK, headingVerified)
+		})
+	}
+}
+
+func TestReturnOfAnotherIssuer(t *testing.T) {
+	r := newRig(t, setup{})
+	session, token := r.session()
+	b := r.browser()
+	back := b.back(token, "sailor_42", "sign-in")
+	state := mustQuery(t, back).Get("state")
+	lie := r.base + "/signin/example/callback?" + url.Values{"state": {state}, "iss": {"https://evil.example"}, "code": {"x"}}.Encode()
+	b.follow(b.get(lie)).wantPage(t, http.StatusOK, headingAsk) // another issuer's word is no verdict
+	// The attempt is spent, so its true return is not looked at any more.
+	b.follow(b.get(back)).wantPage(t, http.StatusOK, headingAsk)
+	r.want(session.ID, sessions.Pending, sessions.NoReason)
+	if r.outcomes("trouble") != 1 || r.outcomes("repeated") != 1 {
+		t.Errorf("log:\n%s", r.log)
+	}
+}
+
+func TestProviderThatIsDown(t *testing.T) {
+	r := newRig(t, setup{})
+	session, token := r.session()
+	b := r.browser()
+	back := b.back(token, "sailor_42", "sign-in")
+	r.stopProvider()
+	page := b.follow(b.get(back))
+	page.wantPage(t, http.StatusOK, headingAsk)
+	if !strings.Contains(page.body, "<bdi>Example Network</bdi> did not answer") {
+		t.Errorf("no notice\n%s", page.body)
+	}
+	r.want(session.ID, sessions.Pending, sessions.NoReason)
+}
+
+func TestProviderThatWasNeverUp(t *testing.T) {
+	r := newRig(t, setup{})
+	_, token := r.session()
+	b := r.browser()
+	r.stopProvider()
+	a := b.post(r.base+"/signin", url.Values{"session": {token.Reveal()}, "action": {"continue"}, "network": {"example"}})
+	if a.header.Get("Set-Cookie") != "" {
+		t.Error("an attempt that could not begin set a cookie")
+	}
+	if page := b.follow(a); !strings.Contains(page.body, "<bdi>Example Network</bdi> did not answer") {
+		t.Errorf("no notice\n%s", page.body)
+	}
+}
+
+func TestReloadAndBack(t *testing.T) {
+	r := newRig(t, setup{})
+	session, token := r.session()
+	b := r.browser()
+	back := b.back(token, "sailor_42", "sign-in")
+	for range 3 {
+		b.follow(b.get(back)).wantPage(t, http.StatusOK, headingVerified)
+	}
+	r.want(session.ID, sessions.Verified, sessions.NoReason)
+	if r.outcomes("verified") != 1 {
+		t.Errorf("judged more than once:\n%s", r.log)
+	}
+}
+
+// A person who closes the tab while the provider is asked is verified all the same: the code was worth one post.
+func TestBrowserThatDoesNotWait(t *testing.T) {
+	r := newRig(t, setup{})
+	session, token := r.session()
+	b := r.browser()
+	back := b.back(token, "sailor_42", "sign-in")
+	req := b.request(http.MethodGet, back, "")
+	for _, c := range b.client.Jar.Cookies(req.URL) {
+		req.AddCookie(c)
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	r.server.Config.Handler.ServeHTTP(httptest.NewRecorder(), req.WithContext(gone))
+	r.want(session.ID, sessions.Verified, sessions.NoReason)
+}
+
+func TestReturnThatComesTwiceAtOnce(t *testing.T) {
+	r := newRig(t, setup{})
+	session, token := r.session()
+	b := r.browser()
+	back := b.back(token, "sailor_42", "sign-in")
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() { b.to(b.get(back)) })
+	}
+	wg.Wait()
+	r.want(session.ID, sessions.Verified, sessions.NoReason)
+	// The provider refuses a code it has seen, which would show as trouble.
+	if r.outcomes("verified") != 1 || r.outcomes("trouble") != 0 {
+		t.Errorf("the code was posted more than once:\n%s", r.log)
+	}
+}
+
+func TestTabsThatFinishTogether(t *testing.T) {
+	r := newRig(t, setup{})
+	session, token := r.session()
+	b := r.browser()
+	var backs []string
+	for i := range 4 {
+		backs = append(backs, b.back(token, "sailor_42", []string{"sign-in", "decline"}[i%2]))
+	}
+	ends := make([]answer, len(backs))
+	var wg sync.WaitGroup
+	for i, back := range backs {
+		wg.Go(func() { ends[i] = b.follow(b.get(back)) })
+	}
+	wg.Wait()
+	v, err := r.store.Read(t.Context(), session.ID)
+	if err != nil || v.State != sessions.Verified && v.State != sessions.Failed {
+		t.Fatalf("session: %v, %v", v.State, err)
+	}
+	heading := map[sessions.State]string{sessions.Verified: headingVerified, sessions.Failed: headingNotVerified}[v.State]
+	for _, end := range ends {
+		end.wantPage(t, http.StatusOK, heading) // all of them tell the one outcome that stands
+	}
+	if n := r.sequences()["COMPLETIONS"]; n != 1 {
+		t.Errorf("%d completions, want 1", n)
+	}
+	other := map[sessions.State]string{sessions.Verified: "failed", sessions.Failed: "verified"}[v.State]
+	for line := range strings.Lines(r.log.String()) {
+		if strings.Contains(line, `"outcome":"`+other+`"`) && !strings.Contains(line, `"standing":"`+string(v.State)+`"`) {
+			t.Errorf("a verdict that came too late does not say so: %s", line)
+		}
+	}
+}
+
+func TestSecondNetwork(t *testing.T) {
+	r := newRig(t, setup{networks: 3})
+	session, token := r.session()
+	b := r.browser()
+	page := b.get(b.page(token))
+	if n := strings.Count(page.body, "Continue with "); n != 3 {
+		t.Errorf("%d buttons, want 3", n)
+	}
+	to := b.to(b.post(r.base+"/signin", url.Values{"session": {token.Reveal()}, "action": {"continue"}, "network": {"second"}}))
+	back := b.signIn(to, "sailor_42", "sign-in")
+	if !strings.HasPrefix(back, r.base+"/signin/second/callback?") {
+		t.Fatalf("returns to %q", back)
+	}
+	b.follow(b.get(back)).wantPage(t, http.StatusOK, headingVerified)
+	if v, err := r.store.Read(t.Context(), session.ID); err != nil || v.Network != "second" {
+		t.Errorf("network %q, %v", v.Network, err)
+	}
+}
+
+func TestExpiry(t *testing.T) {
+	r := newRig(t, setup{})
+	session, token := r.session()
+	b := r.browser()
+	back := b.back(token, "sailor_42", "sign-in")
+	r.clock.advance(sessions.Lifetime - 90*time.Second)
+	if page := b.get(b.page(token)); !strings.Contains(page.body, "1</bdi> min left") {
+		t.Errorf("time left:\n%s", page.body)
+	}
+	r.clock.advance(time.Minute)
+	if page := b.get(b.page(token)); !strings.Contains(page.body, "Less than a minute left") {
+		t.Errorf("time left:\n%s", page.body)
+	}
+	r.clock.advance(31 * time.Second)
+	const expired = "This link has expired"
+	b.get(b.page(token)).wantPage(t, http.StatusGone, expired)
+	b.follow(b.get(back)).wantPage(t, http.StatusGone, expired)
+	for _, action := range []string{"continue", "decline"} {
+		form := url.Values{"session": {token.Reveal()}, "action": {action}, "network": {"example"}}
+		b.follow(b.post(r.base+"/signin", form)).wantPage(t, http.StatusGone, expired)
+	}
+	r.want(session.ID, sessions.Expired, sessions.ExpiredReason)
+	if !strings.Contains(b.get(b.page(token)).body, "Ask <bdi>Harbor Guild</bdi> for a new one.") {
+		t.Error("the page does not say what to do")
+	}
+}
+
+func TestCanceled(t *testing.T) {
+	r := newRig(t, setup{})
+	session, token := r.session()
+	b := r.browser()
+	back := b.back(token, "sailor_42", "sign-in")
+	if _, err := r.store.Complete(t.Context(), session.ID, sessions.Outcome{State: sessions.Canceled, Reason: sessions.CanceledReason}); err != nil {
+		t.Fatal(err)
+	}
+	before := r.sequences()
+	b.follow(b.get(back)).wantPage(t, http.StatusOK, "No longer needed")
+	if !maps.Equal(before, r.sequences()) || r.outcomes("late") != 1 {
+		t.Errorf("a return for a session that has ended went on; log:\n%s", r.log)
+	}
+	r.want(session.ID, sessions.Canceled, sessions.CanceledReason)
+}
+
+func mustQuery(tb testing.TB, address string) url.Values {
+	tb.Helper()
+	u, err := url.Parse(address)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return u.Query()
+}

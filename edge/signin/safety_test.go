@@ -1,0 +1,183 @@
+package signin_test
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"verifyd/sessions"
+)
+
+// Chat applications open links, some of them many times, with GET or HEAD.
+func TestPreviewsChangeNothing(t *testing.T) {
+	r := newRig(t, setup{})
+	session, token := r.session()
+	b := r.browser()
+	b.get(b.page(token))
+	before := r.sequences()
+	agents := []string{"Discordbot/2.0", "TelegramBot (like TwitterBot)", "Slackbot-LinkExpanding 1.0", "facebookexternalhit/1.1"}
+	for i := range 1000 {
+		req := b.request([]string{http.MethodGet, http.MethodHead}[i%2], b.page(token), "")
+		req.Header.Set("User-Agent", agents[i%len(agents)])
+		a := b.do(req)
+		if a.status != http.StatusOK || a.header.Get("Set-Cookie") != "" || (req.Method == http.MethodHead) != (a.body == "") {
+			t.Fatalf("%s: status %d, cookie %q, %d bytes", req.Method, a.status, a.header.Get("Set-Cookie"), len(a.body))
+		}
+	}
+	for stream, seq := range r.sequences() {
+		if seq != before[stream] {
+			t.Errorf("stream %s went from %d to %d", stream, before[stream], seq)
+		}
+	}
+	r.want(session.ID, sessions.Pending, sessions.NoReason)
+}
+
+// What a preview shows must be the same for every link.
+func TestPreviewTellsNothing(t *testing.T) {
+	r := newRig(t, setup{})
+	_, token := r.session()
+	b := r.browser()
+	head, _, _ := strings.Cut(b.get(b.page(token)).body, "<body>")
+	for _, secret := range []string{"sailor_42", "discord", "118203948571029384", "Harbor", token.Reveal()} {
+		if strings.Contains(head, secret) {
+			t.Errorf("the head of the page holds %q:\n%s", secret, head)
+		}
+	}
+	if !strings.Contains(head, `property="og:title"`) {
+		t.Error("no title for previews")
+	}
+}
+
+func TestForeignPress(t *testing.T) {
+	r := newRig(t, setup{})
+	session, token := r.session()
+	b := r.browser()
+	for name, headers := range map[string]map[string]string{
+		"another site":                    {"Sec-Fetch-Site": "cross-site", "Origin": "https://evil.example"},
+		"another site without an origin":  {"Sec-Fetch-Site": "cross-site", "Origin": "null"},
+		"a neighbour":                     {"Sec-Fetch-Site": "same-site", "Origin": "https://neighbour.example.com"},
+		"another site, older browser":     {"Origin": "https://evil.example"},
+		"a hidden origin, older browser":  {"Origin": "null"},
+		"the right host on another port":  {"Origin": "http://127.0.0.1:1"},
+		"a host that begins like the own": {"Origin": r.base + ".evil.example"},
+	} {
+		for _, action := range []string{"continue", "decline"} {
+			t.Run(name+" "+action, func(t *testing.T) {
+				form := url.Values{"session": {token.Reveal()}, "action": {action}, "network": {"example"}}
+				req := b.request(http.MethodPost, r.base+"/signin", form.Encode())
+				req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+				for k, v := range headers {
+					req.Header.Set(k, v)
+				}
+				a := b.do(req)
+				a.wantPage(t, http.StatusForbidden, "Please start from your link")
+				if a.header.Get("Set-Cookie") != "" {
+					t.Error("a refused press set a cookie")
+				}
+			})
+		}
+	}
+	r.want(session.ID, sessions.Pending, sessions.NoReason)
+}
+
+// Behind a proxy that rewrites Host, an older browser is known by the base URL's origin.
+func TestOwnPressFromOlderBrowser(t *testing.T) {
+	r := newRig(t, setup{})
+	_, token := r.session()
+	b := r.browser()
+	for _, host := range []string{"", "inner.example:8080"} {
+		form := url.Values{"session": {token.Reveal()}, "action": {"continue"}, "network": {"example"}}
+		req := b.request(http.MethodPost, r.base+"/signin", form.Encode())
+		req.Host = host
+		req.Header.Set("Content-Type", "application/x-www-form-urlencoded; charset=UTF-8")
+		req.Header.Set("Origin", r.base)
+		if to := b.to(b.do(req)); !strings.HasPrefix(to, r.dev.Issuer()) {
+			t.Errorf("leads to %q", to)
+		}
+	}
+}
+
+func TestForms(t *testing.T) {
+	r := newRig(t, setup{})
+	session, token := r.session()
+	b := r.browser()
+	const form = "application/x-www-form-urlencoded"
+	own := "session=" + token.Reveal()
+	for name, tc := range map[string]struct {
+		media, body string
+		status      int
+	}{
+		"no media type":        {"", own + "&action=decline", http.StatusUnsupportedMediaType},
+		"text":                 {"text/plain", own + "&action=decline", http.StatusUnsupportedMediaType},
+		"multipart":            {"multipart/form-data; boundary=x", own + "&action=decline", http.StatusUnsupportedMediaType},
+		"JSON":                 {"application/json", `{"action":"decline"}`, http.StatusUnsupportedMediaType},
+		"no media type at all": {";", own + "&action=decline", http.StatusUnsupportedMediaType},
+		"too large":            {form, own + "&action=decline&x=" + strings.Repeat("x", 8<<10), http.StatusRequestEntityTooLarge},
+		"bad escape":           {form, own + "&action=decline&x=%zz", http.StatusBadRequest},
+		"no action":            {form, own, http.StatusBadRequest},
+		"unknown action":       {form, own + "&action=verify", http.StatusBadRequest},
+		"two actions":          {form, own + "&action=decline&action=continue", http.StatusBadRequest},
+		"no network":           {form, own + "&action=continue", http.StatusBadRequest},
+		"unknown network":      {form, own + "&action=continue&network=other", http.StatusBadRequest},
+		"two networks":         {form, own + "&action=continue&network=example&network=example", http.StatusBadRequest},
+		"no session":           {form, "action=decline", http.StatusNotFound},
+		"bad session":          {form, "session=x&action=decline", http.StatusNotFound},
+		"two sessions":         {form, own + "&" + own + "&action=decline", http.StatusNotFound},
+		"unknown session":      {form, "session=" + strings.Repeat("A", 43) + "&action=decline", http.StatusNotFound},
+		"session by its id":    {form, "session=" + string(session.ID) + "&action=decline", http.StatusNotFound},
+		"empty":                {form, "", http.StatusNotFound},
+	} {
+		t.Run(name, func(t *testing.T) {
+			req := b.request(http.MethodPost, r.base+"/signin?"+own+"&action=decline", tc.body)
+			req.Header.Set("Content-Type", tc.media)
+			a := b.do(req)
+			if a.status != tc.status || a.header.Get("Set-Cookie") != "" || !strings.Contains(a.body, "<h1>") {
+				t.Errorf("status %d, want %d; cookie %q", a.status, tc.status, a.header.Get("Set-Cookie"))
+			}
+		})
+	}
+	r.want(session.ID, sessions.Pending, sessions.NoReason)
+}
+
+func TestLinksThatLeadNowhere(t *testing.T) {
+	r := newRig(t, setup{})
+	session, token := r.session()
+	b := r.browser()
+	for _, query := range []string{
+		"", "?", "?session=", "?session=x", "?session=" + token.Reveal() + "x", "?session=" + token.Reveal()[:42],
+		"?session=" + token.Reveal() + "&session=" + token.Reveal(), "?session=" + strings.Repeat("A", 43),
+		"?session=" + string(session.ID), "?Session=" + token.Reveal(), "?session=%zz",
+	} {
+		b.get(r.base+"/"+query).wantPage(t, http.StatusNotFound, "We don’t know this link")
+	}
+}
+
+// Whatever happens, no secret and no identity reaches the log.
+func TestLogHoldsNoSecret(t *testing.T) {
+	r := newRig(t, setup{})
+	_, token := r.session()
+	b := r.browser()
+	secrets := []string{token.Reveal(), "subject_marker"}
+	for _, action := range []string{"error", "token-error", "sign-in"} {
+		back := b.back(token, "subject_marker", action)
+		for _, parameter := range []string{"state", "code"} {
+			if v := mustQuery(t, back).Get(parameter); v != "" {
+				secrets = append(secrets, v)
+			}
+		}
+		b.get(back)
+		b.get(back)
+		r.browser().get(back)
+	}
+	r.away()
+	b.get(b.page(token))
+	for _, secret := range secrets {
+		if strings.Contains(r.log.String(), secret) {
+			t.Errorf("the log holds a secret:\n%s", r.log)
+		}
+	}
+	if len(secrets) < 6 || r.outcomes("verified") != 1 {
+		t.Errorf("the test saw %d secrets; log:\n%s", len(secrets), r.log)
+	}
+}
