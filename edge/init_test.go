@@ -182,7 +182,11 @@ func TestInitRateLimit(t *testing.T) {
 			wantRetryAfter(t, a, 60, 60)
 		}
 	}
-	s.clock.advance(time.Minute)
+	s.clock.advance(time.Minute - 100*time.Millisecond)
+	a := slow(goodBody)
+	wantProblem(t, a, CodeRateLimited)
+	wantRetryAfter(t, a, 1, 1) // a tenth of a second, rounded up
+	s.clock.advance(time.Second)
 	if a := slow(goodBody); a.status != http.StatusOK || !strings.Contains(a.header.Get(headerLimit), `"month";r=99998;`) {
 		t.Errorf("after Retry-After: %d, RateLimit %q", a.status, a.header.Get(headerLimit))
 	}

@@ -204,7 +204,7 @@ func (s *Server) drain(srv *http.Server, abort context.CancelFunc) {
 func (s *Server) up(ln net.Listener) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_ = ln // the port that was chosen stays: clients and load balancers know it by now
+	s.addr = ln.Addr().String() // the port that was chosen stays: clients and load balancers know it by now
 	s.open = true
 	close(s.ready)
 	s.c.Log.Info().Str("server", s.c.Name).Str("address", s.addr).Msg("listening")

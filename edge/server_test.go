@@ -347,8 +347,13 @@ func TestConnectionsAreBounded(t *testing.T) {
 		<-g.in
 		held = append(held, conn)
 	}
-	if got := wantClosed(t, dial(t, s)); got != "" {
+	third := dial(t, s)
+	_, _ = io.WriteString(third, "GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n") // may find it closed already
+	if got := wantClosed(t, third); got != "" {
 		t.Errorf("the third connection got %q", got)
+	}
+	if len(g.in) > 0 {
+		t.Error("the third connection's request was answered")
 	}
 	close(g.out)
 	for _, conn := range held {

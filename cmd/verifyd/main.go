@@ -18,7 +18,10 @@ import (
 var version = ""
 
 func main() {
-	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
 }
 
 // cli is the command line.
@@ -47,9 +50,8 @@ type usageError struct{ err error }
 func (e usageError) Error() string { return e.err.Error() }
 func (e usageError) Unwrap() error { return e.err }
 
-func run(args []string, out, errOut io.Writer) (code int) {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
+// run runs one command line until it is done or ctx ends, and gives the exit code.
+func run(ctx context.Context, args []string, out, errOut io.Writer) (code int) {
 	var c cli
 	parser, err := kong.New(&c,
 		kong.Name("verifyd"),

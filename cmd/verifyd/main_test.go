@@ -26,7 +26,7 @@ const childVariable = "VERIFYD_TEST_CHILD"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(childVariable) != "" {
-		os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+		main()
 	}
 	goleak.VerifyTestMain(m)
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -40,10 +42,11 @@ func (y yamlFile) Validate(app *kong.Application) error {
 	return nil
 }
 
-// Resolve gives a flag's value. Flags and variables that are set come first; the library sees to that.
+// Resolve gives a flag's value. The library lets flags win over it, but not variables, which do here: what is set for one process
+// is nearer to it than a file.
 func (y yamlFile) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 	v, ok := y[yamlKey(flag)]
-	if !ok {
+	if !ok || slices.ContainsFunc(flag.Envs, isSet) {
 		return nil, nil //nolint:nilnil // the library's word for "not set here"
 	}
 	switch v := v.(type) {
@@ -58,6 +61,11 @@ func (y yamlFile) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, 
 	default:
 		return fmt.Sprint(v), nil
 	}
+}
+
+func isSet(variable string) bool {
+	_, ok := os.LookupEnv(variable)
+	return ok
 }
 
 func yamlKey(flag *kong.Flag) string { return strings.ReplaceAll(flag.Name, "-", "_") }

@@ -1,0 +1,214 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"verifyd/natsconf/seal"
+)
+
+// verifyd runs a command line in this process. A command that should have ended by itself is stopped after a while, with exit
+// code 0.
+func verifyd(t *testing.T, args ...string) (code int, out, errOut string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	var o, e bytes.Buffer
+	code = run(ctx, args, &o, &e)
+	return code, o.String(), e.String()
+}
+
+func TestDemoPlaysTheWholePath(t *testing.T) {
+	code, out, errOut := verifyd(t, "demo", "--auto")
+	if code != 0 {
+		t.Fatalf("exit %d: %s", code, errOut)
+	}
+	for _, want := range []string{"POST /verify/init", "You are verified", `"verified":true}`, "webhook-signature: v1,", "its signature verified"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the demo does not show %q:\n%s", want, out)
+		}
+	}
+}
+
+// Keys are made, listed and revoked on a stopped service and on a running one, with the same commands.
+func TestKeyCommands(t *testing.T) {
+	c := newChild(t)
+	made := must[string](t)(c.command(t, "key", "create", "--account", "Harbor Guild", "--rate-limit", "5/s", "--quota", "2"))
+	if !strings.HasPrefix(made, "vfy_") || strings.ContainsAny(made, " \n") {
+		t.Fatalf("standard output is not the key alone: %q", made)
+	}
+	c.start(t)
+	if status, _, _ := (api{base: c.base(), key: made}).call(t, http.MethodGet, "/sessions/"+strings.Repeat("a", 32), ""); status != http.StatusNotFound {
+		t.Errorf("a key made while stopped: %d", status)
+	}
+	running := must[string](t)(c.command(t, "key", "create", "--account", "Harbor Guild", "--test"))
+	if !strings.HasPrefix(running, "vfytest_") {
+		t.Errorf("test key is %q", running[:8])
+	}
+	a := api{base: c.base(), key: running}
+	a.knownSoon(t)
+	list := must[string](t)(c.command(t, "key", "list"))
+	lines := strings.Split(list, "\n")
+	if len(lines) != 3 || !strings.Contains(list, "Harbor Guild") || strings.Contains(list, made) || strings.Contains(list, running) {
+		t.Errorf("list:\n%s", list)
+	}
+	id := strings.Fields(lines[2])[0]
+	if _, err := c.command(t, "key", "revoke", id); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if status, _, _ := a.call(t, http.MethodGet, "/sessions/x", ""); status == http.StatusUnauthorized {
+			break
+		}
+	}
+	if _, err := c.command(t, "key", "revoke", "key_nobody"); err == nil || !strings.Contains(err.Error(), "verifyd key list") {
+		t.Errorf("revoking nobody's key: %v", err)
+	}
+	// The quota of the account binds both keys.
+	body := `{"platform":"p","platform_user_id":"u","callback_url":"https://example.com/"}`
+	for i, want := range []int{200, 200, 429} {
+		if status, _, answer := (api{base: c.base(), key: made}).call(t, http.MethodPost, "/verify/init", body); status != want {
+			t.Errorf("init %d: %d %s", i+1, status, answer)
+		}
+	}
+	secret := must[string](t)(c.command(t, "account", "secret", "Harbor Guild"))
+	if !strings.HasPrefix(secret, "whsec_") {
+		t.Errorf("secret is %q", secret)
+	}
+	if _, err := c.command(t, "account", "secret", "Nobody"); err == nil || !strings.Contains(err.Error(), "Nobody") {
+		t.Errorf("secret of nobody: %v", err)
+	}
+}
+
+// Bad settings are refused at start, all at once, each with its name, its value's fault and what would be right.
+func TestBadSettingsAreRefusedByName(t *testing.T) {
+	dir := t.TempDir()
+	notPEM := filepath.Join(dir, "not.pem")
+	slip := filepath.Join(dir, "slip.yaml")
+	nested := filepath.Join(dir, "nested.yaml")
+	networks := filepath.Join(dir, "networks.yaml")
+	for path, text := range map[string]string{
+		notPEM: "hello", slip: "callback_timeuot: 3s\n", nested: "base_url: {a: b}\n", networks: "- id: x\n  kind: oidc\n  isuer: https://a.example\n",
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	for _, c := range []struct {
+		args []string
+		want []string // in the error
+	}{
+		{[]string{"--listen", "8080"}, []string{"VERIFYD_LISTEN", `"8080"`, "127.0.0.1:8080"}},
+		{[]string{"--listen", taken.Addr().String()}, []string{"VERIFYD_LISTEN", "in use"}},
+		{[]string{"--admin-listen", "localhost:99999"}, []string{"VERIFYD_ADMIN_LISTEN", "99999"}},
+		{[]string{"--admin-listen", taken.Addr().String()}, []string{"VERIFYD_ADMIN_LISTEN", "in use"}},
+		{[]string{"--base-url", "ftp://x"}, []string{"VERIFYD_BASE_URL", "ftp://x", "https://"}},
+		{[]string{"--base-url", "https://u:p@x"}, []string{"VERIFYD_BASE_URL"}},
+		{[]string{"--base-url", "https://x/?a"}, []string{"VERIFYD_BASE_URL"}},
+		{[]string{"--trusted-proxies", "10.0.0.0/8,nonsense"}, []string{"VERIFYD_TRUSTED_PROXIES", "nonsense"}},
+		{[]string{"--callback-allow-cidrs", "127.0.0.1"}, []string{"VERIFYD_CALLBACK_ALLOW_CIDRS", "127.0.0.1", "CIDR"}},
+		{[]string{"--callback-allow-ports", "443,0"}, []string{"VERIFYD_CALLBACK_ALLOW_PORTS", `"0"`}},
+		{[]string{"--callback-ca-file", notPEM}, []string{"VERIFYD_CALLBACK_CA_FILE", "no certificate"}},
+		{[]string{"--callback-ca-file", "/nowhere.pem"}, []string{"VERIFYD_CALLBACK_CA_FILE", "no such file"}},
+		{[]string{"--callback-timeout", "5m"}, []string{"VERIFYD_CALLBACK_TIMEOUT", "5m0s"}},
+		{[]string{"--callback-timeout", "soon"}, []string{"--callback-timeout", "soon"}},
+		{[]string{"--callback-retry-for=-1s"}, []string{"VERIFYD_CALLBACK_RETRY_FOR"}},
+		{[]string{"--rate-limit", "fast"}, []string{"VERIFYD_RATE_LIMIT", "fast", "20/s"}},
+		{[]string{"--rate-burst", "0"}, []string{"VERIFYD_RATE_BURST"}},
+		{[]string{"--monthly-quota", "0"}, []string{"VERIFYD_MONTHLY_QUOTA"}},
+		{[]string{"--roles", "edge,clown"}, []string{"VERIFYD_ROLES", "clown"}},
+		{[]string{"--sync", "never"}, []string{"VERIFYD_SYNC", "never"}},
+		{[]string{"--store-limit", "8"}, []string{"VERIFYD_STORE_LIMIT", "8GiB"}},
+		{[]string{"--store-limit", "1MiB"}, []string{"VERIFYD_STORE_LIMIT", "16MiB"}},
+		{[]string{"--replicas", "3"}, []string{"VERIFYD_REPLICAS"}},
+		{[]string{"--replicas", "2", "--nats-url", "nats://127.0.0.1:1"}, []string{"VERIFYD_REPLICAS", "2"}},
+		{[]string{"--nats-url", "http://x"}, []string{"VERIFYD_NATS_URL", "nats://"}},
+		{[]string{"--nats-url", "nats://127.0.0.1:1"}, []string{"VERIFYD_SECRET_KEY", "openssl rand -base64 32"}},
+		{[]string{"--nats-creds", "/nowhere.creds"}, []string{"VERIFYD_NATS_CREDS", "VERIFYD_NATS_URL"}},
+		{[]string{"--secret-key", "short"}, []string{"VERIFYD_SECRET_KEY", "32 bytes"}},
+		{[]string{"--secret-key", seal.NewKey().Encode(), "--secret-key-file", "/x"}, []string{"VERIFYD_SECRET_KEY_FILE"}},
+		{[]string{"--keep-results", "1s"}, []string{"VERIFYD_KEEP_RESULTS", "72h"}},
+		{[]string{"--networks-file", networks}, []string{"VERIFYD_NETWORKS_FILE", "isuer"}},
+		{[]string{"--network-issuer", "http://idp.example.com"}, []string{"VERIFYD_NETWORK_ISSUER", "https"}},
+		{[]string{"--dev-network-listen", "0.0.0.0:0"}, []string{"loopback"}},
+		{[]string{"--log-level", "loud"}, []string{"VERIFYD_LOG_LEVEL", "loud"}},
+		{[]string{"--log-format", "xml"}, []string{"VERIFYD_LOG_FORMAT", "xml"}},
+		{[]string{"--config", slip}, []string{"callback_timeuot", "callback_timeout"}},
+		{[]string{"--config", nested}, []string{"base_url"}},
+		{[]string{"--listen", "x", "--sync", "never", "--monthly-quota=-1"}, []string{"VERIFYD_LISTEN", "VERIFYD_SYNC", "VERIFYD_MONTHLY_QUOTA"}},
+	} {
+		store := t.TempDir()
+		args := append([]string{"serve", "--dev-network", "--data-dir", store, "--admin-listen", "127.0.0.1:0"}, c.args...)
+		if !strings.Contains(strings.Join(c.args, " "), "--listen") {
+			args = append(args, "--listen", "127.0.0.1:0")
+		}
+		code, _, errOut := verifyd(t, args...)
+		if code != exitUsage {
+			t.Errorf("%v: exit %d, want %d: %s", c.args, code, exitUsage, errOut)
+		}
+		for _, want := range c.want {
+			if !strings.Contains(errOut, want) {
+				t.Errorf("%v: the error does not say %q: %s", c.args, want, errOut)
+			}
+		}
+	}
+}
+
+func TestNoNetworkIsRefused(t *testing.T) {
+	code, _, errOut := verifyd(t, "serve", "--data-dir", t.TempDir(), "--listen", "127.0.0.1:0")
+	if code != exitUsage || !strings.Contains(errOut, "VERIFYD_NETWORK_ISSUER") || !strings.Contains(errOut, "--dev-network") {
+		t.Errorf("exit %d: %s", code, errOut)
+	}
+}
+
+func TestTwoServicesOnOneDataDirectory(t *testing.T) {
+	c := newChild(t)
+	c.start(t)
+	_, err := c.command(t, "serve", "--listen", "127.0.0.1:0", "--admin-listen", "")
+	if err == nil || !strings.Contains(err.Error(), "in use by another verifyd") {
+		t.Errorf("a second service: %v", err)
+	}
+}
+
+// Flag over variable over file.
+func TestSettingsHaveAnOrder(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "verifyd.yaml")
+	if err := os.WriteFile(file, []byte("monthly_quota: -1\nrate_burst: -2\ncallback_allow_cidrs: [10.0.0.0/8, x]\nsync: file\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("VERIFYD_RATE_BURST", "-3")
+	t.Setenv("VERIFYD_SYNC", "environment")
+	_, _, errOut := verifyd(t, "serve", "--dev-network", "--config", file, "--sync", "flag")
+	for _, want := range []string{"-1 allows no session", `"flag" is not a mode`, `"x" is not a CIDR`, "VERIFYD_RATE_BURST"} {
+		if !strings.Contains(errOut, want) {
+			t.Errorf("no %q in: %s", want, errOut)
+		}
+	}
+	if strings.Contains(errOut, "-2") {
+		t.Errorf("the file won over the variable: %s", errOut)
+	}
+}
+
+func TestVersionAndHelp(t *testing.T) {
+	if code, out, _ := verifyd(t, "version"); code != 0 || !strings.HasPrefix(out, "verifyd ") {
+		t.Errorf("version: %d %q", code, out)
+	}
+	if code, out, _ := verifyd(t, "--help"); code != 0 || !strings.Contains(out, "demo") {
+		t.Errorf("help: %d %q", code, out)
+	}
+	if code, _, errOut := verifyd(t, "dance"); code != exitUsage || !strings.Contains(errOut, "dance") {
+		t.Errorf("unknown command: %d %q", code, errOut)
+	}
+}

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"io/fs"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Every secret of a whole sign-in is looked for in everything the service leaves behind: its log at the finest level, its
+// metrics, and each file of its data directory, after kill -9.
+func TestSecretsAreNowhereToBeRead(t *testing.T) {
+	c := newChild(t)
+	c.start(t)
+	const marker = "planted-in-the-callback-query"
+	key := must[string](t)(c.command(t, "key", "create", "--account", "Harbor Guild"))
+	secret := must[string](t)(c.command(t, "account", "secret", "Harbor Guild"))
+	a := api{base: c.base(), key: key}
+	a.knownSoon(t)
+
+	seen := map[string]string{
+		"API key": key, "API key without its prefix": strings.TrimPrefix(key, "vfy_")[:32],
+		"signing secret": strings.TrimPrefix(secret, "whsec_"), "callback query": marker,
+		"client secret": c.issuer.Settings().ClientSecret,
+	}
+	// One session goes through, one is refused with its secrets in the body, one stays open.
+	for _, members := range []map[string]any{
+		{"platform": "p", "platform_user_id": "u", "callback_url": c.inbox.callbackURL() + "?token=" + marker},
+		{"platform": "p", "platform_user_id": "u", "callback_url": "https://nobody.invalid/?token=" + marker},
+	} {
+		s := a.init(t, members)
+		seen["session token of "+members["callback_url"].(string)[8:20]] = s.Session
+		b := newBrowser()
+		b.visited = func(_ string, u *url.URL, _ int) {
+			for _, name := range []string{"state", "code", "nonce", "code_challenge"} {
+				if v := u.Query().Get(name); v != "" {
+					seen[name+" "+v[:4]] = v
+				}
+			}
+		}
+		p := must[*page](t)(b.press(t.Context(), must[*page](t)(b.open(t.Context(), s.VerifyURL)), "default", nil))
+		expectTitle(t, must[*page](t)(b.press(t.Context(), p, "sign-in", nil)), http.StatusOK, "You are verified")
+		for _, cookie := range b.client.Jar.Cookies(&url.URL{Scheme: "http", Host: c.listen, Path: "/signin"}) {
+			seen["flow cookie "+cookie.Name] = cookie.Value
+		}
+	}
+	<-c.inbox.got
+	a.call(t, http.MethodPost, "/verify/init", `{"platform":"p","callback_url":"http://u:`+marker+`@x/?`+marker+`"}`)
+	a.call(t, http.MethodGet, "/sessions/"+key, "")
+	a.call(t, http.MethodGet, "/nowhere/"+marker+"?"+marker, "")
+	if len(seen) < 12 {
+		t.Fatalf("only %d secrets were seen, the walk is broken: %v", len(seen), seen)
+	}
+	_, _, metrics := api{base: "http://" + c.admin}.call(t, http.MethodGet, "/metrics", "")
+	c.kill()
+
+	left := map[string]string{"log": c.log.String(), "metrics": string(metrics)}
+	store := filepath.Join(c.dir, "store")
+	err := filepath.WalkDir(store, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		left[strings.TrimPrefix(path, store)] = string(b)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(left["log"], `"sid"`) || !strings.Contains(left["metrics"], "verifyd_") || len(left) < 10 {
+		t.Fatalf("nothing was left behind to look at: %d places", len(left))
+	}
+	for what, value := range seen {
+		for where, text := range left {
+			if strings.Contains(text, value) || strings.Contains(text, url.QueryEscape(value)) {
+				t.Errorf("%s stands in %s", what, where)
+			}
+		}
+	}
+}
