@@ -56,7 +56,7 @@ func (y yamlFile) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, 
 			texts[i] = fmt.Sprint(item)
 		}
 		return strings.Join(texts, ","), nil
-	case map[string]any:
+	case yamlFile, map[string]any: // nested maps take the outer one's type
 		return nil, fmt.Errorf("configuration file: %s takes a value or a list, not a map", yamlKey(flag))
 	default:
 		return fmt.Sprint(v), nil
