@@ -263,7 +263,7 @@ func TestVerdictsAreFinal(t *testing.T) {
 	}{
 		"500":      {status(500), sessions.DeliveryRejected, sessions.ClassStatus},
 		"404":      {status(404), sessions.DeliveryRejected, sessions.ClassStatus},
-		"redirect": {http.RedirectHandler("https://127.0.0.1:1/", 307).ServeHTTP, sessions.DeliveryRejected, sessions.ClassStatus},
+		"redirect": {http.RedirectHandler("https://127.0.0.1:1/", http.StatusTemporaryRedirect).ServeHTTP, sessions.DeliveryRejected, sessions.ClassStatus},
 		"hang up":  {hangUp, sessions.DeliveryUnknown, sessions.ClassReset},
 	} {
 		r := h.receive(t, "127.0.0.1", c.answer)

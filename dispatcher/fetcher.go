@@ -75,7 +75,7 @@ func (f *fetcher) hand(m jetstream.Msg) {
 	}
 	tries := 1
 	if meta, err := m.Metadata(); err == nil {
-		tries = int(min(meta.NumDelivered, 1<<20)) //nolint:gosec // bounded
+		tries = int(min(meta.NumDelivered, 1<<20))
 	}
 	f.d.destinations.hand(&delivery{Completion: c, msg: m, tries: tries})
 }

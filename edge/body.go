@@ -225,7 +225,7 @@ func readMembers(body []byte) *members {
 	return m
 }
 
-func (m *members) fault(field, code, format string, args ...any) {
+func (m *members) faultf(field, code, format string, args ...any) {
 	m.faults = append(m.faults, Fault{Field: field, Code: code, Detail: fmt.Sprintf(format, args...)})
 }
 
@@ -234,17 +234,17 @@ func (m *members) str(name string, required bool) (s string, ok bool) {
 	value, given := m.values[name]
 	if !given {
 		if required {
-			m.fault(name, FaultMissing, "the field is required%s", m.lookalike(name))
+			m.faultf(name, FaultMissing, "the field is required%s", m.lookalike(name))
 		}
 		return "", false
 	}
 	if value.Kind() != jsontext.KindString {
-		m.fault(name, FaultType, "the field is %s; it must be a string", kindWord(value.Kind()))
+		m.faultf(name, FaultType, "the field is %s; it must be a string", kindWord(value.Kind()))
 		return "", false
 	}
 	text, err := jsontext.AppendUnquote(nil, value)
 	if err != nil {
-		m.fault(name, FaultSyntax, "the field is not a JSON string")
+		m.faultf(name, FaultSyntax, "the field is not a JSON string")
 		return "", false
 	}
 	return string(text), true
@@ -256,9 +256,9 @@ func (m *members) text(name string, required bool) string {
 	switch {
 	case !ok:
 	case len(s) > MaxFieldBytes:
-		m.fault(name, FaultLength, "the field has %d bytes; it may have up to %d as UTF-8", len(s), MaxFieldBytes)
+		m.faultf(name, FaultLength, "the field has %d bytes; it may have up to %d as UTF-8", len(s), MaxFieldBytes)
 	case s == "" && required:
-		m.fault(name, FaultLength, "the field is empty; it must have 1 to %d bytes", MaxFieldBytes)
+		m.faultf(name, FaultLength, "the field is empty; it must have 1 to %d bytes", MaxFieldBytes)
 	}
 	return s
 }
@@ -272,9 +272,9 @@ func (m *members) url(name string, callbacks Callbacks) target.URL {
 	var f *target.Fault
 	switch {
 	case errors.As(err, &f):
-		m.fault(name, f.Code, "%s", f.Detail)
+		m.faultf(name, f.Code, "%s", f.Detail)
 	case err != nil:
-		m.fault(name, target.CodeSyntax, "the field is not an absolute https URL")
+		m.faultf(name, target.CodeSyntax, "the field is not an absolute https URL")
 	}
 	return u
 }

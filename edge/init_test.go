@@ -237,6 +237,7 @@ func TestInitWhileTheStoreIsNearlyFull(t *testing.T) {
 // sealed is a store that cannot create.
 type sealed struct {
 	*sessions.Store
+
 	err error
 }
 

@@ -112,7 +112,7 @@ func writeJSON(w http.ResponseWriter, status int, mediaType string, doc any) {
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // whoever hung up needs no answer
+	_, _ = w.Write(body) //nolint:gosec // JSON that says so and forbids sniffing; and whoever hung up needs no answer
 }
 
 // seconds rounds up: a client that waits as long as it was told must not be early.

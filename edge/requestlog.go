@@ -71,7 +71,7 @@ func (a *api) frame(next http.Handler) http.Handler {
 			took := time.Since(started)
 			a.metrics.observe(line, out.status, took)
 			a.write(line, r.Method, in, out, took)
-			if fault != nil && (out.cut || fault == http.ErrAbortHandler) {
+			if fault != nil && (out.cut || isAbort(fault)) {
 				panic(http.ErrAbortHandler) // net/http closes the connection, so that half an answer does not pass for a whole one
 			}
 		}()
@@ -83,7 +83,7 @@ func (a *api) frame(next http.Handler) http.Handler {
 // recovered answers for a handler that panicked. The client learns nothing about where; the log gets the stack, but only errors
 // of the runtime in words, since another panic's value could hold anything.
 func (a *api) recovered(out *countedWriter, r *http.Request, fault any) {
-	if fault == http.ErrAbortHandler {
+	if isAbort(fault) {
 		return
 	}
 	what := fmt.Sprintf("%T", fault)
@@ -98,6 +98,12 @@ func (a *api) recovered(out *countedWriter, r *http.Request, fault any) {
 	writeProblem(out, r, &problem{
 		code: CodeInternal, detail: "The service failed; its log has the reason under this request_id.", cause: errors.New("panic: " + what),
 	})
+}
+
+// isAbort recognises the panic by which a handler gives its request up on purpose.
+func isAbort(fault any) bool {
+	err, ok := fault.(error)
+	return ok && errors.Is(err, http.ErrAbortHandler)
 }
 
 func (a *api) write(line *Line, method string, in *countedReader, out *countedWriter, took time.Duration) {
@@ -145,6 +151,7 @@ func methodLabel(method string) string {
 // countedReader counts the bytes of a body that were read.
 type countedReader struct {
 	io.ReadCloser
+
 	n int64
 }
 
@@ -157,6 +164,7 @@ func (c *countedReader) Read(p []byte) (int, error) {
 // countedWriter remembers the status and counts the bytes of an answer.
 type countedWriter struct {
 	http.ResponseWriter
+
 	status int // 0 until the header is written
 	n      int64
 	cut    bool // the answer is not whole, and cannot be any more

@@ -19,6 +19,7 @@ const (
 // api holds what the handlers share.
 type api struct {
 	Config
+
 	base    string // {base_url} without a final slash
 	metrics *metrics
 }

@@ -144,8 +144,8 @@ func (s *Server) Serve(ctx context.Context) error {
 	}
 	s.stopping()
 	s.linger()
-	s.drain(srv, abort)
-	<-failed
+	s.drain(ctx, srv, abort)
+	_ = <-failed // http.ErrServerClosed
 	conns.Wait()
 	return ctx.Err()
 }
@@ -191,8 +191,8 @@ func (s *Server) linger() {
 }
 
 // drain waits for the requests under way, then ends them.
-func (s *Server) drain(srv *http.Server, abort context.CancelFunc) {
-	ctx, cancel := context.WithTimeout(context.Background(), s.c.DrainTimeout)
+func (s *Server) drain(ctx context.Context, srv *http.Server, abort context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.c.DrainTimeout)
 	defer cancel()
 	if err := srv.Shutdown(ctx); err != nil {
 		s.c.Log.Warn().Err(err).Str("server", s.c.Name).Msg("requests under way are cut off")
@@ -226,6 +226,7 @@ func (s *Server) down() {
 // connCount counts connections, to bound them and to wait for the last one: http.Server.Close does not wait for handlers.
 type connCount struct {
 	sync.WaitGroup
+
 	most int
 
 	mu   sync.Mutex

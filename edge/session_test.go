@@ -222,6 +222,7 @@ func TestCancelOfACompletedSession(t *testing.T) {
 // stale is a store whose reads come from before: what Complete finds decides.
 type stale struct {
 	Sessions
+
 	view func(sessions.View) sessions.View
 }
 

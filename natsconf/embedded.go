@@ -224,7 +224,7 @@ func ReadEndpoint(dataDir string) (Endpoint, error) {
 
 // writeEndpoint replaces the file as a whole: a reader sees the old endpoint or the new one.
 func writeEndpoint(path string, e Endpoint) error {
-	b, err := json.MarshalIndent(e, "", "  ")
+	b, err := json.MarshalIndent(e, "", "  ") //nolint:gosec // the credential is what this file is for; it is 0600
 	if err != nil {
 		return fmt.Errorf("encode the endpoint: %w", err)
 	}

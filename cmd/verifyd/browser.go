@@ -53,26 +53,20 @@ func (b *browser) open(ctx context.Context, link string) (*page, error) {
 	return b.follow(ctx, http.MethodGet, link, nil, browserHops)
 }
 
-// press sends the form that has the button, with the button and the given fields over the form's own.
-func (b *browser) press(ctx context.Context, p *page, button string, fields map[string]string) (*page, error) {
+// press sends the form that has the button, as it is filled, and follows the redirects after it to a page.
+func (b *browser) press(ctx context.Context, p *page, button string) (*page, error) {
 	action, values, err := p.form(button)
 	if err != nil {
 		return nil, err
-	}
-	for name, value := range fields {
-		values.Set(name, value)
 	}
 	return b.follow(ctx, http.MethodPost, action, values, browserHops)
 }
 
 // begin sends a form as press does and stops at the first redirect, whose address it gives: the moment before the return.
-func (b *browser) begin(ctx context.Context, p *page, button string, fields map[string]string) (next string, err error) {
+func (b *browser) begin(ctx context.Context, p *page, button string) (next string, err error) {
 	action, values, err := p.form(button)
 	if err != nil {
 		return "", err
-	}
-	for name, value := range fields {
-		values.Set(name, value)
 	}
 	response, err := b.request(ctx, http.MethodPost, action, values)
 	if err != nil {

@@ -49,16 +49,15 @@ type config struct {
 
 // storeConfig is where the data is.
 type storeConfig struct {
-	dataDir     string
-	natsURL     string
-	natsCreds   string
-	natsRoots   *x509.CertPool
-	sync        natsconf.SyncMode
-	storeBytes  int64
-	topology    natsconf.TopologyOptions
-	key         *seal.Key // nil: the file in the data directory
-	keyFile     string
-	connectName string
+	dataDir    string
+	natsURL    string
+	natsCreds  string
+	natsRoots  *x509.CertPool
+	sync       natsconf.SyncMode
+	storeBytes int64
+	topology   natsconf.TopologyOptions
+	key        *seal.Key // nil: the file in the data directory
+	keyFile    string
 }
 
 // faults gathers what is wrong with the settings, so that all of it is told at once.
@@ -326,8 +325,7 @@ func parseBytes(s string) (int64, error) {
 
 // plain gives an error of the os package without its operation and path, which the setting's own line has.
 func plain(err error) string {
-	var path *os.PathError
-	if errors.As(err, &path) {
+	if path, ok := errors.AsType[*os.PathError](err); ok {
 		return path.Err.Error()
 	}
 	return err.Error()

@@ -159,9 +159,9 @@ var steps = []struct {
 		w.session = w.api.init(t, map[string]any{"platform": "p", "platform_user_id": "u", "callback_url": w.c.inbox.callbackURL()})
 	}},
 	{"page opened", func(t *testing.T, w *walk) { w.at = must[*page](t)(w.browser.open(t.Context(), w.session.VerifyURL)) }},
-	{"continue pressed", func(t *testing.T, w *walk) { w.at = must[*page](t)(w.browser.press(t.Context(), w.at, "default", nil)) }},
+	{"continue pressed", func(t *testing.T, w *walk) { w.at = must[*page](t)(w.browser.press(t.Context(), w.at, "default")) }},
 	{"signed in at the provider", func(t *testing.T, w *walk) {
-		w.back = must[string](t)(w.browser.begin(t.Context(), w.at, "sign-in", nil))
+		w.back = must[string](t)(w.browser.begin(t.Context(), w.at, "sign-in"))
 	}},
 	{"verified", func(t *testing.T, w *walk) {
 		w.at = must[*page](t)(w.browser.open(t.Context(), w.back))

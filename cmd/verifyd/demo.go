@@ -236,7 +236,7 @@ func (d *demo) auto(ctx context.Context) error {
 		return err
 	}
 	for _, step := range []struct{ heading, button string }{{"sign-in page", "dev"}, {"dev network", "sign-in"}} {
-		if p, err = b.press(ctx, p, step.button, nil); err != nil {
+		if p, err = b.press(ctx, p, step.button); err != nil {
 			return fmt.Errorf("%s: %w", step.heading, err)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
 	"reflect"
 	"slices"
@@ -30,15 +31,13 @@ func TestSignInEndsInOneSignedPost(t *testing.T) {
 		"without guild_id": {nil, `{"platform_user_id":"sailor_42","guild_id":"","verified":true}`},
 	} {
 		members := map[string]any{"platform": "discord", "platform_user_id": "sailor_42", "callback_url": r.inbox.callbackURL()}
-		for k, v := range c.members {
-			members[k] = v
-		}
+		maps.Copy(members, c.members)
 		s := r.api().init(t, members)
 		if s.VerifyURL != r.base+"/?session="+s.Session {
 			t.Errorf("%s: verify_url = %s", name, s.VerifyURL)
 		}
 		b := newBrowser()
-		end := must[*page](t)(b.press(t.Context(), atProvider(t, b, s.VerifyURL), "sign-in", nil))
+		end := must[*page](t)(b.press(t.Context(), atProvider(t, b, s.VerifyURL), "sign-in"))
 		expectTitle(t, end, http.StatusOK, "You are verified")
 		if q := end.at.Query(); len(q) != 1 || q.Get("session") != s.Session {
 			t.Errorf("%s: the clean page is %s", name, end.at)
@@ -64,11 +63,11 @@ func TestNoIsAnOutcome(t *testing.T) {
 	r := boot(t)
 	ways := map[string]func(t *testing.T, b *browser, link string) *page{
 		"declined at the provider": func(t *testing.T, b *browser, link string) *page {
-			return must[*page](t)(b.press(t.Context(), atProvider(t, b, link), "decline", nil))
+			return must[*page](t)(b.press(t.Context(), atProvider(t, b, link), "decline"))
 		},
 		"don't verify me": func(t *testing.T, b *browser, link string) *page {
 			p := must[*page](t)(b.open(t.Context(), link))
-			return must[*page](t)(b.press(t.Context(), p, "decline", nil))
+			return must[*page](t)(b.press(t.Context(), p, "decline"))
 		},
 	}
 	for name, way := range ways {
@@ -88,13 +87,13 @@ func TestProviderTroubleThenSuccess(t *testing.T) {
 	r := boot(t)
 	for _, trouble := range []string{"error", "token-error"} {
 		s, b := r.begin(t), newBrowser()
-		p := must[*page](t)(b.press(t.Context(), atProvider(t, b, s.VerifyURL), trouble, nil))
+		p := must[*page](t)(b.press(t.Context(), atProvider(t, b, s.VerifyURL), trouble))
 		expectTitle(t, p, http.StatusOK, "Is this you?")
 		if v := r.api().read(t, s.Session); v.State != "pending" || v.Verified != nil {
 			t.Errorf("%s: %+v", trouble, v)
 		}
-		p = must[*page](t)(b.press(t.Context(), p, "dev", nil))
-		expectTitle(t, must[*page](t)(b.press(t.Context(), p, "sign-in", nil)), http.StatusOK, "You are verified")
+		p = must[*page](t)(b.press(t.Context(), p, "dev"))
+		expectTitle(t, must[*page](t)(b.press(t.Context(), p, "sign-in")), http.StatusOK, "You are verified")
 		<-r.inbox.got
 		r.api().until(t, s.Session, "delivered")
 	}
@@ -109,7 +108,7 @@ func TestManyFinishTogether(t *testing.T) {
 	returns := make([]string, len(tabs))
 	for i, b := range tabs {
 		action := []string{"sign-in", "decline"}[i%2]
-		returns[i] = must[string](t)(b.begin(t.Context(), atProvider(t, b, s.VerifyURL), action, nil))
+		returns[i] = must[string](t)(b.begin(t.Context(), atProvider(t, b, s.VerifyURL), action))
 	}
 	var wg sync.WaitGroup
 	titles := make([]string, len(tabs))
@@ -132,7 +131,7 @@ func TestManyFinishTogether(t *testing.T) {
 func TestReloadOfTheReturnRepeatsNothing(t *testing.T) {
 	r := boot(t)
 	s, b := r.begin(t), newBrowser()
-	back := must[string](t)(b.begin(t.Context(), atProvider(t, b, s.VerifyURL), "sign-in", nil))
+	back := must[string](t)(b.begin(t.Context(), atProvider(t, b, s.VerifyURL), "sign-in"))
 	for range 5 {
 		expectTitle(t, must[*page](t)(b.open(t.Context(), back)), http.StatusOK, "You are verified")
 	}
@@ -146,7 +145,7 @@ func TestReloadOfTheReturnRepeatsNothing(t *testing.T) {
 func TestExpiredSessionIsNeverCompleted(t *testing.T) {
 	r := boot(t)
 	s, b := r.begin(t), newBrowser()
-	back := must[string](t)(b.begin(t.Context(), atProvider(t, b, s.VerifyURL), "sign-in", nil))
+	back := must[string](t)(b.begin(t.Context(), atProvider(t, b, s.VerifyURL), "sign-in"))
 	r.offset.Store(int64(sessions.Lifetime))
 	for _, link := range []string{s.VerifyURL, back} {
 		if p := must[*page](t)(newBrowser().open(t.Context(), s.VerifyURL)); p.status != http.StatusGone || p.title() != "This link has expired" {
@@ -161,7 +160,7 @@ func TestExpiredSessionIsNeverCompleted(t *testing.T) {
 		t.Errorf("cancel of an expired session: %d %s", status, body)
 	}
 	fresh := r.begin(t) // delivered after it, so the dispatcher had its chance
-	expectTitle(t, must[*page](t)(b.press(t.Context(), atProvider(t, b, fresh.VerifyURL), "sign-in", nil)), http.StatusOK, "You are verified")
+	expectTitle(t, must[*page](t)(b.press(t.Context(), atProvider(t, b, fresh.VerifyURL), "sign-in")), http.StatusOK, "You are verified")
 	r.api().until(t, fresh.Session, "delivered")
 	if n := r.inbox.count(r.api().read(t, s.Session).ID); n != 0 {
 		t.Errorf("%d POSTs for an expired session", n)
@@ -206,7 +205,7 @@ func TestBotsChangeNothing(t *testing.T) {
 		t.Errorf("streams moved from %v to %v", before, after)
 	}
 	b := newBrowser()
-	expectTitle(t, must[*page](t)(b.press(t.Context(), atProvider(t, b, s.VerifyURL), "sign-in", nil)), http.StatusOK, "You are verified")
+	expectTitle(t, must[*page](t)(b.press(t.Context(), atProvider(t, b, s.VerifyURL), "sign-in")), http.StatusOK, "You are verified")
 }
 
 func (r *rig) lastSequences(t *testing.T) map[string]uint64 {
@@ -227,7 +226,7 @@ func TestArbitraryStringsComeBackUnchanged(t *testing.T) {
 	} {
 		s := r.api().init(t, map[string]any{"platform": text, "platform_user_id": text, "guild_id": text, "callback_url": r.inbox.callbackURL()})
 		b := newBrowser()
-		expectTitle(t, must[*page](t)(b.press(t.Context(), atProvider(t, b, s.VerifyURL), "sign-in", nil)), http.StatusOK, "You are verified")
+		expectTitle(t, must[*page](t)(b.press(t.Context(), atProvider(t, b, s.VerifyURL), "sign-in")), http.StatusOK, "You are verified")
 		got := <-r.inbox.got
 		var body map[string]any
 		if err := json.Unmarshal(got.body, &body); err != nil {
@@ -308,10 +307,10 @@ func TestKilledActorsAreRestarted(t *testing.T) {
 			if err != nil || p.title() != "Is this you?" {
 				return "not yet"
 			}
-			if p, err = b.press(t.Context(), p, "dev", nil); err != nil {
+			if p, err = b.press(t.Context(), p, "dev"); err != nil {
 				return "not yet"
 			}
-			if p, err = b.press(t.Context(), p, "sign-in", nil); err != nil {
+			if p, err = b.press(t.Context(), p, "sign-in"); err != nil {
 				return "not yet"
 			}
 			return p.title()

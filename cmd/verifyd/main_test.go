@@ -295,7 +295,7 @@ func must[T any](t *testing.T) func(v T, err error) T {
 func atProvider(t *testing.T, b *browser, link string) *page {
 	t.Helper()
 	p := must[*page](t)(b.open(t.Context(), link))
-	return must[*page](t)(b.press(t.Context(), p, "dev", nil))
+	return must[*page](t)(b.press(t.Context(), p, "dev"))
 }
 
 // expectTitle checks the heading a user reads.
@@ -305,4 +305,3 @@ func expectTitle(t *testing.T, p *page, status int, title string) {
 		t.Errorf("page %d %q, want %d %q: %s", p.status, p.title(), status, title, p.text)
 	}
 }
-

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -62,8 +63,8 @@ func (p *Program) Serve(ctx context.Context) error {
 }
 
 func (p *Program) stop() {
-	for i := len(p.layers) - 1; i >= 0; i-- {
-		p.layers[i].stop()
+	for _, l := range slices.Backward(p.layers) {
+		l.stop()
 	}
 	if p.store != nil {
 		p.store.close()

@@ -41,8 +41,8 @@ func TestSecretsAreNowhereToBeRead(t *testing.T) {
 				}
 			}
 		}
-		p := must[*page](t)(b.press(t.Context(), must[*page](t)(b.open(t.Context(), s.VerifyURL)), "default", nil))
-		expectTitle(t, must[*page](t)(b.press(t.Context(), p, "sign-in", nil)), http.StatusOK, "You are verified")
+		p := must[*page](t)(b.press(t.Context(), must[*page](t)(b.open(t.Context(), s.VerifyURL)), "default"))
+		expectTitle(t, must[*page](t)(b.press(t.Context(), p, "sign-in")), http.StatusOK, "You are verified")
 		for _, cookie := range b.client.Jar.Cookies(&url.URL{Scheme: "http", Host: c.listen, Path: "/signin"}) {
 			seen["flow cookie "+cookie.Name] = cookie.Value
 		}

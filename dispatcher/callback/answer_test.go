@@ -66,7 +66,7 @@ func TestInterleaveAlternatesFamilies(t *testing.T) {
 
 func parse(s string) []netip.Addr {
 	var ips []netip.Addr
-	for _, word := range strings.Fields(s) {
+	for word := range strings.FieldsSeq(s) {
 		ips = append(ips, netip.MustParseAddr(word))
 	}
 	return ips

@@ -29,9 +29,9 @@ const (
 )
 
 var (
-	// ErrNoAccount: there is no account of that name.
+	// ErrNoAccount is returned where there is no account of that name.
 	ErrNoAccount = errors.New("no such account")
-	// ErrNoKey: there is no key of that id.
+	// ErrNoKey is returned where there is no key of that id.
 	ErrNoKey = errors.New("no such API key")
 )
 

@@ -24,7 +24,7 @@ const (
 	incrHeader = "Nats-Incr"
 )
 
-// ErrQuotaExceeded: the account has started as many sessions this month as it may.
+// ErrQuotaExceeded says that the account has started as many sessions this month as it may.
 var ErrQuotaExceeded = errors.New("the monthly quota is used up")
 
 // Usage is where an account stands in its month.

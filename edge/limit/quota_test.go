@@ -153,6 +153,7 @@ func TestARaisedQuotaCountsAtOnce(t *testing.T) {
 // counting counts what reaches the stream.
 type counting struct {
 	publisher
+
 	n int
 }
 

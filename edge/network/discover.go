@@ -74,8 +74,7 @@ type metadata struct {
 
 func (n *Network) fetchMetadata(ctx context.Context) (*provider, *Trouble) {
 	found, err := oidc.NewProvider(oidc.ClientContext(ctx, n.metadata), n.settings.Issuer)
-	var mismatch *oidc.IssuerMismatchError
-	if errors.As(err, &mismatch) {
+	if mismatch, ok := errors.AsType[*oidc.IssuerMismatchError](err); ok {
 		return nil, n.trouble(StageDiscovery, ClassIssuer,
 			"the metadata names the issuer "+plain(mismatch.Discovered)+"; the setting issuer must be spelled exactly so")
 	}

@@ -247,7 +247,7 @@ func (r *rig) browser() *browser {
 	}
 	transport := &http.Transport{TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12}}
 	if r.setup.tls {
-		pool := r.server.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs //nolint:forcetypeassert // httptest's own
+		pool := r.server.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
 		transport.TLSClientConfig.RootCAs = pool
 	}
 	r.t.Cleanup(transport.CloseIdleConnections)
