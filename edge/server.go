@@ -145,8 +145,11 @@ func (s *Server) Serve(ctx context.Context) error {
 	s.stopping()
 	s.linger()
 	s.drain(ctx, srv, abort)
-	_ = <-failed // http.ErrServerClosed
+	err = <-failed
 	conns.Wait()
+	if !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve %s: %w", s.c.Name, err)
+	}
 	return ctx.Err()
 }
 

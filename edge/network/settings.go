@@ -37,7 +37,7 @@ const (
 )
 
 // Settings says how to reach one identity network: one entry of VERIFYD_NETWORKS_FILE, or the VERIFYD_NETWORK_… variables.
-type Settings struct {
+type Settings struct { //nolint:recvcheck // targets fills the settings in; all else reads them
 	ID   string `yaml:"id"`   // in the redirect URI, logs and completions: a–z, 0–9 and hyphen, at most 32 characters
 	Name string `yaml:"name"` // for users: "Continue with NAME"
 	Kind string `yaml:"kind"` // "oidc" or "oauth2"

@@ -148,7 +148,7 @@ func TestNewReadsTheSecretFile(t *testing.T) {
 		t.Fatal("the provider got another secret than the file's")
 	}
 	settings := network.Settings{ID: "a", Name: "A", Kind: "oidc", Issuer: s.URL, ClientID: "c", ClientSecretFile: path}
-	for content, want := range map[string]string{" \n": "1 to 4096 bytes", strings.Repeat("x", 4097): "1 to 4096 bytes"} {
+	for content, want := range map[string]string{strings.Repeat(" ", 3): "1 to 4096 bytes", strings.Repeat("x", 4097): "1 to 4096 bytes"} {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}

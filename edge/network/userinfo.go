@@ -115,8 +115,9 @@ func enter(v jsontext.Value, step string) (jsontext.Value, bool) {
 			return nil, false
 		}
 		return array[i], true
+	default: // a plain value has nothing inside
+		return nil, false
 	}
-	return nil, false
 }
 
 // wholeNumber is the only spelling of a number that is taken as an identifier: 1e3 and 1000.0 are the same number to some

@@ -100,7 +100,7 @@ type stepLine struct{ *zerolog.Event }
 
 // step begins the log line of a step of a sign-in. Of the identity, the code, the state and the token it holds nothing.
 func (h *Handler) step(s sessions.View, network string) stepLine {
-	e := h.log.Info().Str("sid", string(s.ID)).Str("account", s.Account)
+	e := h.log.Info().Str("sid", string(s.ID)).Str("account", s.Account) //nolint:zerologlint // whoever asked for the line sends it
 	if network != "" {
 		e = e.Str("network", network)
 	}

@@ -108,6 +108,7 @@ func (h *Handler) sessionView(s sessions.View, t sessions.Token) view {
 		h.ask(&v, s.Session, t)
 	case sessions.Verified, sessions.Failed:
 		v.Facts = facts(s.Session)
+	case sessions.Canceled, sessions.Expired: // whose it was no longer matters
 	}
 	return v
 }
