@@ -36,7 +36,10 @@ type write struct {
 // The message id is the nonce: it tells one's own message from another's when the answer was lost, and lets the server drop a
 // repeat. A loss is believed only after reading the subject from the leader, since a repeat of one's own write reads as a loss.
 func (st *Store) once(ctx context.Context, w write) (standing []byte, err error) {
-	nonce := rand.Text()
+	return st.onceAs(ctx, w, rand.Text())
+}
+
+func (st *Store) onceAs(ctx context.Context, w write, nonce string) (standing []byte, err error) {
 	uncertain := false
 	for range onceTries {
 		_, err = w.writer.Publish(ctx, onceMsg(w, nonce))

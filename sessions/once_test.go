@@ -1,0 +1,60 @@
+package sessions
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"verifyd/natsconf"
+	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/seal"
+)
+
+// The answer to a write was lost, and the write is repeated: the repeat reads as a loss, or as a duplicate, and is known as one's
+// own by its nonce all the same.
+func TestRepeatOfOnesOwnWriteIsAWin(t *testing.T) {
+	conn := natstest.Start(t)
+	writer := natstest.Writer(t, conn, natsconf.StreamCompletions)
+	st := NewStore(Config{Conn: conn, Completions: writer, Key: seal.NewKey()})
+	w := write{writer: writer, stream: natsconf.StreamCompletions, subject: "completion.mine", data: []byte("mine")}
+	if _, err := st.onceAs(t.Context(), w, "nonce-a"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := st.onceAs(t.Context(), w, "nonce-a"); err != nil {
+		t.Errorf("repeat within the duplicate window: %v", err)
+	}
+	if standing, err := st.onceAs(t.Context(), w, "nonce-b"); !errors.Is(err, errTaken) || string(standing) != "mine" {
+		t.Errorf("another's write: %q, %v", standing, err)
+	}
+	// After the duplicate window the server knows the message id no more and reports a conflict.
+	m, err := conn.Last(t.Context(), natsconf.StreamCompletions, "completion.mine")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := judge(m, "nonce-a"); err != nil {
+		t.Errorf("judged one's own message as lost: %v", err)
+	}
+}
+
+// A writer that nobody serves never answers: the outcome is uncertain, whatever the caller does, until the leader was read.
+func TestUnansweredWriteIsUncertain(t *testing.T) {
+	conn := natstest.Start(t)
+	idle := natsconf.NewWriter(conn, natsconf.StreamCompletions)
+	st := NewStore(Config{Conn: conn, Completions: idle, Key: seal.NewKey()})
+	w := write{writer: idle, stream: natsconf.StreamCompletions, subject: "completion.late", data: []byte("late")}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := st.onceAs(ctx, w, "nonce"); !errors.Is(err, natsconf.ErrUncertain) {
+		t.Errorf("err = %v, want ErrUncertain", err)
+	}
+	// What was in the mailbox lands later, as it may in life; the repeat finds it.
+	natstest.Serve(t, idle)
+	if _, err := idle.Publish(t.Context(), &nats.Msg{Subject: "completion.after"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := st.onceAs(t.Context(), w, "nonce"); err != nil {
+		t.Errorf("repeat after the late write landed: %v", err)
+	}
+}
