@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"net"
 	"net/http"
@@ -20,7 +19,7 @@ func verifyd(t *testing.T, args ...string) (code int, out, errOut string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	var o, e bytes.Buffer
+	var o, e buffer
 	code = run(ctx, args, &o, &e)
 	return code, o.String(), e.String()
 }

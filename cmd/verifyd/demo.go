@@ -29,7 +29,7 @@ const (
 
 type demoCmd struct {
 	Auto     bool   `help:"Play the browser too, and exit after the callback: 0 when its signature verified."`
-	LogLevel string `default:"warn" help:"trace, debug, info, warn or error."`
+	LogLevel string `default:"error" help:"trace, debug, info, warn or error."`
 }
 
 // Run shows the whole path on loopback, with a store that is thrown away.
