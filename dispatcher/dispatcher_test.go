@@ -536,3 +536,28 @@ func TestAccountWithoutSecretWaits(t *testing.T) {
 		t.Errorf("%d unsigned POSTs", n)
 	}
 }
+
+// A process that was paused between its claim and the first byte finds the claim's deadline passed: it writes nothing, releases
+// the claim, and the next attempt delivers.
+func TestLateOwnerWritesNothing(t *testing.T) {
+	h := start(t)
+	r := h.receive(t, "127.0.0.1", status(204))
+	c := h.complete(t, r.URL, "u", verified)
+	config := h.config()
+	config.Now = func() time.Time {
+		attempts, err := h.store.Attempts(context.Background(), c.ID)
+		if err == nil && len(attempts) == 1 && attempts[0].Result == nil {
+			return time.Now().Add(6 * time.Second) // the claim is made and nothing is sent yet: the pause falls here
+		}
+		return time.Now()
+	}
+	h.dispatch(t, config)
+	v := h.until(t, c.ID, sessions.DeliveryDelivered)
+	a := v.Delivery.Attempts
+	if len(a) != 2 || a[0].Result.Verdict != sessions.VerdictReleased || a[0].Result.Class != sessions.ClassLate {
+		t.Errorf("attempts = %+v", a)
+	}
+	if n := r.count(c.ID); n != 1 {
+		t.Errorf("%d POSTs", n)
+	}
+}

@@ -271,3 +271,48 @@ func BenchmarkLookup(b *testing.B) {
 		}
 	}
 }
+
+// A restarted server has forgotten every watch: a revocation right after it is seen all the same.
+func TestRevocationIsSeenAfterTheServerRestarted(t *testing.T) {
+	e, err := natsconf.OpenEmbedded(natsconf.EmbeddedOptions{DataDir: t.TempDir(), Log: zerolog.Nop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = e.Close() })
+	stop := natstest.Serve(t, e)
+	<-e.Ready()
+	conn, err := natsconf.Connect(t.Context(), natsconf.ConnectOptions{Embedded: e, Log: zerolog.Nop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	if err := natsconf.EnsureAtBoot(t.Context(), conn.JS, natsconf.NewTopology(natsconf.TopologyOptions{})); err != nil {
+		t.Fatal(err)
+	}
+	key := seal.NewKey()
+	store, err := account.NewStore(t.Context(), conn, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mirror := account.NewMirror(conn, key, zerolog.Nop())
+	natstest.Serve(t, mirror)
+	a, _ := store.EnsureAccount(t.Context(), "a")
+	secret, k, err := store.CreateKey(t.Context(), a.ID, false, account.Rate{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the key is known", func() bool { _, err := mirror.Lookup(secret); return err == nil })
+	back := conn.Back()
+	stop()
+	natstest.Serve(t, e)
+	<-back
+	if _, err := mirror.Lookup(secret); err != nil {
+		t.Errorf("while the watch starts over: %v", err)
+	}
+	if _, err := store.RevokeKey(t.Context(), k.ID); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	until(t, "the key is revoked", func() bool { _, err := mirror.Lookup(secret); return errors.Is(err, account.ErrRevokedKey) })
+	t.Logf("revocation seen after %s", time.Since(began))
+}
