@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"verifyd/dispatcher/callback"
+	"verifyd/natsconf"
 	"verifyd/sessions"
 )
 
@@ -88,10 +89,10 @@ func (a *attempt) run(ctx context.Context) fate {
 	}
 }
 
-// step reads the facts, except for a completion that is given out for the first time: it has none, and if it had, the claim
-// would meet them.
+// step reads the facts, except for a young completion that is given out for the first time: it has none, and if it had, the claim
+// would meet them. An old one may come from a replayed stream; its receiver should not be dialled for nothing.
 func (a *attempt) step(ctx context.Context) (step, error) {
-	if a.tries == 1 {
+	if a.tries == 1 && a.d.now().Sub(a.CompletedAt) < natsconf.AckWait {
 		return decide(a.Completion, nil, a.d.now()), nil
 	}
 	attempts, err := a.d.c.Sessions.Attempts(ctx, a.ID)
@@ -102,13 +103,9 @@ func (a *attempt) step(ctx context.Context) (step, error) {
 }
 
 func (a *attempt) send(ctx context.Context) fate {
-	request, err := a.connect(ctx)
-	var refused *callback.NotSent
-	switch {
-	case errors.As(err, &refused):
-		return a.notSent(ctx, refused)
-	case err != nil:
-		return a.trouble("prepare", err)
+	request, notSent := a.connect(ctx)
+	if notSent != nil {
+		return a.notSent(ctx, notSent)
 	}
 	now := a.d.now()
 	claim := sessions.Claim{
@@ -124,22 +121,23 @@ func (a *attempt) send(ctx context.Context) fate {
 	return a.conclude(a.conn.Send(ctx, request))
 }
 
-// connect makes everything ready before the claim is spent: the exact bytes, and a connection that is alive.
-func (a *attempt) connect(ctx context.Context) (callback.Request, error) {
+// connect makes everything ready before the claim is spent: the exact bytes, and a connection that is alive. Whatever fails here
+// has sent nothing.
+func (a *attempt) connect(ctx context.Context) (callback.Request, *callback.NotSent) {
 	u, err := a.d.c.Policy.Parse(a.CallbackURL)
 	if err != nil { // the operator's policy has changed since the session was started
 		return callback.Request{}, &callback.NotSent{Class: sessions.ClassRefusedAddress, Detail: err.Error(), Err: err}
 	}
 	secrets, ok := a.d.c.Secrets.SigningSecrets(a.Account)
 	if !ok {
-		return callback.Request{}, errNoSecret
+		return callback.Request{}, &callback.NotSent{Class: sessions.ClassUnsigned, Detail: "the account is not known here"}
 	}
 	request, err := a.d.c.Client.Prepare(callback.Callback{
 		URL: u, Session: a.ID, PlatformUserID: a.PlatformUserID, GuildID: a.GuildID, Verified: a.Verified(),
 		Secrets: secrets, At: a.d.now(),
 	})
-	if err != nil {
-		return callback.Request{}, err
+	if err != nil { // the account has no signing secret that signs
+		return callback.Request{}, &callback.NotSent{Class: sessions.ClassUnsigned, Detail: err.Error(), Err: err}
 	}
 	if a.conn != nil && a.conn.Alive() {
 		return request, nil
@@ -147,7 +145,10 @@ func (a *attempt) connect(ctx context.Context) (callback.Request, error) {
 	a.closeConn()
 	conn, err := a.d.c.Client.Dial(ctx, u)
 	if err != nil {
-		return callback.Request{}, err
+		if notSent, ok := errors.AsType[*callback.NotSent](err); ok {
+			return callback.Request{}, notSent
+		}
+		return callback.Request{}, &callback.NotSent{Class: sessions.ClassConnect, Detail: err.Error(), Err: err}
 	}
 	a.conn = conn
 	return request, nil
@@ -155,6 +156,8 @@ func (a *attempt) connect(ctx context.Context) (callback.Request, error) {
 
 // claim takes the attempt. Only ok allows a write.
 func (a *attempt) claim(ctx context.Context, c sessions.Claim) (f fate, ok bool) {
+	ctx, cancel := context.WithTimeout(ctx, claimWait)
+	defer cancel()
 	err := a.d.c.Sessions.Claim(ctx, c)
 	switch {
 	case err == nil:
@@ -180,10 +183,15 @@ func (a *attempt) conclude(answer callback.Answer) fate {
 	return a.record(a.result(answer))
 }
 
-// release records that the claim's owner wrote nothing, so that the next attempt may follow.
+// release records that the claim's owner wrote nothing, so that the next attempt may follow, but not without end: a receiver
+// that breaks each connection between the claim and the write would cost two facts a time until the retry deadline.
 func (a *attempt) release(answer callback.Answer) fate {
 	answer.Verdict = sessions.VerdictReleased
 	a.closeConn()
+	if a.number >= mostReleases || !a.d.now().Before(a.d.giveUpAt(a.Completion)) {
+		answer.Verdict = sessions.VerdictUndeliverable // the claim is ours already, and nothing was sent
+		return a.record(a.result(answer))
+	}
 	if f := a.record(a.result(answer)); !f.final {
 		return f
 	}
@@ -203,8 +211,7 @@ func (a *attempt) result(answer callback.Answer) sessions.Result {
 func (a *attempt) notSent(ctx context.Context, n *callback.NotSent) fate {
 	a.d.metrics.notSent.WithLabelValues(string(n.Class)).Inc()
 	now := a.d.now()
-	deadline := a.CompletedAt.Add(a.d.c.RetryFor)
-	if left := deadline.Sub(now); left > 0 {
+	if left := a.d.giveUpAt(a.Completion).Sub(now); left > 0 {
 		pause := min(backoff(a.tries, rand.Float64()), left) //nolint:gosec // jitter
 		a.d.c.Log.Info().Str("sid", string(a.ID)).Str("account", a.Account).Int("attempt", a.number).Int("tries", a.tries).
 			Str("class", string(n.Class)).Str("detail", n.Detail).Dur("took", n.Timing.Total).Dur("next", pause).Msg("callback not sent")

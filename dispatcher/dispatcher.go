@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"os"
 	"strconv"
 	"time"
@@ -81,6 +80,13 @@ const (
 	// claimBegin is how long after its claim an owner may begin to write. It covers a paused process, not a slow one: the
 	// connection is ready and the request prepared when the claim is made.
 	claimBegin = 5 * time.Second
+	// claimWait bounds the wait for a claim's acknowledgement: past it the owner could not write any more anyway.
+	claimWait = claimBegin
+	// patience is how long a dispatcher that has just started tries, whatever the age of the completion: after a long outage
+	// the first try may fall before the network is up.
+	patience = 2 * time.Minute
+	// mostReleases bounds how often an attempt may be claimed and released; each costs two facts.
+	mostReleases = 16
 	// claimMargin is what lies between the end of the longest attempt and the instant from which others may settle it.
 	claimMargin = 5 * time.Second
 )
@@ -88,7 +94,8 @@ const (
 // Dispatcher delivers completions. Several processes may run one each on the same JetStream.
 type Dispatcher struct {
 	c            Config
-	worker       string // this process, in claims and results
+	worker       string    // this process, in claims and results
+	since        time.Time // when this process began to deliver
 	metrics      *metrics
 	destinations *registry
 }
@@ -99,6 +106,7 @@ func New(c Config) (*Dispatcher, error) {
 		return nil, err
 	}
 	d := &Dispatcher{c: c.withDefaults(), worker: workerName(), metrics: newMetrics(c.Metrics)}
+	d.since = d.now()
 	d.destinations = newRegistry(d)
 	return d, nil
 }
@@ -175,4 +183,11 @@ func newMetrics(r prometheus.Registerer) *metrics {
 
 func (d *Dispatcher) now() time.Time { return d.c.Now().UTC().Truncate(time.Millisecond) }
 
-var errNoSecret = fmt.Errorf("the account has no signing secret here: %w", natsconf.ErrUnavailable)
+// giveUpAt is the instant from which a delivery that could not be sent is given up.
+func (d *Dispatcher) giveUpAt(c sessions.Completion) time.Time {
+	at := c.CompletedAt.Add(d.c.RetryFor)
+	if least := d.since.Add(min(patience, d.c.RetryFor)); at.Before(least) {
+		return least
+	}
+	return at
+}

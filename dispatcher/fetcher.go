@@ -32,9 +32,9 @@ func (f *fetcher) String() string { return "dispatcher fetcher" }
 
 // Serve pulls until ctx ends. What was pulled and not handed on goes back to JetStream at once.
 func (f *fetcher) Serve(ctx context.Context) error {
-	consumer, err := f.d.c.Conn.JS.Consumer(ctx, natsconf.StreamCompletions, natsconf.ConsumerDispatcher)
+	consumer, err := f.consumer(ctx)
 	if err != nil {
-		return fmt.Errorf("look up consumer: %w", err)
+		return err
 	}
 	messages, err := consumer.Messages(jetstream.PullMaxMessages(prefetch))
 	if err != nil {
@@ -60,6 +60,22 @@ func (f *fetcher) Serve(ctx context.Context) error {
 			return fmt.Errorf("pull completions: %w", err)
 		}
 	}
+}
+
+// consumer looks the consumer up, and makes it where somebody has deleted it: the facts stop what was delivered before.
+func (f *fetcher) consumer(ctx context.Context) (jetstream.Consumer, error) {
+	js := f.d.c.Conn.JS
+	consumer, err := js.Consumer(ctx, natsconf.StreamCompletions, natsconf.ConsumerDispatcher)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) {
+		if err := natsconf.EnsureConsumer(ctx, js, natsconf.DispatcherConsumer()); err != nil {
+			return nil, err
+		}
+		consumer, err = js.Consumer(ctx, natsconf.StreamCompletions, natsconf.ConsumerDispatcher)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look up consumer: %w", err)
+	}
+	return consumer, nil
 }
 
 func (f *fetcher) hand(m jetstream.Msg) {
@@ -110,14 +126,14 @@ func (l *ledger) drop(id sessions.ID) {
 	delete(l.held, id)
 }
 
-func (l *ledger) messages() []jetstream.Msg {
+// progressOnce says "still at it" for all that is held. It holds the lock: a word that came after the message was handed back
+// would turn its delay into a whole AckWait.
+func (l *ledger) progressOnce() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	all := make([]jetstream.Msg, 0, len(l.held))
 	for _, dl := range l.held {
-		all = append(all, dl.msg)
+		_ = dl.msg.InProgress()
 	}
-	return all
 }
 
 // progress is a running loop that says "still at it" for all that is held.
@@ -133,9 +149,7 @@ func (l *ledger) startProgress() progress {
 		for {
 			select {
 			case <-tick.C:
-				for _, m := range l.messages() {
-					_ = m.InProgress()
-				}
+				l.progressOnce()
 			case <-ctx.Done():
 				return
 			}

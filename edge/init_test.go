@@ -288,9 +288,7 @@ func TestInitWhileJetStreamIsAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(conn.Close)
-	if err := natsconf.EnsureAtBoot(t.Context(), conn.JS, natsconf.NewTopology(natsconf.TopologyOptions{})); err != nil {
-		t.Fatal(err)
-	}
+	natstest.Ensure(t, conn)
 	s := newServiceOn(t, conn, func(c *Config) { c.StoreTimeout = 500 * time.Millisecond })
 	session := s.start(t).Session
 

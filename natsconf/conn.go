@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"sync"
 	"time"
@@ -52,15 +53,17 @@ func Connect(ctx context.Context, o ConnectOptions) (*Conn, error) {
 			break
 		}
 		if permanent(err) {
-			return nil, fmt.Errorf("connect to NATS at %s: %w", redactURL(o.URL), err)
+			return nil, fmt.Errorf("connect to NATS at %s: %w", redactURL(o.URL), hideURL(err))
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("connect to NATS at %s: %w (last: %w)", redactURL(o.URL), ctx.Err(), err)
+			return nil, fmt.Errorf("connect to NATS at %s: %w (last: %w)", redactURL(o.URL), ctx.Err(), hideURL(err))
 		case <-time.After(reconnectWait):
 		}
 	}
-	js, err := jetstream.New(c.NC, jetstream.WithDefaultTimeout(ackTimeout))
+	// Without a time-out of their own, publishes that the server never answers (it says nothing about a failed disk) would take
+	// up the client's places for good.
+	js, err := jetstream.New(c.NC, jetstream.WithDefaultTimeout(ackTimeout), jetstream.WithPublishAsyncTimeout(ackTimeout))
 	if err != nil {
 		c.NC.Close()
 		return nil, fmt.Errorf("set up JetStream: %w", err)
@@ -73,6 +76,7 @@ func (c *Conn) options(o ConnectOptions) []nats.Option {
 	return []nats.Option{
 		nats.Name(o.Name),
 		nats.MaxReconnects(-1),
+		nats.IgnoreAuthErrorAbort(), // credentials are rotated; the default gives up for good at the second refusal
 		nats.ReconnectWait(reconnectWait),
 		nats.ReconnectBufSize(-1), // a message buffered while away might be stored long after its caller gave up
 		nats.Timeout(bootTry),
@@ -104,7 +108,7 @@ func endpointOptions(o ConnectOptions) []nats.Option {
 	if o.User != "" {
 		opts = append(opts, nats.UserInfo(o.User, o.Password))
 	}
-	if strings.HasPrefix(o.URL, "tls://") {
+	if strings.Contains(o.URL, "tls://") {
 		opts = append(opts, nats.Secure(&tls.Config{MinVersion: tls.VersionTLS12, RootCAs: o.RootCAs}))
 	}
 	return opts
@@ -115,6 +119,9 @@ func (c *Conn) Close() {
 	c.NC.Close()
 	<-c.closed
 }
+
+// Closed gives a channel that is closed when the connection has ended for good, which only Close should bring about.
+func (c *Conn) Closed() <-chan struct{} { return c.closed }
 
 // Connected says whether the connection stands at this moment.
 func (c *Conn) Connected() bool { return c.NC.IsConnected() }
@@ -177,17 +184,32 @@ func (c *Conn) Emit(subject string, data []byte) { _ = c.NC.Publish(subject, dat
 
 // permanent says whether a connection error would be the same at the next try.
 func permanent(err error) bool {
+	if _, ok := errors.AsType[*url.Error](err); ok {
+		return true
+	}
 	return errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) || errors.Is(err, nats.ErrSecureConnRequired) ||
 		strings.Contains(err.Error(), "nkeys:") || strings.Contains(err.Error(), "no such file")
 }
 
-// redactURL keeps a password in a NATS URL out of error texts.
-func redactURL(s string) string {
-	if at := strings.LastIndexByte(s, '@'); at >= 0 {
-		scheme, _, _ := strings.Cut(s, "://")
-		return scheme + "://…@" + s[at+1:]
+// hideURL keeps a URL that does not parse, and a password in it, out of error texts.
+func hideURL(err error) error {
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		return u.Err
 	}
-	return s
+	return err
+}
+
+// redactURL keeps passwords in NATS URLs out of error texts.
+func redactURL(s string) string {
+	var hidden []string
+	for part := range strings.SplitSeq(s, ",") {
+		if at := strings.LastIndexByte(part, '@'); at >= 0 {
+			scheme, _, _ := strings.Cut(part, "://")
+			part = scheme + "://…@" + part[at+1:]
+		}
+		hidden = append(hidden, part)
+	}
+	return strings.Join(hidden, ",")
 }
 
 func subjectOf(s *nats.Subscription) string {

@@ -98,6 +98,12 @@ func OpenEmbedded(o EmbeddedOptions) (*Embedded, error) {
 	}, nil
 }
 
+// HasStore says whether the data directory holds a store already, which an earlier start made.
+func (e *Embedded) HasStore() bool {
+	_, err := os.Stat(filepath.Join(e.o.DataDir, storeFolder))
+	return err == nil
+}
+
 // Close releases the data directory. Serve must have returned.
 func (e *Embedded) Close() error {
 	_ = os.Remove(filepath.Join(e.o.DataDir, EndpointFile))
@@ -111,6 +117,8 @@ func (e *Embedded) Close() error {
 func (e *Embedded) Serve(ctx context.Context) error {
 	ns, err := e.start()
 	if err != nil {
+		// Somebody may have taken the port meanwhile. In-process connections need none, and commands read the new one.
+		e.port = server.RANDOM_PORT
 		return err
 	}
 	stopped := make(chan struct{})

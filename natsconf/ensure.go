@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -26,52 +25,114 @@ func (e *DriftError) Error() string {
 		"move the data to a fresh stream, or restore the setting", e.Asset, e.Field, e.Have, e.Want)
 }
 
-// changeable are the stream settings that Ensure may update in place: none of them removes a message that is promised, since
-// the values of the table are the operator's own choices.
-var changeable = []string{"description", "max_age", "num_replicas", "duplicate_window", "persist_mode"}
+// minAPILevel is the JetStream API level that the topology needs: counters, atomic batches and asynchronous persistence came with
+// level 2 (nats-server 2.12). An older server would create the streams and silently leave those settings out: batches would be
+// judged message by message, and a claim could have two owners.
+const minAPILevel = 2
 
-// ignored are settings that the server fills in and verifyd has no opinion on.
+// VersionError says that the server is too old for the topology.
+type VersionError struct{ Version string }
+
+func (e *VersionError) Error() string {
+	return fmt.Sprintf("the NATS server is %s; verifyd needs 2.12 or newer, for atomic batches and counters", e.Version)
+}
+
+// Ensurer makes sure that the server holds the topology.
+type Ensurer struct {
+	Conn     *Conn
+	Topology Topology
+	// Update lets it change settings of assets that exist, such as how long results are kept. Only the service itself does so: a
+	// command that an operator runs with other settings must not cut off data.
+	Update bool
+	// Changed, where set, is told each setting that was changed.
+	Changed func(asset, field, from, to string)
+}
+
+// changeable are the stream settings that may be updated in place, all of them the operator's own choices.
+var changeable = []string{"description", "max_age", "num_replicas", "duplicate_window"}
+
+// ignored are settings that verifyd has no opinion on: they stay as the operator has them.
 var ignored = []string{"placement", "consumer_limits", "compression", "metadata"}
 
-// Ensure creates what is missing and updates what may change, and is harmless to repeat. It returns a *DriftError for a
-// difference that it refuses to touch.
-func Ensure(ctx context.Context, js jetstream.JetStream, t Topology) error {
-	for _, want := range t.Streams {
-		if err := ensureStream(ctx, js, want); err != nil {
+// Ensure creates what is missing and, where allowed, updates what may change. It is harmless to repeat. It returns a *DriftError for
+// a difference that it refuses to touch, a *VersionError for a server that is too old.
+func (e Ensurer) Ensure(ctx context.Context) error {
+	if err := e.checkVersion(ctx); err != nil {
+		return err
+	}
+	for _, want := range e.Topology.Streams {
+		if err := e.stream(ctx, want); err != nil {
 			return err
 		}
 	}
-	for _, c := range t.Consumers {
-		if _, err := js.CreateOrUpdateConsumer(ctx, c.Stream, c.Config); err != nil {
-			return fmt.Errorf("ensure consumer %s: %w", c.Config.Durable, err)
+	for _, c := range e.Topology.Consumers {
+		if err := EnsureConsumer(ctx, e.Conn.JS, c); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig) error {
-	s, err := js.Stream(ctx, want.Name)
+func (e Ensurer) checkVersion(ctx context.Context) error {
+	info, err := e.Conn.JS.AccountInfo(ctx)
+	if err != nil {
+		return fmt.Errorf("ask for the account: %w", err)
+	}
+	if info.API.Level < minAPILevel {
+		return &VersionError{Version: e.Conn.NC.ConnectedServerVersion()}
+	}
+	return nil
+}
+
+// EnsureConsumer creates or updates a durable consumer. It is harmless to repeat.
+func EnsureConsumer(ctx context.Context, js jetstream.JetStream, c ConsumerAsset) error {
+	if _, err := js.CreateOrUpdateConsumer(ctx, c.Stream, c.Config); err != nil {
+		return fmt.Errorf("ensure consumer %s: %w", c.Config.Durable, err)
+	}
+	return nil
+}
+
+func (e Ensurer) stream(ctx context.Context, want jetstream.StreamConfig) error {
+	s, err := e.Conn.JS.Stream(ctx, want.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		if _, err := js.CreateStream(ctx, want); err != nil {
-			return fmt.Errorf("create stream %s: %w", want.Name, err)
-		}
-		return nil
+		return e.create(ctx, want)
 	}
 	if err != nil {
 		return fmt.Errorf("look up stream %s: %w", want.Name, err)
 	}
-	differ, err := differences(s.CachedInfo().Config, want)
-	if err != nil || len(differ) == 0 {
+	return e.update(ctx, s.CachedInfo().Config, want)
+}
+
+// create also compares what the server made with what it was asked for.
+func (e Ensurer) create(ctx context.Context, want jetstream.StreamConfig) error {
+	s, err := e.Conn.JS.CreateStream(ctx, want)
+	if err != nil {
+		return fmt.Errorf("create stream %s: %w", want.Name, err)
+	}
+	_, err = differences(s.CachedInfo().Config, want)
+	return err
+}
+
+func (e Ensurer) update(ctx context.Context, have, want jetstream.StreamConfig) error {
+	differ, err := differences(have, want)
+	if err != nil || len(differ) == 0 || !e.Update {
 		return err
 	}
-	if _, err := js.UpdateStream(ctx, want); err != nil {
-		return fmt.Errorf("update stream %s (%s): %w", want.Name, strings.Join(differ, ", "), err)
+	next := have // what is ignored stays
+	next.Description, next.MaxAge, next.Replicas, next.Duplicates = want.Description, want.MaxAge, want.Replicas, want.Duplicates
+	if _, err := e.Conn.JS.UpdateStream(ctx, next); err != nil {
+		return fmt.Errorf("update stream %s: %w", want.Name, err)
+	}
+	for _, d := range differ {
+		if e.Changed != nil {
+			e.Changed("stream "+want.Name, d.Field, d.Have, d.Want)
+		}
 	}
 	return nil
 }
 
 // differences lists the changeable settings that differ. A difference in any other setting is a *DriftError.
-func differences(have, want jetstream.StreamConfig) ([]string, error) {
+func differences(have, want jetstream.StreamConfig) ([]DriftError, error) {
 	h, err := fields(have)
 	if err != nil {
 		return nil, err
@@ -80,16 +141,17 @@ func differences(have, want jetstream.StreamConfig) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	var differ []string
+	var differ []DriftError
 	all := maps.Clone(h)
 	maps.Copy(all, w)
 	for _, name := range slices.Sorted(maps.Keys(all)) {
+		d := DriftError{Asset: "stream " + want.Name, Field: name, Have: show(h[name]), Want: show(w[name])}
 		switch {
 		case bytes.Equal(h[name], w[name]), slices.Contains(ignored, name):
 		case slices.Contains(changeable, name):
-			differ = append(differ, name)
+			differ = append(differ, d)
 		default:
-			return nil, &DriftError{Asset: "stream " + want.Name, Field: name, Have: show(h[name]), Want: show(w[name])}
+			return nil, &d
 		}
 	}
 	return differ, nil
@@ -126,17 +188,12 @@ const (
 	bootPause = 250 * time.Millisecond
 )
 
-// EnsureAtBoot repeats Ensure in short tries until it succeeds, a DriftError ends it, or ctx does.
-func EnsureAtBoot(ctx context.Context, js jetstream.JetStream, t Topology) error {
+// EnsureAtBoot repeats Ensure in short tries until it succeeds, a lasting fault ends it, or ctx does.
+func (e Ensurer) EnsureAtBoot(ctx context.Context) error {
 	for {
-		err := ensureTry(ctx, js, t)
-		var drift *DriftError
-		if err == nil || errors.As(err, &drift) {
+		err := e.try(ctx)
+		if err == nil || lasting(err) {
 			return err
-		}
-		var api *jetstream.APIError
-		if errors.As(err, &api) && api.Code < 500 && api.Code != 408 {
-			return err // the server understood and said no: it will say so again
 		}
 		select {
 		case <-ctx.Done():
@@ -146,8 +203,20 @@ func EnsureAtBoot(ctx context.Context, js jetstream.JetStream, t Topology) error
 	}
 }
 
-func ensureTry(ctx context.Context, js jetstream.JetStream, t Topology) error {
+func (e Ensurer) try(ctx context.Context) error {
 	try, cancel := context.WithTimeout(ctx, bootTry)
 	defer cancel()
-	return Ensure(try, js, t)
+	return e.Ensure(try)
+}
+
+// lasting says that the server understood and said no: it will say so again.
+func lasting(err error) bool {
+	if _, ok := errors.AsType[*DriftError](err); ok {
+		return true
+	}
+	if _, ok := errors.AsType[*VersionError](err); ok {
+		return true
+	}
+	api, ok := errors.AsType[*jetstream.APIError](err)
+	return ok && api.Code < 500 && api.Code != 408
 }

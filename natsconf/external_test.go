@@ -108,9 +108,7 @@ func TestExternalServerWithTLSAndCredentials(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(conn.Close)
-	if err := natsconf.EnsureAtBoot(t.Context(), conn.JS, natsconf.NewTopology(natsconf.TopologyOptions{})); err != nil {
-		t.Fatal(err)
-	}
+	natstest.Ensure(t, conn)
 	w := natstest.Writer(t, conn, natsconf.StreamCompletions)
 	if _, err := w.Publish(t.Context(), &nats.Msg{Subject: "completion.a"}); err != nil {
 		t.Fatal(err)

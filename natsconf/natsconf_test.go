@@ -37,7 +37,7 @@ func TestTopologyIsAsWritten(t *testing.T) {
 		fmt.Fprintf(&got, "# replicas: %d\n", replicas)
 		enc := json.NewEncoder(&got)
 		enc.SetIndent("", "  ")
-		if err := enc.Encode(natsconf.NewTopology(natsconf.TopologyOptions{Replicas: replicas})); err != nil {
+		if err := enc.Encode(natsconf.NewTopology(natsconf.TopologyOptions{Replicas: replicas, Embedded: replicas == 1})); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -56,24 +56,45 @@ func TestTopologyIsAsWritten(t *testing.T) {
 	}
 }
 
-func TestEnsureIsHarmlessToRepeatAndExtends(t *testing.T) {
-	conn := natstest.Start(t)
-	ctx := t.Context()
-	for range 2 {
-		if err := natsconf.Ensure(ctx, conn.JS, natsconf.NewTopology(natsconf.TopologyOptions{})); err != nil {
-			t.Fatal(err)
-		}
-	}
-	longer := natsconf.NewTopology(natsconf.TopologyOptions{KeepResults: 100 * time.Hour})
-	if err := natsconf.Ensure(ctx, conn.JS, longer); err != nil {
-		t.Fatal(err)
-	}
-	s, err := conn.JS.Stream(ctx, natsconf.StreamCompletions)
+func maxAge(t *testing.T, conn *natsconf.Conn) time.Duration {
+	t.Helper()
+	s, err := conn.JS.Stream(t.Context(), natsconf.StreamCompletions)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := s.CachedInfo().Config.MaxAge; got != 100*time.Hour {
-		t.Errorf("max age = %s after Ensure, want 100h", got)
+	return s.CachedInfo().Config.MaxAge
+}
+
+// Only who may update does, and says what it changed; what verifyd has no opinion on stays as the operator has it.
+func TestEnsureIsHarmlessToRepeatAndUpdatesWhereAllowed(t *testing.T) {
+	conn := natstest.Start(t)
+	natstest.Ensure(t, conn)
+	s, err := conn.JS.Stream(t.Context(), natsconf.StreamCompletions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	owned := s.CachedInfo().Config
+	owned.Compression, owned.Metadata = jetstream.S2Compression, map[string]string{"owner": "ops"}
+	if _, err := conn.JS.UpdateStream(t.Context(), owned); err != nil {
+		t.Fatal(err)
+	}
+	longer := natsconf.Ensurer{Conn: conn, Topology: natsconf.NewTopology(natsconf.TopologyOptions{KeepResults: 100 * time.Hour, Embedded: true})}
+	if err := longer.Ensure(t.Context()); err != nil || maxAge(t, conn) != natsconf.DefaultKeepResults {
+		t.Errorf("without leave to update: %v, max age %s", err, maxAge(t, conn))
+	}
+	var changed []string
+	longer.Update, longer.Changed = true, func(asset, field, from, to string) { changed = append(changed, asset+" "+field+" "+from+" "+to) }
+	if err := longer.Ensure(t.Context()); err != nil || maxAge(t, conn) != 100*time.Hour {
+		t.Errorf("with leave to update: %v, max age %s", err, maxAge(t, conn))
+	}
+	if len(changed) != 2 || !strings.HasPrefix(changed[0], "stream COMPLETIONS max_age") {
+		t.Errorf("changed = %q", changed)
+	}
+	if s, err = conn.JS.Stream(t.Context(), natsconf.StreamCompletions); err != nil {
+		t.Fatal(err)
+	}
+	if c := s.CachedInfo().Config; c.Compression != jetstream.S2Compression || c.Metadata["owner"] != "ops" {
+		t.Errorf("the operator's own settings are gone: %v %v", c.Compression, c.Metadata)
 	}
 }
 
@@ -95,15 +116,40 @@ func TestEnsureRefusesDriftByName(t *testing.T) {
 		if _, err := conn.JS.UpdateStream(ctx, bad); err != nil {
 			t.Fatal(err)
 		}
-		var drift *natsconf.DriftError
-		err = natsconf.EnsureAtBoot(ctx, conn.JS, natsconf.NewTopology(natsconf.TopologyOptions{}))
-		if !errors.As(err, &drift) || drift.Field != field || !strings.Contains(err.Error(), "USAGE") {
+		err = natsconf.Ensurer{Conn: conn, Topology: natsconf.NewTopology(natsconf.TopologyOptions{Embedded: true}), Update: true}.EnsureAtBoot(ctx)
+		if drift, ok := errors.AsType[*natsconf.DriftError](err); !ok || drift.Field != field || !strings.Contains(err.Error(), "USAGE") {
 			t.Errorf("drift of %s: err = %v", field, err)
 		}
 		if _, err := conn.JS.UpdateStream(ctx, good); err != nil {
 			t.Fatal(err)
 		}
 	}
+}
+
+// The server does not answer, as it does after a failed disk: each publish ends as uncertain, and none waits for another.
+func TestUnansweredPublishesEndOneByOne(t *testing.T) {
+	conn := natstest.Start(t)
+	if err := conn.JS.DeleteStream(t.Context(), natsconf.StreamEvents); err != nil {
+		t.Fatal(err)
+	}
+	// A subscriber that is no stream takes the message and never answers.
+	silent, err := conn.NC.SubscribeSync("session.*.*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = silent.Unsubscribe() }()
+	w := natsconf.NewWriter(conn, natsconf.StreamEvents)
+	var wg sync.WaitGroup
+	for i := range 3 {
+		wg.Go(func() {
+			_, err := w.Publish(t.Context(), &nats.Msg{Subject: fmt.Sprintf("session.x.%d", i)})
+			if !errors.Is(err, natsconf.ErrUncertain) {
+				t.Errorf("err = %v, want ErrUncertain", err)
+			}
+		})
+	}
+	natstest.Serve(t, w)
+	wg.Wait()
 }
 
 func TestDataDirectoryHasOneOwner(t *testing.T) {
@@ -156,9 +202,7 @@ func TestConnectionsComeBackAfterTheServerRestarts(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(conn.Close)
-	if err := natsconf.EnsureAtBoot(t.Context(), conn.JS, natsconf.NewTopology(natsconf.TopologyOptions{})); err != nil {
-		t.Fatal(err)
-	}
+	natstest.Ensure(t, conn)
 	w := natstest.Writer(t, conn, natsconf.StreamCompletions)
 	if _, err := w.Publish(t.Context(), &nats.Msg{Subject: "completion.a", Data: []byte("1")}); err != nil {
 		t.Fatal(err)
@@ -293,9 +337,7 @@ func TestFullStoreSaysSo(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(conn.Close)
-	if err := natsconf.EnsureAtBoot(t.Context(), conn.JS, natsconf.NewTopology(natsconf.TopologyOptions{})); err != nil {
-		t.Fatal(err)
-	}
+	natstest.Ensure(t, conn)
 	w := natstest.Writer(t, conn, natsconf.StreamCompletions)
 	for i := range 1000 {
 		_, err = w.Publish(t.Context(), &nats.Msg{Subject: fmt.Sprintf("completion.%d", i), Data: make([]byte, 1024)})

@@ -32,8 +32,9 @@ const (
 	AckWait = 30 * time.Second
 	// dedupWindow is how long a message id protects a publisher's own retry.
 	dedupWindow = 2 * time.Minute
-	// maxAckPending bounds what dispatchers hold at once, over all processes.
-	maxAckPending = 20_000
+	// maxAckPending is unlimited: what waits for its next try counts as pending, so that any bound would let one dead receiver
+	// stop the deliveries to all others. The dispatchers bound what they hold.
+	maxAckPending = -1
 )
 
 // BucketStream gives the name of the stream under a key-value bucket.
@@ -45,6 +46,7 @@ func BucketSubject(bucket, key string) string { return "$KV." + bucket + "." + k
 // TopologyOptions are the operator's choices that shape the topology.
 type TopologyOptions struct {
 	Replicas    int           // copies of every stream: 1 embedded, 3 on a cluster
+	Embedded    bool          // the store is this process's own
 	KeepResults time.Duration // how long results can be read; DefaultKeepResults when zero
 }
 
@@ -75,18 +77,23 @@ func NewTopology(o TopologyOptions) Topology {
 			bucket(o, BucketAccounts, "integrators and their sealed signing secrets", 5, 0),
 			bucket(o, BucketKeys, "API keys as digests; revoked by putting a revoked record", 5, 0),
 		},
-		Consumers: []ConsumerAsset{{Stream: StreamCompletions, Config: jetstream.ConsumerConfig{
-			Durable:       ConsumerDispatcher,
-			Description:   "completions still to be delivered; shared by all dispatchers",
-			FilterSubject: "completion.*",
-			DeliverPolicy: jetstream.DeliverAllPolicy,
-			AckPolicy:     jetstream.AckExplicitPolicy,
-			AckWait:       AckWait,
-			MaxDeliver:    -1, // the dispatcher has its own budget; the broker's would drop an outcome silently
-			MaxAckPending: maxAckPending,
-			ReplayPolicy:  jetstream.ReplayInstantPolicy,
-		}}},
+		Consumers: []ConsumerAsset{DispatcherConsumer()},
 	}
+}
+
+// DispatcherConsumer is the consumer that all dispatcher processes share.
+func DispatcherConsumer() ConsumerAsset {
+	return ConsumerAsset{Stream: StreamCompletions, Config: jetstream.ConsumerConfig{
+		Durable:       ConsumerDispatcher,
+		Description:   "completions still to be delivered; shared by all dispatchers",
+		FilterSubject: "completion.*",
+		DeliverPolicy: jetstream.DeliverAllPolicy,
+		AckPolicy:     jetstream.AckExplicitPolicy,
+		AckWait:       AckWait,
+		MaxDeliver:    -1, // the dispatcher has its own budget; the broker's would drop an outcome silently
+		MaxAckPending: maxAckPending,
+		ReplayPolicy:  jetstream.ReplayInstantPolicy,
+	}}
 }
 
 // base holds what every stream shares.
@@ -127,8 +134,8 @@ func completions(o TopologyOptions) jetstream.StreamConfig {
 func events(o TopologyOptions) jetstream.StreamConfig {
 	c := base(o, StreamEvents, "the timeline of sessions; may lose its last moments in a crash", "session.*.*")
 	c.MaxAge = o.KeepResults
-	if o.Replicas == 1 {
-		c.PersistMode = jetstream.AsyncPersistMode // offered for single replicas only
+	if o.Embedded {
+		c.PersistMode = jetstream.AsyncPersistMode // it can never be changed, and excludes more replicas
 	}
 	return c
 }

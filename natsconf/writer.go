@@ -24,6 +24,8 @@ const (
 	batchMost = 256
 	// mailboxSize bounds how many messages wait. At 36,000/s this is a quarter of a second.
 	mailboxSize = 8192
+	// drainMost is how long a stopping writer goes on publishing what waits.
+	drainMost = 10 * time.Second
 )
 
 // The error codes of JetStream that a Writer tells apart.
@@ -33,6 +35,7 @@ const (
 	codeWrongLastSequenceConst jetstream.ErrorCode = 10164 // another publish to the subject is in flight
 	codeStorageExceeded        jetstream.ErrorCode = 10047 // the server's store limit is reached
 	codeInsufficientResources  jetstream.ErrorCode = 10023
+	codeDuplicateInProcess     jetstream.ErrorCode = 10158 // one's own earlier try is being stored
 )
 
 // Ack is what JetStream answered to one stored message.
@@ -101,14 +104,28 @@ func (w *Writer) Serve(ctx context.Context) error {
 		case l := <-w.mailbox:
 			w.writeOnce(w.gather(l))
 		case <-ctx.Done():
-			for {
-				select {
-				case l := <-w.mailbox:
-					w.writeOnce(w.gather(l))
-				default:
-					return ctx.Err()
-				}
+			w.drain()
+			return ctx.Err()
+		}
+	}
+}
+
+// drain publishes what still waits. Where the server does not answer, that is given up soon: the rest was never sent.
+func (w *Writer) drain() {
+	late := time.Now().Add(drainMost)
+	for {
+		select {
+		case l := <-w.mailbox:
+			batch := w.gather(l)
+			if time.Now().Before(late) {
+				w.writeOnce(batch)
+				continue
 			}
+			for _, l := range batch {
+				l.fate <- fate{err: fmt.Errorf("publish to %s: %w: stopping", w.stream, ErrUnavailable)}
+			}
+		default:
+			return
 		}
 	}
 }
@@ -160,24 +177,21 @@ func (w *Writer) writeSingly(letters []*letter) {
 		}
 		futures[i] = f
 	}
-	timeout := time.NewTimer(ackTimeout)
-	defer timeout.Stop()
 	for i, l := range letters {
 		if futures[i] != nil {
-			l.fate <- w.await(futures[i], timeout.C)
+			l.fate <- w.await(futures[i])
 		}
 	}
 }
 
-func (w *Writer) await(f jetstream.PubAckFuture, timeout <-chan time.Time) fate {
+// await ends for each future by itself: the connection's JetStream has a time-out for publishes (Connect).
+func (w *Writer) await(f jetstream.PubAckFuture) fate {
 	select {
 	case a := <-f.Ok():
 		total, _ := strconv.ParseUint(a.Value, 10, 64) // empty unless the stream counts
 		return fate{ack: Ack{Duplicate: a.Duplicate, Total: total}}
 	case err := <-f.Err():
 		return fate{err: w.kind(err)}
-	case <-timeout:
-		return fate{err: fmt.Errorf("publish to %s: %w in %s", w.stream, ErrUncertain, ackTimeout)}
 	}
 }
 
@@ -204,17 +218,23 @@ func (w *Writer) writeBatch(letters []*letter) error {
 	if err != nil {
 		return w.kind(err)
 	}
-	return w.batchFate(reply.Data)
+	return w.batchFate(reply.Data, id, len(letters))
 }
 
-func (w *Writer) batchFate(answer []byte) error {
+func (w *Writer) batchFate(answer []byte, id string, size int) error {
 	var a struct {
 		Error *jetstream.APIError `json:"error"`
+		Batch string              `json:"batch"`
+		Count int                 `json:"count"`
 	}
 	if err := json.Unmarshal(answer, &a); err != nil {
 		return fmt.Errorf("publish to %s: %w: unreadable answer: %w", w.stream, ErrUncertain, err)
 	}
 	if a.Error == nil {
+		if a.Batch != id || a.Count != size {
+			// A server that knows no batches judges each message alone and answers the last one only.
+			return fmt.Errorf("publish to %s: %w: the server acknowledged %d of %d messages", w.stream, ErrUncertain, a.Count, size)
+		}
 		return nil
 	}
 	if err := w.kind(a.Error); errors.Is(err, ErrStoreFull) {
@@ -254,6 +274,8 @@ func apiKind(e *jetstream.APIError) error {
 			return ErrConflict
 		}
 		return ErrStoreFull
+	case codeDuplicateInProcess:
+		return ErrUncertain
 	case codeStorageExceeded, codeInsufficientResources:
 		return ErrStoreFull
 	default:

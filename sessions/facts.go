@@ -44,6 +44,7 @@ const (
 	ClassReset          Class = "reset"           // bytes left and the connection ended
 	ClassProtocol       Class = "protocol"        // what came back is not HTTP/1
 	ClassStatus         Class = "status"          // a final status line other than 2xx
+	ClassUnsigned       Class = "unsigned"        // no usable signing secret for the account
 	ClassCrash          Class = "crash"           // the process that held the claim ended before it wrote a result
 	ClassLate           Class = "late"            // the claim's deadline had passed before the first byte
 )

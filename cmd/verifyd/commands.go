@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"text/tabwriter"
 	"time"
 
@@ -35,6 +36,16 @@ type storeCmd struct {
 	storeSettings `embed:""`
 }
 
+// existing is with for commands that only look: in a folder without a store there is nothing to see, and none is made.
+func (s storeCmd) existing(ctx context.Context, c console, do func(*account.Store) error) error {
+	if _, err := os.Stat(s.DataDir); s.NATSURL == "" && err != nil {
+		var f faults
+		f.add("data-dir", fmt.Sprintf("there is no store in %q", s.DataDir), "name the data directory of the service")
+		return usageError{f.err()}
+	}
+	return s.with(ctx, c, do)
+}
+
 // with runs do with the accounts of a running service or a stopped one.
 func (s storeCmd) with(ctx context.Context, c console, do func(*account.Store) error) (err error) {
 	var f faults
@@ -47,11 +58,7 @@ func (s storeCmd) with(ctx context.Context, c console, do func(*account.Store) e
 		return err
 	}
 	defer st.close()
-	accounts, err := account.NewStore(ctx, st.conn, st.key)
-	if err != nil {
-		return err
-	}
-	return do(accounts)
+	return do(st.accounts)
 }
 
 type keyCmd struct {
@@ -106,7 +113,7 @@ type keyListCmd struct {
 
 // Run lists the keys, oldest first.
 func (k keyListCmd) Run(ctx context.Context, c console) error {
-	return k.with(ctx, c, func(s *account.Store) error {
+	return k.existing(ctx, c, func(s *account.Store) error {
 		accounts, err := s.Accounts(ctx)
 		if err != nil {
 			return err
@@ -150,7 +157,7 @@ type keyRevokeCmd struct {
 
 // Run ends the key.
 func (k keyRevokeCmd) Run(ctx context.Context, c console) error {
-	return k.with(ctx, c, func(s *account.Store) error {
+	return k.existing(ctx, c, func(s *account.Store) error {
 		key, err := s.RevokeKey(ctx, k.ID)
 		if errors.Is(err, account.ErrNoKey) {
 			return usageError{err}
@@ -174,7 +181,7 @@ type accountSecretCmd struct {
 
 // Run prints the newest signing secret.
 func (a accountSecretCmd) Run(ctx context.Context, c console) error {
-	return a.with(ctx, c, func(s *account.Store) error {
+	return a.existing(ctx, c, func(s *account.Store) error {
 		acc, err := s.AccountByName(ctx, a.Name)
 		if errors.Is(err, account.ErrNoAccount) {
 			return usageError{err}

@@ -139,6 +139,11 @@ func TestBadSettingsAreRefusedByName(t *testing.T) {
 		{[]string{"--secret-key", "short"}, []string{"VERIFYD_SECRET_KEY", "32 bytes"}},
 		{[]string{"--secret-key", seal.NewKey().Encode(), "--secret-key-file", "/x"}, []string{"VERIFYD_SECRET_KEY_FILE"}},
 		{[]string{"--keep-results", "1s"}, []string{"VERIFYD_KEEP_RESULTS", "72h"}},
+		{[]string{"--keep-results", "2h", "--callback-retry-for", "90m"}, []string{"VERIFYD_KEEP_RESULTS", "VERIFYD_CALLBACK_RETRY_FOR"}},
+		{[]string{"--nats-url", "nats://user:hunter2@127.0.0.1:1x"}, []string{"VERIFYD_NATS_URL", "nats://"}},
+		{[]string{"--nats-ca-file", notPEM}, []string{"VERIFYD_NATS_CA_FILE", "tls://"}},
+		{[]string{"--network-client-id", "x"}, []string{"VERIFYD_NETWORK_ISSUER"}},
+		{[]string{"--store-limit", "9000000TiB"}, []string{"VERIFYD_STORE_LIMIT"}},
 		{[]string{"--networks-file", networks}, []string{"VERIFYD_NETWORKS_FILE", "isuer"}},
 		{[]string{"--network-issuer", "http://idp.example.com"}, []string{"VERIFYD_NETWORK_ISSUER", "https"}},
 		{[]string{"--dev-network-listen", "0.0.0.0:0"}, []string{"loopback"}},
@@ -157,11 +162,63 @@ func TestBadSettingsAreRefusedByName(t *testing.T) {
 		if code != exitUsage {
 			t.Errorf("%v: exit %d, want %d: %s", c.args, code, exitUsage, errOut)
 		}
+		if strings.Contains(errOut, "hunter2") {
+			t.Errorf("%v: the error shows a password", c.args)
+		}
 		for _, want := range c.want {
 			if !strings.Contains(errOut, want) {
 				t.Errorf("%v: the error does not say %q: %s", c.args, want, errOut)
 			}
 		}
+	}
+}
+
+// A store belongs to the master key it was made with: a command or a service with another one, or without, changes nothing.
+func TestAnotherMasterKeyIsRefused(t *testing.T) {
+	c := newChild(t)
+	made := must[string](t)(c.command(t, "key", "create", "--account", "Harbor Guild"))
+	store := filepath.Join(c.dir, "store")
+	key := filepath.Join(store, secretFile)
+	refused := func(what string, args ...string) {
+		t.Helper()
+		if _, err := c.command(t, args...); err == nil || !strings.Contains(err.Error(), "VERIFYD_SECRET_KEY") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	refused("another key", "key", "create", "--account", "x", "--secret-key", seal.NewKey().Encode())
+	refused("a service with another key", "serve", "--admin-listen", "", "--secret-key", seal.NewKey().Encode())
+	if err := os.Rename(key, key+".away"); err != nil {
+		t.Fatal(err)
+	}
+	refused("a lost key", "key", "create", "--account", "x")
+	refused("a service with a lost key", "serve", "--admin-listen", "")
+	if _, err := os.Stat(key); err == nil {
+		t.Error("a second master key was made")
+	}
+	if err := os.Rename(key+".away", key); err != nil {
+		t.Fatal(err)
+	}
+	c.start(t)
+	(api{base: c.base(), key: made}).knownSoon(t)
+	refused("another key on a running service", "key", "create", "--account", "x", "--secret-key", seal.NewKey().Encode())
+}
+
+// A command runs with its own settings; it must not cut off what a service keeps with others.
+func TestCommandsLeaveTheTopologyAlone(t *testing.T) {
+	c := newChild(t)
+	c.args = []string{"--keep-results", "720h"}
+	c.start(t)
+	c.kill()
+	if _, err := c.command(t, "key", "list"); err != nil {
+		t.Fatal(err)
+	}
+	c.log = &buffer{}
+	c.start(t)
+	if log := c.log.String(); strings.Contains(log, "a setting of the store was changed") {
+		t.Errorf("the command had changed it, the service changed it back: %s", log)
+	}
+	if _, err := c.command(t, "key", "list", "--data-dir", filepath.Join(c.dir, "nowhere")); err == nil || !strings.Contains(err.Error(), "VERIFYD_DATA_DIR") {
+		t.Errorf("list where there is no store: %v", err)
 	}
 }
 

@@ -4,8 +4,10 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/netip"
+	"net/url"
 	"os"
 	"slices"
 	"strconv"
@@ -80,6 +82,10 @@ func (s settings) config(log zerolog.Logger) (config, error) {
 	s.networkConfig(&c, &f)
 	s.callbackConfig(&c, &f)
 	s.limitConfig(&c, &f)
+	if s.KeepResults < s.CallbackRetryFor+time.Hour {
+		f.add("keep-results", fmt.Sprintf("%s is less than an hour longer than VERIFYD_CALLBACK_RETRY_FOR (%s): outcomes could be forgotten before they are delivered", s.KeepResults, s.CallbackRetryFor),
+			"for example 72h")
+	}
 	return c, f.err()
 }
 
@@ -100,7 +106,7 @@ func (s storeSettings) config(f *faults) storeConfig {
 	c := storeConfig{
 		dataDir: s.DataDir, natsURL: s.NATSURL, natsCreds: s.NATSCreds, sync: natsconf.SyncMode(s.Sync), keyFile: s.SecretKeyFile,
 		natsRoots: roots(f, "nats-ca-file", s.NATSCAFile),
-		topology:  natsconf.TopologyOptions{Replicas: s.Replicas, KeepResults: s.KeepResults},
+		topology:  natsconf.TopologyOptions{Replicas: s.Replicas, KeepResults: s.KeepResults, Embedded: s.NATSURL == ""},
 	}
 	if c.sync != natsconf.SyncAlways && c.sync != natsconf.SyncInterval {
 		f.add("sync", fmt.Sprintf("%q is not a mode", s.Sync), "use always, or interval where losing the last two minutes in a power cut is acceptable")
@@ -151,10 +157,15 @@ func (s storeSettings) secretKey(c *storeConfig, f *faults) {
 }
 
 func (s storeSettings) external(c storeConfig, f *faults) {
-	for url := range strings.SplitSeq(c.natsURL, ",") {
-		if url != "" && !strings.HasPrefix(url, "nats://") && !strings.HasPrefix(url, "tls://") {
-			f.add("nats-url", "it names a server without nats:// or tls://", "for example tls://nats-1.internal:4222,tls://nats-2.internal:4222")
+	for text := range strings.SplitSeq(c.natsURL, ",") {
+		u, err := url.Parse(text)
+		if c.natsURL != "" && (err != nil || u.Scheme != "nats" && u.Scheme != "tls" || u.Hostname() == "") {
+			// The value is not shown: it may hold a password.
+			f.add("nats-url", "it is not a list of nats:// or tls:// URLs", "for example tls://nats-1.internal:4222,tls://nats-2.internal:4222")
 		}
+	}
+	if s.NATSCAFile != "" && !strings.Contains(c.natsURL, "tls://") {
+		f.add("nats-ca-file", "set without a tls:// server in VERIFYD_NATS_URL", "write tls:// there, or leave this out")
 	}
 	if c.natsCreds != "" {
 		if _, err := os.Stat(c.natsCreds); err != nil {
@@ -194,6 +205,9 @@ func (s settings) networkConfig(c *config, f *faults) {
 			f.add("network-issuer", err.Error(), "one network takes VERIFYD_NETWORK_ISSUER, _NAME, _CLIENT_ID and _CLIENT_SECRET")
 		}
 		c.networks = append(c.networks, n)
+	}
+	if s.NetworkIssuer == "" && (s.NetworkClientID != "" || s.NetworkClientSecret != "" || s.NetworkName != "") {
+		f.add("network-issuer", "not set, but other settings of that network are", "set it to the network's issuer, for example https://accounts.example.com")
 	}
 	if c.edge && len(c.networks) == 0 && !s.DevNetwork && s.NetworksFile == "" {
 		f.add("network-issuer", "no identity network is configured, so nobody could sign in",
@@ -313,8 +327,8 @@ func parseBytes(s string) (int64, error) {
 	if i < 0 {
 		return 0, fmt.Errorf("%q has no unit (B, KiB, MiB, GiB, TiB)", s)
 	}
-	n, err := strconv.ParseInt(strings.TrimSuffix(s, byteUnits[i].ending), 10, 32)
-	if err != nil || n < 1 {
+	n, err := strconv.ParseInt(strings.TrimSuffix(s, byteUnits[i].ending), 10, 64)
+	if err != nil || n < 1 || n > math.MaxInt64/byteUnits[i].bytes {
 		return 0, fmt.Errorf("%q is not a whole number and a unit", s)
 	}
 	if n *= byteUnits[i].bytes; n < leastStore {

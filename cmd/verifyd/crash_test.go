@@ -9,7 +9,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -63,14 +65,21 @@ func serveIssuer(t *testing.T, base string) *devnetwork.Provider {
 	return p
 }
 
+// nextPort is below the range from which systems choose ports themselves, so that nobody else gets one while a killed process is
+// not there to hold it.
+var nextPort atomic.Int32
+
 func freePort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	nextPort.CompareAndSwap(0, int32(20_000+os.Getpid()%10_000))
+	for range 1000 {
+		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(int(nextPort.Add(1))))
+		if free(address) {
+			return address
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatal("no free port")
+	return ""
 }
 
 // start runs the process until it is ready.

@@ -155,11 +155,11 @@ func demoConfig(dir, caFile string, log zerolog.Logger) (config, error) {
 
 // enroll does what an operator and an integrator do once.
 func (d *demo) enroll(ctx context.Context) error {
-	a, err := d.program.accounts.EnsureAccount(ctx, demoAccount)
+	a, err := d.program.store.accounts.EnsureAccount(ctx, demoAccount)
 	if err != nil {
 		return err
 	}
-	secret, key, err := d.program.accounts.CreateKey(ctx, a.ID, false, account.Rate{})
+	secret, key, err := d.program.store.accounts.CreateKey(ctx, a.ID, false, account.Rate{})
 	if err != nil {
 		return err
 	}

@@ -88,11 +88,11 @@ func boot(t *testing.T, change ...func(*config)) *rig {
 // enroll makes an account and a key that the program knows.
 func (r *rig) enroll(t *testing.T, name string) (apiKey, secret string) {
 	t.Helper()
-	a, err := r.accounts.EnsureAccount(t.Context(), name)
+	a, err := r.store.accounts.EnsureAccount(t.Context(), name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	apiKey, _, err = r.accounts.CreateKey(t.Context(), a.ID, false, account.Rate{})
+	apiKey, _, err = r.store.accounts.CreateKey(t.Context(), a.ID, false, account.Rate{})
 	if err != nil {
 		t.Fatal(err)
 	}

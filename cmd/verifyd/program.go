@@ -31,12 +31,11 @@ type Program struct {
 	registry *prometheus.Registry
 
 	// ready is closed when everything is up; what follows may be read from then on.
-	ready    chan struct{}
-	base     string // {base_url}
-	admin    string // address of the operators' server; empty: none
-	store    *store
-	accounts *account.Store
-	mirror   *account.Mirror
+	ready  chan struct{}
+	base   string // {base_url}
+	admin  string // address of the operators' server; empty: none
+	store  *store
+	mirror *account.Mirror
 
 	actors map[string]*actor
 	layers []*layer // in the order of their start
@@ -57,9 +56,13 @@ func (p *Program) Serve(ctx context.Context) error {
 		return err
 	}
 	close(p.ready)
-	<-ctx.Done()
-	p.c.log.Info().Msg("stopping")
-	return nil
+	select {
+	case <-ctx.Done():
+		p.c.log.Info().Msg("stopping")
+		return nil
+	case <-p.store.conn.Closed():
+		return errors.New("the connection to NATS ended for good; it should never")
+	}
 }
 
 func (p *Program) stop() {
@@ -96,18 +99,15 @@ func (p *Program) start(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() {
-		if public != nil && err != nil {
-			_ = public.Close() // a server that took it over has closed it already: no harm
+		if public != nil && p.actors[publicServer] == nil {
+			_ = public.Close() // no server has taken it over
 		}
 	}()
-	if p.store, err = openStore(ctx, p.c.store, p.c.log); err != nil {
+	if p.store, err = openStore(ctx, p.c.store, p.c.log, true); err != nil {
 		return err
 	}
 	if p.store.server != nil {
 		p.actors[p.store.server.name] = p.store.server
-	}
-	if p.accounts, err = account.NewStore(ctx, p.store.conn, p.store.key); err != nil {
-		return err
 	}
 	h, err := p.startCore(ctx)
 	if err != nil {
@@ -177,6 +177,9 @@ func (p *Program) startDispatcher(h hall) error {
 	return nil
 }
 
+// publicServer is the name of the actor that serves users and integrators.
+const publicServer = "public server"
+
 // startEdge starts the public server, where this process has the role, and the operators' one.
 func (p *Program) startEdge(ctx context.Context, h hall, public net.Listener) error {
 	checks := p.checks(h)
@@ -189,8 +192,8 @@ func (p *Program) startEdge(ctx context.Context, h hall, public net.Listener) er
 		if err != nil {
 			return err
 		}
-		checks = append(checks, edge.Check{Name: "public server", Check: server.Check})
-		if err := p.serve(ctx, "public server", server); err != nil {
+		checks = append(checks, edge.Check{Name: publicServer, Check: server.Check})
+		if err := p.serve(ctx, publicServer, server); err != nil {
 			return err
 		}
 	}

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/rs/zerolog"
 
+	"verifyd/edge/account"
 	"verifyd/natsconf"
 	"verifyd/natsconf/seal"
 )
@@ -25,14 +27,15 @@ const (
 type store struct {
 	conn     *natsconf.Conn
 	key      seal.Key
+	accounts *account.Store
 	embedded *natsconf.Embedded // nil where another process or a cluster runs the server
 	server   *actor
 	layer    *layer
 }
 
-// openStore starts the embedded server, or connects to the external one, and makes sure of the topology. For an embedded store
-// that another process holds the error is natsconf.ErrLocked.
-func openStore(ctx context.Context, c storeConfig, log zerolog.Logger) (_ *store, err error) {
+// openStore starts the embedded server, or connects to the external one, and makes sure of the topology. Only a service may update
+// it; a command leaves what is there. For an embedded store that another process holds the error is natsconf.ErrLocked.
+func openStore(ctx context.Context, c storeConfig, log zerolog.Logger, update bool) (_ *store, err error) {
 	ctx, cancel := context.WithTimeout(ctx, bootTimeout)
 	defer cancel()
 	s := &store{}
@@ -42,11 +45,11 @@ func openStore(ctx context.Context, c storeConfig, log zerolog.Logger) (_ *store
 		}
 	}()
 	if c.natsURL == "" {
-		if err := s.startEmbedded(ctx, c, log); err != nil {
-			return nil, err
-		}
+		err = s.openEmbedded(ctx, c, log)
+	} else {
+		s.key, err = c.externalKey()
 	}
-	if s.key, err = c.masterKey(); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	s.conn, err = natsconf.Connect(ctx, natsconf.ConnectOptions{
@@ -55,21 +58,42 @@ func openStore(ctx context.Context, c storeConfig, log zerolog.Logger) (_ *store
 	if err != nil {
 		return nil, err
 	}
-	if err := natsconf.EnsureAtBoot(ctx, s.conn.JS, natsconf.NewTopology(c.topology)); err != nil {
+	if c.natsURL != "" && c.topology.Replicas == 1 && update {
+		log.Warn().Msg("VERIFYD_REPLICAS=1 on an external server: what is acknowledged is as durable as that server's own sync setting (2 minutes by default)")
+	}
+	ensurer := natsconf.Ensurer{Conn: s.conn, Topology: natsconf.NewTopology(c.topology), Update: update}
+	ensurer.Changed = func(asset, field, from, to string) {
+		log.Warn().Str("asset", asset).Str("field", field).Str("from", from).Str("to", to).Msg("a setting of the store was changed to this service's")
+	}
+	if err := ensurer.EnsureAtBoot(ctx); err != nil {
 		return nil, err
 	}
-	return s, nil
+	return s, s.bindAccounts(ctx)
 }
 
-func (s *store) startEmbedded(ctx context.Context, c storeConfig, log zerolog.Logger) error {
+// bindAccounts also finds out whether the master key is the store's.
+func (s *store) bindAccounts(ctx context.Context) (err error) {
+	s.accounts, err = account.NewStore(ctx, s.conn, s.key)
+	if errors.Is(err, account.ErrMasterKey) {
+		var f faults
+		f.add("secret-key", err.Error(), "set it, or VERIFYD_SECRET_KEY_FILE, as the service that made the store has it; embedded, the key is in "+secretFile+" beside the store unless set")
+		return usageError{f.err()}
+	}
+	return err
+}
+
+func (s *store) openEmbedded(ctx context.Context, c storeConfig, log zerolog.Logger) error {
 	e, err := natsconf.OpenEmbedded(natsconf.EmbeddedOptions{DataDir: c.dataDir, Sync: c.sync, StoreBytes: c.storeBytes, Log: log})
 	if err != nil {
+		return err
+	}
+	s.embedded = e
+	if s.key, err = c.embeddedKey(!e.HasStore()); err != nil {
 		return err
 	}
 	if c.sync == natsconf.SyncInterval {
 		log.Warn().Msg("VERIFYD_SYNC=interval: a power cut can take back up to two minutes of acknowledged sessions, outcomes and claims")
 	}
-	s.embedded = e
 	s.server = newActor("embedded server", e)
 	s.layer = startLayer("store", log, s.server)
 	return await(ctx, s.server, e.Ready())
@@ -77,20 +101,25 @@ func (s *store) startEmbedded(ctx context.Context, c storeConfig, log zerolog.Lo
 
 // reachStore is openStore for a command: where a running service holds the data directory, it connects to that one.
 func reachStore(ctx context.Context, c storeConfig, log zerolog.Logger) (*store, error) {
-	s, err := openStore(ctx, c, log)
+	s, err := openStore(ctx, c, log, false)
 	if !errors.Is(err, natsconf.ErrLocked) {
 		return s, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, endpointWait)
 	defer cancel()
-	key, err := c.masterKey()
+	key, err := c.embeddedKey(false)
 	if err != nil {
 		return nil, err
 	}
 	for {
 		conn, err := connectRunning(ctx, c.dataDir, log)
 		if err == nil {
-			return &store{conn: conn, key: key}, nil
+			s := &store{conn: conn, key: key}
+			if err := s.bindAccounts(ctx); err != nil {
+				s.close()
+				return nil, err
+			}
+			return s, nil
 		}
 		select {
 		case <-time.After(100 * time.Millisecond): // it may be starting
@@ -110,16 +139,35 @@ func connectRunning(ctx context.Context, dataDir string, log zerolog.Logger) (*n
 	return natsconf.Connect(ctx, natsconf.ConnectOptions{URL: end.URL, User: end.User, Password: end.Password, Name: "verifyd command", Log: log})
 }
 
-// masterKey gives the key that seals what the store must not show.
-func (c storeConfig) masterKey() (seal.Key, error) {
-	switch {
-	case c.key != nil:
+// externalKey gives the master key of an external store, which its processes share by configuration.
+func (c storeConfig) externalKey() (seal.Key, error) {
+	if c.key != nil {
 		return *c.key, nil
-	case c.keyFile != "":
-		return seal.Load(c.keyFile)
-	default:
-		return seal.LoadOrCreate(filepath.Join(c.dataDir, secretFile))
 	}
+	return c.loadKey(c.keyFile)
+}
+
+// embeddedKey gives the master key of an embedded store. A new one is made only with a new store: beside an old one it would open
+// nothing.
+func (c storeConfig) embeddedKey(fresh bool) (seal.Key, error) {
+	if c.key != nil || c.keyFile != "" {
+		return c.externalKey()
+	}
+	path := filepath.Join(c.dataDir, secretFile)
+	if fresh {
+		return seal.LoadOrCreate(path)
+	}
+	return c.loadKey(path)
+}
+
+func (c storeConfig) loadKey(path string) (seal.Key, error) {
+	k, err := seal.Load(path)
+	if errors.Is(err, os.ErrNotExist) {
+		var f faults
+		f.add("secret-key-file", "there is no master key in "+path, "put back the key that the store was made with, or set VERIFYD_SECRET_KEY")
+		return k, usageError{f.err()}
+	}
+	return k, err
 }
 
 // close ends the connection, then the server, then the hold on the data directory.

@@ -220,6 +220,37 @@ func TestQuotaIsSetAgainstARace(t *testing.T) {
 	}
 }
 
+// A watch that is left before it was read out takes its goroutine with it (goleak looks at the end).
+func TestManyKeysAreMirroredAndLeftInTheMiddle(t *testing.T) {
+	h := start(t)
+	a, _ := h.store.EnsureAccount(t.Context(), "a")
+	var wg sync.WaitGroup
+	secrets := make([]string, 600)
+	for i := range secrets {
+		wg.Go(func() { secrets[i], _, _ = h.store.CreateKey(t.Context(), a.ID, false, account.Rate{}) })
+	}
+	wg.Wait()
+	mirror := account.NewMirror(h.conn, seal.NewKey(), zerolog.Nop()) // of another master key: every account is damaged to it
+	for range 5 {
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); _ = mirror.Serve(ctx) }()
+		cancel()
+		<-done
+	}
+	until(t, "all keys are known", func() bool {
+		for _, s := range secrets {
+			if _, err := h.mirror.Lookup(s); err != nil {
+				return false
+			}
+		}
+		return true
+	})
+	if keys, err := h.store.Keys(t.Context()); err != nil || len(keys) != len(secrets) {
+		t.Errorf("%d keys listed, %v", len(keys), err)
+	}
+}
+
 // A damaged entry locks out its owner, nobody else.
 func TestDamagedEntryHurtsNobodyElse(t *testing.T) {
 	h := start(t)
@@ -286,9 +317,7 @@ func TestRevocationIsSeenAfterTheServerRestarted(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(conn.Close)
-	if err := natsconf.EnsureAtBoot(t.Context(), conn.JS, natsconf.NewTopology(natsconf.TopologyOptions{})); err != nil {
-		t.Fatal(err)
-	}
+	natstest.Ensure(t, conn)
 	key := seal.NewKey()
 	store, err := account.NewStore(t.Context(), conn, key)
 	if err != nil {

@@ -115,12 +115,12 @@ func (m *Mirror) watch(ctx context.Context, back <-chan struct{}) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = accounts.Stop() }()
+	defer stopWatch(accounts)
 	keys, err := m.watchBucket(ctx, natsconf.BucketKeys)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = keys.Stop() }()
+	defer stopWatch(keys)
 
 	next := &snapshot{keys: map[digest]Key{}, accounts: map[string]Account{}}
 	missing := 2 // buckets whose present content has not come in full
@@ -167,6 +167,9 @@ func (m *Mirror) watchBucket(ctx context.Context, bucket string) (jetstream.KeyW
 func (m *Mirror) take(next *snapshot, e jetstream.KeyValueEntry, missing int, put func(*snapshot, jetstream.KeyValueEntry) error) int {
 	if e == nil {
 		return missing - 1
+	}
+	if e.Key() == checkEntry {
+		return missing
 	}
 	if err := put(next, e); err != nil {
 		// One damaged entry must not lock everybody out; its owner is unknown until it is mended.

@@ -42,7 +42,34 @@ type Store struct {
 	now            func() time.Time
 }
 
-// NewStore binds to the two buckets.
+// checkEntry is the entry of the accounts bucket that tells which master key the store was made with. Account ids have another
+// prefix.
+const checkEntry = "master-key-check"
+
+// ErrMasterKey is returned for a store that was made with another master key: its secrets would not open, and what this key
+// sealed would not open for the others.
+var ErrMasterKey = errors.New("this is not the master key that the store was made with")
+
+// checkKey writes the check where there is none yet, and compares it otherwise.
+func checkKey(ctx context.Context, accounts jetstream.KeyValue, key seal.Key) error {
+	_, err := accounts.Create(ctx, checkEntry, key.NewCheck())
+	if err == nil {
+		return nil
+	}
+	if !errors.Is(err, jetstream.ErrKeyExists) {
+		return fmt.Errorf("write the check of the master key: %w", err)
+	}
+	e, err := accounts.Get(ctx, checkEntry)
+	if err != nil {
+		return fmt.Errorf("read the check of the master key: %w", err)
+	}
+	if !key.Checks(e.Value()) {
+		return ErrMasterKey
+	}
+	return nil
+}
+
+// NewStore binds to the two buckets. The error is ErrMasterKey where the store belongs to another master key.
 func NewStore(ctx context.Context, c *natsconf.Conn, key seal.Key) (*Store, error) {
 	accounts, err := c.JS.KeyValue(ctx, natsconf.BucketAccounts)
 	if err != nil {
@@ -51,6 +78,9 @@ func NewStore(ctx context.Context, c *natsconf.Conn, key seal.Key) (*Store, erro
 	keys, err := c.JS.KeyValue(ctx, natsconf.BucketKeys)
 	if err != nil {
 		return nil, fmt.Errorf("open the keys: %w", err)
+	}
+	if err := checkKey(ctx, accounts, key); err != nil {
+		return nil, err
 	}
 	return &Store{accounts: accounts, keys: keys, box: key.Box(secretUse), now: time.Now}, nil
 }
@@ -222,7 +252,7 @@ func list(ctx context.Context, kv jetstream.KeyValue) ([]jetstream.KeyValueEntry
 	if err != nil {
 		return nil, fmt.Errorf("list %s: %w", kv.Bucket(), err)
 	}
-	defer func() { _ = w.Stop() }()
+	defer stopWatch(w)
 	var entries []jetstream.KeyValueEntry
 	for {
 		select {
@@ -233,10 +263,19 @@ func list(ctx context.Context, kv jetstream.KeyValue) ([]jetstream.KeyValueEntry
 			if e == nil { // everything there is has come
 				return entries, nil
 			}
-			entries = append(entries, e)
+			if e.Key() != checkEntry {
+				entries = append(entries, e)
+			}
 		case <-ctx.Done():
 			return nil, fmt.Errorf("list %s: %w", kv.Bucket(), ctx.Err())
 		}
+	}
+}
+
+// stopWatch ends a watch and reads out what it still holds: its goroutine waits for a reader otherwise, for good.
+func stopWatch(w jetstream.KeyWatcher) {
+	_ = w.Stop()
+	for range w.Updates() { //nolint:revive // until it is closed
 	}
 }
 
@@ -244,7 +283,7 @@ func list(ctx context.Context, kv jetstream.KeyValue) ([]jetstream.KeyValueEntry
 func again(update func() error) error {
 	var err error
 	for range casTries {
-		if err = update(); !errors.Is(err, jetstream.ErrKeyExists) { // also nats.go's word for "wrong last revision"
+		if err = update(); !errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
 			return err
 		}
 	}

@@ -38,9 +38,7 @@ func StartIn(tb testing.TB, dir string) (conn *natsconf.Conn, stop func()) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	if err := natsconf.EnsureAtBoot(ctx, conn.JS, natsconf.NewTopology(natsconf.TopologyOptions{})); err != nil {
-		tb.Fatal(err)
-	}
+	Ensure(tb, conn)
 	stopped := false
 	stop = func() {
 		if stopped {
@@ -55,6 +53,15 @@ func StartIn(tb testing.TB, dir string) (conn *natsconf.Conn, stop func()) {
 	}
 	tb.Cleanup(stop)
 	return conn, stop
+}
+
+// Ensure gives a server the topology.
+func Ensure(tb testing.TB, c *natsconf.Conn) {
+	tb.Helper()
+	e := natsconf.Ensurer{Conn: c, Topology: natsconf.NewTopology(natsconf.TopologyOptions{Embedded: true})}
+	if err := e.EnsureAtBoot(tb.Context()); err != nil {
+		tb.Fatal(err)
+	}
 }
 
 // Serve runs an actor until the test ends or stop is called, which waits until it has returned.

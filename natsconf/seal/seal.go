@@ -79,6 +79,21 @@ func Load(path string) (Key, error) {
 	return k, nil
 }
 
+// checkUse is the use of the box that Check seals, checkText what it holds.
+const (
+	checkUse  = "check"
+	checkText = "verifyd master key"
+)
+
+// NewCheck gives a value that tells later whether a store was made with this key.
+func (k Key) NewCheck() []byte { return k.Box(checkUse).Seal([]byte(checkText), checkText) }
+
+// Checks says whether NewCheck of this very key made the value.
+func (k Key) Checks(check []byte) bool {
+	plain, err := k.Box(checkUse).Open(check, checkText)
+	return err == nil && string(plain) == checkText
+}
+
 // LoadOrCreate is Load, but makes a key with mode 0600 where there is none. The write is synced and renamed into place, so that
 // a crash leaves either no key or a whole one. The caller holds the lock on the data directory.
 func LoadOrCreate(path string) (Key, error) {
