@@ -65,6 +65,8 @@ type Embedded struct {
 	endpoint Endpoint
 	port     int
 
+	failed chan error // told by Fail
+
 	mu      sync.Mutex
 	running *server.Server
 	ready   chan struct{} // closed while running
@@ -95,6 +97,7 @@ func OpenEmbedded(o EmbeddedOptions) (*Embedded, error) {
 		port:     server.RANDOM_PORT,
 		endpoint: Endpoint{User: "verifyd", Password: base64.RawURLEncoding.EncodeToString(secret[:]), PID: os.Getpid()},
 		ready:    make(chan struct{}),
+		failed:   make(chan error, 1),
 	}, nil
 }
 
@@ -128,8 +131,11 @@ func (e *Embedded) Serve(ctx context.Context) error {
 	}()
 	e.up(ns)
 	defer e.down()
+	var cause error
 	select {
 	case <-ctx.Done():
+		cause = ctx.Err()
+	case cause = <-e.failed:
 	case <-stopped:
 		return errors.New("the embedded NATS server stopped by itself")
 	}
@@ -137,7 +143,15 @@ func (e *Embedded) Serve(ctx context.Context) error {
 	// start find it closed.
 	ns.Shutdown()
 	<-stopped
-	return ctx.Err()
+	return cause
+}
+
+// Fail makes the server fail, so that its supervisor starts it anew.
+func (e *Embedded) Fail(cause error) {
+	select {
+	case e.failed <- cause:
+	default: // it has been told
+	}
 }
 
 func (e *Embedded) start() (*server.Server, error) {

@@ -2,6 +2,8 @@ package natsconf
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 )
@@ -12,21 +14,27 @@ const (
 	// storeHigh is the share of the limit from which no new sessions are taken, so that open ones can still complete and be
 	// delivered.
 	storeHigh = 0.9
+	// leastFree is the space on the store's filesystem below which no new sessions are taken: room for what storePoll lets pass,
+	// and for the server's own files.
+	leastFree = 64 << 20
 )
 
 // StoreGauge is the actor that watches how full the store is.
 type StoreGauge struct {
-	conn  *Conn
-	limit int64 // of an embedded store; 0: ask the server
-	used  atomic.Int64
-	most  atomic.Int64
+	conn     *Conn
+	embedded *Embedded // nil for an external server, whose account limit counts
+	used     atomic.Int64
+	most     atomic.Int64
+	free     atomic.Int64
 }
 
-// NewStoreGauge makes the gauge. limit is the embedded store's size limit in bytes, 0 for an external server, whose account
-// limit counts then.
-func NewStoreGauge(c *Conn, limit int64) *StoreGauge {
-	g := &StoreGauge{conn: c, limit: limit}
-	g.most.Store(limit)
+// NewStoreGauge makes the gauge of the embedded store, or of an external server's where embedded is nil.
+func NewStoreGauge(c *Conn, embedded *Embedded) *StoreGauge {
+	g := &StoreGauge{conn: c, embedded: embedded}
+	g.free.Store(leastFree)
+	if embedded != nil {
+		g.most.Store(embedded.o.StoreBytes)
+	}
 	return g
 }
 
@@ -48,6 +56,11 @@ func (g *StoreGauge) Serve(ctx context.Context) error {
 func (g *StoreGauge) String() string { return "store gauge" }
 
 func (g *StoreGauge) readOnce(ctx context.Context) {
+	if g.embedded != nil {
+		if free, err := freeBytes(g.embedded.o.DataDir); err == nil {
+			g.free.Store(free)
+		}
+	}
 	ctx, cancel := context.WithTimeout(ctx, bootTry)
 	defer cancel()
 	info, err := g.conn.JS.AccountInfo(ctx)
@@ -55,7 +68,7 @@ func (g *StoreGauge) readOnce(ctx context.Context) {
 		return
 	}
 	g.used.Store(int64(info.Store)) //nolint:gosec // a store of 2^63 bytes is not near
-	if g.limit == 0 && info.Limits.MaxStore > 0 {
+	if g.embedded == nil && info.Limits.MaxStore > 0 {
 		g.most.Store(info.Limits.MaxStore)
 	}
 }
@@ -63,8 +76,30 @@ func (g *StoreGauge) readOnce(ctx context.Context) {
 // Use gives the bytes used and the limit; a limit of 0 means none is known.
 func (g *StoreGauge) Use() (used, limit int64) { return g.used.Load(), g.most.Load() }
 
-// High says that the store is above nine tenths of its limit.
-func (g *StoreGauge) High() bool {
+// High says that there is no room for new sessions.
+func (g *StoreGauge) High() bool { return g.Check() != nil }
+
+// Check tells why there is no room for new sessions, or nil.
+func (g *StoreGauge) Check() error {
 	used, limit := g.Use()
-	return limit > 0 && float64(used) > storeHigh*float64(limit)
+	if limit > 0 && float64(used) > storeHigh*float64(limit) {
+		return fmt.Errorf("no new sessions are taken: %d of %d bytes of the store's limit are used", used, limit)
+	}
+	if free := g.free.Load(); free < leastFree {
+		return fmt.Errorf("no new sessions are taken: %d bytes are left on the store's filesystem, %d are needed", free, leastFree)
+	}
+	return nil
+}
+
+// ErrSilent is returned by CheckWriters for streams that no longer answer.
+var ErrSilent = errors.New("the store does not answer writes")
+
+// CheckWriters tells which of the writers' streams no longer answer, or nil.
+func CheckWriters(writers ...*Writer) error {
+	for _, w := range writers {
+		if w.Silent() {
+			return fmt.Errorf("%w to %s", ErrSilent, w.stream)
+		}
+	}
+	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -54,6 +55,7 @@ type Writer struct {
 	stream  string
 	single  bool
 	mailbox chan *letter
+	silence atomic.Int32 // publishes in a row that were not answered
 }
 
 // letter is one message and the place where its fate is put.
@@ -95,6 +97,22 @@ func (w *Writer) Publish(ctx context.Context, msg *nats.Msg) (Ack, error) {
 	case <-ctx.Done():
 		return Ack{}, fmt.Errorf("publish to %s: %w: %w", w.stream, ErrUncertain, ctx.Err())
 	}
+}
+
+// silentFrom is from how many unanswered publishes in a row a stream counts as silent: one may be a lost connection.
+const silentFrom = 3
+
+// Silent says that the server has stopped answering publishes to the stream, although it may be connected: so it behaves after a
+// write to its disk has failed, until it is started anew.
+func (w *Writer) Silent() bool { return w.silence.Load() >= silentFrom }
+
+// hear counts the answers.
+func (w *Writer) hear(err error) {
+	if errors.Is(err, ErrUncertain) {
+		w.silence.Add(1)
+		return
+	}
+	w.silence.Store(0)
 }
 
 // Serve publishes until ctx ends, then what still waits, and returns. It may be served again.
@@ -153,6 +171,7 @@ func (w *Writer) writeOnce(letters []*letter) {
 		return
 	}
 	err := w.writeBatch(letters)
+	w.hear(err)
 	if errors.Is(err, errRejected) {
 		w.writeSingly(letters) // nothing of the batch is stored, so each may learn its own fate
 		return
@@ -179,7 +198,9 @@ func (w *Writer) writeSingly(letters []*letter) {
 	}
 	for i, l := range letters {
 		if futures[i] != nil {
-			l.fate <- w.await(futures[i])
+			f := w.await(futures[i])
+			w.hear(f.err)
+			l.fate <- f
 		}
 	}
 }

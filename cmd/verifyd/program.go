@@ -91,6 +91,7 @@ type hall struct {
 	mirror   *account.Mirror
 	gauge    *natsconf.StoreGauge
 	usage    *natsconf.Writer
+	writers  []*natsconf.Writer
 }
 
 func (p *Program) start(ctx context.Context) (err error) {
@@ -143,15 +144,15 @@ func (p *Program) startCore(ctx context.Context) (hall, error) {
 	conn := p.store.conn
 	pending := natsconf.NewWriter(conn, natsconf.BucketStream(natsconf.BucketSessions))
 	completions := natsconf.NewWriter(conn, natsconf.StreamCompletions)
-	limitBytes := p.c.store.storeBytes
-	if p.store.embedded == nil {
-		limitBytes = 0
-	}
 	h := hall{
 		sessions: sessions.NewStore(sessions.Config{Conn: conn, Pending: pending, Completions: completions, Key: p.store.key, Now: p.c.now}),
 		mirror:   account.NewMirror(conn, p.store.key, p.c.log),
-		gauge:    natsconf.NewStoreGauge(conn, limitBytes),
+		gauge:    natsconf.NewStoreGauge(conn, p.store.embedded),
 		usage:    natsconf.NewSingleWriter(conn, natsconf.StreamUsage),
+	}
+	h.writers = []*natsconf.Writer{pending, completions, h.usage}
+	if p.store.embedded != nil {
+		p.add("watchdog", newActor("store watchdog", natsconf.NewWatchdog(p.store.embedded, h.writers...)))
 	}
 	p.mirror = h.mirror
 	mirror := newActor("key mirror", h.mirror)
@@ -289,10 +290,7 @@ func (p *Program) checks(h hall) []edge.Check {
 			return nil
 		}},
 		{Name: "store", Check: func(context.Context) error {
-			if used, most := h.gauge.Use(); h.gauge.High() {
-				return fmt.Errorf("%d of %d bytes are used: no new sessions are taken", used, most)
-			}
-			return nil
+			return errors.Join(natsconf.CheckWriters(h.writers...), h.gauge.Check())
 		}},
 	}
 }

@@ -275,7 +275,7 @@ func list(ctx context.Context, kv jetstream.KeyValue) ([]jetstream.KeyValueEntry
 // stopWatch ends a watch and reads out what it still holds: its goroutine waits for a reader otherwise, for good.
 func stopWatch(w jetstream.KeyWatcher) {
 	_ = w.Stop()
-	for range w.Updates() { //nolint:revive // until it is closed
+	for range w.Updates() { // until it is closed
 	}
 }
 
