@@ -10,6 +10,7 @@ import (
 
 	"verifyd/dispatcher/callback"
 	"verifyd/natsconf"
+	"verifyd/natsconf/crashpoint"
 	"verifyd/sessions"
 )
 
@@ -34,6 +35,7 @@ func again(after time.Duration) fate { return fate{after: after} }
 
 // deliver brings one delivery as far as it gets now, and returns a connection that may be used again, or nil. It owns conn.
 func (d *Dispatcher) deliver(ctx context.Context, dl *delivery, conn *callback.Conn) (reusable *callback.Conn) {
+	crashpoint.Reach(crashpoint.Taken)
 	a := &attempt{d: d, delivery: dl, conn: conn}
 	f := again(troublePause)
 	defer func() {
@@ -53,7 +55,9 @@ func (d *Dispatcher) deliver(ctx context.Context, dl *delivery, conn *callback.C
 // answer is the one place that acknowledges. Acknowledgements are hints: the facts decide what a redelivery meets.
 func answer(dl *delivery, f fate) {
 	if f.final {
+		crashpoint.Reach(crashpoint.BeforeAck)
 		_ = dl.msg.Ack()
+		crashpoint.Reach(crashpoint.AfterAck)
 		return
 	}
 	_ = dl.msg.NakWithDelay(max(f.after, time.Millisecond))
@@ -107,6 +111,7 @@ func (a *attempt) send(ctx context.Context) fate {
 	if notSent != nil {
 		return a.notSent(ctx, notSent)
 	}
+	crashpoint.Reach(crashpoint.Connected)
 	now := a.d.now()
 	claim := sessions.Claim{
 		Session: a.ID, Number: a.number, Worker: a.d.worker, At: now,

@@ -567,42 +567,24 @@ func TestLateOwnerWritesNothing(t *testing.T) {
 	}
 }
 
-// A receiver that speaks before it is asked breaks each connection between the claim and the write. Nothing is sent, and it comes
-// to an end.
+// A dispatcher that is paused each time between its claim and the first byte sends nothing, and the delivery comes to an end.
 func TestReleasesComeToAnEnd(t *testing.T) {
 	h := start(t)
-	cert, err := h.ca.Issue(localca.Certificate{Hosts: []string{"127.0.0.1"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var sent atomic.Int64
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			wg.Go(func() {
-				defer conn.Close()
-				_, _ = conn.Write([]byte("HTTP/1.1 200 OK\r\n\r\n"))
-				n, _ := conn.Read(make([]byte, 1))
-				sent.Add(int64(n))
-			})
-		}
-	})
-	t.Cleanup(func() { _ = l.Close(); wg.Wait() })
-	c := h.complete(t, "https://"+l.Addr().String(), "u", verified)
+	r := h.receive(t, "127.0.0.1", status(204))
+	c := h.complete(t, r.URL, "u", verified)
 	config := h.config()
 	config.RetryFor = time.Second
+	config.Now = func() time.Time {
+		attempts, err := h.store.Attempts(context.Background(), c.ID)
+		if n := len(attempts); err == nil && n > 0 && attempts[n-1].Result == nil {
+			return time.Now().Add(6 * time.Second)
+		}
+		return time.Now()
+	}
 	h.dispatch(t, config)
 	v := h.until(t, c.ID, sessions.DeliveryUndeliverable)
 	last := v.Delivery.Attempts[len(v.Delivery.Attempts)-1].Result
-	if sent.Load() != 0 || last.Class != sessions.ClassProtocol {
-		t.Errorf("%d bytes were sent, %+v", sent.Load(), last)
+	if n := r.count(c.ID); n != 0 || last.Class != sessions.ClassLate {
+		t.Errorf("%d POSTs, %+v", n, last)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"verifyd/natsconf"
+	"verifyd/natsconf/crashpoint"
 )
 
 // Claim takes an attempt for its owner, by a write-once fact. Only nil allows the owner to send. ErrClaimed means that another
@@ -16,7 +17,8 @@ func (st *Store) Claim(ctx context.Context, c Claim) error {
 	if err != nil {
 		return fmt.Errorf("encode claim: %w", err)
 	}
-	w := write{writer: st.completions, stream: natsconf.StreamCompletions, subject: claimSubject(c.Session, c.Number), data: data}
+	w := write{writer: st.completions, stream: natsconf.StreamCompletions, subject: claimSubject(c.Session, c.Number), data: data,
+		before: crashpoint.BeforeClaim, after: crashpoint.AfterClaim}
 	_, err = st.once(ctx, w)
 	if errors.Is(err, errTaken) {
 		return ErrClaimed
@@ -34,7 +36,8 @@ func (st *Store) Settle(ctx context.Context, r Result) (Result, error) {
 	if err != nil {
 		return Result{}, fmt.Errorf("encode result: %w", err)
 	}
-	w := write{writer: st.completions, stream: natsconf.StreamCompletions, subject: resultSubject(r.Session, r.Number), data: data}
+	w := write{writer: st.completions, stream: natsconf.StreamCompletions, subject: resultSubject(r.Session, r.Number), data: data,
+		before: crashpoint.BeforeSettle, after: crashpoint.AfterSettle}
 	standing, err := st.once(ctx, w)
 	switch {
 	case err == nil:

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"verifyd/natsconf"
+	"verifyd/natsconf/crashpoint"
 )
 
 const (
@@ -28,6 +29,7 @@ type write struct {
 	writer          *natsconf.Writer
 	stream, subject string
 	data            []byte
+	before, after   string // crash points
 }
 
 // once stores a message on a subject that has none. It returns nil when this very message is stored, errTaken and the data that
@@ -36,6 +38,8 @@ type write struct {
 // The message id is the nonce: it tells one's own message from another's when the answer was lost, and lets the server drop a
 // repeat. A loss is believed only after reading the subject from the leader, since a repeat of one's own write reads as a loss.
 func (st *Store) once(ctx context.Context, w write) (standing []byte, err error) {
+	crashpoint.Reach(w.before)
+	defer crashpoint.Reach(w.after)
 	return st.onceAs(ctx, w, rand.Text())
 }
 

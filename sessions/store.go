@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"verifyd/natsconf"
+	"verifyd/natsconf/crashpoint"
 	"verifyd/natsconf/seal"
 )
 
@@ -70,7 +71,8 @@ func (st *Store) Create(ctx context.Context, r Request) (Session, Token, error) 
 	if err != nil {
 		return Session{}, "", fmt.Errorf("encode session: %w", err)
 	}
-	w := write{writer: st.pending, stream: natsconf.BucketStream(natsconf.BucketSessions), subject: pendingSubject(s.ID), data: data}
+	w := write{writer: st.pending, stream: natsconf.BucketStream(natsconf.BucketSessions), subject: pendingSubject(s.ID), data: data,
+		before: crashpoint.BeforeCreate, after: crashpoint.AfterCreate}
 	if _, err := st.once(ctx, w); err != nil {
 		return Session{}, "", fmt.Errorf("create session: %w", err)
 	}
@@ -84,7 +86,7 @@ func (st *Store) Create(ctx context.Context, r Request) (Session, Token, error) 
 func (st *Store) Redeem(ctx context.Context, id ID, attempt string) error {
 	w := write{
 		writer: st.pending, stream: natsconf.BucketStream(natsconf.BucketSessions),
-		subject: redeemedSubject(attempt), data: []byte(id),
+		subject: redeemedSubject(attempt), data: []byte(id), before: crashpoint.BeforeRedeem, after: crashpoint.AfterRedeem,
 	}
 	_, err := st.once(ctx, w)
 	if errors.Is(err, errTaken) {
@@ -109,7 +111,8 @@ func (st *Store) Complete(ctx context.Context, id ID, o Outcome) (Completion, er
 	if err != nil {
 		return Completion{}, fmt.Errorf("encode completion: %w", err)
 	}
-	w := write{writer: st.completions, stream: natsconf.StreamCompletions, subject: completionSubject(id), data: data}
+	w := write{writer: st.completions, stream: natsconf.StreamCompletions, subject: completionSubject(id), data: data,
+		before: crashpoint.BeforeComplete, after: crashpoint.AfterComplete}
 	standing, err := st.once(ctx, w)
 	switch {
 	case err == nil:

@@ -26,8 +26,9 @@ type child struct {
 	env                []string
 	args               []string
 
-	cmd *exec.Cmd
-	log *buffer
+	cmd    *exec.Cmd
+	exited chan error // closed, after its exit was told, when the process is gone
+	log    *buffer
 }
 
 // newChild prepares a process with its own data directory and ports that it keeps over restarts.
@@ -91,6 +92,11 @@ func (c *child) start(t *testing.T) {
 	if err := c.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	c.exited = make(chan error, 1)
+	go func(cmd *exec.Cmd, exited chan error) {
+		exited <- cmd.Wait()
+		close(exited)
+	}(c.cmd, c.exited)
 	t.Cleanup(c.kill)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
@@ -124,9 +130,8 @@ func ready(ctx context.Context, url string) bool {
 
 // kill is kill -9: the process learns nothing of it.
 func (c *child) kill() {
-	if c.cmd.ProcessState == nil {
-		_ = c.cmd.Process.Kill()
-		_ = c.cmd.Wait()
+	_ = c.cmd.Process.Kill()
+	for range c.exited { // until it is closed
 	}
 }
 

@@ -64,7 +64,7 @@ func TestTermDrains(t *testing.T) {
 		<-tick.C
 	}
 	close(answer)
-	if err := c.cmd.Wait(); err != nil {
+	if err := <-c.exited; err != nil {
 		t.Errorf("exit: %v", err)
 	}
 	c.inbox.hold = nil

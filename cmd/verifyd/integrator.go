@@ -104,8 +104,12 @@ type started struct {
 
 // start calls POST /verify/init for a user.
 func (i *integrator) start(ctx context.Context, user string) (s started, answer []byte, err error) {
+	return i.startFor(ctx, user, i.callbackURL())
+}
+
+func (i *integrator) startFor(ctx context.Context, user, callbackURL string) (s started, answer []byte, err error) {
 	body, err := json.Marshal(map[string]string{
-		"platform": "demo chat", "platform_user_id": user, "guild_id": "118203948571029384", "callback_url": i.callbackURL(),
+		"platform": "demo chat", "platform_user_id": user, "guild_id": "118203948571029384", "callback_url": callbackURL,
 	})
 	if err != nil {
 		return s, nil, fmt.Errorf("encode: %w", err)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"flag"
 	"io"
 	"net/http"
 	"os"
@@ -26,7 +27,13 @@ const childVariable = "VERIFYD_TEST_CHILD"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(childVariable) != "" {
+		dieAt(os.Getenv(crashVariable))
 		main()
+	}
+	flag.Parse()
+	// The parallel tests wait for processes and their time-outs; they hardly compute.
+	if err := flag.Set("test.parallel", "12"); err != nil {
+		panic(err)
 	}
 	goleak.VerifyTestMain(m)
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"verifyd/natsconf/crashpoint"
 	"verifyd/sessions"
 )
 
@@ -141,6 +142,7 @@ func (a *attempt) deadline() time.Time {
 
 func (a *attempt) exchange(ctx context.Context, r Request) Answer {
 	cn := a.conn
+	crashpoint.Reach(crashpoint.BeforeSend)
 	before := cn.wire.sent
 	a.watch.step()
 	if _, err := cn.tls.Write(r.bytes); err != nil {
@@ -149,6 +151,7 @@ func (a *attempt) exchange(ctx context.Context, r Request) Answer {
 		}
 		return a.unknown(ctx, err)
 	}
+	crashpoint.Reach(crashpoint.AfterSend)
 	in := newReader(cn.tls)
 	err := in.awaitByte()
 	firstByte := a.watch.step()
@@ -162,6 +165,7 @@ func (a *attempt) exchange(ctx context.Context, r Request) Answer {
 		}
 		return answer
 	}
+	crashpoint.Reach(crashpoint.Answered)
 	answer := verdict(in.status)
 	answer.Timing.FirstByte = firstByte
 	// The verdict has fallen. What follows is a courtesy to people who read the log, so it gets little time.

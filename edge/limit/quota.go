@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"verifyd/natsconf"
+	"verifyd/natsconf/crashpoint"
 )
 
 const (
@@ -75,7 +76,9 @@ func (q *Quota) Take(ctx context.Context, account string, quota int64, now time.
 	if u, known := q.remembered(account, quota, now); known {
 		return u, ErrQuotaExceeded
 	}
+	crashpoint.Reach(crashpoint.BeforeCount)
 	ack, err := q.counter.Publish(ctx, message(account, now, "+1"))
+	crashpoint.Reach(crashpoint.AfterCount)
 	if err != nil {
 		return Usage{}, fmt.Errorf("count session: %w", err)
 	}

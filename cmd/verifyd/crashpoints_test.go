@@ -1,0 +1,224 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"verifyd/natsconf/crashpoint"
+)
+
+// crashVariable tells a child where to die: POINT:N, at the Nth time that the point is reached.
+const crashVariable = "VERIFYD_TEST_CRASH"
+
+var crashSeeds = flag.Int("crash-seeds", 1, "how often each crash point is tried, each time at another moment")
+
+// dieAt makes this process kill itself, as kill -9 would.
+func dieAt(where string) {
+	point, text, ok := strings.Cut(where, ":")
+	if !ok {
+		return
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		panic(err)
+	}
+	var reached atomic.Int64
+	crashpoint.Hook(func(p string) {
+		if p == point && reached.Add(1) == int64(n) {
+			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			select {} // nothing after the point is done
+		}
+	})
+}
+
+// tally is what one run counts.
+type tally struct{ sessions, delivered, unknown, duplicates, lost, toldFalsely int }
+
+func (t tally) String() string {
+	return fmt.Sprintf("%d sessions: %d delivered, %d unknown, %d duplicates, %d lost, %d told falsely",
+		t.sessions, t.delivered, t.unknown, t.duplicates, t.lost, t.toldFalsely)
+}
+
+func (t *tally) add(o tally) {
+	t.sessions += o.sessions
+	t.delivered += o.delivered
+	t.unknown += o.unknown
+	t.duplicates += o.duplicates
+	t.lost += o.lost
+	t.toldFalsely += o.toldFalsely
+}
+
+// The process dies at each point between the quota's counter and the last acknowledgement, with several sessions under way, and is
+// started again. Counted at a real receiver: more than one POST never; a session whose user read success is delivered, or visible
+// as unknown; nothing that was acknowledged is lost; nothing is stuck.
+//
+// More moments: go test ./cmd/verifyd -run CrashPoints -timeout 60m -args -crash-seeds 20
+func TestCrashPoints(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	var all tally
+	t.Run("points", func(t *testing.T) {
+		for i, point := range crashpoint.All {
+			for seed := range *crashSeeds {
+				t.Run(fmt.Sprintf("%s-%d", point, seed), func(t *testing.T) {
+					t.Parallel()
+					got := crashOnce(t, point, 1+rand.New(rand.NewPCG(uint64(seed), uint64(i))).IntN(crashUsers))
+					mu.Lock()
+					defer mu.Unlock()
+					all.add(got)
+				})
+			}
+		}
+	})
+	t.Logf("%d points x %d seeds, %s", len(crashpoint.All), *crashSeeds, all)
+	if all.duplicates+all.lost+all.toldFalsely > 0 {
+		t.Errorf("broken promises: %s", all)
+	}
+}
+
+// user is one person on the way through a session while the service dies and comes back.
+type user struct {
+	session started
+	success bool // read "You are verified"
+}
+
+const crashUsers = 4
+
+func crashOnce(t *testing.T, point string, n int) tally {
+	c := newChild(t)
+	key := must[string](t)(c.command(t, "key", "create", "--account", "Harbor Guild"))
+	c.env = append(c.env, fmt.Sprintf("%s=%s:%d", crashVariable, point, n))
+	c.start(t)
+
+	a := api{base: c.base(), key: key}
+	users := make([]*user, 0, crashUsers)
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for range crashUsers {
+		wg.Go(func() {
+			s, ok := a.tryInit(t, c.inbox.callbackURL())
+			if !ok {
+				return
+			}
+			u := &user{session: s}
+			mu.Lock()
+			users = append(users, u)
+			mu.Unlock()
+			u.walkOn(t)
+		})
+	}
+	wg.Wait()
+	select {
+	case <-c.exited:
+	case <-time.After(20 * time.Second):
+		t.Fatalf("the process never reached %s for the %d. time", point, n)
+	}
+	c.env = c.env[:len(c.env)-1]
+	c.start(t)
+	for _, u := range users { // those who were in the middle go on
+		u.walkOn(t)
+	}
+	return count(t, c, a, users)
+}
+
+// tryInit starts a session if the service is there; only a 200 counts.
+func (a api) tryInit(t *testing.T, callback string) (s started, ok bool) {
+	t.Helper()
+	i := &integrator{base: a.base, apiKey: a.key}
+	s, _, err := i.startFor(t.Context(), "u", callback)
+	return s, err == nil
+}
+
+// walkOn goes through the pages as far as the service lets it, and remembers whether the user read success.
+func (u *user) walkOn(t *testing.T) {
+	b := newBrowser()
+	p, err := b.open(t.Context(), u.session.VerifyURL)
+	if err != nil {
+		return
+	}
+	for _, button := range []string{"default", "sign-in"} {
+		if p.title() == "You are verified" {
+			break
+		}
+		if p, err = b.press(t.Context(), p, button); err != nil {
+			return
+		}
+	}
+	u.success = u.success || p.status == http.StatusOK && p.title() == "You are verified"
+}
+
+// count waits until every session has come to an end and judges it.
+func count(t *testing.T, c *child, a api, users []*user) tally {
+	t.Helper()
+	got := tally{sessions: len(users)}
+	for _, u := range users {
+		status, _, body := a.call(t, http.MethodGet, "/sessions/"+u.session.Session, "")
+		if status != http.StatusOK {
+			got.lost++ // its init was acknowledged
+			t.Errorf("an acknowledged session is gone: %d %s", status, body)
+			continue
+		}
+		v := a.settled(t, u.session.Session)
+		posts := c.inbox.count(v.ID)
+		switch {
+		case posts > 1:
+			got.duplicates++
+		case v.Delivery.State == "delivered" && posts == 1:
+			got.delivered++
+		case v.Delivery.State == "unknown":
+			got.unknown++
+		default:
+			got.lost++
+			t.Errorf("session %s, delivery %s, %d POSTs", v.State, v.Delivery.State, posts)
+		}
+		if u.success && v.State != "verified" {
+			got.toldFalsely++
+		}
+	}
+	return got
+}
+
+// Every point is on the way of one ordinary session.
+func TestEveryCrashPointIsReached(t *testing.T) {
+	var mu sync.Mutex
+	reached := map[string]bool{}
+	done := make(chan struct{})
+	crashpoint.Hook(func(p string) {
+		mu.Lock()
+		defer mu.Unlock()
+		if reached[p] {
+			return
+		}
+		reached[p] = true
+		if p == crashpoint.AfterAck {
+			close(done)
+		}
+	})
+	t.Cleanup(func() { crashpoint.Hook(nil) })
+	r := boot(t)
+	t.Cleanup(r.stop) // before the hook is taken away
+	s, b := r.begin(t), newBrowser()
+	expectTitle(t, must[*page](t)(b.press(t.Context(), atProvider(t, b, s.VerifyURL), "sign-in")), http.StatusOK, "You are verified")
+	<-done
+	for _, p := range crashpoint.All {
+		mu.Lock()
+		if !reached[p] {
+			t.Errorf("%s is never reached", p)
+		}
+		mu.Unlock()
+	}
+	if len(crashpoint.All) < 14 || !slices.Contains(crashpoint.All, crashpoint.AfterSend) {
+		t.Errorf("only %d points", len(crashpoint.All))
+	}
+}

@@ -1,0 +1,477 @@
+package dispatcher_test
+
+import (
+	"bufio"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"verifyd/dispatcher/callback"
+	"verifyd/dispatcher/callback/localca"
+	"verifyd/sessions"
+)
+
+const (
+	// hostileTimeout is a whole attempt's. Half of it is the dial's, which must be enough for fifty handshakes on a busy machine.
+	hostileTimeout = 4 * time.Second
+	// hostileRetryFor is how long what was not sent is tried again: at least twice.
+	hostileRetryFor = 3 * time.Second
+	// leastHostile is how many behaviours are promised.
+	leastHostile = 24
+)
+
+// behaviour is what a hostile receiver does, and what must become of a delivery to it.
+type behaviour struct {
+	name    string
+	tls     *tls.Config    // nil: a certificate that is right
+	raw     func(net.Conn) // instead of TLS
+	opened  func(*side)    // after the handshake, before anything is read
+	answer  func(*side)    // after each whole request
+	state   sessions.DeliveryState
+	class   sessions.Class
+	racing  bool // a claim may be made before the trouble is seen: then it may end as unknown as well
+	nothing bool // nobody listens
+}
+
+// side is the receiver's side of one connection.
+type side struct {
+	*tls.Conn
+	r    *rawReceiver
+	wire net.Conn
+}
+
+func (s *side) say(text string) { _, _ = io.WriteString(s, text) }
+
+func (s *side) forever(text string) {
+	for {
+		if _, err := io.WriteString(s, text); err != nil {
+			return
+		}
+	}
+}
+
+// drip says one byte a second until the connection or the test ends.
+func (s *side) drip(text string) {
+	pace := time.NewTicker(time.Second)
+	defer pace.Stop()
+	for i := 0; ; i++ {
+		if _, err := io.WriteString(s, text[i%len(text):i%len(text)+1]); err != nil {
+			return
+		}
+		select {
+		case <-pace.C:
+		case <-s.r.settled:
+			return
+		}
+	}
+}
+
+func reset(c net.Conn) {
+	if tcp, ok := c.(oneByOne); ok {
+		c = tcp.Conn
+	}
+	_ = c.(*net.TCPConn).SetLinger(0)
+	_ = c.Close()
+}
+
+// oneByOne keeps TLS from reading ahead, so that what comes after the handshake can be read from the wire.
+type oneByOne struct{ net.Conn }
+
+func (o oneByOne) Read(b []byte) (int, error) { return o.Conn.Read(b[:min(1, len(b))]) }
+
+// rawReceiver is a hostile receiver: it counts the requests that have begun, be it with one byte.
+type rawReceiver struct {
+	b        behaviour
+	listener net.Listener
+	tls      *tls.Config
+	settled  <-chan struct{} // every delivery of the test has ended
+
+	conns, begun, whole atomic.Int64
+
+	mu   sync.Mutex
+	open []net.Conn
+	wg   sync.WaitGroup
+}
+
+func startRaw(t *testing.T, b behaviour, address string, conf *tls.Config, settled <-chan struct{}) *rawReceiver {
+	t.Helper()
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rawReceiver{b: b, listener: l, tls: conf, settled: settled}
+	if b.nothing {
+		_ = l.Close()
+		return r
+	}
+	r.wg.Go(r.accept)
+	t.Cleanup(r.stop)
+	return r
+}
+
+func (r *rawReceiver) url() string { return "https://" + r.listener.Addr().String() + "/hook" }
+
+func (r *rawReceiver) accept() {
+	for {
+		conn, err := r.listener.Accept()
+		if err != nil {
+			return
+		}
+		r.conns.Add(1)
+		r.mu.Lock()
+		r.open = append(r.open, conn)
+		r.mu.Unlock()
+		r.wg.Go(func() {
+			defer conn.Close()
+			if r.b.raw != nil {
+				r.b.raw(conn)
+				return
+			}
+			r.serve(conn)
+		})
+	}
+}
+
+func (r *rawReceiver) serve(conn net.Conn) {
+	wire := oneByOne{conn}
+	s := &side{Conn: tls.Server(wire, r.tls), r: r, wire: wire}
+	if s.Handshake() != nil {
+		return
+	}
+	if r.b.opened != nil {
+		r.b.opened(s)
+	}
+	for in := bufio.NewReader(s); ; {
+		if _, err := in.Peek(1); err != nil {
+			return
+		}
+		r.begun.Add(1)
+		request, err := http.ReadRequest(in)
+		if err != nil {
+			return
+		}
+		if _, err := io.Copy(io.Discard, request.Body); err != nil || request.Method != http.MethodPost {
+			return
+		}
+		r.whole.Add(1)
+		r.b.answer(s)
+	}
+}
+
+func (r *rawReceiver) stop() {
+	_ = r.listener.Close()
+	r.mu.Lock()
+	for _, c := range r.open {
+		_ = c.Close()
+	}
+	r.mu.Unlock()
+	r.wg.Wait()
+}
+
+// resetAfter resets the connection once k bytes of the request's record have come in.
+func resetAfter(k int) behaviour {
+	return behaviour{
+		name: fmt.Sprintf("resets after %d bytes", k), state: sessions.DeliveryUnknown, class: sessions.ClassReset,
+		opened: func(s *side) {
+			if n, _ := io.ReadFull(s.wire, make([]byte, k)); n > 0 {
+				s.r.begun.Add(1)
+			}
+			reset(s.wire)
+		},
+	}
+}
+
+func rejects(code int, header string) behaviour {
+	return behaviour{
+		name: fmt.Sprintf("answers %d", code), state: sessions.DeliveryRejected, class: sessions.ClassStatus,
+		answer: func(s *side) { s.say(fmt.Sprintf("HTTP/1.1 %d X\r\n%sContent-Length: 0\r\n\r\n", code, header)) },
+	}
+}
+
+func unknown(name string, class sessions.Class, answer func(*side)) behaviour {
+	return behaviour{name: name, answer: answer, state: sessions.DeliveryUnknown, class: class}
+}
+
+func delivers(name string, answer func(*side)) behaviour {
+	return behaviour{name: name, answer: answer, state: sessions.DeliveryDelivered}
+}
+
+func undeliverable(name string, conf *tls.Config, raw func(net.Conn)) behaviour {
+	return behaviour{name: name, tls: conf, raw: raw, state: sessions.DeliveryUndeliverable, class: sessions.ClassTLS, answer: func(*side) {}}
+}
+
+const (
+	okAnswer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+	// RFC 9113 §6.5, §6.8: an empty SETTINGS frame, and GOAWAY with last stream 0 and no error.
+	settingsFrame = "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+	goAwayFrame   = "\x00\x00\x08\x07\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
+)
+
+// behaviours makes the table. trap is the address that redirects lead to.
+func (h *house) behaviours(t *testing.T, trap string, settled <-chan struct{}) []behaviour {
+	t.Helper()
+	now := time.Now()
+	rows := []behaviour{
+		// not one byte of a request can leave
+		undeliverable("closes before TLS", nil, func(net.Conn) {}),
+		undeliverable("resets before TLS", nil, reset),
+		undeliverable("hangs before TLS", nil, func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }),
+		undeliverable("speaks plain HTTP", nil, func(c net.Conn) { _, _ = io.WriteString(c, okAnswer); _, _ = io.Copy(io.Discard, c) }),
+		undeliverable("has a certificate for another host", h.certificate(t, localca.Certificate{Hosts: []string{"other.example"}}), nil),
+		undeliverable("has an expired certificate", h.certificate(t, localca.Certificate{Hosts: hostileHosts(), NotBefore: now.AddDate(0, 0, -2), NotAfter: now.AddDate(0, 0, -1)}), nil),
+		undeliverable("has a certificate of its own", selfSigned(t), nil),
+		undeliverable("speaks TLS 1.0 only", &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS10}, nil),
+		undeliverable("speaks TLS 1.1 only", &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}, nil),
+		// crypto/tls lets an HTTP/1.1 client through where h2 alone is offered, so that another protocol stands for it here.
+		undeliverable("refuses HTTP/1.1 in ALPN", &tls.Config{NextProtos: []string{"other/1"}}, nil),
+		{name: "does not listen", nothing: true, state: sessions.DeliveryUndeliverable, class: sessions.ClassConnect},
+		{name: "resets after the handshake", opened: func(s *side) { reset(s.wire) }, racing: true, state: sessions.DeliveryUndeliverable, class: sessions.ClassConnect},
+
+		// no status line comes back
+		unknown("reads all, then closes", sessions.ClassReset, func(s *side) { _ = s.wire.Close() }),
+		unknown("reads all, then resets", sessions.ClassReset, func(s *side) { reset(s.wire) }),
+		unknown("reads all, then ends TLS", sessions.ClassReset, func(s *side) { _ = s.Close() }),
+		unknown("hangs before the status line", sessions.ClassTimeout, func(*side) {}),
+		{name: "reads nothing", opened: func(*side) { <-settled }, answer: func(*side) {}, state: sessions.DeliveryUnknown, class: sessions.ClassTimeout},
+		unknown("hangs in the status line", sessions.ClassTimeout, func(s *side) { s.say("HTTP/1.1 20") }),
+		unknown("says one byte a second", sessions.ClassTimeout, func(s *side) { s.drip("HTTP/1.1 200 OK") }),
+		unknown("sends 103 without end", sessions.ClassProtocol, func(s *side) { s.forever("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n") }),
+		unknown("sends one 103 without end", sessions.ClassProtocol, func(s *side) { s.say("HTTP/1.1 103 X\r\n"); s.forever("X: y\r\n") }),
+		unknown("switches protocols", sessions.ClassProtocol, func(s *side) { s.say("HTTP/1.1 101 X\r\nUpgrade: x\r\n\r\n") }),
+		unknown("sends a garbage status line", sessions.ClassProtocol, func(s *side) { s.say("HTTP/1.1 OK 200\r\n\r\n") }),
+		unknown("sends garbage without a line", sessions.ClassProtocol, func(s *side) { s.say("\x00\x01\x02"); _ = s.Close() }),
+		unknown("sends a status line without end", sessions.ClassProtocol, func(s *side) { s.say("HTTP/1.1 200 "); s.forever("O") }),
+		unknown("leaves TLS", sessions.ClassProtocol, func(s *side) { _, _ = io.WriteString(s.wire, okAnswer) }),
+		unknown("speaks HTTP/2 only, and sends GOAWAY", sessions.ClassProtocol, func(s *side) { s.say(settingsFrame + goAwayFrame); _ = s.Close() }),
+
+		// the verdict falls at the status line, whatever follows
+		{name: "offers h2 and sends GOAWAY on it", tls: &tls.Config{NextProtos: []string{"h2", "http/1.1"}}, state: sessions.DeliveryDelivered, answer: func(s *side) {
+			if s.ConnectionState().NegotiatedProtocol == "h2" {
+				s.say(settingsFrame + goAwayFrame)
+				return
+			}
+			s.say(okAnswer)
+		}},
+		delivers("hangs in the header", func(s *side) { s.say("HTTP/1.1 200 OK\r\nX-A: b\r\n") }),
+		delivers("hangs in the body", func(s *side) { s.say("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nab") }),
+		delivers("sends a header of 1 MiB", func(s *side) { s.say("HTTP/1.1 200 OK\r\nX-Big: " + strings.Repeat("x", 1<<20) + "\r\n\r\n") }),
+		delivers("sends header lines without end", func(s *side) { s.say("HTTP/1.1 200 OK\r\n"); s.forever("X-A: b\r\n") }),
+		delivers("sends a body of 10 MiB", func(s *side) { s.say("HTTP/1.1 200 OK\r\nContent-Length: 10485760\r\n\r\n" + strings.Repeat("x", 10<<20)) }),
+		delivers("sends a body of one byte a second", func(s *side) { s.say("HTTP/1.1 200 OK\r\nContent-Length: 999\r\n\r\n"); s.drip("x") }),
+		delivers("resets after the status line", func(s *side) { s.say("HTTP/1.1 200 OK\r\n"); reset(s.wire) }),
+		delivers("answers twice", func(s *side) { s.say(okAnswer + okAnswer) }),
+	}
+	for _, k := range []int{1, 4, 5, 6, 21, 64, 128, 256, 400} { // 5 bytes are the header of a TLS record
+		rows = append(rows, resetAfter(k))
+	}
+	for _, code := range []int{301, 302, 303, 307, 308} {
+		rows = append(rows, rejects(code, "Location: https://"+trap+"/elsewhere\r\n"))
+	}
+	for _, code := range []int{400, 404, 408, 410, 425, 429, 500, 503} {
+		rows = append(rows, rejects(code, "Retry-After: 1\r\n"))
+	}
+	return rows
+}
+
+// hostileHosts gives an address for each row, and more.
+func hostileHosts() []string {
+	hosts := make([]string, 100)
+	for i := range hosts {
+		hosts[i] = fmt.Sprintf("127.0.3.%d", i+1)
+	}
+	return hosts
+}
+
+func (h *house) certificate(t *testing.T, c localca.Certificate) *tls.Config {
+	t.Helper()
+	cert, err := h.ca.Issue(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
+}
+
+// selfSigned makes a certificate that no authority has signed.
+func selfSigned(t *testing.T) *tls.Config {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
+	for _, host := range hostileHosts() {
+		template.IPAddresses = append(template.IPAddresses, net.ParseIP(host))
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
+}
+
+// TestHostileReceivers sends to all of them at once. Each gets at most one request, each delivery ends in the right state by its
+// own worker, and no worker is left behind.
+func TestHostileReceivers(t *testing.T) {
+	h := start(t)
+	hosts, settled := hostileHosts(), make(chan struct{})
+	end := sync.OnceFunc(func() { close(settled) })
+	good := h.certificate(t, localca.Certificate{Hosts: hosts})
+	trap := startRaw(t, behaviour{answer: func(s *side) { s.say(okAnswer) }}, hosts[len(hosts)-1]+":0", good, settled)
+	rows := h.behaviours(t, trap.listener.Addr().String(), settled)
+	if len(rows) < leastHostile || len(rows) >= len(hosts) {
+		t.Fatalf("%d behaviours; at least %d are promised, and %d addresses are there", len(rows), leastHostile, len(hosts))
+	}
+	receivers := make([]*rawReceiver, len(rows))
+	for i, row := range rows {
+		conf := good
+		if row.tls != nil {
+			conf = row.tls.Clone()
+		}
+		if conf.Certificates == nil {
+			conf.Certificates = good.Certificates
+		}
+		receivers[i] = startRaw(t, row, hosts[i]+":0", conf, settled)
+	}
+	t.Cleanup(end) // runs before the receivers' own, which wait for it
+	config := h.config()
+	config.Timeout, config.RetryFor = hostileTimeout, hostileRetryFor
+	config.Client = callback.New(callback.Config{RootCAs: h.ca.Pool(), Policy: h.policy, Timeout: hostileTimeout, UserAgent: "verifyd/test"})
+	metrics := prometheus.NewRegistry()
+	config.Metrics = metrics
+	stop := h.dispatch(t, config)
+	ids := make([]sessions.ID, len(rows))
+	var completing sync.WaitGroup
+	for i := range rows {
+		completing.Go(func() { ids[i] = h.complete(t, receivers[i].url(), "u", verified).ID })
+	}
+	completing.Wait()
+	views := make([]sessions.View, len(rows))
+	for i := range rows {
+		views[i] = h.untilSettled(t, ids[i], rows[i].name)
+	}
+	untilGauge(t, metrics, "verifyd_deliveries_held", 0)
+	untilGauge(t, metrics, "verifyd_deliveries_in_flight", 0)
+	stop()
+	end()
+	for i := range rows {
+		receivers[i].check(t, views[i])
+	}
+	if n := trap.conns.Load(); n != 0 {
+		t.Errorf("%d connections to where redirects lead", n)
+	}
+	t.Logf("%d behaviours", len(rows))
+}
+
+// check holds the outcome of a delivery, and what its receiver saw, against the behaviour.
+func (r *rawReceiver) check(t *testing.T, v sessions.View) {
+	t.Helper()
+	r.stop()
+	a := v.Delivery.Attempts
+	last := a[len(a)-1]
+	right := v.Delivery.State == r.b.state && last.Result.Class == r.b.class
+	if r.b.racing && v.Delivery.State == sessions.DeliveryUnknown {
+		right = last.Result.Class == sessions.ClassReset
+	}
+	if !right {
+		t.Errorf("%s: %s, class %q (%s); want %s, class %q", r.b.name, v.Delivery.State, last.Result.Class, last.Result.Detail, r.b.state, r.b.class)
+	}
+	want := int64(1)
+	if r.b.state == sessions.DeliveryUndeliverable {
+		want = 0
+	}
+	if n := r.begun.Load(); n != want || r.whole.Load() > n {
+		t.Errorf("%s: %d requests begun, %d whole; want %d", r.b.name, n, r.whole.Load(), want)
+	}
+	if last.Result.By != last.Claim.Worker || last.Result.At.After(last.Claim.SettleAfter) {
+		t.Errorf("%s: settled by %s at %s; claimed by %s until %s", r.b.name, last.Result.By, last.Result.At, last.Claim.Worker, last.Claim.SettleAfter)
+	}
+}
+
+// untilSettled waits for a delivery to end, in whatever state.
+func (h *house) untilSettled(t *testing.T, id sessions.ID, name string) sessions.View {
+	t.Helper()
+	final := []sessions.DeliveryState{sessions.DeliveryDelivered, sessions.DeliveryRejected, sessions.DeliveryUnknown, sessions.DeliveryUndeliverable}
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for timeout := time.After(40 * time.Second); ; {
+		v, err := h.store.Read(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if slices.Contains(final, v.Delivery.State) {
+			return v
+		}
+		select {
+		case <-tick.C:
+		case <-timeout:
+			t.Fatalf("%s: the delivery stays %s: %+v", name, v.Delivery.State, v.Delivery.Attempts)
+		}
+	}
+}
+
+// untilGauge waits for a gauge of the dispatcher to reach a value.
+func untilGauge(t *testing.T, from prometheus.Gatherer, name string, want float64) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for timeout := time.After(20 * time.Second); ; {
+		got := -1.0
+		families, err := from.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			if f.GetName() == name {
+				got = f.GetMetric()[0].GetGauge().GetValue()
+			}
+		}
+		if got == want {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-timeout:
+			t.Fatalf("%s stays %v, want %v", name, got, want)
+		}
+	}
+}
+
+// A receiver that closes each connection as soon as it has answered gets every callback once: a kept connection is looked at
+// before its next claim.
+func TestIdleConnectionsClosedAtOnce(t *testing.T) {
+	h := start(t)
+	closed := make(chan struct{})
+	conf := h.certificate(t, localca.Certificate{Hosts: []string{"127.0.0.1"}})
+	r := startRaw(t, behaviour{answer: func(s *side) {
+		s.say(okAnswer)
+		_ = s.Close()
+		closed <- struct{}{}
+	}}, "127.0.0.1:0", conf, nil)
+	h.dispatch(t, h.config())
+	const n = 10
+	for range n {
+		c := h.complete(t, r.url(), "u", verified)
+		<-closed
+		if v := h.until(t, c.ID, sessions.DeliveryDelivered); len(v.Delivery.Attempts) != 1 {
+			t.Errorf("attempts = %+v", v.Delivery.Attempts)
+		}
+	}
+	if r.begun.Load() != n || r.conns.Load() != n {
+		t.Errorf("%d requests over %d connections; want %d", r.begun.Load(), r.conns.Load(), n)
+	}
+}

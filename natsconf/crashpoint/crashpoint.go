@@ -1,0 +1,48 @@
+// Package crashpoint names the places, before and after every write, send and acknowledgement on the way of a session, at which
+// tests end the process. In a running service a point costs one nil check.
+//
+// The law: wherever the process ends, a receiver gets at most one POST per session, and what a user or an integrator was told
+// stands. The tests of cmd/verifyd kill the real binary at each point and count at a real receiver.
+package crashpoint
+
+// The points, in the order in which a session passes them.
+const (
+	BeforeCount    = "before-count" // the quota's counter
+	AfterCount     = "after-count"
+	BeforeCreate   = "before-create" // the session's record
+	AfterCreate    = "after-create"
+	BeforeRedeem   = "before-redeem" // the sign-in attempt
+	AfterRedeem    = "after-redeem"
+	BeforeComplete = "before-complete" // the one write that is the outcome
+	AfterComplete  = "after-complete"
+	Taken          = "taken"     // a dispatcher has the completion
+	Connected      = "connected" // the connection is ready, nothing is claimed
+	BeforeClaim    = "before-claim"
+	AfterClaim     = "after-claim"
+	BeforeSend     = "before-send" // the last moment before the first byte
+	AfterSend      = "after-send"  // the bytes have left, no answer was read
+	Answered       = "answered"    // the verdict has fallen
+	BeforeSettle   = "before-settle"
+	AfterSettle    = "after-settle"
+	BeforeAck      = "before-ack"
+	AfterAck       = "after-ack"
+)
+
+// All lists the points.
+var All = []string{
+	BeforeCount, AfterCount, BeforeCreate, AfterCreate, BeforeRedeem, AfterRedeem, BeforeComplete, AfterComplete, Taken, Connected,
+	BeforeClaim, AfterClaim, BeforeSend, AfterSend, Answered, BeforeSettle, AfterSettle, BeforeAck, AfterAck,
+}
+
+// hook is nil outside tests.
+var hook func(point string)
+
+// Hook sets what is told each point that is reached. It is called before anything is started, by tests alone.
+func Hook(h func(point string)) { hook = h }
+
+// Reach marks a point.
+func Reach(point string) {
+	if hook != nil {
+		hook(point)
+	}
+}
