@@ -45,7 +45,7 @@ func dieAt(where string) {
 // tally is what one run counts.
 type tally struct{ sessions, delivered, unknown, duplicates, lost, toldFalsely int }
 
-func (t tally) String() string {
+func (t *tally) String() string {
 	return fmt.Sprintf("%d sessions: %d delivered, %d unknown, %d duplicates, %d lost, %d told falsely",
 		t.sessions, t.delivered, t.unknown, t.duplicates, t.lost, t.toldFalsely)
 }
@@ -81,9 +81,9 @@ func TestCrashPoints(t *testing.T) {
 			}
 		}
 	})
-	t.Logf("%d points x %d seeds, %s", len(crashpoint.All), *crashSeeds, all)
+	t.Logf("%d points x %d seeds, %s", len(crashpoint.All), *crashSeeds, &all)
 	if all.duplicates+all.lost+all.toldFalsely > 0 {
-		t.Errorf("broken promises: %s", all)
+		t.Errorf("broken promises: %s", &all)
 	}
 }
 
