@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"net/http"
 	"time"
 
 	"verifyd/sessions"
@@ -26,10 +27,16 @@ const (
 // settleLook is added to a wait for another owner's claim, so that the look falls after its instant.
 const settleLook = 100 * time.Millisecond
 
-// decide reads the facts of one delivery. It is pure.
-func decide(c sessions.Completion, attempts []sessions.Attempt, now time.Time) step {
+// decide reads the facts of one delivery. It is pure. asked is the attempt that somebody asked for, 0 where nobody did.
+func decide(c sessions.Completion, attempts []sessions.Attempt, asked int, now time.Time) step {
+	if asked == len(attempts)+1 {
+		return step{do: send, attempt: asked}
+	}
 	switch sessions.StateOfDelivery(c.Outcome, attempts) {
 	case sessions.DeliveryDue:
+		if left := nextOf(attempts).Sub(now); left > 0 {
+			return step{do: wait, wait: left}
+		}
 		return step{do: send, attempt: len(attempts) + 1}
 	case sessions.DeliveryClaimed:
 		claim := attempts[len(attempts)-1].Claim
@@ -41,6 +48,29 @@ func decide(c sessions.Completion, attempts []sessions.Attempt, now time.Time) s
 		return step{do: drop}
 	default:
 		return step{do: drop}
+	}
+}
+
+// nextOf gives from when the next attempt is due after the last result; zero: at once.
+func nextOf(attempts []sessions.Attempt) time.Time {
+	if n := len(attempts); n > 0 && attempts[n-1].Result != nil {
+		return attempts[n-1].Result.Next
+	}
+	return time.Time{}
+}
+
+// sendsAgain says whether the policy sends a result again.
+func sendsAgain(p sessions.Policy, r sessions.Result) bool {
+	if p != sessions.PolicyAtLeastOnce {
+		return false
+	}
+	switch r.Verdict {
+	case sessions.VerdictUnknown:
+		return true
+	case sessions.VerdictRejected:
+		return r.Status == http.StatusRequestTimeout || r.Status == http.StatusTooEarly || r.Status == http.StatusTooManyRequests || r.Status >= 500
+	default:
+		return false
 	}
 }
 

@@ -17,26 +17,34 @@ func TestDecide(t *testing.T) {
 	ended := func(v sessions.Verdict) sessions.Attempt {
 		return sessions.Attempt{Claim: sessions.Claim{Number: 1}, Result: &sessions.Result{Verdict: v}}
 	}
+	next := func(at time.Time) sessions.Attempt {
+		return sessions.Attempt{Claim: sessions.Claim{Number: 1}, Result: &sessions.Result{Verdict: sessions.VerdictUnknown, Next: at}}
+	}
 	for name, c := range map[string]struct {
 		state    sessions.State
 		attempts []sessions.Attempt
+		asked    int
 		want     step
 	}{
-		"fresh":             {sessions.Verified, nil, step{do: send, attempt: 1}},
-		"failed is sent":    {sessions.Failed, nil, step{do: send, attempt: 1}},
-		"canceled":          {sessions.Canceled, nil, step{do: drop}},
-		"owner at work":     {sessions.Verified, []sessions.Attempt{open(now.Add(time.Second), false)}, step{do: wait, wait: time.Second + settleLook}},
-		"owner vanished":    {sessions.Verified, []sessions.Attempt{open(now, false)}, step{do: settle, attempt: 1}},
-		"vanished, gave up": {sessions.Verified, []sessions.Attempt{open(now, true)}, step{do: settle, attempt: 1, giveUp: true}},
-		"released":          {sessions.Verified, []sessions.Attempt{ended(sessions.VerdictReleased)}, step{do: send, attempt: 2}},
-		"delivered":         {sessions.Verified, []sessions.Attempt{ended(sessions.VerdictDelivered)}, step{do: drop}},
-		"rejected":          {sessions.Verified, []sessions.Attempt{ended(sessions.VerdictRejected)}, step{do: drop}},
-		"unknown":           {sessions.Verified, []sessions.Attempt{ended(sessions.VerdictUnknown)}, step{do: drop}},
-		"undeliverable":     {sessions.Verified, []sessions.Attempt{ended(sessions.VerdictUndeliverable)}, step{do: drop}},
-		"a newer verdict":   {sessions.Verified, []sessions.Attempt{ended("quantum")}, step{do: drop}},
+		"fresh":             {sessions.Verified, nil, 0, step{do: send, attempt: 1}},
+		"failed is sent":    {sessions.Failed, nil, 0, step{do: send, attempt: 1}},
+		"canceled":          {sessions.Canceled, nil, 0, step{do: drop}},
+		"owner at work":     {sessions.Verified, []sessions.Attempt{open(now.Add(time.Second), false)}, 0, step{do: wait, wait: time.Second + settleLook}},
+		"owner vanished":    {sessions.Verified, []sessions.Attempt{open(now, false)}, 0, step{do: settle, attempt: 1}},
+		"vanished, gave up": {sessions.Verified, []sessions.Attempt{open(now, true)}, 0, step{do: settle, attempt: 1, giveUp: true}},
+		"released":          {sessions.Verified, []sessions.Attempt{ended(sessions.VerdictReleased)}, 0, step{do: send, attempt: 2}},
+		"delivered":         {sessions.Verified, []sessions.Attempt{ended(sessions.VerdictDelivered)}, 0, step{do: drop}},
+		"rejected":          {sessions.Verified, []sessions.Attempt{ended(sessions.VerdictRejected)}, 0, step{do: drop}},
+		"unknown":           {sessions.Verified, []sessions.Attempt{ended(sessions.VerdictUnknown)}, 0, step{do: drop}},
+		"undeliverable":     {sessions.Verified, []sessions.Attempt{ended(sessions.VerdictUndeliverable)}, 0, step{do: drop}},
+		"asked again":       {sessions.Verified, []sessions.Attempt{ended(sessions.VerdictRejected)}, 2, step{do: send, attempt: 2}},
+		"asked, was sent":   {sessions.Verified, []sessions.Attempt{ended(sessions.VerdictRejected), ended(sessions.VerdictDelivered)}, 2, step{do: drop}},
+		"next is due":       {sessions.Verified, []sessions.Attempt{next(now)}, 0, step{do: send, attempt: 2}},
+		"next is later":     {sessions.Verified, []sessions.Attempt{next(now.Add(time.Minute))}, 0, step{do: wait, wait: time.Minute}},
+		"a newer verdict":   {sessions.Verified, []sessions.Attempt{ended("quantum")}, 0, step{do: drop}},
 	} {
 		completion := sessions.Completion{Outcome: sessions.Outcome{State: c.state}}
-		if got := decide(completion, c.attempts, now); got != c.want {
+		if got := decide(completion, c.attempts, c.asked, now); got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
 	}

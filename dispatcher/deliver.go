@@ -33,8 +33,12 @@ var settled = fate{final: true}
 
 func again(after time.Duration) fate { return fate{after: after} }
 
-// deliver brings one delivery as far as it gets now, and returns a connection that may be used again, or nil. It owns conn.
-func (d *Dispatcher) deliver(ctx context.Context, dl *delivery, conn *callback.Conn) (reusable *callback.Conn) {
+// errUnreachable tells a breaker of a dial that reached nobody.
+var errUnreachable = errors.New("nobody was reached")
+
+// deliver brings one delivery as far as it gets now, and returns a connection that may be used again, or nil, and whether its
+// receiver could not be reached. It owns conn.
+func (d *Dispatcher) deliver(ctx context.Context, dl *delivery, conn *callback.Conn) (reusable *callback.Conn, unreachable bool) {
 	crashpoint.Reach(crashpoint.Taken)
 	a := &attempt{d: d, delivery: dl, conn: conn}
 	f := again(troublePause)
@@ -46,10 +50,10 @@ func (d *Dispatcher) deliver(ctx context.Context, dl *delivery, conn *callback.C
 		}
 		d.destinations.done(dl)
 		answer(dl, f)
-		reusable = a.conn
+		reusable, unreachable = a.conn, a.unreachable
 	}()
 	f = a.run(ctx)
-	return nil // the deferred function gives the connection
+	return nil, false // the deferred function gives what is left
 }
 
 // answer is the one place that acknowledges. Acknowledgements are hints: the facts decide what a redelivery meets.
@@ -69,6 +73,9 @@ type attempt struct {
 	*delivery
 	conn   *callback.Conn
 	number int
+	last   *sessions.Result // of the attempt before, where it has one
+
+	unreachable bool
 }
 
 // run follows the order that is the law of this package: facts, connection, claim, write, result.
@@ -85,7 +92,7 @@ func (a *attempt) run(ctx context.Context) fate {
 		return again(s.wait)
 	case settle:
 		a.number = s.attempt
-		return a.record(abandoned(a.ID, s, a.d.worker, a.d.now()))
+		return a.end(abandoned(a.ID, s, a.d.worker, a.d.now()), 0)
 	case drop:
 		return settled
 	default:
@@ -96,14 +103,17 @@ func (a *attempt) run(ctx context.Context) fate {
 // step reads the facts, except for a young completion that is given out for the first time: it has none, and if it had, the claim
 // would meet them. An old one may come from a replayed stream; its receiver should not be dialled for nothing.
 func (a *attempt) step(ctx context.Context) (step, error) {
-	if a.tries == 1 && a.d.now().Sub(a.CompletedAt) < natsconf.AckWait {
-		return decide(a.Completion, nil, a.d.now()), nil
+	if a.tries == 1 && a.asked == 0 && a.d.now().Sub(a.CompletedAt) < natsconf.AckWait {
+		return decide(a.Completion, nil, 0, a.d.now()), nil
 	}
 	attempts, err := a.d.c.Sessions.Attempts(ctx, a.ID)
 	if err != nil {
 		return step{}, err
 	}
-	return decide(a.Completion, attempts, a.d.now()), nil
+	if n := len(attempts); n > 0 {
+		a.last = attempts[n-1].Result
+	}
+	return decide(a.Completion, attempts, a.asked, a.d.now()), nil
 }
 
 func (a *attempt) send(ctx context.Context) fate {
@@ -184,8 +194,22 @@ func (a *attempt) conclude(answer callback.Answer) fate {
 	if answer.Verdict == sessions.VerdictReleased {
 		return a.release(answer)
 	}
-	a.d.metrics.took.Observe(a.d.now().Sub(a.CompletedAt).Seconds())
-	return a.record(a.result(answer))
+	a.d.metrics.took.Observe(a.d.now().Sub(a.due).Seconds())
+	return a.end(a.result(answer), answer.RetryAfter)
+}
+
+// end stores how an attempt ended, and when the next one is due where the policy sends such a result again.
+func (a *attempt) end(r sessions.Result, retryAfter time.Duration) fate {
+	left := a.d.giveUpAt(a.delivery).Sub(r.At)
+	if left <= 0 || !sendsAgain(a.d.policyOf(a.Completion), r) {
+		return a.record(r)
+	}
+	pause := min(max(backoff(a.tries, rand.Float64()), retryAfter), left) //nolint:gosec // jitter
+	r.Next = r.At.Add(pause)
+	if f := a.record(r); !f.final {
+		return f
+	}
+	return again(pause)
 }
 
 // release records that the claim's owner wrote nothing, so that the next attempt may follow, but not without end: a receiver
@@ -193,7 +217,7 @@ func (a *attempt) conclude(answer callback.Answer) fate {
 func (a *attempt) release(answer callback.Answer) fate {
 	answer.Verdict = sessions.VerdictReleased
 	a.closeConn()
-	if a.number >= mostReleases || !a.d.now().Before(a.d.giveUpAt(a.Completion)) {
+	if a.number >= mostReleases || !a.d.now().Before(a.d.giveUpAt(a.delivery)) {
 		answer.Verdict = sessions.VerdictUndeliverable // the claim is ours already, and nothing was sent
 		return a.record(a.result(answer))
 	}
@@ -215,21 +239,35 @@ func (a *attempt) result(answer callback.Answer) sessions.Result {
 // paused process that still holds this delivery must not send after it was called undeliverable.
 func (a *attempt) notSent(ctx context.Context, n *callback.NotSent) fate {
 	a.d.metrics.notSent.WithLabelValues(string(n.Class)).Inc()
+	a.unreachable = unreachable(n.Class)
 	now := a.d.now()
-	if left := a.d.giveUpAt(a.Completion).Sub(now); left > 0 {
+	if left := a.d.giveUpAt(a.delivery).Sub(now); left > 0 {
 		pause := min(backoff(a.tries, rand.Float64()), left) //nolint:gosec // jitter
 		a.d.c.Log.Info().Str("sid", string(a.ID)).Str("account", a.Account).Int("attempt", a.number).Int("tries", a.tries).
 			Str("class", string(n.Class)).Str("detail", n.Detail).Dur("took", n.Timing.Total).Dur("next", pause).Msg("callback not sent")
+		a.d.c.Sessions.Emit(sessions.Event{
+			Name: sessions.EventNotSent, Session: a.ID, At: now, Attempt: a.number, Class: n.Class, Detail: n.Detail,
+			Address: n.Address, Timing: n.Timing, Next: pause,
+		})
 		return again(pause)
 	}
 	claim := sessions.Claim{Session: a.ID, Number: a.number, Worker: a.d.worker, GiveUp: true, At: now, Deadline: now, SettleAfter: now.Add(claimMargin)}
 	if f, ok := a.claim(ctx, claim); !ok {
 		return f
 	}
-	return a.record(sessions.Result{
+	return a.record(a.givenUp(n, now))
+}
+
+// givenUp is the result of giving up: undeliverable, unless an attempt before was sent, whose end then stands.
+func (a *attempt) givenUp(n *callback.NotSent, now time.Time) sessions.Result {
+	r := sessions.Result{
 		Session: a.ID, Number: a.number, Verdict: sessions.VerdictUndeliverable, Class: n.Class, Detail: n.Detail,
 		Address: n.Address, Timing: n.Timing, By: a.d.worker, At: now,
-	})
+	}
+	if a.last != nil && !a.last.Next.IsZero() {
+		r.Verdict, r.Class, r.Status = a.last.Verdict, a.last.Class, a.last.Status
+	}
+	return r
 }
 
 // record stores a result, whatever happens around it: nothing cancels it but its own time.

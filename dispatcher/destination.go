@@ -12,8 +12,9 @@ import (
 )
 
 const (
-	// mailboxSize bounds what waits at one destination in memory; what does not fit goes back to JetStream.
-	mailboxSize = 256
+	// mailboxSize bounds what waits at one destination in memory; what does not fit goes back to JetStream. Ten thousand hosts
+	// known at once cost it 10 MB.
+	mailboxSize = 128
 	// connIdle is how long an unused connection is kept. Receivers close idle ones after a few seconds, and a request written
 	// to a connection that is being closed ends as unknown.
 	connIdle = time.Second
@@ -46,8 +47,10 @@ func (r *registry) close() {
 	r.supervisor = nil
 	for _, t := range r.byHost {
 		t.handBack()
+		t.breaker.forget(r.d.metrics)
 	}
 	clear(r.byHost)
+	r.d.metrics.known.Set(0)
 }
 
 // hand puts a delivery into its destination's mailbox, or back into JetStream where there is no room.
@@ -72,8 +75,9 @@ func (r *registry) post(dl *delivery) bool {
 	host := r.hostOf(dl)
 	to := r.byHost[host]
 	if to == nil {
-		to = &destination{d: r.d, host: host, mailbox: make(chan *delivery, mailboxSize)}
+		to = newDestination(r.d, host)
 		r.byHost[host] = to
+		r.d.metrics.known.Inc()
 		r.supervisor.Add(to)
 	}
 	select {
@@ -101,6 +105,8 @@ func (r *registry) retire(to *destination) bool {
 		return false
 	}
 	delete(r.byHost, to.host)
+	to.breaker.forget(r.d.metrics)
+	r.d.metrics.known.Dec()
 	return true
 }
 
@@ -110,11 +116,17 @@ func (r *registry) done(dl *delivery) {
 	r.d.metrics.held.Dec()
 }
 
-// destination is the actor of one receiver host. It alone owns the connections to it, and bounds the deliveries under way.
+// destination is the actor of one receiver host. It alone owns the connections to it, bounds the deliveries under way, and stops
+// dialling for a while where nothing can be reached.
 type destination struct {
 	d       *Dispatcher
 	host    string
 	mailbox chan *delivery
+	breaker *breaker
+}
+
+func newDestination(d *Dispatcher, host string) *destination {
+	return &destination{d: d, host: host, mailbox: make(chan *delivery, mailboxSize), breaker: newBreaker(d)}
 }
 
 // String names the actor in the supervisor's log.
@@ -130,7 +142,7 @@ type idleConn struct {
 func (t *destination) Serve(ctx context.Context) error {
 	work, cancel := t.d.abortable(ctx)
 	defer cancel()
-	s := &shift{t: t, work: work, back: make(chan *callback.Conn), last: time.Now()}
+	s := &shift{t: t, work: work, back: make(chan left), last: time.Now()}
 	defer s.end()
 	tick := time.NewTicker(connIdle)
 	defer tick.Stop()
@@ -142,11 +154,11 @@ func (t *destination) Serve(ctx context.Context) error {
 		select {
 		case dl := <-mailbox:
 			s.begin(dl)
-		case conn := <-s.back:
-			s.finish(conn)
+		case l := <-s.back:
+			s.finish(l)
 		case <-tick.C:
 			s.closeIdle(connIdle)
-			if s.active == 0 && time.Since(s.last) >= t.d.c.Idle && t.d.destinations.retire(t) {
+			if s.active == 0 && time.Since(s.last) >= t.d.c.Idle && !t.breaker.open() && t.d.destinations.retire(t) {
 				return suture.ErrDoNotRestart
 			}
 		case <-ctx.Done():
@@ -169,22 +181,40 @@ func (t *destination) handBack() {
 	}
 }
 
+// left is what a delivery leaves: a connection that may be used again, or nil, and whether its receiver was out of reach.
+type left struct {
+	conn        *callback.Conn
+	unreachable bool
+	passed      func(reached bool) // tells the breaker
+}
+
 // shift is the state of a destination while it is served: only its own goroutine touches it.
 type shift struct {
 	t      *destination
 	work   context.Context //nolint:containedctx // the context that work under way lives on
-	back   chan *callback.Conn
+	back   chan left
 	idle   []idleConn // newest last
 	active int
 	last   time.Time // when a delivery last ended
 }
 
-// begin starts one delivery on a connection of the burst, if there is one, which the delivery then owns.
+// begin starts one delivery on a connection of the burst, if there is one, which the delivery then owns. While the breaker is open
+// it goes back to JetStream instead, unless it is time to give it up.
 func (s *shift) begin(dl *delivery) {
+	d := s.t.d
+	passed, wait := s.t.breaker.pass()
+	if passed == nil && d.now().Before(d.giveUpAt(dl)) {
+		d.destinations.done(dl)
+		answer(dl, again(wait))
+		return
+	}
 	s.active++
-	s.t.d.metrics.inFlight.Inc()
+	d.metrics.inFlight.Inc()
 	conn := s.takeIdle()
-	go func() { s.back <- s.t.d.deliver(s.work, dl, conn) }()
+	go func() {
+		conn, unreachable := d.deliver(s.work, dl, conn)
+		s.back <- left{conn: conn, unreachable: unreachable, passed: passed}
+	}()
 }
 
 func (s *shift) takeIdle() *callback.Conn {
@@ -197,13 +227,16 @@ func (s *shift) takeIdle() *callback.Conn {
 	return last.conn
 }
 
-// finish takes back what a delivery leaves: a connection that may be used again, or nil.
-func (s *shift) finish(conn *callback.Conn) {
+// finish takes back what a delivery leaves.
+func (s *shift) finish(l left) {
+	if l.passed != nil {
+		l.passed(!l.unreachable)
+	}
 	s.active--
 	s.last = time.Now()
 	s.t.d.metrics.inFlight.Dec()
-	if conn != nil {
-		s.idle = append(s.idle, idleConn{conn: conn, since: time.Now()})
+	if l.conn != nil {
+		s.idle = append(s.idle, idleConn{conn: l.conn, since: time.Now()})
 	}
 }
 

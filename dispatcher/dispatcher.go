@@ -38,13 +38,17 @@ type Config struct {
 	Timeout time.Duration
 	// RetryFor is how long after the completion what was not sent is tried again. Default 15 min.
 	RetryFor time.Duration
+	// DefaultPolicy is what keys get that have none of their own. Default PolicyOnce.
+	DefaultPolicy sessions.Policy
 	// Concurrency bounds the deliveries under way to one destination. Default 64.
 	Concurrency int
 	// DrainTimeout is how long work under way may go on after Serve's context ended. Default 15 s: a whole attempt and a margin.
 	DrainTimeout time.Duration
 	// Idle is how long a destination waits for work before it retires. Default 5 s.
 	Idle time.Duration
-	Now  func() time.Time // time.Now when nil
+	// BreakerOpen is how long a destination that nobody answers at is left alone before one delivery probes it. Default 10 s.
+	BreakerOpen time.Duration
+	Now         func() time.Time // time.Now when nil
 }
 
 func (c Config) withDefaults() Config {
@@ -62,6 +66,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Idle == 0 {
 		c.Idle = 5 * time.Second
+	}
+	if c.BreakerOpen == 0 {
+		c.BreakerOpen = 10 * time.Second
 	}
 	if c.Now == nil {
 		c.Now = time.Now
@@ -150,6 +157,8 @@ type metrics struct {
 	conflicts prometheus.Counter
 	inFlight  prometheus.Gauge
 	held      prometheus.Gauge
+	breakers  prometheus.Gauge
+	known     prometheus.Gauge
 	took      prometheus.Histogram
 }
 
@@ -170,22 +179,36 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		held: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "verifyd_deliveries_held", Help: "Completions held by this process, under way or waiting at their destination.",
 		}),
+		known: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "verifyd_destinations", Help: "Receiver hosts that have an actor at this moment.",
+		}),
+		breakers: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "verifyd_delivery_breakers_open", Help: "Destinations left alone for a while because nobody answers there.",
+		}),
 		took: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "verifyd_delivery_receipt_seconds", Help: "From the completion to the receiver's status line.",
 			Buckets: []float64{.001, .002, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 60, 900},
 		}),
 	}
 	if r != nil {
-		r.MustRegister(m.attempts, m.notSent, m.conflicts, m.inFlight, m.held, m.took)
+		r.MustRegister(m.attempts, m.notSent, m.conflicts, m.inFlight, m.held, m.breakers, m.known, m.took)
 	}
 	return m
 }
 
 func (d *Dispatcher) now() time.Time { return d.c.Now().UTC().Truncate(time.Millisecond) }
 
+// policyOf gives the policy that holds for a completion.
+func (d *Dispatcher) policyOf(c sessions.Completion) sessions.Policy {
+	if c.Policy != "" {
+		return c.Policy
+	}
+	return d.c.DefaultPolicy
+}
+
 // giveUpAt is the instant from which a delivery that could not be sent is given up.
-func (d *Dispatcher) giveUpAt(c sessions.Completion) time.Time {
-	at := c.CompletedAt.Add(d.c.RetryFor)
+func (d *Dispatcher) giveUpAt(dl *delivery) time.Time {
+	at := dl.due.Add(d.c.RetryFor)
 	if least := d.since.Add(min(patience, d.c.RetryFor)); at.Before(least) {
 		return least
 	}

@@ -21,7 +21,12 @@
 //     sent, and the delivery is tried again later.
 //   - A late write. An owner that finds its claim's deadline passed before it wrote does not write, and releases the claim.
 //
+// Two ways lead from an end back to due, and both are somebody's choice: under the policy at-least-once a result may name when the
+// next attempt is due (Result.Next); and a person may send again (a resend fact). Each attempt has its own claim, and all have the
+// same webhook-id.
+//
 // Actors: the fetcher pulls completions; each receiver host has one destination, made on first use and retired when idle, that
-// alone owns the connections to it and bounds how many deliveries to it are under way. Two contexts: the one of Serve stops
+// alone owns the connections to it, bounds how many deliveries to it are under way, and leaves it alone for a while where nobody
+// answers (a circuit breaker, probed by one delivery). Two contexts: the one of Serve stops
 // taking work, and after DrainTimeout work under way is aborted; storing a result is never cancelled.
 package dispatcher

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -51,7 +52,7 @@ func (f *fetcher) Serve(ctx context.Context) error {
 		case err == nil && ctx.Err() != nil:
 			_ = m.Nak()
 		case err == nil:
-			f.hand(m)
+			f.hand(ctx, m)
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case errors.Is(err, jetstream.ErrNoHeartbeat):
@@ -78,14 +79,14 @@ func (f *fetcher) consumer(ctx context.Context) (jetstream.Consumer, error) {
 	return consumer, nil
 }
 
-func (f *fetcher) hand(m jetstream.Msg) {
-	c, err := f.d.c.Sessions.DecodeCompletion(m.Subject(), m.Data())
+func (f *fetcher) hand(ctx context.Context, m jetstream.Msg) {
+	dl, err := f.read(ctx, m)
 	if err != nil {
 		f.d.c.Log.Error().Err(err).Msg("a completion cannot be read; it stays and is tried again")
 		_ = m.NakWithDelay(unreadablePause)
 		return
 	}
-	if c.State == sessions.Canceled {
+	if dl.State == sessions.Canceled {
 		_ = m.Ack() // the integrator's own act: no callback
 		return
 	}
@@ -93,14 +94,31 @@ func (f *fetcher) hand(m jetstream.Msg) {
 	if meta, err := m.Metadata(); err == nil {
 		tries = int(min(meta.NumDelivered, 1<<20))
 	}
-	f.d.destinations.hand(&delivery{Completion: c, msg: m, tries: tries})
+	dl.msg, dl.tries = m, tries
+	f.d.destinations.hand(dl)
+}
+
+// read makes the delivery of a completion, or of somebody's wish to have one sent again.
+func (f *fetcher) read(ctx context.Context, m jetstream.Msg) (*delivery, error) {
+	if !strings.HasPrefix(m.Subject(), "resend.") {
+		c, err := f.d.c.Sessions.DecodeCompletion(m.Subject(), m.Data())
+		return &delivery{Completion: c, due: c.CompletedAt}, err
+	}
+	r, err := f.d.c.Sessions.DecodeResend(m.Subject(), m.Data())
+	if err != nil {
+		return nil, err
+	}
+	c, err := f.d.c.Sessions.Completion(ctx, r.Session)
+	return &delivery{Completion: c, due: r.At, asked: r.Number}, err
 }
 
 // delivery is one completion on its way through a destination.
 type delivery struct {
 	sessions.Completion
 	msg   jetstream.Msg
-	tries int // how often JetStream gave it out, from 1
+	tries int       // how often JetStream gave it out, from 1
+	due   time.Time // since when it is to be sent: its completion, or the wish to send it again
+	asked int       // the attempt that somebody asked for; 0: the delivery of the completion itself
 }
 
 // ledger knows the deliveries that this process holds, so that they stay ours and none is worked on twice.

@@ -29,6 +29,7 @@ type Sessions interface {
 	Create(ctx context.Context, r sessions.Request) (sessions.Session, sessions.Token, error)
 	Read(ctx context.Context, id sessions.ID) (sessions.View, error)
 	Complete(ctx context.Context, id sessions.ID, o sessions.Outcome) (sessions.Completion, error)
+	Resend(ctx context.Context, id sessions.ID, by string) (sessions.Resend, error)
 }
 
 // Rates limits how fast a key may start sessions; a *limit.Rates.

@@ -6,6 +6,7 @@
 //	POST /verify/init                 start a session (contract §4.1)
 //	GET  /sessions/{session}          read a session; {session} is its id or its token
 //	POST /sessions/{session}/cancel   take a pending session back; no callback is sent
+//	POST /sessions/{session}/resend   send the outcome again, once the delivery has come to an end
 //	…                                 what Config.Routes mounts: the sign-in page and its round trip
 //
 // HEAD is answered wherever GET is. The operators' routes are GET /livez, /readyz, /metrics and /debug/pprof/.

@@ -86,7 +86,7 @@ func (a *api) withinQuota(ctx context.Context, h http.Header, owner account.Acco
 // session may exist, but nobody holds its token.
 func (a *api) create(ctx context.Context, who account.Principal, v verification, now time.Time) (initAnswer, *problem) {
 	s, token, err := a.Sessions.Create(ctx, sessions.Request{
-		Account: who.Account.ID, Key: who.Key.ID, Test: who.Key.Test,
+		Account: who.Account.ID, Key: who.Key.ID, Test: who.Key.Test, Policy: who.Key.Policy,
 		Platform: v.platform, PlatformUserID: v.platformUserID, GuildID: v.guildID, CallbackURL: v.callback.String(),
 	})
 	if err != nil {

@@ -22,6 +22,8 @@ const (
 	CodeRequestTimeout   Code = "request_timeout"    // the body did not arrive in time
 	CodeSessionCompleted Code = "session_completed"  // verified or failed already: it cannot be canceled any more
 	CodeSessionExpired   Code = "session_expired"    // its 10 minutes are over: there is nothing to cancel
+	CodeNothingToSend    Code = "nothing_to_send"    // the session has no outcome that is sent
+	CodeDeliveryOpen     Code = "delivery_open"      // the delivery is not at an end: nothing can be sent again yet
 	CodeBodyTooLarge     Code = "body_too_large"     // more than MaxBodyBytes
 	CodeUnsupportedMedia Code = "unsupported_media"  // Content-Type or Content-Encoding
 	CodeRateLimited      Code = "rate_limited"       // too many sessions with this key just now; Retry-After tells
@@ -45,6 +47,8 @@ var problems = map[Code]struct {
 	CodeRequestTimeout:   {http.StatusRequestTimeout, "The request did not arrive in time"},
 	CodeSessionCompleted: {http.StatusConflict, "The session is completed already"},
 	CodeSessionExpired:   {http.StatusConflict, "The session has expired"},
+	CodeNothingToSend:    {http.StatusConflict, "The session has nothing to send"},
+	CodeDeliveryOpen:     {http.StatusConflict, "The delivery is still under way"},
 	CodeBodyTooLarge:     {http.StatusRequestEntityTooLarge, "The request body is too large"},
 	CodeUnsupportedMedia: {http.StatusUnsupportedMediaType, "The body is not plain application/json"},
 	CodeRateLimited:      {http.StatusTooManyRequests, "The rate limit is exceeded"},

@@ -14,6 +14,7 @@ const (
 	pathInit    = "/verify/init"
 	pathSession = "/sessions/{session}"
 	pathCancel  = "/sessions/{session}/cancel"
+	pathResend  = "/sessions/{session}/resend"
 )
 
 // api holds what the handlers share.
@@ -53,6 +54,7 @@ func (a *api) routes() []Route {
 		{http.MethodPost, pathInit, "init", http.HandlerFunc(a.init)},
 		{http.MethodGet, pathSession, "session", http.HandlerFunc(a.readSession)},
 		{http.MethodPost, pathCancel, "cancel", http.HandlerFunc(a.cancelSession)},
+		{http.MethodPost, pathResend, "resend", http.HandlerFunc(a.resendSession)},
 	}, a.Routes...)
 }
 

@@ -115,6 +115,39 @@ func (a *api) cancel(ctx context.Context, view sessions.View) (sessions.View, *p
 	}
 }
 
+// resendSession answers POST /sessions/{session}/resend: one more attempt at a delivery that has come to an end, with the same
+// webhook-id. 202, since it is sent by a dispatcher, soon; GET shows how it ends.
+func (a *api) resendSession(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), a.StoreTimeout)
+	defer cancel()
+	view, p := a.session(ctx, r)
+	if p == nil {
+		view, p = a.resend(ctx, view)
+	}
+	if p != nil {
+		writeProblem(w, r, p)
+		return
+	}
+	writeJSON(w, http.StatusAccepted, "application/json", document(view))
+}
+
+func (a *api) resend(ctx context.Context, view sessions.View) (sessions.View, *problem) {
+	_, err := a.Sessions.Resend(ctx, view.ID, LineOf(ctx).Key)
+	switch {
+	case err == nil:
+		view.Delivery.State = sessions.DeliveryDue
+		return view, nil
+	case errors.Is(err, sessions.ErrDeliveryOpen):
+		return view, &problem{code: CodeDeliveryOpen, detail: "The callback is waiting or being sent. Read the session, and ask again once its delivery has ended."}
+	case errors.Is(err, sessions.ErrNoDelivery):
+		return view, &problem{code: CodeNothingToSend, detail: "The session is " + string(view.State) + ": only verified and failed sessions are sent."}
+	case errors.Is(err, sessions.ErrNotFound):
+		return view, noSession()
+	default:
+		return view, storeProblem(err)
+	}
+}
+
 func noSession() *problem {
 	return &problem{code: CodeSessionNotFound, detail: "This account has no such session, or its results are no longer kept."}
 }

@@ -6,11 +6,12 @@
 //	asset            subjects                                                  kept          why
 //	KV sessions      $KV.sessions.<sid>, $KV.sessions.redeemed.<attempt>       10 min        pending sessions, redeemed sign-in attempts
 //	COMPLETIONS      completion.<sid> claim.<sid>.<n> result.<sid>.<n>         72 h          the facts: write-once, never deleted
+//	                 resend.<sid>.<n>
 //	EVENTS           session.<event>.<sid>                                     72 h          the timeline; may lose its last moments in a crash
 //	USAGE            usage.<account>.<yyyymm>                                  400 d         counters of the monthly quota
 //	KV accounts      $KV.accounts.<account>                                    for ever      integrators and their sealed signing secrets
 //	KV keys          $KV.keys.<digest>                                         for ever      API keys as digests
-//	dispatcher       consumer of COMPLETIONS on completion.*                   –             what is still to be delivered
+//	dispatcher       consumer of COMPLETIONS on completion.* resend.*.*        –             what is still to be delivered
 //
 // The laws of this package:
 //

@@ -119,6 +119,7 @@ func (e Ensurer) update(ctx context.Context, have, want jetstream.StreamConfig) 
 		return err
 	}
 	next := have // what is ignored stays
+	next.Subjects = want.Subjects
 	next.Description, next.MaxAge, next.Replicas, next.Duplicates = want.Description, want.MaxAge, want.Replicas, want.Duplicates
 	if _, err := e.Conn.JS.UpdateStream(ctx, next); err != nil {
 		return fmt.Errorf("update stream %s: %w", want.Name, err)
@@ -148,6 +149,8 @@ func differences(have, want jetstream.StreamConfig) ([]DriftError, error) {
 		d := DriftError{Asset: "stream " + want.Name, Field: name, Have: show(h[name]), Want: show(w[name])}
 		switch {
 		case bytes.Equal(h[name], w[name]), slices.Contains(ignored, name):
+		case name == "subjects" && contains(want.Subjects, have.Subjects): // more of them take nothing away
+			differ = append(differ, d)
 		case slices.Contains(changeable, name):
 			differ = append(differ, d)
 		default:
@@ -155,6 +158,11 @@ func differences(have, want jetstream.StreamConfig) ([]DriftError, error) {
 		}
 	}
 	return differ, nil
+}
+
+// contains says whether all of these are among those.
+func contains(those, these []string) bool {
+	return !slices.ContainsFunc(these, func(s string) bool { return !slices.Contains(those, s) })
 }
 
 // fields gives a stream's settings by their names on the wire, so that a setting this code does not know is compared as well.

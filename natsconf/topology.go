@@ -84,15 +84,15 @@ func NewTopology(o TopologyOptions) Topology {
 // DispatcherConsumer is the consumer that all dispatcher processes share.
 func DispatcherConsumer() ConsumerAsset {
 	return ConsumerAsset{Stream: StreamCompletions, Config: jetstream.ConsumerConfig{
-		Durable:       ConsumerDispatcher,
-		Description:   "completions still to be delivered; shared by all dispatchers",
-		FilterSubject: "completion.*",
-		DeliverPolicy: jetstream.DeliverAllPolicy,
-		AckPolicy:     jetstream.AckExplicitPolicy,
-		AckWait:       AckWait,
-		MaxDeliver:    -1, // the dispatcher has its own budget; the broker's would drop an outcome silently
-		MaxAckPending: maxAckPending,
-		ReplayPolicy:  jetstream.ReplayInstantPolicy,
+		Durable:        ConsumerDispatcher,
+		Description:    "completions still to be delivered, and what is to be sent again; shared by all dispatchers",
+		FilterSubjects: []string{"completion.*", "resend.*.*"},
+		DeliverPolicy:  jetstream.DeliverAllPolicy,
+		AckPolicy:      jetstream.AckExplicitPolicy,
+		AckWait:        AckWait,
+		MaxDeliver:     -1, // the dispatcher has its own budget; the broker's would drop an outcome silently
+		MaxAckPending:  maxAckPending,
+		ReplayPolicy:   jetstream.ReplayInstantPolicy,
 	}}
 }
 
@@ -118,7 +118,7 @@ func base(o TopologyOptions, name, description string, subjects ...string) jetst
 
 func completions(o TopologyOptions) jetstream.StreamConfig {
 	c := base(o, StreamCompletions, "the facts of sessions: outcome, claims and results, each written once",
-		"completion.*", "claim.*.*", "result.*.*")
+		"completion.*", "claim.*.*", "result.*.*", "resend.*.*")
 	// One message per subject, a second is refused: this is what makes an outcome and a claim unique. Deleting or purging one
 	// would open the fence again.
 	c.MaxMsgsPerSubject = 1

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"verifyd/natsconf"
 	"verifyd/natsconf/crashpoint"
@@ -51,6 +52,68 @@ func (st *Store) Settle(ctx context.Context, r Result) (Result, error) {
 	default:
 		return Result{}, fmt.Errorf("settle attempt %d of session %s: %w", r.Number, r.Session, err)
 	}
+}
+
+// Resend asks for one more attempt at a delivery that has come to an end, with the same webhook-id. It is a write-once fact, so that of
+// two who ask at once one is told ErrDeliveryOpen. The other errors are ErrNoDelivery, ErrNotFound and natsconf's.
+func (st *Store) Resend(ctx context.Context, id ID, by string) (Resend, error) {
+	c, err := st.Completion(ctx, id)
+	if errors.Is(err, ErrNotFound) {
+		if _, err := st.Read(ctx, id); err != nil {
+			return Resend{}, err
+		}
+		return Resend{}, ErrNoDelivery
+	}
+	if err != nil {
+		return Resend{}, err
+	}
+	v, err := st.viewCompleted(ctx, c)
+	switch {
+	case err != nil:
+		return Resend{}, err
+	case v.Delivery.State == DeliveryNone:
+		return Resend{}, ErrNoDelivery
+	case v.Delivery.State == DeliveryDue || v.Delivery.State == DeliveryClaimed:
+		return Resend{}, ErrDeliveryOpen
+	}
+	r := Resend{Session: id, Number: len(v.Delivery.Attempts) + 1, By: by, At: st.instant()}
+	data, err := json.Marshal(r)
+	if err != nil {
+		return Resend{}, fmt.Errorf("encode resend: %w", err)
+	}
+	_, err = st.once(ctx, write{writer: st.completions, stream: natsconf.StreamCompletions, subject: resendSubject(id, r.Number), data: data})
+	if errors.Is(err, errTaken) {
+		return Resend{}, ErrDeliveryOpen
+	}
+	if err != nil {
+		return Resend{}, fmt.Errorf("ask for attempt %d of session %s: %w", r.Number, id, err)
+	}
+	return r, nil
+}
+
+// Asked reads who asked for an attempt, or nil where nobody did.
+func (st *Store) Asked(ctx context.Context, id ID, n int) (*Resend, error) {
+	r := Resend{Session: id}
+	found, err := st.fact(ctx, resendSubject(id, n), &r)
+	if err != nil || !found {
+		return nil, err
+	}
+	return &r, nil
+}
+
+// DecodeResend reads a resend as a consumer of StreamCompletions gets it; subject is the message's.
+func (st *Store) DecodeResend(subject string, data []byte) (Resend, error) {
+	var r Resend
+	name, _, _ := strings.Cut(strings.TrimPrefix(subject, "resend."), ".")
+	id, err := ParseID(name)
+	if err == nil {
+		err = json.Unmarshal(data, &r)
+	}
+	if err != nil {
+		return Resend{}, fmt.Errorf("resend on subject %q: %w", subject, err)
+	}
+	r.Session = id
+	return r, nil
 }
 
 // Attempts reads all claims and results of a session from the leader, by number.
@@ -100,6 +163,9 @@ func StateOfDelivery(o Outcome, attempts []Attempt) DeliveryState {
 	last := attempts[len(attempts)-1]
 	if last.Result == nil {
 		return DeliveryClaimed
+	}
+	if !last.Result.Next.IsZero() {
+		return DeliveryDue // the policy sends it again
 	}
 	switch last.Result.Verdict {
 	case VerdictDelivered:

@@ -18,6 +18,14 @@ type Claim struct {
 	SettleAfter time.Time `json:"settle_after"`
 }
 
+// Resend is the fact "somebody asked for attempt N", after the attempts before it had come to an end.
+type Resend struct {
+	Session ID        `json:"-"`
+	Number  int       `json:"n"`  // the attempt that is asked for, from 2
+	By      string    `json:"by"` // who asked, for people: a key's id, or "operator"
+	At      time.Time `json:"at"`
+}
+
 // Verdict is how one attempt ended.
 type Verdict string
 
@@ -60,15 +68,17 @@ type Timing struct {
 
 // Result is the fact "attempt N ended so". Written once, by the claim's owner or, after Claim.SettleAfter, by whoever sees it.
 type Result struct {
-	Session ID        `json:"-"`
-	Number  int       `json:"n"`
-	Verdict Verdict   `json:"verdict"`
-	Class   Class     `json:"class,omitempty"`
-	Status  int       `json:"status,omitempty"`  // the receiver's final status; 0 where none was read
-	Detail  string    `json:"detail,omitempty"`  // one sentence for people, without URL or secrets
-	Address string    `json:"address,omitempty"` // the address dialled, ip:port
-	Answer  string    `json:"answer,omitempty"`  // the first 1 KiB of the answer's body, escaped by whoever shows it
-	Timing  Timing    `json:"timing,omitzero"`
-	By      string    `json:"by"` // the worker that wrote this fact
-	At      time.Time `json:"at"`
+	Session ID      `json:"-"`
+	Number  int     `json:"n"`
+	Verdict Verdict `json:"verdict"`
+	Class   Class   `json:"class,omitempty"`
+	Status  int     `json:"status,omitempty"`  // the receiver's final status; 0 where none was read
+	Detail  string  `json:"detail,omitempty"`  // one sentence for people, without URL or secrets
+	Address string  `json:"address,omitempty"` // the address dialled, ip:port
+	Answer  string  `json:"answer,omitempty"`  // the first 1 KiB of the answer's body, escaped by whoever shows it
+	Timing  Timing  `json:"timing,omitzero"`
+	// Next is from when the next attempt is due, where the policy sends such a result again; zero where the result is final.
+	Next time.Time `json:"next,omitzero"`
+	By   string    `json:"by"` // the worker that wrote this fact
+	At   time.Time `json:"at"`
 }

@@ -33,10 +33,20 @@ func (st *Store) viewCompleted(ctx context.Context, c Completion) (View, error) 
 	if err != nil {
 		return View{}, err
 	}
-	return View{
+	v := View{
 		Session: c.Session, Outcome: c.Outcome, CompletedAt: c.CompletedAt,
 		Delivery: Delivery{State: StateOfDelivery(c.Outcome, attempts), Attempts: attempts},
-	}, nil
+	}
+	if n := len(attempts); n > 0 && v.Delivery.State != DeliveryDue && v.Delivery.State != DeliveryClaimed {
+		asked, err := st.Asked(ctx, c.ID, n+1)
+		if err != nil {
+			return View{}, err
+		}
+		if asked != nil {
+			v.Delivery.State = DeliveryDue
+		}
+	}
+	return v, nil
 }
 
 // viewExpired looks for a completion once more: one may have landed, in time, between the first look and the expiry.

@@ -29,12 +29,22 @@ const (
 	ExpiredReason  Reason = "expired"
 )
 
+// Policy says what may be sent again.
+type Policy string
+
+// The policies. A key that has none gets the service's.
+const (
+	PolicyOnce        Policy = "once"          // only what was provably not sent
+	PolicyAtLeastOnce Policy = "at-least-once" // also what ended as unknown, and the answers 408, 425, 429 and 5xx
+)
+
 // Session is the record of a session: what the integrator asked for, and when. It is written once, by Create.
 type Session struct {
 	ID             ID
 	Account        string // id of the account whose key started it
 	Key            string // id of that key
 	Test           bool   // started with a test key
+	Policy         Policy // of that key; empty: the service's
 	Platform       string // arbitrary, 1 to 1,024 bytes
 	PlatformUserID string // arbitrary, 1 to 1,024 bytes, returned unchanged
 	GuildID        string // arbitrary, 0 to 1,024 bytes, returned unchanged
@@ -47,6 +57,7 @@ type Session struct {
 type Request struct {
 	Account, Key                      string
 	Test                              bool
+	Policy                            Policy
 	Platform, PlatformUserID, GuildID string
 	CallbackURL                       string
 }

@@ -24,6 +24,10 @@ var (
 	ErrRedeemed = errors.New("the sign-in attempt was used before")
 	// ErrClaimed: another owner holds the claim; who gets this error never sends.
 	ErrClaimed = errors.New("another owner holds the claim")
+	// ErrDeliveryOpen: the delivery is not at an end, so that nothing can be sent again.
+	ErrDeliveryOpen = errors.New("the delivery is not at an end yet")
+	// ErrNoDelivery: the session has no outcome that is sent.
+	ErrNoDelivery = errors.New("the session has no outcome that is sent")
 	// ErrSettled: the attempt has a result already; the result that stands is returned beside this error.
 	ErrSettled = errors.New("the attempt has a result already")
 )
@@ -63,7 +67,7 @@ func (st *Store) Create(ctx context.Context, r Request) (Session, Token, error) 
 	token := newToken()
 	at := st.instant()
 	s := Session{
-		ID: token.ID(), Account: r.Account, Key: r.Key, Test: r.Test,
+		ID: token.ID(), Account: r.Account, Key: r.Key, Test: r.Test, Policy: r.Policy,
 		Platform: r.Platform, PlatformUserID: r.PlatformUserID, GuildID: r.GuildID, CallbackURL: r.CallbackURL,
 		CreatedAt: at, ExpiresAt: at.Add(Lifetime),
 	}
@@ -185,6 +189,15 @@ func (st *Store) completion(ctx context.Context, id ID) (Completion, error) {
 		return Completion{}, fmt.Errorf("read completion of session %s: %w", id, err)
 	}
 	return decodeCompletion(id, m.Data, st.box)
+}
+
+// Completion reads the completion of a session. The error is ErrNotFound where there is none.
+func (st *Store) Completion(ctx context.Context, id ID) (Completion, error) {
+	c, err := st.completion(ctx, id)
+	if errors.Is(err, natsconf.ErrNotFound) {
+		return Completion{}, ErrNotFound
+	}
+	return c, err
 }
 
 // DecodeCompletion reads a completion as a consumer of StreamCompletions gets it; subject is the message's.

@@ -20,6 +20,7 @@ const sealUse = "callback-url"
 func completionSubject(id ID) string    { return "completion." + string(id) }
 func claimSubject(id ID, n int) string  { return "claim." + string(id) + "." + strconv.Itoa(n) }
 func resultSubject(id ID, n int) string { return "result." + string(id) + "." + strconv.Itoa(n) }
+func resendSubject(id ID, n int) string { return "resend." + string(id) + "." + strconv.Itoa(n) }
 func pendingSubject(id ID) string       { return natsconf.BucketSubject(natsconf.BucketSessions, string(id)) }
 func eventSubject(event string, id ID) string {
 	return "session." + event + "." + string(id)
@@ -34,6 +35,7 @@ type record struct {
 	Account        string    `json:"account"`
 	Key            string    `json:"key"`
 	Test           bool      `json:"test,omitempty"`
+	Policy         Policy    `json:"policy,omitempty"`
 	Platform       string    `json:"platform"`
 	PlatformUserID string    `json:"platform_user_id"`
 	GuildID        string    `json:"guild_id,omitempty"`
@@ -53,7 +55,7 @@ type completionRecord struct {
 
 func newRecord(s Session, box *seal.Box) record {
 	return record{
-		Version: recordVersion, Account: s.Account, Key: s.Key, Test: s.Test,
+		Version: recordVersion, Account: s.Account, Key: s.Key, Test: s.Test, Policy: s.Policy,
 		Platform: s.Platform, PlatformUserID: s.PlatformUserID, GuildID: s.GuildID,
 		Callback: box.Seal([]byte(s.CallbackURL), string(s.ID)), CreatedAt: s.CreatedAt, ExpiresAt: s.ExpiresAt,
 	}
@@ -65,7 +67,7 @@ func (r record) session(id ID, box *seal.Box) (Session, error) {
 		return Session{}, fmt.Errorf("callback URL of session %s: %w", id, err)
 	}
 	return Session{
-		ID: id, Account: r.Account, Key: r.Key, Test: r.Test,
+		ID: id, Account: r.Account, Key: r.Key, Test: r.Test, Policy: r.Policy,
 		Platform: r.Platform, PlatformUserID: r.PlatformUserID, GuildID: r.GuildID,
 		CallbackURL: string(callback), CreatedAt: r.CreatedAt, ExpiresAt: r.ExpiresAt,
 	}, nil

@@ -12,6 +12,7 @@ import (
 
 	"verifyd/edge/account"
 	"verifyd/edge/limit"
+	"verifyd/sessions"
 )
 
 type serveCmd struct {
@@ -38,16 +39,25 @@ type storeCmd struct {
 
 // existing is with for commands that only look: in a folder without a store there is nothing to see, and none is made.
 func (s storeCmd) existing(ctx context.Context, c console, do func(*account.Store) error) error {
+	return s.look(ctx, c, func(st *store) error { return do(st.accounts) })
+}
+
+// look is existing for commands that read more than accounts.
+func (s storeCmd) look(ctx context.Context, c console, do func(*store) error) error {
 	if _, err := os.Stat(s.DataDir); s.NATSURL == "" && err != nil {
 		var f faults
 		f.add("data-dir", fmt.Sprintf("there is no store in %q", s.DataDir), "name the data directory of the service")
 		return usageError{f.err()}
 	}
-	return s.with(ctx, c, do)
+	return s.reach(ctx, c, do)
 }
 
 // with runs do with the accounts of a running service or a stopped one.
-func (s storeCmd) with(ctx context.Context, c console, do func(*account.Store) error) (err error) {
+func (s storeCmd) with(ctx context.Context, c console, do func(*account.Store) error) error {
+	return s.reach(ctx, c, func(st *store) error { return do(st.accounts) })
+}
+
+func (s storeCmd) reach(ctx context.Context, c console, do func(*store) error) error {
 	var f faults
 	cfg := s.config(&f)
 	if err := f.err(); err != nil {
@@ -58,7 +68,7 @@ func (s storeCmd) with(ctx context.Context, c console, do func(*account.Store) e
 		return err
 	}
 	defer st.close()
-	return do(st.accounts)
+	return do(st)
 }
 
 type keyCmd struct {
@@ -72,6 +82,7 @@ type keyCreateCmd struct {
 	Account   string `required:"" placeholder:"NAME" help:"Account the key belongs to; made, with a signing secret, when it is new."`
 	Test      bool   `help:"Make a test key (vfytest_…)."`
 	RateLimit string `placeholder:"R" help:"Sessions this key may start, for example 5/s; default: the service's."`
+	Policy    string `placeholder:"P" help:"Of its callbacks: once or at-least-once; default: the service's."`
 	Quota     int64  `placeholder:"N" help:"Sessions the account may start in a UTC month; default: the service's."`
 }
 
@@ -83,6 +94,14 @@ func (k keyCreateCmd) Run(ctx context.Context, c console) error {
 		if rate, err = limit.ParseRate(k.RateLimit); err != nil {
 			return usageError{fmt.Errorf("--rate-limit: %w", err)}
 		}
+	}
+	var f faults
+	var sends sessions.Policy
+	if k.Policy != "" {
+		sends = policy(&f, "policy", k.Policy)
+	}
+	if err := f.err(); err != nil {
+		return usageError{err}
 	}
 	if k.Quota < 0 {
 		return usageError{fmt.Errorf("--quota: %d is below zero; give a number of sessions, for example 5000", k.Quota)}
@@ -97,7 +116,7 @@ func (k keyCreateCmd) Run(ctx context.Context, c console) error {
 				return err
 			}
 		}
-		secret, key, err := s.CreateKey(ctx, a.ID, k.Test, rate)
+		secret, key, err := s.CreateKey(ctx, a.ID, account.KeyOptions{Test: k.Test, RateLimit: rate, Policy: sends})
 		if err != nil {
 			return err
 		}

@@ -124,6 +124,7 @@ func TestBadSettingsAreRefusedByName(t *testing.T) {
 		{[]string{"--callback-timeout", "5m"}, []string{"VERIFYD_CALLBACK_TIMEOUT", "5m0s"}},
 		{[]string{"--callback-timeout", "soon"}, []string{"--callback-timeout", "soon"}},
 		{[]string{"--callback-retry-for=-1s"}, []string{"VERIFYD_CALLBACK_RETRY_FOR"}},
+		{[]string{"--callback-policy", "twice"}, []string{"VERIFYD_CALLBACK_POLICY", "twice", "at-least-once"}},
 		{[]string{"--rate-limit", "fast"}, []string{"VERIFYD_RATE_LIMIT", "fast", "20/s"}},
 		{[]string{"--rate-burst", "0"}, []string{"VERIFYD_RATE_BURST"}},
 		{[]string{"--monthly-quota", "0"}, []string{"VERIFYD_MONTHLY_QUOTA"}},

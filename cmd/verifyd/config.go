@@ -22,6 +22,7 @@ import (
 	"verifyd/edge/network"
 	"verifyd/natsconf"
 	"verifyd/natsconf/seal"
+	"verifyd/sessions"
 	"verifyd/sessions/target"
 )
 
@@ -41,6 +42,7 @@ type config struct {
 	callbackPolicy   *target.Policy
 	callbackTimeout  time.Duration
 	callbackRetryFor time.Duration
+	defaultPolicy    sessions.Policy
 
 	rate  account.Rate
 	quota int64
@@ -241,6 +243,7 @@ func (s settings) callbackConfig(c *config, f *faults) {
 		}
 	}
 	c.callbackPolicy = target.NewPolicy(prefixes(f, "callback-allow-cidrs", s.CallbackAllowCIDRs), ports)
+	c.defaultPolicy = policy(f, "callback-policy", s.CallbackPolicy)
 	c.callbackTimeout, c.callbackRetryFor = s.CallbackTimeout, s.CallbackRetryFor
 	if c.callbackTimeout < time.Second || c.callbackTimeout > time.Minute {
 		f.add("callback-timeout", fmt.Sprintf("%s is out of range", s.CallbackTimeout), "use 1s to 1m, for example 10s")
@@ -264,6 +267,14 @@ func (s settings) limitConfig(c *config, f *faults) {
 	if c.quota < 1 {
 		f.add("monthly-quota", fmt.Sprintf("%d allows no session", s.MonthlyQuota), "for example 100000")
 	}
+}
+
+func policy(f *faults, flag, s string) sessions.Policy {
+	p := sessions.Policy(s)
+	if p != sessions.PolicyOnce && p != sessions.PolicyAtLeastOnce {
+		f.add(flag, fmt.Sprintf("%q is not a policy", s), "use once or at-least-once")
+	}
+	return p
 }
 
 func address(f *faults, flag, s string) string {

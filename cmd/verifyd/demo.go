@@ -159,7 +159,7 @@ func (d *demo) enroll(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	secret, key, err := d.program.store.accounts.CreateKey(ctx, a.ID, false, account.Rate{})
+	secret, key, err := d.program.store.accounts.CreateKey(ctx, a.ID, account.KeyOptions{})
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,8 @@
 //	verifyd demo [--auto]             run everything on loopback, with a sample integrator, and show a callback
 //	verifyd key create|list|revoke    API keys, on a running service or a stopped one
 //	verifyd account secret NAME       an account's callback signing secret
+//	verifyd deliveries list|show      callbacks and how they ended, on a running service or a stopped one
+//	verifyd explain SESSION           what happened to a session, in plain words
 //	verifyd version
 //
 // The laws of this package:

@@ -361,3 +361,47 @@ func (r *rig) persist(t *testing.T) started {
 		}
 	}
 }
+
+// The integrator sends an outcome again whose delivery has ended; before that, and where there is nothing to send, it is told so.
+func TestSendAgainThroughTheAPI(t *testing.T) {
+	r := boot(t)
+	s := r.begin(t)
+	resend := func(want int, code string) {
+		t.Helper()
+		status, _, body := r.api().call(t, http.MethodPost, "/sessions/"+s.Session+"/resend", "")
+		if status != want || !strings.Contains(string(body), code) {
+			t.Errorf("resend: %d %s, want %d %s", status, body, want, code)
+		}
+	}
+	resend(http.StatusConflict, "nothing_to_send")
+	hold := make(chan struct{})
+	r.inbox.mu.Lock()
+	r.inbox.hold = hold
+	r.inbox.mu.Unlock()
+	b := newBrowser()
+	expectTitle(t, must[*page](t)(b.press(t.Context(), atProvider(t, b, s.VerifyURL), "sign-in")), http.StatusOK, "You are verified")
+	<-r.inbox.got
+	resend(http.StatusConflict, "delivery_open")
+	close(hold)
+	v := r.api().until(t, s.Session, "delivered")
+	resend(http.StatusAccepted, `"due"`)
+	<-r.inbox.got
+	for len(v.Delivery.Attempts) != 2 {
+		v = r.api().until(t, s.Session, "delivered")
+	}
+	if n := r.inbox.count(v.ID); n != 2 {
+		t.Errorf("%d POSTs with this webhook-id", n)
+	}
+	// The operator does the same from the command line, with the session's id.
+	if code, _, errOut := verifyd(t, "deliveries", "resend", v.ID, "--data-dir", r.c.store.dataDir); code != 0 || !strings.Contains(errOut, "Attempt 3") {
+		t.Errorf("deliveries resend: exit %d, %s", code, errOut)
+	}
+	<-r.inbox.got
+	if code, _, errOut := verifyd(t, "deliveries", "resend", strings.Repeat("a", 32), "--data-dir", r.c.store.dataDir); code != exitUsage {
+		t.Errorf("resend of no session: exit %d, %s", code, errOut)
+	}
+	otherKey, _ := r.enroll(t, "Somebody Else")
+	if status, _, _ := (api{base: r.base, key: otherKey}).call(t, http.MethodPost, "/sessions/"+s.Session+"/resend", ""); status != http.StatusNotFound {
+		t.Errorf("another account's key: %d", status)
+	}
+}

@@ -29,11 +29,13 @@ func main() {
 type cli struct {
 	Config kong.ConfigFlag `help:"YAML file of settings." placeholder:"FILE"`
 
-	Serve   serveCmd   `cmd:"" help:"Run the service."`
-	Demo    demoCmd    `cmd:"" help:"Run everything on loopback, with a sample integrator, and show a callback."`
-	Key     keyCmd     `cmd:"" help:"API keys."`
-	Account accountCmd `cmd:"" help:"Accounts."`
-	Version versionCmd `cmd:"" help:"Print the version."`
+	Serve      serveCmd      `cmd:"" help:"Run the service."`
+	Demo       demoCmd       `cmd:"" help:"Run everything on loopback, with a sample integrator, and show a callback."`
+	Key        keyCmd        `cmd:"" help:"API keys."`
+	Account    accountCmd    `cmd:"" help:"Accounts."`
+	Deliveries deliveriesCmd `cmd:"" help:"Callbacks and how they ended."`
+	Explain    explainCmd    `cmd:"" help:"Tell in plain words what happened to a session, and what to do."`
+	Version    versionCmd    `cmd:"" help:"Print the version."`
 }
 
 // console is where a command speaks: results to out, everything else to err.
@@ -75,7 +77,7 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) (code int) {
 			code = int(e)
 		}
 	}()
-	parsed, err := parser.Parse(args)
+	parsed, err := parser.Parse(dashed(args))
 	if err != nil {
 		return fail(errOut, usageError{err})
 	}

@@ -99,7 +99,7 @@ func (r *rig) enroll(t *testing.T, name string) (apiKey, secret string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	apiKey, _, err = r.store.accounts.CreateKey(t.Context(), a.ID, false, account.Rate{})
+	apiKey, _, err = r.store.accounts.CreateKey(t.Context(), a.ID, account.KeyOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -166,7 +166,7 @@ func (p *Program) startCore(ctx context.Context) (hall, error) {
 func (p *Program) startDispatcher(h hall) error {
 	d, err := dispatcher.New(dispatcher.Config{
 		Conn: p.store.conn, Sessions: h.sessions, Secrets: h.mirror, Policy: p.c.callbackPolicy, Log: p.c.log, Metrics: p.registry,
-		Supervise: supervision(p.c.log), Timeout: p.c.callbackTimeout, RetryFor: p.c.callbackRetryFor, Now: p.c.now,
+		Supervise: supervision(p.c.log), Timeout: p.c.callbackTimeout, RetryFor: p.c.callbackRetryFor, DefaultPolicy: p.c.defaultPolicy, Now: p.c.now,
 		Client: callback.New(callback.Config{
 			RootCAs: p.c.callbackRoots, Policy: p.c.callbackPolicy, Timeout: p.c.callbackTimeout, UserAgent: "verifyd/" + versionText(),
 		}),

@@ -91,6 +91,9 @@ func (r *reader) readStatus() error {
 	for range maxInformational + 1 {
 		line, err := r.buf.ReadSlice('\n')
 		if err != nil {
+			if !mayBecomeStatusLine(line) {
+				return &protocolError{notStatusLine} // however it ended: HTTP/2 frames hold no line end to wait for
+			}
 			return r.bounded(err)
 		}
 		status, err := parseStatusLine(line)
@@ -136,12 +139,23 @@ func (r *reader) skipHeader() error {
 	}
 }
 
+const (
+	statusLinePrefix = "HTTP/1."
+	notStatusLine    = "what the receiver sent does not begin with an HTTP/1 status line"
+)
+
+// mayBecomeStatusLine says whether the first piece of a line could still be a status line's.
+func mayBecomeStatusLine(piece []byte) bool {
+	n := min(len(piece), len(statusLinePrefix))
+	return string(piece[:n]) == statusLinePrefix[:n]
+}
+
 // parseStatusLine reads "HTTP/1.x SP 3DIGIT [SP reason]" (RFC 9112 §4). Codes above 599 count as final, as RFC 9110 §15 advises.
 func parseStatusLine(line []byte) (int, error) {
 	s := strings.TrimRight(string(line), "\r\n")
-	rest, ok := strings.CutPrefix(s, "HTTP/1.")
+	rest, ok := strings.CutPrefix(s, statusLinePrefix)
 	if !ok || len(rest) < 5 || !isDigit(rest[0]) || rest[1] != ' ' || len(rest) > 5 && rest[5] != ' ' {
-		return 0, &protocolError{"what the receiver sent does not begin with an HTTP/1 status line"}
+		return 0, &protocolError{notStatusLine}
 	}
 	code := rest[2:5]
 	if code[0] < '1' || code[0] > '9' || !isDigit(code[1]) || !isDigit(code[2]) {

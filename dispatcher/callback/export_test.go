@@ -32,6 +32,20 @@ func Stall(c *Client, ip string) {
 	}
 }
 
+// Watch calls seen for each address that the client's own guard lets a socket connect to, right before it does.
+func Watch(c *Client, seen func(address string)) {
+	guard := c.dialer.Control
+	c.dialer.ControlContext = func(_ context.Context, network, address string, raw syscall.RawConn) error {
+		if guard != nil {
+			if err := guard(network, address, raw); err != nil {
+				return err
+			}
+		}
+		seen(address)
+		return nil
+	}
+}
+
 // CutAfter makes the connection fail once the kernel has taken n more bytes.
 func CutAfter(cn *Conn, n int) { cn.wire.Conn = &cutConn{Conn: cn.wire.Conn, left: n} }
 

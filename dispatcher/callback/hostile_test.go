@@ -55,6 +55,8 @@ var hostile = []struct {
 	{"sends a negative status", func(p peer) { p.say("HTTP/1.1 -20 Odd\r\n\r\n") }, unknown, sessions.ClassProtocol, 0},
 	{"claims HTTP/2.0 in text", func(p peer) { p.say("HTTP/2.0 200 OK\r\n\r\n") }, unknown, sessions.ClassProtocol, 0},
 	{"speaks HTTP/2 and sends GOAWAY", http2GoAway, unknown, sessions.ClassProtocol, 0},
+	{"speaks HTTP/2 and closes, without one line end", func(p peer) { p.say("\x00\x00\x00\x04\x00\x00\x00\x00\x00"); p.close() }, unknown, sessions.ClassProtocol, 0},
+	{"sends garbage without a line end, then hangs", func(p peer) { p.say("HTTP/2") }, unknown, sessions.ClassProtocol, 0},
 	{"leaves TLS", func(p peer) { _, _ = p.tcp.Write([]byte("HTTP/1.1 200 OK\r\n\r\n")) }, unknown, sessions.ClassProtocol, 0},
 
 	// a status line, then trouble

@@ -3,6 +3,8 @@ package account
 import (
 	"errors"
 	"time"
+
+	"verifyd/sessions"
 )
 
 // Account is an integrator.
@@ -16,11 +18,12 @@ type Account struct {
 
 // Key is an API key as it is known after its creation: never the key itself.
 type Key struct {
-	ID        string // "key_" and 16 characters of base32, from the digest
-	Account   string // id of its account
-	Test      bool   // made with the vfytest_ prefix
-	Last4     string // the last four characters, for people to tell keys apart
-	RateLimit Rate   // zero means the service's default
+	ID        string          // "key_" and 16 characters of base32, from the digest
+	Account   string          // id of its account
+	Test      bool            // made with the vfytest_ prefix
+	Last4     string          // the last four characters, for people to tell keys apart
+	RateLimit Rate            // zero means the service's default
+	Policy    sessions.Policy // of its callbacks; empty means the service's default
 	CreatedAt time.Time
 	RevokedAt time.Time // zero while it is valid
 }

@@ -63,7 +63,7 @@ func TestKeyIsMirroredAndRevokedForGood(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	secret, k, err := h.store.CreateKey(t.Context(), a.ID, false, account.Rate{Count: 5, Per: time.Second, Burst: 9})
+	secret, k, err := h.store.CreateKey(t.Context(), a.ID, account.KeyOptions{RateLimit: account.Rate{Count: 5, Per: time.Second, Burst: 9}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func TestKeyIsMirroredAndRevokedForGood(t *testing.T) {
 func TestRevokedKeyCannotComeBack(t *testing.T) {
 	h := start(t)
 	a, _ := h.store.EnsureAccount(t.Context(), "a")
-	secret, k, err := h.store.CreateKey(t.Context(), a.ID, true, account.Rate{})
+	secret, k, err := h.store.CreateKey(t.Context(), a.ID, account.KeyOptions{Test: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +149,7 @@ func TestManyCreationsOfOneAccountMeetInOne(t *testing.T) {
 func TestStoredRecordsHoldNoSecret(t *testing.T) {
 	h := start(t)
 	a, _ := h.store.EnsureAccount(t.Context(), "a")
-	secret, _, err := h.store.CreateKey(t.Context(), a.ID, false, account.Rate{})
+	secret, _, err := h.store.CreateKey(t.Context(), a.ID, account.KeyOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +193,7 @@ func TestRefusals(t *testing.T) {
 		t.Fatal(err)
 	}
 	a, _ := foreign.EnsureAccount(t.Context(), "a")
-	secret, _, _ := foreign.CreateKey(t.Context(), a.ID, false, account.Rate{})
+	secret, _, _ := foreign.CreateKey(t.Context(), a.ID, account.KeyOptions{})
 	if _, err := h.mirror.Lookup(secret); !errors.Is(err, account.ErrUnknownKey) {
 		t.Errorf("another service's key: %v", err)
 	}
@@ -227,7 +227,7 @@ func TestManyKeysAreMirroredAndLeftInTheMiddle(t *testing.T) {
 	var wg sync.WaitGroup
 	secrets := make([]string, 600)
 	for i := range secrets {
-		wg.Go(func() { secrets[i], _, _ = h.store.CreateKey(t.Context(), a.ID, false, account.Rate{}) })
+		wg.Go(func() { secrets[i], _, _ = h.store.CreateKey(t.Context(), a.ID, account.KeyOptions{}) })
 	}
 	wg.Wait()
 	mirror := account.NewMirror(h.conn, seal.NewKey(), zerolog.Nop()) // of another master key: every account is damaged to it
@@ -264,7 +264,7 @@ func TestDamagedEntryHurtsNobodyElse(t *testing.T) {
 		}
 	}
 	a, _ := h.store.EnsureAccount(t.Context(), "a")
-	secret, _, err := h.store.CreateKey(t.Context(), a.ID, false, account.Rate{})
+	secret, _, err := h.store.CreateKey(t.Context(), a.ID, account.KeyOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -284,7 +284,7 @@ func BenchmarkLookup(b *testing.B) {
 		b.Fatal(err)
 	}
 	a, _ := store.EnsureAccount(b.Context(), "a")
-	secret, _, err := store.CreateKey(b.Context(), a.ID, false, account.Rate{})
+	secret, _, err := store.CreateKey(b.Context(), a.ID, account.KeyOptions{})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -326,7 +326,7 @@ func TestRevocationIsSeenAfterTheServerRestarted(t *testing.T) {
 	mirror := account.NewMirror(conn, key, zerolog.Nop())
 	natstest.Serve(t, mirror)
 	a, _ := store.EnsureAccount(t.Context(), "a")
-	secret, k, err := store.CreateKey(t.Context(), a.ID, false, account.Rate{})
+	secret, k, err := store.CreateKey(t.Context(), a.ID, account.KeyOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

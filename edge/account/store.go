@@ -17,6 +17,7 @@ import (
 
 	"verifyd/natsconf"
 	"verifyd/natsconf/seal"
+	"verifyd/sessions"
 )
 
 const (
@@ -145,14 +146,24 @@ func (s *Store) SetQuota(ctx context.Context, id string, quota int64) error {
 	})
 }
 
+// KeyOptions are what an operator may choose for a key; the zero value takes the service's defaults.
+type KeyOptions struct {
+	Test      bool
+	RateLimit Rate
+	Policy    sessions.Policy
+}
+
 // CreateKey makes an API key of an account. The secret is returned this once and cannot be had again.
-func (s *Store) CreateKey(ctx context.Context, account string, test bool, limit Rate) (secret string, k Key, err error) {
-	secret = newSecret(test)
+func (s *Store) CreateKey(ctx context.Context, account string, o KeyOptions) (secret string, k Key, err error) {
+	secret = newSecret(o.Test)
 	d, _, err := parseSecret(secret)
 	if err != nil {
 		return "", Key{}, err
 	}
-	k = Key{ID: d.id(), Account: account, Test: test, Last4: secret[len(secret)-4:], RateLimit: limit, CreatedAt: s.instant()}
+	k = Key{
+		ID: d.id(), Account: account, Test: o.Test, Last4: secret[len(secret)-4:], RateLimit: o.RateLimit, Policy: o.Policy,
+		CreatedAt: s.instant(),
+	}
 	data, err := encodeKey(k)
 	if err != nil {
 		return "", Key{}, fmt.Errorf("encode key: %w", err)

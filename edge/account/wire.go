@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"verifyd/natsconf/seal"
+	"verifyd/sessions"
 )
 
 // recordVersion is carried by every stored record, so that a later build can read an older one's.
@@ -34,13 +35,14 @@ type accountRecord struct {
 }
 
 type keyRecord struct {
-	Version   int       `json:"v"`
-	Account   string    `json:"account"`
-	Test      bool      `json:"test,omitempty"`
-	Last4     string    `json:"last4"`
-	RateLimit Rate      `json:"rate_limit,omitzero"`
-	CreatedAt time.Time `json:"created_at"`
-	RevokedAt time.Time `json:"revoked_at,omitzero"`
+	Version   int             `json:"v"`
+	Account   string          `json:"account"`
+	Test      bool            `json:"test,omitempty"`
+	Last4     string          `json:"last4"`
+	RateLimit Rate            `json:"rate_limit,omitzero"`
+	Policy    sessions.Policy `json:"policy,omitempty"`
+	CreatedAt time.Time       `json:"created_at"`
+	RevokedAt time.Time       `json:"revoked_at,omitzero"`
 }
 
 func encodeAccount(a Account, box *seal.Box) ([]byte, error) {
@@ -69,7 +71,7 @@ func decodeAccount(id string, data []byte, box *seal.Box) (Account, error) {
 
 func encodeKey(k Key) ([]byte, error) {
 	return json.Marshal(keyRecord{
-		Version: recordVersion, Account: k.Account, Test: k.Test, Last4: k.Last4, RateLimit: k.RateLimit,
+		Version: recordVersion, Account: k.Account, Test: k.Test, Last4: k.Last4, RateLimit: k.RateLimit, Policy: k.Policy,
 		CreatedAt: k.CreatedAt, RevokedAt: k.RevokedAt,
 	})
 }
@@ -84,7 +86,7 @@ func decodeKey(entry string, data []byte) (digest, Key, error) {
 		return d, Key{}, fmt.Errorf("key %s: %w", d.id(), err)
 	}
 	return d, Key{
-		ID: d.id(), Account: r.Account, Test: r.Test, Last4: r.Last4, RateLimit: r.RateLimit,
+		ID: d.id(), Account: r.Account, Test: r.Test, Last4: r.Last4, RateLimit: r.RateLimit, Policy: r.Policy,
 		CreatedAt: r.CreatedAt, RevokedAt: r.RevokedAt,
 	}, nil
 }

@@ -39,6 +39,7 @@ func (h *Handler) finish(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		t := troubleOf(err)
 		h.step(s, f.Network).trouble(t).took(h.now().Sub(began)).Msg("a sign-in ended without a verdict")
+		h.sessions.Emit(sessions.Event{Name: sessions.EventTrouble, Session: s.ID, Network: f.Network, Detail: t.Error()})
 		h.toNotice(w, f.Token, t.note, f.Network)
 		return
 	}

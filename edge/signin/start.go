@@ -93,6 +93,7 @@ func (h *Handler) leave(w http.ResponseWriter, r *http.Request, s sessions.View,
 	if err != nil {
 		t := troubleOf(err)
 		h.step(s, id).trouble(t).Msg("a sign-in could not start")
+		h.sessions.Emit(sessions.Event{Name: sessions.EventTrouble, Session: s.ID, Network: id, Detail: t.Error()})
 		h.toNotice(w, token, t.note, id)
 		return
 	}
@@ -102,5 +103,6 @@ func (h *Handler) leave(w http.ResponseWriter, r *http.Request, s sessions.View,
 		return
 	}
 	h.step(s, id).Msg("a sign-in started")
+	h.sessions.Emit(sessions.Event{Name: sessions.EventSignIn, Session: s.ID, Network: id})
 	seeOther(w, to)
 }

@@ -1,0 +1,135 @@
+package dispatcher_test
+
+import (
+	"errors"
+	"maps"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"verifyd/sessions"
+)
+
+// failing answers with the statuses in turn, and with 204 from then on.
+func failing(header http.Header, statuses ...int) http.HandlerFunc {
+	var n atomic.Int64
+	return func(w http.ResponseWriter, _ *http.Request) {
+		i := int(n.Add(1)) - 1
+		if i >= len(statuses) {
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
+		maps.Copy(w.Header(), header)
+		w.WriteHeader(statuses[i])
+	}
+}
+
+// At least once is an opt-in: what may not have been acted on is sent again, with the same webhook-id, until it is taken.
+func TestAtLeastOnceSendsAgain(t *testing.T) {
+	h := start(t)
+	config := h.config()
+	config.DefaultPolicy = sessions.PolicyAtLeastOnce
+	h.dispatch(t, config)
+	r := h.receive(t, "127.0.0.1", failing(http.Header{"Retry-After": {"2"}}, 503))
+	c := h.complete(t, r.URL, "u", verified)
+	first, second := <-r.got, <-r.got
+	if a, b := first.header.Get("Webhook-Id"), second.header.Get("Webhook-Id"); a != b || string(first.body) != string(second.body) {
+		t.Errorf("webhook-id %q, then %q; body %s, then %s", a, b, first.body, second.body)
+	}
+	v := h.until(t, c.ID, sessions.DeliveryDelivered)
+	a := v.Delivery.Attempts
+	if len(a) != 2 || a[0].Result.Verdict != sessions.VerdictRejected || a[0].Result.Next.Sub(a[0].Result.At) < 2*time.Second {
+		t.Errorf("attempts = %+v", a)
+	}
+	if a[1].Claim.At.Before(a[0].Result.Next) {
+		t.Errorf("sent again at %s, Retry-After allowed it from %s", a[1].Claim.At, a[0].Result.Next)
+	}
+	// What will not get better by repeating is final under this policy too.
+	final := h.receive(t, "127.0.0.2", status(http.StatusGone))
+	h.until(t, h.complete(t, final.URL, "u", verified).ID, sessions.DeliveryRejected)
+}
+
+// When the time is over, the last answer stands, also where the last tries could not be sent at all.
+func TestAtLeastOnceComesToAnEnd(t *testing.T) {
+	h := start(t)
+	config := h.config()
+	config.DefaultPolicy, config.RetryFor = sessions.PolicyAtLeastOnce, 2*time.Second
+	h.dispatch(t, config)
+	always := h.receive(t, "127.0.0.1", status(500))
+	gone := h.receive(t, "127.0.0.2", status(502))
+	a := h.complete(t, always.URL, "u", verified)
+	b := h.complete(t, gone.URL, "u", verified)
+	<-gone.got
+	gone.Close()
+	for id, want := range map[sessions.ID]int{a.ID: 500, b.ID: 502} {
+		v := h.until(t, id, sessions.DeliveryRejected)
+		if last := v.Delivery.Attempts[len(v.Delivery.Attempts)-1].Result; last.Status != want || !last.Next.IsZero() {
+			t.Errorf("last result %+v, want %d", last, want)
+		}
+	}
+}
+
+// A key's own policy goes before the service's.
+func TestPolicyOfTheKeyWins(t *testing.T) {
+	h := start(t)
+	h.dispatch(t, h.config()) // once
+	r := h.receive(t, "127.0.0.1", failing(nil, 500))
+	s, _, err := h.store.Create(t.Context(), sessions.Request{
+		Account: "acc_a", Platform: "p", PlatformUserID: "u", CallbackURL: r.URL, Policy: sessions.PolicyAtLeastOnce,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.store.Complete(t.Context(), s.ID, verified); err != nil {
+		t.Fatal(err)
+	}
+	h.until(t, s.ID, sessions.DeliveryDelivered)
+	if n := r.count(s.ID); n != 2 {
+		t.Errorf("%d POSTs", n)
+	}
+}
+
+// A person sends again: one more attempt with its own claim and the same webhook-id, however many ask at once, and not before the
+// delivery has ended.
+func TestResendIsOneMoreAttempt(t *testing.T) {
+	h := start(t)
+	r := h.receive(t, "127.0.0.1", failing(nil, 500))
+	c := h.complete(t, r.URL, "u", verified)
+	if _, err := h.store.Resend(t.Context(), c.ID, "operator"); !errors.Is(err, sessions.ErrDeliveryOpen) {
+		t.Errorf("while due: %v", err)
+	}
+	stop := h.dispatch(t, h.config())
+	h.until(t, c.ID, sessions.DeliveryRejected)
+	stop() // so that the second attempt stays open while many ask for it
+	var wg sync.WaitGroup
+	var taken atomic.Int64
+	for range 8 {
+		wg.Go(func() {
+			asked, err := h.store.Resend(t.Context(), c.ID, "operator")
+			if err == nil && asked.Number == 2 {
+				taken.Add(1)
+			} else if !errors.Is(err, sessions.ErrDeliveryOpen) {
+				t.Errorf("attempt %d, %v", asked.Number, err)
+			}
+		})
+	}
+	wg.Wait()
+	if taken.Load() != 1 {
+		t.Errorf("attempt 2 was given to %d who asked", taken.Load())
+	}
+	h.dispatch(t, h.config())
+	v := h.until(t, c.ID, sessions.DeliveryDelivered)
+	asked, err := h.store.Asked(t.Context(), c.ID, 2)
+	if err != nil || asked == nil || asked.By != "operator" {
+		t.Errorf("asked = %+v, %v", asked, err)
+	}
+	if n := r.count(c.ID); n != 2 || len(v.Delivery.Attempts) != 2 {
+		t.Errorf("%d POSTs, %d attempts", n, len(v.Delivery.Attempts))
+	}
+	canceled := h.complete(t, r.URL, "u", sessions.Outcome{State: sessions.Canceled})
+	if _, err := h.store.Resend(t.Context(), canceled.ID, "x"); !errors.Is(err, sessions.ErrNoDelivery) {
+		t.Errorf("a canceled session: %v", err)
+	}
+}

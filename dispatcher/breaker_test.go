@@ -1,0 +1,121 @@
+package dispatcher_test
+
+import (
+	"crypto/tls"
+	"net"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"verifyd/sessions"
+)
+
+// gauge reads a metric by its name.
+func gauge(t *testing.T, g prometheus.Gatherer, name string) float64 {
+	t.Helper()
+	families, err := g.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			return f.GetMetric()[0].GetGauge().GetValue()
+		}
+	}
+	t.Fatalf("no metric %s", name)
+	return 0
+}
+
+// A receiver where nobody answers is left alone: while the breaker is open its deliveries cost no dial, and when the receiver is
+// back, one probe finds out and all of them are delivered.
+func TestBreakerLeavesADeadReceiverAlone(t *testing.T) {
+	h := start(t)
+	r := h.receive(t, "127.0.0.1", status(204))
+	address, handler, conf := r.Listener.Addr().String(), r.Config.Handler, r.TLS
+	r.Close()
+
+	var dials atomic.Int64
+	dead, err := net.Listen("tcp", address) // takes connections and hangs up: no TLS
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			conn, err := dead.Accept()
+			if err != nil {
+				return
+			}
+			dials.Add(1)
+			_ = conn.Close()
+		}
+	})
+	config := h.config()
+	registry := prometheus.NewRegistry()
+	config.Metrics, config.Concurrency, config.BreakerOpen = registry, 1, 3*time.Second
+	const n = 40
+	ids := make([]sessions.ID, n)
+	for i := range ids {
+		ids[i] = h.complete(t, "https://"+address, "u", verified).ID
+	}
+	h.dispatch(t, config)
+	deadline := time.Now().Add(20 * time.Second)
+	for gauge(t, registry, "verifyd_delivery_breakers_open") != 1 || gauge(t, registry, "verifyd_deliveries_held") != 0 {
+		if time.Now().After(deadline) {
+			t.Fatal("the breaker does not open")
+		}
+	}
+	// All forty were handed to it, five were dialled, the rest went back without a dial; probes may have followed.
+	if got := dials.Load(); got < 5 || got > 8 {
+		t.Errorf("%d dials for %d deliveries", got, n)
+	}
+	_ = dead.Close()
+	wg.Wait()
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	back := httptest.NewUnstartedServer(handler)
+	_ = back.Listener.Close()
+	back.Listener, back.TLS = l, &tls.Config{Certificates: conf.Certificates, MinVersion: tls.VersionTLS12}
+	back.StartTLS()
+	t.Cleanup(back.Close)
+	for _, id := range ids {
+		h.until(t, id, sessions.DeliveryDelivered)
+		if got := r.count(id); got != 1 {
+			t.Errorf("%d POSTs", got)
+		}
+	}
+	if open := gauge(t, registry, "verifyd_delivery_breakers_open"); open != 0 {
+		t.Errorf("%v breakers stay open", open)
+	}
+}
+
+// A dead receiver that nobody asks for any more is forgotten, its open breaker with it.
+func TestDeadDestinationRetires(t *testing.T) {
+	h := start(t)
+	r := h.receive(t, "127.0.0.1", status(204))
+	url := r.URL
+	r.Close()
+	config := h.config()
+	registry := prometheus.NewRegistry()
+	config.Metrics, config.RetryFor, config.BreakerOpen, config.Idle = registry, time.Second, 500*time.Millisecond, 100*time.Millisecond
+	var ids []sessions.ID
+	for range 12 {
+		ids = append(ids, h.complete(t, url, "u", verified).ID)
+	}
+	h.dispatch(t, config)
+	for _, id := range ids {
+		h.until(t, id, sessions.DeliveryUndeliverable)
+	}
+	deadline := time.Now().Add(20 * time.Second)
+	for gauge(t, registry, "verifyd_destinations") != 0 || gauge(t, registry, "verifyd_delivery_breakers_open") != 0 {
+		if time.Now().After(deadline) {
+			t.Fatal("the destination does not retire")
+		}
+	}
+}

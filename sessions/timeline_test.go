@@ -1,0 +1,264 @@
+package sessions_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"verifyd/natsconf"
+	"verifyd/sessions"
+)
+
+// begun is a completed session whose callback has been claimed once.
+func (h house) begun(t *testing.T, o sessions.Outcome) sessions.Completion {
+	t.Helper()
+	s, _ := h.create(t)
+	c, err := h.store.Complete(t.Context(), s.ID, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func (h house) claim(t *testing.T, id sessions.ID, n int, at time.Time) {
+	t.Helper()
+	if err := h.store.Claim(t.Context(), sessions.Claim{Session: id, Number: n, Worker: "w", At: at}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (h house) settle(t *testing.T, id sessions.ID, n int, v sessions.Verdict, at time.Time) {
+	t.Helper()
+	if _, err := h.store.Settle(t.Context(), sessions.Result{Session: id, Number: n, Verdict: v, At: at, By: "w"}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// said writes a timeline as one word per entry.
+func said(entries []sessions.Entry) (words []string) {
+	for _, e := range entries {
+		switch e.Kind {
+		case sessions.EntryEvent:
+			words = append(words, string(e.Event.Name))
+		case sessions.EntryAsked:
+			words = append(words, fmt.Sprintf("asked %d", e.Resend.Number))
+		case sessions.EntryClaimed:
+			words = append(words, fmt.Sprintf("claim %d", e.Claim.Number))
+		case sessions.EntryResult:
+			words = append(words, fmt.Sprintf("result %d %s", e.Result.Number, e.Result.Verdict))
+		default:
+			words = append(words, string(e.Kind))
+		}
+	}
+	return words
+}
+
+// timeline reads a timeline once it has as many events as were emitted: nobody acknowledges them.
+func (h house) timeline(t *testing.T, id sessions.ID, events int) (sessions.View, []sessions.Entry) {
+	t.Helper()
+	if err := h.conn.NC.FlushTimeout(5 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	for {
+		v, entries, err := h.store.Timeline(ctx, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		have := 0
+		for _, e := range entries {
+			if e.Kind == sessions.EntryEvent {
+				have++
+			}
+		}
+		if have >= events {
+			return v, entries
+		}
+	}
+}
+
+// Everything about one session stands in one order, an effect never before its cause, whatever the machines' clocks said.
+func TestTimelineMergesFactsAndEvents(t *testing.T) {
+	h := start(t)
+	s, _ := h.create(t)
+	other, _ := h.create(t)
+	h.store.Emit(sessions.Event{Session: other.ID, Name: sessions.EventSignIn})
+	h.store.Emit(sessions.Event{Session: s.ID, Name: sessions.EventSignIn, Network: "default"})
+	h.store.Emit(sessions.Event{Session: s.ID, Name: sessions.EventTrouble, Network: "default", Detail: "no answer"})
+	for _, dropped := range []sessions.EventName{"", "a.b", "*", "a b", sessions.EventCreated} {
+		h.store.Emit(sessions.Event{Session: s.ID, Name: dropped})
+	}
+	h.conn.Emit("session.newer."+string(s.ID), []byte(`{"v":2,"at":"2026-11-21T12:03:11Z"}`))
+	c, err := h.store.Complete(t.Context(), s.ID, verified)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := c.CompletedAt
+	notSent := sessions.Event{
+		Session: s.ID, Name: sessions.EventNotSent, At: at.Add(time.Second), Attempt: 1, Class: sessions.ClassConnect,
+		Detail: "refused the connection", Next: 2 * time.Second, Timing: sessions.Timing{Connect: time.Millisecond},
+	}
+	h.store.Emit(notSent)
+	early := sessions.Event{Session: s.ID, Name: sessions.EventNotSent, At: at.Add(-time.Hour), Attempt: 1, Class: sessions.ClassDNS}
+	h.store.Emit(early)
+	h.claim(t, s.ID, 1, at.Add(2*time.Second))
+	h.settle(t, s.ID, 1, sessions.VerdictReleased, at.Add(2*time.Second))
+	h.claim(t, s.ID, 2, at.Add(-time.Minute)) // its machine's clock is late
+	h.settle(t, s.ID, 2, sessions.VerdictUnknown, at.Add(3*time.Second))
+	for n := 3; n <= 4; n++ {
+		if _, err := h.store.Resend(t.Context(), s.ID, "operator"); err != nil {
+			t.Fatal(err)
+		}
+		if n == 3 {
+			h.claim(t, s.ID, 3, at.Add(4*time.Second))
+			h.settle(t, s.ID, 3, sessions.VerdictRejected, at.Add(5*time.Second))
+		}
+	}
+
+	v, entries := h.timeline(t, s.ID, 4)
+	want := []string{
+		"created", "sign_in", "trouble", "completed", "not_sent", "not_sent", "claim 1", "result 1 released", "claim 2", "result 2 unknown",
+		"asked 3", "claim 3", "result 3 rejected", "asked 4",
+	}
+	if got := said(entries); !reflect.DeepEqual(got, want) {
+		t.Fatalf("timeline is\n%q, want\n%q", got, want)
+	}
+	if v.State != sessions.Verified || v.Delivery.State != sessions.DeliveryDue || v.ID != s.ID {
+		t.Errorf("view is %+v", v)
+	}
+	if got := *entries[5].Event; got != notSent {
+		t.Errorf("event came back as %+v", got)
+	}
+	if got := entries[4]; got.Event.Class != sessions.ClassDNS || !got.At.Equal(early.At) {
+		t.Errorf("the instant that a machine gave is not shown as given: %+v", got)
+	}
+}
+
+func TestTimelineOfSessionsThatNobodyCompleted(t *testing.T) {
+	h := start(t)
+	s, token := h.create(t)
+	if _, entries := h.timeline(t, s.ID, 0); !reflect.DeepEqual(said(entries), []string{"created"}) {
+		t.Errorf("pending: %q", said(entries))
+	}
+	h.clock.Advance(sessions.Lifetime)
+	_, entries := h.timeline(t, s.ID, 0)
+	if !reflect.DeepEqual(said(entries), []string{"created", "expired"}) || !entries[1].At.Equal(s.ExpiresAt) {
+		t.Errorf("expired: %q", said(entries))
+	}
+	if _, _, err := h.store.Timeline(t.Context(), sessions.ID(strings.Repeat("a", 32))); !errors.Is(err, sessions.ErrNotFound) {
+		t.Errorf("no such session: %v", err)
+	}
+	if m, err := h.conn.Last(t.Context(), natsconf.StreamEvents, "session.created."+string(s.ID)); err != nil || strings.Contains(string(m.Data), token.Reveal()) {
+		t.Errorf("the token is on the timeline, or nothing is: %v", err)
+	}
+}
+
+// sids lists a look's sessions.
+func sids(d sessions.Deliveries) (ids []sessions.ID) {
+	for _, v := range d.Views {
+		ids = append(ids, v.ID)
+	}
+	return ids
+}
+
+func TestDeliveriesAreFoundNewestFirst(t *testing.T) {
+	h := start(t)
+	verdicts := []sessions.Verdict{
+		sessions.VerdictDelivered, sessions.VerdictRejected, sessions.VerdictUnknown, sessions.VerdictUndeliverable, sessions.VerdictReleased,
+	}
+	var ids []sessions.ID // newest first
+	for i, v := range verdicts {
+		id := h.begun(t, verified).ID
+		h.claim(t, id, 1, time.Now())
+		ids = slices.Insert(ids, 0, id)
+		if i != 1 {
+			h.settle(t, id, 1, v, time.Now())
+		}
+	}
+	claimed := h.begun(t, sessions.Outcome{State: sessions.Failed, Reason: sessions.Declined}).ID
+	h.claim(t, claimed, 1, time.Now())
+	h.begun(t, sessions.Outcome{State: sessions.Canceled, Reason: sessions.CanceledReason}) // sends nothing, so it is none
+	due := h.begun(t, verified).ID
+	h.settle(t, ids[3], 1, sessions.VerdictRejected, time.Now()) // long after its completion
+	again := h.begun(t, verified).ID
+	h.claim(t, again, 1, time.Now())
+	h.settle(t, again, 1, sessions.VerdictUnknown, time.Now())
+	if _, err := h.store.Resend(t.Context(), again, "operator"); err != nil {
+		t.Fatal(err)
+	}
+	ids = append([]sessions.ID{again, due, claimed}, ids...)
+
+	all, err := h.store.Deliveries(t.Context(), "", 50)
+	if err != nil || !reflect.DeepEqual(sids(all), ids) || !all.BackTo.IsZero() {
+		t.Fatalf("deliveries are %v back to %v, %v, want %v", sids(all), all.BackTo, err, ids)
+	}
+	for _, v := range all.Views {
+		if read, err := h.store.Read(t.Context(), v.ID); err != nil || !reflect.DeepEqual(read, v) {
+			t.Errorf("looked at as %+v, read as %+v, %v", v, read, err)
+		}
+	}
+	for state, want := range map[sessions.DeliveryState][]sessions.ID{
+		sessions.DeliveryDue: {again, due, ids[3]}, sessions.DeliveryClaimed: {claimed}, sessions.DeliveryUndeliverable: {ids[4]},
+		sessions.DeliveryUnknown: {ids[5]}, sessions.DeliveryRejected: {ids[6]}, sessions.DeliveryDelivered: {ids[7]},
+	} {
+		if d, err := h.store.Deliveries(t.Context(), state, 50); err != nil || !reflect.DeepEqual(sids(d), want) {
+			t.Errorf("%s: %v, %v, want %v", state, sids(d), err, want)
+		}
+	}
+	two, err := h.store.Deliveries(t.Context(), "", 2)
+	if err != nil || !reflect.DeepEqual(sids(two), ids[:2]) || !two.BackTo.Equal(all.Views[1].CompletedAt) {
+		t.Errorf("two: %v back to %v, %v", sids(two), two.BackTo, err)
+	}
+}
+
+// A look goes over as many pages as it takes, joins what lies on two of them, and leaves nothing behind on the server.
+func TestDeliveriesOverSeveralPages(t *testing.T) {
+	h := start(t)
+	if d, err := h.store.Deliveries(t.Context(), "", 1); err != nil || len(d.Views) != 0 {
+		t.Errorf("an empty store has %v, %v", d.Views, err)
+	}
+	first := h.begun(t, verified).ID
+	const many = 1100 // more than a page of completions
+	done := make(chan error)
+	for range many {
+		go func() {
+			s, _, err := h.store.Create(t.Context(), request)
+			if err == nil {
+				_, err = h.store.Complete(t.Context(), s.ID, verified)
+			}
+			done <- err
+		}()
+	}
+	for range many {
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.claim(t, first, 1, time.Now())
+	h.settle(t, first, 1, sessions.VerdictUnknown, time.Now())
+	d, err := h.store.Deliveries(t.Context(), sessions.DeliveryUnknown, 5)
+	if err != nil || !reflect.DeepEqual(sids(d), []sessions.ID{first}) || len(d.Views[0].Delivery.Attempts) != 1 {
+		t.Errorf("found %v, %v", sids(d), err)
+	}
+	if d, err := h.store.Deliveries(t.Context(), "", 2*many); err != nil || len(d.Views) != many+1 {
+		t.Errorf("found %d of %d, %v", len(d.Views), many+1, err)
+	}
+	stream, err := h.conn.JS.Stream(t.Context(), natsconf.StreamCompletions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := stream.CachedInfo().State.Consumers; n != 1 {
+		t.Errorf("%d consumers, want the dispatcher's alone", n)
+	}
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := h.store.Deliveries(canceled, "", 5); !errors.Is(err, natsconf.ErrUnavailable) {
+		t.Errorf("out of time before the first page: %v", err)
+	}
+}
