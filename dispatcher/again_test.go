@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"verifyd/natsconf"
 	"verifyd/sessions"
 )
 
@@ -131,5 +132,25 @@ func TestResendIsOneMoreAttempt(t *testing.T) {
 	canceled := h.complete(t, r.URL, "u", sessions.Outcome{State: sessions.Canceled})
 	if _, err := h.store.Resend(t.Context(), canceled.ID, "x"); !errors.Is(err, sessions.ErrNoDelivery) {
 		t.Errorf("a canceled session: %v", err)
+	}
+}
+
+// The consumer is deleted under the fetcher, which fails; its supervisor starts it again, it makes the consumer anew, and what the new
+// one gives out once more meets the facts.
+func TestFetcherComesBackWhenItsConsumerIsDeleted(t *testing.T) {
+	h := start(t)
+	r := h.receive(t, "127.0.0.1", status(204))
+	h.dispatch(t, h.config())
+	before := h.complete(t, r.URL, "u", verified)
+	h.until(t, before.ID, sessions.DeliveryDelivered)
+	if err := h.conn.JS.DeleteConsumer(t.Context(), natsconf.StreamCompletions, natsconf.ConsumerDispatcher); err != nil {
+		t.Fatal(err)
+	}
+	after := h.complete(t, r.URL, "u", verified)
+	h.until(t, after.ID, sessions.DeliveryDelivered)
+	for _, id := range []sessions.ID{before.ID, after.ID} {
+		if n := r.count(id); n != 1 {
+			t.Errorf("%d POSTs", n)
+		}
 	}
 }

@@ -219,7 +219,7 @@ func (a *attempt) release(answer callback.Answer) fate {
 	a.closeConn()
 	if a.number >= mostReleases || !a.d.now().Before(a.d.giveUpAt(a.delivery)) {
 		answer.Verdict = sessions.VerdictUndeliverable // the claim is ours already, and nothing was sent
-		return a.record(a.result(answer))
+		return a.record(a.carry(a.result(answer)))
 	}
 	if f := a.record(a.result(answer)); !f.final {
 		return f
@@ -255,15 +255,15 @@ func (a *attempt) notSent(ctx context.Context, n *callback.NotSent) fate {
 	if f, ok := a.claim(ctx, claim); !ok {
 		return f
 	}
-	return a.record(a.givenUp(n, now))
-}
-
-// givenUp is the result of giving up: undeliverable, unless an attempt before was sent, whose end then stands.
-func (a *attempt) givenUp(n *callback.NotSent, now time.Time) sessions.Result {
-	r := sessions.Result{
+	return a.record(a.carry(sessions.Result{
 		Session: a.ID, Number: a.number, Verdict: sessions.VerdictUndeliverable, Class: n.Class, Detail: n.Detail,
 		Address: n.Address, Timing: n.Timing, By: a.d.worker, At: now,
-	}
+	}))
+}
+
+// carry turns the result of giving up into how the attempt before ended, where that one was sent and was to be sent again:
+// "undeliverable" says that nothing ever was.
+func (a *attempt) carry(r sessions.Result) sessions.Result {
 	if a.last != nil && !a.last.Next.IsZero() {
 		r.Verdict, r.Class, r.Status = a.last.Verdict, a.last.Class, a.last.Status
 	}
