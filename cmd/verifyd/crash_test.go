@@ -86,6 +86,16 @@ func freePort(t *testing.T) string {
 // start runs the process until it is ready.
 func (c *child) start(t *testing.T) {
 	t.Helper()
+	c.launch(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if !c.becomesReady(ctx) {
+		t.Fatalf("the process does not become ready:\n%s", c.log)
+	}
+}
+
+func (c *child) launch(t *testing.T) {
+	t.Helper()
 	c.cmd = exec.Command(os.Args[0], append([]string{"serve", "--base-url", c.base()}, c.args...)...)
 	c.cmd.Env = append(os.Environ(), c.env...)
 	c.cmd.Stdout, c.cmd.Stderr = c.log, c.log
@@ -98,20 +108,19 @@ func (c *child) start(t *testing.T) {
 		close(exited)
 	}(c.cmd, c.exited)
 	t.Cleanup(c.kill)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
+}
+
+func (c *child) becomesReady(ctx context.Context) bool {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for {
-		if ready(ctx, "http://"+c.admin+"/readyz") {
-			return
-		}
+	for !ready(ctx, "http://"+c.admin+"/readyz") {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			t.Fatalf("the process does not become ready:\n%s", c.log)
+			return false
 		}
 	}
+	return true
 }
 
 func ready(ctx context.Context, url string) bool {

@@ -1,0 +1,158 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// disk is a filesystem in a file. What the process wrote and did not sync is in the kernel's cache alone, and a copy of the file
+// holds what a power cut would have left.
+type disk struct{ image, at string }
+
+func newDisk(t *testing.T, at string) *disk {
+	t.Helper()
+	d := &disk{image: filepath.Join(t.TempDir(), "disk.img"), at: at}
+	f, err := os.Create(d.image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Truncate(256 << 20); err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	if err := os.MkdirAll(at, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range [][]string{
+		{"mkfs.ext4", "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0", d.image},
+		{"mount", "-o", "loop,commit=300", d.image, at}, // the journal itself writes only when somebody syncs
+	} {
+		if out, err := exec.Command(command[0], command[1:]...).CombinedOutput(); err != nil {
+			t.Skipf("skipped: this test needs to make and mount a filesystem, as root on Linux: %s: %v %s", command[0], err, out)
+		}
+	}
+	t.Cleanup(func() { _ = exec.Command("umount", "-l", at).Run() })
+	return d
+}
+
+// cut takes the power away: the process freezes, what the disk holds at this moment is kept, and all else is gone.
+func (d *disk) cut(t *testing.T, c *child) {
+	t.Helper()
+	if err := c.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	left := d.image + ".left"
+	for _, step := range []func() error{
+		func() error { return exec.Command("cp", "--sparse=always", d.image, left).Run() },
+		func() error { c.kill(); return nil },
+		func() error { return exec.Command("umount", d.at).Run() },
+		func() error { return exec.Command("mount", "-o", "loop", left, d.at).Run() },
+	} {
+		if err := step(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// The power is cut right after a receiver got a POST and while inits are being acknowledged. With the default every acknowledged
+// session, the outcome that the user read and the claim of the POST are there afterwards, and no second POST is sent. With
+// VERIFYD_SYNC=interval things are lost, which shows that this test can fail.
+func TestPowerLoss(t *testing.T) {
+	if testing.Short() {
+		t.Skip("skipped under -short: it makes filesystems")
+	}
+	for _, mode := range []string{"always", "interval"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			c := newChild(t)
+			disk := newDisk(t, filepath.Join(c.dir, "store"))
+			t.Cleanup(func() { c.kill() }) // before the filesystem goes
+			c.env = append(c.env, "VERIFYD_SYNC="+mode)
+			c.inbox.hold = make(chan struct{})
+			t.Cleanup(func() { close(c.inbox.hold) })
+			c.start(t)
+			key := must[string](t)(c.command(t, "key", "create", "--account", "Harbor Guild", "--rate-limit", "100000/s"))
+			w := &walk{c: c, api: api{base: c.base(), key: key}, browser: newBrowser()}
+			w.api.knownSoon(t)
+
+			acknowledged := initsUntil(t, w.api, c.inbox, func() {
+				for _, s := range steps {
+					s.do(t, w)
+				}
+			})
+			disk.cut(t, c)
+			lost := len(acknowledged)
+			if c.restarts(t) {
+				lost = gone(t, w.api, acknowledged)
+			}
+			t.Logf("VERIFYD_SYNC=%s: %d sessions were acknowledged, %d are lost", mode, len(acknowledged), lost)
+			if mode == "interval" {
+				if lost == 0 {
+					t.Error("nothing was lost without syncing: this test cannot fail")
+				}
+				return
+			}
+			if lost != 0 {
+				t.Errorf("%d of %d acknowledged sessions are lost", lost, len(acknowledged))
+			}
+			v := w.api.settled(t, w.session.Session)
+			if n := c.inbox.count(v.ID); v.State != "verified" || v.Delivery.State != "unknown" || n != 1 {
+				t.Errorf("the user's session is %s, its delivery %s, %d POSTs", v.State, v.Delivery.State, n)
+			}
+		})
+	}
+}
+
+// initsUntil starts sessions all the time while the user signs in, until the user's POST has arrived.
+func initsUntil(t *testing.T, a api, in *inbox, signIn func()) (acknowledged []started) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				if s, ok := a.tryInit(t, in.callbackURL()); ok {
+					mu.Lock()
+					acknowledged = append(acknowledged, s)
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	signIn()
+	<-in.got
+	stop()
+	wg.Wait()
+	return acknowledged
+}
+
+// restarts says whether the process becomes ready again on what is left.
+func (c *child) restarts(t *testing.T) bool {
+	t.Helper()
+	c.launch(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	return c.becomesReady(ctx)
+}
+
+// gone counts the sessions that cannot be read.
+func gone(t *testing.T, a api, sessions []started) (lost int) {
+	t.Helper()
+	for _, s := range sessions {
+		if status, _, _ := a.call(t, http.MethodGet, "/sessions/"+s.Session, ""); status != http.StatusOK {
+			lost++
+		}
+	}
+	return lost
+}
