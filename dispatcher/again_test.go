@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"verifyd/natsconf"
+	"verifyd/natsconf/crashpoint"
 	"verifyd/sessions"
 )
 
@@ -149,6 +150,33 @@ func TestFetcherComesBackWhenItsConsumerIsDeleted(t *testing.T) {
 	after := h.complete(t, r.URL, "u", verified)
 	h.until(t, after.ID, sessions.DeliveryDelivered)
 	for _, id := range []sessions.ID{before.ID, after.ID} {
+		if n := r.count(id); n != 1 {
+			t.Errorf("%d POSTs", n)
+		}
+	}
+}
+
+// A destination dies with a delivery in its hands. Its supervisor starts it again, and that delivery and the next are sent.
+func TestKilledDestinationGoesOn(t *testing.T) {
+	h := start(t)
+	r := h.receive(t, "127.0.0.1", status(204))
+	var died atomic.Bool
+	crashpoint.Hook(func(point string) {
+		if point == crashpoint.Taken && died.CompareAndSwap(false, true) {
+			panic("killed by the test")
+		}
+	})
+	stop := h.dispatch(t, h.config())
+	first := h.complete(t, r.URL, "u", verified)
+	h.until(t, first.ID, sessions.DeliveryDelivered)
+	second := h.complete(t, r.URL, "u", verified)
+	h.until(t, second.ID, sessions.DeliveryDelivered)
+	stop()
+	crashpoint.Hook(nil)
+	if !died.Load() {
+		t.Error("the destination was not killed")
+	}
+	for _, id := range []sessions.ID{first.ID, second.ID} {
 		if n := r.count(id); n != 1 {
 			t.Errorf("%d POSTs", n)
 		}

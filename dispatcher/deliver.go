@@ -39,7 +39,6 @@ var errUnreachable = errors.New("nobody was reached")
 // deliver brings one delivery as far as it gets now, and returns a connection that may be used again, or nil, and whether its
 // receiver could not be reached. It owns conn.
 func (d *Dispatcher) deliver(ctx context.Context, dl *delivery, conn *callback.Conn) (reusable *callback.Conn, unreachable bool) {
-	crashpoint.Reach(crashpoint.Taken)
 	a := &attempt{d: d, delivery: dl, conn: conn}
 	f := again(troublePause)
 	defer func() {

@@ -8,6 +8,7 @@ import (
 	"github.com/thejerf/suture/v4"
 
 	"verifyd/dispatcher/callback"
+	"verifyd/natsconf/crashpoint"
 	"verifyd/sessions"
 )
 
@@ -196,18 +197,23 @@ type shift struct {
 	idle   []idleConn // newest last
 	active int
 	last   time.Time // when a delivery last ended
+	taking *delivery // out of the mailbox and not begun: lost, were the actor to fail just there
 }
 
 // begin starts one delivery on a connection of the burst, if there is one, which the delivery then owns. While the breaker is open
 // it goes back to JetStream instead, unless it is time to give it up.
 func (s *shift) begin(dl *delivery) {
+	s.taking = dl
+	crashpoint.Reach(crashpoint.Taken)
 	d := s.t.d
 	passed, wait := s.t.breaker.pass()
 	if passed == nil && d.now().Before(d.giveUpAt(dl)) {
+		s.taking = nil
 		d.destinations.done(dl)
 		answer(dl, again(wait))
 		return
 	}
+	s.taking = nil // from here on it is deliver's
 	s.active++
 	d.metrics.inFlight.Inc()
 	conn := s.takeIdle()
@@ -252,8 +258,12 @@ func (s *shift) closeIdle(olderThan time.Duration) {
 	s.idle = keep
 }
 
-// end waits for the deliveries under way, which end by themselves or by the abort.
+// end waits for the deliveries under way, which end by themselves or by the abort. It also runs when the actor panics.
 func (s *shift) end() {
+	if s.taking != nil {
+		s.t.d.destinations.done(s.taking)
+		answer(s.taking, again(0))
+	}
 	for s.active > 0 {
 		s.finish(<-s.back)
 	}
