@@ -13,10 +13,13 @@
 //	 ▲        └────── released: the owner wrote nothing ─┐
 //	 └───────────────────────────────────────────────────┘      due ─► undeliverable            (final)
 //
+// Two things lead from an end back to due, and both are facts: a result that names its next attempt, under the policy
+// at-least-once, and a resend, which a person asks for.
+//
 // Four rules hold everywhere:
 //
-//  1. A fact is written once: one message on one subject of the write-once stream COMPLETIONS. The completion, each claim and
-//     each result is such a fact. State is read from facts; there is no second copy that a crash could let drift.
+//  1. A fact is written once: one message on one subject of the write-once stream COMPLETIONS. The completion, each claim, each
+//     result and each resend is such a fact. State is read from facts; there is no second copy that a crash could let drift.
 //  2. The expiry instant in the record decides. Neither a message's age nor a bucket's TTL is ever asked.
 //  3. The session token is the user's secret and is never stored. Everything that is written, logged or shown carries the
 //     session id, which is made from the token and does not lead back to it.

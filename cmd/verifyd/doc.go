@@ -5,6 +5,7 @@
 //	verifyd key create|list|revoke    API keys, on a running service or a stopped one
 //	verifyd account secret NAME       an account's callback signing secret
 //	verifyd deliveries list|show      callbacks and how they ended, on a running service or a stopped one
+//	verifyd deliveries resend         send an ended one again
 //	verifyd explain SESSION           what happened to a session, in plain words
 //	verifyd version
 //
