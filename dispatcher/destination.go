@@ -57,7 +57,7 @@ func (r *registry) close() {
 // hand puts a delivery into its destination's mailbox, or back into JetStream where there is no room.
 func (r *registry) hand(dl *delivery) {
 	if !r.held.take(dl) {
-		return // its first copy is still being worked on, and will be acknowledged
+		return // another copy is still being worked on; this one comes again after AckWait, and meets the facts
 	}
 	r.d.metrics.held.Inc()
 	if !r.post(dl) {
