@@ -32,7 +32,7 @@ func failing(header http.Header, statuses ...int) http.HandlerFunc {
 func TestAtLeastOnceSendsAgain(t *testing.T) {
 	h := start(t)
 	config := h.config()
-	config.DefaultPolicy = sessions.PolicyAtLeastOnce
+	config.DefaultPolicy, config.ScheduleFrom = sessions.PolicyAtLeastOnce, time.Second // the pause is a schedule
 	h.dispatch(t, config)
 	r := h.receive(t, "127.0.0.1", failing(http.Header{"Retry-After": {"2"}}, 503))
 	c := h.complete(t, r.URL, "u", verified)

@@ -26,19 +26,17 @@ type breaker struct {
 }
 
 func newBreaker(d *Dispatcher) *breaker {
-	return &breaker{openFor: d.c.BreakerOpen, two: gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
+	b := &breaker{openFor: d.c.BreakerOpen, two: gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
 		MaxRequests: 1,
 		Timeout:     d.c.BreakerOpen,
 		ReadyToTrip: func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= breakerTrips },
 		OnStateChange: func(_ string, from, to gobreaker.State) {
-			if from == gobreaker.StateClosed {
-				d.metrics.breakers.Inc()
-			}
-			if to == gobreaker.StateClosed {
-				d.metrics.breakers.Dec()
-			}
+			d.metrics.breakers.WithLabelValues(from.String()).Dec()
+			d.metrics.breakers.WithLabelValues(to.String()).Inc()
 		},
 	})}
+	d.metrics.breakers.WithLabelValues(b.two.State().String()).Inc()
+	return b
 }
 
 // pass asks for one delivery. Where it may go, passed takes whether its receiver was reached; otherwise it is nil, and the delivery
@@ -61,11 +59,7 @@ func (b *breaker) pass() (passed func(reached bool), wait time.Duration) {
 func (b *breaker) open() bool { return b.two.State() == gobreaker.StateOpen }
 
 // forget takes a breaker that goes with its destination out of the measurements.
-func (b *breaker) forget(m *metrics) {
-	if b.two.State() != gobreaker.StateClosed {
-		m.breakers.Dec()
-	}
-}
+func (b *breaker) forget(m *metrics) { m.breakers.WithLabelValues(b.two.State().String()).Dec() }
 
 // unreachable says whether a class means that nobody was reached, as opposed to a receiver, or an address, that is refused.
 func unreachable(c sessions.Class) bool {

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"net"
 	"net/http/httptest"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,20 +15,35 @@ import (
 	"verifyd/sessions"
 )
 
-// gauge reads a metric by its name.
-func gauge(t *testing.T, g prometheus.Gatherer, name string) float64 {
+// gauge reads a metric by its name. Where it has a label, the sum over the given values is read.
+func gauge(t *testing.T, g prometheus.Gatherer, name string, values ...string) (sum float64) {
 	t.Helper()
 	families, err := g.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
+	found := false
 	for _, f := range families {
-		if f.GetName() == name {
-			return f.GetMetric()[0].GetGauge().GetValue()
+		if f.GetName() != name {
+			continue
+		}
+		found = true
+		for _, m := range f.GetMetric() {
+			if len(m.GetLabel()) == 0 || slices.Contains(values, m.GetLabel()[0].GetValue()) {
+				sum += m.GetGauge().GetValue()
+			}
 		}
 	}
-	t.Fatalf("no metric %s", name)
-	return 0
+	if !found {
+		t.Fatalf("no metric %s", name)
+	}
+	return sum
+}
+
+// troubled counts the destinations that are left alone, or probed after that.
+func troubled(t *testing.T, g prometheus.Gatherer) float64 {
+	t.Helper()
+	return gauge(t, g, "verifyd_delivery_breakers", "open", "half-open")
 }
 
 // A receiver where nobody answers is left alone: while the breaker is open its deliveries cost no dial, and when the receiver is
@@ -64,7 +80,12 @@ func TestBreakerLeavesADeadReceiverAlone(t *testing.T) {
 	}
 	h.dispatch(t, config)
 	deadline := time.Now().Add(20 * time.Second)
-	for gauge(t, registry, "verifyd_delivery_breakers_open") != 1 || gauge(t, registry, "verifyd_deliveries_held") != 0 {
+	for gauge(t, registry, "verifyd_destinations") != 1 {
+		if time.Now().After(deadline) {
+			t.Fatal("no destination is made")
+		}
+	}
+	for troubled(t, registry) != 1 || gauge(t, registry, "verifyd_deliveries_held") != 0 {
 		if time.Now().After(deadline) {
 			t.Fatal("the breaker does not open")
 		}
@@ -90,7 +111,7 @@ func TestBreakerLeavesADeadReceiverAlone(t *testing.T) {
 			t.Errorf("%d POSTs", got)
 		}
 	}
-	if open := gauge(t, registry, "verifyd_delivery_breakers_open"); open != 0 {
+	if open := troubled(t, registry); open != 0 {
 		t.Errorf("%v breakers stay open", open)
 	}
 }
@@ -113,7 +134,7 @@ func TestDeadDestinationRetires(t *testing.T) {
 		h.until(t, id, sessions.DeliveryUndeliverable)
 	}
 	deadline := time.Now().Add(20 * time.Second)
-	for gauge(t, registry, "verifyd_destinations") != 0 || gauge(t, registry, "verifyd_delivery_breakers_open") != 0 {
+	for gauge(t, registry, "verifyd_destinations") != 0 || troubled(t, registry) != 0 {
 		if time.Now().After(deadline) {
 			t.Fatal("the destination does not retire")
 		}

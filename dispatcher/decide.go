@@ -10,7 +10,7 @@ import (
 // step is what to do with a completion, from its facts alone.
 type step struct {
 	do      action
-	attempt int           // for send and settle
+	attempt int           // for send, settle and release
 	wait    time.Duration // for wait
 	giveUp  bool          // for settle: the open claim was taken to give up, so nothing was sent
 }
@@ -18,10 +18,11 @@ type step struct {
 type action int
 
 const (
-	drop   action = iota // nothing is left to do: acknowledge
-	send                 // the attempt is due
-	wait                 // somebody is at it: look again later
-	settle               // an owner vanished: settle its attempt
+	drop    action = iota // nothing is left to do: acknowledge
+	send                  // the attempt is due
+	wait                  // somebody is at it: look again later
+	settle                // an owner vanished: settle its attempt
+	release               // this process claimed the attempt in vain: give it free
 )
 
 // settleLook is added to a wait for another owner's claim, so that the look falls after its instant.

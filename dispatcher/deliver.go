@@ -19,6 +19,8 @@ const (
 	settleFor = 20 * time.Second
 	// settlePause lies between two tries to store a result.
 	settlePause = 250 * time.Millisecond
+	// scheduleWait bounds the wait for a schedule to be stored. It and a whole AckWait's progress leave the message ours.
+	scheduleWait = 5 * time.Second
 	// troublePause is after how long a delivery comes again that failed for a reason of our own.
 	troublePause = 5 * time.Second
 )
@@ -48,22 +50,35 @@ func (d *Dispatcher) deliver(ctx context.Context, dl *delivery, conn *callback.C
 			a.closeConn()
 		}
 		d.destinations.done(dl)
-		answer(dl, f)
+		d.answer(dl, f)
 		reusable, unreachable = a.conn, a.unreachable
 	}()
 	f = a.run(ctx)
 	return nil, false // the deferred function gives what is left
 }
 
-// answer is the one place that acknowledges. Acknowledgements are hints: the facts decide what a redelivery meets.
-func answer(dl *delivery, f fate) {
-	if f.final {
-		crashpoint.Reach(crashpoint.BeforeAck)
-		_ = dl.msg.Ack()
-		crashpoint.Reach(crashpoint.AfterAck)
+// answer is the one place that acknowledges. Acknowledgements are hints: the facts decide what a redelivery meets. What waits long
+// becomes a message schedule, so that the consumer need not carry it; where that cannot be stored, the consumer does.
+func (d *Dispatcher) answer(dl *delivery, f fate) {
+	if !f.final && (f.after < d.c.ScheduleFrom || !d.schedule(dl, f.after)) {
+		_ = dl.msg.NakWithDelay(max(f.after, time.Millisecond))
 		return
 	}
-	_ = dl.msg.NakWithDelay(max(f.after, time.Millisecond))
+	crashpoint.Reach(crashpoint.BeforeAck)
+	_ = dl.msg.Ack()
+	crashpoint.Reach(crashpoint.AfterAck)
+}
+
+func (d *Dispatcher) schedule(dl *delivery, after time.Duration) (stored bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), scheduleWait)
+	defer cancel()
+	err := d.c.Sessions.Schedule(ctx, sessions.Retry{
+		Session: dl.ID, Asked: dl.asked, Tries: dl.tries, Since: dl.due, At: d.c.Now().Add(after),
+	})
+	if err != nil {
+		d.c.Log.Warn().Err(err).Str("sid", string(dl.ID)).Msg("a delivery waits with its consumer")
+	}
+	return err == nil
 }
 
 // attempt is one delivery under way.
@@ -89,6 +104,9 @@ func (a *attempt) run(ctx context.Context) fate {
 		return a.send(ctx)
 	case wait:
 		return again(s.wait)
+	case release:
+		a.number = s.attempt
+		return a.release(callback.Answer{Class: sessions.ClassLate, Detail: "the claim's acknowledgement was lost, so nothing was sent under it"})
 	case settle:
 		a.number = s.attempt
 		return a.end(abandoned(a.ID, s, a.d.worker, a.d.now()), 0)
@@ -111,6 +129,10 @@ func (a *attempt) step(ctx context.Context) (step, error) {
 	}
 	if n := len(attempts); n > 0 {
 		a.last = attempts[n-1].Result
+		// Another who saw this claim would have to call its end unknown.
+		if c := attempts[n-1].Claim; a.last == nil && c.Worker == a.d.worker && a.d.held.wasVain(a.ID, n) {
+			return step{do: release, attempt: n}, nil
+		}
 	}
 	return decide(a.Completion, attempts, a.asked, a.d.now()), nil
 }
@@ -175,12 +197,14 @@ func (a *attempt) claim(ctx context.Context, c sessions.Claim) (f fate, ok bool)
 	err := a.d.c.Sessions.Claim(ctx, c)
 	switch {
 	case err == nil:
+		a.d.held.forgetVain(c)
 		return fate{}, true
 	case errors.Is(err, sessions.ErrClaimed):
 		a.d.metrics.conflicts.Inc()
 		return again(settleLook), false // the facts tell what the other owner is doing
 	default:
-		// The claim may be stored. Then nobody sends, and it is settled as unknown.
+		// The claim may be stored, or may be yet. Nothing is sent under it; this process, while it lives, knows that.
+		a.d.held.inVain(c)
 		return a.trouble("claim", err), false
 	}
 }

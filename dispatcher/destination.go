@@ -9,13 +9,13 @@ import (
 
 	"verifyd/dispatcher/callback"
 	"verifyd/natsconf/crashpoint"
-	"verifyd/sessions"
 )
 
 const (
-	// mailboxSize bounds what waits at one destination in memory; what does not fit goes back to JetStream. Ten thousand hosts
-	// known at once cost it 10 MB.
-	mailboxSize = 128
+	// waitingMost bounds what waits at one destination, and heldMost what this process holds at all, about 2 KiB each. What does
+	// not fit goes back to JetStream. Up to its own concurrency a destination always has room: those who hang cannot take it.
+	waitingMost = 1024
+	heldMost    = 8192
 	// connIdle is how long an unused connection is kept. Receivers close idle ones after a few seconds, and a request written
 	// to a connection that is being closed ends as unknown.
 	connIdle = time.Second
@@ -23,22 +23,23 @@ const (
 
 // registry makes destinations on first use and forgets them when they retire.
 type registry struct {
-	d    *Dispatcher
-	held ledger
+	d *Dispatcher
 
 	mu         sync.Mutex
+	held       int                // deliveries taken and not done
+	work       context.Context    //nolint:containedctx // the context that work under way lives on, from open to close
 	supervisor *suture.Supervisor // nil while not serving
 	byHost     map[string]*destination
 }
 
 func newRegistry(d *Dispatcher) *registry {
-	return &registry{d: d, held: ledger{held: map[sessions.ID]*delivery{}}, byHost: map[string]*destination{}}
+	return &registry{d: d, byHost: map[string]*destination{}}
 }
 
-func (r *registry) open(s *suture.Supervisor) {
+func (r *registry) open(work context.Context, s *suture.Supervisor) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.supervisor = s
+	r.work, r.supervisor = work, s
 }
 
 // close hands back what came in too late for a destination that had stopped already. All of them have.
@@ -56,7 +57,7 @@ func (r *registry) close() {
 
 // hand puts a delivery into its destination's mailbox, or back into JetStream where there is no room.
 func (r *registry) hand(dl *delivery) {
-	if !r.held.take(dl) {
+	if !r.d.held.take(dl) {
 		return // another copy is still being worked on; this one comes again after AckWait, and meets the facts
 	}
 	r.d.metrics.held.Inc()
@@ -66,27 +67,27 @@ func (r *registry) hand(dl *delivery) {
 	}
 }
 
-// post holds the lock while it sends, so that a destination cannot retire with a delivery in its mailbox.
+// post holds the lock while it puts, so that a destination cannot retire with a delivery in its mailbox.
 func (r *registry) post(dl *delivery) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.held++ // done takes it back
 	if r.supervisor == nil {
 		return false
 	}
 	host := r.hostOf(dl)
 	to := r.byHost[host]
 	if to == nil {
-		to = newDestination(r.d, host)
+		to = newDestination(r.d, host, r.work)
 		r.byHost[host] = to
 		r.d.metrics.known.Inc()
 		r.supervisor.Add(to)
 	}
-	select {
-	case to.mailbox <- dl:
-		return true
-	default:
-		return false
+	most := waitingMost
+	if r.held > heldMost {
+		most = r.d.c.Concurrency
 	}
+	return to.mailbox.put(dl, most)
 }
 
 // hostOf gives the host and port of the callback. A URL that today's policy refuses has none: such deliveries share one actor.
@@ -102,7 +103,7 @@ func (r *registry) hostOf(dl *delivery) string {
 func (r *registry) retire(to *destination) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(to.mailbox) > 0 {
+	if !to.mailbox.empty() {
 		return false
 	}
 	delete(r.byHost, to.host)
@@ -113,8 +114,11 @@ func (r *registry) retire(to *destination) bool {
 
 // done ends this process's hold on a delivery.
 func (r *registry) done(dl *delivery) {
-	r.held.drop(dl.ID)
+	r.d.held.drop(dl.ID)
 	r.d.metrics.held.Dec()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.held--
 }
 
 // destination is the actor of one receiver host. It alone owns the connections to it, bounds the deliveries under way, and stops
@@ -122,12 +126,13 @@ func (r *registry) done(dl *delivery) {
 type destination struct {
 	d       *Dispatcher
 	host    string
-	mailbox chan *delivery
+	work    context.Context //nolint:containedctx // the context that work under way lives on
+	mailbox *mailbox
 	breaker *breaker
 }
 
-func newDestination(d *Dispatcher, host string) *destination {
-	return &destination{d: d, host: host, mailbox: make(chan *delivery, mailboxSize), breaker: newBreaker(d)}
+func newDestination(d *Dispatcher, host string, work context.Context) *destination {
+	return &destination{d: d, host: host, work: work, mailbox: newMailbox(), breaker: newBreaker(d)}
 }
 
 // String names the actor in the supervisor's log.
@@ -141,27 +146,29 @@ type idleConn struct {
 
 // Serve delivers what comes into the mailbox until ctx ends or nothing comes for a while.
 func (t *destination) Serve(ctx context.Context) error {
-	work, cancel := t.d.abortable(ctx)
-	defer cancel()
-	s := &shift{t: t, work: work, back: make(chan left), last: time.Now()}
+	s := &shift{t: t, back: make(chan left), last: time.Now()}
 	defer s.end()
-	tick := time.NewTicker(connIdle)
-	defer tick.Stop()
+	wake := time.NewTimer(t.d.c.Idle)
+	defer wake.Stop()
 	for {
-		mailbox := t.mailbox
+		some := t.mailbox.some
 		if s.active >= t.d.c.Concurrency {
-			mailbox = nil // what waits stays in the mailbox
+			some = nil // what waits stays in the mailbox
 		}
 		select {
-		case dl := <-mailbox:
-			s.begin(dl)
+		case <-some:
+			if dl := t.mailbox.take(); dl != nil {
+				s.begin(dl)
+			}
 		case l := <-s.back:
 			s.finish(l)
-		case <-tick.C:
+			wake.Reset(connIdle) // the connection that it left may have to be closed then
+		case <-wake.C:
 			s.closeIdle(connIdle)
 			if s.active == 0 && time.Since(s.last) >= t.d.c.Idle && !t.breaker.open() && t.d.destinations.retire(t) {
 				return suture.ErrDoNotRestart
 			}
+			wake.Reset(s.restFor())
 		case <-ctx.Done():
 			t.handBack()
 			return ctx.Err()
@@ -171,14 +178,9 @@ func (t *destination) Serve(ctx context.Context) error {
 
 // handBack gives what has not begun to another dispatcher, or to this one's next start.
 func (t *destination) handBack() {
-	for {
-		select {
-		case dl := <-t.mailbox:
-			t.d.destinations.done(dl)
-			_ = dl.msg.Nak()
-		default:
-			return
-		}
+	for dl := t.mailbox.take(); dl != nil; dl = t.mailbox.take() {
+		t.d.destinations.done(dl)
+		_ = dl.msg.Nak()
 	}
 }
 
@@ -192,7 +194,6 @@ type left struct {
 // shift is the state of a destination while it is served: only its own goroutine touches it.
 type shift struct {
 	t      *destination
-	work   context.Context //nolint:containedctx // the context that work under way lives on
 	back   chan left
 	idle   []idleConn // newest last
 	active int
@@ -210,7 +211,7 @@ func (s *shift) begin(dl *delivery) {
 	if passed == nil && d.now().Before(d.giveUpAt(dl)) {
 		s.taking = nil
 		d.destinations.done(dl)
-		answer(dl, again(wait))
+		d.answer(dl, again(wait))
 		return
 	}
 	s.taking = nil // from here on it is deliver's
@@ -218,7 +219,7 @@ func (s *shift) begin(dl *delivery) {
 	d.metrics.inFlight.Inc()
 	conn := s.takeIdle()
 	go func() {
-		conn, unreachable := d.deliver(s.work, dl, conn)
+		conn, unreachable := d.deliver(s.t.work, dl, conn)
 		s.back <- left{conn: conn, unreachable: unreachable, passed: passed}
 	}()
 }
@@ -246,6 +247,14 @@ func (s *shift) finish(l left) {
 	}
 }
 
+// restFor gives after which time there may be something to do that nobody tells: a connection to close, or to retire.
+func (s *shift) restFor() time.Duration {
+	if len(s.idle) > 0 {
+		return connIdle
+	}
+	return s.t.d.c.Idle
+}
+
 func (s *shift) closeIdle(olderThan time.Duration) {
 	keep := s.idle[:0]
 	for _, c := range s.idle {
@@ -262,7 +271,7 @@ func (s *shift) closeIdle(olderThan time.Duration) {
 func (s *shift) end() {
 	if s.taking != nil {
 		s.t.d.destinations.done(s.taking)
-		answer(s.taking, again(0))
+		s.t.d.answer(s.taking, again(0))
 	}
 	for s.active > 0 {
 		s.finish(<-s.back)

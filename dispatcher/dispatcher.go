@@ -46,6 +46,8 @@ type Config struct {
 	DrainTimeout time.Duration
 	// Idle is how long a destination waits for work before it retires. Default 5 s.
 	Idle time.Duration
+	// ScheduleFrom is from which pause on a delivery waits as a message schedule, instead of with its consumer. Default 30 s.
+	ScheduleFrom time.Duration
 	// BreakerOpen is how long a destination that nobody answers at is left alone before one delivery probes it. Default 10 s.
 	BreakerOpen time.Duration
 	Now         func() time.Time // time.Now when nil
@@ -66,6 +68,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Idle == 0 {
 		c.Idle = 5 * time.Second
+	}
+	if c.ScheduleFrom == 0 {
+		c.ScheduleFrom = natsconf.AckWait
 	}
 	if c.BreakerOpen == 0 {
 		c.BreakerOpen = 10 * time.Second
@@ -104,6 +109,7 @@ type Dispatcher struct {
 	worker       string    // this process, in claims and results
 	since        time.Time // when this process began to deliver
 	metrics      *metrics
+	held         *ledger
 	destinations *registry
 }
 
@@ -112,7 +118,7 @@ func New(c Config) (*Dispatcher, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	d := &Dispatcher{c: c.withDefaults(), worker: workerName(), metrics: newMetrics(c.Metrics)}
+	d := &Dispatcher{c: c.withDefaults(), worker: workerName(), metrics: newMetrics(c.Metrics), held: newLedger()}
 	d.since = d.now()
 	d.destinations = newRegistry(d)
 	return d, nil
@@ -126,9 +132,15 @@ func (d *Dispatcher) Serve(ctx context.Context) error {
 	spec := d.c.Supervise
 	spec.Timeout = d.c.DrainTimeout + settleFor + claimMargin // a supervisor that gave up earlier would leave goroutines behind
 	supervisor := suture.New("dispatcher", spec)
-	d.destinations.open(supervisor)
+	work, abort := d.abortable(ctx)
+	defer abort()
+	d.destinations.open(work, supervisor)
 	defer d.destinations.close()
-	supervisor.Add(&fetcher{d: d})
+	supervisor.Add(d.held)
+	supervisor.Add(&meter{d: d})
+	for _, from := range natsconf.DispatcherConsumers() {
+		supervisor.Add(&fetcher{d: d, from: from})
+	}
 	return supervisor.Serve(ctx)
 }
 
@@ -157,7 +169,9 @@ type metrics struct {
 	conflicts prometheus.Counter
 	inFlight  prometheus.Gauge
 	held      prometheus.Gauge
-	breakers  prometheus.Gauge
+	breakers  *prometheus.GaugeVec // by state
+	backlog   *prometheus.GaugeVec // by where it waits
+	oldest    prometheus.Gauge
 	known     prometheus.Gauge
 	took      prometheus.Histogram
 }
@@ -182,8 +196,16 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		known: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "verifyd_destinations", Help: "Receiver hosts that have an actor at this moment.",
 		}),
-		breakers: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "verifyd_delivery_breakers_open", Help: "Destinations left alone for a while because nobody answers there.",
+		breakers: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "verifyd_delivery_breakers",
+			Help: "Destinations by the state of their circuit breaker: closed; open, left alone because nobody answers there; half-open, being probed.",
+		}, []string{"state"}),
+		backlog: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "verifyd_delivery_backlog",
+			Help: "Deliveries of the whole service that have not ended: not yet with a dispatcher (waiting), under way or pausing (given), or scheduled for later.",
+		}, []string{"where"}),
+		oldest: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "verifyd_delivery_oldest_seconds", Help: "Age of the oldest delivery of the whole service that has not ended; 0 when there is none.",
 		}),
 		took: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "verifyd_delivery_receipt_seconds", Help: "From the completion to the receiver's status line.",
@@ -191,7 +213,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		}),
 	}
 	if r != nil {
-		r.MustRegister(m.attempts, m.notSent, m.conflicts, m.inFlight, m.held, m.breakers, m.known, m.took)
+		r.MustRegister(m.attempts, m.notSent, m.conflicts, m.inFlight, m.held, m.breakers, m.backlog, m.oldest, m.known, m.took)
 	}
 	return m
 }

@@ -44,27 +44,43 @@ func (secrets) SigningSecrets(account string) ([]string, bool) {
 // house is a real JetStream, a store, and what dispatchers on them need.
 type house struct {
 	conn   *natsconf.Conn
+	key    seal.Key
 	store  *sessions.Store
 	ca     *localca.Authority
 	policy *target.Policy
 	offset atomic.Int64 // moves the dispatchers' clock
+
+	completions     *natsconf.Writer
+	stopCompletions func() // the writer
 }
 
 func start(t *testing.T) *house {
 	t.Helper()
-	conn := natstest.Start(t)
+	h := newHouse(t)
+	h.open(t, natstest.Start(t))
+	return h
+}
+
+func newHouse(t *testing.T) *house {
+	t.Helper()
 	ca, err := localca.New()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &house{
-		conn: conn, ca: ca, policy: target.NewPolicy([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, nil),
-		store: sessions.NewStore(sessions.Config{
-			Conn: conn, Key: seal.NewKey(),
-			Pending:     natstest.Writer(t, conn, natsconf.BucketStream(natsconf.BucketSessions)),
-			Completions: natstest.Writer(t, conn, natsconf.StreamCompletions),
-		}),
-	}
+	return &house{ca: ca, key: seal.NewKey(), policy: target.NewPolicy([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, nil)}
+}
+
+// open stands the house on a JetStream; it may be opened again on another, or on the same one after its restart.
+func (h *house) open(t *testing.T, conn *natsconf.Conn) {
+	t.Helper()
+	h.conn = conn
+	h.completions = natsconf.NewWriter(conn, natsconf.StreamCompletions)
+	h.stopCompletions = natstest.Serve(t, h.completions)
+	h.store = sessions.NewStore(sessions.Config{
+		Conn: conn, Key: h.key, Completions: h.completions,
+		Pending: natstest.Writer(t, conn, natsconf.BucketStream(natsconf.BucketSessions)),
+		Retries: natstest.Writer(t, conn, natsconf.StreamRetries),
+	})
 }
 
 func (h *house) config() dispatcher.Config {

@@ -25,8 +25,10 @@
 // next attempt is due (Result.Next); and a person may send again (a resend fact). Each attempt has its own claim, and all have the
 // same webhook-id.
 //
-// Actors: the fetcher pulls completions; each receiver host has one destination, made on first use and retired when idle, that
-// alone owns the connections to it, bounds how many deliveries to it are under way, and leaves it alone for a while where nobody
-// answers (a circuit breaker, probed by one delivery). Two contexts: the one of Serve stops
-// taking work, and after DrainTimeout work under way is aborted; storing a result is never cancelled.
+// Actors: two fetchers pull completions, and those whose next try has come due; the ledger keeps what is held from being given to
+// another process; each receiver host has one destination, made on first use and retired when idle, that alone owns the connections
+// to it, bounds how many deliveries to it are under way, and leaves it alone for a while where nobody answers (a circuit breaker,
+// probed by one delivery); the meter measures the backlog. A pause below 30 s is a delayed nak; a longer one a message schedule, and
+// the delivery's own message is acknowledged. Two contexts: the one of Serve stops taking work, and after DrainTimeout work under way
+// is aborted; storing a result is never cancelled.
 package dispatcher

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -18,18 +17,20 @@ const (
 	// prefetch is how many completions are asked for ahead: enough to keep many destinations busy, few enough to hand back
 	// quickly when the process stops.
 	prefetch = 512
-	// progressEvery keeps held completions from being given to another dispatcher: three words in each AckWait.
-	progressEvery = natsconf.AckWait / 3
 	// unreadablePause is after how long an unreadable completion is looked at again: it may need a newer build, or the key.
 	unreadablePause = time.Minute
 	// fullPause is after how long a completion comes again whose destination had no room.
 	fullPause = 2 * time.Second
 )
 
-// fetcher is the actor that pulls completions and hands each to its destination.
-type fetcher struct{ d *Dispatcher }
+// fetcher is the actor that pulls what one consumer gives and hands each delivery to its destination.
+type fetcher struct {
+	d    *Dispatcher
+	from natsconf.ConsumerAsset
+}
 
-func (f *fetcher) String() string { return "dispatcher fetcher" }
+// String names the actor in the supervisor's log.
+func (f *fetcher) String() string { return "dispatcher fetcher of " + f.from.Config.Durable }
 
 // Serve pulls until ctx ends. What was pulled and not handed on goes back to JetStream at once.
 func (f *fetcher) Serve(ctx context.Context) error {
@@ -39,13 +40,11 @@ func (f *fetcher) Serve(ctx context.Context) error {
 	}
 	messages, err := consumer.Messages(jetstream.PullMaxMessages(prefetch))
 	if err != nil {
-		return fmt.Errorf("pull completions: %w", err)
+		return fmt.Errorf("pull from %s: %w", f.from.Config.Durable, err)
 	}
 	stop := context.AfterFunc(ctx, messages.Drain)
 	defer stop()
 	defer messages.Stop()
-	ticking := f.d.destinations.held.startProgress()
-	defer ticking.stop()
 	for {
 		m, err := messages.Next()
 		switch {
@@ -58,7 +57,7 @@ func (f *fetcher) Serve(ctx context.Context) error {
 		case errors.Is(err, jetstream.ErrNoHeartbeat):
 			// The iterator goes on by itself once the server answers again.
 		default:
-			return fmt.Errorf("pull completions: %w", err)
+			return fmt.Errorf("pull from %s: %w", f.from.Config.Durable, err)
 		}
 	}
 }
@@ -66,15 +65,15 @@ func (f *fetcher) Serve(ctx context.Context) error {
 // consumer looks the consumer up, and makes it where somebody has deleted it: the facts stop what was delivered before.
 func (f *fetcher) consumer(ctx context.Context) (jetstream.Consumer, error) {
 	js := f.d.c.Conn.JS
-	consumer, err := js.Consumer(ctx, natsconf.StreamCompletions, natsconf.ConsumerDispatcher)
+	consumer, err := js.Consumer(ctx, f.from.Stream, f.from.Config.Durable)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
-		if err := natsconf.EnsureConsumer(ctx, js, natsconf.DispatcherConsumer()); err != nil {
+		if err := natsconf.EnsureConsumer(ctx, js, f.from); err != nil {
 			return nil, err
 		}
-		consumer, err = js.Consumer(ctx, natsconf.StreamCompletions, natsconf.ConsumerDispatcher)
+		consumer, err = js.Consumer(ctx, f.from.Stream, f.from.Config.Durable)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("look up consumer: %w", err)
+		return nil, fmt.Errorf("look up consumer %s: %w", f.from.Config.Durable, err)
 	}
 	return consumer, nil
 }
@@ -90,88 +89,45 @@ func (f *fetcher) hand(ctx context.Context, m jetstream.Msg) {
 		_ = m.Ack() // the integrator's own act: no callback
 		return
 	}
-	tries := 1
+	given := 1
 	if meta, err := m.Metadata(); err == nil {
-		tries = int(min(meta.NumDelivered, 1<<20))
+		given = int(min(meta.NumDelivered, 1<<20))
 	}
-	dl.msg, dl.tries = m, tries
+	dl.msg = m
+	dl.tries += given
 	f.d.destinations.hand(dl)
 }
 
-// read makes the delivery of a completion, or of somebody's wish to have one sent again.
+// read makes the delivery of a completion, of somebody's wish to have one sent again, or of one whose next try has come due.
 func (f *fetcher) read(ctx context.Context, m jetstream.Msg) (*delivery, error) {
-	if !strings.HasPrefix(m.Subject(), "resend.") {
+	switch kind, _, _ := strings.Cut(m.Subject(), "."); kind {
+	case "completion":
 		c, err := f.d.c.Sessions.DecodeCompletion(m.Subject(), m.Data())
 		return &delivery{Completion: c, due: c.CompletedAt}, err
+	case "resend":
+		r, err := f.d.c.Sessions.DecodeResend(m.Subject(), m.Data())
+		if err != nil {
+			return nil, err
+		}
+		c, err := f.d.c.Sessions.Completion(ctx, r.Session)
+		return &delivery{Completion: c, due: r.At, asked: r.Number}, err
+	case "retry":
+		r, err := f.d.c.Sessions.DecodeRetry(m.Subject(), m.Data())
+		if err != nil {
+			return nil, err
+		}
+		c, err := f.d.c.Sessions.Completion(ctx, r.Session)
+		return &delivery{Completion: c, due: r.Since, asked: r.Asked, tries: r.Tries}, err
+	default:
+		return nil, fmt.Errorf("a message on subject %q: no such kind", m.Subject())
 	}
-	r, err := f.d.c.Sessions.DecodeResend(m.Subject(), m.Data())
-	if err != nil {
-		return nil, err
-	}
-	c, err := f.d.c.Sessions.Completion(ctx, r.Session)
-	return &delivery{Completion: c, due: r.At, asked: r.Number}, err
 }
 
 // delivery is one completion on its way through a destination.
 type delivery struct {
 	sessions.Completion
 	msg   jetstream.Msg
-	tries int       // how often JetStream gave it out, from 1
+	tries int       // how often a dispatcher took it up, this time included
 	due   time.Time // since when it is to be sent: its completion, or the wish to send it again
 	asked int       // the attempt that somebody asked for; 0: the delivery of the completion itself
-}
-
-// ledger knows the deliveries that this process holds, so that they stay ours and none is worked on twice.
-type ledger struct {
-	mu   sync.Mutex
-	held map[sessions.ID]*delivery
-}
-
-// take enters a delivery. It refuses one that is held already: a redelivery that crossed with our own work.
-func (l *ledger) take(dl *delivery) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if _, ok := l.held[dl.ID]; ok {
-		return false
-	}
-	l.held[dl.ID] = dl
-	return true
-}
-
-func (l *ledger) drop(id sessions.ID) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.held, id)
-}
-
-// progressOnce says "still at it" for all that is held. It holds the lock: a word that came after the message was handed back
-// would turn its delay into a whole AckWait.
-func (l *ledger) progressOnce() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, dl := range l.held {
-		_ = dl.msg.InProgress()
-	}
-}
-
-// progress is a running loop that says "still at it" for all that is held.
-type progress struct{ stop func() }
-
-func (l *ledger) startProgress() progress {
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		tick := time.NewTicker(progressEvery)
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-				l.progressOnce()
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	return progress{stop: func() { cancel(); <-done }}
 }

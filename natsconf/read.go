@@ -9,8 +9,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// rangeKept is how long the server keeps the consumer of a Range whose process died before it was deleted.
-const rangeKept = 30 * time.Second
+// readingKept is how long the server keeps the consumer of a reading whose process died before it was deleted.
+const readingKept = 30 * time.Second
 
 // Next reads the first message at or after a sequence whose subject matches, from the stream's leader. Its errors are ErrNotFound,
 // past the last such message, and ErrUnavailable.
@@ -48,22 +48,78 @@ func (c *Conn) Bounds(ctx context.Context, stream string) (first, last uint64, e
 	return info.State.FirstSeq, info.State.LastSeq, nil
 }
 
+// ConsumerState is how far a durable consumer has come.
+type ConsumerState struct {
+	Waiting uint64 // messages that it has not given out yet
+	Given   uint64 // messages given out and not acknowledged
+	Floor   uint64 // every message up to this sequence of the stream is acknowledged
+}
+
+// ConsumerState asks a consumer's leader. Its errors are ErrNotFound and ErrUnavailable.
+func (c *Conn) ConsumerState(ctx context.Context, stream, consumer string) (ConsumerState, error) {
+	ctx, cancel := context.WithTimeout(ctx, ackTimeout)
+	defer cancel()
+	found, err := c.JS.Consumer(ctx, stream, consumer)
+	switch {
+	case errors.Is(err, jetstream.ErrConsumerNotFound):
+		return ConsumerState{}, ErrNotFound
+	case err != nil:
+		return ConsumerState{}, fmt.Errorf("ask for consumer %s: %w: %w", consumer, ErrUnavailable, err)
+	}
+	i := found.CachedInfo()
+	return ConsumerState{Waiting: i.NumPending, Given: uint64(i.NumAckPending), Floor: i.AckFloor.Stream}, nil //nolint:gosec // a count
+}
+
+// Head reads the first messages on a stream's subjects that match, most or less, and counts all of them. Its error is ErrUnavailable,
+// also when ctx ends.
+func (c *Conn) Head(ctx context.Context, stream, subject string, most int) (msgs []jetstream.Msg, all uint64, err error) {
+	consumer, done, err := c.reading(ctx, stream, jetstream.ConsumerConfig{FilterSubject: subject, DeliverPolicy: jetstream.DeliverAllPolicy})
+	if err != nil {
+		return nil, 0, err
+	}
+	defer done()
+	if all = consumer.CachedInfo().NumPending; all == 0 {
+		return nil, 0, nil
+	}
+	batch, err := consumer.FetchNoWait(most)
+	if err == nil {
+		for m := range batch.Messages() {
+			msgs = append(msgs, m)
+		}
+		err = batch.Error()
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("read from %s: %w: %w", stream, ErrUnavailable, err)
+	}
+	return msgs, all, nil
+}
+
+// reading makes a consumer for one reading; done takes it away.
+func (c *Conn) reading(ctx context.Context, stream string, config jetstream.ConsumerConfig) (_ jetstream.Consumer, done func(), err error) {
+	config.Description, config.AckPolicy = "one reading", jetstream.AckNonePolicy
+	config.MemoryStorage, config.Replicas, config.InactiveThreshold = true, 1, readingKept
+	try, cancel := context.WithTimeout(ctx, ackTimeout)
+	defer cancel()
+	consumer, err := c.JS.CreateConsumer(try, stream, config)
+	if err != nil {
+		return nil, nil, fmt.Errorf("begin to read %s: %w: %w", stream, ErrUnavailable, err)
+	}
+	return consumer, func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ackTimeout)
+		defer cancel()
+		_ = c.JS.DeleteConsumer(ctx, stream, consumer.CachedInfo().Name) // or the server does, after readingKept
+	}, nil
+}
+
 // Range reads the messages with sequences from first to last, oldest first, by a consumer that is gone afterwards: thousands of
 // single reads would stand in the way of the service's own. What has aged out meanwhile is left out. Its error is ErrUnavailable,
 // also when ctx ends.
 func (c *Conn) Range(ctx context.Context, stream string, first, last uint64) (msgs []jetstream.Msg, err error) {
-	consumer, err := c.JS.CreateConsumer(ctx, stream, jetstream.ConsumerConfig{
-		Description: "one reading of a range, for a person", DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: first,
-		AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1, InactiveThreshold: rangeKept,
-	})
+	consumer, done, err := c.reading(ctx, stream, jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: first})
 	if err != nil {
-		return nil, fmt.Errorf("begin to read %s: %w: %w", stream, ErrUnavailable, err)
+		return nil, err
 	}
-	defer func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ackTimeout)
-		defer cancel()
-		_ = c.JS.DeleteConsumer(ctx, stream, consumer.CachedInfo().Name) // or the server does, after rangeKept
-	}()
+	defer done()
 	for at := first; at <= last; {
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("read from %s: %w: %w", stream, ErrUnavailable, ctx.Err())

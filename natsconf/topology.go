@@ -10,13 +10,16 @@ import (
 const (
 	StreamCompletions = "COMPLETIONS"
 	StreamEvents      = "EVENTS"
+	StreamRetries     = "RETRIES"
 	StreamUsage       = "USAGE"
 	BucketSessions    = "sessions"
 	BucketAccounts    = "accounts"
 	BucketKeys        = "keys"
 
-	// ConsumerDispatcher is the durable consumer that all dispatcher processes share.
+	// ConsumerDispatcher and ConsumerRetries are the durable consumers that all dispatcher processes share: of completions, and of
+	// those whose next try has come due.
 	ConsumerDispatcher = "dispatcher"
+	ConsumerRetries    = "retries"
 )
 
 // Times that the topology fixes.
@@ -72,21 +75,30 @@ func NewTopology(o TopologyOptions) Topology {
 	}
 	return Topology{
 		Streams: []jetstream.StreamConfig{
-			completions(o), events(o), usage(o),
+			completions(o), events(o), retries(o), usage(o),
 			bucket(o, BucketSessions, "pending sessions and redeemed sign-in attempts", 1, sessionTTL),
 			bucket(o, BucketAccounts, "integrators and their sealed signing secrets", 5, 0),
 			bucket(o, BucketKeys, "API keys as digests; revoked by putting a revoked record", 5, 0),
 		},
-		Consumers: []ConsumerAsset{DispatcherConsumer()},
+		Consumers: DispatcherConsumers(),
 	}
 }
 
-// DispatcherConsumer is the consumer that all dispatcher processes share.
-func DispatcherConsumer() ConsumerAsset {
-	return ConsumerAsset{Stream: StreamCompletions, Config: jetstream.ConsumerConfig{
-		Durable:        ConsumerDispatcher,
-		Description:    "completions still to be delivered, and what is to be sent again; shared by all dispatchers",
-		FilterSubjects: []string{"completion.*", "resend.*.*"},
+// DispatcherConsumers are the consumers that all dispatcher processes share.
+func DispatcherConsumers() []ConsumerAsset {
+	return []ConsumerAsset{
+		dispatcherConsumer(StreamCompletions, ConsumerDispatcher,
+			"completions still to be delivered, and what is to be sent again; shared by all dispatchers", "completion.*", "resend.*.*"),
+		dispatcherConsumer(StreamRetries, ConsumerRetries,
+			"deliveries whose next try has come due; shared by all dispatchers", "retry.*"),
+	}
+}
+
+func dispatcherConsumer(stream, name, description string, subjects ...string) ConsumerAsset {
+	return ConsumerAsset{Stream: stream, Config: jetstream.ConsumerConfig{
+		Durable:        name,
+		Description:    description,
+		FilterSubjects: subjects,
 		DeliverPolicy:  jetstream.DeliverAllPolicy,
 		AckPolicy:      jetstream.AckExplicitPolicy,
 		AckWait:        AckWait,
@@ -137,6 +149,17 @@ func events(o TopologyOptions) jetstream.StreamConfig {
 	if o.Embedded {
 		c.PersistMode = jetstream.AsyncPersistMode // it can never be changed, and excludes more replicas
 	}
+	return c
+}
+
+// retries holds what is to be tried later, as message schedules: schedule.<sid> waits in the server, which puts it on retry.<sid> when
+// its time has come. Both are hints, and the newest of each replaces the one before: the facts decide.
+func retries(o TopologyOptions) jetstream.StreamConfig {
+	c := base(o, StreamRetries, "deliveries that wait for their next try, as message schedules", "schedule.*", "retry.*")
+	c.MaxMsgsPerSubject = 1
+	c.AllowMsgSchedules = true
+	c.AllowRollup = true // schedules need it
+	c.MaxAge = o.KeepResults
 	return c
 }
 

@@ -37,6 +37,7 @@ type Config struct {
 	Conn        *natsconf.Conn
 	Pending     *natsconf.Writer // of the sessions bucket's stream
 	Completions *natsconf.Writer // of StreamCompletions
+	Retries     *natsconf.Writer // of StreamRetries; only dispatchers need it
 	Key         seal.Key
 	Now         func() time.Time // time.Now when nil
 }
@@ -46,6 +47,7 @@ type Store struct {
 	conn        *natsconf.Conn
 	pending     *natsconf.Writer
 	completions *natsconf.Writer
+	retries     *natsconf.Writer
 	box         *seal.Box
 	now         func() time.Time
 }
@@ -55,7 +57,7 @@ func NewStore(c Config) *Store {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	return &Store{conn: c.Conn, pending: c.Pending, completions: c.Completions, box: c.Key.Box(sealUse), now: c.Now}
+	return &Store{conn: c.Conn, pending: c.Pending, completions: c.Completions, retries: c.Retries, box: c.Key.Box(sealUse), now: c.Now}
 }
 
 // instant gives the current instant as the contract writes it: UTC, whole milliseconds.

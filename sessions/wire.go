@@ -21,6 +21,8 @@ func completionSubject(id ID) string    { return "completion." + string(id) }
 func claimSubject(id ID, n int) string  { return "claim." + string(id) + "." + strconv.Itoa(n) }
 func resultSubject(id ID, n int) string { return "result." + string(id) + "." + strconv.Itoa(n) }
 func resendSubject(id ID, n int) string { return "resend." + string(id) + "." + strconv.Itoa(n) }
+func scheduleSubject(id ID) string      { return "schedule." + string(id) }
+func retrySubject(id ID) string         { return "retry." + string(id) }
 func pendingSubject(id ID) string       { return natsconf.BucketSubject(natsconf.BucketSessions, string(id)) }
 func eventSubject(event string, id ID) string {
 	return "session." + event + "." + string(id)

@@ -189,6 +189,45 @@ func count(t *testing.T, c *child, a api, users []*user) tally {
 	return got
 }
 
+// The receiver asks for a pause that is long enough to become a message schedule, under the policy that grants it. The process dies
+// before the schedule is stored, after it, and between it and the acknowledgement: the second attempt is made once, and not early.
+func TestKillAroundASchedule(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a pause is scheduled from 30 s on")
+	}
+	t.Parallel()
+	for _, point := range append([]string{crashpoint.BeforeAck, crashpoint.AfterAck}, crashpoint.Waiting...) {
+		t.Run(point, func(t *testing.T) {
+			t.Parallel()
+			c := newChild(t)
+			c.inbox.later = "31"
+			key := must[string](t)(c.command(t, "key", "create", "--account", "Harbor Guild", "--policy", "at-least-once"))
+			c.env = append(c.env, fmt.Sprintf("%s=%s:1", crashVariable, point))
+			c.start(t)
+			w := &walk{c: c, api: api{base: c.base(), key: key}, browser: newBrowser()}
+			for _, s := range steps {
+				s.do(t, w)
+			}
+			<-c.inbox.got
+			first := time.Now()
+			select {
+			case <-c.exited:
+			case <-time.After(20 * time.Second):
+				t.Fatalf("the process never reached %s", point)
+			}
+			c.env = c.env[:len(c.env)-1]
+			c.start(t)
+			v := w.api.settled(t, w.session.Session)
+			if n := c.inbox.count(v.ID); n != 2 || v.Delivery.State != "delivered" || len(v.Delivery.Attempts) != 2 {
+				t.Errorf("delivery %s after %d POSTs, %d attempts", v.Delivery.State, n, len(v.Delivery.Attempts))
+			}
+			if pause := time.Since(first); pause < 30*time.Second {
+				t.Errorf("sent again after %s", pause)
+			}
+		})
+	}
+}
+
 // Every point is on the way of one ordinary session.
 func TestEveryCrashPointIsReached(t *testing.T) {
 	var mu sync.Mutex

@@ -135,6 +135,7 @@ type inbox struct {
 	mu    sync.Mutex
 	posts map[string][]received // by webhook-id
 	hold  chan struct{}         // where set, answers wait for it
+	later string                // where set, the first POST of each callback is answered 503 with this Retry-After
 	got   chan received
 }
 
@@ -163,7 +164,7 @@ func (in *inbox) take(w http.ResponseWriter, r *http.Request) {
 	in.mu.Lock()
 	id := r.Header.Get("Webhook-Id")
 	in.posts[id] = append(in.posts[id], got)
-	hold := in.hold
+	hold, first := in.hold, len(in.posts[id]) == 1
 	in.mu.Unlock()
 	in.got <- got
 	if hold != nil {
@@ -171,6 +172,11 @@ func (in *inbox) take(w http.ResponseWriter, r *http.Request) {
 		case <-hold:
 		case <-r.Context().Done():
 		}
+	}
+	if in.later != "" && first {
+		w.Header().Set("Retry-After", in.later)
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
 	}
 	w.WriteHeader(http.StatusNoContent)
 }

@@ -144,20 +144,23 @@ func (p *Program) startCore(ctx context.Context) (hall, error) {
 	conn := p.store.conn
 	pending := natsconf.NewWriter(conn, natsconf.BucketStream(natsconf.BucketSessions))
 	completions := natsconf.NewWriter(conn, natsconf.StreamCompletions)
+	retries := natsconf.NewSingleWriter(conn, natsconf.StreamRetries)
 	h := hall{
-		sessions: sessions.NewStore(sessions.Config{Conn: conn, Pending: pending, Completions: completions, Key: p.store.key, Now: p.c.now}),
-		mirror:   account.NewMirror(conn, p.store.key, p.c.log),
-		gauge:    natsconf.NewStoreGauge(conn, p.store.embedded),
-		usage:    natsconf.NewSingleWriter(conn, natsconf.StreamUsage),
+		sessions: sessions.NewStore(sessions.Config{
+			Conn: conn, Pending: pending, Completions: completions, Retries: retries, Key: p.store.key, Now: p.c.now,
+		}),
+		mirror: account.NewMirror(conn, p.store.key, p.c.log),
+		gauge:  natsconf.NewStoreGauge(conn, p.store.embedded),
+		usage:  natsconf.NewSingleWriter(conn, natsconf.StreamUsage),
 	}
-	h.writers = []*natsconf.Writer{pending, completions, h.usage}
+	h.writers = []*natsconf.Writer{pending, completions, retries, h.usage}
 	if p.store.embedded != nil {
 		p.add("watchdog", newActor("store watchdog", natsconf.NewWatchdog(p.store.embedded, h.writers...)))
 	}
 	p.mirror = h.mirror
 	mirror := newActor("key mirror", h.mirror)
 	p.add("core",
-		newActor("sessions writer", pending), newActor("completions writer", completions), newActor("usage writer", h.usage),
+		newActor("sessions writer", pending), newActor("completions writer", completions), newActor("retries writer", retries), newActor("usage writer", h.usage),
 		mirror, newActor("store gauge", h.gauge))
 	// Nobody's key is refused because it has not been read yet.
 	return h, await(ctx, mirror, h.mirror.Loaded())

@@ -28,11 +28,20 @@ const (
 	AfterAck       = "after-ack"
 )
 
-// All lists the points.
+// The points that only a delivery passes that has to wait long for its next try.
+const (
+	BeforeSchedule = "before-schedule"
+	AfterSchedule  = "after-schedule"
+)
+
+// All lists the points that every session passes.
 var All = []string{
 	BeforeCount, AfterCount, BeforeCreate, AfterCreate, BeforeRedeem, AfterRedeem, BeforeComplete, AfterComplete, Taken, Connected,
 	BeforeClaim, AfterClaim, BeforeSend, AfterSend, Answered, BeforeSettle, AfterSettle, BeforeAck, AfterAck,
 }
+
+// Waiting lists the points that only a delivery passes that has to wait long for its next try.
+var Waiting = []string{BeforeSchedule, AfterSchedule}
 
 // hook is nil outside tests.
 var hook func(point string)

@@ -86,7 +86,7 @@ func Serve(tb testing.TB, actor interface {
 func Writer(tb testing.TB, c *natsconf.Conn, stream string) *natsconf.Writer {
 	tb.Helper()
 	w := natsconf.NewWriter(c, stream)
-	if stream == natsconf.StreamUsage {
+	if stream == natsconf.StreamUsage || stream == natsconf.StreamRetries {
 		w = natsconf.NewSingleWriter(c, stream)
 	}
 	Serve(tb, w)

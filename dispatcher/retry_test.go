@@ -1,0 +1,181 @@
+package dispatcher_test
+
+import (
+	"crypto/tls"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"verifyd/natsconf"
+	"verifyd/natsconf/natstest"
+	"verifyd/sessions"
+)
+
+// comeBack runs a receiver that was closed again, on the same address.
+func comeBack(t *testing.T, r *receiver) {
+	t.Helper()
+	l, err := net.Listen("tcp", r.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := httptest.NewUnstartedServer(r.Config.Handler)
+	_ = again.Listener.Close()
+	again.Listener, again.TLS = l, &tls.Config{Certificates: r.TLS.Certificates, MinVersion: tls.VersionTLS12}
+	again.StartTLS()
+	t.Cleanup(again.Close)
+}
+
+// untilBacklog waits for the backlog to be as wanted.
+func (h *house) untilBacklog(t *testing.T, wanted func(sessions.Backlog) bool) sessions.Backlog {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		b, err := h.store.Backlog(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if wanted(b) {
+			return b
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the backlog stays %+v", b)
+		}
+	}
+}
+
+func scheduled(b sessions.Backlog) bool { return b.Scheduled == 1 && b.Waiting+b.Given == 0 }
+
+func nothing(b sessions.Backlog) bool { return b == sessions.Backlog{} }
+
+// A long pause burdens no consumer, and outlives dispatcher and server: when its time has come, whoever is there tries again.
+func TestLongPauseSurvivesARestart(t *testing.T) {
+	h, dir := newHouse(t), t.TempDir()
+	conn, stopServer := natstest.StartIn(t, dir)
+	h.open(t, conn)
+	r := h.receive(t, "127.0.0.1", status(http.StatusNoContent))
+	r.Close()
+	config := h.config()
+	config.ScheduleFrom = time.Second // every pause
+	stopDispatcher := h.dispatch(t, config)
+	c := h.complete(t, r.URL, "u", verified)
+	b := h.untilBacklog(t, scheduled)
+	if !b.Oldest.Equal(c.CompletedAt) {
+		t.Errorf("the oldest has waited since %s, the completion is of %s", b.Oldest, c.CompletedAt)
+	}
+	stopDispatcher()
+	stopServer()
+
+	conn, _ = natstest.StartIn(t, dir)
+	h.open(t, conn)
+	comeBack(t, r)
+	h.dispatch(t, h.config())
+	v := h.until(t, c.ID, sessions.DeliveryDelivered)
+	if n := r.count(c.ID); n != 1 || len(v.Delivery.Attempts) != 1 {
+		t.Errorf("%d POSTs, %d claims", n, len(v.Delivery.Attempts))
+	}
+	h.untilBacklog(t, nothing)
+}
+
+// Each pause is told by how often the delivery was taken up, over schedules too; giving up comes in time; and what somebody asked for
+// again waits in the same way.
+func TestSchedulesCarryTheirDelivery(t *testing.T) {
+	h := start(t)
+	r := h.receive(t, "127.0.0.1", status(http.StatusNoContent))
+	r.Close()
+	config := h.config()
+	config.ScheduleFrom, config.RetryFor = time.Second, 4*time.Second
+	h.dispatch(t, config)
+	c := h.complete(t, r.URL, "u", verified)
+	h.untilBacklog(t, scheduled)
+	first := h.schedule(t, c.ID)
+	v := h.until(t, c.ID, sessions.DeliveryUndeliverable)
+	if took := v.Delivery.Attempts[0].Result.At.Sub(c.CompletedAt); took < config.RetryFor || took > 3*config.RetryFor {
+		t.Errorf("given up after %s, want %s", took, config.RetryFor)
+	}
+	if first.Tries != 1 || first.Asked != 0 || !first.Since.Equal(c.CompletedAt) {
+		t.Errorf("first retry: %+v", first)
+	}
+	h.untilBacklog(t, nothing)
+
+	asked, err := h.store.Resend(t.Context(), c.ID, "operator")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.untilBacklog(t, scheduled)
+	again := h.schedule(t, c.ID)
+	if again.Asked != 2 || again.Tries != 1 || !again.Since.Equal(asked.At) {
+		t.Errorf("retry of what was asked for: %+v", again)
+	}
+	comeBack(t, r)
+	v = h.until(t, c.ID, sessions.DeliveryDelivered)
+	if n := r.count(c.ID); n != 1 || len(v.Delivery.Attempts) != 2 {
+		t.Errorf("%d POSTs, %d claims", n, len(v.Delivery.Attempts))
+	}
+}
+
+// schedule reads the schedule of a session.
+func (h *house) schedule(t *testing.T, id sessions.ID) sessions.Retry {
+	t.Helper()
+	m, err := h.conn.Last(t.Context(), natsconf.StreamRetries, "schedule."+string(id))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := h.store.DecodeRetry(m.Subject, m.Data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// A retry that comes again when everything is over changes nothing, and a schedule that cannot be stored leaves the delivery with its
+// consumer.
+func TestRetriesAreHints(t *testing.T) {
+	h := start(t)
+	r := h.receive(t, "127.0.0.1", status(http.StatusNoContent))
+	h.dispatch(t, h.config())
+	c := h.complete(t, r.URL, "u", verified)
+	h.until(t, c.ID, sessions.DeliveryDelivered)
+	if err := h.store.Schedule(t.Context(), sessions.Retry{Session: c.ID, Tries: 1, Since: c.CompletedAt, At: time.Now()}); err != nil {
+		t.Fatal(err)
+	}
+	h.untilBacklog(t, nothing)
+	if n := r.count(c.ID); n != 1 {
+		t.Errorf("%d POSTs", n)
+	}
+
+	gone := h.receive(t, "127.0.0.2", status(http.StatusNoContent))
+	gone.Close()
+	if err := h.conn.JS.DeleteStream(t.Context(), natsconf.StreamRetries); err != nil {
+		t.Fatal(err)
+	}
+	config := h.config()
+	config.ScheduleFrom = time.Second
+	h.dispatch(t, config)
+	d := h.complete(t, gone.URL, "u", verified)
+	comeBack(t, gone)
+	h.until(t, d.ID, sessions.DeliveryDelivered)
+}
+
+// The acknowledgement of a claim is lost, the claim is stored: its owner knows that it sent nothing, gives the attempt free, and the
+// next one is sent. Anybody else would have to call it unknown.
+func TestClaimWhoseAcknowledgementWasLostIsReleased(t *testing.T) {
+	h := start(t)
+	r := h.receive(t, "127.0.0.1", status(http.StatusNoContent))
+	c := h.complete(t, r.URL, "u", verified)
+	h.stopCompletions() // from here on nobody takes claims to JetStream
+	config := h.config()
+	log := newLogSignal()
+	config.Log = zerolog.New(log)
+	h.dispatch(t, config)
+	log.wait(t, "a delivery has to wait")
+	natstest.Serve(t, h.completions) // takes the claim that waited there
+	v := h.until(t, c.ID, sessions.DeliveryDelivered)
+	a := v.Delivery.Attempts
+	if len(a) != 2 || a[0].Result.Verdict != sessions.VerdictReleased || r.count(c.ID) != 1 {
+		t.Errorf("%d POSTs, attempts = %+v", r.count(c.ID), a)
+	}
+}

@@ -1,0 +1,89 @@
+package sessions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"verifyd/natsconf"
+)
+
+// backlogLook is how many schedules are looked at for the oldest delivery.
+const backlogLook = 2048
+
+// Backlog counts the deliveries of the whole service that have not ended, by where they wait.
+type Backlog struct {
+	Waiting   uint64 // not given to a dispatcher yet
+	Given     uint64 // with a dispatcher, or pausing shortly before the next try
+	Scheduled uint64 // pausing as message schedules
+	// Oldest is since when the oldest of them is to be sent; zero where there is none. Of more than 2,048 schedules it sees those
+	// that were stored first.
+	Oldest time.Time
+}
+
+// Backlog reads the backlog from the leaders. Its error is natsconf.ErrUnavailable.
+func (st *Store) Backlog(ctx context.Context) (Backlog, error) {
+	var b Backlog
+	for _, c := range natsconf.DispatcherConsumers() {
+		if err := st.backlogOf(ctx, c, &b); err != nil {
+			return Backlog{}, fmt.Errorf("measure the backlog: %w", err)
+		}
+	}
+	msgs, all, err := st.conn.Head(ctx, natsconf.StreamRetries, scheduleSubject("*"), backlogLook)
+	if err != nil {
+		return Backlog{}, fmt.Errorf("measure the backlog: %w", err)
+	}
+	b.Scheduled = all
+	for _, m := range msgs {
+		if err := b.retry(st, m.Subject(), m.Data()); err != nil {
+			return Backlog{}, err
+		}
+	}
+	return b, nil
+}
+
+// backlogOf adds what one consumer has still to give, and looks at the first message of each kind that is not acknowledged.
+func (st *Store) backlogOf(ctx context.Context, c natsconf.ConsumerAsset, b *Backlog) error {
+	state, err := st.conn.ConsumerState(ctx, c.Stream, c.Config.Durable)
+	if errors.Is(err, natsconf.ErrNotFound) {
+		return nil // the dispatcher makes it
+	}
+	if err != nil {
+		return err
+	}
+	b.Waiting, b.Given = b.Waiting+state.Waiting, b.Given+state.Given
+	if state.Waiting+state.Given == 0 {
+		return nil
+	}
+	for _, subject := range c.Config.FilterSubjects {
+		m, err := st.conn.Next(ctx, c.Stream, subject, state.Floor+1)
+		switch {
+		case errors.Is(err, natsconf.ErrNotFound):
+		case err != nil:
+			return err
+		case c.Stream == natsconf.StreamRetries:
+			if err := b.retry(st, m.Subject, m.Data); err != nil {
+				return err
+			}
+		default:
+			b.since(m.Time)
+		}
+	}
+	return nil
+}
+
+func (b *Backlog) retry(st *Store, subject string, data []byte) error {
+	r, err := st.DecodeRetry(subject, data)
+	if err != nil {
+		return err
+	}
+	b.since(r.Since)
+	return nil
+}
+
+func (b *Backlog) since(t time.Time) {
+	if b.Oldest.IsZero() || t.Before(b.Oldest) {
+		b.Oldest = t
+	}
+}
