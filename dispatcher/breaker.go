@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -29,6 +30,7 @@ func newBreaker(d *Dispatcher) *breaker {
 	b := &breaker{openFor: d.c.BreakerOpen, two: gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
 		MaxRequests: 1,
 		Timeout:     d.c.BreakerOpen,
+		IsExcluded:  func(err error) bool { return errors.Is(err, errUntried) },
 		ReadyToTrip: func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= breakerTrips },
 		OnStateChange: func(_ string, from, to gobreaker.State) {
 			d.metrics.breakers.WithLabelValues(from.String()).Dec()
@@ -39,19 +41,37 @@ func newBreaker(d *Dispatcher) *breaker {
 	return b
 }
 
-// pass asks for one delivery. Where it may go, passed takes whether its receiver was reached; otherwise it is nil, and the delivery
-// may ask again after wait.
-func (b *breaker) pass() (passed func(reached bool), wait time.Duration) {
+// contact is what a delivery learnt about whether its receiver can be reached.
+type contact int
+
+const (
+	untried contact = iota // it needed no dial, or failed before one, which says nothing about the receiver
+	reached
+	missed
+)
+
+// What a breaker is told of a delivery that reached nobody, and of one that did not try.
+var (
+	errMissed  = errors.New("nobody was reached")
+	errUntried = errors.New("nobody was dialled")
+)
+
+// pass asks for one delivery. Where it may go, passed takes what it learnt; otherwise it is nil, and the delivery may ask again after
+// wait.
+func (b *breaker) pass() (passed func(contact), wait time.Duration) {
 	done, err := b.two.Allow()
 	if err != nil {
 		return nil, breakerLeast + rand.N(breakerSpread*b.openFor) //nolint:gosec // jitter
 	}
-	return func(reached bool) {
-		if reached {
+	return func(c contact) {
+		switch c {
+		case reached:
 			done(nil)
-			return
+		case missed:
+			done(errMissed)
+		case untried:
+			done(errUntried)
 		}
-		done(errUnreachable)
 	}, 0
 }
 
@@ -61,7 +81,11 @@ func (b *breaker) open() bool { return b.two.State() == gobreaker.StateOpen }
 // forget takes a breaker that goes with its destination out of the measurements.
 func (b *breaker) forget(m *metrics) { m.breakers.WithLabelValues(b.two.State().String()).Dec() }
 
-// unreachable says whether a class means that nobody was reached, as opposed to a receiver, or an address, that is refused.
-func unreachable(c sessions.Class) bool {
-	return c == sessions.ClassConnect || c == sessions.ClassTLS || c == sessions.ClassDNS
+// contactOf gives what a class says about the receiver. An address that is refused, a secret that is missing and a proxy that fails
+// say nothing about it.
+func contactOf(c sessions.Class) contact {
+	if c == sessions.ClassConnect || c == sessions.ClassTLS || c == sessions.ClassDNS {
+		return missed
+	}
+	return untried
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sony/gobreaker/v2"
 	"pgregory.net/rapid"
 
 	"verifyd/sessions"
@@ -47,6 +48,33 @@ func TestDecide(t *testing.T) {
 		if got := decide(completion, c.attempts, c.asked, now); got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
+	}
+}
+
+// A probe that ended without a dial, since its delivery was over already, must not close the breaker, nor hold the next probe back.
+func TestProbeThatDialledNobodyJudgesNothing(t *testing.T) {
+	b := newBreaker(&Dispatcher{c: Config{BreakerOpen: time.Millisecond}, metrics: newMetrics(nil)})
+	for range breakerTrips {
+		passed, _ := b.pass()
+		passed(missed)
+	}
+	probe := func() func(contact) {
+		for deadline := time.Now().Add(10 * time.Second); ; {
+			if passed, _ := b.pass(); passed != nil {
+				return passed
+			}
+			if time.Now().After(deadline) {
+				t.Fatal("no probe is let through")
+			}
+		}
+	}
+	probe()(untried)
+	if got := b.two.State(); got != gobreaker.StateHalfOpen {
+		t.Errorf("the breaker is %s after a probe that says nothing", got)
+	}
+	probe()(reached)
+	if got := b.two.State(); got != gobreaker.StateClosed {
+		t.Errorf("the breaker is %s after a probe that reached somebody", got)
 	}
 }
 

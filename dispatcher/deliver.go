@@ -35,12 +35,9 @@ var settled = fate{final: true}
 
 func again(after time.Duration) fate { return fate{after: after} }
 
-// errUnreachable tells a breaker of a dial that reached nobody.
-var errUnreachable = errors.New("nobody was reached")
-
-// deliver brings one delivery as far as it gets now, and returns a connection that may be used again, or nil, and whether its
-// receiver could not be reached. It owns conn.
-func (d *Dispatcher) deliver(ctx context.Context, dl *delivery, conn *callback.Conn) (reusable *callback.Conn, unreachable bool) {
+// deliver brings one delivery as far as it gets now, and returns a connection that may be used again, or nil, and what it learnt about
+// its receiver. It owns conn.
+func (d *Dispatcher) deliver(ctx context.Context, dl *delivery, conn *callback.Conn) (reusable *callback.Conn, learnt contact) {
 	a := &attempt{d: d, delivery: dl, conn: conn}
 	f := again(troublePause)
 	defer func() {
@@ -51,10 +48,10 @@ func (d *Dispatcher) deliver(ctx context.Context, dl *delivery, conn *callback.C
 		}
 		d.destinations.done(dl)
 		d.answer(dl, f)
-		reusable, unreachable = a.conn, a.unreachable
+		reusable, learnt = a.conn, a.contact
 	}()
 	f = a.run(ctx)
-	return nil, false // the deferred function gives what is left
+	return nil, untried // the deferred function gives what is left
 }
 
 // answer is the one place that acknowledges. Acknowledgements are hints: the facts decide what a redelivery meets. What waits long
@@ -89,7 +86,7 @@ type attempt struct {
 	number int
 	last   *sessions.Result // of the attempt before, where it has one
 
-	unreachable bool
+	contact contact
 }
 
 // run follows the order that is the law of this package: facts, connection, claim, write, result.
@@ -176,6 +173,7 @@ func (a *attempt) connect(ctx context.Context) (callback.Request, *callback.NotS
 		return callback.Request{}, &callback.NotSent{Class: sessions.ClassUnsigned, Detail: err.Error(), Err: err}
 	}
 	if a.conn != nil && a.conn.Alive() {
+		a.contact = reached
 		return request, nil
 	}
 	a.closeConn()
@@ -186,7 +184,7 @@ func (a *attempt) connect(ctx context.Context) (callback.Request, *callback.NotS
 		}
 		return callback.Request{}, &callback.NotSent{Class: sessions.ClassConnect, Detail: err.Error(), Err: err}
 	}
-	a.conn = conn
+	a.conn, a.contact = conn, reached
 	return request, nil
 }
 
@@ -262,7 +260,7 @@ func (a *attempt) result(answer callback.Answer) sessions.Result {
 // paused process that still holds this delivery must not send after it was called undeliverable.
 func (a *attempt) notSent(ctx context.Context, n *callback.NotSent) fate {
 	a.d.metrics.notSent.WithLabelValues(string(n.Class)).Inc()
-	a.unreachable = unreachable(n.Class)
+	a.contact = contactOf(n.Class)
 	now := a.d.now()
 	if left := a.d.giveUpAt(a.delivery).Sub(now); left > 0 {
 		pause := min(backoff(a.tries, rand.Float64()), left) //nolint:gosec // jitter

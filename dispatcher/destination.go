@@ -184,11 +184,11 @@ func (t *destination) handBack() {
 	}
 }
 
-// left is what a delivery leaves: a connection that may be used again, or nil, and whether its receiver was out of reach.
+// left is what a delivery leaves: a connection that may be used again, or nil, and what it learnt about its receiver.
 type left struct {
-	conn        *callback.Conn
-	unreachable bool
-	passed      func(reached bool) // tells the breaker
+	conn    *callback.Conn
+	contact contact
+	passed  func(contact) // tells the breaker
 }
 
 // shift is the state of a destination while it is served: only its own goroutine touches it.
@@ -219,8 +219,8 @@ func (s *shift) begin(dl *delivery) {
 	d.metrics.inFlight.Inc()
 	conn := s.takeIdle()
 	go func() {
-		conn, unreachable := d.deliver(s.t.work, dl, conn)
-		s.back <- left{conn: conn, unreachable: unreachable, passed: passed}
+		conn, learnt := d.deliver(s.t.work, dl, conn)
+		s.back <- left{conn: conn, contact: learnt, passed: passed}
 	}()
 }
 
@@ -237,7 +237,7 @@ func (s *shift) takeIdle() *callback.Conn {
 // finish takes back what a delivery leaves.
 func (s *shift) finish(l left) {
 	if l.passed != nil {
-		l.passed(!l.unreachable)
+		l.passed(l.contact)
 	}
 	s.active--
 	s.last = time.Now()
