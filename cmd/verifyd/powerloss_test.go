@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"os"
 	"os/exec"
@@ -56,11 +57,23 @@ func (d *disk) cut(t *testing.T, c *child) {
 		func() error { c.kill(); return nil },
 		func() error { return exec.Command("umount", d.at).Run() },
 		func() error { return exec.Command("mount", "-o", "loop", left, d.at).Run() },
+		d.forgetMemory,
 	} {
 		if err := step(); err != nil {
 			t.Fatal(err)
 		}
 	}
+}
+
+// forgetMemory takes away what the store kept on a memory filesystem.
+func (d *disk) forgetMemory() error {
+	links, err := filepath.Glob(filepath.Join(d.at, "nats", "jetstream", "*", "streams", "*", "batches"))
+	for _, link := range links {
+		if target, lerr := os.Readlink(link); lerr == nil {
+			err = errors.Join(err, os.RemoveAll(target))
+		}
+	}
+	return err
 }
 
 // The power is cut right after a receiver got a POST and while inits are being acknowledged. With the default every acknowledged
@@ -119,7 +132,7 @@ func initsUntil(t *testing.T, a api, in *inbox, signIn func()) (acknowledged []s
 	defer stop()
 	var mu sync.Mutex
 	var wg sync.WaitGroup
-	for range 4 {
+	for range 32 { // so many that they share batches
 		wg.Go(func() {
 			for ctx.Err() == nil {
 				if s, ok := a.tryInit(t, in.callbackURL()); ok {

@@ -240,8 +240,10 @@ func (p *Program) handler(h hall) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	quota := limit.NewQuota(h.usage, p.c.quota)
+	p.add("quota", newActor("quota", quota)) // before the server, so that it stops after it
 	return edge.New(edge.Config{
-		BaseURL: p.base, Keys: h.mirror, Sessions: h.sessions, Rates: rates, Quota: limit.NewQuota(h.usage, p.c.quota),
+		BaseURL: p.base, Keys: h.mirror, Sessions: h.sessions, Rates: rates, Quota: quota,
 		Callbacks: p.c.callbackPolicy, StoreHigh: h.gauge.High, TrustedProxies: p.c.trustedProxies, Routes: pages.Routes(),
 		Metrics: p.registry, Log: p.c.log, Now: p.c.now,
 	})

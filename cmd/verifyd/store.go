@@ -68,6 +68,9 @@ func openStore(ctx context.Context, c storeConfig, log zerolog.Logger, update bo
 	if err := ensurer.EnsureAtBoot(ctx); err != nil {
 		return nil, err
 	}
+	if s.embedded != nil {
+		s.embedded.StageInMemory() // the streams may be new
+	}
 	return s, s.bindAccounts(ctx)
 }
 

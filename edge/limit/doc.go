@@ -7,6 +7,9 @@
 //     gets at most n times its rate.
 //   - The quota is exact over any number of edges. One counter per account and UTC month lives in the stream USAGE, and the
 //     acknowledgement of an increment carries the new total: whoever reads a total above the quota has not got a unit.
+//   - Units are counted before they are used, never after. An account that starts many sessions has them counted in blocks of what it
+//     used within the last quarter of a second, at most 1,000 and at most 1/128 of what is left; what is not used within a second
+//     goes back, and all of it at a stop. A crash can cost an account one such block.
 //   - What is in doubt counts as used. No answer, a crash or a lost give-back may cost an account a unit; nothing hands out
 //     more than the quota.
 //   - A refusal is cheap: an account that is over its quota is not asked about again for a second.

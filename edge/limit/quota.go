@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
@@ -30,7 +31,7 @@ var ErrQuotaExceeded = errors.New("the monthly quota is used up")
 
 // Usage is where an account stands in its month.
 type Usage struct {
-	Used    int64     // sessions started this month, this one included where it was granted
+	Used    int64     // sessions started this month as far as is known here, this one included where it was granted
 	Limit   int64     // the quota that binds the account
 	ResetAt time.Time // when the next month begins, 00:00 UTC
 }
@@ -41,7 +42,9 @@ type publisher interface {
 	Publish(ctx context.Context, msg *nats.Msg) (natsconf.Ack, error)
 }
 
-// Quota counts sessions per account and UTC month, exactly, over any number of edges. Its methods are safe for concurrent use.
+// Quota counts sessions per account and UTC month, exactly, over any number of edges. An account that starts many gets its units in
+// blocks, so that the common session pays for no counter; Serve gives back what was not used. Its methods are safe for concurrent
+// use.
 type Quota struct {
 	counter  publisher
 	standard int64
@@ -49,6 +52,8 @@ type Quota struct {
 	mu        sync.Mutex
 	exhausted map[string]refusal // by account
 	sweepAt   int
+	leases    map[string]*lease // by account
+	stale     []unspent         // of leases of months that are over
 }
 
 // refusal is what is remembered of an account that is over its quota.
@@ -57,15 +62,18 @@ type refusal struct {
 	usage Usage
 }
 
-// NewQuota makes a quota on a writer of StreamUsage. standard is the quota of accounts that have none of their own.
+// NewQuota makes a quota on a writer of StreamUsage; it works without being served, but then keeps what it does not use. standard is the quota of accounts that have none of their own.
 func NewQuota(counter *natsconf.Writer, standard int64) *Quota {
-	return &Quota{counter: counter, standard: standard, exhausted: map[string]refusal{}, sweepAt: sweepFrom}
+	return &Quota{counter: counter, standard: standard, exhausted: map[string]refusal{}, leases: map[string]*lease{}, sweepAt: sweepFrom}
 }
 
 // Take uses one unit of the account's quota for the UTC month of now; a quota of 0 means the service's. It returns nil only
 // where the unit is the account's. ErrQuotaExceeded comes with the usage; the unit is given back by then. The other errors are
 // natsconf's ErrUnavailable and ErrStoreFull, where nothing was counted, and ErrUncertain, where the unit may be counted and
 // stays so.
+//
+// While another edge holds units that it may not use, this one may refuse within a second or two of the quota's end: blocks are at
+// most 1/128 of what is left, and single units near the end.
 //
 // At the very end of a quota, a unit that another caller is about to give back may still be counted: such a caller is refused
 // although a moment later it would not be. The other way round it never is.
@@ -76,23 +84,48 @@ func (q *Quota) Take(ctx context.Context, account string, quota int64, now time.
 	if u, known := q.remembered(account, quota, now); known {
 		return u, ErrQuotaExceeded
 	}
+	for {
+		m := q.next(account, quota, now)
+		switch {
+		case m.granted:
+			return m.usage, nil
+		case m.wait != nil:
+			select {
+			case <-m.wait:
+			case <-ctx.Done():
+				return Usage{}, fmt.Errorf("count session: %w: %w", natsconf.ErrUnavailable, ctx.Err())
+			}
+		case m.block == 1:
+			return q.single(ctx, account, quota, now)
+		default:
+			if u, err := q.fill(ctx, account, quota, m.block, now); err != nil {
+				return u, err
+			}
+		}
+	}
+}
+
+// single counts one unit by itself.
+func (q *Quota) single(ctx context.Context, account string, quota int64, now time.Time) (Usage, error) {
 	crashpoint.Reach(crashpoint.BeforeCount)
-	ack, err := q.counter.Publish(ctx, message(account, now, "+1"))
+	total, err := q.count(ctx, account, 1, now)
 	crashpoint.Reach(crashpoint.AfterCount)
 	if err != nil {
-		return Usage{}, fmt.Errorf("count session: %w", err)
+		return Usage{}, err
 	}
-	if ack.Total == 0 { // an increment's total is at least 1; without a total nobody knows whose the unit is
-		return Usage{}, fmt.Errorf("count session: %w: the acknowledgement carries no total", natsconf.ErrUncertain)
-	}
-	u := Usage{Used: int64(min(ack.Total, 1<<62)), Limit: quota, ResetAt: nextMonth(now)}
+	u := Usage{Used: total, Limit: quota, ResetAt: nextMonth(now)}
 	if u.Used <= quota {
+		q.mu.Lock()
+		l := q.lease(account, now)
+		l.total = max(l.total, total)
+		l.give(1, now)
+		q.mu.Unlock()
 		return u, nil
 	}
 	u.Used--
 	q.remember(account, u, now)
 	// Where this fails the total stays one too high, which refuses and never grants.
-	_ = q.giveBack(ctx, account, now)
+	_ = q.giveBack(ctx, account, 1, now)
 	return u, ErrQuotaExceeded
 }
 
@@ -100,18 +133,18 @@ func (q *Quota) Take(ctx context.Context, account string, quota int64, now time.
 // Its errors are those of natsconf; the unit is then lost to the account, and a repeat after ErrUncertain might return it
 // twice.
 func (q *Quota) GiveBack(ctx context.Context, account string, now time.Time) error {
-	err := q.giveBack(ctx, account, now)
+	err := q.giveBack(ctx, account, 1, now)
 	q.mu.Lock()
 	delete(q.exhausted, account)
 	q.mu.Unlock()
 	return err
 }
 
-func (q *Quota) giveBack(ctx context.Context, account string, now time.Time) error {
+func (q *Quota) giveBack(ctx context.Context, account string, n int64, now time.Time) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTimeout)
 	defer cancel()
-	if _, err := q.counter.Publish(ctx, message(account, now, "-1")); err != nil {
-		return fmt.Errorf("give back a unit of quota: %w", err)
+	if _, err := q.counter.Publish(ctx, message(account, now, strconv.FormatInt(-n, 10))); err != nil {
+		return fmt.Errorf("give back %d units of quota: %w", n, err)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -97,6 +98,109 @@ func TestTheLastUnitIsGivenOnce(t *testing.T) {
 	}
 }
 
+// crowd has callers take units at once, n in all, and counts those who got one.
+func crowd(t *testing.T, callers, n int, take func(i int) error) (granted int64) {
+	t.Helper()
+	var got atomic.Int64
+	var wg sync.WaitGroup
+	for c := range callers {
+		wg.Go(func() {
+			for i := c; i < n; i += callers {
+				switch err := take(i); {
+				case err == nil:
+					got.Add(1)
+				case !errors.Is(err, ErrQuotaExceeded):
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return got.Load()
+}
+
+// An account that starts many sessions pays for few counter messages, is never given more than its quota over two edges, and gets
+// all of it: what one edge held goes back, also when that edge stops.
+func TestBlocksAreExactOverTwoEdges(t *testing.T) {
+	const quota = 5000
+	one, conn := newQuota(t, quota)
+	wire := &counting{publisher: one.counter}
+	one.counter = wire
+	two := NewQuota(natstest.Writer(t, conn, natsconf.StreamUsage), quota)
+	stopOne := natstest.Serve(t, one)
+	natstest.Serve(t, two)
+	edges := []*Quota{one, two}
+	var clock atomic.Int64 // each session comes a millisecond after the one before
+	take := func(i int) error {
+		_, err := edges[i%2].Take(t.Context(), acme, 0, june.Add(time.Duration(clock.Add(1))*time.Millisecond))
+		return err
+	}
+	granted := crowd(t, 32, 4000, take)
+	if n := wire.count(); granted != 4000 || n > 1000 {
+		t.Errorf("%d of 4000 sessions, %d counter messages at one edge, for 2000", granted, n)
+	}
+	stopOne()
+	edges[0] = two
+	deadline := time.Now().Add(20 * time.Second)
+	for granted < quota && time.Now().Before(deadline) { // refused meanwhile: two holds units for a second at most
+		granted += crowd(t, 8, 100, take)
+		clock.Add(1000) // a refusal is remembered for a second
+	}
+	if granted != quota {
+		t.Errorf("%d sessions were granted, want %d", granted, quota)
+	}
+	if got := used(t, conn, acme, june); got != `{"val":"5000"}` {
+		t.Errorf("the counter is %s, want %d", got, quota)
+	}
+}
+
+// What an edge has in hand when it stops, or when the month ends, goes back to the month it was counted in.
+func TestUnspentUnitsGoBack(t *testing.T) {
+	q, conn := newQuota(t, 1_000_000)
+	stop := natstest.Serve(t, q)
+	last := time.Date(2030, time.June, 30, 23, 59, 59, 0, time.UTC)
+	for i := range 200 {
+		if _, err := q.Take(t.Context(), acme, 0, last.Add(4*time.Duration(i)*time.Millisecond)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := used(t, conn, acme, last); got == `{"val":"200"}` {
+		t.Error("nothing was counted ahead: this test is about nothing")
+	}
+	if u, err := q.Take(t.Context(), acme, 0, last.Add(time.Second)); err != nil || u.Used != 1 {
+		t.Errorf("in July: %+v, %v", u, err)
+	}
+	stop()
+	for at, want := range map[time.Time]string{last: `{"val":"200"}`, last.Add(time.Second): `{"val":"1"}`} {
+		if got := used(t, conn, acme, at); got != want {
+			t.Errorf("%s: the counter is %s, want %s", at.Month(), got, want)
+		}
+	}
+}
+
+// An idle edge gives back what it holds while it runs, so that others can have it.
+func TestIdleUnitsGoBack(t *testing.T) {
+	q, conn := newQuota(t, 1_000_000)
+	natstest.Serve(t, q)
+	for i := range 200 {
+		if _, err := q.Take(t.Context(), acme, 0, june.Add(2*time.Duration(i)*time.Millisecond)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ahead := used(t, conn, acme, june)
+	if ahead == `{"val":"200"}` {
+		t.Error("nothing was counted ahead: this test is about nothing")
+	}
+	for deadline := time.Now().Add(10 * time.Second); used(t, conn, acme, june) != `{"val":"200"}`; {
+		if time.Now().After(deadline) {
+			t.Fatalf("the counter stays %s", used(t, conn, acme, june))
+		}
+	}
+	if u, err := q.Take(t.Context(), acme, 0, june.Add(time.Hour)); err != nil || u.Used != 201 {
+		t.Errorf("afterwards: %+v, %v", u, err)
+	}
+}
+
 func TestTheMonthTurnsAtMidnightUTC(t *testing.T) {
 	q, _ := newQuota(t, 1)
 	last := time.Date(2030, time.December, 31, 23, 59, 59, 999_999_999, time.UTC)
@@ -154,11 +258,13 @@ func TestARaisedQuotaCountsAtOnce(t *testing.T) {
 type counting struct {
 	publisher
 
-	n int
+	n atomic.Int64
 }
 
+func (c *counting) count() int { return int(c.n.Load()) }
+
 func (c *counting) Publish(ctx context.Context, m *nats.Msg) (natsconf.Ack, error) {
-	c.n++
+	c.n.Add(1)
 	return c.publisher.Publish(ctx, m)
 }
 
@@ -174,8 +280,8 @@ func TestRefusalsAreCheapForOneSecond(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if wire.n != 3 { // the unit, the one too many, and that one's give-back
-		t.Errorf("%d messages for one unit and 50 refusals, want 3", wire.n)
+	if wire.count() != 3 { // the unit, the one too many, and that one's give-back
+		t.Errorf("%d messages for one unit and 50 refusals, want 3", wire.count())
 	}
 	// Another edge gives a unit back: it is seen a second later.
 	if err := NewQuota(natstest.Writer(t, conn, natsconf.StreamUsage), 1).GiveBack(t.Context(), acme, june); err != nil {

@@ -39,6 +39,7 @@ func StartIn(tb testing.TB, dir string) (conn *natsconf.Conn, stop func()) {
 		tb.Fatal(err)
 	}
 	Ensure(tb, conn)
+	e.StageInMemory()
 	stopped := false
 	stop = func() {
 		if stopped {

@@ -1,0 +1,198 @@
+package limit
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"verifyd/natsconf"
+	"verifyd/natsconf/crashpoint"
+)
+
+const (
+	// leaseWindow is the time over which an account's recent rate is counted; a block holds what it used in the window before.
+	leaseWindow = 250 * time.Millisecond
+	// leaseLeast and leaseMost bound a block. Below the least each unit is counted by itself.
+	leaseLeast, leaseMost = 8, 1000
+	// leaseShare is the part of what is left of a quota that one block may hold, so that blocks shrink towards the end: within the
+	// last 1,024 units each is counted by itself.
+	leaseShare = 128
+	// leaseIdle is after how long units that nobody used go back to the account, and leasePoll how often that is looked for.
+	leaseIdle = time.Second
+	leasePoll = 250 * time.Millisecond
+	// leaseForget is after how long without a session an account's rate is forgotten.
+	leaseForget = time.Minute
+	// fillTimeout bounds the counting of a block. It does not end with the caller who happened to find the lease empty.
+	fillTimeout = 5 * time.Second
+)
+
+// lease is a block of an account's units that is counted and not used yet, with the account's recent rate.
+type lease struct {
+	at      time.Time // an instant of the month that the units are of
+	left    int64
+	total   int64         // the counter, as last heard
+	used    time.Time     // when a unit was last taken or counted, by the process's own clock
+	filling chan struct{} // closed when the block under way is counted; nil: none is
+
+	window      time.Time // when the window began
+	count, last int64     // units given in this window, and in the one before it
+}
+
+// move is what a caller has to do next to get a unit.
+type move struct {
+	granted bool
+	usage   Usage
+	wait    <-chan struct{} // for the block that another caller is counting
+	block   int64           // to count; 1: a single unit
+}
+
+// next takes a unit from the lease or says what to do to get one.
+func (q *Quota) next(account string, quota int64, now time.Time) move {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	l := q.lease(account, now)
+	switch {
+	case l.left > 0 && l.total-l.left < quota:
+		l.left--
+		l.give(1, now)
+		return move{granted: true, usage: Usage{Used: l.total - l.left, Limit: quota, ResetAt: nextMonth(now)}}
+	case l.filling != nil:
+		return move{wait: l.filling}
+	}
+	block := min(l.recent(now), leaseMost, (quota-l.total)/leaseShare)
+	if l.left > 0 || block < leaseLeast {
+		return move{block: 1}
+	}
+	l.filling = make(chan struct{})
+	return move{block: block}
+}
+
+// lease gives the account's lease for the month of now. Units of another month stay counted there: Serve gives them back.
+func (q *Quota) lease(account string, now time.Time) *lease {
+	l := q.leases[account]
+	if l == nil || !nextMonth(l.at).Equal(nextMonth(now)) && l.filling == nil {
+		if l != nil && l.left > 0 {
+			q.stale = append(q.stale, unspent{account, l.at, l.left})
+		}
+		l = &lease{at: now, used: time.Now()}
+		q.leases[account] = l
+	}
+	return l
+}
+
+// give counts units towards the account's rate.
+func (l *lease) give(n int64, now time.Time) {
+	l.roll(now)
+	l.count += n
+	l.used = time.Now()
+}
+
+// recent gives how many units the account used in the last whole window.
+func (l *lease) recent(now time.Time) int64 {
+	l.roll(now)
+	return l.last
+}
+
+func (l *lease) roll(now time.Time) {
+	switch since := now.Sub(l.window); {
+	case since <= -leaseWindow, since >= 2*leaseWindow: // callers may come a little out of order
+		l.window, l.last, l.count = now, 0, 0
+	case since >= leaseWindow:
+		l.window, l.last, l.count = now, l.count, 0
+	}
+}
+
+// fill counts a block for the account and adds it to the lease. Its errors are Take's.
+func (q *Quota) fill(ctx context.Context, account string, quota, block int64, now time.Time) (Usage, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fillTimeout)
+	defer cancel()
+	crashpoint.Reach(crashpoint.BeforeCount)
+	total, err := q.count(ctx, account, block, now)
+	crashpoint.Reach(crashpoint.AfterCount)
+	over := min(max(total-quota, 0), block)
+
+	q.mu.Lock()
+	l := q.leases[account]
+	close(l.filling)
+	l.filling = nil
+	if err == nil {
+		l.left, l.total, l.used = l.left+block-over, total-over, time.Now()
+	}
+	q.mu.Unlock()
+
+	if err != nil || over == 0 {
+		return Usage{}, err
+	}
+	// Where this fails the total stays too high, which refuses and never grants.
+	_ = q.giveBack(ctx, account, over, now)
+	if over < block {
+		return Usage{}, nil
+	}
+	u := Usage{Used: total - block, Limit: quota, ResetAt: nextMonth(now)}
+	q.remember(account, u, now)
+	return u, ErrQuotaExceeded
+}
+
+// count adds n to the account's counter and gives the new total.
+func (q *Quota) count(ctx context.Context, account string, n int64, now time.Time) (int64, error) {
+	ack, err := q.counter.Publish(ctx, message(account, now, "+"+strconv.FormatInt(n, 10)))
+	if err != nil {
+		return 0, fmt.Errorf("count session: %w", err)
+	}
+	if ack.Total == 0 { // an increment's total is at least 1; without a total nobody knows whose the unit is
+		return 0, fmt.Errorf("count session: %w: the acknowledgement carries no total", natsconf.ErrUncertain)
+	}
+	return int64(min(ack.Total, 1<<62)), nil
+}
+
+// unspent are an account's units of one month, to be given back.
+type unspent struct {
+	account string
+	at      time.Time
+	n       int64
+}
+
+// Serve gives back what nobody uses, until ctx ends, and then all that is left.
+func (q *Quota) Serve(ctx context.Context) error {
+	tick := time.NewTicker(leasePoll)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			q.returnUnused(ctx, leaseIdle)
+		case <-ctx.Done():
+			q.returnUnused(ctx, 0)
+			return ctx.Err()
+		}
+	}
+}
+
+// String names the actor in the supervisor's log.
+func (q *Quota) String() string { return "quota" }
+
+func (q *Quota) returnUnused(ctx context.Context, idle time.Duration) {
+	for _, u := range q.unused(idle) {
+		// Where this fails the units are lost to the account, as after a crash.
+		_ = q.giveBack(ctx, u.account, u.n, u.at)
+	}
+}
+
+// unused takes out of the leases what nobody has touched for a while.
+func (q *Quota) unused(idle time.Duration) []unspent {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	back := q.stale
+	q.stale = nil
+	for account, l := range q.leases {
+		since := time.Since(l.used)
+		if l.left > 0 && since >= idle {
+			back = append(back, unspent{account, l.at, l.left})
+			l.total, l.left = l.total-l.left, 0
+		}
+		if l.left == 0 && l.filling == nil && since >= leaseForget {
+			delete(q.leases, account)
+		}
+	}
+	return back
+}

@@ -1,0 +1,12 @@
+//go:build !linux
+
+package natsconf
+
+// staging: elsewhere than on Linux the server stages atomic batches on disk.
+type staging struct{}
+
+func newStaging(string) *staging { return &staging{} }
+
+func (*staging) link(...string) error { return nil }
+
+func (*staging) close() {}
