@@ -47,6 +47,7 @@ const (
 	ClassDNS            Class = "dns"             // the name did not resolve
 	ClassRefusedAddress Class = "refused_address" // every address is one that the operator does not allow
 	ClassConnect        Class = "connect"         // no TCP connection
+	ClassProxy          Class = "proxy"           // the egress proxy gave no tunnel, for a reason that is not the receiver's
 	ClassTLS            Class = "tls"             // no TLS session, or a certificate that does not verify
 	ClassTimeout        Class = "timeout"         // bytes left and the deadline passed
 	ClassReset          Class = "reset"           // bytes left and the connection ended

@@ -16,6 +16,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"verifyd/dispatcher/callback"
 	"verifyd/edge"
 	"verifyd/edge/account"
 	"verifyd/edge/limit"
@@ -40,6 +41,7 @@ type config struct {
 
 	callbackRoots    *x509.CertPool // nil: the system's
 	callbackPolicy   *target.Policy
+	callbackProxy    *callback.Proxy // nil: none
 	callbackTimeout  time.Duration
 	callbackRetryFor time.Duration
 	defaultPolicy    sessions.Policy
@@ -243,6 +245,12 @@ func (s settings) callbackConfig(c *config, f *faults) {
 		}
 	}
 	c.callbackPolicy = target.NewPolicy(prefixes(f, "callback-allow-cidrs", s.CallbackAllowCIDRs), ports)
+	if s.CallbackProxy != "" {
+		var err error
+		if c.callbackProxy, err = callback.ParseProxy(s.CallbackProxy); err != nil {
+			f.add("callback-proxy", err.Error(), "for example http://proxy.internal:3128 or https://user:password@proxy.internal:3129, with special characters of the password percent-encoded")
+		}
+	}
 	c.defaultPolicy = policy(f, "callback-policy", s.CallbackPolicy)
 	c.callbackTimeout, c.callbackRetryFor = s.CallbackTimeout, s.CallbackRetryFor
 	if c.callbackTimeout < time.Second || c.callbackTimeout > time.Minute {

@@ -314,7 +314,7 @@ func TestEveryStateHasItsWords(t *testing.T) {
 		good(s.advice())
 	}
 	for _, class := range []sessions.Class{
-		sessions.ClassNone, sessions.ClassDNS, sessions.ClassRefusedAddress, sessions.ClassConnect, sessions.ClassTLS, sessions.ClassTimeout,
+		sessions.ClassNone, sessions.ClassDNS, sessions.ClassRefusedAddress, sessions.ClassConnect, sessions.ClassProxy, sessions.ClassTLS, sessions.ClassTimeout,
 		sessions.ClassReset, sessions.ClassProtocol, sessions.ClassStatus, sessions.ClassUnsigned, sessions.ClassCrash, sessions.ClassLate,
 	} {
 		if classes[class] == "" {

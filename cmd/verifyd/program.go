@@ -172,6 +172,7 @@ func (p *Program) startDispatcher(h hall) error {
 		Supervise: supervision(p.c.log), Timeout: p.c.callbackTimeout, RetryFor: p.c.callbackRetryFor, DefaultPolicy: p.c.defaultPolicy, Now: p.c.now,
 		Client: callback.New(callback.Config{
 			RootCAs: p.c.callbackRoots, Policy: p.c.callbackPolicy, Timeout: p.c.callbackTimeout, UserAgent: "verifyd/" + versionText(),
+			Proxy: p.c.callbackProxy,
 		}),
 	})
 	if err != nil {

@@ -47,9 +47,10 @@ type networkSettings struct {
 }
 
 type callbackSettings struct {
-	CallbackCAFile     string        `name:"callback-ca-file" help:"Extra PEM roots for receivers' certificates."`
+	CallbackCAFile     string        `name:"callback-ca-file" help:"Extra PEM roots for the certificates of receivers and of the egress proxy."`
 	CallbackAllowCIDRs []string      `name:"callback-allow-cidrs" sep:"," help:"Non-public addresses the dispatcher may reach."`
 	CallbackAllowPorts string        `default:"*" help:"Ports a callback_url may name: * or a list such as 443,8443."`
+	CallbackProxy      string        `help:"Egress proxy that callbacks go through: http://[user:password@]host:port, or https."`
 	CallbackTimeout    time.Duration `default:"10s" help:"A whole callback attempt."`
 	CallbackPolicy     string        `default:"once" help:"once, or at-least-once: unknown ends, 408, 425, 429 and 5xx are sent again too."`
 	CallbackRetryFor   time.Duration `default:"15m" help:"How long a callback that could not be sent is tried again."`

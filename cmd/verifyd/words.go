@@ -41,6 +41,7 @@ var classes = map[sessions.Class]string{
 	sessions.ClassDNS:            "the receiver's name did not resolve",
 	sessions.ClassRefusedAddress: "this service may not reach the receiver's address",
 	sessions.ClassConnect:        "the receiver could not be connected to",
+	sessions.ClassProxy:          "the egress proxy let nothing through",
 	sessions.ClassTLS:            "there was no TLS session with the receiver",
 	sessions.ClassTimeout:        "the receiver did not answer in time",
 	sessions.ClassReset:          "the connection ended before an answer came",

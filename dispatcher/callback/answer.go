@@ -66,6 +66,7 @@ func (e *protocolError) Error() string { return e.detail }
 
 // reader reads one answer.
 type reader struct {
+	from   string            // theReceiver or theProxy
 	limit  *io.LimitedReader // what may still be taken from the connection
 	buf    *bufio.Reader
 	began  bool // something has come back
@@ -73,9 +74,9 @@ type reader struct {
 	status int
 }
 
-func newReader(r io.Reader) *reader {
+func newReader(r io.Reader, from string) *reader {
 	limit := &io.LimitedReader{R: r, N: maxHeaderBytes}
-	return &reader{limit: limit, buf: bufio.NewReaderSize(limit, maxLineBytes)}
+	return &reader{from: from, limit: limit, buf: bufio.NewReaderSize(limit, maxLineBytes)}
 }
 
 // awaitByte waits for the first byte of the answer.
@@ -92,40 +93,47 @@ func (r *reader) readStatus() error {
 		line, err := r.buf.ReadSlice('\n')
 		if err != nil {
 			if !mayBecomeStatusLine(line) {
-				return &protocolError{notStatusLine} // however it ended: HTTP/2 frames hold no line end to wait for
+				return r.fault(notStatusLine) // however it ended: HTTP/2 frames hold no line end to wait for
 			}
 			return r.bounded(err)
 		}
-		status, err := parseStatusLine(line)
-		if err != nil {
-			return err
+		status, wrong := parseStatusLine(line)
+		if wrong != "" {
+			return r.fault(wrong)
 		}
 		if status >= 200 {
 			r.line, r.status = bytes.Clone(line), status
 			return nil
 		}
 		if status == http.StatusSwitchingProtocols {
-			return &protocolError{"the receiver switched protocols without having been asked to"}
+			return r.fault("%s switched protocols without having been asked to")
 		}
 		if err := r.skipHeader(); err != nil {
 			return r.bounded(err)
 		}
 	}
-	return &protocolError{fmt.Sprintf("the receiver sent more than %d informational responses", maxInformational)}
+	return r.fault("%s sent more than %d informational responses", maxInformational)
+}
+
+// fault makes a *protocolError whose words begin with who sent it.
+func (r *reader) fault(format string, args ...any) error {
+	return &protocolError{fmt.Sprintf(format, append([]any{r.from}, args...)...)}
 }
 
 // bounded tells a bound of ours from the connection's own end.
 func (r *reader) bounded(err error) error {
 	switch {
 	case errors.Is(err, bufio.ErrBufferFull):
-		return &protocolError{fmt.Sprintf("the receiver's status line is longer than %d bytes", maxLineBytes)}
+		return r.fault("%s's status line is longer than %d bytes", maxLineBytes)
+	case errors.Is(err, io.EOF) && r.limit.N <= 0 && r.status != 0:
+		return r.fault("%s's header is longer than %d bytes", maxHeaderBytes)
 	case errors.Is(err, io.EOF) && r.limit.N <= 0:
-		return &protocolError{fmt.Sprintf("the receiver sent %d bytes without a final status line", maxHeaderBytes)}
+		return r.fault("%s sent %d bytes without a final status line", maxHeaderBytes)
 	}
 	return err
 }
 
-// skipHeader reads the field lines of an informational response and the empty line after them.
+// skipHeader reads the field lines of a response and the empty line after them.
 func (r *reader) skipHeader() error {
 	for whole := true; ; {
 		line, err := r.buf.ReadSlice('\n')
@@ -141,7 +149,7 @@ func (r *reader) skipHeader() error {
 
 const (
 	statusLinePrefix = "HTTP/1."
-	notStatusLine    = "what the receiver sent does not begin with an HTTP/1 status line"
+	notStatusLine    = "what %s sent does not begin with an HTTP/1 status line"
 )
 
 // mayBecomeStatusLine says whether the first piece of a line could still be a status line's.
@@ -150,18 +158,19 @@ func mayBecomeStatusLine(piece []byte) bool {
 	return string(piece[:n]) == statusLinePrefix[:n]
 }
 
-// parseStatusLine reads "HTTP/1.x SP 3DIGIT [SP reason]" (RFC 9112 §4). Codes above 599 count as final, as RFC 9110 §15 advises.
-func parseStatusLine(line []byte) (int, error) {
+// parseStatusLine reads "HTTP/1.x SP 3DIGIT [SP reason]" (RFC 9112 §4), or says what is wrong, with %s for who sent it. Codes above
+// 599 count as final, as RFC 9110 §15 advises.
+func parseStatusLine(line []byte) (status int, wrong string) {
 	s := strings.TrimRight(string(line), "\r\n")
 	rest, ok := strings.CutPrefix(s, statusLinePrefix)
 	if !ok || len(rest) < 5 || !isDigit(rest[0]) || rest[1] != ' ' || len(rest) > 5 && rest[5] != ' ' {
-		return 0, &protocolError{notStatusLine}
+		return 0, notStatusLine
 	}
 	code := rest[2:5]
 	if code[0] < '1' || code[0] > '9' || !isDigit(code[1]) || !isDigit(code[2]) {
-		return 0, &protocolError{"the receiver's status line holds no status code"}
+		return 0, "%s's status line holds no status code"
 	}
-	return strconv.Atoi(code)
+	return int(code[0]-'0')*100 + int(code[1]-'0')*10 + int(code[2]-'0'), ""
 }
 
 func isDigit(b byte) bool { return '0' <= b && b <= '9' }

@@ -22,7 +22,7 @@ func FuzzReadStatus(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, wire []byte) {
-		in := newReader(bytes.NewReader(wire))
+		in := newReader(bytes.NewReader(wire), theReceiver)
 		if err := in.readStatus(); err != nil {
 			var garbage *protocolError
 			if in.status != 0 || !errors.As(err, &garbage) && !errors.Is(err, io.EOF) {

@@ -26,13 +26,16 @@ type Config struct {
 	Policy *target.Policy
 	// Timeout bounds a whole attempt: the dial, where there was one, the write, and the answer. Default 10 s.
 	Timeout time.Duration
-	// DialTimeout bounds DNS, connect and TLS together. Default, and most, is half of Timeout: the receiver gets the other half.
+	// DialTimeout bounds DNS, connect, with all that an egress proxy takes, and TLS together. Default, and most, is half of Timeout: the receiver gets the other half.
 	DialTimeout time.Duration
 	// UserAgent is the User-Agent field, "verifyd/VERSION". Default "verifyd".
 	UserAgent string
 	// Resolver gives the Dial and StrictErrors of the name resolution, for instance to name servers of one's own; nil means the
 	// system's name servers. Names are always resolved by Go: the C resolver takes 0x7f000001 for an address.
 	Resolver *net.Resolver
+	// Proxy is the egress proxy that every callback goes through; nil means that receivers are dialled directly. The environment is
+	// never asked for one.
+	Proxy *Proxy
 }
 
 // withDefaults gives a copy with every empty field filled.
@@ -81,12 +84,14 @@ type Client struct {
 	config Config
 	dialer net.Dialer
 	tls    *tls.Config // cloned for each dial, which sets the server's name
+
+	gateway *gateway // nil: no egress proxy
 }
 
 // New makes a client.
 func New(config Config) *Client {
 	config = config.withDefaults()
-	return &Client{
+	c := &Client{
 		config: config,
 		// Connections live for seconds, so TCP keep-alive probes would only cost system calls.
 		dialer: net.Dialer{Control: config.Policy.Control, KeepAlive: -1},
@@ -99,4 +104,8 @@ func New(config Config) *Client {
 			DynamicRecordSizingDisabled: true,
 		},
 	}
+	if config.Proxy != nil {
+		c.gateway = newGateway(config)
+	}
+	return c
 }

@@ -23,9 +23,9 @@ var errUnasked = errors.New("the receiver sent bytes before it got a request")
 // Conn is a ready connection to one destination. It belongs to one goroutine.
 type Conn struct {
 	tls         *tls.Conn
-	wire        *wire
+	wire        *wire  // below all TLS, also the egress proxy's
 	destination string // HostPort of the URL it was dialled for
-	address     string
+	address     string // the receiver's
 	timing      sessions.Timing
 	timeout     time.Duration // of a whole attempt
 	fresh       bool          // nothing was sent yet: the next attempt's time includes the dial's
@@ -35,7 +35,7 @@ type Conn struct {
 // Timing gives the times of the dial.
 func (cn *Conn) Timing() sessions.Timing { return cn.timing }
 
-// Address gives the address that was dialled, ip:port.
+// Address gives the receiver's address that was dialled, ip:port, by us or by the egress proxy.
 func (cn *Conn) Address() string { return cn.address }
 
 // Alive says, without waiting, whether the connection could carry a request now: the receiver has neither closed it nor sent
@@ -152,7 +152,7 @@ func (a *attempt) exchange(ctx context.Context, r Request) Answer {
 		return a.unknown(ctx, err)
 	}
 	crashpoint.Reach(crashpoint.AfterSend)
-	in := newReader(cn.tls)
+	in := newReader(cn.tls, theReceiver)
 	err := in.awaitByte()
 	firstByte := a.watch.step()
 	if err == nil {

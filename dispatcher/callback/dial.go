@@ -50,17 +50,17 @@ func (d *dial) run(ctx context.Context) (*Conn, *NotSent) {
 	if err != nil {
 		return nil, d.notSent(sessions.ClassDNS, dnsWords(err, d.url.Host()), err)
 	}
-	tcp, err := d.connect(ctx, addrs)
+	p, err := d.connect(ctx, addrs)
 	d.timing.Connect = d.watch.step()
 	if err != nil {
 		class, words := connectWords(err, d.url.Host(), d.client.config.DialTimeout)
 		return nil, d.notSent(class, words, err)
 	}
-	cn, err := d.secure(ctx, tcp)
+	cn, err := d.secure(ctx, p)
 	d.timing.TLS = d.watch.step()
 	if err != nil {
-		_ = tcp.Close()
-		return nil, d.notSent(sessions.ClassTLS, tlsWords(err, d.url.Host()), err)
+		p.close()
+		return nil, d.notSent(sessions.ClassTLS, tlsWords(err, theReceiver, d.url.Host()), err)
 	}
 	d.timing.Total = d.watch.total()
 	cn.timing, cn.address = d.timing, d.address
@@ -121,16 +121,48 @@ func interleave(ips []netip.Addr) []netip.Addr {
 	return mixed
 }
 
+// path leads to a receiver's address: the wire, and what the receiver's TLS is spoken over, which is the wire itself or, where the
+// egress proxy is spoken to over TLS, that session.
+type path struct {
+	wire *wire
+	over net.Conn
+}
+
+// close ends the path without a word to anybody, which could wait for who reads nothing.
+func (p path) close() { _ = p.wire.Close() }
+
+func dialPath(ctx context.Context, dialer *net.Dialer, address string) (path, error) {
+	conn, err := dialer.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return path{}, err
+	}
+	w, err := newWire(conn)
+	if err != nil {
+		_ = conn.Close()
+		return path{}, err
+	}
+	return path{wire: w, over: w}, nil
+}
+
+// reach gets a path to one address, directly or through the egress proxy. Either way the policy judges the address, last thing
+// before it is used.
+func (d *dial) reach(ctx context.Context, addr netip.AddrPort) (path, error) {
+	if g := d.client.gateway; g != nil {
+		return g.tunnel(ctx, addr)
+	}
+	return dialPath(ctx, &d.client.dialer, addr.String())
+}
+
 // tried is the end of one connection attempt.
 type tried struct {
-	conn net.Conn
+	path path
 	addr netip.AddrPort
 	err  error
 }
 
-// connect gives the first TCP connection that any of the addresses yields. Each address starts when the one before has failed or
-// fallbackDelay has passed. The error joins one for each address.
-func (d *dial) connect(ctx context.Context, addrs []netip.AddrPort) (net.Conn, error) {
+// connect gives the first path that any of the addresses yields. Each address starts when the one before has failed or fallbackDelay
+// has passed, unless the egress proxy itself is in trouble. The error joins one for each address that was tried.
+func (d *dial) connect(ctx context.Context, addrs []netip.AddrPort) (path, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ends := make(chan tried)
@@ -139,8 +171,8 @@ func (d *dial) connect(ctx context.Context, addrs []netip.AddrPort) (net.Conn, e
 		addr := addrs[next]
 		next, open = next+1, open+1
 		go func() {
-			conn, err := d.client.dialer.DialContext(ctx, "tcp", addr.String())
-			ends <- tried{conn, addr, err}
+			p, err := d.reach(ctx, addr)
+			ends <- tried{p, addr, err}
 		}()
 	}
 	var errs []error
@@ -158,38 +190,37 @@ func (d *dial) connect(ctx context.Context, addrs []netip.AddrPort) (net.Conn, e
 			if end.err == nil {
 				cancel()
 				drain(ends, open)
-				return end.conn, nil
+				return end.path, nil
 			}
 			errs = append(errs, end.err)
+			if fault, ok := errors.AsType[*proxyFault](end.err); ok && fault.own() {
+				next = len(addrs) // the others would meet the same
+			}
 			if next < len(addrs) {
 				delay.Reset(fallbackDelay)
 				start()
 			}
 		}
 	}
-	return nil, errors.Join(errs...)
+	return path{}, errors.Join(errs...)
 }
 
 // drain waits for the attempts that came too late and closes what they got.
 func drain(ends <-chan tried, open int) {
 	for range open {
 		if end := <-ends; end.err == nil {
-			_ = end.conn.Close()
+			end.path.close()
 		}
 	}
 }
 
 // secure does the TLS handshake. The certificate must be valid for the host of the URL.
-func (d *dial) secure(ctx context.Context, tcp net.Conn) (*Conn, error) {
-	w, err := newWire(tcp)
-	if err != nil {
-		return nil, err
-	}
+func (d *dial) secure(ctx context.Context, p path) (*Conn, error) {
 	config := d.client.tls.Clone()
 	config.ServerName = d.url.Host()
-	session := tls.Client(w, config)
+	session := tls.Client(p.over, config)
 	if err := session.HandshakeContext(ctx); err != nil {
 		return nil, err
 	}
-	return &Conn{tls: session, wire: w, destination: d.url.HostPort(), timeout: d.client.config.Timeout, fresh: true}, nil
+	return &Conn{tls: session, wire: p.wire, destination: d.url.HostPort(), timeout: d.client.config.Timeout, fresh: true}, nil
 }

@@ -8,10 +8,10 @@ import (
 
 // NotSent says that a dial failed, so that provably nothing was sent. It may be repeated later.
 type NotSent struct {
-	Class   sessions.Class  // ClassDNS, ClassRefusedAddress, ClassConnect or ClassTLS
+	Class   sessions.Class  // ClassDNS, ClassRefusedAddress, ClassConnect, ClassProxy or ClassTLS
 	Detail  string          // one sentence for people, in lower case, without a full stop
 	Timing  sessions.Timing // the steps that took place, and the total
-	Address string          // the address dialled last, ip:port; empty where none was
+	Address string          // the receiver's address tried last, ip:port; empty where none was
 	Err     error           // the cause, for errors.Is
 }
 

@@ -100,8 +100,13 @@ func (s *nameServer) names() []string {
 
 // client gives a client that asks this name server.
 func (s *nameServer) client(policy *target.Policy, timeout time.Duration) *callback.Client {
+	return s.clientThrough(nil, policy, timeout)
+}
+
+// clientThrough gives one that goes through an egress proxy.
+func (s *nameServer) clientThrough(proxy *callback.Proxy, policy *target.Policy, timeout time.Duration) *callback.Client {
 	return callback.New(callback.Config{
-		RootCAs: authority.Pool(), Policy: policy, Timeout: timeout,
+		RootCAs: authority.Pool(), Policy: policy, Timeout: timeout, Proxy: proxy,
 		Resolver: &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			var d net.Dialer
 			return d.DialContext(ctx, "udp", s.conn.LocalAddr().String())

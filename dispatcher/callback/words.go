@@ -8,12 +8,19 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"strings"
 	"syscall"
 	"time"
 
 	"verifyd/sessions"
 	"verifyd/sessions/target"
+)
+
+// Who the words are about.
+const (
+	theReceiver = "the receiver"
+	theProxy    = "the egress proxy"
 )
 
 // dnsWords says in plain words why a name gave no address.
@@ -40,6 +47,8 @@ func connectWords(err error, host string, budget time.Duration) (sessions.Class,
 	switch {
 	case errors.Is(err, context.Canceled):
 		return sessions.ClassConnect, "stopped while connecting to " + host
+	case worstOf(failed) != nil:
+		return proxyWords(worstOf(failed), host, budget)
 	case isTimeout(err):
 		return sessions.ClassConnect, fmt.Sprintf("%s did not accept a connection within %v", host, budget)
 	case errors.Is(err, syscall.ECONNREFUSED):
@@ -48,6 +57,75 @@ func connectWords(err error, host string, budget time.Duration) (sessions.Class,
 		return sessions.ClassConnect, "there is no route to " + host
 	}
 	return sessions.ClassConnect, host + " could not be connected to"
+}
+
+// worstOf gives the fault of the egress proxy that explains best why there is no tunnel; nil where there is none. Its own trouble comes
+// first, since that is what kept addresses from being tried; then an address that it could not reach, then one that its rules refuse.
+func worstOf(failed []error) *proxyFault {
+	var worst *proxyFault
+	for _, err := range failed {
+		switch f, ok := errors.AsType[*proxyFault](err); {
+		case !ok:
+		case f.own():
+			return f
+		case worst == nil || isUnreached(f.status):
+			worst = f
+		}
+	}
+	return worst
+}
+
+// isUnreached says whether a proxy means by a status that it could not reach the receiver. Squid answers 503, also for addresses
+// without a route; envoy 503; smokescreen 502 and 504.
+func isUnreached(status int) bool {
+	return status == http.StatusBadGateway || status == http.StatusServiceUnavailable || status == http.StatusGatewayTimeout
+}
+
+// proxyWords says in plain words why the egress proxy gave no tunnel, and whether that was the proxy or, by its word, the receiver.
+func proxyWords(f *proxyFault, host string, budget time.Duration) (sessions.Class, string) {
+	switch {
+	case isUnreached(f.status):
+		return sessions.ClassConnect, fmt.Sprintf("the egress proxy could not reach %s: it answered %s", host, statusWords(f.status))
+	case f.status == http.StatusProxyAuthRequired: // smokescreen says this of a destination that it refuses
+		return sessions.ClassProxy, "the egress proxy wants other credentials, or refuses " + host + " so: it answered " + statusWords(f.status)
+	case f.status == http.StatusForbidden:
+		return sessions.ClassProxy, "the egress proxy's rules refuse " + host + ": it answered " + statusWords(f.status)
+	case f.status != 0:
+		return sessions.ClassProxy, "the egress proxy gave no tunnel to " + host + ": it answered " + statusWords(f.status)
+	case f.during == connecting:
+		return sessions.ClassProxy, proxyConnectWords(f.err, budget)
+	case f.during == handshaking:
+		return sessions.ClassProxy, tlsWords(f.err, theProxy, "the host it is configured with")
+	}
+	return sessions.ClassProxy, proxyAskWords(f.err, host, budget)
+}
+
+func proxyConnectWords(err error, budget time.Duration) string {
+	var dns *net.DNSError
+	switch {
+	case errors.As(err, &dns):
+		return "the egress proxy's name did not resolve"
+	case isTimeout(err):
+		return fmt.Sprintf("the egress proxy did not accept a connection within %v", budget)
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "the egress proxy refused the connection: nothing listens on that port"
+	case errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.EHOSTUNREACH):
+		return "there is no route to the egress proxy"
+	}
+	return "the egress proxy could not be connected to"
+}
+
+func proxyAskWords(err error, host string, budget time.Duration) string {
+	var garbage *protocolError
+	switch {
+	case errors.As(err, &garbage):
+		return garbage.Error()
+	case isTimeout(err): // it may be waiting itself: then its own time-out is longer than ours
+		return fmt.Sprintf("the egress proxy did not say within %v whether it reached %s", budget, host)
+	case isEnd(err):
+		return "the egress proxy closed the connection before it gave a tunnel"
+	}
+	return "the egress proxy broke the connection before it gave a tunnel"
 }
 
 // partition sorts the joined errors of connect into the policy's refusals and the network's failures.
@@ -74,30 +152,30 @@ func policyWords(err error) string {
 	return strings.TrimPrefix(err.Error(), target.ErrRefusedAddress.Error()+": ")
 }
 
-// tlsWords says in plain words why there is no TLS session with host.
-func tlsWords(err error, host string) string {
-	if words := certificateWords(err, host); words != "" {
+// tlsWords says in plain words why there is no TLS session with who, whose certificate must be for host.
+func tlsWords(err error, who, host string) string {
+	if words := certificateWords(err, who, host); words != "" {
 		return words
 	}
 	var record tls.RecordHeaderError
 	var op *net.OpError
 	switch {
 	case errors.As(err, &record):
-		return "what listens on that port does not speak TLS"
+		return "what listens on " + who + "'s port does not speak TLS"
 	case errors.As(err, &op) && op.Op == "remote error":
-		return "the receiver refused the TLS session: " + strings.TrimPrefix(op.Err.Error(), "tls: ")
+		return who + " refused the TLS session: " + strings.TrimPrefix(op.Err.Error(), "tls: ")
 	case errors.Is(err, context.Canceled):
 		return "stopped during the TLS handshake"
 	case isTimeout(err):
-		return "the receiver did not finish the TLS handshake in time"
+		return who + " did not finish the TLS handshake in time"
 	case isEnd(err):
-		return "the receiver closed the connection during the TLS handshake"
+		return who + " closed the connection during the TLS handshake"
 	}
-	return "the TLS handshake failed: " + strings.TrimPrefix(printable(err.Error()), "tls: ")
+	return "the TLS handshake with " + who + " failed: " + strings.TrimPrefix(printable(err.Error()), "tls: ")
 }
 
 // certificateWords says what is wrong with a certificate; empty where err is about something else.
-func certificateWords(err error, host string) string {
+func certificateWords(err error, who, host string) string {
 	var (
 		invalid   x509.CertificateInvalidError
 		wrongHost x509.HostnameError
@@ -106,13 +184,13 @@ func certificateWords(err error, host string) string {
 	)
 	switch {
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		return validityWords(invalid.Cert, time.Now())
+		return validityWords(who, invalid.Cert, time.Now())
 	case errors.As(err, &wrongHost):
-		return "the receiver's certificate is for " + namesOf(wrongHost.Certificate) + ", not for " + host
+		return who + "'s certificate is for " + namesOf(wrongHost.Certificate) + ", not for " + host
 	case errors.As(err, &authority):
-		return "the receiver's certificate is not signed by an authority that is trusted here"
+		return who + "'s certificate is not signed by an authority that is trusted here"
 	case errors.As(err, &invalid), errors.As(err, &verify):
-		return "the receiver's certificate does not verify: " + strings.TrimPrefix(printable(unwrapVerify(err).Error()), "x509: ")
+		return who + "'s certificate does not verify: " + strings.TrimPrefix(printable(unwrapVerify(err).Error()), "x509: ")
 	}
 	return ""
 }
@@ -124,12 +202,12 @@ func unwrapVerify(err error) error {
 	return err
 }
 
-func validityWords(cert *x509.Certificate, now time.Time) string {
+func validityWords(who string, cert *x509.Certificate, now time.Time) string {
 	const day = "2 January 2006"
 	if now.Before(cert.NotBefore) {
-		return "the receiver's certificate is not valid before " + cert.NotBefore.UTC().Format(day)
+		return who + "'s certificate is not valid before " + cert.NotBefore.UTC().Format(day)
 	}
-	return "the receiver's certificate expired on " + cert.NotAfter.UTC().Format(day)
+	return who + "'s certificate expired on " + cert.NotAfter.UTC().Format(day)
 }
 
 // namesOf lists the first hosts that a certificate is for.

@@ -1,0 +1,177 @@
+package main
+
+import (
+	"encoding/base64"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// egress is an egress proxy that records what it is asked for.
+type egress struct {
+	*httptest.Server
+
+	mu     sync.Mutex
+	status int // answered instead of a tunnel; 0: tunnel
+	asked  []*http.Request
+	open   []net.Conn // tunnels' ends towards the service
+}
+
+func newEgress(t *testing.T) *egress {
+	t.Helper()
+	e := &egress{}
+	e.Server = httptest.NewServer(e)
+	t.Cleanup(e.Close)
+	return e
+}
+
+func (e *egress) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	e.mu.Lock()
+	e.asked = append(e.asked, r)
+	status := e.status
+	e.mu.Unlock()
+	if status != 0 || r.Method != http.MethodConnect {
+		w.WriteHeader(max(status, http.StatusBadRequest))
+		return
+	}
+	far, err := net.Dial("tcp", r.Host)
+	if err != nil {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
+	defer far.Close()
+	near, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return
+	}
+	defer near.Close()
+	e.mu.Lock()
+	e.open = append(e.open, near)
+	e.mu.Unlock()
+	_, _ = io.WriteString(near, "HTTP/1.1 200 Connection established\r\n\r\n")
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = io.Copy(near, far)
+		_ = near.Close()
+	}()
+	_, _ = io.Copy(far, near)
+	_ = far.Close()
+	<-done
+}
+
+// answer makes the proxy refuse with a status, or tunnel again, ends the tunnels that stand, so that nothing goes through them, and
+// gives what it was asked for so far.
+func (e *egress) answer(status int) []*http.Request {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	asked := e.asked
+	e.status, e.asked = status, nil
+	for _, tunnel := range e.open {
+		_ = tunnel.Close()
+	}
+	return asked
+}
+
+// One session goes out through the egress proxy, by one CONNECT to the receiver's address. When the proxy refuses, nothing is sent,
+// the operator is told that it was the proxy, and the delivery goes out when it lets things through again. Its password stands nowhere.
+func TestCallbacksGoThroughTheEgressProxy(t *testing.T) {
+	t.Parallel()
+	const user, password = "verifyd", "planted-in-the-proxy"
+	e := newEgress(t)
+	c := newChild(t)
+	u := must[*url.URL](t)(url.Parse(e.URL))
+	u.User = url.UserPassword(user, password)
+	c.env = append(c.env, "VERIFYD_CALLBACK_PROXY="+u.String())
+	c.start(t)
+	key := must[string](t)(c.command(t, "key", "create", "--account", "Harbor Guild"))
+	verify := func() *walk {
+		w := &walk{c: c, api: api{base: c.base(), key: key}, browser: newBrowser()}
+		w.api.knownSoon(t)
+		for _, s := range steps {
+			s.do(t, w)
+		}
+		return w
+	}
+	delivered := func(w *walk) receipt {
+		t.Helper()
+		v := w.api.until(t, w.session.Session, "delivered")
+		if n := c.inbox.count(v.ID); n != 1 || v.State != "verified" {
+			t.Errorf("session is %s, %d POSTs", v.State, n)
+		}
+		return v
+	}
+	delivered(verify())
+	asked := e.answer(http.StatusProxyAuthRequired)
+	pair := base64.StdEncoding.EncodeToString([]byte(user + ":" + password))
+	if len(asked) != 1 || asked[0].Method != http.MethodConnect || asked[0].Host != c.inbox.listener.Addr().String() ||
+		asked[0].Header.Get("Proxy-Authorization") != "Basic "+pair {
+		t.Fatalf("the proxy was asked %v", asked)
+	}
+	if got := <-c.inbox.got; got.header.Get("Proxy-Authorization") != "" {
+		t.Error("the receiver got the proxy's credentials")
+	}
+
+	// By its password it is refused, until somebody mends that.
+	w := verify()
+	story := c.toldOf(t, w, "Not sent: the egress proxy wants other credentials")
+	_, _, metrics := api{base: "http://" + c.admin}.call(t, http.MethodGet, "/metrics", "")
+	if !strings.Contains(c.log.String(), `"class":"proxy"`) || !strings.Contains(string(metrics), `class="proxy"`) {
+		t.Error("neither log nor metrics tell the proxy's failure apart")
+	}
+	e.answer(0)
+	delivered(w)
+	c.kill()
+	for where, text := range c.left(t, map[string]string{"log": c.log.String(), "metrics": string(metrics), "explain": story}) {
+		if strings.Contains(text, password) || strings.Contains(text, pair) {
+			t.Errorf("the proxy's password stands in %s", where)
+		}
+	}
+}
+
+// toldOf waits until explain says something of a session.
+func (c *child) toldOf(t *testing.T, w *walk, want string) (story string) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; {
+		story = must[string](t)(c.command(t, "explain", w.session.Session))
+		if strings.Contains(story, want) {
+			return story
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("explain does not say %q:\n%s", want, story)
+		}
+	}
+}
+
+// left adds every file of the store to what a process left behind, also where links lead out of its folder.
+func (c *child) left(t *testing.T, places map[string]string) map[string]string {
+	t.Helper()
+	var visit func(path string, d fs.DirEntry, err error) error
+	visit = func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		if d.Type()&fs.ModeSymlink != 0 {
+			if path, err = filepath.EvalSymlinks(path); err != nil {
+				return err
+			}
+			return filepath.WalkDir(path, visit)
+		}
+		b, err := os.ReadFile(path)
+		places[path] = string(b)
+		return err
+	}
+	if err := filepath.WalkDir(filepath.Join(c.dir, "store"), visit); err != nil || len(places) < 10 {
+		t.Fatalf("%d places to look at: %v", len(places), err)
+	}
+	return places
+}
