@@ -35,10 +35,9 @@ var settled = fate{final: true}
 
 func again(after time.Duration) fate { return fate{after: after} }
 
-// deliver brings one delivery as far as it gets now, and returns a connection that may be used again, or nil, and what it learnt about
-// its receiver. It owns conn.
-func (d *Dispatcher) deliver(ctx context.Context, dl *delivery, conn *callback.Conn) (reusable *callback.Conn, learnt contact) {
-	a := &attempt{d: d, delivery: dl, conn: conn}
+// deliver brings one delivery as far as it gets now, and gives its place back. It owns conn.
+func (d *Dispatcher) deliver(ctx context.Context, dl *delivery, p *place, conn *callback.Conn) {
+	a := &attempt{d: d, delivery: dl, place: p, conn: conn}
 	f := again(troublePause)
 	defer func() {
 		if p := recover(); p != nil {
@@ -46,12 +45,11 @@ func (d *Dispatcher) deliver(ctx context.Context, dl *delivery, conn *callback.C
 			d.c.Log.Error().Str("sid", string(dl.ID)).Str("panic", fmt.Sprint(p)).Bytes("stack", debug.Stack()).Msg("a delivery panicked")
 			a.closeConn()
 		}
+		a.leave()
 		d.destinations.done(dl)
 		d.answer(dl, f)
-		reusable, learnt = a.conn, a.contact
 	}()
 	f = a.run(ctx)
-	return nil, untried // the deferred function gives what is left
 }
 
 // answer is the one place that acknowledges. Acknowledgements are hints: the facts decide what a redelivery meets. What waits long
@@ -82,6 +80,7 @@ func (d *Dispatcher) schedule(dl *delivery, after time.Duration) (stored bool) {
 type attempt struct {
 	d *Dispatcher
 	*delivery
+	place  *place
 	conn   *callback.Conn
 	number int
 	last   *sessions.Result // of the attempt before, where it has one
@@ -114,10 +113,10 @@ func (a *attempt) run(ctx context.Context) fate {
 	}
 }
 
-// step reads the facts, except for a young completion that is given out for the first time: it has none, and if it had, the claim
+// step reads the facts, except for a young completion that nobody can have tried: it has none, and if it had, the claim
 // would meet them. An old one may come from a replayed stream; its receiver should not be dialled for nothing.
 func (a *attempt) step(ctx context.Context) (step, error) {
-	if a.tries == 1 && a.asked == 0 && a.d.now().Sub(a.CompletedAt) < natsconf.AckWait {
+	if a.first && a.d.now().Sub(a.CompletedAt) < natsconf.AckWait {
 		return decide(a.Completion, nil, 0, a.d.now()), nil
 	}
 	attempts, err := a.d.c.Sessions.Attempts(ctx, a.ID)
@@ -134,8 +133,14 @@ func (a *attempt) step(ctx context.Context) (step, error) {
 	return decide(a.Completion, attempts, a.asked, a.d.now()), nil
 }
 
+// send makes everything ready before the claim is spent: the exact bytes, and a connection that is alive. Whatever fails until then
+// has sent nothing. Where the destination's connections are all in use, and it sends so fast that one will be free in a moment, the
+// claim goes ahead of the connection, and is released should none come.
 func (a *attempt) send(ctx context.Context) fate {
-	request, notSent := a.connect(ctx)
+	request, notSent := a.prepare()
+	if notSent == nil && a.place.held {
+		notSent = a.connect(ctx)
+	}
 	if notSent != nil {
 		return a.notSent(ctx, notSent)
 	}
@@ -148,51 +153,82 @@ func (a *attempt) send(ctx context.Context) fate {
 	if f, ok := a.claim(ctx, claim); !ok {
 		return f
 	}
+	if !a.place.held {
+		if unused := a.follow(ctx); unused != nil {
+			return a.release(*unused)
+		}
+	}
 	if !a.d.c.Now().Before(claim.Deadline) {
 		return a.release(callback.Answer{Class: sessions.ClassLate, Detail: "the claim's deadline passed before the first byte"})
 	}
 	return a.conclude(a.conn.Send(ctx, request))
 }
 
-// connect makes everything ready before the claim is spent: the exact bytes, and a connection that is alive. Whatever fails here
-// has sent nothing.
-func (a *attempt) connect(ctx context.Context) (callback.Request, *callback.NotSent) {
-	u, err := a.d.c.Policy.Parse(a.CallbackURL)
-	if err != nil { // the operator's policy has changed since the session was started
-		return callback.Request{}, &callback.NotSent{Class: sessions.ClassRefusedAddress, Detail: err.Error(), Err: err}
+// follow gets the connection of a claim that went ahead. The answer says why the claim was not used; nil: it can be.
+func (a *attempt) follow(ctx context.Context) (unused *callback.Answer) {
+	conn, ok := a.place.take(ctx)
+	if !ok {
+		return &callback.Answer{Class: sessions.ClassLate, Detail: "no connection became free in time"}
+	}
+	a.conn = conn
+	if n := a.connect(ctx); n != nil {
+		a.contact = contactOf(n.Class)
+		return &callback.Answer{Class: n.Class, Detail: n.Detail, Address: n.Address, Timing: n.Timing}
+	}
+	return nil
+}
+
+// leave gives the place back, with the connection where it may be used again.
+func (a *attempt) leave() {
+	a.place.give(a.conn, a.contact)
+	a.conn = nil
+}
+
+// prepare makes the exact bytes.
+func (a *attempt) prepare() (callback.Request, *callback.NotSent) {
+	if a.refused != nil {
+		return callback.Request{}, &callback.NotSent{Class: sessions.ClassRefusedAddress, Detail: a.refused.Error(), Err: a.refused}
 	}
 	secrets, ok := a.d.c.Secrets.SigningSecrets(a.Account)
 	if !ok {
 		return callback.Request{}, &callback.NotSent{Class: sessions.ClassUnsigned, Detail: "the account is not known here"}
 	}
 	request, err := a.d.c.Client.Prepare(callback.Callback{
-		URL: u, Session: a.ID, PlatformUserID: a.PlatformUserID, GuildID: a.GuildID, Verified: a.Verified(),
+		URL: a.target, Session: a.ID, PlatformUserID: a.PlatformUserID, GuildID: a.GuildID, Verified: a.Verified(),
 		Secrets: secrets, At: a.d.now(),
 	})
 	if err != nil { // the account has no signing secret that signs
 		return callback.Request{}, &callback.NotSent{Class: sessions.ClassUnsigned, Detail: err.Error(), Err: err}
 	}
+	return request, nil
+}
+
+// connect makes sure of a connection that is alive.
+func (a *attempt) connect(ctx context.Context) *callback.NotSent {
 	if a.conn != nil && a.conn.Alive() {
 		a.contact = reached
-		return request, nil
+		return nil
 	}
 	a.closeConn()
-	conn, err := a.d.c.Client.Dial(ctx, u)
+	conn, err := a.d.c.Client.Dial(ctx, a.target)
+	a.place.dialled()
 	if err != nil {
 		if notSent, ok := errors.AsType[*callback.NotSent](err); ok {
-			return callback.Request{}, notSent
+			return notSent
 		}
-		return callback.Request{}, &callback.NotSent{Class: sessions.ClassConnect, Detail: err.Error(), Err: err}
+		return &callback.NotSent{Class: sessions.ClassConnect, Detail: err.Error(), Err: err}
 	}
 	a.conn, a.contact = conn, reached
-	return request, nil
+	return nil
 }
 
 // claim takes the attempt. Only ok allows a write.
 func (a *attempt) claim(ctx context.Context, c sessions.Claim) (f fate, ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, claimWait)
 	defer cancel()
+	a.d.claims.enter()
 	err := a.d.c.Sessions.Claim(ctx, c)
+	a.d.claims.leave()
 	switch {
 	case err == nil:
 		a.d.held.forgetVain(c)
@@ -215,6 +251,7 @@ func (a *attempt) conclude(answer callback.Answer) fate {
 	if answer.Verdict == sessions.VerdictReleased {
 		return a.release(answer)
 	}
+	a.leave() // others send while the result is stored
 	a.d.metrics.took.Observe(a.d.now().Sub(a.due).Seconds())
 	return a.end(a.result(answer), answer.RetryAfter)
 }
@@ -238,6 +275,7 @@ func (a *attempt) end(r sessions.Result, retryAfter time.Duration) fate {
 func (a *attempt) release(answer callback.Answer) fate {
 	answer.Verdict = sessions.VerdictReleased
 	a.closeConn()
+	a.leave()
 	if a.number >= mostReleases || !a.d.now().Before(a.d.giveUpAt(a.delivery)) {
 		answer.Verdict = sessions.VerdictUndeliverable // the claim is ours already, and nothing was sent
 		return a.record(a.carry(a.result(answer)))
@@ -261,6 +299,7 @@ func (a *attempt) result(answer callback.Answer) sessions.Result {
 func (a *attempt) notSent(ctx context.Context, n *callback.NotSent) fate {
 	a.d.metrics.notSent.WithLabelValues(string(n.Class)).Inc()
 	a.contact = contactOf(n.Class)
+	a.leave()
 	now := a.d.now()
 	if left := a.d.giveUpAt(a.delivery).Sub(now); left > 0 {
 		pause := min(backoff(a.tries, rand.Float64()), left) //nolint:gosec // jitter

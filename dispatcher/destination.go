@@ -3,12 +3,10 @@ package dispatcher
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/thejerf/suture/v4"
-
-	"verifyd/dispatcher/callback"
-	"verifyd/natsconf/crashpoint"
 )
 
 const (
@@ -16,6 +14,13 @@ const (
 	// not fit goes back to JetStream. Up to its own concurrency a destination always has room: those who hang cannot take it.
 	waitingMost = 1024
 	heldMost    = 8192
+	// fastFrom is how many deliveries a second a destination has to send for others to wait until there is room at it: giving out and
+	// taking back costs more than that wait. It ends after roomWait, also where a destination is too young to tell.
+	fastFrom = 2000
+	roomWait = 250 * time.Millisecond
+	// fullPauseLeast is after how long a delivery comes again whose destination had no room; each time it is doubled.
+	fullPauseLeast = 500 * time.Millisecond
+	fullPauseMost  = 25 * time.Second
 	// connIdle is how long an unused connection is kept. Receivers close idle ones after a few seconds, and a request written
 	// to a connection that is being closed ends as unknown.
 	connIdle = time.Second
@@ -26,7 +31,6 @@ type registry struct {
 	d *Dispatcher
 
 	mu         sync.Mutex
-	held       int                // deliveries taken and not done
 	work       context.Context    //nolint:containedctx // the context that work under way lives on, from open to close
 	supervisor *suture.Supervisor // nil while not serving
 	byHost     map[string]*destination
@@ -56,26 +60,30 @@ func (r *registry) close() {
 }
 
 // hand puts a delivery into its destination's mailbox, or back into JetStream where there is no room.
-func (r *registry) hand(dl *delivery) {
+func (r *registry) hand(ctx context.Context, dl *delivery) {
 	if !r.d.held.take(dl) {
 		return // another copy is still being worked on; this one comes again after AckWait, and meets the facts
 	}
 	r.d.metrics.held.Inc()
-	if !r.post(dl) {
+	full, posted := r.post(dl)
+	if !posted && full != nil && full.awaitRoom(ctx, roomWait) {
+		_, posted = r.post(dl)
+	}
+	if !posted {
 		r.done(dl)
-		_ = dl.msg.NakWithDelay(fullPause)
+		_ = dl.msg.NakWithDelay(min(fullPauseLeast<<min(dl.given-1, 8), fullPauseMost))
 	}
 }
 
-// post holds the lock while it puts, so that a destination cannot retire with a delivery in its mailbox.
-func (r *registry) post(dl *delivery) bool {
+// post holds the lock while it puts, so that a destination cannot retire with a delivery in its mailbox. Where the destination is full
+// and fast, or too young to tell, full is its mailbox.
+func (r *registry) post(dl *delivery) (full *mailbox, posted bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.held++ // done takes it back
 	if r.supervisor == nil {
-		return false
+		return nil, false
 	}
-	host := r.hostOf(dl)
+	host := dl.host()
 	to := r.byHost[host]
 	if to == nil {
 		to = newDestination(r.d, host, r.work)
@@ -84,19 +92,16 @@ func (r *registry) post(dl *delivery) bool {
 		r.supervisor.Add(to)
 	}
 	most := waitingMost
-	if r.held > heldMost {
+	if r.d.held.count() > heldMost {
 		most = r.d.c.Concurrency
 	}
-	return to.mailbox.put(dl, most)
-}
-
-// hostOf gives the host and port of the callback. A URL that today's policy refuses has none: such deliveries share one actor.
-func (r *registry) hostOf(dl *delivery) string {
-	u, err := r.d.c.Policy.Parse(dl.CallbackURL)
-	if err != nil {
-		return "refused"
+	if to.mailbox.put(dl, most) {
+		return nil, true
 	}
-	return u.HostPort()
+	if most == waitingMost && (to.pace.perSecond() >= fastFrom || time.Since(to.born) < roomWait) {
+		return to.mailbox, false
+	}
+	return nil, false
 }
 
 // retire forgets a destination, unless something came in meanwhile.
@@ -116,43 +121,36 @@ func (r *registry) retire(to *destination) bool {
 func (r *registry) done(dl *delivery) {
 	r.d.held.drop(dl.ID)
 	r.d.metrics.held.Dec()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.held--
 }
 
-// destination is the actor of one receiver host. It alone owns the connections to it, bounds the deliveries under way, and stops
-// dialling for a while where nothing can be reached.
+// destination is the actor of one receiver host. It alone owns the connections to it, bounds how many are in use and how many
+// deliveries are under way, and stops dialling for a while where nothing can be reached.
 type destination struct {
 	d       *Dispatcher
 	host    string
 	work    context.Context //nolint:containedctx // the context that work under way lives on
 	mailbox *mailbox
 	breaker *breaker
+	pace    pace
+	born    time.Time
 }
 
 func newDestination(d *Dispatcher, host string, work context.Context) *destination {
-	return &destination{d: d, host: host, work: work, mailbox: newMailbox(), breaker: newBreaker(d)}
+	return &destination{d: d, host: host, work: work, mailbox: newMailbox(), breaker: newBreaker(d), born: time.Now()}
 }
 
 // String names the actor in the supervisor's log.
 func (t *destination) String() string { return "destination " + t.host }
 
-// idleConn is a connection kept for the next delivery of a burst.
-type idleConn struct {
-	conn  *callback.Conn
-	since time.Time
-}
-
 // Serve delivers what comes into the mailbox until ctx ends or nothing comes for a while.
 func (t *destination) Serve(ctx context.Context) error {
-	s := &shift{t: t, back: make(chan left), last: time.Now()}
+	s := newShift(t)
 	defer s.end()
 	wake := time.NewTimer(t.d.c.Idle)
 	defer wake.Stop()
 	for {
 		some := t.mailbox.some
-		if s.active >= t.d.c.Concurrency {
+		if !s.room() {
 			some = nil // what waits stays in the mailbox
 		}
 		select {
@@ -160,9 +158,17 @@ func (t *destination) Serve(ctx context.Context) error {
 			if dl := t.mailbox.take(); dl != nil {
 				s.begin(dl)
 			}
-		case l := <-s.back:
-			s.finish(l)
-			wake.Reset(connIdle) // the connection that it left may have to be closed then
+		case p := <-s.want:
+			s.queue(p)
+		case p := <-s.withdraw:
+			s.unqueue(p)
+		case <-s.dialled:
+			s.connected()
+		case c := <-s.gave:
+			s.takeBack(c)
+			wake.Reset(connIdle) // the connection may have to be closed then
+		case <-s.ended:
+			s.finish()
 		case <-wake.C:
 			s.closeIdle(connIdle)
 			if s.active == 0 && time.Since(s.last) >= t.d.c.Idle && !t.breaker.open() && t.d.destinations.retire(t) {
@@ -184,97 +190,33 @@ func (t *destination) handBack() {
 	}
 }
 
-// left is what a delivery leaves: a connection that may be used again, or nil, and what it learnt about its receiver.
-type left struct {
-	conn    *callback.Conn
-	contact contact
-	passed  func(contact) // tells the breaker
+// pace is how many deliveries a destination has sent in a second lately. The actor counts; the registry reads as well.
+type pace struct {
+	sent  int
+	since time.Time
+
+	rate  atomic.Int64
+	until atomic.Int64 // Unix nanoseconds; past it the rate says nothing any more
 }
 
-// shift is the state of a destination while it is served: only its own goroutine touches it.
-type shift struct {
-	t      *destination
-	back   chan left
-	idle   []idleConn // newest last
-	active int
-	last   time.Time // when a delivery last ended
-	taking *delivery // out of the mailbox and not begun: lost, were the actor to fail just there
-}
-
-// begin starts one delivery on a connection of the burst, if there is one, which the delivery then owns. While the breaker is open
-// it goes back to JetStream instead, unless it is time to give it up.
-func (s *shift) begin(dl *delivery) {
-	s.taking = dl
-	crashpoint.Reach(crashpoint.Taken)
-	d := s.t.d
-	passed, wait := s.t.breaker.pass()
-	if passed == nil && d.now().Before(d.giveUpAt(dl)) {
-		s.taking = nil
-		d.destinations.done(dl)
-		d.answer(dl, again(wait))
+func (p *pace) count() {
+	now := time.Now()
+	p.sent++
+	if p.since.IsZero() || now.Sub(p.since) > paceFor {
+		p.sent, p.since = 0, now
 		return
 	}
-	s.taking = nil // from here on it is deliver's
-	s.active++
-	d.metrics.inFlight.Inc()
-	conn := s.takeIdle()
-	go func() {
-		conn, learnt := d.deliver(s.t.work, dl, conn)
-		s.back <- left{conn: conn, contact: learnt, passed: passed}
-	}()
-}
-
-func (s *shift) takeIdle() *callback.Conn {
-	s.closeIdle(connIdle)
-	if len(s.idle) == 0 {
-		return nil
-	}
-	last := s.idle[len(s.idle)-1]
-	s.idle = s.idle[:len(s.idle)-1]
-	return last.conn
-}
-
-// finish takes back what a delivery leaves.
-func (s *shift) finish(l left) {
-	if l.passed != nil {
-		l.passed(l.contact)
-	}
-	s.active--
-	s.last = time.Now()
-	s.t.d.metrics.inFlight.Dec()
-	if l.conn != nil {
-		s.idle = append(s.idle, idleConn{conn: l.conn, since: time.Now()})
+	if took := now.Sub(p.since); took >= paceEvery {
+		p.rate.Store(int64(float64(p.sent) / took.Seconds()))
+		p.until.Store(now.Add(paceFor).UnixNano())
+		p.sent, p.since = 0, now
 	}
 }
 
-// restFor gives after which time there may be something to do that nobody tells: a connection to close, or to retire.
-func (s *shift) restFor() time.Duration {
-	if len(s.idle) > 0 {
-		return connIdle
+// perSecond gives the rate, 0 where the destination has sent too little lately to have one.
+func (p *pace) perSecond() int64 {
+	if time.Now().UnixNano() > p.until.Load() {
+		return 0
 	}
-	return s.t.d.c.Idle
-}
-
-func (s *shift) closeIdle(olderThan time.Duration) {
-	keep := s.idle[:0]
-	for _, c := range s.idle {
-		if time.Since(c.since) >= olderThan {
-			_ = c.conn.Close()
-			continue
-		}
-		keep = append(keep, c)
-	}
-	s.idle = keep
-}
-
-// end waits for the deliveries under way, which end by themselves or by the abort. It also runs when the actor panics.
-func (s *shift) end() {
-	if s.taking != nil {
-		s.t.d.destinations.done(s.taking)
-		s.t.d.answer(s.taking, again(0))
-	}
-	for s.active > 0 {
-		s.finish(<-s.back)
-	}
-	s.closeIdle(0)
+	return p.rate.Load()
 }

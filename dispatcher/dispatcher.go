@@ -110,6 +110,7 @@ type Dispatcher struct {
 	since        time.Time // when this process began to deliver
 	metrics      *metrics
 	held         *ledger
+	claims       *gate
 	destinations *registry
 }
 
@@ -118,7 +119,7 @@ func New(c Config) (*Dispatcher, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	d := &Dispatcher{c: c.withDefaults(), worker: workerName(), metrics: newMetrics(c.Metrics), held: newLedger()}
+	d := &Dispatcher{c: c.withDefaults(), worker: workerName(), metrics: newMetrics(c.Metrics), held: newLedger(), claims: newGate()}
 	d.since = d.now()
 	d.destinations = newRegistry(d)
 	return d, nil

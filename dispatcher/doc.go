@@ -18,7 +18,8 @@
 //   - A silent loss. A completion is acknowledged only after its result is stored. A claim whose owner vanished is settled as
 //     unknown, after Claim.SettleAfter, by whoever sees it.
 //   - A claim spent on nothing. DNS, address check, TCP and TLS come before the claim; where they fail, provably nothing was
-//     sent, and the delivery is tried again later.
+//     sent, and the delivery is tried again later. In a burst, where all connections of a destination are busy and it answers fast,
+//     claims go ahead of their connection by what it sends within 20 ms; one whose connection does not come is released.
 //   - A late write. An owner that finds its claim's deadline passed before it wrote does not write, and releases the claim.
 //
 // Two ways lead from an end back to due, and both are somebody's choice: under the policy at-least-once a result may name when the

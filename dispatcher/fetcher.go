@@ -11,6 +11,7 @@ import (
 
 	"verifyd/natsconf"
 	"verifyd/sessions"
+	"verifyd/sessions/target"
 )
 
 const (
@@ -19,8 +20,6 @@ const (
 	prefetch = 512
 	// unreadablePause is after how long an unreadable completion is looked at again: it may need a newer build, or the key.
 	unreadablePause = time.Minute
-	// fullPause is after how long a completion comes again whose destination had no room.
-	fullPause = 2 * time.Second
 )
 
 // fetcher is the actor that pulls what one consumer gives and hands each delivery to its destination.
@@ -51,6 +50,7 @@ func (f *fetcher) Serve(ctx context.Context) error {
 		case err == nil && ctx.Err() != nil:
 			_ = m.Nak()
 		case err == nil:
+			f.d.claims.wait(ctx)
 			f.hand(ctx, m)
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -93,9 +93,11 @@ func (f *fetcher) hand(ctx context.Context, m jetstream.Msg) {
 	if meta, err := m.Metadata(); err == nil {
 		given = int(min(meta.NumDelivered, 1<<20))
 	}
-	dl.msg = m
+	dl.msg, dl.given = m, given
+	dl.first = given == 1 && dl.tries == 0 && dl.asked == 0
 	dl.tries += given
-	f.d.destinations.hand(dl)
+	dl.target, dl.refused = f.d.c.Policy.Parse(dl.CallbackURL)
+	f.d.destinations.hand(ctx, dl)
 }
 
 // read makes the delivery of a completion, of somebody's wish to have one sent again, or of one whose next try has come due.
@@ -126,8 +128,21 @@ func (f *fetcher) read(ctx context.Context, m jetstream.Msg) (*delivery, error) 
 // delivery is one completion on its way through a destination.
 type delivery struct {
 	sessions.Completion
-	msg   jetstream.Msg
+	msg     jetstream.Msg
+	given   int        // how often JetStream gave this message out
+	first   bool       // nobody can have tried it before
+	target  target.URL // its callback URL
+	refused error      // why the callback URL is refused: the operator's policy has changed since the session was started
+
 	tries int       // how often a dispatcher took it up, this time included
 	due   time.Time // since when it is to be sent: its completion, or the wish to send it again
 	asked int       // the attempt that somebody asked for; 0: the delivery of the completion itself
+}
+
+// host gives the host and port of the callback. A URL that is refused has none: such deliveries share one actor.
+func (dl *delivery) host() string {
+	if dl.refused != nil {
+		return "refused"
+	}
+	return dl.target.HostPort()
 }

@@ -41,6 +41,12 @@ func (l *ledger) take(dl *delivery) bool {
 	return true
 }
 
+func (l *ledger) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.held)
+}
+
 func (l *ledger) drop(id sessions.ID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -21,6 +21,10 @@ const (
 	oncePause = 20 * time.Millisecond
 )
 
+// nonceHeader carries who wrote a message. It is no message id: the server would remember each for two minutes, to do what the
+// condition on the subject does already.
+const nonceHeader = "Verifyd-Nonce"
+
 // errTaken says that another message holds the subject.
 var errTaken = errors.New("another message holds this subject")
 
@@ -35,8 +39,7 @@ type write struct {
 // once stores a message on a subject that has none. It returns nil when this very message is stored, errTaken and the data that
 // stands when another is, and natsconf's errors when neither could be learnt.
 //
-// The message id is the nonce: it tells one's own message from another's when the answer was lost, and lets the server drop a
-// repeat. A loss is believed only after reading the subject from the leader, since a repeat of one's own write reads as a loss.
+// The nonce tells one's own message from another's when the answer was lost. A loss is believed only after reading the subject from the leader, since a repeat of one's own write reads as a loss.
 func (st *Store) once(ctx context.Context, w write) (standing []byte, err error) {
 	crashpoint.Reach(w.before)
 	defer crashpoint.Reach(w.after)
@@ -76,13 +79,13 @@ func (st *Store) onceAs(ctx context.Context, w write, nonce string) (standing []
 
 func onceMsg(w write, nonce string) *nats.Msg {
 	return &nats.Msg{Subject: w.subject, Data: w.data, Header: nats.Header{
-		jetstream.MsgIDHeader:               {nonce},
+		nonceHeader:                         {nonce},
 		jetstream.ExpectedLastSubjSeqHeader: {"0"},
 	}}
 }
 
 func judge(m *jetstream.RawStreamMsg, nonce string) ([]byte, error) {
-	if m.Header.Get(jetstream.MsgIDHeader) == nonce {
+	if m.Header.Get(nonceHeader) == nonce {
 		return nil, nil
 	}
 	return m.Data, errTaken

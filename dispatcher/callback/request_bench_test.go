@@ -1,0 +1,43 @@
+package callback
+
+import (
+	"testing"
+	"time"
+
+	"verifyd/sessions"
+	"verifyd/sessions/target"
+)
+
+// benchCallback is a callback of ordinary size.
+func benchCallback(b *testing.B) Callback {
+	b.Helper()
+	u, err := target.NewPolicy(nil, nil).Parse("https://bot.example.com/verified?token=0123456789abcdef")
+	if err != nil {
+		b.Fatal(err)
+	}
+	return Callback{
+		URL: u, Session: sessions.ID("k3v7q2m5zt4yd6n2xw7p2c4hf2jb5ral"), PlatformUserID: "sailor_42", GuildID: "118203948571029384", Verified: true,
+		Secrets: []string{"whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="}, At: time.Now(),
+	}
+}
+
+func BenchmarkPrepare(b *testing.B) {
+	c, cb := New(Config{}), benchCallback(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := c.Prepare(cb); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkSign(b *testing.B) {
+	cb := benchCallback(b)
+	body := []byte(`{"platform_user_id":"sailor_42","guild_id":"118203948571029384","verified":true}`)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := sign(cb, body); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
