@@ -7,6 +7,7 @@
 //	verifyd deliveries list|show      callbacks and how they ended, on a running service or a stopped one
 //	verifyd deliveries resend         send an ended one again
 //	verifyd explain SESSION           what happened to a session, in plain words
+//	verifyd bench                     measure the service on this machine, beside ceilings
 //	verifyd version
 //
 // The laws of this package:

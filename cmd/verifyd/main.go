@@ -35,6 +35,8 @@ type cli struct {
 	Account    accountCmd    `cmd:"" help:"Accounts."`
 	Deliveries deliveriesCmd `cmd:"" help:"Callbacks and how they ended."`
 	Explain    explainCmd    `cmd:"" help:"Tell in plain words what happened to a session, and what to do."`
+	Bench      benchCmd      `cmd:"" help:"Measure the service on this machine, beside ceilings, and print a table."`
+	BenchChild benchChildCmd `cmd:"" hidden:"" help:"A child of bench."`
 	Version    versionCmd    `cmd:"" help:"Print the version."`
 }
 
@@ -60,6 +62,7 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) (code int) {
 		kong.Name("verifyd"),
 		kong.Description("Self-hosted identity verification: one sign-in, one outcome, one POST."),
 		kong.DefaultEnvars("VERIFYD"),
+		kong.Vars{"bench_rows": benchRows()},
 		kong.Configuration(loadYAML),
 		kong.Writers(out, errOut),
 		kong.Exit(func(code int) { panic(exit(code)) }), // --help ends here

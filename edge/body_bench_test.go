@@ -1,0 +1,19 @@
+package edge
+
+import (
+	"testing"
+
+	"verifyd/sessions/target"
+)
+
+func BenchmarkDecodeVerification(b *testing.B) {
+	policy := target.NewPolicy(nil, nil)
+	body := []byte(goodBody)
+	b.ReportAllocs()
+	b.SetBytes(int64(len(body)))
+	for b.Loop() {
+		if _, faults := decodeVerification(body, policy); len(faults) > 0 {
+			b.Fatal(faults)
+		}
+	}
+}
