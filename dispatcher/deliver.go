@@ -283,7 +283,7 @@ func (a *attempt) release(answer callback.Answer) fate {
 	if f := a.record(a.result(answer)); !f.final {
 		return f
 	}
-	return again(backoff(a.tries, rand.Float64())) //nolint:gosec // jitter
+	return again(backoff(a.number, rand.Float64())) //nolint:gosec // jitter
 }
 
 func (a *attempt) result(answer callback.Answer) sessions.Result {

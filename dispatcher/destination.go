@@ -18,7 +18,8 @@ const (
 	// taking back costs more than that wait. It ends after roomWait, also where a destination is too young to tell.
 	fastFrom = 2000
 	roomWait = 250 * time.Millisecond
-	// fullPauseLeast is after how long a delivery comes again whose destination had no room; each time it is doubled.
+	// A delivery whose destination had no room comes again when there should be some, or, where nothing is sent there, after a pause
+	// that is doubled each time, within these bounds.
 	fullPauseLeast = 500 * time.Millisecond
 	fullPauseMost  = 25 * time.Second
 	// connIdle is how long an unused connection is kept. Receivers close idle ones after a few seconds, and a request written
@@ -65,26 +66,43 @@ func (r *registry) hand(ctx context.Context, dl *delivery) {
 		return // another copy is still being worked on; this one comes again after AckWait, and meets the facts
 	}
 	r.d.metrics.held.Inc()
-	full, posted := r.post(dl)
-	if !posted && full != nil && full.awaitRoom(ctx, roomWait) {
-		_, posted = r.post(dl)
+	to, posted := r.post(dl)
+	if !posted && to != nil && to.worthWaiting() && to.mailbox.awaitRoom(ctx, roomWait) {
+		to, posted = r.post(dl)
 	}
 	if !posted {
 		r.done(dl)
-		_ = dl.msg.NakWithDelay(min(fullPauseLeast<<min(dl.given-1, 8), fullPauseMost))
+		_ = dl.msg.NakWithDelay(to.fullPause(dl.given))
 	}
 }
 
-// post holds the lock while it puts, so that a destination cannot retire with a delivery in its mailbox. Where the destination is full
-// and fast, or too young to tell, full is its mailbox.
-func (r *registry) post(dl *delivery) (full *mailbox, posted bool) {
+// worthWaiting says whether room at a full destination is a matter of a moment.
+func (t *destination) worthWaiting() bool {
+	return t.pace.perSecond() >= fastFrom || time.Since(t.born) < roomWait
+}
+
+// fullPause gives after how long a delivery comes again that was given out so often and found no room. t may be nil: stopping.
+func (t *destination) fullPause(given int) time.Duration {
+	if t == nil {
+		return fullPauseLeast
+	}
+	pause := fullPauseLeast << min(given-1, 8)
+	if rate := t.pace.perSecond(); rate > 0 {
+		pause = time.Duration(waitingMost) * time.Second / time.Duration(rate)
+	}
+	return min(max(pause, fullPauseLeast), fullPauseMost)
+}
+
+// post holds the lock while it puts, so that a destination cannot retire with a delivery in its mailbox. It gives the destination, nil
+// where this process is stopping.
+func (r *registry) post(dl *delivery) (to *destination, posted bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.supervisor == nil {
 		return nil, false
 	}
 	host := dl.host()
-	to := r.byHost[host]
+	to = r.byHost[host]
 	if to == nil {
 		to = newDestination(r.d, host, r.work)
 		r.byHost[host] = to
@@ -95,13 +113,7 @@ func (r *registry) post(dl *delivery) (full *mailbox, posted bool) {
 	if r.d.held.count() > heldMost {
 		most = r.d.c.Concurrency
 	}
-	if to.mailbox.put(dl, most) {
-		return nil, true
-	}
-	if most == waitingMost && (to.pace.perSecond() >= fastFrom || time.Since(to.born) < roomWait) {
-		return to.mailbox, false
-	}
-	return nil, false
+	return to, to.mailbox.put(dl, most)
 }
 
 // retire forgets a destination, unless something came in meanwhile.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -23,8 +24,9 @@ type child struct {
 	dir, listen, admin string
 	inbox              *inbox
 	issuer             *devnetwork.Provider // outlives the process, as a real identity network does
-	env                []string
-	args               []string
+	argv, env          []string
+	args               []string                       // after argv
+	up                 func(ctx context.Context) bool // says that it is ready
 
 	cmd    *exec.Cmd
 	exited chan error // closed, after its exit was told, when the process is gone
@@ -47,6 +49,8 @@ func newChild(t *testing.T) *child {
 		"VERIFYD_NETWORK_CLIENT_ID=" + c.issuer.Settings().ClientID, "VERIFYD_NETWORK_CLIENT_SECRET=" + c.issuer.Settings().ClientSecret,
 		"VERIFYD_CALLBACK_TIMEOUT=2s",
 	}
+	c.argv = []string{"serve", "--base-url", c.base()}
+	c.up = c.readyz
 	return c
 }
 
@@ -96,24 +100,31 @@ func (c *child) start(t *testing.T) {
 
 func (c *child) launch(t *testing.T) {
 	t.Helper()
-	c.cmd = exec.Command(os.Args[0], append([]string{"serve", "--base-url", c.base()}, c.args...)...)
+	if err := c.run(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.kill)
+}
+
+func (c *child) run() error {
+	c.cmd = exec.Command(os.Args[0], append(slices.Clone(c.argv), c.args...)...)
 	c.cmd.Env = append(os.Environ(), c.env...)
 	c.cmd.Stdout, c.cmd.Stderr = c.log, c.log
 	if err := c.cmd.Start(); err != nil {
-		t.Fatal(err)
+		return err
 	}
 	c.exited = make(chan error, 1)
 	go func(cmd *exec.Cmd, exited chan error) {
 		exited <- cmd.Wait()
 		close(exited)
 	}(c.cmd, c.exited)
-	t.Cleanup(c.kill)
+	return nil
 }
 
 func (c *child) becomesReady(ctx context.Context) bool {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for !ready(ctx, "http://"+c.admin+"/readyz") {
+	for !c.up(ctx) {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -123,8 +134,8 @@ func (c *child) becomesReady(ctx context.Context) bool {
 	return true
 }
 
-func ready(ctx context.Context, url string) bool {
-	q, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+func (c *child) readyz(ctx context.Context) bool {
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+c.admin+"/readyz", nil)
 	if err != nil {
 		return false
 	}

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"verifyd/dispatcher/callback"
-	"verifyd/natsconf"
 	"verifyd/sessions"
 )
 
@@ -142,12 +142,34 @@ func (s *service) drained(ctx context.Context, t *tally, got sample) (sample, er
 	got.duplicates, got.took = duplicates, took
 	if missing := got.ops - int64(n); missing > 0 {
 		got.errors += missing
-		got.firstErr = fmt.Sprintf("%d deliveries ended without a callback", missing)
+		got.firstErr = fmt.Sprintf("%d deliveries ended without a callback%s", missing, s.explain(ctx))
 	}
 	got.ops = int64(n)
 	got.note("settled_per_s", float64(got.ops)/settled.Sub(t.began).Seconds())
 	got.note("first_post_ms", milliseconds(t.began.Sub(s.began)))
 	return got, nil
+}
+
+// explain tells how one of the deliveries ended that brought no callback, where one is found.
+func (s *service) explain(ctx context.Context) string {
+	st := sessions.NewStore(sessions.Config{Conn: s.conn, Key: s.h.key})
+	for _, state := range []sessions.DeliveryState{sessions.DeliveryUnknown, sessions.DeliveryUndeliverable, sessions.DeliveryRejected} {
+		found, err := st.Deliveries(ctx, state, 1)
+		if err != nil || len(found.Views) == 0 {
+			continue
+		}
+		var attempts []string
+		for _, a := range found.Views[0].Delivery.Attempts {
+			r := a.Result
+			if r == nil {
+				r = &sessions.Result{Verdict: "none"}
+			}
+			attempts = append(attempts, fmt.Sprintf("%s %s (%s; claimed %s by %s, ended %s by %s)", r.Verdict, r.Class, r.Detail,
+				a.Claim.At.Format(time.TimeOnly), a.Claim.Worker, r.At.Format(time.TimeOnly), r.By))
+		}
+		return ": for instance " + string(state) + " after " + strings.Join(attempts, ", ")
+	}
+	return ""
 }
 
 // settled waits until nothing is left for the dispatcher to do, and gives when that was. A completion is acknowledged once its result is
@@ -182,15 +204,8 @@ func (s *service) settled(ctx context.Context, t *tally, n int) (at time.Time, e
 
 // undelivered gives how many messages wait for a dispatcher or are being worked on.
 func (s *service) undelivered(ctx context.Context) (n uint64, err error) {
-	for _, c := range natsconf.NewTopology(natsconf.TopologyOptions{}).Consumers {
-		consumer, err := s.conn.JS.Consumer(ctx, c.Stream, c.Config.Durable)
-		if err != nil {
-			return 0, fmt.Errorf("look at the consumer %s: %w", c.Config.Durable, err)
-		}
-		info := consumer.CachedInfo()
-		n += info.NumPending + uint64(max(0, info.NumAckPending))
-	}
-	return n, nil
+	b, err := sessions.NewStore(sessions.Config{Conn: s.conn, Key: s.h.key}).Backlog(ctx)
+	return b.Waiting + b.Given + b.Scheduled, err
 }
 
 // pacedRates are the rates of completions.

@@ -1,0 +1,356 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"verifyd/natsconf"
+)
+
+var (
+	chaosSessions = flag.Int("chaos", 3000, "how many sessions TestChaos starts")
+	chaosFor      = flag.Duration("chaos-for", 70*time.Second, "over how long TestChaos spreads its sessions and faults")
+	chaosSeed     = flag.Uint64("chaos-seed", 0, "seed of TestChaos's faults; 0: another one each time")
+)
+
+const (
+	// chaosUsers bounds the users under way at once: while the service is away they gather, and a real integrator has no end of them.
+	chaosUsers = 64
+	// longStop is longer than JetStream waits for a dispatcher that holds a completion, so that another one gets it.
+	longStop = natsconf.AckWait + 5*time.Second
+	// Long stops hit one dispatcher and the other in turn, with time between them in which both run; the one that woke up is left
+	// alone for a while.
+	firstLongStop = 5 * time.Second
+	longStopEvery = 75 * time.Second
+	afterLongStop = 5 * time.Second
+	// absence is longer than a dispatcher tries to store a result (20 s). Runs of more than two minutes have some.
+	absence      = 22 * time.Second
+	firstAbsence = 60 * time.Second
+	absenceEvery = 75 * time.Second
+	// judgeAfter bounds the wait for open deliveries once every process is well: the ack wait, the settling of a claim whose owner
+	// vanished, and a backoff of the longest kind.
+	judgeAfter = 2 * time.Minute
+	// settleAfter is from when on others may settle a claim, with the callback time-out of 2 s that the processes run with.
+	settleAfter = 12 * time.Second
+)
+
+// The service runs as several processes, a NATS server, an edge and two dispatchers, which are killed with kill -9 and paused at random,
+// dispatchers also for longer than the ack wait, with claims in their hands, so that they wake up to find their deliveries with the other.
+// Users go on as people do: they reload, and press again. Counted at a real receiver: more than one POST never; what users and
+// integrators were told stands; nothing is stuck.
+//
+// A long run: go test ./cmd/verifyd -run 'TestChaos$' -timeout 30m -v -args -chaos 12000 -chaos-for 8m
+func TestChaos(t *testing.T) {
+	if testing.Short() {
+		t.Skip("skipped under -short: one pause is longer than the ack wait of 30 s")
+	}
+	if *chaosSessions < 1 || *chaosFor < time.Second {
+		t.Fatalf("-chaos %d -chaos-for %s: at least one session and one second", *chaosSessions, *chaosFor)
+	}
+	t.Parallel()
+	seed := *chaosSeed
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	t.Logf("to repeat these faults: -chaos %d -chaos-for %s -chaos-seed %d", *chaosSessions, *chaosFor, seed)
+	begin := time.Now()
+	f := newFleet(t)
+	c := &crowd{f: f}
+	d := &demon{f: f, rng: rand.New(rand.NewPCG(seed, 1))}
+	ctx, cancel := context.WithTimeout(t.Context(), *chaosFor+judgeAfter)
+	var wg sync.WaitGroup
+	defer func() { cancel(); wg.Wait() }()
+	wg.Go(func() { c.walk(ctx, rand.New(rand.NewPCG(seed, 2))) })
+	if err := d.torment(ctx, time.Now().Add(*chaosFor)); err != nil {
+		t.Fatal(err)
+	}
+	wg.Wait()
+	for _, v := range f.dispatchers {
+		v.ask(ctx)
+	}
+	got := c.judge(t)
+	t.Logf("seed %d, %.0f s: %s; %s", seed, time.Since(begin).Seconds(), got, d.report())
+	if got.broken() {
+		t.Errorf("broken promises: %s", got)
+	}
+	// A process may be paused between its last look at the clock and the write, which nothing can prevent; but only just there.
+	if got.tooLate > d.long {
+		t.Errorf("%d POSTs came after others might settle their claims, in %d long stops", got.tooLate, d.long)
+	}
+	if err := f.fell(); err != nil {
+		t.Error(err)
+	}
+	if late := d.lateOwners(); late < d.long {
+		t.Errorf("%d owners woke up too late in %d long stops: this run has proved little", late, d.long)
+	}
+}
+
+// way is what a user is going to do.
+type way struct {
+	name    string
+	oneIn   int
+	buttons []string
+	reads   string // the last page's heading; empty: the user leaves without an end
+	state   string // of the session then
+}
+
+var ways = []way{
+	{name: "leaves the page open", oneIn: 30, state: "pending"},
+	{name: "leaves at the provider", oneIn: 30, buttons: []string{"default"}, state: "pending"},
+	{name: "declines on our page", oneIn: 30, buttons: []string{"decline"}, reads: "You were not verified", state: "failed"},
+	{name: "declines at the provider", oneIn: 20, buttons: []string{"default", "decline"}, reads: "You were not verified", state: "failed"},
+	{name: "signs in", oneIn: 1, buttons: []string{"default", "sign-in"}, reads: "You are verified", state: "verified"},
+}
+
+func chooseWay(rng *rand.Rand) way {
+	i := slices.IndexFunc(ways, func(w way) bool { return rng.IntN(w.oneIn) == 0 })
+	return ways[i] // the last one always matches
+}
+
+// person is one user on the way through a session.
+type person struct {
+	way
+	user    string // their name on the integrator's side, the same for nobody else
+	session started
+	told    bool // read the last page
+}
+
+// crowd is all users, and their integrator.
+type crowd struct {
+	f *fleet
+
+	mu     sync.Mutex
+	people []*person // whose init was acknowledged
+}
+
+// walk sends the users through, evenly spread over the time.
+func (c *crowd) walk(ctx context.Context, rng *rand.Rand) {
+	arrivals := make(chan *person)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer close(arrivals)
+	for range chaosUsers {
+		wg.Go(func() {
+			for p := range arrivals {
+				c.send(ctx, p)
+			}
+		})
+	}
+	tick := time.NewTicker(*chaosFor / time.Duration(*chaosSessions))
+	defer tick.Stop()
+	for i := range *chaosSessions {
+		p := &person{way: chooseWay(rng), user: "sailor " + strconv.Itoa(i)}
+		select {
+		case arrivals <- p:
+		case <-ctx.Done():
+			return
+		}
+		<-tick.C
+	}
+}
+
+// patience is how long people wait before they press again.
+func patience() time.Duration { return 100*time.Millisecond + rand.N(300*time.Millisecond) }
+
+// send starts a session for a user and lets them try until they have read how it ended.
+func (c *crowd) send(ctx context.Context, p *person) {
+	i := &integrator{base: c.f.edge.base(), apiKey: c.f.key}
+	for {
+		s, _, err := i.startFor(ctx, p.user, c.f.counter.url)
+		if err == nil {
+			p.session = s
+			break
+		}
+		if !pass(ctx, patience()) {
+			return
+		}
+	}
+	c.mu.Lock()
+	c.people = append(c.people, p)
+	c.mu.Unlock()
+	for !p.try(ctx) {
+		if !pass(ctx, patience()) {
+			return
+		}
+	}
+}
+
+// try goes through the pages as far as the service lets it, from the link again, and says whether the user is content.
+func (p *person) try(ctx context.Context) bool {
+	b := newBrowser()
+	at, err := b.open(ctx, p.session.VerifyURL)
+	for _, button := range p.buttons {
+		if err != nil || p.reads != "" && at.title() == p.reads {
+			break
+		}
+		at, err = b.press(ctx, at, button)
+	}
+	if err != nil || at.status != http.StatusOK {
+		return false
+	}
+	p.told = p.reads != "" && at.title() == p.reads
+	return p.told || p.reads == ""
+}
+
+// verdict is a session as its integrator reads it.
+type verdict struct {
+	ID       string
+	State    string
+	Delivery struct {
+		State    string
+		Attempts []struct {
+			Class     string
+			ClaimedAt time.Time `json:"claimed_at"`
+		}
+	}
+}
+
+// open says that the delivery has not come to its end.
+func (v verdict) open() bool { return v.Delivery.State == "due" || v.Delivery.State == "claimed" }
+
+// toll is what one run counts.
+type toll struct {
+	sessions, delivered, unknown, unfinished                      int
+	duplicates, lost, stuck, toldFalsely, unasked, wrong, tooLate int
+	settledForOthers                                              int
+}
+
+func (tl *toll) broken() bool {
+	return tl.duplicates+tl.lost+tl.stuck+tl.toldFalsely+tl.unasked+tl.wrong > 0
+}
+
+func (tl *toll) String() string {
+	return fmt.Sprintf("%d sessions: %d delivered, %d unknown, %d never finished by their user; %d duplicates, %d lost, %d stuck, "+
+		"%d told falsely, %d POSTs unasked, %d wrong bodies or ends, %d POSTs after others might settle; %d claims settled for a vanished owner",
+		tl.sessions, tl.delivered, tl.unknown, tl.unfinished, tl.duplicates, tl.lost, tl.stuck, tl.toldFalsely, tl.unasked, tl.wrong, tl.tooLate,
+		tl.settledForOthers)
+}
+
+// judge reads every session once its delivery has ended, or at the deadline, and compares it with what was told and received.
+func (c *crowd) judge(t *testing.T) *toll {
+	ctx, cancel := context.WithTimeout(t.Context(), judgeAfter)
+	defer cancel()
+	got := &toll{sessions: len(c.people)}
+	known := 0
+	for _, p := range c.people {
+		v, ok := c.settled(ctx, p)
+		if !ok && p.lapsed() {
+			got.unfinished++
+			continue
+		}
+		if !ok {
+			got.lost++ // its init was acknowledged
+			t.Errorf("the acknowledged session of %s is gone", p.user)
+			continue
+		}
+		posts := c.f.counter.of(v.ID)
+		known += len(posts)
+		got.count(t, p, v, posts)
+	}
+	got.unasked += c.f.counter.total() - known
+	return got
+}
+
+// lapsed says that nobody completed the session in its time. It may be forgotten then: no promise depends on the timeline, which
+// tells an expired session from one that never was.
+func (p *person) lapsed() bool { return p.reads == "" && time.Now().After(p.session.ExpiresAt) }
+
+// count judges one session.
+func (tl *toll) count(t *testing.T, p *person, v verdict, posts []post) {
+	complain := func(n *int, what string) {
+		*n++
+		t.Errorf("%s: %s who %s: session %s is %s, delivery %s, %d POSTs, attempts %+v", what, p.user, p.name, v.ID, v.State, v.Delivery.State,
+			len(posts), v.Delivery.Attempts)
+	}
+	if len(posts) > 1 {
+		complain(&tl.duplicates, "a duplicate")
+	}
+	if len(posts) > len(v.Delivery.Attempts) {
+		complain(&tl.unasked, "a POST without a claim")
+	}
+	if v.State != p.state && (v.State != "expired" || !p.lapsed()) {
+		if p.told {
+			complain(&tl.toldFalsely, "told falsely")
+		} else {
+			complain(&tl.wrong, "another end than the user's")
+		}
+	}
+	switch {
+	case v.State == "pending", v.State == "expired":
+		tl.unfinished++
+	case v.open():
+		complain(&tl.stuck, "stuck")
+	case v.Delivery.State == "delivered" && len(posts) == 0:
+		complain(&tl.toldFalsely, "delivered to nobody")
+	case v.Delivery.State == "delivered":
+		tl.delivered++
+	case v.Delivery.State == "unknown":
+		tl.unknown++
+	default:
+		complain(&tl.lost, "lost")
+	}
+	for _, a := range v.Delivery.Attempts {
+		if a.Class == "crash" {
+			tl.settledForOthers++
+		}
+	}
+	for _, post := range posts {
+		if !p.wrote(post.body) {
+			complain(&tl.wrong, "a wrong body: "+string(post.body))
+		}
+		if n := len(v.Delivery.Attempts); n > 0 && post.at.After(v.Delivery.Attempts[n-1].ClaimedAt.Add(settleAfter)) {
+			tl.tooLate++
+			t.Logf("session %s: claims %+v, a POST at %s", v.ID, v.Delivery.Attempts, post.at.UTC())
+		}
+	}
+}
+
+// wrote says that a callback is this user's.
+func (p *person) wrote(body []byte) bool {
+	var members struct {
+		PlatformUserID string `json:"platform_user_id"`
+		Verified       bool
+	}
+	err := json.Unmarshal(body, &members)
+	return err == nil && members.PlatformUserID == p.user && members.Verified == (p.state == "verified")
+}
+
+// settled reads a session until its delivery has come to an end or ctx has. It says false where the session is gone.
+func (c *crowd) settled(ctx context.Context, p *person) (verdict, bool) {
+	for {
+		var v verdict
+		status, body := c.read(context.WithoutCancel(ctx), p.session.Session)
+		if status == http.StatusNotFound {
+			return v, false
+		}
+		if status == http.StatusOK && json.Unmarshal(body, &v) == nil && !v.open() || !pass(ctx, 50*time.Millisecond) {
+			return v, true
+		}
+	}
+}
+
+func (c *crowd) read(ctx context.Context, session string) (status int, body []byte) {
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet, c.f.edge.base()+"/sessions/"+session, nil)
+	if err != nil {
+		return 0, nil
+	}
+	q.Header.Set("Authorization", "Bearer "+c.f.key)
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: browserTimeout}
+	response, err := client.Do(q)
+	if err != nil {
+		return 0, nil
+	}
+	defer response.Body.Close()
+	body, _ = io.ReadAll(response.Body)
+	return response.StatusCode, body
+}
