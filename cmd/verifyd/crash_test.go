@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -286,4 +287,35 @@ func (a api) settled(t *testing.T, session string) receipt {
 		}
 		<-tick.C
 	}
+}
+
+// left adds every file of the store to what a process left behind, also where links lead out of its folder.
+func (c *child) left(t *testing.T, places map[string]string) map[string]string {
+	t.Helper()
+	var visit func(path string, d fs.DirEntry, err error) error
+	visit = func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return ignoreMissing(err) // another process takes away what this one staged in memory
+		}
+		if d.Type()&fs.ModeSymlink != 0 {
+			if path, err = filepath.EvalSymlinks(path); err != nil {
+				return ignoreMissing(err)
+			}
+			return filepath.WalkDir(path, visit)
+		}
+		b, err := os.ReadFile(path)
+		places[path] = string(b)
+		return ignoreMissing(err)
+	}
+	if err := filepath.WalkDir(filepath.Join(c.dir, "store"), visit); err != nil || len(places) < 10 {
+		t.Fatalf("%d places to look at: %v", len(places), err)
+	}
+	return places
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }

@@ -3,13 +3,10 @@ package main
 import (
 	"encoding/base64"
 	"io"
-	"io/fs"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -150,28 +147,4 @@ func (c *child) toldOf(t *testing.T, w *walk, want string) (story string) {
 			t.Fatalf("explain does not say %q:\n%s", want, story)
 		}
 	}
-}
-
-// left adds every file of the store to what a process left behind, also where links lead out of its folder.
-func (c *child) left(t *testing.T, places map[string]string) map[string]string {
-	t.Helper()
-	var visit func(path string, d fs.DirEntry, err error) error
-	visit = func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		if d.Type()&fs.ModeSymlink != 0 {
-			if path, err = filepath.EvalSymlinks(path); err != nil {
-				return err
-			}
-			return filepath.WalkDir(path, visit)
-		}
-		b, err := os.ReadFile(path)
-		places[path] = string(b)
-		return err
-	}
-	if err := filepath.WalkDir(filepath.Join(c.dir, "store"), visit); err != nil || len(places) < 10 {
-		t.Fatalf("%d places to look at: %v", len(places), err)
-	}
-	return places
 }

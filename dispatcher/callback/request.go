@@ -1,12 +1,8 @@
 package callback
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -74,29 +70,27 @@ func (c *Client) Prepare(cb Callback) (Request, error) {
 	if err != nil {
 		return Request{}, fmt.Errorf("prepare callback: %w", err)
 	}
-	u, err := url.Parse(cb.URL.String())
-	if err != nil {
-		return Request{}, errors.New("prepare callback: URL does not parse") // url.Error would show the query
+	return Request{destination: cb.URL.HostPort(), bytes: c.write(cb, signature, body)}, nil
+}
+
+// write makes the request (RFC 9112 §3). Every value is known to be a single line of ASCII: the URL by its rules, the session id and
+// the signature by their alphabets, the agent by its making.
+func (c *Client) write(cb Callback, signature string, body []byte) []byte {
+	b := make([]byte, 0, 512+len(body))
+	b = append(b, "POST "...)
+	b = append(b, cb.URL.RequestURI()...)
+	b = append(b, " HTTP/1.1\r\n"...)
+	field := func(name, value string) {
+		b = append(append(append(append(b, name...), ": "...), value...), "\r\n"...)
 	}
-	r := http.Request{
-		Method: http.MethodPost,
-		URL:    u,
-		Host:   cb.URL.HostHeader(),
-		Header: http.Header{
-			"Content-Type":  {"application/json"},
-			"User-Agent":    {c.config.UserAgent},
-			HeaderID:        {ID(cb.Session)},
-			HeaderTimestamp: {strconv.FormatInt(cb.At.Unix(), 10)},
-			HeaderSignature: {signature},
-		},
-		Body:          io.NopCloser(bytes.NewReader(body)),
-		ContentLength: int64(len(body)),
-	}
-	var b bytes.Buffer
-	if err := r.Write(&b); err != nil {
-		return Request{}, fmt.Errorf("prepare callback: write request: %w", err)
-	}
-	return Request{destination: cb.URL.HostPort(), bytes: b.Bytes()}, nil
+	field("Host", cb.URL.HostHeader())
+	field("User-Agent", c.config.UserAgent)
+	field("Content-Length", strconv.Itoa(len(body)))
+	field("Content-Type", "application/json")
+	field(HeaderID, ID(cb.Session))
+	field(HeaderTimestamp, strconv.FormatInt(cb.At.Unix(), 10))
+	field(HeaderSignature, signature)
+	return append(append(b, "\r\n"...), body...)
 }
 
 // sign gives one signature for each secret, separated by spaces.
