@@ -9,14 +9,16 @@ import (
 )
 
 const (
-	// storePoll is how often the store's use is asked for; at 40,000 messages of 1 KiB a second it moves by 40 MiB in between.
-	storePoll = time.Second
+	// storePoll is how often the store's use is asked for; at 10,000 of the largest sessions a second it moves by 30 MiB in between.
+	storePoll = 250 * time.Millisecond
 	// storeHigh is the share of the limit from which no new sessions are taken, so that open ones can still complete and be
 	// delivered.
 	storeHigh = 0.9
-	// leastFree is the space on the store's filesystem below which no new sessions are taken: room for what storePoll lets pass,
-	// and for the server's own files.
+	// leastFree is the space below which no new sessions are taken, under the store's limit and on its filesystem: room for what
+	// storePoll lets pass, for what is open, and for the server's own files.
 	leastFree = 64 << 20
+	// LeastStoreBytes is the smallest limit of a store with which that leaves room for sessions.
+	LeastStoreBytes = 256 << 20
 )
 
 // StoreGauge is the actor that watches how full the store is.
@@ -38,7 +40,7 @@ func NewStoreGauge(c *Conn, embedded *Embedded) *StoreGauge {
 	return g
 }
 
-// Serve asks once a second until ctx ends. While the server does not answer, the last figures stand.
+// Serve asks every storePoll until ctx ends. While the server does not answer, the last figures stand.
 func (g *StoreGauge) Serve(ctx context.Context) error {
 	tick := time.NewTicker(storePoll)
 	defer tick.Stop()
@@ -82,7 +84,7 @@ func (g *StoreGauge) High() bool { return g.Check() != nil }
 // Check tells why there is no room for new sessions, or nil.
 func (g *StoreGauge) Check() error {
 	used, limit := g.Use()
-	if limit > 0 && float64(used) > storeHigh*float64(limit) {
+	if limit > 0 && (float64(used) > storeHigh*float64(limit) || limit-used < leastFree) {
 		return fmt.Errorf("no new sessions are taken: %d of %d bytes of the store's limit are used", used, limit)
 	}
 	if free := g.free.Load(); free < leastFree {

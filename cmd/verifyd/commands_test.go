@@ -134,7 +134,7 @@ func TestBadSettingsAreRefusedByName(t *testing.T) {
 		{[]string{"--roles", "edge,clown"}, []string{"VERIFYD_ROLES", "clown"}},
 		{[]string{"--sync", "never"}, []string{"VERIFYD_SYNC", "never"}},
 		{[]string{"--store-limit", "8"}, []string{"VERIFYD_STORE_LIMIT", "8GiB"}},
-		{[]string{"--store-limit", "1MiB"}, []string{"VERIFYD_STORE_LIMIT", "16MiB"}},
+		{[]string{"--store-limit", "255MiB"}, []string{"VERIFYD_STORE_LIMIT", "256MiB"}},
 		{[]string{"--replicas", "3"}, []string{"VERIFYD_REPLICAS"}},
 		{[]string{"--replicas", "2", "--nats-url", "nats://127.0.0.1:1"}, []string{"VERIFYD_REPLICAS", "2"}},
 		{[]string{"--nats-url", "http://x"}, []string{"VERIFYD_NATS_URL", "nats://"}},

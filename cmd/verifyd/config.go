@@ -332,9 +332,6 @@ var byteUnits = []struct {
 	bytes  int64
 }{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"B", 1}}
 
-// leastStore is room for the topology itself and a few sessions.
-const leastStore = 16 << 20
-
 func parseBytes(s string) (int64, error) {
 	i := slices.IndexFunc(byteUnits, func(u struct {
 		ending string
@@ -350,8 +347,8 @@ func parseBytes(s string) (int64, error) {
 	if err != nil || n < 1 || n > math.MaxInt64/byteUnits[i].bytes {
 		return 0, fmt.Errorf("%q is not a whole number and a unit", s)
 	}
-	if n *= byteUnits[i].bytes; n < leastStore {
-		return 0, fmt.Errorf("%q is too small to work with; at least 16MiB", s)
+	if n *= byteUnits[i].bytes; n < natsconf.LeastStoreBytes {
+		return 0, fmt.Errorf("%q is too small to work with; at least %dMiB", s, natsconf.LeastStoreBytes>>20)
 	}
 	return n, nil
 }

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"verifyd/natsconf"
+)
+
+// The store reaches its own limit: new sessions get a clear 503 and /readyz says why, while open ones are completed and delivered. When
+// space returns the service goes on by itself, with all that was acknowledged.
+func TestStoreAtItsLimit(t *testing.T) {
+	if testing.Short() {
+		t.Skip("skipped under -short: it fills a store of 256 MiB")
+	}
+	t.Parallel()
+	c := newChild(t)
+	c.env = append(c.env, "VERIFYD_STORE_LIMIT=256MiB", "VERIFYD_LOG_LEVEL=warn")
+	c.start(t)
+	key := must[string](t)(c.command(t, "key", "create", "--account", "Harbor Guild", "--rate-limit", "100000/s"))
+	w := &walk{c: c, api: api{base: c.base(), key: key}, browser: newBrowser()}
+	w.api.knownSoon(t)
+	steps[0].do(t, w) // one is open from before
+	long := strings.Repeat("u", 1024)
+	body := `{"platform":"` + long + `","platform_user_id":"` + long + `","guild_id":"` + long + `","callback_url":"` + w.c.inbox.callbackURL() + `"}`
+	init := func() (status int, answer string) {
+		status, _, b := w.api.call(t, http.MethodPost, "/verify/init", body)
+		return status, string(b)
+	}
+
+	var acknowledged atomic.Int64
+	deadline := time.Now().Add(60 * time.Second)
+	var wg sync.WaitGroup
+	for range 16 {
+		wg.Go(func() {
+			for {
+				status, answer := init()
+				if status == http.StatusServiceUnavailable && strings.Contains(answer, "store_full") {
+					return
+				}
+				if status != http.StatusOK || time.Now().After(deadline) {
+					t.Errorf("after %d sessions: %d %s", acknowledged.Load(), status, answer)
+					return
+				}
+				acknowledged.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	status, _, why := api{base: "http://" + c.admin}.call(t, http.MethodGet, "/readyz", "")
+	if status != http.StatusServiceUnavailable || !strings.Contains(string(why), "limit") {
+		t.Errorf("/readyz at the limit: %d %s", status, why)
+	}
+	for _, s := range steps[1:] {
+		s.do(t, w)
+	}
+	if v := w.api.settled(t, w.session.Session); v.Delivery.State != "delivered" || c.inbox.count(v.ID) != 1 {
+		t.Errorf("an open session at the limit: %s, delivery %s, %d POSTs", v.State, v.Delivery.State, c.inbox.count(v.ID))
+	}
+
+	// As when the oldest messages have aged out.
+	end := must[natsconf.Endpoint](t)(natsconf.ReadEndpoint(c.dir + "/store"))
+	conn := must[*natsconf.Conn](t)(natsconf.Connect(t.Context(), natsconf.ConnectOptions{URL: end.URL, User: end.User, Password: end.Password, Log: zerolog.Nop()}))
+	defer conn.Close()
+	events, err := conn.JS.Stream(t.Context(), natsconf.StreamEvents)
+	if err == nil {
+		err = events.Purge(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(20 * time.Second); ; {
+		status, answer := init()
+		if status == http.StatusOK {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("no recovery after space came back: %d %s", status, answer)
+		}
+	}
+	if v := w.api.read(t, w.session.Session); v.State != "verified" {
+		t.Errorf("the session from before is %s", v.State)
+	}
+	t.Logf("%d sessions fitted", acknowledged.Load())
+}
