@@ -55,6 +55,7 @@ type Writer struct {
 	single  bool
 	mailbox chan *letter
 	silence atomic.Int32 // publishes in a row that were not answered
+	unheard atomic.Int64 // when the last of them was given up, in Unix nanoseconds
 }
 
 // letter is one message and the place where its fate is put.
@@ -98,16 +99,24 @@ func (w *Writer) Publish(ctx context.Context, msg *nats.Msg) (Ack, error) {
 	}
 }
 
-// silentFrom is from how many unanswered publishes in a row a stream counts as silent: one may be a lost connection.
-const silentFrom = 3
+const (
+	// silentFrom is from how many unanswered publishes in a row a stream counts as silent: one may be a lost connection.
+	silentFrom = 3
+	// silentFor is how long that holds when nothing more is published: a stream that is seldom written would otherwise count as
+	// silent long after the server has come back.
+	silentFor = 15 * time.Second
+)
 
 // Silent says that the server has stopped answering publishes to the stream, although it may be connected: so it behaves after a
 // write to its disk has failed, until it is started anew.
-func (w *Writer) Silent() bool { return w.silence.Load() >= silentFrom }
+func (w *Writer) Silent() bool {
+	return w.silence.Load() >= silentFrom && time.Now().UnixNano()-w.unheard.Load() < int64(silentFor)
+}
 
 // hear counts the answers.
 func (w *Writer) hear(err error) {
 	if errors.Is(err, ErrUncertain) {
+		w.unheard.Store(time.Now().UnixNano())
 		w.silence.Add(1)
 		return
 	}

@@ -1,0 +1,36 @@
+package natsconf
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A stream that is seldom written goes unanswered three times while the server is away. When nothing more is published, nothing tells
+// that the server is back: the silence ends by itself.
+func TestSilenceEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &Writer{}
+		for range silentFrom {
+			if w.Silent() {
+				t.Error("silent too soon")
+			}
+			w.hear(ErrUncertain)
+		}
+		if !w.Silent() {
+			t.Error("three unanswered publishes do not count")
+		}
+		time.Sleep(silentFor)
+		if w.Silent() {
+			t.Error("silent for ever")
+		}
+		w.hear(ErrUncertain)
+		if !w.Silent() {
+			t.Error("one more does not count")
+		}
+		w.hear(nil)
+		if w.Silent() {
+			t.Error("silent although it answered")
+		}
+	})
+}
