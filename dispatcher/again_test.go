@@ -182,3 +182,76 @@ func TestKilledDestinationGoesOn(t *testing.T) {
 		}
 	}
 }
+
+// Nothing is called undeliverable, which says that nothing was ever sent, whose first attempt had sent something: neither when a claim
+// was released since, nor when who gave it up died over it.
+func TestUndeliverableIsNeverSaidOfWhatWasSent(t *testing.T) {
+	for _, vanished := range []bool{false, true} {
+		h := start(t)
+		r := h.receive(t, "127.0.0.1", status(http.StatusNoContent))
+		r.Close()
+		c := h.complete(t, r.URL, "u", verified)
+		at := time.Now().UTC().Add(-time.Minute)
+		claim := func(n int, giveUp bool) {
+			t.Helper()
+			if err := h.store.Claim(t.Context(), sessions.Claim{Session: c.ID, Number: n, Worker: "w", GiveUp: giveUp, At: at, Deadline: at, SettleAfter: at}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		settle := func(r sessions.Result) {
+			t.Helper()
+			r.Session, r.By, r.At = c.ID, "w", at
+			if _, err := h.store.Settle(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		claim(1, false)
+		settle(sessions.Result{Number: 1, Verdict: sessions.VerdictUnknown, Class: sessions.ClassTimeout, Next: at})
+		claim(2, vanished)
+		if !vanished {
+			settle(sessions.Result{Number: 2, Verdict: sessions.VerdictReleased, Class: sessions.ClassLate})
+		}
+		config := h.config()
+		config.RetryFor, config.DefaultPolicy = time.Second, sessions.PolicyAtLeastOnce
+		h.offset.Store(int64(31 * time.Second)) // old enough for its facts to be read
+		h.dispatch(t, config)
+		v := h.settled(t, c.ID)
+		if v.Delivery.State != sessions.DeliveryUnknown {
+			t.Errorf("vanished %v: the delivery is %s after %+v", vanished, v.Delivery.State, v.Delivery.Attempts)
+		}
+	}
+}
+
+// A wish to send again is not forgotten where a late retry of the delivery before it has replaced the retry that carried it.
+func TestWishOutlivesALateRetry(t *testing.T) {
+	h := start(t)
+	r := h.receive(t, "127.0.0.1", failing(nil, 500))
+	stop := h.dispatch(t, h.config())
+	c := h.complete(t, r.URL, "u", verified)
+	h.until(t, c.ID, sessions.DeliveryRejected)
+	stop()
+	asked, err := h.store.Resend(t.Context(), c.ID, "operator")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// As if the wish's own message had been acknowledged for a retry, and that retry been replaced.
+	consumer, err := h.conn.JS.Consumer(t.Context(), natsconf.StreamCompletions, natsconf.ConsumerDispatcher)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := consumer.Next()
+	if err == nil {
+		err = m.DoubleAck(t.Context())
+	}
+	if err != nil || m.Subject() != "resend."+string(c.ID)+".2" {
+		t.Fatalf("%v, %v", m, err)
+	}
+	if err := h.store.Schedule(t.Context(), sessions.Retry{Session: c.ID, Tries: 1, Since: asked.At, At: time.Now()}); err != nil {
+		t.Fatal(err)
+	}
+	h.dispatch(t, h.config())
+	h.until(t, c.ID, sessions.DeliveryDelivered)
+	if n := r.count(c.ID); n != 2 {
+		t.Errorf("%d POSTs", n)
+	}
+}

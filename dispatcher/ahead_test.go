@@ -1,7 +1,9 @@
 package dispatcher_test
 
 import (
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -136,5 +138,24 @@ func (h *house) settled(t *testing.T, id sessions.ID) sessions.View {
 		if time.Now().After(deadline) {
 			t.Fatalf("delivery stays %s: %+v", v.Delivery.State, v.Delivery.Attempts)
 		}
+	}
+}
+
+// A receiver takes connections and never does TLS. Deliveries whose time is over are given up together, not one dial after the other:
+// with one second each that would be a minute and a half.
+func TestDeliveriesToADeadReceiverAreGivenUpTogether(t *testing.T) {
+	h := start(t)
+	hang, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = hang.Close() }()
+	r := &receiver{Server: &httptest.Server{URL: "https://" + hang.Addr().String()}}
+	ids := h.waiting(t, r, 90)
+	config := h.config()
+	config.RetryFor = time.Second
+	h.dispatch(t, config)
+	for _, id := range ids {
+		h.until(t, id, sessions.DeliveryUndeliverable)
 	}
 }

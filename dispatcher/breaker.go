@@ -78,6 +78,9 @@ func (b *breaker) pass() (passed func(contact), wait time.Duration) {
 // open says whether deliveries are held back at this moment. What they met is remembered only as long as that lasts.
 func (b *breaker) open() bool { return b.two.State() == gobreaker.StateOpen }
 
+// closed says whether deliveries pass as they come.
+func (b *breaker) closed() bool { return b.two.State() == gobreaker.StateClosed }
+
 // forget takes a breaker that goes with its destination out of the measurements.
 func (b *breaker) forget(m *metrics) { m.breakers.WithLabelValues(b.two.State().String()).Dec() }
 

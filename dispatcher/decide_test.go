@@ -78,6 +78,50 @@ func TestProbeThatDialledNobodyJudgesNothing(t *testing.T) {
 	}
 }
 
+// Each dial that succeeds allows one more, also where no connection stays: a receiver may close each after its answer. One that fails
+// begins anew, and while the breaker is not closed, those who may dial at all do not wait for each other.
+func TestDialsGrowWithSuccess(t *testing.T) {
+	d := &Dispatcher{c: Config{Concurrency: 16, BreakerOpen: time.Hour}, metrics: newMetrics(nil)}
+	s := newShift(newDestination(d, "h", t.Context()))
+	dials := func() (n int) {
+		for s.connectable() {
+			s.seat()
+			n++
+		}
+		s.places, s.dialing = 0, 0
+		return n
+	}
+	if got := dials(); got != dialsLeast {
+		t.Errorf("%d dials at once to begin with", got)
+	}
+	for range 3 {
+		s.dialing++
+		s.connected(true)
+	}
+	if got := dials(); got != dialsLeast+3 {
+		t.Errorf("%d dials at once after three that succeeded", got)
+	}
+	for range 100 {
+		s.dialing++
+		s.connected(true)
+	}
+	if got := dials(); got != 16 {
+		t.Errorf("%d dials at once at most", got)
+	}
+	s.dialing++
+	s.connected(false)
+	if got := dials(); got != dialsLeast {
+		t.Errorf("%d dials at once after a failure", got)
+	}
+	for range breakerTrips {
+		passed, _ := s.t.breaker.pass()
+		passed(missed)
+	}
+	if got := dials(); got != 16 {
+		t.Errorf("%d dials at once while the breaker is open", got)
+	}
+}
+
 func TestBackoffStaysBetweenOneSecondAndItsBound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 1<<20).Draw(t, "try")

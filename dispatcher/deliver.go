@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"verifyd/dispatcher/callback"
@@ -83,7 +84,9 @@ type attempt struct {
 	place  *place
 	conn   *callback.Conn
 	number int
-	last   *sessions.Result // of the attempt before, where it has one
+	// last is the result of the last attempt that was sent, or given up, and releases how many were released since.
+	last     *sessions.Result
+	releases int
 
 	contact contact
 }
@@ -105,7 +108,7 @@ func (a *attempt) run(ctx context.Context) fate {
 		return a.release(callback.Answer{Class: sessions.ClassLate, Detail: "the claim's acknowledgement was lost, so nothing was sent under it"})
 	case settle:
 		a.number = s.attempt
-		return a.end(abandoned(a.ID, s, a.d.worker, a.d.now()), 0)
+		return a.end(a.carry(abandoned(a.ID, s, a.d.worker, a.d.now())), 0)
 	case drop:
 		return settled
 	default:
@@ -123,14 +126,28 @@ func (a *attempt) step(ctx context.Context) (step, error) {
 	if err != nil {
 		return step{}, err
 	}
+	a.last, a.releases = ended(attempts)
 	if n := len(attempts); n > 0 {
-		a.last = attempts[n-1].Result
 		// Another who saw this claim would have to call its end unknown.
-		if c := attempts[n-1].Claim; a.last == nil && c.Worker == a.d.worker && a.d.held.wasVain(a.ID, n) {
+		if last := attempts[n-1]; last.Result == nil && last.Claim.Worker == a.d.worker && a.d.held.wasVain(a.ID, n) {
 			return step{do: release, attempt: n}, nil
 		}
 	}
-	return decide(a.Completion, attempts, a.asked, a.d.now()), nil
+	s := decide(a.Completion, attempts, a.asked, a.d.now())
+	if s.do == drop && a.asked == 0 && len(attempts) > 0 {
+		return a.wished(ctx, len(attempts)+1)
+	}
+	return s, nil
+}
+
+// wished looks whether somebody has asked for one more attempt: their wish may have been told by a message that this one replaced.
+func (a *attempt) wished(ctx context.Context, number int) (step, error) {
+	r, err := a.d.c.Sessions.Asked(ctx, a.ID, number)
+	if err != nil || r == nil {
+		return step{do: drop}, err
+	}
+	a.asked, a.due = number, r.At
+	return step{do: send, attempt: number}, nil
 }
 
 // send makes everything ready before the claim is spent: the exact bytes, and a connection that is alive. Whatever fails until then
@@ -211,7 +228,7 @@ func (a *attempt) connect(ctx context.Context) *callback.NotSent {
 	}
 	a.closeConn()
 	conn, err := a.d.c.Client.Dial(ctx, a.target)
-	a.place.dialled()
+	a.place.dialled(err == nil)
 	if err != nil {
 		if notSent, ok := errors.AsType[*callback.NotSent](err); ok {
 			return notSent
@@ -241,6 +258,20 @@ func (a *attempt) claim(ctx context.Context, c sessions.Claim) (f fate, ok bool)
 		a.d.held.inVain(c)
 		return a.trouble("claim", err), false
 	}
+}
+
+// ended gives the newest result that is not a release, or nil, and how many releases came after it.
+func ended(attempts []sessions.Attempt) (last *sessions.Result, releases int) {
+	for _, a := range slices.Backward(attempts) {
+		switch {
+		case a.Result == nil:
+		case a.Result.Verdict == sessions.VerdictReleased:
+			releases++
+		default:
+			return a.Result, releases
+		}
+	}
+	return nil, releases
 }
 
 // conclude stores how a sent attempt ended.
@@ -276,7 +307,7 @@ func (a *attempt) release(answer callback.Answer) fate {
 	answer.Verdict = sessions.VerdictReleased
 	a.closeConn()
 	a.leave()
-	if a.number >= mostReleases || !a.d.now().Before(a.d.giveUpAt(a.delivery)) {
+	if a.releases+1 >= mostReleases || !a.d.now().Before(a.d.giveUpAt(a.delivery)) {
 		answer.Verdict = sessions.VerdictUndeliverable // the claim is ours already, and nothing was sent
 		return a.record(a.carry(a.result(answer)))
 	}
@@ -324,7 +355,7 @@ func (a *attempt) notSent(ctx context.Context, n *callback.NotSent) fate {
 // carry turns the result of giving up into how the attempt before ended, where that one was sent and was to be sent again:
 // "undeliverable" says that nothing ever was.
 func (a *attempt) carry(r sessions.Result) sessions.Result {
-	if a.last != nil && !a.last.Next.IsZero() {
+	if r.Verdict == sessions.VerdictUndeliverable && a.last != nil && !a.last.Next.IsZero() {
 		r.Verdict, r.Class, r.Status = a.last.Verdict, a.last.Class, a.last.Status
 	}
 	return r

@@ -174,8 +174,8 @@ func (t *destination) Serve(ctx context.Context) error {
 			s.queue(p)
 		case p := <-s.withdraw:
 			s.unqueue(p)
-		case <-s.dialled:
-			s.connected()
+		case well := <-s.dialled:
+			s.connected(well)
 		case c := <-s.gave:
 			s.takeBack(c)
 			wake.Reset(connIdle) // the connection may have to be closed then

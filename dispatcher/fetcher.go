@@ -80,6 +80,10 @@ func (f *fetcher) consumer(ctx context.Context) (jetstream.Consumer, error) {
 
 func (f *fetcher) hand(ctx context.Context, m jetstream.Msg) {
 	dl, err := f.read(ctx, m)
+	if errors.Is(err, natsconf.ErrUnavailable) {
+		_ = m.NakWithDelay(troublePause)
+		return
+	}
 	if err != nil {
 		f.d.c.Log.Error().Err(err).Msg("a completion cannot be read; it stays and is tried again")
 		_ = m.NakWithDelay(unreadablePause)

@@ -8,7 +8,12 @@ import (
 // meterEvery is how often the backlog is asked for: a handful of requests each time.
 const meterEvery = 10 * time.Second
 
-// meter is the actor that measures the whole service's backlog. Every dispatcher process shows the same figures.
+// overdueBy is by how much a schedule may be late before it is stored anew. JetStream puts what is due on the stream within a second or
+// two; but what it could not store then, since the store was full, it does not try again while it runs.
+const overdueBy = 30 * time.Second
+
+// meter is the actor that measures the whole service's backlog, and wakes up schedules that JetStream has forgotten. Every dispatcher
+// process shows the same figures.
 type meter struct{ d *Dispatcher }
 
 // String names the actor in the supervisor's log.
@@ -20,11 +25,28 @@ func (m *meter) Serve(ctx context.Context) error {
 	defer tick.Stop()
 	for {
 		m.readOnce(ctx)
+		m.wakeOnce(ctx)
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
+	}
+}
+
+// wakeOnce stores overdue schedules anew. A retry is a hint: one that comes twice changes nothing.
+func (m *meter) wakeOnce(ctx context.Context) {
+	overdue, err := m.d.c.Sessions.Overdue(ctx, overdueBy)
+	if err != nil {
+		return // readOnce tells what is the matter
+	}
+	for _, r := range overdue {
+		r.At = m.d.c.Now()
+		if err := m.d.c.Sessions.Schedule(ctx, r); err != nil {
+			m.d.c.Log.Warn().Err(err).Int("overdue", len(overdue)).Msg("overdue retries cannot be stored anew")
+			return
+		}
+		m.d.c.Log.Warn().Str("sid", string(r.Session)).Msg("a retry was overdue and is scheduled anew")
 	}
 }
 

@@ -16,10 +16,10 @@ const (
 	aheadMost = 448
 	// aheadWait is how long a delivery that is claimed waits for a connection. Then its claim is released: nothing was sent.
 	aheadWait = time.Second
-	// dialsLeast is how many connections are dialled at once where none stands yet. From there on as many are dialled as stand, so
-	// that a burst to a receiver that answers soon is carried by few connections, and a slow one has all of its own within a few
-	// round trips.
-	dialsLeast = 1
+	// dialsLeast is how many connections are dialled at once to begin with. Each dial that succeeds allows one more, so that they
+	// double with each round trip, and one that fails begins anew: a burst to a receiver that answers soon is carried by few
+	// connections, and a slow one has all of its own within a few round trips.
+	dialsLeast = 2
 	// paceEvery is over which time a destination's rate is counted, and paceFor how long it holds when nothing more is sent.
 	paceEvery = 50 * time.Millisecond
 	paceFor   = 250 * time.Millisecond
@@ -36,13 +36,14 @@ type shift struct {
 	t *destination
 
 	want, withdraw chan *place
-	dialled        chan struct{}       // a dial has ended
+	dialled        chan bool           // a dial has ended, well or not
 	gave           chan *callback.Conn // nil where nothing can be used again
 	ended          chan struct{}
 
 	idle    []idleConn // newest last
 	places  int        // connections in use or being dialled
 	dialing int        // of these, being dialled
+	dials   int        // how many may be dialled at once
 	waiting []*place   // claimed and without a connection, oldest first
 	active  int        // deliveries under way
 	last    time.Time  // when a delivery last ended
@@ -51,9 +52,9 @@ type shift struct {
 
 func newShift(t *destination) *shift {
 	return &shift{
-		t: t, last: time.Now(),
+		t: t, last: time.Now(), dials: dialsLeast,
 		want: make(chan *place), withdraw: make(chan *place),
-		dialled: make(chan struct{}), gave: make(chan *callback.Conn), ended: make(chan struct{}),
+		dialled: make(chan bool), gave: make(chan *callback.Conn), ended: make(chan struct{}),
 	}
 }
 
@@ -86,10 +87,10 @@ func (p *place) take(ctx context.Context) (conn *callback.Conn, ok bool) {
 }
 
 // dialled says that a dial has ended, well or not. A repeat, and a dial that nobody counted, are harmless.
-func (p *place) dialled() {
+func (p *place) dialled(well bool) {
 	if p.dials {
 		p.dials = false
-		p.shift.dialled <- struct{}{}
+		p.shift.dialled <- well
 	}
 }
 
@@ -99,7 +100,7 @@ func (p *place) give(conn *callback.Conn, learnt contact) {
 		p.passed(learnt)
 		p.passed = nil
 	}
-	p.dialled()
+	p.dialled(false)
 	if p.held {
 		p.held = false
 		p.shift.gave <- conn
@@ -120,8 +121,8 @@ func (s *shift) connectable() bool {
 	if s.places >= s.t.d.c.Concurrency {
 		return false
 	}
-	standing := len(s.idle) + s.places - s.dialing
-	return len(s.idle) > 0 || s.dialing < max(dialsLeast, standing)
+	// While the breaker is not closed only a probe, and those whose time is over, are dialled at all.
+	return len(s.idle) > 0 || s.dialing < s.dials || !s.t.breaker.closed()
 }
 
 // seat gives a place: a connection, or nil where one is to be dialled.
@@ -201,8 +202,12 @@ func (s *shift) serveWaiting() {
 }
 
 // connected takes note of the end of a dial.
-func (s *shift) connected() {
+func (s *shift) connected(well bool) {
 	s.dialing--
+	s.dials = min(s.dials+1, s.t.d.c.Concurrency)
+	if !well {
+		s.dials = dialsLeast
+	}
 	s.serveWaiting()
 }
 
@@ -255,8 +260,8 @@ func (s *shift) end() {
 			s.queue(p)
 		case p := <-s.withdraw:
 			s.unqueue(p)
-		case <-s.dialled:
-			s.connected()
+		case well := <-s.dialled:
+			s.connected(well)
 		case c := <-s.gave:
 			s.takeBack(c)
 		case <-s.ended:

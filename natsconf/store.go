@@ -84,7 +84,8 @@ func (g *StoreGauge) High() bool { return g.Check() != nil }
 // Check tells why there is no room for new sessions, or nil.
 func (g *StoreGauge) Check() error {
 	used, limit := g.Use()
-	if limit > 0 && (float64(used) > storeHigh*float64(limit) || limit-used < leastFree) {
+	// An account's limit on an external server may be small; of the embedded store's, LeastStoreBytes is the least.
+	if limit > 0 && (float64(used) > storeHigh*float64(limit) || limit-used < min(leastFree, limit/4)) {
 		return fmt.Errorf("no new sessions are taken: %d of %d bytes of the store's limit are used", used, limit)
 	}
 	if free := g.free.Load(); free < leastFree {

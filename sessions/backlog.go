@@ -43,6 +43,26 @@ func (st *Store) Backlog(ctx context.Context) (Backlog, error) {
 	return b, nil
 }
 
+// Overdue reads the schedules whose instant has passed by so much, of the 2,048 that were stored first. Its error is
+// natsconf.ErrUnavailable.
+func (st *Store) Overdue(ctx context.Context, by time.Duration) ([]Retry, error) {
+	msgs, _, err := st.conn.Head(ctx, natsconf.StreamRetries, scheduleSubject("*"), backlogLook)
+	if err != nil {
+		return nil, fmt.Errorf("look for overdue retries: %w", err)
+	}
+	var overdue []Retry
+	for _, m := range msgs {
+		r, err := st.DecodeRetry(m.Subject(), m.Data())
+		if err != nil {
+			return nil, err
+		}
+		if st.now().Sub(r.At) > by {
+			overdue = append(overdue, r)
+		}
+	}
+	return overdue, nil
+}
+
 // backlogOf adds what one consumer has still to give, and looks at the first message of each kind that is not acknowledged.
 func (st *Store) backlogOf(ctx context.Context, c natsconf.ConsumerAsset, b *Backlog) error {
 	state, err := st.conn.ConsumerState(ctx, c.Stream, c.Config.Durable)
