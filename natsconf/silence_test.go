@@ -20,7 +20,7 @@ func TestSilenceEnds(t *testing.T) {
 		if !w.Silent() {
 			t.Error("three unanswered publishes do not count")
 		}
-		time.Sleep(silentFor)
+		time.Sleep(silentFor) // of the bubble: it costs no time
 		if w.Silent() {
 			t.Error("silent for ever")
 		}

@@ -40,7 +40,7 @@ func TestErrorsAreCounted(t *testing.T) {
 			if n++; n%2 == 0 {
 				return fmt.Errorf("number %d", n)
 			}
-			time.Sleep(10 * time.Millisecond)
+			time.Sleep(10 * time.Millisecond) // of the bubble as well
 			return nil
 		}
 		l := closedLoop(t.Context(), time.Second, []step{now})
