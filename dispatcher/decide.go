@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"net/http"
+	"slices"
 	"time"
 
 	"verifyd/sessions"
@@ -85,4 +86,18 @@ func abandoned(id sessions.ID, s step, by string, now time.Time) sessions.Result
 		r.Verdict, r.Detail = sessions.VerdictUndeliverable, "nothing could be sent until the retry deadline passed"
 	}
 	return r
+}
+
+// ended gives the newest result that is not a release, or nil, and how many releases came after it.
+func ended(attempts []sessions.Attempt) (last *sessions.Result, releases int) {
+	for _, a := range slices.Backward(attempts) {
+		switch {
+		case a.Result == nil:
+		case a.Result.Verdict == sessions.VerdictReleased:
+			releases++
+		default:
+			return a.Result, releases
+		}
+	}
+	return nil, releases
 }

@@ -2,11 +2,13 @@ package dispatcher
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sony/gobreaker/v2"
 	"pgregory.net/rapid"
 
+	"verifyd/dispatcher/callback"
 	"verifyd/sessions"
 )
 
@@ -119,6 +121,32 @@ func TestDialsGrowWithSuccess(t *testing.T) {
 	}
 	if got := dials(); got != 16 {
 		t.Errorf("%d dials at once while the breaker is open", got)
+	}
+}
+
+// A receiver that closes each connection has a pace, which tells when there is room again, and no claims go ahead at it; one that keeps
+// them has both.
+func TestEveryPOSTCountsTowardsThePace(t *testing.T) {
+	for _, keeps := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			d := &Dispatcher{c: Config{Concurrency: 16, BreakerOpen: time.Hour}, metrics: newMetrics(nil)}
+			s := newShift(newDestination(d, "h", t.Context()))
+			for range 200 {
+				r := returned{sent: true}
+				if keeps {
+					r.conn = &callback.Conn{}
+				}
+				s.places++
+				s.takeBack(r)
+				time.Sleep(time.Millisecond) // of the bubble: it costs no time
+			}
+			if rate := s.t.pace.perSecond(); rate < 500 || rate > 1500 {
+				t.Errorf("keeps %v: %d a second, one came each millisecond", keeps, rate)
+			}
+			if ahead := s.ahead(); (ahead > 0) != keeps {
+				t.Errorf("keeps %v: %d claims may go ahead", keeps, ahead)
+			}
+		})
 	}
 }
 

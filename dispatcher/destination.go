@@ -176,8 +176,8 @@ func (t *destination) Serve(ctx context.Context) error {
 			s.unqueue(p)
 		case well := <-s.dialled:
 			s.connected(well)
-		case c := <-s.gave:
-			s.takeBack(c)
+		case r := <-s.gave:
+			s.takeBack(r)
 			wake.Reset(connIdle) // the connection may have to be closed then
 		case <-s.ended:
 			s.finish()

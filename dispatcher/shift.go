@@ -36,14 +36,15 @@ type shift struct {
 	t *destination
 
 	want, withdraw chan *place
-	dialled        chan bool           // a dial has ended, well or not
-	gave           chan *callback.Conn // nil where nothing can be used again
+	dialled        chan bool // a dial has ended, well or not
+	gave           chan returned
 	ended          chan struct{}
 
 	idle    []idleConn // newest last
 	places  int        // connections in use or being dialled
 	dialing int        // of these, being dialled
 	dials   int        // how many may be dialled at once
+	kept    bool       // the last connection that came back after a POST may be used again
 	waiting []*place   // claimed and without a connection, oldest first
 	active  int        // deliveries under way
 	last    time.Time  // when a delivery last ended
@@ -54,8 +55,14 @@ func newShift(t *destination) *shift {
 	return &shift{
 		t: t, last: time.Now(), dials: dialsLeast,
 		want: make(chan *place), withdraw: make(chan *place),
-		dialled: make(chan bool), gave: make(chan *callback.Conn), ended: make(chan struct{}),
+		dialled: make(chan bool), gave: make(chan returned), ended: make(chan struct{}),
 	}
+}
+
+// returned is a place that comes back.
+type returned struct {
+	conn *callback.Conn // nil where nothing can be used again
+	sent bool           // somebody was reached with it
 }
 
 // place is a delivery's right to one connection. A delivery has it from the beginning or, where it is claimed ahead, asks for it.
@@ -103,7 +110,7 @@ func (p *place) give(conn *callback.Conn, learnt contact) {
 	p.dialled(false)
 	if p.held {
 		p.held = false
-		p.shift.gave <- conn
+		p.shift.gave <- returned{conn: conn, sent: learnt == reached}
 	}
 }
 
@@ -135,8 +142,12 @@ func (s *shift) seat() *callback.Conn {
 	return conn
 }
 
-// ahead gives how many deliveries may be claimed before they have a connection.
+// ahead gives how many deliveries may be claimed before they have a connection. A receiver that closes each gets none: dials would
+// come after the claim.
 func (s *shift) ahead() int {
+	if !s.kept {
+		return 0
+	}
 	return int(min(aheadMost, s.t.pace.perSecond()*int64(aheadFor)/int64(time.Second)))
 }
 
@@ -211,12 +222,15 @@ func (s *shift) connected(well bool) {
 	s.serveWaiting()
 }
 
-// takeBack takes a place back, with a connection that may be used again or nil.
-func (s *shift) takeBack(conn *callback.Conn) {
+// takeBack takes a place back.
+func (s *shift) takeBack(r returned) {
 	s.places--
-	if conn != nil {
-		s.idle = append(s.idle, idleConn{conn: conn, since: time.Now()})
+	if r.sent {
 		s.t.pace.count()
+		s.kept = r.conn != nil
+	}
+	if r.conn != nil {
+		s.idle = append(s.idle, idleConn{conn: r.conn, since: time.Now()})
 	}
 	s.serveWaiting()
 }
@@ -262,8 +276,8 @@ func (s *shift) end() {
 			s.unqueue(p)
 		case well := <-s.dialled:
 			s.connected(well)
-		case c := <-s.gave:
-			s.takeBack(c)
+		case r := <-s.gave:
+			s.takeBack(r)
 		case <-s.ended:
 			s.finish()
 		}
