@@ -87,7 +87,7 @@ func TestEnsureIsHarmlessToRepeatAndUpdatesWhereAllowed(t *testing.T) {
 	if err := longer.Ensure(t.Context()); err != nil || maxAge(t, conn) != 100*time.Hour {
 		t.Errorf("with leave to update: %v, max age %s", err, maxAge(t, conn))
 	}
-	if len(changed) != 3 || !strings.HasPrefix(changed[0], "stream COMPLETIONS max_age") {
+	if len(changed) != 4 || !strings.HasPrefix(changed[0], "stream COMPLETIONS max_age") {
 		t.Errorf("changed = %q", changed)
 	}
 	if s, err = conn.JS.Stream(t.Context(), natsconf.StreamCompletions); err != nil {

@@ -111,34 +111,40 @@ func (c *Conn) reading(ctx context.Context, stream string, config jetstream.Cons
 	}, nil
 }
 
-// Range reads the messages with sequences from first to last, oldest first, by a consumer that is gone afterwards: thousands of
-// single reads would stand in the way of the service's own. What has aged out meanwhile is left out. Its error is ErrUnavailable,
-// also when ctx ends.
-func (c *Conn) Range(ctx context.Context, stream string, first, last uint64) (msgs []jetstream.Msg, err error) {
-	consumer, done, err := c.reading(ctx, stream, jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: first})
+// Range reads the messages with sequences from first to last whose subject matches, oldest first, by a consumer that is gone
+// afterwards: thousands of single reads would stand in the way of the service's own. What has aged out meanwhile is left out. Its
+// error is ErrUnavailable, also when ctx ends.
+func (c *Conn) Range(ctx context.Context, stream, subject string, first, last uint64) (msgs []jetstream.Msg, err error) {
+	consumer, done, err := c.reading(ctx, stream, jetstream.ConsumerConfig{
+		FilterSubject: subject, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: first,
+	})
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	for at := first; at <= last; {
+	left := consumer.CachedInfo().NumPending // what comes later is behind last anyway
+	for at := first; at <= last && left > 0; {
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("read from %s: %w: %w", stream, ErrUnavailable, ctx.Err())
 		}
-		some, next, err := fetchOnce(consumer, at, last)
+		some, next, err := fetchOnce(consumer, at, last, min(left, rangePage))
 		if err != nil {
 			return nil, fmt.Errorf("read from %s: %w: %w", stream, ErrUnavailable, err)
 		}
 		if next == at {
 			break // nothing more is there
 		}
-		msgs, at = append(msgs, some...), next
+		msgs, at, left = append(msgs, some...), next, left-min(left, uint64(len(some)))
 	}
 	return msgs, nil
 }
 
+// rangePage is how many messages a reading asks for at once: some hundred KiB.
+const rangePage = 1024
+
 // fetchOnce reads what a consumer that stands at a sequence has up to last, and gives the sequence it stands at then.
-func fetchOnce(consumer jetstream.Consumer, at, last uint64) (msgs []jetstream.Msg, next uint64, err error) {
-	batch, err := consumer.FetchNoWait(int(last - at + 1)) //nolint:gosec // a page, see the callers
+func fetchOnce(consumer jetstream.Consumer, at, last, most uint64) (msgs []jetstream.Msg, next uint64, err error) {
+	batch, err := consumer.FetchNoWait(int(min(most, last-at+1))) //nolint:gosec // a page
 	if err != nil {
 		return nil, at, err
 	}
@@ -152,4 +158,29 @@ func fetchOnce(consumer jetstream.Consumer, at, last uint64) (msgs []jetstream.M
 		}
 	}
 	return msgs, at, batch.Error()
+}
+
+// SequenceAt gives the first sequence whose message was stored at or after an instant; one past the last where there is none. Its
+// error is ErrUnavailable.
+func (c *Conn) SequenceAt(ctx context.Context, stream string, at time.Time) (uint64, error) {
+	low, last, err := c.Bounds(ctx, stream)
+	if err != nil {
+		return 0, err
+	}
+	high := last + 1
+	for low < high { // what is before low is older, what is at high or after it is not
+		middle := low + (high-low)/2
+		m, err := c.Next(ctx, stream, ">", middle)
+		switch {
+		case errors.Is(err, ErrNotFound):
+			high = middle
+		case err != nil:
+			return 0, err
+		case m.Time.Before(at):
+			low = m.Sequence + 1
+		default:
+			high = middle
+		}
+	}
+	return high, nil
 }

@@ -73,7 +73,7 @@ func TestRangeGivesWhatIsThereAndLeavesNothingBehind(t *testing.T) {
 		{3, 3, nil},
 		{5, 9, []string{"session.e.1"}},
 	} {
-		msgs, err := c.Range(t.Context(), natsconf.StreamEvents, r.first, r.last)
+		msgs, err := c.Range(t.Context(), natsconf.StreamEvents, ">", r.first, r.last)
 		if err != nil || !reflect.DeepEqual(subjects(msgs), r.want) {
 			t.Errorf("%d to %d: %v, %v, want %v", r.first, r.last, subjects(msgs), err, r.want)
 		}

@@ -24,9 +24,8 @@ const (
 
 // Times that the topology fixes.
 const (
-	// sessionTTL is how long a pending session's record is kept; the instant in the record decides its expiry, not this.
-	sessionTTL = 10 * time.Minute
-	// DefaultKeepResults is how long facts and timelines are kept, and so how long results can be read.
+	// DefaultKeepResults is how long records, facts and timelines are kept, and so how long results can be read. The instant in a
+	// session's record decides its expiry.
 	DefaultKeepResults = 72 * time.Hour
 	// usageTTL covers a year of months and the current one, which is what people compare.
 	usageTTL = 400 * 24 * time.Hour
@@ -76,7 +75,7 @@ func NewTopology(o TopologyOptions) Topology {
 	return Topology{
 		Streams: []jetstream.StreamConfig{
 			completions(o), events(o), retries(o), usage(o),
-			bucket(o, BucketSessions, "pending sessions and redeemed sign-in attempts", 1, sessionTTL),
+			records(o),
 			bucket(o, BucketAccounts, "integrators and their sealed signing secrets", 5, 0),
 			bucket(o, BucketKeys, "API keys as digests; revoked by putting a revoked record", 5, 0),
 		},
@@ -160,6 +159,14 @@ func retries(o TopologyOptions) jetstream.StreamConfig {
 	c.AllowMsgSchedules = true
 	c.AllowRollup = true // schedules need it
 	c.MaxAge = o.KeepResults
+	return c
+}
+
+// records holds the record of each session, for as long as its results: it tells an expired session from one that never was, and
+// an account's sessions are listed from it. A message may ask for a shorter life, as a redeemed sign-in attempt does.
+func records(o TopologyOptions) jetstream.StreamConfig {
+	c := bucket(o, BucketSessions, "records of sessions and redeemed sign-in attempts", 1, o.KeepResults)
+	c.AllowMsgTTL = true
 	return c
 }
 

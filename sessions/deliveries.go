@@ -40,7 +40,7 @@ func (st *Store) Deliveries(ctx context.Context, state DeliveryState, limit int)
 		if last-first >= deliveriesPage {
 			from = last - deliveriesPage + 1
 		}
-		msgs, err := st.conn.Range(ctx, natsconf.StreamCompletions, from, last)
+		msgs, err := st.conn.Range(ctx, natsconf.StreamCompletions, ">", from, last)
 		if err != nil && ctx.Err() != nil && !w.oldest.IsZero() {
 			return Deliveries{Views: w.found, BackTo: w.oldest}, nil
 		}

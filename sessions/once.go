@@ -33,7 +33,8 @@ type write struct {
 	writer          *natsconf.Writer
 	stream, subject string
 	data            []byte
-	before, after   string // crash points
+	life            time.Duration // after which the message may go, in whole seconds; 0: with the stream's age
+	before, after   string        // crash points
 }
 
 // once stores a message on a subject that has none. It returns nil when this very message is stored, errTaken and the data that
@@ -78,10 +79,14 @@ func (st *Store) onceAs(ctx context.Context, w write, nonce string) (standing []
 }
 
 func onceMsg(w write, nonce string) *nats.Msg {
-	return &nats.Msg{Subject: w.subject, Data: w.data, Header: nats.Header{
+	m := &nats.Msg{Subject: w.subject, Data: w.data, Header: nats.Header{
 		nonceHeader:                         {nonce},
 		jetstream.ExpectedLastSubjSeqHeader: {"0"},
 	}}
+	if w.life > 0 {
+		m.Header.Set(jetstream.MsgTTLHeader, w.life.String())
+	}
+	return m
 }
 
 func judge(m *jetstream.RawStreamMsg, nonce string) ([]byte, error) {

@@ -20,12 +20,31 @@ func (st *Store) Read(ctx context.Context, id ID) (View, error) {
 	s, err := st.open(ctx, id)
 	switch {
 	case err == nil:
-		return View{Session: s, Outcome: Outcome{State: Pending}, Delivery: Delivery{State: DeliveryNone}}, nil
+		return pendingView(s), nil
 	case errors.Is(err, ErrExpired):
 		return st.viewExpired(ctx, s)
 	default:
 		return View{}, err
 	}
+}
+
+// view gives everything about a session whose record is known.
+func (st *Store) view(ctx context.Context, s Session) (View, error) {
+	c, err := st.completion(ctx, s.ID)
+	switch {
+	case err == nil:
+		return st.viewCompleted(ctx, c)
+	case !errors.Is(err, natsconf.ErrNotFound):
+		return View{}, err
+	case st.now().Before(s.ExpiresAt):
+		return pendingView(s), nil
+	default:
+		return st.viewExpired(ctx, s)
+	}
+}
+
+func pendingView(s Session) View {
+	return View{Session: s, Outcome: Outcome{State: Pending}, Delivery: Delivery{State: DeliveryNone}}
 }
 
 func (st *Store) viewCompleted(ctx context.Context, c Completion) (View, error) {

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"verifyd/natsconf"
 	"verifyd/natsconf/crashpoint"
 	"verifyd/natsconf/seal"
@@ -64,7 +66,7 @@ func NewStore(c Config) *Store {
 func (st *Store) instant() time.Time { return st.now().UTC().Truncate(time.Millisecond) }
 
 // Create starts a session that expires Lifetime from now. It returns once the record is durable. After ErrUncertain the session
-// may exist, but nobody can hold its token; a repeat makes another one.
+// may exist, but nobody can hold its token; a repeat makes another one. The account's id must be one word of [a-z0-9_].
 func (st *Store) Create(ctx context.Context, r Request) (Session, Token, error) {
 	token := newToken()
 	at := st.instant()
@@ -77,14 +79,23 @@ func (st *Store) Create(ctx context.Context, r Request) (Session, Token, error) 
 	if err != nil {
 		return Session{}, "", fmt.Errorf("encode session: %w", err)
 	}
-	w := write{writer: st.pending, stream: natsconf.BucketStream(natsconf.BucketSessions), subject: pendingSubject(s.ID), data: data,
-		before: crashpoint.BeforeCreate, after: crashpoint.AfterCreate}
-	if _, err := st.once(ctx, w); err != nil {
+	if err := st.put(ctx, recordSubject(s.Account, s.ID), data); err != nil {
 		return Session{}, "", fmt.Errorf("create session: %w", err)
 	}
-	// Tells an expired session from one that never was, after the record is gone.
-	st.conn.Emit(eventSubject("created", s.ID), data)
 	return s, token, nil
+}
+
+// put stores a new session's record. It needs no condition, since nobody else can make the same id, and so a repeat after a lost
+// answer stores the same record once more.
+func (st *Store) put(ctx context.Context, subject string, data []byte) (err error) {
+	crashpoint.Reach(crashpoint.BeforeCreate)
+	defer crashpoint.Reach(crashpoint.AfterCreate)
+	for range onceTries {
+		if _, err = st.pending.Publish(ctx, &nats.Msg{Subject: subject, Data: data}); !errors.Is(err, natsconf.ErrUncertain) || ctx.Err() != nil {
+			return err
+		}
+	}
+	return err
 }
 
 // Redeem uses up a sign-in attempt of a session, named by up to 64 characters of [a-z0-9]. The second call for the same
@@ -92,7 +103,7 @@ func (st *Store) Create(ctx context.Context, r Request) (Session, Token, error) 
 func (st *Store) Redeem(ctx context.Context, id ID, attempt string) error {
 	w := write{
 		writer: st.pending, stream: natsconf.BucketStream(natsconf.BucketSessions),
-		subject: redeemedSubject(attempt), data: []byte(id), before: crashpoint.BeforeRedeem, after: crashpoint.AfterRedeem,
+		subject: redeemedSubject(attempt), data: []byte(id), life: Lifetime, before: crashpoint.BeforeRedeem, after: crashpoint.AfterRedeem,
 	}
 	_, err := st.once(ctx, w)
 	if errors.Is(err, errTaken) {
@@ -136,26 +147,7 @@ func (st *Store) Complete(ctx context.Context, id ID, o Outcome) (Completion, er
 
 // open reads a session that may still be completed. Its errors are ErrExpired, ErrNotFound and natsconf's.
 func (st *Store) open(ctx context.Context, id ID) (Session, error) {
-	m, err := st.conn.Last(ctx, natsconf.BucketStream(natsconf.BucketSessions), pendingSubject(id))
-	if err == nil {
-		s, err := decodeSession(id, m.Data, st.box)
-		if err != nil {
-			return Session{}, err
-		}
-		if !st.now().Before(s.ExpiresAt) {
-			return s, ErrExpired
-		}
-		return s, nil
-	}
-	if !errors.Is(err, natsconf.ErrNotFound) {
-		return Session{}, fmt.Errorf("read session %s: %w", id, err)
-	}
-	return st.gone(ctx, id)
-}
-
-// gone reads what the timeline still knows of a session whose record has aged out.
-func (st *Store) gone(ctx context.Context, id ID) (Session, error) {
-	m, err := st.conn.Last(ctx, natsconf.StreamEvents, eventSubject("created", id))
+	m, err := st.conn.Last(ctx, natsconf.BucketStream(natsconf.BucketSessions), anyRecordSubject(id))
 	if errors.Is(err, natsconf.ErrNotFound) {
 		return Session{}, ErrNotFound
 	}
@@ -166,7 +158,10 @@ func (st *Store) gone(ctx context.Context, id ID) (Session, error) {
 	if err != nil {
 		return Session{}, err
 	}
-	return s, ErrExpired
+	if !st.now().Before(s.ExpiresAt) {
+		return s, ErrExpired
+	}
+	return s, nil
 }
 
 // orStanding turns "expired" and "not found" into "completed" where a completion stands.

@@ -20,9 +20,8 @@ const maxEvents = 512
 // EventName is the middle of an event's subject: one word of [a-z_].
 type EventName string
 
-// The events of a session. The record's own event is written by Create; whoever emits another one adds it here.
+// The events of a session; whoever emits another one adds it here.
 const (
-	EventCreated EventName = "created"  // Create: the session exists
 	EventSignIn  EventName = "sign_in"  // the user pressed Continue and was sent to Network
 	EventTrouble EventName = "trouble"  // Network failed to give a verdict: Detail; the user may try again
 	EventNotSent EventName = "not_sent" // a try of Attempt failed before the claim: Class, Detail, Timing, Next
@@ -53,7 +52,7 @@ type eventRecord struct {
 // Emit puts an event on the session's timeline. It waits for nothing and promises nothing; an event whose name is not one word is
 // dropped.
 func (st *Store) Emit(e Event) {
-	if e.Name == EventCreated || strings.Trim(string(e.Name), "abcdefghijklmnopqrstuvwxyz_") != "" || e.Name == "" {
+	if strings.Trim(string(e.Name), "abcdefghijklmnopqrstuvwxyz_") != "" || e.Name == "" {
 		return
 	}
 	if e.At.IsZero() {
@@ -189,7 +188,7 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// events reads a session's events from the leader, except for the record's own. What a newer build wrote is left out: a timeline
+// events reads a session's events from the leader. What a newer build wrote is left out: a timeline
 // with a gap is better than none.
 func (st *Store) events(ctx context.Context, id ID) ([]Event, error) {
 	var events []Event
@@ -204,7 +203,7 @@ func (st *Store) events(ctx context.Context, id ID) ([]Event, error) {
 		seq = m.Sequence + 1
 		r := eventRecord{}
 		name := EventName(strings.Split(m.Subject, ".")[1])
-		if name == EventCreated || json.Unmarshal(m.Data, &r) != nil || r.Version != recordVersion {
+		if json.Unmarshal(m.Data, &r) != nil || r.Version != recordVersion {
 			continue
 		}
 		r.Name, r.Session = name, id

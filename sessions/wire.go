@@ -23,10 +23,19 @@ func resultSubject(id ID, n int) string { return "result." + string(id) + "." + 
 func resendSubject(id ID, n int) string { return "resend." + string(id) + "." + strconv.Itoa(n) }
 func scheduleSubject(id ID) string      { return "schedule." + string(id) }
 func retrySubject(id ID) string         { return "retry." + string(id) }
-func pendingSubject(id ID) string       { return natsconf.BucketSubject(natsconf.BucketSessions, string(id)) }
 func eventSubject(event string, id ID) string {
 	return "session." + event + "." + string(id)
 }
+
+// recordSubject is where a session's record stands: below its account, so that an account's sessions can be listed.
+func recordSubject(account string, id ID) string {
+	return natsconf.BucketSubject(natsconf.BucketSessions, account+"."+string(id))
+}
+
+// anyRecordSubject matches the one record of a session whose account is not known: ids are unique over all accounts. The server
+// looks it up once for each account.
+func anyRecordSubject(id ID) string { return recordSubject("*", id) }
+
 func redeemedSubject(attempt string) string {
 	return natsconf.BucketSubject(natsconf.BucketSessions, "redeemed."+attempt)
 }

@@ -1,0 +1,189 @@
+package sessions
+
+import (
+	"context"
+	"encoding/base32"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"verifyd/natsconf"
+)
+
+const (
+	// listWindow is how many sequences of the records' stream are looked through at first, for a list's next sessions. It
+	// grows while they hold few of the account's.
+	listWindow     = 512
+	listWindowMost = 1 << 18
+	// listFew is below how many of the account's records a window counts as nearly empty.
+	listFew = 64
+	// clockSkew is how far the instants of edges and the store may differ.
+	clockSkew = time.Minute
+)
+
+// ErrBadCursor is returned for a cursor that no list gave.
+var ErrBadCursor = errors.New("not a cursor of this list")
+
+// Query says which of an account's sessions are wanted. The zero value of a field asks for any.
+type Query struct {
+	Account        string // required
+	Test           *bool  // started with a test key, or with a live one
+	PlatformUserID string
+	States         []State
+	Deliveries     []DeliveryState
+	Since, Until   time.Time // of creation: from Since on, before Until
+	Cursor         string    // Page.Next of the page before
+	Limit          int       // 1 or more
+}
+
+// Page is a part of a list, newest session first.
+type Page struct {
+	Sessions []View
+	Next     string    // the cursor of what follows; empty where there is no more
+	Back     time.Time // the creation instant of the oldest session looked at; zero where none was
+}
+
+// List gives an account's sessions, newest first, at most q.Limit. It looks back through the account's records; when ctx ends on the
+// way, what was found until then is the answer, with the cursor from which to go on. A session that is created meanwhile is
+// on no later page. Its errors are ErrBadCursor and natsconf.ErrUnavailable.
+func (st *Store) List(ctx context.Context, q Query) (Page, error) {
+	first, last, err := st.listBounds(ctx, q)
+	if err != nil {
+		return Page{}, err
+	}
+	l := lister{st: st, q: q, next: last}
+	for window := uint64(listWindow); l.next >= first && !l.done; {
+		from := first
+		if l.next-first >= window {
+			from = l.next - window + 1
+		}
+		msgs, err := st.conn.Range(ctx, natsconf.BucketStream(natsconf.BucketSessions), recordSubject(q.Account, "*"), from, l.next)
+		if err == nil {
+			err = l.back(ctx, msgs, from)
+		}
+		if err != nil && ctx.Err() != nil && !l.page.Back.IsZero() {
+			break // the time is up
+		}
+		if err != nil {
+			return Page{}, fmt.Errorf("list sessions: %w", err)
+		}
+		if len(msgs) < listFew {
+			window = min(4*window, listWindowMost)
+		}
+	}
+	if l.next >= first {
+		l.page.Next = encodeCursor(l.next)
+	}
+	return l.page, nil
+}
+
+// listBounds gives the sequences between which the records are.
+func (st *Store) listBounds(ctx context.Context, q Query) (first, last uint64, err error) {
+	stream := natsconf.BucketStream(natsconf.BucketSessions)
+	if first, last, err = st.conn.Bounds(ctx, stream); err != nil {
+		return 0, 0, fmt.Errorf("list sessions: %w", err)
+	}
+	first = max(first, 1)
+	if q.Cursor != "" {
+		at, err := decodeCursor(q.Cursor)
+		if err != nil {
+			return 0, 0, err
+		}
+		last = min(last, at)
+	}
+	if !q.Since.IsZero() {
+		since, err := st.conn.SequenceAt(ctx, stream, q.Since.Add(-clockSkew))
+		if err != nil {
+			return 0, 0, fmt.Errorf("list sessions: %w", err)
+		}
+		first = max(first, since)
+	}
+	if !q.Until.IsZero() {
+		until, err := st.conn.SequenceAt(ctx, stream, q.Until.Add(clockSkew))
+		if err != nil {
+			return 0, 0, fmt.Errorf("list sessions: %w", err)
+		}
+		last = min(last, until)
+	}
+	return first, last, nil
+}
+
+// lister goes back through an account's records.
+type lister struct {
+	st   *Store
+	q    Query
+	page Page
+	next uint64 // the sequence to go on from, backwards
+	done bool   // as many as wanted are found
+}
+
+// back takes a window of records that starts at a sequence.
+func (l *lister) back(ctx context.Context, msgs []jetstream.Msg, from uint64) error {
+	for _, m := range slices.Backward(msgs) {
+		meta, err := m.Metadata()
+		if err != nil {
+			return err
+		}
+		if err := l.take(ctx, m.Subject(), m.Data()); err != nil {
+			return err
+		}
+		l.next = meta.Sequence.Stream - 1
+		if l.done = len(l.page.Sessions) >= l.q.Limit; l.done {
+			return nil
+		}
+	}
+	l.next = from - 1
+	return nil
+}
+
+func (l *lister) take(ctx context.Context, subject string, data []byte) error {
+	id, err := ParseID(subject[strings.LastIndexByte(subject, '.')+1:])
+	if err != nil {
+		return fmt.Errorf("record on subject %q: %w", subject, err)
+	}
+	s, err := decodeSession(id, data, l.st.box)
+	if err != nil {
+		return err
+	}
+	if l.q.wants(s) {
+		v, err := l.st.view(ctx, s)
+		if err != nil {
+			return err
+		}
+		if wanted(l.q.States, v.State) && wanted(l.q.Deliveries, v.Delivery.State) {
+			l.page.Sessions = append(l.page.Sessions, v)
+		}
+	}
+	l.page.Back = s.CreatedAt
+	return nil
+}
+
+// wants says whether a session is wanted, as far as its record tells.
+func (q Query) wants(s Session) bool {
+	return (q.Test == nil || *q.Test == s.Test) && (q.PlatformUserID == "" || q.PlatformUserID == s.PlatformUserID) &&
+		!s.CreatedAt.Before(q.Since) && (q.Until.IsZero() || s.CreatedAt.Before(q.Until))
+}
+
+func wanted[T comparable](these []T, this T) bool {
+	return len(these) == 0 || slices.Contains(these, this)
+}
+
+var cursorEncoding = base32.HexEncoding.WithPadding(base32.NoPadding)
+
+// encodeCursor hides that a cursor is a sequence, so that nobody counts on it.
+func encodeCursor(sequence uint64) string {
+	return strings.ToLower(cursorEncoding.EncodeToString(binary.BigEndian.AppendUint64([]byte{recordVersion}, sequence)))
+}
+
+func decodeCursor(s string) (uint64, error) {
+	b, err := cursorEncoding.DecodeString(strings.ToUpper(s))
+	if err != nil || len(b) != 9 || b[0] != recordVersion || encodeCursor(binary.BigEndian.Uint64(b[1:])) != s {
+		return 0, ErrBadCursor
+	}
+	return binary.BigEndian.Uint64(b[1:]), nil
+}

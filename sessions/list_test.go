@@ -1,0 +1,184 @@
+package sessions_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"verifyd/sessions"
+)
+
+// ids lists a page's sessions.
+func ids(p sessions.Page) (out []sessions.ID) {
+	for _, v := range p.Sessions {
+		out = append(out, v.ID)
+	}
+	return out
+}
+
+// walkList reads a list to its end.
+func (h house) walkList(t *testing.T, q sessions.Query) (all []sessions.ID, pages int) {
+	t.Helper()
+	for pages = 1; ; pages++ {
+		p, err := h.store.List(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(p.Sessions) > q.Limit {
+			t.Fatalf("a page of %d has %d", q.Limit, len(p.Sessions))
+		}
+		all = append(all, ids(p)...)
+		if q.Cursor = p.Next; q.Cursor == "" || pages > 10_000 {
+			return all, pages
+		}
+	}
+}
+
+// Pages of any size give each session of the account once, newest first, and none of another account's.
+func TestListGivesEachSessionOnce(t *testing.T) {
+	h := start(t)
+	var want []sessions.ID
+	for i := range 90 {
+		r := request
+		r.Account = []string{"acc_a", "acc_b", "acc_b"}[i%3]
+		s, _, err := h.store.Create(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Account == "acc_a" {
+			want = append(want, s.ID)
+		}
+	}
+	slices.Reverse(want)
+	for _, limit := range []int{1, 7, 29, 30, 31, 500} {
+		got, pages := h.walkList(t, sessions.Query{Account: "acc_a", Limit: limit})
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("pages of %d: %d sessions, want %d", limit, len(got), len(want))
+		}
+		if most := len(want)/limit + 1; pages > most+1 {
+			t.Errorf("pages of %d: %d pages", limit, pages)
+		}
+	}
+	if got, _ := h.walkList(t, sessions.Query{Account: "acc_none", Limit: 5}); len(got) != 0 {
+		t.Errorf("an account without sessions has %d", len(got))
+	}
+}
+
+// A rare account's sessions are found behind many of others'.
+func TestListFindsWhatIsFarBack(t *testing.T) {
+	h := start(t)
+	r := request
+	r.Account = "acc_rare"
+	rare, _, err := h.store.Create(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 1500 {
+		h.create(t)
+	}
+	if p, err := h.store.List(t.Context(), sessions.Query{Account: "acc_rare", Limit: 3}); err != nil || !reflect.DeepEqual(ids(p), []sessions.ID{rare.ID}) || p.Next != "" {
+		t.Errorf("list = %+v, %v", p, err)
+	}
+}
+
+func TestListFilters(t *testing.T) {
+	h := start(t)
+	ended := map[string]sessions.ID{}
+	for name, o := range map[string]sessions.Outcome{
+		"pending": {}, "verified": verified, "failed": {State: sessions.Failed, Reason: sessions.Declined},
+		"canceled": {State: sessions.Canceled, Reason: sessions.CanceledReason},
+	} {
+		r := request
+		r.PlatformUserID, r.Test = name, name == "canceled"
+		s, _, err := h.store.Create(t.Context(), r)
+		if err == nil && o.State != "" {
+			_, err = h.store.Complete(t.Context(), s.ID, o)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended[name] = s.ID
+	}
+	yes, no := true, false
+	now := h.clock.Now()
+	for name, c := range map[string]struct {
+		q    sessions.Query
+		want []string
+	}{
+		"all":              {sessions.Query{}, []string{"canceled", "failed", "pending", "verified"}},
+		"one user":         {sessions.Query{PlatformUserID: "failed"}, []string{"failed"}},
+		"nobody":           {sessions.Query{PlatformUserID: "fail"}, nil},
+		"states":           {sessions.Query{States: []sessions.State{sessions.Verified, sessions.Pending}}, []string{"pending", "verified"}},
+		"due":              {sessions.Query{Deliveries: []sessions.DeliveryState{sessions.DeliveryDue}}, []string{"failed", "verified"}},
+		"test":             {sessions.Query{Test: &yes}, []string{"canceled"}},
+		"live":             {sessions.Query{Test: &no}, []string{"failed", "pending", "verified"}},
+		"since before":     {sessions.Query{Since: now.Add(-time.Hour)}, []string{"canceled", "failed", "pending", "verified"}},
+		"since later":      {sessions.Query{Since: now.Add(time.Second)}, nil},
+		"until before":     {sessions.Query{Until: now.Add(-time.Hour)}, nil},
+		"until later":      {sessions.Query{Until: now.Add(time.Hour)}, []string{"canceled", "failed", "pending", "verified"}},
+		"expired, not yet": {sessions.Query{States: []sessions.State{sessions.Expired}}, nil},
+	} {
+		c.q.Account, c.q.Limit = request.Account, 2
+		got, _ := h.walkList(t, c.q)
+		var want []sessions.ID
+		for _, w := range c.want {
+			want = append(want, ended[w])
+		}
+		slices.Sort(got)
+		slices.Sort(want)
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %d sessions, want %d", name, len(got), len(want))
+		}
+	}
+	h.clock.Advance(time.Hour)
+	if got, _ := h.walkList(t, sessions.Query{Account: request.Account, States: []sessions.State{sessions.Expired}, Limit: 9}); !slices.Equal(got, []sessions.ID{ended["pending"]}) {
+		t.Errorf("expired: %v", got)
+	}
+}
+
+// Whoever has little time gets what was found until then, and can go on.
+func TestListEndsWithItsTime(t *testing.T) {
+	h := start(t)
+	for range 40 {
+		h.create(t)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	looks := 0
+	h.store = newStoreAt(t, h, func() time.Time { // a pending session's expiry is looked at once for each
+		if looks++; looks == 12 {
+			cancel()
+		}
+		return time.Now()
+	})
+	q := sessions.Query{Account: request.Account, Limit: 100}
+	p, err := h.store.List(ctx, q)
+	if err != nil || len(p.Sessions) == 0 || len(p.Sessions) == 40 || p.Next == "" || p.Back.IsZero() {
+		t.Fatalf("%d sessions, next %q, %v", len(p.Sessions), p.Next, err)
+	}
+	q.Cursor = p.Next
+	rest, _ := h.walkList(t, q)
+	if len(p.Sessions)+len(rest) != 40 {
+		t.Errorf("%d and then %d sessions", len(p.Sessions), len(rest))
+	}
+}
+
+func TestBadCursors(t *testing.T) {
+	h := start(t)
+	for range 3 {
+		h.create(t)
+	}
+	p, err := h.store.List(t.Context(), sessions.Query{Account: request.Account, Limit: 1})
+	if err != nil || p.Next == "" {
+		t.Fatalf("%+v, %v", p, err)
+	}
+	for _, bad := range []string{"x", "0", fmt.Sprint(1 << 20), p.Next + "0", p.Next[1:], "\x00", p.Next[:len(p.Next)-1] + "Z"} {
+		if _, err := h.store.List(t.Context(), sessions.Query{Account: request.Account, Limit: 1, Cursor: bad}); !errors.Is(err, sessions.ErrBadCursor) {
+			t.Errorf("cursor %q: %v", bad, err)
+		}
+	}
+}
