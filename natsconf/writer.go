@@ -74,7 +74,8 @@ func NewWriter(c *Conn, stream string) *Writer {
 	return &Writer{conn: c, stream: stream, mailbox: make(chan *letter, mailboxSize)}
 }
 
-// NewSingleWriter makes a writer that never batches, for counters, whose acknowledgement must carry each message's own total.
+// NewSingleWriter makes a writer that never batches: for counters, whose acknowledgement must carry each message's own total, and
+// where the store is not synced for each message, so that a batch has nothing to share.
 func NewSingleWriter(c *Conn, stream string) *Writer {
 	w := NewWriter(c, stream)
 	w.single = true

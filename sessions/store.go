@@ -2,7 +2,6 @@ package sessions
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -75,7 +74,7 @@ func (st *Store) Create(ctx context.Context, r Request) (Session, Token, error) 
 		Platform: r.Platform, PlatformUserID: r.PlatformUserID, GuildID: r.GuildID, CallbackURL: r.CallbackURL,
 		CreatedAt: at, ExpiresAt: at.Add(Lifetime),
 	}
-	data, err := json.Marshal(newRecord(s, st.box))
+	data, err := encodeSession(s, st.box)
 	if err != nil {
 		return Session{}, "", fmt.Errorf("encode session: %w", err)
 	}

@@ -1,10 +1,11 @@
 package sessions
 
 import (
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/go-json-experiment/json"
 
 	"verifyd/natsconf"
 	"verifyd/natsconf/seal"
@@ -45,7 +46,7 @@ type record struct {
 	Version        int       `json:"v"`
 	Account        string    `json:"account"`
 	Key            string    `json:"key"`
-	Test           bool      `json:"test,omitempty"`
+	Test           bool      `json:"test,omitzero"`
 	Policy         Policy    `json:"policy,omitempty"`
 	Platform       string    `json:"platform"`
 	PlatformUserID string    `json:"platform_user_id"`
@@ -83,6 +84,8 @@ func (r record) session(id ID, box *seal.Box) (Session, error) {
 		CallbackURL: string(callback), CreatedAt: r.CreatedAt, ExpiresAt: r.ExpiresAt,
 	}, nil
 }
+
+func encodeSession(s Session, box *seal.Box) ([]byte, error) { return json.Marshal(newRecord(s, box)) }
 
 func encodeCompletion(c Completion, box *seal.Box) ([]byte, error) {
 	return json.Marshal(completionRecord{

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"text/tabwriter"
 	"time"
 
@@ -29,7 +30,16 @@ func (s serveCmd) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return usageError{err}
 	}
+	modestHeap()
 	return newProgram(cfg).Serve(ctx)
+}
+
+// modestHeap lets garbage be collected when the heap has grown by 65 % since the last time, instead of Go's 100 %: peak memory under a
+// burst falls by a tenth, for a few hundredths of the processor (docs/DECISIONS.md). The operator's GOGC holds where it is set.
+func modestHeap() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(65)
+	}
 }
 
 // storeCmd is what the commands on a store share.

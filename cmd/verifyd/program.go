@@ -142,8 +142,12 @@ func (p *Program) listen() (net.Listener, error) {
 // startCore starts what both edge and dispatcher stand on.
 func (p *Program) startCore(ctx context.Context) (hall, error) {
 	conn := p.store.conn
-	pending := natsconf.NewWriter(conn, natsconf.BucketStream(natsconf.BucketSessions))
-	completions := natsconf.NewWriter(conn, natsconf.StreamCompletions)
+	newWriter := natsconf.NewWriter
+	if p.store.embedded != nil && p.c.store.sync == natsconf.SyncInterval {
+		newWriter = natsconf.NewSingleWriter
+	}
+	pending := newWriter(conn, natsconf.BucketStream(natsconf.BucketSessions))
+	completions := newWriter(conn, natsconf.StreamCompletions)
 	retries := natsconf.NewSingleWriter(conn, natsconf.StreamRetries)
 	h := hall{
 		sessions: sessions.NewStore(sessions.Config{

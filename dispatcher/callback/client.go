@@ -86,6 +86,7 @@ type Client struct {
 	tls    *tls.Config // cloned for each dial, which sets the server's name
 
 	gateway *gateway // nil: no egress proxy
+	signers signers
 }
 
 // New makes a client.

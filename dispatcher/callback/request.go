@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -66,7 +67,7 @@ func (c *Client) Prepare(cb Callback) (Request, error) {
 	if err != nil {
 		return Request{}, fmt.Errorf("prepare callback: encode body: %w", err)
 	}
-	signature, err := sign(cb, body)
+	signature, err := c.sign(cb, body)
 	if err != nil {
 		return Request{}, fmt.Errorf("prepare callback: %w", err)
 	}
@@ -94,15 +95,12 @@ func (c *Client) write(cb Callback, signature string, body []byte) []byte {
 }
 
 // sign gives one signature for each secret, separated by spaces.
-func sign(cb Callback, body []byte) (string, error) {
+func (c *Client) sign(cb Callback, body []byte) (string, error) {
 	signatures := make([]string, 0, len(cb.Secrets))
 	for _, secret := range cb.Secrets {
-		if strings.TrimPrefix(secret, "whsec_") == "" {
-			return "", errors.New("sign callback: empty signing secret")
-		}
-		hook, err := standardwebhooks.NewWebhook(secret)
+		hook, err := c.signers.of(secret)
 		if err != nil {
-			return "", errors.New(`sign callback: a signing secret is not "whsec_" and base64`)
+			return "", err
 		}
 		signature, err := hook.Sign(ID(cb.Session), cb.At, body)
 		if err != nil {
@@ -114,4 +112,36 @@ func sign(cb Callback, body []byte) (string, error) {
 		return "", errors.New("sign callback: no signing secret")
 	}
 	return strings.Join(signatures, " "), nil
+}
+
+// signersMost bounds how many decoded secrets are kept; each is some 100 bytes.
+const signersMost = 4096
+
+// signers keeps the decoded signing secrets: decoding one costs as much as signing with it.
+type signers struct {
+	mu       sync.RWMutex
+	bySecret map[string]*standardwebhooks.Webhook
+}
+
+func (s *signers) of(secret string) (*standardwebhooks.Webhook, error) {
+	s.mu.RLock()
+	hook := s.bySecret[secret]
+	s.mu.RUnlock()
+	if hook != nil {
+		return hook, nil
+	}
+	if strings.TrimPrefix(secret, "whsec_") == "" {
+		return nil, errors.New("sign callback: empty signing secret")
+	}
+	hook, err := standardwebhooks.NewWebhook(secret)
+	if err != nil {
+		return nil, errors.New(`sign callback: a signing secret is not "whsec_" and base64`)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.bySecret == nil || len(s.bySecret) >= signersMost {
+		s.bySecret = map[string]*standardwebhooks.Webhook{} // rotated ones go with the rest
+	}
+	s.bySecret[secret] = hook
+	return hook, nil
 }

@@ -32,11 +32,11 @@ func BenchmarkPrepare(b *testing.B) {
 }
 
 func BenchmarkSign(b *testing.B) {
-	cb := benchCallback(b)
+	c, cb := New(Config{}), benchCallback(b)
 	body := []byte(`{"platform_user_id":"sailor_42","guild_id":"118203948571029384","verified":true}`)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := sign(cb, body); err != nil {
+		if _, err := c.sign(cb, body); err != nil {
 			b.Fatal(err)
 		}
 	}

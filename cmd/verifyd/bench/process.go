@@ -44,6 +44,7 @@ func (o Options) startProcess(args, env []string, stdin io.Reader, stdout io.Wri
 	}
 	p.cmd.Env = append(append(p.cmd.Env, o.Env...), env...)
 	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = stdin, stdout, p.log
+	p.cmd.SysProcAttr = notOrphaned()
 	p.began = time.Now()
 	if err := p.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start verifyd %s: %w", args[0], err)

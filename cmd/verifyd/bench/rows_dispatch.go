@@ -114,7 +114,7 @@ func (b *bench) drain(ctx context.Context, run int, r *receiver) (sample, error)
 
 // fill completes n sessions.
 func (s *service) fill(ctx context.Context, n int, r *receiver) error {
-	st := newSessionStore(s.conn, s.h.key)
+	st := newSessionStore(s.conn, s.h.key, s.h.sync)
 	defer st.writers.stop()
 	ids, err := st.create(ctx, n, s.account.ID, r.url)
 	if err != nil {
@@ -235,7 +235,7 @@ func (b *bench) pacedOnce(ctx context.Context, run int, r *receiver, rate float6
 		return err
 	}
 	defer end()
-	st := newSessionStore(s.conn, s.h.key)
+	st := newSessionStore(s.conn, s.h.key, s.h.sync)
 	defer st.writers.stop()
 	warm := max(1, int(rate*b.o.warmUp().Seconds()))
 	n := max(1, int(rate*b.o.Duration.Seconds()))

@@ -193,9 +193,13 @@ type sessionStore struct {
 	writers *background
 }
 
-func newSessionStore(conn *natsconf.Conn, key seal.Key) *sessionStore {
-	pending := natsconf.NewWriter(conn, natsconf.BucketStream(natsconf.BucketSessions))
-	completions := natsconf.NewWriter(conn, natsconf.StreamCompletions)
+func newSessionStore(conn *natsconf.Conn, key seal.Key, sync string) *sessionStore {
+	newWriter := natsconf.NewWriter
+	if sync == syncInterval { // as in the service
+		newWriter = natsconf.NewSingleWriter
+	}
+	pending := newWriter(conn, natsconf.BucketStream(natsconf.BucketSessions))
+	completions := newWriter(conn, natsconf.StreamCompletions)
 	return &sessionStore{
 		Store:   sessions.NewStore(sessions.Config{Conn: conn, Pending: pending, Completions: completions, Key: key}),
 		writers: runInBackground(pending, completions),
@@ -235,7 +239,7 @@ func newCompleter(ctx context.Context, c childConfig) (worker, string, error) {
 		s.close()
 		return nil, "", err
 	}
-	return &completer{store: s, sessions: newSessionStore(s.conn, seal.NewKey())}, "", nil
+	return &completer{store: s, sessions: newSessionStore(s.conn, seal.NewKey(), c.Store.Sync)}, "", nil
 }
 
 func (c *completer) close() {
