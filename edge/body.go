@@ -81,7 +81,7 @@ func readJSONBody(r *http.Request) ([]byte, *problem) {
 	if p := checkMedia(r.Header); p != nil {
 		return nil, p
 	}
-	body, err := io.ReadAll(r.Body) // bounded by the frame around every route
+	body, err := readWhole(r) // bounded by the frame around every route
 	var large *http.MaxBytesError
 	switch {
 	case err == nil:
@@ -95,6 +95,18 @@ func readJSONBody(r *http.Request) ([]byte, *problem) {
 			{Code: FaultSyntax, Detail: "the body ends before its announced length"},
 		}}
 	}
+}
+
+// readWhole reads a body that says how long it is into as much room.
+func readWhole(r *http.Request) ([]byte, error) {
+	if r.ContentLength <= 0 {
+		return io.ReadAll(r.Body)
+	}
+	body := make([]byte, r.ContentLength)
+	if _, err := io.ReadFull(r.Body, body); err != nil {
+		return nil, err
+	}
+	return body, nil
 }
 
 func tooLarge() *problem {

@@ -228,14 +228,16 @@ func (w *Writer) await(f jetstream.PubAckFuture) fate {
 // writeBatch publishes all messages as one atomic batch: the last one commits and is answered.
 func (w *Writer) writeBatch(letters []*letter) error {
 	defer clearBatchHeaders(letters)
-	id := nuid.Next()
+	id := []string{nuid.Next()} // one for all: nobody writes to it
+	numbers := make([]string, len(letters))
 	last := len(letters) - 1
 	for i, l := range letters {
 		if l.msg.Header == nil {
-			l.msg.Header = nats.Header{}
+			l.msg.Header = make(nats.Header, 3)
 		}
-		l.msg.Header.Set("Nats-Batch-Id", id)
-		l.msg.Header.Set("Nats-Batch-Sequence", strconv.Itoa(i+1))
+		numbers[i] = strconv.Itoa(i + 1)
+		l.msg.Header["Nats-Batch-Id"] = id
+		l.msg.Header["Nats-Batch-Sequence"] = numbers[i : i+1 : i+1]
 		if i < last {
 			if err := w.conn.NC.PublishMsg(l.msg); err != nil {
 				return w.kind(err)
@@ -248,7 +250,7 @@ func (w *Writer) writeBatch(letters []*letter) error {
 	if err != nil {
 		return w.kind(err)
 	}
-	return w.batchFate(reply.Data, id, len(letters))
+	return w.batchFate(reply.Data, id[0], len(letters))
 }
 
 func (w *Writer) batchFate(answer []byte, id string, size int) error {
