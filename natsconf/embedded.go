@@ -104,8 +104,11 @@ func OpenEmbedded(o EmbeddedOptions) (*Embedded, error) {
 }
 
 // HasStore says whether the data directory holds a store already, which an earlier start made.
-func (e *Embedded) HasStore() bool {
-	_, err := os.Stat(filepath.Join(e.o.DataDir, storeFolder))
+func (e *Embedded) HasStore() bool { return HasStore(e.o.DataDir) }
+
+// HasStore says whether a data directory holds a store already.
+func HasStore(dataDir string) bool {
+	_, err := os.Stat(filepath.Join(dataDir, storeFolder))
 	return err == nil
 }
 

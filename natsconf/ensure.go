@@ -49,7 +49,7 @@ type Ensurer struct {
 }
 
 // changeable are the stream settings that may be updated in place, all of them the operator's own choices.
-var changeable = []string{"description", "max_age", "num_replicas", "duplicate_window"}
+var changeable = []string{"description", "max_age", "num_replicas", "duplicate_window", "allow_msg_ttl"}
 
 // ignored are settings that verifyd has no opinion on: they stay as the operator has them.
 var ignored = []string{"placement", "consumer_limits", "compression", "metadata"}
@@ -121,6 +121,7 @@ func (e Ensurer) update(ctx context.Context, have, want jetstream.StreamConfig) 
 	next := have // what is ignored stays
 	next.Subjects = want.Subjects
 	next.Description, next.MaxAge, next.Replicas, next.Duplicates = want.Description, want.MaxAge, want.Replicas, want.Duplicates
+	next.AllowMsgTTL = next.AllowMsgTTL || want.AllowMsgTTL // it cannot be taken back
 	if _, err := e.Conn.JS.UpdateStream(ctx, next); err != nil {
 		return fmt.Errorf("update stream %s: %w", want.Name, err)
 	}

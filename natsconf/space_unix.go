@@ -4,8 +4,8 @@ package natsconf
 
 import "golang.org/x/sys/unix"
 
-// freeBytes gives the space that is left to us on the filesystem of a folder.
-func freeBytes(dir string) (int64, error) {
+// FreeBytes gives the space that is left for this user on the filesystem of a folder.
+func FreeBytes(dir string) (int64, error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(dir, &s); err != nil {
 		return 0, err

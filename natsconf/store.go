@@ -59,7 +59,7 @@ func (g *StoreGauge) String() string { return "store gauge" }
 
 func (g *StoreGauge) readOnce(ctx context.Context) {
 	if g.embedded != nil {
-		if free, err := freeBytes(g.embedded.o.DataDir); err == nil {
+		if free, err := FreeBytes(g.embedded.o.DataDir); err == nil {
 			g.free.Store(free)
 		}
 	}

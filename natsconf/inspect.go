@@ -1,0 +1,105 @@
+package natsconf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Difference is where the server's topology is not the table's.
+type Difference struct {
+	Asset, Field string
+	Have, Want   string
+	Kind         DifferenceKind
+}
+
+// DifferenceKind says what becomes of a difference when the service starts.
+type DifferenceKind int
+
+// The kinds of a difference.
+const (
+	Missing DifferenceKind = iota // the asset is made
+	Updated                       // the setting is changed in place
+	Drift                         // the service refuses to start: see DriftError
+)
+
+// Inspection is what a server says of itself and of verifyd's assets on it.
+type Inspection struct {
+	Version  string // of the server that answered
+	APILevel int
+	Cluster  string // its name; empty for a single server
+	URL      string // without credentials
+	TLS      bool
+	RTT      time.Duration
+	// Skew is how far the server's clock is ahead of this machine's, within RTT; Known says whether it could be learnt.
+	Skew      time.Duration
+	SkewKnown bool
+	Used      uint64 // bytes of file storage in the account
+	Limit     int64  // its limit; -1 for none
+
+	Differences []Difference
+}
+
+// Inspect looks and changes nothing. Its errors are *VersionError, those of the server's API, and ctx's.
+func (e Ensurer) Inspect(ctx context.Context) (Inspection, error) {
+	nc := e.Conn.NC
+	in := Inspection{
+		Version: nc.ConnectedServerVersion(), Cluster: nc.ConnectedClusterName(), URL: nc.ConnectedUrlRedacted(), Limit: -1,
+	}
+	_, notTLS := nc.TLSConnectionState()
+	in.TLS = notTLS == nil
+	var err error
+	if in.RTT, err = nc.RTT(); err != nil {
+		return in, fmt.Errorf("measure the way to the server: %w", err)
+	}
+	info, err := e.Conn.JS.AccountInfo(ctx)
+	if err != nil {
+		return in, fmt.Errorf("ask for the account: %w", err)
+	}
+	in.APILevel, in.Used, in.Limit = info.API.Level, info.Store, info.Limits.MaxStore
+	if in.APILevel < minAPILevel {
+		return in, &VersionError{Version: in.Version}
+	}
+	for _, want := range e.Topology.Streams {
+		if err := e.inspectStream(ctx, want, &in); err != nil {
+			return in, err
+		}
+	}
+	for _, c := range e.Topology.Consumers {
+		if _, err := e.Conn.JS.Consumer(ctx, c.Stream, c.Config.Durable); errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
+			in.Differences = append(in.Differences, Difference{Asset: "consumer " + c.Config.Durable, Kind: Missing})
+		} else if err != nil {
+			return in, fmt.Errorf("look up consumer %s: %w", c.Config.Durable, err)
+		}
+	}
+	return in, nil
+}
+
+func (e Ensurer) inspectStream(ctx context.Context, want jetstream.StreamConfig, in *Inspection) error {
+	asked := time.Now()
+	s, err := e.Conn.JS.Stream(ctx, want.Name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		in.Differences = append(in.Differences, Difference{Asset: "stream " + want.Name, Kind: Missing})
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("look up stream %s: %w", want.Name, err)
+	}
+	info := s.CachedInfo()
+	if !info.TimeStamp.IsZero() {
+		middle := asked.Add(time.Since(asked) / 2)
+		in.Skew, in.SkewKnown = info.TimeStamp.Sub(middle).Round(time.Millisecond), true
+	}
+	differ, err := differences(info.Config, want)
+	if drift, ok := errors.AsType[*DriftError](err); ok {
+		in.Differences = append(in.Differences, Difference{Asset: drift.Asset, Field: drift.Field, Have: drift.Have, Want: drift.Want, Kind: Drift})
+		return nil
+	}
+	for _, d := range differ {
+		in.Differences = append(in.Differences, Difference{Asset: d.Asset, Field: d.Field, Have: d.Have, Want: d.Want, Kind: Updated})
+	}
+	return err
+}
