@@ -30,6 +30,9 @@ func (a *api) authorize(r *http.Request) (account.Principal, *problem) {
 	}
 	line := LineOf(r.Context())
 	line.Account, line.Key = who.Account.ID, who.Key.ID
+	if a.Uses != nil {
+		a.Uses.Saw(who.Key.ID, a.Now())
+	}
 	return who, nil
 }
 
@@ -51,6 +54,9 @@ func bearer(h http.Header) (secret, detail string) {
 }
 
 func keyProblem(err error) *problem {
+	if expired, ok := errors.AsType[*account.ExpiredKeyError](err); ok {
+		return &problem{code: CodeKeyInvalid, detail: expiryDetail(expired)}
+	}
 	switch {
 	case errors.Is(err, account.ErrMalformedKey):
 		return &problem{code: CodeKeyInvalid, detail: "This is not an API key of this service, or a character of it is missing or wrong."}
@@ -61,6 +67,13 @@ func keyProblem(err error) *problem {
 	default: // account.ErrNotReady, and whatever else keeps the service from knowing
 		return &problem{code: CodeUnavailable, detail: "The API keys are not loaded yet.", retryAfter: retryUnavailable, cause: err}
 	}
+}
+
+func expiryDetail(e *account.ExpiredKeyError) string {
+	if e.Rolled {
+		return "This API key was replaced by another, and its grace ended on " + timestamp(e.At) + "."
+	}
+	return "This API key expired on " + timestamp(e.At) + "."
 }
 
 // storeProblem tells what becomes of an error of the store.

@@ -24,6 +24,11 @@ type Keys interface {
 	Lookup(key string) (account.Principal, error)
 }
 
+// Uses is told of each key that was accepted; an *account.Uses. It never waits.
+type Uses interface {
+	Saw(key string, at time.Time)
+}
+
 // Sessions is what the edge does with sessions; a *sessions.Store.
 type Sessions interface {
 	Create(ctx context.Context, r sessions.Request) (sessions.Session, sessions.Token, error)
@@ -63,6 +68,7 @@ type Route struct {
 type Config struct {
 	BaseURL        string                // {base_url} of the contract, http or https; a path prefix goes before every route
 	Keys           Keys                  //
+	Uses           Uses                  // default: nobody is told
 	Sessions       Sessions              //
 	Rates          Rates                 //
 	Quota          Quota                 //

@@ -9,14 +9,17 @@
 //	                 resend.<sid>.<n>
 //	EVENTS           session.<event>.<sid>                                     72 h          the timeline; may lose its last moments in a crash
 //	USAGE            usage.<account>.<yyyymm>                                  400 d         counters of the monthly quota
-//	KV accounts      $KV.accounts.<account>                                    for ever      integrators and their sealed signing secrets
-//	KV keys          $KV.keys.<digest>                                         for ever      API keys as digests
+//	KV accounts      $KV.accounts.<account>                                    for ever      integrators, their members and sealed signing secrets
+//	KV keys          $KV.keys.<digest>, in two parts: <of the id>.<the rest>   for ever      API keys as digests
+//	KV logins        $KV.logins.link.<digest> redeemed.<digest> session.…      12 h          login links, their one use, dashboard logins
+//	KV key-uses      $KV.key-uses.<key>                                        400 d         when each key was last used, to the hour
+//	AUDIT            audit.<account>.<n>                                       400 d         who changed what: write-once, never deleted
 //	dispatcher       consumer of COMPLETIONS on completion.* resend.*.*        –             what is still to be delivered
 //
 // The laws of this package:
 //
 //   - Nothing is acknowledged before it is on disk: the embedded server syncs every message (SyncAlways), a cluster replicates
-//     it to a majority. EVENTS is the one exception, and no promise depends on it.
+//     it to a majority. EVENTS and key-uses are the exceptions, and no promise depends on them.
 //   - Every read goes to the stream's leader. Direct reads are off on every asset: a replica may answer a read that follows an
 //     acknowledged write as if the write had not happened.
 //   - A Writer tells each caller the fate of its own message: stored, conflict, certainly not stored, or uncertain.

@@ -12,9 +12,12 @@ const (
 	StreamEvents      = "EVENTS"
 	StreamRetries     = "RETRIES"
 	StreamUsage       = "USAGE"
+	StreamAudit       = "AUDIT"
 	BucketSessions    = "sessions"
 	BucketAccounts    = "accounts"
 	BucketKeys        = "keys"
+	BucketLogins      = "logins"
+	BucketKeyUses     = "key-uses"
 
 	// ConsumerDispatcher and ConsumerRetries are the durable consumers that all dispatcher processes share: of completions, and of
 	// those whose next try has come due.
@@ -29,6 +32,10 @@ const (
 	DefaultKeepResults = 72 * time.Hour
 	// usageTTL covers a year of months and the current one, which is what people compare.
 	usageTTL = 400 * 24 * time.Hour
+	// AuditTTL is how long the audit log is kept: a year and the month in which somebody looks back at it.
+	AuditTTL = 400 * 24 * time.Hour
+	// LoginTTL is how long a dashboard login lives at most, and login links with it.
+	LoginTTL = 12 * time.Hour
 	// AckWait is after how long without a word a completion is given to a dispatcher again. Deliveries outlast it by sending
 	// progress; after a crash it bounds the pause.
 	AckWait = 30 * time.Second
@@ -74,10 +81,12 @@ func NewTopology(o TopologyOptions) Topology {
 	}
 	return Topology{
 		Streams: []jetstream.StreamConfig{
-			completions(o), events(o), retries(o), usage(o),
+			completions(o), events(o), retries(o), usage(o), audit(o),
 			records(o),
 			bucket(o, BucketAccounts, "integrators and their sealed signing secrets", 5, 0),
 			bucket(o, BucketKeys, "API keys as digests; revoked by putting a revoked record", 5, 0),
+			bucket(o, BucketLogins, "dashboard logins and login links, as digests", 1, LoginTTL),
+			keyUses(o),
 		},
 		Consumers: DispatcherConsumers(),
 	}
@@ -175,6 +184,29 @@ func usage(o TopologyOptions) jetstream.StreamConfig {
 	c.MaxMsgsPerSubject = 1 // each message carries the total
 	c.AllowMsgCounter = true
 	c.MaxAge = usageTTL
+	return c
+}
+
+// audit holds who changed what in an account: audit.<account>.<n>, numbered from 1 without a gap. As with the facts of sessions, a
+// second message on a subject is refused, so that nobody can write over a record, nor take one away.
+func audit(o TopologyOptions) jetstream.StreamConfig {
+	c := base(o, StreamAudit, "who changed what in an account, and when: each record written once, none deleted", "audit.*.*")
+	c.MaxMsgsPerSubject = 1
+	c.Discard = jetstream.DiscardNew
+	c.DiscardNewPerSubject = true
+	c.DenyDelete = true
+	c.DenyPurge = true
+	c.MaxAge = AuditTTL
+	return c
+}
+
+// keyUses may lose its last moments in a crash: a key that is still used is noted again within the hour.
+func keyUses(o TopologyOptions) jetstream.StreamConfig {
+	c := bucket(o, BucketKeyUses, "when each API key was last used, to the hour", 1, AuditTTL)
+	c.AllowAtomicPublish = false // excludes asynchronous persistence
+	if o.Embedded {
+		c.PersistMode = jetstream.AsyncPersistMode
+	}
 	return c
 }
 

@@ -284,7 +284,10 @@ func clearBatchHeaders(letters []*letter) {
 }
 
 // kind maps an error of nats.go to one of this package's kinds.
-func (w *Writer) kind(err error) error {
+func (w *Writer) kind(err error) error { return fmt.Errorf("publish to %s: %w", w.stream, Kind(err)) }
+
+// Kind wraps an error of a publish by nats.go as one of this package's kinds.
+func Kind(err error) error {
 	kind := ErrUncertain
 	var api *jetstream.APIError
 	switch {
@@ -294,7 +297,7 @@ func (w *Writer) kind(err error) error {
 		errors.Is(err, nats.ErrConnectionReconnecting), errors.Is(err, nats.ErrMaxPayload):
 		kind = ErrUnavailable // nobody took the message
 	}
-	return fmt.Errorf("publish to %s: %w: %w", w.stream, kind, err)
+	return fmt.Errorf("%w: %w", kind, err)
 }
 
 func apiKind(e *jetstream.APIError) error {

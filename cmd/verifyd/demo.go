@@ -155,11 +155,11 @@ func demoConfig(dir, caFile string, log zerolog.Logger) (config, error) {
 
 // enroll does what an operator and an integrator do once.
 func (d *demo) enroll(ctx context.Context) error {
-	a, err := d.program.store.accounts.EnsureAccount(ctx, demoAccount)
+	a, err := d.program.store.accounts.EnsureAccount(ctx, operator(), demoAccount)
 	if err != nil {
 		return err
 	}
-	secret, key, err := d.program.store.accounts.CreateKey(ctx, a.ID, account.KeyOptions{})
+	secret, key, err := d.program.store.accounts.CreateKey(ctx, operator(), a.ID, account.KeyOptions{})
 	if err != nil {
 		return err
 	}
@@ -167,7 +167,7 @@ func (d *demo) enroll(ctx context.Context) error {
 		return err
 	}
 	d.say("%s has an API key (%s) and a signing secret", a.Name, shortKey(key))
-	return d.integrator.enroll(d.program.base, secret, a.Secrets[0])
+	return d.integrator.enroll(d.program.base, secret, a.Secrets[0].Value)
 }
 
 // begin starts a session as the sample integrator.

@@ -252,7 +252,7 @@ func TestKeysOfOthersAndRevokedKeys(t *testing.T) {
 			t.Errorf("%s with another account's key: %d", call[0], status)
 		}
 	}
-	if _, err := r.store.accounts.RevokeKey(t.Context(), otherKey); err != nil {
+	if _, err := r.store.accounts.RevokeKey(t.Context(), operator(), "", otherKey); err != nil {
 		t.Fatal(err)
 	}
 	began := time.Now()

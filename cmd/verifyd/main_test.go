@@ -95,18 +95,18 @@ func boot(t *testing.T, change ...func(*config)) *rig {
 // enroll makes an account and a key that the program knows.
 func (r *rig) enroll(t *testing.T, name string) (apiKey, secret string) {
 	t.Helper()
-	a, err := r.store.accounts.EnsureAccount(t.Context(), name)
+	a, err := r.store.accounts.EnsureAccount(t.Context(), operator(), name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	apiKey, _, err = r.store.accounts.CreateKey(t.Context(), a.ID, account.KeyOptions{})
+	apiKey, _, err = r.store.accounts.CreateKey(t.Context(), operator(), a.ID, account.KeyOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := r.knows(t.Context(), apiKey); err != nil {
 		t.Fatal(err)
 	}
-	return apiKey, a.Secrets[0]
+	return apiKey, a.Secrets[0].Value
 }
 
 // buffer is a log that tests read while it is written.

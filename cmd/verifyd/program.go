@@ -89,6 +89,7 @@ func (p *Program) kill(name string) { p.actors[name].kill <- struct{}{} }
 type hall struct {
 	sessions *sessions.Store
 	mirror   *account.Mirror
+	uses     *account.Uses
 	gauge    *natsconf.StoreGauge
 	usage    *natsconf.Writer
 	writers  []*natsconf.Writer
@@ -154,6 +155,7 @@ func (p *Program) startCore(ctx context.Context) (hall, error) {
 			Conn: conn, Pending: pending, Completions: completions, Retries: retries, Key: p.store.key, Now: p.c.now,
 		}),
 		mirror: account.NewMirror(conn, p.store.key, p.c.log),
+		uses:   account.NewUses(conn, p.c.log),
 		gauge:  natsconf.NewStoreGauge(conn, p.store.embedded),
 		usage:  natsconf.NewSingleWriter(conn, natsconf.StreamUsage),
 	}
@@ -162,10 +164,12 @@ func (p *Program) startCore(ctx context.Context) (hall, error) {
 		p.add("watchdog", newActor("store watchdog", natsconf.NewWatchdog(p.store.embedded, h.writers...)))
 	}
 	p.mirror = h.mirror
+	h.mirror.Now, p.store.accounts.Now = p.c.now, p.c.now
 	mirror := newActor("key mirror", h.mirror)
 	p.add("core",
 		newActor("sessions writer", pending), newActor("completions writer", completions), newActor("retries writer", retries), newActor("usage writer", h.usage),
-		mirror, newActor("store gauge", h.gauge))
+		mirror, newActor("store gauge", h.gauge), newActor("key uses", h.uses),
+		newActor("audit settler", account.NewSettler(p.store.accounts, p.c.log)))
 	// Nobody's key is refused because it has not been read yet.
 	return h, await(ctx, mirror, h.mirror.Loaded())
 }
@@ -248,7 +252,7 @@ func (p *Program) handler(h hall) (http.Handler, error) {
 	quota := limit.NewQuota(h.usage, p.c.quota)
 	p.add("quota", newActor("quota", quota)) // before the server, so that it stops after it
 	return edge.New(edge.Config{
-		BaseURL: p.base, Keys: h.mirror, Sessions: h.sessions, Rates: rates, Quota: quota,
+		BaseURL: p.base, Keys: h.mirror, Uses: h.uses, Sessions: h.sessions, Rates: rates, Quota: quota,
 		Callbacks: p.c.callbackPolicy, StoreHigh: h.gauge.High, TrustedProxies: p.c.trustedProxies, Routes: pages.Routes(),
 		Metrics: p.registry, Log: p.c.log, Now: p.c.now,
 	})

@@ -10,22 +10,84 @@ import (
 // Account is an integrator.
 type Account struct {
 	ID        string // "acc_" and 20 characters of base32, made from the name
-	Name      string // as operators and end users see it, 1 to 64 characters
+	Name      string // as operators and end users see it, 1 to 128 bytes; it never changes
 	Quota     int64  // sessions per UTC month; 0 means the service's default
 	CreatedAt time.Time
-	Secrets   []string // signing secrets, "whsec_…", newest first; two while one rotates out
+	Secrets   []Secret // callback signing secrets, the current one first; two while one rotates out
+	Members   []Member // in the order in which they came
+	Invites   []Invite // open ones, and such as have expired since the last change of the account
+
+	last *Record // of the change that made this version; see ledger.settle
+}
+
+// Member gives the member with an identity.
+func (a Account) Member(network, subject string) (Member, bool) {
+	if i := memberIndex(a.Members, network, subject); i >= 0 {
+		return a.Members[i], true
+	}
+	return Member{}, false
+}
+
+// Signing gives the secrets that sign callbacks at an instant, the current one first: two while one rotates out.
+func (a Account) Signing(now time.Time) []Secret {
+	signing := make([]Secret, 0, len(a.Secrets))
+	for _, s := range a.Secrets {
+		if s.ExpiresAt.IsZero() || now.Before(s.ExpiresAt) {
+			signing = append(signing, s)
+		}
+	}
+	return signing
 }
 
 // Key is an API key as it is known after its creation: never the key itself.
 type Key struct {
-	ID        string          // "key_" and 16 characters of base32, from the digest
-	Account   string          // id of its account
-	Test      bool            // made with the vfytest_ prefix
-	Last4     string          // the last four characters, for people to tell keys apart
-	RateLimit Rate            // zero means the service's default
-	Policy    sessions.Policy // of its callbacks; empty means the service's default
-	CreatedAt time.Time
-	RevokedAt time.Time // zero while it is valid
+	ID         string // "key_" and 16 characters of base32, from the digest
+	Account    string // id of its account
+	Name       string // what its owners call it; empty where nobody gave it one
+	Test       bool   // made with the vfytest_ prefix
+	Last4      string // the last four characters, for people to tell keys apart
+	RateLimit  Rate   // zero means the service's default
+	Policy     sessions.Policy
+	CreatedAt  time.Time
+	ExpiresAt  time.Time // zero: never; for a key that was rolled, the end of its grace
+	RevokedAt  time.Time // zero while it is not revoked
+	Replaces   string    // id of the key that this one was rolled from; empty: none
+	ReplacedBy string    // id of the key that this one was rolled into; empty: none
+
+	last *Record // of the change that made this version; see ledger.settle
+}
+
+// Prefix gives what the key begins with: LivePrefix or TestPrefix.
+func (k Key) Prefix() string {
+	if k.Test {
+		return TestPrefix
+	}
+	return LivePrefix
+}
+
+// KeyState is what becomes of a key's requests.
+type KeyState string
+
+// The states of a key.
+const (
+	KeyActive  KeyState = "active"
+	KeyRolled  KeyState = "rolled" // replaced by another, and still accepted until ExpiresAt
+	KeyExpired KeyState = "expired"
+	KeyRevoked KeyState = "revoked"
+)
+
+// State gives the key's state at an instant.
+func (k Key) State(now time.Time) KeyState {
+	switch {
+	case !k.RevokedAt.IsZero():
+		return KeyRevoked
+	case !k.ExpiresAt.IsZero() && !now.Before(k.ExpiresAt):
+		return KeyExpired
+	case k.ReplacedBy != "":
+		return KeyRolled
+	default:
+		return KeyActive
+	}
 }
 
 // Rate is how many sessions a key may start: Count per Per, with bursts of up to Burst.
@@ -41,11 +103,26 @@ type Principal struct {
 	Account Account
 }
 
-// The reasons for which a key is not accepted. All of them are 401 to the caller.
+// The reasons for which a key is not accepted. All but ErrNotReady are 401 to the caller.
 var (
 	ErrMalformedKey = errors.New("not an API key of this service")
 	ErrUnknownKey   = errors.New("unknown API key")
 	ErrRevokedKey   = errors.New("revoked API key")
+	// ErrExpiredKey is what an *ExpiredKeyError is.
+	ErrExpiredKey = errors.New("expired API key")
 	// ErrNotReady: the mirror has not yet seen all keys; the caller answers 503.
 	ErrNotReady = errors.New("the keys are not loaded yet")
 )
+
+// ExpiredKeyError says that a key was good until an instant. It is ErrExpiredKey to errors.Is.
+type ExpiredKeyError struct {
+	At     time.Time
+	Rolled bool // another key took its place, and the grace for that is over
+}
+
+func (e *ExpiredKeyError) Error() string {
+	return ErrExpiredKey.Error() + " since " + e.At.Format(time.RFC3339)
+}
+
+// Is makes it ErrExpiredKey.
+func (e *ExpiredKeyError) Is(target error) bool { return target == ErrExpiredKey }

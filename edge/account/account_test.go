@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,12 +18,39 @@ import (
 	"verifyd/natsconf/seal"
 )
 
+var operator = account.Operator("")
+
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 type house struct {
 	conn   *natsconf.Conn
 	store  *account.Store
 	mirror *account.Mirror
+	master seal.Key
+	clock  *atomic.Int64 // what the store and the mirror see, in Unix nanoseconds; 0: the time
+}
+
+// edges gives four stores, as four edges have: the turns of one do not hold up another.
+func (h house) edges(t *testing.T) []*account.Store {
+	t.Helper()
+	stores := []*account.Store{h.store}
+	for range 3 {
+		s, err := account.NewStore(t.Context(), h.conn, h.master)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stores = append(stores, s)
+	}
+	return stores
+}
+
+// at sets the clock; the zero time lets it go on.
+func (h house) at(now time.Time) {
+	if now.IsZero() {
+		h.clock.Store(0)
+		return
+	}
+	h.clock.Store(now.UnixNano())
 }
 
 func start(t *testing.T) house {
@@ -34,11 +62,19 @@ func start(t *testing.T) house {
 		t.Fatal(err)
 	}
 	mirror := account.NewMirror(conn, key, zerolog.Nop())
+	clock := new(atomic.Int64)
+	store.Now = func() time.Time {
+		if at := clock.Load(); at != 0 {
+			return time.Unix(0, at)
+		}
+		return time.Now()
+	}
+	mirror.Now = store.Now
 	if _, err := mirror.Lookup("vfy_"); !errors.Is(err, account.ErrMalformedKey) {
 		t.Errorf("malformed key before the mirror is ready: %v", err)
 	}
 	natstest.Serve(t, mirror)
-	return house{conn, store, mirror}
+	return house{conn, store, mirror, key, clock}
 }
 
 // until waits for a state of the mirror, which follows the store within a second.
@@ -59,11 +95,11 @@ func until(t *testing.T, what string, ok func() bool) {
 
 func TestKeyIsMirroredAndRevokedForGood(t *testing.T) {
 	h := start(t)
-	a, err := h.store.EnsureAccount(t.Context(), "Harbor Guild")
+	a, err := h.store.EnsureAccount(t.Context(), operator, "Harbor Guild")
 	if err != nil {
 		t.Fatal(err)
 	}
-	secret, k, err := h.store.CreateKey(t.Context(), a.ID, account.KeyOptions{RateLimit: account.Rate{Count: 5, Per: time.Second, Burst: 9}})
+	secret, k, err := h.store.CreateKey(t.Context(), operator, a.ID, account.KeyOptions{RateLimit: account.Rate{Count: 5, Per: time.Second, Burst: 9}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,12 +110,12 @@ func TestKeyIsMirroredAndRevokedForGood(t *testing.T) {
 	}
 
 	began := time.Now()
-	if _, err := h.store.RevokeKey(t.Context(), k.ID); err != nil {
+	if _, err := h.store.RevokeKey(t.Context(), operator, "", k.ID); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "the key is revoked", func() bool { _, err := h.mirror.Lookup(secret); return errors.Is(err, account.ErrRevokedKey) })
 	t.Logf("revocation seen after %s", time.Since(began))
-	if again, err := h.store.RevokeKey(t.Context(), secret); err != nil || again.RevokedAt.IsZero() {
+	if again, err := h.store.RevokeKey(t.Context(), operator, "", secret); err != nil || again.RevokedAt.IsZero() {
 		t.Errorf("revoking again, by the key itself: %+v, %v", again, err)
 	}
 }
@@ -87,8 +123,8 @@ func TestKeyIsMirroredAndRevokedForGood(t *testing.T) {
 // A key that an old replica brings back to life stays revoked, also across a fresh watch.
 func TestRevokedKeyCannotComeBack(t *testing.T) {
 	h := start(t)
-	a, _ := h.store.EnsureAccount(t.Context(), "a")
-	secret, k, err := h.store.CreateKey(t.Context(), a.ID, account.KeyOptions{Test: true})
+	a, _ := h.store.EnsureAccount(t.Context(), operator, "a")
+	secret, k, err := h.store.CreateKey(t.Context(), operator, a.ID, account.KeyOptions{Test: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,14 +140,14 @@ func TestRevokedKeyCannotComeBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.store.RevokeKey(t.Context(), k.ID); err != nil {
+	if _, err := h.store.RevokeKey(t.Context(), operator, "", k.ID); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "revoked", func() bool { _, err := h.mirror.Lookup(secret); return errors.Is(err, account.ErrRevokedKey) })
 	if _, err := kv.Put(t.Context(), names[0], valid.Value()); err != nil {
 		t.Fatal(err)
 	}
-	marker, err := h.store.EnsureAccount(t.Context(), "marker") // seen after the put, so the put was seen
+	marker, err := h.store.EnsureAccount(t.Context(), operator, "marker") // seen after the put, so the put was seen
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,12 +163,12 @@ func TestManyCreationsOfOneAccountMeetInOne(t *testing.T) {
 	secrets := make([]string, 16)
 	for i := range secrets {
 		wg.Go(func() {
-			a, err := h.store.EnsureAccount(t.Context(), "One")
+			a, err := h.store.EnsureAccount(t.Context(), operator, "One")
 			if err != nil {
 				t.Error(err)
 				return
 			}
-			secrets[i] = a.Secrets[0]
+			secrets[i] = a.Secrets[0].Value
 		})
 	}
 	wg.Wait()
@@ -148,8 +184,8 @@ func TestManyCreationsOfOneAccountMeetInOne(t *testing.T) {
 
 func TestStoredRecordsHoldNoSecret(t *testing.T) {
 	h := start(t)
-	a, _ := h.store.EnsureAccount(t.Context(), "a")
-	secret, _, err := h.store.CreateKey(t.Context(), a.ID, account.KeyOptions{})
+	a, _ := h.store.EnsureAccount(t.Context(), operator, "a")
+	secret, _, err := h.store.CreateKey(t.Context(), operator, a.ID, account.KeyOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +200,7 @@ func TestStoredRecordsHoldNoSecret(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, s := range []string{secret, secret[4:36], a.Secrets[0], strings.TrimPrefix(a.Secrets[0], "whsec_")} {
+			for _, s := range []string{secret, secret[4:36], a.Secrets[0].Value, strings.TrimPrefix(a.Secrets[0].Value, "whsec_")} {
 				if strings.Contains(string(e.Value()), s) || strings.Contains(n, s) {
 					t.Errorf("%s holds a secret", bucket)
 				}
@@ -176,11 +212,11 @@ func TestStoredRecordsHoldNoSecret(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	h := start(t)
 	for _, name := range []string{"", " a", "a\n", strings.Repeat("x", 129), "a\x00b", "\xff"} {
-		if _, err := h.store.EnsureAccount(t.Context(), name); err == nil {
+		if _, err := h.store.EnsureAccount(t.Context(), operator, name); err == nil {
 			t.Errorf("account name %q accepted", name)
 		}
 	}
-	if _, err := h.store.RevokeKey(t.Context(), "key_nobody"); !errors.Is(err, account.ErrNoKey) {
+	if _, err := h.store.RevokeKey(t.Context(), operator, "", "key_nobody"); !errors.Is(err, account.ErrNoKey) {
 		t.Errorf("revoking an unknown id: %v", err)
 	}
 	if _, err := h.store.AccountByName(t.Context(), "nobody"); !errors.Is(err, account.ErrNoAccount) {
@@ -192,8 +228,8 @@ func TestRefusals(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, _ := foreign.EnsureAccount(t.Context(), "a")
-	secret, _, _ := foreign.CreateKey(t.Context(), a.ID, account.KeyOptions{})
+	a, _ := foreign.EnsureAccount(t.Context(), operator, "a")
+	secret, _, _ := foreign.CreateKey(t.Context(), operator, a.ID, account.KeyOptions{})
 	if _, err := h.mirror.Lookup(secret); !errors.Is(err, account.ErrUnknownKey) {
 		t.Errorf("another service's key: %v", err)
 	}
@@ -201,21 +237,21 @@ func TestRefusals(t *testing.T) {
 
 func TestQuotaIsSetAgainstARace(t *testing.T) {
 	h := start(t)
-	a, _ := h.store.EnsureAccount(t.Context(), "a")
+	a, _ := h.store.EnsureAccount(t.Context(), operator, "a")
 	var wg sync.WaitGroup
 	for i := range 4 {
 		wg.Go(func() {
-			if err := h.store.SetQuota(t.Context(), a.ID, int64(i+1)); err != nil {
+			if err := h.store.SetQuota(t.Context(), operator, a.ID, int64(i+1)); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	wg.Wait()
 	got, err := h.store.AccountByName(t.Context(), "a")
-	if err != nil || got.Quota < 1 || got.Quota > 4 || got.Secrets[0] != a.Secrets[0] {
+	if err != nil || got.Quota < 1 || got.Quota > 4 || got.Secrets[0].Value != a.Secrets[0].Value {
 		t.Errorf("account = %d quota, %v", got.Quota, err)
 	}
-	if err := h.store.SetQuota(t.Context(), "acc_nobody", 1); !errors.Is(err, account.ErrNoAccount) {
+	if err := h.store.SetQuota(t.Context(), operator, "acc_nobody", 1); !errors.Is(err, account.ErrNoAccount) {
 		t.Errorf("unknown account: %v", err)
 	}
 }
@@ -223,11 +259,11 @@ func TestQuotaIsSetAgainstARace(t *testing.T) {
 // A watch that is left before it was read out takes its goroutine with it (goleak looks at the end).
 func TestManyKeysAreMirroredAndLeftInTheMiddle(t *testing.T) {
 	h := start(t)
-	a, _ := h.store.EnsureAccount(t.Context(), "a")
+	a, _ := h.store.EnsureAccount(t.Context(), operator, "a")
 	var wg sync.WaitGroup
 	secrets := make([]string, 600)
 	for i := range secrets {
-		wg.Go(func() { secrets[i], _, _ = h.store.CreateKey(t.Context(), a.ID, account.KeyOptions{}) })
+		wg.Go(func() { secrets[i], _, _ = h.store.CreateKey(t.Context(), operator, a.ID, account.KeyOptions{}) })
 	}
 	wg.Wait()
 	mirror := account.NewMirror(h.conn, seal.NewKey(), zerolog.Nop()) // of another master key: every account is damaged to it
@@ -263,8 +299,8 @@ func TestDamagedEntryHurtsNobodyElse(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	a, _ := h.store.EnsureAccount(t.Context(), "a")
-	secret, _, err := h.store.CreateKey(t.Context(), a.ID, account.KeyOptions{})
+	a, _ := h.store.EnsureAccount(t.Context(), operator, "a")
+	secret, _, err := h.store.CreateKey(t.Context(), operator, a.ID, account.KeyOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -283,8 +319,8 @@ func BenchmarkLookup(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	a, _ := store.EnsureAccount(b.Context(), "a")
-	secret, _, err := store.CreateKey(b.Context(), a.ID, account.KeyOptions{})
+	a, _ := store.EnsureAccount(b.Context(), operator, "a")
+	secret, _, err := store.CreateKey(b.Context(), operator, a.ID, account.KeyOptions{})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -325,8 +361,8 @@ func TestRevocationIsSeenAfterTheServerRestarted(t *testing.T) {
 	}
 	mirror := account.NewMirror(conn, key, zerolog.Nop())
 	natstest.Serve(t, mirror)
-	a, _ := store.EnsureAccount(t.Context(), "a")
-	secret, k, err := store.CreateKey(t.Context(), a.ID, account.KeyOptions{})
+	a, _ := store.EnsureAccount(t.Context(), operator, "a")
+	secret, k, err := store.CreateKey(t.Context(), operator, a.ID, account.KeyOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -338,7 +374,7 @@ func TestRevocationIsSeenAfterTheServerRestarted(t *testing.T) {
 	if _, err := mirror.Lookup(secret); err != nil {
 		t.Errorf("while the watch starts over: %v", err)
 	}
-	if _, err := store.RevokeKey(t.Context(), k.ID); err != nil {
+	if _, err := store.RevokeKey(t.Context(), operator, "", k.ID); err != nil {
 		t.Fatal(err)
 	}
 	began := time.Now()

@@ -21,11 +21,32 @@ const (
 // digest is what is kept of an API key: its SHA-256. A key has 190 random bits, so that a slow hash would add nothing.
 type digest [sha256.Size]byte
 
-// String is the digest's key in the bucket.
-func (d digest) String() string { return hex.EncodeToString(d[:]) }
+const (
+	// idBytes of a digest make a key's id.
+	idBytes  = 10
+	idPrefix = "key_"
+)
+
+// entry is the digest's name in the bucket: a dot stands after what the id is made of, so that JetStream finds an entry by its id.
+func (d digest) entry() string {
+	return hex.EncodeToString(d[:idBytes]) + "." + hex.EncodeToString(d[idBytes:])
+}
+
+// entryV1 is the name that keys of record version 1 have.
+func (d digest) entryV1() string { return hex.EncodeToString(d[:]) }
 
 // id is how people and logs name a key.
-func (d digest) id() string { return "key_" + idEncoding.EncodeToString(d[:10]) }
+func (d digest) id() string { return idPrefix + idEncoding.EncodeToString(d[:idBytes]) }
+
+// entriesOf gives the filter that matches the entry of a key's id.
+func entriesOf(id string) (filter string, ok bool) {
+	text, ok := strings.CutPrefix(id, idPrefix)
+	b, err := idEncoding.DecodeString(text)
+	if !ok || err != nil || len(b) != idBytes {
+		return "", false
+	}
+	return hex.EncodeToString(b) + ".*", true
+}
 
 // newSecret makes a random API key.
 func newSecret(test bool) string {

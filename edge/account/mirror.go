@@ -1,12 +1,15 @@
 package account
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rs/zerolog"
@@ -18,6 +21,8 @@ import (
 // Mirror is the actor that keeps every account and key in memory, by watching the two buckets. Requests read an immutable
 // snapshot of it without a lock. It may be served again after it stopped; the last snapshot stands meanwhile.
 type Mirror struct {
+	Now func() time.Time // tests move it; nil: time.Now
+
 	conn *natsconf.Conn
 	box  *seal.Box
 	log  zerolog.Logger
@@ -28,8 +33,41 @@ type Mirror struct {
 }
 
 type snapshot struct {
-	keys     map[digest]Key
-	accounts map[string]Account
+	keys     map[digest]*Key // by pointer: both are copied once per request as it is
+	accounts map[string]*Account
+
+	once  sync.Once
+	index index
+}
+
+// index finds things in a snapshot. It is made at the first question after a change, and questions are few: the dashboard's.
+type index struct {
+	keys     map[string][]Key       // by account, oldest first
+	accounts map[identity][]Account // by member, by name
+}
+
+type identity struct{ network, subject string }
+
+func (s *snapshot) find() *index {
+	s.once.Do(func() {
+		s.index = index{keys: map[string][]Key{}, accounts: map[identity][]Account{}}
+		for _, k := range s.keys {
+			s.index.keys[k.Account] = append(s.index.keys[k.Account], *k)
+		}
+		for _, keys := range s.index.keys {
+			slices.SortFunc(keys, byAge)
+		}
+		for _, a := range s.accounts {
+			for _, m := range a.Members {
+				who := identity{m.Network, m.Subject}
+				s.index.accounts[who] = append(s.index.accounts[who], *a)
+			}
+		}
+		for _, accounts := range s.index.accounts {
+			slices.SortFunc(accounts, func(a, b Account) int { return cmp.Compare(a.Name, b.Name) })
+		}
+	})
+	return &s.index
 }
 
 // NewMirror makes a mirror that knows nobody until it is served.
@@ -37,7 +75,8 @@ func NewMirror(c *natsconf.Conn, key seal.Key, log zerolog.Logger) *Mirror {
 	return &Mirror{conn: c, box: key.Box(secretUse), log: log, loaded: make(chan struct{})}
 }
 
-// Lookup gives who an API key belongs to. Its errors are ErrMalformedKey, ErrUnknownKey, ErrRevokedKey and ErrNotReady.
+// Lookup gives who an API key belongs to. The instant at which it is asked decides whether the key has expired. Its errors are
+// ErrMalformedKey, ErrUnknownKey, ErrRevokedKey, an *ExpiredKeyError and ErrNotReady.
 func (m *Mirror) Lookup(secret string) (Principal, error) {
 	d, _, err := parseSecret(secret)
 	if err != nil {
@@ -54,11 +93,14 @@ func (m *Mirror) Lookup(secret string) (Principal, error) {
 	if !k.RevokedAt.IsZero() {
 		return Principal{}, ErrRevokedKey
 	}
+	if !k.ExpiresAt.IsZero() && !m.clock().Before(k.ExpiresAt) {
+		return Principal{}, &ExpiredKeyError{At: k.ExpiresAt, Rolled: k.ReplacedBy != ""}
+	}
 	a, ok := s.accounts[k.Account]
 	if !ok {
 		return Principal{}, ErrUnknownKey // its account's record has not come yet, or does not open
 	}
-	return Principal{Key: k, Account: a}, nil
+	return Principal{Key: *k, Account: *a}, nil
 }
 
 // Account gives an account by its id.
@@ -68,7 +110,10 @@ func (m *Mirror) Account(id string) (Account, bool) {
 		return Account{}, false
 	}
 	a, ok := s.accounts[id]
-	return a, ok
+	if !ok {
+		return Account{}, false
+	}
+	return *a, true
 }
 
 // Name gives the name of an account by its id.
@@ -77,10 +122,40 @@ func (m *Mirror) Name(id string) (string, bool) {
 	return a.Name, ok
 }
 
-// SigningSecrets gives an account's callback signing secrets, newest first.
+// SigningSecrets gives an account's callback signing secrets that sign now, the current one first.
 func (m *Mirror) SigningSecrets(id string) ([]string, bool) {
 	a, ok := m.Account(id)
-	return a.Secrets, ok
+	signing := a.Signing(m.clock())
+	values := make([]string, len(signing))
+	for i, s := range signing {
+		values[i] = s.Value
+	}
+	return values, ok
+}
+
+// Keys gives the keys of an account, oldest first. The caller does not change them.
+func (m *Mirror) Keys(account string) []Key {
+	s := m.now.Load()
+	if s == nil {
+		return nil
+	}
+	return s.find().keys[account]
+}
+
+// AccountsOf gives the accounts that somebody is a member of, by name. The caller does not change them.
+func (m *Mirror) AccountsOf(network, subject string) []Account {
+	s := m.now.Load()
+	if s == nil {
+		return nil
+	}
+	return s.find().accounts[identity{network, subject}]
+}
+
+func (m *Mirror) clock() time.Time {
+	if m.Now != nil {
+		return m.Now()
+	}
+	return time.Now()
 }
 
 // Ready says whether the mirror has seen everything there is, once.
@@ -122,7 +197,7 @@ func (m *Mirror) watch(ctx context.Context, back <-chan struct{}) error {
 	}
 	defer stopWatch(keys)
 
-	next := &snapshot{keys: map[digest]Key{}, accounts: map[string]Account{}}
+	next := &snapshot{keys: map[digest]*Key{}, accounts: map[string]*Account{}}
 	missing := 2 // buckets whose present content has not come in full
 	for {
 		select {
@@ -183,7 +258,8 @@ func (m *Mirror) putAccount(next *snapshot, e jetstream.KeyValueEntry) error {
 	if err != nil {
 		return err
 	}
-	next.accounts[a.ID] = a
+	a.last = nil // only who changes an account needs it
+	next.accounts[a.ID] = &a
 	return nil
 }
 
@@ -192,22 +268,28 @@ func (m *Mirror) putKey(next *snapshot, e jetstream.KeyValueEntry) error {
 	if err != nil {
 		return err
 	}
-	if old, ok := m.known(next, d); ok && !old.RevokedAt.IsZero() && k.RevokedAt.IsZero() {
-		m.log.Error().Str("key", k.ID).Msg("a revoked key came back unrevoked; it stays revoked")
-		k = old
-	}
-	next.keys[d] = k
+	k.last = nil // only who changes a key needs it
+	next.keys[d] = m.standing(next, d, &k)
 	return nil
 }
 
-// known gives what was seen of a key so far: in the snapshot that is being made, or in the one that stands.
-func (m *Mirror) known(next *snapshot, d digest) (Key, bool) {
-	if k, ok := next.keys[d]; ok {
-		return k, true
+// standing gives what holds of a key: what has come, unless that would undo an end that was seen.
+func (m *Mirror) standing(next *snapshot, d digest, k *Key) *Key {
+	old, ok := next.keys[d]
+	if s := m.now.Load(); !ok && s != nil {
+		old, ok = s.keys[d]
 	}
-	if s := m.now.Load(); s != nil {
-		k, ok := s.keys[d]
-		return k, ok
+	if ok && revives(old, k) {
+		m.log.Error().Str("key", k.ID).Msg("a key that had ended came back as it was before; it stays ended")
+		return old
 	}
-	return Key{}, false
+	return k
+}
+
+// revives says that a record would undo an end: revocations are for good, and an expiry only ever comes nearer.
+func revives(old, k *Key) bool {
+	if !k.RevokedAt.IsZero() {
+		return false
+	}
+	return !old.RevokedAt.IsZero() || !old.ExpiresAt.IsZero() && (k.ExpiresAt.IsZero() || k.ExpiresAt.After(old.ExpiresAt))
 }

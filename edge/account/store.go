@@ -3,44 +3,55 @@ package account
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/base64"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"verifyd/natsconf"
 	"verifyd/natsconf/seal"
-	"verifyd/sessions"
 )
 
-const (
-	nameBytes = 128 // what a page and a table can show
-	// secretBytes of randomness in a signing secret, as Standard Webhooks recommends (24 to 64).
-	secretBytes  = 32
-	secretPrefix = "whsec_"
-	// casTries bounds how often an update starts over because another one came first.
-	casTries = 10
-)
+// casTries bounds how often an update starts over because another one came first.
+const casTries = 50
 
 var (
 	// ErrNoAccount is returned where there is no account of that name.
 	ErrNoAccount = errors.New("no such account")
+	// ErrAccountExists is returned where the name of a new account is taken.
+	ErrAccountExists = errors.New("an account of that name exists already")
 	// ErrNoKey is returned where there is no key of that id.
 	ErrNoKey = errors.New("no such API key")
 )
 
-// Store creates and changes accounts and keys. It is for the operator's commands and the dashboard; requests use the Mirror.
+// Store creates and changes accounts, keys and members, and keeps the audit log of it. It is for the operator's commands and the
+// dashboard; requests use the Mirror. Every change is one compare-and-set, whoever makes it where, and is in the audit log when it
+// is acknowledged. Its methods are safe for concurrent use; beside the errors that each names they return natsconf's.
 type Store struct {
+	Now func() time.Time // tests move it; nil: time.Now
+
+	conn           *natsconf.Conn
 	accounts, keys jetstream.KeyValue
+	uses           jetstream.KeyValue
+	ledger         ledger
 	box            *seal.Box
-	now            func() time.Time
+	changing       chan struct{} // holds one: whoever has the turn
+}
+
+// turn waits until no other change of this process is under way. Changes of other processes meet in the compare-and-set; without
+// turns, hundreds at once here would race for each number of the audit log.
+func (s *Store) turn(ctx context.Context) (done func(), err error) {
+	select {
+	case s.changing <- struct{}{}:
+		return func() { <-s.changing }, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("wait for another change: %w: %w", natsconf.ErrUnavailable, ctx.Err())
+	}
 }
 
 // checkEntry is the entry of the accounts bucket that tells which master key the store was made with. Account ids have another
@@ -70,179 +81,180 @@ func checkKey(ctx context.Context, accounts jetstream.KeyValue, key seal.Key) er
 	return nil
 }
 
-// NewStore binds to the two buckets. The error is ErrMasterKey where the store belongs to another master key.
+// NewStore binds to the buckets. The error is ErrMasterKey where the store belongs to another master key.
 func NewStore(ctx context.Context, c *natsconf.Conn, key seal.Key) (*Store, error) {
-	accounts, err := c.JS.KeyValue(ctx, natsconf.BucketAccounts)
-	if err != nil {
-		return nil, fmt.Errorf("open the accounts: %w", err)
+	s := &Store{conn: c, ledger: ledger{conn: c}, changing: make(chan struct{}, 1), box: key.Box(secretUse)}
+	for name, kv := range map[string]*jetstream.KeyValue{
+		natsconf.BucketAccounts: &s.accounts, natsconf.BucketKeys: &s.keys, natsconf.BucketKeyUses: &s.uses,
+	} {
+		var err error
+		if *kv, err = c.JS.KeyValue(ctx, name); err != nil {
+			return nil, fmt.Errorf("open the bucket %s: %w", name, err)
+		}
 	}
-	keys, err := c.JS.KeyValue(ctx, natsconf.BucketKeys)
-	if err != nil {
-		return nil, fmt.Errorf("open the keys: %w", err)
-	}
-	if err := checkKey(ctx, accounts, key); err != nil {
+	if err := checkKey(ctx, s.accounts, key); err != nil {
 		return nil, err
 	}
-	return &Store{accounts: accounts, keys: keys, box: key.Box(secretUse), now: time.Now}, nil
+	return s, nil
 }
 
-// EnsureAccount gives the account of that name and makes it, with a signing secret, when it is missing. Harmless to repeat.
-func (s *Store) EnsureAccount(ctx context.Context, name string) (Account, error) {
+// CreateAccount makes an account with a signing secret and, where given, its first owner. Its errors are ErrAccountExists and an
+// *InputError.
+func (s *Store) CreateAccount(ctx context.Context, by Actor, name string, owners ...Member) (Account, error) {
 	if err := checkName(name); err != nil {
 		return Account{}, err
 	}
-	a := Account{ID: idOf(name), Name: name, CreatedAt: s.instant(), Secrets: []string{newSigningSecret()}}
+	now := s.instant()
+	a := Account{ID: idOf(name), Name: name, CreatedAt: now, Secrets: []Secret{{Value: newSigningSecret(), CreatedAt: now}}}
+	for _, m := range owners {
+		m.Role = RoleOwner
+		m, err := s.newMember(m)
+		if err != nil {
+			return Account{}, err
+		}
+		if err := admit(&a, m); err != nil {
+			return Account{}, err
+		}
+	}
+	done, err := s.turn(ctx)
+	if err != nil {
+		return Account{}, err
+	}
+	defer done()
+	if a.last, err = s.draft(ctx, by, a.ID, AccountCreated, "", map[string]string{"name": name}); err != nil {
+		return Account{}, err
+	}
 	data, err := encodeAccount(a, s.box)
 	if err != nil {
 		return Account{}, fmt.Errorf("encode account: %w", err)
 	}
 	_, err = s.accounts.Create(ctx, a.ID, data)
 	if errors.Is(err, jetstream.ErrKeyExists) {
-		return s.AccountByName(ctx, name)
+		return Account{}, fmt.Errorf("%w: %q", ErrAccountExists, name)
 	}
 	if err != nil {
-		return Account{}, fmt.Errorf("create account: %w", err)
+		return Account{}, fmt.Errorf("create account: %w", natsconf.Kind(err))
 	}
-	return a, nil
+	return a, s.ledger.write(ctx, a.last)
+}
+
+// EnsureAccount gives the account of that name and makes it, with a signing secret, when it is missing. Harmless to repeat.
+func (s *Store) EnsureAccount(ctx context.Context, by Actor, name string) (Account, error) {
+	a, err := s.CreateAccount(ctx, by, name)
+	if errors.Is(err, ErrAccountExists) {
+		return s.AccountByName(ctx, name)
+	}
+	return a, err
 }
 
 // AccountByName gives an account with its signing secrets. The error is ErrNoAccount when there is none.
 func (s *Store) AccountByName(ctx context.Context, name string) (Account, error) {
 	a, _, err := s.account(ctx, idOf(name))
 	if errors.Is(err, ErrNoAccount) {
-		return Account{}, fmt.Errorf("%w: %q", ErrNoAccount, name)
+		return Account{}, fmt.Errorf("%w: %q; list them with: verifyd account list", ErrNoAccount, name)
 	}
 	return a, err
 }
 
 func (s *Store) account(ctx context.Context, id string) (Account, uint64, error) {
+	if !isAccountID(id) {
+		return Account{}, 0, ErrNoAccount
+	}
 	e, err := s.accounts.Get(ctx, id)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
 		return Account{}, 0, ErrNoAccount
 	}
 	if err != nil {
-		return Account{}, 0, fmt.Errorf("read account: %w", err)
+		return Account{}, 0, fmt.Errorf("read account: %w: %w", natsconf.ErrUnavailable, err)
 	}
 	a, err := decodeAccount(id, e.Value(), s.box)
 	return a, e.Revision(), err
 }
 
-// SetQuota sets how many sessions an account may start in a UTC month; 0 restores the service's default.
-func (s *Store) SetQuota(ctx context.Context, id string, quota int64) error {
-	return again(func() error {
-		a, revision, err := s.account(ctx, id)
+// deed is what a change did, for its record.
+type deed struct {
+	what, on string
+	detail   map[string]string
+}
+
+// errUnchanged is what an edit returns that finds nothing to do.
+var errUnchanged = errors.New("unchanged")
+
+// change lets edit alter an account, if the actor may, and stores it with the record of the change. It starts over when another
+// change came first, so that edit may run several times. The errors are edit's, ErrNoAccount and ErrNotAllowed.
+func (s *Store) change(ctx context.Context, by Actor, id string, action Action, edit func(*Account, time.Time) (deed, error)) (Account, error) {
+	done, err := s.turn(ctx)
+	if err != nil {
+		return Account{}, err
+	}
+	defer done()
+	var a Account
+	err = again(func() (err error) {
+		var revision uint64
+		if a, revision, err = s.account(ctx, id); err != nil {
+			return err
+		}
+		if err = s.ledger.settle(ctx, a.last, s.now()); err != nil {
+			return err
+		}
+		if err = permit(a, by, action); err != nil {
+			return err
+		}
+		d, err := edit(&a, s.instant())
 		if err != nil {
 			return err
 		}
-		a.Quota = quota
+		if a.last, err = s.draft(ctx, by, id, d.what, d.on, d.detail); err != nil {
+			return err
+		}
 		data, err := encodeAccount(a, s.box)
 		if err != nil {
 			return fmt.Errorf("encode account: %w", err)
 		}
-		if _, err = s.accounts.Update(ctx, id, data, revision); err != nil {
-			return fmt.Errorf("set quota: %w", err)
-		}
-		return nil
+		return s.put(ctx, s.accounts, id, data, revision)
 	})
+	if errors.Is(err, errUnchanged) {
+		return a, nil
+	}
+	if err != nil {
+		return Account{}, err
+	}
+	return a, s.ledger.write(ctx, a.last)
 }
 
-// KeyOptions are what an operator may choose for a key; the zero value takes the service's defaults.
-type KeyOptions struct {
-	Test      bool
-	RateLimit Rate
-	Policy    sessions.Policy
-}
-
-// CreateKey makes an API key of an account. The secret is returned this once and cannot be had again.
-func (s *Store) CreateKey(ctx context.Context, account string, o KeyOptions) (secret string, k Key, err error) {
-	secret = newSecret(o.Test)
-	d, _, err := parseSecret(secret)
-	if err != nil {
-		return "", Key{}, err
-	}
-	k = Key{
-		ID: d.id(), Account: account, Test: o.Test, Last4: secret[len(secret)-4:], RateLimit: o.RateLimit, Policy: o.Policy,
-		CreatedAt: s.instant(),
-	}
-	data, err := encodeKey(k)
-	if err != nil {
-		return "", Key{}, fmt.Errorf("encode key: %w", err)
-	}
-	if _, err := s.keys.Create(ctx, d.String(), data); err != nil {
-		return "", Key{}, fmt.Errorf("create key: %w", err)
-	}
-	return secret, k, nil
-}
-
-// RevokeKey ends a key, named by its id or by the key itself, for good. Repeating it is harmless. The error is ErrNoKey when
-// there is none.
-func (s *Store) RevokeKey(ctx context.Context, name string) (Key, error) {
-	d, err := s.find(ctx, name)
-	if err != nil {
-		return Key{}, err
-	}
-	var k Key
-	err = again(func() error {
-		e, err := s.keys.Get(ctx, d.String())
-		if err != nil {
-			return fmt.Errorf("read key: %w", err)
-		}
-		if _, k, err = decodeKey(d.String(), e.Value()); err != nil || !k.RevokedAt.IsZero() {
-			return err
-		}
-		k.RevokedAt = s.instant()
-		data, err := encodeKey(k)
-		if err != nil {
-			return fmt.Errorf("encode key: %w", err)
-		}
-		if _, err = s.keys.Update(ctx, d.String(), data, e.Revision()); err != nil {
-			return fmt.Errorf("revoke key: %w", err)
-		}
+// put replaces an entry that has not changed since it was read. The error is errOvertaken where it has.
+func (s *Store) put(ctx context.Context, kv jetstream.KeyValue, entry string, data []byte, revision uint64) error {
+	_, err := kv.Update(ctx, entry, data, revision)
+	switch {
+	case err == nil:
 		return nil
+	case errors.Is(err, jetstream.ErrKeyRevisionMismatch):
+		return errOvertaken
+	default:
+		return fmt.Errorf("store the change: %w", natsconf.Kind(err))
+	}
+}
+
+// SetQuota sets how many sessions an account may start in a UTC month; 0 restores the service's default. Its errors are
+// ErrNoAccount, ErrNotAllowed and an *InputError.
+func (s *Store) SetQuota(ctx context.Context, by Actor, id string, quota int64) error {
+	if quota < 0 {
+		return &InputError{Field: "quota", Detail: fmt.Sprintf("%d is below zero; give a number of sessions, for example 5000, or 0 for the service's default", quota)}
+	}
+	_, err := s.change(ctx, by, id, actionOperate, func(a *Account, _ time.Time) (deed, error) {
+		if a.Quota == quota {
+			return deed{}, errUnchanged
+		}
+		d := deed{what: QuotaSet, detail: map[string]string{"from": strconv.FormatInt(a.Quota, 10), "to": strconv.FormatInt(quota, 10)}}
+		a.Quota = quota
+		return d, nil
 	})
-	return k, err
-}
-
-func (s *Store) find(ctx context.Context, name string) (digest, error) {
-	if d, _, err := parseSecret(name); err == nil {
-		if _, err := s.keys.Get(ctx, d.String()); err == nil {
-			return d, nil
-		}
-		return digest{}, ErrNoKey // without the name: it is a secret
-	}
-	entries, err := list(ctx, s.keys)
-	if err != nil {
-		return digest{}, err
-	}
-	for _, e := range entries {
-		if d, _, err := decodeKey(e.Key(), e.Value()); err == nil && d.id() == name {
-			return d, nil
-		}
-	}
-	return digest{}, fmt.Errorf("%w: %q; list them with: verifyd key list", ErrNoKey, name)
-}
-
-// Keys lists all keys, oldest first.
-func (s *Store) Keys(ctx context.Context) ([]Key, error) {
-	entries, err := list(ctx, s.keys)
-	if err != nil {
-		return nil, err
-	}
-	keys := make([]Key, 0, len(entries))
-	for _, e := range entries {
-		_, k, err := decodeKey(e.Key(), e.Value())
-		if err != nil {
-			return nil, err
-		}
-		keys = append(keys, k)
-	}
-	slices.SortFunc(keys, func(a, b Key) int { return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID)) })
-	return keys, nil
+	return err
 }
 
 // Accounts lists all accounts by name.
 func (s *Store) Accounts(ctx context.Context) ([]Account, error) {
-	entries, err := list(ctx, s.accounts)
+	entries, err := list(ctx, s.accounts, ">")
 	if err != nil {
 		return nil, err
 	}
@@ -258,8 +270,9 @@ func (s *Store) Accounts(ctx context.Context) ([]Account, error) {
 	return accounts, nil
 }
 
-func list(ctx context.Context, kv jetstream.KeyValue) ([]jetstream.KeyValueEntry, error) {
-	w, err := kv.WatchAll(ctx, jetstream.IgnoreDeletes())
+// list reads the entries of a bucket whose names match.
+func list(ctx context.Context, kv jetstream.KeyValue, filter string) ([]jetstream.KeyValueEntry, error) {
+	w, err := kv.Watch(ctx, filter, jetstream.IgnoreDeletes())
 	if err != nil {
 		return nil, fmt.Errorf("list %s: %w", kv.Bucket(), err)
 	}
@@ -290,30 +303,58 @@ func stopWatch(w jetstream.KeyWatcher) {
 	}
 }
 
+// errOvertaken says that another change came first.
+var errOvertaken = errors.New("another change came first")
+
 // again repeats a read-and-update that another one overtook.
 func again(update func() error) error {
-	var err error
 	for range casTries {
-		if err = update(); !errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
+		if err := update(); !errors.Is(err, errOvertaken) {
 			return err
 		}
 	}
-	return err
+	return fmt.Errorf("%w: %w, %d times", natsconf.ErrUnavailable, errOvertaken, casTries)
+}
+
+func (s *Store) now() time.Time {
+	if s.Now != nil {
+		return s.Now()
+	}
+	return time.Now()
 }
 
 func (s *Store) instant() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
 
-func newSigningSecret() string {
-	var b [secretBytes]byte
-	_, _ = rand.Read(b[:]) // never fails
-	return secretPrefix + base64.StdEncoding.EncodeToString(b[:])
+// isAccountID keeps what is not an account's id out of subjects, where a dot or a star would mean something else.
+func isAccountID(id string) bool {
+	text, ok := strings.CutPrefix(id, "acc_")
+	return ok && text != "" && strings.Trim(text, "abcdefghijklmnopqrstuvwxyz234567") == ""
 }
 
-func checkName(name string) error {
-	if name == "" || len(name) > nameBytes || !utf8.ValidString(name) || strings.TrimSpace(name) != name ||
-		strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return fmt.Errorf("account name %q: want 1 to %d bytes of printable text without spaces around it, for example %q",
-			name, nameBytes, "Harbor Guild")
+// LastUsed gives when keys were last used, to the hour; keys that never were are left out. Without ids it gives all.
+func (s *Store) LastUsed(ctx context.Context, ids ...string) (map[string]time.Time, error) {
+	used := map[string]time.Time{}
+	if len(ids) == 0 {
+		entries, err := list(ctx, s.uses, ">")
+		for _, e := range entries {
+			used[e.Key()] = parseUse(e.Value())
+		}
+		return withoutZero(used), err
 	}
-	return nil
+	for _, id := range ids {
+		e, err := s.uses.Get(ctx, id)
+		if errors.Is(err, jetstream.ErrKeyNotFound) || errors.Is(err, jetstream.ErrInvalidKey) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read when the key was used: %w: %w", natsconf.ErrUnavailable, err)
+		}
+		used[id] = parseUse(e.Value())
+	}
+	return withoutZero(used), nil
+}
+
+func withoutZero(used map[string]time.Time) map[string]time.Time {
+	maps.DeleteFunc(used, func(_ string, at time.Time) bool { return at.IsZero() })
+	return used
 }

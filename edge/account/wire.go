@@ -6,14 +6,17 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"verifyd/natsconf/seal"
 	"verifyd/sessions"
 )
 
-// recordVersion is carried by every stored record, so that a later build can read an older one's.
-const recordVersion = 1
+// recordVersion is carried by every stored record, so that a later build can read an older one's. Version 1 knew no members, and
+// neither expiry nor names of keys, nor times of signing secrets. A build that knows version 1 alone refuses a version 2: it would
+// accept keys that have expired.
+const recordVersion = 2
 
 // secretUse is the use of the box that signing secrets are sealed in; their owner is the account id.
 const secretUse = "signing-secret"
@@ -27,28 +30,69 @@ func idOf(name string) string {
 }
 
 type accountRecord struct {
-	Version   int       `json:"v"`
-	Name      string    `json:"name"`
-	Quota     int64     `json:"quota,omitempty"`
+	Version   int            `json:"v"`
+	Name      string         `json:"name"`
+	Quota     int64          `json:"quota,omitempty"`
+	CreatedAt time.Time      `json:"created_at"`
+	SecretsV1 [][]byte       `json:"secrets,omitempty"` // of version 1: sealed, newest first
+	Secrets   []secretRecord `json:"signing_secrets,omitempty"`
+	Members   []memberRecord `json:"members,omitempty"`
+	Invites   []inviteRecord `json:"invites,omitempty"`
+	Last      *recordWire    `json:"last,omitempty"`
+}
+
+type secretRecord struct {
+	Sealed    []byte    `json:"sealed"`
 	CreatedAt time.Time `json:"created_at"`
-	Secrets   [][]byte  `json:"secrets"` // sealed, newest first
+	ExpiresAt time.Time `json:"expires_at,omitzero"`
+}
+
+type memberRecord struct {
+	Network string    `json:"network"`
+	Subject string    `json:"subject"`
+	Name    string    `json:"name,omitempty"`
+	Email   string    `json:"email,omitempty"`
+	Role    Role      `json:"role"`
+	Since   time.Time `json:"since"`
+}
+
+type inviteRecord struct {
+	Digest    string    `json:"digest"` // SHA-256 of the token's secret part, hexadecimal
+	Role      Role      `json:"role"`
+	For       string    `json:"for,omitempty"`
+	By        string    `json:"by,omitempty"`
+	CreatedAt time.Time `json:"created_at"`
+	ExpiresAt time.Time `json:"expires_at"`
 }
 
 type keyRecord struct {
-	Version   int             `json:"v"`
-	Account   string          `json:"account"`
-	Test      bool            `json:"test,omitempty"`
-	Last4     string          `json:"last4"`
-	RateLimit Rate            `json:"rate_limit,omitzero"`
-	Policy    sessions.Policy `json:"policy,omitempty"`
-	CreatedAt time.Time       `json:"created_at"`
-	RevokedAt time.Time       `json:"revoked_at,omitzero"`
+	Version    int             `json:"v"`
+	Account    string          `json:"account"`
+	Name       string          `json:"name,omitempty"`
+	Test       bool            `json:"test,omitempty"`
+	Last4      string          `json:"last4"`
+	RateLimit  Rate            `json:"rate_limit,omitzero"`
+	Policy     sessions.Policy `json:"policy,omitempty"`
+	CreatedAt  time.Time       `json:"created_at"`
+	ExpiresAt  time.Time       `json:"expires_at,omitzero"`
+	RevokedAt  time.Time       `json:"revoked_at,omitzero"`
+	Replaces   string          `json:"replaces,omitempty"`
+	ReplacedBy string          `json:"replaced_by,omitempty"`
+	Last       *recordWire     `json:"last,omitempty"`
 }
 
 func encodeAccount(a Account, box *seal.Box) ([]byte, error) {
-	r := accountRecord{Version: recordVersion, Name: a.Name, Quota: a.Quota, CreatedAt: a.CreatedAt}
+	r := accountRecord{Version: recordVersion, Name: a.Name, Quota: a.Quota, CreatedAt: a.CreatedAt, Last: a.last.wire()}
 	for _, s := range a.Secrets {
-		r.Secrets = append(r.Secrets, box.Seal([]byte(s), a.ID))
+		r.Secrets = append(r.Secrets, secretRecord{Sealed: box.Seal([]byte(s.Value), a.ID), CreatedAt: s.CreatedAt, ExpiresAt: s.ExpiresAt})
+	}
+	for _, m := range a.Members {
+		r.Members = append(r.Members, memberRecord(m))
+	}
+	for _, i := range a.Invites {
+		r.Invites = append(r.Invites, inviteRecord{
+			Digest: i.digest, Role: i.Role, For: i.For, By: i.By, CreatedAt: i.CreatedAt, ExpiresAt: i.ExpiresAt,
+		})
 	}
 	return json.Marshal(r)
 }
@@ -58,37 +102,62 @@ func decodeAccount(id string, data []byte, box *seal.Box) (Account, error) {
 	if err := decode(data, &r, &r.Version); err != nil {
 		return Account{}, fmt.Errorf("account %s: %w", id, err)
 	}
-	a := Account{ID: id, Name: r.Name, Quota: r.Quota, CreatedAt: r.CreatedAt}
-	for _, sealed := range r.Secrets {
-		s, err := box.Open(sealed, id)
+	a := Account{ID: id, Name: r.Name, Quota: r.Quota, CreatedAt: r.CreatedAt, last: r.Last.record()}
+	for _, sealed := range r.SecretsV1 {
+		r.Secrets = append(r.Secrets, secretRecord{Sealed: sealed, CreatedAt: r.CreatedAt})
+	}
+	for _, sr := range r.Secrets {
+		s, err := box.Open(sr.Sealed, id)
 		if err != nil {
 			return Account{}, fmt.Errorf("signing secret of account %s: %w", id, err)
 		}
-		a.Secrets = append(a.Secrets, string(s))
+		a.Secrets = append(a.Secrets, Secret{Value: string(s), CreatedAt: sr.CreatedAt, ExpiresAt: sr.ExpiresAt})
+	}
+	for _, m := range r.Members {
+		a.Members = append(a.Members, Member(m))
+	}
+	for _, i := range r.Invites {
+		a.Invites = append(a.Invites, Invite{
+			ID: inviteID(i.Digest), Role: i.Role, For: i.For, By: i.By, CreatedAt: i.CreatedAt, ExpiresAt: i.ExpiresAt, digest: i.Digest,
+		})
 	}
 	return a, nil
 }
 
 func encodeKey(k Key) ([]byte, error) {
 	return json.Marshal(keyRecord{
-		Version: recordVersion, Account: k.Account, Test: k.Test, Last4: k.Last4, RateLimit: k.RateLimit, Policy: k.Policy,
-		CreatedAt: k.CreatedAt, RevokedAt: k.RevokedAt,
+		Version: recordVersion, Account: k.Account, Name: k.Name, Test: k.Test, Last4: k.Last4, RateLimit: k.RateLimit, Policy: k.Policy,
+		CreatedAt: k.CreatedAt, ExpiresAt: k.ExpiresAt, RevokedAt: k.RevokedAt, Replaces: k.Replaces, ReplacedBy: k.ReplacedBy,
+		Last: k.last.wire(),
 	})
 }
 
 func decodeKey(entry string, data []byte) (digest, Key, error) {
-	var d digest
-	if n, err := hex.Decode(d[:], []byte(entry[:min(len(entry), 2*len(d))])); err != nil || n != len(d) {
-		return d, Key{}, fmt.Errorf("key entry %q is not a digest", entry)
+	d, err := parseEntry(entry)
+	if err != nil {
+		return d, Key{}, err
 	}
 	var r keyRecord
 	if err := decode(data, &r, &r.Version); err != nil {
 		return d, Key{}, fmt.Errorf("key %s: %w", d.id(), err)
 	}
 	return d, Key{
-		ID: d.id(), Account: r.Account, Test: r.Test, Last4: r.Last4, RateLimit: r.RateLimit, Policy: r.Policy,
-		CreatedAt: r.CreatedAt, RevokedAt: r.RevokedAt,
+		ID: d.id(), Account: r.Account, Name: r.Name, Test: r.Test, Last4: r.Last4, RateLimit: r.RateLimit, Policy: r.Policy,
+		CreatedAt: r.CreatedAt, ExpiresAt: r.ExpiresAt, RevokedAt: r.RevokedAt, Replaces: r.Replaces, ReplacedBy: r.ReplacedBy,
+		last: r.Last.record(),
 	}, nil
+}
+
+// parseEntry reads the name of a key's entry, with the dot of digest.entry or, of version 1, without.
+func parseEntry(entry string) (d digest, err error) {
+	text := strings.Replace(entry, ".", "", 1)
+	if len(text) != hex.EncodedLen(len(d)) {
+		return d, fmt.Errorf("key entry %q is not a digest", entry)
+	}
+	if _, err := hex.Decode(d[:], []byte(text)); err != nil {
+		return d, fmt.Errorf("key entry %q is not a digest", entry)
+	}
+	return d, nil
 }
 
 // decode refuses a record of a newer build rather than misread it.
@@ -96,8 +165,8 @@ func decode(data []byte, into any, version *int) error {
 	if err := json.Unmarshal(data, into); err != nil {
 		return fmt.Errorf("decode: %w", err)
 	}
-	if *version != recordVersion {
-		return fmt.Errorf("has version %d, this build reads %d: run the newer verifyd", *version, recordVersion)
+	if *version < 1 || *version > recordVersion {
+		return fmt.Errorf("has version %d, this build reads 1 to %d: run the newer verifyd", *version, recordVersion)
 	}
 	return nil
 }

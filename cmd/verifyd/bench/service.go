@@ -167,10 +167,10 @@ func (s *service) enroll(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if s.account, err = accounts.EnsureAccount(ctx, benchAccount); err != nil {
+	if s.account, err = accounts.EnsureAccount(ctx, account.Operator("bench"), benchAccount); err != nil {
 		return err
 	}
-	if s.apiKey, _, err = accounts.CreateKey(ctx, s.account.ID, account.KeyOptions{}); err != nil {
+	if s.apiKey, _, err = accounts.CreateKey(ctx, account.Operator("bench"), s.account.ID, account.KeyOptions{}); err != nil {
 		return err
 	}
 	return s.knowsKey(ctx)

@@ -1,0 +1,210 @@
+package main
+
+import (
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"verifyd/edge/account"
+)
+
+// Accounts are made, shown, let in and rotated by the operator, on a stopped service as on a running one.
+func TestAccountCommands(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	do := func(wantCode int, args ...string) (out, errOut string) {
+		t.Helper()
+		code, out, errOut := verifyd(t, append(args, "--data-dir", dir)...)
+		if code != wantCode {
+			t.Fatalf("%v: exit %d: %s", args, code, errOut)
+		}
+		return strings.TrimSpace(out), errOut
+	}
+	contains := func(what, text string, wants ...string) {
+		t.Helper()
+		for _, want := range wants {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s does not say %q:\n%s", what, want, text)
+			}
+		}
+	}
+	_, said := do(0, "account", "create", "Harbor Guild")
+	contains("create", said, "acc_", "login-link")
+	_, said = do(exitUsage, "account", "create", "Harbor Guild")
+	contains("creating it twice", said, "exists already")
+	_, said = do(exitUsage, "account", "create", " Harbor")
+	contains("a bad name", said, "printable text")
+
+	key, said := do(0, "key", "create", "--account", "Harbor Guild", "--name", "bot", "--expires", "90d")
+	contains("key create", said, "It works until "+time.Now().UTC().Add(90*24*time.Hour).Format("2006-01-02"))
+	list, _ := do(0, "key", "list")
+	id := strings.Fields(strings.Split(list, "\n")[1])[0]
+	contains("key list", list, "EXPIRES", "LAST USED", "bot", "active", id)
+	next, said := do(0, "key", "roll", id, "--grace", "1h")
+	contains("key roll", said, "takes the place of "+id, "1h0m0s")
+	if !strings.HasPrefix(next, "vfy_") || next == key {
+		t.Errorf("the successor is %q", next)
+	}
+	list, _ = do(0, "key", "list")
+	contains("key list after a roll", list, "rolled", "active")
+
+	first, said := do(0, "account", "secret", "Harbor Guild")
+	if strings.Contains(said, "signs too") {
+		t.Errorf("one secret: %s", said)
+	}
+	fresh, said := do(0, "account", "rotate-secret", "--account", "Harbor Guild", "--overlap", "24h")
+	contains("rotate-secret", said, "both signatures until")
+	_, said = do(exitUsage, "account", "rotate-secret", "--account", "Harbor Guild")
+	contains("rotating again", said, "end it first")
+	secret, said := do(0, "account", "secret", "Harbor Guild")
+	contains("two secrets", said, first, "signs too, until")
+	if secret != fresh || fresh == first {
+		t.Error("the current secret is not the new one alone")
+	}
+
+	show, _ := do(0, "account", "show", "Harbor Guild")
+	contains("show", show, "Harbor Guild", "the service's default", "Secret before it", "0 days ago", "signs until", "bot", "rolled", "MEMBER")
+	if strings.Contains(show, "whsec_") || strings.Contains(show, next) {
+		t.Error("show shows a secret")
+	}
+	do(0, "account", "end-rotation", "--account", "Harbor Guild")
+	_, said = do(exitUsage, "account", "end-rotation", "--account", "Harbor Guild")
+	contains("ending it twice", said, "no rotation")
+
+	link, said := do(0, "account", "login-link", "--account", "Harbor Guild", "--role", "developer", "--base-url", "https://verify.example.com/x/")
+	contains("login-link", said, "works once, until", "developer of Harbor Guild")
+	if !strings.HasPrefix(link, "https://verify.example.com/x/dashboard/link?token=") || strings.ContainsAny(link, " \n") {
+		t.Errorf("link is %q", link)
+	}
+	list, _ = do(0, "account", "list")
+	contains("list", list, "Harbor Guild", "QUOTA")
+	log, _ := do(0, "account", "audit", "Harbor Guild")
+	contains("audit", log, "operator", "account.created", "key.created", "key.rolled", "secret.rotated", "secret.revealed", "secret.rotation_ended", "login_link.created", "role: developer")
+	if lines := strings.Split(log, "\n"); !strings.Contains(lines[1], "login_link.created") || !strings.Contains(lines[len(lines)-1], "account.created") {
+		t.Errorf("audit is not newest first:\n%s", log)
+	}
+	few, _ := do(0, "account", "audit", "Harbor Guild", "--limit", "2")
+	if n := len(strings.Split(few, "\n")); n != 3 {
+		t.Errorf("audit with a limit has %d lines", n)
+	}
+	everything := list + log + show
+	for _, hidden := range []string{key, next, first, fresh, strings.SplitAfter(link, "token=")[1]} {
+		if strings.Contains(everything, hidden) {
+			t.Error("a secret is shown by a command that shows none")
+		}
+	}
+}
+
+func TestAccountCommandRefusals(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	if code, _, errOut := verifyd(t, "account", "create", "a", "--data-dir", dir); code != 0 {
+		t.Fatal(errOut)
+	}
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"account", "show", "nobody"}, "verifyd account list"},
+		{[]string{"account", "secret", "nobody"}, "verifyd account list"},
+		{[]string{"account", "audit", "nobody"}, "verifyd account list"},
+		{[]string{"account", "audit", "a", "--limit=-1"}, "below zero"},
+		{[]string{"account", "rotate-secret", "--account", "nobody"}, "verifyd account list"},
+		{[]string{"account", "rotate-secret", "--account", "a", "--overlap", "soon"}, "24h"},
+		{[]string{"account", "rotate-secret", "--account", "a", "--overlap", "31d"}, "out of range"},
+		{[]string{"account", "end-rotation", "--account", "nobody"}, "verifyd account list"},
+		{[]string{"account", "login-link", "--account", "a"}, "base-url"},
+		{[]string{"account", "login-link", "--account", "a", "--base-url", "verify.example.com"}, "https://verify.example.com"},
+		{[]string{"account", "login-link", "--account", "a", "--base-url", "https://x", "--role", "king"}, "owner, developer or viewer"},
+		{[]string{"account", "login-link", "--account", "nobody", "--base-url", "https://x"}, "verifyd account list"},
+		{[]string{"key", "create", "--account", "a", "--expires", "2020-01-01"}, "is over"},
+		{[]string{"key", "create", "--account", "a", "--expires", "soon"}, "2027-01-31"},
+		{[]string{"key", "create", "--account", "a", "--expires", "-3h"}, "--expires"},
+		{[]string{"key", "create", "--account", "a", "--name", strings.Repeat("x", 65)}, "64 bytes"},
+		{[]string{"key", "roll", "key_nobody"}, "verifyd key list"},
+		{[]string{"key", "roll", "key_nobody", "--grace", "99d"}, "out of range"},
+		{[]string{"key", "roll", "key_nobody", "--grace", "x"}, "24h"},
+	} {
+		code, _, errOut := verifyd(t, append(c.args, "--data-dir", dir)...)
+		if code != exitUsage || !strings.Contains(errOut, c.want) {
+			t.Errorf("%v: exit %d: %s", c.args, code, errOut)
+		}
+	}
+}
+
+func TestParseEnd(t *testing.T) {
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	for text, want := range map[string]string{
+		"2026-11-21": "2026-11-22T00:00:00Z", "2027-01-31T12:00:00+01:00": "2027-01-31T11:00:00Z", "90d": "2027-02-19T12:00:00Z", "90m": "2026-11-21T13:30:00Z",
+		"2026-11-20": "", "2026-11-21T12:00:00Z": "", "0d": "", "99999d": "", "d": "", "1.5d": "", "-1h": "", "tomorrow": "",
+	} {
+		end, err := parseEnd(text, now)
+		if (err == nil) != (want != "") || err == nil && end.UTC().Format(time.RFC3339) != want {
+			t.Errorf("%q: %s, %v; want %q", text, end, err, want)
+		}
+	}
+}
+
+// Through a rotation callbacks carry both signatures, then one; a rolled key works until its grace is over, then says so.
+func TestRotationAndRollSeenFromOutside(t *testing.T) {
+	r := boot(t)
+	a := must[account.Account](t)(r.store.accounts.AccountByName(t.Context(), "Harbor Guild"))
+	signatures := func() (all string, old, fresh bool) {
+		t.Helper()
+		s := r.begin(t)
+		b := newBrowser()
+		expectTitle(t, must[*page](t)(b.press(t.Context(), atProvider(t, b, s.VerifyURL), "sign-in")), http.StatusOK, "You are verified")
+		got := <-r.inbox.got
+		verifies := func(i int) bool {
+			current := must[account.Account](t)(r.store.accounts.AccountByName(t.Context(), "Harbor Guild"))
+			secrets := append([]string{r.secret}, current.Secrets[0].Value)
+			hook := must[*standardwebhooks.Webhook](t)(standardwebhooks.NewWebhook(secrets[i]))
+			return hook.VerifyIgnoringTimestamp(got.body, got.header) == nil
+		}
+		return got.header.Get("Webhook-Signature"), verifies(0), verifies(1)
+	}
+	must[account.Account](t)(r.store.accounts.RotateSecret(t.Context(), operator(), a.ID, time.Hour))
+	awaitTrue(t, func() bool { secrets, _ := r.mirror.SigningSecrets(a.ID); return len(secrets) == 2 })
+	if all, old, fresh := signatures(); len(strings.Fields(all)) != 2 || !old || !fresh {
+		t.Errorf("in the overlap: %q, old %t, new %t", all, old, fresh)
+	}
+
+	before := r.apiKey
+	secret, _, err := r.store.accounts.RollKey(t.Context(), operator(), a.ID, r.mirror.Keys(a.ID)[0].ID, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.knows(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	r.begin(t) // with the old key
+	r.apiKey = secret
+	r.offset.Store(int64(2 * time.Hour))
+	if all, old, fresh := signatures(); len(strings.Fields(all)) != 1 || old || !fresh {
+		t.Errorf("after the overlap: %q, old %t, new %t", all, old, fresh)
+	}
+	status, _, answer := (api{base: r.base, key: before}).call(t, http.MethodGet, "/sessions/x", "")
+	if status != http.StatusUnauthorized || !strings.Contains(string(answer), "its grace ended on") {
+		t.Errorf("the old key after the grace: %d %s", status, answer)
+	}
+	awaitTrue(t, func() bool {
+		used, err := r.store.accounts.LastUsed(t.Context())
+		return err == nil && len(used) == 2
+	})
+}
+
+func awaitTrue(t *testing.T, ok func() bool) {
+	t.Helper()
+	late := time.After(10 * time.Second)
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-late:
+			t.Fatal("not in 10 s")
+		}
+	}
+}

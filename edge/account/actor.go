@@ -1,0 +1,57 @@
+package account
+
+// ActorKind tells kinds of actors apart.
+type ActorKind string
+
+// The kinds of actors.
+const (
+	ActorOperator ActorKind = "operator" // whoever has the command line
+	ActorMember   ActorKind = "member"   // somebody who logged in by an identity network
+	ActorLink     ActorKind = "link"     // somebody who logged in by an operator's login link
+	ActorKey      ActorKind = "key"      // a program with an API key
+)
+
+// Actor is who changes something, as the audit log names them.
+type Actor struct {
+	Kind    ActorKind `json:"kind"`
+	Network string    `json:"network,omitempty"` // of a member: the identity network's id,
+	Subject string    `json:"subject,omitempty"` // and who they are there
+	ID      string    `json:"id,omitempty"`      // of a key or a login link
+	Name    string    `json:"name,omitempty"`    // for people to read; nothing depends on it
+	Role    Role      `json:"role,omitempty"`    // of a login link: what it was made for
+}
+
+// Operator is the actor of the command line; name is the operator's own, where it is known.
+func Operator(name string) Actor { return Actor{Kind: ActorOperator, Name: name} }
+
+// Actor is the member as an actor. The right to a change is read from the account, not from here.
+func (m Member) Actor() Actor {
+	return Actor{Kind: ActorMember, Network: m.Network, Subject: m.Subject, Name: m.Name}
+}
+
+// Actor is whoever redeemed the link, as an actor with the link's role.
+func (l Link) Actor() Actor { return Actor{Kind: ActorLink, ID: l.ID, Role: l.Role} }
+
+// Actor is a program with the key, as an actor.
+func (k Key) Actor() Actor { return Actor{Kind: ActorKey, ID: k.ID, Name: k.Name} }
+
+// String names the actor for people: a name, or what stands for one.
+func (a Actor) String() string {
+	switch {
+	case a.Kind == ActorOperator && a.Name == "":
+		return "operator"
+	case a.Kind == ActorOperator:
+		return "operator " + a.Name
+	case a.Kind == ActorLink:
+		return "login link " + a.ID
+	case a.Kind == ActorKey:
+		return "API key " + a.ID
+	case a.Name != "":
+		return a.Name
+	default:
+		return identityText(a.Network, a.Subject)
+	}
+}
+
+// identityText is how the audit log names an identity.
+func identityText(network, subject string) string { return network + ":" + subject }

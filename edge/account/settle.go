@@ -1,0 +1,53 @@
+package account
+
+import (
+	"context"
+
+	"github.com/rs/zerolog"
+)
+
+// Settler is the actor that goes through all accounts and keys once, at the start of a service, and makes sure that every change that
+// stands is in the audit log: a process may have died between a change and its record, and the thing may never be changed again.
+type Settler struct {
+	store *Store
+	log   zerolog.Logger
+}
+
+// NewSettler makes the actor.
+func NewSettler(s *Store, log zerolog.Logger) *Settler { return &Settler{store: s, log: log} }
+
+// Serve settles once, then waits until ctx ends. What fails is tried again at the next start.
+func (s *Settler) Serve(ctx context.Context) error {
+	if err := s.store.Settle(ctx); err != nil && ctx.Err() == nil {
+		s.log.Warn().Err(err).Msg("the audit log could not be compared with the accounts; it is at the next start")
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// String names the actor in the supervisor's log.
+func (s *Settler) String() string { return "audit settler" }
+
+// Settle writes the records that are missing in the audit log. A repeat is harmless. It reads every account and key, and one message
+// of the log for each.
+func (s *Store) Settle(ctx context.Context) error {
+	accounts, err := s.Accounts(ctx)
+	if err != nil {
+		return err
+	}
+	keys, err := s.Keys(ctx)
+	if err != nil {
+		return err
+	}
+	for _, a := range accounts {
+		if err := s.ledger.settle(ctx, a.last, s.now()); err != nil {
+			return err
+		}
+	}
+	for _, k := range keys {
+		if err := s.ledger.settle(ctx, k.last, s.now()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
