@@ -110,6 +110,9 @@ func (a *attempt) record(r sessions.Result) fate {
 	defer cancel()
 	for {
 		standing, err := a.d.c.Sessions.Settle(ctx, r)
+		if err == nil {
+			a.d.c.Sessions.CountSettled(a.Session, r)
+		}
 		if err == nil || errors.Is(err, sessions.ErrSettled) {
 			a.log(standing, err)
 			return settled

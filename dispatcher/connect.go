@@ -38,7 +38,7 @@ func (a *attempt) prepare() (callback.Request, *callback.NotSent) {
 		return callback.Request{}, &callback.NotSent{Class: sessions.ClassUnsigned, Detail: "the account is not known here"}
 	}
 	request, err := a.d.c.Client.Prepare(callback.Callback{
-		URL: a.target, Session: a.ID, PlatformUserID: a.PlatformUserID, GuildID: a.GuildID, Verified: a.Verified(),
+		URL: a.target, Session: a.ID, Test: a.Test, PlatformUserID: a.PlatformUserID, GuildID: a.GuildID, Verified: a.Verified(),
 		Secrets: secrets, At: a.d.now(),
 	})
 	if err != nil { // the account has no signing secret that signs

@@ -148,6 +148,9 @@ func (a *attempt) wished(ctx context.Context, number int) (step, error) {
 // has sent nothing. Where the destination's connections are all in use, and it sends so fast that one will be free in a moment, the
 // claim goes ahead of the connection, and is released should none come.
 func (a *attempt) send(ctx context.Context) fate {
+	if f, ok := a.sendToListener(ctx); ok {
+		return f
+	}
 	request, notSent := a.prepare()
 	if notSent == nil && a.place.held {
 		notSent = a.connect(ctx)

@@ -30,8 +30,10 @@ type Config struct {
 	Secrets  Secrets
 	Client   *callback.Client
 	Policy   *target.Policy
-	Log      zerolog.Logger
-	Metrics  prometheus.Registerer // none when nil
+	// Listeners are where callbacks of test sessions go instead, while somebody listens; none when nil.
+	Listeners Listeners
+	Log       zerolog.Logger
+	Metrics   prometheus.Registerer // none when nil
 	// Supervise configures the supervisor of the actors in here.
 	Supervise suture.Spec
 	// Timeout is a whole attempt's, as the client has it. Default 10 s.

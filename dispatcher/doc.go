@@ -22,6 +22,9 @@
 //     claims go ahead of their connection by what it sends within 20 ms; one whose connection does not come is released.
 //   - A late write. An owner that finds its claim's deadline passed before it wrote does not write, and releases the claim.
 //
+// While a developer listens with a test key, callbacks of that key's sessions go to them instead of to the receiver (listen.go): after
+// the claim, once, and with the same verdicts.
+//
 // Two ways lead from an end back to due, and both are somebody's choice: under the policy at-least-once a result may name when the
 // next attempt is due (Result.Next); and a person may send again (a resend fact). Each attempt has its own claim, and all have the
 // same webhook-id.

@@ -28,6 +28,11 @@ func (a *api) authorize(r *http.Request) (account.Principal, *problem) {
 	if err != nil {
 		return account.Principal{}, keyProblem(err)
 	}
+	if who.Key.Test && !a.TestKeys {
+		return account.Principal{}, &problem{
+			code: CodeKeyInvalid, detail: "This is a test key, and test keys are switched off here (VERIFYD_TEST_KEYS); use a live key.",
+		}
+	}
 	line := LineOf(r.Context())
 	line.Account, line.Key = who.Account.ID, who.Key.ID
 	if a.Uses != nil {

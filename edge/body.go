@@ -33,11 +33,13 @@ const (
 	FaultEncoding  = "encoding"  // not UTF-8, or half of a surrogate pair
 	FaultSyntax    = "syntax"    // not JSON (RFC 8259)
 	FaultTrailing  = "trailing"  // something follows the JSON object
+	FaultHeader    = "header"    // Field is a header's name
+	FaultParameter = "parameter" // Field is a query parameter's name
 )
 
 // Fault is what is wrong with one field of a request.
 type Fault struct {
-	Field  string `json:"field"`  // the member's name; empty where the body as a whole is meant
+	Field  string `json:"field"`  // the member's, header's or query parameter's name; empty where the body as a whole is meant
 	Code   string `json:"code"`   // one of the Fault… constants or of target's
 	Detail string `json:"detail"` // what is wrong and what would be right, in lower case, without a full stop
 }

@@ -47,6 +47,7 @@ type Rates interface {
 type Quota interface {
 	Take(ctx context.Context, account string, quota int64, now time.Time) (limit.Usage, error)
 	GiveBack(ctx context.Context, account string, now time.Time) error
+	Limit(own int64) int64
 }
 
 // Callbacks says where a callback may go; a *target.Policy. Its error is a *target.Fault.
@@ -70,9 +71,15 @@ type Config struct {
 	Keys           Keys                  //
 	Uses           Uses                  // default: nobody is told
 	Sessions       Sessions              //
+	Turns          Turns                 //
+	Lister         Lister                //
+	Changes        Changes               //
+	Usages         Usages                //
 	Rates          Rates                 //
 	Quota          Quota                 //
 	Callbacks      Callbacks             //
+	Listeners      Listeners             // where callbacks for developers' own machines come in; default: nowhere, and no route
+	ListenBeat     time.Duration         // how often a listener hears something; default 15 s
 	StoreHigh      func() bool           // whether the store is so full that only open sessions may go on; default: never
 	TrustedProxies []netip.Prefix        // whose X-Forwarded-For counts; default: nobody's
 	Routes         []Route               // what others mount
@@ -80,6 +87,8 @@ type Config struct {
 	Log            zerolog.Logger        //
 	Now            func() time.Time      // default: time.Now
 	StoreTimeout   time.Duration         // how long one request may wait for JetStream in all; default 10 s
+	TestKeys       bool                  // whether test keys are taken; default: they get 401
+	MaxWaiting     int                   // requests that wait for a session to change, at once; default 1,000, a quarter of it for one account
 }
 
 // defaultStoreTimeout is twice what one write waits for its acknowledgement: a leader election fits into it, and the answer
@@ -97,15 +106,21 @@ func (c Config) WithDefaults() Config {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
+	if c.ListenBeat == 0 {
+		c.ListenBeat = listenBeat
+	}
 	if c.StoreTimeout == 0 {
 		c.StoreTimeout = defaultStoreTimeout
+	}
+	if c.MaxWaiting == 0 {
+		c.MaxWaiting = defaultMaxWaiting
 	}
 	return c
 }
 
 func (c Config) validate() error {
 	for name, missing := range map[string]bool{
-		"Keys": c.Keys == nil, "Sessions": c.Sessions == nil, "Rates": c.Rates == nil, "Quota": c.Quota == nil,
+		"Keys": c.Keys == nil, "Sessions": c.Sessions == nil, "Turns": c.Turns == nil, "Usages": c.Usages == nil, "Lister": c.Lister == nil, "Changes": c.Changes == nil, "Rates": c.Rates == nil, "Quota": c.Quota == nil,
 		"Callbacks": c.Callbacks == nil,
 	} {
 		if missing {
@@ -114,6 +129,9 @@ func (c Config) validate() error {
 	}
 	if c.StoreTimeout < 0 {
 		return fmt.Errorf("edge: StoreTimeout is %s, it must be positive", c.StoreTimeout)
+	}
+	if c.MaxWaiting < 0 {
+		return fmt.Errorf("edge: MaxWaiting is %d, it must be positive", c.MaxWaiting)
 	}
 	return nil
 }

@@ -50,7 +50,8 @@ func whole(t *testing.T) Config {
 		t.Fatal(err)
 	}
 	return Config{
-		BaseURL: "http://localhost:8080", Keys: newKeyring(), Sessions: &sessions.Store{}, Rates: rates, Quota: limit.NewQuota(nil, 1),
+		BaseURL: "http://localhost:8080", Keys: newKeyring(), Sessions: &sessions.Store{}, Turns: &sessions.Store{}, Lister: &sessions.Store{},
+		Changes: &sessions.Watch{}, Usages: &sessions.Store{}, Rates: rates, Quota: limit.NewQuota(nil, 1),
 		Callbacks: target.NewPolicy(nil, nil),
 	}
 }
@@ -62,6 +63,11 @@ func TestNewRefuses(t *testing.T) {
 	for want, change := range map[string]func(*Config){
 		"not a base URL":           func(c *Config) { c.BaseURL = "localhost" },
 		"Keys is missing":          func(c *Config) { c.Keys = nil },
+		"Turns is missing":         func(c *Config) { c.Turns = nil },
+		"Lister is missing":        func(c *Config) { c.Lister = nil },
+		"Usages is missing":        func(c *Config) { c.Usages = nil },
+		"Changes is missing":       func(c *Config) { c.Changes = nil },
+		"MaxWaiting is -1":         func(c *Config) { c.MaxWaiting = -1 },
 		"Sessions is missing":      func(c *Config) { c.Sessions = nil },
 		"Rates is missing":         func(c *Config) { c.Rates = nil },
 		"Quota is missing":         func(c *Config) { c.Quota = nil },

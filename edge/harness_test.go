@@ -128,6 +128,7 @@ type service struct {
 	registry *prometheus.Registry
 	server   *Server
 	stop     func() // stops the server
+	counted  func() // stores what the meter has gathered
 	client   *http.Client
 }
 
@@ -137,33 +138,44 @@ func newService(t *testing.T, change func(*Config)) *service {
 	return newServiceOn(t, natstest.Start(t), change)
 }
 
-func newServiceOn(t *testing.T, conn *natsconf.Conn, change func(*Config)) *service {
+func newServiceOn(t *testing.T, conn *natsconf.Conn, change func(*Config), changeServer ...func(*ServerConfig)) *service {
 	t.Helper()
 	s := &service{conn: conn, clock: &clock{at: time.Now()}, log: &logbook{}, registry: prometheus.NewRegistry(), client: newClient(t)}
+	s.client.Transport = &conform{t: t, next: s.client.Transport, seen: map[string]bool{}}
+	meter := sessions.NewMeter(natstest.Writer(t, conn, natsconf.StreamUsage))
 	s.store = sessions.NewStore(sessions.Config{
 		Conn:        conn,
 		Pending:     natstest.Writer(t, conn, natsconf.BucketStream(natsconf.BucketSessions)),
 		Completions: natstest.Writer(t, conn, natsconf.StreamCompletions),
+		Keyed:       natstest.Writer(t, conn, natsconf.BucketStream(natsconf.BucketIdempotency)),
 		Key:         seal.NewKey(),
+		Meter:       meter,
 		Now:         s.clock.now,
 	})
 	rates, err := limit.NewRates(account.Rate{Count: 100_000, Per: time.Second, Burst: 100_000})
 	if err != nil {
 		t.Fatal(err)
 	}
+	watch := sessions.NewWatch(conn)
+	natstest.Serve(t, watch)
 	c := Config{
-		BaseURL: "https://verify.example.com", Keys: newKeyring(), Sessions: s.store, Rates: rates,
+		BaseURL: "https://verify.example.com", Keys: newKeyring(), Sessions: s.store, TestKeys: true, Usages: s.store, Turns: s.store, Lister: s.store, Changes: watch, Rates: rates,
 		Quota:     limit.NewQuota(natstest.Writer(t, conn, natsconf.StreamUsage), limit.DefaultQuota),
 		Callbacks: target.NewPolicy(nil, nil), Metrics: s.registry, Log: zerolog.New(s.log), Now: s.clock.now,
 	}
 	if change != nil {
 		change(&c)
 	}
+	s.counted = natstest.Serve(t, meter)
 	handler, err := New(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, stop := startServer(t, ServerConfig{Name: "public", Listen: "127.0.0.1:0", Handler: handler, Log: zerolog.Nop()})
+	sc := ServerConfig{Name: "public", Listen: "127.0.0.1:0", Handler: handler, Log: zerolog.Nop()}
+	for _, change := range changeServer {
+		change(&sc)
+	}
+	server, stop := startServer(t, sc)
 	s.server = server
 	// The client's spare connections go first: a drain waits 5 s for those that never brought a request.
 	s.stop = func() { s.client.CloseIdleConnections(); stop() }

@@ -39,35 +39,47 @@ func (a *api) start(h http.Header, r *http.Request) (initAnswer, *problem) {
 		return initAnswer{}, p
 	}
 	now := a.Now()
-	if p := a.withinRate(h, who.Key, now); p != nil {
+	if p := a.withinRate(h, who, now); p != nil {
 		return initAnswer{}, p
 	}
 	v, p := a.readVerification(r)
 	if p != nil {
 		return initAnswer{}, p
 	}
-	if a.StoreHigh() {
-		return initAnswer{}, storeFull(nil)
+	key, p := idempotencyKey(r.Header)
+	if p != nil {
+		return initAnswer{}, p
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), a.StoreTimeout)
 	defer cancel()
-	if p := a.withinQuota(ctx, h, who.Account, now); p != nil {
+	if key != "" {
+		return a.startKeyed(ctx, h, key, who, v, now)
+	}
+	if a.StoreHigh() {
+		return initAnswer{}, storeFull(nil)
+	}
+	if p := a.withinQuota(ctx, h, who, now); p != nil {
 		return initAnswer{}, p
 	}
 	return a.create(ctx, who, v, now)
 }
 
-func (a *api) withinRate(h http.Header, k account.Key, now time.Time) *problem {
-	d := a.Rates.Allow(k, now)
-	rateHeaders(h, a.Rates.RateOf(k), d)
+func (a *api) withinRate(h http.Header, who account.Principal, now time.Time) *problem {
+	d := a.Rates.Allow(who.Key, now)
+	rateHeaders(h, a.Rates.RateOf(who.Key), d)
 	if d.Allowed {
 		return nil
 	}
+	a.Usages.Count(who.Account.ID, who.Key.Test, sessions.CountRateLimited)
 	return &problem{code: CodeRateLimited, detail: "This API key starts sessions faster than its rate allows.", retryAfter: d.RetryAfter}
 }
 
-func (a *api) withinQuota(ctx context.Context, h http.Header, owner account.Account, now time.Time) *problem {
-	u, err := a.Quota.Take(ctx, owner.ID, owner.Quota, now)
+// withinQuota takes a unit of the account's quota. Test sessions cost none.
+func (a *api) withinQuota(ctx context.Context, h http.Header, who account.Principal, now time.Time) *problem {
+	if who.Key.Test {
+		return nil
+	}
+	u, err := a.Quota.Take(ctx, who.Account.ID, who.Account.Quota, now)
 	if err != nil && !errors.Is(err, limit.ErrQuotaExceeded) {
 		return storeProblem(err)
 	}
@@ -75,6 +87,7 @@ func (a *api) withinQuota(ctx context.Context, h http.Header, owner account.Acco
 	if err == nil {
 		return nil
 	}
+	a.Usages.Count(who.Account.ID, false, sessions.CountQuotaExceeded)
 	return &problem{
 		code: CodeQuotaExceeded, detail: "This account has started as many sessions this month as it may; the count starts anew at " +
 			timestamp(u.ResetAt) + ".",
@@ -82,19 +95,35 @@ func (a *api) withinQuota(ctx context.Context, h http.Header, owner account.Acco
 	}
 }
 
+// giveBack returns what withinQuota took.
+func (a *api) giveBack(ctx context.Context, who account.Principal, now time.Time) error {
+	if who.Key.Test {
+		return nil
+	}
+	return a.Quota.GiveBack(ctx, who.Account.ID, now)
+}
+
 // create makes the session, and gives its unit of quota back where there is none to show for it. After an uncertain write a
 // session may exist, but nobody holds its token.
 func (a *api) create(ctx context.Context, who account.Principal, v verification, now time.Time) (initAnswer, *problem) {
-	s, token, err := a.Sessions.Create(ctx, sessions.Request{
-		Account: who.Account.ID, Key: who.Key.ID, Test: who.Key.Test, Policy: who.Key.Policy,
-		Platform: v.platform, PlatformUserID: v.platformUserID, GuildID: v.guildID, CallbackURL: v.callback.String(),
-	})
+	s, token, err := a.Sessions.Create(ctx, request(who, v))
 	if err != nil {
-		err = errors.Join(err, a.Quota.GiveBack(ctx, who.Account.ID, now))
+		err = errors.Join(err, a.giveBack(ctx, who, now))
 		return initAnswer{}, storeProblem(err)
 	}
+	return a.answer(ctx, token, s), nil
+}
+
+func request(who account.Principal, v verification) sessions.Request {
+	return sessions.Request{
+		Account: who.Account.ID, Key: who.Key.ID, Test: who.Key.Test, Policy: who.Key.Policy,
+		Platform: v.platform, PlatformUserID: v.platformUserID, GuildID: v.guildID, CallbackURL: v.callback.String(),
+	}
+}
+
+func (a *api) answer(ctx context.Context, token sessions.Token, s sessions.Session) initAnswer {
 	LineOf(ctx).Session = s.ID
 	return initAnswer{
 		VerifyURL: a.base + "/?session=" + token.Reveal(), Session: token.Reveal(), ExpiresAt: timestamp(s.ExpiresAt),
-	}, nil
+	}
 }

@@ -13,24 +13,30 @@ type Code string
 
 // The codes of problem documents.
 const (
-	CodeInvalidRequest   Code = "invalid_request"    // the body is not JSON, or fields are missing or invalid; errors lists all
-	CodeKeyMissing       Code = "key_missing"        // no Authorization header, several, or another scheme than Bearer
-	CodeKeyInvalid       Code = "key_invalid"        // not a key of this service, unknown, or revoked
-	CodeNotFound         Code = "not_found"          // no such route
-	CodeSessionNotFound  Code = "session_not_found"  // no such session in the key's account, or not kept any more
-	CodeMethodNotAllowed Code = "method_not_allowed" // the route has other methods; Allow lists them
-	CodeRequestTimeout   Code = "request_timeout"    // the body did not arrive in time
-	CodeSessionCompleted Code = "session_completed"  // verified or failed already: it cannot be canceled any more
-	CodeSessionExpired   Code = "session_expired"    // its 10 minutes are over: there is nothing to cancel
-	CodeNothingToSend    Code = "nothing_to_send"    // the session has no outcome that is sent
-	CodeDeliveryOpen     Code = "delivery_open"      // the delivery is not at an end: nothing can be sent again yet
-	CodeBodyTooLarge     Code = "body_too_large"     // more than MaxBodyBytes
-	CodeUnsupportedMedia Code = "unsupported_media"  // Content-Type or Content-Encoding
-	CodeRateLimited      Code = "rate_limited"       // too many sessions with this key just now; Retry-After tells
-	CodeQuotaExceeded    Code = "quota_exceeded"     // too many sessions in this account this month; Retry-After tells
-	CodeInternal         Code = "internal"           // a fault of the service
-	CodeUnavailable      Code = "unavailable"        // the service cannot reach its store; Retry-After tells
-	CodeStoreFull        Code = "store_full"         // the store is nearly full: open sessions go on, new ones do not start
+	CodeInvalidRequest        Code = "invalid_request"         // the body is not JSON, or fields are missing or invalid; errors lists all
+	CodeKeyMissing            Code = "key_missing"             // no Authorization header, several, or another scheme than Bearer
+	CodeKeyInvalid            Code = "key_invalid"             // not a key of this service, unknown, revoked, or a test key where those are off
+	CodeNotFound              Code = "not_found"               // no such route
+	CodeSessionNotFound       Code = "session_not_found"       // no such session in the key's account, or not kept any more
+	CodeMethodNotAllowed      Code = "method_not_allowed"      // the route has other methods; Allow lists them
+	CodeRequestTimeout        Code = "request_timeout"         // the body did not arrive in time
+	CodeSessionCompleted      Code = "session_completed"       // verified or failed already: it cannot be canceled any more
+	CodeSessionExpired        Code = "session_expired"         // its 10 minutes are over: there is nothing to cancel
+	CodeNothingToSend         Code = "nothing_to_send"         // the session has no outcome that is sent
+	CodeDeliveryOpen          Code = "delivery_open"           // the delivery is not at an end: nothing can be sent again yet
+	CodeIdempotencyInProgress Code = "idempotency_in_progress" // the first request with this Idempotency-Key goes on; Retry-After tells
+	CodeIdempotencyReused     Code = "idempotency_key_reused"  // the Idempotency-Key stands for a start with other fields
+	CodeBodyTooLarge          Code = "body_too_large"          // more than MaxBodyBytes
+	CodeUnsupportedMedia      Code = "unsupported_media"       // Content-Type or Content-Encoding
+	CodeRateLimited           Code = "rate_limited"            // too many sessions with this key just now; Retry-After tells
+	CodeQuotaExceeded         Code = "quota_exceeded"          // too many sessions in this account this month; Retry-After tells
+	CodeInternal              Code = "internal"                // a fault of the service
+	CodeUnavailable           Code = "unavailable"             // the service cannot reach its store; Retry-After tells
+	CodeTooManyWaiting        Code = "too_many_waiting"        // too many requests wait for a change already; Retry-After tells
+	CodeStoreFull             Code = "store_full"              // the store is nearly full: open sessions go on, new ones do not start
+	CodeLiveKey               Code = "live_key"                // only test keys may do this
+	CodeTooManyListeners      Code = "too_many_listeners"      // too many listen already; Retry-After tells
+	CodeExchangeOver          Code = "exchange_over"           // nobody waits for the answer of a listener any more
 )
 
 // problems is the table of all problems: status and title (RFC 9457 §3.1) of each code.
@@ -38,24 +44,30 @@ var problems = map[Code]struct {
 	status int
 	title  string
 }{
-	CodeInvalidRequest:   {http.StatusBadRequest, "The request is not valid"},
-	CodeKeyMissing:       {http.StatusUnauthorized, "An API key is required"},
-	CodeKeyInvalid:       {http.StatusUnauthorized, "The API key is not valid"},
-	CodeNotFound:         {http.StatusNotFound, "There is nothing at this address"},
-	CodeSessionNotFound:  {http.StatusNotFound, "There is no such session"},
-	CodeMethodNotAllowed: {http.StatusMethodNotAllowed, "The method is not allowed here"},
-	CodeRequestTimeout:   {http.StatusRequestTimeout, "The request did not arrive in time"},
-	CodeSessionCompleted: {http.StatusConflict, "The session is completed already"},
-	CodeSessionExpired:   {http.StatusConflict, "The session has expired"},
-	CodeNothingToSend:    {http.StatusConflict, "The session has nothing to send"},
-	CodeDeliveryOpen:     {http.StatusConflict, "The delivery is still under way"},
-	CodeBodyTooLarge:     {http.StatusRequestEntityTooLarge, "The request body is too large"},
-	CodeUnsupportedMedia: {http.StatusUnsupportedMediaType, "The body is not plain application/json"},
-	CodeRateLimited:      {http.StatusTooManyRequests, "The rate limit is exceeded"},
-	CodeQuotaExceeded:    {http.StatusTooManyRequests, "The monthly quota is exceeded"},
-	CodeInternal:         {http.StatusInternalServerError, "The service failed"},
-	CodeUnavailable:      {http.StatusServiceUnavailable, "The service is not available"},
-	CodeStoreFull:        {http.StatusServiceUnavailable, "The store is nearly full"},
+	CodeInvalidRequest:        {http.StatusBadRequest, "The request is not valid"},
+	CodeKeyMissing:            {http.StatusUnauthorized, "An API key is required"},
+	CodeKeyInvalid:            {http.StatusUnauthorized, "The API key is not valid"},
+	CodeNotFound:              {http.StatusNotFound, "There is nothing at this address"},
+	CodeSessionNotFound:       {http.StatusNotFound, "There is no such session"},
+	CodeMethodNotAllowed:      {http.StatusMethodNotAllowed, "The method is not allowed here"},
+	CodeRequestTimeout:        {http.StatusRequestTimeout, "The request did not arrive in time"},
+	CodeSessionCompleted:      {http.StatusConflict, "The session is completed already"},
+	CodeSessionExpired:        {http.StatusConflict, "The session has expired"},
+	CodeNothingToSend:         {http.StatusConflict, "The session has nothing to send"},
+	CodeDeliveryOpen:          {http.StatusConflict, "The delivery is still under way"},
+	CodeIdempotencyInProgress: {http.StatusConflict, "The first request goes on"},
+	CodeIdempotencyReused:     {http.StatusUnprocessableEntity, "The idempotency key stands for another request"},
+	CodeBodyTooLarge:          {http.StatusRequestEntityTooLarge, "The request body is too large"},
+	CodeUnsupportedMedia:      {http.StatusUnsupportedMediaType, "The body is not plain application/json"},
+	CodeRateLimited:           {http.StatusTooManyRequests, "The rate limit is exceeded"},
+	CodeQuotaExceeded:         {http.StatusTooManyRequests, "The monthly quota is exceeded"},
+	CodeInternal:              {http.StatusInternalServerError, "The service failed"},
+	CodeUnavailable:           {http.StatusServiceUnavailable, "The service is not available"},
+	CodeTooManyWaiting:        {http.StatusServiceUnavailable, "Too many requests are waiting"},
+	CodeStoreFull:             {http.StatusServiceUnavailable, "The store is nearly full"},
+	CodeLiveKey:               {http.StatusForbidden, "A test key is required"},
+	CodeTooManyListeners:      {http.StatusTooManyRequests, "Too many listen already"},
+	CodeExchangeOver:          {http.StatusNotFound, "The exchange is over"},
 }
 
 // problemType precedes the code in a problem's type. It names the kind; there is nothing to fetch behind it.

@@ -7,14 +7,22 @@ import (
 	"strings"
 
 	"github.com/julienschmidt/httprouter"
+
+	"verifyd/edge/apidoc"
 )
 
 // The paths of this package's own routes.
 const (
 	pathInit    = "/verify/init"
+	pathUsage   = "/usage"
+	pathList    = "/sessions"
 	pathSession = "/sessions/{session}"
 	pathCancel  = "/sessions/{session}/cancel"
 	pathResend  = "/sessions/{session}/resend"
+	pathListen  = "/listen"
+	pathListens = "/listen/{exchange}"
+	pathOpenAPI = "/openapi.yaml"
+	pathDocs    = "/docs"
 )
 
 // api holds what the handlers share.
@@ -23,6 +31,9 @@ type api struct {
 
 	base    string // {base_url} without a final slash
 	metrics *metrics
+	waiting *waitingRoom
+	stage   stage
+	docs    *apidoc.Document
 }
 
 // New makes the public handler: the routes of this package and those of Config.Routes, each under request log, metrics, size
@@ -40,7 +51,13 @@ func New(c Config) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &api{Config: c, base: base, metrics: m}
+	docs, err := apidoc.New(base, prefix)
+	if err != nil {
+		return nil, err
+	}
+	a := &api{
+		Config: c, base: base, metrics: m, waiting: &waitingRoom{most: c.MaxWaiting, account: map[string]int{}}, stage: stage{key: map[string]int{}}, docs: docs,
+	}
 	router, err := a.router(prefix)
 	if err != nil {
 		return nil, err
@@ -50,12 +67,22 @@ func New(c Config) (http.Handler, error) {
 
 // routes is the route table.
 func (a *api) routes() []Route {
-	return append([]Route{
+	own := []Route{
 		{http.MethodPost, pathInit, "init", http.HandlerFunc(a.init)},
+		{http.MethodGet, pathUsage, "usage", http.HandlerFunc(a.readUsage)},
+		{http.MethodGet, pathList, "list", http.HandlerFunc(a.listSessions)},
 		{http.MethodGet, pathSession, "session", http.HandlerFunc(a.readSession)},
 		{http.MethodPost, pathCancel, "cancel", http.HandlerFunc(a.cancelSession)},
 		{http.MethodPost, pathResend, "resend", http.HandlerFunc(a.resendSession)},
-	}, a.Routes...)
+		{http.MethodGet, pathOpenAPI, "openapi", a.docs.YAML()},
+		{http.MethodGet, pathDocs, "docs", a.docs.Page()},
+		{http.MethodGet, a.docs.StylePath(), "docs_asset", a.docs.Style()},
+	}
+	if a.Listeners != nil {
+		own = append(own, Route{http.MethodPost, pathListen, "listen", http.HandlerFunc(a.listen)},
+			Route{http.MethodPost, pathListens, "listen_answer", http.HandlerFunc(a.answerListen)})
+	}
+	return append(own, a.Routes...)
 }
 
 func (a *api) router(prefix string) (*httprouter.Router, error) {

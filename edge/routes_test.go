@@ -47,7 +47,7 @@ func TestRoutesBelowAPrefix(t *testing.T) {
 		{http.MethodPost, prefix + "//verify/init", http.StatusNotFound, ""},
 		{http.MethodPost, prefix + "/x/../verify/init", http.StatusNotFound, ""},
 		{http.MethodGet, prefix + "/sessions/", http.StatusNotFound, ""},
-		{http.MethodGet, prefix + "/sessions", http.StatusNotFound, ""},
+		{http.MethodGet, prefix + "/sessions", http.StatusUnauthorized, ""},
 		{http.MethodGet, prefix + "/sessions/x/", http.StatusNotFound, ""},
 		{http.MethodPost, prefix + "/sessions/x/cancel/", http.StatusNotFound, ""},
 	} {

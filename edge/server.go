@@ -125,7 +125,8 @@ func (s *Server) Serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	requests, abort := context.WithCancel(context.WithoutCancel(ctx))
+	draining := make(chan struct{})
+	requests, abort := context.WithCancel(context.WithValue(context.WithoutCancel(ctx), drainingKey{}, (<-chan struct{})(draining)))
 	defer abort()
 	conns := &connCount{most: s.c.MaxConns}
 	srv := s.server(requests, conns)
@@ -135,14 +136,14 @@ func (s *Server) Serve(ctx context.Context) error {
 	go func() { failed <- srv.Serve(ln) }()
 	select {
 	case err := <-failed:
-		s.stopping()
+		s.stopping(draining)
 		abort()
 		_ = srv.Close()
 		conns.Wait()
 		return fmt.Errorf("serve %s: %w", s.c.Name, err)
 	case <-ctx.Done():
 	}
-	s.stopping()
+	s.stopping(draining)
 	s.linger()
 	s.drain(ctx, srv, abort)
 	err = <-failed
@@ -151,6 +152,15 @@ func (s *Server) Serve(ctx context.Context) error {
 		return fmt.Errorf("serve %s: %w", s.c.Name, err)
 	}
 	return ctx.Err()
+}
+
+type drainingKey struct{}
+
+// Draining gives a channel that is closed when the server of the request that ctx belongs to is told to stop. Whoever holds an
+// answer until something happens gives it then. Outside of a request it is nil.
+func Draining(ctx context.Context) <-chan struct{} {
+	draining, _ := ctx.Value(drainingKey{}).(<-chan struct{})
+	return draining
 }
 
 func (s *Server) listen(ctx context.Context) (net.Listener, error) {
@@ -213,7 +223,9 @@ func (s *Server) up(ln net.Listener) {
 	s.c.Log.Info().Str("server", s.c.Name).Str("address", s.addr).Msg("listening")
 }
 
-func (s *Server) stopping() {
+// stopping also ends the requests that hold their answers for something to happen.
+func (s *Server) stopping(draining chan struct{}) {
+	close(draining)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open = false

@@ -12,7 +12,8 @@ import (
 // sessionDoc is a session as its integrator reads it. The callback URL and what the receiver answered are left out: the former
 // carries the integrator's secrets, the latter the receiver's.
 type sessionDoc struct {
-	ID             sessions.ID     `json:"id"` // never the token
+	ID             sessions.ID     `json:"id"`   // never the token
+	Test           bool            `json:"test"` // started with a test key: its outcome says nothing about anybody
 	Platform       string          `json:"platform"`
 	PlatformUserID string          `json:"platform_user_id"`
 	GuildID        string          `json:"guild_id"`
@@ -40,10 +41,18 @@ type attemptDoc struct {
 }
 
 // GET /sessions/{session} reads a session of the key's account. The session is named by its id or its token.
+// ?wait= holds the answer, up to so many seconds, until the session's state or its delivery's changes.
 func (a *api) readSession(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), a.StoreTimeout)
 	defer cancel()
 	view, p := a.session(ctx, r)
+	var wait time.Duration
+	if p == nil {
+		wait, p = waitOf(r.URL.Query())
+	}
+	if p == nil && wait > 0 {
+		view, p = a.await(w, r, view, wait)
+	}
 	if p != nil {
 		writeProblem(w, r, p)
 		return
@@ -84,7 +93,7 @@ func (a *api) session(ctx context.Context, r *http.Request) (sessions.View, *pro
 		return sessions.View{}, noSession()
 	case err != nil:
 		return sessions.View{}, storeProblem(err)
-	case view.Account != who.Account.ID:
+	case view.Account != who.Account.ID, view.Test != who.Key.Test:
 		return sessions.View{}, noSession()
 	}
 	LineOf(ctx).Session = id
@@ -155,7 +164,7 @@ func noSession() *problem {
 // document draws a view.
 func document(v sessions.View) sessionDoc {
 	doc := sessionDoc{
-		ID: v.ID, Platform: v.Platform, PlatformUserID: v.PlatformUserID, GuildID: v.GuildID,
+		ID: v.ID, Test: v.Test, Platform: v.Platform, PlatformUserID: v.PlatformUserID, GuildID: v.GuildID,
 		State: v.State, Reason: v.Reason,
 		CreatedAt: timestamp(v.CreatedAt), ExpiresAt: timestamp(v.ExpiresAt), CompletedAt: timestampOrNull(v.CompletedAt),
 		Delivery: deliveryDoc{State: v.Delivery.State, Attempts: []attemptDoc{}},

@@ -28,7 +28,7 @@ func TestReadPendingSession(t *testing.T) {
 	for _, name := range []string{begun.Session, id} {
 		a := s.get(t, name, acmeKey)
 		created := timestamp(s.clock.now())
-		want := fmt.Sprintf(`{"id":%q,"platform":"chat","platform_user_id":"u-1","guild_id":"g-1","state":"pending","verified":null,"reason":"",`+
+		want := fmt.Sprintf(`{"id":%q,"test":false,"platform":"chat","platform_user_id":"u-1","guild_id":"g-1","state":"pending","verified":null,"reason":"",`+
 			`"created_at":%q,"expires_at":%q,"completed_at":null,"delivery":{"state":"none","attempts":[]}}`, id, created, begun.ExpiresAt)
 		if a.status != http.StatusOK || a.body != want {
 			t.Errorf("%d %s\nwant %s", a.status, a.body, want)
@@ -183,7 +183,7 @@ func TestOnlyTheOwnAccountSeesASession(t *testing.T) {
 		wantProblem(t, a, CodeKeyMissing)
 	}
 	wantProblem(t, s.get(t, id, revokedKey), CodeKeyInvalid)
-	if got := parse[sessionDoc](t, s.get(t, id, acmeTest), http.StatusOK); got.State != sessions.Pending {
+	if got := parse[sessionDoc](t, s.get(t, id, slowKey), http.StatusOK); got.State != sessions.Pending {
 		t.Errorf("for another key of the account the session is %s; strangers must not have moved it", got.State)
 	}
 }
@@ -197,7 +197,7 @@ func TestCancel(t *testing.T) {
 		t.Errorf("session = %+v", got)
 	}
 	s.clock.advance(time.Minute)
-	for _, again := range []answer{s.cancel(t, idOf(t, token), acmeTest), s.get(t, token, acmeKey)} {
+	for _, again := range []answer{s.cancel(t, idOf(t, token), slowKey), s.get(t, token, acmeKey)} {
 		if again.status != http.StatusOK || again.body != first.body {
 			t.Errorf("afterwards: %d %s\nwant %s", again.status, again.body, first.body)
 		}

@@ -9,10 +9,12 @@
 //	                 resend.<sid>.<n>
 //	EVENTS           session.<event>.<sid>                                     72 h          the timeline; may lose its last moments in a crash
 //	USAGE            usage.<account>.<yyyymm>                                  400 d         counters of the monthly quota
+//	                 stat.<account>.<yyyymmdd>.<what>                          400 d         statistics for people
 //	KV accounts      $KV.accounts.<account>                                    for ever      integrators, their members and sealed signing secrets
 //	KV keys          $KV.keys.<digest>, in two parts: <of the id>.<the rest>   for ever      API keys as digests
 //	KV logins        $KV.logins.link.<digest> redeemed.<digest> session.…      12 h          login links, their one use, dashboard logins
 //	KV key-uses      $KV.key-uses.<key>                                        400 d         when each key was last used, to the hour
+//	KV idempotency   $KV.idempotency.<account>.<live|test>.<hash>              10 min        what idempotency keys lead to, tokens sealed
 //	AUDIT            audit.<account>.<n>                                       400 d         who changed what: write-once, never deleted
 //	dispatcher       consumer of COMPLETIONS on completion.* resend.*.*        –             what is still to be delivered
 //

@@ -18,6 +18,7 @@ const (
 	BucketKeys        = "keys"
 	BucketLogins      = "logins"
 	BucketKeyUses     = "key-uses"
+	BucketIdempotency = "idempotency"
 
 	// ConsumerDispatcher and ConsumerRetries are the durable consumers that all dispatcher processes share: of completions, and of
 	// those whose next try has come due.
@@ -30,6 +31,8 @@ const (
 	// DefaultKeepResults is how long records, facts and timelines are kept, and so how long results can be read. The instant in a
 	// session's record decides its expiry.
 	DefaultKeepResults = 72 * time.Hour
+	// IdempotencyTTL is how long an idempotency key stands for its session.
+	IdempotencyTTL = 10 * time.Minute
 	// usageTTL covers a year of months and the current one, which is what people compare.
 	usageTTL = 400 * 24 * time.Hour
 	// AuditTTL is how long the audit log is kept: a year and the month in which somebody looks back at it.
@@ -87,6 +90,7 @@ func NewTopology(o TopologyOptions) Topology {
 			bucket(o, BucketKeys, "API keys as digests; revoked by putting a revoked record", 5, 0),
 			bucket(o, BucketLogins, "dashboard logins and login links, as digests", 1, LoginTTL),
 			keyUses(o),
+			bucket(o, BucketIdempotency, "idempotency keys and the sealed tokens of their sessions", 1, IdempotencyTTL),
 		},
 		Consumers: DispatcherConsumers(),
 	}
@@ -180,7 +184,7 @@ func records(o TopologyOptions) jetstream.StreamConfig {
 }
 
 func usage(o TopologyOptions) jetstream.StreamConfig {
-	c := base(o, StreamUsage, "sessions started, per account and UTC month", "usage.*.*")
+	c := base(o, StreamUsage, "sessions started, per account and UTC month, and statistics per UTC day", "usage.*.*", "stat.*.*.*")
 	c.MaxMsgsPerSubject = 1 // each message carries the total
 	c.AllowMsgCounter = true
 	c.MaxAge = usageTTL

@@ -21,7 +21,8 @@
 //  1. A fact is written once: one message on one subject of the write-once stream COMPLETIONS. The completion, each claim, each
 //     result and each resend is such a fact. State is read from facts; there is no second copy that a crash could let drift.
 //  2. The expiry instant in the record decides. Neither a message's age nor a bucket's TTL is ever asked.
-//  3. The session token is the user's secret and is never stored. Everything that is written, logged or shown carries the
+//  3. The session token is the user's secret and is never stored, but sealed, for ten minutes, where an idempotency key must lead
+//     to it again. Everything that is written, logged or shown carries the
 //     session id, which is made from the token and does not lead back to it.
 //  4. A write that was not plainly confirmed is resolved by reading its subject from the stream's leader and comparing the
 //     nonce; nobody acts on an unconfirmed write.

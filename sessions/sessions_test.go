@@ -50,6 +50,7 @@ func newStoreAt(t *testing.T, h house, now func() time.Time) *sessions.Store {
 		Conn: h.conn, Key: h.key, Now: now,
 		Pending:     natstest.Writer(t, h.conn, natsconf.BucketStream(natsconf.BucketSessions)),
 		Completions: natstest.Writer(t, h.conn, natsconf.StreamCompletions),
+		Keyed:       natstest.Writer(t, h.conn, natsconf.BucketStream(natsconf.BucketIdempotency)),
 	})
 }
 

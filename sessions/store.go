@@ -39,6 +39,8 @@ type Config struct {
 	Pending     *natsconf.Writer // of the sessions bucket's stream
 	Completions *natsconf.Writer // of StreamCompletions
 	Retries     *natsconf.Writer // of StreamRetries; only dispatchers need it
+	Keyed       *natsconf.Writer // of the idempotency bucket's stream; only edges need it
+	Meter       *Meter           // nil: nothing is counted
 	Key         seal.Key
 	Now         func() time.Time // time.Now when nil
 }
@@ -49,7 +51,10 @@ type Store struct {
 	pending     *natsconf.Writer
 	completions *natsconf.Writer
 	retries     *natsconf.Writer
+	keyed       *natsconf.Writer
 	box         *seal.Box
+	turnBox     *seal.Box
+	meter       *Meter
 	now         func() time.Time
 }
 
@@ -58,7 +63,10 @@ func NewStore(c Config) *Store {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	return &Store{conn: c.Conn, pending: c.Pending, completions: c.Completions, retries: c.Retries, box: c.Key.Box(sealUse), now: c.Now}
+	return &Store{
+		conn: c.Conn, pending: c.Pending, completions: c.Completions, retries: c.Retries, keyed: c.Keyed,
+		box: c.Key.Box(sealUse), turnBox: c.Key.Box(turnUse), meter: c.Meter, now: c.Now,
+	}
 }
 
 // instant gives the current instant as the contract writes it: UTC, whole milliseconds.
@@ -68,12 +76,7 @@ func (st *Store) instant() time.Time { return st.now().UTC().Truncate(time.Milli
 // may exist, but nobody can hold its token; a repeat makes another one. The account's id must be one word of [a-z0-9_].
 func (st *Store) Create(ctx context.Context, r Request) (Session, Token, error) {
 	token := newToken()
-	at := st.instant()
-	s := Session{
-		ID: token.ID(), Account: r.Account, Key: r.Key, Test: r.Test, Policy: r.Policy,
-		Platform: r.Platform, PlatformUserID: r.PlatformUserID, GuildID: r.GuildID, CallbackURL: r.CallbackURL,
-		CreatedAt: at, ExpiresAt: at.Add(Lifetime),
-	}
+	s := newSession(r, token, st.instant())
 	data, err := encodeSession(s, st.box)
 	if err != nil {
 		return Session{}, "", fmt.Errorf("encode session: %w", err)
@@ -81,6 +84,7 @@ func (st *Store) Create(ctx context.Context, r Request) (Session, Token, error) 
 	if err := st.put(ctx, recordSubject(s.Account, s.ID), data); err != nil {
 		return Session{}, "", fmt.Errorf("create session: %w", err)
 	}
+	st.Count(s.Account, s.Test, CountStarted)
 	return s, token, nil
 }
 
@@ -95,6 +99,14 @@ func (st *Store) put(ctx context.Context, subject string, data []byte) (err erro
 		}
 	}
 	return err
+}
+
+func newSession(r Request, token Token, at time.Time) Session {
+	return Session{
+		ID: token.ID(), Account: r.Account, Key: r.Key, Test: r.Test, Policy: r.Policy,
+		Platform: r.Platform, PlatformUserID: r.PlatformUserID, GuildID: r.GuildID, CallbackURL: r.CallbackURL,
+		CreatedAt: at, ExpiresAt: at.Add(Lifetime),
+	}
 }
 
 // Redeem uses up a sign-in attempt of a session, named by up to 64 characters of [a-z0-9]. The second call for the same
@@ -132,6 +144,7 @@ func (st *Store) Complete(ctx context.Context, id ID, o Outcome) (Completion, er
 	standing, err := st.once(ctx, w)
 	switch {
 	case err == nil:
+		st.countCompleted(c)
 		return c, nil
 	case errors.Is(err, errTaken):
 		c, err := decodeCompletion(id, standing, st.box)

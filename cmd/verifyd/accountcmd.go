@@ -15,6 +15,7 @@ import (
 
 	"verifyd/edge"
 	"verifyd/edge/account"
+	"verifyd/sessions/told"
 )
 
 // operator is who runs a command, as the audit log names them: by the name that the machine knows.
@@ -131,11 +132,11 @@ func showAccount(out io.Writer, a account.Account, keys []account.Key, used map[
 	}
 	_, _ = fmt.Fprintf(w, "\nMEMBER\tROLE\tIDENTITY\tE-MAIL\tSINCE\n")
 	for _, m := range a.Members {
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", orDash(m.Name), m.Role, legible(m.Network+":"+m.Subject), orDash(m.Email), instant(m.Since))
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", orDash(m.Name), m.Role, told.Legible(m.Network+":"+m.Subject), orDash(m.Email), instant(m.Since))
 	}
 	for _, i := range a.Invites {
 		if now.Before(i.ExpiresAt) {
-			_, _ = fmt.Fprintf(w, "%s\t%s\tinvited by %s, until %s\t\t\n", orDash(i.For), i.Role, legible(i.By), instant(i.ExpiresAt))
+			_, _ = fmt.Fprintf(w, "%s\t%s\tinvited by %s, until %s\t\t\n", orDash(i.For), i.Role, told.Legible(i.By), instant(i.ExpiresAt))
 		}
 	}
 	_, _ = fmt.Fprintf(w, "\nKEY\tNAME\tID\tSTATE\tEXPIRES\tLAST USED\tCALLBACKS\n")
@@ -290,7 +291,7 @@ func (a accountAuditCmd) Run(ctx context.Context, c console) error {
 				return err
 			}
 			for _, r := range page.Records {
-				_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", instant(r.At), legible(r.Who.String()), r.What, orDash(legible(r.On)), detailText(r.Detail))
+				_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", instant(r.At), told.Legible(r.Who.String()), r.What, orDash(told.Legible(r.On)), detailText(r.Detail))
 			}
 			left -= len(page.Records)
 			if cursor = page.Next; cursor == "" || a.Limit > 0 && left <= 0 {

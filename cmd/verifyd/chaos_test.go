@@ -166,7 +166,7 @@ func patience() time.Duration { return 100*time.Millisecond + rand.N(300*time.Mi
 func (c *crowd) send(ctx context.Context, p *person) {
 	i := &integrator{base: c.f.edge.base(), apiKey: c.f.key}
 	for {
-		s, _, err := i.startFor(ctx, p.user, c.f.counter.url)
+		s, err := i.startFor(ctx, p.user, c.f.counter.url)
 		if err == nil {
 			p.session = s
 			break

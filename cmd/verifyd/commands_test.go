@@ -43,6 +43,7 @@ func TestKeyCommands(t *testing.T) {
 	if !strings.HasPrefix(made, "vfy_") || strings.ContainsAny(made, " \n") {
 		t.Fatalf("standard output is not the key alone: %q", made)
 	}
+	c.argv = append(c.argv, "--test-keys")
 	c.start(t)
 	if status, _, _ := (api{base: c.base(), key: made}).call(t, http.MethodGet, "/sessions/"+strings.Repeat("a", 32), ""); status != http.StatusNotFound {
 		t.Errorf("a key made while stopped: %d", status)
@@ -147,6 +148,8 @@ func TestBadSettingsAreRefusedByName(t *testing.T) {
 		{[]string{"--nats-url", "nats://user:hunter2@127.0.0.1:1x"}, []string{"VERIFYD_NATS_URL", "nats://"}},
 		{[]string{"--nats-ca-file", notPEM}, []string{"VERIFYD_NATS_CA_FILE", "tls://"}},
 		{[]string{"--network-client-id", "x"}, []string{"VERIFYD_NETWORK_ISSUER"}},
+		{[]string{"--network-dashboard"}, []string{"VERIFYD_NETWORK_ISSUER"}},
+		{[]string{"--dashboard-allow", "everybody"}, []string{"VERIFYD_DASHBOARD_ALLOW", "everybody", "@example.org"}},
 		{[]string{"--store-limit", "9000000TiB"}, []string{"VERIFYD_STORE_LIMIT"}},
 		{[]string{"--networks-file", networks}, []string{"VERIFYD_NETWORKS_FILE", "isuer"}},
 		{[]string{"--network-issuer", "http://idp.example.com"}, []string{"VERIFYD_NETWORK_ISSUER", "https"}},

@@ -19,6 +19,7 @@ import (
 	"verifyd/dispatcher/callback"
 	"verifyd/edge"
 	"verifyd/edge/account"
+	"verifyd/edge/dashboard"
 	"verifyd/edge/limit"
 	"verifyd/edge/network"
 	"verifyd/natsconf"
@@ -38,6 +39,10 @@ type config struct {
 	trustedProxies      []netip.Prefix
 	networks            []network.Settings
 	devNetwork          string // where the dev network listens; empty: none
+	devDashboard        bool   // it leads into the dashboard, too
+	dashboardAllow      dashboard.Allow
+	devForLive          bool // live sessions may use it too
+	testKeys            bool // test keys are taken; their sessions use the dev network alone
 
 	callbackRoots    *x509.CertPool // nil: the system's
 	callbackPolicy   *target.Policy
@@ -197,20 +202,25 @@ func (s settings) edgeConfig(c *config, f *faults) {
 }
 
 func (s settings) networkConfig(c *config, f *faults) {
-	if s.DevNetwork {
-		c.devNetwork = s.DevNetworkListen
+	c.testKeys, c.devForLive = s.TestKeys, s.DevNetwork
+	if c.testKeys || c.devForLive || s.DevNetworkDashboard {
+		c.devNetwork, c.devDashboard = s.DevNetworkListen, s.DevNetworkDashboard
+	}
+	var err error
+	if c.dashboardAllow, err = dashboard.ParseAllow(s.DashboardAllow); err != nil {
+		f.add("dashboard-allow", err.Error(), "use open, or a list such as example:12345,@example.org")
 	}
 	if s.NetworksFile != "" {
 		c.networks = append(c.networks, networksFile(f, s.NetworksFile)...)
 	}
 	if s.NetworkIssuer != "" {
-		n := network.Settings{ID: "default", Name: s.NetworkName, Kind: network.KindOIDC, Issuer: s.NetworkIssuer, ClientID: s.NetworkClientID, ClientSecret: s.NetworkClientSecret}
+		n := network.Settings{ID: "default", Name: s.NetworkName, Kind: network.KindOIDC, Issuer: s.NetworkIssuer, ClientID: s.NetworkClientID, ClientSecret: s.NetworkClientSecret, Dashboard: s.NetworkDashboard}
 		if _, err := network.New(n, network.Options{BaseURL: "https://verify.example.com"}); err != nil {
 			f.add("network-issuer", err.Error(), "one network takes VERIFYD_NETWORK_ISSUER, _NAME, _CLIENT_ID and _CLIENT_SECRET")
 		}
 		c.networks = append(c.networks, n)
 	}
-	if s.NetworkIssuer == "" && (s.NetworkClientID != "" || s.NetworkClientSecret != "" || s.NetworkName != "") {
+	if s.NetworkIssuer == "" && (s.NetworkDashboard || s.NetworkClientID != "" || s.NetworkClientSecret != "" || s.NetworkName != "") {
 		f.add("network-issuer", "not set, but other settings of that network are", "set it to the network's issuer, for example https://accounts.example.com")
 	}
 	if c.edge && len(c.networks) == 0 && !s.DevNetwork && s.NetworksFile == "" {

@@ -136,7 +136,7 @@ func crashOnce(t *testing.T, point string, n int) tally {
 func (a api) tryInit(t *testing.T, callback string) (s started, ok bool) {
 	t.Helper()
 	i := &integrator{base: a.base, apiKey: a.key}
-	s, _, err := i.startFor(t.Context(), "u", callback)
+	s, err := i.startFor(t.Context(), "u", callback)
 	return s, err == nil
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"verifyd/sessions"
+	"verifyd/sessions/told"
 )
 
 const (
@@ -64,7 +64,7 @@ func listDeliveries(out io.Writer, views []sessions.View) error {
 	_, _ = fmt.Fprintln(w, "SESSION\tSTATE\tDELIVERY\tATTEMPTS\tHOST\tCOMPLETED\tCLASS")
 	for _, v := range views {
 		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n", v.ID, v.State, v.Delivery.State, len(v.Delivery.Attempts),
-			hostOf(v.Session), instant(v.CompletedAt), orDash(string(lastClass(v))))
+			told.Host(v.Session), instant(v.CompletedAt), orDash(string(lastClass(v))))
 	}
 	return w.Flush()
 }
@@ -111,29 +111,29 @@ func showDelivery(out io.Writer, v sessions.View) error {
 	line("Session", string(v.ID))
 	line("State", string(v.State))
 	line("Completed", instant(v.CompletedAt))
-	line("Host", hostOf(v.Session))
+	line("Host", told.Host(v.Session))
 	line("Delivery", string(v.Delivery.State))
 	if len(v.Delivery.Attempts) == 0 {
 		line("Attempts", "none")
 	}
 	for _, a := range v.Delivery.Attempts {
 		_, _ = fmt.Fprintf(w, "\nAttempt %d\n", a.Claim.Number)
-		line("  Claimed", exactly(a.Claim.At)+" by "+legible(a.Claim.Worker))
+		line("  Claimed", exactly(a.Claim.At)+" by "+told.Legible(a.Claim.Worker))
 		r := a.Result
 		if r == nil {
 			line("  Verdict", "none yet")
 			continue
 		}
-		line("  Ended", exactly(r.At)+" by "+legible(r.By))
+		line("  Ended", exactly(r.At)+" by "+told.Legible(r.By))
 		line("  Verdict", string(r.Verdict))
 		line("  Class", string(r.Class))
 		if r.Status != 0 {
 			line("  Status", strconv.Itoa(r.Status))
 		}
-		line("  Detail", legible(r.Detail))
-		line("  Address", legible(r.Address))
-		for _, s := range stepsOf(r.Timing) {
-			line("  "+s.name, took(s.took))
+		line("  Detail", told.Legible(r.Detail))
+		line("  Address", told.Legible(r.Address))
+		for _, s := range told.Steps(r.Timing) {
+			line("  "+s.Name, told.Took(s.Took))
 		}
 		line("  Answer", answerOf(*r))
 		if !r.Next.IsZero() {
@@ -141,17 +141,6 @@ func showDelivery(out io.Writer, v sessions.View) error {
 		}
 	}
 	return w.Flush()
-}
-
-// stepTaken is one step of an attempt that took place.
-type stepTaken struct {
-	name string
-	took time.Duration
-}
-
-func stepsOf(t sessions.Timing) []stepTaken {
-	all := []stepTaken{{"DNS", t.DNS}, {"Connect", t.Connect}, {"TLS", t.TLS}, {"First byte", t.FirstByte}, {"Total", t.Total}}
-	return slices.DeleteFunc(all, func(s stepTaken) bool { return s.took == 0 })
 }
 
 // answerOf shows what the receiver said, as one quoted line: it is the receiver's text, and must not reach the terminal as it is.
@@ -203,27 +192,6 @@ func (s *store) reader() *sessions.Store {
 	return sessions.NewStore(sessions.Config{Conn: s.conn, Key: s.key})
 }
 
-// hostOf gives the receiver's host and port. The rest of a callback URL carries the integrator's secrets.
-func hostOf(s sessions.Session) string {
-	u, err := url.Parse(s.CallbackURL)
-	if err != nil || u.Hostname() == "" {
-		return "-"
-	}
-	if u.Port() == "" {
-		return legible(u.Host + ":443")
-	}
-	return legible(u.Host)
-}
-
-// legible shows text that others chose: as it is where every character of it is visible, quoted with escapes where one is not.
-func legible(s string) string {
-	quoted := strconv.QuoteToGraphic(s)
-	if quoted == `"`+s+`"` {
-		return s
-	}
-	return quoted
-}
-
 func orDash(s string) string {
 	if s == "" {
 		return "-"
@@ -233,15 +201,3 @@ func orDash(s string) string {
 
 // exactly writes an instant as the contract does, in UTC with milliseconds.
 func exactly(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
-
-// took writes a duration for people.
-func took(d time.Duration) string {
-	switch {
-	case d < time.Millisecond:
-		return "under 1 ms"
-	case d < time.Second:
-		return strconv.FormatInt(d.Milliseconds(), 10) + " ms"
-	default:
-		return strconv.FormatFloat(d.Round(100*time.Millisecond).Seconds(), 'f', -1, 64) + " s"
-	}
-}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -23,6 +24,7 @@ const (
 	demoListen  = "127.0.0.1:8080"
 	demoAccount = "Harbor Guild"
 	demoUser    = "sailor_42"
+	demoOwner   = "harbormaster" // on the dev network
 	// autoTimeout bounds the automatic demo, which takes a fraction of it.
 	autoTimeout = 30 * time.Second
 )
@@ -113,6 +115,7 @@ func (d *demo) start(ctx context.Context, dir string, log zerolog.Logger) (err e
 		return ctx.Err()
 	}
 	d.say("verifyd is up at %s, with an embedded store and an identity network that is not real", d.program.base)
+	d.say("the dashboard is at %s/dashboard: log in as %s to see what the sample integrator does", d.program.base, demoOwner)
 	return d.enroll(ctx)
 }
 
@@ -140,7 +143,8 @@ func demoConfig(dir, caFile string, log zerolog.Logger) (config, error) {
 			return config{}, fmt.Errorf("settings of the demo: %w", err)
 		}
 		if _, err := parser.Parse([]string{
-			"--data-dir", filepath.Join(dir, "store"), "--listen", listen, "--admin-listen", "", "--dev-network",
+			"--data-dir", filepath.Join(dir, "store"), "--listen", listen, "--admin-listen", "", "--dev-network", "--test-keys",
+			"--dev-network-dashboard", "--dashboard-allow", "open",
 			"--callback-ca-file", caFile, "--callback-allow-cidrs", "127.0.0.0/8",
 		}); err != nil {
 			return config{}, fmt.Errorf("settings of the demo: %w", err)
@@ -159,7 +163,11 @@ func (d *demo) enroll(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	secret, key, err := d.program.store.accounts.CreateKey(ctx, operator(), a.ID, account.KeyOptions{})
+	owner := account.Member{Network: "dev", Subject: demoOwner, Name: demoOwner, Role: account.RoleOwner}
+	if _, err := d.program.store.accounts.AddMember(ctx, operator(), a.ID, owner); err != nil {
+		return err
+	}
+	secret, key, err := d.program.store.accounts.CreateKey(ctx, operator(), a.ID, account.KeyOptions{Name: "demo"})
 	if err != nil {
 		return err
 	}
@@ -172,12 +180,16 @@ func (d *demo) enroll(ctx context.Context) error {
 
 // begin starts a session as the sample integrator.
 func (d *demo) begin(ctx context.Context) (started, error) {
-	s, answer, err := d.integrator.start(ctx, demoUser)
+	s, err := d.integrator.start(ctx, demoUser)
 	if err != nil {
 		return s, err
 	}
+	answer, err := json.Marshal(s)
+	if err != nil {
+		return s, fmt.Errorf("show the session: %w", err)
+	}
 	d.say("the sample integrator called POST /verify/init and got:")
-	d.detail(strings.TrimSpace(string(answer)))
+	d.detail(string(answer))
 	return s, nil
 }
 
@@ -188,10 +200,10 @@ func (d *demo) show(got received) error {
 		d.detail(strings.ToLower(name) + ": " + got.header.Get(name))
 	}
 	d.detail("", string(got.body), "")
-	if got.verified != nil {
-		return fmt.Errorf("the callback's signature does not verify: %w", got.verified)
+	if got.answer != "" {
+		return fmt.Errorf("the sample integrator did not take the callback: %s", got.answer)
 	}
-	d.say("its signature verified with the account's signing secret")
+	d.say("its signature verified with the account's signing secret: %s is verified: %v", got.result.PlatformUserID, got.result.Verified)
 	return nil
 }
 

@@ -7,6 +7,8 @@
 //	verifyd deliveries list|show      callbacks and how they ended, on a running service or a stopped one
 //	verifyd deliveries resend         send an ended one again
 //	verifyd explain SESSION           what happened to a session, in plain words
+//	verifyd try URL                   judge an integrator's receiver
+//	verifyd listen                    bring a test key's callbacks to a program on this machine
 //	verifyd bench                     measure the service on this machine, beside ceilings
 //	verifyd version
 //

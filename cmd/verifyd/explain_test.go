@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"verifyd/sessions"
+	"verifyd/sessions/told"
 )
 
 // hidden is in the path and the query of every callback URL here; no command may show it.
@@ -42,19 +43,19 @@ func (r *rig) receiver(t *testing.T) (base string) {
 	return "https://" + i.listener.Addr().String() + "/" + hidden
 }
 
-// told is a session of each kind, by name.
-type told struct {
+// telling is a session of each kind, by name.
+type telling struct {
 	*rig
 	host string
 	s    map[string]started
 }
 
 // tell lets a session of each kind happen.
-func tell(t *testing.T) told {
+func tell(t *testing.T) telling {
 	t.Helper()
 	r := boot(t, func(c *config) { c.callbackTimeout, c.callbackRetryFor = 500*time.Millisecond, time.Second })
 	base := r.receiver(t)
-	all := told{rig: r, host: strings.TrimSuffix(strings.TrimPrefix(base, "https://"), "/"+hidden), s: map[string]started{}}
+	all := telling{rig: r, host: strings.TrimSuffix(strings.TrimPrefix(base, "https://"), "/"+hidden), s: map[string]started{}}
 	begin := func(name, callback string) started {
 		s := r.api().init(t, map[string]any{
 			"platform": "discord", "platform_user_id": "sailor\x1b[1m_42", "guild_id": "118", "callback_url": callback + "?token=" + hidden,
@@ -88,7 +89,7 @@ func tell(t *testing.T) told {
 }
 
 // verifyd runs a command on the running service, and looks that it gives nothing away.
-func (a told) verifyd(t *testing.T, args ...string) (code int, out, errOut string) {
+func (a telling) verifyd(t *testing.T, args ...string) (code int, out, errOut string) {
 	t.Helper()
 	code, out, errOut = verifyd(t, append(args, "--data-dir", filepath.Join(a.dir, "store"))...)
 	for name, s := range a.s {
@@ -105,7 +106,7 @@ func (a told) verifyd(t *testing.T, args ...string) (code int, out, errOut strin
 	return code, out, errOut
 }
 
-func (a told) sid(t *testing.T, name string) string {
+func (a telling) sid(t *testing.T, name string) string {
 	t.Helper()
 	return string(must[sessions.ID](t)(sessions.ParseID(a.s[name].Session)))
 }
@@ -120,7 +121,7 @@ func TestExplainAndDeliveries(t *testing.T) {
 }
 
 // Each kind of session is told with what happened and what to do.
-func (a told) explain(t *testing.T) {
+func (a telling) explain(t *testing.T) {
 	for name, want := range map[string][]string{
 		"delivered":     {": verified, delivered\n", "Verified (dev)", "Attempt 1: claimed by worker", "Delivered: 204 in ", a.host + " has the result. Nothing to do."},
 		"declined":      {": failed, delivered\n", "Not verified: the user said no", "Delivered: 204"},
@@ -150,7 +151,7 @@ func (a told) explain(t *testing.T) {
 }
 
 // golden is the whole of a delivered session's story.
-func (a told) golden(t *testing.T) {
+func (a telling) golden(t *testing.T) {
 	_, out, _ := a.verifyd(t, "explain", a.sid(t, "delivered"))
 	for _, r := range []struct{ pattern, with string }{
 		{`\d\d:\d\d:\d\d\.\d{3}`, "12:03:11.204"},
@@ -192,7 +193,7 @@ func rows(out string) map[string][]string {
 	return all
 }
 
-func (a told) list(t *testing.T) {
+func (a telling) list(t *testing.T) {
 	_, out, errOut := a.verifyd(t, "deliveries", "list")
 	table := rows(out)
 	if len(table) != 6 || table["SESSION"] == nil || errOut != "" {
@@ -219,7 +220,7 @@ func (a told) list(t *testing.T) {
 }
 
 // Every attempt is shown with all that was recorded, and the receiver's text cannot reach the terminal as it is.
-func (a told) show(t *testing.T) {
+func (a telling) show(t *testing.T) {
 	_, out, _ := a.verifyd(t, "deliveries", "show", a.sid(t, "rejected"))
 	for _, want := range []string{
 		"Attempt 1", "Claimed", " by ", "Verdict     rejected", "Class       status", "Status      500", "Address     " + a.host, "First byte",
@@ -244,7 +245,7 @@ func (a told) show(t *testing.T) {
 }
 
 // What is asked wrongly gets exit code 2 and says what would be right.
-func (a told) bad(t *testing.T) {
+func (a telling) bad(t *testing.T) {
 	nobody := strings.Repeat("a", 32)
 	for _, c := range []struct {
 		args []string
@@ -293,9 +294,9 @@ func TestExplainOnAStoppedService(t *testing.T) {
 // Whatever the domain can say, explain has words for, and every sentence is filled in.
 func TestEveryStateHasItsWords(t *testing.T) {
 	at := time.Date(2026, time.November, 21, 12, 3, 11, 0, time.UTC)
-	s := story{account: "Harbor Guild", View: sessions.View{Session: sessions.Session{
+	s := story{told.Story{Account: "Harbor Guild", View: sessions.View{Session: sessions.Session{
 		ID: "k3v7q2m5zt4yd6n2xw7p2c4hf2jb5ral", CallbackURL: "https://hooks.harbor.example/p?q=1", CreatedAt: at, ExpiresAt: at.Add(sessions.Lifetime),
-	}}}
+	}}}}
 	good := func(words string) {
 		t.Helper()
 		if words == "" || strings.ContainsAny(words, "{}%") || strings.Contains(words, "/p") || strings.HasSuffix(words, ": ") {
@@ -317,10 +318,10 @@ func TestEveryStateHasItsWords(t *testing.T) {
 		sessions.ClassNone, sessions.ClassDNS, sessions.ClassRefusedAddress, sessions.ClassConnect, sessions.ClassProxy, sessions.ClassTLS, sessions.ClassTimeout,
 		sessions.ClassReset, sessions.ClassProtocol, sessions.ClassStatus, sessions.ClassUnsigned, sessions.ClassCrash, sessions.ClassLate,
 	} {
-		if classes[class] == "" {
+		if told.Classes[class] == "" {
 			t.Errorf("no words for %q", class)
 		}
-		good(sayResult(sessions.Result{Verdict: sessions.VerdictReleased, Class: class}))
+		good(told.ResultWords(sessions.Result{Verdict: sessions.VerdictReleased, Class: class}))
 	}
 	for _, c := range []struct {
 		entry sessions.Entry
@@ -347,12 +348,12 @@ func TestEveryStateHasItsWords(t *testing.T) {
 			"Delivered: 204 in 38 ms (DNS 3 ms, connect 9 ms, TLS 14 ms)",
 		},
 	} {
-		if got := s.say(c.entry); got != c.want {
+		if got := s.Say(c.entry); got != c.want {
 			t.Errorf("says %q, want %q", got, c.want)
 		}
 	}
 	for d, want := range map[time.Duration]string{time.Microsecond: "under 1 ms", 38_400 * time.Microsecond: "38 ms", 1250 * time.Millisecond: "1.3 s", 75 * time.Second: "75 s"} {
-		if got := took(d); got != want {
+		if got := told.Took(d); got != want {
 			t.Errorf("%v is written %q", d, got)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,9 +11,8 @@ import (
 	"net/http"
 	"time"
 
-	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
-
 	"verifyd/dispatcher/callback/localca"
+	"verifyd/edge/client"
 )
 
 const (
@@ -27,7 +25,7 @@ const (
 type integrator struct {
 	base   string // {base_url} of the service
 	apiKey string
-	hook   *standardwebhooks.Webhook
+	desk   *client.Receiver // takes callbacks once the signing secret is known
 
 	listener net.Listener
 	server   *http.Server
@@ -36,9 +34,10 @@ type integrator struct {
 
 // received is one callback as it came in.
 type received struct {
-	header   http.Header
-	body     []byte
-	verified error // nil: the signature is the account's
+	header http.Header
+	body   []byte
+	result client.Result
+	answer string // what the receiver said, where it did not take the callback
 }
 
 // newIntegrator opens the receiver with a certificate of its own authority.
@@ -67,73 +66,79 @@ func (i *integrator) Serve(ctx context.Context) error {
 }
 
 // enroll gives the integrator what it got from the service.
-func (i *integrator) enroll(base, apiKey, signingSecret string) error {
-	hook, err := standardwebhooks.NewWebhook(signingSecret)
-	if err != nil {
-		return fmt.Errorf("signing secret: %w", err)
-	}
-	i.base, i.apiKey, i.hook = base, apiKey, hook
-	return nil
+func (i *integrator) enroll(base, apiKey, signingSecret string) (err error) {
+	i.base, i.apiKey = base, apiKey
+	i.desk, err = client.NewReceiver([]string{signingSecret}, func(ctx context.Context, r client.Result) error {
+		if got, ok := ctx.Value(receivedKey{}).(*received); ok {
+			got.result = r
+		}
+		return nil
+	}, client.WithTests())
+	return err
 }
 
 func (i *integrator) callbackURL() string {
 	return "https://" + i.listener.Addr().String() + callbackPath
 }
 
+// receivedKey finds, in a request's context, the received that the demo shows.
+type receivedKey struct{}
+
+// receive lets the client's Receiver judge a callback, and keeps what came in and what was said to it, to be shown.
 func (i *integrator) receive(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, callbackBytes))
-	if err != nil || r.Method != http.MethodPost || r.URL.Path != callbackPath {
+	if err != nil || r.URL.Path != callbackPath {
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
-	got := received{header: r.Header, body: body, verified: i.hook.Verify(body, r.Header)}
-	if got.verified != nil {
-		w.WriteHeader(http.StatusUnauthorized)
-	} else {
-		w.WriteHeader(http.StatusNoContent)
+	got := &received{header: r.Header, body: body}
+	r = r.WithContext(context.WithValue(r.Context(), receivedKey{}, got))
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	said := &overheard{ResponseWriter: w}
+	i.desk.ServeHTTP(said, r)
+	if said.status != http.StatusOK {
+		got.answer = said.words.String()
 	}
-	i.received <- got
+	i.received <- *got
+}
+
+// overheard keeps a copy of an answer.
+type overheard struct {
+	http.ResponseWriter
+
+	status int
+	words  bytes.Buffer
+}
+
+func (o *overheard) WriteHeader(status int) {
+	o.status = status
+	o.ResponseWriter.WriteHeader(status)
+}
+
+func (o *overheard) Write(b []byte) (int, error) {
+	o.words.Write(b)
+	return o.ResponseWriter.Write(b)
 }
 
 // started is the answer of POST /verify/init (contract §2.1).
-type started struct {
-	VerifyURL string    `json:"verify_url"`
-	Session   string    `json:"session"`
-	ExpiresAt time.Time `json:"expires_at"`
-}
+type started = client.Started
 
-// start calls POST /verify/init for a user.
-func (i *integrator) start(ctx context.Context, user string) (s started, answer []byte, err error) {
+// start starts a session for a user.
+func (i *integrator) start(ctx context.Context, user string) (started, error) {
 	return i.startFor(ctx, user, i.callbackURL())
 }
 
-func (i *integrator) startFor(ctx context.Context, user, callbackURL string) (s started, answer []byte, err error) {
-	body, err := json.Marshal(map[string]string{
-		"platform": "demo chat", "platform_user_id": user, "guild_id": "118203948571029384", "callback_url": callbackURL,
+func (i *integrator) startFor(ctx context.Context, user, callbackURL string) (started, error) {
+	h := &http.Client{Timeout: browserTimeout, Transport: &http.Transport{DisableKeepAlives: true}}
+	c, err := client.New(i.base, i.apiKey, client.WithHTTPClient(h))
+	if err != nil {
+		return started{}, err
+	}
+	s, err := c.Start(ctx, client.Verification{
+		Platform: "demo chat", PlatformUserID: user, GuildID: "118203948571029384", CallbackURL: callbackURL,
 	})
 	if err != nil {
-		return s, nil, fmt.Errorf("encode: %w", err)
+		return s, fmt.Errorf("POST /verify/init: %w", err)
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, i.base+"/verify/init", bytes.NewReader(body))
-	if err != nil {
-		return s, nil, fmt.Errorf("make the request: %w", err)
-	}
-	r.Header.Set("Authorization", "Bearer "+i.apiKey)
-	r.Header.Set("Content-Type", "application/json")
-	client := &http.Client{Timeout: browserTimeout, Transport: &http.Transport{DisableKeepAlives: true}}
-	response, err := client.Do(r)
-	if err != nil {
-		return s, nil, fmt.Errorf("POST /verify/init: %w", err)
-	}
-	defer func() { _ = response.Body.Close() }()
-	if answer, err = io.ReadAll(io.LimitReader(response.Body, pageBytes)); err != nil {
-		return s, nil, fmt.Errorf("POST /verify/init: %w", err)
-	}
-	if response.StatusCode != http.StatusOK {
-		return s, answer, fmt.Errorf("POST /verify/init: %s: %s", response.Status, answer)
-	}
-	if err := json.Unmarshal(answer, &s); err != nil {
-		return s, answer, fmt.Errorf("POST /verify/init: %w", err)
-	}
-	return s, answer, nil
+	return s, nil
 }

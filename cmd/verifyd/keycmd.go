@@ -53,6 +53,9 @@ func (k keyCreateCmd) Run(ctx context.Context, c console) error {
 			return badInput(err)
 		}
 		_, _ = fmt.Fprintf(c.err, "API key %s of %s. It is shown this once; keep it like a password.\n", key.ID, a.Name)
+		if key.Test {
+			_, _ = fmt.Fprintln(c.err, "It is a test key: services take it where VERIFYD_TEST_KEYS is true, and sign in by the built-in network.")
+		}
 		if !key.ExpiresAt.IsZero() {
 			_, _ = fmt.Fprintf(c.err, "It works until %s.\n", instant(key.ExpiresAt))
 		}

@@ -35,6 +35,8 @@ type cli struct {
 	Account    accountCmd    `cmd:"" help:"Accounts."`
 	Deliveries deliveriesCmd `cmd:"" help:"Callbacks and how they ended."`
 	Explain    explainCmd    `cmd:"" help:"Tell in plain words what happened to a session, and what to do."`
+	Try        tryCmd        `cmd:"" help:"Judge an integrator's receiver: what it must take, and what it must refuse."`
+	Listen     listenCmd     `cmd:"" help:"Bring the callbacks of a test key's sessions to a program on this machine."`
 	Check      checkCmd      `cmd:"" help:"Check the settings and what they lead to, and say what to do."`
 	Bench      benchCmd      `cmd:"" help:"Measure the service on this machine, beside ceilings, and print a table."`
 	BenchChild benchChildCmd `cmd:"" hidden:"" help:"A child of bench."`

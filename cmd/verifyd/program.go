@@ -17,12 +17,11 @@ import (
 	"verifyd/dispatcher/callback"
 	"verifyd/edge"
 	"verifyd/edge/account"
-	"verifyd/edge/devnetwork"
 	"verifyd/edge/limit"
-	"verifyd/edge/network"
 	"verifyd/edge/signin"
 	"verifyd/natsconf"
 	"verifyd/sessions"
+	"verifyd/sessions/relay"
 )
 
 // Program is the whole service. main and the end-to-end tests both boot it; it is served once.
@@ -91,6 +90,8 @@ type hall struct {
 	mirror   *account.Mirror
 	uses     *account.Uses
 	gauge    *natsconf.StoreGauge
+	watch    *sessions.Watch
+	meter    *sessions.Meter
 	usage    *natsconf.Writer
 	writers  []*natsconf.Writer
 }
@@ -150,16 +151,21 @@ func (p *Program) startCore(ctx context.Context) (hall, error) {
 	pending := newWriter(conn, natsconf.BucketStream(natsconf.BucketSessions))
 	completions := newWriter(conn, natsconf.StreamCompletions)
 	retries := natsconf.NewSingleWriter(conn, natsconf.StreamRetries)
+	keyed := newWriter(conn, natsconf.BucketStream(natsconf.BucketIdempotency))
+	usage := natsconf.NewSingleWriter(conn, natsconf.StreamUsage)
+	meter := sessions.NewMeter(usage)
 	h := hall{
 		sessions: sessions.NewStore(sessions.Config{
-			Conn: conn, Pending: pending, Completions: completions, Retries: retries, Key: p.store.key, Now: p.c.now,
+			Conn: conn, Pending: pending, Completions: completions, Retries: retries, Keyed: keyed, Meter: meter, Key: p.store.key, Now: p.c.now,
 		}),
 		mirror: account.NewMirror(conn, p.store.key, p.c.log),
 		uses:   account.NewUses(conn, p.c.log),
 		gauge:  natsconf.NewStoreGauge(conn, p.store.embedded),
-		usage:  natsconf.NewSingleWriter(conn, natsconf.StreamUsage),
+		watch:  sessions.NewWatch(conn),
+		meter:  meter,
+		usage:  usage,
 	}
-	h.writers = []*natsconf.Writer{pending, completions, retries, h.usage}
+	h.writers = []*natsconf.Writer{pending, completions, retries, keyed, h.usage}
 	if p.store.embedded != nil {
 		p.add("watchdog", newActor("store watchdog", natsconf.NewWatchdog(p.store.embedded, h.writers...)))
 	}
@@ -167,27 +173,34 @@ func (p *Program) startCore(ctx context.Context) (hall, error) {
 	h.mirror.Now, p.store.accounts.Now = p.c.now, p.c.now
 	mirror := newActor("key mirror", h.mirror)
 	p.add("core",
-		newActor("sessions writer", pending), newActor("completions writer", completions), newActor("retries writer", retries), newActor("usage writer", h.usage),
-		mirror, newActor("store gauge", h.gauge), newActor("key uses", h.uses),
+		newActor("sessions writer", pending), newActor("completions writer", completions), newActor("retries writer", retries), newActor("idempotency writer", keyed),
+		newActor("usage writer", h.usage),
+		mirror, newActor("session watch", h.watch), newActor("store gauge", h.gauge), newActor("key uses", h.uses),
 		newActor("audit settler", account.NewSettler(p.store.accounts, p.c.log)))
+	p.add("meter", newActor("meter", h.meter)) // above the writer that it uses at its stop, below those that count
 	// Nobody's key is refused because it has not been read yet.
 	return h, await(ctx, mirror, h.mirror.Loaded())
 }
 
 func (p *Program) startDispatcher(h hall) error {
 	d, err := dispatcher.New(dispatcher.Config{
-		Conn: p.store.conn, Sessions: h.sessions, Secrets: h.mirror, Policy: p.c.callbackPolicy, Log: p.c.log, Metrics: p.registry,
+		Conn: p.store.conn, Sessions: h.sessions, Secrets: h.mirror, Listeners: relay.New(p.store.conn), Policy: p.c.callbackPolicy, Log: p.c.log, Metrics: p.registry,
 		Supervise: supervision(p.c.log), Timeout: p.c.callbackTimeout, RetryFor: p.c.callbackRetryFor, DefaultPolicy: p.c.defaultPolicy, Now: p.c.now,
-		Client: callback.New(callback.Config{
-			RootCAs: p.c.callbackRoots, Policy: p.c.callbackPolicy, Timeout: p.c.callbackTimeout, UserAgent: "verifyd/" + versionText(),
-			Proxy: p.c.callbackProxy,
-		}),
+		Client: p.callbackClient(),
 	})
 	if err != nil {
 		return err
 	}
 	p.add("dispatcher", newActor("dispatcher", d))
 	return nil
+}
+
+// callbackClient makes what dials receivers.
+func (p *Program) callbackClient() *callback.Client {
+	return callback.New(callback.Config{
+		RootCAs: p.c.callbackRoots, Policy: p.c.callbackPolicy, Timeout: p.c.callbackTimeout, UserAgent: "verifyd/" + versionText(),
+		Proxy: p.c.callbackProxy,
+	})
 }
 
 // publicServer is the name of the actor that serves users and integrators.
@@ -197,7 +210,7 @@ const publicServer = "public server"
 func (p *Program) startEdge(ctx context.Context, h hall, public net.Listener) error {
 	checks := p.checks(h)
 	if public != nil {
-		handler, err := p.handler(h)
+		handler, err := p.handler(ctx, h)
 		if err != nil {
 			return err
 		}
@@ -234,14 +247,18 @@ func (p *Program) serve(ctx context.Context, name string, s *edge.Server) error 
 	return await(ctx, a, up)
 }
 
-func (p *Program) handler(h hall) (http.Handler, error) {
+func (p *Program) handler(ctx context.Context, h hall) (http.Handler, error) {
 	networks, err := p.networks()
 	if err != nil {
 		return nil, err
 	}
 	pages, err := signin.New(signin.Config{
-		BaseURL: p.base, Sessions: h.sessions, Networks: networks, Accounts: h.mirror, Key: p.store.key, Log: p.c.log, Now: p.c.now,
+		BaseURL: p.base, Sessions: h.sessions, Networks: networks.live, Test: networks.test, Accounts: h.mirror, Key: p.store.key, Log: p.c.log, Now: p.c.now,
 	})
+	if err != nil {
+		return nil, err
+	}
+	board, err := p.dashboard(ctx, h, networks.logIn)
 	if err != nil {
 		return nil, err
 	}
@@ -252,40 +269,11 @@ func (p *Program) handler(h hall) (http.Handler, error) {
 	quota := limit.NewQuota(h.usage, p.c.quota)
 	p.add("quota", newActor("quota", quota)) // before the server, so that it stops after it
 	return edge.New(edge.Config{
-		BaseURL: p.base, Keys: h.mirror, Uses: h.uses, Sessions: h.sessions, Rates: rates, Quota: quota,
-		Callbacks: p.c.callbackPolicy, StoreHigh: h.gauge.High, TrustedProxies: p.c.trustedProxies, Routes: pages.Routes(),
+		BaseURL: p.base, Keys: h.mirror, Uses: h.uses, Sessions: h.sessions, Turns: h.sessions, Lister: h.sessions, Usages: h.sessions, Changes: h.watch,
+		Rates: rates, Quota: quota, Callbacks: p.c.callbackPolicy, Listeners: relay.New(p.store.conn), StoreHigh: h.gauge.High,
+		TrustedProxies: p.c.trustedProxies, TestKeys: p.c.testKeys, Routes: append(pages.Routes(), board.Routes()...),
 		Metrics: p.registry, Log: p.c.log, Now: p.c.now,
 	})
-}
-
-// networks makes the configured identity networks, and the dev network where it is wanted.
-func (p *Program) networks() ([]*network.Network, error) {
-	var all []*network.Network
-	for _, s := range p.c.networks {
-		n, err := network.New(s, network.Options{BaseURL: p.base, Now: p.c.now})
-		if err != nil {
-			return nil, usageError{err}
-		}
-		all = append(all, n)
-	}
-	if p.c.devNetwork == "" {
-		return all, nil
-	}
-	dev, err := devnetwork.New(devnetwork.Config{Listen: p.c.devNetwork, Now: p.c.now, Logger: p.c.log})
-	if err != nil {
-		return nil, usageError{err}
-	}
-	if err := dev.Listen(); err != nil {
-		return nil, err
-	}
-	n, err := network.New(dev.Settings(), network.Options{BaseURL: p.base, Now: p.c.now})
-	if err != nil {
-		return nil, errors.Join(err, dev.Close())
-	}
-	dev.AllowRedirect(n.RedirectURI())
-	p.c.log.Warn().Str("issuer", dev.Issuer()).Msg("the dev network is on: anybody who can reach it can sign in as anybody")
-	p.add("dev network", newActor("dev network", dev))
-	return append(all, n), nil
 }
 
 // checks are what /readyz asks.

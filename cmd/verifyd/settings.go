@@ -42,8 +42,12 @@ type networkSettings struct {
 	NetworkName         string `help:"Its name, as users read it."`
 	NetworkClientID     string `name:"network-client-id" help:"Its client id."`
 	NetworkClientSecret string `help:"Its client secret."`
+	NetworkDashboard    bool   `help:"It leads into the dashboard, too; its second redirect URI is {base_url}/dashboard/login/default/callback."`
+	TestKeys            bool   `help:"Take test keys (vfytest_…); their sessions use the built-in network and cost no quota."`
 	DevNetwork          bool   `help:"Run the built-in network that is not real, on loopback."`
 	DevNetworkListen    string `default:"127.0.0.1:0" help:"Address of the built-in network."`
+	DevNetworkDashboard bool   `help:"The built-in network leads into the dashboard, too: anybody who reaches it gets in as anybody."`
+	DashboardAllow      string `help:"Who may make an account on the dashboard: open, or a list of identities (network:subject) and verified e-mail domains (@example.org); empty: nobody new."`
 }
 
 type callbackSettings struct {

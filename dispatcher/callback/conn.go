@@ -145,7 +145,7 @@ func (a *attempt) exchange(ctx context.Context, r Request) Answer {
 	crashpoint.Reach(crashpoint.BeforeSend)
 	before := cn.wire.sent
 	a.watch.step()
-	if _, err := cn.tls.Write(r.bytes); err != nil {
+	if err := r.writeTo(cn.tls); err != nil {
 		if cn.wire.sent == before {
 			return released(sessions.ClassConnect, "the connection ended before one byte of the request was taken")
 		}

@@ -6,6 +6,7 @@
 //     NotSent: provably not one byte of a request left.
 //  2. A request is prepared whole before it is sent and handed over in one write. Nothing here ever writes it again: there is no
 //     retry, no redirect, no proxy of the environment's, no HTTP/2 and no replay, which is why net/http's Transport is not used.
+//     A Probe, which tries a receiver and is no delivery, may be handed over slowly.
 //  3. The verdict falls at the final status line. 2xx is delivered, any other is rejected, and nothing that follows it (endless
 //     headers, a hanging body, a reset) takes that back. Bytes that left without a status line coming back are unknown.
 //  4. The wire counts what the kernel took. A write that failed with the count unmoved is released: nothing left, and another

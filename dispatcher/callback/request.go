@@ -20,12 +20,17 @@ const (
 	HeaderID        = standardwebhooks.HeaderWebhookID
 	HeaderTimestamp = standardwebhooks.HeaderWebhookTimestamp
 	HeaderSignature = standardwebhooks.HeaderWebhookSignature
+
+	// HeaderTest marks the callback of a session that a test key started, with the value "true". The webhook-id marks it too, in
+	// what is signed.
+	HeaderTest = "verifyd-test"
 )
 
 // Callback is what one POST tells its receiver.
 type Callback struct {
 	URL     target.URL
 	Session sessions.ID // makes the webhook-id, the same for every attempt
+	Test    bool        // started with a test key: the callback says so
 	// PlatformUserID and GuildID are returned as they were given (contract §2.3): any valid Unicode.
 	PlatformUserID, GuildID string
 	Verified                bool
@@ -35,10 +40,18 @@ type Callback struct {
 }
 
 // String keeps the secrets and the URL's query out of logs.
-func (cb Callback) String() string { return ID(cb.Session) + " to " + cb.URL.HostPort() }
+func (cb Callback) String() string { return cb.id() + " to " + cb.URL.HostPort() }
+
+func (cb Callback) id() string { return ID(cb.Session, cb.Test) }
 
 // ID gives the webhook-id of a session's callback. It leads to the session for who holds the API key, and to nothing otherwise.
-func ID(session sessions.ID) string { return "cb_" + string(session) }
+// The signature covers it, so that a test callback cannot be passed off as a live one by leaving out a header.
+func ID(session sessions.ID, test bool) string {
+	if test {
+		return "cbtest_" + string(session)
+	}
+	return "cb_" + string(session)
+}
 
 // payload is the body: these three members, in this order, and no other (contract §2.3).
 type payload struct {
@@ -51,10 +64,16 @@ type payload struct {
 type Request struct {
 	destination string // HostPort of the URL it was prepared for
 	bytes       []byte
+
+	pieces int           // of a slow probe; 0: one write
+	pause  time.Duration // between them
 }
 
 // String keeps the URL's query out of logs.
 func (r Request) String() string { return fmt.Sprintf("%d bytes to %s", len(r.bytes), r.destination) }
+
+// Text gives the request as it goes over the wire, for the integrator to look at: the URL's query may carry their secrets.
+func (r Request) Text() string { return string(r.bytes) }
 
 // Prepare makes the exact bytes of a callback. Errors are lasting: no URL, no session, no usable signing secret, or a string
 // that is not valid UTF-8.
@@ -88,9 +107,12 @@ func (c *Client) write(cb Callback, signature string, body []byte) []byte {
 	field("User-Agent", c.config.UserAgent)
 	field("Content-Length", strconv.Itoa(len(body)))
 	field("Content-Type", "application/json")
-	field(HeaderID, ID(cb.Session))
+	field(HeaderID, cb.id())
 	field(HeaderTimestamp, strconv.FormatInt(cb.At.Unix(), 10))
 	field(HeaderSignature, signature)
+	if cb.Test {
+		field(HeaderTest, "true")
+	}
 	return append(append(b, "\r\n"...), body...)
 }
 
@@ -102,7 +124,7 @@ func (c *Client) sign(cb Callback, body []byte) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		signature, err := hook.Sign(ID(cb.Session), cb.At, body)
+		signature, err := hook.Sign(cb.id(), cb.At, body)
 		if err != nil {
 			return "", errors.New("sign callback: the secret signs nothing")
 		}

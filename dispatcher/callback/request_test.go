@@ -12,7 +12,6 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"verifyd/dispatcher/callback"
-	"verifyd/sessions"
 	"verifyd/sessions/target"
 )
 
@@ -61,6 +60,23 @@ func TestTheWholeRequest(t *testing.T) {
 	}
 	if fmt.Sprint(got.header) != fmt.Sprint(want) {
 		t.Errorf("header %v\nwant   %v", got.header, want)
+	}
+}
+
+func TestTestCallbackSaysSoInWhatIsSigned(t *testing.T) {
+	cb := sample()
+	cb.Test = true
+	got := send(t, cb, "/")
+	if h := got.header.Get(callback.HeaderTest); h != "true" {
+		t.Errorf("%s = %q", callback.HeaderTest, h)
+	}
+	if id := got.header.Get(callback.HeaderID); id != "cbtest_"+string(cb.Session) {
+		t.Errorf("webhook-id = %q", id)
+	}
+	verify(t, testSecret, got)
+	got.header.Set(callback.HeaderID, callback.ID(cb.Session, false))
+	if hook, err := standardwebhooks.NewWebhook(testSecret); err != nil || hook.Verify(got.body, got.header) == nil {
+		t.Errorf("it verifies as a live one (%v)", err)
 	}
 }
 
@@ -159,7 +175,7 @@ func TestValuesKeepSecretsOutOfLogs(t *testing.T) {
 }
 
 func TestIDIsTheSameForEveryAttempt(t *testing.T) {
-	if id := callback.ID(sessions.ID("abc")); id != "cb_abc" {
+	if id := callback.ID("abc", false); id != "cb_abc" {
 		t.Errorf("ID = %q", id)
 	}
 }

@@ -156,6 +156,12 @@ func (s *Store) AccountByName(ctx context.Context, name string) (Account, error)
 	return a, err
 }
 
+// Account reads an account by its id, as it stands now. The error is ErrNoAccount where there is none.
+func (s *Store) Account(ctx context.Context, id string) (Account, error) {
+	a, _, err := s.account(ctx, id)
+	return a, err
+}
+
 func (s *Store) account(ctx context.Context, id string) (Account, uint64, error) {
 	if !isAccountID(id) {
 		return Account{}, 0, ErrNoAccount

@@ -136,8 +136,13 @@ func (p *Provider) issue(w http.ResponseWriter, g grant) {
 	})
 }
 
+// userClaims vouches for an e-mail address where the user signed in as one.
 func userClaims(subject string) map[string]any {
-	return map[string]any{"sub": subject, "name": subject, "preferred_username": subject}
+	claims := map[string]any{"sub": subject, "name": subject, "preferred_username": subject}
+	if strings.Contains(subject, "@") {
+		claims["email"], claims["email_verified"] = subject, true
+	}
+	return claims
 }
 
 func (p *Provider) sign(claims map[string]any) (string, error) {

@@ -12,6 +12,7 @@ import (
 
 	"verifyd/natsconf"
 	"verifyd/natsconf/crashpoint"
+	"verifyd/sessions"
 )
 
 const (
@@ -67,6 +68,14 @@ func NewQuota(counter *natsconf.Writer, standard int64) *Quota {
 	return &Quota{counter: counter, standard: standard, exhausted: map[string]refusal{}, leases: map[string]*lease{}, sweepAt: sweepFrom}
 }
 
+// Limit gives the quota that binds an account: its own, or the service's where that is 0.
+func (q *Quota) Limit(own int64) int64 {
+	if own == 0 {
+		return q.standard
+	}
+	return own
+}
+
 // Take uses one unit of the account's quota for the UTC month of now; a quota of 0 means the service's. It returns nil only
 // where the unit is the account's. ErrQuotaExceeded comes with the usage; the unit is given back by then. The other errors are
 // natsconf's ErrUnavailable and ErrStoreFull, where nothing was counted, and ErrUncertain, where the unit may be counted and
@@ -78,9 +87,7 @@ func NewQuota(counter *natsconf.Writer, standard int64) *Quota {
 // At the very end of a quota, a unit that another caller is about to give back may still be counted: such a caller is refused
 // although a moment later it would not be. The other way round it never is.
 func (q *Quota) Take(ctx context.Context, account string, quota int64, now time.Time) (Usage, error) {
-	if quota == 0 {
-		quota = q.standard
-	}
+	quota = q.Limit(quota)
 	if u, known := q.remembered(account, quota, now); known {
 		return u, ErrQuotaExceeded
 	}
@@ -176,12 +183,7 @@ func (q *Quota) remember(account string, u Usage, now time.Time) {
 }
 
 func message(account string, now time.Time, incr string) *nats.Msg {
-	return &nats.Msg{Subject: usageSubject(account, now), Header: nats.Header{incrHeader: {incr}}}
-}
-
-// usageSubject is where an account's sessions of a month are counted (natsconf has the table).
-func usageSubject(account string, now time.Time) string {
-	return "usage." + account + "." + now.UTC().Format("200601")
+	return &nats.Msg{Subject: sessions.QuotaSubject(account, now), Header: nats.Header{incrHeader: {incr}}}
 }
 
 func nextMonth(now time.Time) time.Time {

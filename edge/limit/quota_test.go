@@ -13,6 +13,7 @@ import (
 
 	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
+	"verifyd/sessions"
 )
 
 var june = time.Date(2030, time.June, 15, 12, 0, 0, 0, time.UTC)
@@ -36,7 +37,7 @@ func fill(t *testing.T, q *Quota, account string, now time.Time, n int) {
 // used reads the total from the stream: one more increment of nothing would be a way of its own to be wrong.
 func used(t *testing.T, conn *natsconf.Conn, account string, now time.Time) string {
 	t.Helper()
-	m, err := conn.Last(t.Context(), natsconf.StreamUsage, usageSubject(account, now))
+	m, err := conn.Last(t.Context(), natsconf.StreamUsage, sessions.QuotaSubject(account, now))
 	if err != nil {
 		t.Fatal(err)
 	}

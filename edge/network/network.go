@@ -14,11 +14,16 @@ import (
 	"golang.org/x/oauth2"
 )
 
+const defaultReturnPath = "/signin/{network}/callback"
+
 // Options are what all networks of a process share.
 type Options struct {
 	BaseURL string         // {base_url} of the contract, with its path prefix where it has one
 	RootCAs *x509.CertPool // roots for providers' certificates; nil means the system's
 	Now     func() time.Time
+	// ReturnPath is where the provider returns to, below BaseURL, with {network} for the id; empty means the sign-in page's,
+	// /signin/{network}/callback. Each place of return is a redirect URI to register.
+	ReturnPath string
 	// RequestTimeout bounds each request to the provider as a whole; 0 means 10 s. A Redeem as a whole ends within twice that.
 	RequestTimeout time.Duration
 }
@@ -26,6 +31,9 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.ReturnPath == "" {
+		o.ReturnPath = defaultReturnPath
 	}
 	if o.RequestTimeout <= 0 {
 		o.RequestTimeout = defaultRequestTimeout
@@ -65,7 +73,7 @@ func New(s Settings, o Options) (*Network, error) {
 	if err := s.validate(); err != nil {
 		return nil, err
 	}
-	redirectURI, err := redirectURI(o.BaseURL, s.ID)
+	redirectURI, err := redirectURI(o.BaseURL, o.ReturnPath, s.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -95,12 +103,12 @@ func New(s Settings, o Options) (*Network, error) {
 
 // redirectURI is the address the provider returns to: one per network, so that a return cannot be taken for another's (RFC 9700
 // §4.4.2.2).
-func redirectURI(baseURL, id string) (string, error) {
+func redirectURI(baseURL, path, id string) (string, error) {
 	u, err := url.Parse(baseURL)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.User != nil || strings.ContainsAny(baseURL, "?#") {
 		return "", errors.New("base URL: an absolute http or https URL without query, for instance https://verify.example.com")
 	}
-	return strings.TrimRight(baseURL, "/") + "/signin/" + id + "/callback", nil
+	return strings.TrimRight(baseURL, "/") + strings.ReplaceAll(path, "{network}", id), nil
 }
 
 func (n *Network) oauthConfig(authorization, token string) oauth2.Config {
@@ -127,7 +135,10 @@ func (n *Network) Name() string { return n.settings.Name }
 // RequireSubjectMatch reports whether the subject must equal the session's platform_user_id. The caller compares.
 func (n *Network) RequireSubjectMatch() bool { return n.settings.RequireSubjectMatch }
 
-// RedirectURI is {base_url}/signin/{id}/callback, which the operator registers with the provider.
+// Dashboard reports whether integrators log in to the dashboard through the network.
+func (n *Network) Dashboard() bool { return n.settings.Dashboard }
+
+// RedirectURI is {base_url}/signin/{id}/callback, or where Options.ReturnPath says; the operator registers it with the provider.
 func (n *Network) RedirectURI() string { return n.redirectURI }
 
 // AuthorizationOrigin is the origin that AuthURL leads to, for a page's form-action (CSP 3 §6.4.1); empty while an oidc

@@ -10,6 +10,7 @@ import (
 type Identity struct {
 	Subject     string // 1 to 1,024 bytes; the same for the same user at every sign-in
 	DisplayName string // for people, chosen by the user and never to be compared; may be empty; at most 256 bytes
+	Email       string // only where the provider says that it has verified it; empty otherwise; at most 254 bytes
 }
 
 // Redeem takes the provider's return to its end: it checks that the return belongs to the attempt and comes from this provider,
@@ -122,6 +123,9 @@ func (n *Network) identity(stage, subject string, docs ...claims) (Identity, err
 	for _, doc := range docs {
 		if id.DisplayName == "" {
 			id.DisplayName = doc.displayName()
+		}
+		if id.Email == "" {
+			id.Email = doc.verifiedEmail()
 		}
 	}
 	return id, nil

@@ -50,7 +50,17 @@ func TestRedeemGivesWhatTheProviderVouchedFor(t *testing.T) {
 			prepare: func(s *standIn) {
 				s.claims = func(c map[string]any) { c["email"], c["email_verified"] = "a@example.com", true }
 			},
-			want: network.Identity{Subject: "a@example.com", DisplayName: "Sailor ☸"},
+			want: network.Identity{Subject: "a@example.com", DisplayName: "Sailor ☸", Email: "a@example.com"},
+		},
+		"oidc, an e-mail that nobody verified": {
+			prepare: func(s *standIn) { s.claims = func(c map[string]any) { c["email"] = "a@example.com" } },
+			want:    network.Identity{Subject: plantedSubject, DisplayName: "Sailor ☸"},
+		},
+		"oidc, an e-mail that is none": {
+			prepare: func(s *standIn) {
+				s.claims = func(c map[string]any) { c["email"], c["email_verified"] = "a@b@example.com", true }
+			},
+			want: network.Identity{Subject: plantedSubject, DisplayName: "Sailor ☸"},
 		},
 		"oauth2, JSON Pointer to a number": {
 			edit: func(s *standIn) func(*network.Settings, *network.Options) {

@@ -65,6 +65,9 @@ type Settings struct { //nolint:recvcheck // targets fills the settings in; all 
 	// RequireSubjectMatch refuses an identity whose subject is not the session's platform_user_id. It closes the forwarding of
 	// links where the network is the platform itself.
 	RequireSubjectMatch bool `yaml:"require_subject_match"`
+	// Dashboard lets integrators log in to the dashboard through this network. It then has a second redirect URI there,
+	// {base_url}/dashboard/login/{id}/callback.
+	Dashboard bool `yaml:"dashboard"`
 }
 
 // String keeps client secrets out of logs and error texts.

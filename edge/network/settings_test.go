@@ -21,6 +21,7 @@ const goodFile = `
   subject_claim: sub
   prompt: select_account
   require_subject_match: true
+  dashboard: true
 - id: plain-2
   name: Plain
   kind: oauth2
@@ -39,7 +40,7 @@ func TestParseFile(t *testing.T) {
 		{
 			ID: "example", Name: "Example Network", Kind: "oidc", Issuer: "https://accounts.example.com",
 			ClientID: "118203948571029384", ClientSecretFile: "/run/secrets/example", Scopes: []string{"openid", "profile"},
-			SubjectClaim: "sub", Prompt: "select_account", RequireSubjectMatch: true,
+			SubjectClaim: "sub", Prompt: "select_account", RequireSubjectMatch: true, Dashboard: true,
 		},
 		{
 			ID: "plain-2", Name: "Plain", Kind: "oauth2", AuthorizationEndpoint: "https://plain.example.com/authorize",
@@ -189,5 +190,9 @@ func TestNewRefusesBadBaseURL(t *testing.T) {
 		if err != nil || n.RedirectURI() != want {
 			t.Errorf("base URL %q: %v, %v", base, n, err)
 		}
+	}
+	n, err := network.New(settings, network.Options{BaseURL: "https://example.com/verify", ReturnPath: "/dashboard/login/{network}/callback"})
+	if want := "https://example.com/verify/dashboard/login/a/callback"; err != nil || n.RedirectURI() != want {
+		t.Errorf("another place of return: %v, %v; want %q", n.RedirectURI(), err, want)
 	}
 }

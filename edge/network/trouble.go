@@ -49,6 +49,16 @@ const (
 	ClassSubject   = "subject"   // no usable subject, or two that differ
 )
 
+// Passing says whether waiting cures trouble of a class: the provider was not there, or not well.
+func Passing(class string) bool {
+	switch class {
+	case ClassDNS, ClassConnect, ClassTLS, ClassTimeout, ClassReset, ClassStatus:
+		return true
+	default:
+		return false
+	}
+}
+
 // Trouble is an attempt that ended without anybody's verdict: the page explains and offers another try. Its text is for logs:
 // bounded, without code, token, secret or URL query. It wraps nothing, since the errors beneath quote URLs and bodies.
 type Trouble struct {

@@ -162,6 +162,23 @@ func (c claims) displayName() string {
 	return ""
 }
 
+// maxEmailBytes is the longest address that mail can be sent to (RFC 5321 §4.5.3.1.3).
+const maxEmailBytes = 254
+
+// verifiedEmail is the e-mail address, where the provider says that it has verified it (OpenID Connect Core 1.0 §5.1): anybody can
+// enter another one.
+func (c claims) verifiedEmail() string {
+	s, err := c.text("email")
+	if err != nil || !c.isTrue("email_verified") || len(s) > maxEmailBytes {
+		return ""
+	}
+	name, domain, ok := strings.Cut(s, "@")
+	if !ok || name == "" || domain == "" || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r >= 0x7f }) || strings.Contains(domain, "@") {
+		return ""
+	}
+	return s
+}
+
 // cut shortens s to at most maxBytes without breaking a character.
 func cut(s string, maxBytes int) string {
 	if len(s) <= maxBytes {

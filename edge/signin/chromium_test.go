@@ -158,9 +158,13 @@ func everyPage(t *testing.T) map[string]string {
 	expired := newRig(t, setup{})
 	_, expiredToken := expired.session()
 	expired.clock.advance(sessions.Lifetime)
+	untestable := newRig(t, setup{noTest: true})
+	_, untestableToken := untestable.session(ofTestKey)
 	ask := fresh()
 	return map[string]string{
 		"ask":         ask,
+		"test":        fresh(ofTestKey),
+		"untestable":  untestable.page(untestableToken),
 		"many":        many.page(manyToken),
 		"hostile":     fresh(hostile),
 		"trouble":     b.to(b.get(b.back(tokenIn(ask), "x", "error"))),

@@ -4,14 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
 	"github.com/rs/zerolog"
 
 	"verifyd/edge"
+	"verifyd/edge/flow"
 	"verifyd/edge/network"
+	"verifyd/edge/page"
 	"verifyd/natsconf/seal"
 	"verifyd/sessions"
 )
@@ -21,28 +22,41 @@ type Accounts interface {
 	Name(id string) (name string, ok bool)
 }
 
+const (
+	// flowUse is the use of the box that flows are sealed in.
+	flowUse    = "flow"
+	flowCookie = "verifyd_flow_"
+	// lateReturn is how much longer than the session a cookie lives, so that who comes back too late is told that the link has
+	// expired rather than that cookies are missing. An expired session completes never, so the cookie opens no door by then.
+	lateReturn = 10 * time.Minute
+)
+
 // Config is what a Handler needs.
 type Config struct {
 	BaseURL  string             // {base_url} of the contract, with its path prefix where it has one
 	Sessions *sessions.Store    //
-	Networks []*network.Network // in the order of their buttons; at least one, each with its own id
-	Accounts Accounts           //
-	Key      seal.Key           // the master key; flow cookies are sealed with a key derived from it
-	Log      zerolog.Logger     //
-	Now      func() time.Time   // time.Now when nil
+	Networks []*network.Network // of live sessions, in the order of their buttons; each with its own id
+	// Test is the one network of sessions that a test key started; nil: there are none. Where Networks has it too, it is one of
+	// live sessions as well, which is the operator's explicit choice.
+	Test     *network.Network
+	Accounts Accounts         //
+	Key      seal.Key         // the master key; flow cookies are sealed with a key derived from it
+	Log      zerolog.Logger   //
+	Now      func() time.Time // time.Now when nil
 }
 
 // Handler answers the routes of this package. It is safe for concurrent use and starts nothing.
 type Handler struct {
 	sessions *sessions.Store
-	networks []*network.Network
+	networks []*network.Network // of live sessions
+	test     []*network.Network // of test sessions: one or none
 	accounts Accounts
 	log      zerolog.Logger
 	now      func() time.Time
 
 	prefix  string // the base URL's path, without a slash at its end
 	https   bool
-	cookies cookies
+	cookies flow.Cookies
 	csrf    *http.CrossOriginProtection
 	assets  assets
 	painter *painter
@@ -56,15 +70,14 @@ func New(c Config) (*Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("base URL: %w", err)
 	}
-	if err := checkNetworks(c.Networks); err != nil {
+	if err := checkNetworks(c.Networks, c.Test); err != nil {
 		return nil, err
 	}
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	csrf := http.NewCrossOriginProtection()
-	// Where a proxy rewrites Host, a browser that does not send Sec-Fetch-Site can only be judged by the origin users see.
-	if err := csrf.AddTrustedOrigin(origin(base)); err != nil {
+	csrf, err := page.CrossOrigin(base)
+	if err != nil {
 		return nil, fmt.Errorf("base URL: %w", err)
 	}
 	files, err := loadAssets()
@@ -80,40 +93,42 @@ func New(c Config) (*Handler, error) {
 		prefix: prefix, https: strings.HasPrefix(base, "https:"), csrf: csrf, assets: files, painter: p,
 		completeWithin: completeWithin,
 	}
-	h.cookies = newCookies(c.Key, h.prefix+pathSignin, h.https, c.Now)
+	if c.Test != nil {
+		h.test = []*network.Network{c.Test}
+	}
+	h.cookies = flow.NewCookies(flow.Config{Box: c.Key.Box(flowUse), Name: flowCookie, Path: h.prefix + pathSignin, Secure: h.https, Now: c.Now})
 	return h, nil
 }
 
-// origin gives a checked base URL's origin as browsers write it: lower case, without the scheme's own port (RFC 6454 §6.2).
-func origin(base string) string {
-	u, err := url.Parse(base)
-	if err != nil {
-		return base // ParseBaseURL took it
-	}
-	host := u.Host
-	if port := u.Port(); port == "443" && u.Scheme == "https" || port == "80" && u.Scheme == "http" {
-		host = strings.TrimSuffix(host, ":"+port)
-	}
-	return u.Scheme + "://" + strings.ToLower(host)
-}
-
-func checkNetworks(ns []*network.Network) error {
+func checkNetworks(ns []*network.Network, test *network.Network) error {
 	if len(ns) == 0 {
 		return errors.New("identity networks: at least one is needed, or nobody can sign in")
 	}
-	seen := map[string]bool{}
+	seen := map[string]*network.Network{}
 	for _, n := range ns {
-		if seen[n.ID()] {
+		if seen[n.ID()] != nil {
 			return fmt.Errorf("identity networks: the id %q is there twice; give each network its own", n.ID())
 		}
-		seen[n.ID()] = true
+		seen[n.ID()] = n
+	}
+	if test != nil && seen[test.ID()] != nil && seen[test.ID()] != test {
+		return fmt.Errorf("identity networks: the id %q is that of the network of test sessions; give this one another", test.ID())
 	}
 	return nil
 }
 
-// network gives the network of an id, or nil.
-func (h *Handler) network(id string) *network.Network {
-	for _, n := range h.networks {
+// networksOf gives the networks by which a session may be completed. A test session never ends by a real network, nor a live one by
+// that of test sessions, unless the operator has made it one of both.
+func (h *Handler) networksOf(test bool) []*network.Network {
+	if test {
+		return h.test
+	}
+	return h.networks
+}
+
+// network gives the network of an id among those of a session, or nil.
+func (h *Handler) network(id string, test bool) *network.Network {
+	for _, n := range h.networksOf(test) {
 		if n.ID() == id {
 			return n
 		}

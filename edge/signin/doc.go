@@ -24,6 +24,7 @@
 //     arrives, before anything in it is looked at; so a code is never posted twice.
 //  3. Three ends are verdicts and complete the session: the provider vouched and the network's rules accept, the user declined,
 //     the rules refused. Everything else is nobody's verdict: the page says what happened and offers another try.
+//     A test session is offered, and ended by, the network of test sessions alone; a live session by the others.
 //  4. What the page tells is read from the session's facts, never from an address. A note in the address only chooses a notice
 //     on the page of a session that is still pending.
 //  5. Tokens, codes, states and identities go into no log line, error text or record. An identity is compared and dropped.

@@ -87,12 +87,10 @@ func troubleOf(err error) *trouble {
 
 // noteFor tells apart what waiting cures.
 func noteFor(class string) notice {
-	switch class {
-	case network.ClassDNS, network.ClassConnect, network.ClassTLS, network.ClassTimeout, network.ClassReset, network.ClassStatus:
+	if network.Passing(class) {
 		return noteUnreachable
-	default:
-		return noteUnfinished
 	}
+	return noteUnfinished
 }
 
 // stepLine is the log line of a step of a sign-in.

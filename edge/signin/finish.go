@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"time"
 
+	"verifyd/edge/flow"
 	"verifyd/edge/network"
 	"verifyd/sessions"
 )
@@ -22,7 +23,7 @@ func (h *Handler) finish(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		q = url.Values{"state": q["state"]} // judged below as the return it is, should the state lead to a flow
 	}
-	f, ok := h.cookies.find(w, r, q.Get("state"))
+	f, token, ok := h.find(w, r, q.Get("state"))
 	if !ok {
 		h.log.Info().Str("outcome", "lost").Msg("a return came without its cookie")
 		h.draw(w, h.view(pageLost))
@@ -31,7 +32,7 @@ func (h *Handler) finish(w http.ResponseWriter, r *http.Request) {
 	// The code is worth one post, so what follows outlives a browser that does not wait for it.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), judgeWithin)
 	defer cancel()
-	s, spent := h.spend(ctx, w, r, f)
+	s, spent := h.spend(ctx, w, r, f, token)
 	if !spent {
 		return
 	}
@@ -40,20 +41,30 @@ func (h *Handler) finish(w http.ResponseWriter, r *http.Request) {
 		t := troubleOf(err)
 		h.step(s, f.Network).trouble(t).took(h.now().Sub(began)).Msg("a sign-in ended without a verdict")
 		h.sessions.Emit(sessions.Event{Name: sessions.EventTrouble, Session: s.ID, Network: f.Network, Detail: t.Error()})
-		h.toNotice(w, f.Token, t.note, f.Network)
+		h.toNotice(w, token, t.note, f.Network)
 		return
 	}
 	standing, note := h.complete(r.Context(), s.ID, o)
 	h.step(s, f.Network).outcome(o, standing, note).took(h.now().Sub(began)).Msg("a sign-in ended")
-	h.toEnd(w, f.Token, note, f.Network)
+	h.toEnd(w, token, note, f.Network)
+}
+
+// find gives the flow that a return with this state belongs to, and the session's token that it is about.
+func (h *Handler) find(w http.ResponseWriter, r *http.Request, state string) (flow.Flow, sessions.Token, bool) {
+	f, ok := h.cookies.Find(w, r, state)
+	if !ok {
+		return flow.Flow{}, "", false
+	}
+	token, err := sessions.ParseToken(f.About)
+	return f, token, err == nil
 }
 
 // spend uses up the attempt of a session that is still pending. Where that is not to be had it answers, and gives false.
 //
 // The session is read first: where JetStream is away the attempt stays whole, so that a reload goes on with it, and a session
 // that has ended lets no code be posted, however much later than the store's memory of spent attempts it is replayed.
-func (h *Handler) spend(ctx context.Context, w http.ResponseWriter, r *http.Request, f flow) (sessions.View, bool) {
-	id := f.Token.ID()
+func (h *Handler) spend(ctx context.Context, w http.ResponseWriter, r *http.Request, f flow.Flow, token sessions.Token) (sessions.View, bool) {
+	id := token.ID()
 	s, err := h.read(ctx, r, id)
 	if err != nil {
 		h.drawReadError(w, r, err, "?"+r.URL.RawQuery) // this very return
@@ -61,25 +72,25 @@ func (h *Handler) spend(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	}
 	if s.State != sessions.Pending {
 		h.step(s, f.Network).Str("outcome", "late").Msg("a return came for a session that has ended")
-		h.toPage(w, f.Token)
+		h.toPage(w, token)
 		return s, false
 	}
-	switch err := h.sessions.Redeem(ctx, id, attemptHash(f.Attempt.State)); {
+	switch err := h.sessions.Redeem(ctx, id, flow.Hash(f.Attempt.State)); {
 	case errors.Is(err, sessions.ErrRedeemed):
 		h.step(s, f.Network).Str("outcome", "repeated").Msg("a return came again")
-		h.toNotice(w, f.Token, noteChecking, f.Network)
+		h.toNotice(w, token, noteChecking, f.Network)
 		return s, false
 	case err != nil:
 		// Perhaps spent, perhaps not: without a plain yes no code is posted.
-		h.drawReadError(w, r, err, h.pageURL(f.Token))
+		h.drawReadError(w, r, err, h.pageURL(token))
 		return s, false
 	}
 	return s, true
 }
 
 // judge takes the return of a spent attempt to a verdict. Any error is nobody's verdict.
-func (h *Handler) judge(ctx context.Context, f flow, s sessions.Session, q url.Values, arrivedAt string) (sessions.Outcome, error) {
-	n := h.network(f.Network)
+func (h *Handler) judge(ctx context.Context, f flow.Flow, s sessions.Session, q url.Values, arrivedAt string) (sessions.Outcome, error) {
+	n := h.network(f.Network, s.Test)
 	if n == nil {
 		return sessions.Outcome{}, &trouble{network.StageAuthorization, classGone, noteUnfinished}
 	}

@@ -52,7 +52,7 @@ func TestRows(t *testing.T) {
 		t.Error("an empty group is shown")
 	}
 	_, token = r.session(func(q *sessions.Request) { q.Test = true })
-	if body := b.get(b.page(token)).body; !strings.Contains(body, "<b>Test</b>") {
+	if body := b.get(b.page(token)).body; !strings.Contains(body, "<b>TEST</b>") {
 		t.Error("a test session is not marked")
 	}
 	_, token = r.session(func(q *sessions.Request) { q.Account = "acc_gone" })

@@ -33,6 +33,7 @@ var (
 	pageRefused     = kind{"refused", http.StatusOK, toneBad}
 	pageCanceled    = kind{"canceled", http.StatusOK, tonePlain}
 	pageExpired     = kind{"expired", http.StatusGone, tonePlain}
+	pageUntestable  = kind{"untestable", http.StatusGone, toneWait}
 	pageUnknown     = kind{"unknown", http.StatusNotFound, tonePlain}
 	pageLost        = kind{"lost", http.StatusBadRequest, toneWait}
 	pageForeign     = kind{"foreign", http.StatusForbidden, toneWait}
@@ -91,7 +92,7 @@ type view struct {
 func (h *Handler) view(k kind) view {
 	return view{
 		Kind: k.name, Tone: k.tone, Prefix: h.prefix,
-		CSS: h.prefix + pathAssets + h.assets.css.name, Icon: h.prefix + pathAssets + h.assets.icon.name,
+		CSS: h.prefix + pathAssets + h.assets.css.Name, Icon: h.prefix + pathAssets + h.assets.icon.Name,
 		status: k.status, formAction: "'none'",
 		values: map[string]string{},
 	}
@@ -99,13 +100,19 @@ func (h *Handler) view(k kind) view {
 
 // sessionView is the page that tells where a session stands.
 func (h *Handler) sessionView(s sessions.View, t sessions.Token) view {
-	v := h.view(kindOf(s.Outcome))
+	k := kindOf(s.Outcome)
+	if k == pageAsk && len(h.networksOf(s.Test)) == 0 {
+		k = pageUntestable
+	}
+	v := h.view(k)
 	v.Test = s.Test
 	v.values["asker"], v.values["Asker"] = h.asker(s.Account)
 	v.values["network"] = h.networkName(s.Network)
 	switch s.State {
 	case sessions.Pending:
-		h.ask(&v, s.Session, t)
+		if k == pageAsk {
+			h.ask(&v, s.Session, t)
+		}
 	case sessions.Verified, sessions.Failed:
 		v.Facts = facts(s.Session)
 	case sessions.Canceled, sessions.Expired: // whose it was no longer matters
@@ -135,11 +142,12 @@ func kindOf(o sessions.Outcome) kind {
 func (h *Handler) ask(v *view, s sessions.Session, t sessions.Token) {
 	v.Session = t.Reveal()
 	v.Facts = facts(s)
-	v.formAction = h.formAction()
-	for _, n := range h.networks {
+	networks := h.networksOf(s.Test)
+	v.formAction = h.formAction(networks)
+	for _, n := range networks {
 		v.Buttons = append(v.Buttons, button{n.ID(), n.Name()})
 	}
-	v.values["network"] = h.networks[0].Name()
+	v.values["network"] = networks[0].Name()
 	v.Expires = s.ExpiresAt.Format(time.RFC3339)
 	v.Left = "ask.left.last"
 	if minutes := minutesLeft(s.ExpiresAt.Sub(h.now())); minutes > 0 {
@@ -155,8 +163,8 @@ func (h *Handler) addNotice(v *view, note notice, network string, again string) 
 	}
 	v.Note = "note." + string(note)
 	v.values["network"] = h.networkName(network)
-	if len(h.networks) == 1 {
-		v.values["network"] = h.networks[0].Name()
+	if len(v.Buttons) == 1 {
+		v.values["network"] = v.Buttons[0].Name
 	}
 	if n.again {
 		v.Again = again
@@ -188,8 +196,10 @@ func (h *Handler) asker(account string) (inside, atStart string) {
 }
 
 func (h *Handler) networkName(id string) string {
-	if n := h.network(id); n != nil {
-		return n.Name()
+	for _, test := range []bool{false, true} {
+		if n := h.network(id, test); n != nil {
+			return n.Name()
+		}
 	}
 	return h.painter.word("network.unknown")
 }

@@ -7,6 +7,8 @@ import (
 	"maps"
 	"net/http"
 	"strconv"
+
+	"verifyd/edge/page"
 )
 
 // textsFile is the language of the pages.
@@ -15,7 +17,7 @@ const textsFile = "texts/en.yaml"
 // painter turns views into HTML.
 type painter struct {
 	texts texts
-	page  *template.Template
+	frame *template.Template
 }
 
 func newPainter() (*painter, error) {
@@ -24,12 +26,12 @@ func newPainter() (*painter, error) {
 		return nil, err
 	}
 	// An error in the middle of a page must be one of ours in a test, not a hole that a user finds.
-	page, err := template.New("page.html").Option("missingkey=error").
+	frame, err := template.New("page.html").Option("missingkey=error").
 		ParseFS(webFiles, "web/page.html", "web/ask.html", "web/end.html")
 	if err != nil {
 		return nil, fmt.Errorf("read the page's templates: %w", err)
 	}
-	return &painter{ts, page}, nil
+	return &painter{ts, frame}, nil
 }
 
 // word gives a text that stands by itself. A key that does not exist shows as itself; a test finds those.
@@ -75,11 +77,11 @@ func (d drawn) Word(key string) (string, error) {
 }
 
 // Typed draws a value that somebody else wrote.
-func (drawn) Typed(s string) template.HTML { return typed(s) }
+func (drawn) Typed(s string) template.HTML { return page.Typed(s) }
 
 func (p *painter) paint(v view) ([]byte, error) {
 	var b bytes.Buffer
-	if err := p.page.Execute(&b, drawn{v, p.texts}); err != nil {
+	if err := p.frame.Execute(&b, drawn{v, p.texts}); err != nil {
 		return nil, fmt.Errorf("draw page %s: %w", v.Kind, err)
 	}
 	return b.Bytes(), nil
@@ -94,7 +96,7 @@ func (h *Handler) draw(w http.ResponseWriter, v view) {
 		return
 	}
 	head := w.Header()
-	head.Set("Content-Security-Policy", policy(v.formAction))
+	head.Set("Content-Security-Policy", page.Policy(v.formAction))
 	head.Set("Content-Type", "text/html; charset=utf-8")
 	head.Set("Content-Length", strconv.Itoa(len(body)))
 	if v.status == http.StatusServiceUnavailable {

@@ -72,6 +72,8 @@ type setup struct {
 	host         string // address to listen on; 127.0.0.1 when empty
 	tls          bool
 	subjectMatch bool
+	noTest       bool // there is no network for test sessions
+	testForLive  bool // the network of test sessions is one of live sessions too
 	networks     int  // 1 when zero; all of them lead to the same provider
 	deaf         bool // the completions' writer is not served: nothing is stored and nobody says so
 }
@@ -88,8 +90,11 @@ type rig struct {
 	// stopProvider takes the identity network away.
 	stopProvider func()
 	nets         []*network.Network
+	testNet      *network.Network
 	handler      *signin.Handler
+	mux          atomic.Pointer[http.ServeMux]
 	server       *httptest.Server
+	key          seal.Key
 	base         string
 	clock        *clock
 	log          *logBuffer
@@ -99,19 +104,18 @@ func newRig(tb testing.TB, s setup) *rig {
 	tb.Helper()
 	r := &rig{t: tb, setup: s, clock: &clock{}, log: &logBuffer{}}
 	r.conn, r.away = natstest.StartIn(tb, tb.TempDir())
-	key := seal.NewKey()
+	r.key = seal.NewKey()
 	completions := natsconf.NewWriter(r.conn, natsconf.StreamCompletions)
 	r.listen = func() { natstest.Serve(tb, completions) }
 	if !s.deaf {
 		r.listen()
 	}
 	r.store = sessions.NewStore(sessions.Config{
-		Conn: r.conn, Key: key, Now: r.clock.Now,
+		Conn: r.conn, Key: r.key, Now: r.clock.Now,
 		Pending:     natstest.Writer(tb, r.conn, natsconf.BucketStream(natsconf.BucketSessions)),
 		Completions: completions,
 	})
-	mux := http.NewServeMux()
-	r.server = httptest.NewUnstartedServer(mux)
+	r.server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) { r.mux.Load().ServeHTTP(w, q) }))
 	if s.host != "" {
 		l, err := (&net.ListenConfig{}).Listen(tb.Context(), "tcp", s.host+":0")
 		if err != nil {
@@ -128,22 +132,37 @@ func newRig(tb testing.TB, s setup) *rig {
 	tb.Cleanup(r.server.Close)
 	r.base = r.server.URL + s.prefix
 	r.startNetworks()
+	r.mount()
+	return r
+}
+
+// mount makes the handler and serves its routes.
+func (r *rig) mount() {
+	r.t.Helper()
 	var err error
 	r.handler, err = signin.New(signin.Config{
-		BaseURL: r.base, Sessions: r.store, Networks: r.nets, Key: key, Now: r.clock.Now,
+		BaseURL: r.base, Sessions: r.store, Networks: r.nets, Test: r.testNet, Key: r.key, Now: r.clock.Now,
 		Accounts: names{"acc_harbor": "Harbor Guild"}, Log: zerolog.New(r.log),
 	})
 	if err != nil {
-		tb.Fatal(err)
+		r.t.Fatal(err)
 	}
+	mux := http.NewServeMux()
 	for _, route := range r.handler.Routes() {
-		path := s.prefix + route.Path
+		path := r.setup.prefix + route.Path
 		if route.Path == "/" {
 			path += "{$}" // to this mux a final slash would be everything below
 		}
 		mux.Handle(route.Method+" "+path, route.Handler)
 	}
-	return r
+	r.mux.Store(mux)
+}
+
+// liveOnly takes the network of test sessions from the live ones, as an operator does by a restart.
+func (r *rig) liveOnly() {
+	r.t.Helper()
+	r.nets = r.nets[:max(r.setup.networks, 1)]
+	r.mount()
 }
 
 func (r *rig) startNetworks() {
@@ -157,16 +176,26 @@ func (r *rig) startNetworks() {
 	}
 	r.stopProvider = natstest.Serve(r.t, r.dev)
 	for i := range max(r.setup.networks, 1) {
-		s := r.dev.Settings()
-		s.ID, s.Name = []string{"example", "second", "third"}[i], []string{"Example Network", "Second Network", "Third Network"}[i]
-		s.RequireSubjectMatch = r.setup.subjectMatch
-		n, err := network.New(s, network.Options{BaseURL: r.base})
-		if err != nil {
-			r.t.Fatal(err)
-		}
-		r.dev.AllowRedirect(n.RedirectURI())
-		r.nets = append(r.nets, n)
+		r.nets = append(r.nets, r.network([]string{"example", "second", "third"}[i], []string{"Example Network", "Second Network", "Third Network"}[i]))
 	}
+	if !r.setup.noTest {
+		r.testNet = r.network("dev", "Dev network")
+	}
+	if r.setup.testForLive {
+		r.nets = append(r.nets, r.testNet)
+	}
+}
+
+func (r *rig) network(id, name string) *network.Network {
+	r.t.Helper()
+	s := r.dev.Settings()
+	s.ID, s.Name, s.RequireSubjectMatch = id, name, r.setup.subjectMatch
+	n, err := network.New(s, network.Options{BaseURL: r.base})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.dev.AllowRedirect(n.RedirectURI())
+	return n
 }
 
 // session starts a session as an integrator does.

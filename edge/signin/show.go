@@ -4,16 +4,16 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"net/url"
 
 	"verifyd/edge"
+	"verifyd/edge/page"
 	"verifyd/sessions"
 )
 
 // show answers GET and HEAD /?session=…: the page of a session. It only reads.
 func (h *Handler) show(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
-	token, err := sessions.ParseToken(single(q, "session"))
+	token, err := sessions.ParseToken(page.Single(q, "session"))
 	if err != nil {
 		h.draw(w, h.view(pageUnknown))
 		return
@@ -24,7 +24,7 @@ func (h *Handler) show(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	v := h.sessionView(s, token)
-	h.addNotice(&v, notice(single(q, "note")), single(q, "network"), h.pageURL(token))
+	h.addNotice(&v, notice(page.Single(q, "note")), page.Single(q, "network"), h.pageURL(token))
 	h.draw(w, v)
 }
 
@@ -48,12 +48,4 @@ func (h *Handler) drawReadError(w http.ResponseWriter, r *http.Request, err erro
 	v := h.view(pageUnavailable)
 	v.Again = again
 	h.draw(w, v)
-}
-
-// single gives the one value of a parameter; two are as good as none, since nobody could say which is meant.
-func single(q url.Values, name string) string {
-	if len(q[name]) != 1 {
-		return ""
-	}
-	return q[name][0]
 }

@@ -1,18 +1,17 @@
 package signin
 
 import (
-	"errors"
-	"mime"
 	"net/http"
 
+	"verifyd/edge/flow"
 	"verifyd/edge/network"
+	"verifyd/edge/page"
 	"verifyd/sessions"
 )
 
 const (
 	// formMostBytes bounds the form, which has about 150 bytes.
 	formMostBytes = 8 << 10
-	formMedia     = "application/x-www-form-urlencoded"
 
 	actionContinue = "continue"
 	actionDecline  = "decline"
@@ -25,17 +24,17 @@ func (h *Handler) start(w http.ResponseWriter, r *http.Request) {
 		h.draw(w, h.view(pageForeign))
 		return
 	}
-	if status := readForm(w, r); status != 0 {
+	if status := page.ReadForm(w, r, formMostBytes); status != 0 {
 		h.drawMalformed(w, status)
 		return
 	}
-	token, err := sessions.ParseToken(single(r.PostForm, "session"))
+	token, err := sessions.ParseToken(page.Single(r.PostForm, "session"))
 	if err != nil {
 		h.draw(w, h.view(pageUnknown))
 		return
 	}
 	s, err := h.read(r.Context(), r, token.ID())
-	switch action := single(r.PostForm, "action"); {
+	switch action := page.Single(r.PostForm, "action"); {
 	case err != nil:
 		h.drawReadError(w, r, err, h.pageURL(token))
 	case s.State != sessions.Pending:
@@ -47,23 +46,6 @@ func (h *Handler) start(w http.ResponseWriter, r *http.Request) {
 	default:
 		h.drawMalformed(w, http.StatusBadRequest)
 	}
-}
-
-// readForm reads the body into r.PostForm and gives the status of what is wrong with it, or 0.
-func readForm(w http.ResponseWriter, r *http.Request) (status int) {
-	// The other two encodings of a form, and none at all, are what scripts on other sites send without asking.
-	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != formMedia {
-		return http.StatusUnsupportedMediaType
-	}
-	r.Body = http.MaxBytesReader(w, r.Body, formMostBytes)
-	var large *http.MaxBytesError
-	switch err := r.ParseForm(); {
-	case errors.As(err, &large):
-		return http.StatusRequestEntityTooLarge
-	case err != nil:
-		return http.StatusBadRequest
-	}
-	return 0
 }
 
 func (h *Handler) drawMalformed(w http.ResponseWriter, status int) {
@@ -82,13 +64,13 @@ func (h *Handler) decline(w http.ResponseWriter, r *http.Request, s sessions.Vie
 
 // leave sends the browser to the identity network, with a cookie to know it again by.
 func (h *Handler) leave(w http.ResponseWriter, r *http.Request, s sessions.View, token sessions.Token) {
-	id := single(r.PostForm, "network")
-	n := h.network(id)
+	id := page.Single(r.PostForm, "network")
+	n := h.network(id, s.Test)
 	if n == nil {
 		h.drawMalformed(w, http.StatusBadRequest)
 		return
 	}
-	f := flow{Token: token, Network: id, Attempt: network.NewAttempt(), IssuedAt: h.now()}
+	f := flow.Flow{About: token.Reveal(), Network: id, Attempt: network.NewAttempt(), IssuedAt: h.now()}
 	to, err := n.AuthURL(r.Context(), f.Attempt)
 	if err != nil {
 		t := troubleOf(err)
@@ -97,12 +79,12 @@ func (h *Handler) leave(w http.ResponseWriter, r *http.Request, s sessions.View,
 		h.toNotice(w, token, t.note, id)
 		return
 	}
-	h.cookies.makeRoom(w, r)
-	if err := h.cookies.keep(w, f, s.ExpiresAt); err != nil {
+	h.cookies.MakeRoom(w, r)
+	if err := h.cookies.Keep(w, f, s.ExpiresAt.Add(lateReturn)); err != nil {
 		h.drawReadError(w, r, err, h.pageURL(token))
 		return
 	}
 	h.step(s, id).Msg("a sign-in started")
 	h.sessions.Emit(sessions.Event{Name: sessions.EventSignIn, Session: s.ID, Network: id})
-	seeOther(w, to)
+	page.SeeOther(w, to)
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"verifyd/edge/page"
 )
 
 //go:embed texts/en.yaml
@@ -16,7 +18,7 @@ var textFiles embed.FS
 // texts are the messages of one language, by key.
 type texts map[string]message
 
-// message is a text with places for values, {name}, and stress, *so*. Values are drawn by typed.
+// message is a text with places for values, {name}, and stress, *so*. Values are drawn by page.Typed.
 type message []part
 
 type part struct {
@@ -101,7 +103,7 @@ func (m message) html(values map[string]string) (template.HTML, error) {
 			if !ok {
 				return "", fmt.Errorf("no value for {%s}", p.text)
 			}
-			b.WriteString(string(typed(v)))
+			b.WriteString(string(page.Typed(v)))
 		}
 	}
 	return template.HTML(b.String()), nil //nolint:gosec // every piece is escaped above

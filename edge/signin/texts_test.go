@@ -16,7 +16,7 @@ func TestTextsAreWholeAndUsed(t *testing.T) {
 	}
 	used := sources(t)
 	kinds := []kind{
-		pageAsk, pageVerified, pageDeclined, pageRefused, pageCanceled, pageExpired, pageUnknown, pageLost, pageForeign,
+		pageAsk, pageVerified, pageDeclined, pageRefused, pageCanceled, pageExpired, pageUntestable, pageUnknown, pageLost, pageForeign,
 		pageMalformed, pageUnavailable,
 	}
 	for _, k := range kinds {

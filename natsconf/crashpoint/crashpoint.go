@@ -34,6 +34,12 @@ const (
 	AfterSchedule  = "after-schedule"
 )
 
+// The points that only a start under an idempotency key passes, before that of its session.
+const (
+	BeforeTurn = "before-turn"
+	AfterTurn  = "after-turn"
+)
+
 // All lists the points that every session passes.
 var All = []string{
 	BeforeCount, AfterCount, BeforeCreate, AfterCreate, BeforeRedeem, AfterRedeem, BeforeComplete, AfterComplete, Taken, Connected,
@@ -42,6 +48,9 @@ var All = []string{
 
 // Waiting lists the points that only a delivery passes that has to wait long for its next try.
 var Waiting = []string{BeforeSchedule, AfterSchedule}
+
+// Keyed lists the points that only a start under an idempotency key passes.
+var Keyed = []string{BeforeTurn, AfterTurn}
 
 // hook is nil outside tests.
 var hook func(point string)

@@ -296,7 +296,7 @@ func (c completions) sample(t *tally) sample {
 	var failed error
 	s := sample{row: rowPaced}
 	for i, id := range c.ids {
-		at, arrived := t.arrival(callback.ID(id))
+		at, arrived := t.arrival(callback.ID(id, false))
 		switch {
 		case c.errs[i] != nil:
 			failed = c.errs[i]

@@ -105,4 +105,4 @@ func tokenOf(body []byte) string {
 }
 
 // webhookID is under which the callback of a session arrives.
-func webhookID(token string) string { return callback.ID(sessions.Token(token).ID()) }
+func webhookID(token string) string { return callback.ID(sessions.Token(token).ID(), false) }

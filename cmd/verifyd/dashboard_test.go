@@ -1,0 +1,210 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"verifyd/edge/chromiumtest"
+)
+
+// visitor is somebody at the dashboard, in Chromium.
+type visitor struct {
+	t   *testing.T
+	r   *rig
+	tab context.Context
+}
+
+func (v visitor) do(actions ...chromedp.Action[chromedp.Void]) {
+	v.t.Helper()
+	for _, a := range actions {
+		if err := chromedp.Do(v.tab, a); err != nil {
+			at, _ := chromedp.Run(v.tab, chromedp.Location())
+			v.t.Fatalf("at %s: %v", at, err)
+		}
+	}
+}
+
+func (v visitor) open(path string) { v.t.Helper(); v.do(chromedp.Navigate(v.r.base + path)) }
+
+// press clicks what leads to another page, and waits for that.
+func (v visitor) press(selector, then string) {
+	v.t.Helper()
+	v.do(chromedp.Click(chromedp.CSS(selector)), chromedp.WaitVisible(chromedp.CSS(then)))
+}
+
+func (v visitor) write(selector, text string) {
+	v.t.Helper()
+	v.do(chromedp.SetValue(chromedp.CSS(selector), text))
+}
+
+func (v visitor) text(selector string) string {
+	v.t.Helper()
+	s, err := chromedp.Run(v.tab, chromedp.TextContent(chromedp.CSS(selector)))
+	if err != nil {
+		v.t.Fatalf("%s: %v", selector, err)
+	}
+	return s
+}
+
+func (v visitor) reads(selector, want string) {
+	v.t.Helper()
+	if got := v.text(selector); !strings.Contains(got, want) {
+		v.t.Errorf("%s reads %q, want %q", selector, got, want)
+	}
+}
+
+// An integrator's whole way, with a script and without: log in, make an account and a key, start a session with it, see its
+// callback arrive, send it again, test the receiver, rotate the secret, roll and revoke the key.
+func TestDashboardInChromium(t *testing.T) {
+	for name, script := range map[string]bool{"with JavaScript": true, "without JavaScript": false} {
+		t.Run(name, func(t *testing.T) {
+			tab := chromiumtest.Start(t)
+			v := visitor{t, boot(t), tab}
+			if !script {
+				v.do(chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+					_, err := cdp.Call(ctx, target, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
+					return err
+				}))
+			}
+			v.enroll()
+			key := v.createKey()
+			v.deliver(key, script)
+			v.sign()
+			v.endKey(key)
+			v.logout()
+		})
+	}
+}
+
+// enroll logs in for the first time, and makes an account.
+func (v visitor) enroll() {
+	v.t.Helper()
+	v.open("/dashboard")
+	v.press(`button[name="network"]`, "#subject")
+	v.write("#subject", "ada")
+	v.press(`button[value="sign-in"]`, "#name")
+	v.reads("h1", "Welcome, ada")
+	v.write("#name", "Ada’s Guild")
+	v.press("form button.main", ".steps")
+	v.reads(".flash", "Your account is ready")
+}
+
+var apiKeyForm = regexp.MustCompile(`vfy_[0-9A-Za-z]{38}`)
+
+func (v visitor) createKey() string {
+	v.t.Helper()
+	v.press(".steps a.main", `input[name="mode"]`)
+	v.write("#name", "production")
+	v.press("form.card button.main", ".secret")
+	key := apiKeyForm.FindString(v.text(".secret .code"))
+	v.reads(".code.lines", "Bearer "+key)
+	if key == "" {
+		v.t.Fatal("no key is shown")
+	}
+	return key
+}
+
+// deliver starts a session with the key, watches its callback arrive, and sends it again.
+func (v visitor) deliver(key string, live bool) {
+	v.t.Helper()
+	s := api{v.r.base, key}.init(v.t, map[string]any{"platform": "discord", "platform_user_id": "grace", "callback_url": v.r.inbox.callbackURL()})
+	v.open("/dashboard/sessions")
+	v.press(".rows tbody th a", ".timeline")
+	v.reads("h1", "pending")
+	if live {
+		v.do(chromedp.WaitVisible(chromedp.CSS(".live")))
+	}
+	b := newBrowser()
+	must[*page](v.t)(b.press(v.t.Context(), atProvider(v.t, b, s.VerifyURL), "sign-in"))
+	<-v.r.inbox.got
+	api{v.r.base, key}.until(v.t, s.Session, "delivered")
+	if !live {
+		v.do(chromedp.Reload())
+	}
+	v.do(chromedp.WaitVisible(chromedp.CSS(".timeline li.good + li.good, .timeline li.good ~ li.good")))
+	v.reads("h1", "verified delivered")
+	v.press(`form[action$="/resend"] button`, ".flash")
+	v.reads(".flash", "on its way again")
+	again := <-v.r.inbox.got
+	if v.r.inbox.count(strings.TrimPrefix(again.header.Get("Webhook-Id"), "cb_")) != 2 {
+		v.t.Errorf("the second POST is %s", again.header.Get("Webhook-Id"))
+	}
+}
+
+// sign tests the receiver, and rotates the secret.
+func (v visitor) sign() {
+	v.t.Helper()
+	v.open("/dashboard/signing")
+	v.press(`form[action$="/reveal"] button`, ".secret .code")
+	secret := v.text(".secret .code code")
+	test := func() received {
+		v.t.Helper()
+		v.write("#url", v.r.inbox.callbackURL())
+		v.press(`form[action$="/test"] button`, "#tested")
+		v.reads("#tested", "delivered")
+		v.reads("main", "Answer: 204")
+		return <-v.r.inbox.got
+	}
+	verifies := func(got received, secret string) bool {
+		return must[*standardwebhooks.Webhook](v.t)(standardwebhooks.NewWebhook(secret)).Verify(got.body, got.header) == nil
+	}
+	if got := test(); !verifies(got, secret) || !strings.HasPrefix(got.header.Get("Webhook-Id"), "cbtest_") {
+		v.t.Errorf("test callback %v", got.header)
+	}
+	v.press(`form[action$="/rotate"] button`, ".flash")
+	v.reads("#rotate", "Rotation under way")
+	if got := test(); !verifies(got, secret) || len(strings.Fields(got.header.Get("Webhook-Signature"))) != 2 {
+		v.t.Errorf("during the overlap: %v", got.header)
+	}
+	v.press(`form[action$="/end"] button`, ".flash")
+	if got := test(); verifies(got, secret) {
+		v.t.Error("the old secret still signs")
+	}
+	v.write("#url", "https://10.1.2.3/hook")
+	v.press(`form[action$="/test"] button`, "#url-fault")
+}
+
+// endKey rolls the key, and revokes both.
+func (v visitor) endKey(key string) {
+	v.t.Helper()
+	v.open("/dashboard/keys")
+	v.press(`a[href$="/roll"]`, "#grace")
+	v.press("form.card button.main", ".secret")
+	second := apiKeyForm.FindString(v.text(".secret .code"))
+	for range 2 {
+		v.open("/dashboard/keys")
+		v.press(`a[href$="/revoke"]`, "button.danger.main")
+		v.press("button.danger.main", ".flash")
+		v.reads(".flash", "revoked")
+	}
+	began := time.Now()
+	for _, k := range []string{key, second} {
+		for {
+			status, _, _ := api{v.r.base, k}.call(v.t, http.MethodPost, "/verify/init", `{}`)
+			if status == http.StatusUnauthorized {
+				break
+			}
+			if time.Since(began) > time.Second {
+				v.t.Fatalf("a second after it was revoked a key gets %d", status)
+			}
+		}
+	}
+}
+
+func (v visitor) logout() {
+	v.t.Helper()
+	v.open("/dashboard/settings")
+	v.press(`input[name="everywhere"] + button`, `button[name="network"]`)
+	v.reads(".flash", "logged out everywhere")
+	v.open("/dashboard/keys")
+	v.reads("h1", "Log in")
+}

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"verifyd/cmd/verifyd/try"
+)
+
+// tryPause lies between two looks whether the receiver has been given its secret.
+const tryPause = 2 * time.Second
+
+// tryCmd judges a receiver. Its flags have no variables of the service's: VERIFYD_CALLBACK_CA_FILE on an operator's machine is not meant
+// for an integrator's receiver.
+type tryCmd struct {
+	URL          string        `arg:"" help:"The receiver's callback_url."`
+	Secret       string        `env:"VERIFYD_TRY_SECRET" placeholder:"whsec_…" help:"Its signing secret ($VERIFYD_TRY_SECRET keeps it out of the shell's history); without it one is made and printed."`
+	Wait         time.Duration `env:"-" default:"2m" help:"How long to wait until the receiver takes a secret that was made here."`
+	AllowPrivate bool          `env:"-" help:"Try receivers on this machine, also by http://localhost, and in private networks."`
+	CAFile       string        `env:"-" name:"ca-file" placeholder:"FILE" help:"Extra PEM roots for its certificate."`
+	Timeout      time.Duration `env:"-" default:"10s" help:"A whole attempt, as VERIFYD_CALLBACK_TIMEOUT has it."`
+	User         string        `env:"-" default:"verifyd-try" help:"platform_user_id of what is sent."`
+	Guild        string        `env:"-" default:"verifyd-try" help:"guild_id of what is sent."`
+	JSON         bool          `env:"-" name:"json" help:"Print one JSON document instead of a table."`
+}
+
+// Run tries the receiver. It fails when a check does.
+func (t tryCmd) Run(ctx context.Context, c console) error {
+	var f faults
+	pool := roots(&f, "ca-file", t.CAFile)
+	if t.Timeout < time.Second || t.Timeout > time.Minute {
+		f.add("timeout", fmt.Sprintf("%s is out of range", t.Timeout), "use 1s to 1m, for example 10s")
+	}
+	if err := f.err(); err != nil {
+		return usageError{err}
+	}
+	made := t.Secret == ""
+	if made {
+		t.Secret = try.NewSecret()
+	}
+	bench, err := try.New(try.Options{
+		URL: t.URL, Secret: t.Secret, AllowPrivate: t.AllowPrivate, Roots: pool, Timeout: t.Timeout, UserAgent: "verifyd/" + versionText(),
+		User: t.User, Guild: t.Guild,
+	})
+	if err != nil {
+		return usageError{err}
+	}
+	defer bench.Close()
+	if made {
+		t.await(ctx, c, bench)
+	}
+	report, err := bench.Run(ctx)
+	if err != nil {
+		return err
+	}
+	show := report.Print
+	if t.JSON {
+		show = report.JSON
+	}
+	if err := show(c.out); err != nil {
+		return err
+	}
+	if report.Failed() > 0 {
+		return errors.New("the receiver is not ready for real callbacks")
+	}
+	return nil
+}
+
+// await prints the secret that was made, and waits until the receiver takes a callback signed with it, or the time is over: the checks
+// then say what is wrong.
+func (t tryCmd) await(ctx context.Context, c console, bench *try.Bench) {
+	_, _ = fmt.Fprintf(c.err, "No signing secret was given, so this one was made:\n\n    %s\n\n"+
+		"Give it to the receiver. The checks begin when it takes a callback signed with it, at the latest in %s.\n", t.Secret, t.Wait)
+	ctx, cancel := context.WithTimeout(ctx, t.Wait)
+	defer cancel()
+	tick := time.NewTicker(tryPause)
+	defer tick.Stop()
+	last := ""
+	for {
+		accepts, said := bench.Accepts(ctx)
+		if accepts || ctx.Err() != nil {
+			return
+		}
+		if said != last {
+			_, _ = fmt.Fprintf(c.err, "Not yet: %s.\n", said)
+			last = said
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}

@@ -1,0 +1,35 @@
+package callback
+
+import (
+	"strings"
+
+	"verifyd/sessions"
+)
+
+// What goes to a developer's own machine does not go through a connection of this package. It has the same bytes and the same verdicts.
+
+// Message gives the fields of a request, but those that belong to one connection, and its body.
+func (r Request) Message() (fields map[string]string, body string) {
+	head, body, _ := strings.Cut(string(r.bytes), "\r\n\r\n")
+	fields = map[string]string{}
+	for _, line := range strings.Split(head, "\r\n")[1:] {
+		if name, value, ok := strings.Cut(line, ": "); ok && name != "Host" && name != "Content-Length" {
+			fields[name] = value
+		}
+	}
+	return fields, body
+}
+
+// Judge gives the verdict of a final status that somebody else has read. One that is none counts as no answer.
+func Judge(status int) Answer {
+	if status < 200 || status > 999 {
+		return Answer{Verdict: sessions.VerdictUnknown, Class: sessions.ClassProtocol, Detail: "the listener named a status that is none"}
+	}
+	return verdict(status)
+}
+
+// Shown bounds a sentence that comes from outside and makes it safe for terminals and logs.
+func Shown(s string) string { return printable(s) }
+
+// ShownBody bounds the beginning of an answer that comes from outside.
+func ShownBody(s string) string { return strings.ToValidUTF8(s[:min(len(s), maxShownBytes)], "\uFFFD") }

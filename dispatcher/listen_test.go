@@ -1,0 +1,153 @@
+package dispatcher_test
+
+import (
+	"net/http"
+	"sync/atomic"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"verifyd/sessions"
+	"verifyd/sessions/relay"
+)
+
+// listener is a developer's program at an edge: it takes what comes for key_k and answers as the test says, nil: never.
+func (h *house) listener(t *testing.T, answer func(relay.Callback) *relay.Answer) (got chan relay.Callback, post *relay.Post) {
+	t.Helper()
+	r := relay.New(h.conn)
+	post, err := r.Open("key_k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got = make(chan relay.Callback, 16)
+	stop, done := make(chan struct{}), make(chan struct{})
+	serve := func(m *nats.Msg) {
+		c, err := post.Read(m)
+		if err != nil {
+			t.Error(err)
+		}
+		got <- c
+		if a := answer(c); a != nil {
+			if err := r.Answer(t.Context(), "key_k", c.Exchange, *a); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case m := <-post.Callbacks():
+				serve(m)
+			case <-stop:
+				return
+			}
+		}
+	}()
+	t.Cleanup(func() { post.Close(); close(stop); <-done })
+	return got, post
+}
+
+func says(a relay.Answer) func(relay.Callback) *relay.Answer {
+	return func(relay.Callback) *relay.Answer { return &a }
+}
+
+// completeTest completes a session of a test key.
+func (h *house) completeTest(t *testing.T, url string, test bool) sessions.Completion {
+	t.Helper()
+	s, _, err := h.store.Create(t.Context(), sessions.Request{
+		Account: "acc_a", Key: "key_k", Test: test, Platform: "p", PlatformUserID: "sailor", GuildID: "g", CallbackURL: url,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := h.store.Complete(t.Context(), s.ID, verified)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// listening starts a dispatcher that knows of listeners, and a receiver that nothing should reach while somebody listens.
+func (h *house) listening(t *testing.T) *receiver {
+	t.Helper()
+	c := h.config()
+	c.Listeners = relay.New(h.conn)
+	h.dispatch(t, c)
+	return h.receive(t, "127.0.0.1", status(http.StatusNoContent))
+}
+
+func TestAListenerGetsWhatItsKeyIsSent(t *testing.T) {
+	h := start(t)
+	r := h.listening(t)
+	got, _ := h.listener(t, says(relay.Answer{Sent: true, Status: http.StatusAccepted, Body: "thanks"}))
+	c := h.completeTest(t, r.URL, true)
+	v := h.until(t, c.ID, sessions.DeliveryDelivered)
+	cb := <-got
+	if cb.Body != `{"platform_user_id":"sailor","guild_id":"g","verified":true}` || cb.Headers["webhook-id"] != "cb_"+string(c.ID) ||
+		cb.Headers["webhook-signature"] == "" || cb.Headers["verifyd-test"] != "true" || cb.Headers["Content-Type"] != "application/json" || cb.Headers["Host"] != "" {
+		t.Errorf("it got %+v", cb)
+	}
+	if at := v.Delivery.Attempts; len(at) != 1 || at[0].Result.Status != http.StatusAccepted || at[0].Result.Address != "listener" || at[0].Result.Answer != "thanks" {
+		t.Errorf("attempts %+v", at)
+	}
+	if n := r.count(c.ID); n != 0 {
+		t.Errorf("the receiver got %d", n)
+	}
+}
+
+// A live key's callbacks never go to a listener, and a test key's go to their receiver while nobody listens.
+func TestListenersGetNothingElse(t *testing.T) {
+	h := start(t)
+	r := h.listening(t)
+	nobody := h.completeTest(t, r.URL, true)
+	h.until(t, nobody.ID, sessions.DeliveryDelivered)
+	got, _ := h.listener(t, says(relay.Answer{Sent: true, Status: http.StatusOK}))
+	live := h.completeTest(t, r.URL, false)
+	h.until(t, live.ID, sessions.DeliveryDelivered)
+	if r.count(nobody.ID) != 1 || r.count(live.ID) != 1 || len(got) != 0 {
+		t.Errorf("the receiver got %d and %d, the listener %d", r.count(nobody.ID), r.count(live.ID), len(got))
+	}
+}
+
+func TestVerdictsOfListeners(t *testing.T) {
+	h := start(t)
+	r := h.listening(t)
+	var answer atomic.Pointer[relay.Answer]
+	got, _ := h.listener(t, func(relay.Callback) *relay.Answer { return answer.Load() })
+	for _, c := range []struct {
+		answer *relay.Answer
+		state  sessions.DeliveryState
+		class  sessions.Class
+	}{
+		{&relay.Answer{Sent: true, Status: http.StatusInternalServerError}, sessions.DeliveryRejected, sessions.ClassStatus},
+		{&relay.Answer{Sent: true, Detail: "it hung up\x1b[2J"}, sessions.DeliveryUnknown, sessions.ClassReset},
+		{&relay.Answer{Sent: true, Status: 7}, sessions.DeliveryUnknown, sessions.ClassProtocol},
+		{nil, sessions.DeliveryUnknown, sessions.ClassTimeout},
+	} {
+		answer.Store(c.answer)
+		done := h.completeTest(t, r.URL, true)
+		v := h.until(t, done.ID, c.state)
+		if at := v.Delivery.Attempts; len(at) != 1 || at[0].Result.Class != c.class || at[0].Result.Detail == "it hung up\x1b[2J" {
+			t.Errorf("%+v: %+v", c.answer, at)
+		}
+		if <-got; len(got) != 0 || r.count(done.ID) != 0 {
+			t.Errorf("%+v: handed over again, or sent to the receiver", c.answer)
+		}
+	}
+}
+
+// What did not reach the developer's program was not sent: it comes again, and goes to the receiver once nobody listens.
+func TestNotSentFromAListenerIsTriedAgain(t *testing.T) {
+	h := start(t)
+	r := h.listening(t)
+	got, post := h.listener(t, says(relay.Answer{Detail: "nothing listens on localhost:3000"}))
+	c := h.completeTest(t, r.URL, true)
+	<-got
+	post.Close()
+	v := h.until(t, c.ID, sessions.DeliveryDelivered)
+	at := v.Delivery.Attempts
+	if len(at) < 2 || at[0].Result.Verdict != sessions.VerdictReleased || at[len(at)-1].Result.Address == "listener" || r.count(c.ID) != 1 {
+		t.Errorf("attempts %+v, the receiver got %d", at, r.count(c.ID))
+	}
+}

@@ -1,0 +1,355 @@
+package verify_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/netip"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"verifyd/dispatcher/callback"
+	"verifyd/dispatcher/callback/localca"
+	"verifyd/docs/verify"
+	"verifyd/sessions"
+	"verifyd/sessions/target"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// requireVariable lists, separated by commas, the programs without which tests fail instead of being skipped.
+const requireVariable = "VERIFYD_TEST_REQUIRE"
+
+// nodeModulesVariable names a node_modules folder with the official library in it.
+const nodeModulesVariable = "VERIFYD_TEST_NODE_MODULES"
+
+// libraries is the module whose folder holds the official libraries of all languages.
+const libraries = "github.com/standard-webhooks/standard-webhooks/libraries"
+
+// runtimes say how a guide's receiver is run in a folder that holds its files. lib is the folder of the official library; it is empty
+// where the standard library is used.
+var runtimes = map[string]struct {
+	program string
+	run     func(t *testing.T, dir, lib string, port int) *exec.Cmd
+}{
+	"go":         {"go", runGo},
+	"javascript": {"node", runNode},
+	"python":     {"python3", runPython},
+	"php":        {"php", runPHP},
+	"ruby":       {"ruby", runRuby},
+}
+
+func runGo(t *testing.T, dir, _ string, _ int) *exec.Cmd {
+	t.Helper()
+	bin := filepath.Join(dir, "receiver")
+	// From this folder, so that the library is the one of this module.
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", bin, filepath.Join(dir, "receiver.go"), filepath.Join(dir, "verify.go"))
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return exec.Command(bin)
+}
+
+func runNode(t *testing.T, dir, lib string, _ int) *exec.Cmd {
+	t.Helper()
+	if lib != "" {
+		modules := os.Getenv(nodeModulesVariable)
+		if modules == "" {
+			t.Skipf("skipped: npm install standardwebhooks somewhere, and name its node_modules in %s", nodeModulesVariable)
+		}
+		if err := os.Symlink(modules, filepath.Join(dir, "node_modules")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return exec.Command("node", filepath.Join(dir, "receiver.mjs"))
+}
+
+func runPython(t *testing.T, dir, lib string, _ int) *exec.Cmd {
+	t.Helper()
+	c := exec.Command("python3", filepath.Join(dir, "receiver.py"))
+	c.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1", "PYTHONPATH="+filepath.Join(lib, "python"))
+	return c
+}
+
+func runPHP(t *testing.T, dir, lib string, port int) *exec.Cmd {
+	t.Helper()
+	if lib != "" {
+		// What composer would write.
+		const autoload = `<?php spl_autoload_register(fn ($c) => require %q . str_replace('\\', '/', substr($c, strlen('StandardWebhooks'))) . '.php');`
+		mustWrite(t, filepath.Join(dir, "vendor", "autoload.php"), fmt.Sprintf(autoload, filepath.Join(lib, "php", "src")))
+	}
+	return exec.Command("php", "-S", fmt.Sprintf("127.0.0.1:%d", port), filepath.Join(dir, "receiver.php"))
+}
+
+// rackup is as much of a Rack server as the test needs, so that no gem is.
+const rackup = `
+require "socket"
+require "stringio"
+$stdout.sync = true
+def run(app)
+  server = TCPServer.new("127.0.0.1", ENV.fetch("PORT").to_i)
+  loop do
+    client = server.accept
+    line = client.gets or (client.close; next)
+    env = { "REQUEST_METHOD" => line.split.first }
+    while (field = client.gets) && field != "\r\n"
+      name, value = field.chomp.split(": ", 2)
+      env["HTTP_" + name.upcase.tr("-", "_")] = value
+    end
+    env["rack.input"] = StringIO.new(client.read(env["HTTP_CONTENT_LENGTH"].to_i))
+    status, _, body = app.call(env)
+    client.write("HTTP/1.1 #{status} X\r\nConnection: close\r\nContent-Length: #{body.join.bytesize}\r\n\r\n#{body.join}")
+    client.close
+  end
+end
+load File.join(__dir__, "config.ru")
+`
+
+func runRuby(t *testing.T, dir, lib string, _ int) *exec.Cmd {
+	t.Helper()
+	mustWrite(t, filepath.Join(dir, "rackup.rb"), rackup)
+	if lib == "" {
+		return exec.Command("ruby", filepath.Join(dir, "rackup.rb"))
+	}
+	return exec.Command("ruby", "-I", filepath.Join(lib, "ruby", "lib"), filepath.Join(dir, "rackup.rb"))
+}
+
+const (
+	secret    = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+	newSecret = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
+	another   = "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+	session   = sessions.ID("abcdefghijklmnopqrstuvwxyz234567")
+)
+
+// Each guide's code receives real callbacks, from the client that sends them, behind a proxy that speaks https, as its comment says.
+func TestGuides(t *testing.T) {
+	guides := verify.Guides()
+	if len(guides) != len(runtimes) {
+		t.Fatalf("%d guides", len(guides))
+	}
+	for _, g := range guides {
+		if g.Install == "" || g.Receiver.Text == "" || g.Standard.Text == "" || g.Library.Text == "" || g.Library == g.Standard {
+			t.Errorf("the guide %s is not whole: %+v", g.ID, g)
+		}
+		t.Run(g.ID+", standard library", func(t *testing.T) { t.Parallel(); tryOut(t, g, g.Standard, "") })
+		t.Run(g.ID+", official library", func(t *testing.T) { t.Parallel(); tryOut(t, g, g.Library, libraryFolder(t)) })
+	}
+}
+
+func libraryFolder(t *testing.T) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", libraries).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+func tryOut(t *testing.T, g verify.Guide, code verify.Code, lib string) {
+	t.Helper()
+	r := start(t, g, code, lib)
+	hour := time.Hour
+	for _, c := range []struct {
+		name    string
+		secrets []string
+		off     time.Duration
+		tamper  bool
+		good    bool
+	}{
+		{name: "valid", secrets: []string{secret}, good: true},
+		{name: "wrong signature", secrets: []string{another}},
+		{name: "old timestamp", secrets: []string{secret}, off: -hour},
+		{name: "timestamp to come", secrets: []string{secret}, off: hour},
+		{name: "two signatures, the old secret's last", secrets: []string{another, secret}, good: true},
+		{name: "the new secret, which the receiver knows too", secrets: []string{newSecret}, good: true},
+		{name: "changed body", secrets: []string{secret}, tamper: true},
+		{name: "valid again", secrets: []string{secret}, good: true},
+	} {
+		answer := r.send(t, c.secrets, time.Now().Add(c.off), c.tamper)
+		want := http.StatusUnauthorized
+		if c.good {
+			want = http.StatusOK
+		}
+		if answer.Status != want {
+			t.Errorf("%s: %d %s%s, want %d", c.name, answer.Status, answer.Detail, answer.Body, want)
+		}
+	}
+	r.stop()
+	if n := strings.Count(r.said.String(), "sailor_42 grüße 🌊 true"); n != 4 {
+		t.Errorf("it took %d results, want 4:\n%s", n, r.said.String())
+	}
+}
+
+// running is a guide's receiver, and the proxy before it.
+type running struct {
+	url    target.URL
+	client *callback.Client
+	tamper bool
+	said   *words
+	stop   func()
+}
+
+func start(t *testing.T, g verify.Guide, code verify.Code, lib string) *running {
+	t.Helper()
+	need(t, runtimes[g.ID].program)
+	dir := t.TempDir()
+	mustWrite(t, filepath.Join(dir, g.Receiver.File), g.Receiver.Text)
+	mustWrite(t, filepath.Join(dir, code.File), code.Text)
+	port := freePort(t)
+	command := runtimes[g.ID].run(t, dir, lib, port)
+	if command.Env == nil {
+		command.Env = os.Environ()
+	}
+	command.Env = append(command.Env, "VERIFYD_SIGNING_SECRET="+secret+" "+newSecret, fmt.Sprintf("PORT=%d", port), "PYTHONUTF8=1", "LANG=C.UTF-8")
+	r := &running{said: &words{}}
+	command.Stdout, command.Stderr = r.said, r.said
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = command.Wait() }()
+	r.stop = sync.OnceFunc(func() { _ = command.Process.Kill(); <-ended })
+	t.Cleanup(r.stop)
+	up(t, port, ended, r.said)
+	r.front(t, port)
+	return r
+}
+
+// front is the proxy that speaks https, and changes a body where the test wants it.
+func (r *running) front(t *testing.T, port int) {
+	t.Helper()
+	ca, err := localca.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := ca.Issue(localca.Certificate{Hosts: []string{"127.0.0.1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{cert}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: fmt.Sprintf("127.0.0.1:%d", port)})
+	transport := &http.Transport{DisableKeepAlives: true}
+	proxy.Transport = transport
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		body, _ := io.ReadAll(q.Body)
+		if r.tamper {
+			body = bytes.Replace(body, []byte("sailor_42"), []byte("sailor_43"), 1)
+		}
+		q.Body = io.NopCloser(bytes.NewReader(body))
+		proxy.ServeHTTP(w, q)
+	})}
+	done := make(chan struct{})
+	go func() { defer close(done); _ = server.Serve(l) }()
+	t.Cleanup(func() { _ = server.Close(); <-done })
+	policy := target.NewPolicy([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, nil)
+	if r.url, err = policy.Parse("https://" + l.Addr().String() + "/verified"); err != nil {
+		t.Fatal(err)
+	}
+	r.client = callback.New(callback.Config{RootCAs: ca.Pool(), Policy: policy, Timeout: time.Minute})
+}
+
+// send sends one callback, as the dispatcher does.
+func (r *running) send(t *testing.T, secrets []string, at time.Time, tamper bool) callback.Answer {
+	t.Helper()
+	r.tamper = tamper
+	request, err := r.client.Prepare(callback.Callback{
+		URL: r.url, Session: session, PlatformUserID: "sailor_42", GuildID: "grüße 🌊", Verified: true, Secrets: secrets, At: at,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := r.client.Dial(t.Context(), r.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	return conn.Send(t.Context(), request)
+}
+
+// words is what a program says, read while it runs.
+type words struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (w *words) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.b.Write(p)
+}
+
+func (w *words) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.b.String()
+}
+
+func need(t *testing.T, program string) {
+	t.Helper()
+	if _, err := exec.LookPath(program); err == nil {
+		return
+	}
+	if slices.Contains(strings.Split(os.Getenv(requireVariable), ","), program) {
+		t.Fatalf("%s names %s, and it is not there", requireVariable, program)
+	}
+	t.Skipf("skipped: this test needs %s", program)
+}
+
+func mustWrite(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// up waits until the program listens.
+func up(t *testing.T, port int, ended <-chan struct{}, said *words) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if conn, err := new(net.Dialer).DialContext(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			_ = conn.Close()
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ended:
+			t.Fatalf("the program ended:\n%s", said.String())
+		case <-ctx.Done():
+			t.Fatalf("the program does not listen:\n%s", said.String())
+		}
+	}
+}

@@ -1,0 +1,107 @@
+package apidoc
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"html/template"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+//go:embed openapi.yaml
+var source []byte
+
+//go:embed web
+var webFiles embed.FS
+
+// sourceServer is the address in the document that a service replaces with its own.
+const sourceServer = "https://verify.example.com"
+
+// Document is the description of one service's interface, drawn and ready to be served.
+type Document struct {
+	yaml, page, style []byte
+	stylePath         string
+}
+
+// New draws the document of a service with a base URL, and the path prefix in it.
+func New(base, prefix string) (*Document, error) {
+	text := bytes.ReplaceAll(source, []byte(sourceServer), []byte(base))
+	var root yaml.Node
+	if err := yaml.Unmarshal(text, &root); err != nil || len(root.Content) != 1 {
+		return nil, fmt.Errorf("read the OpenAPI document: %w", err)
+	}
+	style, err := webFiles.ReadFile("web/docs.css")
+	if err != nil {
+		return nil, fmt.Errorf("read the style of the documentation: %w", err)
+	}
+	sum := sha256.Sum256(style)
+	d := &Document{yaml: text, style: style, stylePath: "/assets/docs-" + hex.EncodeToString(sum[:6]) + ".css"}
+	d.page, err = draw(node{root.Content[0], root.Content[0]}, base, prefix, prefix+d.stylePath)
+	return d, err
+}
+
+func draw(root node, base, prefix, style string) ([]byte, error) {
+	t, err := template.New("docs.html").Funcs(template.FuncMap{"say": say, "paragraphs": paragraphs}).ParseFS(webFiles, "web/docs.html")
+	if err != nil {
+		return nil, fmt.Errorf("read the template of the documentation: %w", err)
+	}
+	v := newView(root)
+	v.Base, v.Prefix, v.Style = base, prefix, style
+	var b bytes.Buffer
+	if err := t.Execute(&b, v); err != nil {
+		return nil, fmt.Errorf("draw the documentation: %w", err)
+	}
+	return b.Bytes(), nil
+}
+
+// say marks what stands between backticks as code.
+func say(text string) template.HTML {
+	var b strings.Builder
+	for i, part := range strings.Split(text, "`") {
+		part = template.HTMLEscapeString(part)
+		if i%2 == 1 {
+			part = "<code>" + part + "</code>"
+		}
+		b.WriteString(part)
+	}
+	return template.HTML(b.String()) //nolint:gosec // every part is escaped above
+}
+
+// paragraphs splits a description at its empty lines.
+func paragraphs(text string) []string { return strings.Split(strings.TrimSpace(text), "\n\n") }
+
+// StylePath is where Style is to be served, below the base URL.
+func (d *Document) StylePath() string { return d.stylePath }
+
+// YAML answers with the document.
+func (d *Document) YAML() http.Handler { return fixed("application/yaml", "no-cache", d.yaml) }
+
+// Page answers with the page.
+func (d *Document) Page() http.Handler {
+	return fixed("text/html; charset=utf-8", "no-cache", d.page)
+}
+
+// Style answers with the page's style sheet, whose path changes with its content.
+func (d *Document) Style() http.Handler {
+	return fixed("text/css; charset=utf-8", "public, max-age=31536000, immutable", d.style)
+}
+
+func fixed(media, cache string, data []byte) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		h := w.Header()
+		h.Set("Cache-Control", cache)
+		h.Set("Content-Length", strconv.Itoa(len(data)))
+		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+		h.Set("Content-Type", media)
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Referrer-Policy", "same-origin")
+		h.Set("X-Content-Type-Options", "nosniff")
+		_, _ = w.Write(data) // nobody is left to be told
+	})
+}

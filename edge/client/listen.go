@@ -1,0 +1,143 @@
+package client
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+)
+
+const (
+	// maxLineBytes is more than a line of the service's can take: a callback's headers and body, escaped.
+	maxLineBytes = 256 << 10
+	// defaultBeat is taken where the service names none.
+	defaultBeat = 15 * time.Second
+	// answerTimeout bounds the word that a callback has ended.
+	answerTimeout = 10 * time.Second
+	// maxRefusalBytes is more than any problem document.
+	maxRefusalBytes = 64 << 10
+)
+
+// ErrListenEnded says that the service ended the listening in good order, since it stops or starts anew: listen again.
+var ErrListenEnded = errors.New("the service ended the listening; listen again")
+
+var errSilent = errors.New("nothing was heard for too long")
+
+// Listened is a callback that came to a listener instead of to its callback_url.
+type Listened struct {
+	Header http.Header // as the receiver would get it, signature included
+	Body   []byte
+
+	client   *Client
+	exchange string
+}
+
+// Outcome is how a Listened ended.
+type Outcome struct {
+	Sent   bool   `json:"sent"`   // it may have reached the program; false: provably not, and it comes again later
+	Status int    `json:"status"` // the program's final HTTP status; 0 where none came
+	Detail string `json:"detail"` // what went wrong, where there is no status
+	Body   string `json:"body"`   // the beginning of the program's answer, for people
+}
+
+// Answer tells the service how the callback ended. It has the service's VERIFYD_CALLBACK_TIMEOUT for it, 10 seconds by default; what comes
+// later is refused with CodeExchangeOver, and the attempt stands as unknown. A repeat is harmless.
+func (l Listened) Answer(ctx context.Context, o Outcome) error {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	return l.client.call(ctx, http.MethodPost, "/listen/"+l.exchange, nil, o, nil)
+}
+
+// Listen gets the callbacks of the test key's sessions, for as long as it runs; they do not go to their callback_url meanwhile. ready is
+// called once listening has begun, and handle in a goroutine of its own for each callback; Listen returns when all of them have.
+//
+// It is one connection: it returns ErrListenEnded, a *NoAnswer when the connection broke, an *Error when the service refuses (a live key
+// gets CodeLiveKey), or ctx's error. A repeat is harmless.
+func (c *Client) Listen(ctx context.Context, ready func(), handle func(context.Context, Listened)) error {
+	inner, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	response, err := c.openListen(inner)
+	if err != nil {
+		return cause(ctx, err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	alive := time.AfterFunc(2*defaultBeat, func() { cancel(errSilent) }) // a connection without a beat is dead, whatever TCP says
+	defer alive.Stop()
+	beat := defaultBeat
+	lines := bufio.NewScanner(response.Body)
+	lines.Buffer(nil, maxLineBytes)
+	for lines.Scan() {
+		var line struct {
+			Type    string            `json:"type"`
+			Beat    int               `json:"beat"`
+			ID      string            `json:"id"`
+			Headers map[string]string `json:"headers"`
+			Body    string            `json:"body"`
+		}
+		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
+			return &NoAnswer{err: fmt.Errorf("not the lines that were expected: %w", err)}
+		}
+		switch line.Type {
+		case "ready":
+			if line.Beat > 0 {
+				beat = time.Duration(line.Beat) * time.Second
+			}
+			ready()
+		case "callback":
+			l := Listened{Header: http.Header{}, Body: []byte(line.Body), client: c, exchange: line.ID}
+			for name, value := range line.Headers {
+				l.Header.Set(name, value)
+			}
+			wg.Go(func() { handle(context.WithoutCancel(ctx), l) })
+		case "bye":
+			return ErrListenEnded
+		}
+		alive.Reset(2*beat + beat/2)
+	}
+	err = lines.Err()
+	switch {
+	case context.Cause(inner) != nil:
+		err = context.Cause(inner)
+	case err == nil:
+		err = io.ErrUnexpectedEOF
+	}
+	return cause(ctx, &NoAnswer{err: err})
+}
+
+// openListen opens the answer that goes on. The time-out of other calls does not hold for it.
+func (c *Client) openListen(ctx context.Context) (*http.Response, error) {
+	r, err := c.request(ctx, http.MethodPost, "/listen", nil)
+	if err != nil {
+		return nil, err
+	}
+	endless := c.http
+	endless.Timeout = 0
+	response, err := endless.Do(r)
+	if err != nil {
+		return nil, &NoAnswer{err: withoutURL(err)}
+	}
+	if response.StatusCode != http.StatusOK {
+		defer func() { _ = response.Body.Close() }()
+		body, err := io.ReadAll(io.LimitReader(response.Body, maxRefusalBytes))
+		if err != nil {
+			return nil, &NoAnswer{err: withoutURL(err)}
+		}
+		return nil, newError(response, body, time.Now())
+	}
+	return response, nil
+}
+
+// cause prefers the caller's own end to what it looked like from here.
+func cause(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}

@@ -1,0 +1,84 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"verifyd/edge/client"
+)
+
+// lines writes lines, each by itself, and then does what the test says.
+func lines(then func(w http.ResponseWriter), all ...string) func(http.ResponseWriter) {
+	return func(w http.ResponseWriter) {
+		for _, line := range all {
+			_, _ = io.WriteString(w, line+"\n")
+			_ = http.NewResponseController(w).Flush()
+		}
+		then(w)
+	}
+}
+
+func done(http.ResponseWriter) {}
+
+const (
+	ready     = `{"type":"ready","beat":1}`
+	callback1 = `{"type":"callback","id":"EXCHANGE","headers":{"webhook-id":"cb_1"},"body":"{\"verified\":true}"}`
+)
+
+func TestListenHandsOverAndAnswers(t *testing.T) {
+	told := say(204, "", "")
+	s, c := serve(t, lines(done, ready, `{"type":"beat"}`, `{"type":"of a later version"}`, callback1, `{"type":"bye"}`), told)
+	var readied, handled atomic.Int32
+	err := c.Listen(t.Context(), func() { readied.Add(1) }, func(ctx context.Context, l client.Listened) {
+		if l.Header.Get("Webhook-Id") != "cb_1" || string(l.Body) != `{"verified":true}` {
+			t.Errorf("got %+v", l)
+		}
+		if err := l.Answer(ctx, client.Outcome{Sent: true, Status: 204}); err != nil {
+			t.Error(err)
+		}
+		handled.Add(1)
+	})
+	if !errors.Is(err, client.ErrListenEnded) || readied.Load() != 1 || handled.Load() != 1 {
+		t.Fatalf("%v, %d times ready, %d handled", err, readied.Load(), handled.Load())
+	}
+	got := s.requests()
+	if got[0].line != "POST /listen" || got[1].line != "POST /listen/EXCHANGE" || !strings.Contains(got[1].body, `"status":204`) || got[1].key != "Bearer "+apiKey {
+		t.Errorf("asked %+v", got)
+	}
+}
+
+func TestHowListeningEnds(t *testing.T) {
+	never := func(context.Context, client.Listened) { t.Error("something was handed over") }
+	hang := make(chan struct{})
+	defer close(hang) // before the servers are closed, which wait for it
+	for name, answer := range map[string]func(http.ResponseWriter){
+		"cut":            cut,
+		"no more":        lines(done, ready),
+		"garbage":        lines(done, ready, "<html>"),
+		"silent":         lines(func(http.ResponseWriter) { <-hang }, ready),
+		"an endless one": lines(done, ready, strings.Repeat("x", 1<<20)),
+	} {
+		_, c := serve(t, answer)
+		err := c.Listen(t.Context(), func() {}, never)
+		if _, ok := errors.AsType[*client.NoAnswer](err); !ok {
+			t.Errorf("%s: %v", name, err)
+		}
+		if name == "silent" && !strings.Contains(err.Error(), "nothing was heard") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	_, c := serve(t, say(403, "", `{"code":"live_key","detail":"Only test keys."}`))
+	if e, ok := errors.AsType[*client.Error](c.Listen(t.Context(), func() {}, never)); !ok || e.Code != client.CodeLiveKey {
+		t.Errorf("a live key: %v", e)
+	}
+	_, c = serve(t, lines(func(http.ResponseWriter) { <-hang }, ready))
+	ctx, cancel := context.WithCancel(t.Context())
+	if err := c.Listen(ctx, cancel, never); !errors.Is(err, context.Canceled) {
+		t.Errorf("canceled: %v", err)
+	}
+}

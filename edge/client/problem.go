@@ -1,0 +1,102 @@
+package client
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Code names a kind of problem. Codes never change their meaning; new ones may appear.
+type Code string
+
+// The codes that a program may want to tell apart. The service's documentation lists all of them.
+const (
+	CodeInvalidRequest        Code = "invalid_request"         // 400: Fields says which members are wrong, and how
+	CodeKeyMissing            Code = "key_missing"             // 401
+	CodeKeyInvalid            Code = "key_invalid"             // 401: unknown, expired or revoked
+	CodeSessionNotFound       Code = "session_not_found"       // 404: not this account's, or not kept any more
+	CodeSessionCompleted      Code = "session_completed"       // 409: it cannot be canceled any more
+	CodeSessionExpired        Code = "session_expired"         // 409
+	CodeDeliveryOpen          Code = "delivery_open"           // 409: the delivery has not ended, so nothing is sent again
+	CodeNothingToSend         Code = "nothing_to_send"         // 409: the session has no outcome that is sent
+	CodeIdempotencyInProgress Code = "idempotency_in_progress" // 409: the first call with this key still runs
+	CodeIdempotencyKeyReused  Code = "idempotency_key_reused"  // 422: the key was used with another verification
+	CodeRateLimited           Code = "rate_limited"            // 429: too many just now; RetryAfter tells
+	CodeQuotaExceeded         Code = "quota_exceeded"          // 429: too many this month; RetryAfter tells
+	CodeLiveKey               Code = "live_key"                // 403: Listen is for test keys
+	CodeExchangeOver          Code = "exchange_over"           // 404: a listener's answer came too late, or a second time
+	CodeUnavailable           Code = "unavailable"             // 503: nothing was started; RetryAfter tells
+	CodeStoreFull             Code = "store_full"              // 503: nothing was started
+)
+
+// Error is a refusal of the service.
+type Error struct {
+	Status     int           // of HTTP
+	Code       Code          // empty where the answer was no problem document: it came from something in between
+	Title      string        // what kind of problem it is
+	Detail     string        // one sentence about this one
+	RequestID  string        // under which the service's log knows it
+	RetryAfter time.Duration // 0 where nothing was said
+	Fields     []Field       // the faulty members, for CodeInvalidRequest
+}
+
+// Field is what is wrong with one member of a request.
+type Field struct {
+	Name   string `json:"field"`
+	Code   string `json:"code"`
+	Detail string `json:"detail"`
+}
+
+// Error gives all of it but the title, in one line.
+func (e *Error) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "verifyd answered %d", e.Status)
+	if e.Code != "" {
+		fmt.Fprintf(&b, " %s", e.Code)
+	}
+	if e.Detail != "" {
+		b.WriteString(": " + e.Detail)
+	}
+	for _, f := range e.Fields {
+		fmt.Fprintf(&b, " %s: %s.", f.Name, strings.TrimSuffix(f.Detail, "."))
+	}
+	if e.RequestID != "" {
+		fmt.Fprintf(&b, " (request %s)", e.RequestID)
+	}
+	return b.String()
+}
+
+// newError reads a problem document (RFC 9457 §3), as far as it is one.
+func newError(response *http.Response, body []byte, now time.Time) *Error {
+	var doc struct {
+		Title     string  `json:"title"`
+		Detail    string  `json:"detail"`
+		Code      Code    `json:"code"`
+		RequestID string  `json:"request_id"`
+		Errors    []Field `json:"errors"`
+	}
+	e := &Error{Status: response.StatusCode, RetryAfter: retryAfter(response.Header.Get("Retry-After"), now)}
+	if err := json.Unmarshal(body, &doc); err != nil || doc.Code == "" {
+		e.Detail = "not in the service's own words; look at what stands between it and this program"
+		if location := response.Header.Get("Location"); location != "" {
+			e.Detail = "a redirect, which is not followed; is the base URL right?"
+		}
+		return e
+	}
+	e.Code, e.Title, e.Detail, e.RequestID, e.Fields = doc.Code, doc.Title, doc.Detail, doc.RequestID, doc.Errors
+	return e
+}
+
+// retryAfter reads seconds or an HTTP date (RFC 9110 §10.2.3); what is neither asks for nothing.
+func retryAfter(field string, now time.Time) time.Duration {
+	if seconds, err := strconv.ParseUint(field, 10, 32); err == nil {
+		return time.Duration(seconds) * time.Second
+	}
+	if at, err := http.ParseTime(field); err == nil {
+		return max(at.Sub(now), 0)
+	}
+	return 0
+}

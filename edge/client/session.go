@@ -1,0 +1,193 @@
+package client
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base32"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// Verification is what a session is started with. Platform, PlatformUserID and GuildID are the integrator's own words, any text of
+// up to 1,024 bytes, and come back exactly as given.
+type Verification struct {
+	Platform       string `json:"platform"`         // identifies the integration
+	PlatformUserID string `json:"platform_user_id"` // identifies the user there
+	GuildID        string `json:"guild_id,omitempty"`
+	CallbackURL    string `json:"callback_url"` // absolute https URL of the receiver
+
+	// IdempotencyKey makes Start safe to repeat: for ten minutes the same key and verification give the same session, and cost no
+	// quota. 1 to 255 visible ASCII characters, new for each session that is wanted; empty: none.
+	IdempotencyKey string `json:"-"`
+}
+
+// Started is a session that has begun.
+type Started struct {
+	VerifyURL string    `json:"verify_url"` // where to send the user
+	Session   string    `json:"session"`    // the session's token; who holds it may sign in, so it belongs into no log
+	ExpiresAt time.Time `json:"expires_at"`
+}
+
+// ID gives the session's id, under which it may be logged. It is the Session of its Result and the ID of what Client.Session reads:
+// the first 20 bytes of the token's SHA-256, in lower-case base32.
+func (s Started) ID() string {
+	sum := sha256.Sum256([]byte(s.Session))
+	return strings.ToLower(base32.StdEncoding.EncodeToString(sum[:20]))
+}
+
+const (
+	// startTries is how often Start tries with an idempotency key.
+	startTries = 4
+	// startPause is the pause before the second try; it doubles with each.
+	startPause = 250 * time.Millisecond
+	// startPauseMost bounds what a Retry-After can ask for; a caller with more time repeats Start itself.
+	startPauseMost = 5 * time.Second
+)
+
+// Start starts a session. Its errors are *Error and *NoAnswer.
+//
+// Without an idempotency key there is one try, and after a *NoAnswer a session may exist that nobody has the link of; a repeat starts
+// another. With one, Start tries up to four times within ctx while no answer comes, or a 502, 503 or 504, or the word that an earlier
+// call with the key still runs; a repeat is harmless.
+func (c *Client) Start(ctx context.Context, v Verification) (Started, error) {
+	header := http.Header{}
+	tries := 1
+	if v.IdempotencyKey != "" {
+		header.Set("Idempotency-Key", v.IdempotencyKey)
+		tries = startTries
+	}
+	for wait := startPause; ; wait *= 2 {
+		var s Started
+		err := c.call(ctx, http.MethodPost, "/verify/init", header, v, &s)
+		if err == nil && (s.VerifyURL == "" || s.Session == "") {
+			err = &NoAnswer{err: errors.New("the answer has no verify_url or no session")}
+		}
+		tries--
+		if err == nil || tries == 0 || !mayPass(err) {
+			return s, err
+		}
+		if c.pause(ctx, max(wait, min(askedPause(err), startPauseMost))) != nil {
+			return s, err // what kept it from starting says more than that the time is over
+		}
+	}
+}
+
+// mayPass says whether the same call could succeed in a moment.
+func mayPass(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	if !ok {
+		_, ok := errors.AsType[*NoAnswer](err)
+		return ok && !errors.Is(err, context.Canceled)
+	}
+	switch e.Status {
+	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return true
+	}
+	return e.Code == CodeIdempotencyInProgress
+}
+
+func askedPause(err error) time.Duration {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.RetryAfter
+	}
+	return 0
+}
+
+// State is where a session stands.
+type State string
+
+// The states of a session. Pending is the only one that changes.
+const (
+	Pending  State = "pending"
+	Verified State = "verified"
+	Failed   State = "failed"
+	Canceled State = "canceled"
+	Expired  State = "expired"
+)
+
+// Session is everything that can be read about a session.
+type Session struct {
+	ID             string     `json:"id"`
+	Test           bool       `json:"test"` // started with a test key: says nothing about a person
+	Platform       string     `json:"platform"`
+	PlatformUserID string     `json:"platform_user_id"`
+	GuildID        string     `json:"guild_id"`
+	State          State      `json:"state"`
+	Verified       *bool      `json:"verified"` // nil unless State is Verified or Failed
+	Reason         string     `json:"reason"`   // why it is not verified: "declined", "refused", "canceled", "expired"
+	CreatedAt      time.Time  `json:"created_at"`
+	ExpiresAt      time.Time  `json:"expires_at"`
+	CompletedAt    *time.Time `json:"completed_at"` // nil while pending and when expired
+	Delivery       Delivery   `json:"delivery"`
+}
+
+// Delivery is where the callback stands.
+type Delivery struct {
+	State    string    `json:"state"` // "none", "due", "claimed", "delivered", "rejected", "unknown" or "undeliverable"
+	Attempts []Attempt `json:"attempts"`
+}
+
+// Attempt is one attempt at the callback.
+type Attempt struct {
+	Number    int        `json:"number"`  // from 1
+	Verdict   string     `json:"verdict"` // empty while it goes on
+	Class     string     `json:"class"`   // what went wrong; empty where nothing did
+	Status    int        `json:"status"`  // the receiver's HTTP status; 0 where none was read
+	ClaimedAt time.Time  `json:"claimed_at"`
+	EndedAt   *time.Time `json:"ended_at"` // nil while it goes on
+}
+
+// Session reads a session of the key's account, named by its token or its id. It changes nothing, so a repeat is harmless. Its errors
+// are *Error (CodeSessionNotFound where the account has no such session) and *NoAnswer.
+func (c *Client) Session(ctx context.Context, session string) (Session, error) {
+	return c.read(ctx, http.MethodGet, sessionPath(session))
+}
+
+const (
+	// waitHeld is for how long Wait asks the service to hold an answer back, in seconds.
+	waitHeld = "30"
+	// waitLeast lies between two reads where the service did not hold the answer back.
+	waitLeast = time.Second
+)
+
+// Wait reads a session until it is no longer pending, or ctx ends. The callback is the way to learn an outcome; Wait is for programs
+// that have no public address, and for tests. Errors end it: those of Session, and ctx's. A repeat is harmless.
+func (c *Client) Wait(ctx context.Context, session string) (Session, error) {
+	for {
+		next := time.Now().Add(waitLeast)
+		s, err := c.read(ctx, http.MethodGet, sessionPath(session)+"?wait="+waitHeld)
+		if err != nil || s.State != Pending {
+			return s, err
+		}
+		if err := c.pause(ctx, time.Until(next)); err != nil {
+			return s, err
+		}
+	}
+}
+
+// Cancel takes a pending session back: its link stops working, and no callback is sent. A repeat is harmless. Its errors are those of
+// Session, and an *Error with CodeSessionCompleted or CodeSessionExpired where it came too late.
+func (c *Client) Cancel(ctx context.Context, session string) (Session, error) {
+	return c.read(ctx, http.MethodPost, sessionPath(session)+"/cancel")
+}
+
+// Resend has the callback sent once more, with the same webhook-id, after its delivery has ended. It returns when that is recorded;
+// reading the session shows how it goes. A repeat sends another one as soon as this one has ended. Its errors are those of Session, and
+// an *Error with CodeDeliveryOpen or CodeNothingToSend.
+func (c *Client) Resend(ctx context.Context, session string) (Session, error) {
+	return c.read(ctx, http.MethodPost, sessionPath(session)+"/resend")
+}
+
+func (c *Client) read(ctx context.Context, method, path string) (Session, error) {
+	var s Session
+	err := c.call(ctx, method, path, nil, nil, &s)
+	if err == nil && (s.ID == "" || s.State == "") {
+		err = &NoAnswer{err: errors.New("the answer has no id or no state")}
+	}
+	return s, err
+}
+
+func sessionPath(session string) string { return "/sessions/" + url.PathEscape(session) }

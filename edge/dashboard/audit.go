@@ -1,0 +1,89 @@
+package dashboard
+
+import (
+	"errors"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"verifyd/edge/account"
+	"verifyd/edge/page"
+)
+
+// auditLimit is a page of the log.
+const auditLimit = 50
+
+// deeds say what a record tells; a name that is not here is shown as it is.
+var deeds = map[string]string{
+	account.AccountCreated:  "Account created",
+	account.QuotaSet:        "Monthly quota set",
+	account.KeyCreated:      "API key created",
+	account.KeyWasRolled:    "API key rolled",
+	account.KeyWasRevoked:   "API key revoked",
+	account.SecretRotated:   "Signing secret rotated",
+	account.RotationEnded:   "Rotation of the signing secret ended",
+	account.SecretRevealed:  "Signing secret shown",
+	account.MemberAdded:     "Member added",
+	account.MemberJoined:    "Member joined by invite",
+	account.RoleChanged:     "Role changed",
+	account.MemberRemoved:   "Member removed",
+	account.InviteCreated:   "Invite made",
+	account.InviteWithdrawn: "Invite withdrawn",
+	account.LinkCreated:     "Login link made",
+	account.LinkRedeemed:    "Login link used",
+	account.CallbackSent:    "Callback sent again",
+	account.CallbackTested:  "Test callback sent",
+}
+
+type auditRow struct {
+	At     time.Time
+	Who    string
+	What   string
+	On     string
+	Detail []string // "role: owner"
+}
+
+type auditData struct {
+	Rows          []auditRow
+	Older, Newest string
+}
+
+// showAudit answers GET /dashboard/audit, newest first.
+func (h *Handler) showAudit(w http.ResponseWriter, r *http.Request, v visit) {
+	ctx, cancel := within(r)
+	defer cancel()
+	cursor := page.Single(r.URL.Query(), "cursor")
+	log, err := h.Accounts.Audit(ctx, v.account.ID, cursor, auditLimit)
+	switch {
+	case errors.Is(err, account.ErrCursor):
+		page.SeeOther(w, h.prefix+pathAudit)
+		return
+	case err != nil:
+		h.fail(w, r, &v, err)
+		return
+	}
+	var d auditData
+	for _, record := range log.Records {
+		d.Rows = append(d.Rows, newAuditRow(record))
+	}
+	if log.Next != "" {
+		d.Older = h.prefix + pathAudit + "?" + query("cursor", log.Next)
+	}
+	if cursor != "" {
+		d.Newest = h.prefix + pathAudit
+	}
+	h.draw(w, view{page: "audit", Title: "Audit log", Nav: "audit", visit: &v, Flash: h.takeFlash(w, r), Data: d})
+}
+
+func newAuditRow(r account.Record) auditRow {
+	row := auditRow{At: r.At, Who: r.Who.String(), What: deeds[r.What], On: r.On}
+	if row.What == "" {
+		row.What = r.What
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Detail)) {
+		row.Detail = append(row.Detail, strings.ReplaceAll(name, "_", " ")+": "+r.Detail[name])
+	}
+	return row
+}

@@ -1,0 +1,26 @@
+// Package dashboard is the integrator's side for people: pages below {base_url}/dashboard, drawn by the server, which work without
+// JavaScript.
+//
+//	login, callback, link, invite    who somebody is: an identity network, an operator's login link, an invite
+//	new-account, account, logout     which account, and the end of a login
+//	keys                             API keys: list, create (shown once), roll, revoke
+//	sessions, sessions/{session}     what happened, and to which callbacks; send again; live while it is open
+//	signing                          the callback signing secret, its rotation, snippets, a test callback
+//	usage, quickstart                this month's sessions; the first steps with the account's own key
+//	members, audit, settings         who may do what, who did what, and the login itself
+//
+// The law:
+//
+//  1. A login is a random token in a cookie, of which the store holds a digest (package logins). It ends after 12 hours, at logout,
+//     and with "log out everywhere"; then the cookie opens nothing.
+//  2. Every page reads the account from the store's leader: a member who was removed or got another role sees that at the next
+//     request. What a role may not do is not drawn, and refused all the same (403). Another account's things do not exist (404).
+//  3. GET changes nothing. Every change is a POST of a form that names the account it was drawn for; one that another site caused
+//     is refused. A change answers 303, so that a reload repeats nothing; a faulty form comes back as it was typed, with a message
+//     beside each field.
+//  4. Secrets are shown once, by a POST: an API key when it is made, a signing secret when it is asked for. They travel to the page
+//     that shows them sealed, and are taken once.
+//  5. No script and no style stands in a page; the content security policy lets none run. What the script adds (copying, staying up
+//     to date) nobody needs.
+//  6. What others typed is escaped, isolated in its direction, and its invisible characters are made visible.
+package dashboard

@@ -1,0 +1,209 @@
+package dashboard_test
+
+import (
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"verifyd/edge/account"
+	"verifyd/sessions"
+)
+
+var secretForm = regexp.MustCompile(`\bvfy(test)?_[0-9A-Za-z]{38}\b`)
+
+// start calls POST /verify/init with a key, and gives the status.
+func (r *rig) start(key string) int {
+	r.t.Helper()
+	b := r.browser()
+	req := b.request(http.MethodPost, "/verify/init", `{"platform":"p","platform_user_id":"u","callback_url":"https://bot.example.com/verified"}`)
+	req.Header.Set("Authorization", "Bearer "+key)
+	req.Header.Set("Content-Type", "application/json")
+	return b.do(req).status
+}
+
+func TestKeyFromItsCreationToItsEnd(t *testing.T) {
+	r := newRig(t, setup{})
+	a := r.account("Harbor Guild")
+	b := r.as("dev")
+	b.get("/dashboard/keys").want(t, http.StatusOK, "No key yet")
+	b.get("/dashboard/new-key").want(t, http.StatusOK, "20 a second, bursts of 40")
+	made := b.post("/dashboard/new-key", "account", a.ID, "name", "production", "mode", "live", "policy", "at-least-once", "expires_at", "2030-01-31")
+	address := b.to(made)
+	page := b.get(address)
+	page.want(t, http.StatusOK, "New key: production", "curl "+r.base+"/verify/init", "callbacks: at-least-once", "expires 1 Feb 2030")
+	secret := secretForm.FindString(page.text())
+	if strings.Contains(address, secret) || secret == "" {
+		t.Fatalf("the key is %q, the address %s", secret, address)
+	}
+	if status := r.start(secret); status != http.StatusOK {
+		t.Errorf("the key starts a session: %d", status)
+	}
+	b.follow(b.get(address)).want(t, http.StatusOK, "was shown once")
+	again := b.get("/dashboard/keys")
+	again.want(t, http.StatusOK, "production", secret[len(secret)-4:])
+	again.lacks(t, secret)
+
+	key := r.mirror.Keys(a.ID)[0]
+	b.get("/dashboard/keys/"+key.ID+"/roll").want(t, http.StatusOK, "Roll production?")
+	rolled := b.follow(b.post("/dashboard/keys/"+key.ID+"/roll", "account", a.ID, "grace", "24h"))
+	rolled.want(t, http.StatusOK, "New key: production", "until")
+	second := secretForm.FindString(rolled.text())
+	if second == secret || r.start(second) != http.StatusOK || r.start(secret) != http.StatusOK {
+		t.Error("both keys should start sessions while the grace lasts")
+	}
+	b.follow(b.post("/dashboard/keys/"+key.ID+"/roll", "account", a.ID, "grace", "0")).want(t, http.StatusOK, "gone already")
+	r.clock.advance(25 * time.Hour)
+	b = r.as("dev") // the login is over, too
+	b.get("/dashboard/keys").want(t, http.StatusOK, "Keys that are over (1)", "expired")
+
+	fresh := r.mirror.Keys(a.ID)[1]
+	b.get("/dashboard/keys/"+fresh.ID+"/revoke").want(t, http.StatusOK, "Revoke production?")
+	b.follow(b.post("/dashboard/keys/"+fresh.ID+"/revoke", "account", a.ID)).want(t, http.StatusOK, "The key is revoked", "Keys that are over (2)")
+	if status := r.start(second); status != http.StatusUnauthorized {
+		t.Errorf("the revoked key gets %d", status)
+	}
+	b.follow(b.post("/dashboard/keys/"+fresh.ID+"/revoke", "account", a.ID)).want(t, http.StatusOK, "The key is revoked")
+}
+
+// A parcel opens for the login that it was made for, alone.
+func TestShownKeyIsNobodyElses(t *testing.T) {
+	r := newRig(t, setup{})
+	a := r.account("Harbor Guild")
+	b := r.as("dev")
+	address := b.to(b.post("/dashboard/new-key", "account", a.ID, "name", "production", "mode", "live"))
+	r.as("dev").get(address).want(t, http.StatusSeeOther)
+	r.as("vera").get(address).want(t, http.StatusSeeOther)
+	b.get(address).want(t, http.StatusOK, "New key: production")
+	late := b.to(b.post("/dashboard/new-key", "account", a.ID, "name", "second", "mode", "live"))
+	r.clock.advance(3 * time.Minute)
+	b.get(late).want(t, http.StatusSeeOther)
+}
+
+func TestFaultyKeysComeBackAsTheyWereTyped(t *testing.T) {
+	r := newRig(t, setup{})
+	a := r.account("Harbor Guild")
+	b := r.as("dev")
+	for name, c := range map[string]struct {
+		form []string
+		want string
+	}{
+		"no name":      {[]string{"mode", "test", "expires_at", "2031-02-03"}, "Give the key a name"},
+		"a long name":  {[]string{"name", strings.Repeat("n", 65), "mode", "test", "expires_at", "2031-02-03"}, "at most 64 bytes"},
+		"no kind":      {[]string{"name", "n", "expires_at", "2031-02-03"}, "Choose live or test"},
+		"a past day":   {[]string{"name", "n", "mode", "test", "expires_at", "2001-02-03"}, "That day is over"},
+		"no day":       {[]string{"name", "n", "mode", "test", "expires_at", "tomorrow"}, "Write a day as in"},
+		"other policy": {[]string{"name", "n", "mode", "test", "policy", "twice"}, "Choose one of the three"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			page := b.post("/dashboard/new-key", append(c.form, "account", a.ID)...)
+			page.want(t, http.StatusUnprocessableEntity, c.want)
+			if strings.Count(page.body, "autofocus") != 1 || strings.Count(page.body, `class="fault"`) != 1 {
+				t.Errorf("focus and fault in\n%s", page.body)
+			}
+			for i := 1; i < len(c.form); i += 2 {
+				if c.form[i-1] == "expires_at" && !strings.Contains(page.body, `value="`+c.form[i]+`"`) {
+					t.Errorf("%s is not there any more", c.form[i])
+				}
+			}
+		})
+	}
+	if keys := r.mirror.Keys(a.ID); len(keys) != 0 {
+		t.Errorf("keys %+v", keys)
+	}
+}
+
+// What a role may not do is not drawn, and refused all the same.
+func TestViewersChangeNothing(t *testing.T) {
+	r := newRig(t, setup{})
+	a := r.account("Harbor Guild")
+	if _, _, err := r.accounts.CreateKey(t.Context(), account.Operator(""), a.ID, account.KeyOptions{Name: "production"}); err != nil {
+		t.Fatal(err)
+	}
+	r.until("the key", func() bool { return len(r.mirror.Keys(a.ID)) == 1 })
+	key := r.mirror.Keys(a.ID)[0].ID
+	s := r.session(a)
+	r.ended(s, sessions.Outcome{State: sessions.Verified}, sessions.Result{Verdict: sessions.VerdictUnknown, Class: sessions.ClassTimeout})
+	session := "/dashboard/sessions/" + string(s.ID)
+	before, err := r.accounts.Account(t.Context(), a.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for who, c := range map[string]struct {
+		sees    map[string][]string // what is not on a page
+		refused []string
+	}{
+		"vera": {
+			map[string][]string{
+				"/dashboard/keys": {"Create a key", "Revoke", "Roll"}, session: {"Send again", "curl", "planted-secret"},
+				"/dashboard/signing": {"Show secret", "Rotate", "Send test callback", "whsec_A"}, "/dashboard/members": {"Invite somebody", "Remove", "Save"},
+				"/dashboard/sessions": {"Audit log"},
+			},
+			[]string{
+				"GET /dashboard/new-key", "POST /dashboard/new-key", "GET /dashboard/keys/" + key + "/revoke", "POST /dashboard/keys/" + key + "/revoke",
+				"GET /dashboard/keys/" + key + "/roll", "POST /dashboard/keys/" + key + "/roll", "POST " + session + "/resend", "POST /dashboard/signing/reveal",
+				"POST /dashboard/signing/rotate", "POST /dashboard/signing/end", "POST /dashboard/signing/test", "POST /dashboard/members/invite",
+				"POST /dashboard/members/withdraw", "POST /dashboard/members/role", "GET /dashboard/members/remove", "POST /dashboard/members/remove", "GET /dashboard/audit",
+			},
+		},
+		"dev": {
+			map[string][]string{"/dashboard/members": {"Invite somebody", "Remove", "Save"}},
+			[]string{"POST /dashboard/members/invite", "POST /dashboard/members/role", "GET /dashboard/members/remove", "POST /dashboard/members/remove", "POST /dashboard/members/withdraw"},
+		},
+	} {
+		b := r.as(who)
+		for path, texts := range c.sees {
+			page := b.get(path)
+			page.want(t, http.StatusOK)
+			page.lacks(t, texts...)
+		}
+		for _, refused := range c.refused {
+			method, path, _ := strings.Cut(refused, " ")
+			page := b.get
+			if method == http.MethodPost {
+				page = func(path string) answer {
+					return b.post(path, "account", a.ID, "name", "n", "mode", "live", "grace", "0", "overlap", "0", "url", "https://bot.example.com/", "role", "owner", "network", "example", "subject", who)
+				}
+			}
+			page(path).want(t, http.StatusForbidden, "Your role does not allow this")
+		}
+	}
+	after, err := r.accounts.Account(t.Context(), a.ID)
+	if err != nil || len(after.Members) != len(before.Members) || len(after.Invites) != 0 || after.Secrets[0] != before.Secrets[0] || !r.mirror.Keys(a.ID)[0].RevokedAt.IsZero() {
+		t.Errorf("something changed: %+v, %v", after, err)
+	}
+}
+
+// Another account's things do not exist: 404, not 403.
+func TestOtherAccountsThingsAreNotThere(t *testing.T) {
+	r := newRig(t, setup{})
+	a := r.account("Harbor Guild")
+	strange, err := r.accounts.CreateAccount(t.Context(), account.Operator(""), "Strangers", account.Member{Network: "example", Subject: "eve"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := r.accounts.CreateKey(t.Context(), account.Operator(""), strange.ID, account.KeyOptions{Name: "theirs"}); err != nil {
+		t.Fatal(err)
+	}
+	r.until("the key", func() bool { return len(r.mirror.Keys(strange.ID)) == 1 })
+	key := r.mirror.Keys(strange.ID)[0].ID
+	s := r.session(strange)
+	r.ended(s, sessions.Outcome{State: sessions.Verified}, sessions.Result{Verdict: sessions.VerdictUnknown, Class: sessions.ClassTimeout})
+	own := r.session(a, func(q *sessions.Request) { q.PlatformUserID = "mine" })
+	b := r.as("olga")
+	for _, path := range []string{
+		"/dashboard/keys/" + key + "/revoke", "/dashboard/keys/" + key + "/roll", "/dashboard/sessions/" + string(s.ID), "/dashboard/sessions/" + string(s.ID) + "/live",
+		"/dashboard/sessions/nonsense", "/dashboard/sessions/" + strings.Repeat("a", 32), "/dashboard/members/remove?network=example&subject=eve",
+	} {
+		b.get(path).want(t, http.StatusNotFound, "There is nothing here")
+	}
+	for _, path := range []string{"/dashboard/keys/" + key + "/revoke", "/dashboard/keys/" + key + "/roll", "/dashboard/sessions/" + string(s.ID) + "/resend"} {
+		b.post(path, "account", a.ID, "grace", "0").want(t, http.StatusNotFound, "There is nothing here")
+	}
+	list := b.get("/dashboard/sessions")
+	list.want(t, http.StatusOK, "mine")
+	list.lacks(t, string(s.ID))
+	b.get("/dashboard/sessions/"+string(own.ID)).want(t, http.StatusOK, "mine")
+	b.follow(b.post("/dashboard/members/remove", "account", a.ID, "network", "example", "subject", "eve")).want(t, http.StatusOK, "gone already")
+}

@@ -1,0 +1,290 @@
+// Package logins keeps who is logged in to the dashboard, in the bucket natsconf.BucketLogins.
+//
+// The law:
+//
+//  1. A cookie holds a random token; the store holds its SHA-256. A copy of the store logs nobody in.
+//  2. Every login has a token of its own, made at that login. What is ended stays ended: the entry is gone, and whoever brings the
+//     token again is nobody.
+//  3. A login lives for Lifetime, however much it is used. The instant in the record decides, not the bucket's TTL.
+//  4. EndAll ends every login of one identity on every edge, at once: it changes that identity's epoch, which each login remembers.
+//  5. What one request hands to the next, a parcel, is sealed, bound to its login and taken once.
+package logins
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"verifyd/edge/account"
+	"verifyd/natsconf"
+	"verifyd/natsconf/seal"
+)
+
+// Lifetime is how long a login lives.
+const Lifetime = natsconf.LoginTTL
+
+const (
+	tokenBytes    = 32
+	tokenLen      = 43 // tokenBytes in unpadded base64url
+	recordVersion = 1
+	// parcelUse is the use of the box that parcels are sealed in; their owner is the login.
+	parcelUse = "dashboard-parcel"
+	// parcelLife is how long a parcel waits: a browser follows a redirect at once.
+	parcelLife = 2 * time.Minute
+)
+
+var (
+	// ErrNobody is returned for a token that is not logged in: unknown, ended, expired or malformed.
+	ErrNobody = errors.New("not logged in")
+	// ErrSpent is returned for an attempt that was used before.
+	ErrSpent = errors.New("the login attempt was used before")
+	// ErrNoParcel is returned for a parcel that was taken, has expired, or is another login's.
+	ErrNoParcel = errors.New("no such parcel")
+)
+
+// Login is one browser that is logged in. It is either somebody whom an identity network vouched for, or whoever redeemed an
+// operator's login link: then LinkID is set and the identity is empty.
+type Login struct {
+	Network string       `json:"network,omitempty"` // id of the identity network
+	Subject string       `json:"subject,omitempty"` // who they are there
+	Name    string       `json:"name,omitempty"`    // for people; may be empty
+	Email   string       `json:"email,omitempty"`   // verified by the network; empty otherwise
+	LinkID  string       `json:"link,omitempty"`    // id of the login link
+	Role    account.Role `json:"role,omitempty"`    // of the login link: what it was made for, in Account and nowhere else
+	Account string       `json:"account,omitempty"` // id of the account that is looked at
+
+	CreatedAt time.Time `json:"created_at"`
+
+	digest string // of the token; names the login in the store
+	epoch  string
+}
+
+type record struct {
+	Version int    `json:"v"`
+	Epoch   string `json:"epoch,omitempty"`
+	Login
+}
+
+// Store keeps logins. Its methods are safe for concurrent use. Their errors, beside those named, are natsconf.ErrUnavailable.
+type Store struct {
+	kv  jetstream.KeyValue
+	box *seal.Box
+	now func() time.Time
+}
+
+// NewStore binds to the bucket. now is time.Now when nil.
+func NewStore(ctx context.Context, c *natsconf.Conn, key seal.Key, now func() time.Time) (*Store, error) {
+	kv, err := c.JS.KeyValue(ctx, natsconf.BucketLogins)
+	if err != nil {
+		return nil, fmt.Errorf("open the logins: %w", err)
+	}
+	if now == nil {
+		now = time.Now
+	}
+	return &Store{kv: kv, box: key.Box(parcelUse), now: now}, nil
+}
+
+// Begin logs somebody in and gives the token for the cookie.
+func (s *Store) Begin(ctx context.Context, l Login) (token string, err error) {
+	l.CreatedAt = s.now().UTC().Truncate(time.Millisecond)
+	if l.epoch, err = s.epochOf(ctx, l); err != nil {
+		return "", err
+	}
+	token = newToken()
+	l.digest = digest(token)
+	data, err := encode(l)
+	if err != nil {
+		return "", err
+	}
+	if _, err := s.kv.Create(ctx, sessionKey(l.digest), data); err != nil {
+		return "", unavailable("store the login", err)
+	}
+	return token, nil
+}
+
+// Find gives who a cookie's token belongs to. The error is ErrNobody where it belongs to nobody.
+func (s *Store) Find(ctx context.Context, token string) (Login, error) {
+	if len(token) != tokenLen {
+		return Login{}, ErrNobody
+	}
+	e, err := s.kv.Get(ctx, sessionKey(digest(token)))
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return Login{}, ErrNobody
+	}
+	if err != nil {
+		return Login{}, unavailable("read the login", err)
+	}
+	var r record
+	if json.Unmarshal(e.Value(), &r) != nil || r.Version != recordVersion {
+		return Login{}, ErrNobody // of a newer build: log in again
+	}
+	l := r.Login
+	l.digest, l.epoch = digest(token), r.Epoch
+	if !s.now().Before(l.CreatedAt.Add(Lifetime)) {
+		return Login{}, ErrNobody
+	}
+	// An epoch that has aged out is older than every login that lives.
+	switch epoch, err := s.epochOf(ctx, l); {
+	case err != nil:
+		return Login{}, err
+	case epoch != "" && epoch != l.epoch:
+		return Login{}, ErrNobody
+	}
+	return l, nil
+}
+
+// Choose changes the account that a login looks at.
+func (s *Store) Choose(ctx context.Context, l Login, account string) error {
+	e, err := s.kv.Get(ctx, sessionKey(l.digest))
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return ErrNobody // ended meanwhile: it must not come back by a write
+	}
+	if err != nil {
+		return unavailable("read the login", err)
+	}
+	l.Account = account
+	data, err := encode(l)
+	if err != nil {
+		return err
+	}
+	if _, err := s.kv.Update(ctx, sessionKey(l.digest), data, e.Revision()); err != nil {
+		return unavailable("store the login", err)
+	}
+	return nil
+}
+
+// End ends a login. A repeat is harmless.
+func (s *Store) End(ctx context.Context, l Login) error {
+	if err := s.kv.Purge(ctx, sessionKey(l.digest)); err != nil {
+		return unavailable("end the login", err)
+	}
+	return nil
+}
+
+// EndAll ends every login of the same identity; for a login link's, that login alone.
+func (s *Store) EndAll(ctx context.Context, l Login) error {
+	if l.Subject != "" {
+		if _, err := s.kv.Put(ctx, epochKey(l), []byte(rand.Text())); err != nil {
+			return unavailable("end the logins", err)
+		}
+	}
+	return s.End(ctx, l)
+}
+
+// Spend uses up a login attempt, named by up to 64 characters of [a-z0-9]. The second call for the same one gets ErrSpent.
+func (s *Store) Spend(ctx context.Context, attempt string) error {
+	_, err := s.kv.Create(ctx, "attempt."+attempt, nil)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, jetstream.ErrKeyExists):
+		return ErrSpent
+	default:
+		return unavailable("spend the login attempt", err)
+	}
+}
+
+// parcel is what one request hands to the next.
+type parcel struct {
+	At   time.Time       `json:"at"`
+	Data json.RawMessage `json:"data"`
+}
+
+// Hand keeps something for the login's next request, and gives the name to take it by.
+func (s *Store) Hand(ctx context.Context, l Login, what any) (name string, err error) {
+	data, err := json.Marshal(what)
+	if err != nil {
+		return "", fmt.Errorf("encode parcel: %w", err)
+	}
+	whole, err := json.Marshal(parcel{s.now(), data})
+	if err != nil {
+		return "", fmt.Errorf("encode parcel: %w", err)
+	}
+	name = newToken()
+	if _, err := s.kv.Create(ctx, parcelKey(name), s.box.Seal(whole, l.digest)); err != nil {
+		return "", unavailable("store the parcel", err)
+	}
+	return name, nil
+}
+
+// Take gives what Hand kept, once, to the login that it was kept for. The error is ErrNoParcel where there is none.
+func (s *Store) Take(ctx context.Context, l Login, name string, into any) error {
+	if len(name) != tokenLen {
+		return ErrNoParcel
+	}
+	e, err := s.kv.Get(ctx, parcelKey(name))
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return ErrNoParcel
+	}
+	if err != nil {
+		return unavailable("read the parcel", err)
+	}
+	whole, err := s.box.Open(e.Value(), l.digest)
+	if err != nil {
+		return ErrNoParcel // another login's
+	}
+	// Of two who take at once, the one whose removal comes second sees another revision.
+	if err := s.kv.Purge(ctx, parcelKey(name), jetstream.LastRevision(e.Revision())); err != nil {
+		return ErrNoParcel
+	}
+	var p parcel
+	if err := json.Unmarshal(whole, &p); err != nil || s.now().Sub(p.At) > parcelLife {
+		return ErrNoParcel
+	}
+	if err := json.Unmarshal(p.Data, into); err != nil {
+		return fmt.Errorf("decode parcel: %w", err)
+	}
+	return nil
+}
+
+// epochOf reads the epoch of a login's identity; empty where it has none.
+func (s *Store) epochOf(ctx context.Context, l Login) (string, error) {
+	if l.Subject == "" {
+		return "", nil
+	}
+	e, err := s.kv.Get(ctx, epochKey(l))
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return "", nil
+	}
+	if err != nil {
+		return "", unavailable("read the epoch", err)
+	}
+	return string(e.Value()), nil
+}
+
+func encode(l Login) ([]byte, error) {
+	data, err := json.Marshal(record{Version: recordVersion, Epoch: l.epoch, Login: l})
+	if err != nil {
+		return nil, fmt.Errorf("encode login: %w", err)
+	}
+	return data, nil
+}
+
+func newToken() string {
+	var b [tokenBytes]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return base64.RawURLEncoding.EncodeToString(b[:])
+}
+
+func digest(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:])
+}
+
+func sessionKey(digest string) string { return "session." + digest }
+func parcelKey(name string) string    { return "parcel." + digest(name) }
+
+// epochKey names an identity's epoch. A network's id holds no zero byte.
+func epochKey(l Login) string { return "epoch." + digest(l.Network+"\x00"+l.Subject) }
+
+func unavailable(what string, err error) error {
+	return fmt.Errorf("%s: %w: %w", what, natsconf.ErrUnavailable, err)
+}

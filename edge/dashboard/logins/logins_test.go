@@ -1,0 +1,182 @@
+package logins_test
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"verifyd/edge/dashboard/logins"
+	"verifyd/natsconf"
+	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/seal"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func start(t *testing.T) (*logins.Store, *natsconf.Conn, *time.Time) {
+	t.Helper()
+	conn := natstest.Start(t)
+	now := time.Now()
+	s, err := logins.NewStore(t.Context(), conn, seal.NewKey(), func() time.Time { return now })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, conn, &now
+}
+
+func begin(t *testing.T, s *logins.Store, l logins.Login) (string, logins.Login) {
+	t.Helper()
+	token, err := s.Begin(t.Context(), l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := s.Find(t.Context(), token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token, found
+}
+
+var ada = logins.Login{Network: "example", Subject: "ada", Name: "Ada"}
+
+// What has ended does not come back, whatever a request that was under way does with it.
+func TestEndedLoginStaysEnded(t *testing.T) {
+	s, _, _ := start(t)
+	token, l := begin(t, s, ada)
+	if err := s.End(t.Context(), l); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Choose(t.Context(), l, "acc_x"); !errors.Is(err, logins.ErrNobody) {
+		t.Errorf("choose: %v", err)
+	}
+	if err := s.End(t.Context(), l); err != nil {
+		t.Errorf("a second end: %v", err)
+	}
+	if _, err := s.Find(t.Context(), token); !errors.Is(err, logins.ErrNobody) {
+		t.Errorf("find: %v", err)
+	}
+}
+
+// EndAll ends what there is of one identity, and nothing that comes later or is somebody else's.
+func TestEndAll(t *testing.T) {
+	s, _, _ := start(t)
+	first, l := begin(t, s, ada)
+	second, _ := begin(t, s, ada)
+	bob, _ := begin(t, s, logins.Login{Network: "example", Subject: "bob"})
+	elsewhere, _ := begin(t, s, logins.Login{Network: "other", Subject: "ada"})
+	link, ofLink := begin(t, s, logins.Login{LinkID: "link_1", Account: "acc_x"})
+	if err := s.EndAll(t.Context(), l); err != nil {
+		t.Fatal(err)
+	}
+	for _, token := range []string{first, second} {
+		if _, err := s.Find(t.Context(), token); !errors.Is(err, logins.ErrNobody) {
+			t.Errorf("still logged in: %v", err)
+		}
+	}
+	for _, token := range []string{bob, elsewhere, link} {
+		if _, err := s.Find(t.Context(), token); err != nil {
+			t.Error(err)
+		}
+	}
+	fresh, _ := begin(t, s, ada)
+	if _, err := s.Find(t.Context(), fresh); err != nil {
+		t.Error(err)
+	}
+	if err := s.EndAll(t.Context(), ofLink); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Find(t.Context(), link); !errors.Is(err, logins.ErrNobody) {
+		t.Errorf("the link's login: %v", err)
+	}
+}
+
+func TestAttemptsAndParcelsWorkOnce(t *testing.T) {
+	s, _, now := start(t)
+	_, l := begin(t, s, ada)
+	_, other := begin(t, s, ada)
+	if err := s.Spend(t.Context(), "abc"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Spend(t.Context(), "abc"); !errors.Is(err, logins.ErrSpent) {
+		t.Errorf("a second time: %v", err)
+	}
+	hand := func() string {
+		name, err := s.Hand(t.Context(), l, "planted")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	name, got := hand(), ""
+	if err := s.Take(t.Context(), other, name, &got); !errors.Is(err, logins.ErrNoParcel) {
+		t.Errorf("another login takes it: %v", err)
+	}
+	if err := s.Take(t.Context(), l, name, &got); err != nil || got != "planted" {
+		t.Errorf("%q, %v", got, err)
+	}
+	for _, name := range []string{name, "", strings.Repeat("A", 43), "x.>"} {
+		if err := s.Take(t.Context(), l, name, &got); !errors.Is(err, logins.ErrNoParcel) {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+	late := hand()
+	*now = now.Add(3 * time.Minute)
+	if err := s.Take(t.Context(), l, late, &got); !errors.Is(err, logins.ErrNoParcel) {
+		t.Errorf("after three minutes: %v", err)
+	}
+}
+
+// A copy of the store logs nobody in, and holds no parcel that could be read.
+func TestStoreHoldsNoSecret(t *testing.T) {
+	s, conn, _ := start(t)
+	token, l := begin(t, s, ada)
+	name, err := s.Hand(t.Context(), l, "planted")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream := natsconf.BucketStream(natsconf.BucketLogins)
+	first, last, err := conn.Bounds(t.Context(), stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	msgs, err := conn.Range(t.Context(), stream, ">", first, last)
+	if err != nil || len(msgs) < 2 {
+		t.Fatalf("%d messages, %v", len(msgs), err)
+	}
+	for _, m := range msgs {
+		for _, secret := range []string{token, name, "planted"} {
+			if strings.Contains(m.Subject()+string(m.Data()), secret) {
+				t.Errorf("%s holds a secret", m.Subject())
+			}
+		}
+	}
+}
+
+// Of many who take a parcel at once, one gets it.
+func TestParcelIsTakenByOne(t *testing.T) {
+	s, _, _ := start(t)
+	_, l := begin(t, s, ada)
+	name, err := s.Hand(t.Context(), l, "planted")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var took atomic.Int32
+	var all sync.WaitGroup
+	for range 16 {
+		all.Go(func() {
+			var got string
+			if s.Take(t.Context(), l, name, &got) == nil {
+				took.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	if n := took.Load(); n != 1 {
+		t.Errorf("%d took it", n)
+	}
+}

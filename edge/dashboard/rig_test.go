@@ -1,0 +1,277 @@
+package dashboard_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"go.uber.org/goleak"
+
+	"verifyd/edge"
+	"verifyd/edge/account"
+	"verifyd/edge/dashboard"
+	"verifyd/edge/dashboard/logins"
+	"verifyd/edge/devnetwork"
+	"verifyd/edge/limit"
+	"verifyd/edge/network"
+	"verifyd/natsconf"
+	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/seal"
+	"verifyd/sessions"
+	"verifyd/sessions/target"
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	goleak.VerifyTestMain(m)
+}
+
+// clock is the real time and an offset that tests move.
+type clock struct{ offset atomic.Int64 }
+
+func (c *clock) Now() time.Time           { return time.Now().Add(time.Duration(c.offset.Load())) }
+func (c *clock) advance(by time.Duration) { c.offset.Add(int64(by)) }
+
+// callbacks stands for the sender, which this room does not import.
+type callbacks struct {
+	policy *target.Policy
+	sent   []dashboard.Callback
+	answer dashboard.Exchange
+}
+
+func (c *callbacks) Draft(cb dashboard.Callback) (string, error) {
+	if _, err := c.policy.Parse(cb.URL); err != nil {
+		return "", err
+	}
+	body := fmt.Sprintf(`{"platform_user_id":%q,"guild_id":%q,"verified":%t}`, cb.PlatformUserID, cb.GuildID, cb.Verified)
+	return fmt.Sprintf("POST /verified HTTP/1.1\r\nHost: bot.example.com\r\nUser-Agent: verifyd/test\r\nContent-Length: %d\r\n"+
+		"Content-Type: application/json\r\nwebhook-id: %s\r\nwebhook-timestamp: %d\r\nwebhook-signature: v1,%s\r\n\r\n%s",
+		len(body), map[bool]string{true: "cbtest_", false: "cb_"}[cb.Test]+cb.ID, cb.At.Unix(), strings.Repeat("A", 43)+"=", body), nil
+}
+
+func (c *callbacks) Send(_ context.Context, cb dashboard.Callback) (dashboard.Exchange, error) {
+	raw, err := c.Draft(cb)
+	if err != nil {
+		return dashboard.Exchange{}, err
+	}
+	c.sent = append(c.sent, cb)
+	e := c.answer
+	e.Request = raw
+	return e, nil
+}
+
+// usages stands for the meter.
+type usages struct{ used int64 }
+
+func (u *usages) Usage(_ context.Context, _ string, month time.Time) (sessions.Usage, error) {
+	first := time.Date(month.Year(), month.Month(), 1, 0, 0, 0, 0, time.UTC)
+	usage := sessions.Usage{Used: u.used}
+	for i := range first.AddDate(0, 1, -1).Day() {
+		day := sessions.UsageDay{Day: first.AddDate(0, 0, i), Live: map[sessions.Count]int64{}, Test: map[sessions.Count]int64{sessions.CountStarted: 1}}
+		if n := int64(i*i%17+3) * u.used / 200; i < 21 {
+			day.Live = map[sessions.Count]int64{
+				sessions.CountStarted: n, sessions.CountVerified: n * 7 / 10, sessions.CountDeclined: n / 10, sessions.CountDelivered: n * 7 / 10,
+				sessions.CountRejected: n / 20, sessions.CountRateLimited: n / 30,
+			}
+		}
+		usage.Days = append(usage.Days, day)
+	}
+	return usage, nil
+}
+
+// setup is what tests choose.
+type setup struct {
+	prefix string // of the base URL
+	tls    bool
+	allow  string // open when empty
+}
+
+// rig is the real thing: embedded JetStream, the dev network, and an HTTP server with the routes under the edge's own frame.
+type rig struct {
+	t         testing.TB
+	setup     setup
+	away      func() // takes JetStream away
+	store     *sessions.Store
+	accounts  *account.Store
+	mirror    *account.Mirror
+	dev       *devnetwork.Provider
+	callbacks *callbacks
+	usages    *usages
+	server    *httptest.Server
+	base      string
+	clock     *clock
+}
+
+func newRig(tb testing.TB, s setup) *rig {
+	tb.Helper()
+	r := &rig{t: tb, setup: s, clock: &clock{}, callbacks: &callbacks{policy: target.NewPolicy(nil, nil)}, usages: &usages{2140}}
+	var conn *natsconf.Conn
+	conn, r.away = natstest.StartIn(tb, tb.TempDir())
+	key := seal.NewKey()
+	r.store = sessions.NewStore(sessions.Config{
+		Conn: conn, Key: key, Now: r.clock.Now,
+		Pending:     natstest.Writer(tb, conn, natsconf.BucketStream(natsconf.BucketSessions)),
+		Completions: natstest.Writer(tb, conn, natsconf.StreamCompletions),
+		Keyed:       natstest.Writer(tb, conn, natsconf.BucketStream(natsconf.BucketIdempotency)),
+	})
+	var err error
+	if r.accounts, err = account.NewStore(tb.Context(), conn, key); err != nil {
+		tb.Fatal(err)
+	}
+	r.accounts.Now = r.clock.Now
+	r.mirror = account.NewMirror(conn, key, zerolog.Nop())
+	r.mirror.Now = r.clock.Now
+	stopMirror := natstest.Serve(tb, r.mirror)
+	stopStore := r.away
+	r.away = func() { stopMirror(); stopStore() }
+	<-r.mirror.Loaded()
+	kept, err := logins.NewStore(tb.Context(), conn, key, r.clock.Now)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	watch := sessions.NewWatch(conn)
+	stopWatch := natstest.Serve(tb, watch)
+	stopRest := r.away
+	r.away = func() { stopWatch(); stopRest() }
+	var handler atomic.Pointer[http.Handler]
+	r.server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) { (*handler.Load()).ServeHTTP(w, q) }))
+	if s.tls {
+		r.server.StartTLS()
+	} else {
+		r.server.Start()
+	}
+	tb.Cleanup(r.server.Close)
+	r.base = r.server.URL + s.prefix
+	if s.allow == "" {
+		s.allow = "open"
+	}
+	allow, err := dashboard.ParseAllow(s.allow)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	h, err := dashboard.New(dashboard.Config{
+		BaseURL: r.base, Networks: r.networks(), Allow: allow, Accounts: r.accounts, Directory: r.mirror, Logins: kept, Sessions: r.store,
+		List: r.store, Watch: watch, Usage: r.usages, Callbacks: r.callbacks, Rate: account.Rate{Count: 20, Per: time.Second, Burst: 40},
+		Policy: sessions.PolicyOnce, Quota: 5000, TestKeys: true, Key: key, Now: r.clock.Now,
+		Snippets: []dashboard.Snippet{{ID: "go", Language: "Go", File: "verify.go", Text: "package main\n"}, {ID: "python", Language: "Python", File: "verify.py", Text: "import hmac\n"}},
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	h.SetLook(time.Hour) // what is told must come from the watch
+	rates, err := limit.NewRates(account.Rate{Count: 20, Per: time.Second, Burst: 40})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	quota := limit.NewQuota(natstest.Writer(tb, conn, natsconf.StreamUsage), 5000)
+	natstest.Serve(tb, quota)
+	mounted, err := edge.New(edge.Config{
+		BaseURL: r.base, Keys: r.mirror, Sessions: r.store, TestKeys: true, Turns: r.store, Lister: r.store, Usages: r.store, Changes: watch, Rates: rates, Quota: quota, Callbacks: r.callbacks.policy, Routes: h.Routes(), Log: zerolog.Nop(),
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	handler.Store(&mounted)
+	return r
+}
+
+func (r *rig) networks() []*network.Network {
+	r.t.Helper()
+	var err error
+	if r.dev, err = devnetwork.New(devnetwork.Config{}); err != nil {
+		r.t.Fatal(err)
+	}
+	if err := r.dev.Listen(); err != nil {
+		r.t.Fatal(err)
+	}
+	natstest.Serve(r.t, r.dev)
+	s := r.dev.Settings()
+	s.ID, s.Name = "example", "Example Network"
+	n, err := network.New(s, network.Options{BaseURL: r.base, ReturnPath: dashboard.ReturnPath})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.dev.AllowRedirect(n.RedirectURI())
+	return []*network.Network{n}
+}
+
+// account makes an account with a member of each role: olga, dev and vera.
+func (r *rig) account(name string) account.Account {
+	r.t.Helper()
+	a, err := r.accounts.CreateAccount(r.t.Context(), account.Operator(""), name,
+		account.Member{Network: "example", Subject: "olga", Name: "Olga Owner"})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for subject, role := range map[string]account.Role{"dev": account.RoleDeveloper, "vera": account.RoleViewer} {
+		if a, err = r.accounts.AddMember(r.t.Context(), account.Operator(""), a.ID, account.Member{Network: "example", Subject: subject, Name: subject, Role: role}); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	r.until("the directory knows "+name, func() bool {
+		for _, known := range r.mirror.AccountsOf("example", "vera") {
+			if known.ID == a.ID && len(known.Members) == 3 {
+				return true
+			}
+		}
+		return false
+	})
+	return a
+}
+
+func (r *rig) until(what string, is func() bool) {
+	r.t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	late := time.After(10 * time.Second)
+	for !is() {
+		select {
+		case <-tick.C:
+		case <-late:
+			r.t.Fatal("never: ", what)
+		}
+	}
+}
+
+// session starts a session of an account.
+func (r *rig) session(a account.Account, change ...func(*sessions.Request)) sessions.Session {
+	r.t.Helper()
+	q := sessions.Request{
+		Account: a.ID, Key: "key_1", Platform: "discord", PlatformUserID: "sailor_42", GuildID: "118203948571029384",
+		CallbackURL: "https://hooks.example.com/verified?token=planted-secret",
+	}
+	for _, c := range change {
+		c(&q)
+	}
+	s, _, err := r.store.Create(r.t.Context(), q)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return s
+}
+
+// delivered ends a session with an attempt that ended so.
+func (r *rig) ended(s sessions.Session, o sessions.Outcome, res ...sessions.Result) {
+	r.t.Helper()
+	if _, err := r.store.Complete(r.t.Context(), s.ID, o); err != nil {
+		r.t.Fatal(err)
+	}
+	for i, result := range res {
+		now := r.clock.Now()
+		claim := sessions.Claim{Session: s.ID, Number: i + 1, Worker: "worker-1", At: now, Deadline: now.Add(time.Second), SettleAfter: now.Add(time.Minute)}
+		if err := r.store.Claim(r.t.Context(), claim); err != nil {
+			r.t.Fatal(err)
+		}
+		result.Session, result.Number, result.By, result.At = s.ID, i+1, "worker-1", r.clock.Now()
+		if _, err := r.store.Settle(r.t.Context(), result); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,221 @@
+package dashboard_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/chromedp"
+
+	"verifyd/edge/account"
+	"verifyd/edge/chromiumtest"
+	"verifyd/edge/dashboard"
+	"verifyd/sessions"
+)
+
+var (
+	screens = flag.String("screenshots", "", "folder for pictures of every page, at two widths; none when empty")
+	dark    = flag.Bool("dark", false, "make dark pictures, too")
+	axe     = flag.String("axe", "", "axe.min.js, with which every page is checked; not checked when empty")
+)
+
+// Every page at every width and in both colours: nothing sticks out, no rule of axe is broken. The pictures in docs/screens are made by
+//
+//	go test ./edge/dashboard -run TestScreenshots -args -screenshots ../../docs/screens
+func TestScreenshots(t *testing.T) {
+	tab := chromiumtest.Start(t)
+	r := newRig(t, setup{})
+	f := furnish(t, r)
+	for _, name := range slices.Sorted(maps.Keys(f.pages)) {
+		at := f.pages[name]
+		setCookies(tab, t, r, at.cookies)
+		for _, width := range []int64{390, 1280} {
+			for _, scheme := range []string{"light", "dark"} {
+				look(tab, t, fmt.Sprintf("%s-%d-%s", name, width, scheme), at.address(), width, scheme)
+			}
+		}
+	}
+}
+
+type shownPage struct {
+	address func() string // anew for each picture, since some pages show something once
+	cookies []*http.Cookie
+}
+
+// furnished is an account with something on every page.
+type furnished struct {
+	pages map[string]shownPage
+}
+
+func furnish(t *testing.T, r *rig) furnished {
+	t.Helper()
+	a := r.account("Harbor Guild")
+	empty := r.account("Lake Guild")
+	b := r.browser()
+	in := b.login("olga")
+	me := []*http.Cookie{loginCookie(t, in)}
+	post := func(path string, pairs ...string) func() string {
+		return func() string { return b.to(b.post(path, append(pairs, "account", a.ID)...)) }
+	}
+	at := func(path string) shownPage { return shownPage{func() string { return r.base + path }, me} }
+	outside := func(path string) shownPage { return shownPage{func() string { return r.base + path }, nil} }
+	for _, k := range []account.KeyOptions{{Name: "staging", Test: true}, {Name: "old bot"}, {Name: "production"}, {Name: "batch import", Policy: sessions.PolicyAtLeastOnce, ExpiresAt: r.clock.Now().AddDate(0, 3, 0)}} {
+		if _, _, err := r.accounts.CreateKey(t.Context(), account.Operator(""), a.ID, k); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.until("all keys", func() bool { return len(r.mirror.Keys(a.ID)) == 4 })
+	key := r.mirror.Keys(a.ID)[2]
+	if _, err := r.accounts.RevokeKey(t.Context(), account.Operator(""), a.ID, r.mirror.Keys(a.ID)[1].ID); err != nil {
+		t.Fatal(err)
+	}
+	rejected := furnishSessions(t, r, a, key.ID)
+	r.callbacks.answer = dashboard.Exchange{
+		Verdict: sessions.VerdictRejected, Class: sessions.ClassStatus, Status: 401, Detail: "the receiver answered 401 Unauthorized", Address: "203.0.113.7:443",
+		Answer: `{"error":"signature missing"}`, Timing: sessions.Timing{DNS: 3 * time.Millisecond, Connect: 9 * time.Millisecond, TLS: 14 * time.Millisecond, FirstByte: 38 * time.Millisecond, Total: 64 * time.Millisecond},
+	}
+	b.post("/dashboard/members/invite", "account", a.ID, "for", "Nils from the harbour", "role", "viewer").want(t, http.StatusSeeOther)
+	token, _, err := r.accounts.CreateInvite(t.Context(), account.Operator(""), empty.ID, account.RoleDeveloper, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	guest := r.browser()
+	guestIn := []*http.Cookie{loginCookie(t, guest.login("guest"))}
+	switched := r.browser()
+	switchedIn := []*http.Cookie{loginCookie(t, switched.login("olga"))}
+	switched.to(switched.post("/dashboard/account", "to", empty.ID))
+	viewer := []*http.Cookie{loginCookie(t, r.browser().login("vera"))}
+	return furnished{map[string]shownPage{
+		"login":         outside("/dashboard/login"),
+		"link":          outside("/dashboard/link?token=x"),
+		"gone":          outside("/dashboard/invite?token=x"),
+		"welcome":       {func() string { return r.base + "/dashboard/new-account" }, guestIn},
+		"invite":        {func() string { return r.base + "/dashboard/invite?token=" + token }, guestIn},
+		"sessions":      at("/dashboard/sessions"),
+		"session":       at("/dashboard/sessions/" + string(rejected.ID)),
+		"empty":         {func() string { return r.base + "/dashboard/sessions" }, switchedIn},
+		"no-keys":       {func() string { return r.base + "/dashboard/keys" }, switchedIn},
+		"nothing":       at("/dashboard/sessions?user=nobody"),
+		"keys":          at("/dashboard/keys"),
+		"keys-look":     {func() string { return r.base + "/dashboard/keys" }, viewer},
+		"new-key":       at("/dashboard/new-key"),
+		"new-key-shown": {post("/dashboard/new-key", "name", "new bot", "mode", "live"), me},
+		"revoke":        at("/dashboard/keys/" + key.ID + "/revoke"),
+		"roll":          at("/dashboard/keys/" + key.ID + "/roll"),
+		"signing":       at("/dashboard/signing"),
+		"test":          {post("/dashboard/signing/test", "url", "https://bot.example.com/verified"), me},
+		"secret":        {post("/dashboard/signing/reveal"), me},
+		"usage":         at("/dashboard/usage"),
+		"quickstart":    at("/dashboard/quickstart"),
+		"members":       at("/dashboard/members"),
+		"audit":         at("/dashboard/audit"),
+		"settings":      at("/dashboard/settings"),
+		"forbidden":     {func() string { return r.base + "/dashboard/new-key" }, viewer},
+	}}
+}
+
+// furnishSessions gives the account sessions of every kind, and gives one whose callback was refused.
+func furnishSessions(t *testing.T, r *rig, a account.Account, key string) sessions.Session {
+	t.Helper()
+	verified := sessions.Outcome{State: sessions.Verified, Network: "example"}
+	timing := sessions.Timing{DNS: 3 * time.Millisecond, Connect: 9 * time.Millisecond, TLS: 14 * time.Millisecond, FirstByte: 38 * time.Millisecond, Total: 64 * time.Millisecond}
+	start := func(user string, change ...func(*sessions.Request)) sessions.Session {
+		return r.session(a, append(change, func(q *sessions.Request) { q.PlatformUserID, q.Key = user, key })...)
+	}
+	start("expired_eddy")
+	r.clock.advance(11 * time.Minute)
+	hostile := func(q *sessions.Request) { q.Platform, q.GuildID, q.Test = "чат «море»", "שלום", true }
+	start("sailor\u202e24_\n"+strings.Repeat("long", 20), hostile)
+	r.ended(start("captain"), verified, sessions.Result{Verdict: sessions.VerdictUnknown, Class: sessions.ClassTimeout, Detail: "the receiver sent no status line within 10s", Timing: timing})
+	r.ended(start("bosun"), sessions.Outcome{State: sessions.Failed, Reason: sessions.Declined}, sessions.Result{Verdict: sessions.VerdictDelivered, Status: 204, Timing: timing})
+	r.ended(start("cook"), sessions.Outcome{State: sessions.Canceled, Reason: sessions.CanceledReason})
+	for i := range 6 {
+		r.ended(start(fmt.Sprintf("mate_%d", i+1)), verified, sessions.Result{Verdict: sessions.VerdictDelivered, Status: 200, Timing: timing})
+	}
+	s := start("sailor_42")
+	r.store.Emit(sessions.Event{Name: sessions.EventSignIn, Session: s.ID, Network: "example"})
+	if _, err := r.store.Complete(t.Context(), s.ID, verified); err != nil {
+		t.Fatal(err)
+	}
+	r.store.Emit(sessions.Event{Name: sessions.EventNotSent, Session: s.ID, Attempt: 1, Class: sessions.ClassConnect, Detail: "hooks.example.com refused the connection: nothing listens on that port", Next: 2 * time.Second})
+	now := r.clock.Now()
+	if err := r.store.Claim(t.Context(), sessions.Claim{Session: s.ID, Number: 1, Worker: "worker-1", At: now, Deadline: now.Add(time.Second), SettleAfter: now.Add(time.Minute)}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.store.Settle(t.Context(), sessions.Result{
+		Session: s.ID, Number: 1, Verdict: sessions.VerdictRejected, Class: sessions.ClassStatus, Status: 500, Detail: "the receiver answered 500 Internal Server Error",
+		Address: "203.0.113.7:443", Answer: "<html><h1>Internal Server Error</h1></html>", Timing: timing, By: "worker-1", At: r.clock.Now(),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func setCookies(tab context.Context, t *testing.T, r *rig, cookies []*http.Cookie) {
+	t.Helper()
+	set := chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		if _, err := cdp.Call(ctx, target, network.ClearBrowserCookies, cdp.Empty{}); err != nil {
+			return err
+		}
+		for _, c := range cookies {
+			if _, err := cdp.Call(ctx, target, network.SetCookie, network.SetCookieParams{Name: c.Name, Value: c.Value, URL: r.base}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err := chromedp.Do(tab, set); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func look(tab context.Context, t *testing.T, name, address string, width int64, scheme string) {
+	t.Helper()
+	colour := chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		_, err := cdp.Call(ctx, target, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
+		})
+		return err
+	})
+	if err := chromedp.Do(tab, chromedp.EmulateViewport(width, 800), colour, chromedp.Navigate(address)); err != nil {
+		t.Fatal(name, err)
+	}
+	wide, err := chromedp.Run(tab, chromedp.Evaluate[bool](`document.documentElement.scrollWidth > innerWidth`))
+	if err != nil || wide {
+		t.Errorf("%s: sticks out: %v, %v", name, wide, err)
+	}
+	if *screens != "" && (scheme == "light" || *dark) {
+		png, err := chromedp.Run(tab, chromedp.FullScreenshot(100))
+		if err = errors.Join(err, os.MkdirAll(*screens, 0o755), os.WriteFile(filepath.Join(*screens, strings.TrimSuffix(name, "-light")+".png"), png, 0o644)); err != nil {
+			t.Error(err)
+		}
+	}
+	if *axe != "" {
+		checkAxe(tab, t, name)
+	}
+}
+
+func checkAxe(tab context.Context, t *testing.T, name string) {
+	t.Helper()
+	script, err := os.ReadFile(*axe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := chromedp.Run(tab, chromedp.Evaluate[string](string(script)+`;
+		axe.run().then(r => JSON.stringify(r.violations.map(v => [v.id, v.nodes.map(n => n.html)])))`, chromedp.EvalAwaitPromise))
+	if err != nil || found != "[]" {
+		t.Errorf("%s: axe: %v %s", name, err, found)
+	}
+}

@@ -1,0 +1,213 @@
+package dashboard
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"verifyd/edge/page"
+	"verifyd/sessions"
+)
+
+// Usages tells what an account did in the UTC month that an instant is in; a *sessions.Store.
+type Usages interface {
+	Usage(ctx context.Context, account string, month time.Time) (sessions.Usage, error)
+}
+
+// countGroups are what the page tells. Counts of other names are left out.
+var countGroups = []struct {
+	Name, Hint string
+	Counts     []usageCount
+}{
+	{"Outcomes", "How sessions ended.", []usageCount{
+		{sessions.CountVerified, "verified"}, {sessions.CountDeclined, "failed: declined"}, {sessions.CountRefused, "failed: refused"}, {sessions.CountCanceled, "canceled"},
+	}},
+	{"Callbacks", "How attempts to deliver ended.", []usageCount{
+		{sessions.CountDelivered, "delivered"}, {sessions.CountRejected, "rejected"}, {sessions.CountUnknown, "unknown"}, {sessions.CountUndeliverable, "undeliverable"},
+	}},
+	{"Starts", "Calls of POST /verify/init. Only new sessions cost quota.", []usageCount{
+		{sessions.CountStarted, "new sessions"}, {sessions.CountReplayed, "repeats of one"}, {sessions.CountRateLimited, "429: rate limit"}, {sessions.CountQuotaExceeded, "429: monthly quota"},
+	}},
+}
+
+type usageCount struct {
+	Count sessions.Count
+	Name  string
+}
+
+type usageGroup struct {
+	Name, Hint string
+	Rows       []usageRow
+}
+
+type usageRow struct {
+	Name  string
+	Count int64
+}
+
+type usageDay struct {
+	Day    time.Time
+	Counts []int64 // in the order of the table's heads
+}
+
+type usageData struct {
+	Month          time.Time // its first instant
+	Quota, Used    int64
+	Test           bool   // sessions of test keys are told of, which cost no quota
+	Other          string // address of the same month with the other kind
+	Percent        int64
+	Full           bool
+	High           bool
+	Gauge          float64 // of 100
+	Earlier, Later string  // addresses of other months; empty: there are none
+	Groups         []usageGroup
+	Heads          []string
+	Table          []usageDay
+	Bars           []bar
+	Lines          []gridLine
+	Nothing        bool
+}
+
+// showUsage answers GET /dashboard/usage.
+func (h *Handler) showUsage(w http.ResponseWriter, r *http.Request, v visit) {
+	ctx, cancel := within(r)
+	defer cancel()
+	now := monthOf(h.Now())
+	month := now
+	if asked, err := time.Parse("2006-01", page.Single(r.URL.Query(), "month")); err == nil && !asked.After(now) {
+		month = asked
+	}
+	u, err := h.Usage.Usage(ctx, v.account.ID, month)
+	if err != nil {
+		h.fail(w, r, &v, err)
+		return
+	}
+	quota := v.account.Quota
+	if quota == 0 {
+		quota = h.Quota
+	}
+	test := page.Single(r.URL.Query(), "keys") == "test"
+	d := newUsageData(month, quota, u, test, h.Now())
+	to := func(m time.Time, test bool) string {
+		return h.prefix + pathUsage + "?" + query("month", m.Format("2006-01"), "keys", map[bool]string{true: "test"}[test])
+	}
+	d.Other = to(month, !test)
+	if month.After(now.AddDate(0, -12, 0)) && month.After(monthOf(v.account.CreatedAt)) {
+		d.Earlier = to(month.AddDate(0, -1, 0), test)
+	}
+	if month.Before(now) {
+		d.Later = to(month.AddDate(0, 1, 0), test)
+	}
+	h.draw(w, view{page: "usage", Title: "Usage", Nav: "usage", visit: &v, Flash: h.takeFlash(w, r), Data: d})
+}
+
+func monthOf(t time.Time) time.Time {
+	t = t.UTC()
+	return time.Date(t.Year(), t.Month(), 1, 0, 0, 0, 0, time.UTC)
+}
+
+func newUsageData(month time.Time, quota int64, u sessions.Usage, test bool, now time.Time) usageData {
+	d := usageData{Month: month, Quota: quota, Used: u.Used, Test: test, Percent: u.Used * 100 / quota}
+	d.Gauge = min(100, float64(u.Used)*100/float64(quota))
+	d.Full, d.High = u.Used >= quota, d.Percent >= 80
+	for _, g := range countGroups {
+		for _, c := range g.Counts {
+			d.Heads = append(d.Heads, c.Name)
+		}
+	}
+	totals := map[sessions.Count]int64{}
+	started := make([]int64, len(u.Days))
+	for i, day := range u.Days {
+		counts := day.Live
+		if test {
+			counts = day.Test
+		}
+		row := usageDay{Day: day.Day}
+		for _, g := range countGroups {
+			for _, c := range g.Counts {
+				totals[c.Count] += counts[c.Count]
+				row.Counts = append(row.Counts, counts[c.Count])
+			}
+		}
+		if !day.Day.After(now) {
+			d.Table = append(d.Table, row)
+		}
+		started[i] = counts[sessions.CountStarted]
+	}
+	for _, g := range countGroups {
+		group := usageGroup{Name: g.Name, Hint: g.Hint}
+		for _, c := range g.Counts {
+			group.Rows = append(group.Rows, usageRow{c.Name, totals[c.Count]})
+		}
+		d.Groups = append(d.Groups, group)
+	}
+	d.Nothing = totals[sessions.CountStarted] == 0
+	d.Bars, d.Lines = chart(month, started)
+	return d
+}
+
+// bar is one day in the chart, in units of its view box.
+type bar struct {
+	X, Y, Width, Height float64
+	Label               string // under it; empty for most
+	Middle              float64
+	Title               string
+	None                bool
+}
+
+// gridLine is a line across the chart with its number.
+type gridLine struct {
+	Y     float64
+	Label string
+}
+
+// The chart's view box: 640 by 190, of which 40 at the left are for numbers and 20 at the bottom for days.
+const (
+	chartLeft, chartTop, chartWidth, chartHeight = 40.0, 16.0, 600.0, 148.0
+	barGap                                       = 4.0
+)
+
+// chart lays out the sessions started on each day of a month, to its end.
+func chart(month time.Time, started []int64) ([]bar, []gridLine) {
+	most := slices.Max(append(started, 0))
+	top := roundUp(most)
+	var lines []gridLine
+	for i := range 3 { // none, half, all
+		lines = append(lines, gridLine{chartTop + chartHeight*float64(2-i)/2, count(top * int64(i) / 2)})
+	}
+	days := len(started)
+	step := chartWidth / float64(days)
+	bars := make([]bar, 0, days)
+	for day := 1; day <= days; day++ {
+		n := started[day-1]
+		b := bar{
+			X: chartLeft + step*float64(day-1) + barGap/2, Width: step - barGap, Height: chartHeight * float64(n) / float64(top),
+			Title: fmt.Sprintf("%s: %s started", month.AddDate(0, 0, day-1).Format("2 January"), count(n)),
+		}
+		if b.None = n == 0; b.None {
+			b.Height = 1 // a day without sessions is a day
+		}
+		b.Y, b.Middle = chartTop+chartHeight-b.Height, b.X+b.Width/2
+		if day == 1 || day%5 == 0 && day < 30 || day == days && days%5 != 1 {
+			b.Label = fmt.Sprint(day)
+		}
+		bars = append(bars, b)
+	}
+	return bars, lines
+}
+
+// roundUp gives the next round number whose half is whole: 2, 4, 6, 8, 10, 20, 30, 40, 50 and so on.
+func roundUp(n int64) int64 {
+	for unit := int64(1); ; unit *= 10 {
+		for _, step := range []int64{2, 3, 4, 5, 6, 8, 10} {
+			if step*unit%2 != 0 {
+				continue
+			}
+			if n <= step*unit {
+				return step * unit
+			}
+		}
+	}
+}

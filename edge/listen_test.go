@@ -1,0 +1,220 @@
+package edge
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"verifyd/edge/account"
+	"verifyd/natsconf/natstest"
+	"verifyd/sessions/relay"
+)
+
+// revocable is a Keys whose keys can all be revoked at once.
+type revocable struct {
+	keyring
+	revoked atomic.Bool
+}
+
+func (k *revocable) Lookup(secret string) (account.Principal, error) {
+	if k.revoked.Load() {
+		return account.Principal{}, account.ErrRevokedKey
+	}
+	return k.keyring.Lookup(secret)
+}
+
+// listenRig is a service that is listened at.
+type listenRig struct {
+	*service
+	relay *relay.Relay
+	keys  *revocable
+}
+
+func newListenRig(t *testing.T, beat time.Duration) *listenRig {
+	t.Helper()
+	conn := natstest.Start(t)
+	r := &listenRig{relay: relay.New(conn), keys: &revocable{keyring: newKeyring()}}
+	r.service = newServiceOn(t, conn, func(c *Config) { c.Listeners, c.Keys, c.ListenBeat = r.relay, r.keys, beat })
+	return r
+}
+
+// ear is the client's side of POST /listen.
+type ear struct {
+	lines *bufio.Scanner
+	close context.CancelFunc
+}
+
+type heard struct {
+	Type, ID, Body string
+	Headers        map[string]string
+}
+
+func listenAt(t *testing.T, address string) *ear {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+address+pathListen, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+acmeTest)
+	resp, err := newClient(t).Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { resp.Body.Close() })
+	if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != "application/x-ndjson" {
+		t.Fatalf("%d %v", resp.StatusCode, resp.Header)
+	}
+	e := &ear{lines: bufio.NewScanner(resp.Body), close: cancel}
+	if h := e.next(); h.Type != "ready" {
+		t.Fatalf("it begins with %+v", h)
+	}
+	return e
+}
+
+// next gives the next line but beats; the zero value at the end.
+func (e *ear) next() (h heard) {
+	for e.lines.Scan() {
+		h = heard{}
+		if json.Unmarshal(e.lines.Bytes(), &h) == nil && h.Type != "beat" {
+			return h
+		}
+	}
+	return heard{}
+}
+
+// hand hands a callback over, as a dispatcher does, and gives how it ended.
+func (r *listenRig) hand(t *testing.T) (ended chan relay.Answer, err chan error) {
+	t.Helper()
+	ended, err = make(chan relay.Answer, 1), make(chan error, 1)
+	name, failed := r.relay.Find(t.Context(), "key_test")
+	if failed != nil {
+		t.Fatal(failed)
+	}
+	go func() {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		a, e := r.relay.Hand(ctx, "key_test", name, relay.Callback{Headers: map[string]string{"webhook-id": "cb_1"}, Body: "{\"a\":\"ü\u2028\"}"})
+		ended <- a
+		err <- e
+	}()
+	return ended, err
+}
+
+func (r *listenRig) tell(t *testing.T, exchange, key, body string) answer {
+	t.Helper()
+	return r.do(t, http.MethodPost, "/listen/"+exchange, body, "Authorization", "Bearer "+key, "Content-Type", "application/json")
+}
+
+func TestListenBringsAndTakes(t *testing.T) {
+	r := newListenRig(t, time.Minute)
+	e := listenAt(t, r.server.Addr())
+	ended, failed := r.hand(t)
+	h := e.next()
+	if h.Type != "callback" || h.Body != "{\"a\":\"ü\u2028\"}" || h.Headers["webhook-id"] != "cb_1" {
+		t.Fatalf("it heard %+v", h)
+	}
+	const good = `{"sent":true,"status":204,"detail":"","body":"ok"}`
+	wantProblem(t, r.tell(t, h.ID, acmeKey, good), CodeLiveKey)
+	wantProblem(t, r.tell(t, h.ID, acmeTest, `{"sent":`), CodeInvalidRequest)
+	wantProblem(t, r.tell(t, "AAAAAAAAAAAAAAAAAAAAAAAAAA", acmeTest, good), CodeExchangeOver)
+	if a := r.tell(t, h.ID, acmeTest, good); a.status != http.StatusNoContent {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	if a, err := <-ended, <-failed; err != nil || a != (relay.Answer{Sent: true, Status: 204, Body: "ok"}) {
+		t.Errorf("it ended %+v, %v", a, err)
+	}
+	wantProblem(t, r.tell(t, h.ID, acmeTest, good), CodeExchangeOver)
+}
+
+func TestListenIsForTestKeys(t *testing.T) {
+	r := newListenRig(t, time.Minute)
+	for key, code := range map[string]Code{acmeKey: CodeLiveKey, revokedKey: CodeKeyInvalid, "": CodeKeyMissing} {
+		wantProblem(t, r.do(t, http.MethodPost, pathListen, "", "Authorization", "Bearer "+key), code)
+	}
+	for range listenersOfKey {
+		listenAt(t, r.server.Addr())
+	}
+	a := r.do(t, http.MethodPost, pathListen, "", "Authorization", "Bearer "+acmeTest)
+	if wantProblem(t, a, CodeTooManyListeners); a.header.Get("Retry-After") == "" {
+		t.Error("no Retry-After")
+	}
+}
+
+// A key that is revoked while its holder listens gets nothing any more, and what was handed over was not sent.
+func TestListenEndsWithItsKey(t *testing.T) {
+	r := newListenRig(t, time.Minute)
+	e := listenAt(t, r.server.Addr())
+	r.keys.revoked.Store(true)
+	ended, failed := r.hand(t)
+	if h := e.next(); h.Type != "" || e.lines.Err() != nil {
+		t.Errorf("it heard %+v, %v", h, e.lines.Err())
+	}
+	if a, err := <-ended, <-failed; err != nil || a.Sent || a.Detail == "" {
+		t.Errorf("it ended %+v, %v", a, err)
+	}
+	r = newListenRig(t, 10*time.Millisecond)
+	e = listenAt(t, r.server.Addr())
+	r.keys.revoked.Store(true)
+	if h := e.next(); h.Type != "" || e.lines.Err() != nil { // the beat finds it out
+		t.Errorf("it heard %+v, %v", h, e.lines.Err())
+	}
+}
+
+// When its listener hangs up, nobody listens any more.
+func TestListenEndsWithItsListener(t *testing.T) {
+	r := newListenRig(t, time.Minute)
+	listenAt(t, r.server.Addr()).close()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for over := time.After(patience); ; {
+		if _, err := r.relay.Find(t.Context(), "key_test"); errors.Is(err, relay.ErrNobody) {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-over:
+			t.Fatal("it is still taken for a listener")
+		}
+	}
+}
+
+// A server that is told to stop says so to who listens, and is not held up by them.
+func TestListenEndsWithItsServer(t *testing.T) {
+	r := newListenRig(t, time.Minute)
+	e := listenAt(t, r.server.Addr())
+	stopped := make(chan struct{})
+	go func() { r.stop(); close(stopped) }()
+	if h := e.next(); h.Type != "bye" {
+		t.Errorf("it heard %+v", h)
+	}
+	select {
+	case <-stopped:
+	case <-time.After(DefaultDrainTimeout / 2):
+		t.Error("the server was held up")
+	}
+}
+
+// The time-outs of ordinary requests do not end a listening.
+func TestListenOutlivesTheServersTimeouts(t *testing.T) {
+	r := newListenRig(t, 20*time.Millisecond)
+	const short = 150 * time.Millisecond
+	s, _ := startServer(t, ServerConfig{
+		Name: "short", Listen: "127.0.0.1:0", Handler: r.server.c.Handler, Log: zerolog.Nop(), ReadTimeout: short, WriteTimeout: short,
+	})
+	e := listenAt(t, s.Addr())
+	for began := time.Now(); time.Since(began) < 4*short; {
+		if !e.lines.Scan() || !strings.Contains(e.lines.Text(), "beat") {
+			t.Fatalf("it ended after %s: %q, %v", time.Since(began), e.lines.Text(), e.lines.Err())
+		}
+	}
+}

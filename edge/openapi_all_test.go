@@ -1,0 +1,206 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"verifyd/edge/limit"
+	"verifyd/natsconf"
+	"verifyd/natsconf/natstest"
+	"verifyd/sessions"
+	"verifyd/sessions/target"
+)
+
+func callbacksOf(t *testing.T) Callbacks {
+	t.Helper()
+	return target.NewPolicy(nil, nil)
+}
+
+// faulty fails every call to the store, where a fault is set.
+type faulty struct {
+	*sessions.Store
+	fault *atomic.Pointer[error]
+}
+
+func (f faulty) err() error {
+	if err := f.fault.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+func (f faulty) Create(ctx context.Context, r sessions.Request) (sessions.Session, sessions.Token, error) {
+	if err := f.err(); err != nil {
+		return sessions.Session{}, "", err
+	}
+	return f.Store.Create(ctx, r)
+}
+
+func (f faulty) Read(ctx context.Context, id sessions.ID) (sessions.View, error) {
+	if err := f.err(); err != nil {
+		return sessions.View{}, err
+	}
+	return f.Store.Read(ctx, id)
+}
+
+func (f faulty) List(ctx context.Context, q sessions.Query) (sessions.Page, error) {
+	if err := f.err(); err != nil {
+		return sessions.Page{}, err
+	}
+	return f.Store.List(ctx, q)
+}
+
+func (f faulty) Usage(ctx context.Context, account string, month time.Time) (sessions.Usage, error) {
+	if err := f.err(); err != nil {
+		return sessions.Usage{}, err
+	}
+	return f.Store.Usage(ctx, account, month)
+}
+
+// Every answer that the document describes is given by the running server, and each is as described, which the client of these
+// tests looks at.
+func TestEveryDescribedAnswerIsGiven(t *testing.T) {
+	conn := natstest.Start(t)
+	var fault atomic.Pointer[error]
+	high := false
+	w := newWaiterOn(t, conn, func(c *Config) {
+		f := faulty{c.Sessions.(*sessions.Store), &fault}
+		c.Sessions, c.Lister, c.Usages = f, f, f
+		c.StoreHigh = func() bool { return high }
+		c.MaxWaiting = 1
+		c.Quota = limit.NewQuota(natstest.Writer(t, conn, natsconf.StreamUsage), limit.DefaultQuota)
+		keys := newKeyring()
+		spent := keys[otherKey]
+		spent.Account.Quota = 1
+		keys[otherKey] = spent
+		c.Keys = keys
+	}, func(c *ServerConfig) { c.ReadTimeout = 500 * time.Millisecond })
+	walkInit(t, w, &high)
+	walkSessions(t, w)
+	walkFaults(t, w, &fault)
+
+	doc, err := described()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := w.client.Transport.(*conform).seen
+	for _, answer := range slices.Sorted(maps.Keys(promised(doc))) {
+		if !seen[answer] {
+			t.Errorf("%s is described, and nothing here brought it about", answer)
+		}
+	}
+}
+
+// walkInit brings about what POST /verify/init can answer, but for faults.
+func walkInit(t *testing.T, w waiter, high *bool) {
+	post := func(key, body string, header ...string) answer {
+		return w.do(t, http.MethodPost, pathInit, body, append([]string{"Authorization", "Bearer " + key, "Content-Type", "application/json"}, header...)...)
+	}
+	w.keyed(t, acmeKey, "k", goodBody)
+	w.keyed(t, acmeKey, "k", goodBody)
+	w.keyed(t, acmeKey, "k", strings.Replace(goodBody, "u-1", "u-2", 1))
+	v, faults := decodeVerification([]byte(goodBody), callbacksOf(t))
+	if len(faults) > 0 {
+		t.Fatal(faults)
+	}
+	if _, err := w.store.TakeTurn(t.Context(), sessions.Keyed{Account: acme.ID, Key: "open", Fingerprint: v.fingerprint()}, true); err != nil {
+		t.Fatal(err)
+	}
+	w.keyed(t, acmeKey, "open", goodBody)
+	post(acmeKey, `{}`)
+	post(acmeKey, `{"x":"`+strings.Repeat("x", MaxBodyBytes)+`"}`)
+	w.do(t, http.MethodPost, pathInit, goodBody, "Authorization", "Bearer "+acmeKey, "Content-Type", "text/plain")
+	w.do(t, http.MethodPost, pathInit, goodBody)
+	post(revokedKey, goodBody)
+	post(otherKey, goodBody)
+	post(otherKey, goodBody)
+	for range 3 {
+		post(slowKey, goodBody)
+	}
+	*high = true
+	post(acmeKey, goodBody)
+	*high = false
+	slow, hold := io.Pipe() // a body that never comes
+	defer func() { _ = hold.Close() }()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+w.server.Addr()+pathInit, slow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+acmeKey)
+	req.Header.Set("Content-Type", "application/json")
+	send(t, w.client, req)
+	w.do(t, http.MethodGet, pathOpenAPI, "")
+	w.do(t, http.MethodGet, pathDocs, "")
+}
+
+// walkSessions brings about what the other routes can answer, but for faults.
+func walkSessions(t *testing.T, w waiter) {
+	act := func(session, verb, key string) answer {
+		return w.do(t, http.MethodPost, "/sessions/"+session+"/"+verb, "", "Authorization", "Bearer "+key)
+	}
+	done, old, open := w.start(t).Session, w.start(t).Session, w.start(t).Session
+	for _, key := range []string{acmeKey, revokedKey} {
+		w.list(t, key, "")
+		w.usage(t, key, "")
+		w.get(t, open, key)
+		act(done, "resend", key) // nothing to send
+		act(open, "cancel", key)
+	}
+	for _, path := range []string{pathList, pathUsage, "/sessions/" + open} {
+		w.do(t, http.MethodGet, path, "")
+	}
+	w.do(t, http.MethodPost, "/sessions/"+open+"/cancel", "")
+	w.do(t, http.MethodPost, "/sessions/"+open+"/resend", "")
+	w.list(t, acmeKey, "?limit=0")
+	w.usage(t, acmeKey, "?month=x")
+	w.get(t, open+"?wait=0", acmeKey)
+	for _, verb := range []string{"cancel", "resend"} {
+		act("unknown", verb, acmeKey)
+	}
+	w.get(t, "unknown", acmeKey)
+
+	c := w.complete(t, done, sessions.Outcome{State: sessions.Failed, Reason: sessions.Refused, Network: "default"})
+	act(done, "cancel", acmeKey)
+	act(done, "resend", acmeKey) // still under way
+	settle := sessions.Result{Session: c.ID, Number: 1, Verdict: sessions.VerdictRejected, Class: sessions.ClassStatus, Status: 500, At: w.clock.now()}
+	if err := w.store.Claim(t.Context(), sessions.Claim{Session: c.ID, Number: 1, At: w.clock.now()}); err != nil {
+		t.Fatal(err)
+	}
+	w.get(t, done, acmeKey)
+	if _, err := w.store.Settle(t.Context(), settle); err != nil {
+		t.Fatal(err)
+	}
+	act(done, "resend", acmeKey)
+	w.list(t, acmeKey, "?limit=1")
+
+	waiting := w.start(t).Session
+	answer := w.wait(t, waiting, "60")
+	w.get(t, waiting+"?wait=60", acmeKey) // one place is taken, and there is no other
+	act(waiting, "cancel", acmeKey)
+	<-answer
+	w.clock.advance(sessions.Lifetime)
+	act(old, "cancel", acmeKey)
+}
+
+// walkFaults has the store fail, in a way that a repeat may mend and in one that nobody expected.
+func walkFaults(t *testing.T, w waiter, fault *atomic.Pointer[error]) {
+	for _, err := range []error{natsconf.ErrUnavailable, errors.New("nobody expected this")} {
+		fault.Store(&err)
+		w.init(t, goodBody)
+		w.list(t, acmeKey, "")
+		w.usage(t, acmeKey, "")
+		w.get(t, "k3v7q2m5zt4yd6n2xw7p2c4hf2jb5ral", acmeKey)
+		for _, verb := range []string{"cancel", "resend"} {
+			w.do(t, http.MethodPost, "/sessions/k3v7q2m5zt4yd6n2xw7p2c4hf2jb5ral/"+verb, "", "Authorization", "Bearer "+acmeKey)
+		}
+	}
+	fault.Store(nil)
+}

@@ -1,0 +1,46 @@
+package page
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"path"
+	"strconv"
+	"strings"
+)
+
+// hashLen is how much of an asset's SHA-256 is in its name: 48 bits tell its versions apart.
+const hashLen = 12
+
+// Asset is one embedded file under a name that changes with its content, so that it may be kept for ever.
+type Asset struct {
+	Name  string // page-0123456789ab.css
+	media string
+	data  []byte
+}
+
+// LoadAsset reads a file of the given media type.
+func LoadAsset(files fs.FS, file, media string) (Asset, error) {
+	data, err := fs.ReadFile(files, file)
+	if err != nil {
+		return Asset{}, fmt.Errorf("read asset: %w", err)
+	}
+	sum := sha256.Sum256(data)
+	ext := path.Ext(file)
+	name := strings.TrimSuffix(path.Base(file), ext) + "-" + hex.EncodeToString(sum[:])[:hashLen] + ext
+	return Asset{name, media, data}, nil
+}
+
+// ServeHTTP answers GET and HEAD.
+func (a Asset) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	head := w.Header()
+	head.Set("Cache-Control", "public, max-age=31536000, immutable")
+	head.Set("Content-Length", strconv.Itoa(len(a.data)))
+	head.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+	head.Set("Content-Type", a.media)
+	head.Set("Cross-Origin-Resource-Policy", "same-origin")
+	head.Set("X-Content-Type-Options", "nosniff")
+	_, _ = w.Write(a.data) // nobody is left to be told
+}

@@ -1,0 +1,45 @@
+package page
+
+import (
+	"errors"
+	"mime"
+	"net/http"
+	"net/url"
+)
+
+const formMedia = "application/x-www-form-urlencoded"
+
+// ReadForm reads a body of at most maxBytes into r.PostForm and gives the status of what is wrong with it, or 0.
+func ReadForm(w http.ResponseWriter, r *http.Request, maxBytes int64) (status int) {
+	// The other two encodings of a form, and none at all, are what scripts on other sites send without asking.
+	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != formMedia {
+		return http.StatusUnsupportedMediaType
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, maxBytes)
+	var large *http.MaxBytesError
+	switch err := r.ParseForm(); {
+	case errors.As(err, &large):
+		return http.StatusRequestEntityTooLarge
+	case err != nil:
+		return http.StatusBadRequest
+	}
+	return 0
+}
+
+// Single gives the one value of a parameter; two are as good as none, since nobody could say which is meant.
+func Single(q url.Values, name string) string {
+	if len(q[name]) != 1 {
+		return ""
+	}
+	return q[name][0]
+}
+
+// CrossOrigin refuses posts that another site caused. base is a checked base URL.
+func CrossOrigin(base string) (*http.CrossOriginProtection, error) {
+	csrf := http.NewCrossOriginProtection()
+	// Where a proxy rewrites Host, a browser that does not send Sec-Fetch-Site can only be judged by the origin users see.
+	if err := csrf.AddTrustedOrigin(Origin(base)); err != nil {
+		return nil, err
+	}
+	return csrf, nil
+}

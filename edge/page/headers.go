@@ -1,0 +1,65 @@
+package page
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// Guard puts the headers that every answer of a page's routes carries, redirects included. https says whether the base URL is.
+func Guard(https bool, next http.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		head := w.Header()
+		head.Set("Cache-Control", "no-store")
+		head.Set("Content-Security-Policy", Policy("'none'"))
+		head.Set("Cross-Origin-Opener-Policy", "same-origin")
+		head.Set("Cross-Origin-Resource-Policy", "same-origin")
+		head.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=(), payment=(), usb=()")
+		head.Set("Referrer-Policy", "no-referrer") // addresses of pages hold session tokens
+		head.Set("X-Content-Type-Options", "nosniff")
+		head.Set("X-Robots-Tag", "noindex")
+		if https {
+			// A year; not for subdomains, which are not this service's to decide about.
+			head.Set("Strict-Transport-Security", "max-age=31536000")
+		}
+		next(w, r)
+	})
+}
+
+// Policy is the content security policy with the given form-action, and with what else a page needs, each a whole directive.
+func Policy(formAction string, more ...string) string {
+	p := "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; frame-ancestors 'none'; form-action " + formAction
+	return strings.Join(append([]string{p}, more...), "; ")
+}
+
+// PlainSources gives what form-action needs beyond https for a network's authorization origin. Where that is not known yet, and
+// verifyd itself is on plain http, it may be any on this machine: the button will find out where.
+func PlainSources(origin string, https bool) []string {
+	switch u, err := url.Parse(origin); {
+	case origin == "" && !https:
+		return []string{"http://localhost:*", "http://127.0.0.1:*"}
+	case err == nil && u.Scheme == "http":
+		return []string{origin}
+	}
+	return nil
+}
+
+// Origin gives a checked base URL's origin as browsers write it: lower case, without the scheme's own port (RFC 6454 §6.2).
+func Origin(base string) string {
+	u, err := url.Parse(base)
+	if err != nil {
+		return base // edge.ParseBaseURL took it
+	}
+	host := u.Host
+	if port := u.Port(); port == "443" && u.Scheme == "https" || port == "80" && u.Scheme == "http" {
+		host = strings.TrimSuffix(host, ":"+port)
+	}
+	return u.Scheme + "://" + strings.ToLower(host)
+}
+
+// SeeOther sends the browser on. 303 makes it a GET whatever came before, so that a reload there repeats nothing (RFC 9110
+// §15.4.4). It has no body: http.Redirect would repeat the address, and with it a session token, in one.
+func SeeOther(w http.ResponseWriter, to string) {
+	w.Header().Set("Location", to)
+	w.WriteHeader(http.StatusSeeOther)
+}

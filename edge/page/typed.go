@@ -1,0 +1,79 @@
+package page
+
+import (
+	"fmt"
+	"html/template"
+	"strings"
+	"unicode"
+)
+
+// Typed draws a text that somebody else wrote: escaped, isolated in its direction (UAX #9 §2.4), and with a sign in the place of
+// every character that cannot be seen, since such characters make two accounts look like one.
+func Typed(s string) template.HTML {
+	var b strings.Builder
+	b.WriteString("<bdi>")
+	runes := []rune(s)
+	open := false // inside the <i> that sets signs apart from the text
+	for i, r := range runes {
+		sign := !seen(runes, i)
+		switch {
+		case sign && open:
+			b.WriteByte(' ')
+		case sign:
+			b.WriteString("<i>")
+		case open:
+			b.WriteString("</i>")
+		}
+		open = sign
+		if sign {
+			fmt.Fprintf(&b, "U+%04X", r)
+			continue
+		}
+		b.WriteString(template.HTMLEscapeString(string(r)))
+	}
+	if open {
+		b.WriteString("</i>")
+	}
+	b.WriteString("</bdi>")
+	return template.HTML(b.String()) //nolint:gosec // every piece is escaped above or written by this function
+}
+
+const (
+	zeroWidthJoiner = '\u200D'
+	emojiSelector   = '\uFE0F'
+	keycap          = '\u20E3'
+	brailleBlank    = '\u2800' // a symbol by its category, and nothing to see
+)
+
+// seen says whether the character at i shows by itself. Joiners and selectors that hold an emoji together count as seen: with
+// signs between its parts, an emoji could not be read.
+func seen(text []rune, i int) bool {
+	r := text[i]
+	if r == brailleBlank {
+		return false
+	}
+	if !unicode.In(r, unicode.Cc, unicode.Cf, unicode.Co, unicode.Zl, unicode.Zp,
+		unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector) {
+		return true
+	}
+	if unicode.Is(unicode.Prepended_Concatenation_Mark, r) { // of category Cf, but drawn
+		return true
+	}
+	var before, after rune
+	if i > 0 {
+		before = text[i-1]
+	}
+	if i+1 < len(text) {
+		after = text[i+1]
+	}
+	switch r {
+	case zeroWidthJoiner:
+		return (symbol(before) || before == emojiSelector) && symbol(after)
+	case emojiSelector:
+		return symbol(before) || after == keycap
+	}
+	return false
+}
+
+// symbol covers emoji and their skin tones.
+func symbol(r rune) bool { return r != brailleBlank && unicode.In(r, unicode.So, unicode.Sk) }

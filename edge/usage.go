@@ -1,0 +1,134 @@
+package edge
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"time"
+
+	"verifyd/sessions"
+)
+
+// monthLayout and dayLayout are how a month and a day are written in ?month= and in the answer (ISO 8601).
+const (
+	monthLayout = "2006-01"
+	dayLayout   = "2006-01-02"
+)
+
+// Usages counts what accounts do, and reads it; a *sessions.Store. Its error is natsconf.ErrUnavailable.
+type Usages interface {
+	Count(account string, test bool, what sessions.Count)
+	Usage(ctx context.Context, account string, month time.Time) (sessions.Usage, error)
+}
+
+// usageDoc is what the key's account did in a month. The quota is that of live sessions, with either kind of key; the days are of
+// the key's own kind.
+type usageDoc struct {
+	Month     string   `json:"month"`
+	Test      bool     `json:"test"`
+	Quota     int64    `json:"quota"` // the present one, for past months too
+	Used      int64    `json:"used"`
+	Remaining int64    `json:"remaining"`
+	ResetsAt  string   `json:"resets_at"` // when the month's count ends
+	Days      []dayDoc `json:"days"`      // up to today
+}
+
+type dayDoc struct {
+	Day       string      `json:"day"`
+	Started   int64       `json:"started"`
+	Verified  int64       `json:"verified"`
+	Failed    failedDoc   `json:"failed"`
+	Canceled  int64       `json:"canceled"`
+	Callbacks callbackDoc `json:"callbacks"`
+	Limited   limitedDoc  `json:"limited"`
+	Replayed  int64       `json:"replayed"`
+}
+
+type failedDoc struct {
+	Declined int64 `json:"declined"`
+	Refused  int64 `json:"refused"`
+}
+
+type callbackDoc struct {
+	Delivered     int64 `json:"delivered"`
+	Rejected      int64 `json:"rejected"`
+	Unknown       int64 `json:"unknown"`
+	Undeliverable int64 `json:"undeliverable"`
+}
+
+type limitedDoc struct {
+	RateLimited   int64 `json:"rate_limited"`
+	QuotaExceeded int64 `json:"quota_exceeded"`
+}
+
+// GET /usage tells what the key's account did in a UTC month, this one unless ?month= names another.
+func (a *api) readUsage(w http.ResponseWriter, r *http.Request) {
+	who, p := a.authorize(r)
+	if p != nil {
+		writeProblem(w, r, p)
+		return
+	}
+	now := a.Now().UTC()
+	month, p := monthOf(r.URL.RawQuery, now)
+	if p != nil {
+		writeProblem(w, r, p)
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), a.StoreTimeout)
+	defer cancel()
+	u, err := a.Usages.Usage(ctx, who.Account.ID, month)
+	if err != nil {
+		writeProblem(w, r, storeProblem(err))
+		return
+	}
+	quota := a.Quota.Limit(who.Account.Quota)
+	doc := usageDoc{
+		Month: month.Format(monthLayout), Test: who.Key.Test, Quota: quota, Used: u.Used, Remaining: max(quota-u.Used, 0),
+		ResetsAt: timestamp(month.AddDate(0, 1, 0)), Days: []dayDoc{},
+	}
+	for _, day := range u.Days {
+		if day.Day.After(now) {
+			break
+		}
+		counts := day.Live
+		if who.Key.Test {
+			counts = day.Test
+		}
+		doc.Days = append(doc.Days, dayOf(day.Day, counts))
+	}
+	writeJSON(w, http.StatusOK, "application/json", doc)
+}
+
+// monthOf reads ?month=; the month of now where it is not there.
+func monthOf(raw string, now time.Time) (time.Time, *problem) {
+	values, err := url.ParseQuery(raw)
+	if err != nil {
+		return time.Time{}, badParameter("", "the query is not of the form name=value&name=value, percent-encoded")
+	}
+	p := parameters{values: values}
+	text := p.single("month")
+	if text == "" {
+		text = now.Format(monthLayout)
+	}
+	month, err := time.Parse(monthLayout, text)
+	switch {
+	case err != nil:
+		p.faultf("month", "it is not a month; write it as in %s", now.Format(monthLayout))
+	case month.After(now):
+		p.faultf("month", "it has not begun; it is %s now, in UTC", now.Format(monthLayout))
+	}
+	return month, p.problem()
+}
+
+func dayOf(day time.Time, n map[sessions.Count]int64) dayDoc {
+	return dayDoc{
+		Day: day.Format(dayLayout), Started: n[sessions.CountStarted], Verified: n[sessions.CountVerified],
+		Failed: failedDoc{Declined: n[sessions.CountDeclined], Refused: n[sessions.CountRefused]}, Canceled: n[sessions.CountCanceled],
+		Callbacks: callbackDoc{
+			Delivered: n[sessions.CountDelivered], Rejected: n[sessions.CountRejected], Unknown: n[sessions.CountUnknown],
+			Undeliverable: n[sessions.CountUndeliverable],
+		},
+		Limited:  limitedDoc{RateLimited: n[sessions.CountRateLimited], QuotaExceeded: n[sessions.CountQuotaExceeded]},
+		Replayed: n[sessions.CountReplayed],
+	}
+}

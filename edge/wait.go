@@ -1,0 +1,148 @@
+package edge
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+
+	"verifyd/sessions"
+)
+
+const (
+	// maxWait bounds ?wait=, in seconds: longer than that, proxies on the way give up first.
+	maxWait = 60
+	// defaultMaxWaiting bounds the requests that wait at once: a tenth of the connections that a server takes by default.
+	defaultMaxWaiting = DefaultMaxConns / 10
+	// waitingShare is the part of them that one account may take, so that nobody waits others out.
+	waitingShare = 4
+	// retryWaiting is what a request beyond the bound is told to wait.
+	retryWaiting = 5 * time.Second
+	// waitMargin is what a waiting request's connection lives longer than its wait and its reads, for the answer to leave.
+	waitMargin = 10 * time.Second
+)
+
+// Changes tells when a session may have changed; a *sessions.Watch. Its error is natsconf.ErrUnavailable.
+type Changes interface {
+	Follow(ctx context.Context, id sessions.ID) (*sessions.Follower, error)
+}
+
+// waitOf reads ?wait=; 0 where it is not there.
+func waitOf(q url.Values) (time.Duration, *problem) {
+	values, given := q["wait"]
+	if !given {
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(values[0], 10, 16)
+	if err != nil || len(values) > 1 || n < 1 || n > maxWait {
+		return 0, badParameter("wait", fmt.Sprintf("it must be a whole number of seconds from 1 to %d, once", maxWait))
+	}
+	return time.Duration(n) * time.Second, nil
+}
+
+// badParameter is a fault of the query.
+func badParameter(name, detail string) *problem {
+	faults := []Fault{{Field: name, Code: FaultParameter, Detail: detail}}
+	return &problem{code: CodeInvalidRequest, detail: summary(faults), faults: faults}
+}
+
+// waitingRoom counts the requests that wait.
+type waitingRoom struct {
+	most int
+
+	mu      sync.Mutex
+	all     int
+	account map[string]int
+}
+
+// enter takes a place, or says that there is none.
+func (w *waitingRoom) enter(account string) (leave func(), ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.all >= w.most || w.account[account] >= max(w.most/waitingShare, 1) {
+		return nil, false
+	}
+	w.all++
+	w.account[account]++
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.all--
+		if w.account[account]--; w.account[account] == 0 {
+			delete(w.account, account)
+		}
+	}, true
+}
+
+// await gives a session's view once its state or its delivery's is another than in the given one, or the wait is over, or the
+// server drains. A session at whose end nothing more comes by itself is not waited for.
+func (a *api) await(w http.ResponseWriter, r *http.Request, first sessions.View, wait time.Duration) (sessions.View, *problem) {
+	LineOf(r.Context()).name = "session_wait" // its time tells nothing about the service's
+	if settled(first) {
+		return first, nil
+	}
+	leave, ok := a.waiting.enter(first.Account)
+	if !ok {
+		return first, &problem{code: CodeTooManyWaiting, detail: "Too many requests wait already; read without waiting, or try again later.", retryAfter: retryWaiting}
+	}
+	defer leave()
+	// The server's own write time-out is for answers that come at once. Where it cannot be moved the server may cut this one off.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(wait + a.StoreTimeout + waitMargin))
+	over := time.NewTimer(wait)
+	defer over.Stop()
+	return a.follow(r.Context(), first, over.C)
+}
+
+func (a *api) follow(ctx context.Context, first sessions.View, over <-chan time.Time) (sessions.View, *problem) {
+	begin, cancel := context.WithTimeout(ctx, a.StoreTimeout)
+	follower, err := a.Changes.Follow(begin, first.ID)
+	cancel()
+	if err != nil {
+		return first, storeProblem(err)
+	}
+	defer follower.Close()
+	var expires <-chan time.Time
+	if first.State == sessions.Pending {
+		t := time.NewTimer(first.ExpiresAt.Sub(a.Now()) + time.Millisecond) // no fact tells of an expiry
+		defer t.Stop()
+		expires = t.C
+	}
+	for last := false; ; {
+		view, err := a.readView(ctx, first.ID)
+		switch {
+		case err != nil:
+			return view, storeProblem(err)
+		case last, view.State != first.State, view.Delivery.State != first.Delivery.State:
+			return view, nil
+		}
+		select {
+		case <-follower.Changed():
+		case <-expires:
+		case <-over:
+			last = true
+		case <-Draining(ctx):
+			last = true
+		case <-ctx.Done():
+			return view, nil // nobody is there to read it
+		}
+	}
+}
+
+func (a *api) readView(ctx context.Context, id sessions.ID) (sessions.View, error) {
+	ctx, cancel := context.WithTimeout(ctx, a.StoreTimeout)
+	defer cancel()
+	return a.Sessions.Read(ctx, id)
+}
+
+// settled says that nothing more comes by itself: the session has ended, and so has its delivery.
+func settled(v sessions.View) bool {
+	switch v.Delivery.State {
+	case sessions.DeliveryDue, sessions.DeliveryClaimed:
+		return false
+	default:
+		return v.State != sessions.Pending
+	}
+}

@@ -1,0 +1,99 @@
+package sessions_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"verifyd/natsconf"
+	"verifyd/natsconf/natstest"
+	"verifyd/sessions"
+)
+
+var midday = time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
+
+// stored stops a meter at once, which stores what it has gathered.
+func stored(t *testing.T, m *sessions.Meter) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := m.Serve(ctx); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+}
+
+func (h house) counted(t *testing.T, account string, day int) sessions.UsageDay {
+	t.Helper()
+	u, err := h.store.Usage(t.Context(), account, midday)
+	if err != nil || len(u.Days) != 30 {
+		t.Fatalf("%d days, %v", len(u.Days), err)
+	}
+	return u.Days[day-1]
+}
+
+func TestMetersOfAllProcessesAddUp(t *testing.T) {
+	h := start(t)
+	meters := []*sessions.Meter{
+		sessions.NewMeter(natstest.Writer(t, h.conn, natsconf.StreamUsage)), sessions.NewMeter(natstest.Writer(t, h.conn, natsconf.StreamUsage)),
+	}
+	var wg sync.WaitGroup
+	for i := range 40 {
+		wg.Go(func() {
+			meters[i%2].Count("acc_a", false, sessions.CountStarted, midday)
+			meters[i%2].Count("acc_a", true, sessions.CountVerified, midday.Add(-12*time.Hour))
+			meters[i%2].Count("acc_ab", false, sessions.CountStarted, midday)
+			meters[i%2].Count("acc_a", false, sessions.CountStarted, midday.Add(12*time.Hour)) // the next month
+		})
+	}
+	wg.Wait()
+	for _, m := range meters {
+		stored(t, m)
+		stored(t, m) // nothing is counted twice
+	}
+	day := h.counted(t, "acc_a", 30)
+	if !day.Day.Equal(midday.Truncate(24*time.Hour)) || day.Live[sessions.CountStarted] != 40 || day.Test[sessions.CountVerified] != 40 ||
+		len(day.Live)+len(day.Test) != 2 {
+		t.Errorf("day = %+v", day)
+	}
+	if day := h.counted(t, "acc_a", 29); len(day.Live)+len(day.Test) != 0 {
+		t.Errorf("the day before = %+v", day)
+	}
+}
+
+func TestCountsThatCannotBeStoredAreKept(t *testing.T) {
+	h := start(t)
+	writer := natsconf.NewSingleWriter(h.conn, natsconf.StreamUsage) // nobody serves it yet
+	m := sessions.NewMeter(writer)
+	m.Count("acc_a", false, sessions.CountStarted, midday)
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	for {
+		_, err := writer.Publish(gone, &nats.Msg{Subject: "nobody.listens"})
+		if errors.Is(err, natsconf.ErrUnavailable) {
+			break // its mailbox is full
+		}
+	}
+	stored(t, m)
+	m.Count("acc_a", false, sessions.CountStarted, midday)
+	natstest.Serve(t, writer)
+	for late := time.Now().Add(20 * time.Second); h.counted(t, "acc_a", 30).Live[sessions.CountStarted] != 2; {
+		stored(t, m) // until the mailbox has room
+		if time.Now().After(late) {
+			t.Fatal("what could not be stored is gone")
+		}
+	}
+}
+
+func BenchmarkMeterCount(b *testing.B) {
+	m := sessions.NewMeter(nil)
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			m.Count("acc_a", false, sessions.CountStarted, midday)
+		}
+	})
+}

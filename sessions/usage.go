@@ -1,0 +1,99 @@
+package sessions
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"verifyd/natsconf"
+)
+
+// Usage is what an account did in a UTC month.
+type Usage struct {
+	// Used counts towards the quota: exact, but for units that an edge holds ahead for about a second.
+	Used int64
+	Days []UsageDay // every day of the month, the first one first
+}
+
+// UsageDay is the statistics of a UTC day. What is not there is zero.
+type UsageDay struct {
+	Day        time.Time // 00:00 UTC
+	Live, Test map[Count]int64
+}
+
+// Usage reads a month of an account, given by any instant of it. Months of more than 400 days ago are empty. Statistics lag by a few
+// seconds. Its error is natsconf.ErrUnavailable.
+func (st *Store) Usage(ctx context.Context, account string, month time.Time) (Usage, error) {
+	year, m, _ := month.UTC().Date()
+	first := time.Date(year, m, 1, 0, 0, 0, 0, time.UTC)
+	var u Usage
+	var subjects []string
+	byDay := map[string]*UsageDay{}
+	for day := first; day.Month() == m; day = day.AddDate(0, 0, 1) {
+		u.Days = append(u.Days, UsageDay{Day: day, Live: map[Count]int64{}, Test: map[Count]int64{}})
+		subjects = append(subjects, statSubject(account, day, "*"))
+	}
+	for i, s := range subjects {
+		byDay[strings.TrimSuffix(s, "*")] = &u.Days[i]
+	}
+	msgs, err := st.conn.Newest(ctx, natsconf.StreamUsage, subjects...)
+	if err != nil {
+		return Usage{}, fmt.Errorf("read usage: %w", err)
+	}
+	for _, m := range msgs {
+		if err := add(byDay, m); err != nil {
+			return Usage{}, err
+		}
+	}
+	u.Used, err = st.used(ctx, account, first)
+	return u, err
+}
+
+// add puts a counter where it belongs.
+func add(days map[string]*UsageDay, m jetstream.Msg) error {
+	at := strings.LastIndexByte(m.Subject(), '.') + 1
+	day, what := days[m.Subject()[:at]], m.Subject()[at:]
+	n, err := counterValue(m.Data())
+	if err != nil {
+		return fmt.Errorf("read the counter %s: %w", m.Subject(), err)
+	}
+	if name, ok := strings.CutPrefix(what, kindOf(true)); ok {
+		day.Test[Count(name)] = n
+	} else if name, ok := strings.CutPrefix(what, kindOf(false)); ok {
+		day.Live[Count(name)] = n
+	}
+	return nil
+}
+
+// used reads the quota's counter.
+func (st *Store) used(ctx context.Context, account string, month time.Time) (int64, error) {
+	m, err := st.conn.Last(ctx, natsconf.StreamUsage, QuotaSubject(account, month))
+	if errors.Is(err, natsconf.ErrNotFound) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read usage: %w", err)
+	}
+	n, err := counterValue(m.Data)
+	if err != nil {
+		return 0, fmt.Errorf("read the counter %s: %w", m.Subject, err)
+	}
+	return max(n, 0), nil
+}
+
+// counterValue reads the total that a counter stream keeps in each message.
+func counterValue(data []byte) (int64, error) {
+	var c struct {
+		Val string `json:"val"`
+	}
+	if err := json.Unmarshal(data, &c); err != nil {
+		return 0, err
+	}
+	return strconv.ParseInt(c.Val, 10, 64)
+}
