@@ -18,8 +18,23 @@ const (
 	retryStoreFull = time.Minute
 )
 
-// authorize finds out whose request it is (contract §5; RFC 6750 §2.1).
+// authorize finds out whose request it is (contract §5; RFC 6750 §2.1). An address that has failed too often is told to wait instead
+// of why; a key that is good is never refused for what others at its address do.
 func (a *api) authorize(r *http.Request) (account.Principal, *problem) {
+	who, p := a.identify(r)
+	if p == nil || p.code != CodeKeyMissing && p.code != CodeKeyInvalid || a.FailedKeys == nil {
+		return who, p
+	}
+	if d := a.FailedKeys.Fail(LineOf(r.Context()).ClientIP, a.Now()); !d.Allowed {
+		return who, &problem{
+			code: CodeTooManyFailedKeys, detail: "Too many requests without a valid API key came from this address; mend the key first.",
+			retryAfter: d.RetryAfter,
+		}
+	}
+	return who, p
+}
+
+func (a *api) identify(r *http.Request) (account.Principal, *problem) {
 	secret, detail := bearer(r.Header)
 	if detail != "" {
 		return account.Principal{}, &problem{code: CodeKeyMissing, detail: detail}

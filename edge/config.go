@@ -43,6 +43,11 @@ type Rates interface {
 	Allow(k account.Key, now time.Time) limit.Decision
 }
 
+// FailedKeys limits how often an address may come without a valid key; a *limit.Failures.
+type FailedKeys interface {
+	Fail(address netip.Addr, now time.Time) limit.Decision
+}
+
 // Quota limits how many sessions an account may start in a month; a *limit.Quota.
 type Quota interface {
 	Take(ctx context.Context, account string, quota int64, now time.Time) (limit.Usage, error)
@@ -87,6 +92,7 @@ type Config struct {
 	Log            zerolog.Logger        //
 	Now            func() time.Time      // default: time.Now
 	StoreTimeout   time.Duration         // how long one request may wait for JetStream in all; default 10 s
+	FailedKeys     FailedKeys            // default: no limit
 	TestKeys       bool                  // whether test keys are taken; default: they get 401
 	MaxWaiting     int                   // requests that wait for a session to change, at once; default 1,000, a quarter of it for one account
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -65,17 +66,28 @@ func (f faulty) Usage(ctx context.Context, account string, month time.Time) (ses
 	return f.Store.Usage(ctx, account, month)
 }
 
+// refusing takes every failure for one too many, once it is on.
+type refusing struct{ on atomic.Bool }
+
+func (r *refusing) Fail(netip.Addr, time.Time) limit.Decision {
+	if r.on.Load() {
+		return limit.Decision{RetryAfter: time.Second}
+	}
+	return limit.Decision{Allowed: true}
+}
+
 // Every answer that the document describes is given by the running server, and each is as described, which the client of these
 // tests looks at.
 func TestEveryDescribedAnswerIsGiven(t *testing.T) {
 	conn := natstest.Start(t)
 	var fault atomic.Pointer[error]
 	high := false
+	failures := &refusing{}
 	w := newWaiterOn(t, conn, func(c *Config) {
 		f := faulty{c.Sessions.(*sessions.Store), &fault}
 		c.Sessions, c.Lister, c.Usages = f, f, f
 		c.StoreHigh = func() bool { return high }
-		c.MaxWaiting = 1
+		c.MaxWaiting, c.FailedKeys = 1, failures
 		c.Quota = limit.NewQuota(natstest.Writer(t, conn, natsconf.StreamUsage), limit.DefaultQuota)
 		keys := newKeyring()
 		spent := keys[otherKey]
@@ -86,6 +98,13 @@ func TestEveryDescribedAnswerIsGiven(t *testing.T) {
 	walkInit(t, w, &high)
 	walkSessions(t, w)
 	walkFaults(t, w, &fault)
+	failures.on.Store(true)
+	w.do(t, http.MethodPost, pathInit, goodBody)
+	w.do(t, http.MethodGet, pathList, "")
+	w.do(t, http.MethodGet, pathUsage, "")
+	w.do(t, http.MethodGet, "/sessions/unknown", "")
+	w.do(t, http.MethodPost, "/sessions/unknown/cancel", "")
+	w.do(t, http.MethodPost, "/sessions/unknown/resend", "")
 
 	doc, err := described()
 	if err != nil {

@@ -28,6 +28,7 @@ const (
 	CodeIdempotencyReused     Code = "idempotency_key_reused"  // the Idempotency-Key stands for a start with other fields
 	CodeBodyTooLarge          Code = "body_too_large"          // more than MaxBodyBytes
 	CodeUnsupportedMedia      Code = "unsupported_media"       // Content-Type or Content-Encoding
+	CodeTooManyFailedKeys     Code = "too_many_failed_keys"    // too many requests without a valid key from this address; Retry-After tells
 	CodeRateLimited           Code = "rate_limited"            // too many sessions with this key just now; Retry-After tells
 	CodeQuotaExceeded         Code = "quota_exceeded"          // too many sessions in this account this month; Retry-After tells
 	CodeInternal              Code = "internal"                // a fault of the service
@@ -59,6 +60,7 @@ var problems = map[Code]struct {
 	CodeIdempotencyReused:     {http.StatusUnprocessableEntity, "The idempotency key stands for another request"},
 	CodeBodyTooLarge:          {http.StatusRequestEntityTooLarge, "The request body is too large"},
 	CodeUnsupportedMedia:      {http.StatusUnsupportedMediaType, "The body is not plain application/json"},
+	CodeTooManyFailedKeys:     {http.StatusTooManyRequests, "Too many requests without a valid API key"},
 	CodeRateLimited:           {http.StatusTooManyRequests, "The rate limit is exceeded"},
 	CodeQuotaExceeded:         {http.StatusTooManyRequests, "The monthly quota is exceeded"},
 	CodeInternal:              {http.StatusInternalServerError, "The service failed"},

@@ -131,6 +131,8 @@ func TestBadSettingsAreRefusedByName(t *testing.T) {
 		{[]string{"--callback-policy", "twice"}, []string{"VERIFYD_CALLBACK_POLICY", "twice", "at-least-once"}},
 		{[]string{"--rate-limit", "fast"}, []string{"VERIFYD_RATE_LIMIT", "fast", "20/s"}},
 		{[]string{"--rate-burst", "0"}, []string{"VERIFYD_RATE_BURST"}},
+		{[]string{"--failed-key-limit", "often"}, []string{"VERIFYD_FAILED_KEY_LIMIT", "often", "10/m"}},
+		{[]string{"--failed-key-limit", "900000/s"}, []string{"VERIFYD_FAILED_KEY_LIMIT", "900000/s"}},
 		{[]string{"--monthly-quota", "0"}, []string{"VERIFYD_MONTHLY_QUOTA"}},
 		{[]string{"--roles", "edge,clown"}, []string{"VERIFYD_ROLES", "clown"}},
 		{[]string{"--sync", "never"}, []string{"VERIFYD_SYNC", "never"}},

@@ -51,8 +51,9 @@ type config struct {
 	callbackRetryFor time.Duration
 	defaultPolicy    sessions.Policy
 
-	rate  account.Rate
-	quota int64
+	rate       account.Rate
+	failedKeys account.Rate // per address
+	quota      int64
 
 	log zerolog.Logger
 	now func() time.Time // tests move it; nil: time.Now
@@ -280,6 +281,11 @@ func (s settings) limitConfig(c *config, f *faults) {
 	rate.Burst = s.RateBurst
 	if err := limit.Valid(rate); err != nil {
 		f.add("rate-burst", err.Error(), "for example 40")
+	}
+	if c.failedKeys, err = limit.ParseRate(s.FailedKeyLimit); err != nil {
+		f.add("failed-key-limit", err.Error(), "for example 10/m")
+	} else if c.failedKeys.Burst *= 2; limit.Valid(c.failedKeys) != nil {
+		f.add("failed-key-limit", fmt.Sprintf("%s is too much: its burst is twice as many", s.FailedKeyLimit), "for example 10/m")
 	}
 	c.rate, c.quota = rate, s.MonthlyQuota
 	if c.quota < 1 {

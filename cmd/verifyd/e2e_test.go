@@ -294,7 +294,7 @@ func TestQuotaIsExact(t *testing.T) {
 func TestKilledActorsAreRestarted(t *testing.T) {
 	r := boot(t)
 	for _, name := range []string{
-		"sessions writer", "completions writer", "retries writer", "usage writer", "idempotency writer", "session watch", "meter", "quota", "key mirror", "store gauge", "store watchdog", "dispatcher", "dev network", "public server", "admin server", "embedded server",
+		"sessions writer", "completions writer", "retries writer", "usage writer", "idempotency writer", "session watch", "meter", "rate sharing", "quota", "key mirror", "store gauge", "store watchdog", "dispatcher", "dev network", "public server", "admin server", "embedded server",
 	} {
 		if r.actors[name] == nil {
 			t.Fatalf("no actor %q among %v", name, r.actors)

@@ -266,12 +266,17 @@ func (p *Program) handler(ctx context.Context, h hall) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	failures, err := limit.NewFailures(p.c.failedKeys)
+	if err != nil {
+		return nil, err
+	}
+	p.add("rate sharing", newActor("rate sharing", limit.NewSharing(rates, p.store.conn, p.c.now)))
 	quota := limit.NewQuota(h.usage, p.c.quota)
 	p.add("quota", newActor("quota", quota)) // before the server, so that it stops after it
 	return edge.New(edge.Config{
 		BaseURL: p.base, Keys: h.mirror, Uses: h.uses, Sessions: h.sessions, Turns: h.sessions, Lister: h.sessions, Usages: h.sessions, Changes: h.watch,
-		Rates: rates, Quota: quota, Callbacks: p.c.callbackPolicy, Listeners: relay.New(p.store.conn), StoreHigh: h.gauge.High,
-		TrustedProxies: p.c.trustedProxies, TestKeys: p.c.testKeys, Routes: append(pages.Routes(), board.Routes()...),
+		Rates: rates, FailedKeys: failures, Quota: quota, Callbacks: p.c.callbackPolicy, Listeners: relay.New(p.store.conn),
+		StoreHigh: h.gauge.High, TrustedProxies: p.c.trustedProxies, TestKeys: p.c.testKeys, Routes: append(pages.Routes(), board.Routes()...),
 		Metrics: p.registry, Log: p.c.log, Now: p.c.now,
 	})
 }

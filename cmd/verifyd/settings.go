@@ -61,9 +61,10 @@ type callbackSettings struct {
 }
 
 type limitSettings struct {
-	RateLimit    string `default:"20/s" help:"Sessions that one API key may start: 20/s, 100/m or 1000/h."`
-	RateBurst    int    `default:"40" help:"Burst above the rate limit."`
-	MonthlyQuota int64  `default:"100000" help:"Sessions that one account may start in a UTC month."`
+	RateLimit      string `default:"20/s" help:"Sessions that one API key may start: 20/s, 100/m or 1000/h."`
+	RateBurst      int    `default:"40" help:"Burst above the rate limit."`
+	FailedKeyLimit string `default:"10/m" help:"Requests without a valid API key that one address may send: 10/m, with bursts of twice as many."`
+	MonthlyQuota   int64  `default:"100000" help:"Sessions that one account may start in a UTC month."`
 }
 
 type logSettings struct {

@@ -3,8 +3,12 @@
 // The law:
 //
 //   - The rate is GCRA, as a pure core (Decide) with the time as an argument. In any window of length t a key gets at most
-//     Burst + Count·t/Per sessions: rounding is always towards fewer. It is kept per process, in memory: behind n edges a key
-//     gets at most n times its rate.
+//     Burst + Count·t/Per sessions: rounding is always towards fewer. The edges of a service share it: each tells the
+//     others what it allowed, within milliseconds and without any request waiting for it, and counts theirs in (Sharing). What several
+//     allowed at the same moment is debt, which is paid back before anything more is allowed. Without a connection an edge goes on
+//     with what it knows.
+//   - Keys that are not valid are limited by address (Failures): an IPv4 address, or an IPv6 network of 64 bits. It is kept per
+//     process and bounded in memory. Valid keys are not concerned.
 //   - The quota is exact over any number of edges. One counter per account and UTC month lives in the stream USAGE, and the
 //     acknowledgement of an increment carries the new total: whoever reads a total above the quota has not got a unit.
 //   - Units are counted before they are used, never after. An account that starts many sessions has them counted in blocks of what it

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"maps"
 	"strconv"
 	"strings"
 	"sync"
@@ -76,20 +77,32 @@ type Rates struct {
 	epoch    time.Time // carries a monotonic reading, so that setting the clock does not move anybody's allowance
 	seed     maphash.Seed
 	shards   [shards]shard
+	news     chan struct{} // one place: something was allowed since takeSpent
 }
 
 type shard struct {
 	mu      sync.Mutex
 	states  map[string]State
+	spent   map[string]Spending // since it was last taken by takeSpent; nil: nobody takes it
 	sweepAt int
 }
+
+// Spending is what was allowed of a key, in sessions and in the time that its rate takes to give as many.
+type Spending struct {
+	Count int           `json:"n"`
+	Worth time.Duration `json:"worth"` // nanoseconds
+}
+
+// debtMost bounds by how much the spending of other edges may put a key off: what they allowed at the same moment, before they
+// could tell. Beyond that it is forgiven.
+const debtMost = 30 * time.Second
 
 // NewRates makes a limiter. standard is the rate of keys that have none of their own. The error is ErrRate.
 func NewRates(standard account.Rate) (*Rates, error) {
 	if err := Valid(standard); err != nil {
 		return nil, err
 	}
-	l := &Rates{standard: standard, epoch: time.Now(), seed: maphash.MakeSeed()}
+	l := &Rates{standard: standard, epoch: time.Now(), seed: maphash.MakeSeed(), news: make(chan struct{}, 1)}
 	for i := range l.shards {
 		l.shards[i] = shard{states: map[string]State{}, sweepAt: sweepFrom}
 	}
@@ -125,9 +138,63 @@ func (l *Rates) Allow(k account.Key, now time.Time) Decision {
 			sh.sweep(at)
 		}
 	}
+	// What lies beyond the whole burst is debt: other edges allowed it at the same time. It is paid before anything is allowed.
+	debt := min(max(time.Duration(state)-at-interval(rate)*time.Duration(rate.Burst), 0), debtMost)
 	state, d := Decide(state, rate, at)
-	sh.states[k.ID] = state
+	sh.states[k.ID] = state + State(debt)
+	d.ResetAfter += debt
+	if !d.Allowed {
+		d.RetryAfter += debt
+	} else if sh.spent != nil {
+		s := sh.spent[k.ID]
+		sh.spent[k.ID] = Spending{Count: s.Count + 1, Worth: s.Worth + interval(rate)}
+		select {
+		case l.news <- struct{}{}:
+		default:
+		}
+	}
 	return d
+}
+
+// share has the limiter remember what it allows, for takeSpent; the channel has a value when there is something.
+func (l *Rates) share() <-chan struct{} {
+	for i := range l.shards {
+		sh := &l.shards[i]
+		sh.mu.Lock()
+		if sh.spent == nil {
+			sh.spent = map[string]Spending{}
+		}
+		sh.mu.Unlock()
+	}
+	return l.news
+}
+
+// takeSpent gives what was allowed since it was last asked, by the key's id.
+func (l *Rates) takeSpent() map[string]Spending {
+	all := map[string]Spending{}
+	for i := range l.shards {
+		sh := &l.shards[i]
+		sh.mu.Lock()
+		if len(sh.spent) > 0 {
+			maps.Copy(all, sh.spent)
+			clear(sh.spent)
+		}
+		sh.mu.Unlock()
+	}
+	return all
+}
+
+// addSpent counts in what another edge allowed of a key.
+func (l *Rates) addSpent(key string, worth time.Duration, now time.Time) {
+	at := now.Sub(l.epoch)
+	sh := &l.shards[maphash.String(l.seed, key)%shards]
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	state, known := sh.states[key]
+	if !known && len(sh.states) >= sh.sweepAt {
+		sh.sweep(at)
+	}
+	sh.states[key] = max(state, State(at)) + State(min(max(worth, 0), maxRefill))
 }
 
 // sweep drops what is full again, and comes back when the shard has doubled: its cost per request stays constant.

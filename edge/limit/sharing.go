@@ -1,0 +1,109 @@
+package limit
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"verifyd/natsconf"
+)
+
+const (
+	// subjectSpent is where edges tell each other what they allowed. It is no stream's: what is lost was a few sessions.
+	subjectSpent = "verifyd.limit.spent"
+	// sharingGap is the least time between two messages of an edge. What edges allow at the same moment, before they have told each
+	// other, goes beyond the rate; it counts as debt and is paid back. Each message costs the others some microseconds.
+	sharingGap = 5 * time.Millisecond
+	// sharingMost is how many keys one message tells of: about 60 KiB.
+	sharingMost = 1000
+	// sharingRoom is how many messages may wait to be counted in: those of a hundred edges for several rounds.
+	sharingRoom = 1024
+)
+
+// Sharing is the actor by which the edges of a service share their rate limits: each tells the others what it allowed, within
+// milliseconds, and counts theirs in. No request waits for it. Alone, or without a connection, an edge goes on with what it knows.
+type Sharing struct {
+	rates *Rates
+	conn  *natsconf.Conn
+	now   func() time.Time
+	self  string
+}
+
+// NewSharing makes the actor of a limiter; now is time.Now where it is nil, and the clock by which Allow is called.
+func NewSharing(rates *Rates, conn *natsconf.Conn, now func() time.Time) *Sharing {
+	if now == nil {
+		now = time.Now
+	}
+	return &Sharing{rates: rates, conn: conn, now: now, self: rand.Text()}
+}
+
+// String names the actor in the supervisor's log.
+func (s *Sharing) String() string { return "rate sharing" }
+
+// spentMsg is what an edge tells the others.
+type spentMsg struct {
+	From  string              `json:"from"`
+	Spent map[string]Spending `json:"spent"` // by the key's id
+}
+
+// Serve shares until ctx ends.
+func (s *Sharing) Serve(ctx context.Context) error {
+	heard := make(chan *nats.Msg, sharingRoom)
+	sub, err := s.conn.NC.ChanSubscribe(subjectSpent, heard)
+	if err != nil {
+		return fmt.Errorf("share rate limits: %w: %w", natsconf.ErrUnavailable, err)
+	}
+	defer func() { _ = sub.Unsubscribe() }()
+	news := s.rates.share()
+	ready := news
+	pause := time.NewTimer(sharingGap)
+	defer pause.Stop()
+	for {
+		select {
+		case m := <-heard:
+			s.hear(m.Data)
+		case <-ready:
+			s.tell()
+			ready = nil
+			pause.Reset(sharingGap)
+		case <-pause.C:
+			ready = news
+		case <-ctx.Done():
+			s.tell()
+			return ctx.Err()
+		}
+	}
+}
+
+// tell tells the others what was allowed since the last time.
+func (s *Sharing) tell() {
+	m := spentMsg{From: s.self, Spent: map[string]Spending{}}
+	send := func() {
+		if data, err := json.Marshal(m); err == nil && len(m.Spent) > 0 {
+			s.conn.Emit(subjectSpent, data)
+		}
+		clear(m.Spent)
+	}
+	for key, spent := range s.rates.takeSpent() {
+		if m.Spent[key] = spent; len(m.Spent) == sharingMost {
+			send()
+		}
+	}
+	send()
+}
+
+// hear counts in what another edge allowed. What cannot be read is another build's, and left out.
+func (s *Sharing) hear(data []byte) {
+	var m spentMsg
+	if json.Unmarshal(data, &m) != nil || m.From == s.self {
+		return
+	}
+	now := s.now()
+	for key, spent := range m.Spent {
+		s.rates.addSpent(key, spent.Worth, now)
+	}
+}
