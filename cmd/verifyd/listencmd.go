@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"verifyd/edge/client"
+	"verifyd/sessions/relay"
 )
 
 const (
@@ -15,6 +16,9 @@ const (
 	listenAgain     = 500 * time.Millisecond
 	listenAgainMost = 10 * time.Second
 )
+
+// listeners is where edge and dispatcher meet for callbacks that go to developers' own machines.
+func (p *Program) listeners() *relay.Relay { return relay.New(p.store.conn) }
 
 // listenCmd brings the callbacks of a test key's sessions to a program on this machine.
 type listenCmd struct {

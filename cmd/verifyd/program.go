@@ -21,7 +21,6 @@ import (
 	"verifyd/edge/signin"
 	"verifyd/natsconf"
 	"verifyd/sessions"
-	"verifyd/sessions/relay"
 )
 
 // Program is the whole service. main and the end-to-end tests both boot it; it is served once.
@@ -184,9 +183,9 @@ func (p *Program) startCore(ctx context.Context) (hall, error) {
 
 func (p *Program) startDispatcher(h hall) error {
 	d, err := dispatcher.New(dispatcher.Config{
-		Conn: p.store.conn, Sessions: h.sessions, Secrets: h.mirror, Listeners: relay.New(p.store.conn), Policy: p.c.callbackPolicy, Log: p.c.log, Metrics: p.registry,
+		Conn: p.store.conn, Sessions: h.sessions, Secrets: h.mirror, Policy: p.c.callbackPolicy, Log: p.c.log, Metrics: p.registry,
 		Supervise: supervision(p.c.log), Timeout: p.c.callbackTimeout, RetryFor: p.c.callbackRetryFor, DefaultPolicy: p.c.defaultPolicy, Now: p.c.now,
-		Client: p.callbackClient(),
+		Client: p.callbackClient(), Listeners: p.listeners(),
 	})
 	if err != nil {
 		return err
@@ -275,7 +274,7 @@ func (p *Program) handler(ctx context.Context, h hall) (http.Handler, error) {
 	p.add("quota", newActor("quota", quota)) // before the server, so that it stops after it
 	return edge.New(edge.Config{
 		BaseURL: p.base, Keys: h.mirror, Uses: h.uses, Sessions: h.sessions, Turns: h.sessions, Lister: h.sessions, Usages: h.sessions, Changes: h.watch,
-		Rates: rates, FailedKeys: failures, Quota: quota, Callbacks: p.c.callbackPolicy, Listeners: relay.New(p.store.conn),
+		Rates: rates, FailedKeys: failures, Quota: quota, Callbacks: p.c.callbackPolicy, Listeners: p.listeners(),
 		StoreHigh: h.gauge.High, TrustedProxies: p.c.trustedProxies, TestKeys: p.c.testKeys, Routes: append(pages.Routes(), board.Routes()...),
 		Metrics: p.registry, Log: p.c.log, Now: p.c.now,
 	})

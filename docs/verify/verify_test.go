@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"io"
 	"net"
@@ -15,11 +16,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 	"go.uber.org/goleak"
 
 	"verifyd/dispatcher/callback"
@@ -188,6 +191,9 @@ func tryOut(t *testing.T, g verify.Guide, code verify.Code, lib string) {
 			t.Errorf("%s: %d %s%s, want %d", c.name, answer.Status, answer.Detail, answer.Body, want)
 		}
 	}
+	if status := r.sendTest(t); status != http.StatusOK {
+		t.Errorf("a test key's callback: %d", status)
+	}
 	r.stop()
 	if n := strings.Count(r.said.String(), "sailor_42 grüße 🌊 true"); n != 4 {
 		t.Errorf("it took %d results, want 4:\n%s", n, r.said.String())
@@ -198,6 +204,7 @@ func tryOut(t *testing.T, g verify.Guide, code verify.Code, lib string) {
 type running struct {
 	url    target.URL
 	client *callback.Client
+	roots  *x509.CertPool
 	tamper bool
 	said   *words
 	stop   func()
@@ -262,6 +269,7 @@ func (r *running) front(t *testing.T, port int) {
 	if r.url, err = policy.Parse("https://" + l.Addr().String() + "/verified"); err != nil {
 		t.Fatal(err)
 	}
+	r.roots = ca.Pool()
 	r.client = callback.New(callback.Config{RootCAs: ca.Pool(), Policy: policy, Timeout: time.Minute})
 }
 
@@ -281,6 +289,35 @@ func (r *running) send(t *testing.T, secrets []string, at time.Time, tamper bool
 	}
 	defer conn.Close()
 	return conn.Send(t.Context(), request)
+}
+
+// sendTest sends the callback of a test key, by a client of its own: rightly signed, and nothing to act on.
+func (r *running) sendTest(t *testing.T) int {
+	t.Helper()
+	const id, body = "cbtest_" + string(session), `{"platform_user_id":"sailor_42","guild_id":"grüße 🌊","verified":true}`
+	hook, err := standardwebhooks.NewWebhook(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := time.Now()
+	signature, err := hook.Sign(id, at, []byte(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	q, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url.String(), strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.Header.Set(callback.HeaderID, id)
+	q.Header.Set(callback.HeaderTimestamp, strconv.FormatInt(at.Unix(), 10))
+	q.Header.Set(callback.HeaderSignature, signature)
+	c := http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: r.roots}}}
+	response, err := c.Do(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	return response.StatusCode
 }
 
 // words is what a program says, read while it runs.

@@ -121,6 +121,7 @@ func TestReceiverAnswers(t *testing.T) {
 		"signed, but verified: null":  {func(c *callback) { c.body = `{"platform_user_id":"u","guild_id":"","verified":null}` }, 422, 0},
 		"a GET":                       {func(c *callback) { c.change = func(r *http.Request) { r.Method = http.MethodGet } }, 405, 0},
 		"a test":                      {func(c *callback) { c.test = true }, 200, 0},
+		"a test by its id alone":      {func(c *callback) { c.id = "cbtest_abc" }, 200, 0},
 		"a test with another secret":  {func(c *callback) { c.test, c.secrets = true, []string{"whsec_YWJj"} }, 401, 0},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -97,7 +97,9 @@ func TestUnreadWasNotSent(t *testing.T) {
 	name := find(t, r)
 	ended := make(chan relay.Answer, 1)
 	go func() {
-		a, err := r.Hand(t.Context(), key, name, callback)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		a, err := r.Hand(ctx, key, name, callback)
 		if err != nil {
 			t.Error(err)
 		}
@@ -128,7 +130,7 @@ func TestSilenceIsNotNobody(t *testing.T) {
 // What a client names is never a subject of somebody else's.
 func TestExchangesAreNamesAlone(t *testing.T) {
 	r := start(t)
-	for _, name := range []string{"", "*", ">", "a.b", "ABCDEFGHIJKLMNOPQRSTUVWX.*", "abcdefghijklmnopqrstuvwxyz"} {
+	for _, name := range []string{"", "*", ">", "a.b", "ABCDEFGHIJKLMNOPQRSTUVWX.*", "abcdefghijklmnopqrstuvwxyz", "A B", "A\r\nPUB x 0\r\n"} {
 		if err := r.Answer(t.Context(), key, name, relay.Answer{}); !errors.Is(err, relay.ErrOver) {
 			t.Errorf("%q: %v", name, err)
 		}
