@@ -31,6 +31,8 @@ const (
 type Check struct {
 	Name  string                          // as in "keys" or "jetstream"
 	Check func(ctx context.Context) error // nil when well; the text of the error is shown to operators
+	// Advisory: told to operators, but requests should be sent here whatever it says, since no other process fares better.
+	Advisory bool
 }
 
 // readiness is the answer of GET /readyz.
@@ -40,9 +42,10 @@ type readiness struct {
 }
 
 type checkDoc struct {
-	Name   string `json:"name"`
-	OK     bool   `json:"ok"`
-	Reason string `json:"reason,omitempty"` // what is wrong
+	Name     string `json:"name"`
+	OK       bool   `json:"ok"`
+	Advisory bool   `json:"advisory,omitzero"`
+	Reason   string `json:"reason,omitempty"` // what is wrong
 }
 
 // NewAdmin makes the operators' handler. It asks nobody who they are: it belongs on an address that only operators reach.
@@ -67,7 +70,8 @@ func live(w http.ResponseWriter, _ *http.Request) {
 	}{true})
 }
 
-// GET /readyz says whether requests should be sent here, check by check: 200, or 503 if one of them fails.
+// GET /readyz says whether requests should be sent here, check by check: 200, or 503 if one of them fails that is not
+// advisory.
 func ready(checks []Check) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), checkTimeout)
@@ -75,7 +79,7 @@ func ready(checks []Check) http.HandlerFunc {
 		doc := readiness{Ready: true, Checks: ask(ctx, checks)}
 		status := http.StatusOK
 		for _, c := range doc.Checks {
-			if !c.OK {
+			if !c.OK && !c.Advisory {
 				doc.Ready, status = false, http.StatusServiceUnavailable
 			}
 		}
@@ -89,7 +93,7 @@ func ask(ctx context.Context, checks []Check) []checkDoc {
 	var wg sync.WaitGroup
 	for i, c := range checks {
 		wg.Go(func() {
-			docs[i] = checkDoc{Name: c.Name, OK: true}
+			docs[i] = checkDoc{Name: c.Name, OK: true, Advisory: c.Advisory}
 			if err := c.Check(ctx); err != nil {
 				docs[i].OK, docs[i].Reason = false, err.Error()
 			}

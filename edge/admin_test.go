@@ -31,8 +31,8 @@ func mustFetch(t *testing.T, s *Server, path string) answer {
 func TestReadiness(t *testing.T) {
 	var away atomic.Bool
 	s := startAdmin(t, []Check{
-		{"keys", func(context.Context) error { return nil }},
-		{"jetstream", func(context.Context) error {
+		{Name: "keys", Check: func(context.Context) error { return nil }},
+		{Name: "jetstream", Check: func(context.Context) error {
 			if away.Load() {
 				return errors.New("no connection")
 			}
@@ -56,11 +56,25 @@ func TestReadiness(t *testing.T) {
 	}
 }
 
+// What no other process fares better with is told, and turns no requests away.
+func TestAdvisoryChecks(t *testing.T) {
+	s := startAdmin(t, []Check{
+		{Name: "keys", Check: func(context.Context) error { return nil }},
+		{Name: "network a", Check: func(context.Context) error { return errors.New("no answer") }, Advisory: true},
+	}, prometheus.NewRegistry())
+	const want = `{"ready":true,"checks":[{"name":"keys","ok":true},{"name":"network a","ok":false,"advisory":true,"reason":"no answer"}]}`
+	if a := mustFetch(t, s, pathReady); a.status != http.StatusOK || a.body != want {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}
+
 // A check that hangs is told apart from those that are well, and does not hang the probe.
 func TestReadinessDoesNotHang(t *testing.T) {
 	hang := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 	began := time.Now()
-	docs := ask(deadline(t, 50*time.Millisecond), []Check{{"hangs", hang}, {"well", func(context.Context) error { return nil }}, {"hangs too", hang}})
+	docs := ask(deadline(t, 50*time.Millisecond), []Check{
+		{Name: "hangs", Check: hang}, {Name: "well", Check: func(context.Context) error { return nil }}, {Name: "hangs too", Check: hang},
+	})
 	if docs[0].OK || docs[0].Reason == "" || !docs[1].OK || docs[2].OK || docs[2].Name != "hangs too" {
 		t.Errorf("checks = %+v", docs)
 	}

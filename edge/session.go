@@ -20,6 +20,7 @@ type sessionDoc struct {
 	State          sessions.State  `json:"state"`
 	Verified       *bool           `json:"verified"` // null unless verified or failed
 	Reason         sessions.Reason `json:"reason"`   // empty while pending and when verified
+	Rule           sessions.Rule   `json:"rule"`     // the identity network's rule that refused; empty for other reasons
 	CreatedAt      string          `json:"created_at"`
 	ExpiresAt      string          `json:"expires_at"`
 	CompletedAt    *string         `json:"completed_at"` // null while pending and when expired
@@ -165,7 +166,7 @@ func noSession() *problem {
 func document(v sessions.View) sessionDoc {
 	doc := sessionDoc{
 		ID: v.ID, Test: v.Test, Platform: v.Platform, PlatformUserID: v.PlatformUserID, GuildID: v.GuildID,
-		State: v.State, Reason: v.Reason,
+		State: v.State, Reason: v.Reason, Rule: v.Rule,
 		CreatedAt: timestamp(v.CreatedAt), ExpiresAt: timestamp(v.ExpiresAt), CompletedAt: timestampOrNull(v.CompletedAt),
 		Delivery: deliveryDoc{State: v.Delivery.State, Attempts: []attemptDoc{}},
 	}

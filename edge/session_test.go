@@ -28,7 +28,7 @@ func TestReadPendingSession(t *testing.T) {
 	for _, name := range []string{begun.Session, id} {
 		a := s.get(t, name, acmeKey)
 		created := timestamp(s.clock.now())
-		want := fmt.Sprintf(`{"id":%q,"test":false,"platform":"chat","platform_user_id":"u-1","guild_id":"g-1","state":"pending","verified":null,"reason":"",`+
+		want := fmt.Sprintf(`{"id":%q,"test":false,"platform":"chat","platform_user_id":"u-1","guild_id":"g-1","state":"pending","verified":null,"reason":"","rule":"",`+
 			`"created_at":%q,"expires_at":%q,"completed_at":null,"delivery":{"state":"none","attempts":[]}}`, id, created, begun.ExpiresAt)
 		if a.status != http.StatusOK || a.body != want {
 			t.Errorf("%d %s\nwant %s", a.status, a.body, want)
@@ -52,12 +52,13 @@ func TestReadEveryOutcome(t *testing.T) {
 		{sessions.Outcome{State: sessions.Verified, Network: "default"}, "true", "due"},
 		{sessions.Outcome{State: sessions.Failed, Reason: sessions.Declined}, "false", "due"},
 		{sessions.Outcome{State: sessions.Failed, Reason: sessions.Refused, Network: "default"}, "false", "due"},
+		{sessions.Outcome{State: sessions.Failed, Reason: sessions.Refused, Rule: sessions.RuleAccountAge, Network: "default"}, "false", "due"},
 		{sessions.Outcome{State: sessions.Canceled, Reason: sessions.CanceledReason}, "null", "none"},
 	} {
 		token := s.start(t).Session
 		s.complete(t, token, row.outcome)
 		a := s.get(t, token, acmeKey)
-		want := fmt.Sprintf(`"state":%q,"verified":%s,"reason":%q,`, row.outcome.State, row.verified, row.outcome.Reason)
+		want := fmt.Sprintf(`"state":%q,"verified":%s,"reason":%q,"rule":%q,`, row.outcome.State, row.verified, row.outcome.Reason, row.outcome.Rule)
 		completed := fmt.Sprintf(`"completed_at":%q,"delivery":{"state":%q,"attempts":[]}`, timestamp(s.clock.now()), row.delivery)
 		if a.status != http.StatusOK || !strings.Contains(a.body, want) || !strings.Contains(a.body, completed) {
 			t.Errorf("%d %s\nwant %s … %s", a.status, a.body, want, completed)

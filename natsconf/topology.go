@@ -19,6 +19,7 @@ const (
 	BucketLogins      = "logins"
 	BucketKeyUses     = "key-uses"
 	BucketIdempotency = "idempotency"
+	BucketIdentities  = "identities"
 
 	// ConsumerDispatcher and ConsumerRetries are the durable consumers that all dispatcher processes share: of completions, and of
 	// those whose next try has come due.
@@ -91,6 +92,7 @@ func NewTopology(o TopologyOptions) Topology {
 			bucket(o, BucketLogins, "dashboard logins and login links, as digests", 1, LoginTTL),
 			keyUses(o),
 			bucket(o, BucketIdempotency, "idempotency keys and the sealed tokens of their sessions", 1, IdempotencyTTL),
+			identities(o),
 		},
 		Consumers: DispatcherConsumers(),
 	}
@@ -179,6 +181,14 @@ func retries(o TopologyOptions) jetstream.StreamConfig {
 // an account's sessions are listed from it. A message may ask for a shorter life, as a redeemed sign-in attempt does.
 func records(o TopologyOptions) jetstream.StreamConfig {
 	c := bucket(o, BucketSessions, "records of sessions and redeemed sign-in attempts", 1, o.KeepResults)
+	c.AllowMsgTTL = true
+	return c
+}
+
+// identities holds which user an identity stands for, both as keyed hashes, where a network's rules let it stand for one alone. Each
+// message has a life of its own, which the rules state.
+func identities(o TopologyOptions) jetstream.StreamConfig {
+	c := bucket(o, BucketIdentities, "which user an identity stands for, as keyed hashes", 1, 0)
 	c.AllowMsgTTL = true
 	return c
 }

@@ -29,6 +29,22 @@ const (
 	ExpiredReason  Reason = "expired"
 )
 
+// Rule names the identity network's rule that refused an identity, by the key that sets it in the networks file. Empty unless the
+// reason is Refused; records of builds that had one rule alone leave it out.
+type Rule string
+
+// The rules of identity networks.
+const (
+	NoRule           Rule = ""
+	RuleSubjectMatch Rule = "require_subject_match"
+	RuleEmailDomains Rule = "email_domains"
+	RuleAccountAge   Rule = "min_account_age"
+	RuleGroups       Rule = "require_groups"
+	RuleAllow        Rule = "allow_subjects"
+	RuleDeny         Rule = "deny_subjects"
+	RuleOneIdentity  Rule = "one_identity_per"
+)
+
 // Policy says what may be sent again.
 type Policy string
 
@@ -66,6 +82,7 @@ type Request struct {
 type Outcome struct {
 	State   State  // Verified, Failed or Canceled
 	Reason  Reason // Declined, Refused or CanceledReason; NoReason when verified
+	Rule    Rule   // which of the network's rules refused
 	Network string // id of the identity network that vouched or refused; empty where none took part
 }
 

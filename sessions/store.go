@@ -23,6 +23,8 @@ var (
 	ErrCompleted = errors.New("the session is completed already")
 	// ErrRedeemed: this sign-in attempt was used before.
 	ErrRedeemed = errors.New("the sign-in attempt was used before")
+	// ErrHeld: the identity stands for another user.
+	ErrHeld = errors.New("the identity stands for another user")
 	// ErrClaimed: another owner holds the claim; who gets this error never sends.
 	ErrClaimed = errors.New("another owner holds the claim")
 	// ErrDeliveryOpen: the delivery is not at an end, so that nothing can be sent again.
@@ -39,6 +41,7 @@ type Config struct {
 	Pending     *natsconf.Writer // of the sessions bucket's stream
 	Completions *natsconf.Writer // of StreamCompletions
 	Retries     *natsconf.Writer // of StreamRetries; only dispatchers need it
+	Identities  *natsconf.Writer // of the identities bucket's stream; only edges whose networks hold identities need it
 	Keyed       *natsconf.Writer // of the idempotency bucket's stream; only edges need it
 	Meter       *Meter           // nil: nothing is counted
 	Key         seal.Key
@@ -51,10 +54,12 @@ type Store struct {
 	pending     *natsconf.Writer
 	completions *natsconf.Writer
 	retries     *natsconf.Writer
+	identities  *natsconf.Writer
 	keyed       *natsconf.Writer
 	box         *seal.Box
 	turnBox     *seal.Box
 	meter       *Meter
+	hash        *seal.Hash // of what is held
 	now         func() time.Time
 }
 
@@ -64,8 +69,8 @@ func NewStore(c Config) *Store {
 		c.Now = time.Now
 	}
 	return &Store{
-		conn: c.Conn, pending: c.Pending, completions: c.Completions, retries: c.Retries, keyed: c.Keyed,
-		box: c.Key.Box(sealUse), turnBox: c.Key.Box(turnUse), meter: c.Meter, now: c.Now,
+		conn: c.Conn, pending: c.Pending, completions: c.Completions, retries: c.Retries, keyed: c.Keyed, identities: c.Identities,
+		box: c.Key.Box(sealUse), turnBox: c.Key.Box(turnUse), hash: c.Key.Hash(hashUse), meter: c.Meter, now: c.Now,
 	}
 }
 

@@ -17,6 +17,9 @@ const recordVersion = 1
 // sealUse is the use of the box that callback URLs are sealed in; their owner is the session id.
 const sealUse = "callback-url"
 
+// hashUse is the use of the keyed hash of identities and of those they stand for.
+const hashUse = "identity"
+
 // The subjects of a session's facts and events (natsconf has the table).
 func completionSubject(id ID) string    { return "completion." + string(id) }
 func claimSubject(id ID, n int) string  { return "claim." + string(id) + "." + strconv.Itoa(n) }
@@ -41,6 +44,10 @@ func redeemedSubject(attempt string) string {
 	return natsconf.BucketSubject(natsconf.BucketSessions, "redeemed."+attempt)
 }
 
+func holdSubject(hash string) string {
+	return natsconf.BucketSubject(natsconf.BucketIdentities, hash)
+}
+
 // record is a Session as it is stored. The session id is in the subject.
 type record struct {
 	Version        int       `json:"v"`
@@ -61,6 +68,7 @@ type completionRecord struct {
 	record
 	State       State     `json:"state"`
 	Reason      Reason    `json:"reason,omitempty"`
+	Rule        Rule      `json:"rule,omitempty"`
 	Network     string    `json:"network,omitempty"`
 	CompletedAt time.Time `json:"completed_at"`
 }
@@ -90,7 +98,7 @@ func encodeSession(s Session, box *seal.Box) ([]byte, error) { return json.Marsh
 func encodeCompletion(c Completion, box *seal.Box) ([]byte, error) {
 	return json.Marshal(completionRecord{
 		record: newRecord(c.Session, box),
-		State:  c.State, Reason: c.Reason, Network: c.Network, CompletedAt: c.CompletedAt,
+		State:  c.State, Reason: c.Reason, Rule: c.Rule, Network: c.Network, CompletedAt: c.CompletedAt,
 	})
 }
 
@@ -111,7 +119,7 @@ func decodeCompletion(id ID, data []byte, box *seal.Box) (Completion, error) {
 	if err != nil {
 		return Completion{}, err
 	}
-	return Completion{Session: s, Outcome: Outcome{State: r.State, Reason: r.Reason, Network: r.Network}, CompletedAt: r.CompletedAt}, nil
+	return Completion{Session: s, Outcome: Outcome{State: r.State, Reason: r.Reason, Rule: r.Rule, Network: r.Network}, CompletedAt: r.CompletedAt}, nil
 }
 
 // decode refuses a record of a newer build rather than misread it.

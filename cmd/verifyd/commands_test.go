@@ -155,6 +155,8 @@ func TestBadSettingsAreRefusedByName(t *testing.T) {
 		{[]string{"--store-limit", "9000000TiB"}, []string{"VERIFYD_STORE_LIMIT"}},
 		{[]string{"--networks-file", networks}, []string{"VERIFYD_NETWORKS_FILE", "isuer"}},
 		{[]string{"--network-issuer", "http://idp.example.com"}, []string{"VERIFYD_NETWORK_ISSUER", "https"}},
+		{[]string{"--network-kind", "discrod", "--network-client-id", "c", "--network-client-secret", "s"}, []string{"VERIFYD_NETWORK_ISSUER", "kind: oidc", "discord"}},
+		{[]string{"--network-kind", "discord", "--network-issuer", "https://i.example"}, []string{"VERIFYD_NETWORK_ISSUER", "issuer: leave it out", "client_id", "client_secret"}},
 		{[]string{"--dev-network-listen", "0.0.0.0:0"}, []string{"loopback"}},
 		{[]string{"--log-level", "loud"}, []string{"VERIFYD_LOG_LEVEL", "loud"}},
 		{[]string{"--log-format", "xml"}, []string{"VERIFYD_LOG_FORMAT", "xml"}},

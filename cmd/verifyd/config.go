@@ -214,15 +214,18 @@ func (s settings) networkConfig(c *config, f *faults) {
 	if s.NetworksFile != "" {
 		c.networks = append(c.networks, networksFile(f, s.NetworksFile)...)
 	}
-	if s.NetworkIssuer != "" {
-		n := network.Settings{ID: "default", Name: s.NetworkName, Kind: network.KindOIDC, Issuer: s.NetworkIssuer, ClientID: s.NetworkClientID, ClientSecret: s.NetworkClientSecret, Dashboard: s.NetworkDashboard}
+	if s.NetworkIssuer != "" || s.NetworkKind != "" {
+		n := network.Settings{ID: "default", Name: s.NetworkName, Kind: s.NetworkKind, Issuer: s.NetworkIssuer, ClientID: s.NetworkClientID, ClientSecret: s.NetworkClientSecret, Dashboard: s.NetworkDashboard}
+		if n.Kind == "" {
+			n.Kind = network.KindOIDC
+		}
 		if _, err := network.New(n, network.Options{BaseURL: "https://verify.example.com"}); err != nil {
-			f.add("network-issuer", err.Error(), "one network takes VERIFYD_NETWORK_ISSUER, _NAME, _CLIENT_ID and _CLIENT_SECRET")
+			f.add("network-issuer", err.Error(), "one network takes VERIFYD_NETWORK_ISSUER or _KIND, _NAME, _CLIENT_ID and _CLIENT_SECRET")
 		}
 		c.networks = append(c.networks, n)
 	}
-	if s.NetworkIssuer == "" && (s.NetworkDashboard || s.NetworkClientID != "" || s.NetworkClientSecret != "" || s.NetworkName != "") {
-		f.add("network-issuer", "not set, but other settings of that network are", "set it to the network's issuer, for example https://accounts.example.com")
+	if s.NetworkIssuer == "" && s.NetworkKind == "" && (s.NetworkDashboard || s.NetworkClientID != "" || s.NetworkClientSecret != "" || s.NetworkName != "") {
+		f.add("network-issuer", "not set, but other settings of that network are", "set it to the network's issuer, for example https://accounts.example.com, or set VERIFYD_NETWORK_KIND")
 	}
 	if c.edge && len(c.networks) == 0 && !s.DevNetwork && s.NetworksFile == "" {
 		f.add("network-issuer", "no identity network is configured, so nobody could sign in",

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"context"
 	"errors"
+	"slices"
 
+	"verifyd/edge"
 	"verifyd/edge/dashboard"
 	"verifyd/edge/devnetwork"
 	"verifyd/edge/network"
@@ -13,6 +16,28 @@ type networks struct {
 	live  []*network.Network // for live sessions
 	test  *network.Network   // for test sessions; nil: there are none
 	logIn []*network.Network // into the dashboard, with a place of return of their own
+}
+
+// signIn gives the networks by which sessions are completed, each once.
+func (ns networks) signIn() []*network.Network {
+	if ns.test == nil || slices.Contains(ns.live, ns.test) {
+		return ns.live
+	}
+	return append(slices.Clone(ns.live), ns.test)
+}
+
+// keeper keeps the metadata of all networks at hand.
+func (ns networks) keeper() *actor {
+	return newActor("networks keeper", network.NewKeeper(slices.Concat(ns.signIn(), ns.logIn)))
+}
+
+// checks tell operators which networks do not answer.
+func (ns networks) checks() []edge.Check {
+	var checks []edge.Check
+	for _, n := range ns.signIn() {
+		checks = append(checks, edge.Check{Name: "network " + n.ID(), Check: func(context.Context) error { return n.Available() }, Advisory: true})
+	}
+	return checks
 }
 
 // networks makes the configured identity networks, and the dev network where it is wanted: for test sessions, for live ones, for the

@@ -34,6 +34,7 @@ type Program struct {
 	admin  string // address of the operators' server; empty: none
 	store  *store
 	mirror *account.Mirror
+	nets   networks
 
 	actors map[string]*actor
 	layers []*layer // in the order of their start
@@ -150,12 +151,13 @@ func (p *Program) startCore(ctx context.Context) (hall, error) {
 	pending := newWriter(conn, natsconf.BucketStream(natsconf.BucketSessions))
 	completions := newWriter(conn, natsconf.StreamCompletions)
 	retries := natsconf.NewSingleWriter(conn, natsconf.StreamRetries)
+	identities := natsconf.NewSingleWriter(conn, natsconf.BucketStream(natsconf.BucketIdentities))
 	keyed := newWriter(conn, natsconf.BucketStream(natsconf.BucketIdempotency))
 	usage := natsconf.NewSingleWriter(conn, natsconf.StreamUsage)
 	meter := sessions.NewMeter(usage)
 	h := hall{
 		sessions: sessions.NewStore(sessions.Config{
-			Conn: conn, Pending: pending, Completions: completions, Retries: retries, Keyed: keyed, Meter: meter, Key: p.store.key, Now: p.c.now,
+			Conn: conn, Pending: pending, Completions: completions, Retries: retries, Keyed: keyed, Identities: identities, Meter: meter, Key: p.store.key, Now: p.c.now,
 		}),
 		mirror: account.NewMirror(conn, p.store.key, p.c.log),
 		uses:   account.NewUses(conn, p.c.log),
@@ -164,7 +166,7 @@ func (p *Program) startCore(ctx context.Context) (hall, error) {
 		meter:  meter,
 		usage:  usage,
 	}
-	h.writers = []*natsconf.Writer{pending, completions, retries, keyed, h.usage}
+	h.writers = []*natsconf.Writer{pending, completions, retries, keyed, identities, h.usage}
 	if p.store.embedded != nil {
 		p.add("watchdog", newActor("store watchdog", natsconf.NewWatchdog(p.store.embedded, h.writers...)))
 	}
@@ -173,7 +175,7 @@ func (p *Program) startCore(ctx context.Context) (hall, error) {
 	mirror := newActor("key mirror", h.mirror)
 	p.add("core",
 		newActor("sessions writer", pending), newActor("completions writer", completions), newActor("retries writer", retries), newActor("idempotency writer", keyed),
-		newActor("usage writer", h.usage),
+		newActor("identities writer", identities), newActor("usage writer", h.usage),
 		mirror, newActor("session watch", h.watch), newActor("store gauge", h.gauge), newActor("key uses", h.uses),
 		newActor("audit settler", account.NewSettler(p.store.accounts, p.c.log)))
 	p.add("meter", newActor("meter", h.meter)) // above the writer that it uses at its stop, below those that count
@@ -218,6 +220,7 @@ func (p *Program) startEdge(ctx context.Context, h hall, public net.Listener) er
 			return err
 		}
 		checks = append(checks, edge.Check{Name: publicServer, Check: server.Check})
+		checks = append(checks, p.nets.checks()...)
 		if err := p.serve(ctx, publicServer, server); err != nil {
 			return err
 		}
@@ -251,6 +254,8 @@ func (p *Program) handler(ctx context.Context, h hall) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.nets = networks
+	p.add("networks", networks.keeper())
 	pages, err := signin.New(signin.Config{
 		BaseURL: p.base, Sessions: h.sessions, Networks: networks.live, Test: networks.test, Accounts: h.mirror, Key: p.store.key, Log: p.c.log, Now: p.c.now,
 	})

@@ -39,6 +39,7 @@ type edgeSettings struct {
 type networkSettings struct {
 	NetworksFile        string `help:"YAML list of identity networks."`
 	NetworkIssuer       string `help:"Issuer of one OpenID Connect network, without a file."`
+	NetworkKind         string `help:"Its kind: oidc (default), or a network that is known by name and needs no issuer, such as discord."`
 	NetworkName         string `help:"Its name, as users read it."`
 	NetworkClientID     string `name:"network-client-id" help:"Its client id."`
 	NetworkClientSecret string `help:"Its client secret."`

@@ -28,34 +28,76 @@ func newDiscovery() discovery {
 	return d
 }
 
-// provider gives what is known about the other side, asking for it on first use. The error is a *Trouble.
+// metadataLife is for how long metadata is used before it is asked for anew, so that a provider's changes are seen without a restart.
+// Until the answer comes, and while none comes, what is known goes on to be used.
+const metadataLife = time.Hour
+
+// fresh reports whether what is known need not be asked for anew; what the settings say never does.
+func (p *provider) fresh(now time.Time) bool { return p.until.IsZero() || now.Before(p.until) }
+
+// provider gives what is known about the other side, asking for it on first use and from time to time. The error is a *Trouble.
 func (n *Network) provider(ctx context.Context) (*provider, error) {
-	if p := n.known.Load(); p != nil {
+	p := n.known.Load()
+	if p != nil && p.fresh(n.now()) {
 		return p, nil
 	}
 	d := &n.discover
-	select {
-	case <-d.turn:
-	case <-ctx.Done():
-		return nil, n.fetchTrouble(StageDiscovery, ctx.Err(), ClassCanceled, "the caller gave up")
+	if p != nil {
+		select {
+		case <-d.turn:
+		default: // somebody asks
+			return p, nil
+		}
+	} else {
+		select {
+		case <-d.turn:
+		case <-ctx.Done():
+			return nil, n.fetchTrouble(StageDiscovery, ctx.Err(), ClassCanceled, "the caller gave up")
+		}
 	}
 	defer func() { d.turn <- struct{}{} }()
-	if p := n.known.Load(); p != nil {
-		return p, nil
+	if q := n.known.Load(); q != nil && q.fresh(n.now()) {
+		return q, nil
 	}
-	if d.failure != nil && n.now().Before(d.again) {
-		return nil, d.failure
+	trouble := d.failure
+	if trouble == nil || !n.now().Before(d.again) {
+		trouble = n.discoverNow(ctx)
 	}
-	p, trouble := n.fetchMetadata(ctx)
-	if trouble == nil {
-		d.failure = nil
-		n.known.Store(p)
-		return p, nil
-	}
-	if ctx.Err() == nil { // a caller that gave up says nothing about the provider
-		d.failure, d.again = trouble, n.now().Add(discoveryPause)
+	if q := n.known.Load(); q != nil {
+		return q, nil
 	}
 	return nil, trouble
+}
+
+// refresh asks for the metadata whatever is known. The error is a *Trouble.
+func (n *Network) refresh(ctx context.Context) error {
+	select {
+	case <-n.discover.turn:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { n.discover.turn <- struct{}{} }()
+	if trouble := n.discoverNow(ctx); trouble != nil {
+		return trouble
+	}
+	return nil
+}
+
+// discoverNow asks for the metadata and keeps them, or the trouble that came instead. The caller has the turn.
+func (n *Network) discoverNow(ctx context.Context) *Trouble {
+	d := &n.discover
+	p, trouble := n.fetchMetadata(ctx)
+	switch {
+	case trouble == nil:
+		d.failure = nil
+		p.until = n.now().Add(metadataLife)
+		n.known.Store(p)
+		n.reached()
+	case ctx.Err() == nil: // a caller that gave up says nothing about the provider
+		d.failure, d.again = trouble, n.now().Add(discoveryPause)
+		n.unreached(trouble)
+	}
+	return trouble
 }
 
 // asymmetric are the algorithms an ID token may be signed with (RFC 7518 §3.1, RFC 8037). "none" proves nothing. HS256 is keyed
@@ -66,6 +108,7 @@ var asymmetric = []string{
 
 // metadata are the members of the provider's metadata that go-oidc keeps to itself (OpenID Connect Discovery 1.0 §3, RFC 9207 §3).
 type metadata struct {
+	Issuer         string   `json:"issuer"`
 	Keys           string   `json:"jwks_uri"`
 	UserInfo       string   `json:"userinfo_endpoint"`
 	Algorithms     []string `json:"id_token_signing_alg_values_supported"`
@@ -73,7 +116,11 @@ type metadata struct {
 }
 
 func (n *Network) fetchMetadata(ctx context.Context) (*provider, *Trouble) {
-	found, err := oidc.NewProvider(oidc.ClientContext(ctx, n.metadata), n.settings.Issuer)
+	ctx = oidc.ClientContext(ctx, n.metadata)
+	if n.manyTenants() {
+		ctx = oidc.InsecureIssuerURLContext(ctx, n.settings.Issuer) // the issuer that the metadata names is judged below
+	}
+	found, err := oidc.NewProvider(ctx, n.settings.Issuer)
 	if mismatch, ok := errors.AsType[*oidc.IssuerMismatchError](err); ok {
 		return nil, n.trouble(StageDiscovery, ClassIssuer,
 			"the metadata names the issuer "+plain(mismatch.Discovered)+"; the setting issuer must be spelled exactly so")
@@ -84,6 +131,9 @@ func (n *Network) fetchMetadata(ctx context.Context) (*provider, *Trouble) {
 	var m metadata
 	if err := found.Claims(&m); err != nil {
 		return nil, n.trouble(StageDiscovery, ClassMalformed, "the metadata is not the JSON object expected")
+	}
+	if n.manyTenants() && m.Issuer != microsoftTemplate && m.Issuer != microsoftConsumers {
+		return nil, n.trouble(StageDiscovery, ClassIssuer, "the metadata does not name Microsoft's issuer")
 	}
 	return n.checkMetadata(found, m)
 }
@@ -115,12 +165,13 @@ func (n *Network) checkMetadata(found *oidc.Provider, m metadata) (*provider, *T
 			"the provider signs ID tokens with no asymmetric algorithm; choose one there, for instance RS256 or ES256")
 	}
 	p := &provider{
+		issuer:         m.Issuer,
 		oauth:          n.oauthConfig(e.AuthURL, e.TokenURL),
 		userInfo:       m.UserInfo,
 		issuerRequired: m.IssuerRequired,
-		// Background: the key set outlives this request. Its fetches end with the door's deadline.
-		keys:       oidc.NewRemoteKeySet(oidc.ClientContext(context.Background(), n.metadata), m.Keys),
-		algorithms: algorithms,
+		keysAt:         m.Keys,
+		keys:           n.keysAt(m.Keys),
+		algorithms:     algorithms,
 	}
 	if n.settings.UserInfoEndpoint != "" {
 		p.userInfo = n.settings.UserInfoEndpoint

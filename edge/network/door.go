@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"time"
 )
@@ -34,13 +32,13 @@ type door struct {
 // redeemed once, so a resent POST turns a good sign-in into invalid_grant or trips the provider's theft alarm (RFC 6749
 // §4.1.2). A connection that was never used before is never resent on: hence HTTP/1.1 and no keep-alive. It costs a TLS
 // handshake per request and leaves no idle connection that anybody would have to close.
-func newTransport(roots *x509.CertPool) *http.Transport {
+func newTransport(o Options) *http.Transport {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	return &http.Transport{
 		Proxy:                  nil, // secrets go to the provider, not to whatever the environment names
-		DialContext:            (&net.Dialer{Timeout: connectTimeout}).DialContext,
-		TLSClientConfig:        &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
+		DialContext:            o.Dial,
+		TLSClientConfig:        &tls.Config{RootCAs: o.RootCAs, MinVersion: tls.VersionTLS12},
 		TLSHandshakeTimeout:    connectTimeout,
 		Protocols:              protocols,
 		DisableKeepAlives:      true,

@@ -27,13 +27,16 @@ func ParseFile(yamlBytes []byte) ([]Settings, error) {
 	)
 	for i, entry := range list {
 		s, err := parseEntry(entry, i+1)
+		id := s.ID
 		if err == nil {
-			err = s.withDefaults().validate()
+			var full Settings
+			full, err = s.checked()
+			id = full.ID
 		}
-		if err == nil && seen[s.ID] {
-			err = s.wrong("id", "another network in the list has this id; each needs its own")
+		if err == nil && seen[id] {
+			err = s.wrong("id", "another network in the list has the id %s; each needs its own", id)
 		}
-		seen[s.ID] = true
+		seen[id] = true
 		errs = append(errs, err)
 		all = append(all, s)
 	}
@@ -103,11 +106,18 @@ func parseEntry(entry *yaml.Node, number int) (Settings, error) {
 // targets maps each setting's name to its field. The names stand in the struct's tags and nowhere else.
 func (s *Settings) targets() map[string]any {
 	out := map[string]any{}
-	v := reflect.ValueOf(s).Elem()
-	for i := range v.NumField() {
-		out[v.Type().Field(i).Tag.Get("yaml")] = v.Field(i).Addr().Interface()
-	}
+	addTargets(out, reflect.ValueOf(s).Elem())
 	return out
+}
+
+func addTargets(out map[string]any, v reflect.Value) {
+	for i := range v.NumField() {
+		if field := v.Type().Field(i); field.Anonymous {
+			addTargets(out, v.Field(i)) // inline
+		} else {
+			out[field.Tag.Get("yaml")] = v.Field(i).Addr().Interface()
+		}
+	}
 }
 
 func settingNames() string {
@@ -126,6 +136,8 @@ func wanted(target any) string {
 		return "true or false"
 	case *[]string:
 		return "a list of words, for instance [openid, profile]"
+	case *Span:
+		return "a span of time in whole days, hours, minutes or seconds, for instance 30d or 72h"
 	default:
 		return "a text"
 	}

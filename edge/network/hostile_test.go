@@ -276,3 +276,15 @@ func answerHuge(w http.ResponseWriter, _ *http.Request) {
 		}
 	}
 }
+
+// wantTrouble fails unless the error is that trouble, or none where the stage is empty.
+func wantTrouble(t *testing.T, err error, stage, class string) {
+	t.Helper()
+	var tr *network.Trouble
+	switch {
+	case stage == "" && err != nil:
+		t.Fatal(err)
+	case stage != "" && (!errors.As(err, &tr) || tr.Stage != stage || tr.Class != class):
+		t.Fatalf("err = %v, want %s: %s", err, stage, class)
+	}
+}

@@ -32,6 +32,7 @@ func (n *Network) verifyIDToken(ctx context.Context, p *provider, a Attempt, tok
 		ClientID:             n.settings.ClientID,
 		SupportedSigningAlgs: p.algorithms,
 		Now:                  n.now,
+		SkipIssuerCheck:      p.anyTenant(), // checkIDToken knows the tenant
 	})
 	verified, err := verifier.Verify(ctx, raw)
 	if err != nil {
@@ -41,14 +42,17 @@ func (n *Network) verifyIDToken(ctx context.Context, p *provider, a Attempt, tok
 	if err != nil {
 		return nil, n.trouble(StageIDToken, ClassMalformed, err.Error())
 	}
-	if class, detail := n.checkIDToken(a, token, verified, doc); class != "" {
+	if class, detail := n.checkIDToken(p, a, token, verified, doc); class != "" {
 		return nil, n.trouble(StageIDToken, class, detail)
 	}
 	return doc, nil
 }
 
 // checkIDToken holds the checks that go-oidc leaves to its callers. The class is empty when all hold.
-func (n *Network) checkIDToken(a Attempt, token *oauth2.Token, verified *oidc.IDToken, doc claims) (class, detail string) {
+func (n *Network) checkIDToken(p *provider, a Attempt, token *oauth2.Token, verified *oidc.IDToken, doc claims) (class, detail string) {
+	if p.anyTenant() && !n.isTenant(verified.Issuer, doc) {
+		return ClassIssuer, "the ID token names another issuer than its tenant's"
+	}
 	nonce, _ := doc.text("nonce")
 	if subtle.ConstantTimeCompare([]byte(nonce), []byte(a.Nonce)) != 1 {
 		return ClassNonce, "the ID token carries another nonce than the attempt's"
@@ -103,7 +107,7 @@ func (n *Network) idTokenTrouble(w *witness, err error) *Trouble {
 	switch {
 	case json.Unmarshal(w.payload, &said) != nil:
 		return n.trouble(StageIDToken, ClassMalformed, "the ID token's claims are not the JSON object expected")
-	case said.Issuer != n.settings.Issuer:
+	case said.Issuer != n.settings.Issuer && !n.manyTenants():
 		return n.trouble(StageIDToken, ClassIssuer, "the ID token names another issuer")
 	case said.NotBefore > float64(n.now().Add(clockLeeway).Unix()):
 		return n.trouble(StageIDToken, ClassEarly, "the ID token is not valid yet; check both clocks")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/x509"
 	"errors"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -21,6 +22,9 @@ type Options struct {
 	BaseURL string         // {base_url} of the contract, with its path prefix where it has one
 	RootCAs *x509.CertPool // roots for providers' certificates; nil means the system's
 	Now     func() time.Time
+	// Dial connects to providers; nil means a plain dial. Tests lead the hosts of the presets to a stand-in with it, which must still
+	// show a certificate for them.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// ReturnPath is where the provider returns to, below BaseURL, with {network} for the id; empty means the sign-in page's,
 	// /signin/{network}/callback. Each place of return is a redirect URI to register.
 	ReturnPath string
@@ -35,6 +39,9 @@ func (o Options) withDefaults() Options {
 	if o.ReturnPath == "" {
 		o.ReturnPath = defaultReturnPath
 	}
+	if o.Dial == nil {
+		o.Dial = (&net.Dialer{Timeout: connectTimeout}).DialContext
+	}
 	if o.RequestTimeout <= 0 {
 		o.RequestTimeout = defaultRequestTimeout
 	}
@@ -45,32 +52,41 @@ func (o Options) withDefaults() Options {
 // needs no Close.
 type Network struct {
 	settings    Settings // with defaults
+	protocol    string   // KindOIDC, KindOAuth2 or protocolOpenID2
+	plan        plan
 	secret      string
 	redirectURI string
+	realm       string // openid2: whom the user is asked to sign in to, as an address
 	now         func() time.Time
 	within      time.Duration // for a Redeem as a whole
 
+	keyDoor  *door        // to the key set
 	answers  *http.Client // to the token and user-info endpoints
-	metadata *http.Client // to the metadata and the key set
+	metadata *http.Client // to the metadata, and to lists, which are as long
 
 	known    atomic.Pointer[provider] // nil until discovered
+	standing atomic.Pointer[standing] // nil while all is well
 	discover discovery
 }
 
 // provider is what is known about the other side: from the settings for oauth2, from discovery for oidc.
 type provider struct {
-	oauth          oauth2.Config
+	issuer         string        // as the metadata names it; with {tenantid} where it stands for any tenant
+	oauth          oauth2.Config //
 	userInfo       string
-	issuerRequired bool        // its returns always carry iss (RFC 9207 §3)
+	issuerRequired bool // its returns always carry iss (RFC 9207 §3)
+	keysAt         string
 	keys           oidc.KeySet // nil for oauth2
 	algorithms     []string    // for ID tokens; asymmetric only
+	until          time.Time   // when it is asked for anew; zero: never
 }
 
 // New checks the settings and makes the network. It does not touch the network itself: a provider that is down stops no start.
 // Errors name the network, the setting and what would be right.
 func New(s Settings, o Options) (*Network, error) {
-	s, o = s.withDefaults(), o.withDefaults()
-	if err := s.validate(); err != nil {
+	o = o.withDefaults()
+	s, err := s.checked()
+	if err != nil {
 		return nil, err
 	}
 	redirectURI, err := redirectURI(o.BaseURL, o.ReturnPath, s.ID)
@@ -81,22 +97,29 @@ func New(s Settings, o Options) (*Network, error) {
 	if err != nil {
 		return nil, err
 	}
-	transport := newTransport(o.RootCAs)
+	transport := newTransport(o)
 	n := &Network{
 		settings:    s,
+		protocol:    s.protocol(),
+		plan:        s.plan(),
 		secret:      secret,
 		redirectURI: redirectURI,
 		now:         o.Now,
 		within:      2 * o.RequestTimeout,
 		answers:     (&door{transport, maxAnswerBytes, o.RequestTimeout}).client(),
 		metadata:    (&door{transport, maxMetadataBytes, o.RequestTimeout}).client(),
+		keyDoor:     &door{transport, maxMetadataBytes, o.RequestTimeout},
 		discover:    newDiscovery(),
 	}
-	if s.Kind == KindOAuth2 {
+	switch n.protocol {
+	case KindOAuth2:
 		n.known.Store(&provider{
 			oauth:    n.oauthConfig(s.AuthorizationEndpoint, s.TokenEndpoint),
 			userInfo: s.UserInfoEndpoint,
 		})
+	case protocolOpenID2:
+		n.realm = strings.TrimRight(o.BaseURL, "/") + "/"
+		n.known.Store(&provider{oauth: n.oauthConfig(presets[s.Kind].authorization, "")})
 	}
 	return n, nil
 }
@@ -121,7 +144,7 @@ func (n *Network) oauthConfig(authorization, token string) oauth2.Config {
 		ClientID:     n.settings.ClientID,
 		ClientSecret: n.secret,
 		RedirectURL:  n.redirectURI,
-		Scopes:       n.settings.Scopes,
+		Scopes:       n.settings.scopes(),
 		Endpoint:     oauth2.Endpoint{AuthURL: authorization, TokenURL: token, AuthStyle: style},
 	}
 }
@@ -132,8 +155,8 @@ func (n *Network) ID() string { return n.settings.ID }
 // Name is what users know the network by.
 func (n *Network) Name() string { return n.settings.Name }
 
-// RequireSubjectMatch reports whether the subject must equal the session's platform_user_id. The caller compares.
-func (n *Network) RequireSubjectMatch() bool { return n.settings.RequireSubjectMatch }
+// Rules say which identities are accepted. The caller judges, by package rules.
+func (n *Network) Rules() Rules { return n.settings.Rules }
 
 // Dashboard reports whether integrators log in to the dashboard through the network.
 func (n *Network) Dashboard() bool { return n.settings.Dashboard }
@@ -173,10 +196,16 @@ func (n *Network) AuthURL(ctx context.Context, a Attempt) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if n.protocol == protocolOpenID2 {
+		return n.openIDURL(p, a), nil
+	}
 	// PKCE goes to plain OAuth 2 providers too: those that do not know it ignore it (RFC 9700 §2.1.1).
 	params := []oauth2.AuthCodeOption{oauth2.S256ChallengeOption(a.Verifier)}
-	if n.settings.Kind == KindOIDC {
+	if n.protocol == KindOIDC {
 		params = append(params, oidc.Nonce(a.Nonce))
+	}
+	if claims := n.settings.claimsRequest(); claims != "" {
+		params = append(params, oauth2.SetAuthURLParam("claims", claims))
 	}
 	if n.settings.Prompt != "" {
 		params = append(params, oauth2.SetAuthURLParam("prompt", n.settings.Prompt))

@@ -2,15 +2,18 @@ package network
 
 import (
 	"context"
+	"time"
 
 	"golang.org/x/oauth2"
 )
 
 // Identity is what the provider vouched for.
 type Identity struct {
-	Subject     string // 1 to 1,024 bytes; the same for the same user at every sign-in
-	DisplayName string // for people, chosen by the user and never to be compared; may be empty; at most 256 bytes
-	Email       string // only where the provider says that it has verified it; empty otherwise; at most 254 bytes
+	Subject     string    // 1 to 1,024 bytes; the same for the same user at every sign-in
+	DisplayName string    // for people, chosen by the user and never to be compared; may be empty; at most 256 bytes
+	Email       string    // only where the provider says that it has verified it; empty otherwise; at most 254 bytes
+	CreatedAt   time.Time // when the account was made there; zero where the network does not tell
+	Groups      []string  // what the identity belongs to, as the network spells it; read only where a rule asks
 }
 
 // Redeem takes the provider's return to its end: it checks that the return belongs to the attempt and comes from this provider,
@@ -20,6 +23,12 @@ type Identity struct {
 // of the same return posts the code again, which the provider refuses: the caller spends its attempt first. The code is worth
 // one post, so the context had better outlive the browser's request; Redeem itself ends within twice the request timeout.
 func (n *Network) Redeem(ctx context.Context, a Attempt, r Return) (Identity, error) {
+	id, err := n.redeem(ctx, a, r)
+	n.note(err)
+	return id, err
+}
+
+func (n *Network) redeem(ctx context.Context, a Attempt, r Return) (Identity, error) {
 	ctx, cancel := context.WithTimeout(ctx, n.within)
 	defer cancel()
 	if !a.whole() || !a.StateIs(r.State) {
@@ -32,11 +41,14 @@ func (n *Network) Redeem(ctx context.Context, a Attempt, r Return) (Identity, er
 	if err := n.checkReturn(p, r); err != nil {
 		return Identity{}, err
 	}
+	if n.protocol == protocolOpenID2 {
+		return n.redeemOpenID(ctx, p, a, r)
+	}
 	token, err := p.oauth.Exchange(context.WithValue(ctx, oauth2.HTTPClient, n.answers), r.Code, oauth2.VerifierOption(a.Verifier))
 	if err != nil {
 		return Identity{}, n.tokenTrouble(err)
 	}
-	if n.settings.Kind == KindOIDC {
+	if n.protocol == KindOIDC {
 		return n.identifyOIDC(ctx, p, a, token)
 	}
 	return n.identifyOAuth2(ctx, p, token)
@@ -46,9 +58,8 @@ func (n *Network) Redeem(ctx context.Context, a Attempt, r Return) (Identity, er
 // this attempt is neither a code nor a refusal (RFC 9207 §2.4). For an oauth2 network whose issuer nobody stated there is
 // nothing to compare with; there the redirect URI of its own holds the mix-up off (RFC 9700 §4.4.2).
 func (n *Network) checkReturn(p *provider, r Return) error {
-	issuer := n.settings.Issuer
 	switch {
-	case r.Issuer != "" && issuer != "" && r.Issuer != issuer:
+	case r.Issuer != "" && n.settings.Issuer != "" && !n.isIssuer(p, r.Issuer):
 		return n.trouble(StageAuthorization, ClassIssuer, "the return comes from another issuer")
 	case r.Issuer == "" && p.issuerRequired:
 		return n.trouble(StageAuthorization, ClassIssuer, "the return names no issuer, though the provider's metadata says it does")
@@ -56,7 +67,9 @@ func (n *Network) checkReturn(p *provider, r Return) error {
 		return ErrDeclined
 	case r.Error != "":
 		return n.refused(StageAuthorization, r.Error)
-	case r.Code == "":
+	case (r.openid != nil) != (n.protocol == protocolOpenID2):
+		return n.trouble(StageAuthorization, ClassMalformed, "the return speaks another protocol than this network")
+	case r.openid == nil && r.Code == "":
 		return n.trouble(StageAuthorization, ClassMalformed, "the return holds no code")
 	}
 	return nil
@@ -72,7 +85,7 @@ func (n *Network) identifyOAuth2(ctx context.Context, p *provider, token *oauth2
 	if err != nil {
 		return Identity{}, n.trouble(StageUserInfo, ClassSubject, err.Error())
 	}
-	return n.identity(StageUserInfo, subject, info)
+	return n.identity(ctx, StageUserInfo, subject, token, info)
 }
 
 // identifyOIDC verifies the ID token and, where the subject claim is not in it or the operator set the endpoint, asks user info.
@@ -82,8 +95,8 @@ func (n *Network) identifyOIDC(ctx context.Context, p *provider, a Attempt, toke
 		return Identity{}, err
 	}
 	claim := n.settings.SubjectClaim
-	if n.settings.UserInfoEndpoint == "" && (id.has(claim) || p.userInfo == "") {
-		return n.subjectOf(StageIDToken, claim, id)
+	if n.settings.UserInfoEndpoint == "" && (id.has(claim) && n.tellsWanted(id) || p.userInfo == "") {
+		return n.subjectOf(ctx, StageIDToken, claim, token, id)
 	}
 	info, err := n.askUserInfo(ctx, p, token)
 	if err != nil {
@@ -94,13 +107,13 @@ func (n *Network) identifyOIDC(ctx context.Context, p *provider, a Attempt, toke
 		return Identity{}, n.trouble(StageUserInfo, ClassSubject, "user info is about another subject than the ID token")
 	}
 	if id.has(claim) {
-		return n.subjectOf(StageIDToken, claim, id, info)
+		return n.subjectOf(ctx, StageIDToken, claim, token, id, info)
 	}
-	return n.subjectOf(StageUserInfo, claim, info, id)
+	return n.subjectOf(ctx, StageUserInfo, claim, token, info, id)
 }
 
 // subjectOf takes the subject from the first document, and the display name from the first that has one.
-func (n *Network) subjectOf(stage, claim string, docs ...claims) (Identity, error) {
+func (n *Network) subjectOf(ctx context.Context, stage, claim string, token *oauth2.Token, docs ...claims) (Identity, error) {
 	subject, err := docs[0].text(claim)
 	if err != nil {
 		return Identity{}, n.trouble(stage, ClassSubject, err.Error())
@@ -109,24 +122,24 @@ func (n *Network) subjectOf(stage, claim string, docs ...claims) (Identity, erro
 	if claim == "email" && !docs[0].isTrue("email_verified") {
 		return Identity{}, n.trouble(stage, ClassSubject, "the provider has not verified the e-mail address")
 	}
-	return n.identity(stage, subject, docs...)
+	return n.identity(ctx, stage, subject, token, docs...)
 }
 
 // maxSubjectBytes is the bound of platform_user_id too, which a subject may have to equal.
 const maxSubjectBytes = 1024
 
-func (n *Network) identity(stage, subject string, docs ...claims) (Identity, error) {
+func (n *Network) identity(ctx context.Context, stage, subject string, token *oauth2.Token, docs ...claims) (Identity, error) {
 	if subject == "" || len(subject) > maxSubjectBytes {
 		return Identity{}, n.trouble(stage, ClassSubject, "the subject is empty or too long")
 	}
 	id := Identity{Subject: subject}
 	for _, doc := range docs {
 		if id.DisplayName == "" {
-			id.DisplayName = doc.displayName()
+			id.DisplayName = doc.displayName(n.plan.names)
 		}
-		if id.Email == "" {
-			id.Email = doc.verifiedEmail()
-		}
+	}
+	if err := n.addFacts(ctx, &id, token, docs); err != nil {
+		return Identity{}, err
 	}
 	return id, nil
 }

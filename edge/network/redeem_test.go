@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"reflect"
 	"testing"
 
 	"verifyd/edge/network"
@@ -89,7 +90,7 @@ func TestRedeemGivesWhatTheProviderVouchedFor(t *testing.T) {
 				edits = append(edits, c.edit(s))
 			}
 			got, err := s.network(t, edits...).Redeem(t.Context(), s.attempt, s.good())
-			if err != nil || got != c.want {
+			if err != nil || !reflect.DeepEqual(got, c.want) {
 				t.Fatalf("identity = %+v, %v; want %+v", got, err, c.want)
 			}
 			if posts, asks := s.codePosts.Load(), s.userInfoAsks.Load(); posts != 1 || asks != c.asks {

@@ -24,6 +24,8 @@ type Return struct {
 	State  string
 	Issuer string // the iss parameter; empty where the provider sent none
 	Error  string // an error code such as access_denied
+
+	openid *assertion // of an OpenID 2.0 provider; then neither Code nor Error is set
 }
 
 // String keeps codes and states out of logs and error texts.
@@ -32,7 +34,7 @@ func (Return) String() string { return "network.Return(hidden)" }
 // GoString keeps them out of %#v as well.
 func (Return) GoString() string { return "network.Return(hidden)" }
 
-// ParseReturn reads the query of the redirect URI. It refuses a parameter that is there twice (RFC 6749 §3.1), a missing state,
+// ParseReturn reads the query of the redirect URI, whichever protocol the network speaks. It refuses a parameter that is there twice (RFC 6749 §3.1), a missing state,
 // a code and an error together, neither of them, and values too long or with characters their grammar does not have (RFC 6749
 // appendix A). Parameters it does not know are ignored (§4.1.2). Errors wrap ErrBadReturn and name the parameter, never a value.
 func ParseReturn(q url.Values) (Return, error) {
@@ -53,11 +55,19 @@ func ParseReturn(q url.Values) (Return, error) {
 		}
 		*p.into = v
 	}
+	var err error
+	if r.openid, err = parseAssertion(q); err != nil {
+		return Return{}, err
+	}
 	switch {
 	case r.State == "":
 		return Return{}, fmt.Errorf("%w: no state", ErrBadReturn)
 	case r.Code != "" && r.Error != "":
 		return Return{}, fmt.Errorf("%w: both code and error", ErrBadReturn)
+	case r.openid != nil && r.Code+r.Error != "":
+		return Return{}, fmt.Errorf("%w: both OAuth 2 and OpenID 2.0", ErrBadReturn)
+	case r.openid != nil:
+		return r, nil
 	case r.Code == "" && r.Error == "":
 		return Return{}, fmt.Errorf("%w: neither code nor error", ErrBadReturn)
 	}

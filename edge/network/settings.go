@@ -3,6 +3,7 @@ package network
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"net/url"
 	"os"
@@ -40,7 +41,7 @@ const (
 type Settings struct { //nolint:recvcheck // targets fills the settings in; all else reads them
 	ID   string `yaml:"id"`   // in the redirect URI, logs and completions: a–z, 0–9 and hyphen, at most 32 characters
 	Name string `yaml:"name"` // for users: "Continue with NAME"
-	Kind string `yaml:"kind"` // "oidc" or "oauth2"
+	Kind string `yaml:"kind"` // "oidc", "oauth2", or a network that is known by name, which needs no more than a client
 
 	// Issuer is the provider's issuer identifier, exactly as its metadata spells it. Required for oidc. For oauth2 it is
 	// optional and, when set, compared with the iss parameter of returns (RFC 9207).
@@ -62,9 +63,13 @@ type Settings struct { //nolint:recvcheck // targets fills the settings in; all 
 	// network counts only together with email_verified.
 	SubjectClaim string `yaml:"subject_claim"`
 	Prompt       string `yaml:"prompt"` // sent as prompt, for instance "select_account"; default none
-	// RequireSubjectMatch refuses an identity whose subject is not the session's platform_user_id. It closes the forwarding of
-	// links where the network is the platform itself.
-	RequireSubjectMatch bool `yaml:"require_subject_match"`
+	// CreatedClaim is where the network tells when the account was made: Unix seconds or RFC 3339. GroupsClaim is where it tells
+	// groups: a text or a list of texts; default "groups". Both are paths like SubjectClaim.
+	CreatedClaim string `yaml:"created_claim"`
+	GroupsClaim  string `yaml:"groups_claim"`
+
+	Rules `yaml:",inline"`
+
 	// Dashboard lets integrators log in to the dashboard through this network. It then has a second redirect URI there,
 	// {base_url}/dashboard/login/{id}/callback.
 	Dashboard bool `yaml:"dashboard"`
@@ -78,6 +83,9 @@ func (s Settings) GoString() string { return s.String() }
 
 // withDefaults fills what was left out.
 func (s Settings) withDefaults() Settings {
+	if p, ok := presets[s.Kind]; ok {
+		s = s.withPreset(p)
+	}
 	if s.AuthStyle == "" {
 		s.AuthStyle = AuthHeader
 	}
@@ -87,7 +95,16 @@ func (s Settings) withDefaults() Settings {
 	if len(s.Scopes) == 0 && s.Kind == KindOIDC {
 		s.Scopes = []string{scopeOpenID}
 	}
+	if s.OneIdentityPer != "" && s.OneIdentityFor == 0 {
+		s.OneIdentityFor = defaultOneIdentityFor
+	}
 	return s
+}
+
+// checked gives the settings with their defaults filled, or all that is wrong with them at once.
+func (s Settings) checked() (Settings, error) {
+	full := s.withDefaults()
+	return full, errors.Join(full.validate(), full.checkPreset(s))
 }
 
 // wrong is the form of every error about a setting: which network, which setting, what would be right.
@@ -95,9 +112,9 @@ func (s Settings) wrong(setting, format string, args ...any) error {
 	return fmt.Errorf("network %q: %s: %w", s.ID, setting, fmt.Errorf(format, args...))
 }
 
-// validate checks settings with their defaults filled, and tells all that is wrong at once.
+// validate checks settings with their defaults filled.
 func (s Settings) validate() error {
-	return errors.Join(s.checkNames(), s.checkAddresses(), s.checkClient(), s.checkAsked())
+	return errors.Join(s.checkNames(), s.checkAddresses(), s.checkClient(), s.checkAsked(), s.checkRules())
 }
 
 var idForm = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*$`)
@@ -113,14 +130,18 @@ func (s Settings) checkNames() error {
 		errs = append(errs, s.wrong("name", "what users know it by, 1 to %d characters on one line, for instance Example Network",
 			maxNameRunes))
 	}
-	if s.Kind != KindOIDC && s.Kind != KindOAuth2 {
-		errs = append(errs, s.wrong("kind", "oidc (OpenID Connect) or oauth2"))
+	if _, known := presets[s.Kind]; !known && s.Kind != KindOIDC && s.Kind != KindOAuth2 {
+		errs = append(errs, s.wrong("kind", "oidc (OpenID Connect), oauth2, or one of %s",
+			strings.Join(slices.Sorted(maps.Keys(presets)), ", ")))
 	}
 	return errors.Join(errs...)
 }
 
 func (s Settings) checkAddresses() error {
-	oauth2 := s.Kind == KindOAuth2
+	if s.protocol() == protocolOpenID2 {
+		return nil
+	}
+	oauth2 := s.protocol() == KindOAuth2
 	var errs []error
 	for _, address := range []struct {
 		setting, value string
@@ -142,7 +163,7 @@ func (s Settings) checkAddresses() error {
 	if strings.Contains(s.Issuer, "?") { // OpenID Connect Discovery 1.0 §3, RFC 8414 §2
 		errs = append(errs, s.wrong("issuer", "an issuer has no query; leave out what follows ?"))
 	}
-	if s.Kind == KindOIDC && s.AuthorizationEndpoint+s.TokenEndpoint != "" {
+	if s.protocol() == KindOIDC && s.AuthorizationEndpoint+s.TokenEndpoint != "" {
 		errs = append(errs, s.wrong("authorization_endpoint, token_endpoint",
 			"leave them out: an oidc network's endpoints come from its issuer's metadata"))
 	}
@@ -150,6 +171,12 @@ func (s Settings) checkAddresses() error {
 }
 
 func (s Settings) checkClient() error {
+	if s.protocol() == protocolOpenID2 {
+		if s.ClientID+s.ClientSecret+s.ClientSecretFile != "" {
+			return s.wrong("client_id, client_secret", "leave them out: kind %s knows no clients", s.Kind)
+		}
+		return nil
+	}
 	var errs []error
 	if s.ClientID == "" || plain(s.ClientID) != s.ClientID {
 		errs = append(errs, s.wrong("client_id", "the id that the provider gave to this service, printable ASCII"))
@@ -176,16 +203,20 @@ func (s Settings) checkAsked() error {
 			break
 		}
 	}
-	if s.Kind == KindOIDC && !slices.Contains(s.Scopes, scopeOpenID) {
+	if s.protocol() == KindOIDC && !slices.Contains(s.Scopes, scopeOpenID) {
 		errs = append(errs, s.wrong("scopes", "an oidc network needs openid among them, for instance [openid, profile]"))
 	}
-	if s.SubjectClaim[0] == '/' && !jsontext.Pointer(s.SubjectClaim).IsValid() || strings.Contains(s.SubjectClaim, "..") {
-		errs = append(errs, s.wrong("subject_claim", "a name, a dotted path (data.0.id) or a JSON Pointer (/data/0/id)"))
+	for _, path := range []struct{ setting, value string }{
+		{"subject_claim", s.SubjectClaim}, {"created_claim", s.CreatedClaim}, {"groups_claim", s.GroupsClaim},
+	} {
+		if strings.HasPrefix(path.value, "/") && !jsontext.Pointer(path.value).IsValid() || strings.Contains(path.value, "..") {
+			errs = append(errs, s.wrong(path.setting, "a name, a dotted path (data.0.id) or a JSON Pointer (/data/0/id)"))
+		}
 	}
 	if s.Prompt != "" && !promptForm.MatchString(s.Prompt) {
 		errs = append(errs, s.wrong("prompt", "words of a–z and underscore, for instance select_account"))
 	}
-	if s.Kind == KindOIDC && slices.Contains(strings.Fields(s.Prompt), "none") {
+	if s.protocol() == KindOIDC && slices.Contains(strings.Fields(s.Prompt), "none") {
 		errs = append(errs, s.wrong("prompt", "none lets nobody sign in; leave it out, or use login, consent or select_account"))
 	}
 	return errors.Join(errs...)
@@ -215,7 +246,7 @@ func isLoopback(host string) bool {
 
 // secret gives the client secret, from its file where it has one.
 func (s Settings) secret() (string, error) {
-	if s.ClientSecretFile == "" {
+	if s.ClientSecretFile == "" { // Steam has neither
 		return s.ClientSecret, nil
 	}
 	b, err := os.ReadFile(s.ClientSecretFile)

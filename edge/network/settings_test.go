@@ -40,7 +40,7 @@ func TestParseFile(t *testing.T) {
 		{
 			ID: "example", Name: "Example Network", Kind: "oidc", Issuer: "https://accounts.example.com",
 			ClientID: "118203948571029384", ClientSecretFile: "/run/secrets/example", Scopes: []string{"openid", "profile"},
-			SubjectClaim: "sub", Prompt: "select_account", RequireSubjectMatch: true, Dashboard: true,
+			SubjectClaim: "sub", Prompt: "select_account", Rules: network.Rules{RequireSubjectMatch: true}, Dashboard: true,
 		},
 		{
 			ID: "plain-2", Name: "Plain", Kind: "oauth2", AuthorizationEndpoint: "https://plain.example.com/authorize",
@@ -78,7 +78,7 @@ func TestParseFileRefusesByName(t *testing.T) {
 		entry("id: a, ", ""):                                               {`""`, "id: "},
 		entry("name: A", `name: "A\nB"`):                                   {"name: ", "one line"},
 		entry("name: A", `name: " A"`):                                     {"name: "},
-		entry("kind: oidc", "kind: saml"):                                  {"kind: oidc (OpenID Connect) or oauth2"},
+		entry("kind: oidc", "kind: saml"):                                  {"kind: oidc (OpenID Connect), oauth2, or one of discord, github,"},
 		entry("https://i.example.com", "http://i.example.com"):             {"issuer: must be https"},
 		entry("https://i.example.com", "i.example.com"):                    {"issuer: not an absolute URL", "https://accounts.example.com"},
 		entry("https://i.example.com", "https://u:p@i.example"):            {"issuer: holds a user name"},

@@ -66,6 +66,7 @@ type Trouble struct {
 	Stage   string // one of the Stage words
 	Class   string // one of the Class words
 	detail  string
+	status  int // of class status: the HTTP status, where it is known
 }
 
 // Error gives one line for logs.
@@ -81,7 +82,11 @@ func (n *Network) trouble(stage, class, detail string) *Trouble {
 // transport, so of answers that did not decode.
 func (n *Network) fetchTrouble(stage string, err error, fallback, detail string) *Trouble {
 	if class, why := classify(err); class != "" {
-		return n.trouble(stage, class, why)
+		t := n.trouble(stage, class, why)
+		if status, ok := errors.AsType[statusError](err); ok {
+			t.status = int(status)
+		}
+		return t
 	}
 	return n.trouble(stage, fallback, detail)
 }
@@ -196,5 +201,11 @@ func (n *Network) tokenTrouble(err error) *Trouble {
 	if answer.ErrorCode != "" && answer.Response.StatusCode < http.StatusInternalServerError {
 		return n.refused(StageToken, answer.ErrorCode)
 	}
-	return n.trouble(StageToken, ClassStatus, statusError(answer.Response.StatusCode).Error())
+	return n.statusTrouble(StageToken, answer.Response.StatusCode)
+}
+
+func (n *Network) statusTrouble(stage string, status int) *Trouble {
+	t := n.trouble(stage, ClassStatus, statusError(status).Error())
+	t.status = status
+	return t
 }

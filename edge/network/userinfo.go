@@ -19,16 +19,29 @@ import (
 // askUserInfo gets the user-info answer (OpenID Connect Core 1.0 §5.3; plain OAuth 2 providers do likewise). The error is a
 // *Trouble.
 func (n *Network) askUserInfo(ctx context.Context, p *provider, token *oauth2.Token) (claims, error) {
+	body, trouble := n.get(ctx, n.answers, p.userInfo, token)
+	if trouble != nil {
+		return nil, trouble
+	}
+	doc, err := parseClaims(body)
+	if err != nil {
+		return nil, n.trouble(StageUserInfo, ClassMalformed, err.Error())
+	}
+	return doc, nil
+}
+
+// get asks for something about the user that the token was given for.
+func (n *Network) get(ctx context.Context, client *http.Client, address string, token *oauth2.Token) ([]byte, *Trouble) {
 	// RFC 6749 §7.1: a token of a type one does not know is not used.
 	if token.Type() != "Bearer" {
 		return nil, n.trouble(StageToken, ClassMalformed, "the token is not of type Bearer")
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.userInfo, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return nil, n.trouble(StageUserInfo, ClassMalformed, "the endpoint is not a URL")
 	}
 	token.SetAuthHeader(req)
-	resp, err := n.answers.Do(req)
+	resp, err := client.Do(req)
 	if err != nil {
 		return nil, n.fetchTrouble(StageUserInfo, err, ClassReset, "no answer")
 	}
@@ -37,11 +50,7 @@ func (n *Network) askUserInfo(ctx context.Context, p *provider, token *oauth2.To
 	if err != nil {
 		return nil, n.trouble(StageUserInfo, ClassReset, "no whole answer")
 	}
-	doc, err := parseClaims(body)
-	if err != nil {
-		return nil, n.trouble(StageUserInfo, ClassMalformed, err.Error())
-	}
-	return doc, nil
+	return body, nil
 }
 
 // claims are the members of an ID token or of a user-info answer, each as it was written: a number keeps all its digits.
@@ -71,7 +80,10 @@ func (c claims) has(path string) bool {
 	return ok && v.Kind() != 'n'
 }
 
-func (c claims) isTrue(name string) bool { return c[name].Kind() == 't' }
+func (c claims) isTrue(path string) bool {
+	v, ok := c.find(path)
+	return ok && v.Kind() == 't'
+}
 
 // find follows a path: a top-level name as it stands (some contain dots and slashes), else a JSON Pointer, else a dotted path.
 func (c claims) find(path string) (jsontext.Value, bool) {
@@ -142,9 +154,13 @@ func (c claims) text(path string) (string, error) {
 
 const maxDisplayBytes = 256
 
-// displayName is a name for people, best first (OpenID Connect Core 1.0 §5.1; the last three are common with plain OAuth 2).
-func (c claims) displayName() string {
-	for _, name := range []string{"name", "preferred_username", "nickname", "display_name", "username", "login"} {
+// usualNames are the claims with a name for people, best first (OpenID Connect Core 1.0 §5.1; the last three are common with plain
+// OAuth 2).
+var usualNames = []string{"name", "preferred_username", "nickname", "display_name", "username", "login"}
+
+// displayName is a name for people, from the first of the claims that has one.
+func (c claims) displayName(names []string) string {
+	for _, name := range names {
 		s, err := c.text(name)
 		if err != nil {
 			continue
@@ -160,23 +176,6 @@ func (c claims) displayName() string {
 		}
 	}
 	return ""
-}
-
-// maxEmailBytes is the longest address that mail can be sent to (RFC 5321 §4.5.3.1.3).
-const maxEmailBytes = 254
-
-// verifiedEmail is the e-mail address, where the provider says that it has verified it (OpenID Connect Core 1.0 §5.1): anybody can
-// enter another one.
-func (c claims) verifiedEmail() string {
-	s, err := c.text("email")
-	if err != nil || !c.isTrue("email_verified") || len(s) > maxEmailBytes {
-		return ""
-	}
-	name, domain, ok := strings.Cut(s, "@")
-	if !ok || name == "" || domain == "" || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r >= 0x7f }) || strings.Contains(domain, "@") {
-		return ""
-	}
-	return s
 }
 
 // cut shortens s to at most maxBytes without breaking a character.

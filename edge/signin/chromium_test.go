@@ -158,10 +158,16 @@ func everyPage(t *testing.T) map[string]string {
 	expired := newRig(t, setup{})
 	_, expiredToken := expired.session()
 	expired.clock.advance(sessions.Lifetime)
+	down := newRig(t, setup{networks: 2})
+	_, downToken := down.session()
+	down.stopProvider()
+	if err := down.nets[0].Discover(t.Context()); err == nil {
+		t.Fatal("a provider that is down answers")
+	}
 	untestable := newRig(t, setup{noTest: true})
 	_, untestableToken := untestable.session(ofTestKey)
 	ask := fresh()
-	return map[string]string{
+	pages := map[string]string{
 		"ask":         ask,
 		"test":        fresh(ofTestKey),
 		"untestable":  untestable.page(untestableToken),
@@ -180,7 +186,14 @@ func everyPage(t *testing.T) map[string]string {
 		"unknown":     r.base + "/",
 		"lost":        r.base + "/signin/example/callback",
 		"unavailable": away.page(awayToken),
+		"down":        down.page(downToken),
 	}
+	for _, rule := range []sessions.Rule{
+		sessions.RuleEmailDomains, sessions.RuleAccountAge, sessions.RuleGroups, sessions.RuleDeny, sessions.RuleOneIdentity,
+	} {
+		pages["refused-"+string(rule)] = ended(sessions.Outcome{State: sessions.Failed, Reason: sessions.Refused, Rule: rule, Network: "example"})
+	}
+	return pages
 }
 
 func tokenIn(page string) sessions.Token {

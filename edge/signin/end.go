@@ -61,7 +61,11 @@ func (h *Handler) toEnd(w http.ResponseWriter, token sessions.Token, note notice
 const (
 	classMixUp = "mix_up" // the return arrived at another network's address
 	classGone  = "gone"   // the network is no longer configured
+	classStore = "store"  // the store could not say whether the identity stands for another user
 )
+
+// stageRules is the stage after those of package network.
+const stageRules = "rules"
 
 // trouble is an attempt that ended without anybody's verdict: the stage and class for logs, the notice for the user.
 type trouble struct {
@@ -110,6 +114,9 @@ func (l stepLine) outcome(o sessions.Outcome, standing sessions.State, doubt not
 	e := l.Str("outcome", string(o.State))
 	if o.Reason != sessions.NoReason {
 		e = e.Str("reason", string(o.Reason))
+	}
+	if o.Rule != sessions.NoRule {
+		e = e.Str("rule", string(o.Rule))
 	}
 	switch {
 	case doubt != "":

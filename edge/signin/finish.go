@@ -9,6 +9,7 @@ import (
 
 	"verifyd/edge/flow"
 	"verifyd/edge/network"
+	"verifyd/edge/rules"
 	"verifyd/sessions"
 )
 
@@ -108,9 +109,28 @@ func (h *Handler) judge(ctx context.Context, f flow.Flow, s sessions.Session, q 
 		return sessions.Outcome{State: sessions.Failed, Reason: sessions.Declined, Network: n.ID()}, nil
 	case err != nil:
 		return sessions.Outcome{}, err
-	case n.RequireSubjectMatch() && who.Subject != s.PlatformUserID:
-		return sessions.Outcome{State: sessions.Failed, Reason: sessions.Refused, Network: n.ID()}, nil
-	default:
-		return sessions.Outcome{State: sessions.Verified, Network: n.ID()}, nil
 	}
+	return h.accept(ctx, n, who, s)
+}
+
+// accept judges an identity that the provider vouched for by the network's rules. The error says that the store could not tell whether
+// the identity stands for another user.
+func (h *Handler) accept(ctx context.Context, n *network.Network, who network.Identity, s sessions.Session) (sessions.Outcome, error) {
+	refused := sessions.Outcome{State: sessions.Failed, Reason: sessions.Refused, Network: n.ID()}
+	rule, ok := rules.Judge(n.Rules(), who, s, h.now())
+	if !ok {
+		refused.Rule = rule
+		return refused, nil
+	}
+	if hold, wanted := rules.Hold(n.Rules(), n.ID(), who, s); wanted {
+		switch err := h.sessions.Hold(ctx, hold); {
+		case errors.Is(err, sessions.ErrHeld):
+			refused.Rule = sessions.RuleOneIdentity
+			return refused, nil
+		case err != nil:
+			h.log.Warn().Err(err).Str("sid", string(s.ID)).Msg("an identity could not be held")
+			return sessions.Outcome{}, &trouble{stageRules, classStore, noteUnsaved}
+		}
+	}
+	return sessions.Outcome{State: sessions.Verified, Network: n.ID()}, nil
 }

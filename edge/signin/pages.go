@@ -64,8 +64,11 @@ var notices = map[notice]struct{ again bool }{
 // fact is one row of what is being verified; the label is a text's key.
 type fact struct{ Label, Value string }
 
-// button is the way to one identity network.
-type button struct{ Network, Name string }
+// button is the way to one identity network. Away: it did not answer lately, which the page says; it may be pressed all the same.
+type button struct {
+	Network, Name string
+	Away          bool
+}
 
 // view is what a page's template is given.
 type view struct {
@@ -132,7 +135,7 @@ func kindOf(o sessions.Outcome) kind {
 		return pageExpired
 	default:
 		if o.Reason == sessions.Refused {
-			return pageRefused
+			return refusedPage(o.Rule)
 		}
 		return pageDeclined
 	}
@@ -145,7 +148,7 @@ func (h *Handler) ask(v *view, s sessions.Session, t sessions.Token) {
 	networks := h.networksOf(s.Test)
 	v.formAction = h.formAction(networks)
 	for _, n := range networks {
-		v.Buttons = append(v.Buttons, button{n.ID(), n.Name()})
+		v.Buttons = append(v.Buttons, button{n.ID(), n.Name(), n.Available() != nil})
 	}
 	v.values["network"] = networks[0].Name()
 	v.Expires = s.ExpiresAt.Format(time.RFC3339)

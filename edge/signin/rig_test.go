@@ -72,10 +72,13 @@ type setup struct {
 	host         string // address to listen on; 127.0.0.1 when empty
 	tls          bool
 	subjectMatch bool
-	noTest       bool // there is no network for test sessions
-	testForLive  bool // the network of test sessions is one of live sessions too
-	networks     int  // 1 when zero; all of them lead to the same provider
-	deaf         bool // the completions' writer is not served: nothing is stored and nobody says so
+	rules        network.Rules
+	steam        *steam // a network beside the others
+	evil         *evil  // another one
+	noTest       bool   // there is no network for test sessions
+	testForLive  bool   // the network of test sessions is one of live sessions too
+	networks     int    // 1 when zero; all of them lead to the same provider
+	deaf         bool   // the completions' writer is not served: nothing is stored and nobody says so
 }
 
 // rig is the real thing: embedded JetStream, the dev network, and an HTTP server with the routes.
@@ -114,6 +117,7 @@ func newRig(tb testing.TB, s setup) *rig {
 		Conn: r.conn, Key: r.key, Now: r.clock.Now,
 		Pending:     natstest.Writer(tb, r.conn, natsconf.BucketStream(natsconf.BucketSessions)),
 		Completions: completions,
+		Identities:  natstest.Writer(tb, r.conn, natsconf.BucketStream(natsconf.BucketIdentities)),
 	})
 	r.server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) { r.mux.Load().ServeHTTP(w, q) }))
 	if s.host != "" {
@@ -184,12 +188,19 @@ func (r *rig) startNetworks() {
 	if r.setup.testForLive {
 		r.nets = append(r.nets, r.testNet)
 	}
+	if r.setup.steam != nil {
+		r.nets = append(r.nets, r.setup.steam.network(r.t, r.base))
+	}
+	if r.setup.evil != nil {
+		r.nets = append(r.nets, r.setup.evil.network(r.t, r.base))
+	}
 }
 
 func (r *rig) network(id, name string) *network.Network {
 	r.t.Helper()
 	s := r.dev.Settings()
-	s.ID, s.Name, s.RequireSubjectMatch = id, name, r.setup.subjectMatch
+	s.ID, s.Name, s.Rules = id, name, r.setup.rules
+	s.RequireSubjectMatch = s.RequireSubjectMatch || r.setup.subjectMatch
 	n, err := network.New(s, network.Options{BaseURL: r.base})
 	if err != nil {
 		r.t.Fatal(err)

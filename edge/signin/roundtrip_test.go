@@ -203,6 +203,12 @@ func TestProviderThatWasNeverUp(t *testing.T) {
 	if page := b.follow(a); !strings.Contains(page.body, "<bdi>Example Network</bdi> did not answer") {
 		t.Errorf("no notice\n%s", page.body)
 	}
+	page := b.get(b.page(token)) // without a notice: a user who has just come
+	for _, part := range []string{`aria-describedby="away-example"`, `id="away-example"`, "<bdi>Example Network</bdi> does not answer right now"} {
+		if !strings.Contains(page.body, part) {
+			t.Errorf("the button does not say %q\n%s", part, page.body)
+		}
+	}
 }
 
 func TestReloadAndBack(t *testing.T) {

@@ -19,10 +19,13 @@ func TestTextsAreWholeAndUsed(t *testing.T) {
 		pageAsk, pageVerified, pageDeclined, pageRefused, pageCanceled, pageExpired, pageUntestable, pageUnknown, pageLost, pageForeign,
 		pageMalformed, pageUnavailable,
 	}
+	for _, k := range refusedPages {
+		kinds = append(kinds, k)
+	}
 	for _, k := range kinds {
 		v := view{
 			Kind: k.name, Tone: k.tone, Test: true, Again: "/", Left: "ask.left.minutes",
-			Facts: []fact{{"ask.account", "x"}, {"ask.where", "x"}, {"ask.group", "x"}}, Buttons: []button{{"a", "A"}, {"b", "B"}},
+			Facts: []fact{{"ask.account", "x"}, {"ask.where", "x"}, {"ask.group", "x"}}, Buttons: []button{{"a", "A", false}, {"b", "B", true}},
 			values: map[string]string{"asker": "x", "Asker": "X", "network": "N", "minutes": "1"},
 		}
 		if _, err := p.paint(v); err != nil {

@@ -13,8 +13,10 @@ import (
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/hkdf"
+	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
+	"encoding/base32"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -137,6 +139,28 @@ func writeSynced(path string, b []byte) (err error) {
 	defer func() { _ = dir.Close() }()
 	return dir.Sync() // the name must survive a power cut as the bytes do: without the key the store is lost
 }
+
+// Hash makes keyed hashes of one use: equal texts have equal hashes, and nobody without the key can tell which text has one, or try
+// texts until one fits. Its methods are safe for concurrent use.
+type Hash struct{ key []byte }
+
+// Hash derives the hash for one use, for instance "identity". Uses are constants of the packages that own the values.
+func (k Key) Hash(use string) *Hash {
+	derived, err := hkdf.Key(sha256.New, k[:], nil, "verifyd/hash/"+use, KeyBytes)
+	if err != nil {
+		panic("seal: " + err.Error()) // only for lengths beyond 255 hashes
+	}
+	return &Hash{key: derived}
+}
+
+// Sum gives the HMAC-SHA256 (RFC 2104) of a text, in lower-case base32: 52 characters, fit for a subject.
+func (h *Hash) Sum(text string) string {
+	mac := hmac.New(sha256.New, h.key)
+	mac.Write([]byte(text))
+	return hashEncoding.EncodeToString(mac.Sum(nil))
+}
+
+var hashEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
 // Box seals and opens values of one use. Its methods are safe for concurrent use.
 type Box struct{ aead cipher.AEAD }

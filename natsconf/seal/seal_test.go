@@ -80,3 +80,20 @@ func TestParseKeyReadsBothAlphabetsAndHidesItself(t *testing.T) {
 		t.Errorf("a key prints itself: %s", s)
 	}
 }
+
+func TestHashIsOfItsKeyAndUse(t *testing.T) {
+	key := seal.NewKey()
+	sum := key.Hash("identity").Sum("sailor")
+	if len(sum) != 52 || sum != key.Hash("identity").Sum("sailor") {
+		t.Fatalf("sum %q is not the same twice", sum)
+	}
+	for name, other := range map[string]string{
+		"another text": key.Hash("identity").Sum("sailor "),
+		"another use":  key.Hash("other").Sum("sailor"),
+		"another key":  seal.NewKey().Hash("identity").Sum("sailor"),
+	} {
+		if other == sum {
+			t.Errorf("%s has the same sum", name)
+		}
+	}
+}

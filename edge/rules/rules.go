@@ -1,0 +1,71 @@
+package rules
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"verifyd/edge/network"
+	"verifyd/sessions"
+)
+
+// Judge gives the rule that refuses the identity for the session; ok where none does.
+func Judge(r network.Rules, who network.Identity, s sessions.Session, now time.Time) (refusal sessions.Rule, ok bool) {
+	switch {
+	case slices.Contains(r.DenySubjects, who.Subject):
+		return sessions.RuleDeny, false
+	case len(r.AllowSubjects) > 0 && !slices.Contains(r.AllowSubjects, who.Subject):
+		return sessions.RuleAllow, false
+	case r.RequireSubjectMatch && who.Subject != s.PlatformUserID:
+		return sessions.RuleSubjectMatch, false
+	case len(r.EmailDomains) > 0 && !r.AcceptsDomain(who.Email):
+		return sessions.RuleEmailDomains, false
+	case r.MinAccountAge > 0 && !oldEnough(who.CreatedAt, time.Duration(r.MinAccountAge), now):
+		return sessions.RuleAccountAge, false
+	case len(r.RequireGroups) > 0 && !anyOf(who.Groups, r.RequireGroups):
+		return sessions.RuleGroups, false
+	}
+	return sessions.NoRule, true
+}
+
+// oldEnough reports whether something made at that instant has the age. An unknown instant has none.
+func oldEnough(made time.Time, age time.Duration, now time.Time) bool {
+	return !made.IsZero() && !now.Before(made.Add(age))
+}
+
+// anyOf reports whether one of the values is among the wanted, spelled exactly so.
+func anyOf(values, wanted []string) bool {
+	return slices.ContainsFunc(values, func(v string) bool { return slices.Contains(wanted, v) })
+}
+
+// Hold gives what one_identity_per holds for a session: that the identity stands for its user. ok where the network has the rule.
+//
+// Test sessions hold beside live ones, so that a trial never keeps anybody out.
+func Hold(r network.Rules, networkID string, who network.Identity, s sessions.Session) (h sessions.Hold, ok bool) {
+	scope := []string{s.Account, strconv.FormatBool(s.Test), s.Platform}
+	switch r.OneIdentityPer {
+	case network.PerGuild:
+		scope = append(scope, s.GuildID)
+	case network.PerPlatform:
+	default:
+		return sessions.Hold{}, false
+	}
+	return sessions.Hold{
+		What:    join(append([]string{r.OneIdentityPer, networkID, who.Subject}, scope...)...),
+		By:      join(append([]string{s.PlatformUserID}, scope...)...),
+		Session: s.ID,
+		For:     time.Duration(r.OneIdentityFor),
+	}, true
+}
+
+// join makes one text of several, each with its length before it, so that no two lists make the same.
+func join(parts ...string) string {
+	var b strings.Builder
+	for _, p := range parts {
+		b.WriteString(strconv.Itoa(len(p)))
+		b.WriteByte(':')
+		b.WriteString(p)
+	}
+	return b.String()
+}

@@ -1,0 +1,81 @@
+package signin_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"sync/atomic"
+	"testing"
+
+	"verifyd/edge/network"
+	"verifyd/sessions"
+)
+
+// evil is a provider, configured like any other, that is after the codes of the honest one (RFC 9700 §4.4). Its metadata is right, but
+// for its silence about iss.
+type evil struct {
+	server *httptest.Server
+	posts  atomic.Int32 // to its token endpoint
+}
+
+func newEvil(t *testing.T) *evil {
+	t.Helper()
+	e := &evil{}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(map[string]any{
+			"issuer": e.server.URL, "authorization_endpoint": e.server.URL + "/authorize", "token_endpoint": e.server.URL + "/token", "jwks_uri": e.server.URL + "/jwks",
+		})
+	})
+	mux.HandleFunc("POST /token", func(w http.ResponseWriter, _ *http.Request) {
+		e.posts.Add(1)
+		http.Error(w, "thanks", http.StatusBadRequest)
+	})
+	e.server = httptest.NewServer(mux)
+	t.Cleanup(e.server.Close)
+	return e
+}
+
+func (e *evil) network(tb testing.TB, base string) *network.Network {
+	tb.Helper()
+	n, err := network.New(network.Settings{
+		ID: "evil", Name: "Evil Network", Kind: network.KindOIDC, Issuer: e.server.URL, ClientID: "verifyd", ClientSecret: "s",
+	}, network.Options{BaseURL: base})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return n
+}
+
+// The user chooses the evil network, which sends the browser on to the honest one with the honest client's id and the state of the
+// attempt. The honest provider's code must not be posted to the evil one, however it comes back.
+func TestMixUpBetweenTwoProviders(t *testing.T) {
+	e := newEvil(t)
+	r := newRig(t, setup{evil: e})
+	honest := r.nets[0]
+	for name, bend := range map[string]func(*url.URL){
+		"at the honest network's address": func(*url.URL) {},
+		"at the evil network's address, with the honest issuer": func(u *url.URL) {
+			u.Path = "/signin/evil/callback"
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			session, token := r.session()
+			b := r.browser()
+			asked := mustQuery(t, b.to(b.post(r.base+"/signin", url.Values{"session": {token.Reveal()}, "action": {"continue"}, "network": {"evil"}})))
+			asked.Set("redirect_uri", honest.RedirectURI()) // the only one that the honest provider knows
+			asked.Set("client_id", r.dev.Settings().ClientID)
+			back := mustURL(t, b.signIn(r.dev.Issuer()+"/authorize?"+asked.Encode(), "sailor_42", "sign-in"))
+			if back.Query().Get("code") == "" || back.Query().Get("iss") != r.dev.Issuer() {
+				t.Fatalf("the honest provider gave no code: %s", back)
+			}
+			bend(back)
+			b.follow(b.get(back.String())).wantPage(t, http.StatusOK, headingAsk)
+			r.want(session.ID, sessions.Pending, sessions.NoReason)
+			if e.posts.Load() != 0 {
+				t.Error("the honest provider's code was posted to the evil one")
+			}
+		})
+	}
+}

@@ -1,0 +1,174 @@
+package sessions_test
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"verifyd/natsconf"
+	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/seal"
+	"verifyd/sessions"
+)
+
+// holder is a store whose process may hold identities.
+func (h house) holder(t *testing.T, key seal.Key) *sessions.Store {
+	t.Helper()
+	return sessions.NewStore(sessions.Config{
+		Conn: h.conn, Key: key, Now: h.clock.Now,
+		Pending:     natstest.Writer(t, h.conn, natsconf.BucketStream(natsconf.BucketSessions)),
+		Completions: natstest.Writer(t, h.conn, natsconf.StreamCompletions),
+		Identities:  natstest.Writer(t, h.conn, natsconf.BucketStream(natsconf.BucketIdentities)),
+	})
+}
+
+func (h house) hold(t *testing.T, by string) sessions.Hold {
+	t.Helper()
+	r := request
+	r.PlatformUserID = by
+	s, _, err := h.store.Create(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sessions.Hold{What: "planted-identity", By: by, Session: s.ID, For: time.Hour}
+}
+
+func TestAnIdentityStandsForOneUser(t *testing.T) {
+	h := start(t)
+	st := h.holder(t, h.key)
+	first, again, other := h.hold(t, "planted-user"), h.hold(t, "planted-user"), h.hold(t, "another")
+	elsewhere := other
+	elsewhere.What = "another identity"
+	for i, c := range []struct {
+		hold sessions.Hold
+		want error
+	}{{first, nil}, {first, nil}, {again, nil}, {other, sessions.ErrHeld}, {elsewhere, nil}, {again, nil}} {
+		if err := st.Hold(t.Context(), c.hold); !errors.Is(err, c.want) {
+			t.Errorf("hold %d: %v, want %v", i, err, c.want)
+		}
+	}
+	if _, err := st.Complete(t.Context(), again.Session, verified); err != nil {
+		t.Fatal(err)
+	}
+	if err := st.Hold(t.Context(), other); !errors.Is(err, sessions.ErrHeld) {
+		t.Errorf("after the verification: %v", err)
+	}
+}
+
+// A hold whose session was not verified is no hold, whatever ended it.
+func TestAHoldLapsesWithItsSession(t *testing.T) {
+	for name, end := range map[string]func(*testing.T, house, sessions.ID){
+		"declined": func(t *testing.T, h house, id sessions.ID) { h.complete(t, id, sessions.Failed, sessions.Declined) },
+		"canceled": func(t *testing.T, h house, id sessions.ID) {
+			h.complete(t, id, sessions.Canceled, sessions.CanceledReason)
+		},
+		"expired": func(_ *testing.T, h house, _ sessions.ID) { h.clock.Advance(sessions.Lifetime + 2*time.Minute) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := start(t)
+			st := h.holder(t, h.key)
+			first := h.hold(t, "a")
+			if err := st.Hold(t.Context(), first); err != nil {
+				t.Fatal(err)
+			}
+			end(t, h, first.Session)
+			next := h.hold(t, "b")
+			if err := st.Hold(t.Context(), next); err != nil {
+				t.Errorf("the identity is still held: %v", err)
+			}
+			if err := st.Hold(t.Context(), h.hold(t, "a")); !errors.Is(err, sessions.ErrHeld) {
+				t.Errorf("the new hold does not stand: %v", err)
+			}
+		})
+	}
+}
+
+// In the moment of its expiry a session may still be verified.
+func TestAHoldOutlastsTheExpiryByAMoment(t *testing.T) {
+	h := start(t)
+	st := h.holder(t, h.key)
+	if err := st.Hold(t.Context(), h.hold(t, "a")); err != nil {
+		t.Fatal(err)
+	}
+	h.clock.Advance(sessions.Lifetime + time.Second)
+	if err := st.Hold(t.Context(), h.hold(t, "b")); !errors.Is(err, sessions.ErrHeld) {
+		t.Errorf("err = %v", err)
+	}
+}
+
+func (h house) complete(t *testing.T, id sessions.ID, state sessions.State, reason sessions.Reason) {
+	t.Helper()
+	if _, err := h.store.Complete(t.Context(), id, sessions.Outcome{State: state, Reason: reason}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Of many users with one identity, at many edges at once, one wins.
+func TestHoldRaces(t *testing.T) {
+	h := start(t)
+	edges := []*sessions.Store{h.holder(t, h.key), h.holder(t, h.key)}
+	var holds []sessions.Hold
+	for _, by := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
+		holds = append(holds, h.hold(t, by))
+	}
+	var won atomic.Int32
+	var all sync.WaitGroup
+	for i, hold := range holds {
+		all.Go(func() {
+			switch err := edges[i%len(edges)].Hold(t.Context(), hold); {
+			case err == nil:
+				won.Add(1)
+			case !errors.Is(err, sessions.ErrHeld):
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if won.Load() != 1 {
+		t.Errorf("%d users hold one identity", won.Load())
+	}
+}
+
+// The store tells neither who nor what, and forgets in time; another key's hashes are others.
+func TestHoldsAreHashesWithALifeOfTheirOwn(t *testing.T) {
+	h := start(t)
+	hold := h.hold(t, "planted-user")
+	if err := h.holder(t, h.key).Hold(t.Context(), hold); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.holder(t, seal.NewKey()).Hold(t.Context(), hold); err != nil {
+		t.Fatal(err)
+	}
+	stream := natsconf.BucketStream(natsconf.BucketIdentities)
+	first, last, err := h.conn.Bounds(t.Context(), stream)
+	if err != nil || last-first != 1 {
+		t.Fatalf("holds %d to %d, %v; want two: another key's is another", first, last, err)
+	}
+	m, err := h.conn.Next(t.Context(), stream, ">", first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{m.Subject, string(m.Data)} {
+		if strings.Contains(text, "planted") {
+			t.Errorf("the store tells %q", text)
+		}
+	}
+	if life := m.Header.Get("Nats-TTL"); life != "1h0m0s" {
+		t.Errorf("life %q", life)
+	}
+}
+
+func TestRuleIsPartOfTheOutcome(t *testing.T) {
+	h := start(t)
+	s, _ := h.create(t)
+	o := sessions.Outcome{State: sessions.Failed, Reason: sessions.Refused, Rule: sessions.RuleAccountAge, Network: "github"}
+	if _, err := h.store.Complete(t.Context(), s.ID, o); err != nil {
+		t.Fatal(err)
+	}
+	if v, err := h.store.Read(t.Context(), s.ID); err != nil || v.Outcome != o {
+		t.Errorf("outcome %+v, %v", v.Outcome, err)
+	}
+}
