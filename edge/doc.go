@@ -12,7 +12,7 @@
 //	POST /listen                      give a test key's callbacks to a developer's own machine, as they come, a line each
 //	POST /listen/{exchange}           say how one of them ended there
 //	GET  /openapi.yaml, /docs         this interface as an OpenAPI document (package apidoc), and as a page
-//	…                                 what Config.Routes mounts: the sign-in page and its round trip
+//	…                                 what Config.Routes mounts: the sign-in page and its round trip, the dashboard
 //
 // HEAD is answered wherever GET is. The operators' routes are GET /livez, /readyz, /metrics and /debug/pprof/.
 //

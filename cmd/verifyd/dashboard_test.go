@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"regexp"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/chromedp/chromedp"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
+	"verifyd/edge/account"
 	"verifyd/edge/chromiumtest"
 )
 
@@ -207,4 +209,29 @@ func (v visitor) logout() {
 	v.reads(".flash", "logged out everywhere")
 	v.open("/dashboard/keys")
 	v.reads("h1", "Log in")
+}
+
+// A page that is kept up to date does not hold up the stop: a browser with such a page would keep the service for as long as it
+// drains.
+func TestOpenPagesDoNotHoldUpTheStop(t *testing.T) {
+	r := boot(t)
+	owner := account.Member{Network: "dev", Subject: demoUser, Role: account.RoleOwner}
+	a := must[account.Account](t)(r.store.accounts.AccountByName(t.Context(), "Harbor Guild"))
+	must[account.Account](t)(r.store.accounts.AddMember(t.Context(), operator(), a.ID, owner))
+	s := r.begin(t)
+	b := newBrowser()
+	p := must[*page](t)(b.open(t.Context(), r.base+"/dashboard/login"))
+	p = must[*page](t)(b.press(t.Context(), p, "dev"))
+	must[*page](t)(b.press(t.Context(), p, "sign-in"))
+	response := must[*http.Response](t)(b.request(t.Context(), http.MethodGet, r.base+"/dashboard/sessions/"+r.api().read(t, s.Session).ID+"/live", nil))
+	defer func() { _ = response.Body.Close() }()
+	if got := response.Header.Get("Content-Type"); got != "text/event-stream" {
+		t.Fatalf("%d %s", response.StatusCode, got)
+	}
+	ended := make(chan error, 1)
+	go func() { _, err := io.Copy(io.Discard, response.Body); ended <- err }()
+	r.stop()
+	if err := <-ended; err != nil {
+		t.Errorf("the stream was cut, not ended: %v", err)
+	}
 }
