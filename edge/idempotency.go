@@ -106,6 +106,7 @@ func (a *api) startKeyed(ctx context.Context, h http.Header, key string, who acc
 func (a *api) replay(ctx context.Context, h http.Header, token sessions.Token, s sessions.Session) initAnswer {
 	a.Usages.Count(s.Account, s.Test, sessions.CountReplayed)
 	h.Set(headerReplayed, "true")
+	LineOf(ctx).replayed = true
 	return a.answer(ctx, token, s)
 }
 

@@ -333,6 +333,8 @@ func TestParallelInitsAllGetTheirOwnSession(t *testing.T) {
 func TestInitMetrics(t *testing.T) {
 	s := newService(t, nil)
 	s.start(t)
+	s.keyed(t, acmeKey, "k", goodBody)
+	s.keyed(t, acmeKey, "k", goodBody)
 	s.init(t, `{}`)
 	s.init(t, `{`)
 	s.do(t, http.MethodPost, pathInit, goodBody)
@@ -353,10 +355,11 @@ func TestInitMetrics(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]float64{
-		"verifyd_init_total outcome=created":                          1,
+		"verifyd_init_total outcome=created":                          2,
+		"verifyd_init_total outcome=replayed":                         1,
 		"verifyd_init_total outcome=invalid_request":                  2,
 		"verifyd_init_total outcome=key_missing":                      1,
-		"verifyd_http_request_duration_seconds route=init status=2xx": 1,
+		"verifyd_http_request_duration_seconds route=init status=2xx": 3,
 		"verifyd_http_request_duration_seconds route=init status=4xx": 3,
 		"verifyd_http_request_duration_seconds route=none status=4xx": 1,
 		"verifyd_http_requests_in_flight":                             0,

@@ -27,7 +27,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 			Buckets: []float64{.0005, .001, .002, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 		}, []string{"route", "status"}),
 		inits: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "verifyd_init_total", Help: "Answers of POST /verify/init: created, the code of the problem, or none.",
+			Name: "verifyd_init_total", Help: "Answers of POST /verify/init: created, replayed, the code of the problem, or none.",
 		}, []string{"outcome"}),
 	}
 	for _, c := range []prometheus.Collector{m.inFlight, m.took, m.inits} {
@@ -46,6 +46,8 @@ func (m *metrics) observe(line *Line, status int, took time.Duration) {
 	outcome := string(line.Code)
 	switch {
 	case outcome != "":
+	case line.replayed:
+		outcome = "replayed"
 	case status == http.StatusOK:
 		outcome = "created"
 	default:

@@ -34,6 +34,8 @@ type Line struct {
 	Code      Code        // of the problem document, if there was one
 	Err       error       // what lies behind a 5xx; its text is for operators
 
+	replayed bool // a repeat of a start, answered with the session that stands
+
 	route string // the pattern
 	name  string
 }

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"verifyd/natsconf/crashpoint"
+)
+
+// tryKeyed starts a session under an idempotency key; status is 0 where no answer came.
+func (a api) tryKeyed(ctx context.Context, key, callback string) (status int, s started) {
+	body := fmt.Sprintf(`{"platform":"p","platform_user_id":"u","callback_url":%q}`, callback)
+	q, err := http.NewRequestWithContext(ctx, http.MethodPost, a.base+"/verify/init", strings.NewReader(body))
+	if err != nil {
+		return 0, s
+	}
+	q.Header.Set("Authorization", "Bearer "+a.key)
+	q.Header.Set("Content-Type", "application/json")
+	q.Header.Set("Idempotency-Key", key)
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 20 * time.Second}
+	response, err := client.Do(q)
+	if err != nil {
+		return 0, s
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode == http.StatusOK && json.Unmarshal(answer, &s) != nil {
+		return 0, s
+	}
+	return response.StatusCode, s
+}
+
+// Wherever the process dies on the way of a start under an idempotency key, repeats end in one session, and in no other.
+func TestKillWithinAKeyedStart(t *testing.T) {
+	t.Parallel()
+	points := append(slices.Clone(crashpoint.Keyed), crashpoint.BeforeCount, crashpoint.AfterCount, crashpoint.BeforeCreate, crashpoint.AfterCreate)
+	for _, point := range points {
+		t.Run(point, func(t *testing.T) {
+			t.Parallel()
+			c := newChild(t)
+			a := api{base: c.base(), key: must[string](t)(c.command(t, "key", "create", "--account", "Harbor Guild"))}
+			c.env = append(c.env, fmt.Sprintf("%s=%s:1", crashVariable, point))
+			c.start(t)
+			if status, _ := a.tryKeyed(t.Context(), "order-1", c.inbox.callbackURL()); status != 0 {
+				t.Fatalf("answered %d before %s", status, point)
+			}
+			<-c.exited
+			c.env = c.env[:len(c.env)-1]
+			c.start(t)
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			first := a.keyedUntil(ctx, t, c)
+			if again := a.keyedUntil(ctx, t, c); again != first {
+				t.Errorf("repeats got %+v and %+v", first, again)
+			}
+			_, _, body := a.call(t, http.MethodGet, "/sessions", "")
+			var list struct{ Sessions []struct{ ID string } }
+			if err := json.Unmarshal(body, &list); err != nil || len(list.Sessions) != 1 {
+				t.Errorf("one key led to these sessions: %s", body)
+			}
+			var usage struct{ Used int }
+			if _, _, body := a.call(t, http.MethodGet, "/usage", ""); json.Unmarshal(body, &usage) != nil || usage.Used < 1 || usage.Used > 2 {
+				t.Errorf("counted: %s; want 1, or 2 where the unit of the dead process was counted", body)
+			}
+		})
+	}
+}
+
+// keyedUntil repeats a start until it is answered with its session.
+func (a api) keyedUntil(ctx context.Context, t *testing.T, c *child) started {
+	t.Helper()
+	retry := time.NewTicker(time.Second) // what Retry-After says of a start that is in progress
+	defer retry.Stop()
+	for {
+		status, s := a.tryKeyed(ctx, "order-1", c.inbox.callbackURL())
+		switch {
+		case status == http.StatusOK:
+			return s
+		case status != http.StatusConflict || ctx.Err() != nil:
+			t.Fatalf("the repeat was answered %d", status)
+		}
+		select {
+		case <-retry.C:
+		case <-ctx.Done():
+		}
+	}
+}
