@@ -51,6 +51,9 @@ func (s Story) OutcomeWords() string {
 	if !ok {
 		words = string(s.State)
 	}
+	if s.Rule != sessions.NoRule {
+		words += ": " + Legible(string(s.Rule))
+	}
 	if s.Network != "" {
 		words += " (" + Legible(s.Network) + ")"
 	}
