@@ -56,7 +56,6 @@ func (a *attempt) sendToListener(ctx context.Context) (f fate, ok bool) {
 // hand hands the request over, once.
 func (a *attempt) hand(ctx context.Context, listener string, request callback.Request) callback.Answer {
 	headers, body := request.Message()
-	headers[callback.HeaderTest] = "true"
 	ctx, cancel := context.WithTimeout(ctx, a.d.c.Timeout)
 	defer cancel()
 	began := time.Now()

@@ -83,7 +83,7 @@ type Config struct {
 	Rates          Rates                 //
 	Quota          Quota                 //
 	Callbacks      Callbacks             //
-	Listeners      Listeners             // where callbacks for developers' own machines come in; default: nowhere, and no route
+	Listeners      Listeners             // where callbacks for developers' own machines come in
 	ListenBeat     time.Duration         // how often a listener hears something; default 15 s
 	StoreHigh      func() bool           // whether the store is so full that only open sessions may go on; default: never
 	TrustedProxies []netip.Prefix        // whose X-Forwarded-For counts; default: nobody's
@@ -127,7 +127,7 @@ func (c Config) WithDefaults() Config {
 func (c Config) validate() error {
 	for name, missing := range map[string]bool{
 		"Keys": c.Keys == nil, "Sessions": c.Sessions == nil, "Turns": c.Turns == nil, "Usages": c.Usages == nil, "Lister": c.Lister == nil, "Changes": c.Changes == nil, "Rates": c.Rates == nil, "Quota": c.Quota == nil,
-		"Callbacks": c.Callbacks == nil,
+		"Callbacks": c.Callbacks == nil, "Listeners": c.Listeners == nil,
 	} {
 		if missing {
 			return fmt.Errorf("edge: %s is missing", name)

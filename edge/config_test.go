@@ -11,6 +11,7 @@ import (
 
 	"verifyd/edge/limit"
 	"verifyd/sessions"
+	"verifyd/sessions/relay"
 	"verifyd/sessions/target"
 )
 
@@ -52,7 +53,7 @@ func whole(t *testing.T) Config {
 	return Config{
 		BaseURL: "http://localhost:8080", Keys: newKeyring(), Sessions: &sessions.Store{}, Turns: &sessions.Store{}, Lister: &sessions.Store{},
 		Changes: &sessions.Watch{}, Usages: &sessions.Store{}, Rates: rates, Quota: limit.NewQuota(nil, 1),
-		Callbacks: target.NewPolicy(nil, nil),
+		Callbacks: target.NewPolicy(nil, nil), Listeners: relay.New(nil),
 	}
 }
 

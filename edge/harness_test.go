@@ -22,6 +22,7 @@ import (
 	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/seal"
 	"verifyd/sessions"
+	"verifyd/sessions/relay"
 	"verifyd/sessions/target"
 )
 
@@ -161,7 +162,7 @@ func newServiceOn(t *testing.T, conn *natsconf.Conn, change func(*Config), chang
 	c := Config{
 		BaseURL: "https://verify.example.com", Keys: newKeyring(), Sessions: s.store, TestKeys: true, Usages: s.store, Turns: s.store, Lister: s.store, Changes: watch, Rates: rates,
 		Quota:     limit.NewQuota(natstest.Writer(t, conn, natsconf.StreamUsage), limit.DefaultQuota),
-		Callbacks: target.NewPolicy(nil, nil), Metrics: s.registry, Log: zerolog.New(s.log), Now: s.clock.now,
+		Callbacks: target.NewPolicy(nil, nil), Listeners: relay.New(conn), Metrics: s.registry, Log: zerolog.New(s.log), Now: s.clock.now,
 	}
 	if change != nil {
 		change(&c)

@@ -15,6 +15,7 @@ import (
 	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/seal"
 	"verifyd/sessions"
+	"verifyd/sessions/relay"
 	"verifyd/sessions/target"
 )
 
@@ -35,7 +36,7 @@ func benchHandler(b *testing.B, rate account.Rate) http.Handler {
 	h, err := New(Config{
 		BaseURL: "https://verify.example.com", Keys: newKeyring(), Sessions: store, Turns: store, Lister: store, Usages: store,
 		Changes: sessions.NewWatch(conn), Rates: rates, Quota: limit.NewQuota(natstest.Writer(b, conn, natsconf.StreamUsage), 1<<40),
-		Callbacks: target.NewPolicy(nil, nil), Log: zerolog.Nop(),
+		Callbacks: target.NewPolicy(nil, nil), Listeners: relay.New(nil), Log: zerolog.Nop(),
 	})
 	if err != nil {
 		b.Fatal(err)

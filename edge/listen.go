@@ -36,8 +36,8 @@ type Listeners interface {
 
 // listenLine is one line of the answer to POST /listen.
 type listenLine struct {
-	Type string `json:"type"`           // "ready", "callback", "beat" or "bye"
-	Beat int    `json:"beat,omitempty"` // with ready: the seconds between two lines, at most
+	Type string `json:"type"`          // "ready", "callback", "beat" or "bye"
+	Beat int    `json:"beat,omitzero"` // with ready: the seconds between two lines, at most
 	*relay.Callback
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"net/http/httptrace"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -66,7 +67,9 @@ func listenAt(t *testing.T, address string) *ear {
 		t.Fatal(err)
 	}
 	req.Header.Set("Authorization", "Bearer "+acmeTest)
-	resp, err := newClient(t).Do(req)
+	transport := &http.Transport{} // the tests' own client reads whole answers, and this one has no end
+	t.Cleanup(transport.CloseIdleConnections)
+	resp, err := transport.RoundTrip(req)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,4 +220,81 @@ func TestListenOutlivesTheServersTimeouts(t *testing.T) {
 			t.Fatalf("it ended after %s: %q, %v", time.Since(began), e.lines.Text(), e.lines.Err())
 		}
 	}
+}
+
+// faultyListeners fail every call, where a fault is set.
+type faultyListeners struct {
+	Listeners
+	fault *atomic.Pointer[error]
+}
+
+func (f faultyListeners) Open(key string) (*relay.Post, error) {
+	if err := f.fault.Load(); err != nil {
+		return nil, *err
+	}
+	return f.Listeners.Open(key)
+}
+
+func (f faultyListeners) Answer(ctx context.Context, key, exchange string, a relay.Answer) error {
+	if err := f.fault.Load(); err != nil {
+		return *err
+	}
+	return f.Listeners.Answer(ctx, key, exchange, a)
+}
+
+// walkListen brings about what the listeners' routes can answer, but for faults.
+func walkListen(t *testing.T, w waiter) {
+	t.Helper()
+	const good = `{"sent":true,"status":204}`
+	act := func(path, key, body string) {
+		w.do(t, http.MethodPost, path, body, "Authorization", "Bearer "+key)
+	}
+	for _, path := range []string{pathListen, "/listen/AAAAAAAAAAAAAAAAAAAAAAAAAA"} {
+		w.do(t, http.MethodPost, path, good)
+		act(path, revokedKey, good)
+		act(path, acmeKey, good)
+	}
+	act("/listen/AAAAAAAAAAAAAAAAAAAAAAAAAA", acmeTest, good)
+	act("/listen/AAAAAAAAAAAAAAAAAAAAAAAAAA", acmeTest, "{")
+	act("/listen/AAAAAAAAAAAAAAAAAAAAAAAAAA", acmeTest, `{"body":"`+strings.Repeat("x", MaxBodyBytes)+`"}`)
+	walkListenToItsEnd(t, w)
+	e, r := listenAt(t, w.server.Addr()), relay.New(w.conn)
+	name, err := r.Find(t.Context(), "key_test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	handed := make(chan error, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		_, err := r.Hand(ctx, "key_test", name, relay.Callback{})
+		handed <- err
+	}()
+	act("/listen/"+e.next().ID, acmeTest, good)
+	if err := <-handed; err != nil {
+		t.Error(err)
+	}
+	for range listenersOfKey - 1 {
+		listenAt(t, w.server.Addr())
+	}
+	act(pathListen, acmeTest, "")
+}
+
+// walkListenToItsEnd reads a whole answer, at a server that is told to stop as soon as it begins.
+func walkListenToItsEnd(t *testing.T, w waiter) {
+	t.Helper()
+	s, stop := startServer(t, ServerConfig{Name: "stopping", Listen: "127.0.0.1:0", Handler: w.server.c.Handler, Log: zerolog.Nop()})
+	begun := make(chan struct{})
+	ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotFirstResponseByte: func() { close(begun) }})
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+s.Addr()+pathListen, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+acmeTest)
+	stopped := make(chan struct{})
+	go func() { defer close(stopped); <-begun; stop() }()
+	if a := send(t, w.client, req); a.status != http.StatusOK || !strings.HasSuffix(a.body, "{\"type\":\"bye\"}\n") {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	<-stopped
 }

@@ -86,6 +86,7 @@ func TestEveryDescribedAnswerIsGiven(t *testing.T) {
 	w := newWaiterOn(t, conn, func(c *Config) {
 		f := faulty{c.Sessions.(*sessions.Store), &fault}
 		c.Sessions, c.Lister, c.Usages = f, f, f
+		c.Listeners = faultyListeners{c.Listeners, &fault}
 		c.StoreHigh = func() bool { return high }
 		c.MaxWaiting, c.FailedKeys = 1, failures
 		c.Quota = limit.NewQuota(natstest.Writer(t, conn, natsconf.StreamUsage), limit.DefaultQuota)
@@ -98,6 +99,7 @@ func TestEveryDescribedAnswerIsGiven(t *testing.T) {
 	walkInit(t, w, &high)
 	walkSessions(t, w)
 	walkFaults(t, w, &fault)
+	walkListen(t, w)
 	failures.on.Store(true)
 	w.do(t, http.MethodPost, pathInit, goodBody)
 	w.do(t, http.MethodGet, pathList, "")
@@ -105,6 +107,8 @@ func TestEveryDescribedAnswerIsGiven(t *testing.T) {
 	w.do(t, http.MethodGet, "/sessions/unknown", "")
 	w.do(t, http.MethodPost, "/sessions/unknown/cancel", "")
 	w.do(t, http.MethodPost, "/sessions/unknown/resend", "")
+	w.do(t, http.MethodPost, pathListen, "")
+	w.do(t, http.MethodPost, "/listen/unknown", "")
 
 	doc, err := described()
 	if err != nil {
@@ -216,6 +220,9 @@ func walkFaults(t *testing.T, w waiter, fault *atomic.Pointer[error]) {
 		w.init(t, goodBody)
 		w.list(t, acmeKey, "")
 		w.usage(t, acmeKey, "")
+		for _, path := range []string{pathListen, "/listen/AAAAAAAAAAAAAAAAAAAAAAAAAA"} {
+			w.do(t, http.MethodPost, path, `{"sent":true}`, "Authorization", "Bearer "+acmeTest)
+		}
 		w.get(t, "k3v7q2m5zt4yd6n2xw7p2c4hf2jb5ral", acmeKey)
 		for _, verb := range []string{"cancel", "resend"} {
 			w.do(t, http.MethodPost, "/sessions/k3v7q2m5zt4yd6n2xw7p2c4hf2jb5ral/"+verb, "", "Authorization", "Bearer "+acmeKey)

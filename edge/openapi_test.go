@@ -39,7 +39,11 @@ var described = sync.OnceValues(func() (*openapi3.T, error) {
 	return doc, doc.Validate(openapi3.NewLoader().Context)
 })
 
-func init() { openapi3filter.RegisterBodyDecoder("text/html", openapi3filter.PlainBodyDecoder) }
+func init() {
+	for _, plain := range []string{"text/html", "application/x-ndjson"} {
+		openapi3filter.RegisterBodyDecoder(plain, openapi3filter.PlainBodyDecoder)
+	}
+}
 
 func closeSchema(s *openapi3.Schema, shut *bool) {
 	if len(s.Properties) > 0 {

@@ -67,22 +67,19 @@ func New(c Config) (http.Handler, error) {
 
 // routes is the route table.
 func (a *api) routes() []Route {
-	own := []Route{
+	return append([]Route{
 		{http.MethodPost, pathInit, "init", http.HandlerFunc(a.init)},
 		{http.MethodGet, pathUsage, "usage", http.HandlerFunc(a.readUsage)},
 		{http.MethodGet, pathList, "list", http.HandlerFunc(a.listSessions)},
 		{http.MethodGet, pathSession, "session", http.HandlerFunc(a.readSession)},
 		{http.MethodPost, pathCancel, "cancel", http.HandlerFunc(a.cancelSession)},
 		{http.MethodPost, pathResend, "resend", http.HandlerFunc(a.resendSession)},
+		{http.MethodPost, pathListen, "listen", http.HandlerFunc(a.listen)},
+		{http.MethodPost, pathListens, "listen_answer", http.HandlerFunc(a.answerListen)},
 		{http.MethodGet, pathOpenAPI, "openapi", a.docs.YAML()},
 		{http.MethodGet, pathDocs, "docs", a.docs.Page()},
 		{http.MethodGet, a.docs.StylePath(), "docs_asset", a.docs.Style()},
-	}
-	if a.Listeners != nil {
-		own = append(own, Route{http.MethodPost, pathListen, "listen", http.HandlerFunc(a.listen)},
-			Route{http.MethodPost, pathListens, "listen_answer", http.HandlerFunc(a.answerListen)})
-	}
-	return append(own, a.Routes...)
+	}, a.Routes...)
 }
 
 func (a *api) router(prefix string) (*httprouter.Router, error) {

@@ -25,6 +25,7 @@ import (
 	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/seal"
 	"verifyd/sessions"
+	"verifyd/sessions/relay"
 	"verifyd/sessions/target"
 )
 
@@ -173,7 +174,7 @@ func newRig(tb testing.TB, s setup) *rig {
 	quota := limit.NewQuota(natstest.Writer(tb, conn, natsconf.StreamUsage), 5000)
 	natstest.Serve(tb, quota)
 	mounted, err := edge.New(edge.Config{
-		BaseURL: r.base, Keys: r.mirror, Sessions: r.store, TestKeys: true, Turns: r.store, Lister: r.store, Usages: r.store, Changes: watch, Rates: rates, Quota: quota, Callbacks: r.callbacks.policy, Routes: h.Routes(), Log: zerolog.Nop(),
+		BaseURL: r.base, Keys: r.mirror, Sessions: r.store, TestKeys: true, Turns: r.store, Lister: r.store, Usages: r.store, Changes: watch, Rates: rates, Quota: quota, Callbacks: r.callbacks.policy, Listeners: relay.New(conn), Routes: h.Routes(), Log: zerolog.Nop(),
 	})
 	if err != nil {
 		tb.Fatal(err)

@@ -128,8 +128,9 @@ func (b *Bench) valid() callback.Probe {
 		Callback: callback.Callback{
 			URL: b.url, Session: sessions.ID(strings.ToLower(base32.StdEncoding.EncodeToString(id))),
 			PlatformUserID: b.o.User, GuildID: b.o.Guild, Verified: true, Secrets: []string{b.o.Secret}, At: time.Now(),
+			Test: true,
 		},
-		Headers: map[string]string{callback.HeaderTest: "true"},
+		Headers: map[string]string{},
 	}
 }
 
