@@ -2,6 +2,7 @@ package main
 
 import (
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -34,6 +35,11 @@ func TestStoreAtItsLimit(t *testing.T) {
 		return status, string(b)
 	}
 
+	end := must[natsconf.Endpoint](t)(natsconf.ReadEndpoint(c.dir + "/store"))
+	conn := must[*natsconf.Conn](t)(natsconf.Connect(t.Context(), natsconf.ConnectOptions{URL: end.URL, User: end.User, Password: end.Password, Log: zerolog.Nop()}))
+	defer conn.Close()
+	fillWithEvents(t, conn, 160<<20) // the rest comes by sessions
+
 	var acknowledged atomic.Int64
 	deadline := time.Now().Add(60 * time.Second)
 	var wg sync.WaitGroup
@@ -65,9 +71,6 @@ func TestStoreAtItsLimit(t *testing.T) {
 	}
 
 	// As when the oldest messages have aged out.
-	end := must[natsconf.Endpoint](t)(natsconf.ReadEndpoint(c.dir + "/store"))
-	conn := must[*natsconf.Conn](t)(natsconf.Connect(t.Context(), natsconf.ConnectOptions{URL: end.URL, User: end.User, Password: end.Password, Log: zerolog.Nop()}))
-	defer conn.Close()
 	events, err := conn.JS.Stream(t.Context(), natsconf.StreamEvents)
 	if err == nil {
 		err = events.Purge(t.Context())
@@ -88,4 +91,15 @@ func TestStoreAtItsLimit(t *testing.T) {
 		t.Errorf("the session from before is %s", v.State)
 	}
 	t.Logf("%d sessions fitted", acknowledged.Load())
+}
+
+// fillWithEvents stores so many bytes of old events.
+func fillWithEvents(t *testing.T, conn *natsconf.Conn, size int) {
+	t.Helper()
+	event := make([]byte, 256<<10)
+	for i := range size / len(event) {
+		if _, err := conn.JS.Publish(t.Context(), "session.filler."+strconv.Itoa(i), event); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
