@@ -182,6 +182,12 @@ func (c *Conn) stream(ctx context.Context, name string) (jetstream.Stream, error
 // Emit publishes without asking for an answer, for events that no promise depends on.
 func (c *Conn) Emit(subject string, data []byte) { _ = c.NC.Publish(subject, data) }
 
+// EmitOnce is Emit for what happens over and over: of the messages of one id the stream keeps the first of each two minutes,
+// whoever sends them.
+func (c *Conn) EmitOnce(subject, id string, data []byte) {
+	_ = c.NC.PublishMsg(&nats.Msg{Subject: subject, Data: data, Header: nats.Header{nats.MsgIdHdr: {id}}})
+}
+
 // permanent says whether a connection error would be the same at the next try.
 func permanent(err error) bool {
 	if _, ok := errors.AsType[*url.Error](err); ok {

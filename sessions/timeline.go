@@ -52,17 +52,20 @@ type eventRecord struct {
 // Emit puts an event on the session's timeline. It waits for nothing and promises nothing; an event whose name is not one word is
 // dropped.
 func (st *Store) Emit(e Event) {
+	if data, ok := st.encodeEvent(e); ok {
+		st.conn.Emit(eventSubject(string(e.Name), e.Session), data)
+	}
+}
+
+func (st *Store) encodeEvent(e Event) ([]byte, bool) {
 	if strings.Trim(string(e.Name), "abcdefghijklmnopqrstuvwxyz_") != "" || e.Name == "" {
-		return
+		return nil, false
 	}
 	if e.At.IsZero() {
 		e.At = st.instant()
 	}
 	data, err := json.Marshal(eventRecord{Version: recordVersion, Event: e})
-	if err != nil {
-		return
-	}
-	st.conn.Emit(eventSubject(string(e.Name), e.Session), data)
+	return data, err == nil
 }
 
 // EntryKind says what an Entry tells.
@@ -113,7 +116,11 @@ func (st *Store) Timeline(ctx context.Context, id ID) (View, []Entry, error) {
 		if e.Name == EventNotSent {
 			after = v.CompletedAt
 		}
-		entries = append(entries, Entry{At: e.At, Kind: EntryEvent, Event: e, order: later(e.At, after)})
+		order := later(e.At, after)
+		if e.Name == EventFinished && !v.CompletedAt.IsZero() {
+			order = v.CompletedAt // with the outcome that it tells of, though the callback may be on its way by then
+		}
+		entries = append(entries, Entry{At: e.At, Kind: EntryEvent, Event: e, order: order})
 	}
 	slices.SortStableFunc(entries, func(a, b Entry) int { return cmp.Or(a.order.Compare(b.order), cmp.Compare(a.rank(), b.rank())) })
 	return v, entries, nil
@@ -170,7 +177,7 @@ func (e Entry) rank() int {
 	switch {
 	case e.Kind == EntryCreated:
 		return 0
-	case e.Kind == EntryEvent && e.Event.Name != EventNotSent:
+	case e.Kind == EntryEvent && e.Event.Name != EventNotSent && e.Event.Name != EventFinished:
 		return 1
 	case e.Kind == EntryExpired, e.Kind == EntryCompleted:
 		return 2

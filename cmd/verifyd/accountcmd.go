@@ -35,6 +35,8 @@ type accountCmd struct {
 	RotateSecret accountRotateCmd      `cmd:"" help:"Give an account a new callback signing secret; the old one signs beside it for a while."`
 	EndRotation  accountEndRotationCmd `cmd:"" help:"End a rotation now: the old signing secret signs no more."`
 	LoginLink    accountLoginLinkCmd   `cmd:"" help:"Print a link that logs in to an account's dashboard once, within 10 minutes."`
+	ReturnURL    accountReturnURLCmd   `cmd:"" name:"return-url" help:"Set where the end user's page offers to go back to after the end."`
+	Colour       accountColourCmd      `cmd:"" help:"Set the colour of an account's sign on the end user's page."`
 	Audit        accountAuditCmd       `cmd:"" help:"Tell who changed what in an account, newest first."`
 }
 
@@ -130,6 +132,7 @@ func showAccount(out io.Writer, a account.Account, keys []account.Key, used map[
 	for i, s := range a.Signing(now) {
 		_, _ = fmt.Fprintf(w, "%s\t%s\n", []string{"Signing secret", "Secret before it"}[min(i, 1)], secretText(s, now))
 	}
+	_, _ = fmt.Fprintf(w, "Link back\t%s\nColour\t%s\n", orDash(a.ReturnURL), orDash(a.Colour))
 	_, _ = fmt.Fprintf(w, "\nMEMBER\tROLE\tIDENTITY\tE-MAIL\tSINCE\n")
 	for _, m := range a.Members {
 		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", orDash(m.Name), m.Role, told.Legible(m.Network+":"+m.Subject), orDash(m.Email), instant(m.Since))

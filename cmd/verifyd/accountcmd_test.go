@@ -74,6 +74,13 @@ func TestAccountCommands(t *testing.T) {
 	_, said = do(exitUsage, "account", "end-rotation", "--account", "Harbor Guild")
 	contains("ending it twice", said, "no rotation")
 
+	_, said = do(0, "account", "return-url", "--account", "Harbor Guild", "https://harbor.example/verified")
+	contains("return-url", said, "Harbor Guild")
+	do(0, "account", "colour", "--account", "Harbor Guild", "#1F5FD0")
+	show, _ = do(0, "account", "show", "Harbor Guild")
+	contains("show", show, "https://harbor.example/verified", "#1f5fd0")
+	do(0, "account", "colour", "--account", "Harbor Guild", "--clear")
+
 	link, said := do(0, "account", "login-link", "--account", "Harbor Guild", "--role", "developer", "--base-url", "https://verify.example.com/x/")
 	contains("login-link", said, "works once, until", "developer of Harbor Guild")
 	if !strings.HasPrefix(link, "https://verify.example.com/x/dashboard/link?token=") || strings.ContainsAny(link, " \n") {
@@ -82,7 +89,7 @@ func TestAccountCommands(t *testing.T) {
 	list, _ = do(0, "account", "list")
 	contains("list", list, "Harbor Guild", "QUOTA")
 	log, _ := do(0, "account", "audit", "Harbor Guild")
-	contains("audit", log, "operator", "account.created", "key.created", "key.rolled", "secret.rotated", "secret.revealed", "secret.rotation_ended", "login_link.created", "role: developer")
+	contains("audit", log, "operator", "account.created", "key.created", "key.rolled", "secret.rotated", "secret.revealed", "secret.rotation_ended", "return_url.set", "colour.set", "login_link.created", "role: developer")
 	if lines := strings.Split(log, "\n"); !strings.Contains(lines[1], "login_link.created") || !strings.Contains(lines[len(lines)-1], "account.created") {
 		t.Errorf("audit is not newest first:\n%s", log)
 	}
@@ -115,6 +122,11 @@ func TestAccountCommandRefusals(t *testing.T) {
 		{[]string{"account", "rotate-secret", "--account", "a", "--overlap", "soon"}, "24h"},
 		{[]string{"account", "rotate-secret", "--account", "a", "--overlap", "31d"}, "out of range"},
 		{[]string{"account", "end-rotation", "--account", "nobody"}, "verifyd account list"},
+		{[]string{"account", "return-url", "--account", "nobody", "https://x.example"}, "verifyd account list"},
+		{[]string{"account", "return-url", "--account", "a", "http://x.example"}, "https://example.com/verified"},
+		{[]string{"account", "return-url", "--account", "a"}, "--clear"},
+		{[]string{"account", "return-url", "--account", "a", "https://x.example", "--clear"}, "--clear"},
+		{[]string{"account", "colour", "--account", "a", "red"}, "#1f5fd0"},
 		{[]string{"account", "login-link", "--account", "a"}, "base-url"},
 		{[]string{"account", "login-link", "--account", "a", "--base-url", "verify.example.com"}, "https://verify.example.com"},
 		{[]string{"account", "login-link", "--account", "a", "--base-url", "https://x", "--role", "king"}, "owner, developer or viewer"},

@@ -120,7 +120,8 @@ func chooseWay(rng *rand.Rand) way {
 // person is one user on the way through a session.
 type person struct {
 	way
-	user    string // their name on the integrator's side, the same for nobody else
+	user    string   // their name on the integrator's side, the same for nobody else
+	browser *browser // from the first try on
 	session started
 	told    bool // read the last page
 }
@@ -187,7 +188,10 @@ func (c *crowd) send(ctx context.Context, p *person) {
 
 // try goes through the pages as far as the service lets it, from the link again, and says whether the user is content.
 func (p *person) try(ctx context.Context) bool {
-	b := newBrowser()
+	if p.browser == nil {
+		p.browser = newBrowser() // and the same one at every try: another would wait for the first to give up
+	}
+	b := p.browser
 	at, err := b.open(ctx, p.session.VerifyURL)
 	for _, button := range p.buttons {
 		if err != nil || p.reads != "" && at.title() == p.reads {

@@ -90,7 +90,8 @@ func TestCrashPoints(t *testing.T) {
 // user is one person on the way through a session while the service dies and comes back.
 type user struct {
 	session started
-	success bool // read "You are verified"
+	browser *browser // the same one after the restart: another would wait for the first to give up
+	success bool     // read "You are verified"
 }
 
 const crashUsers = 4
@@ -111,7 +112,7 @@ func crashOnce(t *testing.T, point string, n int) tally {
 			if !ok {
 				return
 			}
-			u := &user{session: s}
+			u := &user{session: s, browser: newBrowser()}
 			mu.Lock()
 			users = append(users, u)
 			mu.Unlock()
@@ -142,7 +143,7 @@ func (a api) tryInit(t *testing.T, callback string) (s started, ok bool) {
 
 // walkOn goes through the pages as far as the service lets it, and remembers whether the user read success.
 func (u *user) walkOn(t *testing.T) {
-	b := newBrowser()
+	b := u.browser
 	p, err := b.open(t.Context(), u.session.VerifyURL)
 	if err != nil {
 		return

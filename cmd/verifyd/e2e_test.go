@@ -103,13 +103,14 @@ func TestProviderTroubleThenSuccess(t *testing.T) {
 func TestManyFinishTogether(t *testing.T) {
 	r := boot(t)
 	s := r.begin(t)
-	same, other := newBrowser(), newBrowser()
-	tabs := []*browser{same, same, other, other}
+	b, other := newBrowser(), newBrowser()
+	tabs := []*browser{b, b, b, b}
 	returns := make([]string, len(tabs))
 	for i, b := range tabs {
 		action := []string{"sign-in", "decline"}[i%2]
 		returns[i] = must[string](t)(b.begin(t.Context(), atProvider(t, b, s.VerifyURL), action))
 	}
+	expectTitle(t, must[*page](t)(other.open(t.Context(), s.VerifyURL)), http.StatusConflict, "Started in another browser")
 	var wg sync.WaitGroup
 	titles := make([]string, len(tabs))
 	for i, b := range tabs {

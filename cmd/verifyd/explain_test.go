@@ -171,7 +171,9 @@ User "sailor\x1b[1m_42" on discord, group 118
 21 November 2026, UTC
 12:03:11.204  Session started by Harbor Guild, expires 12:13:11
 12:03:11.204  Signing in with dev
+12:03:11.204  The user came back from dev
 12:03:11.204  Verified (dev)
+12:03:11.204  The user was shown the outcome
 12:03:11.204  Attempt 1: claimed by worker harbor.1.ABCDEF
 12:03:11.204  Delivered: 204 in 9 ms (connect 9 ms, TLS 9 ms)
 
@@ -327,7 +329,10 @@ func TestEveryStateHasItsWords(t *testing.T) {
 		entry sessions.Entry
 		want  string
 	}{
+		{event(sessions.Event{Name: sessions.EventOpened}), "The user opened the page"},
 		{event(sessions.Event{Name: sessions.EventSignIn, Network: "default"}), "Signing in with default"},
+		{event(sessions.Event{Name: sessions.EventReturned, Network: "default"}), "The user came back from default"},
+		{event(sessions.Event{Name: sessions.EventFinished}), "The user was shown the outcome"},
 		{event(sessions.Event{Name: sessions.EventTrouble, Network: "default", Detail: "no answer"}), "No verdict from default: no answer"},
 		{event(sessions.Event{Name: sessions.EventNotSent, Class: sessions.ClassDNS}), "Not sent: the receiver's name did not resolve"},
 		{

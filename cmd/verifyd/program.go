@@ -257,7 +257,7 @@ func (p *Program) handler(ctx context.Context, h hall) (http.Handler, error) {
 	p.nets = networks
 	p.add("networks", networks.keeper())
 	pages, err := signin.New(signin.Config{
-		BaseURL: p.base, Sessions: h.sessions, Networks: networks.live, Test: networks.test, Accounts: h.mirror, Key: p.store.key, Log: p.c.log, Now: p.c.now,
+		BaseURL: p.base, Sessions: h.sessions, Networks: networks.live, Test: networks.test, Accounts: askers{h.mirror}, Key: p.store.key, Log: p.c.log, Now: p.c.now,
 	})
 	if err != nil {
 		return nil, err

@@ -25,7 +25,7 @@ func TestWhatRolesMayDo(t *testing.T) {
 		who    string // o d v
 	}{
 		{account.ActionView, "odv"}, {account.ActionAudit, "od"}, {account.ActionSend, "od"}, {account.ActionKeys, "od"},
-		{account.ActionReveal, "od"}, {account.ActionSecrets, "od"}, {account.ActionMembers, "o"}, {"operate", ""}, {"invited", ""}, {"", ""},
+		{account.ActionReveal, "od"}, {account.ActionSecrets, "od"}, {account.ActionFace, "o"}, {account.ActionMembers, "o"}, {"operate", ""}, {"invited", ""}, {"", ""},
 	} {
 		for _, r := range account.Roles() {
 			if got, want := r.May(c.action), strings.Contains(c.who, string(r[:1])); got != want {

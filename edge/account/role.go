@@ -40,6 +40,7 @@ const (
 	ActionKeys    Action = "keys"    // create, roll and revoke API keys
 	ActionReveal  Action = "reveal"  // see the callback signing secrets
 	ActionSecrets Action = "secrets" // rotate the callback signing secret
+	ActionFace    Action = "face"    // set what end users see of the account: where its link back leads, its colour
 	ActionMembers Action = "members" // invite, change roles, remove
 	actionOperate Action = "operate" // set the quota, make login links: the operator alone
 	actionInvited Action = "invited" // accept an invite: who has its token, whoever they are
@@ -53,6 +54,7 @@ var rights = map[Action][]Role{
 	ActionKeys:    {RoleOwner, RoleDeveloper},
 	ActionReveal:  {RoleOwner, RoleDeveloper},
 	ActionSecrets: {RoleOwner, RoleDeveloper},
+	ActionFace:    {RoleOwner},
 	ActionMembers: {RoleOwner},
 }
 

@@ -33,6 +33,8 @@ type accountRecord struct {
 	Version   int            `json:"v"`
 	Name      string         `json:"name"`
 	Quota     int64          `json:"quota,omitempty"`
+	ReturnURL string         `json:"return_url,omitempty"`
+	Colour    string         `json:"colour,omitempty"`
 	CreatedAt time.Time      `json:"created_at"`
 	SecretsV1 [][]byte       `json:"secrets,omitempty"` // of version 1: sealed, newest first
 	Secrets   []secretRecord `json:"signing_secrets,omitempty"`
@@ -82,7 +84,9 @@ type keyRecord struct {
 }
 
 func encodeAccount(a Account, box *seal.Box) ([]byte, error) {
-	r := accountRecord{Version: recordVersion, Name: a.Name, Quota: a.Quota, CreatedAt: a.CreatedAt, Last: a.last.wire()}
+	r := accountRecord{
+		Version: recordVersion, Name: a.Name, Quota: a.Quota, ReturnURL: a.ReturnURL, Colour: a.Colour, CreatedAt: a.CreatedAt, Last: a.last.wire(),
+	}
 	for _, s := range a.Secrets {
 		r.Secrets = append(r.Secrets, secretRecord{Sealed: box.Seal([]byte(s.Value), a.ID), CreatedAt: s.CreatedAt, ExpiresAt: s.ExpiresAt})
 	}
@@ -102,7 +106,7 @@ func decodeAccount(id string, data []byte, box *seal.Box) (Account, error) {
 	if err := decode(data, &r, &r.Version); err != nil {
 		return Account{}, fmt.Errorf("account %s: %w", id, err)
 	}
-	a := Account{ID: id, Name: r.Name, Quota: r.Quota, CreatedAt: r.CreatedAt, last: r.Last.record()}
+	a := Account{ID: id, Name: r.Name, Quota: r.Quota, ReturnURL: r.ReturnURL, Colour: r.Colour, CreatedAt: r.CreatedAt, last: r.Last.record()}
 	for _, sealed := range r.SecretsV1 {
 		r.Secrets = append(r.Secrets, secretRecord{Sealed: sealed, CreatedAt: r.CreatedAt})
 	}

@@ -19,6 +19,8 @@ const auditLimit = 50
 var deeds = map[string]string{
 	account.AccountCreated:  "Account created",
 	account.QuotaSet:        "Monthly quota set",
+	account.ReturnURLSet:    "Link back for users set",
+	account.ColourSet:       "Colour for users set",
 	account.KeyCreated:      "API key created",
 	account.KeyWasRolled:    "API key rolled",
 	account.KeyWasRevoked:   "API key revoked",

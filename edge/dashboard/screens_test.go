@@ -2,20 +2,15 @@ package dashboard_test
 
 import (
 	"context"
-	"errors"
-	"flag"
 	"fmt"
 	"maps"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/chromedp/cdproto/cdp"
-	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
 
@@ -25,17 +20,11 @@ import (
 	"verifyd/sessions"
 )
 
-var (
-	screens = flag.String("screenshots", "", "folder for pictures of every page, at two widths; none when empty")
-	dark    = flag.Bool("dark", false, "make dark pictures, too")
-	axe     = flag.String("axe", "", "axe.min.js, with which every page is checked; not checked when empty")
-)
-
 // Every page at every width and in both colours: nothing sticks out, no rule of axe is broken. The pictures in docs/screens are made by
 //
-//	go test ./edge/dashboard -run TestScreenshots -args -screenshots ../../docs/screens
+//	go test ./edge/dashboard -run TestScreenshots -args -screenshots $PWD/docs/screens
 func TestScreenshots(t *testing.T) {
-	tab := chromiumtest.Start(t)
+	tab, axe := chromiumtest.Start(t), chromiumtest.Axe(t)
 	r := newRig(t, setup{})
 	f := furnish(t, r)
 	for _, name := range slices.Sorted(maps.Keys(f.pages)) {
@@ -43,7 +32,7 @@ func TestScreenshots(t *testing.T) {
 		setCookies(tab, t, r, at.cookies)
 		for _, width := range []int64{390, 1280} {
 			for _, scheme := range []string{"light", "dark"} {
-				look(tab, t, fmt.Sprintf("%s-%d-%s", name, width, scheme), at.address(), width, scheme)
+				chromiumtest.Look(tab, t, chromiumtest.Screen{Name: name, Width: width, Scheme: scheme}, axe, chromedp.Navigate(at.address()))
 			}
 		}
 	}
@@ -178,44 +167,5 @@ func setCookies(tab context.Context, t *testing.T, r *rig, cookies []*http.Cooki
 	})
 	if err := chromedp.Do(tab, set); err != nil {
 		t.Fatal(err)
-	}
-}
-
-func look(tab context.Context, t *testing.T, name, address string, width int64, scheme string) {
-	t.Helper()
-	colour := chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
-		_, err := cdp.Call(ctx, target, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
-			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
-		})
-		return err
-	})
-	if err := chromedp.Do(tab, chromedp.EmulateViewport(width, 800), colour, chromedp.Navigate(address)); err != nil {
-		t.Fatal(name, err)
-	}
-	wide, err := chromedp.Run(tab, chromedp.Evaluate[bool](`document.documentElement.scrollWidth > innerWidth`))
-	if err != nil || wide {
-		t.Errorf("%s: sticks out: %v, %v", name, wide, err)
-	}
-	if *screens != "" && (scheme == "light" || *dark) {
-		png, err := chromedp.Run(tab, chromedp.FullScreenshot(100))
-		if err = errors.Join(err, os.MkdirAll(*screens, 0o755), os.WriteFile(filepath.Join(*screens, strings.TrimSuffix(name, "-light")+".png"), png, 0o644)); err != nil {
-			t.Error(err)
-		}
-	}
-	if *axe != "" {
-		checkAxe(tab, t, name)
-	}
-}
-
-func checkAxe(tab context.Context, t *testing.T, name string) {
-	t.Helper()
-	script, err := os.ReadFile(*axe)
-	if err != nil {
-		t.Fatal(err)
-	}
-	found, err := chromedp.Run(tab, chromedp.Evaluate[string](string(script)+`;
-		axe.run().then(r => JSON.stringify(r.violations.map(v => [v.id, v.nodes.map(n => n.html)])))`, chromedp.EvalAwaitPromise))
-	if err != nil || found != "[]" {
-		t.Errorf("%s: axe: %v %s", name, err, found)
 	}
 }

@@ -13,7 +13,7 @@ const (
 	// securePrefix makes browsers refuse the cookie unless it came over https with Secure (RFC 6265bis §4.1.3.1), so that
 	// nobody on a plain connection can plant one.
 	securePrefix = "__Secure-"
-	// flowsMost is how many attempts one browser may have open: enough for a person with many tabs, and 4 KB of header at most.
+	// flowsMost is how many attempts one browser may have open: enough for a person with many tabs, and about 5 KB of header.
 	flowsMost = 8
 )
 

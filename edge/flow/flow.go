@@ -34,6 +34,10 @@ type Flow struct {
 	Network  string          `json:"network"`
 	Attempt  network.Attempt `json:"attempt"`
 	IssuedAt time.Time       `json:"iat"`
+	// Browser and Lang are the sign-in page's: how the store knows the browser that began the attempt, and the language that was
+	// chosen there.
+	Browser string `json:"browser,omitempty"`
+	Lang    string `json:"lang,omitempty"`
 }
 
 type flowRecord struct {

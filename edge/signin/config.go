@@ -17,9 +17,9 @@ import (
 	"verifyd/sessions"
 )
 
-// Accounts tells the name under which end users know an integrator's account.
+// Accounts tells how end users know an integrator's account.
 type Accounts interface {
-	Name(id string) (name string, ok bool)
+	Asker(account string) (a Asker, ok bool)
 }
 
 const (
@@ -54,12 +54,14 @@ type Handler struct {
 	log      zerolog.Logger
 	now      func() time.Time
 
-	prefix  string // the base URL's path, without a slash at its end
+	origin  string // of the base URL
+	prefix  string // its path, without a slash at its end
 	https   bool
 	cookies flow.Cookies
 	csrf    *http.CrossOriginProtection
 	assets  assets
 	painter *painter
+	tongues tongues
 
 	completeWithin time.Duration // for one verdict
 }
@@ -88,9 +90,13 @@ func New(c Config) (*Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	ts, err := loadTongues()
+	if err != nil {
+		return nil, err
+	}
 	h := &Handler{
 		sessions: c.Sessions, networks: c.Networks, accounts: c.Accounts, log: c.Log, now: c.Now,
-		prefix: prefix, https: strings.HasPrefix(base, "https:"), csrf: csrf, assets: files, painter: p,
+		origin: strings.TrimSuffix(base, prefix), prefix: prefix, https: strings.HasPrefix(base, "https:"), csrf: csrf, assets: files, painter: p, tongues: ts,
 		completeWithin: completeWithin,
 	}
 	if c.Test != nil {

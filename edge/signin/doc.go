@@ -2,8 +2,9 @@
 //
 // The route table, relative to {base_url}, which may carry a path prefix that every link, redirect and cookie keeps:
 //
-//	GET, HEAD /?session=…                draws the page of a session; changes nothing and sets no cookie, however often
-//	POST      /signin                    continue: 303 to the network, with a flow cookie · decline: 303 to the clean page
+//	GET, HEAD /?session=…                draws the page of a session, in the language of lang=… or of the browser; a GET of a pending
+//	                                     one sets the cookie by which the browser is known again, and is on the timeline as opened
+//	POST      /signin                    continue: 303 to the network, with a flow cookie · decline, stop: 303 to the clean page
 //	GET       /signin/{network}/callback the network's return: judged once, then 303 to the clean page
 //	GET       /assets/<name>-<hash>…     the style sheet and the icon, immutable
 //
@@ -11,9 +12,12 @@
 //
 //	pending                    200  "Is this you?", a button per network, and a notice after a try that nobody decided
 //	verified, failed, canceled 200  the outcome that stands
+//	pending, another browser's 409  it signs in there just now, and may stop; two minutes after its last press anybody may go on
 //	expired                    410
 //	never was                  404
 //	JetStream away             503  with Retry-After; nothing is lost by trying again
+//	a press without a cookie   400  the browser keeps none, which the page's own would have shown
+//	link previews, crawlers    200  one card for all links, known or not; the store is not asked
 //
 // The law:
 //
@@ -29,6 +33,8 @@
 //     on the page of a session that is still pending.
 //  5. Tokens, codes, states and identities go into no log line, error text or record. An identity is compared and dropped.
 //  6. Every value that somebody typed is escaped, isolated in its direction, and its invisible characters are made visible.
+//  7. One browser signs in at a time (sessions.Store.TakeSeat). That spares people trouble and decides nothing: the one completion does.
+//  8. The only address of others that a page links to is the account's own return URL, after the end.
 //
-// Texts for users stand in texts/, apart from the code.
+// Texts for users stand in texts/, apart from the code, one file for each language; agents.go knows User-Agents.
 package signin

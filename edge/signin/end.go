@@ -49,12 +49,13 @@ func (h *Handler) complete(ctx context.Context, id sessions.ID, o sessions.Outco
 }
 
 // toEnd sends the browser to the clean page, with a notice where the end is in doubt.
-func (h *Handler) toEnd(w http.ResponseWriter, token sessions.Token, note notice, network string) {
+func (h *Handler) toEnd(w http.ResponseWriter, g guest, s sessions.View, token sessions.Token, note notice, network string) {
 	if note != "" {
-		h.toNotice(w, token, note, network)
+		h.toNotice(w, g, token, note, network)
 		return
 	}
-	h.toPage(w, token)
+	h.sessions.Emit(sessions.Event{Name: sessions.EventFinished, Session: s.ID, Network: network})
+	h.toPage(w, g, token)
 }
 
 // Classes of trouble that only this package sees, beside those of package network.
@@ -89,12 +90,16 @@ func troubleOf(err error) *trouble {
 	}
 }
 
-// noteFor tells apart what waiting cures.
+// noteFor tells apart what waiting cures and what the user can tell somebody about.
 func noteFor(class string) notice {
-	if network.Passing(class) {
+	switch {
+	case network.Passing(class):
 		return noteUnreachable
+	case class == network.ClassEarly, class == network.ClassExpired:
+		return noteClock // the provider's clock or ours is wrong: a token that was just made is of the past or of the future
+	default:
+		return noteUnfinished
 	}
-	return noteUnfinished
 }
 
 // stepLine is the log line of a step of a sign-in.

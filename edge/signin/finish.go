@@ -27,13 +27,14 @@ func (h *Handler) finish(w http.ResponseWriter, r *http.Request) {
 	f, token, ok := h.find(w, r, q.Get("state"))
 	if !ok {
 		h.log.Info().Str("outcome", "lost").Msg("a return came without its cookie")
-		h.draw(w, h.view(pageLost))
+		h.draw(w, h.view(h.guest(r, ""), pageLost))
 		return
 	}
+	g := h.guest(r, f.Lang)
 	// The code is worth one post, so what follows outlives a browser that does not wait for it.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), judgeWithin)
 	defer cancel()
-	s, spent := h.spend(ctx, w, r, f, token)
+	s, spent := h.spend(ctx, w, r, g, f, token)
 	if !spent {
 		return
 	}
@@ -42,12 +43,13 @@ func (h *Handler) finish(w http.ResponseWriter, r *http.Request) {
 		t := troubleOf(err)
 		h.step(s, f.Network).trouble(t).took(h.now().Sub(began)).Msg("a sign-in ended without a verdict")
 		h.sessions.Emit(sessions.Event{Name: sessions.EventTrouble, Session: s.ID, Network: f.Network, Detail: t.Error()})
-		h.toNotice(w, token, t.note, f.Network)
+		h.giveUp(ctx, s.ID, f.Browser)
+		h.toNotice(w, g, token, t.note, f.Network)
 		return
 	}
 	standing, note := h.complete(r.Context(), s.ID, o)
 	h.step(s, f.Network).outcome(o, standing, note).took(h.now().Sub(began)).Msg("a sign-in ended")
-	h.toEnd(w, token, note, f.Network)
+	h.toEnd(w, g, s, token, note, f.Network)
 }
 
 // find gives the flow that a return with this state belongs to, and the session's token that it is about.
@@ -64,28 +66,34 @@ func (h *Handler) find(w http.ResponseWriter, r *http.Request, state string) (fl
 //
 // The session is read first: where JetStream is away the attempt stays whole, so that a reload goes on with it, and a session
 // that has ended lets no code be posted, however much later than the store's memory of spent attempts it is replayed.
-func (h *Handler) spend(ctx context.Context, w http.ResponseWriter, r *http.Request, f flow.Flow, token sessions.Token) (sessions.View, bool) {
+func (h *Handler) spend(
+	ctx context.Context, w http.ResponseWriter, r *http.Request, g guest, f flow.Flow, token sessions.Token,
+) (sessions.View, bool) {
 	id := token.ID()
 	s, err := h.read(ctx, r, id)
 	if err != nil {
-		h.drawReadError(w, r, err, "?"+r.URL.RawQuery) // this very return
+		h.drawReadError(w, r, g, err, "?"+r.URL.RawQuery) // this very return
 		return s, false
 	}
 	if s.State != sessions.Pending {
 		h.step(s, f.Network).Str("outcome", "late").Msg("a return came for a session that has ended")
-		h.toPage(w, token)
+		h.toPage(w, g, token)
+		return s, false
+	}
+	if !h.stillOurs(ctx, w, r, g, f, s, token) {
 		return s, false
 	}
 	switch err := h.sessions.Redeem(ctx, id, flow.Hash(f.Attempt.State)); {
 	case errors.Is(err, sessions.ErrRedeemed):
 		h.step(s, f.Network).Str("outcome", "repeated").Msg("a return came again")
-		h.toNotice(w, token, noteChecking, f.Network)
+		h.toNotice(w, g, token, noteChecking, f.Network)
 		return s, false
 	case err != nil:
 		// Perhaps spent, perhaps not: without a plain yes no code is posted.
-		h.drawReadError(w, r, err, h.pageURL(token))
+		h.drawReadError(w, r, g, err, h.pageURL(token, g.chosen))
 		return s, false
 	}
+	h.sessions.Emit(sessions.Event{Name: sessions.EventReturned, Session: id, Network: f.Network})
 	return s, true
 }
 

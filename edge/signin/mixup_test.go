@@ -63,6 +63,7 @@ func TestMixUpBetweenTwoProviders(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			session, token := r.session()
 			b := r.browser()
+			b.get(b.page(token))
 			asked := mustQuery(t, b.to(b.post(r.base+"/signin", url.Values{"session": {token.Reveal()}, "action": {"continue"}, "network": {"evil"}})))
 			asked.Set("redirect_uri", honest.RedirectURI()) // the only one that the honest provider knows
 			asked.Set("client_id", r.dev.Settings().ClientID)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"verifyd/edge/signin"
 	"verifyd/sessions"
 )
 
@@ -137,6 +138,9 @@ func TestHeaders(t *testing.T) {
 			form := url.Values{"session": {token.Reveal()}, "action": {"continue"}, "network": {"example"}}
 			answers := map[string]answer{
 				"ask":       b.get(b.page(token)),
+				"card":      b.getAs(b.page(token), signin.PreviewAgents[0]),
+				"app":       b.getAs(b.page(token), agentInsta),
+				"cookies":   r.browser().continues(token),
 				"unknown":   b.get(r.base + "/"),
 				"lost":      b.get(r.base + "/signin/example/callback?state=x"),
 				"malformed": b.post(r.base+"/signin", url.Values{"session": {token.Reveal()}}),
@@ -145,6 +149,10 @@ func TestHeaders(t *testing.T) {
 				"return":    b.get(b.back(token, "x", "sign-in")),
 				"verified":  b.get(b.page(token)),
 			}
+			_, held := r.session()
+			b.press(held)
+			answers["elsewhere"] = r.browser().get(b.page(held))
+			answers["stopped"] = b.act(held, "stop")
 			for name, a := range answers {
 				checkHeaders(t, name, a, s.tls)
 			}

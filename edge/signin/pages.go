@@ -2,7 +2,7 @@ package signin
 
 import (
 	"net/http"
-	"strconv"
+	"net/url"
 	"time"
 
 	"verifyd/sessions"
@@ -28,11 +28,14 @@ const (
 // The pages.
 var (
 	pageAsk         = kind{"ask", http.StatusOK, ""}
+	pageCard        = kind{"card", http.StatusOK, ""} // for link previews
 	pageVerified    = kind{"verified", http.StatusOK, toneGood}
 	pageDeclined    = kind{"declined", http.StatusOK, tonePlain}
 	pageRefused     = kind{"refused", http.StatusOK, toneBad}
 	pageCanceled    = kind{"canceled", http.StatusOK, tonePlain}
 	pageExpired     = kind{"expired", http.StatusGone, tonePlain}
+	pageElsewhere   = kind{"elsewhere", http.StatusConflict, toneWait}
+	pageCookies     = kind{"cookies", http.StatusBadRequest, toneWait}
 	pageUntestable  = kind{"untestable", http.StatusGone, toneWait}
 	pageUnknown     = kind{"unknown", http.StatusNotFound, tonePlain}
 	pageLost        = kind{"lost", http.StatusBadRequest, toneWait}
@@ -51,6 +54,8 @@ type notice string
 const (
 	noteUnreachable notice = "unreachable" // the provider did not answer
 	noteUnfinished  notice = "unfinished"  // any other trouble with the provider
+	noteClock       notice = "clock"       // the provider's clock and ours differ
+	noteStopped     notice = "stopped"     // the user gave the attempt up
 	noteChecking    notice = "checking"    // the attempt was used before, perhaps a moment ago by the same press
 	noteUnconfirmed notice = "unconfirmed" // the completion may be stored
 	noteUnsaved     notice = "unsaved"     // the completion is not stored
@@ -58,7 +63,7 @@ const (
 
 // notices say which of them offer to look again instead of starting over.
 var notices = map[notice]struct{ again bool }{
-	noteUnreachable: {}, noteUnfinished: {}, noteChecking: {again: true}, noteUnconfirmed: {again: true}, noteUnsaved: {},
+	noteUnreachable: {}, noteUnfinished: {}, noteClock: {}, noteStopped: {}, noteChecking: {again: true}, noteUnconfirmed: {again: true}, noteUnsaved: {},
 }
 
 // fact is one row of what is being verified; the label is a text's key.
@@ -85,32 +90,71 @@ type view struct {
 	Left    string // a text's key
 	Note    string // a text's key
 	Again   string // where another look leads; empty for none
+	// AgainWord is the text's key on the button that leads to Again.
+	AgainWord string
+	Stop      bool   // this browser holds the session and may give it up
+	Caution   bool   // the page has a word of caution
+	Lang      string // the language chosen on a page, for the forms
+	Sign      *sign  // the asker's; may be nil
+	InApp     *inApp // nil outside of apps
+	Back      string // where "Back to …" leads; empty for none
+	Tongues   []choice
 
+	words      *tongue
+	count      int // what a text of the page counts
 	status     int
 	formAction string
 	values     map[string]string
 }
 
+// choice is one language of the switch. Address is empty for the page's own.
+type choice struct{ Code, Name, Dir, Address string }
+
+// choices are the languages, each at its address: that of the page with the language's code added. query is the page's own, relative
+// to it, since the addresses are many.
+func (h *Handler) choices(g guest, query url.Values) []choice {
+	base := "?"
+	if len(query) > 0 {
+		base += query.Encode() + "&"
+	}
+	cs := make([]choice, len(h.tongues.all))
+	for i, t := range h.tongues.all {
+		cs[i] = choice{Code: t.code, Name: t.name, Dir: t.dir}
+		if t != g.words {
+			cs[i].Address = base + "lang=" + t.code
+		}
+	}
+	return cs
+}
+
 // view starts the view of a page.
-func (h *Handler) view(k kind) view {
+func (h *Handler) view(g guest, k kind) view {
 	return view{
 		Kind: k.name, Tone: k.tone, Prefix: h.prefix,
 		CSS: h.prefix + pathAssets + h.assets.css.Name, Icon: h.prefix + pathAssets + h.assets.icon.Name,
+		Lang: g.chosen, words: g.words, AgainWord: "unavailable.again",
 		status: k.status, formAction: "'none'",
 		values: map[string]string{},
 	}
 }
 
 // sessionView is the page that tells where a session stands.
-func (h *Handler) sessionView(s sessions.View, t sessions.Token) view {
+func (h *Handler) sessionView(g guest, s sessions.View, t sessions.Token) view {
 	k := kindOf(s.Outcome)
 	if k == pageAsk && len(h.networksOf(s.Test)) == 0 {
 		k = pageUntestable
 	}
-	v := h.view(k)
+	v := h.view(g, k)
 	v.Test = s.Test
-	v.values["asker"], v.values["Asker"] = h.asker(s.Account)
-	v.values["network"] = h.networkName(s.Network)
+	v.Tongues = h.choices(g, url.Values{"session": {t.Reveal()}})
+	v.values["asker"], v.values["Asker"] = h.asker(g, s.Account)
+	v.values["network"] = h.networkName(g.words, s.Network)
+	if a, ok := h.accounts.Asker(s.Account); ok {
+		v.Sign = newSign(a)
+		if s.State != sessions.Pending {
+			v.Back = a.ReturnURL
+		}
+	}
 	switch s.State {
 	case sessions.Pending:
 		if k == pageAsk {
@@ -154,7 +198,7 @@ func (h *Handler) ask(v *view, s sessions.Session, t sessions.Token) {
 	v.Expires = s.ExpiresAt.Format(time.RFC3339)
 	v.Left = "ask.left.last"
 	if minutes := minutesLeft(s.ExpiresAt.Sub(h.now())); minutes > 0 {
-		v.Left, v.values["minutes"] = "ask.left.minutes", strconv.Itoa(minutes)
+		v.Left, v.count = "ask.left.minutes", minutes
 	}
 }
 
@@ -165,7 +209,12 @@ func (h *Handler) addNotice(v *view, note notice, network string, again string) 
 		return
 	}
 	v.Note = "note." + string(note)
-	v.values["network"] = h.networkName(network)
+	for i, c := range v.Tongues { // the notice stays where the language is changed
+		if c.Address != "" {
+			v.Tongues[i].Address += "&note=" + string(note)
+		}
+	}
+	v.values["network"] = h.networkName(v.words, network)
 	if len(v.Buttons) == 1 {
 		v.values["network"] = v.Buttons[0].Name
 	}
@@ -191,18 +240,18 @@ func facts(s sessions.Session) []fact {
 }
 
 // asker gives the name of an account inside a sentence and at its start.
-func (h *Handler) asker(account string) (inside, atStart string) {
-	if name, ok := h.accounts.Name(account); ok && name != "" {
-		return name, name
+func (h *Handler) asker(g guest, account string) (inside, atStart string) {
+	if a, ok := h.accounts.Asker(account); ok && a.Name != "" {
+		return a.Name, a.Name
 	}
-	return h.painter.word("asker.unknown"), h.painter.word("Asker.unknown")
+	return g.words.word("asker.unknown"), g.words.word("Asker.unknown")
 }
 
-func (h *Handler) networkName(id string) string {
+func (h *Handler) networkName(words *tongue, id string) string {
 	for _, test := range []bool{false, true} {
 		if n := h.network(id, test); n != nil {
 			return n.Name()
 		}
 	}
-	return h.painter.word("network.unknown")
+	return words.word("network.unknown")
 }

@@ -11,56 +11,36 @@ import (
 	"verifyd/edge/page"
 )
 
-// textsFile is the language of the pages.
-const textsFile = "texts/en.yaml"
-
 // painter turns views into HTML.
 type painter struct {
-	texts texts
 	frame *template.Template
 }
 
 func newPainter() (*painter, error) {
-	ts, err := loadTexts(textsFile)
-	if err != nil {
-		return nil, err
-	}
 	// An error in the middle of a page must be one of ours in a test, not a hole that a user finds.
 	frame, err := template.New("page.html").Option("missingkey=error").
-		ParseFS(webFiles, "web/page.html", "web/ask.html", "web/end.html")
+		ParseFS(webFiles, "web/page.html", "web/ask.html", "web/inapp.html", "web/end.html", "web/card.html")
 	if err != nil {
 		return nil, fmt.Errorf("read the page's templates: %w", err)
 	}
-	return &painter{ts, frame}, nil
+	return &painter{frame}, nil
 }
 
-// word gives a text that stands by itself. A key that does not exist shows as itself; a test finds those.
-func (p *painter) word(key string) string {
-	s, err := p.texts[key].plain()
-	if err != nil {
-		return key
-	}
-	return s
-}
-
-// drawn is a view with its texts, as the templates see it.
-type drawn struct {
-	view
-	texts texts
-}
+// drawn is a view as the templates see it.
+type drawn struct{ view }
 
 // Say draws the text of a key with the view's values, and with one more of its own where two words follow.
 func (d drawn) Say(key string, more ...string) (template.HTML, error) {
-	m, ok := d.texts[key]
+	m, ok := d.words.texts[key]
 	if !ok {
 		return "", fmt.Errorf("no text %q", key)
 	}
-	values := d.values
+	values := maps.Clone(d.values)
+	values["count"] = strconv.Itoa(d.count)
 	if len(more) == 2 {
-		values = maps.Clone(values)
 		values[more[0]] = more[1]
 	}
-	html, err := m.html(values)
+	html, err := m.of(d.words.tag, d.count).html(values)
 	if err != nil {
 		return "", fmt.Errorf("text %q: %w", key, err)
 	}
@@ -69,7 +49,7 @@ func (d drawn) Say(key string, more ...string) (template.HTML, error) {
 
 // Word gives a text without values, for a title or an attribute.
 func (d drawn) Word(key string) (string, error) {
-	s, err := d.texts[key].plain()
+	s, err := d.words.texts[key].plain()
 	if err != nil {
 		return "", fmt.Errorf("text %q: %w", key, err)
 	}
@@ -81,7 +61,7 @@ func (drawn) Typed(s string) template.HTML { return page.Typed(s) }
 
 func (p *painter) paint(v view) ([]byte, error) {
 	var b bytes.Buffer
-	if err := p.frame.Execute(&b, drawn{v, p.texts}); err != nil {
+	if err := p.frame.Execute(&b, drawn{v}); err != nil {
 		return nil, fmt.Errorf("draw page %s: %w", v.Kind, err)
 	}
 	return b.Bytes(), nil
@@ -97,7 +77,9 @@ func (h *Handler) draw(w http.ResponseWriter, v view) {
 	}
 	head := w.Header()
 	head.Set("Content-Security-Policy", page.Policy(v.formAction))
+	head.Set("Content-Language", v.words.code)
 	head.Set("Content-Type", "text/html; charset=utf-8")
+	head.Set("Vary", "Accept-Language, Cookie, User-Agent")
 	head.Set("Content-Length", strconv.Itoa(len(body)))
 	if v.status == http.StatusServiceUnavailable {
 		head.Set("Retry-After", strconv.Itoa(retryAfter))

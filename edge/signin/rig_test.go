@@ -34,12 +34,12 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// names stands for the account mirror.
-type names map[string]string
+// askers stands for the account mirror.
+type askers map[string]signin.Asker
 
-func (n names) Name(id string) (string, bool) {
-	name, ok := n[id]
-	return name, ok
+func (as askers) Asker(id string) (signin.Asker, bool) {
+	a, ok := as[id]
+	return a, ok
 }
 
 // clock is the real time and an offset that tests move.
@@ -86,6 +86,7 @@ type rig struct {
 	t      testing.TB
 	setup  setup
 	conn   *natsconf.Conn
+	key    seal.Key
 	away   func() // takes JetStream away
 	listen func() // serves the completions' writer, where the setup is deaf
 	store  *sessions.Store
@@ -95,9 +96,8 @@ type rig struct {
 	nets         []*network.Network
 	testNet      *network.Network
 	handler      *signin.Handler
-	mux          atomic.Pointer[http.ServeMux]
+	mux          *atomic.Pointer[http.ServeMux]
 	server       *httptest.Server
-	key          seal.Key
 	base         string
 	clock        *clock
 	log          *logBuffer
@@ -119,7 +119,17 @@ func newRig(tb testing.TB, s setup) *rig {
 		Completions: completions,
 		Identities:  natstest.Writer(tb, r.conn, natsconf.BucketStream(natsconf.BucketIdentities)),
 	})
-	r.server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) { r.mux.Load().ServeHTTP(w, q) }))
+	r.serve()
+	return r
+}
+
+// serve starts an edge.
+func (r *rig) serve() {
+	tb, s := r.t, r.setup
+	tb.Helper()
+	r.mux = &atomic.Pointer[http.ServeMux]{}
+	mux := r.mux
+	r.server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) { mux.Load().ServeHTTP(w, q) }))
 	if s.host != "" {
 		l, err := (&net.ListenConfig{}).Listen(tb.Context(), "tcp", s.host+":0")
 		if err != nil {
@@ -137,7 +147,6 @@ func newRig(tb testing.TB, s setup) *rig {
 	r.base = r.server.URL + s.prefix
 	r.startNetworks()
 	r.mount()
-	return r
 }
 
 // mount makes the handler and serves its routes.
@@ -146,7 +155,11 @@ func (r *rig) mount() {
 	var err error
 	r.handler, err = signin.New(signin.Config{
 		BaseURL: r.base, Sessions: r.store, Networks: r.nets, Test: r.testNet, Key: r.key, Now: r.clock.Now,
-		Accounts: names{"acc_harbor": "Harbor Guild"}, Log: zerolog.New(r.log),
+		Accounts: askers{
+			"acc_harbor": {Name: "Harbor Guild"},
+			"acc_back":   {Name: "Harbor Guild", ReturnURL: "https://harbor.example/done?from=verify", Colour: "#1f5fd0"},
+		},
+		Log: zerolog.New(r.log),
 	})
 	if err != nil {
 		r.t.Fatal(err)
@@ -171,14 +184,10 @@ func (r *rig) liveOnly() {
 
 func (r *rig) startNetworks() {
 	r.t.Helper()
-	var err error
-	if r.dev, err = devnetwork.New(devnetwork.Config{}); err != nil {
-		r.t.Fatal(err)
+	if r.dev == nil {
+		r.startProvider()
 	}
-	if err := r.dev.Listen(); err != nil {
-		r.t.Fatal(err)
-	}
-	r.stopProvider = natstest.Serve(r.t, r.dev)
+	r.nets = nil
 	for i := range max(r.setup.networks, 1) {
 		r.nets = append(r.nets, r.network([]string{"example", "second", "third"}[i], []string{"Example Network", "Second Network", "Third Network"}[i]))
 	}
@@ -207,6 +216,18 @@ func (r *rig) network(id, name string) *network.Network {
 	}
 	r.dev.AllowRedirect(n.RedirectURI())
 	return n
+}
+
+func (r *rig) startProvider() {
+	r.t.Helper()
+	var err error
+	if r.dev, err = devnetwork.New(devnetwork.Config{}); err != nil {
+		r.t.Fatal(err)
+	}
+	if err := r.dev.Listen(); err != nil {
+		r.t.Fatal(err)
+	}
+	r.stopProvider = natstest.Serve(r.t, r.dev)
 }
 
 // session starts a session as an integrator does.
@@ -361,10 +382,23 @@ func (b *browser) resolve(from, reference string) string {
 
 func (b *browser) page(token sessions.Token) string { return b.r.base + "/?session=" + token.Reveal() }
 
-// press presses Continue on the session's page, and gives where that leads: the provider.
+// press opens the session's page and presses Continue there, and gives where that leads: the provider.
 func (b *browser) press(token sessions.Token) string {
 	b.t.Helper()
-	return b.to(b.post(b.r.base+"/signin", url.Values{"session": {token.Reveal()}, "action": {"continue"}, "network": {"example"}}))
+	b.get(b.page(token))
+	return b.to(b.continues(token))
+}
+
+// continues presses Continue on a page that was opened before.
+func (b *browser) continues(token sessions.Token) answer {
+	b.t.Helper()
+	return b.act(token, "continue")
+}
+
+// act presses one of the buttons of the session's page.
+func (b *browser) act(token sessions.Token, action string) answer {
+	b.t.Helper()
+	return b.post(b.r.base+"/signin", url.Values{"session": {token.Reveal()}, "action": {action}, "network": {"example"}})
 }
 
 // signIn goes through the provider with one of its buttons, and gives its return: an address with code and state.

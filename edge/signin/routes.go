@@ -37,19 +37,25 @@ func refuseHead(w http.ResponseWriter, _ *http.Request) {
 	w.WriteHeader(http.StatusMethodNotAllowed)
 }
 
-// pageURL is the clean page of a session.
-func (h *Handler) pageURL(t sessions.Token) string {
-	return h.prefix + pathPage + "?" + url.Values{"session": {t.Reveal()}}.Encode()
+// pageURL is the clean page of a session, in the language that was chosen there, if one was.
+func (h *Handler) pageURL(t sessions.Token, lang string) string {
+	to := h.prefix + pathPage + "?" + url.Values{"session": {t.Reveal()}}.Encode()
+	if lang != "" {
+		to += "&" + url.Values{"lang": {lang}}.Encode()
+	}
+	return to
 }
 
 // toPage sends the browser to the clean page.
-func (h *Handler) toPage(w http.ResponseWriter, t sessions.Token) { page.SeeOther(w, h.pageURL(t)) }
+func (h *Handler) toPage(w http.ResponseWriter, g guest, t sessions.Token) {
+	page.SeeOther(w, h.pageURL(t, g.chosen))
+}
 
 // toNotice is toPage with a notice, should the session still be pending. The network's id is for the notice's words.
-func (h *Handler) toNotice(w http.ResponseWriter, t sessions.Token, note notice, network string) {
+func (h *Handler) toNotice(w http.ResponseWriter, g guest, t sessions.Token, note notice, network string) {
 	q := url.Values{"note": {string(note)}}
 	if network != "" {
 		q.Set("network", network)
 	}
-	page.SeeOther(w, h.pageURL(t)+"&"+q.Encode())
+	page.SeeOther(w, h.pageURL(t, g.chosen)+"&"+q.Encode())
 }

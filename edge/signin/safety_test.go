@@ -1,36 +1,64 @@
 package signin_test
 
 import (
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
 	"testing"
 
+	"verifyd/edge/signin"
 	"verifyd/sessions"
 )
 
-// Chat applications open links, some of them many times, with GET or HEAD.
+// Chat applications open links, some of them many times, with GET or HEAD, before the user does and between their steps. They change
+// nothing, learn nothing and get no cookie.
 func TestPreviewsChangeNothing(t *testing.T) {
 	r := newRig(t, setup{})
 	session, token := r.session()
-	b := r.browser()
-	b.get(b.page(token))
-	before := r.sequences()
-	agents := []string{"Discordbot/2.0", "TelegramBot (like TwitterBot)", "Slackbot-LinkExpanding 1.0", "facebookexternalhit/1.1"}
-	for i := range 1000 {
-		req := b.request([]string{http.MethodGet, http.MethodHead}[i%2], b.page(token), "")
-		req.Header.Set("User-Agent", agents[i%len(agents)])
-		a := b.do(req)
-		if a.status != http.StatusOK || a.header.Get("Set-Cookie") != "" || (req.Method == http.MethodHead) != (a.body == "") {
-			t.Fatalf("%s: status %d, cookie %q, %d bytes", req.Method, a.status, a.header.Get("Set-Cookie"), len(a.body))
+	b, bots := r.browser(), r.browser()
+	var card string
+	storm := func(address string) {
+		t.Helper()
+		before := r.sequences()
+		for i := range 1000 {
+			req := bots.request([]string{http.MethodGet, http.MethodHead}[i%2], address, "")
+			req.Header.Set("User-Agent", signin.PreviewAgents[i/2%len(signin.PreviewAgents)])
+			a := bots.do(req)
+			if a.status != http.StatusOK || a.header.Get("Set-Cookie") != "" || (req.Method == http.MethodHead) != (a.body == "") {
+				t.Fatalf("%s: status %d, cookie %q, %d bytes", req.Method, a.status, a.header.Get("Set-Cookie"), len(a.body))
+			}
+			if card == "" {
+				card = a.body
+			}
+			if req.Method == http.MethodGet && a.body != card {
+				t.Fatalf("another card:\n%s", a.body)
+			}
+		}
+		if err := r.conn.NC.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		if after := r.sequences(); !maps.Equal(before, after) {
+			t.Errorf("streams went from %v to %v", before, after)
 		}
 	}
-	for stream, seq := range r.sequences() {
-		if seq != before[stream] {
-			t.Errorf("stream %s went from %d to %d", stream, before[stream], seq)
-		}
-	}
+	storm(b.page(token))
+	b.get(b.page(token)).wantPage(t, http.StatusOK, headingAsk)
+	storm(b.page(token) + "&lang=en")
+	back := b.back(token, "sailor_42", "sign-in")
+	storm(b.page(token))
 	r.want(session.ID, sessions.Pending, sessions.NoReason)
+	b.follow(b.get(back)).wantPage(t, http.StatusOK, headingVerified)
+	storm(b.page(token))
+	storm(r.base + "/?session=" + strings.Repeat("A", 43)) // no link can be told from another by its card
+	for _, secret := range []string{"sailor_42", "discord", "118203948571029384", "Harbor", token.Reveal(), "<form"} {
+		if strings.Contains(card, secret) {
+			t.Errorf("the card holds %q", secret)
+		}
+	}
+	if !strings.Contains(card, `property="og:title"`) || !strings.Contains(card, "<h1>Confirm your account</h1>") {
+		t.Errorf("the card:\n%s", card)
+	}
 }
 
 // What a preview shows must be the same for every link.
@@ -86,10 +114,15 @@ func TestOwnPressFromOlderBrowser(t *testing.T) {
 	r := newRig(t, setup{})
 	_, token := r.session()
 	b := r.browser()
+	b.get(b.page(token))
 	for _, host := range []string{"", "inner.example:8080"} {
 		form := url.Values{"session": {token.Reveal()}, "action": {"continue"}, "network": {"example"}}
 		req := b.request(http.MethodPost, r.base+"/signin", form.Encode())
-		req.Host = host
+		if req.Host = host; host != "" { // the browser knows the outer host only
+			for _, c := range b.client.Jar.Cookies(req.URL) {
+				req.AddCookie(c)
+			}
+		}
 		req.Header.Set("Content-Type", "application/x-www-form-urlencoded; charset=UTF-8")
 		req.Header.Set("Origin", r.base)
 		if to := b.to(b.do(req)); !strings.HasPrefix(to, r.dev.Issuer()) {

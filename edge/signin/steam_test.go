@@ -78,6 +78,7 @@ func (s *steam) network(tb testing.TB, base string) *network.Network {
 // pressSteam presses Steam's button, and gives what Steam is asked.
 func (b *browser) pressSteam(token sessions.Token) url.Values {
 	b.t.Helper()
+	b.get(b.page(token))
 	to := b.to(b.post(b.r.base+"/signin", url.Values{"session": {token.Reveal()}, "action": {"continue"}, "network": {"steam"}}))
 	return mustQuery(b.t, to)
 }

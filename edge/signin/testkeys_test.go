@@ -48,6 +48,7 @@ func TestTestSessionEndsByTheDevNetwork(t *testing.T) {
 	r := newRig(t, setup{})
 	b := r.browser()
 	s, token := r.session(ofTestKey)
+	b.get(b.page(token))
 	authorize := b.to(b.post(r.base+"/signin", url.Values{"session": {token.Reveal()}, "action": {"continue"}, "network": {"dev"}}))
 	end := b.follow(b.get(b.signIn(authorize, "anybody", "sign-in")))
 	end.wantPage(t, http.StatusOK, "You are verified")
@@ -70,6 +71,7 @@ func TestAttemptByTheOtherKindsNetworkIsNoVerdict(t *testing.T) {
 	both := newRig(t, setup{testForLive: true})
 	b := both.browser()
 	s, token := both.session()
+	b.get(b.page(token))
 	authorize := b.to(b.post(both.base+"/signin", url.Values{"session": {token.Reveal()}, "action": {"continue"}, "network": {"dev"}}))
 	back := b.signIn(authorize, "anybody", "sign-in")
 	both.liveOnly() // the dev network is for test sessions alone now

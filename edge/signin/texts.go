@@ -1,25 +1,65 @@
 package signin
 
 import (
-	"embed"
 	"errors"
 	"fmt"
 	"html/template"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+	"golang.org/x/text/feature/plural"
+	"golang.org/x/text/language"
 
 	"verifyd/edge/page"
 )
 
-//go:embed texts/en.yaml
-var textFiles embed.FS
-
 // texts are the messages of one language, by key.
 type texts map[string]message
 
-// message is a text with places for values, {name}, and stress, *so*. Values are drawn by page.Typed.
-type message []part
+// message is one text, with a wording for each plural form where it counts something: then it counts the value "count".
+type message map[plural.Form]wording
+
+// pluralForms are CLDR's names of the plural forms. A message that counts nothing has plural.Other alone.
+var pluralForms = map[string]plural.Form{
+	"zero": plural.Zero, "one": plural.One, "two": plural.Two, "few": plural.Few, "many": plural.Many, "other": plural.Other,
+}
+
+// UnmarshalYAML reads a text, or a mapping of plural forms to texts.
+func (m *message) UnmarshalYAML(node *yaml.Node) error {
+	forms := map[string]string{}
+	if node.Kind == yaml.ScalarNode {
+		forms["other"] = node.Value
+	} else if err := node.Decode(&forms); err != nil {
+		return err
+	}
+	*m = message{}
+	for name, text := range forms {
+		form, ok := pluralForms[name]
+		if !ok {
+			return fmt.Errorf("line %d: %q is no plural form; there are zero, one, two, few, many and other", node.Line, name)
+		}
+		w, err := parseWording(strings.TrimSpace(text))
+		if err != nil {
+			return fmt.Errorf("line %d: %w", node.Line, err)
+		}
+		(*m)[form] = w
+	}
+	if _, ok := (*m)[plural.Other]; !ok {
+		return fmt.Errorf("line %d: the plural form other is missing, which every language has", node.Line)
+	}
+	return nil
+}
+
+// of gives the wording for a count in a language.
+func (m message) of(tag language.Tag, count int) wording {
+	if w, ok := m[plural.Cardinal.MatchPlural(tag, count, 0, 0, 0, 0)]; ok {
+		return w
+	}
+	return m[plural.Other]
+}
+
+// wording is a text with places for values, {name}, and stress, *so*. Values are drawn by page.Typed.
+type wording []part
 
 type part struct {
 	kind partKind
@@ -34,32 +74,11 @@ const (
 	partStress // begins or ends it
 )
 
-// loadTexts reads a language's file. Errors name the key.
-func loadTexts(file string) (texts, error) {
-	data, err := textFiles.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("read texts: %w", err)
-	}
-	var raw map[string]string
-	if err := yaml.Unmarshal(data, &raw); err != nil {
-		return nil, fmt.Errorf("read %s: %w", file, err)
-	}
-	ts := make(texts, len(raw))
-	for key, s := range raw {
-		m, err := parseMessage(strings.TrimSpace(s))
-		if err != nil {
-			return nil, fmt.Errorf("read %s: %s: %w", file, key, err)
-		}
-		ts[key] = m
-	}
-	return ts, nil
-}
-
-func parseMessage(s string) (message, error) {
+func parseWording(s string) (wording, error) {
 	if s == "" {
 		return nil, errors.New("an empty text")
 	}
-	var m message
+	var m wording
 	stress := 0
 	for s != "" {
 		at := strings.IndexAny(s, "{}*")
@@ -87,8 +106,8 @@ func parseMessage(s string) (message, error) {
 	return m, nil
 }
 
-// html draws the message. A value that is missing is an error: a sentence with a hole misleads.
-func (m message) html(values map[string]string) (template.HTML, error) {
+// html draws the wording. A value that is missing is an error: a sentence with a hole misleads.
+func (m wording) html(values map[string]string) (template.HTML, error) {
 	var b strings.Builder
 	stress := false
 	for _, p := range m {
@@ -109,10 +128,11 @@ func (m message) html(values map[string]string) (template.HTML, error) {
 	return template.HTML(b.String()), nil //nolint:gosec // every piece is escaped above
 }
 
-// plain gives a message that has neither values nor stress, for a page's title and for link previews.
+// plain gives a message that has neither values, stress nor plurals, for a page's title and for link previews.
 func (m message) plain() (string, error) {
-	if len(m) != 1 || m[0].kind != partLiteral {
-		return "", errors.New("a title holds neither values nor stress")
+	w := m[plural.Other]
+	if len(m) != 1 || len(w) != 1 || w[0].kind != partLiteral {
+		return "", errors.New("a title holds neither values, stress nor plural forms")
 	}
-	return m[0].text, nil
+	return w[0].text, nil
 }

@@ -1,78 +1,191 @@
 package signin
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"go.yaml.in/yaml/v3"
+	"golang.org/x/text/feature/plural"
+
+	"verifyd/edge/network"
 )
 
-// Every page and notice is drawn, which fails on a missing text, and every text is asked for by somebody.
-func TestTextsAreWholeAndUsed(t *testing.T) {
-	p, err := newPainter()
-	if err != nil {
-		t.Fatal(err)
-	}
-	used := sources(t)
+// everyPage gives a view of each page and notice, whole.
+func everyPage(words *tongue) []view {
 	kinds := []kind{
-		pageAsk, pageVerified, pageDeclined, pageRefused, pageCanceled, pageExpired, pageUntestable, pageUnknown, pageLost, pageForeign,
-		pageMalformed, pageUnavailable,
+		pageAsk, pageCard, pageVerified, pageDeclined, pageRefused, pageCanceled, pageExpired, pageUntestable, pageElsewhere, pageCookies,
+		pageUnknown, pageLost, pageForeign, pageMalformed, pageUnavailable,
 	}
 	for _, k := range refusedPages {
 		kinds = append(kinds, k)
 	}
+	var views []view
 	for _, k := range kinds {
 		v := view{
-			Kind: k.name, Tone: k.tone, Test: true, Again: "/", Left: "ask.left.minutes",
+			Kind: k.name, Tone: k.tone, Test: true, Again: "/", AgainWord: "note.again", Left: "ask.left.minutes", Back: "/",
+			Caution: k == pageElsewhere, words: words,
 			Facts: []fact{{"ask.account", "x"}, {"ask.where", "x"}, {"ask.group", "x"}}, Buttons: []button{{"a", "A", false}, {"b", "B", true}},
-			values: map[string]string{"asker": "x", "Asker": "X", "network": "N", "minutes": "1"},
+			values: map[string]string{"asker": "x", "Asker": "X", "network": "N", "app": "P"},
 		}
-		if _, err := p.paint(v); err != nil {
-			t.Error(err)
-		}
-		used += ` "` + k.name + `.heading" "` + k.name + `.lead" "` + k.name + `.next"`
-		if k.name != pageAsk.name {
+		if k != pageAsk {
+			views = append(views, v)
 			continue
 		}
-		for n := range notices {
-			v.Note = "note." + string(n)
-			if _, err := p.paint(v); err != nil {
-				t.Error(err)
-			}
-			used += ` "` + v.Note + `"`
+		v.Stop, v.InApp = true, &inApp{App: "P", Open: "/"}
+		for _, n := range append(noted(), "note.begun", "note.takeover") {
+			v.Note = n
+			views = append(views, v)
 		}
+		v.Left, v.Buttons, v.InApp = "ask.left.last", v.Buttons[:1], &inApp{}
+		views = append(views, v)
 	}
-	for key := range p.texts {
-		if !strings.Contains(used, `"`+key+`"`) {
-			t.Errorf("text %q is used by nothing", key)
+	return views
+}
+
+func noted() (keys []string) {
+	for n := range notices {
+		keys = append(keys, "note."+string(n))
+	}
+	return keys
+}
+
+// In every language every page and notice is drawn, which fails on a missing value, with every number that may be counted.
+func TestPagesInEveryLanguage(t *testing.T) {
+	p, ts := must(newPainter())(t), must(loadTongues())(t)
+	if len(ts.all) != 11 {
+		t.Errorf("%d languages, want 11", len(ts.all))
+	}
+	for _, words := range ts.all {
+		for _, v := range everyPage(words) {
+			for v.count = range 12 {
+				if _, err := p.paint(v); err != nil {
+					t.Errorf("%s: %v", words.code, err)
+				}
+			}
 		}
 	}
 }
 
-// sources gives the package's code and templates.
-func sources(t *testing.T) string {
+// Every language has the same texts with the same values and the same stress, in every plural form that it needs and in no other;
+// and every text is asked for by somebody.
+func TestTextsAreWholeAndUsed(t *testing.T) {
+	english, used := asWritten(t, mainTongue), uses(t)
+	for key := range english {
+		if !strings.Contains(used, `"`+key+`"`) {
+			t.Errorf("text %q is used by nothing", key)
+		}
+	}
+	for _, words := range must(loadTongues())(t).all {
+		own := asWritten(t, words.code)
+		for key, m := range english {
+			if own[key] == nil {
+				t.Errorf("%s: text %q is missing", words.code, key)
+			} else if got, want := values(own[key]), values(m); got != want {
+				t.Errorf("%s: text %q has the values %s, in English it has %s", words.code, key, got, want)
+			}
+		}
+		for key, m := range own {
+			if english[key] == nil {
+				t.Errorf("%s: text %q is not there in English", words.code, key)
+			} else if got, want := formsOf(m), neededForms(words, english[key]); !slices.Equal(got, want) {
+				t.Errorf("%s: text %q has the plural forms %v, the language needs %v", words.code, key, got, want)
+			}
+		}
+		if words.dir != map[bool]string{true: "rtl", false: "ltr"}[words.code == "ar"] {
+			t.Errorf("%s is written %s", words.code, words.dir)
+		}
+	}
+}
+
+// asWritten reads a language's file without what stands in for missing texts.
+func asWritten(t *testing.T, code string) texts {
 	t.Helper()
-	code, err := filepath.Glob("*.go")
-	if err != nil {
+	var ts texts
+	if err := yaml.Unmarshal(must(textFiles.ReadFile("texts/"+code+".yaml"))(t), &ts); err != nil {
 		t.Fatal(err)
 	}
-	pages, err := filepath.Glob("web/*.html")
-	if err != nil || len(pages) == 0 {
-		t.Fatal("no templates", err)
+	return ts
+}
+
+// values writes what a message is given, with its stresses. A plural form may do without the count: "one minute".
+func values(m message) string {
+	all := map[string]bool{}
+	for _, w := range m {
+		stress := 0
+		for _, p := range w {
+			switch p.kind {
+			case partValue:
+				all[p.text] = true
+			case partStress:
+				stress++
+			}
+		}
+		all[fmt.Sprint(stress/2, " stressed")] = true
+	}
+	var names []string
+	for name := range all {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return fmt.Sprint(names)
+}
+
+func formsOf(m message) (forms []plural.Form) {
+	for f := range m {
+		forms = append(forms, f)
+	}
+	slices.Sort(forms)
+	return forms
+}
+
+// neededForms are the plural forms of the whole numbers that are ever counted: minutes of a session.
+func neededForms(words *tongue, english message) []plural.Form {
+	if len(english) == 1 {
+		return []plural.Form{plural.Other}
+	}
+	forms := []plural.Form{plural.Other} // also of the fractions that nobody counts here
+	for n := range 61 {
+		if f := plural.Cardinal.MatchPlural(words.tag, n, 0, 0, 0, 0); n > 0 && !slices.Contains(forms, f) {
+			forms = append(forms, f)
+		}
+	}
+	slices.Sort(forms)
+	return forms
+}
+
+// uses gives the package's code and templates, and the keys that are put together there.
+func uses(t *testing.T) string {
+	t.Helper()
+	code := must(filepath.Glob("*.go"))(t)
+	pages := must(filepath.Glob("web/*.html"))(t)
+	if len(pages) == 0 {
+		t.Fatal("no templates")
 	}
 	var b strings.Builder
 	for _, file := range slices.Concat(code, pages) {
-		if strings.HasSuffix(file, "_test.go") {
-			continue
+		if !strings.HasSuffix(file, "_test.go") {
+			b.Write(must(os.ReadFile(file))(t))
 		}
-		data, err := os.ReadFile(file)
+	}
+	for _, v := range everyPage(nil) {
+		b.WriteString(` "` + v.Kind + `.heading" "` + v.Kind + `.lead" "` + v.Kind + `.next"`)
+	}
+	b.WriteString(` "` + pageElsewhere.name + `.caution" "` + strings.Join(noted(), `" "`) + `"`)
+	return b.String()
+}
+
+func must[T any](v T, err error) func(*testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.Write(data)
+		return v
 	}
-	return b.String()
 }
 
 func TestMessages(t *testing.T) {
@@ -83,7 +196,7 @@ func TestMessages(t *testing.T) {
 		"not *yours*, no": "not <strong>yours</strong>, no",
 		"*{b}*":           "<strong><bdi>y</bdi></strong>",
 	} {
-		m, err := parseMessage(in)
+		m, err := parseWording(in)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -92,13 +205,57 @@ func TestMessages(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"", "{", "}", "{}", "a {b", "b} c", "*alone", "a * b * c *"} {
-		if m, err := parseMessage(bad); err == nil {
+		if m, err := parseWording(bad); err == nil {
 			t.Errorf("%q is read as %v", bad, m)
 		}
 	}
-	if m, err := parseMessage("{c}"); err != nil {
+	if m, err := parseWording("{c}"); err != nil {
 		t.Error(err)
 	} else if got, err := m.html(values); err == nil {
 		t.Errorf("a missing value is drawn as %q", got)
+	}
+	for _, bad := range []string{"k: {one: x}", "k: {other: x, several: y}", "k: {other: '{'}", "k: [x]", "k: ''"} {
+		var ts texts
+		if err := yaml.Unmarshal([]byte(bad), &ts); err == nil {
+			t.Errorf("%s is read as %v", bad, ts)
+		}
+	}
+}
+
+// The forms of numbers, in the languages whose rules are furthest from English ones.
+func TestPlurals(t *testing.T) {
+	ts := must(loadTongues())(t)
+	for code, want := range map[string][]int{ // numbers of one wording each
+		"en": {1, 2}, "pl": {1, 2, 5}, "ar": {1, 2, 3}, "ja": {1},
+	} {
+		words, seen := ts.find(code), map[string]bool{}
+		for _, n := range want {
+			w := words.texts["ask.left.minutes"].of(words.tag, n)
+			seen[fmt.Sprint(w)] = true
+		}
+		if len(seen) != len(want) {
+			t.Errorf("%s: %d wordings for %v", code, len(seen), want)
+		}
+	}
+	pl := ts.find("pl")
+	for same, n := range map[int]int{2: 4, 5: 10} {
+		if m := pl.texts["ask.left.minutes"]; fmt.Sprint(m.of(pl.tag, same)) != fmt.Sprint(m.of(pl.tag, n)) {
+			t.Errorf("Polish tells %d and %d apart", same, n)
+		}
+	}
+}
+
+// What waiting cures, what a wrong clock causes, and what only another try may cure have notices of their own, each with its text.
+func TestNoticesOfTrouble(t *testing.T) {
+	for class, want := range map[string]notice{
+		network.ClassTimeout: noteUnreachable, network.ClassDNS: noteUnreachable, network.ClassEarly: noteClock, network.ClassExpired: noteClock,
+		network.ClassSignature: noteUnfinished, network.ClassRefused: noteUnfinished, "another": noteUnfinished,
+	} {
+		if got := noteFor(class); got != want {
+			t.Errorf("%s: %s, want %s", class, got, want)
+		}
+		if _, known := notices[want]; !known {
+			t.Errorf("%s is not a notice that an address may choose", want)
+		}
 	}
 }

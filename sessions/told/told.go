@@ -108,6 +108,12 @@ func sayTiming(t sessions.Timing) string {
 
 func sayEvent(e sessions.Event) string {
 	switch e.Name {
+	case sessions.EventOpened:
+		return sayOpened
+	case sessions.EventReturned:
+		return fmt.Sprintf(sayReturned, Legible(e.Network))
+	case sessions.EventFinished:
+		return sayFinished
 	case sessions.EventSignIn:
 		return fmt.Sprintf(saySignIn, Legible(e.Network))
 	case sessions.EventTrouble:

@@ -9,7 +9,10 @@ const (
 	sayGivenUp     = "Attempt %d: given up by worker %s, since the time for tries is over"
 	sayAsked       = "Attempt %d: asked for by %s"
 	sayNextFrom    = "; next attempt from %s" // time of day
+	sayOpened      = "The user opened the page"
 	saySignIn      = "Signing in with %s"
+	sayReturned    = "The user came back from %s"
+	sayFinished    = "The user was shown the outcome"
 	sayTrouble     = "No verdict from %s: %s"
 	sayNotSent     = "Not sent: %s"
 	sayNotSentNext = "Not sent: %s; next try in %s"

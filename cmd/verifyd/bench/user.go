@@ -39,11 +39,12 @@ const (
 
 // signIn walks from the page to the page that tells the outcome.
 func (u *user) signIn(ctx context.Context, token string) error {
-	if _, err := u.expect(ctx, u.service, http.StatusOK, http.MethodGet, "/?session="+token, "", ""); err != nil {
+	opened, err := u.expect(ctx, u.service, http.StatusOK, http.MethodGet, "/?session="+token, "", "")
+	if err != nil {
 		return fmt.Errorf("open the page: %w", err)
 	}
 	press := url.Values{"session": {token}, "action": {"continue"}, "network": {"default"}}.Encode()
-	a, err := u.expect(ctx, u.service, http.StatusSeeOther, http.MethodPost, "/signin", formHeader, press)
+	a, err := u.expect(ctx, u.service, http.StatusSeeOther, http.MethodPost, "/signin", formHeader+"Cookie: "+opened.cookie+"\r\n", press)
 	if err != nil {
 		return fmt.Errorf("press Continue: %w", err)
 	}

@@ -1,0 +1,143 @@
+package signin
+
+import (
+	"net/http"
+	"strings"
+)
+
+// previewers are the names by which services that draw link previews, and search engines, call themselves in User-Agent. Compared
+// without case, anywhere in the value.
+//
+// Sources: what each says of itself, linked in its own User-Agent or its developer pages, as collected by the lists isbot and
+// crawler-user-agents.
+var previewers = []string{
+	"discordbot",                                                                                   // https://discord.com: link embeds
+	"slackbot",                                                                                     // https://api.slack.com/robots: Slackbot, Slackbot-LinkExpanding
+	"slack-imgproxy",                                                                               // the same page
+	"telegrambot",                                                                                  // "TelegramBot (like TwitterBot)"
+	"facebookexternalhit",                                                                          // https://developers.facebook.com/docs/sharing/webmasters/web-crawlers; iMessage and LINE (line-poker) too
+	"facebot",                                                                                      // the same page
+	"facebookcatalog",                                                                              // the same page
+	"meta-externalagent",                                                                           // the same page
+	"meta-externalfetcher",                                                                         // the same page
+	"twitterbot",                                                                                   // https://developer.x.com/en/docs/x-for-websites/cards: cards
+	"linkedinbot",                                                                                  // "LinkedInBot/1.0 (compatible; Mozilla/5.0; …)"
+	"googlebot",                                                                                    // https://developers.google.com/search/docs/crawling-indexing/overview-google-crawlers
+	"google-inspectiontool",                                                                        // the same page
+	"google-pagerenderer",                                                                          // previews in Google's chats
+	"googleother",                                                                                  // the same page
+	"applebot",                                                                                     // https://support.apple.com/119829
+	"bingbot",                                                                                      // https://www.bing.com/webmasters/help/which-crawlers-does-bing-use-8c184ec0
+	"bingpreview",                                                                                  // the same page
+	"skypeuripreview",                                                                              // Skype and Teams
+	"microsoftpreview",                                                                             // Teams and Outlook
+	"redditbot",                                                                                    // link thumbnails
+	"pinterestbot",                                                                                 // https://help.pinterest.com/business/article/pinterestbot
+	"vkshare",                                                                                      // VK
+	"viberbot",                                                                                     // Viber
+	"snap url preview",                                                                             // "Snap URL Preview Service; bot; snapchat; https://developers.snap.com/robots"
+	"snapchatads",                                                                                  // the same page
+	"kakaotalk-scrap",                                                                              // KakaoTalk
+	"yeti/",                                                                                        // LINE WORKS and Naver
+	"line-poker",                                                                                   // LINE
+	"mastodon/",                                                                                    // "http.rb/5.1 (Mastodon/4.2; +https://…)"
+	"synapse",                                                                                      // Matrix: "Synapse (bot; +https://github.com/matrix-org/synapse)"
+	"zulipurlpreview",                                                                              // Zulip
+	"mattermost-bot",                                                                               // Mattermost
+	"rocket.chat",                                                                                  // Rocket.Chat
+	"embedly",                                                                                      // https://embed.ly
+	"iframely",                                                                                     // https://iframely.com
+	"yandexbot", "baiduspider", "duckduckbot", "petalbot", "bytespider", "ahrefsbot", "semrushbot", // search engines
+	"gptbot", "chatgpt-user", "oai-searchbot", "claudebot", "perplexitybot", // readers for language models
+}
+
+// previewerStarts are those that are only told from the apps of the same name by beginning with it: an app's own browser begins with
+// "Mozilla/". Signal draws previews as WhatsApp.
+var previewerStarts = []string{"whatsapp/", "viber/", "slack/", "telegram/", "line/"}
+
+// previews says whether a request comes from something that draws link previews or crawls.
+func previews(r *http.Request) bool {
+	agent := strings.ToLower(r.UserAgent())
+	for _, name := range previewers {
+		if strings.Contains(agent, name) {
+			return true
+		}
+	}
+	for _, name := range previewerStarts {
+		if strings.HasPrefix(agent, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// opens says whether a request is a person's browser opening a page: every browser's User-Agent begins so, for history's sake, and
+// a page that is fetched ahead of a press (Sec-Purpose) has not been opened.
+func opens(r *http.Request) bool {
+	return r.Method == http.MethodGet && strings.HasPrefix(r.UserAgent(), "Mozilla/") && !previews(r) &&
+		!strings.Contains(r.Header.Get("Sec-Purpose")+r.Header.Get("Purpose"), "prefetch")
+}
+
+// app is an app whose own browser is known by its User-Agent.
+type app struct {
+	name  string   // as people know it
+	marks []string // parts of User-Agent, as written; any of them will do
+	way   way
+}
+
+// way is how a link in an app's own browser gets to the system's.
+type way int
+
+const (
+	byMenu   way = iota // by hand only
+	byIntent            // on Android, by an intent address (https://developer.chrome.com/docs/android/intents)
+	byLine              // by LINE's parameter openExternalBrowser=1 (https://developers.line.biz/en/docs/line-login/using-line-url-scheme/)
+)
+
+// apps are told by the first that fits, so that those that carry another's mark too stand before it. Telegram and X on iOS, and
+// Discord and Slack everywhere by default, open Safari's view or a Chrome tab, which providers accept and nobody can tell apart
+// (https://zenn.dev/kecy/articles/f51851e42c4243 compares the User-Agents of apps).
+var apps = []app{
+	{"Instagram", []string{"Instagram "}, byIntent},
+	{"Messenger", []string{"FBAN/Messenger", "FB_IAB/MESSENGER", "FB_IAB/Orca-Android", "MessengerLite"}, byIntent},
+	{"Threads", []string{"Barcelona "}, byIntent},
+	{"Facebook", []string{"FBAN/", "FBAV/", "FB_IAB/"}, byIntent}, // https://51degrees.com/blog/importance-webview-detection
+	{"LINE", []string{" Line/"}, byLine},
+	{"WeChat", []string{"MicroMessenger/"}, byMenu},
+	{"QQ", []string{" QQ/"}, byMenu},
+	{"Weibo", []string{"Weibo"}, byMenu},
+	{"KakaoTalk", []string{"KAKAOTALK"}, byMenu},
+	{"TikTok", []string{"BytedanceWebview", "musical_ly", "TikTok", "trill_", "aweme"}, byMenu},
+	{"Snapchat", []string{"Snapchat/", "Snapchat "}, byMenu},
+	{"Discord", []string{"Discord/", "Discord-", "discord/"}, byMenu},
+	{"Telegram", []string{"Telegram-Android/", "TelegramAndroid", "Telegram-iOS/", "Telegram/"}, byMenu},
+	{"X", []string{"TwitterAndroid", "Twitter for iPhone", "Twitter for iPad"}, byMenu},
+	{"LinkedIn", []string{"LinkedInApp"}, byMenu},
+	{"Pinterest", []string{"[Pinterest/", "Pinterest for Android", "Pinterest for iOS"}, byMenu},
+	{"Reddit", []string{"Reddit/"}, byMenu},
+	{"Slack", []string{"Slack_SSB/", "Slack/"}, byMenu},
+	{"VK", []string{"VKAndroidApp", "com.vk."}, byMenu},
+}
+
+// someApp is an app that does not say which it is.
+var someApp = app{}
+
+// appOf gives the app in whose own browser a request was made. Beside those that are known by name: Android's web view says "wv"
+// (https://developer.chrome.com/docs/webview/overview), and iOS's lacks the "Safari/" that every browser there has.
+func appOf(r *http.Request) (app, bool) {
+	agent := r.UserAgent()
+	if !strings.HasPrefix(agent, "Mozilla/") || previews(r) {
+		return app{}, false
+	}
+	for _, a := range apps {
+		for _, mark := range a.marks {
+			if strings.Contains(agent, mark) {
+				return a, true
+			}
+		}
+	}
+	apple := strings.Contains(agent, "iPhone;") || strings.Contains(agent, "iPad;")
+	return someApp, strings.Contains(agent, "; wv)") || apple && !strings.Contains(agent, "Safari/")
+}
+
+func android(r *http.Request) bool { return strings.Contains(r.UserAgent(), "Android") }

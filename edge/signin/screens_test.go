@@ -1,0 +1,214 @@
+package signin_test
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/chromedp"
+
+	"verifyd/edge/chromiumtest"
+	"verifyd/sessions"
+)
+
+// Every page in every state, at every width, in both colours and with large text: nothing sticks out, no rule of axe is broken. With
+// -args -screenshots FOLDER it takes a picture of each.
+func TestScreens(t *testing.T) {
+	tab, axe := chromiumtest.Start(t), chromiumtest.Axe(t)
+	shown := everyState(t)
+	for _, name := range slices.Sorted(maps.Keys(shown)) {
+		s := shown[name]
+		for _, scheme := range []string{"light", "dark"} {
+			for _, width := range []int64{390, 1280} {
+				chromiumtest.Look(tab, t, chromiumtest.Screen{Name: name, Width: width, Scheme: scheme}, axe, s.open())
+			}
+		}
+		// At 200 % zoom a window of 640 has 320 pixels; text alone at 200 % keeps the window as it is.
+		chromiumtest.Look(tab, t, chromiumtest.Screen{Name: name, Width: 320, Scheme: "light"}, "", s.open())
+		chromiumtest.Look(tab, t, chromiumtest.Screen{Name: name, Width: 390, Scheme: "light", Zoom: true}, "", s.open())
+	}
+}
+
+// The question in each language, and what is special in one that runs from right to left.
+func TestScreensInEveryLanguage(t *testing.T) {
+	tab, axe := chromiumtest.Start(t), chromiumtest.Axe(t)
+	r := newRig(t, setup{})
+	session, ended := r.session(func(q *sessions.Request) { q.Account = "acc_back" })
+	if _, err := r.store.Complete(t.Context(), session.ID, sessions.Outcome{State: sessions.Verified}); err != nil {
+		t.Fatal(err)
+	}
+	_, ask := r.session()
+	_, seat := r.session()
+	r.browser().press(seat)
+	shown := map[string]shownState{
+		"app-ar":       {address: r.page(ask) + "&lang=ar", agent: agentInsta, details: true},
+		"elsewhere-ar": {address: r.page(seat) + "&lang=ar"},
+		"verified-ar":  {address: r.page(ended) + "&lang=ar"},
+	}
+	for lang := range strings.FieldsSeq("ar de en es fr ja ko pl pt tr zh-Hans") {
+		shown["ask-"+lang] = shownState{address: r.page(ask) + "&lang=" + lang}
+	}
+	for _, name := range slices.Sorted(maps.Keys(shown)) {
+		s := shown[name]
+		chromiumtest.Look(tab, t, chromiumtest.Screen{Name: name, Width: 320, Scheme: "dark"}, "", s.open())
+		chromiumtest.Look(tab, t, chromiumtest.Screen{Name: name, Width: 390, Scheme: "light"}, axe, s.open())
+	}
+	if err := chromedp.Do(tab, shown["ask-ar"].open()); err != nil {
+		t.Fatal(err)
+	}
+	// Arabic runs from right to left, and a Latin name within it the other way.
+	const directions = `["h1", "dd bdi"].map(s => getComputedStyle(document.querySelector(s)).direction).join()`
+	if way, err := chromedp.Run(tab, chromedp.Evaluate[string](directions)); err != nil || way != "rtl,ltr" {
+		t.Errorf("directions %q, %v", way, err)
+	}
+}
+
+// shownState is a page as one browser finds it.
+type shownState struct {
+	address string
+	agent   string       // User-Agent; the browser's own when empty
+	cookie  *http.Cookie // of the browser that began; none when nil
+	press   bool         // Continue, in a browser that has lost its cookies
+	details bool         // everything that unfolds is unfolded
+}
+
+func (s shownState) open() chromedp.Action[chromedp.Void] {
+	return chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		if _, err := cdp.Call(ctx, target, network.ClearBrowserCookies, cdp.Empty{}); err != nil {
+			return err
+		}
+		if _, err := cdp.Call(ctx, target, emulation.SetUserAgentOverride, emulation.SetUserAgentOverrideParams{UserAgent: s.agent}); err != nil {
+			return err
+		}
+		if s.cookie != nil {
+			p := network.SetCookieParams{Name: s.cookie.Name, Value: s.cookie.Value, URL: s.address}
+			if _, err := cdp.Call(ctx, target, network.SetCookie, p); err != nil {
+				return err
+			}
+		}
+		if err := chromedp.Do(ctx, chromedp.Navigate(s.address)); err != nil {
+			return err
+		}
+		if s.details {
+			_, err := chromedp.Run(ctx, chromedp.Evaluate[int](`document.querySelectorAll("details").forEach(d => d.open = true), 0`))
+			return err
+		}
+		if !s.press {
+			return nil
+		}
+		if _, err := cdp.Call(ctx, target, network.ClearBrowserCookies, cdp.Empty{}); err != nil {
+			return err
+		}
+		return chromedp.Do(ctx, chromedp.Click(chromedp.CSS(`button[name="network"]`)), chromedp.WaitVisible(chromedp.CSS(".sign")))
+	})
+}
+
+// everyState gives each page as somebody finds it.
+func everyState(t *testing.T) map[string]shownState {
+	t.Helper()
+	r := newRig(t, setup{})
+	fresh := func(change ...func(*sessions.Request)) sessions.Token { _, token := r.session(change...); return token }
+	at := func(token sessions.Token) shownState { return shownState{address: r.page(token)} }
+	ended := func(o sessions.Outcome, change ...func(*sessions.Request)) shownState {
+		session, token := r.session(change...)
+		if _, err := r.store.Complete(t.Context(), session.ID, o); err != nil {
+			t.Fatal(err)
+		}
+		return at(token)
+	}
+	of := func(account string) func(*sessions.Request) {
+		return func(q *sessions.Request) { q.Account = account }
+	}
+	hostile := func(q *sessions.Request) {
+		q.PlatformUserID, q.Platform, q.GuildID, q.Test = "sailor\u202e24_\n"+strings.Repeat("long", 60), "чат «море»", "שלום 🇩🇪 "+strings.Repeat("e\u0301\u0323", 20), true
+	}
+	b := r.browser()
+	begun := fresh()
+	b.press(begun)
+	mine := at(begun)
+	mine.cookie = b.cookieAt(r.base, "verifyd_browser")
+	troubled := fresh()
+	verified := sessions.Outcome{State: sessions.Verified, Network: "example"}
+	states := map[string]shownState{
+		"ask":         at(fresh()),
+		"ask-sign":    at(fresh(of("acc_back"))),
+		"hostile":     at(fresh(hostile)),
+		"trouble":     {address: b.to(b.get(b.back(troubled, "x", "error")))},
+		"verified":    ended(verified),
+		"back":        ended(verified, of("acc_back")),
+		"declined":    ended(sessions.Outcome{State: sessions.Failed, Reason: sessions.Declined}),
+		"refused":     ended(sessions.Outcome{State: sessions.Failed, Reason: sessions.Refused, Network: "example"}),
+		"canceled":    ended(sessions.Outcome{State: sessions.Canceled, Reason: sessions.CanceledReason}),
+		"unknown":     {address: r.base + "/"},
+		"lost":        {address: r.base + "/signin/example/callback"},
+		"card":        {address: r.page(fresh()), agent: "Mozilla/5.0 (compatible; Discordbot/2.0; +https://discordapp.com)"},
+		"begun":       mine,
+		"elsewhere":   at(begun),
+		"cookies":     {address: r.page(fresh()), press: true},
+		"app":         {address: r.page(fresh()), agent: agentInsta, details: true},
+		"app-unnamed": {address: r.page(fresh()), agent: agentSomeApp},
+		"languages":   {address: r.page(fresh()), details: true},
+	}
+	for note := range strings.FieldsSeq("unreachable checking unconfirmed unsaved clock stopped") {
+		states[note] = shownState{address: r.page(troubled) + "&note=" + note}
+	}
+	for _, rule := range []sessions.Rule{
+		sessions.RuleEmailDomains, sessions.RuleAccountAge, sessions.RuleGroups, sessions.RuleDeny, sessions.RuleOneIdentity,
+	} {
+		states["refused-"+string(rule)] = ended(sessions.Outcome{State: sessions.Failed, Reason: sessions.Refused, Rule: rule, Network: "example"})
+	}
+	maps.Copy(states, statesElsewhere(t))
+	return states
+}
+
+// statesElsewhere are those that need a service of their own.
+func statesElsewhere(t *testing.T) map[string]shownState {
+	t.Helper()
+	many := newRig(t, setup{networks: 3})
+	_, manyToken := many.session(func(q *sessions.Request) { q.GuildID = "" })
+	away := newRig(t, setup{})
+	_, awayToken := away.session()
+	away.away()
+	expired := newRig(t, setup{})
+	_, expiredToken := expired.session()
+	expired.clock.advance(sessions.Lifetime)
+	taken := newRig(t, setup{})
+	_, takenToken := taken.session()
+	taken.browser().press(takenToken)
+	taken.clock.advance(sessions.SeatTime + time.Second)
+	untestable := newRig(t, setup{noTest: true})
+	_, untestableToken := untestable.session(ofTestKey)
+	down := newRig(t, setup{networks: 2})
+	_, downToken := down.session()
+	down.stopProvider()
+	if err := down.nets[0].Discover(t.Context()); err == nil {
+		t.Fatal("a provider that is down answers")
+	}
+	return map[string]shownState{
+		"down":        {address: down.page(downToken)},
+		"many":        {address: many.page(manyToken)},
+		"unavailable": {address: away.page(awayToken)},
+		"expired":     {address: expired.page(expiredToken)},
+		"takeover":    {address: taken.page(takenToken)},
+		"untestable":  {address: untestable.page(untestableToken)},
+	}
+}
+
+// cookieAt gives a cookie of the browser.
+func (b *browser) cookieAt(address, name string) *http.Cookie {
+	b.t.Helper()
+	for _, c := range b.client.Jar.Cookies(mustURL(b.t, address)) {
+		if c.Name == name {
+			return c
+		}
+	}
+	b.t.Fatalf("no cookie %s", name)
+	return nil
+}

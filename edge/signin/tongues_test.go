@@ -1,0 +1,149 @@
+package signin_test
+
+import (
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+
+	"verifyd/edge/signin"
+	"verifyd/sessions"
+)
+
+var (
+	headingForm = regexp.MustCompile(`<h1>(.*?)</h1>`)
+	tongueForm  = regexp.MustCompile(`<li lang="([^"]+)"[^>]*>(?:<a href="([^"]+)">|<b )`)
+)
+
+func (b *browser) getIn(address, accept string) answer {
+	b.t.Helper()
+	req := b.request(http.MethodGet, address, "")
+	req.Header.Set("Accept-Language", accept)
+	return b.do(req)
+}
+
+func (a answer) heading() string {
+	if m := headingForm.FindStringSubmatch(a.body); m != nil {
+		return m[1]
+	}
+	return ""
+}
+
+// The page speaks the browser's language, or the nearest one that it has; what is no wish at all reads as English.
+func TestLanguageOfTheBrowser(t *testing.T) {
+	r := newRig(t, setup{})
+	_, token := r.session()
+	b := r.browser()
+	for accept, want := range map[string]string{
+		"": "en", "en-GB": "en", "de": "de", "de-AT,de;q=0.9": "de", "gsw": "de", "fr-CA": "fr", "es-419": "es", "pt-PT": "pt", "pt-BR": "pt", "pl": "pl",
+		"tr": "tr", "ja-JP": "ja", "ko": "ko", "zh-CN": "zh-Hans", "zh": "zh-Hans", "ar-EG": "ar", "nl,pl;q=0.5": "pl", "tlh": "en",
+		"fr;q=0.2, de;q=0.8": "de", "*": "en", "x": "en", ",,;q=": "en", strings.Repeat("de,", 2000): "en", "de\x80": "en",
+	} {
+		a := b.getIn(b.page(token), accept)
+		dir := map[bool]string{true: "rtl", false: "ltr"}[want == "ar"]
+		if !strings.Contains(a.body, `<html lang="`+want+`" dir="`+dir+`">`) || a.header.Get("Content-Language") != want {
+			t.Errorf("%.20q: Content-Language %q, want %q", accept, a.header.Get("Content-Language"), want)
+		}
+		if vary := a.header.Get("Vary"); !strings.Contains(vary, "Accept-Language") {
+			t.Errorf("Vary: %q", vary)
+		}
+	}
+}
+
+// The switch has every language under its own name, and what was chosen there lasts over the press, the provider and the return,
+// though the browser wishes another. It needs neither script nor cookie, and nothing in the address but a language's code.
+func TestLanguageSwitch(t *testing.T) {
+	r := newRig(t, setup{prefix: "/v"})
+	_, token := r.session()
+	b := r.browser()
+	ask := b.getIn(b.page(token), "fr")
+	links := map[string]string{}
+	for _, m := range tongueForm.FindAllStringSubmatch(ask.body, -1) {
+		links[m[1]] = strings.ReplaceAll(m[2], "&amp;", "&")
+	}
+	if len(links) != 11 || links["fr"] != "" || !strings.Contains(ask.body, `<b aria-current="true">Français</b>`) {
+		t.Fatalf("the switch: %v", links)
+	}
+	turkish := b.getIn(b.resolve(ask.at, links["tr"]), "fr")
+	if turkish.heading() != "Bu siz misiniz?" {
+		t.Fatalf("the switch leads to %q", turkish.heading())
+	}
+	form := url.Values{"session": {token.Reveal()}, "action": {"continue"}, "network": {"example"}, "lang": {"tr"}}
+	if !strings.Contains(turkish.body, `<input type="hidden" name="lang" value="tr">`) {
+		t.Error("the form forgets the language")
+	}
+	trouble := b.follow(b.get(b.signIn(b.to(b.post(r.base+"/signin", form)), "x", "error")))
+	if trouble.heading() != "Bu siz misiniz?" || !strings.Contains(trouble.body, "tamamlanmadı") {
+		t.Errorf("after trouble: %q", trouble.heading())
+	}
+	for _, m := range tongueForm.FindAllStringSubmatch(trouble.body, -1) {
+		if m[1] == "pl" && !strings.Contains(b.get(b.resolve(trouble.at, strings.ReplaceAll(m[2], "&amp;", "&"))).body, "nie zostało ukończone") {
+			t.Error("the notice goes with the language")
+		}
+	}
+	end := b.follow(b.get(b.signIn(b.to(b.post(r.base+"/signin", form)), "x", "sign-in")))
+	if end.heading() != "Doğrulandınız" {
+		t.Errorf("the end: %q", end.heading())
+	}
+	form.Set("lang", "<b>")
+	if other := b.post(r.base+"/signin", form); strings.Contains(other.header.Get("Location"), "lang") {
+		t.Errorf("a language that there is not is kept: %s", other.header.Get("Location"))
+	}
+	for _, bad := range []string{"xx", "EN", "de,fr", "../en", "<b>", "zh"} {
+		if a := b.getIn(b.page(token)+"&lang="+url.QueryEscape(bad), "ja"); a.header.Get("Content-Language") != "ja" {
+			t.Errorf("lang=%s: %q", bad, a.header.Get("Content-Language"))
+		}
+	}
+}
+
+// Values that others typed stay isolated in their direction on a page that runs the other way.
+func TestValuesOnARightToLeftPage(t *testing.T) {
+	r := newRig(t, setup{})
+	_, token := r.session(func(q *sessions.Request) { q.PlatformUserID = "abc (1)" })
+	b := r.browser()
+	body := b.get(b.page(token) + "&lang=ar").body
+	for _, part := range []string{"<bdi>abc (1)</bdi>", "<bdi>Harbor Guild</bdi>", "<bdi>Example Network</bdi>"} {
+		if !strings.Contains(body, part) {
+			t.Errorf("the page lacks %q", part)
+		}
+	}
+}
+
+// "Back to …" stands after the end only, and leads where the account says; no request has a say in it.
+func TestReturnURL(t *testing.T) {
+	r := newRig(t, setup{})
+	b := r.browser()
+	const link = `<a class="button plain" href="https://harbor.example/done?from=verify" rel="noreferrer">Back to <bdi>Harbor Guild</bdi></a>`
+	mine := func(q *sessions.Request) { q.Account = "acc_back" }
+	session, token := r.session(mine)
+	if body := b.get(b.page(token) + "&return_url=https://evil.example").body; strings.Contains(body, "harbor.example") || strings.Contains(body, "evil") {
+		t.Error("a link back before the end")
+	}
+	b.get(b.back(token, "x", "sign-in"))
+	r.want(session.ID, sessions.Verified, sessions.NoReason)
+	end := b.get(b.page(token) + "&return_url=https://evil.example&return=https://evil.example")
+	if end.status != http.StatusOK || !strings.Contains(end.body, link) || strings.Contains(end.body, "evil") || end.header.Get("Location") != "" {
+		t.Errorf("the end: %d\n%s", end.status, end.body)
+	}
+	_, other := r.session()
+	if body := b.follow(b.act(other, "decline")).body; strings.Contains(body, "Back to") {
+		t.Error("an account without a return URL has a link back")
+	}
+}
+
+// The asker's sign is drawn from the account's colour, with a letter that stands out from it.
+func TestSign(t *testing.T) {
+	r := newRig(t, setup{})
+	b := r.browser()
+	_, token := r.session(func(q *sessions.Request) { q.Account = "acc_back" })
+	if body := b.get(b.page(token)).body; !strings.Contains(body, `fill="#1f5fd0"`) || !strings.Contains(body, `fill="#ffffff">H</text>`) {
+		t.Errorf("no sign:\n%s", body)
+	}
+	_, token = r.session()
+	if strings.Contains(b.get(b.page(token)).body, `class="mark"`) {
+		t.Error("an account without a colour has a sign")
+	}
+}
+
+var _ signin.Accounts = askers{}
