@@ -294,7 +294,7 @@ func (a accountAuditCmd) Run(ctx context.Context, c console) error {
 				return err
 			}
 			for _, r := range page.Records {
-				_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", instant(r.At), told.Legible(r.Who.String()), r.What, orDash(told.Legible(r.On)), detailText(r.Detail))
+				_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", instant(r.At), told.Legible(whoText(r.Who)), r.What, orDash(told.Legible(r.On)), detailText(r.Detail))
 			}
 			left -= len(page.Records)
 			if cursor = page.Next; cursor == "" || a.Limit > 0 && left <= 0 {
@@ -302,6 +302,14 @@ func (a accountAuditCmd) Run(ctx context.Context, c console) error {
 			}
 		}
 	})
+}
+
+// whoText names who did something, with the identity of a member beside the name, which may be another's, too.
+func whoText(who account.Actor) string {
+	if id := who.Identity(); id != "" && id != who.String() {
+		return who.String() + " (" + id + ")"
+	}
+	return who.String()
 }
 
 func detailText(detail map[string]string) string {

@@ -220,3 +220,14 @@ func awaitTrue(t *testing.T, ok func() bool) {
 		}
 	}
 }
+
+// Two people may have one name, and one of them that of the operator.
+func TestAuditNamesAreTold(t *testing.T) {
+	member := account.Member{Network: "example", Subject: "1", Name: "operator"}
+	nameless := account.Member{Network: "example", Subject: "1"}
+	for want, who := range map[string]account.Actor{"operator": account.Operator(""), "operator (example:1)": member.Actor(), "example:1": nameless.Actor()} {
+		if got := whoText(who); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

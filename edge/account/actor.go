@@ -53,5 +53,21 @@ func (a Actor) String() string {
 	}
 }
 
+// Identity gives a member's identity as "network:subject"; empty for who is none. A name is the member's own choice and may be
+// another's, too: a log that somebody relies on shows both.
+func (a Actor) Identity() string {
+	if a.Kind != ActorMember {
+		return ""
+	}
+	return identityText(a.Network, a.Subject)
+}
+
+func (a Actor) identity() identity {
+	if a.Kind != ActorMember {
+		return identity{}
+	}
+	return identity{a.Network, a.Subject}
+}
+
 // identityText is how the audit log names an identity.
 func identityText(network, subject string) string { return network + ":" + subject }

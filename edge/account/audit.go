@@ -29,8 +29,8 @@ const (
 	SecretRevealed  = "secret.revealed"     //
 	MemberAdded     = "member.added"        // Detail: name, role
 	MemberJoined    = "member.joined"       // by an invite. Detail: name, role, invite
-	RoleChanged     = "member.role_changed" // Detail: name, from, to
-	MemberRemoved   = "member.removed"      // Detail: name, role
+	RoleChanged     = "member.role_changed" // Detail: name, from, to, invites_withdrawn
+	MemberRemoved   = "member.removed"      // Detail: name, role, invites_withdrawn
 	InviteCreated   = "invite.created"      // Detail: role, until
 	InviteWithdrawn = "invite.withdrawn"    // Detail: role
 	LinkCreated     = "login_link.created"  // Detail: role, until
@@ -153,6 +153,19 @@ func (l ledger) write(ctx context.Context, r *Record) error {
 			r.Number++
 		}
 	}
+}
+
+// conclude is write for the record of a change that stands: whatever keeps the record away, nobody may take the change for undone.
+func (l ledger) conclude(ctx context.Context, r *Record) error {
+	return uncertain(l.write(ctx, r))
+}
+
+// uncertain says of a failure after a change that the change stands, or may.
+func uncertain(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: the change is made, its record is not: %w", natsconf.ErrUncertain, err)
 }
 
 // settle makes sure that the record of a change that stands is in the log: who made the change may have died in between. The

@@ -20,6 +20,7 @@ type Invite struct {
 	ExpiresAt time.Time
 
 	digest string
+	maker  identity // of the member who invited; empty: somebody else
 }
 
 // InviteLifetime is how long an invite can be accepted.
@@ -49,6 +50,7 @@ func (s *Store) CreateInvite(ctx context.Context, by Actor, account string, role
 		}
 		i = Invite{
 			ID: inviteID(digest), Role: role, For: whom, By: by.String(), CreatedAt: now, ExpiresAt: now.Add(InviteLifetime), digest: digest,
+			maker: by.identity(),
 		}
 		a.Invites = append(a.Invites, i)
 		return deed{what: InviteCreated, on: i.ID, detail: map[string]string{"role": string(role), "for": whom, "until": stamp(i.ExpiresAt)}}, nil
@@ -117,6 +119,13 @@ func (s *Store) WithdrawInvite(ctx context.Context, by Actor, account, id string
 		a.Invites = slices.Delete(a.Invites, i, i+1)
 		return d, nil
 	})
+}
+
+// dropInvites takes back what somebody invited who may not invite any more, and gives how many: one of them could be for themselves.
+func dropInvites(a *Account, m Member) (dropped int) {
+	before := len(a.Invites)
+	a.Invites = slices.DeleteFunc(a.Invites, func(i Invite) bool { return i.maker == identity{m.Network, m.Subject} })
+	return before - len(a.Invites)
 }
 
 // open gives the invite with a digest, if it can still be accepted.

@@ -25,6 +25,9 @@ type KeyOptions struct {
 	ExpiresAt time.Time
 }
 
+// mostYears bounds how far the end of a key lies ahead, so that the lifetime of its successors can be reckoned, too.
+const mostYears = 100
+
 // MostGrace bounds how long a key that was rolled goes on working.
 const MostGrace = 30 * 24 * time.Hour
 
@@ -44,6 +47,9 @@ func (s *Store) CreateKey(ctx context.Context, by Actor, account string, o KeyOp
 	now := s.instant()
 	if !o.ExpiresAt.IsZero() && !o.ExpiresAt.After(now) {
 		return "", Key{}, &InputError{Field: "expires_at", Detail: stamp(o.ExpiresAt) + " is over; give a time to come, or none"}
+	}
+	if o.ExpiresAt.After(now.AddDate(mostYears, 0, 0)) { // its record could not be written from the year 10000 on
+		return "", Key{}, &InputError{Field: "expires_at", Detail: fmt.Sprintf("%s is more than %d years away; give an earlier time, or none", stamp(o.ExpiresAt), mostYears)}
 	}
 	done, err := s.turn(ctx)
 	if err != nil {
@@ -65,7 +71,7 @@ func (s *Store) CreateKey(ctx context.Context, by Actor, account string, o KeyOp
 	if _, err := s.keys.Create(ctx, d.entry(), data); err != nil {
 		return "", Key{}, fmt.Errorf("create key: %w", natsconf.Kind(err))
 	}
-	if err := s.ledger.write(ctx, k.last); err != nil {
+	if err := s.ledger.conclude(ctx, k.last); err != nil {
 		return "", Key{}, err
 	}
 	return secret, k, nil
@@ -140,7 +146,7 @@ func (s *Store) RollKey(ctx context.Context, by Actor, account, id string, grace
 	if err != nil {
 		return "", Key{}, err
 	}
-	if err := s.ledger.write(ctx, old.last); err != nil {
+	if err := s.ledger.conclude(ctx, old.last); err != nil {
 		return "", Key{}, err
 	}
 	return secret, k, nil
@@ -237,7 +243,7 @@ func (s *Store) RevokeKey(ctx context.Context, by Actor, account, name string) (
 	if err != nil {
 		return Key{}, err
 	}
-	return k.Key, s.ledger.write(ctx, k.last)
+	return k.Key, s.ledger.conclude(ctx, k.last)
 }
 
 // ownKey reads a key that the actor is about to change, with the record of its last change safely in the log.

@@ -130,7 +130,7 @@ func (s *Store) RedeemLoginLink(ctx context.Context, token string) (Link, error)
 		return Link{}, err
 	}
 	if err := s.Note(ctx, l.Actor(), l.Account, LinkRedeemed, l.ID, map[string]string{"role": string(l.Role)}); err != nil {
-		return Link{}, err
+		return Link{}, uncertain(err)
 	}
 	return l, nil
 }

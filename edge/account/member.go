@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -50,7 +51,7 @@ func (s *Store) AddMember(ctx context.Context, by Actor, account string, m Membe
 	})
 }
 
-// SetRole gives a member another role. A repeat is harmless. Its errors are ErrNoMember, ErrLastOwner, ErrNoAccount, ErrNotAllowed
+// SetRole gives a member another role. Whoever may not invite any more has no open invites, either. A repeat is harmless. Its errors are ErrNoMember, ErrLastOwner, ErrNoAccount, ErrNotAllowed
 // and an *InputError.
 func (s *Store) SetRole(ctx context.Context, by Actor, account, network, subject string, role Role) (Account, error) {
 	if err := checkRole(role); err != nil {
@@ -68,11 +69,14 @@ func (s *Store) SetRole(ctx context.Context, by Actor, account, network, subject
 		d := deed{what: RoleChanged, on: m.identity(), detail: map[string]string{"name": m.Name, "from": string(m.Role), "to": string(role)}}
 		was := m.Role
 		m.Role = role
+		if !role.May(ActionMembers) {
+			d.detail["invites_withdrawn"] = some(dropInvites(a, *m))
+		}
 		return d, stillOwned(a, was)
 	})
 }
 
-// RemoveMember takes somebody out of the account. Everybody may leave by themselves. Its errors are ErrNoMember, ErrLastOwner,
+// RemoveMember takes somebody out of the account, and the invites that they have made with them. Everybody may leave by themselves. Its errors are ErrNoMember, ErrLastOwner,
 // ErrNoAccount and ErrNotAllowed.
 func (s *Store) RemoveMember(ctx context.Context, by Actor, account, network, subject string) (Account, error) {
 	action := ActionMembers
@@ -86,8 +90,18 @@ func (s *Store) RemoveMember(ctx context.Context, by Actor, account, network, su
 		}
 		m := a.Members[i]
 		a.Members = slices.Delete(a.Members, i, i+1)
-		return deed{what: MemberRemoved, on: m.identity(), detail: m.detail()}, stillOwned(a, m.Role)
+		d := deed{what: MemberRemoved, on: m.identity(), detail: m.detail()}
+		d.detail["invites_withdrawn"] = some(dropInvites(a, m))
+		return d, stillOwned(a, m.Role)
 	})
+}
+
+// some writes a number into the detail of a record; none is left out.
+func some(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.Itoa(n)
 }
 
 // admit adds a member.

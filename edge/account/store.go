@@ -135,7 +135,7 @@ func (s *Store) CreateAccount(ctx context.Context, by Actor, name string, owners
 	if err != nil {
 		return Account{}, fmt.Errorf("create account: %w", natsconf.Kind(err))
 	}
-	return a, s.ledger.write(ctx, a.last)
+	return a, s.ledger.conclude(ctx, a.last)
 }
 
 // EnsureAccount gives the account of that name and makes it, with a signing secret, when it is missing. Harmless to repeat.
@@ -225,7 +225,7 @@ func (s *Store) change(ctx context.Context, by Actor, id string, action Action, 
 	if err != nil {
 		return Account{}, err
 	}
-	return a, s.ledger.write(ctx, a.last)
+	return a, s.ledger.conclude(ctx, a.last)
 }
 
 // put replaces an entry that has not changed since it was read. The error is errOvertaken where it has.

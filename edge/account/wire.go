@@ -65,6 +65,9 @@ type inviteRecord struct {
 	By        string    `json:"by,omitempty"`
 	CreatedAt time.Time `json:"created_at"`
 	ExpiresAt time.Time `json:"expires_at"`
+	// Who made it, where that is a member.
+	ByNetwork string `json:"by_network,omitempty"`
+	BySubject string `json:"by_subject,omitempty"`
 }
 
 type keyRecord struct {
@@ -96,6 +99,7 @@ func encodeAccount(a Account, box *seal.Box) ([]byte, error) {
 	for _, i := range a.Invites {
 		r.Invites = append(r.Invites, inviteRecord{
 			Digest: i.digest, Role: i.Role, For: i.For, By: i.By, CreatedAt: i.CreatedAt, ExpiresAt: i.ExpiresAt,
+			ByNetwork: i.maker.network, BySubject: i.maker.subject,
 		})
 	}
 	return json.Marshal(r)
@@ -123,6 +127,7 @@ func decodeAccount(id string, data []byte, box *seal.Box) (Account, error) {
 	for _, i := range r.Invites {
 		a.Invites = append(a.Invites, Invite{
 			ID: inviteID(i.Digest), Role: i.Role, For: i.For, By: i.By, CreatedAt: i.CreatedAt, ExpiresAt: i.ExpiresAt, digest: i.Digest,
+			maker: identity{i.ByNetwork, i.BySubject},
 		})
 	}
 	return a, nil

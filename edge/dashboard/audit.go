@@ -42,6 +42,7 @@ var deeds = map[string]string{
 type auditRow struct {
 	At     time.Time
 	Who    string
+	Whose  string // their identity, where Who is a name that others may have, too
 	What   string
 	On     string
 	Detail []string // "role: owner"
@@ -80,7 +81,10 @@ func (h *Handler) showAudit(w http.ResponseWriter, r *http.Request, v visit) {
 }
 
 func newAuditRow(r account.Record) auditRow {
-	row := auditRow{At: r.At, Who: r.Who.String(), What: deeds[r.What], On: r.On}
+	row := auditRow{At: r.At, Who: r.Who.String(), Whose: r.Who.Identity(), What: deeds[r.What], On: r.On}
+	if row.Whose == row.Who {
+		row.Whose = ""
+	}
 	if row.What == "" {
 		row.What = r.What
 	}

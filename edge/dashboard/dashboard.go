@@ -74,7 +74,7 @@ type Handler struct {
 	flows   flow.Cookies
 	painter *painter
 	tests   *limit.Rates  // of test callbacks, by account
-	streams chan struct{} // a place for each page that is kept up to date
+	streams seats         // of the pages that are kept up to date
 	look    time.Duration // see streamPause
 }
 
@@ -96,7 +96,7 @@ func New(c Config) (*Handler, error) {
 	}
 	h := &Handler{
 		Config: c, base: base, prefix: prefix, https: strings.HasPrefix(base, "https:"), csrf: csrf,
-		streams: make(chan struct{}, mostStreams), look: streamPause,
+		streams: seats{taken: map[string]int{}}, look: streamPause,
 	}
 	if h.tests, err = limit.NewRates(testRate); err != nil {
 		return nil, err

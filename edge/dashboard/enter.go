@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 
@@ -79,8 +80,11 @@ func (h *Handler) acceptInvite(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := within(r)
 	defer cancel()
 	l, err := h.knock(ctx, r)
-	if err != nil || l.Subject == "" {
-		h.turnAway(w, r, visit{}, errors.Join(err, logins.ErrNobody))
+	if err == nil && l.Subject == "" {
+		err = logins.ErrNobody
+	}
+	if err != nil {
+		h.turnAway(w, r, visit{}, err)
 		return
 	}
 	token := page.Single(r.PostForm, "token")
@@ -146,6 +150,20 @@ func (h *Handler) drawNewAccount(w http.ResponseWriter, r *http.Request, f *form
 	h.draw(w, view{page: "newaccount", Title: title, Form: f, status: status, Flash: h.takeFlash(w, r), Data: d})
 }
 
+// accountsMost bounds how many accounts somebody may own who makes another one: each has a quota of its own, and every edge holds
+// it in memory. The directory that counts them may be a moment behind; the operator's commands know no such bound.
+const accountsMost = 20
+
+// owned counts the accounts that somebody is an owner of.
+func (h *Handler) owned(l logins.Login) (n int) {
+	for _, a := range h.Directory.AccountsOf(l.Network, l.Subject) {
+		if m, ok := a.Member(l.Network, l.Subject); ok && m.Role == account.RoleOwner {
+			n++
+		}
+	}
+	return n
+}
+
 // makeAccount answers POST /dashboard/new-account.
 func (h *Handler) makeAccount(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := within(r)
@@ -160,6 +178,11 @@ func (h *Handler) makeAccount(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	f := newForm(r)
+	if h.owned(l) >= accountsMost {
+		f.wrong("name", fmt.Sprintf("You own %d accounts, and nobody makes more here. Ask the operator of this service for another one.", accountsMost))
+		h.drawNewAccount(w, r, f)
+		return
+	}
 	m := memberOf(l)
 	a, err := h.Accounts.CreateAccount(ctx, m.Actor(), f.text("name"), m)
 	switch {

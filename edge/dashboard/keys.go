@@ -45,7 +45,7 @@ type keysData struct {
 func (h *Handler) showKeys(w http.ResponseWriter, r *http.Request, v visit) {
 	ctx, cancel := within(r)
 	defer cancel()
-	var d keysData
+	var fresh *shownKey
 	if name := page.Single(r.URL.Query(), "show"); name != "" {
 		var shown shownKey
 		switch err := h.Logins.Take(ctx, v.login, name, &shown); {
@@ -56,8 +56,13 @@ func (h *Handler) showKeys(w http.ResponseWriter, r *http.Request, v visit) {
 			h.fail(w, r, &v, err)
 			return
 		}
-		d.New = &shown
+		fresh = &shown
 	}
+	h.drawKeys(ctx, w, r, v, fresh)
+}
+
+func (h *Handler) drawKeys(ctx context.Context, w http.ResponseWriter, r *http.Request, v visit, shown *shownKey) {
+	d := keysData{New: shown}
 	rows, err := h.keyRows(ctx, v.account.ID)
 	if err != nil {
 		edge.LineOf(r.Context()).Err = err // the list is worth more than the column
@@ -140,6 +145,9 @@ func (h *Handler) createKey(w http.ResponseWriter, r *http.Request, v visit) {
 	defer cancel()
 	f := newForm(r)
 	o := h.keyOptions(f)
+	if h.manyKeys(v.account.ID) {
+		f.wrong("name", manyKeysFault)
+	}
 	if !f.ok() {
 		h.drawNewKey(w, r, v, f)
 		return
@@ -153,6 +161,22 @@ func (h *Handler) createKey(w http.ResponseWriter, r *http.Request, v visit) {
 	default:
 		h.fail(w, r, &v, err)
 	}
+}
+
+// keysMost bounds the keys that an account gets in a day, rolled ones too: keys are kept when they are over, and every edge holds
+// them in memory. The directory that counts them may be a moment behind; the operator's commands know no such bound.
+const keysMost = 100
+
+const manyKeysFault = "This account has got 100 keys in 24 hours, and gets no more for now. Revoking still works. Ask the operator of this service if you need one at once."
+
+func (h *Handler) manyKeys(id string) bool {
+	fresh := 0
+	for _, k := range h.Directory.Keys(id) {
+		if h.Now().Sub(k.CreatedAt) < 24*time.Hour {
+			fresh++
+		}
+	}
+	return fresh >= keysMost
 }
 
 // keyOptions reads the form of a new key.
@@ -189,11 +213,12 @@ func (h *Handler) keyOptions(f *form) account.KeyOptions {
 // handKey leads to the list, where a new key is shown once. The list is the directory's, so that it is waited for.
 func (h *Handler) handKey(ctx context.Context, w http.ResponseWriter, r *http.Request, v visit, k shownKey) {
 	name, err := h.Logins.Hand(ctx, v.login, k)
-	if err != nil {
-		h.fail(w, r, &v, err)
+	h.awaitKey(ctx, v.account.ID, func(other account.Key) bool { return other.ID == k.Key.ID })
+	if err != nil { // the key is made, and the one before it may have ended: better shown at a POST than never
+		edge.LineOf(r.Context()).Err = err
+		h.drawKeys(ctx, w, r, v, &k)
 		return
 	}
-	h.awaitKey(ctx, v.account.ID, func(other account.Key) bool { return other.ID == k.Key.ID })
 	page.SeeOther(w, h.prefix+pathKeys+"?"+query("show", name))
 }
 
@@ -253,6 +278,11 @@ func (h *Handler) rollKey(w http.ResponseWriter, r *http.Request, v visit) {
 	grace, known := graces[f.text("grace")]
 	if !known {
 		f.wrong("grace", "Choose one of these.")
+	}
+	if h.manyKeys(v.account.ID) {
+		f.wrong("grace", manyKeysFault)
+	}
+	if !f.ok() {
 		h.draw(w, view{page: "roll", Title: "Roll an API key", Nav: "keys", visit: &v, Form: f, status: http.StatusUnprocessableEntity, Data: old})
 		return
 	}

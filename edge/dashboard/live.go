@@ -2,11 +2,15 @@ package dashboard
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
 	"verifyd/edge"
+	"verifyd/edge/account"
+	"verifyd/edge/dashboard/logins"
 	"verifyd/edge/page"
 	"verifyd/sessions"
 )
@@ -14,24 +18,53 @@ import (
 const (
 	// mostStreams bounds the pages that one process keeps up to date at once; the others are as good as without a script.
 	mostStreams = 200
-	// streamLife is below the time that a browser waits before it asks again by itself: a login that ended is noticed by then.
+	// mostStreamsEach bounds those of one visitor among them.
+	mostStreamsEach = 10
+	// streamLife bounds one answer; the browser asks again by itself.
 	streamLife = 5 * time.Minute
-	// streamPause is between two looks that nothing gives a reason for: an expiry is no fact that would be told.
+	// streamPause is between two looks that nothing gives a reason for: an expiry is no fact that would be told, nor is the end of a
+	// login.
 	streamPause = 10 * time.Second
 	// streamBeat keeps proxies from closing a connection on which nothing happens.
 	streamBeat = 15 * time.Second
 )
 
+// seats bounds the pages that are kept up to date, in all and for each visitor.
+type seats struct {
+	mu    sync.Mutex
+	all   int
+	taken map[string]int // by visitor
+}
+
+func (s *seats) take(who string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all >= mostStreams || s.taken[who] >= mostStreamsEach {
+		return false
+	}
+	s.all++
+	s.taken[who]++
+	return true
+}
+
+func (s *seats) leave(who string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all--
+	if s.taken[who]--; s.taken[who] == 0 {
+		delete(s.taken, who)
+	}
+}
+
 // live answers GET /dashboard/sessions/{session}/live: server-sent events (HTML Living Standard §9.2). "changed" says that the page is
 // no longer what it was when it was drawn, "settled" that it will not change any more; the script fetches the page itself.
 func (h *Handler) live(w http.ResponseWriter, r *http.Request, v visit) {
-	select {
-	case h.streams <- struct{}{}:
-		defer func() { <-h.streams }()
-	default:
+	who := v.login.LinkID + "\x00" + v.login.Network + "\x00" + v.login.Subject
+	if !h.streams.take(who) {
 		w.WriteHeader(http.StatusNoContent) // tells the browser not to ask again
 		return
 	}
+	defer h.streams.leave(who)
 	ctx, cancel := context.WithTimeout(r.Context(), streamLife)
 	defer cancel()
 	if _, _, ok := h.session(ctx, w, r, v); !ok {
@@ -58,7 +91,14 @@ func (h *Handler) live(w http.ResponseWriter, r *http.Request, v visit) {
 	if !send("retry: 3000\n\n") {
 		return
 	}
-	t := teller{h.Sessions, id, page.Single(r.URL.Query(), "seen"), send, h.look}
+	may := func() bool {
+		now, err := h.enter(ctx, r)
+		if errors.Is(err, logins.ErrNobody) || errors.Is(err, errNoAccount) {
+			return false
+		}
+		return err != nil || now.account.ID == v.account.ID && now.may(account.ActionView) // the store may be back at the next look
+	}
+	t := teller{h.Sessions, id, page.Single(r.URL.Query(), "seen"), send, may, h.look}
 	t.tellOn(ctx, changes.Changed())
 }
 
@@ -68,6 +108,7 @@ type teller struct {
 	id       sessions.ID
 	seen     string // the mark of what the page shows
 	send     func(string) bool
+	may      func() bool   // whether who listens may still see the session
 	look     time.Duration // between two looks that nothing gives a reason for
 }
 
@@ -80,6 +121,9 @@ func (t *teller) tellOn(ctx context.Context, changed <-chan struct{}) {
 		select {
 		case <-changed:
 		case <-look.C:
+			if !t.may() {
+				return
+			}
 		case <-beat.C:
 			if !t.send(": still here\n\n") {
 				return

@@ -25,7 +25,8 @@ func (h *Handler) showLogin(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := within(r)
 	defer cancel()
 	next := safeNext(page.Single(r.URL.Query(), "next"))
-	if _, err := h.knock(ctx, r); err == nil {
+	// An invite is for somebody in particular, which a login link is not: whoever came by one logs in once more.
+	if l, err := h.knock(ctx, r); err == nil && (l.Subject != "" || !strings.HasPrefix(next, pathInvite)) {
 		page.SeeOther(w, h.prefix+next)
 		return
 	}

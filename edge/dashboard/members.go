@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 
+	"verifyd/edge"
 	"verifyd/edge/account"
 	"verifyd/edge/dashboard/logins"
 	"verifyd/edge/page"
@@ -103,8 +104,9 @@ func (h *Handler) invite(w http.ResponseWriter, r *http.Request, v visit) {
 	}
 	shown := shownInvite{Link: h.base + pathInvite + "?" + query("token", token), Invite: i}
 	name, err := h.Logins.Hand(ctx, v.login, shown)
-	if err != nil {
-		h.fail(w, r, &v, err)
+	if err != nil { // the invite is made: better shown at a POST than never
+		edge.LineOf(r.Context()).Err = err
+		h.drawMembers(w, r, v, &shown, nil)
 		return
 	}
 	page.SeeOther(w, h.prefix+pathMembers+"?"+query("show", name))

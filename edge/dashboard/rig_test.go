@@ -1,6 +1,7 @@
 package dashboard_test
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -91,7 +92,8 @@ func (u *usages) Usage(_ context.Context, _ string, month time.Time) (sessions.U
 type setup struct {
 	prefix string // of the base URL
 	tls    bool
-	allow  string // open when empty
+	allow  string        // open when empty
+	look   time.Duration // of open pages; an hour when zero: what is told must come from the watch
 }
 
 // rig is the real thing: embedded JetStream, the dev network, and an HTTP server with the routes under the edge's own frame.
@@ -99,6 +101,7 @@ type rig struct {
 	t         testing.TB
 	setup     setup
 	away      func() // takes JetStream away
+	conn      *natsconf.Conn
 	store     *sessions.Store
 	accounts  *account.Store
 	mirror    *account.Mirror
@@ -115,6 +118,7 @@ func newRig(tb testing.TB, s setup) *rig {
 	r := &rig{t: tb, setup: s, clock: &clock{}, callbacks: &callbacks{policy: target.NewPolicy(nil, nil)}, usages: &usages{2140}}
 	var conn *natsconf.Conn
 	conn, r.away = natstest.StartIn(tb, tb.TempDir())
+	r.conn = conn
 	key := seal.NewKey()
 	r.store = sessions.NewStore(sessions.Config{
 		Conn: conn, Key: key, Now: r.clock.Now,
@@ -166,7 +170,7 @@ func newRig(tb testing.TB, s setup) *rig {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	h.SetLook(time.Hour) // what is told must come from the watch
+	h.SetLook(cmp.Or(s.look, time.Hour))
 	rates, err := limit.NewRates(account.Rate{Count: 20, Per: time.Second, Burst: 40})
 	if err != nil {
 		tb.Fatal(err)

@@ -72,10 +72,13 @@ func (v visit) who() string {
 // errNoAccount: somebody is logged in who is in no account.
 var errNoAccount = errors.New("in no account")
 
+// cookiesMost bounds how many cookies of one request the store is asked about: whoever is nobody could bring hundreds.
+const cookiesMost = 8
+
 // knock finds out who makes a request. Its errors are logins.ErrNobody and natsconf's.
 func (h *Handler) knock(ctx context.Context, r *http.Request) (logins.Login, error) {
 	found := r.CookiesNamed(h.loginCookie())
-	for _, c := range found { // more than one where a neighbouring host has set its own
+	for _, c := range found[:min(len(found), cookiesMost)] { // more than one where a neighbouring host has set its own
 		l, err := h.Logins.Find(ctx, c.Value)
 		if !errors.Is(err, logins.ErrNobody) {
 			return l, err

@@ -232,8 +232,12 @@ func (s *Store) Take(ctx context.Context, l Login, name string, into any) error 
 		return ErrNoParcel // another login's
 	}
 	// Of two who take at once, the one whose removal comes second sees another revision.
-	if err := s.kv.Purge(ctx, parcelKey(name), jetstream.LastRevision(e.Revision())); err != nil {
+	switch err := s.kv.Purge(ctx, parcelKey(name), jetstream.LastRevision(e.Revision())); {
+	case err == nil:
+	case errors.Is(natsconf.Kind(err), natsconf.ErrConflict):
 		return ErrNoParcel
+	default: // it may lie there still: a reload asks again
+		return unavailable("take the parcel", err)
 	}
 	var p parcel
 	if err := json.Unmarshal(whole, &p); err != nil || s.now().Sub(p.At) > parcelLife {

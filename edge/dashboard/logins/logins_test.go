@@ -180,3 +180,36 @@ func TestParcelIsTakenByOne(t *testing.T) {
 		t.Errorf("%d took it", n)
 	}
 }
+
+// That a parcel cannot be taken just now does not mean that it was taken.
+func TestParcelWaitsWhileTheStoreTakesNothing(t *testing.T) {
+	s, conn, _ := start(t)
+	_, l := begin(t, s, ada)
+	name, err := s.Hand(t.Context(), l, "hello")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := conn.JS.Stream(t.Context(), natsconf.BucketStream(natsconf.BucketLogins))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := stream.CachedInfo().Config
+	limit := func(bytes int32) {
+		config.MaxMsgSize = bytes
+		if _, err := conn.JS.UpdateStream(t.Context(), config); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got string
+	limit(1)
+	if err := s.Take(t.Context(), l, name, &got); !errors.Is(err, natsconf.ErrUnavailable) {
+		t.Errorf("while the store takes nothing: %v", err)
+	}
+	limit(-1)
+	if err := s.Take(t.Context(), l, name, &got); err != nil || got != "hello" {
+		t.Errorf("afterwards: %q, %v", got, err)
+	}
+	if err := s.Take(t.Context(), l, name, &got); !errors.Is(err, logins.ErrNoParcel) {
+		t.Errorf("twice: %v", err)
+	}
+}

@@ -1,0 +1,233 @@
+package dashboard_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"verifyd/edge/account"
+	"verifyd/natsconf"
+)
+
+// Whom an operator let in by a link makes an invite for oneself, and opens it in the same browser: the login by link is nobody in
+// particular, so that a login by a network comes first.
+func TestInviteOpenedByWhoCameByALoginLink(t *testing.T) {
+	r := newRig(t, setup{})
+	a := r.account("Harbor Guild")
+	link, _, err := r.accounts.LoginLink(t.Context(), account.Operator(""), a.ID, account.RoleOwner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := r.browser()
+	b.follow(b.post("/dashboard/link", "token", link)).want(t, http.StatusSeeOther)
+	token := between(t, b.follow(b.post("/dashboard/members/invite", "account", a.ID, "role", "owner")).text(), "invite?token=", "\n")
+	path := "/dashboard/invite?token=" + token
+	b.follow(b.get(path)).want(t, http.StatusOK, "Log in to the dashboard", "Continue with Example Network")
+	b.follow(b.login("nils", path)).want(t, http.StatusOK, "Join Harbor Guild?")
+	b.follow(b.post("/dashboard/invite", "token", token)).want(t, http.StatusOK, "You are a member", "owner of Harbor Guild")
+}
+
+// That the store is away is no word about who somebody is.
+func TestInviteWhileTheStoreIsAway(t *testing.T) {
+	r := newRig(t, setup{})
+	a := r.account("Harbor Guild")
+	token, _, err := r.accounts.CreateInvite(t.Context(), account.Operator(""), a.ID, account.RoleViewer, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := r.as("nils")
+	r.away()
+	b.post("/dashboard/invite", "token", token).want(t, http.StatusServiceUnavailable, "One moment, please")
+}
+
+// fill has a stream take nothing more, while what is in it can be read.
+func (r *rig) fill(stream string) {
+	r.t.Helper()
+	s, err := r.conn.JS.Stream(r.t.Context(), stream)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	c := s.CachedInfo().Config
+	c.MaxBytes = 1
+	if _, err := r.conn.JS.UpdateStream(r.t.Context(), c); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// A new key or link that cannot be handed on through the store is shown at once: it exists, and the key before it may have ended.
+func TestSecretsAreShownThoughTheyCannotBeHandedOn(t *testing.T) {
+	r := newRig(t, setup{})
+	a := r.account("Harbor Guild")
+	_, k, err := r.accounts.CreateKey(t.Context(), account.Operator(""), a.ID, account.KeyOptions{Name: "production"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.until("the key is known", func() bool { return len(r.mirror.Keys(a.ID)) == 1 })
+	b := r.as("olga")
+	r.fill(natsconf.BucketStream(natsconf.BucketLogins))
+	for _, post := range [][]string{
+		{"/dashboard/new-key", "name", "second", "mode", "live"},
+		{"/dashboard/keys/" + k.ID + "/roll", "grace", "0"},
+	} {
+		page := b.post(post[0], append([]string{"account", a.ID}, post[1:]...)...)
+		page.want(t, http.StatusOK, "It is shown this once")
+		if got := r.start(strings.Fields(between(t, page.text(), "It is shown this once.", "Who holds"))[0]); got != http.StatusOK {
+			t.Errorf("%s: the key that is shown starts no session: %d", post[0], got)
+		}
+	}
+	b.post("/dashboard/members/invite", "account", a.ID, "role", "viewer").want(t, http.StatusOK, "invite?token="+a.ID)
+}
+
+// A change whose record could not be written stands: nobody is told that nothing happened.
+func TestChangeWithoutItsRecordIsUncertain(t *testing.T) {
+	r := newRig(t, setup{})
+	a := r.account("Harbor Guild")
+	b := r.as("olga")
+	r.fill(natsconf.StreamAudit)
+	b.post("/dashboard/new-key", "account", a.ID, "name", "x", "mode", "live").want(t, http.StatusServiceUnavailable, "We are not sure whether that worked")
+	b.post("/dashboard/signing/rotate", "account", a.ID, "overlap", "0").want(t, http.StatusServiceUnavailable, "We are not sure whether that worked")
+}
+
+func TestKeyThatIsToLastForEver(t *testing.T) {
+	r := newRig(t, setup{})
+	a := r.account("Harbor Guild")
+	r.as("olga").post("/dashboard/new-key", "account", a.ID, "name", "x", "mode", "live", "expires_at", "9999-12-31").
+		want(t, http.StatusUnprocessableEntity, "or none")
+}
+
+// A browser has one login. Whoever brings many cookies of its name does not have the store look for all of them.
+func TestManyCookiesCostLittle(t *testing.T) {
+	r := newRig(t, setup{})
+	b := r.browser()
+	req := b.request(http.MethodGet, "/dashboard/keys", "")
+	var cookies []string
+	for i := range 200 {
+		cookies = append(cookies, fmt.Sprintf("verifyd_login=%043d", i))
+	}
+	req.Header.Set("Cookie", strings.Join(cookies, "; "))
+	before := r.conn.NC.Stats().OutMsgs
+	b.do(req).want(t, http.StatusSeeOther)
+	if asked := r.conn.NC.Stats().OutMsgs - before; asked > 20 {
+		t.Errorf("%d questions to the store", asked)
+	}
+}
+
+// Who is shown as having done something is told from who has the same name.
+func TestAuditTellsNamesakesApart(t *testing.T) {
+	r := newRig(t, setup{})
+	a := r.account("Harbor Guild")
+	if _, err := r.accounts.AddMember(t.Context(), account.Operator(""), a.ID,
+		account.Member{Network: "example", Subject: "mallory", Name: "operator", Role: account.RoleDeveloper}); err != nil {
+		t.Fatal(err)
+	}
+	b := r.as("mallory")
+	r.until("mallory gets in", func() bool { return b.get("/dashboard/keys").status == http.StatusOK })
+	b.post("/dashboard/signing/rotate", "account", a.ID, "overlap", "0").want(t, http.StatusSeeOther)
+	page := r.as("olga").get("/dashboard/audit")
+	page.want(t, http.StatusOK)
+	row := between(t, page.text(), "Signing secret rotated", "Member added")
+	if !strings.Contains(row, "example:mallory") {
+		t.Errorf("the record reads %q", row)
+	}
+}
+
+// What one person can make is bounded: every edge holds all accounts and keys in memory, and an account has a quota of its own.
+func TestNobodyMakesAccountsAndKeysWithoutEnd(t *testing.T) {
+	r := newRig(t, setup{})
+	a := r.account("Harbor Guild")
+	nils := r.as("nils")
+	made := 0
+	for i := range 30 {
+		if nils.post("/dashboard/new-account", "name", fmt.Sprintf("Guild %d", i)).status == http.StatusSeeOther {
+			made++
+		}
+		r.until("the directory follows", func() bool { return len(r.mirror.AccountsOf("example", "nils")) == made })
+	}
+	if made != 20 {
+		t.Errorf("%d accounts", made)
+	}
+	nils.post("/dashboard/new-account", "name", "One more").want(t, http.StatusUnprocessableEntity, "Ask the operator")
+
+	var k account.Key
+	for range 100 {
+		var err error
+		if _, k, err = r.accounts.CreateKey(t.Context(), account.Operator(""), a.ID, account.KeyOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.until("the keys are known", func() bool { return len(r.mirror.Keys(a.ID)) == 100 })
+	b := r.as("olga")
+	b.post("/dashboard/new-key", "account", a.ID, "name", "x", "mode", "live").want(t, http.StatusUnprocessableEntity, "keys in 24 hours")
+	b.post("/dashboard/keys/"+k.ID+"/roll", "account", a.ID, "grace", "1h").want(t, http.StatusUnprocessableEntity, "keys in 24 hours")
+	r.clock.advance(25 * time.Hour)
+	r.as("olga").post("/dashboard/new-key", "account", a.ID, "name", "x", "mode", "live").want(t, http.StatusSeeOther)
+}
+
+// open follows a session's page, until the test ends or the server ends it; ended is closed then. The status is the answer's.
+func (b *browser) open(path string) (status int, ended <-chan struct{}) {
+	b.t.Helper()
+	ctx, cancel := context.WithCancel(b.t.Context())
+	resp, err := b.client.Do(b.request(http.MethodGet, path, "").WithContext(ctx))
+	if err != nil {
+		cancel()
+		b.t.Fatal(err)
+	}
+	end := make(chan struct{})
+	go func() {
+		defer close(end)
+		_, _ = io.Copy(io.Discard, resp.Body)
+		_ = resp.Body.Close()
+	}()
+	b.t.Cleanup(func() { cancel(); <-end })
+	return resp.StatusCode, end
+}
+
+// An open page tells nothing more to a login that has ended, nor to who is no member any more.
+func TestOpenPageEndsWithTheLogin(t *testing.T) {
+	r := newRig(t, setup{look: 5 * time.Millisecond})
+	a := r.account("Harbor Guild")
+	path := "/dashboard/sessions/" + string(r.session(a).ID) + "/live"
+	for name, end := range map[string]func(b *browser){
+		"logout": func(b *browser) { b.post("/dashboard/logout", "everywhere", "yes").want(t, http.StatusSeeOther) },
+		"removed": func(*browser) {
+			if _, err := r.accounts.RemoveMember(t.Context(), account.Operator(""), a.ID, "example", "dev"); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		b := r.as(map[string]string{"logout": "vera", "removed": "dev"}[name])
+		status, ended := b.open(path)
+		if status != http.StatusOK {
+			t.Fatalf("%s: status %d", name, status)
+		}
+		end(b)
+		select {
+		case <-ended:
+		case <-time.After(10 * time.Second):
+			t.Errorf("%s: the page is still told", name)
+		}
+	}
+}
+
+// One visitor does not take the places of all others.
+func TestOpenPagesOfOneVisitorAreBounded(t *testing.T) {
+	r := newRig(t, setup{})
+	a := r.account("Harbor Guild")
+	path := "/dashboard/sessions/" + string(r.session(a).ID) + "/live"
+	vera, told := r.as("vera"), 0
+	for range 30 {
+		if status, _ := vera.open(path); status == http.StatusOK {
+			told++
+		}
+	}
+	if told != 10 {
+		t.Errorf("%d pages of one visitor are kept up to date", told)
+	}
+	if status, _ := r.as("olga").open(path); status != http.StatusOK {
+		t.Errorf("another visitor's: %d", status)
+	}
+}
