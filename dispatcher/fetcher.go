@@ -143,10 +143,14 @@ type delivery struct {
 	asked int       // the attempt that somebody asked for; 0: the delivery of the completion itself
 }
 
-// host gives the host and port of the callback. A URL that is refused has none: such deliveries share one actor.
+// host gives the host and port of the callback. A URL that is refused has none: such deliveries share one actor. Tests have an actor
+// beside that of live callbacks: whoever listens with a test key and answers nothing holds up tests alone.
 func (dl *delivery) host() string {
-	if dl.refused != nil {
+	switch {
+	case dl.refused != nil:
 		return "refused"
+	case dl.Test:
+		return dl.target.HostPort() + " (tests)"
 	}
 	return dl.target.HostPort()
 }

@@ -5,8 +5,10 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"verifyd/sessions"
 	"verifyd/sessions/relay"
@@ -157,5 +159,33 @@ func TestNotSentFromAListenerIsTriedAgain(t *testing.T) {
 	at := v.Delivery.Attempts
 	if len(at) < 2 || at[0].Result.Verdict != sessions.VerdictReleased || at[len(at)-1].Result.Address == "listener" || r.posted(c.ID) != 1 {
 		t.Errorf("attempts %+v, the receiver got %d", at, r.posted(c.ID))
+	}
+}
+
+// Listeners that answer nothing hold up other tests at most: whoever has a test key may name any host as a callback's, and live
+// callbacks go there too.
+func TestSilentListenersDoNotHoldUpLiveCallbacks(t *testing.T) {
+	h := start(t)
+	r := h.receive(t, "127.0.0.1", status(http.StatusNoContent))
+	registry := prometheus.NewRegistry()
+	c := h.config()
+	c.Listeners, c.Concurrency, c.Timeout, c.Metrics = relay.New(h.conn), 1, 20*time.Second, registry
+	c.DrainTimeout = 100 * time.Millisecond
+	post, err := relay.New(h.conn).Open("key_k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(post.Close)
+	h.dispatch(t, c)
+	const many = 1 + 448 // as many as may be under way to one destination
+	var hung sessions.ID
+	for range many + 10 {
+		hung = h.completeTest(t, r.URL, true).ID
+	}
+	untilGauge(t, registry, "verifyd_deliveries_in_flight", many)
+	live := h.completeTest(t, r.URL, false)
+	h.until(t, live.ID, sessions.DeliveryDelivered)
+	if v, err := h.store.Read(t.Context(), hung); err != nil || v.Delivery.State != sessions.DeliveryDue {
+		t.Errorf("the live callback came after tests before it had ended: %s, %v", v.Delivery.State, err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/nats-io/nats.go"
 
+	"verifyd/edge/account"
 	"verifyd/sessions/relay"
 )
 
@@ -19,9 +20,11 @@ const (
 	listenBeat = 15 * time.Second
 	// listenWrite bounds one line's way into the connection.
 	listenWrite = 10 * time.Second
-	// listenersMost bounds the listeners at one edge, and listenersOfKey those of one key.
-	listenersMost  = 500
-	listenersOfKey = 5
+	// listenersMost bounds the listeners at one edge, listenersOfKey those of one key, and listenersOfAccount those of one account, so
+	// that nobody's keys keep others out.
+	listenersMost      = 500
+	listenersOfKey     = 5
+	listenersOfAccount = 50
 	// retryListeners is what one beyond the bound is told to wait.
 	retryListeners = 10 * time.Second
 	// answerMost bounds the detail and the body of an answer that are kept.
@@ -53,25 +56,40 @@ type listenAnswer struct {
 type stage struct {
 	mu  sync.Mutex
 	all int
-	key map[string]int
+	of  map[string]int // by the id of a key or an account
 }
 
-func (s *stage) enter(key string) (leave func(), ok bool) {
+// enter takes a place for a listener, or says why there is none.
+func (s *stage) enter(who account.Principal) (leave func(), full *problem) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.all >= listenersMost || s.key[key] >= listenersOfKey {
-		return nil, false
+	detail := ""
+	switch {
+	case s.of[who.Key.ID] >= listenersOfKey:
+		detail = fmt.Sprintf("At most %d listen with one key.", listenersOfKey)
+	case s.of[who.Account.ID] >= listenersOfAccount:
+		detail = fmt.Sprintf("At most %d listen with the keys of one account.", listenersOfAccount)
+	case s.all >= listenersMost:
+		detail = "As many listen here as can, all accounts together."
 	}
-	s.all++
-	s.key[key]++
+	if detail != "" {
+		return nil, &problem{code: CodeTooManyListeners, detail: detail, retryAfter: retryListeners}
+	}
+	s.count(who, 1)
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.all--
-		if s.key[key]--; s.key[key] == 0 {
-			delete(s.key, key)
+		s.count(who, -1)
+	}, nil
+}
+
+func (s *stage) count(who account.Principal, n int) {
+	s.all += n
+	for _, id := range []string{who.Key.ID, who.Account.ID} {
+		if s.of[id] += n; s.of[id] == 0 {
+			delete(s.of, id)
 		}
-	}, true
+	}
 }
 
 // POST /listen gives the callbacks of a test key's sessions, for as long as the answer is read: one JSON object a line. They do not go to
@@ -82,15 +100,13 @@ func (a *api) listen(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, r, p)
 		return
 	}
-	leave, ok := a.stage.enter(who)
-	if !ok {
-		writeProblem(w, r, &problem{
-			code: CodeTooManyListeners, detail: fmt.Sprintf("At most %d listen with one key.", listenersOfKey), retryAfter: retryListeners,
-		})
+	leave, p := a.stage.enter(who)
+	if p != nil {
+		writeProblem(w, r, p)
 		return
 	}
 	defer leave()
-	post, err := a.Listeners.Open(who)
+	post, err := a.Listeners.Open(who.Key.ID)
 	if err != nil {
 		writeProblem(w, r, storeProblem(err))
 		return
@@ -100,17 +116,17 @@ func (a *api) listen(w http.ResponseWriter, r *http.Request) {
 	h.Set("Content-Type", "application/x-ndjson")
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no") // nginx would keep lines back otherwise
-	l := &listening{api: a, w: w, control: http.NewResponseController(w), key: who}
+	l := &listening{api: a, w: w, control: http.NewResponseController(w), key: who.Key.ID}
 	l.run(r, post)
 }
 
 // authorizeTest finds out whose request it is, and refuses live keys.
-func (a *api) authorizeTest(r *http.Request) (key string, p *problem) {
-	who, p := a.authorize(r)
+func (a *api) authorizeTest(r *http.Request) (who account.Principal, p *problem) {
+	who, p = a.authorize(r)
 	if p == nil && !who.Key.Test {
 		p = &problem{code: CodeLiveKey, detail: "Only test keys (vfytest_…) are listened with: a live key's results belong to its receivers alone."}
 	}
-	return who.Key.ID, p
+	return who, p
 }
 
 // listening is one listener's answer.
@@ -215,7 +231,7 @@ func (a *api) tellListen(r *http.Request) *problem {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), a.StoreTimeout)
 	defer cancel()
-	err := a.Listeners.Answer(ctx, who, r.PathValue("exchange"), relay.Answer{
+	err := a.Listeners.Answer(ctx, who.Key.ID, r.PathValue("exchange"), relay.Answer{
 		Sent: doc.Sent, Status: doc.Status,
 		Detail: doc.Detail[:min(len(doc.Detail), answerMost)], Body: doc.Body[:min(len(doc.Body), answerMost)],
 	})

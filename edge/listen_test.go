@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptrace"
 	"strings"
@@ -297,4 +298,32 @@ func walkListenToItsEnd(t *testing.T, w waiter) {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 	<-stopped
+}
+
+// Keys cost nothing: an account that has many of them leaves room for others all the same, and is told why.
+func TestListenersOfOneAccountLeaveRoom(t *testing.T) {
+	s := stage{of: map[string]int{}}
+	holder := func(name string, n int) account.Principal {
+		return account.Principal{Key: account.Key{ID: fmt.Sprintf("key_%s_%d", name, n)}, Account: account.Account{ID: name}}
+	}
+	var leave []func()
+	for n := range listenersMost {
+		out, full := s.enter(holder("acc_a", n))
+		if full != nil {
+			if n != listenersOfAccount || !strings.Contains(full.detail, "account") {
+				t.Errorf("after %d: %s", n, full.detail)
+			}
+			break
+		}
+		leave = append(leave, out)
+	}
+	if _, full := s.enter(holder("acc_b", 0)); full != nil {
+		t.Errorf("another account: %s", full.detail)
+	}
+	for _, out := range leave {
+		out()
+	}
+	if s.all != 1 || len(s.of) != 2 {
+		t.Errorf("%d listen, of %v", s.all, s.of)
+	}
 }

@@ -56,7 +56,7 @@ func New(c Config) (http.Handler, error) {
 		return nil, err
 	}
 	a := &api{
-		Config: c, base: base, metrics: m, waiting: &waitingRoom{most: c.MaxWaiting, account: map[string]int{}}, stage: stage{key: map[string]int{}}, docs: docs,
+		Config: c, base: base, metrics: m, waiting: &waitingRoom{most: c.MaxWaiting, account: map[string]int{}}, stage: stage{of: map[string]int{}}, docs: docs,
 	}
 	router, err := a.router(prefix)
 	if err != nil {

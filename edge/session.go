@@ -53,6 +53,9 @@ func (a *api) readSession(w http.ResponseWriter, r *http.Request) {
 	}
 	if p == nil && wait > 0 {
 		view, p = a.await(w, r, view, wait)
+		if p == nil {
+			_, p = a.authorize(r) // the key may have been revoked meanwhile
+		}
 	}
 	if p != nil {
 		writeProblem(w, r, p)

@@ -147,3 +147,14 @@ func TestBadWaits(t *testing.T) {
 	}
 	wantProblem(t, s.get(t, token+"?wait=5", otherKey), CodeSessionNotFound)
 }
+
+// A key that is revoked while its holder waits gets nothing any more.
+func TestWaitEndsWithItsKey(t *testing.T) {
+	keys := &revocable{keyring: newKeyring()}
+	w := newWaiter(t, func(c *Config) { c.Keys = keys })
+	token := w.start(t).Session
+	answer := w.wait(t, token, "60")
+	keys.revoked.Store(true)
+	w.complete(t, token, sessions.Outcome{State: sessions.Verified, Network: "default"})
+	wantProblem(t, <-answer, CodeKeyInvalid)
+}

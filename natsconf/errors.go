@@ -15,4 +15,6 @@ var (
 	ErrStoreFull = errors.New("the store is full")
 	// ErrNotFound: no message on that subject, as the stream's leader sees it.
 	ErrNotFound = errors.New("no such message")
+	// ErrTooMany: there are more messages than the caller can take at once.
+	ErrTooMany = errors.New("more messages than can be taken at once")
 )

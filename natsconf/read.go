@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -115,6 +116,11 @@ func (c *Conn) reading(ctx context.Context, stream string, config jetstream.Cons
 // afterwards: thousands of single reads would stand in the way of the service's own. What has aged out meanwhile is left out. Its
 // error is ErrUnavailable, also when ctx ends.
 func (c *Conn) Range(ctx context.Context, stream, subject string, first, last uint64) (msgs []jetstream.Msg, err error) {
+	return c.RangeOf(ctx, stream, subject, first, last, math.MaxInt32)
+}
+
+// RangeOf is Range for most messages; where there are more it gives none of them, and ErrTooMany.
+func (c *Conn) RangeOf(ctx context.Context, stream, subject string, first, last uint64, most int) (msgs []jetstream.Msg, err error) {
 	consumer, done, err := c.reading(ctx, stream, jetstream.ConsumerConfig{
 		FilterSubject: subject, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: first,
 	})
@@ -127,7 +133,7 @@ func (c *Conn) Range(ctx context.Context, stream, subject string, first, last ui
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("read from %s: %w: %w", stream, ErrUnavailable, ctx.Err())
 		}
-		some, next, err := fetchOnce(consumer, at, last, min(left, rangePage))
+		some, next, err := fetchOnce(consumer, at, last, min(left, rangePage, uint64(most-len(msgs))+1)) //nolint:gosec // never below 1
 		if err != nil {
 			return nil, fmt.Errorf("read from %s: %w: %w", stream, ErrUnavailable, err)
 		}
@@ -135,6 +141,9 @@ func (c *Conn) Range(ctx context.Context, stream, subject string, first, last ui
 			break // nothing more is there
 		}
 		msgs, at, left = append(msgs, some...), next, left-min(left, uint64(len(some)))
+		if len(msgs) > most {
+			return nil, ErrTooMany
+		}
 	}
 	return msgs, nil
 }

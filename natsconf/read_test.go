@@ -78,6 +78,11 @@ func TestRangeGivesWhatIsThereAndLeavesNothingBehind(t *testing.T) {
 			t.Errorf("%d to %d: %v, %v, want %v", r.first, r.last, subjects(msgs), err, r.want)
 		}
 	}
+	for most, want := range map[int]error{3: natsconf.ErrTooMany, 4: nil} {
+		if msgs, err := c.RangeOf(t.Context(), natsconf.StreamEvents, ">", 1, 5, most); !errors.Is(err, want) || (err != nil) != (len(msgs) == 0) {
+			t.Errorf("at most %d: %v, %v", most, subjects(msgs), err)
+		}
+	}
 	info, err := s.Info(t.Context())
 	if err != nil || info.State.Consumers != 0 {
 		t.Errorf("%d consumers are left, %v", info.State.Consumers, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -27,44 +28,52 @@ type Hold struct {
 type holdRecord struct {
 	Version int    `json:"v"`
 	By      string `json:"by"`
-	Session ID     `json:"session"`
+	Session ID     `json:"session"` // the user's newest
+	// Earlier are sessions of the same user that held the identity before and had not ended then; Sure says that one of that user's
+	// was verified. So a hold lapses with the last of its user's sessions, never with the newest alone.
+	Earlier []ID `json:"earlier,omitempty"`
+	Sure    bool `json:"sure,omitzero"`
 }
+
+// earlierMost bounds a hold's sessions. A user with more of them that have not ended counts as verified: it is their own identity.
+const earlierMost = 16
 
 // Hold lets an identity stand for a user, and no other, for h.For from now. A repeat for the same user is harmless and begins that
 // time anew. Its errors are ErrHeld where it stands for another, and natsconf's.
 //
 // It is taken before the session's completion: of two users with one identity, only one may be verified, whatever happens in between.
-// A hold whose session then ended otherwise is no hold.
+// A hold none of whose user's sessions was verified, or still may be, is no hold.
 func (st *Store) Hold(ctx context.Context, h Hold) error {
 	subject := holdSubject(st.hash.Sum(h.What))
-	r := holdRecord{Version: recordVersion, By: st.hash.Sum(h.By), Session: h.Session}
-	data, err := json.Marshal(r)
-	if err != nil {
-		return fmt.Errorf("encode hold: %w", err)
-	}
+	var failed error
 	for range onceTries {
-		var standing uint64
-		if standing, err = st.mayHold(ctx, subject, r); err != nil {
+		r := holdRecord{Version: recordVersion, By: st.hash.Sum(h.By), Session: h.Session}
+		standing, err := st.mayHold(ctx, subject, &r)
+		if err != nil {
 			return err
+		}
+		data, err := json.Marshal(r)
+		if err != nil {
+			return fmt.Errorf("encode hold: %w", err)
 		}
 		m := &nats.Msg{Subject: subject, Data: data, Header: nats.Header{
 			jetstream.ExpectedLastSubjSeqHeader: {strconv.FormatUint(standing, 10)},
 			jetstream.MsgTTLHeader:              {h.For.Truncate(time.Second).String()},
 		}}
-		_, err = st.identities.Publish(ctx, m)
-		if err == nil {
+		if _, failed = st.identities.Publish(ctx, m); failed == nil {
 			return nil
 		}
 		// Somebody was faster, perhaps ourselves, unheard: the next look tells.
-		if !errors.Is(err, natsconf.ErrConflict) && !errors.Is(err, natsconf.ErrUncertain) {
+		if !errors.Is(failed, natsconf.ErrConflict) && !errors.Is(failed, natsconf.ErrUncertain) {
 			break
 		}
 	}
-	return fmt.Errorf("hold identity: %w", err)
+	return fmt.Errorf("hold identity: %w", failed)
 }
 
-// mayHold gives the sequence of the hold that stands and may be replaced, 0 where there is none. Its errors are ErrHeld and natsconf's.
-func (st *Store) mayHold(ctx context.Context, subject string, r holdRecord) (uint64, error) {
+// mayHold gives the sequence of the hold that stands and may be replaced, 0 where there is none, and adds to r what it has to carry on
+// of that one. Its errors are ErrHeld and natsconf's.
+func (st *Store) mayHold(ctx context.Context, subject string, r *holdRecord) (uint64, error) {
 	m, err := st.conn.Last(ctx, natsconf.BucketStream(natsconf.BucketIdentities), subject)
 	if errors.Is(err, natsconf.ErrNotFound) {
 		return 0, nil
@@ -76,31 +85,40 @@ func (st *Store) mayHold(ctx context.Context, subject string, r holdRecord) (uin
 	if err := json.Unmarshal(m.Data, &standing); err != nil || standing.Version != recordVersion {
 		return 0, fmt.Errorf("a hold has version %d, this build reads %d: run the newer verifyd", standing.Version, recordVersion)
 	}
-	if standing.By == r.By {
-		return m.Sequence, nil
-	}
-	lapsed, err := st.lapsed(ctx, standing.Session)
-	if err != nil {
+	open, sure, err := st.behind(ctx, standing)
+	switch {
+	case err != nil:
 		return 0, err
-	}
-	if !lapsed {
+	case standing.By == r.By:
+		r.Earlier = slices.DeleteFunc(open, func(id ID) bool { return id == r.Session })
+		r.Sure = sure || len(r.Earlier) > earlierMost
+		if r.Sure {
+			r.Earlier = nil
+		}
+	case sure || len(open) > 0:
 		return 0, ErrHeld
 	}
 	return m.Sequence, nil
 }
 
-// lapsed reports whether the session that a hold was taken for ended without a verification. A session whose results are no longer
-// kept counts as verified: so most of those were that came as far as to hold an identity.
-func (st *Store) lapsed(ctx context.Context, id ID) (bool, error) {
-	v, err := st.Read(ctx, id)
-	switch {
-	case errors.Is(err, ErrNotFound):
-		return false, nil
-	case err != nil:
-		return false, err
-	case v.State == Expired:
-		return st.now().After(v.ExpiresAt.Add(clockSkew)), nil // a completion in its last moment may still land
-	default:
-		return v.State == Failed || v.State == Canceled, nil
+// behind gives what a hold rests on: sessions that have not ended, or the certainty that one was verified. Neither: it has lapsed.
+// A session whose results are no longer kept counts as verified: so most of those were that came as far as to hold an identity.
+func (st *Store) behind(ctx context.Context, r holdRecord) (open []ID, sure bool, err error) {
+	if r.Sure {
+		return nil, true, nil
 	}
+	for _, id := range append(r.Earlier, r.Session) {
+		v, err := st.Read(ctx, id)
+		switch {
+		case errors.Is(err, ErrNotFound):
+			return nil, true, nil
+		case err != nil:
+			return nil, false, err
+		case v.State == Verified:
+			return nil, true, nil
+		case v.State == Pending, v.State == Expired && !st.now().After(v.ExpiresAt.Add(clockSkew)): // a completion in its last moment may still land
+			open = append(open, id)
+		}
+	}
+	return open, false, nil
 }

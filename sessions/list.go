@@ -20,6 +20,9 @@ const (
 	// grows while they hold few of the account's.
 	listWindow     = 512
 	listWindowMost = 1 << 18
+	// listHeld is how many records are read at once, a few KiB each; a window that holds more is made smaller. It is at least
+	// listWindow, so that there is always a window that is read.
+	listHeld = 1024
 	// listFew is below how many of the account's records a window counts as nearly empty.
 	listFew = 64
 	// clockSkew is how far the instants of edges and the store may differ.
@@ -62,7 +65,11 @@ func (st *Store) List(ctx context.Context, q Query) (Page, error) {
 		if l.next-first >= window {
 			from = l.next - window + 1
 		}
-		msgs, err := st.conn.Range(ctx, natsconf.BucketStream(natsconf.BucketSessions), recordSubject(q.Account, "*"), from, l.next)
+		msgs, err := st.conn.RangeOf(ctx, natsconf.BucketStream(natsconf.BucketSessions), recordSubject(q.Account, "*"), from, l.next, listHeld)
+		if errors.Is(err, natsconf.ErrTooMany) {
+			window = listWindow
+			continue
+		}
 		if err == nil {
 			err = l.back(ctx, msgs, from)
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -180,5 +181,38 @@ func TestBadCursors(t *testing.T) {
 		if _, err := h.store.List(t.Context(), sessions.Query{Account: request.Account, Limit: 1, Cursor: bad}); !errors.Is(err, sessions.ErrBadCursor) {
 			t.Errorf("cursor %q: %v", bad, err)
 		}
+	}
+}
+
+// A busy time behind a long quiet one is not read all at once, however far the windows have grown in the quiet one.
+func TestListReadsABusyTimeInParts(t *testing.T) {
+	h := start(t)
+	create := func(account string, n int) {
+		var all sync.WaitGroup
+		for range 30 {
+			all.Go(func() {
+				r := request
+				r.Account = account
+				for range n / 30 {
+					if _, _, err := h.store.Create(t.Context(), r); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		all.Wait()
+	}
+	create("acc_a", 3000)
+	create("acc_b", 2700)
+	before := h.conn.NC.Stats().InMsgs
+	p, err := h.store.List(t.Context(), sessions.Query{Account: "acc_a", Limit: 1})
+	if err != nil || len(p.Sessions) != 1 {
+		t.Fatal(len(p.Sessions), err)
+	}
+	if read := h.conn.NC.Stats().InMsgs - before; read > 2000 {
+		t.Errorf("%d messages were read for one session", read)
+	}
+	if all, _ := h.walkList(t, sessions.Query{Account: "acc_a", Limit: 400}); len(all) != 3000 {
+		t.Errorf("%d sessions in all", len(all))
 	}
 }

@@ -50,6 +50,7 @@ type Turn struct {
 	Session *Session // nil: to be made, by CreateIn
 
 	subject, nonce string
+	over           bool // taken over from an owner who may only be slow
 }
 
 // turnRecord is a turn as it is stored.
@@ -73,12 +74,12 @@ func (st *Store) TakeTurn(ctx context.Context, k Keyed, start bool) (Turn, error
 	if !start {
 		return st.standingTurn(ctx, subject, k)
 	}
-	token, last := newToken(), uint64(0)
+	token, last, over := newToken(), uint64(0), false
 	var err error
 	for range onceTries {
 		err = st.putTurn(ctx, subject, nonce, last, st.newTurn(subject, k, token))
 		if err == nil {
-			return Turn{Token: token, subject: subject, nonce: nonce}, nil
+			return Turn{Token: token, subject: subject, nonce: nonce, over: over}, nil
 		}
 		if !errors.Is(err, natsconf.ErrConflict) && !errors.Is(err, natsconf.ErrUncertain) {
 			return Turn{}, fmt.Errorf("take the turn of an idempotency key: %w", err)
@@ -98,10 +99,12 @@ func (st *Store) TakeTurn(ctx context.Context, k Keyed, start bool) (Turn, error
 		}
 		t, free, jerr := st.judgeTurn(ctx, subject, nonce, m, k)
 		if !free {
+			t.over = over
 			return t, jerr
 		}
 		last = m.Sequence
-		if token = t.Token; token == "" {
+		token, over = t.Token, t.Token != ""
+		if !over {
 			token = newToken()
 		}
 	}
@@ -209,8 +212,12 @@ func (st *Store) CreateIn(ctx context.Context, t Turn, r Request) (s Session, ma
 }
 
 // Release gives a turn back of which no session came: the next request with its key begins anew. Where another has taken it over
-// meanwhile that one's turn stands. Its errors are those of natsconf; the turn then ends by itself.
+// meanwhile that one's turn stands, and so does one that was itself taken over: the owner before may make the session yet. Its errors
+// are those of natsconf; the turn then ends by itself.
 func (st *Store) Release(ctx context.Context, t Turn) error {
+	if t.over {
+		return nil
+	}
 	m, err := st.conn.Last(ctx, natsconf.BucketStream(natsconf.BucketIdempotency), t.subject)
 	if errors.Is(err, natsconf.ErrNotFound) || err == nil && m.Header.Get(nonceHeader) != t.nonce {
 		return nil

@@ -163,3 +163,30 @@ func TestStoredTurnHoldsNeitherTokenNorKey(t *testing.T) {
 		}
 	}
 }
+
+// An owner who has taken a turn over and gives up leaves the turn with its token: the owner before, who was only slow, may make the
+// session yet, and one key leads to one session.
+func TestTurnThatWasTakenOverIsNotReleased(t *testing.T) {
+	h := start(t)
+	slow, err := h.store.TakeTurn(t.Context(), keyed("k"), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.clock.Advance(5*time.Second + time.Millisecond)
+	other := newStore(t, h)
+	second, err := other.TakeTurn(t.Context(), keyed("k"), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Release(t.Context(), second); err != nil { // it was over its quota
+		t.Fatal(err)
+	}
+	first, made, err := h.store.CreateIn(t.Context(), slow, request)
+	if err != nil || !made {
+		t.Fatal(made, err)
+	}
+	again, err := other.TakeTurn(t.Context(), keyed("k"), true)
+	if err != nil || again.Session == nil || again.Session.ID != first.ID {
+		t.Errorf("one key leads to %+v, %v, and to %s", again, err, first.ID)
+	}
+}

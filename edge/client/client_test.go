@@ -126,7 +126,7 @@ func TestWhatIsTriedAgain(t *testing.T) {
 		"key, a proxy's word":      {"k-1", []func(http.ResponseWriter){say(502, "", "<html>"), begun}, 2, false},
 		"key, refused":             {"k-1", []func(http.ResponseWriter){refused, begun}, 1, true},
 		"key, rate limited":        {"k-1", []func(http.ResponseWriter){limited, begun}, 1, true},
-		"key, never available":     {"k-1", []func(http.ResponseWriter){away}, 4, true},
+		"key, never available":     {"k-1", []func(http.ResponseWriter){away}, 6, true},
 		"key, used for another":    {"k-1", []func(http.ResponseWriter){say(422, "", `{"code":"idempotency_key_reused"}`)}, 1, true},
 		"key, a success cut short": {"k-1", []func(http.ResponseWriter){say(200, "", `{"verify_url":`), begun}, 2, false},
 	} {

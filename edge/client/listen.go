@@ -61,15 +61,18 @@ func (l Listened) Answer(ctx context.Context, o Outcome) error {
 func (c *Client) Listen(ctx context.Context, ready func(), handle func(context.Context, Listened)) error {
 	inner, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	alive := time.AfterFunc(2*defaultBeat, func() { cancel(errSilent) }) // a connection without a beat is dead, whatever TCP says
+	defer alive.Stop()
 	response, err := c.openListen(inner)
 	if err != nil {
+		if silent := context.Cause(inner); silent != nil {
+			err = &NoAnswer{err: silent}
+		}
 		return cause(ctx, err)
 	}
 	defer func() { _ = response.Body.Close() }()
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	alive := time.AfterFunc(2*defaultBeat, func() { cancel(errSilent) }) // a connection without a beat is dead, whatever TCP says
-	defer alive.Stop()
 	beat := defaultBeat
 	lines := bufio.NewScanner(response.Body)
 	lines.Buffer(nil, maxLineBytes)

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"verifyd/edge/client"
 )
@@ -81,4 +83,27 @@ func TestHowListeningEnds(t *testing.T) {
 	if err := c.Listen(ctx, cancel, never); !errors.Is(err, context.Canceled) {
 		t.Errorf("canceled: %v", err)
 	}
+}
+
+// hung is a service that takes a connection and never answers.
+type hung struct{}
+
+func (hung) RoundTrip(r *http.Request) (*http.Response, error) {
+	<-r.Context().Done()
+	return nil, r.Context().Err()
+}
+
+func TestListenGivesUpOnAServiceThatNeverAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, err := client.New("https://verify.example.com", apiKey, client.WithHTTPClient(&http.Client{Transport: hung{}}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		err = c.Listen(ctx, func() { t.Error("ready") }, func(context.Context, client.Listened) {})
+		if _, ok := errors.AsType[*client.NoAnswer](err); !ok || !strings.Contains(err.Error(), "nothing was heard") {
+			t.Errorf("after an hour: %v", err)
+		}
+	})
 }

@@ -39,8 +39,8 @@ func (s Started) ID() string {
 }
 
 const (
-	// startTries is how often Start tries with an idempotency key.
-	startTries = 4
+	// startTries is how often Start tries with an idempotency key: an edge that dies within it keeps the others away for 5 s.
+	startTries = 6
 	// startPause is the pause before the second try; it doubles with each.
 	startPause = 250 * time.Millisecond
 	// startPauseMost bounds what a Retry-After can ask for; a caller with more time repeats Start itself.
@@ -50,7 +50,7 @@ const (
 // Start starts a session. Its errors are *Error and *NoAnswer.
 //
 // Without an idempotency key there is one try, and after a *NoAnswer a session may exist that nobody has the link of; a repeat starts
-// another. With one, Start tries up to four times within ctx while no answer comes, or a 502, 503 or 504, or the word that an earlier
+// another. With one, Start tries up to six times within ctx while no answer comes, or a 502, 503 or 504, or the word that an earlier
 // call with the key still runs; a repeat is harmless.
 func (c *Client) Start(ctx context.Context, v Verification) (Started, error) {
 	header := http.Header{}

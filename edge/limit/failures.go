@@ -13,6 +13,8 @@ const (
 	ipv6Network = 64
 	// failuresMost bounds the addresses that are remembered, at about 100 bytes each. Beyond it some are forgotten, which favours them.
 	failuresMost = 1 << 16
+	// failuresRoom is how many are forgotten at once then: looking through all of them is for thousands of failures, not for each.
+	failuresRoom = failuresMost / 8
 )
 
 // Failures limits how often an address may come with a key that is not valid. Its methods are safe for concurrent use.
@@ -60,7 +62,7 @@ func (f *Failures) makeRoom(at time.Duration) {
 		}
 	}
 	for who := range f.states {
-		if len(f.states) < failuresMost {
+		if len(f.states) <= failuresMost-failuresRoom {
 			break
 		}
 		delete(f.states, who)

@@ -188,3 +188,20 @@ func TestFailuresAreBounded(t *testing.T) {
 		t.Error("the newest address is not limited")
 	}
 }
+
+// Looking for room costs as much as there are addresses: who comes from ever new ones must not have every failure pay it.
+func TestFailuresMakeRoomForMany(t *testing.T) {
+	f, err := NewFailures(account.Rate{Count: 1, Per: time.Hour, Burst: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	address := netip.MustParseAddr("10.0.0.0")
+	for range failuresMost + 1 {
+		f.Fail(address, now)
+		address = address.Next()
+	}
+	if room := failuresMost - len(f.states); room < failuresMost/16 {
+		t.Errorf("there is room for %d addresses before all are looked through again", room)
+	}
+}
