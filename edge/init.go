@@ -71,7 +71,7 @@ func (a *api) withinRate(h http.Header, who account.Principal, now time.Time) *p
 		return nil
 	}
 	a.Usages.Count(who.Account.ID, who.Key.Test, sessions.CountRateLimited)
-	return &problem{code: CodeRateLimited, detail: "This API key starts sessions faster than its rate allows.", retryAfter: d.RetryAfter}
+	return &problem{code: CodeRateLimited, detail: "This API key starts sessions, or sends outcomes again, faster than its rate allows.", retryAfter: d.RetryAfter}
 }
 
 // withinQuota takes a unit of the account's quota. Test sessions cost none.

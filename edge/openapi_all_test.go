@@ -177,6 +177,7 @@ func walkSessions(t *testing.T, w waiter) {
 		act(done, "resend", key) // nothing to send
 		act(open, "cancel", key)
 	}
+	act(done, "resend", slowKey) // its rate is used up
 	for _, path := range []string{pathList, pathUsage, "/sessions/" + open} {
 		w.do(t, http.MethodGet, path, "")
 	}

@@ -129,19 +129,32 @@ func (a *api) cancel(ctx context.Context, view sessions.View) (sessions.View, *p
 }
 
 // resendSession answers POST /sessions/{session}/resend: one more attempt at a delivery that has come to an end, with the same
-// webhook-id. 202, since it is sent by a dispatcher, soon; GET shows how it ends.
+// webhook-id. 202, since it is sent by a dispatcher, soon; GET shows how it ends. It counts towards the key's rate.
 func (a *api) resendSession(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), a.StoreTimeout)
-	defer cancel()
-	view, p := a.session(ctx, r)
-	if p == nil {
-		view, p = a.resend(ctx, view)
-	}
+	view, p := a.sendAgain(w.Header(), r)
 	if p != nil {
 		writeProblem(w, r, p)
 		return
 	}
 	writeJSON(w, http.StatusAccepted, "application/json", document(view))
+}
+
+// sendAgain counts towards the key's rate, as a start does: each is a POST to somebody, and facts that are kept.
+func (a *api) sendAgain(h http.Header, r *http.Request) (sessions.View, *problem) {
+	who, p := a.authorize(r)
+	if p == nil {
+		p = a.withinRate(h, who, a.Now())
+	}
+	if p != nil {
+		return sessions.View{}, p
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), a.StoreTimeout)
+	defer cancel()
+	view, p := a.session(ctx, r)
+	if p != nil {
+		return view, p
+	}
+	return a.resend(ctx, view)
 }
 
 func (a *api) resend(ctx context.Context, view sessions.View) (sessions.View, *problem) {

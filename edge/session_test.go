@@ -248,3 +248,25 @@ func TestCancelThatComesSecond(t *testing.T) {
 	s.clock.advance(sessions.Lifetime)
 	wantProblem(t, s.cancel(t, expired, acmeKey), CodeSessionExpired)
 }
+
+// Each resend is a POST to somebody and facts in the store, so that nobody may ask for them without end.
+func TestResendsCountTowardsTheRate(t *testing.T) {
+	s := newService(t, nil)
+	token := s.start(t).Session
+	c := s.complete(t, token, sessions.Outcome{State: sessions.Verified, Network: "default"})
+	if err := s.store.Claim(t.Context(), sessions.Claim{Session: c.ID, Number: 1, At: s.clock.now()}); err != nil {
+		t.Fatal(err)
+	}
+	result := sessions.Result{Session: c.ID, Number: 1, Verdict: sessions.VerdictRejected, Class: sessions.ClassStatus, Status: 500, At: s.clock.now()}
+	if _, err := s.store.Settle(t.Context(), result); err != nil {
+		t.Fatal(err)
+	}
+	resend := func() answer {
+		return s.do(t, http.MethodPost, "/sessions/"+token+"/resend", "", "Authorization", "Bearer "+slowKey)
+	}
+	parse[sessionDoc](t, resend(), http.StatusAccepted)
+	wantProblem(t, resend(), CodeDeliveryOpen)
+	a := resend()
+	wantProblem(t, a, CodeRateLimited)
+	wantRetryAfter(t, a, 60, 60)
+}
