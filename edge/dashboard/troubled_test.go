@@ -162,7 +162,11 @@ func TestNobodyMakesAccountsAndKeysWithoutEnd(t *testing.T) {
 	r.until("the keys are known", func() bool { return len(r.mirror.Keys(a.ID)) == 100 })
 	b := r.as("olga")
 	b.post("/dashboard/new-key", "account", a.ID, "name", "x", "mode", "live").want(t, http.StatusUnprocessableEntity, "keys in 24 hours")
-	b.post("/dashboard/keys/"+k.ID+"/roll", "account", a.ID, "grace", "1h").want(t, http.StatusUnprocessableEntity, "keys in 24 hours")
+	again := b.post("/dashboard/keys/"+k.ID+"/roll", "account", a.ID, "grace", "1h")
+	again.want(t, http.StatusUnprocessableEntity, "keys in 24 hours")
+	if !strings.Contains(again.body, `<option value="1h" selected>`) {
+		t.Errorf("the form does not keep what was chosen:\n%s", again.body)
+	}
 	r.clock.advance(25 * time.Hour)
 	r.as("olga").post("/dashboard/new-key", "account", a.ID, "name", "x", "mode", "live").want(t, http.StatusSeeOther)
 }
