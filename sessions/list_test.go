@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"verifyd/natsconf"
 	"verifyd/sessions"
 )
 
@@ -214,5 +216,19 @@ func TestListReadsABusyTimeInParts(t *testing.T) {
 	}
 	if all, _ := h.walkList(t, sessions.Query{Account: "acc_a", Limit: 400}); len(all) != 3000 {
 		t.Errorf("%d sessions in all", len(all))
+	}
+}
+
+// One record that cannot be read hides no other.
+func TestListGoesOnBehindADamagedRecord(t *testing.T) {
+	h := start(t)
+	older, _ := h.create(t)
+	damaged := natsconf.BucketSubject(natsconf.BucketSessions, request.Account+"."+strings.Repeat("a", 32))
+	if _, err := h.conn.JS.Publish(t.Context(), damaged, []byte(`{"v":1`)); err != nil {
+		t.Fatal(err)
+	}
+	newer, _ := h.create(t)
+	if got, _ := h.walkList(t, sessions.Query{Account: request.Account, Limit: 9}); !slices.Equal(got, []sessions.ID{newer.ID, older.ID}) {
+		t.Errorf("list = %v", got)
 	}
 }

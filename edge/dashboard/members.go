@@ -147,10 +147,14 @@ func (h *Handler) memberChanged(w http.ResponseWriter, r *http.Request, v visit,
 	}
 }
 
-// showRemove answers GET /dashboard/members/remove?network=…&subject=…: the question.
+// showRemove answers GET /dashboard/members/remove?network=…&subject=…: the question. Owners remove anybody, everybody themselves.
 func (h *Handler) showRemove(w http.ResponseWriter, r *http.Request, v visit) {
 	q := r.URL.Query()
 	m, ok := v.account.Member(page.Single(q, "network"), page.Single(q, "subject"))
+	if !v.may(account.ActionMembers) && (!ok || !h.memberRow(v, m).You) {
+		h.drawProblem(w, &v, problemForbidden)
+		return
+	}
 	if !ok {
 		h.drawProblem(w, &v, problemNotFound)
 		return

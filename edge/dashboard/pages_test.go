@@ -187,6 +187,24 @@ func TestTestCallback(t *testing.T) {
 	audit.lacks(t, "k=1")
 }
 
+// Who may change nothing may leave.
+func TestViewersMayLeave(t *testing.T) {
+	r := newRig(t, setup{})
+	a := r.account("Harbor Guild")
+	b := r.as("vera")
+	b.get("/dashboard/members").want(t, http.StatusOK, "Leave")
+	b.get("/dashboard/members/remove?network=example&subject=olga").want(t, http.StatusForbidden)
+	b.get("/dashboard/members/remove?network=example&subject=vera").want(t, http.StatusOK, "Leave this account?")
+	b.post("/dashboard/members/remove", "account", a.ID, "network", "example", "subject", "vera").want(t, http.StatusSeeOther)
+	after, err := r.accounts.Account(t.Context(), a.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, still := after.Member("example", "vera"); still {
+		t.Error("she is still a member")
+	}
+}
+
 func TestMembersAreManaged(t *testing.T) {
 	r := newRig(t, setup{})
 	a := r.account("Harbor Guild")

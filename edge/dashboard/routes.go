@@ -97,8 +97,8 @@ func (h *Handler) Routes() []edge.Route {
 		post(pathInvites, h.act(account.ActionMembers, h.invite)),
 		post(pathWithdraw, h.act(account.ActionMembers, h.withdraw)),
 		post(pathRole, h.act(account.ActionMembers, h.setRole)),
-		get(pathRemove, h.open(account.ActionMembers, h.showRemove)),
-		post(pathRemove, h.act(account.ActionMembers, h.removeMember)),
+		get(pathRemove, h.open(account.ActionView, h.showRemove)), // who may is judged by whom
+		post(pathRemove, h.act(account.ActionView, h.removeMember)),
 		get(pathAudit, h.open(account.ActionAudit, h.showAudit)),
 		get(pathSettings, h.open(account.ActionView, h.showSettings)),
 	}
