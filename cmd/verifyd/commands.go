@@ -26,7 +26,15 @@ func (s serveCmd) Run(ctx context.Context, c console) error {
 		return usageError{err}
 	}
 	modestHeap()
-	return newProgram(cfg).Serve(ctx)
+	p := newProgram(cfg)
+	go func() {
+		select {
+		case <-p.ready:
+			debug.FreeOSMemory() // what the start alone needed: settings, templates, the texts of all languages
+		case <-ctx.Done():
+		}
+	}()
+	return p.Serve(ctx)
 }
 
 // modestHeap lets garbage be collected when the heap has grown by 65 % since the last time, instead of Go's 100 %: peak memory under a

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"verifyd/edge/account"
@@ -27,12 +28,12 @@ var pages = []string{
 
 // painter turns views into HTML.
 type painter struct {
-	pages         map[string]*template.Template
+	pages         map[string]func() (*template.Template, error) // read at the first use
 	css, js, icon page.Asset
 }
 
 func newPainter() (*painter, error) {
-	p := &painter{pages: map[string]*template.Template{}}
+	p := &painter{pages: map[string]func() (*template.Template, error){}}
 	for _, a := range []struct {
 		into        *page.Asset
 		file, media string
@@ -47,21 +48,24 @@ func newPainter() (*painter, error) {
 		}
 		*a.into = asset
 	}
-	frame, err := template.New("frame.html").Option("missingkey=error").Funcs(functions).ParseFS(webFiles, "web/frame.html", "web/parts.html")
-	if err != nil {
-		return nil, fmt.Errorf("read the frame's template: %w", err)
-	}
 	for _, name := range pages {
-		t, err := frame.Clone()
-		if err == nil {
-			t, err = t.ParseFS(webFiles, "web/"+name+".html")
+		load := func() (*template.Template, error) { return loadPage(name) }
+		if _, err := load(); err != nil { // a fault in a template is one of the start
+			return nil, err
 		}
-		if err != nil {
-			return nil, fmt.Errorf("read the template of page %s: %w", name, err)
-		}
-		p.pages[name] = t
+		p.pages[name] = sync.OnceValues(load)
 	}
 	return p, nil
+}
+
+// loadPage reads a page with its frame. All of them are two megabytes, which a service whose dashboard nobody opens need not hold.
+func loadPage(name string) (*template.Template, error) {
+	t, err := template.New("frame.html").Option("missingkey=error").Funcs(functions).
+		ParseFS(webFiles, "web/frame.html", "web/parts.html", "web/"+name+".html")
+	if err != nil {
+		return nil, fmt.Errorf("read the template of page %s: %w", name, err)
+	}
+	return t, nil
 }
 
 func (p *painter) assets() []page.Asset { return []page.Asset{p.css, p.js, p.icon} }
@@ -216,7 +220,11 @@ func (d drawn) Curl(key string) string {
 // draw answers with a page. It is painted whole before the first byte leaves.
 func (h *Handler) draw(w http.ResponseWriter, v view) {
 	var b bytes.Buffer
-	if err := h.painter.pages[v.page].Execute(&b, drawn{v, h}); err != nil {
+	t, err := h.painter.pages[v.page]()
+	if err == nil {
+		err = t.Execute(&b, drawn{v, h})
+	}
+	if err != nil {
 		h.Log.Error().Err(err).Str("page", v.page).Msg("a page could not be drawn")
 		http.Error(w, "Something went wrong on our side. Please try again.", http.StatusInternalServerError)
 		return
