@@ -26,22 +26,14 @@ func (s serveCmd) Run(ctx context.Context, c console) error {
 		return usageError{err}
 	}
 	modestHeap()
-	p := newProgram(cfg)
-	go func() {
-		select {
-		case <-p.ready:
-			debug.FreeOSMemory() // what the start alone needed: settings, templates, the texts of all languages
-		case <-ctx.Done():
-		}
-	}()
-	return p.Serve(ctx)
+	return newProgram(cfg).Serve(ctx)
 }
 
-// modestHeap lets garbage be collected when the heap has grown by 65 % since the last time, instead of Go's 100 %: peak memory under a
-// burst falls by a tenth, for a few hundredths of the processor (docs/DECISIONS.md). The operator's GOGC holds where it is set.
+// modestHeap lets garbage be collected when the heap has grown by 55 % since the last time, instead of Go's 100 %: peak memory under a
+// burst falls by a seventh, at a price that docs/DECISIONS.md tells. The operator's GOGC holds where it is set.
 func modestHeap() {
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(65)
+		debug.SetGCPercent(55)
 	}
 }
 

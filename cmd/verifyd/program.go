@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"time"
@@ -55,6 +56,7 @@ func (p *Program) Serve(ctx context.Context) error {
 		return err
 	}
 	close(p.ready)
+	debug.FreeOSMemory() // what the start alone needed: settings, templates, the texts of all languages
 	select {
 	case <-ctx.Done():
 		p.c.log.Info().Msg("stopping")
