@@ -34,11 +34,11 @@ func TestMemorySeenForgetsByTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := client.NewMemorySeen(time.Hour, 0)
 		handle(t, m, "a")
-		time.Sleep(time.Hour - time.Second) //nolint:forbidigo // the bubble's time costs none
+		time.Sleep(time.Hour - time.Second) // of the bubble: it costs no time
 		if s := sighting(t, m, "a"); s != client.SeenHandled {
 			t.Errorf("within its time it is %v", s)
 		}
-		time.Sleep(2 * time.Second)
+		time.Sleep(2 * time.Second) // of the bubble as well
 		if s := sighting(t, m, "a"); s != client.SeenNew {
 			t.Errorf("after its time it is %v", s)
 		}
