@@ -1,9 +1,11 @@
 package dispatcher_test
 
 import (
+	"context"
 	"errors"
 	"maps"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -30,6 +32,7 @@ func failing(header http.Header, statuses ...int) http.HandlerFunc {
 
 // At least once is an opt-in: what may not have been acted on is sent again, with the same webhook-id, until it is taken.
 func TestAtLeastOnceSendsAgain(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	config := h.config()
 	config.DefaultPolicy, config.ScheduleFrom = sessions.PolicyAtLeastOnce, time.Second // the pause is a schedule
@@ -55,12 +58,13 @@ func TestAtLeastOnceSendsAgain(t *testing.T) {
 
 // When the time is over, the last answer stands, also where the last tries could not be sent at all.
 func TestAtLeastOnceComesToAnEnd(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	config := h.config()
 	config.DefaultPolicy, config.RetryFor = sessions.PolicyAtLeastOnce, 2*time.Second
 	h.dispatch(t, config)
 	always := h.receive(t, "127.0.0.1", status(500))
-	gone := h.receive(t, "127.0.0.2", status(502))
+	gone := h.receive(t, alone(), status(502))
 	a := h.complete(t, always.URL, "u", verified)
 	b := h.complete(t, gone.URL, "u", verified)
 	<-gone.got
@@ -75,6 +79,7 @@ func TestAtLeastOnceComesToAnEnd(t *testing.T) {
 
 // A key's own policy goes before the service's.
 func TestPolicyOfTheKeyWins(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	h.dispatch(t, h.config()) // once
 	r := h.receive(t, "127.0.0.1", failing(nil, 500))
@@ -96,6 +101,7 @@ func TestPolicyOfTheKeyWins(t *testing.T) {
 // A person sends again: one more attempt with its own claim and the same webhook-id, however many ask at once, and not before the
 // delivery has ended.
 func TestResendIsOneMoreAttempt(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	r := h.receive(t, "127.0.0.1", failing(nil, 500))
 	c := h.complete(t, r.URL, "u", verified)
@@ -139,6 +145,7 @@ func TestResendIsOneMoreAttempt(t *testing.T) {
 // The consumer is deleted under the fetcher, which fails; its supervisor starts it again, it makes the consumer anew, and what the new
 // one gives out once more meets the facts.
 func TestFetcherComesBackWhenItsConsumerIsDeleted(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	r := h.receive(t, "127.0.0.1", status(204))
 	h.dispatch(t, h.config())
@@ -186,9 +193,10 @@ func TestKilledDestinationGoesOn(t *testing.T) {
 // Nothing is called undeliverable, which says that nothing was ever sent, whose first attempt had sent something: neither when a claim
 // was released since, nor when who gave it up died over it.
 func TestUndeliverableIsNeverSaidOfWhatWasSent(t *testing.T) {
+	t.Parallel()
 	for _, vanished := range []bool{false, true} {
 		h := start(t)
-		r := h.receive(t, "127.0.0.1", status(http.StatusNoContent))
+		r := h.receive(t, alone(), status(http.StatusNoContent))
 		r.Close()
 		c := h.complete(t, r.URL, "u", verified)
 		at := time.Now().UTC().Add(-time.Minute)
@@ -215,7 +223,7 @@ func TestUndeliverableIsNeverSaidOfWhatWasSent(t *testing.T) {
 		config.RetryFor, config.DefaultPolicy = time.Second, sessions.PolicyAtLeastOnce
 		h.offset.Store(int64(31 * time.Second)) // old enough for its facts to be read
 		h.dispatch(t, config)
-		v := h.settled(t, c.ID)
+		v := h.untilSettled(t, c.ID)
 		if v.Delivery.State != sessions.DeliveryUnknown {
 			t.Errorf("vanished %v: the delivery is %s after %+v", vanished, v.Delivery.State, v.Delivery.Attempts)
 		}
@@ -224,6 +232,7 @@ func TestUndeliverableIsNeverSaidOfWhatWasSent(t *testing.T) {
 
 // A wish to send again is not forgotten where a late retry of the delivery before it has replaced the retry that carried it.
 func TestWishOutlivesALateRetry(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	r := h.receive(t, "127.0.0.1", failing(nil, 500))
 	stop := h.dispatch(t, h.config())
@@ -253,5 +262,34 @@ func TestWishOutlivesALateRetry(t *testing.T) {
 	h.until(t, c.ID, sessions.DeliveryDelivered)
 	if n := r.count(c.ID); n != 2 {
 		t.Errorf("%d POSTs", n)
+	}
+}
+
+// A wish or a next try that has outlived its outcome, which has aged out or whose user was erased, is let go of.
+func TestWishWithoutAnOutcomeEnds(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	r := h.receive(t, "127.0.0.1", status(http.StatusOK))
+	c := h.complete(t, r.URL, "u", verified)
+	gone := strings.Repeat("a", len(c.ID))
+	if _, err := h.conn.JS.Publish(t.Context(), "resend."+gone+".2", []byte(`{"v":1,"n":2,"by":"operator"}`)); err != nil {
+		t.Fatal(err)
+	}
+	h.dispatch(t, h.config())
+	h.until(t, c.ID, sessions.DeliveryDelivered)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		state, err := h.conn.ConsumerState(ctx, natsconf.StreamCompletions, natsconf.ConsumerDispatcher)
+		if err == nil && state.Waiting+state.Given == 0 {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("%+v, %v", state, err)
+		}
 	}
 }

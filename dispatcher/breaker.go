@@ -3,10 +3,12 @@ package dispatcher
 import (
 	"errors"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/sony/gobreaker/v2"
 
+	"verifyd/dispatcher/callback"
 	"verifyd/sessions"
 )
 
@@ -24,10 +26,15 @@ const (
 type breaker struct {
 	two     *gobreaker.TwoStepCircuitBreaker[struct{}]
 	openFor time.Duration
+
+	mu      sync.Mutex
+	since   time.Time         // when it left the closed state; zero while it is closed
+	trouble *callback.NotSent // why nobody was reached the last time
 }
 
 func newBreaker(d *Dispatcher) *breaker {
-	b := &breaker{openFor: d.c.BreakerOpen, two: gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
+	b := &breaker{openFor: d.c.BreakerOpen}
+	b.two = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
 		MaxRequests: 1,
 		Timeout:     d.c.BreakerOpen,
 		IsExcluded:  func(err error) bool { return errors.Is(err, errUntried) },
@@ -35,10 +42,30 @@ func newBreaker(d *Dispatcher) *breaker {
 		OnStateChange: func(_ string, from, to gobreaker.State) {
 			d.metrics.breakers.WithLabelValues(from.String()).Dec()
 			d.metrics.breakers.WithLabelValues(to.String()).Inc()
+			b.turn(to, d.now())
 		},
-	})}
+	})
 	d.metrics.breakers.WithLabelValues(b.two.State().String()).Inc()
 	return b
+}
+
+// turn notes since when deliveries do not pass as they come.
+func (b *breaker) turn(to gobreaker.State, at time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case to == gobreaker.StateClosed:
+		b.since, b.trouble = time.Time{}, nil
+	case b.since.IsZero():
+		b.since = at
+	}
+}
+
+// missed notes why nobody was reached.
+func (b *breaker) missed(n *callback.NotSent) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.trouble = n
 }
 
 // contact is what a delivery learnt about whether its receiver can be reached.

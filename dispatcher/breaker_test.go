@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"verifyd/natsconf/natstest"
 	"verifyd/sessions"
 )
 
@@ -49,8 +50,9 @@ func troubled(t *testing.T, g prometheus.Gatherer) float64 {
 // A receiver where nobody answers is left alone: while the breaker is open its deliveries cost no dial, and when the receiver is
 // back, one probe finds out and all of them are delivered.
 func TestBreakerLeavesADeadReceiverAlone(t *testing.T) {
+	t.Parallel()
 	h := start(t)
-	r := h.receive(t, "127.0.0.1", status(204))
+	r := h.receive(t, alone(), status(204))
 	address, handler, conf := r.Listener.Addr().String(), r.Config.Handler, r.TLS
 	r.Close()
 
@@ -72,24 +74,17 @@ func TestBreakerLeavesADeadReceiverAlone(t *testing.T) {
 	})
 	config := h.config()
 	registry := prometheus.NewRegistry()
-	config.Metrics, config.Concurrency, config.BreakerOpen = registry, 1, 3*time.Second
+	config.Metrics, config.Connections, config.BreakerOpen = registry, 1, 3*time.Second
 	const n = 40
 	ids := make([]sessions.ID, n)
 	for i := range ids {
 		ids[i] = h.complete(t, "https://"+address, "u", verified).ID
 	}
 	h.dispatch(t, config)
-	deadline := time.Now().Add(20 * time.Second)
-	for gauge(t, registry, "verifyd_destinations") != 1 {
-		if time.Now().After(deadline) {
-			t.Fatal("no destination is made")
-		}
-	}
-	for troubled(t, registry) != 1 || gauge(t, registry, "verifyd_deliveries_held") != 0 {
-		if time.Now().After(deadline) {
-			t.Fatal("the breaker does not open")
-		}
-	}
+	natstest.Await(t, "a destination is made", func() bool { return gauge(t, registry, "verifyd_destinations") == 1 })
+	natstest.Await(t, "the breaker opens", func() bool {
+		return troubled(t, registry) == 1 && gauge(t, registry, "verifyd_deliveries_held") == 0
+	})
 	// All forty were handed to it, five were dialled, the rest went back without a dial; probes may have followed.
 	if got := dials.Load(); got < 5 || got > 8 {
 		t.Errorf("%d dials for %d deliveries", got, n)
@@ -118,8 +113,9 @@ func TestBreakerLeavesADeadReceiverAlone(t *testing.T) {
 
 // A dead receiver that nobody asks for any more is forgotten, its open breaker with it.
 func TestDeadDestinationRetires(t *testing.T) {
+	t.Parallel()
 	h := start(t)
-	r := h.receive(t, "127.0.0.1", status(204))
+	r := h.receive(t, alone(), status(204))
 	url := r.URL
 	r.Close()
 	config := h.config()
@@ -133,10 +129,7 @@ func TestDeadDestinationRetires(t *testing.T) {
 	for _, id := range ids {
 		h.until(t, id, sessions.DeliveryUndeliverable)
 	}
-	deadline := time.Now().Add(20 * time.Second)
-	for gauge(t, registry, "verifyd_destinations") != 0 || troubled(t, registry) != 0 {
-		if time.Now().After(deadline) {
-			t.Fatal("the destination does not retire")
-		}
-	}
+	natstest.Await(t, "the destination retires", func() bool {
+		return gauge(t, registry, "verifyd_destinations") == 0 && troubled(t, registry) == 0
+	})
 }

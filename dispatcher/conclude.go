@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"verifyd/dispatcher/callback"
 	"verifyd/sessions"
 )
@@ -26,7 +28,7 @@ func (a *attempt) conclude(answer callback.Answer) fate {
 		return a.release(answer)
 	}
 	a.leave() // others send while the result is stored
-	a.d.metrics.took.Observe(a.d.now().Sub(a.due).Seconds())
+	a.d.metrics.received(a.d.now().Sub(a.due), a.traceID())
 	return a.end(a.result(answer), answer.RetryAfter)
 }
 
@@ -72,7 +74,12 @@ func (a *attempt) result(answer callback.Answer) sessions.Result {
 // paused process that still holds this delivery must not send after it was called undeliverable.
 func (a *attempt) notSent(ctx context.Context, n *callback.NotSent) fate {
 	a.d.metrics.notSent.WithLabelValues(string(n.Class)).Inc()
+	a.told("", n.Class)
+	a.ended("", n.Class)
 	a.contact = contactOf(n.Class)
+	if a.contact == missed {
+		a.place.shift.t.breaker.missed(n)
+	}
 	a.leave()
 	now := a.d.now()
 	if left := a.d.giveUpAt(a.delivery).Sub(now); left > 0 {
@@ -108,12 +115,18 @@ func (a *attempt) carry(r sessions.Result) sessions.Result {
 func (a *attempt) record(r sessions.Result) fate {
 	ctx, cancel := context.WithTimeout(context.Background(), settleFor)
 	defer cancel()
+	done := a.part("store result", trace.SpanKindProducer)
+	defer done()
 	for {
 		standing, err := a.d.c.Sessions.Settle(ctx, r)
 		if err == nil {
 			a.d.c.Sessions.CountSettled(a.Session, r)
 		}
 		if err == nil || errors.Is(err, sessions.ErrSettled) {
+			if standing.Class == sessions.ClassUnreadable && r.Class != sessions.ClassUnreadable {
+				a.d.c.Log.Error().Str("sid", string(a.ID)).Int("attempt", r.Number).Str("verdict", string(r.Verdict)).Int("status", r.Status).
+					Msg("a result cannot be stored, since something stands in its place that cannot be read; the attempt is shown as unknown")
+			}
 			a.log(standing, err)
 			return settled
 		}
@@ -125,9 +138,18 @@ func (a *attempt) record(r sessions.Result) fate {
 	}
 }
 
+// ended tells who watches deliveries. Tests, and a URL that the policy refuses, say nothing about a receiver.
+func (a *attempt) ended(verdict sessions.Verdict, class sessions.Class) {
+	if a.d.c.Ended != nil && !a.Test && a.refused == nil {
+		a.d.c.Ended(Ending{Session: a.ID, Receiver: a.target.HostPort(), Verdict: verdict, Class: class})
+	}
+}
+
 // log writes the one wide line of an attempt.
 func (a *attempt) log(r sessions.Result, err error) {
 	a.d.metrics.attempts.WithLabelValues(string(r.Verdict), string(r.Class)).Inc()
+	a.told(r.Verdict, r.Class)
+	a.ended(r.Verdict, r.Class)
 	line := a.d.c.Log.Info().Str("sid", string(a.ID)).Str("account", a.Account).Int("attempt", r.Number).
 		Str("verdict", string(r.Verdict)).Str("class", string(r.Class)).Int("status", r.Status).Str("address", r.Address).
 		Dur("took", r.Timing.Total).Dur("since_completion", r.At.Sub(a.CompletedAt))
@@ -136,6 +158,9 @@ func (a *attempt) log(r sessions.Result, err error) {
 	}
 	if err != nil {
 		line = line.Str("settled_by", r.By)
+	}
+	if id := a.traceID(); id != "" {
+		line = line.Str("trace_id", id)
 	}
 	line.Msg("callback attempt")
 }

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
 	"verifyd/dispatcher/callback"
 	"verifyd/sessions"
 )
@@ -39,7 +42,7 @@ func (a *attempt) prepare() (callback.Request, *callback.NotSent) {
 	}
 	request, err := a.d.c.Client.Prepare(callback.Callback{
 		URL: a.target, Session: a.ID, Test: a.Test, PlatformUserID: a.PlatformUserID, GuildID: a.GuildID, Verified: a.Verified(),
-		Secrets: secrets, At: a.d.now(),
+		Secrets: secrets, At: a.d.now(), Trace: a.traceparent(),
 	})
 	if err != nil { // the account has no signing secret that signs
 		return callback.Request{}, &callback.NotSent{Class: sessions.ClassUnsigned, Detail: err.Error(), Err: err}
@@ -54,7 +57,9 @@ func (a *attempt) connect(ctx context.Context) *callback.NotSent {
 		return nil
 	}
 	a.closeConn()
+	done := a.part("connect", trace.SpanKindClient)
 	conn, err := a.d.c.Client.Dial(ctx, a.target)
+	done(attribute.String("server.address", a.target.HostPort()))
 	a.place.dialled(err == nil)
 	if err != nil {
 		if notSent, ok := errors.AsType[*callback.NotSent](err); ok {

@@ -14,6 +14,8 @@ type step struct {
 	attempt int           // for send, settle and release
 	wait    time.Duration // for wait
 	giveUp  bool          // for settle: the open claim was taken to give up, so nothing was sent
+	// for settle: nobody can say whose the claim is, and what was sent under it
+	unreadable bool
 }
 
 type action int
@@ -33,6 +35,9 @@ const settleLook = 100 * time.Millisecond
 func decide(c sessions.Completion, attempts []sessions.Attempt, asked int, now time.Time) step {
 	if asked == len(attempts)+1 {
 		return step{do: send, attempt: asked}
+	}
+	if n := len(attempts); n > 0 && attempts[n-1].Presumed {
+		return step{do: settle, attempt: n, unreadable: true}
 	}
 	switch sessions.StateOfDelivery(c.Outcome, attempts) {
 	case sessions.DeliveryDue:
@@ -81,6 +86,9 @@ func abandoned(id sessions.ID, s step, by string, now time.Time) sessions.Result
 	r := sessions.Result{
 		Session: id, Number: s.attempt, Verdict: sessions.VerdictUnknown, Class: sessions.ClassCrash, By: by, At: now,
 		Detail: "the process that was sending ended before it recorded how the attempt ended",
+	}
+	if s.unreadable {
+		r.Class, r.Detail = sessions.ClassUnreadable, "what stands in the place of the claim cannot be read, so that whoever has it may have sent"
 	}
 	if s.giveUp {
 		r.Verdict, r.Detail = sessions.VerdictUndeliverable, "nothing could be sent until the retry deadline passed"

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"verifyd/dispatcher/callback"
+	"verifyd/natsconf/natstest"
 	"verifyd/sessions"
 )
 
@@ -55,20 +56,14 @@ func TestDecide(t *testing.T) {
 
 // A probe that ended without a dial, since its delivery was over already, must not close the breaker, nor hold the next probe back.
 func TestProbeThatDialledNobodyJudgesNothing(t *testing.T) {
-	b := newBreaker(&Dispatcher{c: Config{BreakerOpen: time.Millisecond}, metrics: newMetrics(nil)})
+	b := newBreaker(&Dispatcher{c: Config{BreakerOpen: time.Millisecond, Now: time.Now}, metrics: newMetrics(nil)})
 	for range breakerTrips {
 		passed, _ := b.pass()
 		passed(missed)
 	}
-	probe := func() func(contact) {
-		for deadline := time.Now().Add(10 * time.Second); ; {
-			if passed, _ := b.pass(); passed != nil {
-				return passed
-			}
-			if time.Now().After(deadline) {
-				t.Fatal("no probe is let through")
-			}
-		}
+	probe := func() (passed func(contact)) {
+		natstest.Await(t, "a probe is let through", func() bool { passed, _ = b.pass(); return passed != nil })
+		return passed
 	}
 	probe()(untried)
 	if got := b.two.State(); got != gobreaker.StateHalfOpen {
@@ -83,8 +78,8 @@ func TestProbeThatDialledNobodyJudgesNothing(t *testing.T) {
 // Each dial that succeeds allows one more, also where no connection stays: a receiver may close each after its answer. One that fails
 // begins anew, and while the breaker is not closed, those who may dial at all do not wait for each other.
 func TestDialsGrowWithSuccess(t *testing.T) {
-	d := &Dispatcher{c: Config{Concurrency: 16, BreakerOpen: time.Hour}, metrics: newMetrics(nil)}
-	s := newShift(newDestination(d, "h", t.Context()))
+	d := &Dispatcher{c: Config{Now: time.Now, Connections: 16, BreakerOpen: time.Hour}, metrics: newMetrics(nil)}
+	s := newShift(newDestination(d, "h", "h", t.Context()))
 	dials := func() (n int) {
 		for s.connectable() {
 			s.seat()
@@ -129,8 +124,8 @@ func TestDialsGrowWithSuccess(t *testing.T) {
 func TestEveryPOSTCountsTowardsThePace(t *testing.T) {
 	for _, keeps := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			d := &Dispatcher{c: Config{Concurrency: 16, BreakerOpen: time.Hour}, metrics: newMetrics(nil)}
-			s := newShift(newDestination(d, "h", t.Context()))
+			d := &Dispatcher{c: Config{Now: time.Now, Connections: 16, BreakerOpen: time.Hour}, metrics: newMetrics(nil)}
+			s := newShift(newDestination(d, "h", "h", t.Context()))
 			for range 200 {
 				r := returned{sent: true}
 				if keeps {

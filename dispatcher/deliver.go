@@ -4,13 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"runtime/debug"
 	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
 
 	"verifyd/dispatcher/callback"
 	"verifyd/natsconf"
 	"verifyd/natsconf/crashpoint"
 	"verifyd/sessions"
+	"verifyd/sessions/tracing"
 )
 
 const (
@@ -34,6 +39,7 @@ func again(after time.Duration) fate { return fate{after: after} }
 func (d *Dispatcher) deliver(ctx context.Context, dl *delivery, p *place, conn *callback.Conn) {
 	a := &attempt{d: d, delivery: dl, place: p, conn: conn}
 	f := again(troublePause)
+	a.open()
 	defer func() {
 		if p := recover(); p != nil {
 			// The claim, if one was made, speaks: this attempt is settled as unknown later.
@@ -41,6 +47,7 @@ func (d *Dispatcher) deliver(ctx context.Context, dl *delivery, p *place, conn *
 			a.closeConn()
 		}
 		a.leave()
+		a.close()
 		d.destinations.done(dl)
 		d.answer(dl, f)
 	}()
@@ -83,6 +90,7 @@ type attempt struct {
 	releases int
 
 	contact contact
+	span    trace.Span // nil: not traced
 }
 
 // run follows the order that is the law of this package: facts, connection, claim, write, result.
@@ -175,16 +183,27 @@ func (a *attempt) send(ctx context.Context) fate {
 	if !a.d.c.Now().Before(claim.Deadline) {
 		return a.release(callback.Answer{Class: sessions.ClassLate, Detail: "the claim's deadline passed before the first byte"})
 	}
-	return a.conclude(a.conn.Send(ctx, request))
+	return a.conclude(a.post(ctx, request))
+}
+
+// post sends the request, once, and reads the answer.
+func (a *attempt) post(ctx context.Context, request callback.Request) callback.Answer {
+	done := a.part("POST", trace.SpanKindClient)
+	answer := a.conn.Send(ctx, request)
+	done(attribute.String("http.request.method", http.MethodPost), attribute.Int("http.response.status_code", answer.Status),
+		attribute.String("server.address", a.target.HostPort()), tracing.Verdict.String(string(answer.Verdict)), tracing.Class.String(string(answer.Class)))
+	return answer
 }
 
 // claim takes the attempt. Only ok allows a write.
 func (a *attempt) claim(ctx context.Context, c sessions.Claim) (f fate, ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, claimWait)
 	defer cancel()
+	done := a.part("store claim", trace.SpanKindProducer)
 	a.d.claims.enter()
 	err := a.d.c.Sessions.Claim(ctx, c)
 	a.d.claims.leave()
+	done()
 	switch {
 	case err == nil:
 		a.d.held.forgetVain(c)
@@ -201,6 +220,7 @@ func (a *attempt) claim(ctx context.Context, c sessions.Claim) (f fate, ok bool)
 
 // trouble ends this try for a reason that is not the receiver's.
 func (a *attempt) trouble(doing string, err error) fate {
+	a.told("", "trouble")
 	a.d.c.Log.Warn().Err(err).Str("sid", string(a.ID)).Str("account", a.Account).Str("doing", doing).Msg("a delivery has to wait")
 	return again(troublePause)
 }

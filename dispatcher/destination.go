@@ -11,15 +11,15 @@ import (
 
 const (
 	// waitingMost bounds what waits at one destination, and heldMost what this process holds at all, about 2 KiB each. What does
-	// not fit goes back to JetStream. Up to its own concurrency a destination always has room: those who hang cannot take it.
+	// not fit goes back to JetStream. Up to its own connections a destination always has room: those who hang cannot take it.
 	waitingMost = 1024
 	heldMost    = 8192
 	// fastFrom is how many deliveries a second a destination has to send for others to wait until there is room at it: giving out and
 	// taking back costs more than that wait. It ends after roomWait, also where a destination is too young to tell.
 	fastFrom = 2000
 	roomWait = 250 * time.Millisecond
-	// A delivery whose destination had no room comes again when there should be some, or, where nothing is sent there, after a pause
-	// that is doubled each time, within these bounds.
+	// A delivery whose destination had no room comes again when there should be some, and at the latest after a pause that is doubled
+	// each time, within these bounds.
 	fullPauseLeast = 500 * time.Millisecond
 	fullPauseMost  = 25 * time.Second
 	// connIdle is how long an unused connection is kept. Receivers close idle ones after a few seconds, and a request written
@@ -78,7 +78,7 @@ func (r *registry) hand(ctx context.Context, dl *delivery) {
 
 // worthWaiting says whether room at a full destination is a matter of a moment.
 func (t *destination) worthWaiting() bool {
-	return t.pace.perSecond() >= fastFrom || time.Since(t.born) < roomWait
+	return !t.paused() && (t.pace.perSecond() >= fastFrom || time.Since(t.born) < roomWait)
 }
 
 // fullPause gives after how long a delivery comes again that was given out so often and found no room. t may be nil: stopping.
@@ -86,9 +86,15 @@ func (t *destination) fullPause(given int) time.Duration {
 	if t == nil {
 		return fullPauseLeast
 	}
+	if !t.paused() {
+		t.sentAway.Store(0)
+	} else if t.sentAway.Add(1) > waitingMost {
+		return fullPauseMost
+	}
 	pause := fullPauseLeast << min(given-1, 8)
 	if rate := t.pace.perSecond(); rate > 0 {
-		pause = time.Duration(waitingMost) * time.Second / time.Duration(rate)
+		// Not longer than the doubled pause: what was sent lately may be all that there was to send, and the destination be idle long before.
+		pause = min(pause, time.Duration(waitingMost)*time.Second/time.Duration(rate))
 	}
 	return min(max(pause, fullPauseLeast), fullPauseMost)
 }
@@ -104,14 +110,14 @@ func (r *registry) post(dl *delivery) (to *destination, posted bool) {
 	host := dl.host()
 	to = r.byHost[host]
 	if to == nil {
-		to = newDestination(r.d, host, r.work)
+		to = newDestination(r.d, host, dl.receiver(), r.work)
 		r.byHost[host] = to
 		r.d.metrics.known.Inc()
 		r.supervisor.Add(to)
 	}
 	most := waitingMost
-	if r.d.held.count() > heldMost {
-		most = r.d.c.Concurrency
+	if r.d.held.count() > heldMost || to.paused() {
+		most = r.d.c.Connections
 	}
 	return to, to.mailbox.put(dl, most)
 }
@@ -138,17 +144,24 @@ func (r *registry) done(dl *delivery) {
 // destination is the actor of one receiver host. It alone owns the connections to it, bounds how many are in use and how many
 // deliveries are under way, and stops dialling for a while where nothing can be reached.
 type destination struct {
-	d       *Dispatcher
-	host    string
-	work    context.Context //nolint:containedctx // the context that work under way lives on
-	mailbox *mailbox
-	breaker *breaker
-	pace    pace
-	born    time.Time
+	d        *Dispatcher
+	host     string          // its name in the registry
+	receiver string          // the host and port that it dials; empty where it dials nobody
+	work     context.Context //nolint:containedctx // the context that work under way lives on
+	mailbox  *mailbox
+	breaker  *breaker
+	pace     pace
+	born     time.Time
+	turned   chan struct{} // holds a token when a pause may have begun or ended
+	// sentAway counts what found no room in a pause. Few are to come soon after it; of many, which may wait for hours, each return takes
+	// time from other hosts.
+	sentAway atomic.Int64
 }
 
-func newDestination(d *Dispatcher, host string, work context.Context) *destination {
-	return &destination{d: d, host: host, work: work, mailbox: newMailbox(), breaker: newBreaker(d), born: time.Now()}
+func newDestination(d *Dispatcher, host, receiver string, work context.Context) *destination {
+	return &destination{
+		d: d, host: host, receiver: receiver, work: work, mailbox: newMailbox(), breaker: newBreaker(d), born: time.Now(), turned: make(chan struct{}, 1),
+	}
 }
 
 // String names the actor in the supervisor's log.
@@ -181,6 +194,8 @@ func (t *destination) Serve(ctx context.Context) error {
 			wake.Reset(connIdle) // the connection may have to be closed then
 		case <-s.ended:
 			s.finish()
+		case <-t.turned:
+			wake.Reset(s.restFor()) // a pause that has begun may end before the timer was to tell
 		case <-wake.C:
 			s.closeIdle(connIdle)
 			if s.active == 0 && time.Since(s.last) >= t.d.c.Idle && !t.breaker.open() && t.d.destinations.retire(t) {

@@ -4,23 +4,34 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"os"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 	"github.com/thejerf/suture/v4"
+	"go.opentelemetry.io/otel/trace"
 
 	"verifyd/dispatcher/callback"
 	"verifyd/natsconf"
 	"verifyd/sessions"
+	"verifyd/sessions/pauses"
+	"verifyd/sessions/roster"
 	"verifyd/sessions/target"
 )
 
 // Secrets looks up an account's callback signing secrets, newest first.
 type Secrets interface {
 	SigningSecrets(account string) ([]string, bool)
+}
+
+// Pauses knows the last pause of a receiver host, by host and port; a *pauses.Mirror.
+type Pauses interface {
+	Of(host string) (pauses.Pause, bool)
+	Changed() <-chan struct{} // closed at the next change
 }
 
 // Config is what a Dispatcher needs. Zero durations and counts get their defaults.
@@ -30,10 +41,17 @@ type Config struct {
 	Secrets  Secrets
 	Client   *callback.Client
 	Policy   *target.Policy
+	// Pauses says which receiver hosts an operator has paused; none when nil.
+	Pauses Pauses
 	// Listeners are where callbacks of test sessions go instead, while somebody listens; none when nil.
 	Listeners Listeners
 	Log       zerolog.Logger
 	Metrics   prometheus.Registerer // none when nil
+	Tracer    trace.Tracer          // nothing is traced when nil
+	// TraceReceivers: callbacks of traced sessions carry their trace context.
+	TraceReceivers bool
+	// Ended is told of each try at a live delivery that has ended; nobody when nil. It must not wait.
+	Ended func(Ending)
 	// Supervise configures the supervisor of the actors in here.
 	Supervise suture.Spec
 	// Timeout is a whole attempt's, as the client has it. Default 10 s.
@@ -42,8 +60,9 @@ type Config struct {
 	RetryFor time.Duration
 	// DefaultPolicy is what keys get that have none of their own. Default PolicyOnce.
 	DefaultPolicy sessions.Policy
-	// Concurrency bounds the deliveries under way to one destination. Default 64.
-	Concurrency int
+	// Connections bounds the connections to one destination, and so the callbacks that are on their way to it at once. Default 64, at
+	// most ConnectionsMost.
+	Connections int
 	// DrainTimeout is how long work under way may go on after Serve's context ended. Default 15 s: a whole attempt and a margin.
 	DrainTimeout time.Duration
 	// Idle is how long a destination waits for work before it retires. Default 5 s.
@@ -52,7 +71,9 @@ type Config struct {
 	ScheduleFrom time.Duration
 	// BreakerOpen is how long a destination that nobody answers at is left alone before one delivery probes it. Default 10 s.
 	BreakerOpen time.Duration
-	Now         func() time.Time // time.Now when nil
+	// UnreadablePause is after how long a message is looked at again that this process cannot read. Default 1 min.
+	UnreadablePause time.Duration
+	Now             func() time.Time // time.Now when nil
 }
 
 func (c Config) withDefaults() Config {
@@ -62,8 +83,8 @@ func (c Config) withDefaults() Config {
 	if c.RetryFor == 0 {
 		c.RetryFor = 15 * time.Minute
 	}
-	if c.Concurrency == 0 {
-		c.Concurrency = 64
+	if c.Connections == 0 {
+		c.Connections = 64
 	}
 	if c.DrainTimeout == 0 {
 		c.DrainTimeout = c.Timeout + 5*time.Second
@@ -77,6 +98,9 @@ func (c Config) withDefaults() Config {
 	if c.BreakerOpen == 0 {
 		c.BreakerOpen = 10 * time.Second
 	}
+	if c.UnreadablePause == 0 {
+		c.UnreadablePause = time.Minute
+	}
 	if c.Now == nil {
 		c.Now = time.Now
 	}
@@ -87,8 +111,15 @@ func (c Config) validate() error {
 	if c.Conn == nil || c.Sessions == nil || c.Secrets == nil || c.Client == nil || c.Policy == nil {
 		return errors.New("dispatcher: Conn, Sessions, Secrets, Client and Policy are all needed")
 	}
+	if c.Connections < 0 || c.Connections > ConnectionsMost {
+		return fmt.Errorf("dispatcher: %d connections to a destination; use 1 to %d, or 0 for the default", c.Connections, ConnectionsMost)
+	}
 	return nil
 }
+
+// ConnectionsMost is the most that Config.Connections may be. So many deliveries may wait at a destination, which is to have room for as
+// many as it may send at once.
+const ConnectionsMost = waitingMost
 
 const (
 	// claimBegin is how long after its claim an owner may begin to write. It covers a paused process, not a slow one: the
@@ -105,6 +136,14 @@ const (
 	claimMargin = 5 * time.Second
 )
 
+// Ending is how a try at a delivery ended.
+type Ending struct {
+	Session  sessions.ID
+	Receiver string           // host and port
+	Verdict  sessions.Verdict // empty: provably nothing was sent, and it is tried again
+	Class    sessions.Class
+}
+
 // Dispatcher delivers completions. Several processes may run one each on the same JetStream.
 type Dispatcher struct {
 	c            Config
@@ -114,6 +153,7 @@ type Dispatcher struct {
 	held         *ledger
 	claims       *gate
 	destinations *registry
+	backlog      atomic.Pointer[roster.Backlog] // as it was measured last
 }
 
 // New makes a dispatcher. It does nothing until served.
@@ -141,6 +181,9 @@ func (d *Dispatcher) Serve(ctx context.Context) error {
 	defer d.destinations.close()
 	supervisor.Add(d.held)
 	supervisor.Add(&meter{d: d})
+	if d.c.Pauses != nil {
+		supervisor.Add(&pauser{d: d})
+	}
 	for _, from := range natsconf.DispatcherConsumers() {
 		supervisor.Add(&fetcher{d: d, from: from})
 	}
@@ -221,6 +264,15 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	return m
 }
 
+// received notes a receiver's status line, so long after the delivery was due, with the trace that it belongs to where there is one.
+func (m *metrics) received(after time.Duration, traceID string) {
+	if e, ok := m.took.(prometheus.ExemplarObserver); ok && traceID != "" {
+		e.ObserveWithExemplar(after.Seconds(), prometheus.Labels{"trace_id": traceID})
+		return
+	}
+	m.took.Observe(after.Seconds())
+}
+
 func (d *Dispatcher) now() time.Time { return d.c.Now().UTC().Truncate(time.Millisecond) }
 
 // policyOf gives the policy that holds for a completion.
@@ -231,9 +283,13 @@ func (d *Dispatcher) policyOf(c sessions.Completion) sessions.Policy {
 	return d.c.DefaultPolicy
 }
 
-// giveUpAt is the instant from which a delivery that could not be sent is given up.
+// giveUpAt is the instant from which a delivery that could not be sent is given up. An operator's pause takes nothing of its time.
 func (d *Dispatcher) giveUpAt(dl *delivery) time.Time {
-	at := dl.due.Add(d.c.RetryFor)
+	from := dl.due
+	if p, ok := d.pauseOf(dl.receiver()); ok && p.End().After(from) {
+		from = p.End()
+	}
+	at := from.Add(d.c.RetryFor)
 	if least := d.since.Add(min(patience, d.c.RetryFor)); at.Before(least) {
 		return least
 	}

@@ -31,7 +31,10 @@ import (
 	"verifyd/sessions/target"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	natstest.Parallel(6) // those that compute, a burst or a count of connections, are not among them
+	goleak.VerifyTestMain(m)
+}
 
 const signingSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
@@ -121,28 +124,28 @@ var (
 	failed   = sessions.Outcome{State: sessions.Failed, Reason: sessions.Declined}
 )
 
-// until waits for a delivery to reach a state.
-func (h *house) until(t *testing.T, id sessions.ID, want sessions.DeliveryState) sessions.View {
+// until waits for a delivery to reach one of the states.
+func (h *house) until(t *testing.T, id sessions.ID, want ...sessions.DeliveryState) (v sessions.View) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
-	defer cancel()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	var v sessions.View
-	for {
+	defer func() {
+		if t.Failed() {
+			t.Logf("delivery %s is %s: %+v", id, v.Delivery.State, v.Delivery.Attempts)
+		}
+	}()
+	natstest.Await(t, fmt.Sprint("the delivery is one of ", want), func() bool {
 		var err error
-		if v, err = h.store.Read(ctx, id); err != nil {
+		if v, err = h.store.Read(t.Context(), id); err != nil {
 			t.Fatal(err)
 		}
-		if v.Delivery.State == want {
-			return v
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatalf("delivery stays %s, want %s: %+v", v.Delivery.State, want, v.Delivery.Attempts)
-		}
-	}
+		return slices.Contains(want, v.Delivery.State)
+	})
+	return v
+}
+
+// untilSettled waits for a delivery to end, in whatever state.
+func (h *house) untilSettled(t *testing.T, id sessions.ID) sessions.View {
+	t.Helper()
+	return h.until(t, id, sessions.DeliveryDelivered, sessions.DeliveryRejected, sessions.DeliveryUnknown, sessions.DeliveryUndeliverable)
 }
 
 // receiver is a real https receiver that counts the POSTs of each callback.
@@ -158,6 +161,14 @@ type post struct {
 	body   []byte
 }
 
+// alone gives an address of its own to a receiver that goes away: on a shared one, that of another test might get its port.
+func alone() string {
+	n := aloneBefore.Add(1)
+	return fmt.Sprintf("127.0.%d.%d", 100+n/250, 1+n%250)
+}
+
+var aloneBefore atomic.Int64
+
 func (h *house) receive(t *testing.T, host string, answer http.HandlerFunc) *receiver {
 	t.Helper()
 	r := &receiver{posts: map[string]int{}, got: make(chan post, 10_000)}
@@ -169,7 +180,7 @@ func (h *house) receive(t *testing.T, host string, answer http.HandlerFunc) *rec
 		r.got <- post{q.Header, body}
 		answer(w, q)
 	}))
-	cert, err := h.ca.Issue(localca.Certificate{Hosts: []string{"127.0.0.1", "127.0.0.2", "localhost"}})
+	cert, err := h.ca.Issue(localca.Certificate{Hosts: []string{host}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,6 +245,7 @@ func status(code int) http.HandlerFunc {
 }
 
 func TestOutcomeArrivesOnceSignedWithThreeMembers(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	r := h.receive(t, "127.0.0.1", status(http.StatusNoContent))
 	h.dispatch(t, h.config())
@@ -264,6 +276,7 @@ func TestOutcomeArrivesOnceSignedWithThreeMembers(t *testing.T) {
 }
 
 func TestVerdictsAreFinal(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	h.dispatch(t, h.config())
 	hangUp := func(w http.ResponseWriter, _ *http.Request) {
@@ -295,6 +308,7 @@ func TestVerdictsAreFinal(t *testing.T) {
 }
 
 func TestCanceledSendsNothing(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	r := h.receive(t, "127.0.0.1", status(204))
 	h.dispatch(t, h.config())
@@ -308,8 +322,9 @@ func TestCanceledSendsNothing(t *testing.T) {
 
 // What was provably not sent is tried again until it can be.
 func TestNotSentIsRetried(t *testing.T) {
+	t.Parallel()
 	h := start(t)
-	r := h.receive(t, "127.0.0.1", status(204))
+	r := h.receive(t, alone(), status(204))
 	address := r.Listener.Addr().String()
 	handler, conf := r.Config.Handler, r.TLS
 	r.Close()
@@ -336,8 +351,9 @@ func TestNotSentIsRetried(t *testing.T) {
 }
 
 func TestGivesUpAfterTheRetryDeadlineBehindAClaim(t *testing.T) {
+	t.Parallel()
 	h := start(t)
-	r := h.receive(t, "127.0.0.1", status(204))
+	r := h.receive(t, alone(), status(204))
 	url := r.URL
 	r.Close()
 	c := h.complete(t, url, "u", verified)
@@ -361,6 +377,7 @@ func TestGivesUpAfterTheRetryDeadlineBehindAClaim(t *testing.T) {
 
 // A completion that comes again, to this dispatcher or another, after it was delivered, is not sent again.
 func TestReplayedStreamSendsNothing(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	r := h.receive(t, "127.0.0.1", status(204))
 	stop := h.dispatch(t, h.config())
@@ -387,6 +404,7 @@ func TestReplayedStreamSendsNothing(t *testing.T) {
 }
 
 func TestVanishedOwnersAttemptIsSettledUnknown(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	r := h.receive(t, "127.0.0.1", status(204))
 	now := time.Now()
@@ -420,6 +438,7 @@ func TestVanishedOwnersAttemptIsSettledUnknown(t *testing.T) {
 }
 
 func TestTwoDispatchersSendEachOnce(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	hosts := []*receiver{h.receive(t, "127.0.0.1", status(204)), h.receive(t, "127.0.0.2", status(204))}
 	h.dispatch(t, h.config())
@@ -440,11 +459,12 @@ func TestTwoDispatchersSendEachOnce(t *testing.T) {
 }
 
 func TestHangingReceiverHurtsNobodyElse(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	bad := h.receive(t, "127.0.0.1", func(_ http.ResponseWriter, q *http.Request) { <-q.Context().Done() })
 	good := h.receive(t, "127.0.0.2", status(204))
 	config := h.config()
-	config.Concurrency = 2
+	config.Connections = 2
 	h.dispatch(t, config)
 	var hanging []sessions.ID
 	for range 6 {
@@ -466,11 +486,12 @@ func TestHangingReceiverHurtsNobodyElse(t *testing.T) {
 
 // Stopping lets what is under way finish and stores its result; what had not begun is sent by the next start.
 func TestStopDrainsAndStartGoesOn(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	answer := make(chan struct{})
 	r := h.receive(t, "127.0.0.1", func(w http.ResponseWriter, _ *http.Request) { <-answer; w.WriteHeader(204) })
 	config := h.config()
-	config.Concurrency = 1
+	config.Connections = 1
 	d, err := dispatcher.New(config)
 	if err != nil {
 		t.Fatal(err)
@@ -512,6 +533,7 @@ func TestStopDrainsAndStartGoesOn(t *testing.T) {
 }
 
 func TestConnectionsOfABurstAreReused(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	var conns sync.Map // by the dispatcher's address
 	r := h.receive(t, "127.0.0.1", func(w http.ResponseWriter, q *http.Request) {
@@ -519,7 +541,7 @@ func TestConnectionsOfABurstAreReused(t *testing.T) {
 		w.WriteHeader(204)
 	})
 	config := h.config()
-	config.Concurrency = 1
+	config.Connections = 1
 	const n = 10
 	ids := make([]sessions.ID, n)
 	for i := range ids {
@@ -537,6 +559,7 @@ func TestConnectionsOfABurstAreReused(t *testing.T) {
 }
 
 func TestAccountWithoutSecretWaits(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	r := h.receive(t, "127.0.0.1", status(204))
 	s, _, err := h.store.Create(t.Context(), sessions.Request{Account: "acc_unknown", CallbackURL: r.URL, Platform: "p", PlatformUserID: "u"})
@@ -561,6 +584,7 @@ func TestAccountWithoutSecretWaits(t *testing.T) {
 // A process that was paused between its claim and the first byte finds the claim's deadline passed: it writes nothing, releases
 // the claim, and the next attempt delivers.
 func TestLateOwnerWritesNothing(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	r := h.receive(t, "127.0.0.1", status(204))
 	c := h.complete(t, r.URL, "u", verified)
@@ -585,11 +609,12 @@ func TestLateOwnerWritesNothing(t *testing.T) {
 
 // A dispatcher that is paused each time between its claim and the first byte sends nothing, and the delivery comes to an end.
 func TestReleasesComeToAnEnd(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	r := h.receive(t, "127.0.0.1", status(204))
 	c := h.complete(t, r.URL, "u", verified)
 	config := h.config()
-	config.RetryFor = time.Second
+	config.RetryFor = 4 * time.Second // a slow machine's handshakes fit into it
 	config.Now = func() time.Time {
 		attempts, err := h.store.Attempts(context.Background(), c.ID)
 		if n := len(attempts); err == nil && n > 0 && attempts[n-1].Result == nil {

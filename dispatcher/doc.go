@@ -8,7 +8,7 @@
 //	 ▲                       │ not sent                        │ deadline passed, nothing written
 //	 ├───────────────────────┘ backoff                         │ (released)
 //	 └─────────────────────────────────────────────────────────┘
-//	due ── not sent, and CompletedAt + RetryFor has passed ──► give-up claim ──► undeliverable
+//	due ── not sent, and CompletedAt, or the end of a pause, + RetryFor has passed ──► give-up claim ──► undeliverable
 //
 // What must never happen, and what prevents it:
 //
@@ -20,6 +20,7 @@
 //   - A claim spent on nothing. DNS, address check, TCP and TLS come before the claim; where they fail, provably nothing was
 //     sent, and the delivery is tried again later. In a burst, where all connections of a destination are busy and it answers fast,
 //     claims go ahead of their connection by what it sends within 20 ms; one whose connection does not come is released.
+//   - Work on what nobody can read. It means what sessions.ErrUnreadable says; its message is looked at a few times and let go.
 //   - A late write. An owner that finds its claim's deadline passed before it wrote does not write, and releases the claim.
 //
 // While a developer listens with a test key, callbacks of that key's sessions go to them instead of to the receiver (listen.go): after
@@ -32,7 +33,7 @@
 // Actors: two fetchers pull completions, and those whose next try has come due; the ledger keeps what is held from being given to
 // another process; each receiver host has one destination, made on first use and retired when idle, that alone owns the connections
 // to it, bounds how many deliveries to it are under way, and leaves it alone for a while where nobody answers (a circuit breaker,
-// probed by one delivery); the meter measures the backlog. A pause below 30 s is a delayed nak; a longer one a message schedule, and
+// probed by one delivery) or where an operator has paused it (pause.go); the meter measures the backlog. A pause below 30 s is a delayed nak; a longer one a message schedule, and
 // the delivery's own message is acknowledged. Two contexts: the one of Serve stops taking work, and after DrainTimeout work under way
 // is aborted; storing a result is never cancelled.
 package dispatcher

@@ -18,8 +18,9 @@ const (
 	// prefetch is how many completions are asked for ahead: enough to keep many destinations busy, few enough to hand back
 	// quickly when the process stops.
 	prefetch = 512
-	// unreadablePause is after how long an unreadable completion is looked at again: it may need a newer build, or the key.
-	unreadablePause = time.Minute
+	// unreadableTries is how often something is looked at that no build has written, before it is let go of for good. What is stored does not
+	// change; the tries are for a fault of this process's own.
+	unreadableTries = 3
 )
 
 // fetcher is the actor that pulls what one consumer gives and hands each delivery to its destination.
@@ -84,9 +85,17 @@ func (f *fetcher) hand(ctx context.Context, m jetstream.Msg) {
 		_ = m.NakWithDelay(troublePause)
 		return
 	}
+	if errors.Is(err, sessions.ErrNotFound) {
+		f.orphan(m)
+		return
+	}
+	if errors.Is(err, sessions.ErrUnreadable) {
+		f.letGo(m, err)
+		return
+	}
 	if err != nil {
-		f.d.c.Log.Error().Err(err).Msg("a completion cannot be read; it stays and is tried again")
-		_ = m.NakWithDelay(unreadablePause)
+		f.d.c.Log.Error().Err(err).Str("sid", sidOf(m.Subject())).Msg("a delivery cannot be read; it stays and is tried again")
+		_ = m.NakWithDelay(f.d.c.UnreadablePause) // a newer build's: one of its dispatchers may take it
 		return
 	}
 	if dl.State == sessions.Canceled {
@@ -104,11 +113,33 @@ func (f *fetcher) hand(ctx context.Context, m jetstream.Msg) {
 	f.d.destinations.hand(ctx, dl)
 }
 
+// orphan lets go of a wish or a next try that has outlived its outcome, which has aged out or whose user was erased. It looks twice.
+func (f *fetcher) orphan(m jetstream.Msg) {
+	if meta, err := m.Metadata(); err == nil && meta.NumDelivered > 1 {
+		_ = m.Ack()
+		return
+	}
+	_ = m.NakWithDelay(troublePause)
+}
+
+// letGo tells of a message that nobody can read and, after a few looks, lets go of it: there is nothing to deliver (sessions.ErrUnreadable).
+func (f *fetcher) letGo(m jetstream.Msg, err error) {
+	_ = f.d.c.Sessions.CheckUnreadable(m, err)
+	if meta, err := m.Metadata(); err == nil && meta.NumDelivered < unreadableTries {
+		_ = m.NakWithDelay(f.d.c.UnreadablePause)
+		return
+	}
+	_ = m.TermWithReason("it cannot be read")
+}
+
+// sidOf gives the session that a message is about: the second word of every subject here.
+func sidOf(subject string) string { return string(sessions.OfFact(subject)) }
+
 // read makes the delivery of a completion, of somebody's wish to have one sent again, or of one whose next try has come due.
 func (f *fetcher) read(ctx context.Context, m jetstream.Msg) (*delivery, error) {
 	switch kind, _, _ := strings.Cut(m.Subject(), "."); kind {
 	case "completion":
-		c, err := f.d.c.Sessions.DecodeCompletion(m.Subject(), m.Data())
+		c, err := f.d.c.Sessions.DecodeCompletion(m.Subject(), m.Headers(), m.Data())
 		return &delivery{Completion: c, due: c.CompletedAt}, err
 	case "resend":
 		r, err := f.d.c.Sessions.DecodeResend(m.Subject(), m.Data())
@@ -119,10 +150,16 @@ func (f *fetcher) read(ctx context.Context, m jetstream.Msg) (*delivery, error) 
 		return &delivery{Completion: c, due: r.At, asked: r.Number}, err
 	case "retry":
 		r, err := f.d.c.Sessions.DecodeRetry(m.Subject(), m.Data())
+		if errors.Is(err, sessions.ErrUnreadable) && r.Session != "" {
+			_, err = f.d.c.Sessions.CheckUnreadable(m, err), nil // the subject is hint enough
+		}
 		if err != nil {
 			return nil, err
 		}
 		c, err := f.d.c.Sessions.Completion(ctx, r.Session)
+		if r.Since.IsZero() {
+			r.Since = c.CompletedAt
+		}
 		return &delivery{Completion: c, due: r.Since, asked: r.Asked, tries: r.Tries}, err
 	default:
 		return nil, fmt.Errorf("a message on subject %q: no such kind", m.Subject())
@@ -143,6 +180,14 @@ type delivery struct {
 	asked int       // the attempt that somebody asked for; 0: the delivery of the completion itself
 }
 
+// receiver gives the host and port that it goes to; empty where its URL is refused.
+func (dl *delivery) receiver() string {
+	if dl.refused != nil {
+		return ""
+	}
+	return dl.target.HostPort()
+}
+
 // host gives the host and port of the callback. A URL that is refused has none: such deliveries share one actor. Tests have an actor
 // beside that of live callbacks: whoever listens with a test key and answers nothing holds up tests alone.
 func (dl *delivery) host() string {
@@ -150,7 +195,7 @@ func (dl *delivery) host() string {
 	case dl.refused != nil:
 		return "refused"
 	case dl.Test:
-		return dl.target.HostPort() + " (tests)"
+		return dl.receiver() + " (tests)"
 	}
-	return dl.target.HostPort()
+	return dl.receiver()
 }

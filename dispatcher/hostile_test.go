@@ -10,7 +10,6 @@ import (
 	"io"
 	"math/big"
 	"net"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -20,6 +19,7 @@ import (
 
 	"verifyd/dispatcher/callback"
 	"verifyd/dispatcher/callback/localca"
+	"verifyd/natsconf/natstest"
 	"verifyd/sessions"
 )
 
@@ -191,6 +191,7 @@ func selfSigned(t *testing.T) *tls.Config {
 // TestHostileReceivers sends to all of them at once. Each gets at most one request, each delivery ends in the right state by its
 // own worker, and no worker is left behind.
 func TestHostileReceivers(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	hosts, settled := hostileHosts(), make(chan struct{})
 	end := sync.OnceFunc(func() { close(settled) })
@@ -226,7 +227,7 @@ func TestHostileReceivers(t *testing.T) {
 	completing.Wait()
 	views := make([]sessions.View, len(rows))
 	for i := range rows {
-		views[i] = h.untilSettled(t, ids[i], rows[i].name)
+		views[i] = h.untilSettled(t, ids[i])
 	}
 	untilGauge(t, metrics, "verifyd_deliveries_held", 0)
 	untilGauge(t, metrics, "verifyd_deliveries_in_flight", 0)
@@ -267,53 +268,10 @@ func (r *rawReceiver) check(t *testing.T, v sessions.View) {
 	}
 }
 
-// untilSettled waits for a delivery to end, in whatever state.
-func (h *house) untilSettled(t *testing.T, id sessions.ID, name string) sessions.View {
-	t.Helper()
-	final := []sessions.DeliveryState{sessions.DeliveryDelivered, sessions.DeliveryRejected, sessions.DeliveryUnknown, sessions.DeliveryUndeliverable}
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for timeout := time.After(40 * time.Second); ; {
-		v, err := h.store.Read(t.Context(), id)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if slices.Contains(final, v.Delivery.State) {
-			return v
-		}
-		select {
-		case <-tick.C:
-		case <-timeout:
-			t.Fatalf("%s: the delivery stays %s: %+v", name, v.Delivery.State, v.Delivery.Attempts)
-		}
-	}
-}
-
 // untilGauge waits for a gauge of the dispatcher to reach a value.
 func untilGauge(t *testing.T, from prometheus.Gatherer, name string, want float64) {
 	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for timeout := time.After(20 * time.Second); ; {
-		got := -1.0
-		families, err := from.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, f := range families {
-			if f.GetName() == name {
-				got = f.GetMetric()[0].GetGauge().GetValue()
-			}
-		}
-		if got == want {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-timeout:
-			t.Fatalf("%s stays %v, want %v", name, got, want)
-		}
-	}
+	natstest.Await(t, fmt.Sprintf("%s is %v", name, want), func() bool { return gauge(t, from, name) == want })
 }
 
 // A receiver that closes each connection as soon as it has answered gets every callback once: a kept connection is looked at

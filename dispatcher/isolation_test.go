@@ -246,7 +246,7 @@ func TestIsolation(t *testing.T) {
 			t.Fatalf("a hanging delivery has ended before the healthy ones: %s, %v", v.Delivery.State, err)
 		}
 	}
-	held := min(n, isolationHosts*64) // Config.Concurrency's default, for each host
+	held := min(n, isolationHosts*64) // Config.Connections' default, for each host
 	hanging.until(t, held)
 	cost := usage(t).minus(quiet)
 	with := healthy.receipts(t, beside, began)
@@ -279,6 +279,9 @@ const (
 // TestTenThousandHosts makes a destination for each of ten thousand hosts and weighs them while all are known. Their cost is what
 // stopping the dispatcher sets free: the facts that they leave in the store, which shares this process, stay.
 func TestTenThousandHosts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("skipped under -short: it weighs this process, whatever its store is, and ten thousand sessions take long to begin")
+	}
 	if underRaceDetector() {
 		t.Skip("the race detector makes every stack and every lock heavier: it would be weighed with the hosts")
 	}

@@ -88,6 +88,7 @@ func (h *house) listening(t *testing.T) *receiver {
 }
 
 func TestAListenerGetsWhatItsKeyIsSent(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	r := h.listening(t)
 	got, _ := h.listener(t, says(relay.Answer{Sent: true, Status: http.StatusAccepted, Body: "thanks"}))
@@ -108,6 +109,7 @@ func TestAListenerGetsWhatItsKeyIsSent(t *testing.T) {
 
 // A live key's callbacks never go to a listener, and a test key's go to their receiver while nobody listens.
 func TestListenersGetNothingElse(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	r := h.listening(t)
 	nobody := h.completeTest(t, r.URL, true)
@@ -121,6 +123,7 @@ func TestListenersGetNothingElse(t *testing.T) {
 }
 
 func TestVerdictsOfListeners(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	r := h.listening(t)
 	var answer atomic.Pointer[relay.Answer]
@@ -149,6 +152,7 @@ func TestVerdictsOfListeners(t *testing.T) {
 
 // What did not reach the developer's program was not sent: it comes again, and goes to the receiver once nobody listens.
 func TestNotSentFromAListenerIsTriedAgain(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	r := h.listening(t)
 	got, post := h.listener(t, says(relay.Answer{Detail: "nothing listens on localhost:3000"}))
@@ -169,7 +173,7 @@ func TestSilentListenersDoNotHoldUpLiveCallbacks(t *testing.T) {
 	r := h.receive(t, "127.0.0.1", status(http.StatusNoContent))
 	registry := prometheus.NewRegistry()
 	c := h.config()
-	c.Listeners, c.Concurrency, c.Timeout, c.Metrics = relay.New(h.conn), 1, 20*time.Second, registry
+	c.Listeners, c.Connections, c.Timeout, c.Metrics = relay.New(h.conn), 1, 20*time.Second, registry
 	c.DrainTimeout = 100 * time.Millisecond
 	post, err := relay.New(h.conn).Open("key_k")
 	if err != nil {

@@ -51,10 +51,12 @@ func (b *mailbox) take() *delivery {
 	return dl
 }
 
-func (b *mailbox) empty() bool {
+func (b *mailbox) empty() bool { return b.count() == 0 }
+
+func (b *mailbox) count() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return len(b.waiting) == 0
+	return len(b.waiting)
 }
 
 // awaitRoom waits until a full mailbox has emptied to a half, and says whether it has.
@@ -62,10 +64,7 @@ func (b *mailbox) awaitRoom(ctx context.Context, most time.Duration) bool {
 	late := time.NewTimer(most)
 	defer late.Stop()
 	for {
-		b.mu.Lock()
-		waiting := len(b.waiting)
-		b.mu.Unlock()
-		if waiting <= waitingMost/2 {
+		if b.count() <= waitingMost/2 {
 			return true
 		}
 		select {

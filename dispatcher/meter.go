@@ -2,7 +2,11 @@ package dispatcher
 
 import (
 	"context"
+	"errors"
 	"time"
+
+	"verifyd/natsconf"
+	"verifyd/sessions/roster"
 )
 
 // meterEvery is how often the backlog is asked for: a handful of requests each time.
@@ -42,6 +46,15 @@ func (m *meter) wakeOnce(ctx context.Context) {
 	}
 	for _, r := range overdue {
 		r.At = m.d.c.Now()
+		if r.Since.IsZero() { // it could not be read
+			c, err := m.d.c.Sessions.Completion(ctx, r.Session)
+			if errors.Is(err, natsconf.ErrUnavailable) {
+				return
+			}
+			if r.Since = c.CompletedAt; err != nil {
+				r.Since = r.At // there is nothing to deliver, or it is not for this build: who takes the hint up finds out
+			}
+		}
 		if err := m.d.c.Sessions.Schedule(ctx, r); err != nil {
 			m.d.c.Log.Warn().Err(err).Int("overdue", len(overdue)).Msg("overdue retries cannot be stored anew")
 			return
@@ -67,4 +80,5 @@ func (m *meter) readOnce(ctx context.Context) {
 		age = max(m.d.c.Now().Sub(b.Oldest), 0)
 	}
 	m.d.metrics.oldest.Set(age.Seconds())
+	m.d.backlog.Store(&roster.Backlog{At: m.d.now(), Waiting: b.Waiting, Given: b.Given, Scheduled: b.Scheduled, Oldest: b.Oldest})
 }

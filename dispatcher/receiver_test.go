@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -21,7 +22,9 @@ type side struct {
 
 func (s *side) say(text string) { _, _ = io.WriteString(s, text) }
 
+// forever says it in pieces of a record's size: one by one, thousands of records would take a busy machine longer than an attempt may last.
 func (s *side) forever(text string) {
+	text = strings.Repeat(text, 1+16<<10/len(text))
 	for {
 		if _, err := io.WriteString(s, text); err != nil {
 			return

@@ -2,12 +2,14 @@ package dispatcher_test
 
 import (
 	"crypto/tls"
+	"errors"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rs/zerolog"
 
 	"verifyd/natsconf"
@@ -30,21 +32,21 @@ func comeBack(t *testing.T, r *receiver) {
 }
 
 // untilBacklog waits for the backlog to be as wanted.
-func (h *house) untilBacklog(t *testing.T, wanted func(sessions.Backlog) bool) sessions.Backlog {
+func (h *house) untilBacklog(t *testing.T, wanted func(sessions.Backlog) bool) (b sessions.Backlog) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	for {
-		b, err := h.store.Backlog(t.Context())
-		if err != nil {
+	defer func() {
+		if t.Failed() {
+			t.Logf("the backlog is %+v", b)
+		}
+	}()
+	natstest.Await(t, "the backlog that is wanted", func() bool {
+		var err error
+		if b, err = h.store.Backlog(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if wanted(b) {
-			return b
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the backlog stays %+v", b)
-		}
-	}
+		return wanted(b)
+	})
+	return b
 }
 
 func scheduled(b sessions.Backlog) bool { return b.Scheduled == 1 && b.Waiting+b.Given == 0 }
@@ -53,10 +55,11 @@ func nothing(b sessions.Backlog) bool { return b == sessions.Backlog{} }
 
 // A long pause burdens no consumer, and outlives dispatcher and server: when its time has come, whoever is there tries again.
 func TestLongPauseSurvivesARestart(t *testing.T) {
+	t.Parallel()
 	h, dir := newHouse(t), t.TempDir()
 	conn, stopServer := natstest.StartIn(t, dir)
 	h.open(t, conn)
-	r := h.receive(t, "127.0.0.1", status(http.StatusNoContent))
+	r := h.receive(t, alone(), status(http.StatusNoContent))
 	r.Close()
 	config := h.config()
 	config.ScheduleFrom = time.Second // every pause
@@ -83,14 +86,14 @@ func TestLongPauseSurvivesARestart(t *testing.T) {
 // Each pause is told by how often the delivery was taken up, over schedules too; giving up comes in time; and what somebody asked for
 // again waits in the same way.
 func TestSchedulesCarryTheirDelivery(t *testing.T) {
+	t.Parallel()
 	h := start(t)
-	r := h.receive(t, "127.0.0.1", status(http.StatusNoContent))
+	r := h.receive(t, alone(), status(http.StatusNoContent))
 	r.Close()
 	config := h.config()
 	config.ScheduleFrom, config.RetryFor = time.Second, 4*time.Second
 	h.dispatch(t, config)
 	c := h.complete(t, r.URL, "u", verified)
-	h.untilBacklog(t, scheduled)
 	first := h.schedule(t, c.ID)
 	v := h.until(t, c.ID, sessions.DeliveryUndeliverable)
 	if took := v.Delivery.Attempts[0].Result.At.Sub(c.CompletedAt); took < config.RetryFor || took > 3*config.RetryFor {
@@ -105,7 +108,6 @@ func TestSchedulesCarryTheirDelivery(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.untilBacklog(t, scheduled)
 	again := h.schedule(t, c.ID)
 	if again.Asked != 2 || again.Tries != 1 || !again.Since.Equal(asked.At) {
 		t.Errorf("retry of what was asked for: %+v", again)
@@ -117,13 +119,17 @@ func TestSchedulesCarryTheirDelivery(t *testing.T) {
 	}
 }
 
-// schedule reads the schedule of a session.
+// schedule waits for the schedule of a session, which is there for its second alone, and reads it.
 func (h *house) schedule(t *testing.T, id sessions.ID) sessions.Retry {
 	t.Helper()
-	m, err := h.conn.Last(t.Context(), natsconf.StreamRetries, "schedule."+string(id))
-	if err != nil {
-		t.Fatal(err)
-	}
+	var m *jetstream.RawStreamMsg
+	natstest.Await(t, "a schedule", func() bool {
+		var err error
+		if m, err = h.conn.Last(t.Context(), natsconf.StreamRetries, "schedule."+string(id)); err != nil && !errors.Is(err, natsconf.ErrNotFound) {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
 	r, err := h.store.DecodeRetry(m.Subject, m.Data)
 	if err != nil {
 		t.Fatal(err)
@@ -134,6 +140,7 @@ func (h *house) schedule(t *testing.T, id sessions.ID) sessions.Retry {
 // A retry that comes again when everything is over changes nothing, and a schedule that cannot be stored leaves the delivery with its
 // consumer.
 func TestRetriesAreHints(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	r := h.receive(t, "127.0.0.1", status(http.StatusNoContent))
 	h.dispatch(t, h.config())
@@ -147,7 +154,7 @@ func TestRetriesAreHints(t *testing.T) {
 		t.Errorf("%d POSTs", n)
 	}
 
-	gone := h.receive(t, "127.0.0.2", status(http.StatusNoContent))
+	gone := h.receive(t, alone(), status(http.StatusNoContent))
 	gone.Close()
 	if err := h.conn.JS.DeleteStream(t.Context(), natsconf.StreamRetries); err != nil {
 		t.Fatal(err)
@@ -163,6 +170,7 @@ func TestRetriesAreHints(t *testing.T) {
 // The acknowledgement of a claim is lost, the claim is stored: its owner knows that it sent nothing, gives the attempt free, and the
 // next one is sent. Anybody else would have to call it unknown.
 func TestClaimWhoseAcknowledgementWasLostIsReleased(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	r := h.receive(t, "127.0.0.1", status(http.StatusNoContent))
 	c := h.complete(t, r.URL, "u", verified)

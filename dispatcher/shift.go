@@ -116,7 +116,10 @@ func (p *place) give(conn *callback.Conn, learnt contact) {
 
 // room says whether one more delivery may begin.
 func (s *shift) room() bool {
-	most := s.t.d.c.Concurrency
+	if s.t.paused() {
+		return false
+	}
+	most := s.t.d.c.Connections
 	if len(s.waiting) == 0 && s.connectable() {
 		return s.active < most+aheadMost
 	}
@@ -125,7 +128,7 @@ func (s *shift) room() bool {
 
 // connectable says whether a place can be given: an unused connection, or a dial.
 func (s *shift) connectable() bool {
-	if s.places >= s.t.d.c.Concurrency {
+	if s.places >= s.t.d.c.Connections {
 		return false
 	}
 	// While the breaker is not closed only a probe, and those whose time is over, are dialled at all.
@@ -215,7 +218,7 @@ func (s *shift) serveWaiting() {
 // connected takes note of the end of a dial.
 func (s *shift) connected(well bool) {
 	s.dialing--
-	s.dials = min(s.dials+1, s.t.d.c.Concurrency)
+	s.dials = min(s.dials+1, s.t.d.c.Connections)
 	if !well {
 		s.dials = dialsLeast
 	}
@@ -244,10 +247,16 @@ func (s *shift) finish() {
 
 // restFor gives after which time there may be something to do that nobody tells: a connection to close, or to retire.
 func (s *shift) restFor() time.Duration {
+	rest := s.t.d.c.Idle
 	if len(s.idle) > 0 {
-		return connIdle
+		rest = connIdle
 	}
-	return s.t.d.c.Idle
+	if p, ok := s.t.d.pauseOf(s.t.receiver); ok {
+		if left := p.End().Sub(s.t.d.c.Now()); left > 0 {
+			rest = min(rest, left)
+		}
+	}
+	return rest
 }
 
 func (s *shift) closeIdle(olderThan time.Duration) {

@@ -27,10 +27,11 @@ const (
 	AdminWriteTimeout = 2 * time.Minute
 )
 
-// Check is one named condition of readiness.
+// Check is one thing that the process depends on, and one named condition of readiness.
 type Check struct {
-	Name  string                          // as in "keys" or "jetstream"
-	Check func(ctx context.Context) error // nil when well; the text of the error is shown to operators
+	Name string // as in "keys" or "jetstream"
+	// Check tells how it stands in a few words, which may be none, and, where it is not well, why. Both are shown to operators.
+	Check func(ctx context.Context) (state string, err error)
 	// Advisory: told to operators, but requests should be sent here whatever it says, since no other process fares better.
 	Advisory bool
 }
@@ -45,15 +46,21 @@ type checkDoc struct {
 	Name     string `json:"name"`
 	OK       bool   `json:"ok"`
 	Advisory bool   `json:"advisory,omitzero"`
+	State    string `json:"state,omitempty"`
 	Reason   string `json:"reason,omitempty"` // what is wrong
 }
 
-// NewAdmin makes the operators' handler. It asks nobody who they are: it belongs on an address that only operators reach.
-func NewAdmin(checks []Check, metrics prometheus.Gatherer) http.Handler {
+// NewAdmin makes the operators' handler. It asks nobody who they are: it belongs on an address that only operators reach. levels may be
+// nil: then the log's level stays as it is.
+func NewAdmin(checks []Check, metrics prometheus.Gatherer, levels Levels) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+pathLive, live)
 	mux.HandleFunc("GET "+pathReady, ready(checks))
-	mux.Handle("GET "+pathMetrics, promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
+	mux.Handle("GET "+pathMetrics, promhttp.HandlerFor(metrics, promhttp.HandlerOpts{EnableOpenMetrics: true})) // exemplars need OpenMetrics
+	if levels != nil {
+		mux.HandleFunc("GET "+pathLogLevel, logLevel(levels))
+		mux.HandleFunc("PUT "+pathLogLevel, logLevel(levels))
+	}
 	mux.HandleFunc("GET "+pathPprof, pprof.Index)
 	mux.HandleFunc("GET "+pathPprof+"cmdline", pprof.Cmdline)
 	mux.HandleFunc("GET "+pathPprof+"profile", pprof.Profile)
@@ -74,17 +81,40 @@ func live(w http.ResponseWriter, _ *http.Request) {
 // advisory.
 func ready(checks []Check) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), checkTimeout)
-		defer cancel()
-		doc := readiness{Ready: true, Checks: ask(ctx, checks)}
+		doc := judge(r.Context(), checks)
 		status := http.StatusOK
-		for _, c := range doc.Checks {
-			if !c.OK && !c.Advisory {
-				doc.Ready, status = false, http.StatusServiceUnavailable
-			}
+		if !doc.Ready {
+			status = http.StatusServiceUnavailable
 		}
 		writeJSON(w, status, "application/json", doc)
 	}
+}
+
+// Failing is a check that fails.
+type Failing struct{ Name, Reason string }
+
+// Judge says what GET /readyz says: whether requests should be sent here, and which checks fail, advisory ones included. It takes two
+// seconds at most.
+func Judge(ctx context.Context, checks []Check) (ready bool, failing []Failing) {
+	doc := judge(ctx, checks)
+	for _, c := range doc.Checks {
+		if !c.OK {
+			failing = append(failing, Failing{c.Name, c.Reason})
+		}
+	}
+	return doc.Ready, failing
+}
+
+func judge(ctx context.Context, checks []Check) readiness {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	doc := readiness{Ready: true, Checks: ask(ctx, checks)}
+	for _, c := range doc.Checks {
+		if !c.OK && !c.Advisory {
+			doc.Ready = false
+		}
+	}
+	return doc
 }
 
 // ask runs all checks at once: each is told apart even where one of them takes all the time there is.
@@ -93,9 +123,10 @@ func ask(ctx context.Context, checks []Check) []checkDoc {
 	var wg sync.WaitGroup
 	for i, c := range checks {
 		wg.Go(func() {
-			docs[i] = checkDoc{Name: c.Name, OK: true, Advisory: c.Advisory}
-			if err := c.Check(ctx); err != nil {
-				docs[i].OK, docs[i].Reason = false, err.Error()
+			state, err := c.Check(ctx)
+			docs[i] = checkDoc{Name: c.Name, OK: err == nil, Advisory: c.Advisory, State: state}
+			if err != nil {
+				docs[i].Reason = err.Error()
 			}
 		})
 	}

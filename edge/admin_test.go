@@ -15,7 +15,7 @@ import (
 
 func startAdmin(t *testing.T, checks []Check, reg *prometheus.Registry) *Server {
 	t.Helper()
-	s, _ := startServer(t, ServerConfig{Name: "admin", Listen: "127.0.0.1:0", Handler: NewAdmin(checks, reg), Log: zerolog.Nop(), WriteTimeout: AdminWriteTimeout})
+	s, _ := startServer(t, ServerConfig{Name: "admin", Listen: "127.0.0.1:0", Handler: NewAdmin(checks, reg, nil), Log: zerolog.Nop(), WriteTimeout: AdminWriteTimeout})
 	return s
 }
 
@@ -31,16 +31,16 @@ func mustFetch(t *testing.T, s *Server, path string) answer {
 func TestReadiness(t *testing.T) {
 	var away atomic.Bool
 	s := startAdmin(t, []Check{
-		{Name: "keys", Check: func(context.Context) error { return nil }},
-		{Name: "jetstream", Check: func(context.Context) error {
+		{Name: "keys", Check: func(context.Context) (string, error) { return "2 known", nil }},
+		{Name: "jetstream", Check: func(context.Context) (string, error) {
 			if away.Load() {
-				return errors.New("no connection")
+				return "", errors.New("no connection")
 			}
-			return nil
+			return "", nil
 		}},
 	}, prometheus.NewRegistry())
-	const well = `{"ready":true,"checks":[{"name":"keys","ok":true},{"name":"jetstream","ok":true}]}`
-	const ill = `{"ready":false,"checks":[{"name":"keys","ok":true},{"name":"jetstream","ok":false,"reason":"no connection"}]}`
+	const well = `{"ready":true,"checks":[{"name":"keys","ok":true,"state":"2 known"},{"name":"jetstream","ok":true}]}`
+	const ill = `{"ready":false,"checks":[{"name":"keys","ok":true,"state":"2 known"},{"name":"jetstream","ok":false,"reason":"no connection"}]}`
 	for _, row := range []struct {
 		away   bool
 		status int
@@ -59,10 +59,10 @@ func TestReadiness(t *testing.T) {
 // What no other process fares better with is told, and turns no requests away.
 func TestAdvisoryChecks(t *testing.T) {
 	s := startAdmin(t, []Check{
-		{Name: "keys", Check: func(context.Context) error { return nil }},
-		{Name: "network a", Check: func(context.Context) error { return errors.New("no answer") }, Advisory: true},
+		{Name: "keys", Check: func(context.Context) (string, error) { return "2 known", nil }},
+		{Name: "network a", Check: func(context.Context) (string, error) { return "since noon", errors.New("no answer") }, Advisory: true},
 	}, prometheus.NewRegistry())
-	const want = `{"ready":true,"checks":[{"name":"keys","ok":true},{"name":"network a","ok":false,"advisory":true,"reason":"no answer"}]}`
+	const want = `{"ready":true,"checks":[{"name":"keys","ok":true,"state":"2 known"},{"name":"network a","ok":false,"advisory":true,"state":"since noon","reason":"no answer"}]}`
 	if a := mustFetch(t, s, pathReady); a.status != http.StatusOK || a.body != want {
 		t.Errorf("%d %s", a.status, a.body)
 	}
@@ -70,10 +70,10 @@ func TestAdvisoryChecks(t *testing.T) {
 
 // A check that hangs is told apart from those that are well, and does not hang the probe.
 func TestReadinessDoesNotHang(t *testing.T) {
-	hang := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+	hang := func(ctx context.Context) (string, error) { <-ctx.Done(); return "", ctx.Err() }
 	began := time.Now()
 	docs := ask(deadline(t, 50*time.Millisecond), []Check{
-		{Name: "hangs", Check: hang}, {Name: "well", Check: func(context.Context) error { return nil }}, {Name: "hangs too", Check: hang},
+		{Name: "hangs", Check: hang}, {Name: "well", Check: func(context.Context) (string, error) { return "2 known", nil }}, {Name: "hangs too", Check: hang},
 	})
 	if docs[0].OK || docs[0].Reason == "" || !docs[1].OK || docs[2].OK || docs[2].Name != "hangs too" {
 		t.Errorf("checks = %+v", docs)

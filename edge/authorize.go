@@ -9,6 +9,7 @@ import (
 
 	"verifyd/edge/account"
 	"verifyd/natsconf"
+	"verifyd/sessions"
 )
 
 const (
@@ -104,6 +105,8 @@ func storeProblem(err error) *problem {
 	case errors.Is(err, natsconf.ErrUnavailable), errors.Is(err, natsconf.ErrUncertain), errors.Is(err, natsconf.ErrConflict),
 		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return &problem{code: CodeUnavailable, detail: "The service cannot reach its store; try again.", retryAfter: retryUnavailable, cause: err}
+	case errors.Is(err, sessions.ErrNewer): // while a newer build is rolled out: the next edge that is asked may be one
+		return &problem{code: CodeUnavailable, detail: "The service is being upgraded; try again.", retryAfter: retryUnavailable, cause: err}
 	default:
 		return &problem{code: CodeInternal, detail: "The service failed; its log has the reason under this request_id.", cause: err}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
+	"go.opentelemetry.io/otel/trace"
 
 	"verifyd/edge/account"
 	"verifyd/edge/limit"
@@ -86,15 +87,18 @@ type Config struct {
 	Listeners      Listeners             // where callbacks for developers' own machines come in
 	ListenBeat     time.Duration         // how often a listener hears something; default 15 s
 	StoreHigh      func() bool           // whether the store is so full that only open sessions may go on; default: never
+	StoreLeft      func() error          // why nothing can be stored any more, as where the store was moved away; default: it can
 	TrustedProxies []netip.Prefix        // whose X-Forwarded-For counts; default: nobody's
 	Routes         []Route               // what others mount
 	Metrics        prometheus.Registerer // default: a registry that nobody reads
+	Tracer         trace.Tracer          // default: nothing is traced
 	Log            zerolog.Logger        //
 	Now            func() time.Time      // default: time.Now
 	StoreTimeout   time.Duration         // how long one request may wait for JetStream in all; default 10 s
 	FailedKeys     FailedKeys            // default: no limit
 	TestKeys       bool                  // whether test keys are taken; default: they get 401
 	MaxWaiting     int                   // requests that wait for a session to change, at once; default 1,000, a quarter of it for one account
+	MaxListing     int                   // lists of sessions that are made at once; default 32, a quarter of it for one account
 }
 
 // defaultStoreTimeout is twice what one write waits for its acknowledgement: a leader election fits into it, and the answer
@@ -105,6 +109,9 @@ const defaultStoreTimeout = 10 * time.Second
 func (c Config) WithDefaults() Config {
 	if c.StoreHigh == nil {
 		c.StoreHigh = func() bool { return false }
+	}
+	if c.StoreLeft == nil {
+		c.StoreLeft = func() error { return nil }
 	}
 	if c.Metrics == nil {
 		c.Metrics = prometheus.NewRegistry()
@@ -120,6 +127,9 @@ func (c Config) WithDefaults() Config {
 	}
 	if c.MaxWaiting == 0 {
 		c.MaxWaiting = defaultMaxWaiting
+	}
+	if c.MaxListing == 0 {
+		c.MaxListing = defaultMaxListing
 	}
 	return c
 }
@@ -138,6 +148,9 @@ func (c Config) validate() error {
 	}
 	if c.MaxWaiting < 0 {
 		return fmt.Errorf("edge: MaxWaiting is %d, it must be positive", c.MaxWaiting)
+	}
+	if c.MaxListing < 0 {
+		return fmt.Errorf("edge: MaxListing is %d, it must be positive", c.MaxListing)
 	}
 	return nil
 }

@@ -69,6 +69,7 @@ func TestNewRefuses(t *testing.T) {
 		"Usages is missing":        func(c *Config) { c.Usages = nil },
 		"Changes is missing":       func(c *Config) { c.Changes = nil },
 		"MaxWaiting is -1":         func(c *Config) { c.MaxWaiting = -1 },
+		"MaxListing is -1":         func(c *Config) { c.MaxListing = -1 },
 		"Sessions is missing":      func(c *Config) { c.Sessions = nil },
 		"Rates is missing":         func(c *Config) { c.Rates = nil },
 		"Quota is missing":         func(c *Config) { c.Quota = nil },

@@ -30,6 +30,7 @@
 //  6. GET and HEAD change nothing.
 //  7. A request that waits for a change holds a connection and a place among MaxWaiting, and nothing of the store. When the server is
 //     told to stop, it answers.
-//  8. No other request holds the server for long or makes it grow: headers, bodies, connections and every wait are bounded. POST
+//  8. A list of sessions looks through the store: few are made at once, and fewer of one account.
+//  9. No other request holds the server for long or makes it grow: headers, bodies, connections and every wait are bounded. POST
 //     /listen lasts as long as its listener does; their number is bounded, and they end when the server drains.
 package edge

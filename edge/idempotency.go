@@ -69,13 +69,15 @@ func (v verification) fingerprint() [sha256.Size]byte {
 }
 
 // startKeyed starts a session under an idempotency key, or gives the one that was started. A repeat takes no unit of quota, and is
-// answered even when the store takes no new sessions.
+// answered even when the store takes no new sessions, as long as it can be read.
 func (a *api) startKeyed(ctx context.Context, h http.Header, key string, who account.Principal, v verification, now time.Time) (initAnswer, *problem) {
-	high := a.StoreHigh()
+	high, left := a.StoreHigh(), a.StoreLeft()
 	turn, err := a.Turns.TakeTurn(ctx, sessions.Keyed{
 		Account: who.Account.ID, Test: who.Key.Test, Key: key, Fingerprint: v.fingerprint(),
-	}, !high)
+	}, !high && left == nil)
 	switch {
+	case errors.Is(err, sessions.ErrNotStarted) && left != nil:
+		return initAnswer{}, storeLeft(left)
 	case errors.Is(err, sessions.ErrNotStarted):
 		return initAnswer{}, storeFull(nil)
 	case err != nil:

@@ -3,11 +3,15 @@ package edge
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"verifyd/edge/account"
 	"verifyd/edge/limit"
+	"verifyd/natsconf"
 	"verifyd/sessions"
 )
 
@@ -34,6 +38,7 @@ func (a *api) init(w http.ResponseWriter, r *http.Request) {
 }
 
 func (a *api) start(h http.Header, r *http.Request) (initAnswer, *problem) {
+	traced := LineOf(r.Context()).begin(r.Context())
 	who, p := a.authorize(r)
 	if p != nil {
 		return initAnswer{}, p
@@ -50,7 +55,7 @@ func (a *api) start(h http.Header, r *http.Request) (initAnswer, *problem) {
 	if p != nil {
 		return initAnswer{}, p
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), a.StoreTimeout)
+	ctx, cancel := context.WithTimeout(traced, a.StoreTimeout)
 	defer cancel()
 	if key != "" {
 		return a.startKeyed(ctx, h, key, who, v, now)
@@ -58,10 +63,19 @@ func (a *api) start(h http.Header, r *http.Request) (initAnswer, *problem) {
 	if a.StoreHigh() {
 		return initAnswer{}, storeFull(nil)
 	}
+	if err := a.StoreLeft(); err != nil {
+		return initAnswer{}, storeLeft(err)
+	}
 	if p := a.withinQuota(ctx, h, who, now); p != nil {
 		return initAnswer{}, p
 	}
 	return a.create(ctx, who, v, now)
+}
+
+// storeLeft is for a start in a store that takes nothing any more. It is told before the quota: a unit that is taken and given back would be
+// a change in a store whose end is being compared.
+func storeLeft(cause error) *problem {
+	return storeProblem(fmt.Errorf("%w: %w", natsconf.ErrUnavailable, cause))
 }
 
 func (a *api) withinRate(h http.Header, who account.Principal, now time.Time) *problem {
@@ -79,7 +93,9 @@ func (a *api) withinQuota(ctx context.Context, h http.Header, who account.Princi
 	if who.Key.Test {
 		return nil
 	}
+	ctx, done := Step(ctx, "take quota", trace.SpanKindProducer)
 	u, err := a.Quota.Take(ctx, who.Account.ID, who.Account.Quota, now)
+	done(stepOutcome(err))
 	if err != nil && !errors.Is(err, limit.ErrQuotaExceeded) {
 		return storeProblem(err)
 	}
@@ -106,7 +122,9 @@ func (a *api) giveBack(ctx context.Context, who account.Principal, now time.Time
 // create makes the session, and gives its unit of quota back where there is none to show for it. After an uncertain write a
 // session may exist, but nobody holds its token.
 func (a *api) create(ctx context.Context, who account.Principal, v verification, now time.Time) (initAnswer, *problem) {
+	ctx, done := Step(ctx, "store session", trace.SpanKindProducer)
 	s, token, err := a.Sessions.Create(ctx, request(who, v))
+	done(stepOutcome(err))
 	if err != nil {
 		err = errors.Join(err, a.giveBack(ctx, who, now))
 		return initAnswer{}, storeProblem(err)

@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/rs/zerolog"
 
+	"verifyd/edge/limit"
 	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
 	"verifyd/sessions"
@@ -231,6 +232,26 @@ func TestInitWhileTheStoreIsNearlyFull(t *testing.T) {
 	a = s.init(t, goodBody)
 	if a.status != http.StatusOK || !strings.Contains(a.header.Get(headerLimit), `"month";r=99999`) {
 		t.Errorf("with room again: %d, RateLimit %q; the refusal must cost no quota", a.status, a.header.Get(headerLimit))
+	}
+}
+
+// Where the store was left, a start is refused before anything is counted: what is compared at the end of a move would go on changing.
+func TestInitInAStoreThatWasLeft(t *testing.T) {
+	conn := natstest.Start(t)
+	s := newServiceOn(t, conn, func(c *Config) {
+		c.Quota = limit.NewQuota(natstest.Writer(t, conn, natsconf.StreamUsage), 4)
+		c.StoreLeft = func() error {
+			return &natsconf.StandingError{Standing: natsconf.Standing{State: natsconf.StandingSealing}}
+		}
+	})
+	for name, a := range map[string]answer{"a start": s.init(t, goodBody), "a start under a key": s.keyed(t, acmeKey, "k", goodBody)} {
+		t.Run(name, func(t *testing.T) {
+			wantProblem(t, a, CodeUnavailable)
+			wantRetryAfter(t, a, 1, 5)
+		})
+	}
+	if _, last, err := conn.Bounds(t.Context(), natsconf.StreamUsage); err != nil || last != 0 {
+		t.Errorf("%d changes of what is counted, %v", last, err)
 	}
 }
 

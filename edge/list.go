@@ -19,6 +19,11 @@ const (
 	// reads of the store.
 	defaultListed = 20
 	maxListed     = 100
+	// defaultMaxListing bounds the lists that are made at once: each may look through the store for StoreTimeout, and all edges' do so
+	// at the same leader, beside what completes sessions.
+	defaultMaxListing = 32
+	// retryListing is what a list beyond the bound is told to wait: most take far less.
+	retryListing = time.Second
 )
 
 // Lister lists sessions; a *sessions.Store. Its errors are sessions.ErrBadCursor and natsconf's.
@@ -46,6 +51,12 @@ func (a *api) listSessions(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, r, p)
 		return
 	}
+	leave, err := a.listing.take(who.Account.ID)
+	if err != nil {
+		writeProblem(w, r, noListing(err))
+		return
+	}
+	defer leave()
 	q.Account, q.Test = who.Account.ID, &who.Key.Test
 	ctx, cancel := context.WithTimeout(r.Context(), a.StoreTimeout)
 	defer cancel()
@@ -58,6 +69,13 @@ func (a *api) listSessions(w http.ResponseWriter, r *http.Request) {
 	default:
 		writeJSON(w, http.StatusOK, "application/json", listed(page))
 	}
+}
+
+func noListing(err error) *problem {
+	if errors.Is(err, errNoShare) {
+		return &problem{code: CodeTooManyLists, detail: "This account makes too many lists at once; make them one after the other.", retryAfter: retryListing}
+	}
+	return &problem{code: CodeUnavailable, detail: "Too many lists are being made at this moment; try again.", retryAfter: retryListing, cause: err}
 }
 
 func listed(page sessions.Page) listDoc {

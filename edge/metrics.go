@@ -39,7 +39,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 }
 
 func (m *metrics) observe(line *Line, status int, took time.Duration) {
-	m.took.WithLabelValues(line.name, statusClass(status)).Observe(took.Seconds())
+	observe(m.took.WithLabelValues(line.name, statusClass(status)), took.Seconds(), line.trace())
 	if line.route != pathInit {
 		return
 	}
@@ -54,6 +54,15 @@ func (m *metrics) observe(line *Line, status int, took time.Duration) {
 		outcome = "none"
 	}
 	m.inits.WithLabelValues(outcome).Inc()
+}
+
+// observe puts a value into a histogram, with the trace that it comes from where there is one.
+func observe(h prometheus.Observer, value float64, traceID string) {
+	if e, ok := h.(prometheus.ExemplarObserver); ok && traceID != "" {
+		e.ObserveWithExemplar(value, prometheus.Labels{"trace_id": traceID})
+		return
+	}
+	h.Observe(value)
 }
 
 // statusClass gives "2xx" and its like; "none" where nothing was answered.

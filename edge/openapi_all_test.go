@@ -29,6 +29,7 @@ func callbacksOf(t *testing.T) Callbacks {
 type faulty struct {
 	*sessions.Store
 	fault *atomic.Pointer[error]
+	slow  *slowLists
 }
 
 func (f faulty) err() error {
@@ -56,6 +57,7 @@ func (f faulty) List(ctx context.Context, q sessions.Query) (sessions.Page, erro
 	if err := f.err(); err != nil {
 		return sessions.Page{}, err
 	}
+	f.slow.pass()
 	return f.Store.List(ctx, q)
 }
 
@@ -64,6 +66,19 @@ func (f faulty) Usage(ctx context.Context, account string, month time.Time) (ses
 		return sessions.Usage{}, err
 	}
 	return f.Store.Usage(ctx, account, month)
+}
+
+// slowLists holds lists up, once it is on.
+type slowLists struct {
+	on          atomic.Bool
+	began, goOn chan struct{}
+}
+
+func (s *slowLists) pass() {
+	if s.on.Load() {
+		s.began <- struct{}{}
+		<-s.goOn
+	}
 }
 
 // refusing takes every failure for one too many, once it is on.
@@ -82,13 +97,13 @@ func TestEveryDescribedAnswerIsGiven(t *testing.T) {
 	conn := natstest.Start(t)
 	var fault atomic.Pointer[error]
 	high := false
-	failures := &refusing{}
+	failures, slow := &refusing{}, &slowLists{began: make(chan struct{}), goOn: make(chan struct{})}
 	w := newWaiterOn(t, conn, func(c *Config) {
-		f := faulty{c.Sessions.(*sessions.Store), &fault}
+		f := faulty{c.Sessions.(*sessions.Store), &fault, slow}
 		c.Sessions, c.Lister, c.Usages = f, f, f
 		c.Listeners = faultyListeners{c.Listeners, &fault}
 		c.StoreHigh = func() bool { return high }
-		c.MaxWaiting, c.FailedKeys = 1, failures
+		c.MaxWaiting, c.MaxListing, c.FailedKeys = 1, 1, failures
 		c.Quota = limit.NewQuota(natstest.Writer(t, conn, natsconf.StreamUsage), limit.DefaultQuota)
 		keys := newKeyring()
 		spent := keys[otherKey]
@@ -98,6 +113,7 @@ func TestEveryDescribedAnswerIsGiven(t *testing.T) {
 	}, func(c *ServerConfig) { c.ReadTimeout = 500 * time.Millisecond })
 	walkInit(t, w, &high)
 	walkSessions(t, w)
+	walkLists(t, w, slow)
 	walkFaults(t, w, &fault)
 	walkListen(t, w)
 	failures.on.Store(true)
@@ -212,6 +228,25 @@ func walkSessions(t *testing.T, w waiter) {
 	<-answer
 	w.clock.advance(sessions.Lifetime)
 	act(old, "cancel", acmeKey)
+}
+
+// walkLists has one list take long, so that there is no place for another one.
+func walkLists(t *testing.T, w waiter, slow *slowLists) {
+	t.Helper()
+	slow.on.Store(true)
+	done := make(chan answer, 1)
+	go func() { done <- w.list(t, acmeKey, "") }()
+	<-slow.began
+	a := w.list(t, slowKey, "") // another key of the account
+	wantProblem(t, a, CodeTooManyLists)
+	wantRetryAfter(t, a, 1, 1)
+	a = w.list(t, otherKey, "")
+	wantProblem(t, a, CodeUnavailable)
+	wantRetryAfter(t, a, 1, 1)
+	slow.on.Store(false)
+	slow.goOn <- struct{}{}
+	parse[listDoc](t, <-done, http.StatusOK)
+	parse[listDoc](t, w.list(t, otherKey, ""), http.StatusOK) // the place is free again
 }
 
 // walkFaults has the store fail, in a way that a repeat may mend and in one that nobody expected.

@@ -34,6 +34,7 @@ const (
 	CodeInternal              Code = "internal"                // a fault of the service
 	CodeUnavailable           Code = "unavailable"             // the service cannot reach its store; Retry-After tells
 	CodeTooManyWaiting        Code = "too_many_waiting"        // too many requests wait for a change already; Retry-After tells
+	CodeTooManyLists          Code = "too_many_lists"          // the account makes too many lists at once; Retry-After tells
 	CodeStoreFull             Code = "store_full"              // the store is nearly full: open sessions go on, new ones do not start
 	CodeLiveKey               Code = "live_key"                // only test keys may do this
 	CodeTooManyListeners      Code = "too_many_listeners"      // too many listen already; Retry-After tells
@@ -66,6 +67,7 @@ var problems = map[Code]struct {
 	CodeInternal:              {http.StatusInternalServerError, "The service failed"},
 	CodeUnavailable:           {http.StatusServiceUnavailable, "The service is not available"},
 	CodeTooManyWaiting:        {http.StatusServiceUnavailable, "Too many requests are waiting"},
+	CodeTooManyLists:          {http.StatusTooManyRequests, "Too many lists at once"},
 	CodeStoreFull:             {http.StatusServiceUnavailable, "The store is nearly full"},
 	CodeLiveKey:               {http.StatusForbidden, "A test key is required"},
 	CodeTooManyListeners:      {http.StatusTooManyRequests, "Too many listen already"},

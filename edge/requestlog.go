@@ -21,6 +21,9 @@ import (
 // headerRequestID carries the id under which the log knows a request. A client's own is not taken over: it could be anything.
 const headerRequestID = "X-Request-Id"
 
+// LogMessage is the message of the one log line of each request.
+const LogMessage = "request"
+
 // noRoute stands for the route where none matched, in logs and metrics.
 const noRoute = "none"
 
@@ -38,6 +41,7 @@ type Line struct {
 
 	route string // the pattern
 	name  string
+	traced
 }
 
 type lineKey struct{}
@@ -56,7 +60,7 @@ func (a *api) frame(next http.Handler) http.Handler {
 		started := time.Now()
 		line := &Line{
 			RequestID: rand.Text(), ClientIP: clientIP(r.RemoteAddr, r.Header.Values("X-Forwarded-For"), a.TrustedProxies),
-			route: noRoute, name: noRoute,
+			route: noRoute, name: noRoute, traced: traced{tracer: a.Tracer, started: started, method: methodLabel(r.Method)},
 		}
 		out := &countedWriter{ResponseWriter: w}
 		in := &countedReader{ReadCloser: r.Body}
@@ -71,8 +75,9 @@ func (a *api) frame(next http.Handler) http.Handler {
 			}
 			a.metrics.inFlight.Dec()
 			took := time.Since(started)
+			line.endSpan(out.status)
 			a.metrics.observe(line, out.status, took)
-			a.write(line, r.Method, in, out, took)
+			a.write(line, in, out, took)
 			if fault != nil && (out.cut || isAbort(fault)) {
 				panic(http.ErrAbortHandler) // net/http closes the connection, so that half an answer does not pass for a whole one
 			}
@@ -92,7 +97,8 @@ func (a *api) recovered(out *countedWriter, r *http.Request, fault any) {
 	if err, ok := fault.(runtime.Error); ok {
 		what = err.Error()
 	}
-	a.Log.Error().Str("request_id", LineOf(r.Context()).RequestID).Str("panic", what).Bytes("stack", debug.Stack()).Msg("a handler panicked")
+	line := LineOf(r.Context())
+	a.Log.Error().Str("request_id", line.RequestID).Str("sid", string(line.Session)).Str("panic", what).Bytes("stack", debug.Stack()).Msg("a handler panicked")
 	if out.status != 0 {
 		out.cut = true
 		return
@@ -108,13 +114,14 @@ func isAbort(fault any) bool {
 	return ok && errors.Is(err, http.ErrAbortHandler)
 }
 
-func (a *api) write(line *Line, method string, in *countedReader, out *countedWriter, took time.Duration) {
+func (a *api) write(line *Line, in *countedReader, out *countedWriter, took time.Duration) {
 	e := a.Log.WithLevel(levelOf(out.status)).
-		Str("request_id", line.RequestID).Str("method", methodLabel(method)).Str("route", line.route).
+		Str("request_id", line.RequestID).Str("method", line.method).Str("route", line.route).
 		Int("status", out.status).Dur("took", took).Int64("bytes_in", in.n).Int64("bytes_out", out.n).
 		Stringer("client_ip", line.ClientIP)
 	for _, f := range []struct{ name, value string }{
 		{"account", line.Account}, {"key", line.Key}, {"sid", string(line.Session)}, {"code", string(line.Code)},
+		{"trace_id", line.trace()},
 	} {
 		if f.value != "" {
 			e = e.Str(f.name, f.value)
@@ -123,7 +130,7 @@ func (a *api) write(line *Line, method string, in *countedReader, out *countedWr
 	if line.Err != nil {
 		e = e.Err(line.Err)
 	}
-	e.Msg("request")
+	e.Msg(LogMessage)
 }
 
 func levelOf(status int) zerolog.Level {

@@ -31,7 +31,8 @@ type api struct {
 
 	base    string // {base_url} without a final slash
 	metrics *metrics
-	waiting *waitingRoom
+	waiting *places
+	listing *places
 	stage   stage
 	docs    *apidoc.Document
 }
@@ -56,7 +57,7 @@ func New(c Config) (http.Handler, error) {
 		return nil, err
 	}
 	a := &api{
-		Config: c, base: base, metrics: m, waiting: &waitingRoom{most: c.MaxWaiting, account: map[string]int{}}, stage: stage{of: map[string]int{}}, docs: docs,
+		Config: c, base: base, metrics: m, waiting: newPlaces(c.MaxWaiting), listing: newPlaces(c.MaxListing), stage: stage{of: map[string]int{}}, docs: docs,
 	}
 	router, err := a.router(prefix)
 	if err != nil {

@@ -26,7 +26,7 @@ type ServerConfig struct {
 	ReadTimeout       time.Duration // for header and body; default 15 s
 	WriteTimeout      time.Duration // from the end of the header to the end of the answer; default 30 s
 	IdleTimeout       time.Duration // between requests on one connection; default 60 s
-	DrainTimeout      time.Duration // how long requests under way may go on after the stop; default 20 s
+	DrainTimeout      time.Duration // how long requests under way may go on after the stop; default 30 s
 	// DrainDelay is how long new requests are still taken after the stop, while Check says no: as long as the load balancer
 	// needs to notice. Default 0, since a single machine has nobody to notice.
 	DrainDelay     time.Duration
@@ -41,7 +41,7 @@ const (
 	DefaultReadTimeout       = 15 * time.Second
 	DefaultWriteTimeout      = 30 * time.Second
 	DefaultIdleTimeout       = 60 * time.Second
-	DefaultDrainTimeout      = 20 * time.Second
+	DefaultDrainTimeout      = DefaultWriteTimeout // no answer takes longer, so that all who have asked are answered
 	DefaultMaxHeaderBytes    = 16 << 10
 	DefaultMaxConns          = 10_000
 )

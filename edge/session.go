@@ -100,7 +100,9 @@ func (a *api) session(ctx context.Context, r *http.Request) (sessions.View, *pro
 	case view.Account != who.Account.ID, view.Test != who.Key.Test:
 		return sessions.View{}, noSession()
 	}
-	LineOf(ctx).Session = id
+	line := LineOf(ctx)
+	line.Session = id
+	line.Follow(ctx, view.Trace)
 	return view, nil
 }
 

@@ -30,18 +30,41 @@ type usageDoc struct {
 	Used      int64    `json:"used"`
 	Remaining int64    `json:"remaining"`
 	ResetsAt  string   `json:"resets_at"` // when the month's count ends
+	Total     dayDoc   `json:"total"`     // of the days
 	Days      []dayDoc `json:"days"`      // up to today
 }
 
+// dayDoc is what happened on a day, or in a month. What is counted of sessions stands on the day on which they were started.
 type dayDoc struct {
-	Day       string      `json:"day"`
-	Started   int64       `json:"started"`
-	Verified  int64       `json:"verified"`
-	Failed    failedDoc   `json:"failed"`
-	Canceled  int64       `json:"canceled"`
-	Callbacks callbackDoc `json:"callbacks"`
-	Limited   limitedDoc  `json:"limited"`
-	Replayed  int64       `json:"replayed"`
+	Day       string       `json:"day,omitempty"` // empty for a month
+	Started   int64        `json:"started"`
+	Steps     stepsDoc     `json:"steps"`
+	Verified  int64        `json:"verified"`
+	Failed    failedDoc    `json:"failed"`
+	Canceled  int64        `json:"canceled"`
+	Expired   int64        `json:"expired"`
+	Networks  []networkDoc `json:"networks"`
+	Callbacks callbackDoc  `json:"callbacks"`
+	Limited   limitedDoc   `json:"limited"`
+	Replayed  int64        `json:"replayed"`
+}
+
+// stepsDoc counts sessions by how far their users came.
+type stepsDoc struct {
+	Opened   int64 `json:"opened"`
+	SignIn   int64 `json:"sign_in"`
+	Returned int64 `json:"returned"`
+	Finished int64 `json:"finished"`
+}
+
+// networkDoc counts tries at an identity network, and the sessions that it decided.
+type networkDoc struct {
+	Network  string    `json:"network"`
+	SignIn   int64     `json:"sign_in"`
+	Returned int64     `json:"returned"`
+	Trouble  int64     `json:"trouble"`
+	Verified int64     `json:"verified"`
+	Failed   failedDoc `json:"failed"`
 }
 
 type failedDoc struct {
@@ -84,17 +107,13 @@ func (a *api) readUsage(w http.ResponseWriter, r *http.Request) {
 	quota := a.Quota.Limit(who.Account.Quota)
 	doc := usageDoc{
 		Month: month.Format(monthLayout), Test: who.Key.Test, Quota: quota, Used: u.Used, Remaining: max(quota-u.Used, 0),
-		ResetsAt: timestamp(month.AddDate(0, 1, 0)), Days: []dayDoc{},
+		ResetsAt: timestamp(month.AddDate(0, 1, 0)), Total: dayOf("", u.Total(who.Key.Test)), Days: []dayDoc{},
 	}
 	for _, day := range u.Days {
 		if day.Day.After(now) {
 			break
 		}
-		counts := day.Live
-		if who.Key.Test {
-			counts = day.Test
-		}
-		doc.Days = append(doc.Days, dayOf(day.Day, counts))
+		doc.Days = append(doc.Days, dayOf(day.Day.Format(dayLayout), day.Counts(who.Key.Test)))
 	}
 	writeJSON(w, http.StatusOK, "application/json", doc)
 }
@@ -120,10 +139,14 @@ func monthOf(raw string, now time.Time) (time.Time, *problem) {
 	return month, p.problem()
 }
 
-func dayOf(day time.Time, n map[sessions.Count]int64) dayDoc {
-	return dayDoc{
-		Day: day.Format(dayLayout), Started: n[sessions.CountStarted], Verified: n[sessions.CountVerified],
-		Failed: failedDoc{Declined: n[sessions.CountDeclined], Refused: n[sessions.CountRefused]}, Canceled: n[sessions.CountCanceled],
+func dayOf(day string, n map[sessions.Count]int64) dayDoc {
+	doc := dayDoc{
+		Day: day, Started: n[sessions.CountStarted],
+		Steps: stepsDoc{
+			Opened: n[sessions.CountOpened], SignIn: n[sessions.CountSignIn], Returned: n[sessions.CountReturned], Finished: n[sessions.CountFinished],
+		},
+		Verified: n[sessions.CountVerified], Failed: failedDoc{Declined: n[sessions.CountDeclined], Refused: n[sessions.CountRefused]},
+		Canceled: n[sessions.CountCanceled], Expired: n[sessions.CountExpired], Networks: []networkDoc{},
 		Callbacks: callbackDoc{
 			Delivered: n[sessions.CountDelivered], Rejected: n[sessions.CountRejected], Unknown: n[sessions.CountUnknown],
 			Undeliverable: n[sessions.CountUndeliverable],
@@ -131,4 +154,12 @@ func dayOf(day time.Time, n map[sessions.Count]int64) dayDoc {
 		Limited:  limitedDoc{RateLimited: n[sessions.CountRateLimited], QuotaExceeded: n[sessions.CountQuotaExceeded]},
 		Replayed: n[sessions.CountReplayed],
 	}
+	for _, id := range sessions.Networks(n) {
+		doc.Networks = append(doc.Networks, networkDoc{
+			Network: id, SignIn: n[sessions.CountSignIn.Of(id)], Returned: n[sessions.CountReturned.Of(id)], Trouble: n[sessions.CountTrouble.Of(id)],
+			Verified: n[sessions.CountVerified.Of(id)],
+			Failed:   failedDoc{Declined: n[sessions.CountDeclined.Of(id)], Refused: n[sessions.CountRefused.Of(id)]},
+		})
+	}
+	return doc
 }

@@ -2,6 +2,7 @@ package edge
 
 import (
 	"net/http"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -50,18 +51,24 @@ func TestUsageCountsWhatHappened(t *testing.T) {
 	if got.Month != "2026-11" || got.Quota != 4 || got.Used != 4 || got.Remaining != 0 || got.ResetsAt != "2026-12-01T00:00:00.000Z" || got.Test || len(got.Days) != 3 {
 		t.Fatalf("usage = %+v", got)
 	}
-	if want := (dayDoc{Day: "2026-11-02", Started: 1}); got.Days[1] != want {
+	if want := (dayDoc{Day: "2026-11-02", Started: 1, Verified: 1, Networks: []networkDoc{}}); !reflect.DeepEqual(got.Days[1], want) {
 		t.Errorf("the day before = %+v", got.Days[1])
 	}
-	if want := (dayDoc{
-		Day: "2026-11-03", Started: 3, Verified: 1, Failed: failedDoc{Declined: 1, Refused: 1}, Canceled: 1,
+	day := dayDoc{
+		Day: "2026-11-03", Started: 3, Failed: failedDoc{Declined: 1, Refused: 1}, Canceled: 1, Networks: []networkDoc{},
 		Callbacks: callbackDoc{Delivered: 1, Rejected: 1, Unknown: 1, Undeliverable: 1},
 		Limited:   limitedDoc{RateLimited: 1, QuotaExceeded: 3}, Replayed: 1,
-	}); got.Days[2] != want {
-		t.Errorf("the day = %+v\nwant      %+v", got.Days[2], want)
 	}
+	if !reflect.DeepEqual(got.Days[2], day) {
+		t.Errorf("the day = %+v\nwant      %+v", got.Days[2], day)
+	}
+	day.Day, day.Started, day.Verified = "", 4, 1
+	if !reflect.DeepEqual(got.Total, day) {
+		t.Errorf("the month = %+v\nwant        %+v", got.Total, day)
+	}
+	s.clock.advance(24 * time.Hour)
 	test := parse[usageDoc](t, s.usage(t, acmeTest, "?month=2026-11"), http.StatusOK)
-	if want := (dayDoc{Day: "2026-11-03", Started: 1}); !test.Test || test.Used != 4 || test.Days[2] != want {
+	if want := (dayDoc{Day: "2026-11-03", Started: 1, Expired: 1, Networks: []networkDoc{}}); !test.Test || test.Used != 4 || !reflect.DeepEqual(test.Days[2], want) {
 		t.Errorf("for a test key = %+v", test)
 	}
 	past := parse[usageDoc](t, s.usage(t, acmeKey, "?month=2026-02"), http.StatusOK)

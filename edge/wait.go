@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"sync"
 	"time"
 
 	"verifyd/sessions"
@@ -17,8 +16,6 @@ const (
 	maxWait = 60
 	// defaultMaxWaiting bounds the requests that wait at once: a tenth of the connections that a server takes by default.
 	defaultMaxWaiting = DefaultMaxConns / 10
-	// waitingShare is the part of them that one account may take, so that nobody waits others out.
-	waitingShare = 4
 	// retryWaiting is what a request beyond the bound is told to wait.
 	retryWaiting = 5 * time.Second
 	// waitMargin is what a waiting request's connection lives longer than its wait and its reads, for the answer to leave.
@@ -49,34 +46,6 @@ func badParameter(name, detail string) *problem {
 	return &problem{code: CodeInvalidRequest, detail: summary(faults), faults: faults}
 }
 
-// waitingRoom counts the requests that wait.
-type waitingRoom struct {
-	most int
-
-	mu      sync.Mutex
-	all     int
-	account map[string]int
-}
-
-// enter takes a place, or says that there is none.
-func (w *waitingRoom) enter(account string) (leave func(), ok bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.all >= w.most || w.account[account] >= max(w.most/waitingShare, 1) {
-		return nil, false
-	}
-	w.all++
-	w.account[account]++
-	return func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.all--
-		if w.account[account]--; w.account[account] == 0 {
-			delete(w.account, account)
-		}
-	}, true
-}
-
 // await gives a session's view once its state or its delivery's is another than in the given one, or the wait is over, or the
 // server drains. A session at whose end nothing more comes by itself is not waited for.
 func (a *api) await(w http.ResponseWriter, r *http.Request, first sessions.View, wait time.Duration) (sessions.View, *problem) {
@@ -84,8 +53,8 @@ func (a *api) await(w http.ResponseWriter, r *http.Request, first sessions.View,
 	if settled(first) {
 		return first, nil
 	}
-	leave, ok := a.waiting.enter(first.Account)
-	if !ok {
+	leave, full := a.waiting.take(first.Account)
+	if full != nil {
 		return first, &problem{code: CodeTooManyWaiting, detail: "Too many requests wait already; read without waiting, or try again later.", retryAfter: retryWaiting}
 	}
 	defer leave()

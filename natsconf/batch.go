@@ -2,7 +2,6 @@ package natsconf
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/nats-io/nats.go"
@@ -21,8 +20,6 @@ func (c *Conn) PublishBatch(ctx context.Context, stream string, msgs ...*nats.Ms
 	}
 	w := Writer{conn: c, stream: stream} // never served: the batch is whole already
 	err := w.writeBatch(letters)
-	if errors.Is(err, errRejected) {
-		return fmt.Errorf("publish to %s: %w", stream, ErrConflict)
-	}
+	w.conn.metrics.failed(stream, opWrite, err)
 	return err
 }

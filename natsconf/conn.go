@@ -20,7 +20,7 @@ import (
 type ConnectOptions struct {
 	Embedded  *Embedded      // the embedded server of this process; URL is ignored
 	URL       string         // nats:// or tls://, several separated by commas
-	CredsFile string         // NATS credentials file, for an external server
+	CredsFile string         // NATS credentials file, or the seed of an nkey, for an external server
 	User      string         // or a user and password, as the embedded server's endpoint file has them
 	Password  string         //
 	RootCAs   *x509.CertPool // extra roots for the server's certificate
@@ -28,24 +28,37 @@ type ConnectOptions struct {
 	Log       zerolog.Logger
 }
 
-// reconnectWait is the pause between tries to reconnect, which go on for ever.
-const reconnectWait = 500 * time.Millisecond
+const (
+	// reconnectWait is the pause between tries to reconnect, which go on for ever.
+	reconnectWait = 500 * time.Millisecond
+	// A server that is stopped, or cut off without a word, is left for another one after 4 to 6 s, about when the first publish to it is
+	// given up. With the client's defaults an edge went on asking such a server for a minute and more, while two others were well.
+	pingEvery       = 2 * time.Second
+	pingsUnanswered = 2
+)
 
 // Conn is a connection to JetStream that comes back by itself for ever.
 type Conn struct {
 	NC *nats.Conn
 	JS jetstream.JetStream
 
+	metrics *metrics
+
 	mu      sync.Mutex
 	streams map[string]jetstream.Stream
 	back    chan struct{} // closed at the next reconnect
+	lost    time.Time     // since when the connection is gone; zero while it stands
 	closed  chan struct{}
 }
 
 // Connect dials. The first connection is tried until ctx ends; afterwards the connection comes back by itself.
 func Connect(ctx context.Context, o ConnectOptions) (*Conn, error) {
-	c := &Conn{streams: map[string]jetstream.Stream{}, back: make(chan struct{}), closed: make(chan struct{})}
-	opts := append(c.options(o), endpointOptions(o)...)
+	c := &Conn{metrics: newMetrics(), streams: map[string]jetstream.Stream{}, back: make(chan struct{}), closed: make(chan struct{})}
+	credential, err := endpointOptions(o)
+	if err != nil {
+		return nil, err
+	}
+	opts := append(c.options(o), credential...)
 	for {
 		nc, err := nats.Connect(o.URL, opts...)
 		if err == nil {
@@ -80,8 +93,10 @@ func (c *Conn) options(o ConnectOptions) []nats.Option {
 		nats.ReconnectWait(reconnectWait),
 		nats.ReconnectBufSize(-1), // a message buffered while away might be stored long after its caller gave up
 		nats.Timeout(bootTry),
-		nats.PingInterval(20 * time.Second),
+		nats.PingInterval(pingEvery),
+		nats.MaxPingsOutstanding(pingsUnanswered),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			c.noteLoss()
 			if err != nil {
 				o.Log.Warn().Err(err).Msg("NATS connection lost, reconnecting")
 			}
@@ -91,27 +106,39 @@ func (c *Conn) options(o ConnectOptions) []nats.Option {
 			c.announceBack()
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, s *nats.Subscription, err error) {
+			if errors.Is(err, nats.ErrPermissionViolation) {
+				o.Log.Error().Err(err).Msg("NATS refuses what this credential may not do; verifyd check tells what it lacks")
+				return
+			}
 			o.Log.Warn().Err(err).Str("subject", subjectOf(s)).Msg("NATS reports an error")
 		}),
 		nats.ClosedHandler(func(*nats.Conn) { close(c.closed) }),
 	}
 }
 
-func endpointOptions(o ConnectOptions) []nats.Option {
+func endpointOptions(o ConnectOptions) ([]nats.Option, error) {
 	if e := o.Embedded; e != nil {
-		return []nats.Option{nats.InProcessServer(e), nats.UserInfo(e.endpoint.User, e.endpoint.Password)}
+		return []nats.Option{nats.InProcessServer(e), nats.UserInfo(e.endpoint.User, e.endpoint.Password)}, nil
 	}
 	var opts []nats.Option
+	user := userOfURL(o.URL)
 	if o.CredsFile != "" {
-		opts = append(opts, nats.UserCredentials(o.CredsFile))
+		c, err := readCredential(o.CredsFile)
+		if err != nil {
+			return nil, err
+		}
+		user, opts = c.user, append(opts, c.option)
 	}
 	if o.User != "" {
-		opts = append(opts, nats.UserInfo(o.User, o.Password))
+		user, opts = o.User, append(opts, nats.UserInfo(o.User, o.Password))
+	}
+	if isToken(user) {
+		opts = append(opts, nats.CustomInboxPrefix(inboxOf(user)))
 	}
 	if strings.Contains(o.URL, "tls://") {
 		opts = append(opts, nats.Secure(&tls.Config{MinVersion: tls.VersionTLS12, RootCAs: o.RootCAs}))
 	}
-	return opts
+	return opts, nil
 }
 
 // Close ends the connection and waits until its goroutines have let go.
@@ -134,16 +161,33 @@ func (c *Conn) Back() <-chan struct{} {
 	return c.back
 }
 
+// LostSince gives since when the connection is gone; zero while it stands.
+func (c *Conn) LostSince() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.lost
+}
+
+func (c *Conn) noteLoss() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.lost.IsZero() {
+		c.lost = time.Now()
+	}
+}
+
 func (c *Conn) announceBack() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.lost = time.Time{}
 	close(c.back)
 	c.back = make(chan struct{})
 }
 
 // Last reads the newest message on a subject from the stream's leader, so that it sees every acknowledged write. Its errors are
 // ErrNotFound and ErrUnavailable.
-func (c *Conn) Last(ctx context.Context, stream, subject string) (*jetstream.RawStreamMsg, error) {
+func (c *Conn) Last(ctx context.Context, stream, subject string) (_ *jetstream.RawStreamMsg, err error) {
+	defer func() { c.read(stream, err) }()
 	ctx, cancel := context.WithTimeout(ctx, ackTimeout)
 	defer cancel()
 	s, err := c.stream(ctx, stream)
@@ -158,6 +202,13 @@ func (c *Conn) Last(ctx context.Context, stream, subject string) (*jetstream.Raw
 		return nil, ErrNotFound
 	default:
 		return nil, fmt.Errorf("read from %s: %w: %w", stream, ErrUnavailable, err)
+	}
+}
+
+// read counts a failed read.
+func (c *Conn) read(stream string, err error) {
+	if err != nil {
+		c.metrics.failed(stream, opRead, err)
 	}
 }
 
@@ -182,11 +233,9 @@ func (c *Conn) stream(ctx context.Context, name string) (jetstream.Stream, error
 // Emit publishes without asking for an answer, for events that no promise depends on.
 func (c *Conn) Emit(subject string, data []byte) { _ = c.NC.Publish(subject, data) }
 
-// EmitOnce is Emit for what happens over and over: of the messages of one id the stream keeps the first of each two minutes,
+// EmitMsg is Emit for a message with headers. Of those with one id (nats.MsgIdHdr) the stream keeps the first of each two minutes,
 // whoever sends them.
-func (c *Conn) EmitOnce(subject, id string, data []byte) {
-	_ = c.NC.PublishMsg(&nats.Msg{Subject: subject, Data: data, Header: nats.Header{nats.MsgIdHdr: {id}}})
-}
+func (c *Conn) EmitMsg(msg *nats.Msg) { _ = c.NC.PublishMsg(msg) }
 
 // permanent says whether a connection error would be the same at the next try.
 func permanent(err error) bool {

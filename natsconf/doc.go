@@ -18,6 +18,8 @@
 //	AUDIT            audit.<account>.<n>                                       400 d         who changed what: write-once, never deleted
 //	dispatcher       consumer of COMPLETIONS on completion.* resend.*.*        –             what is still to be delivered
 //
+// Who may do what with it stands in permissions.go, once for the servers' configuration, for verifyd check and for the tests.
+//
 // The laws of this package:
 //
 //   - Nothing is acknowledged before it is on disk: the embedded server syncs every message (SyncAlways), a cluster replicates

@@ -37,6 +37,13 @@ func (e *VersionError) Error() string {
 	return fmt.Sprintf("the NATS server is %s; verifyd needs 2.12 or newer, for atomic batches and counters", e.Version)
 }
 
+// MissingError says that an asset is not there and this credential may not make it.
+type MissingError struct{ Asset string }
+
+func (e *MissingError) Error() string {
+	return e.Asset + " is missing on the server, and this credential may not make it: run verifyd apply with the operator's credential"
+}
+
 // Ensurer makes sure that the server holds the topology.
 type Ensurer struct {
 	Conn     *Conn
@@ -46,6 +53,8 @@ type Ensurer struct {
 	Update bool
 	// Changed, where set, is told each setting that was changed.
 	Changed func(asset, field, from, to string)
+	// Waiting are told what EnsureAtBoot waits for, as AtBoot does.
+	Waiting []func(error)
 }
 
 // changeable are the stream settings that may be updated in place, all of them the operator's own choices.
@@ -55,15 +64,20 @@ var changeable = []string{"description", "max_age", "num_replicas", "duplicate_w
 var ignored = []string{"placement", "consumer_limits", "compression", "metadata"}
 
 // Ensure creates what is missing and, where allowed, updates what may change. It is harmless to repeat. It returns a *DriftError for
-// a difference that it refuses to touch, a *VersionError for a server that is too old.
+// a difference that it refuses to touch, a *VersionError for a server that is too old, and a *MissingError where the credential is one
+// that may make nothing, as those of an edge and of a dispatcher are.
 func (e Ensurer) Ensure(ctx context.Context) error {
 	if err := e.checkVersion(ctx); err != nil {
 		return err
 	}
+	bound := e.isBound(ctx)
 	for _, want := range e.Topology.Streams {
-		if err := e.stream(ctx, want); err != nil {
+		if err := e.stream(ctx, want, bound); err != nil {
 			return err
 		}
+	}
+	if bound {
+		return nil // the dispatchers make their consumers themselves where these are missing
 	}
 	for _, c := range e.Topology.Consumers {
 		if err := EnsureConsumer(ctx, e.Conn.JS, c); err != nil {
@@ -71,6 +85,14 @@ func (e Ensurer) Ensure(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// isBound asks the server whether this credential may not make the streams. Where the server does not tell, it is tried.
+func (e Ensurer) isBound(ctx context.Context) bool {
+	g, err := e.Conn.Grants(ctx)
+	return err == nil && slices.ContainsFunc(e.Topology.Streams, func(s jetstream.StreamConfig) bool {
+		return !g.MayPublish("$JS.API.STREAM.CREATE." + s.Name)
+	})
 }
 
 func (e Ensurer) checkVersion(ctx context.Context) error {
@@ -92,14 +114,17 @@ func EnsureConsumer(ctx context.Context, js jetstream.JetStream, c ConsumerAsset
 	return nil
 }
 
-func (e Ensurer) stream(ctx context.Context, want jetstream.StreamConfig) error {
+func (e Ensurer) stream(ctx context.Context, want jetstream.StreamConfig, bound bool) error {
 	s, err := e.Conn.JS.Stream(ctx, want.Name)
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound) && bound:
+		return &MissingError{Asset: "stream " + want.Name}
+	case errors.Is(err, jetstream.ErrStreamNotFound):
 		return e.create(ctx, want)
-	}
-	if err != nil {
+	case err != nil:
 		return fmt.Errorf("look up stream %s: %w", want.Name, err)
 	}
+	e.Update = e.Update && !bound
 	return e.update(ctx, s.CachedInfo().Config, want)
 }
 
@@ -199,11 +224,24 @@ const (
 
 // EnsureAtBoot repeats Ensure in short tries until it succeeds, a lasting fault ends it, or ctx does.
 func (e Ensurer) EnsureAtBoot(ctx context.Context) error {
+	return AtBoot(ctx, e.Ensure, func(err error) bool {
+		_, missing := errors.AsType[*MissingError](err)
+		return lasting(err) || missing && !e.Update // a command does not wait for an operator
+	}, e.Waiting...)
+}
+
+// AtBoot repeats something in short tries until it succeeds, fails with an error that is lasting, or ctx ends: while a cluster elects the
+// leader of a stream, nobody answers for it. waiting are told once, by the first try's error, that there is another try.
+func AtBoot(ctx context.Context, do func(ctx context.Context) error, lasting func(error) bool, waiting ...func(error)) error {
 	for {
-		err := e.try(ctx)
+		err := try(ctx, do)
 		if err == nil || lasting(err) {
 			return err
 		}
+		for _, tell := range waiting {
+			tell(err)
+		}
+		waiting = nil
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("%w (last: %w)", ctx.Err(), err)
@@ -212,11 +250,14 @@ func (e Ensurer) EnsureAtBoot(ctx context.Context) error {
 	}
 }
 
-func (e Ensurer) try(ctx context.Context) error {
-	try, cancel := context.WithTimeout(ctx, bootTry)
+func try(ctx context.Context, do func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, bootTry)
 	defer cancel()
-	return e.Ensure(try)
+	return do(ctx)
 }
+
+// codeReplicasNotSupported is the answer of a server that is not part of a cluster.
+const codeReplicasNotSupported jetstream.ErrorCode = 10074
 
 // lasting says that the server understood and said no: it will say so again.
 func lasting(err error) bool {
@@ -227,5 +268,5 @@ func lasting(err error) bool {
 		return true
 	}
 	api, ok := errors.AsType[*jetstream.APIError](err)
-	return ok && api.Code < 500 && api.Code != 408
+	return ok && (api.Code < 500 && api.Code != 408 || api.ErrorCode == codeReplicasNotSupported)
 }

@@ -163,3 +163,22 @@ func TestBootTriesAreBounded(t *testing.T) {
 		t.Errorf("the error shows the password: %v", err)
 	}
 }
+
+// A token in the URL stands where a user's name would, and is a secret: inboxes are named after users, and are seen by whoever may listen.
+func TestTokenIsInNoSubject(t *testing.T) {
+	const token = "s3cr3t"
+	ns, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, Authorization: token, NoSigs: true, NoLog: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns.Start()
+	t.Cleanup(func() { ns.Shutdown(); ns.WaitForShutdown() })
+	conn, err := natsconf.Connect(t.Context(), natsconf.ConnectOptions{URL: strings.Replace(ns.ClientURL(), "nats://", "nats://"+token+"@", 1), Log: zerolog.Nop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if inbox := conn.NC.NewInbox(); strings.Contains(inbox, token) {
+		t.Errorf("answers come at %s", inbox)
+	}
+}

@@ -39,6 +39,13 @@ type Inspection struct {
 	SkewKnown bool
 	Used      uint64 // bytes of file storage in the account
 	Limit     int64  // its limit; -1 for none
+	// What else the server and the account allow; counts of -1 mean that there is no limit.
+	MaxPayload        int64 // bytes of one message
+	MaxStreams        int
+	MaxConsumers      int
+	MaxAckPending     int
+	MaxStreamBytes    int64 // of one stream; 0 or -1: no limit
+	StreamsNeedLimits bool  // streams without a size limit are refused
 
 	Differences []Difference
 }
@@ -60,6 +67,8 @@ func (e Ensurer) Inspect(ctx context.Context) (Inspection, error) {
 		return in, fmt.Errorf("ask for the account: %w", err)
 	}
 	in.APILevel, in.Used, in.Limit = info.API.Level, info.Store, info.Limits.MaxStore
+	in.MaxPayload, in.MaxStreams, in.MaxConsumers = nc.MaxPayload(), info.Limits.MaxStreams, info.Limits.MaxConsumers
+	in.MaxAckPending, in.MaxStreamBytes, in.StreamsNeedLimits = info.Limits.MaxAckPending, info.Limits.StoreMaxStreamBytes, info.Limits.MaxBytesRequired
 	if in.APILevel < minAPILevel {
 		return in, &VersionError{Version: in.Version}
 	}
@@ -89,17 +98,32 @@ func (e Ensurer) inspectStream(ctx context.Context, want jetstream.StreamConfig,
 		return fmt.Errorf("look up stream %s: %w", want.Name, err)
 	}
 	info := s.CachedInfo()
-	if !info.TimeStamp.IsZero() {
-		middle := asked.Add(time.Since(asked) / 2)
-		in.Skew, in.SkewKnown = info.TimeStamp.Sub(middle).Round(time.Millisecond), true
+	if skew := skewOf(info, asked); skew != nil {
+		in.Skew, in.SkewKnown = *skew, true
 	}
-	differ, err := differences(info.Config, want)
-	if drift, ok := errors.AsType[*DriftError](err); ok {
-		in.Differences = append(in.Differences, Difference{Asset: drift.Asset, Field: drift.Field, Have: drift.Have, Want: drift.Want, Kind: Drift})
+	differ, err := inspectConfig(info.Config, want)
+	in.Differences = append(in.Differences, differ...)
+	return err
+}
+
+// skewOf gives how far the clock of the server that answered is ahead; nil where it did not tell its time.
+func skewOf(info *jetstream.StreamInfo, asked time.Time) *time.Duration {
+	if info.TimeStamp.IsZero() {
 		return nil
 	}
-	for _, d := range differ {
-		in.Differences = append(in.Differences, Difference{Asset: d.Asset, Field: d.Field, Have: d.Have, Want: d.Want, Kind: Updated})
+	skew := info.TimeStamp.Sub(asked.Add(time.Since(asked) / 2)).Round(time.Millisecond)
+	return &skew
+}
+
+// inspectConfig tells the differences of a stream that exists.
+func inspectConfig(have, want jetstream.StreamConfig) ([]Difference, error) {
+	differ, err := differences(have, want)
+	if drift, ok := errors.AsType[*DriftError](err); ok {
+		return []Difference{{Asset: drift.Asset, Field: drift.Field, Have: drift.Have, Want: drift.Want, Kind: Drift}}, nil
 	}
-	return err
+	var found []Difference
+	for _, d := range differ {
+		found = append(found, Difference{Asset: d.Asset, Field: d.Field, Have: d.Have, Want: d.Want, Kind: Updated})
+	}
+	return found, err
 }

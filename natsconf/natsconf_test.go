@@ -78,7 +78,9 @@ func TestEnsureIsHarmlessToRepeatAndUpdatesWhereAllowed(t *testing.T) {
 	if _, err := conn.JS.UpdateStream(t.Context(), owned); err != nil {
 		t.Fatal(err)
 	}
-	longer := natsconf.Ensurer{Conn: conn, Topology: natsconf.NewTopology(natsconf.TopologyOptions{KeepResults: 100 * time.Hour, Embedded: true})}
+	o := natstest.Options(conn)
+	o.KeepResults = 100 * time.Hour
+	longer := natsconf.Ensurer{Conn: conn, Topology: natsconf.NewTopology(o)}
 	if err := longer.Ensure(t.Context()); err != nil || maxAge(t, conn) != natsconf.DefaultKeepResults {
 		t.Errorf("without leave to update: %v, max age %s", err, maxAge(t, conn))
 	}
@@ -116,7 +118,7 @@ func TestEnsureRefusesDriftByName(t *testing.T) {
 		if _, err := conn.JS.UpdateStream(ctx, bad); err != nil {
 			t.Fatal(err)
 		}
-		err = natsconf.Ensurer{Conn: conn, Topology: natsconf.NewTopology(natsconf.TopologyOptions{Embedded: true}), Update: true}.EnsureAtBoot(ctx)
+		err = natsconf.Ensurer{Conn: conn, Topology: natsconf.NewTopology(natstest.Options(conn)), Update: true}.EnsureAtBoot(ctx)
 		if drift, ok := errors.AsType[*natsconf.DriftError](err); !ok || drift.Field != field || !strings.Contains(err.Error(), "USAGE") {
 			t.Errorf("drift of %s: err = %v", field, err)
 		}
@@ -153,6 +155,7 @@ func TestUnansweredPublishesEndOneByOne(t *testing.T) {
 }
 
 func TestDataDirectoryHasOneOwner(t *testing.T) {
+	natstest.NeedsEmbedded(t, "the lock of its data directory")
 	dir := t.TempDir()
 	_, stop := natstest.StartIn(t, dir)
 	_, err := natsconf.OpenEmbedded(natsconf.EmbeddedOptions{DataDir: dir, Log: zerolog.Nop()})
@@ -164,6 +167,7 @@ func TestDataDirectoryHasOneOwner(t *testing.T) {
 }
 
 func TestEndpointFileLetsOnlyItsReaderIn(t *testing.T) {
+	natstest.NeedsEmbedded(t, "the endpoint file in its data directory")
 	dir := t.TempDir()
 	natstest.StartIn(t, dir)
 	info, err := os.Stat(filepath.Join(dir, natsconf.EndpointFile))

@@ -3,10 +3,19 @@ package natsconf_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math"
 	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/rs/zerolog"
 
 	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
@@ -86,6 +95,181 @@ func TestRangeGivesWhatIsThereAndLeavesNothingBehind(t *testing.T) {
 	info, err := s.Info(t.Context())
 	if err != nil || info.State.Consumers != 0 {
 		t.Errorf("%d consumers are left, %v", info.State.Consumers, err)
+	}
+}
+
+// The consumer of a reading may live on a server that has not heard yet of what the leader has acknowledged. Many write at once, so that
+// the servers have something to catch up with.
+func TestReadingsSeeWhatWasAcknowledged(t *testing.T) {
+	const rounds, inOne = 25, 40
+	c := natstest.StartCluster(t)
+	var wg sync.WaitGroup
+	for _, bucket := range []string{
+		natsconf.BucketOperations, natsconf.BucketAlarms, natsconf.BucketIdempotency, natsconf.BucketIdentities, natsconf.BucketKeyUses, natsconf.BucketLogins,
+	} {
+		wg.Go(func() {
+			for round := range rounds {
+				if err := writeAndRead(t.Context(), c, bucket, round, inOne); err != nil {
+					t.Errorf("%s, round %d: %v", bucket, round, err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// writeAndRead writes so many entries of a bucket at once, and reads them as soon as they are acknowledged.
+func writeAndRead(ctx context.Context, c *natsconf.Conn, bucket string, round, entries int) error {
+	acks := make([]jetstream.PubAckFuture, entries)
+	for i := range acks {
+		ack, err := c.JS.PublishAsync(natsconf.BucketSubject(bucket, "n."+strconv.Itoa(i)), []byte(strconv.Itoa(round)))
+		if err != nil {
+			return err
+		}
+		acks[i] = ack
+	}
+	var last uint64
+	for _, ack := range acks {
+		select {
+		case a := <-ack.Ok():
+			last = a.Sequence
+		case err := <-ack.Err():
+			return err
+		}
+	}
+	stream, written := natsconf.BucketStream(bucket), natsconf.BucketSubject(bucket, "n.*")
+	newest, err := c.Newest(ctx, stream, written)
+	if err != nil || len(newest) != entries {
+		return fmt.Errorf("the newest of each entry are %d, %w", len(newest), err)
+	}
+	for _, m := range newest {
+		if string(m.Data()) != strconv.Itoa(round) {
+			return fmt.Errorf("%s is still of round %s", m.Subject(), m.Data())
+		}
+	}
+	msgs, err := c.Range(ctx, stream, written, last-uint64(entries)+1, last)
+	if err != nil || len(msgs) != entries {
+		return fmt.Errorf("read as %d messages, %w", len(msgs), err)
+	}
+	return nil
+}
+
+func TestPagesEndWhereTheNewestGoesMeanwhile(t *testing.T) {
+	c := natstest.Start(t)
+	all := make([]string, 1100) // more than a page
+	for i := range all {
+		all[i] = "session.n." + strconv.Itoa(i)
+	}
+	put(t, c, all...)
+	s, err := c.JS.Stream(t.Context(), natsconf.StreamEvents)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	err = c.Pages(t.Context(), natsconf.StreamEvents, "session.n.*", 1, math.MaxUint64, func(page []jetstream.Msg) error {
+		if got = append(got, subjects(page)...); len(got) == len(page) {
+			for _, last := range []uint64{1099, 1100} {
+				if err := s.DeleteMsg(t.Context(), last); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	if natstest.OnCluster() { // a copy that is read from may still hold what the leader has taken away
+		got = slices.DeleteFunc(got, func(s string) bool { return slices.Contains(all[len(all)-2:], s) })
+	}
+	if want := all[:len(all)-2]; err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%d messages, %v, want %d", len(got), err, len(want))
+	}
+}
+
+// A reading of many subjects asks the leader about several at once, and about no more than eight: each would take a way there and back
+// otherwise, one after the other. What it gives is whole, and where the leader cannot be asked it says so.
+func TestManySubjectsAreAskedForAtOnce(t *testing.T) {
+	natstest.NeedsEmbedded(t, "its endpoint; the reading is the same one")
+	t.Parallel()
+	dir := t.TempDir()
+	c, _ := natstest.StartIn(t, dir)
+	var days, filters []string
+	for i := range 31 {
+		days, filters = append(days, fmt.Sprintf("session.d%d.x", i)), append(filters, fmt.Sprintf("session.d%d.*", i))
+	}
+	put(t, c, days...)
+	end, err := natsconf.ReadEndpoint(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var held atomic.Pointer[chan struct{}] // what the server answers waits for it to be closed
+	g := newGate(t, strings.TrimPrefix(end.URL, "nats://"), func() func(bool) bool {
+		return func(toServer bool) bool {
+			if hold := held.Load(); !toServer && hold != nil {
+				<-*hold
+			}
+			return true
+		}
+	})
+	through, err := natsconf.Connect(t.Context(), natsconf.ConnectOptions{
+		URL: "nats://" + g.Addr().String(), User: end.User, Password: end.Password, Log: zerolog.Nop(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(through.Close)
+	if _, err := through.Last(t.Context(), natsconf.StreamEvents, days[0]); err != nil { // it knows the stream from here on
+		t.Fatal(err)
+	}
+	asked := make(chan string, 100)
+	const after = "test.after"
+	for _, subject := range []string{"$JS.API.STREAM.MSG.GET." + natsconf.StreamEvents, after} {
+		sub, err := c.NC.Subscribe(subject, func(m *nats.Msg) { asked <- m.Subject })
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = sub.Unsubscribe() })
+	}
+	if err := c.NC.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	hold := make(chan struct{})
+	release := sync.OnceFunc(func() { held.Store(nil); close(hold) })
+	t.Cleanup(release)
+	held.Store(&hold)
+	type answer struct {
+		msgs []jetstream.Msg
+		err  error
+	}
+	read := make(chan answer, 1)
+	go func() {
+		msgs, err := through.Newest(t.Context(), natsconf.StreamEvents, filters...)
+		read <- answer{msgs, err}
+	}()
+	natstest.Await(t, "eight subjects are asked about", func() bool { return len(asked) >= 8 })
+	if err := through.NC.Publish(after, nil); err != nil { // behind all that was asked
+		t.Fatal(err)
+	}
+	natstest.Await(t, "what was asked has come", func() bool { return len(asked) >= 9 })
+	for range 8 {
+		if subject := <-asked; subject == after {
+			t.Fatal("fewer than eight questions are under way")
+		}
+	}
+	if subject := <-asked; subject != after {
+		t.Error("more than eight questions are under way")
+	}
+	release()
+	got := <-read
+	all := subjects(got.msgs)
+	slices.Sort(all)
+	slices.Sort(days)
+	if got.err != nil || !slices.Equal(all, days) {
+		t.Errorf("%d messages, %v", len(got.msgs), got.err)
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := through.Newest(over, natsconf.StreamEvents, filters...); !errors.Is(err, natsconf.ErrUnavailable) {
+		t.Errorf("out of time: %v", err)
 	}
 }
 

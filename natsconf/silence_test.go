@@ -10,7 +10,7 @@ import (
 // that the server is back: the silence ends by itself.
 func TestSilenceEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &Writer{}
+		w := NewWriter(&Conn{metrics: newMetrics()}, "stream")
 		for range silentFrom {
 			if w.Silent() {
 				t.Error("silent too soon")

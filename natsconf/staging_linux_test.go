@@ -38,6 +38,7 @@ func batchesOf(dir string) string {
 
 // Batches are staged in a folder in memory that is the user's alone, over restarts too, and nothing of it stays behind.
 func TestBatchesAreStagedInMemory(t *testing.T) {
+	natstest.NeedsEmbedded(t, "where it stages batches")
 	dir := t.TempDir()
 	var folders []string
 	for _, name := range []string{"first", "second"} {
@@ -70,6 +71,7 @@ func TestBatchesAreStagedInMemory(t *testing.T) {
 
 // What a killed process had staged is taken away by the next start; what another process uses, or no process of ours made, stays.
 func TestOnlyLeftoversAreTakenAway(t *testing.T) {
+	natstest.NeedsEmbedded(t, "where it stages batches")
 	folder := func() string {
 		f, err := os.MkdirTemp("/dev/shm", "verifyd-") //nolint:usetesting // it must be there
 		if err != nil {

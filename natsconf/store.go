@@ -14,9 +14,9 @@ const (
 	// storeHigh is the share of the limit from which no new sessions are taken, so that open ones can still complete and be
 	// delivered.
 	storeHigh = 0.9
-	// leastFree is the space below which no new sessions are taken, under the store's limit and on its filesystem: room for what
+	// LeastFreeBytes is the space below which no new sessions are taken, under the store's limit and on its filesystem: room for what
 	// storePoll lets pass, for what is open, and for the server's own files.
-	leastFree = 64 << 20
+	LeastFreeBytes = 64 << 20
 	// LeastStoreBytes is the smallest limit of a store with which that leaves room for sessions.
 	LeastStoreBytes = 256 << 20
 )
@@ -33,7 +33,7 @@ type StoreGauge struct {
 // NewStoreGauge makes the gauge of the embedded store, or of an external server's where embedded is nil.
 func NewStoreGauge(c *Conn, embedded *Embedded) *StoreGauge {
 	g := &StoreGauge{conn: c, embedded: embedded}
-	g.free.Store(leastFree)
+	g.free.Store(LeastFreeBytes)
 	if embedded != nil {
 		g.most.Store(embedded.o.StoreBytes)
 	}
@@ -85,11 +85,11 @@ func (g *StoreGauge) High() bool { return g.Check() != nil }
 func (g *StoreGauge) Check() error {
 	used, limit := g.Use()
 	// An account's limit on an external server may be small; of the embedded store's, LeastStoreBytes is the least.
-	if limit > 0 && (float64(used) > storeHigh*float64(limit) || limit-used < min(leastFree, limit/4)) {
+	if limit > 0 && (float64(used) > storeHigh*float64(limit) || limit-used < min(LeastFreeBytes, limit/4)) {
 		return fmt.Errorf("no new sessions are taken: %d of %d bytes of the store's limit are used", used, limit)
 	}
-	if free := g.free.Load(); free < leastFree {
-		return fmt.Errorf("no new sessions are taken: %d bytes are left on the store's filesystem, %d are needed", free, leastFree)
+	if free := g.free.Load(); free < LeastFreeBytes {
+		return fmt.Errorf("no new sessions are taken: %d bytes are left on the store's filesystem, %d are needed", free, LeastFreeBytes)
 	}
 	return nil
 }

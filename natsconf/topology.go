@@ -20,6 +20,9 @@ const (
 	BucketKeyUses     = "key-uses"
 	BucketIdempotency = "idempotency"
 	BucketIdentities  = "identities"
+	BucketAlarms      = "alarms"
+	BucketOperations  = "operations"
+	BucketStore       = "store"
 
 	// ConsumerDispatcher and ConsumerRetries are the durable consumers that all dispatcher processes share: of completions, and of
 	// those whose next try has come due.
@@ -91,8 +94,11 @@ func NewTopology(o TopologyOptions) Topology {
 			bucket(o, BucketKeys, "API keys as digests; revoked by putting a revoked record", 5, 0),
 			bucket(o, BucketLogins, "dashboard logins and login links, as digests", 1, LoginTTL),
 			keyUses(o),
+			alarms(o),
 			bucket(o, BucketIdempotency, "idempotency keys and the sealed tokens of their sessions", 1, IdempotencyTTL),
 			identities(o),
+			operations(o),
+			whole(o),
 		},
 		Consumers: DispatcherConsumers(),
 	}
@@ -153,12 +159,14 @@ func completions(o TopologyOptions) jetstream.StreamConfig {
 	c.DenyDelete = true
 	c.DenyPurge = true
 	c.AllowAtomicPublish = true
+	c.AllowMsgTTL = true // what is brought from another store keeps the end of its life
 	c.MaxAge = o.KeepResults
 	return c
 }
 
 func events(o TopologyOptions) jetstream.StreamConfig {
 	c := base(o, StreamEvents, "the timeline of sessions; may lose its last moments in a crash", "session.*.*")
+	c.AllowMsgTTL = true // see completions
 	c.MaxAge = o.KeepResults
 	if o.Embedded {
 		c.PersistMode = jetstream.AsyncPersistMode // it can never be changed, and excludes more replicas
@@ -193,6 +201,28 @@ func identities(o TopologyOptions) jetstream.StreamConfig {
 	return c
 }
 
+// whole holds what is said of the store as a whole: whether it is in service (Standing), and the sessions whose user was erased, for as
+// long as facts of them are kept.
+func whole(o TopologyOptions) jetstream.StreamConfig {
+	c := bucket(o, BucketStore, "whether the store is in service, and which sessions are erased", 1, 0)
+	c.AllowMsgTTL = true
+	return c
+}
+
+// operations holds what operators decided. What a login link gives has a life of its own.
+func operations(o TopologyOptions) jetstream.StreamConfig {
+	c := bucket(o, BucketOperations, "what operators decided: who else is one, which receiver hosts are paused", 1, 0)
+	c.AllowMsgTTL = true
+	return c
+}
+
+// alarms holds what operators were told of. A record of what is over has a life of its own.
+func alarms(o TopologyOptions) jetstream.StreamConfig {
+	c := bucket(o, BucketAlarms, "what operators are told of: causes, and who reports them", 1, 0)
+	c.AllowMsgTTL = true
+	return c
+}
+
 func usage(o TopologyOptions) jetstream.StreamConfig {
 	c := base(o, StreamUsage, "sessions started, per account and UTC month, and statistics per UTC day", "usage.*.*", "stat.*.*.*")
 	c.MaxMsgsPerSubject = 1 // each message carries the total
@@ -210,6 +240,7 @@ func audit(o TopologyOptions) jetstream.StreamConfig {
 	c.DiscardNewPerSubject = true
 	c.DenyDelete = true
 	c.DenyPurge = true
+	c.AllowMsgTTL = true // see completions
 	c.MaxAge = AuditTTL
 	return c
 }

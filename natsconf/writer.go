@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 const (
@@ -56,6 +57,9 @@ type Writer struct {
 	mailbox chan *letter
 	silence atomic.Int32 // publishes in a row that were not answered
 	unheard atomic.Int64 // when the last of them was given up, in Unix nanoseconds
+
+	batches prometheus.Observer
+	waiting prometheus.Gauge
 }
 
 // letter is one message and the place where its fate is put.
@@ -71,7 +75,10 @@ type fate struct {
 
 // NewWriter makes the writer of a stream that takes atomic batches. It does nothing until served.
 func NewWriter(c *Conn, stream string) *Writer {
-	return &Writer{conn: c, stream: stream, mailbox: make(chan *letter, mailboxSize)}
+	return &Writer{
+		conn: c, stream: stream, mailbox: make(chan *letter, mailboxSize),
+		batches: c.metrics.batches.WithLabelValues(stream), waiting: c.metrics.waiting.WithLabelValues(stream),
+	}
 }
 
 // NewSingleWriter makes a writer that never batches: for counters, whose acknowledgement must carry each message's own total, and
@@ -116,6 +123,9 @@ func (w *Writer) Silent() bool {
 
 // hear counts the answers.
 func (w *Writer) hear(err error) {
+	if err != nil {
+		w.conn.metrics.failed(w.stream, opWrite, err)
+	}
 	if errors.Is(err, ErrUncertain) {
 		w.unheard.Store(time.Now().UnixNano())
 		w.silence.Add(1)
@@ -175,32 +185,39 @@ func (w *Writer) gather(first *letter) []*letter {
 }
 
 func (w *Writer) writeOnce(letters []*letter) {
+	w.waiting.Set(float64(len(w.mailbox)))
 	if len(letters) < batchFrom || w.single {
 		w.writeSingly(letters)
 		return
 	}
+	w.batches.Observe(float64(len(letters)))
 	err := w.writeBatch(letters)
-	w.hear(err)
 	if errors.Is(err, errRejected) {
+		w.hear(nil)
 		w.writeSingly(letters) // nothing of the batch is stored, so each may learn its own fate
 		return
 	}
+	w.hear(err)
 	for _, l := range letters {
 		l.fate <- fate{err: err}
 	}
 }
 
-// errRejected says that the server refused a batch as a whole for the sake of one of its messages.
+// errRejected says that the server refused a batch as a whole: for the sake of one of its messages, which is ErrConflict, or for another
+// reason, as that the leader has changed in its midst, which is ErrUnavailable.
 var errRejected = errors.New("batch rejected")
 
 // writeSingly publishes each message by itself, all of them in flight at once.
 func (w *Writer) writeSingly(letters []*letter) {
 	futures := make([]jetstream.PubAckFuture, len(letters))
 	for i, l := range letters {
+		w.batches.Observe(1)
 		// No retries: a repeat without a look at the leader could take its own first try for another's message.
 		f, err := w.conn.JS.PublishMsgAsync(l.msg, jetstream.WithRetryAttempts(0))
 		if err != nil {
-			l.fate <- fate{err: w.kind(err)}
+			err = w.kind(err)
+			w.conn.metrics.failed(w.stream, opWrite, err)
+			l.fate <- fate{err: err}
 			continue
 		}
 		futures[i] = f
@@ -269,10 +286,11 @@ func (w *Writer) batchFate(answer []byte, id string, size int) error {
 		}
 		return nil
 	}
-	if err := w.kind(a.Error); errors.Is(err, ErrStoreFull) {
+	err := w.kind(a.Error)
+	if errors.Is(err, ErrStoreFull) {
 		return err // the same for each of them
 	}
-	return errRejected
+	return fmt.Errorf("%w: %w", errRejected, err)
 }
 
 func clearBatchHeaders(letters []*letter) {

@@ -36,15 +36,13 @@ func (st *Store) Backlog(ctx context.Context) (Backlog, error) {
 	}
 	b.Scheduled = all
 	for _, m := range msgs {
-		if err := b.retry(st, m.Subject(), m.Data()); err != nil {
-			return Backlog{}, err
-		}
+		b.retry(st, m.Subject(), m.Data())
 	}
 	return b, nil
 }
 
-// Overdue reads the schedules whose instant has passed by so much, of the 2,048 that were stored first. Its error is
-// natsconf.ErrUnavailable.
+// Overdue reads the schedules whose instant has passed by so much, of the 2,048 that were stored first, and those that cannot be read: of
+// these only the session is known. Its error is natsconf.ErrUnavailable.
 func (st *Store) Overdue(ctx context.Context, by time.Duration) ([]Retry, error) {
 	msgs, _, err := st.conn.Head(ctx, natsconf.StreamRetries, scheduleSubject("*"), backlogLook)
 	if err != nil {
@@ -53,8 +51,11 @@ func (st *Store) Overdue(ctx context.Context, by time.Duration) ([]Retry, error)
 	var overdue []Retry
 	for _, m := range msgs {
 		r, err := st.DecodeRetry(m.Subject(), m.Data())
+		if errors.Is(err, ErrNewer) || r.Session == "" {
+			continue // the newer build's, or nobody's
+		}
 		if err != nil {
-			return nil, err
+			_ = st.CheckUnreadable(m, err)
 		}
 		if st.now().Sub(r.At) > by {
 			overdue = append(overdue, r)
@@ -83,23 +84,19 @@ func (st *Store) backlogOf(ctx context.Context, c natsconf.ConsumerAsset, b *Bac
 		case err != nil:
 			return err
 		case c.Stream == natsconf.StreamRetries:
-			if err := b.retry(st, m.Subject, m.Data); err != nil {
-				return err
-			}
+			b.retry(st, m.Subject, m.Data)
 		default:
-			b.since(m.Time)
+			b.since(natsconf.StoredAt(m.Header, m.Time))
 		}
 	}
 	return nil
 }
 
-func (b *Backlog) retry(st *Store, subject string, data []byte) error {
-	r, err := st.DecodeRetry(subject, data)
-	if err != nil {
-		return err
+// retry looks at a hint. One that cannot be read must not hide the others.
+func (b *Backlog) retry(st *Store, subject string, data []byte) {
+	if r, err := st.DecodeRetry(subject, data); err == nil {
+		b.since(r.Since)
 	}
-	b.since(r.Since)
-	return nil
 }
 
 func (b *Backlog) since(t time.Time) {

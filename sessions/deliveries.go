@@ -2,12 +2,9 @@ package sessions
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -26,15 +23,39 @@ type Deliveries struct {
 	BackTo time.Time
 }
 
-// Deliveries looks for the newest sessions whose outcome is to be delivered, at most limit (one or more), in the given state or, where it
-// is empty, in any. It walks back through the facts, page by page; when ctx ends on the way, what was found until then is the
-// answer. Its error is natsconf.ErrUnavailable.
+// DeliveryQuery says which deliveries are wanted. The zero value of a field asks for any.
+type DeliveryQuery struct {
+	States []DeliveryState
+	Since  time.Time       // completed at or after it
+	Wants  func(View) bool // what else they must be
+	Limit  int             // 1 or more
+}
+
+func (q DeliveryQuery) wants(v View) bool {
+	return wanted(q.States, v.Delivery.State) && !v.CompletedAt.Before(q.Since) && (q.Wants == nil || q.Wants(v))
+}
+
+// Deliveries is FindDeliveries for a state or, where it is empty, for any.
 func (st *Store) Deliveries(ctx context.Context, state DeliveryState, limit int) (Deliveries, error) {
+	q := DeliveryQuery{Limit: limit}
+	if state != "" {
+		q.States = []DeliveryState{state}
+	}
+	return st.FindDeliveries(ctx, q)
+}
+
+// FindDeliveries looks for the newest sessions whose outcome is to be delivered, at most q.Limit. It walks back through the facts, page by
+// page; when ctx ends on the way, what was found until then is the answer. Its error is natsconf.ErrUnavailable.
+func (st *Store) FindDeliveries(ctx context.Context, q DeliveryQuery) (Deliveries, error) {
 	first, last, err := st.conn.Bounds(ctx, natsconf.StreamCompletions)
 	if err != nil {
 		return Deliveries{}, fmt.Errorf("look for deliveries: %w", err)
 	}
-	w := walk{st: st, state: state, limit: limit, open: map[ID]*delivery{}}
+	erased, err := st.Erased(ctx)
+	if err != nil {
+		return Deliveries{}, fmt.Errorf("look for deliveries: %w", err)
+	}
+	w := walk{st: st, q: q, open: map[ID]*delivery{}, skipped: erased}
 	for last >= first && last > 0 {
 		from := first
 		if last-first >= deliveriesPage {
@@ -47,7 +68,11 @@ func (st *Store) Deliveries(ctx context.Context, state DeliveryState, limit int)
 		if err != nil {
 			return Deliveries{}, fmt.Errorf("look for deliveries: %w", err)
 		}
-		if full, err := w.back(msgs); full || err != nil {
+		full, err := w.back(msgs)
+		if w.over && err == nil {
+			break
+		}
+		if full || err != nil {
 			return Deliveries{Views: w.found, BackTo: w.oldest}, err
 		}
 		last = from - 1
@@ -57,45 +82,55 @@ func (st *Store) Deliveries(ctx context.Context, state DeliveryState, limit int)
 
 // walk goes back through the facts. A session's other facts are written after its completion, so they are met before it.
 type walk struct {
-	st    *Store
-	state DeliveryState
-	limit int
+	st *Store
+	q  DeliveryQuery
 
-	open   map[ID]*delivery // of sessions whose completion is still to come: those whose deliveries overlapped
-	found  []View
-	oldest time.Time // completion instant of the last delivery looked at
+	skipped map[ID]bool      // sessions whose user was erased, or of which a newer build has written something
+	open    map[ID]*delivery // of sessions whose completion is still to come: those whose deliveries overlapped
+	found   []View
+	oldest  time.Time // completion instant of the last delivery looked at
+	over    bool      // what comes is older than what is wanted
 }
 
 // delivery is what was met of one session's delivery, by number of the attempt.
 type delivery struct {
-	attempts map[int]*Attempt
-	asked    map[int]bool
+	claims  map[int]Claim
+	results map[int]*Result
+	asked   map[int]bool
 }
 
-// back takes a page of facts, and says whether as many deliveries are found as are wanted.
+// back takes a page of facts, and says whether as many deliveries are found as are wanted. One fact that cannot be read hides no other
+// session: of its own it counts for what it means (ErrUnreadable).
 func (w *walk) back(msgs []jetstream.Msg) (full bool, err error) {
 	for _, m := range slices.Backward(msgs) {
-		parts := strings.Split(m.Subject(), ".")
-		id := ID(parts[1])
-		if parts[0] != "completion" {
-			if err := w.keep(id, parts, m.Data()); err != nil {
+		p, ok := placeOf(m.Subject())
+		if !ok {
+			continue
+		}
+		if p.kind != "completion" {
+			if err := w.keep(p, m); err != nil {
 				return false, err
 			}
 			continue
 		}
-		c, err := decodeCompletion(id, m.Data(), w.st.box)
-		if err != nil {
-			return false, err
-		}
-		delivery := w.take(c)
-		if delivery.State == DeliveryNone {
+		c, err := decodeCompletion(p.id, m.Data(), w.st.box)
+		if err != nil { // there is nothing to deliver, or it is the newer build's
+			delete(w.open, p.id)
 			continue
 		}
-		w.oldest = c.CompletedAt
-		if w.state == "" || delivery.State == w.state {
-			w.found = append(w.found, View{Session: c.Session, Outcome: c.Outcome, CompletedAt: c.CompletedAt, Delivery: delivery})
+		delivery := w.take(c)
+		if delivery.State == DeliveryNone || w.skipped[p.id] {
+			continue
 		}
-		if len(w.found) >= w.limit {
+		if w.over = c.CompletedAt.Before(w.q.Since.Add(-clockSkew)); w.over { // completions of several edges are nearly in order
+			return false, nil
+		}
+		w.oldest = c.CompletedAt
+		v := View{Session: c.Session, Outcome: c.Outcome, CompletedAt: c.CompletedAt, Delivery: delivery}
+		if w.q.wants(v) {
+			w.found = append(w.found, v)
+		}
+		if len(w.found) >= w.q.Limit {
 			return true, nil
 		}
 	}
@@ -103,39 +138,41 @@ func (w *walk) back(msgs []jetstream.Msg) (full bool, err error) {
 }
 
 // keep holds a fact until its session's completion is met.
-func (w *walk) keep(id ID, parts []string, data []byte) error {
-	subject := strings.Join(parts, ".")
-	n, err := strconv.Atoi(parts[len(parts)-1])
+func (w *walk) keep(p factPlace, m jetstream.Msg) (err error) {
+	meta, err := m.Metadata()
 	if err != nil {
-		return fmt.Errorf("fact on subject %q: %w", subject, err)
+		return fmt.Errorf("fact on subject %q: %w", m.Subject(), err)
 	}
-	d := w.open[id]
+	at := natsconf.StoredAt(m.Headers(), meta.Timestamp)
+	d := w.open[p.id]
 	if d == nil {
-		d = &delivery{attempts: map[int]*Attempt{}, asked: map[int]bool{}}
-		w.open[id] = d
+		d = &delivery{claims: map[int]Claim{}, results: map[int]*Result{}, asked: map[int]bool{}}
+		w.open[p.id] = d
 	}
-	if parts[0] == "resend" {
-		d.asked[n] = true
-		return nil
-	}
-	if d.attempts[n] == nil {
-		d.attempts[n] = &Attempt{}
-	}
-	a := d.attempts[n]
-	switch parts[0] {
+	switch p.kind {
+	case "resend":
+		_, err = decodeResend(p.id, p.n, m.Data())
+		d.asked[p.n] = err == nil
 	case "claim":
-		a.Claim.Session = id
-		err = json.Unmarshal(data, &a.Claim)
+		if d.claims[p.n], err = decodeClaim(p.id, p.n, m.Data()); errors.Is(err, ErrUnreadable) {
+			d.claims[p.n] = unreadableClaim(p.id, p.n, at)
+		}
 	case "result":
-		a.Result = &Result{Session: id}
-		err = json.Unmarshal(data, a.Result)
+		var r Result
+		if r, err = decodeResult(p.id, p.n, m.Data()); errors.Is(err, ErrUnreadable) {
+			r = unreadableResult(p.id, p.n, at)
+		}
+		d.results[p.n] = &r
+	}
+	switch {
+	case err == nil, errors.Is(err, ErrUnreadable):
+		return nil
+	case errors.Is(err, ErrNewer):
+		w.skipped[p.id] = true
+		return nil
 	default:
-		err = errors.New("no such kind of fact")
+		return fmt.Errorf("decode %s: %w", m.Subject(), err)
 	}
-	if err != nil {
-		return fmt.Errorf("decode %s: %w", subject, err)
-	}
-	return nil
 }
 
 // take gives a completion's delivery, as Read does, and forgets what was kept of it.
@@ -145,10 +182,16 @@ func (w *walk) take(c Completion) Delivery {
 		return Delivery{State: StateOfDelivery(c.Outcome, nil)}
 	}
 	delete(w.open, c.ID)
-	var attempts []Attempt
-	for n := 1; d.attempts[n] != nil; n++ {
-		attempts = append(attempts, *d.attempts[n])
-	}
+	attempts, _ := attemptFacts{
+		claim: func(n int) (*Claim, error) {
+			if claim, ok := d.claims[n]; ok {
+				return &claim, nil
+			}
+			return nil, nil //nolint:nilnil // there is none
+		},
+		result: func(n int) (*Result, error) { return d.results[n], nil },
+		asked:  func(n int) (bool, error) { return d.asked[n], nil },
+	}.attempts()
 	state := StateOfDelivery(c.Outcome, attempts)
 	if n := len(attempts); n > 0 && d.asked[n+1] {
 		state = DeliveryDue

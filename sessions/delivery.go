@@ -2,10 +2,9 @@ package sessions
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
+	"time"
 
 	"verifyd/natsconf"
 	"verifyd/natsconf/crashpoint"
@@ -14,7 +13,7 @@ import (
 // Claim takes an attempt for its owner, by a write-once fact. Only nil allows the owner to send. ErrClaimed means that another
 // owner has it; with any other error nobody may send, since the claim may be stored.
 func (st *Store) Claim(ctx context.Context, c Claim) error {
-	data, err := json.Marshal(c)
+	data, err := encodeClaim(c)
 	if err != nil {
 		return fmt.Errorf("encode claim: %w", err)
 	}
@@ -30,10 +29,11 @@ func (st *Store) Claim(ctx context.Context, c Claim) error {
 	return nil
 }
 
-// Settle records how an attempt ended, by a write-once fact. ErrSettled comes with the result that stands. With any other error
+// Settle records how an attempt ended, by a write-once fact. ErrSettled comes with the result that stands; where that cannot be read, with
+// what it means. With any other error
 // the caller tries again: an attempt without a result is settled as unknown by whoever sees it after Claim.SettleAfter.
 func (st *Store) Settle(ctx context.Context, r Result) (Result, error) {
-	data, err := json.Marshal(r)
+	data, err := encodeResult(r)
 	if err != nil {
 		return Result{}, fmt.Errorf("encode result: %w", err)
 	}
@@ -44,9 +44,12 @@ func (st *Store) Settle(ctx context.Context, r Result) (Result, error) {
 	case err == nil:
 		return r, nil
 	case errors.Is(err, errTaken):
-		other := Result{Session: r.Session}
-		if err := json.Unmarshal(standing, &other); err != nil {
-			return Result{}, fmt.Errorf("decode result %d of session %s: %w", r.Number, r.Session, err)
+		other, err := decodeResult(r.Session, r.Number, standing.Data)
+		if at, unreadable := storedAt(st.checkUnreadable(standing, err)); unreadable {
+			other, err = unreadableResult(r.Session, r.Number, at), nil
+		}
+		if err != nil {
+			return Result{}, fmt.Errorf("result %d of session %s: %w", r.Number, r.Session, err)
 		}
 		return other, ErrSettled
 	default:
@@ -55,10 +58,11 @@ func (st *Store) Settle(ctx context.Context, r Result) (Result, error) {
 }
 
 // Resend asks for one more attempt at a delivery that has come to an end, with the same webhook-id. It is a write-once fact, so that of
-// two who ask at once one is told ErrDeliveryOpen. The other errors are ErrNoDelivery, ErrNotFound and natsconf's.
+// two who ask at once one is told ErrDeliveryOpen. The other errors are ErrNoDelivery, ErrNotFound, natsconf's, and an *UnreadableError
+// where something stands in the place of the wish that is none.
 func (st *Store) Resend(ctx context.Context, id ID, by string) (Resend, error) {
 	c, err := st.Completion(ctx, id)
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, ErrNotFound) || errors.Is(err, ErrUnreadable) {
 		if _, err := st.Read(ctx, id); err != nil {
 			return Resend{}, err
 		}
@@ -77,12 +81,15 @@ func (st *Store) Resend(ctx context.Context, id ID, by string) (Resend, error) {
 		return Resend{}, ErrDeliveryOpen
 	}
 	r := Resend{Session: id, Number: len(v.Delivery.Attempts) + 1, By: by, At: st.instant()}
-	data, err := json.Marshal(r)
+	data, err := encodeResend(r)
 	if err != nil {
 		return Resend{}, fmt.Errorf("encode resend: %w", err)
 	}
-	_, err = st.once(ctx, write{writer: st.completions, stream: natsconf.StreamCompletions, subject: resendSubject(id, r.Number), data: data})
+	standing, err := st.once(ctx, write{writer: st.completions, stream: natsconf.StreamCompletions, subject: resendSubject(id, r.Number), data: data})
 	if errors.Is(err, errTaken) {
+		if _, err := decodeResend(id, r.Number, standing.Data); errors.Is(err, ErrUnreadable) {
+			return Resend{}, st.checkUnreadable(standing, err)
+		}
 		return Resend{}, ErrDeliveryOpen
 	}
 	if err != nil {
@@ -93,63 +100,68 @@ func (st *Store) Resend(ctx context.Context, id ID, by string) (Resend, error) {
 
 // Asked reads who asked for an attempt, or nil where nobody did.
 func (st *Store) Asked(ctx context.Context, id ID, n int) (*Resend, error) {
-	r := Resend{Session: id}
-	found, err := st.fact(ctx, resendSubject(id, n), &r)
-	if err != nil || !found {
-		return nil, err
-	}
-	return &r, nil
+	r, _, err := readFact(ctx, st, factPlace{"resend", id, n}, decodeResend)
+	return r, err
 }
 
-// DecodeResend reads a resend as a consumer of StreamCompletions gets it; subject is the message's.
+// DecodeResend reads a resend as a consumer of StreamCompletions gets it; subject is the message's. Its errors are ErrUnreadable and ErrNewer.
 func (st *Store) DecodeResend(subject string, data []byte) (Resend, error) {
-	var r Resend
-	name, _, _ := strings.Cut(strings.TrimPrefix(subject, "resend."), ".")
-	id, err := ParseID(name)
-	if err == nil {
-		err = json.Unmarshal(data, &r)
+	p, ok := placeOf(subject)
+	if !ok {
+		return Resend{}, fmt.Errorf("resend on subject %q: it names no attempt: %w", subject, ErrUnreadable)
 	}
+	r, err := decodeResend(p.id, p.n, data)
 	if err != nil {
 		return Resend{}, fmt.Errorf("resend on subject %q: %w", subject, err)
 	}
-	r.Session = id
 	return r, nil
 }
 
-// Attempts reads all claims and results of a session from the leader, by number.
+// Attempts reads all claims and results of a session from the leader, by number. What cannot be read among them counts for what it means
+// (ErrUnreadable).
 func (st *Store) Attempts(ctx context.Context, id ID) ([]Attempt, error) {
-	var attempts []Attempt
-	for n := 1; ; n++ {
-		claim := Claim{Session: id}
-		found, err := st.fact(ctx, claimSubject(id, n), &claim)
-		if err != nil || !found {
-			return attempts, err
-		}
-		result := Result{Session: id}
-		found, err = st.fact(ctx, resultSubject(id, n), &result)
-		if err != nil {
-			return nil, err
-		}
-		a := Attempt{Claim: claim}
-		if found {
-			a.Result = &result
-		}
-		attempts = append(attempts, a)
-	}
+	return attemptFacts{
+		claim: func(n int) (*Claim, error) {
+			claim, at, err := readFact(ctx, st, factPlace{"claim", id, n}, decodeClaim)
+			if claim == nil && !at.IsZero() {
+				c := unreadableClaim(id, n, at)
+				claim = &c
+			}
+			return claim, err
+		},
+		result: func(n int) (*Result, error) {
+			result, at, err := readFact(ctx, st, factPlace{"result", id, n}, decodeResult)
+			if result == nil && !at.IsZero() {
+				r := unreadableResult(id, n, at)
+				result = &r
+			}
+			return result, err
+		},
+		asked: func(n int) (bool, error) {
+			r, err := st.Asked(ctx, id, n)
+			return r != nil, err
+		},
+	}.attempts()
 }
 
-func (st *Store) fact(ctx context.Context, subject string, into any) (found bool, err error) {
-	m, err := st.conn.Last(ctx, natsconf.StreamCompletions, subject)
+// readFact reads one fact of a session from the leader; nil where there is none. Where something is there that cannot be read, unreadable
+// is when that was stored.
+func readFact[F any](ctx context.Context, st *Store, p factPlace, decode func(ID, int, []byte) (F, error)) (fact *F, unreadable time.Time, err error) {
+	m, err := st.conn.Last(ctx, natsconf.StreamCompletions, p.subject())
 	if errors.Is(err, natsconf.ErrNotFound) {
-		return false, nil
+		return nil, time.Time{}, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("read %s: %w", subject, err)
+		return nil, time.Time{}, fmt.Errorf("read %s: %w", p.subject(), err)
 	}
-	if err := json.Unmarshal(m.Data, into); err != nil {
-		return false, fmt.Errorf("decode %s: %w", subject, err)
+	f, err := decode(p.id, p.n, m.Data)
+	if err == nil {
+		return &f, time.Time{}, nil
 	}
-	return true, nil
+	if at, ok := storedAt(st.checkUnreadable(m, err)); ok {
+		return nil, at, nil
+	}
+	return nil, time.Time{}, fmt.Errorf("%s: %w", p.subject(), err)
 }
 
 // StateOfDelivery derives where a delivery stands from its facts.
@@ -157,15 +169,12 @@ func StateOfDelivery(o Outcome, attempts []Attempt) DeliveryState {
 	if o.State != Verified && o.State != Failed {
 		return DeliveryNone
 	}
-	if len(attempts) == 0 {
+	if isDue(attempts) {
 		return DeliveryDue
 	}
 	last := attempts[len(attempts)-1]
 	if last.Result == nil {
 		return DeliveryClaimed
-	}
-	if !last.Result.Next.IsZero() {
-		return DeliveryDue // the policy sends it again
 	}
 	switch last.Result.Verdict {
 	case VerdictDelivered:
@@ -182,3 +191,15 @@ func StateOfDelivery(o Outcome, attempts []Attempt) DeliveryState {
 		return DeliveryUnknown // a verdict of a newer build: final, and not for this one to judge
 	}
 }
+
+// isDue says whether one more attempt follows, without anybody's wish.
+func isDue(attempts []Attempt) bool {
+	if len(attempts) == 0 {
+		return true
+	}
+	last := attempts[len(attempts)-1].Result
+	return last != nil && last.leavesDue()
+}
+
+// leavesDue says whether another attempt follows: nothing was sent, or the policy sends it again.
+func (r Result) leavesDue() bool { return r.Verdict == VerdictReleased || !r.Next.IsZero() }

@@ -16,7 +16,7 @@
 // Two things lead from an end back to due, and both are facts: a result that names its next attempt, under the policy
 // at-least-once, and a resend, which a person asks for.
 //
-// Four rules hold everywhere:
+// Five rules hold everywhere:
 //
 //  1. A fact is written once: one message on one subject of the write-once stream COMPLETIONS. The completion, each claim, each
 //     result and each resend is such a fact. State is read from facts; there is no second copy that a crash could let drift.
@@ -26,4 +26,5 @@
 //     session id, which is made from the token and does not lead back to it.
 //  4. A write that was not plainly confirmed is resolved by reading its subject from the stream's leader and comparing the
 //     nonce; nobody acts on an unconfirmed write.
+//  5. What stands in a fact's place and was written by no build means what ErrUnreadable says, for every reader, and is told to operators.
 package sessions

@@ -16,6 +16,8 @@ type Claim struct {
 	Deadline time.Time `json:"deadline"`
 	// SettleAfter is the instant from which anyone may settle an open claim: Deadline plus a whole attempt and a margin.
 	SettleAfter time.Time `json:"settle_after"`
+	// Unreadable marks what stands in a claim's place and is none (ErrUnreadable). Of the rest only At is set then, to when it was stored.
+	Unreadable bool `json:"-"`
 }
 
 // Resend is the fact "somebody asked for attempt N", after the attempts before it had come to an end.
@@ -56,6 +58,8 @@ const (
 	ClassUnsigned       Class = "unsigned"        // no usable signing secret for the account
 	ClassCrash          Class = "crash"           // the process that held the claim ended before it wrote a result
 	ClassLate           Class = "late"            // the claim's deadline had passed before the first byte
+	ClassRestored       Class = "restored"        // the store was restored from a backup in which the delivery had not ended
+	ClassUnreadable     Class = "unreadable"      // what stands in the place of its claim or its result cannot be read
 )
 
 // Timing holds how long each step of an attempt took; zero where the step did not happen.

@@ -37,6 +37,7 @@ func (h house) hold(t *testing.T, by string) sessions.Hold {
 }
 
 func TestAnIdentityStandsForOneUser(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	st := h.holder(t, h.key)
 	first, again, other := h.hold(t, "planted-user"), h.hold(t, "planted-user"), h.hold(t, "another")
@@ -88,6 +89,7 @@ func TestAHoldLapsesWithItsSession(t *testing.T) {
 
 // In the moment of its expiry a session may still be verified.
 func TestAHoldOutlastsTheExpiryByAMoment(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	st := h.holder(t, h.key)
 	if err := st.Hold(t.Context(), h.hold(t, "a")); err != nil {
@@ -108,6 +110,7 @@ func (h house) complete(t *testing.T, id sessions.ID, state sessions.State, reas
 
 // Of many users with one identity, at many edges at once, one wins.
 func TestHoldRaces(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	edges := []*sessions.Store{h.holder(t, h.key), h.holder(t, h.key)}
 	var holds []sessions.Hold
@@ -134,6 +137,7 @@ func TestHoldRaces(t *testing.T) {
 
 // The store tells neither who nor what, and forgets in time; another key's hashes are others.
 func TestHoldsAreHashesWithALifeOfTheirOwn(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	hold := h.hold(t, "planted-user")
 	if err := h.holder(t, h.key).Hold(t.Context(), hold); err != nil {
@@ -162,6 +166,7 @@ func TestHoldsAreHashesWithALifeOfTheirOwn(t *testing.T) {
 }
 
 func TestRuleIsPartOfTheOutcome(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	s, _ := h.create(t)
 	o := sessions.Outcome{State: sessions.Failed, Reason: sessions.Refused, Rule: sessions.RuleAccountAge, Network: "github"}

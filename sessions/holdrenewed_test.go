@@ -44,6 +44,7 @@ func TestAHoldOutlastsALaterSessionOfItsUser(t *testing.T) {
 
 // However many sessions of its user end otherwise, a hold lapses with the last of them.
 func TestAHoldOfManyLapsedSessionsLapses(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	st := h.holder(t, h.key)
 	var ids []sessions.ID

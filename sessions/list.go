@@ -59,7 +59,11 @@ func (st *Store) List(ctx context.Context, q Query) (Page, error) {
 	if err != nil {
 		return Page{}, err
 	}
-	l := lister{st: st, q: q, next: last}
+	erasing, err := st.erased(ctx, "*")
+	if err != nil {
+		return Page{}, fmt.Errorf("list sessions: %w", err)
+	}
+	l := lister{st: st, q: q, next: last, erasing: erasing}
 	for window := uint64(listWindow); l.next >= first && !l.done; {
 		from := first
 		if l.next-first >= window {
@@ -127,6 +131,8 @@ type lister struct {
 	page Page
 	next uint64 // the sequence to go on from, backwards
 	done bool   // as many as wanted are found
+	// erasing: some user was erased. A server that is behind the leader still gives the record, so what is listed is then asked about.
+	erasing bool
 }
 
 // back takes a window of records that starts at a sequence.
@@ -159,14 +165,31 @@ func (l *lister) take(ctx context.Context, subject string, data []byte) error {
 	}
 	if l.q.wants(s) {
 		v, err := l.st.view(ctx, s)
+		if errors.Is(err, ErrNewer) {
+			return nil
+		}
 		if err != nil {
 			return err
 		}
-		if wanted(l.q.States, v.State) && wanted(l.q.Deliveries, v.Delivery.State) {
-			l.page.Sessions = append(l.page.Sessions, v)
+		if err := l.show(ctx, v); err != nil {
+			return err
 		}
 	}
 	l.page.Back = s.CreatedAt
+	return nil
+}
+
+// show puts a session on the page, if it is wanted and its user was not erased.
+func (l *lister) show(ctx context.Context, v View) error {
+	if !wanted(l.q.States, v.State) || !wanted(l.q.Deliveries, v.Delivery.State) {
+		return nil
+	}
+	if l.erasing {
+		if gone, err := l.st.erased(ctx, v.ID); err != nil || gone {
+			return err
+		}
+	}
+	l.page.Sessions = append(l.page.Sessions, v)
 	return nil
 }
 

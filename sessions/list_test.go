@@ -43,6 +43,7 @@ func (h house) walkList(t *testing.T, q sessions.Query) (all []sessions.ID, page
 
 // Pages of any size give each session of the account once, newest first, and none of another account's.
 func TestListGivesEachSessionOnce(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	var want []sessions.ID
 	for i := range 90 {
@@ -73,6 +74,7 @@ func TestListGivesEachSessionOnce(t *testing.T) {
 
 // A rare account's sessions are found behind many of others'.
 func TestListFindsWhatIsFarBack(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	r := request
 	r.Account = "acc_rare"
@@ -89,6 +91,7 @@ func TestListFindsWhatIsFarBack(t *testing.T) {
 }
 
 func TestListFilters(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	ended := map[string]sessions.ID{}
 	for name, o := range map[string]sessions.Outcome{
@@ -145,6 +148,7 @@ func TestListFilters(t *testing.T) {
 
 // Whoever has little time gets what was found until then, and can go on.
 func TestListEndsWithItsTime(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	for range 40 {
 		h.create(t)
@@ -171,6 +175,7 @@ func TestListEndsWithItsTime(t *testing.T) {
 }
 
 func TestBadCursors(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	for range 3 {
 		h.create(t)
@@ -188,6 +193,7 @@ func TestBadCursors(t *testing.T) {
 
 // A busy time behind a long quiet one is not read all at once, however far the windows have grown in the quiet one.
 func TestListReadsABusyTimeInParts(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	create := func(account string, n int) {
 		var all sync.WaitGroup
@@ -221,6 +227,7 @@ func TestListReadsABusyTimeInParts(t *testing.T) {
 
 // One record that cannot be read hides no other.
 func TestListGoesOnBehindADamagedRecord(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	older, _ := h.create(t)
 	damaged := natsconf.BucketSubject(natsconf.BucketSessions, request.Account+"."+strings.Repeat("a", 32))

@@ -3,7 +3,10 @@ package sessions
 import (
 	"context"
 	"errors"
-	"strconv"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,18 +23,34 @@ const (
 	// meterWidth is how many counts are stored at once. A synced counter takes a quarter of a millisecond, and the quota's counters
 	// share the stream.
 	meterWidth = 16
+	// lapseSlot is how finely the ends of lifetimes are told apart in memory: an account has at most Lifetime/lapseSlot of them.
+	lapseSlot = 10 * time.Second
 )
 
 // Count names what is counted of an account, per UTC day, live and test sessions apart.
 type Count string
 
-// What is counted. Failed sessions are counted by reason, ended callbacks by verdict, one for each attempt that is final.
+// What is counted of sessions, on the day on which the session was started, so that a day's numbers add up: each started session is
+// verified, declined, refused, canceled, expired or still open. The steps count each session once.
 const (
-	CountStarted       Count = "started"
-	CountVerified      Count = "verified"
-	CountDeclined      Count = "failed_declined"
-	CountRefused       Count = "failed_refused"
-	CountCanceled      Count = "canceled"
+	CountStarted  Count = "started"
+	CountOpened   Count = Count(EventOpened)
+	CountSignIn   Count = Count(EventSignIn)
+	CountReturned Count = Count(EventReturned)
+	CountFinished Count = Count(EventFinished)
+	CountVerified Count = "verified"
+	CountDeclined Count = "failed_declined"
+	CountRefused  Count = "failed_refused"
+	CountCanceled Count = "canceled"
+	CountExpired  Count = "expired"
+)
+
+// CountTrouble is counted of networks alone (Count.Of), as are tries with CountSignIn and CountReturned there: each of them, however
+// many a session has.
+const CountTrouble Count = Count(EventTrouble)
+
+// What is counted on the day on which it happened. Ended callbacks are counted by verdict, one for each attempt that is final.
+const (
 	CountDelivered     Count = "callback_delivered"
 	CountRejected      Count = "callback_rejected"
 	CountUnknown       Count = "callback_unknown"
@@ -41,14 +60,35 @@ const (
 	CountReplayed      Count = "replayed" // repeats of a start under an idempotency key
 )
 
+// Of is a count of the sign-ins at one identity network alone.
+func (c Count) Of(network string) Count { return c + networkMark + Count(network) }
+
+// networkMark stands between a count and the id of a network, and in neither.
+const networkMark = ":"
+
+// Networks gives the ids of the networks that counts tell of, in their order.
+func Networks(counts map[Count]int64) []string {
+	seen := map[string]bool{}
+	for c := range counts {
+		if _, network, ok := strings.Cut(string(c), networkMark); ok {
+			seen[network] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(seen))
+}
+
 // Meter is the actor that gathers statistics in memory and adds them to the counters in StreamUsage every few seconds, and at its
 // stop. They are for people: a crash loses the last seconds, and so does a counter whose acknowledgement does not come. The quota
 // is counted elsewhere, exactly.
 type Meter struct {
+	// Now is the clock by which lifetimes end, which is that of the store that counts. It is set before Serve.
+	Now func() time.Time
+
 	usage *natsconf.Writer
 
 	mu     sync.Mutex
 	counts map[metered]int64
+	lapses map[lapse]int64
 }
 
 // metered is one counter.
@@ -61,7 +101,14 @@ type metered struct {
 
 // NewMeter makes a meter on a writer of StreamUsage. It stores nothing until served.
 func NewMeter(usage *natsconf.Writer) *Meter {
-	return &Meter{usage: usage, counts: map[metered]int64{}}
+	return &Meter{Now: time.Now, usage: usage, counts: map[metered]int64{}, lapses: map[lapse]int64{}}
+}
+
+// lapse is a count of expired sessions that is due at the end of a slot.
+type lapse struct {
+	metered
+
+	slot int64 // of lapseSlot, since 1970
 }
 
 // String names the actor in the supervisor's log.
@@ -80,6 +127,23 @@ func (m *Meter) Count(account string, test bool, what Count, at time.Time) {
 
 const secondsPerDay = 24 * 60 * 60
 
+// lapse counts a session as expired when its lifetime is over: by 1 when it is started, by -1 when it is completed, whichever processes
+// do that. Nothing is kept of a session, and nobody has to look for those that have ended without a word.
+func (m *Meter) lapse(s Session, by int64) {
+	if m == nil {
+		return
+	}
+	key := lapse{
+		metered: metered{account: s.Account, test: s.Test, day: s.CreatedAt.Unix() / secondsPerDay, what: CountExpired},
+		slot:    s.ExpiresAt.UnixNano() / int64(lapseSlot),
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.lapses[key] += by; m.lapses[key] == 0 {
+		delete(m.lapses, key)
+	}
+}
+
 // Serve stores counts until ctx ends, and then those that are left.
 func (m *Meter) Serve(ctx context.Context) error {
 	tick := time.NewTicker(meterEvery)
@@ -87,25 +151,35 @@ func (m *Meter) Serve(ctx context.Context) error {
 	for {
 		select {
 		case <-tick.C:
-			m.flush(ctx)
+			m.flush(ctx, m.Now())
 		case <-ctx.Done():
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), meterDrain)
 			defer cancel()
-			m.flush(last)
+			// Nobody is here later to count the lifetimes that still run. Those sessions that are completed yet are taken out again.
+			m.flush(last, m.Now().Add(Lifetime+2*lapseSlot))
 			return ctx.Err()
 		}
 	}
 }
 
-// flush adds what was counted to the stored counters.
-func (m *Meter) flush(ctx context.Context) {
+// flush adds what was counted to the stored counters, and the lifetimes that end before an instant.
+func (m *Meter) flush(ctx context.Context, before time.Time) {
 	m.mu.Lock()
+	for key, n := range m.lapses {
+		if key.slot < before.UnixNano()/int64(lapseSlot) {
+			m.counts[key.metered] += n
+			delete(m.lapses, key)
+		}
+	}
 	counts := m.counts
 	m.counts = make(map[metered]int64, len(counts))
 	m.mu.Unlock()
 	places := make(chan struct{}, meterWidth)
 	var wg sync.WaitGroup
 	for key, n := range counts {
+		if n == 0 {
+			continue // as many began as ended
+		}
 		places <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-places }()
@@ -117,7 +191,7 @@ func (m *Meter) flush(ctx context.Context) {
 
 func (m *Meter) store(ctx context.Context, key metered, n int64) {
 	_, err := m.usage.Publish(ctx, &nats.Msg{
-		Subject: key.subject(), Header: nats.Header{"Nats-Incr": {"+" + strconv.FormatInt(n, 10)}},
+		Subject: key.subject(), Header: nats.Header{"Nats-Incr": {fmt.Sprintf("%+d", n)}},
 	})
 	if errors.Is(err, natsconf.ErrUnavailable) || errors.Is(err, natsconf.ErrStoreFull) {
 		m.mu.Lock()
@@ -163,14 +237,29 @@ func (st *Store) CountSettled(s Session, r Result) {
 	}
 }
 
+// countStarted counts a new session.
+func (st *Store) countStarted(s Session) {
+	st.countOf(s, CountStarted)
+	st.meter.lapse(s, 1)
+}
+
+// countOf counts something about a session, on the day on which it was started.
+func (st *Store) countOf(s Session, what Count) { st.meter.Count(s.Account, s.Test, what, s.CreatedAt) }
+
 func (st *Store) countCompleted(c Completion) {
+	what := CountCanceled
 	switch c.State {
 	case Verified:
-		st.Count(c.Account, c.Test, CountVerified)
+		what = CountVerified
 	case Failed:
-		st.Count(c.Account, c.Test, Count("failed_"+string(c.Reason)))
+		what = Count("failed_" + string(c.Reason))
 	case Canceled:
-		st.Count(c.Account, c.Test, CountCanceled)
 	case Pending, Expired: // no completion has these
+		return
 	}
+	st.countOf(c.Session, what)
+	if c.Network != "" {
+		st.countOf(c.Session, what.Of(c.Network))
+	}
+	st.meter.lapse(c.Session, -1)
 }

@@ -12,6 +12,7 @@ import (
 
 	"verifyd/natsconf"
 	"verifyd/natsconf/crashpoint"
+	"verifyd/sessions/tracing"
 )
 
 const (
@@ -34,25 +35,26 @@ type write struct {
 	stream, subject string
 	data            []byte
 	life            time.Duration // after which the message may go, in whole seconds; 0: with the stream's age
+	trace           string        // a traceparent to keep with it; empty: none
 	before, after   string        // crash points
 }
 
-// once stores a message on a subject that has none. It returns nil when this very message is stored, errTaken and the data that
+// once stores a message on a subject that has none. It returns nil when this very message is stored, errTaken and the message that
 // stands when another is, and natsconf's errors when neither could be learnt.
 //
 // The nonce tells one's own message from another's when the answer was lost. A loss is believed only after reading the subject from the leader, since a repeat of one's own write reads as a loss.
-func (st *Store) once(ctx context.Context, w write) (standing []byte, err error) {
+func (st *Store) once(ctx context.Context, w write) (standing *jetstream.RawStreamMsg, err error) {
 	crashpoint.Reach(w.before)
 	defer crashpoint.Reach(w.after)
 	return st.onceAs(ctx, w, rand.Text())
 }
 
-func (st *Store) onceAs(ctx context.Context, w write, nonce string) (standing []byte, err error) {
+func (st *Store) onceAs(ctx context.Context, w write, nonce string) (standing *jetstream.RawStreamMsg, err error) {
 	uncertain := false
 	for range onceTries {
 		_, err = w.writer.Publish(ctx, onceMsg(w, nonce))
 		if err == nil {
-			return nil, nil
+			return nil, nil //nolint:nilnil // it is ours, and no other stands
 		}
 		if !errors.Is(err, natsconf.ErrConflict) && !errors.Is(err, natsconf.ErrUncertain) {
 			break
@@ -83,15 +85,16 @@ func onceMsg(w write, nonce string) *nats.Msg {
 		nonceHeader:                         {nonce},
 		jetstream.ExpectedLastSubjSeqHeader: {"0"},
 	}}
+	tracing.Keep(m, w.trace)
 	if w.life > 0 {
 		m.Header.Set(jetstream.MsgTTLHeader, w.life.String())
 	}
 	return m
 }
 
-func judge(m *jetstream.RawStreamMsg, nonce string) ([]byte, error) {
+func judge(m *jetstream.RawStreamMsg, nonce string) (standing *jetstream.RawStreamMsg, err error) {
 	if m.Header.Get(nonceHeader) == nonce {
-		return nil, nil
+		return nil, nil //nolint:nilnil // it is ours, and no other stands
 	}
-	return m.Data, errTaken
+	return m, errTaken
 }

@@ -15,6 +15,7 @@ import (
 // The answer to a write was lost, and the write is repeated: the repeat reads as a loss, and is known as one's own by its nonce all
 // the same.
 func TestRepeatOfOnesOwnWriteIsAWin(t *testing.T) {
+	t.Parallel()
 	conn := natstest.Start(t)
 	writer := natstest.Writer(t, conn, natsconf.StreamCompletions)
 	st := NewStore(Config{Conn: conn, Completions: writer, Key: seal.NewKey()})
@@ -25,13 +26,14 @@ func TestRepeatOfOnesOwnWriteIsAWin(t *testing.T) {
 	if _, err := st.onceAs(t.Context(), w, "nonce-a"); err != nil {
 		t.Errorf("repeat: %v", err)
 	}
-	if standing, err := st.onceAs(t.Context(), w, "nonce-b"); !errors.Is(err, errTaken) || string(standing) != "mine" {
-		t.Errorf("another's write: %q, %v", standing, err)
+	if standing, err := st.onceAs(t.Context(), w, "nonce-b"); !errors.Is(err, errTaken) || string(standing.Data) != "mine" {
+		t.Errorf("another's write: %+v, %v", standing, err)
 	}
 }
 
 // A writer that nobody serves never answers: the outcome is uncertain, whatever the caller does, until the leader was read.
 func TestUnansweredWriteIsUncertain(t *testing.T) {
+	t.Parallel()
 	conn := natstest.Start(t)
 	idle := natsconf.NewWriter(conn, natsconf.StreamCompletions)
 	st := NewStore(Config{Conn: conn, Completions: idle, Key: seal.NewKey()})

@@ -14,10 +14,14 @@ func (st *Store) Read(ctx context.Context, id ID) (View, error) {
 	if err == nil {
 		return st.viewCompleted(ctx, c)
 	}
-	if !errors.Is(err, natsconf.ErrNotFound) {
+	at, unreadable := storedAt(err)
+	if !unreadable && !errors.Is(err, natsconf.ErrNotFound) {
 		return View{}, err
 	}
 	s, err := st.open(ctx, id)
+	if unreadable && (err == nil || errors.Is(err, ErrExpired)) {
+		return endedUnreadable(s, at), nil
+	}
 	switch {
 	case err == nil:
 		return pendingView(s), nil
@@ -30,10 +34,13 @@ func (st *Store) Read(ctx context.Context, id ID) (View, error) {
 
 // view gives everything about a session whose record is known.
 func (st *Store) view(ctx context.Context, s Session) (View, error) {
-	c, err := st.completion(ctx, s.ID)
+	c, err := st.completionOf(ctx, s.ID)
+	at, unreadable := storedAt(err)
 	switch {
 	case err == nil:
 		return st.viewCompleted(ctx, c)
+	case unreadable:
+		return endedUnreadable(s, at), nil
 	case !errors.Is(err, natsconf.ErrNotFound):
 		return View{}, err
 	case st.now().Before(s.ExpiresAt):
@@ -70,9 +77,12 @@ func (st *Store) viewCompleted(ctx context.Context, c Completion) (View, error) 
 
 // viewExpired looks for a completion once more: one may have landed, in time, between the first look and the expiry.
 func (st *Store) viewExpired(ctx context.Context, s Session) (View, error) {
-	c, err := st.completion(ctx, s.ID)
+	c, err := st.completionOf(ctx, s.ID)
 	if err == nil {
 		return st.viewCompleted(ctx, c)
+	}
+	if at, unreadable := storedAt(err); unreadable {
+		return endedUnreadable(s, at), nil
 	}
 	if !errors.Is(err, natsconf.ErrNotFound) {
 		return View{}, err

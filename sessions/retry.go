@@ -2,7 +2,6 @@ package sessions
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -24,7 +23,7 @@ type Retry struct {
 // Schedule has a delivery given to a dispatcher at r.At, to the second, whatever happens to the processes until then. Of two retries
 // of one session the later call stands. Its errors are those of natsconf.Writer.Publish; a repeat is harmless.
 func (st *Store) Schedule(ctx context.Context, r Retry) error {
-	data, err := json.Marshal(r)
+	data, err := encodeRetry(r)
 	if err != nil {
 		return fmt.Errorf("encode retry: %w", err)
 	}
@@ -36,16 +35,17 @@ func (st *Store) Schedule(ctx context.Context, r Retry) error {
 	return nil
 }
 
-// DecodeRetry reads a retry as a consumer of StreamRetries gets it; subject is the message's.
+// DecodeRetry reads a retry as a consumer of StreamRetries gets it; subject is the message's. Its errors are ErrNewer and ErrUnreadable. With
+// the latter comes what the subject says, where that is a session's: which delivery to look at.
 func (st *Store) DecodeRetry(subject string, data []byte) (Retry, error) {
 	_, name, _ := strings.Cut(subject, ".")
 	id, err := ParseID(name)
-	r := Retry{Session: id}
-	if err == nil {
-		err = json.Unmarshal(data, &r)
-	}
 	if err != nil {
-		return Retry{}, fmt.Errorf("retry on subject %q: %w", subject, err)
+		return Retry{}, fmt.Errorf("retry on subject %q: %w: %w", subject, ErrUnreadable, err)
+	}
+	r, err := decodeRetry(id, data)
+	if err != nil {
+		return Retry{Session: id}, fmt.Errorf("retry on subject %q: %w", subject, err)
 	}
 	return r, nil
 }

@@ -13,6 +13,7 @@ import (
 
 // One browser seats a session, on whatever edge it asks; another gets it when the first gave up or its time is over.
 func TestSeat(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	other := newStore(t, h) // another edge
 	s, _ := h.create(t)
@@ -62,6 +63,7 @@ func TestSeat(t *testing.T) {
 
 // Twenty browsers press at once on two edges: one seats the session, and every other is told which.
 func TestSeatRace(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	edges := []*sessions.Store{h.store, newStore(t, h)}
 	s, _ := h.create(t)
@@ -93,6 +95,7 @@ func TestSeatRace(t *testing.T) {
 
 // A seat goes with its session; it is no session, and no list shows it.
 func TestSeatIsNoSession(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	s, _ := h.create(t)
 	if _, err := h.store.TakeSeat(t.Context(), s.ID, "a"); err != nil {
@@ -110,6 +113,7 @@ func TestSeatIsNoSession(t *testing.T) {
 
 // Without the store nobody seats anything, and the error says why.
 func TestSeatWithoutTheStore(t *testing.T) {
+	t.Parallel()
 	conn, away := natstest.StartIn(t, t.TempDir())
 	h := house{conn: conn, clock: &clock{}}
 	h.store = newStore(t, h)

@@ -27,6 +27,8 @@ const (
 	Refused        Reason = "refused"  // the network's rules do not accept the identity
 	CanceledReason Reason = "canceled"
 	ExpiredReason  Reason = "expired"
+	// UnreadableReason: what stands in the place of the completion cannot be read (ErrUnreadable), so that there is no outcome.
+	UnreadableReason Reason = "unreadable"
 )
 
 // Rule names the identity network's rule that refused an identity, by the key that sets it in the networks file. Empty unless the
@@ -65,8 +67,11 @@ type Session struct {
 	PlatformUserID string // arbitrary, 1 to 1,024 bytes, returned unchanged
 	GuildID        string // arbitrary, 0 to 1,024 bytes, returned unchanged
 	CallbackURL    string // as given and checked; sealed in storage
-	CreatedAt      time.Time
-	ExpiresAt      time.Time // CreatedAt plus Lifetime
+	// Trace is the W3C traceparent under which the next step of the session is traced: the span of its start, or of its completion.
+	// It stands in a header beside the record; empty where the session is not traced, and in lists.
+	Trace     string
+	CreatedAt time.Time
+	ExpiresAt time.Time // CreatedAt plus Lifetime
 }
 
 // Request is what Create needs.
@@ -128,4 +133,6 @@ type Delivery struct {
 type Attempt struct {
 	Claim  Claim
 	Result *Result // nil while open
+	// Presumed is set where the result is no fact yet, but what an unreadable claim means.
+	Presumed bool
 }

@@ -17,13 +17,17 @@ import (
 	"verifyd/sessions"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	natstest.Parallel(8)
+	goleak.VerifyTestMain(m)
+}
 
 // clock is a time that the test moves.
 type clock struct{ offset atomic.Int64 }
 
 func (c *clock) Now() time.Time          { return time.Now().Add(time.Duration(c.offset.Load())) }
 func (c *clock) Advance(d time.Duration) { c.offset.Add(int64(d)) }
+func (c *clock) set(at time.Time)        { c.offset.Store(int64(time.Until(at))) }
 
 type house struct {
 	conn  *natsconf.Conn
@@ -71,6 +75,7 @@ func (h house) create(t *testing.T) (sessions.Session, sessions.Token) {
 }
 
 func TestSessionReadsBackAsGiven(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	for name, text := range map[string]string{
 		"plain": "sailor_42", "emoji": "⚓️👩‍🚀", "right to left": "مرحبا\u202eabc", "quotes": `"'\<>&`, "newline": "a\nb\r\n\t",
@@ -100,6 +105,7 @@ func TestSessionReadsBackAsGiven(t *testing.T) {
 }
 
 func TestTokenAndIDLeadOneWay(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	s, token := h.create(t)
 	if token.ID() != s.ID || len(s.ID) != 32 {
@@ -121,6 +127,7 @@ func TestTokenAndIDLeadOneWay(t *testing.T) {
 }
 
 func TestStoredRecordsHoldNeitherTokenNorCallback(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	s, token := h.create(t)
 	if _, err := h.store.Complete(t.Context(), s.ID, verified); err != nil {
@@ -144,6 +151,7 @@ func TestStoredRecordsHoldNeitherTokenNorCallback(t *testing.T) {
 
 // Two tabs, two edges and retries race: one completion stands, and all are told which.
 func TestOneCompletionWins(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	other := newStore(t, h) // another edge: its own writers
 	s, _ := h.create(t)
@@ -179,6 +187,7 @@ func TestOneCompletionWins(t *testing.T) {
 }
 
 func TestExpiryInstantDecides(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	s, _ := h.create(t)
 	done, _ := h.create(t)
@@ -199,6 +208,7 @@ func TestExpiryInstantDecides(t *testing.T) {
 }
 
 func TestExpiredIsNotUnknown(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	s, _ := h.create(t)
 	done, _ := h.create(t)
@@ -235,6 +245,7 @@ func TestExpiredIsNotUnknown(t *testing.T) {
 }
 
 func TestAttemptIsRedeemedOnce(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	other := newStore(t, h)
 	s, _ := h.create(t)
@@ -260,6 +271,7 @@ func TestAttemptIsRedeemedOnce(t *testing.T) {
 }
 
 func TestClaimHasOneOwnerAndOneResult(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	s, _ := h.create(t)
 	if _, err := h.store.Complete(t.Context(), s.ID, verified); err != nil {
@@ -305,6 +317,7 @@ func TestClaimHasOneOwnerAndOneResult(t *testing.T) {
 }
 
 func TestWithoutAServerNothingIsClaimed(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	conn, stop := natstest.StartIn(t, dir)
 	h := house{conn: conn, clock: &clock{}, key: seal.NewKey()}
@@ -325,6 +338,7 @@ func TestWithoutAServerNothingIsClaimed(t *testing.T) {
 }
 
 func TestAnotherKeyDoesNotOpenTheStore(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	s, _ := h.create(t)
 	h.key = seal.NewKey()
@@ -364,12 +378,13 @@ func TestDeliveryStateFollowsFacts(t *testing.T) {
 }
 
 func TestDecodeCompletionRefusesWhatItCannotRead(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	id := strings.Repeat("a", 32)
 	for _, c := range []struct{ subject, data string }{
 		{"completion." + id, "not json"}, {"completion." + id, `{"v":2}`}, {"completion." + id, `{"v":1}`}, {"completion.short", `{"v":1}`}, {"c", "{}"},
 	} {
-		if _, err := h.store.DecodeCompletion(c.subject, []byte(c.data)); err == nil {
+		if _, err := h.store.DecodeCompletion(c.subject, nil, []byte(c.data)); err == nil {
 			t.Errorf("decoded %s %s", c.subject, c.data)
 		}
 	}

@@ -7,10 +7,13 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"verifyd/natsconf"
 	"verifyd/natsconf/crashpoint"
 	"verifyd/natsconf/seal"
+	"verifyd/sessions/tracing"
 )
 
 // The errors of a Store, beside natsconf.ErrUnavailable, ErrUncertain and ErrStoreFull.
@@ -21,6 +24,10 @@ var (
 	ErrExpired = errors.New("the session has expired")
 	// ErrCompleted: the session's one completion is taken; the completion that took it is returned beside this error.
 	ErrCompleted = errors.New("the session is completed already")
+	// ErrNewer: a record or a fact was written by a newer build.
+	ErrNewer = natsconf.ErrNewer
+	// ErrUnreadable stands in unreadable.go, with what it means.
+
 	// ErrRedeemed: this sign-in attempt was used before.
 	ErrRedeemed = errors.New("the sign-in attempt was used before")
 	// ErrHeld: the identity stands for another user.
@@ -38,14 +45,18 @@ var (
 // Config is what a Store needs.
 type Config struct {
 	Conn        *natsconf.Conn
-	Pending     *natsconf.Writer // of the sessions bucket's stream
-	Completions *natsconf.Writer // of StreamCompletions
-	Retries     *natsconf.Writer // of StreamRetries; only dispatchers need it
-	Identities  *natsconf.Writer // of the identities bucket's stream; only edges whose networks hold identities need it
-	Keyed       *natsconf.Writer // of the idempotency bucket's stream; only edges need it
-	Meter       *Meter           // nil: nothing is counted
-	Key         seal.Key
-	Now         func() time.Time // time.Now when nil
+	Pending     *natsconf.Writer      // of the sessions bucket's stream
+	Completions *natsconf.Writer      // of StreamCompletions
+	Retries     *natsconf.Writer      // of StreamRetries; only dispatchers need it
+	Identities  *natsconf.Writer      // of the identities bucket's stream; only edges whose networks hold identities need it
+	Keyed       *natsconf.Writer      // of the idempotency bucket's stream; only edges need it
+	Meter       *Meter                // nil: nothing is counted
+	Metrics     prometheus.Registerer // none when nil
+	Steps       *Steps                // nil: the steps of users are on the timeline, and not counted
+	// Unreadable is told of what cannot be read, each time that it is met; nobody when nil. It must not wait.
+	Unreadable func(*UnreadableError)
+	Key        seal.Key
+	Now        func() time.Time // time.Now when nil
 }
 
 // Store creates, reads and completes sessions. Its methods are safe for concurrent use.
@@ -59,7 +70,10 @@ type Store struct {
 	box         *seal.Box
 	turnBox     *seal.Box
 	meter       *Meter
+	metrics     *metrics
+	steps       *Steps
 	hash        *seal.Hash // of what is held
+	met         func(*UnreadableError)
 	now         func() time.Time
 }
 
@@ -70,7 +84,7 @@ func NewStore(c Config) *Store {
 	}
 	return &Store{
 		conn: c.Conn, pending: c.Pending, completions: c.Completions, retries: c.Retries, keyed: c.Keyed, identities: c.Identities,
-		box: c.Key.Box(sealUse), turnBox: c.Key.Box(turnUse), hash: c.Key.Hash(hashUse), meter: c.Meter, now: c.Now,
+		box: c.Key.Box(sealUse), turnBox: c.Key.Box(turnUse), hash: c.Key.Hash(hashUse), meter: c.Meter, steps: c.Steps, metrics: newMetrics(c.Metrics), met: c.Unreadable, now: c.Now,
 	}
 }
 
@@ -78,28 +92,32 @@ func NewStore(c Config) *Store {
 func (st *Store) instant() time.Time { return st.now().UTC().Truncate(time.Millisecond) }
 
 // Create starts a session that expires Lifetime from now. It returns once the record is durable. After ErrUncertain the session
-// may exist, but nobody can hold its token; a repeat makes another one. The account's id must be one word of [a-z0-9_].
+// may exist, but nobody can hold its token; a repeat makes another one. The account's id must be one word of [a-z0-9_]. The span that
+// ctx carries is kept with the record, so that the session's later steps belong to its trace.
 func (st *Store) Create(ctx context.Context, r Request) (Session, Token, error) {
 	token := newToken()
 	s := newSession(r, token, st.instant())
+	s.Trace = tracing.Parent(ctx)
 	data, err := encodeSession(s, st.box)
 	if err != nil {
 		return Session{}, "", fmt.Errorf("encode session: %w", err)
 	}
-	if err := st.put(ctx, recordSubject(s.Account, s.ID), data); err != nil {
+	if err := st.put(ctx, recordSubject(s.Account, s.ID), data, s.Trace); err != nil {
 		return Session{}, "", fmt.Errorf("create session: %w", err)
 	}
-	st.Count(s.Account, s.Test, CountStarted)
+	st.countStarted(s)
 	return s, token, nil
 }
 
 // put stores a new session's record. It needs no condition, since nobody else can make the same id, and so a repeat after a lost
 // answer stores the same record once more.
-func (st *Store) put(ctx context.Context, subject string, data []byte) (err error) {
+func (st *Store) put(ctx context.Context, subject string, data []byte, trace string) (err error) {
 	crashpoint.Reach(crashpoint.BeforeCreate)
 	defer crashpoint.Reach(crashpoint.AfterCreate)
 	for range onceTries {
-		if _, err = st.pending.Publish(ctx, &nats.Msg{Subject: subject, Data: data}); !errors.Is(err, natsconf.ErrUncertain) || ctx.Err() != nil {
+		m := &nats.Msg{Subject: subject, Data: data}
+		tracing.Keep(m, trace)
+		if _, err = st.pending.Publish(ctx, m); !errors.Is(err, natsconf.ErrUncertain) || ctx.Err() != nil {
 			return err
 		}
 	}
@@ -132,31 +150,32 @@ func (st *Store) Redeem(ctx context.Context, id ID, attempt string) error {
 }
 
 // Complete ends a session by the one write-once publish that is the truth about its outcome. Whoever comes second gets the
-// completion that stands and ErrCompleted. Other errors are ErrExpired, ErrNotFound and those of natsconf; after
-// natsconf.ErrUncertain the session may be completed, and a repeat is harmless.
+// completion that stands and ErrCompleted. Other errors are ErrExpired, also where what stands cannot be read, ErrNotFound and those of
+// natsconf; after natsconf.ErrUncertain the session may be completed, and a repeat is harmless.
 func (st *Store) Complete(ctx context.Context, id ID, o Outcome) (Completion, error) {
 	s, err := st.open(ctx, id)
 	if err != nil {
 		return st.orStanding(ctx, id, err)
+	}
+	if parent := tracing.Parent(ctx); parent != "" {
+		s.Trace = parent
 	}
 	c := Completion{Session: s, Outcome: o, CompletedAt: st.instant()}
 	data, err := encodeCompletion(c, st.box)
 	if err != nil {
 		return Completion{}, fmt.Errorf("encode completion: %w", err)
 	}
-	w := write{writer: st.completions, stream: natsconf.StreamCompletions, subject: completionSubject(id), data: data,
+	w := write{writer: st.completions, stream: natsconf.StreamCompletions, subject: completionSubject(id), data: data, trace: s.Trace,
 		before: crashpoint.BeforeComplete, after: crashpoint.AfterComplete}
 	standing, err := st.once(ctx, w)
 	switch {
 	case err == nil:
 		st.countCompleted(c)
+		st.metrics.completed(o)
 		return c, nil
 	case errors.Is(err, errTaken):
-		c, err := decodeCompletion(id, standing, st.box)
-		if err != nil {
-			return Completion{}, err
-		}
-		return c, ErrCompleted
+		c, err := st.readCompletion(id, standing)
+		return c, orCompleted(err)
 	default:
 		return Completion{}, fmt.Errorf("complete session %s: %w", id, err)
 	}
@@ -171,14 +190,30 @@ func (st *Store) open(ctx context.Context, id ID) (Session, error) {
 	if err != nil {
 		return Session{}, fmt.Errorf("read session %s: %w", id, err)
 	}
+	if natsconf.IsMarker(m.Header) {
+		return Session{}, ErrNotFound // its user was erased
+	}
 	s, err := decodeSession(id, m.Data, st.box)
 	if err != nil {
 		return Session{}, err
 	}
+	s.Trace = tracing.Kept(m.Header)
 	if !st.now().Before(s.ExpiresAt) {
 		return s, ErrExpired
 	}
 	return s, nil
+}
+
+// orCompleted turns the reading of a completion that stands into why another cannot be stored.
+func orCompleted(err error) error {
+	switch {
+	case err == nil:
+		return ErrCompleted
+	case errors.Is(err, ErrUnreadable):
+		return fmt.Errorf("%w: %w", ErrExpired, err)
+	default:
+		return err
+	}
 }
 
 // orStanding turns "expired" and "not found" into "completed" where a completion stands.
@@ -190,22 +225,51 @@ func (st *Store) orStanding(ctx context.Context, id ID, cause error) (Completion
 	switch {
 	case err == nil:
 		return c, ErrCompleted
-	case errors.Is(err, natsconf.ErrNotFound):
+	case errors.Is(err, natsconf.ErrNotFound), errors.Is(err, ErrUnreadable):
 		return Completion{}, cause
 	default:
 		return Completion{}, err
 	}
 }
 
+// completion reads the outcome of a session, unless its user was erased. Its errors are natsconf.ErrNotFound, an *UnreadableError,
+// ErrNewer and natsconf's.
 func (st *Store) completion(ctx context.Context, id ID) (Completion, error) {
+	c, err := st.completionOf(ctx, id)
+	if err != nil {
+		return Completion{}, err
+	}
+	gone, err := st.erased(ctx, id)
+	if err != nil {
+		return Completion{}, err
+	}
+	if gone {
+		return Completion{}, fmt.Errorf("read completion of session %s: %w", id, natsconf.ErrNotFound)
+	}
+	return c, nil
+}
+
+// completionOf is completion for a session whose record is there, and so was not erased.
+func (st *Store) completionOf(ctx context.Context, id ID) (Completion, error) {
 	m, err := st.conn.Last(ctx, natsconf.StreamCompletions, completionSubject(id))
 	if err != nil {
 		return Completion{}, fmt.Errorf("read completion of session %s: %w", id, err)
 	}
-	return decodeCompletion(id, m.Data, st.box)
+	c, err := st.readCompletion(id, m)
+	c.Trace = tracing.Kept(m.Header)
+	return c, err
 }
 
-// Completion reads the completion of a session. The error is ErrNotFound where there is none.
+// readCompletion reads what stands in the place of a session's completion. Its errors are an *UnreadableError and ErrNewer.
+func (st *Store) readCompletion(id ID, m *jetstream.RawStreamMsg) (Completion, error) {
+	c, err := decodeCompletion(id, m.Data, st.box)
+	if err != nil {
+		return Completion{}, st.checkUnreadable(m, err)
+	}
+	return c, nil
+}
+
+// Completion reads the completion of a session. The error is ErrNotFound where there is none, and ErrUnreadable where it is none.
 func (st *Store) Completion(ctx context.Context, id ID) (Completion, error) {
 	c, err := st.completion(ctx, id)
 	if errors.Is(err, natsconf.ErrNotFound) {
@@ -214,11 +278,13 @@ func (st *Store) Completion(ctx context.Context, id ID) (Completion, error) {
 	return c, err
 }
 
-// DecodeCompletion reads a completion as a consumer of StreamCompletions gets it; subject is the message's.
-func (st *Store) DecodeCompletion(subject string, data []byte) (Completion, error) {
+// DecodeCompletion reads a completion as a consumer of StreamCompletions gets it. Its errors are ErrUnreadable and ErrNewer.
+func (st *Store) DecodeCompletion(subject string, header nats.Header, data []byte) (Completion, error) {
 	id, err := ParseID(subject[min(len(subject), len("completion.")):])
 	if err != nil {
-		return Completion{}, fmt.Errorf("completion on subject %q: %w", subject, err)
+		return Completion{}, fmt.Errorf("completion on subject %q: %w: %w", subject, ErrUnreadable, err)
 	}
-	return decodeCompletion(id, data, st.box)
+	c, err := decodeCompletion(id, data, st.box)
+	c.Trace = tracing.Kept(header)
+	return c, err
 }

@@ -15,6 +15,7 @@ import (
 
 	"verifyd/natsconf"
 	"verifyd/natsconf/crashpoint"
+	"verifyd/sessions/tracing"
 )
 
 const (
@@ -65,7 +66,7 @@ type turnRecord struct {
 }
 
 // TakeTurn gives the session that an idempotency key stands for, or takes the turn to make it, by a write-once entry; unless start is
-// set it only looks. Its errors are ErrKeyReused, ErrInProgress, ErrNotStarted and natsconf's.
+// set it only looks. Its errors are ErrKeyReused, ErrInProgress, ErrNotStarted, ErrNewer and natsconf's.
 //
 // A turn whose owner has died is taken over after 5 s, with the token that it held: where the owner had made the session, that is
 // the one. So the hold and machines' clocks decide only who works, never how many sessions there are.
@@ -130,11 +131,8 @@ func (st *Store) standingTurn(ctx context.Context, subject string, k Keyed) (Tur
 // judgeTurn says what a stored turn means for a request. free: it may be taken over, with the turn's token where it has one.
 func (st *Store) judgeTurn(ctx context.Context, subject, nonce string, m *jetstream.RawStreamMsg, k Keyed) (t Turn, free bool, err error) {
 	var r turnRecord
-	if err := json.Unmarshal(m.Data, &r); err != nil {
-		return Turn{}, false, fmt.Errorf("decode the turn of an idempotency key: %w", err)
-	}
-	if r.Version != recordVersion {
-		return Turn{}, false, fmt.Errorf("the turn of an idempotency key has version %d, this build reads %d: run the newer verifyd", r.Version, recordVersion)
+	if err := decode(m.Data, &r, &r.Version); err != nil {
+		return Turn{}, false, fmt.Errorf("the turn of an idempotency key: %w", err)
 	}
 	now := st.instant()
 	if r.Released || !now.Before(r.At.Add(natsconf.IdempotencyTTL)) {
@@ -193,21 +191,22 @@ func (st *Store) putTurn(ctx context.Context, subject, nonce string, last uint64
 // the turn next finds out.
 func (st *Store) CreateIn(ctx context.Context, t Turn, r Request) (s Session, made bool, err error) {
 	s = newSession(r, t.Token, st.instant())
+	s.Trace = tracing.Parent(ctx)
 	data, err := encodeSession(s, st.box)
 	if err != nil {
 		return Session{}, false, fmt.Errorf("encode session: %w", err)
 	}
-	w := write{writer: st.pending, stream: natsconf.BucketStream(natsconf.BucketSessions), subject: recordSubject(s.Account, s.ID), data: data,
+	w := write{writer: st.pending, stream: natsconf.BucketStream(natsconf.BucketSessions), subject: recordSubject(s.Account, s.ID), data: data, trace: s.Trace,
 		before: crashpoint.BeforeCreate, after: crashpoint.AfterCreate}
 	standing, err := st.once(ctx, w)
 	if errors.Is(err, errTaken) {
-		s, err = decodeSession(s.ID, standing, st.box)
+		s, err = decodeSession(s.ID, standing.Data, st.box)
 		return s, false, err
 	}
 	if err != nil {
 		return Session{}, false, fmt.Errorf("create session: %w", err)
 	}
-	st.Count(s.Account, s.Test, CountStarted)
+	st.countStarted(s)
 	return s, true, nil
 }
 

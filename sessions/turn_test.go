@@ -17,6 +17,7 @@ func keyed(key string) sessions.Keyed {
 }
 
 func TestTurnLeadsToOneSession(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	turn, err := h.store.TakeTurn(t.Context(), keyed("k"), true)
 	if err != nil || turn.Session != nil {
@@ -52,6 +53,7 @@ func TestTurnLeadsToOneSession(t *testing.T) {
 
 // An owner that dies before its session is made, and one that dies after it, and one that was only slow.
 func TestTurnOfAVanishedOwner(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	slow, err := h.store.TakeTurn(t.Context(), keyed("k"), true)
 	if err != nil {
@@ -82,6 +84,7 @@ func TestTurnOfAVanishedOwner(t *testing.T) {
 }
 
 func TestTurnIsOverAfterTenMinutes(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	turn, err := h.store.TakeTurn(t.Context(), keyed("k"), true)
 	if err != nil {
@@ -98,6 +101,7 @@ func TestTurnIsOverAfterTenMinutes(t *testing.T) {
 }
 
 func TestReleasedTurnBeginsAnew(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	turn, err := h.store.TakeTurn(t.Context(), keyed("k"), true)
 	if err != nil {
@@ -118,6 +122,7 @@ func TestReleasedTurnBeginsAnew(t *testing.T) {
 }
 
 func TestManyTakeOneTurn(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	stores := []*sessions.Store{h.store, newStore(t, h)}
 	var mu sync.Mutex
@@ -148,6 +153,7 @@ func TestManyTakeOneTurn(t *testing.T) {
 }
 
 func TestStoredTurnHoldsNeitherTokenNorKey(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	turn, err := h.store.TakeTurn(t.Context(), keyed("planted-key"), true)
 	if err != nil {
@@ -167,6 +173,7 @@ func TestStoredTurnHoldsNeitherTokenNorKey(t *testing.T) {
 // An owner who has taken a turn over and gives up leaves the turn with its token: the owner before, who was only slow, may make the
 // session yet, and one key leads to one session.
 func TestTurnThatWasTakenOverIsNotReleased(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	slow, err := h.store.TakeTurn(t.Context(), keyed("k"), true)
 	if err != nil {

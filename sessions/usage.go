@@ -51,8 +51,49 @@ func (st *Store) Usage(ctx context.Context, account string, month time.Time) (Us
 			return Usage{}, err
 		}
 	}
+	for i := range u.Days {
+		over := st.now().After(u.Days[i].Day.AddDate(0, 0, 1).Add(Lifetime + expiredLag))
+		settleExpired(u.Days[i].Live, over)
+		settleExpired(u.Days[i].Test, over)
+	}
 	u.Used, err = st.used(ctx, account, first)
 	return u, err
+}
+
+// expiredLag is how long after the last lifetime of a day its counts may still be on their way.
+const expiredLag = time.Minute
+
+// settleExpired corrects the count of expired sessions, which loses up to a lifetime's worth where a process is killed. On a day that is
+// over every session that has no other end has expired; on one that is not, no more than those can have.
+func settleExpired(counts map[Count]int64, over bool) {
+	open := max(counts[CountStarted]-counts[CountVerified]-counts[CountDeclined]-counts[CountRefused]-counts[CountCanceled], 0)
+	n := min(max(counts[CountExpired], 0), open)
+	if over {
+		n = open
+	}
+	delete(counts, CountExpired)
+	if n > 0 {
+		counts[CountExpired] = n
+	}
+}
+
+// Total sums the days' counts of sessions of one kind.
+func (u Usage) Total(test bool) map[Count]int64 {
+	total := map[Count]int64{}
+	for _, day := range u.Days {
+		for what, n := range day.Counts(test) {
+			total[what] += n
+		}
+	}
+	return total
+}
+
+// Counts gives the day's counts of live sessions, or of test ones.
+func (d UsageDay) Counts(test bool) map[Count]int64 {
+	if test {
+		return d.Test
+	}
+	return d.Live
 }
 
 // add puts a counter where it belongs.

@@ -1,5 +1,10 @@
 package sessions
 
+import (
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
 // The events of the user's way through the sign-in page, beside EventSignIn, which is its second step. Together they show where users
 // drop off; who they are is in none of them.
 const (
@@ -8,9 +13,27 @@ const (
 	EventFinished EventName = "finished" // the user was sent on to the page that tells the outcome
 )
 
-// EmitOnce is Emit for an event that a reload repeats: the timeline has it once in two minutes at most, however many edges emit it.
-func (st *Store) EmitOnce(e Event) {
-	if data, ok := st.encodeEvent(e); ok {
-		st.conn.EmitOnce(eventSubject(string(e.Name), e.Session), string(e.Name)+"."+string(e.Session), data)
+// Step puts a step of the user's way on the session's timeline, and counts it: each session once, and at e.Network each try. Like Emit it
+// waits for nothing and promises nothing. EventOpened, which a reload repeats, is on the timeline once in two minutes at most, however
+// many edges tell of it.
+func (st *Store) Step(s Session, e Event) {
+	e.Session = s.ID
+	if e.Network != "" && e.Name != EventFinished { // how it finished is counted with the outcome
+		st.countOf(s, Count(e.Name).Of(e.Network))
+	}
+	data, ok := st.encodeEvent(e)
+	if !ok {
+		return
+	}
+	msg := &nats.Msg{Subject: eventSubject(string(e.Name), s.ID), Data: data, Header: nats.Header{}}
+	if e.Name == EventOpened {
+		msg.Header.Set(jetstream.MsgIDHeader, string(e.Name)+"."+string(s.ID))
+	}
+	p := step{msg: msg, id: s.ID}
+	if e.Name != EventTrouble {
+		p.count = func() { st.countOf(s, Count(e.Name)) }
+	}
+	if st.steps == nil || !st.steps.take(p) {
+		st.conn.EmitMsg(msg)
 	}
 }

@@ -14,6 +14,9 @@ import (
 // recordVersion is carried by every record and fact, so that a later build can read an older one's.
 const recordVersion = 1
 
+// factVersion is carried by claims, results, resends and retries. Those of builds before it was introduced carry none, and read the same.
+const factVersion = 1
+
 // sealUse is the use of the box that callback URLs are sealed in; their owner is the session id.
 const sealUse = "callback-url"
 
@@ -84,13 +87,19 @@ func newRecord(s Session, box *seal.Box) record {
 func (r record) session(id ID, box *seal.Box) (Session, error) {
 	callback, err := box.Open(r.Callback, string(id))
 	if err != nil {
-		return Session{}, fmt.Errorf("callback URL of session %s: %w", id, err)
+		return Session{}, fmt.Errorf("callback URL of session %s: %w: %w", id, ErrUnreadable, err)
 	}
+	s := r.sealedSession(id)
+	s.CallbackURL = string(callback)
+	return s, nil
+}
+
+// sealedSession gives the session without its callback URL.
+func (r record) sealedSession(id ID) Session {
 	return Session{
 		ID: id, Account: r.Account, Key: r.Key, Test: r.Test, Policy: r.Policy,
-		Platform: r.Platform, PlatformUserID: r.PlatformUserID, GuildID: r.GuildID,
-		CallbackURL: string(callback), CreatedAt: r.CreatedAt, ExpiresAt: r.ExpiresAt,
-	}, nil
+		Platform: r.Platform, PlatformUserID: r.PlatformUserID, GuildID: r.GuildID, CreatedAt: r.CreatedAt, ExpiresAt: r.ExpiresAt,
+	}
 }
 
 func encodeSession(s Session, box *seal.Box) ([]byte, error) { return json.Marshal(newRecord(s, box)) }
@@ -104,7 +113,7 @@ func encodeCompletion(c Completion, box *seal.Box) ([]byte, error) {
 
 func decodeSession(id ID, data []byte, box *seal.Box) (Session, error) {
 	var r record
-	if err := decode(id, data, &r, &r.Version); err != nil {
+	if err := decodeOf(id, data, &r, &r.Version); err != nil {
 		return Session{}, err
 	}
 	return r.session(id, box)
@@ -112,7 +121,7 @@ func decodeSession(id ID, data []byte, box *seal.Box) (Session, error) {
 
 func decodeCompletion(id ID, data []byte, box *seal.Box) (Completion, error) {
 	var r completionRecord
-	if err := decode(id, data, &r, &r.Version); err != nil {
+	if err := decodeOf(id, data, &r, &r.Version); err != nil {
 		return Completion{}, err
 	}
 	s, err := r.session(id, box)
@@ -122,13 +131,30 @@ func decodeCompletion(id ID, data []byte, box *seal.Box) (Completion, error) {
 	return Completion{Session: s, Outcome: Outcome{State: r.State, Reason: r.Reason, Rule: r.Rule, Network: r.Network}, CompletedAt: r.CompletedAt}, nil
 }
 
-// decode refuses a record of a newer build rather than misread it.
-func decode(id ID, data []byte, into any, version *int) error {
-	if err := json.Unmarshal(data, into); err != nil {
-		return fmt.Errorf("decode the record of session %s: %w", id, err)
-	}
-	if *version != recordVersion {
-		return fmt.Errorf("the record of session %s has version %d, this build reads %d: run the newer verifyd", id, *version, recordVersion)
+// decodeOf is decode for what is stored of a session.
+func decodeOf(id ID, data []byte, into any, version *int) error {
+	if err := decode(data, into, version); err != nil {
+		return fmt.Errorf("the record of session %s: %w", id, err)
 	}
 	return nil
+}
+
+// decode refuses a record of a newer build rather than misread it. Its errors are ErrNewer and ErrUnreadable.
+func decode(data []byte, into any, version *int) error {
+	if err := json.Unmarshal(data, into); err != nil {
+		return undecodable(data, recordVersion, err)
+	}
+	if *version < 1 { // a server's answer is a JSON object too
+		return fmt.Errorf("it has no version: %w", ErrUnreadable)
+	}
+	return natsconf.CheckVersion(*version, recordVersion)
+}
+
+// undecodable says why something does not have the shape that this build knows: a newer build may write another one (ErrNewer), and what
+// tells no such version nobody has written (ErrUnreadable).
+func undecodable(data []byte, version int, cause error) error {
+	if newer := natsconf.CheckNewer(data, version); newer != nil {
+		return newer
+	}
+	return fmt.Errorf("decode: %w: %w", ErrUnreadable, cause)
 }

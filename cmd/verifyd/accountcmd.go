@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -30,11 +31,12 @@ func operator() account.Actor {
 type accountCmd struct {
 	Create       accountCreateCmd      `cmd:"" help:"Make an account, with a signing secret."`
 	List         accountListCmd        `cmd:"" help:"List accounts."`
-	Show         accountShowCmd        `cmd:"" help:"Show an account's members, keys, signing secrets without their values, and quota."`
+	Show         accountShowCmd        `cmd:"" help:"Show an account's members, login links, keys, signing secrets without their values, and quota."`
 	Secret       accountSecretCmd      `cmd:"" help:"Print an account's callback signing secret alone on standard output."`
 	RotateSecret accountRotateCmd      `cmd:"" help:"Give an account a new callback signing secret; the old one signs beside it for a while."`
 	EndRotation  accountEndRotationCmd `cmd:"" help:"End a rotation now: the old signing secret signs no more."`
 	LoginLink    accountLoginLinkCmd   `cmd:"" help:"Print a link that logs in to an account's dashboard once, within 10 minutes."`
+	RevokeLink   accountRevokeLinkCmd  `cmd:"" name:"revoke-login-link" help:"Take a login link back: nobody can use it any more, and who did is logged in no more."`
 	ReturnURL    accountReturnURLCmd   `cmd:"" name:"return-url" help:"Set where the end user's page offers to go back to after the end."`
 	Colour       accountColourCmd      `cmd:"" help:"Set the colour of an account's sign on the end user's page."`
 	Audit        accountAuditCmd       `cmd:"" help:"Tell who changed what in an account, newest first."`
@@ -122,11 +124,15 @@ func (a accountShowCmd) Run(ctx context.Context, c console) error {
 		if err != nil {
 			return err
 		}
-		return showAccount(c.out, acc, keys, used, time.Now())
+		links, err := s.LoginLinks(ctx, acc.ID)
+		if err != nil {
+			return err
+		}
+		return showAccount(c.out, acc, links, keys, used, time.Now())
 	})
 }
 
-func showAccount(out io.Writer, a account.Account, keys []account.Key, used map[string]time.Time, now time.Time) error {
+func showAccount(out io.Writer, a account.Account, links []account.Grant, keys []account.Key, used map[string]time.Time, now time.Time) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintf(w, "Account\t%s (%s)\nCreated\t%s\nQuota\t%s\n", a.Name, a.ID, instant(a.CreatedAt), monthText(a.Quota))
 	for i, s := range a.Signing(now) {
@@ -141,6 +147,10 @@ func showAccount(out io.Writer, a account.Account, keys []account.Key, used map[
 		if now.Before(i.ExpiresAt) {
 			_, _ = fmt.Fprintf(w, "%s\t%s\tinvited by %s, until %s\t\t\n", orDash(i.For), i.Role, told.Legible(i.By), instant(i.ExpiresAt))
 		}
+	}
+	_, _ = fmt.Fprintf(w, "\nLOGIN LINK\tROLE\tSINCE\tUNTIL\tBY\n")
+	for _, l := range links {
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", l.Link, l.Role, instant(l.Since), instant(l.Until), told.Legible(l.By))
 	}
 	_, _ = fmt.Fprintf(w, "\nKEY\tNAME\tID\tSTATE\tEXPIRES\tLAST USED\tCALLBACKS\n")
 	for _, k := range keys {
@@ -263,8 +273,34 @@ func (a accountLoginLinkCmd) Run(ctx context.Context, c console) error {
 		if err != nil {
 			return badInput(err)
 		}
-		_, _ = fmt.Fprintf(c.err, "The link works once, until %s. Whoever has it is %s of %s: send it as you would a password.\n", instant(link.ExpiresAt), role, acc.Name)
+		_, _ = fmt.Fprintf(c.err, "The link works once, until %s. Whoever has it is %s of %s for 12 hours: send it as you would a password. To take it back, then too: verifyd account revoke-login-link --account %s %s\n",
+			instant(link.ExpiresAt), role, acc.Name, strconv.Quote(acc.Name), link.ID)
 		_, err = fmt.Fprintln(c.out, base+linkPath+"?token="+url.QueryEscape(token))
+		return err
+	})
+}
+
+type accountRevokeLinkCmd struct {
+	storeCmd `embed:""`
+	Account  string `required:"" placeholder:"NAME" help:"The account's name."`
+	Link     string `arg:"" help:"The login link's id; verifyd account show lists them."`
+}
+
+// Run takes the link back.
+func (a accountRevokeLinkCmd) Run(ctx context.Context, c console) error {
+	return a.existing(ctx, c, func(s *account.Store) error {
+		acc, err := s.AccountByName(ctx, a.Account)
+		if err != nil {
+			return badInput(err)
+		}
+		err = s.RevokeLoginLink(ctx, operator(), acc.ID, a.Link)
+		if errors.Is(err, account.ErrNoLink) {
+			return usageError{fmt.Errorf("LINK: %w; list them with: verifyd account show %s", err, strconv.Quote(acc.Name))}
+		}
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(c.err, "%s lets nobody into %s any more, from the next click on.\n", told.Legible(a.Link), acc.Name)
 		return err
 	})
 }
@@ -277,31 +313,36 @@ type accountAuditCmd struct {
 
 // Run lists the records.
 func (a accountAuditCmd) Run(ctx context.Context, c console) error {
-	if a.Limit < 0 {
-		return usageError{fmt.Errorf("--limit: %d is below zero; give a number of records, or 0 for all", a.Limit)}
-	}
 	return a.existing(ctx, c, func(s *account.Store) error {
 		acc, err := s.AccountByName(ctx, a.Name)
 		if err != nil {
 			return badInput(err)
 		}
-		w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
-		_, _ = fmt.Fprintln(w, "AT\tWHO\tWHAT\tON\tDETAIL")
-		cursor, left := "", a.Limit
-		for {
-			page, err := s.Audit(ctx, acc.ID, cursor, left)
-			if err != nil {
-				return err
-			}
-			for _, r := range page.Records {
-				_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", instant(r.At), told.Legible(whoText(r.Who)), r.What, orDash(told.Legible(r.On)), detailText(r.Detail))
-			}
-			left -= len(page.Records)
-			if cursor = page.Next; cursor == "" || a.Limit > 0 && left <= 0 {
-				return w.Flush()
-			}
-		}
+		return listAudit(ctx, c, s, acc.ID, a.Limit)
 	})
+}
+
+// listAudit writes out the newest records of a log; all of them where the limit is 0.
+func listAudit(ctx context.Context, c console, s *account.Store, log string, limit int) error {
+	if limit < 0 {
+		return usageError{fmt.Errorf("--limit: %d is below zero; give a number of records, or 0 for all", limit)}
+	}
+	w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(w, "AT\tWHO\tWHAT\tON\tDETAIL")
+	cursor, left := "", limit
+	for {
+		page, err := s.Audit(ctx, log, cursor, left)
+		if err != nil {
+			return err
+		}
+		for _, r := range page.Records {
+			_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", instant(r.At), told.Legible(whoText(r.Who)), r.What, orDash(told.Legible(r.On)), detailText(r.Detail))
+		}
+		left -= len(page.Records)
+		if cursor = page.Next; cursor == "" || limit > 0 && left <= 0 {
+			return w.Flush()
+		}
+	}
 }
 
 // whoText names who did something, with the identity of a member beside the name, which may be another's, too.
@@ -315,7 +356,7 @@ func whoText(who account.Actor) string {
 func detailText(detail map[string]string) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(detail)) {
-		parts = append(parts, name+": "+detail[name])
+		parts = append(parts, name+": "+told.Legible(detail[name]))
 	}
 	return orDash(strings.Join(parts, ", "))
 }

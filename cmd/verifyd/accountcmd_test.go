@@ -3,6 +3,7 @@ package main
 import (
 	"net/http"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -10,10 +11,12 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"verifyd/edge/account"
+	"verifyd/natsconf/natstest"
 )
 
 // Accounts are made, shown, let in and rotated by the operator, on a stopped service as on a running one.
 func TestAccountCommands(t *testing.T) {
+	beside(t)
 	dir := filepath.Join(t.TempDir(), "store")
 	do := func(wantCode int, args ...string) (out, errOut string) {
 		t.Helper()
@@ -86,11 +89,22 @@ func TestAccountCommands(t *testing.T) {
 	if !strings.HasPrefix(link, "https://verify.example.com/x/dashboard/link?token=") || strings.ContainsAny(link, " \n") {
 		t.Errorf("link is %q", link)
 	}
+	linkID := regexp.MustCompile("link_[a-z0-9]{16}").FindString(said)
+	contains("login-link", said, "verifyd account revoke-login-link --account \"Harbor Guild\" "+linkID)
+	show, _ = do(0, "account", "show", "Harbor Guild")
+	contains("show with a link", show, "LOGIN LINK", linkID+"  developer")
+	_, said = do(0, "account", "revoke-login-link", "--account", "Harbor Guild", linkID)
+	contains("revoke-login-link", said, linkID, "Harbor Guild")
+	_, said = do(exitUsage, "account", "revoke-login-link", "--account", "Harbor Guild", linkID)
+	contains("revoking it twice", said, "LINK: no such login link", "verifyd account show \"Harbor Guild\"")
+	if show, _ := do(0, "account", "show", "Harbor Guild"); strings.Contains(show, linkID) {
+		t.Errorf("show after the link was taken back:\n%s", show)
+	}
 	list, _ = do(0, "account", "list")
 	contains("list", list, "Harbor Guild", "QUOTA")
 	log, _ := do(0, "account", "audit", "Harbor Guild")
 	contains("audit", log, "operator", "account.created", "key.created", "key.rolled", "secret.rotated", "secret.revealed", "secret.rotation_ended", "return_url.set", "colour.set", "login_link.created", "role: developer")
-	if lines := strings.Split(log, "\n"); !strings.Contains(lines[1], "login_link.created") || !strings.Contains(lines[len(lines)-1], "account.created") {
+	if lines := strings.Split(log, "\n"); !strings.Contains(lines[1], "login_link.revoked") || !strings.Contains(lines[len(lines)-1], "account.created") {
 		t.Errorf("audit is not newest first:\n%s", log)
 	}
 	few, _ := do(0, "account", "audit", "Harbor Guild", "--limit", "2")
@@ -106,6 +120,7 @@ func TestAccountCommands(t *testing.T) {
 }
 
 func TestAccountCommandRefusals(t *testing.T) {
+	beside(t)
 	dir := filepath.Join(t.TempDir(), "store")
 	if code, _, errOut := verifyd(t, "account", "create", "a", "--data-dir", dir); code != 0 {
 		t.Fatal(errOut)
@@ -131,6 +146,9 @@ func TestAccountCommandRefusals(t *testing.T) {
 		{[]string{"account", "login-link", "--account", "a", "--base-url", "verify.example.com"}, "https://verify.example.com"},
 		{[]string{"account", "login-link", "--account", "a", "--base-url", "https://x", "--role", "king"}, "owner, developer or viewer"},
 		{[]string{"account", "login-link", "--account", "nobody", "--base-url", "https://x"}, "verifyd account list"},
+		{[]string{"account", "revoke-login-link", "--account", "nobody", "link_x"}, "verifyd account list"},
+		{[]string{"account", "revoke-login-link", "--account", "a", "link_*"}, "verifyd account show"},
+		{[]string{"account", "revoke-login-link", "link_x"}, "--account"},
 		{[]string{"key", "create", "--account", "a", "--expires", "2020-01-01"}, "is over"},
 		{[]string{"key", "create", "--account", "a", "--expires", "soon"}, "2027-01-31"},
 		{[]string{"key", "create", "--account", "a", "--expires", "-3h"}, "--expires"},
@@ -147,6 +165,7 @@ func TestAccountCommandRefusals(t *testing.T) {
 }
 
 func TestParseEnd(t *testing.T) {
+	beside(t)
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	for text, want := range map[string]string{
 		"2026-11-21": "2026-11-22T00:00:00Z", "2027-01-31T12:00:00+01:00": "2027-01-31T11:00:00Z", "90d": "2027-02-19T12:00:00Z", "90m": "2026-11-21T13:30:00Z",
@@ -161,6 +180,7 @@ func TestParseEnd(t *testing.T) {
 
 // Through a rotation callbacks carry both signatures, then one; a rolled key works until its grace is over, then says so.
 func TestRotationAndRollSeenFromOutside(t *testing.T) {
+	beside(t)
 	r := boot(t)
 	a := must[account.Account](t)(r.store.accounts.AccountByName(t.Context(), "Harbor Guild"))
 	signatures := func() (all string, old, fresh bool) {
@@ -178,7 +198,7 @@ func TestRotationAndRollSeenFromOutside(t *testing.T) {
 		return got.header.Get("Webhook-Signature"), verifies(0), verifies(1)
 	}
 	must[account.Account](t)(r.store.accounts.RotateSecret(t.Context(), operator(), a.ID, time.Hour))
-	awaitTrue(t, func() bool { secrets, _ := r.mirror.SigningSecrets(a.ID); return len(secrets) == 2 })
+	natstest.Await(t, "both secrets sign", func() bool { secrets, _ := r.mirror.SigningSecrets(a.ID); return len(secrets) == 2 })
 	if all, old, fresh := signatures(); len(strings.Fields(all)) != 2 || !old || !fresh {
 		t.Errorf("in the overlap: %q, old %t, new %t", all, old, fresh)
 	}
@@ -201,28 +221,15 @@ func TestRotationAndRollSeenFromOutside(t *testing.T) {
 	if status != http.StatusUnauthorized || !strings.Contains(string(answer), "its grace ended on") {
 		t.Errorf("the old key after the grace: %d %s", status, answer)
 	}
-	awaitTrue(t, func() bool {
+	natstest.Await(t, "both keys were used", func() bool {
 		used, err := r.store.accounts.LastUsed(t.Context())
 		return err == nil && len(used) == 2
 	})
 }
 
-func awaitTrue(t *testing.T, ok func() bool) {
-	t.Helper()
-	late := time.After(10 * time.Second)
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-late:
-			t.Fatal("not in 10 s")
-		}
-	}
-}
-
 // Two people may have one name, and one of them that of the operator.
 func TestAuditNamesAreTold(t *testing.T) {
+	beside(t)
 	member := account.Member{Network: "example", Subject: "1", Name: "operator"}
 	nameless := account.Member{Network: "example", Subject: "1"}
 	for want, who := range map[string]account.Actor{"operator": account.Operator(""), "operator (example:1)": member.Actor(), "example:1": nameless.Actor()} {

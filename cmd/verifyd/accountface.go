@@ -60,5 +60,9 @@ type askers struct{ mirror *account.Mirror }
 // Asker implements signin.Accounts.
 func (a askers) Asker(id string) (signin.Asker, bool) {
 	acc, ok := a.mirror.Account(id)
-	return signin.Asker{Name: acc.Name, ReturnURL: acc.ReturnURL, Colour: acc.Colour}, ok
+	return askerOf(acc), ok
+}
+
+func askerOf(a account.Account) signin.Asker {
+	return signin.Asker{Name: a.Name, ReturnURL: a.ReturnURL, Colour: a.Colour}
 }

@@ -25,7 +25,7 @@ import (
 func benchOptions(t *testing.T, out *bytes.Buffer, rows ...string) bench.Options {
 	t.Helper()
 	return bench.Options{
-		Rows: rows, Sync: "always", Duration: 50 * time.Millisecond, Runs: 1, Scale: 0.01, JSON: true, Dir: t.TempDir(),
+		Rows: rows, Sync: "always", Duration: 50 * time.Millisecond, Runs: 1, Scale: 0.01, Connections: 2, JSON: true, Dir: t.TempDir(),
 		Executable: os.Args[0], Env: []string{childVariable + "=1"}, Version: "test", Out: out, Err: &buffer{},
 	}
 }
@@ -56,7 +56,7 @@ func TestBenchMeasuresEveryRow(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped under -short: it starts some fifteen services")
 	}
-	t.Parallel()
+	besideFew(t)
 	var out bytes.Buffer
 	doc := runBench(t, benchOptions(t, &out), &out)
 	out.Reset()
@@ -128,7 +128,7 @@ func checkBenchResult(t *testing.T, r bench.Result) {
 
 // An interrupted bench stops its children, removes their stores, and prints what it has.
 func TestBenchCanBeInterrupted(t *testing.T) {
-	t.Parallel()
+	beside(t)
 	var out bytes.Buffer
 	o := benchOptions(t, &out, "bare-handler", "init")
 	o.Duration, o.JSON = time.Minute, false
@@ -176,7 +176,7 @@ func TestBenchOnAnExternalServer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped under -short: it starts some five services")
 	}
-	t.Parallel()
+	besideFew(t)
 	var out bytes.Buffer
 	o := benchOptions(t, &out, "publish", "complete", "dispatch", "paced")
 	var conn *natsconf.Conn
@@ -202,13 +202,41 @@ func TestBenchOnAnExternalServer(t *testing.T) {
 	}
 }
 
+// The row scaling bounds each dispatcher process through its setting, counts at the receiver what that gave, and says so.
+func TestBenchScalesUnderABound(t *testing.T) {
+	if testing.Short() {
+		t.Skip("skipped under -short: it starts ten services")
+	}
+	besideFew(t)
+	var out bytes.Buffer
+	o := benchOptions(t, &out, "scaling")
+	o.NATSURL, _ = emptyServer(t)
+	o.Replicas, o.Connections, o.Scale = 1, 3, 0.2 // thirty callbacks for each dispatcher, a second's work
+	doc := runBench(t, o, &out)
+	want := []string{"1 dispatcher", "2 dispatchers", "4 dispatchers"}
+	if len(doc.Results) != len(want) {
+		t.Fatalf("%+v", doc.Results)
+	}
+	for i, r := range doc.Results {
+		most := float64(o.Connections << i) // of all processes together
+		if r.Variant != want[i] || r.Errors != 0 || r.Duplicates != 0 || r.Rate <= 0 || r.More["of_linear_share"] <= 0 || r.More["of_bound_share"] <= 0 || r.More["connections_each"] != 3 {
+			t.Errorf("%+v, want %s", r, want[i])
+		}
+		if got := r.More["under_way_most"]; got < float64(o.Connections) || got > most {
+			t.Errorf("%s of 3 connections: %g callbacks under way at once, want up to %g", want[i], got, most)
+		}
+	}
+}
+
 func TestBenchRefusesBadFlags(t *testing.T) {
+	beside(t)
 	for flags, want := range map[string]string{
 		"--row inits":                         `there is no row "inits"; the rows are bare-handler, init,`,
 		"--sync never":                        `--sync: "never" is not a mode; use always, interval or both`,
 		"--duration 1ms":                      "--duration: 1ms is out of range; use 20ms to 1h",
 		"--runs 0":                            "--runs: 0 is out of range",
 		"--scale 0":                           "--scale: 0 is out of range",
+		"--connections 0":                     "--connections: 0 is out of range; use 1 to 1024, for example 16",
 		"--profile /nowhere":                  `--profile: "/nowhere" is not a folder`,
 		"--dir /nowhere/at/all":               `--dir: "/nowhere/at/all" is not a folder`,
 		"--nats-creds x":                      "--nats-creds: set without --nats-url",
@@ -238,6 +266,7 @@ func TestBenchIgnoresTheServicesVariables(t *testing.T) {
 }
 
 func TestBenchChildAloneSaysWhatItIs(t *testing.T) {
+	beside(t)
 	var out bytes.Buffer
 	if err := bench.Child(t.Context(), "publish", strings.NewReader(""), &out); err == nil || !strings.Contains(err.Error(), "for verifyd bench alone") {
 		t.Error(err)

@@ -13,13 +13,15 @@ import (
 // benchCmd measures the service on this machine. Its flags have no variables: those of the service would point it at the service's own
 // NATS servers and settings.
 type benchCmd struct {
-	Row      []string      `env:"-" sep:"," placeholder:"NAME" help:"Rows to measure, with their ceilings: ${bench_rows}; default: all but million, which takes minutes."`
+	Row      []string      `env:"-" sep:"," placeholder:"NAME" help:"Rows to measure, with their ceilings: ${bench_rows}; default: all but scaling and million, which take longer."`
 	Sync     string        `env:"-" default:"both" help:"What the embedded store does: always, interval or both."`
 	Duration time.Duration `env:"-" default:"3s" help:"Of one measurement."`
 	Runs     int           `env:"-" default:"3" help:"Runs of each row, whose medians are shown."`
 	JSON     bool          `env:"-" name:"json" help:"Print one JSON document instead of a table."`
 	Profile  string        `env:"-" placeholder:"DIR" help:"Keep a CPU profile of the service for each of its rows there, for go tool pprof; it costs one or two hundredths."`
 	Dir      string        `env:"-" placeholder:"DIR" help:"Where the stores are made, on the disk to be measured; default: the system's temporary folder."`
+
+	Connections int `env:"-" default:"16" placeholder:"N" help:"Connections to a receiver host that each dispatcher process of the row scaling has."`
 
 	NATSURL   string `env:"-" name:"nats-url" placeholder:"URL" help:"Measure on external NATS servers, which must hold no store of verifyd, instead of the embedded one."`
 	NATSCreds string `env:"-" name:"nats-creds" placeholder:"FILE" help:"Credentials file for them."`
@@ -36,7 +38,7 @@ func (b benchCmd) Run(ctx context.Context, c console) error {
 	}
 	o := bench.Options{
 		Rows: b.Row, Sync: b.Sync, Duration: b.Duration, Runs: b.Runs, Scale: b.Scale, JSON: b.JSON, Profile: b.Profile, Dir: b.Dir,
-		NATSURL: b.NATSURL, NATSCreds: b.NATSCreds, Replicas: b.Replicas,
+		Connections: b.Connections, NATSURL: b.NATSURL, NATSCreds: b.NATSCreds, Replicas: b.Replicas,
 		Version: versionText(), Executable: executable, Out: c.out, Err: c.err, Terminal: isTerminal(c.err),
 	}
 	if err := o.Validate(); err != nil {

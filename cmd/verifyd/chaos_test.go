@@ -31,8 +31,10 @@ const (
 	// Long stops hit one dispatcher and the other in turn, with time between them in which both run; the one that woke up is left
 	// alone for a while.
 	firstLongStop = 5 * time.Second
-	longStopEvery = 75 * time.Second
-	afterLongStop = 5 * time.Second
+	// leastForLongStop is how long a run has to be for one of them, with time for a second attempt.
+	leastForLongStop = firstLongStop + 2*bootAndGather + longStop
+	longStopEvery    = 75 * time.Second
+	afterLongStop    = 5 * time.Second
 	// absence is longer than a dispatcher tries to store a result (20 s). Runs of more than two minutes have some.
 	absence      = 22 * time.Second
 	firstAbsence = 60 * time.Second
@@ -49,6 +51,8 @@ const (
 // Users go on as people do: they reload, and press again. Counted at a real receiver: more than one POST never; what users and
 // integrators were told stands; nothing is stuck.
 //
+// No other test of the package runs beside it: where the processes starve, a stop that should be told from a slow machine is not.
+//
 // A long run: go test ./cmd/verifyd -run 'TestChaos$' -timeout 30m -v -args -chaos 12000 -chaos-for 8m
 func TestChaos(t *testing.T) {
 	if testing.Short() {
@@ -57,7 +61,6 @@ func TestChaos(t *testing.T) {
 	if *chaosSessions < 1 || *chaosFor < time.Second {
 		t.Fatalf("-chaos %d -chaos-for %s: at least one session and one second", *chaosSessions, *chaosFor)
 	}
-	t.Parallel()
 	seed := *chaosSeed
 	if seed == 0 {
 		seed = rand.Uint64()
@@ -65,12 +68,12 @@ func TestChaos(t *testing.T) {
 	t.Logf("to repeat these faults: -chaos %d -chaos-for %s -chaos-seed %d", *chaosSessions, *chaosFor, seed)
 	begin := time.Now()
 	f := newFleet(t)
-	c := &crowd{f: f}
+	c := &crowd{base: f.edge.base(), key: f.key, counter: f.counter}
 	d := &demon{f: f, rng: rand.New(rand.NewPCG(seed, 1))}
 	ctx, cancel := context.WithTimeout(t.Context(), *chaosFor+judgeAfter)
 	var wg sync.WaitGroup
 	defer func() { cancel(); wg.Wait() }()
-	wg.Go(func() { c.walk(ctx, rand.New(rand.NewPCG(seed, 2))) })
+	wg.Go(func() { c.walk(ctx, rand.New(rand.NewPCG(seed, 2)), *chaosSessions, *chaosFor) })
 	if err := d.torment(ctx, time.Now().Add(*chaosFor)); err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +93,7 @@ func TestChaos(t *testing.T) {
 	if err := f.fell(); err != nil {
 		t.Error(err)
 	}
-	if late := d.lateOwners(); late < d.long {
+	if late := d.lateOwners(); late < d.long || d.long == 0 && *chaosFor >= leastForLongStop {
 		t.Errorf("%d owners woke up too late in %d long stops: this run has proved little", late, d.long)
 	}
 }
@@ -128,14 +131,16 @@ type person struct {
 
 // crowd is all users, and their integrator.
 type crowd struct {
-	f *fleet
+	base    string // {base_url} of the service
+	key     string
+	counter *counter
 
 	mu     sync.Mutex
 	people []*person // whose init was acknowledged
 }
 
-// walk sends the users through, evenly spread over the time.
-func (c *crowd) walk(ctx context.Context, rng *rand.Rand) {
+// walk sends so many users through, evenly spread over the time.
+func (c *crowd) walk(ctx context.Context, rng *rand.Rand, users int, over time.Duration) {
 	arrivals := make(chan *person)
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -147,9 +152,9 @@ func (c *crowd) walk(ctx context.Context, rng *rand.Rand) {
 			}
 		})
 	}
-	tick := time.NewTicker(*chaosFor / time.Duration(*chaosSessions))
+	tick := time.NewTicker(over / time.Duration(users))
 	defer tick.Stop()
-	for i := range *chaosSessions {
+	for i := range users {
 		p := &person{way: chooseWay(rng), user: "sailor " + strconv.Itoa(i)}
 		select {
 		case arrivals <- p:
@@ -165,9 +170,9 @@ func patience() time.Duration { return 100*time.Millisecond + rand.N(300*time.Mi
 
 // send starts a session for a user and lets them try until they have read how it ended.
 func (c *crowd) send(ctx context.Context, p *person) {
-	i := &integrator{base: c.f.edge.base(), apiKey: c.f.key}
+	i := &integrator{base: c.base, apiKey: c.key}
 	for {
-		s, err := i.startFor(ctx, p.user, c.f.counter.url)
+		s, err := i.startFor(ctx, p.user, c.counter.url)
 		if err == nil {
 			p.session = s
 			break
@@ -257,11 +262,11 @@ func (c *crowd) judge(t *testing.T) *toll {
 			t.Errorf("the acknowledged session of %s is gone", p.user)
 			continue
 		}
-		posts := c.f.counter.of(v.ID)
+		posts := c.counter.of(v.ID)
 		known += len(posts)
 		got.count(t, p, v, posts)
 	}
-	got.unasked += c.f.counter.total() - known
+	got.unasked += c.counter.total() - known
 	return got
 }
 
@@ -344,11 +349,11 @@ func (c *crowd) settled(ctx context.Context, p *person) (verdict, bool) {
 }
 
 func (c *crowd) read(ctx context.Context, session string) (status int, body []byte) {
-	q, err := http.NewRequestWithContext(ctx, http.MethodGet, c.f.edge.base()+"/sessions/"+session, nil)
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+"/sessions/"+session, nil)
 	if err != nil {
 		return 0, nil
 	}
-	q.Header.Set("Authorization", "Bearer "+c.f.key)
+	q.Header.Set("Authorization", "Bearer "+c.key)
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: browserTimeout}
 	response, err := client.Do(q)
 	if err != nil {

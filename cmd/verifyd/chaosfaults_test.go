@@ -141,7 +141,8 @@ func (d *demon) recovers(ctx context.Context, v *victim) {
 
 // ambush pauses a dispatcher for longer than the ack wait, in the middle of many deliveries: while it is away and the other one is
 // paused, completions gather; it starts, takes them, and pauses itself once some of them hold their claims and have not been sent.
-// The other one gets what it holds. It says false, and does nothing, while one of them is still busy with another fault.
+// Only then does the other one go on, and gets what it holds. It says false where nobody was caught: while one of them is still busy
+// with another fault, or the store was away meanwhile.
 func (d *demon) ambush(ctx context.Context, v, other *victim) bool {
 	if !lockAll(v, other) {
 		return false
@@ -151,24 +152,40 @@ func (d *demon) ambush(ctx context.Context, v, other *victim) bool {
 	v.kills++
 	err := other.stopped()
 	pass(ctx, d.between(time.Second, 2*time.Second))
+	caughtBefore := v.caught()
 	v.env = append(v.env, pauseVariable+"=1")
-	err = errors.Join(err, v.run(), other.continued())
+	err = errors.Join(err, v.run())
 	v.env = v.env[:len(v.env)-1]
+	for waited := time.Duration(0); v.caught() == caughtBefore && waited < bootAndGather && pass(ctx, lookAgain); waited += lookAgain {
+	}
+	caught := v.caught() > caughtBefore
+	err = errors.Join(err, other.continued())
 	other.Unlock()
-	lasts := longStop + d.between(0, 5*time.Second)
+	lasts, late := longStop+d.between(0, 5*time.Second), 0
 	d.wg.Go(func() {
 		defer v.Unlock()
-		pass(ctx, bootAndGather)
-		err := errors.Join(err, v.stopped()) // where it has not done so itself
-		pass(ctx, lasts)
-		if err := errors.Join(err, v.continued()); err != nil {
+		if caught {
+			v.stops++
+			pass(ctx, lasts)
+			d.f.store.Lock() // it wakes up while the store is there, which tells it what became of its deliveries
+			defer d.f.store.Unlock()
+			late = d.lateOwners()
+			err = errors.Join(err, v.continued())
+		} else { // it would pause itself at some other time
+			v.kill()
+			v.kills++
+			err = errors.Join(err, v.run())
+		}
+		if err != nil {
 			d.fail(fmt.Errorf("long pause: %w", err))
 			return
 		}
 		d.recovers(ctx, v)
-		pass(ctx, afterLongStop) // it shall live to see what became of its deliveries
+		pass(ctx, afterLongStop) // and lives to see it, however long it takes to find the store again
+		for waited := time.Duration(0); caught && d.lateOwners() == late && waited < bootAndGather && pass(ctx, lookAgain); waited += lookAgain {
+		}
 	})
-	return true
+	return caught
 }
 
 // takeStore kills the store in the middle of many deliveries and leaves it away for long, so that what was sent cannot be recorded by
@@ -221,8 +238,12 @@ func each(all []*victim, do func(*victim) error) (err error) {
 	return err
 }
 
-// bootAndGather is longer than a dispatcher takes to start and to claim what has gathered.
-const bootAndGather = 3 * time.Second
+const (
+	// bootAndGather is longer than a dispatcher takes to start and to claim what has gathered, on a busy machine too.
+	bootAndGather = 15 * time.Second
+	// lookAgain is how long a look at a process's log is good for.
+	lookAgain = 20 * time.Millisecond
+)
 
 func (d *demon) between(least, most time.Duration) time.Duration {
 	return least + time.Duration(d.rng.Int64N(int64(most-least)+1))

@@ -29,6 +29,7 @@ import (
 	"verifyd/dispatcher/callback/localca"
 	"verifyd/natsconf"
 	"verifyd/natsconf/crashpoint"
+	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/seal"
 )
 
@@ -37,6 +38,8 @@ const (
 	storeVariable = "VERIFYD_TEST_STORE"
 	// pauseVariable, where set, makes a dispatcher process pause itself.
 	pauseVariable = "VERIFYD_TEST_PAUSE"
+	// caughtLine is what it says before that.
+	caughtLine = "paused with claims in its hands"
 )
 
 func init() {
@@ -67,6 +70,7 @@ func pauseOwners() {
 		}
 		switch n := arrived.Add(1); {
 		case n == pausedOwners:
+			fmt.Fprintln(os.Stderr, caughtLine)
 			_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
 			close(all)
 		case n < pausedOwners:
@@ -191,11 +195,17 @@ const (
 	slowOneIn     = 3
 )
 
-func newCounter(t *testing.T, ca *localca.Authority) *counter {
+func newCounter(t *testing.T, ca *localca.Authority, at net.Listener) *counter {
 	t.Helper()
 	c := &counter{posts: map[string][]post{}}
-	cert := must[tls.Certificate](t)(ca.Issue(localca.Certificate{Hosts: []string{"127.0.0.1"}}))
+	host, _, err := net.SplitHostPort(at.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert := must[tls.Certificate](t)(ca.Issue(localca.Certificate{Hosts: []string{host}}))
 	s := httptest.NewUnstartedServer(http.HandlerFunc(c.take))
+	_ = s.Listener.Close()
+	s.Listener = at
 	s.TLS = &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
 	s.Config.ErrorLog = log.New(io.Discard, "", 0) // killed processes break their handshakes
 	s.StartTLS()
@@ -269,12 +279,12 @@ func newFleet(t *testing.T) *fleet {
 	store := newStoreProcess(t)
 	to := newGateway(t, store.dir).url()
 	edge := newChild(t)
-	f := &fleet{counter: newCounter(t, edge.inbox.ca)}
+	f := &fleet{counter: newCounter(t, edge.inbox.ca, must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0")))}
 	edge.env = append(edge.env, "VERIFYD_NATS_URL="+to, "VERIFYD_REPLICAS=1", "VERIFYD_SECRET_KEY="+seal.NewKey().Encode(),
 		"VERIFYD_LOG_LEVEL=info")
 	f.store = &victim{child: store, name: "store", rest: 5 * time.Second}
 	for i := range 2 {
-		c := &child{dir: edge.dir, listen: edge.listen, admin: freePort(t), inbox: edge.inbox, argv: edge.argv, log: &buffer{}}
+		c := &child{dir: edge.dir, listen: edge.listen, admin: natstest.Address(t), inbox: edge.inbox, argv: edge.argv, log: &buffer{}}
 		c.env = append(slices.Clone(edge.env), "VERIFYD_ADMIN_LISTEN="+c.admin, "VERIFYD_ROLES=dispatcher")
 		c.up = c.readyz
 		f.dispatchers = append(f.dispatchers, &victim{child: c, name: "dispatcher " + strconv.Itoa(i+1), rest: 500 * time.Millisecond})
@@ -306,6 +316,9 @@ func (v *victim) stopped() error {
 	v.stops++
 	return v.cmd.Process.Signal(syscall.SIGSTOP)
 }
+
+// caught counts how often the process has paused itself.
+func (v *victim) caught() int { return strings.Count(v.log.String(), caughtLine) }
 
 func (v *victim) continued() error { return v.cmd.Process.Signal(syscall.SIGCONT) }
 

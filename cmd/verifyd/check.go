@@ -17,12 +17,10 @@ import (
 )
 
 const (
-	// checkFor bounds a whole check.
+	// checkFor bounds all questions to the NATS server together; each one to the outside has outsideFor.
 	checkFor = 30 * time.Second
-	// skewWarning is from where two machines' instants are worth a look, and skewError from where claims and expiries go wrong: a
-	// claim's deadline is seconds away.
+	// skewWarning is from where two machines' instants are worth a look; from natsconf.SkewError on claims and expiries go wrong.
 	skewWarning = 500 * time.Millisecond
-	skewError   = 5 * time.Second
 	// fullWarning is the share of the store's limit that calls for an operator; from natsconf's 0.9 on no new session is taken.
 	fullWarning = 0.8
 )
@@ -47,7 +45,8 @@ type finding struct {
 type checkCmd struct {
 	settings `embed:""`
 
-	JSON bool `env:"-" name:"json" help:"Print the findings as one JSON document."`
+	JSON  bool   `env:"-" name:"json" help:"Print the findings as one JSON document."`
+	Probe string `env:"-" placeholder:"URL" help:"A callback_url to connect to as a callback would, without sending anything."`
 }
 
 // errCheck is returned where a finding is an error: verifyd serve would not start, or not work.
@@ -55,10 +54,8 @@ var errCheck = errors.New("errors were found; verifyd serve would not start, or 
 
 // Run checks the settings that serve would get, and what they lead to, and changes nothing.
 func (k checkCmd) Run(ctx context.Context, c console) error {
-	ctx, cancel := context.WithTimeout(ctx, checkFor)
-	defer cancel()
 	var s survey
-	s.run(ctx, k.settings)
+	s.run(ctx, k.settings, k.Probe)
 	if err := s.tell(c, k.JSON); err != nil {
 		return err
 	}
@@ -114,7 +111,13 @@ func (s *survey) tell(c console, asJSON bool) error {
 	return nil
 }
 
-func (s *survey) run(ctx context.Context, from settings) {
+// here is the table of what can be looked at without a server. Both check and serve go through it.
+var here = []func(*survey, config){(*survey).edge, (*survey).guard, (*survey).dataDirectory, (*survey).masterKey, (*survey).copies}
+
+// there is the table of what a server that answers is asked. Both check and serve go through it.
+var there = []func(*survey, natsconf.Inspection, config){(*survey).encryption, (*survey).clock, (*survey).limits, (*survey).room, (*survey).topology}
+
+func (s *survey) run(ctx context.Context, from settings, probe string) {
 	cfg, err := from.config(zerolog.Nop())
 	if err != nil {
 		for line := range strings.SplitSeq(err.Error(), "\n") {
@@ -124,12 +127,73 @@ func (s *survey) run(ctx context.Context, from settings) {
 		return // what follows would check something else than what serve gets
 	}
 	s.ok("configuration", "every setting is valid")
-	s.edge(cfg)
-	if cfg.store.natsURL == "" {
-		s.embedded(ctx, cfg)
-	} else {
-		s.external(ctx, cfg)
+	for _, look := range here {
+		look(s, cfg)
 	}
+	if s.worst() != levelError {
+		s.reach(ctx, cfg)
+	}
+	s.outside(ctx, cfg, probe)
+}
+
+// reach looks at the server: the external one, or that of a service that runs.
+func (s *survey) reach(ctx context.Context, c config) {
+	ctx, cancel := context.WithTimeout(ctx, checkFor)
+	defer cancel()
+	if c.store.natsURL == "" {
+		if conn, err := connectRunning(ctx, c.store.dataDir, zerolog.Nop()); err == nil {
+			defer conn.Close()
+			s.server(ctx, conn, c)
+			return
+		}
+		s.ok("server", "no service runs on this directory; its server starts with the next one")
+		return
+	}
+	try, stop := context.WithTimeout(ctx, checkFor/3)
+	defer stop()
+	conn, err := natsconf.Connect(try, natsconf.ConnectOptions{
+		URL: c.store.natsURL, CredsFile: c.store.natsCreds, RootCAs: c.store.natsRoots, Name: "verifyd check", Log: zerolog.Nop(),
+	})
+	if err != nil {
+		s.err("server", "check VERIFYD_NATS_URL and VERIFYD_NATS_CREDS, and that the server is up and reachable from here", "%s", err)
+		return
+	}
+	defer conn.Close()
+	s.server(ctx, conn, c)
+}
+
+// refusal gives what serve refuses to start with: everything that check calls an error.
+func (s *survey) refusal() error {
+	var f faults
+	for _, found := range s.findings {
+		if found.Level == levelError {
+			f = append(f, fmt.Errorf("%s: %s; %s", found.Area, found.Detail, found.Do))
+		}
+	}
+	if len(f) == 0 {
+		return nil
+	}
+	return usageError{f.err()}
+}
+
+// refuseHere is what serve asks before it begins.
+func refuseHere(c config) error {
+	var s survey
+	for _, look := range here {
+		look(&s, c)
+	}
+	return s.refusal()
+}
+
+// refuseThere is what serve asks of the server that it has reached.
+func refuseThere(ctx context.Context, conn *natsconf.Conn, c config) error {
+	var s survey
+	if err := s.look(ctx, conn, c); err != nil {
+		// The streams were there a moment ago. What has no leader answers nothing for a while, and the connection may just be away: that
+		// the service waits for while it runs, so its start does not end by it.
+		c.log.Warn().Err(err).Msg("what the NATS server allows could not be looked at, and the start goes on; verifyd check looks again")
+	}
+	return s.refusal()
 }
 
 func (s *survey) edge(c config) {
@@ -148,47 +212,68 @@ func (s *survey) edge(c config) {
 	}
 }
 
-// embedded looks at the data directory, and at the server of a running service where there is one.
-func (s *survey) embedded(ctx context.Context, c config) {
+// dataDirectory looks at the folder of an embedded store.
+func (s *survey) dataDirectory(c config) {
 	dir := c.store.dataDir
+	if c.store.natsURL != "" {
+		return
+	}
 	if c.store.sync == natsconf.SyncInterval {
 		s.warn("sync", "leave VERIFYD_SYNC at always unless that is acceptable", "interval: a power cut can take back up to two minutes of what was acknowledged")
 	}
 	info, err := os.Stat(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		s.writable(filepath.Dir(dir), "there is no store in %q yet; the first start makes one", dir)
-		return
+		s.writable(existing(dir), false, "there is no store in %q yet; the first start makes one", dir)
 	case err != nil:
 		s.err("data directory", "name a folder that this user can use in VERIFYD_DATA_DIR", "%q: %s", dir, plain(err))
-		return
 	case !info.IsDir():
 		s.err("data directory", "name a folder in VERIFYD_DATA_DIR", "%q is not a folder", dir)
-		return
+	default:
+		s.writable(dir, natsconf.HasStore(dir), "%q", dir)
 	}
-	s.writable(dir, "%q", dir)
-	if natsconf.HasStore(dir) {
+}
+
+// existing gives the nearest folder above that is there: what is missing below it is made.
+func existing(dir string) string {
+	for {
+		above := filepath.Dir(dir)
+		if _, err := os.Stat(above); err == nil || above == dir {
+			return above
+		}
+		dir = above
+	}
+}
+
+// masterKey looks for the key that seals what is stored.
+func (s *survey) masterKey(c config) {
+	switch {
+	case c.store.natsURL != "":
+		if _, err := c.store.externalKey(); err != nil {
+			s.err("master key", "set VERIFYD_SECRET_KEY or VERIFYD_SECRET_KEY_FILE, the same for all processes", "%s", err)
+			return
+		}
+	case !natsconf.HasStore(c.store.dataDir):
+		return // the first start makes one
+	default:
 		if _, err := c.store.embeddedKey(false); err != nil {
 			s.err("master key", "put back the key that the store was made with", "%s", err)
 			return
 		}
-		s.ok("master key", "there is one")
 	}
-	conn, err := connectRunning(ctx, dir, zerolog.Nop())
-	if err != nil {
-		s.ok("server", "no service runs on this directory; its server starts with the next one")
-		return
-	}
-	defer conn.Close()
-	s.server(ctx, conn, c)
+	s.ok("master key", "there is one")
 }
 
-// writable tries what the service will do.
-func (s *survey) writable(dir, format string, args ...any) {
-	what := fmt.Sprintf(format, args...)
-	if dir == "" {
-		dir = "."
+// copies looks at how many copies an external store has.
+func (s *survey) copies(c config) {
+	if c.store.natsURL != "" && c.store.topology.Replicas == 1 {
+		s.warn("replicas", "use VERIFYD_REPLICAS=3 on a cluster", "1: what is acknowledged is as durable as that one server's own sync setting (2 minutes by default)")
 	}
+}
+
+// writable tries what the service will do. A store that is there is opened with little room, too: what is open in it can come to its end.
+func (s *survey) writable(dir string, isStore bool, format string, args ...any) {
+	what := fmt.Sprintf(format, args...)
 	f, err := os.CreateTemp(dir, ".verifyd-check-")
 	if err != nil {
 		s.err("data directory", "let the user who runs the service write there", "%s: %s", what, plain(err))
@@ -200,101 +285,11 @@ func (s *survey) writable(dir, format string, args ...any) {
 	switch {
 	case err != nil:
 		s.ok("data directory", "%s", what)
+	case free < natsconf.LeastFreeBytes && !isStore:
+		s.err("data directory", "make room, or name another disk in VERIFYD_DATA_DIR", "%s: %d MiB are free there, with less than %d no session is taken", what, free>>20, natsconf.LeastFreeBytes>>20)
 	case free < natsconf.LeastStoreBytes:
-		s.err("data directory", "make room, or name another disk in VERIFYD_DATA_DIR", "%s: %d MiB are free there, at least %d are needed", what, free>>20, natsconf.LeastStoreBytes>>20)
+		s.warn("data directory", "make room, or name another disk in VERIFYD_DATA_DIR", "%s: %d MiB are free there, with less than %d no new session is taken", what, free>>20, natsconf.LeastFreeBytes>>20)
 	default:
 		s.ok("data directory", "%s, %d MiB free", what, free>>20)
-	}
-}
-
-func (s *survey) external(ctx context.Context, c config) {
-	if _, err := c.store.externalKey(); err != nil {
-		s.err("master key", "set VERIFYD_SECRET_KEY or VERIFYD_SECRET_KEY_FILE, the same for all processes", "%s", err)
-	} else {
-		s.ok("master key", "there is one")
-	}
-	if c.store.topology.Replicas == 1 {
-		s.warn("replicas", "use VERIFYD_REPLICAS=3 on a cluster", "1: what is acknowledged is as durable as that one server's own sync setting (2 minutes by default)")
-	}
-	try, cancel := context.WithTimeout(ctx, checkFor/3)
-	defer cancel()
-	conn, err := natsconf.Connect(try, natsconf.ConnectOptions{
-		URL: c.store.natsURL, CredsFile: c.store.natsCreds, RootCAs: c.store.natsRoots, Name: "verifyd check", Log: zerolog.Nop(),
-	})
-	if err != nil {
-		s.err("server", "check VERIFYD_NATS_URL and VERIFYD_NATS_CREDS, and that the server is up and reachable from here", "%s", err)
-		return
-	}
-	defer conn.Close()
-	s.server(ctx, conn, c)
-}
-
-// server looks at a server that answers.
-func (s *survey) server(ctx context.Context, conn *natsconf.Conn, c config) {
-	in, err := natsconf.Ensurer{Conn: conn, Topology: natsconf.NewTopology(c.store.topology)}.Inspect(ctx)
-	if old, ok := errors.AsType[*natsconf.VersionError](err); ok {
-		s.err("server", "upgrade the NATS server", "%s", old)
-		return
-	}
-	if err != nil {
-		s.err("server", "JetStream must be enabled for these credentials, with leave to use its API ($JS.API.>)", "%s", err)
-		return
-	}
-	where := in.URL
-	if in.Cluster != "" {
-		where += ", cluster " + in.Cluster
-	}
-	s.ok("server", "NATS %s at %s, %s away", in.Version, where, in.RTT.Round(10*time.Microsecond))
-	if c.store.natsURL != "" && !in.TLS {
-		s.warn("server", "use tls:// in VERIFYD_NATS_URL where the way to it is not private", "the connection to NATS is not encrypted")
-	}
-	s.clock(in)
-	s.room(in)
-	s.topology(in)
-}
-
-func (s *survey) clock(in natsconf.Inspection) {
-	skew := in.Skew.Abs()
-	switch {
-	case !in.SkewKnown:
-	case skew >= skewError:
-		s.err("clock", "keep both machines' clocks by NTP", "the server's clock is %s off this machine's: claims and expiries would be judged wrongly", in.Skew)
-	case skew >= skewWarning:
-		s.warn("clock", "keep both machines' clocks by NTP", "the server's clock is %s off this machine's", in.Skew)
-	default:
-		s.ok("clock", "within %s of the server's", max(skew, in.RTT).Round(time.Millisecond)+time.Millisecond)
-	}
-}
-
-func (s *survey) room(in natsconf.Inspection) {
-	if in.Limit <= 0 {
-		s.ok("store", "%d MiB used, no limit in the account", in.Used>>20)
-		return
-	}
-	share := float64(in.Used) / float64(in.Limit)
-	if share >= fullWarning {
-		s.warn("store", "raise the limit, or lower VERIFYD_KEEP_RESULTS; from 90 % on no new session is taken", "%.0f %% of %d MiB are used", 100*share, in.Limit>>20)
-		return
-	}
-	s.ok("store", "%d of %d MiB used", in.Used>>20, in.Limit>>20)
-}
-
-func (s *survey) topology(in natsconf.Inspection) {
-	var missing []string
-	for _, d := range in.Differences {
-		switch d.Kind {
-		case natsconf.Missing:
-			missing = append(missing, d.Asset)
-		case natsconf.Updated:
-			s.warn("topology", "nothing, if this is meant; the next start of the service changes it", "%s: %s is %s, these settings ask for %s", d.Asset, d.Field, d.Have, d.Want)
-		case natsconf.Drift:
-			s.err("topology", "move the data to a fresh stream, or restore the setting", "%s: %s is %s on the server, verifyd needs %s", d.Asset, d.Field, d.Have, d.Want)
-		}
-	}
-	switch {
-	case len(missing) > 0:
-		s.ok("topology", "the next start makes %s", strings.Join(missing, ", "))
-	case len(in.Differences) == 0:
-		s.ok("topology", "as it should be")
 	}
 }

@@ -17,14 +17,15 @@ type serveCmd struct {
 
 // Run runs the service until SIGTERM or SIGINT.
 func (s serveCmd) Run(ctx context.Context, c console) error {
-	log, err := s.logger(c.err)
+	j, err := s.journal(c.err)
 	if err != nil {
 		return usageError{err}
 	}
-	cfg, err := s.config(log)
+	cfg, err := s.config(j.Log())
 	if err != nil {
 		return usageError{err}
 	}
+	cfg.journal = j
 	modestHeap()
 	return newProgram(cfg).Serve(ctx)
 }

@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
+	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/seal"
 )
 
@@ -17,7 +17,7 @@ import (
 // code 0.
 func verifyd(t *testing.T, args ...string) (code int, out, errOut string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), natstest.LastResort)
 	defer cancel()
 	var o, e buffer
 	code = run(ctx, args, &o, &e)
@@ -25,6 +25,7 @@ func verifyd(t *testing.T, args ...string) (code int, out, errOut string) {
 }
 
 func TestDemoPlaysTheWholePath(t *testing.T) {
+	beside(t)
 	code, out, errOut := verifyd(t, "demo", "--auto")
 	if code != 0 {
 		t.Fatalf("exit %d: %s", code, errOut)
@@ -38,6 +39,7 @@ func TestDemoPlaysTheWholePath(t *testing.T) {
 
 // Keys are made, listed and revoked on a stopped service and on a running one, with the same commands.
 func TestKeyCommands(t *testing.T) {
+	beside(t)
 	c := newChild(t)
 	made := must[string](t)(c.command(t, "key", "create", "--account", "Harbor Guild", "--rate-limit", "5/s", "--quota", "2"))
 	if !strings.HasPrefix(made, "vfy_") || strings.ContainsAny(made, " \n") {
@@ -122,6 +124,10 @@ func TestBadSettingsAreRefusedByName(t *testing.T) {
 		{[]string{"--callback-allow-ports", "443,0"}, []string{"VERIFYD_CALLBACK_ALLOW_PORTS", `"0"`}},
 		{[]string{"--callback-ca-file", notPEM}, []string{"VERIFYD_CALLBACK_CA_FILE", "no certificate"}},
 		{[]string{"--callback-ca-file", "/nowhere.pem"}, []string{"VERIFYD_CALLBACK_CA_FILE", "no such file"}},
+		{[]string{"--network-ca-file", notPEM}, []string{"VERIFYD_NETWORK_CA_FILE", "no certificate"}},
+		{[]string{"--callback-connections", "0"}, []string{"VERIFYD_CALLBACK_CONNECTIONS", "0 is out of range", "use 1 to 1024"}},
+		{[]string{"--callback-connections", "1025"}, []string{"VERIFYD_CALLBACK_CONNECTIONS", "1025", "use 1 to 1024"}},
+		{[]string{"--callback-connections", "many"}, []string{"--callback-connections", "many"}},
 		{[]string{"--callback-timeout", "5m"}, []string{"VERIFYD_CALLBACK_TIMEOUT", "5m0s"}},
 		{[]string{"--callback-timeout", "soon"}, []string{"--callback-timeout", "soon"}},
 		{[]string{"--callback-retry-for=-1s"}, []string{"VERIFYD_CALLBACK_RETRY_FOR"}},
@@ -159,6 +165,17 @@ func TestBadSettingsAreRefusedByName(t *testing.T) {
 		{[]string{"--network-kind", "discord", "--network-issuer", "https://i.example"}, []string{"VERIFYD_NETWORK_ISSUER", "issuer: leave it out", "client_id", "client_secret"}},
 		{[]string{"--dev-network-listen", "0.0.0.0:0"}, []string{"loopback"}},
 		{[]string{"--log-level", "loud"}, []string{"VERIFYD_LOG_LEVEL", "loud"}},
+		{[]string{"--trace-endpoint", "https://user:hunter2@collector:4318"}, []string{"VERIFYD_TRACE_ENDPOINT", "http://collector.internal:4318"}},
+		{[]string{"--trace-endpoint", "collector:4317"}, []string{"VERIFYD_TRACE_ENDPOINT", "http://collector.internal:4318"}},
+		{[]string{"--trace-endpoint", "http://collector:4318", "--trace-share", "0"}, []string{"VERIFYD_TRACE_SHARE", "0.1"}},
+		{[]string{"--trace-endpoint", "http://collector:4318", "--trace-headers", "hunter2"}, []string{"VERIFYD_TRACE_HEADERS", "authorization=Bearer%20TOKEN"}},
+		{[]string{"--trace-endpoint", "http://collector:4318", "--trace-headers", "a=b%0Ahunter2"}, []string{"VERIFYD_TRACE_HEADERS"}},
+		{[]string{"--trace-callbacks"}, []string{"VERIFYD_TRACE_CALLBACKS", "VERIFYD_TRACE_ENDPOINT"}},
+		{[]string{"--alarm-url", "http://ops.example.com/", "--alarm-secret", alarmSecret}, []string{"VERIFYD_ALARM_URL", "https"}},
+		{[]string{"--alarm-url", "https://10.0.0.1/", "--alarm-secret", alarmSecret}, []string{"VERIFYD_ALARM_URL"}},
+		{[]string{"--alarm-url", "https://ops.example.com/"}, []string{"VERIFYD_ALARM_SECRET", "openssl rand -base64 32"}},
+		{[]string{"--alarm-url", "https://ops.example.com/", "--alarm-secret", "hunter2"}, []string{"VERIFYD_ALARM_SECRET"}},
+		{[]string{"--alarm-failures", "0"}, []string{"VERIFYD_ALARM_FAILURES", "5"}},
 		{[]string{"--log-format", "xml"}, []string{"VERIFYD_LOG_FORMAT", "xml"}},
 		{[]string{"--config", slip}, []string{"callback_timeuot", "callback_timeout"}},
 		{[]string{"--config", nested}, []string{"base_url"}},
@@ -186,6 +203,8 @@ func TestBadSettingsAreRefusedByName(t *testing.T) {
 
 // A store belongs to the master key it was made with: a command or a service with another one, or without, changes nothing.
 func TestAnotherMasterKeyIsRefused(t *testing.T) {
+	beside(t)
+	natstest.NeedsEmbedded(t, "the master key in its data directory")
 	c := newChild(t)
 	made := must[string](t)(c.command(t, "key", "create", "--account", "Harbor Guild"))
 	store := filepath.Join(c.dir, "store")
@@ -216,6 +235,8 @@ func TestAnotherMasterKeyIsRefused(t *testing.T) {
 
 // A command runs with its own settings; it must not cut off what a service keeps with others.
 func TestCommandsLeaveTheTopologyAlone(t *testing.T) {
+	beside(t)
+	natstest.NeedsEmbedded(t, "commands on a data directory")
 	c := newChild(t)
 	c.args = []string{"--keep-results", "720h"}
 	c.start(t)
@@ -234,6 +255,7 @@ func TestCommandsLeaveTheTopologyAlone(t *testing.T) {
 }
 
 func TestNoNetworkIsRefused(t *testing.T) {
+	beside(t)
 	code, _, errOut := verifyd(t, "serve", "--data-dir", t.TempDir(), "--listen", "127.0.0.1:0")
 	if code != exitUsage || !strings.Contains(errOut, "VERIFYD_NETWORK_ISSUER") || !strings.Contains(errOut, "--dev-network") {
 		t.Errorf("exit %d: %s", code, errOut)
@@ -241,6 +263,8 @@ func TestNoNetworkIsRefused(t *testing.T) {
 }
 
 func TestTwoServicesOnOneDataDirectory(t *testing.T) {
+	beside(t)
+	natstest.NeedsEmbedded(t, "the lock of its data directory")
 	c := newChild(t)
 	c.start(t)
 	_, err := c.command(t, "serve", "--listen", "127.0.0.1:0", "--admin-listen", "")
@@ -269,6 +293,7 @@ func TestSettingsHaveAnOrder(t *testing.T) {
 }
 
 func TestVersionAndHelp(t *testing.T) {
+	beside(t)
 	if code, out, _ := verifyd(t, "version"); code != 0 || !strings.HasPrefix(out, "verifyd ") {
 		t.Errorf("version: %d %q", code, out)
 	}

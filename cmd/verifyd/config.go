@@ -16,6 +16,9 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"verifyd/cmd/verifyd/journal"
+	"verifyd/cmd/verifyd/spans"
+	"verifyd/dispatcher"
 	"verifyd/dispatcher/callback"
 	"verifyd/edge"
 	"verifyd/edge/account"
@@ -38,24 +41,32 @@ type config struct {
 	baseURL             string // empty: derived from the listening port
 	trustedProxies      []netip.Prefix
 	networks            []network.Settings
-	devNetwork          string // where the dev network listens; empty: none
-	devDashboard        bool   // it leads into the dashboard, too
+	networkRoots        *x509.CertPool // nil: the system's
+	devNetwork          string         // where the dev network listens; empty: none
+	devDashboard        bool           // it leads into the dashboard, too
 	dashboardAllow      dashboard.Allow
 	devForLive          bool // live sessions may use it too
 	testKeys            bool // test keys are taken; their sessions use the dev network alone
 
-	callbackRoots    *x509.CertPool // nil: the system's
-	callbackPolicy   *target.Policy
-	callbackProxy    *callback.Proxy // nil: none
-	callbackTimeout  time.Duration
-	callbackRetryFor time.Duration
-	defaultPolicy    sessions.Policy
+	callbackRoots       *x509.CertPool // nil: the system's
+	callbackPolicy      *target.Policy
+	callbackProxy       *callback.Proxy // nil: none
+	callbackConnections int
+	callbackTimeout     time.Duration
+	callbackRetryFor    time.Duration
+	defaultPolicy       sessions.Policy
 
 	rate       account.Rate
 	failedKeys account.Rate // per address
 	quota      int64
 
-	log zerolog.Logger
+	log     zerolog.Logger
+	journal *journal.Journal // what log writes to; nil in tests
+
+	traces         *spans.Config // nil: nothing is traced
+	traceReceivers bool
+	alarms         alarmConfig
+
 	now func() time.Time // tests move it; nil: time.Now
 }
 
@@ -92,6 +103,8 @@ func (s settings) config(log zerolog.Logger) (config, error) {
 	s.networkConfig(&c, &f)
 	s.callbackConfig(&c, &f)
 	s.limitConfig(&c, &f)
+	c.alarms = s.alarmSettings.config(&f, c.callbackPolicy)
+	c.traces, c.traceReceivers = s.traceSettings.config(&f), s.TraceCallbacks
 	if s.KeepResults < s.CallbackRetryFor+time.Hour {
 		f.add("keep-results", fmt.Sprintf("%s is less than an hour longer than VERIFYD_CALLBACK_RETRY_FOR (%s): outcomes could be forgotten before they are delivered", s.KeepResults, s.CallbackRetryFor),
 			"for example 72h")
@@ -178,8 +191,8 @@ func (s storeSettings) external(c storeConfig, f *faults) {
 		f.add("nats-ca-file", "set without a tls:// server in VERIFYD_NATS_URL", "write tls:// there, or leave this out")
 	}
 	if c.natsCreds != "" {
-		if _, err := os.Stat(c.natsCreds); err != nil {
-			f.add("nats-creds", "the file cannot be read: "+plain(err), "give the path of a NATS credentials file")
+		if err := natsconf.CheckCredential(c.natsCreds); err != nil {
+			f.add("nats-creds", err.Error(), "give the path of a NATS credentials file, or of the seed of a user's nkey")
 		}
 		if c.natsURL == "" {
 			f.add("nats-creds", "set without VERIFYD_NATS_URL", "set the URL of the external servers too")
@@ -204,6 +217,7 @@ func (s settings) edgeConfig(c *config, f *faults) {
 
 func (s settings) networkConfig(c *config, f *faults) {
 	c.testKeys, c.devForLive = s.TestKeys, s.DevNetwork
+	c.networkRoots = roots(f, "network-ca-file", s.NetworkCAFile)
 	if c.testKeys || c.devForLive || s.DevNetworkDashboard {
 		c.devNetwork, c.devDashboard = s.DevNetworkListen, s.DevNetworkDashboard
 	}
@@ -266,6 +280,9 @@ func (s settings) callbackConfig(c *config, f *faults) {
 		}
 	}
 	c.defaultPolicy = policy(f, "callback-policy", s.CallbackPolicy)
+	if c.callbackConnections = s.CallbackConnections; c.callbackConnections < 1 || c.callbackConnections > dispatcher.ConnectionsMost {
+		f.add("callback-connections", fmt.Sprintf("%d is out of range", s.CallbackConnections), fmt.Sprintf("use 1 to %d, for example 64", dispatcher.ConnectionsMost))
+	}
 	c.callbackTimeout, c.callbackRetryFor = s.CallbackTimeout, s.CallbackRetryFor
 	if c.callbackTimeout < time.Second || c.callbackTimeout > time.Minute {
 		f.add("callback-timeout", fmt.Sprintf("%s is out of range", s.CallbackTimeout), "use 1s to 1m, for example 10s")
@@ -273,6 +290,7 @@ func (s settings) callbackConfig(c *config, f *faults) {
 	if c.callbackRetryFor < 0 || c.callbackRetryFor > 24*time.Hour {
 		f.add("callback-retry-for", fmt.Sprintf("%s is out of range", s.CallbackRetryFor), "use 0s to 24h, for example 15m")
 	}
+	c.callbackRetryFor = max(c.callbackRetryFor, time.Nanosecond) // 0s is one try; the dispatcher's zero is its default
 }
 
 func (s settings) limitConfig(c *config, f *faults) {

@@ -5,26 +5,27 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"verifyd/edge/devnetwork"
+	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/seal"
 )
 
 // child is verifyd as a process of its own, to be killed.
 type child struct {
 	dir, listen, admin string
+	natsURL            string // of its store on a cluster
 	inbox              *inbox
 	issuer             *devnetwork.Provider // outlives the process, as a real identity network does
+	exe                string               // the binary; empty: this one
 	argv, env          []string
 	args               []string                       // after argv
 	up                 func(ctx context.Context) bool // says that it is ready
@@ -37,22 +38,43 @@ type child struct {
 // newChild prepares a process with its own data directory and ports that it keeps over restarts.
 func newChild(t *testing.T) *child {
 	t.Helper()
-	c := &child{dir: t.TempDir(), inbox: newInbox(t), log: &buffer{}, listen: freePort(t), admin: freePort(t)}
+	c := &child{dir: t.TempDir(), inbox: newInbox(t), log: &buffer{}, listen: natstest.Address(t), admin: natstest.Address(t)}
 	caFile := filepath.Join(c.dir, "ca.pem")
 	if err := os.WriteFile(caFile, c.inbox.ca.PEM(), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	c.issuer = serveIssuer(t, c.base())
 	c.env = []string{
-		childVariable + "=1", "VERIFYD_DATA_DIR=" + filepath.Join(c.dir, "store"), "VERIFYD_LISTEN=" + c.listen, "VERIFYD_ADMIN_LISTEN=" + c.admin,
+		childVariable + "=1", "VERIFYD_LISTEN=" + c.listen, "VERIFYD_ADMIN_LISTEN=" + c.admin,
 		"VERIFYD_CALLBACK_CA_FILE=" + caFile, "VERIFYD_CALLBACK_ALLOW_CIDRS=127.0.0.0/8", "VERIFYD_LOG_LEVEL=trace", "VERIFYD_LOG_FORMAT=json",
 		"VERIFYD_NETWORK_ISSUER=" + c.issuer.Issuer(), "VERIFYD_NETWORK_NAME=Example Network",
 		"VERIFYD_NETWORK_CLIENT_ID=" + c.issuer.Settings().ClientID, "VERIFYD_NETWORK_CLIENT_SECRET=" + c.issuer.Settings().ClientSecret,
 		"VERIFYD_CALLBACK_TIMEOUT=2s",
 	}
+	if natstest.OnCluster() {
+		c.env = append(c.env, "VERIFYD_SECRET_KEY="+seal.NewKey().Encode())
+	}
+	c.ownStore(t)
 	c.argv = []string{"serve", "--base-url", c.base()}
 	c.up = c.readyz
 	return c
+}
+
+// ownStore gives the process the store of its directory.
+func (c *child) ownStore(t *testing.T) {
+	t.Helper()
+	c.env = append(slices.Clone(c.env), "VERIFYD_DATA_DIR="+filepath.Join(c.dir, "store"))
+	if natstest.OnCluster() {
+		c.natsURL = natstest.ClusterURL(t, c.dir)
+		c.env = append(c.env, "VERIFYD_NATS_URL="+c.natsURL)
+	}
+}
+
+func (c *child) binary() string {
+	if c.exe != "" {
+		return c.exe
+	}
+	return os.Args[0]
 }
 
 func (c *child) base() string { return "http://" + c.listen }
@@ -71,28 +93,11 @@ func serveIssuer(t *testing.T, base string) *devnetwork.Provider {
 	return p
 }
 
-// nextPort is below the range from which systems choose ports themselves, so that nobody else gets one while a killed process is
-// not there to hold it.
-var nextPort atomic.Int32
-
-func freePort(t *testing.T) string {
-	t.Helper()
-	nextPort.CompareAndSwap(0, int32(20_000+os.Getpid()%10_000))
-	for range 1000 {
-		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(int(nextPort.Add(1))))
-		if free(address) {
-			return address
-		}
-	}
-	t.Fatal("no free port")
-	return ""
-}
-
 // start runs the process until it is ready.
 func (c *child) start(t *testing.T) {
 	t.Helper()
 	c.launch(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), natstest.LastResort)
 	defer cancel()
 	if !c.becomesReady(ctx) {
 		t.Fatalf("the process does not become ready:\n%s", c.log)
@@ -104,11 +109,16 @@ func (c *child) launch(t *testing.T) {
 	if err := c.run(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(c.kill)
+	t.Cleanup(func() {
+		c.kill()
+		if raced := c.log.String(); strings.Contains(raced, "DATA RACE") {
+			t.Errorf("the process raced:\n%s", raced)
+		}
+	})
 }
 
 func (c *child) run() error {
-	c.cmd = exec.Command(os.Args[0], append(slices.Clone(c.argv), c.args...)...)
+	c.cmd = exec.Command(c.binary(), append(slices.Clone(c.argv), c.args...)...)
 	c.cmd.Env = append(os.Environ(), c.env...)
 	c.cmd.Stdout, c.cmd.Stderr = c.log, c.log
 	if err := c.cmd.Start(); err != nil {
@@ -156,6 +166,18 @@ func (c *child) kill() {
 	}
 }
 
+// end waits until the process has ended by itself, and gives how it did.
+func (c *child) end(t *testing.T) error {
+	t.Helper()
+	select {
+	case err := <-c.exited:
+		return err
+	case <-time.After(natstest.LastResort):
+		t.Fatalf("the process goes on:\n%s", c.log)
+		return nil
+	}
+}
+
 func (c *child) restart(t *testing.T) {
 	t.Helper()
 	c.kill()
@@ -165,7 +187,7 @@ func (c *child) restart(t *testing.T) {
 // command runs another verifyd command on the same data directory.
 func (c *child) command(t *testing.T, args ...string) (out string, err error) {
 	t.Helper()
-	cmd := exec.Command(os.Args[0], args...)
+	cmd := exec.Command(c.binary(), args...)
 	cmd.Env = append(os.Environ(), c.env...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
@@ -204,13 +226,23 @@ var steps = []struct {
 	}},
 }
 
+// skipKills skips a test under -short that starts many processes to kill them: the race detector, which runs under it, makes each of their
+// starts slow, and what is left shows it every step of a process already.
+func skipKills(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("skipped under -short: it starts and kills many processes")
+	}
+}
+
 // The process is killed between any two steps and started again on its data: the user goes on where they were, and the outcome
 // is delivered by one POST.
 func TestKillBetweenAnyTwoSteps(t *testing.T) {
+	skipKills(t)
 	t.Parallel()
 	for crash := range steps {
 		t.Run("after "+steps[crash].name, func(t *testing.T) {
-			t.Parallel()
+			beside(t)
 			c := newChild(t)
 			c.start(t)
 			key := must[string](t)(c.command(t, "key", "create", "--account", "Harbor Guild"))
@@ -234,13 +266,9 @@ func TestKillBetweenAnyTwoSteps(t *testing.T) {
 	}
 }
 
-// The process dies while the receiver has the POST and has not answered: nobody can know how it ended, so it is told as unknown,
-// and it is not sent again.
-func TestKillBetweenPostAndAnswerIsUnknown(t *testing.T) {
-	t.Parallel()
-	c := newChild(t)
-	c.inbox.hold = make(chan struct{})
-	defer close(c.inbox.hold)
+// untilPosted starts the process and walks a user to the end. It comes back when the receiver has the POST.
+func (c *child) untilPosted(t *testing.T) *walk {
+	t.Helper()
 	c.start(t)
 	key := must[string](t)(c.command(t, "key", "create", "--account", "Harbor Guild"))
 	w := &walk{c: c, api: api{base: c.base(), key: key}, browser: newBrowser()}
@@ -249,6 +277,17 @@ func TestKillBetweenPostAndAnswerIsUnknown(t *testing.T) {
 		s.do(t, w)
 	}
 	<-c.inbox.got
+	return w
+}
+
+// The process dies while the receiver has the POST and has not answered: nobody can know how it ended, so it is told as unknown,
+// and it is not sent again.
+func TestKillBetweenPostAndAnswerIsUnknown(t *testing.T) {
+	beside(t)
+	c := newChild(t)
+	c.inbox.hold = make(chan struct{})
+	defer close(c.inbox.hold)
+	w := c.untilPosted(t)
 	c.restart(t)
 	v := w.api.until(t, w.session.Session, "unknown")
 	if n := c.inbox.count(v.ID); n != 1 {
@@ -259,21 +298,16 @@ func TestKillBetweenPostAndAnswerIsUnknown(t *testing.T) {
 // knownSoon waits until a key that another process made is mirrored.
 func (a api) knownSoon(t *testing.T) {
 	t.Helper()
-	deadline := time.Now().Add(5 * time.Second)
-	for {
-		if status, _, _ := a.call(t, http.MethodGet, "/sessions/"+strings.Repeat("a", 32), ""); status == http.StatusNotFound {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the key is not known in 5 s")
-		}
-	}
+	natstest.Await(t, "the key is known", func() bool {
+		status, _, _ := a.call(t, http.MethodGet, "/sessions/"+strings.Repeat("a", 32), "")
+		return status == http.StatusNotFound
+	})
 }
 
 // settled reads a session until its delivery has come to an end.
 func (a api) settled(t *testing.T, session string) receipt {
 	t.Helper()
-	deadline := time.Now().Add(70 * time.Second)
+	deadline := time.Now().Add(natstest.LastResort)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -289,9 +323,12 @@ func (a api) settled(t *testing.T, session string) receipt {
 	}
 }
 
-// left adds every file of the store to what a process left behind, also where links lead out of its folder.
+// left adds every file of the store to what a process left behind, also where links lead out of its folder. On a cluster there is none.
 func (c *child) left(t *testing.T, places map[string]string) map[string]string {
 	t.Helper()
+	if natstest.OnCluster() {
+		return places
+	}
 	var visit func(path string, d fs.DirEntry, err error) error
 	visit = func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"verifyd/natsconf/crashpoint"
+	"verifyd/natsconf/natstest"
 )
 
 // crashVariable tells a child where to die: POINT:N, at the Nth time that the point is reached.
@@ -65,6 +66,7 @@ func (t *tally) add(o tally) {
 //
 // More moments: go test ./cmd/verifyd -run CrashPoints -timeout 60m -args -crash-seeds 20
 func TestCrashPoints(t *testing.T) {
+	skipKills(t)
 	t.Parallel()
 	var mu sync.Mutex
 	var all tally
@@ -72,7 +74,7 @@ func TestCrashPoints(t *testing.T) {
 		for i, point := range crashpoint.All {
 			for seed := range *crashSeeds {
 				t.Run(fmt.Sprintf("%s-%d", point, seed), func(t *testing.T) {
-					t.Parallel()
+					beside(t)
 					got := crashOnce(t, point, 1+rand.New(rand.NewPCG(uint64(seed), uint64(i))).IntN(crashUsers))
 					mu.Lock()
 					defer mu.Unlock()
@@ -122,7 +124,7 @@ func crashOnce(t *testing.T, point string, n int) tally {
 	wg.Wait()
 	select {
 	case <-c.exited:
-	case <-time.After(20 * time.Second):
+	case <-time.After(natstest.LastResort):
 		t.Fatalf("the process never reached %s for the %d. time", point, n)
 	}
 	c.env = c.env[:len(c.env)-1]
@@ -199,7 +201,7 @@ func TestKillAroundASchedule(t *testing.T) {
 	t.Parallel()
 	for _, point := range append([]string{crashpoint.BeforeAck, crashpoint.AfterAck}, crashpoint.Waiting...) {
 		t.Run(point, func(t *testing.T) {
-			t.Parallel()
+			beside(t)
 			c := newChild(t)
 			c.inbox.later = "31"
 			key := must[string](t)(c.command(t, "key", "create", "--account", "Harbor Guild", "--policy", "at-least-once"))
@@ -214,7 +216,7 @@ func TestKillAroundASchedule(t *testing.T) {
 			first := time.Now()
 			select {
 			case <-c.exited:
-			case <-time.After(20 * time.Second):
+			case <-time.After(natstest.LastResort):
 				t.Fatalf("the process never reached %s", point)
 			}
 			c.env = c.env[:len(c.env)-1]
@@ -230,7 +232,7 @@ func TestKillAroundASchedule(t *testing.T) {
 	}
 }
 
-// Every point is on the way of one ordinary session.
+// Every point is on the way of one ordinary session. It is the only test whose points are watched in this process, so that it runs alone.
 func TestEveryCrashPointIsReached(t *testing.T) {
 	var mu sync.Mutex
 	reached := map[string]bool{}

@@ -27,12 +27,7 @@ type visitor struct {
 
 func (v visitor) do(actions ...chromedp.Action[chromedp.Void]) {
 	v.t.Helper()
-	for _, a := range actions {
-		if err := chromedp.Do(v.tab, a); err != nil {
-			at, _ := chromedp.Run(v.tab, chromedp.Location())
-			v.t.Fatalf("at %s: %v", at, err)
-		}
-	}
+	chromiumtest.Do(v.tab, v.t, actions...)
 }
 
 func (v visitor) open(path string) { v.t.Helper(); v.do(chromedp.Navigate(v.r.base + path)) }
@@ -40,7 +35,7 @@ func (v visitor) open(path string) { v.t.Helper(); v.do(chromedp.Navigate(v.r.ba
 // press clicks what leads to another page, and waits for that.
 func (v visitor) press(selector, then string) {
 	v.t.Helper()
-	v.do(chromedp.Click(chromedp.CSS(selector)), chromedp.WaitVisible(chromedp.CSS(then)))
+	v.do(chromiumtest.Click(chromedp.CSS(selector)), chromedp.WaitVisible(chromedp.CSS(then)))
 }
 
 func (v visitor) write(selector, text string) {
@@ -50,11 +45,7 @@ func (v visitor) write(selector, text string) {
 
 func (v visitor) text(selector string) string {
 	v.t.Helper()
-	s, err := chromedp.Run(v.tab, chromedp.TextContent(chromedp.CSS(selector)))
-	if err != nil {
-		v.t.Fatalf("%s: %v", selector, err)
-	}
-	return s
+	return chromiumtest.Run(v.tab, v.t, chromedp.TextContent(chromedp.CSS(selector)))
 }
 
 func (v visitor) reads(selector, want string) {
@@ -67,6 +58,7 @@ func (v visitor) reads(selector, want string) {
 // An integrator's whole way, with a script and without: log in, make an account and a key, start a session with it, see its
 // callback arrive, send it again, test the receiver, rotate the secret, roll and revoke the key.
 func TestDashboardInChromium(t *testing.T) {
+	besideFew(t)
 	for name, script := range map[string]bool{"with JavaScript": true, "without JavaScript": false} {
 		t.Run(name, func(t *testing.T) {
 			tab := chromiumtest.Start(t)
@@ -81,6 +73,7 @@ func TestDashboardInChromium(t *testing.T) {
 			key := v.createKey()
 			v.deliver(key, script)
 			v.sign()
+			v.face()
 			v.endKey(key)
 			v.logout()
 		})
@@ -98,6 +91,30 @@ func (v visitor) enroll() {
 	v.write("#name", "Ada’s Guild")
 	v.press("form button.main", ".steps")
 	v.reads(".flash", "Your account is ready")
+}
+
+// face sets what users see, and looks at it as they do.
+func (v visitor) face() {
+	v.t.Helper()
+	v.open("/dashboard/settings")
+	v.press(`a[href$="/sign-in-page"]`, "#colour")
+	v.write("#colour", "blue")
+	v.press(`form[action$="/colour"] button`, "#colour-fault")
+	v.reads("#colour-fault", "for example #1f5fd0")
+	v.write("#colour", "#1f5fd0")
+	v.press(`form[action$="/colour"] button`, ".flash")
+	v.open("/dashboard/sign-in-page")
+	v.write("#return_origins", "https://harbor.example")
+	v.press(`form[action$="/return-origins"] button`, ".flash")
+	v.open("/dashboard/sign-in-page")
+	v.write("#return_url", "https://harbor.example/done")
+	v.press(`form[action$="/return-url"] button`, ".flash")
+	v.open("/dashboard/sign-in-page/preview")
+	v.reads("h1", "Is this you?")
+	v.reads(".mark", "A")
+	v.do(chromiumtest.Click(chromedp.CSS(`button[name="network"]`))) // does nothing
+	v.open("/dashboard/sign-in-page/preview?end=yes&lang=de")
+	v.reads(".button.plain", "Ada’s Guild")
 }
 
 var apiKeyForm = regexp.MustCompile(`vfy_[0-9A-Za-z]{38}`)
@@ -134,9 +151,14 @@ func (v visitor) deliver(key string, live bool) {
 	}
 	v.do(chromedp.WaitVisible(chromedp.CSS(".timeline li.good + li.good, .timeline li.good ~ li.good")))
 	v.reads("h1", "verified delivered")
+	answer := v.r.inbox.keepWaiting()
 	v.press(`form[action$="/resend"] button`, ".flash")
-	v.reads(".flash", "on its way again")
 	again := <-v.r.inbox.got
+	answer()
+	if live {
+		v.do(chromedp.WaitVisible(chromedp.CSS(".timeline .fresh"))) // the page was drawn anew
+	}
+	v.reads(".flash", "on its way again")
 	if v.r.inbox.count(strings.TrimPrefix(again.header.Get("Webhook-Id"), "cb_")) != 2 {
 		v.t.Errorf("the second POST is %s", again.header.Get("Webhook-Id"))
 	}
@@ -214,6 +236,7 @@ func (v visitor) logout() {
 // A page that is kept up to date does not hold up the stop: a browser with such a page would keep the service for as long as it
 // drains.
 func TestOpenPagesDoNotHoldUpTheStop(t *testing.T) {
+	beside(t)
 	r := boot(t)
 	owner := account.Member{Network: "dev", Subject: demoUser, Role: account.RoleOwner}
 	a := must[account.Account](t)(r.store.accounts.AccountByName(t.Context(), "Harbor Guild"))

@@ -3,19 +3,28 @@ package main
 import (
 	"context"
 	"errors"
+	"net/http"
 
 	"verifyd/dispatcher/callback"
 	"verifyd/docs/verify"
+	"verifyd/edge/account"
 	"verifyd/edge/dashboard"
 	"verifyd/edge/dashboard/logins"
 	"verifyd/edge/network"
+	"verifyd/edge/signin"
 	"verifyd/sessions"
+	"verifyd/sessions/pauses"
+	"verifyd/sessions/roster"
 	"verifyd/sessions/target"
 )
 
 // dashboard makes the integrator's pages. networks are those that are marked for it.
-func (p *Program) dashboard(ctx context.Context, h hall, networks []*network.Network) (*dashboard.Handler, error) {
+func (p *Program) dashboard(ctx context.Context, h hall, networks []*network.Network, pages *signin.Handler) (*dashboard.Handler, error) {
 	kept, err := logins.NewStore(ctx, p.store.conn, p.store.key, p.c.now)
+	if err != nil {
+		return nil, err
+	}
+	paused, err := pauses.NewStore(ctx, p.store.conn, p.c.now)
 	if err != nil {
 		return nil, err
 	}
@@ -25,8 +34,13 @@ func (p *Program) dashboard(ctx context.Context, h hall, networks []*network.Net
 	}
 	return dashboard.New(dashboard.Config{
 		BaseURL: p.base, Networks: networks, Allow: p.c.dashboardAllow, Accounts: p.store.accounts, Directory: h.mirror, Logins: kept,
-		Sessions: h.sessions, List: h.sessions, Usage: h.sessions, Watch: h.watch, Callbacks: sender{p.callbackClient(), p.c.callbackPolicy},
-		Rate: p.c.rate, Policy: p.c.defaultPolicy, Quota: p.c.quota, TestKeys: p.c.testKeys, Snippets: snippets, Key: p.store.key, Log: p.c.log, Now: p.c.now,
+		Sessions: h.sessions, List: h.sessions, Usage: h.sessions, Watch: h.watch, Callbacks: sender{p.c.callbackClient(), p.c.callbackPolicy},
+		Rate: p.c.rate, Policy: p.c.defaultPolicy, Quota: p.c.quota, TestKeys: p.c.testKeys, Snippets: snippets, Pauses: paused,
+		Fleet: func(ctx context.Context) ([]roster.Process, error) { return roster.Ask(ctx, p.store.conn) },
+		Key:   p.store.key, Log: p.c.log, Now: p.c.now,
+		Preview: func(w http.ResponseWriter, r *http.Request, a account.Account, ended bool) {
+			pages.Preview(w, r, askerOf(a), ended)
+		},
 	})
 }
 

@@ -26,7 +26,8 @@ type deliveriesCmd struct {
 	List deliveriesListCmd `cmd:"" help:"List deliveries, newest first."`
 	Show deliveriesShowCmd `cmd:"" help:"Show every attempt of a session's delivery."`
 
-	Resend deliveriesResendCmd `cmd:"" help:"Send an outcome again whose delivery has ended, with the same webhook-id."`
+	Resend  deliveriesResendCmd  `cmd:"" help:"Send an outcome again whose delivery has ended, with the same webhook-id."`
+	Redrive deliveriesRedriveCmd `cmd:"" help:"Send many again, with the same webhook-ids: those that ended in one way."`
 }
 
 type deliveriesListCmd struct {
@@ -118,13 +119,13 @@ func showDelivery(out io.Writer, v sessions.View) error {
 	}
 	for _, a := range v.Delivery.Attempts {
 		_, _ = fmt.Fprintf(w, "\nAttempt %d\n", a.Claim.Number)
-		line("  Claimed", exactly(a.Claim.At)+" by "+told.Legible(a.Claim.Worker))
+		line("  Claimed", exactly(a.Claim.At)+byWhom(a.Claim.Worker))
 		r := a.Result
 		if r == nil {
 			line("  Verdict", "none yet")
 			continue
 		}
-		line("  Ended", exactly(r.At)+" by "+told.Legible(r.By))
+		line("  Ended", exactly(r.At)+byWhom(r.By))
 		line("  Verdict", string(r.Verdict))
 		line("  Class", string(r.Class))
 		if r.Status != 0 {
@@ -141,6 +142,14 @@ func showDelivery(out io.Writer, v sessions.View) error {
 		}
 	}
 	return w.Flush()
+}
+
+// byWhom names the worker that wrote a fact; of one that cannot be read nobody knows.
+func byWhom(worker string) string {
+	if worker == "" {
+		return ", by nobody knows whom"
+	}
+	return " by " + told.Legible(worker)
 }
 
 // answerOf shows what the receiver said, as one quoted line: it is the receiver's text, and must not reach the terminal as it is.

@@ -15,6 +15,7 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/rs/zerolog"
 
+	"verifyd/cmd/verifyd/journal"
 	"verifyd/dispatcher/callback/localca"
 	"verifyd/edge/account"
 )
@@ -25,6 +26,8 @@ const (
 	demoAccount = "Harbor Guild"
 	demoUser    = "sailor_42"
 	demoOwner   = "harbormaster" // on the dev network
+	// devNetworkButton signs in on the dev network's page.
+	devNetworkButton = "sign-in"
 	// autoTimeout bounds the automatic demo, which takes a fraction of it.
 	autoTimeout = 30 * time.Second
 )
@@ -36,7 +39,7 @@ type demoCmd struct {
 
 // Run shows the whole path on loopback, with a store that is thrown away.
 func (d demoCmd) Run(ctx context.Context, c console) (err error) {
-	log, err := logSettings{LogLevel: d.LogLevel, LogFormat: "auto"}.logger(c.err)
+	j, err := logSettings{LogLevel: d.LogLevel, LogFormat: "auto"}.journal(c.err)
 	if err != nil {
 		return usageError{err}
 	}
@@ -46,14 +49,14 @@ func (d demoCmd) Run(ctx context.Context, c console) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	s := &demo{console: c, began: time.Now()}
-	if err := s.start(ctx, dir, log); err != nil {
+	if err := s.start(ctx, dir, j); err != nil {
 		return err
 	}
 	defer s.stop()
 	if d.Auto {
-		return s.auto(ctx)
+		return s.auto(ctx, "dev")
 	}
-	return s.interactive(ctx)
+	return s.interactive(ctx, "Ctrl-C ends the demo and removes its store.")
 }
 
 // demo is a running demo.
@@ -83,7 +86,7 @@ func (d *demo) detail(lines ...string) {
 	}
 }
 
-func (d *demo) start(ctx context.Context, dir string, log zerolog.Logger) (err error) {
+func (d *demo) start(ctx context.Context, dir string, j *journal.Journal) (err error) {
 	defer func() {
 		if err != nil {
 			d.stop()
@@ -101,10 +104,11 @@ func (d *demo) start(ctx context.Context, dir string, log zerolog.Logger) (err e
 		return err
 	}
 	d.run("sample integrator", d.integrator)
-	cfg, err := demoConfig(dir, caFile, log)
+	cfg, err := demoConfig(dir, caFile, j.Log())
 	if err != nil {
 		return err
 	}
+	cfg.journal = j
 	d.program = newProgram(cfg)
 	failed := d.run("service", d.program)
 	select {
@@ -159,23 +163,32 @@ func demoConfig(dir, caFile string, log zerolog.Logger) (config, error) {
 
 // enroll does what an operator and an integrator do once.
 func (d *demo) enroll(ctx context.Context) error {
-	a, err := d.program.store.accounts.EnsureAccount(ctx, operator(), demoAccount)
+	accounts := d.program.store.accounts
+	a, secret, err := d.account(ctx, accounts)
 	if err != nil {
 		return err
 	}
 	owner := account.Member{Network: "dev", Subject: demoOwner, Name: demoOwner, Role: account.RoleOwner}
-	if _, err := d.program.store.accounts.AddMember(ctx, operator(), a.ID, owner); err != nil {
-		return err
-	}
-	secret, key, err := d.program.store.accounts.CreateKey(ctx, operator(), a.ID, account.KeyOptions{Name: "demo"})
-	if err != nil {
+	if _, err := accounts.AddMember(ctx, operator(), a.ID, owner); err != nil {
 		return err
 	}
 	if err := d.program.knows(ctx, secret); err != nil {
 		return err
 	}
-	d.say("%s has an API key (%s) and a signing secret", a.Name, shortKey(key))
 	return d.integrator.enroll(d.program.base, secret, a.Secrets[0].Value)
+}
+
+// account makes the sample integrator's account, where it is missing, and a key.
+func (d *demo) account(ctx context.Context, accounts *account.Store) (a account.Account, secret string, err error) {
+	if a, err = accounts.EnsureAccount(ctx, operator(), demoAccount); err != nil {
+		return a, "", err
+	}
+	secret, key, err := accounts.CreateKey(ctx, operator(), a.ID, account.KeyOptions{Name: "demo"})
+	if err != nil {
+		return a, "", err
+	}
+	d.say("%s has an API key (%s) and a signing secret", a.Name, shortKey(key))
+	return a, secret, nil
 }
 
 // begin starts a session as the sample integrator.
@@ -207,13 +220,13 @@ func (d *demo) show(got received) error {
 	return nil
 }
 
-func (d *demo) interactive(ctx context.Context) error {
+func (d *demo) interactive(ctx context.Context, ending string) error {
 	for {
 		s, err := d.begin(ctx)
 		if err != nil {
 			return err
 		}
-		d.detail("", "Open this link and sign in as anybody you like:", "", "    "+s.VerifyURL, "", "Ctrl-C ends the demo and removes its store.", "")
+		d.detail("", "Open this link and sign in as anybody you like:", "", "    "+s.VerifyURL, "", ending, "")
 		expired := time.NewTimer(time.Until(s.ExpiresAt))
 		select {
 		case got := <-d.integrator.received:
@@ -232,7 +245,7 @@ func (d *demo) interactive(ctx context.Context) error {
 }
 
 // auto plays the browser: the same pages, forms and redirects that a person's browser would go through.
-func (d *demo) auto(ctx context.Context) error {
+func (d *demo) auto(ctx context.Context, network string) error {
 	ctx, cancel := context.WithTimeout(ctx, autoTimeout)
 	defer cancel()
 	s, err := d.begin(ctx)
@@ -247,7 +260,7 @@ func (d *demo) auto(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, step := range []struct{ heading, button string }{{"sign-in page", "dev"}, {"dev network", "sign-in"}} {
+	for _, step := range []struct{ heading, button string }{{"sign-in page", network}, {"dev network", devNetworkButton}} {
 		if p, err = b.press(ctx, p, step.button); err != nil {
 			return fmt.Errorf("%s: %w", step.heading, err)
 		}

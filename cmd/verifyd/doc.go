@@ -6,9 +6,16 @@
 //	verifyd account secret NAME       an account's callback signing secret
 //	verifyd deliveries list|show      callbacks and how they ended, on a running service or a stopped one
 //	verifyd deliveries resend         send an ended one again
+//	verifyd deliveries redrive        send many ended ones again
+//	verifyd hosts list|pause|resume   receiver hosts in trouble, or left alone
+//	verifyd operator grant|revoke     who may use the operator's pages of the dashboard
+//	verifyd status                    what an operator asks first
 //	verifyd explain SESSION           what happened to a session, in plain words
 //	verifyd try URL                   judge an integrator's receiver
 //	verifyd listen                    bring a test key's callbacks to a program on this machine
+//	verifyd prepare DIR               secrets and NATS configuration for several machines
+//	verifyd apply                     what external NATS servers hold
+//	verifyd log-level                 tell or change how much a running process logs
 //	verifyd bench                     measure the service on this machine, beside ceilings
 //	verifyd version
 //

@@ -11,6 +11,7 @@ import (
 
 // A promise that names a test which is gone is no longer proven.
 func TestTestsThatTheDocsNameExist(t *testing.T) {
+	beside(t)
 	const root = "../.."
 	var code strings.Builder
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {

@@ -9,6 +9,7 @@ import (
 
 	"verifyd/dispatcher/callback"
 	"verifyd/sessions"
+	"verifyd/sessions/pauses"
 	"verifyd/sessions/told"
 )
 
@@ -34,7 +35,12 @@ func (e explainCmd) Run(ctx context.Context, c console) error {
 		if err != nil {
 			return err
 		}
-		story := story{told.Story{View: v, Account: v.Account}}
+		story := story{Story: told.Story{View: v, Account: v.Account}}
+		if v.Delivery.State == sessions.DeliveryDue {
+			if story.pause, err = pauseOf(ctx, st, told.Host(v.Session)); err != nil {
+				return err
+			}
+		}
 		for _, a := range accounts {
 			if a.ID == v.Account {
 				story.Account = a.Name
@@ -45,7 +51,29 @@ func (e explainCmd) Run(ctx context.Context, c console) error {
 }
 
 // story is a session as verifyd explain tells it.
-type story struct{ told.Story }
+type story struct {
+	told.Story
+
+	pause *pauses.Pause // of its receiver host; nil: it is not paused
+}
+
+// pauseOf gives the pause of a receiver host that is on.
+func pauseOf(ctx context.Context, st *store, host string) (*pauses.Pause, error) {
+	book, err := pauses.NewStore(ctx, st.conn, nil)
+	if err != nil {
+		return nil, err
+	}
+	paused, err := book.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range paused {
+		if p.Host == host {
+			return &p, nil
+		}
+	}
+	return nil, nil //nolint:nilnil // most are not
+}
 
 func (s story) tell(out io.Writer, entries []sessions.Entry) error {
 	var b strings.Builder
@@ -85,7 +113,14 @@ func (s story) advice() string {
 	if s.Delivery.State != sessions.DeliveryNone {
 		words = deliveryMeanings[s.Delivery.State]
 	}
+	if s.Reason == sessions.UnreadableReason {
+		words = unreadableMeaning
+	}
+	until := ""
+	if s.pause != nil {
+		words, until = pausedMeaning, exactly(s.pause.Until)
+	}
 	return strings.NewReplacer(
-		"{host}", told.Host(s.Session), "{account}", told.Legible(s.Account), "{sid}", string(s.ID), "{webhook-id}", callback.ID(s.ID, s.Test), "{expires}", s.ExpiresAt.UTC().Format(time.TimeOnly),
+		"{host}", told.Host(s.Session), "{until}", until, "{account}", told.Legible(s.Account), "{sid}", string(s.ID), "{webhook-id}", callback.ID(s.ID, s.Test), "{expires}", s.ExpiresAt.UTC().Format(time.TimeOnly),
 	).Replace(words)
 }

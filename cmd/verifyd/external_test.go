@@ -1,29 +1,39 @@
 package main
 
 import (
+	"errors"
 	"net/http"
-	"net/url"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"verifyd/edge/account"
+	"verifyd/edge/dashboard/logins"
 	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/seal"
+	"verifyd/sessions"
+	"verifyd/sessions/pauses"
+	"verifyd/sessions/roster"
 )
+
+// onExternal makes programs run on one NATS server, which is none of theirs.
+func onExternal(t *testing.T) func(*config) {
+	t.Helper()
+	dir := t.TempDir()
+	conn, _ := natstest.StartIn(t, dir)
+	at := natstest.URL(t, dir)
+	key := seal.NewKey()
+	return func(c *config) {
+		c.store.natsURL, c.store.key, c.store.topology = at, &key, natstest.Options(conn)
+	}
+}
 
 // Edge and dispatcher as processes of their own on an external NATS server: they meet in the stream alone.
 func TestRolesOnAnExternalServer(t *testing.T) {
-	dir := t.TempDir()
-	natstest.StartIn(t, dir)
-	end := must[natsconf.Endpoint](t)(natsconf.ReadEndpoint(dir))
-	key := seal.NewKey()
-	external := func(c *config) {
-		at := must[*url.URL](t)(url.Parse(end.URL))
-		at.User = url.UserPassword(end.User, end.Password)
-		c.store.natsURL, c.store.key, c.store.topology.Replicas = at.String(), &key, 1
-	}
+	beside(t)
+	external := onExternal(t)
 	edge := boot(t, external, func(c *config) { c.dispatch = false })
 	s := edge.begin(t)
 	b := newBrowser()
@@ -41,20 +51,179 @@ func TestRolesOnAnExternalServer(t *testing.T) {
 	}
 }
 
+// withRole is a program's configuration on a server that tells the roles apart.
+func withRole(e natstest.External, role natsconf.Role, key *seal.Key) func(*config) {
+	return func(c *config) {
+		c.store.natsURL, c.store.natsCreds, c.store.key = e.URL, e.Credential(role), key
+		c.store.topology.Replicas, c.store.topology.Embedded = 1, false
+	}
+}
+
+// Each role with a credential that may do no more than its own: the whole path works, and nothing that a process does is refused.
+func TestEachRoleWithItsOwnCredential(t *testing.T) {
+	beside(t)
+	e := natstest.StartExternal(t)
+	key := seal.NewKey()
+	on := []string{"--nats-url", e.URL, "--secret-key", key.Encode(), "--replicas", "1"}
+	code, _, errOut := verifyd(t, append([]string{"apply", "--nats-creds", e.Credential(natsconf.RoleOperator)}, on...)...)
+	if code != 0 {
+		t.Fatalf("exit %d: %s", code, errOut)
+	}
+	edge := boot(t, withRole(e, natsconf.RoleEdge, &key), func(c *config) { c.dispatch = false })
+	dispatcher := boot(t, withRole(e, natsconf.RoleDispatcher, &key), func(c *config) {
+		c.edge, c.alarms.failures = false, 1
+		c.callbackRoots, c.callbackPolicy = edge.c.callbackRoots, edge.c.callbackPolicy
+	})
+	a := edge.api()
+
+	s := edge.begin(t)
+	b := newBrowser()
+	expectTitle(t, must[*page](t)(b.press(t.Context(), atProvider(t, b, s.VerifyURL), "sign-in")), http.StatusOK, "You are verified")
+	v := a.until(t, s.Session, "delivered")
+	if n := edge.inbox.count(v.ID); n != 1 {
+		t.Errorf("%d POSTs", n)
+	}
+	if status, _, body := a.call(t, http.MethodPost, "/sessions/"+s.Session+"/resend", ""); status != http.StatusAccepted {
+		t.Errorf("resend: %d %s", status, body)
+	}
+	<-edge.inbox.got
+	<-edge.inbox.got
+	for v = a.read(t, s.Session); len(v.Delivery.Attempts) != 2; {
+		v = a.until(t, s.Session, "delivered")
+	}
+
+	if status, _ := a.tryKeyed(t.Context(), "order-1", edge.inbox.callbackURL()); status != http.StatusOK {
+		t.Errorf("a start under an idempotency key: %d", status)
+	}
+	second := edge.begin(t)
+	for _, q := range []struct{ method, path string }{
+		{http.MethodPost, "/sessions/" + second.Session + "/cancel"},
+		{http.MethodGet, "/sessions/" + second.Session + "?wait=1"},
+		{http.MethodGet, "/sessions"},
+		{http.MethodGet, "/usage"},
+	} {
+		if status, _, body := a.call(t, q.method, q.path, ""); status != http.StatusOK {
+			t.Errorf("%s: %d %s", q.path, status, body)
+		}
+	}
+	away := a.init(t, map[string]any{"platform": "p", "platform_user_id": "u", "callback_url": "https://127.0.0.1:1/verified"})
+	expectTitle(t, must[*page](t)(b.press(t.Context(), atProvider(t, b, away.VerifyURL), "sign-in")), http.StatusOK, "You are verified")
+	expectText(t, dispatcher.log, "callback not sent")
+	for _, r := range []*rig{dispatcher, edge} {
+		if err := r.alarms.LookOnce(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	expectText(t, dispatcher.log, "operator event")
+	walkListening(t, edge)
+	manage(t, edge, must[*account.Store](t)(account.NewStore(t.Context(), e.Connect(t, natsconf.RoleOperator), key)))
+	oversee(t, edge)
+	for name, r := range map[string]*rig{"edge": edge, "dispatcher": dispatcher} {
+		if log := r.log.String(); strings.Contains(log, "NATS refuses") {
+			t.Errorf("the %s was refused something: %s", name, log)
+		}
+	}
+}
+
+// oversee does on an edge what the operator's pages do there.
+func oversee(t *testing.T, edge *rig) {
+	t.Helper()
+	ctx, conn := t.Context(), edge.store.conn
+	all := must[[]roster.Process](t)(roster.Ask(ctx, conn))
+	if len(all) != 2 || roster.Newest(all) == nil {
+		t.Errorf("%d processes answer: %+v", len(all), all)
+	}
+	book := must[*pauses.Store](t)(pauses.NewStore(ctx, conn, nil))
+	if _, err := book.Begin(ctx, "bot.example.com", "olga", "", time.Hour); err != nil {
+		t.Error(err)
+	}
+	if on := must[[]pauses.Pause](t)(book.List(ctx)); len(on) != 1 {
+		t.Errorf("paused: %+v", on)
+	}
+	if _, err := book.End(ctx, "bot.example.com", "olga"); err != nil {
+		t.Error(err)
+	}
+	if _, err := edge.store.accounts.Operators(ctx); err != nil {
+		t.Error(err)
+	}
+	if is, err := edge.store.accounts.IsOperator(ctx, "dev", "harbormaster"); err != nil || is {
+		t.Errorf("is an operator: %t, %v", is, err)
+	}
+	if is, err := edge.store.accounts.IsOperatorLink(ctx, "link_of_nobody"); err != nil || is {
+		t.Errorf("is an operator by a link: %t, %v", is, err)
+	}
+	facts := edge.store.reader()
+	if _, err := facts.Backlog(ctx); err != nil {
+		t.Error(err)
+	}
+	if _, err := facts.Verdicts(ctx, time.Now().Add(-time.Hour)); err != nil {
+		t.Error(err)
+	}
+	if _, err := facts.FindDeliveries(ctx, sessions.DeliveryQuery{Limit: 10}); err != nil {
+		t.Error(err)
+	}
+}
+
+// manage does on an edge what the dashboard does there; commands is the store as the command line has it.
+func manage(t *testing.T, edge *rig, commands *account.Store) {
+	t.Helper()
+	accounts, ctx := edge.store.accounts, t.Context()
+	acc := must[account.Account](t)(accounts.AccountByName(ctx, "Harbor Guild"))
+	_, k, err := accounts.CreateKey(ctx, operator(), acc.ID, account.KeyOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rolled, err := accounts.RollKey(ctx, operator(), acc.ID, k.ID, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := accounts.RevokeKey(ctx, operator(), acc.ID, rolled.ID); err != nil {
+		t.Error(err)
+	}
+	if _, err := accounts.RotateSecret(ctx, operator(), acc.ID, time.Hour); err != nil {
+		t.Error(err)
+	}
+	token, link, err := commands.LoginLink(ctx, operator(), acc.ID, account.RoleOwner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := accounts.RedeemLoginLink(ctx, token); err != nil {
+		t.Error(err)
+	}
+	if g, err := accounts.LoginLinkGrant(ctx, acc.ID, link.ID); err != nil || g.Role != account.RoleOwner {
+		t.Errorf("the login link gives %+v, %v", g, err)
+	}
+	if _, _, err := accounts.LoginLink(ctx, operator(), acc.ID, account.RoleOwner); !errors.Is(err, natsconf.ErrCredential) {
+		t.Errorf("an edge makes a login link: %v", err)
+	}
+	if err := accounts.RevokeLoginLink(ctx, operator(), acc.ID, link.ID); !errors.Is(err, natsconf.ErrCredential) {
+		t.Errorf("an edge takes a login link back: %v", err)
+	}
+	for what, look := range map[string]func() error{
+		"audit log": func() error { _, err := accounts.Audit(ctx, acc.ID, "", 10); return err },
+		"accounts":  func() error { _, err := accounts.Accounts(ctx); return err },
+		"keys":      func() error { _, err := accounts.Keys(ctx); return err },
+		"uses":      func() error { _, err := accounts.LastUsed(ctx); return err },
+		"settling":  func() error { return accounts.Settle(ctx) },
+	} {
+		if err := look(); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	kept := must[*logins.Store](t)(logins.NewStore(ctx, edge.store.conn, edge.store.key, nil))
+	cookie := must[string](t)(kept.Begin(ctx, logins.Login{Network: "dev", Subject: "harbormaster"}))
+	if err := kept.EndAll(ctx, must[logins.Login](t)(kept.Find(ctx, cookie))); err != nil {
+		t.Error(err)
+	}
+}
+
 // SIGTERM lets the POST under way end and stores its result; then the process is gone, with exit code 0.
 func TestTermDrains(t *testing.T) {
-	t.Parallel()
+	beside(t)
 	c := newChild(t)
 	answer := make(chan struct{})
 	c.inbox.hold = answer
-	c.start(t)
-	key := must[string](t)(c.command(t, "key", "create", "--account", "Harbor Guild"))
-	w := &walk{c: c, api: api{base: c.base(), key: key}, browser: newBrowser()}
-	w.api.knownSoon(t)
-	for _, s := range steps {
-		s.do(t, w)
-	}
-	<-c.inbox.got
+	w := c.untilPosted(t)
 	if err := c.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -64,13 +233,39 @@ func TestTermDrains(t *testing.T) {
 		<-tick.C
 	}
 	close(answer)
-	if err := <-c.exited; err != nil {
+	if err := c.end(t); err != nil {
 		t.Errorf("exit: %v", err)
 	}
 	c.inbox.hold = nil
 	c.start(t)
 	v := w.api.read(t, w.session.Session)
 	if v.Delivery.State != "delivered" || c.inbox.count(v.ID) != 1 {
+		t.Errorf("delivery %s, %d POSTs", v.Delivery.State, c.inbox.count(v.ID))
+	}
+}
+
+// A receiver that takes the POST and never answers does not hold up a stop for longer than is stated, and its result is stored.
+func TestTermDoesNotWaitForever(t *testing.T) {
+	beside(t)
+	c := newChild(t) // the callback's time-out is 2 s
+	c.inbox.hold = make(chan struct{})
+	w := c.untilPosted(t)
+	if err := c.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	cfg := config{dispatch: true, callbackTimeout: 2 * time.Second}
+	select {
+	case err := <-c.exited:
+		if err != nil {
+			t.Errorf("exit: %v", err)
+		}
+	case <-time.After(cfg.stopWithin()):
+		t.Fatalf("it has not stopped within %s:\n%s", cfg.stopWithin(), c.log)
+	}
+	close(c.inbox.hold)
+	c.inbox.hold = nil
+	c.start(t)
+	if v := w.api.read(t, w.session.Session); v.Delivery.State != "unknown" || c.inbox.count(v.ID) != 1 {
 		t.Errorf("delivery %s, %d POSTs", v.Delivery.State, c.inbox.count(v.ID))
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -24,6 +25,7 @@ const (
 // integrator is the demo's sample integrator: it starts sessions as a chat bot would, and receives callbacks over real https.
 type integrator struct {
 	base   string // {base_url} of the service
+	shown  string // origin under which a TLS proxy shows the receiver; empty: its own address
 	apiKey string
 	desk   *client.Receiver // takes callbacks once the signing secret is known
 
@@ -50,9 +52,13 @@ func newIntegrator(ca *localca.Authority) (*integrator, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen as the sample integrator: %w", err)
 	}
+	return receiveAt(l), nil
+}
+
+func receiveAt(l net.Listener) *integrator {
 	i := &integrator{listener: l, received: make(chan received, 16)}
 	i.server = &http.Server{Handler: http.HandlerFunc(i.receive), ReadTimeout: 10 * time.Second}
-	return i, nil
+	return i
 }
 
 // Serve receives callbacks until ctx ends.
@@ -78,7 +84,7 @@ func (i *integrator) enroll(base, apiKey, signingSecret string) (err error) {
 }
 
 func (i *integrator) callbackURL() string {
-	return "https://" + i.listener.Addr().String() + callbackPath
+	return cmp.Or(i.shown, "https://"+i.listener.Addr().String()) + callbackPath
 }
 
 // receivedKey finds, in a request's context, the received that the demo shows.

@@ -20,6 +20,7 @@ func (r *rig) newClient(t *testing.T, key string) *client.Client {
 // The Go client speaks with the real service: it starts, reads, waits, cancels, and gets each refusal with its code; and its receiver
 // takes the real callback.
 func TestGoClient(t *testing.T) {
+	beside(t)
 	r := boot(t)
 	c := r.newClient(t, r.apiKey)
 	v := client.Verification{Platform: "chat", PlatformUserID: "sailor \u2028\"🌊", GuildID: "118", CallbackURL: r.inbox.callbackURL()}

@@ -54,8 +54,10 @@ func (r *rig) listenTo(t *testing.T, key, forward string) (out *buffer, stop fun
 
 // A developer's own program, without a public address, gets the callbacks of a test key's sessions: signed, once, and with a verdict.
 // What a live key's session sends goes to its receiver all the same.
-func TestListenCommand(t *testing.T) {
-	r := boot(t)
+func TestListenCommand(t *testing.T) { walkListening(t, boot(t)) }
+
+func walkListening(t *testing.T, r *rig) {
+	t.Helper()
 	results := make(chan client.Result, 4)
 	desk := must[*client.Receiver](t)(client.NewReceiver([]string{r.secret}, func(_ context.Context, got client.Result) error {
 		results <- got
@@ -109,6 +111,7 @@ func TestListenCommand(t *testing.T) {
 
 // A program that is not up costs nothing but time: what provably was not sent comes again.
 func TestListenWaitsForTheProgram(t *testing.T) {
+	beside(t)
 	r := boot(t)
 	took := make(chan struct{}, 4)
 	program := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -132,6 +135,7 @@ func TestListenWaitsForTheProgram(t *testing.T) {
 }
 
 func TestListenIsRefused(t *testing.T) {
+	beside(t)
 	r := boot(t)
 	for _, c := range []struct {
 		args []string
@@ -153,6 +157,7 @@ func TestListenIsRefused(t *testing.T) {
 
 // The service may go and come back: the command connects again by itself.
 func TestListenConnectsAgain(t *testing.T) {
+	beside(t)
 	r := boot(t)
 	key := r.testKey(t)
 	program := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))

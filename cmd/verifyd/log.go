@@ -6,13 +6,16 @@ import (
 	"os"
 
 	"github.com/rs/zerolog"
+
+	"verifyd/cmd/verifyd/journal"
+	"verifyd/edge"
 )
 
-// logger makes the log of the process, on standard error: standard output is for results.
-func (s logSettings) logger(w io.Writer) (zerolog.Logger, error) {
+// journal makes the log of the process, on standard error: standard output is for results.
+func (s logSettings) journal(w io.Writer) (*journal.Journal, error) {
 	var f faults
-	level, err := zerolog.ParseLevel(s.LogLevel)
-	if err != nil || s.LogLevel == "" {
+	level, err := journal.ParseLevel(s.LogLevel)
+	if err != nil {
 		f.add("log-level", fmt.Sprintf("%q is not a level", s.LogLevel), "use trace, debug, info, warn or error")
 	}
 	switch s.LogFormat {
@@ -26,7 +29,7 @@ func (s logSettings) logger(w io.Writer) (zerolog.Logger, error) {
 	default:
 		f.add("log-format", fmt.Sprintf("%q is not a format", s.LogFormat), "use auto, console or json")
 	}
-	return zerolog.New(w).Level(level).With().Timestamp().Logger(), f.err()
+	return journal.New(w, level, edge.LogMessage), f.err()
 }
 
 func isTerminal(w io.Writer) bool {

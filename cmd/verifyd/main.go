@@ -8,10 +8,13 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"syscall"
 
 	"github.com/alecthomas/kong"
+
+	"verifyd/edge/redrive"
 )
 
 // version is set by the build: -ldflags "-X main.version=v1.2.3".
@@ -31,13 +34,25 @@ type cli struct {
 
 	Serve      serveCmd      `cmd:"" help:"Run the service."`
 	Demo       demoCmd       `cmd:"" help:"Run everything on loopback, with a sample integrator, and show a callback."`
+	DemoBeside besideCmd     `cmd:"" help:"Play integrator, identity network and user beside a running service, and show a callback."`
 	Key        keyCmd        `cmd:"" help:"API keys."`
 	Account    accountCmd    `cmd:"" help:"Accounts."`
+	Operator   operatorCmd   `cmd:"" help:"Who may use the operator's pages of the dashboard."`
+	Hosts      hostsCmd      `cmd:"" help:"Receiver hosts: where nobody answers, and which are paused."`
 	Deliveries deliveriesCmd `cmd:"" help:"Callbacks and how they ended."`
 	Explain    explainCmd    `cmd:"" help:"Tell in plain words what happened to a session, and what to do."`
 	Try        tryCmd        `cmd:"" help:"Judge an integrator's receiver: what it must take, and what it must refuse."`
 	Listen     listenCmd     `cmd:"" help:"Bring the callbacks of a test key's sessions to a program on this machine."`
+	Status     statusCmd     `cmd:"" help:"Show how the service is: processes, cluster, backlog, verdicts, store, receiver hosts in trouble."`
 	Check      checkCmd      `cmd:"" help:"Check the settings and what they lead to, and say what to do."`
+	Move       moveCmd       `cmd:"" help:"Bring the store to a NATS cluster while the service runs."`
+	Backup     backupCmd     `cmd:"" help:"Write everything in the store into one file, while the service runs."`
+	Restore    restoreCmd    `cmd:"" help:"Fill a new store from a backup."`
+	Erase      eraseCmd      `cmd:"" help:"Erase what is stored of one user."`
+	LogLevel   logLevelCmd   `cmd:"" help:"Tell the log level of a running process, or change it."`
+	Prepare    prepareCmd    `cmd:"" help:"Make what a service on several machines shares: secrets, credentials, the NATS servers' configuration."`
+	Apply      applyCmd      `cmd:"" help:"Make and change on external NATS servers what verifyd keeps there, with the operator's credential."`
+	Health     healthCmd     `cmd:"" name:"healthcheck" help:"Ask a process on this machine whether it is ready; for containers, which have no other client."`
 	Bench      benchCmd      `cmd:"" help:"Measure the service on this machine, beside ceilings, and print a table."`
 	BenchChild benchChildCmd `cmd:"" hidden:"" help:"A child of bench."`
 	Version    versionCmd    `cmd:"" help:"Print the version."`
@@ -65,7 +80,7 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) (code int) {
 		kong.Name("verifyd"),
 		kong.Description("Self-hosted identity verification: one sign-in, one outcome, one POST."),
 		kong.DefaultEnvars("VERIFYD"),
-		kong.Vars{"bench_rows": benchRows()},
+		kong.Vars{"bench_rows": benchRows(), "status_every": statusEvery.String(), "redrive_most": strconv.Itoa(redrive.Most)},
 		kong.Configuration(loadYAML),
 		kong.Writers(out, errOut),
 		kong.Exit(func(code int) { panic(exit(code)) }), // --help ends here

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"flag"
 	"io"
 	"net/http"
 	"os"
@@ -20,6 +19,8 @@ import (
 
 	"verifyd/dispatcher/callback/localca"
 	"verifyd/edge/account"
+	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/seal"
 )
 
 // childVariable makes this test binary be verifyd itself, for tests that need a process to kill.
@@ -30,11 +31,7 @@ func TestMain(m *testing.M) {
 		dieAt(os.Getenv(crashVariable))
 		main()
 	}
-	flag.Parse()
-	// The parallel tests wait for processes and their time-outs; they hardly compute.
-	if err := flag.Set("test.parallel", "12"); err != nil {
-		panic(err)
-	}
+	inParallel()
 	goleak.VerifyTestMain(m)
 }
 
@@ -64,6 +61,11 @@ func boot(t *testing.T, change ...func(*config)) *rig {
 	}
 	cfg.listen, cfg.adminListen = "127.0.0.1:0", "127.0.0.1:0"
 	cfg.now = func() time.Time { return time.Now().Add(time.Duration(r.offset.Load())) }
+	if natstest.OnCluster() {
+		key := seal.NewKey()
+		cfg.store.natsURL, cfg.store.key = natstest.ClusterURL(t, r.dir), &key
+		cfg.store.topology.Embedded, cfg.store.topology.Replicas = false, natstest.Replicas
+	}
 	for _, c := range change {
 		c(&cfg)
 	}
@@ -88,8 +90,24 @@ func boot(t *testing.T, change ...func(*config)) *rig {
 		t.Fatal(err)
 	case <-t.Context().Done():
 	}
-	r.apiKey, r.secret = r.enroll(t, "Harbor Guild")
+	if r.c.edge { // a dispatcher knows no accounts of its own
+		r.apiKey, r.secret = r.enroll(t, "Harbor Guild")
+	}
 	return r
+}
+
+// reach gives the flags by which a command reaches the program's store.
+func (r *rig) reach() []string {
+	if r.c.store.natsURL == "" {
+		return []string{"--data-dir", r.c.store.dataDir}
+	}
+	return []string{"--nats-url", r.c.store.natsURL, "--secret-key", r.c.store.key.Encode()}
+}
+
+// run runs a command on the program's store.
+func (r *rig) run(t *testing.T, args ...string) (code int, out, errOut string) {
+	t.Helper()
+	return verifyd(t, append(args, r.reach()...)...)
 }
 
 // enroll makes an account and a key that the program knows.
@@ -135,6 +153,7 @@ type inbox struct {
 	mu    sync.Mutex
 	posts map[string][]received // by webhook-id
 	hold  chan struct{}         // where set, answers wait for it
+	takes time.Duration         // how long each answer takes
 	later string                // where set, the first POST of each callback is answered 503 with this Retry-After
 	got   chan received
 }
@@ -167,6 +186,10 @@ func (in *inbox) take(w http.ResponseWriter, r *http.Request) {
 	hold, first := in.hold, len(in.posts[id]) == 1
 	in.mu.Unlock()
 	in.got <- got
+	select {
+	case <-time.After(in.takes):
+	case <-r.Context().Done():
+	}
 	if hold != nil {
 		select {
 		case <-hold:
@@ -179,6 +202,20 @@ func (in *inbox) take(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.WriteHeader(http.StatusNoContent)
+}
+
+// keepWaiting lets answers wait until what it gives is called.
+func (in *inbox) keepWaiting() (answer func()) {
+	hold := make(chan struct{})
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.hold = hold
+	return func() {
+		in.mu.Lock()
+		defer in.mu.Unlock()
+		in.hold = nil
+		close(hold)
+	}
 }
 
 func (in *inbox) count(sid string) int { return in.posted("cb_" + sid) }
@@ -201,6 +238,7 @@ type receipt struct {
 	State          string `json:"state"`
 	Verified       *bool  `json:"verified"`
 	Reason         string `json:"reason"`
+	Rule           string `json:"rule"`
 	Delivery       struct {
 		State    string `json:"state"`
 		Attempts []any  `json:"attempts"`
@@ -281,19 +319,32 @@ func (a api) read(t *testing.T, session string) receipt {
 // until reads a session until its delivery has the state.
 func (a api) until(t *testing.T, session, delivery string) receipt {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	return a.untilDespite(t, session, delivery, http.StatusOK)
+}
+
+// untilDespite is until where reads may also be answered by another status meanwhile.
+func (a api) untilDespite(t *testing.T, session, delivery string, also int) receipt {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), natstest.LastResort)
 	defer cancel()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		v := a.read(t, session)
+		status, _, body := a.call(t, http.MethodGet, "/sessions/"+session, "")
+		if status != http.StatusOK && status != also {
+			t.Fatalf("read: %d %s", status, body)
+		}
+		var v receipt
+		if err := json.Unmarshal(body, &v); err != nil {
+			t.Fatal(err)
+		}
 		if v.Delivery.State == delivery {
 			return v
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			t.Fatalf("session is %s, delivery %s, want %s", v.State, v.Delivery.State, delivery)
+			t.Fatalf("read: %d: session is %s, delivery %s, want %s", status, v.State, v.Delivery.State, delivery)
 		}
 	}
 }

@@ -35,7 +35,7 @@ func (ns networks) keeper() *actor {
 func (ns networks) checks() []edge.Check {
 	var checks []edge.Check
 	for _, n := range ns.signIn() {
-		checks = append(checks, edge.Check{Name: "network " + n.ID(), Check: func(context.Context) error { return n.Available() }, Advisory: true})
+		checks = append(checks, edge.Check{Name: "network " + n.ID(), Check: func(context.Context) (string, error) { return "", n.Available() }, Advisory: true})
 	}
 	return checks
 }
@@ -75,7 +75,7 @@ func (p *Program) networks() (networks, error) {
 }
 
 func (p *Program) network(s network.Settings, returnPath string) (*network.Network, error) {
-	return network.New(s, network.Options{BaseURL: p.base, Now: p.c.now, ReturnPath: returnPath})
+	return network.New(s, network.Options{BaseURL: p.base, RootCAs: p.c.networkRoots, Now: p.c.now, ReturnPath: returnPath})
 }
 
 // addDev puts the dev network where it is wanted.

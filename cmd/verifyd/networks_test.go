@@ -12,6 +12,7 @@ import (
 
 // A network that is known by name needs no file.
 func TestOneNetworkByItsKind(t *testing.T) {
+	beside(t)
 	s := settings{networkSettings: networkSettings{NetworkKind: "discord", NetworkClientID: "c", NetworkClientSecret: "s"}}
 	var f faults
 	var c config
@@ -27,6 +28,7 @@ func TestOneNetworkByItsKind(t *testing.T) {
 
 // A provider that is down stops neither the start nor the sign-ins of the others; operators and users are told which it is.
 func TestStartWithAProviderThatIsDown(t *testing.T) {
+	beside(t)
 	r := boot(t, func(c *config) {
 		c.networks = append(c.networks, network.Settings{
 			ID: "gone", Name: "Gone Network", Kind: network.KindOIDC, Issuer: "http://127.0.0.1:1", ClientID: "c", ClientSecret: "s",

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"verifyd/natsconf/natstest"
 )
 
 // disk is a filesystem in a file. What the process wrote and did not sync is in the kernel's cache alone, and a copy of the file
@@ -80,12 +82,14 @@ func (d *disk) forgetMemory() error {
 // session, the outcome that the user read and the claim of the POST are there afterwards, and no second POST is sent. With
 // VERIFYD_SYNC=interval things are lost, which shows that this test can fail.
 func TestPowerLoss(t *testing.T) {
+	t.Parallel()
+	natstest.NeedsEmbedded(t, "what its disk has synced")
 	if testing.Short() {
 		t.Skip("skipped under -short: it makes filesystems")
 	}
 	for _, mode := range []string{"always", "interval"} {
 		t.Run(mode, func(t *testing.T) {
-			t.Parallel()
+			beside(t)
 			c := newChild(t)
 			disk := newDisk(t, filepath.Join(c.dir, "store"))
 			t.Cleanup(func() { c.kill() }) // before the filesystem goes

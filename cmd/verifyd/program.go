@@ -14,6 +14,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"verifyd/cmd/verifyd/alarm"
+	"verifyd/cmd/verifyd/spans"
 	"verifyd/dispatcher"
 	"verifyd/dispatcher/callback"
 	"verifyd/edge"
@@ -22,6 +24,8 @@ import (
 	"verifyd/edge/signin"
 	"verifyd/natsconf"
 	"verifyd/sessions"
+	"verifyd/sessions/pauses"
+	"verifyd/sessions/roster"
 )
 
 // Program is the whole service. main and the end-to-end tests both boot it; it is served once.
@@ -36,6 +40,14 @@ type Program struct {
 	store  *store
 	mirror *account.Mirror
 	nets   networks
+	sender *dispatcher.Dispatcher // nil: this process delivers nothing
+	paused *pauses.Mirror         // the same
+	spans  *spans.Spans           // nil: nothing is traced
+	alarms *alarm.Keeper
+	quota  *limit.Quota // nil where this process runs no edge
+
+	receivers   *receivers // what the dispatcher learns about them
+	unreadables *unreadables
 
 	actors map[string]*actor
 	layers []*layer // in the order of their start
@@ -59,11 +71,32 @@ func (p *Program) Serve(ctx context.Context) error {
 	debug.FreeOSMemory() // what the start alone needed: settings, templates, the texts of all languages
 	select {
 	case <-ctx.Done():
-		p.c.log.Info().Msg("stopping")
+		p.c.log.Info().Dur("within", p.c.stopWithin()).Msg("stopping")
 		return nil
 	case <-p.store.conn.Closed():
 		return errors.New("the connection to NATS ended for good; it should never")
 	}
+}
+
+const (
+	// stopStore is how long the stop of what stands on the store may take: a result that is stored against a store that hardly answers,
+	// counts, and what the writers still hold.
+	stopStore = 35 * time.Second
+	// stopAttempt is what a dispatcher grants an attempt beyond the callback's time-out.
+	stopAttempt = 5 * time.Second
+)
+
+// stopWithin is how long the program may take to stop, whatever receivers, browsers and the store do. It takes milliseconds where nobody
+// is in the middle of anything. docs/OPERATING.md states it.
+func (c config) stopWithin() (most time.Duration) {
+	most = stopStore
+	if c.edge {
+		most += edge.DefaultDrainTimeout
+	}
+	if c.dispatch {
+		most += c.callbackTimeout + stopAttempt
+	}
+	return most
 }
 
 func (p *Program) stop() {
@@ -93,12 +126,16 @@ type hall struct {
 	uses     *account.Uses
 	gauge    *natsconf.StoreGauge
 	watch    *sessions.Watch
+	watchman *natsconf.Watchman
 	meter    *sessions.Meter
 	usage    *natsconf.Writer
 	writers  []*natsconf.Writer
 }
 
 func (p *Program) start(ctx context.Context) (err error) {
+	if err := refuseHere(p.c); err != nil {
+		return err
+	}
 	public, err := p.listen()
 	if err != nil {
 		return err
@@ -108,7 +145,14 @@ func (p *Program) start(ctx context.Context) (err error) {
 			_ = public.Close() // no server has taken it over
 		}
 	}()
-	if p.store, err = openStore(ctx, p.c.store, p.c.log, true); err != nil {
+	if err := p.observe(); err != nil {
+		return err
+	}
+	if p.store, err = openStore(ctx, p.c.store, p.c.log, toServe); err != nil {
+		return err
+	}
+	p.store.conn.Measure(p.registry)
+	if err := refuseThere(ctx, p.store.conn, p.c); err != nil {
 		return err
 	}
 	if p.store.server != nil {
@@ -119,11 +163,18 @@ func (p *Program) start(ctx context.Context) (err error) {
 		return err
 	}
 	if p.c.dispatch {
-		if err := p.startDispatcher(h); err != nil {
+		if err := p.startDispatcher(ctx, h); err != nil {
 			return err
 		}
 	}
-	return p.startEdge(ctx, h, public)
+	checks, err := p.startEdge(ctx, h, public)
+	if err != nil {
+		return err
+	}
+	p.startAlarms(h)
+	// Last, so that nobody is told of a process that is not up.
+	p.add("presence", newActor("presence", roster.NewPresence(p.store.conn, p.presence(h, checks), p.c.log)))
+	return nil
 }
 
 // listen takes the public port before anything else starts: a port in use is the commonest fault of a start, and the base URL
@@ -156,91 +207,112 @@ func (p *Program) startCore(ctx context.Context) (hall, error) {
 	identities := natsconf.NewSingleWriter(conn, natsconf.BucketStream(natsconf.BucketIdentities))
 	keyed := newWriter(conn, natsconf.BucketStream(natsconf.BucketIdempotency))
 	usage := natsconf.NewSingleWriter(conn, natsconf.StreamUsage)
+	events := natsconf.NewSingleWriter(conn, natsconf.StreamEvents)
+	steps := sessions.NewSteps(conn, events)
+	p.unreadables = newUnreadables(p.c.log, p.clock)
 	meter := sessions.NewMeter(usage)
+	if p.c.now != nil {
+		meter.Now = p.c.now
+	}
 	h := hall{
 		sessions: sessions.NewStore(sessions.Config{
-			Conn: conn, Pending: pending, Completions: completions, Retries: retries, Keyed: keyed, Identities: identities, Meter: meter, Key: p.store.key, Now: p.c.now,
+			Conn: conn, Pending: pending, Completions: completions, Retries: retries, Keyed: keyed, Identities: identities, Meter: meter, Steps: steps, Metrics: p.registry, Key: p.store.key, Now: p.c.now,
+			Unreadable: p.unreadables.met,
 		}),
-		mirror: account.NewMirror(conn, p.store.key, p.c.log),
-		uses:   account.NewUses(conn, p.c.log),
-		gauge:  natsconf.NewStoreGauge(conn, p.store.embedded),
-		watch:  sessions.NewWatch(conn),
-		meter:  meter,
-		usage:  usage,
+		mirror:   account.NewMirror(conn, p.store.key, p.c.log),
+		uses:     account.NewUses(conn, p.c.log),
+		gauge:    natsconf.NewStoreGauge(conn, p.store.embedded),
+		watch:    sessions.NewWatch(conn),
+		watchman: natsconf.NewWatchman(conn, p.c.log),
+		meter:    meter,
+		usage:    usage,
 	}
 	h.writers = []*natsconf.Writer{pending, completions, retries, keyed, identities, h.usage}
 	if p.store.embedded != nil {
 		p.add("watchdog", newActor("store watchdog", natsconf.NewWatchdog(p.store.embedded, h.writers...)))
 	}
 	p.mirror = h.mirror
+	h.mirror.Measure(p.registry)
+	h.gauge.Measure(p.registry)
 	h.mirror.Now, p.store.accounts.Now = p.c.now, p.c.now
 	mirror := newActor("key mirror", h.mirror)
 	p.add("core",
 		newActor("sessions writer", pending), newActor("completions writer", completions), newActor("retries writer", retries), newActor("idempotency writer", keyed),
-		newActor("identities writer", identities), newActor("usage writer", h.usage),
-		mirror, newActor("session watch", h.watch), newActor("store gauge", h.gauge), newActor("key uses", h.uses),
-		newActor("audit settler", account.NewSettler(p.store.accounts, p.c.log)))
+		newActor("identities writer", identities), newActor("usage writer", h.usage), newActor("events writer", events),
+		mirror, newActor("session watch", h.watch), newActor("store's standing", h.watchman), newActor("store gauge", h.gauge))
+	if p.c.edge { // a dispatcher takes no keys, and its credential writes no audit log
+		p.add("accounts", newActor("key uses", h.uses), newActor("audit settler", account.NewSettler(p.store.accounts, p.c.log)))
+	}
 	p.add("meter", newActor("meter", h.meter)) // above the writer that it uses at its stop, below those that count
+	p.add("steps", newActor("steps", steps))
 	// Nobody's key is refused because it has not been read yet.
 	return h, await(ctx, mirror, h.mirror.Loaded())
 }
 
-func (p *Program) startDispatcher(h hall) error {
+func (p *Program) startDispatcher(ctx context.Context, h hall) error {
+	p.paused = pauses.NewMirror(p.store.conn, p.c.log)
+	mirror := newActor("pauses", p.paused)
+	p.add("pauses", mirror)
+	if err := await(ctx, mirror, p.paused.Loaded()); err != nil { // nothing is sent to a paused host because it was not read yet
+		return err
+	}
+	p.receivers = newReceivers(p.c.alarms.failures, p.clock)
 	d, err := dispatcher.New(dispatcher.Config{
-		Conn: p.store.conn, Sessions: h.sessions, Secrets: h.mirror, Policy: p.c.callbackPolicy, Log: p.c.log, Metrics: p.registry,
-		Supervise: supervision(p.c.log), Timeout: p.c.callbackTimeout, RetryFor: p.c.callbackRetryFor, DefaultPolicy: p.c.defaultPolicy, Now: p.c.now,
-		Client: p.callbackClient(), Listeners: p.listeners(),
+		Ended: p.receivers.ended,
+		Conn:  p.store.conn, Sessions: h.sessions, Secrets: h.mirror, Policy: p.c.callbackPolicy, Log: p.c.log, Metrics: p.registry, Tracer: p.tracer(), TraceReceivers: p.c.traceReceivers,
+		Supervise: supervision(p.c.log), Connections: p.c.callbackConnections, Timeout: p.c.callbackTimeout, RetryFor: p.c.callbackRetryFor, DefaultPolicy: p.c.defaultPolicy, Now: p.c.now,
+		Client: p.c.callbackClient(), Listeners: p.listeners(), Pauses: p.paused,
 	})
 	if err != nil {
 		return err
 	}
-	p.add("dispatcher", newActor("dispatcher", d))
+	p.sender = d
+	p.add("dispatcher", newActor("dispatcher", whileOpen{h.watchman, d}))
 	return nil
 }
 
 // callbackClient makes what dials receivers.
-func (p *Program) callbackClient() *callback.Client {
+func (c config) callbackClient() *callback.Client {
 	return callback.New(callback.Config{
-		RootCAs: p.c.callbackRoots, Policy: p.c.callbackPolicy, Timeout: p.c.callbackTimeout, UserAgent: "verifyd/" + versionText(),
-		Proxy: p.c.callbackProxy,
+		RootCAs: c.callbackRoots, Policy: c.callbackPolicy, Timeout: c.callbackTimeout, UserAgent: "verifyd/" + versionText(), Proxy: c.callbackProxy,
 	})
 }
 
 // publicServer is the name of the actor that serves users and integrators.
 const publicServer = "public server"
 
-// startEdge starts the public server, where this process has the role, and the operators' one.
-func (p *Program) startEdge(ctx context.Context, h hall, public net.Listener) error {
-	checks := p.checks(h)
+// startEdge starts the public server, where this process has the role, and the operators' one, and gives what it is asked whether it is ready.
+func (p *Program) startEdge(ctx context.Context, h hall, public net.Listener) (checks []edge.Check, err error) {
+	checks = p.readiness(h)
 	if public != nil {
 		handler, err := p.handler(ctx, h)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		server, err := edge.NewServer(edge.ServerConfig{Name: "public", Listen: p.c.listen, Listener: public, Handler: handler, Log: p.c.log})
 		if err != nil {
-			return err
+			return nil, err
 		}
-		checks = append(checks, edge.Check{Name: publicServer, Check: server.Check})
+		checks = append(checks, edge.Check{Name: publicServer, Check: func(ctx context.Context) (string, error) { return server.Addr(), server.Check(ctx) }})
 		checks = append(checks, p.nets.checks()...)
 		if err := p.serve(ctx, publicServer, server); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if p.c.adminListen == "" {
-		return nil
+		return checks, nil
 	}
 	admin, err := edge.NewServer(edge.ServerConfig{
-		Name: "admin", Listen: p.c.adminListen, Handler: edge.NewAdmin(checks, p.registry), Log: p.c.log, WriteTimeout: edge.AdminWriteTimeout,
+		Name: "admin", Listen: p.c.adminListen, Handler: edge.NewAdmin(append(slices.Clone(checks), p.assetChecks()...), p.registry, p.levels()), Log: p.c.log, WriteTimeout: edge.AdminWriteTimeout,
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := p.serve(ctx, "admin server", admin); err != nil {
-		return usageError{fmt.Errorf("VERIFYD_ADMIN_LISTEN (--admin-listen): %w; choose an address that is free, for example 127.0.0.1:9091", err)}
+		return nil, usageError{fmt.Errorf("VERIFYD_ADMIN_LISTEN (--admin-listen): %w; choose an address that is free, for example 127.0.0.1:9091", err)}
 	}
 	p.admin = admin.Addr()
-	return nil
+	return checks, nil
 }
 
 // serve starts a server and waits until it takes requests.
@@ -259,12 +331,12 @@ func (p *Program) handler(ctx context.Context, h hall) (http.Handler, error) {
 	p.nets = networks
 	p.add("networks", networks.keeper())
 	pages, err := signin.New(signin.Config{
-		BaseURL: p.base, Sessions: h.sessions, Networks: networks.live, Test: networks.test, Accounts: askers{h.mirror}, Key: p.store.key, Log: p.c.log, Now: p.c.now,
+		BaseURL: p.base, Sessions: h.sessions, Networks: networks.live, Test: networks.test, Accounts: askers{h.mirror}, Key: p.store.key, Log: p.c.log, Metrics: p.registry, Now: p.c.now,
 	})
 	if err != nil {
 		return nil, err
 	}
-	board, err := p.dashboard(ctx, h, networks.logIn)
+	board, err := p.dashboard(ctx, h, networks.logIn, pages)
 	if err != nil {
 		return nil, err
 	}
@@ -278,34 +350,14 @@ func (p *Program) handler(ctx context.Context, h hall) (http.Handler, error) {
 	}
 	p.add("rate sharing", newActor("rate sharing", limit.NewSharing(rates, p.store.conn, p.c.now)))
 	quota := limit.NewQuota(h.usage, p.c.quota)
+	p.quota = quota
 	p.add("quota", newActor("quota", quota)) // before the server, so that it stops after it
 	return edge.New(edge.Config{
 		BaseURL: p.base, Keys: h.mirror, Uses: h.uses, Sessions: h.sessions, Turns: h.sessions, Lister: h.sessions, Usages: h.sessions, Changes: h.watch,
 		Rates: rates, FailedKeys: failures, Quota: quota, Callbacks: p.c.callbackPolicy, Listeners: p.listeners(),
-		StoreHigh: h.gauge.High, TrustedProxies: p.c.trustedProxies, TestKeys: p.c.testKeys, Routes: append(pages.Routes(), board.Routes()...),
-		Metrics: p.registry, Log: p.c.log, Now: p.c.now,
+		StoreHigh: h.gauge.High, StoreLeft: h.watchman.Check, TrustedProxies: p.c.trustedProxies, TestKeys: p.c.testKeys, Routes: append(pages.Routes(), board.Routes()...),
+		Metrics: p.registry, Tracer: p.tracer(), Log: p.c.log, Now: p.c.now,
 	})
-}
-
-// checks are what /readyz asks.
-func (p *Program) checks(h hall) []edge.Check {
-	return []edge.Check{
-		{Name: "jetstream", Check: func(context.Context) error {
-			if !p.store.conn.Connected() {
-				return errors.New("not connected, reconnecting")
-			}
-			return nil
-		}},
-		{Name: "keys", Check: func(context.Context) error {
-			if !h.mirror.Ready() {
-				return account.ErrNotReady
-			}
-			return nil
-		}},
-		{Name: "store", Check: func(context.Context) error {
-			return errors.Join(natsconf.CheckWriters(h.writers...), h.gauge.Check())
-		}},
-	}
 }
 
 // knows waits until this process's mirror has seen a new API key, which takes the time of one message.

@@ -10,7 +10,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
+
+	"verifyd/natsconf/natstest"
 )
 
 // egress is an egress proxy that records what it is asked for.
@@ -82,7 +83,7 @@ func (e *egress) answer(status int) []*http.Request {
 // One session goes out through the egress proxy, by one CONNECT to the receiver's address. When the proxy refuses, nothing is sent,
 // the operator is told that it was the proxy, and the delivery goes out when it lets things through again. Its password stands nowhere.
 func TestCallbacksGoThroughTheEgressProxy(t *testing.T) {
-	t.Parallel()
+	beside(t)
 	const user, password = "verifyd", "planted-in-the-proxy"
 	e := newEgress(t)
 	c := newChild(t)
@@ -138,13 +139,9 @@ func TestCallbacksGoThroughTheEgressProxy(t *testing.T) {
 // toldOf waits until explain says something of a session.
 func (c *child) toldOf(t *testing.T, w *walk, want string) (story string) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; {
+	natstest.Await(t, "explain says "+want, func() bool {
 		story = must[string](t)(c.command(t, "explain", w.session.Session))
-		if strings.Contains(story, want) {
-			return story
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("explain does not say %q:\n%s", want, story)
-		}
-	}
+		return strings.Contains(story, want)
+	})
+	return story
 }

@@ -11,6 +11,8 @@ type settings struct {
 	callbackSettings `embed:""`
 	limitSettings    `embed:""`
 	logSettings      `embed:""`
+	traceSettings    `embed:""`
+	alarmSettings    `embed:""`
 
 	Roles string `default:"edge,dispatcher" help:"What this process runs: edge, dispatcher or both."`
 }
@@ -19,7 +21,7 @@ type settings struct {
 type storeSettings struct {
 	DataDir       string        `default:"verifyd-data" help:"Directory of the embedded store."`
 	NATSURL       string        `name:"nats-url" help:"External NATS servers (nats://a:4222,nats://b:4222); empty: embedded."`
-	NATSCreds     string        `name:"nats-creds" help:"Credentials file for the external NATS servers."`
+	NATSCreds     string        `name:"nats-creds" help:"Credential for the external NATS servers: a credentials file, or the seed of an nkey."`
 	NATSCAFile    string        `name:"nats-ca-file" help:"Extra PEM roots for the external servers' certificates."`
 	Replicas      int           `help:"Copies of every stream; default 1 embedded, 3 external."`
 	Sync          string        `default:"always" help:"When the embedded store reaches the disk: always or interval."`
@@ -32,7 +34,7 @@ type storeSettings struct {
 type edgeSettings struct {
 	Listen         string   `default:"127.0.0.1:8080" help:"Public address."`
 	BaseURL        string   `name:"base-url" help:"{base_url} under which users reach this service; may carry a path prefix; default http://localhost and the listening port."`
-	AdminListen    string   `default:"127.0.0.1:9090" help:"Address of /metrics, /livez, /readyz and /debug/pprof; empty: none."`
+	AdminListen    string   `default:"127.0.0.1:9090" help:"Address of /metrics, /livez, /readyz, /debug/pprof and /debug/log-level; empty: none."`
 	TrustedProxies []string `sep:"," help:"CIDRs whose X-Forwarded-For counts."`
 }
 
@@ -43,6 +45,7 @@ type networkSettings struct {
 	NetworkName         string `help:"Its name, as users read it."`
 	NetworkClientID     string `name:"network-client-id" help:"Its client id."`
 	NetworkClientSecret string `help:"Its client secret."`
+	NetworkCAFile       string `name:"network-ca-file" help:"Extra PEM roots for the certificates of identity networks."`
 	NetworkDashboard    bool   `help:"It leads into the dashboard, too; its second redirect URI is {base_url}/dashboard/login/default/callback."`
 	TestKeys            bool   `help:"Take test keys (vfytest_…); their sessions use the built-in network and cost no quota."`
 	DevNetwork          bool   `help:"Run the built-in network that is not real, on loopback."`
@@ -52,13 +55,14 @@ type networkSettings struct {
 }
 
 type callbackSettings struct {
-	CallbackCAFile     string        `name:"callback-ca-file" help:"Extra PEM roots for the certificates of receivers and of the egress proxy."`
-	CallbackAllowCIDRs []string      `name:"callback-allow-cidrs" sep:"," help:"Non-public addresses the dispatcher may reach."`
-	CallbackAllowPorts string        `default:"*" help:"Ports a callback_url may name: * or a list such as 443,8443."`
-	CallbackProxy      string        `help:"Egress proxy that callbacks go through: http://[user:password@]host:port, or https."`
-	CallbackTimeout    time.Duration `default:"10s" help:"A whole callback attempt."`
-	CallbackPolicy     string        `default:"once" help:"once, or at-least-once: unknown ends, 408, 425, 429 and 5xx are sent again too."`
-	CallbackRetryFor   time.Duration `default:"15m" help:"How long a callback that could not be sent is tried again."`
+	CallbackCAFile      string        `name:"callback-ca-file" help:"Extra PEM roots for the certificates of receivers and of the egress proxy."`
+	CallbackAllowCIDRs  []string      `name:"callback-allow-cidrs" sep:"," help:"Non-public addresses the dispatcher may reach."`
+	CallbackAllowPorts  string        `default:"*" help:"Ports a callback_url may name: * or a list such as 443,8443."`
+	CallbackProxy       string        `help:"Egress proxy that callbacks go through: http://[user:password@]host:port, or https."`
+	CallbackConnections int           `default:"64" help:"Callbacks to one receiver host that this process has under way at once."`
+	CallbackTimeout     time.Duration `default:"10s" help:"A whole callback attempt."`
+	CallbackPolicy      string        `default:"once" help:"once, or at-least-once: unknown ends, 408, 425, 429 and 5xx are sent again too."`
+	CallbackRetryFor    time.Duration `default:"15m" help:"How long a callback that could not be sent is tried again."`
 }
 
 type limitSettings struct {

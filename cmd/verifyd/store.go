@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -33,9 +34,38 @@ type store struct {
 	layer    *layer
 }
 
+// purpose is what a store is opened for.
+type purpose int
+
+const (
+	toServe  purpose = iota // the service: it may update the topology, and the store has to be in service or new
+	toUse                   // a command: it leaves the topology as it is
+	toFill                  // a move or a restore: the store has to be new, or one that is being filled
+	toRepeat                // a move that has ended, or nearly: the store may be open
+)
+
+// admits says whether a store of this standing may be opened.
+func (why purpose) admits(s natsconf.Standing) error {
+	var admitted []natsconf.StandingState
+	switch why {
+	case toServe:
+		admitted = []natsconf.StandingState{"", natsconf.StandingOpen}
+	case toUse:
+		admitted = []natsconf.StandingState{"", natsconf.StandingOpen, natsconf.StandingLeaving, natsconf.StandingSealing, natsconf.StandingLeft}
+	case toFill:
+		admitted = []natsconf.StandingState{"", natsconf.StandingFilling}
+	case toRepeat:
+		admitted = []natsconf.StandingState{natsconf.StandingFilling, natsconf.StandingOpen}
+	}
+	if slices.Contains(admitted, s.State) {
+		return nil
+	}
+	return usageError{&natsconf.StandingError{Standing: s}}
+}
+
 // openStore starts the embedded server, or connects to the external one, and makes sure of the topology. Only a service may update
 // it; a command leaves what is there. For an embedded store that another process holds the error is natsconf.ErrLocked.
-func openStore(ctx context.Context, c storeConfig, log zerolog.Logger, update bool) (_ *store, err error) {
+func openStore(ctx context.Context, c storeConfig, log zerolog.Logger, why purpose) (_ *store, err error) {
 	ctx, cancel := context.WithTimeout(ctx, bootTimeout)
 	defer cancel()
 	s := &store{}
@@ -58,25 +88,51 @@ func openStore(ctx context.Context, c storeConfig, log zerolog.Logger, update bo
 	if err != nil {
 		return nil, err
 	}
-	if c.natsURL != "" && c.topology.Replicas == 1 && update {
+	if c.natsURL != "" && c.topology.Replicas == 1 && why == toServe {
 		log.Warn().Msg("VERIFYD_REPLICAS=1 on an external server: what is acknowledged is as durable as that server's own sync setting (2 minutes by default)")
 	}
-	ensurer := natsconf.Ensurer{Conn: s.conn, Topology: natsconf.NewTopology(c.topology), Update: update}
+	waiting := waits(log)
+	standing, err := s.conn.StandingAtBoot(ctx, waiting)
+	if err != nil {
+		return nil, err
+	}
+	if err := why.admits(standing); err != nil {
+		return nil, err
+	}
+	if slices.Contains([]natsconf.StandingState{natsconf.StandingLeaving, natsconf.StandingSealing, natsconf.StandingLeft}, standing.State) {
+		return s, s.bindAccounts(ctx, waiting) // sealed streams are not the table's any more
+	}
+	ensurer := natsconf.Ensurer{Conn: s.conn, Topology: natsconf.NewTopology(c.topology), Update: why == toServe}
 	ensurer.Changed = func(asset, field, from, to string) {
 		log.Warn().Str("asset", asset).Str("field", field).Str("from", from).Str("to", to).Msg("a setting of the store was changed to this service's")
 	}
+	ensurer.Waiting = append(ensurer.Waiting, waiting)
 	if err := ensurer.EnsureAtBoot(ctx); err != nil {
 		return nil, err
 	}
 	if s.embedded != nil {
 		s.embedded.StageInMemory() // the streams may be new
 	}
-	return s, s.bindAccounts(ctx)
+	if err := s.bindAccounts(ctx, waiting); err != nil {
+		return nil, err
+	}
+	if why == toServe {
+		err = s.conn.OpenAtBoot(ctx, waiting)
+	}
+	return s, err
+}
+
+// waits tells operators why a start takes its time.
+func waits(log zerolog.Logger) func(error) {
+	return func(err error) { log.Warn().Err(err).Msg("the start waits for the store") }
 }
 
 // bindAccounts also finds out whether the master key is the store's.
-func (s *store) bindAccounts(ctx context.Context) (err error) {
-	s.accounts, err = account.NewStore(ctx, s.conn, s.key)
+func (s *store) bindAccounts(ctx context.Context, waiting func(error)) error {
+	err := natsconf.AtBoot(ctx, func(ctx context.Context) (err error) {
+		s.accounts, err = account.NewStore(ctx, s.conn, s.key)
+		return err
+	}, func(err error) bool { return errors.Is(err, account.ErrMasterKey) }, waiting)
 	if errors.Is(err, account.ErrMasterKey) {
 		var f faults
 		f.add("secret-key", err.Error(), "set it, or VERIFYD_SECRET_KEY_FILE, as the service that made the store has it; embedded, the key is in "+secretFile+" beside the store unless set")
@@ -104,7 +160,7 @@ func (s *store) openEmbedded(ctx context.Context, c storeConfig, log zerolog.Log
 
 // reachStore is openStore for a command: where a running service holds the data directory, it connects to that one.
 func reachStore(ctx context.Context, c storeConfig, log zerolog.Logger) (*store, error) {
-	s, err := openStore(ctx, c, log, false)
+	s, err := openStore(ctx, c, log, toUse)
 	if !errors.Is(err, natsconf.ErrLocked) {
 		return s, err
 	}
@@ -118,7 +174,7 @@ func reachStore(ctx context.Context, c storeConfig, log zerolog.Logger) (*store,
 		conn, err := connectRunning(ctx, c.dataDir, log)
 		if err == nil {
 			s := &store{conn: conn, key: key}
-			if err := s.bindAccounts(ctx); err != nil {
+			if err := s.bindAccounts(ctx, waits(log)); err != nil {
 				s.close()
 				return nil, err
 			}

@@ -12,15 +12,17 @@ import (
 	"github.com/rs/zerolog"
 
 	"verifyd/natsconf"
+	"verifyd/natsconf/natstest"
 )
 
 // The store reaches its own limit: new sessions get a clear 503 and /readyz says why, while open ones are completed and delivered. When
 // space returns the service goes on by itself, with all that was acknowledged.
 func TestStoreAtItsLimit(t *testing.T) {
+	natstest.NeedsEmbedded(t, "the limit of its store")
 	if testing.Short() {
 		t.Skip("skipped under -short: it fills a store of 256 MiB")
 	}
-	t.Parallel()
+	besideFew(t)
 	c := newChild(t)
 	c.env = append(c.env, "VERIFYD_STORE_LIMIT=256MiB", "VERIFYD_LOG_LEVEL=warn")
 	c.start(t)
@@ -38,10 +40,10 @@ func TestStoreAtItsLimit(t *testing.T) {
 	end := must[natsconf.Endpoint](t)(natsconf.ReadEndpoint(c.dir + "/store"))
 	conn := must[*natsconf.Conn](t)(natsconf.Connect(t.Context(), natsconf.ConnectOptions{URL: end.URL, User: end.User, Password: end.Password, Log: zerolog.Nop()}))
 	defer conn.Close()
-	fillWithEvents(t, conn, 160<<20) // the rest comes by sessions
+	fillWithEvents(t, conn, 220<<20) // what is left until new sessions are refused, nine tenths, comes by sessions
 
 	var acknowledged atomic.Int64
-	deadline := time.Now().Add(60 * time.Second)
+	deadline := time.Now().Add(natstest.LastResort)
 	var wg sync.WaitGroup
 	for range 16 {
 		wg.Go(func() {
@@ -49,6 +51,9 @@ func TestStoreAtItsLimit(t *testing.T) {
 				status, answer := init()
 				if status == http.StatusServiceUnavailable && strings.Contains(answer, "store_full") {
 					return
+				}
+				if status == http.StatusServiceUnavailable && strings.Contains(answer, `"unavailable"`) && time.Now().Before(deadline) {
+					continue // the disk is slower than the service waits; who starts sessions is told to try again
 				}
 				if status != http.StatusOK || time.Now().After(deadline) {
 					t.Errorf("after %d sessions: %d %s", acknowledged.Load(), status, answer)
@@ -60,7 +65,7 @@ func TestStoreAtItsLimit(t *testing.T) {
 	}
 	wg.Wait()
 	status, _, why := api{base: "http://" + c.admin}.call(t, http.MethodGet, "/readyz", "")
-	if status != http.StatusServiceUnavailable || !strings.Contains(string(why), "limit") {
+	if status != http.StatusOK || !strings.Contains(string(why), "no new sessions are taken") { // those who are verified just now still come here
 		t.Errorf("/readyz at the limit: %d %s", status, why)
 	}
 	for _, s := range steps[1:] {

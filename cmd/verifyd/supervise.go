@@ -68,8 +68,8 @@ const (
 	// restartPause is how long a supervisor waits once an actor has failed several times in a row: long enough not to spin on
 	// a lasting fault, short enough to be back when it passes.
 	restartPause = time.Second
-	// stopMost bounds the stop of one layer. The dispatcher's drain is the longest: an attempt, its margin, its result.
-	stopMost = time.Minute
+	// stopMost bounds the stop of one layer. The dispatcher's drain is the longest: an attempt of a minute at most, its margin, its result.
+	stopMost = 2 * time.Minute
 )
 
 // supervision configures every supervisor of the process.

@@ -31,6 +31,7 @@ func (r *rig) enrollTest(t *testing.T) api {
 
 // A test key goes the whole way over the dev network, marked at every step, while live sessions are not offered that network.
 func TestTestKeyAllTheWay(t *testing.T) {
+	beside(t)
 	r := boot(t, func(c *config) {
 		c.devForLive = false
 		c.networks = append(c.networks, someNetwork)

@@ -18,3 +18,9 @@ var deliveryMeanings = map[sessions.DeliveryState]string{
 	sessions.DeliveryUnknown:       "The callback may have reached {host} or not, and is not sent again. Look there for webhook-id {webhook-id}; send it again, with the same webhook-id, by: verifyd deliveries resend {sid}. {account} can also read the result with GET /sessions/{sid}.",
 	sessions.DeliveryUndeliverable: "Nothing was ever sent to {host}. Mend what kept it from being reached; then send it again with: verifyd deliveries resend {sid}. {account} can also read the result with GET /sessions/{sid}.",
 }
+
+// unreadableMeaning says what to do about a session whose outcome cannot be read.
+const unreadableMeaning = "What stands in the place of this session's outcome was written by no verifyd, so nobody was verified and no callback is sent. {account} starts a new session for this user. Look who has the NATS credentials: OPERATING.md, facts that cannot be read."
+
+// pausedMeaning says what to do about a callback whose receiver host an operator has paused.
+const pausedMeaning = "{host} is paused by an operator until {until}, so the callback waits. After that it has its whole time to be sent. To send it now: verifyd hosts resume {host}"

@@ -4,22 +4,18 @@ import (
 	"context"
 	"crypto/tls"
 	"io"
-	"runtime"
 	"testing"
 	"time"
 
 	"verifyd/dispatcher/callback"
+	"verifyd/natsconf/natstest"
 	"verifyd/sessions"
 )
 
 // becomeDead waits until the connection is no longer alive, which takes as long as the receiver's bytes take to arrive.
 func becomeDead(t *testing.T, cn *callback.Conn) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); cn.Alive(); runtime.Gosched() {
-		if time.Now().After(end) {
-			t.Fatal("still alive")
-		}
-	}
+	natstest.Await(t, "the connection is dead", func() bool { return !cn.Alive() })
 }
 
 func TestOneConnectionCarriesABurst(t *testing.T) {

@@ -53,6 +53,9 @@ func ParseProxy(raw string) (*Proxy, error) {
 	}, nil
 }
 
+// Address gives the proxy's host and port.
+func (p *Proxy) Address() string { return p.address }
+
 // basic makes the credentials of Basic authentication (RFC 7617 §2), which cannot carry every user name.
 func basic(user *url.Userinfo) (string, error) {
 	if user == nil {

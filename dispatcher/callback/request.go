@@ -13,6 +13,7 @@ import (
 
 	"verifyd/sessions"
 	"verifyd/sessions/target"
+	"verifyd/sessions/tracing"
 )
 
 // The header fields of Standard Webhooks (standardwebhooks.com, "Webhook headers").
@@ -37,6 +38,8 @@ type Callback struct {
 	// Secrets sign the callback, in the form "whsec_…": one, or two while a secret rotates.
 	Secrets []string
 	At      time.Time // webhook-timestamp; receivers refuse one that is minutes old
+	// Trace is a W3C traceparent for the receiver; empty: it gets none.
+	Trace string
 }
 
 // String keeps the secrets and the URL's query out of logs.
@@ -86,45 +89,75 @@ func (c *Client) Prepare(cb Callback) (Request, error) {
 	if err != nil {
 		return Request{}, fmt.Errorf("prepare callback: encode body: %w", err)
 	}
-	signature, err := c.sign(cb, body)
+	m := Message{URL: cb.URL, ID: cb.id(), Body: body, Secrets: cb.Secrets, At: cb.At}
+	var marks [][2]string
+	if cb.Test {
+		marks = append(marks, [2]string{HeaderTest, "true"})
+	}
+	if cb.Trace != "" {
+		marks = append(marks, [2]string{tracing.Header, cb.Trace})
+	}
+	return c.prepare(m, marks)
+}
+
+// Message is a signed POST that is no callback of a session, such as a word to the operator.
+type Message struct {
+	URL     target.URL
+	ID      string // webhook-id: letters, digits and underscores
+	Body    []byte // JSON
+	Secrets []string
+	At      time.Time
+}
+
+// PrepareMessage makes the exact bytes of a message. It goes out through the same guard as callbacks do. Errors are lasting: no URL, or
+// no usable signing secret.
+func (c *Client) PrepareMessage(m Message) (Request, error) {
+	if m.URL == (target.URL{}) || m.ID == "" {
+		return Request{}, errors.New("prepare message: no URL or no id")
+	}
+	return c.prepare(m, nil)
+}
+
+func (c *Client) prepare(m Message, marks [][2]string) (Request, error) {
+	signature, err := c.sign(m)
 	if err != nil {
 		return Request{}, fmt.Errorf("prepare callback: %w", err)
 	}
-	return Request{destination: cb.URL.HostPort(), bytes: c.write(cb, signature, body)}, nil
+	return Request{destination: m.URL.HostPort(), bytes: c.write(m, signature, marks)}, nil
 }
 
-// write makes the request (RFC 9112 §3). Every value is known to be a single line of ASCII: the URL by its rules, the session id and
+// write makes the request (RFC 9112 §3). Every value is known to be a single line of ASCII: the URL by its rules, the ids and
 // the signature by their alphabets, the agent by its making.
-func (c *Client) write(cb Callback, signature string, body []byte) []byte {
-	b := make([]byte, 0, 512+len(body))
+func (c *Client) write(m Message, signature string, marks [][2]string) []byte {
+	b := make([]byte, 0, 512+len(m.Body))
 	b = append(b, "POST "...)
-	b = append(b, cb.URL.RequestURI()...)
+	b = append(b, m.URL.RequestURI()...)
 	b = append(b, " HTTP/1.1\r\n"...)
 	field := func(name, value string) {
 		b = append(append(append(append(b, name...), ": "...), value...), "\r\n"...)
 	}
-	field("Host", cb.URL.HostHeader())
+	field("Host", m.URL.HostHeader())
 	field("User-Agent", c.config.UserAgent)
-	field("Content-Length", strconv.Itoa(len(body)))
+	field("Content-Length", strconv.Itoa(len(m.Body)))
 	field("Content-Type", "application/json")
-	field(HeaderID, cb.id())
-	field(HeaderTimestamp, strconv.FormatInt(cb.At.Unix(), 10))
+	field(HeaderID, m.ID)
+	field(HeaderTimestamp, strconv.FormatInt(m.At.Unix(), 10))
 	field(HeaderSignature, signature)
-	if cb.Test {
-		field(HeaderTest, "true")
+	for _, mark := range marks {
+		field(mark[0], mark[1])
 	}
-	return append(append(b, "\r\n"...), body...)
+	return append(append(b, "\r\n"...), m.Body...)
 }
 
 // sign gives one signature for each secret, separated by spaces.
-func (c *Client) sign(cb Callback, body []byte) (string, error) {
-	signatures := make([]string, 0, len(cb.Secrets))
-	for _, secret := range cb.Secrets {
+func (c *Client) sign(m Message) (string, error) {
+	signatures := make([]string, 0, len(m.Secrets))
+	for _, secret := range m.Secrets {
 		hook, err := c.signers.of(secret)
 		if err != nil {
 			return "", err
 		}
-		signature, err := hook.Sign(cb.id(), cb.At, body)
+		signature, err := hook.Sign(m.ID, m.At, m.Body)
 		if err != nil {
 			return "", errors.New("sign callback: the secret signs nothing")
 		}

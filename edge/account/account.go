@@ -12,12 +12,14 @@ type Account struct {
 	ID        string // "acc_" and 20 characters of base32, made from the name
 	Name      string // as operators and end users see it, 1 to 128 bytes; it never changes
 	Quota     int64  // sessions per UTC month; 0 means the service's default
-	ReturnURL string // where the end user's page offers to go back to after the end; empty: nowhere
-	Colour    string // of its sign there, #rrggbb; empty: it has none
-	CreatedAt time.Time
-	Secrets   []Secret // callback signing secrets, the current one first; two while one rotates out
-	Members   []Member // in the order in which they came
-	Invites   []Invite // open ones, and such as have expired since the last change of the account
+	ReturnURL string // where the end user's page offers to go back to after the end; empty: nowhere. It is on one of ReturnOrigins
+	// ReturnOrigins are the sites that ReturnURL may be on, as browsers write origins: https://example.com, https://example.com:8443.
+	ReturnOrigins []string
+	Colour        string // of its sign there, #rrggbb; empty: it has none
+	CreatedAt     time.Time
+	Secrets       []Secret // callback signing secrets, the current one first; two while one rotates out
+	Members       []Member // in the order in which they came
+	Invites       []Invite // open ones, and such as have expired since the last change of the account
 
 	last *Record // of the change that made this version; see ledger.settle
 }

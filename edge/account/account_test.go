@@ -20,7 +20,10 @@ import (
 
 var operator = account.Operator("")
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	natstest.Parallel(8)
+	goleak.VerifyTestMain(m)
+}
 
 type house struct {
 	conn   *natsconf.Conn
@@ -77,23 +80,8 @@ func start(t *testing.T) house {
 	return house{conn, store, mirror, key, clock}
 }
 
-// until waits for a state of the mirror, which follows the store within a second.
-func until(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-	defer cancel()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatalf("not in 5 s: %s", what)
-		}
-	}
-}
-
 func TestKeyIsMirroredAndRevokedForGood(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	a, err := h.store.EnsureAccount(t.Context(), operator, "Harbor Guild")
 	if err != nil {
@@ -103,7 +91,7 @@ func TestKeyIsMirroredAndRevokedForGood(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the key is known", func() bool { _, err := h.mirror.Lookup(secret); return err == nil })
+	natstest.Await(t, "the key is known", func() bool { _, err := h.mirror.Lookup(secret); return err == nil })
 	p, err := h.mirror.Lookup(secret)
 	if err != nil || p.Account.Name != "Harbor Guild" || p.Key.ID != k.ID || p.Key.RateLimit.Burst != 9 {
 		t.Fatalf("lookup = %+v, %v", p, err)
@@ -113,7 +101,7 @@ func TestKeyIsMirroredAndRevokedForGood(t *testing.T) {
 	if _, err := h.store.RevokeKey(t.Context(), operator, "", k.ID); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the key is revoked", func() bool { _, err := h.mirror.Lookup(secret); return errors.Is(err, account.ErrRevokedKey) })
+	natstest.Await(t, "the key is revoked", func() bool { _, err := h.mirror.Lookup(secret); return errors.Is(err, account.ErrRevokedKey) })
 	t.Logf("revocation seen after %s", time.Since(began))
 	if again, err := h.store.RevokeKey(t.Context(), operator, "", secret); err != nil || again.RevokedAt.IsZero() {
 		t.Errorf("revoking again, by the key itself: %+v, %v", again, err)
@@ -122,6 +110,7 @@ func TestKeyIsMirroredAndRevokedForGood(t *testing.T) {
 
 // A key that an old replica brings back to life stays revoked, also across a fresh watch.
 func TestRevokedKeyCannotComeBack(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	a, _ := h.store.EnsureAccount(t.Context(), operator, "a")
 	secret, k, err := h.store.CreateKey(t.Context(), operator, a.ID, account.KeyOptions{Test: true})
@@ -143,7 +132,7 @@ func TestRevokedKeyCannotComeBack(t *testing.T) {
 	if _, err := h.store.RevokeKey(t.Context(), operator, "", k.ID); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "revoked", func() bool { _, err := h.mirror.Lookup(secret); return errors.Is(err, account.ErrRevokedKey) })
+	natstest.Await(t, "revoked", func() bool { _, err := h.mirror.Lookup(secret); return errors.Is(err, account.ErrRevokedKey) })
 	if _, err := kv.Put(t.Context(), names[0], valid.Value()); err != nil {
 		t.Fatal(err)
 	}
@@ -151,13 +140,14 @@ func TestRevokedKeyCannotComeBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the marker is seen", func() bool { _, ok := h.mirror.Account(marker.ID); return ok })
+	natstest.Await(t, "the marker is seen", func() bool { _, ok := h.mirror.Account(marker.ID); return ok })
 	if _, err := h.mirror.Lookup(secret); !errors.Is(err, account.ErrRevokedKey) {
 		t.Errorf("after the old record came back: %v, want ErrRevokedKey", err)
 	}
 }
 
 func TestManyCreationsOfOneAccountMeetInOne(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	var wg sync.WaitGroup
 	secrets := make([]string, 16)
@@ -183,6 +173,7 @@ func TestManyCreationsOfOneAccountMeetInOne(t *testing.T) {
 }
 
 func TestStoredRecordsHoldNoSecret(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	a, _ := h.store.EnsureAccount(t.Context(), operator, "a")
 	secret, _, err := h.store.CreateKey(t.Context(), operator, a.ID, account.KeyOptions{})
@@ -210,6 +201,7 @@ func TestStoredRecordsHoldNoSecret(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	for _, name := range []string{"", " a", "a\n", strings.Repeat("x", 129), "a\x00b", "\xff"} {
 		if _, err := h.store.EnsureAccount(t.Context(), operator, name); err == nil {
@@ -222,7 +214,7 @@ func TestRefusals(t *testing.T) {
 	if _, err := h.store.AccountByName(t.Context(), "nobody"); !errors.Is(err, account.ErrNoAccount) {
 		t.Errorf("unknown account: %v", err)
 	}
-	until(t, "ready", h.mirror.Ready)
+	natstest.Await(t, "ready", h.mirror.Ready)
 	other := natstest.Start(t)
 	foreign, err := account.NewStore(t.Context(), other, seal.NewKey())
 	if err != nil {
@@ -236,6 +228,7 @@ func TestRefusals(t *testing.T) {
 }
 
 func TestQuotaIsSetAgainstARace(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	a, _ := h.store.EnsureAccount(t.Context(), operator, "a")
 	var wg sync.WaitGroup
@@ -258,6 +251,7 @@ func TestQuotaIsSetAgainstARace(t *testing.T) {
 
 // A watch that is left before it was read out takes its goroutine with it (goleak looks at the end).
 func TestManyKeysAreMirroredAndLeftInTheMiddle(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	a, _ := h.store.EnsureAccount(t.Context(), operator, "a")
 	var wg sync.WaitGroup
@@ -274,7 +268,7 @@ func TestManyKeysAreMirroredAndLeftInTheMiddle(t *testing.T) {
 		cancel()
 		<-done
 	}
-	until(t, "all keys are known", func() bool {
+	natstest.Await(t, "all keys are known", func() bool {
 		for _, s := range secrets {
 			if _, err := h.mirror.Lookup(s); err != nil {
 				return false
@@ -289,6 +283,7 @@ func TestManyKeysAreMirroredAndLeftInTheMiddle(t *testing.T) {
 
 // A damaged entry locks out its owner, nobody else.
 func TestDamagedEntryHurtsNobodyElse(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	kv, err := h.conn.JS.KeyValue(t.Context(), natsconf.BucketKeys)
 	if err != nil {
@@ -304,7 +299,7 @@ func TestDamagedEntryHurtsNobodyElse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the good key is known", func() bool { _, err := h.mirror.Lookup(secret); return err == nil })
+	natstest.Await(t, "the good key is known", func() bool { _, err := h.mirror.Lookup(secret); return err == nil })
 }
 
 var _ interface { // what the edge and the dispatcher ask of the mirror
@@ -366,7 +361,7 @@ func TestRevocationIsSeenAfterTheServerRestarted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the key is known", func() bool { _, err := mirror.Lookup(secret); return err == nil })
+	natstest.Await(t, "the key is known", func() bool { _, err := mirror.Lookup(secret); return err == nil })
 	back := conn.Back()
 	stop()
 	natstest.Serve(t, e)
@@ -378,6 +373,24 @@ func TestRevocationIsSeenAfterTheServerRestarted(t *testing.T) {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	until(t, "the key is revoked", func() bool { _, err := mirror.Lookup(secret); return errors.Is(err, account.ErrRevokedKey) })
+	natstest.Await(t, "the key is revoked", func() bool { _, err := mirror.Lookup(secret); return errors.Is(err, account.ErrRevokedKey) })
 	t.Logf("revocation seen after %s", time.Since(began))
+}
+
+// A mirror says since when it sees no changes: a revocation may have been missed since then.
+func TestMirrorKnowsWhenItIsBlind(t *testing.T) {
+	t.Parallel()
+	conn := natstest.Start(t)
+	m := account.NewMirror(conn, seal.NewKey(), zerolog.Nop())
+	stop := natstest.Serve(t, m)
+	<-m.Loaded()
+	if since := m.BlindSince(); !since.IsZero() {
+		t.Errorf("blind since %s while it is served", since)
+	}
+	stop()
+	if since := m.BlindSince(); since.IsZero() || time.Since(since) > time.Minute {
+		t.Errorf("blind since %s after its end", since)
+	}
+	natstest.Serve(t, m)
+	natstest.Await(t, "it sees again", func() bool { return m.BlindSince().IsZero() })
 }

@@ -5,7 +5,7 @@ type ActorKind string
 
 // The kinds of actors.
 const (
-	ActorOperator ActorKind = "operator" // whoever has the command line
+	ActorOperator ActorKind = "operator" // whoever has the command line, or came in as an operator
 	ActorMember   ActorKind = "member"   // somebody who logged in by an identity network
 	ActorLink     ActorKind = "link"     // somebody who logged in by an operator's login link
 	ActorKey      ActorKind = "key"      // a program with an API key
@@ -24,13 +24,26 @@ type Actor struct {
 // Operator is the actor of the command line; name is the operator's own, where it is known.
 func Operator(name string) Actor { return Actor{Kind: ActorOperator, Name: name} }
 
+// OperatorWith is the actor of the operator's pages who proved an identity.
+func OperatorWith(network, subject, name string) Actor {
+	return Actor{Kind: ActorOperator, Network: network, Subject: subject, Name: name}
+}
+
+// atCommandLine says whether the actor is an operator by having the command line.
+func (a Actor) atCommandLine() bool { return a.Kind == ActorOperator && a.Network == "" && a.ID == "" }
+
 // Actor is the member as an actor. The right to a change is read from the account, not from here.
 func (m Member) Actor() Actor {
 	return Actor{Kind: ActorMember, Network: m.Network, Subject: m.Subject, Name: m.Name}
 }
 
 // Actor is whoever redeemed the link, as an actor with the link's role.
-func (l Link) Actor() Actor { return Actor{Kind: ActorLink, ID: l.ID, Role: l.Role} }
+func (l Link) Actor() Actor {
+	if l.Operator {
+		return Actor{Kind: ActorOperator, ID: l.ID}
+	}
+	return Actor{Kind: ActorLink, ID: l.ID, Role: l.Role}
+}
 
 // Actor is a program with the key, as an actor.
 func (k Key) Actor() Actor { return Actor{Kind: ActorKey, ID: k.ID, Name: k.Name} }
@@ -38,10 +51,8 @@ func (k Key) Actor() Actor { return Actor{Kind: ActorKey, ID: k.ID, Name: k.Name
 // String names the actor for people: a name, or what stands for one.
 func (a Actor) String() string {
 	switch {
-	case a.Kind == ActorOperator && a.Name == "":
-		return "operator"
 	case a.Kind == ActorOperator:
-		return "operator " + a.Name
+		return a.operator()
 	case a.Kind == ActorLink:
 		return "login link " + a.ID
 	case a.Kind == ActorKey:
@@ -53,10 +64,23 @@ func (a Actor) String() string {
 	}
 }
 
-// Identity gives a member's identity as "network:subject"; empty for who is none. A name is the member's own choice and may be
+func (a Actor) operator() string {
+	switch {
+	case a.Name != "":
+		return "operator " + a.Name
+	case a.Network != "":
+		return "operator " + identityText(a.Network, a.Subject)
+	case a.ID != "":
+		return "operator by login link " + a.ID
+	default:
+		return "operator"
+	}
+}
+
+// Identity gives a member's or an operator's identity as "network:subject"; empty for who has proved none. A name is the member's own choice and may be
 // another's, too: a log that somebody relies on shows both.
 func (a Actor) Identity() string {
-	if a.Kind != ActorMember {
+	if a.Network == "" {
 		return ""
 	}
 	return identityText(a.Network, a.Subject)

@@ -35,8 +35,14 @@ const (
 	InviteWithdrawn = "invite.withdrawn"    // Detail: role
 	LinkCreated     = "login_link.created"  // Detail: role, until
 	LinkRedeemed    = "login_link.redeemed" // Detail: role
+	LinkRevoked     = "login_link.revoked"  // Detail: role
 	CallbackSent    = "callback.sent_again" // for who sends: On is the session
 	CallbackTested  = "callback.test_sent"  // for who sends: Detail: host
+	UserErased      = "user.erased"         // for who erases: Detail: sessions, identities; never who
+	OperatorGranted = "operator.granted"    // in ServiceLog, as all below: On is the identity
+	OperatorRevoked = "operator.revoked"    // the same
+	HostPaused      = "host.paused"         // for who pauses: On is host and port. Detail: until, reason
+	HostResumed     = "host.resumed"        // for who resumes
 )
 
 // Record is one line of an account's audit log.
@@ -232,7 +238,7 @@ func (s *Store) Audit(ctx context.Context, account, cursor string, limit int) (A
 	if limit < 1 || limit > AuditMost {
 		limit = AuditMost
 	}
-	if !isAccountID(account) {
+	if !isAccountID(account) && account != ServiceLog {
 		return AuditPage{}, ErrNoAccount
 	}
 	from, err := s.auditFrom(ctx, account, cursor)
@@ -272,7 +278,7 @@ func (s *Store) auditFrom(ctx context.Context, account, cursor string) (int64, e
 // Note writes a record of something that changed nothing in the account, such as a callback that was sent again. What it says is
 // durable when it returns. It judges no right: who did the thing has. The error is ErrNoAccount for what is no account's id.
 func (s *Store) Note(ctx context.Context, by Actor, account, what, on string, detail map[string]string) error {
-	if !isAccountID(account) {
+	if !isAccountID(account) && account != ServiceLog {
 		return ErrNoAccount
 	}
 	done, err := s.turn(ctx)

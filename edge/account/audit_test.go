@@ -42,6 +42,7 @@ func (h house) all(t *testing.T, id string, limit int) []account.Record {
 
 // Each change is in the log when it is acknowledged, with who, what and on what; what was refused is not.
 func TestEveryChangeIsInTheLog(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	a := h.account(t, "a", ada)
 	by := ada.Actor()
@@ -74,6 +75,7 @@ func TestEveryChangeIsInTheLog(t *testing.T) {
 	link, l, err := h.store.LoginLink(t.Context(), operator, a.ID, account.RoleOwner)
 	must(err)
 	must(err2(h.store.RedeemLoginLink(t.Context(), link)))
+	must(h.store.RevokeLoginLink(t.Context(), operator, a.ID, l.ID))
 	must(h.store.Note(t.Context(), by, a.ID, account.CallbackSent, "sid", nil))
 	for _, err := range []error{
 		err2(h.store.RotateSecret(t.Context(), cleo.Actor(), a.ID, 0)), err2(h.store.EndRotation(t.Context(), by, a.ID)),
@@ -89,7 +91,7 @@ func TestEveryChangeIsInTheLog(t *testing.T) {
 		"Ada: secret.rotated  ", "Ada: secret.rotation_ended  ", "Ada: secret.revealed  ", "operator: quota.set  to=7",
 		"Ada: invite.created " + invite.ID + " for=Bob", "Bob: member.joined dev:bob role=viewer", "Ada: member.role_changed dev:bob to=developer", "Bob: member.removed dev:bob role=developer",
 		"operator: member.added dev:cleo name=Cleo", "Ada: invite.created " + gone.ID + " role=viewer", "Ada: invite.withdrawn " + gone.ID + " ",
-		"operator: login_link.created " + l.ID + " role=owner", "login link " + l.ID + ": login_link.redeemed " + l.ID + " role=owner", "Ada: callback.sent_again sid ",
+		"operator: login_link.created " + l.ID + " role=owner", "login link " + l.ID + ": login_link.redeemed " + l.ID + " role=owner", "operator: login_link.revoked " + l.ID + " role=owner", "Ada: callback.sent_again sid ",
 	}
 	got := h.all(t, a.ID, 5)
 	if len(got) != len(want) {
@@ -119,6 +121,7 @@ func cutLine(want, line string, detail map[string]string) (string, bool) {
 
 // Many changes at once, from several edges, are numbered without a gap and without a loss.
 func TestLogOfManyAtOnce(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	a := h.account(t, "a")
 	edges := h.edges(t)
@@ -141,6 +144,7 @@ func TestLogOfManyAtOnce(t *testing.T) {
 }
 
 func TestLogOfOthersAndCursors(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	a := h.account(t, "a")
 	if page, err := h.store.Audit(t.Context(), "acc_aaaaaaaaaaaaaaaaaaaa", "", 10); err != nil || len(page.Records) != 0 || page.Next != "" {
@@ -158,6 +162,7 @@ func TestLogOfOthersAndCursors(t *testing.T) {
 
 // Nobody writes over a record, takes one away, or clears the log, not even with the server's own commands.
 func TestLogIsAppendOnly(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	a := h.account(t, "a")
 	subject := "audit." + a.ID + ".1"

@@ -5,27 +5,101 @@ import (
 	"fmt"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
+
+	"verifyd/edge/page"
 )
 
 // What records say of an account's face.
 const (
-	ReturnURLSet = "return_url.set" // Detail: from, to
-	ColourSet    = "colour.set"     // Detail: from, to
+	ReturnOriginsSet = "return_origins.set" // Detail: from, to
+	ReturnURLSet     = "return_url.set"     // Detail: from, to; allowed, an origin, where the operator allowed it at the same time
+	ColourSet        = "colour.set"         // Detail: from, to
 )
 
-// returnURLBytes bounds a return URL, as a callback URL is bounded.
-const returnURLBytes = 2048
+const (
+	// returnURLBytes bounds a return URL, as a callback URL is bounded.
+	returnURLBytes = 2048
+	// originsMost bounds the origins of an account: what a form and a record in the audit log can show.
+	originsMost = 10
+)
 
 // SetReturnURL sets where the end user's page offers to go back to once a session has ended; empty: nowhere. It is the one address
-// that the page will ever link to, so nothing that comes with a session can lead elsewhere. Its errors are ErrNoAccount,
-// ErrNotAllowed and an *InputError.
+// that the page will ever link to, so nothing that comes with a session can lead elsewhere. It must be on one of the origins that the
+// account allows; where the operator sets it, its origin is allowed with it. Its errors are ErrNoAccount, ErrNotAllowed and an
+// *InputError.
 func (s *Store) SetReturnURL(ctx context.Context, by Actor, id, to string) error {
-	if err := checkReturnURL(to); err != nil {
+	if err := checkReturnURL("return_url", to); err != nil {
 		return err
 	}
-	return s.setFace(ctx, by, id, ReturnURLSet, to, func(a *Account) *string { return &a.ReturnURL })
+	_, err := s.change(ctx, by, id, ActionFace, func(a *Account, _ time.Time) (deed, error) {
+		if a.ReturnURL == to {
+			return deed{}, errUnchanged
+		}
+		d := deed{what: ReturnURLSet, detail: map[string]string{"from": a.ReturnURL, "to": to}}
+		if origin := page.Origin(to); to != "" && !slices.Contains(a.ReturnOrigins, origin) {
+			if by.Kind != ActorOperator || len(a.ReturnOrigins) >= originsMost {
+				return deed{}, notAllowedOrigin(origin, a.ReturnOrigins)
+			}
+			a.ReturnOrigins = append(slices.Clone(a.ReturnOrigins), origin)
+			d.detail["allowed"] = origin
+		}
+		a.ReturnURL = to
+		return d, nil
+	})
+	return err
+}
+
+func notAllowedOrigin(origin string, allowed []string) error {
+	detail := fmt.Sprintf("%.100q is none of the allowed sites; allow it first", origin)
+	if len(allowed) > 0 {
+		detail += ", or give a page of " + strings.Join(allowed, " or ")
+	}
+	return &InputError{Field: "return_url", Detail: detail}
+}
+
+// SetReturnOrigins sets the sites that a return URL may be on, each exactly: scheme, host and port. That of the return URL that is set
+// cannot be left out. Its errors are ErrNoAccount, ErrNotAllowed and an *InputError.
+func (s *Store) SetReturnOrigins(ctx context.Context, by Actor, id string, sites []string) error {
+	origins, err := parseOrigins(sites)
+	if err != nil {
+		return err
+	}
+	_, err = s.change(ctx, by, id, ActionFace, func(a *Account, _ time.Time) (deed, error) {
+		if slices.Equal(a.ReturnOrigins, origins) {
+			return deed{}, errUnchanged
+		}
+		if used := page.Origin(a.ReturnURL); a.ReturnURL != "" && !slices.Contains(origins, used) {
+			return deed{}, &InputError{Field: "return_origins", Detail: fmt.Sprintf("the link back leads to %s; change the link before you take that site away", used)}
+		}
+		d := deed{what: ReturnOriginsSet, detail: map[string]string{"from": strings.Join(a.ReturnOrigins, " "), "to": strings.Join(origins, " ")}}
+		a.ReturnOrigins = origins
+		return d, nil
+	})
+	return err
+}
+
+// parseOrigins reads sites as people write them, and gives their origins, each once.
+func parseOrigins(sites []string) ([]string, error) {
+	var origins []string
+	for _, site := range sites {
+		if err := checkReturnURL("return_origins", site); err != nil {
+			return nil, err
+		}
+		origin := page.Origin(site)
+		if rest := strings.TrimSuffix(strings.ToLower(site), "/"); rest != origin && rest != origin+":443" {
+			return nil, &InputError{Field: "return_origins", Detail: fmt.Sprintf("%.100q is more than a site; leave out what follows the host, for example %s", site, origin)}
+		}
+		if !slices.Contains(origins, origin) {
+			origins = append(origins, origin)
+		}
+	}
+	if len(origins) > originsMost {
+		return nil, &InputError{Field: "return_origins", Detail: fmt.Sprintf("these are %d sites, at most %d are taken", len(origins), originsMost)}
+	}
+	return origins, nil
 }
 
 // SetColour sets the colour of the account's sign on the end user's page, #rrggbb; empty: no sign. Its errors are ErrNoAccount,
@@ -34,27 +108,23 @@ func (s *Store) SetColour(ctx context.Context, by Actor, id, colour string) erro
 	if colour != "" && !colourForm.MatchString(colour) {
 		return &InputError{Field: "colour", Detail: fmt.Sprintf("%q is not a colour; write red, green and blue in hexadecimal, for example #1f5fd0", colour)}
 	}
-	return s.setFace(ctx, by, id, ColourSet, strings.ToLower(colour), func(a *Account) *string { return &a.Colour })
-}
-
-var colourForm = regexp.MustCompile(`^#[0-9a-fA-F]{6}$`)
-
-func (s *Store) setFace(ctx context.Context, by Actor, id, what, to string, field func(*Account) *string) error {
+	colour = strings.ToLower(colour)
 	_, err := s.change(ctx, by, id, ActionFace, func(a *Account, _ time.Time) (deed, error) {
-		at := field(a)
-		if *at == to {
+		if a.Colour == colour {
 			return deed{}, errUnchanged
 		}
-		d := deed{what: what, detail: map[string]string{"from": *at, "to": to}}
-		*at = to
+		d := deed{what: ColourSet, detail: map[string]string{"from": a.Colour, "to": colour}}
+		a.Colour = colour
 		return d, nil
 	})
 	return err
 }
 
-// checkReturnURL wants https, so that nobody on the way can change where users arrive, and an address that shows where it leads.
-func checkReturnURL(s string) error {
-	if s == "" {
+var colourForm = regexp.MustCompile(`^#[0-9a-fA-F]{6}$`)
+
+// checkReturnURL checks an address or a site that users are sent back to. It wants https, so that nobody on the way can change where users arrive, and an address that shows where it leads.
+func checkReturnURL(field, s string) error {
+	if s == "" && field == "return_url" { // nowhere
 		return nil
 	}
 	u, err := url.Parse(s)
@@ -68,11 +138,17 @@ func checkReturnURL(s string) error {
 		wrong = "does not begin with https://"
 	case u.Hostname() == "" || u.Opaque != "":
 		wrong = "names no host"
+	case strings.Contains(u.Host, "*"):
+		wrong = "has a * in its host, and each site is allowed by its exact name"
 	case u.User != nil:
 		wrong = "has a user name or password in it, which every user would see"
 	}
 	if wrong == "" {
 		return nil
 	}
-	return &InputError{Field: "return_url", Detail: fmt.Sprintf("%.100q %s; give the page that users come back to, for example https://example.com/verified", s, wrong)}
+	example := "the page that users come back to, for example https://example.com/verified"
+	if field == "return_origins" {
+		example = "a site, for example https://example.com"
+	}
+	return &InputError{Field: field, Detail: fmt.Sprintf("%.100q %s; give %s", s, wrong, example)}
 }

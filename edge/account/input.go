@@ -10,7 +10,7 @@ import (
 
 // InputError says which field of a change is wrong, and what would be right.
 type InputError struct {
-	Field  string // "name", "expires_at", "grace", "overlap", "role", "for", "member", "quota", "return_url", "colour"
+	Field  string // "name", "expires_at", "grace", "overlap", "role", "for", "member", "quota", "return_url", "return_origins", "colour"
 	Detail string // for the person who gave it
 }
 

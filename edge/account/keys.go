@@ -106,6 +106,7 @@ type stored struct {
 	Key
 
 	entry    string
+	data     []byte // the record as it was read
 	revision uint64
 }
 
@@ -124,7 +125,10 @@ func (s *Store) RollKey(ctx context.Context, by Actor, account, id string, grace
 	defer done()
 	var old stored
 	err = again(func() (err error) {
-		if old, err = s.ownKey(ctx, by, account, id); err != nil {
+		if old, err = s.ownKey(ctx, by, account, id); err == nil {
+			err = rewritable(old.data, new(keyRecord))
+		}
+		if err != nil {
 			return err
 		}
 		now := s.instant()
@@ -232,6 +236,9 @@ func (s *Store) RevokeKey(ctx context.Context, by Actor, account, name string) (
 			return err
 		}
 		data, err := encodeKey(k.Key)
+		if err == nil {
+			data, err = keeping(k.data, data, keyRecord{})
+		}
 		if err != nil {
 			return fmt.Errorf("encode key: %w", err)
 		}
@@ -281,13 +288,13 @@ func (s *Store) find(ctx context.Context, name string) (stored, error) {
 	if !errors.Is(err, natsconf.ErrNotFound) {
 		return k, err
 	}
-	entries, err := list(ctx, s.keys, "*")
+	entries, err := s.list(ctx, natsconf.BucketKeys, "*")
 	if err != nil {
 		return stored{}, err
 	}
 	for _, e := range entries {
-		if d, k, err := decodeKey(e.Key(), e.Value()); err == nil && d.id() == name {
-			return stored{Key: k, entry: e.Key(), revision: e.Revision()}, nil
+		if d, k, err := decodeKey(e.key, e.value); err == nil && d.id() == name {
+			return stored{Key: k, entry: e.key, data: e.value, revision: e.revision}, nil
 		}
 	}
 	return stored{}, noKey(name)
@@ -305,18 +312,18 @@ func (s *Store) read(ctx context.Context, filter string) (stored, error) {
 	}
 	entry := strings.TrimPrefix(m.Subject, natsconf.BucketSubject(natsconf.BucketKeys, ""))
 	_, k, err := decodeKey(entry, m.Data)
-	return stored{Key: k, entry: entry, revision: m.Sequence}, err
+	return stored{Key: k, entry: entry, data: m.Data, revision: m.Sequence}, err
 }
 
 // Keys lists all keys, oldest first.
 func (s *Store) Keys(ctx context.Context) ([]Key, error) {
-	entries, err := list(ctx, s.keys, ">")
+	entries, err := s.list(ctx, natsconf.BucketKeys, ">")
 	if err != nil {
 		return nil, err
 	}
 	keys := make([]Key, 0, len(entries))
 	for _, e := range entries {
-		_, k, err := decodeKey(e.Key(), e.Value())
+		_, k, err := decodeKey(e.key, e.value)
 		if err != nil {
 			return nil, err
 		}

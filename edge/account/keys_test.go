@@ -9,6 +9,7 @@ import (
 
 	"verifyd/edge/account"
 	"verifyd/natsconf"
+	"verifyd/natsconf/natstest"
 )
 
 func (h house) account(t *testing.T, name string, owners ...account.Member) account.Account {
@@ -17,7 +18,7 @@ func (h house) account(t *testing.T, name string, owners ...account.Member) acco
 	if err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the account is mirrored", func() bool { _, ok := h.mirror.Account(a.ID); return ok })
+	natstest.Await(t, "the account is mirrored", func() bool { _, ok := h.mirror.Account(a.ID); return ok })
 	return a
 }
 
@@ -33,11 +34,12 @@ func (h house) key(t *testing.T, a account.Account, o account.KeyOptions) (strin
 
 func (h house) known(t *testing.T, secret string) {
 	t.Helper()
-	until(t, "the key is known", func() bool { _, err := h.mirror.Lookup(secret); return err == nil })
+	natstest.Await(t, "the key is known", func() bool { _, err := h.mirror.Lookup(secret); return err == nil })
 }
 
 // The instant of the look-up decides, without a timer or a message.
 func TestKeyExpiresByItself(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	end := time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond)
 	secret, k := h.key(t, h.account(t, "a"), account.KeyOptions{Name: "nightly", ExpiresAt: end})
@@ -60,6 +62,7 @@ func TestKeyExpiresByItself(t *testing.T) {
 }
 
 func TestRollingWithGraceAndWithout(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	a := h.account(t, "a")
 	old, k := h.key(t, a, account.KeyOptions{Name: "bot", Test: true, RateLimit: account.Rate{Count: 3, Per: time.Second}, ExpiresAt: time.Now().Add(90 * 24 * time.Hour)})
@@ -74,7 +77,7 @@ func TestRollingWithGraceAndWithout(t *testing.T) {
 	if life := next.ExpiresAt.Sub(next.CreatedAt); life != k.ExpiresAt.Sub(k.CreatedAt) {
 		t.Errorf("the successor lives for %s", life)
 	}
-	until(t, "the old key is rolled", func() bool { p, err := h.mirror.Lookup(old); return err == nil && p.Key.ReplacedBy == next.ID })
+	natstest.Await(t, "the old key is rolled", func() bool { p, err := h.mirror.Lookup(old); return err == nil && p.Key.ReplacedBy == next.ID })
 	h.at(time.Now().Add(25 * time.Hour))
 	expired, ok := errors.AsType[*account.ExpiredKeyError](second(h.mirror.Lookup(old)))
 	if !ok || !expired.Rolled {
@@ -95,13 +98,14 @@ func TestRollingWithGraceAndWithout(t *testing.T) {
 	if until := page.Records[0].Detail["until"]; err != nil || until != page.Records[0].At.Truncate(time.Second).Format(time.RFC3339) {
 		t.Errorf("the log has it end at %s: %v", until, err)
 	}
-	until(t, "a key rolled without grace is revoked", func() bool { return errors.Is(second(h.mirror.Lookup(fresh)), account.ErrRevokedKey) })
+	natstest.Await(t, "a key rolled without grace is revoked", func() bool { return errors.Is(second(h.mirror.Lookup(fresh)), account.ErrRevokedKey) })
 }
 
 func second(_ account.Principal, err error) error { return err }
 
 // A grace never makes a key live longer than it would have.
 func TestGraceDoesNotOutliveTheKey(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	end := time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond)
 	a := h.account(t, "a")
@@ -127,6 +131,7 @@ func (h house) stored(t *testing.T) []account.Key {
 
 // Of many rolls at once one succeeds, and no other leaves a key behind.
 func TestOneRollWins(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	a := h.account(t, "a")
 	_, k := h.key(t, a, account.KeyOptions{})
@@ -170,6 +175,7 @@ func race(t *testing.T, many int, do func(int) error, want error) (wins int) {
 
 // A key that is revoked while it is rolled is revoked, and rolling ends as if it had come later or earlier.
 func TestRevokeDuringRoll(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	a := h.account(t, "a")
 	edges := h.edges(t)
@@ -186,11 +192,12 @@ func TestRevokeDuringRoll(t *testing.T) {
 			}
 			return err
 		}, account.ErrKeyEnded)
-		until(t, "the key is revoked", func() bool { return errors.Is(second(h.mirror.Lookup(secret)), account.ErrRevokedKey) })
+		natstest.Await(t, "the key is revoked", func() bool { return errors.Is(second(h.mirror.Lookup(secret)), account.ErrRevokedKey) })
 	}
 }
 
 func TestKeyRefusals(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	a, b := h.account(t, "a"), h.account(t, "b")
 	secret, k := h.key(t, a, account.KeyOptions{})
@@ -234,6 +241,7 @@ func fourth(_ string, _ account.Key, err error) error { return err }
 
 // A rolled key whose earlier record comes back, from an old replica, does not get its time back.
 func TestRolledKeyCannotComeBack(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	a := h.account(t, "a")
 	secret, k := h.key(t, a, account.KeyOptions{})
@@ -252,7 +260,7 @@ func TestRolledKeyCannotComeBack(t *testing.T) {
 	if _, _, err := h.store.RollKey(t.Context(), operator, a.ID, k.ID, time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "rolled", func() bool { p, err := h.mirror.Lookup(secret); return err == nil && p.Key.ReplacedBy != "" })
+	natstest.Await(t, "rolled", func() bool { p, err := h.mirror.Lookup(secret); return err == nil && p.Key.ReplacedBy != "" })
 	if _, err := kv.Put(t.Context(), names[0], before.Value()); err != nil {
 		t.Fatal(err)
 	}
@@ -264,6 +272,7 @@ func TestRolledKeyCannotComeBack(t *testing.T) {
 }
 
 func TestKeysOfAnAccountFromTheMirror(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	a, b := h.account(t, "a"), h.account(t, "b")
 	_, first := h.key(t, a, account.KeyOptions{Name: "first"})

@@ -21,8 +21,9 @@ import (
 // member.
 type Link struct {
 	ID        string // "link_" and 16 characters, from the token's digest
-	Account   string // id of the account
+	Account   string // id of the account; empty for an operator's
 	Role      Role
+	Operator  bool      // it leads to the operator's pages instead
 	ExpiresAt time.Time // until when it can be redeemed
 }
 
@@ -30,7 +31,7 @@ type Link struct {
 const LinkLifetime = 10 * time.Minute
 
 var (
-	// ErrNoLink is returned for a login link that never was, or was made long ago.
+	// ErrNoLink is returned for a login link that never was, was made long ago, or was taken back.
 	ErrNoLink = errors.New("no such login link")
 	// ErrLinkExpired is returned for a login link that nobody redeemed in time.
 	ErrLinkExpired = errors.New("the login link has expired; ask the operator for a new one")
@@ -74,6 +75,7 @@ type linkRecord struct {
 	Account   string    `json:"account"`
 	Role      Role      `json:"role"`
 	ExpiresAt time.Time `json:"expires_at"`
+	Operator  bool      `json:"operator,omitempty"`
 }
 
 const (
@@ -83,8 +85,8 @@ const (
 	nonceHeader = "Verifyd-Nonce"
 )
 
-// LoginLink makes a login link for an account and gives its token, this once. Only the operator may. Its errors are ErrNoAccount,
-// ErrNotAllowed and an *InputError.
+// LoginLink makes a login link for an account and gives its token, this once. RevokeLoginLink takes it back. Only the operator may. Its
+// errors are ErrNoAccount, ErrNotAllowed, natsconf.ErrCredential and an *InputError.
 func (s *Store) LoginLink(ctx context.Context, by Actor, account string, role Role) (token string, l Link, err error) {
 	if err := checkRole(role); err != nil {
 		return "", Link{}, err
@@ -96,20 +98,49 @@ func (s *Store) LoginLink(ctx context.Context, by Actor, account string, role Ro
 	if err := permit(a, by, actionOperate); err != nil {
 		return "", Link{}, err
 	}
+	return s.newLink(ctx, by, Link{Account: account, Role: role})
+}
+
+// newLink stores a link, and gives its token.
+func (s *Store) newLink(ctx context.Context, by Actor, l Link) (token string, _ Link, err error) {
 	token, digest := newToken()
-	l = Link{ID: linkID(digest), Account: account, Role: role, ExpiresAt: s.instant().Add(LinkLifetime)}
-	data, err := json.Marshal(linkRecord{Version: recordVersion, Account: account, Role: role, ExpiresAt: l.ExpiresAt})
+	l.ID, l.ExpiresAt = linkID(digest), s.instant().Add(LinkLifetime)
+	data, err := json.Marshal(linkRecord{Version: recordVersion, Account: l.Account, Role: l.Role, Operator: l.Operator, ExpiresAt: l.ExpiresAt})
 	if err != nil {
 		return "", Link{}, fmt.Errorf("encode login link: %w", err)
 	}
-	// The record comes first: a link that nobody has harms nobody, one that nobody knows of might.
-	if err := s.Note(ctx, by, account, LinkCreated, l.ID, map[string]string{"role": string(role), "until": stamp(l.ExpiresAt)}); err != nil {
+	g := Grant{Link: l.ID, Account: l.Account, Role: l.Role, By: by.String(), Since: s.instant(), Until: l.ExpiresAt.Add(natsconf.LoginTTL)}
+	if err := s.mayGrant(ctx, g); err != nil {
+		return "", Link{}, err
+	}
+	// Before the link, which is worth nothing without, and before the record: whose credential may not write it has made no link.
+	if err := s.putGrant(ctx, g, 0); err != nil {
+		return "", Link{}, err
+	}
+	// The record comes before the link: one that nobody has harms nobody, one that nobody knows of might.
+	if err := s.Note(ctx, by, l.log(), LinkCreated, l.ID, map[string]string{"role": l.means(), "until": stamp(l.ExpiresAt)}); err != nil {
 		return "", Link{}, err
 	}
 	if err := s.publishFirst(ctx, linkEntry+digest, data, ""); err != nil {
 		return "", Link{}, fmt.Errorf("store login link: %w", err)
 	}
 	return token, l, nil
+}
+
+// log is where the link's records are.
+func (l Link) log() string {
+	if l.Operator {
+		return ServiceLog
+	}
+	return l.Account
+}
+
+// means is what whoever follows the link is.
+func (l Link) means() string {
+	if l.Operator {
+		return "operator"
+	}
+	return string(l.Role)
 }
 
 // RedeemLoginLink spends a login link. Of many who redeem it, on whatever machines, one succeeds. Its errors are ErrNoLink,
@@ -126,10 +157,18 @@ func (s *Store) RedeemLoginLink(ctx context.Context, token string) (Link, error)
 	if !s.now().Before(l.ExpiresAt) {
 		return Link{}, ErrLinkExpired
 	}
+	switch g, _, err := s.grant(ctx, Grant{Link: l.ID, Account: l.Account}); {
+	case errors.Is(err, ErrNoLink), errors.Is(err, ErrNoOperator):
+		return Link{}, ErrNoLink // it was taken back
+	case err != nil:
+		return Link{}, err
+	case g.Role != l.Role || l.Operator != (g.Account == ""):
+		return Link{}, ErrNoLink // an edge's credential could write a link that promises more
+	}
 	if err := s.redeem(ctx, digest); err != nil {
 		return Link{}, err
 	}
-	if err := s.Note(ctx, l.Actor(), l.Account, LinkRedeemed, l.ID, map[string]string{"role": string(l.Role)}); err != nil {
+	if err := s.Note(ctx, l.Actor(), l.log(), LinkRedeemed, l.ID, map[string]string{"role": l.means()}); err != nil {
 		return Link{}, uncertain(err)
 	}
 	return l, nil
@@ -147,7 +186,7 @@ func (s *Store) link(ctx context.Context, digest string) (Link, error) {
 	if err := decode(m.Data, &r, &r.Version); err != nil {
 		return Link{}, fmt.Errorf("login link: %w", err)
 	}
-	return Link{ID: linkID(digest), Account: r.Account, Role: r.Role, ExpiresAt: r.ExpiresAt}, nil
+	return Link{ID: linkID(digest), Account: r.Account, Role: r.Role, Operator: r.Operator, ExpiresAt: r.ExpiresAt}, nil
 }
 
 // redeem writes the fact that the link is spent. Where the answer is lost, the nonce tells whose fact it is.

@@ -21,6 +21,9 @@ type Member struct {
 	Since   time.Time
 }
 
+// subjectBytes bounds who somebody is at a network.
+const subjectBytes = 1024
+
 // mostPeople bounds the members and open invites of an account: its record is read whole at each change.
 const mostPeople = 200
 
@@ -126,7 +129,7 @@ func stillOwned(a *Account, was Role) error {
 
 // newMember checks who is to become one. What the network says of a name is for people to read: it is mended, not refused.
 func (s *Store) newMember(m Member) (Member, error) {
-	if m.Network == "" || m.Subject == "" || !plain(m.Network, nameBytes) || len(m.Subject) > 1024 {
+	if m.Network == "" || m.Subject == "" || !plain(m.Network, nameBytes) || len(m.Subject) > subjectBytes {
 		return Member{}, &InputError{Field: "member", Detail: "a member has an identity network and a subject there of at most 1024 bytes"}
 	}
 	if err := checkRole(m.Role); err != nil {

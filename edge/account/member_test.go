@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"verifyd/edge/account"
+	"verifyd/natsconf/natstest"
 )
 
 var (
@@ -43,6 +44,7 @@ func TestWhatRolesMayDo(t *testing.T) {
 
 // The store refuses what the role does not include, by the account as it is stored, whatever the caller believes.
 func TestStoreRefusesWhatTheRoleMayNot(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	a := h.account(t, "a", ada)
 	for _, m := range []account.Member{bob, cleo} {
@@ -99,6 +101,7 @@ func TestStoreRefusesWhatTheRoleMayNot(t *testing.T) {
 }
 
 func TestTheLastOwnerStays(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	a := h.account(t, "a", ada)
 	if err := err2(h.store.RemoveMember(t.Context(), ada.Actor(), a.ID, "dev", "ada")); !errors.Is(err, account.ErrLastOwner) {
@@ -140,6 +143,7 @@ func TestTheLastOwnerStays(t *testing.T) {
 
 // An account that an operator made has no owner; that is no reason to refuse changes of others.
 func TestAccountWithoutOwner(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	a := h.account(t, "a")
 	for _, do := range []func() (account.Account, error){
@@ -167,10 +171,11 @@ func TestAccountWithoutOwner(t *testing.T) {
 }
 
 func TestAccountsOfAMember(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	b, a := h.account(t, "b", ada), h.account(t, "a", ada)
 	h.account(t, "c", bob)
-	until(t, "both accounts", func() bool { return len(h.mirror.AccountsOf("dev", "ada")) == 2 })
+	natstest.Await(t, "both accounts", func() bool { return len(h.mirror.AccountsOf("dev", "ada")) == 2 })
 	if of := h.mirror.AccountsOf("dev", "ada"); of[0].ID != a.ID || of[1].ID != b.ID {
 		t.Errorf("accounts: %+v", of)
 	}
@@ -183,11 +188,12 @@ func TestAccountsOfAMember(t *testing.T) {
 	if err := err2(h.store.RemoveMember(t.Context(), ada.Actor(), b.ID, "dev", "ada")); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "one account is left", func() bool { return len(h.mirror.AccountsOf("dev", "ada")) == 1 })
+	natstest.Await(t, "one account is left", func() bool { return len(h.mirror.AccountsOf("dev", "ada")) == 1 })
 }
 
 // A name that is taken is nobody else's door: who makes an account of that name does not get into the one that is there.
 func TestNameThatIsTaken(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	h.account(t, "Harbor Guild", ada)
 	edges := h.edges(t)
@@ -206,6 +212,7 @@ func TestNameThatIsTaken(t *testing.T) {
 }
 
 func TestInvites(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	a := h.account(t, "a", ada)
 	token, i, err := h.store.CreateInvite(t.Context(), ada.Actor(), a.ID, account.RoleDeveloper, "Bob in the office")
@@ -241,6 +248,7 @@ func TestInvites(t *testing.T) {
 }
 
 func TestInvitesEnd(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	a := h.account(t, "a", ada)
 	token, i, err := h.store.CreateInvite(t.Context(), ada.Actor(), a.ID, account.RoleViewer, "")
@@ -273,6 +281,7 @@ func TestInvitesEnd(t *testing.T) {
 }
 
 func TestAccountIsFull(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	owners := make([]account.Member, 200)
 	for i := range owners {

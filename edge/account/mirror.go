@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,7 +18,7 @@ import (
 	"verifyd/natsconf/seal"
 )
 
-// Mirror is the actor that keeps every account and key in memory, by watching the two buckets. Requests read an immutable
+// Mirror is the actor that keeps every account and key in memory, by watching the two buckets (natsconf.Watch). Requests read an immutable
 // snapshot of it without a lock. It may be served again after it stopped; the last snapshot stands meanwhile.
 type Mirror struct {
 	Now func() time.Time // tests move it; nil: time.Now
@@ -28,6 +28,9 @@ type Mirror struct {
 	log  zerolog.Logger
 	now  atomic.Pointer[snapshot]
 
+	// Until when the entries of the two buckets were seen.
+	accounts, keys natsconf.Sight
+
 	loaded chan struct{} // closed at the first snapshot
 	once   sync.Once
 }
@@ -35,6 +38,9 @@ type Mirror struct {
 type snapshot struct {
 	keys     map[digest]*Key // by pointer: both are copied once per request as it is
 	accounts map[string]*Account
+	// newer are the entries that a newer build has written, without the dot of a key's. What was known of them before no longer holds:
+	// the newer build may have ended the key.
+	newer map[string]bool
 
 	once  sync.Once
 	index index
@@ -44,6 +50,7 @@ type snapshot struct {
 type index struct {
 	keys     map[string][]Key       // by account, oldest first
 	accounts map[identity][]Account // by member, by name
+	byName   []Account
 }
 
 type identity struct{ network, subject string }
@@ -58,13 +65,16 @@ func (s *snapshot) find() *index {
 			slices.SortFunc(keys, byAge)
 		}
 		for _, a := range s.accounts {
+			s.index.byName = append(s.index.byName, *a)
 			for _, m := range a.Members {
 				who := identity{m.Network, m.Subject}
 				s.index.accounts[who] = append(s.index.accounts[who], *a)
 			}
 		}
+		byName := func(a, b Account) int { return cmp.Compare(a.Name, b.Name) }
+		slices.SortFunc(s.index.byName, byName)
 		for _, accounts := range s.index.accounts {
-			slices.SortFunc(accounts, func(a, b Account) int { return cmp.Compare(a.Name, b.Name) })
+			slices.SortFunc(accounts, byName)
 		}
 	})
 	return &s.index
@@ -86,6 +96,9 @@ func (m *Mirror) Lookup(secret string) (Principal, error) {
 	if s == nil {
 		return Principal{}, ErrNotReady
 	}
+	if len(s.newer) > 0 && s.newer[d.entryV1()] {
+		return Principal{}, ErrNotReady // the next edge that is asked may be of that build
+	}
 	k, ok := s.keys[d]
 	if !ok {
 		return Principal{}, ErrUnknownKey
@@ -95,6 +108,9 @@ func (m *Mirror) Lookup(secret string) (Principal, error) {
 	}
 	if !k.ExpiresAt.IsZero() && !m.clock().Before(k.ExpiresAt) {
 		return Principal{}, &ExpiredKeyError{At: k.ExpiresAt, Rolled: k.ReplacedBy != ""}
+	}
+	if s.newer[k.Account] {
+		return Principal{}, ErrNotReady
 	}
 	a, ok := s.accounts[k.Account]
 	if !ok {
@@ -151,6 +167,31 @@ func (m *Mirror) AccountsOf(network, subject string) []Account {
 	return s.find().accounts[identity{network, subject}]
 }
 
+// Accounts gives accounts by name, at most so many, from behind the one that is called after; more says that others follow. Where text
+// is not empty they are those whose name holds it, whatever the case, or whose id it is. The caller does not change them.
+func (m *Mirror) Accounts(text, after string, most int) (found []Account, more bool) {
+	s := m.now.Load()
+	if s == nil {
+		return nil, false
+	}
+	all := s.find().byName
+	from, is := slices.BinarySearchFunc(all, after, func(a Account, name string) int { return cmp.Compare(a.Name, name) })
+	if is {
+		from++
+	}
+	text = strings.ToLower(text)
+	for _, a := range all[from:] {
+		if a.ID != text && !strings.Contains(strings.ToLower(a.Name), text) {
+			continue
+		}
+		if len(found) == most {
+			return found, true
+		}
+		found = append(found, a)
+	}
+	return found, false
+}
+
 func (m *Mirror) clock() time.Time {
 	if m.Now != nil {
 		return m.Now()
@@ -161,81 +202,54 @@ func (m *Mirror) clock() time.Time {
 // Ready says whether the mirror has seen everything there is, once.
 func (m *Mirror) Ready() bool { return m.now.Load() != nil }
 
+// BlindSince gives since when changes may not be seen, as while the connection is away or nobody leads the buckets; zero while the
+// snapshot is what is stored.
+func (m *Mirror) BlindSince() time.Time {
+	var since time.Time
+	for _, at := range []time.Time{m.conn.LostSince(), m.accounts.BlindSince(), m.keys.BlindSince()} {
+		if since.IsZero() || !at.IsZero() && at.Before(since) {
+			since = at
+		}
+	}
+	return since
+}
+
 // Loaded gives a channel that is closed when the mirror has seen everything there is for the first time.
 func (m *Mirror) Loaded() <-chan struct{} { return m.loaded }
 
 // String names the actor in the supervisor's log.
 func (m *Mirror) String() string { return "key mirror" }
 
-// Serve mirrors until ctx ends. Whenever the connection comes back it reads everything anew: a watch may have missed a
-// revocation while it was away.
+// Serve mirrors until ctx ends, or a bucket has lost what was seen in it: then everything has to be read anew.
 func (m *Mirror) Serve(ctx context.Context) error {
-	for {
-		back := m.conn.Back()
-		err := m.watch(ctx, back)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if err != nil {
-			return err // the supervisor starts it again, after a while
-		}
-	}
-}
+	accounts := m.conn.Watch(ctx, natsconf.BucketAccounts, ">", &m.accounts)
+	defer accounts.Close()
+	keys := m.conn.Watch(ctx, natsconf.BucketKeys, ">", &m.keys)
+	defer keys.Close()
 
-// watch reads both buckets until the connection has come back, which returns nil.
-func (m *Mirror) watch(ctx context.Context, back <-chan struct{}) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	accounts, err := m.watchBucket(ctx, natsconf.BucketAccounts)
-	if err != nil {
-		return err
-	}
-	defer stopWatch(accounts)
-	keys, err := m.watchBucket(ctx, natsconf.BucketKeys)
-	if err != nil {
-		return err
-	}
-	defer stopWatch(keys)
-
-	next := &snapshot{keys: map[digest]*Key{}, accounts: map[string]*Account{}}
+	next := &snapshot{keys: map[digest]*Key{}, accounts: map[string]*Account{}, newer: map[string]bool{}}
 	missing := 2 // buckets whose present content has not come in full
 	for {
 		select {
 		case e, ok := <-accounts.Updates():
 			if !ok {
-				return errWatchEnded
+				return accounts.Err()
 			}
 			missing = m.take(next, e, missing, m.putAccount)
 		case e, ok := <-keys.Updates():
 			if !ok {
-				return errWatchEnded
+				return keys.Err()
 			}
 			missing = m.take(next, e, missing, m.putKey)
-		case <-back:
-			return nil
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 		if missing == 0 && len(accounts.Updates()) == 0 && len(keys.Updates()) == 0 {
 			m.now.Store(next)
 			m.once.Do(func() { close(m.loaded) })
-			next = &snapshot{keys: maps.Clone(next.keys), accounts: maps.Clone(next.accounts)}
+			next = &snapshot{keys: maps.Clone(next.keys), accounts: maps.Clone(next.accounts), newer: maps.Clone(next.newer)}
 		}
 	}
-}
-
-var errWatchEnded = errors.New("a watch ended by itself")
-
-func (m *Mirror) watchBucket(ctx context.Context, bucket string) (jetstream.KeyWatcher, error) {
-	kv, err := m.conn.JS.KeyValue(ctx, bucket)
-	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", bucket, err)
-	}
-	w, err := kv.WatchAll(ctx, jetstream.IgnoreDeletes())
-	if err != nil {
-		return nil, fmt.Errorf("watch %s: %w", bucket, err)
-	}
-	return w, nil
 }
 
 // take puts one entry into the next snapshot; nil is the watch's word for "that was all there is".
@@ -246,7 +260,13 @@ func (m *Mirror) take(next *snapshot, e jetstream.KeyValueEntry, missing int, pu
 	if e.Key() == checkEntry {
 		return missing
 	}
-	if err := put(next, e); err != nil {
+	err := put(next, e)
+	if name := strings.Replace(e.Key(), ".", "", 1); errors.Is(err, natsconf.ErrNewer) {
+		next.newer[name] = true
+	} else {
+		delete(next.newer, name)
+	}
+	if err != nil {
 		// One damaged entry must not lock everybody out; its owner is unknown until it is mended.
 		m.log.Error().Err(err).Msg("an entry cannot be read")
 	}

@@ -7,9 +7,11 @@ import (
 	"time"
 
 	"verifyd/edge/account"
+	"verifyd/natsconf/natstest"
 )
 
 func TestRotationHasAnOverlap(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	a := h.account(t, "a")
 	first := a.Secrets[0].Value
@@ -21,7 +23,7 @@ func TestRotationHasAnOverlap(t *testing.T) {
 	signs := func(want ...string) func() bool {
 		return func() bool { got, ok := h.mirror.SigningSecrets(a.ID); return ok && slices.Equal(got, want) }
 	}
-	until(t, "both sign", signs(fresh, first))
+	natstest.Await(t, "both sign", signs(fresh, first))
 	h.at(end.Add(-time.Millisecond))
 	if !signs(fresh, first)() {
 		t.Error("the old secret was not given to the end of the overlap")
@@ -43,7 +45,7 @@ func TestRotationHasAnOverlap(t *testing.T) {
 	if _, err := h.store.EndRotation(t.Context(), operator, a.ID); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the newest alone signs", signs(again.Secrets[0].Value))
+	natstest.Await(t, "the newest alone signs", signs(again.Secrets[0].Value))
 	none, err := h.store.RotateSecret(t.Context(), operator, a.ID, 0)
 	if err != nil || len(none.Secrets) != 1 {
 		t.Errorf("a rotation without overlap: %d secrets, %v", len(none.Secrets), err)
@@ -51,6 +53,7 @@ func TestRotationHasAnOverlap(t *testing.T) {
 }
 
 func TestOneRotationWins(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	a := h.account(t, "a")
 	edges := h.edges(t)
@@ -64,6 +67,7 @@ func TestOneRotationWins(t *testing.T) {
 }
 
 func TestSecretRefusals(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	a := h.account(t, "a")
 	for _, overlap := range []time.Duration{-1, account.MostOverlap + 1} {

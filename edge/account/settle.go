@@ -6,7 +6,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Settler is the actor that goes through all accounts and keys once, at the start of a service, and makes sure that every change that
+// Settler is the actor that goes through all accounts, keys and grants once, at the start of a service, and makes sure that every change that
 // stands is in the audit log: a process may have died between a change and its record, and the thing may never be changed again.
 type Settler struct {
 	store *Store
@@ -28,8 +28,8 @@ func (s *Settler) Serve(ctx context.Context) error {
 // String names the actor in the supervisor's log.
 func (s *Settler) String() string { return "audit settler" }
 
-// Settle writes the records that are missing in the audit log. A repeat is harmless. It reads every account and key, and one message
-// of the log for each.
+// Settle writes the records that are missing in the audit log. A repeat is harmless. It reads every account, key and grant, and one
+// message of the log for each.
 func (s *Store) Settle(ctx context.Context) error {
 	accounts, err := s.Accounts(ctx)
 	if err != nil {
@@ -46,6 +46,15 @@ func (s *Store) Settle(ctx context.Context) error {
 	}
 	for _, k := range keys {
 		if err := s.ledger.settle(ctx, k.last, s.now()); err != nil {
+			return err
+		}
+	}
+	grants, err := s.decisions(ctx, operatorEntry, operatorLinkEntry, accountLinkEntry)
+	if err != nil {
+		return err
+	}
+	for _, g := range grants {
+		if err := s.ledger.settle(ctx, g.last, s.now()); err != nil {
 			return err
 		}
 	}

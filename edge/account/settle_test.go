@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rs/zerolog"
 
 	"verifyd/natsconf"
@@ -27,7 +29,7 @@ func startStore(t *testing.T) *Store {
 // dieAfter makes a change as Store.change does, up to the moment at which its record would be written.
 func dieAfter(t *testing.T, s *Store, id string, quota int64) {
 	t.Helper()
-	a, revision, err := s.account(t.Context(), id)
+	a, e, err := s.account(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,13 +41,14 @@ func dieAfter(t *testing.T, s *Store, id string, quota int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.put(t.Context(), s.accounts, id, data, revision); err != nil {
+	if err := s.put(t.Context(), s.accounts, id, data, e.Revision()); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // Who dies between a change and its record leaves the record in what was changed; the next one who changes it writes both.
 func TestRecordOfAChangeWhoseMakerDied(t *testing.T) {
+	t.Parallel()
 	s := startStore(t)
 	a, err := s.CreateAccount(t.Context(), Operator(""), "a")
 	if err != nil {
@@ -100,6 +103,7 @@ func dieRevoking(t *testing.T, s *Store, id string) {
 
 // The same for a key, also when the next one finds nothing left to change; and at the start of a service, for what nobody changes again.
 func TestRecordOfAKeyWhoseMakerDied(t *testing.T) {
+	t.Parallel()
 	s := startStore(t)
 	a, err := s.CreateAccount(t.Context(), Operator(""), "a")
 	if err != nil {
@@ -130,8 +134,133 @@ func TestRecordOfAKeyWhoseMakerDied(t *testing.T) {
 	}
 }
 
+// dieTakingBack is dieAfter for a grant.
+func dieTakingBack(t *testing.T, s *Store, of Grant) {
+	t.Helper()
+	g, revision, err := s.grant(t.Context(), of)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Ended = s.instant()
+	if g.last, err = s.draft(t.Context(), Operator("dead"), g.log(), LinkRevoked, g.Holder(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.putGrant(t.Context(), g, revision); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The same for what a login link gives, which nobody has in the meantime: also when the next one finds nothing left to take back, when somebody
+// is made an operator again, and at the start of a service.
+func TestRecordOfAGrantWhoseMakerDied(t *testing.T) {
+	t.Parallel()
+	s := startStore(t)
+	a, err := s.CreateAccount(t.Context(), Operator(""), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := func() Grant {
+		t.Helper()
+		_, l, err := s.LoginLink(t.Context(), Operator(""), a.ID, RoleOwner)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return Grant{Link: l.ID, Account: a.ID}
+	}
+	olga, err := s.GrantOperator(t.Context(), Operator(""), "example", "olga")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, c := range map[string]struct {
+		of     Grant
+		settle func(Grant) error
+		beside []string // what is in the log besides, after it
+	}{
+		"a repeat": {link(), func(g Grant) error {
+			if err := s.RevokeLoginLink(t.Context(), Operator(""), a.ID, g.Link); !errors.Is(err, ErrNoLink) {
+				return fmt.Errorf("it was there still: %w", err)
+			}
+			return nil
+		}, nil},
+		"a start": {link(), func(Grant) error { return s.Settle(t.Context()) }, nil},
+		"a grant": {Grant{Network: olga.Network, Subject: olga.Subject}, func(g Grant) error {
+			_, err := s.GrantOperator(t.Context(), Operator(""), g.Network, g.Subject)
+			return err
+		}, []string{OperatorGranted, OperatorGranted}},
+	} {
+		dieTakingBack(t, s, c.of)
+		if is, err := s.granted(t.Context(), c.of); err != nil || is {
+			t.Errorf("%s: it is in force: %t, %v", what, is, err)
+		}
+		before, err := s.ledger.last(t.Context(), c.of.log())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // the second time there is nothing to settle
+			if err := c.settle(c.of); err != nil {
+				t.Fatal(err)
+			}
+		}
+		page, err := s.Audit(t.Context(), c.of.log(), "", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := append([]string{LinkRevoked}, c.beside...)
+		var got []string
+		for _, r := range slices.Backward(page.Records) {
+			if r.Number > before {
+				got = append(got, r.What)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: then the log tells %q, want %q", what, got, want)
+		}
+	}
+}
+
+// What was taken back is so before the log is asked: it cannot wait for it.
+func TestTakingBackDoesNotWaitForItsRecord(t *testing.T) {
+	t.Parallel()
+	s := startStore(t)
+	a, err := s.CreateAccount(t.Context(), Operator(""), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, l, err := s.LoginLink(t.Context(), Operator(""), a.ID, RoleOwner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := s.conn.JS.Stream(t.Context(), natsconf.StreamAudit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	full := stream.CachedInfo().Config
+	full.MaxMsgs, full.Discard = int64(stream.CachedInfo().State.Msgs), jetstream.DiscardNew
+	if _, err := s.conn.JS.UpdateStream(t.Context(), full); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.RevokeLoginLink(t.Context(), Operator(""), a.ID, l.ID); !errors.Is(err, natsconf.ErrUncertain) {
+		t.Errorf("without its record: %v", err)
+	}
+	if g, err := s.LoginLinkGrant(t.Context(), a.ID, l.ID); !errors.Is(err, ErrNoLink) {
+		t.Errorf("it gives %+v still: %v", g, err)
+	}
+	full.MaxMsgs = -1
+	if _, err := s.conn.JS.UpdateStream(t.Context(), full); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Settle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	page, err := s.Audit(t.Context(), a.ID, "", 0)
+	if err != nil || page.Records[0].What != LinkRevoked || page.Records[0].On != l.ID {
+		t.Errorf("the log: %+v, %v", page.Records, err)
+	}
+}
+
 // And for an account, at the start.
 func TestSettleOfAnAccount(t *testing.T) {
+	t.Parallel()
 	s := startStore(t)
 	a, err := s.CreateAccount(t.Context(), Operator(""), "a")
 	if err != nil {
@@ -164,6 +293,7 @@ func TestUseWithinTheHourIsNotDue(t *testing.T) {
 
 // Records of the version before are read, found by id, changed, and written in the new version.
 func TestRecordsOfVersion1(t *testing.T) {
+	t.Parallel()
 	s := startStore(t)
 	created := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	id := idOf("Old Guild")
@@ -212,9 +342,8 @@ func TestRecordsOfVersion1(t *testing.T) {
 	if err != nil || a.Quota != 6 || len(a.Secrets) != 2 {
 		t.Errorf("account after a change: %+v, %v", a, err)
 	}
-	keys, err := s.Keys(t.Context())
-	if err != nil || len(keys) != 2 || keys[0].ReplacedBy != next.ID {
-		t.Errorf("keys: %+v, %v", keys, err)
+	if keys, err := s.Keys(t.Context()); err != nil || len(keys) != 2 || keys[0].ReplacedBy != next.ID {
+		t.Errorf("both keys, the old one as replaced by %s: %+v, %v", next.ID, keys, err)
 	}
 	if _, err := s.RevokeKey(t.Context(), Operator(""), "", secret); err != nil {
 		t.Errorf("revoking it by the key itself: %v", err)

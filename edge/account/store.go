@@ -58,20 +58,26 @@ func (s *Store) turn(ctx context.Context) (done func(), err error) {
 // prefix.
 const checkEntry = "master-key-check"
 
+// MasterKeySubject is where the check of the master key stands. Each store has its own.
+func MasterKeySubject() string { return natsconf.BucketSubject(natsconf.BucketAccounts, checkEntry) }
+
 // ErrMasterKey is returned for a store that was made with another master key: its secrets would not open, and what this key
 // sealed would not open for the others.
 var ErrMasterKey = errors.New("this is not the master key that the store was made with")
 
-// checkKey writes the check where there is none yet, and compares it otherwise.
+// checkKey compares the check, and writes it where there is none yet. It looks first: a dispatcher's credential may only read.
 func checkKey(ctx context.Context, accounts jetstream.KeyValue, key seal.Key) error {
-	_, err := accounts.Create(ctx, checkEntry, key.NewCheck())
-	if err == nil {
-		return nil
-	}
-	if !errors.Is(err, jetstream.ErrKeyExists) {
-		return fmt.Errorf("write the check of the master key: %w", err)
-	}
 	e, err := accounts.Get(ctx, checkEntry)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		_, err = accounts.Create(ctx, checkEntry, key.NewCheck())
+		if err == nil {
+			return nil
+		}
+		if !errors.Is(err, jetstream.ErrKeyExists) {
+			return fmt.Errorf("write the check of the master key: %w", err)
+		}
+		e, err = accounts.Get(ctx, checkEntry)
+	}
 	if err != nil {
 		return fmt.Errorf("read the check of the master key: %w", err)
 	}
@@ -162,19 +168,19 @@ func (s *Store) Account(ctx context.Context, id string) (Account, error) {
 	return a, err
 }
 
-func (s *Store) account(ctx context.Context, id string) (Account, uint64, error) {
+func (s *Store) account(ctx context.Context, id string) (Account, jetstream.KeyValueEntry, error) {
 	if !isAccountID(id) {
-		return Account{}, 0, ErrNoAccount
+		return Account{}, nil, ErrNoAccount
 	}
 	e, err := s.accounts.Get(ctx, id)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return Account{}, 0, ErrNoAccount
+		return Account{}, nil, ErrNoAccount
 	}
 	if err != nil {
-		return Account{}, 0, fmt.Errorf("read account: %w: %w", natsconf.ErrUnavailable, err)
+		return Account{}, nil, fmt.Errorf("read account: %w: %w", natsconf.ErrUnavailable, err)
 	}
 	a, err := decodeAccount(id, e.Value(), s.box)
-	return a, e.Revision(), err
+	return a, e, err
 }
 
 // deed is what a change did, for its record.
@@ -187,7 +193,8 @@ type deed struct {
 var errUnchanged = errors.New("unchanged")
 
 // change lets edit alter an account, if the actor may, and stores it with the record of the change. It starts over when another
-// change came first, so that edit may run several times. The errors are edit's, ErrNoAccount and ErrNotAllowed.
+// change came first, so that edit may run several times. The errors are edit's, ErrNoAccount, ErrNotAllowed, and that of a record that a
+// newer build has written.
 func (s *Store) change(ctx context.Context, by Actor, id string, action Action, edit func(*Account, time.Time) (deed, error)) (Account, error) {
 	done, err := s.turn(ctx)
 	if err != nil {
@@ -196,8 +203,8 @@ func (s *Store) change(ctx context.Context, by Actor, id string, action Action, 
 	defer done()
 	var a Account
 	err = again(func() (err error) {
-		var revision uint64
-		if a, revision, err = s.account(ctx, id); err != nil {
+		var e jetstream.KeyValueEntry
+		if a, e, err = s.account(ctx, id); err != nil {
 			return err
 		}
 		if err = s.ledger.settle(ctx, a.last, s.now()); err != nil {
@@ -210,14 +217,20 @@ func (s *Store) change(ctx context.Context, by Actor, id string, action Action, 
 		if err != nil {
 			return err
 		}
+		if err = rewritable(e.Value(), new(accountRecord)); err != nil && d.what != MemberRemoved {
+			return fmt.Errorf("account %s: %w", id, err)
+		}
 		if a.last, err = s.draft(ctx, by, id, d.what, d.on, d.detail); err != nil {
 			return err
 		}
 		data, err := encodeAccount(a, s.box)
+		if err == nil {
+			data, err = keeping(e.Value(), data, accountRecord{})
+		}
 		if err != nil {
 			return fmt.Errorf("encode account: %w", err)
 		}
-		return s.put(ctx, s.accounts, id, data, revision)
+		return s.put(ctx, s.accounts, id, data, e.Revision())
 	})
 	if errors.Is(err, errUnchanged) {
 		return a, nil
@@ -260,13 +273,13 @@ func (s *Store) SetQuota(ctx context.Context, by Actor, id string, quota int64) 
 
 // Accounts lists all accounts by name.
 func (s *Store) Accounts(ctx context.Context) ([]Account, error) {
-	entries, err := list(ctx, s.accounts, ">")
+	entries, err := s.list(ctx, natsconf.BucketAccounts, ">")
 	if err != nil {
 		return nil, err
 	}
 	accounts := make([]Account, 0, len(entries))
 	for _, e := range entries {
-		a, err := decodeAccount(e.Key(), e.Value(), s.box)
+		a, err := decodeAccount(e.key, e.value, s.box)
 		if err != nil {
 			return nil, err
 		}
@@ -276,37 +289,34 @@ func (s *Store) Accounts(ctx context.Context) ([]Account, error) {
 	return accounts, nil
 }
 
-// list reads the entries of a bucket whose names match.
-func list(ctx context.Context, kv jetstream.KeyValue, filter string) ([]jetstream.KeyValueEntry, error) {
-	w, err := kv.Watch(ctx, filter, jetstream.IgnoreDeletes())
-	if err != nil {
-		return nil, fmt.Errorf("list %s: %w", kv.Bucket(), err)
-	}
-	defer stopWatch(w)
-	var entries []jetstream.KeyValueEntry
-	for {
-		select {
-		case e, ok := <-w.Updates():
-			if !ok {
-				return nil, fmt.Errorf("list %s: %w", kv.Bucket(), natsconf.ErrUnavailable)
-			}
-			if e == nil { // everything there is has come
-				return entries, nil
-			}
-			if e.Key() != checkEntry {
-				entries = append(entries, e)
-			}
-		case <-ctx.Done():
-			return nil, fmt.Errorf("list %s: %w", kv.Bucket(), ctx.Err())
-		}
-	}
+// listed is an entry of a bucket.
+type listed struct {
+	key      string
+	value    []byte
+	revision uint64
 }
 
-// stopWatch ends a watch and reads out what it still holds: its goroutine waits for a reader otherwise, for good.
-func stopWatch(w jetstream.KeyWatcher) {
-	_ = w.Stop()
-	for range w.Updates() { // until it is closed
+// list reads the entries of a bucket whose names match, as they are now. A watch would tell them as a server knows them that may be
+// behind the bucket's leader.
+func (s *Store) list(ctx context.Context, bucket, filter string) ([]listed, error) {
+	msgs, err := s.conn.Newest(ctx, natsconf.BucketStream(bucket), natsconf.BucketSubject(bucket, filter))
+	if err != nil {
+		return nil, fmt.Errorf("list %s: %w", bucket, err)
 	}
+	entries := make([]listed, 0, len(msgs))
+	for _, m := range msgs {
+		e := listed{key: strings.TrimPrefix(m.Subject(), natsconf.BucketSubject(bucket, "")), value: m.Data()}
+		if e.key == checkEntry || natsconf.IsMarker(m.Headers()) {
+			continue
+		}
+		meta, err := m.Metadata()
+		if err != nil {
+			return nil, fmt.Errorf("list %s: %w", bucket, err)
+		}
+		e.revision = meta.Sequence.Stream
+		entries = append(entries, e)
+	}
+	return entries, nil
 }
 
 // errOvertaken says that another change came first.
@@ -341,9 +351,9 @@ func isAccountID(id string) bool {
 func (s *Store) LastUsed(ctx context.Context, ids ...string) (map[string]time.Time, error) {
 	used := map[string]time.Time{}
 	if len(ids) == 0 {
-		entries, err := list(ctx, s.uses, ">")
+		entries, err := s.list(ctx, natsconf.BucketKeyUses, ">")
 		for _, e := range entries {
-			used[e.Key()] = parseUse(e.Value())
+			used[e.key] = parseUse(e.value)
 		}
 		return withoutZero(used), err
 	}

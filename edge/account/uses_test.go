@@ -24,6 +24,7 @@ func (h house) useWrites(t *testing.T) uint64 {
 
 // Two edges see a key a thousand times within an hour: one message. The hour after: one more.
 func TestUseIsWrittenOnceAnHour(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	const key = "key_aaaaaaaaaaaaaaaa"
 	edges := []*account.Uses{account.NewUses(h.conn, zerolog.Nop()), account.NewUses(h.conn, zerolog.Nop())}
@@ -49,11 +50,11 @@ func TestUseIsWrittenOnceAnHour(t *testing.T) {
 		for i, u := range edges {
 			name := fmt.Sprintf("key_marker%d%d", n, i)
 			u.Saw(name, began)
-			until(t, "the marker is written", func() bool { all, err := h.store.LastUsed(t.Context(), name); return err == nil && !all[name].IsZero() })
+			natstest.Await(t, "the marker is written", func() bool { all, err := h.store.LastUsed(t.Context(), name); return err == nil && !all[name].IsZero() })
 		}
 	}
 	see(began)
-	until(t, "the use is written", func() bool { return !used().IsZero() })
+	natstest.Await(t, "the use is written", func() bool { return !used().IsZero() })
 	marker(1)
 	if n := h.useWrites(t); n != 3 {
 		t.Errorf("%d messages within the hour, want 1 and two markers", n)
@@ -62,7 +63,7 @@ func TestUseIsWrittenOnceAnHour(t *testing.T) {
 		t.Errorf("used at %s", at)
 	}
 	see(began.Add(90 * time.Minute))
-	until(t, "the next use is written", func() bool { return used().After(began.Add(time.Hour)) })
+	natstest.Await(t, "the next use is written", func() bool { return used().After(began.Add(time.Hour)) })
 	marker(2)
 	if n := h.useWrites(t); n != 6 {
 		t.Errorf("%d messages after two hours", n)
@@ -74,6 +75,7 @@ func TestUseIsWrittenOnceAnHour(t *testing.T) {
 
 // An edge that was started anew does not write again what is there.
 func TestRestartedEdgeWritesNoUseTwice(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	now := time.Now()
 	for range 3 {
@@ -81,7 +83,7 @@ func TestRestartedEdgeWritesNoUseTwice(t *testing.T) {
 		stop := natstest.Serve(t, u)
 		u.Saw("key_a", now)
 		u.Saw("key_b", now)
-		until(t, "written", func() bool { all, err := h.store.LastUsed(t.Context()); return err == nil && len(all) == 2 })
+		natstest.Await(t, "written", func() bool { all, err := h.store.LastUsed(t.Context()); return err == nil && len(all) == 2 })
 		stop()
 	}
 	if n := h.useWrites(t); n != 2 {

@@ -1,14 +1,21 @@
 package account
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/base32"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
+	"reflect"
+	"slices"
 	"strings"
 	"time"
 
+	"verifyd/edge/page"
+	"verifyd/natsconf"
 	"verifyd/natsconf/seal"
 	"verifyd/sessions"
 )
@@ -30,17 +37,19 @@ func idOf(name string) string {
 }
 
 type accountRecord struct {
-	Version   int            `json:"v"`
-	Name      string         `json:"name"`
-	Quota     int64          `json:"quota,omitempty"`
-	ReturnURL string         `json:"return_url,omitempty"`
-	Colour    string         `json:"colour,omitempty"`
-	CreatedAt time.Time      `json:"created_at"`
-	SecretsV1 [][]byte       `json:"secrets,omitempty"` // of version 1: sealed, newest first
-	Secrets   []secretRecord `json:"signing_secrets,omitempty"`
-	Members   []memberRecord `json:"members,omitempty"`
-	Invites   []inviteRecord `json:"invites,omitempty"`
-	Last      *recordWire    `json:"last,omitempty"`
+	Version   int    `json:"v"`
+	Name      string `json:"name"`
+	Quota     int64  `json:"quota,omitempty"`
+	ReturnURL string `json:"return_url,omitempty"`
+	// ReturnOrigins is missing in records of builds that knew no such list.
+	ReturnOrigins []string       `json:"return_origins,omitempty"`
+	Colour        string         `json:"colour,omitempty"`
+	CreatedAt     time.Time      `json:"created_at"`
+	SecretsV1     [][]byte       `json:"secrets,omitempty"` // of version 1: sealed, newest first
+	Secrets       []secretRecord `json:"signing_secrets,omitempty"`
+	Members       []memberRecord `json:"members,omitempty"`
+	Invites       []inviteRecord `json:"invites,omitempty"`
+	Last          *recordWire    `json:"last,omitempty"`
 }
 
 type secretRecord struct {
@@ -88,7 +97,7 @@ type keyRecord struct {
 
 func encodeAccount(a Account, box *seal.Box) ([]byte, error) {
 	r := accountRecord{
-		Version: recordVersion, Name: a.Name, Quota: a.Quota, ReturnURL: a.ReturnURL, Colour: a.Colour, CreatedAt: a.CreatedAt, Last: a.last.wire(),
+		Version: recordVersion, Name: a.Name, Quota: a.Quota, ReturnURL: a.ReturnURL, ReturnOrigins: a.ReturnOrigins, Colour: a.Colour, CreatedAt: a.CreatedAt, Last: a.last.wire(),
 	}
 	for _, s := range a.Secrets {
 		r.Secrets = append(r.Secrets, secretRecord{Sealed: box.Seal([]byte(s.Value), a.ID), CreatedAt: s.CreatedAt, ExpiresAt: s.ExpiresAt})
@@ -110,7 +119,12 @@ func decodeAccount(id string, data []byte, box *seal.Box) (Account, error) {
 	if err := decode(data, &r, &r.Version); err != nil {
 		return Account{}, fmt.Errorf("account %s: %w", id, err)
 	}
-	a := Account{ID: id, Name: r.Name, Quota: r.Quota, ReturnURL: r.ReturnURL, Colour: r.Colour, CreatedAt: r.CreatedAt, last: r.Last.record()}
+	a := Account{
+		ID: id, Name: r.Name, Quota: r.Quota, ReturnURL: r.ReturnURL, ReturnOrigins: r.ReturnOrigins, Colour: r.Colour, CreatedAt: r.CreatedAt, last: r.Last.record(),
+	}
+	if origin := page.Origin(a.ReturnURL); a.ReturnURL != "" && !slices.Contains(a.ReturnOrigins, origin) {
+		a.ReturnOrigins = append(a.ReturnOrigins, origin)
+	}
 	for _, sealed := range r.SecretsV1 {
 		r.Secrets = append(r.Secrets, secretRecord{Sealed: sealed, CreatedAt: r.CreatedAt})
 	}
@@ -169,13 +183,34 @@ func parseEntry(entry string) (d digest, err error) {
 	return d, nil
 }
 
-// decode refuses a record of a newer build rather than misread it.
-func decode(data []byte, into any, version *int) error {
-	if err := json.Unmarshal(data, into); err != nil {
-		return fmt.Errorf("decode: %w", err)
-	}
-	if *version < 1 || *version > recordVersion {
-		return fmt.Errorf("has version %d, this build reads 1 to %d: run the newer verifyd", *version, recordVersion)
+// rewritable refuses a record that holds what this build does not know: written anew from what it knows, the rest would be gone. A newer build
+// may add a member without another version, where who only reads can do without it. record is what this build knows of it. What takes a right
+// away is written all the same (keeping): it cannot wait.
+func rewritable(data []byte, record any) error {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(record); err != nil {
+		return fmt.Errorf("it holds more than this build can write again (%w): %w", err, natsconf.ErrNewer)
 	}
 	return nil
+}
+
+// keeping gives a record as this build writes it, with what an older text of it holds beside what this build knows. Of parts only what
+// this build knows is left: that is for changes that must not wait for a newer build. known is what this build knows of it.
+func keeping(older, written []byte, known any) ([]byte, error) {
+	var all, now map[string]json.RawMessage
+	if err := errors.Join(json.Unmarshal(older, &all), json.Unmarshal(written, &now)); err != nil {
+		return nil, err
+	}
+	for _, f := range reflect.VisibleFields(reflect.TypeOf(known)) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		delete(all, name)
+	}
+	maps.Copy(all, now)
+	return json.Marshal(all)
+}
+
+// decode refuses a record of a newer build rather than misread it.
+func decode(data []byte, into any, version *int) error {
+	return natsconf.DecodeRecord(data, into, version, recordVersion)
 }

@@ -43,21 +43,15 @@ func look(tab context.Context, t *testing.T, address string, width int64, scheme
 		})
 		return err
 	})
-	if err := chromedp.Do(tab, chromedp.EmulateViewport(width, 900), colour, chromedp.Navigate(address)); err != nil {
-		t.Fatal(err)
-	}
-	wide, err := chromedp.Run(tab, chromedp.Evaluate[bool](`document.documentElement.scrollWidth > innerWidth`))
-	if err != nil || wide {
-		t.Errorf("at %d pixels something sticks out (%v)", width, err)
+	chromiumtest.Do(tab, t, chromedp.EmulateViewport(width, 900), colour, chromedp.Navigate(address))
+	if wide := chromiumtest.Run(tab, t, chromedp.Evaluate[bool](`document.documentElement.scrollWidth > innerWidth`)); wide {
+		t.Errorf("at %d pixels something sticks out", width)
 	}
 	if *shots == "" {
 		return
 	}
-	picture, err := chromedp.Run(tab, chromedp.CaptureScreenshot())
-	if err == nil {
-		err = os.WriteFile(filepath.Join(*shots, fmt.Sprintf("docs-%d-%s.png", width, scheme)), picture, 0o600)
-	}
-	if err != nil {
+	picture := chromiumtest.Run(tab, t, chromedp.CaptureScreenshot())
+	if err := os.WriteFile(filepath.Join(*shots, fmt.Sprintf("docs-%d-%s.png", width, scheme)), picture, 0o600); err != nil {
 		t.Fatal(err)
 	}
 }

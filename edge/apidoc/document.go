@@ -2,9 +2,7 @@ package apidoc
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"embed"
-	"encoding/hex"
 	"fmt"
 	"html/template"
 	"net/http"
@@ -12,6 +10,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"verifyd/edge/page"
 )
 
 //go:embed openapi.yaml
@@ -25,8 +25,8 @@ const sourceServer = "https://verify.example.com"
 
 // Document is the description of one service's interface, drawn and ready to be served.
 type Document struct {
-	yaml, page, style []byte
-	stylePath         string
+	yaml, page []byte
+	style      page.Asset
 }
 
 // New draws the document of a service with a base URL, and the path prefix in it.
@@ -36,13 +36,12 @@ func New(base, prefix string) (*Document, error) {
 	if err := yaml.Unmarshal(text, &root); err != nil || len(root.Content) != 1 {
 		return nil, fmt.Errorf("read the OpenAPI document: %w", err)
 	}
-	style, err := webFiles.ReadFile("web/docs.css")
+	style, err := page.LoadStyle(webFiles, "web/docs.css")
 	if err != nil {
-		return nil, fmt.Errorf("read the style of the documentation: %w", err)
+		return nil, err
 	}
-	sum := sha256.Sum256(style)
-	d := &Document{yaml: text, style: style, stylePath: "/assets/docs-" + hex.EncodeToString(sum[:6]) + ".css"}
-	d.page, err = draw(node{root.Content[0], root.Content[0]}, base, prefix, prefix+d.stylePath)
+	d := &Document{yaml: text, style: style}
+	d.page, err = draw(node{root.Content[0], root.Content[0]}, base, prefix, prefix+d.StylePath())
 	return d, err
 }
 
@@ -77,7 +76,7 @@ func say(text string) template.HTML {
 func paragraphs(text string) []string { return strings.Split(strings.TrimSpace(text), "\n\n") }
 
 // StylePath is where Style is to be served, below the base URL.
-func (d *Document) StylePath() string { return d.stylePath }
+func (d *Document) StylePath() string { return "/assets/" + d.style.Name }
 
 // YAML answers with the document.
 func (d *Document) YAML() http.Handler { return fixed("application/yaml", "no-cache", d.yaml) }
@@ -88,9 +87,7 @@ func (d *Document) Page() http.Handler {
 }
 
 // Style answers with the page's style sheet, whose path changes with its content.
-func (d *Document) Style() http.Handler {
-	return fixed("text/css; charset=utf-8", "public, max-age=31536000, immutable", d.style)
-}
+func (d *Document) Style() http.Handler { return d.style }
 
 func fixed(media, cache string, data []byte) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -4,61 +4,68 @@ package chromiumtest
 
 import (
 	"context"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
 	"os"
-	"os/exec"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/chromedp/chromedp"
+
+	"verifyd/natsconf/natstest"
 )
 
-// RequireVariable lists, separated by commas, the programs without which tests fail instead of being skipped.
-const RequireVariable = "VERIFYD_TEST_REQUIRE"
-
-// testTimeout bounds all that one test does with the browser.
-const testTimeout = 2 * time.Minute
+const (
+	// atMost bounds all that one test does with the browser. It is a last resort, for a page that never comes: a walk takes seconds, and on
+	// a machine with other work as many minutes.
+	atMost = 10 * time.Minute
+	// lastWords is what is left to the test binary to say where a walk stood when its own time is over.
+	lastWords = 10 * time.Second
+)
 
 // names of the browser's program, by system.
 var names = []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable"}
 
 // Start gives a tab of a headless browser with a profile of its own, which ends with the test. It skips the test under -short,
-// and where there is no browser unless one is required.
-func Start(t *testing.T) context.Context {
+// and where there is no browser unless one is required. more are further options of the browser's, such as Trust.
+func Start(t *testing.T, more ...chromedp.ExecAllocatorOption) context.Context {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("skipped under -short: a browser takes seconds")
 	}
-	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(find(t)), chromedp.UserDataDir(t.TempDir()))
+	program := Program(t, "browser", "browser, one of "+strings.Join(names, ", "), names...)
+	r := newRecord()
+	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.UserDataDir(t.TempDir()), chromedp.CombinedOutput(r))
+	opts = append(opts, start(program)...)
+	opts = append(opts, more...)
 	if os.Geteuid() == 0 {
 		opts = append(opts, chromedp.NoSandbox) // Chromium refuses its sandbox to root
 	}
 	alloc, stop := chromedp.NewExecAllocator(t.Context(), opts...)
 	t.Cleanup(stop)
-	tab, end := chromedp.NewContext(alloc)
+	tab, end := chromedp.NewContext(alloc, chromedp.WithDebugf(r.debugf))
 	t.Cleanup(func() {
 		_ = chromedp.Cancel(tab) // waits until the browser is gone
 		end()
 	})
-	if err := chromedp.Do(tab); err != nil { // starts it; under a deadline it would end with that
-		t.Fatal(err)
+	late := time.AfterFunc(natstest.LastResort, stop) // under a deadline the browser would end with that
+	if err := chromedp.Do(tab); err != nil {
+		t.Fatalf("the browser does not start: %v\n%s", err, r)
 	}
-	within, cancel := context.WithTimeout(tab, testTimeout)
+	late.Stop()
+	over := time.Now().Add(atMost)
+	if end, ok := t.Deadline(); ok && end.Add(-lastWords).Before(over) {
+		over = end.Add(-lastWords)
+	}
+	within, cancel := context.WithDeadline(context.WithValue(tab, recordKey{}, r), over)
 	t.Cleanup(cancel)
 	return within
 }
 
-func find(t *testing.T) string {
-	t.Helper()
-	for _, name := range names {
-		if path, err := exec.LookPath(name); err == nil {
-			return path
-		}
-	}
-	if slices.Contains(strings.Split(os.Getenv(RequireVariable), ","), "browser") {
-		t.Fatalf("%s names browser, and there is none of %s", RequireVariable, strings.Join(names, ", "))
-	}
-	t.Skipf("skipped: this test needs a browser, one of %s", strings.Join(names, ", "))
-	return ""
+// Trust lets the browser accept the certificate, whoever signed it, for any name.
+func Trust(cert *x509.Certificate) chromedp.ExecAllocatorOption {
+	key := sha256.Sum256(cert.RawSubjectPublicKeyInfo)
+	return chromedp.Flag("ignore-certificate-errors-spki-list", base64.StdEncoding.EncodeToString(key[:]))
 }

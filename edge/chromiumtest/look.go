@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -17,8 +16,8 @@ import (
 )
 
 var (
-	screenshots = flag.String("screenshots", "", "folder for pictures of every page, at each width; none when empty")
-	dark        = flag.Bool("dark", false, "make dark pictures, too")
+	screenshots = flag.String("screenshots", "", "folder for the pictures of docs/screens; none when empty")
+	every       = flag.Bool("every", false, "with -screenshots: take a picture of every page in every state that is looked at")
 )
 
 // AxeVariable names axe.min.js, with which every page is checked; without it the newest below ../shared/testassets beside the
@@ -30,8 +29,7 @@ func Axe(t *testing.T) string {
 	t.Helper()
 	file := os.Getenv(AxeVariable)
 	if file == "" {
-		_, here, _, _ := runtime.Caller(0)
-		found, err := filepath.Glob(filepath.Join(filepath.Dir(here), "../../../shared/testassets/axe-core-*/axe.min.js"))
+		found, err := filepath.Glob(filepath.Join(repository(t), "../shared/testassets/axe-core-*/axe.min.js"))
 		if err != nil || len(found) == 0 {
 			t.Logf("no axe-core: pages are not checked with it. Name axe.min.js in %s", AxeVariable)
 			return ""
@@ -45,17 +43,32 @@ func Axe(t *testing.T) string {
 	return string(script)
 }
 
+// repository gives where go.mod lies: the folder of the package under test, in which its tests run, or one above it.
+func repository(t *testing.T) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir
+		}
+		above := filepath.Dir(dir)
+		if above == dir {
+			t.Fatal("no go.mod lies above the tests' folder")
+		}
+		dir = above
+	}
+}
+
 // picture takes the whole page by making the window as high as that: a picture beyond the window shifts pages that run from right to
 // left.
-func picture(tab context.Context, width int64) ([]byte, error) {
-	height, err := chromedp.Run(tab, chromedp.Evaluate[int64](`document.documentElement.scrollHeight`))
-	if err != nil {
-		return nil, err
-	}
-	if err := chromedp.Do(tab, chromedp.EmulateViewport(width, height)); err != nil {
-		return nil, err
-	}
-	return chromedp.Run(tab, chromedp.CaptureScreenshot())
+func picture(tab context.Context, t *testing.T, width int64) []byte {
+	t.Helper()
+	height := Run(tab, t, chromedp.Evaluate[int64](`document.documentElement.scrollHeight`))
+	Do(tab, t, chromedp.EmulateViewport(width, height))
+	return Run(tab, t, chromedp.CaptureScreenshot())
 }
 
 // Screen is how a page is looked at.
@@ -64,10 +77,11 @@ type Screen struct {
 	Width  int64  // in CSS pixels
 	Scheme string // light or dark
 	Zoom   bool   // text at 200 %
+	Docs   bool   // its picture is one of docs/screens
 }
 
 // Look opens a page on a screen and fails the test where it sticks out to the side or breaks a rule of axe. With -args -screenshots
-// FOLDER it takes a picture. open leads the tab to the page; axe is what Axe gave.
+// FOLDER it takes a picture of those of Docs. open leads the tab to the page; axe is what Axe gave.
 func Look(tab context.Context, t *testing.T, s Screen, axe string, open ...chromedp.Action[chromedp.Void]) {
 	t.Helper()
 	name := fmt.Sprintf("%s-%d-%s", s.Name, s.Width, s.Scheme)
@@ -77,31 +91,26 @@ func Look(tab context.Context, t *testing.T, s Screen, axe string, open ...chrom
 		})
 		return err
 	})
-	if err := chromedp.Do(tab, append([]chromedp.Action[chromedp.Void]{chromedp.EmulateViewport(s.Width, 800), colour}, open...)...); err != nil {
-		t.Fatal(name, err)
-	}
+	Do(tab, t, append([]chromedp.Action[chromedp.Void]{chromedp.EmulateViewport(s.Width, 800), colour}, open...)...)
 	if s.Zoom {
 		name += "-zoom"
-		if _, err := chromedp.Run(tab, chromedp.Evaluate[string](`document.documentElement.style.fontSize = "200%"`)); err != nil {
-			t.Fatal(name, err)
-		}
+		Run(tab, t, chromedp.Evaluate[string](`document.documentElement.style.fontSize = "200%"`))
 	}
-	wide, err := chromedp.Run(tab, chromedp.Evaluate[bool](`document.documentElement.scrollWidth > innerWidth`))
-	if err != nil || wide {
-		t.Errorf("%s: sticks out: %v, %v", name, wide, err)
+	if wide := Run(tab, t, chromedp.Evaluate[bool](`document.documentElement.scrollWidth > innerWidth`)); wide {
+		t.Errorf("%s: sticks out", name)
 	}
-	if *screenshots != "" && (s.Scheme == "light" || *dark) {
-		png, err := picture(tab, s.Width)
-		if err = errors.Join(err, os.MkdirAll(*screenshots, 0o755), os.WriteFile(filepath.Join(*screenshots, strings.Replace(name, "-light", "", 1)+".png"), png, 0o644)); err != nil { //nolint:gosec // pictures for everybody
+	if *screenshots != "" && (s.Docs || *every) {
+		png := picture(tab, t, s.Width)
+		if err := errors.Join(os.MkdirAll(*screenshots, 0o755), os.WriteFile(filepath.Join(*screenshots, strings.Replace(name, "-light", "", 1)+".png"), png, 0o644)); err != nil { //nolint:gosec // pictures for everybody
 			t.Error(err)
 		}
 	}
 	if axe == "" {
 		return
 	}
-	found, err := chromedp.Run(tab, chromedp.Evaluate[string](axe+`;
+	found := Run(tab, t, chromedp.Evaluate[string](axe+`;
 		axe.run().then(r => JSON.stringify(r.violations.map(v => [v.id, v.nodes.map(n => n.html)])))`, chromedp.EvalAwaitPromise))
-	if err != nil || found != "[]" {
-		t.Errorf("%s: axe: %v %s", name, err, found)
+	if found != "[]" {
+		t.Errorf("%s: axe: %s", name, found)
 	}
 }

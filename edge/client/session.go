@@ -117,7 +117,7 @@ type Session struct {
 	GuildID        string     `json:"guild_id"`
 	State          State      `json:"state"`
 	Verified       *bool      `json:"verified"` // nil unless State is Verified or Failed
-	Reason         string     `json:"reason"`   // why it is not verified: "declined", "refused", "canceled", "expired"
+	Reason         string     `json:"reason"`   // why it is not verified: "declined", "refused", "canceled", "expired", "unreadable"
 	Rule           string     `json:"rule"`     // the network's rule that refused, such as "min_account_age"; empty for other reasons
 	CreatedAt      time.Time  `json:"created_at"`
 	ExpiresAt      time.Time  `json:"expires_at"`

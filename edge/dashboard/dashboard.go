@@ -20,6 +20,8 @@ import (
 	"verifyd/edge/page"
 	"verifyd/natsconf/seal"
 	"verifyd/sessions"
+	"verifyd/sessions/pauses"
+	"verifyd/sessions/roster"
 )
 
 // ReturnPath is where identity networks return to after a login to the dashboard: network.Options.ReturnPath of Config.Networks.
@@ -38,7 +40,16 @@ const (
 type Directory interface {
 	AccountsOf(network, subject string) []account.Account
 	Keys(account string) []account.Key
+	// For operators.
+	Accounts(text, after string, most int) (found []account.Account, more bool)
+	Name(account string) (string, bool)
 }
+
+// Preview draws the sign-in page as the users of an account see it: the question, or the page after the end.
+type Preview func(w http.ResponseWriter, r *http.Request, a account.Account, ended bool)
+
+// Fleet asks all processes of the service what they know. Its error is natsconf.ErrUnavailable.
+type Fleet func(ctx context.Context) ([]roster.Process, error)
 
 // Config is what a Handler needs.
 type Config struct {
@@ -53,6 +64,9 @@ type Config struct {
 	Watch     *sessions.Watch    // tells open pages of changes
 	Usage     Usages             //
 	Callbacks Callbacks          // drafts callbacks and sends test ones
+	Preview   Preview            // draws the sign-in page as an account's users see it
+	Pauses    *pauses.Store      // of receiver hosts, by operators
+	Fleet     Fleet              // asks the processes of the service
 	Snippets  []Snippet          // how a callback is verified, in the order in which they are shown
 	Rate      account.Rate       // of a key that has none of its own
 	Policy    sessions.Policy    // of a key that has none of its own
@@ -74,6 +88,7 @@ type Handler struct {
 	flows   flow.Cookies
 	painter *painter
 	tests   *limit.Rates  // of test callbacks, by account
+	again   *limit.Rates  // of callbacks that are sent again, by account
 	streams seats         // of the pages that are kept up to date
 	look    time.Duration // see streamPause
 }
@@ -84,8 +99,9 @@ func New(c Config) (*Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("base URL: %w", err)
 	}
-	if c.Accounts == nil || c.Directory == nil || c.Logins == nil || c.Sessions == nil || c.List == nil || c.Usage == nil || c.Watch == nil {
-		return nil, errors.New("dashboard: Accounts, Directory, Logins, Sessions, List, Usage and Watch are required")
+	if c.Accounts == nil || c.Directory == nil || c.Logins == nil || c.Sessions == nil || c.List == nil || c.Usage == nil || c.Watch == nil ||
+		c.Pauses == nil || c.Fleet == nil {
+		return nil, errors.New("dashboard: Accounts, Directory, Logins, Sessions, List, Usage, Watch, Pauses and Fleet are required")
 	}
 	if c.Now == nil {
 		c.Now = time.Now
@@ -99,6 +115,9 @@ func New(c Config) (*Handler, error) {
 		streams: seats{taken: map[string]int{}}, look: streamPause,
 	}
 	if h.tests, err = limit.NewRates(testRate); err != nil {
+		return nil, err
+	}
+	if h.again, err = limit.NewRates(againRate); err != nil {
 		return nil, err
 	}
 	if h.painter, err = newPainter(); err != nil {

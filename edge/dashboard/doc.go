@@ -1,4 +1,4 @@
-// Package dashboard is the integrator's side for people: pages below {base_url}/dashboard, drawn by the server, which work without
+// Package dashboard is the integrator's side for people, and the operator's: pages below {base_url}/dashboard, drawn by the server, which work without
 // JavaScript.
 //
 //	login, callback, link, invite    who somebody is: an identity network, an operator's login link, an invite
@@ -8,6 +8,7 @@
 //	signing                          the callback signing secret, its rotation, snippets, a test callback
 //	usage, quickstart                this month's sessions; the first steps with the account's own key
 //	members, audit, settings         who may do what, who did what, and the login itself
+//	operator/…                       the operator's: the service, all accounts, receiver hosts, what was not delivered
 //
 // The law:
 //
@@ -22,5 +23,7 @@
 //     that shows them sealed, and are taken once.
 //  5. No script and no style stands in a page; the content security policy lets none run. What the script adds (copying, staying up
 //     to date) nobody needs.
-//  6. What others typed is escaped, isolated in its direction, and its invisible characters are made visible.
+//  6. The operator's pages are for who was made one at the command line; that is read from the store's leader at each request. They
+//     show no secret, no callback URL beyond its host, and no user.
+//  7. What others typed is escaped, isolated in its direction, and its invisible characters are made visible.
 package dashboard

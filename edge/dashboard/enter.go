@@ -27,7 +27,7 @@ func (h *Handler) redeemLink(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		h.fail(w, r, nil, err)
 	default:
-		h.begin(ctx, w, r, logins.Login{LinkID: link.ID, Role: link.Role, Account: link.Account}, pathRoot)
+		h.begin(ctx, w, r, logins.Login{LinkID: link.ID, Role: link.Role, Account: link.Account, Operator: link.Operator}, pathRoot)
 	}
 }
 

@@ -36,7 +36,12 @@ const (
 	flashMemberRemoved   flashCode = "member-removed"
 	flashInviteWithdrawn flashCode = "invite-withdrawn"
 	flashLastOwner       flashCode = "last-owner"
+	flashFaceSet         flashCode = "face-set"
 	flashGone            flashCode = "gone"
+	flashPaused          flashCode = "paused"
+	flashResumed         flashCode = "resumed"
+	flashRedriven        flashCode = "redriven"
+	flashNothingTicked   flashCode = "nothing-ticked"
 )
 
 // flash is what a page says at its top, once.
@@ -65,7 +70,12 @@ var flashes = map[flashCode]flash{
 	flashMemberRemoved:   {"good", "The member is removed and can see nothing here any more."},
 	flashInviteWithdrawn: {"good", "The invite is withdrawn. Its link opens nothing any more."},
 	flashLastOwner:       {"bad", "An account needs an owner. Make somebody else an owner first."},
+	flashFaceSet:         {"good", "Saved. Your users see it from now on."},
 	flashGone:            {"caution", "That is gone already."},
+	flashPaused:          {"good", "The host is paused. Nothing new is sent to it; what waits has its whole time after the pause."},
+	flashResumed:         {"good", "The host is sent to again. What waits goes out within half a minute."},
+	flashRedriven:        {"good", "They are on their way again, with the same webhook-ids. What was due already was left alone."},
+	flashNothingTicked:   {"caution", "Nothing was ticked, so nothing is sent again."},
 }
 
 // flash says something on the page that the browser sees next.
@@ -80,10 +90,11 @@ func (h *Handler) setFlash(w http.ResponseWriter, value string, maxAge int) {
 	})
 }
 
-// takeFlash gives what is to be said on this page, and forgets it.
+// takeFlash gives what is to be said on this page, and forgets it. A page that keeps itself up to date is fetched behind somebody's back
+// (Fetch Metadata §2.1): what is to be said is for the page that the browser goes to.
 func (h *Handler) takeFlash(w http.ResponseWriter, r *http.Request) *flash {
 	c, err := r.Cookie(flashCookie)
-	if err != nil {
+	if err != nil || r.Header.Get("Sec-Fetch-Dest") == "empty" {
 		return nil
 	}
 	h.setFlash(w, "", -1)

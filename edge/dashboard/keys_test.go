@@ -17,54 +17,54 @@ var secretForm = regexp.MustCompile(`\bvfy(test)?_[0-9A-Za-z]{38}\b`)
 func (r *rig) start(key string) int {
 	r.t.Helper()
 	b := r.browser()
-	req := b.request(http.MethodPost, "/verify/init", `{"platform":"p","platform_user_id":"u","callback_url":"https://bot.example.com/verified"}`)
+	req := b.Request(http.MethodPost, "/verify/init", `{"platform":"p","platform_user_id":"u","callback_url":"https://bot.example.com/verified"}`)
 	req.Header.Set("Authorization", "Bearer "+key)
 	req.Header.Set("Content-Type", "application/json")
-	return b.do(req).status
+	return b.Do(req).Status
 }
 
 func TestKeyFromItsCreationToItsEnd(t *testing.T) {
 	r := newRig(t, setup{})
 	a := r.account("Harbor Guild")
 	b := r.as("dev")
-	b.get("/dashboard/keys").want(t, http.StatusOK, "No key yet")
-	b.get("/dashboard/new-key").want(t, http.StatusOK, "20 a second, bursts of 40")
+	b.Get("/dashboard/keys").Want(t, http.StatusOK, "No key yet")
+	b.Get("/dashboard/new-key").Want(t, http.StatusOK, "20 a second, bursts of 40")
 	made := b.post("/dashboard/new-key", "account", a.ID, "name", "production", "mode", "live", "policy", "at-least-once", "expires_at", "2030-01-31")
-	address := b.to(made)
-	page := b.get(address)
-	page.want(t, http.StatusOK, "New key: production", "curl "+r.base+"/verify/init", "callbacks: at-least-once", "expires 1 Feb 2030")
-	secret := secretForm.FindString(page.text())
+	address := b.To(made)
+	page := b.Get(address)
+	page.Want(t, http.StatusOK, "New key: production", "curl "+r.base+"/verify/init", "callbacks: at-least-once", "expires 1 Feb 2030")
+	secret := secretForm.FindString(page.Text())
 	if strings.Contains(address, secret) || secret == "" {
 		t.Fatalf("the key is %q, the address %s", secret, address)
 	}
 	if status := r.start(secret); status != http.StatusOK {
 		t.Errorf("the key starts a session: %d", status)
 	}
-	b.follow(b.get(address)).want(t, http.StatusOK, "was shown once")
-	again := b.get("/dashboard/keys")
-	again.want(t, http.StatusOK, "production", secret[len(secret)-4:])
-	again.lacks(t, secret)
+	b.Follow(b.Get(address)).Want(t, http.StatusOK, "was shown once")
+	again := b.Get("/dashboard/keys")
+	again.Want(t, http.StatusOK, "production", secret[len(secret)-4:])
+	again.Lacks(t, secret)
 
 	key := r.mirror.Keys(a.ID)[0]
-	b.get("/dashboard/keys/"+key.ID+"/roll").want(t, http.StatusOK, "Roll production?")
-	rolled := b.follow(b.post("/dashboard/keys/"+key.ID+"/roll", "account", a.ID, "grace", "24h"))
-	rolled.want(t, http.StatusOK, "New key: production", "until")
-	second := secretForm.FindString(rolled.text())
+	b.Get("/dashboard/keys/"+key.ID+"/roll").Want(t, http.StatusOK, "Roll production?")
+	rolled := b.Follow(b.post("/dashboard/keys/"+key.ID+"/roll", "account", a.ID, "grace", "24h"))
+	rolled.Want(t, http.StatusOK, "New key: production", "until")
+	second := secretForm.FindString(rolled.Text())
 	if second == secret || r.start(second) != http.StatusOK || r.start(secret) != http.StatusOK {
 		t.Error("both keys should start sessions while the grace lasts")
 	}
-	b.follow(b.post("/dashboard/keys/"+key.ID+"/roll", "account", a.ID, "grace", "0")).want(t, http.StatusOK, "gone already")
+	b.Follow(b.post("/dashboard/keys/"+key.ID+"/roll", "account", a.ID, "grace", "0")).Want(t, http.StatusOK, "gone already")
 	r.clock.advance(25 * time.Hour)
 	b = r.as("dev") // the login is over, too
-	b.get("/dashboard/keys").want(t, http.StatusOK, "Keys that are over (1)", "expired")
+	b.Get("/dashboard/keys").Want(t, http.StatusOK, "Keys that are over (1)", "expired")
 
 	fresh := r.mirror.Keys(a.ID)[1]
-	b.get("/dashboard/keys/"+fresh.ID+"/revoke").want(t, http.StatusOK, "Revoke production?")
-	b.follow(b.post("/dashboard/keys/"+fresh.ID+"/revoke", "account", a.ID)).want(t, http.StatusOK, "The key is revoked", "Keys that are over (2)")
+	b.Get("/dashboard/keys/"+fresh.ID+"/revoke").Want(t, http.StatusOK, "Revoke production?")
+	b.Follow(b.post("/dashboard/keys/"+fresh.ID+"/revoke", "account", a.ID)).Want(t, http.StatusOK, "The key is revoked", "Keys that are over (2)")
 	if status := r.start(second); status != http.StatusUnauthorized {
 		t.Errorf("the revoked key gets %d", status)
 	}
-	b.follow(b.post("/dashboard/keys/"+fresh.ID+"/revoke", "account", a.ID)).want(t, http.StatusOK, "The key is revoked")
+	b.Follow(b.post("/dashboard/keys/"+fresh.ID+"/revoke", "account", a.ID)).Want(t, http.StatusOK, "The key is revoked")
 }
 
 // A parcel opens for the login that it was made for, alone.
@@ -72,13 +72,13 @@ func TestShownKeyIsNobodyElses(t *testing.T) {
 	r := newRig(t, setup{})
 	a := r.account("Harbor Guild")
 	b := r.as("dev")
-	address := b.to(b.post("/dashboard/new-key", "account", a.ID, "name", "production", "mode", "live"))
-	r.as("dev").get(address).want(t, http.StatusSeeOther)
-	r.as("vera").get(address).want(t, http.StatusSeeOther)
-	b.get(address).want(t, http.StatusOK, "New key: production")
-	late := b.to(b.post("/dashboard/new-key", "account", a.ID, "name", "second", "mode", "live"))
+	address := b.To(b.post("/dashboard/new-key", "account", a.ID, "name", "production", "mode", "live"))
+	r.as("dev").Get(address).Want(t, http.StatusSeeOther)
+	r.as("vera").Get(address).Want(t, http.StatusSeeOther)
+	b.Get(address).Want(t, http.StatusOK, "New key: production")
+	late := b.To(b.post("/dashboard/new-key", "account", a.ID, "name", "second", "mode", "live"))
 	r.clock.advance(3 * time.Minute)
-	b.get(late).want(t, http.StatusSeeOther)
+	b.Get(late).Want(t, http.StatusSeeOther)
 }
 
 func TestFaultyKeysComeBackAsTheyWereTyped(t *testing.T) {
@@ -98,12 +98,12 @@ func TestFaultyKeysComeBackAsTheyWereTyped(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			page := b.post("/dashboard/new-key", append(c.form, "account", a.ID)...)
-			page.want(t, http.StatusUnprocessableEntity, c.want)
-			if strings.Count(page.body, "autofocus") != 1 || strings.Count(page.body, `class="fault"`) != 1 {
-				t.Errorf("focus and fault in\n%s", page.body)
+			page.Want(t, http.StatusUnprocessableEntity, c.want)
+			if strings.Count(page.Body, "autofocus") != 1 || strings.Count(page.Body, `class="fault"`) != 1 {
+				t.Errorf("focus and fault in\n%s", page.Body)
 			}
 			for i := 1; i < len(c.form); i += 2 {
-				if c.form[i-1] == "expires_at" && !strings.Contains(page.body, `value="`+c.form[i]+`"`) {
+				if c.form[i-1] == "expires_at" && !strings.Contains(page.Body, `value="`+c.form[i]+`"`) {
 					t.Errorf("%s is not there any more", c.form[i])
 				}
 			}
@@ -145,22 +145,25 @@ func TestViewersChangeNothing(t *testing.T) {
 				"GET /dashboard/keys/" + key + "/roll", "POST /dashboard/keys/" + key + "/roll", "POST " + session + "/resend", "POST /dashboard/signing/reveal",
 				"POST /dashboard/signing/rotate", "POST /dashboard/signing/end", "POST /dashboard/signing/test", "POST /dashboard/members/invite",
 				"POST /dashboard/members/withdraw", "POST /dashboard/members/role", "GET /dashboard/members/remove", "POST /dashboard/members/remove", "GET /dashboard/audit",
+				"POST /dashboard/sign-in-page/colour", "POST /dashboard/sign-in-page/return-url", "POST /dashboard/sign-in-page/return-origins",
 			},
 		},
 		"dev": {
 			map[string][]string{"/dashboard/members": {"Invite somebody", "Remove", "Save"}},
-			[]string{"POST /dashboard/members/invite", "POST /dashboard/members/role", "GET /dashboard/members/remove", "POST /dashboard/members/remove", "POST /dashboard/members/withdraw"},
+			[]string{"POST /dashboard/members/invite", "POST /dashboard/members/role", "GET /dashboard/members/remove", "POST /dashboard/members/remove", "POST /dashboard/members/withdraw",
+				"POST /dashboard/sign-in-page/colour", "POST /dashboard/sign-in-page/return-url", "POST /dashboard/sign-in-page/return-origins",
+			},
 		},
 	} {
 		b := r.as(who)
 		for path, texts := range c.sees {
-			page := b.get(path)
-			page.want(t, http.StatusOK)
-			page.lacks(t, texts...)
+			page := b.Get(path)
+			page.Want(t, http.StatusOK)
+			page.Lacks(t, texts...)
 		}
 		for _, refused := range c.refused {
 			method, path, _ := strings.Cut(refused, " ")
-			page := b.get
+			page := b.Get
 			subject := who
 			if path == "/dashboard/members/remove" {
 				subject = "olga" // themselves they may take out
@@ -170,7 +173,7 @@ func TestViewersChangeNothing(t *testing.T) {
 					return b.post(path, "account", a.ID, "name", "n", "mode", "live", "grace", "0", "overlap", "0", "url", "https://bot.example.com/", "role", "owner", "network", "example", "subject", subject)
 				}
 			}
-			page(path).want(t, http.StatusForbidden, "Your role does not allow this")
+			page(path).Want(t, http.StatusForbidden, "Your role does not allow this")
 		}
 	}
 	after, err := r.accounts.Account(t.Context(), a.ID)
@@ -200,14 +203,14 @@ func TestOtherAccountsThingsAreNotThere(t *testing.T) {
 		"/dashboard/keys/" + key + "/revoke", "/dashboard/keys/" + key + "/roll", "/dashboard/sessions/" + string(s.ID), "/dashboard/sessions/" + string(s.ID) + "/live",
 		"/dashboard/sessions/nonsense", "/dashboard/sessions/" + strings.Repeat("a", 32), "/dashboard/members/remove?network=example&subject=eve",
 	} {
-		b.get(path).want(t, http.StatusNotFound, "There is nothing here")
+		b.Get(path).Want(t, http.StatusNotFound, "There is nothing here")
 	}
 	for _, path := range []string{"/dashboard/keys/" + key + "/revoke", "/dashboard/keys/" + key + "/roll", "/dashboard/sessions/" + string(s.ID) + "/resend"} {
-		b.post(path, "account", a.ID, "grace", "0").want(t, http.StatusNotFound, "There is nothing here")
+		b.post(path, "account", a.ID, "grace", "0").Want(t, http.StatusNotFound, "There is nothing here")
 	}
-	list := b.get("/dashboard/sessions")
-	list.want(t, http.StatusOK, "mine")
-	list.lacks(t, string(s.ID))
-	b.get("/dashboard/sessions/"+string(own.ID)).want(t, http.StatusOK, "mine")
-	b.follow(b.post("/dashboard/members/remove", "account", a.ID, "network", "example", "subject", "eve")).want(t, http.StatusOK, "gone already")
+	list := b.Get("/dashboard/sessions")
+	list.Want(t, http.StatusOK, "mine")
+	list.Lacks(t, string(s.ID))
+	b.Get("/dashboard/sessions/"+string(own.ID)).Want(t, http.StatusOK, "mine")
+	b.Follow(b.post("/dashboard/members/remove", "account", a.ID, "network", "example", "subject", "eve")).Want(t, http.StatusOK, "gone already")
 }

@@ -17,13 +17,13 @@ func TestLoginLeadsWhereSomebodyWanted(t *testing.T) {
 			r := newRig(t, s)
 			r.account("Harbor Guild")
 			b := r.browser()
-			first := b.to(b.get("/dashboard/keys"))
+			first := b.To(b.Get("/dashboard/keys"))
 			if want := r.base + "/dashboard/login?next=%2Fdashboard%2Fkeys"; first != want {
 				t.Fatalf("leads to %s, want %s", first, want)
 			}
-			b.get(first).want(t, http.StatusOK, "Log in to the dashboard", "Continue with Example Network")
+			b.Get(first).Want(t, http.StatusOK, "Log in to the dashboard", "Continue with Example Network")
 			in := b.login("olga", "/dashboard/keys")
-			if to := b.to(in); to != r.base+"/dashboard/keys" {
+			if to := b.To(in); to != r.base+"/dashboard/keys" {
 				t.Errorf("the login leads to %s", to)
 			}
 			cookie := loginCookie(t, in)
@@ -31,8 +31,8 @@ func TestLoginLeadsWhereSomebodyWanted(t *testing.T) {
 			if cookie.Name != wantName || !cookie.HttpOnly || cookie.SameSite != http.SameSiteLaxMode || cookie.Secure != s.tls || name == "https" && cookie.Path != "/" {
 				t.Errorf("cookie %+v", cookie)
 			}
-			b.follow(in).want(t, http.StatusOK, "API Keys", "olga", "owner of Harbor Guild")
-			if to := b.to(b.get("/dashboard/login")); to != r.base+"/dashboard" {
+			b.Follow(in).Want(t, http.StatusOK, "API Keys", "olga", "owner of Harbor Guild")
+			if to := b.To(b.Get("/dashboard/login")); to != r.base+"/dashboard" {
 				t.Errorf("who is logged in is led to %s", to)
 			}
 		})
@@ -41,7 +41,7 @@ func TestLoginLeadsWhereSomebodyWanted(t *testing.T) {
 
 func loginCookie(t *testing.T, a answer) *http.Cookie {
 	t.Helper()
-	for _, c := range (&http.Response{Header: a.header}).Cookies() {
+	for _, c := range (&http.Response{Header: a.Header}).Cookies() {
 		if strings.HasSuffix(c.Name, "verifyd_login") {
 			return c
 		}
@@ -58,7 +58,7 @@ func TestLoginLeadsNowhereElse(t *testing.T) {
 		"https://evil.example", "//evil.example/dashboard", `/\evil.example`, "/dashboard/../x", "/dashboardx", "javascript:alert(1)",
 		"/", "/dashboard/login?next=x", "/dashboard\r\nX: y", "/dashboard/" + strings.Repeat("x", 600),
 	} {
-		if to := r.browser().to(r.browser().login("olga", next)); to != r.base+"/dashboard" {
+		if to := r.browser().To(r.browser().login("olga", next)); to != r.base+"/dashboard" {
 			t.Errorf("%q leads to %s", next, to)
 		}
 	}
@@ -73,21 +73,21 @@ func TestStolenCookieAfterLogout(t *testing.T) {
 		stolen := loginCookie(t, b.login("olga"))
 		other := r.as("olga")
 		thief := func() answer {
-			req := r.browser().request(http.MethodGet, "/dashboard/keys", "")
+			req := r.browser().Request(http.MethodGet, "/dashboard/keys", "")
 			req.AddCookie(stolen)
-			return r.browser().do(req)
+			return r.browser().Do(req)
 		}
-		thief().want(t, http.StatusOK, "API Keys")
-		b.follow(b.post("/dashboard/logout", "everywhere", everywhere)).want(t, http.StatusOK, "You are logged out")
-		thief().want(t, http.StatusSeeOther)
-		b.get("/dashboard/keys").want(t, http.StatusSeeOther)
+		thief().Want(t, http.StatusOK, "API Keys")
+		b.Follow(b.post("/dashboard/logout", "everywhere", everywhere)).Want(t, http.StatusOK, "You are logged out")
+		thief().Want(t, http.StatusSeeOther)
+		b.Get("/dashboard/keys").Want(t, http.StatusSeeOther)
 		want := http.StatusOK
 		if everywhere != "" {
 			want = http.StatusSeeOther
 		}
-		other.get("/dashboard/keys").want(t, want)
-		r.as("olga").get("/dashboard/keys").want(t, http.StatusOK)
-		r.as("dev").get("/dashboard/keys").want(t, http.StatusOK)
+		other.Get("/dashboard/keys").Want(t, want)
+		r.as("olga").Get("/dashboard/keys").Want(t, http.StatusOK)
+		r.as("dev").Get("/dashboard/keys").Want(t, http.StatusOK)
 	}
 }
 
@@ -96,9 +96,9 @@ func TestLoginEndsByItself(t *testing.T) {
 	r.account("Harbor Guild")
 	b := r.as("olga")
 	r.clock.advance(logins.Lifetime - time.Minute)
-	b.get("/dashboard/keys").want(t, http.StatusOK)
+	b.Get("/dashboard/keys").Want(t, http.StatusOK)
 	r.clock.advance(time.Minute)
-	b.get("/dashboard/keys").want(t, http.StatusSeeOther)
+	b.Get("/dashboard/keys").Want(t, http.StatusSeeOther)
 }
 
 // Each login has a token of its own, and the one before it ends.
@@ -111,9 +111,9 @@ func TestLoginRenewsItsToken(t *testing.T) {
 	if old.Value == fresh.Value {
 		t.Fatal("the token is the same")
 	}
-	req := r.browser().request(http.MethodGet, "/dashboard/keys", "")
+	req := r.browser().Request(http.MethodGet, "/dashboard/keys", "")
 	req.AddCookie(old)
-	r.browser().do(req).want(t, http.StatusSeeOther)
+	r.browser().Do(req).Want(t, http.StatusSeeOther)
 }
 
 func TestReturnsThatLogNobodyIn(t *testing.T) {
@@ -121,34 +121,34 @@ func TestReturnsThatLogNobodyIn(t *testing.T) {
 	r.account("Harbor Guild")
 	refused := func(t *testing.T, b *browser) {
 		t.Helper()
-		if a := b.get("/dashboard/keys"); a.status != http.StatusSeeOther {
-			t.Errorf("logged in: %d", a.status)
+		if a := b.Get("/dashboard/keys"); a.Status != http.StatusSeeOther {
+			t.Errorf("logged in: %d", a.Status)
 		}
 	}
 	t.Run("another browser", func(t *testing.T) {
 		back := r.browser().back("olga", "")
 		thief := r.browser()
-		thief.get(back).want(t, http.StatusBadRequest, "We lost track of your login")
+		thief.Get(back).Want(t, http.StatusBadRequest, "We lost track of your login")
 		refused(t, thief)
 	})
 	t.Run("a second time", func(t *testing.T) {
 		b := r.browser()
 		back := b.back("olga", "")
-		b.to(b.get(back))
-		b.post("/dashboard/logout").want(t, http.StatusSeeOther)
-		b.to(b.get(back))
+		b.To(b.Get(back))
+		b.post("/dashboard/logout").Want(t, http.StatusSeeOther)
+		b.To(b.Get(back))
 		refused(t, b)
 	})
 	t.Run("another network's address", func(t *testing.T) {
 		b := r.browser()
-		b.follow(b.get(strings.Replace(b.back("olga", ""), "/example/", "/other/", 1))).want(t, http.StatusOK, "The login did not finish")
+		b.Follow(b.Get(strings.Replace(b.back("olga", ""), "/example/", "/other/", 1))).Want(t, http.StatusOK, "The login did not finish")
 		refused(t, b)
 	})
 	t.Run("after half an hour", func(t *testing.T) {
 		b := r.browser()
 		back := b.back("olga", "")
 		r.clock.advance(31 * time.Minute)
-		b.get(back).want(t, http.StatusBadRequest, "We lost track of your login")
+		b.Get(back).Want(t, http.StatusBadRequest, "We lost track of your login")
 		refused(t, b)
 	})
 	t.Run("declined", func(t *testing.T) {
@@ -161,14 +161,14 @@ func TestReturnsThatLogNobodyIn(t *testing.T) {
 		q.Del("code")
 		q.Set("error", "access_denied")
 		u.RawQuery = q.Encode()
-		b.follow(b.get(u.String())).want(t, http.StatusOK, "You did not finish the login")
+		b.Follow(b.Get(u.String())).Want(t, http.StatusOK, "You did not finish the login")
 		refused(t, b)
 	})
 	t.Run("HEAD spends nothing", func(t *testing.T) {
 		b := r.browser()
 		back := b.back("olga", "")
-		b.do(b.request(http.MethodHead, back, "")).want(t, http.StatusMethodNotAllowed)
-		b.follow(b.get(back)).want(t, http.StatusSeeOther)
+		b.Do(b.Request(http.MethodHead, back, "")).Want(t, http.StatusMethodNotAllowed)
+		b.Follow(b.Get(back)).Want(t, http.StatusSeeOther)
 	})
 }
 
@@ -183,15 +183,15 @@ func TestFormsOfOtherSites(t *testing.T) {
 		"/dashboard/members/remove",
 	} {
 		for name, header := range map[string][2]string{"site": {"Sec-Fetch-Site", "cross-site"}, "origin": {"Origin", "https://evil.example"}} {
-			req := b.request(http.MethodPost, path, url.Values{"account": {a.ID}}.Encode())
+			req := b.Request(http.MethodPost, path, url.Values{"account": {a.ID}}.Encode())
 			req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 			req.Header.Set(header[0], header[1])
-			if got := b.do(req); got.status != http.StatusForbidden {
-				t.Errorf("%s, by %s: %d", path, name, got.status)
+			if got := b.Do(req); got.Status != http.StatusForbidden {
+				t.Errorf("%s, by %s: %d", path, name, got.Status)
 			}
 		}
 	}
-	b.get("/dashboard/keys").want(t, http.StatusOK)
+	b.Get("/dashboard/keys").Want(t, http.StatusOK)
 }
 
 func TestLoginLink(t *testing.T) {
@@ -208,18 +208,95 @@ func TestLoginLink(t *testing.T) {
 	token := link(account.RoleViewer)
 	b := r.browser()
 	for range 3 { // however often a chat draws its preview
-		b.get("/dashboard/link?token="+token).want(t, http.StatusOK, "Log in by link")
+		b.Get("/dashboard/link?token="+token).Want(t, http.StatusOK, "Log in by link")
 	}
-	b.follow(b.post("/dashboard/link", "token", token)).want(t, http.StatusSeeOther)
-	b.get("/dashboard/keys").want(t, http.StatusOK, "Login link", "viewer of Harbor Guild")
-	b.get("/dashboard/new-key").want(t, http.StatusForbidden)
-	b.post("/dashboard/account", "to", other.ID).want(t, http.StatusNotFound)
-	b.post("/dashboard/new-account", "name", "Third Guild").want(t, http.StatusForbidden)
-	r.browser().post("/dashboard/link", "token", token).want(t, http.StatusGone, "This login link cannot be used")
+	b.Follow(b.post("/dashboard/link", "token", token)).Want(t, http.StatusSeeOther)
+	b.Get("/dashboard/keys").Want(t, http.StatusOK, "Login link", "viewer of Harbor Guild")
+	b.Get("/dashboard/new-key").Want(t, http.StatusForbidden)
+	b.post("/dashboard/account", "to", other.ID).Want(t, http.StatusNotFound)
+	b.post("/dashboard/new-account", "name", "Third Guild").Want(t, http.StatusForbidden)
+	r.browser().post("/dashboard/link", "token", token).Want(t, http.StatusGone, "This login link cannot be used")
 	late := link(account.RoleOwner)
 	r.clock.advance(account.LinkLifetime + time.Second)
-	r.browser().post("/dashboard/link", "token", late).want(t, http.StatusGone)
-	r.browser().post("/dashboard/link", "token", "nonsense").want(t, http.StatusGone)
+	r.browser().post("/dashboard/link", "token", late).Want(t, http.StatusGone)
+	r.browser().post("/dashboard/link", "token", "nonsense").Want(t, http.StatusGone)
+}
+
+// A login link into an account is taken back: who redeemed it is logged in no more at the next click, and who has not never will be. A login
+// that says of itself that it came by a link counts for nothing, since an edge's credential could write one.
+func TestLoginLinkIsTakenBack(t *testing.T) {
+	r := newRig(t, setup{})
+	a := r.account("Harbor Guild")
+	link := func() (string, account.Link) {
+		t.Helper()
+		token, l, err := r.accounts.LoginLink(t.Context(), account.Operator(""), a.ID, account.RoleOwner)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return token, l
+	}
+	in := func(token string) *browser {
+		t.Helper()
+		b := r.browser()
+		b.post("/dashboard/link", "token", token).Want(t, http.StatusSeeOther)
+		b.Get("/dashboard/keys").Want(t, http.StatusOK, "owner of Harbor Guild")
+		return b
+	}
+	out := func(b *browser) {
+		t.Helper()
+		for _, path := range []string{"/dashboard/keys", "/dashboard/members", "/dashboard/new-account"} {
+			if to := b.To(b.Get(path)); !strings.Contains(to, "/dashboard/login") {
+				t.Errorf("%s leads to %q", path, to)
+			}
+		}
+		if to := b.To(b.post("/dashboard/new-key", "name", "planted")); !strings.Contains(to, "/dashboard/login") {
+			t.Errorf("a change leads to %q", to)
+		}
+		b.Get("/dashboard/login").Want(t, http.StatusOK, "Log in")
+		b.Get("/dashboard/operator").Want(t, http.StatusSeeOther)
+	}
+	token, first := link()
+	gone := in(token)
+	token, _ = link()
+	stays := in(token)
+	token, unused := link()
+	for _, l := range []account.Link{first, unused} {
+		if err := r.accounts.RevokeLoginLink(t.Context(), account.Operator(""), a.ID, l.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out(gone)
+	r.browser().post("/dashboard/link", "token", token).Want(t, http.StatusGone, "This login link cannot be used")
+	stays.Get("/dashboard/audit").Want(t, http.StatusOK, "Login link revoked")
+
+	cookie := loginCookie(t, r.browser().login("olga"))
+	keys := func(forged logins.Login) answer {
+		t.Helper()
+		forged.Role, forged.Account = account.RoleOwner, a.ID
+		token, err := r.logins.Begin(t.Context(), forged)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := r.browser()
+		req := b.Request(http.MethodGet, "/dashboard/keys", "")
+		req.AddCookie(&http.Cookie{Name: cookie.Name, Value: token})
+		return b.Do(req)
+	}
+	_, operators, err := r.accounts.OperatorLink(t.Context(), account.Operator(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, forged := range []logins.Login{
+		{LinkID: "link_forged"}, {LinkID: first.ID}, {LinkID: "link_forged", Operator: true}, {LinkID: operators.ID}, {LinkID: operators.ID, Operator: true},
+	} {
+		keys(forged).Want(t, http.StatusSeeOther)
+	}
+	_, viewer, err := r.accounts.LoginLink(t.Context(), account.Operator(""), a.ID, account.RoleViewer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys(logins.Login{LinkID: viewer.ID}).Want(t, http.StatusOK, "viewer of Harbor Guild")
+	keys(logins.Login{LinkID: viewer.ID, Operator: true}).Want(t, http.StatusSeeOther)
 }
 
 func TestWhoMayMakeAnAccount(t *testing.T) {
@@ -227,18 +304,18 @@ func TestWhoMayMakeAnAccount(t *testing.T) {
 	r.account("Harbor Guild")
 	for subject, may := range map[string]bool{"ada": true, "bob@guild.example": true, "bob@GUILD.example": true, "eve": false, "eve@evil.example": false, "x@notguild.example": false} {
 		b := r.as(subject)
-		page := b.get(b.to(b.get("/dashboard/sessions")))
+		page := b.Get(b.To(b.Get("/dashboard/sessions")))
 		if may {
-			page.want(t, http.StatusOK, "Name of the account")
+			page.Want(t, http.StatusOK, "Name of the account")
 		} else {
-			page.want(t, http.StatusForbidden, "You have no account here yet")
-			b.post("/dashboard/new-account", "name", "Eve's Guild").want(t, http.StatusForbidden)
+			page.Want(t, http.StatusForbidden, "You have no account here yet")
+			b.post("/dashboard/new-account", "name", "Eve's Guild").Want(t, http.StatusForbidden)
 		}
 	}
 	b := r.as("ada")
-	b.post("/dashboard/new-account", "name", " x").want(t, http.StatusUnprocessableEntity, "printable text")
-	b.post("/dashboard/new-account", "name", "Harbor Guild").want(t, http.StatusUnprocessableEntity, "There is an account of this name already")
-	b.follow(b.post("/dashboard/new-account", "name", "Ada's Guild")).want(t, http.StatusOK, "Your account is ready", "owner of Ada's Guild")
+	b.post("/dashboard/new-account", "name", " x").Want(t, http.StatusUnprocessableEntity, "printable text")
+	b.post("/dashboard/new-account", "name", "Harbor Guild").Want(t, http.StatusUnprocessableEntity, "There is an account of this name already")
+	b.Follow(b.post("/dashboard/new-account", "name", "Ada's Guild")).Want(t, http.StatusOK, "Your account is ready", "owner of Ada's Guild")
 	a, err := r.accounts.AccountByName(t.Context(), "Ada's Guild")
 	if m, ok := a.Member("example", "ada"); err != nil || !ok || m.Role != account.RoleOwner {
 		t.Errorf("account %+v, %v", a.Members, err)
@@ -250,22 +327,22 @@ func TestInvite(t *testing.T) {
 	r.account("Harbor Guild")
 	olga := r.as("olga")
 	a, _ := r.accounts.AccountByName(t.Context(), "Harbor Guild")
-	page := olga.follow(olga.post("/dashboard/members/invite", "account", a.ID, "for", "Nils", "role", "developer"))
-	page.want(t, http.StatusOK, "The invite for Nils", "becomes developer")
-	link := between(t, page.text(), r.base+"/dashboard/invite?token=", "\n")
+	page := olga.Follow(olga.post("/dashboard/members/invite", "account", a.ID, "for", "Nils", "role", "developer"))
+	page.Want(t, http.StatusOK, "The invite for Nils", "becomes developer")
+	link := between(t, page.Text(), r.base+"/dashboard/invite?token=", "\n")
 	path := "/dashboard/invite?token=" + link
 	nils := r.browser()
-	if to := nils.to(nils.get(path)); !strings.Contains(to, "/dashboard/login?next=") {
+	if to := nils.To(nils.Get(path)); !strings.Contains(to, "/dashboard/login?next=") {
 		t.Fatalf("leads to %s", to)
 	}
-	nils.follow(nils.login("nils", path)).want(t, http.StatusOK, "Join Harbor Guild?", "as developer")
-	nils.follow(nils.post("/dashboard/invite", "token", link)).want(t, http.StatusOK, "You are a member", "developer of Harbor Guild")
-	nils.post("/dashboard/invite", "token", link).want(t, http.StatusGone, "This invite cannot be used")
-	second := between(t, olga.follow(olga.post("/dashboard/members/invite", "account", a.ID, "role", "viewer")).text(), "invite?token=", "\n")
-	nils.follow(nils.post("/dashboard/invite", "token", second)).want(t, http.StatusOK, "already")
-	olga.follow(olga.post("/dashboard/members/withdraw", "account", a.ID, "invite", openInvite(t, r, a.ID))).want(t, http.StatusOK, "withdrawn")
-	r.as("eve").get("/dashboard/invite?token="+second).want(t, http.StatusGone)
-	r.browser().post("/dashboard/invite", "token", second).want(t, http.StatusSeeOther)
+	nils.Follow(nils.login("nils", path)).Want(t, http.StatusOK, "Join Harbor Guild?", "as developer")
+	nils.Follow(nils.post("/dashboard/invite", "token", link)).Want(t, http.StatusOK, "You are a member", "developer of Harbor Guild")
+	nils.post("/dashboard/invite", "token", link).Want(t, http.StatusGone, "This invite cannot be used")
+	second := between(t, olga.Follow(olga.post("/dashboard/members/invite", "account", a.ID, "role", "viewer")).Text(), "invite?token=", "\n")
+	nils.Follow(nils.post("/dashboard/invite", "token", second)).Want(t, http.StatusOK, "already")
+	olga.Follow(olga.post("/dashboard/members/withdraw", "account", a.ID, "invite", openInvite(t, r, a.ID))).Want(t, http.StatusOK, "withdrawn")
+	r.as("eve").Get("/dashboard/invite?token="+second).Want(t, http.StatusGone)
+	r.browser().post("/dashboard/invite", "token", second).Want(t, http.StatusSeeOther)
 }
 
 func openInvite(t *testing.T, r *rig, id string) string {
@@ -292,17 +369,17 @@ func TestSwitchOfAccounts(t *testing.T) {
 	r := newRig(t, setup{})
 	harbor, lake := r.account("Harbor Guild"), r.account("Lake Guild")
 	b := r.as("olga")
-	b.get("/dashboard/keys").want(t, http.StatusOK, "owner of Harbor Guild", "Switch to Lake Guild")
-	b.follow(b.post("/dashboard/account", "to", lake.ID)).want(t, http.StatusOK, "owner of Lake Guild")
+	b.Get("/dashboard/keys").Want(t, http.StatusOK, "owner of Harbor Guild", "Switch to Lake Guild")
+	b.Follow(b.post("/dashboard/account", "to", lake.ID)).Want(t, http.StatusOK, "owner of Lake Guild")
 	// A form of a tab that still shows the other account does nothing here.
-	b.post("/dashboard/new-key", "account", harbor.ID, "name", "x", "mode", "live").want(t, http.StatusConflict, "You are in another account now")
+	b.post("/dashboard/new-key", "account", harbor.ID, "name", "x", "mode", "live").Want(t, http.StatusConflict, "You are in another account now")
 	if keys := append(r.mirror.Keys(harbor.ID), r.mirror.Keys(lake.ID)...); len(keys) != 0 {
 		t.Errorf("keys %+v", keys)
 	}
 	if _, err := r.accounts.RemoveMember(t.Context(), account.Operator(""), harbor.ID, "example", "vera"); err != nil {
 		t.Fatal(err)
 	}
-	r.as("vera").post("/dashboard/account", "to", harbor.ID).want(t, http.StatusNotFound)
+	r.as("vera").post("/dashboard/account", "to", harbor.ID).Want(t, http.StatusNotFound)
 }
 
 func TestStoreAway(t *testing.T) {
@@ -310,9 +387,9 @@ func TestStoreAway(t *testing.T) {
 	r.account("Harbor Guild")
 	b := r.as("olga")
 	r.away()
-	a := b.get("/dashboard/keys")
-	a.want(t, http.StatusServiceUnavailable, "One moment, please")
-	if a.header.Get("Retry-After") == "" {
+	a := b.Get("/dashboard/keys")
+	a.Want(t, http.StatusServiceUnavailable, "One moment, please")
+	if a.Header.Get("Retry-After") == "" {
 		t.Error("no Retry-After")
 	}
 }

@@ -23,7 +23,7 @@ var webFiles embed.FS
 // pages are the templates, a file each, drawn inside web/frame.html.
 var pages = []string{
 	"problem", "login", "link", "invite", "newaccount", "keys", "newkey", "roll", "revoke", "sessions", "session", "signing", "usage",
-	"quickstart", "members", "remove", "audit", "settings",
+	"quickstart", "members", "remove", "audit", "settings", "face", "operator", "accounts", "hosts", "undelivered", "operatoraudit",
 }
 
 // painter turns views into HTML.
@@ -34,11 +34,14 @@ type painter struct {
 
 func newPainter() (*painter, error) {
 	p := &painter{pages: map[string]func() (*template.Template, error){}}
+	var err error
+	if p.css, err = page.LoadStyle(webFiles, "web/dashboard.css"); err != nil {
+		return nil, err
+	}
 	for _, a := range []struct {
 		into        *page.Asset
 		file, media string
 	}{
-		{&p.css, "web/dashboard.css", "text/css; charset=utf-8"},
 		{&p.js, "web/dashboard.js", "text/javascript; charset=utf-8"},
 		{&p.icon, "web/dashboard.svg", "image/svg+xml"},
 	} {
@@ -109,6 +112,7 @@ type view struct {
 	page       string
 	status     int
 	visit      *visit // nil: nobody is inside an account
+	operating  bool   // a page of the operator's, with a bar of its own
 	formAction string // 'self' where empty
 }
 
@@ -148,7 +152,7 @@ func (d drawn) JS() string { return d.h.prefix + pathAssets + d.h.painter.js.Nam
 func (d drawn) Icon() string { return d.h.prefix + pathAssets + d.h.painter.icon.Name }
 
 // Inside says whether the page is one of an account.
-func (d drawn) Inside() bool { return d.visit != nil }
+func (d drawn) Inside() bool { return d.visit != nil && !d.operating }
 
 // Account is the account that is looked at.
 func (d drawn) Account() account.Account { return d.visit.account }

@@ -25,6 +25,10 @@ var (
 		http.StatusForbidden, "Your role does not allow this",
 		"Nothing was changed.", "Ask an owner of this account to do it, or to give you another role.",
 	}
+	problemNoOperator = problem{
+		http.StatusForbidden, "This page is for operators",
+		"You are logged in, but not as an operator of this service.", "Whoever runs the service makes you one with: verifyd operator grant NETWORK:SUBJECT",
+	}
 	problemForeign = problem{
 		http.StatusForbidden, "Please start from the dashboard",
 		"Another site sent you here, so nothing was done.", "Open the dashboard and press the button there. If you did, update your browser or try another one.",
@@ -36,6 +40,10 @@ var (
 	problemOtherAccount = problem{
 		http.StatusConflict, "You are in another account now",
 		"This form was drawn for another account than the one you look at, so nothing was done.", "Switch to the account you mean, and do it again there.",
+	}
+	problemTooMany = problem{
+		http.StatusTooManyRequests, "Slow down a little",
+		"Many callbacks of this account were sent again within seconds, so this one was not.", "Wait a few seconds, go back, and press the button again.",
 	}
 	problemUnavailable = problem{
 		http.StatusServiceUnavailable, "One moment, please",
@@ -52,7 +60,7 @@ var (
 	}
 	problemLoginLink = problem{
 		http.StatusGone, "This login link cannot be used",
-		"It was used before, it has expired, or it is not complete. A login link works once, for 10 minutes.", "Ask the operator for a new one.",
+		"It was used before, it has expired, it was taken back, or it is not complete. A login link works once, for 10 minutes.", "Ask the operator for a new one.",
 	}
 	problemInvite = problem{
 		http.StatusGone, "This invite cannot be used",

@@ -26,7 +26,9 @@ import (
 	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/seal"
 	"verifyd/sessions"
+	"verifyd/sessions/pauses"
 	"verifyd/sessions/relay"
+	"verifyd/sessions/roster"
 	"verifyd/sessions/target"
 )
 
@@ -80,7 +82,10 @@ func (u *usages) Usage(_ context.Context, _ string, month time.Time) (sessions.U
 		if n := int64(i*i%17+3) * u.used / 200; i < 21 {
 			day.Live = map[sessions.Count]int64{
 				sessions.CountStarted: n, sessions.CountVerified: n * 7 / 10, sessions.CountDeclined: n / 10, sessions.CountDelivered: n * 7 / 10,
-				sessions.CountRejected: n / 20, sessions.CountRateLimited: n / 30,
+				sessions.CountRejected: n / 20, sessions.CountRateLimited: n / 30, sessions.CountRefused: n / 20, sessions.CountExpired: n - n*7/10 - n/10 - n/20,
+				sessions.CountOpened: n * 95 / 100, sessions.CountSignIn: n * 88 / 100, sessions.CountReturned: n * 86 / 100, sessions.CountFinished: n * 85 / 100,
+				sessions.CountSignIn.Of("example"): n * 92 / 100, sessions.CountReturned.Of("example"): n * 88 / 100, sessions.CountTrouble.Of("example"): n / 50,
+				sessions.CountVerified.Of("example"): n * 7 / 10, sessions.CountDeclined.Of("example"): n / 20, sessions.CountRefused.Of("example"): n / 20,
 			}
 		}
 		usage.Days = append(usage.Days, day)
@@ -105,8 +110,11 @@ type rig struct {
 	store     *sessions.Store
 	accounts  *account.Store
 	mirror    *account.Mirror
+	logins    *logins.Store
 	dev       *devnetwork.Provider
 	callbacks *callbacks
+	pauses    *pauses.Store
+	fleet     []roster.Process // who answers for the service
 	usages    *usages
 	server    *httptest.Server
 	base      string
@@ -137,8 +145,7 @@ func newRig(tb testing.TB, s setup) *rig {
 	stopStore := r.away
 	r.away = func() { stopMirror(); stopStore() }
 	<-r.mirror.Loaded()
-	kept, err := logins.NewStore(tb.Context(), conn, key, r.clock.Now)
-	if err != nil {
+	if r.logins, err = logins.NewStore(tb.Context(), conn, key, r.clock.Now); err != nil {
 		tb.Fatal(err)
 	}
 	watch := sessions.NewWatch(conn)
@@ -161,10 +168,17 @@ func newRig(tb testing.TB, s setup) *rig {
 	if err != nil {
 		tb.Fatal(err)
 	}
+	if r.pauses, err = pauses.NewStore(tb.Context(), conn, r.clock.Now); err != nil {
+		tb.Fatal(err)
+	}
 	h, err := dashboard.New(dashboard.Config{
-		BaseURL: r.base, Networks: r.networks(), Allow: allow, Accounts: r.accounts, Directory: r.mirror, Logins: kept, Sessions: r.store,
+		Pauses: r.pauses, Fleet: func(context.Context) ([]roster.Process, error) { return r.fleet, nil },
+		BaseURL: r.base, Networks: r.networks(), Allow: allow, Accounts: r.accounts, Directory: r.mirror, Logins: r.logins, Sessions: r.store,
 		List: r.store, Watch: watch, Usage: r.usages, Callbacks: r.callbacks, Rate: account.Rate{Count: 20, Per: time.Second, Burst: 40},
 		Policy: sessions.PolicyOnce, Quota: 5000, TestKeys: true, Key: key, Now: r.clock.Now,
+		Preview: func(w http.ResponseWriter, _ *http.Request, a account.Account, ended bool) {
+			_, _ = fmt.Fprintf(w, "%s of %s %s", map[bool]string{true: "end", false: "question"}[ended], a.Name, a.Colour)
+		},
 		Snippets: []dashboard.Snippet{{ID: "go", Language: "Go", File: "verify.go", Text: "package main\n"}, {ID: "python", Language: "Python", File: "verify.py", Text: "import hmac\n"}},
 	})
 	if err != nil {
@@ -233,16 +247,7 @@ func (r *rig) account(name string) account.Account {
 
 func (r *rig) until(what string, is func() bool) {
 	r.t.Helper()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	late := time.After(10 * time.Second)
-	for !is() {
-		select {
-		case <-tick.C:
-		case <-late:
-			r.t.Fatal("never: ", what)
-		}
-	}
+	natstest.Await(r.t, what, is)
 }
 
 // session starts a session of an account.

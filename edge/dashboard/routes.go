@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 
 	"verifyd/edge"
@@ -42,18 +43,18 @@ const (
 	pathAudit      = "/dashboard/audit"
 	pathSettings   = "/dashboard/settings"
 
+	pathFace          = "/dashboard/sign-in-page"
+	pathFacePreview   = "/dashboard/sign-in-page/preview"
+	pathColour        = "/dashboard/sign-in-page/colour"
+	pathReturnURL     = "/dashboard/sign-in-page/return-url"
+	pathReturnOrigins = "/dashboard/sign-in-page/return-origins"
+
 	pathAssets = "/assets/"
 )
 
 // Routes gives the route table, for edge.Config. HEAD comes with GET, but for the return from an identity network: a HEAD there
 // would spend the attempt.
 func (h *Handler) Routes() []edge.Route {
-	get := func(path string, handler http.Handler) edge.Route {
-		return edge.Route{Method: http.MethodGet, Path: path, Name: routeName(path), Handler: handler}
-	}
-	post := func(path string, handler http.Handler) edge.Route {
-		return edge.Route{Method: http.MethodPost, Path: path, Name: routeName(path), Handler: handler}
-	}
 	outside := func(next http.HandlerFunc) http.Handler { return page.Guard(h.https, next) }
 	routes := []edge.Route{
 		get(pathRoot, outside(h.root)),
@@ -93,19 +94,45 @@ func (h *Handler) Routes() []edge.Route {
 		get(pathUsage, h.open(account.ActionView, h.showUsage)),
 		get(pathQuickstart, h.open(account.ActionView, h.showQuickstart)),
 
+		get(pathAudit, h.open(account.ActionAudit, h.showAudit)),
+		get(pathSettings, h.open(account.ActionView, h.showSettings)),
+	}
+	routes = slices.Concat(routes, h.memberRoutes(), h.faceRoutes(), h.operatorRoutes())
+	for _, a := range h.painter.assets() {
+		routes = append(routes, edge.Route{Method: http.MethodGet, Path: pathAssets + a.Name, Name: "dashboard_asset", Handler: a})
+	}
+	return routes
+}
+
+func get(path string, handler http.Handler) edge.Route {
+	return edge.Route{Method: http.MethodGet, Path: path, Name: routeName(path), Handler: handler}
+}
+
+func post(path string, handler http.Handler) edge.Route {
+	return edge.Route{Method: http.MethodPost, Path: path, Name: routeName(path), Handler: handler}
+}
+
+// memberRoutes are those of the page of members.
+func (h *Handler) memberRoutes() []edge.Route {
+	return []edge.Route{
 		get(pathMembers, h.open(account.ActionView, h.showMembers)),
 		post(pathInvites, h.act(account.ActionMembers, h.invite)),
 		post(pathWithdraw, h.act(account.ActionMembers, h.withdraw)),
 		post(pathRole, h.act(account.ActionMembers, h.setRole)),
 		get(pathRemove, h.open(account.ActionView, h.showRemove)), // who may is judged by whom
 		post(pathRemove, h.act(account.ActionView, h.removeMember)),
-		get(pathAudit, h.open(account.ActionAudit, h.showAudit)),
-		get(pathSettings, h.open(account.ActionView, h.showSettings)),
 	}
-	for _, a := range h.painter.assets() {
-		routes = append(routes, edge.Route{Method: http.MethodGet, Path: pathAssets + a.Name, Name: "dashboard_asset", Handler: a})
+}
+
+// faceRoutes are those of the page on which owners set what users see.
+func (h *Handler) faceRoutes() []edge.Route {
+	return []edge.Route{
+		get(pathFace, h.open(account.ActionView, h.showFace)),
+		get(pathFacePreview, h.open(account.ActionView, h.preview)),
+		post(pathColour, h.act(account.ActionFace, h.setColour)),
+		post(pathReturnURL, h.act(account.ActionFace, h.setReturnURL)),
+		post(pathReturnOrigins, h.act(account.ActionFace, h.setReturnOrigins)),
 	}
-	return routes
 }
 
 // routeName makes a route's name for logs and metrics from its path: dashboard_keys_revoke.

@@ -2,6 +2,7 @@ package dashboard_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -18,11 +19,11 @@ import (
 	"verifyd/edge/chromiumtest"
 	"verifyd/edge/dashboard"
 	"verifyd/sessions"
+	"verifyd/sessions/roster"
 )
 
-// Every page at every width and in both colours: nothing sticks out, no rule of axe is broken. The pictures in docs/screens are made by
-//
-//	go test ./edge/dashboard -run TestScreenshots -args -screenshots $PWD/docs/screens
+// Every page at every width and in both colours: nothing sticks out, no rule of axe is broken. CONTRIBUTING.md says how the pictures in
+// docs/screens are made.
 func TestScreenshots(t *testing.T) {
 	tab, axe := chromiumtest.Start(t), chromiumtest.Axe(t)
 	r := newRig(t, setup{})
@@ -32,7 +33,7 @@ func TestScreenshots(t *testing.T) {
 		setCookies(tab, t, r, at.cookies)
 		for _, width := range []int64{390, 1280} {
 			for _, scheme := range []string{"light", "dark"} {
-				chromiumtest.Look(tab, t, chromiumtest.Screen{Name: name, Width: width, Scheme: scheme}, axe, chromedp.Navigate(at.address()))
+				chromiumtest.Look(tab, t, chromiumtest.Screen{Name: name, Width: width, Scheme: scheme, Docs: scheme == "light"}, axe, chromedp.Navigate(at.address()))
 			}
 		}
 	}
@@ -56,7 +57,7 @@ func furnish(t *testing.T, r *rig) furnished {
 	in := b.login("olga")
 	me := []*http.Cookie{loginCookie(t, in)}
 	post := func(path string, pairs ...string) func() string {
-		return func() string { return b.to(b.post(path, append(pairs, "account", a.ID)...)) }
+		return func() string { return b.To(b.post(path, append(pairs, "account", a.ID)...)) }
 	}
 	at := func(path string) shownPage { return shownPage{func() string { return r.base + path }, me} }
 	outside := func(path string) shownPage { return shownPage{func() string { return r.base + path }, nil} }
@@ -75,7 +76,13 @@ func furnish(t *testing.T, r *rig) furnished {
 		Verdict: sessions.VerdictRejected, Class: sessions.ClassStatus, Status: 401, Detail: "the receiver answered 401 Unauthorized", Address: "203.0.113.7:443",
 		Answer: `{"error":"signature missing"}`, Timing: sessions.Timing{DNS: 3 * time.Millisecond, Connect: 9 * time.Millisecond, TLS: 14 * time.Millisecond, FirstByte: 38 * time.Millisecond, Total: 64 * time.Millisecond},
 	}
-	b.post("/dashboard/members/invite", "account", a.ID, "for", "Nils from the harbour", "role", "viewer").want(t, http.StatusSeeOther)
+	if err := errors.Join(
+		r.accounts.SetColour(t.Context(), account.Operator(""), a.ID, "#1f5fd0"),
+		r.accounts.SetReturnURL(t.Context(), account.Operator(""), a.ID, "https://harbor.example/verified"),
+	); err != nil {
+		t.Fatal(err)
+	}
+	b.post("/dashboard/members/invite", "account", a.ID, "for", "Nils from the harbour", "role", "viewer").Want(t, http.StatusSeeOther)
 	token, _, err := r.accounts.CreateInvite(t.Context(), account.Operator(""), empty.ID, account.RoleDeveloper, "")
 	if err != nil {
 		t.Fatal(err)
@@ -84,8 +91,12 @@ func furnish(t *testing.T, r *rig) furnished {
 	guestIn := []*http.Cookie{loginCookie(t, guest.login("guest"))}
 	switched := r.browser()
 	switchedIn := []*http.Cookie{loginCookie(t, switched.login("olga"))}
-	switched.to(switched.post("/dashboard/account", "to", empty.ID))
+	switched.To(switched.post("/dashboard/account", "to", empty.ID))
 	viewer := []*http.Cookie{loginCookie(t, r.browser().login("vera"))}
+	operator := furnishService(t, r)
+	operating := func(path string) shownPage {
+		return shownPage{func() string { return r.base + "/dashboard/operator" + path }, operator}
+	}
 	return furnished{map[string]shownPage{
 		"login":         outside("/dashboard/login"),
 		"link":          outside("/dashboard/link?token=x"),
@@ -111,8 +122,52 @@ func furnish(t *testing.T, r *rig) furnished {
 		"members":       at("/dashboard/members"),
 		"audit":         at("/dashboard/audit"),
 		"settings":      at("/dashboard/settings"),
+		"face":          at("/dashboard/sign-in-page"),
+		"operator":      operating(""),
+		"accounts":      operating("/accounts"),
+		"hosts":         operating("/hosts"),
+		"undelivered":   operating("/undelivered"),
+		"nothing-lost":  operating("/undelivered?host=nowhere"),
+		"service-audit": operating("/audit"),
+		"no-operator":   {func() string { return r.base + "/dashboard/operator" }, viewer},
 		"forbidden":     {func() string { return r.base + "/dashboard/new-key" }, viewer},
 	}}
+}
+
+// furnishService gives the service processes, receiver hosts in trouble and a pause, and gives the cookies of an operator.
+func furnishService(t *testing.T, r *rig) []*http.Cookie {
+	t.Helper()
+	now := r.clock.Now()
+	r.grant("root")
+	for _, host := range []string{"hooks.example.com", "[2001:db8::7]:8443"} {
+		if _, err := r.pauses.Begin(t.Context(), host, "operator root", "Harbor Guild moves its bot", 4*time.Hour); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.accounts.Note(t.Context(), account.OperatorWith("example", "root", "root"), account.ServiceLog, account.HostPaused, "hooks.example.com:443",
+		map[string]string{"reason": "Harbor Guild moves its bot"}); err != nil {
+		t.Fatal(err)
+	}
+	quay := r.account("Quay Guild")
+	to := func(host string) sessions.Session {
+		return r.session(quay, func(q *sessions.Request) { q.CallbackURL = "https://" + host + "/verified" })
+	}
+	verified := sessions.Outcome{State: sessions.Verified, Network: "example"}
+	r.ended(to("hooks.example.com"), verified)
+	r.ended(to("bot.quay.example"), verified, sessions.Result{
+		Verdict: sessions.VerdictUndeliverable, Class: sessions.ClassConnect, Detail: "bot.quay.example refused the connection: nothing listens on that port",
+	})
+	r.fleet = []roster.Process{
+		{Host: "edge-1", PID: 4711, Version: "v1.4.0", Roles: []string{"edge"}, Ready: true, Since: now.Add(-49 * time.Hour)},
+		{Host: "edge-2", PID: 4711, Version: "v1.4.0", Roles: []string{"edge"}, Since: now.Add(-2 * time.Minute), Unwell: []roster.Trouble{
+			{Check: "jetstream", Reason: "not connected, reconnecting"},
+		}},
+		{Host: "sender-1", PID: 12, Version: "v1.4.0", Roles: []string{"dispatcher"}, Ready: true, Since: now.Add(-49 * time.Hour), Backlog: &roster.Backlog{At: now, Waiting: 3, Given: 229, Oldest: now.Add(-8 * time.Minute)}, Hosts: []roster.Host{
+			{Host: "bot." + strings.Repeat("long-", 11) + "name.example.com:8443", Breaker: "open", Since: now.Add(-7 * time.Minute), Waiting: 212, Detail: "the certificate expired on 19 November 2026"},
+			{Host: "busy.example.com:443", Breaker: roster.BreakerClosed, Waiting: 17},
+		}},
+	}
+	return []*http.Cookie{loginCookie(t, r.browser().login("root"))}
 }
 
 // furnishSessions gives the account sessions of every kind, and gives one whose callback was refused.
@@ -165,7 +220,5 @@ func setCookies(tab context.Context, t *testing.T, r *rig, cookies []*http.Cooki
 		}
 		return nil
 	})
-	if err := chromedp.Do(tab, set); err != nil {
-		t.Fatal(err)
-	}
+	chromiumtest.Do(tab, t, set)
 }

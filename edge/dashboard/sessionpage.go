@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -202,8 +203,14 @@ var (
 	}
 )
 
+// unreadableAdvice is about a session whose outcome cannot be read (sessions.ErrUnreadable).
+const unreadableAdvice = "What is stored as this session's outcome cannot be read, so nobody was verified and no callback is sent. Start a new session for this user."
+
 func advice(s told.Story, maySend bool) string {
 	words := sessionAdvice[s.State]
+	if s.Reason == sessions.UnreadableReason {
+		words = unreadableAdvice
+	}
 	if s.Delivery.State != sessions.DeliveryNone {
 		words = deliveryAdvice[s.Delivery.State]
 	}
@@ -213,12 +220,21 @@ func advice(s told.Story, maySend bool) string {
 	return strings.NewReplacer("{host}", told.Host(s.Session), "{expires}", s.ExpiresAt.UTC().Format(time.TimeOnly)).Replace(words)
 }
 
+// againRate is how many callbacks an account may send again from here: a person who goes through a list of failed ones is not held up, a
+// held-down Enter is. The same endpoint of the API counts towards its key's rate.
+var againRate = account.Rate{Count: 1, Per: time.Second, Burst: 30}
+
 // resend answers POST /dashboard/sessions/{session}/resend.
 func (h *Handler) resend(w http.ResponseWriter, r *http.Request, v visit) {
 	ctx, cancel := within(r)
 	defer cancel()
 	s, _, ok := h.session(ctx, w, r, v)
 	if !ok {
+		return
+	}
+	if d := h.again.Allow(account.Key{ID: v.account.ID}, h.Now()); !d.Allowed {
+		w.Header().Set("Retry-After", strconv.Itoa(int((d.RetryAfter+time.Second-1)/time.Second)))
+		h.drawProblem(w, &v, problemTooMany)
 		return
 	}
 	to := pathOf(pathSession, string(s.ID))

@@ -23,12 +23,12 @@ func TestInviteOpenedByWhoCameByALoginLink(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := r.browser()
-	b.follow(b.post("/dashboard/link", "token", link)).want(t, http.StatusSeeOther)
-	token := between(t, b.follow(b.post("/dashboard/members/invite", "account", a.ID, "role", "owner")).text(), "invite?token=", "\n")
+	b.Follow(b.post("/dashboard/link", "token", link)).Want(t, http.StatusSeeOther)
+	token := between(t, b.Follow(b.post("/dashboard/members/invite", "account", a.ID, "role", "owner")).Text(), "invite?token=", "\n")
 	path := "/dashboard/invite?token=" + token
-	b.follow(b.get(path)).want(t, http.StatusOK, "Log in to the dashboard", "Continue with Example Network")
-	b.follow(b.login("nils", path)).want(t, http.StatusOK, "Join Harbor Guild?")
-	b.follow(b.post("/dashboard/invite", "token", token)).want(t, http.StatusOK, "You are a member", "owner of Harbor Guild")
+	b.Follow(b.Get(path)).Want(t, http.StatusOK, "Log in to the dashboard", "Continue with Example Network")
+	b.Follow(b.login("nils", path)).Want(t, http.StatusOK, "Join Harbor Guild?")
+	b.Follow(b.post("/dashboard/invite", "token", token)).Want(t, http.StatusOK, "You are a member", "owner of Harbor Guild")
 }
 
 // That the store is away is no word about who somebody is.
@@ -41,7 +41,7 @@ func TestInviteWhileTheStoreIsAway(t *testing.T) {
 	}
 	b := r.as("nils")
 	r.away()
-	b.post("/dashboard/invite", "token", token).want(t, http.StatusServiceUnavailable, "One moment, please")
+	b.post("/dashboard/invite", "token", token).Want(t, http.StatusServiceUnavailable, "One moment, please")
 }
 
 // fill has a stream take nothing more, while what is in it can be read.
@@ -74,12 +74,12 @@ func TestSecretsAreShownThoughTheyCannotBeHandedOn(t *testing.T) {
 		{"/dashboard/keys/" + k.ID + "/roll", "grace", "0"},
 	} {
 		page := b.post(post[0], append([]string{"account", a.ID}, post[1:]...)...)
-		page.want(t, http.StatusOK, "It is shown this once")
-		if got := r.start(strings.Fields(between(t, page.text(), "It is shown this once.", "Who holds"))[0]); got != http.StatusOK {
+		page.Want(t, http.StatusOK, "It is shown this once")
+		if got := r.start(strings.Fields(between(t, page.Text(), "It is shown this once.", "Who holds"))[0]); got != http.StatusOK {
 			t.Errorf("%s: the key that is shown starts no session: %d", post[0], got)
 		}
 	}
-	b.post("/dashboard/members/invite", "account", a.ID, "role", "viewer").want(t, http.StatusOK, "invite?token="+a.ID)
+	b.post("/dashboard/members/invite", "account", a.ID, "role", "viewer").Want(t, http.StatusOK, "invite?token="+a.ID)
 }
 
 // A change whose record could not be written stands: nobody is told that nothing happened.
@@ -88,29 +88,29 @@ func TestChangeWithoutItsRecordIsUncertain(t *testing.T) {
 	a := r.account("Harbor Guild")
 	b := r.as("olga")
 	r.fill(natsconf.StreamAudit)
-	b.post("/dashboard/new-key", "account", a.ID, "name", "x", "mode", "live").want(t, http.StatusServiceUnavailable, "We are not sure whether that worked")
-	b.post("/dashboard/signing/rotate", "account", a.ID, "overlap", "0").want(t, http.StatusServiceUnavailable, "We are not sure whether that worked")
+	b.post("/dashboard/new-key", "account", a.ID, "name", "x", "mode", "live").Want(t, http.StatusServiceUnavailable, "We are not sure whether that worked")
+	b.post("/dashboard/signing/rotate", "account", a.ID, "overlap", "0").Want(t, http.StatusServiceUnavailable, "We are not sure whether that worked")
 }
 
 func TestKeyThatIsToLastForEver(t *testing.T) {
 	r := newRig(t, setup{})
 	a := r.account("Harbor Guild")
 	r.as("olga").post("/dashboard/new-key", "account", a.ID, "name", "x", "mode", "live", "expires_at", "9999-12-31").
-		want(t, http.StatusUnprocessableEntity, "or none")
+		Want(t, http.StatusUnprocessableEntity, "or none")
 }
 
 // A browser has one login. Whoever brings many cookies of its name does not have the store look for all of them.
 func TestManyCookiesCostLittle(t *testing.T) {
 	r := newRig(t, setup{})
 	b := r.browser()
-	req := b.request(http.MethodGet, "/dashboard/keys", "")
+	req := b.Request(http.MethodGet, "/dashboard/keys", "")
 	var cookies []string
 	for i := range 200 {
 		cookies = append(cookies, fmt.Sprintf("verifyd_login=%043d", i))
 	}
 	req.Header.Set("Cookie", strings.Join(cookies, "; "))
 	before := r.conn.NC.Stats().OutMsgs
-	b.do(req).want(t, http.StatusSeeOther)
+	b.Do(req).Want(t, http.StatusSeeOther)
 	if asked := r.conn.NC.Stats().OutMsgs - before; asked > 20 {
 		t.Errorf("%d questions to the store", asked)
 	}
@@ -125,11 +125,11 @@ func TestAuditTellsNamesakesApart(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := r.as("mallory")
-	r.until("mallory gets in", func() bool { return b.get("/dashboard/keys").status == http.StatusOK })
-	b.post("/dashboard/signing/rotate", "account", a.ID, "overlap", "0").want(t, http.StatusSeeOther)
-	page := r.as("olga").get("/dashboard/audit")
-	page.want(t, http.StatusOK)
-	row := between(t, page.text(), "Signing secret rotated", "Member added")
+	r.until("mallory gets in", func() bool { return b.Get("/dashboard/keys").Status == http.StatusOK })
+	b.post("/dashboard/signing/rotate", "account", a.ID, "overlap", "0").Want(t, http.StatusSeeOther)
+	page := r.as("olga").Get("/dashboard/audit")
+	page.Want(t, http.StatusOK)
+	row := between(t, page.Text(), "Signing secret rotated", "Member added")
 	if !strings.Contains(row, "example:mallory") {
 		t.Errorf("the record reads %q", row)
 	}
@@ -142,7 +142,7 @@ func TestNobodyMakesAccountsAndKeysWithoutEnd(t *testing.T) {
 	nils := r.as("nils")
 	made := 0
 	for i := range 30 {
-		if nils.post("/dashboard/new-account", "name", fmt.Sprintf("Guild %d", i)).status == http.StatusSeeOther {
+		if nils.post("/dashboard/new-account", "name", fmt.Sprintf("Guild %d", i)).Status == http.StatusSeeOther {
 			made++
 		}
 		r.until("the directory follows", func() bool { return len(r.mirror.AccountsOf("example", "nils")) == made })
@@ -150,7 +150,7 @@ func TestNobodyMakesAccountsAndKeysWithoutEnd(t *testing.T) {
 	if made != 20 {
 		t.Errorf("%d accounts", made)
 	}
-	nils.post("/dashboard/new-account", "name", "One more").want(t, http.StatusUnprocessableEntity, "Ask the operator")
+	nils.post("/dashboard/new-account", "name", "One more").Want(t, http.StatusUnprocessableEntity, "Ask the operator")
 
 	var k account.Key
 	for range 100 {
@@ -161,21 +161,21 @@ func TestNobodyMakesAccountsAndKeysWithoutEnd(t *testing.T) {
 	}
 	r.until("the keys are known", func() bool { return len(r.mirror.Keys(a.ID)) == 100 })
 	b := r.as("olga")
-	b.post("/dashboard/new-key", "account", a.ID, "name", "x", "mode", "live").want(t, http.StatusUnprocessableEntity, "keys in 24 hours")
+	b.post("/dashboard/new-key", "account", a.ID, "name", "x", "mode", "live").Want(t, http.StatusUnprocessableEntity, "keys in 24 hours")
 	again := b.post("/dashboard/keys/"+k.ID+"/roll", "account", a.ID, "grace", "1h")
-	again.want(t, http.StatusUnprocessableEntity, "keys in 24 hours")
-	if !strings.Contains(again.body, `<option value="1h" selected>`) {
-		t.Errorf("the form does not keep what was chosen:\n%s", again.body)
+	again.Want(t, http.StatusUnprocessableEntity, "keys in 24 hours")
+	if !strings.Contains(again.Body, `<option value="1h" selected>`) {
+		t.Errorf("the form does not keep what was chosen:\n%s", again.Body)
 	}
 	r.clock.advance(25 * time.Hour)
-	r.as("olga").post("/dashboard/new-key", "account", a.ID, "name", "x", "mode", "live").want(t, http.StatusSeeOther)
+	r.as("olga").post("/dashboard/new-key", "account", a.ID, "name", "x", "mode", "live").Want(t, http.StatusSeeOther)
 }
 
 // open follows a session's page, until the test ends or the server ends it; ended is closed then. The status is the answer's.
 func (b *browser) open(path string) (status int, ended <-chan struct{}) {
 	b.t.Helper()
 	ctx, cancel := context.WithCancel(b.t.Context())
-	resp, err := b.client.Do(b.request(http.MethodGet, path, "").WithContext(ctx))
+	resp, err := b.Client.Do(b.Request(http.MethodGet, path, "").WithContext(ctx))
 	if err != nil {
 		cancel()
 		b.t.Fatal(err)
@@ -196,7 +196,7 @@ func TestOpenPageEndsWithTheLogin(t *testing.T) {
 	a := r.account("Harbor Guild")
 	path := "/dashboard/sessions/" + string(r.session(a).ID) + "/live"
 	for name, end := range map[string]func(b *browser){
-		"logout": func(b *browser) { b.post("/dashboard/logout", "everywhere", "yes").want(t, http.StatusSeeOther) },
+		"logout": func(b *browser) { b.post("/dashboard/logout", "everywhere", "yes").Want(t, http.StatusSeeOther) },
 		"removed": func(*browser) {
 			if _, err := r.accounts.RemoveMember(t.Context(), account.Operator(""), a.ID, "example", "dev"); err != nil {
 				t.Fatal(err)

@@ -23,6 +23,7 @@ var countGroups = []struct {
 }{
 	{"Outcomes", "How sessions ended.", []usageCount{
 		{sessions.CountVerified, "verified"}, {sessions.CountDeclined, "failed: declined"}, {sessions.CountRefused, "failed: refused"}, {sessions.CountCanceled, "canceled"},
+		{sessions.CountExpired, "expired"},
 	}},
 	{"Callbacks", "How attempts to deliver ended.", []usageCount{
 		{sessions.CountDelivered, "delivered"}, {sessions.CountRejected, "rejected"}, {sessions.CountUnknown, "unknown"}, {sessions.CountUndeliverable, "undeliverable"},
@@ -30,6 +31,12 @@ var countGroups = []struct {
 	{"Starts", "Calls of POST /verify/init. Only new sessions cost quota.", []usageCount{
 		{sessions.CountStarted, "new sessions"}, {sessions.CountReplayed, "repeats of one"}, {sessions.CountRateLimited, "429: rate limit"}, {sessions.CountQuotaExceeded, "429: monthly quota"},
 	}},
+}
+
+// steps are the users' way, from the session's start to its end.
+var steps = []usageCount{
+	{sessions.CountStarted, "session started"}, {sessions.CountOpened, "page opened"}, {sessions.CountSignIn, "Continue pressed"},
+	{sessions.CountReturned, "back from the network"}, {sessions.CountFinished, "outcome shown"},
 }
 
 type usageCount struct {
@@ -45,6 +52,20 @@ type usageGroup struct {
 type usageRow struct {
 	Name  string
 	Count int64
+}
+
+// stepRow is a step with how many sessions came to it.
+type stepRow struct {
+	Name    string
+	Count   int64
+	Percent int64 // of the sessions started
+	Lost    int64 // since the step before
+}
+
+// networkRow are the tries at an identity network, and what it decided.
+type networkRow struct {
+	ID                                                     string
+	SignIn, Returned, Trouble, Verified, Declined, Refused int64
 }
 
 type usageDay struct {
@@ -63,6 +84,8 @@ type usageData struct {
 	Gauge          float64 // of 100
 	Earlier, Later string  // addresses of other months; empty: there are none
 	Groups         []usageGroup
+	Steps          []stepRow
+	Networks       []networkRow
 	Heads          []string
 	Table          []usageDay
 	Bars           []bar
@@ -117,25 +140,28 @@ func newUsageData(month time.Time, quota int64, u sessions.Usage, test bool, now
 			d.Heads = append(d.Heads, c.Name)
 		}
 	}
-	totals := map[sessions.Count]int64{}
+	for _, step := range steps[1:] {
+		d.Heads = append(d.Heads, step.Name)
+	}
 	started := make([]int64, len(u.Days))
 	for i, day := range u.Days {
-		counts := day.Live
-		if test {
-			counts = day.Test
-		}
+		counts := day.Counts(test)
 		row := usageDay{Day: day.Day}
 		for _, g := range countGroups {
 			for _, c := range g.Counts {
-				totals[c.Count] += counts[c.Count]
 				row.Counts = append(row.Counts, counts[c.Count])
 			}
+		}
+		for _, step := range steps[1:] {
+			row.Counts = append(row.Counts, counts[step.Count])
 		}
 		if !day.Day.After(now) {
 			d.Table = append(d.Table, row)
 		}
 		started[i] = counts[sessions.CountStarted]
 	}
+	totals := u.Total(test)
+	d.Steps, d.Networks = stepsOf(totals), networksOf(totals)
 	for _, g := range countGroups {
 		group := usageGroup{Name: g.Name, Hint: g.Hint}
 		for _, c := range g.Counts {
@@ -146,6 +172,33 @@ func newUsageData(month time.Time, quota int64, u sessions.Usage, test bool, now
 	d.Nothing = totals[sessions.CountStarted] == 0
 	d.Bars, d.Lines = chart(month, started)
 	return d
+}
+
+// stepsOf tells how far users came.
+func stepsOf(totals map[sessions.Count]int64) []stepRow {
+	rows := make([]stepRow, len(steps))
+	for i, step := range steps {
+		rows[i] = stepRow{Name: step.Name, Count: totals[step.Count]}
+		if i > 0 {
+			rows[i].Lost = max(rows[i-1].Count-rows[i].Count, 0)
+		}
+		if all := totals[sessions.CountStarted]; all > 0 {
+			rows[i].Percent = min(rows[i].Count*100/all, 100)
+		}
+	}
+	return rows
+}
+
+func networksOf(totals map[sessions.Count]int64) []networkRow {
+	var rows []networkRow
+	for _, id := range sessions.Networks(totals) {
+		rows = append(rows, networkRow{
+			ID: id, SignIn: totals[sessions.CountSignIn.Of(id)], Returned: totals[sessions.CountReturned.Of(id)],
+			Trouble: totals[sessions.CountTrouble.Of(id)], Verified: totals[sessions.CountVerified.Of(id)],
+			Declined: totals[sessions.CountDeclined.Of(id)], Refused: totals[sessions.CountRefused.Of(id)],
+		})
+	}
+	return rows
 }
 
 // bar is one day in the chart, in units of its view box.

@@ -43,6 +43,7 @@ type visit struct {
 	account  account.Account
 	role     account.Role
 	accounts []account.Account // all that the person is a member of, by name
+	operator bool
 }
 
 // may says whether the visitor has the right to an action.
@@ -80,11 +81,32 @@ func (h *Handler) knock(ctx context.Context, r *http.Request) (logins.Login, err
 	found := r.CookiesNamed(h.loginCookie())
 	for _, c := range found[:min(len(found), cookiesMost)] { // more than one where a neighbouring host has set its own
 		l, err := h.Logins.Find(ctx, c.Value)
+		if err == nil {
+			l, err = h.asGranted(ctx, l)
+		}
 		if !errors.Is(err, logins.ErrNobody) {
 			return l, err
 		}
 	}
 	return logins.Login{}, logins.ErrNobody
+}
+
+// asGranted gives a login that came by a login link into an account as what the link gives there now: what the login says of itself an edge's
+// credential could write. isOperator asks for an operator's, which leads into no account. The error is logins.ErrNobody where the link gives
+// nothing.
+func (h *Handler) asGranted(ctx context.Context, l logins.Login) (logins.Login, error) {
+	switch {
+	case l.Operator && l.Account != "":
+		return logins.Login{}, logins.ErrNobody
+	case l.Operator, l.LinkID == "":
+		return l, nil
+	}
+	g, err := h.Accounts.LoginLinkGrant(ctx, l.Account, l.LinkID)
+	if errors.Is(err, account.ErrNoLink) {
+		err = logins.ErrNobody
+	}
+	l.Account, l.Role = g.Account, g.Role
+	return l, err
 }
 
 // enter finds out who makes a request and in which account: the one that was chosen, or the first. Beside knock's its error is
@@ -95,6 +117,9 @@ func (h *Handler) enter(ctx context.Context, r *http.Request) (visit, error) {
 		return visit{}, err
 	}
 	v := visit{login: l}
+	if v.operator, err = h.isOperator(ctx, l); err != nil {
+		return v, err
+	}
 	if l.LinkID != "" {
 		v.account, err = h.Accounts.Account(ctx, l.Account)
 		if errors.Is(err, account.ErrNoAccount) {
@@ -192,6 +217,8 @@ func (h *Handler) turnAway(w http.ResponseWriter, r *http.Request, v visit, err 
 			to += "?" + query("next", next)
 		}
 		page.SeeOther(w, to)
+	case errors.Is(err, errNoAccount) && v.operator:
+		page.SeeOther(w, h.prefix+pathOperator)
 	case errors.Is(err, errNoAccount):
 		page.SeeOther(w, h.prefix+pathNewAccount)
 	default:

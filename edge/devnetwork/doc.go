@@ -2,7 +2,8 @@
 // anybody can sign in as anybody, and each of its pages says so.
 //
 // The law: it listens on loopback alone, refuses any other address, and is started by the demo or by --dev-network and by
-// nothing else. Apart from that it is as strict as a good provider, so that what works here works there: exact redirect URIs,
+// nothing else. The demo beside a service in containers is the one exception: there a proxy shows it under an issuer of its own, and
+// nobody but that demo gives it one. Apart from that it is as strict as a good provider, so that what works here works there: exact redirect URIs,
 // PKCE S256 required, codes that work once and for one minute, client authentication, iss on every return (RFC 9207). All it
 // knows is in memory and bounded; it ends with the process.
 //

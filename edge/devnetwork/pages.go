@@ -7,13 +7,18 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
+
+	shared "verifyd/edge/page"
 )
 
 var (
 	//go:embed page.html
 	pageText string
 	//go:embed style.css
-	styleText []byte
+	ownStyle []byte
+
+	styleText = slices.Concat(shared.Colours(), ownStyle)
 
 	page = template.Must(template.New("page").Parse(pageText))
 )

@@ -243,3 +243,26 @@ func TestMetadataIsWhatNetworkExpects(t *testing.T) {
 	}
 	wantTrouble(t, n, a, r, network.StageAuthorization, network.ClassIssuer)
 }
+
+// Behind a proxy that shows it under an issuer of its own it may listen anywhere; without one it may not.
+func TestIssuerOfItsOwn(t *testing.T) {
+	for _, issuer := range []string{"http://network.localhost", "https://network.localhost/", "https://", "network.localhost", "https://network.localhost/path"} {
+		if _, err := devnetwork.New(devnetwork.Config{Listen: ":0", Issuer: issuer}); err == nil {
+			t.Errorf("the issuer %q is taken", issuer)
+		}
+	}
+	if _, err := devnetwork.New(devnetwork.Config{Listen: ":0"}); err == nil {
+		t.Error("it may listen beyond loopback without an issuer")
+	}
+	p, err := devnetwork.New(devnetwork.Config{Listen: ":0", Issuer: "https://network.localhost"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Listen(); err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if p.Issuer() != "https://network.localhost" || p.Settings().Issuer != p.Issuer() {
+		t.Errorf("issuer %q", p.Issuer())
+	}
+}

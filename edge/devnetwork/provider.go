@@ -1,6 +1,7 @@
 package devnetwork
 
 import (
+	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -12,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"slices"
 	"sync"
 	"time"
@@ -32,6 +34,7 @@ const (
 // Config says where the dev network listens and whom it serves.
 type Config struct {
 	Listen       string   // loopback address; default 127.0.0.1:0, where the system chooses a port
+	Issuer       string   // https origin under which a proxy shows it; then Listen may be any address. Default http and what Listen gives
 	ClientID     string   // default verifyd
 	ClientSecret string   // default random
 	RedirectURIs []string // compared exactly (RFC 9700 §2.1); AllowRedirect adds more
@@ -70,12 +73,15 @@ type Provider struct {
 	redirects []string
 }
 
-// New makes a dev network that does not listen yet. It refuses an address that is not a loopback one.
+// New makes a dev network that does not listen yet. Without an issuer of its own it refuses an address that is not a loopback one.
 func New(cfg Config) (*Provider, error) {
 	cfg = cfg.withDefaults()
 	host, _, err := net.SplitHostPort(cfg.Listen)
-	if err != nil || !isLoopback(host) {
+	switch {
+	case err != nil || cfg.Issuer == "" && !isLoopback(host):
 		return nil, fmt.Errorf("dev network: listen %q: only loopback is allowed, for instance 127.0.0.1:0", cfg.Listen)
+	case cfg.Issuer != "" && !isOrigin(cfg.Issuer):
+		return nil, fmt.Errorf("dev network: issuer %q: not an https origin, for instance https://network.localhost", cfg.Issuer)
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -102,6 +108,11 @@ func isLoopback(host string) bool {
 	return host == "localhost" || err == nil && addr.IsLoopback()
 }
 
+func isOrigin(issuer string) bool {
+	u, err := url.Parse(issuer)
+	return err == nil && u.Hostname() != "" && issuer == "https://"+u.Host
+}
+
 // newSecret makes 32 random bytes in unpadded base64url.
 func newSecret() string {
 	var b [32]byte
@@ -122,11 +133,11 @@ func (p *Provider) Listen() error {
 		return fmt.Errorf("listen for dev network: %w", err)
 	}
 	// localhost is whatever the machine's hosts file says.
-	if bound, ok := l.Addr().(*net.TCPAddr); !ok || !bound.IP.IsLoopback() {
+	if bound, ok := l.Addr().(*net.TCPAddr); p.cfg.Issuer == "" && (!ok || !bound.IP.IsLoopback()) {
 		_ = l.Close()
 		return errors.New("listen for dev network: the address is not a loopback one; right would be 127.0.0.1:0")
 	}
-	p.listener, p.addr, p.issuer = l, l.Addr().String(), "http://"+l.Addr().String()
+	p.listener, p.addr, p.issuer = l, l.Addr().String(), cmp.Or(p.cfg.Issuer, "http://"+l.Addr().String())
 	return nil
 }
 
@@ -184,7 +195,7 @@ func (p *Provider) Serve(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Issuer is the issuer identifier, http://127.0.0.1:PORT; empty before Listen.
+// Issuer is the issuer identifier, http://127.0.0.1:PORT unless Config has another; empty before Listen.
 func (p *Provider) Issuer() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -27,11 +27,31 @@ const (
 	fillTimeout = 5 * time.Second
 )
 
+// Standing is where an account stands in its month, as far as this process knows.
+type Standing struct {
+	Account string
+	Usage
+}
+
+// Standings gives every account that lately started sessions here.
+func (q *Quota) Standings() []Standing {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	all := make([]Standing, 0, len(q.leases))
+	for account, l := range q.leases {
+		if l.quota > 0 {
+			all = append(all, Standing{Account: account, Usage: Usage{Used: l.total - l.left, Limit: l.quota, ResetAt: nextMonth(l.at)}})
+		}
+	}
+	return all
+}
+
 // lease is a block of an account's units that is counted and not used yet, with the account's recent rate.
 type lease struct {
 	at      time.Time // an instant of the month that the units are of
 	left    int64
 	total   int64         // the counter, as last heard
+	quota   int64         // that bound the account when a unit was last asked for; 0: none was
 	used    time.Time     // when a unit was last taken or counted, by the process's own clock
 	filling chan struct{} // closed when the block under way is counted; nil: none is
 
@@ -52,6 +72,7 @@ func (q *Quota) next(account string, quota int64, now time.Time) move {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	l := q.lease(account, now)
+	l.quota = quota
 	switch {
 	case l.left > 0 && l.total-l.left < quota:
 		l.left--

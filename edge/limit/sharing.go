@@ -13,8 +13,6 @@ import (
 )
 
 const (
-	// subjectSpent is where edges tell each other what they allowed. It is no stream's: what is lost was a few sessions.
-	subjectSpent = "verifyd.limit.spent"
 	// sharingGap is the least time between two messages of an edge. What edges allow at the same moment, before they have told each
 	// other, goes beyond the rate; it counts as debt and is paid back. Each message costs the others some microseconds.
 	sharingGap = 5 * time.Millisecond
@@ -53,7 +51,7 @@ type spentMsg struct {
 // Serve shares until ctx ends.
 func (s *Sharing) Serve(ctx context.Context) error {
 	heard := make(chan *nats.Msg, sharingRoom)
-	sub, err := s.conn.NC.ChanSubscribe(subjectSpent, heard)
+	sub, err := s.conn.NC.ChanSubscribe(natsconf.SubjectSpent, heard)
 	if err != nil {
 		return fmt.Errorf("share rate limits: %w: %w", natsconf.ErrUnavailable, err)
 	}
@@ -84,7 +82,7 @@ func (s *Sharing) tell() {
 	m := spentMsg{From: s.self, Spent: map[string]Spending{}}
 	send := func() {
 		if data, err := json.Marshal(m); err == nil && len(m.Spent) > 0 {
-			s.conn.Emit(subjectSpent, data)
+			s.conn.Emit(natsconf.SubjectSpent, data)
 		}
 		clear(m.Spent)
 	}

@@ -3,7 +3,6 @@ package limit
 import (
 	"fmt"
 	"net/netip"
-	"runtime"
 	"testing"
 	"time"
 
@@ -103,18 +102,16 @@ func TestDebtIsToldAndPaid(t *testing.T) {
 
 // What one edge allows over a real connection, the other counts in, and nobody counts its own.
 func TestSharingOverNATS(t *testing.T) {
+	t.Parallel()
 	conn := natstest.Start(t)
 	rate := account.Rate{Count: 1, Per: time.Hour, Burst: 10}
 	one, two := mustRates(t, rate), mustRates(t, rate)
 	key := account.Key{ID: "key_a"}
-	late := time.Now().Add(20 * time.Second)
 	subscribed := conn.NC.NumSubscriptions() + 2
 	for _, l := range []*Rates{one, two} {
 		natstest.Serve(t, NewSharing(l, conn, nil))
 	}
-	for conn.NC.NumSubscriptions() < subscribed && time.Now().Before(late) { // what is told before they listen is lost
-		runtime.Gosched()
-	}
+	natstest.Await(t, "both listen: what is told before is lost", func() bool { return conn.NC.NumSubscriptions() >= subscribed })
 	for n := 0; ; n++ {
 		if !one.Allow(key, time.Now()).Allowed {
 			break
@@ -123,7 +120,7 @@ func TestSharingOverNATS(t *testing.T) {
 			t.Fatal("one edge gave more than its burst")
 		}
 	}
-	for { // until all the news has come; a try would cost the other edge a session, so its state is looked at
+	natstest.Await(t, "the other edge is told all the news", func() bool { // a try would cost it a session, so its state is looked at
 		var owed State
 		for i := range two.shards {
 			sh := &two.shards[i]
@@ -131,13 +128,8 @@ func TestSharingOverNATS(t *testing.T) {
 			owed = max(owed, sh.states[key.ID])
 			sh.mu.Unlock()
 		}
-		if time.Duration(owed) >= 10*time.Hour {
-			break
-		}
-		if time.Now().After(late) {
-			t.Fatal("the other edge is not told")
-		}
-	}
+		return time.Duration(owed) >= 10*time.Hour
+	})
 	if two.Allow(key, time.Now()).Allowed {
 		t.Error("the other edge allows what the first has given already")
 	}

@@ -65,15 +65,18 @@ var standardEmail = fact{claim: "email", verified: "email_verified", scope: "ema
 //
 // An issuer of an oauth2 network is compared with iss where the return carries one (RFC 9207 §2.4), and not demanded: its metadata
 // is not fetched, and a promise in a table grows old. The redirect URI of its own holds a mix-up off (RFC 9700 §4.4.2.2).
+//
+// Each network's sources stand above it, read again in November 2026. What they do not say is marked as such, with what it rests on.
 var presets = map[string]preset{
-	// https://discord.com/developers/docs/topics/oauth2 (endpoints, scopes, Basic or body at the token endpoint)
-	// https://discord.com/.well-known/oauth-authorization-server (issuer, S256)
-	// https://discord.com/developers/docs/resources/user#user-object (id, global_name, email, verified)
-	// https://discord.com/developers/docs/reference#snowflakes (the id holds its instant)
-	// https://discord.com/developers/docs/resources/user#get-current-user-guilds (at most 200, the most a user can be in)
+	// https://docs.discord.com/developers/topics/oauth2 (endpoints, scopes; forms alone at the token endpoint)
+	// https://docs.discord.com/developers/resources/user#user-object (id, global_name, email, verified)
+	// https://docs.discord.com/developers/reference#snowflakes (the id holds its instant)
+	// https://docs.discord.com/developers/resources/user#get-current-user-guilds (200, the most that a user can be in)
+	// Not in these pages: S256, the one method that is taken (https://github.com/discord/discord-api-docs/pull/7046); and the issuer, which
+	// returns carry as iss, as clients report and https://discord.com/.well-known/openid-configuration has it. There is no ID token.
 	KindDiscord: { //nolint:gosec // the address of a token endpoint is no credential
 		name: "Discord", protocol: KindOAuth2, issuer: "https://discord.com",
-		authorization: "https://discord.com/api/oauth2/authorize",
+		authorization: "https://discord.com/oauth2/authorize",
 		token:         "https://discord.com/api/oauth2/token",
 		userInfo:      "https://discord.com/api/v10/users/@me",
 		scopes:        []string{"identify"}, subject: "id", names: []string{"global_name", "username"},
@@ -81,9 +84,11 @@ var presets = map[string]preset{
 		created: fact{of: snowflakeInstant},
 		groups:  fact{claim: "id", list: "https://discord.com/api/v10/users/@me/guilds", scope: "guilds"},
 	},
-	// https://docs.github.com/en/apps/oauth-apps/building-oauth-apps/authorizing-oauth-apps (endpoints, client in the body, S256; errors
-	// come with status 200)
-	// https://github.com/.well-known/oauth-authorization-server/login/oauth (issuer)
+	// https://docs.github.com/en/apps/oauth-apps/building-oauth-apps/authorizing-oauth-apps (endpoints, client in the body, S256 alone;
+	// without Accept: application/json the answer is a form)
+	// https://docs.github.com/en/apps/oauth-apps/maintaining-oauth-apps/troubleshooting-oauth-app-access-token-request-errors (errors; that
+	// they come with status 200 is not said there, and clients report it)
+	// https://github.com/.well-known/oauth-authorization-server/login/oauth (issuer, by RFC 8414 §3.1)
 	// https://docs.github.com/en/rest/users/users#get-the-authenticated-user (id, login, name, created_at; no scope for public data).
 	// login can be changed and taken by another, id cannot.
 	// https://docs.github.com/en/rest/users/emails#list-email-addresses-for-the-authenticated-user
@@ -98,42 +103,44 @@ var presets = map[string]preset{
 		created: fact{claim: "created_at"},
 		groups:  fact{claim: "login", list: "https://api.github.com/user/orgs?per_page=100", scope: "read:org"},
 	},
-	// https://docs.gitlab.com/integration/openid_connect_provider/ (discovery, claims; groups come by user info alone). issuer may be a
-	// self-managed instance's.
+	// https://docs.gitlab.com/integration/openid_connect_provider/ (discovery, claims; groups, the whole paths of groups with those that
+	// the user inherits, come by user info alone, and groups_direct in the ID token). issuer may be a self-managed instance's.
 	KindGitLab: {
 		name: "GitLab", protocol: KindOIDC, issuer: "https://gitlab.com", issuerOpen: true,
 		scopes: []string{scopeOpenID}, subject: claimSubject,
 		email: standardEmail, groups: fact{claim: "groups"},
 	},
-	// https://developers.google.com/identity/openid-connect/reference (discovery, claims; hd is the Workspace or Cloud organisation's
-	// domain, and missing for other accounts)
+	// https://developers.google.com/identity/openid-connect/reference (discovery, claims; sub is never given to another account; email and
+	// email_verified come with the scope email; hd is the Workspace or Cloud organisation's domain, and missing for other accounts)
 	KindGoogle: {
 		name: "Google", protocol: KindOIDC, issuer: "https://accounts.google.com",
 		scopes: []string{scopeOpenID}, subject: claimSubject,
 		email: standardEmail, groups: fact{claim: "hd"},
 	},
 	// https://learn.microsoft.com/en-us/entra/identity-platform/v2-protocols-oidc (discovery; common, organizations, consumers or a tenant)
-	// https://learn.microsoft.com/en-us/entra/identity-platform/id-token-claims-reference: sub is for ever and per client; email "isn't
-	// guaranteed to be correct", so that it counts for nothing here; tid is the tenant.
+	// https://learn.microsoft.com/en-us/entra/identity-platform/id-token-claims-reference: sub is immutable, never reused, and pairwise: another
+	// client id is told another one. email "isn't guaranteed to be correct", so that it counts for nothing here; tid is the tenant, for personal
+	// accounts 9188040d-6c67-4c5b-b112-36a304b66dad. Names come with the scope profile alone.
 	KindMicrosoft: {
 		name: "Microsoft", protocol: KindOIDC, issuer: microsoftAnyTenant, issuerOpen: true, authStyle: AuthParams,
 		scopes: []string{scopeOpenID}, subject: claimSubject,
 		groups: fact{claim: "tid"},
 	},
-	// https://create.roblox.com/docs/cloud/reference/oauth2 (discovery at https://apis.roblox.com/oauth/, with the slash; S256; created_at
-	// in Unix seconds, with the scope profile)
+	// https://create.roblox.com/docs/cloud/auth/oauth2-reference (discovery at https://apis.roblox.com/oauth/, with the slash; S256; Basic or
+	// body; a code lives for one minute; sub is the user id, while names change; created_at in Unix seconds, with the scope profile)
 	KindRoblox: {
 		name: "Roblox", protocol: KindOIDC, issuer: "https://apis.roblox.com/oauth/",
 		scopes: []string{scopeOpenID}, subject: claimSubject,
 		created: fact{claim: "created_at", scope: "profile"},
 	},
-	// https://steamcommunity.com/dev (OpenID 2.0; the claimed id holds the 64-bit Steam id)
+	// https://steamcommunity.com/dev and https://partner.steamgames.com/doc/features/auth#website (OpenID 2.0; the claimed id holds the 64-bit
+	// Steam id). They write the claimed id with http; what is asserted has https, as clients read it.
 	KindSteam: {
 		name: "Steam", protocol: protocolOpenID2,
 		authorization: "https://steamcommunity.com/openid/login",
 	},
-	// https://dev.twitch.tv/docs/authentication/getting-tokens-oidc/ (discovery, client in the body, no PKCE; the address comes by the
-	// claims parameter and the scope user:read:email)
+	// https://dev.twitch.tv/docs/authentication/getting-tokens-oidc/ (discovery, client in the body; the address comes by the claims
+	// parameter and the scope user:read:email. Nothing is said of PKCE: the challenge that is sent is not relied on, the nonce is)
 	KindTwitch: {
 		name: "Twitch", protocol: KindOIDC, issuer: "https://id.twitch.tv/oauth2", authStyle: AuthParams,
 		scopes: []string{scopeOpenID}, subject: claimSubject,
@@ -142,7 +149,9 @@ var presets = map[string]preset{
 			request: `{"id_token":{"email":null,"email_verified":null}}`,
 		},
 	},
-	// https://vatsim.dev/api/connect-api/ (endpoints, scopes; the cid is told with any scope; nothing says that the address is verified)
+	// https://vatsim.dev/api/connect-api/ and its source, https://github.com/vatsimnetwork/vatsim.dev/blob/main/openapi/connect.yaml (endpoints,
+	// client in the body, scopes; nothing says that the address is verified, nor anything of PKCE). It draws the user without the member
+	// data around it, in which public clients find it.
 	KindVATSIM: { //nolint:gosec // the address of a token endpoint is no credential
 		name: "VATSIM", protocol: KindOAuth2,
 		authorization: "https://auth.vatsim.net/oauth/authorize",

@@ -56,7 +56,7 @@ func plainPresets() map[string]presetCase {
 	return map[string]presetCase{
 		"discord": {
 			settings: network.Settings{Kind: "discord"}, answers: discord,
-			authorize: "https://discord.com/api/oauth2/authorize", scope: "identify", token: "POST discord.com/api/oauth2/token", basic: true,
+			authorize: "https://discord.com/oauth2/authorize", scope: "identify", token: "POST discord.com/api/oauth2/token", basic: true,
 			issuer: "https://discord.com",
 			want: network.Identity{
 				Subject: "175928847299117063", DisplayName: "nelly", Email: "nelly@discord.com", CreatedAt: time.UnixMilli(1462015105796),
@@ -66,7 +66,7 @@ func plainPresets() map[string]presetCase {
 			settings: network.Settings{Kind: "discord", Rules: network.Rules{
 				EmailDomains: []string{"discord.com"}, RequireGroups: []string{"2"}, MinAccountAge: network.Span(time.Hour),
 			}},
-			answers: discord, authorize: "https://discord.com/api/oauth2/authorize", scope: "identify email guilds",
+			answers: discord, authorize: "https://discord.com/oauth2/authorize", scope: "identify email guilds",
 			token: "POST discord.com/api/oauth2/token", basic: true,
 			want: network.Identity{
 				Subject: "175928847299117063", DisplayName: "nelly", Email: "nelly@discord.com", CreatedAt: time.UnixMilli(1462015105796),

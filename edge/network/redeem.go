@@ -57,13 +57,16 @@ func (n *Network) redeem(ctx context.Context, a Attempt, r Return) (Identity, er
 // checkReturn judges a return before its code is used. The issuer comes first, for errors too: what another provider says about
 // this attempt is neither a code nor a refusal (RFC 9207 §2.4). For an oauth2 network whose issuer nobody stated there is
 // nothing to compare with; there the redirect URI of its own holds the mix-up off (RFC 9700 §4.4.2).
+//
+// consent_required is for requests with prompt=none (OpenID Connect Core 1.0 §3.1.2.6), which an oidc network never sends. LemonLDAP::NG
+// says it where the user was asked and refused. The networks known by name document access_denied, and keep to it.
 func (n *Network) checkReturn(p *provider, r Return) error {
 	switch {
 	case r.Issuer != "" && n.settings.Issuer != "" && !n.isIssuer(p, r.Issuer):
 		return n.trouble(StageAuthorization, ClassIssuer, "the return comes from another issuer")
 	case r.Issuer == "" && p.issuerRequired:
 		return n.trouble(StageAuthorization, ClassIssuer, "the return names no issuer, though the provider's metadata says it does")
-	case r.Error == "access_denied":
+	case r.Error == "access_denied", r.Error == "consent_required" && n.settings.Kind == KindOIDC:
 		return ErrDeclined
 	case r.Error != "":
 		return n.refused(StageAuthorization, r.Error)

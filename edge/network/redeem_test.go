@@ -130,11 +130,19 @@ func TestTokenRequestIsExactlyWhatTheSettingsSay(t *testing.T) {
 
 func TestRedeemTellsADeclineFromTrouble(t *testing.T) {
 	s := newStandIn(t)
-	for _, issuer := range []string{"", s.URL} {
-		_, err := s.network(t).Redeem(t.Context(), s.attempt, network.Return{State: s.attempt.State, Error: "access_denied", Issuer: issuer})
-		if !errors.Is(err, network.ErrDeclined) {
-			t.Errorf("issuer %q: err = %v, want ErrDeclined", issuer, err)
+	for _, code := range []string{"access_denied", "consent_required"} {
+		for _, issuer := range []string{"", s.URL} {
+			_, err := s.network(t).Redeem(t.Context(), s.attempt, network.Return{State: s.attempt.State, Error: code, Issuer: issuer})
+			if !errors.Is(err, network.ErrDeclined) {
+				t.Errorf("%s, issuer %q: err = %v, want ErrDeclined", code, issuer, err)
+			}
 		}
+	}
+	// prompt=none may be set for oauth2, and a refusal has one name there.
+	_, err := s.network(t, asOAuth2(s)).Redeem(t.Context(), s.attempt, network.Return{State: s.attempt.State, Error: "consent_required"})
+	var tr *network.Trouble
+	if !errors.As(err, &tr) || tr.Class != network.ClassRefused {
+		t.Errorf("consent_required from oauth2: err = %v, want trouble", err)
 	}
 	if s.codePosts.Load() != 0 {
 		t.Error("a decline posted a code")

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// ErrDeclined is returned by Redeem when the user said no at the provider (error=access_denied, RFC 6749 §4.1.2.1). It is a
-// verdict: the caller completes the session as failed.
+// ErrDeclined is returned by Redeem when the user said no at the provider (error=access_denied, RFC 6749 §4.1.2.1; from kind oidc
+// error=consent_required, too). It is a verdict: the caller completes the session as failed.
 var ErrDeclined = errors.New("the user declined at the identity network")
 
 // Where an attempt met trouble.

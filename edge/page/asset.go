@@ -3,12 +3,14 @@ package page
 import (
 	"bytes"
 	"crypto/sha256"
+	_ "embed" // of the colours
 	"encoding/hex"
 	"fmt"
 	"io/fs"
 	"net/http"
 	"path"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -23,27 +25,46 @@ type Asset struct {
 	data  []byte
 }
 
+//go:embed colours.css
+var colours []byte
+
+// Colours is a style sheet of the colours of all pages, for the one that has its own way of serving assets.
+func Colours() []byte { return slices.Clone(colours) }
+
+// LoadStyle reads a style sheet, which begins with the colours of all pages: a sheet of their own would be one more round trip.
+func LoadStyle(files fs.FS, file string) (Asset, error) {
+	data, err := fs.ReadFile(files, file)
+	if err != nil {
+		return Asset{}, fmt.Errorf("read style sheet: %w", err)
+	}
+	return newAsset(file, "text/css; charset=utf-8", slim(slices.Concat(colours, data))), nil
+}
+
 // LoadAsset reads a file of the given media type.
 func LoadAsset(files fs.FS, file, media string) (Asset, error) {
 	data, err := fs.ReadFile(files, file)
 	if err != nil {
 		return Asset{}, fmt.Errorf("read asset: %w", err)
 	}
-	if ext := path.Ext(file); ext == ".css" {
-		data = slim(data)
-	}
+	return newAsset(file, media, data), nil
+}
+
+func newAsset(file, media string, data []byte) Asset {
 	sum := sha256.Sum256(data)
 	ext := path.Ext(file)
 	name := strings.TrimSuffix(path.Base(file), ext) + "-" + hex.EncodeToString(sum[:])[:hashLen] + ext
-	return Asset{name, media, data}, nil
+	return Asset{name, media, data}
 }
 
 var cssComment = regexp.MustCompile(`(?s)/\*.*?\*/`)
 
-// cssSpaces are the spaces that a style sheet written as ours are does without.
-var cssSpaces = strings.NewReplacer(": ", ":", " {", "{")
+// cssZero is a number below one; its zero need not be written.
+var cssZero = regexp.MustCompile(`([ :(,-])0\.`)
 
-// slim takes comments, indents, line ends and needless spaces out of a style sheet whose lines all end with a brace, a comma or a
+// cssSpaces are the spaces that a style sheet written as ours are does without.
+var cssSpaces = strings.NewReplacer(": ", ":", " {", "{", ", ", ",")
+
+// slim takes comments, indents, line ends, needless spaces, last semicolons and leading zeros out of a style sheet whose lines all end with a brace, a comma or a
 // semicolon, as ours do; a line that does not keeps its end.
 func slim(css []byte) []byte {
 	var b bytes.Buffer
@@ -54,7 +75,7 @@ func slim(css []byte) []byte {
 			b.WriteByte('\n')
 		}
 	}
-	return b.Bytes()
+	return cssZero.ReplaceAll(bytes.ReplaceAll(b.Bytes(), []byte(";}"), []byte("}")), []byte("$1."))
 }
 
 // ServeHTTP answers GET and HEAD.

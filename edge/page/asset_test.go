@@ -1,6 +1,7 @@
 package page
 
 import (
+	"strings"
 	"testing"
 	"testing/fstest"
 )
@@ -8,10 +9,15 @@ import (
 // A style sheet loses what browsers do not read, and nothing else.
 func TestStyleSheetsAreSlim(t *testing.T) {
 	const written = "/* a\n   comment */\n:root {\n  color-scheme: light dark;\n  font: 1rem/1.5 \"Segoe UI\",\n    sans-serif;\n}\n\n@media (max-width: 30rem) {\n" +
-		"  a,\n  b + b {\n    color: red;\n  }\n}\ndl\ndiv {\n  gap: 0 1px; /* why */\n}\n"
-	const want = ":root{color-scheme:light dark;font:1rem/1.5 \"Segoe UI\",sans-serif;}@media (max-width:30rem){a,b + b{color:red;}}dl\ndiv{gap:0 1px;}"
-	a, err := LoadAsset(fstest.MapFS{"x.css": {Data: []byte(written)}, "x.svg": {Data: []byte(" {")}}, "x.css", "text/css")
-	if err != nil || string(a.data) != want {
-		t.Errorf("%q, %v; want %q", a.data, err, want)
+		"  a,\n  b + b {\n    color: red;\n  }\n}\ndl\ndiv {\n  gap: min(-0.5rem, 10.25px); /* why */\n}\n"
+	const want = ":root{color-scheme:light dark;font:1rem/1.5 \"Segoe UI\",sans-serif}@media (max-width:30rem){a,b + b{color:red}}dl\ndiv{gap:min(-.5rem,10.25px)}"
+	files := fstest.MapFS{"x.css": {Data: []byte(written)}, "none.css": {}}
+	none, err := LoadStyle(files, "none.css")
+	if err != nil || !strings.HasPrefix(string(none.data), ":root{color-scheme:light dark;--ground:#f6f7f9;") {
+		t.Fatalf("the colours: %q, %v", none.data, err)
+	}
+	a, err := LoadStyle(files, "x.css")
+	if err != nil || string(a.data) != string(none.data)+want || a.Name == none.Name {
+		t.Errorf("%q, %v; want %q after the colours", a.data, err, want)
 	}
 }

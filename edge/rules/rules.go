@@ -43,7 +43,7 @@ func anyOf(values, wanted []string) bool {
 //
 // Test sessions hold beside live ones, so that a trial never keeps anybody out.
 func Hold(r network.Rules, networkID string, who network.Identity, s sessions.Session) (h sessions.Hold, ok bool) {
-	scope := []string{s.Account, strconv.FormatBool(s.Test), s.Platform}
+	scope := platformScope(s)
 	switch r.OneIdentityPer {
 	case network.PerGuild:
 		scope = append(scope, s.GuildID)
@@ -53,11 +53,23 @@ func Hold(r network.Rules, networkID string, who network.Identity, s sessions.Se
 	}
 	return sessions.Hold{
 		What:    join(append([]string{r.OneIdentityPer, networkID, who.Subject}, scope...)...),
-		By:      join(append([]string{s.PlatformUserID}, scope...)...),
+		By:      holder(s.PlatformUserID, scope),
 		Session: s.ID,
 		For:     time.Duration(r.OneIdentityFor),
 	}, true
 }
+
+// Holders gives the names under which identities may stand for a session's user: on its platform, and in its guild.
+func Holders(s sessions.Session) (platform, guild string) {
+	scope := platformScope(s)
+	return holder(s.PlatformUserID, scope), holder(s.PlatformUserID, append(scope, s.GuildID))
+}
+
+func platformScope(s sessions.Session) []string {
+	return []string{s.Account, strconv.FormatBool(s.Test), s.Platform}
+}
+
+func holder(user string, scope []string) string { return join(append([]string{user}, scope...)...) }
 
 // join makes one text of several, each with its length before it, so that no two lists make the same.
 func join(parts ...string) string {

@@ -15,7 +15,7 @@ type assets struct{ css, icon page.Asset }
 func (a assets) all() []page.Asset { return []page.Asset{a.css, a.icon} }
 
 func loadAssets() (assets, error) {
-	css, err := page.LoadAsset(webFiles, "web/page.css", "text/css; charset=utf-8")
+	css, err := page.LoadStyle(webFiles, "web/page.css")
 	if err != nil {
 		return assets{}, err
 	}

@@ -24,21 +24,21 @@ func TestJetStreamAway(t *testing.T) {
 		return url.Values{"session": {token.Reveal()}, "action": {action}, "network": {"example"}}
 	}
 	for name, a := range map[string]answer{
-		"page":     b.get(b.page(token)),
-		"continue": b.post(r.base+"/signin", form("continue")),
-		"decline":  b.post(r.base+"/signin", form("decline")),
-		"return":   b.get(back),
+		"page":     b.Get(b.page(token)),
+		"continue": b.Post(r.base+"/signin", form("continue")),
+		"decline":  b.Post(r.base+"/signin", form("decline")),
+		"return":   b.Get(back),
 	} {
 		t.Run(name, func(t *testing.T) {
-			a.wantPage(t, http.StatusServiceUnavailable, "One moment, please")
-			if a.header.Get("Retry-After") != "5" || a.header.Get("Set-Cookie") != "" {
-				t.Errorf("headers: %v", a.header)
+			a.WantPage(t, http.StatusServiceUnavailable, "One moment, please")
+			if a.Header.Get("Retry-After") != "5" || a.Header.Get("Set-Cookie") != "" {
+				t.Errorf("headers: %v", a.Header)
 			}
 			way := r.page(token)
 			if name == "return" { // the attempt is whole: the same return may go on
 				way = back
 			}
-			if m := againForm.FindStringSubmatch(a.body); m == nil || b.resolve(a.at, html.UnescapeString(m[1])) != way {
+			if m := againForm.FindStringSubmatch(a.Body); m == nil || b.Resolve(a.At, html.UnescapeString(m[1])) != way {
 				t.Errorf("the way on is %q, want %q", m, way)
 			}
 		})
@@ -52,14 +52,14 @@ func TestUncertainEnd(t *testing.T) {
 	session, token := r.session()
 	b := r.browser()
 	for name, a := range map[string]answer{
-		"return":  b.get(b.back(token, "sailor_42", "sign-in")),
-		"decline": b.post(r.base+"/signin", url.Values{"session": {token.Reveal()}, "action": {"decline"}}),
+		"return":  b.Get(b.back(token, "sailor_42", "sign-in")),
+		"decline": b.Post(r.base+"/signin", url.Values{"session": {token.Reveal()}, "action": {"decline"}}),
 	} {
 		t.Run(name, func(t *testing.T) {
-			page := b.follow(a)
-			page.wantPage(t, http.StatusOK, headingAsk)
-			if !strings.Contains(page.body, "could not confirm that your answer was saved") || !strings.Contains(page.body, ">Look again</a>") {
-				t.Errorf("no notice:\n%s", page.body)
+			page := b.Follow(a)
+			page.WantPage(t, http.StatusOK, headingAsk)
+			if !strings.Contains(page.Body, "could not confirm that your answer was saved") || !strings.Contains(page.Body, ">Look again</a>") {
+				t.Errorf("no notice:\n%s", page.Body)
 			}
 		})
 	}
@@ -72,11 +72,11 @@ func TestUncertainEndThatStands(t *testing.T) {
 	r.handler.SetCompleteWithin(50 * time.Millisecond)
 	session, token := r.session()
 	b := r.browser()
-	end := b.to(b.post(r.base+"/signin", url.Values{"session": {token.Reveal()}, "action": {"decline"}}))
+	end := b.To(b.Post(r.base+"/signin", url.Values{"session": {token.Reveal()}, "action": {"decline"}}))
 	r.listen()
 	outcome := sessions.Outcome{State: sessions.Verified, Network: "example"}
 	if c, err := r.store.Complete(t.Context(), session.ID, outcome); err == nil || c.State != sessions.Failed {
 		t.Fatalf("the late verdict does not stand: %v, %v", c.State, err)
 	}
-	b.get(end).wantPage(t, http.StatusOK, headingNotVerified)
+	b.Get(end).WantPage(t, http.StatusOK, headingNotVerified)
 }

@@ -25,23 +25,18 @@ func TestInChromium(t *testing.T) {
 			tab := chromiumtest.Start(t)
 			r := newRig(t, setup{prefix: "/v", host: host})
 			session, token := r.session()
-			err := chromedp.Do(tab,
+			chromiumtest.Do(tab, t,
 				chromedp.Navigate(r.page(token)),
-				chromedp.Click(chromedp.CSS(`button[name="network"]`)),
-				chromedp.Click(chromedp.CSS(`button[value="sign-in"]`)),
+				chromiumtest.Click(chromedp.CSS(`button[name="network"]`)),
+				chromiumtest.Click(chromedp.CSS(`button[value="sign-in"]`)),
 				chromedp.WaitVisible(chromedp.CSS(".sign")),
 			)
-			if err != nil {
-				t.Fatal(err)
-			}
 			wantInTab(tab, t, headingVerified)
-			if at, err := chromedp.Run(tab, chromedp.Location()); err != nil || at != r.page(token) {
-				t.Errorf("ends at %q: %v", strings.ReplaceAll(at, token.Reveal(), "…"), err)
+			if at := chromiumtest.Run(tab, t, chromedp.Location()); at != r.page(token) {
+				t.Errorf("ends at %q", strings.ReplaceAll(at, token.Reveal(), "…"))
 			}
 			r.want(session.ID, sessions.Verified, sessions.NoReason)
-			if err := chromedp.Do(tab, chromedp.Reload()); err != nil {
-				t.Fatal(err)
-			}
+			chromiumtest.Do(tab, t, chromedp.Reload())
 			wantInTab(tab, t, headingVerified)
 		})
 	}
@@ -51,22 +46,19 @@ func TestDeclineInChromium(t *testing.T) {
 	tab := chromiumtest.Start(t)
 	r := newRig(t, setup{})
 	session, token := r.session()
-	err := chromedp.Do(tab,
+	chromiumtest.Do(tab, t,
 		chromedp.Navigate(r.page(token)),
-		chromedp.Click(chromedp.CSS(`button[value="decline"]`)),
+		chromiumtest.Click(chromedp.CSS(`button[value="decline"]`)),
 		chromedp.WaitVisible(chromedp.CSS(".sign")),
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
 	wantInTab(tab, t, headingNotVerified)
 	r.want(session.ID, sessions.Failed, sessions.Declined)
 }
 
 func wantInTab(tab context.Context, t *testing.T, heading string) {
 	t.Helper()
-	if got, err := chromedp.Run(tab, chromedp.Text(chromedp.CSS("h1"))); err != nil || got != heading {
-		t.Errorf("heading %q, %v; want %q", got, err, heading)
+	if got := chromiumtest.Run(tab, t, chromedp.Text(chromedp.CSS("h1"))); got != heading {
+		t.Errorf("heading %q, want %q", got, heading)
 	}
 }
 

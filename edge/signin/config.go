@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
 	"verifyd/edge"
@@ -39,10 +40,11 @@ type Config struct {
 	// Test is the one network of sessions that a test key started; nil: there are none. Where Networks has it too, it is one of
 	// live sessions as well, which is the operator's explicit choice.
 	Test     *network.Network
-	Accounts Accounts         //
-	Key      seal.Key         // the master key; flow cookies are sealed with a key derived from it
-	Log      zerolog.Logger   //
-	Now      func() time.Time // time.Now when nil
+	Accounts Accounts              //
+	Key      seal.Key              // the master key; flow cookies are sealed with a key derived from it
+	Log      zerolog.Logger        //
+	Metrics  prometheus.Registerer // none when nil
+	Now      func() time.Time      // time.Now when nil
 }
 
 // Handler answers the routes of this package. It is safe for concurrent use and starts nothing.
@@ -52,6 +54,7 @@ type Handler struct {
 	test     []*network.Network // of test sessions: one or none
 	accounts Accounts
 	log      zerolog.Logger
+	metrics  *metrics
 	now      func() time.Time
 
 	origin  string // of the base URL
@@ -94,7 +97,12 @@ func New(c Config) (*Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	m, err := newMetrics(c.Metrics)
+	if err != nil {
+		return nil, err
+	}
 	h := &Handler{
+		metrics:  m,
 		sessions: c.Sessions, networks: c.Networks, accounts: c.Accounts, log: c.Log, now: c.Now,
 		origin: strings.TrimSuffix(base, prefix), prefix: prefix, https: strings.HasPrefix(base, "https:"), csrf: csrf, assets: files, painter: p, tongues: ts,
 		completeWithin: completeWithin,

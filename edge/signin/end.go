@@ -7,10 +7,13 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+	"go.opentelemetry.io/otel/trace"
 
+	"verifyd/edge"
 	"verifyd/edge/network"
 	"verifyd/natsconf"
 	"verifyd/sessions"
+	"verifyd/sessions/tracing"
 )
 
 const (
@@ -25,10 +28,12 @@ const (
 // and the notice for the user where it cannot be said that any does. The clean page shows what stands, so to have come second is
 // no trouble. The verdict is there: that a browser does not wait for the answer takes nothing back, so the end of ctx counts for
 // nothing.
-func (h *Handler) complete(ctx context.Context, id sessions.ID, o sessions.Outcome) (sessions.State, notice) {
+func (h *Handler) complete(ctx context.Context, id sessions.ID, o sessions.Outcome) (standing sessions.State, doubt notice) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.completeWithin)
 	defer cancel()
-	doubt := noteUnsaved
+	ctx, done := edge.Step(ctx, "complete session", trace.SpanKindProducer, tracing.Network.String(o.Network))
+	defer func() { done(string(standing)) }()
+	unstored := noteUnsaved
 	for {
 		c, err := h.sessions.Complete(ctx, id, o)
 		switch {
@@ -37,13 +42,13 @@ func (h *Handler) complete(ctx context.Context, id sessions.ID, o sessions.Outco
 		case errors.Is(err, sessions.ErrExpired), errors.Is(err, sessions.ErrNotFound):
 			return sessions.Expired, ""
 		case errors.Is(err, natsconf.ErrUncertain):
-			doubt = noteUnconfirmed // an offer may be stored, though nobody said so
+			unstored = noteUnconfirmed // an offer may be stored, though nobody said so
 		}
 		h.log.Warn().Err(err).Str("sid", string(id)).Msg("a verdict is not stored yet")
 		select {
 		case <-time.After(completePause):
 		case <-ctx.Done():
-			return "", doubt
+			return "", unstored
 		}
 	}
 }
@@ -54,7 +59,7 @@ func (h *Handler) toEnd(w http.ResponseWriter, g guest, s sessions.View, token s
 		h.toNotice(w, g, token, note, network)
 		return
 	}
-	h.sessions.Emit(sessions.Event{Name: sessions.EventFinished, Session: s.ID, Network: network})
+	h.stepped(s.Session, sessions.Event{Name: sessions.EventFinished, Network: network})
 	h.toPage(w, g, token)
 }
 
@@ -68,10 +73,11 @@ const (
 // stageRules is the stage after those of package network.
 const stageRules = "rules"
 
-// trouble is an attempt that ended without anybody's verdict: the stage and class for logs, the notice for the user.
+// trouble is an attempt that ended without anybody's verdict: the stage, class and cause for logs, the notice for the user.
 type trouble struct {
 	stage, class string
 	note         notice
+	cause        string // what the network says of it, with what an operator can do; empty where the class says all
 }
 
 func (t *trouble) Error() string { return t.stage + ": " + t.class }
@@ -84,9 +90,9 @@ func troubleOf(err error) *trouble {
 	case errors.As(err, &own):
 		return own
 	case errors.As(err, &theirs):
-		return &trouble{theirs.Stage, theirs.Class, noteFor(theirs.Class)}
+		return &trouble{theirs.Stage, theirs.Class, noteFor(theirs.Class), theirs.Error()}
 	default:
-		return &trouble{"unknown", "unknown", noteUnfinished}
+		return &trouble{stage: "unknown", class: "unknown", note: noteUnfinished}
 	}
 }
 
@@ -133,7 +139,11 @@ func (l stepLine) outcome(o sessions.Outcome, standing sessions.State, doubt not
 }
 
 func (l stepLine) trouble(t *trouble) stepLine {
-	return stepLine{l.Str("outcome", "trouble").Str("stage", t.stage).Str("class", t.class)}
+	e := l.Str("outcome", "trouble").Str("stage", t.stage).Str("class", t.class)
+	if t.cause != "" {
+		e = e.Str("cause", t.cause)
+	}
+	return stepLine{e}
 }
 
 func (l stepLine) took(d time.Duration) stepLine { return stepLine{l.Dur("took", d)} }

@@ -7,10 +7,14 @@ import (
 	"net/url"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
+	"verifyd/edge"
 	"verifyd/edge/flow"
 	"verifyd/edge/network"
 	"verifyd/edge/rules"
 	"verifyd/sessions"
+	"verifyd/sessions/tracing"
 )
 
 // judgeWithin bounds the way to a verdict: to spend the attempt and to ask the provider. Together with completeWithin it stays
@@ -42,7 +46,7 @@ func (h *Handler) finish(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		t := troubleOf(err)
 		h.step(s, f.Network).trouble(t).took(h.now().Sub(began)).Msg("a sign-in ended without a verdict")
-		h.sessions.Emit(sessions.Event{Name: sessions.EventTrouble, Session: s.ID, Network: f.Network, Detail: t.Error()})
+		h.troubled(s.Session, f.Network, t)
 		h.giveUp(ctx, s.ID, f.Browser)
 		h.toNotice(w, g, token, t.note, f.Network)
 		return
@@ -93,7 +97,7 @@ func (h *Handler) spend(
 		h.drawReadError(w, r, g, err, h.pageURL(token, g.chosen))
 		return s, false
 	}
-	h.sessions.Emit(sessions.Event{Name: sessions.EventReturned, Session: id, Network: f.Network})
+	h.stepped(s.Session, sessions.Event{Name: sessions.EventReturned, Network: f.Network})
 	return s, true
 }
 
@@ -101,17 +105,19 @@ func (h *Handler) spend(
 func (h *Handler) judge(ctx context.Context, f flow.Flow, s sessions.Session, q url.Values, arrivedAt string) (sessions.Outcome, error) {
 	n := h.network(f.Network, s.Test)
 	if n == nil {
-		return sessions.Outcome{}, &trouble{network.StageAuthorization, classGone, noteUnfinished}
+		return sessions.Outcome{}, &trouble{stage: network.StageAuthorization, class: classGone, note: noteUnfinished}
 	}
 	// A return at another network's address is a mix-up: its code may be meant for the other's ears (RFC 9700 §4.4.2).
 	if arrivedAt != f.Network {
-		return sessions.Outcome{}, &trouble{network.StageAuthorization, classMixUp, noteUnfinished}
+		return sessions.Outcome{}, &trouble{stage: network.StageAuthorization, class: classMixUp, note: noteUnfinished}
 	}
 	ret, err := network.ParseReturn(q)
 	if err != nil {
-		return sessions.Outcome{}, &trouble{network.StageAuthorization, network.ClassMalformed, noteUnfinished}
+		return sessions.Outcome{}, &trouble{stage: network.StageAuthorization, class: network.ClassMalformed, note: noteUnfinished}
 	}
-	who, err := n.Redeem(ctx, f.Attempt, ret)
+	asking, done := edge.Step(ctx, "ask identity network", trace.SpanKindClient, tracing.Network.String(n.ID()))
+	who, err := n.Redeem(asking, f.Attempt, ret)
+	done(askOutcome(err))
 	switch {
 	case errors.Is(err, network.ErrDeclined):
 		return sessions.Outcome{State: sessions.Failed, Reason: sessions.Declined, Network: n.ID()}, nil
@@ -119,6 +125,18 @@ func (h *Handler) judge(ctx context.Context, f flow.Flow, s sessions.Session, q 
 		return sessions.Outcome{}, err
 	}
 	return h.accept(ctx, n, who, s)
+}
+
+// askOutcome is the word for how asking a network ended.
+func askOutcome(err error) string {
+	switch {
+	case err == nil:
+		return "vouched"
+	case errors.Is(err, network.ErrDeclined):
+		return string(sessions.Declined)
+	default:
+		return troubleOf(err).class
+	}
 }
 
 // accept judges an identity that the provider vouched for by the network's rules. The error says that the store could not tell whether
@@ -137,7 +155,7 @@ func (h *Handler) accept(ctx context.Context, n *network.Network, who network.Id
 			return refused, nil
 		case err != nil:
 			h.log.Warn().Err(err).Str("sid", string(s.ID)).Msg("an identity could not be held")
-			return sessions.Outcome{}, &trouble{stageRules, classStore, noteUnsaved}
+			return sessions.Outcome{}, &trouble{stage: stageRules, class: classStore, note: noteUnsaved}
 		}
 	}
 	return sessions.Outcome{State: sessions.Verified, Network: n.ID()}, nil

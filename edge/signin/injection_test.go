@@ -20,15 +20,15 @@ func TestCodeInjection(t *testing.T) {
 	forged := r.base + "/signin/example/callback?" + url.Values{
 		"state": {state}, "code": {mustQuery(t, stolen).Get("code")}, "iss": {r.dev.Issuer()},
 	}.Encode()
-	thief.follow(thief.get(forged)).wantPage(t, http.StatusOK, headingAsk)
+	thief.Follow(thief.Get(forged)).WantPage(t, http.StatusOK, headingAsk)
 	r.want(own.ID, sessions.Pending, sessions.NoReason)
-	if !strings.Contains(r.log.String(), `"class":"refused"`) {
+	if log := r.log.String(); !strings.Contains(log, `"class":"refused"`) || !strings.Contains(log, "invalid_grant (the code was used") {
 		t.Errorf("the provider did not refuse the code:\n%s", r.log)
 	}
 	// The victim's own return finds its code used up; nobody was verified, and another try goes well.
-	victim.follow(victim.get(stolen)).wantPage(t, http.StatusOK, headingAsk)
+	victim.Follow(victim.Get(stolen)).WantPage(t, http.StatusOK, headingAsk)
 	r.want(theirs.ID, sessions.Pending, sessions.NoReason)
-	victim.follow(victim.get(victim.back(victimToken, "sailor_42", "sign-in"))).wantPage(t, http.StatusOK, headingVerified)
+	victim.Follow(victim.Get(victim.back(victimToken, "sailor_42", "sign-in"))).WantPage(t, http.StatusOK, headingVerified)
 }
 
 // The thief's return, opened in the victim's browser, must not sign the victim in as the thief (RFC 9700 §4.7).
@@ -39,7 +39,7 @@ func TestForcedReturn(t *testing.T) {
 	own, thiefToken := r.session(func(q *sessions.Request) { q.PlatformUserID = "thief" })
 	victim.press(victimToken) // the victim is in the middle of a sign-in
 	forced := thief.back(thiefToken, "thief", "sign-in")
-	victim.get(forced).wantPage(t, http.StatusBadRequest, "We lost track of your sign-in")
+	victim.Get(forced).WantPage(t, http.StatusBadRequest, "We lost track of your sign-in")
 	r.want(theirs.ID, sessions.Pending, sessions.NoReason)
 	r.want(own.ID, sessions.Pending, sessions.NoReason)
 }
@@ -50,11 +50,11 @@ func TestCodeReplay(t *testing.T) {
 	b := r.browser()
 	_, first := r.session()
 	used := b.back(first, "sailor_42", "sign-in")
-	b.follow(b.get(used)).wantPage(t, http.StatusOK, headingVerified)
+	b.Follow(b.Get(used)).WantPage(t, http.StatusOK, headingVerified)
 	second, token := r.session()
 	q := mustQuery(t, used)
 	q.Set("state", mustQuery(t, b.press(token)).Get("state"))
-	b.follow(b.get(r.base+"/signin/example/callback?"+q.Encode())).wantPage(t, http.StatusOK, headingAsk)
+	b.Follow(b.Get(r.base+"/signin/example/callback?"+q.Encode())).WantPage(t, http.StatusOK, headingAsk)
 	r.want(second.ID, sessions.Pending, sessions.NoReason)
 }
 
@@ -69,10 +69,10 @@ func TestNoOpenRedirect(t *testing.T) {
 			more := "&" + url.Values{name: {evil}}.Encode()
 			form := url.Values{"session": {token.Reveal()}, "action": {"continue"}, "network": {"example"}, name: {evil}}
 			for where, a := range map[string]answer{
-				"page": b.get(b.page(token) + more), "press": b.post(r.base+"/signin", form), "return": b.get(back + more),
-				"lost": r.browser().get(back + more),
+				"page": b.Get(b.page(token) + more), "press": b.Post(r.base+"/signin", form), "return": b.Get(back + more),
+				"lost": r.browser().Get(back + more),
 			} {
-				to := a.header.Get("Location")
+				to := a.Header.Get("Location")
 				if to == "" || strings.HasPrefix(to, "/?session=") || where == "press" && strings.HasPrefix(to, r.dev.Issuer()+"/authorize?") {
 					continue
 				}

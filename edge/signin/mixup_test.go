@@ -63,8 +63,8 @@ func TestMixUpBetweenTwoProviders(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			session, token := r.session()
 			b := r.browser()
-			b.get(b.page(token))
-			asked := mustQuery(t, b.to(b.post(r.base+"/signin", url.Values{"session": {token.Reveal()}, "action": {"continue"}, "network": {"evil"}})))
+			b.Get(b.page(token))
+			asked := mustQuery(t, b.To(b.Post(r.base+"/signin", url.Values{"session": {token.Reveal()}, "action": {"continue"}, "network": {"evil"}})))
 			asked.Set("redirect_uri", honest.RedirectURI()) // the only one that the honest provider knows
 			asked.Set("client_id", r.dev.Settings().ClientID)
 			back := mustURL(t, b.signIn(r.dev.Issuer()+"/authorize?"+asked.Encode(), "sailor_42", "sign-in"))
@@ -72,7 +72,7 @@ func TestMixUpBetweenTwoProviders(t *testing.T) {
 				t.Fatalf("the honest provider gave no code: %s", back)
 			}
 			bend(back)
-			b.follow(b.get(back.String())).wantPage(t, http.StatusOK, headingAsk)
+			b.Follow(b.Get(back.String())).WantPage(t, http.StatusOK, headingAsk)
 			r.want(session.ID, sessions.Pending, sessions.NoReason)
 			if e.posts.Load() != 0 {
 				t.Error("the honest provider's code was posted to the evil one")

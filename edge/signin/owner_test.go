@@ -1,7 +1,6 @@
 package signin_test
 
 import (
-	"html"
 	"net/http"
 	"strings"
 	"testing"
@@ -20,55 +19,46 @@ const (
 	noteStopped      = "You stopped here"
 )
 
-func (a answer) wantText(t *testing.T, texts ...string) {
-	t.Helper()
-	for _, text := range texts {
-		if !strings.Contains(html.UnescapeString(a.body), text) {
-			t.Errorf("%s: the page lacks %q\n%s", a.at, text, a.body)
-		}
-	}
-}
-
 // The first browser to press Continue has the session; a second one is told so, on every way that it tries, until the first stops.
 func TestFirstBrowserOwnsTheSession(t *testing.T) {
 	r := newRig(t, setup{})
 	session, token := r.session()
 	first, second := r.browser(), r.browser()
-	second.get(second.page(token)).wantPage(t, http.StatusOK, headingAsk)
+	second.Get(second.page(token)).WantPage(t, http.StatusOK, headingAsk)
 	back := first.back(token, "sailor_42", "sign-in")
 	before := r.sequences()
-	for _, a := range []answer{second.get(second.page(token)), second.continues(token), second.act(token, "decline")} {
-		a.wantPage(t, http.StatusConflict, headingElsewhere)
-		a.wantText(t, "wait <bdi>2</bdi> minutes", "Then somebody else has your link", ">Look again</a>")
-		if strings.Contains(a.body, "<form") || strings.Contains(a.body, "sailor_42") {
-			t.Errorf("%s shows too much", a.at)
+	for _, a := range []answer{second.Get(second.page(token)), second.continues(token), second.act(token, "decline")} {
+		a.WantPage(t, http.StatusConflict, headingElsewhere)
+		a.Holds(t, "wait <bdi>2</bdi> minutes", "Then somebody else has your link", ">Look again</a>")
+		if strings.Contains(a.Body, "<form") || strings.Contains(a.Body, "sailor_42") {
+			t.Errorf("%s shows too much", a.At)
 		}
 	}
 	if after := r.sequences(); after["KV_sessions"] != before["KV_sessions"] || after["COMPLETIONS"] != before["COMPLETIONS"] {
 		t.Errorf("the second browser wrote: %v, before %v", after, before)
 	}
-	second.follow(second.act(token, "stop")) // not its own to give up
-	second.get(second.page(token)).wantPage(t, http.StatusConflict, headingElsewhere)
+	second.Follow(second.act(token, "stop")) // not its own to give up
+	second.Get(second.page(token)).WantPage(t, http.StatusConflict, headingElsewhere)
 
-	ask := first.get(first.page(token)) // Back, or another tab
-	ask.wantPage(t, http.StatusOK, headingAsk)
-	ask.wantText(t, noteBegun, `name="action" value="stop">Stop here</button>`)
-	stopped := first.follow(first.act(token, "stop"))
-	stopped.wantPage(t, http.StatusOK, headingAsk)
-	stopped.wantText(t, noteStopped)
-	if strings.Contains(stopped.body, `value="stop"`) {
+	ask := first.Get(first.page(token)) // Back, or another tab
+	ask.WantPage(t, http.StatusOK, headingAsk)
+	ask.Holds(t, noteBegun, `name="action" value="stop">Stop here</button>`)
+	stopped := first.Follow(first.act(token, "stop"))
+	stopped.WantPage(t, http.StatusOK, headingAsk)
+	stopped.Holds(t, noteStopped)
+	if strings.Contains(stopped.Body, `value="stop"`) {
 		t.Error("what was stopped can be stopped")
 	}
 	taken := second.press(token)
-	first.get(first.page(token)).wantPage(t, http.StatusConflict, headingElsewhere)
+	first.Get(first.page(token)).WantPage(t, http.StatusConflict, headingElsewhere)
 	// The first one's return comes too late: it is nobody's verdict, and its code is not posted.
-	first.follow(first.get(back)).wantPage(t, http.StatusConflict, headingElsewhere)
+	first.Follow(first.Get(back)).WantPage(t, http.StatusConflict, headingElsewhere)
 	r.want(session.ID, sessions.Pending, sessions.NoReason)
 	if r.outcomes("superseded") != 1 {
 		t.Errorf("log:\n%s", r.log)
 	}
-	second.follow(second.get(second.signIn(taken, "sailor_42", "sign-in"))).wantPage(t, http.StatusOK, headingVerified)
-	first.get(first.page(token)).wantPage(t, http.StatusOK, headingVerified)
+	second.Follow(second.Get(second.signIn(taken, "sailor_42", "sign-in"))).WantPage(t, http.StatusOK, headingVerified)
+	first.Get(first.page(token)).WantPage(t, http.StatusOK, headingVerified)
 }
 
 // After two minutes another browser may go on, and says what that means for the first.
@@ -78,15 +68,15 @@ func TestTakingOverAfterTwoMinutes(t *testing.T) {
 	first, second := r.browser(), r.browser()
 	back := first.back(token, "sailor_42", "sign-in")
 	r.clock.advance(sessions.SeatTime - 30*time.Second)
-	second.get(second.page(token)).wantText(t, "wait <bdi>1</bdi> minute and")
+	second.Get(second.page(token)).Holds(t, "wait <bdi>1</bdi> minute and")
 	r.clock.advance(31 * time.Second)
-	ask := second.get(second.page(token))
-	ask.wantPage(t, http.StatusOK, headingAsk)
-	ask.wantText(t, noteTakeover)
+	ask := second.Get(second.page(token))
+	ask.WantPage(t, http.StatusOK, headingAsk)
+	ask.Holds(t, noteTakeover)
 	// Until somebody does, the first one's return counts.
 	to := second.press(token)
-	first.follow(first.get(back)).wantPage(t, http.StatusConflict, headingElsewhere)
-	second.get(second.signIn(to, "sailor_42", "sign-in"))
+	first.Follow(first.Get(back)).WantPage(t, http.StatusConflict, headingElsewhere)
+	second.Get(second.signIn(to, "sailor_42", "sign-in"))
 	r.want(session.ID, sessions.Verified, sessions.NoReason)
 }
 
@@ -96,7 +86,7 @@ func TestALateReturnCountsUntilSomebodyTakesOver(t *testing.T) {
 	b := r.browser()
 	back := b.back(token, "sailor_42", "sign-in")
 	r.clock.advance(sessions.SeatTime + time.Minute)
-	b.follow(b.get(back)).wantPage(t, http.StatusOK, headingVerified)
+	b.Follow(b.Get(back)).WantPage(t, http.StatusOK, headingVerified)
 }
 
 // Who comes back with trouble, or could not leave at all, keeps nobody out.
@@ -104,12 +94,12 @@ func TestTroubleFreesTheSession(t *testing.T) {
 	r := newRig(t, setup{})
 	_, token := r.session()
 	first, second := r.browser(), r.browser()
-	first.get(first.back(token, "x", "error"))
-	second.get(second.page(token)).wantPage(t, http.StatusOK, headingAsk)
+	first.Get(first.back(token, "x", "error"))
+	second.Get(second.page(token)).WantPage(t, http.StatusOK, headingAsk)
 	back := second.back(token, "x", "sign-in")
 	r.stopProvider()
-	second.get(back)
-	first.get(first.page(token)).wantPage(t, http.StatusOK, headingAsk)
+	second.Get(back)
+	first.Get(first.page(token)).WantPage(t, http.StatusOK, headingAsk)
 }
 
 // Many tabs of one browser are one browser, whichever of them ends first.
@@ -121,9 +111,9 @@ func TestTabsOfOneBrowser(t *testing.T) {
 	for range 4 {
 		backs = append(backs, b.back(token, "sailor_42", "sign-in"))
 	}
-	b.get(b.page(token)).wantPage(t, http.StatusOK, headingAsk)
-	b.follow(b.get(backs[2])).wantPage(t, http.StatusOK, headingVerified)
-	b.follow(b.get(backs[0])).wantPage(t, http.StatusOK, headingVerified)
+	b.Get(b.page(token)).WantPage(t, http.StatusOK, headingAsk)
+	b.Follow(b.Get(backs[2])).WantPage(t, http.StatusOK, headingVerified)
+	b.Follow(b.Get(backs[0])).WantPage(t, http.StatusOK, headingVerified)
 	r.want(session.ID, sessions.Verified, sessions.NoReason)
 }
 
@@ -134,8 +124,8 @@ func TestOwnerOverTwoEdges(t *testing.T) {
 	_, token := r.session()
 	first, second := r.browser(), other.browser()
 	first.press(token)
-	second.get(second.page(token)).wantPage(t, http.StatusConflict, headingElsewhere)
-	second.continues(token).wantPage(t, http.StatusConflict, headingElsewhere)
+	second.Get(second.page(token)).WantPage(t, http.StatusConflict, headingElsewhere)
+	second.continues(token).WantPage(t, http.StatusConflict, headingElsewhere)
 }
 
 // A browser that keeps no cookies learns it at the press, before any provider is asked, and with a way on. Declining needs none.
@@ -143,20 +133,20 @@ func TestCookiesBlocked(t *testing.T) {
 	r := newRig(t, setup{prefix: "/v", tls: true})
 	session, token := r.session()
 	b := r.browser()
-	b.client.Jar = nil
-	if page := b.get(b.page(token)); !strings.HasPrefix(page.header.Get("Set-Cookie"), "__Secure-verifyd_browser=") {
-		t.Errorf("the page set %q", page.header.Get("Set-Cookie"))
+	b.Client.Jar = nil
+	if page := b.Get(b.page(token)); !strings.HasPrefix(page.Header.Get("Set-Cookie"), "__Secure-verifyd_browser=") {
+		t.Errorf("the page set %q", page.Header.Get("Set-Cookie"))
 	}
 	a := b.continues(token)
-	a.wantPage(t, http.StatusBadRequest, headingCookies)
-	a.wantText(t, "Allow cookies for this site", `href="/v/?session=`+token.Reveal()+`">Try again</a>`)
-	if a.header.Get("Set-Cookie") != "" {
+	a.WantPage(t, http.StatusBadRequest, headingCookies)
+	a.Holds(t, "Allow cookies for this site", `href="/v/?session=`+token.Reveal()+`">Try again</a>`)
+	if a.Header.Get("Set-Cookie") != "" {
 		t.Error("a press that was refused set a cookie")
 	}
 	if seat, err := r.store.SeatOf(t.Context(), session.ID); err != nil || seat.Browser != "" {
 		t.Errorf("it holds the session: %+v, %v", seat, err)
 	}
-	b.follow(b.act(token, "decline")).wantPage(t, http.StatusOK, headingNotVerified)
+	b.Follow(b.act(token, "decline")).WantPage(t, http.StatusOK, headingNotVerified)
 }
 
 // The cookie that knows a browser again says nothing, goes to this service alone, and is renewed by each look at a page.
@@ -168,7 +158,7 @@ func TestBrowserCookie(t *testing.T) {
 			b := r.browser()
 			var values []string
 			for range 2 {
-				c, err := http.ParseSetCookie(b.get(b.page(token)).header.Get("Set-Cookie"))
+				c, err := http.ParseSetCookie(b.Get(b.page(token)).Header.Get("Set-Cookie"))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -184,10 +174,10 @@ func TestBrowserCookie(t *testing.T) {
 			if seat, err := r.store.SeatOf(t.Context(), session.ID); err != nil || seat.Browser == "" || strings.Contains(values[0], seat.Browser) {
 				t.Errorf("the store holds %+v, %v", seat, err)
 			}
-			forged := b.request(http.MethodGet, b.page(token), "")
+			forged := b.Request(http.MethodGet, b.page(token), "")
 			forged.Header.Set("Cookie", "verifyd_browser=<b>; __Secure-verifyd_browser=short")
-			if a := r.browser().do(forged); strings.Contains(a.header.Get("Set-Cookie"), "<b>") || strings.Contains(a.header.Get("Set-Cookie"), "short") {
-				t.Errorf("a value that is not of our make is kept: %s", a.header.Get("Set-Cookie"))
+			if a := r.browser().Do(forged); strings.Contains(a.Header.Get("Set-Cookie"), "<b>") || strings.Contains(a.Header.Get("Set-Cookie"), "short") {
+				t.Errorf("a value that is not of our make is kept: %s", a.Header.Get("Set-Cookie"))
 			}
 		})
 	}

@@ -31,7 +31,7 @@ func TestValuesOfOthers(t *testing.T) {
 			r := newRig(t, setup{})
 			_, token := r.session(func(q *sessions.Request) { q.PlatformUserID, q.Platform, q.GuildID = tc.value, tc.value, tc.value })
 			b := r.browser()
-			body := b.get(b.page(token)).body
+			body := b.Get(b.page(token)).Body
 			found := rows.FindAllStringSubmatch(body, -1)
 			if len(found) != 3 {
 				t.Fatalf("%d rows\n%s", len(found), body)
@@ -49,15 +49,15 @@ func TestRows(t *testing.T) {
 	r := newRig(t, setup{})
 	b := r.browser()
 	_, token := r.session(func(q *sessions.Request) { q.GuildID = "" })
-	if body := b.get(b.page(token)).body; strings.Contains(body, "Group") {
+	if body := b.Get(b.page(token)).Body; strings.Contains(body, "Group") {
 		t.Error("an empty group is shown")
 	}
 	_, token = r.session(func(q *sessions.Request) { q.Test = true })
-	if body := b.get(b.page(token)).body; !strings.Contains(body, "<b>TEST</b>") {
+	if body := b.Get(b.page(token)).Body; !strings.Contains(body, "<b>TEST</b>") {
 		t.Error("a test session is not marked")
 	}
 	_, token = r.session(func(q *sessions.Request) { q.Account = "acc_gone" })
-	if body := b.get(b.page(token)).body; !strings.Contains(body, "<bdi>The sender of this link</bdi> asks you") {
+	if body := b.Get(b.page(token)).Body; !strings.Contains(body, "<bdi>The sender of this link</bdi> asks you") {
 		t.Errorf("an account without a name:\n%s", body)
 	}
 }
@@ -66,13 +66,13 @@ func TestNotesAreOnlyLookedUp(t *testing.T) {
 	r := newRig(t, setup{})
 	_, token := r.session()
 	b := r.browser()
-	plain := b.get(b.page(token)).body
+	plain := b.Get(b.page(token)).Body
 	for _, query := range []string{"&note=x", "&note=%3Cb%3E", "&note=", "&note=unfinished&note=unfinished", "&note=ask.heading"} {
-		if got := b.get(b.page(token) + query).body; got != plain {
+		if got := b.Get(b.page(token) + query).Body; got != plain {
 			t.Errorf("%s changes the page:\n%s", query, got)
 		}
 	}
-	body := b.get(b.page(token) + "&note=unfinished&network=%3Cb%3Eevil").body
+	body := b.Get(b.page(token) + "&note=unfinished&network=%3Cb%3Eevil").Body
 	if strings.Contains(body, "evil") || !strings.Contains(body, "Nothing was decided") {
 		t.Errorf("the notice:\n%s", body)
 	}
@@ -84,10 +84,10 @@ func TestWeight(t *testing.T) {
 	b := r.browser()
 	total := func(value string) int {
 		_, token := r.session(func(q *sessions.Request) { q.PlatformUserID, q.Platform, q.GuildID = value, value, value })
-		body := b.get(b.page(token)).body
+		body := b.Get(b.page(token)).Body
 		n := len(body)
 		for _, asset := range assetsOf(body) {
-			n += len(b.get(r.server.URL + asset).body)
+			n += len(b.Get(r.server.URL + asset).Body)
 		}
 		return n
 	}
@@ -111,16 +111,16 @@ func TestAssets(t *testing.T) {
 	r := newRig(t, setup{prefix: "/v"})
 	_, token := r.session()
 	b := r.browser()
-	paths := assetsOf(b.get(b.page(token)).body)
+	paths := assetsOf(b.Get(b.page(token)).Body)
 	if len(paths) != 2 {
 		t.Fatalf("assets: %v", paths)
 	}
 	for _, p := range paths {
 		for _, method := range []string{http.MethodGet, http.MethodHead} {
-			a := b.do(b.request(method, r.server.URL+p, ""))
-			if a.status != http.StatusOK || a.header.Get("Cache-Control") != "public, max-age=31536000, immutable" ||
-				a.header.Get("X-Content-Type-Options") != "nosniff" || (a.body == "") != (method == http.MethodHead) {
-				t.Errorf("%s %s: %d, %v", method, p, a.status, a.header)
+			a := b.Do(b.Request(method, r.server.URL+p, ""))
+			if a.Status != http.StatusOK || a.Header.Get("Cache-Control") != "public, max-age=31536000, immutable" ||
+				a.Header.Get("X-Content-Type-Options") != "nosniff" || (a.Body == "") != (method == http.MethodHead) {
+				t.Errorf("%s %s: %d, %v", method, p, a.Status, a.Header)
 			}
 		}
 		if !regexp.MustCompile(`^/v/assets/[a-z]+-[0-9a-f]{12}\.(css|svg)$`).MatchString(p) {
@@ -137,30 +137,30 @@ func TestHeaders(t *testing.T) {
 			b := r.browser()
 			form := url.Values{"session": {token.Reveal()}, "action": {"continue"}, "network": {"example"}}
 			answers := map[string]answer{
-				"ask":       b.get(b.page(token)),
+				"ask":       b.Get(b.page(token)),
 				"card":      b.getAs(b.page(token), signin.PreviewAgents[0]),
 				"app":       b.getAs(b.page(token), agentInsta),
 				"cookies":   r.browser().continues(token),
-				"unknown":   b.get(r.base + "/"),
-				"lost":      b.get(r.base + "/signin/example/callback?state=x"),
-				"malformed": b.post(r.base+"/signin", url.Values{"session": {token.Reveal()}}),
-				"redirect":  b.post(r.base+"/signin", form),
-				"trouble":   b.get(b.back(token, "x", "error")),
-				"return":    b.get(b.back(token, "x", "sign-in")),
-				"verified":  b.get(b.page(token)),
+				"unknown":   b.Get(r.base + "/"),
+				"lost":      b.Get(r.base + "/signin/example/callback?state=x"),
+				"malformed": b.Post(r.base+"/signin", url.Values{"session": {token.Reveal()}}),
+				"redirect":  b.Post(r.base+"/signin", form),
+				"trouble":   b.Get(b.back(token, "x", "error")),
+				"return":    b.Get(b.back(token, "x", "sign-in")),
+				"verified":  b.Get(b.page(token)),
 			}
 			_, held := r.session()
 			b.press(held)
-			answers["elsewhere"] = r.browser().get(b.page(held))
+			answers["elsewhere"] = r.browser().Get(b.page(held))
 			answers["stopped"] = b.act(held, "stop")
 			for name, a := range answers {
 				checkHeaders(t, name, a, s.tls)
 			}
-			policy := answers["ask"].header.Get("Content-Security-Policy")
+			policy := answers["ask"].Header.Get("Content-Security-Policy")
 			if want := "form-action 'self' https: " + r.dev.Issuer(); !s.tls && !strings.HasSuffix(b.policyAfterDiscovery(token), want) {
 				t.Errorf("policy %q, want it to end in %q", policy, want)
 			}
-			if !strings.HasSuffix(answers["verified"].header.Get("Content-Security-Policy"), "form-action 'none'") {
+			if !strings.HasSuffix(answers["verified"].Header.Get("Content-Security-Policy"), "form-action 'none'") {
 				t.Error("a page without a form allows one")
 			}
 		})
@@ -170,7 +170,7 @@ func TestHeaders(t *testing.T) {
 // policyAfterDiscovery is the policy of another session's page once the network's address is known.
 func (b *browser) policyAfterDiscovery(sessions.Token) string {
 	_, token := b.r.session()
-	return b.get(b.page(token)).header.Get("Content-Security-Policy")
+	return b.Get(b.page(token)).Header.Get("Content-Security-Policy")
 }
 
 func checkHeaders(t *testing.T, page string, a answer, https bool) {
@@ -184,24 +184,24 @@ func checkHeaders(t *testing.T, page string, a answer, https bool) {
 		"X-Robots-Tag":                 "noindex",
 		"Strict-Transport-Security":    map[bool]string{true: "max-age=31536000"}[https],
 	} {
-		if got := a.header.Get(name); got != want {
+		if got := a.Header.Get(name); got != want {
 			t.Errorf("%s: %s: %q, want %q", page, name, got, want)
 		}
 	}
-	csp := a.header.Get("Content-Security-Policy")
+	csp := a.Header.Get("Content-Security-Policy")
 	for _, part := range []string{"default-src 'none'", "style-src 'self'", "base-uri 'none'", "frame-ancestors 'none'", "form-action "} {
 		if !strings.Contains(csp, part) {
 			t.Errorf("%s: policy %q lacks %q", page, csp, part)
 		}
 	}
-	if strings.Contains(csp, "unsafe") || a.header.Get("Permissions-Policy") == "" {
-		t.Errorf("%s: policies %q, %q", page, csp, a.header.Get("Permissions-Policy"))
+	if strings.Contains(csp, "unsafe") || a.Header.Get("Permissions-Policy") == "" {
+		t.Errorf("%s: policies %q, %q", page, csp, a.Header.Get("Permissions-Policy"))
 	}
-	if a.status != http.StatusSeeOther && a.header.Get("Content-Type") != "text/html; charset=utf-8" {
-		t.Errorf("%s: media type %q", page, a.header.Get("Content-Type"))
+	if a.Status != http.StatusSeeOther && a.Header.Get("Content-Type") != "text/html; charset=utf-8" {
+		t.Errorf("%s: media type %q", page, a.Header.Get("Content-Type"))
 	}
-	if a.status == http.StatusSeeOther && a.body != "" {
-		t.Errorf("%s: a redirect with the body %q", page, a.body)
+	if a.Status == http.StatusSeeOther && a.Body != "" {
+		t.Errorf("%s: a redirect with the body %q", page, a.Body)
 	}
 }
 
@@ -214,7 +214,7 @@ func TestPolicyBeforeDiscovery(t *testing.T) {
 		r := newRig(t, s)
 		_, token := r.session()
 		b := r.browser()
-		if csp := b.get(b.page(token)).header.Get("Content-Security-Policy"); !strings.HasSuffix(csp, want) {
+		if csp := b.Get(b.page(token)).Header.Get("Content-Security-Policy"); !strings.HasSuffix(csp, want) {
 			t.Errorf("policy %q, want it to end in %q", csp, want)
 		}
 	}

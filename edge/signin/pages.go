@@ -3,6 +3,7 @@ package signin
 import (
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	"verifyd/sessions"
@@ -70,9 +71,10 @@ var notices = map[notice]struct{ again bool }{
 type fact struct{ Label, Value string }
 
 // button is the way to one identity network. Away: it did not answer lately, which the page says; it may be pressed all the same.
+// Plain: it is not the main one.
 type button struct {
 	Network, Name string
-	Away          bool
+	Away, Plain   bool
 }
 
 // view is what a page's template is given.
@@ -84,6 +86,7 @@ type view struct {
 	Icon    string
 	Session string // the token, for the forms
 	Test    bool
+	Preview bool // buttons do nothing
 	Facts   []fact
 	Buttons []button
 	Expires string // RFC 3339
@@ -192,8 +195,9 @@ func (h *Handler) ask(v *view, s sessions.Session, t sessions.Token) {
 	networks := h.networksOf(s.Test)
 	v.formAction = h.formAction(networks)
 	for _, n := range networks {
-		v.Buttons = append(v.Buttons, button{n.ID(), n.Name(), n.Available() != nil})
+		v.Buttons = append(v.Buttons, button{Network: n.ID(), Name: n.Name(), Away: n.Available() != nil, Plain: true})
 	}
+	v.Buttons[max(slices.IndexFunc(v.Buttons, func(b button) bool { return !b.Away }), 0)].Plain = false
 	v.values["network"] = networks[0].Name()
 	v.Expires = s.ExpiresAt.Format(time.RFC3339)
 	v.Left = "ask.left.last"
@@ -241,7 +245,12 @@ func facts(s sessions.Session) []fact {
 
 // asker gives the name of an account inside a sentence and at its start.
 func (h *Handler) asker(g guest, account string) (inside, atStart string) {
-	if a, ok := h.accounts.Asker(account); ok && a.Name != "" {
+	a, _ := h.accounts.Asker(account)
+	return named(g, a)
+}
+
+func named(g guest, a Asker) (inside, atStart string) {
+	if a.Name != "" {
 		return a.Name, a.Name
 	}
 	return g.words.word("asker.unknown"), g.words.word("Asker.unknown")

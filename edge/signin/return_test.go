@@ -23,11 +23,11 @@ func TestReturnsThatLeadNowhere(t *testing.T) {
 		"another state": r.base + "/signin/example/callback?code=x&state=" + strings.Repeat("A", 43),
 		"bad escape":    r.base + "/signin/example/callback?code=%zz",
 	} {
-		t.Run(name, func(t *testing.T) { b.get(address).wantPage(t, http.StatusBadRequest, lost) })
+		t.Run(name, func(t *testing.T) { b.Get(address).WantPage(t, http.StatusBadRequest, lost) })
 	}
-	t.Run("another browser", func(t *testing.T) { r.browser().get(back).wantPage(t, http.StatusBadRequest, lost) })
+	t.Run("another browser", func(t *testing.T) { r.browser().Get(back).WantPage(t, http.StatusBadRequest, lost) })
 	r.want(session.ID, sessions.Pending, sessions.NoReason)
-	b.follow(b.get(back)).wantPage(t, http.StatusOK, headingVerified) // none of that spent the attempt
+	b.Follow(b.Get(back)).WantPage(t, http.StatusOK, headingVerified) // none of that spent the attempt
 }
 
 func TestHeadOfAReturn(t *testing.T) {
@@ -35,10 +35,10 @@ func TestHeadOfAReturn(t *testing.T) {
 	_, token := r.session()
 	b := r.browser()
 	back := b.back(token, "sailor_42", "sign-in")
-	if a := b.do(b.request(http.MethodHead, back, "")); a.status != http.StatusMethodNotAllowed || a.header.Get("Allow") != http.MethodGet {
-		t.Errorf("status %d, Allow %q", a.status, a.header.Get("Allow"))
+	if a := b.Do(b.Request(http.MethodHead, back, "")); a.Status != http.StatusMethodNotAllowed || a.Header.Get("Allow") != http.MethodGet {
+		t.Errorf("status %d, Allow %q", a.Status, a.Header.Get("Allow"))
 	}
-	b.follow(b.get(back)).wantPage(t, http.StatusOK, headingVerified) // the attempt was whole
+	b.Follow(b.Get(back)).WantPage(t, http.StatusOK, headingVerified) // the attempt was whole
 }
 
 // A return that no conforming provider sends is nobody's verdict, and spends its attempt.
@@ -56,9 +56,9 @@ func TestMalformedReturns(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			state := mustQuery(t, b.press(token)).Get("state")
-			b.follow(b.get(r.base+"/signin/example/callback?state="+state+query)).wantPage(t, http.StatusOK, headingAsk)
+			b.Follow(b.Get(r.base+"/signin/example/callback?state="+state+query)).WantPage(t, http.StatusOK, headingAsk)
 			r.want(session.ID, sessions.Pending, sessions.NoReason)
-			late := b.to(b.get(r.base + "/signin/example/callback?state=" + state + "&error=access_denied"))
+			late := b.To(b.Get(r.base + "/signin/example/callback?state=" + state + "&error=access_denied"))
 			if !strings.Contains(late, "note=checking") {
 				t.Errorf("the attempt was not spent: %s", late)
 			}
@@ -74,9 +74,9 @@ func TestMixUp(t *testing.T) {
 	for _, action := range []string{"sign-in", "decline"} {
 		back := b.back(token, "sailor_42", action)
 		wrong := strings.Replace(back, "/signin/example/", "/signin/second/", 1)
-		b.follow(b.get(wrong)).wantPage(t, http.StatusOK, headingAsk)
-		b.follow(b.get(back)).wantPage(t, http.StatusOK, headingAsk) // spent
-		b.get(strings.Replace(back, "/signin/example/", "/signin/nowhere/", 1))
+		b.Follow(b.Get(wrong)).WantPage(t, http.StatusOK, headingAsk)
+		b.Follow(b.Get(back)).WantPage(t, http.StatusOK, headingAsk) // spent
+		b.Get(strings.Replace(back, "/signin/example/", "/signin/nowhere/", 1))
 	}
 	r.want(session.ID, sessions.Pending, sessions.NoReason)
 	if !strings.Contains(r.log.String(), `"class":"mix_up"`) {
@@ -91,7 +91,7 @@ func TestTamperedCookie(t *testing.T) {
 	back := b.back(token, "sailor_42", "sign-in")
 	other := b.back(token, "sailor_42", "sign-in")
 	at := mustURL(t, back)
-	cookies := slices.DeleteFunc(b.client.Jar.Cookies(at), func(c *http.Cookie) bool { return c.Name == "verifyd_browser" })
+	cookies := slices.DeleteFunc(b.Client.Jar.Cookies(at), func(c *http.Cookie) bool { return c.Name == "verifyd_browser" })
 	if len(cookies) != 2 {
 		t.Fatalf("%d cookies, want 2", len(cookies))
 	}
@@ -112,20 +112,20 @@ func TestTamperedCookie(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			victim := r.browser()
 			for _, c := range cookies { // whichever of the two belongs to the return
-				victim.client.Jar.SetCookies(at, []*http.Cookie{{Name: c.Name, Value: value, Path: "/signin"}})
+				victim.Client.Jar.SetCookies(at, []*http.Cookie{{Name: c.Name, Value: value, Path: "/signin"}})
 			}
 			if name == "another's" {
-				victim.client.Jar.SetCookies(at, []*http.Cookie{{Name: cookies[1].Name, Value: cookies[0].Value, Path: "/signin"}})
+				victim.Client.Jar.SetCookies(at, []*http.Cookie{{Name: cookies[1].Name, Value: cookies[0].Value, Path: "/signin"}})
 			}
-			a := victim.get(back)
-			a.wantPage(t, http.StatusBadRequest, "We lost track of your sign-in")
-			if !strings.Contains(a.header.Get("Set-Cookie"), "Max-Age=0") {
+			a := victim.Get(back)
+			a.WantPage(t, http.StatusBadRequest, "We lost track of your sign-in")
+			if !strings.Contains(a.Header.Get("Set-Cookie"), "Max-Age=0") {
 				t.Error("what does not open is not removed")
 			}
 		})
 	}
 	r.want(session.ID, sessions.Pending, sessions.NoReason)
-	b.follow(b.get(other)).wantPage(t, http.StatusOK, headingVerified)
+	b.Follow(b.Get(other)).WantPage(t, http.StatusOK, headingVerified)
 }
 
 func TestCookiesAreFew(t *testing.T) {
@@ -133,7 +133,7 @@ func TestCookiesAreFew(t *testing.T) {
 	_, token := r.session()
 	b := r.browser()
 	at := mustURL(t, r.base+"/signin")
-	b.client.Jar.SetCookies(at, []*http.Cookie{
+	b.Client.Jar.SetCookies(at, []*http.Cookie{
 		{Name: "verifyd_flow_aaaaaaaaaaaaaaaa", Value: "AQID", Path: "/signin"},
 		{Name: "another", Value: "x", Path: "/signin"},
 	})
@@ -142,7 +142,7 @@ func TestCookiesAreFew(t *testing.T) {
 		backs = append(backs, b.back(token, "sailor_42", "error"))
 	}
 	ours := 0
-	for _, c := range b.client.Jar.Cookies(at) {
+	for _, c := range b.Client.Jar.Cookies(at) {
 		if strings.HasPrefix(c.Name, "verifyd_flow_") {
 			ours++
 		}
@@ -150,12 +150,12 @@ func TestCookiesAreFew(t *testing.T) {
 			t.Error("a cookie that does not open stays")
 		}
 	}
-	if ours != 8 || len(b.client.Jar.Cookies(at)) != 10 {
-		t.Errorf("%d flow cookies, want 8: %v", ours, b.client.Jar.Cookies(at))
+	if ours != 8 || len(b.Client.Jar.Cookies(at)) != 10 {
+		t.Errorf("%d flow cookies, want 8: %v", ours, b.Client.Jar.Cookies(at))
 	}
 	for i, back := range backs { // the oldest went
-		if a := b.get(back); (a.status == http.StatusBadRequest) != (i < 4) {
-			t.Errorf("return %d: status %d", i+1, a.status)
+		if a := b.Get(back); (a.Status == http.StatusBadRequest) != (i < 4) {
+			t.Errorf("return %d: status %d", i+1, a.Status)
 		}
 	}
 }

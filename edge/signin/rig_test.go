@@ -2,13 +2,11 @@ package signin_test
 
 import (
 	"bytes"
-	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"flag"
-	"io"
 	"net"
 	"net/http"
-	"net/http/cookiejar"
 	"net/http/httptest"
 	"net/url"
 	"strings"
@@ -20,6 +18,7 @@ import (
 	"github.com/rs/zerolog"
 	"go.uber.org/goleak"
 
+	"verifyd/edge/browsertest"
 	"verifyd/edge/devnetwork"
 	"verifyd/edge/network"
 	"verifyd/edge/signin"
@@ -78,6 +77,7 @@ type setup struct {
 	noTest       bool   // there is no network for test sessions
 	testForLive  bool   // the network of test sessions is one of live sessions too
 	networks     int    // 1 when zero; all of them lead to the same provider
+	counted      bool   // steps are counted; rig.counts reads them
 	deaf         bool   // the completions' writer is not served: nothing is stored and nobody says so
 }
 
@@ -90,6 +90,7 @@ type rig struct {
 	away   func() // takes JetStream away
 	listen func() // serves the completions' writer, where the setup is deaf
 	store  *sessions.Store
+	counts func() map[sessions.Count]int64 // of the day's live sessions, once
 	dev    *devnetwork.Provider
 	// stopProvider takes the identity network away.
 	stopProvider func()
@@ -113,14 +114,39 @@ func newRig(tb testing.TB, s setup) *rig {
 	if !s.deaf {
 		r.listen()
 	}
+	var meter *sessions.Meter
+	var steps *sessions.Steps
+	if s.counted {
+		meter, steps = r.count()
+	}
 	r.store = sessions.NewStore(sessions.Config{
-		Conn: r.conn, Key: r.key, Now: r.clock.Now,
+		Conn: r.conn, Key: r.key, Now: r.clock.Now, Meter: meter, Steps: steps,
 		Pending:     natstest.Writer(tb, r.conn, natsconf.BucketStream(natsconf.BucketSessions)),
 		Completions: completions,
 		Identities:  natstest.Writer(tb, r.conn, natsconf.BucketStream(natsconf.BucketIdentities)),
 	})
 	r.serve()
 	return r
+}
+
+// count runs what counts.
+func (r *rig) count() (*sessions.Meter, *sessions.Steps) {
+	r.t.Helper()
+	events := natsconf.NewSingleWriter(r.conn, natsconf.StreamEvents)
+	natstest.Serve(r.t, events)
+	steps, meter := sessions.NewSteps(r.conn, events), sessions.NewMeter(natstest.Writer(r.t, r.conn, natsconf.StreamUsage))
+	stopSteps, stopMeter := natstest.Serve(r.t, steps), natstest.Serve(r.t, meter)
+	r.counts = func() map[sessions.Count]int64 {
+		r.t.Helper()
+		stopSteps()
+		stopMeter()
+		u, err := r.store.Usage(r.t.Context(), "acc_harbor", r.clock.Now())
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		return u.Total(false)
+	}
+	return meter, steps
 }
 
 // serve starts an edge.
@@ -286,98 +312,23 @@ func (r *rig) sequences() map[string]uint64 {
 }
 
 // answer is what a request brought.
-type answer struct {
-	status int
-	header http.Header
-	body   string
-	at     string // the address it came from
-}
+type answer = browsertest.Answer
 
-// browser has cookies and follows no redirect by itself.
+// browser is a user's.
 type browser struct {
-	t      testing.TB
-	r      *rig
-	client *http.Client
+	*browsertest.Browser
+
+	t testing.TB
+	r *rig
 }
 
 func (r *rig) browser() *browser {
 	r.t.Helper()
-	jar, err := cookiejar.New(nil)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	transport := &http.Transport{TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12}}
+	var roots *x509.CertPool
 	if r.setup.tls {
-		pool := r.server.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
-		transport.TLSClientConfig.RootCAs = pool
+		roots = r.server.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
 	}
-	r.t.Cleanup(transport.CloseIdleConnections)
-	return &browser{r.t, r, &http.Client{
-		Transport: transport, Jar: jar,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}
-}
-
-func (b *browser) do(req *http.Request) answer {
-	b.t.Helper()
-	resp, err := b.client.Do(req)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return answer{resp.StatusCode, resp.Header, string(body), req.URL.String()}
-}
-
-func (b *browser) request(method, address, body string) *http.Request {
-	b.t.Helper()
-	req, err := http.NewRequestWithContext(b.t.Context(), method, address, strings.NewReader(body))
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return req
-}
-
-func (b *browser) get(address string) answer {
-	b.t.Helper()
-	return b.do(b.request(http.MethodGet, address, ""))
-}
-
-// post sends a form as a browser does from a page of the address's own origin.
-func (b *browser) post(address string, form url.Values) answer {
-	b.t.Helper()
-	req := b.request(http.MethodPost, address, form.Encode())
-	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	req.Header.Set("Sec-Fetch-Site", "same-origin")
-	return b.do(req)
-}
-
-// follow goes where a 303 leads.
-func (b *browser) follow(a answer) answer {
-	b.t.Helper()
-	return b.get(b.to(a))
-}
-
-// to gives where a 303 leads.
-func (b *browser) to(a answer) string {
-	b.t.Helper()
-	if a.status != http.StatusSeeOther {
-		b.t.Fatalf("%s answered %d, want 303\n%s", a.at, a.status, a.body)
-	}
-	return b.resolve(a.at, a.header.Get("Location"))
-}
-
-// resolve gives where a reference leads from an address.
-func (b *browser) resolve(from, reference string) string {
-	b.t.Helper()
-	u, err := mustURL(b.t, from).Parse(reference)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return u.String()
+	return &browser{browsertest.New(r.t, r.base, roots), r.t, r}
 }
 
 func (b *browser) page(token sessions.Token) string { return b.r.base + "/?session=" + token.Reveal() }
@@ -385,8 +336,8 @@ func (b *browser) page(token sessions.Token) string { return b.r.base + "/?sessi
 // press opens the session's page and presses Continue there, and gives where that leads: the provider.
 func (b *browser) press(token sessions.Token) string {
 	b.t.Helper()
-	b.get(b.page(token))
-	return b.to(b.continues(token))
+	b.Get(b.page(token))
+	return b.To(b.continues(token))
 }
 
 // continues presses Continue on a page that was opened before.
@@ -398,7 +349,7 @@ func (b *browser) continues(token sessions.Token) answer {
 // act presses one of the buttons of the session's page.
 func (b *browser) act(token sessions.Token, action string) answer {
 	b.t.Helper()
-	return b.post(b.r.base+"/signin", url.Values{"session": {token.Reveal()}, "action": {action}, "network": {"example"}})
+	return b.Post(b.r.base+"/signin", url.Values{"session": {token.Reveal()}, "action": {action}, "network": {"example"}})
 }
 
 // signIn goes through the provider with one of its buttons, and gives its return: an address with code and state.
@@ -408,25 +359,17 @@ func (b *browser) signIn(authorize, subject, action string) string {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	if a := b.get(authorize); a.status != http.StatusOK {
-		b.t.Fatalf("the provider answered %d\n%s", a.status, a.body)
+	if a := b.Get(authorize); a.Status != http.StatusOK {
+		b.t.Fatalf("the provider answered %d\n%s", a.Status, a.Body)
 	}
 	form := u.Query()
 	form.Set("subject", subject)
 	form.Set("action", action)
-	return b.to(b.post(b.r.dev.Issuer()+"/authorize", form))
+	return b.To(b.Post(b.r.dev.Issuer()+"/authorize", form))
 }
 
 // back is the whole way to the provider's return.
 func (b *browser) back(token sessions.Token, subject, action string) string {
 	b.t.Helper()
 	return b.signIn(b.press(token), subject, action)
-}
-
-// wantPage fails unless the answer is that page.
-func (a answer) wantPage(tb testing.TB, status int, heading string) {
-	tb.Helper()
-	if a.status != status || !strings.Contains(a.body, "<h1>"+heading+"</h1>") {
-		tb.Errorf("%s: status %d, want %d with heading %q\n%s", a.at, a.status, status, heading, a.body)
-	}
 }

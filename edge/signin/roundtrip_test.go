@@ -31,25 +31,25 @@ func TestWholeRoundTrip(t *testing.T) {
 			r := newRig(t, s)
 			session, token := r.session()
 			b := r.browser()
-			ask := b.get(b.page(token))
-			ask.wantPage(t, http.StatusOK, headingAsk)
+			ask := b.Get(b.page(token))
+			ask.WantPage(t, http.StatusOK, headingAsk)
 			for _, part := range []string{
 				"<bdi>Harbor Guild</bdi> asks you", "<bdi>sailor_42</bdi>", "<bdi>discord</bdi>", "<bdi>118203948571029384</bdi>",
 				"Continue with <bdi>Example Network</bdi>", "10</bdi> minutes left", `action="` + s.prefix + `/signin"`,
 				`value="` + token.Reveal() + `"`,
 			} {
-				if !strings.Contains(ask.body, part) {
-					t.Errorf("the page lacks %q\n%s", part, ask.body)
+				if !strings.Contains(ask.Body, part) {
+					t.Errorf("the page lacks %q\n%s", part, ask.Body)
 				}
 			}
-			back := b.get(b.back(token, "whoever", "sign-in"))
-			if to := back.header.Get("Location"); to != s.prefix+"/?session="+token.Reveal() {
+			back := b.Get(b.back(token, "whoever", "sign-in"))
+			if to := back.Header.Get("Location"); to != s.prefix+"/?session="+token.Reveal() {
 				t.Errorf("the return leads to %q", to)
 			}
 			r.want(session.ID, sessions.Verified, sessions.NoReason)
-			end := b.follow(back)
-			end.wantPage(t, http.StatusOK, headingVerified)
-			if strings.Contains(end.body, "<form") {
+			end := b.Follow(back)
+			end.WantPage(t, http.StatusOK, headingVerified)
+			if strings.Contains(end.Body, "<form") {
 				t.Error("a session that ended offers a form")
 			}
 		})
@@ -68,9 +68,9 @@ func TestFlowCookie(t *testing.T) {
 			r := newRig(t, tc.setup)
 			_, token := r.session()
 			b := r.browser()
-			b.get(b.page(token))
+			b.Get(b.page(token))
 			a := b.continues(token)
-			line := a.header.Get("Set-Cookie")
+			line := a.Header.Get("Set-Cookie")
 			c, err := http.ParseSetCookie(line)
 			if err != nil {
 				t.Fatalf("cookie %q: %v", line, err)
@@ -84,7 +84,7 @@ func TestFlowCookie(t *testing.T) {
 			if c.MaxAge < 1190 || c.MaxAge > 1200 || len(c.Value) > 700 {
 				t.Errorf("max age %d, %d bytes", c.MaxAge, len(c.Value))
 			}
-			if state := mustQuery(t, b.to(a)).Get("state"); state == "" || strings.Contains(line, state) || strings.Contains(line, token.Reveal()) {
+			if state := mustQuery(t, b.To(a)).Get("state"); state == "" || strings.Contains(line, state) || strings.Contains(line, token.Reveal()) {
 				t.Error("the cookie shows the state or the token")
 			}
 		})
@@ -107,8 +107,8 @@ func TestNobodyIsVerified(t *testing.T) {
 			r := newRig(t, tc.setup)
 			session, token := r.session()
 			b := r.browser()
-			end := b.follow(b.get(b.back(token, tc.subject, tc.action)))
-			end.wantPage(t, http.StatusOK, headingNotVerified)
+			end := b.Follow(b.Get(b.back(token, tc.subject, tc.action)))
+			end.WantPage(t, http.StatusOK, headingNotVerified)
 			r.want(session.ID, sessions.Failed, tc.reason)
 		})
 	}
@@ -118,7 +118,7 @@ func TestSubjectThatMatches(t *testing.T) {
 	r := newRig(t, setup{subjectMatch: true})
 	session, token := r.session()
 	b := r.browser()
-	b.follow(b.get(b.back(token, "sailor_42", "sign-in"))).wantPage(t, http.StatusOK, headingVerified)
+	b.Follow(b.Get(b.back(token, "sailor_42", "sign-in"))).WantPage(t, http.StatusOK, headingVerified)
 	r.want(session.ID, sessions.Verified, sessions.NoReason)
 }
 
@@ -127,14 +127,14 @@ func TestDontVerifyMe(t *testing.T) {
 	session, token := r.session()
 	b := r.browser()
 	form := url.Values{"session": {token.Reveal()}, "action": {"decline"}}
-	a := b.post(r.base+"/signin", form)
-	if a.header.Get("Set-Cookie") != "" {
+	a := b.Post(r.base+"/signin", form)
+	if a.Header.Get("Set-Cookie") != "" {
 		t.Error("declining set a cookie")
 	}
-	b.follow(a).wantPage(t, http.StatusOK, headingNotVerified)
+	b.Follow(a).WantPage(t, http.StatusOK, headingNotVerified)
 	r.want(session.ID, sessions.Failed, sessions.Declined)
 	// A second press, and Continue in a tab that still shows the question, change nothing.
-	b.follow(b.post(r.base+"/signin", form)).wantPage(t, http.StatusOK, headingNotVerified)
+	b.Follow(b.Post(r.base+"/signin", form)).WantPage(t, http.StatusOK, headingNotVerified)
 	if to := b.press(token); to != b.page(token) {
 		t.Errorf("Continue after the end leads to %q", to)
 	}
@@ -147,17 +147,17 @@ func TestTroubleThenSuccess(t *testing.T) {
 			r := newRig(t, setup{})
 			session, token := r.session()
 			b := r.browser()
-			page := b.follow(b.get(b.back(token, "sailor_42", action)))
-			page.wantPage(t, http.StatusOK, headingAsk)
-			if !strings.Contains(page.body, `role="status"`) || !strings.Contains(page.body, "<bdi>Example Network</bdi> did not") &&
-				!strings.Contains(page.body, "sign-in at <bdi>Example Network</bdi> did not finish") {
-				t.Errorf("no notice\n%s", page.body)
+			page := b.Follow(b.Get(b.back(token, "sailor_42", action)))
+			page.WantPage(t, http.StatusOK, headingAsk)
+			if !strings.Contains(page.Body, `role="status"`) || !strings.Contains(page.Body, "<bdi>Example Network</bdi> did not") &&
+				!strings.Contains(page.Body, "sign-in at <bdi>Example Network</bdi> did not finish") {
+				t.Errorf("no notice\n%s", page.Body)
 			}
 			r.want(session.ID, sessions.Pending, sessions.NoReason)
 			if !strings.Contains(r.log.String(), `"class":"`+class+`"`) {
 				t.Errorf("log lacks class %q:\n%s", class, r.log)
 			}
-			b.follow(b.get(b.back(token, "sailor_42", "sign-in"))).wantPage(t, http.StatusOK, headingVerified)
+			b.Follow(b.Get(b.back(token, "sailor_42", "sign-in"))).WantPage(t, http.StatusOK, headingVerified)
 		})
 	}
 }
@@ -169,9 +169,9 @@ func TestReturnOfAnotherIssuer(t *testing.T) {
 	back := b.back(token, "sailor_42", "sign-in")
 	state := mustQuery(t, back).Get("state")
 	lie := r.base + "/signin/example/callback?" + url.Values{"state": {state}, "iss": {"https://evil.example"}, "code": {"x"}}.Encode()
-	b.follow(b.get(lie)).wantPage(t, http.StatusOK, headingAsk) // another issuer's word is no verdict
+	b.Follow(b.Get(lie)).WantPage(t, http.StatusOK, headingAsk) // another issuer's word is no verdict
 	// The attempt is spent, so its true return is not looked at any more.
-	b.follow(b.get(back)).wantPage(t, http.StatusOK, headingAsk)
+	b.Follow(b.Get(back)).WantPage(t, http.StatusOK, headingAsk)
 	r.want(session.ID, sessions.Pending, sessions.NoReason)
 	if r.outcomes("trouble") != 1 || r.outcomes("repeated") != 1 {
 		t.Errorf("log:\n%s", r.log)
@@ -184,10 +184,10 @@ func TestProviderThatIsDown(t *testing.T) {
 	b := r.browser()
 	back := b.back(token, "sailor_42", "sign-in")
 	r.stopProvider()
-	page := b.follow(b.get(back))
-	page.wantPage(t, http.StatusOK, headingAsk)
-	if !strings.Contains(page.body, "<bdi>Example Network</bdi> did not answer") {
-		t.Errorf("no notice\n%s", page.body)
+	page := b.Follow(b.Get(back))
+	page.WantPage(t, http.StatusOK, headingAsk)
+	if !strings.Contains(page.Body, "<bdi>Example Network</bdi> did not answer") {
+		t.Errorf("no notice\n%s", page.Body)
 	}
 	r.want(session.ID, sessions.Pending, sessions.NoReason)
 }
@@ -197,18 +197,18 @@ func TestProviderThatWasNeverUp(t *testing.T) {
 	_, token := r.session()
 	b := r.browser()
 	r.stopProvider()
-	b.get(b.page(token))
+	b.Get(b.page(token))
 	a := b.continues(token)
-	if a.header.Get("Set-Cookie") != "" {
+	if a.Header.Get("Set-Cookie") != "" {
 		t.Error("an attempt that could not begin set a cookie")
 	}
-	if page := b.follow(a); !strings.Contains(page.body, "<bdi>Example Network</bdi> did not answer") {
-		t.Errorf("no notice\n%s", page.body)
+	if page := b.Follow(a); !strings.Contains(page.Body, "<bdi>Example Network</bdi> did not answer") {
+		t.Errorf("no notice\n%s", page.Body)
 	}
-	page := b.get(b.page(token)) // without a notice: a user who has just come
+	page := b.Get(b.page(token)) // without a notice: a user who has just come
 	for _, part := range []string{`aria-describedby="away-example"`, `id="away-example"`, "<bdi>Example Network</bdi> does not answer right now"} {
-		if !strings.Contains(page.body, part) {
-			t.Errorf("the button does not say %q\n%s", part, page.body)
+		if !strings.Contains(page.Body, part) {
+			t.Errorf("the button does not say %q\n%s", part, page.Body)
 		}
 	}
 }
@@ -219,7 +219,7 @@ func TestReloadAndBack(t *testing.T) {
 	b := r.browser()
 	back := b.back(token, "sailor_42", "sign-in")
 	for range 3 {
-		b.follow(b.get(back)).wantPage(t, http.StatusOK, headingVerified)
+		b.Follow(b.Get(back)).WantPage(t, http.StatusOK, headingVerified)
 	}
 	r.want(session.ID, sessions.Verified, sessions.NoReason)
 	if r.outcomes("verified") != 1 {
@@ -233,8 +233,8 @@ func TestBrowserThatDoesNotWait(t *testing.T) {
 	session, token := r.session()
 	b := r.browser()
 	back := b.back(token, "sailor_42", "sign-in")
-	req := b.request(http.MethodGet, back, "")
-	for _, c := range b.client.Jar.Cookies(req.URL) {
+	req := b.Request(http.MethodGet, back, "")
+	for _, c := range b.Client.Jar.Cookies(req.URL) {
 		req.AddCookie(c)
 	}
 	gone, cancel := context.WithCancel(t.Context())
@@ -250,7 +250,7 @@ func TestReturnThatComesTwiceAtOnce(t *testing.T) {
 	back := b.back(token, "sailor_42", "sign-in")
 	var wg sync.WaitGroup
 	for range 8 {
-		wg.Go(func() { b.to(b.get(back)) })
+		wg.Go(func() { b.To(b.Get(back)) })
 	}
 	wg.Wait()
 	r.want(session.ID, sessions.Verified, sessions.NoReason)
@@ -271,7 +271,7 @@ func TestTabsThatFinishTogether(t *testing.T) {
 	ends := make([]answer, len(backs))
 	var wg sync.WaitGroup
 	for i, back := range backs {
-		wg.Go(func() { ends[i] = b.follow(b.get(back)) })
+		wg.Go(func() { ends[i] = b.Follow(b.Get(back)) })
 	}
 	wg.Wait()
 	v, err := r.store.Read(t.Context(), session.ID)
@@ -280,7 +280,7 @@ func TestTabsThatFinishTogether(t *testing.T) {
 	}
 	heading := map[sessions.State]string{sessions.Verified: headingVerified, sessions.Failed: headingNotVerified}[v.State]
 	for _, end := range ends {
-		end.wantPage(t, http.StatusOK, heading) // all of them tell the one outcome that stands
+		end.WantPage(t, http.StatusOK, heading) // all of them tell the one outcome that stands
 	}
 	if n := r.sequences()["COMPLETIONS"]; n != 1 {
 		t.Errorf("%d completions, want 1", n)
@@ -297,16 +297,16 @@ func TestSecondNetwork(t *testing.T) {
 	r := newRig(t, setup{networks: 3})
 	session, token := r.session()
 	b := r.browser()
-	page := b.get(b.page(token))
-	if n := strings.Count(page.body, "Continue with "); n != 3 {
+	page := b.Get(b.page(token))
+	if n := strings.Count(page.Body, "Continue with "); n != 3 {
 		t.Errorf("%d buttons, want 3", n)
 	}
-	to := b.to(b.post(r.base+"/signin", url.Values{"session": {token.Reveal()}, "action": {"continue"}, "network": {"second"}}))
+	to := b.To(b.Post(r.base+"/signin", url.Values{"session": {token.Reveal()}, "action": {"continue"}, "network": {"second"}}))
 	back := b.signIn(to, "sailor_42", "sign-in")
 	if !strings.HasPrefix(back, r.base+"/signin/second/callback?") {
 		t.Fatalf("returns to %q", back)
 	}
-	b.follow(b.get(back)).wantPage(t, http.StatusOK, headingVerified)
+	b.Follow(b.Get(back)).WantPage(t, http.StatusOK, headingVerified)
 	if v, err := r.store.Read(t.Context(), session.ID); err != nil || v.Network != "second" {
 		t.Errorf("network %q, %v", v.Network, err)
 	}
@@ -318,23 +318,23 @@ func TestExpiry(t *testing.T) {
 	b := r.browser()
 	back := b.back(token, "sailor_42", "sign-in")
 	r.clock.advance(sessions.Lifetime - 90*time.Second)
-	if page := b.get(b.page(token)); !strings.Contains(page.body, "1</bdi> minute left") {
-		t.Errorf("time left:\n%s", page.body)
+	if page := b.Get(b.page(token)); !strings.Contains(page.Body, "1</bdi> minute left") {
+		t.Errorf("time left:\n%s", page.Body)
 	}
 	r.clock.advance(time.Minute)
-	if page := b.get(b.page(token)); !strings.Contains(page.body, "Less than a minute left") {
-		t.Errorf("time left:\n%s", page.body)
+	if page := b.Get(b.page(token)); !strings.Contains(page.Body, "Less than a minute left") {
+		t.Errorf("time left:\n%s", page.Body)
 	}
 	r.clock.advance(31 * time.Second)
 	const expired = "This link has expired"
-	b.get(b.page(token)).wantPage(t, http.StatusGone, expired)
-	b.follow(b.get(back)).wantPage(t, http.StatusGone, expired)
+	b.Get(b.page(token)).WantPage(t, http.StatusGone, expired)
+	b.Follow(b.Get(back)).WantPage(t, http.StatusGone, expired)
 	for _, action := range []string{"continue", "decline"} {
 		form := url.Values{"session": {token.Reveal()}, "action": {action}, "network": {"example"}}
-		b.follow(b.post(r.base+"/signin", form)).wantPage(t, http.StatusGone, expired)
+		b.Follow(b.Post(r.base+"/signin", form)).WantPage(t, http.StatusGone, expired)
 	}
 	r.want(session.ID, sessions.Expired, sessions.ExpiredReason)
-	if !strings.Contains(b.get(b.page(token)).body, "Ask <bdi>Harbor Guild</bdi> for a new one.") {
+	if !strings.Contains(b.Get(b.page(token)).Body, "Ask <bdi>Harbor Guild</bdi> for a new one.") {
 		t.Error("the page does not say what to do")
 	}
 }
@@ -348,7 +348,7 @@ func TestCanceled(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := r.sequences()
-	b.follow(b.get(back)).wantPage(t, http.StatusOK, "No longer needed")
+	b.Follow(b.Get(back)).WantPage(t, http.StatusOK, "No longer needed")
 	if !maps.Equal(before, r.sequences()) || r.outcomes("late") != 1 {
 		t.Errorf("a return for a session that has ended went on; log:\n%s", r.log)
 	}

@@ -33,10 +33,10 @@ func TestRulesRefuse(t *testing.T) {
 			r := newRig(t, setup{rules: tc.rules})
 			session, token := r.session()
 			b := r.browser()
-			end := b.follow(b.get(b.back(token, "sailor_42", "sign-in")))
-			end.wantPage(t, http.StatusOK, headingNotVerified)
-			if !strings.Contains(end.body, tc.says) {
-				t.Errorf("the page does not say %q\n%s", tc.says, end.body)
+			end := b.Follow(b.Get(b.back(token, "sailor_42", "sign-in")))
+			end.WantPage(t, http.StatusOK, headingNotVerified)
+			if !strings.Contains(end.Body, tc.says) {
+				t.Errorf("the page does not say %q\n%s", tc.says, end.Body)
 			}
 			r.wantRule(session.ID, tc.rule)
 			if !strings.Contains(r.log.String(), `"rule":"`+string(tc.rule)+`"`) || strings.Contains(r.log.String(), `"sailor_42"`) {
@@ -66,10 +66,10 @@ func TestEachRuleIsExplained(t *testing.T) {
 			t.Fatal(err)
 		}
 		b := r.browser()
-		page := b.get(b.page(token))
-		page.wantPage(t, http.StatusOK, headingNotVerified)
-		if !strings.Contains(page.body, says) || !strings.Contains(page.body, "only learns that it did not work") {
-			t.Errorf("%q: the page does not say %q\n%s", rule, says, page.body)
+		page := b.Get(b.page(token))
+		page.WantPage(t, http.StatusOK, headingNotVerified)
+		if !strings.Contains(page.Body, says) || !strings.Contains(page.Body, "only learns that it did not work") {
+			t.Errorf("%q: the page does not say %q\n%s", rule, says, page.Body)
 		}
 	}
 }
@@ -80,7 +80,7 @@ func TestOneIdentityPerGuild(t *testing.T) {
 		t.Helper()
 		s, token := r.session(func(q *sessions.Request) { q.PlatformUserID, q.GuildID = user, guild })
 		b := r.browser()
-		b.follow(b.get(b.back(token, subject, action)))
+		b.Follow(b.Get(b.back(token, subject, action)))
 		return s.ID
 	}
 	r.want(walk("anna", "harbor", "one", "sign-in"), sessions.Verified, sessions.NoReason)

@@ -22,17 +22,17 @@ func TestPreviewsChangeNothing(t *testing.T) {
 		t.Helper()
 		before := r.sequences()
 		for i := range 1000 {
-			req := bots.request([]string{http.MethodGet, http.MethodHead}[i%2], address, "")
+			req := bots.Request([]string{http.MethodGet, http.MethodHead}[i%2], address, "")
 			req.Header.Set("User-Agent", signin.PreviewAgents[i/2%len(signin.PreviewAgents)])
-			a := bots.do(req)
-			if a.status != http.StatusOK || a.header.Get("Set-Cookie") != "" || (req.Method == http.MethodHead) != (a.body == "") {
-				t.Fatalf("%s: status %d, cookie %q, %d bytes", req.Method, a.status, a.header.Get("Set-Cookie"), len(a.body))
+			a := bots.Do(req)
+			if a.Status != http.StatusOK || a.Header.Get("Set-Cookie") != "" || (req.Method == http.MethodHead) != (a.Body == "") {
+				t.Fatalf("%s: status %d, cookie %q, %d bytes", req.Method, a.Status, a.Header.Get("Set-Cookie"), len(a.Body))
 			}
 			if card == "" {
-				card = a.body
+				card = a.Body
 			}
-			if req.Method == http.MethodGet && a.body != card {
-				t.Fatalf("another card:\n%s", a.body)
+			if req.Method == http.MethodGet && a.Body != card {
+				t.Fatalf("another card:\n%s", a.Body)
 			}
 		}
 		if err := r.conn.NC.Flush(); err != nil {
@@ -43,12 +43,12 @@ func TestPreviewsChangeNothing(t *testing.T) {
 		}
 	}
 	storm(b.page(token))
-	b.get(b.page(token)).wantPage(t, http.StatusOK, headingAsk)
+	b.Get(b.page(token)).WantPage(t, http.StatusOK, headingAsk)
 	storm(b.page(token) + "&lang=en")
 	back := b.back(token, "sailor_42", "sign-in")
 	storm(b.page(token))
 	r.want(session.ID, sessions.Pending, sessions.NoReason)
-	b.follow(b.get(back)).wantPage(t, http.StatusOK, headingVerified)
+	b.Follow(b.Get(back)).WantPage(t, http.StatusOK, headingVerified)
 	storm(b.page(token))
 	storm(r.base + "/?session=" + strings.Repeat("A", 43)) // no link can be told from another by its card
 	for _, secret := range []string{"sailor_42", "discord", "118203948571029384", "Harbor", token.Reveal(), "<form"} {
@@ -66,7 +66,7 @@ func TestPreviewTellsNothing(t *testing.T) {
 	r := newRig(t, setup{})
 	_, token := r.session()
 	b := r.browser()
-	head, _, _ := strings.Cut(b.get(b.page(token)).body, "<body>")
+	head, _, _ := strings.Cut(b.Get(b.page(token)).Body, "<body>")
 	for _, secret := range []string{"sailor_42", "discord", "118203948571029384", "Harbor", token.Reveal()} {
 		if strings.Contains(head, secret) {
 			t.Errorf("the head of the page holds %q:\n%s", secret, head)
@@ -93,14 +93,14 @@ func TestForeignPress(t *testing.T) {
 		for _, action := range []string{"continue", "decline"} {
 			t.Run(name+" "+action, func(t *testing.T) {
 				form := url.Values{"session": {token.Reveal()}, "action": {action}, "network": {"example"}}
-				req := b.request(http.MethodPost, r.base+"/signin", form.Encode())
+				req := b.Request(http.MethodPost, r.base+"/signin", form.Encode())
 				req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 				for k, v := range headers {
 					req.Header.Set(k, v)
 				}
-				a := b.do(req)
-				a.wantPage(t, http.StatusForbidden, "Please start from your link")
-				if a.header.Get("Set-Cookie") != "" {
+				a := b.Do(req)
+				a.WantPage(t, http.StatusForbidden, "Please start from your link")
+				if a.Header.Get("Set-Cookie") != "" {
 					t.Error("a refused press set a cookie")
 				}
 			})
@@ -114,18 +114,18 @@ func TestOwnPressFromOlderBrowser(t *testing.T) {
 	r := newRig(t, setup{})
 	_, token := r.session()
 	b := r.browser()
-	b.get(b.page(token))
+	b.Get(b.page(token))
 	for _, host := range []string{"", "inner.example:8080"} {
 		form := url.Values{"session": {token.Reveal()}, "action": {"continue"}, "network": {"example"}}
-		req := b.request(http.MethodPost, r.base+"/signin", form.Encode())
+		req := b.Request(http.MethodPost, r.base+"/signin", form.Encode())
 		if req.Host = host; host != "" { // the browser knows the outer host only
-			for _, c := range b.client.Jar.Cookies(req.URL) {
+			for _, c := range b.Client.Jar.Cookies(req.URL) {
 				req.AddCookie(c)
 			}
 		}
 		req.Header.Set("Content-Type", "application/x-www-form-urlencoded; charset=UTF-8")
 		req.Header.Set("Origin", r.base)
-		if to := b.to(b.do(req)); !strings.HasPrefix(to, r.dev.Issuer()) {
+		if to := b.To(b.Do(req)); !strings.HasPrefix(to, r.dev.Issuer()) {
 			t.Errorf("leads to %q", to)
 		}
 	}
@@ -162,11 +162,11 @@ func TestForms(t *testing.T) {
 		"empty":                {form, "", http.StatusNotFound},
 	} {
 		t.Run(name, func(t *testing.T) {
-			req := b.request(http.MethodPost, r.base+"/signin?"+own+"&action=decline", tc.body)
+			req := b.Request(http.MethodPost, r.base+"/signin?"+own+"&action=decline", tc.body)
 			req.Header.Set("Content-Type", tc.media)
-			a := b.do(req)
-			if a.status != tc.status || a.header.Get("Set-Cookie") != "" || !strings.Contains(a.body, "<h1>") {
-				t.Errorf("status %d, want %d; cookie %q", a.status, tc.status, a.header.Get("Set-Cookie"))
+			a := b.Do(req)
+			if a.Status != tc.status || a.Header.Get("Set-Cookie") != "" || !strings.Contains(a.Body, "<h1>") {
+				t.Errorf("status %d, want %d; cookie %q", a.Status, tc.status, a.Header.Get("Set-Cookie"))
 			}
 		})
 	}
@@ -182,7 +182,7 @@ func TestLinksThatLeadNowhere(t *testing.T) {
 		"?session=" + token.Reveal() + "&session=" + token.Reveal(), "?session=" + strings.Repeat("A", 43),
 		"?session=" + string(session.ID), "?Session=" + token.Reveal(), "?session=%zz",
 	} {
-		b.get(r.base+"/"+query).wantPage(t, http.StatusNotFound, "We don’t know this link")
+		b.Get(r.base+"/"+query).WantPage(t, http.StatusNotFound, "We don’t know this link")
 	}
 }
 
@@ -199,12 +199,12 @@ func TestLogHoldsNoSecret(t *testing.T) {
 				secrets = append(secrets, v)
 			}
 		}
-		b.get(back)
-		b.get(back)
-		r.browser().get(back)
+		b.Get(back)
+		b.Get(back)
+		r.browser().Get(back)
 	}
 	r.away()
-	b.get(b.page(token))
+	b.Get(b.page(token))
 	for _, secret := range secrets {
 		if strings.Contains(r.log.String(), secret) {
 			t.Errorf("the log holds a secret:\n%s", r.log)

@@ -18,8 +18,29 @@ import (
 	"verifyd/sessions"
 )
 
-// Every page in every state, at every width, in both colours and with large text: nothing sticks out, no rule of axe is broken. With
-// -args -screenshots FOLDER it takes a picture of each.
+// inDocs are the screens whose pictures are in docs/screens, where integrators see what their users see.
+var inDocs = func() map[chromiumtest.Screen]bool {
+	in := map[chromiumtest.Screen]bool{}
+	for name := range strings.FieldsSeq("ask-sign app elsewhere back declined refused-min_account_age expired down ask-ar ask-ja ask-ko ask-zh-Hans") {
+		in[chromiumtest.Screen{Name: name, Width: 390, Scheme: "light"}] = true
+	}
+	for _, name := range []string{"ask-sign", "back"} {
+		in[chromiumtest.Screen{Name: name, Width: 1280, Scheme: "light"}] = true
+		in[chromiumtest.Screen{Name: name, Width: 390, Scheme: "dark"}] = true
+	}
+	return in
+}()
+
+// look is chromiumtest.Look for a page of this package.
+func look(tab context.Context, t *testing.T, s chromiumtest.Screen, axe string, shown shownState) {
+	t.Helper()
+	s.Docs = inDocs[s]
+	s.Name = "sign-in-" + s.Name
+	chromiumtest.Look(tab, t, s, axe, shown.open())
+}
+
+// Every page in every state, at every width, in both colours and with large text: nothing sticks out, no rule of axe is broken. CONTRIBUTING.md
+// says how the pictures in docs/screens are made.
 func TestScreens(t *testing.T) {
 	tab, axe := chromiumtest.Start(t), chromiumtest.Axe(t)
 	shown := everyState(t)
@@ -27,12 +48,12 @@ func TestScreens(t *testing.T) {
 		s := shown[name]
 		for _, scheme := range []string{"light", "dark"} {
 			for _, width := range []int64{390, 1280} {
-				chromiumtest.Look(tab, t, chromiumtest.Screen{Name: name, Width: width, Scheme: scheme}, axe, s.open())
+				look(tab, t, chromiumtest.Screen{Name: name, Width: width, Scheme: scheme}, axe, s)
 			}
 		}
 		// At 200 % zoom a window of 640 has 320 pixels; text alone at 200 % keeps the window as it is.
-		chromiumtest.Look(tab, t, chromiumtest.Screen{Name: name, Width: 320, Scheme: "light"}, "", s.open())
-		chromiumtest.Look(tab, t, chromiumtest.Screen{Name: name, Width: 390, Scheme: "light", Zoom: true}, "", s.open())
+		look(tab, t, chromiumtest.Screen{Name: name, Width: 320, Scheme: "light"}, "", s)
+		look(tab, t, chromiumtest.Screen{Name: name, Width: 390, Scheme: "light", Zoom: true}, "", s)
 	}
 }
 
@@ -57,16 +78,14 @@ func TestScreensInEveryLanguage(t *testing.T) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(shown)) {
 		s := shown[name]
-		chromiumtest.Look(tab, t, chromiumtest.Screen{Name: name, Width: 320, Scheme: "dark"}, "", s.open())
-		chromiumtest.Look(tab, t, chromiumtest.Screen{Name: name, Width: 390, Scheme: "light"}, axe, s.open())
+		look(tab, t, chromiumtest.Screen{Name: name, Width: 320, Scheme: "dark"}, "", s)
+		look(tab, t, chromiumtest.Screen{Name: name, Width: 390, Scheme: "light"}, axe, s)
 	}
-	if err := chromedp.Do(tab, shown["ask-ar"].open()); err != nil {
-		t.Fatal(err)
-	}
+	chromiumtest.Do(tab, t, shown["ask-ar"].open())
 	// Arabic runs from right to left, and a Latin name within it the other way.
 	const directions = `["h1", "dd bdi"].map(s => getComputedStyle(document.querySelector(s)).direction).join()`
-	if way, err := chromedp.Run(tab, chromedp.Evaluate[string](directions)); err != nil || way != "rtl,ltr" {
-		t.Errorf("directions %q, %v", way, err)
+	if way := chromiumtest.Run(tab, t, chromedp.Evaluate[string](directions)); way != "rtl,ltr" {
+		t.Errorf("directions %q", way)
 	}
 }
 
@@ -106,7 +125,7 @@ func (s shownState) open() chromedp.Action[chromedp.Void] {
 		if _, err := cdp.Call(ctx, target, network.ClearBrowserCookies, cdp.Empty{}); err != nil {
 			return err
 		}
-		return chromedp.Do(ctx, chromedp.Click(chromedp.CSS(`button[name="network"]`)), chromedp.WaitVisible(chromedp.CSS(".sign")))
+		return chromedp.Do(ctx, chromiumtest.Click(chromedp.CSS(`button[name="network"]`)), chromedp.WaitVisible(chromedp.CSS(".sign")))
 	})
 }
 
@@ -140,7 +159,7 @@ func everyState(t *testing.T) map[string]shownState {
 		"ask":         at(fresh()),
 		"ask-sign":    at(fresh(of("acc_back"))),
 		"hostile":     at(fresh(hostile)),
-		"trouble":     {address: b.to(b.get(b.back(troubled, "x", "error")))},
+		"trouble":     {address: b.To(b.Get(b.back(troubled, "x", "error")))},
 		"verified":    ended(verified),
 		"back":        ended(verified, of("acc_back")),
 		"declined":    ended(sessions.Outcome{State: sessions.Failed, Reason: sessions.Declined}),
@@ -204,7 +223,7 @@ func statesElsewhere(t *testing.T) map[string]shownState {
 // cookieAt gives a cookie of the browser.
 func (b *browser) cookieAt(address, name string) *http.Cookie {
 	b.t.Helper()
-	for _, c := range b.client.Jar.Cookies(mustURL(b.t, address)) {
+	for _, c := range b.Client.Jar.Cookies(mustURL(b.t, address)) {
 		if c.Name == name {
 			return c
 		}

@@ -49,7 +49,7 @@ func (h *Handler) showPending(w http.ResponseWriter, r *http.Request, g guest, s
 		h.know(w, &g)
 	}
 	if opens(r) {
-		h.sessions.EmitOnce(sessions.Event{Name: sessions.EventOpened, Session: s.ID})
+		h.stepped(s.Session, sessions.Event{Name: sessions.EventOpened})
 	}
 	if seat.Keeps(g.browser(s.ID), h.now()) {
 		h.drawElsewhere(w, r, g, s, token, seat)
@@ -69,6 +69,7 @@ func (h *Handler) read(ctx context.Context, r *http.Request, id sessions.ID) (se
 	line.Session = id
 	s, err := h.sessions.Read(ctx, id)
 	line.Account = s.Account
+	line.Follow(ctx, s.Trace)
 	return s, err
 }
 

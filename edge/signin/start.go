@@ -95,7 +95,7 @@ func (h *Handler) leave(w http.ResponseWriter, r *http.Request, g guest, s sessi
 	if err != nil {
 		t := troubleOf(err)
 		h.step(s, id).trouble(t).Msg("a sign-in could not start")
-		h.sessions.Emit(sessions.Event{Name: sessions.EventTrouble, Session: s.ID, Network: id, Detail: t.Error()})
+		h.troubled(s.Session, id, t)
 		h.giveUp(r.Context(), s.ID, f.Browser)
 		h.toNotice(w, g, token, t.note, id)
 		return
@@ -106,6 +106,6 @@ func (h *Handler) leave(w http.ResponseWriter, r *http.Request, g guest, s sessi
 		return
 	}
 	h.step(s, id).Msg("a sign-in started")
-	h.sessions.Emit(sessions.Event{Name: sessions.EventSignIn, Session: s.ID, Network: id})
+	h.stepped(s.Session, sessions.Event{Name: sessions.EventSignIn, Network: id})
 	page.SeeOther(w, to)
 }

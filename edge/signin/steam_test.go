@@ -78,8 +78,8 @@ func (s *steam) network(tb testing.TB, base string) *network.Network {
 // pressSteam presses Steam's button, and gives what Steam is asked.
 func (b *browser) pressSteam(token sessions.Token) url.Values {
 	b.t.Helper()
-	b.get(b.page(token))
-	to := b.to(b.post(b.r.base+"/signin", url.Values{"session": {token.Reveal()}, "action": {"continue"}, "network": {"steam"}}))
+	b.Get(b.page(token))
+	to := b.To(b.Post(b.r.base+"/signin", url.Values{"session": {token.Reveal()}, "action": {"continue"}, "network": {"steam"}}))
 	return mustQuery(b.t, to)
 }
 
@@ -105,11 +105,11 @@ func TestSteamRoundTrip(t *testing.T) {
 		t.Errorf("realm %q", asked.Get("openid.realm"))
 	}
 	back := assertion(asked)
-	b.follow(b.get(back)).wantPage(t, http.StatusOK, headingVerified)
+	b.Follow(b.Get(back)).WantPage(t, http.StatusOK, headingVerified)
 	if v, err := r.store.Read(t.Context(), session.ID); err != nil || v.State != sessions.Verified || v.Network != "steam" {
 		t.Errorf("session: %v, %q, %v", v.State, v.Network, err)
 	}
-	b.follow(b.get(back)).wantPage(t, http.StatusOK, headingVerified) // a reload
+	b.Follow(b.Get(back)).WantPage(t, http.StatusOK, headingVerified) // a reload
 	if s.asked.Load() != 1 {
 		t.Errorf("Steam was asked %d times about one assertion", s.asked.Load())
 	}
@@ -123,19 +123,19 @@ func TestSteamAssertionsAreOfOneAttempt(t *testing.T) {
 	_, theirs := r.session()
 	session, own := r.session(func(q *sessions.Request) { q.PlatformUserID = "attacker" })
 	stolen := assertion(victim.pressSteam(theirs)) // the victim's true assertion, before it is used
-	attacker.get(stolen).wantPage(t, http.StatusBadRequest, "We lost track of your sign-in")
+	attacker.Get(stolen).WantPage(t, http.StatusBadRequest, "We lost track of your sign-in")
 
 	asked := attacker.pressSteam(own)
 	injected := mustURL(t, stolen)
 	q := injected.Query()
 	q.Set("state", mustURL(t, asked.Get("openid.return_to")).Query().Get("state"))
 	injected.RawQuery = q.Encode()
-	attacker.follow(attacker.get(injected.String())).wantPage(t, http.StatusOK, headingAsk)
+	attacker.Follow(attacker.Get(injected.String())).WantPage(t, http.StatusOK, headingAsk)
 	r.want(session.ID, sessions.Pending, sessions.NoReason)
 	if s.asked.Load() != 0 {
 		t.Error("Steam was asked about another attempt's assertion")
 	}
 	again := assertion(asked) // the attempt is spent: even its true assertion is not looked at any more
-	attacker.follow(attacker.get(again)).wantPage(t, http.StatusOK, headingAsk)
+	attacker.Follow(attacker.Get(again)).WantPage(t, http.StatusOK, headingAsk)
 	r.want(session.ID, sessions.Pending, sessions.NoReason)
 }

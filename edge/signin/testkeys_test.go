@@ -30,13 +30,13 @@ func TestEachSessionSeesItsOwnNetworks(t *testing.T) {
 			for _, id := range []string{"example", "second", "dev"} {
 				button := `name="network" value="` + id + `"`
 				for token, want := range map[sessions.Token][]string{live: row.live, test: row.test} {
-					offered := strings.Contains(b.get(b.page(token)).body, button)
+					offered := strings.Contains(b.Get(b.page(token)).Body, button)
 					wanted := strings.Contains(","+strings.Join(want, ",")+",", ","+id+",")
 					if offered != wanted {
 						t.Errorf("test %v: %s offered %v, want %v", token == test, id, offered, wanted)
 					}
-					if a := b.post(r.base+"/signin", url.Values{"session": {token.Reveal()}, "action": {"continue"}, "network": {id}}); (a.status == http.StatusSeeOther) != wanted {
-						t.Errorf("test %v: pressing %s gave %d, want that it goes on: %v", token == test, id, a.status, wanted)
+					if a := b.Post(r.base+"/signin", url.Values{"session": {token.Reveal()}, "action": {"continue"}, "network": {id}}); (a.Status == http.StatusSeeOther) != wanted {
+						t.Errorf("test %v: pressing %s gave %d, want that it goes on: %v", token == test, id, a.Status, wanted)
 					}
 				}
 			}
@@ -48,11 +48,11 @@ func TestTestSessionEndsByTheDevNetwork(t *testing.T) {
 	r := newRig(t, setup{})
 	b := r.browser()
 	s, token := r.session(ofTestKey)
-	b.get(b.page(token))
-	authorize := b.to(b.post(r.base+"/signin", url.Values{"session": {token.Reveal()}, "action": {"continue"}, "network": {"dev"}}))
-	end := b.follow(b.get(b.signIn(authorize, "anybody", "sign-in")))
-	end.wantPage(t, http.StatusOK, "You are verified")
-	if !strings.Contains(end.body, "<b>TEST</b>") {
+	b.Get(b.page(token))
+	authorize := b.To(b.Post(r.base+"/signin", url.Values{"session": {token.Reveal()}, "action": {"continue"}, "network": {"dev"}}))
+	end := b.Follow(b.Get(b.signIn(authorize, "anybody", "sign-in")))
+	end.WantPage(t, http.StatusOK, "You are verified")
+	if !strings.Contains(end.Body, "<b>TEST</b>") {
 		t.Error("the last page does not say that it was a test")
 	}
 	r.want(s.ID, sessions.Verified, sessions.NoReason)
@@ -62,7 +62,7 @@ func TestTestSessionWithoutATestNetwork(t *testing.T) {
 	r := newRig(t, setup{noTest: true})
 	b := r.browser()
 	s, token := r.session(ofTestKey)
-	b.get(b.page(token)).wantPage(t, http.StatusGone, "This test cannot go on")
+	b.Get(b.page(token)).WantPage(t, http.StatusGone, "This test cannot go on")
 	r.want(s.ID, sessions.Pending, sessions.NoReason)
 }
 
@@ -71,10 +71,10 @@ func TestAttemptByTheOtherKindsNetworkIsNoVerdict(t *testing.T) {
 	both := newRig(t, setup{testForLive: true})
 	b := both.browser()
 	s, token := both.session()
-	b.get(b.page(token))
-	authorize := b.to(b.post(both.base+"/signin", url.Values{"session": {token.Reveal()}, "action": {"continue"}, "network": {"dev"}}))
+	b.Get(b.page(token))
+	authorize := b.To(b.Post(both.base+"/signin", url.Values{"session": {token.Reveal()}, "action": {"continue"}, "network": {"dev"}}))
 	back := b.signIn(authorize, "anybody", "sign-in")
 	both.liveOnly() // the dev network is for test sessions alone now
-	b.follow(b.get(back)).wantPage(t, http.StatusOK, "Is this you?")
+	b.Follow(b.Get(back)).WantPage(t, http.StatusOK, "Is this you?")
 	both.want(s.ID, sessions.Pending, sessions.NoReason)
 }

@@ -28,7 +28,7 @@ func everyPage(words *tongue) []view {
 		v := view{
 			Kind: k.name, Tone: k.tone, Test: true, Again: "/", AgainWord: "note.again", Left: "ask.left.minutes", Back: "/",
 			Caution: k == pageElsewhere, words: words,
-			Facts: []fact{{"ask.account", "x"}, {"ask.where", "x"}, {"ask.group", "x"}}, Buttons: []button{{"a", "A", false}, {"b", "B", true}},
+			Facts: []fact{{"ask.account", "x"}, {"ask.where", "x"}, {"ask.group", "x"}}, Buttons: []button{{Network: "a", Name: "A"}, {Network: "b", Name: "B", Away: true}},
 			values: map[string]string{"asker": "x", "Asker": "X", "network": "N", "app": "P"},
 		}
 		if k != pageAsk {

@@ -18,13 +18,13 @@ var (
 
 func (b *browser) getIn(address, accept string) answer {
 	b.t.Helper()
-	req := b.request(http.MethodGet, address, "")
+	req := b.Request(http.MethodGet, address, "")
 	req.Header.Set("Accept-Language", accept)
-	return b.do(req)
+	return b.Do(req)
 }
 
-func (a answer) heading() string {
-	if m := headingForm.FindStringSubmatch(a.body); m != nil {
+func headingOf(a answer) string {
+	if m := headingForm.FindStringSubmatch(a.Body); m != nil {
 		return m[1]
 	}
 	return ""
@@ -42,10 +42,10 @@ func TestLanguageOfTheBrowser(t *testing.T) {
 	} {
 		a := b.getIn(b.page(token), accept)
 		dir := map[bool]string{true: "rtl", false: "ltr"}[want == "ar"]
-		if !strings.Contains(a.body, `<html lang="`+want+`" dir="`+dir+`">`) || a.header.Get("Content-Language") != want {
-			t.Errorf("%.20q: Content-Language %q, want %q", accept, a.header.Get("Content-Language"), want)
+		if !strings.Contains(a.Body, `<html lang="`+want+`" dir="`+dir+`">`) || a.Header.Get("Content-Language") != want {
+			t.Errorf("%.20q: Content-Language %q, want %q", accept, a.Header.Get("Content-Language"), want)
 		}
-		if vary := a.header.Get("Vary"); !strings.Contains(vary, "Accept-Language") {
+		if vary := a.Header.Get("Vary"); !strings.Contains(vary, "Accept-Language") {
 			t.Errorf("Vary: %q", vary)
 		}
 	}
@@ -59,40 +59,40 @@ func TestLanguageSwitch(t *testing.T) {
 	b := r.browser()
 	ask := b.getIn(b.page(token), "fr")
 	links := map[string]string{}
-	for _, m := range tongueForm.FindAllStringSubmatch(ask.body, -1) {
+	for _, m := range tongueForm.FindAllStringSubmatch(ask.Body, -1) {
 		links[m[1]] = strings.ReplaceAll(m[2], "&amp;", "&")
 	}
-	if len(links) != 11 || links["fr"] != "" || !strings.Contains(ask.body, `<b aria-current="true">Français</b>`) {
+	if len(links) != 11 || links["fr"] != "" || !strings.Contains(ask.Body, `<b aria-current="true">Français</b>`) {
 		t.Fatalf("the switch: %v", links)
 	}
-	turkish := b.getIn(b.resolve(ask.at, links["tr"]), "fr")
-	if turkish.heading() != "Bu siz misiniz?" {
-		t.Fatalf("the switch leads to %q", turkish.heading())
+	turkish := b.getIn(b.Resolve(ask.At, links["tr"]), "fr")
+	if headingOf(turkish) != "Bu siz misiniz?" {
+		t.Fatalf("the switch leads to %q", headingOf(turkish))
 	}
 	form := url.Values{"session": {token.Reveal()}, "action": {"continue"}, "network": {"example"}, "lang": {"tr"}}
-	if !strings.Contains(turkish.body, `<input type="hidden" name="lang" value="tr">`) {
+	if !strings.Contains(turkish.Body, `<input type="hidden" name="lang" value="tr">`) {
 		t.Error("the form forgets the language")
 	}
-	trouble := b.follow(b.get(b.signIn(b.to(b.post(r.base+"/signin", form)), "x", "error")))
-	if trouble.heading() != "Bu siz misiniz?" || !strings.Contains(trouble.body, "tamamlanmadı") {
-		t.Errorf("after trouble: %q", trouble.heading())
+	trouble := b.Follow(b.Get(b.signIn(b.To(b.Post(r.base+"/signin", form)), "x", "error")))
+	if headingOf(trouble) != "Bu siz misiniz?" || !strings.Contains(trouble.Body, "tamamlanmadı") {
+		t.Errorf("after trouble: %q", headingOf(trouble))
 	}
-	for _, m := range tongueForm.FindAllStringSubmatch(trouble.body, -1) {
-		if m[1] == "pl" && !strings.Contains(b.get(b.resolve(trouble.at, strings.ReplaceAll(m[2], "&amp;", "&"))).body, "nie zostało ukończone") {
+	for _, m := range tongueForm.FindAllStringSubmatch(trouble.Body, -1) {
+		if m[1] == "pl" && !strings.Contains(b.Get(b.Resolve(trouble.At, strings.ReplaceAll(m[2], "&amp;", "&"))).Body, "nie zostało ukończone") {
 			t.Error("the notice goes with the language")
 		}
 	}
-	end := b.follow(b.get(b.signIn(b.to(b.post(r.base+"/signin", form)), "x", "sign-in")))
-	if end.heading() != "Doğrulandınız" {
-		t.Errorf("the end: %q", end.heading())
+	end := b.Follow(b.Get(b.signIn(b.To(b.Post(r.base+"/signin", form)), "x", "sign-in")))
+	if headingOf(end) != "Doğrulandınız" {
+		t.Errorf("the end: %q", headingOf(end))
 	}
 	form.Set("lang", "<b>")
-	if other := b.post(r.base+"/signin", form); strings.Contains(other.header.Get("Location"), "lang") {
-		t.Errorf("a language that there is not is kept: %s", other.header.Get("Location"))
+	if other := b.Post(r.base+"/signin", form); strings.Contains(other.Header.Get("Location"), "lang") {
+		t.Errorf("a language that there is not is kept: %s", other.Header.Get("Location"))
 	}
 	for _, bad := range []string{"xx", "EN", "de,fr", "../en", "<b>", "zh"} {
-		if a := b.getIn(b.page(token)+"&lang="+url.QueryEscape(bad), "ja"); a.header.Get("Content-Language") != "ja" {
-			t.Errorf("lang=%s: %q", bad, a.header.Get("Content-Language"))
+		if a := b.getIn(b.page(token)+"&lang="+url.QueryEscape(bad), "ja"); a.Header.Get("Content-Language") != "ja" {
+			t.Errorf("lang=%s: %q", bad, a.Header.Get("Content-Language"))
 		}
 	}
 }
@@ -102,7 +102,7 @@ func TestValuesOnARightToLeftPage(t *testing.T) {
 	r := newRig(t, setup{})
 	_, token := r.session(func(q *sessions.Request) { q.PlatformUserID = "abc (1)" })
 	b := r.browser()
-	body := b.get(b.page(token) + "&lang=ar").body
+	body := b.Get(b.page(token) + "&lang=ar").Body
 	for _, part := range []string{"<bdi>abc (1)</bdi>", "<bdi>Harbor Guild</bdi>", "<bdi>Example Network</bdi>"} {
 		if !strings.Contains(body, part) {
 			t.Errorf("the page lacks %q", part)
@@ -117,17 +117,17 @@ func TestReturnURL(t *testing.T) {
 	const link = `<a class="button plain" href="https://harbor.example/done?from=verify" rel="noreferrer">Back to <bdi>Harbor Guild</bdi></a>`
 	mine := func(q *sessions.Request) { q.Account = "acc_back" }
 	session, token := r.session(mine)
-	if body := b.get(b.page(token) + "&return_url=https://evil.example").body; strings.Contains(body, "harbor.example") || strings.Contains(body, "evil") {
+	if body := b.Get(b.page(token) + "&return_url=https://evil.example").Body; strings.Contains(body, "harbor.example") || strings.Contains(body, "evil") {
 		t.Error("a link back before the end")
 	}
-	b.get(b.back(token, "x", "sign-in"))
+	b.Get(b.back(token, "x", "sign-in"))
 	r.want(session.ID, sessions.Verified, sessions.NoReason)
-	end := b.get(b.page(token) + "&return_url=https://evil.example&return=https://evil.example")
-	if end.status != http.StatusOK || !strings.Contains(end.body, link) || strings.Contains(end.body, "evil") || end.header.Get("Location") != "" {
-		t.Errorf("the end: %d\n%s", end.status, end.body)
+	end := b.Get(b.page(token) + "&return_url=https://evil.example&return=https://evil.example")
+	if end.Status != http.StatusOK || !strings.Contains(end.Body, link) || strings.Contains(end.Body, "evil") || end.Header.Get("Location") != "" {
+		t.Errorf("the end: %d\n%s", end.Status, end.Body)
 	}
 	_, other := r.session()
-	if body := b.follow(b.act(other, "decline")).body; strings.Contains(body, "Back to") {
+	if body := b.Follow(b.act(other, "decline")).Body; strings.Contains(body, "Back to") {
 		t.Error("an account without a return URL has a link back")
 	}
 }
@@ -137,11 +137,11 @@ func TestSign(t *testing.T) {
 	r := newRig(t, setup{})
 	b := r.browser()
 	_, token := r.session(func(q *sessions.Request) { q.Account = "acc_back" })
-	if body := b.get(b.page(token)).body; !strings.Contains(body, `fill="#1f5fd0"`) || !strings.Contains(body, `fill="#ffffff">H</text>`) {
+	if body := b.Get(b.page(token)).Body; !strings.Contains(body, `fill="#1f5fd0"`) || !strings.Contains(body, `fill="#ffffff">H</text>`) {
 		t.Errorf("no sign:\n%s", body)
 	}
 	_, token = r.session()
-	if strings.Contains(b.get(b.page(token)).body, `class="mark"`) {
+	if strings.Contains(b.Get(b.page(token)).Body, `class="mark"`) {
 		t.Error("an account without a colour has a sign")
 	}
 }

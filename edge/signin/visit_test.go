@@ -22,9 +22,9 @@ const (
 
 func (b *browser) getAs(address, agent string) answer {
 	b.t.Helper()
-	req := b.request(http.MethodGet, address, "")
+	req := b.Request(http.MethodGet, address, "")
 	req.Header.Set("User-Agent", agent)
-	return b.do(req)
+	return b.Do(req)
 }
 
 // The user's way is on the session's timeline, step by step, and a reload loop adds nothing to it.
@@ -32,21 +32,21 @@ func TestVisitIsOnTheTimeline(t *testing.T) {
 	r := newRig(t, setup{})
 	session, token := r.session()
 	b := r.browser()
-	b.get(b.page(token)) // a program, which nobody reads in
+	b.Get(b.page(token)) // a program, which nobody reads in
 	for range 50 {
-		b.getAs(b.page(token), agentPhone).wantPage(t, http.StatusOK, headingAsk)
+		b.getAs(b.page(token), agentPhone).WantPage(t, http.StatusOK, headingAsk)
 	}
-	head := b.request(http.MethodHead, b.page(token), "")
+	head := b.Request(http.MethodHead, b.page(token), "")
 	head.Header.Set("User-Agent", agentPhone)
-	b.do(head)
+	b.Do(head)
 	back := b.back(token, "x", "sign-in")
-	b.follow(b.get(back)).wantPage(t, http.StatusOK, headingVerified)
-	b.get(back) // again
+	b.Follow(b.Get(back)).WantPage(t, http.StatusOK, headingVerified)
+	b.Get(back) // again
 	b.getAs(b.page(token), agentPhone)
 	r.wantTimeline(session.ID, "created", "opened", "sign_in", "returned", "completed", "finished")
 
 	session, token = r.session()
-	b.get(b.back(token, "x", "error"))
+	b.Get(b.back(token, "x", "error"))
 	b.act(token, "decline")
 	r.wantTimeline(session.ID, "created", "sign_in", "returned", "trouble", "completed", "finished")
 }
@@ -93,8 +93,8 @@ func TestInsideAnApp(t *testing.T) {
 		session, token := r.session()
 		b := r.browser()
 		a := b.getAs(b.page(token), agent)
-		a.wantPage(t, http.StatusOK, headingAsk)
-		body := strings.ReplaceAll(a.body, token.Reveal(), "TOKEN")
+		a.WantPage(t, http.StatusOK, headingAsk)
+		body := strings.ReplaceAll(a.Body, token.Reveal(), "TOKEN")
 		for _, part := range []string{tc.says, tc.link, "Continue with <bdi>Example Network</bdi>", `aria-label="QR code of this link"`} {
 			if !strings.Contains(body, part) {
 				t.Errorf("%s: the page lacks %q\n%s", agent, part, body)
@@ -106,12 +106,12 @@ func TestInsideAnApp(t *testing.T) {
 		if strings.Contains(body, "style=") || strings.Contains(body, "<script") || strings.Contains(body, "data:") {
 			t.Errorf("%s: what the policy forbids is in the page", agent)
 		}
-		b.follow(b.get(b.back(token, "x", "sign-in"))).wantPage(t, http.StatusOK, headingVerified)
+		b.Follow(b.Get(b.back(token, "x", "sign-in"))).WantPage(t, http.StatusOK, headingVerified)
 		r.want(session.ID, sessions.Verified, sessions.NoReason)
 	}
 	_, token := r.session()
 	b := r.browser()
-	if a := b.getAs(b.page(token), agentPhone); strings.Contains(a.body, "QR code") || regexp.MustCompile(`open inside`).MatchString(a.body) {
+	if a := b.getAs(b.page(token), agentPhone); strings.Contains(a.Body, "QR code") || regexp.MustCompile(`open inside`).MatchString(a.Body) {
 		t.Error("Safari is taken for an app")
 	}
 }
@@ -121,10 +121,10 @@ func TestWeightInsideAnApp(t *testing.T) {
 	r := newRig(t, setup{})
 	b := r.browser()
 	_, token := r.session()
-	body := b.getAs(b.page(token)+"&lang=ar", agentInsta).body
+	body := b.getAs(b.page(token)+"&lang=ar", agentInsta).Body
 	n := len(body)
 	for _, asset := range assetsOf(body) {
-		n += len(b.get(r.server.URL + asset).body)
+		n += len(b.Get(r.server.URL + asset).Body)
 	}
 	if n >= 30_000 {
 		t.Errorf("%d bytes, want under 30,000", n)

@@ -3,14 +3,17 @@ package signin_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 
 	"verifyd/edge/chromiumtest"
@@ -26,13 +29,6 @@ var (
 	signOfTheEnd   = chromedp.CSS(".sign")
 )
 
-func walk(tab context.Context, t *testing.T, steps ...chromedp.Action[chromedp.Void]) {
-	t.Helper()
-	if err := chromedp.Do(tab, steps...); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // scripts lets the tab run scripts or not.
 func scripts(on bool) chromedp.Action[chromedp.Void] {
 	return chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
@@ -40,6 +36,44 @@ func scripts(on bool) chromedp.Action[chromedp.Void] {
 		_, err := cdp.Call(ctx, target, emulation.SetScriptExecutionDisabled, p)
 		return err
 	})
+}
+
+// pressBack presses Back and gives the tab as it is then. Chromium may bring the page back as it was left, without asking for it: nothing
+// loads that could be waited for, and what chromedp knew of the tab is over, so that it attaches anew.
+func pressBack(tab context.Context, t *testing.T) context.Context {
+	t.Helper()
+	listening, done := context.WithCancel(tab)
+	defer done()
+	there := make(chan struct{})
+	arrive := sync.OnceFunc(func() { close(there) })
+	err := chromedp.Listen(listening, func(event any) {
+		if e, ok := event.(*page.EventFrameNavigated); ok && e.Frame.ParentID == "" {
+			arrive()
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	chromiumtest.Do(tab, t, chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		history, err := cdp.Call(ctx, target, page.GetNavigationHistory, cdp.Empty{})
+		if err != nil {
+			return err
+		}
+		if history.CurrentIndex < 1 {
+			return errors.New("there is no page to go back to")
+		}
+		before := history.Entries[history.CurrentIndex-1]
+		_, err = cdp.Call(ctx, target, page.NavigateToHistoryEntry, page.NavigateToHistoryEntryParams{EntryID: before.ID})
+		return err
+	}))
+	select {
+	case <-there:
+	case <-tab.Done():
+		t.Fatal("Back leads nowhere")
+	}
+	again, end := chromedp.NewContext(tab, chromedp.WithTargetID(chromedp.FromContext(tab).Target.TargetID))
+	t.Cleanup(end)
+	return again
 }
 
 // The whole way on a phone and a desk, with scripts and without, in a language that was chosen on the page.
@@ -57,9 +91,9 @@ func TestWholeWayInChromium(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, setup{prefix: "/v"})
 			session, token := r.session()
-			walk(tab, t, scripts(tc.scripts), chromedp.EmulateViewport(tc.width, tc.height), chromedp.Navigate(r.page(token)),
-				chromedp.Click(chromedp.CSS("nav summary")), chromedp.Click(chromedp.CSS(`li[lang="de"] a`)),
-				chromedp.WaitVisible(chromedp.CSS(`html[lang="de"]`)), chromedp.Click(buttonContinue), chromedp.Click(buttonSignIn), chromedp.WaitVisible(signOfTheEnd))
+			chromiumtest.Do(tab, t, scripts(tc.scripts), chromedp.EmulateViewport(tc.width, tc.height), chromedp.Navigate(r.page(token)),
+				chromiumtest.Click(chromedp.CSS("nav summary")), chromiumtest.Click(chromedp.CSS(`li[lang="de"] a`)),
+				chromedp.WaitVisible(chromedp.CSS(`html[lang="de"]`)), chromiumtest.Click(buttonContinue), chromiumtest.Click(buttonSignIn), chromedp.WaitVisible(signOfTheEnd))
 			wantInTab(tab, t, "Sie sind bestätigt")
 			r.want(session.ID, sessions.Verified, sessions.NoReason)
 		})
@@ -73,33 +107,38 @@ func TestTabsAndBackInChromium(t *testing.T) {
 	session, token := r.session()
 	second, end := chromedp.NewContext(tab)
 	t.Cleanup(end)
-	walk(tab, t, chromedp.Navigate(r.page(token)), chromedp.Click(buttonContinue), chromedp.WaitVisible(buttonSignIn))
-	walk(second, t, chromedp.Navigate(r.page(token)), chromedp.WaitVisible(buttonStop), chromedp.Click(buttonContinue), chromedp.WaitVisible(buttonSignIn))
-	walk(tab, t, chromedp.NavigateBack(), chromedp.WaitVisible(buttonContinue), chromedp.Reload(), chromedp.WaitVisible(buttonStop))
-	walk(tab, t, chromedp.Click(buttonContinue), chromedp.Click(buttonSignIn), chromedp.WaitVisible(signOfTheEnd))
+	chromiumtest.Do(tab, t, chromedp.Navigate(r.page(token)), chromiumtest.Click(buttonContinue), chromedp.WaitVisible(buttonSignIn))
+	chromiumtest.Do(second, t, chromedp.Navigate(r.page(token)), chromedp.WaitVisible(buttonStop), chromiumtest.Click(buttonContinue), chromedp.WaitVisible(buttonSignIn))
+	tab = pressBack(tab, t)
+	chromiumtest.Do(tab, t, chromedp.WaitVisible(buttonContinue), chromedp.Reload(), chromedp.WaitVisible(buttonStop))
+	chromiumtest.Do(tab, t, chromiumtest.Click(buttonContinue), chromiumtest.Click(buttonSignIn), chromedp.WaitVisible(signOfTheEnd))
 	wantInTab(tab, t, headingVerified)
-	walk(tab, t, chromedp.Reload())
+	chromiumtest.Do(tab, t, chromedp.Reload())
 	wantInTab(tab, t, headingVerified)
-	walk(second, t, chromedp.Click(buttonSignIn), chromedp.WaitVisible(signOfTheEnd))
+	chromiumtest.Do(second, t, chromiumtest.Click(buttonSignIn), chromedp.WaitVisible(signOfTheEnd))
 	wantInTab(second, t, headingVerified)
-	walk(second, t, chromedp.NavigateBack(), chromedp.WaitVisible(buttonSignIn), chromedp.Click(buttonSignIn), chromedp.WaitVisible(signOfTheEnd))
+	second = pressBack(second, t)
+	chromiumtest.Do(second, t, chromiumtest.Click(buttonSignIn), chromedp.WaitVisible(signOfTheEnd))
 	wantInTab(second, t, headingVerified)
 	r.want(session.ID, sessions.Verified, sessions.NoReason)
 }
 
-// Two browsers, of which the second waits until the first stops.
+// Two browsers, of which the second waits until the first, back from the provider, stops.
 func TestTwoBrowsersInChromium(t *testing.T) {
 	first, second := chromiumtest.Start(t), chromiumtest.Start(t)
 	r := newRig(t, setup{})
 	session, token := r.session()
-	walk(first, t, chromedp.Navigate(r.page(token)), chromedp.Click(buttonContinue), chromedp.WaitVisible(buttonSignIn))
-	walk(second, t, chromedp.Navigate(r.page(token)), chromedp.WaitVisible(signOfTheEnd))
+	chromiumtest.Do(first, t, chromedp.Navigate(r.page(token)), chromiumtest.Click(buttonContinue), chromedp.WaitVisible(buttonSignIn))
+	chromiumtest.Do(second, t, chromedp.Navigate(r.page(token)), chromedp.WaitVisible(signOfTheEnd))
 	wantInTab(second, t, headingElsewhere)
-	walk(first, t, chromedp.Navigate(r.page(token)), chromedp.WaitVisible(buttonStop))
-	walk(first, t, chromedp.Click(buttonStop), chromedp.WaitNotPresent(buttonStop))
-	walk(second, t, chromedp.Click(chromedp.CSS("a.button")), chromedp.Click(buttonContinue), chromedp.Click(buttonSignIn), chromedp.WaitVisible(signOfTheEnd))
+	first = pressBack(first, t)
+	chromiumtest.Do(first, t, chromiumtest.Click(buttonContinue), chromedp.WaitVisible(buttonSignIn)) // on the page as it was left
+	first = pressBack(first, t)
+	chromiumtest.Do(first, t, chromedp.WaitVisible(buttonContinue), chromedp.Reload(), chromedp.WaitVisible(buttonStop))
+	chromiumtest.Do(first, t, chromiumtest.Click(buttonStop), chromedp.WaitNotPresent(buttonStop))
+	chromiumtest.Do(second, t, chromiumtest.Click(chromedp.CSS("a.button")), chromiumtest.Click(buttonContinue), chromiumtest.Click(buttonSignIn), chromedp.WaitVisible(signOfTheEnd))
 	wantInTab(second, t, headingVerified)
-	walk(first, t, chromedp.Reload(), chromedp.WaitVisible(signOfTheEnd))
+	chromiumtest.Do(first, t, chromedp.Reload(), chromedp.WaitVisible(signOfTheEnd))
 	wantInTab(first, t, headingVerified)
 	r.want(session.ID, sessions.Verified, sessions.NoReason)
 }
@@ -160,15 +199,15 @@ func TestSlowProviderInChromium(t *testing.T) {
 	session, token := r.session()
 	second, end := chromedp.NewContext(tab)
 	t.Cleanup(end)
-	walk(tab, t, chromedp.Navigate(r.page(token)))
-	walk(tab, t, chromedp.Click(buttonContinue))
+	chromiumtest.Do(tab, t, chromedp.Navigate(r.page(token)))
+	chromiumtest.Do(tab, t, chromiumtest.Click(buttonContinue))
 	<-p.asked
-	walk(second, t, chromedp.Navigate(r.page(token)), chromedp.WaitVisible(buttonStop))
+	chromiumtest.Do(second, t, chromedp.Navigate(r.page(token)), chromedp.WaitVisible(buttonStop))
 	wantInTab(second, t, headingAsk)
 	close(p.let)
-	walk(tab, t, chromedp.WaitVisible(signOfTheEnd))
+	chromiumtest.Do(tab, t, chromedp.WaitVisible(signOfTheEnd))
 	wantInTab(tab, t, headingVerified)
-	walk(second, t, chromedp.Reload(), chromedp.WaitVisible(signOfTheEnd))
+	chromiumtest.Do(second, t, chromedp.Reload(), chromedp.WaitVisible(signOfTheEnd))
 	wantInTab(second, t, headingVerified)
 	r.want(session.ID, sessions.Verified, sessions.NoReason)
 	if len(p.asked) != 0 {
@@ -181,14 +220,13 @@ func TestProviderDownInChromium(t *testing.T) {
 	tab := chromiumtest.Start(t)
 	r := newRig(t, setup{})
 	session, token := r.session()
-	walk(tab, t, chromedp.Navigate(r.page(token)), chromedp.Click(buttonContinue), chromedp.WaitVisible(buttonSignIn))
+	chromiumtest.Do(tab, t, chromedp.Navigate(r.page(token)), chromiumtest.Click(buttonContinue), chromedp.WaitVisible(buttonSignIn))
 	r.stopProvider()
 	r.restartNetworks()
-	walk(tab, t, chromedp.Navigate(r.page(token)), chromedp.WaitVisible(buttonStop), chromedp.Click(buttonContinue),
+	chromiumtest.Do(tab, t, chromedp.Navigate(r.page(token)), chromedp.WaitVisible(buttonStop), chromiumtest.Click(buttonContinue),
 		chromedp.WaitNotPresent(buttonStop), chromedp.WaitVisible(chromedp.CSS(`.note[role="status"]`)))
-	said, err := chromedp.Run(tab, chromedp.Text(chromedp.CSS(".note")))
-	if err != nil || !strings.Contains(said, "did not answer") {
-		t.Errorf("the notice %q, %v", said, err)
+	if said := chromiumtest.Run(tab, t, chromedp.Text(chromedp.CSS(".note"))); !strings.Contains(said, "did not answer") {
+		t.Errorf("the notice %q", said)
 	}
 	r.want(session.ID, sessions.Pending, sessions.NoReason)
 }

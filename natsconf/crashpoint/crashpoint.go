@@ -40,6 +40,15 @@ const (
 	AfterTurn  = "after-turn"
 )
 
+// The points that a move of a store passes (verifyd move), most of them only where it finishes.
+const (
+	MovePage     = "move-page"     // some messages are brought
+	MoveLeaving  = "move-leaving"  // no delivery begins any more
+	MoveSealed   = "move-sealed"   // the store that is left takes nothing any more
+	MoveCompared = "move-compared" // both sides hold the same
+	MoveLeft     = "move-left"     // the old store is closed, the new one not open yet
+)
+
 // All lists the points that every session passes.
 var All = []string{
 	BeforeCount, AfterCount, BeforeCreate, AfterCreate, BeforeRedeem, AfterRedeem, BeforeComplete, AfterComplete, Taken, Connected,
@@ -51,6 +60,9 @@ var Waiting = []string{BeforeSchedule, AfterSchedule}
 
 // Keyed lists the points that only a start under an idempotency key passes.
 var Keyed = []string{BeforeTurn, AfterTurn}
+
+// Moving lists the points that only a move passes.
+var Moving = []string{MovePage, MoveLeaving, MoveSealed, MoveCompared, MoveLeft}
 
 // hook is nil outside tests.
 var hook func(point string)

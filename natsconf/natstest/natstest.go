@@ -4,9 +4,14 @@ package natstest
 
 import (
 	"context"
+	"flag"
+	"net/url"
+	"strconv"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rs/zerolog"
 
 	"verifyd/natsconf"
@@ -19,9 +24,19 @@ func Start(tb testing.TB) *natsconf.Conn {
 	return conn
 }
 
+// StartCluster is Start on three servers, whatever the switch says.
+func StartCluster(tb testing.TB) *natsconf.Conn {
+	tb.Helper()
+	conn, _ := joinIn(tb, tb.TempDir())
+	return conn
+}
+
 // StartIn is Start on a given data directory. stop ends everything early, for tests that start again on the same directory.
 func StartIn(tb testing.TB, dir string) (conn *natsconf.Conn, stop func()) {
 	tb.Helper()
+	if OnCluster() {
+		return joinIn(tb, dir)
+	}
 	e, err := natsconf.OpenEmbedded(natsconf.EmbeddedOptions{DataDir: dir, Log: zerolog.Nop()})
 	if err != nil {
 		tb.Fatal(err)
@@ -56,12 +71,94 @@ func StartIn(tb testing.TB, dir string) (conn *natsconf.Conn, stop func()) {
 	return conn, stop
 }
 
-// Ensure gives a server the topology.
+// joinIn is StartIn on the cluster: the servers stay when the test lets go of them.
+func joinIn(tb testing.TB, dir string) (conn *natsconf.Conn, stop func()) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	conn, err := natsconf.Connect(ctx, natsconf.ConnectOptions{URL: ClusterURL(tb, dir), Name: tb.Name(), Log: zerolog.Nop()})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	stop = sync.OnceFunc(conn.Close)
+	tb.Cleanup(stop)
+	Ensure(tb, conn)
+	return conn, stop
+}
+
+// URL gives the address of the server that StartIn runs on a directory, with a credential, for other processes and programs.
+func URL(tb testing.TB, dir string) string {
+	tb.Helper()
+	if OnCluster() {
+		return ClusterURL(tb, dir)
+	}
+	return endpointURL(tb, dir)
+}
+
+func endpointURL(tb testing.TB, dir string) string {
+	tb.Helper()
+	end, err := natsconf.ReadEndpoint(dir)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	at, err := url.Parse(end.URL)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	at.User = url.UserPassword(end.User, end.Password)
+	return at.String()
+}
+
+// Bare runs a server without the topology until the test ends, as an operator's own would be that verifyd has never seen, and gives its
+// URL with the credential.
+func Bare(tb testing.TB, dir string) (address string) {
+	tb.Helper()
+	e, err := natsconf.OpenEmbedded(natsconf.EmbeddedOptions{DataDir: dir, Log: zerolog.Nop()})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	Serve(tb, e)
+	<-e.Ready()
+	return endpointURL(tb, dir)
+}
+
+// Options are the topology's for the server behind a connection.
+func Options(c *natsconf.Conn) natsconf.TopologyOptions {
+	if c.NC.ConnectedClusterName() != "" {
+		return natsconf.TopologyOptions{Replicas: Replicas}
+	}
+	return natsconf.TopologyOptions{Embedded: true}
+}
+
+// Ensure gives a server the topology, on a cluster with as many copies as it keeps.
 func Ensure(tb testing.TB, c *natsconf.Conn) {
 	tb.Helper()
-	e := natsconf.Ensurer{Conn: c, Topology: natsconf.NewTopology(natsconf.TopologyOptions{Embedded: true})}
-	if err := e.EnsureAtBoot(tb.Context()); err != nil {
-		tb.Fatal(err)
+	o := Options(c)
+	all := natsconf.NewTopology(o)
+	parts := []natsconf.Topology{all}
+	if o.Replicas > 1 { // each stream waits for the election of its leader, and they need not wait for each other
+		parts = nil
+		for _, s := range all.Streams {
+			parts = append(parts, natsconf.Topology{Streams: []jetstream.StreamConfig{s}})
+		}
+	}
+	var wg sync.WaitGroup
+	for _, part := range parts {
+		wg.Go(func() { ensure(tb, c, part) })
+	}
+	wg.Wait()
+	ensure(tb, c, natsconf.Topology{Consumers: all.Consumers})
+}
+
+func ensure(tb testing.TB, c *natsconf.Conn, part natsconf.Topology) {
+	tb.Helper()
+	if err := (natsconf.Ensurer{Conn: c, Topology: part}).EnsureAtBoot(tb.Context()); err != nil {
+		tb.Error(err)
 	}
 }
 
@@ -81,6 +178,39 @@ func Serve(tb testing.TB, actor interface {
 	stop = func() { cancel(); <-done }
 	tb.Cleanup(stop)
 	return stop
+}
+
+// Parallel lets so many of the tests that are marked as parallel run at once, however few processors there are: they wait for disks,
+// elections and time-outs, and hardly compute. On a cluster it lets half as many run: there each test's streams are raft groups of three.
+// It is called in TestMain.
+func Parallel(tests int) {
+	flag.Parse()
+	if OnCluster() {
+		tests /= 2
+	}
+	if err := flag.Set("test.parallel", strconv.Itoa(tests)); err != nil {
+		panic(err)
+	}
+}
+
+// LastResort bounds a test's wait for what takes moments: on a machine with other work they may be long, and a test that is stuck ends.
+const LastResort = 2 * time.Minute
+
+// awaitLook is how long Await looks away: watching without a pause would take the processor from what is awaited.
+const awaitLook = 5 * time.Millisecond
+
+// Await waits until something is so; what names it for the failure. It is called from the test's own goroutine.
+func Await(tb testing.TB, what string, is func() bool) {
+	tb.Helper()
+	look := time.NewTicker(awaitLook)
+	defer look.Stop()
+	for late := time.After(LastResort); !is(); {
+		select {
+		case <-look.C:
+		case <-late:
+			tb.Fatalf("not within %s: %s", LastResort, what)
+		}
+	}
 }
 
 // Writer runs a writer of the stream until the test ends.

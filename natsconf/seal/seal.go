@@ -110,6 +110,24 @@ func LoadOrCreate(path string) (Key, error) {
 	return k, nil
 }
 
+// Save keeps a key in path with mode 0600, where there is none yet, and syncs it. The error is fs.ErrExist where there is another key;
+// the same key is fine.
+func Save(path string, k Key) error {
+	there, err := Load(path)
+	switch {
+	case err == nil && there == k:
+		return nil
+	case err == nil:
+		return fmt.Errorf("%s holds another key: %w", path, fs.ErrExist)
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	if err := writeSynced(path, []byte(k.Encode()+"\n")); err != nil {
+		return fmt.Errorf("write the secret key: %w", err)
+	}
+	return nil
+}
+
 func writeSynced(path string, b []byte) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), ".secret-*") // CreateTemp makes it 0600
 	if err != nil {

@@ -149,3 +149,19 @@ func isHex(b byte) bool { return isDigit(b) || 'a' <= b|0x20 && b|0x20 <= 'f' }
 func isDigit(b byte) bool { return '0' <= b && b <= '9' }
 
 func isLetter(b byte) bool { return 'a' <= b|0x20 && b|0x20 <= 'z' }
+
+// anywhere lets every address through: what it reads is named by an operator, and dialled by nobody.
+var anywhere = NewPolicy([]netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}, nil)
+
+// Destination reads a receiver host as an operator names it, host or host:port, and gives it as HostPort does; the port is 443 where
+// none is named. The error is a *Fault.
+func Destination(s string) (string, error) {
+	if strings.ContainsAny(s, "/?#") {
+		return "", fault(CodeHost, "not a host; write host or host:port, as in bot.example.com:8443")
+	}
+	u, err := anywhere.Parse(scheme + "://" + s + "/")
+	if err != nil {
+		return "", err
+	}
+	return u.HostPort(), nil
+}

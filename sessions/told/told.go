@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"verifyd/sessions"
+	"verifyd/sessions/target"
 )
 
 // Story is a session as it is told. It holds the callback URL, of which only host and port are ever said.
@@ -26,22 +27,33 @@ func (s Story) Say(e sessions.Entry) string {
 	case sessions.EntryCreated:
 		return fmt.Sprintf(sayCreated, Legible(s.Account), s.ExpiresAt.UTC().Format(time.TimeOnly))
 	case sessions.EntryExpired:
+		if s.Reason == sessions.UnreadableReason {
+			return sayUnreadable
+		}
 		return sayExpired
 	case sessions.EntryCompleted:
 		return s.OutcomeWords()
 	case sessions.EntryAsked:
 		return fmt.Sprintf(sayAsked, e.Resend.Number, Legible(e.Resend.By))
 	case sessions.EntryClaimed:
-		if e.Claim.GiveUp {
-			return fmt.Sprintf(sayGivenUp, e.Claim.Number, Legible(e.Claim.Worker))
-		}
-		return fmt.Sprintf(sayClaimed, e.Claim.Number, Legible(e.Claim.Worker))
+		return sayClaim(*e.Claim)
 	case sessions.EntryResult:
 		return ResultWords(*e.Result)
 	case sessions.EntryEvent:
 		return sayEvent(*e.Event)
 	default:
 		return string(e.Kind)
+	}
+}
+
+func sayClaim(c sessions.Claim) string {
+	switch {
+	case c.Unreadable:
+		return fmt.Sprintf(sayNoClaim, c.Number)
+	case c.GiveUp:
+		return fmt.Sprintf(sayGivenUp, c.Number, Legible(c.Worker))
+	default:
+		return fmt.Sprintf(sayClaimed, c.Number, Legible(c.Worker))
 	}
 }
 
@@ -155,11 +167,15 @@ func Took(d time.Duration) string {
 // Host gives the receiver's host and port. The rest of a callback URL carries the integrator's secrets.
 func Host(s sessions.Session) string { return URLHost(s.CallbackURL) }
 
-// URLHost gives a callback URL's host and port.
+// URLHost gives a callback URL's host and port as target.URL.HostPort does, however they are written in it: operators' pauses and
+// filters name them so.
 func URLHost(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil || u.Hostname() == "" {
 		return "-"
+	}
+	if host, err := target.Destination(u.Host); err == nil {
+		return host
 	}
 	if u.Port() == "" {
 		return Legible(u.Host + ":443")

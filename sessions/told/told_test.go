@@ -20,3 +20,20 @@ func TestOutcomeWordsNameTheRule(t *testing.T) {
 		}
 	}
 }
+
+// A host is named as pauses, dispatchers and operators' filters name it, however the callback URL writes it.
+func TestHostIsTheDestination(t *testing.T) {
+	for raw, want := range map[string]string{
+		"https://bot.example.com/x":         "bot.example.com:443",
+		"HTTPS://Bot.Example.COM/x":         "bot.example.com:443",
+		"https://bot.example.com.:8443/x":   "bot.example.com:8443",
+		"https://bot.example.com:08443?a=b": "bot.example.com:08443", // such a URL is refused; it is shown as it is
+		"https://[2001:DB8:0::1]/x":         "[2001:db8::1]:443",
+		"https://127.0.0.1:9/x":             "127.0.0.1:9",
+		"bot.example.com":                   "-",
+	} {
+		if got := told.Host(sessions.Session{CallbackURL: raw}); got != want {
+			t.Errorf("%s: %q, want %q", raw, got, want)
+		}
+	}
+}

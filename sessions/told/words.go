@@ -5,7 +5,9 @@ import "verifyd/sessions"
 const (
 	sayCreated     = "Session started by %s, expires %s" // account, time of day
 	sayExpired     = "Expired: nobody finished in time"
+	sayUnreadable  = "Ended without an outcome: what stands in its place cannot be read"
 	sayClaimed     = "Attempt %d: claimed by worker %s"
+	sayNoClaim     = "Attempt %d: what stands in the place of its claim cannot be read"
 	sayGivenUp     = "Attempt %d: given up by worker %s, since the time for tries is over"
 	sayAsked       = "Attempt %d: asked for by %s"
 	sayNextFrom    = "; next attempt from %s" // time of day
@@ -51,6 +53,8 @@ var Classes = map[sessions.Class]string{
 	sessions.ClassProtocol:       "what came back is not HTTP/1",
 	sessions.ClassStatus:         "the receiver's answer was not a 2xx",
 	sessions.ClassUnsigned:       "the account has no signing secret that can be used",
+	sessions.ClassRestored:       "the store was restored from a backup in which the delivery had not ended",
+	sessions.ClassUnreadable:     "what stands in the place of its claim or its result cannot be read",
 	sessions.ClassCrash:          "the worker ended before it recorded how the attempt ended",
 	sessions.ClassLate:           "the claim's time had passed before the first byte",
 }

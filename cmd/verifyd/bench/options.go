@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"verifyd/dispatcher"
 	"verifyd/natsconf"
 )
 
@@ -19,9 +20,12 @@ type Options struct {
 	Duration time.Duration // of one measurement
 	Runs     int           // of each row; medians are shown
 	Scale    float64       // of the numbers of sessions: 1, but for tests
-	JSON     bool          // one document instead of the table
-	Profile  string        // where CPU profiles of the service are kept; empty: none are taken
-	Dir      string        // where the stores are made; empty: the system's temporary folder
+
+	Connections int // to a receiver host, of each dispatcher process in the row scaling
+
+	JSON    bool   // one document instead of the table
+	Profile string // where CPU profiles of the service are kept; empty: none are taken
+	Dir     string // where the stores are made; empty: the system's temporary folder
 
 	NATSURL   string // an external server instead of the embedded store; it must hold no store of verifyd
 	NATSCreds string
@@ -64,6 +68,9 @@ func (o Options) Validate() error {
 	}
 	if o.Runs < 1 || o.Runs > 100 {
 		fault("runs", "%d is out of range; use 1 to 100, for example 3", o.Runs)
+	}
+	if o.Connections < 1 || o.Connections > dispatcher.ConnectionsMost {
+		fault("connections", "%d is out of range; use 1 to %d, for example 16", o.Connections, dispatcher.ConnectionsMost)
 	}
 	if o.Scale <= 0 || o.Scale > 100 {
 		fault("scale", "%g is out of range; use more than 0, up to 100", o.Scale)

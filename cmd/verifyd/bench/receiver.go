@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"verifyd/dispatcher/callback/localca"
@@ -24,7 +25,8 @@ var noContent = []byte("HTTP/1.1 204 No Content\r\n\r\n")
 // and answers with bytes made ahead: a framework's server would be slower than what it receives from.
 type receiver struct {
 	ca    *localca.Authority
-	hosts []string // ip:port of each
+	hosts []string      // ip:port of each
+	delay time.Duration // before each answer; set before the first callback
 
 	listeners []net.Listener
 	wg        sync.WaitGroup
@@ -157,12 +159,17 @@ func (r *receiver) serve(c *tls.Conn) {
 			return
 		}
 		at := time.Now()
-		if _, err := c.Write(noContent); err != nil {
-			return
-		}
 		r.mu.Lock()
 		t := r.tally
 		r.mu.Unlock()
+		t.begin()
+		if r.delay > 0 {
+			time.Sleep(r.delay)
+		}
+		t.underWay.Add(-1) // with the answer the sender may begin the next one
+		if _, err := c.Write(noContent); err != nil {
+			return
+		}
 		t.receive(id, at)
 	}
 }
@@ -206,6 +213,8 @@ func readPost(in *bufio.Reader) (id string, err error) {
 type tally struct {
 	done chan struct{} // closed when as many have come as are wanted
 
+	underWay, most atomic.Int64 // callbacks that are not answered yet, and how many these were at the most
+
 	mu         sync.Mutex
 	want       int
 	at         map[string]time.Time // of each callback's first arrival
@@ -219,6 +228,17 @@ func newTally(want int) *tally {
 		done: make(chan struct{}), want: want, at: make(map[string]time.Time, want), waiting: map[string]chan time.Time{},
 	}
 }
+
+// begin notes a callback that has been read.
+func (t *tally) begin() {
+	now := t.underWay.Add(1)
+	for most := t.most.Load(); now > most && !t.most.CompareAndSwap(most, now); most = t.most.Load() {
+		continue
+	}
+}
+
+// mostAtOnce gives how many callbacks were under way at once, at the most.
+func (t *tally) mostAtOnce() int64 { return t.most.Load() }
 
 func (t *tally) receive(id string, at time.Time) {
 	t.mu.Lock()

@@ -133,6 +133,7 @@ func printTable(out io.Writer, m Machine, results []Result) error {
 	if m.Filesystem == "tmpfs" {
 		b.WriteString("\nThe stores lie in memory, where syncing costs nothing: name a folder on a disk with --dir.")
 	}
+	b.WriteString(scalingSays(results))
 	b.WriteString("\n\n")
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	_, _ = fmt.Fprintln(w, "row\tsync\tc\tops/s\tof ceiling\tp50 ms\tp99 ms\tCPU µs/op\tpeak MB\t")

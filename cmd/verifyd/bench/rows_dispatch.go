@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"verifyd/dispatcher/callback"
+	"verifyd/natsconf"
 	"verifyd/sessions"
 )
 
@@ -179,12 +180,12 @@ func (s *service) settled(ctx context.Context, t *tally, n int) (at time.Time, e
 	defer tick.Stop()
 	for {
 		left, err := s.undelivered(ctx)
-		if err != nil {
+		if err != nil && (!errors.Is(err, natsconf.ErrUnavailable) || ctx.Err() != nil) {
 			return at, err
 		}
 		have, _, _ := t.seen()
 		switch {
-		case left > 0:
+		case left > 0 || err != nil: // a store whose disk is busy answers a later look
 			at = time.Time{}
 		case at.IsZero():
 			at = time.Now()

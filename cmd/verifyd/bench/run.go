@@ -34,6 +34,7 @@ func init() { //nolint:gochecknoinits // the suites lead back to the options, wh
 		{rows: []string{rowPaced}, run: (*bench).paced},
 		{rows: []string{rowEndToEnd}, run: (*bench).endToEnd},
 		{rows: []string{rowIdle}, run: (*bench).idle},
+		{rows: []string{rowScaling}, byName: true, run: (*bench).scaling},
 		{rows: []string{rowMillion}, byName: true, run: (*bench).million},
 	}
 }
@@ -51,6 +52,7 @@ const (
 	rowPaced       = "paced"
 	rowEndToEnd    = "end-to-end"
 	rowIdle        = "idle"
+	rowScaling     = "scaling"
 	rowMillion     = "million"
 )
 

@@ -42,6 +42,20 @@ func TestResultsAreMediansOfRuns(t *testing.T) {
 	}
 }
 
+// The head of the table says what the row scaling bounded, where it was measured.
+func TestTableSaysWhatScalingBounded(t *testing.T) {
+	one := Result{Row: rowScaling, Variant: "1 dispatcher", Sync: syncExternal, Rate: 159, More: map[string]float64{connectionsNote: 16, "of_linear_share": 1}}
+	for want, results := range map[bool][]Result{true: {one}, false: {{Row: rowIdle}}} {
+		var out bytes.Buffer
+		if err := printTable(&out, Machine{}, results); err != nil {
+			t.Fatal(err)
+		}
+		if says := strings.Contains(out.String(), "at most 16 callbacks under way at once (--connections), to one receiver that takes 100ms for each: 160/s"); says != want {
+			t.Errorf("it says so: %t, want %t:\n%s", says, want, &out)
+		}
+	}
+}
+
 func TestTable(t *testing.T) {
 	var out bytes.Buffer
 	err := printTable(&out, Machine{Version: "v1", Filesystem: "tmpfs"}, []Result{

@@ -27,8 +27,9 @@ const (
 	// startTries is how often a start is tried: a port that was free may be taken a moment later.
 	startTries = 3
 
-	roleEdge  = "edge"
-	rolesBoth = "edge,dispatcher"
+	roleEdge       = "edge"
+	roleDispatcher = "dispatcher"
+	rolesBoth      = "edge,dispatcher"
 
 	benchAccount = "Bench"
 	// noLimit is far from what one machine starts in a second, noQuota from what it starts in a month.

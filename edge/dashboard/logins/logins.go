@@ -59,7 +59,9 @@ type Login struct {
 	Email   string       `json:"email,omitempty"`   // verified by the network; empty otherwise
 	LinkID  string       `json:"link,omitempty"`    // id of the login link
 	Role    account.Role `json:"role,omitempty"`    // of the login link: what it was made for, in Account and nowhere else
-	Account string       `json:"account,omitempty"` // id of the account that is looked at
+	// Operator: the login link was made for the operator's pages and leads nowhere else. Whether it still leads there is asked anew.
+	Operator bool   `json:"operator,omitempty"`
+	Account  string `json:"account,omitempty"` // id of the account that is looked at
 
 	CreatedAt time.Time `json:"created_at"`
 

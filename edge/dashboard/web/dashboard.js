@@ -38,7 +38,9 @@ function follow() {
       const main = document.querySelector("main");
       const held = document.activeElement && main.contains(document.activeElement) && document.activeElement.id;
       const open = [...main.querySelectorAll("details")].map((d) => d.open);
+      const said = main.querySelector(".flash"); // once, to the page that is open: the one that was fetched does not know it
       main.replaceChildren(...next.childNodes);
+      if (said && !main.querySelector(".flash")) main.prepend(said);
       main.querySelectorAll("details").forEach((d, i) => { if (open[i]) d.open = true; });
       copyButtons(main);
       main.querySelector(".timeline li:last-child")?.classList.add("fresh");

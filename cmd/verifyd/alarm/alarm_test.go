@@ -1,0 +1,203 @@
+package alarm_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+	"go.uber.org/goleak"
+
+	"verifyd/cmd/verifyd/alarm"
+	"verifyd/natsconf"
+	"verifyd/natsconf/natstest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// service is several processes on one store, with one clock.
+type service struct {
+	conn *natsconf.Conn
+
+	mu   sync.Mutex
+	at   time.Time
+	told []alarm.Event
+	deaf bool // operators cannot be told
+}
+
+func newService(t *testing.T) *service {
+	return &service{conn: natstest.Start(t), at: time.Now()}
+}
+
+func (s *service) now() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.at
+}
+
+// pass lets time go by.
+func (s *service) pass(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.at = s.at.Add(d)
+}
+
+func (s *service) tell(_ context.Context, e alarm.Event) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.deaf {
+		return errors.New("nobody takes it")
+	}
+	s.told = append(s.told, e)
+	return nil
+}
+
+// expect checks what operators were told since the last time.
+func (s *service) expect(t *testing.T, when string, want ...alarm.Status) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var got []alarm.Status
+	for _, e := range s.told {
+		got = append(got, e.Status)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: told %v, want %v", when, got, want)
+	}
+	s.told = nil
+}
+
+// process is one of them, with what it sees.
+type process struct {
+	*alarm.Keeper
+	sees []alarm.Condition
+}
+
+func (s *service) start() *process {
+	p := &process{}
+	p.Keeper = alarm.New(alarm.Config{
+		Conn: s.conn, Sources: []func(context.Context) []alarm.Condition{func(context.Context) []alarm.Condition { return p.sees }},
+		Tell: s.tell, Log: zerolog.Nop(), Metrics: prometheus.NewRegistry(), Now: s.now,
+	})
+	return p
+}
+
+// look lets processes look, all at the same moment.
+func look(t *testing.T, ps ...*process) {
+	t.Helper()
+	var all sync.WaitGroup
+	for _, p := range ps {
+		all.Go(func() {
+			if err := p.LookOnce(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+var high = []alarm.Condition{{Type: alarm.StoreHigh, Detail: "full", Data: map[string]any{"used_bytes": 9}}}
+
+// Several processes see the same: operators are told once, and once more when none of them sees it any more.
+func TestEachCauseIsToldOnce(t *testing.T) {
+	s := newService(t)
+	heard := make(chan *nats.Msg, 16)
+	sub, err := s.conn.NC.ChanSubscribe(alarm.Subject+">", heard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = sub.Unsubscribe() }()
+	all := []*process{s.start(), s.start(), s.start()}
+	look(t, all...)
+	s.expect(t, "nothing is wrong")
+	for _, p := range all {
+		p.sees = high
+	}
+	for range 20 { // over several words of reporters and leases
+		look(t, all...)
+		s.pass(alarm.Every)
+	}
+	s.expect(t, "three see it for minutes", alarm.Raised)
+	all[0].sees, all[1].sees = nil, nil
+	look(t, all...)
+	s.expect(t, "one still sees it")
+	all[2].sees = nil
+	for range 5 {
+		look(t, all...)
+		s.pass(alarm.Every)
+	}
+	s.expect(t, "nobody sees it", alarm.Resolved)
+	all[1].sees = high
+	look(t, all...)
+	s.expect(t, "it comes again", alarm.Raised)
+	var e alarm.Event
+	m := <-heard
+	if err := json.Unmarshal(m.Data, &e); err != nil || m.Subject != "verifyd.alarm.store.high" || e.Type != alarm.StoreHigh || e.Status != alarm.Raised || e.ID == "" || e.Detail != "full" {
+		t.Errorf("%s %s: %v", m.Subject, m.Data, err)
+	}
+}
+
+// A process that saw it and died reports nothing any more; one that was to tell and died is followed by another.
+func TestTheDeadAreFollowed(t *testing.T) {
+	s := newService(t)
+	dying, other := s.start(), s.start()
+	dying.sees = high
+	s.deaf = true
+	look(t, dying)
+	s.deaf = false
+	look(t, other)
+	s.expect(t, "the teller has time yet")
+	s.pass(61 * time.Second)
+	look(t, other)
+	s.expect(t, "another tells", alarm.Raised)
+	look(t, other)
+	s.pass(2 * time.Minute)
+	look(t, other)
+	s.expect(t, "nobody reports it any more", alarm.Resolved)
+}
+
+// What went away before anybody could be told is not told.
+func TestWhatNobodyHeardOfIsNotResolved(t *testing.T) {
+	s := newService(t)
+	p := s.start()
+	p.sees = high
+	s.deaf = true
+	look(t, p)
+	s.pass(61 * time.Second)
+	p.sees, s.deaf = nil, false
+	look(t, p)
+	s.pass(time.Hour)
+	look(t, p)
+	s.expect(t, "it was never told")
+}
+
+// What holds until an instant by itself outlasts whoever saw it, and ends then, or when it is known to be over.
+func TestWhatHoldsByItself(t *testing.T) {
+	s := newService(t)
+	until := s.at.Add(24 * time.Hour)
+	near := func(account string, over bool) alarm.Condition {
+		return alarm.Condition{Type: alarm.QuotaNear, About: account, Until: until, Over: over}
+	}
+	dying, other := s.start(), s.start()
+	dying.sees = []alarm.Condition{near("acc_a", false), near("acc_b", false), near("acc_c", true)}
+	look(t, dying)
+	s.expect(t, "two accounts", alarm.Raised, alarm.Raised)
+	s.pass(time.Hour)
+	look(t, other)
+	s.expect(t, "an hour later")
+	other.sees = []alarm.Condition{near("acc_a", true)}
+	look(t, other)
+	look(t, other)
+	s.expect(t, "one quota was raised", alarm.Resolved)
+	other.sees = nil
+	s.pass(24 * time.Hour)
+	look(t, other)
+	look(t, other)
+	s.expect(t, "the month is over", alarm.Resolved)
+}

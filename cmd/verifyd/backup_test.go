@@ -1,0 +1,364 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/rs/zerolog"
+
+	"verifyd/natsconf"
+	"verifyd/natsconf/carry"
+	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/seal"
+)
+
+// backedUp is a service with one session of each kind, and a backup of it.
+type backedUp struct {
+	*child
+	api     api
+	file    string
+	settled walk    // delivered before the backup
+	due     walk    // verified, its receiver away at the backup
+	pending started // nobody has opened its page
+}
+
+func newBackedUp(t *testing.T) *backedUp {
+	t.Helper()
+	c := newChild(t)
+	c.start(t)
+	b := &backedUp{child: c, file: filepath.Join(t.TempDir(), "backup")}
+	b.api = api{base: c.base(), key: must[string](t)(c.command(t, "key", "create", "--account", "Harbor Guild"))}
+	b.api.knownSoon(t)
+	b.settled = b.sign(t, c.inbox.callbackURL())
+	if v := b.api.settled(t, b.settled.session.Session); v.Delivery.State != "delivered" {
+		t.Fatalf("delivery %s", v.Delivery.State)
+	}
+	b.due = b.sign(t, "https://"+natstest.Address(t)+"/callbacks") // nobody listens there
+	b.pending = b.api.init(t, map[string]any{"platform": "p", "platform_user_id": "u", "callback_url": c.inbox.callbackURL()})
+	must[string](t)(c.command(t, "backup", b.file))
+	return b
+}
+
+func (b *backedUp) sign(t *testing.T, callback string) walk {
+	t.Helper()
+	w := walk{c: b.child, api: b.api, browser: newBrowser()}
+	w.session = b.api.init(t, map[string]any{"platform": "p", "platform_user_id": "u", "callback_url": callback})
+	for _, s := range steps[1:] {
+		s.do(t, &w)
+	}
+	return w
+}
+
+// restored gives the service on another data directory, into which the backup was restored; the service that was backed up is gone.
+func (b *backedUp) restored(t *testing.T, args ...string) *child {
+	t.Helper()
+	b.kill()
+	n := *b.child
+	n.dir, n.log = t.TempDir(), &buffer{}
+	n.ownStore(t)
+	if !natstest.OnCluster() { // there it stands in the settings, which stay
+		n.keep(t, filepath.Join(b.dir, "store", "secret.key"))
+	}
+	if out, err := n.command(t, append([]string{"restore", b.file}, args...)...); err != nil {
+		t.Fatalf("restore: %v\n%s", err, out)
+	}
+	return &n
+}
+
+// keep puts a master key where the service of this data directory reads it.
+func (c *child) keep(t *testing.T, from string) {
+	t.Helper()
+	key := must[seal.Key](t)(seal.Load(from))
+	if err := os.MkdirAll(filepath.Join(c.dir, "store"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := seal.Save(filepath.Join(c.dir, "store", "secret.key"), key); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What had not ended at the backup may have ended after it: a restored store sends nothing for it, and says that it does not know.
+func TestRestoreSendsNothingTwice(t *testing.T) {
+	beside(t)
+	b := newBackedUp(t)
+	// After the backup, and so unknown to it, the pending session is verified and delivered.
+	w := walk{c: b.child, api: b.api, browser: newBrowser(), session: b.pending}
+	for _, s := range steps[1:] {
+		s.do(t, &w)
+	}
+	after := b.api.settled(t, b.pending.Session)
+	if after.Delivery.State != "delivered" {
+		t.Fatalf("delivery %s", after.Delivery.State)
+	}
+	n := b.restored(t)
+	n.start(t)
+	if v := b.api.read(t, b.settled.session.Session); v.Delivery.State != "delivered" || v.State != "verified" || len(v.Delivery.Attempts) != 1 {
+		t.Errorf("what was delivered before the backup: %+v", v)
+	}
+	if v := b.api.read(t, b.due.session.Session); v.Delivery.State != "unknown" || v.State != "verified" {
+		t.Errorf("what was due at the backup: %+v", v)
+	}
+	if v := b.api.read(t, b.pending.Session); v.State != "expired" || v.Delivery.State != "none" {
+		t.Errorf("what was open at the backup: %+v", v)
+	}
+	if p := must[*page](t)(newBrowser().open(t.Context(), b.pending.VerifyURL)); p.status == http.StatusOK {
+		t.Errorf("an open session's page after a restore: %d %q", p.status, p.title())
+	}
+	if posts := n.inbox.count(after.ID); posts != 1 {
+		t.Errorf("%d POSTs for the session that was completed after the backup", posts)
+	}
+	// The service goes on as before: another session, and a person who sends again what is unknown.
+	fresh := (&backedUp{child: n, api: b.api}).sign(t, n.inbox.callbackURL())
+	if v := b.api.settled(t, fresh.session.Session); v.Delivery.State != "delivered" || n.inbox.count(v.ID) != 1 {
+		t.Errorf("a new session: %+v", v)
+	}
+	id := b.api.read(t, b.due.session.Session).ID
+	if status, _, body := b.api.call(t, http.MethodPost, "/sessions/"+id+"/resend", ""); status != http.StatusAccepted && status != http.StatusOK {
+		t.Errorf("send again: %d %s", status, body)
+	}
+}
+
+// A service that was stopped before its backup, and has not run since, goes on where it was.
+func TestRestoreGoesOn(t *testing.T) {
+	beside(t)
+	b := newBackedUp(t)
+	if out, err := b.command(t, "restore", "--go-on", b.file); err == nil || !strings.Contains(err.Error(), "the service ran while") {
+		t.Errorf("a backup of a service that ran: %s %v", out, err)
+	}
+	b.stopAndBackUp(t)
+	n := b.restored(t, "--go-on")
+	n.start(t)
+	if v := b.api.read(t, b.due.session.Session); v.Delivery.State != "due" {
+		t.Errorf("what was due at the backup: %+v", v)
+	}
+	w := walk{c: n, api: b.api, browser: newBrowser(), session: b.pending}
+	for _, s := range steps[1:] {
+		s.do(t, &w)
+	}
+	if v := b.api.settled(t, b.pending.Session); v.Delivery.State != "delivered" || n.inbox.count(v.ID) != 1 {
+		t.Errorf("what was open at the backup: %+v", v)
+	}
+}
+
+// A service that is slow to answer, or begins to run while the backup is made, is not taken for one that is stopped.
+func TestBackupKnowsWhetherAServiceRuns(t *testing.T) {
+	beside(t)
+	natstest.NeedsEmbedded(t, "holds a data directory")
+	dir := t.TempDir()
+	holder := must[*store](t)(openStore(t.Context(), storeConfig{dataDir: dir, topology: natsconf.TopologyOptions{Embedded: true}}, zerolog.Nop(), toServe))
+	defer holder.close() // it answers no question at all
+	if header, err := (headerOf{DataDir: dir}).backUp(t, nil); err != nil || !header.Running {
+		t.Errorf("a data directory that another process holds: %+v, %v", header, err)
+	}
+
+	e := natstest.StartExternal(t)
+	edge := e.Connect(t, natsconf.RoleEdge)
+	external := headerOf{NATSURL: e.URL, NATSCreds: e.Credential(natsconf.RoleOperator), SecretKey: seal.NewKey().Encode(), Replicas: 1}
+	if code, _, errOut := verifyd(t, "apply", "--nats-url", e.URL, "--nats-creds", external.NATSCreds, "--secret-key", external.SecretKey, "--replicas", "1"); code != 0 {
+		t.Fatalf("exit %d: %s", code, errOut)
+	}
+	if header, err := external.backUp(t, nil); err != nil || header.Running {
+		t.Errorf("while nobody runs: %+v, %v", header, err)
+	}
+	var runs atomic.Bool
+	sub := must[*nats.Subscription](t)(edge.NC.Subscribe(natsconf.SubjectRoster, func(m *nats.Msg) {
+		if runs.Load() {
+			time.AfterFunc(time.Second, func() { _ = m.Respond([]byte("{}")) })
+		}
+	}))
+	defer func() { _ = sub.Unsubscribe() }()
+	if header, err := external.backUp(t, func() { runs.Store(true) }); !errors.Is(err, errBegan) {
+		t.Errorf("where a service begins to run meanwhile: %+v, %v", header, err)
+	}
+	if header, err := external.backUp(t, nil); err != nil || !header.Running {
+		t.Errorf("while a slow service runs: %+v, %v", header, err)
+	}
+}
+
+// headerOf makes backups of a store for their headers.
+type headerOf storeSettings
+
+// backUp calls begun, where there is one, as soon as the header is written.
+func (h headerOf) backUp(t *testing.T, begun func()) (carry.Header, error) {
+	t.Helper()
+	w := &noticed{first: begun}
+	h.Sync, h.StoreLimit, h.KeepResults = "always", "8GiB", 72*time.Hour
+	b := backupCmd{storeCmd: storeCmd{storeSettings: storeSettings(h)}, File: "-"}
+	if err := b.Run(t.Context(), console{out: w, err: io.Discard}); err != nil {
+		return carry.Header{}, err
+	}
+	return must[*carry.File](t)(carry.Open(bytes.NewReader(w.Bytes()))).Header, nil
+}
+
+// noticed is a buffer that calls first at its first byte.
+type noticed struct {
+	bytes.Buffer
+
+	first func()
+}
+
+func (n *noticed) Write(p []byte) (int, error) {
+	if n.Len() == 0 && n.first != nil {
+		n.first()
+	}
+	return n.Buffer.Write(p)
+}
+
+// stopAndBackUp makes the backup anew, of a service that does not run.
+func (b *backedUp) stopAndBackUp(t *testing.T) {
+	t.Helper()
+	b.kill()
+	b.file += "-stopped"
+	must[string](t)(b.command(t, "backup", b.file))
+}
+
+// A restore that was interrupted leaves a store that nobody serves, so that nothing can have happened in it since; and it is finished by
+// the same command alone: what the run before has ended, one with --go-on would send.
+func TestInterruptedRestoreIsFinishedAsItBegan(t *testing.T) {
+	natstest.NeedsEmbedded(t, "stops a restore in its data directory")
+	beside(t)
+	b := newBackedUp(t)
+	b.stopAndBackUp(t)
+	backup := must[*carry.File](t)(carry.Open(must[*os.File](t)(os.Open(b.file))))
+	for _, c := range []struct{ began, other restoreCmd }{
+		{restoreCmd{}, restoreCmd{GoOn: true}},
+		{restoreCmd{GoOn: true}, restoreCmd{}},
+	} {
+		n := *b.child
+		n.dir, n.log = t.TempDir(), &buffer{}
+		n.ownStore(t)
+		n.keep(t, filepath.Join(b.dir, "store", "secret.key"))
+		began(t, n.dir, c.began, backup.Header)
+		if err := n.run(); err != nil {
+			t.Fatal(err)
+		}
+		if err := n.end(t); err == nil || !strings.Contains(n.log.String(), "is not whole") {
+			t.Errorf("go on %v: the service starts on a store that is being filled: %v\n%s", c.began.GoOn, err, n.log)
+		}
+		if out, err := n.command(t, append(c.other.args(), b.file)...); err == nil || !strings.Contains(err.Error(), "with or without --go-on as before") {
+			t.Errorf("begun with go on %v, finished with %v: %s %v", c.began.GoOn, c.other.GoOn, out, err)
+		}
+		if out, err := n.command(t, append(c.began.args(), b.file)...); err != nil {
+			t.Errorf("the same command again: %s %v", out, err)
+		}
+	}
+}
+
+func (r restoreCmd) args() []string {
+	if r.GoOn {
+		return []string{"restore", "--go-on"}
+	}
+	return []string{"restore"}
+}
+
+// began leaves a store as a restore does that was interrupted before it brought anything.
+func began(t *testing.T, dir string, r restoreCmd, h carry.Header) {
+	t.Helper()
+	cfg := storeConfig{dataDir: filepath.Join(dir, "store"), topology: natsconf.TopologyOptions{Embedded: true}}
+	st := must[*store](t)(openStore(t.Context(), cfg, zerolog.Nop(), toFill))
+	defer st.close()
+	if err := r.begin(t.Context(), st, everything(), h); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What is no whole backup of this service is refused, and leaves nothing behind.
+func TestRestoreRefuses(t *testing.T) {
+	natstest.NeedsEmbedded(t, "alters the master key in its data directory, and looks for what is left there")
+	beside(t)
+	b := newBackedUp(t)
+	whole := must[[]byte](t)(os.ReadFile(b.file))
+	flipped := func(at int) []byte {
+		text := bytes.Clone(whole)
+		text[at] ^= 1
+		return text
+	}
+	head := bytes.IndexByte(whole, '\n')
+	other := func(c *child) {
+		if err := os.MkdirAll(filepath.Join(c.dir, "store"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := seal.Save(filepath.Join(c.dir, "store", "secret.key"), seal.NewKey()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	same := func(c *child) { c.keep(t, filepath.Join(b.dir, "store", "secret.key")) }
+	for name, c := range map[string]struct {
+		text []byte
+		key  func(*child)
+		want string
+	}{
+		"empty":                  {nil, same, "not a backup"},
+		"something else":         {[]byte("SQLite format 3\n"), same, "not a backup"},
+		"header alone":           {whole[:head+1], same, "damaged"},
+		"cut within":             {whole[:len(whole)/2], same, "damaged"},
+		"cut before its end":     {whole[:len(whole)-1], same, "damaged"},
+		"more behind its end":    {append(bytes.Clone(whole), 'x'), same, "damaged"},
+		"a bit of the middle":    {flipped(len(whole) / 2), same, "damaged"},
+		"a bit of the last byte": {flipped(len(whole) - 1), same, "damaged"},
+		"another instant":        {bytes.Replace(whole, []byte(`"created_at":"2`), []byte(`"created_at":"1`), 1), same, "damaged"},
+		"a newer version":        {bytes.Replace(whole, []byte(`"version":1`), []byte(`"version":2`), 1), same, "restore it with the newer verifyd"},
+		"another master key":     {whole, other, "another master key"},
+		"no master key":          {whole, func(*child) {}, "there is no master key"},
+	} {
+		n := *b.child
+		n.dir = t.TempDir()
+		n.ownStore(t)
+		c.key(&n)
+		file := filepath.Join(n.dir, "backup")
+		if err := os.WriteFile(file, c.text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		out, err := n.command(t, "restore", file)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: want %q: %s %v", name, c.want, out, err)
+		}
+		if _, err := os.Stat(filepath.Join(n.dir, "store", "nats")); !os.IsNotExist(err) {
+			t.Errorf("%s: a store was made: %v", name, err)
+		}
+	}
+	if out, err := b.command(t, "restore", b.file); err == nil || !strings.Contains(err.Error(), "new store") {
+		t.Errorf("into a running service: %s %v", out, err)
+	}
+	b.kill()
+	if out, err := b.command(t, "restore", b.file); err == nil || !strings.Contains(err.Error(), "in service") {
+		t.Errorf("into a store that was served: %s %v", out, err)
+	}
+	if out, err := b.command(t, "backup", b.file); err == nil || !strings.Contains(err.Error(), "is there already") {
+		t.Errorf("over another backup: %s %v", out, err)
+	}
+}
+
+// A backup holds the master key only where that was asked for, and then restores without another.
+func TestBackupWithTheMasterKey(t *testing.T) {
+	natstest.NeedsEmbedded(t, "a data directory without a master key")
+	beside(t)
+	b := newBackedUp(t)
+	key := must[seal.Key](t)(seal.Load(filepath.Join(b.dir, "store", "secret.key"))).Encode()
+	if bytes.Contains(must[[]byte](t)(os.ReadFile(b.file)), []byte(key)) {
+		t.Error("the backup holds the master key")
+	}
+	b.file += "-with-key"
+	must[string](t)(b.command(t, "backup", "--with-master-key", b.file))
+	b.kill()
+	n := *b.child
+	n.dir, n.log = t.TempDir(), &buffer{}
+	n.ownStore(t)
+	if out, err := n.command(t, "restore", "--replicas", "3", b.file); err == nil || !strings.Contains(err.Error(), "VERIFYD_REPLICAS") {
+		t.Errorf("with a setting that is wrong: %s %v", out, err)
+	}
+	must[string](t)(n.command(t, "restore", b.file))
+	n.start(t)
+	if v := b.api.read(t, b.settled.session.Session); v.Delivery.State != "delivered" {
+		t.Errorf("what was delivered before the backup: %+v", v)
+	}
+}

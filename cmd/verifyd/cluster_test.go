@@ -1,0 +1,249 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"verifyd/natsconf"
+	"verifyd/natsconf/crashpoint"
+)
+
+var (
+	clusterSessions = flag.Int("cluster", 1500, "how many sessions TestCluster starts")
+	clusterFreeze   = flag.Duration("cluster-freeze", 20*time.Second, "how long TestCluster stops a NATS server with SIGSTOP")
+	clusterCut      = flag.Duration("cluster-cut", 10*time.Second, "how long TestCluster cuts a NATS server off from the others")
+)
+
+const (
+	// cutOff is how long a dispatcher is cut off from NATS: longer than JetStream waits for it, so that the other one gets what it holds.
+	cutOff = natsconf.AckWait + 5*time.Second
+	// probeEvery is how often a session is started to see whether that is possible.
+	probeEvery = 100 * time.Millisecond
+	// restAfter lets things go on between two faults of one kind.
+	restAfter = 2 * time.Second
+)
+
+// The service in containers on private networks, three NATS servers, two edges behind a balancer and two dispatchers, suffers what a
+// cluster suffers: the servers that lead the streams are killed, each server in turn is cut off from the others, one is stopped with
+// SIGSTOP; edges and dispatchers are killed and rolled meanwhile, and a dispatcher is cut off from NATS between its claim and the POST, and
+// between the POST and its result. Users go on as people do. Counted at a real receiver as in TestChaos.
+//
+// In full: go test ./cmd/verifyd -run 'TestCluster$' -timeout 30m -v -args -cluster 10000 -cluster-freeze 60s -cluster-cut 30s
+func TestCluster(t *testing.T) {
+	if testing.Short() {
+		t.Skip("skipped under -short: a cluster in containers takes minutes")
+	}
+	besideNoStack(t)
+	s := newProof(t)
+	began := time.Now()
+	c := &crowd{base: s.door.base(), key: s.key, counter: s.counter}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
+	var wg sync.WaitGroup
+	defer func() { cancel(); wg.Wait() }()
+	p := &probe{crowd: c}
+	probing, stopProbing := context.WithCancel(ctx)
+	wg.Go(func() { p.walk(probing) })
+	wg.Go(func() { c.walk(ctx, rand.New(rand.NewPCG(uint64(began.UnixNano()), 2)), *clusterSessions, lasts()) })
+	r := &ruin{t: t, s: s}
+	if err := r.torment(ctx); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("after %.0f s everything is well again", time.Since(began).Seconds())
+	stopProbing()
+	wg.Wait()
+	got := c.judge(t)
+	t.Logf("%.0f s: %s; %s", time.Since(began).Seconds(), got, p)
+	if got.broken() {
+		t.Errorf("broken promises: %s", got)
+	}
+}
+
+// lasts is about how long the faults take, over which the sessions are spread.
+func lasts() time.Duration {
+	return 15*time.Second + 2*20*time.Second + max(3*(*clusterCut+10*time.Second)+*clusterFreeze, 2*(cutOff+5*time.Second))
+}
+
+// ruin brings the faults about: one at a time to the NATS servers, of which two must stand, and one at a time to the rest.
+type ruin struct {
+	t *testing.T
+	s *proof
+
+	began time.Time
+}
+
+func (r *ruin) torment(ctx context.Context) error {
+	r.began = time.Now()
+	var wg sync.WaitGroup
+	var stores, rest error
+	wg.Go(func() { stores = r.stores(ctx) })
+	wg.Go(func() { rest = r.rest(ctx) })
+	wg.Wait()
+	return errors.Join(stores, rest)
+}
+
+// say tells what happens, with the second at which it does.
+func (r *ruin) say(format string, args ...any) {
+	r.t.Logf("%5.1f s  %s", time.Since(r.began).Seconds(), fmt.Sprintf(format, args...))
+}
+
+func (r *ruin) stores(ctx context.Context) error {
+	for _, stream := range []string{natsconf.StreamCompletions, natsconf.BucketStream(natsconf.BucketSessions)} {
+		m, err := r.s.leader(ctx, stream)
+		if err != nil {
+			return err
+		}
+		r.say("%s, which leads %s, is killed", m.name, stream)
+		if err := r.outage(ctx, m, restAfter, m.kill, m.start); err != nil {
+			return err
+		}
+	}
+	for _, m := range r.s.stores {
+		r.say("%s is cut off from the others", m.name)
+		cut := func(ctx context.Context) error { return m.cut(ctx, r.s.store) }
+		heal := func(ctx context.Context) error { return m.heal(ctx, r.s.store) }
+		if err := r.outage(ctx, m, *clusterCut, cut, heal); err != nil {
+			return err
+		}
+	}
+	m, err := r.s.leader(ctx, natsconf.StreamCompletions)
+	if err != nil {
+		return err
+	}
+	r.say("%s, which leads %s, is stopped", m.name, natsconf.StreamCompletions)
+	return r.outage(ctx, m, *clusterFreeze, m.freeze, m.thaw)
+}
+
+// outage brings a fault about, leaves it for a while, ends it and waits until the member is well.
+func (r *ruin) outage(ctx context.Context, m *member, lasts time.Duration, begin, end func(ctx context.Context) error) error {
+	if err := begin(ctx); err != nil {
+		return err
+	}
+	pass(ctx, lasts)
+	if err := end(ctx); err != nil {
+		return err
+	}
+	if err := m.await(ctx); err != nil {
+		return err
+	}
+	r.say("%s is well again", m.name)
+	pass(ctx, restAfter)
+	return ctx.Err()
+}
+
+func (r *ruin) rest(ctx context.Context) error {
+	s := r.s
+	for _, m := range []*member{s.edges[0], s.dispatchers[0]} {
+		r.say("%s is killed", m.name)
+		if err := r.outage(ctx, m, 0, m.kill, m.start); err != nil {
+			return err
+		}
+	}
+	for _, m := range []*member{s.edges[1], s.dispatchers[1], s.edges[0], s.dispatchers[0]} {
+		r.say("%s is rolled", m.name)
+		if err := r.outage(ctx, m, 0, m.roll, nothing); err != nil {
+			return err
+		}
+	}
+	for i, point := range []string{crashpoint.AfterClaim, crashpoint.Answered} {
+		if err := r.cutOff(ctx, s.dispatchers[i], point); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func nothing(context.Context) error { return nil }
+
+// cutOff takes a dispatcher off NATS while deliveries are at a point, and lets them go on.
+func (r *ruin) cutOff(ctx context.Context, m *member, point string) error {
+	var err error
+	tr := r.s.gate.arm(m, point, func() { err = m.cut(ctx, r.s.store) })
+	select {
+	case <-tr.hit:
+	case <-time.After(stackUp):
+		return fmt.Errorf("no delivery of %s comes to %s", m.name, point)
+	}
+	r.s.gate.disarm(m, point)
+	if err != nil {
+		return err
+	}
+	r.say("%s is cut off from NATS, %s", m.name, point)
+	return r.outage(ctx, m, cutOff, nothing, func(ctx context.Context) error { return m.heal(ctx, r.s.store) })
+}
+
+// probe starts sessions all the time that nobody finishes, to see for how long that is not possible.
+type probe struct {
+	crowd *crowd
+
+	mu       sync.Mutex
+	tries    int
+	good     []time.Time // when a try began that succeeded, in the order of their ends
+	slowest  time.Duration
+	refusals map[string]int
+}
+
+func (p *probe) walk(ctx context.Context) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	tick := time.NewTicker(probeEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			wg.Go(func() { p.try(ctx) })
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (p *probe) try(ctx context.Context) {
+	began := time.Now()
+	i := &integrator{base: p.crowd.base, apiKey: p.crowd.key}
+	_, err := i.startFor(ctx, "probe", p.crowd.counter.url)
+	if ctx.Err() != nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.tries++
+	if err != nil {
+		if p.refusals == nil {
+			p.refusals = map[string]int{}
+		}
+		text, _, _ := strings.Cut(err.Error(), " (request ")
+		p.refusals[text]++
+		return
+	}
+	p.good = append(p.good, began)
+	p.slowest = max(p.slowest, time.Since(began))
+}
+
+// longest is the longest time in which no try that began succeeded.
+func (p *probe) longest() (d time.Duration) {
+	for i := 1; i < len(p.good); i++ {
+		d = max(d, p.good[i].Sub(p.good[i-1]))
+	}
+	return d
+}
+
+func (p *probe) String() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var b strings.Builder
+	fmt.Fprintf(&b, "init: %d of %d tries succeeded, the slowest in %.1f s; the longest time without one that succeeded: %.1f s",
+		len(p.good), p.tries, p.slowest.Seconds(), p.longest().Seconds())
+	for text, n := range p.refusals {
+		fmt.Fprintf(&b, "\n%6d × %s", n, text)
+	}
+	return b.String()
+}

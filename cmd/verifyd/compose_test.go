@@ -1,0 +1,169 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// imageMost is what the image may take.
+const imageMost = 40 << 20
+
+// The whole stack from images built here: every container is hardened and healthy, the demo shows a callback, operators reach it, and
+// nothing is left afterwards.
+func TestComposeStack(t *testing.T) {
+	besideNoStack(t)
+	s := newStack(t)
+	t.Run("image", func(t *testing.T) { s.judgeImage(t) })
+	for _, profile := range []string{"demo", "metrics", "operator"} {
+		s.must(t, "--profile", profile, "config", "--quiet")
+	}
+	s.hurryPrometheus(t)
+	s.must(t, "--profile", "demo", "--profile", "metrics", "up", "--detach")
+	for service, forEver := range map[string]bool{
+		"prepare": false, "apply": false, "nats-1": true, "nats-2": true, "nats-3": true, "edge-1": true, "edge-2": true,
+		"dispatcher-1": true, "dispatcher-2": true, "proxy": true, "prometheus": true,
+	} {
+		t.Run(service, func(t *testing.T) { s.judgeContainer(t, service, forEver) })
+	}
+	if !t.Run("demo", func(t *testing.T) { s.demonstrate(t) }) {
+		return // what comes is about what the demo did
+	}
+	key := strings.TrimSpace(s.must(t, "run", "--rm", "-T", "operator", "key", "create", "--account", "Harbor Guild"))
+	if !apiKeyForm.MatchString(key) {
+		t.Errorf("an operator's new key is %q", key)
+	}
+	for _, role := range []string{"edge", "dispatcher"} {
+		out := s.must(t, "exec", "-T", role+"-2", "/verifyd", "check", "--json")
+		var doc struct {
+			Worst    level
+			Findings []finding
+		}
+		if err := json.Unmarshal([]byte(out), &doc); err != nil {
+			t.Fatalf("%v in %s", err, out)
+		}
+		byArea := map[string][]finding{}
+		for _, f := range doc.Findings {
+			byArea[f.Area] = append(byArea[f.Area], f)
+		}
+		expectFinding(t, byArea, "permissions", levelOK, "write nothing else")
+		expectFinding(t, byArea, "topology", levelOK, "as it should be")
+		expectFinding(t, byArea, "store", levelOK, "of 61440 MiB")
+		if doc.Worst == levelError {
+			t.Errorf("%s: %s", role, out)
+		}
+	}
+	p := s.prometheus(t)
+	t.Run("targets", func(t *testing.T) { p.judgeTargets(t) })
+	t.Run("rules", func(t *testing.T) { p.judgeRules(t) })
+	t.Run("panels", func(t *testing.T) { p.judgePanels(t) })
+	t.Run("alert", func(t *testing.T) { s.judgeAlert(t, p) })
+}
+
+// judgeImage looks at the size, the user and the bytes: what this machine builds beside the image is the same binary.
+func (s *stack) judgeImage(t *testing.T) {
+	t.Helper()
+	size := must[int64](t)(strconv.ParseInt(s.docker(t, "image", "inspect", "--format", "{{.Size}}", "verifyd:local"), 10, 64))
+	if size > imageMost {
+		t.Errorf("the image takes %d bytes, more than %d", size, imageMost)
+	}
+	if user := s.docker(t, "image", "inspect", "--format", "{{.Config.User}}", "verifyd:local"); user != "65532:65532" {
+		t.Errorf("the image's user is %q", user)
+	}
+	dir := t.TempDir()
+	id := s.docker(t, "create", "verifyd:local")
+	defer s.docker(t, "rm", id)
+	s.docker(t, "cp", id+":/verifyd", filepath.Join(dir, "image"))
+	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -X main.version=", "-o", filepath.Join(dir, "here"), ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	image, here := digestOf(t, filepath.Join(dir, "image")), digestOf(t, filepath.Join(dir, "here"))
+	if image != here {
+		t.Errorf("two builds of the same source differ: %x and %x", image, here)
+	}
+}
+
+func digestOf(t *testing.T, path string) [sha256.Size]byte {
+	t.Helper()
+	return sha256.Sum256(must[[]byte](t)(os.ReadFile(path)))
+}
+
+// judgeContainer looks at what the engine was told to hold a container to.
+func (s *stack) judgeContainer(t *testing.T, service string, forEver bool) {
+	t.Helper()
+	id := s.docker(t, "ps", "--all", "--quiet", "--filter", "label=com.docker.compose.project="+s.project, "--filter", "label=com.docker.compose.service="+service)
+	var inspected []struct {
+		State struct {
+			Status   string
+			ExitCode int
+			Health   *struct{ Status string }
+		}
+		Config     struct{ User string }
+		HostConfig struct {
+			ReadonlyRootfs               bool
+			CapDrop, CapAdd, SecurityOpt []string
+			Memory, PidsLimit            int64
+			RestartPolicy                struct{ Name string }
+			Privileged                   bool
+		}
+	}
+	if err := json.Unmarshal([]byte(s.docker(t, "inspect", id)), &inspected); err != nil || len(inspected) != 1 {
+		t.Fatalf("inspect: %v, %d containers", err, len(inspected))
+	}
+	c := inspected[0]
+	h := c.HostConfig
+	user := "65532:65532"
+	if service == "prometheus" {
+		user = "65534:65534" // its image's
+	}
+	if c.Config.User != user || !h.ReadonlyRootfs || h.Privileged || strings.Join(h.CapDrop, ",") != "ALL" ||
+		!strings.Contains(strings.Join(h.SecurityOpt, ","), "no-new-privileges") {
+		t.Errorf("not hardened: user %q, %+v", c.Config.User, h)
+	}
+	if added := strings.TrimPrefix(strings.Join(h.CapAdd, ","), "CAP_"); added != "" && (service != "proxy" || added != "NET_BIND_SERVICE") {
+		t.Errorf("capabilities %s", added)
+	}
+	if h.Memory == 0 || h.PidsLimit == 0 {
+		t.Errorf("no limits: memory %d, processes %d", h.Memory, h.PidsLimit)
+	}
+	if !forEver {
+		if c.State.Status != "exited" || c.State.ExitCode != 0 {
+			t.Errorf("it is %s with %d", c.State.Status, c.State.ExitCode)
+		}
+		return
+	}
+	if h.RestartPolicy.Name != "unless-stopped" || c.State.Health == nil || c.State.Health.Status == "unhealthy" {
+		t.Errorf("restart %q, health %+v", h.RestartPolicy.Name, c.State.Health)
+	}
+}
+
+// demonstrate reads the demo's log until the callback is there.
+func (s *stack) demonstrate(t *testing.T) {
+	t.Helper()
+	follow := exec.CommandContext(t.Context(), "docker", "logs", "--follow", s.container(t, "demo"))
+	out := must[io.ReadCloser](t)(follow.StdoutPipe())
+	var errOut bytes.Buffer
+	follow.Stderr = &errOut
+	if err := follow.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = follow.Process.Kill(); _ = follow.Wait() }()
+	var said strings.Builder
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		said.WriteString(lines.Text() + "\n")
+		if strings.Contains(lines.Text(), "its signature verified") {
+			return
+		}
+	}
+	t.Errorf("no callback:\n%s\n%s%s", s.logs(), said.String(), errOut.String()) // what the demo says last, where it is read first
+}

@@ -1,0 +1,238 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"verifyd/natsconf/crashpoint"
+	"verifyd/natsconf/natstest"
+)
+
+// moving is a service that is moved while users sign in at it.
+type moving struct {
+	*child
+	api    api
+	target string
+
+	stop   chan struct{} // closed when no more sessions are to begin
+	users  sync.WaitGroup
+	mu     sync.Mutex
+	begun  []started
+	faults []error
+}
+
+const (
+	// movers are the users who sign in at a time while a store is moved.
+	movers = 6
+	// receiverTakes is how long the receiver takes, so that some claim is open at nearly every moment.
+	receiverTakes = 400 * time.Millisecond
+	// moveAtMost bounds one run of verifyd move in these tests.
+	moveAtMost = time.Minute
+)
+
+func newMoving(t *testing.T) *moving {
+	t.Helper()
+	c := newChild(t)
+	c.inbox.takes = receiverTakes
+	c.env = append(c.env, "VERIFYD_RATE_LIMIT=1000/s", "VERIFYD_RATE_BURST=1000", "VERIFYD_LOG_LEVEL=info")
+	c.start(t)
+	m := &moving{child: c, target: natstest.Bare(t, t.TempDir()), stop: make(chan struct{})}
+	m.api = api{base: c.base(), key: must[string](t)(c.command(t, "key", "create", "--account", "Harbor Guild"))}
+	m.api.knownSoon(t)
+	return m
+}
+
+// load has users sign in, one after the other, until stop is closed. They do not give up while the service is away.
+func (m *moving) load(t *testing.T) {
+	t.Helper()
+	m.users.Go(func() {
+		for { // nobody waits for one POST
+			select {
+			case <-m.inbox.got:
+			case <-m.stop:
+				return
+			}
+		}
+	})
+	for range movers {
+		m.users.Go(func() {
+			for {
+				select {
+				case <-m.stop:
+					return
+				default:
+				}
+				s, ok := m.api.tryInit(t, m.inbox.callbackURL())
+				if !ok {
+					select {
+					case <-m.stop:
+						return
+					case <-time.After(50 * time.Millisecond): // the service is away: nobody asks without a pause
+					}
+					continue
+				}
+				m.mu.Lock()
+				m.begun = append(m.begun, s)
+				m.mu.Unlock()
+				ctx, cancel := context.WithTimeout(t.Context(), userPatience)
+				u := loadUser{browser: newBrowser(), link: s.VerifyURL, turns: make(chan struct{}, 1)}
+				err := u.signIn(ctx)
+				cancel()
+				if err != nil {
+					m.mu.Lock()
+					m.faults = append(m.faults, err)
+					m.mu.Unlock()
+				}
+			}
+		})
+	}
+}
+
+// move runs verifyd move, which dies at a crash point where one is named.
+func (m *moving) move(t *testing.T, crash string, args ...string) (out string, err error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), moveAtMost)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, os.Args[0], append([]string{"move", "--to", m.target, "--to-replicas", "1"}, args...)...)
+	cmd.Env = append(os.Environ(), m.env...)
+	if crash != "" {
+		cmd.Env = append(cmd.Env, crashVariable+"="+crash)
+	}
+	text, err := cmd.CombinedOutput()
+	return string(text), err
+}
+
+// dies runs a move that is killed at a point.
+func (m *moving) dies(t *testing.T, point string, args ...string) {
+	t.Helper()
+	out, err := m.move(t, point, args...)
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	if status, isWait := exitStatus(exit); !ok || !isWait || status.Signal() != syscall.SIGKILL {
+		t.Fatalf("the move was not killed at %s: %v\n%s", point, err, out)
+	}
+}
+
+func exitStatus(e *exec.ExitError) (syscall.WaitStatus, bool) {
+	if e == nil {
+		return 0, false
+	}
+	s, ok := e.Sys().(syscall.WaitStatus)
+	return s, ok
+}
+
+// next gives the service on the new store, at the same address.
+func (m *moving) next() *child {
+	n := *m.child
+	n.log = &buffer{}
+	n.env = append(append([]string{}, m.env...), "VERIFYD_NATS_URL="+m.target, "VERIFYD_REPLICAS=1",
+		"VERIFYD_SECRET_KEY_FILE="+filepath.Join(m.dir, "store", "secret.key"))
+	return &n
+}
+
+// refuses starts a service that must not start.
+func refuses(t *testing.T, c *child, why string) {
+	t.Helper()
+	out, err := c.command(t, c.argv...)
+	if err == nil || !strings.Contains(err.Error(), why) {
+		t.Errorf("the service started, or gave another reason than %q: %s %v", why, out, err)
+	}
+}
+
+// The store of a running service is moved to another server while users sign in without a pause, and the move is killed at every place
+// where it can be, and repeated. Neither service starts where it must not, every session has one outcome and one POST, and both
+// stores hold the same.
+func TestMoveUnderLoadKilledAtEveryPoint(t *testing.T) {
+	skipKills(t)
+	besideFew(t)
+	m := newMoving(t)
+	m.load(t)
+	m.dies(t, crashpoint.MovePage+":3")
+	if out, err := m.move(t, ""); err != nil {
+		t.Fatalf("move: %v\n%s", err, out)
+	}
+	next := m.next()
+	next.listen, next.admin = natstest.Address(t), natstest.Address(t) // beside the old one, which goes on
+	next.env = append(next.env, "VERIFYD_LISTEN="+next.listen, "VERIFYD_ADMIN_LISTEN="+next.admin)
+	refuses(t, next, "is being filled from")
+	for _, point := range crashpoint.Moving[1:] {
+		m.dies(t, point+":1", "--finish")
+		if point != crashpoint.MoveLeft {
+			refuses(t, next, "is being filled from")
+		}
+	}
+	if out, err := m.move(t, "", "--finish"); err != nil {
+		t.Fatalf("move --finish: %v\n%s", err, out)
+	}
+	if m.readyz(t.Context()) {
+		t.Error("the old service still counts as ready")
+	}
+	if err := m.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.end(t); err != nil {
+		t.Errorf("the old service ended with %v", err)
+	}
+	refuses(t, m.child, "was moved to")
+	next = m.next()
+	next.start(t)
+	if out, err := m.move(t, "", "--finish"); err != nil || !strings.Contains(out, "has ended before") {
+		t.Errorf("a move that has ended: %v\n%s", err, out)
+	}
+	m.begin(t)
+	close(m.stop)
+	m.users.Wait()
+	m.count(t)
+}
+
+// begin waits until sessions are started on the new store.
+func (m *moving) begin(t *testing.T) {
+	t.Helper()
+	m.mu.Lock()
+	before := len(m.begun)
+	m.mu.Unlock()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(30 * time.Second); ; <-tick.C {
+		m.mu.Lock()
+		n := len(m.begun)
+		m.mu.Unlock()
+		if n >= before+movers {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("nobody signs in at the new service")
+		}
+	}
+}
+
+// count looks at every session that was acknowledged.
+func (m *moving) count(t *testing.T) {
+	t.Helper()
+	for _, err := range m.faults {
+		t.Error(err)
+	}
+	unknown := 0
+	for _, s := range m.begun {
+		v := m.api.settled(t, s.Session)
+		posts := m.inbox.count(v.ID)
+		if v.Delivery.State == "unknown" {
+			unknown++
+		}
+		if v.State != "verified" || posts > 1 || v.Delivery.State == "delivered" && posts != 1 || posts == 0 {
+			t.Errorf("session is %s, delivery %s, %d POSTs", v.State, v.Delivery.State, posts)
+		}
+	}
+	t.Log(fmt.Sprint(len(m.begun), " sessions, ", unknown, " unknown"))
+	if unknown > 0 {
+		t.Errorf("%d deliveries are unknown: a claim was open when the store was sealed", unknown)
+	}
+}

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"text/tabwriter"
+
+	"verifyd/edge"
+	"verifyd/edge/account"
+	"verifyd/sessions/told"
+)
+
+type operatorCmd struct {
+	Grant     operatorGrantCmd  `cmd:"" help:"Make somebody who can log in to the dashboard an operator."`
+	Revoke    operatorRevokeCmd `cmd:"" help:"Take that away again."`
+	List      operatorListCmd   `cmd:"" help:"List the operators."`
+	LoginLink operatorLinkCmd   `cmd:"" help:"Print a link that leads to the operator's pages once, within 10 minutes."`
+	Audit     operatorAuditCmd  `cmd:"" help:"Tell who became an operator, and which receiver hosts were paused, newest first."`
+}
+
+// identityArg names somebody at an identity network.
+type identityArg struct {
+	Identity string `arg:"" help:"Who, as NETWORK:SUBJECT, for example example:12345; the members page of an account shows both."`
+}
+
+func (a identityArg) parts() (network, subject string, err error) {
+	network, subject, ok := strings.Cut(a.Identity, ":")
+	if !ok || network == "" || subject == "" {
+		return "", "", usageError{errors.New("IDENTITY: this is not NETWORK:SUBJECT; for example example:12345")}
+	}
+	return network, subject, nil
+}
+
+type operatorGrantCmd struct {
+	storeCmd    `embed:""`
+	identityArg `embed:""`
+}
+
+// Run makes the grant.
+func (o operatorGrantCmd) Run(ctx context.Context, c console) error {
+	network, subject, err := o.parts()
+	if err != nil {
+		return err
+	}
+	return o.existing(ctx, c, func(s *account.Store) error {
+		if _, err := s.GrantOperator(ctx, operator(), network, subject); err != nil {
+			return badInput(err)
+		}
+		_, err := fmt.Fprintf(c.err, "%s is an operator: they see all accounts, pause receiver hosts and send callbacks again, on {base_url}/dashboard/operator.\n", told.Legible(o.Identity))
+		return err
+	})
+}
+
+type operatorRevokeCmd struct {
+	storeCmd `embed:""`
+	Who      string `arg:"" help:"Who, as NETWORK:SUBJECT, or a login link by its id; verifyd operator list shows both."`
+}
+
+// Run ends the grant.
+func (o operatorRevokeCmd) Run(ctx context.Context, c console) error {
+	revoke := func(s *account.Store) error { return s.RevokeOperatorLink(ctx, operator(), o.Who) }
+	if strings.Contains(o.Who, ":") {
+		network, subject, err := identityArg{o.Who}.parts()
+		if err != nil {
+			return err
+		}
+		revoke = func(s *account.Store) error { return s.RevokeOperator(ctx, operator(), network, subject) }
+	}
+	return o.existing(ctx, c, func(s *account.Store) error {
+		err := revoke(s)
+		if errors.Is(err, account.ErrNoOperator) {
+			return usageError{fmt.Errorf("WHO: %w", err)}
+		}
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(c.err, "%s is an operator no more, from the next click on.\n", told.Legible(o.Who))
+		return err
+	})
+}
+
+type operatorListCmd struct {
+	storeCmd `embed:""`
+}
+
+// Run lists the operators.
+func (o operatorListCmd) Run(ctx context.Context, c console) error {
+	return o.existing(ctx, c, func(s *account.Store) error {
+		grants, err := s.Operators(ctx)
+		if err != nil {
+			return err
+		}
+		w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
+		_, _ = fmt.Fprintln(w, "WHO\tSINCE\tUNTIL\tBY")
+		for _, g := range grants {
+			_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", told.Legible(g.Holder()), instant(g.Since), instant(g.Until), told.Legible(g.By))
+		}
+		return w.Flush()
+	})
+}
+
+type operatorLinkCmd struct {
+	storeCmd `embed:""`
+	BaseURL  string `name:"base-url" required:"" help:"{base_url} under which users reach the service, as the service has it."`
+}
+
+// Run prints the link alone on standard output.
+func (o operatorLinkCmd) Run(ctx context.Context, c console) error {
+	base, _, err := edge.ParseBaseURL(o.BaseURL)
+	if err != nil {
+		var f faults
+		f.add("base-url", fmt.Sprintf("%q is %v", o.BaseURL, err), "for example https://verify.example.com")
+		return usageError{f.err()}
+	}
+	return o.existing(ctx, c, func(s *account.Store) error {
+		token, link, err := s.OperatorLink(ctx, operator())
+		if err != nil {
+			return err
+		}
+		_, _ = fmt.Fprintf(c.err, "The link works once, until %s. Whoever has it is an operator for 12 hours: send it as you would a password. To take it back, then too: verifyd operator revoke %s\n", instant(link.ExpiresAt), link.ID)
+		_, err = fmt.Fprintln(c.out, base+linkPath+"?token="+url.QueryEscape(token))
+		return err
+	})
+}
+
+type operatorAuditCmd struct {
+	storeCmd `embed:""`
+	Limit    int `default:"50" help:"How many records, newest first; 0 for all."`
+}
+
+// Run lists the records of the service.
+func (o operatorAuditCmd) Run(ctx context.Context, c console) error {
+	return o.existing(ctx, c, func(s *account.Store) error { return listAudit(ctx, c, s, account.ServiceLog, o.Limit) })
+}

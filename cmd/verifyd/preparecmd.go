@@ -1,0 +1,165 @@
+package main
+
+import (
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"verifyd/dispatcher/callback/localca"
+	"verifyd/natsconf"
+	"verifyd/natsconf/seal"
+)
+
+// trialRenew is how long a trial's certificate must still hold for it to be kept.
+const trialRenew = 7 * 24 * time.Hour
+
+// accountsFile is the servers' configuration of the account, which also keeps its limit for a repeat.
+const accountsFile = "accounts.conf"
+
+type prepareCmd struct {
+	Dir         string   `arg:"" help:"Where to put it: a folder for each role (edge, dispatcher, operator, monitor) with nats.nk and secret.key, and nats with the servers' configuration."`
+	NATSServers []string `env:"-" name:"nats-servers" sep:"," placeholder:"HOST" help:"The NATS servers' names among each other, for the routes between them; none: a server alone."`
+	StoreLimit  string   `env:"-" placeholder:"SIZE" help:"What verifyd may store on all NATS servers together, all copies counted, for example 60GiB for three servers of 20. A repeat without it keeps the last one. Without any, nobody knows how full the store is."`
+	Trial       []string `env:"-" sep:"," placeholder:"HOST" help:"Make also a certificate for a proxy with these names (proxy/cert.pem and key.pem), by an authority that nobody can use again (trust/ca.pem). For trying out."`
+}
+
+// Run makes what is missing. What is secret stays as it is, at a repeat, and so does the limit unless another is given; the NATS configuration follows this version's table of
+// permissions.
+func (p prepareCmd) Run(c console) error {
+	limit, err := p.storeLimit()
+	if err != nil {
+		return err
+	}
+	public, err := natsconf.EnsureSeeds(p.Dir)
+	if err != nil {
+		return err
+	}
+	if err := p.masterKey(); err != nil {
+		return err
+	}
+	accounts, err := natsconf.ServerConfig(public, limit)
+	if err != nil {
+		return err
+	}
+	if err := put(p.Dir, "nats", accountsFile, accounts); err != nil {
+		return err
+	}
+	if len(p.NATSServers) > 0 {
+		password, err := kept(p.Dir, "nats", "routes.secret", rand.Text)
+		if err != nil {
+			return err
+		}
+		if err := put(p.Dir, "nats", "routes.conf", natsconf.RoutesConfig(p.NATSServers, password)); err != nil {
+			return err
+		}
+	}
+	if len(p.Trial) > 0 {
+		if err := p.trial(); err != nil {
+			return err
+		}
+	}
+	_, err = fmt.Fprintf(c.err, "%s is prepared. Keep a copy of the master key (%s) away from these machines: nothing sealed opens without it.\n",
+		p.Dir, filepath.Join(p.Dir, string(natsconf.RoleOperator), secretFile))
+	return err
+}
+
+// storeLimit gives the limit of the flag, or else that of the configuration that is there; 0: none.
+func (p prepareCmd) storeLimit() (int64, error) {
+	if p.StoreLimit != "" {
+		limit, err := parseBytes(p.StoreLimit)
+		if err != nil {
+			return 0, usageError{fmt.Errorf("--store-limit: %w; for example 60GiB", err)}
+		}
+		return limit, nil
+	}
+	before, err := os.ReadFile(filepath.Join(p.Dir, "nats", accountsFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return 0, fmt.Errorf("look for the store's limit: %w", err)
+	}
+	return natsconf.StoreLimit(before), nil
+}
+
+// masterKey gives every role the same one; whoever has one already, it is all of theirs.
+func (p prepareCmd) masterKey() error {
+	key, err := kept(p.Dir, string(natsconf.RoleOperator), secretFile, func() string { return seal.NewKey().Encode() })
+	if err != nil {
+		return err
+	}
+	if _, err := seal.ParseKey(key); err != nil {
+		return fmt.Errorf("the master key in %s: %w", filepath.Join(p.Dir, string(natsconf.RoleOperator), secretFile), err)
+	}
+	for _, role := range []natsconf.Role{natsconf.RoleEdge, natsconf.RoleDispatcher} {
+		if err := put(p.Dir, string(role), secretFile, []byte(key+"\n")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// trial makes a certificate for a month. Its authority's key is never written down, so that who trusts the authority trusts this one
+// certificate.
+func (p prepareCmd) trial() error {
+	if cert, err := tls.LoadX509KeyPair(filepath.Join(p.Dir, "proxy", "cert.pem"), filepath.Join(p.Dir, "proxy", "key.pem")); err == nil && holds(cert, p.Trial) {
+		return nil
+	}
+	ca, err := localca.New()
+	if err != nil {
+		return err
+	}
+	cert, err := ca.Issue(localca.Certificate{Hosts: p.Trial})
+	if err != nil {
+		return err
+	}
+	key, err := x509.MarshalPKCS8PrivateKey(cert.PrivateKey)
+	if err != nil {
+		return fmt.Errorf("encode the trial's key: %w", err)
+	}
+	return errors.Join(
+		put(p.Dir, "proxy", "cert.pem", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Certificate[0]})),
+		put(p.Dir, "proxy", "key.pem", pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})),
+		put(p.Dir, "trust", "ca.pem", ca.PEM()),
+	)
+}
+
+// holds says whether a certificate is good for all names, for a while.
+func holds(cert tls.Certificate, hosts []string) bool {
+	for _, h := range hosts {
+		if cert.Leaf == nil || cert.Leaf.VerifyHostname(h) != nil || time.Until(cert.Leaf.NotAfter) < trialRenew {
+			return false
+		}
+	}
+	return true
+}
+
+// kept gives what a file holds, and makes it where it is missing.
+func kept(dir, folder, name string, fresh func() string) (string, error) {
+	b, err := os.ReadFile(filepath.Join(dir, folder, name)) //nolint:gosec // the operator's own folder
+	if errors.Is(err, fs.ErrNotExist) {
+		made := fresh()
+		return made, put(dir, folder, name, []byte(made+"\n"))
+	}
+	return strings.TrimSpace(string(b)), err
+}
+
+// put replaces a file as a whole. Its owner alone can read it.
+func put(dir, folder, name string, content []byte) error {
+	path := filepath.Join(dir, folder, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return fmt.Errorf("make the folder: %w", err)
+	}
+	if err := os.WriteFile(path+".new", content, 0o600); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}

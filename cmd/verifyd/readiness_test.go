@@ -1,0 +1,136 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"verifyd/natsconf"
+	"verifyd/natsconf/carry"
+	"verifyd/natsconf/natstest"
+)
+
+// /readyz tells how everything stands that the service depends on. What is the same for every process is told, and turns no request
+// away.
+func TestReadinessTellsEachDependency(t *testing.T) {
+	beside(t)
+	r := boot(t)
+	type check struct {
+		Name, State, Reason string
+		OK, Advisory        bool
+	}
+	look := func() (status int, checks []check) {
+		t.Helper()
+		status, _, body := api{base: "http://" + r.admin}.call(t, http.MethodGet, "/readyz", "")
+		var doc struct{ Checks []check }
+		if err := json.Unmarshal(body, &doc); err != nil {
+			t.Fatalf("%v in %s", err, body)
+		}
+		return status, doc.Checks
+	}
+	status, checks := look()
+	if status != http.StatusOK {
+		t.Errorf("%d %+v", status, checks)
+	}
+	copies := 1
+	if natstest.OnCluster() {
+		copies = natstest.Replicas
+	}
+	for name, state := range map[string]string{
+		"jetstream": "NATS 2.", "keys": "as they are stored", "writers": "", "standing": "", "deliveries": "", "store": "MiB used", "public server": "127.0.0.1:",
+		"clock": "off the server's", "topology": "as it should be", "stream COMPLETIONS": fmt.Sprintf("%d of %[1]d copies current", copies),
+		"stream KV_sessions": "led by", "consumer dispatcher": "0 waiting", "network dev": "",
+	} {
+		i := slices.IndexFunc(checks, func(c check) bool { return c.Name == name })
+		if i < 0 || !checks[i].OK || !strings.Contains(checks[i].State, state) {
+			t.Errorf("%s: want %q in %+v", name, state, checks)
+		}
+	}
+
+	r = boot(t, func(c *config) { c.dispatch = false })
+	if err := r.store.conn.JS.DeleteStream(t.Context(), natsconf.StreamEvents); err != nil {
+		t.Fatal(err)
+	}
+	status, checks = look()
+	gone := slices.IndexFunc(checks, func(c check) bool { return c.Name == "stream EVENTS" })
+	if status != http.StatusOK || checks[gone].OK || !checks[gone].Advisory || checks[gone].Reason == "" {
+		t.Errorf("without the stream of events: %d %+v", status, checks[gone])
+	}
+	if slices.ContainsFunc(checks, func(c check) bool { return strings.HasPrefix(c.Name, "consumer") }) {
+		t.Error("an edge alone tells of the dispatchers' consumers")
+	}
+}
+
+// awaitCheck asks /readyz until a check is as wanted, and gives the status and why the check fails.
+func (r *rig) awaitCheck(t *testing.T, name string, ok bool) (status int, reason string) {
+	t.Helper()
+	soon(t, func() bool {
+		var body []byte
+		status, _, body = api{base: "http://" + r.admin}.call(t, http.MethodGet, "/readyz", "")
+		var doc struct {
+			Checks []struct {
+				Name, Reason string
+				OK           bool
+			}
+		}
+		if err := json.Unmarshal(body, &doc); err != nil {
+			t.Fatalf("%v in %s", err, body)
+		}
+		for _, c := range doc.Checks {
+			if c.Name == name && c.OK == ok {
+				reason = c.Reason
+				return true
+			}
+		}
+		return false
+	})
+	return status, reason
+}
+
+// A load balancer goes on sending requests while the store is about to be moved: sessions are started and completed, and what is completed
+// is delivered later. From the seal on it sends none.
+func TestReadinessWhileTheStoreIsMoved(t *testing.T) {
+	beside(t)
+	r := boot(t)
+	set := func(state natsconf.StandingState) {
+		t.Helper()
+		if _, err := r.store.conn.SetStanding(t.Context(), standing(t, r.store), state, "other", "nats://n1:4222"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set(natsconf.StandingLeaving)
+	if status, reason := r.awaitCheck(t, "deliveries", false); status != http.StatusOK || !strings.Contains(reason, "being moved to nats://n1:4222") {
+		t.Errorf("about to be moved: %d, %s", status, reason)
+	}
+	s, b := r.begin(t), newBrowser()
+	expectTitle(t, must[*page](t)(b.press(t.Context(), atProvider(t, b, s.VerifyURL), "sign-in")), http.StatusOK, "You are verified")
+	if v := r.api().read(t, s.Session); v.State != "verified" || v.Delivery.State != "due" || r.inbox.count(v.ID) != 0 {
+		t.Errorf("completed meanwhile: %s, delivery %s, %d POSTs", v.State, v.Delivery.State, r.inbox.count(v.ID))
+	}
+
+	set(natsconf.StandingOpen) // the move is taken back
+	if status, _ := r.awaitCheck(t, "deliveries", true); status != http.StatusOK {
+		t.Errorf("taken back: %d", status)
+	}
+	if v := r.api().until(t, s.Session, "delivered"); r.inbox.count(v.ID) != 1 {
+		t.Errorf("%d POSTs", r.inbox.count(v.ID))
+	}
+
+	set(natsconf.StandingSealing)
+	if err := r.store.conn.Seal(t.Context(), carry.Sealable(everything())...); err != nil {
+		t.Fatal(err)
+	}
+	if status, reason := r.awaitCheck(t, "standing", false); status != http.StatusServiceUnavailable || !strings.Contains(reason, "being sealed") {
+		t.Errorf("sealed: %d, %s", status, reason)
+	}
+	status, header, body := r.api().call(t, http.MethodPost, "/verify/init", `{"platform":"p","platform_user_id":"u","callback_url":"`+r.inbox.callbackURL()+`"}`)
+	if status != http.StatusServiceUnavailable || header.Get("Retry-After") == "" {
+		t.Errorf("a start on a sealed store: %d %q %s", status, header.Get("Retry-After"), body)
+	}
+	if v := r.api().read(t, s.Session); v.State != "verified" { // what is there can still be read
+		t.Errorf("read from a sealed store: %+v", v)
+	}
+}

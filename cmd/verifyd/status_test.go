@@ -1,0 +1,169 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"verifyd/natsconf"
+	"verifyd/natsconf/natstest"
+	"verifyd/sessions"
+	"verifyd/sessions/pauses"
+	"verifyd/sessions/roster"
+)
+
+func statusOf(t *testing.T, args ...string) (code int, doc statusDoc) {
+	t.Helper()
+	code, out, errOut := verifyd(t, append([]string{"status", "--json"}, args...)...)
+	if err := json.Unmarshal([]byte(out), &doc); err != nil {
+		t.Fatalf("%v in %s%s", err, out, errOut)
+	}
+	if (code == 0) != doc.OK || doc.OK != (len(doc.Trouble) == 0) {
+		t.Errorf("exit code %d, ok %v, trouble %q", code, doc.OK, doc.Trouble)
+	}
+	return code, doc
+}
+
+// reachOf gives the flags by which a command reaches the store of natstest in a directory, as an external one.
+func reachOf(t *testing.T, dir string) []string {
+	t.Helper()
+	return []string{"--nats-url", natstest.URL(t, dir), "--secret-key=" + strings.Repeat("A", 43) + "=", "--replicas", "1"}
+}
+
+// expectTrouble looks for a line of trouble.
+func expectTrouble(t *testing.T, doc statusDoc, words string) {
+	t.Helper()
+	if !slices.ContainsFunc(doc.Trouble, func(s string) bool { return strings.Contains(s, words) }) {
+		t.Errorf("want %q in %q", words, doc.Trouble)
+	}
+}
+
+// It runs alone: the command gives processes a moment to answer, which is long for any but one among many tests.
+func TestStatusOfAService(t *testing.T) {
+	r := boot(t)
+	reach := r.reach()
+	natstest.Await(t, "the process to say that it is there", func() bool {
+		code, doc := statusOf(t, reach...)
+		return code == 0 && len(doc.Processes) == 1
+	})
+	dead := natstest.Address(t) // where nobody answers
+	store := sessions.NewStore(sessions.Config{Conn: r.store.conn, Key: r.store.key, Completions: natstest.Writer(t, r.store.conn, natsconf.StreamCompletions)})
+	verify := func(s started) {
+		t.Helper()
+		if _, err := store.Complete(t.Context(), must[sessions.ID](t)(sessions.ParseID(s.Session)), sessions.Outcome{State: sessions.Verified}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 6 {
+		s := r.api().init(t, map[string]any{"platform": "p", "platform_user_id": "u", "callback_url": "https://" + dead + "/secret-path"})
+		verify(s)
+	}
+	done := r.begin(t)
+	verify(done)
+	r.api().until(t, done.Session, "delivered")
+	operator := must[*pauses.Store](t)(pauses.NewStore(t.Context(), r.store.conn, nil))
+	if _, err := operator.Begin(t.Context(), "bot.example.com", "olga", "moving", time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	var doc statusDoc
+	natstest.Await(t, "a breaker opens", func() bool {
+		_, doc = statusOf(t, reach...)
+		return len(doc.Hosts) > 0
+	})
+	if !doc.OK || doc.Backlog.Waiting+doc.Backlog.Given+doc.Backlog.Scheduled < 6 || doc.Backlog.Oldest == nil || doc.Verdicts.By[sessions.VerdictDelivered] != 1 {
+		t.Errorf("%+v", doc)
+	}
+	if len(doc.Processes) != 1 || !slices.Equal(doc.Processes[0].Roles, []string{"dispatcher", "edge"}) || (doc.Store.Limit == 0) != natstest.OnCluster() || doc.Store.Used == 0 {
+		t.Errorf("processes %+v, store %+v", doc.Processes, doc.Store)
+	}
+	if h := doc.Hosts[0]; h.Host != dead || h.Class != string(sessions.ClassConnect) || h.Since.IsZero() {
+		t.Errorf("host %+v", h)
+	}
+	if len(doc.Paused) != 1 || doc.Paused[0].Host != "bot.example.com:443" {
+		t.Errorf("paused %+v", doc.Paused)
+	}
+	code, text, errOut := r.run(t, "status")
+	for _, want := range []string{"All is well", "delivered", "dispatcher,edge", "COMPLETIONS", dead, "breaker ", "paused until", "by olga: moving"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is missing in\n%s%s", want, text, errOut)
+		}
+	}
+	if code != 0 || strings.Contains(text, "secret-path") {
+		t.Errorf("exit code %d\n%s", code, text)
+	}
+}
+
+func TestStatusTellsTrouble(t *testing.T) {
+	beside(t)
+	code, out, errOut := verifyd(t, "status", "--data-dir", t.TempDir())
+	if code != exitFailed || !strings.Contains(errOut, "no service runs on the data directory") {
+		t.Errorf("without a service: %d %s%s", code, out, errOut)
+	}
+	if code, _, errOut := verifyd(t, "status", "--watch", "--every", "10ms", "--data-dir", t.TempDir()); code != exitUsage || !strings.Contains(errOut, "--every") {
+		t.Errorf("--every 10ms: %d %s", code, errOut)
+	}
+	dir := t.TempDir()
+	conn, _ := natstest.StartIn(t, dir) // a server, and no process of ours
+	if err := conn.JS.DeleteStream(t.Context(), natsconf.StreamRetries); err != nil {
+		t.Fatal(err)
+	}
+	code, doc := statusOf(t, reachOf(t, dir)...)
+	for _, want := range []string{"no edge answers", "no dispatcher answers", "stream RETRIES", "consumer retries"} {
+		expectTrouble(t, doc, want)
+	}
+	if code != exitFailed {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+func TestStatusWatch(t *testing.T) {
+	beside(t)
+	dir := t.TempDir()
+	natstest.StartIn(t, dir)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	out := &lines{cancel: cancel, after: 2}
+	if code := run(ctx, append([]string{"status", "--watch", "--every", "1s"}, reachOf(t, dir)...), out, &bytes.Buffer{}); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	for line := range strings.SplitSeq(strings.TrimSpace(out.b.String()), "\n") {
+		if !strings.Contains(line, " trouble processes=0 waiting=0 ") || !strings.Contains(line, "(no edge answers)") || strings.Contains(line, "\x1b") {
+			t.Errorf("line %q", line)
+		}
+	}
+}
+
+// lines ends a command when it has written so many.
+type lines struct {
+	b      bytes.Buffer
+	cancel func()
+	after  int
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	if l.after -= bytes.Count(p, []byte("\n")); l.after <= 0 {
+		l.cancel()
+	}
+	return l.b.Write(p)
+}
+
+// On a terminal each look is drawn over the one before: every line is cleared behind its end, and the screen is not.
+func TestStatusOnATerminal(t *testing.T) {
+	beside(t)
+	var b bytes.Buffer
+	doc := &statusDoc{At: time.Unix(0, 0), OK: true, Processes: []roster.Process{{Host: "a\x1b[2Jb", Since: time.Unix(0, 0), Ready: true}}}
+	if err := (statusCmd{}).show(&b, doc, true); err != nil {
+		t.Fatal(err)
+	}
+	text := b.String()
+	if !strings.HasPrefix(text, termHome) || !strings.HasSuffix(text, termClearRest) || strings.Contains(text, termClear) {
+		t.Errorf("%q", text)
+	}
+	if strings.Count(text, "\n") != strings.Count(text, termClearLine+"\n") {
+		t.Errorf("a line is not cleared behind its end: %q", text)
+	}
+}

@@ -1,0 +1,228 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"verifyd/natsconf"
+	"verifyd/sessions"
+	"verifyd/sessions/roster"
+	"verifyd/sessions/told"
+)
+
+// What a terminal is told (ECMA-48): to go to the first line, to clear what is right of the cursor, and below it. Drawing over what is
+// there, instead of clearing first, does not flicker.
+const (
+	termHome      = "\x1b[H"
+	termClear     = "\x1b[2J"
+	termClearLine = "\x1b[K"
+	termClearRest = "\x1b[J"
+)
+
+// watch looks again and again until ctx ends. That a look fails ends nothing: the service may be coming back.
+func (s statusCmd) watch(ctx context.Context, c console, st *store, topology natsconf.TopologyOptions) error {
+	terminal := isTerminal(c.out) && !s.JSON
+	if terminal {
+		_, _ = io.WriteString(c.out, termClear)
+	}
+	tick := time.NewTicker(s.Every)
+	defer tick.Stop()
+	for {
+		doc, err := lookAt(ctx, st, topology)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			doc.OK, doc.Trouble = false, append(doc.Trouble, err.Error())
+		}
+		if err := s.show(c.out, doc, terminal); err != nil {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (s statusCmd) show(out io.Writer, doc *statusDoc, terminal bool) error {
+	var b bytes.Buffer
+	switch {
+	case s.JSON:
+		e := json.NewEncoder(&b)
+		e.SetEscapeHTML(false)
+		if err := e.Encode(doc); err != nil {
+			return err
+		}
+	case terminal:
+		if err := doc.draw(&b); err != nil {
+			return err
+		}
+		text := termHome + strings.ReplaceAll(b.String(), "\n", termClearLine+"\n") + termClearRest
+		_, err := io.WriteString(out, text)
+		return err
+	default:
+		fmt.Fprintln(&b, doc.line())
+	}
+	_, err := out.Write(b.Bytes())
+	return err
+}
+
+// line is a look in one line.
+func (d *statusDoc) line() string {
+	parts := []string{
+		exactly(d.At), d.word(), fmt.Sprintf("processes=%d", len(d.Processes)),
+		fmt.Sprintf("waiting=%d given=%d scheduled=%d oldest=%s", d.Backlog.Waiting, d.Backlog.Given, d.Backlog.Scheduled, d.age()),
+	}
+	for _, v := range verdictOrder {
+		parts = append(parts, fmt.Sprintf("%s=%d", v, d.Verdicts.By[v]))
+	}
+	parts = append(parts, fmt.Sprintf("unreached=%d paused=%d", len(d.Hosts), len(d.Paused)))
+	for _, t := range d.Trouble {
+		parts = append(parts, "("+t+")")
+	}
+	return strings.Join(parts, " ")
+}
+
+func (d *statusDoc) word() string {
+	if d.OK {
+		return "ok"
+	}
+	return "trouble"
+}
+
+// age is how long the oldest delivery has waited.
+func (d *statusDoc) age() string {
+	if d.Backlog.Oldest == nil {
+		return "-"
+	}
+	return max(d.At.Sub(*d.Backlog.Oldest), 0).Round(time.Second).String()
+}
+
+// verdictOrder is the order in which verdicts are told.
+var verdictOrder = []sessions.Verdict{
+	sessions.VerdictDelivered, sessions.VerdictRejected, sessions.VerdictUnknown, sessions.VerdictUndeliverable, sessions.VerdictReleased,
+}
+
+// draw shows a look as people read it.
+func (d *statusDoc) draw(out io.Writer) error {
+	var b bytes.Buffer
+	if d.OK {
+		fmt.Fprintf(&b, "All is well, %s\n", exactly(d.At))
+	} else {
+		fmt.Fprintf(&b, "Something is not well, %s\n", exactly(d.At))
+		for _, t := range d.Trouble {
+			fmt.Fprintf(&b, "  ! %s\n", t)
+		}
+	}
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	cluster := d.Server.Cluster
+	if cluster == "" {
+		cluster = "a single server"
+	}
+	_, _ = fmt.Fprintf(w, "\nServer\tNATS %s, %s, %s\n", d.Server.Version, cluster, d.Server.URL)
+	_, _ = fmt.Fprintf(w, "Store\t%s\n", roomText(d.Store.Used, d.Store.Limit))
+	_, _ = fmt.Fprintf(w, "Backlog\t%d waiting, %d with dispatchers, %d scheduled; the oldest has waited %s\n",
+		d.Backlog.Waiting, d.Backlog.Given, d.Backlog.Scheduled, d.age())
+	_, _ = fmt.Fprintf(w, "Verdicts\t%s\n", d.verdicts())
+	d.drawProcesses(w)
+	d.drawStreams(w)
+	d.drawHosts(w)
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	_, err := out.Write(b.Bytes())
+	return err
+}
+
+func (d *statusDoc) verdicts() string {
+	var parts []string
+	for _, v := range verdictOrder {
+		if n := d.Verdicts.By[v]; n > 0 || v != sessions.VerdictReleased {
+			parts = append(parts, fmt.Sprintf("%d %s", n, v))
+		}
+	}
+	return strings.Join(parts, ", ") + ", since " + d.Verdicts.Since.UTC().Format(time.TimeOnly)
+}
+
+func (d *statusDoc) drawProcesses(w io.Writer) {
+	_, _ = fmt.Fprintln(w, "\nPROCESS\tPID\tROLES\tVERSION\tUP\tREADY")
+	for _, p := range d.Processes {
+		ready := "yes"
+		if !p.Ready {
+			ready = "no"
+		}
+		if len(p.Unwell) > 0 {
+			ready += ": " + reasons(p)
+		}
+		_, _ = fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\n", told.Legible(orDash(p.Host)), p.PID, strings.Join(p.Roles, ","), told.Legible(p.Version),
+			max(d.At.Sub(p.Since), 0).Round(time.Second), told.Legible(ready))
+	}
+	if len(d.Processes) == 0 {
+		_, _ = fmt.Fprintln(w, "none answers")
+	}
+}
+
+// reasons tells what is not well with a process.
+func reasons(p roster.Process) string {
+	texts := make([]string, len(p.Unwell))
+	for i, t := range p.Unwell {
+		texts[i] = t.Check + ": " + t.Reason
+	}
+	return strings.Join(texts, "; ")
+}
+
+// drawStreams shows streams that share a leader and a number of copies as one line: embedded, all of them.
+func (d *statusDoc) drawStreams(w io.Writer) {
+	_, _ = fmt.Fprintln(w, "\nLEADER\tCOPIES\tMESSAGES\tSIZE\tSTREAMS")
+	type kind struct {
+		leader          string
+		current, copies int
+	}
+	var kinds []kind
+	names, messages, size := map[kind][]string{}, map[kind]uint64{}, map[kind]uint64{}
+	for _, s := range d.Streams {
+		k := kind{s.Leader, s.Current, s.Copies}
+		if !slices.Contains(kinds, k) {
+			kinds = append(kinds, k)
+		}
+		names[k] = append(names[k], s.Name)
+		messages[k] += s.Messages
+		size[k] += s.Bytes
+	}
+	for _, k := range kinds {
+		_, _ = fmt.Fprintf(w, "%s\t%d of %d\t%d\t%s\t%s\n", orDash(k.leader), k.current, k.copies, messages[k], sizeText(size[k]), strings.Join(names[k], " "))
+	}
+}
+
+func sizeText(n uint64) string {
+	if n < 1<<20 {
+		return fmt.Sprintf("%d KiB", (n+1023)>>10)
+	}
+	return fmt.Sprintf("%d MiB", n>>20)
+}
+
+func (d *statusDoc) drawHosts(w io.Writer) {
+	if len(d.Hosts)+len(d.Paused) == 0 {
+		return
+	}
+	_, _ = fmt.Fprintln(w, "\nRECEIVER HOST\tSTATE\tSINCE\tWHY")
+	for _, h := range d.Hosts {
+		_, _ = fmt.Fprintf(w, "%s\tbreaker %s\t%s\t%s\n", told.Legible(h.Host), h.Breaker, instant(h.Since), told.Legible(orDash(h.Detail)))
+	}
+	for _, p := range d.Paused {
+		why := "by " + p.By
+		if p.Reason != "" {
+			why += ": " + p.Reason
+		}
+		_, _ = fmt.Fprintf(w, "%s\tpaused until %s\t%s\t%s\n", told.Legible(p.Host), instant(p.Until), instant(p.At), told.Legible(why))
+	}
+}

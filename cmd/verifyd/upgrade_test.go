@@ -1,0 +1,234 @@
+package main
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"flag"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/rs/zerolog"
+
+	"verifyd/natsconf"
+	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/seal"
+)
+
+// What older builds have stored is kept in testdata/upgrade, one file for each. A build that changes how a record is stored adds one of
+// the build before it:
+//
+//	go build -o /tmp/verifyd-old ./cmd/verifyd    # in a worktree of the older commit
+//	go test ./cmd/verifyd -run WriteUpgrade -args -upgrade-from /tmp/verifyd-old -upgrade-name COMMIT
+var (
+	upgradeFrom = flag.String("upgrade-from", "", "binary of an older build, to write down what it stores")
+	upgradeName = flag.String("upgrade-name", "", "the older build's commit")
+)
+
+// olderStore is what an older build has stored, and how it read that itself.
+type olderStore struct {
+	Key      string              `json:"master_key"` // base64; it seals nothing but tests
+	APIKey   string              `json:"api_key"`
+	Revoked  string              `json:"revoked_key"`
+	Sessions map[string]readBack `json:"sessions"` // by token
+	Messages []olderMessage      `json:"messages"`
+}
+
+type readBack struct {
+	User     string `json:"user"`
+	State    string `json:"state"`
+	Delivery string `json:"delivery"`
+	Attempts int    `json:"attempts"`
+}
+
+type olderMessage struct {
+	Stream  string      `json:"stream"`
+	Subject string      `json:"subject"`
+	Data    []byte      `json:"data,omitempty"`
+	Header  nats.Header `json:"header,omitempty"`
+}
+
+func upgradeFile(name string) string {
+	return filepath.Join("testdata", "upgrade", name+".json.gz")
+}
+
+// TestWriteUpgrade makes a file of testdata/upgrade.
+func TestWriteUpgrade(t *testing.T) {
+	beside(t)
+	if *upgradeFrom == "" {
+		t.Skip("it writes testdata, by an older binary that is named")
+	}
+	c := newChild(t)
+	c.exe = *upgradeFrom
+	c.start(t)
+	older := olderStore{Sessions: map[string]readBack{}}
+	older.APIKey = must[string](t)(c.command(t, "key", "create", "--account", "Harbor Guild"))
+	first := must[string](t)(c.command(t, "key", "list"))
+	older.Revoked = must[string](t)(c.command(t, "key", "create", "--account", "Harbor Guild"))
+	for _, id := range regexp.MustCompile(`key_\w+`).FindAllString(must[string](t)(c.command(t, "key", "list")), -1) {
+		if !strings.Contains(first, id) {
+			must[string](t)(c.command(t, "key", "revoke", id))
+		}
+	}
+	b := &backedUp{child: c, api: api{base: c.base(), key: older.APIKey}}
+	b.api.knownSoon(t)
+	want := map[string]string{}
+	ends := func(delivery string) {
+		w := b.sign(t, c.inbox.callbackURL())
+		b.api.until(t, w.session.Session, delivery)
+		want[w.session.Session] = delivery
+	}
+	ends("delivered")
+	c.inbox.later = "1" // the first POST of each callback is answered 503
+	ends("rejected")
+	c.inbox.later = ""
+	want[b.sign(t, "https://"+natstest.Address(t)+"/callbacks").session.Session] = "due"
+	pending := b.api.init(t, map[string]any{"platform": "p", "platform_user_id": "u", "guild_id": "g", "callback_url": c.inbox.callbackURL()})
+	want[pending.Session] = "none"
+	c.inbox.hold = make(chan struct{})
+	open := b.sign(t, c.inbox.callbackURL()).session.Session
+	<-c.inbox.got
+	if v := b.api.until(t, open, "claimed"); v.Delivery.State != "claimed" {
+		t.Fatal(v)
+	}
+	c.kill()
+	close(c.inbox.hold)
+	c.inbox.hold = nil
+	c.start(t)
+	want[open] = "unknown"
+	for token, delivery := range want {
+		v := b.api.until(t, token, delivery)
+		older.Sessions[token] = readBack{v.PlatformUserID, v.State, v.Delivery.State, len(v.Delivery.Attempts)}
+	}
+	c.kill()
+	older.Key = must[seal.Key](t)(seal.Load(filepath.Join(c.dir, "store", "secret.key"))).Encode()
+	older.Messages = c.everything(t)
+	var text bytes.Buffer
+	zip := must[*gzip.Writer](t)(gzip.NewWriterLevel(&text, gzip.BestCompression))
+	if err := json.NewEncoder(zip).Encode(older); err != nil {
+		t.Fatal(err)
+	}
+	if err := zip.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(upgradeFile(*upgradeName), text.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// everything reads all that a stopped service has stored, whatever its streams are.
+func (c *child) everything(t *testing.T) (all []olderMessage) {
+	t.Helper()
+	e := must[*natsconf.Embedded](t)(natsconf.OpenEmbedded(natsconf.EmbeddedOptions{DataDir: filepath.Join(c.dir, "store"), Log: zerolog.Nop()}))
+	stop := natstest.Serve(t, e)
+	<-e.Ready()
+	conn := must[*natsconf.Conn](t)(natsconf.Connect(t.Context(), natsconf.ConnectOptions{Embedded: e, Log: zerolog.Nop()}))
+	defer func() { conn.Close(); stop(); _ = e.Close() }()
+	host := must[string](t)(os.Hostname()) // it is in the workers' names, and nobody's business
+	names := conn.JS.StreamNames(t.Context())
+	for name := range names.Name() {
+		_, last, err := conn.Bounds(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = conn.Pages(t.Context(), name, ">", 1, last, func(msgs []jetstream.Msg) error {
+			for _, m := range msgs {
+				all = append(all, olderMessage{name, m.Subject(), bytes.ReplaceAll(m.Data(), []byte(`"`+host+"."), []byte(`"host.`)), m.Headers()})
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all
+}
+
+// A service that is upgraded reads what the builds before it have stored: sessions and how they ended, keys, accounts and their secrets,
+// and goes on with what they had not brought to an end.
+func TestOlderRecordsAreRead(t *testing.T) {
+	natstest.NeedsEmbedded(t, "fills its data directory before it starts")
+	beside(t)
+	files := must[[]string](t)(filepath.Glob(upgradeFile("*")))
+	if len(files) < 2 {
+		t.Fatalf("%d older builds in testdata/upgrade", len(files))
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".json.gz"), func(t *testing.T) {
+			older := readOlder(t, file)
+			dir := filepath.Join(t.TempDir(), "store")
+			older.store(t, dir)
+			key := must[seal.Key](t)(seal.ParseKey(older.Key))
+			r := boot(t, func(c *config) { c.store.dataDir, c.store.key = dir, &key })
+			a := api{base: r.base, key: older.APIKey}
+			for token, want := range older.Sessions {
+				v := a.read(t, token)
+				if want.State == "pending" && v.State == "expired" {
+					want.State = "expired" // its ten minutes are over, unless the file was made just now
+				}
+				if want.Delivery == "due" {
+					want.Delivery = v.Delivery.State // it is taken up at once
+				}
+				if got := (readBack{v.PlatformUserID, v.State, v.Delivery.State, len(v.Delivery.Attempts)}); got != want {
+					t.Errorf("a session of the older build reads %+v, want %+v", got, want)
+				}
+			}
+			_, _, list := a.call(t, http.MethodGet, "/sessions?limit=100", "")
+			for token := range older.Sessions {
+				if id := a.read(t, token).ID; !strings.Contains(string(list), id) {
+					t.Errorf("session %s is in no list", id)
+				}
+			}
+			s := a.init(t, map[string]any{"platform": "p", "platform_user_id": "u", "callback_url": r.inbox.callbackURL()})
+			must[*page](t)(newBrowser().open(t.Context(), s.VerifyURL))
+			if status, _, body := (api{base: r.base, key: older.Revoked}).call(t, http.MethodGet, "/sessions?limit=1", ""); status != http.StatusUnauthorized {
+				t.Errorf("a key that was revoked: %d %s", status, body)
+			}
+			accounts, err := r.store.accounts.Accounts(t.Context())
+			if err != nil || len(accounts) != 1 || len(accounts[0].Secrets) != 1 || !strings.HasPrefix(accounts[0].Secrets[0].Value, "whsec_") {
+				t.Errorf("%d accounts, %v", len(accounts), err)
+			}
+		})
+	}
+}
+
+func readOlder(t *testing.T, file string) (older olderStore) {
+	t.Helper()
+	f := must[*os.File](t)(os.Open(file))
+	defer func() { _ = f.Close() }()
+	if err := json.NewDecoder(must[*gzip.Reader](t)(gzip.NewReader(f))).Decode(&older); err != nil {
+		t.Fatal(err)
+	}
+	return older
+}
+
+// store puts the messages into a new store as they were, but for what the server has put into them itself.
+func (o olderStore) store(t *testing.T, dir string) {
+	t.Helper()
+	conn, stop := natstest.StartIn(t, dir)
+	defer stop()
+	for _, m := range o.Messages {
+		header := nats.Header{}
+		for name, values := range m.Header {
+			if !strings.HasPrefix(name, "Nats-") {
+				header[name] = values
+			}
+		}
+		switch {
+		case m.Stream == natsconf.StreamUsage:
+			header.Set("Nats-Incr", "+1")
+			m.Data = nil
+		case m.Stream == natsconf.StreamRetries && strings.HasPrefix(m.Subject, "schedule."):
+			m.Subject = strings.Replace(m.Subject, "schedule.", "retry.", 1) // its time has come long since
+		}
+		if _, err := conn.JS.PublishMsg(t.Context(), &nats.Msg{Subject: m.Subject, Data: m.Data, Header: header}); err != nil {
+			t.Fatalf("%s: %v", m.Subject, err)
+		}
+	}
+}

@@ -1,0 +1,40 @@
+package dispatcher
+
+import (
+	"testing"
+	"time"
+)
+
+// A destination that has sent little lately, because there was little to send, does not keep a sudden crowd waiting: what found no room comes
+// again soon at first. Where it is slow indeed, the pauses grow to what its rate says.
+func TestFullPauseFollowsTheRateFromBelow(t *testing.T) {
+	busy := func(rate int64) *destination {
+		to := &destination{}
+		to.pace.rate.Store(rate)
+		to.pace.until.Store(time.Now().Add(time.Hour).UnixNano())
+		return to
+	}
+	for _, c := range []struct {
+		to    *destination
+		given int
+		want  time.Duration
+	}{
+		{nil, 1, fullPauseLeast},
+		{busy(0), 1, fullPauseLeast},
+		{busy(0), 3, 4 * fullPauseLeast},
+		{busy(0), 20, fullPauseMost},
+		{busy(40), 1, fullPauseLeast},
+		{busy(40), 20, fullPauseMost},
+		{busy(512), 2, 2 * fullPauseLeast},
+		{busy(512), 20, 2 * time.Second},
+		{busy(100_000), 20, fullPauseLeast},
+	} {
+		if got := c.to.fullPause(c.given); got != c.want {
+			rate := int64(0)
+			if c.to != nil {
+				rate = c.to.pace.perSecond()
+			}
+			t.Errorf("at %d a second, given %d times: %s, want %s", rate, c.given, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,267 @@
+package dispatcher_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"verifyd/natsconf"
+	"verifyd/natsconf/natstest"
+	"verifyd/sessions"
+)
+
+// planted has a server's answer stored on a subject of a stream, as whoever may ask the server for anything can.
+func (h *house) planted(t *testing.T, stream, subject string) {
+	t.Helper()
+	before := h.sequence(t, stream, subject)
+	if err := h.conn.NC.PublishRequest("$JS.API.INFO", subject, nil); err != nil {
+		t.Fatal(err)
+	}
+	h.soon(t, "nothing was stored on "+subject, func() bool { return h.sequence(t, stream, subject) > before })
+}
+
+func (h *house) sequence(t *testing.T, stream, subject string) uint64 {
+	t.Helper()
+	m, err := h.conn.Last(t.Context(), stream, subject)
+	if errors.Is(err, natsconf.ErrNotFound) {
+		return 0
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m.Sequence
+}
+
+func (h *house) soon(t *testing.T, otherwise string, holds func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatal(otherwise)
+		}
+	}
+}
+
+// telling counts what the house's store tells of.
+func (h *house) telling(t *testing.T) *atomic.Int64 {
+	t.Helper()
+	var told atomic.Int64
+	h.store = sessions.NewStore(sessions.Config{
+		Conn: h.conn, Key: h.key, Completions: h.completions, Unreadable: func(*sessions.UnreadableError) { told.Add(1) },
+		Pending: natstest.Writer(t, h.conn, natsconf.BucketStream(natsconf.BucketSessions)),
+		Retries: natstest.Writer(t, h.conn, natsconf.StreamRetries),
+	})
+	return &told
+}
+
+// leftTo counts what a consumer has still to do.
+func (h *house) leftTo(t *testing.T, c natsconf.ConsumerAsset) uint64 {
+	t.Helper()
+	state, err := h.conn.ConsumerState(t.Context(), c.Stream, c.Config.Durable)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return state.Waiting + state.Given
+}
+
+// What stands in a completion's or a wish's place and cannot be read is told and, after a few looks, let go of. Others are delivered.
+func TestUnreadableMessagesAreLetGo(t *testing.T) {
+	h := start(t)
+	told := h.telling(t)
+	r := h.receive(t, "127.0.0.1", status(204))
+	s, _, err := h.store.Create(t.Context(), sessions.Request{Account: "acc_a", Key: "key_k", Platform: "p", PlatformUserID: "u", CallbackURL: r.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.planted(t, natsconf.StreamCompletions, "completion."+string(s.ID))
+	h.planted(t, natsconf.StreamCompletions, "completion.nobody")
+	c := h.config()
+	c.UnreadablePause = 50 * time.Millisecond
+	h.dispatch(t, c)
+	other := h.complete(t, r.URL, "u", verified)
+	h.until(t, other.ID, sessions.DeliveryDelivered)
+	h.planted(t, natsconf.StreamCompletions, "resend."+string(other.ID)+".2")
+	consumer := natsconf.DispatcherConsumers()[0]
+	h.soon(t, "the consumer gives it out for ever", func() bool { return h.leftTo(t, consumer) == 0 && told.Load() >= 3*3 })
+	if n := told.Load(); n != 3*3 {
+		t.Errorf("told %d times of three messages", n)
+	}
+	if n := r.count(s.ID) + r.count(other.ID); n != 1 {
+		t.Errorf("%d POSTs", n)
+	}
+}
+
+// Whose claim it is nobody can say: it may have sent, so nobody else does. The attempt is settled as unknown, and a person may send again.
+func TestUnreadableClaimIsNeverSent(t *testing.T) {
+	h := start(t)
+	r := h.receive(t, "127.0.0.1", status(204))
+	c := h.complete(t, r.URL, "u", verified)
+	h.planted(t, natsconf.StreamCompletions, "claim."+string(c.ID)+".1")
+	h.dispatch(t, h.config())
+	h.soon(t, "it is not settled", func() bool { return h.sequence(t, natsconf.StreamCompletions, "result."+string(c.ID)+".1") > 0 })
+	v := h.until(t, c.ID, sessions.DeliveryUnknown)
+	if a := v.Delivery.Attempts[0]; a.Presumed || a.Result.Class != sessions.ClassUnreadable || a.Result.By == "" {
+		t.Errorf("%+v", a)
+	}
+	if n := r.count(c.ID); n != 0 {
+		t.Errorf("%d POSTs", n)
+	}
+	if _, err := h.store.Resend(t.Context(), c.ID, "operator"); err != nil {
+		t.Fatal(err)
+	}
+	h.until(t, c.ID, sessions.DeliveryDelivered)
+	if n := r.count(c.ID); n != 1 {
+		t.Errorf("%d POSTs", n)
+	}
+}
+
+// Under at-least-once an attempt that may have been sent is sent again, as with any other that is unknown.
+func TestUnreadableClaimUnderAtLeastOnce(t *testing.T) {
+	h := start(t)
+	r := h.receive(t, "127.0.0.1", status(204))
+	c := h.complete(t, r.URL, "u", verified)
+	h.planted(t, natsconf.StreamCompletions, "claim."+string(c.ID)+".1")
+	config := h.config()
+	config.DefaultPolicy = sessions.PolicyAtLeastOnce
+	h.dispatch(t, config)
+	if v := h.until(t, c.ID, sessions.DeliveryDelivered); len(v.Delivery.Attempts) != 2 {
+		t.Errorf("%+v", v.Delivery)
+	}
+	if n := r.count(c.ID); n != 1 {
+		t.Errorf("%d POSTs", n)
+	}
+}
+
+// Behind a delivery that has ended a claim that cannot be read reopens nothing, under either policy. Only when a person asks for that very attempt
+// does it stand in the way.
+func TestUnreadableClaimBehindTheEndReopensNothing(t *testing.T) {
+	for name, policy := range map[string]sessions.Policy{"once": sessions.PolicyOnce, "at least once": sessions.PolicyAtLeastOnce} {
+		t.Run(name, func(t *testing.T) {
+			h := start(t)
+			r := h.receive(t, "127.0.0.1", status(204))
+			c := h.complete(t, r.URL, "u", verified)
+			config := h.config()
+			config.DefaultPolicy = policy
+			h.dispatch(t, config)
+			h.until(t, c.ID, sessions.DeliveryDelivered)
+			h.planted(t, natsconf.StreamCompletions, "claim."+string(c.ID)+".2")
+			h.planted(t, natsconf.StreamRetries, "retry."+string(c.ID))
+			h.untilBacklog(t, nothing)
+			if v := h.until(t, c.ID, sessions.DeliveryDelivered); r.count(c.ID) != 1 || len(v.Delivery.Attempts) != 1 {
+				t.Errorf("%d POSTs, %+v", r.count(c.ID), v.Delivery)
+			}
+			if _, err := h.store.Resend(t.Context(), c.ID, "operator"); err != nil {
+				t.Fatal(err)
+			}
+			h.soon(t, "it is not settled", func() bool { return h.sequence(t, natsconf.StreamCompletions, "result."+string(c.ID)+".2") > 0 })
+			if policy == sessions.PolicyOnce {
+				h.untilBacklog(t, nothing)
+				if h.until(t, c.ID, sessions.DeliveryUnknown); r.count(c.ID) != 1 {
+					t.Errorf("%d POSTs", r.count(c.ID))
+				}
+				if _, err := h.store.Resend(t.Context(), c.ID, "operator"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if v := h.until(t, c.ID, sessions.DeliveryDelivered); r.count(c.ID) != 2 || len(v.Delivery.Attempts) != 3 {
+				t.Errorf("%d POSTs, %+v", r.count(c.ID), v.Delivery)
+			}
+		})
+	}
+}
+
+// How an attempt ended cannot be stored where something stands in the result's place. It was sent once, and is not sent again.
+func TestUnreadableResultIsNotSentAgain(t *testing.T) {
+	for name, policy := range map[string]sessions.Policy{"once": sessions.PolicyOnce, "at least once": sessions.PolicyAtLeastOnce} {
+		t.Run(name, func(t *testing.T) {
+			h := start(t)
+			r := h.receive(t, "127.0.0.1", status(204))
+			c := h.complete(t, r.URL, "u", verified)
+			h.planted(t, natsconf.StreamCompletions, "result."+string(c.ID)+".1")
+			config := h.config()
+			config.DefaultPolicy = policy
+			h.dispatch(t, config)
+			h.until(t, c.ID, sessions.DeliveryUnknown)
+			consumer := natsconf.DispatcherConsumers()[0]
+			h.soon(t, "it is not let go of", func() bool { return h.leftTo(t, consumer) == 0 })
+			if n := r.count(c.ID); n != 1 {
+				t.Errorf("%d POSTs", n)
+			}
+		})
+	}
+}
+
+// acknowledge acknowledges one completion, as a dispatcher does once its hint is stored.
+func (h *house) acknowledge(t *testing.T) {
+	t.Helper()
+	first, err := h.conn.JS.Consumer(t.Context(), natsconf.StreamCompletions, natsconf.ConsumerDispatcher)
+	if err != nil {
+		t.Fatal(err)
+	}
+	batch, err := first.Fetch(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for m := range batch.Messages() {
+		if err := m.DoubleAck(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A hint that was written over gives a delivery no more time: it is stored anew as one since the completion.
+func TestUnreadableScheduleGivesNoMoreTime(t *testing.T) {
+	h := start(t)
+	r := h.receive(t, alone(), status(204))
+	r.Close()
+	c := h.complete(t, r.URL, "u", verified)
+	h.acknowledge(t)
+	subject := "schedule." + string(c.ID)
+	h.planted(t, natsconf.StreamRetries, subject)
+	planted := h.sequence(t, natsconf.StreamRetries, subject)
+	h.dispatch(t, h.config())
+	h.soon(t, "it is not stored anew", func() bool { return h.sequence(t, natsconf.StreamRetries, subject) > planted })
+	if again := h.schedule(t, c.ID); !again.Since.Equal(c.CompletedAt) {
+		t.Errorf("%+v, completed at %s", again, c.CompletedAt)
+	}
+}
+
+// A hint that was written over, be it while it waits or when it has come due, is made up for by the facts: the delivery is not lost.
+func TestUnreadableHintLosesNoDelivery(t *testing.T) {
+	for name, subject := range map[string]string{"a schedule": "schedule.", "what is due": "retry."} {
+		t.Run(name, func(t *testing.T) {
+			h := start(t)
+			told := h.telling(t)
+			r := h.receive(t, "127.0.0.1", status(204))
+			c := h.complete(t, r.URL, "u", verified)
+			h.acknowledge(t)
+			if err := h.store.Schedule(t.Context(), sessions.Retry{Session: c.ID, Tries: 1, Since: c.CompletedAt, At: time.Now().Add(time.Hour)}); err != nil {
+				t.Fatal(err)
+			}
+			if subject == "retry." {
+				if _, err := h.conn.JS.PublishMsg(t.Context(), &nats.Msg{Subject: subject + string(c.ID), Data: []byte("planted")}); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				h.planted(t, natsconf.StreamRetries, subject+string(c.ID))
+			}
+			h.dispatch(t, h.config())
+			h.until(t, c.ID, sessions.DeliveryDelivered)
+			if n := r.count(c.ID); n != 1 {
+				t.Errorf("%d POSTs", n)
+			}
+			if told.Load() == 0 {
+				t.Error("nobody was told")
+			}
+		})
+	}
+}

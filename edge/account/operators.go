@@ -1,0 +1,339 @@
+package account
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"verifyd/natsconf"
+)
+
+// ServiceLog stands in the place of an account's id in the audit log, for what concerns the whole service: who is an operator, and
+// which receiver hosts are paused.
+const ServiceLog = "service"
+
+// Grant makes somebody an operator in the dashboard: they see all accounts, pause receiver hosts and send callbacks again. It is for an
+// identity, or for a login link: then for whoever redeems that. Of a login link into an account it says that it leads there, and makes nobody
+// an operator. Only the command line makes one.
+type Grant struct {
+	Network string    `json:"network,omitempty"` // the identity network's id
+	Subject string    `json:"subject,omitempty"` // who they are there
+	Link    string    `json:"link,omitempty"`    // the login link's id, in place of an identity
+	Account string    `json:"account,omitempty"` // of a login link into an account: the account's id,
+	Role    Role      `json:"role,omitempty"`    // and what whoever redeems it is there
+	By      string    `json:"by"`
+	Since   time.Time `json:"since"`
+	Until   time.Time `json:"until,omitzero"` // when a login link's last login ends; zero for an identity, whose grant holds until it is revoked
+	Ended   time.Time `json:"ended,omitzero"` // when it was revoked; zero: it was not
+
+	last *Record // of the change that made it so; see ledger.settle
+}
+
+type grantRecord struct {
+	Version int `json:"v"`
+	Grant
+
+	Last *recordWire `json:"last,omitempty"`
+}
+
+// grantVersion is of grants alone: they are younger than accounts.
+const grantVersion = 1
+
+// ErrNoOperator is returned for who is no operator.
+var ErrNoOperator = errors.New("no such operator; list them with: verifyd operator list")
+
+// Grants are below these in the bucket natsconf.BucketOperations, where an edge writes nothing but pauses: a login that says of itself
+// that it is an operator's, or came by a login link, is none without a grant.
+const (
+	operatorEntry     = "operator."
+	operatorLinkEntry = "operator-link."
+	accountLinkEntry  = "account-link." // and the account's id
+)
+
+// Holder names who has the grant, as the audit log does: an identity, or a login link's id.
+func (g Grant) Holder() string {
+	if g.Link != "" {
+		return g.Link
+	}
+	return identityText(g.Network, g.Subject)
+}
+
+// subject is where the grant stands.
+func (g Grant) subject() string {
+	entry, name := operatorEntry, g.Network+"\x00"+g.Subject // a network's id holds no zero byte
+	switch {
+	case g.Account != "":
+		entry, name = accountLinkEntry+g.Account+".", g.Link
+	case g.Link != "":
+		entry, name = operatorLinkEntry, g.Link
+	}
+	sum := sha256.Sum256([]byte(name))
+	return natsconf.BucketSubject(natsconf.BucketOperations, entry+hex.EncodeToString(sum[:]))
+}
+
+// log is where the grant's records are.
+func (g Grant) log() string {
+	if g.Account != "" {
+		return g.Account
+	}
+	return ServiceLog
+}
+
+// none is the error for a grant that is not there.
+func (g Grant) none() error {
+	if g.Account != "" {
+		return ErrNoLink
+	}
+	return ErrNoOperator
+}
+
+// what names the grant in errors.
+func (g Grant) what() string {
+	if g.Link != "" {
+		return "login link"
+	}
+	return "operator"
+}
+
+// holds says whether the grant is in force at an instant.
+func (g Grant) holds(at time.Time) bool {
+	return g.Ended.IsZero() && (g.Until.IsZero() || at.Before(g.Until))
+}
+
+// GrantOperator makes somebody an operator. A repeat is harmless. Its errors are ErrNotAllowed for who is not at the command line,
+// natsconf.ErrCredential, and an *InputError.
+func (s *Store) GrantOperator(ctx context.Context, by Actor, network, subject string) (Grant, error) {
+	if network == "" || subject == "" || !plain(network, nameBytes) || len(subject) > subjectBytes {
+		return Grant{}, &InputError{Field: "identity", Detail: "an operator is an identity network's id, a colon, and a subject there of at most 1024 bytes, for example example:12345"}
+	}
+	g := Grant{Network: network, Subject: subject, By: by.String(), Since: s.instant()}
+	return g, s.decide(ctx, by, OperatorGranted, g, func(Grant, error) (Grant, error) { return g, nil })
+}
+
+// RevokeOperator ends an identity's grant; every page asks for it anew. Its errors are ErrNoOperator, natsconf.ErrCredential, and
+// ErrNotAllowed for who is not at the command line.
+func (s *Store) RevokeOperator(ctx context.Context, by Actor, network, subject string) error {
+	return s.revoke(ctx, by, OperatorRevoked, Grant{Network: network, Subject: subject})
+}
+
+// RevokeOperatorLink ends what an operator's login link gives, whether it was redeemed or not: nobody can redeem it any more, and who did
+// is an operator no more. Its errors are those of RevokeOperator.
+func (s *Store) RevokeOperatorLink(ctx context.Context, by Actor, link string) error {
+	return s.revoke(ctx, by, OperatorRevoked, Grant{Link: link})
+}
+
+// RevokeLoginLink ends what a login link into an account gives, whether it was redeemed or not: nobody can redeem it any more, and who did is
+// logged in no more. Its errors are ErrNoLink, ErrNoAccount for what is no account's id, natsconf.ErrCredential, and ErrNotAllowed for who is not at the
+// command line.
+func (s *Store) RevokeLoginLink(ctx context.Context, by Actor, account, link string) error {
+	if !isAccountID(account) {
+		return ErrNoAccount
+	}
+	return s.revoke(ctx, by, LinkRevoked, Grant{Link: link, Account: account})
+}
+
+func (s *Store) revoke(ctx context.Context, by Actor, what string, of Grant) error {
+	return s.decide(ctx, by, what, of, func(g Grant, err error) (Grant, error) {
+		g.Ended = s.instant() // put, not deleted: what is deleted can come back
+		return g, err
+	})
+}
+
+// decide changes a grant. edit is given the one that is in force, or the error that there is none; it may run several times. The record lies in
+// the grant and is written after it, as a key's is: what takes a right away cannot wait for the log, and no record tells of what did not happen.
+func (s *Store) decide(ctx context.Context, by Actor, what string, of Grant, edit func(Grant, error) (Grant, error)) error {
+	if !by.atCommandLine() {
+		return fmt.Errorf("%w: only the command line makes operators and login links", ErrNotAllowed)
+	}
+	if err := s.mayGrant(ctx, of); err != nil {
+		return err
+	}
+	done, err := s.turn(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	var g Grant
+	err = again(func() error {
+		found, revision, err := s.grant(ctx, of)
+		if err != nil && !errors.Is(err, of.none()) {
+			return err
+		}
+		if err := s.ledger.settle(ctx, found.last, s.now()); err != nil {
+			return err
+		}
+		if g, err = edit(found, err); err != nil {
+			return err
+		}
+		if g.last, err = s.draft(ctx, by, g.log(), what, g.Holder(), map[string]string{"role": string(g.Role)}); err != nil {
+			return err
+		}
+		return s.putGrant(ctx, g, revision)
+	})
+	if err != nil {
+		return err
+	}
+	return s.ledger.conclude(ctx, g.last)
+}
+
+// mayGrant tells at once where this process's credential may not write a grant.
+func (s *Store) mayGrant(ctx context.Context, g Grant) error {
+	if err := s.conn.MayWrite(ctx, g.subject()); err != nil {
+		return fmt.Errorf("change the %s: %w", g.what(), err)
+	}
+	return nil
+}
+
+// putGrant stores a grant that has not changed since it was read, for as long as it says something. The error is errOvertaken where it has.
+func (s *Store) putGrant(ctx context.Context, g Grant, revision uint64) error {
+	data, err := json.Marshal(grantRecord{grantVersion, g, g.last.wire()})
+	if err != nil {
+		return fmt.Errorf("encode the %s: %w", g.what(), err)
+	}
+	m := &nats.Msg{Subject: g.subject(), Data: data, Header: nats.Header{jetstream.ExpectedLastSubjSeqHeader: {strconv.FormatUint(revision, 10)}}}
+	switch {
+	case g.Until.IsZero():
+	case !g.Ended.IsZero(): // it holds the record of that, which the next start of a service may have to write
+		m.Header.Set(jetstream.MsgTTLHeader, natsconf.AuditTTL.String())
+	default:
+		m.Header.Set(jetstream.MsgTTLHeader, max(g.Until.Sub(s.now()), time.Second).Round(time.Second).String())
+	}
+	_, err = s.conn.JS.PublishMsg(ctx, m, jetstream.WithRetryAttempts(0))
+	if err == nil {
+		return nil
+	}
+	if err = natsconf.Kind(err); errors.Is(err, natsconf.ErrConflict) {
+		return errOvertaken
+	}
+	return fmt.Errorf("store the %s: %w", g.what(), err)
+}
+
+// IsOperator says whether somebody is an operator at this moment, as the leader has it.
+func (s *Store) IsOperator(ctx context.Context, network, subject string) (bool, error) {
+	return s.granted(ctx, Grant{Network: network, Subject: subject})
+}
+
+// IsOperatorLink says whether a login link makes whoever redeemed it an operator at this moment, as the leader has it.
+func (s *Store) IsOperatorLink(ctx context.Context, link string) (bool, error) {
+	return s.granted(ctx, Grant{Link: link})
+}
+
+// LoginLinkGrant gives what a login link gives in an account at this moment, as the leader has it: whoever redeemed it is that there, for as
+// long, and nothing else. The error is ErrNoLink where it gives nothing.
+func (s *Store) LoginLinkGrant(ctx context.Context, account, link string) (Grant, error) {
+	if !isAccountID(account) {
+		return Grant{}, ErrNoLink
+	}
+	g, _, err := s.grant(ctx, Grant{Link: link, Account: account})
+	if err != nil {
+		return Grant{}, err
+	}
+	return g, nil
+}
+
+func (s *Store) granted(ctx context.Context, to Grant) (bool, error) {
+	_, _, err := s.grant(ctx, to)
+	if errors.Is(err, to.none()) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// grant reads what stands of a holder's grant, and its revision. The error is ErrNoOperator where none is in force, and ErrNoLink for a link
+// into an account.
+func (s *Store) grant(ctx context.Context, to Grant) (g Grant, revision uint64, err error) {
+	m, err := s.conn.Last(ctx, natsconf.BucketStream(natsconf.BucketOperations), to.subject())
+	if errors.Is(err, natsconf.ErrNotFound) {
+		return Grant{}, 0, to.none()
+	}
+	if err != nil {
+		return Grant{}, 0, fmt.Errorf("read the %s: %w", to.what(), err)
+	}
+	g, err = decodeGrant(m.Data)
+	if err == nil && (!g.holds(s.now()) || g.Network != to.Network || g.Subject != to.Subject || g.Link != to.Link || g.Account != to.Account) {
+		err = to.none()
+	}
+	return g, m.Sequence, err
+}
+
+func decodeGrant(data []byte) (Grant, error) {
+	var r grantRecord
+	if err := natsconf.DecodeRecord(data, &r, &r.Version, grantVersion); err != nil {
+		return Grant{}, fmt.Errorf("operator or login link: %w", err)
+	}
+	r.last = r.Last.record()
+	return r.Grant, nil
+}
+
+// Operators lists the grants of operators that are in force, by holder.
+func (s *Store) Operators(ctx context.Context) ([]Grant, error) {
+	grants, err := s.grants(ctx, operatorEntry, operatorLinkEntry)
+	if err != nil {
+		return nil, fmt.Errorf("list operators: %w", err)
+	}
+	return grants, nil
+}
+
+// LoginLinks lists what login links into an account give and nobody has taken back, by link: until the last login that one may have led to
+// ends. The error is ErrNoAccount for what is no account's id.
+func (s *Store) LoginLinks(ctx context.Context, account string) ([]Grant, error) {
+	if !isAccountID(account) {
+		return nil, ErrNoAccount
+	}
+	grants, err := s.grants(ctx, accountLinkEntry+account+".")
+	if err != nil {
+		return nil, fmt.Errorf("list login links: %w", err)
+	}
+	return grants, nil
+}
+
+// grants lists the grants below some entries that are in force, by holder.
+func (s *Store) grants(ctx context.Context, entries ...string) ([]Grant, error) {
+	grants, err := s.decisions(ctx, entries...)
+	if err != nil {
+		return nil, err
+	}
+	grants = slices.DeleteFunc(grants, func(g Grant) bool { return !g.holds(s.now()) })
+	slices.SortFunc(grants, func(a, b Grant) int { return strings.Compare(a.Holder(), b.Holder()) })
+	return grants, nil
+}
+
+// decisions lists the grants below some entries, in force or not.
+func (s *Store) decisions(ctx context.Context, entries ...string) ([]Grant, error) {
+	var subjects []string
+	for _, entry := range entries {
+		subjects = append(subjects, natsconf.BucketSubject(natsconf.BucketOperations, entry+">"))
+	}
+	msgs, err := s.conn.Newest(ctx, natsconf.BucketStream(natsconf.BucketOperations), subjects...)
+	if err != nil {
+		return nil, err
+	}
+	var grants []Grant
+	for _, m := range msgs {
+		g, err := decodeGrant(m.Data())
+		if err != nil {
+			return nil, err
+		}
+		grants = append(grants, g)
+	}
+	return grants, nil
+}
+
+// OperatorLink makes a login link for the operator's pages and gives its token, this once. RevokeOperatorLink takes it back. Its errors are
+// natsconf.ErrCredential, and ErrNotAllowed for who is not at the command line.
+func (s *Store) OperatorLink(ctx context.Context, by Actor) (token string, l Link, err error) {
+	if !by.atCommandLine() {
+		return "", Link{}, fmt.Errorf("%w: only the command line makes operators", ErrNotAllowed)
+	}
+	return s.newLink(ctx, by, Link{Operator: true})
+}

@@ -1,0 +1,119 @@
+package chromiumtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto"
+	"github.com/chromedp/chromedp"
+
+	"verifyd/natsconf/natstest"
+)
+
+// look is the pause between two looks at a page, and tellWithin bounds what is asked of a page after something did not end.
+const (
+	look       = 5 * time.Millisecond
+	tellWithin = 4 * time.Second
+)
+
+// Do takes the actions one after the other, each on a page that is loaded, and ends the test where one fails or does not end within
+// natstest.LastResort, with all that tells why.
+func Do(tab context.Context, t *testing.T, actions ...chromedp.Action[chromedp.Void]) {
+	t.Helper()
+	for i, a := range actions {
+		if _, err := attempt(tab, a); err != nil {
+			t.Fatalf("step %d of %d: %v", i+1, len(actions), err)
+		}
+	}
+}
+
+// Run is Do for one action that gives something.
+func Run[T any](tab context.Context, t *testing.T, action chromedp.Action[T]) T {
+	t.Helper()
+	v, err := attempt(tab, action)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// Click clicks what is visible on a page that is loaded. Chromium shows nobody a page without its stylesheets, but the protocol does: a
+// click that is aimed then goes where the button no longer is, and what it would lead to never comes.
+func Click(selector chromedp.CSS) chromedp.Action[chromedp.Void] {
+	return chromedp.Steps(chromedp.WaitVisible(selector), chromedp.Func(loaded), chromedp.Click(selector))
+}
+
+// loaded waits until the page and all that belongs to it is there. Until then chromedp's nodes are replaced, too.
+func loaded(ctx context.Context, target *chromedp.Target) error {
+	ask := chromedp.Evaluate[string](`document.readyState`)
+	for {
+		state, err := ask(ctx, target)
+		if err == nil && state == "complete" {
+			return nil
+		}
+		if _, away := errors.AsType[*cdproto.Error](err); err != nil && !away { // a page that goes away while it is asked is asked again
+			return fmt.Errorf("wait for the page to be loaded: %w", err)
+		}
+		select {
+		case <-time.After(look):
+		case <-ctx.Done():
+			return fmt.Errorf("the page is %q: %w", state, ctx.Err())
+		}
+	}
+}
+
+// attempt takes one action on a loaded page. Its error tells all that is known of the tab.
+func attempt[T any](tab context.Context, action chromedp.Action[T]) (T, error) {
+	v, err := bounded(tab, action)
+	if err != nil {
+		err = fmt.Errorf("%w\n%s", err, tell(tab))
+	}
+	return v, err
+}
+
+func bounded[T any](tab context.Context, action chromedp.Action[T]) (T, error) {
+	var none T
+	if err := chromedp.Do(tab); err != nil { // opens it, if need be; under the deadline it would end with that
+		return none, err
+	}
+	ctx, cancel := context.WithTimeout(tab, natstest.LastResort)
+	defer cancel()
+	var v T
+	ended := make(chan error, 1)
+	go func() {
+		err := chromedp.Do(ctx, chromedp.Func(loaded))
+		if err == nil {
+			v, err = chromedp.Run(ctx, action)
+		}
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		return v, err
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-ended:
+		return v, err
+	case <-time.After(tellWithin): // chromedp's locks know no deadline
+		return none, fmt.Errorf("the action does not even give up: %w", ctx.Err())
+	}
+}
+
+// tell gives what helps to understand a tab that does not go on.
+func tell(tab context.Context) string {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(tab), tellWithin)
+	defer cancel()
+	page, err := chromedp.Run(ctx, chromedp.Evaluate[string](`document.readyState + " " + location + "\n" + document.documentElement.outerHTML`))
+	if err != nil {
+		page = "does not answer: " + err.Error()
+	}
+	told := fmt.Sprintf("The page: %.6000s\n", page)
+	if r, ok := tab.Value(recordKey{}).(*record); ok {
+		told += r.String()
+	}
+	return told
+}

@@ -1,0 +1,10 @@
+//go:build !linux
+
+package chromiumtest
+
+import "github.com/chromedp/chromedp"
+
+// start gives the options by which the browser is started.
+func start(program string) []chromedp.ExecAllocatorOption {
+	return []chromedp.ExecAllocatorOption{chromedp.ExecPath(program)}
+}

@@ -1,0 +1,53 @@
+package signin_test
+
+import (
+	"maps"
+	"net/http"
+	"testing"
+
+	"verifyd/edge/signin"
+	"verifyd/sessions"
+)
+
+// The users' way is counted, session by session and try by try, and what draws previews counts nothing.
+func TestFunnel(t *testing.T) {
+	r := newRig(t, setup{counted: true})
+	opened := func() (*browser, sessions.Token) {
+		_, token := r.session()
+		b := r.browser()
+		for _, agent := range signin.PreviewAgents {
+			b.getAs(b.page(token), agent)
+		}
+		b.getAs(b.page(token), agentPhone)
+		r.browser().getAs(b.page(token), agentInsta) // and again elsewhere
+		return b, token
+	}
+	_, unseen := r.session()
+	bot := r.browser()
+	for _, agent := range signin.PreviewAgents {
+		bot.getAs(bot.page(unseen), agent)
+	}
+	bot.Get(bot.page(unseen)) // a program, which nobody reads in
+
+	opened() // and nothing more
+	b, token := opened()
+	b.press(token) // and never back
+	b, token = opened()
+	b.Get(b.back(token, "ada", "error")) // trouble, then a second try
+	back := b.back(token, "ada", "sign-in")
+	b.Follow(b.Get(back)).WantPage(t, http.StatusOK, headingVerified)
+	b.Get(back) // nothing is counted again
+	b, token = opened()
+	b.Follow(b.Get(b.back(token, "ada", "decline")))
+	b, token = opened()
+	b.Follow(b.act(token, "decline"))
+
+	if got, want := r.counts(), map[sessions.Count]int64{
+		sessions.CountStarted: 6, sessions.CountOpened: 5, sessions.CountSignIn: 3, sessions.CountReturned: 2, sessions.CountFinished: 3,
+		sessions.CountVerified: 1, sessions.CountDeclined: 2,
+		"sign_in:example": 4, "returned:example": 3, "trouble:example": 1, "verified:example": 1, "failed_declined:example": 1,
+		sessions.CountExpired: 3, // with those that still run, since the one process that counts has ended
+	}; !maps.Equal(got, want) {
+		t.Errorf("counts = %v\nwant     %v", got, want)
+	}
+}

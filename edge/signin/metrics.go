@@ -1,0 +1,56 @@
+package signin
+
+import (
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"verifyd/sessions"
+)
+
+// noNetwork stands for the network of a step that none takes part in, in measurements.
+const noNetwork = "none"
+
+// metrics are the measurements of the way through the sign-in. Labels are the events of the timeline, the ids of configured networks, and
+// the classes of trouble.
+type metrics struct {
+	steps    *prometheus.CounterVec // by step and network
+	troubles *prometheus.CounterVec // by network and class
+}
+
+func newMetrics(r prometheus.Registerer) (*metrics, error) {
+	m := &metrics{
+		steps: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "verifyd_sign_in_steps_total",
+			Help: "Steps of users through the sign-in, by step and network: opened the page (a reload counts), sign_in, returned, finished.",
+		}, []string{"step", "network"}),
+		troubles: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "verifyd_sign_in_troubles_total", Help: "Sign-ins that ended without anybody's verdict, by network and class.",
+		}, []string{"network", "class"}),
+	}
+	if r == nil {
+		return m, nil
+	}
+	for _, c := range []prometheus.Collector{m.steps, m.troubles} {
+		if err := r.Register(c); err != nil {
+			return nil, fmt.Errorf("register metrics: %w", err)
+		}
+	}
+	return m, nil
+}
+
+// stepped puts a step of the user's way where it is counted, and counts it here.
+func (h *Handler) stepped(s sessions.Session, e sessions.Event) {
+	network := e.Network
+	if network == "" {
+		network = noNetwork
+	}
+	h.metrics.steps.WithLabelValues(string(e.Name), network).Inc()
+	h.sessions.Step(s, e)
+}
+
+// troubled does the same for a sign-in that ended without a verdict.
+func (h *Handler) troubled(s sessions.Session, network string, t *trouble) {
+	h.metrics.troubles.WithLabelValues(network, t.class).Inc()
+	h.sessions.Step(s, sessions.Event{Name: sessions.EventTrouble, Network: network, Detail: t.Error()})
+}

@@ -1,0 +1,212 @@
+package natsconf_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"verifyd/natsconf"
+	"verifyd/natsconf/natstest"
+)
+
+// holdGate is a gate that, once armed, lets one chunk of what clients say pass and holds the next one until it is released.
+type holdGate struct {
+	*gate
+
+	stage    atomic.Int32 // 0: not armed; then one more than the chunks that have come
+	held     chan struct{}
+	released chan struct{}
+	release  func()
+}
+
+func newHoldGate(t *testing.T, to string) *holdGate {
+	t.Helper()
+	g := &holdGate{}
+	g.gate = newGate(t, to, func() func(bool) bool {
+		return func(toServer bool) bool {
+			if toServer && g.stage.Load() > 0 && g.stage.Add(1) == 3 {
+				close(g.held)
+				<-g.released
+			}
+			return true
+		}
+	})
+	return g
+}
+
+func (g *holdGate) arm(t *testing.T) {
+	t.Helper()
+	g.held, g.released = make(chan struct{}), make(chan struct{})
+	g.release = sync.OnceFunc(func() {
+		g.stage.Store(0)
+		close(g.released)
+	})
+	t.Cleanup(g.release)
+	g.stage.Store(1)
+}
+
+// The leader of a stream changes while the messages of an atomic batch are on their way to it: nothing is stored, the caller is told no
+// more than is known, and the same batch is stored once it is repeated.
+func TestBatchCutByALeaderChange(t *testing.T) {
+	if testing.Short() {
+		t.Skip("skipped under -short: three servers, one of which is killed")
+	}
+	t.Parallel()
+	trio := natstest.StartTrio(t)
+	conn := trio.Connect(t)
+	natstest.Ensure(t, conn)
+	stream := natsconf.BucketStream(natsconf.BucketKeys)
+	for what, change := range map[string]func(leader string) (after func()){
+		"steps down": func(string) func() {
+			natstest.StepDown(t, conn, stream)
+			return func() {}
+		},
+		"is killed": func(leader string) func() {
+			trio.Kill(leader)
+			return func() { trio.Start(t, leader) }
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			leader := natstest.Leader(t, conn, stream)
+			third := trio.Others(leader)[0]
+			g := newHoldGate(t, trio.Address(third))
+			through := natstest.ConnectTo(t, "nats://"+g.Addr().String())
+			batch := make([]*nats.Msg, 100)
+			for i := range batch {
+				batch[i] = &nats.Msg{
+					Subject: natsconf.BucketSubject(natsconf.BucketKeys, fmt.Sprintf("%s.%d", what[:2], i)), Data: make([]byte, 2048),
+					Header: nats.Header{jetstream.ExpectedLastSubjSeqHeader: {"0"}},
+				}
+			}
+			g.arm(t)
+			told := make(chan error, 1)
+			go func() { told <- through.PublishBatch(t.Context(), stream, batch...) }()
+			<-g.held // some of the messages are with the leader, the last one is not
+			after := change(leader)
+			if what == "steps down" { // what comes by that server goes to the new leader from here on
+				at := trio.Connect(t, third)
+				if err := natsconf.AtBoot(t.Context(), func(ctx context.Context) error {
+					_, err := at.JS.Publish(ctx, natsconf.BucketSubject(natsconf.BucketKeys, "probe"), nil)
+					return err
+				}, func(error) bool { return false }); err != nil {
+					t.Fatal(err)
+				}
+			}
+			g.release()
+			select {
+			case err := <-told:
+				if !open(err) || errors.Is(err, natsconf.ErrConflict) {
+					t.Errorf("the caller was told %v, want that it is not stored, or not known to be, and that nobody else was there", err)
+				}
+			case <-time.After(20 * time.Second):
+				t.Fatal("the caller hangs")
+			}
+			after()
+			if n := countOf(t, conn, stream, batch); n != 0 {
+				t.Errorf("%d messages of the batch are stored", n)
+			}
+			if err := natsconf.AtBoot(t.Context(), func(ctx context.Context) error { return through.PublishBatch(ctx, stream, batch...) },
+				func(err error) bool { return !open(err) }); err != nil {
+				t.Errorf("the repeat: %v", err)
+			}
+			if n := countOf(t, conn, stream, batch); n != len(batch) {
+				t.Errorf("%d of %d messages are stored after the repeat", n, len(batch))
+			}
+		})
+	}
+}
+
+// open says that a publish may be repeated: nothing is stored, or the answer was lost, as when the leader changes once more.
+func open(err error) bool {
+	return errors.Is(err, natsconf.ErrUnavailable) || errors.Is(err, natsconf.ErrUncertain)
+}
+
+// countOf says how many of these messages the stream's leader holds, once there is one.
+func countOf(t *testing.T, conn *natsconf.Conn, stream string, msgs []*nats.Msg) (n int) {
+	t.Helper()
+	for _, m := range msgs {
+		err := natsconf.AtBoot(t.Context(), func(ctx context.Context) error {
+			_, err := conn.Last(ctx, stream, m.Subject)
+			return err
+		}, func(err error) bool { return errors.Is(err, natsconf.ErrNotFound) })
+		switch {
+		case err == nil:
+			n++
+		case !errors.Is(err, natsconf.ErrNotFound):
+			t.Fatal(err)
+		}
+	}
+	return n
+}
+
+// A server that was away catches up with the others. Readings that happen to be served by it meanwhile give all that was acknowledged, or
+// say that they cannot.
+func TestReadingWhileACopyIsBehind(t *testing.T) {
+	if testing.Short() {
+		t.Skip("skipped under -short: three servers, one of which is killed")
+	}
+	t.Parallel()
+	const many = 20_000
+	trio := natstest.StartTrio(t)
+	conn := trio.Connect(t)
+	natstest.Ensure(t, conn)
+	leader := natstest.Leader(t, conn, natsconf.StreamCompletions)
+	away := trio.Others(leader)[0]
+	reading := trio.Connect(t, leader)
+	trio.Kill(away)
+	w := natstest.Writer(t, reading, natsconf.StreamCompletions)
+	var crowd sync.WaitGroup
+	for c := range 250 {
+		crowd.Go(func() {
+			for n := range many / 250 {
+				if _, err := w.Publish(t.Context(), &nats.Msg{Subject: fmt.Sprintf("resend.c%d.%d", c, n), Data: make([]byte, 256)}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	crowd.Wait()
+	trio.Start(t, away)
+	whole, refused := 0, 0
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); {
+		_, last, err := reading.Bounds(t.Context(), natsconf.StreamCompletions)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		if whole%2 == 0 {
+			err = reading.Pages(t.Context(), natsconf.StreamCompletions, ">", last-2000, last, func(msgs []jetstream.Msg) error { n += len(msgs); return nil })
+		} else {
+			var msgs []jetstream.Msg
+			msgs, err = reading.Range(t.Context(), natsconf.StreamCompletions, ">", last-2000, last)
+			n = len(msgs)
+		}
+		switch {
+		case errors.Is(err, natsconf.ErrUnavailable):
+			refused++
+		case err != nil:
+			t.Fatal(err)
+		case n != 2001:
+			t.Fatalf("%d of the last 2001 messages were read, without an error", n)
+		default:
+			whole++
+		}
+		newest, err := reading.Newest(t.Context(), natsconf.StreamCompletions, fmt.Sprintf("resend.c%d.%d", whole%250, many/250-1))
+		switch {
+		case errors.Is(err, natsconf.ErrUnavailable):
+			refused++
+		case err != nil:
+			t.Fatal(err)
+		case len(newest) != 1:
+			t.Fatal("a message that was acknowledged is not among the newest, without an error")
+		}
+	}
+	t.Logf("%d readings were whole, %d refused", whole, refused)
+}

@@ -1,0 +1,86 @@
+package natsconf
+
+import (
+	"errors"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics are the measurements of a connection, its writers and its reads. Labels are the names of streams and the words of this package.
+type metrics struct {
+	batches *prometheus.HistogramVec // by stream
+	waiting *prometheus.GaugeVec     // by stream
+	errors  *prometheus.CounterVec   // by stream, op and kind
+}
+
+// What was asked of JetStream, in measurements.
+const (
+	opWrite = "write"
+	opRead  = "read"
+)
+
+func newMetrics() *metrics {
+	return &metrics{
+		batches: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "verifyd_writer_batch_messages", Help: "Messages that a writer published together, by stream; 1 is a publish by itself.",
+			Buckets: []float64{1, 3, 8, 16, 32, 64, 128, 256, batchMost},
+		}, []string{"stream"}),
+		waiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "verifyd_writer_waiting_messages", Help: "Messages that a writer left waiting when it last took some, by stream.",
+		}, []string{"stream"}),
+		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "verifyd_jetstream_errors_total",
+			Help: "What JetStream did not do, by stream, op and kind: conflict, a race that somebody else has won; uncertain, no answer; unavailable; store_full.",
+		}, []string{"stream", "op", "kind"}),
+	}
+}
+
+// Measure shows the connection's measurements, with those of every writer made on it, in a registry; once for each.
+func (c *Conn) Measure(r prometheus.Registerer) {
+	r.MustRegister(c.metrics.batches, c.metrics.waiting, c.metrics.errors,
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "verifyd_nats_connected", Help: "1 while the connection to NATS stands, 0 while it is being made anew.",
+		}, func() float64 {
+			if c.Connected() {
+				return 1
+			}
+			return 0
+		}),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "verifyd_nats_reconnects_total", Help: "How often the connection to NATS came back.",
+		}, func() float64 { return float64(c.NC.Stats().Reconnects) }),
+	)
+}
+
+// Measure shows how full the store is, in a registry.
+func (g *StoreGauge) Measure(r prometheus.Registerer) {
+	r.MustRegister(
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "verifyd_store_used_bytes", Help: "Bytes that JetStream's store has used.",
+		}, func() float64 { return float64(g.used.Load()) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "verifyd_store_limit_bytes", Help: "Limit of JetStream's store; 0 where none is known.",
+		}, func() float64 { return float64(g.most.Load()) }),
+	)
+	if g.embedded != nil {
+		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "verifyd_store_free_bytes", Help: "Bytes left on the filesystem of the embedded store.",
+		}, func() float64 { return float64(g.free.Load()) }))
+	}
+}
+
+// kinds are the words for this package's kinds of failure. ErrNotFound is none.
+var kinds = []struct {
+	err  error
+	word string
+}{{ErrConflict, "conflict"}, {ErrUncertain, "uncertain"}, {ErrUnavailable, "unavailable"}, {ErrStoreFull, "store_full"}}
+
+// failed counts an error where it is a failure.
+func (m *metrics) failed(stream, op string, err error) {
+	for _, k := range kinds {
+		if errors.Is(err, k.err) {
+			m.errors.WithLabelValues(stream, op, k.word).Inc()
+			return
+		}
+	}
+}

@@ -1,0 +1,79 @@
+package natstest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/rs/zerolog"
+
+	"verifyd/natsconf"
+)
+
+// External is a NATS server as an operator runs it: configured by the file that verifyd prepare prints, so that each role has a
+// credential of its own and may do no more than its own.
+type External struct {
+	URL         string
+	Credentials string // the folder of the roles' seeds
+}
+
+// StartExternal runs such a server until the test ends. It holds nothing yet.
+func StartExternal(tb testing.TB) External {
+	tb.Helper()
+	dir := tb.TempDir()
+	e := External{Credentials: filepath.Join(dir, "credentials")}
+	public, err := natsconf.EnsureSeeds(e.Credentials)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	accounts, err := natsconf.ServerConfig(public, 1<<30) // more than any test stores
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "accounts.conf"), accounts, 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	file := filepath.Join(dir, "nats.conf")
+	text := fmt.Sprintf("server_name: nats-1\nlisten: \"127.0.0.1:-1\"\njetstream {\n  store_dir: %q\n  sync_interval: always\n}\ninclude ./accounts.conf\n",
+		filepath.Join(dir, "store"))
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	o, err := server.ProcessConfigFile(file)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	o.NoSigs = true
+	ns, err := server.NewServer(o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	ns.Start()
+	tb.Cleanup(func() { ns.Shutdown(); ns.WaitForShutdown() })
+	if !ns.ReadyForConnections(10 * time.Second) {
+		tb.Fatal("the external server does not start")
+	}
+	e.URL = ns.ClientURL()
+	return e
+}
+
+// Credential gives the file of a role's credential.
+func (e External) Credential(role natsconf.Role) string {
+	return natsconf.SeedFile(e.Credentials, role)
+}
+
+// Connect connects as a role until the test ends.
+func (e External) Connect(tb testing.TB, role natsconf.Role) *natsconf.Conn {
+	tb.Helper()
+	conn, err := natsconf.Connect(tb.Context(), natsconf.ConnectOptions{
+		URL: e.URL, CredsFile: e.Credential(role), Name: tb.Name(), Log: zerolog.Nop(),
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(conn.Close)
+	return conn
+}

@@ -1,0 +1,262 @@
+package natstest
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"verifyd/natsconf"
+)
+
+// Trio is three clustered NATS servers for one test, each a process of its own, so that the test may kill one and start it anew. Each
+// syncs before it acknowledges, as operators are told to run theirs.
+type Trio struct {
+	nodes []*node
+}
+
+// node is one server.
+type node struct {
+	name string
+	port int // where clients come
+	args string
+
+	cmd  *exec.Cmd // nil while it does not run
+	hold *os.File  // the server ends when its standard input does, which is when this process ends
+}
+
+// StartTrio runs three servers until the test ends. They hold nothing yet.
+func StartTrio(tb testing.TB) *Trio {
+	tb.Helper()
+	ports, err := takePorts(2 * Nodes)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	clients, routes := ports[:Nodes], ports[Nodes:]
+	dir := tb.TempDir()
+	tr := &Trio{}
+	for i := range Nodes {
+		name := fmt.Sprint("n", i+1)
+		args := []string{name, filepath.Join(dir, name), strconv.Itoa(clients[i]), strconv.Itoa(routes[i])}
+		for _, port := range routes {
+			args = append(args, strconv.Itoa(port))
+		}
+		tr.nodes = append(tr.nodes, &node{name: name, port: clients[i], args: strings.Join(args, " ")})
+	}
+	tb.Cleanup(func() {
+		for _, n := range tr.nodes {
+			n.kill()
+		}
+	})
+	var wg sync.WaitGroup
+	for _, n := range tr.nodes {
+		wg.Go(func() {
+			if err := n.start(); err != nil {
+				tb.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if tb.Failed() {
+		tb.FailNow()
+	}
+	return tr
+}
+
+// Names gives the names of the servers.
+func (tr *Trio) Names() []string {
+	names := make([]string, len(tr.nodes))
+	for i, n := range tr.nodes {
+		names[i] = n.name
+	}
+	return names
+}
+
+// Others gives the names of the other servers.
+func (tr *Trio) Others(name string) []string {
+	return slices.DeleteFunc(tr.Names(), func(n string) bool { return n == name })
+}
+
+// Address gives where clients reach a server.
+func (tr *Trio) Address(name string) string {
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(tr.node(name).port))
+}
+
+// URL gives the addresses of these servers, or of all.
+func (tr *Trio) URL(names ...string) string {
+	if len(names) == 0 {
+		names = tr.Names()
+	}
+	urls := make([]string, len(names))
+	for i, name := range names {
+		urls[i] = "nats://" + tr.Address(name)
+	}
+	return strings.Join(urls, ",")
+}
+
+// Connect connects to one of these servers, or of all, until the test ends. A connection that is lost comes back to any of them.
+func (tr *Trio) Connect(tb testing.TB, names ...string) *natsconf.Conn {
+	tb.Helper()
+	return ConnectTo(tb, tr.URL(names...))
+}
+
+// ConnectTo connects to servers that ask for no credential until the test ends.
+func ConnectTo(tb testing.TB, url string) *natsconf.Conn {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), LastResort)
+	defer cancel()
+	conn, err := natsconf.Connect(ctx, natsconf.ConnectOptions{URL: url, Name: tb.Name(), Log: zerolog.Nop()})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(conn.Close)
+	return conn
+}
+
+// Kill ends a server by SIGKILL.
+func (tr *Trio) Kill(name string) { tr.node(name).kill() }
+
+// Start runs a server that was killed again, on the store it had.
+func (tr *Trio) Start(tb testing.TB, name string) {
+	tb.Helper()
+	if err := tr.node(name).start(); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func (tr *Trio) node(name string) *node {
+	i := slices.IndexFunc(tr.nodes, func(n *node) bool { return n.name == name })
+	return tr.nodes[i]
+}
+
+func (n *node) start() error {
+	cmd := exec.Command(os.Args[0]) //nolint:gosec // this very test binary
+	cmd.Env = append(os.Environ(), nodeVariable+"="+n.args)
+	hold, told, err := startChild(cmd)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = told.Close() }()
+	n.cmd, n.hold = cmd, hold
+	if _, err := bufio.NewReader(told).ReadString('\n'); err != nil {
+		return fmt.Errorf("server %s did not start: %w", n.name, err)
+	}
+	return nil
+}
+
+func (n *node) kill() {
+	if n.cmd == nil {
+		return
+	}
+	_ = n.cmd.Process.Kill()
+	_ = n.cmd.Wait()
+	_ = n.hold.Close()
+	n.cmd = nil
+}
+
+// leaderPoll is the pause between two questions for a leader.
+const leaderPoll = 20 * time.Millisecond
+
+// Leader waits until a server leads a stream, and gives its name.
+func Leader(tb testing.TB, c *natsconf.Conn, stream string) string {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), LastResort)
+	defer cancel()
+	for {
+		if name, err := leader(ctx, c, stream); err == nil {
+			return name
+		}
+		select {
+		case <-time.After(leaderPoll):
+		case <-ctx.Done():
+			tb.Fatalf("nobody leads %s", stream)
+		}
+	}
+}
+
+func leader(ctx context.Context, c *natsconf.Conn, stream string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	s, err := c.JS.Stream(ctx, stream)
+	if err != nil {
+		return "", err
+	}
+	if cluster := s.CachedInfo().Cluster; cluster != nil && cluster.Leader != "" {
+		return cluster.Leader, nil
+	}
+	return "", errors.New("no leader")
+}
+
+// StepDown has the server that leads a stream step down, waits until another one leads, and gives its name.
+func StepDown(tb testing.TB, c *natsconf.Conn, stream string) string {
+	tb.Helper()
+	before := Leader(tb, c, stream)
+	ctx, cancel := context.WithTimeout(tb.Context(), LastResort)
+	defer cancel()
+	for {
+		stepDown(ctx, c, stream)
+		if name, err := leader(ctx, c, stream); err == nil && name != before {
+			return name
+		}
+		select {
+		case <-time.After(leaderPoll):
+		case <-ctx.Done():
+			tb.Fatalf("%s goes on leading %s", before, stream)
+		}
+	}
+}
+
+// stepDown says whether a leader took the order to step down.
+func stepDown(ctx context.Context, c *natsconf.Conn, stream string) bool {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	m, err := c.NC.RequestWithContext(ctx, "$JS.API.STREAM.LEADER.STEPDOWN."+stream, nil)
+	return err == nil && strings.Contains(string(m.Data), `"success":true`)
+}
+
+// Unrest has the leaders of streams step down again and again, with a pause in between, until the test ends or stop is called.
+// changes gives how often one did.
+func Unrest(tb testing.TB, c *natsconf.Conn, pause time.Duration, streams ...string) (changes func() int64, stop func()) {
+	tb.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var count atomic.Int64
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for i := 0; ctx.Err() == nil; i++ {
+			if stepDown(ctx, c, streams[i%len(streams)]) {
+				count.Add(1)
+			}
+			select {
+			case <-time.After(pause):
+			case <-ctx.Done():
+			}
+		}
+	}()
+	stop = func() { cancel(); <-ended }
+	tb.Cleanup(stop)
+	return count.Load, stop
+}
+
+// routesTo makes the routes to the servers of a cluster.
+func routesTo(ports []int) []*url.URL {
+	urls := make([]*url.URL, len(ports))
+	for i, port := range ports {
+		urls[i] = &url.URL{Scheme: "nats-route", Host: net.JoinHostPort("127.0.0.1", strconv.Itoa(port))}
+	}
+	return urls
+}

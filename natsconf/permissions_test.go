@@ -1,0 +1,294 @@
+package natsconf_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/rs/zerolog"
+
+	"verifyd/natsconf"
+	"verifyd/natsconf/natstest"
+)
+
+// refusals collects what the server refuses to a connection of its own.
+func refusals(t *testing.T, e natstest.External, role natsconf.Role) (*nats.Conn, <-chan string) {
+	t.Helper()
+	refused := make(chan string, 100)
+	option, err := nats.NkeyOptionFromSeed(e.Credential(role))
+	if err != nil {
+		t.Fatal(err)
+	}
+	nc, err := nats.Connect(e.URL, option, nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+		if errors.Is(err, nats.ErrPermissionViolation) {
+			refused <- err.Error()
+		}
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	return nc, refused
+}
+
+// asked does what is to be refused, and says whether it was.
+func asked(t *testing.T, nc *nats.Conn, refused <-chan string, do func() error) bool {
+	t.Helper()
+	if err := do(); err != nil {
+		t.Fatal(err)
+	}
+	if err := nc.FlushTimeout(5 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-refused:
+		return true
+	case <-time.After(5 * time.Second): // the client hands errors to a goroutine of its own; only a failing test waits
+		return false
+	}
+}
+
+func TestEachRoleIsRefusedWhatIsNotItsOwn(t *testing.T) {
+	e := natstest.StartExternal(t)
+	natstest.Ensure(t, e.Connect(t, natsconf.RoleOperator))
+	const sid = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+	forbidden := map[natsconf.Role][]string{
+		natsconf.RoleEdge: {
+			"claim." + sid + ".1", "result." + sid + ".1", "schedule." + sid, "retry." + sid, "$KV.operations.operator.a",
+			"$JS.API.CONSUMER.MSG.NEXT.COMPLETIONS.dispatcher", "$JS.API.CONSUMER.CREATE.COMPLETIONS.dispatcher",
+			"$JS.API.CONSUMER.CREATE.COMPLETIONS.dispatcher.completion.x", "$JS.API.CONSUMER.DELETE.COMPLETIONS.dispatcher",
+			"$JS.API.CONSUMER.MSG.NEXT.RETRIES.retries", "$JS.API.CONSUMER.CREATE.RETRIES.retries.retry.x", "$JS.ACK.COMPLETIONS.dispatcher.1.1.1.1.1",
+		},
+		natsconf.RoleDispatcher: {
+			"$KV.sessions.acc_a." + sid, "completion." + sid, "resend." + sid + ".1", "session.sign_in." + sid, "usage.acc_a.202611",
+			"retry." + sid, "audit.acc_a.1", "$KV.accounts.acc_a", "$KV.keys.a.b", "$KV.logins.session.a", "$KV.key-uses.key_a",
+			"$KV.idempotency.acc_a.live.a", "$KV.identities.a", "$KV.operations.pause.a", "$KV.operations.operator.a", natsconf.SubjectSpent, natsconf.SubjectRoster,
+			"$JS.API.STREAM.MSG.GET.KV_sessions", "$JS.API.STREAM.MSG.GET.KV_logins", "$JS.API.CONSUMER.CREATE.KV_sessions.x.>",
+		},
+		natsconf.RoleMonitor: {
+			"$KV.sessions.acc_a." + sid, "completion." + sid, "claim." + sid + ".1", "$JS.API.STREAM.MSG.GET.COMPLETIONS",
+			"$JS.API.CONSUMER.CREATE.COMPLETIONS.x.>", "$JS.API.CONSUMER.MSG.NEXT.COMPLETIONS.dispatcher",
+		},
+	}
+	// What changes or takes away what is there is nobody's but the operator's.
+	for _, s := range []string{
+		"STREAM.CREATE.COMPLETIONS", "STREAM.UPDATE.COMPLETIONS", "STREAM.DELETE.COMPLETIONS", "STREAM.PURGE.KV_sessions",
+		"STREAM.MSG.DELETE.KV_keys", "STREAM.SNAPSHOT.KV_accounts", "STREAM.RESTORE.KV_accounts", "CONSUMER.DURABLE.CREATE.COMPLETIONS.x",
+	} {
+		for role := range forbidden {
+			forbidden[role] = append(forbidden[role], "$JS.API."+s)
+		}
+	}
+	for role, subjects := range forbidden {
+		nc, refused := refusals(t, e, role)
+		for _, s := range subjects {
+			if !asked(t, nc, refused, func() error { return nc.Publish(s, []byte("{}")) }) {
+				t.Errorf("%s may publish on %s", role, s)
+			}
+		}
+		for _, s := range []string{">", "_INBOX.>", "completion.*", "$KV.>", "$JS.API.>"} {
+			if !asked(t, nc, refused, func() error { _, err := nc.SubscribeSync(s); return err }) {
+				t.Errorf("%s may listen on %s", role, s)
+			}
+		}
+	}
+	m, err := e.Connect(t, natsconf.RoleOperator).JS.Stream(t.Context(), natsconf.StreamCompletions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := m.CachedInfo().State.Msgs; n != 0 {
+		t.Errorf("%d messages were stored", n)
+	}
+}
+
+// Who asks itself may not answer at whatever subject its own question names: it could allow itself anything.
+func TestNobodyAllowsItselfMore(t *testing.T) {
+	e := natstest.StartExternal(t)
+	natstest.Ensure(t, e.Connect(t, natsconf.RoleOperator))
+	nc, refused := refusals(t, e, natsconf.RoleEdge)
+	sub, err := nc.SubscribeSync(natsconf.SubjectRoster)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []string{"claim.aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa.1", "$KV.operations.operator.a", "$JS.API.STREAM.DELETE.KV_keys"} {
+		if err := nc.PublishRequest(natsconf.SubjectRoster, s, nil); err != nil {
+			t.Fatal(err)
+		}
+		m, err := sub.NextMsg(5 * time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !asked(t, nc, refused, func() error { return m.Respond(nil) }) {
+			t.Errorf("an edge may answer itself on %s", s)
+		}
+	}
+}
+
+// What each role needs is what the server grants it, and nobody has more than its own to write.
+func TestGrantsAreTheTables(t *testing.T) {
+	e := natstest.StartExternal(t)
+	for _, role := range natsconf.Roles() {
+		conn := e.Connect(t, role)
+		g, err := conn.Grants(t.Context())
+		if err != nil {
+			t.Fatalf("%s: %v", role, err)
+		}
+		if l := g.Lacking(role); len(l) > 0 {
+			t.Errorf("%s lacks %q", role, l)
+		}
+		if x := g.Excess(role); len(x) > 0 {
+			t.Errorf("%s may also write %q", role, x)
+		}
+		if role != natsconf.RoleOperator && g.Account != natsconf.Account {
+			t.Errorf("%s is in the account %q", role, g.Account)
+		}
+	}
+	g, err := e.Connect(t, natsconf.RoleEdge).Grants(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l := g.Lacking(natsconf.RoleDispatcher); len(l) == 0 {
+		t.Error("an edge's credential lacks nothing that a dispatcher needs")
+	}
+	if g, err = e.Connect(t, natsconf.RoleOperator).Grants(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if x := g.Excess(natsconf.RoleEdge); len(x) != 3 {
+		t.Errorf("an edge with the operator's credential may also write %q, want claims, results and schedules", x)
+	}
+}
+
+// A credential that may make nothing waits for the operator's, and says so; a command does not wait.
+func TestTopologyIsTheOperators(t *testing.T) {
+	e := natstest.StartExternal(t)
+	table := natsconf.NewTopology(natsconf.TopologyOptions{})
+	edge := natsconf.Ensurer{Conn: e.Connect(t, natsconf.RoleEdge), Topology: table}
+	missing, ok := errors.AsType[*natsconf.MissingError](edge.EnsureAtBoot(t.Context()))
+	if !ok || !strings.Contains(missing.Error(), "verifyd apply") {
+		t.Fatalf("a command: %v", missing)
+	}
+	told := make(chan error, 10)
+	edge.Update, edge.Waiting = true, []func(error){func(err error) { told <- err }}
+	up := make(chan error, 1)
+	go func() { up <- edge.EnsureAtBoot(t.Context()) }()
+	<-told
+	operator := natsconf.Ensurer{Conn: e.Connect(t, natsconf.RoleOperator), Topology: table, Update: true}
+	if err := operator.Ensure(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-up; err != nil {
+		t.Fatal(err)
+	}
+	if len(told) > 0 {
+		t.Error("waiting was told more than once")
+	}
+	// Another choice of how long results are kept is the operator's to apply, too.
+	edge.Topology = natsconf.NewTopology(natsconf.TopologyOptions{KeepResults: 5 * time.Hour})
+	if err := edge.EnsureAtBoot(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s, err := operator.Conn.JS.Stream(t.Context(), natsconf.StreamCompletions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if age := s.CachedInfo().Config.MaxAge; age != natsconf.DefaultKeepResults {
+		t.Errorf("an edge changed how long results are kept to %s", age)
+	}
+}
+
+// Seeds are made once, for their owner alone, and a file that is none is named without its content.
+func TestSeeds(t *testing.T) {
+	dir := t.TempDir()
+	first, err := natsconf.EnsureSeeds(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := natsconf.EnsureSeeds(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, role := range natsconf.Roles() {
+		if first[role] != second[role] || first[role] == "" {
+			t.Errorf("%s: %q, then %q", role, first[role], second[role])
+		}
+		info, err := os.Stat(natsconf.SeedFile(dir, role))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %s", role, info.Mode())
+		}
+	}
+	file := natsconf.SeedFile(dir, natsconf.RoleEdge)
+	if err := os.WriteFile(file, []byte("hunter2"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := natsconf.CheckCredential(file); err == nil || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("err = %v", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	conn, err := natsconf.Connect(ctx, natsconf.ConnectOptions{URL: "nats://127.0.0.1:1", CredsFile: file, Log: zerolog.Nop()})
+	if err == nil {
+		conn.Close()
+	}
+	if err == nil || ctx.Err() != nil {
+		t.Errorf("a credential that is none is not told at once: %v", err)
+	}
+}
+
+// Every change of what a role may do shows in the golden file.
+func TestPermissionsAreTheGoldenOnes(t *testing.T) {
+	var b strings.Builder
+	for _, role := range natsconf.Roles() {
+		p := natsconf.PermissionsOf(role, "NAME")
+		fmt.Fprintf(&b, "# %s\nunlimited: %t\n", role, p.Unlimited)
+		for _, list := range []struct {
+			name     string
+			subjects []string
+		}{{"publish", p.Publish.Allow}, {"never publish", p.Publish.Deny}, {"listen", p.Listen.Allow}, {"never listen", p.Listen.Deny}} {
+			for _, s := range list.subjects {
+				fmt.Fprintf(&b, "%s %s\n", list.name, s)
+			}
+		}
+		b.WriteString("\n")
+	}
+	const golden = "testdata/permissions.golden"
+	if *update {
+		if err := os.WriteFile(golden, []byte(b.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.String() != string(want) {
+		t.Errorf("permissions have changed; if that is meant: go test ./natsconf -run Golden -update\n%s", b.String())
+	}
+}
+
+// Who adds a stream says who may write to it; the operator alone is nobody, but for the store's standing.
+func TestEveryStreamIsSomebodys(t *testing.T) {
+	var all []string
+	for _, role := range []natsconf.Role{natsconf.RoleEdge, natsconf.RoleDispatcher} {
+		all = append(all, natsconf.PermissionsOf(role, "NAME").Publish.Allow...)
+	}
+	for _, s := range natsconf.NewTopology(natsconf.TopologyOptions{}).Streams {
+		if s.Name == natsconf.BucketStream(natsconf.BucketStore) {
+			continue // the one that is: who serves a store has no say in whether it is in service
+		}
+		if !slices.ContainsFunc(all, func(may string) bool {
+			return slices.ContainsFunc(s.Subjects, func(subject string) bool { return server.SubjectMatchesFilter(may, subject) })
+		}) {
+			t.Errorf("nobody may write to %s: put it into the table of permissions.go", s.Name)
+		}
+	}
+}

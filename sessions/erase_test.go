@@ -1,0 +1,243 @@
+package sessions_test
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"verifyd/natsconf"
+	"verifyd/sessions"
+)
+
+// anybody is the person of every session of the tests' account who has this name, and is known to identities by it.
+func anybody(user string) sessions.Person {
+	return sessions.Person{
+		Account: request.Account, PlatformUserID: user,
+		HoldsOf: func(s sessions.Session) []string { return []string{s.PlatformUserID} },
+	}
+}
+
+// An identity that stood for somebody who is erased may stand for another; what stands for others goes on standing. A session of the
+// erased user is unknown, can never be completed again, and is in no list.
+func TestErase(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	st := h.holder(t, h.key)
+	gone, stays := h.hold(t, "planted-user"), h.hold(t, "another")
+	stays.What = "another identity"
+	for _, hold := range []sessions.Hold{gone, stays} {
+		if err := st.Hold(t.Context(), hold); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.complete(t, gone.Session, sessions.Canceled, sessions.CanceledReason) // nothing is to be delivered
+	if e, err := st.Erase(t.Context(), anybody("planted-user"), false); err != nil || e.Open != 1 || e.Sessions+e.Holds != 0 {
+		t.Errorf("within its lifetime: %+v, %v", e, err)
+	}
+	h.clock.Advance(sessions.Lifetime + time.Second)
+	want := sessions.Erasure{Sessions: 1, Outcomes: 1, Holds: 1}
+	for _, dry := range []bool{true, false} {
+		e, err := st.Erase(t.Context(), anybody("planted-user"), dry)
+		if left := time.Until(e.Until); err != nil || left < 71*time.Hour || left > 73*time.Hour {
+			t.Errorf("dry %t: %+v, %v", dry, e, err)
+		}
+		if e.Until = (time.Time{}); e != want {
+			t.Errorf("dry %t: %+v", dry, e)
+		}
+	}
+	if e, err := st.Erase(t.Context(), anybody("planted-user"), false); err != nil || e != (sessions.Erasure{}) {
+		t.Errorf("a second time: %+v, %v", e, err)
+	}
+	if _, err := st.Read(t.Context(), gone.Session); !errors.Is(err, sessions.ErrNotFound) {
+		t.Errorf("read: %v", err)
+	}
+	if _, err := st.Complete(t.Context(), gone.Session, verified); !errors.Is(err, sessions.ErrNotFound) {
+		t.Errorf("complete: %v", err)
+	}
+	if _, err := st.Resend(t.Context(), gone.Session, "somebody"); !errors.Is(err, sessions.ErrNotFound) {
+		t.Errorf("resend: %v", err)
+	}
+	page, err := st.List(t.Context(), sessions.Query{Account: request.Account, Limit: 10})
+	if err != nil || len(page.Sessions) != 1 || page.Sessions[0].ID != stays.Session {
+		t.Errorf("list: %+v, %v", page.Sessions, err)
+	}
+	erased, err := st.Erased(t.Context())
+	if err != nil || len(erased) != 1 || !erased[gone.Session] {
+		t.Errorf("erased: %v, %v", erased, err)
+	}
+	next := h.hold(t, "next")
+	if err := st.Hold(t.Context(), next); err != nil {
+		t.Errorf("the identity is still held: %v", err)
+	}
+	next.What = stays.What
+	if err := st.Hold(t.Context(), next); !errors.Is(err, sessions.ErrHeld) {
+		t.Errorf("another's identity: %v", err)
+	}
+}
+
+// A list is put together from what a server gives that may be behind the store's leader, and so may hold the record of somebody who is erased.
+// Here it has given one before that is taken away: no list that comes to it shows it.
+func TestListShowsNobodyWhoWasErasedMeanwhile(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	ended := func(user string) sessions.ID {
+		t.Helper()
+		r := request
+		r.PlatformUserID = user
+		s, _, err := h.store.Create(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.complete(t, s.ID, sessions.Canceled, sessions.CanceledReason)
+		return s.ID
+	}
+	erase := func(user string) {
+		t.Helper()
+		if e, err := h.store.Erase(t.Context(), anybody(user), false); err != nil || e.Sessions != 1 {
+			t.Errorf("erase: %+v, %v", e, err)
+		}
+	}
+	ended("an earlier one")
+	gone := ended("planted-user")
+	expired, _ := h.create(t)
+	h.clock.Advance(sessions.Lifetime + time.Second)
+	erase("an earlier one")
+	once := sync.OnceFunc(func() { erase("planted-user") })
+	st := newStoreAt(t, h, func() time.Time { // the time is asked for the newest session, when all records have been read
+		once()
+		return h.clock.Now()
+	})
+	page, err := st.List(t.Context(), sessions.Query{Account: request.Account, Limit: 10})
+	if err != nil || !slices.Equal(ids(page), []sessions.ID{expired.ID}) {
+		t.Errorf("%s was erased, %s was not; the list: %v, %v", gone, expired.ID, ids(page), err)
+	}
+}
+
+// What is on its way to its receiver is not erased: the user's outcome would be lost.
+func TestEraseLeavesWhatIsDue(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	s, _ := h.create(t)
+	h.complete(t, s.ID, sessions.Verified, sessions.NoReason)
+	h.clock.Advance(sessions.Lifetime + time.Second)
+	for _, settle := range []bool{false, true} {
+		if settle {
+			if err := h.store.Claim(t.Context(), sessions.Claim{Session: s.ID, Number: 1}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if e, err := h.store.Erase(t.Context(), anybody(s.PlatformUserID), false); err != nil || e.Open != 1 || e.Sessions != 0 {
+			t.Errorf("claimed %t: %+v, %v", settle, e, err)
+		}
+	}
+	if _, err := h.store.Settle(t.Context(), sessions.Result{Session: s.ID, Number: 1, Verdict: sessions.VerdictDelivered}); err != nil {
+		t.Fatal(err)
+	}
+	if e, err := h.store.Erase(t.Context(), anybody(s.PlatformUserID), false); err != nil || e.Open != 0 || e.Sessions != 1 {
+		t.Errorf("delivered: %+v, %v", e, err)
+	}
+}
+
+// While one session of a user is open, an identity that stands for them elsewhere is erased with the sessions that have ended there: when
+// the open one is erased later, no record tells of it any more.
+func TestEraseInOneGuildWhileAnotherIsOpen(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	st := h.holder(t, h.key)
+	person := anybody("user")
+	person.HoldsOf = func(s sessions.Session) []string { return []string{s.PlatformUserID + " in " + s.GuildID} }
+	hold := func(guild string) sessions.Hold {
+		r := request
+		r.PlatformUserID, r.GuildID = "user", guild
+		s, _, err := st.Create(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		hold := sessions.Hold{What: "identity in " + guild, By: "user in " + guild, Session: s.ID, For: time.Hour}
+		if err := st.Hold(t.Context(), hold); err != nil {
+			t.Fatal(err)
+		}
+		return hold
+	}
+	hold("first")
+	h.clock.Advance(sessions.Lifetime + time.Second)
+	hold("second")
+	if e, err := st.Erase(t.Context(), person, false); err != nil || e.Sessions != 1 || e.Open != 1 || e.Holds != 1 {
+		t.Errorf("one open: %+v, %v", e, err)
+	}
+	h.clock.Advance(sessions.Lifetime + time.Second)
+	if e, err := st.Erase(t.Context(), person, false); err != nil || e.Sessions != 1 || e.Open != 0 || e.Holds != 1 {
+		t.Errorf("none open: %+v, %v", e, err)
+	}
+}
+
+// ageRecord takes a session's record away, as its age does, which ends up to ten minutes before that of the outcome.
+func (h house) ageRecord(t *testing.T, id sessions.ID) {
+	t.Helper()
+	if err := h.conn.Purge(t.Context(), natsconf.BucketStream(natsconf.BucketSessions), natsconf.BucketSubject(natsconf.BucketSessions, "*."+string(id))); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A session whose record has aged out can be read while its outcome stands. It is erased like any other.
+func TestEraseFindsAnOutcomeWithoutItsRecord(t *testing.T) {
+	h := start(t)
+	st := h.holder(t, h.key)
+	gone, stays := h.hold(t, "planted-user"), h.hold(t, "another")
+	if err := st.Hold(t.Context(), gone); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []sessions.ID{gone.Session, stays.Session} {
+		h.complete(t, s, sessions.Canceled, sessions.CanceledReason)
+	}
+	if _, err := h.conn.JS.Publish(t.Context(), "session.opened."+string(gone.Session), nil); err != nil {
+		t.Fatal(err)
+	}
+	h.clock.Advance(sessions.Lifetime + time.Second)
+	h.ageRecord(t, gone.Session)
+	h.ageRecord(t, stays.Session)
+	if v, err := st.Read(t.Context(), gone.Session); err != nil || v.PlatformUserID != "planted-user" {
+		t.Fatalf("before: %+v, %v", v, err)
+	}
+	want := sessions.Erasure{Sessions: 1, Outcomes: 1, Holds: 1}
+	for _, dry := range []bool{true, false} {
+		e, err := st.Erase(t.Context(), anybody("planted-user"), dry)
+		if e.Until.IsZero() || err != nil {
+			t.Errorf("dry %t: %+v, %v", dry, e, err)
+		}
+		if e.Until = (time.Time{}); e != want {
+			t.Errorf("dry %t: %+v", dry, e)
+		}
+	}
+	if _, err := st.Read(t.Context(), gone.Session); !errors.Is(err, sessions.ErrNotFound) {
+		t.Errorf("read: %v", err)
+	}
+	if m, err := h.conn.Last(t.Context(), natsconf.StreamEvents, "session.*."+string(gone.Session)); !errors.Is(err, natsconf.ErrNotFound) {
+		t.Errorf("an event of it: %v, %v", m, err)
+	}
+	if v, err := st.Read(t.Context(), stays.Session); err != nil || v.State != sessions.Canceled {
+		t.Errorf("somebody else's: %+v, %v", v, err)
+	}
+	if e, err := st.Erase(t.Context(), anybody("planted-user"), false); err != nil || e != (sessions.Erasure{}) {
+		t.Errorf("a second time: %+v, %v", e, err)
+	}
+}
+
+// An outcome that cannot be read may be the person's: where no record tells whose it is, nothing is erased.
+func TestEraseRefusesAnOutcomeThatCannotBeRead(t *testing.T) {
+	h := start(t)
+	strange, _ := h.create(t)
+	if _, err := h.conn.JS.Publish(t.Context(), "completion."+string(strange.ID), []byte(`{"v":2}`)); err != nil {
+		t.Fatal(err)
+	}
+	nobody := anybody("nobody")
+	if _, err := h.store.Erase(t.Context(), nobody, false); err != nil {
+		t.Errorf("its record tells whose it is: %v", err)
+	}
+	h.ageRecord(t, strange.ID)
+	if _, err := h.store.Erase(t.Context(), nobody, false); !errors.Is(err, sessions.ErrNewer) {
+		t.Errorf("nothing tells whose it is: %v", err)
+	}
+}
