@@ -13,6 +13,7 @@ import (
 
 	"verifyd/natsconf"
 	"verifyd/natsconf/crashpoint"
+	"verifyd/natsconf/natstest"
 	"verifyd/sessions"
 )
 
@@ -277,7 +278,7 @@ func TestWishWithoutAnOutcomeEnds(t *testing.T) {
 	}
 	h.dispatch(t, h.config())
 	h.until(t, c.ID, sessions.DeliveryDelivered)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), natstest.LastResort)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

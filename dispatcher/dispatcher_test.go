@@ -224,7 +224,7 @@ func (l *logSignal) Write(b []byte) (int, error) {
 
 func (l *logSignal) wait(t *testing.T, text string) {
 	t.Helper()
-	timeout := time.After(20 * time.Second)
+	timeout := time.After(natstest.LastResort)
 	for {
 		l.mu.Lock()
 		found := slices.ContainsFunc(l.lines, func(s string) bool { return strings.Contains(s, text) })

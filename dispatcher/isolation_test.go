@@ -18,6 +18,7 @@ import (
 
 	"verifyd/dispatcher/callback"
 	"verifyd/dispatcher/callback/localca"
+	"verifyd/natsconf/natstest"
 	"verifyd/sessions"
 )
 
@@ -98,7 +99,7 @@ func (c *crowd) receive(w http.ResponseWriter, q *http.Request) {
 // until waits for n callbacks to have arrived.
 func (c *crowd) until(t *testing.T, n int) {
 	t.Helper()
-	for timeout := time.After(40 * time.Second); ; {
+	for timeout := time.After(natstest.LastResort); ; {
 		c.mu.Lock()
 		got := len(c.received)
 		c.mu.Unlock()

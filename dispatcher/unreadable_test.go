@@ -38,7 +38,7 @@ func (h *house) sequence(t *testing.T, stream, subject string) uint64 {
 
 func (h *house) soon(t *testing.T, otherwise string, holds func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), natstest.LastResort)
 	defer cancel()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()

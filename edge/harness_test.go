@@ -199,7 +199,7 @@ func awaitReady(t *testing.T, s *Server) {
 	t.Helper()
 	select {
 	case <-s.Ready():
-	case <-time.After(10 * time.Second):
+	case <-time.After(natstest.LastResort):
 		t.Fatal("the server does not listen")
 	}
 }

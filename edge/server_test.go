@@ -17,7 +17,7 @@ import (
 )
 
 // patience bounds every wait of these tests; none of them needs it.
-const patience = 20 * time.Second
+const patience = natstest.LastResort
 
 func hello() http.Handler { return plain(http.StatusOK, "hello") }
 

@@ -19,7 +19,9 @@ func (c *Conn) PublishBatch(ctx context.Context, stream string, msgs ...*nats.Ms
 		letters[i] = &letter{msg: m}
 	}
 	w := Writer{conn: c, stream: stream} // never served: the batch is whole already
-	err := w.writeBatch(letters)
-	w.conn.metrics.failed(stream, opWrite, err)
-	return err
+	return untilTaken(ctx, func() error {
+		err := w.writeBatch(letters)
+		w.conn.metrics.failed(stream, opWrite, err)
+		return err
+	})
 }

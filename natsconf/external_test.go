@@ -76,7 +76,7 @@ func external(t *testing.T) (url, creds string, roots *x509.CertPool) {
 	}
 	ns.Start()
 	t.Cleanup(func() { ns.Shutdown(); ns.WaitForShutdown() })
-	if !ns.ReadyForConnections(10 * time.Second) {
+	if !ns.ReadyForConnections(natstest.LastResort) {
 		t.Fatal("the external server does not start")
 	}
 	return "tls://" + ns.Addr().String(), creds, roots

@@ -105,7 +105,7 @@ func TestBatchCutByALeaderChange(t *testing.T) {
 				if !open(err) || errors.Is(err, natsconf.ErrConflict) {
 					t.Errorf("the caller was told %v, want that it is not stored, or not known to be, and that nobody else was there", err)
 				}
-			case <-time.After(20 * time.Second):
+			case <-time.After(natstest.LastResort):
 				t.Fatal("the caller hangs")
 			}
 			after()

@@ -44,13 +44,13 @@ func asked(t *testing.T, nc *nats.Conn, refused <-chan string, do func() error) 
 	if err := do(); err != nil {
 		t.Fatal(err)
 	}
-	if err := nc.FlushTimeout(5 * time.Second); err != nil {
+	if err := nc.FlushTimeout(natstest.LastResort); err != nil {
 		t.Fatal(err)
 	}
 	select {
 	case <-refused:
 		return true
-	case <-time.After(5 * time.Second): // the client hands errors to a goroutine of its own; only a failing test waits
+	case <-time.After(natstest.LastResort): // the client hands errors to a goroutine of its own; only a failing test waits
 		return false
 	}
 }
@@ -121,7 +121,7 @@ func TestNobodyAllowsItselfMore(t *testing.T) {
 		if err := nc.PublishRequest(natsconf.SubjectRoster, s, nil); err != nil {
 			t.Fatal(err)
 		}
-		m, err := sub.NextMsg(5 * time.Second)
+		m, err := sub.NextMsg(natstest.LastResort)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -50,8 +50,8 @@ func (s *Sight) BlindSince() time.Time {
 	return time.Unix(0, until)
 }
 
-// Watch follows the entries of a key-value bucket: first every key's newest one, then each change, in order. Of what has been taken away
-// it tells nothing.
+// Watch follows the entries of a key-value bucket: first every key's newest one, then each change, in order. A server that is behind feeds
+// an older one first, and the newer one as a change. Of what has been taken away it tells nothing.
 //
 // Entries are fed by some server that has a copy of the bucket. That one may vanish, which the client's library notices after 10 s and
 // more; it may be behind, which nobody notices; and while the servers elect who places consumers, no other can be had. So a watch asks the

@@ -26,6 +26,10 @@ const (
 	batchMost = 512
 	// mailboxSize bounds how many messages wait. At 36,000/s this is a quarter of a second.
 	mailboxSize = 8192
+	// offeredFor is for how long a message that no server takes is offered again, and offeredEvery is the pause in between. So a stream whose
+	// leadership moves on, as at the stop of a server, is written a little later; where a leader has died, the election takes longer, and the
+	// caller is told soon enough to tell its own.
+	offeredFor, offeredEvery = 2 * time.Second, 50 * time.Millisecond
 	// drainMost is how long a stopping writer goes on publishing what waits.
 	drainMost = 10 * time.Second
 )
@@ -90,9 +94,39 @@ func NewSingleWriter(c *Conn, stream string) *Writer {
 }
 
 // Publish stores one message. Its errors are ErrConflict, ErrUncertain, ErrUnavailable and ErrStoreFull; after ErrConflict and
-// ErrUncertain the caller reads the subject from the leader before it acts. When ctx ends first the error is ErrUncertain, since
-// the message may be stored later.
-func (w *Writer) Publish(ctx context.Context, msg *nats.Msg) (Ack, error) {
+// ErrUncertain the caller reads the subject from the leader before it acts. When ctx ends while nobody knows, the error is ErrUncertain,
+// since the message may be stored later.
+func (w *Writer) Publish(ctx context.Context, msg *nats.Msg) (ack Ack, err error) {
+	err = untilTaken(ctx, func() error {
+		ack, err = w.offer(ctx, msg)
+		return err
+	})
+	return ack, err
+}
+
+// untilTaken publishes again what no server takes. It waits on the caller's time, not on a writer's: others' messages do not wait for it.
+func untilTaken(ctx context.Context, publish func() error) error {
+	for late := time.Now().Add(offeredFor); ; {
+		err := publish()
+		if !nobodyTook(err) || time.Now().After(late) {
+			return err
+		}
+		select {
+		case <-time.After(offeredEvery):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// nobodyTook says that no server was there for a message, so that it is stored nowhere: the stream has no leader, or the server that the
+// client is connected to has not heard yet who that is.
+func nobodyTook(err error) bool {
+	return errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrNoStreamResponse)
+}
+
+// offer puts a message in the mailbox, and gives its fate.
+func (w *Writer) offer(ctx context.Context, msg *nats.Msg) (Ack, error) {
 	l := &letter{msg: msg, fate: make(chan fate, 1)}
 	select {
 	case w.mailbox <- l:
@@ -311,9 +345,9 @@ func Kind(err error) error {
 	switch {
 	case errors.As(err, &api):
 		kind = apiKind(api)
-	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, jetstream.ErrNoStreamResponse), errors.Is(err, nats.ErrReconnectBufExceeded),
-		errors.Is(err, nats.ErrConnectionReconnecting), errors.Is(err, nats.ErrMaxPayload):
-		kind = ErrUnavailable // nobody took the message
+	case nobodyTook(err), errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrConnectionReconnecting),
+		errors.Is(err, nats.ErrMaxPayload):
+		kind = ErrUnavailable // it was not sent
 	}
 	return fmt.Errorf("%w: %w", kind, err)
 }

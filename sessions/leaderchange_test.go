@@ -205,7 +205,7 @@ func TestSchedulesAcrossLeaderChanges(t *testing.T) {
 	elected := time.Now()
 	trio.Start(t, leader)
 	times, none := map[ID]int{}, 0
-	late := time.After(15 * time.Second)
+	late := time.After(natstest.LastResort)
 	for len(times) < many {
 		select {
 		case c := <-came:

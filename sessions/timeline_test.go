@@ -62,10 +62,10 @@ func said(entries []sessions.Entry) (words []string) {
 // timeline reads a timeline once it has as many events as were emitted: nobody acknowledges them.
 func (h house) timeline(t *testing.T, id sessions.ID, events int) (sessions.View, []sessions.Entry) {
 	t.Helper()
-	if err := h.conn.NC.FlushTimeout(5 * time.Second); err != nil {
+	if err := h.conn.NC.FlushTimeout(natstest.LastResort); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), natstest.LastResort)
 	defer cancel()
 	for {
 		v, entries, err := h.store.Timeline(ctx, id)

@@ -149,7 +149,7 @@ func TestBenchCanBeInterrupted(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "stopped before the end") || !strings.Contains(out.String(), "ops/s") {
 			t.Errorf("%v\n%s", err, &out)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(natstest.LastResort):
 		t.Fatal("the bench goes on")
 	}
 	leavesNothing(t, o.Dir)

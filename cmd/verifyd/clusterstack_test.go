@@ -29,6 +29,7 @@ import (
 	"time"
 
 	"verifyd/natsconf/crashpoint"
+	"verifyd/natsconf/natstest"
 )
 
 const (
@@ -370,7 +371,7 @@ func (m *member) get(ctx context.Context, network, path string) ([]byte, error) 
 
 // leader gives the NATS server that leads a stream.
 func (p *proof) leader(ctx context.Context, stream string) (*member, error) {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, natstest.LastResort)
 	defer cancel()
 	for {
 		for _, at := range p.stores {

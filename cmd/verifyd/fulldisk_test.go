@@ -41,7 +41,7 @@ func TestFullDisk(t *testing.T) {
 	ballast := filepath.Join(store, "ballast")
 	fill(t, ballast)
 	codes := map[string]int{}
-	deadline := time.Now().Add(40 * time.Second)
+	deadline := time.Now().Add(natstest.LastResort)
 	for codes["store_full"] == 0 && time.Now().Before(deadline) {
 		status, _, answer := a.call(t, http.MethodPost, "/verify/init", body)
 		for _, code := range []string{"store_full", "unavailable"} {
@@ -69,7 +69,7 @@ func TestFullDisk(t *testing.T) {
 	if err := os.Remove(ballast); err != nil {
 		t.Fatal(err)
 	}
-	deadline = time.Now().Add(90 * time.Second)
+	deadline = time.Now().Add(natstest.LastResort)
 	for {
 		if status, _, _ := a.call(t, http.MethodPost, "/verify/init", body); status == http.StatusOK {
 			break

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"verifyd/natsconf/crashpoint"
+	"verifyd/natsconf/natstest"
 )
 
 // tryKeyed starts a session under an idempotency key; status is 0 where no answer came.
@@ -55,7 +56,7 @@ func TestKillWithinAKeyedStart(t *testing.T) {
 			_ = c.end(t)
 			c.env = c.env[:len(c.env)-1]
 			c.start(t)
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), natstest.LastResort)
 			defer cancel()
 			first := a.keyedUntil(ctx, t, c)
 			if again := a.keyedUntil(ctx, t, c); again != first {

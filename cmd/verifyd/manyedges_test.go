@@ -204,7 +204,7 @@ func quotaOver(t *testing.T, all, of []*child) {
 		}
 	})
 	// Near the end of the quota an edge may be refused while another still holds units; they go back within moments.
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(natstest.LastResort)
 	for started.Load() < quota && time.Now().Before(deadline) {
 		atOnce(len(of), len(of), func(i int) {
 			if status, _, err := c.init(t.Context(), of[i]); err == nil && status == http.StatusOK {

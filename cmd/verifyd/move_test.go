@@ -201,7 +201,7 @@ func (m *moving) begin(t *testing.T) {
 	m.mu.Unlock()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(30 * time.Second); ; <-tick.C {
+	for deadline := time.Now().Add(natstest.LastResort); ; <-tick.C {
 		m.mu.Lock()
 		n := len(m.begun)
 		m.mu.Unlock()

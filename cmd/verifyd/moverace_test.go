@@ -14,6 +14,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"verifyd/natsconf"
+	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/seal"
 	"verifyd/sessions"
 )
@@ -64,7 +65,7 @@ func TestAbortWhileAMoveFinishes(t *testing.T) {
 		_, err := m.finish(t.Context(), "the new store")
 		ended <- err
 	}()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), natstest.LastResort)
 	defer cancel()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"verifyd/edge/network"
+	"verifyd/natsconf/natstest"
 )
 
 // A network that is known by name needs no file.
@@ -39,7 +40,7 @@ func TestStartWithAProviderThatIsDown(t *testing.T) {
 		OK, Advisory bool
 	}
 	var gone check
-	for deadline := time.Now().Add(20 * time.Second); gone.Reason == "" && time.Now().Before(deadline); { // until it was asked for the first time
+	for deadline := time.Now().Add(natstest.LastResort); gone.Reason == "" && time.Now().Before(deadline); { // until it was asked for the first time
 		status, _, body := api{base: "http://" + r.admin}.call(t, http.MethodGet, "/readyz", "")
 		var doc struct{ Checks []check }
 		if err := json.Unmarshal(body, &doc); err != nil || status != http.StatusOK {

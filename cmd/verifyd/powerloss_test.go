@@ -12,7 +12,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"verifyd/natsconf/natstest"
 )
@@ -158,7 +157,7 @@ func initsUntil(t *testing.T, a api, in *inbox, signIn func()) (acknowledged []s
 func (c *child) restarts(t *testing.T) bool {
 	t.Helper()
 	c.launch(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), natstest.LastResort)
 	defer cancel()
 	return c.becomesReady(ctx)
 }

@@ -133,7 +133,7 @@ func (p *realProvider) serve(t *testing.T, up string, cmd *exec.Cmd) {
 			t.Logf("the provider's log:\n%s", p.log)
 		}
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), natstest.LastResort)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

@@ -83,7 +83,7 @@ func TestStoreAtItsLimit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(20 * time.Second); ; {
+	for deadline := time.Now().Add(natstest.LastResort); ; {
 		status, answer := init()
 		if status == http.StatusOK {
 			break

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"verifyd/edge/client"
+	"verifyd/natsconf/natstest"
 )
 
 // late is a receiver that is given its secret while it runs.
@@ -81,7 +82,7 @@ func TestTryWaitsForItsSecret(t *testing.T) {
 
 // awaitText waits until a text stands in what is written meanwhile, and gives all of it.
 func awaitText(ctx context.Context, b *buffer, text string) string {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, natstest.LastResort)
 	defer cancel()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()

@@ -11,6 +11,7 @@ import (
 
 	"verifyd/edge/account"
 	"verifyd/natsconf"
+	"verifyd/natsconf/natstest"
 )
 
 // Whom an operator let in by a link makes an invite for oneself, and opens it in the same browser: the login by link is nobody in
@@ -211,7 +212,7 @@ func TestOpenPageEndsWithTheLogin(t *testing.T) {
 		end(b)
 		select {
 		case <-ended:
-		case <-time.After(10 * time.Second):
+		case <-time.After(natstest.LastResort):
 			t.Errorf("%s: the page is still told", name)
 		}
 	}

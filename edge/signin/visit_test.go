@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
+	"verifyd/natsconf/natstest"
 	"verifyd/sessions"
 )
 
@@ -54,7 +54,7 @@ func TestVisitIsOnTheTimeline(t *testing.T) {
 // wantTimeline waits for the timeline's last event, which nobody acknowledges, and compares.
 func (r *rig) wantTimeline(id sessions.ID, want ...string) {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(r.t.Context(), natstest.LastResort)
 	defer cancel()
 	if err := r.conn.NC.Flush(); err != nil {
 		r.t.Fatal(err)

@@ -186,7 +186,7 @@ func TestCopyKeepsLives(t *testing.T) {
 // gone waits until a fact has left the store by its age.
 func gone(t *testing.T, c *natsconf.Conn, subject string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), natstest.LastResort)
 	defer cancel()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()

@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/rs/zerolog"
@@ -53,7 +52,7 @@ func StartExternal(tb testing.TB) External {
 	}
 	ns.Start()
 	tb.Cleanup(func() { ns.Shutdown(); ns.WaitForShutdown() })
-	if !ns.ReadyForConnections(10 * time.Second) {
+	if !ns.ReadyForConnections(LastResort) {
 		tb.Fatal("the external server does not start")
 	}
 	e.URL = ns.ClientURL()

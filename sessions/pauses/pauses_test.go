@@ -136,7 +136,7 @@ func TestManyChangeOnePause(t *testing.T) {
 	if _, err := s.End(t.Context(), "bot.example.com", "olga"); err != nil {
 		t.Fatal(err)
 	}
-	late := time.After(10 * time.Second)
+	late := time.After(natstest.LastResort)
 	for {
 		changed := m.Changed()
 		if p, ok := m.Of("bot.example.com:443"); ok && !p.Ended.IsZero() {

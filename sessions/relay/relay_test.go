@@ -97,7 +97,7 @@ func TestUnreadWasNotSent(t *testing.T) {
 	name := find(t, r)
 	ended := make(chan relay.Answer, 1)
 	go func() {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), natstest.LastResort)
 		defer cancel()
 		a, err := r.Hand(ctx, key, name, callback)
 		if err != nil {
