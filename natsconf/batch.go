@@ -19,9 +19,9 @@ func (c *Conn) PublishBatch(ctx context.Context, stream string, msgs ...*nats.Ms
 		letters[i] = &letter{msg: m}
 	}
 	w := Writer{conn: c, stream: stream} // never served: the batch is whole already
-	return untilTaken(ctx, func() error {
+	return c.untilTaken(ctx, stream, func() error {
 		err := w.writeBatch(letters)
-		w.conn.metrics.failed(stream, opWrite, err)
+		w.hear(err)
 		return err
 	})
 }

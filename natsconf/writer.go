@@ -26,10 +26,10 @@ const (
 	batchMost = 512
 	// mailboxSize bounds how many messages wait. At 36,000/s this is a quarter of a second.
 	mailboxSize = 8192
-	// offeredFor is for how long a message that no server takes is offered again, and offeredEvery is the pause in between. So a stream whose
+	// offeredFor is for how long a message that no server takes is offered again, after pauses from offerFirst up to offerMost. So a stream whose
 	// leadership moves on, as at the stop of a server, is written a little later; where a leader has died, the election takes longer, and the
 	// caller is told soon enough to tell its own.
-	offeredFor, offeredEvery = 2 * time.Second, 50 * time.Millisecond
+	offeredFor, offerFirst, offerMost = 2 * time.Second, 25 * time.Millisecond, 200 * time.Millisecond
 	// drainMost is how long a stopping writer goes on publishing what waits.
 	drainMost = 10 * time.Second
 )
@@ -97,7 +97,7 @@ func NewSingleWriter(c *Conn, stream string) *Writer {
 // ErrUncertain the caller reads the subject from the leader before it acts. When ctx ends while nobody knows, the error is ErrUncertain,
 // since the message may be stored later.
 func (w *Writer) Publish(ctx context.Context, msg *nats.Msg) (ack Ack, err error) {
-	err = untilTaken(ctx, func() error {
+	err = w.conn.untilTaken(ctx, w.stream, func() error {
 		ack, err = w.offer(ctx, msg)
 		return err
 	})
@@ -105,17 +105,22 @@ func (w *Writer) Publish(ctx context.Context, msg *nats.Msg) (ack Ack, err error
 }
 
 // untilTaken publishes again what no server takes. It waits on the caller's time, not on a writer's: others' messages do not wait for it.
-func untilTaken(ctx context.Context, publish func() error) error {
-	for late := time.Now().Add(offeredFor); ; {
+func (c *Conn) untilTaken(ctx context.Context, stream string, publish func() error) error {
+	late := time.Now().Add(offeredFor)
+	for pause := offerFirst; ; pause = min(2*pause, offerMost) {
 		err := publish()
-		if !nobodyTook(err) || time.Now().After(late) {
+		if !nobodyTook(err) {
 			return err
 		}
 		select {
-		case <-time.After(offeredEvery):
+		case <-time.After(pause):
+			if time.Now().Before(late) {
+				continue
+			}
 		case <-ctx.Done():
-			return err
 		}
+		c.metrics.failed(stream, opWrite, err) // once, however often it was offered
+		return err
 	}
 }
 
@@ -155,9 +160,9 @@ func (w *Writer) Silent() bool {
 	return w.silence.Load() >= silentFrom && time.Now().UnixNano()-w.unheard.Load() < int64(silentFor)
 }
 
-// hear counts the answers.
+// hear counts the answers. What nobody took is no failure yet.
 func (w *Writer) hear(err error) {
-	if err != nil {
+	if err != nil && !nobodyTook(err) {
 		w.conn.metrics.failed(w.stream, opWrite, err)
 	}
 	if errors.Is(err, ErrUncertain) {

@@ -208,9 +208,11 @@ func StepDown(tb testing.TB, c *natsconf.Conn, stream string) string {
 	ctx, cancel := context.WithTimeout(tb.Context(), LastResort)
 	defer cancel()
 	for {
-		stepDown(ctx, c, stream)
-		if name, err := leader(ctx, c, stream); err == nil && name != before {
-			return name
+		// The order is obeyed before the next leader is known: it would step down as well if it were told so again.
+		if stepDown(ctx, c, stream) {
+			if name := Leader(tb, c, stream); name != before {
+				return name
+			}
 		}
 		select {
 		case <-time.After(leaderPoll):
