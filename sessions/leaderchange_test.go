@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,8 +28,8 @@ type written struct {
 	took  time.Duration
 }
 
-// The leader changes again and again, and one is killed, while many write facts in batches: what a caller was told is true, and a repeat
-// of what nobody knew stores it once.
+// The leader changes again and again, one is killed, and then so many servers that nobody can lead, while many write facts in batches: what a
+// caller was told is true, and a repeat of what nobody knew stores it once.
 func TestWritesAcrossLeaderChanges(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped under -short: three servers, one of which is killed")
@@ -44,6 +45,7 @@ func TestWritesAcrossLeaderChanges(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	all := make([][]written, callers)
+	var failed atomic.Int64
 	var crowd sync.WaitGroup
 	for c := range callers {
 		crowd.Go(func() {
@@ -56,6 +58,7 @@ func TestWritesAcrossLeaderChanges(t *testing.T) {
 				w.took = time.Since(begun)
 				all[c] = append(all[c], w)
 				if w.err != nil {
+					failed.Add(1)
 					<-time.After(50 * time.Millisecond) // nobody leads: as a caller that tries again later
 				}
 			}
@@ -69,6 +72,15 @@ func TestWritesAcrossLeaderChanges(t *testing.T) {
 	natstest.Leader(t, conn, natsconf.StreamCompletions)
 	trio.Start(t, leader)
 	natstest.StepDown(t, conn, natsconf.StreamCompletions)
+	before := failed.Load()
+	for _, name := range trio.Names()[1:] {
+		trio.Kill(name)
+	}
+	natstest.Await(t, "somebody is told that a write has failed", func() bool { return failed.Load() > before })
+	for _, name := range trio.Names()[1:] {
+		trio.Start(t, name)
+	}
+	natstest.Leader(t, conn, natsconf.StreamCompletions)
 	stop()
 	crowd.Wait()
 
@@ -108,7 +120,11 @@ func (w written) judge(t *testing.T, st *Store, held map[string]string) {
 	case there && nonce != w.nonce:
 		t.Errorf("%s is somebody else's", w.subject)
 	case fate == "unknown":
-		if _, err := st.onceAs(t.Context(), w.write, w.nonce); err != nil {
+		again := func(ctx context.Context) error {
+			_, err := st.onceAs(ctx, w.write, w.nonce)
+			return err
+		}
+		if err := natsconf.AtBoot(t.Context(), again, func(err error) bool { return errors.Is(err, errTaken) }); err != nil {
 			t.Errorf("repeat of %s: %v", w.subject, err)
 		}
 	}
@@ -132,26 +148,28 @@ func fateOf(err error) string {
 	}
 }
 
-// noncesOf reads who wrote each fact.
-func noncesOf(t *testing.T, conn *natsconf.Conn) map[string]string {
+// noncesOf reads who wrote each fact, once the servers can be read from.
+func noncesOf(t *testing.T, conn *natsconf.Conn) (held map[string]string) {
 	t.Helper()
-	_, last, err := conn.Bounds(t.Context(), natsconf.StreamCompletions)
-	if err != nil {
-		t.Fatal(err)
-	}
-	held := map[string]string{}
-	err = conn.Pages(t.Context(), natsconf.StreamCompletions, "completion.*", 1, last, func(msgs []jetstream.Msg) error {
-		for _, m := range msgs {
-			if held[m.Subject()] != "" {
-				t.Errorf("%s is there twice", m.Subject())
-			}
-			held[m.Subject()] = m.Headers().Get(nonceHeader)
+	natstest.Await(t, "the facts can be read", func() bool {
+		held = map[string]string{}
+		_, last, err := conn.Bounds(t.Context(), natsconf.StreamCompletions)
+		if err == nil {
+			err = conn.Pages(t.Context(), natsconf.StreamCompletions, "completion.*", 1, last, func(msgs []jetstream.Msg) error {
+				for _, m := range msgs {
+					if held[m.Subject()] != "" {
+						t.Errorf("%s is there twice", m.Subject())
+					}
+					held[m.Subject()] = m.Headers().Get(nonceHeader)
+				}
+				return nil
+			})
 		}
-		return nil
+		if err != nil && !errors.Is(err, natsconf.ErrUnavailable) {
+			t.Fatal(err)
+		}
+		return err == nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	return held
 }
 
