@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -256,8 +257,12 @@ func try(ctx context.Context, do func(ctx context.Context) error) error {
 	return do(ctx)
 }
 
-// codeReplicasNotSupported is the answer of a server that is not part of a cluster.
-const codeReplicasNotSupported jetstream.ErrorCode = 10074
+const (
+	// codeReplicasNotSupported is the answer of a server that is not part of a cluster.
+	codeReplicasNotSupported jetstream.ErrorCode = 10074
+	// codeNoPeers is a cluster's answer where too few servers can keep a copy. The text gives the reasons.
+	codeNoPeers jetstream.ErrorCode = 10005
+)
 
 // lasting says that the server understood and said no: it will say so again.
 func lasting(err error) bool {
@@ -268,5 +273,14 @@ func lasting(err error) bool {
 		return true
 	}
 	api, ok := errors.AsType[*jetstream.APIError](err)
+	if ok && joining(api) {
+		return false
+	}
 	return ok && (api.Code < 500 && api.Code != 408 || api.ErrorCode == codeReplicasNotSupported)
+}
+
+// joining says that a cluster counts servers that it has not heard of since its own start: offline ones, or, in its words for those of which
+// it knows nothing at all, a miscellaneous issue.
+func joining(e *jetstream.APIError) bool {
+	return e.ErrorCode == codeNoPeers && (strings.Contains(e.Description, "peer offline") || strings.Contains(e.Description, "miscellaneous issue"))
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rs/zerolog"
 
 	"verifyd/natsconf"
@@ -115,5 +116,50 @@ func TestCopiesOnALoneServerAreRefused(t *testing.T) {
 	err := natsconf.Ensurer{Conn: conn, Topology: natsconf.NewTopology(natsconf.TopologyOptions{Replicas: 3})}.EnsureAtBoot(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "replicas > 1") {
 		t.Errorf("err = %v", err)
+	}
+}
+
+// Two of three servers are up, and know the third as offline: three copies are waited for, not refused, and the reason is told.
+func TestCopiesWaitForServersThatJoin(t *testing.T) {
+	if testing.Short() {
+		t.Skip("skipped under -short: three servers, started twice")
+	}
+	t.Parallel()
+	trio := natstest.StartTrio(t)
+	conn := trio.Connect(t)
+	natstest.Ensure(t, conn)
+	for _, name := range trio.Names() {
+		trio.Kill(name)
+	}
+	trio.Start(t, "n1")
+	trio.Start(t, "n2")
+	later := jetstream.StreamConfig{
+		Name: "LATER", Subjects: []string{"later"}, Replicas: natstest.Replicas,
+		MaxBytes: -1, MaxMsgs: -1, MaxMsgsPerSubject: -1, MaxMsgSize: -1, MaxConsumers: -1, Duplicates: 2 * time.Minute,
+	}
+	natstest.Await(t, "the two know that the third is away", func() bool {
+		_, err := conn.JS.CreateStream(t.Context(), later)
+		if err == nil { // before the two knew that the third is away
+			_ = conn.JS.DeleteStream(t.Context(), later.Name)
+		}
+		return err != nil && strings.Contains(err.Error(), "no suitable peers")
+	})
+	told, up := make(chan error, 1), make(chan error, 1)
+	table := natsconf.Topology{Streams: []jetstream.StreamConfig{later}}
+	waiting := []func(error){func(err error) { told <- err }}
+	go func() {
+		up <- natsconf.Ensurer{Conn: conn, Topology: table, Waiting: waiting}.EnsureAtBoot(t.Context())
+	}()
+	select {
+	case err := <-told:
+		if !strings.Contains(err.Error(), "no suitable peers") {
+			t.Error(err)
+		}
+	case err := <-up:
+		t.Fatalf("it is not waited for: %v", err)
+	}
+	trio.Start(t, "n3")
+	if err := <-up; err != nil {
+		t.Error(err)
 	}
 }
