@@ -95,7 +95,7 @@ func NewSingleWriter(c *Conn, stream string) *Writer {
 
 // Publish stores one message. Its errors are ErrConflict, ErrUncertain, ErrUnavailable and ErrStoreFull; after ErrConflict and
 // ErrUncertain the caller reads the subject from the leader before it acts. When ctx ends while nobody knows, the error is ErrUncertain,
-// since the message may be stored later.
+// since the message may be stored later. What no server takes is published again for two seconds before it is ErrUnavailable.
 func (w *Writer) Publish(ctx context.Context, msg *nats.Msg) (ack Ack, err error) {
 	err = w.conn.untilTaken(ctx, w.stream, func() error {
 		ack, err = w.offer(ctx, msg)
