@@ -10,7 +10,7 @@ COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
 ARG VERSION=""
-RUN go build -ldflags "-s -w -X main.version=${VERSION}" -o /out/verifyd ./cmd/verifyd
+RUN go build -ldflags "-s -w -X verifyd/cmd/verifyd/version.built=${VERSION}" -o /out/verifyd ./cmd/verifyd
 RUN go build -ldflags "-s -w" -o /nats/nats-server github.com/nats-io/nats-server/v2
 # Volumes take their owner from the image that they are first mounted in: verifyd prepare fills one for each role.
 RUN mkdir -p /data /tmp-of-images /shared/edge /shared/dispatcher /shared/operator /shared/monitor /shared/nats /shared/proxy /shared/proxy-data /shared/trust

@@ -31,22 +31,26 @@ func failing(header http.Header, statuses ...int) http.HandlerFunc {
 	}
 }
 
-// At least once is an opt-in: what may not have been acted on is sent again, with the same webhook-id, until it is taken.
+// At least once is an opt-in: what may not have been acted on is sent again, with the same webhook-id, until
+// it is taken.
 func TestAtLeastOnceSendsAgain(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	config := h.config()
-	config.DefaultPolicy, config.ScheduleFrom = sessions.PolicyAtLeastOnce, time.Second // the pause is a schedule
+	// the pause is a schedule
+	config.DefaultPolicy, config.ScheduleFrom = sessions.PolicyAtLeastOnce, time.Second
 	h.dispatch(t, config)
 	r := h.receive(t, "127.0.0.1", failing(http.Header{"Retry-After": {"2"}}, 503))
 	c := h.complete(t, r.URL, "u", verified)
 	first, second := <-r.got, <-r.got
-	if a, b := first.header.Get("Webhook-Id"), second.header.Get("Webhook-Id"); a != b || string(first.body) != string(second.body) {
+	if a, b := first.header.Get("Webhook-Id"), second.header.Get("Webhook-Id"); a != b ||
+		string(first.body) != string(second.body) {
 		t.Errorf("webhook-id %q, then %q; body %s, then %s", a, b, first.body, second.body)
 	}
 	v := h.until(t, c.ID, sessions.DeliveryDelivered)
 	a := v.Delivery.Attempts
-	if len(a) != 2 || a[0].Result.Verdict != sessions.VerdictRejected || a[0].Result.Next.Sub(a[0].Result.At) < 2*time.Second {
+	if len(a) != 2 || a[0].Result.Verdict != sessions.VerdictRejected ||
+		a[0].Result.Next.Sub(a[0].Result.At) < 2*time.Second {
 		t.Errorf("attempts = %+v", a)
 	}
 	if a[1].Claim.At.Before(a[0].Result.Next) {
@@ -72,7 +76,8 @@ func TestAtLeastOnceComesToAnEnd(t *testing.T) {
 	gone.Close()
 	for id, want := range map[sessions.ID]int{a.ID: 500, b.ID: 502} {
 		v := h.until(t, id, sessions.DeliveryRejected)
-		if last := v.Delivery.Attempts[len(v.Delivery.Attempts)-1].Result; last.Status != want || !last.Next.IsZero() {
+		if last := v.Delivery.Attempts[len(v.Delivery.Attempts)-1].Result; last.Status != want ||
+			!last.Next.IsZero() {
 			t.Errorf("last result %+v, want %d", last, want)
 		}
 	}
@@ -85,7 +90,8 @@ func TestPolicyOfTheKeyWins(t *testing.T) {
 	h.dispatch(t, h.config()) // once
 	r := h.receive(t, "127.0.0.1", failing(nil, 500))
 	s, _, err := h.store.Create(t.Context(), sessions.Request{
-		Account: "acc_a", Platform: "p", PlatformUserID: "u", CallbackURL: r.URL, Policy: sessions.PolicyAtLeastOnce,
+		Account: "acc_a", Platform: "p", PlatformUserID: "u", CallbackURL: r.URL,
+		Policy: sessions.PolicyAtLeastOnce,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -99,8 +105,8 @@ func TestPolicyOfTheKeyWins(t *testing.T) {
 	}
 }
 
-// A person sends again: one more attempt with its own claim and the same webhook-id, however many ask at once, and not before the
-// delivery has ended.
+// A person sends again: one more attempt with its own claim and the same webhook-id, however many ask at
+// once, and not before the delivery has ended.
 func TestResendIsOneMoreAttempt(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -130,7 +136,7 @@ func TestResendIsOneMoreAttempt(t *testing.T) {
 	}
 	h.dispatch(t, h.config())
 	v := h.until(t, c.ID, sessions.DeliveryDelivered)
-	asked, err := h.store.Asked(t.Context(), c.ID, 2)
+	asked, err := h.store.ResendOf(t.Context(), c.ID, 2)
 	if err != nil || asked == nil || asked.By != "operator" {
 		t.Errorf("asked = %+v, %v", asked, err)
 	}
@@ -143,8 +149,8 @@ func TestResendIsOneMoreAttempt(t *testing.T) {
 	}
 }
 
-// The consumer is deleted under the fetcher, which fails; its supervisor starts it again, it makes the consumer anew, and what the new
-// one gives out once more meets the facts.
+// The consumer is deleted under the fetcher, which fails; its supervisor starts it again, it makes the
+// consumer anew, and what the new one gives out once more meets the facts.
 func TestFetcherComesBackWhenItsConsumerIsDeleted(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -152,7 +158,8 @@ func TestFetcherComesBackWhenItsConsumerIsDeleted(t *testing.T) {
 	h.dispatch(t, h.config())
 	before := h.complete(t, r.URL, "u", verified)
 	h.until(t, before.ID, sessions.DeliveryDelivered)
-	if err := h.conn.JS.DeleteConsumer(t.Context(), natsconf.StreamCompletions, natsconf.ConsumerDispatcher); err != nil {
+	if err := h.conn.JS.DeleteConsumer(t.Context(), natsconf.StreamCompletions,
+		natsconf.ConsumerDispatcher); err != nil {
 		t.Fatal(err)
 	}
 	after := h.complete(t, r.URL, "u", verified)
@@ -164,7 +171,8 @@ func TestFetcherComesBackWhenItsConsumerIsDeleted(t *testing.T) {
 	}
 }
 
-// A destination dies with a delivery in its hands. Its supervisor starts it again, and that delivery and the next are sent.
+// A destination dies with a delivery in its hands. Its supervisor starts it again, and that delivery and the
+// next are sent.
 func TestKilledDestinationGoesOn(t *testing.T) {
 	h := start(t)
 	r := h.receive(t, "127.0.0.1", status(204))
@@ -191,8 +199,8 @@ func TestKilledDestinationGoesOn(t *testing.T) {
 	}
 }
 
-// Nothing is called undeliverable, which says that nothing was ever sent, whose first attempt had sent something: neither when a claim
-// was released since, nor when who gave it up died over it.
+// Nothing is called undeliverable, which says that nothing was ever sent, whose first attempt had sent
+// something: neither when a claim was released since, nor when who gave it up died over it.
 func TestUndeliverableIsNeverSaidOfWhatWasSent(t *testing.T) {
 	t.Parallel()
 	for _, vanished := range []bool{false, true} {
@@ -203,7 +211,9 @@ func TestUndeliverableIsNeverSaidOfWhatWasSent(t *testing.T) {
 		at := time.Now().UTC().Add(-time.Minute)
 		claim := func(n int, giveUp bool) {
 			t.Helper()
-			if err := h.store.Claim(t.Context(), sessions.Claim{Session: c.ID, Number: n, Worker: "w", GiveUp: giveUp, At: at, Deadline: at, SettleAfter: at}); err != nil {
+			if err := h.store.Claim(t.Context(), sessions.Claim{
+				Session: c.ID, Number: n, Worker: "w", GiveUp: giveUp, At: at, Deadline: at, SettleAfter: at,
+			}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -215,7 +225,9 @@ func TestUndeliverableIsNeverSaidOfWhatWasSent(t *testing.T) {
 			}
 		}
 		claim(1, false)
-		settle(sessions.Result{Number: 1, Verdict: sessions.VerdictUnknown, Class: sessions.ClassTimeout, Next: at})
+		settle(sessions.Result{
+			Number: 1, Verdict: sessions.VerdictUnknown, Class: sessions.ClassTimeout, Next: at,
+		})
 		claim(2, vanished)
 		if !vanished {
 			settle(sessions.Result{Number: 2, Verdict: sessions.VerdictReleased, Class: sessions.ClassLate})
@@ -226,12 +238,14 @@ func TestUndeliverableIsNeverSaidOfWhatWasSent(t *testing.T) {
 		h.dispatch(t, config)
 		v := h.untilSettled(t, c.ID)
 		if v.Delivery.State != sessions.DeliveryUnknown {
-			t.Errorf("vanished %v: the delivery is %s after %+v", vanished, v.Delivery.State, v.Delivery.Attempts)
+			t.Errorf("vanished %v: the delivery is %s after %+v", vanished, v.Delivery.State,
+				v.Delivery.Attempts)
 		}
 	}
 }
 
-// A wish to send again is not forgotten where a late retry of the delivery before it has replaced the retry that carried it.
+// A wish to send again is not forgotten where a late retry of the delivery before it has replaced the retry
+// that carried it.
 func TestWishOutlivesALateRetry(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -256,7 +270,9 @@ func TestWishOutlivesALateRetry(t *testing.T) {
 	if err != nil || m.Subject() != "resend."+string(c.ID)+".2" {
 		t.Fatalf("%v, %v", m, err)
 	}
-	if err := h.store.Schedule(t.Context(), sessions.Retry{Session: c.ID, Tries: 1, Since: asked.At, At: time.Now()}); err != nil {
+	if err := h.store.Schedule(t.Context(), sessions.Retry{
+		Session: c.ID, Tries: 1, Since: asked.At, At: time.Now(),
+	}); err != nil {
 		t.Fatal(err)
 	}
 	h.dispatch(t, h.config())
@@ -266,19 +282,21 @@ func TestWishOutlivesALateRetry(t *testing.T) {
 	}
 }
 
-// A wish or a next try that has outlived its outcome, which has aged out or whose user was erased, is let go of.
+// A wish or a next try that has outlived its outcome, which has aged out or whose user was erased, is let go
+// of.
 func TestWishWithoutAnOutcomeEnds(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	r := h.receive(t, "127.0.0.1", status(http.StatusOK))
 	c := h.complete(t, r.URL, "u", verified)
 	gone := strings.Repeat("a", len(c.ID))
-	if _, err := h.conn.JS.Publish(t.Context(), "resend."+gone+".2", []byte(`{"v":1,"n":2,"by":"operator"}`)); err != nil {
+	if _, err := h.conn.JS.Publish(t.Context(), "resend."+gone+".2",
+		[]byte(`{"v":1,"n":2,"by":"operator"}`)); err != nil {
 		t.Fatal(err)
 	}
 	h.dispatch(t, h.config())
 	h.until(t, c.ID, sessions.DeliveryDelivered)
-	ctx, cancel := context.WithTimeout(t.Context(), natstest.LastResort)
+	ctx, cancel := context.WithTimeout(t.Context(), natstest.TestTimeout)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

@@ -20,9 +20,9 @@ import (
 )
 
 // waiting completes n sessions for a receiver, many at once.
-func (h *house) waiting(t *testing.T, r *receiver, n int) []sessions.ID {
+func (h *fixture) waiting(t *testing.T, r *receiver, n int) []sessions.ID {
 	t.Helper()
-	ids := h.prepare(t, &crowd{urls: []string{r.URL}}, n)
+	ids := h.prepare(t, &occupancy{urls: []string{r.URL}}, n)
 	var wg sync.WaitGroup
 	for worker := range 32 {
 		wg.Go(func() {
@@ -48,7 +48,8 @@ func burst() int {
 // atOnce counts the POSTs that a receiver has under way.
 type atOnce struct{ now, most atomic.Int64 }
 
-// one notes a POST that has begun. Its end is to be told before it is answered: with the answer the next one may begin.
+// one notes a POST that has begun. Its end is to be told before it is answered: with the answer the next one
+// may begin.
 func (a *atOnce) one() (ended func()) {
 	now := a.now.Add(1)
 	for most := a.most.Load(); now > most && !a.most.CompareAndSwap(most, now); most = a.most.Load() {
@@ -57,8 +58,8 @@ func (a *atOnce) one() (ended func()) {
 	return func() { a.now.Add(-1) }
 }
 
-// A receiver that takes its time has as many POSTs under way at once as it may have connections: that many, and never more, whatever waits
-// and whatever else is sent meanwhile.
+// A receiver that takes its time has as many POSTs under way at once as it may have connections: that many,
+// and never more, whatever waits and whatever else is sent meanwhile.
 func TestConnectionsBoundWhatIsUnderWay(t *testing.T) {
 	for _, bound := range []int{3, 80} { // below the default and above it
 		t.Run(strconv.Itoa(bound), func(t *testing.T) {
@@ -77,12 +78,18 @@ func TestConnectionsBoundWhatIsUnderWay(t *testing.T) {
 			ids := h.waiting(t, slow, 3*bound)
 			config, registry := h.config(), prometheus.NewRegistry()
 			config.Connections, config.Metrics, config.Timeout = bound, registry, time.Minute
-			config.Client = callback.New(callback.Config{RootCAs: h.ca.Pool(), Policy: h.policy, Timeout: time.Minute, UserAgent: "verifyd/test"})
+			config.Client = callback.New(callback.Config{
+				RootCAs: h.ca.Pool(), Policy: h.policy, Timeout: time.Minute, UserAgent: "verifyd/test",
+			})
 			h.dispatch(t, config)
 			release := sync.OnceFunc(func() { close(gate) })
 			t.Cleanup(release)
-			natstest.Await(t, "as many POSTs are under way as may be", func() bool { return seen.now.Load() >= int64(bound) })
-			natstest.Await(t, "the others wait at their destination", func() bool { return gauge(t, registry, "verifyd_deliveries_held") >= float64(len(ids)) })
+			natstest.Await(t, "as many POSTs are under way as may be", func() bool {
+				return seen.now.Load() >= int64(bound)
+			})
+			natstest.Await(t, "the others wait at their destination", func() bool {
+				return gauge(t, registry, "verifyd_deliveries_held") >= float64(len(ids))
+			})
 			for range 20 { // whoever did not keep the bound would have passed it by the end of these
 				h.until(t, h.complete(t, quick.URL, "u", verified).ID, sessions.DeliveryDelivered)
 			}
@@ -103,7 +110,7 @@ func TestConnectionsBoundWhatIsUnderWay(t *testing.T) {
 // More connections than deliveries may wait at a destination, or fewer than none, are refused.
 func TestConnectionsOutOfRangeAreRefused(t *testing.T) {
 	h := start(t)
-	for _, connections := range []int{-1, dispatcher.ConnectionsMost + 1} {
+	for _, connections := range []int{-1, dispatcher.MaxConnections + 1} {
 		config := h.config()
 		config.Connections = connections
 		if _, err := dispatcher.New(config); err == nil || !strings.Contains(err.Error(), "use 1 to 1024") {
@@ -112,7 +119,8 @@ func TestConnectionsOutOfRangeAreRefused(t *testing.T) {
 	}
 }
 
-// A burst to one receiver goes over few connections, never more than its limit, and each delivery is one POST and one claim.
+// A burst to one receiver goes over few connections, never more than its limit, and each delivery is one
+// POST and one claim.
 func TestBurstSharesConnections(t *testing.T) {
 	h := start(t)
 	var conns sync.Map // by the dispatcher's address
@@ -139,11 +147,12 @@ func TestBurstSharesConnections(t *testing.T) {
 	}
 }
 
-// silenceAtMost is a last resort: while eight deliveries hang, nothing arrives for the two seconds of their time.
+// silenceAtMost is a last resort: while eight deliveries hang, nothing arrives for the two seconds of their
+// time.
 const silenceAtMost = time.Minute
 
-// A receiver falls silent in the middle of a burst. What was claimed ahead and got no connection is released, sent later, and never
-// twice; what was being sent is unknown.
+// A receiver falls silent in the middle of a burst. What was claimed ahead and got no connection is
+// released, sent later, and never twice; what was being sent is unknown.
 func TestSilenceInABurst(t *testing.T) {
 	h := start(t)
 	var got atomic.Int64
@@ -196,8 +205,8 @@ func TestSilenceInABurst(t *testing.T) {
 	}
 }
 
-// A receiver takes connections and never does TLS. Deliveries whose time is over are given up together, not one dial after the other:
-// with one second each that would be a minute and a half.
+// A receiver takes connections and never does TLS. Deliveries whose time is over are given up together, not
+// one dial after the other: with one second each that would be a minute and a half.
 func TestDeliveriesToADeadReceiverAreGivenUpTogether(t *testing.T) {
 	t.Parallel()
 	h := start(t)

@@ -3,16 +3,16 @@ package dispatcher
 import "time"
 
 const (
-	backoffLeast = time.Second
-	backoffMost  = time.Minute
+	minBackoff = time.Second
+	maxBackoff = time.Minute
 )
 
-// backoff gives the pause after try number n (from 1) was not sent: evenly drawn between one second and a bound that doubles
-// with each try up to a minute. random is in [0, 1).
+// backoff returns the pause after try number n (from 1) was not sent: evenly drawn between one second and a
+// bound that doubles with each try up to a minute. random is in [0, 1).
 func backoff(n int, random float64) time.Duration {
-	most := backoffMost
+	limit := maxBackoff
 	if n < 6 { // 2^6 s is beyond a minute
-		most = backoffLeast << n
+		limit = minBackoff << n
 	}
-	return backoffLeast + time.Duration(random*float64(most-backoffLeast))
+	return minBackoff + time.Duration(random*float64(limit-minBackoff))
 }

@@ -13,28 +13,28 @@ import (
 )
 
 const (
-	// breakerTrips is after how many dials in a row that reached nobody a destination is left alone for a while.
+	// breakerTrips is how many dials in a row must reach nobody for the breaker to open.
 	breakerTrips = 5
-	// breakerLeast and breakerSpread say when a delivery that met an open breaker comes again: spread out, so that the probe is
-	// one of them and the rest do not arrive at once.
-	breakerLeast  = time.Second
-	breakerSpread = 2 // times the time a breaker stays open
+	// minBreakerPause and breakerSpread say when a delivery that found the breaker open is tried again:
+	// spread out, so that the probe is one of them and the rest do not arrive at once.
+	minBreakerPause = time.Second
+	breakerSpread   = 2 // times the time a breaker stays open
 )
 
-// breaker is the circuit breaker of a destination: it opens after several dials in a row that reached nobody, and from time to time
-// lets one delivery through as a probe. What it holds back costs no dial.
+// breaker is the circuit breaker of a destination: it opens after several dials in a row that reached
+// nobody, and from time to time lets one delivery through as a probe. What it holds back costs no dial.
 type breaker struct {
-	two     *gobreaker.TwoStepCircuitBreaker[struct{}]
+	circuit *gobreaker.TwoStepCircuitBreaker[struct{}]
 	openFor time.Duration
 
-	mu      sync.Mutex
-	since   time.Time         // when it left the closed state; zero while it is closed
-	trouble *callback.NotSent // why nobody was reached the last time
+	mu          sync.Mutex
+	since       time.Time         // when it left the closed state; zero while it is closed
+	lastFailure *callback.NotSent // why nobody was reached the last time
 }
 
 func newBreaker(d *Dispatcher) *breaker {
 	b := &breaker{openFor: d.c.BreakerOpen}
-	b.two = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
+	b.circuit = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
 		MaxRequests: 1,
 		Timeout:     d.c.BreakerOpen,
 		IsExcluded:  func(err error) bool { return errors.Is(err, errUntried) },
@@ -42,53 +42,53 @@ func newBreaker(d *Dispatcher) *breaker {
 		OnStateChange: func(_ string, from, to gobreaker.State) {
 			d.metrics.breakers.WithLabelValues(from.String()).Dec()
 			d.metrics.breakers.WithLabelValues(to.String()).Inc()
-			b.turn(to, d.now())
+			b.stateChanged(to, d.now())
 		},
 	})
-	d.metrics.breakers.WithLabelValues(b.two.State().String()).Inc()
+	d.metrics.breakers.WithLabelValues(b.circuit.State().String()).Inc()
 	return b
 }
 
-// turn notes since when deliveries do not pass as they come.
-func (b *breaker) turn(to gobreaker.State, at time.Time) {
+// stateChanged notes since when deliveries do not pass as they come.
+func (b *breaker) stateChanged(to gobreaker.State, at time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
 	case to == gobreaker.StateClosed:
-		b.since, b.trouble = time.Time{}, nil
+		b.since, b.lastFailure = time.Time{}, nil
 	case b.since.IsZero():
 		b.since = at
 	}
 }
 
-// missed notes why nobody was reached.
-func (b *breaker) missed(n *callback.NotSent) {
+// recordFailure notes why nobody was reached.
+func (b *breaker) recordFailure(n *callback.NotSent) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.trouble = n
+	b.lastFailure = n
 }
 
 // contact is what a delivery learnt about whether its receiver can be reached.
 type contact int
 
 const (
-	untried contact = iota // it needed no dial, or failed before one, which says nothing about the receiver
+	untried contact = iota // it needed no dial, or failed before one, which shows nothing about the receiver
 	reached
 	missed
 )
 
-// What a breaker is told of a delivery that reached nobody, and of one that did not try.
+// The errors that a breaker gets for a delivery that reached nobody, and for one that did not dial.
 var (
 	errMissed  = errors.New("nobody was reached")
 	errUntried = errors.New("nobody was dialled")
 )
 
-// pass asks for one delivery. Where it may go, passed takes what it learnt; otherwise it is nil, and the delivery may ask again after
-// wait.
-func (b *breaker) pass() (passed func(contact), wait time.Duration) {
-	done, err := b.two.Allow()
+// allow asks for one delivery. Where it may go, reportContact takes what it learnt; otherwise that is nil,
+// and the delivery may ask again after wait.
+func (b *breaker) allow() (reportContact func(contact), wait time.Duration) {
+	done, err := b.circuit.Allow()
 	if err != nil {
-		return nil, breakerLeast + rand.N(breakerSpread*b.openFor) //nolint:gosec // jitter
+		return nil, minBreakerPause + rand.N(breakerSpread*b.openFor) //nolint:gosec // jitter
 	}
 	return func(c contact) {
 		switch c {
@@ -102,17 +102,18 @@ func (b *breaker) pass() (passed func(contact), wait time.Duration) {
 	}, 0
 }
 
-// open says whether deliveries are held back at this moment. What they met is remembered only as long as that lasts.
-func (b *breaker) open() bool { return b.two.State() == gobreaker.StateOpen }
+// open reports whether deliveries are held back at this moment. The last failure is kept only as long as
+// that lasts.
+func (b *breaker) open() bool { return b.circuit.State() == gobreaker.StateOpen }
 
-// closed says whether deliveries pass as they come.
-func (b *breaker) closed() bool { return b.two.State() == gobreaker.StateClosed }
+// closed reports whether deliveries pass as they come.
+func (b *breaker) closed() bool { return b.circuit.State() == gobreaker.StateClosed }
 
 // forget takes a breaker that goes with its destination out of the measurements.
-func (b *breaker) forget(m *metrics) { m.breakers.WithLabelValues(b.two.State().String()).Dec() }
+func (b *breaker) forget(m *metrics) { m.breakers.WithLabelValues(b.circuit.State().String()).Dec() }
 
-// contactOf gives what a class says about the receiver. An address that is refused, a secret that is missing and a proxy that fails
-// say nothing about it.
+// contactOf returns what a class shows about the receiver. An address that is refused, a secret that is
+// missing and a proxy that fails say nothing about it.
 func contactOf(c sessions.Class) contact {
 	if c == sessions.ClassConnect || c == sessions.ClassTLS || c == sessions.ClassDNS {
 		return missed

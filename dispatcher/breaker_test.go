@@ -47,8 +47,8 @@ func troubled(t *testing.T, g prometheus.Gatherer) float64 {
 	return gauge(t, g, "verifyd_delivery_breakers", "open", "half-open")
 }
 
-// A receiver where nobody answers is left alone: while the breaker is open its deliveries cost no dial, and when the receiver is
-// back, one probe finds out and all of them are delivered.
+// A receiver where nobody answers is left alone: while the breaker is open its deliveries cost no dial, and
+// when the receiver is back, one probe finds out and all of them are delivered.
 func TestBreakerLeavesADeadReceiverAlone(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -81,11 +81,14 @@ func TestBreakerLeavesADeadReceiverAlone(t *testing.T) {
 		ids[i] = h.complete(t, "https://"+address, "u", verified).ID
 	}
 	h.dispatch(t, config)
-	natstest.Await(t, "a destination is made", func() bool { return gauge(t, registry, "verifyd_destinations") == 1 })
+	natstest.Await(t, "a destination is made", func() bool {
+		return gauge(t, registry, "verifyd_destinations") == 1
+	})
 	natstest.Await(t, "the breaker opens", func() bool {
 		return troubled(t, registry) == 1 && gauge(t, registry, "verifyd_deliveries_held") == 0
 	})
-	// All forty were handed to it, five were dialled, the rest went back without a dial; probes may have followed.
+	// All forty were handed to it, five were dialled, the rest went back without a dial; probes may have
+	// followed.
 	if got := dials.Load(); got < 5 || got > 8 {
 		t.Errorf("%d dials for %d deliveries", got, n)
 	}
@@ -120,7 +123,8 @@ func TestDeadDestinationRetires(t *testing.T) {
 	r.Close()
 	config := h.config()
 	registry := prometheus.NewRegistry()
-	config.Metrics, config.RetryFor, config.BreakerOpen, config.Idle = registry, time.Second, 500*time.Millisecond, 100*time.Millisecond
+	config.Metrics, config.RetryFor, config.BreakerOpen, config.Idle = registry, time.Second,
+		500*time.Millisecond, 100*time.Millisecond
 	var ids []sessions.ID
 	for range 12 {
 		ids = append(ids, h.complete(t, url, "u", verified).ID)

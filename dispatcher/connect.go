@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"context"
 	"errors"
+	"net/netip"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
@@ -11,9 +12,10 @@ import (
 	"verifyd/sessions"
 )
 
-// follow gets the connection of a claim that went ahead. The answer says why the claim was not used; nil: it can be.
-func (a *attempt) follow(ctx context.Context) (unused *callback.Answer) {
-	conn, ok := a.place.take(ctx)
+// connectClaimed gets the connection of a claim that was made ahead of it. The answer is why the claim was
+// not used; nil: it can be.
+func (a *attempt) connectClaimed(ctx context.Context) (unused *callback.Answer) {
+	conn, ok := a.slot.acquire(ctx)
 	if !ok {
 		return &callback.Answer{Class: sessions.ClassLate, Detail: "no connection became free in time"}
 	}
@@ -25,55 +27,93 @@ func (a *attempt) follow(ctx context.Context) (unused *callback.Answer) {
 	return nil
 }
 
-// leave gives the place back, with the connection where it may be used again.
-func (a *attempt) leave() {
-	a.place.give(a.conn, a.contact)
+// releaseSlot returns the place back, with the connection where it may be used again.
+func (a *attempt) releaseSlot() {
+	a.leaveAddress()
+	a.slot.release(a.conn, a.contact)
 	a.conn = nil
+}
+
+// leaveAddress releases the place at the receiver's address. A repeat is harmless.
+func (a *attempt) leaveAddress() {
+	if a.freeAddress != nil {
+		a.freeAddress()
+		a.freeAddress = nil
+	}
+}
+
+// canReuse reports whether the connection that was kept can carry the request.
+func (a *attempt) canReuse() (ok bool) {
+	if a.conn == nil || !a.conn.Alive() {
+		return false
+	}
+	leave, ok := a.d.addresses.acquireNow(a.Account, a.conn.IP())
+	if ok {
+		a.freeAddress = leave
+	}
+	return ok
 }
 
 // prepare makes the exact bytes.
 func (a *attempt) prepare() (callback.Request, *callback.NotSent) {
 	if a.refused != nil {
-		return callback.Request{}, &callback.NotSent{Class: sessions.ClassRefusedAddress, Detail: a.refused.Error(), Err: a.refused}
+		return callback.Request{}, &callback.NotSent{
+			Class: sessions.ClassRefusedAddress, Detail: a.refused.Error(), Err: a.refused,
+		}
+	}
+	if a.outlasted {
+		return callback.Request{}, notSentForPause()
 	}
 	secrets, ok := a.d.c.Secrets.SigningSecrets(a.Account)
 	if !ok {
-		return callback.Request{}, &callback.NotSent{Class: sessions.ClassUnsigned, Detail: "the account is not known here"}
+		return callback.Request{}, &callback.NotSent{
+			Class: sessions.ClassUnsigned, Detail: "the account is not known here",
+		}
 	}
 	request, err := a.d.c.Client.Prepare(callback.Callback{
-		URL: a.target, Session: a.ID, Test: a.Test, PlatformUserID: a.PlatformUserID, GuildID: a.GuildID, Verified: a.Verified(),
-		Secrets: secrets, At: a.d.now(), Trace: a.traceparent(),
+		URL: a.target, Session: a.ID, Test: a.Test, PlatformUserID: a.PlatformUserID, GuildID: a.GuildID,
+		Verified: a.Verified(),
+		Secrets:  secrets, At: a.d.now(), Trace: a.traceparent(),
 	})
 	if err != nil { // the account has no signing secret that signs
-		return callback.Request{}, &callback.NotSent{Class: sessions.ClassUnsigned, Detail: err.Error(), Err: err}
+		return callback.Request{}, &callback.NotSent{
+			Class: sessions.ClassUnsigned, Detail: err.Error(), Err: err,
+		}
 	}
 	return request, nil
 }
 
-// connect makes sure of a connection that is alive.
+// connect ensures a connection that is alive.
 func (a *attempt) connect(ctx context.Context) *callback.NotSent {
-	if a.conn != nil && a.conn.Alive() {
+	if a.canReuse() {
 		a.contact = reached
 		return nil
 	}
 	a.closeConn()
 	done := a.part("connect", trace.SpanKindClient)
-	conn, err := a.d.c.Client.Dial(ctx, a.target)
+	conn, left, err := a.d.c.Client.DialAdmitted(ctx, a.target,
+		func(ctx context.Context, to netip.Addr) (func(), error) {
+			return a.d.addresses.acquire(ctx, a.Account, to)
+		})
 	done(attribute.String("server.address", a.target.HostPort()))
-	a.place.dialled(err == nil)
+	a.slot.dialEnded(err == nil)
 	if err != nil {
 		if notSent, ok := errors.AsType[*callback.NotSent](err); ok {
 			return notSent
 		}
 		return &callback.NotSent{Class: sessions.ClassConnect, Detail: err.Error(), Err: err}
 	}
-	a.conn, a.contact = conn, reached
+	a.conn, a.freeAddress, a.contact = conn, left, reached
 	return nil
 }
 
 func (a *attempt) closeConn() {
 	if a.conn != nil {
+		if a.conn.Unsolicited() {
+			a.slot.worker.t.distrusted.Store(true)
+		}
 		_ = a.conn.Close()
 		a.conn = nil
 	}
+	a.leaveAddress()
 }

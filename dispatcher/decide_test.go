@@ -22,30 +22,70 @@ func TestDecide(t *testing.T) {
 		return sessions.Attempt{Claim: sessions.Claim{Number: 1}, Result: &sessions.Result{Verdict: v}}
 	}
 	next := func(at time.Time) sessions.Attempt {
-		return sessions.Attempt{Claim: sessions.Claim{Number: 1}, Result: &sessions.Result{Verdict: sessions.VerdictUnknown, Next: at}}
+		return sessions.Attempt{
+			Claim: sessions.Claim{Number: 1}, Result: &sessions.Result{
+				Verdict: sessions.VerdictUnknown, Next: at,
+			},
+		}
 	}
 	for name, c := range map[string]struct {
 		state    sessions.State
 		attempts []sessions.Attempt
 		asked    int
-		want     step
+		want     decision
 	}{
-		"fresh":             {sessions.Verified, nil, 0, step{do: send, attempt: 1}},
-		"failed is sent":    {sessions.Failed, nil, 0, step{do: send, attempt: 1}},
-		"canceled":          {sessions.Canceled, nil, 0, step{do: drop}},
-		"owner at work":     {sessions.Verified, []sessions.Attempt{open(now.Add(time.Second), false)}, 0, step{do: wait, wait: time.Second + settleLook}},
-		"owner vanished":    {sessions.Verified, []sessions.Attempt{open(now, false)}, 0, step{do: settle, attempt: 1}},
-		"vanished, gave up": {sessions.Verified, []sessions.Attempt{open(now, true)}, 0, step{do: settle, attempt: 1, giveUp: true}},
-		"released":          {sessions.Verified, []sessions.Attempt{ended(sessions.VerdictReleased)}, 0, step{do: send, attempt: 2}},
-		"delivered":         {sessions.Verified, []sessions.Attempt{ended(sessions.VerdictDelivered)}, 0, step{do: drop}},
-		"rejected":          {sessions.Verified, []sessions.Attempt{ended(sessions.VerdictRejected)}, 0, step{do: drop}},
-		"unknown":           {sessions.Verified, []sessions.Attempt{ended(sessions.VerdictUnknown)}, 0, step{do: drop}},
-		"undeliverable":     {sessions.Verified, []sessions.Attempt{ended(sessions.VerdictUndeliverable)}, 0, step{do: drop}},
-		"asked again":       {sessions.Verified, []sessions.Attempt{ended(sessions.VerdictRejected)}, 2, step{do: send, attempt: 2}},
-		"asked, was sent":   {sessions.Verified, []sessions.Attempt{ended(sessions.VerdictRejected), ended(sessions.VerdictDelivered)}, 2, step{do: drop}},
-		"next is due":       {sessions.Verified, []sessions.Attempt{next(now)}, 0, step{do: send, attempt: 2}},
-		"next is later":     {sessions.Verified, []sessions.Attempt{next(now.Add(time.Minute))}, 0, step{do: wait, wait: time.Minute}},
-		"a newer verdict":   {sessions.Verified, []sessions.Attempt{ended("quantum")}, 0, step{do: drop}},
+		"fresh":          {sessions.Verified, nil, 0, decision{do: send, attempt: 1}},
+		"failed is sent": {sessions.Failed, nil, 0, decision{do: send, attempt: 1}},
+		"canceled":       {sessions.Canceled, nil, 0, decision{do: drop}},
+		"owner at work": {
+			sessions.Verified, []sessions.Attempt{open(now.Add(time.Second), false)}, 0, decision{
+				do: wait, wait: time.Second + settleLook,
+			},
+		},
+		"owner vanished": {
+			sessions.Verified, []sessions.Attempt{open(now, false)}, 0, decision{do: settle, attempt: 1},
+		},
+		"vanished, gave up": {
+			sessions.Verified, []sessions.Attempt{open(now, true)}, 0, decision{
+				do: settle, attempt: 1, giveUp: true,
+			},
+		},
+		"released": {
+			sessions.Verified, []sessions.Attempt{ended(sessions.VerdictReleased)}, 0, decision{
+				do: send, attempt: 2,
+			},
+		},
+		"delivered": {
+			sessions.Verified, []sessions.Attempt{ended(sessions.VerdictDelivered)}, 0, decision{do: drop},
+		},
+		"rejected": {
+			sessions.Verified, []sessions.Attempt{ended(sessions.VerdictRejected)}, 0, decision{do: drop},
+		},
+		"unknown": {
+			sessions.Verified, []sessions.Attempt{ended(sessions.VerdictUnknown)}, 0, decision{do: drop},
+		},
+		"undeliverable": {
+			sessions.Verified, []sessions.Attempt{ended(sessions.VerdictUndeliverable)}, 0,
+			decision{do: drop},
+		},
+		"asked again": {
+			sessions.Verified, []sessions.Attempt{ended(sessions.VerdictRejected)}, 2, decision{
+				do: send, attempt: 2,
+			},
+		},
+		"asked, was sent": {
+			sessions.Verified, []sessions.Attempt{ended(sessions.VerdictRejected),
+				ended(sessions.VerdictDelivered)}, 2, decision{do: drop},
+		},
+		"next is due": {
+			sessions.Verified, []sessions.Attempt{next(now)}, 0, decision{do: send, attempt: 2},
+		},
+		"next is later": {
+			sessions.Verified, []sessions.Attempt{next(now.Add(time.Minute))}, 0, decision{
+				do: wait, wait: time.Minute,
+			},
+		},
+		"a newer verdict": {sessions.Verified, []sessions.Attempt{ended("quantum")}, 0, decision{do: drop}},
 	} {
 		completion := sessions.Completion{Outcome: sessions.Outcome{State: c.state}}
 		if got := decide(completion, c.attempts, c.asked, now); got != c.want {
@@ -54,64 +94,73 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// A probe that ended without a dial, since its delivery was over already, must not close the breaker, nor hold the next probe back.
+// A probe that ended without a dial, since its delivery was over already, must not close the breaker, nor
+// hold the next probe back.
 func TestProbeThatDialledNobodyJudgesNothing(t *testing.T) {
-	b := newBreaker(&Dispatcher{c: Config{BreakerOpen: time.Millisecond, Now: time.Now}, metrics: newMetrics(nil)})
+	b := newBreaker(&Dispatcher{
+		c: Config{BreakerOpen: time.Millisecond, Now: time.Now}, metrics: newMetrics(nil),
+	})
 	for range breakerTrips {
-		passed, _ := b.pass()
+		passed, _ := b.allow()
 		passed(missed)
 	}
 	probe := func() (passed func(contact)) {
-		natstest.Await(t, "a probe is let through", func() bool { passed, _ = b.pass(); return passed != nil })
+		natstest.Await(t, "a probe is let through", func() bool {
+			passed, _ = b.allow()
+			return passed != nil
+		})
 		return passed
 	}
 	probe()(untried)
-	if got := b.two.State(); got != gobreaker.StateHalfOpen {
+	if got := b.circuit.State(); got != gobreaker.StateHalfOpen {
 		t.Errorf("the breaker is %s after a probe that says nothing", got)
 	}
 	probe()(reached)
-	if got := b.two.State(); got != gobreaker.StateClosed {
+	if got := b.circuit.State(); got != gobreaker.StateClosed {
 		t.Errorf("the breaker is %s after a probe that reached somebody", got)
 	}
 }
 
-// Each dial that succeeds allows one more, also where no connection stays: a receiver may close each after its answer. One that fails
-// begins anew, and while the breaker is not closed, those who may dial at all do not wait for each other.
+// Each dial that succeeds allows one more, also where no connection stays: a receiver may close each after
+// its answer. One that fails begins anew, and while the breaker is not closed, those who may dial at all do
+// not wait for each other.
 func TestDialsGrowWithSuccess(t *testing.T) {
-	d := &Dispatcher{c: Config{Now: time.Now, Connections: 16, BreakerOpen: time.Hour}, metrics: newMetrics(nil)}
-	s := newShift(newDestination(d, "h", "h", t.Context()))
+	d := &Dispatcher{
+		c: Config{Now: time.Now, Connections: 16, BreakerOpen: time.Hour}, metrics: newMetrics(nil),
+	}
+	s := newHostWorker(newDestination(d, "h", "h", t.Context()))
 	dials := func() (n int) {
-		for s.connectable() {
-			s.seat()
+		for s.canConnect("a") {
+			s.openSlot("a")
 			n++
 		}
-		s.places, s.dialing = 0, 0
+		s.slots, s.dialing = 0, 0
 		return n
 	}
-	if got := dials(); got != dialsLeast {
+	if got := dials(); got != minDials {
 		t.Errorf("%d dials at once to begin with", got)
 	}
 	for range 3 {
 		s.dialing++
-		s.connected(true)
+		s.dialEnded(true)
 	}
-	if got := dials(); got != dialsLeast+3 {
+	if got := dials(); got != minDials+3 {
 		t.Errorf("%d dials at once after three that succeeded", got)
 	}
 	for range 100 {
 		s.dialing++
-		s.connected(true)
+		s.dialEnded(true)
 	}
 	if got := dials(); got != 16 {
 		t.Errorf("%d dials at once at most", got)
 	}
 	s.dialing++
-	s.connected(false)
-	if got := dials(); got != dialsLeast {
+	s.dialEnded(false)
+	if got := dials(); got != minDials {
 		t.Errorf("%d dials at once after a failure", got)
 	}
 	for range breakerTrips {
-		passed, _ := s.t.breaker.pass()
+		passed, _ := s.t.breaker.allow()
 		passed(missed)
 	}
 	if got := dials(); got != 16 {
@@ -119,20 +168,22 @@ func TestDialsGrowWithSuccess(t *testing.T) {
 	}
 }
 
-// A receiver that closes each connection has a pace, which tells when there is room again, and no claims go ahead at it; one that keeps
-// them has both.
+// A receiver that closes each connection has a pace, which tells when there is room again, and no claims go
+// ahead at it; one that keeps them has both.
 func TestEveryPOSTCountsTowardsThePace(t *testing.T) {
 	for _, keeps := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			d := &Dispatcher{c: Config{Now: time.Now, Connections: 16, BreakerOpen: time.Hour}, metrics: newMetrics(nil)}
-			s := newShift(newDestination(d, "h", "h", t.Context()))
+			d := &Dispatcher{
+				c: Config{Now: time.Now, Connections: 16, BreakerOpen: time.Hour}, metrics: newMetrics(nil),
+			}
+			s := newHostWorker(newDestination(d, "h", "h", t.Context()))
 			for range 200 {
-				r := returned{sent: true}
+				r := releasedSlot{sent: true}
 				if keeps {
 					r.conn = &callback.Conn{}
 				}
-				s.places++
-				s.takeBack(r)
+				s.slots++
+				s.released(r)
 				time.Sleep(time.Millisecond) // of the bubble: it costs no time
 			}
 			if rate := s.t.pace.perSecond(); rate < 500 || rate > 1500 {

@@ -10,24 +10,30 @@ import (
 )
 
 const (
-	// waitingMost bounds what waits at one destination, and heldMost what this process holds at all, about 2 KiB each. What does
-	// not fit goes back to JetStream. Up to its own connections a destination always has room: those who hang cannot take it.
-	waitingMost = 1024
-	heldMost    = 8192
-	// fastFrom is how many deliveries a second a destination has to send for others to wait until there is room at it: giving out and
-	// taking back costs more than that wait. It ends after roomWait, also where a destination is too young to tell.
+	// maxWaiting bounds what waits at one destination. From crowdedFrom on that this process holds at all, a
+	// destination has room for no more than it may send at once, of each account: hanging deliveries cannot
+	// use that up. maxHeld is all that may be held, about 2 KiB each, and maxDestinations all destinations,
+	// about 6.5 KiB each with their goroutine; accounts share both. What does not fit goes back to
+	// JetStream.
+	maxWaiting      = 1024
+	crowdedFrom     = 8192
+	maxHeld         = 32 << 10
+	maxDestinations = 24 << 10
+	// fastFrom is how many deliveries a second a destination has to send for others to wait until there is
+	// room at it: delivering and taking back costs more than that wait. It ends after roomWait, also where a
+	// destination is too young to tell.
 	fastFrom = 2000
 	roomWait = 250 * time.Millisecond
-	// A delivery whose destination had no room comes again when there should be some, and at the latest after a pause that is doubled
-	// each time, within these bounds.
-	fullPauseLeast = 500 * time.Millisecond
-	fullPauseMost  = 25 * time.Second
-	// connIdle is how long an unused connection is kept. Receivers close idle ones after a few seconds, and a request written
-	// to a connection that is being closed ends as unknown.
+	// A delivery whose destination had no room comes again when there should be some, and at the latest
+	// after a pause that is doubled each time, within these bounds.
+	minFullPause = 500 * time.Millisecond
+	maxFullPause = 25 * time.Second
+	// connIdle is how long an unused connection is kept. Receivers close idle ones after a few seconds, and
+	// a request written to a connection that is being closed ends as unknown.
 	connIdle = time.Second
 )
 
-// registry makes destinations on first use and forgets them when they retire.
+// registry makes destinations on first use and removes them when they retire.
 type registry struct {
 	d *Dispatcher
 
@@ -35,10 +41,13 @@ type registry struct {
 	work       context.Context    //nolint:containedctx // the context that work under way lives on, from open to close
 	supervisor *suture.Supervisor // nil while not serving
 	byHost     map[string]*destination
+	hosts      share // of the destinations, by the account that each was made for
 }
 
 func newRegistry(d *Dispatcher) *registry {
-	return &registry{d: d, byHost: map[string]*destination{}}
+	return &registry{
+		d: d, byHost: map[string]*destination{}, hosts: newShare(maxDestinations, maxDestinations),
+	}
 }
 
 func (r *registry) open(work context.Context, s *suture.Supervisor) {
@@ -55,71 +64,95 @@ func (r *registry) close() {
 	for _, t := range r.byHost {
 		t.handBack()
 		t.breaker.forget(r.d.metrics)
+		r.hosts.drop(t.owner)
 	}
 	clear(r.byHost)
 	r.d.metrics.known.Set(0)
 }
 
-// hand puts a delivery into its destination's mailbox, or back into JetStream where there is no room.
-func (r *registry) hand(ctx context.Context, dl *delivery) {
-	if !r.d.held.take(dl) {
-		return // another copy is still being worked on; this one comes again after AckWait, and meets the facts
+// enqueue puts a delivery into its destination's mailbox, or back into JetStream where there is no room.
+func (r *registry) enqueue(ctx context.Context, dl *delivery) {
+	held, room := r.d.inFlight.add(dl)
+	if held {
+		// another copy is still being worked on; this one comes again after AckWait, and meets the facts
+		return
+	}
+	if !room {
+		_ = dl.msg.NakWithDelay(fullPause(dl.given))
+		return
 	}
 	r.d.metrics.held.Inc()
-	to, posted := r.post(dl)
-	if !posted && to != nil && to.worthWaiting() && to.mailbox.awaitRoom(ctx, roomWait) {
-		to, posted = r.post(dl)
+	to, pause := r.tryEnqueue(dl)
+	if pause != 0 && to != nil && to.worthWaiting(dl.Account) && to.mailbox.awaitRoom(ctx, roomWait) {
+		_, pause = r.tryEnqueue(dl)
 	}
-	if !posted {
+	if pause != 0 {
 		r.done(dl)
-		_ = dl.msg.NakWithDelay(to.fullPause(dl.given))
+		_ = dl.msg.NakWithDelay(pause)
 	}
 }
 
-// worthWaiting says whether room at a full destination is a matter of a moment.
-func (t *destination) worthWaiting() bool {
-	return !t.paused() && (t.pace.perSecond() >= fastFrom || time.Since(t.born) < roomWait)
+// worthWaiting reports whether room at a full destination is a matter of a moment, also for the account.
+func (t *destination) worthWaiting(account string) bool {
+	return !t.paused() && (t.pace.perSecond() >= fastFrom || time.Since(t.born) < roomWait) &&
+		!t.d.budget.isWaiting(account)
 }
 
-// fullPause gives after how long a delivery comes again that was given out so often and found no room. t may be nil: stopping.
+// fullPause returns after how long a delivery comes again that was given out so often and found no room.
+func fullPause(given int) time.Duration {
+	return min(minFullPause<<min(given-1, 8), maxFullPause)
+}
+
+// fullPause returns it for one that found no room at t.
 func (t *destination) fullPause(given int) time.Duration {
-	if t == nil {
-		return fullPauseLeast
-	}
 	if !t.paused() {
-		t.sentAway.Store(0)
-	} else if t.sentAway.Add(1) > waitingMost {
-		return fullPauseMost
+		t.refused.Store(0)
+	} else if t.refused.Add(1) > maxWaiting {
+		return maxFullPause
 	}
-	pause := fullPauseLeast << min(given-1, 8)
+	pause := fullPause(given)
 	if rate := t.pace.perSecond(); rate > 0 {
-		// Not longer than the doubled pause: what was sent lately may be all that there was to send, and the destination be idle long before.
-		pause = min(pause, time.Duration(waitingMost)*time.Second/time.Duration(rate))
+		// Not longer than the doubled pause: what was sent lately may be all that there was to send, and the
+		// destination be idle long before.
+		pause = min(pause, time.Duration(maxWaiting)*time.Second/time.Duration(rate))
 	}
-	return min(max(pause, fullPauseLeast), fullPauseMost)
+	return min(max(pause, minFullPause), maxFullPause)
 }
 
-// post holds the lock while it puts, so that a destination cannot retire with a delivery in its mailbox. It gives the destination, nil
-// where this process is stopping.
-func (r *registry) post(dl *delivery) (to *destination, posted bool) {
+// tryEnqueue holds the lock while it puts, so that a destination cannot retire with a delivery in its
+// mailbox. It returns the destination, nil where there is none, and, where the delivery found no room, after
+// how long it comes again.
+func (r *registry) tryEnqueue(dl *delivery) (to *destination, pause time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.supervisor == nil {
-		return nil, false
+		return nil, minFullPause // this process is stopping
 	}
-	host := dl.host()
-	to = r.byHost[host]
-	if to == nil {
-		to = newDestination(r.d, host, dl.receiver(), r.work)
-		r.byHost[host] = to
-		r.d.metrics.known.Inc()
-		r.supervisor.Add(to)
+	if to = r.byHost[dl.host()]; to == nil {
+		if !r.hosts.allows(dl.Account) {
+			return nil, fullPause(dl.given)
+		}
+		to = r.add(dl)
 	}
-	most := waitingMost
-	if r.d.held.count() > heldMost || to.paused() {
-		most = r.d.c.Connections
+	limit := maxWaiting
+	if r.d.inFlight.count() > crowdedFrom || to.paused() {
+		limit = r.d.c.Connections
 	}
-	return to, to.mailbox.put(dl, most)
+	if !to.mailbox.put(dl, limit, r.d.c.Connections) {
+		return to, to.fullPause(dl.given)
+	}
+	return to, 0
+}
+
+// add makes the destination of a delivery.
+func (r *registry) add(dl *delivery) *destination {
+	to := newDestination(r.d, dl.host(), dl.receiver(), r.work)
+	to.owner = dl.Account
+	r.hosts.add(to.owner)
+	r.byHost[to.host] = to
+	r.d.metrics.known.Inc()
+	r.supervisor.Add(to)
+	return to
 }
 
 // retire forgets a destination, unless something came in meanwhile.
@@ -130,6 +163,7 @@ func (r *registry) retire(to *destination) bool {
 		return false
 	}
 	delete(r.byHost, to.host)
+	r.hosts.drop(to.owner)
 	to.breaker.forget(r.d.metrics)
 	r.d.metrics.known.Dec()
 	return true
@@ -137,30 +171,40 @@ func (r *registry) retire(to *destination) bool {
 
 // done ends this process's hold on a delivery.
 func (r *registry) done(dl *delivery) {
-	r.d.held.drop(dl.ID)
+	r.d.inFlight.remove(dl)
 	r.d.metrics.held.Dec()
 }
 
-// destination is the actor of one receiver host. It alone owns the connections to it, bounds how many are in use and how many
-// deliveries are under way, and stops dialling for a while where nothing can be reached.
+// destination is the actor of one receiver host. It alone owns the connections to it, bounds how many are in
+// use and how many deliveries are under way, and stops dialling for a while where nothing can be reached.
 type destination struct {
-	d        *Dispatcher
-	host     string          // its name in the registry
-	receiver string          // the host and port that it dials; empty where it dials nobody
-	work     context.Context //nolint:containedctx // the context that work under way lives on
-	mailbox  *mailbox
-	breaker  *breaker
-	pace     pace
-	born     time.Time
-	turned   chan struct{} // holds a token when a pause may have begun or ended
-	// sentAway counts what found no room in a pause. Few are to come soon after it; of many, which may wait for hours, each return takes
-	// time from other hosts.
-	sentAway atomic.Int64
+	d            *Dispatcher
+	host         string          // its name in the registry
+	receiver     string          // the host and port that it dials; empty where it dials nobody
+	owner        string          // the account whose delivery it was made for
+	work         context.Context //nolint:containedctx // the context that work under way lives on
+	mailbox      *mailbox
+	breaker      *breaker
+	pace         pace
+	born         time.Time
+	pauseChanged chan struct{} // holds a token when a pause may have begun or ended
+	// distrusted: the receiver has sent unsolicited bytes. What comes next over a connection to it may be
+	// too late for the request before, so none is used twice any more.
+	distrusted atomic.Bool
+	// refused counts what found no room in a pause. Few are to come soon after it; of many, which may wait
+	// for hours, each return takes time from other hosts.
+	refused atomic.Int64
+
+	// The budget's, under its lock: the accounts for which it waits there, and those for which it was
+	// granted an attempt.
+	waitsFor map[string]bool
+	granted  []string
 }
 
 func newDestination(d *Dispatcher, host, receiver string, work context.Context) *destination {
 	return &destination{
-		d: d, host: host, receiver: receiver, work: work, mailbox: newMailbox(), breaker: newBreaker(d), born: time.Now(), turned: make(chan struct{}, 1),
+		d: d, host: host, receiver: receiver, work: work, mailbox: newMailbox(), breaker: newBreaker(d),
+		born: time.Now(), pauseChanged: make(chan struct{}, 1),
 	}
 }
 
@@ -169,39 +213,35 @@ func (t *destination) String() string { return "destination " + t.host }
 
 // Serve delivers what comes into the mailbox until ctx ends or nothing comes for a while.
 func (t *destination) Serve(ctx context.Context) error {
-	s := newShift(t)
-	defer s.end()
+	s := newHostWorker(t)
+	defer s.drain()
 	wake := time.NewTimer(t.d.c.Idle)
 	defer wake.Stop()
 	for {
-		some := t.mailbox.some
-		if !s.room() {
-			some = nil // what waits stays in the mailbox
-		}
+		s.startReady(ctx)
 		select {
-		case <-some:
-			if dl := t.mailbox.take(); dl != nil {
-				s.begin(dl)
-			}
-		case p := <-s.want:
-			s.queue(p)
-		case p := <-s.withdraw:
-			s.unqueue(p)
-		case well := <-s.dialled:
-			s.connected(well)
-		case r := <-s.gave:
-			s.takeBack(r)
+		case <-t.mailbox.ready:
+		case p := <-s.requests:
+			s.enqueue(p)
+		case p := <-s.cancellations:
+			s.dequeue(p)
+		case well := <-s.dialEnds:
+			s.dialEnded(well)
+		case r := <-s.releases:
+			s.released(r)
 			wake.Reset(connIdle) // the connection may have to be closed then
-		case <-s.ended:
-			s.finish()
-		case <-t.turned:
-			wake.Reset(s.restFor()) // a pause that has begun may end before the timer was to tell
+		case <-s.done:
+			s.deliveryEnded()
+		case <-t.pauseChanged:
+			wake.Reset(s.nextWake()) // a pause that has begun may end before the timer was to tell
 		case <-wake.C:
 			s.closeIdle(connIdle)
-			if s.active == 0 && time.Since(s.last) >= t.d.c.Idle && !t.breaker.open() && t.d.destinations.retire(t) {
+			t.handBackOutlasted()
+			if s.active == 0 && time.Since(s.last) >= t.d.c.Idle && !t.breaker.open() &&
+				t.d.destinations.retire(t) {
 				return suture.ErrDoNotRestart
 			}
-			wake.Reset(s.restFor())
+			wake.Reset(s.nextWake())
 		case <-ctx.Done():
 			t.handBack()
 			return ctx.Err()
@@ -209,21 +249,22 @@ func (t *destination) Serve(ctx context.Context) error {
 	}
 }
 
-// handBack gives what has not begun to another dispatcher, or to this one's next start.
+// handBack returns what has not begun to another dispatcher, or to this one's next start.
 func (t *destination) handBack() {
-	for dl := t.mailbox.take(); dl != nil; dl = t.mailbox.take() {
+	for dl := t.mailbox.take(nil); dl != nil; dl = t.mailbox.take(nil) {
 		t.d.destinations.done(dl)
 		_ = dl.msg.Nak()
 	}
 }
 
-// pace is how many deliveries a destination has sent in a second lately. The actor counts; the registry reads as well.
+// pace is how many deliveries per second a destination has sent lately. The actor counts; the registry reads
+// as well.
 type pace struct {
 	sent  int
 	since time.Time
 
 	rate  atomic.Int64
-	until atomic.Int64 // Unix nanoseconds; past it the rate says nothing any more
+	until atomic.Int64 // Unix nanoseconds; after which the rate does not count
 }
 
 func (p *pace) count() {
@@ -240,7 +281,7 @@ func (p *pace) count() {
 	}
 }
 
-// perSecond gives the rate, 0 where the destination has sent too little lately to have one.
+// perSecond returns the rate, 0 where the destination has sent too little lately to have one.
 func (p *pace) perSecond() int64 {
 	if time.Now().UnixNano() > p.until.Load() {
 		return 0

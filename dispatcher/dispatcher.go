@@ -17,10 +17,10 @@ import (
 
 	"verifyd/dispatcher/callback"
 	"verifyd/natsconf"
+	"verifyd/natsconf/fleet"
 	"verifyd/sessions"
 	"verifyd/sessions/pauses"
-	"verifyd/sessions/roster"
-	"verifyd/sessions/target"
+	"verifyd/sessions/urlpolicy"
 )
 
 // Secrets looks up an account's callback signing secrets, newest first.
@@ -40,7 +40,7 @@ type Config struct {
 	Sessions *sessions.Store
 	Secrets  Secrets
 	Client   *callback.Client
-	Policy   *target.Policy
+	Policy   *urlpolicy.Policy
 	// Pauses says which receiver hosts an operator has paused; none when nil.
 	Pauses Pauses
 	// Listeners are where callbacks of test sessions go instead, while somebody listens; none when nil.
@@ -50,8 +50,8 @@ type Config struct {
 	Tracer    trace.Tracer          // nothing is traced when nil
 	// TraceReceivers: callbacks of traced sessions carry their trace context.
 	TraceReceivers bool
-	// Ended is told of each try at a live delivery that has ended; nobody when nil. It must not wait.
-	Ended func(Ending)
+	// OnAttempt is called with each try at a live delivery that has ended; may be nil. It must not block.
+	OnAttempt func(AttemptEnd)
 	// Supervise configures the supervisor of the actors in here.
 	Supervise suture.Spec
 	// Timeout is a whole attempt's, as the client has it. Default 10 s.
@@ -60,18 +60,26 @@ type Config struct {
 	RetryFor time.Duration
 	// DefaultPolicy is what keys get that have none of their own. Default PolicyOnce.
 	DefaultPolicy sessions.Policy
-	// Connections bounds the connections to one destination, and so the callbacks that are on their way to it at once. Default 64, at
-	// most ConnectionsMost.
+	// Connections bounds the connections to one destination, and so the callbacks that are on their way to
+	// it at once. Default 64, at most MaxConnections.
 	Connections int
-	// DrainTimeout is how long work under way may go on after Serve's context ended. Default 15 s: a whole attempt and a margin.
+	// Attempts bounds the attempts that this process has under way in all, and AccountAttempts those of one
+	// account, which gets less where others have theirs: fewer than are free. Defaults 2048, and half of
+	// Attempts.
+	Attempts, AccountAttempts int
+	// DrainTimeout is how long work under way may go on after Serve's context ended. Default 15 s: a whole
+	// attempt and a margin.
 	DrainTimeout time.Duration
 	// Idle is how long a destination waits for work before it retires. Default 5 s.
 	Idle time.Duration
-	// ScheduleFrom is from which pause on a delivery waits as a message schedule, instead of with its consumer. Default 30 s.
+	// ScheduleFrom is from which pause on a delivery waits as a message schedule, instead of with its
+	// consumer. Default 30 s.
 	ScheduleFrom time.Duration
-	// BreakerOpen is how long a destination that nobody answers at is left alone before one delivery probes it. Default 10 s.
+	// BreakerOpen is how long a destination that nobody answers at is left alone before one delivery probes
+	// it. Default 10 s.
 	BreakerOpen time.Duration
-	// UnreadablePause is after how long a message is looked at again that this process cannot read. Default 1 min.
+	// UnreadablePause is after how long a message is looked at again that this process cannot read. Default
+	// 1 min.
 	UnreadablePause time.Duration
 	Now             func() time.Time // time.Now when nil
 }
@@ -85,6 +93,12 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Connections == 0 {
 		c.Connections = 64
+	}
+	if c.Attempts == 0 {
+		c.Attempts = defaultAttempts
+	}
+	if c.AccountAttempts == 0 {
+		c.AccountAttempts = max(1, c.Attempts/2)
 	}
 	if c.DrainTimeout == 0 {
 		c.DrainTimeout = c.Timeout + 5*time.Second
@@ -111,33 +125,39 @@ func (c Config) validate() error {
 	if c.Conn == nil || c.Sessions == nil || c.Secrets == nil || c.Client == nil || c.Policy == nil {
 		return errors.New("dispatcher: Conn, Sessions, Secrets, Client and Policy are all needed")
 	}
-	if c.Connections < 0 || c.Connections > ConnectionsMost {
-		return fmt.Errorf("dispatcher: %d connections to a destination; use 1 to %d, or 0 for the default", c.Connections, ConnectionsMost)
+	if c.Connections < 0 || c.Connections > MaxConnections {
+		return fmt.Errorf("dispatcher: %d connections to a destination; use 1 to %d, or 0 for the default",
+			c.Connections, MaxConnections)
+	}
+	if c.Attempts < 0 || c.Attempts > MaxAttempts || c.AccountAttempts < 0 ||
+		c.AccountAttempts > MaxAttempts {
+		return fmt.Errorf("dispatcher: %d attempts under way in all and %d of an account; use 1 to %d, or 0 for the defaults",
+			c.Attempts, c.AccountAttempts, MaxAttempts)
 	}
 	return nil
 }
 
-// ConnectionsMost is the most that Config.Connections may be. So many deliveries may wait at a destination, which is to have room for as
-// many as it may send at once.
-const ConnectionsMost = waitingMost
+// MaxAttempts is the most that Config.Attempts and Config.AccountAttempts may be: some 70 KB and up to ten
+// descriptors each.
+const MaxAttempts = 100_000
+
+// defaultAttempts is what 512 MB and the usual limits of descriptors carry while all of them hang.
+const defaultAttempts = 2048
+
+// MaxConnections is the most that Config.Connections may be. So many deliveries may wait at a destination,
+// which is to have room for as many as it may send at once.
+const MaxConnections = maxWaiting
 
 const (
-	// claimBegin is how long after its claim an owner may begin to write. It covers a paused process, not a slow one: the
-	// connection is ready and the request prepared when the claim is made.
-	claimBegin = 5 * time.Second
-	// claimWait bounds the wait for a claim's acknowledgement: past it the owner could not write any more anyway.
-	claimWait = claimBegin
-	// patience is how long a dispatcher that has just started tries, whatever the age of the completion: after a long outage
-	// the first try may fall before the network is up.
-	patience = 2 * time.Minute
-	// mostReleases bounds how often an attempt may be claimed and released; each costs two facts.
-	mostReleases = 16
-	// claimMargin is what lies between the end of the longest attempt and the instant from which others may settle it.
-	claimMargin = 5 * time.Second
+	// startGrace is how long a dispatcher that has just started tries, whatever the age of the completion:
+	// after a long outage the first try may fall before the network is up.
+	startGrace = 2 * time.Minute
+	// maxReleases bounds how often an attempt may be claimed and released; each costs two facts.
+	maxReleases = 16
 )
 
-// Ending is how a try at a delivery ended.
-type Ending struct {
+// AttemptEnd is how a try at a delivery ended.
+type AttemptEnd struct {
 	Session  sessions.ID
 	Receiver string           // host and port
 	Verdict  sessions.Verdict // empty: provably nothing was sent, and it is tried again
@@ -150,10 +170,13 @@ type Dispatcher struct {
 	worker       string    // this process, in claims and results
 	since        time.Time // when this process began to deliver
 	metrics      *metrics
-	held         *ledger
+	inFlight     *inFlightSet
+	budget       *budget
+	addresses    *addresses
 	claims       *gate
 	destinations *registry
-	backlog      atomic.Pointer[roster.Backlog] // as it was measured last
+	backlog      atomic.Pointer[fleet.Backlog] // as it was measured last
+	keptFor      atomic.Int64                  // for how long outcomes are kept, in nanoseconds; 0: not known
 }
 
 // New makes a dispatcher. It does nothing until served.
@@ -161,8 +184,14 @@ func New(c Config) (*Dispatcher, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	d := &Dispatcher{c: c.withDefaults(), worker: workerName(), metrics: newMetrics(c.Metrics), held: newLedger(), claims: newGate()}
+	d := &Dispatcher{
+		c: c.withDefaults(), worker: workerName(), metrics: newMetrics(c.Metrics), inFlight: newInFlightSet(),
+		claims: newGate(),
+	}
 	d.since = d.now()
+	d.budget = newBudget(d.c.Attempts, d.c.AccountAttempts)
+	d.budget.measure(c.Metrics)
+	d.addresses = newAddresses(addressHosts * d.c.Connections)
 	d.destinations = newRegistry(d)
 	return d, nil
 }
@@ -170,16 +199,19 @@ func New(c Config) (*Dispatcher, error) {
 // String names the actor in the supervisor's log.
 func (d *Dispatcher) String() string { return "dispatcher" }
 
-// Serve delivers until ctx ends and the work under way is done or, after DrainTimeout, aborted. It may be served again.
+// Serve delivers until ctx ends and the work under way is done or, after DrainTimeout, aborted. It may be
+// served again.
 func (d *Dispatcher) Serve(ctx context.Context) error {
 	spec := d.c.Supervise
-	spec.Timeout = d.c.DrainTimeout + settleFor + claimMargin // a supervisor that gave up earlier would leave goroutines behind
+	// a supervisor that gave up earlier would leave goroutines behind
+	spec.Timeout = d.c.DrainTimeout + settleFor + claimMargin
 	supervisor := suture.New("dispatcher", spec)
+	d.readKeptFor(ctx)
 	work, abort := d.abortable(ctx)
 	defer abort()
 	d.destinations.open(work, supervisor)
 	defer d.destinations.close()
-	supervisor.Add(d.held)
+	supervisor.Add(d.inFlight)
 	supervisor.Add(&meter{d: d})
 	if d.c.Pauses != nil {
 		supervisor.Add(&pauser{d: d})
@@ -190,7 +222,7 @@ func (d *Dispatcher) Serve(ctx context.Context) error {
 	return supervisor.Serve(ctx)
 }
 
-// abortable gives the context for work that was begun under ctx: it ends DrainTimeout after ctx does.
+// abortable returns the context for work that was begun under ctx: it ends DrainTimeout after ctx does.
 func (d *Dispatcher) abortable(ctx context.Context) (context.Context, context.CancelFunc) {
 	work, abort := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
@@ -225,10 +257,12 @@ type metrics struct {
 func newMetrics(r prometheus.Registerer) *metrics {
 	m := &metrics{
 		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "verifyd_delivery_attempts_total", Help: "Callback attempts that ended with a result, by verdict and class.",
+			Name: "verifyd_delivery_attempts_total",
+			Help: "Callback attempts that ended with a result, by verdict and class.",
 		}, []string{"verdict", "class"}),
 		notSent: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "verifyd_delivery_not_sent_total", Help: "Tries in which provably nothing was sent, by class.",
+			Name: "verifyd_delivery_not_sent_total",
+			Help: "Tries in which provably nothing was sent, by class.",
 		}, []string{"class"}),
 		conflicts: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "verifyd_delivery_claim_conflicts_total", Help: "Claims lost to another owner.",
@@ -237,7 +271,8 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Name: "verifyd_deliveries_in_flight", Help: "Deliveries being dialled or sent.",
 		}),
 		held: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "verifyd_deliveries_held", Help: "Completions held by this process, under way or waiting at their destination.",
+			Name: "verifyd_deliveries_held",
+			Help: "Completions held by this process, under way or waiting at their destination.",
 		}),
 		known: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "verifyd_destinations", Help: "Receiver hosts that have an actor at this moment.",
@@ -251,20 +286,24 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Help: "Deliveries of the whole service that have not ended: not yet with a dispatcher (waiting), under way or pausing (given), or scheduled for later.",
 		}, []string{"where"}),
 		oldest: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "verifyd_delivery_oldest_seconds", Help: "Age of the oldest delivery of the whole service that has not ended; 0 when there is none.",
+			Name: "verifyd_delivery_oldest_seconds",
+			Help: "Age of the oldest delivery of the whole service that has not ended; 0 when there is none.",
 		}),
 		took: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "verifyd_delivery_receipt_seconds", Help: "From the completion to the receiver's status line.",
+			Name:    "verifyd_delivery_receipt_seconds",
+			Help:    "From the completion to the receiver's status line.",
 			Buckets: []float64{.001, .002, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 60, 900},
 		}),
 	}
 	if r != nil {
-		r.MustRegister(m.attempts, m.notSent, m.conflicts, m.inFlight, m.held, m.breakers, m.backlog, m.oldest, m.known, m.took)
+		r.MustRegister(m.attempts, m.notSent, m.conflicts, m.inFlight, m.held, m.breakers, m.backlog,
+			m.oldest, m.known, m.took)
 	}
 	return m
 }
 
-// received notes a receiver's status line, so long after the delivery was due, with the trace that it belongs to where there is one.
+// received notes a receiver's status line, so long after the delivery was due, with the trace that it
+// belongs to where there is one.
 func (m *metrics) received(after time.Duration, traceID string) {
 	if e, ok := m.took.(prometheus.ExemplarObserver); ok && traceID != "" {
 		e.ObserveWithExemplar(after.Seconds(), prometheus.Labels{"trace_id": traceID})
@@ -275,7 +314,7 @@ func (m *metrics) received(after time.Duration, traceID string) {
 
 func (d *Dispatcher) now() time.Time { return d.c.Now().UTC().Truncate(time.Millisecond) }
 
-// policyOf gives the policy that holds for a completion.
+// policyOf returns the policy that holds for a completion.
 func (d *Dispatcher) policyOf(c sessions.Completion) sessions.Policy {
 	if c.Policy != "" {
 		return c.Policy
@@ -283,15 +322,23 @@ func (d *Dispatcher) policyOf(c sessions.Completion) sessions.Policy {
 	return d.c.DefaultPolicy
 }
 
-// giveUpAt is the instant from which a delivery that could not be sent is given up. An operator's pause takes nothing of its time.
+// giveUpAt is the instant from which a delivery that could not be sent is given up. An operator's pause takes
+// nothing of its time, as long as its outcome is kept: it does not leave the store without a verdict. What
+// has lost its callback URL is given up at once.
 func (d *Dispatcher) giveUpAt(dl *delivery) time.Time {
+	if dl.Lost {
+		return time.Time{}
+	}
 	from := dl.due
 	if p, ok := d.pauseOf(dl.receiver()); ok && p.End().After(from) {
 		from = p.End()
 	}
 	at := from.Add(d.c.RetryFor)
-	if least := d.since.Add(min(patience, d.c.RetryFor)); at.Before(least) {
-		return least
+	if earliest := d.since.Add(min(startGrace, d.c.RetryFor)); at.Before(earliest) {
+		at = earliest
+	}
+	if end, ok := d.endAt(dl); ok && end.Before(at) {
+		return end
 	}
 	return at
 }

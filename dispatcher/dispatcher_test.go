@@ -26,9 +26,9 @@ import (
 	"verifyd/dispatcher/callback/localca"
 	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
-	"verifyd/natsconf/seal"
+	"verifyd/natsconf/secretbox"
 	"verifyd/sessions"
-	"verifyd/sessions/target"
+	"verifyd/sessions/urlpolicy"
 )
 
 func TestMain(m *testing.M) {
@@ -41,40 +41,44 @@ const signingSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 type secrets struct{}
 
 func (secrets) SigningSecrets(account string) ([]string, bool) {
-	return []string{signingSecret}, account == "acc_a"
+	return []string{signingSecret}, account != "acc_unknown"
 }
 
-// house is a real JetStream, a store, and what dispatchers on them need.
-type house struct {
+// fixture is a real JetStream, a store, and what dispatchers on them need.
+type fixture struct {
 	conn   *natsconf.Conn
-	key    seal.Key
+	key    secretbox.Key
 	store  *sessions.Store
 	ca     *localca.Authority
-	policy *target.Policy
+	policy *urlpolicy.Policy
 	offset atomic.Int64 // moves the dispatchers' clock
 
 	completions     *natsconf.Writer
 	stopCompletions func() // the writer
 }
 
-func start(t *testing.T) *house {
+func start(t *testing.T) *fixture {
 	t.Helper()
-	h := newHouse(t)
+	h := newFixture(t)
 	h.open(t, natstest.Start(t))
 	return h
 }
 
-func newHouse(t *testing.T) *house {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	ca, err := localca.New()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &house{ca: ca, key: seal.NewKey(), policy: target.NewPolicy([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, nil)}
+	return &fixture{
+		ca: ca, key: secretbox.NewKey(),
+		policy: urlpolicy.NewPolicy([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, nil),
+	}
 }
 
-// open stands the house on a JetStream; it may be opened again on another, or on the same one after its restart.
-func (h *house) open(t *testing.T, conn *natsconf.Conn) {
+// open puts the rig on a JetStream; it may be opened again on another, or on the same one after its
+// restart.
+func (h *fixture) open(t *testing.T, conn *natsconf.Conn) {
 	t.Helper()
 	h.conn = conn
 	h.completions = natsconf.NewWriter(conn, natsconf.StreamCompletions)
@@ -86,17 +90,20 @@ func (h *house) open(t *testing.T, conn *natsconf.Conn) {
 	})
 }
 
-func (h *house) config() dispatcher.Config {
+func (h *fixture) config() dispatcher.Config {
 	return dispatcher.Config{
-		Conn: h.conn, Sessions: h.store, Secrets: secrets{}, Policy: h.policy, Log: zerolog.Nop(), Timeout: 2 * time.Second,
-		Client:  callback.New(callback.Config{RootCAs: h.ca.Pool(), Policy: h.policy, Timeout: 2 * time.Second, UserAgent: "verifyd/test"}),
+		Conn: h.conn, Sessions: h.store, Secrets: secrets{}, Policy: h.policy, Log: zerolog.Nop(),
+		Timeout: 2 * time.Second,
+		Client: callback.New(callback.Config{
+			RootCAs: h.ca.Pool(), Policy: h.policy, Timeout: 2 * time.Second, UserAgent: "verifyd/test",
+		}),
 		Metrics: prometheus.NewRegistry(),
 		Now:     func() time.Time { return time.Now().Add(time.Duration(h.offset.Load())) },
 	}
 }
 
 // dispatch runs a dispatcher until the test ends or stop is called.
-func (h *house) dispatch(t *testing.T, c dispatcher.Config) (stop func()) {
+func (h *fixture) dispatch(t *testing.T, c dispatcher.Config) (stop func()) {
 	t.Helper()
 	d, err := dispatcher.New(c)
 	if err != nil {
@@ -106,9 +113,11 @@ func (h *house) dispatch(t *testing.T, c dispatcher.Config) (stop func()) {
 }
 
 // complete makes a session for the receiver and completes it.
-func (h *house) complete(t *testing.T, url, user string, o sessions.Outcome) sessions.Completion {
+func (h *fixture) complete(t *testing.T, url, user string, o sessions.Outcome) sessions.Completion {
 	t.Helper()
-	s, _, err := h.store.Create(t.Context(), sessions.Request{Account: "acc_a", Key: "key_k", Platform: "p", PlatformUserID: user, GuildID: "g", CallbackURL: url})
+	s, _, err := h.store.Create(t.Context(), sessions.Request{
+		Account: "acc_a", Key: "key_k", Platform: "p", PlatformUserID: user, GuildID: "g", CallbackURL: url,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +134,7 @@ var (
 )
 
 // until waits for a delivery to reach one of the states.
-func (h *house) until(t *testing.T, id sessions.ID, want ...sessions.DeliveryState) (v sessions.View) {
+func (h *fixture) until(t *testing.T, id sessions.ID, want ...sessions.DeliveryState) (v sessions.View) {
 	t.Helper()
 	defer func() {
 		if t.Failed() {
@@ -143,9 +152,10 @@ func (h *house) until(t *testing.T, id sessions.ID, want ...sessions.DeliverySta
 }
 
 // untilSettled waits for a delivery to end, in whatever state.
-func (h *house) untilSettled(t *testing.T, id sessions.ID) sessions.View {
+func (h *fixture) untilSettled(t *testing.T, id sessions.ID) sessions.View {
 	t.Helper()
-	return h.until(t, id, sessions.DeliveryDelivered, sessions.DeliveryRejected, sessions.DeliveryUnknown, sessions.DeliveryUndeliverable)
+	return h.until(t, id, sessions.DeliveryDelivered, sessions.DeliveryRejected, sessions.DeliveryUnknown,
+		sessions.DeliveryUndeliverable)
 }
 
 // receiver is a real https receiver that counts the POSTs of each callback.
@@ -161,7 +171,8 @@ type post struct {
 	body   []byte
 }
 
-// alone gives an address of its own to a receiver that goes away: on a shared one, that of another test might get its port.
+// alone returns an address of its own to a receiver that goes away: on a shared one, that of another test
+// might get its port.
 func alone() string {
 	n := aloneBefore.Add(1)
 	return fmt.Sprintf("127.0.%d.%d", 100+n/250, 1+n%250)
@@ -169,7 +180,13 @@ func alone() string {
 
 var aloneBefore atomic.Int64
 
-func (h *house) receive(t *testing.T, host string, answer http.HandlerFunc) *receiver {
+func (h *fixture) receive(t *testing.T, host string, answer http.HandlerFunc) *receiver {
+	t.Helper()
+	return h.receiveAs(t, host, host, answer)
+}
+
+// receiveAs has a receiver whose certificate is for a name.
+func (h *fixture) receiveAs(t *testing.T, name, host string, answer http.HandlerFunc) *receiver {
 	t.Helper()
 	r := &receiver{posts: map[string]int{}, got: make(chan post, 10_000)}
 	r.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
@@ -180,7 +197,7 @@ func (h *house) receive(t *testing.T, host string, answer http.HandlerFunc) *rec
 		r.got <- post{q.Header, body}
 		answer(w, q)
 	}))
-	cert, err := h.ca.Issue(localca.Certificate{Hosts: []string{host}})
+	cert, err := h.ca.Issue(localca.Certificate{Hosts: []string{name}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -224,7 +241,7 @@ func (l *logSignal) Write(b []byte) (int, error) {
 
 func (l *logSignal) wait(t *testing.T, text string) {
 	t.Helper()
-	timeout := time.After(natstest.LastResort)
+	timeout := time.After(natstest.TestTimeout)
 	for {
 		l.mu.Lock()
 		found := slices.ContainsFunc(l.lines, func(s string) bool { return strings.Contains(s, text) })
@@ -266,7 +283,8 @@ func TestOutcomeArrivesOnceSignedWithThreeMembers(t *testing.T) {
 			t.Errorf("signature: %v", err)
 		}
 		v := h.until(t, c.ID, sessions.DeliveryDelivered)
-		if a := v.Delivery.Attempts; len(a) != 1 || a[0].Result.Status != 204 || a[0].Result.Timing.Total <= 0 {
+		if a := v.Delivery.Attempts; len(a) != 1 || a[0].Result.Status != 204 ||
+			a[0].Result.Timing.Total <= 0 {
 			t.Errorf("attempts = %+v", a)
 		}
 		if n := r.count(c.ID); n != 1 {
@@ -290,10 +308,13 @@ func TestVerdictsAreFinal(t *testing.T) {
 		want   sessions.DeliveryState
 		class  sessions.Class
 	}{
-		"500":      {status(500), sessions.DeliveryRejected, sessions.ClassStatus},
-		"404":      {status(404), sessions.DeliveryRejected, sessions.ClassStatus},
-		"redirect": {http.RedirectHandler("https://127.0.0.1:1/", http.StatusTemporaryRedirect).ServeHTTP, sessions.DeliveryRejected, sessions.ClassStatus},
-		"hang up":  {hangUp, sessions.DeliveryUnknown, sessions.ClassReset},
+		"500": {status(500), sessions.DeliveryRejected, sessions.ClassStatus},
+		"404": {status(404), sessions.DeliveryRejected, sessions.ClassStatus},
+		"redirect": {
+			http.RedirectHandler("https://127.0.0.1:1/", http.StatusTemporaryRedirect).ServeHTTP,
+			sessions.DeliveryRejected, sessions.ClassStatus,
+		},
+		"hang up": {hangUp, sessions.DeliveryUnknown, sessions.ClassReset},
 	} {
 		r := h.receive(t, "127.0.0.1", c.answer)
 		done := h.complete(t, r.URL, "u", verified)
@@ -312,7 +333,9 @@ func TestCanceledSendsNothing(t *testing.T) {
 	h := start(t)
 	r := h.receive(t, "127.0.0.1", status(204))
 	h.dispatch(t, h.config())
-	canceled := h.complete(t, r.URL, "u", sessions.Outcome{State: sessions.Canceled, Reason: sessions.CanceledReason})
+	canceled := h.complete(t, r.URL, "u", sessions.Outcome{
+		State: sessions.Canceled, Reason: sessions.CanceledReason,
+	})
 	after := h.complete(t, r.URL, "u", verified) // delivered after it, so it was looked at
 	h.until(t, after.ID, sessions.DeliveryDelivered)
 	if n := r.count(canceled.ID); n != 0 {
@@ -389,7 +412,8 @@ func TestReplayedStreamSendsNothing(t *testing.T) {
 		h.until(t, c.ID, sessions.DeliveryDelivered)
 	}
 	stop()
-	if err := h.conn.JS.DeleteConsumer(t.Context(), natsconf.StreamCompletions, natsconf.ConsumerDispatcher); err != nil {
+	if err := h.conn.JS.DeleteConsumer(t.Context(), natsconf.StreamCompletions,
+		natsconf.ConsumerDispatcher); err != nil {
 		t.Fatal(err)
 	}
 	natstest.Ensure(t, h.conn)
@@ -409,7 +433,10 @@ func TestVanishedOwnersAttemptIsSettledUnknown(t *testing.T) {
 	r := h.receive(t, "127.0.0.1", status(204))
 	now := time.Now()
 	settleable := h.complete(t, r.URL, "u", verified)
-	claim := sessions.Claim{Session: settleable.ID, Number: 1, Worker: "gone", At: now.Add(-time.Minute), Deadline: now.Add(-50 * time.Second), SettleAfter: now.Add(-40 * time.Second)}
+	claim := sessions.Claim{
+		Session: settleable.ID, Number: 1, Worker: "gone", At: now.Add(-time.Minute),
+		Deadline: now.Add(-50 * time.Second), SettleAfter: now.Add(-40 * time.Second),
+	}
 	if err := h.store.Claim(t.Context(), claim); err != nil {
 		t.Fatal(err)
 	}
@@ -425,7 +452,8 @@ func TestVanishedOwnersAttemptIsSettledUnknown(t *testing.T) {
 	}
 	h.dispatch(t, h.config())
 	for id, want := range map[sessions.ID]sessions.DeliveryState{
-		settleable.ID: sessions.DeliveryUnknown, open.ID: sessions.DeliveryUnknown, gaveUp.ID: sessions.DeliveryUndeliverable,
+		settleable.ID: sessions.DeliveryUnknown, open.ID: sessions.DeliveryUnknown,
+		gaveUp.ID: sessions.DeliveryUndeliverable,
 	} {
 		v := h.until(t, id, want)
 		if res := v.Delivery.Attempts[0].Result; res.At.Before(v.Delivery.Attempts[0].Claim.SettleAfter) {
@@ -484,12 +512,16 @@ func TestHangingReceiverHurtsNobodyElse(t *testing.T) {
 	}
 }
 
-// Stopping lets what is under way finish and stores its result; what had not begun is sent by the next start.
+// Stopping lets what is under way finish and stores its result; what had not begun is sent by the next
+// start.
 func TestStopDrainsAndStartGoesOn(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	answer := make(chan struct{})
-	r := h.receive(t, "127.0.0.1", func(w http.ResponseWriter, _ *http.Request) { <-answer; w.WriteHeader(204) })
+	r := h.receive(t, "127.0.0.1", func(w http.ResponseWriter, _ *http.Request) {
+		<-answer
+		w.WriteHeader(204)
+	})
 	config := h.config()
 	config.Connections = 1
 	d, err := dispatcher.New(config)
@@ -562,7 +594,9 @@ func TestAccountWithoutSecretWaits(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	r := h.receive(t, "127.0.0.1", status(204))
-	s, _, err := h.store.Create(t.Context(), sessions.Request{Account: "acc_unknown", CallbackURL: r.URL, Platform: "p", PlatformUserID: "u"})
+	s, _, err := h.store.Create(t.Context(), sessions.Request{
+		Account: "acc_unknown", CallbackURL: r.URL, Platform: "p", PlatformUserID: "u",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -581,8 +615,8 @@ func TestAccountWithoutSecretWaits(t *testing.T) {
 	}
 }
 
-// A process that was paused between its claim and the first byte finds the claim's deadline passed: it writes nothing, releases
-// the claim, and the next attempt delivers.
+// A process that was paused between its claim and the first byte finds the claim's deadline passed: it
+// writes nothing, releases the claim, and the next attempt delivers.
 func TestLateOwnerWritesNothing(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -592,14 +626,16 @@ func TestLateOwnerWritesNothing(t *testing.T) {
 	config.Now = func() time.Time {
 		attempts, err := h.store.Attempts(context.Background(), c.ID)
 		if err == nil && len(attempts) == 1 && attempts[0].Result == nil {
-			return time.Now().Add(6 * time.Second) // the claim is made and nothing is sent yet: the pause falls here
+			// the claim is made and nothing is sent yet: the pause falls here
+			return time.Now().Add(6 * time.Second)
 		}
 		return time.Now()
 	}
 	h.dispatch(t, config)
 	v := h.until(t, c.ID, sessions.DeliveryDelivered)
 	a := v.Delivery.Attempts
-	if len(a) != 2 || a[0].Result.Verdict != sessions.VerdictReleased || a[0].Result.Class != sessions.ClassLate {
+	if len(a) != 2 || a[0].Result.Verdict != sessions.VerdictReleased ||
+		a[0].Result.Class != sessions.ClassLate {
 		t.Errorf("attempts = %+v", a)
 	}
 	if n := r.count(c.ID); n != 1 {
@@ -607,7 +643,8 @@ func TestLateOwnerWritesNothing(t *testing.T) {
 	}
 }
 
-// A dispatcher that is paused each time between its claim and the first byte sends nothing, and the delivery comes to an end.
+// A dispatcher that is paused each time between its claim and the first byte sends nothing, and the delivery
+// comes to an end.
 func TestReleasesComeToAnEnd(t *testing.T) {
 	t.Parallel()
 	h := start(t)

@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// A destination that has sent little lately, because there was little to send, does not keep a sudden crowd waiting: what found no room comes
-// again soon at first. Where it is slow indeed, the pauses grow to what its rate says.
+// A destination that has sent little lately, because there was little to send, does not keep a sudden crowd
+// waiting: what found no room comes again soon at first. Where it is slow indeed, the pauses grow to what
+// its rate says.
 func TestFullPauseFollowsTheRateFromBelow(t *testing.T) {
 	busy := func(rate int64) *destination {
 		to := &destination{}
@@ -19,22 +20,18 @@ func TestFullPauseFollowsTheRateFromBelow(t *testing.T) {
 		given int
 		want  time.Duration
 	}{
-		{nil, 1, fullPauseLeast},
-		{busy(0), 1, fullPauseLeast},
-		{busy(0), 3, 4 * fullPauseLeast},
-		{busy(0), 20, fullPauseMost},
-		{busy(40), 1, fullPauseLeast},
-		{busy(40), 20, fullPauseMost},
-		{busy(512), 2, 2 * fullPauseLeast},
+		{busy(0), 1, minFullPause},
+		{busy(0), 3, 4 * minFullPause},
+		{busy(0), 20, maxFullPause},
+		{busy(40), 1, minFullPause},
+		{busy(40), 20, maxFullPause},
+		{busy(512), 2, 2 * minFullPause},
 		{busy(512), 20, 2 * time.Second},
-		{busy(100_000), 20, fullPauseLeast},
+		{busy(100_000), 20, minFullPause},
 	} {
 		if got := c.to.fullPause(c.given); got != c.want {
-			rate := int64(0)
-			if c.to != nil {
-				rate = c.to.pace.perSecond()
-			}
-			t.Errorf("at %d a second, given %d times: %s, want %s", rate, c.given, got, c.want)
+			t.Errorf("at %d a second, given %d times: %s, want %s", c.to.pace.perSecond(), c.given, got,
+				c.want)
 		}
 	}
 }

@@ -5,12 +5,13 @@ import (
 	"sync/atomic"
 )
 
-// claimsMost is how many claims may wait for their acknowledgement before no more deliveries are begun: a few batches.
-const claimsMost = 512
+// maxPendingClaims is how many claims may wait for their acknowledgement before no more deliveries are
+// begun: a few batches.
+const maxPendingClaims = 512
 
-// gate keeps this process from beginning more than JetStream can keep up with: each delivery that waits for its claim holds a
-// connection and a goroutine, and one that waits too long must not be sent. Receivers have no part in it: what hangs there has its
-// claim.
+// gate keeps this process from starting more than JetStream can keep up with: each delivery that waits for
+// its claim holds a connection and a goroutine, and one that waits too long must not be sent. Slow receivers
+// do not count: what hangs there has its claim.
 type gate struct {
 	inside atomic.Int64
 	relief chan struct{} // a token when there is room again
@@ -21,19 +22,19 @@ func newGate() *gate { return &gate{relief: make(chan struct{}, 1)} }
 func (g *gate) enter() { g.inside.Add(1) }
 
 func (g *gate) leave() {
-	if g.inside.Add(-1) == claimsMost {
-		tell(g.relief)
+	if g.inside.Add(-1) == maxPendingClaims {
+		signal(g.relief)
 	}
 }
 
 // wait returns when there is room, or ctx has ended.
 func (g *gate) wait(ctx context.Context) {
-	for g.inside.Load() > claimsMost {
+	for g.inside.Load() > maxPendingClaims {
 		select {
 		case <-g.relief:
 		case <-ctx.Done():
 			return
 		}
 	}
-	tell(g.relief) // there may be others who wait
+	signal(g.relief) // there may be others who wait
 }

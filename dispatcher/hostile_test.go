@@ -24,7 +24,8 @@ import (
 )
 
 const (
-	// hostileTimeout is a whole attempt's. Half of it is the dial's, which must be enough for fifty handshakes on a busy machine.
+	// hostileTimeout is a whole attempt's. Half of it is the dial's, which must be enough for fifty
+	// handshakes on a busy machine.
 	hostileTimeout = 4 * time.Second
 	// hostileRetryFor is how long what was not sent is tried again: at least twice.
 	hostileRetryFor = 3 * time.Second
@@ -48,7 +49,8 @@ type behaviour struct {
 // resetAfter resets the connection once k bytes of the request's record have come in.
 func resetAfter(k int) behaviour {
 	return behaviour{
-		name: fmt.Sprintf("resets after %d bytes", k), state: sessions.DeliveryUnknown, class: sessions.ClassReset,
+		name: fmt.Sprintf("resets after %d bytes", k), state: sessions.DeliveryUnknown,
+		class: sessions.ClassReset,
 		opened: func(s *side) {
 			if n, _ := io.ReadFull(s.wire, make([]byte, k)); n > 0 {
 				s.r.begun.Add(1)
@@ -61,7 +63,9 @@ func resetAfter(k int) behaviour {
 func rejects(code int, header string) behaviour {
 	return behaviour{
 		name: fmt.Sprintf("answers %d", code), state: sessions.DeliveryRejected, class: sessions.ClassStatus,
-		answer: func(s *side) { s.say(fmt.Sprintf("HTTP/1.1 %d X\r\n%sContent-Length: 0\r\n\r\n", code, header)) },
+		answer: func(s *side) {
+			s.say(fmt.Sprintf("HTTP/1.1 %d X\r\n%sContent-Length: 0\r\n\r\n", code, header))
+		},
 	}
 }
 
@@ -74,7 +78,10 @@ func delivers(name string, answer func(*side)) behaviour {
 }
 
 func undeliverable(name string, conf *tls.Config, raw func(net.Conn)) behaviour {
-	return behaviour{name: name, tls: conf, raw: raw, state: sessions.DeliveryUndeliverable, class: sessions.ClassTLS, answer: func(*side) {}}
+	return behaviour{
+		name: name, tls: conf, raw: raw, state: sessions.DeliveryUndeliverable, class: sessions.ClassTLS,
+		answer: func(*side) {},
+	}
 }
 
 const (
@@ -85,59 +92,108 @@ const (
 )
 
 // behaviours makes the table. trap is the address that redirects lead to.
-func (h *house) behaviours(t *testing.T, trap string, settled <-chan struct{}) []behaviour {
+func (h *fixture) behaviours(t *testing.T, trap string, settled <-chan struct{}) []behaviour {
 	t.Helper()
 	now := time.Now()
 	rows := []behaviour{
 		// not one byte of a request can leave
 		undeliverable("closes before TLS", nil, func(net.Conn) {}),
-		undeliverable("resets in the handshake", nil, func(c net.Conn) { _, _ = c.Read(make([]byte, 1)); reset(c) }),
+		undeliverable("resets in the handshake", nil, func(c net.Conn) {
+			_, _ = c.Read(make([]byte, 1))
+			reset(c)
+		}),
 		undeliverable("hangs before TLS", nil, func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }),
-		undeliverable("speaks plain HTTP", nil, func(c net.Conn) { _, _ = io.WriteString(c, okAnswer); _, _ = io.Copy(io.Discard, c) }),
-		undeliverable("has a certificate for another host", h.certificate(t, localca.Certificate{Hosts: []string{"other.example"}}), nil),
-		undeliverable("has an expired certificate", h.certificate(t, localca.Certificate{Hosts: hostileHosts(), NotBefore: now.AddDate(0, 0, -2), NotAfter: now.AddDate(0, 0, -1)}), nil),
+		undeliverable("speaks plain HTTP", nil, func(c net.Conn) {
+			_, _ = io.WriteString(c, okAnswer)
+			_, _ = io.Copy(io.Discard, c)
+		}),
+		undeliverable("has a certificate for another host",
+			h.certificate(t, localca.Certificate{Hosts: []string{"other.example"}}), nil),
+		undeliverable("has an expired certificate",
+			h.certificate(t, localca.Certificate{Hosts: hostileHosts(), NotBefore: now.AddDate(0, 0, -2),
+				NotAfter: now.AddDate(0, 0, -1)}), nil),
 		undeliverable("has a certificate of its own", selfSigned(t), nil),
-		undeliverable("speaks TLS 1.0 only", &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS10}, nil),
-		undeliverable("speaks TLS 1.1 only", &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}, nil),
-		// crypto/tls lets an HTTP/1.1 client through where h2 alone is offered, so that another protocol stands for it here.
+		undeliverable("speaks TLS 1.0 only",
+			&tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS10}, nil),
+		undeliverable("speaks TLS 1.1 only",
+			&tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}, nil),
+		// crypto/tls lets an HTTP/1.1 client through where h2 alone is offered, so that another protocol
+		// stands for it here.
 		undeliverable("refuses HTTP/1.1 in ALPN", &tls.Config{NextProtos: []string{"other/1"}}, nil),
-		{name: "does not listen", nothing: true, state: sessions.DeliveryUndeliverable, class: sessions.ClassConnect},
-		{name: "resets after the handshake", opened: func(s *side) { reset(s.wire) }, racing: true, state: sessions.DeliveryUndeliverable, class: sessions.ClassConnect},
+		{name: "does not listen", nothing: true, state: sessions.DeliveryUndeliverable,
+			class: sessions.ClassConnect},
+		{name: "resets after the handshake", opened: func(s *side) { reset(s.wire) }, racing: true,
+			state: sessions.DeliveryUndeliverable, class: sessions.ClassConnect},
 
 		// no status line comes back
 		unknown("reads all, then closes", sessions.ClassReset, func(s *side) { _ = s.wire.Close() }),
 		unknown("reads all, then resets", sessions.ClassReset, func(s *side) { reset(s.wire) }),
 		unknown("reads all, then ends TLS", sessions.ClassReset, func(s *side) { _ = s.Close() }),
 		unknown("hangs before the status line", sessions.ClassTimeout, func(*side) {}),
-		{name: "reads nothing", opened: func(*side) { <-settled }, answer: func(*side) {}, state: sessions.DeliveryUnknown, class: sessions.ClassTimeout},
+		{name: "reads nothing", opened: func(*side) { <-settled }, answer: func(*side) {},
+			state: sessions.DeliveryUnknown, class: sessions.ClassTimeout},
 		unknown("hangs in the status line", sessions.ClassTimeout, func(s *side) { s.say("HTTP/1.1 20") }),
 		unknown("says one byte a second", sessions.ClassTimeout, func(s *side) { s.drip("HTTP/1.1 200 OK") }),
-		unknown("sends 103 without end", sessions.ClassProtocol, func(s *side) { s.forever("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n") }),
-		unknown("sends one 103 without end", sessions.ClassProtocol, func(s *side) { s.say("HTTP/1.1 103 X\r\n"); s.forever("X: y\r\n") }),
-		unknown("switches protocols", sessions.ClassProtocol, func(s *side) { s.say("HTTP/1.1 101 X\r\nUpgrade: x\r\n\r\n") }),
-		unknown("sends a garbage status line", sessions.ClassProtocol, func(s *side) { s.say("HTTP/1.1 OK 200\r\n\r\n") }),
-		unknown("sends garbage without a line", sessions.ClassProtocol, func(s *side) { s.say("\x00\x01\x02"); _ = s.Close() }),
-		unknown("sends a status line without end", sessions.ClassProtocol, func(s *side) { s.say("HTTP/1.1 200 "); s.forever("O") }),
-		unknown("leaves TLS", sessions.ClassProtocol, func(s *side) { _, _ = io.WriteString(s.wire, okAnswer) }),
-		unknown("speaks HTTP/2 only, and sends GOAWAY", sessions.ClassProtocol, func(s *side) { s.say(settingsFrame + goAwayFrame); _ = s.Close() }),
+		unknown("sends 103 without end", sessions.ClassProtocol, func(s *side) {
+			s.forever("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n")
+		}),
+		unknown("sends one 103 without end", sessions.ClassProtocol, func(s *side) {
+			s.say("HTTP/1.1 103 X\r\n")
+			s.forever("X: y\r\n")
+		}),
+		unknown("switches protocols", sessions.ClassProtocol, func(s *side) {
+			s.say("HTTP/1.1 101 X\r\nUpgrade: x\r\n\r\n")
+		}),
+		unknown("sends a garbage status line", sessions.ClassProtocol, func(s *side) {
+			s.say("HTTP/1.1 OK 200\r\n\r\n")
+		}),
+		unknown("sends garbage without a line", sessions.ClassProtocol, func(s *side) {
+			s.say("\x00\x01\x02")
+			_ = s.Close()
+		}),
+		unknown("sends a status line without end", sessions.ClassProtocol, func(s *side) {
+			s.say("HTTP/1.1 200 ")
+			s.forever("O")
+		}),
+		unknown("leaves TLS", sessions.ClassProtocol, func(s *side) {
+			_, _ = io.WriteString(s.wire, okAnswer)
+		}),
+		unknown("speaks HTTP/2 only, and sends GOAWAY", sessions.ClassProtocol, func(s *side) {
+			s.say(settingsFrame + goAwayFrame)
+			_ = s.Close()
+		}),
 
 		// the verdict falls at the status line, whatever follows
-		{name: "offers h2 and sends GOAWAY on it", tls: &tls.Config{NextProtos: []string{"h2", "http/1.1"}}, state: sessions.DeliveryDelivered, answer: func(s *side) {
-			if s.ConnectionState().NegotiatedProtocol == "h2" {
-				s.say(settingsFrame + goAwayFrame)
-				return
-			}
-			s.say(okAnswer)
-		}},
+		{name: "offers h2 and sends GOAWAY on it", tls: &tls.Config{NextProtos: []string{"h2", "http/1.1"}},
+			state: sessions.DeliveryDelivered, answer: func(s *side) {
+				if s.ConnectionState().NegotiatedProtocol == "h2" {
+					s.say(settingsFrame + goAwayFrame)
+					return
+				}
+				s.say(okAnswer)
+			}},
 		delivers("hangs in the header", func(s *side) { s.say("HTTP/1.1 200 OK\r\nX-A: b\r\n") }),
-		delivers("hangs in the body", func(s *side) { s.say("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nab") }),
-		delivers("sends a header of 1 MiB", func(s *side) { s.say("HTTP/1.1 200 OK\r\nX-Big: " + strings.Repeat("x", 1<<20) + "\r\n\r\n") }),
-		delivers("sends header lines without end", func(s *side) { s.say("HTTP/1.1 200 OK\r\n"); s.forever("X-A: b\r\n") }),
+		delivers("hangs in the body", func(s *side) {
+			s.say("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nab")
+		}),
+		delivers("sends a header of 1 MiB", func(s *side) {
+			s.say("HTTP/1.1 200 OK\r\nX-Big: " + strings.Repeat("x", 1<<20) + "\r\n\r\n")
+		}),
+		delivers("sends header lines without end", func(s *side) {
+			s.say("HTTP/1.1 200 OK\r\n")
+			s.forever("X-A: b\r\n")
+		}),
 		delivers("sends a body of 10 MiB", func(s *side) {
 			s.say("HTTP/1.1 200 OK\r\nContent-Length: 10485760\r\n\r\n" + strings.Repeat("x", 10<<20))
 		}),
-		delivers("sends a body of one byte a second", func(s *side) { s.say("HTTP/1.1 200 OK\r\nContent-Length: 999\r\n\r\n"); s.drip("x") }),
-		delivers("resets after the status line", func(s *side) { s.say("HTTP/1.1 200 OK\r\n"); reset(s.wire) }),
+		delivers("sends a body of one byte a second", func(s *side) {
+			s.say("HTTP/1.1 200 OK\r\nContent-Length: 999\r\n\r\n")
+			s.drip("x")
+		}),
+		delivers("resets after the status line", func(s *side) {
+			s.say("HTTP/1.1 200 OK\r\n")
+			reset(s.wire)
+		}),
 		delivers("answers twice", func(s *side) { s.say(okAnswer + okAnswer) }),
 	}
 	for _, k := range []int{1, 4, 5, 6, 21, 64, 128, 256, 320} { // 5 bytes are the header of a TLS record
@@ -152,7 +208,7 @@ func (h *house) behaviours(t *testing.T, trap string, settled <-chan struct{}) [
 	return rows
 }
 
-// hostileHosts gives an address for each row, and more.
+// hostileHosts returns an address for each row, and more.
 func hostileHosts() []string {
 	hosts := make([]string, 100)
 	for i := range hosts {
@@ -161,7 +217,7 @@ func hostileHosts() []string {
 	return hosts
 }
 
-func (h *house) certificate(t *testing.T, c localca.Certificate) *tls.Config {
+func (h *fixture) certificate(t *testing.T, c localca.Certificate) *tls.Config {
 	t.Helper()
 	cert, err := h.ca.Issue(c)
 	if err != nil {
@@ -177,7 +233,10 @@ func selfSigned(t *testing.T) *tls.Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().
+				Add(time.Hour),
+	}
 	for _, host := range hostileHosts() {
 		template.IPAddresses = append(template.IPAddresses, net.ParseIP(host))
 	}
@@ -188,18 +247,20 @@ func selfSigned(t *testing.T) *tls.Config {
 	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
 }
 
-// TestHostileReceivers sends to all of them at once. Each gets at most one request, each delivery ends in the right state by its
-// own worker, and no worker is left behind.
+// TestHostileReceivers sends to all of them at once. Each gets at most one request, each delivery ends in
+// the right state by its own worker, and no worker is left behind.
 func TestHostileReceivers(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	hosts, settled := hostileHosts(), make(chan struct{})
 	end := sync.OnceFunc(func() { close(settled) })
 	good := h.certificate(t, localca.Certificate{Hosts: hosts})
-	trap := startRaw(t, behaviour{answer: func(s *side) { s.say(okAnswer) }}, hosts[len(hosts)-1]+":0", good, settled)
+	trap := startRaw(t, behaviour{answer: func(s *side) { s.say(okAnswer) }}, hosts[len(hosts)-1]+":0", good,
+		settled)
 	rows := h.behaviours(t, trap.listener.Addr().String(), settled)
 	if len(rows) < leastHostile || len(rows) >= len(hosts) {
-		t.Fatalf("%d behaviours; at least %d are promised, and %d addresses are there", len(rows), leastHostile, len(hosts))
+		t.Fatalf("%d behaviours; at least %d are promised, and %d addresses are there", len(rows),
+			leastHostile, len(hosts))
 	}
 	receivers := make([]*rawReceiver, len(rows))
 	for i, row := range rows {
@@ -215,7 +276,9 @@ func TestHostileReceivers(t *testing.T) {
 	t.Cleanup(end) // runs before the receivers' own, which wait for it
 	config := h.config()
 	config.Timeout, config.RetryFor = hostileTimeout, hostileRetryFor
-	config.Client = callback.New(callback.Config{RootCAs: h.ca.Pool(), Policy: h.policy, Timeout: hostileTimeout, UserAgent: "verifyd/test"})
+	config.Client = callback.New(callback.Config{
+		RootCAs: h.ca.Pool(), Policy: h.policy, Timeout: hostileTimeout, UserAgent: "verifyd/test",
+	})
 	metrics := prometheus.NewRegistry()
 	config.Metrics = metrics
 	stop := h.dispatch(t, config)
@@ -254,7 +317,8 @@ func (r *rawReceiver) check(t *testing.T, v sessions.View) {
 		right = last.Result.Class == sessions.ClassReset
 	}
 	if !right {
-		t.Errorf("%s: %s, class %q (%s); want %s, class %q", r.b.name, v.Delivery.State, last.Result.Class, last.Result.Detail, r.b.state, r.b.class)
+		t.Errorf("%s: %s, class %q (%s); want %s, class %q", r.b.name, v.Delivery.State, last.Result.Class,
+			last.Result.Detail, r.b.state, r.b.class)
 	}
 	want := int64(1)
 	if r.b.state == sessions.DeliveryUndeliverable {
@@ -264,18 +328,21 @@ func (r *rawReceiver) check(t *testing.T, v sessions.View) {
 		t.Errorf("%s: %d requests begun, %d whole; want %d", r.b.name, n, r.whole.Load(), want)
 	}
 	if last.Result.By != last.Claim.Worker || last.Result.At.After(last.Claim.SettleAfter) {
-		t.Errorf("%s: settled by %s at %s; claimed by %s until %s", r.b.name, last.Result.By, last.Result.At, last.Claim.Worker, last.Claim.SettleAfter)
+		t.Errorf("%s: settled by %s at %s; claimed by %s until %s", r.b.name, last.Result.By, last.Result.At,
+			last.Claim.Worker, last.Claim.SettleAfter)
 	}
 }
 
 // untilGauge waits for a gauge of the dispatcher to reach a value.
 func untilGauge(t *testing.T, from prometheus.Gatherer, name string, want float64) {
 	t.Helper()
-	natstest.Await(t, fmt.Sprintf("%s is %v", name, want), func() bool { return gauge(t, from, name) == want })
+	natstest.Await(t, fmt.Sprintf("%s is %v", name, want), func() bool {
+		return gauge(t, from, name) == want
+	})
 }
 
-// A receiver that closes each connection as soon as it has answered gets every callback once: a kept connection is looked at
-// before its next claim.
+// A receiver that closes each connection as soon as it has answered gets every callback once: a kept
+// connection is looked at before its next claim.
 func TestIdleConnectionsClosedAtOnce(t *testing.T) {
 	h := start(t)
 	closed := make(chan struct{})

@@ -1,38 +1,40 @@
 package dispatcher
 
 import (
-	"verifyd/sessions/roster"
+	"verifyd/natsconf/fleet"
 )
 
-// Hosts tells of the receiver hosts at which something waits in this process, or where nobody answers: the worst first.
-func (d *Dispatcher) Hosts() []roster.Host {
+// Hosts returns the receiver hosts at which something waits in this process, or where nobody answers, worst
+// first.
+func (d *Dispatcher) Hosts() []fleet.Host {
 	d.destinations.mu.Lock()
 	defer d.destinations.mu.Unlock()
-	var hosts []roster.Host
+	var hosts []fleet.Host
 	for _, t := range d.destinations.byHost {
 		if t.receiver == "" {
 			continue // dialled by nobody
 		}
-		h := t.breaker.seen()
+		h := t.breaker.snapshot()
 		h.Host, h.Waiting = t.receiver, t.mailbox.count()
-		if h.Waiting > 0 || h.Breaker != roster.BreakerClosed {
+		if h.Waiting > 0 || h.Breaker != fleet.BreakerClosed {
 			hosts = append(hosts, h)
 		}
 	}
-	roster.SortHosts(hosts)
-	return hosts[:min(len(hosts), roster.HostsMost)]
+	fleet.SortHosts(hosts)
+	return hosts[:min(len(hosts), fleet.HostsMost)]
 }
 
-// Backlog gives the backlog of the whole service as it was measured last; nil before the first time.
-func (d *Dispatcher) Backlog() *roster.Backlog { return d.backlog.Load() }
+// Backlog returns the backlog of the whole service as it was measured last; nil before the first time.
+func (d *Dispatcher) Backlog() *fleet.Backlog { return d.backlog.Load() }
 
-// seen tells how the breaker stands.
-func (b *breaker) seen() roster.Host {
-	h := roster.Host{Breaker: b.two.State().String()} // it may turn, so that the lock below is not held yet
+// snapshot returns the state of the breaker.
+func (b *breaker) snapshot() fleet.Host {
+	// this may change the state, so the lock below is not held yet
+	h := fleet.Host{Breaker: b.circuit.State().String()}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	h.Since = b.since
-	if n := b.trouble; n != nil {
+	if n := b.lastFailure; n != nil {
 		h.Class, h.Detail = string(n.Class), n.Detail
 	}
 	return h

@@ -22,31 +22,36 @@ import (
 	"verifyd/sessions"
 )
 
-// isolation is how many sessions hang and how many are healthy: go test ./dispatcher -run TestIsolation -v -isolation 1000
+// isolation is how many sessions hang and how many are healthy: go test ./dispatcher -run TestIsolation -v
+// -isolation 1000
 var isolation = flag.Int("isolation", 300, "sessions to hanging receivers, and as many to healthy ones")
 
 const (
-	// isolationHosts is how many receivers hang, and how many are healthy. Each hanging one is offered more than one session and,
-	// in the long run, more than its actor sends at once.
+	// isolationHosts is how many receivers hang, and how many are healthy. Each hanging one is offered more
+	// than one session and, in the long run, more than its actor sends at once.
 	isolationHosts = 10
-	// isolationPace lies between two completions: a load that leaves the machine time, so that waiting shows and queueing does not.
+	// isolationPace lies between two completions: a load that leaves the machine time, so that waiting shows
+	// and queueing does not.
 	isolationPace = 4 * time.Millisecond
 	// isolationTimeout is longer than the test: a hanging delivery that ends by itself is a failure.
 	isolationTimeout = 5 * time.Minute
 
-	// What one held delivery may cost this process, which is dispatcher, receiver and store at once: a delivery, a connection's
-	// two ends with TLS, and the receiver's goroutines and buffers. Measured: 3 goroutines, 2 descriptors, 66 KiB.
+	// What one held delivery may cost this process, which is dispatcher, receiver and store at once: a
+	// delivery, a connection's two ends with TLS, and the receiver's goroutines and buffers. Measured: 3
+	// goroutines, 2 descriptors, 66 KiB.
 	goroutinesPerHeld = 4
 	filesPerHeld      = 2
 	bytesPerHeld      = 96 << 10
-	// And what comes to that whatever the load: the actors, the healthy connections of the moment, the store's caches.
+	bytesPerWaiting   = 8 << 10 // one that waits at a destination of its own
+	// And what comes to that whatever the load: the actors, the healthy connections of the moment, the
+	// store's caches.
 	goroutinesBase = 100
 	filesBase      = 100
 	bytesBase      = 16 << 20
 )
 
-// crowd is a set of https receivers, on addresses of their own, that note when each callback arrived.
-type crowd struct {
+// occupancy is a set of https receivers, on addresses of their own, that note when each callback arrived.
+type occupancy struct {
 	urls []string
 	gate chan struct{} // receivers wait for it before they answer
 
@@ -55,9 +60,9 @@ type crowd struct {
 	more     chan struct{}
 }
 
-func (h *house) crowd(t *testing.T, network int, gate chan struct{}) *crowd {
+func (h *fixture) crowd(t *testing.T, network int, gate chan struct{}) *occupancy {
 	t.Helper()
-	c := &crowd{gate: gate, received: map[string][]time.Time{}, more: make(chan struct{}, 1)}
+	c := &occupancy{gate: gate, received: map[string][]time.Time{}, more: make(chan struct{}, 1)}
 	var hosts []string
 	for i := range isolationHosts {
 		hosts = append(hosts, fmt.Sprintf("127.0.%d.%d", network, i+1))
@@ -73,7 +78,9 @@ func (h *house) crowd(t *testing.T, network int, gate chan struct{}) *crowd {
 		}
 		s := httptest.NewUnstartedServer(http.HandlerFunc(c.receive))
 		_ = s.Listener.Close()
-		s.Listener, s.TLS = l, &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
+		s.Listener, s.TLS = l, &tls.Config{
+			Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12,
+		}
 		s.StartTLS()
 		t.Cleanup(s.Close)
 		c.urls = append(c.urls, s.URL)
@@ -81,7 +88,7 @@ func (h *house) crowd(t *testing.T, network int, gate chan struct{}) *crowd {
 	return c
 }
 
-func (c *crowd) receive(w http.ResponseWriter, q *http.Request) {
+func (c *occupancy) receive(w http.ResponseWriter, q *http.Request) {
 	at := time.Now()
 	_, _ = io.Copy(io.Discard, q.Body)
 	id := q.Header.Get("webhook-id")
@@ -97,9 +104,9 @@ func (c *crowd) receive(w http.ResponseWriter, q *http.Request) {
 }
 
 // until waits for n callbacks to have arrived.
-func (c *crowd) until(t *testing.T, n int) {
+func (c *occupancy) until(t *testing.T, n int) {
 	t.Helper()
-	for timeout := time.After(natstest.LastResort); ; {
+	for timeout := time.After(natstest.TestTimeout); ; {
 		c.mu.Lock()
 		got := len(c.received)
 		c.mu.Unlock()
@@ -114,21 +121,29 @@ func (c *crowd) until(t *testing.T, n int) {
 	}
 }
 
-func (c *crowd) posts(id sessions.ID) []time.Time {
+func (c *occupancy) posts(id sessions.ID) []time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.received["cb_"+string(id)]
 }
 
 // prepare starts n sessions, spread over the receivers.
-func (h *house) prepare(t *testing.T, to *crowd, n int) []sessions.ID {
+func (h *fixture) prepare(t *testing.T, to *occupancy, n int) []sessions.ID {
+	t.Helper()
+	return h.prepareFor(t, "acc_a", to, n)
+}
+
+func (h *fixture) prepareFor(t *testing.T, account string, to *occupancy, n int) []sessions.ID {
 	t.Helper()
 	ids := make([]sessions.ID, n)
 	var wg sync.WaitGroup
 	for worker := range 16 {
 		wg.Go(func() {
 			for i := worker; i < n; i += 16 {
-				s, _, err := h.store.Create(t.Context(), sessions.Request{Account: "acc_a", Platform: "p", PlatformUserID: "u", CallbackURL: to.urls[i%len(to.urls)]})
+				s, _, err := h.store.Create(t.Context(), sessions.Request{
+					Account: account, Platform: "p", PlatformUserID: "u",
+					CallbackURL: to.urls[i%len(to.urls)],
+				})
 				if err != nil {
 					t.Error(err)
 					return
@@ -141,9 +156,9 @@ func (h *house) prepare(t *testing.T, to *crowd, n int) []sessions.ID {
 	return ids
 }
 
-// completeAtPace completes one session of each list in turn, one at each beat, and gives when each was begun to be completed.
-// A nil list lets its beats pass, so that the others keep their pace.
-func (h *house) completeAtPace(t *testing.T, first, second []sessions.ID) map[sessions.ID]time.Time {
+// completeAtPace completes one session of each list in turn, one at each beat, and returns when each was
+// begun to be completed. A nil list lets its beats pass, so that the others keep their pace.
+func (h *fixture) completeAtPace(t *testing.T, first, second []sessions.ID) map[sessions.ID]time.Time {
 	t.Helper()
 	at := make(map[sessions.ID]time.Time)
 	beat := time.NewTicker(isolationPace)
@@ -168,8 +183,9 @@ func (h *house) completeAtPace(t *testing.T, first, second []sessions.ID) map[se
 	return at
 }
 
-// receipts gives the times from completion to receipt, ascending.
-func (c *crowd) receipts(t *testing.T, ids []sessions.ID, began map[sessions.ID]time.Time) []time.Duration {
+// receipts returns the times from completion to receipt, ascending.
+func (c *occupancy) receipts(t *testing.T, ids []sessions.ID,
+	began map[sessions.ID]time.Time) []time.Duration {
 	t.Helper()
 	var took []time.Duration
 	for _, id := range ids {
@@ -212,9 +228,9 @@ func (u use) String() string {
 	return fmt.Sprintf("%d goroutines, %d descriptors, %.1f MB", u.goroutines, u.files, float64(u.bytes)/1e6)
 }
 
-// TestIsolation completes as many sessions for receivers that hang as for healthy ones, at the same time: every healthy one is
-// delivered while all the others still hang, and what hangs costs a bounded amount. The times are reported, not judged: they are
-// the machine's as much as ours.
+// TestIsolation completes as many sessions for receivers that hang as for healthy ones, at the same time:
+// every healthy one is delivered while all the others still hang, and what hangs costs a bounded amount. The
+// times are reported, not judged: they are the machine's as much as ours.
 func TestIsolation(t *testing.T) {
 	n := *isolation
 	h := start(t)
@@ -225,10 +241,13 @@ func TestIsolation(t *testing.T) {
 	t.Cleanup(release)
 	config := h.config()
 	config.Timeout = isolationTimeout
-	config.Client = callback.New(callback.Config{RootCAs: h.ca.Pool(), Policy: h.policy, Timeout: isolationTimeout, UserAgent: "verifyd/test"})
+	config.Client = callback.New(callback.Config{
+		RootCAs: h.ca.Pool(), Policy: h.policy, Timeout: isolationTimeout, UserAgent: "verifyd/test",
+	})
 	h.dispatch(t, config)
 
-	warm, alone, beside := h.prepare(t, healthy, isolationHosts), h.prepare(t, healthy, n), h.prepare(t, healthy, n)
+	warm, alone, beside := h.prepare(t, healthy, isolationHosts), h.prepare(t, healthy, n),
+		h.prepare(t, healthy, n)
 	stuck := h.prepare(t, hanging, n)
 	h.completeAtPace(t, warm, nil)
 	healthy.until(t, len(warm))
@@ -243,7 +262,8 @@ func TestIsolation(t *testing.T) {
 		h.until(t, id, sessions.DeliveryDelivered)
 	}
 	for _, id := range stuck {
-		if v, err := h.store.Read(t.Context(), id); err != nil || v.Delivery.State != sessions.DeliveryClaimed && v.Delivery.State != sessions.DeliveryDue {
+		if v, err := h.store.Read(t.Context(), id); err != nil ||
+			v.Delivery.State != sessions.DeliveryClaimed && v.Delivery.State != sessions.DeliveryDue {
 			t.Fatalf("a hanging delivery has ended before the healthy ones: %s, %v", v.Delivery.State, err)
 		}
 	}
@@ -254,10 +274,14 @@ func TestIsolation(t *testing.T) {
 	t.Logf("%d sessions to %d hanging hosts, %d to %d healthy ones", n, isolationHosts, n, isolationHosts)
 	for _, p := range []int{50, 99, 100} {
 		a, b := percentile(before, p), percentile(with, p)
-		t.Logf("p%d from completion to receipt: %v without the hanging ones, %v with them, ratio %.2f", p, a.Round(time.Microsecond), b.Round(time.Microsecond), float64(b)/float64(a))
+		t.Logf("p%d from completion to receipt: %v without the hanging ones, %v with them, ratio %.2f", p,
+			a.Round(time.Microsecond), b.Round(time.Microsecond), float64(b)/float64(a))
 	}
 	t.Logf("%d hanging deliveries cost %v", held, cost)
-	most := use{goroutinesBase + goroutinesPerHeld*held, filesBase + filesPerHeld*held, int64(bytesBase + bytesPerHeld*held)}
+	most := use{
+		goroutinesBase + goroutinesPerHeld*held, filesBase + filesPerHeld*held,
+		int64(bytesBase + bytesPerHeld*held),
+	}
 	if cost.goroutines > most.goroutines || cost.files > most.files || cost.bytes > most.bytes {
 		t.Errorf("hanging deliveries cost %v; at most %v are allowed", cost, most)
 	}
@@ -277,8 +301,9 @@ const (
 	manyHostsBytes = 100_000_000
 )
 
-// TestTenThousandHosts makes a destination for each of ten thousand hosts and weighs them while all are known. Their cost is what
-// stopping the dispatcher sets free: the facts that they leave in the store, which shares this process, stay.
+// TestTenThousandHosts makes a destination for each of ten thousand hosts and weighs them while all are
+// known. Their cost is what stopping the dispatcher sets free: the facts that they leave in the store, which
+// shares this process, stay.
 func TestTenThousandHosts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped under -short: it weighs this process, whatever its store is, and ten thousand sessions take long to begin")
@@ -293,9 +318,10 @@ func TestTenThousandHosts(t *testing.T) {
 	}
 	port := l.Addr().(*net.TCPAddr).Port
 	_ = l.Close()
-	hosts := &crowd{}
+	hosts := &occupancy{}
 	for i := range manyHosts {
-		hosts.urls = append(hosts.urls, fmt.Sprintf("https://127.%d.%d.%d:%d/", 64+i/10_000, i/200%50, i%200+1, port))
+		hosts.urls = append(hosts.urls,
+			fmt.Sprintf("https://127.%d.%d.%d:%d/", 64+i/10_000, i/200%50, i%200+1, port))
 	}
 	ids := h.prepare(t, hosts, manyHosts)
 	var wg sync.WaitGroup

@@ -14,8 +14,8 @@ import (
 	"verifyd/sessions"
 )
 
-// Deliveries wait as schedules while the server that leads them is killed, and with it the facts' leader: when their time has come each is
-// sent once, by one claim.
+// Deliveries wait as schedules while the server that leads them is killed, and with it the facts' leader:
+// when their time has come each is sent once, by one claim.
 func TestScheduledDeliveriesOutliveTheLeaders(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped under -short: three servers, one of which is killed")
@@ -25,21 +25,26 @@ func TestScheduledDeliveriesOutliveTheLeaders(t *testing.T) {
 	trio := natstest.StartTrio(t)
 	conn := trio.Connect(t)
 	natstest.Ensure(t, conn)
-	h := newHouse(t)
+	h := newFixture(t)
 	h.open(t, trio.Connect(t))
 	r := h.receive(t, "127.0.0.1", status(http.StatusNoContent))
 	var all []sessions.Completion
 	for range many {
 		all = append(all, h.complete(t, r.URL, "u", verified))
 	}
-	// What a dispatcher does with a delivery whose next try is far away: a schedule, and the delivery's own message is acknowledged.
+	// What a dispatcher does with a delivery whose next try is far away: a schedule, and the delivery's own
+	// message is acknowledged.
 	at := time.Now().Add(3 * time.Second)
 	for _, c := range all {
-		if err := h.store.Schedule(t.Context(), sessions.Retry{Session: c.ID, Tries: 1, Since: c.CompletedAt, At: at}); err != nil {
+		if err := h.store.Schedule(t.Context(), sessions.Retry{
+			Session: c.ID, Tries: 1, Since: c.CompletedAt, At: at,
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := conn.Acknowledge(t.Context(), natsconf.DispatcherConsumers()[0], func(jetstream.Msg) bool { return true }); err != nil {
+	if err := conn.Acknowledge(t.Context(), natsconf.DispatcherConsumers()[0], func(jetstream.Msg) bool {
+		return true
+	}); err != nil {
 		t.Fatal(err)
 	}
 	leader := natstest.Leader(t, conn, natsconf.StreamRetries)
@@ -48,7 +53,9 @@ func TestScheduledDeliveriesOutliveTheLeaders(t *testing.T) {
 	}
 	h.dispatch(t, h.config())
 	trio.Kill(leader)
-	for _, stream := range []string{natsconf.StreamRetries, natsconf.StreamCompletions, natsconf.BucketStream(natsconf.BucketSessions)} {
+	for _, stream := range []string{
+		natsconf.StreamRetries, natsconf.StreamCompletions, natsconf.BucketStream(natsconf.BucketSessions),
+	} {
 		natstest.Leader(t, conn, stream)
 	}
 	if time.Now().Before(at) {
@@ -61,7 +68,8 @@ func TestScheduledDeliveriesOutliveTheLeaders(t *testing.T) {
 			t.Errorf("%d POSTs, attempts %+v", n, v.Delivery.Attempts)
 		}
 	}
-	if err := natsconf.AtBoot(t.Context(), func(ctx context.Context) error { // a consumer elects a leader of its own
+	// a consumer elects a leader of its own
+	if err := natsconf.AtBoot(t.Context(), func(ctx context.Context) error {
 		b, err := h.store.Backlog(ctx)
 		if err == nil && !nothing(b) {
 			err = fmt.Errorf("the backlog is %+v", b)

@@ -10,19 +10,21 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"verifyd/natsconf/devtunnel"
 	"verifyd/sessions"
-	"verifyd/sessions/relay"
 )
 
-// listener is a developer's program at an edge: it takes what comes for key_k and answers as the test says, nil: never.
-func (h *house) listener(t *testing.T, answer func(relay.Callback) *relay.Answer) (got chan relay.Callback, post *relay.Post) {
+// listener is a developer's program at an edge: it takes what comes for key_k and answers as the test says,
+// nil: never.
+func (h *fixture) listener(t *testing.T,
+	answer func(devtunnel.Callback) *devtunnel.Answer) (got chan devtunnel.Callback, post *devtunnel.Post) {
 	t.Helper()
-	r := relay.New(h.conn)
+	r := devtunnel.New(h.conn)
 	post, err := r.Open("key_k")
 	if err != nil {
 		t.Fatal(err)
 	}
-	got = make(chan relay.Callback, 16)
+	got = make(chan devtunnel.Callback, 16)
 	stop, done := make(chan struct{}), make(chan struct{})
 	serve := func(m *nats.Msg) {
 		c, err := post.Read(m)
@@ -51,8 +53,8 @@ func (h *house) listener(t *testing.T, answer func(relay.Callback) *relay.Answer
 	return got, post
 }
 
-func says(a relay.Answer) func(relay.Callback) *relay.Answer {
-	return func(relay.Callback) *relay.Answer { return &a }
+func says(a devtunnel.Answer) func(devtunnel.Callback) *devtunnel.Answer {
+	return func(devtunnel.Callback) *devtunnel.Answer { return &a }
 }
 
 // posted counts the POSTs of a session, be it a test key's.
@@ -63,10 +65,11 @@ func (r *receiver) posted(id sessions.ID) int {
 }
 
 // completeTest completes a session of a test key.
-func (h *house) completeTest(t *testing.T, url string, test bool) sessions.Completion {
+func (h *fixture) completeTest(t *testing.T, url string, test bool) sessions.Completion {
 	t.Helper()
 	s, _, err := h.store.Create(t.Context(), sessions.Request{
-		Account: "acc_a", Key: "key_k", Test: test, Platform: "p", PlatformUserID: "sailor", GuildID: "g", CallbackURL: url,
+		Account: "acc_a", Key: "key_k", Test: test, Platform: "p", PlatformUserID: "sailor", GuildID: "g",
+		CallbackURL: url,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -78,11 +81,12 @@ func (h *house) completeTest(t *testing.T, url string, test bool) sessions.Compl
 	return c
 }
 
-// listening starts a dispatcher that knows of listeners, and a receiver that nothing should reach while somebody listens.
-func (h *house) listening(t *testing.T) *receiver {
+// listening starts a dispatcher that knows of listeners, and a receiver that nothing should reach while
+// somebody listens.
+func (h *fixture) listening(t *testing.T) *receiver {
 	t.Helper()
 	c := h.config()
-	c.Listeners = relay.New(h.conn)
+	c.Listeners = devtunnel.New(h.conn)
 	h.dispatch(t, c)
 	return h.receive(t, "127.0.0.1", status(http.StatusNoContent))
 }
@@ -91,15 +95,18 @@ func TestAListenerGetsWhatItsKeyIsSent(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	r := h.listening(t)
-	got, _ := h.listener(t, says(relay.Answer{Sent: true, Status: http.StatusAccepted, Body: "thanks"}))
+	got, _ := h.listener(t, says(devtunnel.Answer{Sent: true, Status: http.StatusAccepted, Body: "thanks"}))
 	c := h.completeTest(t, r.URL, true)
 	v := h.until(t, c.ID, sessions.DeliveryDelivered)
 	cb := <-got
-	if cb.Body != `{"platform_user_id":"sailor","guild_id":"g","verified":true}` || !strings.HasSuffix(cb.Headers["webhook-id"], "_"+string(c.ID)) ||
-		cb.Headers["webhook-signature"] == "" || cb.Headers["verifyd-test"] != "true" || cb.Headers["Content-Type"] != "application/json" || cb.Headers["Host"] != "" {
+	if cb.Body != `{"platform_user_id":"sailor","guild_id":"g","verified":true}` ||
+		!strings.HasSuffix(cb.Headers["webhook-id"], "_"+string(c.ID)) ||
+		cb.Headers["webhook-signature"] == "" || cb.Headers["verifyd-test"] != "true" ||
+		cb.Headers["Content-Type"] != "application/json" || cb.Headers["Host"] != "" {
 		t.Errorf("it got %+v", cb)
 	}
-	if at := v.Delivery.Attempts; len(at) != 1 || at[0].Result.Status != http.StatusAccepted || at[0].Result.Address != "listener" || at[0].Result.Answer != "thanks" {
+	if at := v.Delivery.Attempts; len(at) != 1 || at[0].Result.Status != http.StatusAccepted ||
+		at[0].Result.Address != "listener" || at[0].Result.Answer != "thanks" {
 		t.Errorf("attempts %+v", at)
 	}
 	if n := r.posted(c.ID); n != 0 {
@@ -114,11 +121,12 @@ func TestListenersGetNothingElse(t *testing.T) {
 	r := h.listening(t)
 	nobody := h.completeTest(t, r.URL, true)
 	h.until(t, nobody.ID, sessions.DeliveryDelivered)
-	got, _ := h.listener(t, says(relay.Answer{Sent: true, Status: http.StatusOK}))
+	got, _ := h.listener(t, says(devtunnel.Answer{Sent: true, Status: http.StatusOK}))
 	live := h.completeTest(t, r.URL, false)
 	h.until(t, live.ID, sessions.DeliveryDelivered)
 	if r.posted(nobody.ID) != 1 || r.posted(live.ID) != 1 || len(got) != 0 {
-		t.Errorf("the receiver got %d and %d, the listener %d", r.posted(nobody.ID), r.posted(live.ID), len(got))
+		t.Errorf("the receiver got %d and %d, the listener %d", r.posted(nobody.ID), r.posted(live.ID),
+			len(got))
 	}
 }
 
@@ -126,22 +134,25 @@ func TestVerdictsOfListeners(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	r := h.listening(t)
-	var answer atomic.Pointer[relay.Answer]
-	got, _ := h.listener(t, func(relay.Callback) *relay.Answer { return answer.Load() })
+	var answer atomic.Pointer[devtunnel.Answer]
+	got, _ := h.listener(t, func(devtunnel.Callback) *devtunnel.Answer { return answer.Load() })
 	for _, c := range []struct {
-		answer *relay.Answer
+		answer *devtunnel.Answer
 		state  sessions.DeliveryState
 		class  sessions.Class
 	}{
-		{&relay.Answer{Sent: true, Status: http.StatusInternalServerError}, sessions.DeliveryRejected, sessions.ClassStatus},
-		{&relay.Answer{Sent: true, Detail: "it hung up\x1b[2J"}, sessions.DeliveryUnknown, sessions.ClassReset},
-		{&relay.Answer{Sent: true, Status: 7}, sessions.DeliveryUnknown, sessions.ClassProtocol},
+		{&devtunnel.Answer{Sent: true, Status: http.StatusInternalServerError}, sessions.DeliveryRejected,
+			sessions.ClassStatus},
+		{&devtunnel.Answer{Sent: true, Detail: "it hung up\x1b[2J"}, sessions.DeliveryUnknown,
+			sessions.ClassReset},
+		{&devtunnel.Answer{Sent: true, Status: 7}, sessions.DeliveryUnknown, sessions.ClassProtocol},
 		{nil, sessions.DeliveryUnknown, sessions.ClassTimeout},
 	} {
 		answer.Store(c.answer)
 		done := h.completeTest(t, r.URL, true)
 		v := h.until(t, done.ID, c.state)
-		if at := v.Delivery.Attempts; len(at) != 1 || at[0].Result.Class != c.class || at[0].Result.Detail == "it hung up\x1b[2J" {
+		if at := v.Delivery.Attempts; len(at) != 1 || at[0].Result.Class != c.class ||
+			at[0].Result.Detail == "it hung up\x1b[2J" {
 			t.Errorf("%+v: %+v", c.answer, at)
 		}
 		if <-got; len(got) != 0 || r.posted(done.ID) != 0 {
@@ -150,32 +161,34 @@ func TestVerdictsOfListeners(t *testing.T) {
 	}
 }
 
-// What did not reach the developer's program was not sent: it comes again, and goes to the receiver once nobody listens.
+// What did not reach the developer's program was not sent: it comes again, and goes to the receiver once
+// nobody listens.
 func TestNotSentFromAListenerIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	r := h.listening(t)
-	got, post := h.listener(t, says(relay.Answer{Detail: "nothing listens on localhost:3000"}))
+	got, post := h.listener(t, says(devtunnel.Answer{Detail: "nothing listens on localhost:3000"}))
 	c := h.completeTest(t, r.URL, true)
 	<-got
 	post.Close()
 	v := h.until(t, c.ID, sessions.DeliveryDelivered)
 	at := v.Delivery.Attempts
-	if len(at) < 2 || at[0].Result.Verdict != sessions.VerdictReleased || at[len(at)-1].Result.Address == "listener" || r.posted(c.ID) != 1 {
+	if len(at) < 2 || at[0].Result.Verdict != sessions.VerdictReleased ||
+		at[len(at)-1].Result.Address == "listener" || r.posted(c.ID) != 1 {
 		t.Errorf("attempts %+v, the receiver got %d", at, r.posted(c.ID))
 	}
 }
 
-// Listeners that answer nothing hold up other tests at most: whoever has a test key may name any host as a callback's, and live
-// callbacks go there too.
+// Listeners that answer nothing hold up other tests at most: whoever has a test key may name any host as a
+// callback's, and live callbacks go there too.
 func TestSilentListenersDoNotHoldUpLiveCallbacks(t *testing.T) {
 	h := start(t)
 	r := h.receive(t, "127.0.0.1", status(http.StatusNoContent))
 	registry := prometheus.NewRegistry()
 	c := h.config()
-	c.Listeners, c.Connections, c.Timeout, c.Metrics = relay.New(h.conn), 1, 20*time.Second, registry
+	c.Listeners, c.Connections, c.Timeout, c.Metrics = devtunnel.New(h.conn), 1, 20*time.Second, registry
 	c.DrainTimeout = 100 * time.Millisecond
-	post, err := relay.New(h.conn).Open("key_k")
+	post, err := devtunnel.New(h.conn).Open("key_k")
 	if err != nil {
 		t.Fatal(err)
 	}

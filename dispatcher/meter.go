@@ -6,18 +6,19 @@ import (
 	"time"
 
 	"verifyd/natsconf"
-	"verifyd/sessions/roster"
+	"verifyd/natsconf/fleet"
 )
 
 // meterEvery is how often the backlog is asked for: a handful of requests each time.
 const meterEvery = 10 * time.Second
 
-// overdueBy is by how much a schedule may be late before it is stored anew. JetStream puts what is due on the stream within a second or
-// two; but what it could not store then, since the store was full, it does not try again while it runs.
+// overdueBy is by how much a schedule may be late before it is stored anew. JetStream puts what is due on
+// the stream within a second or two; but what it could not store then, since the store was full, it does not
+// try again while it runs.
 const overdueBy = 30 * time.Second
 
-// meter is the actor that measures the whole service's backlog, and wakes up schedules that JetStream has forgotten. Every dispatcher
-// process shows the same figures.
+// meter is the actor that measures the whole service's backlog, and reschedules what JetStream has
+// forgotten. Every dispatcher process shows the same figures.
 type meter struct{ d *Dispatcher }
 
 // String names the actor in the supervisor's log.
@@ -28,8 +29,9 @@ func (m *meter) Serve(ctx context.Context) error {
 	tick := time.NewTicker(meterEvery)
 	defer tick.Stop()
 	for {
-		m.readOnce(ctx)
-		m.wakeOnce(ctx)
+		m.measureOnce(ctx)
+		m.rescheduleOnce(ctx)
+		m.d.readKeptFor(ctx)
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -38,11 +40,11 @@ func (m *meter) Serve(ctx context.Context) error {
 	}
 }
 
-// wakeOnce stores overdue schedules anew. A retry is a hint: one that comes twice changes nothing.
-func (m *meter) wakeOnce(ctx context.Context) {
+// rescheduleOnce stores overdue schedules anew. A retry is a hint: one that comes twice changes nothing.
+func (m *meter) rescheduleOnce(ctx context.Context) {
 	overdue, err := m.d.c.Sessions.Overdue(ctx, overdueBy)
 	if err != nil {
-		return // readOnce tells what is the matter
+		return // measureOnce logs the error
 	}
 	for _, r := range overdue {
 		r.At = m.d.c.Now()
@@ -52,18 +54,20 @@ func (m *meter) wakeOnce(ctx context.Context) {
 				return
 			}
 			if r.Since = c.CompletedAt; err != nil {
-				r.Since = r.At // there is nothing to deliver, or it is not for this build: who takes the hint up finds out
+				// there is nothing to deliver, or it is not for this build: who takes the hint up finds out
+				r.Since = r.At
 			}
 		}
 		if err := m.d.c.Sessions.Schedule(ctx, r); err != nil {
-			m.d.c.Log.Warn().Err(err).Int("overdue", len(overdue)).Msg("overdue retries cannot be stored anew")
+			m.d.c.Log.Warn().Err(err).Int("overdue", len(overdue)).
+				Msg("overdue retries cannot be stored anew")
 			return
 		}
 		m.d.c.Log.Warn().Str("sid", string(r.Session)).Msg("a retry was overdue and is scheduled anew")
 	}
 }
 
-func (m *meter) readOnce(ctx context.Context) {
+func (m *meter) measureOnce(ctx context.Context) {
 	b, err := m.d.c.Sessions.Backlog(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
@@ -80,5 +84,7 @@ func (m *meter) readOnce(ctx context.Context) {
 		age = max(m.d.c.Now().Sub(b.Oldest), 0)
 	}
 	m.d.metrics.oldest.Set(age.Seconds())
-	m.d.backlog.Store(&roster.Backlog{At: m.d.now(), Waiting: b.Waiting, Given: b.Given, Scheduled: b.Scheduled, Oldest: b.Oldest})
+	m.d.backlog.Store(&fleet.Backlog{
+		At: m.d.now(), Waiting: b.Waiting, Given: b.Given, Scheduled: b.Scheduled, Oldest: b.Oldest,
+	})
 }

@@ -13,35 +13,39 @@ import (
 	"verifyd/sessions/pauses"
 )
 
-// pausing gives what an operator pauses by, and has a configuration honour it.
-func (h *house) pausing(t *testing.T) *pauses.Store {
+// pausing returns what an operator pauses by, and has a configuration honour it.
+func (h *fixture) pausing(t *testing.T) *pauses.Store {
 	t.Helper()
-	s, err := pauses.NewStore(t.Context(), h.conn, func() time.Time { return time.Now().Add(time.Duration(h.offset.Load())) })
+	s, err := pauses.NewStore(t.Context(), h.conn, func() time.Time {
+		return time.Now().Add(time.Duration(h.offset.Load()))
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
-func (h *house) mirrored(t *testing.T) *pauses.Mirror {
+func (h *fixture) mirrored(t *testing.T) *pauses.Mirror {
 	t.Helper()
 	m := pauses.NewMirror(h.conn, zerolog.Nop())
 	natstest.Serve(t, m)
 	select {
 	case <-m.Loaded():
-	case <-time.After(natstest.LastResort):
+	case <-time.After(natstest.TestTimeout):
 		t.Fatal("the pauses are not loaded")
 	}
 	return m
 }
 
-// A paused host gets nothing, over a restart of the dispatcher too, while others get theirs; when it is resumed, everything comes, once.
+// A paused host gets nothing, over a restart of the dispatcher too, while others get theirs; when it is
+// resumed, everything comes, once.
 func TestPausedHostGetsNothing(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	r, other := h.receive(t, "127.0.0.1", status(204)), h.receive(t, "127.0.0.1", status(204))
 	operator := h.pausing(t)
-	if _, err := operator.Begin(t.Context(), r.Listener.Addr().String(), "olga", "moving", time.Hour); err != nil {
+	if _, err := operator.Begin(t.Context(), r.Listener.Addr().String(), "olga", "moving",
+		time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	const n = 200 // more than may wait at a paused destination
@@ -54,9 +58,13 @@ func TestPausedHostGetsNothing(t *testing.T) {
 		registry := prometheus.NewRegistry()
 		config.Metrics, config.Pauses = registry, h.mirrored(t)
 		stop := h.dispatch(t, config)
-		natstest.Await(t, "deliveries wait at the paused host", func() bool { return gauge(t, registry, "verifyd_deliveries_held") >= 64 })
-		h.until(t, h.complete(t, "https://"+other.Listener.Addr().String(), "u", verified).ID, sessions.DeliveryDelivered)
-		if held := gauge(t, registry, "verifyd_deliveries_held"); held > 65 { // the other host's may be let go of just now
+		natstest.Await(t, "deliveries wait at the paused host", func() bool {
+			return gauge(t, registry, "verifyd_deliveries_held") >= 64
+		})
+		h.until(t, h.complete(t, "https://"+other.Listener.Addr().String(), "u", verified).ID,
+			sessions.DeliveryDelivered)
+		// the other host's may be let go of just now
+		if held := gauge(t, registry, "verifyd_deliveries_held"); held > 65 {
 			t.Errorf("%v deliveries to the paused host are held", held)
 		}
 		stop()
@@ -93,11 +101,15 @@ func TestPauseWithinABurst(t *testing.T) {
 	if _, err := operator.Begin(t.Context(), r.Listener.Addr().String(), "olga", "", time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	natstest.Await(t, "the pause is known", func() bool { _, ok := mirror.Of(r.Listener.Addr().String()); return ok })
+	natstest.Await(t, "the pause is known", func() bool {
+		_, ok := mirror.Of(r.Listener.Addr().String())
+		return ok
+	})
 	id := h.complete(t, address, "u", verified).ID
 	// A word to another host, which goes the same way and later, comes through.
 	other := h.receive(t, "127.0.0.1", status(204))
-	h.until(t, h.complete(t, "https://"+other.Listener.Addr().String(), "u", verified).ID, sessions.DeliveryDelivered)
+	h.until(t, h.complete(t, "https://"+other.Listener.Addr().String(), "u", verified).ID,
+		sessions.DeliveryDelivered)
 	if len(r.got) != 1 {
 		t.Errorf("%d POSTs, the pause began after the first", len(r.got))
 	}
@@ -145,13 +157,18 @@ func TestPauseTakesNoRetryTime(t *testing.T) {
 	id := h.complete(t, "https://"+address, "u", verified).ID
 	h.offset.Add(int64(30 * time.Minute)) // the dispatcher starts late, and the pause goes on
 	h.dispatch(t, config)
-	natstest.Await(t, "the delivery waits", func() bool { return gauge(t, registry, "verifyd_deliveries_held") == 1 })
+	natstest.Await(t, "the delivery waits", func() bool {
+		return gauge(t, registry, "verifyd_deliveries_held") == 1
+	})
 	h.offset.Add(int64(2 * time.Minute)) // its patience after a start is over
 	if _, err := operator.End(t.Context(), address, "olga"); err != nil {
 		t.Fatal(err)
 	}
-	natstest.Await(t, "a try after the pause", func() bool { return counter(t, registry, "verifyd_delivery_not_sent_total") >= 1 })
-	if v, err := h.store.Read(t.Context(), id); err != nil || v.Delivery.State != sessions.DeliveryDue || len(v.Delivery.Attempts) != 0 {
+	natstest.Await(t, "a try after the pause", func() bool {
+		return counter(t, registry, "verifyd_delivery_not_sent_total") >= 1
+	})
+	if v, err := h.store.Read(t.Context(), id); err != nil || v.Delivery.State != sessions.DeliveryDue ||
+		len(v.Delivery.Attempts) != 0 {
 		t.Errorf("after the first try: %s, %d attempts, %v", v.Delivery.State, len(v.Delivery.Attempts), err)
 	}
 	h.offset.Add(int64(15 * time.Minute))

@@ -22,7 +22,8 @@ type side struct {
 
 func (s *side) say(text string) { _, _ = io.WriteString(s, text) }
 
-// forever says it in pieces of a record's size: one by one, thousands of records would take a busy machine longer than an attempt may last.
+// forever says it in pieces of a record's size: one by one, thousands of records would take a busy machine
+// longer than an attempt may last.
 func (s *side) forever(text string) {
 	text = strings.Repeat(text, 1+16<<10/len(text))
 	for {
@@ -75,7 +76,8 @@ type rawReceiver struct {
 	wg   sync.WaitGroup
 }
 
-func startRaw(t *testing.T, b behaviour, address string, conf *tls.Config, settled <-chan struct{}) *rawReceiver {
+func startRaw(t *testing.T, b behaviour, address string, conf *tls.Config,
+	settled <-chan struct{}) *rawReceiver {
 	t.Helper()
 	l, err := net.Listen("tcp", address)
 	if err != nil {

@@ -32,7 +32,7 @@ func comeBack(t *testing.T, r *receiver) {
 }
 
 // untilBacklog waits for the backlog to be as wanted.
-func (h *house) untilBacklog(t *testing.T, wanted func(sessions.Backlog) bool) (b sessions.Backlog) {
+func (h *fixture) untilBacklog(t *testing.T, wanted func(sessions.Backlog) bool) (b sessions.Backlog) {
 	t.Helper()
 	defer func() {
 		if t.Failed() {
@@ -53,10 +53,11 @@ func scheduled(b sessions.Backlog) bool { return b.Scheduled == 1 && b.Waiting+b
 
 func nothing(b sessions.Backlog) bool { return b == sessions.Backlog{} }
 
-// A long pause burdens no consumer, and outlives dispatcher and server: when its time has come, whoever is there tries again.
+// A long pause burdens no consumer, and outlives dispatcher and server: when its time has come, whoever is
+// there tries again.
 func TestLongPauseSurvivesARestart(t *testing.T) {
 	t.Parallel()
-	h, dir := newHouse(t), t.TempDir()
+	h, dir := newFixture(t), t.TempDir()
 	conn, stopServer := natstest.StartIn(t, dir)
 	h.open(t, conn)
 	r := h.receive(t, alone(), status(http.StatusNoContent))
@@ -83,8 +84,8 @@ func TestLongPauseSurvivesARestart(t *testing.T) {
 	h.untilBacklog(t, nothing)
 }
 
-// Each pause is told by how often the delivery was taken up, over schedules too; giving up comes in time; and what somebody asked for
-// again waits in the same way.
+// Each pause is told by how often the delivery was taken up, over schedules too; giving up comes in time;
+// and what somebody asked for again waits in the same way.
 func TestSchedulesCarryTheirDelivery(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -96,10 +97,11 @@ func TestSchedulesCarryTheirDelivery(t *testing.T) {
 	c := h.complete(t, r.URL, "u", verified)
 	first := h.schedule(t, c.ID)
 	v := h.until(t, c.ID, sessions.DeliveryUndeliverable)
-	if took := v.Delivery.Attempts[0].Result.At.Sub(c.CompletedAt); took < config.RetryFor || took > 3*config.RetryFor {
+	if took := v.Delivery.Attempts[0].Result.At.Sub(c.CompletedAt); took < config.RetryFor ||
+		took > 3*config.RetryFor {
 		t.Errorf("given up after %s, want %s", took, config.RetryFor)
 	}
-	if first.Tries != 1 || first.Asked != 0 || !first.Since.Equal(c.CompletedAt) {
+	if first.Tries != 1 || first.RequestedAttempt != 0 || !first.Since.Equal(c.CompletedAt) {
 		t.Errorf("first retry: %+v", first)
 	}
 	h.untilBacklog(t, nothing)
@@ -109,7 +111,7 @@ func TestSchedulesCarryTheirDelivery(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := h.schedule(t, c.ID)
-	if again.Asked != 2 || again.Tries != 1 || !again.Since.Equal(asked.At) {
+	if again.RequestedAttempt != 2 || again.Tries != 1 || !again.Since.Equal(asked.At) {
 		t.Errorf("retry of what was asked for: %+v", again)
 	}
 	comeBack(t, r)
@@ -120,12 +122,13 @@ func TestSchedulesCarryTheirDelivery(t *testing.T) {
 }
 
 // schedule waits for the schedule of a session, which is there for its second alone, and reads it.
-func (h *house) schedule(t *testing.T, id sessions.ID) sessions.Retry {
+func (h *fixture) schedule(t *testing.T, id sessions.ID) sessions.Retry {
 	t.Helper()
 	var m *jetstream.RawStreamMsg
 	natstest.Await(t, "a schedule", func() bool {
 		var err error
-		if m, err = h.conn.Last(t.Context(), natsconf.StreamRetries, "schedule."+string(id)); err != nil && !errors.Is(err, natsconf.ErrNotFound) {
+		if m, err = h.conn.Last(t.Context(), natsconf.StreamRetries, "schedule."+string(id)); err != nil &&
+			!errors.Is(err, natsconf.ErrNotFound) {
 			t.Fatal(err)
 		}
 		return err == nil
@@ -137,8 +140,8 @@ func (h *house) schedule(t *testing.T, id sessions.ID) sessions.Retry {
 	return r
 }
 
-// A retry that comes again when everything is over changes nothing, and a schedule that cannot be stored leaves the delivery with its
-// consumer.
+// A retry that comes again when everything is over changes nothing, and a schedule that cannot be stored
+// leaves the delivery with its consumer.
 func TestRetriesAreHints(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -146,7 +149,9 @@ func TestRetriesAreHints(t *testing.T) {
 	h.dispatch(t, h.config())
 	c := h.complete(t, r.URL, "u", verified)
 	h.until(t, c.ID, sessions.DeliveryDelivered)
-	if err := h.store.Schedule(t.Context(), sessions.Retry{Session: c.ID, Tries: 1, Since: c.CompletedAt, At: time.Now()}); err != nil {
+	if err := h.store.Schedule(t.Context(), sessions.Retry{
+		Session: c.ID, Tries: 1, Since: c.CompletedAt, At: time.Now(),
+	}); err != nil {
 		t.Fatal(err)
 	}
 	h.untilBacklog(t, nothing)
@@ -167,8 +172,8 @@ func TestRetriesAreHints(t *testing.T) {
 	h.until(t, d.ID, sessions.DeliveryDelivered)
 }
 
-// The acknowledgement of a claim is lost, the claim is stored: its owner knows that it sent nothing, gives the attempt free, and the
-// next one is sent. Anybody else would have to call it unknown.
+// The acknowledgement of a claim is lost, the claim is stored: its owner knows that it sent nothing, gives
+// the attempt free, and the next one is sent. Anybody else would have to call it unknown.
 func TestClaimWhoseAcknowledgementWasLostIsReleased(t *testing.T) {
 	t.Parallel()
 	h := start(t)

@@ -17,11 +17,12 @@ func (a *attempt) open() {
 		return
 	}
 	//nolint:spancheck // close ends it
-	_, a.span = a.d.c.Tracer.Start(tracing.Under(context.Background(), a.Trace), "deliver callback",
-		trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(tracing.Session.String(string(a.ID)), tracing.Account.String(a.Account)))
+	_, a.span = a.d.c.Tracer.Start(tracing.WithParent(context.Background(), a.Trace), "deliver callback",
+		trace.WithSpanKind(trace.SpanKindConsumer),
+		trace.WithAttributes(tracing.Session.String(string(a.ID)), tracing.Account.String(a.Account)))
 }
 
-// under gives a context that carries the delivery's span, where there is one.
+// under returns a context that carries the delivery's span, where there is one.
 func (a *attempt) under(ctx context.Context) context.Context {
 	if a.span == nil {
 		return ctx
@@ -29,33 +30,36 @@ func (a *attempt) under(ctx context.Context) context.Context {
 	return trace.ContextWithSpan(ctx, a.span)
 }
 
-// part opens the span of one part of the delivery; done ends it. Where the delivery is not traced it does nothing.
+// part opens the span of one part of the delivery; done ends it. Where the delivery is not traced it does
+// nothing.
 func (a *attempt) part(name string, kind trace.SpanKind) (done func(about ...attribute.KeyValue)) {
 	if a.span == nil {
 		return func(...attribute.KeyValue) {}
 	}
-	_, span := a.d.c.Tracer.Start(a.under(context.Background()), name, trace.WithSpanKind(kind), trace.WithAttributes(tracing.Attempt.Int(a.number)))
+	_, span := a.d.c.Tracer.Start(a.under(context.Background()), name, trace.WithSpanKind(kind),
+		trace.WithAttributes(tracing.Attempt.Int(a.number)))
 	return func(about ...attribute.KeyValue) {
 		span.SetAttributes(about...)
 		span.End()
 	}
 }
 
-// told puts on the delivery's span how this try ended.
-func (a *attempt) told(verdict sessions.Verdict, class sessions.Class) {
+// markSpan puts on the delivery's span how this try ended.
+func (a *attempt) markSpan(verdict sessions.Verdict, class sessions.Class) {
 	if a.span == nil {
 		return
 	}
-	a.span.SetAttributes(tracing.Attempt.Int(a.number), tracing.Verdict.String(string(verdict)), tracing.Class.String(string(class)))
+	a.span.SetAttributes(tracing.Attempt.Int(a.number), tracing.Verdict.String(string(verdict)),
+		tracing.Class.String(string(class)))
 	if verdict != sessions.VerdictDelivered {
 		a.span.SetStatus(codes.Error, string(class))
 	}
 }
 
-// traceID gives the trace of the delivery, where it is sampled; empty otherwise.
+// traceID returns the trace of the delivery, where it is sampled; empty otherwise.
 func (a *attempt) traceID() string { return tracing.ID(a.under(context.Background())) }
 
-// traceparent is what the receiver is told of the trace; empty: nothing.
+// traceparent is the trace context that the receiver gets; empty: none.
 func (a *attempt) traceparent() string {
 	if !a.d.c.TraceReceivers {
 		return ""

@@ -14,17 +14,20 @@ import (
 	"verifyd/sessions"
 )
 
-// planted has a server's answer stored on a subject of a stream, as whoever may ask the server for anything can.
-func (h *house) planted(t *testing.T, stream, subject string) {
+// planted has a server's answer stored on a subject of a stream, as whoever may ask the server for anything
+// can.
+func (h *fixture) planted(t *testing.T, stream, subject string) {
 	t.Helper()
 	before := h.sequence(t, stream, subject)
 	if err := h.conn.NC.PublishRequest("$JS.API.INFO", subject, nil); err != nil {
 		t.Fatal(err)
 	}
-	h.soon(t, "nothing was stored on "+subject, func() bool { return h.sequence(t, stream, subject) > before })
+	h.soon(t, "nothing was stored on "+subject, func() bool {
+		return h.sequence(t, stream, subject) > before
+	})
 }
 
-func (h *house) sequence(t *testing.T, stream, subject string) uint64 {
+func (h *fixture) sequence(t *testing.T, stream, subject string) uint64 {
 	t.Helper()
 	m, err := h.conn.Last(t.Context(), stream, subject)
 	if errors.Is(err, natsconf.ErrNotFound) {
@@ -36,9 +39,9 @@ func (h *house) sequence(t *testing.T, stream, subject string) uint64 {
 	return m.Sequence
 }
 
-func (h *house) soon(t *testing.T, otherwise string, holds func() bool) {
+func (h *fixture) soon(t *testing.T, otherwise string, holds func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), natstest.LastResort)
+	ctx, cancel := context.WithTimeout(t.Context(), natstest.TestTimeout)
 	defer cancel()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -51,12 +54,14 @@ func (h *house) soon(t *testing.T, otherwise string, holds func() bool) {
 	}
 }
 
-// telling counts what the house's store tells of.
-func (h *house) telling(t *testing.T) *atomic.Int64 {
+// telling counts what the rig's store reports.
+func (h *fixture) telling(t *testing.T) *atomic.Int64 {
 	t.Helper()
 	var told atomic.Int64
 	h.store = sessions.NewStore(sessions.Config{
-		Conn: h.conn, Key: h.key, Completions: h.completions, Unreadable: func(*sessions.UnreadableError) { told.Add(1) },
+		Conn: h.conn, Key: h.key, Completions: h.completions, OnUnreadable: func(*sessions.UnreadableError) {
+			told.Add(1)
+		},
 		Pending: natstest.Writer(t, h.conn, natsconf.BucketStream(natsconf.BucketSessions)),
 		Retries: natstest.Writer(t, h.conn, natsconf.StreamRetries),
 	})
@@ -64,7 +69,7 @@ func (h *house) telling(t *testing.T) *atomic.Int64 {
 }
 
 // leftTo counts what a consumer has still to do.
-func (h *house) leftTo(t *testing.T, c natsconf.ConsumerAsset) uint64 {
+func (h *fixture) leftTo(t *testing.T, c natsconf.ConsumerAsset) uint64 {
 	t.Helper()
 	state, err := h.conn.ConsumerState(t.Context(), c.Stream, c.Config.Durable)
 	if err != nil {
@@ -73,12 +78,15 @@ func (h *house) leftTo(t *testing.T, c natsconf.ConsumerAsset) uint64 {
 	return state.Waiting + state.Given
 }
 
-// What stands in a completion's or a wish's place and cannot be read is told and, after a few looks, let go of. Others are delivered.
+// What stands in a completion's or a wish's place and cannot be read is told and, after a few looks, let go
+// of. Others are delivered.
 func TestUnreadableMessagesAreLetGo(t *testing.T) {
 	h := start(t)
 	told := h.telling(t)
 	r := h.receive(t, "127.0.0.1", status(204))
-	s, _, err := h.store.Create(t.Context(), sessions.Request{Account: "acc_a", Key: "key_k", Platform: "p", PlatformUserID: "u", CallbackURL: r.URL})
+	s, _, err := h.store.Create(t.Context(), sessions.Request{
+		Account: "acc_a", Key: "key_k", Platform: "p", PlatformUserID: "u", CallbackURL: r.URL,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +99,9 @@ func TestUnreadableMessagesAreLetGo(t *testing.T) {
 	h.until(t, other.ID, sessions.DeliveryDelivered)
 	h.planted(t, natsconf.StreamCompletions, "resend."+string(other.ID)+".2")
 	consumer := natsconf.DispatcherConsumers()[0]
-	h.soon(t, "the consumer gives it out for ever", func() bool { return h.leftTo(t, consumer) == 0 && told.Load() >= 3*3 })
+	h.soon(t, "the consumer gives it out for ever", func() bool {
+		return h.leftTo(t, consumer) == 0 && told.Load() >= 3*3
+	})
 	if n := told.Load(); n != 3*3 {
 		t.Errorf("told %d times of three messages", n)
 	}
@@ -100,16 +110,20 @@ func TestUnreadableMessagesAreLetGo(t *testing.T) {
 	}
 }
 
-// Whose claim it is nobody can say: it may have sent, so nobody else does. The attempt is settled as unknown, and a person may send again.
+// Whose claim it is nobody can say: it may have sent, so nobody else does. The attempt is settled as
+// unknown, and a person may send again.
 func TestUnreadableClaimIsNeverSent(t *testing.T) {
 	h := start(t)
 	r := h.receive(t, "127.0.0.1", status(204))
 	c := h.complete(t, r.URL, "u", verified)
 	h.planted(t, natsconf.StreamCompletions, "claim."+string(c.ID)+".1")
 	h.dispatch(t, h.config())
-	h.soon(t, "it is not settled", func() bool { return h.sequence(t, natsconf.StreamCompletions, "result."+string(c.ID)+".1") > 0 })
+	h.soon(t, "it is not settled", func() bool {
+		return h.sequence(t, natsconf.StreamCompletions, "result."+string(c.ID)+".1") > 0
+	})
 	v := h.until(t, c.ID, sessions.DeliveryUnknown)
-	if a := v.Delivery.Attempts[0]; a.Presumed || a.Result.Class != sessions.ClassUnreadable || a.Result.By == "" {
+	if a := v.Delivery.Attempts[0]; a.Presumed || a.Result.Class != sessions.ClassUnreadable ||
+		a.Result.By == "" {
 		t.Errorf("%+v", a)
 	}
 	if n := r.count(c.ID); n != 0 {
@@ -141,10 +155,12 @@ func TestUnreadableClaimUnderAtLeastOnce(t *testing.T) {
 	}
 }
 
-// Behind a delivery that has ended a claim that cannot be read reopens nothing, under either policy. Only when a person asks for that very attempt
-// does it stand in the way.
+// Behind a delivery that has ended a claim that cannot be read reopens nothing, under either policy. Only
+// when a person asks for that very attempt does it stand in the way.
 func TestUnreadableClaimBehindTheEndReopensNothing(t *testing.T) {
-	for name, policy := range map[string]sessions.Policy{"once": sessions.PolicyOnce, "at least once": sessions.PolicyAtLeastOnce} {
+	for name, policy := range map[string]sessions.Policy{
+		"once": sessions.PolicyOnce, "at least once": sessions.PolicyAtLeastOnce,
+	} {
 		t.Run(name, func(t *testing.T) {
 			h := start(t)
 			r := h.receive(t, "127.0.0.1", status(204))
@@ -156,13 +172,16 @@ func TestUnreadableClaimBehindTheEndReopensNothing(t *testing.T) {
 			h.planted(t, natsconf.StreamCompletions, "claim."+string(c.ID)+".2")
 			h.planted(t, natsconf.StreamRetries, "retry."+string(c.ID))
 			h.untilBacklog(t, nothing)
-			if v := h.until(t, c.ID, sessions.DeliveryDelivered); r.count(c.ID) != 1 || len(v.Delivery.Attempts) != 1 {
+			if v := h.until(t, c.ID, sessions.DeliveryDelivered); r.count(c.ID) != 1 ||
+				len(v.Delivery.Attempts) != 1 {
 				t.Errorf("%d POSTs, %+v", r.count(c.ID), v.Delivery)
 			}
 			if _, err := h.store.Resend(t.Context(), c.ID, "operator"); err != nil {
 				t.Fatal(err)
 			}
-			h.soon(t, "it is not settled", func() bool { return h.sequence(t, natsconf.StreamCompletions, "result."+string(c.ID)+".2") > 0 })
+			h.soon(t, "it is not settled", func() bool {
+				return h.sequence(t, natsconf.StreamCompletions, "result."+string(c.ID)+".2") > 0
+			})
 			if policy == sessions.PolicyOnce {
 				h.untilBacklog(t, nothing)
 				if h.until(t, c.ID, sessions.DeliveryUnknown); r.count(c.ID) != 1 {
@@ -172,16 +191,20 @@ func TestUnreadableClaimBehindTheEndReopensNothing(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if v := h.until(t, c.ID, sessions.DeliveryDelivered); r.count(c.ID) != 2 || len(v.Delivery.Attempts) != 3 {
+			if v := h.until(t, c.ID, sessions.DeliveryDelivered); r.count(c.ID) != 2 ||
+				len(v.Delivery.Attempts) != 3 {
 				t.Errorf("%d POSTs, %+v", r.count(c.ID), v.Delivery)
 			}
 		})
 	}
 }
 
-// How an attempt ended cannot be stored where something stands in the result's place. It was sent once, and is not sent again.
+// How an attempt ended cannot be stored where something stands in the result's place. It was sent once, and
+// is not sent again.
 func TestUnreadableResultIsNotSentAgain(t *testing.T) {
-	for name, policy := range map[string]sessions.Policy{"once": sessions.PolicyOnce, "at least once": sessions.PolicyAtLeastOnce} {
+	for name, policy := range map[string]sessions.Policy{
+		"once": sessions.PolicyOnce, "at least once": sessions.PolicyAtLeastOnce,
+	} {
 		t.Run(name, func(t *testing.T) {
 			h := start(t)
 			r := h.receive(t, "127.0.0.1", status(204))
@@ -201,7 +224,7 @@ func TestUnreadableResultIsNotSentAgain(t *testing.T) {
 }
 
 // acknowledge acknowledges one completion, as a dispatcher does once its hint is stored.
-func (h *house) acknowledge(t *testing.T) {
+func (h *fixture) acknowledge(t *testing.T) {
 	t.Helper()
 	first, err := h.conn.JS.Consumer(t.Context(), natsconf.StreamCompletions, natsconf.ConsumerDispatcher)
 	if err != nil {
@@ -229,13 +252,16 @@ func TestUnreadableScheduleGivesNoMoreTime(t *testing.T) {
 	h.planted(t, natsconf.StreamRetries, subject)
 	planted := h.sequence(t, natsconf.StreamRetries, subject)
 	h.dispatch(t, h.config())
-	h.soon(t, "it is not stored anew", func() bool { return h.sequence(t, natsconf.StreamRetries, subject) > planted })
+	h.soon(t, "it is not stored anew", func() bool {
+		return h.sequence(t, natsconf.StreamRetries, subject) > planted
+	})
 	if again := h.schedule(t, c.ID); !again.Since.Equal(c.CompletedAt) {
 		t.Errorf("%+v, completed at %s", again, c.CompletedAt)
 	}
 }
 
-// A hint that was written over, be it while it waits or when it has come due, is made up for by the facts: the delivery is not lost.
+// A hint that was written over, be it while it waits or when it has come due, is made up for by the facts:
+// the delivery is not lost.
 func TestUnreadableHintLosesNoDelivery(t *testing.T) {
 	for name, subject := range map[string]string{"a schedule": "schedule.", "what is due": "retry."} {
 		t.Run(name, func(t *testing.T) {
@@ -244,11 +270,15 @@ func TestUnreadableHintLosesNoDelivery(t *testing.T) {
 			r := h.receive(t, "127.0.0.1", status(204))
 			c := h.complete(t, r.URL, "u", verified)
 			h.acknowledge(t)
-			if err := h.store.Schedule(t.Context(), sessions.Retry{Session: c.ID, Tries: 1, Since: c.CompletedAt, At: time.Now().Add(time.Hour)}); err != nil {
+			if err := h.store.Schedule(t.Context(), sessions.Retry{
+				Session: c.ID, Tries: 1, Since: c.CompletedAt, At: time.Now().Add(time.Hour),
+			}); err != nil {
 				t.Fatal(err)
 			}
 			if subject == "retry." {
-				if _, err := h.conn.JS.PublishMsg(t.Context(), &nats.Msg{Subject: subject + string(c.ID), Data: []byte("planted")}); err != nil {
+				if _, err := h.conn.JS.PublishMsg(t.Context(), &nats.Msg{
+					Subject: subject + string(c.ID), Data: []byte("planted"),
+				}); err != nil {
 					t.Fatal(err)
 				}
 			} else {

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"verifyd/sessions/target"
+	"verifyd/sessions/urlpolicy"
 )
 
 // badInit is one row: what is sent, and the first fault that comes back.
@@ -22,7 +22,9 @@ func withURL(url string) string {
 
 // with is a good body with some member replaced or added, as raw JSON.
 func with(name, value string) string {
-	members := map[string]string{"platform": `"p"`, "platform_user_id": `"u"`, "callback_url": `"https://h.example/"`}
+	members := map[string]string{
+		"platform": `"p"`, "platform_user_id": `"u"`, "callback_url": `"https://h.example/"`,
+	}
 	members[name] = value
 	var b []string
 	for _, n := range []string{"platform", "platform_user_id", "guild_id", "callback_url"} {
@@ -45,25 +47,34 @@ var badInits = []badInit{
 	{"guild_id null", with("guild_id", "null"), "guild_id", FaultType},
 	{"callback_url null", with("callback_url", "null"), "callback_url", FaultType},
 	{"platform number", with("platform", "1"), "platform", FaultType},
-	{"platform_user_id number", with("platform_user_id", "123456789012345678"), "platform_user_id", FaultType},
+	{"platform_user_id number", with("platform_user_id", "123456789012345678"), "platform_user_id",
+		FaultType},
 	{"guild_id boolean", with("guild_id", "false"), "guild_id", FaultType},
 	{"guild_id array", with("guild_id", `["g"]`), "guild_id", FaultType},
 	{"callback_url object", with("callback_url", `{"url":"https://h.example/"}`), "callback_url", FaultType},
 	{"platform empty", with("platform", `""`), "platform", FaultLength},
 	{"platform_user_id empty", with("platform_user_id", `""`), "platform_user_id", FaultLength},
 	{"platform too long", with("platform", `"`+strings.Repeat("x", 1025)+`"`), "platform", FaultLength},
-	{"platform_user_id too long in bytes", with("platform_user_id", `"`+strings.Repeat("é", 513)+`"`), "platform_user_id", FaultLength},
-	{"guild_id too long after unescaping", with("guild_id", `"`+strings.Repeat(`\u20ac`, 342)+`"`), "guild_id", FaultLength},
+	{"platform_user_id too long in bytes", with("platform_user_id", `"`+strings.Repeat("é", 513)+`"`),
+		"platform_user_id", FaultLength},
+	{"guild_id too long after unescaping", with("guild_id", `"`+strings.Repeat(`\u20ac`, 342)+`"`),
+		"guild_id", FaultLength},
 
 	// names
 	{"duplicate platform", `{"platform":"p",` + good + `}`, "platform", FaultDuplicate},
-	{"duplicate callback_url", `{` + good + `,"callback_url":"https://evil.example/"}`, "callback_url", FaultDuplicate},
-	{"duplicate by escape", `{` + good + `,"callback\u005furl":"https://evil.example/"}`, "callback_url", FaultDuplicate},
+	{"duplicate callback_url", `{` + good + `,"callback_url":"https://evil.example/"}`, "callback_url",
+		FaultDuplicate},
+	{"duplicate by escape", `{` + good + `,"callback\u005furl":"https://evil.example/"}`, "callback_url",
+		FaultDuplicate},
 	{"duplicate unknown member", `{"x":1,"x":1,` + good + `}`, "x", FaultDuplicate},
 	{"duplicate within unknown member", `{"x":{"y":1,"y":2},` + good + `}`, "x", FaultDuplicate},
-	{"platform in other case", `{"Platform":"p","platform_user_id":"u","callback_url":"https://h.example/"}`, "platform", FaultMissing},
-	{"callback_url in capitals", `{"platform":"p","platform_user_id":"u","CALLBACK_URL":"https://h.example/"}`, "callback_url", FaultMissing},
-	{"callbackUrl", `{"platform":"p","platform_user_id":"u","callbackUrl":"https://h.example/"}`, "callback_url", FaultMissing},
+	{"platform in other case", `{"Platform":"p","platform_user_id":"u","callback_url":"https://h.example/"}`,
+		"platform", FaultMissing},
+	{"callback_url in capitals",
+		`{"platform":"p","platform_user_id":"u","CALLBACK_URL":"https://h.example/"}`, "callback_url",
+		FaultMissing},
+	{"callbackUrl", `{"platform":"p","platform_user_id":"u","callbackUrl":"https://h.example/"}`,
+		"callback_url", FaultMissing},
 
 	// the text as a whole
 	{"empty", "", "", FaultSyntax},
@@ -97,50 +108,55 @@ var badInits = []badInit{
 	{"invalid UTF-8 in an unknown member", "{\"x\":\"\xff\"," + good + `}`, "x", FaultEncoding},
 	{"lone high surrogate", with("platform", `"\ud83d"`), "platform", FaultEncoding},
 	{"lone low surrogate", with("guild_id", `"\ude00"`), "guild_id", FaultEncoding},
-	{"surrogates in wrong order", with("platform_user_id", `"\ude00\ud83d"`), "platform_user_id", FaultEncoding},
+	{"surrogates in wrong order", with("platform_user_id", `"\ude00\ud83d"`), "platform_user_id",
+		FaultEncoding},
 	{"UTF-16", "{\x00\"\x00p\x00", "", FaultSyntax},
 
 	// callback URLs (package target has the whole table)
-	{"empty URL", withURL(""), "callback_url", target.CodeLength},
-	{"URL too long", withURL("https://h.example/" + strings.Repeat("p", 2048)), "callback_url", target.CodeLength},
-	{"http", withURL("http://h.example/"), "callback_url", target.CodeScheme},
-	{"ftp", withURL("ftp://h.example/"), "callback_url", target.CodeScheme},
-	{"javascript", withURL("javascript:alert(1)"), "callback_url", target.CodeScheme},
-	{"relative", withURL("/verified"), "callback_url", target.CodeScheme},
-	{"no scheme", withURL("//h.example/"), "callback_url", target.CodeScheme},
-	{"no slashes", withURL("https:h.example"), "callback_url", target.CodeSyntax},
-	{"bad escape in URL", withURL("https://h.example/%zz"), "callback_url", target.CodeSyntax},
-	{"userinfo", withURL("https://user:secret@h.example/"), "callback_url", target.CodeUserinfo},
-	{"host as userinfo", withURL("https://h.example@127.0.0.1/"), "callback_url", target.CodeUserinfo},
-	{"fragment", withURL("https://h.example/#top"), "callback_url", target.CodeFragment},
-	{"empty host", withURL("https:///verified"), "callback_url", target.CodeHost},
-	{"port without host", withURL("https://:443/"), "callback_url", target.CodeHost},
-	{"localhost", withURL("https://localhost/"), "callback_url", target.CodeHost},
-	{"single label", withURL("https://receiver/"), "callback_url", target.CodeHost},
-	{"decimal look-alike", withURL("https://2130706433/"), "callback_url", target.CodeHost},
-	{"hexadecimal look-alike", withURL("https://0x7f000001/"), "callback_url", target.CodeHost},
-	{"octal look-alike", withURL("https://0177.0.0.1/"), "callback_url", target.CodeHost},
-	{"short look-alike", withURL("https://127.1/"), "callback_url", target.CodeHost},
-	{"full-width look-alike", `{"platform":"p","platform_user_id":"u","callback_url":"https://127。0。0。1/"}`, "callback_url", target.CodeCharacters},
-	{"umlaut", `{"platform":"p","platform_user_id":"u","callback_url":"https://bücher.example/"}`, "callback_url", target.CodeCharacters},
-	{"space", withURL("https://h.example/a b"), "callback_url", target.CodeCharacters},
-	{"header injection", withURL("https://h.example/\r\nHost: x"), "callback_url", target.CodeCharacters},
-	{"backslash", `{"platform":"p","platform_user_id":"u","callback_url":"https://h.example\\@x/"}`, "callback_url", target.CodeCharacters},
-	{"loopback", withURL("https://127.0.0.1/"), "callback_url", target.CodeAddress},
-	{"IPv6 loopback", withURL("https://[::1]/"), "callback_url", target.CodeAddress},
-	{"mapped loopback", withURL("https://[::ffff:127.0.0.1]/"), "callback_url", target.CodeAddress},
-	{"private 10", withURL("https://10.0.0.1/"), "callback_url", target.CodeAddress},
-	{"private 172", withURL("https://172.16.0.1/"), "callback_url", target.CodeAddress},
-	{"private 192", withURL("https://192.168.0.1/"), "callback_url", target.CodeAddress},
-	{"private IPv6", withURL("https://[fd00::1]/"), "callback_url", target.CodeAddress},
-	{"metadata", withURL("https://169.254.169.254/latest/meta-data/"), "callback_url", target.CodeAddress},
-	{"wire server", withURL("https://168.63.129.16/"), "callback_url", target.CodeAddress},
-	{"multicast", withURL("https://224.0.0.1/"), "callback_url", target.CodeAddress},
-	{"unspecified", withURL("https://0.0.0.0/"), "callback_url", target.CodeAddress},
-	{"port 0", withURL("https://h.example:0/"), "callback_url", target.CodePort},
-	{"empty port", withURL("https://h.example:/"), "callback_url", target.CodePort},
-	{"port too high", withURL("https://h.example:65536/"), "callback_url", target.CodePort},
-	{"port by name", withURL("https://h.example:https/"), "callback_url", target.CodePort},
+	{"empty URL", withURL(""), "callback_url", urlpolicy.CodeLength},
+	{"URL too long", withURL("https://h.example/" + strings.Repeat("p", 2048)), "callback_url",
+		urlpolicy.CodeLength},
+	{"http", withURL("http://h.example/"), "callback_url", urlpolicy.CodeScheme},
+	{"ftp", withURL("ftp://h.example/"), "callback_url", urlpolicy.CodeScheme},
+	{"javascript", withURL("javascript:alert(1)"), "callback_url", urlpolicy.CodeScheme},
+	{"relative", withURL("/verified"), "callback_url", urlpolicy.CodeScheme},
+	{"no scheme", withURL("//h.example/"), "callback_url", urlpolicy.CodeScheme},
+	{"no slashes", withURL("https:h.example"), "callback_url", urlpolicy.CodeSyntax},
+	{"bad escape in URL", withURL("https://h.example/%zz"), "callback_url", urlpolicy.CodeSyntax},
+	{"userinfo", withURL("https://user:secret@h.example/"), "callback_url", urlpolicy.CodeUserinfo},
+	{"host as userinfo", withURL("https://h.example@127.0.0.1/"), "callback_url", urlpolicy.CodeUserinfo},
+	{"fragment", withURL("https://h.example/#top"), "callback_url", urlpolicy.CodeFragment},
+	{"empty host", withURL("https:///verified"), "callback_url", urlpolicy.CodeHost},
+	{"port without host", withURL("https://:443/"), "callback_url", urlpolicy.CodeHost},
+	{"localhost", withURL("https://localhost/"), "callback_url", urlpolicy.CodeHost},
+	{"single label", withURL("https://receiver/"), "callback_url", urlpolicy.CodeHost},
+	{"decimal look-alike", withURL("https://2130706433/"), "callback_url", urlpolicy.CodeHost},
+	{"hexadecimal look-alike", withURL("https://0x7f000001/"), "callback_url", urlpolicy.CodeHost},
+	{"octal look-alike", withURL("https://0177.0.0.1/"), "callback_url", urlpolicy.CodeHost},
+	{"short look-alike", withURL("https://127.1/"), "callback_url", urlpolicy.CodeHost},
+	{"full-width look-alike", `{"platform":"p","platform_user_id":"u","callback_url":"https://127。0。0。1/"}`,
+		"callback_url", urlpolicy.CodeCharacters},
+	{"umlaut", `{"platform":"p","platform_user_id":"u","callback_url":"https://bücher.example/"}`,
+		"callback_url", urlpolicy.CodeCharacters},
+	{"space", withURL("https://h.example/a b"), "callback_url", urlpolicy.CodeCharacters},
+	{"header injection", withURL("https://h.example/\r\nHost: x"), "callback_url", urlpolicy.CodeCharacters},
+	{"backslash", `{"platform":"p","platform_user_id":"u","callback_url":"https://h.example\\@x/"}`,
+		"callback_url", urlpolicy.CodeCharacters},
+	{"loopback", withURL("https://127.0.0.1/"), "callback_url", urlpolicy.CodeAddress},
+	{"IPv6 loopback", withURL("https://[::1]/"), "callback_url", urlpolicy.CodeAddress},
+	{"mapped loopback", withURL("https://[::ffff:127.0.0.1]/"), "callback_url", urlpolicy.CodeAddress},
+	{"private 10", withURL("https://10.0.0.1/"), "callback_url", urlpolicy.CodeAddress},
+	{"private 172", withURL("https://172.16.0.1/"), "callback_url", urlpolicy.CodeAddress},
+	{"private 192", withURL("https://192.168.0.1/"), "callback_url", urlpolicy.CodeAddress},
+	{"private IPv6", withURL("https://[fd00::1]/"), "callback_url", urlpolicy.CodeAddress},
+	{"metadata", withURL("https://169.254.169.254/latest/meta-data/"), "callback_url", urlpolicy.CodeAddress},
+	{"wire server", withURL("https://168.63.129.16/"), "callback_url", urlpolicy.CodeAddress},
+	{"multicast", withURL("https://224.0.0.1/"), "callback_url", urlpolicy.CodeAddress},
+	{"unspecified", withURL("https://0.0.0.0/"), "callback_url", urlpolicy.CodeAddress},
+	{"port 0", withURL("https://h.example:0/"), "callback_url", urlpolicy.CodePort},
+	{"empty port", withURL("https://h.example:/"), "callback_url", urlpolicy.CodePort},
+	{"port too high", withURL("https://h.example:65536/"), "callback_url", urlpolicy.CodePort},
+	{"port by name", withURL("https://h.example:https/"), "callback_url", urlpolicy.CodePort},
 }
 
 func TestBadInits(t *testing.T) {
@@ -167,7 +183,9 @@ func TestBadInits(t *testing.T) {
 
 func TestAllFaultyFieldsAreNamed(t *testing.T) {
 	s := newService(t, nil)
-	p := wantProblem(t, s.init(t, `{"platform":7,"guild_id":null,"Platform_User_ID":"u","callback_url":"http://h.example/"}`), CodeInvalidRequest)
+	p := wantProblem(t, s.init(t,
+		`{"platform":7,"guild_id":null,"Platform_User_ID":"u","callback_url":"http://h.example/"}`),
+		CodeInvalidRequest)
 	var got []string
 	for _, f := range p.Errors {
 		got = append(got, f.Field+" "+f.Code)
@@ -192,18 +210,41 @@ func TestBadMedia(t *testing.T) {
 		header []string
 		code   Code
 	}{
-		"no type":              {goodBody, nil, CodeUnsupportedMedia},
-		"text":                 {goodBody, []string{"Content-Type", "text/plain"}, CodeUnsupportedMedia},
-		"form":                 {goodBody, []string{"Content-Type", "application/x-www-form-urlencoded"}, CodeUnsupportedMedia},
-		"a kind of JSON":       {goodBody, []string{"Content-Type", "application/ld+json"}, CodeUnsupportedMedia},
-		"other charset":        {goodBody, []string{"Content-Type", "application/json; charset=latin1"}, CodeUnsupportedMedia},
-		"other parameter":      {goodBody, []string{"Content-Type", "application/json; version=1"}, CodeUnsupportedMedia},
-		"second parameter":     {goodBody, []string{"Content-Type", "application/json; charset=utf-8; v=1"}, CodeUnsupportedMedia},
-		"broken":               {goodBody, []string{"Content-Type", "application/json; charset"}, CodeUnsupportedMedia},
-		"two types":            {goodBody, []string{"Content-Type", "application/json", "Content-Type", "application/json"}, CodeUnsupportedMedia},
-		"two types in one":     {goodBody, []string{"Content-Type", "application/json, text/plain"}, CodeUnsupportedMedia},
-		"gzip":                 {goodBody, []string{"Content-Type", "application/json", "Content-Encoding", "gzip"}, CodeUnsupportedMedia},
-		"identity and gzip":    {goodBody, []string{"Content-Type", "application/json", "Content-Encoding", "identity", "Content-Encoding", "br"}, CodeUnsupportedMedia},
+		"no type": {goodBody, nil, CodeUnsupportedMedia},
+		"text":    {goodBody, []string{"Content-Type", "text/plain"}, CodeUnsupportedMedia},
+		"form": {
+			goodBody, []string{"Content-Type", "application/x-www-form-urlencoded"}, CodeUnsupportedMedia,
+		},
+		"a kind of JSON": {
+			goodBody, []string{"Content-Type", "application/ld+json"}, CodeUnsupportedMedia,
+		},
+		"other charset": {
+			goodBody, []string{"Content-Type", "application/json; charset=latin1"}, CodeUnsupportedMedia,
+		},
+		"other parameter": {
+			goodBody, []string{"Content-Type", "application/json; version=1"}, CodeUnsupportedMedia,
+		},
+		"second parameter": {
+			goodBody, []string{"Content-Type", "application/json; charset=utf-8; v=1"}, CodeUnsupportedMedia,
+		},
+		"broken": {
+			goodBody, []string{"Content-Type", "application/json; charset"}, CodeUnsupportedMedia,
+		},
+		"two types": {
+			goodBody, []string{"Content-Type", "application/json", "Content-Type", "application/json"},
+			CodeUnsupportedMedia,
+		},
+		"two types in one": {
+			goodBody, []string{"Content-Type", "application/json, text/plain"}, CodeUnsupportedMedia,
+		},
+		"gzip": {
+			goodBody, []string{"Content-Type", "application/json", "Content-Encoding", "gzip"},
+			CodeUnsupportedMedia,
+		},
+		"identity and gzip": {
+			goodBody, []string{"Content-Type", "application/json", "Content-Encoding", "identity",
+				"Content-Encoding", "br"}, CodeUnsupportedMedia,
+		},
 		"too large":            {tooLarge, []string{"Content-Type", "application/json"}, CodeBodyTooLarge},
 		"too large, some type": {tooLarge, []string{"Content-Type", "text/plain"}, CodeBodyTooLarge},
 	} {
@@ -222,7 +263,8 @@ func TestBodyOfUnknownLengthIsBounded(t *testing.T) {
 		status int
 	}{{MaxBodyBytes, http.StatusOK}, {MaxBodyBytes + 1, http.StatusRequestEntityTooLarge}} {
 		body := goodBody + strings.Repeat(" ", row.bytes-len(goodBody))
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+s.server.Addr()+pathInit, struct{ *strings.Reader }{strings.NewReader(body)})
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
+			"http://"+s.server.Addr()+pathInit, struct{ *strings.Reader }{strings.NewReader(body)})
 		if err != nil {
 			t.Fatal(err)
 		}

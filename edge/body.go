@@ -13,12 +13,12 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"verifyd/sessions/target"
+	"verifyd/sessions/urlpolicy"
 )
 
 const (
-	// MaxBodyBytes bounds a request's body on every route. The largest sensible init, every string at its limit and escaped
-	// sixfold, would be more; as UTF-8 it is under 6 KiB.
+	// MaxBodyBytes bounds a request's body on every route. The largest sensible init, every string at its
+	// limit and escaped sixfold, would be more; as UTF-8 it is under 6 KiB.
 	MaxBodyBytes = 16 << 10
 	// MaxFieldBytes bounds platform, platform_user_id and guild_id, as UTF-8 after unescaping.
 	MaxFieldBytes = 1024
@@ -39,7 +39,8 @@ const (
 
 // Fault is what is wrong with one field of a request.
 type Fault struct {
-	Field  string `json:"field"`  // the member's, header's or query parameter's name; empty where the body as a whole is meant
+	// the member's, header's or query parameter's name; empty where the body as a whole is meant
+	Field  string `json:"field"`
 	Code   string `json:"code"`   // one of the Fault… constants or of target's
 	Detail string `json:"detail"` // what is wrong and what would be right, in lower case, without a full stop
 }
@@ -47,7 +48,7 @@ type Fault struct {
 // verification is the contract's verification input (contract §2.2), checked.
 type verification struct {
 	platform, platformUserID, guildID string
-	callback                          target.URL
+	callback                          urlpolicy.URL
 }
 
 // readVerification reads and checks the body of POST /verify/init.
@@ -91,11 +92,15 @@ func readJSONBody(r *http.Request) ([]byte, *problem) {
 	case errors.As(err, &large):
 		return nil, tooLarge()
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, &problem{code: CodeRequestTimeout, detail: "The body was too slow to arrive; send it at once with the header."}
+		return nil, &problem{
+			code:   CodeRequestTimeout,
+			detail: "The body was too slow to arrive; send it at once with the header.",
+		}
 	default:
-		return nil, &problem{code: CodeInvalidRequest, detail: "The body ended before its announced length.", faults: []Fault{
-			{Code: FaultSyntax, Detail: "the body ends before its announced length"},
-		}}
+		return nil, &problem{code: CodeInvalidRequest, detail: "The body ended before its announced length.",
+			faults: []Fault{
+				{Code: FaultSyntax, Detail: "the body ends before its announced length"},
+			}}
 	}
 }
 
@@ -115,28 +120,36 @@ func tooLarge() *problem {
 	return &problem{code: CodeBodyTooLarge, detail: fmt.Sprintf("A body has at most %d bytes.", MaxBodyBytes)}
 }
 
-// checkMedia takes application/json, with no parameter but charset=utf-8, in no encoding but identity. RFC 8259 knows no other
-// charset, and a body that has to be unpacked first would get around its size limit.
+// checkMedia takes application/json, with no parameter but charset=utf-8, in no encoding but identity. RFC
+// 8259 knows no other charset, and a body that has to be unpacked first would get around its size limit.
 func checkMedia(h http.Header) *problem {
 	for _, coding := range h.Values("Content-Encoding") {
 		if !strings.EqualFold(strings.TrimSpace(coding), "identity") {
-			return &problem{code: CodeUnsupportedMedia, detail: "Content-Encoding must be absent; send the body as it is."}
+			return &problem{
+				code:   CodeUnsupportedMedia,
+				detail: "Content-Encoding must be absent; send the body as it is.",
+			}
 		}
 	}
 	types := h.Values("Content-Type")
 	if len(types) == 1 {
 		media, params, err := mime.ParseMediaType(types[0])
 		charset, given := params["charset"]
-		if err == nil && media == "application/json" && (len(params) == 0 || len(params) == 1 && given && strings.EqualFold(charset, "utf-8")) {
+		if err == nil && media == "application/json" &&
+			(len(params) == 0 || len(params) == 1 && given && strings.EqualFold(charset, "utf-8")) {
 			return nil
 		}
 	}
-	return &problem{code: CodeUnsupportedMedia, detail: "Content-Type must be application/json; the only parameter may be charset=utf-8."}
+	return &problem{
+		code:   CodeUnsupportedMedia,
+		detail: "Content-Type must be application/json; the only parameter may be charset=utf-8.",
+	}
 }
 
-// decodeVerification reads the verification input strictly: the grammar of RFC 8259 in UTF-8, no name twice in any object, names
-// compared exactly, nothing behind the object. Members it does not know are ignored, since the contract may grow. It gives all
-// faulty fields; where the text itself is not JSON, that one fault.
+// decodeVerification reads the verification input strictly: the grammar of RFC 8259 in UTF-8, no name twice
+// in any object, names compared exactly, nothing behind the object. Members it does not know are ignored,
+// since the contract may grow. It returns all faulty fields; where the text itself is not JSON, that one
+// fault.
 func decodeVerification(body []byte, callbacks Callbacks) (verification, []Fault) {
 	if v, good := decodeGood(body, callbacks); good {
 		return v, nil
@@ -152,7 +165,8 @@ type input struct {
 	CallbackURL    string         `json:"callback_url"`
 }
 
-// decodeGood reads an input without a fault in a quarter of the time that it takes to find one. Of any other it says nothing.
+// decodeGood reads an input without a fault in a quarter of the time that it takes to find one. Of any other
+// it says nothing.
 func decodeGood(body []byte, callbacks Callbacks) (v verification, good bool) {
 	var in input
 	if err := json.Unmarshal(body, &in); err != nil || in.Platform == "" || in.PlatformUserID == "" {
@@ -199,11 +213,16 @@ func checkJSON(body []byte) *Fault {
 	case err != nil:
 		return syntaxFault(body, err)
 	case value.Kind() != jsontext.KindBeginObject:
-		return &Fault{Code: FaultType, Detail: "the body is JSON but not an object; it must start with { and end with }"}
+		return &Fault{
+			Code: FaultType, Detail: "the body is JSON but not an object; it must start with { and end with }",
+		}
 	}
 	end := dec.InputOffset()
 	if _, err := dec.ReadToken(); !errors.Is(err, io.EOF) {
-		return &Fault{Code: FaultTrailing, Detail: fmt.Sprintf("after the object, from byte %d on, nothing but white space may follow", end)}
+		return &Fault{
+			Code: FaultTrailing, Detail: fmt.Sprintf(
+				"after the object, from byte %d on, nothing but white space may follow", end),
+		}
 	}
 	return nil
 }
@@ -223,12 +242,14 @@ func syntaxFault(body []byte, err error) *Fault {
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		f.Code, f.Detail = FaultSyntax, "the body ends in the middle of its JSON"
 	default:
-		f.Code, f.Detail = FaultSyntax, fmt.Sprintf("the body is not JSON (RFC 8259) at or after byte %d", s.ByteOffset)
+		f.Code, f.Detail = FaultSyntax,
+			fmt.Sprintf("the body is not JSON (RFC 8259) at or after byte %d", s.ByteOffset)
 	}
 	return f
 }
 
-// onlyEncoding says whether the fault at offset is one of encoding: a reader that overlooks those gets further.
+// onlyEncoding reports whether the fault at offset is one of encoding: a reader that overlooks those gets
+// further.
 func onlyEncoding(body []byte, offset int64) bool {
 	_, err := jsontext.NewDecoder(bytes.NewReader(body), jsontext.AllowInvalidUTF8(true)).ReadValue()
 	var s *jsontext.SyntacticError
@@ -238,8 +259,8 @@ func onlyEncoding(body []byte, offset int64) bool {
 // maxShownName bounds how much of a client's own member name comes back to it.
 const maxShownName = 64
 
-// memberOf gives the member of the body that a pointer leads into; empty for the body itself, and for names that are too long to
-// be anybody's field.
+// memberOf returns the member of the body that a pointer leads into; empty for the body itself, and for names
+// that are too long to be anybody's field.
 func memberOf(p jsontext.Pointer) string {
 	for name := range p.Tokens() {
 		if len(name) <= maxShownName {
@@ -282,7 +303,8 @@ func (m *members) faultf(field, code, format string, args ...any) {
 	m.faults = append(m.faults, Fault{Field: field, Code: code, Detail: fmt.Sprintf(format, args...)})
 }
 
-// str gives a member that is a string; ok is false where it is missing or of another type, which is a fault already.
+// str returns a member that is a string; ok is false where it is missing or of another type, which is a fault
+// already.
 func (m *members) str(name string, required bool) (s string, ok bool) {
 	value, given := m.values[name]
 	if !given {
@@ -303,31 +325,33 @@ func (m *members) str(name string, required bool) (s string, ok bool) {
 	return string(text), true
 }
 
-// text reads one of the integrator's arbitrary strings. It is taken as it is: any valid Unicode, control characters included.
+// text reads one of the integrator's arbitrary strings. It is taken as it is: any valid Unicode, control
+// characters included.
 func (m *members) text(name string, required bool) string {
 	s, ok := m.str(name, required)
 	switch {
 	case !ok:
 	case len(s) > MaxFieldBytes:
-		m.faultf(name, FaultLength, "the field has %d bytes; it may have up to %d as UTF-8", len(s), MaxFieldBytes)
+		m.faultf(name, FaultLength, "the field has %d bytes; it may have up to %d as UTF-8", len(s),
+			MaxFieldBytes)
 	case s == "" && required:
 		m.faultf(name, FaultLength, "the field is empty; it must have 1 to %d bytes", MaxFieldBytes)
 	}
 	return s
 }
 
-func (m *members) url(name string, callbacks Callbacks) target.URL {
+func (m *members) url(name string, callbacks Callbacks) urlpolicy.URL {
 	s, ok := m.str(name, true)
 	if !ok {
-		return target.URL{}
+		return urlpolicy.URL{}
 	}
 	u, err := callbacks.Parse(s)
-	var f *target.Fault
+	var f *urlpolicy.Fault
 	switch {
 	case errors.As(err, &f):
 		m.faultf(name, f.Code, "%s", f.Detail)
 	case err != nil:
-		m.faultf(name, target.CodeSyntax, "the field is not an absolute https URL")
+		m.faultf(name, urlpolicy.CodeSyntax, "the field is not an absolute https URL")
 	}
 	return u
 }

@@ -3,11 +3,11 @@ package edge
 import (
 	"testing"
 
-	"verifyd/sessions/target"
+	"verifyd/sessions/urlpolicy"
 )
 
 func BenchmarkDecodeVerification(b *testing.B) {
-	policy := target.NewPolicy(nil, nil)
+	policy := urlpolicy.NewPolicy(nil, nil)
 	body := []byte(goodBody)
 	b.ReportAllocs()
 	b.SetBytes(int64(len(body)))

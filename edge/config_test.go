@@ -10,9 +10,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"verifyd/edge/limit"
+	"verifyd/natsconf/devtunnel"
 	"verifyd/sessions"
-	"verifyd/sessions/relay"
-	"verifyd/sessions/target"
+	"verifyd/sessions/urlpolicy"
 )
 
 func TestParseBaseURL(t *testing.T) {
@@ -30,10 +30,14 @@ func TestParseBaseURL(t *testing.T) {
 		}
 	}
 	for _, raw := range []string{
-		"", "verify.example.com", "/verify", "//example.com", "ftp://example.com", "https:example.com", "https://", "https:///x", "https://:8080",
-		"https://user:MARKER@example.com", "https://example.com/?MARKER=1", "https://example.com?", "https://example.com/#MARKER", "https://example.com/#",
-		"https://example.com/:session", "https://example.com/*all", "https://example.com/a b", "https://example.com/%61", "https://example.com/a%2Fb",
-		"https://example.com/ü", "https://example.com/a//b", "https://example.com/a/../b", "https://example.com/..", "https://example.com/./a",
+		"", "verify.example.com", "/verify", "//example.com", "ftp://example.com", "https:example.com",
+		"https://", "https:///x", "https://:8080",
+		"https://user:MARKER@example.com", "https://example.com/?MARKER=1", "https://example.com?",
+		"https://example.com/#MARKER", "https://example.com/#",
+		"https://example.com/:session", "https://example.com/*all", "https://example.com/a b",
+		"https://example.com/%61", "https://example.com/a%2Fb",
+		"https://example.com/ü", "https://example.com/a//b", "https://example.com/a/../b",
+		"https://example.com/..", "https://example.com/./a",
 		"https://exa mple.com", "https://example.com:port", "https://example.com/{x}", "https://[::1", "\x00",
 	} {
 		if base, _, err := ParseBaseURL(raw); !errors.Is(err, ErrBaseURL) {
@@ -51,9 +55,10 @@ func whole(t *testing.T) Config {
 		t.Fatal(err)
 	}
 	return Config{
-		BaseURL: "http://localhost:8080", Keys: newKeyring(), Sessions: &sessions.Store{}, Turns: &sessions.Store{}, Lister: &sessions.Store{},
+		BaseURL: "http://localhost:8080", Keys: newKeyring(), Sessions: &sessions.Store{},
+		Turns: &sessions.Store{}, Lister: &sessions.Store{},
 		Changes: &sessions.Watch{}, Usages: &sessions.Store{}, Rates: rates, Quota: limit.NewQuota(nil, 1),
-		Callbacks: target.NewPolicy(nil, nil), Listeners: relay.New(nil),
+		Callbacks: urlpolicy.NewPolicy(nil, nil), Listeners: devtunnel.New(nil),
 	}
 }
 
@@ -62,23 +67,31 @@ func TestNewRefuses(t *testing.T) {
 		t.Fatalf("a whole configuration is refused: %v", err)
 	}
 	for want, change := range map[string]func(*Config){
-		"not a base URL":           func(c *Config) { c.BaseURL = "localhost" },
-		"Keys is missing":          func(c *Config) { c.Keys = nil },
-		"Turns is missing":         func(c *Config) { c.Turns = nil },
-		"Lister is missing":        func(c *Config) { c.Lister = nil },
-		"Usages is missing":        func(c *Config) { c.Usages = nil },
-		"Changes is missing":       func(c *Config) { c.Changes = nil },
-		"MaxWaiting is -1":         func(c *Config) { c.MaxWaiting = -1 },
-		"MaxListing is -1":         func(c *Config) { c.MaxListing = -1 },
-		"Sessions is missing":      func(c *Config) { c.Sessions = nil },
-		"Rates is missing":         func(c *Config) { c.Rates = nil },
-		"Quota is missing":         func(c *Config) { c.Quota = nil },
-		"Callbacks is missing":     func(c *Config) { c.Callbacks = nil },
-		"StoreTimeout is -1s":      func(c *Config) { c.StoreTimeout = -time.Second },
-		"mount POST /verify/init":  func(c *Config) { c.Routes = []Route{{http.MethodPost, pathInit, "again", hello()}} },
-		"mount GET /sessions/mine": func(c *Config) { c.Routes = []Route{{http.MethodGet, "/sessions/mine", "mine", hello()}} },
-		"mount GET page":           func(c *Config) { c.Routes = []Route{{http.MethodGet, "page", "page", hello()}} },
-		"a name and a handler":     func(c *Config) { c.Routes = []Route{{http.MethodGet, "/page", "page", nil}} },
+		"not a base URL":       func(c *Config) { c.BaseURL = "localhost" },
+		"Keys is missing":      func(c *Config) { c.Keys = nil },
+		"Turns is missing":     func(c *Config) { c.Turns = nil },
+		"Lister is missing":    func(c *Config) { c.Lister = nil },
+		"Usages is missing":    func(c *Config) { c.Usages = nil },
+		"Changes is missing":   func(c *Config) { c.Changes = nil },
+		"MaxWaiting is -1":     func(c *Config) { c.MaxWaiting = -1 },
+		"MaxListing is -1":     func(c *Config) { c.MaxListing = -1 },
+		"Sessions is missing":  func(c *Config) { c.Sessions = nil },
+		"Rates is missing":     func(c *Config) { c.Rates = nil },
+		"Quota is missing":     func(c *Config) { c.Quota = nil },
+		"Callbacks is missing": func(c *Config) { c.Callbacks = nil },
+		"StoreTimeout is -1s":  func(c *Config) { c.StoreTimeout = -time.Second },
+		"mount POST /verify/init": func(c *Config) {
+			c.Routes = []Route{{http.MethodPost, pathInit, "again", hello()}}
+		},
+		"mount GET /sessions/mine": func(c *Config) {
+			c.Routes = []Route{{http.MethodGet, "/sessions/mine", "mine", hello()}}
+		},
+		"mount GET page": func(c *Config) {
+			c.Routes = []Route{{http.MethodGet, "page", "page", hello()}}
+		},
+		"a name and a handler": func(c *Config) {
+			c.Routes = []Route{{http.MethodGet, "/page", "page", nil}}
+		},
 		"register metrics": func(c *Config) {
 			reg := prometheus.NewRegistry()
 			if _, err := newMetrics(reg); err != nil {

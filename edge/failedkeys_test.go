@@ -19,7 +19,8 @@ func TestFailedKeysAreLimitedByAddress(t *testing.T) {
 		c.TrustedProxies = mustPrefixes("127.0.0.0/8")
 	})
 	try := func(key, address string) answer {
-		return s.do(t, http.MethodPost, pathInit, goodBody, "Authorization", key, "Content-Type", "application/json", "X-Forwarded-For", address)
+		return s.do(t, http.MethodPost, pathInit, goodBody, "Authorization", key, "Content-Type",
+			"application/json", "X-Forwarded-For", address)
 	}
 	for range 10 {
 		parse[started](t, try("Bearer "+acmeKey, "192.0.2.1"), http.StatusOK) // good keys cost nothing
@@ -33,7 +34,8 @@ func TestFailedKeysAreLimitedByAddress(t *testing.T) {
 	if a.header.Get("WWW-Authenticate") != "" || a.header.Get(headerLimit) != "" {
 		t.Errorf("headers = %v", a.header)
 	}
-	parse[started](t, try("Bearer "+acmeKey, "192.0.2.1"), http.StatusOK) // a good key is not refused for others at its address
+	// a good key is not refused for others at its address
+	parse[started](t, try("Bearer "+acmeKey, "192.0.2.1"), http.StatusOK)
 	wantProblem(t, try("Bearer vfy_nobody", "192.0.2.2"), CodeKeyInvalid)
 	wantProblem(t, try("Bearer "+brokenKey, "192.0.2.1"), CodeUnavailable) // not the client's fault
 	s.clock.advance(time.Minute)

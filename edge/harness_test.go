@@ -19,11 +19,11 @@ import (
 	"verifyd/edge/account"
 	"verifyd/edge/limit"
 	"verifyd/natsconf"
+	"verifyd/natsconf/devtunnel"
 	"verifyd/natsconf/natstest"
-	"verifyd/natsconf/seal"
+	"verifyd/natsconf/secretbox"
 	"verifyd/sessions"
-	"verifyd/sessions/relay"
-	"verifyd/sessions/target"
+	"verifyd/sessions/urlpolicy"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -36,6 +36,7 @@ const (
 	slowKey    = "vfy_slow-MARKERKEY"
 	revokedKey = "vfy_revoked-MARKERKEY"
 	brokenKey  = "vfy_broken-MARKERKEY"
+	closedKey  = "vfy_closed-MARKERKEY"
 	callback   = "https://bot.example.com/verified?secret=MARKERQUERY"
 )
 
@@ -48,6 +49,8 @@ func (k keyring) Lookup(secret string) (account.Principal, error) {
 	switch p, known := k[secret]; {
 	case secret == revokedKey:
 		return account.Principal{}, account.ErrRevokedKey
+	case secret == closedKey:
+		return account.Principal{}, account.ErrDisabled
 	case secret == brokenKey:
 		return account.Principal{}, account.ErrNotReady
 	case !strings.HasPrefix(secret, "vfy"):
@@ -63,9 +66,15 @@ func newKeyring() keyring {
 	return keyring{
 		acmeKey:  {Key: account.Key{ID: "key_acme", Account: acme.ID}, Account: acme},
 		acmeTest: {Key: account.Key{ID: "key_test", Account: acme.ID, Test: true}, Account: acme},
-		slowKey: {Key: account.Key{ID: "key_slow", Account: acme.ID, RateLimit: account.Rate{Count: 1, Per: time.Minute, Burst: 2}},
+		slowKey: {Key: account.Key{
+			ID: "key_slow", Account: acme.ID, RateLimit: account.Rate{Count: 1, Per: time.Minute, Burst: 2},
+		},
 			Account: acme},
-		otherKey: {Key: account.Key{ID: "key_other", Account: "acc_other"}, Account: account.Account{ID: "acc_other"}},
+		otherKey: {
+			Key: account.Key{ID: "key_other", Account: "acc_other"}, Account: account.Account{
+				ID: "acc_other",
+			},
+		},
 	}
 }
 
@@ -105,7 +114,8 @@ func (l *logbook) String() string {
 	return l.buf.String()
 }
 
-// requests gives the request lines, oldest first. A line is written after its answer: stop the server before reading the last.
+// requests returns the request lines, oldest first. A line is written after its answer: stop the server
+// before reading the last.
 func (l *logbook) requests(t *testing.T) (lines []map[string]any) {
 	t.Helper()
 	for raw := range strings.Lines(l.String()) {
@@ -139,17 +149,21 @@ func newService(t *testing.T, change func(*Config)) *service {
 	return newServiceOn(t, natstest.Start(t), change)
 }
 
-func newServiceOn(t *testing.T, conn *natsconf.Conn, change func(*Config), changeServer ...func(*ServerConfig)) *service {
+func newServiceOn(t *testing.T, conn *natsconf.Conn, change func(*Config),
+	changeServer ...func(*ServerConfig)) *service {
 	t.Helper()
-	s := &service{conn: conn, clock: &clock{at: time.Now()}, log: &logbook{}, registry: prometheus.NewRegistry(), client: newClient(t)}
+	s := &service{
+		conn: conn, clock: &clock{at: time.Now()}, log: &logbook{}, registry: prometheus.NewRegistry(),
+		client: newClient(t),
+	}
 	s.client.Transport = &conform{t: t, next: s.client.Transport, seen: map[string]bool{}}
 	meter := sessions.NewMeter(natstest.Writer(t, conn, natsconf.StreamUsage))
 	s.store = sessions.NewStore(sessions.Config{
 		Conn:        conn,
 		Pending:     natstest.Writer(t, conn, natsconf.BucketStream(natsconf.BucketSessions)),
 		Completions: natstest.Writer(t, conn, natsconf.StreamCompletions),
-		Keyed:       natstest.Writer(t, conn, natsconf.BucketStream(natsconf.BucketIdempotency)),
-		Key:         seal.NewKey(),
+		Idempotency: natstest.Writer(t, conn, natsconf.BucketStream(natsconf.BucketIdempotency)),
+		Key:         secretbox.NewKey(),
 		Meter:       meter,
 		Now:         s.clock.now,
 	})
@@ -160,9 +174,11 @@ func newServiceOn(t *testing.T, conn *natsconf.Conn, change func(*Config), chang
 	watch := sessions.NewWatch(conn)
 	natstest.Serve(t, watch)
 	c := Config{
-		BaseURL: "https://verify.example.com", Keys: newKeyring(), Sessions: s.store, TestKeys: true, Usages: s.store, Turns: s.store, Lister: s.store, Changes: watch, Rates: rates,
+		BaseURL: "https://verify.example.com", Keys: newKeyring(), Sessions: s.store, TestKeys: true,
+		Usages: s.store, Turns: s.store, Lister: s.store, Changes: watch, Rates: rates,
 		Quota:     limit.NewQuota(natstest.Writer(t, conn, natsconf.StreamUsage), limit.DefaultQuota),
-		Callbacks: target.NewPolicy(nil, nil), Listeners: relay.New(conn), Metrics: s.registry, Log: zerolog.New(s.log), Now: s.clock.now,
+		Callbacks: urlpolicy.NewPolicy(nil, nil), Listeners: devtunnel.New(conn), Metrics: s.registry,
+		Log: zerolog.New(s.log), Now: s.clock.now,
 	}
 	if change != nil {
 		change(&c)
@@ -199,7 +215,7 @@ func awaitReady(t *testing.T, s *Server) {
 	t.Helper()
 	select {
 	case <-s.Ready():
-	case <-time.After(natstest.LastResort):
+	case <-time.After(natstest.TestTimeout):
 		t.Fatal("the server does not listen")
 	}
 }
@@ -254,7 +270,8 @@ func send(t *testing.T, client *http.Client, req *http.Request) answer {
 // init posts a body to /verify/init with Acme's key.
 func (s *service) init(t *testing.T, body string) answer {
 	t.Helper()
-	return s.do(t, http.MethodPost, pathInit, body, "Authorization", "Bearer "+acmeKey, "Content-Type", "application/json")
+	return s.do(t, http.MethodPost, pathInit, body, "Authorization", "Bearer "+acmeKey, "Content-Type",
+		"application/json")
 }
 
 // started is the answer of a successful init.
@@ -270,7 +287,8 @@ func (s *service) start(t *testing.T) started {
 	return parse[started](t, s.init(t, goodBody), http.StatusOK)
 }
 
-const goodBody = `{"platform":"chat","platform_user_id":"u-1","guild_id":"g-1","callback_url":"` + callback + `"}`
+const goodBody = `{"platform":"chat","platform_user_id":"u-1","guild_id":"g-1","callback_url":"` + callback +
+	`"}`
 
 func (s *service) get(t *testing.T, session, key string) answer {
 	t.Helper()
@@ -301,7 +319,8 @@ func wantProblem(t *testing.T, a answer, code Code) problemDoc {
 	t.Helper()
 	row := problems[code]
 	p := parse[problemDoc](t, a, row.status)
-	if p.Code != code || p.Status != row.status || p.Title != row.title || p.Type != problemType+string(code) || p.Detail == "" {
+	if p.Code != code || p.Status != row.status || p.Title != row.title ||
+		p.Type != problemType+string(code) || p.Detail == "" {
 		t.Fatalf("problem = %+v, want code %s", p, code)
 	}
 	if got := a.header.Get("Content-Type"); got != "application/problem+json" {

@@ -16,23 +16,24 @@ import (
 )
 
 const (
-	// headerIdempotencyKey names a start, so that repeating it after a lost answer starts nothing new. Its value is taken as it
-	// stands: quotes belong to the key.
+	// headerIdempotencyKey names a start, so that repeating it after a lost answer starts nothing new. Its
+	// value is taken as it stands: quotes belong to the key.
 	headerIdempotencyKey = "Idempotency-Key"
 	// headerReplayed marks an answer whose session an earlier request started.
 	headerReplayed = "Idempotent-Replayed"
 	// maxIdempotencyKey bounds the key in bytes: room for any kind of random id with a prefix.
 	maxIdempotencyKey = 255
-	// retryInProgress is what a repeat is told to wait for the first request: a start takes milliseconds, and a second is the least
-	// that Retry-After can say.
+	// retryInProgress is the Retry-After of a repeat while the first request is under way: a start takes
+	// milliseconds, and a second is the least that Retry-After can say.
 	retryInProgress = time.Second
 )
 
 // Turns lets an idempotency key lead to one session; a *sessions.Store.
 type Turns interface {
-	TakeTurn(ctx context.Context, k sessions.Keyed, start bool) (sessions.Turn, error)
-	CreateIn(ctx context.Context, t sessions.Turn, r sessions.Request) (s sessions.Session, made bool, err error)
-	Release(ctx context.Context, t sessions.Turn) error
+	Reserve(ctx context.Context, k sessions.IdempotencyKey, start bool) (sessions.Reservation, error)
+	Commit(ctx context.Context, t sessions.Reservation, r sessions.Request) (s sessions.Session, made bool,
+		err error)
+	Release(ctx context.Context, t sessions.Reservation) error
 }
 
 // idempotencyKey takes the key out of the header; empty where there is none.
@@ -50,15 +51,17 @@ func idempotencyKey(h http.Header) (string, *problem) {
 	case len(values) > 1:
 		return bad("the header is there %d times; send one, or none", len(values))
 	case key == "" || len(key) > maxIdempotencyKey:
-		return bad("the header has %d characters; it must have 1 to %d, for example a random UUID", len(key), maxIdempotencyKey)
+		return bad("the header has %d characters; it must have 1 to %d, for example a random UUID", len(key),
+			maxIdempotencyKey)
 	case strings.ContainsFunc(key, func(r rune) bool { return r < '!' || r > '~' }):
 		return bad("the header may hold visible ASCII characters only, without spaces; for example a random UUID")
 	}
 	return key, nil
 }
 
-// fingerprint tells requests apart by their decoded fields: a client that writes the same members in another order, or escapes
-// them otherwise, asks for the same. Members that are not of the contract do not count.
+// fingerprint distinguishes requests by their decoded fields: a client that writes the same members in
+// another order, or escapes them otherwise, asks for the same. Members that are not of the contract do not
+// count.
 func (v verification) fingerprint() [sha256.Size]byte {
 	var b []byte
 	for _, field := range []string{v.platform, v.platformUserID, v.guildID, v.callback.String()} {
@@ -68,11 +71,12 @@ func (v verification) fingerprint() [sha256.Size]byte {
 	return sha256.Sum256(b)
 }
 
-// startKeyed starts a session under an idempotency key, or gives the one that was started. A repeat takes no unit of quota, and is
-// answered even when the store takes no new sessions, as long as it can be read.
-func (a *api) startKeyed(ctx context.Context, h http.Header, key string, who account.Principal, v verification, now time.Time) (initAnswer, *problem) {
+// startKeyed starts a session under an idempotency key, or returns the one that was started. A repeat takes
+// no unit of quota, and is answered even when the store takes no new sessions, as long as it can be read.
+func (a *api) startKeyed(ctx context.Context, h http.Header, key string, who account.Principal,
+	v verification, now time.Time) (initAnswer, *problem) {
 	high, left := a.StoreHigh(), a.StoreLeft()
-	turn, err := a.Turns.TakeTurn(ctx, sessions.Keyed{
+	turn, err := a.Turns.Reserve(ctx, sessions.IdempotencyKey{
 		Account: who.Account.ID, Test: who.Key.Test, Key: key, Fingerprint: v.fingerprint(),
 	}, !high && left == nil)
 	switch {
@@ -89,26 +93,29 @@ func (a *api) startKeyed(ctx context.Context, h http.Header, key string, who acc
 		_ = a.Turns.Release(context.WithoutCancel(ctx), turn) // or it ends by itself, a little later
 		return initAnswer{}, p
 	}
-	s, made, err := a.Turns.CreateIn(ctx, turn, request(who, v))
+	s, made, err := a.Turns.Commit(ctx, turn, request(who, v))
 	switch {
 	case errors.Is(err, natsconf.ErrUncertain):
-		// The session may stand, and a repeat will find it: its unit stays counted, and the turn is not given back.
+		// The session may stand, and a repeat will find it: its unit stays counted, and the turn is not given
+		// back.
 		return initAnswer{}, storeProblem(err)
 	case err != nil:
 		err = errors.Join(err, a.giveBack(ctx, who, now), a.Turns.Release(context.WithoutCancel(ctx), turn))
 		return initAnswer{}, storeProblem(err)
 	case !made:
-		// Another edge took this turn over and was faster; its unit counts. Where giving ours back fails the account has one less.
+		// Another edge took this turn over and was faster; its unit counts. Where giving ours back fails the
+		// account has one less.
 		_ = a.giveBack(ctx, who, now)
 		return a.replay(ctx, h, turn.Token, s), nil
 	}
 	return a.answer(ctx, turn.Token, s), nil
 }
 
-func (a *api) replay(ctx context.Context, h http.Header, token sessions.Token, s sessions.Session) initAnswer {
+func (a *api) replay(ctx context.Context, h http.Header, token sessions.Token,
+	s sessions.Session) initAnswer {
 	a.Usages.Count(s.Account, s.Test, sessions.CountReplayed)
 	h.Set(headerReplayed, "true")
-	LineOf(ctx).replayed = true
+	EventFrom(ctx).replayed = true
 	return a.answer(ctx, token, s)
 }
 

@@ -15,7 +15,8 @@ import (
 // keyed posts a body under an idempotency key.
 func (s *service) keyed(t *testing.T, key, idempotency, body string) answer {
 	t.Helper()
-	return s.do(t, http.MethodPost, pathInit, body, "Authorization", "Bearer "+key, "Content-Type", "application/json", "Idempotency-Key", idempotency)
+	return s.do(t, http.MethodPost, pathInit, body, "Authorization", "Bearer "+key, "Content-Type",
+		"application/json", "Idempotency-Key", idempotency)
 }
 
 func TestSameIdempotencyKeyIsTheSameSession(t *testing.T) {
@@ -27,29 +28,36 @@ func TestSameIdempotencyKeyIsTheSameSession(t *testing.T) {
 	}
 	s.clock.advance(9 * time.Minute)
 	for name, body := range map[string]string{
-		"same body":   goodBody,
-		"same fields": `{"x":1, "callback_url":"` + callback + `","guild_id":"g-1","platform_user_id":"u-\u0031","platform":"chat"}`,
+		"same body": goodBody,
+		"same fields": `{"x":1, "callback_url":"` + callback +
+			`","guild_id":"g-1","platform_user_id":"u-\u0031","platform":"chat"}`,
 	} {
 		again := s.keyed(t, slowKey, "order-1", body) // another key of the account
-		if got := parse[started](t, again, http.StatusOK); got != began || again.header.Get(headerReplayed) != "true" {
+		if got := parse[started](t, again, http.StatusOK); got != began ||
+			again.header.Get(headerReplayed) != "true" {
 			t.Errorf("%s: %+v, replayed %q; want %+v", name, got, again.header.Get(headerReplayed), began)
 		}
 	}
 	for name, key := range map[string]string{"a test key": acmeTest, "another account": otherKey} {
-		if got := parse[started](t, s.keyed(t, key, "order-1", goodBody), http.StatusOK); got.Session == began.Session {
+		if got := parse[started](t, s.keyed(t, key, "order-1", goodBody),
+			http.StatusOK); got.Session == began.Session {
 			t.Errorf("%s got the session", name)
 		}
 	}
-	wantProblem(t, s.keyed(t, acmeKey, "order-1", strings.Replace(goodBody, "u-1", "u-2", 1)), CodeIdempotencyReused)
+	wantProblem(t, s.keyed(t, acmeKey, "order-1", strings.Replace(goodBody, "u-1", "u-2", 1)),
+		CodeIdempotencyReused)
 	s.clock.advance(time.Minute)
-	if got := parse[started](t, s.keyed(t, acmeKey, "order-1", goodBody), http.StatusOK); got.Session == began.Session {
+	if got := parse[started](t, s.keyed(t, acmeKey, "order-1", goodBody),
+		http.StatusOK); got.Session == began.Session {
 		t.Error("the key still stands for its session after ten minutes")
 	}
 }
 
 func TestRepeatCostsNoQuota(t *testing.T) {
 	conn := natstest.Start(t)
-	s := newServiceOn(t, conn, func(c *Config) { c.Quota = limit.NewQuota(natstest.Writer(t, conn, natsconf.StreamUsage), 2) })
+	s := newServiceOn(t, conn, func(c *Config) {
+		c.Quota = limit.NewQuota(natstest.Writer(t, conn, natsconf.StreamUsage), 2)
+	})
 	began := parse[started](t, s.keyed(t, acmeKey, "a", goodBody), http.StatusOK)
 	for range 3 {
 		parse[started](t, s.keyed(t, acmeKey, "a", goodBody), http.StatusOK)
@@ -77,7 +85,8 @@ func TestRepeatIsAnsweredWhenTheStoreIsHigh(t *testing.T) {
 func TestBadIdempotencyKeys(t *testing.T) {
 	s := newService(t, nil)
 	for name, values := range map[string][]string{
-		"empty": {""}, "too long": {strings.Repeat("k", 256)}, "a space": {"a b"}, "not ASCII": {"schlüssel"}, "a tab": {"a\tb"}, "two": {"a", "a"},
+		"empty": {""}, "too long": {strings.Repeat("k", 256)}, "a space": {"a b"}, "not ASCII": {"schlüssel"},
+		"a tab": {"a\tb"}, "two": {"a", "a"},
 	} {
 		header := []string{"Authorization", "Bearer " + acmeKey, "Content-Type", "application/json"}
 		for _, v := range values {
@@ -91,7 +100,8 @@ func TestBadIdempotencyKeys(t *testing.T) {
 	parse[started](t, s.keyed(t, acmeKey, strings.Repeat("~", 255), goodBody), http.StatusOK)
 }
 
-// Many repeats at once, over two edges: each gets the one session or is told to wait, and one unit is counted.
+// Many repeats at once, over two edges: each gets the one session or is told to wait, and one unit is
+// counted.
 func TestRepeatsAtOnceOverTwoEdges(t *testing.T) {
 	conn := natstest.Start(t)
 	edges := []*service{newServiceOn(t, conn, nil), nil}

@@ -38,7 +38,7 @@ func (a *api) init(w http.ResponseWriter, r *http.Request) {
 }
 
 func (a *api) start(h http.Header, r *http.Request) (initAnswer, *problem) {
-	traced := LineOf(r.Context()).begin(r.Context())
+	traced := EventFrom(r.Context()).begin(r.Context())
 	who, p := a.authorize(r)
 	if p != nil {
 		return initAnswer{}, p
@@ -72,8 +72,8 @@ func (a *api) start(h http.Header, r *http.Request) (initAnswer, *problem) {
 	return a.create(ctx, who, v, now)
 }
 
-// storeLeft is for a start in a store that takes nothing any more. It is told before the quota: a unit that is taken and given back would be
-// a change in a store whose end is being compared.
+// storeLeft is for a start in a store that takes nothing any more. It is checked before the quota: a unit
+// that is taken and given back would be a change in a store whose end is being compared.
 func storeLeft(cause error) *problem {
 	return storeProblem(fmt.Errorf("%w: %w", natsconf.ErrUnavailable, cause))
 }
@@ -85,7 +85,9 @@ func (a *api) withinRate(h http.Header, who account.Principal, now time.Time) *p
 		return nil
 	}
 	a.Usages.Count(who.Account.ID, who.Key.Test, sessions.CountRateLimited)
-	return &problem{code: CodeRateLimited, detail: "This API key starts sessions, or sends outcomes again, faster than its rate allows.", retryAfter: d.RetryAfter}
+	return &problem{
+		code: CodeRateLimited, detail: "This API key starts sessions, or sends outcomes again, faster than its rate allows.", retryAfter: d.RetryAfter,
+	}
 }
 
 // withinQuota takes a unit of the account's quota. Test sessions cost none.
@@ -105,7 +107,8 @@ func (a *api) withinQuota(ctx context.Context, h http.Header, who account.Princi
 	}
 	a.Usages.Count(who.Account.ID, false, sessions.CountQuotaExceeded)
 	return &problem{
-		code: CodeQuotaExceeded, detail: "This account has started as many sessions this month as it may; the count starts anew at " +
+		code: CodeQuotaExceeded,
+		detail: "This account has started as many sessions this month as it may; the count starts anew at " +
 			timestamp(u.ResetAt) + ".",
 		retryAfter: u.ResetAt.Sub(now),
 	}
@@ -119,9 +122,10 @@ func (a *api) giveBack(ctx context.Context, who account.Principal, now time.Time
 	return a.Quota.GiveBack(ctx, who.Account.ID, now)
 }
 
-// create makes the session, and gives its unit of quota back where there is none to show for it. After an uncertain write a
-// session may exist, but nobody holds its token.
-func (a *api) create(ctx context.Context, who account.Principal, v verification, now time.Time) (initAnswer, *problem) {
+// create makes the session, and gives its unit of quota back where there is none to show for it. After an
+// uncertain write a session may exist, but nobody holds its token.
+func (a *api) create(ctx context.Context, who account.Principal, v verification, now time.Time) (initAnswer,
+	*problem) {
 	ctx, done := Step(ctx, "store session", trace.SpanKindProducer)
 	s, token, err := a.Sessions.Create(ctx, request(who, v))
 	done(stepOutcome(err))
@@ -135,13 +139,15 @@ func (a *api) create(ctx context.Context, who account.Principal, v verification,
 func request(who account.Principal, v verification) sessions.Request {
 	return sessions.Request{
 		Account: who.Account.ID, Key: who.Key.ID, Test: who.Key.Test, Policy: who.Key.Policy,
-		Platform: v.platform, PlatformUserID: v.platformUserID, GuildID: v.guildID, CallbackURL: v.callback.String(),
+		Platform: v.platform, PlatformUserID: v.platformUserID, GuildID: v.guildID,
+		CallbackURL: v.callback.String(),
 	}
 }
 
 func (a *api) answer(ctx context.Context, token sessions.Token, s sessions.Session) initAnswer {
-	LineOf(ctx).Session = s.ID
+	EventFrom(ctx).Session = s.ID
 	return initAnswer{
-		VerifyURL: a.base + "/?session=" + token.Reveal(), Session: token.Reveal(), ExpiresAt: timestamp(s.ExpiresAt),
+		VerifyURL: a.base + "/?session=" + token.Reveal(), Session: token.Reveal(),
+		ExpiresAt: timestamp(s.ExpiresAt),
 	}
 }

@@ -26,7 +26,8 @@ import (
 func TestInitAnswersAsTheContractSays(t *testing.T) {
 	s := newService(t, func(c *Config) { c.BaseURL = "https://verify.example.com/app/" })
 	before := s.clock.now()
-	a := s.do(t, http.MethodPost, "/app/verify/init", goodBody, "Authorization", "Bearer "+acmeKey, "Content-Type", "application/json")
+	a := s.do(t, http.MethodPost, "/app/verify/init", goodBody, "Authorization", "Bearer "+acmeKey,
+		"Content-Type", "application/json")
 	got := parse[map[string]string](t, a, http.StatusOK)
 	if len(got) != 3 {
 		t.Errorf("members = %v, want exactly three", got)
@@ -57,10 +58,11 @@ func TestInitAnswersAsTheContractSays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := sessions.Session{
-		ID: token.ID(), Account: acme.ID, Key: "key_acme", Platform: "chat", PlatformUserID: "u-1", GuildID: "g-1", CallbackURL: callback,
-		CreatedAt: view.CreatedAt, ExpiresAt: expires,
-	}
+	want := view.Session // with the place of its key, which is the store's own affair
+	want.ID, want.Account, want.Key, want.Test, want.Policy, want.Trace = token.ID(), acme.ID, "key_acme",
+		false, "", ""
+	want.Platform, want.PlatformUserID, want.GuildID, want.CallbackURL, want.ExpiresAt = "chat", "u-1", "g-1",
+		callback, expires
 	if view.Session != want {
 		t.Errorf("stored = %+v, want %+v", view.Session, want)
 	}
@@ -72,22 +74,50 @@ func TestInitAccepts(t *testing.T) {
 		body   string
 		header []string
 	}{
-		"scheme in other case":   {goodBody, []string{"Authorization", "bEaReR " + acmeKey, "Content-Type", "application/json"}},
-		"several spaces":         {goodBody, []string{"Authorization", "Bearer   " + acmeKey, "Content-Type", "application/json"}},
-		"charset":                {goodBody, []string{"Authorization", "Bearer " + acmeKey, "Content-Type", `Application/JSON; charset="UTF-8"`}},
-		"identity encoding":      {goodBody, []string{"Authorization", "Bearer " + acmeKey, "Content-Type", "application/json", "Content-Encoding", "identity"}},
-		"white space":            {" \r\n\t" + goodBody + "\n ", nil},
-		"unknown members":        {`{"x":{"y":[1,null,true]},"Platform":5,` + goodBody[1:], nil},
-		"no guild_id":            {`{"platform":"p","platform_user_id":"u","callback_url":"https://h.example/"}`, nil},
-		"empty guild_id":         {`{"platform":"p","platform_user_id":"u","guild_id":"","callback_url":"https://h.example/"}`, nil},
-		"escaped names":          {`{"pl\u0061tform":"p","platform_user_id":"u","callback_url":"https:\/\/h.example\/"}`, nil},
-		"strings at their limit": {fmt.Sprintf(`{"platform":%q,"platform_user_id":%[1]q,"guild_id":%[1]q,"callback_url":"https://h.example/"}`, strings.Repeat("x", 1024)), nil},
-		"body at its limit":      {`{"x":"` + strings.Repeat("x", MaxBodyBytes-len(goodBody)-len(`"x":"",`)) + `",` + goodBody[1:], nil},
-		"a public address":       {`{"platform":"p","platform_user_id":"u","callback_url":"https://8.8.8.8:8443/x"}`, nil},
+		"scheme in other case": {
+			goodBody, []string{"Authorization", "bEaReR " + acmeKey, "Content-Type", "application/json"},
+		},
+		"several spaces": {
+			goodBody, []string{"Authorization", "Bearer   " + acmeKey, "Content-Type", "application/json"},
+		},
+		"charset": {
+			goodBody, []string{
+				"Authorization", "Bearer " + acmeKey, "Content-Type", `Application/JSON; charset="UTF-8"`,
+			},
+		},
+		"identity encoding": {
+			goodBody, []string{
+				"Authorization", "Bearer " + acmeKey, "Content-Type", "application/json", "Content-Encoding",
+				"identity",
+			},
+		},
+		"white space":     {" \r\n\t" + goodBody + "\n ", nil},
+		"unknown members": {`{"x":{"y":[1,null,true]},"Platform":5,` + goodBody[1:], nil},
+		"no guild_id": {
+			`{"platform":"p","platform_user_id":"u","callback_url":"https://h.example/"}`, nil,
+		},
+		"empty guild_id": {
+			`{"platform":"p","platform_user_id":"u","guild_id":"","callback_url":"https://h.example/"}`, nil,
+		},
+		"escaped names": {
+			`{"pl\u0061tform":"p","platform_user_id":"u","callback_url":"https:\/\/h.example\/"}`, nil,
+		},
+		"strings at their limit": {
+			fmt.Sprintf(`{"platform":%q,"platform_user_id":%[1]q,"guild_id":%[1]q,"callback_url":"https://h.example/"}`, strings.Repeat("x", 1024)), nil,
+		},
+		"body at its limit": {
+			`{"x":"` + strings.Repeat("x", MaxBodyBytes-len(goodBody)-len(`"x":"",`)) + `",` + goodBody[1:],
+			nil,
+		},
+		"a public address": {
+			`{"platform":"p","platform_user_id":"u","callback_url":"https://8.8.8.8:8443/x"}`, nil,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if row.header == nil {
-				row.header = []string{"Authorization", "Bearer " + acmeKey, "Content-Type", "application/json"}
+				row.header = []string{
+					"Authorization", "Bearer " + acmeKey, "Content-Type", "application/json",
+				}
 			}
 			if a := s.do(t, http.MethodPost, pathInit, row.body, row.header...); a.status != http.StatusOK {
 				t.Errorf("status = %d: %s", a.status, a.body)
@@ -98,7 +128,8 @@ func TestInitAccepts(t *testing.T) {
 
 func TestInitWithTestKeyMarksTheSession(t *testing.T) {
 	s := newService(t, nil)
-	a := s.do(t, http.MethodPost, pathInit, goodBody, "Authorization", "Bearer "+acmeTest, "Content-Type", "application/json")
+	a := s.do(t, http.MethodPost, pathInit, goodBody, "Authorization", "Bearer "+acmeTest, "Content-Type",
+		"application/json")
 	id, err := sessions.ParseID(parse[started](t, a, http.StatusOK).Session)
 	if err != nil {
 		t.Fatal(err)
@@ -121,11 +152,16 @@ func TestInitWithoutAGoodKey(t *testing.T) {
 		"another scheme": {[]string{"Authorization", "Basic " + acmeKey}, CodeKeyMissing},
 		"no scheme":      {[]string{"Authorization", acmeKey}, CodeKeyMissing},
 		"in the query":   {nil, CodeKeyMissing},
-		"twice":          {[]string{"Authorization", "Bearer " + acmeKey, "Authorization", "Bearer " + acmeKey}, CodeKeyMissing},
-		"malformed":      {[]string{"Authorization", "Bearer secret"}, CodeKeyInvalid},
-		"two in one":     {[]string{"Authorization", "Bearer " + acmeKey + ", Bearer " + acmeKey}, CodeKeyInvalid},
-		"unknown":        {[]string{"Authorization", "Bearer vfy_nobody"}, CodeKeyInvalid},
-		"revoked":        {[]string{"Authorization", "Bearer " + revokedKey}, CodeKeyInvalid},
+		"twice": {
+			[]string{"Authorization", "Bearer " + acmeKey, "Authorization", "Bearer " + acmeKey},
+			CodeKeyMissing,
+		},
+		"malformed": {[]string{"Authorization", "Bearer secret"}, CodeKeyInvalid},
+		"two in one": {
+			[]string{"Authorization", "Bearer " + acmeKey + ", Bearer " + acmeKey}, CodeKeyInvalid,
+		},
+		"unknown": {[]string{"Authorization", "Bearer vfy_nobody"}, CodeKeyInvalid},
+		"revoked": {[]string{"Authorization", "Bearer " + revokedKey}, CodeKeyInvalid},
 	} {
 		t.Run(name, func(t *testing.T) {
 			// The body is bad and of a bad type: the key comes first.
@@ -143,7 +179,8 @@ func TestInitWithoutAGoodKey(t *testing.T) {
 
 func TestInitBeforeTheKeysAreKnown(t *testing.T) {
 	s := newService(t, nil)
-	a := s.do(t, http.MethodPost, pathInit, goodBody, "Authorization", "Bearer "+brokenKey, "Content-Type", "application/json")
+	a := s.do(t, http.MethodPost, pathInit, goodBody, "Authorization", "Bearer "+brokenKey, "Content-Type",
+		"application/json")
 	wantProblem(t, a, CodeUnavailable)
 	wantRetryAfter(t, a, 2, 2)
 }
@@ -158,7 +195,8 @@ func wantRetryAfter(t *testing.T, a answer, least, most int) {
 func TestInitRateLimit(t *testing.T) {
 	s := newService(t, nil)
 	slow := func(body string) answer {
-		return s.do(t, http.MethodPost, pathInit, body, "Authorization", "Bearer "+slowKey, "Content-Type", "application/json")
+		return s.do(t, http.MethodPost, pathInit, body, "Authorization", "Bearer "+slowKey, "Content-Type",
+			"application/json")
 	}
 	for _, row := range []struct {
 		body  string
@@ -188,7 +226,8 @@ func TestInitRateLimit(t *testing.T) {
 	wantProblem(t, a, CodeRateLimited)
 	wantRetryAfter(t, a, 1, 1) // a tenth of a second, rounded up
 	s.clock.advance(time.Second)
-	if a := slow(goodBody); a.status != http.StatusOK || !strings.Contains(a.header.Get(headerLimit), `"month";r=99998;`) {
+	if a := slow(goodBody); a.status != http.StatusOK ||
+		!strings.Contains(a.header.Get(headerLimit), `"month";r=99998;`) {
 		t.Errorf("after Retry-After: %d, RateLimit %q", a.status, a.header.Get(headerLimit))
 	}
 }
@@ -206,7 +245,8 @@ func TestInitQuota(t *testing.T) {
 	for left := 1; left >= 0; left-- {
 		a := s.init(t, goodBody)
 		parse[started](t, a, http.StatusOK)
-		if want := fmt.Sprintf(`, "month";r=%d;t=30`, left); !strings.HasSuffix(a.header.Get(headerLimit), want) {
+		if want := fmt.Sprintf(`, "month";r=%d;t=30`, left); !strings.HasSuffix(a.header.Get(headerLimit),
+			want) {
 			t.Errorf("RateLimit = %q, want …%q", a.header.Get(headerLimit), want)
 		}
 		if got := a.header.Get(headerPolicy); !strings.HasSuffix(got, `, "month";q=2`) {
@@ -231,20 +271,24 @@ func TestInitWhileTheStoreIsNearlyFull(t *testing.T) {
 	full = false
 	a = s.init(t, goodBody)
 	if a.status != http.StatusOK || !strings.Contains(a.header.Get(headerLimit), `"month";r=99999`) {
-		t.Errorf("with room again: %d, RateLimit %q; the refusal must cost no quota", a.status, a.header.Get(headerLimit))
+		t.Errorf("with room again: %d, RateLimit %q; the refusal must cost no quota", a.status,
+			a.header.Get(headerLimit))
 	}
 }
 
-// Where the store was left, a start is refused before anything is counted: what is compared at the end of a move would go on changing.
+// Where the store was left, a start is refused before anything is counted: what is compared at the end of a
+// move would go on changing.
 func TestInitInAStoreThatWasLeft(t *testing.T) {
 	conn := natstest.Start(t)
 	s := newServiceOn(t, conn, func(c *Config) {
 		c.Quota = limit.NewQuota(natstest.Writer(t, conn, natsconf.StreamUsage), 4)
 		c.StoreLeft = func() error {
-			return &natsconf.StandingError{Standing: natsconf.Standing{State: natsconf.StandingSealing}}
+			return &natsconf.StateError{StoreState: natsconf.StoreState{State: natsconf.StateSealing}}
 		}
 	})
-	for name, a := range map[string]answer{"a start": s.init(t, goodBody), "a start under a key": s.keyed(t, acmeKey, "k", goodBody)} {
+	for name, a := range map[string]answer{
+		"a start": s.init(t, goodBody), "a start under a key": s.keyed(t, acmeKey, "k", goodBody),
+	} {
 		t.Run(name, func(t *testing.T) {
 			wantProblem(t, a, CodeUnavailable)
 			wantRetryAfter(t, a, 1, 5)
@@ -304,7 +348,9 @@ func TestInitWhileJetStreamIsAway(t *testing.T) {
 	t.Cleanup(func() { _ = e.Close() })
 	stop := natstest.Serve(t, e)
 	<-e.Ready()
-	conn, err := natsconf.Connect(t.Context(), natsconf.ConnectOptions{Embedded: e, Name: t.Name(), Log: zerolog.Nop()})
+	conn, err := natsconf.Connect(t.Context(), natsconf.ConnectOptions{
+		Embedded: e, Name: t.Name(), Log: zerolog.Nop(),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -314,7 +360,9 @@ func TestInitWhileJetStreamIsAway(t *testing.T) {
 	session := s.start(t).Session
 
 	stop()
-	for _, a := range []answer{s.init(t, goodBody), s.get(t, session, acmeKey), s.cancel(t, session, acmeKey)} {
+	for _, a := range []answer{
+		s.init(t, goodBody), s.get(t, session, acmeKey), s.cancel(t, session, acmeKey),
+	} {
 		wantProblem(t, a, CodeUnavailable)
 		wantRetryAfter(t, a, 2, 2)
 	}
@@ -335,7 +383,8 @@ func TestParallelInitsAllGetTheirOwnSession(t *testing.T) {
 	for range cap(tokens) {
 		wg.Go(func() {
 			var got started
-			if a := s.init(t, goodBody); a.status == http.StatusOK && json.Unmarshal([]byte(a.body), &got) == nil {
+			if a := s.init(t, goodBody); a.status == http.StatusOK &&
+				json.Unmarshal([]byte(a.body), &got) == nil {
 				tokens <- got.Session
 			}
 		})
@@ -372,7 +421,8 @@ func TestInitMetrics(t *testing.T) {
 			for _, l := range m.GetLabel() {
 				name += " " + l.GetName() + "=" + l.GetValue()
 			}
-			got[name] = m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+			got[name] = m.GetCounter().GetValue() + m.GetGauge().
+				GetValue() + float64(m.GetHistogram().GetSampleCount())
 		}
 	}
 	for name, want := range map[string]float64{

@@ -23,7 +23,8 @@ func TestEndedKeysSayHow(t *testing.T) {
 	at := time.Date(2026, 11, 21, 13, 22, 9, 105e6, time.UTC)
 	s := newService(t, func(c *Config) {
 		c.Keys = endings{
-			"expired": &account.ExpiredKeyError{At: at}, "rolled": &account.ExpiredKeyError{At: at, Rolled: true}, "revoked": account.ErrRevokedKey,
+			"expired": &account.ExpiredKeyError{At: at},
+			"rolled":  &account.ExpiredKeyError{At: at, Rolled: true}, "revoked": account.ErrRevokedKey,
 		}
 	})
 	for key, want := range map[string]string{
@@ -46,13 +47,14 @@ type sightings struct {
 	seen []string
 }
 
-func (s *sightings) Saw(key string, _ time.Time) {
+func (s *sightings) RecordUse(key string, _ time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.seen = append(s.seen, key)
 }
 
-// A key counts as used when it was accepted, whatever became of the request; a key that was refused was not used.
+// A key counts as used when it was accepted, whatever became of the request; a key that was refused was not
+// used.
 func TestAcceptedKeysAreSeen(t *testing.T) {
 	var uses sightings
 	s := newService(t, func(c *Config) { c.Uses = &uses })

@@ -12,11 +12,11 @@ import (
 	"verifyd/edge/account"
 	"verifyd/edge/limit"
 	"verifyd/natsconf"
+	"verifyd/natsconf/devtunnel"
 	"verifyd/natsconf/natstest"
-	"verifyd/natsconf/seal"
+	"verifyd/natsconf/secretbox"
 	"verifyd/sessions"
-	"verifyd/sessions/relay"
-	"verifyd/sessions/target"
+	"verifyd/sessions/urlpolicy"
 )
 
 // benchHandler is the public handler on a real embedded store, without a network before it.
@@ -24,19 +24,21 @@ func benchHandler(b *testing.B, rate account.Rate) http.Handler {
 	b.Helper()
 	conn := natstest.Start(b)
 	store := sessions.NewStore(sessions.Config{
-		Conn: conn, Key: seal.NewKey(),
+		Conn: conn, Key: secretbox.NewKey(),
 		Pending:     natstest.Writer(b, conn, natsconf.BucketStream(natsconf.BucketSessions)),
 		Completions: natstest.Writer(b, conn, natsconf.StreamCompletions),
-		Keyed:       natstest.Writer(b, conn, natsconf.BucketStream(natsconf.BucketIdempotency)),
+		Idempotency: natstest.Writer(b, conn, natsconf.BucketStream(natsconf.BucketIdempotency)),
 	})
 	rates, err := limit.NewRates(rate)
 	if err != nil {
 		b.Fatal(err)
 	}
 	h, err := New(Config{
-		BaseURL: "https://verify.example.com", Keys: newKeyring(), Sessions: store, Turns: store, Lister: store, Usages: store,
-		Changes: sessions.NewWatch(conn), Rates: rates, Quota: limit.NewQuota(natstest.Writer(b, conn, natsconf.StreamUsage), 1<<40),
-		Callbacks: target.NewPolicy(nil, nil), Listeners: relay.New(nil), Log: zerolog.Nop(),
+		BaseURL: "https://verify.example.com", Keys: newKeyring(), Sessions: store, Turns: store,
+		Lister: store, Usages: store,
+		Changes: sessions.NewWatch(conn), Rates: rates,
+		Quota:     limit.NewQuota(natstest.Writer(b, conn, natsconf.StreamUsage), 1<<40),
+		Callbacks: urlpolicy.NewPolicy(nil, nil), Listeners: devtunnel.New(nil), Log: zerolog.Nop(),
 	})
 	if err != nil {
 		b.Fatal(err)
@@ -52,7 +54,8 @@ func (u unread) Read([]byte) (int, error) {
 	return 0, http.ErrBodyReadAfterClose
 }
 
-// BenchmarkInit and BenchmarkRateLimited compare what a start costs and what a refused one does, which should be a tenth at most.
+// BenchmarkInit and BenchmarkRateLimited compare what a start costs and what a refused one does, which should
+// be a tenth at most.
 func BenchmarkInit(b *testing.B) {
 	h := benchHandler(b, account.Rate{Count: 1_000_000, Per: time.Second, Burst: 1_000_000})
 	b.ReportAllocs()

@@ -11,18 +11,19 @@ import (
 	"strings"
 	"time"
 
+	"verifyd/edge/limit"
 	"verifyd/sessions"
 )
 
 const (
-	// defaultListed is how many sessions a page of the list has where nobody asks for more or fewer; maxListed is a few hundred
-	// reads of the store.
+	// defaultListed is how many sessions a page of the list has where nobody asks for more or fewer;
+	// maxListed is a few hundred reads of the store.
 	defaultListed = 20
 	maxListed     = 100
-	// defaultMaxListing bounds the lists that are made at once: each may look through the store for StoreTimeout, and all edges' do so
-	// at the same leader, beside what completes sessions.
+	// defaultMaxListing bounds the lists that are made at once: each may look through the store for
+	// StoreTimeout, and all edges' do so at the same leader, beside what completes sessions.
 	defaultMaxListing = 32
-	// retryListing is what a list beyond the bound is told to wait: most take far less.
+	// retryListing is the Retry-After of a list beyond the bound: most take far less.
 	retryListing = time.Second
 )
 
@@ -35,11 +36,12 @@ type Lister interface {
 type listDoc struct {
 	Sessions []sessionDoc `json:"sessions"` // never null
 	Next     *string      `json:"next"`     // the cursor of the next page; null where there is none
-	BackTo   *string      `json:"back_to"`  // the creation instant of the oldest session looked at; null where none was
+	// the creation instant of the oldest session looked at; null where none was
+	BackTo *string `json:"back_to"`
 }
 
-// GET /sessions lists the sessions of the key's account: those that live keys started for a live key, those that test keys started
-// for a test key.
+// GET /sessions lists the sessions of the key's account: those that live keys started for a live key, those
+// that test keys started for a test key.
 func (a *api) listSessions(w http.ResponseWriter, r *http.Request) {
 	who, p := a.authorize(r)
 	if p != nil {
@@ -51,12 +53,12 @@ func (a *api) listSessions(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, r, p)
 		return
 	}
-	leave, err := a.listing.take(who.Account.ID)
+	release, err := a.listing.Acquire(accountShare(who.Account.ID, a.MaxListing))
 	if err != nil {
 		writeProblem(w, r, noListing(err))
 		return
 	}
-	defer leave()
+	defer release()
 	q.Account, q.Test = who.Account.ID, &who.Key.Test
 	ctx, cancel := context.WithTimeout(r.Context(), a.StoreTimeout)
 	defer cancel()
@@ -72,10 +74,15 @@ func (a *api) listSessions(w http.ResponseWriter, r *http.Request) {
 }
 
 func noListing(err error) *problem {
-	if errors.Is(err, errNoShare) {
-		return &problem{code: CodeTooManyLists, detail: "This account makes too many lists at once; make them one after the other.", retryAfter: retryListing}
+	if _, ok := errors.AsType[*limit.ShareError](err); ok {
+		return &problem{
+			code: CodeTooManyLists, detail: "This account makes too many lists at once; send list requests one at a time.", retryAfter: retryListing,
+		}
 	}
-	return &problem{code: CodeUnavailable, detail: "Too many lists are being made at this moment; try again.", retryAfter: retryListing, cause: err}
+	return &problem{
+		code: CodeUnavailable, detail: "Too many lists are being made at this moment; try again.",
+		retryAfter: retryListing, cause: err,
+	}
 }
 
 func listed(page sessions.Page) listDoc {
@@ -91,18 +98,23 @@ func listed(page sessions.Page) listDoc {
 
 // The values that filters of the list may have.
 var (
-	listedStates = []sessions.State{sessions.Pending, sessions.Verified, sessions.Failed, sessions.Canceled, sessions.Expired}
-	listedEnds   = []sessions.DeliveryState{
-		sessions.DeliveryNone, sessions.DeliveryDue, sessions.DeliveryClaimed, sessions.DeliveryDelivered, sessions.DeliveryRejected,
+	listedStates = []sessions.State{
+		sessions.Pending, sessions.Verified, sessions.Failed, sessions.Canceled, sessions.Expired,
+	}
+	listedEnds = []sessions.DeliveryState{
+		sessions.DeliveryNone, sessions.DeliveryDue, sessions.DeliveryClaimed, sessions.DeliveryDelivered,
+		sessions.DeliveryRejected,
 		sessions.DeliveryUnknown, sessions.DeliveryUndeliverable,
 	}
 )
 
-// listQuery reads the parameters of the list. A name that it does not know is a fault: a filter that is misspelt would list everything.
+// listQuery reads the parameters of the list. A name that it does not know is a fault: a filter that is
+// misspelt would list everything.
 func listQuery(raw string) (sessions.Query, *problem) {
 	values, err := url.ParseQuery(raw)
 	if err != nil {
-		return sessions.Query{}, badParameter("", "the query is not of the form name=value&name=value, percent-encoded")
+		return sessions.Query{},
+			badParameter("", "the query is not of the form name=value&name=value, percent-encoded")
 	}
 	p := parameters{values: values}
 	q := sessions.Query{
@@ -128,10 +140,12 @@ type parameters struct {
 }
 
 func (p *parameters) faultf(name, format string, args ...any) {
-	p.faults = append(p.faults, Fault{Field: name, Code: FaultParameter, Detail: fmt.Sprintf(format, args...)})
+	p.faults = append(p.faults, Fault{
+		Field: name, Code: FaultParameter, Detail: fmt.Sprintf(format, args...),
+	})
 }
 
-// problem gives what is wrong, names that nobody asked for included.
+// problem returns what is wrong, names that nobody asked for included.
 func (p *parameters) problem() *problem {
 	for name := range p.values {
 		if !slices.Contains(p.known, name) {
@@ -148,7 +162,7 @@ func (p *parameters) problem() *problem {
 	return &problem{code: CodeInvalidRequest, detail: summary(p.faults), faults: p.faults}
 }
 
-// single gives a parameter that may be there once; empty where it is not.
+// single returns a parameter that may be there once; empty where it is not.
 func (p *parameters) single(name string) string {
 	p.known = append(p.known, name)
 	values, given := p.values[name]
@@ -195,7 +209,7 @@ func (p *parameters) number(name string, standard, most int) int {
 	return int(n)
 }
 
-// oneOf gives a parameter that may be there several times, each time with one of the values.
+// oneOf returns a parameter that may be there several times, each time with one of the values.
 func oneOf[T ~string](p *parameters, name string, known []T) []T {
 	p.known = append(p.known, name)
 	var given []T

@@ -16,7 +16,7 @@ func (s *service) list(t *testing.T, key, query string) answer {
 	return s.do(t, http.MethodGet, "/sessions"+query, "", "Authorization", "Bearer "+key)
 }
 
-// ids lists with a key and gives the ids, in order.
+// ids lists with a key and returns the ids, in order.
 func (s *service) ids(t *testing.T, key, query string) (ids []string, next string) {
 	t.Helper()
 	doc := parse[listDoc](t, s.list(t, key, query), http.StatusOK)
@@ -31,7 +31,8 @@ func (s *service) ids(t *testing.T, key, query string) (ids []string, next strin
 
 func (s *service) startAs(t *testing.T, key, user string) string {
 	t.Helper()
-	a := s.do(t, http.MethodPost, pathInit, strings.Replace(goodBody, "u-1", user, 1), "Authorization", "Bearer "+key, "Content-Type", "application/json")
+	a := s.do(t, http.MethodPost, pathInit, strings.Replace(goodBody, "u-1", user, 1), "Authorization",
+		"Bearer "+key, "Content-Type", "application/json")
 	return idOf(t, parse[started](t, a, http.StatusOK).Session)
 }
 
@@ -73,7 +74,8 @@ func TestListOfTheAccount(t *testing.T) {
 		t.Fatalf("first page: %v, next %q", got, next)
 	}
 	s.startAs(t, acmeKey, "u-4") // on no later page
-	if got, next = s.ids(t, acmeKey, "?limit=2&cursor="+next); !slices.Equal(got, []string{one}) || next != "" {
+	if got, next = s.ids(t, acmeKey, "?limit=2&cursor="+next); !slices.Equal(got, []string{one}) ||
+		next != "" {
 		t.Errorf("second page: %v, next %q", got, next)
 	}
 }
@@ -91,10 +93,14 @@ func TestListedSessionIsAsRead(t *testing.T) {
 func TestBadLists(t *testing.T) {
 	s := newService(t, nil)
 	for query, field := range map[string]string{
-		"?limit=0": "limit", "?limit=101": "limit", "?limit=x": "limit", "?limit=1&limit=2": "limit", "?limit=": "limit",
-		"?state=done": "state", "?state=": "state", "?delivery=sent": "delivery", "?since=yesterday": "since", "?until=2026-11-21": "until",
-		"?since=2026-11-21T00:00:00Z&until=2026-11-20T00:00:00Z": "until", "?cursor=nonsense": "cursor", "?cursor=": "cursor",
-		"?plaform_user_id=x": "plaform_user_id", "?platform_user_id=" + strings.Repeat("x", 1025): "platform_user_id", "?a=%zz": "",
+		"?limit=0": "limit", "?limit=101": "limit", "?limit=x": "limit", "?limit=1&limit=2": "limit",
+		"?limit=":     "limit",
+		"?state=done": "state", "?state=": "state", "?delivery=sent": "delivery", "?since=yesterday": "since",
+		"?until=2026-11-21": "until",
+		"?since=2026-11-21T00:00:00Z&until=2026-11-20T00:00:00Z": "until", "?cursor=nonsense": "cursor",
+		"?cursor=":           "cursor",
+		"?plaform_user_id=x": "plaform_user_id",
+		"?platform_user_id=" + strings.Repeat("x", 1025): "platform_user_id", "?a=%zz": "",
 	} {
 		p := wantProblem(t, s.list(t, acmeKey, query), CodeInvalidRequest)
 		if len(p.Errors) != 1 || p.Errors[0].Field != field || p.Errors[0].Code != FaultParameter {
@@ -102,7 +108,8 @@ func TestBadLists(t *testing.T) {
 		}
 	}
 	wantProblem(t, s.list(t, "vfy_nobody", "?limit=0"), CodeKeyInvalid)
-	wantProblem(t, s.do(t, http.MethodPost, "/sessions", "", "Authorization", "Bearer "+acmeKey), CodeMethodNotAllowed)
+	wantProblem(t, s.do(t, http.MethodPost, "/sessions", "", "Authorization", "Bearer "+acmeKey),
+		CodeMethodNotAllowed)
 }
 
 func TestTestAndLiveKeysDoNotMeet(t *testing.T) {
@@ -111,9 +118,11 @@ func TestTestAndLiveKeysDoNotMeet(t *testing.T) {
 	for session, key := range map[string]string{live: acmeTest, test: acmeKey} {
 		wantProblem(t, s.get(t, session, key), CodeSessionNotFound)
 		wantProblem(t, s.cancel(t, session, key), CodeSessionNotFound)
-		wantProblem(t, s.do(t, http.MethodPost, "/sessions/"+session+"/resend", "", "Authorization", "Bearer "+key), CodeSessionNotFound)
+		wantProblem(t, s.do(t, http.MethodPost, "/sessions/"+session+"/resend", "", "Authorization",
+			"Bearer "+key), CodeSessionNotFound)
 	}
-	if !parse[sessionDoc](t, s.get(t, test, acmeTest), http.StatusOK).Test || parse[sessionDoc](t, s.get(t, live, acmeKey), http.StatusOK).Test {
+	if !parse[sessionDoc](t, s.get(t, test, acmeTest), http.StatusOK).Test ||
+		parse[sessionDoc](t, s.get(t, live, acmeKey), http.StatusOK).Test {
 		t.Error("test is marked wrongly")
 	}
 }

@@ -5,43 +5,44 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/nats-io/nats.go"
 
 	"verifyd/edge/account"
-	"verifyd/sessions/relay"
+	"verifyd/edge/limit"
+	"verifyd/natsconf/devtunnel"
 )
 
 const (
-	// listenBeat is how often a listener hears something, so that proxies keep the answer open and a dead connection is noticed.
+	// listenBeat is how often a listener hears something, so that proxies keep the answer open and a dead
+	// connection is noticed.
 	listenBeat = 15 * time.Second
 	// listenWrite bounds one line's way into the connection.
 	listenWrite = 10 * time.Second
-	// listenersMost bounds the listeners at one edge, listenersOfKey those of one key, and listenersOfAccount those of one account, so
-	// that nobody's keys keep others out.
-	listenersMost      = 500
+	// maxListeners bounds the listeners at one edge, listenersOfKey those of one key, and listenersOfAccount
+	// those of one account, so that nobody's keys keep others out.
+	maxListeners       = 500
 	listenersOfKey     = 5
 	listenersOfAccount = 50
-	// retryListeners is what one beyond the bound is told to wait.
+	// retryListeners is the Retry-After of one beyond the bound.
 	retryListeners = 10 * time.Second
-	// answerMost bounds the detail and the body of an answer that are kept.
-	answerMost = 1 << 10
+	// maxAnswerBytes bounds the detail and the body of an answer that are kept.
+	maxAnswerBytes = 1 << 10
 )
 
-// Listeners is where callbacks for developers' own machines come in; a *relay.Relay.
+// Listeners is where callbacks for developers' own machines come in; a *devtunnel.Relay.
 type Listeners interface {
-	Open(key string) (*relay.Post, error)
-	Answer(ctx context.Context, key, exchange string, a relay.Answer) error
+	Open(key string) (*devtunnel.Post, error)
+	Answer(ctx context.Context, key, exchange string, a devtunnel.Answer) error
 }
 
 // listenLine is one line of the answer to POST /listen.
 type listenLine struct {
 	Type string `json:"type"`          // "ready", "callback", "beat" or "bye"
 	Beat int    `json:"beat,omitzero"` // with ready: the seconds between two lines, at most
-	*relay.Callback
+	*devtunnel.Callback
 }
 
 // listenAnswer is the body of POST /listen/{exchange}.
@@ -52,60 +53,38 @@ type listenAnswer struct {
 	Body   string `json:"body"`
 }
 
-// stage counts the listeners of this edge.
-type stage struct {
-	mu  sync.Mutex
-	all int
-	of  map[string]int // by the id of a key or an account
-}
-
-// enter takes a place for a listener, or says why there is none.
-func (s *stage) enter(who account.Principal) (leave func(), full *problem) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	detail := ""
-	switch {
-	case s.of[who.Key.ID] >= listenersOfKey:
+// acquireListener takes a place for a listener; where there is none, it returns why.
+func acquireListener(places *limit.Places, who account.Principal) (release func(), full *problem) {
+	key := limit.Share{Of: who.Key.ID, Max: listenersOfKey}
+	tenant := limit.Share{Of: who.Account.ID, Max: listenersOfAccount}
+	release, err := places.Acquire(key, tenant)
+	if err == nil {
+		return release, nil
+	}
+	detail := "As many listen here as can, all accounts together."
+	switch share, ok := errors.AsType[*limit.ShareError](err); {
+	case ok && share.Share == key:
 		detail = fmt.Sprintf("At most %d listen with one key.", listenersOfKey)
-	case s.of[who.Account.ID] >= listenersOfAccount:
+	case ok:
 		detail = fmt.Sprintf("At most %d listen with the keys of one account.", listenersOfAccount)
-	case s.all >= listenersMost:
-		detail = "As many listen here as can, all accounts together."
 	}
-	if detail != "" {
-		return nil, &problem{code: CodeTooManyListeners, detail: detail, retryAfter: retryListeners}
-	}
-	s.count(who, 1)
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.count(who, -1)
-	}, nil
+	return nil, &problem{code: CodeTooManyListeners, detail: detail, retryAfter: retryListeners}
 }
 
-func (s *stage) count(who account.Principal, n int) {
-	s.all += n
-	for _, id := range []string{who.Key.ID, who.Account.ID} {
-		if s.of[id] += n; s.of[id] == 0 {
-			delete(s.of, id)
-		}
-	}
-}
-
-// POST /listen gives the callbacks of a test key's sessions, for as long as the answer is read: one JSON object a line. They do not go to
-// their receivers meanwhile.
+// POST /listen returns the callbacks of a test key's sessions, for as long as the answer is read: one JSON
+// object a line. They do not go to their receivers meanwhile.
 func (a *api) listen(w http.ResponseWriter, r *http.Request) {
 	who, p := a.authorizeTest(r)
 	if p != nil {
 		writeProblem(w, r, p)
 		return
 	}
-	leave, p := a.stage.enter(who)
+	release, p := acquireListener(a.listening, who)
 	if p != nil {
 		writeProblem(w, r, p)
 		return
 	}
-	defer leave()
+	defer release()
 	post, err := a.Listeners.Open(who.Key.ID)
 	if err != nil {
 		writeProblem(w, r, storeProblem(err))
@@ -124,7 +103,9 @@ func (a *api) listen(w http.ResponseWriter, r *http.Request) {
 func (a *api) authorizeTest(r *http.Request) (who account.Principal, p *problem) {
 	who, p = a.authorize(r)
 	if p == nil && !who.Key.Test {
-		p = &problem{code: CodeLiveKey, detail: "Only test keys (vfytest_…) are listened with: a live key's results belong to its receivers alone."}
+		p = &problem{
+			code: CodeLiveKey, detail: "Only test keys (vfytest_…) are listened with: a live key's results belong to its receivers alone.",
+		}
 	}
 	return who, p
 }
@@ -137,7 +118,7 @@ type listening struct {
 	key     string
 }
 
-func (l *listening) run(r *http.Request, post *relay.Post) {
+func (l *listening) run(r *http.Request, post *devtunnel.Post) {
 	beat := time.NewTicker(l.ListenBeat)
 	defer beat.Stop()
 	if !l.say(listenLine{Type: "ready", Beat: int(l.ListenBeat / time.Second)}) {
@@ -162,32 +143,34 @@ func (l *listening) run(r *http.Request, post *relay.Post) {
 	}
 }
 
-// stillMay says whether the key is still good: it may be revoked while its holder listens.
+// stillMay reports whether the key is still good: it may be revoked while its holder listens.
 func (l *listening) stillMay(r *http.Request) bool {
 	_, p := l.authorizeTest(r)
 	return p == nil
 }
 
-// pass brings one callback to the listener. Where the line cannot be written whole, part of it may have arrived.
-func (l *listening) pass(r *http.Request, post *relay.Post, m *nats.Msg) bool {
+// pass brings one callback to the listener. Where the line cannot be written whole, part of it may have
+// arrived.
+func (l *listening) pass(r *http.Request, post *devtunnel.Post, m *nats.Msg) bool {
 	c, err := post.Read(m)
 	switch {
 	case err != nil:
 		l.Log.Error().Err(err).Msg("a callback for a listener cannot be read")
 		return true
 	case !l.stillMay(r):
-		l.fail(r.Context(), c, relay.Answer{Detail: "the listener's key is not valid any more"})
+		l.fail(r.Context(), c, devtunnel.Answer{Detail: "the listener's key is not valid any more"})
 		return false
 	case !l.say(listenLine{Type: "callback", Callback: &c}):
-		l.fail(r.Context(), c, relay.Answer{Sent: true, Detail: "the connection to the listener broke"})
+		l.fail(r.Context(), c, devtunnel.Answer{Sent: true, Detail: "the connection to the listener broke"})
 		return false
 	}
 	return true
 }
 
 // fail answers for a listener that cannot.
-func (l *listening) fail(ctx context.Context, c relay.Callback, a relay.Answer) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.StoreTimeout) // the listener is gone; who waits for its answer is not
+func (l *listening) fail(ctx context.Context, c devtunnel.Callback, a devtunnel.Answer) {
+	// the listener is gone; who waits for its answer is not
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.StoreTimeout)
 	defer cancel()
 	if err := l.Listeners.Answer(ctx, l.key, c.Exchange, a); err != nil {
 		l.Log.Warn().Err(err).Msg("nobody was told that a listener is gone")
@@ -200,7 +183,8 @@ func (l *listening) say(line listenLine) bool {
 	if err != nil {
 		return false
 	}
-	// The server's own write time-out is for answers that come at once. Where it cannot be moved the server cuts this one off.
+	// The server's own write time-out is for answers that come at once. Where it cannot be moved the server
+	// cuts this one off.
 	_ = l.control.SetWriteDeadline(time.Now().Add(listenWrite))
 	if _, err := l.w.Write(append(data, '\n')); err != nil {
 		return false
@@ -208,7 +192,8 @@ func (l *listening) say(line listenLine) bool {
 	return l.control.Flush() == nil
 }
 
-// POST /listen/{exchange} says how a callback ended at the developer's machine: 204, or 404 where nobody waits for it any more.
+// POST /listen/{exchange} says how a callback ended at the developer's machine: 204, or 404 where nobody
+// waits for it any more.
 func (a *api) answerListen(w http.ResponseWriter, r *http.Request) {
 	if p := a.tellListen(r); p != nil {
 		writeProblem(w, r, p)
@@ -225,19 +210,28 @@ func (a *api) tellListen(r *http.Request) *problem {
 	var doc listenAnswer
 	if err := json.UnmarshalRead(r.Body, &doc); err != nil {
 		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-			return &problem{code: CodeBodyTooLarge, detail: fmt.Sprintf("The body is larger than %d bytes.", MaxBodyBytes)}
+			return &problem{
+				code: CodeBodyTooLarge, detail: fmt.Sprintf("The body is larger than %d bytes.",
+					MaxBodyBytes),
+			}
 		}
-		return &problem{code: CodeInvalidRequest, detail: "The body is not a JSON object with sent, status, detail and body."}
+		return &problem{
+			code:   CodeInvalidRequest,
+			detail: "The body is not a JSON object with sent, status, detail and body.",
+		}
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), a.StoreTimeout)
 	defer cancel()
-	err := a.Listeners.Answer(ctx, who.Key.ID, r.PathValue("exchange"), relay.Answer{
+	err := a.Listeners.Answer(ctx, who.Key.ID, r.PathValue("exchange"), devtunnel.Answer{
 		Sent: doc.Sent, Status: doc.Status,
-		Detail: doc.Detail[:min(len(doc.Detail), answerMost)], Body: doc.Body[:min(len(doc.Body), answerMost)],
+		Detail: doc.Detail[:min(len(doc.Detail), maxAnswerBytes)],
+		Body:   doc.Body[:min(len(doc.Body), maxAnswerBytes)],
 	})
 	switch {
-	case errors.Is(err, relay.ErrOver):
-		return &problem{code: CodeExchangeOver, detail: "Nobody waits for this answer: it came too late, or was given already."}
+	case errors.Is(err, devtunnel.ErrOver):
+		return &problem{
+			code: CodeExchangeOver, detail: "Nobody waits for this answer: it came too late, or was given already.",
+		}
 	case err != nil:
 		return storeProblem(err)
 	}

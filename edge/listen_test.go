@@ -16,8 +16,9 @@ import (
 	"github.com/rs/zerolog"
 
 	"verifyd/edge/account"
+	"verifyd/edge/limit"
+	"verifyd/natsconf/devtunnel"
 	"verifyd/natsconf/natstest"
-	"verifyd/sessions/relay"
 )
 
 // revocable is a Keys whose keys can all be revoked at once.
@@ -36,15 +37,17 @@ func (k *revocable) Lookup(secret string) (account.Principal, error) {
 // listenRig is a service that is listened at.
 type listenRig struct {
 	*service
-	relay *relay.Relay
+	relay *devtunnel.Relay
 	keys  *revocable
 }
 
 func newListenRig(t *testing.T, beat time.Duration) *listenRig {
 	t.Helper()
 	conn := natstest.Start(t)
-	r := &listenRig{relay: relay.New(conn), keys: &revocable{keyring: newKeyring()}}
-	r.service = newServiceOn(t, conn, func(c *Config) { c.Listeners, c.Keys, c.ListenBeat = r.relay, r.keys, beat })
+	r := &listenRig{relay: devtunnel.New(conn), keys: &revocable{keyring: newKeyring()}}
+	r.service = newServiceOn(t, conn, func(c *Config) {
+		c.Listeners, c.Keys, c.ListenBeat = r.relay, r.keys, beat
+	})
 	return r
 }
 
@@ -85,7 +88,7 @@ func listenAt(t *testing.T, address string) *ear {
 	return e
 }
 
-// next gives the next line but beats; the zero value at the end.
+// next returns the next line but beats; the zero value at the end.
 func (e *ear) next() (h heard) {
 	for e.lines.Scan() {
 		h = heard{}
@@ -96,10 +99,10 @@ func (e *ear) next() (h heard) {
 	return heard{}
 }
 
-// hand hands a callback over, as a dispatcher does, and gives how it ended.
-func (r *listenRig) hand(t *testing.T) (ended chan relay.Answer, err chan error) {
+// hand hands a callback over, as a dispatcher does, and returns how it ended.
+func (r *listenRig) hand(t *testing.T) (ended chan devtunnel.Answer, err chan error) {
 	t.Helper()
-	ended, err = make(chan relay.Answer, 1), make(chan error, 1)
+	ended, err = make(chan devtunnel.Answer, 1), make(chan error, 1)
 	name, failed := r.relay.Find(t.Context(), "key_test")
 	if failed != nil {
 		t.Fatal(failed)
@@ -107,7 +110,9 @@ func (r *listenRig) hand(t *testing.T) (ended chan relay.Answer, err chan error)
 	go func() {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
-		a, e := r.relay.Hand(ctx, "key_test", name, relay.Callback{Headers: map[string]string{"webhook-id": "cb_1"}, Body: "{\"a\":\"ü\u2028\"}"})
+		a, e := r.relay.Hand(ctx, "key_test", name, devtunnel.Callback{
+			Headers: map[string]string{"webhook-id": "cb_1"}, Body: "{\"a\":\"ü\u2028\"}",
+		})
 		ended <- a
 		err <- e
 	}()
@@ -116,7 +121,8 @@ func (r *listenRig) hand(t *testing.T) (ended chan relay.Answer, err chan error)
 
 func (r *listenRig) tell(t *testing.T, exchange, key, body string) answer {
 	t.Helper()
-	return r.do(t, http.MethodPost, "/listen/"+exchange, body, "Authorization", "Bearer "+key, "Content-Type", "application/json")
+	return r.do(t, http.MethodPost, "/listen/"+exchange, body, "Authorization", "Bearer "+key, "Content-Type",
+		"application/json")
 }
 
 func TestListenBringsAndTakes(t *testing.T) {
@@ -134,7 +140,9 @@ func TestListenBringsAndTakes(t *testing.T) {
 	if a := r.tell(t, h.ID, acmeTest, good); a.status != http.StatusNoContent {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
-	if a, err := <-ended, <-failed; err != nil || a != (relay.Answer{Sent: true, Status: 204, Body: "ok"}) {
+	if a, err := <-ended, <-failed; err != nil || a != (devtunnel.Answer{
+		Sent: true, Status: 204, Body: "ok",
+	}) {
 		t.Errorf("it ended %+v, %v", a, err)
 	}
 	wantProblem(t, r.tell(t, h.ID, acmeTest, good), CodeExchangeOver)
@@ -142,7 +150,9 @@ func TestListenBringsAndTakes(t *testing.T) {
 
 func TestListenIsForTestKeys(t *testing.T) {
 	r := newListenRig(t, time.Minute)
-	for key, code := range map[string]Code{acmeKey: CodeLiveKey, revokedKey: CodeKeyInvalid, "": CodeKeyMissing} {
+	for key, code := range map[string]Code{
+		acmeKey: CodeLiveKey, revokedKey: CodeKeyInvalid, "": CodeKeyMissing,
+	} {
 		wantProblem(t, r.do(t, http.MethodPost, pathListen, "", "Authorization", "Bearer "+key), code)
 	}
 	for range listenersOfKey {
@@ -154,7 +164,8 @@ func TestListenIsForTestKeys(t *testing.T) {
 	}
 }
 
-// A key that is revoked while its holder listens gets nothing any more, and what was handed over was not sent.
+// A key that is revoked while its holder listens gets nothing any more, and what was handed over was not
+// sent.
 func TestListenEndsWithItsKey(t *testing.T) {
 	r := newListenRig(t, time.Minute)
 	e := listenAt(t, r.server.Addr())
@@ -181,7 +192,7 @@ func TestListenEndsWithItsListener(t *testing.T) {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for over := time.After(patience); ; {
-		if _, err := r.relay.Find(t.Context(), "key_test"); errors.Is(err, relay.ErrNobody) {
+		if _, err := r.relay.Find(t.Context(), "key_test"); errors.Is(err, devtunnel.ErrNobody) {
 			return
 		}
 		select {
@@ -213,7 +224,8 @@ func TestListenOutlivesTheServersTimeouts(t *testing.T) {
 	r := newListenRig(t, 20*time.Millisecond)
 	const short = 150 * time.Millisecond
 	s, _ := startServer(t, ServerConfig{
-		Name: "short", Listen: "127.0.0.1:0", Handler: r.server.c.Handler, Log: zerolog.Nop(), ReadTimeout: short, WriteTimeout: short,
+		Name: "short", Listen: "127.0.0.1:0", Handler: r.server.c.Handler, Log: zerolog.Nop(),
+		ReadTimeout: short, WriteTimeout: short,
 	})
 	e := listenAt(t, s.Addr())
 	for began := time.Now(); time.Since(began) < 4*short; {
@@ -229,14 +241,14 @@ type faultyListeners struct {
 	fault *atomic.Pointer[error]
 }
 
-func (f faultyListeners) Open(key string) (*relay.Post, error) {
+func (f faultyListeners) Open(key string) (*devtunnel.Post, error) {
 	if err := f.fault.Load(); err != nil {
 		return nil, *err
 	}
 	return f.Listeners.Open(key)
 }
 
-func (f faultyListeners) Answer(ctx context.Context, key, exchange string, a relay.Answer) error {
+func (f faultyListeners) Answer(ctx context.Context, key, exchange string, a devtunnel.Answer) error {
 	if err := f.fault.Load(); err != nil {
 		return *err
 	}
@@ -253,13 +265,14 @@ func walkListen(t *testing.T, w waiter) {
 	for _, path := range []string{pathListen, "/listen/AAAAAAAAAAAAAAAAAAAAAAAAAA"} {
 		w.do(t, http.MethodPost, path, good)
 		act(path, revokedKey, good)
+		act(path, closedKey, good)
 		act(path, acmeKey, good)
 	}
 	act("/listen/AAAAAAAAAAAAAAAAAAAAAAAAAA", acmeTest, good)
 	act("/listen/AAAAAAAAAAAAAAAAAAAAAAAAAA", acmeTest, "{")
 	act("/listen/AAAAAAAAAAAAAAAAAAAAAAAAAA", acmeTest, `{"body":"`+strings.Repeat("x", MaxBodyBytes)+`"}`)
 	walkListenToItsEnd(t, w)
-	e, r := listenAt(t, w.server.Addr()), relay.New(w.conn)
+	e, r := listenAt(t, w.server.Addr()), devtunnel.New(w.conn)
 	name, err := r.Find(t.Context(), "key_test")
 	if err != nil {
 		t.Fatal(err)
@@ -268,7 +281,7 @@ func walkListen(t *testing.T, w waiter) {
 	go func() {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
-		_, err := r.Hand(ctx, "key_test", name, relay.Callback{})
+		_, err := r.Hand(ctx, "key_test", name, devtunnel.Callback{})
 		handed <- err
 	}()
 	act("/listen/"+e.next().ID, acmeTest, good)
@@ -284,9 +297,13 @@ func walkListen(t *testing.T, w waiter) {
 // walkListenToItsEnd reads a whole answer, at a server that is told to stop as soon as it begins.
 func walkListenToItsEnd(t *testing.T, w waiter) {
 	t.Helper()
-	s, stop := startServer(t, ServerConfig{Name: "stopping", Listen: "127.0.0.1:0", Handler: w.server.c.Handler, Log: zerolog.Nop()})
+	s, stop := startServer(t, ServerConfig{
+		Name: "stopping", Listen: "127.0.0.1:0", Handler: w.server.c.Handler, Log: zerolog.Nop(),
+	})
 	begun := make(chan struct{})
-	ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotFirstResponseByte: func() { close(begun) }})
+	ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
+		GotFirstResponseByte: func() { close(begun) },
+	})
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+s.Addr()+pathListen, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -294,7 +311,8 @@ func walkListenToItsEnd(t *testing.T, w waiter) {
 	req.Header.Set("Authorization", "Bearer "+acmeTest)
 	stopped := make(chan struct{})
 	go func() { defer close(stopped); <-begun; stop() }()
-	if a := send(t, w.client, req); a.status != http.StatusOK || !strings.HasSuffix(a.body, "{\"type\":\"bye\"}\n") {
+	if a := send(t, w.client, req); a.status != http.StatusOK ||
+		!strings.HasSuffix(a.body, "{\"type\":\"bye\"}\n") {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 	<-stopped
@@ -302,28 +320,33 @@ func walkListenToItsEnd(t *testing.T, w waiter) {
 
 // Keys cost nothing: an account that has many of them leaves room for others all the same, and is told why.
 func TestListenersOfOneAccountLeaveRoom(t *testing.T) {
-	s := stage{of: map[string]int{}}
+	places := limit.NewPlaces(maxListeners)
 	holder := func(name string, n int) account.Principal {
-		return account.Principal{Key: account.Key{ID: fmt.Sprintf("key_%s_%d", name, n)}, Account: account.Account{ID: name}}
+		return account.Principal{
+			Key: account.Key{ID: fmt.Sprintf("key_%s_%d", name, n)}, Account: account.Account{ID: name},
+		}
 	}
-	var leave []func()
-	for n := range listenersMost {
-		out, full := s.enter(holder("acc_a", n))
+	var releases []func()
+	for n := range maxListeners {
+		release, full := acquireListener(places, holder("acc_a", n))
 		if full != nil {
 			if n != listenersOfAccount || !strings.Contains(full.detail, "account") {
 				t.Errorf("after %d: %s", n, full.detail)
 			}
 			break
 		}
-		leave = append(leave, out)
+		releases = append(releases, release)
 	}
-	if _, full := s.enter(holder("acc_b", 0)); full != nil {
+	if _, full := acquireListener(places, holder("acc_b", 0)); full != nil {
 		t.Errorf("another account: %s", full.detail)
 	}
-	for _, out := range leave {
-		out()
+	for _, release := range releases {
+		release()
 	}
-	if s.all != 1 || len(s.of) != 2 {
-		t.Errorf("%d listen, of %v", s.all, s.of)
+	for n := range maxListeners { // one is still taken
+		_, full := acquireListener(places, holder(fmt.Sprintf("acc_%d", n), 0))
+		if (full == nil) != (n < maxListeners-1) {
+			t.Fatalf("after the releases %d more listen: %+v", n, full)
+		}
 	}
 }

@@ -9,12 +9,12 @@ import (
 // pathLogLevel is the operators' route to the log's level.
 const pathLogLevel = "/debug/log-level"
 
-// logLevelMost bounds a change for a while: what is to last longer is a setting.
-const logLevelMost = 24 * time.Hour
+// maxLogLevelSpan bounds a change for a while: what is to last longer is a setting.
+const maxLogLevelSpan = 24 * time.Hour
 
 // Levels is the level of the process's log; a *journal.Journal.
 type Levels interface {
-	// Level gives the level, and until when it holds; zero: for good.
+	// Level returns the level, and until when it holds; zero: for good.
 	Level() (level string, until time.Time)
 	// SetLevel changes it, for a while where that is above 0. The error says what would be right.
 	SetLevel(level string, during time.Duration) error
@@ -26,8 +26,9 @@ type logLevelDoc struct {
 	Until string `json:"until,omitempty"` // when it goes back to what it was
 }
 
-// GET /debug/log-level tells the level of the process's log. PUT /debug/log-level?level=debug&for=10m changes it, for a while where for
-// is given; 400 says what would be right. PUT, since no page of another site can send one.
+// GET /debug/log-level reports the level of the process's log. PUT /debug/log-level?level=debug&for=10m
+// changes it, for a while where for is given; 400 says what would be right. PUT, since no page of another
+// site can send one.
 func logLevel(l Levels) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPut {
@@ -49,8 +50,9 @@ func setLogLevel(l Levels, level, during string) error {
 	var d time.Duration
 	if during != "" {
 		var err error
-		if d, err = time.ParseDuration(during); err != nil || d <= 0 || d > logLevelMost {
-			return fmt.Errorf("for: %q is not a while of at most %s; for example 10m", during, logLevelMost)
+		if d, err = time.ParseDuration(during); err != nil || d <= 0 || d > maxLogLevelSpan {
+			return fmt.Errorf("for: %q is not a while of at most %s; for example 10m", during,
+				maxLogLevelSpan)
 		}
 	}
 	return l.SetLevel(level, d)

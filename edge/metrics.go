@@ -9,7 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are the figures of the public handler. Every label has few values: route names, classes of status, problem codes.
+// metrics are the figures of the public handler. Every label has few values: route names, classes of status,
+// problem codes.
 type metrics struct {
 	inFlight prometheus.Gauge
 	took     *prometheus.HistogramVec
@@ -22,12 +23,14 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 			Name: "verifyd_http_requests_in_flight", Help: "Requests being answered now.",
 		}),
 		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "verifyd_http_request_duration_seconds", Help: "Time from the request's header to the end of its answer.",
+			Name: "verifyd_http_request_duration_seconds",
+			Help: "Time from the request's header to the end of its answer.",
 			// A synced write takes a millisecond, two of them an init; 10 s is where StoreTimeout ends it.
 			Buckets: []float64{.0005, .001, .002, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 		}, []string{"route", "status"}),
 		inits: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "verifyd_init_total", Help: "Answers of POST /verify/init: created, replayed, the code of the problem, or none.",
+			Name: "verifyd_init_total",
+			Help: "Answers of POST /verify/init: created, replayed, the code of the problem, or none.",
 		}, []string{"outcome"}),
 	}
 	for _, c := range []prometheus.Collector{m.inFlight, m.took, m.inits} {
@@ -38,15 +41,15 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	return m, nil
 }
 
-func (m *metrics) observe(line *Line, status int, took time.Duration) {
-	observe(m.took.WithLabelValues(line.name, statusClass(status)), took.Seconds(), line.trace())
-	if line.route != pathInit {
+func (m *metrics) observe(event *RequestEvent, status int, took time.Duration) {
+	observe(m.took.WithLabelValues(event.name, statusClass(status)), took.Seconds(), event.trace())
+	if event.route != pathInit {
 		return
 	}
-	outcome := string(line.Code)
+	outcome := string(event.Code)
 	switch {
 	case outcome != "":
-	case line.replayed:
+	case event.replayed:
 		outcome = "replayed"
 	case status == http.StatusOK:
 		outcome = "created"
@@ -65,7 +68,7 @@ func observe(h prometheus.Observer, value float64, traceID string) {
 	h.Observe(value)
 }
 
-// statusClass gives "2xx" and its like; "none" where nothing was answered.
+// statusClass returns "2xx" and its like; "none" where nothing was answered.
 func statusClass(status int) string {
 	if status == 0 {
 		return "none"

@@ -17,12 +17,12 @@ import (
 	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
 	"verifyd/sessions"
-	"verifyd/sessions/target"
+	"verifyd/sessions/urlpolicy"
 )
 
 func callbacksOf(t *testing.T) Callbacks {
 	t.Helper()
-	return target.NewPolicy(nil, nil)
+	return urlpolicy.NewPolicy(nil, nil)
 }
 
 // faulty fails every call to the store, where a fault is set.
@@ -91,8 +91,8 @@ func (r *refusing) Fail(netip.Addr, time.Time) limit.Decision {
 	return limit.Decision{Allowed: true}
 }
 
-// Every answer that the document describes is given by the running server, and each is as described, which the client of these
-// tests looks at.
+// Every answer that the document describes is given by the running server, and each is as described, which
+// the client of these tests looks at.
 func TestEveryDescribedAnswerIsGiven(t *testing.T) {
 	conn := natstest.Start(t)
 	var fault atomic.Pointer[error]
@@ -141,7 +141,9 @@ func TestEveryDescribedAnswerIsGiven(t *testing.T) {
 // walkInit brings about what POST /verify/init can answer, but for faults.
 func walkInit(t *testing.T, w waiter, high *bool) {
 	post := func(key, body string, header ...string) answer {
-		return w.do(t, http.MethodPost, pathInit, body, append([]string{"Authorization", "Bearer " + key, "Content-Type", "application/json"}, header...)...)
+		return w.do(t, http.MethodPost, pathInit, body,
+			append([]string{"Authorization", "Bearer " + key, "Content-Type", "application/json"},
+				header...)...)
 	}
 	w.keyed(t, acmeKey, "k", goodBody)
 	w.keyed(t, acmeKey, "k", goodBody)
@@ -150,15 +152,19 @@ func walkInit(t *testing.T, w waiter, high *bool) {
 	if len(faults) > 0 {
 		t.Fatal(faults)
 	}
-	if _, err := w.store.TakeTurn(t.Context(), sessions.Keyed{Account: acme.ID, Key: "open", Fingerprint: v.fingerprint()}, true); err != nil {
+	if _, err := w.store.Reserve(t.Context(),
+		sessions.IdempotencyKey{Account: acme.ID, Key: "open", Fingerprint: v.fingerprint()},
+		true); err != nil {
 		t.Fatal(err)
 	}
 	w.keyed(t, acmeKey, "open", goodBody)
 	post(acmeKey, `{}`)
 	post(acmeKey, `{"x":"`+strings.Repeat("x", MaxBodyBytes)+`"}`)
-	w.do(t, http.MethodPost, pathInit, goodBody, "Authorization", "Bearer "+acmeKey, "Content-Type", "text/plain")
+	w.do(t, http.MethodPost, pathInit, goodBody, "Authorization", "Bearer "+acmeKey, "Content-Type",
+		"text/plain")
 	w.do(t, http.MethodPost, pathInit, goodBody)
 	post(revokedKey, goodBody)
+	post(closedKey, goodBody)
 	post(otherKey, goodBody)
 	post(otherKey, goodBody)
 	for range 3 {
@@ -169,7 +175,8 @@ func walkInit(t *testing.T, w waiter, high *bool) {
 	*high = false
 	slow, hold := io.Pipe() // a body that never comes
 	defer func() { _ = hold.Close() }()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+w.server.Addr()+pathInit, slow)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+w.server.Addr()+pathInit,
+		slow)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +193,7 @@ func walkSessions(t *testing.T, w waiter) {
 		return w.do(t, http.MethodPost, "/sessions/"+session+"/"+verb, "", "Authorization", "Bearer "+key)
 	}
 	done, old, open := w.start(t).Session, w.start(t).Session, w.start(t).Session
-	for _, key := range []string{acmeKey, revokedKey} {
+	for _, key := range []string{acmeKey, revokedKey, closedKey} {
 		w.list(t, key, "")
 		w.usage(t, key, "")
 		w.get(t, open, key)
@@ -207,11 +214,18 @@ func walkSessions(t *testing.T, w waiter) {
 	}
 	w.get(t, "unknown", acmeKey)
 
-	c := w.complete(t, done, sessions.Outcome{State: sessions.Failed, Reason: sessions.Refused, Network: "default"})
+	c := w.complete(t, done, sessions.Outcome{
+		State: sessions.Failed, Reason: sessions.Refused, Network: "default",
+	})
 	act(done, "cancel", acmeKey)
 	act(done, "resend", acmeKey) // still under way
-	settle := sessions.Result{Session: c.ID, Number: 1, Verdict: sessions.VerdictRejected, Class: sessions.ClassStatus, Status: 500, At: w.clock.now()}
-	if err := w.store.Claim(t.Context(), sessions.Claim{Session: c.ID, Number: 1, At: w.clock.now()}); err != nil {
+	settle := sessions.Result{
+		Session: c.ID, Number: 1, Verdict: sessions.VerdictRejected, Class: sessions.ClassStatus, Status: 500,
+		At: w.clock.now(),
+	}
+	if err := w.store.Claim(t.Context(), sessions.Claim{
+		Session: c.ID, Number: 1, At: w.clock.now(),
+	}); err != nil {
 		t.Fatal(err)
 	}
 	w.get(t, done, acmeKey)
@@ -249,7 +263,7 @@ func walkLists(t *testing.T, w waiter, slow *slowLists) {
 	parse[listDoc](t, w.list(t, otherKey, ""), http.StatusOK) // the place is free again
 }
 
-// walkFaults has the store fail, in a way that a repeat may mend and in one that nobody expected.
+// walkFaults has the store fail, in a way that a repeat may cure and in one that nobody expected.
 func walkFaults(t *testing.T, w waiter, fault *atomic.Pointer[error]) {
 	for _, err := range []error{natsconf.ErrUnavailable, errors.New("nobody expected this")} {
 		fault.Store(&err)
@@ -261,7 +275,8 @@ func walkFaults(t *testing.T, w waiter, fault *atomic.Pointer[error]) {
 		}
 		w.get(t, "k3v7q2m5zt4yd6n2xw7p2c4hf2jb5ral", acmeKey)
 		for _, verb := range []string{"cancel", "resend"} {
-			w.do(t, http.MethodPost, "/sessions/k3v7q2m5zt4yd6n2xw7p2c4hf2jb5ral/"+verb, "", "Authorization", "Bearer "+acmeKey)
+			w.do(t, http.MethodPost, "/sessions/k3v7q2m5zt4yd6n2xw7p2c4hf2jb5ral/"+verb, "", "Authorization",
+				"Bearer "+acmeKey)
 		}
 	}
 	fault.Store(nil)

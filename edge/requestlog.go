@@ -18,7 +18,8 @@ import (
 	"verifyd/sessions"
 )
 
-// headerRequestID carries the id under which the log knows a request. A client's own is not taken over: it could be anything.
+// headerRequestID carries the id under which the log knows a request. A client's own is not taken over: it
+// could be anything.
 const headerRequestID = "X-Request-Id"
 
 // LogMessage is the message of the one log line of each request.
@@ -27,8 +28,9 @@ const LogMessage = "request"
 // noRoute stands for the route where none matched, in logs and metrics.
 const noRoute = "none"
 
-// Line gathers what a request's one log line says. Handlers fill in what they learn; nothing in it may be a secret.
-type Line struct {
+// RequestEvent gathers what the one log line of a request reports. Handlers fill in what they learn; nothing
+// in it may be a secret.
+type RequestEvent struct {
 	RequestID string
 	ClientIP  netip.Addr
 	Account   string      // id of the account
@@ -44,29 +46,33 @@ type Line struct {
 	traced
 }
 
-type lineKey struct{}
+type eventKey struct{}
 
-// LineOf gives the log line of the request that ctx belongs to. Outside of a request it is one that nobody writes.
-func LineOf(ctx context.Context) *Line {
-	if line, ok := ctx.Value(lineKey{}).(*Line); ok {
-		return line
+// EventFrom returns the event of the request that ctx belongs to. Outside of a request it is one that nobody
+// writes.
+func EventFrom(ctx context.Context) *RequestEvent {
+	if event, ok := ctx.Value(eventKey{}).(*RequestEvent); ok {
+		return event
 	}
-	return &Line{}
+	return &RequestEvent{}
 }
 
 // frame is what every request goes through: an id, a bounded body, recovery, one log line, and metrics.
 func (a *api) frame(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		started := time.Now()
-		line := &Line{
-			RequestID: rand.Text(), ClientIP: clientIP(r.RemoteAddr, r.Header.Values("X-Forwarded-For"), a.TrustedProxies),
-			route: noRoute, name: noRoute, traced: traced{tracer: a.Tracer, started: started, method: methodLabel(r.Method)},
+		event := &RequestEvent{
+			RequestID: rand.Text(), ClientIP: clientIP(r.RemoteAddr, r.Header.Values("X-Forwarded-For"),
+				a.TrustedProxies),
+			route: noRoute, name: noRoute, traced: traced{
+				tracer: a.Tracer, started: started, method: methodLabel(r.Method),
+			},
 		}
 		out := &countedWriter{ResponseWriter: w}
 		in := &countedReader{ReadCloser: r.Body}
-		r = r.WithContext(context.WithValue(r.Context(), lineKey{}, line))
+		r = r.WithContext(context.WithValue(r.Context(), eventKey{}, event))
 		r.Body = http.MaxBytesReader(w, in, MaxBodyBytes)
-		out.Header().Set(headerRequestID, line.RequestID)
+		out.Header().Set(headerRequestID, event.RequestID)
 		a.metrics.inFlight.Inc()
 		defer func() {
 			fault := recover()
@@ -75,11 +81,12 @@ func (a *api) frame(next http.Handler) http.Handler {
 			}
 			a.metrics.inFlight.Dec()
 			took := time.Since(started)
-			line.endSpan(out.status)
-			a.metrics.observe(line, out.status, took)
-			a.write(line, in, out, took)
+			event.endSpan(out.status)
+			a.metrics.observe(event, out.status, took)
+			a.write(event, in, out, took)
 			if fault != nil && (out.cut || isAbort(fault)) {
-				panic(http.ErrAbortHandler) // net/http closes the connection, so that half an answer does not pass for a whole one
+				// net/http closes the connection, so that half an answer does not pass for a whole one
+				panic(http.ErrAbortHandler)
 			}
 		}()
 		next.ServeHTTP(out, r)
@@ -87,8 +94,8 @@ func (a *api) frame(next http.Handler) http.Handler {
 	})
 }
 
-// recovered answers for a handler that panicked. The client learns nothing about where; the log gets the stack, but only errors
-// of the runtime in words, since another panic's value could hold anything.
+// recovered answers for a handler that panicked. The client learns nothing about where; the log gets the
+// stack, but only errors of the runtime in words, since another panic's value could hold anything.
 func (a *api) recovered(out *countedWriter, r *http.Request, fault any) {
 	if isAbort(fault) {
 		return
@@ -97,14 +104,16 @@ func (a *api) recovered(out *countedWriter, r *http.Request, fault any) {
 	if err, ok := fault.(runtime.Error); ok {
 		what = err.Error()
 	}
-	line := LineOf(r.Context())
-	a.Log.Error().Str("request_id", line.RequestID).Str("sid", string(line.Session)).Str("panic", what).Bytes("stack", debug.Stack()).Msg("a handler panicked")
+	event := EventFrom(r.Context())
+	a.Log.Error().Str("request_id", event.RequestID).Str("sid", string(event.Session)).Str("panic", what).
+		Bytes("stack", debug.Stack()).Msg("a handler panicked")
 	if out.status != 0 {
 		out.cut = true
 		return
 	}
 	writeProblem(out, r, &problem{
-		code: CodeInternal, detail: "The service failed; its log has the reason under this request_id.", cause: errors.New("panic: " + what),
+		code: CodeInternal, detail: "The service failed; its log has the reason under this request_id.",
+		cause: errors.New("panic: " + what),
 	})
 }
 
@@ -114,21 +123,22 @@ func isAbort(fault any) bool {
 	return ok && errors.Is(err, http.ErrAbortHandler)
 }
 
-func (a *api) write(line *Line, in *countedReader, out *countedWriter, took time.Duration) {
+func (a *api) write(event *RequestEvent, in *countedReader, out *countedWriter, took time.Duration) {
 	e := a.Log.WithLevel(levelOf(out.status)).
-		Str("request_id", line.RequestID).Str("method", line.method).Str("route", line.route).
+		Str("request_id", event.RequestID).Str("method", event.method).Str("route", event.route).
 		Int("status", out.status).Dur("took", took).Int64("bytes_in", in.n).Int64("bytes_out", out.n).
-		Stringer("client_ip", line.ClientIP)
+		Stringer("client_ip", event.ClientIP)
 	for _, f := range []struct{ name, value string }{
-		{"account", line.Account}, {"key", line.Key}, {"sid", string(line.Session)}, {"code", string(line.Code)},
-		{"trace_id", line.trace()},
+		{"account", event.Account}, {"key", event.Key}, {"sid", string(event.Session)},
+		{"code", string(event.Code)},
+		{"trace_id", event.trace()},
 	} {
 		if f.value != "" {
 			e = e.Str(f.name, f.value)
 		}
 	}
-	if line.Err != nil {
-		e = e.Err(line.Err)
+	if event.Err != nil {
+		e = e.Err(event.Err)
 	}
 	e.Msg(LogMessage)
 }
@@ -145,7 +155,8 @@ func levelOf(status int) zerolog.Level {
 }
 
 var methods = []string{
-	http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions,
+	http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
+	http.MethodOptions,
 	http.MethodConnect, http.MethodTrace,
 }
 

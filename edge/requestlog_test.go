@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"verifyd/natsconf/seal"
+	"verifyd/natsconf/secretbox"
 	"verifyd/sessions"
 )
 
@@ -18,20 +18,27 @@ func TestOneLinePerRequest(t *testing.T) {
 	a := s.do(t, http.MethodPost, pathInit+"?q=MARKERQUERY", goodBody,
 		append(forwarded, "Authorization", "Bearer "+acmeKey, "Content-Type", "application/json")...)
 	token := parse[started](t, a, http.StatusOK).Session
-	bad := s.do(t, http.MethodGet, "/sessions/"+token+"?q=MARKERQUERY", "", "Authorization", "Bearer vfy_MARKERKEY")
+	bad := s.do(t, http.MethodGet, "/sessions/"+token+"?q=MARKERQUERY", "", "Authorization",
+		"Bearer vfy_MARKERKEY")
 	read := s.get(t, token, acmeKey)
 	lost := s.do(t, "MARKERMETHOD", "/MARKERPATH", "")
 	s.stop()
 	lines := s.log.requests(t)
 	id := string(sessions.Token(token).ID())
 	want := []map[string]any{
-		{"level": "info", "method": "POST", "route": "/verify/init", "status": 200.0, "bytes_in": float64(len(goodBody)), "bytes_out": float64(len(a.body)),
-			"client_ip": "198.51.100.7", "account": acme.ID, "key": "key_acme", "sid": id, "request_id": a.header.Get(headerRequestID)},
-		{"level": "info", "method": "GET", "route": "/sessions/{session}", "status": 401.0, "bytes_in": 0.0, "bytes_out": float64(len(bad.body)),
+		{"level": "info", "method": "POST", "route": "/verify/init", "status": 200.0,
+			"bytes_in": float64(len(goodBody)), "bytes_out": float64(len(a.body)),
+			"client_ip": "198.51.100.7", "account": acme.ID, "key": "key_acme", "sid": id,
+			"request_id": a.header.Get(headerRequestID)},
+		{"level": "info", "method": "GET", "route": "/sessions/{session}", "status": 401.0, "bytes_in": 0.0,
+			"bytes_out": float64(len(bad.body)),
 			"client_ip": "127.0.0.1", "code": "key_invalid", "request_id": bad.header.Get(headerRequestID)},
-		{"level": "info", "method": "GET", "route": "/sessions/{session}", "status": 200.0, "bytes_in": 0.0, "bytes_out": float64(len(read.body)),
-			"client_ip": "127.0.0.1", "account": acme.ID, "key": "key_acme", "sid": id, "request_id": read.header.Get(headerRequestID)},
-		{"level": "info", "method": "other", "route": "none", "status": 404.0, "bytes_in": 0.0, "bytes_out": float64(len(lost.body)),
+		{"level": "info", "method": "GET", "route": "/sessions/{session}", "status": 200.0, "bytes_in": 0.0,
+			"bytes_out": float64(len(read.body)),
+			"client_ip": "127.0.0.1", "account": acme.ID, "key": "key_acme", "sid": id,
+			"request_id": read.header.Get(headerRequestID)},
+		{"level": "info", "method": "other", "route": "none", "status": 404.0, "bytes_in": 0.0,
+			"bytes_out": float64(len(lost.body)),
 			"client_ip": "127.0.0.1", "code": "not_found", "request_id": lost.header.Get(headerRequestID)},
 	}
 	if len(lines) != len(want) {
@@ -65,7 +72,8 @@ func TestNoSecretIsLogged(t *testing.T) {
 	s.init(t, `{"MARKERNAME":1,"MARKERNAME":1}`)
 	s.init(t, `MARKERBODY`)
 	for _, key := range []string{revokedKey, brokenKey, "vfy_MARKERKEY", "MARKERKEY"} {
-		s.do(t, http.MethodPost, pathInit+"?MARKERQUERY", goodBody, "Authorization", "Bearer "+key, "Cookie", "x=MARKERCOOKIE", "User-Agent", "MARKERAGENT")
+		s.do(t, http.MethodPost, pathInit+"?MARKERQUERY", goodBody, "Authorization", "Bearer "+key, "Cookie",
+			"x=MARKERCOOKIE", "User-Agent", "MARKERAGENT")
 	}
 	s.stop()
 	families, err := s.registry.Gather()
@@ -93,7 +101,7 @@ func (s sealedReads) Read(ctx context.Context, id sessions.ID) (sessions.View, e
 	if _, err := s.Sessions.Read(ctx, id); err != nil {
 		return sessions.View{}, err
 	}
-	return sessions.View{}, fmt.Errorf("decode session %s: %w", id, seal.ErrOpen)
+	return sessions.View{}, fmt.Errorf("decode session %s: %w", id, secretbox.ErrOpen)
 }
 
 func TestErrorsBehindA500AreLogged(t *testing.T) {
@@ -106,7 +114,8 @@ func TestErrorsBehindA500AreLogged(t *testing.T) {
 	s.stop()
 	lines := s.log.requests(t)
 	last := lines[len(lines)-1]
-	if text, _ := last["error"].(string); !strings.Contains(text, "decode session") || last["level"] != "error" || last["request_id"] != p.RequestID {
+	if text, _ := last["error"].(string); !strings.Contains(text, "decode session") ||
+		last["level"] != "error" || last["request_id"] != p.RequestID {
 		t.Errorf("line = %v", last)
 	}
 }
@@ -123,7 +132,8 @@ func TestClientIP(t *testing.T) {
 		{"10.0.0.1:1", nil, "10.0.0.1"},
 		{"10.0.0.1:1", []string{"203.0.113.9"}, "203.0.113.9"},
 		{"10.0.0.1:1", []string{"203.0.113.9, 10.0.0.2"}, "203.0.113.9"},
-		{"10.0.0.1:1", []string{"6.6.6.6, 203.0.113.9, 10.0.0.2"}, "203.0.113.9"}, // the client wrote the first
+		// the client wrote the first
+		{"10.0.0.1:1", []string{"6.6.6.6, 203.0.113.9, 10.0.0.2"}, "203.0.113.9"},
 		{"10.0.0.1:1", []string{"6.6.6.6", "203.0.113.9", "10.0.0.2"}, "203.0.113.9"},
 		{"10.0.0.1:1", []string{"10.0.0.3,10.0.0.2"}, "10.0.0.3"},
 		{"10.0.0.1:1", []string{"203.0.113.9, unknown"}, "10.0.0.1"},

@@ -3,12 +3,16 @@ package edge
 import (
 	"errors"
 	"fmt"
+	"mime"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/julienschmidt/httprouter"
 
 	"verifyd/edge/apidoc"
+	"verifyd/edge/limit"
+	"verifyd/edge/page"
 )
 
 // The paths of this package's own routes.
@@ -23,6 +27,7 @@ const (
 	pathListens = "/listen/{exchange}"
 	pathOpenAPI = "/openapi.yaml"
 	pathDocs    = "/docs"
+	pathIcon    = "/favicon.ico"
 )
 
 // api holds what the handlers share.
@@ -31,14 +36,15 @@ type api struct {
 
 	base    string // {base_url} without a final slash
 	metrics *metrics
-	waiting *places
-	listing *places
-	stage   stage
 	docs    *apidoc.Document
+
+	waiting   *limit.Places // requests that wait for a change
+	listing   *limit.Places
+	listening *limit.Places
 }
 
-// New makes the public handler: the routes of this package and those of Config.Routes, each under request log, metrics, size
-// limit and recovery. It starts nothing.
+// New makes the public handler: the routes of this package and those of Config.Routes, each under request
+// log, metrics, size limit and recovery. It starts nothing.
 func New(c Config) (http.Handler, error) {
 	c = c.WithDefaults()
 	if err := c.validate(); err != nil {
@@ -57,7 +63,9 @@ func New(c Config) (http.Handler, error) {
 		return nil, err
 	}
 	a := &api{
-		Config: c, base: base, metrics: m, waiting: newPlaces(c.MaxWaiting), listing: newPlaces(c.MaxListing), stage: stage{of: map[string]int{}}, docs: docs,
+		Config: c, base: base, metrics: m, docs: docs,
+		waiting: limit.NewPlaces(c.MaxWaiting), listing: limit.NewPlaces(c.MaxListing),
+		listening: limit.NewPlaces(maxListeners),
 	}
 	router, err := a.router(prefix)
 	if err != nil {
@@ -80,18 +88,22 @@ func (a *api) routes() []Route {
 		{http.MethodGet, pathOpenAPI, "openapi", a.docs.YAML()},
 		{http.MethodGet, pathDocs, "docs", a.docs.Page()},
 		{http.MethodGet, a.docs.StylePath(), "docs_asset", a.docs.Style()},
+		{http.MethodGet, pathIcon, "icon", page.Icon()},
 	}, a.Routes...)
 }
 
 func (a *api) router(prefix string) (*httprouter.Router, error) {
-	// Both redirect options are off: a redirect to a path that resembles the one asked for would send a POST's body, or a
-	// session token, elsewhere. OPTIONS is answered because the router's Allow names it; it gives no other origin any right.
+	// Both redirect options are off: a redirect to a path that resembles the one asked for would send a
+	// POST's body, or a session token, elsewhere. OPTIONS is answered because the router's Allow names it; it
+	// gives no other origin any right.
 	router := &httprouter.Router{
 		HandleMethodNotAllowed: true,
 		HandleOPTIONS:          true,
-		GlobalOPTIONS:          http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }),
-		NotFound:               http.HandlerFunc(a.notFound),
-		MethodNotAllowed:       http.HandlerFunc(a.methodNotAllowed),
+		GlobalOPTIONS: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusNoContent)
+		}),
+		NotFound:         http.HandlerFunc(a.notFound),
+		MethodNotAllowed: http.HandlerFunc(a.methodNotAllowed),
 	}
 	table := a.routes()
 	heads := map[string]bool{}
@@ -101,7 +113,8 @@ func (a *api) router(prefix string) (*httprouter.Router, error) {
 	for _, route := range table {
 		methods := []string{route.Method}
 		if route.Method == http.MethodGet && !heads[route.Path] {
-			methods = append(methods, http.MethodHead) // RFC 9110 §9.1: GET and HEAD are there for every resource
+			// RFC 9110 §9.1: GET and HEAD are there for every resource
+			methods = append(methods, http.MethodHead)
 		}
 		for _, method := range methods {
 			if err := mount(router, method, prefix, route); err != nil {
@@ -122,14 +135,15 @@ func mount(router *httprouter.Router, method, prefix string, route Route) (err e
 	if route.Handler == nil || route.Name == "" {
 		return errors.New("a route needs a name and a handler")
 	}
-	router.Handle(method, prefix+routerPath(route.Path), func(w http.ResponseWriter, r *http.Request, params httprouter.Params) {
-		line := LineOf(r.Context())
-		line.route, line.name = route.Path, route.Name
-		for _, p := range params {
-			r.SetPathValue(p.Key, p.Value)
-		}
-		route.Handler.ServeHTTP(w, r)
-	})
+	router.Handle(method, prefix+routerPath(route.Path),
+		func(w http.ResponseWriter, r *http.Request, params httprouter.Params) {
+			event := EventFrom(r.Context())
+			event.route, event.name = route.Path, route.Name
+			for _, p := range params {
+				r.SetPathValue(p.Key, p.Value)
+			}
+			route.Handler.ServeHTTP(w, r)
+		})
 	return nil
 }
 
@@ -145,9 +159,41 @@ func routerPath(path string) string {
 }
 
 func (a *api) notFound(w http.ResponseWriter, r *http.Request) {
-	writeProblem(w, r, &problem{code: CodeNotFound, detail: "No route has this path; paths are compared exactly, final slashes included."})
+	a.nowhere(w, r, &problem{
+		code: CodeNotFound, detail: "No route has this path; paths are compared exactly, final slashes included.",
+	})
 }
 
 func (a *api) methodNotAllowed(w http.ResponseWriter, r *http.Request) {
-	writeProblem(w, r, &problem{code: CodeMethodNotAllowed, detail: "This path answers to: " + w.Header().Get("Allow") + "."})
+	a.nowhere(w, r, &problem{
+		code: CodeMethodNotAllowed, detail: "This path answers to: " + w.Header().Get("Allow") + ".",
+	})
+}
+
+// nowhere answers a person with a page and a program with the problem.
+func (a *api) nowhere(w http.ResponseWriter, r *http.Request, p *problem) {
+	w.Header().Add("Vary", "Accept")
+	if a.Nowhere == nil || !forPerson(r) {
+		writeProblem(w, r, p)
+		return
+	}
+	a.Nowhere(w, r, problems[p.code].status)
+}
+
+// forPerson reports whether a browser goes to an address: it asks for a page by name. What programs and
+// scripts send by themselves, "*/*" or nothing, asks for none (RFC 9110 §12.5.1).
+func forPerson(r *http.Request) bool {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return false
+	}
+	for _, line := range r.Header.Values("Accept") {
+		for entry := range strings.SplitSeq(line, ",") {
+			media, params, err := mime.ParseMediaType(entry)
+			if weight, bad := strconv.ParseFloat(params["q"], 64); err == nil && media == "text/html" &&
+				(bad != nil || weight > 0) {
+				return true
+			}
+		}
+	}
+	return false
 }

@@ -16,7 +16,9 @@ func plain(status int, text string) http.Handler {
 }
 
 func TestRoutesBelowAPrefix(t *testing.T) {
-	echo := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.PathValue("network")) })
+	echo := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, r.PathValue("network"))
+	})
 	s := newService(t, func(c *Config) {
 		c.BaseURL = "https://example.com/a/verify-me/"
 		c.Routes = []Route{
@@ -53,7 +55,8 @@ func TestRoutesBelowAPrefix(t *testing.T) {
 	} {
 		a := s.do(t, row.method, row.path, "")
 		if a.status != row.status || row.body != "" && a.body != row.body {
-			t.Errorf("%s %s = %d %q, want %d %q", row.method, row.path, a.status, a.body, row.status, row.body)
+			t.Errorf("%s %s = %d %q, want %d %q", row.method, row.path, a.status, a.body, row.status,
+				row.body)
 		}
 		if a.status == http.StatusNotFound {
 			wantProblem(t, a, CodeNotFound)
@@ -61,6 +64,47 @@ func TestRoutesBelowAPrefix(t *testing.T) {
 		if a.header.Get("Location") != "" || a.header.Get(headerRequestID) == "" {
 			t.Errorf("%s %s: headers %v", row.method, row.path, a.header)
 		}
+	}
+}
+
+// A person in a browser gets a page where there is none, and a program a problem document, as ever.
+func TestNowhereForPeopleAndPrograms(t *testing.T) {
+	s := newService(t, func(c *Config) {
+		c.Nowhere = func(w http.ResponseWriter, _ *http.Request, status int) {
+			w.WriteHeader(status)
+			_, _ = w.Write([]byte("a page"))
+		}
+	})
+	const chromium = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8"
+	for _, row := range []struct {
+		method, path, accept string
+		status               int
+		page                 bool
+	}{
+		{http.MethodGet, "/dashboard/nope", chromium, http.StatusNotFound, true},
+		{http.MethodGet, "/verify/", "Text/HTML", http.StatusNotFound, true},
+		{http.MethodGet, pathInit, chromium, http.StatusMethodNotAllowed, true}, // typed into the address bar
+		{http.MethodGet, "/nope", "", http.StatusNotFound, false},
+		{http.MethodGet, "/nope", "*/*", http.StatusNotFound, false},
+		{http.MethodGet, "/nope", "application/json, text/html;q=0", http.StatusNotFound, false},
+		{http.MethodPost, "/nope", chromium, http.StatusNotFound, false},
+		// a route of programs stays theirs
+		{http.MethodGet, "/sessions/x", chromium, http.StatusUnauthorized, false},
+	} {
+		a := s.do(t, row.method, row.path, "", "Accept", row.accept)
+		if page := a.body == "a page"; a.status != row.status || page != row.page {
+			t.Errorf("%s %s for %q: %d %q", row.method, row.path, row.accept, a.status, a.body)
+		}
+		if !row.page && a.header.Get("Content-Type") != "application/problem+json" {
+			t.Errorf("%s %s for %q: %s", row.method, row.path, row.accept, a.header.Get("Content-Type"))
+		}
+		if row.status != http.StatusUnauthorized && a.header.Get("Vary") != "Accept" {
+			t.Errorf("%s %s: Vary %q", row.method, row.path, a.header.Get("Vary"))
+		}
+	}
+	if icon := s.do(t, http.MethodGet, "/favicon.ico", ""); icon.status != http.StatusOK ||
+		icon.header.Get("Content-Type") != "image/svg+xml" {
+		t.Errorf("the icon: %d %v", icon.status, icon.header)
 	}
 }
 
@@ -80,7 +124,8 @@ func TestMethodsThatARouteDoesNotHave(t *testing.T) {
 		}
 	}
 	a := s.do(t, http.MethodOptions, pathInit, "", "Origin", "https://evil.example")
-	if a.status != http.StatusNoContent || a.header.Get("Allow") != "OPTIONS, POST" || a.header.Get("Access-Control-Allow-Origin") != "" {
+	if a.status != http.StatusNoContent || a.header.Get("Allow") != "OPTIONS, POST" ||
+		a.header.Get("Access-Control-Allow-Origin") != "" {
 		t.Errorf("OPTIONS = %d, %v", a.status, a.header)
 	}
 }
@@ -106,7 +151,8 @@ func TestPanics(t *testing.T) {
 	})
 	for _, path := range []string{"/early", "/index"} {
 		p := wantProblem(t, s.do(t, http.MethodGet, path, ""), CodeInternal)
-		if strings.Contains(p.Detail, "goroutine") || strings.Contains(p.Detail, "index out of range") || strings.Contains(p.Detail, "MARKER") {
+		if strings.Contains(p.Detail, "goroutine") || strings.Contains(p.Detail, "index out of range") ||
+			strings.Contains(p.Detail, "MARKER") {
 			t.Errorf("the client is told: %+v", p)
 		}
 	}
@@ -125,7 +171,8 @@ func TestPanics(t *testing.T) {
 	if strings.Contains(log, "MARKER") {
 		t.Errorf("a panic's value is logged: %s", log)
 	}
-	if n := strings.Count(log, "a handler panicked"); n != 3 || !strings.Contains(log, "routes_test.go") || !strings.Contains(log, "index out of range") {
+	if n := strings.Count(log, "a handler panicked"); n != 3 || !strings.Contains(log, "routes_test.go") ||
+		!strings.Contains(log, "index out of range") {
 		t.Errorf("%d panics are logged, want 3, with stack and runtime errors: %s", n, log)
 	}
 	if lines := s.log.requests(t); len(lines) != 4 || lines[0]["level"] != "error" {
@@ -141,7 +188,9 @@ func TestBodiesOfMountedRoutesAreBounded(t *testing.T) {
 		}
 	})
 	s := newService(t, func(c *Config) { c.Routes = []Route{{http.MethodPost, "/form", "form", read}} })
-	for size, status := range map[int]int{MaxBodyBytes: http.StatusOK, MaxBodyBytes + 1: http.StatusRequestEntityTooLarge} {
+	for size, status := range map[int]int{
+		MaxBodyBytes: http.StatusOK, MaxBodyBytes + 1: http.StatusRequestEntityTooLarge,
+	} {
 		if a := s.do(t, http.MethodPost, "/form", strings.Repeat("x", size)); a.status != status {
 			t.Errorf("%d bytes: status = %d, want %d", size, a.status, status)
 		}

@@ -17,7 +17,8 @@ import (
 type ServerConfig struct {
 	Name   string // what it is called in logs, as in "public"
 	Listen string // host:port; port 0 takes a free one, and keeps it when served again
-	// Listener, where set, is already open: the first Serve takes it over. Later ones listen anew, on its address.
+	// Listener, where set, is already open: the first Serve takes it over. Later ones listen anew, on its
+	// address.
 	Listener net.Listener
 	Handler  http.Handler
 	Log      zerolog.Logger
@@ -27,15 +28,15 @@ type ServerConfig struct {
 	WriteTimeout      time.Duration // from the end of the header to the end of the answer; default 30 s
 	IdleTimeout       time.Duration // between requests on one connection; default 60 s
 	DrainTimeout      time.Duration // how long requests under way may go on after the stop; default 30 s
-	// DrainDelay is how long new requests are still taken after the stop, while Check says no: as long as the load balancer
-	// needs to notice. Default 0, since a single machine has nobody to notice.
+	// DrainDelay is how long new requests are still taken after the stop, while Check says no: as long as the
+	// load balancer needs to notice. Default 0, since a single machine has nobody to notice.
 	DrainDelay     time.Duration
 	MaxHeaderBytes int // default 16 KiB
 	MaxConns       int // connections at once; those beyond are closed at once; default 10,000
 }
 
-// The defaults of a ServerConfig. A header or a body comes in one packet from an honest client; the rest is patience with bad
-// lines. The write timeout leaves room for reading a slow body and waiting for the store.
+// The defaults of a ServerConfig. A header or a body comes in one packet from an honest client; the rest is
+// patience with bad lines. The write timeout leaves room for reading a slow body and waiting for the store.
 const (
 	DefaultReadHeaderTimeout = 5 * time.Second
 	DefaultReadTimeout       = 15 * time.Second
@@ -46,11 +47,12 @@ const (
 	DefaultMaxConns          = 10_000
 )
 
-// WithDefaults gives a copy with the defaults filled in.
+// WithDefaults returns a copy with the defaults filled in.
 func (c ServerConfig) WithDefaults() ServerConfig {
 	for field, standard := range map[*time.Duration]time.Duration{
-		&c.ReadHeaderTimeout: DefaultReadHeaderTimeout, &c.ReadTimeout: DefaultReadTimeout, &c.WriteTimeout: DefaultWriteTimeout,
-		&c.IdleTimeout: DefaultIdleTimeout, &c.DrainTimeout: DefaultDrainTimeout,
+		&c.ReadHeaderTimeout: DefaultReadHeaderTimeout, &c.ReadTimeout: DefaultReadTimeout,
+		&c.WriteTimeout: DefaultWriteTimeout,
+		&c.IdleTimeout:  DefaultIdleTimeout, &c.DrainTimeout: DefaultDrainTimeout,
 	} {
 		if *field == 0 {
 			*field = standard
@@ -65,7 +67,8 @@ func (c ServerConfig) WithDefaults() ServerConfig {
 	return c
 }
 
-// Server is the actor that answers HTTP on one address. It may be served again after it stopped, on the same port.
+// Server is the actor that answers HTTP on one address. It may be served again after it stopped, on the same
+// port.
 type Server struct {
 	c ServerConfig
 
@@ -90,21 +93,21 @@ func NewServer(c ServerConfig) (*Server, error) {
 // String names the actor in the supervisor's log.
 func (s *Server) String() string { return s.c.Name + " server" }
 
-// Addr gives the address, host:port. With port 0 the port is known once Ready is closed.
+// Addr returns the address, host:port. With port 0 the port is known once Ready is closed.
 func (s *Server) Addr() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.addr
 }
 
-// Ready gives a channel that is closed while the server listens.
+// Ready returns a channel that is closed while the server listens.
 func (s *Server) Ready() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ready
 }
 
-// ErrNotServing is what Check gives while the server takes no requests, or is about to take no more.
+// ErrNotServing is what Check returns while the server takes no requests, or is about to take no more.
 var ErrNotServing = errors.New("not taking requests")
 
 // Check is the server's part of readiness: ErrNotServing unless it listens and has not been told to stop.
@@ -117,16 +120,17 @@ func (s *Server) Check(context.Context) error {
 	return nil
 }
 
-// Serve answers until ctx ends. Then Check says no; DrainDelay later no connection is taken any more; requests under way may go
-// on for DrainTimeout, after which their contexts end and their connections are closed. It returns when the last connection is
-// gone.
+// Serve answers until ctx ends. Then Check says no; DrainDelay later no connection is taken any more;
+// requests under way may go on for DrainTimeout, after which their contexts end and their connections are
+// closed. It returns when the last connection is gone.
 func (s *Server) Serve(ctx context.Context) error {
 	ln, err := s.listen(ctx)
 	if err != nil {
 		return err
 	}
 	draining := make(chan struct{})
-	requests, abort := context.WithCancel(context.WithValue(context.WithoutCancel(ctx), drainingKey{}, (<-chan struct{})(draining)))
+	requests, abort := context.WithCancel(context.WithValue(context.WithoutCancel(ctx), drainingKey{},
+		(<-chan struct{})(draining)))
 	defer abort()
 	conns := &connCount{most: s.c.MaxConns}
 	srv := s.server(requests, conns)
@@ -156,8 +160,8 @@ func (s *Server) Serve(ctx context.Context) error {
 
 type drainingKey struct{}
 
-// Draining gives a channel that is closed when the server of the request that ctx belongs to is told to stop. Whoever holds an
-// answer until something happens gives it then. Outside of a request it is nil.
+// Draining returns a channel that is closed when the server of the request that ctx belongs to is told to
+// stop. Whoever holds an answer until something happens gives it then. Outside of a request it is nil.
 func Draining(ctx context.Context) <-chan struct{} {
 	draining, _ := ctx.Value(drainingKey{}).(<-chan struct{})
 	return draining
@@ -238,7 +242,8 @@ func (s *Server) down() {
 	s.ready = make(chan struct{})
 }
 
-// connCount counts connections, to bound them and to wait for the last one: http.Server.Close does not wait for handlers.
+// connCount counts connections, to bound them and to wait for the last one: http.Server.Close does not wait
+// for handlers.
 type connCount struct {
 	sync.WaitGroup
 
@@ -248,8 +253,9 @@ type connCount struct {
 	open int
 }
 
-// state is an http.Server.ConnState hook. StateNew comes from the accepting goroutine, so that nothing is added once Serve of
-// the http.Server has returned; StateClosed is the last that a connection's goroutine does.
+// state is an http.Server.ConnState hook. StateNew comes from the accepting goroutine, so that nothing is
+// added once Serve of the http.Server has returned; StateClosed is the last that a connection's goroutine
+// does.
 func (c *connCount) state(conn net.Conn, st http.ConnState) {
 	switch st {
 	case http.StateNew:

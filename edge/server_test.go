@@ -17,7 +17,7 @@ import (
 )
 
 // patience bounds every wait of these tests; none of them needs it.
-const patience = natstest.LastResort
+const patience = natstest.TestTimeout
 
 func hello() http.Handler { return plain(http.StatusOK, "hello") }
 
@@ -25,7 +25,8 @@ func hello() http.Handler { return plain(http.StatusOK, "hello") }
 func fetch(t *testing.T, s *Server, path string) (answer, error) {
 	t.Helper()
 	client := newClient(t)
-	req, err := http.NewRequestWithContext(context.WithoutCancel(t.Context()), http.MethodGet, "http://"+s.Addr()+path, nil)
+	req, err := http.NewRequestWithContext(context.WithoutCancel(t.Context()), http.MethodGet,
+		"http://"+s.Addr()+path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +54,7 @@ func dial(t *testing.T, s *Server) net.Conn {
 	return conn
 }
 
-// wantClosed reads until the server hangs up, and gives what it said before.
+// wantClosed reads until the server hangs up, and returns what it said before.
 func wantClosed(t *testing.T, conn net.Conn) string {
 	t.Helper()
 	b, err := io.ReadAll(conn)
@@ -64,7 +65,9 @@ func wantClosed(t *testing.T, conn net.Conn) string {
 }
 
 func TestServerComesBackOnTheSamePort(t *testing.T) {
-	s, stop := startServer(t, ServerConfig{Name: "public", Listen: "127.0.0.1:0", Handler: hello(), Log: zerolog.Nop()})
+	s, stop := startServer(t, ServerConfig{
+		Name: "public", Listen: "127.0.0.1:0", Handler: hello(), Log: zerolog.Nop(),
+	})
 	addr := s.Addr()
 	for range 3 {
 		if err := s.Check(t.Context()); err != nil {
@@ -94,7 +97,9 @@ func TestServerTakesOverAnOpenListener(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, stop := startServer(t, ServerConfig{Name: "public", Listen: "127.0.0.1:0", Listener: ln, Handler: hello(), Log: zerolog.Nop()})
+	s, stop := startServer(t, ServerConfig{
+		Name: "public", Listen: "127.0.0.1:0", Listener: ln, Handler: hello(), Log: zerolog.Nop(),
+	})
 	for range 2 { // the second time it listens by itself
 		if s.Addr() != ln.Addr().String() {
 			t.Fatalf("the address is %s, want the listener's %s", s.Addr(), ln.Addr())
@@ -109,16 +114,22 @@ func TestServerTakesOverAnOpenListener(t *testing.T) {
 }
 
 func TestServerSaysWhyItCannotListen(t *testing.T) {
-	taken, _ := startServer(t, ServerConfig{Name: "one", Listen: "127.0.0.1:0", Handler: hello(), Log: zerolog.Nop()})
-	other, err := NewServer(ServerConfig{Name: "two", Listen: taken.Addr(), Handler: hello(), Log: zerolog.Nop()})
+	taken, _ := startServer(t, ServerConfig{
+		Name: "one", Listen: "127.0.0.1:0", Handler: hello(), Log: zerolog.Nop(),
+	})
+	other, err := NewServer(ServerConfig{
+		Name: "two", Listen: taken.Addr(), Handler: hello(), Log: zerolog.Nop(),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := other.Serve(t.Context()); err == nil || !strings.Contains(err.Error(), "listen for two") || !strings.Contains(err.Error(), taken.Addr()) {
+	if err := other.Serve(t.Context()); err == nil || !strings.Contains(err.Error(), "listen for two") ||
+		!strings.Contains(err.Error(), taken.Addr()) {
 		t.Errorf("err = %v", err)
 	}
 	for _, listen := range []string{"", "8080", "localhost", "a:b:c"} {
-		if _, err := NewServer(ServerConfig{Listen: listen, Handler: hello()}); err == nil || !strings.Contains(err.Error(), "host:port") {
+		if _, err := NewServer(ServerConfig{Listen: listen, Handler: hello()}); err == nil ||
+			!strings.Contains(err.Error(), "host:port") {
 			t.Errorf("listen address %q: %v", listen, err)
 		}
 	}
@@ -198,7 +209,8 @@ func refused(t *testing.T, s *Server) {
 func TestServerCutsWhatDoesNotEnd(t *testing.T) {
 	g := newGate()
 	s, stop := startServer(t, ServerConfig{
-		Name: "public", Listen: "127.0.0.1:0", Handler: g, Log: zerolog.Nop(), DrainTimeout: 50 * time.Millisecond,
+		Name: "public", Listen: "127.0.0.1:0", Handler: g, Log: zerolog.Nop(),
+		DrainTimeout: 50 * time.Millisecond,
 	})
 	under := make(chan outcome, 1)
 	go func() {
@@ -221,7 +233,10 @@ func TestServerCutsWhatDoesNotEnd(t *testing.T) {
 func TestServerLingersForTheLoadBalancer(t *testing.T) {
 	g := newGate()
 	close(g.out)
-	s, err := NewServer(ServerConfig{Name: "public", Listen: "127.0.0.1:0", Handler: g, Log: zerolog.Nop(), DrainDelay: 300 * time.Millisecond})
+	s, err := NewServer(ServerConfig{
+		Name: "public", Listen: "127.0.0.1:0", Handler: g, Log: zerolog.Nop(),
+		DrainDelay: 300 * time.Millisecond,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -254,7 +269,8 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 	})
 	s, _ := startServer(t, ServerConfig{
 		Name: "public", Listen: "127.0.0.1:0", Handler: read, Log: zerolog.Nop(),
-		ReadHeaderTimeout: 100 * time.Millisecond, ReadTimeout: 200 * time.Millisecond, IdleTimeout: 100 * time.Millisecond,
+		ReadHeaderTimeout: 100 * time.Millisecond, ReadTimeout: 200 * time.Millisecond,
+		IdleTimeout: 100 * time.Millisecond,
 	})
 	const header = "POST / HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: 100\r\n"
 	for name, row := range map[string]struct{ sent, status string }{
@@ -262,7 +278,9 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 		"half a line":   {"POST / HT", ""},
 		"half a header": {header, ""},
 		"half a body":   {header + "\r\n{\"platform\":", "HTTP/1.1 408 "},
-		"then idle":     {"GET / HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n\r\n", "HTTP/1.1 200 "},
+		"then idle": {
+			"GET / HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n\r\n", "HTTP/1.1 200 ",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -293,7 +311,10 @@ func TestSlowReadersAreCutOff(t *testing.T) {
 			}
 		}
 	})
-	s, _ := startServer(t, ServerConfig{Name: "public", Listen: "127.0.0.1:0", Handler: endless, Log: zerolog.Nop(), WriteTimeout: 100 * time.Millisecond})
+	s, _ := startServer(t, ServerConfig{
+		Name: "public", Listen: "127.0.0.1:0", Handler: endless, Log: zerolog.Nop(),
+		WriteTimeout: 100 * time.Millisecond,
+	})
 	if _, err := io.WriteString(dial(t, s), "GET / HTTP/1.1\r\nHost: h\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
@@ -318,7 +339,8 @@ func TestBodyThatEndsEarly(t *testing.T) {
 	if err := conn.CloseWrite(); err != nil {
 		t.Fatal(err)
 	}
-	if got := wantClosed(t, conn); !strings.HasPrefix(got, "HTTP/1.1 400 ") || !strings.Contains(got, "announced length") {
+	if got := wantClosed(t, conn); !strings.HasPrefix(got, "HTTP/1.1 400 ") ||
+		!strings.Contains(got, "announced length") {
 		t.Errorf("the server said %q", got)
 	}
 }
@@ -337,18 +359,22 @@ func TestLargeHeadersAreRefused(t *testing.T) {
 
 func TestConnectionsAreBounded(t *testing.T) {
 	g := newGate()
-	s, _ := startServer(t, ServerConfig{Name: "public", Listen: "127.0.0.1:0", Handler: g, Log: zerolog.Nop(), MaxConns: 2})
+	s, _ := startServer(t, ServerConfig{
+		Name: "public", Listen: "127.0.0.1:0", Handler: g, Log: zerolog.Nop(), MaxConns: 2,
+	})
 	var held []net.Conn
 	for range 2 {
 		conn := dial(t, s)
-		if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"); err != nil {
+		if _, err := io.WriteString(conn,
+			"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"); err != nil {
 			t.Fatal(err)
 		}
 		<-g.in
 		held = append(held, conn)
 	}
 	third := dial(t, s)
-	_, _ = io.WriteString(third, "GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n") // may find it closed already
+	// may find it closed already
+	_, _ = io.WriteString(third, "GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
 	if got := wantClosed(t, third); got != "" {
 		t.Errorf("the third connection got %q", got)
 	}

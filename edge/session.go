@@ -9,22 +9,24 @@ import (
 	"verifyd/sessions"
 )
 
-// sessionDoc is a session as its integrator reads it. The callback URL and what the receiver answered are left out: the former
-// carries the integrator's secrets, the latter the receiver's.
+// sessionDoc is a session as its integrator reads it. The callback URL and what the receiver answered are
+// left out: the former carries the integrator's secrets, the latter the receiver's.
 type sessionDoc struct {
-	ID             sessions.ID     `json:"id"`   // never the token
-	Test           bool            `json:"test"` // started with a test key: its outcome says nothing about anybody
+	ID sessions.ID `json:"id"` // never the token
+	// started with a test key: its outcome says nothing about anybody
+	Test           bool            `json:"test"`
 	Platform       string          `json:"platform"`
 	PlatformUserID string          `json:"platform_user_id"`
 	GuildID        string          `json:"guild_id"`
 	State          sessions.State  `json:"state"`
 	Verified       *bool           `json:"verified"` // null unless verified or failed
 	Reason         sessions.Reason `json:"reason"`   // empty while pending and when verified
-	Rule           sessions.Rule   `json:"rule"`     // the identity network's rule that refused; empty for other reasons
-	CreatedAt      string          `json:"created_at"`
-	ExpiresAt      string          `json:"expires_at"`
-	CompletedAt    *string         `json:"completed_at"` // null while pending and when expired
-	Delivery       deliveryDoc     `json:"delivery"`
+	// the identity network's rule that refused; empty for other reasons
+	Rule        sessions.Rule `json:"rule"`
+	CreatedAt   string        `json:"created_at"`
+	ExpiresAt   string        `json:"expires_at"`
+	CompletedAt *string       `json:"completed_at"` // null while pending and when expired
+	Delivery    deliveryDoc   `json:"delivery"`
 }
 
 type deliveryDoc struct {
@@ -64,8 +66,8 @@ func (a *api) readSession(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, "application/json", document(view))
 }
 
-// POST /sessions/{session}/cancel takes a pending session back: it is completed as canceled, and no callback is sent. It answers
-// as GET does. A repeat is harmless.
+// POST /sessions/{session}/cancel takes a pending session back: it is completed as canceled, and no callback
+// is sent. It answers as GET does. A repeat is harmless.
 func (a *api) cancelSession(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), a.StoreTimeout)
 	defer cancel()
@@ -80,8 +82,8 @@ func (a *api) cancelSession(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, "application/json", document(view))
 }
 
-// session reads the session that the path names, if the key's account owns it. A malformed name, another account's session and
-// none at all look the same.
+// session reads the session that the path names, if the key's account owns it. A malformed name, another
+// account's session and none at all look the same.
 func (a *api) session(ctx context.Context, r *http.Request) (sessions.View, *problem) {
 	who, p := a.authorize(r)
 	if p != nil {
@@ -100,15 +102,17 @@ func (a *api) session(ctx context.Context, r *http.Request) (sessions.View, *pro
 	case view.Account != who.Account.ID, view.Test != who.Key.Test:
 		return sessions.View{}, noSession()
 	}
-	line := LineOf(ctx)
-	line.Session = id
-	line.Follow(ctx, view.Trace)
+	event := EventFrom(ctx)
+	event.Session = id
+	event.Follow(ctx, view.Trace)
 	return view, nil
 }
 
 func (a *api) cancel(ctx context.Context, view sessions.View) (sessions.View, *problem) {
 	if view.State == sessions.Pending {
-		c, err := a.Sessions.Complete(ctx, view.ID, sessions.Outcome{State: sessions.Canceled, Reason: sessions.CanceledReason})
+		c, err := a.Sessions.CompleteSession(ctx, view.Session, sessions.Outcome{
+			State: sessions.Canceled, Reason: sessions.CanceledReason,
+		})
 		switch {
 		case err == nil, errors.Is(err, sessions.ErrCompleted):
 			view.Outcome, view.CompletedAt = c.Outcome, c.CompletedAt // ours, or the one that was faster
@@ -124,14 +128,22 @@ func (a *api) cancel(ctx context.Context, view sessions.View) (sessions.View, *p
 	case sessions.Canceled:
 		return view, nil
 	case sessions.Expired:
-		return sessions.View{}, &problem{code: CodeSessionExpired, detail: "The session expired at " + timestamp(view.ExpiresAt) + "; no callback is sent."}
+		return sessions.View{}, &problem{
+			code:   CodeSessionExpired,
+			detail: "The session expired at " + timestamp(view.ExpiresAt) + "; no callback is sent.",
+		}
 	default:
-		return sessions.View{}, &problem{code: CodeSessionCompleted, detail: "The session was completed before it could be canceled: it is " + string(view.State) + "."}
+		return sessions.View{}, &problem{
+			code: CodeSessionCompleted,
+			detail: "The session was completed before it could be canceled: it is " + string(view.State) +
+				".",
+		}
 	}
 }
 
-// resendSession answers POST /sessions/{session}/resend: one more attempt at a delivery that has come to an end, with the same
-// webhook-id. 202, since it is sent by a dispatcher, soon; GET shows how it ends. It counts towards the key's rate.
+// resendSession answers POST /sessions/{session}/resend: one more attempt at a delivery that has come to an
+// end, with the same webhook-id. 202, since it is sent by a dispatcher, soon; GET shows how it ends. It
+// counts towards the key's rate.
 func (a *api) resendSession(w http.ResponseWriter, r *http.Request) {
 	view, p := a.sendAgain(w.Header(), r)
 	if p != nil {
@@ -141,7 +153,8 @@ func (a *api) resendSession(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusAccepted, "application/json", document(view))
 }
 
-// sendAgain counts towards the key's rate, as a start does: each is a POST to somebody, and facts that are kept.
+// sendAgain counts towards the key's rate, as a start does: each is a POST to somebody, and facts that are
+// kept.
 func (a *api) sendAgain(h http.Header, r *http.Request) (sessions.View, *problem) {
 	who, p := a.authorize(r)
 	if p == nil {
@@ -160,15 +173,24 @@ func (a *api) sendAgain(h http.Header, r *http.Request) (sessions.View, *problem
 }
 
 func (a *api) resend(ctx context.Context, view sessions.View) (sessions.View, *problem) {
-	_, err := a.Sessions.Resend(ctx, view.ID, LineOf(ctx).Key)
+	_, err := a.Sessions.Resend(ctx, view.ID, EventFrom(ctx).Key)
 	switch {
 	case err == nil:
 		view.Delivery.State = sessions.DeliveryDue
 		return view, nil
 	case errors.Is(err, sessions.ErrDeliveryOpen):
-		return view, &problem{code: CodeDeliveryOpen, detail: "The callback is waiting or being sent. Read the session, and ask again once its delivery has ended."}
+		return view, &problem{
+			code: CodeDeliveryOpen, detail: "The callback is waiting or being sent. Read the session, and ask again once its delivery has ended.",
+		}
+	case errors.Is(err, sessions.ErrNoDelivery) && view.Lost:
+		return view, &problem{code: CodeNothingToSend,
+			detail: "This service's store was damaged, and the session's callback URL " +
+				"is among what it lost. Start a new session."}
 	case errors.Is(err, sessions.ErrNoDelivery):
-		return view, &problem{code: CodeNothingToSend, detail: "The session is " + string(view.State) + ": only verified and failed sessions are sent."}
+		return view, &problem{
+			code:   CodeNothingToSend,
+			detail: "The session is " + string(view.State) + ": only verified and failed sessions are sent.",
+		}
 	case errors.Is(err, sessions.ErrNotFound):
 		return view, noSession()
 	default:
@@ -177,7 +199,10 @@ func (a *api) resend(ctx context.Context, view sessions.View) (sessions.View, *p
 }
 
 func noSession() *problem {
-	return &problem{code: CodeSessionNotFound, detail: "This account has no such session, or its results are no longer kept."}
+	return &problem{
+		code:   CodeSessionNotFound,
+		detail: "This account has no such session, or its results are no longer kept.",
+	}
 }
 
 // document draws a view.
@@ -185,8 +210,9 @@ func document(v sessions.View) sessionDoc {
 	doc := sessionDoc{
 		ID: v.ID, Test: v.Test, Platform: v.Platform, PlatformUserID: v.PlatformUserID, GuildID: v.GuildID,
 		State: v.State, Reason: v.Reason, Rule: v.Rule,
-		CreatedAt: timestamp(v.CreatedAt), ExpiresAt: timestamp(v.ExpiresAt), CompletedAt: timestampOrNull(v.CompletedAt),
-		Delivery: deliveryDoc{State: v.Delivery.State, Attempts: []attemptDoc{}},
+		CreatedAt: timestamp(v.CreatedAt), ExpiresAt: timestamp(v.ExpiresAt),
+		CompletedAt: timestampOrNull(v.CompletedAt),
+		Delivery:    deliveryDoc{State: v.Delivery.State, Attempts: []attemptDoc{}},
 	}
 	if v.State == sessions.Verified || v.State == sessions.Failed {
 		verified := v.Verified()

@@ -29,7 +29,8 @@ func TestReadPendingSession(t *testing.T) {
 		a := s.get(t, name, acmeKey)
 		created := timestamp(s.clock.now())
 		want := fmt.Sprintf(`{"id":%q,"test":false,"platform":"chat","platform_user_id":"u-1","guild_id":"g-1","state":"pending","verified":null,"reason":"","rule":"",`+
-			`"created_at":%q,"expires_at":%q,"completed_at":null,"delivery":{"state":"none","attempts":[]}}`, id, created, begun.ExpiresAt)
+			`"created_at":%q,"expires_at":%q,"completed_at":null,"delivery":{"state":"none","attempts":[]}}`,
+			id, created, begun.ExpiresAt)
 		if a.status != http.StatusOK || a.body != want {
 			t.Errorf("%d %s\nwant %s", a.status, a.body, want)
 		}
@@ -37,7 +38,8 @@ func TestReadPendingSession(t *testing.T) {
 			t.Errorf("headers = %v", a.header)
 		}
 	}
-	if head := s.do(t, http.MethodHead, "/sessions/"+id, "", "Authorization", "Bearer "+acmeKey); head.status != http.StatusOK || head.body != "" {
+	if head := s.do(t, http.MethodHead, "/sessions/"+id, "", "Authorization",
+		"Bearer "+acmeKey); head.status != http.StatusOK || head.body != "" {
 		t.Errorf("HEAD: %d %q", head.status, head.body)
 	}
 }
@@ -51,16 +53,21 @@ func TestReadEveryOutcome(t *testing.T) {
 	}{
 		{sessions.Outcome{State: sessions.Verified, Network: "default"}, "true", "due"},
 		{sessions.Outcome{State: sessions.Failed, Reason: sessions.Declined}, "false", "due"},
-		{sessions.Outcome{State: sessions.Failed, Reason: sessions.Refused, Network: "default"}, "false", "due"},
-		{sessions.Outcome{State: sessions.Failed, Reason: sessions.Refused, Rule: sessions.RuleAccountAge, Network: "default"}, "false", "due"},
+		{sessions.Outcome{State: sessions.Failed, Reason: sessions.Refused, Network: "default"}, "false",
+			"due"},
+		{sessions.Outcome{State: sessions.Failed, Reason: sessions.Refused, Rule: sessions.RuleAccountAge,
+			Network: "default"}, "false", "due"},
 		{sessions.Outcome{State: sessions.Canceled, Reason: sessions.CanceledReason}, "null", "none"},
 	} {
 		token := s.start(t).Session
 		s.complete(t, token, row.outcome)
 		a := s.get(t, token, acmeKey)
-		want := fmt.Sprintf(`"state":%q,"verified":%s,"reason":%q,"rule":%q,`, row.outcome.State, row.verified, row.outcome.Reason, row.outcome.Rule)
-		completed := fmt.Sprintf(`"completed_at":%q,"delivery":{"state":%q,"attempts":[]}`, timestamp(s.clock.now()), row.delivery)
-		if a.status != http.StatusOK || !strings.Contains(a.body, want) || !strings.Contains(a.body, completed) {
+		want := fmt.Sprintf(`"state":%q,"verified":%s,"reason":%q,"rule":%q,`, row.outcome.State,
+			row.verified, row.outcome.Reason, row.outcome.Rule)
+		completed := fmt.Sprintf(`"completed_at":%q,"delivery":{"state":%q,"attempts":[]}`,
+			timestamp(s.clock.now()), row.delivery)
+		if a.status != http.StatusOK || !strings.Contains(a.body, want) ||
+			!strings.Contains(a.body, completed) {
 			t.Errorf("%d %s\nwant %s … %s", a.status, a.body, want, completed)
 		}
 	}
@@ -75,7 +82,8 @@ func TestReadExpiredSession(t *testing.T) {
 	}
 	s.clock.advance(time.Millisecond)
 	got := parse[sessionDoc](t, s.get(t, token, acmeKey), http.StatusOK)
-	if got.State != sessions.Expired || got.Verified != nil || got.Reason != "expired" || got.CompletedAt != nil || got.Delivery.State != "none" {
+	if got.State != sessions.Expired || got.Verified != nil || got.Reason != "expired" ||
+		got.CompletedAt != nil || got.Delivery.State != "none" {
 		t.Errorf("session = %+v", got)
 	}
 	wantProblem(t, s.cancel(t, token, acmeKey), CodeSessionExpired)
@@ -90,13 +98,16 @@ func TestReadAttempts(t *testing.T) {
 	at := time.Date(2030, 1, 2, 3, 4, 5, 678_900_000, time.UTC)
 	claim := func(n int) {
 		t.Helper()
-		if err := s.store.Claim(t.Context(), sessions.Claim{Session: id, Number: n, Worker: "w", At: at, Deadline: at, SettleAfter: at}); err != nil {
+		if err := s.store.Claim(t.Context(), sessions.Claim{
+			Session: id, Number: n, Worker: "w", At: at, Deadline: at, SettleAfter: at,
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	settle := func(r sessions.Result) {
 		t.Helper()
-		r.Session, r.At, r.By, r.Answer, r.Detail = id, at.Add(time.Second), "w", "MARKERANSWER", "MARKERDETAIL"
+		r.Session, r.At, r.By, r.Answer, r.Detail = id, at.Add(time.Second), "w", "MARKERANSWER",
+			"MARKERDETAIL"
 		if _, err := s.store.Settle(t.Context(), r); err != nil {
 			t.Fatal(err)
 		}
@@ -110,10 +121,13 @@ func TestReadAttempts(t *testing.T) {
 		{"rejected", `{"number":2,"verdict":"rejected","class":"status","status":503,"claimed_at":"2030-01-02T03:04:05.678Z","ended_at":"2030-01-02T03:04:06.678Z"}`},
 	} {
 		if row.state == "rejected" {
-			settle(sessions.Result{Number: 2, Verdict: sessions.VerdictRejected, Class: sessions.ClassStatus, Status: 503})
+			settle(sessions.Result{
+				Number: 2, Verdict: sessions.VerdictRejected, Class: sessions.ClassStatus, Status: 503,
+			})
 		}
 		a := s.get(t, token, acmeKey)
-		if want := `"delivery":{"state":"` + row.state + `","attempts":[` + first + "," + row.second + `]}`; !strings.Contains(a.body, want) {
+		if want := `"delivery":{"state":"` + row.state + `","attempts":[` + first + "," + row.second +
+			`]}`; !strings.Contains(a.body, want) {
 			t.Errorf("%s\nwant %s", a.body, want)
 		}
 		if strings.Contains(a.body, "MARKER") || strings.Contains(a.body, "bot.example.com") {
@@ -141,7 +155,10 @@ func TestArbitraryStringsComeBackUnchanged(t *testing.T) {
 		"looks like JSON": `{"verified":true}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			in := map[string]string{"platform": value, "platform_user_id": value, "guild_id": value, "callback_url": "https://h.example/"}
+			in := map[string]string{
+				"platform": value, "platform_user_id": value, "guild_id": value,
+				"callback_url": "https://h.example/",
+			}
 			body, err := json.Marshal(in)
 			if err != nil {
 				t.Fatal(err)
@@ -153,7 +170,8 @@ func TestArbitraryStringsComeBackUnchanged(t *testing.T) {
 				}
 				got := parse[sessionDoc](t, s.get(t, token, acmeKey), http.StatusOK)
 				if got.Platform != value || got.PlatformUserID != value || got.GuildID != value {
-					t.Errorf("%s: %q, %q, %q; want %q", when, got.Platform, got.PlatformUserID, got.GuildID, value)
+					t.Errorf("%s: %q, %q, %q; want %q", when, got.Platform, got.PlatformUserID, got.GuildID,
+						value)
 				}
 			}
 		})
@@ -165,7 +183,10 @@ func TestOnlyTheOwnAccountSeesASession(t *testing.T) {
 	begun := s.start(t)
 	id := idOf(t, begun.Session)
 	unknown := strings.Repeat("a", 32)
-	names := []string{begun.Session, id, unknown, strings.Repeat("A", 43), "x", id[:31], id + "a", strings.ToUpper(id), "%00", "%ff", "..", "a%2Fb"}
+	names := []string{
+		begun.Session, id, unknown, strings.Repeat("A", 43), "x", id[:31], id + "a", strings.ToUpper(id),
+		"%00", "%ff", "..", "a%2Fb",
+	}
 	for _, name := range names {
 		key := otherKey
 		a, b := s.get(t, name, key), s.cancel(t, name, key)
@@ -185,7 +206,8 @@ func TestOnlyTheOwnAccountSeesASession(t *testing.T) {
 	}
 	wantProblem(t, s.get(t, id, revokedKey), CodeKeyInvalid)
 	if got := parse[sessionDoc](t, s.get(t, id, slowKey), http.StatusOK); got.State != sessions.Pending {
-		t.Errorf("for another key of the account the session is %s; strangers must not have moved it", got.State)
+		t.Errorf("for another key of the account the session is %s; strangers must not have moved it",
+			got.State)
 	}
 }
 
@@ -194,7 +216,8 @@ func TestCancel(t *testing.T) {
 	token := s.start(t).Session
 	first := s.cancel(t, token, acmeKey)
 	got := parse[sessionDoc](t, first, http.StatusOK)
-	if got.State != sessions.Canceled || got.Verified != nil || got.Reason != "canceled" || got.CompletedAt == nil || got.Delivery.State != "none" {
+	if got.State != sessions.Canceled || got.Verified != nil || got.Reason != "canceled" ||
+		got.CompletedAt == nil || got.Delivery.State != "none" {
 		t.Errorf("session = %+v", got)
 	}
 	s.clock.advance(time.Minute)
@@ -203,14 +226,17 @@ func TestCancel(t *testing.T) {
 			t.Errorf("afterwards: %d %s\nwant %s", again.status, again.body, first.body)
 		}
 	}
-	if _, err := s.store.Complete(t.Context(), sessions.ID(idOf(t, token)), sessions.Outcome{State: sessions.Verified}); err == nil {
+	if _, err := s.store.Complete(t.Context(), sessions.ID(idOf(t, token)),
+		sessions.Outcome{State: sessions.Verified}); err == nil {
 		t.Error("a canceled session was verified")
 	}
 }
 
 func TestCancelOfACompletedSession(t *testing.T) {
 	s := newService(t, nil)
-	for _, o := range []sessions.Outcome{{State: sessions.Verified}, {State: sessions.Failed, Reason: sessions.Declined}} {
+	for _, o := range []sessions.Outcome{
+		{State: sessions.Verified}, {State: sessions.Failed, Reason: sessions.Declined},
+	} {
 		token := s.start(t).Session
 		s.complete(t, token, o)
 		p := wantProblem(t, s.cancel(t, token, acmeKey), CodeSessionCompleted)
@@ -234,7 +260,8 @@ func (s stale) Read(ctx context.Context, id sessions.ID) (sessions.View, error) 
 
 func TestCancelThatComesSecond(t *testing.T) {
 	pending := func(v sessions.View) sessions.View {
-		v.Outcome, v.CompletedAt, v.Delivery = sessions.Outcome{State: sessions.Pending}, time.Time{}, sessions.Delivery{State: sessions.DeliveryNone}
+		v.Outcome, v.CompletedAt, v.Delivery = sessions.Outcome{State: sessions.Pending}, time.Time{},
+			sessions.Delivery{State: sessions.DeliveryNone}
 		return v
 	}
 	s := newService(t, func(c *Config) { c.Sessions = stale{c.Sessions, pending} })
@@ -242,7 +269,8 @@ func TestCancelThatComesSecond(t *testing.T) {
 	s.complete(t, verified, sessions.Outcome{State: sessions.Verified})
 	s.complete(t, canceled, sessions.Outcome{State: sessions.Canceled, Reason: sessions.CanceledReason})
 	wantProblem(t, s.cancel(t, verified, acmeKey), CodeSessionCompleted)
-	if got := parse[sessionDoc](t, s.cancel(t, canceled, acmeKey), http.StatusOK); got.State != sessions.Canceled || got.CompletedAt == nil {
+	if got := parse[sessionDoc](t, s.cancel(t, canceled, acmeKey),
+		http.StatusOK); got.State != sessions.Canceled || got.CompletedAt == nil {
 		t.Errorf("session = %+v", got)
 	}
 	s.clock.advance(sessions.Lifetime)
@@ -254,10 +282,15 @@ func TestResendsCountTowardsTheRate(t *testing.T) {
 	s := newService(t, nil)
 	token := s.start(t).Session
 	c := s.complete(t, token, sessions.Outcome{State: sessions.Verified, Network: "default"})
-	if err := s.store.Claim(t.Context(), sessions.Claim{Session: c.ID, Number: 1, At: s.clock.now()}); err != nil {
+	if err := s.store.Claim(t.Context(), sessions.Claim{
+		Session: c.ID, Number: 1, At: s.clock.now(),
+	}); err != nil {
 		t.Fatal(err)
 	}
-	result := sessions.Result{Session: c.ID, Number: 1, Verdict: sessions.VerdictRejected, Class: sessions.ClassStatus, Status: 500, At: s.clock.now()}
+	result := sessions.Result{
+		Session: c.ID, Number: 1, Verdict: sessions.VerdictRejected, Class: sessions.ClassStatus, Status: 500,
+		At: s.clock.now(),
+	}
 	if _, err := s.store.Settle(t.Context(), result); err != nil {
 		t.Fatal(err)
 	}

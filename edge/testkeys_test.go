@@ -13,7 +13,8 @@ import (
 func TestTestKeysWhereTheyAreOff(t *testing.T) {
 	s := newService(t, func(c *Config) { c.TestKeys = false })
 	for _, a := range []answer{
-		s.do(t, http.MethodPost, pathInit, goodBody, "Authorization", "Bearer "+acmeTest, "Content-Type", "application/json"),
+		s.do(t, http.MethodPost, pathInit, goodBody, "Authorization", "Bearer "+acmeTest, "Content-Type",
+			"application/json"),
 		s.list(t, acmeTest, ""),
 	} {
 		if p := wantProblem(t, a, CodeKeyInvalid); !strings.Contains(p.Detail, "VERIFYD_TEST_KEYS") {
@@ -25,7 +26,9 @@ func TestTestKeysWhereTheyAreOff(t *testing.T) {
 
 func TestTestSessionsCostNoQuota(t *testing.T) {
 	conn := natstest.Start(t)
-	s := newServiceOn(t, conn, func(c *Config) { c.Quota = limit.NewQuota(natstest.Writer(t, conn, natsconf.StreamUsage), 1) })
+	s := newServiceOn(t, conn, func(c *Config) {
+		c.Quota = limit.NewQuota(natstest.Writer(t, conn, natsconf.StreamUsage), 1)
+	})
 	s.start(t)
 	wantProblem(t, s.init(t, goodBody), CodeQuotaExceeded)
 	for range 3 {

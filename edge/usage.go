@@ -21,8 +21,8 @@ type Usages interface {
 	Usage(ctx context.Context, account string, month time.Time) (sessions.Usage, error)
 }
 
-// usageDoc is what the key's account did in a month. The quota is that of live sessions, with either kind of key; the days are of
-// the key's own kind.
+// usageDoc is what the key's account did in a month. The quota is that of live sessions, with either kind of
+// key; the days are of the key's own kind.
 type usageDoc struct {
 	Month     string   `json:"month"`
 	Test      bool     `json:"test"`
@@ -34,7 +34,8 @@ type usageDoc struct {
 	Days      []dayDoc `json:"days"`      // up to today
 }
 
-// dayDoc is what happened on a day, or in a month. What is counted of sessions stands on the day on which they were started.
+// dayDoc is what happened on a day, or in a month. What is counted of sessions stands on the day on which
+// they were started.
 type dayDoc struct {
 	Day       string       `json:"day,omitempty"` // empty for a month
 	Started   int64        `json:"started"`
@@ -84,7 +85,7 @@ type limitedDoc struct {
 	QuotaExceeded int64 `json:"quota_exceeded"`
 }
 
-// GET /usage tells what the key's account did in a UTC month, this one unless ?month= names another.
+// GET /usage reports what the key's account did in a UTC month, this one unless ?month= names another.
 func (a *api) readUsage(w http.ResponseWriter, r *http.Request) {
 	who, p := a.authorize(r)
 	if p != nil {
@@ -106,8 +107,10 @@ func (a *api) readUsage(w http.ResponseWriter, r *http.Request) {
 	}
 	quota := a.Quota.Limit(who.Account.Quota)
 	doc := usageDoc{
-		Month: month.Format(monthLayout), Test: who.Key.Test, Quota: quota, Used: u.Used, Remaining: max(quota-u.Used, 0),
-		ResetsAt: timestamp(month.AddDate(0, 1, 0)), Total: dayOf("", u.Total(who.Key.Test)), Days: []dayDoc{},
+		Month: month.Format(monthLayout), Test: who.Key.Test, Quota: quota, Used: u.Used,
+		Remaining: max(quota-u.Used, 0),
+		ResetsAt:  timestamp(month.AddDate(0, 1, 0)), Total: dayOf("", u.Total(who.Key.Test)),
+		Days: []dayDoc{},
 	}
 	for _, day := range u.Days {
 		if day.Day.After(now) {
@@ -122,7 +125,8 @@ func (a *api) readUsage(w http.ResponseWriter, r *http.Request) {
 func monthOf(raw string, now time.Time) (time.Time, *problem) {
 	values, err := url.ParseQuery(raw)
 	if err != nil {
-		return time.Time{}, badParameter("", "the query is not of the form name=value&name=value, percent-encoded")
+		return time.Time{}, badParameter("",
+			"the query is not of the form name=value&name=value, percent-encoded")
 	}
 	p := parameters{values: values}
 	text := p.single("month")
@@ -143,22 +147,31 @@ func dayOf(day string, n map[sessions.Count]int64) dayDoc {
 	doc := dayDoc{
 		Day: day, Started: n[sessions.CountStarted],
 		Steps: stepsDoc{
-			Opened: n[sessions.CountOpened], SignIn: n[sessions.CountSignIn], Returned: n[sessions.CountReturned], Finished: n[sessions.CountFinished],
+			Opened: n[sessions.CountOpened], SignIn: n[sessions.CountSignIn],
+			Returned: n[sessions.CountReturned], Finished: n[sessions.CountFinished],
 		},
-		Verified: n[sessions.CountVerified], Failed: failedDoc{Declined: n[sessions.CountDeclined], Refused: n[sessions.CountRefused]},
+		Verified: n[sessions.CountVerified], Failed: failedDoc{
+			Declined: n[sessions.CountDeclined], Refused: n[sessions.CountRefused],
+		},
 		Canceled: n[sessions.CountCanceled], Expired: n[sessions.CountExpired], Networks: []networkDoc{},
 		Callbacks: callbackDoc{
-			Delivered: n[sessions.CountDelivered], Rejected: n[sessions.CountRejected], Unknown: n[sessions.CountUnknown],
+			Delivered: n[sessions.CountDelivered], Rejected: n[sessions.CountRejected],
+			Unknown:       n[sessions.CountUnknown],
 			Undeliverable: n[sessions.CountUndeliverable],
 		},
-		Limited:  limitedDoc{RateLimited: n[sessions.CountRateLimited], QuotaExceeded: n[sessions.CountQuotaExceeded]},
+		Limited: limitedDoc{
+			RateLimited: n[sessions.CountRateLimited], QuotaExceeded: n[sessions.CountQuotaExceeded],
+		},
 		Replayed: n[sessions.CountReplayed],
 	}
 	for _, id := range sessions.Networks(n) {
 		doc.Networks = append(doc.Networks, networkDoc{
-			Network: id, SignIn: n[sessions.CountSignIn.Of(id)], Returned: n[sessions.CountReturned.Of(id)], Trouble: n[sessions.CountTrouble.Of(id)],
+			Network: id, SignIn: n[sessions.CountSignIn.Of(id)], Returned: n[sessions.CountReturned.Of(id)],
+			Trouble:  n[sessions.CountNetworkError.Of(id)],
 			Verified: n[sessions.CountVerified.Of(id)],
-			Failed:   failedDoc{Declined: n[sessions.CountDeclined.Of(id)], Refused: n[sessions.CountRefused.Of(id)]},
+			Failed: failedDoc{
+				Declined: n[sessions.CountDeclined.Of(id)], Refused: n[sessions.CountRefused.Of(id)],
+			},
 		})
 	}
 	return doc

@@ -14,15 +14,17 @@ import (
 const (
 	// maxWait bounds ?wait=, in seconds: longer than that, proxies on the way give up first.
 	maxWait = 60
-	// defaultMaxWaiting bounds the requests that wait at once: a tenth of the connections that a server takes by default.
+	// defaultMaxWaiting bounds the requests that wait at once: a tenth of the connections that a server takes
+	// by default.
 	defaultMaxWaiting = DefaultMaxConns / 10
-	// retryWaiting is what a request beyond the bound is told to wait.
+	// retryWaiting is the Retry-After of a request beyond the bound.
 	retryWaiting = 5 * time.Second
-	// waitMargin is what a waiting request's connection lives longer than its wait and its reads, for the answer to leave.
+	// waitMargin is what a waiting request's connection lives longer than its wait and its reads, for the
+	// answer to leave.
 	waitMargin = 10 * time.Second
 )
 
-// Changes tells when a session may have changed; a *sessions.Watch. Its error is natsconf.ErrUnavailable.
+// Changes reports when a session may have changed; a *sessions.Watch. Its error is natsconf.ErrUnavailable.
 type Changes interface {
 	Follow(ctx context.Context, id sessions.ID) (*sessions.Follower, error)
 }
@@ -35,7 +37,8 @@ func waitOf(q url.Values) (time.Duration, *problem) {
 	}
 	n, err := strconv.ParseUint(values[0], 10, 16)
 	if err != nil || len(values) > 1 || n < 1 || n > maxWait {
-		return 0, badParameter("wait", fmt.Sprintf("it must be a whole number of seconds from 1 to %d, once", maxWait))
+		return 0, badParameter("wait",
+			fmt.Sprintf("it must be a whole number of seconds from 1 to %d, once", maxWait))
 	}
 	return time.Duration(n) * time.Second, nil
 }
@@ -46,26 +49,33 @@ func badParameter(name, detail string) *problem {
 	return &problem{code: CodeInvalidRequest, detail: summary(faults), faults: faults}
 }
 
-// await gives a session's view once its state or its delivery's is another than in the given one, or the wait is over, or the
-// server drains. A session at whose end nothing more comes by itself is not waited for.
-func (a *api) await(w http.ResponseWriter, r *http.Request, first sessions.View, wait time.Duration) (sessions.View, *problem) {
-	LineOf(r.Context()).name = "session_wait" // its time tells nothing about the service's
+// await returns a session's view once its state or its delivery's is another than in the given one, or the
+// wait is over, or the server drains. A session at whose end nothing more comes by itself is not waited for.
+func (a *api) await(w http.ResponseWriter, r *http.Request, first sessions.View,
+	wait time.Duration) (sessions.View, *problem) {
+	EventFrom(r.Context()).name = "session_wait" // its time says nothing about the service's
 	if settled(first) {
 		return first, nil
 	}
-	leave, full := a.waiting.take(first.Account)
+	release, full := a.waiting.Acquire(accountShare(first.Account, a.MaxWaiting))
 	if full != nil {
-		return first, &problem{code: CodeTooManyWaiting, detail: "Too many requests wait already; read without waiting, or try again later.", retryAfter: retryWaiting}
+		return first, &problem{
+			code:       CodeTooManyWaiting,
+			detail:     "Too many requests wait already; read without waiting, or try again later.",
+			retryAfter: retryWaiting,
+		}
 	}
-	defer leave()
-	// The server's own write time-out is for answers that come at once. Where it cannot be moved the server may cut this one off.
+	defer release()
+	// The server's own write time-out is for answers that come at once. Where it cannot be moved the server
+	// may cut this one off.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(wait + a.StoreTimeout + waitMargin))
 	over := time.NewTimer(wait)
 	defer over.Stop()
 	return a.follow(r.Context(), first, over.C)
 }
 
-func (a *api) follow(ctx context.Context, first sessions.View, over <-chan time.Time) (sessions.View, *problem) {
+func (a *api) follow(ctx context.Context, first sessions.View, over <-chan time.Time) (sessions.View,
+	*problem) {
 	begin, cancel := context.WithTimeout(ctx, a.StoreTimeout)
 	follower, err := a.Changes.Follow(begin, first.ID)
 	cancel()
@@ -75,7 +85,7 @@ func (a *api) follow(ctx context.Context, first sessions.View, over <-chan time.
 	defer follower.Close()
 	var expires <-chan time.Time
 	if first.State == sessions.Pending {
-		t := time.NewTimer(first.ExpiresAt.Sub(a.Now()) + time.Millisecond) // no fact tells of an expiry
+		t := time.NewTimer(first.ExpiresAt.Sub(a.Now()) + time.Millisecond) // no fact records an expiry
 		defer t.Stop()
 		expires = t.C
 	}

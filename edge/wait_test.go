@@ -12,7 +12,7 @@ import (
 	"verifyd/sessions"
 )
 
-// announced tells when a request has begun to wait.
+// announced reports when a request has begun to wait.
 type announced struct {
 	Changes
 	began chan struct{}
@@ -35,7 +35,8 @@ func newWaiter(t *testing.T, change func(*Config), changeServer ...func(*ServerC
 	return newWaiterOn(t, natstest.Start(t), change, changeServer...)
 }
 
-func newWaiterOn(t *testing.T, conn *natsconf.Conn, change func(*Config), changeServer ...func(*ServerConfig)) waiter {
+func newWaiterOn(t *testing.T, conn *natsconf.Conn, change func(*Config),
+	changeServer ...func(*ServerConfig)) waiter {
 	t.Helper()
 	began := make(chan struct{}, 16)
 	return waiter{newServiceOn(t, conn, func(c *Config) {
@@ -46,7 +47,7 @@ func newWaiterOn(t *testing.T, conn *natsconf.Conn, change func(*Config), change
 	}, changeServer...), began}
 }
 
-// wait begins to wait for a session, and gives the answer when it comes.
+// wait begins to wait for a session, and returns the answer when it comes.
 func (w waiter) wait(t *testing.T, session, seconds string) <-chan answer {
 	t.Helper()
 	answers := make(chan answer, 1)
@@ -73,7 +74,8 @@ func TestWaitEndsWithEachChange(t *testing.T) {
 	now := w.clock.now()
 
 	one, two := w.wait(t, token, "60"), w.wait(t, token, "60")
-	w.complete(t, w.start(t).Session, sessions.Outcome{State: sessions.Verified}) // another session: nobody is told
+	// another session: nobody is told
+	w.complete(t, w.start(t).Session, sessions.Outcome{State: sessions.Verified})
 	w.complete(t, token, sessions.Outcome{State: sessions.Verified, Network: "default"})
 	wantStates(t, <-one, sessions.Verified, sessions.DeliveryDue)
 	wantStates(t, <-two, sessions.Verified, sessions.DeliveryDue)
@@ -85,7 +87,9 @@ func TestWaitEndsWithEachChange(t *testing.T) {
 	wantStates(t, <-answer, sessions.Verified, sessions.DeliveryClaimed)
 
 	answer = w.wait(t, token, "60")
-	if _, err := w.store.Settle(t.Context(), sessions.Result{Session: id, Number: 1, Verdict: sessions.VerdictDelivered, Status: 204, At: now}); err != nil {
+	if _, err := w.store.Settle(t.Context(), sessions.Result{
+		Session: id, Number: 1, Verdict: sessions.VerdictDelivered, Status: 204, At: now,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	wantStates(t, <-answer, sessions.Verified, sessions.DeliveryDelivered)
@@ -128,20 +132,27 @@ func TestWaitingIsBounded(t *testing.T) {
 	a := w.get(t, token+"?wait=60", acmeKey)
 	wantProblem(t, a, CodeTooManyWaiting)
 	wantRetryAfter(t, a, 5, 5)
-	others := parse[started](t, w.do(t, http.MethodPost, pathInit, goodBody, "Authorization", "Bearer "+otherKey, "Content-Type", "application/json"), http.StatusOK)
+	others := parse[started](t,
+		w.do(t, http.MethodPost, pathInit, goodBody, "Authorization", "Bearer "+otherKey, "Content-Type",
+			"application/json"), http.StatusOK)
 	wantStates(t, w.get(t, others.Session+"?wait=1", otherKey), sessions.Pending, sessions.DeliveryNone)
 	w.cancel(t, token, acmeKey)
 	wantStates(t, <-one, sessions.Canceled, sessions.DeliveryNone)
 	wantStates(t, <-two, sessions.Canceled, sessions.DeliveryNone)
-	wantStates(t, <-w.wait(t, w.start(t).Session, "1"), sessions.Pending, sessions.DeliveryNone) // their places are free again
+	// their places are free again
+	wantStates(t, <-w.wait(t, w.start(t).Session, "1"), sessions.Pending, sessions.DeliveryNone)
 }
 
 func TestBadWaits(t *testing.T) {
 	s := newService(t, nil)
 	token := s.start(t).Session
-	for _, query := range []string{"wait=", "wait=0", "wait=61", "wait=-1", "wait=1.5", "wait=1s", "wait=+1", "wait=1&wait=1", "wait=99999999999999999999"} {
+	for _, query := range []string{
+		"wait=", "wait=0", "wait=61", "wait=-1", "wait=1.5", "wait=1s", "wait=+1", "wait=1&wait=1",
+		"wait=99999999999999999999",
+	} {
 		p := wantProblem(t, s.get(t, token+"?"+query, acmeKey), CodeInvalidRequest)
-		if len(p.Errors) != 1 || p.Errors[0].Field != "wait" || !strings.Contains(p.Errors[0].Detail, "1 to 60") {
+		if len(p.Errors) != 1 || p.Errors[0].Field != "wait" ||
+			!strings.Contains(p.Errors[0].Detail, "1 to 60") {
 			t.Errorf("%s: errors = %+v", query, p.Errors)
 		}
 	}

@@ -7,8 +7,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Acknowledge goes through everything that a durable consumer has still to give, acknowledges what ended says is done with, and gives the
-// rest back at once. Nobody else may use the consumer meanwhile. Its error is ErrUnavailable; a repeat is harmless.
+// Acknowledge goes through everything that a durable consumer has still to deliver, acknowledges what ended
+// says is done with, and returns the rest to it at once. Nobody else may use the consumer meanwhile. Its
+// error is ErrUnavailable; a repeat is harmless.
 func (c *Conn) Acknowledge(ctx context.Context, asset ConsumerAsset, ended func(jetstream.Msg) bool) error {
 	if err := EnsureConsumer(ctx, c.JS, asset); err != nil {
 		return err
@@ -17,7 +18,7 @@ func (c *Conn) Acknowledge(ctx context.Context, asset ConsumerAsset, ended func(
 	if err != nil {
 		return fmt.Errorf("look up consumer %s: %w: %w", asset.Config.Durable, ErrUnavailable, err)
 	}
-	g := giving{consumer: consumer, ended: ended}
+	g := delivering{consumer: consumer, ended: ended}
 	for left := consumer.CachedInfo().NumPending; left > 0; {
 		if ctx.Err() != nil {
 			return fmt.Errorf("acknowledge: %w: %w", ErrUnavailable, ctx.Err())
@@ -33,7 +34,7 @@ func (c *Conn) Acknowledge(ctx context.Context, asset ConsumerAsset, ended func(
 	}
 	for _, m := range g.rest {
 		if err := m.Nak(); err != nil {
-			return fmt.Errorf("give back: %w: %w", ErrUnavailable, err)
+			return fmt.Errorf("return to the consumer: %w: %w", ErrUnavailable, err)
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, ackTimeout)
@@ -44,15 +45,15 @@ func (c *Conn) Acknowledge(ctx context.Context, asset ConsumerAsset, ended func(
 	return nil
 }
 
-// giving is one pass over what a consumer gives.
-type giving struct {
+// delivering is one pass over what a consumer delivers.
+type delivering struct {
 	consumer jetstream.Consumer
 	ended    func(jetstream.Msg) bool
 	rest     []jetstream.Msg // what has not ended
 }
 
 // page takes the next messages and says how many there were.
-func (g *giving) page(ctx context.Context) (n uint64, err error) {
+func (g *delivering) page(ctx context.Context) (n uint64, err error) {
 	msgs, err := fetch(ctx, g.consumer, readingPage)
 	if err != nil {
 		return 0, err

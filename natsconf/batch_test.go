@@ -31,13 +31,16 @@ func TestBatchIsAllOrNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The second message comes too late, so the first is not stored either.
-	if err := conn.PublishBatch(t.Context(), stream, msg("c", "1", 0), msg("a", "2", a.Sequence+7)); !errors.Is(err, natsconf.ErrConflict) {
+	if err := conn.PublishBatch(t.Context(), stream, msg("c", "1", 0),
+		msg("a", "2", a.Sequence+7)); !errors.Is(err, natsconf.ErrConflict) {
 		t.Errorf("a batch with a conflict: %v", err)
 	}
-	if _, err := conn.Last(t.Context(), stream, natsconf.BucketSubject(natsconf.BucketKeys, "c")); !errors.Is(err, natsconf.ErrNotFound) {
+	if _, err := conn.Last(t.Context(), stream,
+		natsconf.BucketSubject(natsconf.BucketKeys, "c")); !errors.Is(err, natsconf.ErrNotFound) {
 		t.Errorf("the other message of a refused batch: %v", err)
 	}
-	if err := conn.PublishBatch(t.Context(), stream, msg("c", "1", 0), msg("a", "2", a.Sequence)); err != nil {
+	if err := conn.PublishBatch(t.Context(), stream, msg("c", "1", 0),
+		msg("a", "2", a.Sequence)); err != nil {
 		t.Errorf("a batch that fits: %v", err)
 	}
 	for entry, want := range map[string]string{"a": "2", "b": "1", "c": "1"} {
@@ -48,7 +51,8 @@ func TestBatchIsAllOrNothing(t *testing.T) {
 	}
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := conn.PublishBatch(over, stream, msg("d", "1", 0), msg("e", "1", 0)); !errors.Is(err, natsconf.ErrUnavailable) {
+	if err := conn.PublishBatch(over, stream, msg("d", "1", 0), msg("e", "1", 0)); !errors.Is(err,
+		natsconf.ErrUnavailable) {
 		t.Errorf("after the caller has gone: %v", err)
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// ConnectOptions say how to reach JetStream: an embedded server, or a URL.
+// ConnectOptions configure how to reach JetStream: an embedded server, or a URL.
 type ConnectOptions struct {
 	Embedded  *Embedded      // the embedded server of this process; URL is ignored
 	URL       string         // nats:// or tls://, several separated by commas
@@ -31,8 +31,9 @@ type ConnectOptions struct {
 const (
 	// reconnectWait is the pause between tries to reconnect, which go on for ever.
 	reconnectWait = 500 * time.Millisecond
-	// A server that is stopped, or cut off without a word, is left for another one after 4 to 6 s, about when the first publish to it is
-	// given up. With the client's defaults an edge went on asking such a server for a minute and more, while two others were well.
+	// A server that is stopped, or cut off without a word, is left for another one after 4 to 6 s, about
+	// when the first publish to it is given up. With the client's defaults an edge went on asking such a
+	// server for a minute and more, while two others were well.
 	pingEvery       = 2 * time.Second
 	pingsUnanswered = 2
 )
@@ -42,7 +43,8 @@ type Conn struct {
 	NC *nats.Conn
 	JS jetstream.JetStream
 
-	metrics *metrics
+	metrics  *metrics
+	embedded *Embedded // the server's actor, where it is of this process
 
 	mu      sync.Mutex
 	streams map[string]jetstream.Stream
@@ -51,9 +53,13 @@ type Conn struct {
 	closed  chan struct{}
 }
 
-// Connect dials. The first connection is tried until ctx ends; afterwards the connection comes back by itself.
+// Connect dials. The first connection is tried until ctx ends; afterwards the connection comes back by
+// itself.
 func Connect(ctx context.Context, o ConnectOptions) (*Conn, error) {
-	c := &Conn{metrics: newMetrics(), streams: map[string]jetstream.Stream{}, back: make(chan struct{}), closed: make(chan struct{})}
+	c := &Conn{
+		metrics: newMetrics(), embedded: o.Embedded, streams: map[string]jetstream.Stream{},
+		back: make(chan struct{}), closed: make(chan struct{}),
+	}
 	credential, err := endpointOptions(o)
 	if err != nil {
 		return nil, err
@@ -70,13 +76,15 @@ func Connect(ctx context.Context, o ConnectOptions) (*Conn, error) {
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("connect to NATS at %s: %w (last: %w)", redactURL(o.URL), ctx.Err(), hideURL(err))
+			return nil, fmt.Errorf("connect to NATS at %s: %w (last: %w)", redactURL(o.URL), ctx.Err(),
+				hideURL(err))
 		case <-time.After(reconnectWait):
 		}
 	}
-	// Without a time-out of their own, publishes that the server never answers (it says nothing about a failed disk) would take
-	// up the client's places for good.
-	js, err := jetstream.New(c.NC, jetstream.WithDefaultTimeout(ackTimeout), jetstream.WithPublishAsyncTimeout(ackTimeout))
+	// Without a time-out of their own, publishes that the server never answers (it says nothing about a
+	// failed disk) would take up the client's places for good.
+	js, err := jetstream.New(c.NC, jetstream.WithDefaultTimeout(ackTimeout),
+		jetstream.WithPublishAsyncTimeout(ackTimeout))
 	if err != nil {
 		c.NC.Close()
 		return nil, fmt.Errorf("set up JetStream: %w", err)
@@ -89,9 +97,11 @@ func (c *Conn) options(o ConnectOptions) []nats.Option {
 	return []nats.Option{
 		nats.Name(o.Name),
 		nats.MaxReconnects(-1),
-		nats.IgnoreAuthErrorAbort(), // credentials are rotated; the default gives up for good at the second refusal
+		// credentials are rotated; the default gives up for good at the second refusal
+		nats.IgnoreAuthErrorAbort(),
 		nats.ReconnectWait(reconnectWait),
-		nats.ReconnectBufSize(-1), // a message buffered while away might be stored long after its caller gave up
+		// a message buffered while away might be stored long after its caller gave up
+		nats.ReconnectBufSize(-1),
 		nats.Timeout(bootTry),
 		nats.PingInterval(pingEvery),
 		nats.MaxPingsOutstanding(pingsUnanswered),
@@ -107,7 +117,8 @@ func (c *Conn) options(o ConnectOptions) []nats.Option {
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, s *nats.Subscription, err error) {
 			if errors.Is(err, nats.ErrPermissionViolation) {
-				o.Log.Error().Err(err).Msg("NATS refuses what this credential may not do; verifyd check tells what it lacks")
+				o.Log.Error().Err(err).Msg(
+					"NATS refuses what this credential may not do; verifyd check tells what it lacks")
 				return
 			}
 			o.Log.Warn().Err(err).Str("subject", subjectOf(s)).Msg("NATS reports an error")
@@ -118,7 +129,8 @@ func (c *Conn) options(o ConnectOptions) []nats.Option {
 
 func endpointOptions(o ConnectOptions) ([]nats.Option, error) {
 	if e := o.Embedded; e != nil {
-		return []nats.Option{nats.InProcessServer(e), nats.UserInfo(e.endpoint.User, e.endpoint.Password)}, nil
+		return []nats.Option{nats.InProcessServer(e), nats.UserInfo(e.endpoint.User, e.endpoint.Password)},
+			nil
 	}
 	var opts []nats.Option
 	user := userOfURL(o.URL)
@@ -147,21 +159,22 @@ func (c *Conn) Close() {
 	<-c.closed
 }
 
-// Closed gives a channel that is closed when the connection has ended for good, which only Close should bring about.
+// Closed returns a channel that is closed when the connection has ended for good, which only Close should
+// bring about.
 func (c *Conn) Closed() <-chan struct{} { return c.closed }
 
-// Connected says whether the connection stands at this moment.
+// Connected reports whether the connection stands at this moment.
 func (c *Conn) Connected() bool { return c.NC.IsConnected() }
 
-// Back gives a channel that is closed when the connection has come back the next time. Who reads from a consumer that lives
-// in the server's memory starts anew then: a restarted server has forgotten it.
+// Back returns a channel that is closed when the connection has come back the next time. Who reads from a
+// consumer that lives in the server's memory starts anew then: a restarted server has forgotten it.
 func (c *Conn) Back() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.back
 }
 
-// LostSince gives since when the connection is gone; zero while it stands.
+// LostSince returns since when the connection is gone; zero while it stands.
 func (c *Conn) LostSince() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -184,10 +197,10 @@ func (c *Conn) announceBack() {
 	c.back = make(chan struct{})
 }
 
-// Last reads the newest message on a subject from the stream's leader, so that it sees every acknowledged write. Its errors are
-// ErrNotFound and ErrUnavailable.
+// Last reads the newest message on a subject from the stream's leader, so that it sees every acknowledged
+// write. Its errors are ErrNotFound and ErrUnavailable.
 func (c *Conn) Last(ctx context.Context, stream, subject string) (_ *jetstream.RawStreamMsg, err error) {
-	defer func() { c.read(stream, err) }()
+	defer func() { err = c.answered(stream, err) }()
 	ctx, cancel := context.WithTimeout(ctx, ackTimeout)
 	defer cancel()
 	s, err := c.stream(ctx, stream)
@@ -205,15 +218,23 @@ func (c *Conn) Last(ctx context.Context, stream, subject string) (_ *jetstream.R
 	}
 }
 
-// read counts a failed read.
-func (c *Conn) read(stream string, err error) {
+// answered counts a failed read. Where the embedded store has failed, every read has: the server may have
+// answered from its memory what is not on disk.
+func (c *Conn) answered(stream string, err error) error {
+	if failure := c.Failure(); failure != nil {
+		err = fmt.Errorf("read from %s: %w", stream, failure)
+	}
 	if err != nil {
 		c.metrics.failed(stream, opRead, err)
 	}
+	return err
 }
 
-// stream gives a handle, asking the server only the first time.
+// stream returns a handle, asking the server only the first time.
 func (c *Conn) stream(ctx context.Context, name string) (jetstream.Stream, error) {
+	if err := c.Failure(); err != nil {
+		return nil, fmt.Errorf("look up stream %s: %w", name, err)
+	}
 	c.mu.Lock()
 	s := c.streams[name]
 	c.mu.Unlock()
@@ -233,16 +254,17 @@ func (c *Conn) stream(ctx context.Context, name string) (jetstream.Stream, error
 // Emit publishes without asking for an answer, for events that no promise depends on.
 func (c *Conn) Emit(subject string, data []byte) { _ = c.NC.Publish(subject, data) }
 
-// EmitMsg is Emit for a message with headers. Of those with one id (nats.MsgIdHdr) the stream keeps the first of each two minutes,
-// whoever sends them.
+// EmitMsg is Emit for a message with headers. Of those with one id (nats.MsgIdHdr) the stream keeps the
+// first of each two minutes, whoever sends them.
 func (c *Conn) EmitMsg(msg *nats.Msg) { _ = c.NC.PublishMsg(msg) }
 
-// permanent says whether a connection error would be the same at the next try.
+// permanent reports whether a connection error would be the same at the next try.
 func permanent(err error) bool {
 	if _, ok := errors.AsType[*url.Error](err); ok {
 		return true
 	}
-	return errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) || errors.Is(err, nats.ErrSecureConnRequired) ||
+	return errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) ||
+		errors.Is(err, nats.ErrSecureConnRequired) ||
 		strings.Contains(err.Error(), "nkeys:") || strings.Contains(err.Error(), "no such file")
 }
 

@@ -13,7 +13,8 @@ import (
 )
 
 // errNoCredential is what a file is that holds neither form of a credential.
-var errNoCredential = errors.New("it holds neither NATS credentials (a JWT and its seed) nor the seed of a user's nkey, which begins with SU")
+var errNoCredential = errors.New(
+	"it holds neither NATS credentials (a JWT and its seed) nor the seed of a user's nkey, which begins with SU")
 
 // credential proves a user to an external server.
 type credential struct {
@@ -21,14 +22,14 @@ type credential struct {
 	option nats.Option
 }
 
-// CheckCredential says whether a file holds a credential. Its errors never repeat what is in it.
+// CheckCredential reports whether a file holds a credential. Its errors never repeat what is in it.
 func CheckCredential(path string) error {
 	_, err := readCredential(path)
 	return err
 }
 
-// readCredential reads which user a file stands for. The secret itself is read by the client, anew at each connect, so that it can be
-// replaced while the service runs.
+// readCredential reads which user a file stands for. The secret itself is read by the client, anew at each
+// connect, so that it can be replaced while the service runs.
 func readCredential(path string) (credential, error) {
 	b, err := os.ReadFile(path) //nolint:gosec // the operator's own setting
 	if err != nil {
@@ -54,7 +55,8 @@ func readCredential(path string) (credential, error) {
 	return credential{user: public, option: option}, nil
 }
 
-// userOfURL gives the user name in the first of the servers' URLs. What stands there without a password is a token, which is a secret.
+// userOfURL returns the user name in the first of the servers' URLs. What stands there without a password is
+// a token, which is a secret.
 func userOfURL(servers string) string {
 	first, _, _ := strings.Cut(servers, ",")
 	u, err := url.Parse(first)
@@ -67,7 +69,8 @@ func userOfURL(servers string) string {
 	return u.User.Username()
 }
 
-// isToken says whether a user's name can stand in a subject.
+// isToken reports whether a user's name can stand in a subject.
 func isToken(user string) bool {
-	return user != "" && strings.Trim(user, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == ""
+	return user != "" &&
+		strings.Trim(user, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == ""
 }

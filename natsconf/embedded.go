@@ -18,21 +18,23 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// SyncMode says when the embedded store reaches the disk.
+// SyncMode is when the embedded store reaches the disk.
 type SyncMode string
 
-// The two modes. SyncInterval risks what was acknowledged in the last two minutes, when the machine loses power.
+// The two modes. SyncInterval risks what was acknowledged in the last two minutes, when the machine loses
+// power.
 const (
 	SyncAlways   SyncMode = "always"
 	SyncInterval SyncMode = "interval"
 )
 
 const (
-	// DefaultStoreBytes is the default size limit of the embedded store.
-	DefaultStoreBytes = 8 << 30
+	// defaultStoreBytes is the default size limit of the embedded store.
+	defaultStoreBytes = 8 << 30
 	// serverReady bounds the start of the embedded server, recovery of the store included.
 	serverReady = 60 * time.Second
-	// EndpointFile holds, inside the data directory, where the embedded server listens and the credential for it.
+	// EndpointFile holds, inside the data directory, where the embedded server listens and the credential
+	// for it.
 	EndpointFile = "nats.json"
 	lockFile     = "lock"
 	storeFolder  = "nats"
@@ -45,11 +47,12 @@ var ErrLocked = errors.New("the data directory is in use by another verifyd")
 type EmbeddedOptions struct {
 	DataDir    string // made with mode 0700 when missing
 	Sync       SyncMode
-	StoreBytes int64 // size limit of the store; DefaultStoreBytes when zero
+	StoreBytes int64 // size limit of the store; defaultStoreBytes when zero
 	Log        zerolog.Logger
 }
 
-// Endpoint is the content of EndpointFile: how the operator's commands and the nats tool reach a running embedded server.
+// Endpoint is the content of EndpointFile: how the operator's commands and the nats tool reach a running
+// embedded server.
 type Endpoint struct {
 	URL      string `json:"url"`
 	User     string `json:"user"`
@@ -57,16 +60,24 @@ type Endpoint struct {
 	PID      int    `json:"pid"`
 }
 
-// Embedded is the actor that owns the embedded NATS server and the data directory. It may be served again after it stopped:
-// the port and the credential stay the same, so that connections find their way back.
+// Embedded is the actor that owns the embedded NATS server and the data directory. It may be served again
+// after it stopped: the port and the credential stay the same, so that connections find their way back.
 type Embedded struct {
 	o        EmbeddedOptions
 	lock     *flock.Flock
 	endpoint Endpoint
 	port     int
 
-	failed  chan error // told by Fail
+	failed  chan error    // receives what Fail was called with
+	probe   *os.File      // of the data directory's filesystem: see filesystem
+	latch   *latch        // the first failure to write
+	gone    chan struct{} // closed when that was no full disk
 	staging *staging
+
+	recovering bool              // a recovery opened it
+	inspected  bool              // its files were held against what they must have
+	least      map[string]uint64 // the last sequence that each stream must have
+	counted    *mark             // the counters that there must be
 
 	mu      sync.Mutex
 	running *server.Server
@@ -76,7 +87,7 @@ type Embedded struct {
 // OpenEmbedded takes the data directory for this process. It returns ErrLocked when another process has it.
 func OpenEmbedded(o EmbeddedOptions) (*Embedded, error) {
 	if o.StoreBytes == 0 {
-		o.StoreBytes = DefaultStoreBytes
+		o.StoreBytes = defaultStoreBytes
 	}
 	if err := os.MkdirAll(o.DataDir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the data directory: %w", err)
@@ -90,43 +101,72 @@ func OpenEmbedded(o EmbeddedOptions) (*Embedded, error) {
 	if !got {
 		return nil, fmt.Errorf("%w: %s", ErrLocked, o.DataDir)
 	}
+	probe, err := os.Open(filepath.Join(o.DataDir, lockFile))
+	if err != nil {
+		_ = lock.Close()
+		return nil, fmt.Errorf("open the data directory: %w", err)
+	}
 	var secret [24]byte
 	_, _ = rand.Read(secret[:])
 	return &Embedded{
-		o:        o,
-		lock:     lock,
-		port:     server.RANDOM_PORT,
-		endpoint: Endpoint{User: "verifyd", Password: base64.RawURLEncoding.EncodeToString(secret[:]), PID: os.Getpid()},
-		ready:    make(chan struct{}),
-		failed:   make(chan error, 1),
-		staging:  newStaging(filepath.Join(o.DataDir, storeFolder)),
+		o:    o,
+		lock: lock,
+		port: server.RANDOM_PORT,
+		endpoint: Endpoint{
+			User: "verifyd", Password: base64.RawURLEncoding.EncodeToString(secret[:]), PID: os.Getpid(),
+		},
+		ready:   make(chan struct{}),
+		failed:  make(chan error, 1),
+		latch:   newLatch(),
+		probe:   probe,
+		gone:    make(chan struct{}),
+		staging: newStaging(filepath.Join(o.DataDir, storeFolder)),
 	}, nil
 }
 
-// HasStore says whether the data directory holds a store already, which an earlier start made.
+// HasStore reports whether the data directory holds a store already, which an earlier start made.
 func (e *Embedded) HasStore() bool { return HasStore(e.o.DataDir) }
 
-// HasStore says whether a data directory holds a store already.
+// HasStore reports whether a data directory holds a store already.
 func HasStore(dataDir string) bool {
 	_, err := os.Stat(filepath.Join(dataDir, storeFolder))
 	return err == nil
+}
+
+// MayHoldStore reports whether a data directory holds a store, or was taken by a process that may be about
+// to make one.
+func MayHoldStore(dataDir string) bool {
+	_, err := os.Stat(filepath.Join(dataDir, lockFile))
+	return err == nil || HasStore(dataDir)
 }
 
 // Close releases the data directory. Serve must have returned.
 func (e *Embedded) Close() error {
 	_ = os.Remove(filepath.Join(e.o.DataDir, EndpointFile))
 	e.staging.close()
+	_ = e.probe.Close()
 	if err := e.lock.Close(); err != nil {
 		return fmt.Errorf("release the data directory: %w", err)
 	}
 	return nil
 }
 
-// Serve runs the server until ctx ends and its store is closed.
+// Serve runs the server until ctx ends and its store is closed. Once the store has failed to write, for
+// another reason than a full disk, it is not used again by this process: what the kernel still shows of the
+// last writes may not be on the disk.
 func (e *Embedded) Serve(ctx context.Context) error {
+	if e.abandoned() {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	e.latch.reset()
+	if err := e.prepare(); err != nil {
+		return err
+	}
 	ns, err := e.start()
 	if err != nil {
-		// Somebody may have taken the port meanwhile. In-process connections need none, and commands read the new one.
+		// Somebody may have taken the port meanwhile. In-process connections need none, and commands read
+		// the new one.
 		e.port = server.RANDOM_PORT
 		return err
 	}
@@ -135,26 +175,57 @@ func (e *Embedded) Serve(ctx context.Context) error {
 		ns.WaitForShutdown()
 		close(stopped)
 	}()
+	if err := e.checkServed(ns); err != nil {
+		// it is not tried again in this process
+		e.latch.note(&StoreFailure{Stream: "the start's check", At: time.Now(), Cause: err})
+		ns.Shutdown()
+		<-stopped
+		return err
+	}
 	e.StageInMemory() // the start has taken the links away
+	witnessed := e.witness(ns)
 	e.up(ns)
 	defer e.down()
+	defer witnessed()
 	var cause error
 	select {
 	case <-ctx.Done():
 		cause = ctx.Err()
 	case cause = <-e.failed:
+	case <-e.Failed():
+		cause = e.Failure()
+		if e.abandoned() {
+			close(e.gone)
+			e.o.Log.Error().Err(cause).Msg("the store has failed")
+			// the server itself goes on, so that commands can ask this process how it is
+			_ = ns.ShutdownJetStream()
+			<-ctx.Done()
+		}
 	case <-stopped:
 		return errors.New("the embedded NATS server stopped by itself")
 	}
-	// Clients are gone by now: the program stops the server last. Shutdown closes the store; waiting is what makes the next
-	// start find it closed.
+	// Clients are gone by now: the program stops the server last. Shutdown closes the store; waiting is what
+	// makes the next start find it closed.
+	marks, _ := marksOf(ns)
 	ns.Shutdown()
 	<-stopped
+	e.remember(marks)
+	if ctx.Err() != nil {
+		witnessed()
+		e.saveCleanWitness(marks)
+	}
 	return cause
 }
 
-// StageInMemory has the server stage atomic batches in memory, for the streams that exist. It is called once more when the topology was
-// made, before anything is published. Where it is not possible, batches are staged on disk, as right and about half as fast.
+// abandoned reports whether the store has failed for good.
+func (e *Embedded) abandoned() bool {
+	f, _ := e.latch.get()
+	return f != nil && !f.Full()
+}
+
+// StageInMemory has the server stage atomic batches in memory, for the streams that exist. It is called once
+// more when the topology was made, before anything is published. Where it is not possible, batches are
+// staged on disk, as right and about half as fast.
 func (e *Embedded) StageInMemory() {
 	if err := e.staging.link(StreamCompletions, BucketStream(BucketSessions)); err != nil {
 		e.o.Log.Debug().Err(err).Msg("atomic batches are staged on disk")
@@ -165,12 +236,13 @@ func (e *Embedded) StageInMemory() {
 func (e *Embedded) Fail(cause error) {
 	select {
 	case e.failed <- cause:
-	default: // it has been told
+	default: // it has failed already
 	}
 }
 
 func (e *Embedded) start() (*server.Server, error) {
-	log := &serverLog{log: e.o.Log}
+	e.staging.sever()
+	log := &serverLog{log: e.o.Log, onError: e.noteWriteError}
 	ns, err := server.NewServer(&server.Options{
 		ServerName:             "verifyd",
 		Host:                   "127.0.0.1",
@@ -223,15 +295,16 @@ func (e *Embedded) down() {
 	e.ready = make(chan struct{})
 }
 
-// Ready gives a channel that is closed while the server takes connections.
+// Ready returns a channel that is closed while the server takes connections.
 func (e *Embedded) Ready() <-chan struct{} {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.ready
 }
 
-// InProcessConn gives a connection to the server that runs now, which after a restart is another one. nats.go asks again at
-// each reconnect; a *server.Server handed to it would lead back to the stopped one for ever.
+// InProcessConn returns a connection to the server that runs now, which after a restart is another one.
+// nats.go asks again at each reconnect; a *server.Server handed to it would lead back to the stopped one for
+// ever.
 func (e *Embedded) InProcessConn() (net.Conn, error) {
 	e.mu.Lock()
 	ns := e.running
@@ -249,7 +322,8 @@ func (e *Embedded) InProcessConn() (net.Conn, error) {
 // ReadEndpoint reads where the embedded server of a data directory listens.
 func ReadEndpoint(dataDir string) (Endpoint, error) {
 	var e Endpoint
-	b, err := os.ReadFile(filepath.Join(dataDir, EndpointFile)) //nolint:gosec // the operator's own data directory
+	b, err := os.ReadFile(filepath.Join(dataDir, //nolint:gosec // the operator's own data directory
+		EndpointFile))
 	if err != nil {
 		return e, fmt.Errorf("read the endpoint: %w", err)
 	}
@@ -259,9 +333,14 @@ func ReadEndpoint(dataDir string) (Endpoint, error) {
 	return e, nil
 }
 
-// writeEndpoint replaces the file as a whole: a reader sees the old endpoint or the new one.
+// writeEndpoint replaces the file as a whole: a reader sees the old endpoint or the new one. One that holds
+// already is left, so that a server is started anew on a full disk.
 func writeEndpoint(path string, e Endpoint) error {
-	b, err := json.MarshalIndent(e, "", "  ") //nolint:gosec // the credential is what this file is for; it is 0600
+	if have, err := ReadEndpoint(filepath.Dir(path)); err == nil && have == e {
+		return nil
+	}
+	b, err := json.MarshalIndent(e, "", //nolint:gosec // the credential is what this file is for; it is 0600
+		"  ")
 	if err != nil {
 		return fmt.Errorf("encode the endpoint: %w", err)
 	}

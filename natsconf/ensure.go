@@ -14,8 +14,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// DriftError says that an asset on the server differs from the table in a way that must not be changed under it, because data
-// would be lost or a fence weakened.
+// DriftError reports that an asset on the server differs from the table in a way that must not be changed
+// under it, because data would be lost or a fence weakened.
 type DriftError struct {
 	Asset, Field string
 	Have, Want   string
@@ -26,19 +26,31 @@ func (e *DriftError) Error() string {
 		"move the data to a fresh stream, or restore the setting", e.Asset, e.Field, e.Have, e.Want)
 }
 
-// minAPILevel is the JetStream API level that the topology needs: counters, atomic batches and asynchronous persistence came with
-// level 2 (nats-server 2.12). An older server would create the streams and silently leave those settings out: batches would be
-// judged message by message, and a claim could have two owners.
+// minAPILevel is the JetStream API level that the topology needs: counters, atomic batches and asynchronous
+// persistence came with level 2 (nats-server 2.12). An older server would create the streams and silently
+// leave those settings out: batches would be judged message by message, and a claim could have two owners.
 const minAPILevel = 2
 
-// VersionError says that the server is too old for the topology.
+// VersionError reports that the server is too old for the topology.
 type VersionError struct{ Version string }
 
 func (e *VersionError) Error() string {
-	return fmt.Sprintf("the NATS server is %s; verifyd needs 2.12 or newer, for atomic batches and counters", e.Version)
+	return fmt.Sprintf("the NATS server is %s; verifyd needs 2.12 or newer, for atomic batches and counters",
+		e.Version)
 }
 
-// MissingError says that an asset is not there and this credential may not make it.
+// ShortenError reports that a stream cannot keep its messages for less than it does.
+type ShortenError struct {
+	Asset string
+	Err   error
+}
+
+func (e *ShortenError) Error() string { return e.Asset + ": " + e.Err.Error() }
+
+// Unwrap returns the reason.
+func (e *ShortenError) Unwrap() error { return e.Err }
+
+// MissingError reports that an asset is not there and this credential may not make it.
 type MissingError struct{ Asset string }
 
 func (e *MissingError) Error() string {
@@ -49,12 +61,15 @@ func (e *MissingError) Error() string {
 type Ensurer struct {
 	Conn     *Conn
 	Topology Topology
-	// Update lets it change settings of assets that exist, such as how long results are kept. Only the service itself does so: a
-	// command that an operator runs with other settings must not cut off data.
+	// Update lets it change settings of assets that exist, such as how long results are kept. Only the
+	// service itself does so: a command that an operator runs with other settings must not cut off data.
 	Update bool
-	// Changed, where set, is told each setting that was changed.
+	// Changed, where set, is called with each setting that was changed.
 	Changed func(asset, field, from, to string)
-	// Waiting are told what EnsureAtBoot waits for, as AtBoot does.
+	// Shorten, where set, is asked before a stream keeps its messages for less than it did: what is older
+	// then goes at once. Its error ends Ensure, as one that lasts.
+	Shorten func(ctx context.Context, stream string, to time.Duration) error
+	// Waiting are called with what EnsureAtBoot waits for, as AtBoot does.
 	Waiting []func(error)
 }
 
@@ -64,9 +79,10 @@ var changeable = []string{"description", "max_age", "num_replicas", "duplicate_w
 // ignored are settings that verifyd has no opinion on: they stay as the operator has them.
 var ignored = []string{"placement", "consumer_limits", "compression", "metadata"}
 
-// Ensure creates what is missing and, where allowed, updates what may change. It is harmless to repeat. It returns a *DriftError for
-// a difference that it refuses to touch, a *VersionError for a server that is too old, and a *MissingError where the credential is one
-// that may make nothing, as those of an edge and of a dispatcher are.
+// Ensure creates what is missing and, where allowed, updates what may change. It is harmless to repeat. It
+// returns a *DriftError for a difference that it refuses to touch, a *VersionError for a server that is too
+// old, and a *MissingError where the credential is one that may make nothing, as those of an edge and of a
+// dispatcher are.
 func (e Ensurer) Ensure(ctx context.Context) error {
 	if err := e.checkVersion(ctx); err != nil {
 		return err
@@ -88,7 +104,8 @@ func (e Ensurer) Ensure(ctx context.Context) error {
 	return nil
 }
 
-// isBound asks the server whether this credential may not make the streams. Where the server does not tell, it is tried.
+// isBound asks the server whether this credential may not make the streams. Where the server does not report
+// it, it is tried.
 func (e Ensurer) isBound(ctx context.Context) bool {
 	g, err := e.Conn.Grants(ctx)
 	return err == nil && slices.ContainsFunc(e.Topology.Streams, func(s jetstream.StreamConfig) bool {
@@ -144,9 +161,15 @@ func (e Ensurer) update(ctx context.Context, have, want jetstream.StreamConfig) 
 	if err != nil || len(differ) == 0 || !e.Update {
 		return err
 	}
+	if e.Shorten != nil && want.MaxAge != 0 && (have.MaxAge == 0 || want.MaxAge < have.MaxAge) {
+		if err := e.Shorten(ctx, want.Name, want.MaxAge); err != nil {
+			return &ShortenError{want.Name, err}
+		}
+	}
 	next := have // what is ignored stays
 	next.Subjects = want.Subjects
-	next.Description, next.MaxAge, next.Replicas, next.Duplicates = want.Description, want.MaxAge, want.Replicas, want.Duplicates
+	next.Description, next.MaxAge, next.Replicas, next.Duplicates = want.Description, want.MaxAge,
+		want.Replicas, want.Duplicates
 	next.AllowMsgTTL = next.AllowMsgTTL || want.AllowMsgTTL // it cannot be taken back
 	if _, err := e.Conn.JS.UpdateStream(ctx, next); err != nil {
 		return fmt.Errorf("update stream %s: %w", want.Name, err)
@@ -187,12 +210,13 @@ func differences(have, want jetstream.StreamConfig) ([]DriftError, error) {
 	return differ, nil
 }
 
-// contains says whether all of these are among those.
+// contains reports whether all of these are among those.
 func contains(those, these []string) bool {
 	return !slices.ContainsFunc(these, func(s string) bool { return !slices.Contains(those, s) })
 }
 
-// fields gives a stream's settings by their names on the wire, so that a setting this code does not know is compared as well.
+// fields returns a stream's settings by their names on the wire, so that a setting this code does not know
+// is compared as well.
 func fields(c jetstream.StreamConfig) (map[string]json.RawMessage, error) {
 	b, err := json.Marshal(c)
 	if err != nil {
@@ -217,7 +241,8 @@ func show(v json.RawMessage) string {
 	return string(v)
 }
 
-// Tries at boot are short and bounded: after a cluster restarts, the first call to its API may hang for good.
+// Tries at boot are short and bounded: after a cluster restarts, the first call to its API may hang for
+// good.
 const (
 	bootTry   = 3 * time.Second
 	bootPause = 250 * time.Millisecond
@@ -231,9 +256,11 @@ func (e Ensurer) EnsureAtBoot(ctx context.Context) error {
 	}, e.Waiting...)
 }
 
-// AtBoot repeats something in short tries until it succeeds, fails with an error that is lasting, or ctx ends: while a cluster elects the
-// leader of a stream, nobody answers for it. waiting are told once, by the first try's error, that there is another try.
-func AtBoot(ctx context.Context, do func(ctx context.Context) error, lasting func(error) bool, waiting ...func(error)) error {
+// AtBoot repeats something in short tries until it succeeds, fails with an error that is lasting, or ctx
+// ends: while a cluster elects the leader of a stream, nobody answers for it. waiting are told once, by the
+// first try's error, that there is another try.
+func AtBoot(ctx context.Context, do func(ctx context.Context) error, lasting func(error) bool,
+	waiting ...func(error)) error {
 	for {
 		err := try(ctx, do)
 		if err == nil || lasting(err) {
@@ -251,6 +278,20 @@ func AtBoot(ctx context.Context, do func(ctx context.Context) error, lasting fun
 	}
 }
 
+// HoldsStoreAtBoot reports whether the servers hold a store: a stream that every store has had since its
+// first start. It asks in short tries, as AtBoot does.
+func (c *Conn) HoldsStoreAtBoot(ctx context.Context, waiting ...func(error)) (held bool, err error) {
+	err = AtBoot(ctx, func(ctx context.Context) error {
+		_, err := c.JS.Stream(ctx, StreamCompletions)
+		held = err == nil
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			return nil
+		}
+		return err
+	}, lasting, waiting...)
+	return held, err
+}
+
 func try(ctx context.Context, do func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, bootTry)
 	defer cancel()
@@ -260,17 +301,20 @@ func try(ctx context.Context, do func(ctx context.Context) error) error {
 const (
 	// codeReplicasNotSupported is the answer of a server that is not part of a cluster.
 	codeReplicasNotSupported jetstream.ErrorCode = 10074
-	// codeNoPeers is a cluster's answer where too few servers can keep a copy. The text gives the reasons.
+	// codeNoPeers is a cluster's answer where too few servers can keep a copy. The text has the reasons.
 	codeNoPeers jetstream.ErrorCode = 10005
 )
 
-// lasting says that the server understood and said no: it will say so again.
+// lasting reports whether the server understood and refused: it will refuse again.
 func lasting(err error) bool {
 	if _, ok := errors.AsType[*DriftError](err); ok {
 		return true
 	}
 	if _, ok := errors.AsType[*VersionError](err); ok {
 		return true
+	}
+	if short, ok := errors.AsType[*ShortenError](err); ok {
+		return !errors.Is(short.Err, ErrUnavailable)
 	}
 	api, ok := errors.AsType[*jetstream.APIError](err)
 	if ok && joining(api) {
@@ -279,8 +323,10 @@ func lasting(err error) bool {
 	return ok && (api.Code < 500 && api.Code != 408 || api.ErrorCode == codeReplicasNotSupported)
 }
 
-// joining says that a cluster counts servers that it has not heard of since its own start: offline ones, or, in its words for those of which
-// it knows nothing at all, a miscellaneous issue.
+// joining reports whether a cluster counts servers that it has not heard of since its own start: offline
+// ones, or, in its words for those of which it knows nothing at all, a miscellaneous issue.
 func joining(e *jetstream.APIError) bool {
-	return e.ErrorCode == codeNoPeers && (strings.Contains(e.Description, "peer offline") || strings.Contains(e.Description, "miscellaneous issue"))
+	return e.ErrorCode == codeNoPeers &&
+		(strings.Contains(e.Description, "peer offline") ||
+			strings.Contains(e.Description, "miscellaneous issue"))
 }

@@ -4,10 +4,11 @@ import "errors"
 
 // The kinds of failure that callers tell apart. Each is wrapped with what was being done.
 var (
-	// ErrConflict: another message holds the subject. For a write-once subject the caller reads it from the leader and
-	// compares the nonce, since a retry of one's own message can look like a loss.
+	// ErrConflict: another message holds the subject. For a write-once subject the caller reads it from the
+	// leader and compares the nonce, since a retry of one's own message can look like a loss.
 	ErrConflict = errors.New("another message holds this subject")
-	// ErrUncertain: no answer came; the message may or may not be stored. Resolve by reading from the leader.
+	// ErrUncertain: no answer came; the message may or may not be stored. Resolve by reading from the
+	// leader.
 	ErrUncertain = errors.New("JetStream gave no answer")
 	// ErrUnavailable: JetStream refused or cannot be reached, and nothing was stored. A repeat is harmless.
 	ErrUnavailable = errors.New("JetStream is not available")

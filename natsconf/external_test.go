@@ -31,9 +31,12 @@ func external(t *testing.T) (url, creds string, roots *x509.CertPool) {
 	roots = x509.NewCertPool()
 	roots.AddCert(https.Certificate())
 
-	operator, account, user := pair(t, nkeys.CreateOperator), pair(t, nkeys.CreateAccount), pair(t, nkeys.CreateUser)
+	operator, account, user := pair(t, nkeys.CreateOperator), pair(t, nkeys.CreateAccount),
+		pair(t, nkeys.CreateUser)
 	claims := jwt.NewAccountClaims(public(t, account))
-	claims.Limits.JetStreamLimits = jwt.JetStreamLimits{DiskStorage: 1 << 30, MemoryStorage: 1 << 20, Streams: -1, Consumer: -1}
+	claims.Limits.JetStreamLimits = jwt.JetStreamLimits{
+		DiskStorage: 1 << 30, MemoryStorage: 1 << 20, Streams: -1, Consumer: -1,
+	}
 	accountJWT, err := claims.Encode(operator)
 	if err != nil {
 		t.Fatal(err)
@@ -68,15 +71,17 @@ func external(t *testing.T) (url, creds string, roots *x509.CertPool) {
 	}
 	ns, err := server.NewServer(&server.Options{
 		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, JetStream: true, StoreDir: t.TempDir(),
-		TLSConfig: &tls.Config{Certificates: https.TLS.Certificates, MinVersion: tls.VersionTLS12}, TLSTimeout: 2,
-		TrustedKeys: []string{public(t, operator)}, AccountResolver: resolver, SystemAccount: public(t, system),
+		TLSConfig:   &tls.Config{Certificates: https.TLS.Certificates, MinVersion: tls.VersionTLS12},
+		TLSTimeout:  2,
+		TrustedKeys: []string{public(t, operator)}, AccountResolver: resolver,
+		SystemAccount: public(t, system),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ns.Start()
 	t.Cleanup(func() { ns.Shutdown(); ns.WaitForShutdown() })
-	if !ns.ReadyForConnections(natstest.LastResort) {
+	if !ns.ReadyForConnections(natstest.TestTimeout) {
 		t.Fatal("the external server does not start")
 	}
 	return "tls://" + ns.Addr().String(), creds, roots
@@ -155,7 +160,9 @@ func TestBootTriesAreBounded(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 700*time.Millisecond)
 	defer cancel()
-	_, err = natsconf.Connect(ctx, natsconf.ConnectOptions{URL: "nats://user:hunter2@" + address, Log: zerolog.Nop()})
+	_, err = natsconf.Connect(ctx, natsconf.ConnectOptions{
+		URL: "nats://user:hunter2@" + address, Log: zerolog.Nop(),
+	})
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("err = %v, want the boot's deadline", err)
 	}
@@ -164,16 +171,21 @@ func TestBootTriesAreBounded(t *testing.T) {
 	}
 }
 
-// A token in the URL stands where a user's name would, and is a secret: inboxes are named after users, and are seen by whoever may listen.
+// A token in the URL stands where a user's name would, and is a secret: inboxes are named after users, and
+// are seen by whoever may listen.
 func TestTokenIsInNoSubject(t *testing.T) {
 	const token = "s3cr3t"
-	ns, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, Authorization: token, NoSigs: true, NoLog: true})
+	ns, err := server.NewServer(&server.Options{
+		Host: "127.0.0.1", Port: -1, Authorization: token, NoSigs: true, NoLog: true,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ns.Start()
 	t.Cleanup(func() { ns.Shutdown(); ns.WaitForShutdown() })
-	conn, err := natsconf.Connect(t.Context(), natsconf.ConnectOptions{URL: strings.Replace(ns.ClientURL(), "nats://", "nats://"+token+"@", 1), Log: zerolog.Nop()})
+	conn, err := natsconf.Connect(t.Context(), natsconf.ConnectOptions{
+		URL: strings.Replace(ns.ClientURL(), "nats://", "nats://"+token+"@", 1), Log: zerolog.Nop(),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

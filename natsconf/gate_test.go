@@ -12,7 +12,8 @@ type gate struct {
 	net.Listener
 
 	to string
-	// begin is called for each connection. What it gives is asked before each chunk, whether it goes on, and may take its time.
+	// begin is called for each connection. What it returns is called before each chunk, whether it goes on,
+	// and may take its time.
 	begin func() func(toServer bool) bool
 	conns sync.WaitGroup
 

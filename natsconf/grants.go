@@ -11,10 +11,12 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// grantsWait is how long the server's word on a user's permissions is waited for. Where a user may not even ask, nothing answers.
+// grantsWait is how long the server's word on a user's permissions is waited for. Where a user may not even
+// ask, nothing answers.
 const grantsWait = time.Second
 
-// ErrNoGrants is returned where the server does not tell a user what it may do: the user may not ask, or the server keeps no system account.
+// ErrNoGrants is returned where the server does not report to a user what it may do: the user may not ask, or
+// the server keeps no system account.
 var ErrNoGrants = errors.New("the server does not tell what this credential may do")
 
 // Grants are what the server lets a user do.
@@ -23,7 +25,8 @@ type Grants struct {
 	publish, listen *server.SubjectPermission // nil: no limits
 }
 
-// Grants asks the server what this connection's user may do. The error is ErrNoGrants where it does not tell.
+// Grants asks the server what this connection's user may do. The error is ErrNoGrants where it does not
+// tell.
 func (c *Conn) Grants(ctx context.Context) (Grants, error) {
 	ctx, cancel := context.WithTimeout(ctx, grantsWait)
 	defer cancel()
@@ -47,8 +50,8 @@ func (c *Conn) Grants(ctx context.Context) (Grants, error) {
 // ErrCredential is returned for what another credential alone may write.
 var ErrCredential = errors.New("this credential may not write that: run it with the operator's credential")
 
-// MayWrite asks the server whether this connection's user may write to a subject; what is refused would get no answer. The error is
-// ErrCredential. Where the server does not tell, it is to be tried.
+// MayWrite asks the server whether this connection's user may write to a subject; what is refused would get
+// no answer. The error is ErrCredential. Where the server does not report it, the caller tries.
 func (c *Conn) MayWrite(ctx context.Context, subject string) error {
 	if g, err := c.Grants(ctx); err == nil && !g.MayPublish(subject) {
 		return ErrCredential
@@ -56,10 +59,10 @@ func (c *Conn) MayWrite(ctx context.Context, subject string) error {
 	return nil
 }
 
-// MayPublish says whether messages may be sent to all subjects that match.
+// MayPublish reports whether messages may be sent to all subjects that match.
 func (g Grants) MayPublish(subject string) bool { return may(g.publish, subject) }
 
-// MayListen says whether all subjects that match may be listened to.
+// MayListen reports whether all subjects that match may be listened to.
 func (g Grants) MayListen(subject string) bool { return may(g.listen, subject) }
 
 func may(p *server.SubjectPermission, subject string) bool {
@@ -98,7 +101,8 @@ func (g Grants) publishBeyond(own []string) *server.SubjectPermission {
 	return &server.SubjectPermission{Allow: g.publish.Allow, Deny: deny}
 }
 
-// Excess lists what the user may write although its role does not: the facts and records that another role answers for.
+// Excess lists what the user may write although its role does not: the facts and records that another role
+// answers for.
 func (g Grants) Excess(roles ...Role) (excess []string) {
 	var own []string
 	for _, role := range roles {
@@ -125,7 +129,7 @@ func writesOf(role Role) (subjects []string) {
 	return subjects
 }
 
-// Covered says whether one of those, which may have wildcards, covers a subject.
+// Covered reports whether one of those, which may have wildcards, covers a subject.
 func Covered(subject string, those []string) bool {
 	return slices.ContainsFunc(those, func(s string) bool { return server.SubjectMatchesFilter(subject, s) })
 }

@@ -12,11 +12,14 @@ import (
 )
 
 const (
-	// healthFresh is how long an Observer gives what the server said before it asks anew: probes come every second or so, to each process.
+	// healthFresh is how long an Observer returns what the server said before it asks anew: probes come
+	// every second or so, to each process.
 	healthFresh = 5 * time.Second
-	// healthWait bounds one look, below the two seconds that a probe of readiness has. A stream without a leader answers nothing.
+	// healthWait bounds one look, below the two seconds that a probe of readiness has. A stream without a
+	// leader answers nothing.
 	healthWait = 1500 * time.Millisecond
-	// SkewError is from where instants of two machines that differ are judged wrongly: a claim's deadline is seconds away.
+	// SkewError is from where instants of two machines that differ are judged wrongly: a claim's deadline is
+	// seconds away.
 	SkewError = 5 * time.Second
 )
 
@@ -25,7 +28,8 @@ type Health struct {
 	At        time.Time
 	Streams   []StreamHealth   // in the topology's order
 	Consumers []ConsumerHealth // the same
-	// Skew is how far the server's clock is ahead of this machine's, within the time that an answer takes; Known says whether one came.
+	// Skew is how far the server's clock is ahead of this machine's, within the time that an answer takes;
+	// Known reports whether one came.
 	Skew      time.Duration
 	SkewKnown bool
 }
@@ -50,12 +54,13 @@ type ConsumerHealth struct {
 	Err    error
 }
 
-// Check tells how the stream stands, and, where it is not well, why.
+// Check returns how the stream stands, and, where it is not well, why.
 func (s StreamHealth) Check() (state string, err error) {
 	if s.Err != nil {
 		return "", s.Err
 	}
-	state = fmt.Sprintf("led by %s, %d of %d copies current, %d messages", s.Leader, s.Current, s.Copies, s.Messages)
+	state = fmt.Sprintf("led by %s, %d of %d copies current, %d messages", s.Leader, s.Current, s.Copies,
+		s.Messages)
 	switch {
 	case s.Leader == "":
 		err = errors.New("no server leads it: nothing can be written")
@@ -67,19 +72,19 @@ func (s StreamHealth) Check() (state string, err error) {
 	return state, err
 }
 
-// Check tells how the consumer stands, and, where it is not well, why.
+// Check returns how the consumer stands, and, where it is not well, why.
 func (c ConsumerHealth) Check() (state string, err error) {
 	if c.Err != nil {
 		return "", c.Err
 	}
 	state = fmt.Sprintf("%d waiting, %d given out", c.State.Waiting, c.State.Given)
-	if c.Leader != "" { // a server alone does not say it
+	if c.Leader != "" { // a single server does not report it
 		state = "led by " + c.Leader + ", " + state
 	}
 	return state, nil
 }
 
-// CheckTopology tells whether the server's settings are the table's.
+// CheckTopology reports whether the server's settings are the table's.
 func (h Health) CheckTopology() (state string, err error) {
 	var differ []string
 	for _, s := range h.Streams {
@@ -88,7 +93,8 @@ func (h Health) CheckTopology() (state string, err error) {
 				differ = append(differ, d.Asset+" is missing")
 				continue
 			}
-			differ = append(differ, fmt.Sprintf("%s: %s is %s, these settings ask for %s", d.Asset, d.Field, d.Have, d.Want))
+			differ = append(differ, fmt.Sprintf("%s: %s is %s, these settings ask for %s", d.Asset, d.Field,
+				d.Have, d.Want))
 		}
 	}
 	if len(differ) > 0 {
@@ -97,7 +103,7 @@ func (h Health) CheckTopology() (state string, err error) {
 	return "as it should be", nil
 }
 
-// CheckClock tells how far the server's clock is from this machine's.
+// CheckClock returns how far the server's clock is from this machine's.
 func (h Health) CheckClock() (state string, err error) {
 	if !h.SkewKnown {
 		return "", errors.New("no stream answered, so that the server's clock is not known")
@@ -108,12 +114,14 @@ func (h Health) CheckClock() (state string, err error) {
 	return fmt.Sprintf("%s off the server's", h.Skew.Abs()), nil
 }
 
-// Health asks for everything at once, each with its own answer, and changes nothing. What does not answer within 1.5 s says so.
+// Health asks for everything at once, each with its own answer, and changes nothing. What does not answer
+// within 1.5 s says so.
 func (e Ensurer) Health(ctx context.Context) Health {
 	ctx, cancel := context.WithTimeout(ctx, healthWait)
 	defer cancel()
 	h := Health{
-		At: time.Now(), Streams: make([]StreamHealth, len(e.Topology.Streams)), Consumers: make([]ConsumerHealth, len(e.Topology.Consumers)),
+		At: time.Now(), Streams: make([]StreamHealth, len(e.Topology.Streams)),
+		Consumers: make([]ConsumerHealth, len(e.Topology.Consumers)),
 	}
 	skews := make([]*time.Duration, len(h.Streams))
 	var all sync.WaitGroup
@@ -125,14 +133,16 @@ func (e Ensurer) Health(ctx context.Context) Health {
 	}
 	all.Wait()
 	for _, s := range skews {
-		if s != nil && (!h.SkewKnown || s.Abs() < h.Skew.Abs()) { // the quickest answer tells it best
+		// the quickest answer has the smallest error
+		if s != nil && (!h.SkewKnown || s.Abs() < h.Skew.Abs()) {
 			h.Skew, h.SkewKnown = *s, true
 		}
 	}
 	return h
 }
 
-func (e Ensurer) streamHealth(ctx context.Context, want jetstream.StreamConfig) (h StreamHealth, skew *time.Duration) {
+func (e Ensurer) streamHealth(ctx context.Context, want jetstream.StreamConfig) (h StreamHealth,
+	skew *time.Duration) {
 	h.Name = want.Name
 	asked := time.Now()
 	s, err := e.Conn.JS.Stream(ctx, want.Name)
@@ -175,7 +185,8 @@ func (e Ensurer) consumerHealth(ctx context.Context, want ConsumerAsset) Consume
 	return h
 }
 
-// Observer gives the health of the assets to many who ask often. It starts nothing: who asks first after a while waits for the server.
+// Observer returns the health of the assets to many who ask often. It starts nothing: who asks first after a
+// while waits for the server.
 type Observer struct {
 	ensurer Ensurer
 	turn    chan struct{} // holds one: whoever has it owns last
@@ -189,7 +200,7 @@ func NewObserver(c *Conn, t Topology) *Observer {
 	return o
 }
 
-// Health gives what the server said within the last five seconds, or says now. The error is ctx's.
+// Health returns what the server said within the last five seconds, or says now. The error is ctx's.
 func (o *Observer) Health(ctx context.Context) (Health, error) {
 	select {
 	case <-o.turn:

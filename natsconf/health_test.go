@@ -50,7 +50,8 @@ func TestHealth(t *testing.T) {
 		t.Errorf("a second probe asked the server again: %v", err)
 	}
 	h = look()
-	if _, err := h.CheckTopology(); err == nil || !strings.Contains(err.Error(), "stream RETRIES is missing") {
+	if _, err := h.CheckTopology(); err == nil ||
+		!strings.Contains(err.Error(), "stream RETRIES is missing") {
 		t.Errorf("topology without a stream: %v", err)
 	}
 	for _, s := range h.Streams {

@@ -16,7 +16,8 @@ import (
 	"verifyd/natsconf/natstest"
 )
 
-// holdGate is a gate that, once armed, lets one chunk of what clients say pass and holds the next one until it is released.
+// holdGate is a gate that, once armed, lets one chunk of what clients say pass and holds the next one until
+// it is released.
 type holdGate struct {
 	*gate
 
@@ -52,8 +53,8 @@ func (g *holdGate) arm(t *testing.T) {
 	g.stage.Store(1)
 }
 
-// The leader of a stream changes while the messages of an atomic batch are on their way to it: nothing is stored, the caller is told no
-// more than is known, and the same batch is stored once it is repeated.
+// The leader of a stream changes while the messages of an atomic batch are on their way to it: nothing is
+// stored, the caller is told no more than is known, and the same batch is stored once it is repeated.
 func TestBatchCutByALeaderChange(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped under -short: three servers, one of which is killed")
@@ -81,8 +82,9 @@ func TestBatchCutByALeaderChange(t *testing.T) {
 			batch := make([]*nats.Msg, 100)
 			for i := range batch {
 				batch[i] = &nats.Msg{
-					Subject: natsconf.BucketSubject(natsconf.BucketKeys, fmt.Sprintf("%s.%d", what[:2], i)), Data: make([]byte, 2048),
-					Header: nats.Header{jetstream.ExpectedLastSubjSeqHeader: {"0"}},
+					Subject: natsconf.BucketSubject(natsconf.BucketKeys, fmt.Sprintf("%s.%d", what[:2], i)),
+					Data:    make([]byte, 2048),
+					Header:  nats.Header{jetstream.ExpectedLastSubjSeqHeader: {"0"}},
 				}
 			}
 			g.arm(t)
@@ -105,14 +107,16 @@ func TestBatchCutByALeaderChange(t *testing.T) {
 				if !open(err) || errors.Is(err, natsconf.ErrConflict) {
 					t.Errorf("the caller was told %v, want that it is not stored, or not known to be, and that nobody else was there", err)
 				}
-			case <-time.After(natstest.LastResort):
+			case <-time.After(natstest.TestTimeout):
 				t.Fatal("the caller hangs")
 			}
 			after()
 			if n := countOf(t, conn, stream, batch); n != 0 {
 				t.Errorf("%d messages of the batch are stored", n)
 			}
-			if err := natsconf.AtBoot(t.Context(), func(ctx context.Context) error { return through.PublishBatch(ctx, stream, batch...) },
+			if err := natsconf.AtBoot(t.Context(), func(ctx context.Context) error {
+				return through.PublishBatch(ctx, stream, batch...)
+			},
 				func(err error) bool { return !open(err) }); err != nil {
 				t.Errorf("the repeat: %v", err)
 			}
@@ -123,7 +127,8 @@ func TestBatchCutByALeaderChange(t *testing.T) {
 	}
 }
 
-// open says that a publish may be repeated: nothing is stored, or the answer was lost, as when the leader changes once more.
+// open reports whether a publish may be repeated: nothing is stored, or the answer was lost, as when the
+// leader changes once more.
 func open(err error) bool {
 	return errors.Is(err, natsconf.ErrUnavailable) || errors.Is(err, natsconf.ErrUncertain)
 }
@@ -146,8 +151,8 @@ func countOf(t *testing.T, conn *natsconf.Conn, stream string, msgs []*nats.Msg)
 	return n
 }
 
-// A server that was away catches up with the others. Readings that happen to be served by it meanwhile give all that was acknowledged, or
-// say that they cannot.
+// A server that was away catches up with the others. Readings that happen to be served by it meanwhile give
+// all that was acknowledged, or say that they cannot.
 func TestReadingWhileACopyIsBehind(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped under -short: three servers, one of which is killed")
@@ -166,7 +171,9 @@ func TestReadingWhileACopyIsBehind(t *testing.T) {
 	for c := range 250 {
 		crowd.Go(func() {
 			for n := range many / 250 {
-				if _, err := w.Publish(t.Context(), &nats.Msg{Subject: fmt.Sprintf("resend.c%d.%d", c, n), Data: make([]byte, 256)}); err != nil {
+				if _, err := w.Publish(t.Context(), &nats.Msg{
+					Subject: fmt.Sprintf("resend.c%d.%d", c, n), Data: make([]byte, 256),
+				}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -182,7 +189,8 @@ func TestReadingWhileACopyIsBehind(t *testing.T) {
 		}
 		n := 0
 		if whole%2 == 0 {
-			err = reading.Pages(t.Context(), natsconf.StreamCompletions, ">", last-2000, last, func(msgs []jetstream.Msg) error { n += len(msgs); return nil })
+			err = reading.Pages(t.Context(), natsconf.StreamCompletions, ">", last-2000, last,
+				func(msgs []jetstream.Msg) error { n += len(msgs); return nil })
 		} else {
 			var msgs []jetstream.Msg
 			msgs, err = reading.Range(t.Context(), natsconf.StreamCompletions, ">", last-2000, last)
@@ -198,7 +206,8 @@ func TestReadingWhileACopyIsBehind(t *testing.T) {
 		default:
 			whole++
 		}
-		newest, err := reading.Newest(t.Context(), natsconf.StreamCompletions, fmt.Sprintf("resend.c%d.%d", whole%250, many/250-1))
+		newest, err := reading.Newest(t.Context(), natsconf.StreamCompletions,
+			fmt.Sprintf("resend.c%d.%d", whole%250, many/250-1))
 		switch {
 		case errors.Is(err, natsconf.ErrUnavailable):
 			refused++

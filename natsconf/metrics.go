@@ -6,7 +6,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are the measurements of a connection, its writers and its reads. Labels are the names of streams and the words of this package.
+// metrics are the measurements of a connection, its writers and its reads. Labels are the names of streams
+// and the words of this package.
 type metrics struct {
 	batches *prometheus.HistogramVec // by stream
 	waiting *prometheus.GaugeVec     // by stream
@@ -22,11 +23,13 @@ const (
 func newMetrics() *metrics {
 	return &metrics{
 		batches: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "verifyd_writer_batch_messages", Help: "Messages that a writer published together, by stream; 1 is a publish by itself.",
-			Buckets: []float64{1, 3, 8, 16, 32, 64, 128, 256, batchMost},
+			Name:    "verifyd_writer_batch_messages",
+			Help:    "Messages that a writer published together, by stream; 1 is a publish by itself.",
+			Buckets: []float64{1, 3, 8, 16, 32, 64, 128, 256, maxBatch},
 		}, []string{"stream"}),
 		waiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "verifyd_writer_waiting_messages", Help: "Messages that a writer left waiting when it last took some, by stream.",
+			Name: "verifyd_writer_waiting_messages",
+			Help: "Messages that a writer left waiting when it last took some, by stream.",
 		}, []string{"stream"}),
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "verifyd_jetstream_errors_total",
@@ -35,13 +38,24 @@ func newMetrics() *metrics {
 	}
 }
 
-// Measure shows the connection's measurements, with those of every writer made on it, in a registry; once for each.
+// Measure shows the connection's measurements, with those of every writer made on it, in a registry; once
+// for each.
 func (c *Conn) Measure(r prometheus.Registerer) {
 	r.MustRegister(c.metrics.batches, c.metrics.waiting, c.metrics.errors,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "verifyd_nats_connected", Help: "1 while the connection to NATS stands, 0 while it is being made anew.",
+			Name: "verifyd_nats_connected",
+			Help: "1 while the connection to NATS stands, 0 while it is being made anew.",
 		}, func() float64 {
 			if c.Connected() {
+				return 1
+			}
+			return 0
+		}),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "verifyd_store_failed",
+			Help: "1 since the embedded store failed to write to its disk: this process uses it no more.",
+		}, func() float64 {
+			if c.Failure() != nil {
 				return 1
 			}
 			return 0
@@ -73,7 +87,8 @@ func (g *StoreGauge) Measure(r prometheus.Registerer) {
 var kinds = []struct {
 	err  error
 	word string
-}{{ErrConflict, "conflict"}, {ErrUncertain, "uncertain"}, {ErrUnavailable, "unavailable"}, {ErrStoreFull, "store_full"}}
+}{{ErrConflict, "conflict"}, {ErrUncertain, "uncertain"}, {ErrUnavailable, "unavailable"},
+	{ErrStoreFull, "store_full"}}
 
 // failed counts an error where it is a failure.
 func (m *metrics) failed(stream, op string, err error) {

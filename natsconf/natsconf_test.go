@@ -37,7 +37,9 @@ func TestTopologyIsAsWritten(t *testing.T) {
 		fmt.Fprintf(&got, "# replicas: %d\n", replicas)
 		enc := json.NewEncoder(&got)
 		enc.SetIndent("", "  ")
-		if err := enc.Encode(natsconf.NewTopology(natsconf.TopologyOptions{Replicas: replicas, Embedded: replicas == 1})); err != nil {
+		if err := enc.Encode(natsconf.NewTopology(natsconf.TopologyOptions{
+			Replicas: replicas, Embedded: replicas == 1,
+		})); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -52,7 +54,8 @@ func TestTopologyIsAsWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got.Bytes(), want) {
-		t.Errorf("the topology changed; if wanted: go test ./natsconf -run Topology -update\n%s", got.String())
+		t.Errorf("the topology changed; if wanted: go test ./natsconf -run Topology -update\n%s",
+			got.String())
 	}
 }
 
@@ -65,7 +68,8 @@ func maxAge(t *testing.T, conn *natsconf.Conn) time.Duration {
 	return s.CachedInfo().Config.MaxAge
 }
 
-// Only who may update does, and says what it changed; what verifyd has no opinion on stays as the operator has it.
+// Only who may update does, and says what it changed; what verifyd has no opinion on stays as the operator
+// has it.
 func TestEnsureIsHarmlessToRepeatAndUpdatesWhereAllowed(t *testing.T) {
 	conn := natstest.Start(t)
 	natstest.Ensure(t, conn)
@@ -85,11 +89,13 @@ func TestEnsureIsHarmlessToRepeatAndUpdatesWhereAllowed(t *testing.T) {
 		t.Errorf("without leave to update: %v, max age %s", err, maxAge(t, conn))
 	}
 	var changed []string
-	longer.Update, longer.Changed = true, func(asset, field, from, to string) { changed = append(changed, asset+" "+field+" "+from+" "+to) }
+	longer.Update, longer.Changed = true, func(asset, field, from, to string) {
+		changed = append(changed, asset+" "+field+" "+from+" "+to)
+	}
 	if err := longer.Ensure(t.Context()); err != nil || maxAge(t, conn) != 100*time.Hour {
 		t.Errorf("with leave to update: %v, max age %s", err, maxAge(t, conn))
 	}
-	if len(changed) != 4 || !strings.HasPrefix(changed[0], "stream COMPLETIONS max_age") {
+	if len(changed) != 5 || !strings.HasPrefix(changed[0], "stream COMPLETIONS max_age") {
 		t.Errorf("changed = %q", changed)
 	}
 	if s, err = conn.JS.Stream(t.Context(), natsconf.StreamCompletions); err != nil {
@@ -118,8 +124,10 @@ func TestEnsureRefusesDriftByName(t *testing.T) {
 		if _, err := conn.JS.UpdateStream(ctx, bad); err != nil {
 			t.Fatal(err)
 		}
-		err = natsconf.Ensurer{Conn: conn, Topology: natsconf.NewTopology(natstest.Options(conn)), Update: true}.EnsureAtBoot(ctx)
-		if drift, ok := errors.AsType[*natsconf.DriftError](err); !ok || drift.Field != field || !strings.Contains(err.Error(), "USAGE") {
+		err = natsconf.Ensurer{Conn: conn, Topology: natsconf.NewTopology(natstest.Options(conn)),
+			Update: true}.EnsureAtBoot(ctx)
+		if drift, ok := errors.AsType[*natsconf.DriftError](err); !ok || drift.Field != field ||
+			!strings.Contains(err.Error(), "USAGE") {
 			t.Errorf("drift of %s: err = %v", field, err)
 		}
 		if _, err := conn.JS.UpdateStream(ctx, good); err != nil {
@@ -128,7 +136,8 @@ func TestEnsureRefusesDriftByName(t *testing.T) {
 	}
 }
 
-// The server does not answer, as it does after a failed disk: each publish ends as uncertain, and none waits for another.
+// The server does not answer, as it does after a failed disk: each publish ends as uncertain, and none waits
+// for another.
 func TestUnansweredPublishesEndOneByOne(t *testing.T) {
 	conn := natstest.Start(t)
 	if err := conn.JS.DeleteStream(t.Context(), natsconf.StreamEvents); err != nil {
@@ -181,12 +190,15 @@ func TestEndpointFileLetsOnlyItsReaderIn(t *testing.T) {
 	if !strings.HasPrefix(end.URL, "nats://127.0.0.1:") {
 		t.Errorf("listens on %s, want loopback", end.URL)
 	}
-	conn, err := natsconf.Connect(t.Context(), natsconf.ConnectOptions{URL: end.URL, User: end.User, Password: end.Password, Log: zerolog.Nop()})
+	conn, err := natsconf.Connect(t.Context(), natsconf.ConnectOptions{
+		URL: end.URL, User: end.User, Password: end.Password, Log: zerolog.Nop(),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	conn.Close()
-	if conn, err := natsconf.Connect(t.Context(), natsconf.ConnectOptions{URL: end.URL, Log: zerolog.Nop()}); err == nil {
+	if conn, err := natsconf.Connect(t.Context(),
+		natsconf.ConnectOptions{URL: end.URL, Log: zerolog.Nop()}); err == nil {
 		conn.Close()
 		t.Error("connected without the credential")
 	}
@@ -213,12 +225,14 @@ func TestConnectionsComeBackAfterTheServerRestarts(t *testing.T) {
 	}
 	back := conn.Back()
 	stop()
-	if _, err := w.Publish(t.Context(), &nats.Msg{Subject: "completion.b"}); !errors.Is(err, natsconf.ErrUnavailable) && !errors.Is(err, natsconf.ErrUncertain) {
+	if _, err := w.Publish(t.Context(), &nats.Msg{Subject: "completion.b"}); !errors.Is(err,
+		natsconf.ErrUnavailable) && !errors.Is(err, natsconf.ErrUncertain) {
 		t.Errorf("publish without a server: %v", err)
 	}
 	natstest.Serve(t, e)
 	<-back
-	if _, err := w.Publish(t.Context(), &nats.Msg{Subject: "completion.a", Data: []byte("2")}); !errors.Is(err, natsconf.ErrConflict) {
+	if _, err := w.Publish(t.Context(),
+		&nats.Msg{Subject: "completion.a", Data: []byte("2")}); !errors.Is(err, natsconf.ErrConflict) {
 		t.Errorf("after the restart: %v, want the first message's conflict", err)
 	}
 	m, err := conn.Last(t.Context(), natsconf.StreamCompletions, "completion.a")
@@ -229,14 +243,15 @@ func TestConnectionsComeBackAfterTheServerRestarts(t *testing.T) {
 
 func TestLastSaysWhatIsNotThere(t *testing.T) {
 	conn := natstest.Start(t)
-	if _, err := conn.Last(t.Context(), natsconf.StreamCompletions, "completion.nobody"); !errors.Is(err, natsconf.ErrNotFound) {
+	if _, err := conn.Last(t.Context(), natsconf.StreamCompletions, "completion.nobody"); !errors.Is(err,
+		natsconf.ErrNotFound) {
 		t.Errorf("err = %v, want ErrNotFound", err)
 	}
 }
 
-// Many callers race for few subjects: the batches that carry a conflict fall back to single publishes, each subject has one
-// winner, every loser is told, and what was acknowledged is what is stored.
-func TestWriterTellsEachCallerItsOwnFate(t *testing.T) {
+// Many callers race for few subjects: the batches that carry a conflict fall back to single publishes, each
+// subject has one winner, every loser is told, and what was acknowledged is what is stored.
+func TestWriterGivesEachCallerItsOwnResult(t *testing.T) {
 	conn := natstest.Start(t)
 	w := natstest.Writer(t, conn, natsconf.StreamCompletions)
 	const subjects, racers = 50, 12
@@ -277,7 +292,9 @@ func TestWriterBatchesAreAcknowledgedAndStored(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range n {
 		wg.Go(func() {
-			if _, err := w.Publish(t.Context(), &nats.Msg{Subject: fmt.Sprintf("completion.b%d", i)}); err != nil {
+			if _, err := w.Publish(t.Context(), &nats.Msg{
+				Subject: fmt.Sprintf("completion.b%d", i),
+			}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -301,7 +318,9 @@ func TestCounterAcknowledgesTheNewTotal(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 100 {
 		wg.Go(func() {
-			ack, err := w.Publish(t.Context(), &nats.Msg{Subject: "usage.a.202601", Header: nats.Header{"Nats-Incr": {"+1"}}})
+			ack, err := w.Publish(t.Context(), &nats.Msg{
+				Subject: "usage.a.202601", Header: nats.Header{"Nats-Incr": {"+1"}},
+			})
 			if err != nil {
 				t.Error(err)
 				return
@@ -329,7 +348,9 @@ func TestPublishEndsWithItsContext(t *testing.T) {
 }
 
 func TestFullStoreSaysSo(t *testing.T) {
-	e, err := natsconf.OpenEmbedded(natsconf.EmbeddedOptions{DataDir: t.TempDir(), StoreBytes: 64 << 10, Log: zerolog.Nop()})
+	e, err := natsconf.OpenEmbedded(natsconf.EmbeddedOptions{
+		DataDir: t.TempDir(), StoreBytes: 64 << 10, Log: zerolog.Nop(),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -344,7 +365,9 @@ func TestFullStoreSaysSo(t *testing.T) {
 	natstest.Ensure(t, conn)
 	w := natstest.Writer(t, conn, natsconf.StreamCompletions)
 	for i := range 1000 {
-		_, err = w.Publish(t.Context(), &nats.Msg{Subject: fmt.Sprintf("completion.%d", i), Data: make([]byte, 1024)})
+		_, err = w.Publish(t.Context(), &nats.Msg{
+			Subject: fmt.Sprintf("completion.%d", i), Data: make([]byte, 1024),
+		})
 		if err != nil {
 			break
 		}

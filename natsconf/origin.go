@@ -9,11 +9,12 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// originHeader is carried by each message that was brought from another store, or from a backup of one (package carry).
+// originHeader is carried by each message that was brought from another store, or from a backup of one
+// (package carry).
 const originHeader = "Verifyd-Origin"
 
-// Origin is where a message comes from that was brought from another store. Its own sequence and time in this store say when it was
-// brought.
+// Origin is where a message comes from that was brought from another store. Its own sequence and time in
+// this store say when it was brought.
 type Origin struct {
 	Sequence uint64    `json:"n"`              // in the store that it was read from
 	Stored   time.Time `json:"at"`             // when it was first stored, in whatever store
@@ -44,14 +45,15 @@ func (o Origin) Put(h nats.Header) {
 		until = o.Until.UnixMilli()
 	}
 	h[originHeader] = []string{strings.Join([]string{
-		strconv.FormatUint(o.Sequence, 10), strconv.FormatInt(o.Stored.UnixMilli(), 10), strconv.FormatInt(until, 10),
+		strconv.FormatUint(o.Sequence, 10), strconv.FormatInt(o.Stored.UnixMilli(), 10),
+		strconv.FormatInt(until, 10),
 	}, " ")}
 }
 
-// IsOriginHeader says whether a header field is the one that Put writes.
+// IsOriginHeader reports whether a header field is the one that Put writes.
 func IsOriginHeader(name string) bool { return name == originHeader }
 
-// StoredAt gives when a message was first stored, be it in another store; at is its time in this one.
+// StoredAt returns when a message was first stored, be it in another store; at is its time in this one.
 func StoredAt(h nats.Header, at time.Time) time.Time {
 	if o, ok := OriginOf(h); ok {
 		return o.Stored
@@ -59,5 +61,6 @@ func StoredAt(h nats.Header, at time.Time) time.Time {
 	return at
 }
 
-// IsMarker says whether a message of a bucket's stream says that the key is gone, instead of what it holds.
+// IsMarker reports whether a message of a bucket's stream says that the key is gone, instead of what it
+// holds.
 func IsMarker(h nats.Header) bool { return h.Get("KV-Operation") != "" }

@@ -2,11 +2,13 @@ package natsconf
 
 import "slices"
 
-// Role is what a process or a person does with the store. Each has a credential of its own where the server tells them apart.
+// Role is what a process or a person does with the store. Each has a credential of its own where the server
+// tells them apart.
 type Role string
 
-// The roles. RoleOperator is everything within the account: it makes the topology, runs the commands that change it, and is also what a
-// process takes that runs edge and dispatcher in one. RoleMonitor sees figures and settings, hears operator events, and reads nothing stored.
+// The roles. RoleOperator is everything within the account: it makes the topology, runs the commands that
+// change it, and is also what a process takes that runs edge and dispatcher in one. RoleMonitor sees figures
+// and settings, hears operator events, and reads nothing stored.
 const (
 	RoleEdge       Role = "edge"
 	RoleDispatcher Role = "dispatcher"
@@ -19,18 +21,23 @@ func Roles() []Role { return []Role{RoleEdge, RoleDispatcher, RoleOperator, Role
 
 // Subjects that belong to no stream.
 const (
-	// SubjectSpent is where edges tell each other what they allowed of a rate limit. It is no stream's: what is lost was a few sessions.
+	// SubjectSpent is where edges tell each other what they allowed of a rate limit. It is no stream's: what
+	// is lost was a few sessions.
 	SubjectSpent = "verifyd.limit.spent"
-	// SubjectAlarms is below which processes tell operators of events; the type follows. What is to be kept of them is in BucketAlarms.
+	// SubjectAlarms is below which processes tell operators of events; the type follows. What is to be kept
+	// of them is in BucketAlarms.
 	SubjectAlarms = "verifyd.alarm"
-	// SubjectRoster is where processes are asked what they know (package sessions/roster). It is no stream's, either.
-	SubjectRoster = "verifyd.roster"
+	// SubjectFleet is where processes are asked what they know (package natsconf/fleet). It is no stream's,
+	// either.
+	SubjectFleet = "verifyd.roster"
 	// subjectUserInfo is where a user learns what the server lets it do.
 	subjectUserInfo = "$SYS.REQ.USER.INFO"
-	// inboxes is where answers come, below a name that is the user's own: who could listen to all inboxes would read every answer.
+	// inboxes is where answers come, below a name that is the user's own: who could listen to all inboxes
+	// would read every answer.
 	inboxes = "_INBOX"
-	// answers is where who is asked answers. The server could allow that for each question instead (allow_responses), but then at whatever
-	// subject the question names: who may ask and be asked would allow itself everything. An inbox's name cannot be guessed.
+	// answers is where who is asked answers. The server could allow that for each question instead
+	// (allow_responses), but then at whatever subject the question names: who may ask and be asked would
+	// allow itself everything. An inbox's name cannot be guessed.
 	answers = inboxes + ".>"
 )
 
@@ -63,6 +70,7 @@ type access struct {
 //
 //	asset               edge                         dispatcher
 //	KV sessions         makes and reads              –
+//	SESSION_KEYS        makes and reads              reads
 //	COMPLETIONS         completion, resend; reads    claim, result; reads
 //	EVENTS              makes and reads              not_sent
 //	RETRIES             reads                        schedule; reads; what is due the server itself puts on retry
@@ -73,10 +81,12 @@ type access struct {
 //	KV store            reads                        reads
 //	the others          makes and reads              –
 //
-// So an edge cannot claim or settle an attempt, and a dispatcher can neither make a session nor decide how one ended.
+// So an edge cannot claim or settle an attempt, and a dispatcher can neither make a session nor decide how
+// one ended.
 var accesses = map[Role][]access{
 	RoleEdge: {
 		{BucketStream(BucketSessions), []string{BucketSubject(BucketSessions, ">")}, many},
+		{StreamSessionKeys, []string{"session-keys.*"}, single},
 		{StreamCompletions, []string{"completion.*", "resend.*.*"}, many},
 		{StreamEvents, []string{"session.*.*"}, single},
 		{StreamRetries, nil, many}, // operators' pages tell the backlog
@@ -89,10 +99,12 @@ var accesses = map[Role][]access{
 		{BucketStream(BucketIdempotency), []string{BucketSubject(BucketIdempotency, ">")}, single},
 		{BucketStream(BucketIdentities), []string{BucketSubject(BucketIdentities, ">")}, single},
 		{BucketStream(BucketAlarms), []string{BucketSubject(BucketAlarms, ">")}, many},
-		{BucketStream(BucketOperations), []string{BucketSubject(BucketOperations, "pause.*")}, many}, // operators and login links are made by an operator's credential
+		// operators and login links are made by an operator's credential
+		{BucketStream(BucketOperations), []string{BucketSubject(BucketOperations, "pause.*")}, many},
 		{BucketStream(BucketStore), nil, many},
 	},
 	RoleDispatcher: {
+		{StreamSessionKeys, nil, single},
 		{StreamCompletions, []string{"claim.*.*", "result.*.*"}, single},
 		{StreamEvents, []string{"session.not_sent.*"}, unread},
 		{StreamRetries, []string{"schedule.*"}, many},
@@ -105,7 +117,8 @@ var accesses = map[Role][]access{
 	},
 }
 
-// PermissionsOf gives what a role may do as the user of that name, which is the public part of its nkey, or its user name.
+// PermissionsOf returns what a role may do as the user of that name, which is the public part of its nkey,
+// or its user name.
 func PermissionsOf(role Role, user string) Permissions {
 	if role == RoleOperator {
 		return Permissions{Unlimited: true}
@@ -126,17 +139,20 @@ func PermissionsOf(role Role, user string) Permissions {
 	case RoleDispatcher:
 		p.dispatcher()
 	case RoleMonitor:
-		p.Publish.Allow = append(p.Publish.Allow, "$JS.API.STREAM.NAMES", "$JS.API.STREAM.LIST", "$JS.API.CONSUMER.NAMES.*", "$JS.API.CONSUMER.LIST.*")
+		p.Publish.Allow = append(p.Publish.Allow, "$JS.API.STREAM.NAMES", "$JS.API.STREAM.LIST",
+			"$JS.API.CONSUMER.NAMES.*", "$JS.API.CONSUMER.LIST.*")
 		p.Listen.Allow = append(p.Listen.Allow, SubjectAlarms+".>")
 	case RoleOperator: // answered above
 	}
 	return p
 }
 
-// edge adds what edges tell each other and listeners' callbacks (package sessions/relay), and keeps them off the dispatchers' consumers.
+// edge adds what edges tell each other and listeners' callbacks (package natsconf/devtunnel), and keeps them
+// off the dispatchers' consumers.
 func (p *Permissions) edge() {
-	p.Publish.Allow = append(p.Publish.Allow, SubjectSpent, SubjectRoster, SubjectAlarms+".>", "listened.*.*", answers)
-	p.Listen.Allow = append(p.Listen.Allow, SubjectSpent, SubjectRoster, "listen.*", "listen.*.*")
+	p.Publish.Allow = append(p.Publish.Allow, SubjectSpent, SubjectFleet, SubjectAlarms+".>", "listened.*.*",
+		answers)
+	p.Listen.Allow = append(p.Listen.Allow, SubjectSpent, SubjectFleet, "listen.*", "listen.*.*")
 	for _, c := range DispatcherConsumers() {
 		p.Publish.Deny = append(p.Publish.Deny, consumerSubjects(c)...)
 	}
@@ -144,7 +160,7 @@ func (p *Permissions) edge() {
 
 func (p *Permissions) dispatcher() {
 	p.Publish.Allow = append(p.Publish.Allow, SubjectAlarms+".>", "listen.*", "listen.*.*", answers)
-	p.Listen.Allow = append(p.Listen.Allow, SubjectRoster, "listened.*.*")
+	p.Listen.Allow = append(p.Listen.Allow, SubjectFleet, "listened.*.*")
 	for _, c := range DispatcherConsumers() {
 		p.Publish.Allow = append(p.Publish.Allow, consumerSubjects(c)...)
 		p.Publish.Allow = append(p.Publish.Allow, "$JS.ACK."+c.Stream+"."+c.Config.Durable+".>")
@@ -161,7 +177,8 @@ func (a access) subjects() []string {
 	}
 	if a.reads == many {
 		s = append(s,
-			"$JS.API.CONSUMER.CREATE."+a.stream+".>", "$JS.API.CONSUMER.MSG.NEXT."+a.stream+".*", "$JS.API.CONSUMER.DELETE."+a.stream+".*",
+			"$JS.API.CONSUMER.CREATE."+a.stream+".>", "$JS.API.CONSUMER.MSG.NEXT."+a.stream+".*",
+			"$JS.API.CONSUMER.DELETE."+a.stream+".*",
 			"$JS.FC."+a.stream+".>", // flow control of watches
 		)
 	}

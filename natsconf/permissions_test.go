@@ -26,11 +26,12 @@ func refusals(t *testing.T, e natstest.External, role natsconf.Role) (*nats.Conn
 	if err != nil {
 		t.Fatal(err)
 	}
-	nc, err := nats.Connect(e.URL, option, nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-		if errors.Is(err, nats.ErrPermissionViolation) {
-			refused <- err.Error()
-		}
-	}))
+	nc, err := nats.Connect(e.URL, option,
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			if errors.Is(err, nats.ErrPermissionViolation) {
+				refused <- err.Error()
+			}
+		}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,19 +39,19 @@ func refusals(t *testing.T, e natstest.External, role natsconf.Role) (*nats.Conn
 	return nc, refused
 }
 
-// asked does what is to be refused, and says whether it was.
+// asked does what is to be refused, and reports whether it was.
 func asked(t *testing.T, nc *nats.Conn, refused <-chan string, do func() error) bool {
 	t.Helper()
 	if err := do(); err != nil {
 		t.Fatal(err)
 	}
-	if err := nc.FlushTimeout(natstest.LastResort); err != nil {
+	if err := nc.FlushTimeout(natstest.TestTimeout); err != nil {
 		t.Fatal(err)
 	}
 	select {
 	case <-refused:
 		return true
-	case <-time.After(natstest.LastResort): // the client hands errors to a goroutine of its own; only a failing test waits
+	case <-time.After(natstest.TestTimeout): // the client hands errors to a goroutine of its own; only a failing test waits
 		return false
 	}
 }
@@ -61,26 +62,37 @@ func TestEachRoleIsRefusedWhatIsNotItsOwn(t *testing.T) {
 	const sid = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 	forbidden := map[natsconf.Role][]string{
 		natsconf.RoleEdge: {
-			"claim." + sid + ".1", "result." + sid + ".1", "schedule." + sid, "retry." + sid, "$KV.operations.operator.a",
-			"$JS.API.CONSUMER.MSG.NEXT.COMPLETIONS.dispatcher", "$JS.API.CONSUMER.CREATE.COMPLETIONS.dispatcher",
-			"$JS.API.CONSUMER.CREATE.COMPLETIONS.dispatcher.completion.x", "$JS.API.CONSUMER.DELETE.COMPLETIONS.dispatcher",
-			"$JS.API.CONSUMER.MSG.NEXT.RETRIES.retries", "$JS.API.CONSUMER.CREATE.RETRIES.retries.retry.x", "$JS.ACK.COMPLETIONS.dispatcher.1.1.1.1.1",
+			"claim." + sid + ".1", "result." + sid + ".1", "schedule." + sid, "retry." + sid,
+			"$KV.operations.operator.a",
+			"$JS.API.CONSUMER.MSG.NEXT.COMPLETIONS.dispatcher",
+			"$JS.API.CONSUMER.CREATE.COMPLETIONS.dispatcher",
+			"$JS.API.CONSUMER.CREATE.COMPLETIONS.dispatcher.completion.x",
+			"$JS.API.CONSUMER.DELETE.COMPLETIONS.dispatcher",
+			"$JS.API.CONSUMER.MSG.NEXT.RETRIES.retries", "$JS.API.CONSUMER.CREATE.RETRIES.retries.retry.x",
+			"$JS.ACK.COMPLETIONS.dispatcher.1.1.1.1.1",
 		},
 		natsconf.RoleDispatcher: {
-			"$KV.sessions.acc_a." + sid, "completion." + sid, "resend." + sid + ".1", "session.sign_in." + sid, "usage.acc_a.202611",
-			"retry." + sid, "audit.acc_a.1", "$KV.accounts.acc_a", "$KV.keys.a.b", "$KV.logins.session.a", "$KV.key-uses.key_a",
-			"$KV.idempotency.acc_a.live.a", "$KV.identities.a", "$KV.operations.pause.a", "$KV.operations.operator.a", natsconf.SubjectSpent, natsconf.SubjectRoster,
-			"$JS.API.STREAM.MSG.GET.KV_sessions", "$JS.API.STREAM.MSG.GET.KV_logins", "$JS.API.CONSUMER.CREATE.KV_sessions.x.>",
+			"$KV.sessions.acc_a." + sid, "completion." + sid, "resend." + sid + ".1",
+			"session.sign_in." + sid, "usage.acc_a.202611",
+			"retry." + sid, "audit.acc_a.1", "$KV.accounts.acc_a", "$KV.keys.a.b", "$KV.logins.session.a",
+			"$KV.key-uses.key_a",
+			"$KV.idempotency.acc_a.live.a", "$KV.identities.a", "$KV.operations.pause.a",
+			"$KV.operations.operator.a", natsconf.SubjectSpent, natsconf.SubjectFleet,
+			"$JS.API.STREAM.MSG.GET.KV_sessions", "$JS.API.STREAM.MSG.GET.KV_logins",
+			"$JS.API.CONSUMER.CREATE.KV_sessions.x.>",
 		},
 		natsconf.RoleMonitor: {
-			"$KV.sessions.acc_a." + sid, "completion." + sid, "claim." + sid + ".1", "$JS.API.STREAM.MSG.GET.COMPLETIONS",
+			"$KV.sessions.acc_a." + sid, "completion." + sid, "claim." + sid + ".1",
+			"$JS.API.STREAM.MSG.GET.COMPLETIONS",
 			"$JS.API.CONSUMER.CREATE.COMPLETIONS.x.>", "$JS.API.CONSUMER.MSG.NEXT.COMPLETIONS.dispatcher",
 		},
 	}
 	// What changes or takes away what is there is nobody's but the operator's.
 	for _, s := range []string{
-		"STREAM.CREATE.COMPLETIONS", "STREAM.UPDATE.COMPLETIONS", "STREAM.DELETE.COMPLETIONS", "STREAM.PURGE.KV_sessions",
-		"STREAM.MSG.DELETE.KV_keys", "STREAM.SNAPSHOT.KV_accounts", "STREAM.RESTORE.KV_accounts", "CONSUMER.DURABLE.CREATE.COMPLETIONS.x",
+		"STREAM.CREATE.COMPLETIONS", "STREAM.UPDATE.COMPLETIONS", "STREAM.DELETE.COMPLETIONS",
+		"STREAM.PURGE.KV_sessions",
+		"STREAM.MSG.DELETE.KV_keys", "STREAM.SNAPSHOT.KV_accounts", "STREAM.RESTORE.KV_accounts",
+		"CONSUMER.DURABLE.CREATE.COMPLETIONS.x",
 	} {
 		for role := range forbidden {
 			forbidden[role] = append(forbidden[role], "$JS.API."+s)
@@ -113,15 +125,18 @@ func TestNobodyAllowsItselfMore(t *testing.T) {
 	e := natstest.StartExternal(t)
 	natstest.Ensure(t, e.Connect(t, natsconf.RoleOperator))
 	nc, refused := refusals(t, e, natsconf.RoleEdge)
-	sub, err := nc.SubscribeSync(natsconf.SubjectRoster)
+	sub, err := nc.SubscribeSync(natsconf.SubjectFleet)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range []string{"claim.aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa.1", "$KV.operations.operator.a", "$JS.API.STREAM.DELETE.KV_keys"} {
-		if err := nc.PublishRequest(natsconf.SubjectRoster, s, nil); err != nil {
+	for _, s := range []string{
+		"claim.aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa.1", "$KV.operations.operator.a",
+		"$JS.API.STREAM.DELETE.KV_keys",
+	} {
+		if err := nc.PublishRequest(natsconf.SubjectFleet, s, nil); err != nil {
 			t.Fatal(err)
 		}
-		m, err := sub.NextMsg(natstest.LastResort)
+		m, err := sub.NextMsg(natstest.TestTimeout)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -235,7 +250,9 @@ func TestSeeds(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	conn, err := natsconf.Connect(ctx, natsconf.ConnectOptions{URL: "nats://127.0.0.1:1", CredsFile: file, Log: zerolog.Nop()})
+	conn, err := natsconf.Connect(ctx, natsconf.ConnectOptions{
+		URL: "nats://127.0.0.1:1", CredsFile: file, Log: zerolog.Nop(),
+	})
 	if err == nil {
 		conn.Close()
 	}
@@ -253,7 +270,8 @@ func TestPermissionsAreTheGoldenOnes(t *testing.T) {
 		for _, list := range []struct {
 			name     string
 			subjects []string
-		}{{"publish", p.Publish.Allow}, {"never publish", p.Publish.Deny}, {"listen", p.Listen.Allow}, {"never listen", p.Listen.Deny}} {
+		}{{"publish", p.Publish.Allow}, {"never publish", p.Publish.Deny}, {"listen", p.Listen.Allow},
+			{"never listen", p.Listen.Deny}} {
 			for _, s := range list.subjects {
 				fmt.Fprintf(&b, "%s %s\n", list.name, s)
 			}
@@ -271,11 +289,12 @@ func TestPermissionsAreTheGoldenOnes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if b.String() != string(want) {
-		t.Errorf("permissions have changed; if that is meant: go test ./natsconf -run Golden -update\n%s", b.String())
+		t.Errorf("permissions have changed; if that is meant: go test ./natsconf -run Golden -update\n%s",
+			b.String())
 	}
 }
 
-// Who adds a stream says who may write to it; the operator alone is nobody, but for the store's standing.
+// Who adds a stream says who may write to it; the operator alone is nobody, but for the store's state.
 func TestEveryStreamIsSomebodys(t *testing.T) {
 	var all []string
 	for _, role := range []natsconf.Role{natsconf.RoleEdge, natsconf.RoleDispatcher} {
@@ -286,7 +305,9 @@ func TestEveryStreamIsSomebodys(t *testing.T) {
 			continue // the one that is: who serves a store has no say in whether it is in service
 		}
 		if !slices.ContainsFunc(all, func(may string) bool {
-			return slices.ContainsFunc(s.Subjects, func(subject string) bool { return server.SubjectMatchesFilter(may, subject) })
+			return slices.ContainsFunc(s.Subjects, func(subject string) bool {
+				return server.SubjectMatchesFilter(may, subject)
+			})
 		}) {
 			t.Errorf("nobody may write to %s: put it into the table of permissions.go", s.Name)
 		}

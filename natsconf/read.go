@@ -9,10 +9,11 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Next reads the first message at or after a sequence whose subject matches, from the stream's leader. Its errors are ErrNotFound,
-// past the last such message, and ErrUnavailable.
-func (c *Conn) Next(ctx context.Context, stream, subject string, from uint64) (_ *jetstream.RawStreamMsg, err error) {
-	defer func() { c.read(stream, err) }()
+// Next reads the first message at or after a sequence whose subject matches, from the stream's leader. Its
+// errors are ErrNotFound, past the last such message, and ErrUnavailable.
+func (c *Conn) Next(ctx context.Context, stream, subject string, from uint64) (_ *jetstream.RawStreamMsg,
+	err error) {
+	defer func() { err = c.answered(stream, err) }()
 	ctx, cancel := context.WithTimeout(ctx, ackTimeout)
 	defer cancel()
 	s, err := c.stream(ctx, stream)
@@ -30,9 +31,10 @@ func (c *Conn) Next(ctx context.Context, stream, subject string, from uint64) (_
 	}
 }
 
-// Bounds gives the first and the last sequence that the stream's leader holds; last is below first while it holds none. Its error
-// is ErrUnavailable.
+// Bounds returns the first and the last sequence that the stream's leader holds; last is below first while
+// it holds none. Its error is ErrUnavailable.
 func (c *Conn) Bounds(ctx context.Context, stream string) (first, last uint64, err error) {
+	defer func() { err = c.answered(stream, err) }()
 	ctx, cancel := context.WithTimeout(ctx, ackTimeout)
 	defer cancel()
 	s, err := c.stream(ctx, stream)
@@ -46,7 +48,8 @@ func (c *Conn) Bounds(ctx context.Context, stream string) (first, last uint64, e
 	return info.State.FirstSeq, info.State.LastSeq, nil
 }
 
-// Purge takes away what is on a stream's subjects that match, where the stream allows that. Its errors are those of the server's API.
+// Purge takes away what is on a stream's subjects that match, where the stream allows that. Its errors are
+// those of the server's API.
 func (c *Conn) Purge(ctx context.Context, stream, subject string) error {
 	ctx, cancel := context.WithTimeout(ctx, ackTimeout)
 	defer cancel()
@@ -60,7 +63,7 @@ func (c *Conn) Purge(ctx context.Context, stream, subject string) error {
 	return nil
 }
 
-// KeptFor gives how long a stream keeps its messages. Its error is ErrUnavailable.
+// KeptFor returns how long a stream keeps its messages. Its error is ErrUnavailable.
 func (c *Conn) KeptFor(ctx context.Context, stream string) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, ackTimeout)
 	defer cancel()
@@ -71,8 +74,8 @@ func (c *Conn) KeptFor(ctx context.Context, stream string) (time.Duration, error
 	return s.CachedInfo().Config.MaxAge, nil
 }
 
-// KeptUntil gives when a message leaves its stream by the stream's age, or by the end of the life that it came with; zero: never. Its
-// error is ErrUnavailable.
+// KeptUntil returns when a message leaves its stream by the stream's age, or by the end of the life that it
+// came with; zero: never. Its error is ErrUnavailable.
 func (c *Conn) KeptUntil(ctx context.Context, stream string, m *jetstream.RawStreamMsg) (time.Time, error) {
 	if o, ok := OriginOf(m.Header); ok {
 		return o.Until, nil
@@ -93,7 +96,7 @@ type ConsumerState struct {
 
 // ConsumerState asks a consumer's leader. Its errors are ErrNotFound and ErrUnavailable.
 func (c *Conn) ConsumerState(ctx context.Context, stream, consumer string) (_ ConsumerState, err error) {
-	defer func() { c.read(stream, err) }()
+	defer func() { err = c.answered(stream, err) }()
 	ctx, cancel := context.WithTimeout(ctx, ackTimeout)
 	defer cancel()
 	found, err := c.JS.Consumer(ctx, stream, consumer)
@@ -107,11 +110,12 @@ func (c *Conn) ConsumerState(ctx context.Context, stream, consumer string) (_ Co
 }
 
 func stateOf(i *jetstream.ConsumerInfo) ConsumerState {
-	return ConsumerState{Waiting: i.NumPending, Given: uint64(i.NumAckPending), Floor: i.AckFloor.Stream} //nolint:gosec // a count
+	return ConsumerState{Waiting: i.NumPending, Given: uint64(i.NumAckPending), //nolint:gosec // a count
+		Floor: i.AckFloor.Stream}
 }
 
-// SequenceAt gives the first sequence whose message was stored at or after an instant (StoredAt); one past the last where there is none. Its
-// error is ErrUnavailable.
+// SequenceAt returns the first sequence whose message was stored at or after an instant (StoredAt); one past
+// the last where there is none. Its error is ErrUnavailable.
 func (c *Conn) SequenceAt(ctx context.Context, stream string, at time.Time) (uint64, error) {
 	low, last, err := c.Bounds(ctx, stream)
 	if err != nil {

@@ -50,14 +50,16 @@ func TestNextWalksOneSubject(t *testing.T) {
 	}
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := c.Next(canceled, natsconf.StreamEvents, "session.*.1", 1); !errors.Is(err, natsconf.ErrUnavailable) {
+	if _, err := c.Next(canceled, natsconf.StreamEvents, "session.*.1", 1); !errors.Is(err,
+		natsconf.ErrUnavailable) {
 		t.Errorf("out of time: %v", err)
 	}
 }
 
 func TestRangeGivesWhatIsThereAndLeavesNothingBehind(t *testing.T) {
 	c := natstest.Start(t)
-	if first, last, err := c.Bounds(t.Context(), natsconf.StreamEvents); err != nil || last >= first && last != 0 {
+	if first, last, err := c.Bounds(t.Context(), natsconf.StreamEvents); err != nil || last >= first &&
+		last != 0 {
 		t.Errorf("an empty stream reaches from %d to %d, %v", first, last, err)
 	}
 	put(t, c, "session.a.1", "session.b.1", "session.c.1", "session.d.1", "session.e.1")
@@ -88,7 +90,8 @@ func TestRangeGivesWhatIsThereAndLeavesNothingBehind(t *testing.T) {
 		}
 	}
 	for most, want := range map[int]error{3: natsconf.ErrTooMany, 4: nil} {
-		if msgs, err := c.RangeOf(t.Context(), natsconf.StreamEvents, ">", 1, 5, most); !errors.Is(err, want) || (err != nil) != (len(msgs) == 0) {
+		if msgs, err := c.RangeOf(t.Context(), natsconf.StreamEvents, ">", 1, 5, most); !errors.Is(err,
+			want) || (err != nil) != (len(msgs) == 0) {
 			t.Errorf("at most %d: %v, %v", most, subjects(msgs), err)
 		}
 	}
@@ -98,14 +101,15 @@ func TestRangeGivesWhatIsThereAndLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-// The consumer of a reading may live on a server that has not heard yet of what the leader has acknowledged. Many write at once, so that
-// the servers have something to catch up with.
+// The consumer of a reading may live on a server that has not heard yet of what the leader has acknowledged.
+// Many write at once, so that the servers have something to catch up with.
 func TestReadingsSeeWhatWasAcknowledged(t *testing.T) {
 	const rounds, inOne = 25, 40
 	c := natstest.StartCluster(t)
 	var wg sync.WaitGroup
 	for _, bucket := range []string{
-		natsconf.BucketOperations, natsconf.BucketAlarms, natsconf.BucketIdempotency, natsconf.BucketIdentities, natsconf.BucketKeyUses, natsconf.BucketLogins,
+		natsconf.BucketOperations, natsconf.BucketAlarms, natsconf.BucketIdempotency,
+		natsconf.BucketIdentities, natsconf.BucketKeyUses, natsconf.BucketLogins,
 	} {
 		wg.Go(func() {
 			for round := range rounds {
@@ -123,7 +127,8 @@ func TestReadingsSeeWhatWasAcknowledged(t *testing.T) {
 func writeAndRead(ctx context.Context, c *natsconf.Conn, bucket string, round, entries int) error {
 	acks := make([]jetstream.PubAckFuture, entries)
 	for i := range acks {
-		ack, err := c.JS.PublishAsync(natsconf.BucketSubject(bucket, "n."+strconv.Itoa(i)), []byte(strconv.Itoa(round)))
+		ack, err := c.JS.PublishAsync(natsconf.BucketSubject(bucket, "n."+strconv.Itoa(i)),
+			[]byte(strconv.Itoa(round)))
 		if err != nil {
 			return err
 		}
@@ -167,16 +172,17 @@ func TestPagesEndWhereTheNewestGoesMeanwhile(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []string
-	err = c.Pages(t.Context(), natsconf.StreamEvents, "session.n.*", 1, math.MaxUint64, func(page []jetstream.Msg) error {
-		if got = append(got, subjects(page)...); len(got) == len(page) {
-			for _, last := range []uint64{1099, 1100} {
-				if err := s.DeleteMsg(t.Context(), last); err != nil {
-					return err
+	err = c.Pages(t.Context(), natsconf.StreamEvents, "session.n.*", 1, math.MaxUint64,
+		func(page []jetstream.Msg) error {
+			if got = append(got, subjects(page)...); len(got) == len(page) {
+				for _, last := range []uint64{1099, 1100} {
+					if err := s.DeleteMsg(t.Context(), last); err != nil {
+						return err
+					}
 				}
 			}
-		}
-		return nil
-	})
+			return nil
+		})
 	if natstest.OnCluster() { // a copy that is read from may still hold what the leader has taken away
 		got = slices.DeleteFunc(got, func(s string) bool { return slices.Contains(all[len(all)-2:], s) })
 	}
@@ -185,8 +191,9 @@ func TestPagesEndWhereTheNewestGoesMeanwhile(t *testing.T) {
 	}
 }
 
-// A reading of many subjects asks the leader about several at once, and about no more than eight: each would take a way there and back
-// otherwise, one after the other. What it gives is whole, and where the leader cannot be asked it says so.
+// A reading of many subjects asks the leader about several at once, and about no more than eight: each would
+// take a way there and back otherwise, one after the other. What it gives is whole, and where the leader
+// cannot be asked it says so.
 func TestManySubjectsAreAskedForAtOnce(t *testing.T) {
 	natstest.NeedsEmbedded(t, "its endpoint; the reading is the same one")
 	t.Parallel()
@@ -194,7 +201,8 @@ func TestManySubjectsAreAskedForAtOnce(t *testing.T) {
 	c, _ := natstest.StartIn(t, dir)
 	var days, filters []string
 	for i := range 31 {
-		days, filters = append(days, fmt.Sprintf("session.d%d.x", i)), append(filters, fmt.Sprintf("session.d%d.*", i))
+		days, filters = append(days, fmt.Sprintf("session.d%d.x", i)),
+			append(filters, fmt.Sprintf("session.d%d.*", i))
 	}
 	put(t, c, days...)
 	end, err := natsconf.ReadEndpoint(dir)
@@ -217,7 +225,8 @@ func TestManySubjectsAreAskedForAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(through.Close)
-	if _, err := through.Last(t.Context(), natsconf.StreamEvents, days[0]); err != nil { // it knows the stream from here on
+	// it knows the stream from here on
+	if _, err := through.Last(t.Context(), natsconf.StreamEvents, days[0]); err != nil {
 		t.Fatal(err)
 	}
 	asked := make(chan string, 100)
@@ -268,7 +277,8 @@ func TestManySubjectsAreAskedForAtOnce(t *testing.T) {
 	}
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := through.Newest(over, natsconf.StreamEvents, filters...); !errors.Is(err, natsconf.ErrUnavailable) {
+	if _, err := through.Newest(over, natsconf.StreamEvents, filters...); !errors.Is(err,
+		natsconf.ErrUnavailable) {
 		t.Errorf("out of time: %v", err)
 	}
 }

@@ -15,30 +15,36 @@ import (
 )
 
 const (
-	// readingKept is how long the server keeps the consumer of a reading whose process died before it was deleted.
+	// readingKept is how long the server keeps the consumer of a reading whose process died before it was
+	// deleted.
 	readingKept = 30 * time.Second
-	// readingPage is how many messages a reading asks for at once: some hundred KiB; readingFew those that its server had not heard of at
-	// first.
+	// readingPage is how many messages a reading asks for at once: some hundred KiB; readingFew those that
+	// its server had not heard of at first.
 	readingPage = 1024
 	readingFew  = 16
-	// heardWithin is how long a new consumer is asked again where nobody seems to listen. On a cluster it may live on another server,
-	// and that it exists is known here a moment before how to reach it.
+	// heardWithin is how long a new consumer is asked again where nobody seems to listen. On a cluster it
+	// may live on another server, and that it exists is known here a moment before how to reach it.
 	heardWithin = time.Second
-	// behindMost is how long a reading waits for servers that are behind the stream's leader, and anotherAfter how long for one of them.
-	behindMost   = ackTimeout
+	// maxBehind is how long a reading waits for servers that are behind the stream's leader, and
+	// anotherAfter how long for one of them.
+	maxBehind    = ackTimeout
 	anotherAfter = 250 * time.Millisecond
-	// newestAtOnce is how many subjects of one reading the leader is asked about at once: a month's days take four turns instead of 31, and
-	// no reading crowds the others out.
+	// newestAtOnce is how many subjects of one reading the leader is asked about at once: a month's days
+	// take four turns instead of 31, and no reading crowds the others out.
 	newestAtOnce = 8
 	// readingPause is between two questions that wait for another server.
 	readingPause = 5 * time.Millisecond
 )
 
-// Head reads the first messages on a stream's subjects that match, most or less, and counts all of them, as a server knows them that
-// may be a moment behind the stream's leader. Its error is ErrUnavailable, also when ctx ends.
-func (c *Conn) Head(ctx context.Context, stream, subject string, most int) (msgs []jetstream.Msg, all uint64, err error) {
-	defer func() { c.read(stream, err) }()
-	consumer, done, err := c.consumer(ctx, stream, jetstream.ConsumerConfig{FilterSubject: subject, DeliverPolicy: jetstream.DeliverAllPolicy})
+// Head reads the first messages on a stream's subjects that match, at most limit, and counts all of them, as
+// a server knows them that may be a moment behind the stream's leader. Its error is ErrUnavailable, also
+// when ctx ends.
+func (c *Conn) Head(ctx context.Context, stream, subject string, limit int) (msgs []jetstream.Msg, all uint64,
+	err error) {
+	defer func() { err = c.answered(stream, err) }()
+	consumer, done, err := c.consumer(ctx, stream, jetstream.ConsumerConfig{
+		FilterSubject: subject, DeliverPolicy: jetstream.DeliverAllPolicy,
+	})
 	if err != nil {
 		return nil, 0, err
 	}
@@ -46,24 +52,27 @@ func (c *Conn) Head(ctx context.Context, stream, subject string, most int) (msgs
 	if all = consumer.CachedInfo().NumPending; all == 0 {
 		return nil, 0, nil
 	}
-	if msgs, err = fetch(ctx, consumer, most); err != nil {
+	if msgs, err = fetch(ctx, consumer, limit); err != nil {
 		return nil, 0, fmt.Errorf("read from %s: %w: %w", stream, ErrUnavailable, err)
 	}
 	return msgs, all, nil
 }
 
-// Tail reads what is stored in a stream from now on, without the messages' data, until done is called. What comes after Tail has
-// returned is not missed while the connection stands; after it has come back (Back), and after an error that the consumer tells,
-// the caller begins anew. Its error is ErrUnavailable.
+// Tail reads what is stored in a stream from now on, without the messages' data, until done is called. What
+// comes after Tail has returned is not missed while the connection stands; after it has come back (Back),
+// and after an error that the consumer reports, the caller begins anew. Its error is ErrUnavailable.
 func (c *Conn) Tail(ctx context.Context, stream string) (_ jetstream.Consumer, done func(), err error) {
-	return c.consumer(ctx, stream, jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverNewPolicy, HeadersOnly: true})
+	return c.consumer(ctx, stream, jetstream.ConsumerConfig{
+		DeliverPolicy: jetstream.DeliverNewPolicy, HeadersOnly: true,
+	})
 }
 
-// Newest reads the newest message on each subject of a stream that matches one of these, in no particular order, by one consumer
-// that is gone afterwards. It is for subjects whose messages fit into memory, and sees every acknowledged write. Its error is
-// ErrUnavailable, also when ctx ends.
-func (c *Conn) Newest(ctx context.Context, stream string, subjects ...string) (msgs []jetstream.Msg, err error) {
-	defer func() { c.read(stream, err) }()
+// Newest reads the newest message on each subject of a stream that matches one of these, in no particular
+// order, by one consumer that is gone afterwards. It is for subjects whose messages fit into memory, and
+// sees every acknowledged write. Its error is ErrUnavailable, also when ctx ends.
+func (c *Conn) Newest(ctx context.Context, stream string, subjects ...string) (msgs []jetstream.Msg,
+	err error) {
+	defer func() { err = c.answered(stream, err) }()
 	s, done, err := c.scan(ctx, stream, jetstream.ConsumerConfig{
 		FilterSubjects: subjects, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy,
 	}, math.MaxUint64)
@@ -71,7 +80,8 @@ func (c *Conn) Newest(ctx context.Context, stream string, subjects ...string) (m
 		return nil, err
 	}
 	defer done()
-	newest := map[string]jetstream.Msg{} // what is written meanwhile comes again, and so may older ones from another server
+	// what is written meanwhile comes again, and so may older ones from another server
+	newest := map[string]jetstream.Msg{}
 	for {
 		page, err := s.next(ctx, readingPage)
 		if err != nil {
@@ -88,48 +98,50 @@ func (c *Conn) Newest(ctx context.Context, stream string, subjects ...string) (m
 	}
 }
 
-// Range reads the messages with sequences from first to last whose subject matches, oldest first, by a consumer that is gone
-// afterwards: thousands of single reads would stand in the way of the service's own. It sees every acknowledged write; what has aged
-// out meanwhile is left out. Its error is ErrUnavailable, also when ctx ends.
-func (c *Conn) Range(ctx context.Context, stream, subject string, first, last uint64) (msgs []jetstream.Msg, err error) {
+// Range reads the messages with sequences from first to last whose subject matches, oldest first, by a
+// consumer that is gone afterwards: thousands of single reads would stand in the way of the service's own.
+// It sees every acknowledged write; what has aged out meanwhile is left out. Its error is ErrUnavailable,
+// also when ctx ends.
+func (c *Conn) Range(ctx context.Context, stream, subject string, first, last uint64) (msgs []jetstream.Msg,
+	err error) {
 	return c.RangeOf(ctx, stream, subject, first, last, math.MaxInt32)
 }
 
-// RangeOf is Range for most messages; where there are more it gives none of them, and ErrTooMany.
-func (c *Conn) RangeOf(ctx context.Context, stream, subject string, first, last uint64, most int) (msgs []jetstream.Msg, err error) {
-	defer func() { c.read(stream, err) }()
+// RangeOf is Range for at most limit messages; where there are more it returns none of them, and ErrTooMany.
+func (c *Conn) RangeOf(ctx context.Context, stream, subject string, first, last uint64,
+	limit int) (msgs []jetstream.Msg, err error) {
+	defer func() { err = c.answered(stream, err) }()
 	s, done, err := c.scan(ctx, stream, rangeOf(subject, first), last)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
 	for {
-		page, err := s.next(ctx, min(readingPage, most-len(msgs)+1))
+		page, err := s.next(ctx, min(readingPage, limit-len(msgs)+1))
 		if err != nil {
 			return nil, err
 		}
 		if len(page) == 0 {
 			return msgs, nil
 		}
-		if msgs = append(msgs, page...); len(msgs) > most {
+		if msgs = append(msgs, page...); len(msgs) > limit {
 			return nil, ErrTooMany
 		}
 	}
 }
 
-// Pages is Range for what does not fit into memory: it hands the messages on page by page, which the reader must be done with within
-// 30 s. Its errors are ErrUnavailable, also when ctx ends, and do's.
-func (c *Conn) Pages(ctx context.Context, stream, subject string, first, last uint64, do func([]jetstream.Msg) error) (err error) {
+// Pages is Range for what does not fit into memory: it hands the messages on page by page, which the reader
+// must be done with within 30 s. Its errors are ErrUnavailable, also when ctx ends, and do's.
+func (c *Conn) Pages(ctx context.Context, stream, subject string, first, last uint64,
+	do func([]jetstream.Msg) error) (err error) {
 	s, done, err := c.scan(ctx, stream, rangeOf(subject, first), last)
 	if err != nil {
-		c.read(stream, err)
-		return err
+		return c.answered(stream, err)
 	}
 	defer done()
 	for {
 		page, err := s.next(ctx, readingPage)
-		if err != nil {
-			c.read(stream, err)
+		if err = c.answered(stream, err); err != nil {
 			return err
 		}
 		if len(page) == 0 {
@@ -141,7 +153,7 @@ func (c *Conn) Pages(ctx context.Context, stream, subject string, first, last ui
 	}
 }
 
-// sequenceOf gives a message's sequence, of which a scan has read that it has one.
+// sequenceOf returns a message's sequence, of which a scan has read that it has one.
 func sequenceOf(m jetstream.Msg) uint64 {
 	meta, err := m.Metadata()
 	if err != nil {
@@ -152,13 +164,14 @@ func sequenceOf(m jetstream.Msg) uint64 {
 
 func rangeOf(subject string, first uint64) jetstream.ConsumerConfig {
 	return jetstream.ConsumerConfig{
-		FilterSubjects: []string{subject}, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(first, 1),
+		FilterSubjects: []string{subject}, DeliverPolicy: jetstream.DeliverByStartSequencePolicy,
+		OptStartSeq: max(first, 1),
 	}
 }
 
-// scan is one reading by a consumer. On a cluster the consumer may live on a server that is behind the stream's leader, one that has just
-// come back far behind. A reading therefore ends with the newest message that the leader held when it began, and looks for another server
-// where that does not come soon.
+// scan is one reading by a consumer. On a cluster the consumer may live on a server that is behind the
+// stream's leader, one that has just come back far behind. A reading therefore ends with the newest message
+// that the leader held when it began, and looks for another server where that does not come soon.
 type scan struct {
 	c        *Conn
 	stream   string
@@ -168,14 +181,17 @@ type scan struct {
 	goal     uint64    // sequence of that newest message, or of one before it where the reading ends earlier
 	last     uint64    // sequence that is read at the most
 	at       uint64    // sequence that it has come to
-	there    uint64    // how many this consumer had to give when it was made
+	there    uint64    // how many this consumer had to deliver when it was made
 	got      uint64    // how many came from it
 	heard    time.Time // when something came from it last
 }
 
 // scan begins one; done ends it.
-func (c *Conn) scan(ctx context.Context, stream string, config jetstream.ConsumerConfig, last uint64) (_ *scan, done func(), err error) {
-	s := &scan{c: c, stream: stream, config: config, last: last, at: max(config.OptStartSeq, 1) - 1, drop: func() {}}
+func (c *Conn) scan(ctx context.Context, stream string, config jetstream.ConsumerConfig,
+	last uint64) (_ *scan, done func(), err error) {
+	s := &scan{
+		c: c, stream: stream, config: config, last: last, at: max(config.OptStartSeq, 1) - 1, drop: func() {},
+	}
 	newest, err := s.newest(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -197,12 +213,13 @@ func (s *scan) another(ctx context.Context) error {
 		return err
 	}
 	s.drop()
-	s.consumer, s.drop, s.there, s.got, s.heard = consumer, drop, consumer.CachedInfo().NumPending, 0, time.Now()
+	s.consumer, s.drop, s.there, s.got, s.heard = consumer, drop, consumer.CachedInfo().NumPending, 0,
+		time.Now()
 	return nil
 }
 
-// newest asks the stream's leader for the sequence of the newest message that the reading is about; 0 where there is none. After a failure
-// nothing more is asked.
+// newest asks the stream's leader for the sequence of the newest message that the reading is about; 0 where
+// there is none. After a failure nothing more is asked.
 func (s *scan) newest(ctx context.Context) (sequence uint64, err error) {
 	var mu sync.Mutex
 	note := func(found uint64, failed error) (goOn bool) {
@@ -230,7 +247,8 @@ func (s *scan) newest(ctx context.Context) (sequence uint64, err error) {
 	return sequence, err
 }
 
-// newestOn gives the sequence of the newest message on a subject, as the leader has it; 0 where there is none.
+// newestOn returns the sequence of the newest message on a subject, as the leader has it; 0 where there is
+// none.
 func (s *scan) newestOn(ctx context.Context, subject string) (uint64, error) {
 	m, err := s.c.Last(ctx, s.stream, subject)
 	switch {
@@ -243,8 +261,9 @@ func (s *scan) newestOn(ctx context.Context, subject string) (uint64, error) {
 	}
 }
 
-// next gives the messages that come next, most or less; none at the end of the reading. Its error is ErrUnavailable.
-func (s *scan) next(ctx context.Context, most int) (page []jetstream.Msg, err error) {
+// next returns the messages that come next, at most limit; none at the end of the reading. Its error is
+// ErrUnavailable.
+func (s *scan) next(ctx context.Context, limit int) (page []jetstream.Msg, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("read from %s: %w: %w", s.stream, ErrUnavailable, err)
@@ -254,8 +273,8 @@ func (s *scan) next(ctx context.Context, most int) (page []jetstream.Msg, err er
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		came, err := fetch(ctx, s.consumer, s.ask(most))
-		if err != nil && time.Since(begun) < behindMost {
+		came, err := fetch(ctx, s.consumer, s.ask(limit))
+		if err != nil && time.Since(begun) < maxBehind {
 			err = s.another(ctx) // its server has gone
 		}
 		if err != nil {
@@ -274,16 +293,18 @@ func (s *scan) next(ctx context.Context, most int) (page []jetstream.Msg, err er
 	return nil, nil
 }
 
-// ask gives for how many messages to ask, most or less: no more than there should be, since room is made for them.
-func (s *scan) ask(most int) int {
+// ask returns for how many messages to ask, at most limit: no more than there should be, since room is made
+// for them.
+func (s *scan) ask(limit int) int {
 	there := uint64(readingFew)
 	if s.there > s.got {
 		there = s.there - s.got
 	}
-	return int(min(uint64(most), s.last-s.at, there)) //nolint:gosec // no more than most, which is positive
+	return int(min(uint64(limit), s.last-s.at, there)) //nolint:gosec // no more than limit, which is positive
 }
 
-// take notes what came, and gives what of it is asked for. What comes behind a gap is left for another consumer.
+// take notes what came, and returns what of it is asked for. What comes behind a gap is left for another
+// consumer.
 func (s *scan) take(came []jetstream.Msg) (page []jetstream.Msg, err error) {
 	for _, m := range came {
 		meta, err := m.Metadata()
@@ -301,9 +322,10 @@ func (s *scan) take(came []jetstream.Msg) (page []jetstream.Msg, err error) {
 	return page, nil
 }
 
-// wait finds out why nothing came, or only what comes behind a gap. Where messages were lost on the way, another consumer gives them
-// again. Where the newest one has left the stream meanwhile, the reading ends with the one before it. Otherwise the server is behind, and
-// is waited for, since begun, or changed for another one.
+// wait finds out why nothing came, or only what comes behind a gap. Where messages were lost on the way,
+// another consumer delivers them again. Where the newest one has left the stream meanwhile, the reading ends
+// with the one before it. Otherwise the server is behind, and is waited for, since begun, or changed for
+// another one.
 func (s *scan) wait(ctx context.Context, begun time.Time) error {
 	try, cancel := context.WithTimeout(ctx, ackTimeout)
 	defer cancel()
@@ -319,8 +341,8 @@ func (s *scan) wait(ctx context.Context, begun time.Time) error {
 	switch lost := info.Delivered.Consumer != s.got; {
 	case s.at >= s.goal:
 		return nil
-	case time.Since(begun) > behindMost:
-		return fmt.Errorf("message %d has not come within %s: the servers that were read from are busy, or behind the stream's leader", s.goal, behindMost)
+	case time.Since(begun) > maxBehind:
+		return fmt.Errorf("message %d has not come within %s: the servers that were read from are busy, or behind the stream's leader", s.goal, maxBehind)
 	case lost || time.Since(s.heard) > anotherAfter:
 		return s.another(ctx)
 	default:
@@ -329,7 +351,8 @@ func (s *scan) wait(ctx context.Context, begun time.Time) error {
 }
 
 // consumer makes a consumer for one reading; done takes it away.
-func (c *Conn) consumer(ctx context.Context, stream string, config jetstream.ConsumerConfig) (_ jetstream.Consumer, done func(), err error) {
+func (c *Conn) consumer(ctx context.Context, stream string,
+	config jetstream.ConsumerConfig) (_ jetstream.Consumer, done func(), err error) {
 	config.Description, config.AckPolicy = "one reading", jetstream.AckNonePolicy
 	config.MemoryStorage, config.Replicas, config.InactiveThreshold = true, 1, readingKept
 	try, cancel := context.WithTimeout(ctx, ackTimeout)
@@ -341,14 +364,15 @@ func (c *Conn) consumer(ctx context.Context, stream string, config jetstream.Con
 	return consumer, func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ackTimeout)
 		defer cancel()
-		_ = c.JS.DeleteConsumer(ctx, stream, consumer.CachedInfo().Name) // or the server does, after readingKept
+		// or the server does, after readingKept
+		_ = c.JS.DeleteConsumer(ctx, stream, consumer.CachedInfo().Name)
 	}, nil
 }
 
-// fetch takes what a consumer has, up to most.
-func fetch(ctx context.Context, consumer jetstream.Consumer, most int) ([]jetstream.Msg, error) {
+// fetch takes what a consumer has, at most limit.
+func fetch(ctx context.Context, consumer jetstream.Consumer, limit int) ([]jetstream.Msg, error) {
 	for late := time.Now().Add(heardWithin); ; {
-		batch, err := consumer.FetchNoWait(most)
+		batch, err := consumer.FetchNoWait(limit)
 		if err != nil {
 			return nil, err
 		}

@@ -16,14 +16,16 @@ import (
 	"github.com/nats-io/nkeys"
 )
 
-// Account is the name of the account that holds verifyd's streams in the configuration that this package writes.
+// Account is the name of the account that holds verifyd's streams in the configuration that this package
+// writes.
 const Account = "verifyd"
 
-// SeedFile gives where a role's seed lies: each role has a folder of its own, so that a process is given no other's.
+// SeedFile returns where a role's seed lies: each role has a folder of its own, so that a process is given
+// no other's.
 func SeedFile(dir string, role Role) string { return filepath.Join(dir, string(role), "nats.nk") }
 
-// EnsureSeeds makes, in a folder, the seed of an nkey for each role that has none, and gives the public keys of all. A repeat changes
-// nothing. The files can be read by their owner alone.
+// EnsureSeeds makes, in a folder, the seed of an nkey for each role that has none, and returns the public
+// keys of all. A repeat changes nothing. The files can be read by their owner alone.
 func EnsureSeeds(dir string) (map[Role]string, error) {
 	public := map[Role]string{}
 	for _, role := range Roles() {
@@ -54,7 +56,8 @@ func makeSeed(path string) (err error) {
 		return err
 	}
 	defer clear(seed)
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // the operator's own folder
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, //nolint:gosec // the operator's own folder
+		0o600)
 	if err != nil {
 		return err
 	}
@@ -73,7 +76,7 @@ const limitSetting = "{max_store: %d}"
 
 var configuredLimit = regexp.MustCompile(`(?m)^\s*jetstream: \{max_store: (\d+)\}$`)
 
-// StoreLimit gives the storeBytes of what ServerConfig has written; 0 where it has none.
+// StoreLimit returns the storeBytes of what ServerConfig has written; 0 where it has none.
 func StoreLimit(config []byte) int64 {
 	found := configuredLimit.FindSubmatch(config)
 	if found == nil {
@@ -86,9 +89,9 @@ func StoreLimit(config []byte) int64 {
 	return limit
 }
 
-// ServerConfig writes the part of a nats-server configuration that gives verifyd an account, with one user per role and what that role
-// may do. public are the roles' public nkeys; storeBytes is what the account may store, over all servers and copies, or 0 for no limit of its
-// own.
+// ServerConfig writes the part of a nats-server configuration that gives verifyd an account, with one user
+// per role and what that role may do. public are the roles' public nkeys; storeBytes is what the account may
+// store, over all servers and copies, or 0 for no limit of its own.
 func ServerConfig(public map[Role]string, storeBytes int64) ([]byte, error) {
 	type user struct {
 		NKey        string         `json:"nkey"`
@@ -125,16 +128,19 @@ func ServerConfig(public map[Role]string, storeBytes int64) ([]byte, error) {
 // unescaped undoes what the encoder does for HTML: the server reads no escapes of that kind.
 func unescaped(text []byte) []byte { return bytes.ReplaceAll(text, []byte(`\u003e`), []byte(">")) }
 
-// RoutesConfig writes the part of a nats-server configuration that joins servers to a cluster by a password. Without pings that are closer
-// than the server's own, one that was cut off without a word is let back in only after up to a minute: its old connections look alive
-// to the others, which refuse the new ones as duplicates.
+// RoutesConfig writes the part of a nats-server configuration that joins servers to a cluster by a password.
+// Without pings that are closer than the server's own, one that was cut off without a word is let back in
+// only after up to a minute: its old connections look alive to the others, which refuse the new ones as
+// duplicates.
 func RoutesConfig(servers []string, password string) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "# Made by verifyd prepare: include it in the configuration of every server.\n"+
 		"cluster {\n  name: %s\n  listen: \"0.0.0.0:6222\"\n  authorization {user: route, password: %q, timeout: 2}\n"+
 		"  ping_interval: \"2s\"\n  ping_max: 2\n  routes: [\n", Account, password)
 	for _, s := range servers {
-		fmt.Fprintf(&b, "    %q\n", (&url.URL{Scheme: "nats", User: url.UserPassword("route", password), Host: net.JoinHostPort(s, "6222")}).String())
+		fmt.Fprintf(&b, "    %q\n",
+			(&url.URL{Scheme: "nats", User: url.UserPassword("route", password),
+				Host: net.JoinHostPort(s, "6222")}).String())
 	}
 	b.WriteString("  ]\n}\n")
 	return b.Bytes()

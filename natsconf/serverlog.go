@@ -11,7 +11,8 @@ import (
 
 // serverLog hands the embedded server's log on to ours. Its fatal lines end a start, never the process.
 type serverLog struct {
-	log zerolog.Logger
+	log     zerolog.Logger
+	onError func(format string, args []any) // called with each error before it is logged
 
 	mu   sync.Mutex
 	last string
@@ -32,6 +33,7 @@ func (l *serverLog) Warnf(format string, v ...any) {
 const plaintextWarning = "Plaintext passwords detected"
 
 func (l *serverLog) Errorf(format string, v ...any) {
+	l.onError(format, v)
 	l.keep(format, v...)
 	l.log.Error().Msgf(format, v...)
 }
@@ -47,7 +49,7 @@ func (l *serverLog) keep(format string, v ...any) {
 	l.last = fmt.Sprintf(format, v...)
 }
 
-// reason gives the last error the server logged, for the error of a failed start.
+// reason returns the last error the server logged, for the error of a failed start.
 func (l *serverLog) reason() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A stream that is seldom written goes unanswered three times while the server is away. When nothing more is published, nothing tells
-// that the server is back: the silence ends by itself.
+// A stream that is seldom written goes unanswered three times while the server is away. When nothing more is
+// published, nothing tells that the server is back: the silence ends by itself.
 func TestSilenceEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := NewWriter(&Conn{metrics: newMetrics()}, "stream")
@@ -15,7 +15,7 @@ func TestSilenceEnds(t *testing.T) {
 			if w.Silent() {
 				t.Error("silent too soon")
 			}
-			w.hear(ErrUncertain)
+			w.recordResult(ErrUncertain)
 		}
 		if !w.Silent() {
 			t.Error("three unanswered publishes do not count")
@@ -24,11 +24,11 @@ func TestSilenceEnds(t *testing.T) {
 		if w.Silent() {
 			t.Error("silent for ever")
 		}
-		w.hear(ErrUncertain)
+		w.recordResult(ErrUncertain)
 		if !w.Silent() {
 			t.Error("one more does not count")
 		}
-		w.hear(nil)
+		w.recordResult(nil)
 		if w.Silent() {
 			t.Error("silent although it answered")
 		}

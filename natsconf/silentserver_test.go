@@ -15,8 +15,8 @@ import (
 	"verifyd/natsconf/natstest"
 )
 
-// muteGate is a gate that, told so, carries nothing any more on the connections it has, and ends none of them: as a server looks that was
-// stopped or cut off. New ones it carries.
+// muteGate is a gate that, told so, carries nothing any more on the connections it has, and ends none of
+// them: as a server looks that was stopped or cut off. New ones it carries.
 type muteGate struct {
 	*gate
 
@@ -50,7 +50,8 @@ func (g *muteGate) fallSilent() {
 	g.mute = make(chan struct{})
 }
 
-// A server that says nothing any more, and does not hang up either, is left within seconds, and a start outlasts that.
+// A server that says nothing any more, and does not hang up either, is left within seconds, and a start
+// outlasts that.
 func TestSilentServerIsLeft(t *testing.T) {
 	natstest.NeedsEmbedded(t, "its endpoint; the connection is the same one")
 	t.Parallel()
@@ -77,7 +78,8 @@ func TestSilentServerIsLeft(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		t.Fatal("after 20 s it still waits for a server that says nothing")
 	}
-	if _, err := conn.Last(t.Context(), natsconf.StreamCompletions, "completion.nobody"); !errors.Is(err, natsconf.ErrNotFound) {
+	if _, err := conn.Last(t.Context(), natsconf.StreamCompletions, "completion.nobody"); !errors.Is(err,
+		natsconf.ErrNotFound) {
 		t.Errorf("over the new connection: %v", err)
 	}
 	if err := <-opened; err != nil {
@@ -100,7 +102,9 @@ func TestAtBootTriesAgain(t *testing.T) {
 		t.Errorf("after %d tries, of which %v was told: %v", tries, told, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	err = natsconf.AtBoot(ctx, func(context.Context) error { cancel(); return passing }, func(error) bool { return false })
+	err = natsconf.AtBoot(ctx, func(context.Context) error { cancel(); return passing }, func(error) bool {
+		return false
+	})
 	if !errors.Is(err, context.Canceled) || !errors.Is(err, passing) {
 		t.Errorf("at the end of its time: %v, want both that and the last fault", err)
 	}
@@ -113,7 +117,8 @@ func TestCopiesOnALoneServerAreRefused(t *testing.T) {
 	if err := conn.JS.DeleteStream(t.Context(), natsconf.StreamCompletions); err != nil {
 		t.Fatal(err)
 	}
-	err := natsconf.Ensurer{Conn: conn, Topology: natsconf.NewTopology(natsconf.TopologyOptions{Replicas: 3})}.EnsureAtBoot(t.Context())
+	err := natsconf.Ensurer{Conn: conn,
+		Topology: natsconf.NewTopology(natsconf.TopologyOptions{Replicas: 3})}.EnsureAtBoot(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "replicas > 1") {
 		t.Errorf("err = %v", err)
 	}
@@ -135,7 +140,8 @@ func TestCopiesWaitForServersThatJoin(t *testing.T) {
 	trio.Start(t, "n2")
 	later := jetstream.StreamConfig{
 		Name: "LATER", Subjects: []string{"later"}, Replicas: natstest.Replicas,
-		MaxBytes: -1, MaxMsgs: -1, MaxMsgsPerSubject: -1, MaxMsgSize: -1, MaxConsumers: -1, Duplicates: 2 * time.Minute,
+		MaxBytes: -1, MaxMsgs: -1, MaxMsgsPerSubject: -1, MaxMsgSize: -1, MaxConsumers: -1,
+		Duplicates: 2 * time.Minute,
 	}
 	natstest.Await(t, "the two know that the third is away", func() bool {
 		_, err := conn.JS.CreateStream(t.Context(), later)

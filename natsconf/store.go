@@ -9,16 +9,17 @@ import (
 )
 
 const (
-	// storePoll is how often the store's use is asked for; at 10,000 of the largest sessions a second it moves by 30 MiB in between.
+	// storePoll is how often the store's use is asked for; at 10,000 of the largest sessions a second it
+	// moves by 30 MiB in between.
 	storePoll = 250 * time.Millisecond
-	// storeHigh is the share of the limit from which no new sessions are taken, so that open ones can still complete and be
-	// delivered.
+	// storeHigh is the share of the limit from which no new sessions are taken, so that open ones can still
+	// complete and be delivered.
 	storeHigh = 0.9
-	// LeastFreeBytes is the space below which no new sessions are taken, under the store's limit and on its filesystem: room for what
-	// storePoll lets pass, for what is open, and for the server's own files.
-	LeastFreeBytes = 64 << 20
-	// LeastStoreBytes is the smallest limit of a store with which that leaves room for sessions.
-	LeastStoreBytes = 256 << 20
+	// MinFreeBytes is the space below which no new sessions are taken, under the store's limit and on its
+	// filesystem: room for what storePoll lets pass, for what is open, and for the server's own files.
+	MinFreeBytes = 64 << 20
+	// MinStoreBytes is the smallest limit of a store with which that leaves room for sessions.
+	MinStoreBytes = 256 << 20
 )
 
 // StoreGauge is the actor that watches how full the store is.
@@ -33,7 +34,7 @@ type StoreGauge struct {
 // NewStoreGauge makes the gauge of the embedded store, or of an external server's where embedded is nil.
 func NewStoreGauge(c *Conn, embedded *Embedded) *StoreGauge {
 	g := &StoreGauge{conn: c, embedded: embedded}
-	g.free.Store(LeastFreeBytes)
+	g.free.Store(MinFreeBytes)
 	if embedded != nil {
 		g.most.Store(embedded.o.StoreBytes)
 	}
@@ -75,33 +76,35 @@ func (g *StoreGauge) readOnce(ctx context.Context) {
 	}
 }
 
-// Use gives the bytes used and the limit; a limit of 0 means none is known.
+// Use returns the bytes used and the limit; a limit of 0 means none is known.
 func (g *StoreGauge) Use() (used, limit int64) { return g.used.Load(), g.most.Load() }
 
-// High says that there is no room for new sessions.
+// High reports whether there is no room for new sessions.
 func (g *StoreGauge) High() bool { return g.Check() != nil }
 
-// Check tells why there is no room for new sessions, or nil.
+// Check returns why there is no room for new sessions, or nil.
 func (g *StoreGauge) Check() error {
 	used, limit := g.Use()
-	// An account's limit on an external server may be small; of the embedded store's, LeastStoreBytes is the least.
-	if limit > 0 && (float64(used) > storeHigh*float64(limit) || limit-used < min(LeastFreeBytes, limit/4)) {
-		return fmt.Errorf("no new sessions are taken: %d of %d bytes of the store's limit are used", used, limit)
+	// An account's limit on an external server may be small; of the embedded store's, MinStoreBytes is the
+	// least.
+	if limit > 0 && (float64(used) > storeHigh*float64(limit) || limit-used < min(MinFreeBytes, limit/4)) {
+		return fmt.Errorf("no new sessions are taken: %d of %d bytes of the store's limit are used", used,
+			limit)
 	}
-	if free := g.free.Load(); free < LeastFreeBytes {
-		return fmt.Errorf("no new sessions are taken: %d bytes are left on the store's filesystem, %d are needed", free, LeastFreeBytes)
+	if free := g.free.Load(); free < MinFreeBytes {
+		return fmt.Errorf("no new sessions are taken: %d bytes are left on the store's filesystem, %d are needed", free, MinFreeBytes)
 	}
 	return nil
 }
 
-// ErrSilent is returned by CheckWriters for streams that no longer answer.
-var ErrSilent = errors.New("the store does not answer writes")
+// errNoAnswer is returned by CheckWriters for streams that no longer answer.
+var errNoAnswer = errors.New("the store does not answer writes")
 
-// CheckWriters tells which of the writers' streams no longer answer, or nil.
+// CheckWriters returns which of the writers' streams no longer answer, or nil.
 func CheckWriters(writers ...*Writer) error {
 	for _, w := range writers {
 		if w.Silent() {
-			return fmt.Errorf("%w to %s", ErrSilent, w.stream)
+			return fmt.Errorf("%w to %s", errNoAnswer, w.stream)
 		}
 	}
 	return nil

@@ -13,6 +13,7 @@ const (
 	StreamRetries     = "RETRIES"
 	StreamUsage       = "USAGE"
 	StreamAudit       = "AUDIT"
+	StreamSessionKeys = "SESSION_KEYS"
 	BucketSessions    = "sessions"
 	BucketAccounts    = "accounts"
 	BucketKeys        = "keys"
@@ -24,16 +25,16 @@ const (
 	BucketOperations  = "operations"
 	BucketStore       = "store"
 
-	// ConsumerDispatcher and ConsumerRetries are the durable consumers that all dispatcher processes share: of completions, and of
-	// those whose next try has come due.
+	// ConsumerDispatcher and ConsumerRetries are the durable consumers that all dispatcher processes share:
+	// of completions, and of those whose next try has come due.
 	ConsumerDispatcher = "dispatcher"
 	ConsumerRetries    = "retries"
 )
 
 // Times that the topology fixes.
 const (
-	// DefaultKeepResults is how long records, facts and timelines are kept, and so how long results can be read. The instant in a
-	// session's record decides its expiry.
+	// DefaultKeepResults is how long records, facts and timelines are kept, and so how long results can be
+	// read. The instant in a session's record decides its expiry.
 	DefaultKeepResults = 72 * time.Hour
 	// IdempotencyTTL is how long an idempotency key stands for its session.
 	IdempotencyTTL = 10 * time.Minute
@@ -43,20 +44,20 @@ const (
 	AuditTTL = 400 * 24 * time.Hour
 	// LoginTTL is how long a dashboard login lives at most, and login links with it.
 	LoginTTL = 12 * time.Hour
-	// AckWait is after how long without a word a completion is given to a dispatcher again. Deliveries outlast it by sending
-	// progress; after a crash it bounds the pause.
+	// AckWait is after how long without a word a completion is given to a dispatcher again. Deliveries
+	// outlast it by sending progress; after a crash it bounds the pause.
 	AckWait = 30 * time.Second
 	// dedupWindow is how long a message id protects a publisher's own retry.
 	dedupWindow = 2 * time.Minute
-	// maxAckPending is unlimited: what waits for its next try counts as pending, so that any bound would let one dead receiver
-	// stop the deliveries to all others. The dispatchers bound what they hold.
+	// maxAckPending is unlimited: what waits for its next try counts as pending, so that any bound would let
+	// one dead receiver stop the deliveries to all others. The dispatchers bound what they hold.
 	maxAckPending = -1
 )
 
-// BucketStream gives the name of the stream under a key-value bucket.
+// BucketStream returns the name of the stream under a key-value bucket.
 func BucketStream(bucket string) string { return "KV_" + bucket }
 
-// BucketSubject gives the subject of a key in a key-value bucket.
+// BucketSubject returns the subject of a key in a key-value bucket.
 func BucketSubject(bucket, key string) string { return "$KV." + bucket + "." + key }
 
 // TopologyOptions are the operator's choices that shape the topology.
@@ -78,7 +79,7 @@ type ConsumerAsset struct {
 	Config jetstream.ConsumerConfig
 }
 
-// NewTopology gives the table for the operator's choices.
+// NewTopology returns the table for the operator's choices.
 func NewTopology(o TopologyOptions) Topology {
 	if o.Replicas == 0 {
 		o.Replicas = 1
@@ -89,13 +90,14 @@ func NewTopology(o TopologyOptions) Topology {
 	return Topology{
 		Streams: []jetstream.StreamConfig{
 			completions(o), events(o), retries(o), usage(o), audit(o),
-			records(o),
+			records(o), sessionKeys(o),
 			bucket(o, BucketAccounts, "integrators and their sealed signing secrets", 5, 0),
 			bucket(o, BucketKeys, "API keys as digests; revoked by putting a revoked record", 5, 0),
 			bucket(o, BucketLogins, "dashboard logins and login links, as digests", 1, LoginTTL),
 			keyUses(o),
 			alarms(o),
-			bucket(o, BucketIdempotency, "idempotency keys and the sealed tokens of their sessions", 1, IdempotencyTTL),
+			bucket(o, BucketIdempotency, "idempotency keys and the sealed tokens of their sessions", 1,
+				IdempotencyTTL),
 			identities(o),
 			operations(o),
 			whole(o),
@@ -108,7 +110,8 @@ func NewTopology(o TopologyOptions) Topology {
 func DispatcherConsumers() []ConsumerAsset {
 	return []ConsumerAsset{
 		dispatcherConsumer(StreamCompletions, ConsumerDispatcher,
-			"completions still to be delivered, and what is to be sent again; shared by all dispatchers", "completion.*", "resend.*.*"),
+			"completions still to be delivered, and what is to be sent again; shared by all dispatchers",
+			"completion.*", "resend.*.*"),
 		dispatcherConsumer(StreamRetries, ConsumerRetries,
 			"deliveries whose next try has come due; shared by all dispatchers", "retry.*"),
 	}
@@ -151,8 +154,8 @@ func base(o TopologyOptions, name, description string, subjects ...string) jetst
 func completions(o TopologyOptions) jetstream.StreamConfig {
 	c := base(o, StreamCompletions, "the facts of sessions: outcome, claims and results, each written once",
 		"completion.*", "claim.*.*", "result.*.*", "resend.*.*")
-	// One message per subject, a second is refused: this is what makes an outcome and a claim unique. Deleting or purging one
-	// would open the fence again.
+	// One message per subject, a second is refused: this is what makes an outcome and a claim unique.
+	// Deleting or purging one would open the fence again.
 	c.MaxMsgsPerSubject = 1
 	c.Discard = jetstream.DiscardNew
 	c.DiscardNewPerSubject = true
@@ -165,7 +168,8 @@ func completions(o TopologyOptions) jetstream.StreamConfig {
 }
 
 func events(o TopologyOptions) jetstream.StreamConfig {
-	c := base(o, StreamEvents, "the timeline of sessions; may lose its last moments in a crash", "session.*.*")
+	c := base(o, StreamEvents, "the timeline of sessions; may lose its last moments in a crash",
+		"session.*.*")
 	c.AllowMsgTTL = true // see completions
 	c.MaxAge = o.KeepResults
 	if o.Embedded {
@@ -174,10 +178,12 @@ func events(o TopologyOptions) jetstream.StreamConfig {
 	return c
 }
 
-// retries holds what is to be tried later, as message schedules: schedule.<sid> waits in the server, which puts it on retry.<sid> when
-// its time has come. Both are hints, and the newest of each replaces the one before: the facts decide.
+// retries holds what is to be tried later, as message schedules: schedule.<sid> waits in the server, which
+// puts it on retry.<sid> when its time has come. Both are hints, and the newest of each replaces the one
+// before: the facts decide.
 func retries(o TopologyOptions) jetstream.StreamConfig {
-	c := base(o, StreamRetries, "deliveries that wait for their next try, as message schedules", "schedule.*", "retry.*")
+	c := base(o, StreamRetries, "deliveries that wait for their next try, as message schedules", "schedule.*",
+		"retry.*")
 	c.MaxMsgsPerSubject = 1
 	c.AllowMsgSchedules = true
 	c.AllowRollup = true // schedules need it
@@ -185,24 +191,43 @@ func retries(o TopologyOptions) jetstream.StreamConfig {
 	return c
 }
 
-// records holds the record of each session, for as long as its results: it tells an expired session from one that never was, and
-// an account's sessions are listed from it. A message may ask for a shorter life, as a redeemed sign-in attempt does.
+// records holds the record of each session, for as long as its results: it tells an expired session from one
+// that never was, and an account's sessions are listed from it. A message may ask for a shorter life, as a
+// redeemed sign-in attempt does.
 func records(o TopologyOptions) jetstream.StreamConfig {
 	c := bucket(o, BucketSessions, "records of sessions and redeemed sign-in attempts", 1, o.KeepResults)
 	c.AllowMsgTTL = true
 	return c
 }
 
-// identities holds which user an identity stands for, both as keyed hashes, where a network's rules let it stand for one alone. Each
-// message has a life of its own, which the rules state.
+// pageKept is how much longer than the results the keys are kept under which they are sealed: a page of keys
+// is given out for up to an hour, and a session's last facts are some ten minutes younger than its key.
+const pageKept = 2 * time.Hour
+
+// sessionKeys holds the keys under which each session's personal part is sealed, many on a page. To destroy
+// a key its page is written anew without it, and the message before is overwritten in the servers' files: so
+// this stream alone lets messages be deleted, and keeps more than one on a subject, or the one before would
+// go without being overwritten.
+func sessionKeys(o TopologyOptions) jetstream.StreamConfig {
+	c := base(o, StreamSessionKeys,
+		"keys of sessions' personal parts, sealed; a key that is destroyed is overwritten", "session-keys.*")
+	c.Discard = jetstream.DiscardNew
+	c.AllowAtomicPublish = true
+	c.AllowMsgTTL = true // see completions
+	c.MaxAge = o.KeepResults + pageKept
+	return c
+}
+
+// identities holds which user an identity stands for, both as keyed hashes, where a network's rules let it
+// stand for one alone. Each message has a life of its own, which the rules state.
 func identities(o TopologyOptions) jetstream.StreamConfig {
 	c := bucket(o, BucketIdentities, "which user an identity stands for, as keyed hashes", 1, 0)
 	c.AllowMsgTTL = true
 	return c
 }
 
-// whole holds what is said of the store as a whole: whether it is in service (Standing), and the sessions whose user was erased, for as
-// long as facts of them are kept.
+// whole holds what is said of the store as a whole: whether it is in service (StoreState), and the sessions
+// whose user was erased, for as long as facts of them are kept.
 func whole(o TopologyOptions) jetstream.StreamConfig {
 	c := bucket(o, BucketStore, "whether the store is in service, and which sessions are erased", 1, 0)
 	c.AllowMsgTTL = true
@@ -211,7 +236,8 @@ func whole(o TopologyOptions) jetstream.StreamConfig {
 
 // operations holds what operators decided. What a login link gives has a life of its own.
 func operations(o TopologyOptions) jetstream.StreamConfig {
-	c := bucket(o, BucketOperations, "what operators decided: who else is one, which receiver hosts are paused", 1, 0)
+	c := bucket(o, BucketOperations,
+		"what operators decided: who else is one, which receiver hosts are paused", 1, 0)
 	c.AllowMsgTTL = true
 	return c
 }
@@ -224,17 +250,20 @@ func alarms(o TopologyOptions) jetstream.StreamConfig {
 }
 
 func usage(o TopologyOptions) jetstream.StreamConfig {
-	c := base(o, StreamUsage, "sessions started, per account and UTC month, and statistics per UTC day", "usage.*.*", "stat.*.*.*")
+	c := base(o, StreamUsage, "sessions started, per account and UTC month, and statistics per UTC day",
+		"usage.*.*", "stat.*.*.*")
 	c.MaxMsgsPerSubject = 1 // each message carries the total
 	c.AllowMsgCounter = true
 	c.MaxAge = usageTTL
 	return c
 }
 
-// audit holds who changed what in an account: audit.<account>.<n>, numbered from 1 without a gap. As with the facts of sessions, a
-// second message on a subject is refused, so that nobody can write over a record, nor take one away.
+// audit holds who changed what in an account: audit.<account>.<n>, numbered from 1 without a gap. As with
+// the facts of sessions, a second message on a subject is refused, so that nobody can write over a record,
+// nor take one away.
 func audit(o TopologyOptions) jetstream.StreamConfig {
-	c := base(o, StreamAudit, "who changed what in an account, and when: each record written once, none deleted", "audit.*.*")
+	c := base(o, StreamAudit,
+		"who changed what in an account, and when: each record written once, none deleted", "audit.*.*")
 	c.MaxMsgsPerSubject = 1
 	c.Discard = jetstream.DiscardNew
 	c.DiscardNewPerSubject = true
@@ -255,8 +284,10 @@ func keyUses(o TopologyOptions) jetstream.StreamConfig {
 	return c
 }
 
-// bucket declares the stream under a key-value bucket as nats.go would, but with direct reads off, which nats.go always turns on.
-func bucket(o TopologyOptions, name, description string, history int64, ttl time.Duration) jetstream.StreamConfig {
+// bucket declares the stream under a key-value bucket as nats.go would, but with direct reads off, which
+// nats.go always turns on.
+func bucket(o TopologyOptions, name, description string, history int64,
+	ttl time.Duration) jetstream.StreamConfig {
 	c := base(o, BucketStream(name), description, BucketSubject(name, ">"))
 	c.MaxMsgsPerSubject = history
 	c.Discard = jetstream.DiscardNew

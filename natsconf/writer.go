@@ -16,28 +16,31 @@ import (
 )
 
 const (
-	// ackTimeout is how long an acknowledgement or an answer is waited for. A synced write takes well under 10 ms; a cluster
-	// that elects a leader takes a second or two.
+	// ackTimeout is how long an acknowledgement or an answer is waited for. A synced write takes well under
+	// 10 ms; a cluster that elects a leader takes a second or two.
 	ackTimeout = 5 * time.Second
-	// batchFrom is from how many waiting messages on one atomic batch beats single publishes: a batch is synced once, each single
-	// message by itself, and a batch's own cost is about that of one sync where it is staged in memory.
-	batchFrom = 4
-	// batchMost bounds one batch; the server takes 1,000.
-	batchMost = 512
+	// minBatch is from how many waiting messages on one atomic batch beats single publishes: a batch is
+	// synced once, each single message by itself, and a batch's own cost is about that of one sync where it
+	// is staged in memory.
+	minBatch = 4
+	// maxBatch bounds one batch; the server takes 1,000.
+	maxBatch = 512
 	// mailboxSize bounds how many messages wait. At 36,000/s this is a quarter of a second.
 	mailboxSize = 8192
-	// offeredFor is for how long a message that no server takes is offered again, after pauses from offerFirst up to offerMost. So a stream whose
-	// leadership moves on, as at the stop of a server, is written a little later; where a leader has died, the election takes longer, and the
-	// caller is told soon enough to tell its own.
-	offeredFor, offerFirst, offerMost = 2 * time.Second, 25 * time.Millisecond, 200 * time.Millisecond
-	// drainMost is how long a stopping writer goes on publishing what waits.
-	drainMost = 10 * time.Second
+	// retryFor is for how long a message that no server takes is published again, after pauses from
+	// minRetryPause up to maxRetryPause. So a stream whose leadership moves on, as at the stop of a server,
+	// is written a little later; where a leader has died, the election takes longer, and the caller learns it
+	// soon enough to answer its own.
+	retryFor, minRetryPause, maxRetryPause = 2 * time.Second, 25 * time.Millisecond, 200 * time.Millisecond
+	// maxDrain is how long a stopping writer goes on publishing what waits.
+	maxDrain = 10 * time.Second
 )
 
-// The error codes of JetStream that a Writer tells apart.
+// The error codes of JetStream that a Writer distinguishes.
 const (
-	codeWrongLastSequence      jetstream.ErrorCode = 10071 // a message is on the subject already
-	codeStoreFailed            jetstream.ErrorCode = 10077 // the store refused: the subject is taken, or the stream is full
+	codeWrongLastSequence jetstream.ErrorCode = 10071 // a message is on the subject already
+	// the store refused: the subject is taken, or the stream is full
+	codeStoreFailed            jetstream.ErrorCode = 10077
 	codeWrongLastSequenceConst jetstream.ErrorCode = 10164 // another publish to the subject is in flight
 	codeStorageExceeded        jetstream.ErrorCode = 10047 // the server's store limit is reached
 	codeInsufficientResources  jetstream.ErrorCode = 10023
@@ -49,16 +52,17 @@ type Ack struct {
 	Total     uint64 // the new total, for a counter message
 }
 
-// Writer is the actor through which all messages to one stream go. Callers put a message in its mailbox; it publishes what has
-// gathered, singly while few wait, as one atomic batch when many do, and tells each caller the fate of its own message.
+// Writer is the actor through which all messages to one stream go. Callers put a message in its mailbox; it
+// publishes what has gathered, singly while few wait, as one atomic batch when many do, and tells each
+// caller the result of its own publish.
 //
-// A batch is all or nothing and synced once. Where one of its messages conflicts, the server rejects the whole; the writer then
-// publishes them singly, so that the others do not suffer.
+// A batch is all or nothing and synced once. Where one of its messages conflicts, the server rejects the
+// whole; the writer then publishes them singly, so that the others do not suffer.
 type Writer struct {
 	conn    *Conn
 	stream  string
 	single  bool
-	mailbox chan *letter
+	mailbox chan *pendingPublish
 	silence atomic.Int32 // publishes in a row that were not answered
 	unheard atomic.Int64 // when the last of them was given up, in Unix nanoseconds
 
@@ -66,13 +70,13 @@ type Writer struct {
 	waiting prometheus.Gauge
 }
 
-// letter is one message and the place where its fate is put.
-type letter struct {
-	msg  *nats.Msg
-	fate chan fate // room for one, so that a writer never waits for a caller that gave up
+// pendingPublish is one message and the channel for its result.
+type pendingPublish struct {
+	msg    *nats.Msg
+	result chan publishResult // room for one, so that a writer never waits for a caller that gave up
 }
 
-type fate struct {
+type publishResult struct {
 	ack Ack
 	err error
 }
@@ -80,36 +84,48 @@ type fate struct {
 // NewWriter makes the writer of a stream that takes atomic batches. It does nothing until served.
 func NewWriter(c *Conn, stream string) *Writer {
 	return &Writer{
-		conn: c, stream: stream, mailbox: make(chan *letter, mailboxSize),
-		batches: c.metrics.batches.WithLabelValues(stream), waiting: c.metrics.waiting.WithLabelValues(stream),
+		conn: c, stream: stream, mailbox: make(chan *pendingPublish, mailboxSize),
+		batches: c.metrics.batches.WithLabelValues(stream),
+		waiting: c.metrics.waiting.WithLabelValues(stream),
 	}
 }
 
-// NewSingleWriter makes a writer that never batches: for counters, whose acknowledgement must carry each message's own total, and
-// where the store is not synced for each message, so that a batch has nothing to share.
+// NewSingleWriter makes a writer that never batches: for counters, whose acknowledgement must carry each
+// message's own total, and where the store is not synced for each message, so that a batch has nothing to
+// share.
 func NewSingleWriter(c *Conn, stream string) *Writer {
 	w := NewWriter(c, stream)
 	w.single = true
 	return w
 }
 
-// Publish stores one message. Its errors are ErrConflict, ErrUncertain, ErrUnavailable and ErrStoreFull; after ErrConflict and
-// ErrUncertain the caller reads the subject from the leader before it acts. When ctx ends while nobody knows, the error is ErrUncertain,
-// since the message may be stored later. What no server takes is published again for two seconds before it is ErrUnavailable.
+// Publish stores one message. Its errors are ErrConflict, ErrUncertain, ErrUnavailable and ErrStoreFull;
+// after ErrConflict and ErrUncertain the caller reads the subject from the leader before it acts. When ctx
+// ends while nobody knows, the error is ErrUncertain, since the message may be stored later. What no server
+// takes is published again for two seconds before it is ErrUnavailable.
 func (w *Writer) Publish(ctx context.Context, msg *nats.Msg) (ack Ack, err error) {
-	err = w.conn.untilTaken(ctx, w.stream, func() error {
-		ack, err = w.offer(ctx, msg)
+	err = w.conn.retryUntilAccepted(ctx, w.stream, func() error {
+		ack, err = w.enqueue(ctx, msg)
 		return err
 	})
 	return ack, err
 }
 
-// untilTaken publishes again what no server takes. It waits on the caller's time, not on a writer's: others' messages do not wait for it.
-func (c *Conn) untilTaken(ctx context.Context, stream string, publish func() error) error {
-	late := time.Now().Add(offeredFor)
-	for pause := offerFirst; ; pause = min(2*pause, offerMost) {
-		err := publish()
-		if !nobodyTook(err) {
+// retryUntilAccepted publishes again what no server takes. It waits on the caller's time, not on a writer's:
+// others' messages do not wait for it.
+func (c *Conn) retryUntilAccepted(ctx context.Context, stream string, publish func() error) error {
+	late := time.Now().Add(retryFor)
+	for pause := minRetryPause; ; pause = min(2*pause, maxRetryPause) {
+		err := c.Failure()
+		if err != nil {
+			err = fmt.Errorf("publish to %s: %w", stream, err)
+			c.metrics.failed(stream, opWrite, err)
+			return err
+		}
+		if err = publish(); err == nil {
+			return c.Durable(stream)
+		}
+		if !noResponders(err) {
 			return err
 		}
 		select {
@@ -119,27 +135,28 @@ func (c *Conn) untilTaken(ctx context.Context, stream string, publish func() err
 			}
 		case <-ctx.Done():
 		}
-		c.metrics.failed(stream, opWrite, err) // once, however often it was offered
+		c.metrics.failed(stream, opWrite, err) // once, however often it was tried
 		return err
 	}
 }
 
-// nobodyTook says that no server was there for a message, so that it is stored nowhere: the stream has no leader, or the server that the
-// client is connected to has not heard yet who that is.
-func nobodyTook(err error) bool {
+// noResponders reports whether no server was there for a message, so that it is stored nowhere: the stream
+// has no leader, or the server that the client is connected to has not heard yet who that is.
+func noResponders(err error) bool {
 	return errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrNoStreamResponse)
 }
 
-// offer puts a message in the mailbox, and gives its fate.
-func (w *Writer) offer(ctx context.Context, msg *nats.Msg) (Ack, error) {
-	l := &letter{msg: msg, fate: make(chan fate, 1)}
+// enqueue puts a message in the mailbox, and returns its result.
+func (w *Writer) enqueue(ctx context.Context, msg *nats.Msg) (Ack, error) {
+	p := &pendingPublish{msg: msg, result: make(chan publishResult, 1)}
 	select {
-	case w.mailbox <- l:
+	case w.mailbox <- p:
 	default:
-		return Ack{}, fmt.Errorf("publish to %s: %w: %d messages wait already", w.stream, ErrUnavailable, mailboxSize)
+		return Ack{}, fmt.Errorf("publish to %s: %w: %d messages wait already", w.stream, ErrUnavailable,
+			mailboxSize)
 	}
 	select {
-	case f := <-l.fate:
+	case f := <-p.result:
 		return f.ack, f.err
 	case <-ctx.Done():
 		return Ack{}, fmt.Errorf("publish to %s: %w: %w", w.stream, ErrUncertain, ctx.Err())
@@ -147,22 +164,23 @@ func (w *Writer) offer(ctx context.Context, msg *nats.Msg) (Ack, error) {
 }
 
 const (
-	// silentFrom is from how many unanswered publishes in a row a stream counts as silent: one may be a lost connection.
+	// silentFrom is from how many unanswered publishes in a row a stream counts as silent: one may be a lost
+	// connection.
 	silentFrom = 3
-	// silentFor is how long that holds when nothing more is published: a stream that is seldom written would otherwise count as
-	// silent long after the server has come back.
+	// silentFor is how long that holds when nothing more is published: a stream that is seldom written would
+	// otherwise count as silent long after the server has come back.
 	silentFor = 15 * time.Second
 )
 
-// Silent says that the server has stopped answering publishes to the stream, although it may be connected: so it behaves after a
-// write to its disk has failed, until it is started anew.
+// Silent reports whether the server has stopped answering publishes to the stream, although it may be
+// connected: so it behaves after a write to its disk has failed, until it is started anew.
 func (w *Writer) Silent() bool {
 	return w.silence.Load() >= silentFrom && time.Now().UnixNano()-w.unheard.Load() < int64(silentFor)
 }
 
-// hear counts the answers. What nobody took is no failure yet.
-func (w *Writer) hear(err error) {
-	if err != nil && !nobodyTook(err) {
+// recordResult counts the answers. What no server accepted is no failure yet.
+func (w *Writer) recordResult(err error) {
+	if err != nil && !noResponders(err) {
 		w.conn.metrics.failed(w.stream, opWrite, err)
 	}
 	if errors.Is(err, ErrUncertain) {
@@ -177,8 +195,8 @@ func (w *Writer) hear(err error) {
 func (w *Writer) Serve(ctx context.Context) error {
 	for {
 		select {
-		case l := <-w.mailbox:
-			w.writeOnce(w.gather(l))
+		case p := <-w.mailbox:
+			w.writeOnce(w.gather(p))
 		case <-ctx.Done():
 			w.drain()
 			return ctx.Err()
@@ -186,19 +204,22 @@ func (w *Writer) Serve(ctx context.Context) error {
 	}
 }
 
-// drain publishes what still waits. Where the server does not answer, that is given up soon: the rest was never sent.
+// drain publishes what still waits. Where the server does not answer, that is given up soon: the rest was
+// never sent.
 func (w *Writer) drain() {
-	late := time.Now().Add(drainMost)
+	late := time.Now().Add(maxDrain)
 	for {
 		select {
-		case l := <-w.mailbox:
-			batch := w.gather(l)
+		case p := <-w.mailbox:
+			batch := w.gather(p)
 			if time.Now().Before(late) {
 				w.writeOnce(batch)
 				continue
 			}
-			for _, l := range batch {
-				l.fate <- fate{err: fmt.Errorf("publish to %s: %w: stopping", w.stream, ErrUnavailable)}
+			for _, p := range batch {
+				p.result <- publishResult{
+					err: fmt.Errorf("publish to %s: %w: stopping", w.stream, ErrUnavailable),
+				}
 			}
 		default:
 			return
@@ -210,12 +231,12 @@ func (w *Writer) drain() {
 func (w *Writer) String() string { return "writer " + w.stream }
 
 // gather takes what waits, without waiting for more: a lone caller pays no delay.
-func (w *Writer) gather(first *letter) []*letter {
-	batch := append(make([]*letter, 0, batchFrom), first)
-	for len(batch) < batchMost {
+func (w *Writer) gather(first *pendingPublish) []*pendingPublish {
+	batch := append(make([]*pendingPublish, 0, minBatch), first)
+	for len(batch) < maxBatch {
 		select {
-		case l := <-w.mailbox:
-			batch = append(batch, l)
+		case p := <-w.mailbox:
+			batch = append(batch, p)
 		default:
 			return batch
 		}
@@ -223,93 +244,95 @@ func (w *Writer) gather(first *letter) []*letter {
 	return batch
 }
 
-func (w *Writer) writeOnce(letters []*letter) {
+func (w *Writer) writeOnce(pending []*pendingPublish) {
 	w.waiting.Set(float64(len(w.mailbox)))
-	if len(letters) < batchFrom || w.single {
-		w.writeSingly(letters)
+	if len(pending) < minBatch || w.single {
+		w.writeSingly(pending)
 		return
 	}
-	w.batches.Observe(float64(len(letters)))
-	err := w.writeBatch(letters)
+	w.batches.Observe(float64(len(pending)))
+	err := w.writeBatch(pending)
 	if errors.Is(err, errRejected) {
-		w.hear(nil)
-		w.writeSingly(letters) // nothing of the batch is stored, so each may learn its own fate
+		w.recordResult(nil)
+		w.writeSingly(pending) // nothing of the batch is stored, so each learns its own result
 		return
 	}
-	w.hear(err)
-	for _, l := range letters {
-		l.fate <- fate{err: err}
+	w.recordResult(err)
+	for _, p := range pending {
+		p.result <- publishResult{err: err}
 	}
 }
 
-// errRejected says that the server refused a batch as a whole: for the sake of one of its messages, which is ErrConflict, or for another
-// reason, as that the leader has changed in its midst, which is ErrUnavailable.
+// errRejected reports that the server refused a batch as a whole: for the sake of one of its messages, which
+// is ErrConflict, or for another reason, as that the leader has changed in its midst, which is
+// ErrUnavailable.
 var errRejected = errors.New("batch rejected")
 
 // writeSingly publishes each message by itself, all of them in flight at once.
-func (w *Writer) writeSingly(letters []*letter) {
-	futures := make([]jetstream.PubAckFuture, len(letters))
-	for i, l := range letters {
+func (w *Writer) writeSingly(pending []*pendingPublish) {
+	futures := make([]jetstream.PubAckFuture, len(pending))
+	for i, p := range pending {
 		w.batches.Observe(1)
-		// No retries: a repeat without a look at the leader could take its own first try for another's message.
-		f, err := w.conn.JS.PublishMsgAsync(l.msg, jetstream.WithRetryAttempts(0))
+		// No retries: a repeat without a look at the leader could take its own first try for another's
+		// message.
+		f, err := w.conn.JS.PublishMsgAsync(p.msg, jetstream.WithRetryAttempts(0))
 		if err != nil {
 			err = w.kind(err)
 			w.conn.metrics.failed(w.stream, opWrite, err)
-			l.fate <- fate{err: err}
+			p.result <- publishResult{err: err}
 			continue
 		}
 		futures[i] = f
 	}
-	for i, l := range letters {
+	for i, p := range pending {
 		if futures[i] != nil {
 			f := w.await(futures[i])
-			w.hear(f.err)
-			l.fate <- f
+			w.recordResult(f.err)
+			p.result <- f
 		}
 	}
 }
 
 // await ends for each future by itself: the connection's JetStream has a time-out for publishes (Connect).
-func (w *Writer) await(f jetstream.PubAckFuture) fate {
+func (w *Writer) await(f jetstream.PubAckFuture) publishResult {
 	select {
 	case a := <-f.Ok():
 		total, _ := strconv.ParseUint(a.Value, 10, 64) // empty unless the stream counts
-		return fate{ack: Ack{Duplicate: a.Duplicate, Total: total}}
+		return publishResult{ack: Ack{Duplicate: a.Duplicate, Total: total}}
 	case err := <-f.Err():
-		return fate{err: w.kind(err)}
+		return publishResult{err: w.kind(err)}
 	}
 }
 
 // writeBatch publishes all messages as one atomic batch: the last one commits and is answered.
-func (w *Writer) writeBatch(letters []*letter) error {
-	defer clearBatchHeaders(letters)
+func (w *Writer) writeBatch(pending []*pendingPublish) error {
+	defer clearBatchHeaders(pending)
 	id := []string{nuid.Next()} // one for all: nobody writes to it
-	numbers := make([]string, len(letters))
-	last := len(letters) - 1
-	for i, l := range letters {
-		if l.msg.Header == nil {
-			l.msg.Header = make(nats.Header, 3)
+	numbers := make([]string, len(pending))
+	last := len(pending) - 1
+	for i, p := range pending {
+		if p.msg.Header == nil {
+			p.msg.Header = make(nats.Header, 3)
 		}
 		numbers[i] = strconv.Itoa(i + 1)
-		l.msg.Header["Nats-Batch-Id"] = id
-		l.msg.Header["Nats-Batch-Sequence"] = numbers[i : i+1 : i+1]
+		p.msg.Header["Nats-Batch-Id"] = id
+		p.msg.Header["Nats-Batch-Sequence"] = numbers[i : i+1 : i+1]
 		if i < last {
-			if err := w.conn.NC.PublishMsg(l.msg); err != nil {
+			if err := w.conn.NC.PublishMsg(p.msg); err != nil {
 				return w.kind(err)
 			}
 		}
 	}
-	commit := letters[last].msg
+	commit := pending[last].msg
 	commit.Header.Set("Nats-Batch-Commit", "1")
 	reply, err := w.conn.NC.RequestMsg(commit, ackTimeout)
 	if err != nil {
 		return w.kind(err)
 	}
-	return w.batchFate(reply.Data, id[0], len(letters))
+	return w.batchResult(reply.Data, id[0], len(pending))
 }
 
-func (w *Writer) batchFate(answer []byte, id string, size int) error {
+func (w *Writer) batchResult(answer []byte, id string, size int) error {
 	var a struct {
 		Error *jetstream.APIError `json:"error"`
 		Batch string              `json:"batch"`
@@ -321,7 +344,8 @@ func (w *Writer) batchFate(answer []byte, id string, size int) error {
 	if a.Error == nil {
 		if a.Batch != id || a.Count != size {
 			// A server that knows no batches judges each message alone and answers the last one only.
-			return fmt.Errorf("publish to %s: %w: the server acknowledged %d of %d messages", w.stream, ErrUncertain, a.Count, size)
+			return fmt.Errorf("publish to %s: %w: the server acknowledged %d of %d messages", w.stream,
+				ErrUncertain, a.Count, size)
 		}
 		return nil
 	}
@@ -332,11 +356,11 @@ func (w *Writer) batchFate(answer []byte, id string, size int) error {
 	return fmt.Errorf("%w: %w", errRejected, err)
 }
 
-func clearBatchHeaders(letters []*letter) {
-	for _, l := range letters {
-		l.msg.Header.Del("Nats-Batch-Id")
-		l.msg.Header.Del("Nats-Batch-Sequence")
-		l.msg.Header.Del("Nats-Batch-Commit")
+func clearBatchHeaders(pending []*pendingPublish) {
+	for _, p := range pending {
+		p.msg.Header.Del("Nats-Batch-Id")
+		p.msg.Header.Del("Nats-Batch-Sequence")
+		p.msg.Header.Del("Nats-Batch-Commit")
 	}
 }
 
@@ -345,12 +369,18 @@ func (w *Writer) kind(err error) error { return fmt.Errorf("publish to %s: %w", 
 
 // Kind wraps an error of a publish by nats.go as one of this package's kinds.
 func Kind(err error) error {
+	for _, k := range kinds {
+		if errors.Is(err, k.err) {
+			return err // it has one
+		}
+	}
 	kind := ErrUncertain
 	var api *jetstream.APIError
 	switch {
 	case errors.As(err, &api):
 		kind = apiKind(api)
-	case nobodyTook(err), errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrConnectionReconnecting),
+	case noResponders(err), errors.Is(err, nats.ErrReconnectBufExceeded),
+		errors.Is(err, nats.ErrConnectionReconnecting),
 		errors.Is(err, nats.ErrMaxPayload):
 		kind = ErrUnavailable // it was not sent
 	}

@@ -9,16 +9,16 @@ import (
 	"verifyd/natsconf"
 )
 
-// backlogLook is how many schedules are looked at for the oldest delivery.
-const backlogLook = 2048
+// maxBacklogSchedules is how many schedules are read to find the oldest delivery.
+const maxBacklogSchedules = 2048
 
 // Backlog counts the deliveries of the whole service that have not ended, by where they wait.
 type Backlog struct {
 	Waiting   uint64 // not given to a dispatcher yet
 	Given     uint64 // with a dispatcher, or pausing shortly before the next try
 	Scheduled uint64 // pausing as message schedules
-	// Oldest is since when the oldest of them is to be sent; zero where there is none. Of more than 2,048 schedules it sees those
-	// that were stored first.
+	// Oldest is since when the oldest of them is to be sent; zero where there is none. Of more than 2,048
+	// schedules it sees those that were stored first.
 	Oldest time.Time
 }
 
@@ -30,7 +30,7 @@ func (st *Store) Backlog(ctx context.Context) (Backlog, error) {
 			return Backlog{}, fmt.Errorf("measure the backlog: %w", err)
 		}
 	}
-	msgs, all, err := st.conn.Head(ctx, natsconf.StreamRetries, scheduleSubject("*"), backlogLook)
+	msgs, all, err := st.conn.Head(ctx, natsconf.StreamRetries, scheduleSubject("*"), maxBacklogSchedules)
 	if err != nil {
 		return Backlog{}, fmt.Errorf("measure the backlog: %w", err)
 	}
@@ -41,10 +41,10 @@ func (st *Store) Backlog(ctx context.Context) (Backlog, error) {
 	return b, nil
 }
 
-// Overdue reads the schedules whose instant has passed by so much, of the 2,048 that were stored first, and those that cannot be read: of
-// these only the session is known. Its error is natsconf.ErrUnavailable.
+// Overdue reads the schedules whose instant has passed by so much, of the 2,048 that were stored first, and
+// those that cannot be read: of these only the session is known. Its error is natsconf.ErrUnavailable.
 func (st *Store) Overdue(ctx context.Context, by time.Duration) ([]Retry, error) {
-	msgs, _, err := st.conn.Head(ctx, natsconf.StreamRetries, scheduleSubject("*"), backlogLook)
+	msgs, _, err := st.conn.Head(ctx, natsconf.StreamRetries, scheduleSubject("*"), maxBacklogSchedules)
 	if err != nil {
 		return nil, fmt.Errorf("look for overdue retries: %w", err)
 	}
@@ -64,7 +64,8 @@ func (st *Store) Overdue(ctx context.Context, by time.Duration) ([]Retry, error)
 	return overdue, nil
 }
 
-// backlogOf adds what one consumer has still to give, and looks at the first message of each kind that is not acknowledged.
+// backlogOf adds what one consumer has still to deliver, and reads the first message of each kind that is
+// not acknowledged.
 func (st *Store) backlogOf(ctx context.Context, c natsconf.ConsumerAsset, b *Backlog) error {
 	state, err := st.conn.ConsumerState(ctx, c.Stream, c.Config.Durable)
 	if errors.Is(err, natsconf.ErrNotFound) {
@@ -92,7 +93,7 @@ func (st *Store) backlogOf(ctx context.Context, c natsconf.ConsumerAsset, b *Bac
 	return nil
 }
 
-// retry looks at a hint. One that cannot be read must not hide the others.
+// retry reads a hint. One that cannot be read must not hide the others.
 func (b *Backlog) retry(st *Store, subject string, data []byte) {
 	if r, err := st.DecodeRetry(subject, data); err == nil {
 		b.since(r.Since)

@@ -12,14 +12,15 @@ import (
 	"verifyd/natsconf"
 )
 
-// deliveriesPage is how many facts are held at once while deliveries are looked for: a few MiB, and a few hundred deliveries.
+// deliveriesPage is how many facts are held at once while deliveries are looked for: a few MiB, and a few
+// hundred deliveries.
 const deliveriesPage = 1024
 
-// Deliveries is a look at the newest deliveries.
+// Deliveries are the newest deliveries that were found.
 type Deliveries struct {
 	Views []View // newest completion first
-	// BackTo is set where the limit was reached or the time was up, so that there may be older ones: the completion instant of the
-	// oldest delivery that was looked at.
+	// BackTo is set where the limit was reached or the time was up, so that there may be older ones: the
+	// completion instant of the oldest delivery that was looked at.
 	BackTo time.Time
 }
 
@@ -32,7 +33,8 @@ type DeliveryQuery struct {
 }
 
 func (q DeliveryQuery) wants(v View) bool {
-	return wanted(q.States, v.Delivery.State) && !v.CompletedAt.Before(q.Since) && (q.Wants == nil || q.Wants(v))
+	return wanted(q.States, v.Delivery.State) && !v.CompletedAt.Before(q.Since) &&
+		(q.Wants == nil || q.Wants(v))
 }
 
 // Deliveries is FindDeliveries for a state or, where it is empty, for any.
@@ -44,8 +46,9 @@ func (st *Store) Deliveries(ctx context.Context, state DeliveryState, limit int)
 	return st.FindDeliveries(ctx, q)
 }
 
-// FindDeliveries looks for the newest sessions whose outcome is to be delivered, at most q.Limit. It walks back through the facts, page by
-// page; when ctx ends on the way, what was found until then is the answer. Its error is natsconf.ErrUnavailable.
+// FindDeliveries looks for the newest sessions whose outcome is to be delivered, at most q.Limit. It walks
+// back through the facts, page by page; when ctx ends on the way, what was found until then is the answer.
+// Its error is natsconf.ErrUnavailable.
 func (st *Store) FindDeliveries(ctx context.Context, q DeliveryQuery) (Deliveries, error) {
 	first, last, err := st.conn.Bounds(ctx, natsconf.StreamCompletions)
 	if err != nil {
@@ -68,8 +71,11 @@ func (st *Store) FindDeliveries(ctx context.Context, q DeliveryQuery) (Deliverie
 		if err != nil {
 			return Deliveries{}, fmt.Errorf("look for deliveries: %w", err)
 		}
-		full, err := w.back(msgs)
-		if w.over && err == nil {
+		full, err := w.back(ctx, msgs)
+		if err != nil && ctx.Err() != nil && !w.oldest.IsZero() {
+			return Deliveries{Views: w.found, BackTo: w.oldest}, nil
+		}
+		if w.done && err == nil {
 			break
 		}
 		if full || err != nil {
@@ -80,65 +86,87 @@ func (st *Store) FindDeliveries(ctx context.Context, q DeliveryQuery) (Deliverie
 	return Deliveries{Views: w.found}, nil
 }
 
-// walk goes back through the facts. A session's other facts are written after its completion, so they are met before it.
+// walk walks back through the facts. A session's other facts are written after its completion, so they are
+// read before it.
 type walk struct {
 	st *Store
 	q  DeliveryQuery
 
-	skipped map[ID]bool      // sessions whose user was erased, or of which a newer build has written something
-	open    map[ID]*delivery // of sessions whose completion is still to come: those whose deliveries overlapped
-	found   []View
-	oldest  time.Time // completion instant of the last delivery looked at
-	over    bool      // what comes is older than what is wanted
+	// sessions whose user was erased, or of which a newer build has written something
+	skipped map[ID]bool
+	// of sessions whose completion is still to come: those whose deliveries overlapped
+	open   map[ID]*delivery
+	found  []View
+	oldest time.Time // completion instant of the last delivery looked at
+	done   bool      // what comes is older than what is wanted
 }
 
-// delivery is what was met of one session's delivery, by number of the attempt.
+// delivery is what was read so far of one session's delivery, by number of the attempt.
 type delivery struct {
 	claims  map[int]Claim
 	results map[int]*Result
-	asked   map[int]bool
+	resends map[int]bool
 }
 
-// back takes a page of facts, and says whether as many deliveries are found as are wanted. One fact that cannot be read hides no other
-// session: of its own it counts for what it means (ErrUnreadable).
-func (w *walk) back(msgs []jetstream.Msg) (full bool, err error) {
+// back processes a page of facts, and reports whether as many deliveries are found as are wanted. One fact
+// that cannot be read hides no other session; for its own it has the meaning that is defined
+// (ErrUnreadable).
+func (w *walk) back(ctx context.Context, msgs []jetstream.Msg) (full bool, err error) {
 	for _, m := range slices.Backward(msgs) {
-		p, ok := placeOf(m.Subject())
+		p, ok := parseFactSubject(m.Subject())
 		if !ok {
 			continue
 		}
 		if p.kind != "completion" {
-			if err := w.keep(p, m); err != nil {
+			if err := w.keepFact(p, m); err != nil {
 				return false, err
 			}
 			continue
 		}
-		c, err := decodeCompletion(p.id, m.Data(), w.st.box)
+		c, err := w.st.decodeCompletion(ctx, p.id, m.Data())
+		if errors.Is(err, natsconf.ErrUnavailable) {
+			return false, err // its key cannot be read now
+		}
 		if err != nil { // there is nothing to deliver, or it is the newer build's
 			delete(w.open, p.id)
 			continue
 		}
-		delivery := w.take(c)
+		delivery := w.takeDelivery(c)
 		if delivery.State == DeliveryNone || w.skipped[p.id] {
 			continue
 		}
-		if w.over = c.CompletedAt.Before(w.q.Since.Add(-clockSkew)); w.over { // completions of several edges are nearly in order
-			return false, nil
-		}
-		w.oldest = c.CompletedAt
-		v := View{Session: c.Session, Outcome: c.Outcome, CompletedAt: c.CompletedAt, Delivery: delivery}
-		if w.q.wants(v) {
-			w.found = append(w.found, v)
-		}
-		if len(w.found) >= w.q.Limit {
-			return true, nil
+		full, err := w.addDelivery(ctx, c, delivery)
+		if full || w.done || err != nil {
+			return full, err
 		}
 	}
 	return false, nil
 }
 
-// keep holds a fact until its session's completion is met.
-func (w *walk) keep(p factPlace, m jetstream.Msg) (err error) {
+// addDelivery adds one delivery, and reports whether as many are found as are wanted.
+func (w *walk) addDelivery(ctx context.Context, c Completion, d Delivery) (full bool, err error) {
+	// completions of several edges are nearly in order
+	if w.done = c.CompletedAt.Before(w.q.Since.Add(-clockSkew)); w.done {
+		return false, nil
+	}
+	w.oldest = c.CompletedAt
+	err = w.addIfWanted(ctx, View{
+		Session: c.Session, Outcome: c.Outcome, CompletedAt: c.CompletedAt, Delivery: d,
+	})
+	return err == nil && len(w.found) >= w.q.Limit, err
+}
+
+// addIfWanted adds a delivery that the query asks for, with what its receiver answered.
+func (w *walk) addIfWanted(ctx context.Context, v View) error {
+	if !w.q.wants(v) {
+		return nil
+	}
+	w.found = append(w.found, v)
+	return w.st.openResults(ctx, v.Session, v.Delivery.Attempts)
+}
+
+// keepFact keeps a fact until its session's completion is read.
+func (w *walk) keepFact(p factKey, m jetstream.Msg) (err error) {
 	meta, err := m.Metadata()
 	if err != nil {
 		return fmt.Errorf("fact on subject %q: %w", m.Subject(), err)
@@ -146,13 +174,13 @@ func (w *walk) keep(p factPlace, m jetstream.Msg) (err error) {
 	at := natsconf.StoredAt(m.Headers(), meta.Timestamp)
 	d := w.open[p.id]
 	if d == nil {
-		d = &delivery{claims: map[int]Claim{}, results: map[int]*Result{}, asked: map[int]bool{}}
+		d = &delivery{claims: map[int]Claim{}, results: map[int]*Result{}, resends: map[int]bool{}}
 		w.open[p.id] = d
 	}
 	switch p.kind {
 	case "resend":
 		_, err = decodeResend(p.id, p.n, m.Data())
-		d.asked[p.n] = err == nil
+		d.resends[p.n] = err == nil
 	case "claim":
 		if d.claims[p.n], err = decodeClaim(p.id, p.n, m.Data()); errors.Is(err, ErrUnreadable) {
 			d.claims[p.n] = unreadableClaim(p.id, p.n, at)
@@ -175,8 +203,8 @@ func (w *walk) keep(p factPlace, m jetstream.Msg) (err error) {
 	}
 }
 
-// take gives a completion's delivery, as Read does, and forgets what was kept of it.
-func (w *walk) take(c Completion) Delivery {
+// takeDelivery returns a completion's delivery, as Read does, and forgets what was kept of it.
+func (w *walk) takeDelivery(c Completion) Delivery {
 	d := w.open[c.ID]
 	if d == nil {
 		return Delivery{State: StateOfDelivery(c.Outcome, nil)}
@@ -189,11 +217,11 @@ func (w *walk) take(c Completion) Delivery {
 			}
 			return nil, nil //nolint:nilnil // there is none
 		},
-		result: func(n int) (*Result, error) { return d.results[n], nil },
-		asked:  func(n int) (bool, error) { return d.asked[n], nil },
+		result:          func(n int) (*Result, error) { return d.results[n], nil },
+		resendRequested: func(n int) (bool, error) { return d.resends[n], nil },
 	}.attempts()
 	state := StateOfDelivery(c.Outcome, attempts)
-	if n := len(attempts); n > 0 && d.asked[n+1] {
+	if n := len(attempts); n > 0 && d.resends[n+1] {
 		state = DeliveryDue
 	}
 	return Delivery{State: state, Attempts: attempts}

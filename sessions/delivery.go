@@ -10,14 +10,15 @@ import (
 	"verifyd/natsconf/crashpoint"
 )
 
-// Claim takes an attempt for its owner, by a write-once fact. Only nil allows the owner to send. ErrClaimed means that another
-// owner has it; with any other error nobody may send, since the claim may be stored.
+// Claim claims an attempt for its owner, by a write-once fact. Only nil allows the owner to send. ErrClaimed
+// means that another owner has it; with any other error nobody may send, since the claim may be stored.
 func (st *Store) Claim(ctx context.Context, c Claim) error {
 	data, err := encodeClaim(c)
 	if err != nil {
 		return fmt.Errorf("encode claim: %w", err)
 	}
-	w := write{writer: st.completions, stream: natsconf.StreamCompletions, subject: claimSubject(c.Session, c.Number), data: data,
+	w := write{writer: st.completions, stream: natsconf.StreamCompletions,
+		subject: claimSubject(c.Session, c.Number), data: data,
 		before: crashpoint.BeforeClaim, after: crashpoint.AfterClaim}
 	_, err = st.once(ctx, w)
 	if errors.Is(err, errTaken) {
@@ -29,27 +30,38 @@ func (st *Store) Claim(ctx context.Context, c Claim) error {
 	return nil
 }
 
-// Settle records how an attempt ended, by a write-once fact. ErrSettled comes with the result that stands; where that cannot be read, with
-// what it means. With any other error
-// the caller tries again: an attempt without a result is settled as unknown by whoever sees it after Claim.SettleAfter.
+// Settle records how an attempt ended, by a write-once fact. ErrSettled comes with the existing result;
+// where that cannot be read, with the result that it stands for. With any other error the caller tries
+// again: an attempt without a result is settled as unknown by whoever sees it after Claim.SettleAfter.
 func (st *Store) Settle(ctx context.Context, r Result) (Result, error) {
-	data, err := encodeResult(r)
+	with, err := st.sealer(ctx, r.key)
+	if err != nil && !errors.Is(err, errErased) && !errors.Is(err, ErrUnreadable) {
+		return Result{}, fmt.Errorf("settle attempt %d of session %s: %w", r.Number, r.Session, err)
+	}
+	if err != nil { // without its key the verdict is stored, and what the receiver answered is not
+		r.key, r.Detail, r.Address, r.Answer = keyRef{}, "", "", ""
+	}
+	data, err := encodeResult(r, with)
 	if err != nil {
 		return Result{}, fmt.Errorf("encode result: %w", err)
 	}
-	w := write{writer: st.completions, stream: natsconf.StreamCompletions, subject: resultSubject(r.Session, r.Number), data: data,
+	w := write{writer: st.completions, stream: natsconf.StreamCompletions,
+		subject: resultSubject(r.Session, r.Number), data: data,
 		before: crashpoint.BeforeSettle, after: crashpoint.AfterSettle}
-	standing, err := st.once(ctx, w)
+	existing, err := st.once(ctx, w)
 	switch {
 	case err == nil:
 		return r, nil
 	case errors.Is(err, errTaken):
-		other, err := decodeResult(r.Session, r.Number, standing.Data)
-		if at, unreadable := storedAt(st.checkUnreadable(standing, err)); unreadable {
+		other, err := decodeResult(r.Session, r.Number, existing.Data)
+		if at, unreadable := storedAt(st.checkUnreadable(existing, err)); unreadable {
 			other, err = unreadableResult(r.Session, r.Number, at), nil
 		}
 		if err != nil {
 			return Result{}, fmt.Errorf("result %d of session %s: %w", r.Number, r.Session, err)
+		}
+		if err := st.openResult(ctx, r.key, &other); err != nil {
+			return Result{}, err
 		}
 		return other, ErrSettled
 	default:
@@ -57,9 +69,10 @@ func (st *Store) Settle(ctx context.Context, r Result) (Result, error) {
 	}
 }
 
-// Resend asks for one more attempt at a delivery that has come to an end, with the same webhook-id. It is a write-once fact, so that of
-// two who ask at once one is told ErrDeliveryOpen. The other errors are ErrNoDelivery, ErrNotFound, natsconf's, and an *UnreadableError
-// where something stands in the place of the wish that is none.
+// Resend asks for one more attempt at a delivery that has come to an end, with the same webhook-id. It is a
+// write-once fact, so that of two concurrent requests one gets ErrDeliveryOpen. The other errors are
+// ErrNoDelivery, ErrNotFound, natsconf's, and an *UnreadableError where something stands in the place of the
+// request that is none.
 func (st *Store) Resend(ctx context.Context, id ID, by string) (Resend, error) {
 	c, err := st.Completion(ctx, id)
 	if errors.Is(err, ErrNotFound) || errors.Is(err, ErrUnreadable) {
@@ -70,6 +83,9 @@ func (st *Store) Resend(ctx context.Context, id ID, by string) (Resend, error) {
 	}
 	if err != nil {
 		return Resend{}, err
+	}
+	if c.Lost { // there is nowhere to send it
+		return Resend{}, ErrNoDelivery
 	}
 	v, err := st.viewCompleted(ctx, c)
 	switch {
@@ -85,10 +101,13 @@ func (st *Store) Resend(ctx context.Context, id ID, by string) (Resend, error) {
 	if err != nil {
 		return Resend{}, fmt.Errorf("encode resend: %w", err)
 	}
-	standing, err := st.once(ctx, write{writer: st.completions, stream: natsconf.StreamCompletions, subject: resendSubject(id, r.Number), data: data})
+	existing, err := st.once(ctx, write{
+		writer: st.completions, stream: natsconf.StreamCompletions, subject: resendSubject(id, r.Number),
+		data: data,
+	})
 	if errors.Is(err, errTaken) {
-		if _, err := decodeResend(id, r.Number, standing.Data); errors.Is(err, ErrUnreadable) {
-			return Resend{}, st.checkUnreadable(standing, err)
+		if _, err := decodeResend(id, r.Number, existing.Data); errors.Is(err, ErrUnreadable) {
+			return Resend{}, st.checkUnreadable(existing, err)
 		}
 		return Resend{}, ErrDeliveryOpen
 	}
@@ -98,15 +117,16 @@ func (st *Store) Resend(ctx context.Context, id ID, by string) (Resend, error) {
 	return r, nil
 }
 
-// Asked reads who asked for an attempt, or nil where nobody did.
-func (st *Store) Asked(ctx context.Context, id ID, n int) (*Resend, error) {
-	r, _, err := readFact(ctx, st, factPlace{"resend", id, n}, decodeResend)
+// ResendOf reads who asked for an attempt, or nil where nobody did.
+func (st *Store) ResendOf(ctx context.Context, id ID, n int) (*Resend, error) {
+	r, _, err := readFact(ctx, st, factKey{"resend", id, n}, decodeResend)
 	return r, err
 }
 
-// DecodeResend reads a resend as a consumer of StreamCompletions gets it; subject is the message's. Its errors are ErrUnreadable and ErrNewer.
+// DecodeResend reads a resend as a consumer of StreamCompletions gets it; subject is the message's. Its
+// errors are ErrUnreadable and ErrNewer.
 func (st *Store) DecodeResend(subject string, data []byte) (Resend, error) {
-	p, ok := placeOf(subject)
+	p, ok := parseFactSubject(subject)
 	if !ok {
 		return Resend{}, fmt.Errorf("resend on subject %q: it names no attempt: %w", subject, ErrUnreadable)
 	}
@@ -117,12 +137,12 @@ func (st *Store) DecodeResend(subject string, data []byte) (Resend, error) {
 	return r, nil
 }
 
-// Attempts reads all claims and results of a session from the leader, by number. What cannot be read among them counts for what it means
-// (ErrUnreadable).
+// Attempts reads all claims and results of a session from the leader, by number. What cannot be read among
+// them has the meaning that is defined (ErrUnreadable).
 func (st *Store) Attempts(ctx context.Context, id ID) ([]Attempt, error) {
 	return attemptFacts{
 		claim: func(n int) (*Claim, error) {
-			claim, at, err := readFact(ctx, st, factPlace{"claim", id, n}, decodeClaim)
+			claim, at, err := readFact(ctx, st, factKey{"claim", id, n}, decodeClaim)
 			if claim == nil && !at.IsZero() {
 				c := unreadableClaim(id, n, at)
 				claim = &c
@@ -130,23 +150,24 @@ func (st *Store) Attempts(ctx context.Context, id ID) ([]Attempt, error) {
 			return claim, err
 		},
 		result: func(n int) (*Result, error) {
-			result, at, err := readFact(ctx, st, factPlace{"result", id, n}, decodeResult)
+			result, at, err := readFact(ctx, st, factKey{"result", id, n}, decodeResult)
 			if result == nil && !at.IsZero() {
 				r := unreadableResult(id, n, at)
 				result = &r
 			}
 			return result, err
 		},
-		asked: func(n int) (bool, error) {
-			r, err := st.Asked(ctx, id, n)
+		resendRequested: func(n int) (bool, error) {
+			r, err := st.ResendOf(ctx, id, n)
 			return r != nil, err
 		},
 	}.attempts()
 }
 
-// readFact reads one fact of a session from the leader; nil where there is none. Where something is there that cannot be read, unreadable
-// is when that was stored.
-func readFact[F any](ctx context.Context, st *Store, p factPlace, decode func(ID, int, []byte) (F, error)) (fact *F, unreadable time.Time, err error) {
+// readFact reads one fact of a session from the leader; nil where there is none. Where something is there
+// that cannot be read, unreadable is when that was stored.
+func readFact[F any](ctx context.Context, st *Store, p factKey,
+	decode func(ID, int, []byte) (F, error)) (fact *F, unreadable time.Time, err error) {
 	m, err := st.conn.Last(ctx, natsconf.StreamCompletions, p.subject())
 	if errors.Is(err, natsconf.ErrNotFound) {
 		return nil, time.Time{}, nil
@@ -164,7 +185,7 @@ func readFact[F any](ctx context.Context, st *Store, p factPlace, decode func(ID
 	return nil, time.Time{}, fmt.Errorf("%s: %w", p.subject(), err)
 }
 
-// StateOfDelivery derives where a delivery stands from its facts.
+// StateOfDelivery derives the state of a delivery from its facts.
 func StateOfDelivery(o Outcome, attempts []Attempt) DeliveryState {
 	if o.State != Verified && o.State != Failed {
 		return DeliveryNone
@@ -192,7 +213,7 @@ func StateOfDelivery(o Outcome, attempts []Attempt) DeliveryState {
 	}
 }
 
-// isDue says whether one more attempt follows, without anybody's wish.
+// isDue reports whether one more attempt follows, without a resend being requested.
 func isDue(attempts []Attempt) bool {
 	if len(attempts) == 0 {
 		return true
@@ -201,5 +222,5 @@ func isDue(attempts []Attempt) bool {
 	return last != nil && last.leavesDue()
 }
 
-// leavesDue says whether another attempt follows: nothing was sent, or the policy sends it again.
+// leavesDue reports whether another attempt follows: nothing was sent, or the policy sends it again.
 func (r Result) leavesDue() bool { return r.Verdict == VerdictReleased || !r.Next.IsZero() }

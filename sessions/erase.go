@@ -2,11 +2,9 @@ package sessions
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
-	"strconv"
 	"strings"
 	"time"
 
@@ -16,138 +14,178 @@ import (
 	"verifyd/natsconf"
 )
 
-// erasedFor is how long it is remembered that a session's user was erased: a day longer than results can be kept at all (90 days).
+// erasedFor is how long it is remembered that a session's user was erased: a day longer than results can be
+// kept at all (90 days).
 const erasedFor = 91 * 24 * time.Hour
 
 // Person is a user as an integrator names them.
 type Person struct {
 	Account        string
 	PlatformUserID string
-	Platform       string   // empty: any
-	GuildID        string   // empty: any
-	Holds          []string // the names under which identities may stand for them (Hold.By), where these are known
-	HoldsOf        func(Session) []string
+	Platform       string // empty: any
+	GuildID        string // empty: any
+	// the names under which identities may stand for them (IdentityBinding.User), where these are known
+	BindingUsers   []string
+	BindingUsersOf func(Session) []string
 }
 
 // Erasure is what was found of a person, and erased.
 type Erasure struct {
 	Sessions int // records
 	Outcomes int // of these, sessions that have an outcome
-	Open     int // sessions that are not at their end, and stay: they can be completed, or are to be delivered
-	Holds    int // identities that stood for the person
-	// Until is when the last of the outcomes leaves the store by its age. Until then nothing reads it; zero where there is none.
-	Until time.Time
+	// sessions that are not at their end, and stay: they can be completed, or are to be delivered
+	Open     int
+	Bindings int // identities that stood for the person
+	// Clear is how many of Sessions builds have stored that did not seal them under keys of their own: they
+	// stay in clear text in the servers' files, and their outcomes in the store, where nothing but this
+	// reads them, until the last leaves by its age: Until.
+	Clear int
+	Until time.Time // zero where there is none
 }
 
 // erasedRecord is stored for each session whose user was erased.
 type erasedRecord struct {
 	Version int       `json:"v"`
 	At      time.Time `json:"at"`
+	// Account is set until everything is erased, so that the next erasure, of whomever, finishes one that
+	// was interrupted. Page and Slot are where the session's key is.
+	Account string `json:"account,omitempty"`
+	Page    string `json:"page,omitempty"`
+	Slot    int    `json:"slot,omitzero"`
 }
 
 const erasedEntry = "erased."
+
+// errErased is returned for what would be opened by a key that was destroyed. To callers it is what is not
+// there.
+var errErased = fmt.Errorf("its user was erased: %w: %w", ErrNotFound, natsconf.ErrNotFound)
 
 func erasedSubject(id ID) string {
 	return natsconf.BucketSubject(natsconf.BucketStore, erasedEntry+string(id))
 }
 
-// erased says whether a session's user was erased; of "*", whether any session's was.
+// ErasedBy returns the session that a message of natsconf.BucketStore is about, by its subject, if that says
+// that its user was erased.
+func ErasedBy(subject string) (id ID, ok bool) {
+	text, ok := strings.CutPrefix(subject, erasedSubject(""))
+	return ID(text), ok && text != ""
+}
+
+// erased reports whether a session's user was erased; of "*", whether any session's was.
 func (st *Store) erased(ctx context.Context, id ID) (bool, error) {
 	_, err := st.conn.Last(ctx, natsconf.BucketStream(natsconf.BucketStore), erasedSubject(id))
 	switch {
 	case err == nil:
 		return true, nil
-	case errors.Is(err, natsconf.ErrNotFound), errors.Is(err, jetstream.ErrStreamNotFound): // the store of an older build
+	case errors.Is(err, natsconf.ErrNotFound),
+		errors.Is(err, jetstream.ErrStreamNotFound): // the store of an older build
 		return false, nil
 	default:
 		return false, fmt.Errorf("read whether session %s is erased: %w", id, err)
 	}
 }
 
-// Erased gives all sessions whose user was erased and of whom facts may be kept. Its error is natsconf.ErrUnavailable.
+// Erased returns all sessions whose user was erased and of whom facts may be kept. Its error is
+// natsconf.ErrUnavailable.
 func (st *Store) Erased(ctx context.Context) (map[ID]bool, error) {
+	notes, err := st.erasures(ctx)
+	erased := make(map[ID]bool, len(notes))
+	for id := range notes {
+		erased[id] = true
+	}
+	return erased, err
+}
+
+// erasures reads what is noted of erased sessions. Of a note that cannot be read only the session is known.
+func (st *Store) erasures(ctx context.Context) (map[ID]erasedRecord, error) {
 	msgs, err := st.conn.Newest(ctx, natsconf.BucketStream(natsconf.BucketStore), erasedSubject("*"))
 	if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil, err
 	}
-	erased := make(map[ID]bool, len(msgs))
+	notes := make(map[ID]erasedRecord, len(msgs))
 	for _, m := range msgs {
-		erased[ID(m.Subject()[strings.LastIndexByte(m.Subject(), '.')+1:])] = true
+		var r erasedRecord
+		if decodeRecord(m.Data(), &r, &r.Version, recordVersions) != nil {
+			r = erasedRecord{}
+		}
+		notes[ID(m.Subject()[strings.LastIndexByte(m.Subject(), '.')+1:])] = r
 	}
-	return erased, nil
+	return notes, nil
 }
 
-// Erase takes away what is stored of a person: the records of their sessions, their events, and the identities that stand for them. What
-// they were told, the facts, cannot be taken away before their age: a write-once stream that lets go of one fact lets a second one be
-// written. From now on nothing reads them, and no backup and no move brings them on. A session is found by its record, and by its outcome
-// where the record has aged out: that is up to Lifetime older.
+// Erase erases what is stored of a person: the keys under which their sessions' personal parts are sealed,
+// in records and facts, so that nobody opens these any more, here or in a later copy; the records; their
+// events; and their identity bindings. The facts themselves stay until their age, without a name: a
+// write-once stream that loses a fact accepts a second one. A session is found by its record, and by its
+// outcome where the record has aged out: that is up to Lifetime older.
 //
-// A session that is not at its end stays, and is counted: its outcome would be lost, or sent twice. With dry nothing is changed. Its
-// errors are natsconf's; a repeat is harmless.
+// A session that is not at its end stays, and is counted: its outcome would be lost, or sent twice. With dry
+// nothing is changed. Its errors are natsconf's; a repeat is harmless, and finishes what was interrupted.
 func (st *Store) Erase(ctx context.Context, p Person, dry bool) (Erasure, error) {
+	if err := st.resumeErasures(ctx, dry); err != nil {
+		return Erasure{}, err
+	}
 	found, err := st.sessionsOf(ctx, p)
 	if err != nil {
 		return Erasure{}, err
 	}
 	var e Erasure
-	var ended []foundSession
+	var ended []Session
 	names, open := map[string]bool{}, map[string]bool{}
-	for _, name := range p.Holds {
-		names[st.hash.Sum(name)] = true
+	for _, name := range p.BindingUsers {
+		names[st.identityHash.Sum(name)] = true
 	}
 	for _, s := range found {
-		over, err := st.atEnd(ctx, s.Session, &e)
+		over, err := st.isErasable(ctx, s, &e)
 		if err != nil {
 			return Erasure{}, err
 		}
 		if over {
 			ended = append(ended, s)
 		}
-		for _, name := range p.HoldsOf(s.Session) {
-			if sum := st.hash.Sum(name); over {
+		for _, name := range p.BindingUsersOf(s) {
+			if sum := st.identityHash.Sum(name); over {
 				names[sum] = true
 			} else {
 				open[sum] = true
 			}
 		}
 	}
-	maps.DeleteFunc(names, func(name string, _ bool) bool { return open[name] }) // a hold may rest on an open session
+	// a hold may rest on an open session
+	maps.DeleteFunc(names, func(name string, _ bool) bool { return open[name] })
 	// Before the records, which alone may tell the names.
-	if err := st.eraseHolds(ctx, names, dry, &e); err != nil || dry {
+	if err := st.eraseBindings(ctx, names, dry, &e); err != nil || dry {
 		return e, err
 	}
 	for _, s := range ended {
-		if err := st.eraseSession(ctx, s); err != nil {
+		if err := st.eraseSession(ctx, s.ID, erasedRecord{
+			Account: s.Account, Page: s.key.page, Slot: s.key.slot,
+		}); err != nil {
 			return e, err
 		}
 	}
 	return e, nil
 }
 
-// foundSession is a session of the person who is erased.
-type foundSession struct {
-	Session
-
-	recorded bool // by its record; otherwise by its outcome alone
+// matches reports whether a session is the person's.
+func (p Person) matches(s Session) bool {
+	return s.Account == p.Account && s.PlatformUserID == p.PlatformUserID &&
+		(p.Platform == "" || p.Platform == s.Platform) && (p.GuildID == "" || p.GuildID == s.GuildID)
 }
 
-// is says whether a session is the person's.
-func (p Person) is(r record) bool {
-	return r.Account == p.Account && r.PlatformUserID == p.PlatformUserID && (p.Platform == "" || p.Platform == r.Platform) && (p.GuildID == "" || p.GuildID == r.GuildID)
-}
-
-// sessionsOf finds a person's sessions. What cannot be read is nobody's; a newer build's ends the search: it may be theirs, and is for that
-// one to erase. Callback URLs stay sealed.
-func (st *Store) sessionsOf(ctx context.Context, p Person) (found []foundSession, err error) {
+// sessionsOf finds a person's sessions. What cannot be read is nobody's; a newer build's ends the search: it
+// may be theirs, and is for that one to erase.
+func (st *Store) sessionsOf(ctx context.Context, p Person) (found []Session, err error) {
 	recorded := map[ID]Session{}
-	err = st.eachRecord(ctx, natsconf.BucketStream(natsconf.BucketSessions), recordSubject(p.Account, "*"), func(id ID, r *record, err error) error {
+	records := natsconf.BucketStream(natsconf.BucketSessions)
+	err = st.eachOf(ctx, p, records, recordSubject(p.Account, "*"), func(id ID, s *Session, err error) error {
 		switch {
 		case err != nil:
 			return err
-		case r == nil: // a server that is behind its leader gives what was taken away, and then that it was
+		case s == nil: // a server that is behind its leader delivers what was deleted, and then the deletion
 			delete(recorded, id)
-		case p.is(*r):
-			recorded[id] = r.sealedSession(id)
+		default:
+			recorded[id] = *s
 		}
 		return nil
 	})
@@ -155,129 +193,191 @@ func (st *Store) sessionsOf(ctx context.Context, p Person) (found []foundSession
 		return nil, err
 	}
 	for _, s := range recorded {
-		found = append(found, foundSession{s, true})
+		found = append(found, s)
 	}
-	// Whose record was taken away meanwhile by another erasure is among these.
+	// Those whose record was deleted meanwhile by another erasure are among these.
 	erased, err := st.Erased(ctx)
 	if err != nil {
 		return nil, err
 	}
-	err = st.eachRecord(ctx, natsconf.StreamCompletions, completionSubject("*"), func(id ID, r *record, err error) error {
-		if err != nil {
-			return st.unlessRecorded(ctx, id, err)
-		}
-		if _, ok := recorded[id]; !ok && !erased[id] && r != nil && p.is(*r) {
-			found = append(found, foundSession{r.sealedSession(id), false})
-		}
-		return nil
-	})
+	err = st.eachOf(ctx, p, natsconf.StreamCompletions, completionSubject("*"),
+		func(id ID, s *Session, err error) error {
+			if err != nil {
+				return st.unlessRecorded(ctx, id, err)
+			}
+			if _, ok := recorded[id]; !ok && !erased[id] && s != nil {
+				found = append(found, *s)
+			}
+			return nil
+		})
 	return found, err
 }
 
-// unlessRecorded gives the error of a newer build's outcome, unless its session has a record, which has been judged.
+// unlessRecorded returns the error of a newer build's outcome, unless its session has a record, which has
+// been examined.
 func (st *Store) unlessRecorded(ctx context.Context, id ID, err error) error {
-	if _, rerr := st.conn.Last(ctx, natsconf.BucketStream(natsconf.BucketSessions), anyRecordSubject(id)); !errors.Is(rerr, natsconf.ErrNotFound) {
+	if _, rerr := st.conn.Last(ctx, natsconf.BucketStream(natsconf.BucketSessions),
+		anyRecordSubject(id)); !errors.Is(rerr, natsconf.ErrNotFound) {
 		return rerr
 	}
 	return err
 }
 
-// eachRecord reads what stands on the subjects that match: records, or outcomes, which hold the same. A newer build's is given as an error,
-// and nil where the record was taken away.
-func (st *Store) eachRecord(ctx context.Context, stream, subject string, do func(ID, *record, error) error) error {
-	_, last, err := st.conn.Bounds(ctx, stream)
-	if err != nil {
-		return err
-	}
-	return st.conn.Pages(ctx, stream, subject, 1, last, func(msgs []jetstream.Msg) error {
-		for _, m := range msgs {
-			id, err := ParseID(m.Subject()[strings.LastIndexByte(m.Subject(), '.')+1:])
-			if err != nil {
-				continue
-			}
-			r := &record{}
-			if natsconf.IsMarker(m.Headers()) {
-				r = nil
-			} else if err = decodeOf(id, m.Data(), r, &r.Version); errors.Is(err, ErrUnreadable) {
-				continue
-			}
-			if err := do(id, r, err); err != nil {
-				return fmt.Errorf("nothing was erased: %w", err)
-			}
+// eachOf reads what is stored on the subjects that match, records, or outcomes, which hold the same, and
+// returns a person's sessions. A newer build's is passed as an error, and nil where the record was deleted.
+func (st *Store) eachOf(ctx context.Context, p Person, stream, subject string,
+	do func(ID, *Session, error) error) error {
+	return st.eachRecord(ctx, stream, subject, func(id ID, r *record, err error) error {
+		s, mine, err := st.sessionIfOf(ctx, p, id, r, err)
+		if mine || err != nil {
+			err = do(id, s, err)
+		}
+		if err != nil {
+			return fmt.Errorf("nothing was erased: %w", err)
 		}
 		return nil
 	})
 }
 
-// atEnd says whether a session can be erased, and counts it.
-func (st *Store) atEnd(ctx context.Context, s Session, e *Erasure) (bool, error) {
+// sessionIfOf reports whether a record, or an outcome, is of a person; nil: it was deleted.
+func (st *Store) sessionIfOf(ctx context.Context, p Person, id ID, r *record, err error) (s *Session,
+	mine bool, _ error) {
+	switch {
+	case err != nil:
+		return nil, false, err
+	case r == nil:
+		return nil, true, nil
+	case r.Account != p.Account:
+		return nil, false, nil // no need to open it
+	}
+	opened := r.sealedSession(id)
+	if opened.key != (keyRef{}) {
+		opened, err = st.openRecord(ctx, id, *r)
+	}
+	if errors.Is(err, ErrUnreadable) || errors.Is(err, errErased) || opened.Lost {
+		return nil, false, nil
+	}
+	return &opened, err == nil && p.matches(opened), err
+}
+
+// isErasable reports whether a session can be erased, and counts it.
+func (st *Store) isErasable(ctx context.Context, s Session, e *Erasure) (bool, error) {
 	v, err := st.view(ctx, s)
 	if err != nil {
 		return false, err
 	}
 	// Within its lifetime an idempotency key may lead to it, and a page be open.
-	if st.now().Before(s.ExpiresAt) || v.Delivery.State == DeliveryDue || v.Delivery.State == DeliveryClaimed {
+	if st.now().Before(s.ExpiresAt) || v.Delivery.State == DeliveryDue ||
+		v.Delivery.State == DeliveryClaimed {
 		e.Open++
 		return false, nil
 	}
 	e.Sessions++
-	if !v.CompletedAt.IsZero() || v.Reason == UnreadableReason {
+	ended := !v.CompletedAt.IsZero() || v.Reason == UnreadableReason
+	if ended {
 		e.Outcomes++
-		if err := st.keptUntil(ctx, s.ID, e); err != nil {
-			return false, err
-		}
 	}
-	return true, nil
+	if s.key != (keyRef{}) {
+		return true, nil
+	}
+	e.Clear++
+	if ended {
+		return true, st.keptUntil(ctx, natsconf.StreamCompletions, completionSubject(s.ID), e)
+	}
+	return true, st.keptUntil(ctx, natsconf.BucketStream(natsconf.BucketSessions),
+		recordSubject(s.Account, s.ID), e)
 }
 
-// eraseSession ends with what a repeat finds the session by, so that a crash leaves no half: the record, or where that is gone the word
-// that nothing of it is to be read, which otherwise comes first.
-func (st *Store) eraseSession(ctx context.Context, s foundSession) error {
-	if s.recorded {
-		if err := st.noteErased(ctx, s.ID); err != nil {
+// resumeErasures finishes erasures that were interrupted. By then nothing else may lead to such a session.
+func (st *Store) resumeErasures(ctx context.Context, dry bool) error {
+	notes, err := st.erasures(ctx)
+	if err != nil || dry {
+		return err
+	}
+	for id, note := range notes {
+		if note.Account == "" {
+			continue
+		}
+		if err := st.eraseSession(ctx, id, note); err != nil {
 			return err
 		}
 	}
-	if err := st.conn.Purge(ctx, natsconf.StreamEvents, eventSubject("*", s.ID)); err != nil {
+	return nil
+}
+
+// eraseSession erases one session. Once the first note is stored nothing of it is read; the second marks the
+// erasure as finished.
+func (st *Store) eraseSession(ctx context.Context, id ID, note erasedRecord) error {
+	if err := st.noteErased(ctx, id, note); err != nil {
 		return err
 	}
-	if !s.recorded {
-		return st.noteErased(ctx, s.ID)
+	if err := st.conn.Destroy(ctx, natsconf.StreamEvents, eventSubject("*", id), 0); err != nil {
+		return err
 	}
-	if _, err := st.conn.JS.PublishMsg(ctx, marker(recordSubject(s.Account, s.ID))); err != nil {
-		return fmt.Errorf("erase session %s: %w", s.ID, natsconf.Kind(err))
+	if ref := (keyRef{note.Page, note.Slot}); ref != (keyRef{}) {
+		if err := st.keys.destroy(ctx, ref); err != nil {
+			return err
+		}
+	}
+	if err := st.deleteRecord(ctx, recordSubject(note.Account, id)); err != nil {
+		return fmt.Errorf("erase session %s: %w", id, err)
+	}
+	return st.noteErased(ctx, id, erasedRecord{})
+}
+
+// deleteRecord deletes a session's record, where there is one.
+func (st *Store) deleteRecord(ctx context.Context, subject string) error {
+	m, err := st.conn.Last(ctx, natsconf.BucketStream(natsconf.BucketSessions), subject)
+	if errors.Is(err, natsconf.ErrNotFound) || err == nil && natsconf.IsMarker(m.Header) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := st.conn.PublishOne(ctx, natsconf.BucketStream(natsconf.BucketSessions),
+		purgeMarker(subject)); err != nil {
+		return natsconf.Kind(err)
 	}
 	return nil
 }
 
 // noteErased stores that nothing of a session is to be read.
-func (st *Store) noteErased(ctx context.Context, id ID) error {
-	data, err := json.Marshal(erasedRecord{Version: recordVersion, At: st.instant()})
+func (st *Store) noteErased(ctx context.Context, id ID, r erasedRecord) error {
+	r.Version, r.At = recordVersions.newest, st.instant()
+	data, err := encodeRecord(r)
 	if err != nil {
 		return fmt.Errorf("encode erasure: %w", err)
 	}
-	note := &nats.Msg{Subject: erasedSubject(id), Data: data, Header: nats.Header{jetstream.MsgTTLHeader: {erasedFor.String()}}}
-	if _, err := st.conn.JS.PublishMsg(ctx, note); err != nil {
+	note := &nats.Msg{
+		Subject: erasedSubject(id), Data: data, Header: nats.Header{
+			jetstream.MsgTTLHeader: {erasedFor.String()},
+		},
+	}
+	if err := st.conn.PublishOne(ctx, natsconf.BucketStream(natsconf.BucketStore), note); err != nil {
 		return fmt.Errorf("erase session %s: %w", id, natsconf.Kind(err))
 	}
 	return nil
 }
 
-// marker makes a message that takes away what stands on a subject of a bucket.
-func marker(subject string) *nats.Msg {
-	return &nats.Msg{Subject: subject, Header: nats.Header{"KV-Operation": {"PURGE"}, jetstream.MsgRollup: {jetstream.MsgRollupSubject}}}
+// purgeMarker returns a message that deletes what is stored on a subject of a bucket.
+func purgeMarker(subject string) *nats.Msg {
+	return &nats.Msg{
+		Subject: subject, Header: nats.Header{
+			"KV-Operation": {"PURGE"}, jetstream.MsgRollup: {jetstream.MsgRollupSubject},
+		},
+	}
 }
 
-// keptUntil notes when the outcome of a session leaves the store by its age.
-func (st *Store) keptUntil(ctx context.Context, id ID, e *Erasure) error {
-	m, err := st.conn.Last(ctx, natsconf.StreamCompletions, completionSubject(id))
+// keptUntil notes when what is on a subject leaves the store by its age.
+func (st *Store) keptUntil(ctx context.Context, stream, subject string, e *Erasure) error {
+	m, err := st.conn.Last(ctx, stream, subject)
 	if errors.Is(err, natsconf.ErrNotFound) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	until, err := st.conn.KeptUntil(ctx, natsconf.StreamCompletions, m)
+	until, err := st.conn.KeptUntil(ctx, stream, m)
 	if err != nil {
 		return err
 	}
@@ -285,64 +385,4 @@ func (st *Store) keptUntil(ctx context.Context, id ID, e *Erasure) error {
 		e.Until = until
 	}
 	return nil
-}
-
-func (st *Store) eraseHolds(ctx context.Context, names map[string]bool, dry bool, e *Erasure) error {
-	if len(names) == 0 {
-		return nil
-	}
-	stream := natsconf.BucketStream(natsconf.BucketIdentities)
-	_, last, err := st.conn.Bounds(ctx, stream)
-	if err != nil {
-		return err
-	}
-	var holds []*nats.Msg
-	err = st.conn.Pages(ctx, stream, ">", 1, last, func(msgs []jetstream.Msg) error {
-		for _, m := range msgs {
-			if theirs, err := isHoldOf(m, names); err != nil {
-				return err
-			} else if !theirs {
-				continue
-			}
-			meta, err := m.Metadata()
-			if err != nil {
-				return fmt.Errorf("read a hold: %w", err)
-			}
-			end := marker(m.Subject())
-			end.Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(meta.Sequence.Stream, 10))
-			holds = append(holds, end)
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	e.Holds = len(holds)
-	if dry {
-		return nil
-	}
-	for _, end := range holds {
-		_, err := st.conn.JS.PublishMsg(ctx, end, jetstream.WithRetryAttempts(0))
-		if err == nil {
-			continue
-		}
-		if err = natsconf.Kind(err); !errors.Is(err, natsconf.ErrConflict) {
-			return fmt.Errorf("erase a hold: %w", err)
-		}
-		e.Holds-- // it was taken meanwhile by somebody who may: it is theirs
-	}
-	return nil
-}
-
-// isHoldOf says whether a hold is of who has one of these names. A newer build's may be: it is an error.
-func isHoldOf(m jetstream.Msg, names map[string]bool) (bool, error) {
-	if natsconf.IsMarker(m.Headers()) {
-		return false, nil
-	}
-	var r holdRecord
-	err := decode(m.Data(), &r, &r.Version)
-	if errors.Is(err, ErrNewer) {
-		return false, fmt.Errorf("nothing was erased: a newer build holds an identity, for this user or somebody else; erasing waits for the newer binary: %w", err)
-	}
-	return err == nil && names[r.By], nil
 }

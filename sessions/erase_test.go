@@ -2,6 +2,7 @@ package sessions_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -11,43 +12,42 @@ import (
 	"verifyd/sessions"
 )
 
-// anybody is the person of every session of the tests' account who has this name, and is known to identities by it.
+// anybody is the person of every session of the tests' account who has this name, and is known to identities
+// by it.
 func anybody(user string) sessions.Person {
 	return sessions.Person{
 		Account: request.Account, PlatformUserID: user,
-		HoldsOf: func(s sessions.Session) []string { return []string{s.PlatformUserID} },
+		BindingUsersOf: func(s sessions.Session) []string { return []string{s.PlatformUserID} },
 	}
 }
 
-// An identity that stood for somebody who is erased may stand for another; what stands for others goes on standing. A session of the
-// erased user is unknown, can never be completed again, and is in no list.
+// An identity that stood for somebody who is erased may stand for another; what stands for others goes on
+// standing. A session of the erased user is unknown, can never be completed again, and is in no list.
 func TestErase(t *testing.T) {
 	t.Parallel()
 	h := start(t)
-	st := h.holder(t, h.key)
-	gone, stays := h.hold(t, "planted-user"), h.hold(t, "another")
-	stays.What = "another identity"
-	for _, hold := range []sessions.Hold{gone, stays} {
-		if err := st.Hold(t.Context(), hold); err != nil {
+	st := h.binder(t, h.key)
+	gone, stays := h.binding(t, "planted-user"), h.binding(t, "another")
+	stays.Identity = "another identity"
+	for _, bind := range []sessions.IdentityBinding{gone, stays} {
+		if err := st.BindIdentity(t.Context(), bind); err != nil {
 			t.Fatal(err)
 		}
 	}
 	h.complete(t, gone.Session, sessions.Canceled, sessions.CanceledReason) // nothing is to be delivered
-	if e, err := st.Erase(t.Context(), anybody("planted-user"), false); err != nil || e.Open != 1 || e.Sessions+e.Holds != 0 {
+	if e, err := st.Erase(t.Context(), anybody("planted-user"), false); err != nil || e.Open != 1 ||
+		e.Sessions+e.Bindings != 0 {
 		t.Errorf("within its lifetime: %+v, %v", e, err)
 	}
 	h.clock.Advance(sessions.Lifetime + time.Second)
-	want := sessions.Erasure{Sessions: 1, Outcomes: 1, Holds: 1}
+	want := sessions.Erasure{Sessions: 1, Outcomes: 1, Bindings: 1}
 	for _, dry := range []bool{true, false} {
-		e, err := st.Erase(t.Context(), anybody("planted-user"), dry)
-		if left := time.Until(e.Until); err != nil || left < 71*time.Hour || left > 73*time.Hour {
+		if e, err := st.Erase(t.Context(), anybody("planted-user"), dry); err != nil || e != want {
 			t.Errorf("dry %t: %+v, %v", dry, e, err)
 		}
-		if e.Until = (time.Time{}); e != want {
-			t.Errorf("dry %t: %+v", dry, e)
-		}
 	}
-	if e, err := st.Erase(t.Context(), anybody("planted-user"), false); err != nil || e != (sessions.Erasure{}) {
+	if e, err := st.Erase(t.Context(), anybody("planted-user"), false); err != nil ||
+		e != (sessions.Erasure{}) {
 		t.Errorf("a second time: %+v, %v", e, err)
 	}
 	if _, err := st.Read(t.Context(), gone.Session); !errors.Is(err, sessions.ErrNotFound) {
@@ -67,18 +67,19 @@ func TestErase(t *testing.T) {
 	if err != nil || len(erased) != 1 || !erased[gone.Session] {
 		t.Errorf("erased: %v, %v", erased, err)
 	}
-	next := h.hold(t, "next")
-	if err := st.Hold(t.Context(), next); err != nil {
+	next := h.binding(t, "next")
+	if err := st.BindIdentity(t.Context(), next); err != nil {
 		t.Errorf("the identity is still held: %v", err)
 	}
-	next.What = stays.What
-	if err := st.Hold(t.Context(), next); !errors.Is(err, sessions.ErrHeld) {
+	next.Identity = stays.Identity
+	if err := st.BindIdentity(t.Context(), next); !errors.Is(err, sessions.ErrIdentityBound) {
 		t.Errorf("another's identity: %v", err)
 	}
 }
 
-// A list is put together from what a server gives that may be behind the store's leader, and so may hold the record of somebody who is erased.
-// Here it has given one before that is taken away: no list that comes to it shows it.
+// A list is put together from what a server gives that may be behind the store's leader, and so may hold the
+// record of somebody who is erased. Here it has given one before that is taken away: no list that comes to
+// it shows it.
 func TestListShowsNobodyWhoWasErasedMeanwhile(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -105,13 +106,69 @@ func TestListShowsNobodyWhoWasErasedMeanwhile(t *testing.T) {
 	h.clock.Advance(sessions.Lifetime + time.Second)
 	erase("an earlier one")
 	once := sync.OnceFunc(func() { erase("planted-user") })
-	st := newStoreAt(t, h, func() time.Time { // the time is asked for the newest session, when all records have been read
+	// the time is asked for the newest session, when all records have been read
+	st := newStoreAt(t, h, func() time.Time {
 		once()
 		return h.clock.Now()
 	})
 	page, err := st.List(t.Context(), sessions.Query{Account: request.Account, Limit: 10})
 	if err != nil || !slices.Equal(ids(page), []sessions.ID{expired.ID}) {
 		t.Errorf("%s was erased, %s was not; the list: %v, %v", gone, expired.ID, ids(page), err)
+	}
+}
+
+// What an erasure would find is what it then finds, and all that was stored until then, however shortly
+// before: servers that are behind the store's leader change neither.
+func TestEraseCountsTheSameDry(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	late := newStoreAt(t, h, func() time.Time { return h.clock.Now().Add(sessions.Lifetime + time.Second) })
+	binder := h.binder(t, h.key)
+	const users, canceled, expired = 12, 6, 3
+	for user := range users {
+		name := fmt.Sprint("user ", user)
+		// whose callbacks are due: they stay, and with them what stands for the user
+		failed := user % 2 * 3
+		bound := h.binding(t, name) // one that expires, too
+		bound.Identity = name
+		if err := binder.BindIdentity(t.Context(), bound); err != nil {
+			t.Fatal(err)
+		}
+		var writes sync.WaitGroup
+		for i := range canceled + failed + expired {
+			writes.Go(func() {
+				r := request
+				r.PlatformUserID = name
+				s, _, err := h.store.Create(t.Context(), r)
+				if err == nil && i < canceled {
+					_, err = h.store.Complete(t.Context(), s.ID, sessions.Outcome{
+						State: sessions.Canceled, Reason: sessions.CanceledReason,
+					})
+				} else if err == nil && i < canceled+failed {
+					_, err = h.store.Complete(t.Context(), s.ID, sessions.Outcome{
+						State: sessions.Failed, Reason: sessions.Declined,
+					})
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		writes.Wait()
+		want := sessions.Erasure{Sessions: canceled + expired + 1, Outcomes: canceled, Open: failed}
+		if failed == 0 {
+			want.Bindings = 1
+		}
+		for _, dry := range []bool{true, true, false} {
+			if e, err := late.Erase(t.Context(), anybody(name), dry); err != nil || e != want {
+				t.Errorf("%s, dry %t: %+v, %v; want %+v", name, dry, e, err, want)
+			}
+		}
+		if e, err := late.Erase(t.Context(), anybody(name), true); err != nil || e != (sessions.Erasure{
+			Open: failed,
+		}) {
+			t.Errorf("%s, afterwards: %+v, %v", name, e, err)
+		}
 	}
 }
 
@@ -128,55 +185,67 @@ func TestEraseLeavesWhatIsDue(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if e, err := h.store.Erase(t.Context(), anybody(s.PlatformUserID), false); err != nil || e.Open != 1 || e.Sessions != 0 {
+		if e, err := h.store.Erase(t.Context(), anybody(s.PlatformUserID), false); err != nil ||
+			e.Open != 1 || e.Sessions != 0 {
 			t.Errorf("claimed %t: %+v, %v", settle, e, err)
 		}
 	}
-	if _, err := h.store.Settle(t.Context(), sessions.Result{Session: s.ID, Number: 1, Verdict: sessions.VerdictDelivered}); err != nil {
+	if _, err := h.store.Settle(t.Context(), sessions.Result{
+		Session: s.ID, Number: 1, Verdict: sessions.VerdictDelivered,
+	}); err != nil {
 		t.Fatal(err)
 	}
-	if e, err := h.store.Erase(t.Context(), anybody(s.PlatformUserID), false); err != nil || e.Open != 0 || e.Sessions != 1 {
+	if e, err := h.store.Erase(t.Context(), anybody(s.PlatformUserID), false); err != nil || e.Open != 0 ||
+		e.Sessions != 1 {
 		t.Errorf("delivered: %+v, %v", e, err)
 	}
 }
 
-// While one session of a user is open, an identity that stands for them elsewhere is erased with the sessions that have ended there: when
-// the open one is erased later, no record tells of it any more.
+// While one session of a user is open, an identity that stands for them elsewhere is erased with the
+// sessions that have ended there: when the open one is erased later, no record tells of it any more.
 func TestEraseInOneGuildWhileAnotherIsOpen(t *testing.T) {
 	t.Parallel()
 	h := start(t)
-	st := h.holder(t, h.key)
+	st := h.binder(t, h.key)
 	person := anybody("user")
-	person.HoldsOf = func(s sessions.Session) []string { return []string{s.PlatformUserID + " in " + s.GuildID} }
-	hold := func(guild string) sessions.Hold {
+	person.BindingUsersOf = func(s sessions.Session) []string {
+		return []string{s.PlatformUserID + " in " + s.GuildID}
+	}
+	bind := func(guild string) sessions.IdentityBinding {
 		r := request
 		r.PlatformUserID, r.GuildID = "user", guild
 		s, _, err := st.Create(t.Context(), r)
 		if err != nil {
 			t.Fatal(err)
 		}
-		hold := sessions.Hold{What: "identity in " + guild, By: "user in " + guild, Session: s.ID, For: time.Hour}
-		if err := st.Hold(t.Context(), hold); err != nil {
+		bind := sessions.IdentityBinding{
+			Identity: "identity in " + guild, User: "user in " + guild, Session: s.ID, For: time.Hour,
+		}
+		if err := st.BindIdentity(t.Context(), bind); err != nil {
 			t.Fatal(err)
 		}
-		return hold
+		return bind
 	}
-	hold("first")
+	bind("first")
 	h.clock.Advance(sessions.Lifetime + time.Second)
-	hold("second")
-	if e, err := st.Erase(t.Context(), person, false); err != nil || e.Sessions != 1 || e.Open != 1 || e.Holds != 1 {
+	bind("second")
+	if e, err := st.Erase(t.Context(), person, false); err != nil || e.Sessions != 1 || e.Open != 1 ||
+		e.Bindings != 1 {
 		t.Errorf("one open: %+v, %v", e, err)
 	}
 	h.clock.Advance(sessions.Lifetime + time.Second)
-	if e, err := st.Erase(t.Context(), person, false); err != nil || e.Sessions != 1 || e.Open != 0 || e.Holds != 1 {
+	if e, err := st.Erase(t.Context(), person, false); err != nil || e.Sessions != 1 || e.Open != 0 ||
+		e.Bindings != 1 {
 		t.Errorf("none open: %+v, %v", e, err)
 	}
 }
 
-// ageRecord takes a session's record away, as its age does, which ends up to ten minutes before that of the outcome.
-func (h house) ageRecord(t *testing.T, id sessions.ID) {
+// ageRecord takes a session's record away, as its age does, which ends up to ten minutes before that of the
+// outcome.
+func (h fixture) ageRecord(t *testing.T, id sessions.ID) {
 	t.Helper()
-	if err := h.conn.Purge(t.Context(), natsconf.BucketStream(natsconf.BucketSessions), natsconf.BucketSubject(natsconf.BucketSessions, "*."+string(id))); err != nil {
+	if err := h.conn.Purge(t.Context(), natsconf.BucketStream(natsconf.BucketSessions),
+		natsconf.BucketSubject(natsconf.BucketSessions, "*."+string(id))); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -184,9 +253,9 @@ func (h house) ageRecord(t *testing.T, id sessions.ID) {
 // A session whose record has aged out can be read while its outcome stands. It is erased like any other.
 func TestEraseFindsAnOutcomeWithoutItsRecord(t *testing.T) {
 	h := start(t)
-	st := h.holder(t, h.key)
-	gone, stays := h.hold(t, "planted-user"), h.hold(t, "another")
-	if err := st.Hold(t.Context(), gone); err != nil {
+	st := h.binder(t, h.key)
+	gone, stays := h.binding(t, "planted-user"), h.binding(t, "another")
+	if err := st.BindIdentity(t.Context(), gone); err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range []sessions.ID{gone.Session, stays.Session} {
@@ -201,26 +270,24 @@ func TestEraseFindsAnOutcomeWithoutItsRecord(t *testing.T) {
 	if v, err := st.Read(t.Context(), gone.Session); err != nil || v.PlatformUserID != "planted-user" {
 		t.Fatalf("before: %+v, %v", v, err)
 	}
-	want := sessions.Erasure{Sessions: 1, Outcomes: 1, Holds: 1}
+	want := sessions.Erasure{Sessions: 1, Outcomes: 1, Bindings: 1}
 	for _, dry := range []bool{true, false} {
-		e, err := st.Erase(t.Context(), anybody("planted-user"), dry)
-		if e.Until.IsZero() || err != nil {
+		if e, err := st.Erase(t.Context(), anybody("planted-user"), dry); err != nil || e != want {
 			t.Errorf("dry %t: %+v, %v", dry, e, err)
-		}
-		if e.Until = (time.Time{}); e != want {
-			t.Errorf("dry %t: %+v", dry, e)
 		}
 	}
 	if _, err := st.Read(t.Context(), gone.Session); !errors.Is(err, sessions.ErrNotFound) {
 		t.Errorf("read: %v", err)
 	}
-	if m, err := h.conn.Last(t.Context(), natsconf.StreamEvents, "session.*."+string(gone.Session)); !errors.Is(err, natsconf.ErrNotFound) {
+	if m, err := h.conn.Last(t.Context(), natsconf.StreamEvents,
+		"session.*."+string(gone.Session)); !errors.Is(err, natsconf.ErrNotFound) {
 		t.Errorf("an event of it: %v, %v", m, err)
 	}
 	if v, err := st.Read(t.Context(), stays.Session); err != nil || v.State != sessions.Canceled {
 		t.Errorf("somebody else's: %+v, %v", v, err)
 	}
-	if e, err := st.Erase(t.Context(), anybody("planted-user"), false); err != nil || e != (sessions.Erasure{}) {
+	if e, err := st.Erase(t.Context(), anybody("planted-user"), false); err != nil ||
+		e != (sessions.Erasure{}) {
 		t.Errorf("a second time: %+v, %v", e, err)
 	}
 }
@@ -229,7 +296,8 @@ func TestEraseFindsAnOutcomeWithoutItsRecord(t *testing.T) {
 func TestEraseRefusesAnOutcomeThatCannotBeRead(t *testing.T) {
 	h := start(t)
 	strange, _ := h.create(t)
-	if _, err := h.conn.JS.Publish(t.Context(), "completion."+string(strange.ID), []byte(`{"v":2}`)); err != nil {
+	if _, err := h.conn.JS.Publish(t.Context(), "completion."+string(strange.ID),
+		[]byte(`{"v":3}`)); err != nil {
 		t.Fatal(err)
 	}
 	nobody := anybody("nobody")

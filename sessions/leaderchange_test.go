@@ -16,7 +16,7 @@ import (
 
 	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
-	"verifyd/natsconf/seal"
+	"verifyd/natsconf/secretbox"
 )
 
 // written is what a caller was told of a message that nobody else writes.
@@ -28,8 +28,9 @@ type written struct {
 	took  time.Duration
 }
 
-// The leader changes again and again, one is killed, and then so many servers that nobody can lead, while many write facts in batches: what a
-// caller was told is true, and a repeat of what nobody knew stores it once.
+// The leader changes again and again, one is killed, and then so many servers that nobody can lead, while
+// many write facts in batches: what a caller was told is true, and a repeat of what nobody knew stores it
+// once.
 func TestWritesAcrossLeaderChanges(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped under -short: three servers, one of which is killed")
@@ -41,7 +42,7 @@ func TestWritesAcrossLeaderChanges(t *testing.T) {
 	natstest.Ensure(t, conn)
 	writing := trio.Connect(t)
 	writer := natstest.Writer(t, writing, natsconf.StreamCompletions)
-	st := NewStore(Config{Conn: writing, Completions: writer, Key: seal.NewKey()})
+	st := NewStore(Config{Conn: writing, Completions: writer, Key: secretbox.NewKey()})
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	all := make([][]written, callers)
@@ -51,7 +52,8 @@ func TestWritesAcrossLeaderChanges(t *testing.T) {
 		crowd.Go(func() {
 			for n := 0; ctx.Err() == nil; n++ {
 				w := written{nonce: rand.Text(), write: write{
-					writer: writer, stream: natsconf.StreamCompletions, subject: fmt.Sprintf("completion.c%d_%d", c, n), data: make([]byte, 512),
+					writer: writer, stream: natsconf.StreamCompletions,
+					subject: fmt.Sprintf("completion.c%d_%d", c, n), data: make([]byte, 512),
 				}}
 				begun := time.Now()
 				_, w.err = st.onceAs(t.Context(), w.write, w.nonce)
@@ -76,7 +78,9 @@ func TestWritesAcrossLeaderChanges(t *testing.T) {
 	for _, name := range trio.Names()[1:] {
 		trio.Kill(name)
 	}
-	natstest.Await(t, "somebody is told that a write has failed", func() bool { return failed.Load() > before })
+	natstest.Await(t, "somebody is told that a write has failed", func() bool {
+		return failed.Load() > before
+	})
 	for _, name := range trio.Names()[1:] {
 		trio.Start(t, name)
 	}
@@ -88,7 +92,7 @@ func TestWritesAcrossLeaderChanges(t *testing.T) {
 	fates := map[string]int{}
 	for _, some := range all {
 		for _, w := range some {
-			fates[fateOf(w.err)]++
+			fates[resultOf(w.err)]++
 			w.judge(t, st, held)
 		}
 	}
@@ -99,7 +103,7 @@ func TestWritesAcrossLeaderChanges(t *testing.T) {
 	after := noncesOf(t, conn)
 	for _, some := range all {
 		for _, w := range some {
-			if fateOf(w.err) == "unknown" && after[w.subject] != w.nonce {
+			if resultOf(w.err) == "unknown" && after[w.subject] != w.nonce {
 				t.Errorf("%s is not stored after the repeat", w.subject)
 			}
 		}
@@ -110,21 +114,23 @@ func TestWritesAcrossLeaderChanges(t *testing.T) {
 func (w written) judge(t *testing.T, st *Store, held map[string]string) {
 	t.Helper()
 	nonce, there := held[w.subject]
-	switch fate := fateOf(w.err); {
-	case fate == "taken", fate == "other":
+	switch result := resultOf(w.err); {
+	case result == "taken", result == "other":
 		t.Errorf("%s, which nobody else writes: %v", w.subject, w.err)
-	case fate == "stored" && nonce != w.nonce:
+	case result == "stored" && nonce != w.nonce:
 		t.Errorf("%s was acknowledged and is not there", w.subject)
-	case fate == "not stored" && there:
+	case result == "not stored" && there:
 		t.Errorf("%s is there: %v", w.subject, w.err)
 	case there && nonce != w.nonce:
 		t.Errorf("%s is somebody else's", w.subject)
-	case fate == "unknown":
+	case result == "unknown":
 		again := func(ctx context.Context) error {
 			_, err := st.onceAs(ctx, w.write, w.nonce)
 			return err
 		}
-		if err := natsconf.AtBoot(t.Context(), again, func(err error) bool { return errors.Is(err, errTaken) }); err != nil {
+		if err := natsconf.AtBoot(t.Context(), again, func(err error) bool {
+			return errors.Is(err, errTaken)
+		}); err != nil {
 			t.Errorf("repeat of %s: %v", w.subject, err)
 		}
 	}
@@ -133,7 +139,7 @@ func (w written) judge(t *testing.T, st *Store, held map[string]string) {
 	}
 }
 
-func fateOf(err error) string {
+func resultOf(err error) string {
 	switch {
 	case err == nil:
 		return "stored"
@@ -155,15 +161,16 @@ func noncesOf(t *testing.T, conn *natsconf.Conn) (held map[string]string) {
 		held = map[string]string{}
 		_, last, err := conn.Bounds(t.Context(), natsconf.StreamCompletions)
 		if err == nil {
-			err = conn.Pages(t.Context(), natsconf.StreamCompletions, "completion.*", 1, last, func(msgs []jetstream.Msg) error {
-				for _, m := range msgs {
-					if held[m.Subject()] != "" {
-						t.Errorf("%s is there twice", m.Subject())
+			err = conn.Pages(t.Context(), natsconf.StreamCompletions, "completion.*", 1, last,
+				func(msgs []jetstream.Msg) error {
+					for _, m := range msgs {
+						if held[m.Subject()] != "" {
+							t.Errorf("%s is there twice", m.Subject())
+						}
+						held[m.Subject()] = m.Headers().Get(nonceHeader)
 					}
-					held[m.Subject()] = m.Headers().Get(nonceHeader)
-				}
-				return nil
-			})
+					return nil
+				})
 		}
 		if err != nil && !errors.Is(err, natsconf.ErrUnavailable) {
 			t.Fatal(err)
@@ -173,7 +180,7 @@ func noncesOf(t *testing.T, conn *natsconf.Conn) (held map[string]string) {
 	return held
 }
 
-// batched says whether a writer of the connection has made a batch of several messages.
+// batched reports whether a writer of the connection has made a batch of several messages.
 func batched(t *testing.T, conn *natsconf.Conn) bool {
 	t.Helper()
 	registry := prometheus.NewRegistry()
@@ -191,8 +198,8 @@ func batched(t *testing.T, conn *natsconf.Conn) bool {
 	return false
 }
 
-// What is tried later comes at its time, neither early nor never, while the leader of the schedules changes again and again, and when it is
-// killed and the instants fall into the time without one.
+// What is tried later comes at its time, neither early nor never, while the leader of the schedules changes
+// again and again, and when it is killed and the instants fall into the time without one.
 func TestSchedulesAcrossLeaderChanges(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped under -short: three servers, one of which is killed")
@@ -202,11 +209,18 @@ func TestSchedulesAcrossLeaderChanges(t *testing.T) {
 	trio := natstest.StartTrio(t)
 	conn := trio.Connect(t)
 	natstest.Ensure(t, conn)
-	st := NewStore(Config{Conn: conn, Key: seal.NewKey(), Retries: natstest.Writer(t, trio.Connect(t), natsconf.StreamRetries)})
+	st := NewStore(Config{
+		Conn: conn, Key: secretbox.NewKey(),
+		Retries: natstest.Writer(t, trio.Connect(t), natsconf.StreamRetries),
+	})
 	begun := time.Now()
 	due := map[ID]time.Time{}
 	for i := range many {
-		r := Retry{Session: ID(strings.Repeat("a", 29) + string([]byte{'a' + byte(i/100), 'a' + byte(i/10%10), 'a' + byte(i%10)})), Tries: 1, Since: begun.UTC(), At: begun.Add(time.Duration(2000+i*50) * time.Millisecond)}
+		r := Retry{
+			Session: ID(strings.Repeat("a", 29) +
+				string([]byte{'a' + byte(i/100), 'a' + byte(i/10%10), 'a' + byte(i%10)})), Tries: 1,
+			Since: begun.UTC(), At: begun.Add(time.Duration(2000+i*50) * time.Millisecond),
+		}
 		due[r.Session] = r.At
 		if err := st.Schedule(t.Context(), r); err != nil {
 			t.Fatal(err)
@@ -223,7 +237,7 @@ func TestSchedulesAcrossLeaderChanges(t *testing.T) {
 	elected := time.Now()
 	trio.Start(t, leader)
 	times, none := map[ID]int{}, 0
-	late := time.After(natstest.LastResort)
+	late := time.After(natstest.TestTimeout)
 	for len(times) < many {
 		select {
 		case c := <-came:
@@ -246,7 +260,8 @@ func TestSchedulesAcrossLeaderChanges(t *testing.T) {
 	for _, n := range times {
 		twice += n - 1
 	}
-	t.Logf("%d fell into the %s without a leader, %d came again", none, elected.Sub(killed).Round(time.Millisecond), twice)
+	t.Logf("%d fell into the %s without a leader, %d came again", none, elected.Sub(killed).
+		Round(time.Millisecond), twice)
 	if none == 0 {
 		t.Error("no retry was due while there was no leader: this test is about nothing")
 	}

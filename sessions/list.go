@@ -16,20 +16,20 @@ import (
 )
 
 const (
-	// listWindow is how many sequences of the records' stream are looked through at first, for a list's next sessions. It
-	// grows while they hold few of the account's.
-	listWindow     = 512
-	listWindowMost = 1 << 18
-	// listHeld is how many records are read at once, a few KiB each; a window that holds more is made smaller. It is at least
-	// listWindow, so that there is always a window that is read.
-	listHeld = 1024
-	// listFew is below how many of the account's records a window counts as nearly empty.
-	listFew = 64
+	// listWindow is how many sequences of the records' stream are looked through at first, for a list's next
+	// sessions. It grows while they hold few of the account's.
+	listWindow    = 512
+	maxListWindow = 1 << 18
+	// maxListRecords is how many records are read at once, a few KiB each; a window that holds more is made
+	// smaller. It is at least listWindow, so that there is always a window that is read.
+	maxListRecords = 1024
+	// minListRecords is below how many of the account's records a window counts as nearly empty.
+	minListRecords = 64
 	// clockSkew is how far the instants of edges and the store may differ.
 	clockSkew = time.Minute
 )
 
-// ErrBadCursor is returned for a cursor that no list gave.
+// ErrBadCursor is returned for a cursor that no list returned.
 var ErrBadCursor = errors.New("not a cursor of this list")
 
 // Query says which of an account's sessions are wanted. The zero value of a field asks for any.
@@ -51,9 +51,10 @@ type Page struct {
 	Back     time.Time // the creation instant of the oldest session looked at; zero where none was
 }
 
-// List gives an account's sessions, newest first, at most q.Limit. It looks back through the account's records; when ctx ends on the
-// way, what was found until then is the answer, with the cursor from which to go on. A session that is created meanwhile is
-// on no later page. Its errors are ErrBadCursor and natsconf.ErrUnavailable.
+// List returns an account's sessions, newest first, at most q.Limit. It looks back through the account's
+// records; when ctx ends on the way, what was found until then is the answer, with the cursor from which to
+// go on. A session that is created meanwhile is on no later page. Its errors are ErrBadCursor and
+// natsconf.ErrUnavailable.
 func (st *Store) List(ctx context.Context, q Query) (Page, error) {
 	first, last, err := st.listBounds(ctx, q)
 	if err != nil {
@@ -69,7 +70,8 @@ func (st *Store) List(ctx context.Context, q Query) (Page, error) {
 		if l.next-first >= window {
 			from = l.next - window + 1
 		}
-		msgs, err := st.conn.RangeOf(ctx, natsconf.BucketStream(natsconf.BucketSessions), recordSubject(q.Account, "*"), from, l.next, listHeld)
+		msgs, err := st.conn.RangeOf(ctx, natsconf.BucketStream(natsconf.BucketSessions),
+			recordSubject(q.Account, "*"), from, l.next, maxListRecords)
 		if errors.Is(err, natsconf.ErrTooMany) {
 			window = listWindow
 			continue
@@ -83,8 +85,8 @@ func (st *Store) List(ctx context.Context, q Query) (Page, error) {
 		if err != nil {
 			return Page{}, fmt.Errorf("list sessions: %w", err)
 		}
-		if len(msgs) < listFew {
-			window = min(4*window, listWindowMost)
+		if len(msgs) < minListRecords {
+			window = min(4*window, maxListWindow)
 		}
 	}
 	if l.next >= first {
@@ -93,7 +95,7 @@ func (st *Store) List(ctx context.Context, q Query) (Page, error) {
 	return l.page, nil
 }
 
-// listBounds gives the sequences between which the records are.
+// listBounds returns the sequences between which the records are.
 func (st *Store) listBounds(ctx context.Context, q Query) (first, last uint64, err error) {
 	stream := natsconf.BucketStream(natsconf.BucketSessions)
 	if first, last, err = st.conn.Bounds(ctx, stream); err != nil {
@@ -124,18 +126,19 @@ func (st *Store) listBounds(ctx context.Context, q Query) (first, last uint64, e
 	return first, last, nil
 }
 
-// lister goes back through an account's records.
+// lister walks back through an account's records.
 type lister struct {
 	st   *Store
 	q    Query
 	page Page
 	next uint64 // the sequence to go on from, backwards
 	done bool   // as many as wanted are found
-	// erasing: some user was erased. A server that is behind the leader still gives the record, so what is listed is then asked about.
+	// erasing: some user was erased. A server that is behind the leader still returns the record, so that
+	// each listed session is looked up.
 	erasing bool
 }
 
-// back takes a window of records that starts at a sequence.
+// back processes a window of records that starts at a sequence.
 func (l *lister) back(ctx context.Context, msgs []jetstream.Msg, from uint64) error {
 	for _, m := range slices.Backward(msgs) {
 		meta, err := m.Metadata()
@@ -159,9 +162,12 @@ func (l *lister) take(ctx context.Context, subject string, data []byte) error {
 	if err != nil {
 		return fmt.Errorf("record on subject %q: %w", subject, err)
 	}
-	s, err := decodeSession(id, data, l.st.box)
+	s, err := l.st.decodeSession(ctx, id, data)
+	if errors.Is(err, natsconf.ErrUnavailable) {
+		return err // its key cannot be read now
+	}
 	if err != nil {
-		return nil //nolint:nilerr // one damaged record, or one of a newer build, must not hide all others; Read tells what is the matter
+		return nil //nolint:nilerr // one damaged record, or one of a newer build, must not hide all others; Read returns the error
 	}
 	if l.q.wants(s) {
 		v, err := l.st.view(ctx, s)
@@ -171,7 +177,7 @@ func (l *lister) take(ctx context.Context, subject string, data []byte) error {
 		if err != nil {
 			return err
 		}
-		if err := l.show(ctx, v); err != nil {
+		if err := l.addIfWanted(ctx, v); err != nil {
 			return err
 		}
 	}
@@ -179,8 +185,8 @@ func (l *lister) take(ctx context.Context, subject string, data []byte) error {
 	return nil
 }
 
-// show puts a session on the page, if it is wanted and its user was not erased.
-func (l *lister) show(ctx context.Context, v View) error {
+// addIfWanted puts a session on the page, if it is wanted and its user was not erased.
+func (l *lister) addIfWanted(ctx context.Context, v View) error {
 	if !wanted(l.q.States, v.State) || !wanted(l.q.Deliveries, v.Delivery.State) {
 		return nil
 	}
@@ -193,9 +199,10 @@ func (l *lister) show(ctx context.Context, v View) error {
 	return nil
 }
 
-// wants says whether a session is wanted, as far as its record tells.
+// wants reports whether a session is wanted, as far as its record shows.
 func (q Query) wants(s Session) bool {
-	return (q.Test == nil || *q.Test == s.Test) && (q.PlatformUserID == "" || q.PlatformUserID == s.PlatformUserID) &&
+	return (q.Test == nil || *q.Test == s.Test) &&
+		(q.PlatformUserID == "" || q.PlatformUserID == s.PlatformUserID) &&
 		!s.CreatedAt.Before(q.Since) && (q.Until.IsZero() || s.CreatedAt.Before(q.Until))
 }
 
@@ -203,16 +210,21 @@ func wanted[T comparable](these []T, this T) bool {
 	return len(these) == 0 || slices.Contains(these, this)
 }
 
+// cursorVersion opens every cursor.
+const cursorVersion = 1
+
 var cursorEncoding = base32.HexEncoding.WithPadding(base32.NoPadding)
 
-// encodeCursor hides that a cursor is a sequence, so that nobody counts on it.
+// encodeCursor hides that a cursor is a sequence, so that nobody relies on it.
 func encodeCursor(sequence uint64) string {
-	return strings.ToLower(cursorEncoding.EncodeToString(binary.BigEndian.AppendUint64([]byte{recordVersion}, sequence)))
+	return strings.ToLower(cursorEncoding.EncodeToString(binary.BigEndian.AppendUint64([]byte{cursorVersion},
+		sequence)))
 }
 
 func decodeCursor(s string) (uint64, error) {
 	b, err := cursorEncoding.DecodeString(strings.ToUpper(s))
-	if err != nil || len(b) != 9 || b[0] != recordVersion || encodeCursor(binary.BigEndian.Uint64(b[1:])) != s {
+	if err != nil || len(b) != 9 || b[0] != cursorVersion ||
+		encodeCursor(binary.BigEndian.Uint64(b[1:])) != s {
 		return 0, ErrBadCursor
 	}
 	return binary.BigEndian.Uint64(b[1:]), nil

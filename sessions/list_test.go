@@ -24,7 +24,7 @@ func ids(p sessions.Page) (out []sessions.ID) {
 }
 
 // walkList reads a list to its end.
-func (h house) walkList(t *testing.T, q sessions.Query) (all []sessions.ID, pages int) {
+func (h fixture) walkList(t *testing.T, q sessions.Query) (all []sessions.ID, pages int) {
 	t.Helper()
 	for pages = 1; ; pages++ {
 		p, err := h.store.List(t.Context(), q)
@@ -85,7 +85,8 @@ func TestListFindsWhatIsFarBack(t *testing.T) {
 	for range 1500 {
 		h.create(t)
 	}
-	if p, err := h.store.List(t.Context(), sessions.Query{Account: "acc_rare", Limit: 3}); err != nil || !reflect.DeepEqual(ids(p), []sessions.ID{rare.ID}) || p.Next != "" {
+	if p, err := h.store.List(t.Context(), sessions.Query{Account: "acc_rare", Limit: 3}); err != nil ||
+		!reflect.DeepEqual(ids(p), []sessions.ID{rare.ID}) || p.Next != "" {
 		t.Errorf("list = %+v, %v", p, err)
 	}
 }
@@ -115,17 +116,29 @@ func TestListFilters(t *testing.T) {
 		q    sessions.Query
 		want []string
 	}{
-		"all":              {sessions.Query{}, []string{"canceled", "failed", "pending", "verified"}},
-		"one user":         {sessions.Query{PlatformUserID: "failed"}, []string{"failed"}},
-		"nobody":           {sessions.Query{PlatformUserID: "fail"}, nil},
-		"states":           {sessions.Query{States: []sessions.State{sessions.Verified, sessions.Pending}}, []string{"pending", "verified"}},
-		"due":              {sessions.Query{Deliveries: []sessions.DeliveryState{sessions.DeliveryDue}}, []string{"failed", "verified"}},
-		"test":             {sessions.Query{Test: &yes}, []string{"canceled"}},
-		"live":             {sessions.Query{Test: &no}, []string{"failed", "pending", "verified"}},
-		"since before":     {sessions.Query{Since: now.Add(-time.Hour)}, []string{"canceled", "failed", "pending", "verified"}},
-		"since later":      {sessions.Query{Since: now.Add(time.Second)}, nil},
-		"until before":     {sessions.Query{Until: now.Add(-time.Hour)}, nil},
-		"until later":      {sessions.Query{Until: now.Add(time.Hour)}, []string{"canceled", "failed", "pending", "verified"}},
+		"all":      {sessions.Query{}, []string{"canceled", "failed", "pending", "verified"}},
+		"one user": {sessions.Query{PlatformUserID: "failed"}, []string{"failed"}},
+		"nobody":   {sessions.Query{PlatformUserID: "fail"}, nil},
+		"states": {
+			sessions.Query{States: []sessions.State{sessions.Verified, sessions.Pending}}, []string{
+				"pending", "verified",
+			},
+		},
+		"due": {
+			sessions.Query{Deliveries: []sessions.DeliveryState{sessions.DeliveryDue}}, []string{
+				"failed", "verified",
+			},
+		},
+		"test": {sessions.Query{Test: &yes}, []string{"canceled"}},
+		"live": {sessions.Query{Test: &no}, []string{"failed", "pending", "verified"}},
+		"since before": {
+			sessions.Query{Since: now.Add(-time.Hour)}, []string{"canceled", "failed", "pending", "verified"},
+		},
+		"since later":  {sessions.Query{Since: now.Add(time.Second)}, nil},
+		"until before": {sessions.Query{Until: now.Add(-time.Hour)}, nil},
+		"until later": {
+			sessions.Query{Until: now.Add(time.Hour)}, []string{"canceled", "failed", "pending", "verified"},
+		},
 		"expired, not yet": {sessions.Query{States: []sessions.State{sessions.Expired}}, nil},
 	} {
 		c.q.Account, c.q.Limit = request.Account, 2
@@ -141,7 +154,9 @@ func TestListFilters(t *testing.T) {
 		}
 	}
 	h.clock.Advance(time.Hour)
-	if got, _ := h.walkList(t, sessions.Query{Account: request.Account, States: []sessions.State{sessions.Expired}, Limit: 9}); !slices.Equal(got, []sessions.ID{ended["pending"]}) {
+	if got, _ := h.walkList(t,
+		sessions.Query{Account: request.Account, States: []sessions.State{sessions.Expired},
+			Limit: 9}); !slices.Equal(got, []sessions.ID{ended["pending"]}) {
 		t.Errorf("expired: %v", got)
 	}
 }
@@ -184,14 +199,19 @@ func TestBadCursors(t *testing.T) {
 	if err != nil || p.Next == "" {
 		t.Fatalf("%+v, %v", p, err)
 	}
-	for _, bad := range []string{"x", "0", fmt.Sprint(1 << 20), p.Next + "0", p.Next[1:], "\x00", p.Next[:len(p.Next)-1] + "Z"} {
-		if _, err := h.store.List(t.Context(), sessions.Query{Account: request.Account, Limit: 1, Cursor: bad}); !errors.Is(err, sessions.ErrBadCursor) {
+	for _, bad := range []string{
+		"x", "0", fmt.Sprint(1 << 20), p.Next + "0", p.Next[1:], "\x00", p.Next[:len(p.Next)-1] + "Z",
+	} {
+		if _, err := h.store.List(t.Context(),
+			sessions.Query{Account: request.Account, Limit: 1, Cursor: bad}); !errors.Is(err,
+			sessions.ErrBadCursor) {
 			t.Errorf("cursor %q: %v", bad, err)
 		}
 	}
 }
 
-// A busy time behind a long quiet one is not read all at once, however far the windows have grown in the quiet one.
+// A busy time behind a long quiet one is not read all at once, however far the windows have grown in the
+// quiet one.
 func TestListReadsABusyTimeInParts(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -235,7 +255,8 @@ func TestListGoesOnBehindADamagedRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	newer, _ := h.create(t)
-	if got, _ := h.walkList(t, sessions.Query{Account: request.Account, Limit: 9}); !slices.Equal(got, []sessions.ID{newer.ID, older.ID}) {
+	if got, _ := h.walkList(t, sessions.Query{Account: request.Account, Limit: 9}); !slices.Equal(got,
+		[]sessions.ID{newer.ID, older.ID}) {
 		t.Errorf("list = %v", got)
 	}
 }

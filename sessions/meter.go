@@ -20,18 +20,20 @@ const (
 	meterEvery = 5 * time.Second
 	// meterDrain bounds the last storing at a stop.
 	meterDrain = 5 * time.Second
-	// meterWidth is how many counts are stored at once. A synced counter takes a quarter of a millisecond, and the quota's counters
-	// share the stream.
+	// meterWidth is how many counts are stored at once. A synced counter takes a quarter of a millisecond,
+	// and the quota's counters share the stream.
 	meterWidth = 16
-	// lapseSlot is how finely the ends of lifetimes are told apart in memory: an account has at most Lifetime/lapseSlot of them.
-	lapseSlot = 10 * time.Second
+	// expirySlot is the resolution with which ends of lifetimes are kept in memory: an account has at most
+	// Lifetime/expirySlot of them.
+	expirySlot = 10 * time.Second
 )
 
 // Count names what is counted of an account, per UTC day, live and test sessions apart.
 type Count string
 
-// What is counted of sessions, on the day on which the session was started, so that a day's numbers add up: each started session is
-// verified, declined, refused, canceled, expired or still open. The steps count each session once.
+// What is counted of sessions, on the day on which the session was started, so that a day's numbers add up:
+// each started session is verified, declined, refused, canceled, expired or still open. The steps count each
+// session once.
 const (
 	CountStarted  Count = "started"
 	CountOpened   Count = Count(EventOpened)
@@ -45,11 +47,12 @@ const (
 	CountExpired  Count = "expired"
 )
 
-// CountTrouble is counted of networks alone (Count.Of), as are tries with CountSignIn and CountReturned there: each of them, however
-// many a session has.
-const CountTrouble Count = Count(EventTrouble)
+// CountNetworkError is counted of networks alone (Count.Of), as are tries with CountSignIn and CountReturned
+// there: each of them, however many a session has.
+const CountNetworkError Count = Count(EventNetworkError)
 
-// What is counted on the day on which it happened. Ended callbacks are counted by verdict, one for each attempt that is final.
+// What is counted on the day on which it happened. Ended callbacks are counted by verdict, one for each
+// attempt that is final.
 const (
 	CountDelivered     Count = "callback_delivered"
 	CountRejected      Count = "callback_rejected"
@@ -66,7 +69,7 @@ func (c Count) Of(network string) Count { return c + networkMark + Count(network
 // networkMark stands between a count and the id of a network, and in neither.
 const networkMark = ":"
 
-// Networks gives the ids of the networks that counts tell of, in their order.
+// Networks returns the ids of the networks that counts tell of, in their order.
 func Networks(counts map[Count]int64) []string {
 	seen := map[string]bool{}
 	for c := range counts {
@@ -77,22 +80,23 @@ func Networks(counts map[Count]int64) []string {
 	return slices.Sorted(maps.Keys(seen))
 }
 
-// Meter is the actor that gathers statistics in memory and adds them to the counters in StreamUsage every few seconds, and at its
-// stop. They are for people: a crash loses the last seconds, and so does a counter whose acknowledgement does not come. The quota
-// is counted elsewhere, exactly.
+// Meter is the actor that gathers statistics in memory and adds them to the counters in StreamUsage every
+// few seconds, and at its stop. They are for people: a crash loses the last seconds, and so does a counter
+// whose acknowledgement does not come. The quota is counted elsewhere, exactly.
 type Meter struct {
-	// Now is the clock by which lifetimes end, which is that of the store that counts. It is set before Serve.
+	// Now is the clock by which lifetimes end, which is that of the store that counts. It is set before
+	// Serve.
 	Now func() time.Time
 
 	usage *natsconf.Writer
 
-	mu     sync.Mutex
-	counts map[metered]int64
-	lapses map[lapse]int64
+	mu       sync.Mutex
+	counts   map[counter]int64
+	expiries map[expiryCount]int64
 }
 
-// metered is one counter.
-type metered struct {
+// counter is one counter.
+type counter struct {
 	account string
 	test    bool
 	day     int64 // since 1970, UTC
@@ -101,14 +105,14 @@ type metered struct {
 
 // NewMeter makes a meter on a writer of StreamUsage. It stores nothing until served.
 func NewMeter(usage *natsconf.Writer) *Meter {
-	return &Meter{Now: time.Now, usage: usage, counts: map[metered]int64{}, lapses: map[lapse]int64{}}
+	return &Meter{Now: time.Now, usage: usage, counts: map[counter]int64{}, expiries: map[expiryCount]int64{}}
 }
 
-// lapse is a count of expired sessions that is due at the end of a slot.
-type lapse struct {
-	metered
+// expiryCount is a count of expired sessions that is due at the end of a slot.
+type expiryCount struct {
+	counter
 
-	slot int64 // of lapseSlot, since 1970
+	slot int64 // of expirySlot, since 1970
 }
 
 // String names the actor in the supervisor's log.
@@ -119,7 +123,7 @@ func (m *Meter) Count(account string, test bool, what Count, at time.Time) {
 	if m == nil {
 		return
 	}
-	key := metered{account: account, test: test, day: at.Unix() / secondsPerDay, what: what}
+	key := counter{account: account, test: test, day: at.Unix() / secondsPerDay, what: what}
 	m.mu.Lock()
 	m.counts[key]++
 	m.mu.Unlock()
@@ -127,20 +131,23 @@ func (m *Meter) Count(account string, test bool, what Count, at time.Time) {
 
 const secondsPerDay = 24 * 60 * 60
 
-// lapse counts a session as expired when its lifetime is over: by 1 when it is started, by -1 when it is completed, whichever processes
-// do that. Nothing is kept of a session, and nobody has to look for those that have ended without a word.
-func (m *Meter) lapse(s Session, by int64) {
+// countExpiry counts a session as expired when its lifetime is over: by 1 when it is started, by -1 when it
+// is completed, whichever processes do that. Nothing is kept of a session, and nobody has to search for
+// sessions that simply expired.
+func (m *Meter) countExpiry(s Session, by int64) {
 	if m == nil {
 		return
 	}
-	key := lapse{
-		metered: metered{account: s.Account, test: s.Test, day: s.CreatedAt.Unix() / secondsPerDay, what: CountExpired},
-		slot:    s.ExpiresAt.UnixNano() / int64(lapseSlot),
+	key := expiryCount{
+		counter: counter{
+			account: s.Account, test: s.Test, day: s.CreatedAt.Unix() / secondsPerDay, what: CountExpired,
+		},
+		slot: s.ExpiresAt.UnixNano() / int64(expirySlot),
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.lapses[key] += by; m.lapses[key] == 0 {
-		delete(m.lapses, key)
+	if m.expiries[key] += by; m.expiries[key] == 0 {
+		delete(m.expiries, key)
 	}
 }
 
@@ -155,8 +162,9 @@ func (m *Meter) Serve(ctx context.Context) error {
 		case <-ctx.Done():
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), meterDrain)
 			defer cancel()
-			// Nobody is here later to count the lifetimes that still run. Those sessions that are completed yet are taken out again.
-			m.flush(last, m.Now().Add(Lifetime+2*lapseSlot))
+			// Nobody is here later to count the lifetimes that still run. Those sessions that are completed
+			// yet are taken out again.
+			m.flush(last, m.Now().Add(Lifetime+2*expirySlot))
 			return ctx.Err()
 		}
 	}
@@ -165,31 +173,31 @@ func (m *Meter) Serve(ctx context.Context) error {
 // flush adds what was counted to the stored counters, and the lifetimes that end before an instant.
 func (m *Meter) flush(ctx context.Context, before time.Time) {
 	m.mu.Lock()
-	for key, n := range m.lapses {
-		if key.slot < before.UnixNano()/int64(lapseSlot) {
-			m.counts[key.metered] += n
-			delete(m.lapses, key)
+	for key, n := range m.expiries {
+		if key.slot < before.UnixNano()/int64(expirySlot) {
+			m.counts[key.counter] += n
+			delete(m.expiries, key)
 		}
 	}
 	counts := m.counts
-	m.counts = make(map[metered]int64, len(counts))
+	m.counts = make(map[counter]int64, len(counts))
 	m.mu.Unlock()
-	places := make(chan struct{}, meterWidth)
+	slots := make(chan struct{}, meterWidth)
 	var wg sync.WaitGroup
 	for key, n := range counts {
 		if n == 0 {
 			continue // as many began as ended
 		}
-		places <- struct{}{}
+		slots <- struct{}{}
 		wg.Go(func() {
-			defer func() { <-places }()
+			defer func() { <-slots }()
 			m.store(ctx, key, n)
 		})
 	}
 	wg.Wait()
 }
 
-func (m *Meter) store(ctx context.Context, key metered, n int64) {
+func (m *Meter) store(ctx context.Context, key counter, n int64) {
 	_, err := m.usage.Publish(ctx, &nats.Msg{
 		Subject: key.subject(), Header: nats.Header{"Nats-Incr": {fmt.Sprintf("%+d", n)}},
 	})
@@ -200,7 +208,7 @@ func (m *Meter) store(ctx context.Context, key metered, n int64) {
 	}
 }
 
-func (k metered) subject() string {
+func (k counter) subject() string {
 	return statSubject(k.account, time.Unix(k.day*secondsPerDay, 0), kindOf(k.test)+string(k.what))
 }
 
@@ -212,12 +220,13 @@ func kindOf(test bool) string {
 	return "live_"
 }
 
-// statSubject is where a count of one account and day stands.
+// statSubject is the subject of a count of one account and day.
 func statSubject(account string, day time.Time, what string) string {
 	return "stat." + account + "." + day.UTC().Format("20060102") + "." + what
 }
 
-// QuotaSubject is where an account's sessions of a UTC month are counted towards its quota (natsconf has the table).
+// QuotaSubject is where an account's sessions of a UTC month are counted towards its quota (natsconf has the
+// table).
 func QuotaSubject(account string, at time.Time) string {
 	return "usage." + account + "." + at.UTC().Format("200601")
 }
@@ -230,7 +239,8 @@ func (st *Store) Count(account string, test bool, what Count) {
 // CountSettled counts the end of an attempt, unless it is to be followed by another one.
 func (st *Store) CountSettled(s Session, r Result) {
 	what, counted := map[Verdict]Count{
-		VerdictDelivered: CountDelivered, VerdictRejected: CountRejected, VerdictUnknown: CountUnknown, VerdictUndeliverable: CountUndeliverable,
+		VerdictDelivered: CountDelivered, VerdictRejected: CountRejected, VerdictUnknown: CountUnknown,
+		VerdictUndeliverable: CountUndeliverable,
 	}[r.Verdict]
 	if counted && r.Next.IsZero() {
 		st.Count(s.Account, s.Test, what)
@@ -240,7 +250,7 @@ func (st *Store) CountSettled(s Session, r Result) {
 // countStarted counts a new session.
 func (st *Store) countStarted(s Session) {
 	st.countOf(s, CountStarted)
-	st.meter.lapse(s, 1)
+	st.meter.countExpiry(s, 1)
 }
 
 // countOf counts something about a session, on the day on which it was started.
@@ -261,5 +271,5 @@ func (st *Store) countCompleted(c Completion) {
 	if c.Network != "" {
 		st.countOf(c.Session, what.Of(c.Network))
 	}
-	st.meter.lapse(c.Session, -1)
+	st.meter.countExpiry(c.Session, -1)
 }

@@ -26,7 +26,7 @@ func stored(t *testing.T, m *sessions.Meter) {
 	}
 }
 
-func (h house) counted(t *testing.T, account string, day int) sessions.UsageDay {
+func (h fixture) counted(t *testing.T, account string, day int) sessions.UsageDay {
 	t.Helper()
 	u, err := h.store.Usage(t.Context(), account, midday)
 	if err != nil || len(u.Days) != 30 {
@@ -39,7 +39,8 @@ func TestMetersOfAllProcessesAddUp(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	meters := []*sessions.Meter{
-		sessions.NewMeter(natstest.Writer(t, h.conn, natsconf.StreamUsage)), sessions.NewMeter(natstest.Writer(t, h.conn, natsconf.StreamUsage)),
+		sessions.NewMeter(natstest.Writer(t, h.conn, natsconf.StreamUsage)),
+		sessions.NewMeter(natstest.Writer(t, h.conn, natsconf.StreamUsage)),
 	}
 	var wg sync.WaitGroup
 	for i := range 40 {
@@ -47,7 +48,8 @@ func TestMetersOfAllProcessesAddUp(t *testing.T) {
 			meters[i%2].Count("acc_a", false, sessions.CountStarted, midday)
 			meters[i%2].Count("acc_a", true, sessions.CountVerified, midday.Add(-12*time.Hour))
 			meters[i%2].Count("acc_ab", false, sessions.CountStarted, midday)
-			meters[i%2].Count("acc_a", false, sessions.CountStarted, midday.Add(12*time.Hour)) // the next month
+			// the next month
+			meters[i%2].Count("acc_a", false, sessions.CountStarted, midday.Add(12*time.Hour))
 		})
 	}
 	wg.Wait()
@@ -56,7 +58,8 @@ func TestMetersOfAllProcessesAddUp(t *testing.T) {
 		stored(t, m) // nothing is counted twice
 	}
 	day := h.counted(t, "acc_a", 30)
-	if !day.Day.Equal(midday.Truncate(24*time.Hour)) || day.Live[sessions.CountStarted] != 40 || day.Test[sessions.CountVerified] != 40 ||
+	if !day.Day.Equal(midday.Truncate(24*time.Hour)) || day.Live[sessions.CountStarted] != 40 ||
+		day.Test[sessions.CountVerified] != 40 ||
 		len(day.Live)+len(day.Test) != 2 {
 		t.Errorf("day = %+v", day)
 	}

@@ -2,10 +2,11 @@ package sessions
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// noNetwork stands for the network of a completion that none took part in, in measurements.
+// noNetwork is the label of a completion in which no network took part, in measurements.
 const noNetwork = "none"
 
-// metrics are this package's measurements. Labels are words of the domain and the ids of configured networks.
+// metrics are this package's measurements. Labels are words of the domain and the ids of configured
+// networks.
 type metrics struct {
 	completions *prometheus.CounterVec // by outcome and network
 	unreadable  *prometheus.CounterVec // by kind of fact or hint

@@ -18,9 +18,9 @@ import (
 
 var versionMember = regexp.MustCompile(`"v":\d+`)
 
-// renew rewrites what stands on a subject as a build of the future would have written it, in a store that lets it: another one, for a
-// write-once stream.
-func (h house) renew(t *testing.T, to *natsconf.Conn, stream, subject string) {
+// renew rewrites what stands on a subject as a build of the future would have written it, in a store that
+// lets it: another one, for a write-once stream.
+func (h fixture) renew(t *testing.T, to *natsconf.Conn, stream, subject string) {
 	t.Helper()
 	m, err := h.conn.Last(t.Context(), stream, subject)
 	if err != nil {
@@ -35,8 +35,8 @@ func (h house) renew(t *testing.T, to *natsconf.Conn, stream, subject string) {
 	}
 }
 
-// subject gives the one subject that has a message.
-func (h house) subject(t *testing.T, stream, filter string) string {
+// subject returns the one subject that has a message.
+func (h fixture) subject(t *testing.T, stream, filter string) string {
 	t.Helper()
 	m, err := h.conn.Last(t.Context(), stream, filter)
 	if err != nil {
@@ -45,8 +45,9 @@ func (h house) subject(t *testing.T, stream, filter string) string {
 	return m.Subject
 }
 
-// While a newer build is rolled out, two builds read the same store. What the newer one has written, the older one refuses with a word
-// on what to do, or passes over where nothing depends on it. It never misreads it, writes over it, or sends on the strength of it.
+// While a newer build is rolled out, two builds read the same store. What the newer one has written, the
+// older one refuses with a word on what to do, or passes over where nothing depends on it. It never misreads
+// it, writes over it, or sends on the strength of it.
 func TestNewerRecordsAreNotMisread(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -56,16 +57,28 @@ func TestNewerRecordsAreNotMisread(t *testing.T) {
 	if err := h.store.Claim(t.Context(), sessions.Claim{Session: other.ID, Number: 1}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.store.Settle(t.Context(), sessions.Result{Session: other.ID, Number: 1, Verdict: sessions.VerdictUnknown}); err != nil {
+	if _, err := h.store.Settle(t.Context(), sessions.Result{
+		Session: other.ID, Number: 1, Verdict: sessions.VerdictUnknown,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := h.store.Resend(t.Context(), other.ID, "somebody"); err != nil {
 		t.Fatal(err)
 	}
-	completion, claim, result, resend := "completion."+string(other.ID), "claim."+string(other.ID)+".1", "result."+string(other.ID)+".1", "resend."+string(other.ID)+".2"
+	completion, claim, result, resend := "completion."+string(other.ID), "claim."+string(other.ID)+".1",
+		"result."+string(other.ID)+".1", "resend."+string(other.ID)+".2"
 	st := func(facts ...string) *sessions.Store {
 		t.Helper()
 		conn := natstest.Start(t)
+		keys, err := h.conn.Last(t.Context(), natsconf.StreamSessionKeys, ">")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.JS.PublishMsg(t.Context(), &nats.Msg{
+			Subject: keys.Subject, Data: keys.Data,
+		}); err != nil {
+			t.Fatal(err)
+		}
 		for _, subject := range []string{completion, claim, result, resend} {
 			if len(facts) > 0 && subject == facts[0] {
 				h.renew(t, conn, natsconf.StreamCompletions, subject)
@@ -75,7 +88,9 @@ func TestNewerRecordsAreNotMisread(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := conn.JS.PublishMsg(t.Context(), &nats.Msg{Subject: m.Subject, Data: m.Data}); err != nil {
+			if _, err := conn.JS.PublishMsg(t.Context(), &nats.Msg{
+				Subject: m.Subject, Data: m.Data,
+			}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -90,12 +105,13 @@ func TestNewerRecordsAreNotMisread(t *testing.T) {
 			t.Errorf("%s: %v", subject, err)
 		}
 	}
-	for _, subject := range []string{claim, result} { // who cannot read them does not send: package dispatcher goes by these
+	// who cannot read them does not send: package dispatcher goes by these
+	for _, subject := range []string{claim, result} {
 		if _, err := newer[subject].Attempts(t.Context(), other.ID); !errors.Is(err, sessions.ErrNewer) {
 			t.Errorf("attempts with %s: %v", subject, err)
 		}
 	}
-	if _, err := newer[resend].Asked(t.Context(), other.ID, 2); !errors.Is(err, sessions.ErrNewer) {
+	if _, err := newer[resend].ResendOf(t.Context(), other.ID, 2); !errors.Is(err, sessions.ErrNewer) {
 		t.Errorf("resend: %v", err)
 	}
 	if v, err := st().Read(t.Context(), other.ID); err != nil || v.Delivery.State != sessions.DeliveryDue {
@@ -104,12 +120,15 @@ func TestNewerRecordsAreNotMisread(t *testing.T) {
 	if _, _, err := newer[claim].Unfinished(t.Context(), 1, nil); !errors.Is(err, sessions.ErrNewer) {
 		t.Errorf("unfinished: %v", err)
 	}
-	if _, err := h.store.DecodeRetry("retry."+string(s.ID), []byte(`{"v":99}`)); !errors.Is(err, sessions.ErrNewer) {
+	if _, err := h.store.DecodeRetry("retry."+string(s.ID), []byte(`{"v":99}`)); !errors.Is(err,
+		sessions.ErrNewer) {
 		t.Errorf("retry: %v", err)
 	}
 
-	h.renew(t, h.conn, natsconf.BucketStream(natsconf.BucketSessions), "$KV.sessions."+s.Account+"."+string(s.ID))
-	if _, err := h.store.Read(t.Context(), s.ID); !errors.Is(err, sessions.ErrNewer) || !strings.Contains(err.Error(), "newer verifyd") {
+	h.renew(t, h.conn, natsconf.BucketStream(natsconf.BucketSessions),
+		"$KV.sessions."+s.Account+"."+string(s.ID))
+	if _, err := h.store.Read(t.Context(), s.ID); !errors.Is(err, sessions.ErrNewer) ||
+		!strings.Contains(err.Error(), "newer verifyd") {
 		t.Errorf("session: %v", err)
 	}
 	if _, err := h.store.Complete(t.Context(), s.ID, verified); !errors.Is(err, sessions.ErrNewer) {
@@ -119,18 +138,20 @@ func TestNewerRecordsAreNotMisread(t *testing.T) {
 	if err != nil || len(page.Sessions) != 1 || page.Sessions[0].ID != other.ID {
 		t.Errorf("a list with a newer session in it: %d, %v", len(page.Sessions), err)
 	}
-	if e, err := h.store.Erase(t.Context(), anybody(s.PlatformUserID), false); !errors.Is(err, sessions.ErrNewer) || e.Sessions != 0 {
+	if e, err := h.store.Erase(t.Context(), anybody(s.PlatformUserID), false); !errors.Is(err,
+		sessions.ErrNewer) || e.Sessions != 0 {
 		t.Errorf("erase: %+v, %v", e, err)
 	}
 }
 
-// A newer build may write other shapes, not only other numbers: what has its version is still that build's, and not what nobody has written.
+// A newer build may write other shapes, not only other numbers: what has its version is still that build's,
+// and not what nobody has written.
 func TestNewerShapesAreNotMisread(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	for name, at := range map[string]struct{ fact, data string }{
 		"claim":  {"claim.%s.1", `{"v":2,"n":1,"worker":{"id":"w"},"at":"2026-01-01T00:00:00Z"}`},
-		"result": {"result.%s.1", `{"v":2,"n":"1","verdict":["delivered"]}`},
+		"result": {"result.%s.1", `{"v":3,"n":"1","verdict":["delivered"]}`},
 	} {
 		c := h.begun(t, verified)
 		if name == "result" {
@@ -145,16 +166,20 @@ func TestNewerShapesAreNotMisread(t *testing.T) {
 		}
 	}
 	s, _ := h.create(t)
-	if _, err := h.store.DecodeCompletion("completion."+string(s.ID), nil, []byte(`{"v":2,"account":{"id":"a"}}`)); !errors.Is(err, sessions.ErrNewer) {
+	if _, err := h.store.DecodeCompletion(t.Context(), "completion."+string(s.ID), nil,
+		[]byte(`{"v":3,"account":{"id":"a"}}`)); !errors.Is(err, sessions.ErrNewer) {
 		t.Errorf("completion: %v", err)
 	}
-	if _, err := h.store.DecodeResend("resend."+string(s.ID)+".2", []byte(`{"v":2,"n":2,"by":["a"]}`)); !errors.Is(err, sessions.ErrNewer) {
+	if _, err := h.store.DecodeResend("resend."+string(s.ID)+".2",
+		[]byte(`{"v":2,"n":2,"by":["a"]}`)); !errors.Is(err, sessions.ErrNewer) {
 		t.Errorf("resend: %v", err)
 	}
-	if _, err := h.store.DecodeRetry("retry."+string(s.ID), []byte(`{"v":2,"since":0}`)); !errors.Is(err, sessions.ErrNewer) {
+	if _, err := h.store.DecodeRetry("retry."+string(s.ID), []byte(`{"v":2,"since":0}`)); !errors.Is(err,
+		sessions.ErrNewer) {
 		t.Errorf("retry: %v", err)
 	}
-	if _, err := h.store.DecodeRetry("retry."+string(s.ID), []byte(`{"v":1,"since":0}`)); !errors.Is(err, sessions.ErrUnreadable) || errors.Is(err, sessions.ErrNewer) {
+	if _, err := h.store.DecodeRetry("retry."+string(s.ID), []byte(`{"v":1,"since":0}`)); !errors.Is(err,
+		sessions.ErrUnreadable) || errors.Is(err, sessions.ErrNewer) {
 		t.Errorf("a retry of this version: %v", err)
 	}
 	verdicts, err := h.store.Verdicts(t.Context(), s.CreatedAt.Add(-time.Hour))
@@ -163,59 +188,74 @@ func TestNewerShapesAreNotMisread(t *testing.T) {
 	}
 }
 
-// The same for what is no session's: holds and turns are refused; a seat only spares people trouble, and keeps nobody out.
-func TestNewerHoldsAndTurns(t *testing.T) {
+// The same for what is no session's: identity bindings and reservations are refused; a sign-in lease is a
+// convenience, and excludes nobody.
+func TestNewerBindingsAndReservations(t *testing.T) {
 	t.Parallel()
 	h := start(t)
-	st := h.holder(t, h.key)
-	hold := h.hold(t, "planted-user")
-	if err := st.Hold(t.Context(), hold); err != nil {
+	st := h.binder(t, h.key)
+	binding := h.binding(t, "planted-user")
+	if err := st.BindIdentity(t.Context(), binding); err != nil {
 		t.Fatal(err)
 	}
 	h.renew(t, h.conn, natsconf.BucketStream(natsconf.BucketIdentities), "$KV.identities.*")
-	if err := st.Hold(t.Context(), hold); !errors.Is(err, sessions.ErrNewer) {
-		t.Errorf("hold: %v", err)
+	if err := st.BindIdentity(t.Context(), binding); !errors.Is(err, sessions.ErrNewer) {
+		t.Errorf("binding: %v", err)
 	}
-	h.put(t, h.subject(t, natsconf.BucketStream(natsconf.BucketIdentities), "$KV.identities.*"), `{"v":2,"by":["planted"],"session":{}}`)
-	if err := st.Hold(t.Context(), hold); !errors.Is(err, sessions.ErrNewer) || !strings.Contains(err.Error(), "run the newer verifyd") {
-		t.Errorf("hold of another shape: %v", err)
+	h.put(t, h.subject(t, natsconf.BucketStream(natsconf.BucketIdentities), "$KV.identities.*"),
+		`{"v":2,"by":["planted"],"session":{}}`)
+	if err := st.BindIdentity(t.Context(), binding); !errors.Is(err, sessions.ErrNewer) ||
+		!strings.Contains(err.Error(), "run the newer verifyd") {
+		t.Errorf("binding of another shape: %v", err)
 	}
-	if e, err := st.Erase(t.Context(), anybody("planted-user"), false); err != nil || e != (sessions.Erasure{Open: 1}) {
-		t.Errorf("erase who has no name to look for, beside a hold of another shape: %+v, %v", e, err)
+	if e, err := st.Erase(t.Context(), anybody("planted-user"), false); err != nil ||
+		e != (sessions.Erasure{Open: 1}) {
+		t.Errorf("erase who has no name to look for, beside a binding of another shape: %+v, %v", e, err)
 	}
 	named := anybody("somebody-else")
-	named.Holds = []string{"somebody-else"}
-	if e, err := st.Erase(t.Context(), named, false); !errors.Is(err, sessions.ErrNewer) || !strings.Contains(err.Error(), "somebody else") || e != (sessions.Erasure{}) {
-		t.Errorf("erase beside a hold of another shape: %+v, %v", e, err)
+	named.BindingUsers = []string{"somebody-else"}
+	if e, err := st.Erase(t.Context(), named, false); !errors.Is(err, sessions.ErrNewer) ||
+		!strings.Contains(err.Error(), "somebody else") || e != (sessions.Erasure{}) {
+		t.Errorf("erase beside a binding of another shape: %+v, %v", e, err)
 	}
-	h.put(t, h.subject(t, natsconf.BucketStream(natsconf.BucketIdentities), "$KV.identities.*"), `{"stream":"a server's answer"}`)
-	if err := st.Hold(t.Context(), hold); err == nil || errors.Is(err, sessions.ErrNewer) || errors.Is(err, sessions.ErrHeld) {
-		t.Errorf("hold that nobody has written: %v", err)
+	h.put(t, h.subject(t, natsconf.BucketStream(natsconf.BucketIdentities), "$KV.identities.*"),
+		`{"stream":"a server's answer"}`)
+	if err := st.BindIdentity(t.Context(), binding); err == nil || errors.Is(err, sessions.ErrNewer) ||
+		errors.Is(err, sessions.ErrIdentityBound) {
+		t.Errorf("binding that nobody has written: %v", err)
 	}
-	turns := sessions.NewStore(sessions.Config{Conn: h.conn, Key: h.key, Now: h.clock.Now, Keyed: natstest.Writer(t, h.conn, natsconf.BucketStream(natsconf.BucketIdempotency))})
-	keyed := sessions.Keyed{Account: request.Account, Key: "k", Fingerprint: sha256.Sum256(nil)}
-	if _, err := turns.TakeTurn(t.Context(), keyed, true); err != nil {
+	store := sessions.NewStore(sessions.Config{
+		Conn: h.conn, Key: h.key, Now: h.clock.Now,
+		Idempotency: natstest.Writer(t, h.conn, natsconf.BucketStream(natsconf.BucketIdempotency)),
+	})
+	keyed := sessions.IdempotencyKey{Account: request.Account, Key: "k", Fingerprint: sha256.Sum256(nil)}
+	if _, err := store.Reserve(t.Context(), keyed, true); err != nil {
 		t.Fatal(err)
 	}
 	h.renew(t, h.conn, natsconf.BucketStream(natsconf.BucketIdempotency), "$KV.idempotency.>")
-	if _, err := turns.TakeTurn(t.Context(), keyed, true); !errors.Is(err, sessions.ErrNewer) {
-		t.Errorf("turn: %v", err)
+	if _, err := store.Reserve(t.Context(), keyed, true); !errors.Is(err, sessions.ErrNewer) {
+		t.Errorf("reservation: %v", err)
 	}
-	h.put(t, h.subject(t, natsconf.BucketStream(natsconf.BucketIdempotency), "$KV.idempotency.>"), `{"v":2,"at":{"by":"planted"},"token":7}`)
+	h.put(t, h.subject(t, natsconf.BucketStream(natsconf.BucketIdempotency), "$KV.idempotency.>"),
+		`{"v":3,"at":{"by":"planted"},"token":7}`)
 	for _, begin := range []bool{true, false} {
-		if _, err := turns.TakeTurn(t.Context(), keyed, begin); !errors.Is(err, sessions.ErrNewer) || !strings.Contains(err.Error(), "run the newer verifyd") {
-			t.Errorf("turn of another shape: %v", err)
+		if _, err := store.Reserve(t.Context(), keyed, begin); !errors.Is(err, sessions.ErrNewer) ||
+			!strings.Contains(err.Error(), "run the newer verifyd") {
+			t.Errorf("reservation of another shape: %v", err)
 		}
 	}
-	h.put(t, h.subject(t, natsconf.BucketStream(natsconf.BucketIdempotency), "$KV.idempotency.>"), `{"stream":"a server's answer"}`)
-	if _, err := turns.TakeTurn(t.Context(), keyed, true); err == nil || errors.Is(err, sessions.ErrNewer) || errors.Is(err, sessions.ErrKeyReused) {
-		t.Errorf("turn that nobody has written: %v", err)
+	h.put(t, h.subject(t, natsconf.BucketStream(natsconf.BucketIdempotency), "$KV.idempotency.>"),
+		`{"stream":"a server's answer"}`)
+	if _, err := store.Reserve(t.Context(), keyed, true); err == nil || errors.Is(err, sessions.ErrNewer) ||
+		errors.Is(err, sessions.ErrKeyReused) {
+		t.Errorf("reservation that nobody has written: %v", err)
 	}
-	if _, err := st.TakeSeat(t.Context(), hold.Session, "browser1"); err != nil {
+	if _, err := st.AcquireLease(t.Context(), binding.Session, "browser1"); err != nil {
 		t.Fatal(err)
 	}
-	h.renew(t, h.conn, natsconf.BucketStream(natsconf.BucketSessions), "$KV.sessions.seat.browser."+string(hold.Session))
-	if seat, err := st.SeatOf(t.Context(), hold.Session); err != nil || seat.Browser != "" {
-		t.Errorf("seat: %+v, %v", seat, err)
+	h.renew(t, h.conn, natsconf.BucketStream(natsconf.BucketSessions),
+		"$KV.sessions.seat.browser."+string(binding.Session))
+	if lease, err := st.LeaseOf(t.Context(), binding.Session); err != nil || lease.Browser != "" {
+		t.Errorf("lease: %+v, %v", lease, err)
 	}
 }

@@ -9,35 +9,41 @@ import (
 
 	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
-	"verifyd/natsconf/seal"
+	"verifyd/natsconf/secretbox"
 )
 
-// The answer to a write was lost, and the write is repeated: the repeat reads as a loss, and is known as one's own by its nonce all
-// the same.
+// The answer to a write was lost, and the write is repeated: the repeat reads as a loss, and is known as
+// one's own by its nonce all the same.
 func TestRepeatOfOnesOwnWriteIsAWin(t *testing.T) {
 	t.Parallel()
 	conn := natstest.Start(t)
 	writer := natstest.Writer(t, conn, natsconf.StreamCompletions)
-	st := NewStore(Config{Conn: conn, Completions: writer, Key: seal.NewKey()})
-	w := write{writer: writer, stream: natsconf.StreamCompletions, subject: "completion.mine", data: []byte("mine")}
+	st := NewStore(Config{Conn: conn, Completions: writer, Key: secretbox.NewKey()})
+	w := write{
+		writer: writer, stream: natsconf.StreamCompletions, subject: "completion.mine", data: []byte("mine"),
+	}
 	if _, err := st.onceAs(t.Context(), w, "nonce-a"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := st.onceAs(t.Context(), w, "nonce-a"); err != nil {
 		t.Errorf("repeat: %v", err)
 	}
-	if standing, err := st.onceAs(t.Context(), w, "nonce-b"); !errors.Is(err, errTaken) || string(standing.Data) != "mine" {
-		t.Errorf("another's write: %+v, %v", standing, err)
+	if existing, err := st.onceAs(t.Context(), w, "nonce-b"); !errors.Is(err, errTaken) ||
+		string(existing.Data) != "mine" {
+		t.Errorf("another's write: %+v, %v", existing, err)
 	}
 }
 
-// A writer that nobody serves never answers: the outcome is uncertain, whatever the caller does, until the leader was read.
+// A writer that nobody serves never answers: the outcome is uncertain, whatever the caller does, until the
+// leader was read.
 func TestUnansweredWriteIsUncertain(t *testing.T) {
 	t.Parallel()
 	conn := natstest.Start(t)
 	idle := natsconf.NewWriter(conn, natsconf.StreamCompletions)
-	st := NewStore(Config{Conn: conn, Completions: idle, Key: seal.NewKey()})
-	w := write{writer: idle, stream: natsconf.StreamCompletions, subject: "completion.late", data: []byte("late")}
+	st := NewStore(Config{Conn: conn, Completions: idle, Key: secretbox.NewKey()})
+	w := write{
+		writer: idle, stream: natsconf.StreamCompletions, subject: "completion.late", data: []byte("late"),
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := st.onceAs(ctx, w, "nonce"); !errors.Is(err, natsconf.ErrUncertain) {

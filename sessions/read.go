@@ -7,8 +7,8 @@ import (
 	"verifyd/natsconf"
 )
 
-// Read gives everything about a session, from the leaders: it sees every acknowledged write. Its errors are ErrNotFound and
-// natsconf's.
+// Read returns everything about a session. It reads from the leaders, so that it sees every acknowledged
+// write. Its errors are ErrNotFound and natsconf's.
 func (st *Store) Read(ctx context.Context, id ID) (View, error) {
 	c, err := st.completion(ctx, id)
 	if err == nil {
@@ -32,7 +32,7 @@ func (st *Store) Read(ctx context.Context, id ID) (View, error) {
 	}
 }
 
-// view gives everything about a session whose record is known.
+// view returns everything about a session whose record is known.
 func (st *Store) view(ctx context.Context, s Session) (View, error) {
 	c, err := st.completionOf(ctx, s.ID)
 	at, unreadable := storedAt(err)
@@ -43,7 +43,7 @@ func (st *Store) view(ctx context.Context, s Session) (View, error) {
 		return endedUnreadable(s, at), nil
 	case !errors.Is(err, natsconf.ErrNotFound):
 		return View{}, err
-	case st.now().Before(s.ExpiresAt):
+	case st.now().Before(s.ExpiresAt) && !s.Lost:
 		return pendingView(s), nil
 	default:
 		return st.viewExpired(ctx, s)
@@ -59,23 +59,27 @@ func (st *Store) viewCompleted(ctx context.Context, c Completion) (View, error) 
 	if err != nil {
 		return View{}, err
 	}
+	if err := st.openResults(ctx, c.Session, attempts); err != nil {
+		return View{}, err
+	}
 	v := View{
 		Session: c.Session, Outcome: c.Outcome, CompletedAt: c.CompletedAt,
 		Delivery: Delivery{State: StateOfDelivery(c.Outcome, attempts), Attempts: attempts},
 	}
 	if n := len(attempts); n > 0 && v.Delivery.State != DeliveryDue && v.Delivery.State != DeliveryClaimed {
-		asked, err := st.Asked(ctx, c.ID, n+1)
+		requested, err := st.ResendOf(ctx, c.ID, n+1)
 		if err != nil {
 			return View{}, err
 		}
-		if asked != nil {
+		if requested != nil {
 			v.Delivery.State = DeliveryDue
 		}
 	}
 	return v, nil
 }
 
-// viewExpired looks for a completion once more: one may have landed, in time, between the first look and the expiry.
+// viewExpired reads the completion once more: one may have been stored, in time, between the first read and
+// the expiry.
 func (st *Store) viewExpired(ctx context.Context, s Session) (View, error) {
 	c, err := st.completionOf(ctx, s.ID)
 	if err == nil {
@@ -87,5 +91,10 @@ func (st *Store) viewExpired(ctx context.Context, s Session) (View, error) {
 	if !errors.Is(err, natsconf.ErrNotFound) {
 		return View{}, err
 	}
-	return View{Session: s, Outcome: Outcome{State: Expired, Reason: ExpiredReason}, Delivery: Delivery{State: DeliveryNone}}, nil
+	why := ExpiredReason
+	if s.Lost && st.now().Before(s.ExpiresAt) {
+		why = LostReason
+	}
+	return View{Session: s, Outcome: Outcome{State: Expired, Reason: why},
+		Delivery: Delivery{State: DeliveryNone}}, nil
 }

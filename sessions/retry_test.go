@@ -11,15 +11,17 @@ import (
 
 	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
-	"verifyd/natsconf/seal"
+	"verifyd/natsconf/secretbox"
 	"verifyd/sessions"
 )
 
-// A schedule whose time comes while the store is full is forgotten by JetStream, which goes on without it when there is room again. It
-// is found to be overdue, and stored anew it comes.
+// A schedule whose time comes while the store is full is forgotten by JetStream, which goes on without it
+// when there is room again. It is found to be overdue, and stored anew it comes.
 func TestOverdueScheduleComesWhenStoredAnew(t *testing.T) {
 	t.Parallel()
-	e, err := natsconf.OpenEmbedded(natsconf.EmbeddedOptions{DataDir: t.TempDir(), StoreBytes: 8 << 20, Log: zerolog.Nop()})
+	e, err := natsconf.OpenEmbedded(natsconf.EmbeddedOptions{
+		DataDir: t.TempDir(), StoreBytes: 8 << 20, Log: zerolog.Nop(),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +34,9 @@ func TestOverdueScheduleComesWhenStoredAnew(t *testing.T) {
 	}
 	t.Cleanup(conn.Close)
 	natstest.Ensure(t, conn)
-	st := sessions.NewStore(sessions.Config{Conn: conn, Key: seal.NewKey(), Retries: natstest.Writer(t, conn, natsconf.StreamRetries)})
+	st := sessions.NewStore(sessions.Config{
+		Conn: conn, Key: secretbox.NewKey(), Retries: natstest.Writer(t, conn, natsconf.StreamRetries),
+	})
 	empty := func() {
 		t.Helper()
 		for _, stream := range []string{natsconf.StreamEvents, natsconf.StreamRetries} {
@@ -42,7 +46,8 @@ func TestOverdueScheduleComesWhenStoredAnew(t *testing.T) {
 		}
 	}
 	r := sessions.Retry{Session: "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", Tries: 3, Since: time.Now().UTC()}
-	for ahead := 2 * time.Second; !time.Now().Before(r.At); ahead *= 2 { // a machine too busy to fill the store before that time gets more of it
+	// a machine too busy to fill the store before that time gets more of it
+	for ahead := 2 * time.Second; !time.Now().Before(r.At); ahead *= 2 {
 		empty()
 		r.At = time.Now().Add(ahead)
 		if err := st.Schedule(t.Context(), r); err != nil {

@@ -27,12 +27,18 @@ const (
 	Refused        Reason = "refused"  // the network's rules do not accept the identity
 	CanceledReason Reason = "canceled"
 	ExpiredReason  Reason = "expired"
-	// UnreadableReason: what stands in the place of the completion cannot be read (ErrUnreadable), so that there is no outcome.
+	// AccountDeletedReason: the session was canceled when its account was deleted. No key reads it any more.
+	AccountDeletedReason Reason = "account_deleted"
+	// UnreadableReason: what stands in the place of the completion cannot be read (ErrUnreadable), so that
+	// there is no outcome.
 	UnreadableReason Reason = "unreadable"
+	// LostReason: the store was damaged, and the outcome may have been lost with what it held (CloseLost), or
+	// whom the session was about (Session.Lost).
+	LostReason Reason = "outcome_lost"
 )
 
-// Rule names the identity network's rule that refused an identity, by the key that sets it in the networks file. Empty unless the
-// reason is Refused; records of builds that had one rule alone leave it out.
+// Rule names the identity network's rule that refused an identity, by the key that sets it in the networks
+// file. Empty unless the reason is Refused; records of builds that had one rule alone leave it out.
 type Rule string
 
 // The rules of identity networks.
@@ -56,22 +62,31 @@ const (
 	PolicyAtLeastOnce Policy = "at-least-once" // also what ended as unknown, and the answers 408, 425, 429 and 5xx
 )
 
-// Session is the record of a session: what the integrator asked for, and when. It is written once, by Create.
+// Session is the record of a session: what the integrator asked for, and when. It is written once, by
+// Create.
 type Session struct {
-	ID             ID
-	Account        string // id of the account whose key started it
-	Key            string // id of that key
-	Test           bool   // started with a test key
-	Policy         Policy // of that key; empty: the service's
-	Platform       string // arbitrary, 1 to 1,024 bytes
+	ID      ID
+	Account string // id of the account whose key started it
+	Key     string // id of that key
+	Test    bool   // started with a test key
+	Policy  Policy // of that key; empty: the service's
+	// arbitrary, 1 to 1,024 bytes; this and what follows is sealed in storage, under a key of the session's own
+	Platform       string
 	PlatformUserID string // arbitrary, 1 to 1,024 bytes, returned unchanged
 	GuildID        string // arbitrary, 0 to 1,024 bytes, returned unchanged
-	CallbackURL    string // as given and checked; sealed in storage
-	// Trace is the W3C traceparent under which the next step of the session is traced: the span of its start, or of its completion.
-	// It stands in a header beside the record; empty where the session is not traced, and in lists.
+	CallbackURL    string // as given and checked
+	// Trace is the W3C traceparent under which the next step of the session is traced: the span of its
+	// start, or of its completion. It stands in a header beside the record; empty where the session is not
+	// traced, and in lists.
 	Trace     string
 	CreatedAt time.Time
 	ExpiresAt time.Time // CreatedAt plus Lifetime
+
+	// Lost: a damaged store has lost the session's key, and with it the personal part, which is empty. Nobody
+	// completes such a session, and its outcome has nowhere to go.
+	Lost bool
+
+	key keyRef // of the key that its personal part is sealed under
 }
 
 // Request is what Create needs.
@@ -86,16 +101,20 @@ type Request struct {
 // Outcome is how a session is completed.
 type Outcome struct {
 	State   State  // Verified, Failed or Canceled
-	Reason  Reason // Declined, Refused or CanceledReason; NoReason when verified
+	Reason  Reason // Declined, Refused, CanceledReason or AccountDeletedReason; NoReason when verified
 	Rule    Rule   // which of the network's rules refused
 	Network string // id of the identity network that vouched or refused; empty where none took part
 }
 
-// Completion is the fact that a session ended, with everything its delivery needs, since it outlives the session's record.
+// Completion is the fact that a session ended, with everything its delivery needs, since it outlives the
+// session's record.
 type Completion struct {
 	Session
 	Outcome
 	CompletedAt time.Time
+	// KeptUntil is when the fact leaves the store, where it came from another store with a life of its own;
+	// zero: by its stream's age.
+	KeptUntil time.Time
 }
 
 // Verified is the contract's `verified` member (contract §2.3).

@@ -13,7 +13,7 @@ import (
 
 	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
-	"verifyd/natsconf/seal"
+	"verifyd/natsconf/secretbox"
 	"verifyd/sessions"
 )
 
@@ -29,32 +29,32 @@ func (c *clock) Now() time.Time          { return time.Now().Add(time.Duration(c
 func (c *clock) Advance(d time.Duration) { c.offset.Add(int64(d)) }
 func (c *clock) set(at time.Time)        { c.offset.Store(int64(time.Until(at))) }
 
-type house struct {
+type fixture struct {
 	conn  *natsconf.Conn
 	store *sessions.Store
 	clock *clock
-	key   seal.Key
+	key   secretbox.Key
 }
 
-func start(t *testing.T) house {
+func start(t *testing.T) fixture {
 	t.Helper()
-	h := house{conn: natstest.Start(t), clock: &clock{}, key: seal.NewKey()}
+	h := fixture{conn: natstest.Start(t), clock: &clock{}, key: secretbox.NewKey()}
 	h.store = newStore(t, h)
 	return h
 }
 
-func newStore(t *testing.T, h house) *sessions.Store {
+func newStore(t *testing.T, h fixture) *sessions.Store {
 	t.Helper()
 	return newStoreAt(t, h, h.clock.Now)
 }
 
-func newStoreAt(t *testing.T, h house, now func() time.Time) *sessions.Store {
+func newStoreAt(t *testing.T, h fixture, now func() time.Time) *sessions.Store {
 	t.Helper()
 	return sessions.NewStore(sessions.Config{
 		Conn: h.conn, Key: h.key, Now: now,
 		Pending:     natstest.Writer(t, h.conn, natsconf.BucketStream(natsconf.BucketSessions)),
 		Completions: natstest.Writer(t, h.conn, natsconf.StreamCompletions),
-		Keyed:       natstest.Writer(t, h.conn, natsconf.BucketStream(natsconf.BucketIdempotency)),
+		Idempotency: natstest.Writer(t, h.conn, natsconf.BucketStream(natsconf.BucketIdempotency)),
 	})
 }
 
@@ -65,7 +65,7 @@ var request = sessions.Request{
 
 var verified = sessions.Outcome{State: sessions.Verified, Network: "default"}
 
-func (h house) create(t *testing.T) (sessions.Session, sessions.Token) {
+func (h fixture) create(t *testing.T) (sessions.Session, sessions.Token) {
 	t.Helper()
 	s, token, err := h.store.Create(t.Context(), request)
 	if err != nil {
@@ -78,8 +78,10 @@ func TestSessionReadsBackAsGiven(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	for name, text := range map[string]string{
-		"plain": "sailor_42", "emoji": "⚓️👩‍🚀", "right to left": "مرحبا\u202eabc", "quotes": `"'\<>&`, "newline": "a\nb\r\n\t",
-		"control": "\x00\x01\x7f\u0085\u2028", "long": strings.Repeat("ü", 512), "noncharacter": "\uffff\U0010ffff",
+		"plain": "sailor_42", "emoji": "⚓️👩‍🚀", "right to left": "مرحبا\u202eabc", "quotes": `"'\<>&`,
+		"newline": "a\nb\r\n\t",
+		"control": "\x00\x01\x7f\u0085\u2028", "long": strings.Repeat("ü", 512),
+		"noncharacter": "\uffff\U0010ffff",
 	} {
 		r := request
 		r.Platform, r.PlatformUserID, r.GuildID = text, text, text
@@ -91,10 +93,12 @@ func TestSessionReadsBackAsGiven(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if v.Platform != text || v.PlatformUserID != text || v.GuildID != text || v.CallbackURL != r.CallbackURL || v.Session != s {
+		if v.Platform != text || v.PlatformUserID != text || v.GuildID != text ||
+			v.CallbackURL != r.CallbackURL || v.Session != s {
 			t.Errorf("%s: read back %+v", name, v.Session)
 		}
-		if v.State != sessions.Pending || v.Delivery.State != sessions.DeliveryNone || !s.ExpiresAt.Equal(s.CreatedAt.Add(10*time.Minute)) {
+		if v.State != sessions.Pending || v.Delivery.State != sessions.DeliveryNone ||
+			!s.ExpiresAt.Equal(s.CreatedAt.Add(10*time.Minute)) {
 			t.Errorf("%s: fresh session is %+v", name, v)
 		}
 		c, err := h.store.Complete(t.Context(), s.ID, verified)
@@ -116,7 +120,10 @@ func TestTokenAndIDLeadOneWay(t *testing.T) {
 			t.Errorf("ParseID of %d characters: %s, %v", len(form), id, err)
 		}
 	}
-	for _, bad := range []string{"", "x", token.Reveal()[1:], string(s.ID)[1:], strings.ToUpper(string(s.ID)), strings.Repeat("*", 43), strings.Repeat("1", 32), strings.Repeat("A", 42) + "B"} {
+	for _, bad := range []string{
+		"", "x", token.Reveal()[1:], string(s.ID)[1:], strings.ToUpper(string(s.ID)), strings.Repeat("*", 43),
+		strings.Repeat("1", 32), strings.Repeat("A", 42) + "B",
+	} {
 		if _, err := sessions.ParseID(bad); !errors.Is(err, sessions.ErrMalformed) {
 			t.Errorf("ParseID(%q) accepted", bad)
 		}
@@ -134,8 +141,9 @@ func TestStoredRecordsHoldNeitherTokenNorCallback(t *testing.T) {
 		t.Fatal(err)
 	}
 	for stream, subject := range map[string]string{
-		natsconf.BucketStream(natsconf.BucketSessions): natsconf.BucketSubject(natsconf.BucketSessions, s.Account+"."+string(s.ID)),
-		natsconf.StreamCompletions:                     "completion." + string(s.ID),
+		natsconf.BucketStream(natsconf.BucketSessions): natsconf.BucketSubject(natsconf.BucketSessions,
+			s.Account+"."+string(s.ID)),
+		natsconf.StreamCompletions: "completion." + string(s.ID),
 	} {
 		m, err := h.conn.Last(t.Context(), stream, subject)
 		if err != nil {
@@ -155,7 +163,11 @@ func TestOneCompletionWins(t *testing.T) {
 	h := start(t)
 	other := newStore(t, h) // another edge: its own writers
 	s, _ := h.create(t)
-	outcomes := []sessions.Outcome{verified, {State: sessions.Failed, Reason: sessions.Declined}, {State: sessions.Canceled, Reason: sessions.CanceledReason}}
+	outcomes := []sessions.Outcome{
+		verified, {State: sessions.Failed, Reason: sessions.Declined}, {
+			State: sessions.Canceled, Reason: sessions.CanceledReason,
+		},
+	}
 	var wg sync.WaitGroup
 	var wins atomic.Int64
 	got := make([]sessions.Completion, 24)
@@ -199,10 +211,55 @@ func TestExpiryInstantDecides(t *testing.T) {
 		t.Errorf("completing an expired session: %v", err)
 	}
 	v, err := h.store.Read(t.Context(), s.ID)
-	if err != nil || v.State != sessions.Expired || v.Reason != sessions.ExpiredReason || v.Delivery.State != sessions.DeliveryNone {
+	if err != nil || v.State != sessions.Expired || v.Reason != sessions.ExpiredReason ||
+		v.Delivery.State != sessions.DeliveryNone {
 		t.Errorf("expired session = %+v, %v", v, err)
 	}
-	if c, err := h.store.Complete(t.Context(), done.ID, verified); !errors.Is(err, sessions.ErrCompleted) || c.State != sessions.Verified {
+	if c, err := h.store.Complete(t.Context(), done.ID, verified); !errors.Is(err, sessions.ErrCompleted) ||
+		c.State != sessions.Verified {
+		t.Errorf("completing a completed session after its expiry: %+v, %v", c, err)
+	}
+}
+
+// What was just read is completed without another read of the record, which may even be gone by then.
+func TestASessionThatWasReadIsCompleted(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	read := func() sessions.Session {
+		t.Helper()
+		s, _ := h.create(t)
+		v, err := h.store.Read(t.Context(), s.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v.Session
+	}
+	first, late, done := read(), read(), read()
+	if _, err := h.store.Complete(t.Context(), done.ID, verified); err != nil {
+		t.Fatal(err)
+	}
+	stream, err := h.conn.JS.Stream(t.Context(), natsconf.BucketStream(natsconf.BucketSessions))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Purge(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := h.store.CompleteSession(t.Context(), first, verified); err != nil ||
+		c.PlatformUserID != first.PlatformUserID {
+		t.Errorf("completing: %+v, %v", c, err)
+	}
+	refused := sessions.Outcome{State: sessions.Failed, Reason: sessions.Declined}
+	if c, err := h.store.CompleteSession(t.Context(), done, refused); !errors.Is(err,
+		sessions.ErrCompleted) || c.State != sessions.Verified {
+		t.Errorf("completing a completed session: %+v, %v", c, err)
+	}
+	h.clock.Advance(sessions.Lifetime)
+	if _, err := h.store.CompleteSession(t.Context(), late, verified); !errors.Is(err, sessions.ErrExpired) {
+		t.Errorf("completing an expired session: %v", err)
+	}
+	if c, err := h.store.CompleteSession(t.Context(), done, refused); !errors.Is(err,
+		sessions.ErrCompleted) || c.State != sessions.Verified {
 		t.Errorf("completing a completed session after its expiry: %+v, %v", c, err)
 	}
 }
@@ -216,7 +273,8 @@ func TestExpiredIsNotUnknown(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.clock.Advance(70 * time.Hour) // as long as results are kept
-	if v, err := h.store.Read(t.Context(), s.ID); err != nil || v.State != sessions.Expired || v.PlatformUserID != "sailor_42" {
+	if v, err := h.store.Read(t.Context(), s.ID); err != nil || v.State != sessions.Expired ||
+		v.PlatformUserID != "sailor_42" {
 		t.Errorf("expired session = %+v, %v", v, err)
 	}
 	stream, err := h.conn.JS.Stream(t.Context(), natsconf.BucketStream(natsconf.BucketSessions))
@@ -286,7 +344,9 @@ func TestClaimHasOneOwnerAndOneResult(t *testing.T) {
 	}
 	expect(sessions.DeliveryDue)
 	claim := func(worker string, n int) error {
-		return h.store.Claim(t.Context(), sessions.Claim{Session: s.ID, Number: n, Worker: worker, At: time.Now()})
+		return h.store.Claim(t.Context(), sessions.Claim{
+			Session: s.ID, Number: n, Worker: worker, At: time.Now(),
+		})
 	}
 	if err := claim("a", 1); err != nil {
 		t.Fatal(err)
@@ -300,18 +360,23 @@ func TestClaimHasOneOwnerAndOneResult(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect(sessions.DeliveryDue)
-	if r, err := h.store.Settle(t.Context(), sessions.Result{Session: s.ID, Number: 1, Verdict: sessions.VerdictUnknown, By: "b"}); !errors.Is(err, sessions.ErrSettled) || r.Verdict != sessions.VerdictReleased || r.By != "a" {
+	if r, err := h.store.Settle(t.Context(),
+		sessions.Result{Session: s.ID, Number: 1, Verdict: sessions.VerdictUnknown, By: "b"}); !errors.Is(err,
+		sessions.ErrSettled) || r.Verdict != sessions.VerdictReleased || r.By != "a" {
 		t.Errorf("second result: %+v, %v", r, err)
 	}
 	if err := claim("b", 2); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.store.Settle(t.Context(), sessions.Result{Session: s.ID, Number: 2, Verdict: sessions.VerdictDelivered, Status: 204, By: "b"}); err != nil {
+	if _, err := h.store.Settle(t.Context(), sessions.Result{
+		Session: s.ID, Number: 2, Verdict: sessions.VerdictDelivered, Status: 204, By: "b",
+	}); err != nil {
 		t.Fatal(err)
 	}
 	expect(sessions.DeliveryDelivered)
 	attempts, err := h.store.Attempts(t.Context(), s.ID)
-	if err != nil || len(attempts) != 2 || attempts[1].Result.Status != 204 || attempts[1].Claim.Worker != "b" {
+	if err != nil || len(attempts) != 2 || attempts[1].Result.Status != 204 ||
+		attempts[1].Claim.Worker != "b" {
 		t.Errorf("attempts = %+v, %v", attempts, err)
 	}
 }
@@ -320,7 +385,7 @@ func TestWithoutAServerNothingIsClaimed(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	conn, stop := natstest.StartIn(t, dir)
-	h := house{conn: conn, clock: &clock{}, key: seal.NewKey()}
+	h := fixture{conn: conn, clock: &clock{}, key: secretbox.NewKey()}
 	h.store = newStore(t, h)
 	s, _ := h.create(t)
 	stop()
@@ -329,7 +394,8 @@ func TestWithoutAServerNothingIsClaimed(t *testing.T) {
 	if err := h.store.Claim(ctx, sessions.Claim{Session: s.ID, Number: 1}); err == nil {
 		t.Error("claimed without a server")
 	}
-	if _, _, err := h.store.Create(ctx, request); !errors.Is(err, natsconf.ErrUnavailable) && !errors.Is(err, natsconf.ErrUncertain) {
+	if _, _, err := h.store.Create(ctx, request); !errors.Is(err, natsconf.ErrUnavailable) &&
+		!errors.Is(err, natsconf.ErrUncertain) {
 		t.Errorf("created without a server: %v", err)
 	}
 	if _, err := h.store.Read(ctx, s.ID); !errors.Is(err, natsconf.ErrUnavailable) {
@@ -341,8 +407,8 @@ func TestAnotherKeyDoesNotOpenTheStore(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	s, _ := h.create(t)
-	h.key = seal.NewKey()
-	if _, err := newStore(t, h).Read(t.Context(), s.ID); !errors.Is(err, seal.ErrOpen) {
+	h.key = secretbox.NewKey()
+	if _, err := newStore(t, h).Read(t.Context(), s.ID); !errors.Is(err, secretbox.ErrOpen) {
 		t.Errorf("read with another master key: %v", err)
 	}
 }
@@ -382,9 +448,10 @@ func TestDecodeCompletionRefusesWhatItCannotRead(t *testing.T) {
 	h := start(t)
 	id := strings.Repeat("a", 32)
 	for _, c := range []struct{ subject, data string }{
-		{"completion." + id, "not json"}, {"completion." + id, `{"v":2}`}, {"completion." + id, `{"v":1}`}, {"completion.short", `{"v":1}`}, {"c", "{}"},
+		{"completion." + id, "not json"}, {"completion." + id, `{"v":2}`}, {"completion." + id, `{"v":3}`},
+		{"completion." + id, `{"v":1}`}, {"completion.short", `{"v":1}`}, {"c", "{}"},
 	} {
-		if _, err := h.store.DecodeCompletion(c.subject, nil, []byte(c.data)); err == nil {
+		if _, err := h.store.DecodeCompletion(t.Context(), c.subject, nil, []byte(c.data)); err == nil {
 			t.Errorf("decoded %s %s", c.subject, c.data)
 		}
 	}

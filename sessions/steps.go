@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// stepLanes is how many steps are stored at once. On a cluster an acknowledgement takes some two milliseconds: thousands of
-	// steps a second, and a session has four.
+	// stepLanes is how many steps are stored at once. On a cluster an acknowledgement takes some two
+	// milliseconds: thousands of steps a second, and a session has four.
 	stepLanes = 8
-	// stepRoom is how many steps wait in each lane; what finds none is on the timeline all the same, and not counted.
+	// stepRoom is how many steps wait in each lane; a step beyond that is on the timeline but not counted.
 	stepRoom = 512
 	// stepWithin bounds the wait for one acknowledgement.
 	stepWithin = 5 * time.Second
@@ -24,9 +24,10 @@ const (
 	stepDrain = 5 * time.Second
 )
 
-// Steps is the actor that stores the steps of users, and counts the first of each kind of a session. Which one is the first is for
-// StreamEvents to say: it takes a message that expects its subject to be empty once, whatever edges send it. So nothing is kept of a
-// session, in no process, and a page that is loaded anew elsewhere counts nothing.
+// Steps is the actor that stores the steps of users, and counts the first of each kind of a session. Which
+// one is the first is decided by StreamEvents: it accepts a message that expects its subject to be empty
+// once, whatever edges send it. So nothing is kept of a session, in no process, and a page that is loaded
+// anew elsewhere counts nothing.
 type Steps struct {
 	conn   *natsconf.Conn
 	events *natsconf.Writer
@@ -52,8 +53,8 @@ func NewSteps(conn *natsconf.Conn, events *natsconf.Writer) *Steps {
 // String names the actor in the supervisor's log.
 func (s *Steps) String() string { return "steps" }
 
-// take puts a step into its session's lane, where steps keep their order; false: there is no room.
-func (s *Steps) take(p step) bool {
+// enqueue puts a step into its session's lane, where steps keep their order; false: the lane is full.
+func (s *Steps) enqueue(p step) bool {
 	select {
 	case s.lanes[int(p.id[0])%stepLanes] <- p:
 		return true

@@ -16,7 +16,7 @@ import (
 )
 
 // begun is a completed session whose callback has been claimed once.
-func (h house) begun(t *testing.T, o sessions.Outcome) sessions.Completion {
+func (h fixture) begun(t *testing.T, o sessions.Outcome) sessions.Completion {
 	t.Helper()
 	s, _ := h.create(t)
 	c, err := h.store.Complete(t.Context(), s.ID, o)
@@ -26,27 +26,31 @@ func (h house) begun(t *testing.T, o sessions.Outcome) sessions.Completion {
 	return c
 }
 
-func (h house) claim(t *testing.T, id sessions.ID, n int, at time.Time) {
+func (h fixture) claim(t *testing.T, id sessions.ID, n int, at time.Time) {
 	t.Helper()
-	if err := h.store.Claim(t.Context(), sessions.Claim{Session: id, Number: n, Worker: "w", At: at}); err != nil {
+	if err := h.store.Claim(t.Context(), sessions.Claim{
+		Session: id, Number: n, Worker: "w", At: at,
+	}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (h house) settle(t *testing.T, id sessions.ID, n int, v sessions.Verdict, at time.Time) {
+func (h fixture) settle(t *testing.T, id sessions.ID, n int, v sessions.Verdict, at time.Time) {
 	t.Helper()
-	if _, err := h.store.Settle(t.Context(), sessions.Result{Session: id, Number: n, Verdict: v, At: at, By: "w"}); err != nil {
+	if _, err := h.store.Settle(t.Context(), sessions.Result{
+		Session: id, Number: n, Verdict: v, At: at, By: "w",
+	}); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // said writes a timeline as one word per entry.
-func said(entries []sessions.Entry) (words []string) {
+func kindsOf(entries []sessions.Entry) (words []string) {
 	for _, e := range entries {
 		switch e.Kind {
 		case sessions.EntryEvent:
 			words = append(words, string(e.Event.Name))
-		case sessions.EntryAsked:
+		case sessions.EntryResendRequested:
 			words = append(words, fmt.Sprintf("asked %d", e.Resend.Number))
 		case sessions.EntryClaimed:
 			words = append(words, fmt.Sprintf("claim %d", e.Claim.Number))
@@ -60,12 +64,12 @@ func said(entries []sessions.Entry) (words []string) {
 }
 
 // timeline reads a timeline once it has as many events as were emitted: nobody acknowledges them.
-func (h house) timeline(t *testing.T, id sessions.ID, events int) (sessions.View, []sessions.Entry) {
+func (h fixture) timeline(t *testing.T, id sessions.ID, events int) (sessions.View, []sessions.Entry) {
 	t.Helper()
-	if err := h.conn.NC.FlushTimeout(natstest.LastResort); err != nil {
+	if err := h.conn.NC.FlushTimeout(natstest.TestTimeout); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), natstest.LastResort)
+	ctx, cancel := context.WithTimeout(t.Context(), natstest.TestTimeout)
 	defer cancel()
 	for {
 		v, entries, err := h.store.Timeline(ctx, id)
@@ -84,7 +88,8 @@ func (h house) timeline(t *testing.T, id sessions.ID, events int) (sessions.View
 	}
 }
 
-// Everything about one session stands in one order, an effect never before its cause, whatever the machines' clocks said.
+// Everything about one session stands in one order, an effect never before its cause, whatever the machines'
+// clocks said.
 func TestTimelineMergesFactsAndEvents(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -92,22 +97,30 @@ func TestTimelineMergesFactsAndEvents(t *testing.T) {
 	other, _ := h.create(t)
 	h.store.Emit(sessions.Event{Session: other.ID, Name: sessions.EventSignIn})
 	h.store.Emit(sessions.Event{Session: s.ID, Name: sessions.EventSignIn, Network: "default"})
-	h.store.Emit(sessions.Event{Session: s.ID, Name: sessions.EventTrouble, Network: "default", Detail: "no answer"})
+	h.store.Emit(sessions.Event{
+		Session: s.ID, Name: sessions.EventNetworkError, Network: "default", Detail: "no answer",
+	})
 	for _, dropped := range []sessions.EventName{"", "a.b", "*", "a b"} {
 		h.store.Emit(sessions.Event{Session: s.ID, Name: dropped})
 	}
-	h.conn.Emit("session.newer."+string(s.ID), []byte(`{"v":2,"at":"2026-11-21T12:03:11Z"}`))
+	h.conn.Emit("session.newer."+string(s.ID), []byte(`{"v":3,"at":"2026-11-21T12:03:11Z"}`))
 	c, err := h.store.Complete(t.Context(), s.ID, verified)
 	if err != nil {
 		t.Fatal(err)
 	}
 	at := c.CompletedAt
 	notSent := sessions.Event{
-		Session: s.ID, Name: sessions.EventNotSent, At: at.Add(time.Second), Attempt: 1, Class: sessions.ClassConnect,
-		Detail: "refused the connection", Next: 2 * time.Second, Timing: sessions.Timing{Connect: time.Millisecond},
+		Session: s.ID, Name: sessions.EventNotSent, At: at.Add(time.Second), Attempt: 1,
+		Class:  sessions.ClassConnect,
+		Detail: "refused the connection", Next: 2 * time.Second, Timing: sessions.Timing{
+			Connect: time.Millisecond,
+		},
 	}
 	h.store.Emit(notSent)
-	early := sessions.Event{Session: s.ID, Name: sessions.EventNotSent, At: at.Add(-time.Hour), Attempt: 1, Class: sessions.ClassDNS}
+	early := sessions.Event{
+		Session: s.ID, Name: sessions.EventNotSent, At: at.Add(-time.Hour), Attempt: 1,
+		Class: sessions.ClassDNS,
+	}
 	h.store.Emit(early)
 	h.claim(t, s.ID, 1, at.Add(2*time.Second))
 	h.settle(t, s.ID, 1, sessions.VerdictReleased, at.Add(2*time.Second))
@@ -125,10 +138,11 @@ func TestTimelineMergesFactsAndEvents(t *testing.T) {
 
 	v, entries := h.timeline(t, s.ID, 4)
 	want := []string{
-		"created", "sign_in", "trouble", "completed", "not_sent", "not_sent", "claim 1", "result 1 released", "claim 2", "result 2 unknown",
+		"created", "sign_in", "trouble", "completed", "not_sent", "not_sent", "claim 1", "result 1 released",
+		"claim 2", "result 2 unknown",
 		"asked 3", "claim 3", "result 3 rejected", "asked 4",
 	}
-	if got := said(entries); !reflect.DeepEqual(got, want) {
+	if got := kindsOf(entries); !reflect.DeepEqual(got, want) {
 		t.Fatalf("timeline is\n%q, want\n%q", got, want)
 	}
 	if v.State != sessions.Verified || v.Delivery.State != sessions.DeliveryDue || v.ID != s.ID {
@@ -142,19 +156,41 @@ func TestTimelineMergesFactsAndEvents(t *testing.T) {
 	}
 }
 
+// Why the last try sent nothing is stored sealed under the session's key, and is read back in words.
+func TestLastNotSent(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	s, _ := h.create(t)
+	if e, err := h.store.LastNotSent(t.Context(), s); !errors.Is(err, natsconf.ErrNotFound) {
+		t.Errorf("before any try: %+v, %v", e, err)
+	}
+	h.store.Emit(sessions.Event{
+		Name: sessions.EventNotSent, Attempt: 3, Class: sessions.ClassConnect,
+		Detail: "refused the connection", Next: time.Second,
+	}.Of(s))
+	h.timeline(t, s.ID, 1)
+	e, err := h.store.LastNotSent(t.Context(), s)
+	if err != nil || e.Attempt != 3 || e.Class != sessions.ClassConnect ||
+		e.Detail != "refused the connection" || e.Next != time.Second {
+		t.Errorf("%+v, %v", e, err)
+	}
+}
+
 func TestTimelineOfSessionsThatNobodyCompleted(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	s, _ := h.create(t)
-	if _, entries := h.timeline(t, s.ID, 0); !reflect.DeepEqual(said(entries), []string{"created"}) {
-		t.Errorf("pending: %q", said(entries))
+	if _, entries := h.timeline(t, s.ID, 0); !reflect.DeepEqual(kindsOf(entries), []string{"created"}) {
+		t.Errorf("pending: %q", kindsOf(entries))
 	}
 	h.clock.Advance(sessions.Lifetime)
 	_, entries := h.timeline(t, s.ID, 0)
-	if !reflect.DeepEqual(said(entries), []string{"created", "expired"}) || !entries[1].At.Equal(s.ExpiresAt) {
-		t.Errorf("expired: %q", said(entries))
+	if !reflect.DeepEqual(kindsOf(entries), []string{"created", "expired"}) ||
+		!entries[1].At.Equal(s.ExpiresAt) {
+		t.Errorf("expired: %q", kindsOf(entries))
 	}
-	if _, _, err := h.store.Timeline(t.Context(), sessions.ID(strings.Repeat("a", 32))); !errors.Is(err, sessions.ErrNotFound) {
+	if _, _, err := h.store.Timeline(t.Context(), sessions.ID(strings.Repeat("a", 32))); !errors.Is(err,
+		sessions.ErrNotFound) {
 		t.Errorf("no such session: %v", err)
 	}
 }
@@ -171,7 +207,8 @@ func TestDeliveriesAreFoundNewestFirst(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	verdicts := []sessions.Verdict{
-		sessions.VerdictDelivered, sessions.VerdictRejected, sessions.VerdictUnknown, sessions.VerdictUndeliverable, sessions.VerdictReleased,
+		sessions.VerdictDelivered, sessions.VerdictRejected, sessions.VerdictUnknown,
+		sessions.VerdictUndeliverable, sessions.VerdictReleased,
 	}
 	var ids []sessions.ID // newest first
 	for i, v := range verdicts {
@@ -184,7 +221,8 @@ func TestDeliveriesAreFoundNewestFirst(t *testing.T) {
 	}
 	claimed := h.begun(t, sessions.Outcome{State: sessions.Failed, Reason: sessions.Declined}).ID
 	h.claim(t, claimed, 1, time.Now())
-	h.begun(t, sessions.Outcome{State: sessions.Canceled, Reason: sessions.CanceledReason}) // sends nothing, so it is none
+	// sends nothing, so it is none
+	h.begun(t, sessions.Outcome{State: sessions.Canceled, Reason: sessions.CanceledReason})
 	due := h.begun(t, verified).ID
 	h.settle(t, ids[3], 1, sessions.VerdictRejected, time.Now()) // long after its completion
 	again := h.begun(t, verified).ID
@@ -205,10 +243,13 @@ func TestDeliveriesAreFoundNewestFirst(t *testing.T) {
 		}
 	}
 	for state, want := range map[sessions.DeliveryState][]sessions.ID{
-		sessions.DeliveryDue: {again, due, ids[3]}, sessions.DeliveryClaimed: {claimed}, sessions.DeliveryUndeliverable: {ids[4]},
-		sessions.DeliveryUnknown: {ids[5]}, sessions.DeliveryRejected: {ids[6]}, sessions.DeliveryDelivered: {ids[7]},
+		sessions.DeliveryDue: {again, due, ids[3]}, sessions.DeliveryClaimed: {claimed},
+		sessions.DeliveryUndeliverable: {ids[4]},
+		sessions.DeliveryUnknown:       {ids[5]}, sessions.DeliveryRejected: {ids[6]},
+		sessions.DeliveryDelivered: {ids[7]},
 	} {
-		if d, err := h.store.Deliveries(t.Context(), state, 50); err != nil || !reflect.DeepEqual(sids(d), want) {
+		if d, err := h.store.Deliveries(t.Context(), state, 50); err != nil ||
+			!reflect.DeepEqual(sids(d), want) {
 			t.Errorf("%s: %v, %v, want %v", state, sids(d), err, want)
 		}
 	}
@@ -218,7 +259,8 @@ func TestDeliveriesAreFoundNewestFirst(t *testing.T) {
 	}
 }
 
-// A look goes over as many pages as it takes, joins what lies on two of them, and leaves nothing behind on the server.
+// A look goes over as many pages as it takes, joins what lies on two of them, and leaves nothing behind on
+// the server.
 func TestDeliveriesOverSeveralPages(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -245,14 +287,16 @@ func TestDeliveriesOverSeveralPages(t *testing.T) {
 	h.claim(t, first, 1, time.Now())
 	h.settle(t, first, 1, sessions.VerdictUnknown, time.Now())
 	d, err := h.store.Deliveries(t.Context(), sessions.DeliveryUnknown, 5)
-	if err != nil || !reflect.DeepEqual(sids(d), []sessions.ID{first}) || len(d.Views[0].Delivery.Attempts) != 1 {
+	if err != nil || !reflect.DeepEqual(sids(d), []sessions.ID{first}) ||
+		len(d.Views[0].Delivery.Attempts) != 1 {
 		t.Errorf("found %v, %v", sids(d), err)
 	}
 	if d, err := h.store.Deliveries(t.Context(), "", 2*many); err != nil || len(d.Views) != many+1 {
 		t.Errorf("found %d of %d, %v", len(d.Views), many+1, err)
 	}
 	ended := time.Now()
-	natstest.Await(t, "the dispatcher's consumer is alone", func() bool { // a cluster may count one for a moment more
+	// a cluster may count one for a moment more
+	natstest.Await(t, "the dispatcher's consumer is alone", func() bool {
 		stream, err := h.conn.JS.Stream(t.Context(), natsconf.StreamCompletions)
 		if err != nil {
 			t.Fatal(err)
@@ -283,11 +327,20 @@ func TestDeliveriesThatAreWanted(t *testing.T) {
 		query sessions.DeliveryQuery
 		want  []sessions.ID
 	}{
-		"all":        {sessions.DeliveryQuery{}, []sessions.ID{due.ID, lost.ID, old.ID}},
-		"since":      {sessions.DeliveryQuery{Since: border}, []sessions.ID{due.ID, lost.ID}},
-		"states":     {sessions.DeliveryQuery{States: []sessions.DeliveryState{sessions.DeliveryUndeliverable, sessions.DeliveryUnknown}}, []sessions.ID{lost.ID}},
-		"two states": {sessions.DeliveryQuery{States: []sessions.DeliveryState{sessions.DeliveryUndeliverable, sessions.DeliveryDue}, Since: border}, []sessions.ID{due.ID, lost.ID}},
-		"wanted":     {sessions.DeliveryQuery{Wants: func(v sessions.View) bool { return v.ID == old.ID }}, []sessions.ID{old.ID}},
+		"all":   {sessions.DeliveryQuery{}, []sessions.ID{due.ID, lost.ID, old.ID}},
+		"since": {sessions.DeliveryQuery{Since: border}, []sessions.ID{due.ID, lost.ID}},
+		"states": {
+			sessions.DeliveryQuery{States: []sessions.DeliveryState{sessions.DeliveryUndeliverable,
+				sessions.DeliveryUnknown}}, []sessions.ID{lost.ID},
+		},
+		"two states": {
+			sessions.DeliveryQuery{States: []sessions.DeliveryState{sessions.DeliveryUndeliverable,
+				sessions.DeliveryDue}, Since: border}, []sessions.ID{due.ID, lost.ID},
+		},
+		"wanted": {
+			sessions.DeliveryQuery{Wants: func(v sessions.View) bool { return v.ID == old.ID }},
+			[]sessions.ID{old.ID},
+		},
 	} {
 		row.query.Limit = 10
 		found, err := h.store.FindDeliveries(t.Context(), row.query)

@@ -16,12 +16,13 @@ const (
 )
 
 // ErrMalformed is returned for a string that is neither a session token nor a session id.
-var ErrMalformed = errors.New("neither a session token (43 characters of base64url) nor a session id (32 characters of base32)")
+var ErrMalformed = errors.New(
+	"neither a session token (43 characters of base64url) nor a session id (32 characters of base32)")
 
 var idEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// Token is the secret in verify_url: 32 random bytes in unpadded base64url, 43 characters. Whoever holds it may sign in for the
-// session. It is given out by Create and never stored.
+// Token is the secret in verify_url: 32 random bytes in unpadded base64url, 43 characters. Whoever holds it
+// may sign in for the session. It is given out by Create and never stored.
 type Token string
 
 // newToken makes a random token.
@@ -31,19 +32,21 @@ func newToken() Token {
 	return Token(base64.RawURLEncoding.EncodeToString(b[:]))
 }
 
-// ParseToken checks the form of a token. The error is ErrMalformed. A well-formed token need not belong to any session.
+// ParseToken checks the form of a token. The error is ErrMalformed. A well-formed token need not belong to
+// any session.
 func ParseToken(s string) (Token, error) {
 	if len(s) != tokenLen {
 		return "", ErrMalformed
 	}
-	// Strict refuses a last character with stray bits: one token has one spelling, so one session has one link.
+	// Strict refuses a last character with stray bits: one token has one spelling, so one session has one
+	// link.
 	if _, err := base64.RawURLEncoding.Strict().DecodeString(s); err != nil {
 		return "", ErrMalformed
 	}
 	return Token(s), nil
 }
 
-// ID gives the session id that belongs to the token.
+// ID returns the session id that belongs to the token.
 func (t Token) ID() ID {
 	sum := sha256.Sum256([]byte(t))
 	return ID(idEncoding.EncodeToString(sum[:idBytes]))
@@ -52,14 +55,16 @@ func (t Token) ID() ID {
 // String keeps tokens out of logs and error texts; Reveal gives the secret itself.
 func (Token) String() string { return "token(hidden)" }
 
-// Reveal gives the token for verify_url, the init response and the sign-in page's own form, its only places.
+// Reveal returns the token for verify_url, the init response and the sign-in page's own form, its only
+// places.
 func (t Token) Reveal() string { return string(t) }
 
-// ID is the session id, "sid" in logs and subjects: the first 20 bytes of SHA-256(token) in lower-case base32, 32 characters.
+// ID is the session id, "sid" in logs and subjects: the first 20 bytes of SHA-256(token) in lower-case
+// base32, 32 characters.
 type ID string
 
-// ParseID reads what integrators put in a path: the session id, or the session token, whose id it gives. The error is
-// ErrMalformed.
+// ParseID reads what integrators put in a path: the session id, or the session token, whose id it gives. The
+// error is ErrMalformed.
 func ParseID(s string) (ID, error) {
 	if len(s) == idLen {
 		if _, err := idEncoding.DecodeString(s); err != nil {

@@ -13,8 +13,10 @@ import (
 	"verifyd/natsconf"
 )
 
-// ErrUnreadable is returned for what stands on a fact's subject and is none. No build of verifyd has written it: a server's answer was sent there, by who may
-// ask for one. It is never taken for what it looks like, and as nothing can be written over it, it has a meaning of its own:
+// ErrUnreadable is returned for what is stored on a fact's subject and is none: not a record, or one with a
+// member that its version does not have. No build of verifyd has written it; whoever may send requests to
+// the server can have an answer stored there. It is never interpreted, and since nothing can be written over
+// it, it has a meaning of its own:
 //
 //	completion  The session has ended without an outcome: Expired, by UnreadableReason. No role wrote one, so nobody was shown any and no
 //	            callback is sent; whoever completes the session is told ErrExpired. The integrator starts a new one.
@@ -26,10 +28,11 @@ import (
 //	retry,      A hint that says no more than its subject does: the delivery is taken up, and the facts decide.
 //	schedule
 //
-// So there is no second POST, and what cannot be known is shown as such.
+// So there is no second POST, and what cannot be known is shown as unknown.
 var ErrUnreadable = errors.New("no verifyd has written this")
 
-// UnreadableError says where something stands that is no fact, or no hint. It is ErrUnreadable to errors.Is.
+// UnreadableError locates what is stored in the place of a fact or a hint and is none. It is ErrUnreadable
+// to errors.Is.
 type UnreadableError struct {
 	Session  ID
 	Subject  string
@@ -42,7 +45,7 @@ func (e *UnreadableError) Error() string {
 	return fmt.Sprintf("what stands on %s (sequence %d) cannot be read: %v", e.Subject, e.Sequence, e.Cause)
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *UnreadableError) Unwrap() error { return e.Cause }
 
 // Kind is the kind of fact, or of hint, that belongs on the subject.
@@ -51,8 +54,8 @@ func (e *UnreadableError) Kind() string {
 	return kind
 }
 
-// CheckUnreadable tells of a message that a consumer gave and that could not be read, and gives the *UnreadableError; any other error comes
-// back as it is.
+// CheckUnreadable reports a message from a consumer that could not be read, and returns the
+// *UnreadableError; any other error is returned unchanged.
 func (st *Store) CheckUnreadable(m jetstream.Msg, err error) error {
 	meta, merr := m.Metadata()
 	if merr != nil {
@@ -66,19 +69,23 @@ func (st *Store) checkUnreadable(m *jetstream.RawStreamMsg, err error) error {
 	return st.unreadable(m.Subject, m.Header, m.Sequence, m.Time, err)
 }
 
-func (st *Store) unreadable(subject string, header nats.Header, sequence uint64, at time.Time, err error) error {
+func (st *Store) unreadable(subject string, header nats.Header, sequence uint64, at time.Time,
+	err error) error {
 	if _, told := errors.AsType[*UnreadableError](err); told || !errors.Is(err, ErrUnreadable) {
 		return err
 	}
-	e := &UnreadableError{Session: OfFact(subject), Subject: subject, Sequence: sequence, At: natsconf.StoredAt(header, at).UTC(), Cause: err}
+	e := &UnreadableError{
+		Session: OfFact(subject), Subject: subject, Sequence: sequence, At: natsconf.StoredAt(header, at).
+				UTC(), Cause: err,
+	}
 	st.metrics.unreadable.WithLabelValues(e.Kind()).Inc()
-	if st.met != nil {
-		st.met(e)
+	if st.onUnreadable != nil {
+		st.onUnreadable(e)
 	}
 	return e
 }
 
-// storedAt gives when a message was stored that could not be read.
+// storedAt returns when an unreadable message was stored.
 func storedAt(err error) (at time.Time, ok bool) {
 	if e, found := errors.AsType[*UnreadableError](err); found {
 		return e.At.Truncate(time.Millisecond), true
@@ -91,28 +98,33 @@ func endedUnreadable(s Session, at time.Time) View {
 	if at.Before(s.ExpiresAt) {
 		s.ExpiresAt = at // from then on nobody could complete it
 	}
-	return View{Session: s, Outcome: Outcome{State: Expired, Reason: UnreadableReason}, Delivery: Delivery{State: DeliveryNone}}
+	return View{
+		Session: s, Outcome: Outcome{State: Expired, Reason: UnreadableReason}, Delivery: Delivery{
+			State: DeliveryNone,
+		},
+	}
 }
 
-// unreadableClaim stands for a claim that cannot be read.
+// unreadableClaim represents a claim that cannot be read.
 func unreadableClaim(id ID, n int, at time.Time) Claim {
 	return Claim{Session: id, Number: n, Unreadable: true, At: at}
 }
 
-// unreadableResult is how an attempt ended whose claim or result cannot be read.
+// unreadableResult is the result of an attempt whose claim or result cannot be read.
 func unreadableResult(id ID, n int, at time.Time) Result {
-	return Result{Session: id, Number: n, Verdict: VerdictUnknown, Class: ClassUnreadable, At: at}
+	return NewResult(id, n, VerdictUnknown, ClassUnreadable, "", at)
 }
 
-// attemptFacts reads the facts of one session's attempts, by number. What cannot be read comes as what it means.
+// attemptFacts reads the facts of one session's attempts, by number. What cannot be read is returned with
+// its meaning.
 type attemptFacts struct {
-	claim  func(n int) (*Claim, error)  // nil: there is none
-	result func(n int) (*Result, error) // nil: there is none
-	asked  func(n int) (bool, error)    // whether somebody asked for it
+	claim           func(n int) (*Claim, error)  // nil: there is none
+	result          func(n int) (*Result, error) // nil: there is none
+	resendRequested func(n int) (bool, error)    // whether somebody asked for it
 }
 
-// attempts puts the attempts together. They end before a claim that cannot be read and that nobody had a reason to make: such a one reopens no
-// delivery. So there are never more of them than roles have made due.
+// attempts puts the attempts together. They end before an unreadable claim of an attempt that was not due:
+// it reopens no delivery. So there are never more attempts than were due.
 func (f attemptFacts) attempts() (attempts []Attempt, err error) {
 	for n := 1; ; n++ {
 		claim, err := f.claim(n)
@@ -120,7 +132,7 @@ func (f attemptFacts) attempts() (attempts []Attempt, err error) {
 			return attempts, err
 		}
 		if claim.Unreadable && !isDue(attempts) {
-			if asked, err := f.asked(n); err != nil || !asked {
+			if requested, err := f.resendRequested(n); err != nil || !requested {
 				return attempts, err
 			}
 		}
@@ -141,25 +153,26 @@ func newAttempt(c Claim, r *Result) Attempt {
 	return Attempt{Claim: c, Result: r}
 }
 
-// factPlace is a subject of StreamCompletions, taken apart.
-type factPlace struct {
+// factKey is a subject of StreamCompletions, parsed.
+type factKey struct {
 	kind string // the subject's first word
 	id   ID
 	n    int // of the attempt; 0 for a completion, whose subject names none
 }
 
-// subject puts it together.
-func (p factPlace) subject() string { return p.kind + "." + string(p.id) + "." + strconv.Itoa(p.n) }
+// subject formats it.
+func (p factKey) subject() string { return p.kind + "." + string(p.id) + "." + strconv.Itoa(p.n) }
 
-// placeOf takes a subject apart. It is not ok for one that no build makes, nor for another stream's, which a consumer of that stream may have been
-// made to give out here: whatever stands there belongs to no session.
-func placeOf(subject string) (p factPlace, ok bool) {
+// parseFactSubject parses a subject. It is not ok for one that no build uses, nor for another stream's,
+// which a consumer of that stream may have been made to deliver here: what is stored there belongs to no
+// session.
+func parseFactSubject(subject string) (p factKey, ok bool) {
 	parts := strings.Split(subject, ".")
 	if len(parts) < 2 {
 		return p, false
 	}
 	id, err := ParseID(parts[1])
-	p = factPlace{kind: parts[0], id: id}
+	p = factKey{kind: parts[0], id: id}
 	if err != nil || string(id) != parts[1] {
 		return p, false
 	}

@@ -16,14 +16,18 @@ import (
 	"verifyd/sessions"
 )
 
-// garbage is what may stand in a fact's place that no build has written: text, a JSON object, and other JSON.
+// garbage is what may stand in a fact's place that no build has written: text, a JSON object, and other
+// JSON.
 var garbage = map[string]string{
-	"text": "planted", "nothing": "", "an object": `{"type":"io.nats.jetstream.api.v1.account_info_response","memory":0}`, "a list": `[1,2]`,
+	"text": "planted", "nothing": "",
+	"an object": `{"type":"io.nats.jetstream.api.v1.account_info_response","memory":0}`, "a list": `[1,2]`,
 	"another attempt": `{"v":1,"n":7,"verdict":"delivered"}`,
+	"a claim with an unknown member": `{"v":1,"n":1,"worker":"w","at":"2026-11-21T12:00:00Z","deadline":"2026-11-21T12:00:05Z",` +
+		`"settle_after":"2026-11-21T12:00:20Z","sent":true}`,
 }
 
 // plant has a server's answer stored on a subject, as whoever may ask the server for anything can.
-func (h house) plant(t *testing.T, subject string) {
+func (h fixture) plant(t *testing.T, subject string) {
 	t.Helper()
 	if err := h.conn.NC.PublishRequest("$JS.API.INFO", subject, nil); err != nil {
 		t.Fatal(err)
@@ -32,7 +36,7 @@ func (h house) plant(t *testing.T, subject string) {
 }
 
 // stands waits until something is stored on a subject of StreamCompletions.
-func (h house) stands(t *testing.T, subject string) {
+func (h fixture) stands(t *testing.T, subject string) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -53,20 +57,22 @@ func (h house) stands(t *testing.T, subject string) {
 }
 
 // store puts some bytes on a subject.
-func (h house) put(t *testing.T, subject, data string) {
+func (h fixture) put(t *testing.T, subject, data string) {
 	t.Helper()
-	if _, err := h.conn.JS.PublishMsg(t.Context(), &nats.Msg{Subject: subject, Data: []byte(data)}); err != nil {
+	if _, err := h.conn.JS.PublishMsg(t.Context(), &nats.Msg{
+		Subject: subject, Data: []byte(data),
+	}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// toldOf gathers what the store tells of.
-type toldOf struct {
+// reported collects what the store reports as unreadable.
+type reported struct {
 	mu   sync.Mutex
 	kind []string
 }
 
-func (w *toldOf) take(e *sessions.UnreadableError) {
+func (w *reported) take(e *sessions.UnreadableError) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if e.Sequence == 0 || e.Session == "" || e.At.IsZero() {
@@ -75,17 +81,17 @@ func (w *toldOf) take(e *sessions.UnreadableError) {
 	w.kind = append(w.kind, e.Kind())
 }
 
-func (w *toldOf) all() []string {
+func (w *reported) all() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Compact(slices.Sorted(slices.Values(w.kind)))
 }
 
-func watching(t *testing.T) (house, *toldOf) {
+func watching(t *testing.T) (fixture, *reported) {
 	t.Helper()
-	h, w := start(t), &toldOf{}
+	h, w := start(t), &reported{}
 	h.store = sessions.NewStore(sessions.Config{
-		Conn: h.conn, Key: h.key, Now: h.clock.Now, Unreadable: w.take,
+		Conn: h.conn, Key: h.key, Now: h.clock.Now, OnUnreadable: w.take,
 		Pending:     natstest.Writer(t, h.conn, natsconf.BucketStream(natsconf.BucketSessions)),
 		Completions: natstest.Writer(t, h.conn, natsconf.StreamCompletions),
 		Retries:     natstest.Writer(t, h.conn, natsconf.StreamRetries),
@@ -93,8 +99,8 @@ func watching(t *testing.T) (house, *toldOf) {
 	return h, w
 }
 
-// A session whose completion was taken by something that nobody can read has ended without an outcome, from that moment on: it is shown so,
-// nobody completes it, and nothing is sent.
+// A session whose completion was taken by something that nobody can read has ended without an outcome, from
+// that moment on: it is shown so, nobody completes it, and nothing is sent.
 func TestUnreadableCompletionEndsTheSession(t *testing.T) {
 	h, told := watching(t)
 	for name, data := range garbage {
@@ -111,7 +117,8 @@ func TestUnreadableCompletionEndsTheSession(t *testing.T) {
 	other, _ := h.create(t)
 	h.complete(t, other.ID, sessions.Verified, sessions.NoReason)
 	page, err := h.store.List(t.Context(), sessions.Query{Account: s.Account, Limit: 20})
-	if err != nil || len(page.Sessions) != len(garbage)+2 || page.Sessions[0].ID != other.ID || page.Sessions[1].Reason != sessions.UnreadableReason {
+	if err != nil || len(page.Sessions) != len(garbage)+2 || page.Sessions[0].ID != other.ID ||
+		page.Sessions[1].Reason != sessions.UnreadableReason {
 		t.Errorf("a list: %+v, %v", page.Sessions, err)
 	}
 	found, err := h.store.Deliveries(t.Context(), "", 20)
@@ -124,16 +131,18 @@ func TestUnreadableCompletionEndsTheSession(t *testing.T) {
 	}
 }
 
-func (h house) endedUnreadable(t *testing.T, name string, s sessions.Session) {
+func (h fixture) endedUnreadable(t *testing.T, name string, s sessions.Session) {
 	t.Helper()
 	v, err := h.store.Read(t.Context(), s.ID)
-	if err != nil || v.State != sessions.Expired || v.Reason != sessions.UnreadableReason || v.Delivery.State != sessions.DeliveryNone || !v.CompletedAt.IsZero() {
+	if err != nil || v.State != sessions.Expired || v.Reason != sessions.UnreadableReason ||
+		v.Delivery.State != sessions.DeliveryNone || !v.CompletedAt.IsZero() {
 		t.Errorf("%s: %+v, %v", name, v, err)
 	}
 	if v.ExpiresAt.After(time.Now().Add(time.Second)) || v.ExpiresAt.Before(s.CreatedAt.Add(-time.Second)) {
 		t.Errorf("%s: it ended at %s", name, v.ExpiresAt)
 	}
-	if _, err := h.store.Complete(t.Context(), s.ID, verified); !errors.Is(err, sessions.ErrExpired) || !errors.Is(err, sessions.ErrUnreadable) {
+	if _, err := h.store.Complete(t.Context(), s.ID, verified); !errors.Is(err, sessions.ErrExpired) ||
+		!errors.Is(err, sessions.ErrUnreadable) {
 		t.Errorf("%s: complete: %v", name, err)
 	}
 	if _, err := h.store.Resend(t.Context(), s.ID, "operator"); !errors.Is(err, sessions.ErrNoDelivery) {
@@ -157,7 +166,9 @@ func TestUnreadableClaimAndResultAreUnknown(t *testing.T) {
 		h.claim(t, result.ID, 1, time.Now())
 		h.put(t, "result."+string(result.ID)+".1", data)
 		want[result.ID] = name + " for a result"
-		if r, err := h.store.Settle(t.Context(), sessions.Result{Session: result.ID, Number: 1, Verdict: sessions.VerdictDelivered, At: time.Now()}); !errors.Is(err, sessions.ErrSettled) ||
+		if r, err := h.store.Settle(t.Context(),
+			sessions.Result{Session: result.ID, Number: 1, Verdict: sessions.VerdictDelivered,
+				At: time.Now()}); !errors.Is(err, sessions.ErrSettled) ||
 			r.Verdict != sessions.VerdictUnknown || r.Class != sessions.ClassUnreadable {
 			t.Errorf("%s: settle: %+v, %v", name, r, err)
 		}
@@ -171,11 +182,15 @@ func TestUnreadableClaimAndResultAreUnknown(t *testing.T) {
 	}
 	for id, name := range want {
 		v, err := h.store.Read(t.Context(), id)
-		if err != nil || v.State != sessions.Verified || v.Delivery.State != sessions.DeliveryUnknown || len(v.Delivery.Attempts) != 1 ||
-			v.Delivery.Attempts[0].Result.Class != sessions.ClassUnreadable || v.Delivery.Attempts[0].Claim.At.IsZero() {
+		if err != nil || v.State != sessions.Verified || v.Delivery.State != sessions.DeliveryUnknown ||
+			len(v.Delivery.Attempts) != 1 ||
+			v.Delivery.Attempts[0].Result.Class != sessions.ClassUnreadable ||
+			v.Delivery.Attempts[0].Claim.At.IsZero() {
 			t.Errorf("%s: %+v, %v", name, v.Delivery, err)
 		}
-		if err := h.store.Claim(t.Context(), sessions.Claim{Session: id, Number: 1, Worker: "w", At: time.Now()}); !errors.Is(err, sessions.ErrClaimed) {
+		if err := h.store.Claim(t.Context(),
+			sessions.Claim{Session: id, Number: 1, Worker: "w", At: time.Now()}); !errors.Is(err,
+			sessions.ErrClaimed) {
 			t.Errorf("%s: somebody may send: %v", name, err)
 		}
 		// A person may send again, as with anything that is unknown.
@@ -201,7 +216,9 @@ func TestFactsOfNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := string(c.ID)
-	for _, subject := range []string{"completion.x", "claim.x.1", "claim." + id + ".x", "result." + id + ".01", "resend.x.y"} {
+	for _, subject := range []string{
+		"completion.x", "claim.x.1", "claim." + id + ".x", "result." + id + ".01", "resend.x.y",
+	} {
 		h.put(t, subject, "planted")
 	}
 	elsewhere := start(t)
@@ -211,16 +228,20 @@ func TestFactsOfNobody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, subject := range []string{"claim.y.1", "claim." + id + ".0", "claim." + id + ".01", "claim." + string(token) + ".1"} {
+	for _, subject := range []string{
+		"claim.y.1", "claim." + id + ".0", "claim." + id + ".01", "claim." + string(token) + ".1",
+	} {
 		h.put(t, subject, string(claim.Data)) // it can be read, were it anybody's
 	}
 	if v, err := h.store.Read(t.Context(), c.ID); err != nil || v.Delivery.State != sessions.DeliveryDue {
 		t.Errorf("read: %+v, %v", v.Delivery, err)
 	}
-	if open, _, err := h.store.Unfinished(t.Context(), 1, nil); err != nil || len(open) != 1 || open[c.ID].Number != 1 || open[c.ID].Claimed {
+	if open, _, err := h.store.Unfinished(t.Context(), 1, nil); err != nil || len(open) != 1 ||
+		open[c.ID].Number != 1 || open[c.ID].Claimed {
 		t.Errorf("unfinished: %+v, %v", open, err)
 	}
-	if found, err := h.store.Deliveries(t.Context(), "", 20); err != nil || len(found.Views) != 1 || found.Views[0].Delivery.State != sessions.DeliveryDue {
+	if found, err := h.store.Deliveries(t.Context(), "", 20); err != nil || len(found.Views) != 1 ||
+		found.Views[0].Delivery.State != sessions.DeliveryDue {
 		t.Errorf("deliveries: %+v, %v", found.Views, err)
 	}
 	if v, err := h.store.Verdicts(t.Context(), time.Now().Add(-time.Hour)); err != nil || len(v.By) != 0 {
@@ -231,23 +252,27 @@ func TestFactsOfNobody(t *testing.T) {
 	}
 }
 
-// Nobody has asked for what cannot be read, and nobody can ask for that attempt any more; who tries is told why.
+// Nobody has asked for what cannot be read, and nobody can ask for that attempt any more; who tries is told
+// why.
 func TestUnreadableResendIsNobodysWish(t *testing.T) {
 	h, told := watching(t)
 	c := h.begun(t, verified)
 	h.claim(t, c.ID, 1, time.Now())
 	h.settle(t, c.ID, 1, sessions.VerdictRejected, time.Now())
 	h.plant(t, "resend."+string(c.ID)+".2")
-	if v, err := h.store.Read(t.Context(), c.ID); err != nil || v.Delivery.State != sessions.DeliveryRejected {
+	if v, err := h.store.Read(t.Context(), c.ID); err != nil ||
+		v.Delivery.State != sessions.DeliveryRejected {
 		t.Errorf("%+v, %v", v.Delivery, err)
 	}
-	if found, err := h.store.Deliveries(t.Context(), sessions.DeliveryRejected, 20); err != nil || len(found.Views) != 1 {
+	if found, err := h.store.Deliveries(t.Context(), sessions.DeliveryRejected, 20); err != nil ||
+		len(found.Views) != 1 {
 		t.Errorf("deliveries: %+v, %v", found.Views, err)
 	}
 	if open, _, err := h.store.Unfinished(t.Context(), 1, nil); err != nil || len(open) != 0 {
 		t.Errorf("unfinished: %+v, %v", open, err)
 	}
-	if _, err := h.store.Resend(t.Context(), c.ID, "operator"); !errors.Is(err, sessions.ErrUnreadable) || !strings.Contains(err.Error(), "resend."+string(c.ID)+".2") {
+	if _, err := h.store.Resend(t.Context(), c.ID, "operator"); !errors.Is(err, sessions.ErrUnreadable) ||
+		!strings.Contains(err.Error(), "resend."+string(c.ID)+".2") {
 		t.Errorf("resend: %v", err)
 	}
 	if got := told.all(); !slices.Equal(got, []string{"resend"}) {
@@ -260,7 +285,9 @@ func TestUnreadableHintsHideNothing(t *testing.T) {
 	h, told := watching(t)
 	c, other := h.begun(t, verified), h.begun(t, verified)
 	since := time.Now().Add(-time.Hour)
-	if err := h.store.Schedule(t.Context(), sessions.Retry{Session: other.ID, Since: since, At: time.Now().Add(time.Hour)}); err != nil {
+	if err := h.store.Schedule(t.Context(), sessions.Retry{
+		Session: other.ID, Since: since, At: time.Now().Add(time.Hour),
+	}); err != nil {
 		t.Fatal(err)
 	}
 	h.put(t, "schedule."+string(c.ID), "planted")
@@ -292,7 +319,8 @@ func TestUnreadableFactsEndARestoreNowhere(t *testing.T) {
 		t.Errorf("%d deliveries, %d sessions, %v", deliveries, expired, err)
 	}
 	for _, id := range []sessions.ID{claimed.ID, due.ID} {
-		if v, err := h.store.Read(t.Context(), id); err != nil || v.Delivery.State != sessions.DeliveryUnknown {
+		if v, err := h.store.Read(t.Context(), id); err != nil ||
+			v.Delivery.State != sessions.DeliveryUnknown {
 			t.Errorf("%+v, %v", v.Delivery, err)
 		}
 	}
@@ -306,12 +334,15 @@ func TestUnreadableFactsEndARestoreNowhere(t *testing.T) {
 	}
 }
 
-// A claim that cannot be read makes an attempt only where that attempt was due. Behind an end, or before one, it says nothing: no role had a
-// reason to claim there. Every reader goes by that.
+// A claim that cannot be read makes an attempt only where that attempt was due. Behind an end, or before
+// one, it says nothing: no role had a reason to claim there. Every reader goes by that.
 func TestUnreadableClaimNeedsAReason(t *testing.T) {
 	h, _ := watching(t)
 	next := func(id sessions.ID) {
-		r := sessions.Result{Session: id, Number: 1, Verdict: sessions.VerdictUnknown, At: time.Now(), Next: time.Now().Add(time.Minute)}
+		r := sessions.Result{
+			Session: id, Number: 1, Verdict: sessions.VerdictUnknown, At: time.Now(), Next: time.Now().
+					Add(time.Minute),
+		}
 		if _, err := h.store.Settle(t.Context(), r); err != nil {
 			t.Fatal(err)
 		}
@@ -325,13 +356,16 @@ func TestUnreadableClaimNeedsAReason(t *testing.T) {
 		attempts int
 		open     bool
 	}{
-		"behind a delivered one":   {ends(sessions.VerdictDelivered), sessions.DeliveryDelivered, 1, false},
-		"behind a rejected one":    {ends(sessions.VerdictRejected), sessions.DeliveryRejected, 1, false},
-		"behind an unknown one":    {ends(sessions.VerdictUnknown), sessions.DeliveryUnknown, 1, false},
-		"behind one under way":     {func(sessions.ID) {}, sessions.DeliveryClaimed, 1, true},
-		"behind a released one":    {ends(sessions.VerdictReleased), sessions.DeliveryUnknown, 2, true},
-		"behind one that goes on":  {next, sessions.DeliveryUnknown, 2, true},
-		"behind an unreadable end": {func(id sessions.ID) { h.put(t, "result."+string(id)+".1", "planted") }, sessions.DeliveryUnknown, 1, false},
+		"behind a delivered one":  {ends(sessions.VerdictDelivered), sessions.DeliveryDelivered, 1, false},
+		"behind a rejected one":   {ends(sessions.VerdictRejected), sessions.DeliveryRejected, 1, false},
+		"behind an unknown one":   {ends(sessions.VerdictUnknown), sessions.DeliveryUnknown, 1, false},
+		"behind one under way":    {func(sessions.ID) {}, sessions.DeliveryClaimed, 1, true},
+		"behind a released one":   {ends(sessions.VerdictReleased), sessions.DeliveryUnknown, 2, true},
+		"behind one that goes on": {next, sessions.DeliveryUnknown, 2, true},
+		"behind an unreadable end": {
+			func(id sessions.ID) { h.put(t, "result."+string(id)+".1", "planted") }, sessions.DeliveryUnknown,
+			1, false,
+		},
 		"behind a wish that is none": {func(id sessions.ID) {
 			h.settle(t, id, 1, sessions.VerdictDelivered, time.Now())
 			h.plant(t, "resend."+string(id)+".2")
@@ -357,20 +391,25 @@ func TestUnreadableClaimNeedsAReason(t *testing.T) {
 }
 
 // shows compares where a delivery stands, for who reads one and for who looks for many.
-func (h house) shows(t *testing.T, name string, id sessions.ID, state sessions.DeliveryState, attempts int) {
+func (h fixture) shows(t *testing.T, name string, id sessions.ID, state sessions.DeliveryState,
+	attempts int) {
 	t.Helper()
 	v, err := h.store.Read(t.Context(), id)
 	if err != nil || v.Delivery.State != state || len(v.Delivery.Attempts) != attempts {
 		t.Errorf("%s: read: %+v, %v; want %s after %d attempts", name, v.Delivery, err, state, attempts)
 	}
-	found, err := h.store.FindDeliveries(t.Context(), sessions.DeliveryQuery{Wants: func(v sessions.View) bool { return v.ID == id }, Limit: 1})
-	if err != nil || len(found.Views) != 1 || found.Views[0].Delivery.State != state || len(found.Views[0].Delivery.Attempts) != attempts {
-		t.Errorf("%s: deliveries: %+v, %v; want %s after %d attempts", name, found.Views, err, state, attempts)
+	found, err := h.store.FindDeliveries(t.Context(), sessions.DeliveryQuery{
+		Wants: func(v sessions.View) bool { return v.ID == id }, Limit: 1,
+	})
+	if err != nil || len(found.Views) != 1 || found.Views[0].Delivery.State != state ||
+		len(found.Views[0].Delivery.Attempts) != attempts {
+		t.Errorf("%s: deliveries: %+v, %v; want %s after %d attempts", name, found.Views, err, state,
+			attempts)
 	}
 }
 
-// unfinished gives what is known of a delivery that has not come to an end; nil: it has.
-func (h house) unfinished(t *testing.T, id sessions.ID) *sessions.Unfinished {
+// unfinished returns what is known of a delivery that has not come to an end; nil: it has.
+func (h fixture) unfinished(t *testing.T, id sessions.ID) *sessions.Unfinished {
 	t.Helper()
 	open, _, err := h.store.Unfinished(t.Context(), 1, nil)
 	if err != nil {
@@ -382,8 +421,8 @@ func (h house) unfinished(t *testing.T, id sessions.ID) *sessions.Unfinished {
 	return nil
 }
 
-// Where a claim that cannot be read stands in the way of the attempt that a person asks for, nobody sends under it: it is unknown from then on,
-// and the person may ask for the next one.
+// Where a claim that cannot be read stands in the way of the attempt that a person asks for, nobody sends
+// under it: it is unknown from then on, and the person may ask for the next one.
 func TestWishForAnAttemptWhoseClaimCannotBeRead(t *testing.T) {
 	h, _ := watching(t)
 	id := h.begun(t, verified).ID
@@ -398,13 +437,16 @@ func TestWishForAnAttemptWhoseClaimCannotBeRead(t *testing.T) {
 			h.shows(t, "asked for", id, sessions.DeliveryUnknown, 2)
 		}
 	}
-	if err := h.store.Claim(t.Context(), sessions.Claim{Session: id, Number: 2, Worker: "w", At: time.Now()}); !errors.Is(err, sessions.ErrClaimed) {
+	if err := h.store.Claim(t.Context(),
+		sessions.Claim{Session: id, Number: 2, Worker: "w", At: time.Now()}); !errors.Is(err,
+		sessions.ErrClaimed) {
 		t.Errorf("somebody may send: %v", err)
 	}
 	h.shows(t, "asked for again", id, sessions.DeliveryDue, 2)
 }
 
-// What cannot be read in the place of a result ends no attempt that nobody has made: a delivery that is due stays so.
+// What cannot be read in the place of a result ends no attempt that nobody has made: a delivery that is due
+// stays so.
 func TestUnreadableResultEndsNoLaterAttempt(t *testing.T) {
 	h, _ := watching(t)
 	for _, n := range []string{"1", "2"} {
@@ -417,18 +459,21 @@ func TestUnreadableResultEndsNoLaterAttempt(t *testing.T) {
 	}
 }
 
-// A consumer of another stream can be made to give its messages out into the stream of facts. They keep their own subjects, and are nobody's
-// facts, whichever session they name.
+// A consumer of another stream can be made to give its messages out into the stream of facts. They keep
+// their own subjects, and are nobody's facts, whichever session they name.
 func TestAnotherStreamsMessageIsNoFact(t *testing.T) {
 	h, _ := watching(t)
 	c := h.begun(t, verified)
 	foreign := "audit." + string(c.ID) + ".1"
 	h.put(t, foreign, "x")
-	consumer, err := h.conn.JS.CreateConsumer(t.Context(), natsconf.StreamAudit, jetstream.ConsumerConfig{AckPolicy: jetstream.AckNonePolicy})
+	consumer, err := h.conn.JS.CreateConsumer(t.Context(), natsconf.StreamAudit, jetstream.ConsumerConfig{
+		AckPolicy: jetstream.AckNonePolicy,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := h.conn.NC.PublishRequest("$JS.API.CONSUMER.MSG.NEXT."+natsconf.StreamAudit+"."+consumer.CachedInfo().Name, "claim.s0_0.9", []byte("1")); err != nil {
+	if err := h.conn.NC.PublishRequest("$JS.API.CONSUMER.MSG.NEXT."+natsconf.StreamAudit+"."+
+		consumer.CachedInfo().Name, "claim.s0_0.9", []byte("1")); err != nil {
 		t.Fatal(err)
 	}
 	h.stands(t, foreign)

@@ -27,8 +27,8 @@ type UsageDay struct {
 	Live, Test map[Count]int64
 }
 
-// Usage reads a month of an account, given by any instant of it. Months of more than 400 days ago are empty. Statistics lag by a few
-// seconds. Its error is natsconf.ErrUnavailable.
+// Usage reads a month of an account, given by any instant of it. Months of more than 400 days ago are empty.
+// Statistics lag by a few seconds. Its error is natsconf.ErrUnavailable.
 func (st *Store) Usage(ctx context.Context, account string, month time.Time) (Usage, error) {
 	year, m, _ := month.UTC().Date()
 	first := time.Date(year, m, 1, 0, 0, 0, 0, time.UTC)
@@ -63,10 +63,11 @@ func (st *Store) Usage(ctx context.Context, account string, month time.Time) (Us
 // expiredLag is how long after the last lifetime of a day its counts may still be on their way.
 const expiredLag = time.Minute
 
-// settleExpired corrects the count of expired sessions, which loses up to a lifetime's worth where a process is killed. On a day that is
-// over every session that has no other end has expired; on one that is not, no more than those can have.
+// settleExpired corrects the count of expired sessions, which loses up to a lifetime's worth where a process
+// is killed. On a day that is over every session that has no other end has expired; on one that is not, no
+// more than those can have.
 func settleExpired(counts map[Count]int64, over bool) {
-	open := max(counts[CountStarted]-counts[CountVerified]-counts[CountDeclined]-counts[CountRefused]-counts[CountCanceled], 0)
+	open := unended(counts)
 	n := min(max(counts[CountExpired], 0), open)
 	if over {
 		n = open
@@ -76,6 +77,15 @@ func settleExpired(counts map[Count]int64, over bool) {
 		counts[CountExpired] = n
 	}
 }
+
+// unended returns how many of the sessions that were started were not completed or taken back.
+func unended(counts map[Count]int64) int64 {
+	return max(counts[CountStarted]-counts[CountVerified]-counts[CountDeclined]-counts[CountRefused]-counts[CountCanceled], 0)
+}
+
+// Open returns how many sessions of some counts are still open: started, and neither completed, taken back
+// nor expired.
+func Open(counts map[Count]int64) int64 { return max(unended(counts)-counts[CountExpired], 0) }
 
 // Total sums the days' counts of sessions of one kind.
 func (u Usage) Total(test bool) map[Count]int64 {
@@ -88,7 +98,7 @@ func (u Usage) Total(test bool) map[Count]int64 {
 	return total
 }
 
-// Counts gives the day's counts of live sessions, or of test ones.
+// Counts returns the day's counts of live sessions, or of test ones.
 func (d UsageDay) Counts(test bool) map[Count]int64 {
 	if test {
 		return d.Test

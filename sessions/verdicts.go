@@ -9,12 +9,14 @@ import (
 	"verifyd/natsconf"
 )
 
-// verdictsLook is how many of the newest facts are looked at: a few MiB of results, and a fraction of a second.
-const verdictsLook = 30_000
+// maxVerdictFacts is how many of the newest facts are read: a few MiB of results, and a fraction of a
+// second.
+const maxVerdictFacts = 30_000
 
 // Verdicts counts how attempts ended lately.
 type Verdicts struct {
-	Since time.Time // from when on: what was asked for, or later, where more happened since then than is looked at
+	// the start of the count: what was asked for, or later, where there are more facts since then than are read
+	Since time.Time
 	By    map[Verdict]int
 }
 
@@ -32,8 +34,8 @@ func (st *Store) Verdicts(ctx context.Context, since time.Time) (Verdicts, error
 	if last < from || last == 0 {
 		return v, nil
 	}
-	if last >= from+verdictsLook {
-		from = last - verdictsLook + 1
+	if last >= from+maxVerdictFacts {
+		from = last - maxVerdictFacts + 1
 		m, err := st.conn.Next(ctx, natsconf.StreamCompletions, ">", from)
 		switch {
 		case err == nil:
@@ -47,15 +49,18 @@ func (st *Store) Verdicts(ctx context.Context, since time.Time) (Verdicts, error
 		return Verdicts{}, fmt.Errorf("count verdicts: %w", err)
 	}
 	for _, m := range msgs {
-		p, ok := placeOf(m.Subject())
+		p, ok := parseFactSubject(m.Subject())
 		if !ok {
 			continue
 		}
 		r, err := decodeResult(p.id, p.n, m.Data())
-		if errors.Is(err, ErrUnreadable) || r.Verdict == "" { // or a newer build says it in another shape
+		if errors.Is(err, ErrNewer) {
+			r.Verdict = decodeVerdict(m.Data())
+		}
+		if errors.Is(err, ErrUnreadable) || r.Verdict == "" { // or a newer build writes it in another shape
 			r.Verdict = VerdictUnknown
 		}
-		v.By[r.Verdict]++ // of a newer build's the verdict is all that is asked for
+		v.By[r.Verdict]++
 	}
 	return v, nil
 }

@@ -15,13 +15,16 @@ func TestVerdictsOfTheLastHour(t *testing.T) {
 		t.Errorf("before anything happened: %+v, %v", v, err)
 	}
 	want := map[sessions.Verdict]int{}
-	for _, verdict := range []sessions.Verdict{sessions.VerdictDelivered, sessions.VerdictDelivered, sessions.VerdictUnknown} {
+	for _, verdict := range []sessions.Verdict{
+		sessions.VerdictDelivered, sessions.VerdictDelivered, sessions.VerdictUnknown,
+	} {
 		c := h.begun(t, verified)
 		h.claim(t, c.ID, 1, time.Now())
 		h.settle(t, c.ID, 1, verdict, time.Now())
 		want[verdict]++
 	}
-	if v, err := h.store.Verdicts(t.Context(), time.Now().Add(-time.Hour)); err != nil || !maps.Equal(v.By, want) {
+	if v, err := h.store.Verdicts(t.Context(), time.Now().Add(-time.Hour)); err != nil ||
+		!maps.Equal(v.By, want) {
 		t.Errorf("%+v, %v", v, err)
 	}
 	if v, err := h.store.Verdicts(t.Context(), time.Now().Add(time.Minute)); err != nil || len(v.By) != 0 {

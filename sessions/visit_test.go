@@ -13,13 +13,13 @@ import (
 )
 
 // counting is an edge that counts. stop stores what it has counted.
-func (h house) counting(t *testing.T) (st *sessions.Store, stop func()) {
+func (h fixture) counting(t *testing.T) (st *sessions.Store, stop func()) {
 	t.Helper()
 	st, _, stop = h.metered(t)
 	return st, stop
 }
 
-func (h house) metered(t *testing.T) (st *sessions.Store, m *sessions.Meter, stop func()) {
+func (h fixture) metered(t *testing.T) (st *sessions.Store, m *sessions.Meter, stop func()) {
 	t.Helper()
 	steps := sessions.NewSteps(h.conn, singleWriter(t, h, natsconf.StreamEvents))
 	meter := sessions.NewMeter(natstest.Writer(t, h.conn, natsconf.StreamUsage))
@@ -36,14 +36,15 @@ func (h house) metered(t *testing.T) (st *sessions.Store, m *sessions.Meter, sto
 	}
 }
 
-func singleWriter(t *testing.T, h house, stream string) *natsconf.Writer {
+func singleWriter(t *testing.T, h fixture, stream string) *natsconf.Writer {
 	t.Helper()
 	w := natsconf.NewSingleWriter(h.conn, stream)
 	natstest.Serve(t, w)
 	return w
 }
 
-// A reload loop puts one line on the timeline, whichever edges it hits, and the other steps stand where they belong.
+// A reload loop puts one line on the timeline, whichever edges it hits, and the other steps stand where they
+// belong.
 func TestVisitOnTheTimeline(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -62,13 +63,15 @@ func TestVisitOnTheTimeline(t *testing.T) {
 	}
 	h.store.Step(s, sessions.Event{Name: sessions.EventFinished, At: c.CompletedAt})
 	_, entries := h.timeline(t, s.ID, 4)
-	if got, want := said(entries), []string{"created", "opened", "sign_in", "returned", "completed", "finished"}; !reflect.DeepEqual(got, want) {
+	if got, want := kindsOf(entries),
+		[]string{"created", "opened", "sign_in", "returned", "completed", "finished"}; !reflect.DeepEqual(got,
+		want) {
 		t.Errorf("timeline is %q, want %q", got, want)
 	}
 }
 
-// Each step of a session counts once, on whatever edges it is told of and however often; each try at a network counts. The timeline has
-// all of it, as it has where nobody counts.
+// Each step of a session counts once, on whatever edges it is told of and however often; each try at a
+// network counts. The timeline has all of it, as it has where nobody counts.
 func TestStepsCountEachSessionOnce(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -90,18 +93,21 @@ func TestStepsCountEachSessionOnce(t *testing.T) {
 		h.clock.Advance(time.Second)
 		st.Step(s, sessions.Event{Name: sessions.EventReturned, Network: "one"})
 	}
-	b.Step(s, sessions.Event{Name: sessions.EventTrouble, Network: "one", Detail: "token: timeout"})
+	b.Step(s, sessions.Event{Name: sessions.EventNetworkError, Network: "one", Detail: "token: timeout"})
 	h.clock.Advance(time.Second)
 	a.Step(s, sessions.Event{Name: sessions.EventSignIn, Network: "two-2"})
 	h.clock.Advance(time.Second)
-	if _, err := b.Complete(t.Context(), s.ID, sessions.Outcome{State: sessions.Verified, Network: "two-2"}); err != nil {
+	if _, err := b.Complete(t.Context(), s.ID, sessions.Outcome{
+		State: sessions.Verified, Network: "two-2",
+	}); err != nil {
 		t.Fatal(err)
 	}
 	a.Step(s, sessions.Event{Name: sessions.EventFinished, Network: "two-2"})
 	stopA()
 	stopB()
 	want := map[sessions.Count]int64{
-		sessions.CountStarted: 1, sessions.CountOpened: 1, sessions.CountSignIn: 1, sessions.CountReturned: 1, sessions.CountFinished: 1, sessions.CountVerified: 1,
+		sessions.CountStarted: 1, sessions.CountOpened: 1, sessions.CountSignIn: 1, sessions.CountReturned: 1,
+		sessions.CountFinished: 1, sessions.CountVerified: 1,
 		"sign_in:one": 3, "returned:one": 3, "trouble:one": 1, "sign_in:two-2": 1, "verified:two-2": 1,
 	}
 	got := h.counted(t, "acc_a", 30).Live
@@ -112,15 +118,16 @@ func TestStepsCountEachSessionOnce(t *testing.T) {
 		t.Errorf("networks = %q", networks)
 	}
 	_, entries := h.timeline(t, s.ID, 10)
-	if got, want := said(entries), []string{
-		"created", "opened", "sign_in", "returned", "sign_in", "returned", "sign_in", "returned", "trouble", "sign_in", "completed", "finished",
+	if got, want := kindsOf(entries), []string{
+		"created", "opened", "sign_in", "returned", "sign_in", "returned", "sign_in", "returned", "trouble",
+		"sign_in", "completed", "finished",
 	}; !reflect.DeepEqual(got, want) {
 		t.Errorf("timeline is %q\nwant        %q", got, want)
 	}
 }
 
-// Sessions that nobody finished are counted when their lifetime is over, on the day on which they were started, and once, whichever edge
-// ends the others.
+// Sessions that nobody finished are counted when their lifetime is over, on the day on which they were
+// started, and once, whichever edge ends the others.
 func TestExpiredSessionsAreCounted(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -136,7 +143,8 @@ func TestExpiredSessionsAreCounted(t *testing.T) {
 		made = append(made, s)
 	}
 	for i, o := range []sessions.Outcome{
-		{State: sessions.Verified}, {State: sessions.Failed, Reason: sessions.Declined}, {State: sessions.Canceled, Reason: sessions.CanceledReason},
+		{State: sessions.Verified}, {State: sessions.Failed, Reason: sessions.Declined},
+		{State: sessions.Canceled, Reason: sessions.CanceledReason},
 	} {
 		h.clock.Advance(2 * time.Minute)
 		if _, err := []*sessions.Store{a, b, b}[i].Complete(t.Context(), made[i].ID, o); err != nil {
@@ -149,9 +157,11 @@ func TestExpiredSessionsAreCounted(t *testing.T) {
 	}
 	stopA()
 	want := map[sessions.Count]int64{
-		sessions.CountStarted: 5, sessions.CountVerified: 1, sessions.CountDeclined: 1, sessions.CountCanceled: 1, sessions.CountExpired: 2,
+		sessions.CountStarted: 5, sessions.CountVerified: 1, sessions.CountDeclined: 1,
+		sessions.CountCanceled: 1, sessions.CountExpired: 2,
 	}
-	for _, later := range []time.Duration{10 * time.Minute, 10 * time.Minute} { // as the day was counted, and when it is over
+	// as the day was counted, and when it is over
+	for _, later := range []time.Duration{10 * time.Minute, 10 * time.Minute} {
 		h.clock.Advance(later)
 		if got := h.counted(t, "acc_a", 30).Live; !maps.Equal(got, want) {
 			t.Errorf("counts = %v\nwant     %v", got, want)
@@ -159,8 +169,8 @@ func TestExpiredSessionsAreCounted(t *testing.T) {
 	}
 }
 
-// While some sessions are open, others have expired: those that are completed are not among them, and what a process that stops counted ahead
-// is taken back where the session is completed after all.
+// While some sessions are open, others have expired: those that are completed are not among them, and what a
+// process that stops counted ahead is taken back where the session is completed after all.
 func TestExpiredBesideOpenSessions(t *testing.T) {
 	t.Parallel()
 	h := start(t)

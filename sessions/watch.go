@@ -12,12 +12,14 @@ import (
 	"verifyd/natsconf"
 )
 
-// watchIdle is for how long a watch goes on that nobody follows a session by: whoever waits for one session soon waits for the next.
+// watchIdle is how long a watch goes on without followers: whoever waits for one session soon waits for the
+// next.
 const watchIdle = 30 * time.Second
 
-// Watch is the actor that tells who follows a session that a fact of it was stored, on whatever machine. All followers of a process
-// share one reading of StreamCompletions, without the facts' data, which runs only while somebody follows. It tells that something
-// may have changed, never what: followers read the session.
+// Watch is the actor that notifies followers of a session when a fact of it was stored, on whatever machine.
+// All followers of a process share one consumer of StreamCompletions, without the facts' data, which runs
+// only while somebody follows. It signals that something may have changed, never what: followers read the
+// session.
 type Watch struct {
 	conn   *natsconf.Conn
 	wanted chan struct{} // one place: the first follower has come
@@ -27,24 +29,27 @@ type Watch struct {
 	live      chan struct{} // closed while facts are read
 }
 
-// Follower is told when a fact of its session may have been stored.
+// Follower is notified when a fact of its session may have been stored.
 type Follower struct {
 	w       *Watch
 	id      ID
-	changed chan struct{} // one place: several facts are one reason to look
+	changed chan struct{} // one place: several facts are one reason to read
 }
 
 // NewWatch makes a watch. It reads nothing until served and followed.
 func NewWatch(c *natsconf.Conn) *Watch {
-	return &Watch{conn: c, wanted: make(chan struct{}, 1), followers: map[ID]map[*Follower]struct{}{}, live: make(chan struct{})}
+	return &Watch{
+		conn: c, wanted: make(chan struct{}, 1), followers: map[ID]map[*Follower]struct{}{},
+		live: make(chan struct{}),
+	}
 }
 
 // String names the actor in the supervisor's log.
 func (w *Watch) String() string { return "session watch" }
 
-// Follow begins to follow a session. Every fact that is stored after it has returned is told; what was stored before is not, so the
-// caller reads the session next. The caller closes the follower. The error is natsconf.ErrUnavailable, when ctx ends before facts
-// are read.
+// Follow begins to follow a session. Every fact that is stored after it has returned is signalled; what was
+// stored before is not, so the caller reads the session next. The caller closes the follower. The error is
+// natsconf.ErrUnavailable, when ctx ends before facts are read.
 func (w *Watch) Follow(ctx context.Context, id ID) (*Follower, error) {
 	f := &Follower{w: w, id: id, changed: make(chan struct{}, 1)}
 	w.mu.Lock()
@@ -67,10 +72,10 @@ func (w *Watch) Follow(ctx context.Context, id ID) (*Follower, error) {
 	}
 }
 
-// Changed gives a channel that has a value when the session may have changed since it was last read.
+// Changed returns a channel that has a value when the session may have changed since it was last read.
 func (f *Follower) Changed() <-chan struct{} { return f.changed }
 
-// Close ends the following. Repeating it is harmless.
+// Close stops following. Repeating it is harmless.
 func (f *Follower) Close() {
 	f.w.mu.Lock()
 	defer f.w.mu.Unlock()
@@ -105,13 +110,14 @@ func (w *Watch) watchOnce(ctx context.Context) error {
 		return fmt.Errorf("watch sessions: %w", err)
 	}
 	defer done()
-	trouble := make(chan struct{}, 1)
-	reading, err := consumer.Consume(w.take, jetstream.ConsumeErrHandler(func(jetstream.ConsumeContext, error) {
-		select {
-		case trouble <- struct{}{}:
-		default:
-		}
-	}))
+	failed := make(chan struct{}, 1)
+	reading, err := consumer.Consume(w.take,
+		jetstream.ConsumeErrHandler(func(jetstream.ConsumeContext, error) {
+			select {
+			case failed <- struct{}{}:
+			default:
+			}
+		}))
 	if err != nil {
 		return fmt.Errorf("watch sessions: %w: %w", natsconf.ErrUnavailable, err)
 	}
@@ -122,7 +128,7 @@ func (w *Watch) watchOnce(ctx context.Context) error {
 	defer idle.Stop()
 	for {
 		select {
-		case <-trouble:
+		case <-failed:
 			return nil
 		case <-back:
 			return nil
@@ -136,16 +142,16 @@ func (w *Watch) watchOnce(ctx context.Context) error {
 	}
 }
 
-// take tells the followers of the session that a fact is about.
+// take notifies the followers of the session that a fact is about.
 func (w *Watch) take(m jetstream.Msg) {
 	_, rest, _ := strings.Cut(m.Subject(), ".")
 	name, _, _ := strings.Cut(rest, ".")
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	tell(w.followers[ID(name)])
+	notify(w.followers[ID(name)])
 }
 
-func tell(followers map[*Follower]struct{}) {
+func notify(followers map[*Follower]struct{}) {
 	for f := range followers {
 		select {
 		case f.changed <- struct{}{}:
@@ -154,13 +160,14 @@ func tell(followers map[*Follower]struct{}) {
 	}
 }
 
-// up lets those in who wait to follow, and has those look who follow already: between two readings facts may have been missed.
+// up releases those that wait to follow, and notifies existing followers: between two consumers facts may
+// have been missed.
 func (w *Watch) up() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	close(w.live)
 	for _, followers := range w.followers {
-		tell(followers)
+		notify(followers)
 	}
 }
 

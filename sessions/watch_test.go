@@ -13,7 +13,7 @@ func changes(t *testing.T, f *sessions.Follower) {
 	t.Helper()
 	select {
 	case <-f.Changed():
-	case <-time.After(natstest.LastResort):
+	case <-time.After(natstest.TestTimeout):
 		t.Fatal("nothing was told")
 	}
 }

@@ -4,19 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net/url"
 	osuser "os/user"
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
+	"verifyd/cmd/verifyd/config"
+	"verifyd/cmd/verifyd/table"
 	"verifyd/edge"
 	"verifyd/edge/account"
-	"verifyd/sessions/told"
+	"verifyd/sessions/timeline"
 )
 
 // operator is who runs a command, as the audit log names them: by the name that the machine knows.
@@ -30,6 +30,11 @@ func operator() account.Actor {
 
 type accountCmd struct {
 	Create       accountCreateCmd      `cmd:"" help:"Make an account, with a signing secret."`
+	Quota        accountQuotaCmd       `cmd:"" help:"Set how many sessions an account may start in a UTC month."`
+	Rename       accountRenameCmd      `cmd:"" help:"Give an account another name; it keeps its id and all that belongs to it."`
+	Disable      accountDisableCmd     `cmd:"" help:"Take an account out of service: its keys are refused and its users cannot sign in, until it is enabled."`
+	Enable       accountEnableCmd      `cmd:"" help:"Put an account back into service."`
+	Delete       accountDeleteCmd      `cmd:"" help:"End an account for good, with its keys, members, invites, login links and signing secrets."`
 	List         accountListCmd        `cmd:"" help:"List accounts."`
 	Show         accountShowCmd        `cmd:"" help:"Show an account's members, login links, keys, signing secrets without their values, and quota."`
 	Secret       accountSecretCmd      `cmd:"" help:"Print an account's callback signing secret alone on standard output."`
@@ -44,28 +49,35 @@ type accountCmd struct {
 
 type accountCreateCmd struct {
 	storeCmd `embed:""`
-	Name     string `arg:"" help:"The account's name, as end users will read it; it cannot be changed."`
+	Name     string `arg:"" help:"The account's name, as end users will read it."`
+	NewStore bool   `help:"Make the store too, where the data directory has none yet."`
 }
 
 // Run makes the account.
 func (a accountCreateCmd) Run(ctx context.Context, c console) error {
-	return a.with(ctx, c, func(s *account.Store) error {
+	reach := a.existing
+	if a.NewStore {
+		reach = a.with
+	}
+	return reach(ctx, c, func(s *account.Store) error {
 		acc, err := s.CreateAccount(ctx, operator(), a.Name)
 		if err != nil {
 			return badInput(err)
 		}
-		_, err = fmt.Fprintf(c.err, "Account %s is made. Let its owner in with: verifyd account login-link --account %s --base-url URL\n", acc.ID, strconv.Quote(acc.Name))
+		_, err = fmt.Fprintf(c.err,
+			"Account %s is made. Make a key with: verifyd key create --account %[2]s. Let its owner in with: verifyd account login-link --account %[2]s --base-url URL\n", acc.ID, strconv.Quote(acc.Name))
 		return err
 	})
 }
 
 type accountListCmd struct {
-	storeCmd `embed:""`
+	storeCmd      `embed:""`
+	table.Listing `embed:""`
 }
 
 // Run lists the accounts by name.
-func (a accountListCmd) Run(ctx context.Context, c console) error {
-	return a.existing(ctx, c, func(s *account.Store) error {
+func (l accountListCmd) Run(ctx context.Context, c console) error {
+	return l.existing(ctx, c, func(s *account.Store) error {
 		accounts, err := s.Accounts(ctx)
 		if err != nil {
 			return err
@@ -80,13 +92,21 @@ func (a accountListCmd) Run(ctx context.Context, c console) error {
 				active[k.Account]++
 			}
 		}
-		w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
-		_, _ = fmt.Fprintln(w, "NAME\tID\tCREATED\tMEMBERS\tKEYS\tQUOTA")
+		t := table.New("accounts", "NAME", "ID", "CREATED", "MEMBERS", "KEYS", "QUOTA", "STATE")
 		for _, a := range accounts {
-			_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%s\n", a.Name, a.ID, instant(a.CreatedAt), len(a.Members), active[a.ID], quotaText(a.Quota))
+			quota := table.NewCell(quotaText(a.Quota), table.UnlessZero(a.Quota))
+			t.Add(a.Name, a.ID, a.CreatedAt, len(a.Members), active[a.ID], quota, stateText(a))
 		}
-		return w.Flush()
+		return l.Print(c.out, t)
 	})
+}
+
+// stateText describes whether the account is in service.
+func stateText(a account.Account) string {
+	if !a.DisabledAt.IsZero() {
+		return "disabled since " + table.Instant(a.DisabledAt)
+	}
+	return "in service"
 }
 
 func quotaText(quota int64) string {
@@ -104,8 +124,9 @@ func monthText(quota int64) string {
 }
 
 type accountShowCmd struct {
-	storeCmd `embed:""`
-	Name     string `arg:"" help:"The account's name."`
+	storeCmd      `embed:""`
+	table.Listing `embed:""`
+	Name          string `arg:"" help:"The account's name."`
 }
 
 // Run shows what the account's owners see of it, without any secret.
@@ -128,42 +149,56 @@ func (a accountShowCmd) Run(ctx context.Context, c console) error {
 		if err != nil {
 			return err
 		}
-		return showAccount(c.out, acc, links, keys, used, time.Now())
+		return a.Print(c.out, accountTables(acc, links, keys, used, time.Now())...)
 	})
 }
 
-func showAccount(out io.Writer, a account.Account, links []account.Grant, keys []account.Key, used map[string]time.Time, now time.Time) error {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintf(w, "Account\t%s (%s)\nCreated\t%s\nQuota\t%s\n", a.Name, a.ID, instant(a.CreatedAt), monthText(a.Quota))
+// accountTables are all that there is to be seen of an account.
+func accountTables(
+	a account.Account, links []account.Grant, keys []account.Key, used map[string]time.Time, now time.Time,
+) []*table.Table {
+	acc := table.NewCard("account", "Account:name", ":id", "Created", "State", "Quota",
+		"Link back:return_url", "Colour")
+	name, quota := table.NewCell(a.Name+" ("+a.ID+")", a.Name),
+		table.NewCell(monthText(a.Quota), table.UnlessZero(a.Quota))
+	acc.Add(name, a.ID, a.CreatedAt, stateText(a), quota, a.ReturnURL, a.Colour)
+	secrets := table.New("signing_secrets", "SIGNING SECRET:use", "AGE:", ":created", ":ends")
 	for i, s := range a.Signing(now) {
-		_, _ = fmt.Fprintf(w, "%s\t%s\n", []string{"Signing secret", "Secret before it"}[min(i, 1)], secretText(s, now))
+		use := table.NewCell("Current secret", "current")
+		if i > 0 {
+			use = table.NewCell("Secret before it", "previous")
+		}
+		secrets.Add(use, table.NewCell(secretText(s, now), nil), s.CreatedAt, s.ExpiresAt)
 	}
-	_, _ = fmt.Fprintf(w, "Link back\t%s\nColour\t%s\n", orDash(a.ReturnURL), orDash(a.Colour))
-	_, _ = fmt.Fprintf(w, "\nMEMBER\tROLE\tIDENTITY\tE-MAIL\tSINCE\n")
+	members := table.New("members", "MEMBER:name", "ROLE", "IDENTITY", "E-MAIL:email", "SINCE")
 	for _, m := range a.Members {
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", orDash(m.Name), m.Role, told.Legible(m.Network+":"+m.Subject), orDash(m.Email), instant(m.Since))
+		members.Add(m.Name, m.Role, timeline.Legible(m.Network+":"+m.Subject), m.Email, m.Since)
 	}
+	invites := table.New("invites", "INVITED:for", "ROLE", "BY", "UNTIL")
 	for _, i := range a.Invites {
 		if now.Before(i.ExpiresAt) {
-			_, _ = fmt.Fprintf(w, "%s\t%s\tinvited by %s, until %s\t\t\n", orDash(i.For), i.Role, told.Legible(i.By), instant(i.ExpiresAt))
+			invites.Add(i.For, i.Role, timeline.Legible(i.By), i.ExpiresAt)
 		}
 	}
-	_, _ = fmt.Fprintf(w, "\nLOGIN LINK\tROLE\tSINCE\tUNTIL\tBY\n")
+	open := table.New("login_links", "LOGIN LINK:id", "ROLE", "SINCE", "UNTIL", "BY")
 	for _, l := range links {
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", l.Link, l.Role, instant(l.Since), instant(l.Until), told.Legible(l.By))
+		open.Add(l.Link, l.Role, l.Since, l.Until, timeline.Legible(l.By))
 	}
-	_, _ = fmt.Fprintf(w, "\nKEY\tNAME\tID\tSTATE\tEXPIRES\tLAST USED\tCALLBACKS\n")
+	theirs := table.New("keys", "KEY", "NAME", "ID", "STATE", "EXPIRES", "LAST USED", "RATE",
+		"CALLBACKS:policy")
 	for _, k := range keys {
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", shortKey(k), orDash(k.Name), k.ID, k.State(now), instant(k.ExpiresAt), instant(used[k.ID]), policyText(k.Policy))
+		theirs.Add(shortKey(k), k.Name, k.ID, k.State(now), k.ExpiresAt, used[k.ID], rateCell(k),
+			policyCell(k))
 	}
-	return w.Flush()
+	return []*table.Table{acc, secrets, members, invites, open, theirs}
 }
 
 // secretText tells a secret's age and end, never the secret.
 func secretText(s account.Secret, now time.Time) string {
-	text := fmt.Sprintf("made %s, %d days ago", instant(s.CreatedAt), int(now.Sub(s.CreatedAt).Hours()/24))
+	text := fmt.Sprintf("made %s, %d days ago", table.Instant(s.CreatedAt),
+		int(now.Sub(s.CreatedAt).Hours()/24))
 	if !s.ExpiresAt.IsZero() {
-		text += ", signs until " + instant(s.ExpiresAt)
+		text += ", signs until " + table.Instant(s.ExpiresAt)
 	}
 	return text
 }
@@ -173,19 +208,21 @@ type accountSecretCmd struct {
 	Name     string `arg:"" help:"The account's name."`
 }
 
-// Run prints the current signing secret on standard output, so that a script can take it, and what else signs beside it.
+// Run prints the current signing secret on standard output, so that a script can take it, and what else signs
+// beside it.
 func (a accountSecretCmd) Run(ctx context.Context, c console) error {
 	return a.existing(ctx, c, func(s *account.Store) error {
-		acc, err := s.AccountByName(ctx, a.Name)
+		acc, err := ownAccount(ctx, s, a.Name)
 		if err != nil {
-			return badInput(err)
+			return err
 		}
 		secrets, err := s.RevealSecrets(ctx, operator(), acc.ID)
 		if err != nil {
 			return err
 		}
 		for _, old := range secrets[1:] {
-			_, _ = fmt.Fprintf(c.err, "The secret before it signs too, until %s: %s\n", instant(old.ExpiresAt), old.Value)
+			_, _ = fmt.Fprintf(c.err, "The secret before it signs too, until %s: %s\n",
+				table.Instant(old.ExpiresAt), old.Value)
 		}
 		_, err = fmt.Fprintln(c.out, secrets[0].Value)
 		return err
@@ -202,20 +239,22 @@ type accountRotateCmd struct {
 func (a accountRotateCmd) Run(ctx context.Context, c console) error {
 	overlap, err := parseSpan(a.Overlap)
 	if err != nil {
-		return usageError{fmt.Errorf("--overlap: %q is not a time; for example 24h, 7d, or 0", a.Overlap)}
+		return config.Usage(fmt.Errorf("--overlap: %q is not a time; for example 24h, 7d, or 0", a.Overlap))
 	}
 	return a.existing(ctx, c, func(s *account.Store) error {
-		acc, err := s.AccountByName(ctx, a.Account)
+		acc, err := ownAccount(ctx, s, a.Account)
 		if err != nil {
-			return badInput(err)
+			return err
 		}
 		if acc, err = s.RotateSecret(ctx, operator(), acc.ID, overlap); err != nil {
 			return badInput(err)
 		}
 		if len(acc.Secrets) > 1 {
-			_, _ = fmt.Fprintf(c.err, "Callbacks of %s carry both signatures until %s. Put the new secret into the receiver before then.\n", acc.Name, instant(acc.Secrets[1].ExpiresAt))
+			_, _ = fmt.Fprintf(c.err,
+				"Callbacks of %s carry both signatures until %s. Put the new secret into the receiver before then.\n", acc.Name, table.Instant(acc.Secrets[1].ExpiresAt))
 		} else {
-			_, _ = fmt.Fprintf(c.err, "Callbacks of %s are signed with the new secret alone, from now on.\n", acc.Name)
+			_, _ = fmt.Fprintf(c.err, "Callbacks of %s are signed with the new secret alone, from now on.\n",
+				acc.Name)
 		}
 		_, err = fmt.Fprintln(c.out, acc.Secrets[0].Value)
 		return err
@@ -230,9 +269,9 @@ type accountEndRotationCmd struct {
 // Run ends the overlap.
 func (a accountEndRotationCmd) Run(ctx context.Context, c console) error {
 	return a.existing(ctx, c, func(s *account.Store) error {
-		acc, err := s.AccountByName(ctx, a.Account)
+		acc, err := ownAccount(ctx, s, a.Account)
 		if err != nil {
-			return badInput(err)
+			return err
 		}
 		if _, err := s.EndRotation(ctx, operator(), acc.ID); err != nil {
 			return badInput(err)
@@ -256,25 +295,26 @@ type accountLoginLinkCmd struct {
 func (a accountLoginLinkCmd) Run(ctx context.Context, c console) error {
 	base, _, err := edge.ParseBaseURL(a.BaseURL)
 	if err != nil {
-		var f faults
-		f.add("base-url", fmt.Sprintf("%q is %v", a.BaseURL, err), "for example https://verify.example.com")
-		return usageError{f.err()}
+		var f config.Faults
+		f.Add("base-url", fmt.Sprintf("%q is %v", a.BaseURL, err), "for example https://verify.example.com")
+		return config.Usage(f.OwnErr())
 	}
 	role, err := account.ParseRole(a.Role)
 	if err != nil {
-		return usageError{fmt.Errorf("--role: %w", err)}
+		return config.Usage(fmt.Errorf("--role: %w", err))
 	}
 	return a.existing(ctx, c, func(s *account.Store) error {
-		acc, err := s.AccountByName(ctx, a.Account)
+		acc, err := ownAccount(ctx, s, a.Account)
 		if err != nil {
-			return badInput(err)
+			return err
 		}
 		token, link, err := s.LoginLink(ctx, operator(), acc.ID, role)
 		if err != nil {
 			return badInput(err)
 		}
-		_, _ = fmt.Fprintf(c.err, "The link works once, until %s. Whoever has it is %s of %s for 12 hours: send it as you would a password. To take it back, then too: verifyd account revoke-login-link --account %s %s\n",
-			instant(link.ExpiresAt), role, acc.Name, strconv.Quote(acc.Name), link.ID)
+		_, _ = fmt.Fprintf(c.err,
+			"The link works once, until %s. Whoever has it is %s of %s for 12 hours: send it as you would a password. To take it back, then too: verifyd account revoke-login-link --account %s %s\n",
+			table.Instant(link.ExpiresAt), role, acc.Name, strconv.Quote(acc.Name), link.ID)
 		_, err = fmt.Fprintln(c.out, base+linkPath+"?token="+url.QueryEscape(token))
 		return err
 	})
@@ -289,46 +329,48 @@ type accountRevokeLinkCmd struct {
 // Run takes the link back.
 func (a accountRevokeLinkCmd) Run(ctx context.Context, c console) error {
 	return a.existing(ctx, c, func(s *account.Store) error {
-		acc, err := s.AccountByName(ctx, a.Account)
-		if err != nil {
-			return badInput(err)
-		}
-		err = s.RevokeLoginLink(ctx, operator(), acc.ID, a.Link)
-		if errors.Is(err, account.ErrNoLink) {
-			return usageError{fmt.Errorf("LINK: %w; list them with: verifyd account show %s", err, strconv.Quote(acc.Name))}
-		}
+		acc, err := ownAccount(ctx, s, a.Account)
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(c.err, "%s lets nobody into %s any more, from the next click on.\n", told.Legible(a.Link), acc.Name)
+		err = revokeLink(ctx, s, acc, a.Link, c.err)
+		if errors.Is(err, account.ErrNoLink) {
+			return config.Usage(fmt.Errorf("LINK: %w; list them with: verifyd account show %s", err,
+				strconv.Quote(acc.Name)))
+		}
 		return err
 	})
 }
 
 type accountAuditCmd struct {
-	storeCmd `embed:""`
-	Name     string `arg:"" help:"The account's name."`
-	Limit    int    `default:"50" help:"How many records, newest first; 0 for all."`
+	storeCmd      `embed:""`
+	table.Listing `embed:""`
+	Name          string `arg:"" help:"The account's name; the id of one that was deleted."`
+	Limit         int    `default:"50" help:"How many records, newest first; 0 for all."`
 }
 
 // Run lists the records.
 func (a accountAuditCmd) Run(ctx context.Context, c console) error {
 	return a.existing(ctx, c, func(s *account.Store) error {
-		acc, err := s.AccountByName(ctx, a.Name)
+		acc, err := s.Deleted(ctx, a.Name)
+		if errors.Is(err, account.ErrNoAccount) {
+			acc, err = s.AccountByName(ctx, a.Name)
+		}
 		if err != nil {
 			return badInput(err)
 		}
-		return listAudit(ctx, c, s, acc.ID, a.Limit)
+		return listAudit(ctx, c, s, acc.ID, a.Limit, a.Listing)
 	})
 }
 
 // listAudit writes out the newest records of a log; all of them where the limit is 0.
-func listAudit(ctx context.Context, c console, s *account.Store, log string, limit int) error {
+func listAudit(ctx context.Context, c console, s *account.Store, log string, limit int,
+	as table.Listing) error {
 	if limit < 0 {
-		return usageError{fmt.Errorf("--limit: %d is below zero; give a number of records, or 0 for all", limit)}
+		return config.Usage(fmt.Errorf("--limit: %d is below zero; give a number of records, or 0 for all",
+			limit))
 	}
-	w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(w, "AT\tWHO\tWHAT\tON\tDETAIL")
+	t := table.New("records", "AT", "WHO", "WHAT", "ON", "DETAIL")
 	cursor, left := "", limit
 	for {
 		page, err := s.Audit(ctx, log, cursor, left)
@@ -336,16 +378,18 @@ func listAudit(ctx context.Context, c console, s *account.Store, log string, lim
 			return err
 		}
 		for _, r := range page.Records {
-			_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", instant(r.At), told.Legible(whoText(r.Who)), r.What, orDash(told.Legible(r.On)), detailText(r.Detail))
+			t.Add(r.At, timeline.Legible(whoText(r.Who)), r.What, timeline.Legible(r.On),
+				table.NewCell(detailText(r.Detail), r.Detail))
 		}
 		left -= len(page.Records)
 		if cursor = page.Next; cursor == "" || limit > 0 && left <= 0 {
-			return w.Flush()
+			return as.Print(c.out, t)
 		}
 	}
 }
 
-// whoText names who did something, with the identity of a member beside the name, which may be another's, too.
+// whoText names who did something, with the identity of a member beside the name, which may be another's,
+// too.
 func whoText(who account.Actor) string {
 	if id := who.Identity(); id != "" && id != who.String() {
 		return who.String() + " (" + id + ")"
@@ -356,7 +400,7 @@ func whoText(who account.Actor) string {
 func detailText(detail map[string]string) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(detail)) {
-		parts = append(parts, name+": "+told.Legible(detail[name]))
+		parts = append(parts, name+": "+timeline.Legible(detail[name]))
 	}
-	return orDash(strings.Join(parts, ", "))
+	return table.OrDash(strings.Join(parts, ", "))
 }

@@ -10,13 +10,14 @@ import (
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
+	"verifyd/cmd/verifyd/demo"
 	"verifyd/edge/account"
 	"verifyd/natsconf/natstest"
 )
 
 // Accounts are made, shown, let in and rotated by the operator, on a stopped service as on a running one.
 func TestAccountCommands(t *testing.T) {
-	beside(t)
+	parallel(t)
 	dir := filepath.Join(t.TempDir(), "store")
 	do := func(wantCode int, args ...string) (out, errOut string) {
 		t.Helper()
@@ -34,7 +35,7 @@ func TestAccountCommands(t *testing.T) {
 			}
 		}
 	}
-	_, said := do(0, "account", "create", "Harbor Guild")
+	_, said := do(0, "account", "create", "Harbor Guild", "--new-store")
 	contains("create", said, "acc_", "login-link")
 	_, said = do(exitUsage, "account", "create", "Harbor Guild")
 	contains("creating it twice", said, "exists already")
@@ -69,7 +70,8 @@ func TestAccountCommands(t *testing.T) {
 	}
 
 	show, _ := do(0, "account", "show", "Harbor Guild")
-	contains("show", show, "Harbor Guild", "the service's default", "Secret before it", "0 days ago", "signs until", "bot", "rolled", "MEMBER")
+	contains("show", show, "Harbor Guild", "the service's default", "Secret before it", "0 days ago",
+		"signs until", "bot", "rolled", "MEMBER")
 	if strings.Contains(show, "whsec_") || strings.Contains(show, next) {
 		t.Error("show shows a secret")
 	}
@@ -84,9 +86,11 @@ func TestAccountCommands(t *testing.T) {
 	contains("show", show, "https://harbor.example/verified", "#1f5fd0")
 	do(0, "account", "colour", "--account", "Harbor Guild", "--clear")
 
-	link, said := do(0, "account", "login-link", "--account", "Harbor Guild", "--role", "developer", "--base-url", "https://verify.example.com/x/")
+	link, said := do(0, "account", "login-link", "--account", "Harbor Guild", "--role", "developer",
+		"--base-url", "https://verify.example.com/x/")
 	contains("login-link", said, "works once, until", "developer of Harbor Guild")
-	if !strings.HasPrefix(link, "https://verify.example.com/x/dashboard/link?token=") || strings.ContainsAny(link, " \n") {
+	if !strings.HasPrefix(link, "https://verify.example.com/x/dashboard/link?token=") ||
+		strings.ContainsAny(link, " \n") {
 		t.Errorf("link is %q", link)
 	}
 	linkID := regexp.MustCompile("link_[a-z0-9]{16}").FindString(said)
@@ -103,8 +107,11 @@ func TestAccountCommands(t *testing.T) {
 	list, _ = do(0, "account", "list")
 	contains("list", list, "Harbor Guild", "QUOTA")
 	log, _ := do(0, "account", "audit", "Harbor Guild")
-	contains("audit", log, "operator", "account.created", "key.created", "key.rolled", "secret.rotated", "secret.revealed", "secret.rotation_ended", "return_url.set", "colour.set", "login_link.created", "role: developer")
-	if lines := strings.Split(log, "\n"); !strings.Contains(lines[1], "login_link.revoked") || !strings.Contains(lines[len(lines)-1], "account.created") {
+	contains("audit", log, "operator", "account.created", "key.created", "key.rolled", "secret.rotated",
+		"secret.revealed", "secret.rotation_ended", "return_url.set", "colour.set", "login_link.created",
+		"role: developer")
+	if lines := strings.Split(log, "\n"); !strings.Contains(lines[1], "login_link.revoked") ||
+		!strings.Contains(lines[len(lines)-1], "account.created") {
 		t.Errorf("audit is not newest first:\n%s", log)
 	}
 	few, _ := do(0, "account", "audit", "Harbor Guild", "--limit", "2")
@@ -120,9 +127,9 @@ func TestAccountCommands(t *testing.T) {
 }
 
 func TestAccountCommandRefusals(t *testing.T) {
-	beside(t)
+	parallel(t)
 	dir := filepath.Join(t.TempDir(), "store")
-	if code, _, errOut := verifyd(t, "account", "create", "a", "--data-dir", dir); code != 0 {
+	if code, _, errOut := verifyd(t, "account", "create", "a", "--new-store", "--data-dir", dir); code != 0 {
 		t.Fatal(errOut)
 	}
 	for _, c := range []struct {
@@ -137,15 +144,20 @@ func TestAccountCommandRefusals(t *testing.T) {
 		{[]string{"account", "rotate-secret", "--account", "a", "--overlap", "soon"}, "24h"},
 		{[]string{"account", "rotate-secret", "--account", "a", "--overlap", "31d"}, "out of range"},
 		{[]string{"account", "end-rotation", "--account", "nobody"}, "verifyd account list"},
-		{[]string{"account", "return-url", "--account", "nobody", "https://x.example"}, "verifyd account list"},
-		{[]string{"account", "return-url", "--account", "a", "http://x.example"}, "https://example.com/verified"},
+		{[]string{"account", "return-url", "--account", "nobody", "https://x.example"},
+			"verifyd account list"},
+		{[]string{"account", "return-url", "--account", "a", "http://x.example"},
+			"https://example.com/verified"},
 		{[]string{"account", "return-url", "--account", "a"}, "--clear"},
 		{[]string{"account", "return-url", "--account", "a", "https://x.example", "--clear"}, "--clear"},
 		{[]string{"account", "colour", "--account", "a", "red"}, "#1f5fd0"},
 		{[]string{"account", "login-link", "--account", "a"}, "base-url"},
-		{[]string{"account", "login-link", "--account", "a", "--base-url", "verify.example.com"}, "https://verify.example.com"},
-		{[]string{"account", "login-link", "--account", "a", "--base-url", "https://x", "--role", "king"}, "owner, developer or viewer"},
-		{[]string{"account", "login-link", "--account", "nobody", "--base-url", "https://x"}, "verifyd account list"},
+		{[]string{"account", "login-link", "--account", "a", "--base-url", "verify.example.com"},
+			"https://verify.example.com"},
+		{[]string{"account", "login-link", "--account", "a", "--base-url", "https://x", "--role", "king"},
+			"owner, developer or viewer"},
+		{[]string{"account", "login-link", "--account", "nobody", "--base-url", "https://x"},
+			"verifyd account list"},
 		{[]string{"account", "revoke-login-link", "--account", "nobody", "link_x"}, "verifyd account list"},
 		{[]string{"account", "revoke-login-link", "--account", "a", "link_*"}, "verifyd account show"},
 		{[]string{"account", "revoke-login-link", "link_x"}, "--account"},
@@ -165,11 +177,13 @@ func TestAccountCommandRefusals(t *testing.T) {
 }
 
 func TestParseEnd(t *testing.T) {
-	beside(t)
+	parallel(t)
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	for text, want := range map[string]string{
-		"2026-11-21": "2026-11-22T00:00:00Z", "2027-01-31T12:00:00+01:00": "2027-01-31T11:00:00Z", "90d": "2027-02-19T12:00:00Z", "90m": "2026-11-21T13:30:00Z",
-		"2026-11-20": "", "2026-11-21T12:00:00Z": "", "0d": "", "99999d": "", "d": "", "1.5d": "", "-1h": "", "tomorrow": "",
+		"2026-11-21": "2026-11-22T00:00:00Z", "2027-01-31T12:00:00+01:00": "2027-01-31T11:00:00Z",
+		"90d": "2027-02-19T12:00:00Z", "90m": "2026-11-21T13:30:00Z",
+		"2026-11-20": "", "2026-11-21T12:00:00Z": "", "0d": "", "99999d": "", "d": "", "1.5d": "", "-1h": "",
+		"tomorrow": "",
 	} {
 		end, err := parseEnd(text, now)
 		if (err == nil) != (want != "") || err == nil && end.UTC().Format(time.RFC3339) != want {
@@ -178,37 +192,43 @@ func TestParseEnd(t *testing.T) {
 	}
 }
 
-// Through a rotation callbacks carry both signatures, then one; a rolled key works until its grace is over, then says so.
+// Through a rotation callbacks carry both signatures, then one; a rolled key works until its grace is over,
+// then says so.
 func TestRotationAndRollSeenFromOutside(t *testing.T) {
-	beside(t)
+	parallel(t)
 	r := boot(t)
-	a := must[account.Account](t)(r.store.accounts.AccountByName(t.Context(), "Harbor Guild"))
+	a := must[account.Account](t)(r.Store.Accounts.AccountByName(t.Context(), "Harbor Guild"))
 	signatures := func() (all string, old, fresh bool) {
 		t.Helper()
 		s := r.begin(t)
-		b := newBrowser()
-		expectTitle(t, must[*page](t)(b.press(t.Context(), atProvider(t, b, s.VerifyURL), "sign-in")), http.StatusOK, "You are verified")
+		b := demo.NewBrowser()
+		expectTitle(t, must[*demo.Page](t)(b.Press(t.Context(), atProvider(t, b, s.VerifyURL), "sign-in")),
+			http.StatusOK, "You are verified")
 		got := <-r.inbox.got
 		verifies := func(i int) bool {
-			current := must[account.Account](t)(r.store.accounts.AccountByName(t.Context(), "Harbor Guild"))
+			current := must[account.Account](t)(r.Store.Accounts.AccountByName(t.Context(), "Harbor Guild"))
 			secrets := append([]string{r.secret}, current.Secrets[0].Value)
 			hook := must[*standardwebhooks.Webhook](t)(standardwebhooks.NewWebhook(secrets[i]))
-			return hook.VerifyIgnoringTimestamp(got.body, got.header) == nil
+			return hook.VerifyIgnoringTimestamp(got.Body, got.Header) == nil
 		}
-		return got.header.Get("Webhook-Signature"), verifies(0), verifies(1)
+		return got.Header.Get("Webhook-Signature"), verifies(0), verifies(1)
 	}
-	must[account.Account](t)(r.store.accounts.RotateSecret(t.Context(), operator(), a.ID, time.Hour))
-	natstest.Await(t, "both secrets sign", func() bool { secrets, _ := r.mirror.SigningSecrets(a.ID); return len(secrets) == 2 })
+	must[account.Account](t)(r.Store.Accounts.RotateSecret(t.Context(), operator(), a.ID, time.Hour))
+	natstest.Await(t, "both secrets sign", func() bool {
+		secrets, _ := r.Mirror.SigningSecrets(a.ID)
+		return len(secrets) == 2
+	})
 	if all, old, fresh := signatures(); len(strings.Fields(all)) != 2 || !old || !fresh {
 		t.Errorf("in the overlap: %q, old %t, new %t", all, old, fresh)
 	}
 
 	before := r.apiKey
-	secret, _, err := r.store.accounts.RollKey(t.Context(), operator(), a.ID, r.mirror.Keys(a.ID)[0].ID, time.Hour)
+	secret, _, err := r.Store.Accounts.RollKey(t.Context(), operator(), a.ID, r.Mirror.Keys(a.ID)[0].ID,
+		time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.knows(t.Context(), secret); err != nil {
+	if err := r.Knows(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}
 	r.begin(t) // with the old key
@@ -217,22 +237,25 @@ func TestRotationAndRollSeenFromOutside(t *testing.T) {
 	if all, old, fresh := signatures(); len(strings.Fields(all)) != 1 || old || !fresh {
 		t.Errorf("after the overlap: %q, old %t, new %t", all, old, fresh)
 	}
-	status, _, answer := (api{base: r.base, key: before}).call(t, http.MethodGet, "/sessions/x", "")
+	status, _, answer := (api{base: r.Base, key: before}).call(t, http.MethodGet, "/sessions/x", "")
 	if status != http.StatusUnauthorized || !strings.Contains(string(answer), "its grace ended on") {
 		t.Errorf("the old key after the grace: %d %s", status, answer)
 	}
 	natstest.Await(t, "both keys were used", func() bool {
-		used, err := r.store.accounts.LastUsed(t.Context())
+		used, err := r.Store.Accounts.LastUsed(t.Context())
 		return err == nil && len(used) == 2
 	})
 }
 
 // Two people may have one name, and one of them that of the operator.
 func TestAuditNamesAreTold(t *testing.T) {
-	beside(t)
+	parallel(t)
 	member := account.Member{Network: "example", Subject: "1", Name: "operator"}
 	nameless := account.Member{Network: "example", Subject: "1"}
-	for want, who := range map[string]account.Actor{"operator": account.Operator(""), "operator (example:1)": member.Actor(), "example:1": nameless.Actor()} {
+	for want, who := range map[string]account.Actor{
+		"operator": account.Operator(""), "operator (example:1)": member.Actor(),
+		"example:1": nameless.Actor(),
+	} {
 		if got := whoText(who); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}

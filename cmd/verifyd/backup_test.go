@@ -15,10 +15,13 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/rs/zerolog"
 
+	"verifyd/cmd/verifyd/config"
+	"verifyd/cmd/verifyd/demo"
+	"verifyd/cmd/verifyd/store"
 	"verifyd/natsconf"
-	"verifyd/natsconf/carry"
 	"verifyd/natsconf/natstest"
-	"verifyd/natsconf/seal"
+	"verifyd/natsconf/secretbox"
+	"verifyd/natsconf/transfer"
 )
 
 // backedUp is a service with one session of each kind, and a backup of it.
@@ -26,9 +29,9 @@ type backedUp struct {
 	*child
 	api     api
 	file    string
-	settled walk    // delivered before the backup
-	due     walk    // verified, its receiver away at the backup
-	pending started // nobody has opened its page
+	settled walk         // delivered before the backup
+	due     walk         // verified, its receiver away at the backup
+	pending demo.Started // nobody has opened its page
 }
 
 func newBackedUp(t *testing.T) *backedUp {
@@ -36,29 +39,34 @@ func newBackedUp(t *testing.T) *backedUp {
 	c := newChild(t)
 	c.start(t)
 	b := &backedUp{child: c, file: filepath.Join(t.TempDir(), "backup")}
-	b.api = api{base: c.base(), key: must[string](t)(c.command(t, "key", "create", "--account", "Harbor Guild"))}
+	b.api = api{base: c.base(), key: c.makeKey(t, "Harbor Guild")}
 	b.api.knownSoon(t)
-	b.settled = b.sign(t, c.inbox.callbackURL())
+	b.settled = b.sign(t, c.inbox.CallbackURL())
 	if v := b.api.settled(t, b.settled.session.Session); v.Delivery.State != "delivered" {
 		t.Fatalf("delivery %s", v.Delivery.State)
 	}
 	b.due = b.sign(t, "https://"+natstest.Address(t)+"/callbacks") // nobody listens there
-	b.pending = b.api.init(t, map[string]any{"platform": "p", "platform_user_id": "u", "callback_url": c.inbox.callbackURL()})
+	b.pending = b.api.init(t, map[string]any{
+		"platform": "p", "platform_user_id": "u", "callback_url": c.inbox.CallbackURL(),
+	})
 	must[string](t)(c.command(t, "backup", b.file))
 	return b
 }
 
 func (b *backedUp) sign(t *testing.T, callback string) walk {
 	t.Helper()
-	w := walk{c: b.child, api: b.api, browser: newBrowser()}
-	w.session = b.api.init(t, map[string]any{"platform": "p", "platform_user_id": "u", "callback_url": callback})
+	w := walk{c: b.child, api: b.api, browser: demo.NewBrowser()}
+	w.session = b.api.init(t, map[string]any{
+		"platform": "p", "platform_user_id": "u", "callback_url": callback,
+	})
 	for _, s := range steps[1:] {
 		s.do(t, &w)
 	}
 	return w
 }
 
-// restored gives the service on another data directory, into which the backup was restored; the service that was backed up is gone.
+// restored returns the service on another data directory, into which the backup was restored; the service
+// that was backed up is gone.
 func (b *backedUp) restored(t *testing.T, args ...string) *child {
 	t.Helper()
 	b.kill()
@@ -77,21 +85,22 @@ func (b *backedUp) restored(t *testing.T, args ...string) *child {
 // keep puts a master key where the service of this data directory reads it.
 func (c *child) keep(t *testing.T, from string) {
 	t.Helper()
-	key := must[seal.Key](t)(seal.Load(from))
+	key := must[secretbox.Key](t)(secretbox.Load(from))
 	if err := os.MkdirAll(filepath.Join(c.dir, "store"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := seal.Save(filepath.Join(c.dir, "store", "secret.key"), key); err != nil {
+	if err := secretbox.Save(filepath.Join(c.dir, "store", "secret.key"), key); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// What had not ended at the backup may have ended after it: a restored store sends nothing for it, and says that it does not know.
+// What had not ended at the backup may have ended after it: a restored store sends nothing for it, and says
+// that it does not know.
 func TestRestoreSendsNothingTwice(t *testing.T) {
-	beside(t)
+	parallel(t)
 	b := newBackedUp(t)
 	// After the backup, and so unknown to it, the pending session is verified and delivered.
-	w := walk{c: b.child, api: b.api, browser: newBrowser(), session: b.pending}
+	w := walk{c: b.child, api: b.api, browser: demo.NewBrowser(), session: b.pending}
 	for _, s := range steps[1:] {
 		s.do(t, &w)
 	}
@@ -101,7 +110,8 @@ func TestRestoreSendsNothingTwice(t *testing.T) {
 	}
 	n := b.restored(t)
 	n.start(t)
-	if v := b.api.read(t, b.settled.session.Session); v.Delivery.State != "delivered" || v.State != "verified" || len(v.Delivery.Attempts) != 1 {
+	if v := b.api.read(t, b.settled.session.Session); v.Delivery.State != "delivered" ||
+		v.State != "verified" || len(v.Delivery.Attempts) != 1 {
 		t.Errorf("what was delivered before the backup: %+v", v)
 	}
 	if v := b.api.read(t, b.due.session.Session); v.Delivery.State != "unknown" || v.State != "verified" {
@@ -110,28 +120,32 @@ func TestRestoreSendsNothingTwice(t *testing.T) {
 	if v := b.api.read(t, b.pending.Session); v.State != "expired" || v.Delivery.State != "none" {
 		t.Errorf("what was open at the backup: %+v", v)
 	}
-	if p := must[*page](t)(newBrowser().open(t.Context(), b.pending.VerifyURL)); p.status == http.StatusOK {
-		t.Errorf("an open session's page after a restore: %d %q", p.status, p.title())
+	if p := must[*demo.Page](t)(demo.NewBrowser().
+		Open(t.Context(), b.pending.VerifyURL)); p.Status == http.StatusOK {
+		t.Errorf("an open session's page after a restore: %d %q", p.Status, p.Title())
 	}
 	if posts := n.inbox.count(after.ID); posts != 1 {
 		t.Errorf("%d POSTs for the session that was completed after the backup", posts)
 	}
 	// The service goes on as before: another session, and a person who sends again what is unknown.
-	fresh := (&backedUp{child: n, api: b.api}).sign(t, n.inbox.callbackURL())
-	if v := b.api.settled(t, fresh.session.Session); v.Delivery.State != "delivered" || n.inbox.count(v.ID) != 1 {
+	fresh := (&backedUp{child: n, api: b.api}).sign(t, n.inbox.CallbackURL())
+	if v := b.api.settled(t, fresh.session.Session); v.Delivery.State != "delivered" ||
+		n.inbox.count(v.ID) != 1 {
 		t.Errorf("a new session: %+v", v)
 	}
 	id := b.api.read(t, b.due.session.Session).ID
-	if status, _, body := b.api.call(t, http.MethodPost, "/sessions/"+id+"/resend", ""); status != http.StatusAccepted && status != http.StatusOK {
+	if status, _, body := b.api.call(t, http.MethodPost, "/sessions/"+id+"/resend",
+		""); status != http.StatusAccepted && status != http.StatusOK {
 		t.Errorf("send again: %d %s", status, body)
 	}
 }
 
 // A service that was stopped before its backup, and has not run since, goes on where it was.
 func TestRestoreGoesOn(t *testing.T) {
-	beside(t)
+	parallel(t)
 	b := newBackedUp(t)
-	if out, err := b.command(t, "restore", "--go-on", b.file); err == nil || !strings.Contains(err.Error(), "the service ran while") {
+	if out, err := b.command(t, "restore", "--go-on", b.file); err == nil ||
+		!strings.Contains(err.Error(), "the service ran while") {
 		t.Errorf("a backup of a service that ran: %s %v", out, err)
 	}
 	b.stopAndBackUp(t)
@@ -140,7 +154,7 @@ func TestRestoreGoesOn(t *testing.T) {
 	if v := b.api.read(t, b.due.session.Session); v.Delivery.State != "due" {
 		t.Errorf("what was due at the backup: %+v", v)
 	}
-	w := walk{c: n, api: b.api, browser: newBrowser(), session: b.pending}
+	w := walk{c: n, api: b.api, browser: demo.NewBrowser(), session: b.pending}
 	for _, s := range steps[1:] {
 		s.do(t, &w)
 	}
@@ -149,28 +163,35 @@ func TestRestoreGoesOn(t *testing.T) {
 	}
 }
 
-// A service that is slow to answer, or begins to run while the backup is made, is not taken for one that is stopped.
+// A service that is slow to answer, or begins to run while the backup is made, is not taken for one that is
+// stopped.
 func TestBackupKnowsWhetherAServiceRuns(t *testing.T) {
-	beside(t)
+	parallel(t)
 	natstest.NeedsEmbedded(t, "holds a data directory")
 	dir := t.TempDir()
-	holder := must[*store](t)(openStore(t.Context(), storeConfig{dataDir: dir, topology: natsconf.TopologyOptions{Embedded: true}}, zerolog.Nop(), toServe))
-	defer holder.close() // it answers no question at all
+	holder := must[*store.Store](t)(store.Open(t.Context(),
+		config.Store{DataDir: dir, Topology: natsconf.TopologyOptions{Embedded: true}}, zerolog.Nop(),
+		store.ToServe))
+	defer holder.Close() // it answers no question at all
 	if header, err := (headerOf{DataDir: dir}).backUp(t, nil); err != nil || !header.Running {
 		t.Errorf("a data directory that another process holds: %+v, %v", header, err)
 	}
 
 	e := natstest.StartExternal(t)
 	edge := e.Connect(t, natsconf.RoleEdge)
-	external := headerOf{NATSURL: e.URL, NATSCreds: e.Credential(natsconf.RoleOperator), SecretKey: seal.NewKey().Encode(), Replicas: 1}
-	if code, _, errOut := verifyd(t, "apply", "--nats-url", e.URL, "--nats-creds", external.NATSCreds, "--secret-key", external.SecretKey, "--replicas", "1"); code != 0 {
+	external := headerOf{
+		NATSURL: e.URL, NATSCreds: e.Credential(natsconf.RoleOperator), SecretKey: secretbox.NewKey().
+				Encode(), Replicas: 1,
+	}
+	if code, _, errOut := verifyd(t, "apply", "--nats-url", e.URL, "--nats-creds", external.NATSCreds,
+		"--secret-key", external.SecretKey, "--replicas", "1"); code != 0 {
 		t.Fatalf("exit %d: %s", code, errOut)
 	}
 	if header, err := external.backUp(t, nil); err != nil || header.Running {
 		t.Errorf("while nobody runs: %+v, %v", header, err)
 	}
 	var runs atomic.Bool
-	sub := must[*nats.Subscription](t)(edge.NC.Subscribe(natsconf.SubjectRoster, func(m *nats.Msg) {
+	sub := must[*nats.Subscription](t)(edge.NC.Subscribe(natsconf.SubjectFleet, func(m *nats.Msg) {
 		if runs.Load() {
 			time.AfterFunc(time.Second, func() { _ = m.Respond([]byte("{}")) })
 		}
@@ -185,18 +206,18 @@ func TestBackupKnowsWhetherAServiceRuns(t *testing.T) {
 }
 
 // headerOf makes backups of a store for their headers.
-type headerOf storeSettings
+type headerOf config.StoreSettings
 
 // backUp calls begun, where there is one, as soon as the header is written.
-func (h headerOf) backUp(t *testing.T, begun func()) (carry.Header, error) {
+func (h headerOf) backUp(t *testing.T, begun func()) (transfer.Header, error) {
 	t.Helper()
 	w := &noticed{first: begun}
 	h.Sync, h.StoreLimit, h.KeepResults = "always", "8GiB", 72*time.Hour
-	b := backupCmd{storeCmd: storeCmd{storeSettings: storeSettings(h)}, File: "-"}
+	b := backupCmd{storeCmd: storeCmd{StoreSettings: config.StoreSettings(h)}, File: "-"}
 	if err := b.Run(t.Context(), console{out: w, err: io.Discard}); err != nil {
-		return carry.Header{}, err
+		return transfer.Header{}, err
 	}
-	return must[*carry.File](t)(carry.Open(bytes.NewReader(w.Bytes()))).Header, nil
+	return must[*transfer.File](t)(transfer.Open(bytes.NewReader(w.Bytes()))).Header, nil
 }
 
 // noticed is a buffer that calls first at its first byte.
@@ -221,14 +242,15 @@ func (b *backedUp) stopAndBackUp(t *testing.T) {
 	must[string](t)(b.command(t, "backup", b.file))
 }
 
-// A restore that was interrupted leaves a store that nobody serves, so that nothing can have happened in it since; and it is finished by
-// the same command alone: what the run before has ended, one with --go-on would send.
+// A restore that was interrupted leaves a store that nobody serves, so that nothing can have happened in it
+// since; and it is finished by the same command alone: what the run before has ended, one with --go-on would
+// send.
 func TestInterruptedRestoreIsFinishedAsItBegan(t *testing.T) {
 	natstest.NeedsEmbedded(t, "stops a restore in its data directory")
-	beside(t)
+	parallel(t)
 	b := newBackedUp(t)
 	b.stopAndBackUp(t)
-	backup := must[*carry.File](t)(carry.Open(must[*os.File](t)(os.Open(b.file))))
+	backup := must[*transfer.File](t)(transfer.Open(must[*os.File](t)(os.Open(b.file))))
 	for _, c := range []struct{ began, other restoreCmd }{
 		{restoreCmd{}, restoreCmd{GoOn: true}},
 		{restoreCmd{GoOn: true}, restoreCmd{}},
@@ -242,9 +264,11 @@ func TestInterruptedRestoreIsFinishedAsItBegan(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := n.end(t); err == nil || !strings.Contains(n.log.String(), "is not whole") {
-			t.Errorf("go on %v: the service starts on a store that is being filled: %v\n%s", c.began.GoOn, err, n.log)
+			t.Errorf("go on %v: the service starts on a store that is being filled: %v\n%s", c.began.GoOn,
+				err, n.log)
 		}
-		if out, err := n.command(t, append(c.other.args(), b.file)...); err == nil || !strings.Contains(err.Error(), "with or without --go-on as before") {
+		if out, err := n.command(t, append(c.other.args(), b.file)...); err == nil ||
+			!strings.Contains(err.Error(), "with or without --go-on as before") {
 			t.Errorf("begun with go on %v, finished with %v: %s %v", c.began.GoOn, c.other.GoOn, out, err)
 		}
 		if out, err := n.command(t, append(c.began.args(), b.file)...); err != nil {
@@ -261,12 +285,14 @@ func (r restoreCmd) args() []string {
 }
 
 // began leaves a store as a restore does that was interrupted before it brought anything.
-func began(t *testing.T, dir string, r restoreCmd, h carry.Header) {
+func began(t *testing.T, dir string, r restoreCmd, h transfer.Header) {
 	t.Helper()
-	cfg := storeConfig{dataDir: filepath.Join(dir, "store"), topology: natsconf.TopologyOptions{Embedded: true}}
-	st := must[*store](t)(openStore(t.Context(), cfg, zerolog.Nop(), toFill))
-	defer st.close()
-	if err := r.begin(t.Context(), st, everything(), h); err != nil {
+	cfg := config.Store{
+		DataDir: filepath.Join(dir, "store"), Topology: natsconf.TopologyOptions{Embedded: true},
+	}
+	st := must[*store.Store](t)(store.Open(t.Context(), cfg, zerolog.Nop(), store.ToFill))
+	defer st.Close()
+	if _, err := r.begin(t.Context(), st, store.Assets(), h); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -274,7 +300,7 @@ func began(t *testing.T, dir string, r restoreCmd, h carry.Header) {
 // What is no whole backup of this service is refused, and leaves nothing behind.
 func TestRestoreRefuses(t *testing.T) {
 	natstest.NeedsEmbedded(t, "alters the master key in its data directory, and looks for what is left there")
-	beside(t)
+	parallel(t)
 	b := newBackedUp(t)
 	whole := must[[]byte](t)(os.ReadFile(b.file))
 	flipped := func(at int) []byte {
@@ -287,7 +313,8 @@ func TestRestoreRefuses(t *testing.T) {
 		if err := os.MkdirAll(filepath.Join(c.dir, "store"), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := seal.Save(filepath.Join(c.dir, "store", "secret.key"), seal.NewKey()); err != nil {
+		if err := secretbox.Save(filepath.Join(c.dir, "store", "secret.key"),
+			secretbox.NewKey()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -305,10 +332,15 @@ func TestRestoreRefuses(t *testing.T) {
 		"more behind its end":    {append(bytes.Clone(whole), 'x'), same, "damaged"},
 		"a bit of the middle":    {flipped(len(whole) / 2), same, "damaged"},
 		"a bit of the last byte": {flipped(len(whole) - 1), same, "damaged"},
-		"another instant":        {bytes.Replace(whole, []byte(`"created_at":"2`), []byte(`"created_at":"1`), 1), same, "damaged"},
-		"a newer version":        {bytes.Replace(whole, []byte(`"version":1`), []byte(`"version":2`), 1), same, "restore it with the newer verifyd"},
-		"another master key":     {whole, other, "another master key"},
-		"no master key":          {whole, func(*child) {}, "there is no master key"},
+		"another instant": {
+			bytes.Replace(whole, []byte(`"created_at":"2`), []byte(`"created_at":"1`), 1), same, "damaged",
+		},
+		"a newer version": {
+			bytes.Replace(whole, []byte(`"version":1`), []byte(`"version":2`), 1), same,
+			"restore it with the newer verifyd",
+		},
+		"another master key": {whole, other, "another master key"},
+		"no master key":      {whole, func(*child) {}, "there is no master key"},
 	} {
 		n := *b.child
 		n.dir = t.TempDir()
@@ -326,14 +358,17 @@ func TestRestoreRefuses(t *testing.T) {
 			t.Errorf("%s: a store was made: %v", name, err)
 		}
 	}
-	if out, err := b.command(t, "restore", b.file); err == nil || !strings.Contains(err.Error(), "new store") {
+	if out, err := b.command(t, "restore", b.file); err == nil ||
+		!strings.Contains(err.Error(), "new store") {
 		t.Errorf("into a running service: %s %v", out, err)
 	}
 	b.kill()
-	if out, err := b.command(t, "restore", b.file); err == nil || !strings.Contains(err.Error(), "in service") {
+	if out, err := b.command(t, "restore", b.file); err == nil ||
+		!strings.Contains(err.Error(), "in service") {
 		t.Errorf("into a store that was served: %s %v", out, err)
 	}
-	if out, err := b.command(t, "backup", b.file); err == nil || !strings.Contains(err.Error(), "is there already") {
+	if out, err := b.command(t, "backup", b.file); err == nil ||
+		!strings.Contains(err.Error(), "is there already") {
 		t.Errorf("over another backup: %s %v", out, err)
 	}
 }
@@ -341,9 +376,9 @@ func TestRestoreRefuses(t *testing.T) {
 // A backup holds the master key only where that was asked for, and then restores without another.
 func TestBackupWithTheMasterKey(t *testing.T) {
 	natstest.NeedsEmbedded(t, "a data directory without a master key")
-	beside(t)
+	parallel(t)
 	b := newBackedUp(t)
-	key := must[seal.Key](t)(seal.Load(filepath.Join(b.dir, "store", "secret.key"))).Encode()
+	key := must[secretbox.Key](t)(secretbox.Load(filepath.Join(b.dir, "store", "secret.key"))).Encode()
 	if bytes.Contains(must[[]byte](t)(os.ReadFile(b.file)), []byte(key)) {
 		t.Error("the backup holds the master key")
 	}
@@ -353,7 +388,8 @@ func TestBackupWithTheMasterKey(t *testing.T) {
 	n := *b.child
 	n.dir, n.log = t.TempDir(), &buffer{}
 	n.ownStore(t)
-	if out, err := n.command(t, "restore", "--replicas", "3", b.file); err == nil || !strings.Contains(err.Error(), "VERIFYD_REPLICAS") {
+	if out, err := n.command(t, "restore", "--replicas", "3", b.file); err == nil ||
+		!strings.Contains(err.Error(), "VERIFYD_REPLICAS") {
 		t.Errorf("with a setting that is wrong: %s %v", out, err)
 	}
 	must[string](t)(n.command(t, "restore", b.file))

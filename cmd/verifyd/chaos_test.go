@@ -14,44 +14,52 @@ import (
 	"testing"
 	"time"
 
+	"verifyd/cmd/verifyd/demo"
 	"verifyd/natsconf"
 )
 
 var (
 	chaosSessions = flag.Int("chaos", 3000, "how many sessions TestChaos starts")
-	chaosFor      = flag.Duration("chaos-for", 70*time.Second, "over how long TestChaos spreads its sessions and faults")
-	chaosSeed     = flag.Uint64("chaos-seed", 0, "seed of TestChaos's faults; 0: another one each time")
+	chaosFor      = flag.Duration("chaos-for", 70*time.Second,
+		"over how long TestChaos spreads its sessions and faults")
+	chaosSeed = flag.Uint64("chaos-seed", 0, "seed of TestChaos's faults; 0: another one each time")
 )
 
 const (
-	// chaosUsers bounds the users under way at once: while the service is away they gather, and a real integrator has no end of them.
+	// chaosUsers bounds the users under way at once: while the service is away they gather, and a real
+	// integrator has no end of them.
 	chaosUsers = 64
-	// longStop is longer than JetStream waits for a dispatcher that holds a completion, so that another one gets it.
+	// longStop is longer than JetStream waits for a dispatcher that holds a completion, so that another one
+	// gets it.
 	longStop = natsconf.AckWait + 5*time.Second
-	// Long stops hit one dispatcher and the other in turn, with time between them in which both run; the one that woke up is left
-	// alone for a while.
+	// Long stops hit one dispatcher and the other in turn, with time between them in which both run; the one
+	// that woke up is left alone for a while.
 	firstLongStop = 5 * time.Second
-	// leastForLongStop is how long a run has to be for one of them, with time for a second attempt.
-	leastForLongStop = firstLongStop + 2*bootAndGather + longStop
-	longStopEvery    = 75 * time.Second
-	afterLongStop    = 5 * time.Second
-	// absence is longer than a dispatcher tries to store a result (20 s). Runs of more than two minutes have some.
+	// minForLongStop is how long a run has to be for one of them, with time for a second attempt.
+	minForLongStop = firstLongStop + 2*bootAndGather + longStop
+	longStopEvery  = 75 * time.Second
+	afterLongStop  = 5 * time.Second
+	// absence is longer than a dispatcher tries to store a result (20 s). Runs of more than two minutes have
+	// some.
 	absence      = 22 * time.Second
 	firstAbsence = 60 * time.Second
 	absenceEvery = 75 * time.Second
-	// judgeAfter bounds the wait for open deliveries once every process is well: the ack wait, the settling of a claim whose owner
-	// vanished, and a backoff of the longest kind.
+	// judgeAfter bounds the wait for open deliveries once every process is well: the ack wait, the settling
+	// of a claim whose owner vanished, and a backoff of the longest kind.
 	judgeAfter = 2 * time.Minute
-	// settleAfter is from when on others may settle a claim, with the callback time-out of 2 s that the processes run with.
+	// settleAfter is from when on others may settle a claim, with the callback time-out of 2 s that the
+	// processes run with.
 	settleAfter = 12 * time.Second
 )
 
-// The service runs as several processes, a NATS server, an edge and two dispatchers, which are killed with kill -9 and paused at random,
-// dispatchers also for longer than the ack wait, with claims in their hands, so that they wake up to find their deliveries with the other.
-// Users go on as people do: they reload, and press again. Counted at a real receiver: more than one POST never; what users and
-// integrators were told stands; nothing is stuck.
+// The service runs as several processes, a NATS server, an edge and two dispatchers, which are killed with
+// kill -9 and paused at random, dispatchers also for longer than the ack wait, with claims in their hands, so
+// that they wake up to find their deliveries with the other. Users go on as people do: they reload, and press
+// again. Counted at a real receiver: more than one POST never; what users and integrators were told stands;
+// nothing is stuck.
 //
-// No other test of the package runs beside it: where the processes starve, a stop that should be told from a slow machine is not.
+// No other test of the package runs beside it: where the processes starve, a stop that should be told from a
+// slow machine is not.
 //
 // A long run: go test ./cmd/verifyd -run 'TestChaos$' -timeout 30m -v -args -chaos 12000 -chaos-for 8m
 func TestChaos(t *testing.T) {
@@ -67,7 +75,7 @@ func TestChaos(t *testing.T) {
 	}
 	t.Logf("to repeat these faults: -chaos %d -chaos-for %s -chaos-seed %d", *chaosSessions, *chaosFor, seed)
 	begin := time.Now()
-	f := newFleet(t)
+	f := newDeployment(t)
 	c := &crowd{base: f.edge.base(), key: f.key, counter: f.counter}
 	d := &demon{f: f, rng: rand.New(rand.NewPCG(seed, 1))}
 	ctx, cancel := context.WithTimeout(t.Context(), *chaosFor+judgeAfter)
@@ -86,14 +94,16 @@ func TestChaos(t *testing.T) {
 	if got.broken() {
 		t.Errorf("broken promises: %s", got)
 	}
-	// A process may be paused between its last look at the clock and the write, which nothing can prevent; but only just there.
+	// A process may be paused between its last look at the clock and the write, which nothing can prevent;
+	// but only just there.
 	if got.tooLate > d.long {
-		t.Errorf("%d POSTs came after others might settle their claims, in %d long stops", got.tooLate, d.long)
+		t.Errorf("%d POSTs came after others might settle their claims, in %d long stops", got.tooLate,
+			d.long)
 	}
 	if err := f.fell(); err != nil {
 		t.Error(err)
 	}
-	if late := d.lateOwners(); late < d.long || d.long == 0 && *chaosFor >= leastForLongStop {
+	if late := d.lateOwners(); late < d.long || d.long == 0 && *chaosFor >= minForLongStop {
 		t.Errorf("%d owners woke up too late in %d long stops: this run has proved little", late, d.long)
 	}
 }
@@ -110,9 +120,12 @@ type way struct {
 var ways = []way{
 	{name: "leaves the page open", oneIn: 30, state: "pending"},
 	{name: "leaves at the provider", oneIn: 30, buttons: []string{"default"}, state: "pending"},
-	{name: "declines on our page", oneIn: 30, buttons: []string{"decline"}, reads: "You were not verified", state: "failed"},
-	{name: "declines at the provider", oneIn: 20, buttons: []string{"default", "decline"}, reads: "You were not verified", state: "failed"},
-	{name: "signs in", oneIn: 1, buttons: []string{"default", "sign-in"}, reads: "You are verified", state: "verified"},
+	{name: "declines on our page", oneIn: 30, buttons: []string{"decline"}, reads: "You were not verified",
+		state: "failed"},
+	{name: "declines at the provider", oneIn: 20, buttons: []string{"default", "decline"},
+		reads: "You were not verified", state: "failed"},
+	{name: "signs in", oneIn: 1, buttons: []string{"default", "sign-in"}, reads: "You are verified",
+		state: "verified"},
 }
 
 func chooseWay(rng *rand.Rand) way {
@@ -123,9 +136,9 @@ func chooseWay(rng *rand.Rand) way {
 // person is one user on the way through a session.
 type person struct {
 	way
-	user    string   // their name on the integrator's side, the same for nobody else
-	browser *browser // from the first try on
-	session started
+	user    string        // their name on the integrator's side, the same for nobody else
+	browser *demo.Browser // from the first try on
+	session demo.Started
 	told    bool // read the last page
 }
 
@@ -170,9 +183,9 @@ func patience() time.Duration { return 100*time.Millisecond + rand.N(300*time.Mi
 
 // send starts a session for a user and lets them try until they have read how it ended.
 func (c *crowd) send(ctx context.Context, p *person) {
-	i := &integrator{base: c.base, apiKey: c.key}
+	i := &demo.Integrator{Base: c.base, APIKey: c.key}
 	for {
-		s, err := i.startFor(ctx, p.user, c.counter.url)
+		s, err := i.StartFor(ctx, p.user, c.counter.url)
 		if err == nil {
 			p.session = s
 			break
@@ -191,23 +204,25 @@ func (c *crowd) send(ctx context.Context, p *person) {
 	}
 }
 
-// try goes through the pages as far as the service lets it, from the link again, and says whether the user is content.
+// try goes through the pages as far as the service lets it, from the link again, and reports whether the user
+// is content.
 func (p *person) try(ctx context.Context) bool {
 	if p.browser == nil {
-		p.browser = newBrowser() // and the same one at every try: another would wait for the first to give up
+		// and the same one at every try: another would wait for the first to give up
+		p.browser = demo.NewBrowser()
 	}
 	b := p.browser
-	at, err := b.open(ctx, p.session.VerifyURL)
+	at, err := b.Open(ctx, p.session.VerifyURL)
 	for _, button := range p.buttons {
-		if err != nil || p.reads != "" && at.title() == p.reads {
+		if err != nil || p.reads != "" && at.Title() == p.reads {
 			break
 		}
-		at, err = b.press(ctx, at, button)
+		at, err = b.Press(ctx, at, button)
 	}
-	if err != nil || at.status != http.StatusOK {
+	if err != nil || at.Status != http.StatusOK {
 		return false
 	}
-	p.told = p.reads != "" && at.title() == p.reads
+	p.told = p.reads != "" && at.Title() == p.reads
 	return p.told || p.reads == ""
 }
 
@@ -241,11 +256,13 @@ func (tl *toll) broken() bool {
 func (tl *toll) String() string {
 	return fmt.Sprintf("%d sessions: %d delivered, %d unknown, %d never finished by their user; %d duplicates, %d lost, %d stuck, "+
 		"%d told falsely, %d POSTs unasked, %d wrong bodies or ends, %d POSTs after others might settle; %d claims settled for a vanished owner",
-		tl.sessions, tl.delivered, tl.unknown, tl.unfinished, tl.duplicates, tl.lost, tl.stuck, tl.toldFalsely, tl.unasked, tl.wrong, tl.tooLate,
+		tl.sessions, tl.delivered, tl.unknown, tl.unfinished, tl.duplicates, tl.lost, tl.stuck,
+		tl.toldFalsely, tl.unasked, tl.wrong, tl.tooLate,
 		tl.settledForOthers)
 }
 
-// judge reads every session once its delivery has ended, or at the deadline, and compares it with what was told and received.
+// judge reads every session once its delivery has ended, or at the deadline, and compares it with what was
+// told and received.
 func (c *crowd) judge(t *testing.T) *toll {
 	ctx, cancel := context.WithTimeout(t.Context(), judgeAfter)
 	defer cancel()
@@ -270,15 +287,16 @@ func (c *crowd) judge(t *testing.T) *toll {
 	return got
 }
 
-// lapsed says that nobody completed the session in its time. It may be forgotten then: no promise depends on the timeline, which
-// tells an expired session from one that never was.
+// lapsed says that nobody completed the session in its time. It may be forgotten then: no promise depends on
+// the timeline, which tells an expired session from one that never was.
 func (p *person) lapsed() bool { return p.reads == "" && time.Now().After(p.session.ExpiresAt) }
 
 // count judges one session.
 func (tl *toll) count(t *testing.T, p *person, v verdict, posts []post) {
 	complain := func(n *int, what string) {
 		*n++
-		t.Errorf("%s: %s who %s: session %s is %s, delivery %s, %d POSTs, attempts %+v", what, p.user, p.name, v.ID, v.State, v.Delivery.State,
+		t.Errorf("%s: %s who %s: session %s is %s, delivery %s, %d POSTs, attempts %+v", what, p.user, p.name,
+			v.ID, v.State, v.Delivery.State,
 			len(posts), v.Delivery.Attempts)
 	}
 	if len(posts) > 1 {
@@ -317,7 +335,8 @@ func (tl *toll) count(t *testing.T, p *person, v verdict, posts []post) {
 		if !p.wrote(post.body) {
 			complain(&tl.wrong, "a wrong body: "+string(post.body))
 		}
-		if n := len(v.Delivery.Attempts); n > 0 && post.at.After(v.Delivery.Attempts[n-1].ClaimedAt.Add(settleAfter)) {
+		if n := len(v.Delivery.Attempts); n > 0 &&
+			post.at.After(v.Delivery.Attempts[n-1].ClaimedAt.Add(settleAfter)) {
 			tl.tooLate++
 			t.Logf("session %s: claims %+v, a POST at %s", v.ID, v.Delivery.Attempts, post.at.UTC())
 		}
@@ -334,7 +353,8 @@ func (p *person) wrote(body []byte) bool {
 	return err == nil && members.PlatformUserID == p.user && members.Verified == (p.state == "verified")
 }
 
-// settled reads a session until its delivery has come to an end or ctx has. It says false where the session is gone.
+// settled reads a session until its delivery has come to an end or ctx has. It says false where the session
+// is gone.
 func (c *crowd) settled(ctx context.Context, p *person) (verdict, bool) {
 	for {
 		var v verdict
@@ -342,7 +362,8 @@ func (c *crowd) settled(ctx context.Context, p *person) (verdict, bool) {
 		if status == http.StatusNotFound {
 			return v, false
 		}
-		if status == http.StatusOK && json.Unmarshal(body, &v) == nil && !v.open() || !pass(ctx, 50*time.Millisecond) {
+		if status == http.StatusOK && json.Unmarshal(body, &v) == nil && !v.open() ||
+			!pass(ctx, 50*time.Millisecond) {
 			return v, true
 		}
 	}
@@ -354,7 +375,7 @@ func (c *crowd) read(ctx context.Context, session string) (status int, body []by
 		return 0, nil
 	}
 	q.Header.Set("Authorization", "Bearer "+c.key)
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: browserTimeout}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: demo.BrowserTimeout}
 	response, err := client.Do(q)
 	if err != nil {
 		return 0, nil

@@ -17,14 +17,14 @@ import (
 type fault struct {
 	name        string
 	weight      int
-	whom        func(f *fleet) []*victim
+	whom        func(f *deployment) []*victim
 	least, most time.Duration // of what lasts
 	do          func(ctx context.Context, v *victim, d time.Duration) error
 }
 
-func dispatchersOf(f *fleet) []*victim { return f.dispatchers }
-func edgeOf(f *fleet) []*victim        { return []*victim{f.edge} }
-func storeOf(f *fleet) []*victim       { return []*victim{f.store} }
+func dispatchersOf(f *deployment) []*victim { return f.dispatchers }
+func edgeOf(f *deployment) []*victim        { return []*victim{f.edge} }
+func storeOf(f *deployment) []*victim       { return []*victim{f.store} }
 
 var faultTable = []fault{
 	{"dispatcher killed", 8, dispatchersOf, 0, 0, killOnce},
@@ -35,7 +35,8 @@ var faultTable = []fault{
 	{"edge paused", 1, edgeOf, 50 * time.Millisecond, 2 * time.Second, pause},
 	{"store killed", 3, storeOf, 0, 0, killOnce},
 	{"store killed while it starts", 1, storeOf, 0, 300 * time.Millisecond, killTwice},
-	{"store paused", 2, storeOf, time.Second, 8 * time.Second, pause}, // publishers give up after 5 s, and the message may be stored later
+	// publishers give up after 5 s, and the message may be stored later
+	{"store paused", 2, storeOf, time.Second, 8 * time.Second, pause},
 }
 
 func killOnce(ctx context.Context, v *victim, _ time.Duration) error { return v.killed(ctx) }
@@ -68,7 +69,7 @@ func pauseAndKill(ctx context.Context, v *victim, d time.Duration) error {
 
 // demon brings the faults about.
 type demon struct {
-	f        *fleet
+	f        *deployment
 	rng      *rand.Rand
 	wg       sync.WaitGroup
 	long     int // pauses of a dispatcher that are longer than the ack wait
@@ -78,16 +79,20 @@ type demon struct {
 	err error // of the test itself: a process that cannot be started
 }
 
-// torment brings about one fault after another, on several processes at once, and returns when all of them are well again.
+// torment brings about one fault after another, on several processes at once, and returns when all of them
+// are well again.
 func (d *demon) torment(ctx context.Context, until time.Time) error {
 	stop, away := time.Now().Add(firstLongStop), time.Now().Add(firstAbsence)
-	for time.Now().Before(until) && d.failed() == nil && pass(ctx, d.between(150*time.Millisecond, 650*time.Millisecond)) {
+	for time.Now().Before(until) && d.failed() == nil &&
+		pass(ctx, d.between(150*time.Millisecond, 650*time.Millisecond)) {
 		now, of := time.Now(), d.f.dispatchers
-		if now.After(stop) && now.Add(longStop).Before(until) && d.ambush(ctx, of[d.long%2], of[(d.long+1)%2]) {
+		if now.After(stop) && now.Add(longStop).Before(until) &&
+			d.ambush(ctx, of[d.long%2], of[(d.long+1)%2]) {
 			stop = now.Add(longStopEvery)
 			d.long++
 		}
-		if now.After(away) && now.Add(absence+natsconf.AckWait).Before(until) && d.takeStore(ctx, of[d.absences%2], of[(d.absences+1)%2]) {
+		if now.After(away) && now.Add(absence+natsconf.AckWait).Before(until) &&
+			d.takeStore(ctx, of[d.absences%2], of[(d.absences+1)%2]) {
 			away = now.Add(absenceEvery)
 			d.absences++
 		}
@@ -139,10 +144,11 @@ func (d *demon) recovers(ctx context.Context, v *victim) {
 	pass(ctx, v.rest)
 }
 
-// ambush pauses a dispatcher for longer than the ack wait, in the middle of many deliveries: while it is away and the other one is
-// paused, completions gather; it starts, takes them, and pauses itself once some of them hold their claims and have not been sent.
-// Only then does the other one go on, and gets what it holds. It says false where nobody was caught: while one of them is still busy
-// with another fault, or the store was away meanwhile.
+// ambush pauses a dispatcher for longer than the ack wait, in the middle of many deliveries: while it is away
+// and the other one is paused, completions gather; it starts, takes them, and pauses itself once some of them
+// hold their claims and have not been sent. Only then does the other one go on, and gets what it holds. It
+// says false where nobody was caught: while one of them is still busy with another fault, or the store was
+// away meanwhile.
 func (d *demon) ambush(ctx context.Context, v, other *victim) bool {
 	if !lockAll(v, other) {
 		return false
@@ -156,7 +162,8 @@ func (d *demon) ambush(ctx context.Context, v, other *victim) bool {
 	v.env = append(v.env, pauseVariable+"=1")
 	err = errors.Join(err, v.run())
 	v.env = v.env[:len(v.env)-1]
-	for waited := time.Duration(0); v.caught() == caughtBefore && waited < bootAndGather && pass(ctx, lookAgain); waited += lookAgain {
+	for waited := time.Duration(0); v.caught() == caughtBefore && waited < bootAndGather &&
+		pass(ctx, lookAgain); waited += lookAgain {
 	}
 	caught := v.caught() > caughtBefore
 	err = errors.Join(err, other.continued())
@@ -167,7 +174,8 @@ func (d *demon) ambush(ctx context.Context, v, other *victim) bool {
 		if caught {
 			v.stops++
 			pass(ctx, lasts)
-			d.f.store.Lock() // it wakes up while the store is there, which tells it what became of its deliveries
+			// it wakes up while the store is there, which tells it what became of its deliveries
+			d.f.store.Lock()
 			defer d.f.store.Unlock()
 			late = d.lateOwners()
 			err = errors.Join(err, v.continued())
@@ -182,15 +190,16 @@ func (d *demon) ambush(ctx context.Context, v, other *victim) bool {
 		}
 		d.recovers(ctx, v)
 		pass(ctx, afterLongStop) // and lives to see it, however long it takes to find the store again
-		for waited := time.Duration(0); caught && d.lateOwners() == late && waited < bootAndGather && pass(ctx, lookAgain); waited += lookAgain {
+		for waited := time.Duration(0); caught && d.lateOwners() == late && waited < bootAndGather &&
+			pass(ctx, lookAgain); waited += lookAgain {
 		}
 	})
 	return caught
 }
 
-// takeStore kills the store in the middle of many deliveries and leaves it away for long, so that what was sent cannot be recorded by
-// who sent it. One dispatcher is spared, to meet its own claims again. It says false, and does nothing, while one of the processes is
-// still busy with another fault.
+// takeStore kills the store in the middle of many deliveries and leaves it away for long, so that what was
+// sent cannot be recorded by who sent it. One dispatcher is spared, to meet its own claims again. It says
+// false, and does nothing, while one of the processes is still busy with another fault.
 func (d *demon) takeStore(ctx context.Context, spared, other *victim) bool {
 	v := d.f.store
 	if !lockAll(v, spared, other) {
@@ -239,7 +248,8 @@ func each(all []*victim, do func(*victim) error) (err error) {
 }
 
 const (
-	// bootAndGather is longer than a dispatcher takes to start and to claim what has gathered, on a busy machine too.
+	// bootAndGather is longer than a dispatcher takes to start and to claim what has gathered, on a busy
+	// machine too.
 	bootAndGather = 15 * time.Second
 	// lookAgain is how long a look at a process's log is good for.
 	lookAgain = 20 * time.Millisecond
@@ -261,7 +271,7 @@ func (d *demon) failed() error {
 	return d.err
 }
 
-// conflicts gives how many claims were lost to the other dispatcher, at least.
+// conflicts returns how many claims were lost to the other dispatcher, at least.
 func (d *demon) conflicts() (n int) {
 	for _, v := range d.f.dispatchers {
 		n += v.conflicts
@@ -269,7 +279,8 @@ func (d *demon) conflicts() (n int) {
 	return n
 }
 
-// lateOwners counts the deliveries whose owner came back after the deadline of its claim, or after another had settled it.
+// lateOwners counts the deliveries whose owner came back after the deadline of its claim, or after another
+// had settled it.
 func (d *demon) lateOwners() int { return d.f.logged(`"class":"late"`) + d.f.logged(`"settled_by"`) }
 
 func (d *demon) report() string {
@@ -283,5 +294,6 @@ func (d *demon) report() string {
 		}
 	}
 	return fmt.Sprintf("%d kills, %d stops (%s%d stops of a dispatcher and %d absences of the store were long); "+
-		"at least %d claims lost to the other dispatcher, %d late owners", kills, stops, &b, d.long, d.absences, d.conflicts(), d.lateOwners())
+		"at least %d claims lost to the other dispatcher, %d late owners", kills, stops, &b, d.long,
+		d.absences, d.conflicts(), d.lateOwners())
 }

@@ -26,11 +26,12 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"verifyd/cmd/verifyd/demo"
 	"verifyd/dispatcher/callback/localca"
 	"verifyd/natsconf"
 	"verifyd/natsconf/crashpoint"
 	"verifyd/natsconf/natstest"
-	"verifyd/natsconf/seal"
+	"verifyd/natsconf/secretbox"
 )
 
 const (
@@ -53,14 +54,15 @@ func init() {
 }
 
 const (
-	// pausedOwners is how many deliveries stand between their claim and their first byte when a dispatcher pauses itself.
+	// pausedOwners is how many deliveries stand between their claim and their first byte when a dispatcher
+	// pauses itself.
 	pausedOwners = 5
-	// gatherMost is how long they wait for each other.
-	gatherMost = 2 * time.Second
+	// maxGather is how long they wait for each other.
+	maxGather = 2 * time.Second
 )
 
-// pauseOwners makes this process pause itself once several of its deliveries hold their claims and have not written. Only SIGCONT
-// lets it go on, which it then does from there.
+// pauseOwners makes this process pause itself once several of its deliveries hold their claims and have not
+// written. Only SIGCONT lets it go on, which it then does from there.
 func pauseOwners() {
 	var arrived atomic.Int64
 	all := make(chan struct{})
@@ -76,14 +78,16 @@ func pauseOwners() {
 		case n < pausedOwners:
 			select {
 			case <-all:
-			case <-time.After(gatherMost):
+			case <-time.After(maxGather):
 			}
 		}
 	})
 }
 
 func serveStore(dir string) error {
-	e, err := natsconf.OpenEmbedded(natsconf.EmbeddedOptions{DataDir: dir, Log: zerolog.New(os.Stderr).Level(zerolog.WarnLevel)})
+	e, err := natsconf.OpenEmbedded(natsconf.EmbeddedOptions{
+		DataDir: dir, Log: zerolog.New(os.Stderr).Level(zerolog.WarnLevel),
+	})
 	if err != nil {
 		return err
 	}
@@ -102,8 +106,8 @@ func newStoreProcess(t *testing.T) *child {
 	return c
 }
 
-// gateway is a NATS server's lasting address. The port and the credential of natsconf's server change with each start of its
-// process; clients of an external server never have to expect that.
+// gateway is a NATS server's lasting address. The port and the credential of natsconf's server change with
+// each start of its process; clients of an external server never have to expect that.
 type gateway struct {
 	dir      string
 	listener net.Listener
@@ -174,7 +178,8 @@ func withCredential(greeting string, end natsconf.Endpoint) (string, error) {
 	return "CONNECT " + string(b) + "\r\n", err
 }
 
-// counter is a receiver over real TLS that answers 204, one time in three after a while, so that faults fall in between.
+// counter is a receiver over real TLS that answers 204, one time in three after a while, so that faults fall
+// in between.
 type counter struct {
 	url string
 
@@ -189,8 +194,8 @@ type post struct {
 }
 
 const (
-	// slowestAnswer is far below the callback's time-out of 2 s, on a busy machine too: an answer that comes too late would be an
-	// unknown that no fault made.
+	// slowestAnswer is far below the callback's time-out of 2 s, on a busy machine too: an answer that comes
+	// too late would be an unknown that no fault made.
 	slowestAnswer = 200 * time.Millisecond
 	slowOneIn     = 3
 )
@@ -210,7 +215,7 @@ func newCounter(t *testing.T, ca *localca.Authority, at net.Listener) *counter {
 	s.Config.ErrorLog = log.New(io.Discard, "", 0) // killed processes break their handshakes
 	s.StartTLS()
 	t.Cleanup(s.Close)
-	c.url = s.URL + callbackPath
+	c.url = s.URL + demo.CallbackPath
 	return c
 }
 
@@ -227,7 +232,7 @@ func (c *counter) take(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// of gives the POSTs of a session.
+// of returns the POSTs of a session.
 func (c *counter) of(sid string) []post {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -263,45 +268,56 @@ type victim struct {
 
 	sync.Mutex
 	kills, stops, exits int
-	conflicts           int // claims lost to another owner, as far as the process could tell before it was killed
+	// claims lost to another owner, as far as the process could tell before it was killed
+	conflicts int
 }
 
-// fleet is the service as several processes: a NATS server, an edge and two dispatchers, and the receiver they send to.
-type fleet struct {
+// deployment is the service as several processes: a NATS server, an edge and two dispatchers, and the
+// receiver they send to.
+type deployment struct {
 	store, edge *victim
 	dispatchers []*victim
 	counter     *counter
 	key         string
 }
 
-func newFleet(t *testing.T) *fleet {
+func newDeployment(t *testing.T) *deployment {
 	t.Helper()
 	store := newStoreProcess(t)
 	to := newGateway(t, store.dir).url()
 	edge := newChild(t)
-	f := &fleet{counter: newCounter(t, edge.inbox.ca, must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0")))}
-	edge.env = append(edge.env, "VERIFYD_NATS_URL="+to, "VERIFYD_REPLICAS=1", "VERIFYD_SECRET_KEY="+seal.NewKey().Encode(),
+	f := &deployment{
+		counter: newCounter(t, edge.inbox.ca, must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))),
+	}
+	edge.env = append(edge.env, "VERIFYD_NATS_URL="+to, "VERIFYD_REPLICAS=1",
+		"VERIFYD_SECRET_KEY="+secretbox.NewKey().Encode(),
 		"VERIFYD_LOG_LEVEL=info")
 	f.store = &victim{child: store, name: "store", rest: 5 * time.Second}
 	for i := range 2 {
-		c := &child{dir: edge.dir, listen: edge.listen, admin: natstest.Address(t), inbox: edge.inbox, argv: edge.argv, log: &buffer{}}
+		c := &child{
+			dir: edge.dir, listen: edge.listen, admin: natstest.Address(t), inbox: edge.inbox,
+			argv: edge.argv, log: &buffer{},
+		}
 		c.env = append(slices.Clone(edge.env), "VERIFYD_ADMIN_LISTEN="+c.admin, "VERIFYD_ROLES=dispatcher")
 		c.up = c.readyz
-		f.dispatchers = append(f.dispatchers, &victim{child: c, name: "dispatcher " + strconv.Itoa(i+1), rest: 500 * time.Millisecond})
+		f.dispatchers = append(f.dispatchers, &victim{
+			child: c, name: "dispatcher " + strconv.Itoa(i+1), rest: 500 * time.Millisecond,
+		})
 	}
-	edge.env = append(edge.env, "VERIFYD_ROLES=edge", "VERIFYD_LOG_LEVEL=warn") // a line per request would be all that is in there
+	// a line per request would be all that is in there
+	edge.env = append(edge.env, "VERIFYD_ROLES=edge", "VERIFYD_LOG_LEVEL=warn")
 	f.edge = &victim{child: edge, name: "edge", rest: 2 * time.Second}
 	for _, v := range f.all() {
 		v.start(t)
 	}
-	f.key = must[string](t)(edge.command(t, "key", "create", "--account", "Harbor Guild", "--rate-limit", "100000/s"))
+	f.key = edge.makeKey(t, "Harbor Guild", "--rate-limit", "100000/s")
 	f.api().knownSoon(t)
 	return f
 }
 
-func (f *fleet) api() api { return api{base: f.edge.base(), key: f.key} }
+func (f *deployment) api() api { return api{base: f.edge.base(), key: f.key} }
 
-func (f *fleet) all() []*victim { return append([]*victim{f.store, f.edge}, f.dispatchers...) }
+func (f *deployment) all() []*victim { return append([]*victim{f.store, f.edge}, f.dispatchers...) }
 
 // killed ends the process with kill -9 and starts it again. Before that it is asked what it has counted.
 func (v *victim) killed(ctx context.Context) error {
@@ -322,9 +338,11 @@ func (v *victim) caught() int { return strings.Count(v.log.String(), caughtLine)
 
 func (v *victim) continued() error { return v.cmd.Process.Signal(syscall.SIGCONT) }
 
-// comesUp waits until the process is ready. One that ends by itself is started again, as an operator's supervisor would.
+// comesUp waits until the process is ready. One that ends by itself is started again, as an operator's
+// supervisor would.
 func (v *victim) comesUp(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 90*time.Second) // more than a boot may take, which may meet a stopped store
+	// more than a boot may take, which may meet a stopped store
+	ctx, cancel := context.WithTimeout(ctx, 90*time.Second)
 	defer cancel()
 	for !v.looksUp(ctx) {
 		select {
@@ -381,7 +399,7 @@ func (v *victim) ask(ctx context.Context) {
 }
 
 // logged counts the lines of all dispatchers that hold a text.
-func (f *fleet) logged(text string) (n int) {
+func (f *deployment) logged(text string) (n int) {
 	for _, d := range f.dispatchers {
 		n += strings.Count(d.log.String(), text)
 	}
@@ -389,7 +407,7 @@ func (f *fleet) logged(text string) (n int) {
 }
 
 // fell names the processes that panicked or, under the race detector, raced.
-func (f *fleet) fell() error {
+func (f *deployment) fell() error {
 	var all error
 	for _, v := range f.all() {
 		for line := range strings.Lines(v.log.String()) {

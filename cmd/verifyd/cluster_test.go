@@ -13,18 +13,22 @@ import (
 	"testing"
 	"time"
 
+	"verifyd/cmd/verifyd/demo"
 	"verifyd/natsconf"
 	"verifyd/natsconf/crashpoint"
 )
 
 var (
 	clusterSessions = flag.Int("cluster", 1500, "how many sessions TestCluster starts")
-	clusterFreeze   = flag.Duration("cluster-freeze", 20*time.Second, "how long TestCluster stops a NATS server with SIGSTOP")
-	clusterCut      = flag.Duration("cluster-cut", 10*time.Second, "how long TestCluster cuts a NATS server off from the others")
+	clusterFreeze   = flag.Duration("cluster-freeze", 20*time.Second,
+		"how long TestCluster stops a NATS server with SIGSTOP")
+	clusterCut = flag.Duration("cluster-cut", 10*time.Second,
+		"how long TestCluster cuts a NATS server off from the others")
 )
 
 const (
-	// cutOff is how long a dispatcher is cut off from NATS: longer than JetStream waits for it, so that the other one gets what it holds.
+	// cutOff is how long a dispatcher is cut off from NATS: longer than JetStream waits for it, so that the
+	// other one gets what it holds.
 	cutOff = natsconf.AckWait + 5*time.Second
 	// probeEvery is how often a session is started to see whether that is possible.
 	probeEvery = 100 * time.Millisecond
@@ -32,17 +36,19 @@ const (
 	restAfter = 2 * time.Second
 )
 
-// The service in containers on private networks, three NATS servers, two edges behind a balancer and two dispatchers, suffers what a
-// cluster suffers: the servers that lead the streams are killed, each server in turn is cut off from the others, one is stopped with
-// SIGSTOP; edges and dispatchers are killed and rolled meanwhile, and a dispatcher is cut off from NATS between its claim and the POST, and
-// between the POST and its result. Users go on as people do. Counted at a real receiver as in TestChaos.
+// The service in containers on private networks, three NATS servers, two edges behind a balancer and two
+// dispatchers, suffers what a cluster suffers: the servers that lead the streams are killed, each server in
+// turn is cut off from the others, one is stopped with SIGSTOP; edges and dispatchers are killed and rolled
+// meanwhile, and a dispatcher is cut off from NATS between its claim and the POST, and between the POST and
+// its result. Users go on as people do. Counted at a real receiver as in TestChaos.
 //
-// In full: go test ./cmd/verifyd -run 'TestCluster$' -timeout 30m -v -args -cluster 10000 -cluster-freeze 60s -cluster-cut 30s
+// In full: go test ./cmd/verifyd -run 'TestCluster$' -timeout 30m -v -args -cluster 10000 -cluster-freeze 60s
+// -cluster-cut 30s
 func TestCluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped under -short: a cluster in containers takes minutes")
 	}
-	besideNoStack(t)
+	parallelNoStack(t)
 	s := newProof(t)
 	began := time.Now()
 	c := &crowd{base: s.door.base(), key: s.key, counter: s.counter}
@@ -52,7 +58,9 @@ func TestCluster(t *testing.T) {
 	p := &probe{crowd: c}
 	probing, stopProbing := context.WithCancel(ctx)
 	wg.Go(func() { p.walk(probing) })
-	wg.Go(func() { c.walk(ctx, rand.New(rand.NewPCG(uint64(began.UnixNano()), 2)), *clusterSessions, lasts()) })
+	wg.Go(func() {
+		c.walk(ctx, rand.New(rand.NewPCG(uint64(began.UnixNano()), 2)), *clusterSessions, lasts())
+	})
 	r := &ruin{t: t, s: s}
 	if err := r.torment(ctx); err != nil {
 		t.Fatal(err)
@@ -69,10 +77,12 @@ func TestCluster(t *testing.T) {
 
 // lasts is about how long the faults take, over which the sessions are spread.
 func lasts() time.Duration {
-	return 15*time.Second + 2*20*time.Second + max(3*(*clusterCut+10*time.Second)+*clusterFreeze, 2*(cutOff+5*time.Second))
+	return 15*time.Second + 2*20*time.Second +
+		max(3*(*clusterCut+10*time.Second)+*clusterFreeze, 2*(cutOff+5*time.Second))
 }
 
-// ruin brings the faults about: one at a time to the NATS servers, of which two must stand, and one at a time to the rest.
+// ruin brings the faults about: one at a time to the NATS servers, of which two must stand, and one at a time
+// to the rest.
 type ruin struct {
 	t *testing.T
 	s *proof
@@ -96,7 +106,9 @@ func (r *ruin) say(format string, args ...any) {
 }
 
 func (r *ruin) stores(ctx context.Context) error {
-	for _, stream := range []string{natsconf.StreamCompletions, natsconf.BucketStream(natsconf.BucketSessions)} {
+	for _, stream := range []string{
+		natsconf.StreamCompletions, natsconf.BucketStream(natsconf.BucketSessions),
+	} {
 		m, err := r.s.leader(ctx, stream)
 		if err != nil {
 			return err
@@ -123,7 +135,8 @@ func (r *ruin) stores(ctx context.Context) error {
 }
 
 // outage brings a fault about, leaves it for a while, ends it and waits until the member is well.
-func (r *ruin) outage(ctx context.Context, m *member, lasts time.Duration, begin, end func(ctx context.Context) error) error {
+func (r *ruin) outage(ctx context.Context, m *member, lasts time.Duration, begin,
+	end func(ctx context.Context) error) error {
 	if err := begin(ctx); err != nil {
 		return err
 	}
@@ -177,7 +190,9 @@ func (r *ruin) cutOff(ctx context.Context, m *member, point string) error {
 		return err
 	}
 	r.say("%s is cut off from NATS, %s", m.name, point)
-	return r.outage(ctx, m, cutOff, nothing, func(ctx context.Context) error { return m.heal(ctx, r.s.store) })
+	return r.outage(ctx, m, cutOff, nothing, func(ctx context.Context) error {
+		return m.heal(ctx, r.s.store)
+	})
 }
 
 // probe starts sessions all the time that nobody finishes, to see for how long that is not possible.
@@ -208,8 +223,8 @@ func (p *probe) walk(ctx context.Context) {
 
 func (p *probe) try(ctx context.Context) {
 	began := time.Now()
-	i := &integrator{base: p.crowd.base, apiKey: p.crowd.key}
-	_, err := i.startFor(ctx, "probe", p.crowd.counter.url)
+	i := &demo.Integrator{Base: p.crowd.base, APIKey: p.crowd.key}
+	_, err := i.StartFor(ctx, "probe", p.crowd.counter.url)
 	if ctx.Err() != nil {
 		return
 	}

@@ -28,15 +28,18 @@ import (
 	"testing"
 	"time"
 
+	"verifyd/cmd/verifyd/demo"
 	"verifyd/natsconf/crashpoint"
 	"verifyd/natsconf/natstest"
 )
 
 const (
-	// askVariable makes a dispatcher ask, at the points at which it can be cut off from NATS, whether it may go on.
+	// askVariable makes a dispatcher ask, at the points at which it can be cut off from NATS, whether it may
+	// go on.
 	askVariable = "VERIFYD_TEST_ASK"
-	// relayVariable, HERE=THERE, makes a process relay its own loopback address to an address outside its container: the dev network
-	// listens on the loopback of whoever runs the test, and is the same issuer for users and edges.
+	// relayVariable, HERE=THERE, makes a process relay its own loopback address to an address outside its
+	// container: the dev network listens on the loopback of whoever runs the test, and is the same issuer for
+	// users and edges.
 	relayVariable = "VERIFYD_TEST_RELAY"
 
 	// stackUp bounds the start of a container until what is in it is ready.
@@ -74,7 +77,8 @@ func relayLoopback(here, there string) error {
 	return nil
 }
 
-// carryAll joins each connection that a listener takes with one to another address, until the listener is closed.
+// carryAll joins each connection that a listener takes with one to another address, until the listener is
+// closed.
 func carryAll(l net.Listener, there string) {
 	var carried sync.WaitGroup
 	defer carried.Wait()
@@ -99,7 +103,7 @@ func carryAll(l net.Listener, there string) {
 	}
 }
 
-// docker runs a command of docker and gives what it printed.
+// docker runs a command of docker and returns what it printed.
 func docker(ctx context.Context, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, dockerWithin)
 	defer cancel()
@@ -108,7 +112,8 @@ func docker(ctx context.Context, args ...string) (string, error) {
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return "", fmt.Errorf("docker %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
+		return "", fmt.Errorf("docker %s: %w: %s", strings.Join(args, " "), err,
+			strings.TrimSpace(stderr.String()))
 	}
 	return strings.TrimSpace(string(out)), nil
 }
@@ -125,7 +130,8 @@ func (m *member) do(ctx context.Context, args ...string) error {
 	return err
 }
 
-// kill is kill -9, freeze SIGSTOP, thaw SIGCONT. roll ends the process by SIGTERM and starts it anew, as an upgrade does.
+// kill is kill -9, freeze SIGSTOP, thaw SIGCONT. roll ends the process by SIGTERM and starts it anew, as an
+// upgrade does.
 func (m *member) kill(ctx context.Context) error   { return m.do(ctx, "kill") }
 func (m *member) start(ctx context.Context) error  { return m.do(ctx, "start") }
 func (m *member) freeze(ctx context.Context) error { return m.do(ctx, "kill", "--signal", "STOP") }
@@ -143,9 +149,10 @@ func (m *member) heal(ctx context.Context, network string) error {
 	return err
 }
 
-// address gives where the container is on a network, as the host reaches it.
+// address returns where the container is on a network, as the host reaches it.
 func (m *member) address(ctx context.Context, network string) (string, error) {
-	ip, err := docker(ctx, "inspect", "-f", "{{with index .NetworkSettings.Networks \""+network+"\"}}{{.IPAddress}}{{end}}", m.container)
+	ip, err := docker(ctx, "inspect", "-f",
+		"{{with index .NetworkSettings.Networks \""+network+"\"}}{{.IPAddress}}{{end}}", m.container)
 	if _, perr := netip.ParseAddr(ip); err == nil && perr != nil {
 		err = fmt.Errorf("%s has no address on %s", m.name, network)
 	}
@@ -165,7 +172,8 @@ func (m *member) await(ctx context.Context) error {
 	return nil
 }
 
-// proof is the stack with this test binary as verifyd, and users, their network and the receiver on this machine.
+// proof is the stack with this test binary as verifyd, and users, their network and the receiver on this
+// machine.
 type proof struct {
 	*stack
 
@@ -199,9 +207,11 @@ func newProof(t *testing.T) *proof {
 		t.Fatal(err)
 	}
 	p.override(t, ca, map[string]string{
-		"VERIFYD_BASE_URL": p.door.base(), "VERIFYD_NETWORK_ISSUER": issuer.Issuer(), "VERIFYD_NETWORK_CLIENT_ID": issuer.Settings().ClientID,
-		"VERIFYD_NETWORK_CLIENT_SECRET": issuer.Settings().ClientSecret, "VERIFYD_CALLBACK_CA_FILE": "/receivers.pem",
-		"VERIFYD_CALLBACK_ALLOW_CIDRS": p.gateway + "/32", "VERIFYD_CALLBACK_TIMEOUT": "2s",
+		"VERIFYD_BASE_URL": p.door.base(), "VERIFYD_NETWORK_ISSUER": issuer.Issuer(),
+		"VERIFYD_NETWORK_CLIENT_ID":     issuer.Settings().ClientID,
+		"VERIFYD_NETWORK_CLIENT_SECRET": issuer.Settings().ClientSecret,
+		"VERIFYD_CALLBACK_CA_FILE":      "/receivers.pem",
+		"VERIFYD_CALLBACK_ALLOW_CIDRS":  p.gateway + "/32", "VERIFYD_CALLBACK_TIMEOUT": "2s",
 		relayVariable: at.Host + "=" + away.Addr().String(), askVariable: p.gate.url(),
 		"VERIFYD_LOG_LEVEL": "warn", // a line per request would be all that is in there
 	})
@@ -221,7 +231,9 @@ func newProof(t *testing.T) *proof {
 	t.Cleanup(func() { p.keepLogs(t) })
 	p.door.trust(t, p.edges[0])
 	p.door.await(t)
-	p.key = strings.TrimSpace(p.must(t, "run", "--rm", "-T", "operator", "key", "create", "--account", "Harbor Guild", "--rate-limit", "100000/s"))
+	p.must(t, "run", "--rm", "-T", "operator", "account", "create", "Harbor Guild")
+	p.key = strings.TrimSpace(p.must(t, "run", "--rm", "-T", "operator", "key", "create", "--account",
+		"Harbor Guild", "--rate-limit", "100000/s"))
 	api{base: p.door.base(), key: p.key}.knownSoon(t)
 	return p
 }
@@ -243,7 +255,11 @@ func (p *proof) override(t *testing.T, ca string, env map[string]string) {
 		services[name] = map[string]any{"image": p.image()}
 	}
 	for _, name := range []string{"edge-1", "edge-2", "dispatcher-1", "dispatcher-2"} {
-		services[name] = map[string]any{"image": p.image(), "environment": env, "hostname": name, "volumes": []string{ca + ":/receivers.pem:ro"}}
+		services[name] = map[string]any{
+			"image": p.image(), "environment": env, "hostname": name, "volumes": []string{
+				ca + ":/receivers.pem:ro",
+			},
+		}
 	}
 	b, err := json.Marshal(map[string]any{"services": services}) // JSON is YAML
 	if err != nil {
@@ -319,7 +335,7 @@ func (p *proof) makeImage(t *testing.T) {
 	p.images = append(p.images, p.image())
 }
 
-// isStatic says whether a program runs in an image without libraries.
+// isStatic reports whether a program runs in an image without libraries.
 func isStatic(path string) bool {
 	f, err := elf.Open(path)
 	if err != nil {
@@ -369,9 +385,9 @@ func (m *member) get(ctx context.Context, network, path string) ([]byte, error) 
 	return io.ReadAll(r.Body)
 }
 
-// leader gives the NATS server that leads a stream.
+// leader returns the NATS server that leads a stream.
 func (p *proof) leader(ctx context.Context, stream string) (*member, error) {
-	ctx, cancel := context.WithTimeout(ctx, natstest.LastResort)
+	ctx, cancel := context.WithTimeout(ctx, natstest.TestTimeout)
 	defer cancel()
 	for {
 		for _, at := range p.stores {
@@ -469,8 +485,8 @@ func (g *gate) disarm(m *member, point string) {
 	delete(g.armed, "/"+m.name+"/"+point)
 }
 
-// door lets users of this machine in without a name service and without trusting the trial's certificate: it hands each request to the
-// stack's proxy over TLS, under the name that the proxy knows.
+// door lets users of this machine in without a name service and without trusting the trial's certificate: it
+// hands each request to the stack's proxy over TLS, under the name that the proxy knows.
 type door struct {
 	listener net.Listener
 	roots    atomic.Pointer[x509.CertPool]
@@ -481,9 +497,13 @@ func newDoor(t *testing.T, proxy string) *door {
 	t.Helper()
 	d := &door{listener: must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))}
 	transport := &http.Transport{
-		DisableKeepAlives: true, ResponseHeaderTimeout: browserTimeout,
+		DisableKeepAlives: true, ResponseHeaderTimeout: demo.BrowserTimeout,
 		DialTLSContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
-			c := tls.Dialer{Config: &tls.Config{ServerName: proofHost, RootCAs: d.roots.Load(), MinVersion: tls.VersionTLS12}}
+			c := tls.Dialer{
+				Config: &tls.Config{
+					ServerName: proofHost, RootCAs: d.roots.Load(), MinVersion: tls.VersionTLS12,
+				},
+			}
 			return c.DialContext(ctx, network, proxy)
 		},
 	}
@@ -524,8 +544,8 @@ func (d *door) await(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), stackUp)
 	defer cancel()
 	for {
-		p, err := newBrowser().open(ctx, d.base()+"/?session=none")
-		if err == nil && p.status < http.StatusInternalServerError {
+		p, err := demo.NewBrowser().Open(ctx, d.base()+"/?session=none")
+		if err == nil && p.Status < http.StatusInternalServerError {
 			return
 		}
 		if !pass(ctx, 50*time.Millisecond) {

@@ -9,15 +9,16 @@ import (
 	"strings"
 	"testing"
 
+	"verifyd/cmd/verifyd/config"
 	"verifyd/natsconf/natstest"
-	"verifyd/natsconf/seal"
+	"verifyd/natsconf/secretbox"
 )
 
-// verifyd runs a command line in this process. A command that should have ended by itself is stopped after a while, with exit
-// code 0.
+// verifyd runs a command line in this process. A command that should have ended by itself is stopped after a
+// while, with exit code 0.
 func verifyd(t *testing.T, args ...string) (code int, out, errOut string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), natstest.LastResort)
+	ctx, cancel := context.WithTimeout(t.Context(), natstest.TestTimeout)
 	defer cancel()
 	var o, e buffer
 	code = run(ctx, args, &o, &e)
@@ -25,12 +26,15 @@ func verifyd(t *testing.T, args ...string) (code int, out, errOut string) {
 }
 
 func TestDemoPlaysTheWholePath(t *testing.T) {
-	beside(t)
+	parallel(t)
 	code, out, errOut := verifyd(t, "demo", "--auto")
 	if code != 0 {
 		t.Fatalf("exit %d: %s", code, errOut)
 	}
-	for _, want := range []string{"POST /verify/init", "You are verified", `"verified":true}`, "webhook-signature: v1,", "its signature verified"} {
+	for _, want := range []string{
+		"POST /verify/init", "You are verified", `"verified":true}`, "webhook-signature: v1,",
+		"its signature verified",
+	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the demo does not show %q:\n%s", want, out)
 		}
@@ -39,18 +43,20 @@ func TestDemoPlaysTheWholePath(t *testing.T) {
 
 // Keys are made, listed and revoked on a stopped service and on a running one, with the same commands.
 func TestKeyCommands(t *testing.T) {
-	beside(t)
+	parallel(t)
 	c := newChild(t)
-	made := must[string](t)(c.command(t, "key", "create", "--account", "Harbor Guild", "--rate-limit", "5/s", "--quota", "2"))
+	made := c.makeKey(t, "Harbor Guild", "--rate-limit", "5/s")
+	must[string](t)(c.command(t, "account", "quota", "Harbor Guild", "2"))
 	if !strings.HasPrefix(made, "vfy_") || strings.ContainsAny(made, " \n") {
 		t.Fatalf("standard output is not the key alone: %q", made)
 	}
 	c.argv = append(c.argv, "--test-keys")
 	c.start(t)
-	if status, _, _ := (api{base: c.base(), key: made}).call(t, http.MethodGet, "/sessions/"+strings.Repeat("a", 32), ""); status != http.StatusNotFound {
+	if status, _, _ := (api{base: c.base(), key: made}).
+		call(t, http.MethodGet, "/sessions/"+strings.Repeat("a", 32), ""); status != http.StatusNotFound {
 		t.Errorf("a key made while stopped: %d", status)
 	}
-	running := must[string](t)(c.command(t, "key", "create", "--account", "Harbor Guild", "--test"))
+	running := c.makeKey(t, "Harbor Guild", "--test")
 	if !strings.HasPrefix(running, "vfytest_") {
 		t.Errorf("test key is %q", running[:8])
 	}
@@ -58,7 +64,8 @@ func TestKeyCommands(t *testing.T) {
 	a.knownSoon(t)
 	list := must[string](t)(c.command(t, "key", "list"))
 	lines := strings.Split(list, "\n")
-	if len(lines) != 3 || !strings.Contains(list, "Harbor Guild") || strings.Contains(list, made) || strings.Contains(list, running) {
+	if len(lines) != 3 || !strings.Contains(list, "Harbor Guild") || strings.Contains(list, made) ||
+		strings.Contains(list, running) {
 		t.Errorf("list:\n%s", list)
 	}
 	id := strings.Fields(lines[2])[0]
@@ -70,13 +77,15 @@ func TestKeyCommands(t *testing.T) {
 			break
 		}
 	}
-	if _, err := c.command(t, "key", "revoke", "key_nobody"); err == nil || !strings.Contains(err.Error(), "verifyd key list") {
+	if _, err := c.command(t, "key", "revoke", "key_nobody"); err == nil ||
+		!strings.Contains(err.Error(), "verifyd key list") {
 		t.Errorf("revoking nobody's key: %v", err)
 	}
 	// The quota of the account binds both keys.
 	body := `{"platform":"p","platform_user_id":"u","callback_url":"https://example.com/"}`
 	for i, want := range []int{200, 200, 429} {
-		if status, _, answer := (api{base: c.base(), key: made}).call(t, http.MethodPost, "/verify/init", body); status != want {
+		if status, _, answer := (api{base: c.base(), key: made}).
+			call(t, http.MethodPost, "/verify/init", body); status != want {
 			t.Errorf("init %d: %d %s", i+1, status, answer)
 		}
 	}
@@ -84,12 +93,14 @@ func TestKeyCommands(t *testing.T) {
 	if !strings.HasPrefix(secret, "whsec_") {
 		t.Errorf("secret is %q", secret)
 	}
-	if _, err := c.command(t, "account", "secret", "Nobody"); err == nil || !strings.Contains(err.Error(), "Nobody") {
+	if _, err := c.command(t, "account", "secret", "Nobody"); err == nil ||
+		!strings.Contains(err.Error(), "Nobody") {
 		t.Errorf("secret of nobody: %v", err)
 	}
 }
 
-// Bad settings are refused at start, all at once, each with its name, its value's fault and what would be right.
+// Bad settings are refused at start, all at once, each with its name, its value's fault and what would be
+// right.
 func TestBadSettingsAreRefusedByName(t *testing.T) {
 	dir := t.TempDir()
 	notPEM := filepath.Join(dir, "not.pem")
@@ -97,7 +108,8 @@ func TestBadSettingsAreRefusedByName(t *testing.T) {
 	nested := filepath.Join(dir, "nested.yaml")
 	networks := filepath.Join(dir, "networks.yaml")
 	for path, text := range map[string]string{
-		notPEM: "hello", slip: "callback_timeuot: 3s\n", nested: "base_url: {a: b}\n", networks: "- id: x\n  kind: oidc\n  isuer: https://a.example\n",
+		notPEM: "hello", slip: "callback_timeuot: 3s\n", nested: "base_url: {a: b}\n",
+		networks: "- id: x\n  kind: oidc\n  isuer: https://a.example\n",
 	} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -119,26 +131,42 @@ func TestBadSettingsAreRefusedByName(t *testing.T) {
 		{[]string{"--base-url", "ftp://x"}, []string{"VERIFYD_BASE_URL", "ftp://x", "https://"}},
 		{[]string{"--base-url", "https://u:p@x"}, []string{"VERIFYD_BASE_URL"}},
 		{[]string{"--base-url", "https://x/?a"}, []string{"VERIFYD_BASE_URL"}},
-		{[]string{"--trusted-proxies", "10.0.0.0/8,nonsense"}, []string{"VERIFYD_TRUSTED_PROXIES", "nonsense"}},
-		{[]string{"--callback-allow-cidrs", "127.0.0.1"}, []string{"VERIFYD_CALLBACK_ALLOW_CIDRS", "127.0.0.1", "CIDR"}},
+		{[]string{"--trusted-proxies", "10.0.0.0/8,nonsense"},
+			[]string{"VERIFYD_TRUSTED_PROXIES", "nonsense"}},
+		{[]string{"--callback-allow-cidrs", "127.0.0.1"},
+			[]string{"VERIFYD_CALLBACK_ALLOW_CIDRS", "127.0.0.1", "CIDR"}},
 		{[]string{"--callback-allow-ports", "443,0"}, []string{"VERIFYD_CALLBACK_ALLOW_PORTS", `"0"`}},
 		{[]string{"--callback-ca-file", notPEM}, []string{"VERIFYD_CALLBACK_CA_FILE", "no certificate"}},
-		{[]string{"--callback-ca-file", "/nowhere.pem"}, []string{"VERIFYD_CALLBACK_CA_FILE", "no such file"}},
+		{[]string{"--callback-ca-file", "/nowhere.pem"},
+			[]string{"VERIFYD_CALLBACK_CA_FILE", "no such file"}},
 		{[]string{"--network-ca-file", notPEM}, []string{"VERIFYD_NETWORK_CA_FILE", "no certificate"}},
-		{[]string{"--callback-connections", "0"}, []string{"VERIFYD_CALLBACK_CONNECTIONS", "0 is out of range", "use 1 to 1024"}},
-		{[]string{"--callback-connections", "1025"}, []string{"VERIFYD_CALLBACK_CONNECTIONS", "1025", "use 1 to 1024"}},
+		{[]string{"--callback-connections", "0"},
+			[]string{"VERIFYD_CALLBACK_CONNECTIONS", "0 is out of range", "use 1 to 1024"}},
+		{[]string{"--callback-connections", "1025"},
+			[]string{"VERIFYD_CALLBACK_CONNECTIONS", "1025", "use 1 to 1024"}},
 		{[]string{"--callback-connections", "many"}, []string{"--callback-connections", "many"}},
+		{[]string{"--callback-attempts", "0"},
+			[]string{"VERIFYD_CALLBACK_ATTEMPTS", "0 is out of range", "use 1 to 100000"}},
+		{[]string{"--callback-attempts", "100001"}, []string{"VERIFYD_CALLBACK_ATTEMPTS", "100001"}},
+		{[]string{"--callback-share", "2049"}, []string{"VERIFYD_CALLBACK_SHARE", "2049", "use 1 to 2048"}},
+		{[]string{"--callback-share=-1"}, []string{"VERIFYD_CALLBACK_SHARE", "-1"}},
+		{[]string{"--admin-names", "*.internal"}, []string{"VERIFYD_ADMIN_NAMES", "*.internal", "edge-1"}},
 		{[]string{"--callback-timeout", "5m"}, []string{"VERIFYD_CALLBACK_TIMEOUT", "5m0s"}},
 		{[]string{"--callback-timeout", "soon"}, []string{"--callback-timeout", "soon"}},
 		{[]string{"--callback-retry-for=-1s"}, []string{"VERIFYD_CALLBACK_RETRY_FOR"}},
-		{[]string{"--callback-proxy", "socks5://user:hunter2@proxy:1080"}, []string{"VERIFYD_CALLBACK_PROXY", "http://proxy.internal:3128"}},
-		{[]string{"--callback-proxy", "http://user:hunter2@proxy"}, []string{"VERIFYD_CALLBACK_PROXY", "no port", "https://user:password@"}},
-		{[]string{"--callback-proxy", "http://user:hunter2/@proxy:3128"}, []string{"VERIFYD_CALLBACK_PROXY", "percent-encoded"}},
-		{[]string{"--callback-policy", "twice"}, []string{"VERIFYD_CALLBACK_POLICY", "twice", "at-least-once"}},
+		{[]string{"--callback-proxy", "socks5://user:hunter2@proxy:1080"},
+			[]string{"VERIFYD_CALLBACK_PROXY", "http://proxy.internal:3128"}},
+		{[]string{"--callback-proxy", "http://user:hunter2@proxy"},
+			[]string{"VERIFYD_CALLBACK_PROXY", "no port", "https://user:password@"}},
+		{[]string{"--callback-proxy", "http://user:hunter2/@proxy:3128"},
+			[]string{"VERIFYD_CALLBACK_PROXY", "percent-encoded"}},
+		{[]string{"--callback-policy", "twice"},
+			[]string{"VERIFYD_CALLBACK_POLICY", "twice", "at-least-once"}},
 		{[]string{"--rate-limit", "fast"}, []string{"VERIFYD_RATE_LIMIT", "fast", "20/s"}},
 		{[]string{"--rate-burst", "0"}, []string{"VERIFYD_RATE_BURST"}},
 		{[]string{"--failed-key-limit", "often"}, []string{"VERIFYD_FAILED_KEY_LIMIT", "often", "10/m"}},
 		{[]string{"--failed-key-limit", "900000/s"}, []string{"VERIFYD_FAILED_KEY_LIMIT", "900000/s"}},
+		{[]string{"--sign-in-limit", "never"}, []string{"VERIFYD_SIGN_IN_LIMIT", "never", "600/m"}},
 		{[]string{"--monthly-quota", "0"}, []string{"VERIFYD_MONTHLY_QUOTA"}},
 		{[]string{"--roles", "edge,clown"}, []string{"VERIFYD_ROLES", "clown"}},
 		{[]string{"--sync", "never"}, []string{"VERIFYD_SYNC", "never"}},
@@ -147,42 +175,59 @@ func TestBadSettingsAreRefusedByName(t *testing.T) {
 		{[]string{"--replicas", "3"}, []string{"VERIFYD_REPLICAS"}},
 		{[]string{"--replicas", "2", "--nats-url", "nats://127.0.0.1:1"}, []string{"VERIFYD_REPLICAS", "2"}},
 		{[]string{"--nats-url", "http://x"}, []string{"VERIFYD_NATS_URL", "nats://"}},
-		{[]string{"--nats-url", "nats://127.0.0.1:1"}, []string{"VERIFYD_SECRET_KEY", "openssl rand -base64 32"}},
+		{[]string{"--nats-url", "nats://127.0.0.1:1"},
+			[]string{"VERIFYD_SECRET_KEY", "openssl rand -base64 32"}},
 		{[]string{"--nats-creds", "/nowhere.creds"}, []string{"VERIFYD_NATS_CREDS", "VERIFYD_NATS_URL"}},
 		{[]string{"--secret-key", "short"}, []string{"VERIFYD_SECRET_KEY", "32 bytes"}},
-		{[]string{"--secret-key", seal.NewKey().Encode(), "--secret-key-file", "/x"}, []string{"VERIFYD_SECRET_KEY_FILE"}},
+		{[]string{"--secret-key", secretbox.NewKey().Encode(), "--secret-key-file", "/x"},
+			[]string{"VERIFYD_SECRET_KEY_FILE"}},
 		{[]string{"--keep-results", "1s"}, []string{"VERIFYD_KEEP_RESULTS", "72h"}},
-		{[]string{"--keep-results", "2h", "--callback-retry-for", "90m"}, []string{"VERIFYD_KEEP_RESULTS", "VERIFYD_CALLBACK_RETRY_FOR"}},
+		{[]string{"--keep-results", "2h", "--callback-retry-for", "90m"},
+			[]string{"VERIFYD_KEEP_RESULTS", "VERIFYD_CALLBACK_RETRY_FOR"}},
 		{[]string{"--nats-url", "nats://user:hunter2@127.0.0.1:1x"}, []string{"VERIFYD_NATS_URL", "nats://"}},
 		{[]string{"--nats-ca-file", notPEM}, []string{"VERIFYD_NATS_CA_FILE", "tls://"}},
 		{[]string{"--network-client-id", "x"}, []string{"VERIFYD_NETWORK_ISSUER"}},
 		{[]string{"--network-dashboard"}, []string{"VERIFYD_NETWORK_ISSUER"}},
-		{[]string{"--dashboard-allow", "everybody"}, []string{"VERIFYD_DASHBOARD_ALLOW", "everybody", "@example.org"}},
+		{[]string{"--dashboard-allow", "everybody"},
+			[]string{"VERIFYD_DASHBOARD_ALLOW", "everybody", "@example.org"}},
 		{[]string{"--store-limit", "9000000TiB"}, []string{"VERIFYD_STORE_LIMIT"}},
 		{[]string{"--networks-file", networks}, []string{"VERIFYD_NETWORKS_FILE", "isuer"}},
 		{[]string{"--network-issuer", "http://idp.example.com"}, []string{"VERIFYD_NETWORK_ISSUER", "https"}},
-		{[]string{"--network-kind", "discrod", "--network-client-id", "c", "--network-client-secret", "s"}, []string{"VERIFYD_NETWORK_ISSUER", "kind: oidc", "discord"}},
-		{[]string{"--network-kind", "discord", "--network-issuer", "https://i.example"}, []string{"VERIFYD_NETWORK_ISSUER", "issuer: leave it out", "client_id", "client_secret"}},
+		{[]string{"--network-kind", "discrod", "--network-client-id", "c", "--network-client-secret", "s"},
+			[]string{"VERIFYD_NETWORK_ISSUER", "kind: oidc", "discord"}},
+		{[]string{"--network-kind", "discord", "--network-issuer", "https://i.example"},
+			[]string{"VERIFYD_NETWORK_ISSUER", "issuer: leave it out", "client_id", "client_secret"}},
 		{[]string{"--dev-network-listen", "0.0.0.0:0"}, []string{"loopback"}},
 		{[]string{"--log-level", "loud"}, []string{"VERIFYD_LOG_LEVEL", "loud"}},
-		{[]string{"--trace-endpoint", "https://user:hunter2@collector:4318"}, []string{"VERIFYD_TRACE_ENDPOINT", "http://collector.internal:4318"}},
-		{[]string{"--trace-endpoint", "collector:4317"}, []string{"VERIFYD_TRACE_ENDPOINT", "http://collector.internal:4318"}},
-		{[]string{"--trace-endpoint", "http://collector:4318", "--trace-share", "0"}, []string{"VERIFYD_TRACE_SHARE", "0.1"}},
-		{[]string{"--trace-endpoint", "http://collector:4318", "--trace-headers", "hunter2"}, []string{"VERIFYD_TRACE_HEADERS", "authorization=Bearer%20TOKEN"}},
-		{[]string{"--trace-endpoint", "http://collector:4318", "--trace-headers", "a=b%0Ahunter2"}, []string{"VERIFYD_TRACE_HEADERS"}},
+		{[]string{"--trace-endpoint", "https://user:hunter2@collector:4318"},
+			[]string{"VERIFYD_TRACE_ENDPOINT", "http://collector.internal:4318"}},
+		{[]string{"--trace-endpoint", "collector:4317"},
+			[]string{"VERIFYD_TRACE_ENDPOINT", "http://collector.internal:4318"}},
+		{[]string{"--trace-endpoint", "http://collector:4318", "--trace-share", "0"},
+			[]string{"VERIFYD_TRACE_SHARE", "0.1"}},
+		{[]string{"--trace-endpoint", "http://collector:4318", "--trace-headers", "hunter2"},
+			[]string{"VERIFYD_TRACE_HEADERS", "authorization=Bearer%20TOKEN"}},
+		{[]string{"--trace-endpoint", "http://collector:4318", "--trace-headers", "a=b%0Ahunter2"},
+			[]string{"VERIFYD_TRACE_HEADERS"}},
 		{[]string{"--trace-callbacks"}, []string{"VERIFYD_TRACE_CALLBACKS", "VERIFYD_TRACE_ENDPOINT"}},
-		{[]string{"--alarm-url", "http://ops.example.com/", "--alarm-secret", alarmSecret}, []string{"VERIFYD_ALARM_URL", "https"}},
-		{[]string{"--alarm-url", "https://10.0.0.1/", "--alarm-secret", alarmSecret}, []string{"VERIFYD_ALARM_URL"}},
-		{[]string{"--alarm-url", "https://ops.example.com/"}, []string{"VERIFYD_ALARM_SECRET", "openssl rand -base64 32"}},
-		{[]string{"--alarm-url", "https://ops.example.com/", "--alarm-secret", "hunter2"}, []string{"VERIFYD_ALARM_SECRET"}},
+		{[]string{"--alarm-url", "http://ops.example.com/", "--alarm-secret", alarmSecret},
+			[]string{"VERIFYD_ALARM_URL", "https"}},
+		{[]string{"--alarm-url", "https://10.0.0.1/", "--alarm-secret", alarmSecret},
+			[]string{"VERIFYD_ALARM_URL"}},
+		{[]string{"--alarm-url", "https://ops.example.com/"},
+			[]string{"VERIFYD_ALARM_SECRET", "openssl rand -base64 32"}},
+		{[]string{"--alarm-url", "https://ops.example.com/", "--alarm-secret", "hunter2"},
+			[]string{"VERIFYD_ALARM_SECRET"}},
 		{[]string{"--alarm-failures", "0"}, []string{"VERIFYD_ALARM_FAILURES", "5"}},
 		{[]string{"--log-format", "xml"}, []string{"VERIFYD_LOG_FORMAT", "xml"}},
 		{[]string{"--config", slip}, []string{"callback_timeuot", "callback_timeout"}},
 		{[]string{"--config", nested}, []string{"base_url"}},
-		{[]string{"--listen", "x", "--sync", "never", "--monthly-quota=-1"}, []string{"VERIFYD_LISTEN", "VERIFYD_SYNC", "VERIFYD_MONTHLY_QUOTA"}},
+		{[]string{"--listen", "x", "--sync", "never", "--monthly-quota=-1"},
+			[]string{"VERIFYD_LISTEN", "VERIFYD_SYNC", "VERIFYD_MONTHLY_QUOTA"}},
 	} {
 		store := t.TempDir()
-		args := append([]string{"serve", "--dev-network", "--data-dir", store, "--admin-listen", "127.0.0.1:0"}, c.args...)
+		args := append([]string{"serve", "--dev-network", "--data-dir", store, "--admin-listen",
+			"127.0.0.1:0"}, c.args...)
 		if !strings.Contains(strings.Join(c.args, " "), "--listen") {
 			args = append(args, "--listen", "127.0.0.1:0")
 		}
@@ -201,22 +246,25 @@ func TestBadSettingsAreRefusedByName(t *testing.T) {
 	}
 }
 
-// A store belongs to the master key it was made with: a command or a service with another one, or without, changes nothing.
+// A store belongs to the master key it was made with: a command or a service with another one, or without,
+// changes nothing.
 func TestAnotherMasterKeyIsRefused(t *testing.T) {
-	beside(t)
+	parallel(t)
 	natstest.NeedsEmbedded(t, "the master key in its data directory")
 	c := newChild(t)
-	made := must[string](t)(c.command(t, "key", "create", "--account", "Harbor Guild"))
+	made := c.makeKey(t, "Harbor Guild")
 	store := filepath.Join(c.dir, "store")
-	key := filepath.Join(store, secretFile)
+	key := filepath.Join(store, config.SecretFile)
 	refused := func(what string, args ...string) {
 		t.Helper()
-		if _, err := c.command(t, args...); err == nil || !strings.Contains(err.Error(), "VERIFYD_SECRET_KEY") {
+		if _, err := c.command(t, args...); err == nil ||
+			!strings.Contains(err.Error(), "VERIFYD_SECRET_KEY") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	refused("another key", "key", "create", "--account", "x", "--secret-key", seal.NewKey().Encode())
-	refused("a service with another key", "serve", "--admin-listen", "", "--secret-key", seal.NewKey().Encode())
+	refused("another key", "key", "create", "--account", "x", "--secret-key", secretbox.NewKey().Encode())
+	refused("a service with another key", "serve", "--admin-listen", "", "--secret-key", secretbox.NewKey().
+		Encode())
 	if err := os.Rename(key, key+".away"); err != nil {
 		t.Fatal(err)
 	}
@@ -230,12 +278,13 @@ func TestAnotherMasterKeyIsRefused(t *testing.T) {
 	}
 	c.start(t)
 	(api{base: c.base(), key: made}).knownSoon(t)
-	refused("another key on a running service", "key", "create", "--account", "x", "--secret-key", seal.NewKey().Encode())
+	refused("another key on a running service", "key", "create", "--account", "x", "--secret-key",
+		secretbox.NewKey().Encode())
 }
 
 // A command runs with its own settings; it must not cut off what a service keeps with others.
 func TestCommandsLeaveTheTopologyAlone(t *testing.T) {
-	beside(t)
+	parallel(t)
 	natstest.NeedsEmbedded(t, "commands on a data directory")
 	c := newChild(t)
 	c.args = []string{"--keep-results", "720h"}
@@ -249,21 +298,23 @@ func TestCommandsLeaveTheTopologyAlone(t *testing.T) {
 	if log := c.log.String(); strings.Contains(log, "a setting of the store was changed") {
 		t.Errorf("the command had changed it, the service changed it back: %s", log)
 	}
-	if _, err := c.command(t, "key", "list", "--data-dir", filepath.Join(c.dir, "nowhere")); err == nil || !strings.Contains(err.Error(), "VERIFYD_DATA_DIR") {
+	if _, err := c.command(t, "key", "list", "--data-dir", filepath.Join(c.dir, "nowhere")); err == nil ||
+		!strings.Contains(err.Error(), "VERIFYD_DATA_DIR") {
 		t.Errorf("list where there is no store: %v", err)
 	}
 }
 
 func TestNoNetworkIsRefused(t *testing.T) {
-	beside(t)
+	parallel(t)
 	code, _, errOut := verifyd(t, "serve", "--data-dir", t.TempDir(), "--listen", "127.0.0.1:0")
-	if code != exitUsage || !strings.Contains(errOut, "VERIFYD_NETWORK_ISSUER") || !strings.Contains(errOut, "--dev-network") {
+	if code != exitUsage || !strings.Contains(errOut, "VERIFYD_NETWORK_ISSUER") ||
+		!strings.Contains(errOut, "--dev-network") {
 		t.Errorf("exit %d: %s", code, errOut)
 	}
 }
 
 func TestTwoServicesOnOneDataDirectory(t *testing.T) {
-	beside(t)
+	parallel(t)
 	natstest.NeedsEmbedded(t, "the lock of its data directory")
 	c := newChild(t)
 	c.start(t)
@@ -276,31 +327,22 @@ func TestTwoServicesOnOneDataDirectory(t *testing.T) {
 // Flag over variable over file.
 func TestSettingsHaveAnOrder(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "verifyd.yaml")
-	if err := os.WriteFile(file, []byte("monthly_quota: -1\nrate_burst: -2\ncallback_allow_cidrs: [10.0.0.0/8, x]\nsync: file\n"), 0o600); err != nil {
+	if err := os.WriteFile(file,
+		[]byte("monthly_quota: -1\nrate_burst: -2\ncallback_allow_cidrs: [10.0.0.0/8, x]\nsync: file\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("VERIFYD_RATE_BURST", "-3")
 	t.Setenv("VERIFYD_SYNC", "environment")
 	_, _, errOut := verifyd(t, "serve", "--dev-network", "--config", file, "--sync", "flag")
-	for _, want := range []string{"-1 allows no session", `"flag" is not a mode`, `"x" is not a CIDR`, "VERIFYD_RATE_BURST"} {
+	for _, want := range []string{
+		"-1 allows no session", `"flag" is not a mode`, `"x" is not a CIDR`, "VERIFYD_RATE_BURST",
+	} {
 		if !strings.Contains(errOut, want) {
 			t.Errorf("no %q in: %s", want, errOut)
 		}
 	}
 	if strings.Contains(errOut, "-2") {
 		t.Errorf("the file won over the variable: %s", errOut)
-	}
-}
-
-func TestVersionAndHelp(t *testing.T) {
-	beside(t)
-	if code, out, _ := verifyd(t, "version"); code != 0 || !strings.HasPrefix(out, "verifyd ") {
-		t.Errorf("version: %d %q", code, out)
-	}
-	if code, out, _ := verifyd(t, "--help"); code != 0 || !strings.Contains(out, "demo") {
-		t.Errorf("help: %d %q", code, out)
-	}
-	if code, _, errOut := verifyd(t, "dance"); code != exitUsage || !strings.Contains(errOut, "dance") {
-		t.Errorf("unknown command: %d %q", code, errOut)
 	}
 }

@@ -12,15 +12,17 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"verifyd/cmd/verifyd/check"
 )
 
-// imageMost is what the image may take.
-const imageMost = 40 << 20
+// maxImage is what the image may take.
+const maxImage = 40 << 20
 
-// The whole stack from images built here: every container is hardened and healthy, the demo shows a callback, operators reach it, and
-// nothing is left afterwards.
+// The whole stack from images built here: every container is hardened and healthy, the demo shows a callback,
+// operators reach it, and nothing is left afterwards.
 func TestComposeStack(t *testing.T) {
-	besideNoStack(t)
+	parallelNoStack(t)
 	s := newStack(t)
 	t.Run("image", func(t *testing.T) { s.judgeImage(t) })
 	for _, profile := range []string{"demo", "metrics", "operator"} {
@@ -29,7 +31,8 @@ func TestComposeStack(t *testing.T) {
 	s.hurryPrometheus(t)
 	s.must(t, "--profile", "demo", "--profile", "metrics", "up", "--detach")
 	for service, forEver := range map[string]bool{
-		"prepare": false, "apply": false, "nats-1": true, "nats-2": true, "nats-3": true, "edge-1": true, "edge-2": true,
+		"prepare": false, "apply": false, "nats-1": true, "nats-2": true, "nats-3": true, "edge-1": true,
+		"edge-2":       true,
 		"dispatcher-1": true, "dispatcher-2": true, "proxy": true, "prometheus": true,
 	} {
 		t.Run(service, func(t *testing.T) { s.judgeContainer(t, service, forEver) })
@@ -37,27 +40,29 @@ func TestComposeStack(t *testing.T) {
 	if !t.Run("demo", func(t *testing.T) { s.demonstrate(t) }) {
 		return // what comes is about what the demo did
 	}
-	key := strings.TrimSpace(s.must(t, "run", "--rm", "-T", "operator", "key", "create", "--account", "Harbor Guild"))
+	s.must(t, "run", "--rm", "-T", "operator", "account", "create", "Compose Guild")
+	key := strings.TrimSpace(s.must(t, "run", "--rm", "-T", "operator", "key", "create", "--account",
+		"Compose Guild"))
 	if !apiKeyForm.MatchString(key) {
 		t.Errorf("an operator's new key is %q", key)
 	}
 	for _, role := range []string{"edge", "dispatcher"} {
 		out := s.must(t, "exec", "-T", role+"-2", "/verifyd", "check", "--json")
 		var doc struct {
-			Worst    level
-			Findings []finding
+			Worst    check.Level
+			Findings []check.Finding
 		}
 		if err := json.Unmarshal([]byte(out), &doc); err != nil {
 			t.Fatalf("%v in %s", err, out)
 		}
-		byArea := map[string][]finding{}
+		byArea := map[string][]check.Finding{}
 		for _, f := range doc.Findings {
 			byArea[f.Area] = append(byArea[f.Area], f)
 		}
-		expectFinding(t, byArea, "permissions", levelOK, "write nothing else")
-		expectFinding(t, byArea, "topology", levelOK, "as it should be")
-		expectFinding(t, byArea, "store", levelOK, "of 61440 MiB")
-		if doc.Worst == levelError {
+		expectFound(t, byArea, "permissions", check.LevelOK, "write nothing else")
+		expectFound(t, byArea, "topology", check.LevelOK, "as it should be")
+		expectFound(t, byArea, "store", check.LevelOK, "of 61440 MiB")
+		if doc.Worst == check.LevelError {
 			t.Errorf("%s: %s", role, out)
 		}
 	}
@@ -68,21 +73,25 @@ func TestComposeStack(t *testing.T) {
 	t.Run("alert", func(t *testing.T) { s.judgeAlert(t, p) })
 }
 
-// judgeImage looks at the size, the user and the bytes: what this machine builds beside the image is the same binary.
+// judgeImage looks at the size, the user and the bytes: what this machine builds beside the image is the same
+// binary.
 func (s *stack) judgeImage(t *testing.T) {
 	t.Helper()
-	size := must[int64](t)(strconv.ParseInt(s.docker(t, "image", "inspect", "--format", "{{.Size}}", "verifyd:local"), 10, 64))
-	if size > imageMost {
-		t.Errorf("the image takes %d bytes, more than %d", size, imageMost)
+	size := must[int64](t)(strconv.ParseInt(s.docker(t, "image", "inspect", "--format", "{{.Size}}",
+		"verifyd:local"), 10, 64))
+	if size > maxImage {
+		t.Errorf("the image takes %d bytes, more than %d", size, maxImage)
 	}
-	if user := s.docker(t, "image", "inspect", "--format", "{{.Config.User}}", "verifyd:local"); user != "65532:65532" {
+	if user := s.docker(t, "image", "inspect", "--format", "{{.Config.User}}",
+		"verifyd:local"); user != "65532:65532" {
 		t.Errorf("the image's user is %q", user)
 	}
 	dir := t.TempDir()
 	id := s.docker(t, "create", "verifyd:local")
 	defer s.docker(t, "rm", id)
 	s.docker(t, "cp", id+":/verifyd", filepath.Join(dir, "image"))
-	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -X main.version=", "-o", filepath.Join(dir, "here"), ".")
+	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags",
+		"-s -w -X verifyd/cmd/verifyd/version.built=", "-o", filepath.Join(dir, "here"), ".")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -101,7 +110,8 @@ func digestOf(t *testing.T, path string) [sha256.Size]byte {
 // judgeContainer looks at what the engine was told to hold a container to.
 func (s *stack) judgeContainer(t *testing.T, service string, forEver bool) {
 	t.Helper()
-	id := s.docker(t, "ps", "--all", "--quiet", "--filter", "label=com.docker.compose.project="+s.project, "--filter", "label=com.docker.compose.service="+service)
+	id := s.docker(t, "ps", "--all", "--quiet", "--filter", "label=com.docker.compose.project="+s.project,
+		"--filter", "label=com.docker.compose.service="+service)
 	var inspected []struct {
 		State struct {
 			Status   string
@@ -117,7 +127,8 @@ func (s *stack) judgeContainer(t *testing.T, service string, forEver bool) {
 			Privileged                   bool
 		}
 	}
-	if err := json.Unmarshal([]byte(s.docker(t, "inspect", id)), &inspected); err != nil || len(inspected) != 1 {
+	if err := json.Unmarshal([]byte(s.docker(t, "inspect", id)), &inspected); err != nil ||
+		len(inspected) != 1 {
 		t.Fatalf("inspect: %v, %d containers", err, len(inspected))
 	}
 	c := inspected[0]
@@ -130,7 +141,8 @@ func (s *stack) judgeContainer(t *testing.T, service string, forEver bool) {
 		!strings.Contains(strings.Join(h.SecurityOpt, ","), "no-new-privileges") {
 		t.Errorf("not hardened: user %q, %+v", c.Config.User, h)
 	}
-	if added := strings.TrimPrefix(strings.Join(h.CapAdd, ","), "CAP_"); added != "" && (service != "proxy" || added != "NET_BIND_SERVICE") {
+	if added := strings.TrimPrefix(strings.Join(h.CapAdd, ","), "CAP_"); added != "" &&
+		(service != "proxy" || added != "NET_BIND_SERVICE") {
 		t.Errorf("capabilities %s", added)
 	}
 	if h.Memory == 0 || h.PidsLimit == 0 {
@@ -142,7 +154,8 @@ func (s *stack) judgeContainer(t *testing.T, service string, forEver bool) {
 		}
 		return
 	}
-	if h.RestartPolicy.Name != "unless-stopped" || c.State.Health == nil || c.State.Health.Status == "unhealthy" {
+	if h.RestartPolicy.Name != "unless-stopped" || c.State.Health == nil ||
+		c.State.Health.Status == "unhealthy" {
 		t.Errorf("restart %q, health %+v", h.RestartPolicy.Name, c.State.Health)
 	}
 }
@@ -165,5 +178,6 @@ func (s *stack) demonstrate(t *testing.T) {
 			return
 		}
 	}
-	t.Errorf("no callback:\n%s\n%s%s", s.logs(), said.String(), errOut.String()) // what the demo says last, where it is read first
+	// what the demo says last, where it is read first
+	t.Errorf("no callback:\n%s\n%s%s", s.logs(), said.String(), errOut.String())
 }

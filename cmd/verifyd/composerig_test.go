@@ -32,7 +32,8 @@ func needs(t *testing.T, what, why string) {
 	t.Skipf("skipped: this test needs %s: %s", what, why)
 }
 
-// stack is what docker-compose.yml brings up, from images that were built here, under a project name and on networks of its own.
+// stack is what docker-compose.yml brings up, from images that were built here, under a project name and on
+// networks of its own.
 type stack struct {
 	command []string // docker compose, or docker-compose where there is only that
 	files   []string // that a test puts over the repository's
@@ -58,7 +59,8 @@ func newStack(t *testing.T) *stack {
 	}
 	number := stacks.Add(1)
 	s := &stack{project: fmt.Sprintf("verifyd-test-%d-%d", os.Getpid(), number)}
-	if out, err := exec.Command("docker", "info", "--format", "{{.ServerVersion}}").CombinedOutput(); err != nil {
+	if out, err := exec.Command("docker", "info", "--format", "{{.ServerVersion}}").
+		CombinedOutput(); err != nil {
 		needs(t, "docker", fmt.Sprintf("no engine answers: %v %s", err, out))
 	}
 	for _, command := range [][]string{{"docker", "compose"}, {"docker-compose"}} {
@@ -78,10 +80,12 @@ func newStack(t *testing.T) *stack {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 		defer cancel()
-		if out, err := s.compose(ctx, "--profile", "demo", "--profile", "metrics", "--profile", "operator", "down", "--volumes", "--timeout", "3").CombinedOutput(); err != nil {
+		if out, err := s.compose(ctx, "--profile", "demo", "--profile", "metrics", "--profile", "operator",
+			"down", "--volumes", "--timeout", "3").CombinedOutput(); err != nil {
 			t.Errorf("take the stack down: %v: %s", err, out)
 		}
-		if left := s.docker(t, "ps", "--all", "--quiet", "--filter", "label=com.docker.compose.project="+s.project); left != "" {
+		if left := s.docker(t, "ps", "--all", "--quiet", "--filter",
+			"label=com.docker.compose.project="+s.project); left != "" {
 			t.Errorf("containers are left: %s", left)
 		}
 		for _, image := range s.images {
@@ -91,7 +95,7 @@ func newStack(t *testing.T) *stack {
 	return s
 }
 
-// environment gives the stack networks, which follow from its number, and ports that nothing else has.
+// environment names the stack's networks, which follow from its number, and ports that nothing else has.
 func (s *stack) environment(t *testing.T, number int) {
 	t.Helper()
 	settings, err := os.ReadFile(filepath.Join(repository, "docs", "compose", "verifyd.env"))
@@ -109,8 +113,10 @@ func (s *stack) environment(t *testing.T, number int) {
 		t.Fatal(err)
 	}
 	s.https, s.gateway = natstest.Address(t), strings.TrimSuffix(out, "0/24")+"1"
-	s.env = append(os.Environ(), "VERIFYD_ENV_FILE="+file, "VERIFYD_FRONT_SUBNET="+front, "VERIFYD_OUT_SUBNET="+out,
-		"VERIFYD_HTTPS_PORT="+s.https, "VERIFYD_HTTP_PORT="+natstest.Address(t), "COMPOSE_PROJECT_NAME="+s.project)
+	s.env = append(os.Environ(), "VERIFYD_ENV_FILE="+file, "VERIFYD_FRONT_SUBNET="+front,
+		"VERIFYD_OUT_SUBNET="+out,
+		"VERIFYD_HTTPS_PORT="+s.https, "VERIFYD_HTTP_PORT="+natstest.Address(t),
+		"COMPOSE_PROJECT_NAME="+s.project)
 }
 
 // compose makes a command on the stack.
@@ -125,7 +131,7 @@ func (s *stack) compose(ctx context.Context, args ...string) *exec.Cmd {
 	return c
 }
 
-// must runs a command on the stack and gives what it printed on standard output.
+// must runs a command on the stack and returns what it printed on standard output.
 func (s *stack) must(t *testing.T, args ...string) string {
 	t.Helper()
 	c := s.compose(t.Context(), args...)
@@ -137,7 +143,7 @@ func (s *stack) must(t *testing.T, args ...string) string {
 	return out.String()
 }
 
-// logs gives the last lines of everything, for a failure.
+// logs returns the last lines of everything, for a failure.
 func (s *stack) logs() string {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -152,7 +158,7 @@ func (s *stack) run(t *testing.T, name string, args ...string) ([]byte, error) {
 	return c.CombinedOutput()
 }
 
-// docker runs a docker command and gives what it printed.
+// docker runs a docker command and returns what it printed.
 func (s *stack) docker(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := exec.Command("docker", args...).CombinedOutput()
@@ -162,7 +168,7 @@ func (s *stack) docker(t *testing.T, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// container gives the id of a service's container.
+// container returns the id of a service's container.
 func (s *stack) container(t *testing.T, service string) string {
 	t.Helper()
 	return strings.TrimSpace(s.must(t, "ps", "--quiet", service))

@@ -14,9 +14,10 @@ import (
 	"testing"
 	"time"
 
+	"verifyd/cmd/verifyd/demo"
 	"verifyd/edge/devnetwork"
 	"verifyd/natsconf/natstest"
-	"verifyd/natsconf/seal"
+	"verifyd/natsconf/secretbox"
 )
 
 // child is verifyd as a process of its own, to be killed.
@@ -38,7 +39,10 @@ type child struct {
 // newChild prepares a process with its own data directory and ports that it keeps over restarts.
 func newChild(t *testing.T) *child {
 	t.Helper()
-	c := &child{dir: t.TempDir(), inbox: newInbox(t), log: &buffer{}, listen: natstest.Address(t), admin: natstest.Address(t)}
+	c := &child{
+		dir: t.TempDir(), inbox: newInbox(t), log: &buffer{}, listen: natstest.Address(t),
+		admin: natstest.Address(t),
+	}
 	caFile := filepath.Join(c.dir, "ca.pem")
 	if err := os.WriteFile(caFile, c.inbox.ca.PEM(), 0o600); err != nil {
 		t.Fatal(err)
@@ -46,13 +50,15 @@ func newChild(t *testing.T) *child {
 	c.issuer = serveIssuer(t, c.base())
 	c.env = []string{
 		childVariable + "=1", "VERIFYD_LISTEN=" + c.listen, "VERIFYD_ADMIN_LISTEN=" + c.admin,
-		"VERIFYD_CALLBACK_CA_FILE=" + caFile, "VERIFYD_CALLBACK_ALLOW_CIDRS=127.0.0.0/8", "VERIFYD_LOG_LEVEL=trace", "VERIFYD_LOG_FORMAT=json",
+		"VERIFYD_CALLBACK_CA_FILE=" + caFile, "VERIFYD_CALLBACK_ALLOW_CIDRS=127.0.0.0/8",
+		"VERIFYD_LOG_LEVEL=trace", "VERIFYD_LOG_FORMAT=json",
 		"VERIFYD_NETWORK_ISSUER=" + c.issuer.Issuer(), "VERIFYD_NETWORK_NAME=Example Network",
-		"VERIFYD_NETWORK_CLIENT_ID=" + c.issuer.Settings().ClientID, "VERIFYD_NETWORK_CLIENT_SECRET=" + c.issuer.Settings().ClientSecret,
+		"VERIFYD_NETWORK_CLIENT_ID=" + c.issuer.Settings().ClientID,
+		"VERIFYD_NETWORK_CLIENT_SECRET=" + c.issuer.Settings().ClientSecret,
 		"VERIFYD_CALLBACK_TIMEOUT=2s",
 	}
 	if natstest.OnCluster() {
-		c.env = append(c.env, "VERIFYD_SECRET_KEY="+seal.NewKey().Encode())
+		c.env = append(c.env, "VERIFYD_SECRET_KEY="+secretbox.NewKey().Encode())
 	}
 	c.ownStore(t)
 	c.argv = []string{"serve", "--base-url", c.base()}
@@ -60,7 +66,7 @@ func newChild(t *testing.T) *child {
 	return c
 }
 
-// ownStore gives the process the store of its directory.
+// ownStore puts the process on the store of its directory.
 func (c *child) ownStore(t *testing.T) {
 	t.Helper()
 	c.env = append(slices.Clone(c.env), "VERIFYD_DATA_DIR="+filepath.Join(c.dir, "store"))
@@ -82,7 +88,9 @@ func (c *child) base() string { return "http://" + c.listen }
 // serveIssuer runs the dev network outside the process under test.
 func serveIssuer(t *testing.T, base string) *devnetwork.Provider {
 	t.Helper()
-	p := must[*devnetwork.Provider](t)(devnetwork.New(devnetwork.Config{RedirectURIs: []string{base + "/signin/default/callback"}}))
+	p := must[*devnetwork.Provider](t)(devnetwork.New(devnetwork.Config{
+		RedirectURIs: []string{base + "/signin/default/callback"},
+	}))
 	if err := p.Listen(); err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +105,7 @@ func serveIssuer(t *testing.T, base string) *devnetwork.Provider {
 func (c *child) start(t *testing.T) {
 	t.Helper()
 	c.launch(t)
-	ctx, cancel := context.WithTimeout(t.Context(), natstest.LastResort)
+	ctx, cancel := context.WithTimeout(t.Context(), natstest.TestTimeout)
 	defer cancel()
 	if !c.becomesReady(ctx) {
 		t.Fatalf("the process does not become ready:\n%s", c.log)
@@ -166,13 +174,13 @@ func (c *child) kill() {
 	}
 }
 
-// end waits until the process has ended by itself, and gives how it did.
+// end waits until the process has ended by itself, and returns how it did.
 func (c *child) end(t *testing.T) error {
 	t.Helper()
 	select {
 	case err := <-c.exited:
 		return err
-	case <-time.After(natstest.LastResort):
+	case <-time.After(natstest.TestTimeout):
 		t.Fatalf("the process goes on:\n%s", c.log)
 		return nil
 	}
@@ -197,13 +205,23 @@ func (c *child) command(t *testing.T, args ...string) (out string, err error) {
 	return strings.TrimSpace(stdout.String()), nil
 }
 
+// makeKey makes an API key, and its account where that is missing.
+func (c *child) makeKey(t *testing.T, account string, args ...string) string {
+	t.Helper()
+	_, err := c.command(t, "account", "create", account, "--new-store")
+	if err != nil && !strings.Contains(err.Error(), "exists already") {
+		t.Fatal(err)
+	}
+	return must[string](t)(c.command(t, append([]string{"key", "create", "--account", account}, args...)...))
+}
+
 // walk is one session's way from init to the callback, with a name for each place between two steps.
 type walk struct {
 	c       *child
 	api     api
-	browser *browser
-	session started
-	at      *page
+	browser *demo.Browser
+	session demo.Started
+	at      *demo.Page
 	back    string // the provider's return, not yet followed
 }
 
@@ -213,21 +231,28 @@ var steps = []struct {
 	do   func(t *testing.T, w *walk)
 }{
 	{"init", func(t *testing.T, w *walk) {
-		w.session = w.api.init(t, map[string]any{"platform": "p", "platform_user_id": "u", "callback_url": w.c.inbox.callbackURL()})
+		w.session = w.api.init(t, map[string]any{
+			"platform": "p", "platform_user_id": "u", "callback_url": w.c.inbox.CallbackURL(),
+		})
 	}},
-	{"page opened", func(t *testing.T, w *walk) { w.at = must[*page](t)(w.browser.open(t.Context(), w.session.VerifyURL)) }},
-	{"continue pressed", func(t *testing.T, w *walk) { w.at = must[*page](t)(w.browser.press(t.Context(), w.at, "default")) }},
+	{"page opened", func(t *testing.T, w *walk) {
+		w.at = must[*demo.Page](t)(w.browser.Open(t.Context(), w.session.VerifyURL))
+	}},
+	{"continue pressed", func(t *testing.T,
+		w *walk) {
+		w.at = must[*demo.Page](t)(w.browser.Press(t.Context(), w.at, "default"))
+	}},
 	{"signed in at the provider", func(t *testing.T, w *walk) {
-		w.back = must[string](t)(w.browser.begin(t.Context(), w.at, "sign-in"))
+		w.back = must[string](t)(w.browser.Begin(t.Context(), w.at, "sign-in"))
 	}},
 	{"verified", func(t *testing.T, w *walk) {
-		w.at = must[*page](t)(w.browser.open(t.Context(), w.back))
+		w.at = must[*demo.Page](t)(w.browser.Open(t.Context(), w.back))
 		expectTitle(t, w.at, http.StatusOK, "You are verified")
 	}},
 }
 
-// skipKills skips a test under -short that starts many processes to kill them: the race detector, which runs under it, makes each of their
-// starts slow, and what is left shows it every step of a process already.
+// skipKills skips a test under -short that starts many processes to kill them: the race detector, which runs
+// under it, makes each of their starts slow, and what is left shows it every step of a process already.
 func skipKills(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
@@ -235,18 +260,18 @@ func skipKills(t *testing.T) {
 	}
 }
 
-// The process is killed between any two steps and started again on its data: the user goes on where they were, and the outcome
-// is delivered by one POST.
+// The process is killed between any two steps and started again on its data: the user goes on where they
+// were, and the outcome is delivered by one POST.
 func TestKillBetweenAnyTwoSteps(t *testing.T) {
 	skipKills(t)
 	t.Parallel()
 	for crash := range steps {
 		t.Run("after "+steps[crash].name, func(t *testing.T) {
-			beside(t)
+			parallel(t)
 			c := newChild(t)
 			c.start(t)
-			key := must[string](t)(c.command(t, "key", "create", "--account", "Harbor Guild"))
-			w := &walk{c: c, api: api{base: c.base(), key: key}, browser: newBrowser()}
+			key := c.makeKey(t, "Harbor Guild")
+			w := &walk{c: c, api: api{base: c.base(), key: key}, browser: demo.NewBrowser()}
 			w.api.knownSoon(t)
 			for i, s := range steps {
 				s.do(t, w)
@@ -259,7 +284,8 @@ func TestKillBetweenAnyTwoSteps(t *testing.T) {
 				t.Errorf("session is %s", v.State)
 			}
 			n := c.inbox.count(v.ID)
-			if crash < len(steps)-1 && (n != 1 || v.Delivery.State != "delivered") || n > 1 || v.Delivery.State == "delivered" && n != 1 {
+			if crash < len(steps)-1 && (n != 1 || v.Delivery.State != "delivered") || n > 1 ||
+				v.Delivery.State == "delivered" && n != 1 {
 				t.Errorf("%d POSTs, delivery %s", n, v.Delivery.State)
 			}
 		})
@@ -270,8 +296,8 @@ func TestKillBetweenAnyTwoSteps(t *testing.T) {
 func (c *child) untilPosted(t *testing.T) *walk {
 	t.Helper()
 	c.start(t)
-	key := must[string](t)(c.command(t, "key", "create", "--account", "Harbor Guild"))
-	w := &walk{c: c, api: api{base: c.base(), key: key}, browser: newBrowser()}
+	key := c.makeKey(t, "Harbor Guild")
+	w := &walk{c: c, api: api{base: c.base(), key: key}, browser: demo.NewBrowser()}
 	w.api.knownSoon(t)
 	for _, s := range steps {
 		s.do(t, w)
@@ -280,10 +306,10 @@ func (c *child) untilPosted(t *testing.T) *walk {
 	return w
 }
 
-// The process dies while the receiver has the POST and has not answered: nobody can know how it ended, so it is told as unknown,
-// and it is not sent again.
+// The process dies while the receiver has the POST and has not answered: nobody can know how it ended, so it
+// is told as unknown, and it is not sent again.
 func TestKillBetweenPostAndAnswerIsUnknown(t *testing.T) {
-	beside(t)
+	parallel(t)
 	c := newChild(t)
 	c.inbox.hold = make(chan struct{})
 	defer close(c.inbox.hold)
@@ -307,7 +333,7 @@ func (a api) knownSoon(t *testing.T) {
 // settled reads a session until its delivery has come to an end.
 func (a api) settled(t *testing.T, session string) receipt {
 	t.Helper()
-	deadline := time.Now().Add(natstest.LastResort)
+	deadline := time.Now().Add(natstest.TestTimeout)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -323,7 +349,8 @@ func (a api) settled(t *testing.T, session string) receipt {
 	}
 }
 
-// left adds every file of the store to what a process left behind, also where links lead out of its folder. On a cluster there is none.
+// left adds every file of the store to what a process left behind, also where links lead out of its folder.
+// On a cluster there is none.
 func (c *child) left(t *testing.T, places map[string]string) map[string]string {
 	t.Helper()
 	if natstest.OnCluster() {

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"verifyd/cmd/verifyd/demo"
 	"verifyd/natsconf/crashpoint"
 	"verifyd/natsconf/natstest"
 )
@@ -22,7 +23,8 @@ import (
 // crashVariable tells a child where to die: POINT:N, at the Nth time that the point is reached.
 const crashVariable = "VERIFYD_TEST_CRASH"
 
-var crashSeeds = flag.Int("crash-seeds", 1, "how often each crash point is tried, each time at another moment")
+var crashSeeds = flag.Int("crash-seeds", 1,
+	"how often each crash point is tried, each time at another moment")
 
 // dieAt makes this process kill itself, as kill -9 would.
 func dieAt(where string) {
@@ -60,9 +62,10 @@ func (t *tally) add(o tally) {
 	t.toldFalsely += o.toldFalsely
 }
 
-// The process dies at each point between the quota's counter and the last acknowledgement, with several sessions under way, and is
-// started again. Counted at a real receiver: more than one POST never; a session whose user read success is delivered, or visible
-// as unknown; nothing that was acknowledged is lost; nothing is stuck.
+// The process dies at each point between the quota's counter and the last acknowledgement, with several
+// sessions under way, and is started again. Counted at a real receiver: more than one POST never; a session
+// whose user read success is delivered, or visible as unknown; nothing that was acknowledged is lost; nothing
+// is stuck.
 //
 // More moments: go test ./cmd/verifyd -run CrashPoints -timeout 60m -args -crash-seeds 20
 func TestCrashPoints(t *testing.T) {
@@ -74,8 +77,9 @@ func TestCrashPoints(t *testing.T) {
 		for i, point := range crashpoint.All {
 			for seed := range *crashSeeds {
 				t.Run(fmt.Sprintf("%s-%d", point, seed), func(t *testing.T) {
-					beside(t)
-					got := crashOnce(t, point, 1+rand.New(rand.NewPCG(uint64(seed), uint64(i))).IntN(crashUsers))
+					parallel(t)
+					got := crashOnce(t, point, 1+rand.New(rand.NewPCG(uint64(seed), uint64(i))).
+						IntN(crashUsers))
 					mu.Lock()
 					defer mu.Unlock()
 					all.add(got)
@@ -91,16 +95,16 @@ func TestCrashPoints(t *testing.T) {
 
 // user is one person on the way through a session while the service dies and comes back.
 type user struct {
-	session started
-	browser *browser // the same one after the restart: another would wait for the first to give up
-	success bool     // read "You are verified"
+	session demo.Started
+	browser *demo.Browser // the same one after the restart: another would wait for the first to give up
+	success bool          // read "You are verified"
 }
 
 const crashUsers = 4
 
 func crashOnce(t *testing.T, point string, n int) tally {
 	c := newChild(t)
-	key := must[string](t)(c.command(t, "key", "create", "--account", "Harbor Guild"))
+	key := c.makeKey(t, "Harbor Guild")
 	c.env = append(c.env, fmt.Sprintf("%s=%s:%d", crashVariable, point, n))
 	c.start(t)
 
@@ -110,11 +114,11 @@ func crashOnce(t *testing.T, point string, n int) tally {
 	var wg sync.WaitGroup
 	for range crashUsers {
 		wg.Go(func() {
-			s, ok := a.tryInit(t, c.inbox.callbackURL())
+			s, ok := a.tryInit(t, c.inbox.CallbackURL())
 			if !ok {
 				return
 			}
-			u := &user{session: s, browser: newBrowser()}
+			u := &user{session: s, browser: demo.NewBrowser()}
 			mu.Lock()
 			users = append(users, u)
 			mu.Unlock()
@@ -124,7 +128,7 @@ func crashOnce(t *testing.T, point string, n int) tally {
 	wg.Wait()
 	select {
 	case <-c.exited:
-	case <-time.After(natstest.LastResort):
+	case <-time.After(natstest.TestTimeout):
 		t.Fatalf("the process never reached %s for the %d. time", point, n)
 	}
 	c.env = c.env[:len(c.env)-1]
@@ -136,29 +140,29 @@ func crashOnce(t *testing.T, point string, n int) tally {
 }
 
 // tryInit starts a session if the service is there; only a 200 counts.
-func (a api) tryInit(t *testing.T, callback string) (s started, ok bool) {
+func (a api) tryInit(t *testing.T, callback string) (s demo.Started, ok bool) {
 	t.Helper()
-	i := &integrator{base: a.base, apiKey: a.key}
-	s, err := i.startFor(t.Context(), "u", callback)
+	i := &demo.Integrator{Base: a.base, APIKey: a.key}
+	s, err := i.StartFor(t.Context(), "u", callback)
 	return s, err == nil
 }
 
 // walkOn goes through the pages as far as the service lets it, and remembers whether the user read success.
 func (u *user) walkOn(t *testing.T) {
 	b := u.browser
-	p, err := b.open(t.Context(), u.session.VerifyURL)
+	p, err := b.Open(t.Context(), u.session.VerifyURL)
 	if err != nil {
 		return
 	}
 	for _, button := range []string{"default", "sign-in"} {
-		if p.title() == "You are verified" {
+		if p.Title() == "You are verified" {
 			break
 		}
-		if p, err = b.press(t.Context(), p, button); err != nil {
+		if p, err = b.Press(t.Context(), p, button); err != nil {
 			return
 		}
 	}
-	u.success = u.success || p.status == http.StatusOK && p.title() == "You are verified"
+	u.success = u.success || p.Status == http.StatusOK && p.Title() == "You are verified"
 }
 
 // count waits until every session has come to an end and judges it.
@@ -192,8 +196,9 @@ func count(t *testing.T, c *child, a api, users []*user) tally {
 	return got
 }
 
-// The receiver asks for a pause that is long enough to become a message schedule, under the policy that grants it. The process dies
-// before the schedule is stored, after it, and between it and the acknowledgement: the second attempt is made once, and not early.
+// The receiver asks for a pause that is long enough to become a message schedule, under the policy that
+// grants it. The process dies before the schedule is stored, after it, and between it and the
+// acknowledgement: the second attempt is made once, and not early.
 func TestKillAroundASchedule(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a pause is scheduled from 30 s on")
@@ -201,29 +206,31 @@ func TestKillAroundASchedule(t *testing.T) {
 	t.Parallel()
 	for _, point := range append([]string{crashpoint.BeforeAck, crashpoint.AfterAck}, crashpoint.Waiting...) {
 		t.Run(point, func(t *testing.T) {
-			beside(t)
+			parallel(t)
 			c := newChild(t)
 			c.inbox.later = "31"
-			key := must[string](t)(c.command(t, "key", "create", "--account", "Harbor Guild", "--policy", "at-least-once"))
+			key := c.makeKey(t, "Harbor Guild", "--policy", "at-least-once")
 			c.env = append(c.env, fmt.Sprintf("%s=%s:1", crashVariable, point))
 			c.start(t)
-			w := &walk{c: c, api: api{base: c.base(), key: key}, browser: newBrowser()}
+			w := &walk{c: c, api: api{base: c.base(), key: key}, browser: demo.NewBrowser()}
 			for _, s := range steps[:len(steps)-1] {
 				s.do(t, w)
 			}
-			_, _ = w.browser.open(t.Context(), w.back) // the process may die before the page is there
+			_, _ = w.browser.Open(t.Context(), w.back) // the process may die before the page is there
 			<-c.inbox.got
 			first := time.Now()
 			select {
 			case <-c.exited:
-			case <-time.After(natstest.LastResort):
+			case <-time.After(natstest.TestTimeout):
 				t.Fatalf("the process never reached %s", point)
 			}
 			c.env = c.env[:len(c.env)-1]
 			c.start(t)
 			v := w.api.settled(t, w.session.Session)
-			if n := c.inbox.count(v.ID); n != 2 || v.Delivery.State != "delivered" || len(v.Delivery.Attempts) != 2 {
-				t.Errorf("delivery %s after %d POSTs, %d attempts", v.Delivery.State, n, len(v.Delivery.Attempts))
+			if n := c.inbox.count(v.ID); n != 2 || v.Delivery.State != "delivered" ||
+				len(v.Delivery.Attempts) != 2 {
+				t.Errorf("delivery %s after %d POSTs, %d attempts", v.Delivery.State, n,
+					len(v.Delivery.Attempts))
 			}
 			if pause := time.Since(first); pause < 30*time.Second {
 				t.Errorf("sent again after %s", pause)
@@ -232,7 +239,8 @@ func TestKillAroundASchedule(t *testing.T) {
 	}
 }
 
-// Every point is on the way of one ordinary session. It is the only test whose points are watched in this process, so that it runs alone.
+// Every point is on the way of one ordinary session. It is the only test whose points are watched in this
+// process, so that it runs alone.
 func TestEveryCrashPointIsReached(t *testing.T) {
 	var mu sync.Mutex
 	reached := map[string]bool{}
@@ -251,8 +259,9 @@ func TestEveryCrashPointIsReached(t *testing.T) {
 	t.Cleanup(func() { crashpoint.Hook(nil) })
 	r := boot(t)
 	t.Cleanup(r.stop) // before the hook is taken away
-	s, b := r.begin(t), newBrowser()
-	expectTitle(t, must[*page](t)(b.press(t.Context(), atProvider(t, b, s.VerifyURL), "sign-in")), http.StatusOK, "You are verified")
+	s, b := r.begin(t), demo.NewBrowser()
+	expectTitle(t, must[*demo.Page](t)(b.Press(t.Context(), atProvider(t, b, s.VerifyURL), "sign-in")),
+		http.StatusOK, "You are verified")
 	<-done
 	for _, p := range crashpoint.All {
 		mu.Lock()

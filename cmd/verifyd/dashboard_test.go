@@ -14,6 +14,7 @@ import (
 	"github.com/chromedp/chromedp"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
+	"verifyd/cmd/verifyd/demo"
 	"verifyd/edge/account"
 	"verifyd/edge/chromiumtest"
 )
@@ -30,7 +31,7 @@ func (v visitor) do(actions ...chromedp.Action[chromedp.Void]) {
 	chromiumtest.Do(v.tab, v.t, actions...)
 }
 
-func (v visitor) open(path string) { v.t.Helper(); v.do(chromedp.Navigate(v.r.base + path)) }
+func (v visitor) open(path string) { v.t.Helper(); v.do(chromedp.Navigate(v.r.Base + path)) }
 
 // press clicks what leads to another page, and waits for that.
 func (v visitor) press(selector, then string) {
@@ -55,17 +56,19 @@ func (v visitor) reads(selector, want string) {
 	}
 }
 
-// An integrator's whole way, with a script and without: log in, make an account and a key, start a session with it, see its
-// callback arrive, send it again, test the receiver, rotate the secret, roll and revoke the key.
+// An integrator's whole way, with a script and without: log in, make an account and a key, start a session
+// with it, see its callback arrive, send it again, test the receiver, rotate the secret, roll and revoke the
+// key.
 func TestDashboardInChromium(t *testing.T) {
-	besideFew(t)
+	parallelHeavy(t)
 	for name, script := range map[string]bool{"with JavaScript": true, "without JavaScript": false} {
 		t.Run(name, func(t *testing.T) {
 			tab := chromiumtest.Start(t)
 			v := visitor{t, boot(t), tab}
 			if !script {
 				v.do(chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
-					_, err := cdp.Call(ctx, target, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
+					_, err := cdp.Call(ctx, target, emulation.SetScriptExecutionDisabled,
+						emulation.SetScriptExecutionDisabledParams{Value: true})
 					return err
 				}))
 			}
@@ -135,32 +138,35 @@ func (v visitor) createKey() string {
 // deliver starts a session with the key, watches its callback arrive, and sends it again.
 func (v visitor) deliver(key string, live bool) {
 	v.t.Helper()
-	s := api{v.r.base, key}.init(v.t, map[string]any{"platform": "discord", "platform_user_id": "grace", "callback_url": v.r.inbox.callbackURL()})
+	s := api{v.r.Base, key}.init(v.t, map[string]any{
+		"platform": "discord", "platform_user_id": "grace", "callback_url": v.r.inbox.CallbackURL(),
+	})
 	v.open("/dashboard/sessions")
 	v.press(".rows tbody th a", ".timeline")
 	v.reads("h1", "pending")
 	if live {
 		v.do(chromedp.WaitVisible(chromedp.CSS(".live")))
 	}
-	b := newBrowser()
-	must[*page](v.t)(b.press(v.t.Context(), atProvider(v.t, b, s.VerifyURL), "sign-in"))
+	b := demo.NewBrowser()
+	must[*demo.Page](v.t)(b.Press(v.t.Context(), atProvider(v.t, b, s.VerifyURL), "sign-in"))
 	<-v.r.inbox.got
-	api{v.r.base, key}.until(v.t, s.Session, "delivered")
+	api{v.r.Base, key}.until(v.t, s.Session, "delivered")
 	if !live {
 		v.do(chromedp.Reload())
 	}
 	v.do(chromedp.WaitVisible(chromedp.CSS(".timeline li.good + li.good, .timeline li.good ~ li.good")))
 	v.reads("h1", "verified delivered")
 	answer := v.r.inbox.keepWaiting()
-	v.press(`form[action$="/resend"] button`, ".flash")
+	v.press(`a[href$="/resend"]`, "button.main") // what was delivered is sent again by who says so twice
+	v.press("button.main", ".flash")
 	again := <-v.r.inbox.got
 	answer()
 	if live {
 		v.do(chromedp.WaitVisible(chromedp.CSS(".timeline .fresh"))) // the page was drawn anew
 	}
 	v.reads(".flash", "on its way again")
-	if v.r.inbox.count(strings.TrimPrefix(again.header.Get("Webhook-Id"), "cb_")) != 2 {
-		v.t.Errorf("the second POST is %s", again.header.Get("Webhook-Id"))
+	if v.r.inbox.count(strings.TrimPrefix(again.Header.Get("Webhook-Id"), "cb_")) != 2 {
+		v.t.Errorf("the second POST is %s", again.Header.Get("Webhook-Id"))
 	}
 }
 
@@ -170,24 +176,26 @@ func (v visitor) sign() {
 	v.open("/dashboard/signing")
 	v.press(`form[action$="/reveal"] button`, ".secret .code")
 	secret := v.text(".secret .code code")
-	test := func() received {
+	test := func() demo.Received {
 		v.t.Helper()
-		v.write("#url", v.r.inbox.callbackURL())
+		v.write("#url", v.r.inbox.CallbackURL())
 		v.press(`form[action$="/test"] button`, "#tested")
 		v.reads("#tested", "delivered")
 		v.reads("main", "Answer: 204")
 		return <-v.r.inbox.got
 	}
-	verifies := func(got received, secret string) bool {
-		return must[*standardwebhooks.Webhook](v.t)(standardwebhooks.NewWebhook(secret)).Verify(got.body, got.header) == nil
+	verifies := func(got demo.Received, secret string) bool {
+		return must[*standardwebhooks.Webhook](v.t)(standardwebhooks.NewWebhook(secret)).
+			Verify(got.Body, got.Header) == nil
 	}
-	if got := test(); !verifies(got, secret) || !strings.HasPrefix(got.header.Get("Webhook-Id"), "cbtest_") {
-		v.t.Errorf("test callback %v", got.header)
+	if got := test(); !verifies(got, secret) || !strings.HasPrefix(got.Header.Get("Webhook-Id"), "cbtest_") {
+		v.t.Errorf("test callback %v", got.Header)
 	}
 	v.press(`form[action$="/rotate"] button`, ".flash")
 	v.reads("#rotate", "Rotation under way")
-	if got := test(); !verifies(got, secret) || len(strings.Fields(got.header.Get("Webhook-Signature"))) != 2 {
-		v.t.Errorf("during the overlap: %v", got.header)
+	if got := test(); !verifies(got, secret) ||
+		len(strings.Fields(got.Header.Get("Webhook-Signature"))) != 2 {
+		v.t.Errorf("during the overlap: %v", got.Header)
 	}
 	v.press(`form[action$="/end"] button`, ".flash")
 	if got := test(); verifies(got, secret) {
@@ -213,7 +221,7 @@ func (v visitor) endKey(key string) {
 	began := time.Now()
 	for _, k := range []string{key, second} {
 		for {
-			status, _, _ := api{v.r.base, k}.call(v.t, http.MethodPost, "/verify/init", `{}`)
+			status, _, _ := api{v.r.Base, k}.call(v.t, http.MethodPost, "/verify/init", `{}`)
 			if status == http.StatusUnauthorized {
 				break
 			}
@@ -233,20 +241,21 @@ func (v visitor) logout() {
 	v.reads("h1", "Log in")
 }
 
-// A page that is kept up to date does not hold up the stop: a browser with such a page would keep the service for as long as it
-// drains.
+// A page that is kept up to date does not hold up the stop: a browser with such a page would keep the service
+// for as long as it drains.
 func TestOpenPagesDoNotHoldUpTheStop(t *testing.T) {
-	beside(t)
+	parallel(t)
 	r := boot(t)
-	owner := account.Member{Network: "dev", Subject: demoUser, Role: account.RoleOwner}
-	a := must[account.Account](t)(r.store.accounts.AccountByName(t.Context(), "Harbor Guild"))
-	must[account.Account](t)(r.store.accounts.AddMember(t.Context(), operator(), a.ID, owner))
+	owner := account.Member{Network: "dev", Subject: demo.User, Role: account.RoleOwner}
+	a := must[account.Account](t)(r.Store.Accounts.AccountByName(t.Context(), "Harbor Guild"))
+	must[account.Account](t)(r.Store.Accounts.AddMember(t.Context(), operator(), a.ID, owner))
 	s := r.begin(t)
-	b := newBrowser()
-	p := must[*page](t)(b.open(t.Context(), r.base+"/dashboard/login"))
-	p = must[*page](t)(b.press(t.Context(), p, "dev"))
-	must[*page](t)(b.press(t.Context(), p, "sign-in"))
-	response := must[*http.Response](t)(b.request(t.Context(), http.MethodGet, r.base+"/dashboard/sessions/"+r.api().read(t, s.Session).ID+"/live", nil))
+	b := demo.NewBrowser()
+	p := must[*demo.Page](t)(b.Open(t.Context(), r.Base+"/dashboard/login"))
+	p = must[*demo.Page](t)(b.Press(t.Context(), p, "dev"))
+	must[*demo.Page](t)(b.Press(t.Context(), p, "sign-in"))
+	response := must[*http.Response](t)(b.Request(t.Context(), http.MethodGet,
+		r.Base+"/dashboard/sessions/"+r.api().read(t, s.Session).ID+"/live", nil))
 	defer func() { _ = response.Body.Close() }()
 	if got := response.Header.Get("Content-Type"); got != "text/event-stream" {
 		t.Fatalf("%d %s", response.StatusCode, got)

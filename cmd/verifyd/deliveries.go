@@ -11,15 +11,23 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/rs/zerolog"
+
+	"verifyd/cmd/verifyd/config"
+	"verifyd/cmd/verifyd/store"
+	"verifyd/cmd/verifyd/supervise"
+	"verifyd/cmd/verifyd/table"
+	"verifyd/natsconf"
 	"verifyd/sessions"
-	"verifyd/sessions/told"
+	"verifyd/sessions/timeline"
 )
 
 const (
 	// lookFor bounds how long one look at the store may take; a list that is cut off by it says so.
 	lookFor = 30 * time.Second
-	// mostDeliveries bounds a list to what is held in memory at once without harm: each holds answers of up to 1 KiB.
-	mostDeliveries = 10_000
+	// maxDeliveries bounds a list to what is held in memory at once without harm: each holds answers of up
+	// to 1 KiB.
+	maxDeliveries = 10_000
 )
 
 type deliveriesCmd struct {
@@ -31,43 +39,48 @@ type deliveriesCmd struct {
 }
 
 type deliveriesListCmd struct {
-	storeCmd `embed:""`
-	State    string `enum:",due,claimed,delivered,rejected,unknown,undeliverable" default:"" help:"Only deliveries in this state: due, claimed, delivered, rejected, unknown or undeliverable."`
-	Limit    int    `default:"50" help:"At most so many."`
+	storeCmd      `embed:""`
+	table.Listing `embed:""`
+	State         string `enum:",due,claimed,delivered,rejected,unknown,undeliverable" default:"" help:"Only deliveries in this state: due, claimed, delivered, rejected, unknown or undeliverable."`
+	Limit         int    `default:"50" help:"At most so many."`
 }
 
-// Run lists deliveries. It shows a receiver's host and port, never its path and query, which carry the integrators' secrets.
+// Run lists deliveries. It shows a receiver's host and port, never its path and query, which carry the
+// integrators' secrets.
 func (d deliveriesListCmd) Run(ctx context.Context, c console) error {
-	if d.Limit < 1 || d.Limit > mostDeliveries {
-		return usageError{fmt.Errorf("--limit: %d is not from 1 to %d; give a number of deliveries, for example 50", d.Limit, mostDeliveries)}
+	if d.Limit < 1 || d.Limit > maxDeliveries {
+		return config.Usage(fmt.Errorf(
+			"--limit: %d is not from 1 to %d; give a number of deliveries, for example 50", d.Limit,
+			maxDeliveries))
 	}
-	return d.look(ctx, c, func(st *store) error {
+	return d.look(ctx, c, func(st *store.Store) error {
 		ctx, cancel := context.WithTimeout(ctx, lookFor)
 		defer cancel()
-		found, err := st.reader().Deliveries(ctx, sessions.DeliveryState(d.State), d.Limit)
+		found, err := st.Reader().Deliveries(ctx, sessions.DeliveryState(d.State), d.Limit)
 		if err != nil {
 			return err
 		}
-		if err := listDeliveries(c.out, found.Views); err != nil {
+		if err := d.Print(c.out, deliveriesTable(found.Views)); err != nil {
 			return err
 		}
 		if !found.BackTo.IsZero() {
-			_, err = fmt.Fprintf(c.err, "Looked back to %s; older ones are shown with a higher --limit.\n", instant(found.BackTo))
+			_, err = fmt.Fprintf(c.err, "Looked back to %s; older ones are shown with a higher --limit.\n",
+				table.Instant(found.BackTo))
 		} else if len(found.Views) == 0 {
-			_, err = fmt.Fprintln(c.err, "No such delivery is kept. One is made when a user completes a session.")
+			_, err = fmt.Fprintln(c.err,
+				"No such delivery is kept. One is made when a user completes a session.")
 		}
 		return err
 	})
 }
 
-func listDeliveries(out io.Writer, views []sessions.View) error {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(w, "SESSION\tSTATE\tDELIVERY\tATTEMPTS\tHOST\tCOMPLETED\tCLASS")
+func deliveriesTable(views []sessions.View) *table.Table {
+	t := table.New("deliveries", "SESSION", "STATE", "DELIVERY", "ATTEMPTS", "HOST", "COMPLETED", "CLASS")
 	for _, v := range views {
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n", v.ID, v.State, v.Delivery.State, len(v.Delivery.Attempts),
-			told.Host(v.Session), instant(v.CompletedAt), orDash(string(lastClass(v))))
+		d := v.Delivery
+		t.Add(v.ID, v.State, d.State, len(d.Attempts), timeline.Host(v.Session), v.CompletedAt, lastClass(v))
 	}
-	return w.Flush()
+	return t
 }
 
 // lastClass says what went wrong in the last attempt that has ended.
@@ -81,8 +94,9 @@ func lastClass(v sessions.View) sessions.Class {
 }
 
 type deliveriesShowCmd struct {
-	storeCmd   `embed:""`
-	sessionArg `embed:""`
+	storeCmd      `embed:""`
+	table.Listing `embed:""`
+	sessionArg    `embed:""`
 }
 
 // Run shows the attempts.
@@ -91,15 +105,50 @@ func (d deliveriesShowCmd) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	return d.look(ctx, c, func(st *store) error {
+	return d.look(ctx, c, func(st *store.Store) error {
 		ctx, cancel := context.WithTimeout(ctx, lookFor)
 		defer cancel()
-		v, err := st.reader().Read(ctx, id)
+		v, err := st.Reader().Read(ctx, id)
 		if err != nil {
 			return noneKept(id, err)
 		}
+		if d.JSON {
+			return d.Print(c.out, deliveryCard(v), attemptsTable(v))
+		}
 		return showDelivery(c.out, v)
 	})
+}
+
+// deliveryCard and attemptsTable are for programs; showDelivery tells people the same, and leaves out
+// what there is nothing of.
+func deliveryCard(v sessions.View) *table.Table {
+	t := table.NewCard("delivery", ":session", ":state", ":completed", ":host", ":delivery")
+	t.Add(v.ID, v.State, v.CompletedAt, timeline.Host(v.Session), v.Delivery.State)
+	return t
+}
+
+func attemptsTable(v sessions.View) *table.Table {
+	t := table.New("attempts", ":number", ":claimed", ":worker", ":ended", ":by", ":verdict", ":class",
+		":status",
+		":detail", ":address", ":answer", ":next_from")
+	for _, a := range v.Delivery.Attempts {
+		r := sessions.Result{}
+		if a.Result != nil {
+			r = *a.Result
+		}
+		t.Add(a.Claim.Number, exactValue(a.Claim.At), a.Claim.Worker, exactValue(r.At), r.By, r.Verdict,
+			r.Class,
+			table.UnlessZero(r.Status), r.Detail, r.Address, r.Answer, exactValue(r.Next))
+	}
+	return t
+}
+
+// exactValue is an instant with its milliseconds.
+func exactValue(t time.Time) any {
+	if t.IsZero() {
+		return nil
+	}
+	return exactly(t)
 }
 
 func showDelivery(out io.Writer, v sessions.View) error {
@@ -111,8 +160,8 @@ func showDelivery(out io.Writer, v sessions.View) error {
 	}
 	line("Session", string(v.ID))
 	line("State", string(v.State))
-	line("Completed", instant(v.CompletedAt))
-	line("Host", told.Host(v.Session))
+	line("Completed", table.Instant(v.CompletedAt))
+	line("Host", timeline.Host(v.Session))
 	line("Delivery", string(v.Delivery.State))
 	if len(v.Delivery.Attempts) == 0 {
 		line("Attempts", "none")
@@ -131,10 +180,10 @@ func showDelivery(out io.Writer, v sessions.View) error {
 		if r.Status != 0 {
 			line("  Status", strconv.Itoa(r.Status))
 		}
-		line("  Detail", told.Legible(r.Detail))
-		line("  Address", told.Legible(r.Address))
-		for _, s := range told.Steps(r.Timing) {
-			line("  "+s.Name, told.Took(s.Took))
+		line("  Detail", timeline.Legible(r.Detail))
+		line("  Address", timeline.Legible(r.Address))
+		for _, s := range timeline.Phases(r.Timing) {
+			line("  "+s.Name, timeline.FormatDuration(s.Took))
 		}
 		line("  Answer", answerOf(*r))
 		if !r.Next.IsZero() {
@@ -149,16 +198,18 @@ func byWhom(worker string) string {
 	if worker == "" {
 		return ", by nobody knows whom"
 	}
-	return " by " + told.Legible(worker)
+	return " by " + timeline.Legible(worker)
 }
 
-// answerOf shows what the receiver said, as one quoted line: it is the receiver's text, and must not reach the terminal as it is.
+// answerOf shows what the receiver said, as one quoted line: it is the receiver's text, and must not reach
+// the terminal as it is.
 func answerOf(r sessions.Result) string {
 	const most = 1 << 10
 	if r.Answer == "" {
 		return ""
 	}
-	return strconv.QuoteToGraphic(strings.ToValidUTF8(r.Answer[:min(len(r.Answer), most)], "")) // the cut may fall into a character
+	// the cut may fall into a character
+	return strconv.QuoteToGraphic(strings.ToValidUTF8(r.Answer[:min(len(r.Answer), most)], ""))
 }
 
 // sessionArg names the session that a command is about.
@@ -170,7 +221,7 @@ type sessionArg struct {
 func (a sessionArg) id() (sessions.ID, error) {
 	id, err := sessions.ParseID(a.Session)
 	if err != nil {
-		return "", usageError{fmt.Errorf("SESSION: this is %w; verifyd deliveries list shows the ids", err)}
+		return "", config.Usage(fmt.Errorf("SESSION: this is %w; verifyd deliveries list shows the ids", err))
 	}
 	return id, nil
 }
@@ -178,13 +229,15 @@ func (a sessionArg) id() (sessions.ID, error) {
 // noneKept makes an unknown session the fault of the command line that it is.
 func noneKept(id sessions.ID, err error) error {
 	if errors.Is(err, sessions.ErrNotFound) {
-		return usageError{fmt.Errorf("session %s: %w, or its results are no longer kept; verifyd deliveries list shows those that are", id, err)}
+		return config.Usage(fmt.Errorf(
+			"session %s: %w, or its results are no longer kept; verifyd deliveries list shows those that are",
+			id, err))
 	}
 	return err
 }
 
-// dashed lets the last argument be a session token that begins with a dash, as one in 64 does: the flag library would read it as
-// a flag.
+// dashed lets the last argument be a session token that begins with a dash, as one in 64 does: the flag
+// library would read it as a flag.
 func dashed(args []string) []string {
 	last := len(args) - 1
 	if last < 0 || !strings.HasPrefix(args[last], "-") || slices.Contains(args, "--") {
@@ -196,17 +249,44 @@ func dashed(args []string) []string {
 	return append(slices.Clone(args[:last]), "--", args[last])
 }
 
-// reader gives the sessions of the store to look at; without writers, nothing can be changed by it.
-func (s *store) reader() *sessions.Store {
-	return sessions.NewStore(sessions.Config{Conn: s.conn, Key: s.key})
-}
-
-func orDash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
-}
-
 // exactly writes an instant as the contract does, in UTC with milliseconds.
 func exactly(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
+
+// resender is who asked, in the facts of an attempt that an operator asked for.
+const resender = "operator"
+
+type deliveriesResendCmd struct {
+	storeCmd   `embed:""`
+	sessionArg `embed:""`
+}
+
+// Run asks for one more attempt. A running dispatcher takes it at once; a stopped service sends it at its
+// next start.
+func (d deliveriesResendCmd) Run(ctx context.Context, c console) error {
+	id, err := d.id()
+	if err != nil {
+		return err
+	}
+	return d.look(ctx, c, func(st *store.Store) error {
+		ctx, cancel := context.WithTimeout(ctx, lookFor)
+		defer cancel()
+		completions := natsconf.NewWriter(st.Conn, natsconf.StreamCompletions)
+		writing := supervise.Start("command", zerolog.Nop(), supervise.New("completions writer", completions))
+		defer writing.Stop()
+		asked, err := sessions.NewStore(sessions.Config{Conn: st.Conn, Completions: completions,
+			Key: st.Key}).Resend(ctx, id, resender)
+		switch {
+		case errors.Is(err, sessions.ErrDeliveryOpen):
+			return config.Usage(fmt.Errorf(
+				"session %s: the callback is waiting or being sent; see: verifyd explain %s", id, id))
+		case errors.Is(err, sessions.ErrNoDelivery):
+			return config.Usage(fmt.Errorf(
+				"session %s has nothing to send: only verified and failed sessions are sent", id))
+		case err != nil:
+			return noneKept(id, err)
+		}
+		_, err = fmt.Fprintf(c.err,
+			"Attempt %d of session %s is due. verifyd explain %s shows how it ends.\n", asked.Number, id, id)
+		return err
+	})
+}

@@ -1,30 +1,52 @@
-// Command verifyd is the whole product in one binary, and the switchboard of the project: the only place where the rooms meet.
+// Command verifyd is the whole product in one binary, and the entry point of the project: the only
+// place where its packages meet.
 //
-//	verifyd serve                     run the service
-//	verifyd demo [--auto]             run everything on loopback, with a sample integrator, and show a callback
-//	verifyd key create|list|revoke    API keys, on a running service or a stopped one
-//	verifyd account secret NAME       an account's callback signing secret
-//	verifyd deliveries list|show      callbacks and how they ended, on a running service or a stopped one
-//	verifyd deliveries resend         send an ended one again
-//	verifyd deliveries redrive        send many ended ones again
-//	verifyd hosts list|pause|resume   receiver hosts in trouble, or left alone
-//	verifyd operator grant|revoke     who may use the operator's pages of the dashboard
-//	verifyd status                    what an operator asks first
-//	verifyd explain SESSION           what happened to a session, in plain words
-//	verifyd try URL                   judge an integrator's receiver
-//	verifyd listen                    bring a test key's callbacks to a program on this machine
-//	verifyd prepare DIR               secrets and NATS configuration for several machines
-//	verifyd apply                     what external NATS servers hold
-//	verifyd log-level                 tell or change how much a running process logs
-//	verifyd bench                     measure the service on this machine, beside ceilings
-//	verifyd version
+//	verifyd serve         run the service
+//	verifyd demo          run everything on loopback, with a sample integrator, and show a callback
+//	verifyd demo-beside   play integrator, identity network and user beside a running service
+//	verifyd key           API keys
+//	verifyd account       integrators: their keys, quota, name, members, secrets, and whether they are in service
+//	verifyd operator      who may use the operator's pages of the dashboard, and the log of operations
+//	verifyd hosts         receiver hosts in trouble, or left alone
+//	verifyd deliveries    callbacks and how they ended; send them again
+//	verifyd explain       what happened to a session, in plain words
+//	verifyd try           judge an integrator's receiver
+//	verifyd listen        bring a test key's callbacks to a program on this machine
+//	verifyd status        what an operator asks first
+//	verifyd check         what is wrong with the settings, and with the store
+//	verifyd move          bring the store to a NATS cluster while the service runs
+//	verifyd backup        write everything in the store into one file
+//	verifyd restore       fill a new store from a backup or a copy
+//	verifyd recover       make a damaged store fit to be served again
+//	verifyd erase         erase what is stored of one user
+//	verifyd log-level     tell or change how much a running process logs
+//	verifyd prepare       secrets and NATS configuration for several machines
+//	verifyd apply         what external NATS servers hold
+//	verifyd healthcheck   whether a process on this machine is ready
+//	verifyd version       which build this is
+//	verifyd help          what a command is for, with an example
+//
+// This package has the commands: their flags, and what they print. What they do is in the packages below it:
+//
+//	config        the settings, checked, and what a service runs with
+//	flags         where the values of flags come from: command line, variables, file
+//	store         opening a store: embedded, external, with its master key
+//	service       the running program: wiring, layers, readiness, alarms, telemetry
+//	supervise     actors, and layers of them that start and stop together
+//	check         what is wrong with the settings, and with what they lead to
+//	move          a store is brought to another one while the service runs
+//	demo          the whole path on loopback, with a sample integrator and a browser
+//	receivertest  what a receiver must take, and what it must refuse
+//	table         rows for people, JSON for programs
+//	alarm, logging, trace, version
 //
 // The laws of this package:
 //
-//   - A setting has one name: --callback-timeout, VERIFYD_CALLBACK_TIMEOUT, callback_timeout in the YAML file; the flag wins over
-//     the variable, the variable over the file. Every fault is reported at once, with the setting, its value's fault and an
-//     example, and nothing is started.
-//   - A Program is what main and the end-to-end tests both boot. It starts inside out (store, writers, dispatcher, edge) and
-//     stops outside in, so that nobody is asked for what is gone already.
-//   - Every actor runs under a supervisor, with its name; what fails is started again, and the job goes on.
+//   - A setting has one name: --callback-timeout, VERIFYD_CALLBACK_TIMEOUT, callback_timeout in the YAML
+//     file; the flag wins over the variable, the variable over the file. Every fault is reported at once,
+//     with the setting, its value's fault and an example, and nothing is started.
+//   - Settings belong to serve, and to other commands as far as they open the same store. What a command is
+//     to do comes from its command line alone.
+//   - Only serve, restore and account create --new-store make a new store.
+//   - What serve, the demo and the end-to-end tests boot is one service.Program.
 package main

@@ -5,13 +5,16 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/alecthomas/kong"
 )
 
 // A promise that names a test which is gone is no longer proven.
 func TestTestsThatTheDocsNameExist(t *testing.T) {
-	beside(t)
+	parallel(t)
 	const root = "../.."
 	var code strings.Builder
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -40,5 +43,29 @@ func TestTestsThatTheDocsNameExist(t *testing.T) {
 				t.Errorf("%s names %s, which does not exist", doc, name)
 			}
 		}
+	}
+}
+
+// The table of the package's doc comment has each command, and nothing else.
+func TestDocumentedCommands(t *testing.T) {
+	parallel(t)
+	text, err := os.ReadFile("doc.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var have []string
+	for _, row := range regexp.MustCompile(`(?m)^//\tverifyd (\S+)`).FindAllStringSubmatch(string(text), -1) {
+		have = append(have, row[1])
+	}
+	var want []string
+	for _, command := range must[*kong.Kong](t)(newParser()).Model.Children {
+		if !command.Hidden {
+			want = append(want, command.Name)
+		}
+	}
+	slices.Sort(have)
+	slices.Sort(want)
+	if !slices.Equal(have, want) {
+		t.Errorf("the doc comment has\n%q\nthe commands are\n%q", have, want)
 	}
 }

@@ -16,39 +16,46 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
+	"verifyd/cmd/verifyd/config"
+	"verifyd/cmd/verifyd/demo"
 	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
 	"verifyd/sessions"
 )
 
 func TestSignInEndsInOneSignedPost(t *testing.T) {
-	beside(t)
+	parallel(t)
 	r := boot(t)
 	hook := must[*standardwebhooks.Webhook](t)(standardwebhooks.NewWebhook(r.secret))
 	for name, c := range map[string]struct {
 		members map[string]any
 		body    string
 	}{
-		"with guild_id":    {map[string]any{"guild_id": "118"}, `{"platform_user_id":"sailor_42","guild_id":"118","verified":true}`},
+		"with guild_id": {
+			map[string]any{"guild_id": "118"},
+			`{"platform_user_id":"sailor_42","guild_id":"118","verified":true}`,
+		},
 		"without guild_id": {nil, `{"platform_user_id":"sailor_42","guild_id":"","verified":true}`},
 	} {
-		members := map[string]any{"platform": "discord", "platform_user_id": "sailor_42", "callback_url": r.inbox.callbackURL()}
+		members := map[string]any{
+			"platform": "discord", "platform_user_id": "sailor_42", "callback_url": r.inbox.CallbackURL(),
+		}
 		maps.Copy(members, c.members)
 		s := r.api().init(t, members)
-		if s.VerifyURL != r.base+"/?session="+s.Session {
+		if s.VerifyURL != r.Base+"/?session="+s.Session {
 			t.Errorf("%s: verify_url = %s", name, s.VerifyURL)
 		}
-		b := newBrowser()
-		end := must[*page](t)(b.press(t.Context(), atProvider(t, b, s.VerifyURL), "sign-in"))
+		b := demo.NewBrowser()
+		end := must[*demo.Page](t)(b.Press(t.Context(), atProvider(t, b, s.VerifyURL), "sign-in"))
 		expectTitle(t, end, http.StatusOK, "You are verified")
-		if q := end.at.Query(); len(q) != 1 || q.Get("session") != s.Session {
-			t.Errorf("%s: the clean page is %s", name, end.at)
+		if q := end.At.Query(); len(q) != 1 || q.Get("session") != s.Session {
+			t.Errorf("%s: the clean page is %s", name, end.At)
 		}
 		got := <-r.inbox.got
-		if string(got.body) != c.body {
-			t.Errorf("%s: body = %s", name, got.body)
+		if string(got.Body) != c.body {
+			t.Errorf("%s: body = %s", name, got.Body)
 		}
-		if err := hook.Verify(got.body, got.header); err != nil {
+		if err := hook.Verify(got.Body, got.Header); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		v := r.api().until(t, s.Session, "delivered")
@@ -62,22 +69,23 @@ func TestSignInEndsInOneSignedPost(t *testing.T) {
 }
 
 func TestNoIsAnOutcome(t *testing.T) {
-	beside(t)
+	parallel(t)
 	r := boot(t)
-	ways := map[string]func(t *testing.T, b *browser, link string) *page{
-		"declined at the provider": func(t *testing.T, b *browser, link string) *page {
-			return must[*page](t)(b.press(t.Context(), atProvider(t, b, link), "decline"))
+	ways := map[string]func(t *testing.T, b *demo.Browser, link string) *demo.Page{
+		"declined at the provider": func(t *testing.T, b *demo.Browser, link string) *demo.Page {
+			return must[*demo.Page](t)(b.Press(t.Context(), atProvider(t, b, link), "decline"))
 		},
-		"don't verify me": func(t *testing.T, b *browser, link string) *page {
-			p := must[*page](t)(b.open(t.Context(), link))
-			return must[*page](t)(b.press(t.Context(), p, "decline"))
+		"don't verify me": func(t *testing.T, b *demo.Browser, link string) *demo.Page {
+			p := must[*demo.Page](t)(b.Open(t.Context(), link))
+			return must[*demo.Page](t)(b.Press(t.Context(), p, "decline"))
 		},
 	}
 	for name, way := range ways {
 		s := r.begin(t)
-		expectTitle(t, way(t, newBrowser(), s.VerifyURL), http.StatusOK, "You were not verified")
-		if got := <-r.inbox.got; string(got.body) != `{"platform_user_id":"sailor_42","guild_id":"118","verified":false}` {
-			t.Errorf("%s: body = %s", name, got.body)
+		expectTitle(t, way(t, demo.NewBrowser(), s.VerifyURL), http.StatusOK, "You were not verified")
+		if got := <-r.inbox.got; string(
+			got.Body) != `{"platform_user_id":"sailor_42","guild_id":"118","verified":false}` {
+			t.Errorf("%s: body = %s", name, got.Body)
 		}
 		if v := r.api().until(t, s.Session, "delivered"); v.State != "failed" || v.Reason != "declined" {
 			t.Errorf("%s: %+v", name, v)
@@ -87,38 +95,41 @@ func TestNoIsAnOutcome(t *testing.T) {
 
 // A provider's trouble is nobody's verdict: nothing is decided, and the next try succeeds.
 func TestProviderTroubleThenSuccess(t *testing.T) {
-	beside(t)
+	parallel(t)
 	r := boot(t)
 	for _, trouble := range []string{"error", "token-error"} {
-		s, b := r.begin(t), newBrowser()
-		p := must[*page](t)(b.press(t.Context(), atProvider(t, b, s.VerifyURL), trouble))
+		s, b := r.begin(t), demo.NewBrowser()
+		p := must[*demo.Page](t)(b.Press(t.Context(), atProvider(t, b, s.VerifyURL), trouble))
 		expectTitle(t, p, http.StatusOK, "Is this you?")
 		if v := r.api().read(t, s.Session); v.State != "pending" || v.Verified != nil {
 			t.Errorf("%s: %+v", trouble, v)
 		}
-		p = must[*page](t)(b.press(t.Context(), p, "dev"))
-		expectTitle(t, must[*page](t)(b.press(t.Context(), p, "sign-in")), http.StatusOK, "You are verified")
+		p = must[*demo.Page](t)(b.Press(t.Context(), p, "dev"))
+		expectTitle(t, must[*demo.Page](t)(b.Press(t.Context(), p, "sign-in")), http.StatusOK,
+			"You are verified")
 		<-r.inbox.got
 		r.api().until(t, s.Session, "delivered")
 	}
 }
 
-// Two tabs of one browser and two browsers finish at the same moment: one completion, one POST, and all read the same.
+// Two tabs of one browser and two browsers finish at the same moment: one completion, one POST, and all read
+// the same.
 func TestManyFinishTogether(t *testing.T) {
 	r := boot(t)
 	s := r.begin(t)
-	b, other := newBrowser(), newBrowser()
-	tabs := []*browser{b, b, b, b}
+	b, other := demo.NewBrowser(), demo.NewBrowser()
+	tabs := []*demo.Browser{b, b, b, b}
 	returns := make([]string, len(tabs))
 	for i, b := range tabs {
 		action := []string{"sign-in", "decline"}[i%2]
-		returns[i] = must[string](t)(b.begin(t.Context(), atProvider(t, b, s.VerifyURL), action))
+		returns[i] = must[string](t)(b.Begin(t.Context(), atProvider(t, b, s.VerifyURL), action))
 	}
-	expectTitle(t, must[*page](t)(other.open(t.Context(), s.VerifyURL)), http.StatusConflict, "Started in another browser")
+	expectTitle(t, must[*demo.Page](t)(other.Open(t.Context(), s.VerifyURL)), http.StatusConflict,
+		"Started in another browser")
 	var wg sync.WaitGroup
 	titles := make([]string, len(tabs))
 	for i, b := range tabs {
-		wg.Go(func() { titles[i] = must[*page](t)(b.open(t.Context(), returns[i])).title() })
+		wg.Go(func() { titles[i] = must[*demo.Page](t)(b.Open(t.Context(), returns[i])).Title() })
 	}
 	wg.Wait()
 	v := r.api().until(t, s.Session, "delivered")
@@ -134,40 +145,45 @@ func TestManyFinishTogether(t *testing.T) {
 }
 
 func TestReloadOfTheReturnRepeatsNothing(t *testing.T) {
-	beside(t)
+	parallel(t)
 	r := boot(t)
-	s, b := r.begin(t), newBrowser()
-	back := must[string](t)(b.begin(t.Context(), atProvider(t, b, s.VerifyURL), "sign-in"))
+	s, b := r.begin(t), demo.NewBrowser()
+	back := must[string](t)(b.Begin(t.Context(), atProvider(t, b, s.VerifyURL), "sign-in"))
 	for range 5 {
-		expectTitle(t, must[*page](t)(b.open(t.Context(), back)), http.StatusOK, "You are verified")
+		expectTitle(t, must[*demo.Page](t)(b.Open(t.Context(), back)), http.StatusOK, "You are verified")
 	}
 	v := r.api().until(t, s.Session, "delivered")
-	expectTitle(t, must[*page](t)(b.open(t.Context(), s.VerifyURL)), http.StatusOK, "You are verified")
+	expectTitle(t, must[*demo.Page](t)(b.Open(t.Context(), s.VerifyURL)), http.StatusOK, "You are verified")
 	if n := r.inbox.count(v.ID); n != 1 {
 		t.Errorf("%d POSTs", n)
 	}
 }
 
 func TestExpiredSessionIsNeverCompleted(t *testing.T) {
-	beside(t)
+	parallel(t)
 	r := boot(t)
-	s, b := r.begin(t), newBrowser()
-	back := must[string](t)(b.begin(t.Context(), atProvider(t, b, s.VerifyURL), "sign-in"))
+	s, b := r.begin(t), demo.NewBrowser()
+	back := must[string](t)(b.Begin(t.Context(), atProvider(t, b, s.VerifyURL), "sign-in"))
 	r.offset.Store(int64(sessions.Lifetime))
 	for _, link := range []string{s.VerifyURL, back} {
-		if p := must[*page](t)(newBrowser().open(t.Context(), s.VerifyURL)); p.status != http.StatusGone || p.title() != "This link has expired" {
-			t.Errorf("%s: %d %q", link[:20], p.status, p.title())
+		if p := must[*demo.Page](t)(demo.NewBrowser().
+			Open(t.Context(), s.VerifyURL)); p.Status != http.StatusGone ||
+			p.Title() != "This link has expired" {
+			t.Errorf("%s: %d %q", link[:20], p.Status, p.Title())
 		}
 	}
-	_ = must[*page](t)(b.open(t.Context(), back))
-	if v := r.api().read(t, s.Session); v.State != "expired" || v.Reason != "expired" || v.Delivery.State != "none" {
+	_ = must[*demo.Page](t)(b.Open(t.Context(), back))
+	if v := r.api().read(t, s.Session); v.State != "expired" || v.Reason != "expired" ||
+		v.Delivery.State != "none" {
 		t.Errorf("%+v", v)
 	}
-	if status, _, body := r.api().call(t, http.MethodPost, "/sessions/"+s.Session+"/cancel", ""); status != http.StatusConflict {
+	if status, _, body := r.api().
+		call(t, http.MethodPost, "/sessions/"+s.Session+"/cancel", ""); status != http.StatusConflict {
 		t.Errorf("cancel of an expired session: %d %s", status, body)
 	}
 	fresh := r.begin(t) // delivered after it, so the dispatcher had its chance
-	expectTitle(t, must[*page](t)(b.press(t.Context(), atProvider(t, b, fresh.VerifyURL), "sign-in")), http.StatusOK, "You are verified")
+	expectTitle(t, must[*demo.Page](t)(b.Press(t.Context(), atProvider(t, b, fresh.VerifyURL), "sign-in")),
+		http.StatusOK, "You are verified")
 	r.api().until(t, fresh.Session, "delivered")
 	if n := r.inbox.count(r.api().read(t, s.Session).ID); n != 0 {
 		t.Errorf("%d POSTs for an expired session", n)
@@ -175,7 +191,7 @@ func TestExpiredSessionIsNeverCompleted(t *testing.T) {
 }
 
 func TestCanceledSessionSendsNothing(t *testing.T) {
-	beside(t)
+	parallel(t)
 	r := boot(t)
 	s := r.begin(t)
 	for range 2 { // the repeat is harmless
@@ -184,7 +200,8 @@ func TestCanceledSessionSendsNothing(t *testing.T) {
 			t.Errorf("cancel: %d %s", status, body)
 		}
 	}
-	expectTitle(t, must[*page](t)(newBrowser().open(t.Context(), s.VerifyURL)), http.StatusOK, "No longer needed")
+	expectTitle(t, must[*demo.Page](t)(demo.NewBrowser().Open(t.Context(), s.VerifyURL)), http.StatusOK,
+		"No longer needed")
 	if v := r.api().read(t, s.Session); v.State != "canceled" || v.Delivery.State != "none" {
 		t.Errorf("%+v", v)
 	}
@@ -192,7 +209,7 @@ func TestCanceledSessionSendsNothing(t *testing.T) {
 
 // Chat applications open links to draw previews. Whatever opens the link, and however often, nothing changes.
 func TestBotsChangeNothing(t *testing.T) {
-	beside(t)
+	parallel(t)
 	r := boot(t)
 	s := r.begin(t)
 	natstest.Await(t, "the session is counted", func() bool { // seconds after its start
@@ -200,9 +217,16 @@ func TestBotsChangeNothing(t *testing.T) {
 		return strings.Contains(string(usage), `"started":1`)
 	})
 	before := r.lastSequences(t)
-	client := http.Client{Transport: &http.Transport{}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	client := http.Client{
+		Transport: &http.Transport{}, CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse
+		},
+	}
 	defer client.CloseIdleConnections()
-	agents := []string{"Mozilla/5.0 (compatible; Discordbot/2.0; +https://discordapp.com)", "TelegramBot (like TwitterBot)", "Slackbot-LinkExpanding 1.0", "WhatsApp/2.23", "facebookexternalhit/1.1"}
+	agents := []string{
+		"Mozilla/5.0 (compatible; Discordbot/2.0; +https://discordapp.com)", "TelegramBot (like TwitterBot)",
+		"Slackbot-LinkExpanding 1.0", "WhatsApp/2.23", "facebookexternalhit/1.1",
+	}
 	for i := range 200 {
 		method := []string{http.MethodGet, http.MethodHead}[i%2]
 		q := must[*http.Request](t)(http.NewRequestWithContext(t.Context(), method, s.VerifyURL, nil))
@@ -217,57 +241,67 @@ func TestBotsChangeNothing(t *testing.T) {
 	if after := r.lastSequences(t); !reflect.DeepEqual(before, after) {
 		t.Errorf("streams moved from %v to %v", before, after)
 	}
-	b := newBrowser()
-	expectTitle(t, must[*page](t)(b.press(t.Context(), atProvider(t, b, s.VerifyURL), "sign-in")), http.StatusOK, "You are verified")
+	b := demo.NewBrowser()
+	expectTitle(t, must[*demo.Page](t)(b.Press(t.Context(), atProvider(t, b, s.VerifyURL), "sign-in")),
+		http.StatusOK, "You are verified")
 }
 
 func (r *rig) lastSequences(t *testing.T) map[string]uint64 {
 	t.Helper()
 	all := map[string]uint64{}
 	for _, c := range natsconf.NewTopology(natsconf.TopologyOptions{}).Streams {
-		s := must[jetstream.Stream](t)(r.store.conn.JS.Stream(t.Context(), c.Name))
+		s := must[jetstream.Stream](t)(r.Store.Conn.JS.Stream(t.Context(), c.Name))
 		all[c.Name] = s.CachedInfo().State.LastSeq
 	}
 	return all
 }
 
 func TestArbitraryStringsComeBackUnchanged(t *testing.T) {
-	beside(t)
+	parallel(t)
 	r := boot(t)
 	for name, text := range map[string]string{
-		"emoji": "⚓️👩‍🚀🏴‍☠️", "right to left": "مرحبا \u202eabc\u202c שלום", "quotes": `"'\<script>&amp;</script>`, "newline": "a\nb\r\n\tc",
-		"control": "\x00\x01\x1f\x7f\u0085\u2028\u2029\ufeff", "1,024 bytes": strings.Repeat("ü", 512), "noncharacter": "\uffff\U0010ffff",
+		"emoji": "⚓️👩‍🚀🏴‍☠️", "right to left": "مرحبا \u202eabc\u202c שלום",
+		"quotes": `"'\<script>&amp;</script>`, "newline": "a\nb\r\n\tc",
+		"control": "\x00\x01\x1f\x7f\u0085\u2028\u2029\ufeff", "1,024 bytes": strings.Repeat("ü", 512),
+		"noncharacter": "\uffff\U0010ffff",
 	} {
-		s := r.api().init(t, map[string]any{"platform": text, "platform_user_id": text, "guild_id": text, "callback_url": r.inbox.callbackURL()})
-		b := newBrowser()
-		expectTitle(t, must[*page](t)(b.press(t.Context(), atProvider(t, b, s.VerifyURL), "sign-in")), http.StatusOK, "You are verified")
+		s := r.api().init(t, map[string]any{
+			"platform": text, "platform_user_id": text, "guild_id": text,
+			"callback_url": r.inbox.CallbackURL(),
+		})
+		b := demo.NewBrowser()
+		expectTitle(t, must[*demo.Page](t)(b.Press(t.Context(), atProvider(t, b, s.VerifyURL), "sign-in")),
+			http.StatusOK, "You are verified")
 		got := <-r.inbox.got
 		var body map[string]any
-		if err := json.Unmarshal(got.body, &body); err != nil {
+		if err := json.Unmarshal(got.Body, &body); err != nil {
 			t.Fatal(err)
 		}
 		want := map[string]any{"platform_user_id": text, "guild_id": text, "verified": true}
 		if !reflect.DeepEqual(body, want) {
-			t.Errorf("%s: %q", name, got.body)
+			t.Errorf("%s: %q", name, got.Body)
 		}
-		if v := r.api().read(t, s.Session); v.Platform != text || v.PlatformUserID != text || v.GuildID != text {
+		if v := r.api().read(t, s.Session); v.Platform != text || v.PlatformUserID != text ||
+			v.GuildID != text {
 			t.Errorf("%s: read back %+v", name, v)
 		}
 	}
 }
 
 func TestKeysOfOthersAndRevokedKeys(t *testing.T) {
-	beside(t)
+	parallel(t)
 	r := boot(t)
 	s := r.begin(t)
 	otherKey, _ := r.enroll(t, "Somebody Else")
-	other := api{base: r.base, key: otherKey}
-	for _, call := range [][2]string{{http.MethodGet, "/sessions/" + s.Session}, {http.MethodPost, "/sessions/" + s.Session + "/cancel"}} {
+	other := api{base: r.Base, key: otherKey}
+	for _, call := range [][2]string{
+		{http.MethodGet, "/sessions/" + s.Session}, {http.MethodPost, "/sessions/" + s.Session + "/cancel"},
+	} {
 		if status, _, _ := other.call(t, call[0], call[1], ""); status != http.StatusNotFound {
 			t.Errorf("%s with another account's key: %d", call[0], status)
 		}
 	}
-	if _, err := r.store.accounts.RevokeKey(t.Context(), operator(), "", otherKey); err != nil {
+	if _, err := r.Store.Accounts.RevokeKey(t.Context(), operator(), "", otherKey); err != nil {
 		t.Fatal(err)
 	}
 	began := time.Now()
@@ -287,8 +321,8 @@ func TestKeysOfOthersAndRevokedKeys(t *testing.T) {
 
 // A hundred calls race for the last session of the month: exactly one gets it.
 func TestQuotaIsExact(t *testing.T) {
-	beside(t)
-	r := boot(t, func(c *config) { c.quota = 10; c.rate.Count, c.rate.Burst = 10_000, 10_000 })
+	parallel(t)
+	r := boot(t, func(c *config.Config) { c.Quota = 10; c.Rate.Count, c.Rate.Burst = 10_000, 10_000 })
 	for range 9 {
 		r.begin(t)
 	}
@@ -296,7 +330,9 @@ func TestQuotaIsExact(t *testing.T) {
 	statuses := make([]int, 100)
 	for i := range statuses {
 		wg.Go(func() {
-			statuses[i], _, _ = r.api().call(t, http.MethodPost, "/verify/init", `{"platform":"p","platform_user_id":"u","callback_url":"`+r.inbox.callbackURL()+`"}`)
+			statuses[i], _, _ = r.api().
+				call(t, http.MethodPost, "/verify/init",
+					`{"platform":"p","platform_user_id":"u","callback_url":"`+r.inbox.CallbackURL()+`"}`)
 		})
 	}
 	wg.Wait()
@@ -308,39 +344,40 @@ func TestQuotaIsExact(t *testing.T) {
 
 // Each actor is killed in turn; its supervisor starts it again, and a session goes through from end to end.
 func TestKilledActorsAreRestarted(t *testing.T) {
-	beside(t)
+	parallel(t)
 	r := boot(t)
 	names := []string{
-		"sessions writer", "completions writer", "retries writer", "usage writer", "idempotency writer", "session watch", "meter", "rate sharing", "quota", "key mirror", "store gauge", "dispatcher", "dev network", "public server", "admin server",
+		"sessions writer", "completions writer", "retries writer", "usage writer", "idempotency writer",
+		"session watch", "meter", "rate sharing", "quota", "key mirror", "store gauge", "dispatcher",
+		"dev network", "public server", "admin server",
 	}
 	if !natstest.OnCluster() {
 		names = append(names, "store watchdog", "embedded server")
 	}
 	for _, name := range names {
-		if r.actors[name] == nil {
-			t.Fatalf("no actor %q among %v", name, r.actors)
+		if !r.Kill(name) {
+			t.Fatalf("there is no actor %q", name)
 		}
-		r.kill(name)
 		s := r.persist(t)
-		b := newBrowser()
+		b := demo.NewBrowser()
 		walk := func() string {
-			p, err := b.open(t.Context(), s.VerifyURL)
-			if err != nil || p.title() != "Is this you?" {
+			p, err := b.Open(t.Context(), s.VerifyURL)
+			if err != nil || p.Title() != "Is this you?" {
 				return "not yet"
 			}
-			if p, err = b.press(t.Context(), p, "dev"); err != nil {
+			if p, err = b.Press(t.Context(), p, "dev"); err != nil {
 				return "not yet"
 			}
-			if p, err = b.press(t.Context(), p, "sign-in"); err != nil {
+			if p, err = b.Press(t.Context(), p, "sign-in"); err != nil {
 				return "not yet"
 			}
-			return p.title()
+			return p.Title()
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), natstest.LastResort)
+		ctx, cancel := context.WithTimeout(t.Context(), natstest.TestTimeout)
 		title := walk()
 		for title != "You are verified" && ctx.Err() == nil {
 			title = walk()
-			if p, err := b.open(t.Context(), s.VerifyURL); err == nil && p.title() == "You are verified" {
+			if p, err := b.Open(t.Context(), s.VerifyURL); err == nil && p.Title() == "You are verified" {
 				break
 			}
 		}
@@ -348,7 +385,8 @@ func TestKilledActorsAreRestarted(t *testing.T) {
 			t.Fatalf("%s: the user reads %q", name, title)
 		}
 		cancel()
-		v := r.api().untilDespite(t, s.Session, "delivered", http.StatusServiceUnavailable) // the actor may go only now
+		// the actor may go only now
+		v := r.api().untilDespite(t, s.Session, "delivered", http.StatusServiceUnavailable)
 		if n := r.inbox.count(v.ID); n != 1 {
 			t.Errorf("%s: %d POSTs", name, n)
 		}
@@ -356,18 +394,19 @@ func TestKilledActorsAreRestarted(t *testing.T) {
 }
 
 // persist starts a session as an integrator would that tries again while the service restarts.
-func (r *rig) persist(t *testing.T) started {
+func (r *rig) persist(t *testing.T) demo.Started {
 	t.Helper()
-	body := `{"platform":"p","platform_user_id":"u","callback_url":"` + r.inbox.callbackURL() + `"}`
-	deadline := time.Now().Add(natstest.LastResort)
+	body := `{"platform":"p","platform_user_id":"u","callback_url":"` + r.inbox.CallbackURL() + `"}`
+	deadline := time.Now().Add(natstest.TestTimeout)
 	for {
-		q := must[*http.Request](t)(http.NewRequestWithContext(t.Context(), http.MethodPost, r.base+"/verify/init", strings.NewReader(body)))
+		q := must[*http.Request](t)(http.NewRequestWithContext(t.Context(), http.MethodPost,
+			r.Base+"/verify/init", strings.NewReader(body)))
 		q.Header.Set("Authorization", "Bearer "+r.apiKey)
 		q.Header.Set("Content-Type", "application/json")
 		client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 20 * time.Second}
 		response, err := client.Do(q)
 		if err == nil {
-			var s started
+			var s demo.Started
 			err = json.NewDecoder(response.Body).Decode(&s)
 			_ = response.Body.Close()
 			if err == nil && response.StatusCode == http.StatusOK {
@@ -383,9 +422,10 @@ func (r *rig) persist(t *testing.T) started {
 	}
 }
 
-// The integrator sends an outcome again whose delivery has ended; before that, and where there is nothing to send, it is told so.
+// The integrator sends an outcome again whose delivery has ended; before that, and where there is nothing to
+// send, it is told so.
 func TestSendAgainThroughTheAPI(t *testing.T) {
-	beside(t)
+	parallel(t)
 	r := boot(t)
 	s := r.begin(t)
 	resend := func(want int, code string) {
@@ -400,8 +440,9 @@ func TestSendAgainThroughTheAPI(t *testing.T) {
 	r.inbox.mu.Lock()
 	r.inbox.hold = hold
 	r.inbox.mu.Unlock()
-	b := newBrowser()
-	expectTitle(t, must[*page](t)(b.press(t.Context(), atProvider(t, b, s.VerifyURL), "sign-in")), http.StatusOK, "You are verified")
+	b := demo.NewBrowser()
+	expectTitle(t, must[*demo.Page](t)(b.Press(t.Context(), atProvider(t, b, s.VerifyURL), "sign-in")),
+		http.StatusOK, "You are verified")
 	<-r.inbox.got
 	resend(http.StatusConflict, "delivery_open")
 	close(hold)
@@ -415,15 +456,20 @@ func TestSendAgainThroughTheAPI(t *testing.T) {
 		t.Errorf("%d POSTs with this webhook-id", n)
 	}
 	// The operator does the same from the command line, with the session's id.
-	if code, _, errOut := verifyd(t, append([]string{"deliveries", "resend", v.ID}, r.reach()...)...); code != 0 || !strings.Contains(errOut, "Attempt 3") {
+	if code, _, errOut := verifyd(t,
+		append([]string{"deliveries", "resend", v.ID}, r.reach()...)...); code != 0 ||
+		!strings.Contains(errOut, "Attempt 3") {
 		t.Errorf("deliveries resend: exit %d, %s", code, errOut)
 	}
 	<-r.inbox.got
-	if code, _, errOut := verifyd(t, append([]string{"deliveries", "resend", strings.Repeat("a", 32)}, r.reach()...)...); code != exitUsage {
+	if code, _, errOut := verifyd(t,
+		append([]string{"deliveries", "resend", strings.Repeat("a", 32)},
+			r.reach()...)...); code != exitUsage {
 		t.Errorf("resend of no session: exit %d, %s", code, errOut)
 	}
 	otherKey, _ := r.enroll(t, "Somebody Else")
-	if status, _, _ := (api{base: r.base, key: otherKey}).call(t, http.MethodPost, "/sessions/"+s.Session+"/resend", ""); status != http.StatusNotFound {
+	if status, _, _ := (api{base: r.Base, key: otherKey}).
+		call(t, http.MethodPost, "/sessions/"+s.Session+"/resend", ""); status != http.StatusNotFound {
 		t.Errorf("another account's key: %d", status)
 	}
 }

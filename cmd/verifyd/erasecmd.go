@@ -5,78 +5,101 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"text/tabwriter"
 
+	"verifyd/cmd/verifyd/config"
+	"verifyd/cmd/verifyd/store"
+	"verifyd/cmd/verifyd/table"
 	"verifyd/edge/account"
 	"verifyd/edge/rules"
 	"verifyd/sessions"
 )
 
 type eraseCmd struct {
-	storeCmd `embed:""`
+	storeCmd      `embed:""`
+	table.Listing `embed:""`
 
-	PlatformUserID string `env:"-" name:"platform-user-id" required:"" help:"The user, as the integrator named them."`
-	Platform       string `env:"-" help:"On this platform alone. With it, identities are found also where the user's sessions are no longer kept."`
-	Guild          string `env:"-" help:"In this guild alone."`
-	Account        string `env:"-" help:"The account whose user it is."`
-	AllAccounts    bool   `env:"-" help:"Users of this name of all accounts."`
-	DryRun         bool   `env:"-" help:"Say what would be erased, and erase nothing."`
+	PlatformUserID string `name:"platform-user-id" required:"" help:"The user, as the integrator named them."`
+	Platform       string `help:"On this platform alone. With it, identities are found also where the user's sessions are no longer kept."`
+	Guild          string `help:"In this guild alone."`
+	Account        string `help:"The account whose user it is."`
+	AllAccounts    bool   `help:"Users of this name of all accounts."`
+	DryRun         bool   `help:"Say what would be erased, and erase nothing."`
 }
 
 // errStillOpen is returned where something of the user is left to erase.
-var errStillOpen = errors.New("sessions are left that are not at their end: cancel them, or run this again when they have expired and their callbacks have ended")
+var errStillOpen = errors.New(
+	"sessions are left that are not at their end: cancel them, or run this again when they have expired and their callbacks have ended")
 
 // Run erases what is stored of a user.
 func (e eraseCmd) Run(ctx context.Context, c console) error {
 	if (e.Account == "") == !e.AllAccounts {
-		return usageError{errors.New("--account: name the account whose user it is, or say --all-accounts")}
+		return config.Usage(errors.New("--account: name the account whose user it is, or say --all-accounts"))
 	}
 	if e.Guild != "" && e.Platform == "" {
-		return usageError{errors.New("--guild: a guild is one of a platform; name that with --platform")}
+		return config.Usage(errors.New("--guild: a guild is one of a platform; name that with --platform"))
 	}
-	return e.look(ctx, c, func(st *store) error {
-		accounts, err := e.accounts(ctx, st.accounts)
+	return e.look(ctx, c, func(st *store.Store) error {
+		accounts, err := e.accounts(ctx, st.Accounts)
 		if err != nil {
 			return badInput(err)
 		}
-		t := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
-		_, _ = fmt.Fprintln(t, "ACCOUNT\tSESSIONS\tOF THESE WITH AN OUTCOME\tKEPT UNREADABLE UNTIL\tIDENTITIES\tSTILL OPEN")
-		open := 0
+		t := table.New("accounts", "ACCOUNT", "SESSIONS", "OF THESE WITH AN OUTCOME:outcomes",
+			"IN CLEAR TEXT UNTIL:clear_until", ":clear", "IDENTITIES", "STILL OPEN:open")
+		var all sessions.Erasure
 		for _, a := range accounts {
 			found, err := e.erase(ctx, st, a)
 			if err != nil {
 				return err
 			}
-			until := "-"
+			until := table.NewCell("-", found.Until)
 			if !found.Until.IsZero() {
-				until = exactly(found.Until)
+				until.Text = fmt.Sprintf("%s (%d of them)", exactly(found.Until), found.Clear)
 			}
-			_, _ = fmt.Fprintf(t, "%s\t%d\t%d\t%s\t%d\t%d\n", a.Name, found.Sessions, found.Outcomes, until, found.Holds, found.Open)
-			open += found.Open
+			t.Add(a.Name, found.Sessions, found.Outcomes, until, found.Clear, found.Bindings, found.Open)
+			all.Sessions, all.Clear, all.Open = all.Sessions+found.Sessions, all.Clear+found.Clear,
+				all.Open+found.Open
 		}
-		if err := t.Flush(); err != nil {
+		if err := e.Print(c.out, t); err != nil {
 			return err
 		}
-		if e.DryRun {
-			_, err := fmt.Fprintln(c.err, "Nothing was erased (--dry-run).")
-			return err
-		}
-		if open > 0 {
+		_, _ = fmt.Fprint(c.err, e.words(all))
+		if all.Open > 0 && !e.DryRun {
 			return errStillOpen
 		}
 		return nil
 	})
 }
 
+// words say what was done, and what it does not reach.
+func (e eraseCmd) words(all sessions.Erasure) string {
+	if e.DryRun {
+		return fmt.Sprintf("Nothing was erased (--dry-run). Of what is counted, %d sessions that are not at their end would stay.\n", all.Open)
+	}
+	if all.Sessions == 0 {
+		return ""
+	}
+	said := "The keys of these sessions are destroyed in the store: what is left of them names nobody, here and in backups and moves from now on.\n" +
+		"Backups made before hold the user. On several NATS servers, their logs hold the keys, sealed, for some three minutes more.\n"
+	if all.Clear > 0 {
+		said += fmt.Sprintf("%d of them were not sealed when they were stored, by an older build or VERIFYD_PLAIN_SESSIONS: nothing shows them any more,\n"+
+			"but their words stay in the store's files until the instant above.\n", all.Clear)
+	}
+	return said
+}
+
 func (e eraseCmd) accounts(ctx context.Context, s *account.Store) ([]account.Account, error) {
 	if e.AllAccounts {
-		return s.Accounts(ctx)
+		return s.EveryAccount(ctx)
 	}
-	a, err := s.AccountByName(ctx, e.Account)
+	a, err := s.Deleted(ctx, e.Account)
+	if errors.Is(err, account.ErrNoAccount) {
+		a, err = s.AccountByName(ctx, e.Account)
+	}
 	return []account.Account{a}, err
 }
 
-// holders are the names under which identities may stand for a session's user: of one guild, those of that guild alone.
+// holders are the names under which identities may stand for a session's user: of one guild, those of that
+// guild alone.
 func (e eraseCmd) holders(s sessions.Session) []string {
 	platform, guild := rules.Holders(s)
 	if e.Guild != "" {
@@ -86,20 +109,24 @@ func (e eraseCmd) holders(s sessions.Session) []string {
 }
 
 // erase erases a user of one account, and writes down that somebody was erased, not who.
-func (e eraseCmd) erase(ctx context.Context, st *store, a account.Account) (sessions.Erasure, error) {
-	person := sessions.Person{Account: a.ID, PlatformUserID: e.PlatformUserID, Platform: e.Platform, GuildID: e.Guild, HoldsOf: e.holders}
+func (e eraseCmd) erase(ctx context.Context, st *store.Store, a account.Account) (sessions.Erasure, error) {
+	person := sessions.Person{
+		Account: a.ID, PlatformUserID: e.PlatformUserID, Platform: e.Platform, GuildID: e.Guild,
+		BindingUsersOf: e.holders,
+	}
 	if e.Platform != "" {
 		for _, test := range []bool{false, true} {
-			person.Holds = append(person.Holds, e.holders(sessions.Session{
-				Account: a.ID, Test: test, Platform: e.Platform, GuildID: e.Guild, PlatformUserID: e.PlatformUserID,
+			person.BindingUsers = append(person.BindingUsers, e.holders(sessions.Session{
+				Account: a.ID, Test: test, Platform: e.Platform, GuildID: e.Guild,
+				PlatformUserID: e.PlatformUserID,
 			})...)
 		}
 	}
-	found, err := st.reader().Erase(ctx, person, e.DryRun)
-	if err != nil || e.DryRun || found.Sessions+found.Holds == 0 {
+	found, err := st.Reader().Erase(ctx, person, e.DryRun)
+	if err != nil || e.DryRun || found.Sessions+found.Bindings == 0 {
 		return found, err
 	}
-	return found, st.accounts.Note(ctx, operator(), a.ID, account.UserErased, "", map[string]string{
-		"sessions": strconv.Itoa(found.Sessions), "identities": strconv.Itoa(found.Holds),
+	return found, st.Accounts.Note(ctx, operator(), a.ID, account.UserErased, "", map[string]string{
+		"sessions": strconv.Itoa(found.Sessions), "identities": strconv.Itoa(found.Bindings),
 	})
 }

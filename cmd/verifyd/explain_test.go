@@ -10,9 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"verifyd/cmd/verifyd/config"
+	"verifyd/cmd/verifyd/demo"
 	"verifyd/natsconf/natstest"
 	"verifyd/sessions"
-	"verifyd/sessions/told"
+	"verifyd/sessions/timeline"
 )
 
 // hidden is in the path and the query of every callback URL here; no command may show it.
@@ -21,12 +23,14 @@ const hidden = "planted-marker"
 // receiver is an https server of the test's own, with an address for each way to answer.
 func (r *rig) receiver(t *testing.T) (base string) {
 	t.Helper()
-	i, err := newIntegrator(r.inbox.ca)
+	i, err := demo.NewIntegrator(r.inbox.ca)
 	if err != nil {
 		t.Fatal(err)
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("/"+hidden+"/ok", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+	mux.HandleFunc("/"+hidden+"/ok", func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusNoContent)
+	})
 	mux.HandleFunc("/"+hidden+"/no", func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusInternalServerError)
 		_, _ = w.Write([]byte("bad \x1b[2J\x07 \"day\"\r\nmore \u202e" + strings.Repeat("é", 4096)))
@@ -35,44 +39,51 @@ func (r *rig) receiver(t *testing.T) (base string) {
 		_, _ = io.Copy(io.Discard, r.Body) // the server watches for the connection's end only from here on
 		<-r.Context().Done()
 	})
-	i.server.Handler = mux
+	i.Server.Handler = mux
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); _ = i.Serve(ctx) }()
 	t.Cleanup(func() { cancel(); <-done })
-	return "https://" + i.listener.Addr().String() + "/" + hidden
+	return "https://" + i.Listener.Addr().String() + "/" + hidden
 }
 
 // telling is a session of each kind, by name.
 type telling struct {
 	*rig
 	host string
-	s    map[string]started
+	s    map[string]demo.Started
 }
 
 // tell lets a session of each kind happen.
 func tell(t *testing.T) telling {
 	t.Helper()
-	r := boot(t, func(c *config) { c.callbackTimeout, c.callbackRetryFor = 500*time.Millisecond, time.Second })
+	r := boot(t, func(c *config.Config) {
+		c.CallbackTimeout, c.CallbackRetryFor = 500*time.Millisecond, time.Second
+	})
 	base := r.receiver(t)
-	all := telling{rig: r, host: strings.TrimSuffix(strings.TrimPrefix(base, "https://"), "/"+hidden), s: map[string]started{}}
-	begin := func(name, callback string) started {
+	all := telling{
+		rig: r, host: strings.TrimSuffix(strings.TrimPrefix(base, "https://"), "/"+hidden),
+		s: map[string]demo.Started{},
+	}
+	begin := func(name, callback string) demo.Started {
 		s := r.api().init(t, map[string]any{
-			"platform": "discord", "platform_user_id": "sailor\x1b[1m_42", "guild_id": "118", "callback_url": callback + "?token=" + hidden,
+			"platform": "discord", "platform_user_id": "sailor\x1b[1m_42", "guild_id": "118",
+			"callback_url": callback + "?token=" + hidden,
 		})
 		all.s[name] = s
 		return s
 	}
-	press := func(s started, button string) {
-		b := newBrowser()
-		_ = must[*page](t)(b.press(t.Context(), atProvider(t, b, s.VerifyURL), button))
+	press := func(s demo.Started, button string) {
+		b := demo.NewBrowser()
+		_ = must[*demo.Page](t)(b.Press(t.Context(), atProvider(t, b, s.VerifyURL), button))
 	}
 	r.offset.Store(int64(-sessions.Lifetime - time.Minute))
 	begin("expired", base+"/ok")
 	r.offset.Store(0)
 	begin("pending", base+"/ok")
 	canceled := begin("canceled", base+"/ok")
-	if status, _, body := r.api().call(t, http.MethodPost, "/sessions/"+canceled.Session+"/cancel", ""); status != http.StatusOK {
+	if status, _, body := r.api().
+		call(t, http.MethodPost, "/sessions/"+canceled.Session+"/cancel", ""); status != http.StatusOK {
 		t.Fatalf("cancel: %d %s", status, body)
 	}
 	press(begin("delivered", base+"/ok"), "sign-in")
@@ -81,7 +92,8 @@ func tell(t *testing.T) telling {
 	press(begin("unknown", base+"/hang"), "sign-in")
 	press(begin("undeliverable", "https://"+natstest.Address(t)+"/"+hidden), "sign-in")
 	for name, state := range map[string]string{
-		"delivered": "delivered", "declined": "delivered", "rejected": "rejected", "unknown": "unknown", "undeliverable": "undeliverable",
+		"delivered": "delivered", "declined": "delivered", "rejected": "rejected", "unknown": "unknown",
+		"undeliverable": "undeliverable",
 	} {
 		r.api().until(t, all.s[name].Session, state)
 	}
@@ -98,7 +110,8 @@ func (a telling) verifyd(t *testing.T, args ...string) (code int, out, errOut st
 		}
 	}
 	if strings.Contains(out+errOut, hidden) || strings.Contains(out+errOut, a.secret) {
-		t.Errorf("%v shows more of the callback URL than its host, or the signing secret:\n%s%s", args[:2], out, errOut)
+		t.Errorf("%v shows more of the callback URL than its host, or the signing secret:\n%s%s", args[:2],
+			out, errOut)
 	}
 	if strings.ContainsFunc(out, func(r rune) bool { return r < ' ' && r != '\n' || r == '\u202e' }) {
 		t.Errorf("%v lets control characters through: %q", args[:2], out)
@@ -111,7 +124,8 @@ func (a telling) sid(t *testing.T, name string) string {
 	return string(must[sessions.ID](t)(sessions.ParseID(a.s[name].Session)))
 }
 
-// It reads what happened word by word, so that it runs alone: where others keep the processors busy, a handshake may have needed a second try.
+// It reads what happened word by word, so that it runs alone: where others keep the processors busy, a
+// handshake may have needed a second try.
 func TestExplainAndDeliveries(t *testing.T) {
 	a := tell(t)
 	t.Run("explain", a.explain)
@@ -124,27 +138,40 @@ func TestExplainAndDeliveries(t *testing.T) {
 // Each kind of session is told with what happened and what to do.
 func (a telling) explain(t *testing.T) {
 	for name, want := range map[string][]string{
-		"delivered":     {": verified, delivered\n", "Verified (dev)", "Attempt 1: claimed by worker", "Delivered: 204 in ", a.host + " has the result. Nothing to do."},
-		"declined":      {": failed, delivered\n", "Not verified: the user said no", "Delivered: 204"},
-		"rejected":      {": verified, rejected\n", "Rejected: the receiver answered 500 Internal Server Error in ", "Mend the receiver; then send it again with: verifyd deliveries resend"},
-		"unknown":       {": verified, unknown\n", "Unknown: ", "webhook-id cb_" + a.sid(t, "unknown")},
-		"undeliverable": {": verified, undeliverable\n", "given up by worker", "Undeliverable: 127.0.0.1 refused the connection", "Nothing was ever sent to 127.0.0.1:"},
-		"expired":       {": expired\n", "Expired: nobody finished in time", "Harbor Guild can start a new session"},
-		"pending":       {": pending\n", "Session started by Harbor Guild, expires ", "has until "},
-		"canceled":      {": canceled\n", "Canceled by the integrator", "Harbor Guild took the session back"},
+		"delivered": {
+			": verified, delivered\n", "Verified (dev)", "Attempt 1: claimed by worker", "Delivered: 204 in ",
+			a.host + " has the result. Nothing to do.",
+		},
+		"declined": {": failed, delivered\n", "Not verified: the user said no", "Delivered: 204"},
+		"rejected": {
+			": verified, rejected\n", "Rejected: the receiver answered 500 Internal Server Error in ",
+			"Fix the receiver; then send it again with: verifyd deliveries resend",
+		},
+		"unknown": {": verified, unknown\n", "Unknown: ", "webhook-id cb_" + a.sid(t, "unknown")},
+		"undeliverable": {
+			": verified, undeliverable\n", "given up by worker",
+			"Undeliverable: 127.0.0.1 refused the connection", "Nothing was ever sent to 127.0.0.1:",
+		},
+		"expired": {
+			": expired\n", "Expired: nobody finished in time", "Harbor Guild can start a new session",
+		},
+		"pending":  {": pending\n", "Session started by Harbor Guild, expires ", "has until "},
+		"canceled": {": canceled\n", "Canceled by the integrator", "Harbor Guild took the session back"},
 	} {
 		code, out, errOut := a.verifyd(t, "explain", a.sid(t, name))
 		if code != 0 {
 			t.Errorf("%s: exit %d: %s", name, code, errOut)
 		}
-		for _, w := range append(want, "Session "+a.sid(t, name), `User "sailor\x1b[1m_42" on discord, group 118`) {
+		for _, w := range append(want, "Session "+a.sid(t, name),
+			`User "sailor\x1b[1m_42" on discord, group 118`) {
 			if !strings.Contains(out, w) {
 				t.Errorf("%s: no %q in:\n%s", name, w, out)
 			}
 		}
 	}
 	if _, byID, _ := a.verifyd(t, "explain", a.sid(t, "delivered")); byID != "" {
-		code, byToken, errOut := verifyd(t, append(append([]string{"explain"}, a.reach()...), a.s["delivered"].Session)...)
+		code, byToken, errOut := verifyd(t,
+			append(append([]string{"explain"}, a.reach()...), a.s["delivered"].Session)...)
 		if byToken != byID {
 			t.Errorf("by token: exit %d, %q %q", code, byToken, errOut)
 		}
@@ -185,7 +212,7 @@ User "sailor\x1b[1m_42" on discord, group 118
 	}
 }
 
-// rows gives a table by the session in its first column.
+// rows returns a table by the session in its first column.
 func rows(out string) map[string][]string {
 	all := map[string][]string{}
 	for line := range strings.Lines(out) {
@@ -203,33 +230,41 @@ func (a telling) list(t *testing.T) {
 		t.Fatalf("%d rows: %s%s", len(table), out, errOut)
 	}
 	for name, want := range map[string]string{
-		"delivered": "verified delivered 1 -", "declined": "failed delivered 1 -", "rejected": "verified rejected 1 status",
-		"unknown": "verified unknown 1 timeout", "undeliverable": "verified undeliverable 1 connect",
+		"delivered": "verified delivered 1 -", "declined": "failed delivered 1 -",
+		"rejected": "verified rejected 1 status",
+		"unknown":  "verified unknown 1 timeout", "undeliverable": "verified undeliverable 1 connect",
 	} {
 		f := table[a.sid(t, name)]
-		if len(f) != 7 || strings.Join([]string{f[1], f[2], f[3], f[6]}, " ") != want || name != "undeliverable" && f[4] != a.host {
+		if len(f) != 7 || strings.Join([]string{f[1], f[2], f[3], f[6]}, " ") != want ||
+			name != "undeliverable" && f[4] != a.host {
 			t.Errorf("%s is listed as %v, want %s", name, f, want)
 		}
 	}
-	if _, out, _ := a.verifyd(t, "deliveries", "list", "--state", "unknown"); len(rows(out)) != 2 || rows(out)[a.sid(t, "unknown")] == nil {
+	if _, out, _ := a.verifyd(t, "deliveries", "list", "--state", "unknown"); len(rows(out)) != 2 ||
+		rows(out)[a.sid(t, "unknown")] == nil {
 		t.Errorf("unknown ones:\n%s", out)
 	}
-	if _, out, errOut := a.verifyd(t, "deliveries", "list", "--limit", "2"); len(rows(out)) != 3 || !strings.Contains(errOut, "--limit") {
+	if _, out, errOut := a.verifyd(t, "deliveries", "list", "--limit", "2"); len(rows(out)) != 3 ||
+		!strings.Contains(errOut, "--limit") {
 		t.Errorf("two of them:\n%s%s", out, errOut)
 	}
-	if _, out, errOut := a.verifyd(t, "deliveries", "list", "--state", "claimed"); len(rows(out)) != 1 || !strings.Contains(errOut, "No such delivery") {
+	if _, out, errOut := a.verifyd(t, "deliveries", "list", "--state", "claimed"); len(rows(out)) != 1 ||
+		!strings.Contains(errOut, "No such delivery") {
 		t.Errorf("none of them:\n%s%s", out, errOut)
 	}
 }
 
-// Every attempt is shown with all that was recorded, and the receiver's text cannot reach the terminal as it is.
+// Every attempt is shown with all that was recorded, and the receiver's text cannot reach the terminal as it
+// is.
 func (a telling) show(t *testing.T) {
 	_, out, _ := a.verifyd(t, "deliveries", "show", a.sid(t, "rejected"))
 	for _, want := range []string{
-		"Attempt 1", "Claimed", " by ", "Verdict     rejected", "Class       status", "Status      500", "Address     " + a.host, "First byte",
+		"Attempt 1", "Claimed", " by ", "Verdict     rejected", "Class       status", "Status      500",
+		"Address     " + a.host, "First byte",
 		"Total", `Answer      "bad \x1b[2J\a \"day\"\r\nmore \u202eé`, "Host         " + a.host,
 	} {
-		if !strings.Contains(strings.Join(strings.Fields(out), " "), strings.Join(strings.Fields(want), " ")) {
+		if !strings.Contains(strings.Join(strings.Fields(out), " "),
+			strings.Join(strings.Fields(want), " ")) {
 			t.Errorf("no %q in:\n%s", want, out)
 		}
 	}
@@ -261,7 +296,8 @@ func (a telling) bad(t *testing.T) {
 		{[]string{"deliveries", "list", "--state", "lost"}, "undeliverable"},
 		{[]string{"deliveries", "list", "--limit", "0"}, "--limit"},
 	} {
-		if code, _, errOut := a.verifyd(t, c.args...); code != exitUsage || !strings.Contains(errOut, c.want) {
+		if code, _, errOut := a.verifyd(t, c.args...); code != exitUsage ||
+			!strings.Contains(errOut, c.want) {
 			t.Errorf("%v: exit %d: %s", c.args, code, errOut)
 		}
 	}
@@ -274,11 +310,11 @@ func (a telling) bad(t *testing.T) {
 
 // The commands read a stopped service's store as they read a running one's.
 func TestExplainOnAStoppedService(t *testing.T) {
-	beside(t)
+	parallel(t)
 	c := newChild(t)
 	c.start(t)
-	key := must[string](t)(c.command(t, "key", "create", "--account", "Harbor Guild"))
-	w := &walk{c: c, api: api{base: c.base(), key: key}, browser: newBrowser()}
+	key := c.makeKey(t, "Harbor Guild")
+	w := &walk{c: c, api: api{base: c.base(), key: key}, browser: demo.NewBrowser()}
 	w.api.knownSoon(t)
 	for _, s := range steps {
 		s.do(t, w)
@@ -297,14 +333,17 @@ func TestExplainOnAStoppedService(t *testing.T) {
 
 // Whatever the domain can say, explain has words for, and every sentence is filled in.
 func TestEveryStateHasItsWords(t *testing.T) {
-	beside(t)
+	parallel(t)
 	at := time.Date(2026, time.November, 21, 12, 3, 11, 0, time.UTC)
-	s := story{Story: told.Story{Account: "Harbor Guild", View: sessions.View{Session: sessions.Session{
-		ID: "k3v7q2m5zt4yd6n2xw7p2c4hf2jb5ral", CallbackURL: "https://hooks.harbor.example/p?q=1", CreatedAt: at, ExpiresAt: at.Add(sessions.Lifetime),
-	}}}}
+	s := story{Report: timeline.Report{Workers: true, Account: "Harbor Guild",
+		View: sessions.View{Session: sessions.Session{
+			ID: "k3v7q2m5zt4yd6n2xw7p2c4hf2jb5ral", CallbackURL: "https://hooks.harbor.example/p?q=1",
+			CreatedAt: at, ExpiresAt: at.Add(sessions.Lifetime),
+		}}}}
 	good := func(words string) {
 		t.Helper()
-		if words == "" || strings.ContainsAny(words, "{}%") || strings.Contains(words, "/p") || strings.HasSuffix(words, ": ") {
+		if words == "" || strings.ContainsAny(words, "{}%") || strings.Contains(words, "/p") ||
+			strings.HasSuffix(words, ": ") {
 			t.Errorf("the words are %q", words)
 		}
 	}
@@ -314,26 +353,30 @@ func TestEveryStateHasItsWords(t *testing.T) {
 	}
 	s.State, s.Reason = sessions.Expired, sessions.UnreadableReason
 	good(s.advice())
-	if said := s.Say(sessions.Entry{Kind: sessions.EntryExpired}); !strings.Contains(said, "cannot be read") {
+	if said := s.Describe(sessions.Entry{Kind: sessions.EntryExpired}); !strings.Contains(said,
+		"cannot be read") {
 		t.Errorf("the words are %q", said)
 	}
 	s.Reason = sessions.NoReason
 	for _, state := range []sessions.DeliveryState{
-		sessions.DeliveryDue, sessions.DeliveryClaimed, sessions.DeliveryDelivered, sessions.DeliveryRejected, sessions.DeliveryUnknown,
+		sessions.DeliveryDue, sessions.DeliveryClaimed, sessions.DeliveryDelivered, sessions.DeliveryRejected,
+		sessions.DeliveryUnknown,
 		sessions.DeliveryUndeliverable,
 	} {
 		s.State, s.Delivery.State = sessions.Verified, state
 		good(s.advice())
 	}
 	for _, class := range []sessions.Class{
-		sessions.ClassNone, sessions.ClassDNS, sessions.ClassRefusedAddress, sessions.ClassConnect, sessions.ClassProxy, sessions.ClassTLS, sessions.ClassTimeout,
-		sessions.ClassReset, sessions.ClassProtocol, sessions.ClassStatus, sessions.ClassUnsigned, sessions.ClassCrash, sessions.ClassLate,
+		sessions.ClassNone, sessions.ClassDNS, sessions.ClassRefusedAddress, sessions.ClassConnect,
+		sessions.ClassProxy, sessions.ClassTLS, sessions.ClassTimeout,
+		sessions.ClassReset, sessions.ClassProtocol, sessions.ClassStatus, sessions.ClassUnsigned,
+		sessions.ClassCrash, sessions.ClassLate,
 		sessions.ClassRestored, sessions.ClassUnreadable,
 	} {
-		if told.Classes[class] == "" {
+		if timeline.Classes[class] == "" {
 			t.Errorf("no words for %q", class)
 		}
-		good(told.ResultWords(sessions.Result{Verdict: sessions.VerdictReleased, Class: class}))
+		good(timeline.DescribeResult(sessions.Result{Verdict: sessions.VerdictReleased, Class: class}))
 	}
 	for _, c := range []struct {
 		entry sessions.Entry
@@ -341,38 +384,51 @@ func TestEveryStateHasItsWords(t *testing.T) {
 	}{
 		{event(sessions.Event{Name: sessions.EventOpened}), "The user opened the page"},
 		{event(sessions.Event{Name: sessions.EventSignIn, Network: "default"}), "Signing in with default"},
-		{event(sessions.Event{Name: sessions.EventReturned, Network: "default"}), "The user came back from default"},
+		{event(sessions.Event{Name: sessions.EventReturned, Network: "default"}),
+			"The user came back from default"},
 		{event(sessions.Event{Name: sessions.EventFinished}), "The user was shown the outcome"},
-		{event(sessions.Event{Name: sessions.EventTrouble, Network: "default", Detail: "no answer"}), "No verdict from default: no answer"},
-		{event(sessions.Event{Name: sessions.EventNotSent, Class: sessions.ClassDNS}), "Not sent: the receiver's name did not resolve"},
+		{event(sessions.Event{Name: sessions.EventNetworkError, Network: "default", Detail: "no answer"}),
+			"No verdict from default: no answer"},
+		{event(sessions.Event{Name: sessions.EventNotSent, Class: sessions.ClassDNS}),
+			"Not sent: the receiver's name did not resolve"},
 		{
-			event(sessions.Event{Name: sessions.EventNotSent, Class: sessions.ClassConnect, Detail: "hooks.harbor.example refused the connection", Next: 2 * time.Second}),
+			event(sessions.Event{
+				Name: sessions.EventNotSent, Class: sessions.ClassConnect,
+				Detail: "hooks.harbor.example refused the connection", Next: 2 * time.Second,
+			}),
 			"Not sent: hooks.harbor.example refused the connection; next try in 2 s",
 		},
 		{event(sessions.Event{Name: "newer"}), "newer"},
-		{sessions.Entry{Kind: sessions.EntryAsked, Resend: &sessions.Resend{Number: 2, By: "operator"}}, "Attempt 2: asked for by operator"},
+		{sessions.Entry{Kind: sessions.EntryResendRequested,
+			Resend: &sessions.Resend{Number: 2, By: "operator"}}, "Attempt 2: asked for by operator"},
 		{result(sessions.Result{Verdict: "quantum", Class: "new"}), "quantum: new"},
 		{
-			result(sessions.Result{Verdict: sessions.VerdictRejected, Detail: "the receiver answered 503", Next: at}),
+			result(sessions.Result{
+				Verdict: sessions.VerdictRejected, Detail: "the receiver answered 503", Next: at,
+			}),
 			"Rejected: the receiver answered 503; next attempt from 12:03:11",
 		},
 		{
 			result(sessions.Result{Verdict: sessions.VerdictDelivered, Status: 204, Timing: sessions.Timing{
-				DNS: 3 * time.Millisecond, Connect: 9 * time.Millisecond, TLS: 14 * time.Millisecond, FirstByte: time.Second, Total: 38 * time.Millisecond,
+				DNS: 3 * time.Millisecond, Connect: 9 * time.Millisecond, TLS: 14 * time.Millisecond,
+				FirstByte: time.Second, Total: 38 * time.Millisecond,
 			}}),
 			"Delivered: 204 in 38 ms (DNS 3 ms, connect 9 ms, TLS 14 ms)",
 		},
 	} {
-		if got := s.Say(c.entry); got != c.want {
+		if got := s.Describe(c.entry); got != c.want {
 			t.Errorf("says %q, want %q", got, c.want)
 		}
 	}
-	for d, want := range map[time.Duration]string{time.Microsecond: "under 1 ms", 38_400 * time.Microsecond: "38 ms", 1250 * time.Millisecond: "1.3 s", 75 * time.Second: "75 s"} {
-		if got := told.Took(d); got != want {
+	for d, want := range map[time.Duration]string{
+		time.Microsecond: "under 1 ms", 38_400 * time.Microsecond: "38 ms", 1250 * time.Millisecond: "1.3 s",
+		75 * time.Second: "75 s",
+	} {
+		if got := timeline.FormatDuration(d); got != want {
 			t.Errorf("%v is written %q", d, got)
 		}
 	}
-	if err := noneKept("x", errors.New("broken")); errors.As(err, new(usageError)) {
+	if err := noneKept("x", errors.New("broken")); errors.As(err, new(config.UsageError)) {
 		t.Error("a broken store is called a fault of the command line")
 	}
 }

@@ -8,42 +8,46 @@ import (
 	"testing"
 	"time"
 
+	"verifyd/cmd/verifyd/config"
+	"verifyd/cmd/verifyd/demo"
+	"verifyd/cmd/verifyd/service"
 	"verifyd/edge/account"
 	"verifyd/edge/dashboard/logins"
 	"verifyd/natsconf"
+	"verifyd/natsconf/fleet"
 	"verifyd/natsconf/natstest"
-	"verifyd/natsconf/seal"
+	"verifyd/natsconf/secretbox"
 	"verifyd/sessions"
 	"verifyd/sessions/pauses"
-	"verifyd/sessions/roster"
 )
 
 // onExternal makes programs run on one NATS server, which is none of theirs.
-func onExternal(t *testing.T) func(*config) {
+func onExternal(t *testing.T) func(*config.Config) {
 	t.Helper()
 	dir := t.TempDir()
 	conn, _ := natstest.StartIn(t, dir)
 	at := natstest.URL(t, dir)
-	key := seal.NewKey()
-	return func(c *config) {
-		c.store.natsURL, c.store.key, c.store.topology = at, &key, natstest.Options(conn)
+	key := secretbox.NewKey()
+	return func(c *config.Config) {
+		c.Store.NATSURL, c.Store.Key, c.Store.Topology = at, &key, natstest.Options(conn)
 	}
 }
 
 // Edge and dispatcher as processes of their own on an external NATS server: they meet in the stream alone.
 func TestRolesOnAnExternalServer(t *testing.T) {
-	beside(t)
+	parallel(t)
 	external := onExternal(t)
-	edge := boot(t, external, func(c *config) { c.dispatch = false })
+	edge := boot(t, external, func(c *config.Config) { c.Dispatcher = false })
 	s := edge.begin(t)
-	b := newBrowser()
-	expectTitle(t, must[*page](t)(b.press(t.Context(), atProvider(t, b, s.VerifyURL), "sign-in")), http.StatusOK, "You are verified")
+	b := demo.NewBrowser()
+	expectTitle(t, must[*demo.Page](t)(b.Press(t.Context(), atProvider(t, b, s.VerifyURL), "sign-in")),
+		http.StatusOK, "You are verified")
 	if v := edge.api().read(t, s.Session); v.Delivery.State != "due" || edge.inbox.count(v.ID) != 0 {
 		t.Errorf("without a dispatcher the delivery is %s", v.Delivery.State)
 	}
-	boot(t, external, func(c *config) {
-		c.edge = false
-		c.callbackRoots, c.callbackPolicy = edge.c.callbackRoots, edge.c.callbackPolicy
+	boot(t, external, func(c *config.Config) {
+		c.Edge = false
+		c.CallbackRoots, c.CallbackPolicy = edge.Config.CallbackRoots, edge.Config.CallbackPolicy
 	})
 	v := edge.api().until(t, s.Session, "delivered")
 	if n := edge.inbox.count(v.ID); n != 1 {
@@ -52,38 +56,42 @@ func TestRolesOnAnExternalServer(t *testing.T) {
 }
 
 // withRole is a program's configuration on a server that tells the roles apart.
-func withRole(e natstest.External, role natsconf.Role, key *seal.Key) func(*config) {
-	return func(c *config) {
-		c.store.natsURL, c.store.natsCreds, c.store.key = e.URL, e.Credential(role), key
-		c.store.topology.Replicas, c.store.topology.Embedded = 1, false
+func withRole(e natstest.External, role natsconf.Role, key *secretbox.Key) func(*config.Config) {
+	return func(c *config.Config) {
+		c.Store.NATSURL, c.Store.NATSCreds, c.Store.Key = e.URL, e.Credential(role), key
+		c.Store.Topology.Replicas, c.Store.Topology.Embedded = 1, false
 	}
 }
 
-// Each role with a credential that may do no more than its own: the whole path works, and nothing that a process does is refused.
+// Each role with a credential that may do no more than its own: the whole path works, and nothing that a
+// process does is refused.
 func TestEachRoleWithItsOwnCredential(t *testing.T) {
-	beside(t)
+	parallel(t)
 	e := natstest.StartExternal(t)
-	key := seal.NewKey()
+	key := secretbox.NewKey()
 	on := []string{"--nats-url", e.URL, "--secret-key", key.Encode(), "--replicas", "1"}
-	code, _, errOut := verifyd(t, append([]string{"apply", "--nats-creds", e.Credential(natsconf.RoleOperator)}, on...)...)
+	code, _, errOut := verifyd(t,
+		append([]string{"apply", "--nats-creds", e.Credential(natsconf.RoleOperator)}, on...)...)
 	if code != 0 {
 		t.Fatalf("exit %d: %s", code, errOut)
 	}
-	edge := boot(t, withRole(e, natsconf.RoleEdge, &key), func(c *config) { c.dispatch = false })
-	dispatcher := boot(t, withRole(e, natsconf.RoleDispatcher, &key), func(c *config) {
-		c.edge, c.alarms.failures = false, 1
-		c.callbackRoots, c.callbackPolicy = edge.c.callbackRoots, edge.c.callbackPolicy
+	edge := boot(t, withRole(e, natsconf.RoleEdge, &key), func(c *config.Config) { c.Dispatcher = false })
+	dispatcher := boot(t, withRole(e, natsconf.RoleDispatcher, &key), func(c *config.Config) {
+		c.Edge, c.Alarms.Failures = false, 1
+		c.CallbackRoots, c.CallbackPolicy = edge.Config.CallbackRoots, edge.Config.CallbackPolicy
 	})
 	a := edge.api()
 
 	s := edge.begin(t)
-	b := newBrowser()
-	expectTitle(t, must[*page](t)(b.press(t.Context(), atProvider(t, b, s.VerifyURL), "sign-in")), http.StatusOK, "You are verified")
+	b := demo.NewBrowser()
+	expectTitle(t, must[*demo.Page](t)(b.Press(t.Context(), atProvider(t, b, s.VerifyURL), "sign-in")),
+		http.StatusOK, "You are verified")
 	v := a.until(t, s.Session, "delivered")
 	if n := edge.inbox.count(v.ID); n != 1 {
 		t.Errorf("%d POSTs", n)
 	}
-	if status, _, body := a.call(t, http.MethodPost, "/sessions/"+s.Session+"/resend", ""); status != http.StatusAccepted {
+	if status, _, body := a.call(t, http.MethodPost, "/sessions/"+s.Session+"/resend",
+		""); status != http.StatusAccepted {
 		t.Errorf("resend: %d %s", status, body)
 	}
 	<-edge.inbox.got
@@ -92,7 +100,7 @@ func TestEachRoleWithItsOwnCredential(t *testing.T) {
 		v = a.until(t, s.Session, "delivered")
 	}
 
-	if status, _ := a.tryKeyed(t.Context(), "order-1", edge.inbox.callbackURL()); status != http.StatusOK {
+	if status, _ := a.tryKeyed(t.Context(), "order-1", edge.inbox.CallbackURL()); status != http.StatusOK {
 		t.Errorf("a start under an idempotency key: %d", status)
 	}
 	second := edge.begin(t)
@@ -106,17 +114,21 @@ func TestEachRoleWithItsOwnCredential(t *testing.T) {
 			t.Errorf("%s: %d %s", q.path, status, body)
 		}
 	}
-	away := a.init(t, map[string]any{"platform": "p", "platform_user_id": "u", "callback_url": "https://127.0.0.1:1/verified"})
-	expectTitle(t, must[*page](t)(b.press(t.Context(), atProvider(t, b, away.VerifyURL), "sign-in")), http.StatusOK, "You are verified")
+	away := a.init(t, map[string]any{
+		"platform": "p", "platform_user_id": "u", "callback_url": "https://127.0.0.1:1/verified",
+	})
+	expectTitle(t, must[*demo.Page](t)(b.Press(t.Context(), atProvider(t, b, away.VerifyURL), "sign-in")),
+		http.StatusOK, "You are verified")
 	expectText(t, dispatcher.log, "callback not sent")
 	for _, r := range []*rig{dispatcher, edge} {
-		if err := r.alarms.LookOnce(t.Context()); err != nil {
+		if err := r.Alarms.LookOnce(t.Context()); err != nil {
 			t.Error(err)
 		}
 	}
 	expectText(t, dispatcher.log, "operator event")
 	walkListening(t, edge)
-	manage(t, edge, must[*account.Store](t)(account.NewStore(t.Context(), e.Connect(t, natsconf.RoleOperator), key)))
+	manage(t, edge, must[*account.Store](t)(account.NewStore(t.Context(), e.Connect(t, natsconf.RoleOperator),
+		key)))
 	oversee(t, edge)
 	for name, r := range map[string]*rig{"edge": edge, "dispatcher": dispatcher} {
 		if log := r.log.String(); strings.Contains(log, "NATS refuses") {
@@ -128,9 +140,9 @@ func TestEachRoleWithItsOwnCredential(t *testing.T) {
 // oversee does on an edge what the operator's pages do there.
 func oversee(t *testing.T, edge *rig) {
 	t.Helper()
-	ctx, conn := t.Context(), edge.store.conn
-	all := must[[]roster.Process](t)(roster.Ask(ctx, conn))
-	if len(all) != 2 || roster.Newest(all) == nil {
+	ctx, conn := t.Context(), edge.Store.Conn
+	all := must[[]fleet.Process](t)(fleet.Ask(ctx, conn))
+	if len(all) != 2 || fleet.Newest(all) == nil {
 		t.Errorf("%d processes answer: %+v", len(all), all)
 	}
 	book := must[*pauses.Store](t)(pauses.NewStore(ctx, conn, nil))
@@ -143,16 +155,16 @@ func oversee(t *testing.T, edge *rig) {
 	if _, err := book.End(ctx, "bot.example.com", "olga"); err != nil {
 		t.Error(err)
 	}
-	if _, err := edge.store.accounts.Operators(ctx); err != nil {
+	if _, err := edge.Store.Accounts.Operators(ctx); err != nil {
 		t.Error(err)
 	}
-	if is, err := edge.store.accounts.IsOperator(ctx, "dev", "harbormaster"); err != nil || is {
+	if is, err := edge.Store.Accounts.IsOperator(ctx, "dev", "harbormaster"); err != nil || is {
 		t.Errorf("is an operator: %t, %v", is, err)
 	}
-	if is, err := edge.store.accounts.IsOperatorLink(ctx, "link_of_nobody"); err != nil || is {
+	if is, err := edge.Store.Accounts.IsOperatorLink(ctx, "link_of_nobody"); err != nil || is {
 		t.Errorf("is an operator by a link: %t, %v", is, err)
 	}
-	facts := edge.store.reader()
+	facts := edge.Store.Reader()
 	if _, err := facts.Backlog(ctx); err != nil {
 		t.Error(err)
 	}
@@ -167,7 +179,7 @@ func oversee(t *testing.T, edge *rig) {
 // manage does on an edge what the dashboard does there; commands is the store as the command line has it.
 func manage(t *testing.T, edge *rig, commands *account.Store) {
 	t.Helper()
-	accounts, ctx := edge.store.accounts, t.Context()
+	accounts, ctx := edge.Store.Accounts, t.Context()
 	acc := must[account.Account](t)(accounts.AccountByName(ctx, "Harbor Guild"))
 	_, k, err := accounts.CreateKey(ctx, operator(), acc.ID, account.KeyOptions{})
 	if err != nil {
@@ -193,10 +205,12 @@ func manage(t *testing.T, edge *rig, commands *account.Store) {
 	if g, err := accounts.LoginLinkGrant(ctx, acc.ID, link.ID); err != nil || g.Role != account.RoleOwner {
 		t.Errorf("the login link gives %+v, %v", g, err)
 	}
-	if _, _, err := accounts.LoginLink(ctx, operator(), acc.ID, account.RoleOwner); !errors.Is(err, natsconf.ErrCredential) {
+	if _, _, err := accounts.LoginLink(ctx, operator(), acc.ID, account.RoleOwner); !errors.Is(err,
+		natsconf.ErrCredential) {
 		t.Errorf("an edge makes a login link: %v", err)
 	}
-	if err := accounts.RevokeLoginLink(ctx, operator(), acc.ID, link.ID); !errors.Is(err, natsconf.ErrCredential) {
+	if err := accounts.RevokeLoginLink(ctx, operator(), acc.ID, link.ID); !errors.Is(err,
+		natsconf.ErrCredential) {
 		t.Errorf("an edge takes a login link back: %v", err)
 	}
 	for what, look := range map[string]func() error{
@@ -210,7 +224,7 @@ func manage(t *testing.T, edge *rig, commands *account.Store) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	kept := must[*logins.Store](t)(logins.NewStore(ctx, edge.store.conn, edge.store.key, nil))
+	kept := must[*logins.Store](t)(logins.NewStore(ctx, edge.Store.Conn, edge.Store.Key, nil))
 	cookie := must[string](t)(kept.Begin(ctx, logins.Login{Network: "dev", Subject: "harbormaster"}))
 	if err := kept.EndAll(ctx, must[logins.Login](t)(kept.Find(ctx, cookie))); err != nil {
 		t.Error(err)
@@ -219,7 +233,7 @@ func manage(t *testing.T, edge *rig, commands *account.Store) {
 
 // SIGTERM lets the POST under way end and stores its result; then the process is gone, with exit code 0.
 func TestTermDrains(t *testing.T) {
-	beside(t)
+	parallel(t)
 	c := newChild(t)
 	answer := make(chan struct{})
 	c.inbox.hold = answer
@@ -244,23 +258,24 @@ func TestTermDrains(t *testing.T) {
 	}
 }
 
-// A receiver that takes the POST and never answers does not hold up a stop for longer than is stated, and its result is stored.
+// A receiver that takes the POST and never answers does not hold up a stop for longer than is stated, and its
+// result is stored.
 func TestTermDoesNotWaitForever(t *testing.T) {
-	beside(t)
+	parallel(t)
 	c := newChild(t) // the callback's time-out is 2 s
 	c.inbox.hold = make(chan struct{})
 	w := c.untilPosted(t)
 	if err := c.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	cfg := config{dispatch: true, callbackTimeout: 2 * time.Second}
+	cfg := config.Config{Dispatcher: true, CallbackTimeout: 2 * time.Second}
 	select {
 	case err := <-c.exited:
 		if err != nil {
 			t.Errorf("exit: %v", err)
 		}
-	case <-time.After(cfg.stopWithin()):
-		t.Fatalf("it has not stopped within %s:\n%s", cfg.stopWithin(), c.log)
+	case <-time.After(service.StopWithin(cfg)):
+		t.Fatalf("it has not stopped within %s:\n%s", service.StopWithin(cfg), c.log)
 	}
 	close(c.inbox.hold)
 	c.inbox.hold = nil

@@ -24,14 +24,16 @@ import (
 const (
 	glewlwydTables = "/usr/share/dbconfig-common/data/glewlwyd/install/sqlite3"
 	glewlwydPages  = "/usr/share/glewlwyd/webapp"
-	glewlwydWords  = "/etc/glewlwyd/config-2.7.json/config.json" // of its pages; where they look for it Debian has a folder instead
+	// of its pages; where they look for it Debian has a folder instead
+	glewlwydWords = "/etc/glewlwyd/config-2.7.json/config.json"
 )
 
 // startGlewlwyd runs Glewlwyd with a database of its own, set up over its administration API.
 func startGlewlwyd(t *testing.T, p *realProvider, redirectURIs []string) {
 	t.Helper()
 	const means = "Glewlwyd: apt-get install glewlwyd dbconfig-sqlite3"
-	program, sqlite := chromiumtest.Program(t, "providers", means, "glewlwyd"), chromiumtest.Program(t, "providers", means, "sqlite3")
+	program, sqlite := chromiumtest.Program(t, "providers", means, "glewlwyd"),
+		chromiumtest.Program(t, "providers", means, "sqlite3")
 	p.issuer = "https://" + p.address + "/api/oidc"
 	p.users = [2]realUser{
 		{name: "sailor", password: "anchors aweigh", email: "sailor@harbor.example", group: "crew"},
@@ -41,8 +43,10 @@ func startGlewlwyd(t *testing.T, p *realProvider, redirectURIs []string) {
 		{name: "login", shows: "#passwordForm", answer: func(who realUser) actions {
 			return typed("#username", who.name, "#password", who.password, "#loginbut")
 		}},
-		{name: "consent", shows: "#grant-email", answer: func(realUser) actions { return pressed("#grant-email", ".carousel-item .btn-primary") }},
-		{name: "continue", shows: ".card-footer .btn-success:enabled", answer: func(realUser) actions { return pressed(".card-footer .btn-success") }},
+		{name: "consent", shows: "#grant-email",
+			answer: func(realUser) actions { return pressed("#grant-email", ".carousel-item .btn-primary") }},
+		{name: "continue", shows: ".card-footer .btn-success:enabled",
+			answer: func(realUser) actions { return pressed(".card-footer .btn-success") }},
 	}
 	p.refusal = []providerPage{p.pages[0], p.pages[2]} // the e-mail address alone can be refused
 	tables := must[[]byte](t)(os.ReadFile(glewlwydTables))
@@ -55,7 +59,8 @@ func startGlewlwyd(t *testing.T, p *realProvider, redirectURIs []string) {
 	p.writePEM(t, "tls.pem", "CERTIFICATE", p.cert.Certificate[0])
 	p.writeKey(t, "tls.key", p.cert.PrivateKey)
 	p.write(t, "glewlwyd.conf", p.glewlwydConf())
-	p.serve(t, "https://"+p.address+"/config", exec.Command(program, "--config-file="+p.path("glewlwyd.conf")))
+	p.serve(t, "https://"+p.address+"/config",
+		exec.Command(program, "--config-file="+p.path("glewlwyd.conf")))
 	p.setUpGlewlwyd(t, redirectURIs)
 }
 
@@ -101,7 +106,8 @@ database = { type = "sqlite3", path = "%[3]s/glewlwyd.db" }
 `, port, p.address, p.dir)
 }
 
-// setUpGlewlwyd makes what an operator makes there: the OpenID Connect plugin, its scopes, the users and the client.
+// setUpGlewlwyd makes what an operator makes there: the OpenID Connect plugin, its scopes, the users and the
+// client.
 func (p *realProvider) setUpGlewlwyd(t *testing.T, redirectURIs []string) {
 	t.Helper()
 	key := must[*ecdsa.PrivateKey](t)(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
@@ -113,7 +119,8 @@ func (p *realProvider) setUpGlewlwyd(t *testing.T, redirectURIs []string) {
 	type object = map[string]any
 	do := func(method, path string, body object) {
 		t.Helper()
-		q := must[*http.Request](t)(http.NewRequestWithContext(t.Context(), method, "https://"+p.address+"/api/"+path, bytes.NewReader(must[[]byte](t)(json.Marshal(body)))))
+		q := must[*http.Request](t)(http.NewRequestWithContext(t.Context(), method,
+			"https://"+p.address+"/api/"+path, bytes.NewReader(must[[]byte](t)(json.Marshal(body)))))
 		q.Header.Set("Content-Type", "application/json")
 		response := must[*http.Response](t)(admin.Do(q))
 		_ = response.Body.Close()
@@ -121,9 +128,11 @@ func (p *realProvider) setUpGlewlwyd(t *testing.T, redirectURIs []string) {
 			t.Fatalf("%s %s: %s", method, path, response.Status)
 		}
 	}
-	do(http.MethodPost, "auth/", object{"username": "admin", "password": "password"}) // as the package's database has it
+	// as the package's database has it
+	do(http.MethodPost, "auth/", object{"username": "admin", "password": "password"})
 	do(http.MethodPut, "mod/user/database", object{
-		"module": "database", "name": "database", "display_name": "Users", "order_rank": 0, "readonly": false, "enabled": true,
+		"module": "database", "name": "database", "display_name": "Users", "order_rank": 0, "readonly": false,
+		"enabled": true,
 		"parameters": object{"use-glewlwyd-connection": true, "data-format": object{
 			"email_verified": object{"multiple": false, "read": true, "write": true},
 			"groups":         object{"multiple": true, "read": true, "write": true},
@@ -133,27 +142,41 @@ func (p *realProvider) setUpGlewlwyd(t *testing.T, redirectURIs []string) {
 	do(http.MethodPost, "mod/plugin/", object{
 		"module": "oidc", "name": "oidc", "display_name": "OpenID Connect", "enabled": true,
 		"parameters": object{
-			"iss": p.issuer, "oauth-as-iss-id": true, "jwt-type": "ecdsa", "jwt-key-size": "256", "jwks-show": true,
-			"key": string(must[[]byte](t)(os.ReadFile(p.path("sign.key")))), "cert": string(must[[]byte](t)(os.ReadFile(p.path("sign.pub")))),
-			"access-token-duration": 300, "refresh-token-duration": 300, "code-duration": 60, "refresh-token-rolling": false,
-			"auth-type-code-enabled": true, "auth-type-code-revoke-replayed": true, "auth-type-id-token-enabled": true,
-			"pkce-allowed": true, "pkce-method-plain-allowed": false, "pkce-required": true,
+			"iss": p.issuer, "oauth-as-iss-id": true, "jwt-type": "ecdsa", "jwt-key-size": "256",
+			"jwks-show":             true,
+			"key":                   string(must[[]byte](t)(os.ReadFile(p.path("sign.key")))),
+			"cert":                  string(must[[]byte](t)(os.ReadFile(p.path("sign.pub")))),
+			"access-token-duration": 300, "refresh-token-duration": 300, "code-duration": 60,
+			"refresh-token-rolling":  false,
+			"auth-type-code-enabled": true, "auth-type-code-revoke-replayed": true,
+			"auth-type-id-token-enabled": true,
+			"pkce-allowed":               true, "pkce-method-plain-allowed": false, "pkce-required": true,
 			"name-claim": "mandatory", "email-claim": "on-demand", "email-claim-scope": []string{"email"},
 			"claims": []object{
-				{"name": "email_verified", "user-property": "email_verified", "type": "boolean", "boolean-value-true": "yes", "boolean-value-false": "no", "mandatory": false, "on-demand": false, "scope": []string{"email"}},
-				{"name": "groups", "user-property": "groups", "type": "string", "mandatory": true, "on-demand": false, "scope": []string{}},
+				{"name": "email_verified", "user-property": "email_verified", "type": "boolean",
+					"boolean-value-true": "yes", "boolean-value-false": "no", "mandatory": false,
+					"on-demand": false, "scope": []string{"email"}},
+				{"name": "groups", "user-property": "groups", "type": "string", "mandatory": true,
+					"on-demand": false, "scope": []string{}},
 			},
 		},
 	})
-	do(http.MethodPost, "scope/", object{"name": "email", "display_name": "E-mail address", "description": "Your e-mail address", "password_required": false, "scheme": object{}})
+	do(http.MethodPost, "scope/", object{
+		"name": "email", "display_name": "E-mail address", "description": "Your e-mail address",
+		"password_required": false, "scheme": object{},
+	})
 	for _, who := range p.users {
 		do(http.MethodPost, "user/", object{
-			"username": who.name, "name": "The " + who.name, "password": who.password, "email": who.email, "email_verified": "yes",
-			"groups": []string{who.group, "harbor"}, "scope": []string{"openid", "email"}, "enabled": true,
+			"username": who.name, "name": "The " + who.name, "password": who.password, "email": who.email,
+			"email_verified": "yes",
+			"groups":         []string{who.group, "harbor"}, "scope": []string{"openid", "email"},
+			"enabled": true,
 		})
 	}
 	do(http.MethodPost, "client/", object{
-		"client_id": realClient, "name": "Harbor Guild", "confidential": true, "client_secret": realSecret, "redirect_uri": redirectURIs,
-		"authorization_type": []string{"code"}, "token_endpoint_auth_method": []string{"client_secret_basic"}, "scope": []string{}, "enabled": true,
+		"client_id": realClient, "name": "Harbor Guild", "confidential": true, "client_secret": realSecret,
+		"redirect_uri":       redirectURIs,
+		"authorization_type": []string{"code"}, "token_endpoint_auth_method": []string{"client_secret_basic"},
+		"scope": []string{}, "enabled": true,
 	})
 }

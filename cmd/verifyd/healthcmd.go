@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"verifyd/cmd/verifyd/config"
 )
 
 const (
@@ -17,8 +19,8 @@ const (
 )
 
 type healthCmd struct {
-	AdminListen string `default:"127.0.0.1:9090" help:"Address of the operators' server that is asked for /readyz."`
-	URL         string `env:"-" name:"url" placeholder:"URL" help:"Ask this address instead."`
+	AdminListen string `group:"process" default:"127.0.0.1:9090" help:"Address of the operators' server that is asked for /readyz."`
+	URL         string `name:"url" placeholder:"URL" help:"Ask this address instead."`
 }
 
 // Run succeeds where the answer is 200, and tells the answer otherwise.
@@ -27,14 +29,14 @@ func (h healthCmd) Run(ctx context.Context, c console) error {
 	defer cancel()
 	target := h.URL
 	if target == "" {
-		var f faults
-		if target = readyURL(address(&f, "admin-listen", h.AdminListen)); f.err() != nil {
-			return usageError{f.err()}
+		var f config.Faults
+		if target = readyURL(config.Address(&f, "admin-listen", h.AdminListen)); f.Err() != nil {
+			return config.Usage(f.Err())
 		}
 	}
 	q, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
 	if err != nil {
-		return usageError{fmt.Errorf("--url: %w; for example http://127.0.0.1:9090/readyz", err)}
+		return config.Usage(fmt.Errorf("--url: %w; for example http://127.0.0.1:9090/readyz", err))
 	}
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	answer, err := client.Do(q)

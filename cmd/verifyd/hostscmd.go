@@ -4,22 +4,27 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/rs/zerolog"
 
+	"verifyd/cmd/verifyd/config"
+	"verifyd/cmd/verifyd/store"
+	"verifyd/cmd/verifyd/supervise"
+	"verifyd/cmd/verifyd/table"
 	"verifyd/edge/account"
 	"verifyd/edge/redrive"
 	"verifyd/natsconf"
+	"verifyd/natsconf/fleet"
 	"verifyd/sessions"
+	"verifyd/sessions/hosts"
 	"verifyd/sessions/pauses"
-	"verifyd/sessions/roster"
-	"verifyd/sessions/target"
-	"verifyd/sessions/told"
+	"verifyd/sessions/timeline"
+	"verifyd/sessions/urlpolicy"
 )
 
 type hostsCmd struct {
@@ -29,43 +34,59 @@ type hostsCmd struct {
 }
 
 type hostsListCmd struct {
-	storeCmd `embed:""`
+	storeCmd      `embed:""`
+	table.Listing `embed:""`
 }
 
-// Run lists what the dispatchers that run see, and what is paused.
+// Run lists what the dispatchers that run see, what is paused, and what is due in the store; the operator's
+// pages show the same.
 func (h hostsListCmd) Run(ctx context.Context, c console) error {
-	return h.look(ctx, c, func(st *store) error {
+	return h.look(ctx, c, func(st *store.Store) error {
 		ctx, cancel := context.WithTimeout(ctx, lookFor)
 		defer cancel()
-		all, err := roster.Ask(ctx, st.conn)
+		all, err := fleet.Ask(ctx, st.Conn)
 		if err != nil {
 			return err
 		}
-		book, err := pauses.NewStore(ctx, st.conn, nil)
+		book, err := pauses.NewStore(ctx, st.Conn, nil)
 		if err != nil {
 			return err
 		}
-		paused, err := book.List(ctx)
+		found, err := hosts.Source{Pauses: book, Sessions: st.Reader()}.Report(ctx, all)
 		if err != nil {
 			return err
 		}
-		w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
-		_, _ = fmt.Fprintln(w, "HOST\tBREAKER\tSINCE\tWAITING\tWHY")
-		for _, seen := range roster.Hosts(all) {
-			_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\n", told.Legible(seen.Host), seen.Breaker, instant(seen.Since), seen.Waiting, told.Legible(orDash(seen.Detail)))
+		t := table.New("hosts", "HOST", "STATE", "SINCE", "WAITING", "OLDEST", "WHY")
+		for _, h := range found.Hosts {
+			since, why := hostWords(h)
+			t.Add(timeline.Legible(h.Host.Host), h.State(), since, h.Waits(), h.Oldest, why)
 		}
-		_, _ = fmt.Fprintln(w, "\nPAUSED HOST\tUNTIL\tBY\tREASON")
-		for _, p := range paused {
-			_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", told.Legible(p.Host), instant(p.Until), told.Legible(p.By), told.Legible(orDash(p.Reason)))
-		}
-		if err := w.Flush(); err != nil {
+		if err := h.Print(c.out, t); err != nil {
 			return err
 		}
-		if !slices.ContainsFunc(all, func(p roster.Process) bool { return slices.Contains(p.Roles, "dispatcher") }) {
+		if !found.BackTo.IsZero() {
+			_, _ = fmt.Fprintf(c.err, "Counted back to %s; there may be older ones that wait.\n",
+				table.Instant(found.BackTo))
+		}
+		if !slices.ContainsFunc(all, func(p fleet.Process) bool {
+			return slices.Contains(p.Roles, "dispatcher")
+		}) {
 			_, err = fmt.Fprintln(c.err, "No dispatcher answers, so nothing is sent to anybody.")
 		}
 		return err
 	})
+}
+
+// hostWords returns since when a host stands as it does, and why.
+func hostWords(h hosts.Host) (since time.Time, why string) {
+	if h.Pause == nil {
+		return h.Since, timeline.Legible(table.OrDash(h.Detail))
+	}
+	why = "until " + table.Instant(h.Pause.Until) + " by " + timeline.Legible(h.Pause.By)
+	if h.Pause.Reason != "" {
+		why += ": " + timeline.Legible(h.Pause.Reason)
+	}
+	return h.Pause.At, why
 }
 
 type hostsPauseCmd struct {
@@ -77,35 +98,39 @@ type hostsPauseCmd struct {
 
 // Run pauses the host. Every dispatcher honours it within a second.
 func (h hostsPauseCmd) Run(ctx context.Context, c console) error {
-	return h.look(ctx, c, func(st *store) error {
-		book, err := pauses.NewStore(ctx, st.conn, nil)
+	return h.look(ctx, c, func(st *store.Store) error {
+		book, err := pauses.NewStore(ctx, st.Conn, nil)
 		if err != nil {
 			return err
 		}
+		book.Oldest = store.OldestOf(st.Reader())
 		p, err := book.Begin(ctx, h.Host, operator().String(), h.Reason, h.For)
 		if err != nil {
 			return badPause(err)
 		}
-		detail := map[string]string{"until": instant(p.Until), "reason": p.Reason}
-		if err := st.accounts.Note(ctx, operator(), account.ServiceLog, account.HostPaused, p.Host, detail); err != nil {
+		detail := map[string]string{"until": table.Instant(p.Until), "reason": p.Reason}
+		if err := st.Accounts.Note(ctx, operator(), account.ServiceLog, account.HostPaused, p.Host,
+			detail); err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(c.err, "Nothing is sent to %s until %s. Callbacks to it wait, and have their whole time after that. End it early with: verifyd hosts resume %s\n", p.Host, instant(p.Until), p.Host)
+		_, err = fmt.Fprintf(c.err,
+			"Nothing is sent to %s until %s. Callbacks to it wait, and have their whole time after that. End it early with: verifyd hosts resume %s\n", p.Host, table.Instant(p.Until), p.Host)
 		return err
 	})
 }
 
 // badPause makes what an operator mistyped the fault of the command line that it is.
 func badPause(err error) error {
+	fault, isFault := errors.AsType[*urlpolicy.Fault](err)
 	switch {
-	case errors.As(err, new(*target.Fault)):
-		return usageError{fmt.Errorf("HOST: %w", err)}
+	case isFault:
+		return config.Usage(errors.New("HOST: " + fault.Detail)) // its code is a callback_url's
 	case errors.Is(err, pauses.ErrTooLong):
-		return usageError{fmt.Errorf("--for: %w", err)}
+		return config.Usage(fmt.Errorf("--for: %w", err))
 	case errors.Is(err, pauses.ErrReason):
-		return usageError{fmt.Errorf("--reason: %w", err)}
+		return config.Usage(fmt.Errorf("--reason: %w", err))
 	case errors.Is(err, pauses.ErrNotPaused):
-		return usageError{fmt.Errorf("HOST: %w; verifyd hosts list shows those that are", err)}
+		return config.Usage(fmt.Errorf("HOST: %w; verifyd hosts list shows those that are", err))
 	default:
 		return err
 	}
@@ -118,8 +143,8 @@ type hostsResumeCmd struct {
 
 // Run ends the pause.
 func (h hostsResumeCmd) Run(ctx context.Context, c console) error {
-	return h.look(ctx, c, func(st *store) error {
-		book, err := pauses.NewStore(ctx, st.conn, nil)
+	return h.look(ctx, c, func(st *store.Store) error {
+		book, err := pauses.NewStore(ctx, st.Conn, nil)
 		if err != nil {
 			return err
 		}
@@ -127,51 +152,57 @@ func (h hostsResumeCmd) Run(ctx context.Context, c console) error {
 		if err != nil {
 			return badPause(err)
 		}
-		if err := st.accounts.Note(ctx, operator(), account.ServiceLog, account.HostResumed, p.Host, nil); err != nil {
+		if err := st.Accounts.Note(ctx, operator(), account.ServiceLog, account.HostResumed, p.Host,
+			nil); err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(c.err, "Callbacks to %s are sent again. Those that wait come within half a minute.\n", p.Host)
+		_, err = fmt.Fprintf(c.err,
+			"Callbacks to %s are sent again. Those that wait come within half a minute.\n", p.Host)
 		return err
 	})
 }
 
 type deliveriesRedriveCmd struct {
-	storeCmd `embed:""`
-	State    string        `required:"" enum:"undeliverable,rejected,unknown" help:"How they ended: undeliverable, rejected or unknown. An unknown one may have arrived already."`
-	Host     string        `placeholder:"HOST" help:"Only those to this receiver host."`
-	Account  string        `placeholder:"NAME" help:"Only those of this account."`
-	Since    time.Duration `default:"72h" help:"Only those whose session was completed within this time."`
-	Limit    int           `default:"${redrive_most}" help:"At most so many."`
-	DryRun   bool          `help:"Tell which would be sent, and send nothing."`
+	storeCmd      `embed:""`
+	table.Listing `embed:""`
+	State         string        `required:"" enum:"undeliverable,rejected,unknown" help:"How they ended: undeliverable, rejected or unknown. An unknown one may have arrived already."`
+	Host          string        `placeholder:"HOST" help:"Only those to this receiver host."`
+	Account       string        `placeholder:"NAME" help:"Only those of this account."`
+	Since         time.Duration `default:"72h" help:"Only those whose session was completed within this time."`
+	Limit         int           `default:"${redrive_most}" help:"At most so many."`
+	DryRun        bool          `help:"Tell which would be sent, and send nothing."`
 }
 
 // Run sends again what ended so, newest first. It says which sessions these are, on standard output.
 func (d deliveriesRedriveCmd) Run(ctx context.Context, c console) error {
-	if d.Limit < 1 || d.Limit > redrive.Most {
-		return usageError{fmt.Errorf("--limit: %d is not from 1 to %d; run it again for more", d.Limit, redrive.Most)}
+	if d.Limit < 1 || d.Limit > redrive.Max {
+		return config.Usage(fmt.Errorf("--limit: %d is not from 1 to %d; run it again for more", d.Limit,
+			redrive.Max))
 	}
 	host := ""
 	if d.Host != "" {
 		var err error
-		if host, err = target.Destination(d.Host); err != nil {
-			return usageError{fmt.Errorf("--host: %w", err)}
+		host, err = urlpolicy.Destination(d.Host)
+		if fault, isFault := errors.AsType[*urlpolicy.Fault](err); isFault {
+			return config.Usage(errors.New("--host: " + fault.Detail))
 		}
 	}
-	return d.look(ctx, c, func(st *store) error {
+	return d.look(ctx, c, func(st *store.Store) error {
 		ctx, cancel := context.WithTimeout(ctx, lookFor)
 		defer cancel()
 		of := ""
 		if d.Account != "" {
-			a, err := st.accounts.AccountByName(ctx, d.Account)
+			a, err := st.Accounts.AccountByName(ctx, d.Account)
 			if err != nil {
 				return badInput(err)
 			}
 			of = a.ID
 		}
-		found, err := st.reader().FindDeliveries(ctx, sessions.DeliveryQuery{
-			States: []sessions.DeliveryState{sessions.DeliveryState(d.State)}, Since: time.Now().Add(-d.Since), Limit: d.Limit,
+		found, err := st.Reader().FindDeliveries(ctx, sessions.DeliveryQuery{
+			States: []sessions.DeliveryState{sessions.DeliveryState(d.State)}, Since: time.Now().
+				Add(-d.Since), Limit: d.Limit,
 			Wants: func(v sessions.View) bool {
-				return (of == "" || v.Account == of) && (host == "" || told.Host(v.Session) == host)
+				return (of == "" || v.Account == of) && (host == "" || timeline.Host(v.Session) == host)
 			},
 		})
 		if err != nil {
@@ -182,20 +213,21 @@ func (d deliveriesRedriveCmd) Run(ctx context.Context, c console) error {
 			ids[i] = v.ID
 		}
 		if d.DryRun {
-			return listDeliveries(c.out, found.Views)
+			return d.Print(c.out, deliveriesTable(found.Views))
 		}
-		return redriveNow(ctx, c, st, ids)
+		return d.redriveNow(ctx, c, st, ids)
 	})
 }
 
-func redriveNow(ctx context.Context, c console, st *store, ids []sessions.ID) error {
-	completions := natsconf.NewWriter(st.conn, natsconf.StreamCompletions)
-	writing := startLayer("command", zerolog.Nop(), newActor("completions writer", completions))
-	defer writing.stop()
-	sender := sessions.NewStore(sessions.Config{Conn: st.conn, Completions: completions, Key: st.key})
-	done, err := redrive.Send(ctx, sender, st.accounts, operator(), ids)
-	for _, id := range done.Asked {
-		_, _ = fmt.Fprintln(c.out, id)
+func (d deliveriesRedriveCmd) redriveNow(ctx context.Context, c console, st *store.Store,
+	ids []sessions.ID) error {
+	completions := natsconf.NewWriter(st.Conn, natsconf.StreamCompletions)
+	writing := supervise.Start("command", zerolog.Nop(), supervise.New("completions writer", completions))
+	defer writing.Stop()
+	sender := sessions.NewStore(sessions.Config{Conn: st.Conn, Completions: completions, Key: st.Key})
+	done, err := redrive.Send(ctx, sender, st.Accounts, operator(), ids)
+	if perr := d.tellAsked(c.out, done.Asked); err == nil {
+		err = perr
 	}
 	words := []string{strconv.Itoa(len(done.Asked)) + " are due again, with the same webhook-id"}
 	if n := len(done.Skipped); n > 0 {
@@ -203,4 +235,21 @@ func redriveNow(ctx context.Context, c console, st *store, ids []sessions.ID) er
 	}
 	_, _ = fmt.Fprintln(c.err, strings.Join(words, "; ")+".")
 	return err
+}
+
+// tellAsked writes the sessions alone, a line each, for scripts.
+func (d deliveriesRedriveCmd) tellAsked(w io.Writer, asked []sessions.ID) error {
+	if d.JSON {
+		t := table.New("asked", "SESSION")
+		for _, id := range asked {
+			t.Add(id)
+		}
+		return d.Print(w, t)
+	}
+	for _, id := range asked {
+		if _, err := fmt.Fprintln(w, id); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -11,12 +11,13 @@ import (
 	"testing"
 	"time"
 
+	"verifyd/cmd/verifyd/demo"
 	"verifyd/natsconf/crashpoint"
 	"verifyd/natsconf/natstest"
 )
 
 // tryKeyed starts a session under an idempotency key; status is 0 where no answer came.
-func (a api) tryKeyed(ctx context.Context, key, callback string) (status int, s started) {
+func (a api) tryKeyed(ctx context.Context, key, callback string) (status int, s demo.Started) {
 	body := fmt.Sprintf(`{"platform":"p","platform_user_id":"u","callback_url":%q}`, callback)
 	q, err := http.NewRequestWithContext(ctx, http.MethodPost, a.base+"/verify/init", strings.NewReader(body))
 	if err != nil {
@@ -38,25 +39,27 @@ func (a api) tryKeyed(ctx context.Context, key, callback string) (status int, s 
 	return response.StatusCode, s
 }
 
-// Wherever the process dies on the way of a start under an idempotency key, repeats end in one session, and in no other.
+// Wherever the process dies on the way of a start under an idempotency key, repeats end in one session, and
+// in no other.
 func TestKillWithinAKeyedStart(t *testing.T) {
 	skipKills(t)
 	t.Parallel()
-	points := append(slices.Clone(crashpoint.Keyed), crashpoint.BeforeCount, crashpoint.AfterCount, crashpoint.BeforeCreate, crashpoint.AfterCreate)
+	points := append(slices.Clone(crashpoint.Keyed), crashpoint.BeforeCount, crashpoint.AfterCount,
+		crashpoint.BeforeCreate, crashpoint.AfterCreate)
 	for _, point := range points {
 		t.Run(point, func(t *testing.T) {
-			beside(t)
+			parallel(t)
 			c := newChild(t)
-			a := api{base: c.base(), key: must[string](t)(c.command(t, "key", "create", "--account", "Harbor Guild"))}
+			a := api{base: c.base(), key: c.makeKey(t, "Harbor Guild")}
 			c.env = append(c.env, fmt.Sprintf("%s=%s:1", crashVariable, point))
 			c.start(t)
-			if status, _ := a.tryKeyed(t.Context(), "order-1", c.inbox.callbackURL()); status != 0 {
+			if status, _ := a.tryKeyed(t.Context(), "order-1", c.inbox.CallbackURL()); status != 0 {
 				t.Fatalf("answered %d before %s", status, point)
 			}
 			_ = c.end(t)
 			c.env = c.env[:len(c.env)-1]
 			c.start(t)
-			ctx, cancel := context.WithTimeout(t.Context(), natstest.LastResort)
+			ctx, cancel := context.WithTimeout(t.Context(), natstest.TestTimeout)
 			defer cancel()
 			first := a.keyedUntil(ctx, t, c)
 			if again := a.keyedUntil(ctx, t, c); again != first {
@@ -68,7 +71,8 @@ func TestKillWithinAKeyedStart(t *testing.T) {
 				t.Errorf("one key led to these sessions: %s", body)
 			}
 			var usage struct{ Used int }
-			if _, _, body := a.call(t, http.MethodGet, "/usage", ""); json.Unmarshal(body, &usage) != nil || usage.Used < 1 || usage.Used > 2 {
+			if _, _, body := a.call(t, http.MethodGet, "/usage", ""); json.Unmarshal(body, &usage) != nil ||
+				usage.Used < 1 || usage.Used > 2 {
 				t.Errorf("counted: %s; want 1, or 2 where the unit of the dead process was counted", body)
 			}
 		})
@@ -76,12 +80,12 @@ func TestKillWithinAKeyedStart(t *testing.T) {
 }
 
 // keyedUntil repeats a start until it is answered with its session.
-func (a api) keyedUntil(ctx context.Context, t *testing.T, c *child) started {
+func (a api) keyedUntil(ctx context.Context, t *testing.T, c *child) demo.Started {
 	t.Helper()
 	retry := time.NewTicker(time.Second) // what Retry-After says of a start that is in progress
 	defer retry.Stop()
 	for {
-		status, s := a.tryKeyed(ctx, "order-1", c.inbox.callbackURL())
+		status, s := a.tryKeyed(ctx, "order-1", c.inbox.CallbackURL())
 		switch {
 		case status == http.StatusOK:
 			return s

@@ -7,54 +7,63 @@ import (
 	"testing"
 	"time"
 
+	"verifyd/cmd/verifyd/demo"
 	"verifyd/edge/client"
 )
 
-// newClient gives the integrators' Go client for a running service.
+// newClient returns the integrators' Go client for a running service.
 func (r *rig) newClient(t *testing.T, key string) *client.Client {
 	t.Helper()
 	h := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 20 * time.Second}
-	return must[*client.Client](t)(client.New(r.base, key, client.WithHTTPClient(h)))
+	return must[*client.Client](t)(client.New(r.Base, key, client.WithHTTPClient(h)))
 }
 
-// The Go client speaks with the real service: it starts, reads, waits, cancels, and gets each refusal with its code; and its receiver
-// takes the real callback.
+// The Go client speaks with the real service: it starts, reads, waits, cancels, and gets each refusal with
+// its code; and its receiver takes the real callback.
 func TestGoClient(t *testing.T) {
-	beside(t)
+	parallel(t)
 	r := boot(t)
 	c := r.newClient(t, r.apiKey)
-	v := client.Verification{Platform: "chat", PlatformUserID: "sailor \u2028\"🌊", GuildID: "118", CallbackURL: r.inbox.callbackURL()}
+	v := client.Verification{
+		Platform: "chat", PlatformUserID: "sailor \u2028\"🌊", GuildID: "118",
+		CallbackURL: r.inbox.CallbackURL(),
+	}
 
 	results := make(chan client.Result, 1)
-	desk := must[*client.Receiver](t)(client.NewReceiver([]string{r.secret}, func(_ context.Context, got client.Result) error {
-		results <- got
-		return nil
-	}))
-	r.inbox.server.Handler = desk
+	desk := must[*client.Receiver](t)(client.NewReceiver([]string{r.secret},
+		func(_ context.Context, got client.Result) error {
+			results <- got
+			return nil
+		}))
+	r.inbox.Server.Handler = desk
 
 	s := must[client.Started](t)(c.Start(t.Context(), v))
 	if left := time.Until(s.ExpiresAt); left < 9*time.Minute || left > 10*time.Minute {
 		t.Errorf("it expires in %s", left)
 	}
-	b := newBrowser()
+	b := demo.NewBrowser()
 	p := atProvider(t, b, s.VerifyURL)
-	expectTitle(t, must[*page](t)(b.press(t.Context(), p, "sign-in")), http.StatusOK, "You are verified")
+	expectTitle(t, must[*demo.Page](t)(b.Press(t.Context(), p, "sign-in")), http.StatusOK, "You are verified")
 	got := <-results
-	if !got.Verified || got.PlatformUserID != v.PlatformUserID || got.GuildID != "118" || got.Session != s.ID() || got.Test {
+	if !got.Verified || got.PlatformUserID != v.PlatformUserID || got.GuildID != "118" ||
+		got.Session != s.ID() || got.Test {
 		t.Errorf("the receiver took %+v", got)
 	}
 	read := must[client.Session](t)(c.Wait(t.Context(), s.Session))
-	if read.State != client.Verified || !*read.Verified || read.ID != s.ID() || read.PlatformUserID != v.PlatformUserID || read.CompletedAt == nil {
+	if read.State != client.Verified || !*read.Verified || read.ID != s.ID() ||
+		read.PlatformUserID != v.PlatformUserID || read.CompletedAt == nil {
 		t.Errorf("read %+v", read)
 	}
 	r.api().until(t, s.Session, "delivered")
-	if read = must[client.Session](t)(c.Session(t.Context(), s.ID())); len(read.Delivery.Attempts) != 1 || read.Delivery.Attempts[0].Status != http.StatusOK {
+	if read = must[client.Session](t)(c.Session(t.Context(), s.ID())); len(read.Delivery.Attempts) != 1 ||
+		read.Delivery.Attempts[0].Status != http.StatusOK {
 		t.Errorf("its delivery is %+v", read.Delivery)
 	}
 
 	other := must[client.Started](t)(c.Start(t.Context(), v))
 	for range 2 {
-		if read = must[client.Session](t)(c.Cancel(t.Context(), other.ID())); read.State != client.Canceled || read.Verified != nil {
+		if read = must[client.Session](t)(c.Cancel(t.Context(), other.ID())); read.State != client.Canceled ||
+			read.Verified != nil {
 			t.Errorf("canceled, it is %+v", read)
 		}
 	}
@@ -62,21 +71,26 @@ func TestGoClient(t *testing.T) {
 	_, nothing := c.Resend(t.Context(), other.ID())
 	_, missing := c.Session(t.Context(), "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa")
 	_, wrongKey := r.newClient(t, "vfy_0").Session(t.Context(), s.ID())
-	_, invalid := c.Start(t.Context(), client.Verification{Platform: "chat", PlatformUserID: "u", CallbackURL: "http://bot.example.com"})
+	_, invalid := c.Start(t.Context(), client.Verification{
+		Platform: "chat", PlatformUserID: "u", CallbackURL: "http://bot.example.com",
+	})
 	for _, refused := range []struct {
 		err    error
 		status int
 		code   client.Code
 	}{
-		{completed, 409, client.CodeSessionCompleted}, {nothing, 409, client.CodeNothingToSend}, {missing, 404, client.CodeSessionNotFound},
+		{completed, 409, client.CodeSessionCompleted}, {nothing, 409, client.CodeNothingToSend},
+		{missing, 404, client.CodeSessionNotFound},
 		{wrongKey, 401, client.CodeKeyInvalid}, {invalid, 400, client.CodeInvalidRequest},
 	} {
 		e, ok := errors.AsType[*client.Error](refused.err)
-		if !ok || e.Status != refused.status || e.Code != refused.code || e.RequestID == "" || e.Detail == "" {
+		if !ok || e.Status != refused.status || e.Code != refused.code || e.RequestID == "" ||
+			e.Detail == "" {
 			t.Errorf("got %v, want %d %s", refused.err, refused.status, refused.code)
 		}
 	}
-	if e, ok := errors.AsType[*client.Error](invalid); !ok || len(e.Fields) != 1 || e.Fields[0].Name != "callback_url" {
+	if e, ok := errors.AsType[*client.Error](invalid); !ok || len(e.Fields) != 1 ||
+		e.Fields[0].Name != "callback_url" {
 		t.Errorf("the faulty field is not named: %v", invalid)
 	}
 }

@@ -6,9 +6,10 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
+	"verifyd/cmd/verifyd/config"
+	"verifyd/cmd/verifyd/table"
 	"verifyd/edge/account"
 	"verifyd/edge/limit"
 	"verifyd/sessions"
@@ -23,44 +24,48 @@ type keyCmd struct {
 
 type keyCreateCmd struct {
 	storeCmd  `embed:""`
-	Account   string `required:"" placeholder:"NAME" help:"Account the key belongs to; made, with a signing secret, when it is new."`
+	Account   string `required:"" placeholder:"NAME" help:"Account the key belongs to, by its name; by its id where it was made on the dashboard."`
 	Name      string `help:"What its owners call it, for example production."`
 	Expires   string `placeholder:"WHEN" help:"When it ends: a day (2027-01-31, at the end of it in UTC), an instant (2027-01-31T12:00:00Z), or from now on (90d, 12h); default: never."`
 	Test      bool   `help:"Make a test key (vfytest_…)."`
 	RateLimit string `placeholder:"R" help:"Sessions this key may start, for example 5/s; default: the service's."`
 	Policy    string `placeholder:"P" help:"Of its callbacks: once or at-least-once; default: the service's."`
-	Quota     int64  `placeholder:"N" help:"Sessions the account may start in a UTC month; default: the service's."`
 }
 
 // Run makes the key.
 func (k keyCreateCmd) Run(ctx context.Context, c console) error {
 	o, err := k.options(time.Now())
 	if err != nil {
-		return usageError{err}
+		return config.Usage(err)
 	}
-	return k.with(ctx, c, func(s *account.Store) error {
-		a, err := s.EnsureAccount(ctx, operator(), k.Account)
+	return k.existing(ctx, c, func(s *account.Store) error {
+		a, err := ownAccount(ctx, s, k.Account)
+		if errors.Is(err, account.ErrNoAccount) {
+			return config.Usage(fmt.Errorf("%w; make it with: verifyd account create %s", err,
+				strconv.Quote(k.Account)))
+		}
 		if err != nil {
-			return badInput(err)
+			return err
 		}
-		if k.Quota > 0 {
-			if err := s.SetQuota(ctx, operator(), a.ID, k.Quota); err != nil {
-				return err
-			}
+		secret, key, unsure := s.CreateKey(ctx, operator(), a.ID, o)
+		if secret == "" {
+			return badInput(unsure)
 		}
-		secret, key, err := s.CreateKey(ctx, operator(), a.ID, o)
-		if err != nil {
-			return badInput(err)
-		}
-		_, _ = fmt.Fprintf(c.err, "API key %s of %s. It is shown this once; keep it like a password.\n", key.ID, a.Name)
+		_, _ = fmt.Fprintf(c.err, "API key %s of %s. It is shown this once; keep it like a password.\n",
+			key.ID, a.Name)
 		if key.Test {
-			_, _ = fmt.Fprintln(c.err, "It is a test key: services take it where VERIFYD_TEST_KEYS is true, and sign in by the built-in network.")
+			_, _ = fmt.Fprintln(c.err,
+				"It is a test key: services take it where VERIFYD_TEST_KEYS is true, and sign in by the built-in network.")
 		}
 		if !key.ExpiresAt.IsZero() {
-			_, _ = fmt.Fprintf(c.err, "It works until %s.\n", instant(key.ExpiresAt))
+			_, _ = fmt.Fprintf(c.err, "It works until %s.\n", table.Instant(key.ExpiresAt))
+		}
+		if unsure != nil {
+			_, _ = fmt.Fprintln(c.err,
+				"It may not work: the store did not say that it took the key. See: verifyd key list")
 		}
 		_, err = fmt.Fprintln(c.out, secret)
-		return err
+		return errors.Join(unsure, err)
 	})
 }
 
@@ -72,14 +77,11 @@ func (k keyCreateCmd) options(now time.Time) (o account.KeyOptions, err error) {
 		}
 	}
 	if k.Policy != "" {
-		var f faults
-		o.Policy = policy(&f, "policy", k.Policy)
-		if err := f.err(); err != nil {
+		var f config.Faults
+		o.Policy = config.Policy(&f, "policy", k.Policy)
+		if err := f.OwnErr(); err != nil {
 			return o, err
 		}
-	}
-	if k.Quota < 0 {
-		return o, fmt.Errorf("--quota: %d is below zero; give a number of sessions, for example 5000", k.Quota)
 	}
 	if k.Expires != "" {
 		if o.ExpiresAt, err = parseEnd(k.Expires, now); err != nil {
@@ -89,7 +91,8 @@ func (k keyCreateCmd) options(now time.Time) (o account.KeyOptions, err error) {
 	return o, nil
 }
 
-// parseEnd reads when something ends: a day, at the end of it in UTC; an instant; or a time from now on, where d is a day of 24 hours.
+// parseEnd reads when something ends: a day, at the end of it in UTC; an instant; or a time from now on,
+// where d is a day of 24 hours.
 func parseEnd(text string, now time.Time) (time.Time, error) {
 	var end time.Time
 	if day, err := time.Parse(time.DateOnly, text); err == nil {
@@ -107,14 +110,14 @@ func parseEnd(text string, now time.Time) (time.Time, error) {
 	return end, nil
 }
 
-// mostDays keeps a number of days within a time.Duration.
-const mostDays = 100 * 365
+// maxDays keeps a number of days within a time.Duration.
+const maxDays = 100 * 365
 
 // parseSpan reads a duration, in days too.
 func parseSpan(text string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		n, err := strconv.ParseUint(days, 10, 16)
-		if err != nil || n > mostDays {
+		if err != nil || n > maxDays {
 			return 0, fmt.Errorf("%q is not a number of days", text)
 		}
 		return time.Duration(n) * 24 * time.Hour, nil
@@ -132,14 +135,23 @@ type keyRollCmd struct {
 func (k keyRollCmd) Run(ctx context.Context, c console) error {
 	grace, err := parseSpan(k.Grace)
 	if err != nil {
-		return usageError{fmt.Errorf("--grace: %q is not a time; for example 24h, 7d, or 0", k.Grace)}
+		return config.Usage(fmt.Errorf("--grace: %q is not a time; for example 24h, 7d, or 0", k.Grace))
 	}
 	return k.existing(ctx, c, func(s *account.Store) error {
-		secret, key, err := s.RollKey(ctx, operator(), "", k.ID, grace)
-		if err != nil {
-			return badInput(err)
+		secret, key, unsure := s.RollKey(ctx, operator(), "", k.ID, grace)
+		if secret == "" {
+			return badInput(unsure)
 		}
-		_, _ = fmt.Fprintf(c.err, "API key %s takes the place of %s. It is shown this once; keep it like a password.\n", key.ID, key.Replaces)
+		if unsure != nil {
+			_, _ = fmt.Fprintf(c.err,
+				"The store did not say that it took the change. Either this is API key %s, and it takes the place of %s, or %s works as before: keep both until verifyd key list shows which.\n",
+				key.ID, key.Replaces, key.Replaces)
+			_, err = fmt.Fprintln(c.out, secret)
+			return errors.Join(unsure, err)
+		}
+		_, _ = fmt.Fprintf(c.err,
+			"API key %s takes the place of %s. It is shown this once; keep it like a password.\n", key.ID,
+			key.Replaces)
 		if grace == 0 {
 			_, _ = fmt.Fprintln(c.err, "The old key is revoked.")
 		} else {
@@ -151,18 +163,19 @@ func (k keyRollCmd) Run(ctx context.Context, c console) error {
 }
 
 type keyListCmd struct {
-	storeCmd `embed:""`
+	storeCmd      `embed:""`
+	table.Listing `embed:""`
 }
 
 // Run lists the keys, oldest first.
-func (k keyListCmd) Run(ctx context.Context, c console) error {
-	return k.existing(ctx, c, func(s *account.Store) error {
-		accounts, err := s.Accounts(ctx)
+func (l keyListCmd) Run(ctx context.Context, c console) error {
+	return l.existing(ctx, c, func(s *account.Store) error {
+		accounts, err := s.EveryAccount(ctx)
 		if err != nil {
 			return err
 		}
 		names := map[string]string{}
-		for _, a := range accounts {
+		for _, a := range accounts { // those that were deleted, too
 			names[a.ID] = a.Name
 		}
 		keys, err := s.Keys(ctx)
@@ -173,26 +186,20 @@ func (k keyListCmd) Run(ctx context.Context, c console) error {
 		if err != nil {
 			return err
 		}
-		w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
-		_, _ = fmt.Fprintln(w, "ID\tACCOUNT\tNAME\tKEY\tSTATE\tCREATED\tEXPIRES\tREVOKED\tLAST USED\tREPLACED BY")
+		t := table.New("keys", "ID", "ACCOUNT", "NAME", "KEY", "STATE", "CREATED", "EXPIRES", "REVOKED",
+			"LAST USED", "REPLACED BY", "RATE", "CALLBACKS:policy")
 		now := time.Now()
 		for _, k := range keys {
-			_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, names[k.Account], orDash(k.Name), shortKey(k), k.State(now),
-				instant(k.CreatedAt), instant(k.ExpiresAt), instant(k.RevokedAt), instant(used[k.ID]), orDash(k.ReplacedBy))
+			t.Add(k.ID, names[k.Account], k.Name, shortKey(k), k.State(now), k.CreatedAt, k.ExpiresAt,
+				k.RevokedAt,
+				used[k.ID], k.ReplacedBy, rateCell(k), policyCell(k))
 		}
-		return w.Flush()
+		return l.Print(c.out, t)
 	})
 }
 
 // shortKey shows a key as people tell it from others: its prefix and last four characters.
 func shortKey(k account.Key) string { return k.Prefix() + "…" + k.Last4 }
-
-func instant(t time.Time) string {
-	if t.IsZero() {
-		return "-"
-	}
-	return t.Format(time.RFC3339)
-}
 
 type keyRevokeCmd struct {
 	storeCmd `embed:""`
@@ -206,28 +213,55 @@ func (k keyRevokeCmd) Run(ctx context.Context, c console) error {
 		if err != nil {
 			return badInput(err)
 		}
-		_, err = fmt.Fprintf(c.err, "API key %s is revoked since %s.\n", key.ID, instant(key.RevokedAt))
+		_, err = fmt.Fprintf(c.err, "API key %s is revoked since %s.\n", key.ID, table.Instant(key.RevokedAt))
 		return err
 	})
 }
 
-// wrongInput are the refusals that a person mends at the command line, by naming something else.
+// wrongInput are the refusals that a person fixes at the command line, by naming something else.
 var wrongInput = []error{
-	account.ErrNoKey, account.ErrNoAccount, account.ErrAccountExists, account.ErrRolled, account.ErrKeyEnded, account.ErrRotating, account.ErrNotRotating,
+	account.ErrNoKey, account.ErrNoAccount, account.ErrAccountExists, account.ErrRolled, account.ErrKeyEnded,
+	account.ErrRotating, account.ErrNotRotating,
 }
 
 // badInput marks such a refusal as a fault of the command line.
 func badInput(err error) error {
 	if _, ok := errors.AsType[*account.InputError](err); ok {
-		return usageError{err}
+		return config.Usage(err)
 	}
 	for _, wrong := range wrongInput {
 		if errors.Is(err, wrong) {
-			return usageError{err}
+			return config.Usage(err)
 		}
 	}
 	return err
 }
+
+// rateText shows the rate limit of a key, as --rate-limit takes it.
+func rateText(r account.Rate) string {
+	if r == (account.Rate{}) {
+		return "the service's default"
+	}
+	unit := map[time.Duration]string{time.Second: "s", time.Minute: "m", time.Hour: "h"}[r.Per]
+	if unit == "" {
+		unit = r.Per.String()
+	}
+	text := fmt.Sprintf("%d/%s", r.Count, unit)
+	if r.Burst > 0 && r.Burst != r.Count {
+		text += fmt.Sprintf(", bursts of %d", r.Burst)
+	}
+	return text
+}
+
+// rateCell and policyCell are null for programs where the service's default holds.
+func rateCell(k account.Key) table.Cell {
+	if k.RateLimit == (account.Rate{}) {
+		return table.NewCell(rateText(k.RateLimit), nil)
+	}
+	return table.NewCell(rateText(k.RateLimit), rateText(k.RateLimit))
+}
+
+func policyCell(k account.Key) table.Cell { return table.NewCell(policyText(k.Policy), k.Policy) }
 
 // policyText shows the policy of a key.
 func policyText(p sessions.Policy) string {

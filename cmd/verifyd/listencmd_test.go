@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"verifyd/cmd/verifyd/demo"
 	"verifyd/edge/client"
 )
 
@@ -23,10 +24,11 @@ func (r *rig) testKey(t *testing.T) string {
 func (r *rig) verify(t *testing.T, key string) client.Started {
 	t.Helper()
 	s := must[client.Started](t)(r.newClient(t, key).Start(t.Context(), client.Verification{
-		Platform: "chat", PlatformUserID: "sailor_42", GuildID: "118", CallbackURL: r.inbox.callbackURL(),
+		Platform: "chat", PlatformUserID: "sailor_42", GuildID: "118", CallbackURL: r.inbox.CallbackURL(),
 	}))
-	b := newBrowser()
-	expectTitle(t, must[*page](t)(b.press(t.Context(), atProvider(t, b, s.VerifyURL), "sign-in")), http.StatusOK, "You are verified")
+	b := demo.NewBrowser()
+	expectTitle(t, must[*demo.Page](t)(b.Press(t.Context(), atProvider(t, b, s.VerifyURL), "sign-in")),
+		http.StatusOK, "You are verified")
 	return s
 }
 
@@ -37,7 +39,8 @@ func (r *rig) listenTo(t *testing.T, key, forward string) (out *buffer, stop fun
 	ctx, cancel := context.WithCancel(t.Context())
 	code := make(chan int, 1)
 	go func() {
-		code <- run(ctx, []string{"listen", "--base-url", r.base, "--key", key, "--forward", forward}, out, out)
+		code <- run(ctx, []string{"listen", "--base-url", r.Base, "--key", key, "--forward", forward}, out,
+			out)
 	}()
 	ended := -1
 	stop = func() int {
@@ -52,17 +55,18 @@ func (r *rig) listenTo(t *testing.T, key, forward string) (out *buffer, stop fun
 	return out, stop
 }
 
-// A developer's own program, without a public address, gets the callbacks of a test key's sessions: signed, once, and with a verdict.
-// What a live key's session sends goes to its receiver all the same.
+// A developer's own program, without a public address, gets the callbacks of a test key's sessions: signed,
+// once, and with a verdict. What a live key's session sends goes to its receiver all the same.
 func TestListenCommand(t *testing.T) { walkListening(t, boot(t)) }
 
 func walkListening(t *testing.T, r *rig) {
 	t.Helper()
 	results := make(chan client.Result, 4)
-	desk := must[*client.Receiver](t)(client.NewReceiver([]string{r.secret}, func(_ context.Context, got client.Result) error {
-		results <- got
-		return nil
-	}, client.WithTests()))
+	desk := must[*client.Receiver](t)(client.NewReceiver([]string{r.secret},
+		func(_ context.Context, got client.Result) error {
+			results <- got
+			return nil
+		}, client.WithTests()))
 	var broken atomic.Bool
 	program := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		if broken.Load() {
@@ -79,8 +83,9 @@ func walkListening(t *testing.T, r *rig) {
 	if !got.Verified || !got.Test || got.PlatformUserID != "sailor_42" || got.Session != s.ID() {
 		t.Errorf("the program took %+v", got)
 	}
-	a := api{base: r.base, key: key}
-	if v := a.until(t, s.Session, "delivered"); len(v.Delivery.Attempts) != 1 || r.inbox.countTest(s.ID()) != 0 {
+	a := api{base: r.Base, key: key}
+	if v := a.until(t, s.Session, "delivered"); len(v.Delivery.Attempts) != 1 ||
+		r.inbox.countTest(s.ID()) != 0 {
 		t.Errorf("%+v, and the receiver got %d", v.Delivery, r.inbox.countTest(s.ID()))
 	}
 	expectText(t, out, "cbtest_"+s.ID()+"  200 OK")
@@ -111,7 +116,7 @@ func walkListening(t *testing.T, r *rig) {
 
 // A program that is not up costs nothing but time: what provably was not sent comes again.
 func TestListenWaitsForTheProgram(t *testing.T) {
-	beside(t)
+	parallel(t)
 	r := boot(t)
 	took := make(chan struct{}, 4)
 	program := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -128,14 +133,16 @@ func TestListenWaitsForTheProgram(t *testing.T) {
 	program.Start()
 	t.Cleanup(program.Close)
 	<-took
-	a := api{base: r.base, key: key}
-	if v := a.until(t, s.Session, "delivered"); len(v.Delivery.Attempts) < 2 || r.inbox.countTest(s.ID()) != 0 || len(took) != 0 {
-		t.Errorf("%+v, the receiver got %d, the program %d more", v.Delivery, r.inbox.countTest(s.ID()), len(took))
+	a := api{base: r.Base, key: key}
+	if v := a.until(t, s.Session, "delivered"); len(v.Delivery.Attempts) < 2 ||
+		r.inbox.countTest(s.ID()) != 0 || len(took) != 0 {
+		t.Errorf("%+v, the receiver got %d, the program %d more", v.Delivery, r.inbox.countTest(s.ID()),
+			len(took))
 	}
 }
 
 func TestListenIsRefused(t *testing.T) {
-	beside(t)
+	parallel(t)
 	r := boot(t)
 	for _, c := range []struct {
 		args []string
@@ -146,9 +153,10 @@ func TestListenIsRefused(t *testing.T) {
 		{[]string{"--key", "vfytest_0", "--forward", "http://localhost:1"}, exitFailed, "key_invalid"},
 		{[]string{"--key", "vfytest_0", "--forward", "localhost:1"}, exitUsage, "--forward"},
 		{[]string{"--key", "", "--forward", "http://localhost:1"}, exitUsage, "API key"},
-		{[]string{"--key", "k", "--forward", "http://localhost:1", "--timeout", "1h"}, exitUsage, "--timeout"},
+		{[]string{"--key", "k", "--forward", "http://localhost:1", "--timeout", "1h"}, exitUsage,
+			"--timeout"},
 	} {
-		code, out, errOut := verifyd(t, append([]string{"listen", "--base-url", r.base}, c.args...)...)
+		code, out, errOut := verifyd(t, append([]string{"listen", "--base-url", r.Base}, c.args...)...)
 		if code != c.code || !strings.Contains(errOut, c.says) {
 			t.Errorf("%v: exit %d\n%s%s", c.args[3:], code, out, errOut)
 		}
@@ -157,13 +165,15 @@ func TestListenIsRefused(t *testing.T) {
 
 // The service may go and come back: the command connects again by itself.
 func TestListenConnectsAgain(t *testing.T) {
-	beside(t)
+	parallel(t)
 	r := boot(t)
 	key := r.testKey(t)
-	program := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+	program := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusNoContent)
+	}))
 	t.Cleanup(program.Close)
 	out, _ := r.listenTo(t, key, program.URL)
-	r.kill(publicServer)
+	r.Kill("public server")
 	expectText(t, out, "Not listening: the service ended the listening")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

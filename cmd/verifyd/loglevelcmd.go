@@ -11,7 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"verifyd/cmd/verifyd/journal"
+	"verifyd/cmd/verifyd/config"
+	"verifyd/cmd/verifyd/logging"
 )
 
 const (
@@ -22,23 +23,24 @@ const (
 
 type logLevelCmd struct {
 	Level       string        `arg:"" optional:"" help:"trace, debug, info, warn or error; without one the level is told."`
-	For         time.Duration `env:"-" help:"For how long; after it the level is what it was. Default: for good."`
-	AdminListen string        `default:"127.0.0.1:9090" help:"Operators' address of the process."`
+	For         time.Duration `help:"For how long; after it the level is what it was. Default: for good."`
+	AdminListen string        `group:"process" default:"127.0.0.1:9090" help:"Operators' address of the process."`
 }
 
 // Run changes the level of a running process's log, or tells it.
 func (l logLevelCmd) Run(ctx context.Context, c console) error {
 	method, query := http.MethodGet, url.Values{}
 	if l.Level != "" {
-		if _, err := journal.ParseLevel(l.Level); err != nil {
-			return usageError{err}
+		if _, err := logging.ParseLevel(l.Level); err != nil {
+			return config.Usage(err)
 		}
 		method = http.MethodPut
 		query.Set("level", l.Level)
 	}
 	if l.For != 0 {
 		if l.Level == "" {
-			return usageError{errors.New("--for: there is no level to hold for so long; write it first, as in: verifyd log-level debug --for 10m")}
+			return config.Usage(errors.New(
+				"--for: there is no level to hold for so long; write it first, as in: verifyd log-level debug --for 10m"))
 		}
 		query.Set("for", l.For.String())
 	}
@@ -47,12 +49,14 @@ func (l logLevelCmd) Run(ctx context.Context, c console) error {
 	at := url.URL{Scheme: "http", Host: l.AdminListen, Path: "/debug/log-level", RawQuery: query.Encode()}
 	q, err := http.NewRequestWithContext(ctx, method, at.String(), http.NoBody)
 	if err != nil {
-		return usageError{fmt.Errorf("--admin-listen: %q is not host:port; for example 127.0.0.1:9090", l.AdminListen)}
+		return config.Usage(fmt.Errorf("--admin-listen: %q is not host:port; for example 127.0.0.1:9090",
+			l.AdminListen))
 	}
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	answer, err := client.Do(q)
 	if err != nil {
-		return fmt.Errorf("ask the process at %s: %w; name its VERIFYD_ADMIN_LISTEN with --admin-listen", l.AdminListen, err)
+		return fmt.Errorf("ask the process at %s: %w; name its VERIFYD_ADMIN_LISTEN with --admin-listen",
+			l.AdminListen, err)
 	}
 	defer func() { _ = answer.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(answer.Body, logLevelBytes))
@@ -66,9 +70,10 @@ func tellLogLevel(c console, status int, body []byte) error {
 	switch status {
 	case http.StatusOK:
 	case http.StatusBadRequest:
-		return usageError{errors.New(strings.TrimSpace(string(body)))}
+		return config.Usage(errors.New(strings.TrimSpace(string(body))))
 	default:
-		return fmt.Errorf("the process answered %d: it is no verifyd serve, or one that cannot do this", status)
+		return fmt.Errorf("the process answered %d: it is no verifyd serve, or one that cannot do this",
+			status)
 	}
 	var doc struct {
 		Level string `json:"level"`

@@ -6,17 +6,19 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"verifyd/cmd/verifyd/journal"
+	"verifyd/cmd/verifyd/config"
+	"verifyd/cmd/verifyd/logging"
 	"verifyd/edge"
 )
 
-// The level of a running process is told and changed from the command line; what is wrong is said with what would be right.
+// The level of a running process is told and changed from the command line; what is wrong is said with what
+// would be right.
 func TestLogLevelOfARunningProcess(t *testing.T) {
-	beside(t)
+	parallel(t)
 	var out buffer
-	r := boot(t, func(c *config) {
-		c.journal = journal.New(&out, zerolog.InfoLevel, edge.LogMessage)
-		c.log = c.journal.Log()
+	r := boot(t, func(c *config.Config) {
+		c.Logger = logging.New(&out, zerolog.InfoLevel, edge.LogMessage)
+		c.Log = c.Logger.Log()
 	})
 	for _, step := range []struct {
 		args []string
@@ -32,7 +34,8 @@ func TestLogLevelOfARunningProcess(t *testing.T) {
 		{[]string{"--for", "1m"}, exitUsage, "verifyd log-level debug --for 10m"},
 		{[]string{"error"}, 0, "error\n"},
 	} {
-		code, said, errOut := verifyd(t, append([]string{"log-level", "--admin-listen", r.admin}, step.args...)...)
+		code, said, errOut := verifyd(t,
+			append([]string{"log-level", "--admin-listen", r.Admin}, step.args...)...)
 		if code != step.code || !strings.HasPrefix(said, step.says) && !strings.Contains(errOut, step.says) {
 			t.Errorf("log-level %v: exit %d, %q, %q", step.args, code, said, errOut)
 		}
@@ -43,7 +46,8 @@ func TestLogLevelOfARunningProcess(t *testing.T) {
 		t.Errorf("written at level error: %s", got)
 	}
 	r.stop()
-	if code, _, errOut := verifyd(t, "log-level", "--admin-listen", r.admin); code != exitFailed || !strings.Contains(errOut, "VERIFYD_ADMIN_LISTEN") {
+	if code, _, errOut := verifyd(t, "log-level", "--admin-listen", r.Admin); code != exitFailed ||
+		!strings.Contains(errOut, "VERIFYD_ADMIN_LISTEN") {
 		t.Errorf("of nobody: exit %d, %q", code, errOut)
 	}
 }

@@ -7,18 +7,18 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"strconv"
 	"strings"
 	"syscall"
+
+	"verifyd/cmd/verifyd/config"
+	"verifyd/cmd/verifyd/flags"
+	"verifyd/cmd/verifyd/version"
 
 	"github.com/alecthomas/kong"
 
 	"verifyd/edge/redrive"
 )
-
-// version is set by the build: -ldflags "-X main.version=v1.2.3".
-var version = ""
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
@@ -30,7 +30,8 @@ func main() {
 
 // cli is the command line.
 type cli struct {
-	Config kong.ConfigFlag `help:"YAML file of settings." placeholder:"FILE"`
+	Config      flags.ConfigFile `env:"VERIFYD_CONFIG" help:"YAML file of settings." placeholder:"FILE"`
+	ShowVersion kong.VersionFlag `name:"version" help:"Print the version."`
 
 	Serve      serveCmd      `cmd:"" help:"Run the service."`
 	Demo       demoCmd       `cmd:"" help:"Run everything on loopback, with a sample integrator, and show a callback."`
@@ -48,14 +49,14 @@ type cli struct {
 	Move       moveCmd       `cmd:"" help:"Bring the store to a NATS cluster while the service runs."`
 	Backup     backupCmd     `cmd:"" help:"Write everything in the store into one file, while the service runs."`
 	Restore    restoreCmd    `cmd:"" help:"Fill a new store from a backup."`
+	Recover    recoverCmd    `cmd:"" help:"Make a damaged store fit to be served again, and say what it has lost."`
 	Erase      eraseCmd      `cmd:"" help:"Erase what is stored of one user."`
 	LogLevel   logLevelCmd   `cmd:"" help:"Tell the log level of a running process, or change it."`
 	Prepare    prepareCmd    `cmd:"" help:"Make what a service on several machines shares: secrets, credentials, the NATS servers' configuration."`
 	Apply      applyCmd      `cmd:"" help:"Make and change on external NATS servers what verifyd keeps there, with the operator's credential."`
 	Health     healthCmd     `cmd:"" name:"healthcheck" help:"Ask a process on this machine whether it is ready; for containers, which have no other client."`
-	Bench      benchCmd      `cmd:"" help:"Measure the service on this machine, beside ceilings, and print a table."`
-	BenchChild benchChildCmd `cmd:"" hidden:"" help:"A child of bench."`
 	Version    versionCmd    `cmd:"" help:"Print the version."`
+	Help       helpCmd       `cmd:"" help:"Explain a command: what it is for, an example, and its flags."`
 }
 
 // console is where a command speaks: results to out, everything else to err.
@@ -67,25 +68,9 @@ const (
 	exitUsage  = 2
 )
 
-// usageError marks a fault of the command line or the settings.
-type usageError struct{ err error }
-
-func (e usageError) Error() string { return e.err.Error() }
-func (e usageError) Unwrap() error { return e.err }
-
-// run runs one command line until it is done or ctx ends, and gives the exit code.
+// run runs one command line until it is done or ctx ends, and returns the exit code.
 func run(ctx context.Context, args []string, out, errOut io.Writer) (code int) {
-	var c cli
-	parser, err := kong.New(&c,
-		kong.Name("verifyd"),
-		kong.Description("Self-hosted identity verification: one sign-in, one outcome, one POST."),
-		kong.DefaultEnvars("VERIFYD"),
-		kong.Vars{"bench_rows": benchRows(), "status_every": statusEvery.String(), "redrive_most": strconv.Itoa(redrive.Most)},
-		kong.Configuration(loadYAML),
-		kong.Writers(out, errOut),
-		kong.Exit(func(code int) { panic(exit(code)) }), // --help ends here
-		kong.UsageOnError(),
-	)
+	parser, err := newParser(kong.Writers(out, errOut))
 	if err != nil {
 		return fail(errOut, err)
 	}
@@ -98,15 +83,40 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) (code int) {
 			code = int(e)
 		}
 	}()
+	if lacksCommand(parser, args) {
+		return fail(errOut, showHelp(parser, args))
+	}
 	parsed, err := parser.Parse(dashed(args))
 	if err != nil {
-		return fail(errOut, usageError{err})
+		return fail(errOut, config.Usage(err))
 	}
 	parsed.BindTo(ctx, (*context.Context)(nil))
+	parsed.Bind(flags.NotesOn(parsed, errOut))
 	if err := parsed.Run(console{out, errOut}); err != nil {
 		return fail(errOut, err)
 	}
 	return 0
+}
+
+// newParser makes what reads command lines.
+func newParser(more ...kong.Option) (*kong.Kong, error) {
+	return kong.New(&cli{}, append(more,
+		kong.Name("verifyd"),
+		kong.Description("Self-hosted identity verification: one sign-in, one outcome, one POST."),
+		kong.ExplicitGroups(flags.SettingGroups),
+		flags.SettingVariables(),
+		kong.Vars{
+			"status_every": statusEvery.String(), "redrive_most": strconv.Itoa(redrive.Max),
+			"version": versionLine(),
+		},
+		kong.Help(helpPage),
+		kong.ConfigureHelp(kong.HelpOptions{
+			NoAppSummary: true, NoExpandSubcommands: true, Compact: true, FlagsLast: true,
+		}),
+		kong.Configuration(flags.LoadYAML),
+		kong.Exit(func(code int) { panic(exit(code)) }), // --help ends here
+		kong.UsageOnError(),
+	)...)
 }
 
 // exit carries the library's exit code out of its parser.
@@ -114,12 +124,13 @@ type exit int
 
 // fail says what went wrong. Settings come with all their faults at once, a line each.
 func fail(w io.Writer, err error) int {
-	if !errors.As(err, new(usageError)) {
+	if !errors.As(err, new(config.UsageError)) {
 		_, _ = fmt.Fprintln(w, "verifyd:", err)
 		return exitFailed
 	}
 	if lines := strings.Split(err.Error(), "\n"); len(lines) > 1 {
-		_, _ = fmt.Fprintf(w, "verifyd: nothing was started; these settings need to be mended:\n  %s\n", strings.Join(lines, "\n  "))
+		_, _ = fmt.Fprintf(w, "verifyd: nothing was started; invalid settings:\n  %s\n",
+			strings.Join(lines, "\n  "))
 	} else {
 		_, _ = fmt.Fprintln(w, "verifyd:", err)
 	}
@@ -130,17 +141,9 @@ type versionCmd struct{}
 
 // Run prints the version.
 func (versionCmd) Run(c console) error {
-	_, err := fmt.Fprintln(c.out, "verifyd", versionText())
+	_, err := fmt.Fprintln(c.out, versionLine())
 	return err
 }
 
-// versionText is the version that was built in, or what Go recorded of the build.
-func versionText() string {
-	if version != "" {
-		return version
-	}
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
-		return info.Main.Version
-	}
-	return "devel"
-}
+// versionLine is what tells the version, asked for in any way.
+func versionLine() string { return "verifyd " + version.Text() }

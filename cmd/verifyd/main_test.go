@@ -17,10 +17,13 @@ import (
 	"github.com/rs/zerolog"
 	"go.uber.org/goleak"
 
+	"verifyd/cmd/verifyd/config"
+	"verifyd/cmd/verifyd/demo"
+	"verifyd/cmd/verifyd/service"
 	"verifyd/dispatcher/callback/localca"
 	"verifyd/edge/account"
 	"verifyd/natsconf/natstest"
-	"verifyd/natsconf/seal"
+	"verifyd/natsconf/secretbox"
 )
 
 // childVariable makes this test binary be verifyd itself, for tests that need a process to kill.
@@ -37,7 +40,7 @@ func TestMain(m *testing.M) {
 
 // rig is the real program on port 0 with an embedded store, and a real https receiver.
 type rig struct {
-	*Program
+	*service.Program
 	dir    string
 	inbox  *inbox
 	apiKey string
@@ -48,28 +51,33 @@ type rig struct {
 }
 
 // boot starts a rig; change may alter the configuration first.
-func boot(t *testing.T, change ...func(*config)) *rig {
+func boot(t *testing.T, change ...func(*config.Config)) *rig {
 	t.Helper()
 	r := &rig{dir: t.TempDir(), inbox: newInbox(t), log: &buffer{}}
 	caFile := filepath.Join(r.dir, "ca.pem")
 	if err := os.WriteFile(caFile, r.inbox.ca.PEM(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := demoConfig(r.dir, caFile, zerolog.New(r.log).Level(zerolog.TraceLevel))
+	cfg, err := demo.Config(r.dir, caFile, zerolog.New(r.log).Level(zerolog.TraceLevel))
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.listen, cfg.adminListen = "127.0.0.1:0", "127.0.0.1:0"
-	cfg.now = func() time.Time { return time.Now().Add(time.Duration(r.offset.Load())) }
+	cfg.Listen, cfg.AdminListen = "127.0.0.1:0", "127.0.0.1:0"
+	cfg.Now = func() time.Time { return time.Now().Add(time.Duration(r.offset.Load())) }
 	if natstest.OnCluster() {
-		key := seal.NewKey()
-		cfg.store.natsURL, cfg.store.key = natstest.ClusterURL(t, r.dir), &key
-		cfg.store.topology.Embedded, cfg.store.topology.Replicas = false, natstest.Replicas
+		key := secretbox.NewKey()
+		cfg.Store.NATSURL, cfg.Store.Key = natstest.ClusterURL(t, r.dir), &key
+		cfg.Store.Topology.Embedded, cfg.Store.Topology.Replicas = false, natstest.Replicas
 	}
 	for _, c := range change {
 		c(&cfg)
 	}
-	r.Program = newProgram(cfg)
+	if cfg.Store.NATSURL != "" {
+		if err := secretbox.Save(filepath.Join(r.dir, config.SecretFile), *cfg.Store.Key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.Program = service.New(cfg)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- r.Serve(ctx) }()
@@ -84,24 +92,26 @@ func boot(t *testing.T, change ...func(*config)) *rig {
 	}
 	t.Cleanup(r.stop)
 	select {
-	case <-r.ready:
+	case <-r.Ready:
 	case err := <-done:
 		done <- nil
 		t.Fatal(err)
 	case <-t.Context().Done():
 	}
-	if r.c.edge { // a dispatcher knows no accounts of its own
+	if r.Config.Edge { // a dispatcher knows no accounts of its own
 		r.apiKey, r.secret = r.enroll(t, "Harbor Guild")
 	}
 	return r
 }
 
-// reach gives the flags by which a command reaches the program's store.
+// reach returns the flags by which a command reaches the program's store.
 func (r *rig) reach() []string {
-	if r.c.store.natsURL == "" {
-		return []string{"--data-dir", r.c.store.dataDir}
+	if r.Config.Store.NATSURL == "" {
+		return []string{"--data-dir", r.Config.Store.DataDir}
 	}
-	return []string{"--nats-url", r.c.store.natsURL, "--secret-key", r.c.store.key.Encode()}
+	return []string{
+		"--nats-url", r.Config.Store.NATSURL, "--secret-key-file", filepath.Join(r.dir, config.SecretFile),
+	}
 }
 
 // run runs a command on the program's store.
@@ -113,15 +123,15 @@ func (r *rig) run(t *testing.T, args ...string) (code int, out, errOut string) {
 // enroll makes an account and a key that the program knows.
 func (r *rig) enroll(t *testing.T, name string) (apiKey, secret string) {
 	t.Helper()
-	a, err := r.store.accounts.EnsureAccount(t.Context(), operator(), name)
+	a, err := r.Store.Accounts.EnsureAccount(t.Context(), operator(), name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	apiKey, _, err = r.store.accounts.CreateKey(t.Context(), operator(), a.ID, account.KeyOptions{})
+	apiKey, _, err = r.Store.Accounts.CreateKey(t.Context(), operator(), a.ID, account.KeyOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.knows(t.Context(), apiKey); err != nil {
+	if err := r.Knows(t.Context(), apiKey); err != nil {
 		t.Fatal(err)
 	}
 	return apiKey, a.Secrets[0].Value
@@ -147,15 +157,16 @@ func (b *buffer) String() string {
 
 // inbox is the integrator's receiver: it counts the POSTs of each callback.
 type inbox struct {
-	*integrator
+	*demo.Integrator
 	ca *localca.Authority
 
 	mu    sync.Mutex
-	posts map[string][]received // by webhook-id
-	hold  chan struct{}         // where set, answers wait for it
-	takes time.Duration         // how long each answer takes
-	later string                // where set, the first POST of each callback is answered 503 with this Retry-After
-	got   chan received
+	posts map[string][]demo.Received // by webhook-id
+	hold  chan struct{}              // where set, answers wait for it
+	takes time.Duration              // how long each answer takes
+	// where set, the first POST of each callback is answered 503 with this Retry-After
+	later string
+	got   chan demo.Received
 }
 
 func newInbox(t *testing.T) *inbox {
@@ -164,12 +175,14 @@ func newInbox(t *testing.T) *inbox {
 	if err != nil {
 		t.Fatal(err)
 	}
-	i, err := newIntegrator(ca)
+	i, err := demo.NewIntegrator(ca)
 	if err != nil {
 		t.Fatal(err)
 	}
-	in := &inbox{integrator: i, ca: ca, posts: map[string][]received{}, got: make(chan received, 1000)}
-	i.server.Handler = http.HandlerFunc(in.take)
+	in := &inbox{
+		Integrator: i, ca: ca, posts: map[string][]demo.Received{}, got: make(chan demo.Received, 1000),
+	}
+	i.Server.Handler = http.HandlerFunc(in.take)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); _ = i.Serve(ctx) }()
@@ -179,7 +192,7 @@ func newInbox(t *testing.T) *inbox {
 
 func (in *inbox) take(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
-	got := received{header: r.Header, body: body}
+	got := demo.Received{Header: r.Header, Body: body}
 	in.mu.Lock()
 	id := r.Header.Get("Webhook-Id")
 	in.posts[id] = append(in.posts[id], got)
@@ -204,7 +217,7 @@ func (in *inbox) take(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// keepWaiting lets answers wait until what it gives is called.
+// keepWaiting lets answers wait until what it returns is called.
 func (in *inbox) keepWaiting() (answer func()) {
 	hold := make(chan struct{})
 	in.mu.Lock()
@@ -250,9 +263,9 @@ type api struct {
 	base, key string
 }
 
-func (r *rig) api() api { return api{base: r.base, key: r.apiKey} }
+func (r *rig) api() api { return api{base: r.Base, key: r.apiKey} }
 
-// call makes a request and gives status and body.
+// call makes a request and returns status and body.
 func (a api) call(t *testing.T, method, path, body string) (int, http.Header, []byte) {
 	t.Helper()
 	q, err := http.NewRequestWithContext(t.Context(), method, a.base+path, strings.NewReader(body))
@@ -277,7 +290,7 @@ func (a api) call(t *testing.T, method, path, body string) (int, http.Header, []
 }
 
 // init starts a session from a JSON body.
-func (a api) init(t *testing.T, members map[string]any) started {
+func (a api) init(t *testing.T, members map[string]any) demo.Started {
 	t.Helper()
 	body, err := json.Marshal(members)
 	if err != nil {
@@ -287,7 +300,7 @@ func (a api) init(t *testing.T, members map[string]any) started {
 	if status != http.StatusOK {
 		t.Fatalf("init: %d %s", status, answer)
 	}
-	var s started
+	var s demo.Started
 	if err := json.Unmarshal(answer, &s); err != nil {
 		t.Fatal(err)
 	}
@@ -295,14 +308,15 @@ func (a api) init(t *testing.T, members map[string]any) started {
 }
 
 // begin starts an ordinary session.
-func (r *rig) begin(t *testing.T) started {
+func (r *rig) begin(t *testing.T) demo.Started {
 	t.Helper()
 	return r.api().init(t, map[string]any{
-		"platform": "discord", "platform_user_id": "sailor_42", "guild_id": "118", "callback_url": r.inbox.callbackURL(),
+		"platform": "discord", "platform_user_id": "sailor_42", "guild_id": "118",
+		"callback_url": r.inbox.CallbackURL(),
 	})
 }
 
-// read gives a session as its integrator reads it.
+// read returns a session as its integrator reads it.
 func (a api) read(t *testing.T, session string) receipt {
 	t.Helper()
 	status, _, body := a.call(t, http.MethodGet, "/sessions/"+session, "")
@@ -325,7 +339,7 @@ func (a api) until(t *testing.T, session, delivery string) receipt {
 // untilDespite is until where reads may also be answered by another status meanwhile.
 func (a api) untilDespite(t *testing.T, session, delivery string, also int) receipt {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), natstest.LastResort)
+	ctx, cancel := context.WithTimeout(t.Context(), natstest.TestTimeout)
 	defer cancel()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -344,7 +358,8 @@ func (a api) untilDespite(t *testing.T, session, delivery string, also int) rece
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			t.Fatalf("read: %d: session is %s, delivery %s, want %s", status, v.State, v.Delivery.State, delivery)
+			t.Fatalf("read: %d: session is %s, delivery %s, want %s", status, v.State, v.Delivery.State,
+				delivery)
 		}
 	}
 }
@@ -361,16 +376,16 @@ func must[T any](t *testing.T) func(v T, err error) T {
 }
 
 // atProvider walks to the dev network's page.
-func atProvider(t *testing.T, b *browser, link string) *page {
+func atProvider(t *testing.T, b *demo.Browser, link string) *demo.Page {
 	t.Helper()
-	p := must[*page](t)(b.open(t.Context(), link))
-	return must[*page](t)(b.press(t.Context(), p, "dev"))
+	p := must[*demo.Page](t)(b.Open(t.Context(), link))
+	return must[*demo.Page](t)(b.Press(t.Context(), p, "dev"))
 }
 
 // expectTitle checks the heading a user reads.
-func expectTitle(t *testing.T, p *page, status int, title string) {
+func expectTitle(t *testing.T, p *demo.Page, status int, title string) {
 	t.Helper()
-	if p.status != status || p.title() != title {
-		t.Errorf("page %d %q, want %d %q: %s", p.status, p.title(), status, title, p.text)
+	if p.Status != status || p.Title() != title {
+		t.Errorf("page %d %q, want %d %q: %s", p.Status, p.Title(), status, title, p.Text)
 	}
 }

@@ -14,14 +14,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
+	"verifyd/cmd/verifyd/demo"
 	"verifyd/natsconf/natstest"
 )
 
-// gathered gives a program's metrics as Prometheus reads them.
+// gathered returns a program's metrics as Prometheus reads them.
 func gathered(t *testing.T, r *rig) string {
 	t.Helper()
 	w := httptest.NewRecorder()
-	promhttp.HandlerFor(r.registry, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	promhttp.HandlerFor(r.Registry, promhttp.HandlerOpts{}).
+		ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	return w.Body.String()
 }
 
@@ -36,9 +38,11 @@ type documented struct {
 // documentedMetrics reads the table.
 func documentedMetrics(t *testing.T) map[string]documented {
 	t.Helper()
-	row := regexp.MustCompile("(?m)^\\| `(verifyd_[a-z_]+)(?:\\{([a-z_,]+)\\})?` \\| ([a-z]+)(?:, (s|B))?(?:, whole service)? \\| (.*) \\|$")
+	row := regexp.MustCompile(
+		"(?m)^\\| `(verifyd_[a-z_]+)(?:\\{([a-z_,]+)\\})?` \\| ([a-z]+)(?:, (s|B))?(?:, whole service)? \\| (.*) \\|$")
 	rows := map[string]documented{}
-	for _, m := range row.FindAllStringSubmatch(string(must[[]byte](t)(os.ReadFile("../../docs/OPERATING.md"))), -1) {
+	for _, m := range row.FindAllStringSubmatch(
+		string(must[[]byte](t)(os.ReadFile("../../docs/OPERATING.md"))), -1) {
 		d := documented{kind: m[3], unit: m[4]}
 		if m[2] != "" {
 			d.labels = strings.Split(m[2], ",")
@@ -51,11 +55,12 @@ func documentedMetrics(t *testing.T) map[string]documented {
 	return rows
 }
 
-// described gives the labels of every metric of the service that a registry may ever show.
+// described returns the labels of every metric of the service that a registry may ever show.
 func described(registry *prometheus.Registry) map[string][]string {
 	descs := make(chan *prometheus.Desc)
 	go func() { registry.Describe(descs); close(descs) }()
-	shape := regexp.MustCompile(`fqName: "(verifyd_[a-z_]+)".*constLabels: \{([^}]*)\}, variableLabels: \{([^}]*)\}`)
+	shape := regexp.MustCompile(
+		`fqName: "(verifyd_[a-z_]+)".*constLabels: \{([^}]*)\}, variableLabels: \{([^}]*)\}`)
 	all := map[string][]string{}
 	for d := range descs {
 		if m := shape.FindStringSubmatch(d.String()); m != nil {
@@ -74,32 +79,35 @@ func described(registry *prometheus.Registry) map[string][]string {
 // What the service can show and what OPERATING.md says of it are the same: names, labels, types and units. Names follow Prometheus's
 // conventions.
 func TestMetricsAreAsDocumented(t *testing.T) {
-	beside(t)
+	parallel(t)
 	seen := collect(t)
 	r := boot(t, seen.to(t))
-	table, shown := documentedMetrics(t), described(r.registry)
+	table, shown := documentedMetrics(t), described(r.Registry)
 	for _, name := range slices.Sorted(maps.Keys(shown)) {
 		row, ok := table[name]
 		if !ok {
 			t.Errorf("%s is not in OPERATING.md", name)
 			continue
 		}
-		if !slices.Equal(slices.Sorted(slices.Values(shown[name])), slices.Sorted(slices.Values(row.labels))) {
+		if !slices.Equal(slices.Sorted(slices.Values(shown[name])),
+			slices.Sorted(slices.Values(row.labels))) {
 			t.Errorf("%s has the labels %v, OPERATING.md says %v", name, shown[name], row.labels)
 		}
-		if (row.unit == "s") != strings.HasSuffix(name, "_seconds") || (row.unit == "B") != strings.HasSuffix(name, "_bytes") {
+		if (row.unit == "s") != strings.HasSuffix(name, "_seconds") ||
+			(row.unit == "B") != strings.HasSuffix(name, "_bytes") {
 			t.Errorf("%s is said to be in %q", name, row.unit)
 		}
 	}
 	for name := range table {
-		if name == "verifyd_log_suppressed_lines_total" || name == "verifyd_store_free_bytes" && natstest.OnCluster() {
+		if name == "verifyd_log_suppressed_lines_total" || name == "verifyd_store_free_bytes" &&
+			natstest.OnCluster() {
 			continue // a program of a test has no journal, and one on a cluster no filesystem under its store
 		}
 		if _, ok := shown[name]; !ok {
 			t.Errorf("OPERATING.md tells of %s, which nobody shows", name)
 		}
 	}
-	families, err := r.registry.Gather()
+	families, err := r.Registry.Gather()
 	if err != nil {
 		t.Error(err)
 	}
@@ -125,23 +133,26 @@ func TestMetricsAreAsDocumented(t *testing.T) {
 func checkValues(t *testing.T, r *rig, table map[string]documented) {
 	t.Helper()
 	s := r.begin(t)
-	b := newBrowser()
-	must[*page](t)(b.press(t.Context(), atProvider(t, b, s.VerifyURL), "sign-in"))
+	b := demo.NewBrowser()
+	must[*demo.Page](t)(b.Press(t.Context(), atProvider(t, b, s.VerifyURL), "sign-in"))
 	<-r.inbox.got
 	r.api().until(t, s.Session, "delivered")
-	must[*page](t)(b.press(t.Context(), atProvider(t, newBrowser(), r.begin(t).VerifyURL), "token-error"))
-	for _, path := range []string{"/nowhere", "/a/b", "/sessions/x", "/?session=x", "/signin/nobody/callback?state=x"} {
+	must[*demo.Page](t)(b.Press(t.Context(), atProvider(t, demo.NewBrowser(), r.begin(t).VerifyURL),
+		"token-error"))
+	for _, path := range []string{
+		"/nowhere", "/a/b", "/sessions/x", "/?session=x", "/signin/nobody/callback?state=x",
+	} {
 		for _, method := range []string{http.MethodGet, http.MethodPost, "BREW"} {
 			r.api().call(t, method, path, "")
 		}
 	}
 	for _, body := range []string{"", "{", `{"platform":1}`} {
 		r.api().call(t, http.MethodPost, "/verify/init", body)
-		api{base: r.base, key: "vfy_nobody"}.call(t, http.MethodPost, "/verify/init", body)
+		api{base: r.Base, key: "vfy_nobody"}.call(t, http.MethodPost, "/verify/init", body)
 	}
 	written := []string{"step", "where", "kind", "op"} // labels whose every value OPERATING.md tells
 	word := regexp.MustCompile(`^[A-Za-z0-9_.-]{0,40}$`)
-	families, err := r.registry.Gather()
+	families, err := r.Registry.Gather()
 	if err != nil {
 		t.Error(err)
 	}
@@ -156,9 +167,11 @@ func checkValues(t *testing.T, r *rig, table map[string]documented) {
 					continue
 				}
 				if slices.Contains(written, label.GetName()) && !slices.Contains(row.words, value) {
-					t.Errorf("%s has %s=%q, which OPERATING.md does not tell", family.GetName(), label.GetName(), value)
+					t.Errorf("%s has %s=%q, which OPERATING.md does not tell", family.GetName(),
+						label.GetName(), value)
 				}
-				if !word.MatchString(value) || label.GetName() == "network" && value != "none" && value != "dev" || strings.Contains(value, "nobody") {
+				if !word.MatchString(value) || label.GetName() == "network" && value != "none" &&
+					value != "dev" || strings.Contains(value, "nobody") {
 					t.Errorf("%s has %s=%q", family.GetName(), label.GetName(), value)
 				}
 			}

@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// scrapedEvery is how often the tests' Prometheus reads metrics and judges rules; a rule's own "for" stays as it is.
-	// A read may take as long as the time between two.
+	// scrapedEvery is how often the tests' Prometheus reads metrics and judges rules; a rule's own "for"
+	// stays as it is. A read may take as long as the time between two.
 	scrapedEvery = "2s"
 	// rateInterval is what Grafana would put in the place of $__rate_interval: four scrapes.
 	rateInterval = "8s"
@@ -41,7 +41,9 @@ func (s *stack) hurryPrometheus(t *testing.T) {
 	}
 	dir := t.TempDir()
 	file := filepath.Join(dir, "prometheus.yml")
-	if err := os.WriteFile(file, bytes.ReplaceAll(config, []byte(inUse), []byte(scrapedEvery)), 0o644); err != nil { // another user reads it
+	// another user reads it
+	if err := os.WriteFile(file, bytes.ReplaceAll(config, []byte(inUse), []byte(scrapedEvery)),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	override := must[[]byte](t)(json.Marshal(map[string]any{"services": map[string]any{
@@ -60,7 +62,9 @@ type prometheusAPI struct{ base string }
 func (s *stack) prometheus(t *testing.T) prometheusAPI {
 	t.Helper()
 	network := s.project + "_store"
-	ip := s.docker(t, "inspect", "-f", "{{with index .NetworkSettings.Networks \""+network+"\"}}{{.IPAddress}}{{end}}", s.container(t, "prometheus"))
+	ip := s.docker(t, "inspect", "-f",
+		"{{with index .NetworkSettings.Networks \""+network+"\"}}{{.IPAddress}}{{end}}",
+		s.container(t, "prometheus"))
 	return prometheusAPI{"http://" + ip + ":9090"}
 }
 
@@ -90,10 +94,10 @@ func (p prometheusAPI) ask(ctx context.Context, path string, into any) error {
 	return json.Unmarshal(answer.Data, into)
 }
 
-// until asks until what comes is as it should be; is gives what is not.
+// until asks until what comes is as it should be; is returns what is not.
 func (p prometheusAPI) until(t *testing.T, is func(ctx context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), natstest.LastResort)
+	ctx, cancel := context.WithTimeout(t.Context(), natstest.TestTimeout)
 	defer cancel()
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
@@ -118,7 +122,10 @@ func (p prometheusAPI) until(t *testing.T, is func(ctx context.Context) error) {
 // judgeTargets sees that each edge and dispatcher of the stack is read, with its role.
 func (p prometheusAPI) judgeTargets(t *testing.T) {
 	t.Helper()
-	want := []string{"dispatcher-1:9090 dispatcher up", "dispatcher-2:9090 dispatcher up", "edge-1:9090 edge up", "edge-2:9090 edge up"}
+	want := []string{
+		"dispatcher-1:9090 dispatcher up", "dispatcher-2:9090 dispatcher up", "edge-1:9090 edge up",
+		"edge-2:9090 edge up",
+	}
 	p.until(t, func(ctx context.Context) error {
 		var targets struct {
 			ActiveTargets []struct {
@@ -164,7 +171,8 @@ func (p prometheusAPI) rules(ctx context.Context) (all []rule, err error) {
 	return all, err
 }
 
-// judgeRules sees that each alert of the repository is loaded and has been evaluated without an error, and that nothing is firing.
+// judgeRules sees that each alert of the repository is loaded and has been evaluated without an error, and
+// that nothing is firing.
 func (p prometheusAPI) judgeRules(t *testing.T) {
 	t.Helper()
 	want := len(alertExpressions(t))
@@ -200,8 +208,12 @@ func (p prometheusAPI) judgePanels(t *testing.T) {
 			})
 		}
 	}
-	// Of what has just happened, not only that it can be asked for: a session was started, completed and delivered.
-	for _, counted := range []string{`verifyd_init_total{outcome="created"}`, `verifyd_completions_total{outcome="verified"}`, `verifyd_delivery_attempts_total{verdict="delivered"}`} {
+	// Of what has just happened, not only that it can be asked for: a session was started, completed and
+	// delivered.
+	for _, counted := range []string{
+		`verifyd_init_total{outcome="created"}`, `verifyd_completions_total{outcome="verified"}`,
+		`verifyd_delivery_attempts_total{verdict="delivered"}`,
+	} {
 		p.until(t, func(ctx context.Context) error {
 			n, err := p.series(ctx, "sum("+counted+") > 0")
 			if err == nil && n == 0 {
@@ -233,8 +245,8 @@ func (p prometheusAPI) series(ctx context.Context, expr string) (int, error) {
 	return len(told.Result), nil
 }
 
-// judgeAlert stops a dispatcher, and sees that this raises its alert, and no other. What was raised before has another cause: a start that
-// a busy machine made slow, an election.
+// judgeAlert stops a dispatcher, and sees that this raises its alert, and no other. What was raised before
+// has another cause: a start that a busy machine made slow, an election.
 func (s *stack) judgeAlert(t *testing.T, p prometheusAPI) {
 	t.Helper()
 	before := map[string]bool{}
@@ -259,7 +271,8 @@ func (s *stack) judgeAlert(t *testing.T, p prometheusAPI) {
 			return fmt.Errorf("a dispatcher was stopped, the alerts are %+v", all)
 		}
 		a := all[i].Alerts
-		if len(a) != 1 || a[0].Labels["instance"] != "dispatcher-2:9090" || a[0].Labels["severity"] != "page" {
+		if len(a) != 1 || a[0].Labels["instance"] != "dispatcher-2:9090" ||
+			a[0].Labels["severity"] != "page" {
 			return fmt.Errorf("a dispatcher was stopped, VerifydDown says %+v", a)
 		}
 		for _, r := range all {

@@ -12,6 +12,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.yaml.in/yaml/v3"
+
+	"verifyd/cmd/verifyd/config"
+	"verifyd/natsconf/natstest"
 )
 
 // metricName recognises our metrics, and Go's and the process's, in an expression.
@@ -21,7 +24,7 @@ var metricName = regexp.MustCompile(`\b(verifyd|go|process)_[a-z0-9_]+`)
 func (r *rig) names(t *testing.T) []string {
 	t.Helper()
 	descriptions := make(chan *prometheus.Desc)
-	go func() { defer close(descriptions); r.registry.Describe(descriptions) }()
+	go func() { defer close(descriptions); r.Registry.Describe(descriptions) }()
 	var names []string
 	for d := range descriptions {
 		names = append(names, regexp.MustCompile(`fqName: "([^"]+)"`).FindStringSubmatch(d.String())[1])
@@ -34,8 +37,9 @@ func (r *rig) names(t *testing.T) []string {
 
 // A panel or an alert that names a metric which is gone would be silent for good.
 func TestDashboardAndAlertsNameMetricsThatExist(t *testing.T) {
-	beside(t)
-	known := boot(t).names(t)
+	parallel(t)
+	natstest.NeedsEmbedded(t, "the metrics of the copy")
+	known := boot(t, func(c *config.Config) { c.CopyTo = filepath.Join(t.TempDir(), "copy") }).names(t)
 	for _, expr := range append(alertExpressions(t), dashboardExpressions(t)...) {
 		for _, name := range metricName.FindAllString(expr, -1) {
 			plain := name
@@ -51,7 +55,11 @@ func TestDashboardAndAlertsNameMetricsThatExist(t *testing.T) {
 	}
 	if out, err := exec.LookPath("promtool"); err != nil {
 		needs(t, "promtool", "it judges the rules' expressions; Debian has it in the package prometheus")
-	} else if said, err := exec.Command(out, "check", "rules", filepath.Join(repository, "docs", "monitoring", "alerts.yml")).CombinedOutput(); err != nil {
+	} else if said, err := exec.Command(out, "check", "rules",
+		filepath.Join(repository, "docs", "monitoring", "alerts.yml")).CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, said)
+	} else if said, err := exec.Command(out, "test", "rules", filepath.Join("testdata", "alerts_test.yml")).
+		CombinedOutput(); err != nil {
 		t.Errorf("%v: %s", err, said)
 	}
 }
@@ -72,8 +80,10 @@ func alertExpressions(t *testing.T) (expressions []string) {
 	for _, g := range doc.Groups {
 		for _, r := range g.Rules {
 			expressions = append(expressions, r.Expr)
-			if r.Annotations["summary"] == "" || !slices.Contains([]string{"page", "warn"}, r.Labels["severity"]) {
-				t.Errorf("%s: summary %q, severity %q", r.Alert, r.Annotations["summary"], r.Labels["severity"])
+			if r.Annotations["summary"] == "" ||
+				!slices.Contains([]string{"page", "warn"}, r.Labels["severity"]) {
+				t.Errorf("%s: summary %q, severity %q", r.Alert, r.Annotations["summary"],
+					r.Labels["severity"])
 			}
 			if !strings.Contains(operating, "`"+r.Alert+"`") {
 				t.Errorf("docs/OPERATING.md does not tell what to do about %s", r.Alert)
@@ -108,7 +118,8 @@ type panel struct {
 	}
 }
 
-// dashboardPanels also sees that Grafana can draw them: each by a data source that is chosen in the dashboard, none on another.
+// dashboardPanels also sees that Grafana can draw them: each by a data source that is chosen in the
+// dashboard, none on another.
 func dashboardPanels(t *testing.T) []panel {
 	t.Helper()
 	var doc struct {
@@ -118,14 +129,18 @@ func dashboardPanels(t *testing.T) []panel {
 		}
 		Panels []panel
 	}
-	if err := json.Unmarshal(must[[]byte](t)(os.ReadFile(filepath.Join(repository, "docs", "monitoring", "dashboard.json"))), &doc); err != nil {
+	if err := json.Unmarshal(
+		must[[]byte](t)(os.ReadFile(filepath.Join(repository, "docs", "monitoring", "dashboard.json"))),
+		&doc); err != nil {
 		t.Fatal(err)
 	}
 	list := doc.Templating.List
-	if doc.UID == "" || doc.Title == "" || len(list) != 1 || list[0].Type != "datasource" || list[0].Query != "prometheus" {
+	if doc.UID == "" || doc.Title == "" || len(list) != 1 || list[0].Type != "datasource" ||
+		list[0].Query != "prometheus" {
 		t.Fatalf("dashboard %q %q, variables %+v", doc.UID, doc.Title, list)
 	}
-	want, ids, taken := grafanaSource{"prometheus", "${" + list[0].Name + "}"}, map[int]string{}, map[[2]int]string{}
+	want, ids, taken := grafanaSource{"prometheus", "${" + list[0].Name + "}"}, map[int]string{},
+		map[[2]int]string{}
 	for _, p := range doc.Panels {
 		if ids[p.ID] != "" || p.Title == "" {
 			t.Errorf("panels %q and %q have the number %d", ids[p.ID], p.Title, p.ID)
@@ -154,21 +169,24 @@ func dashboardPanels(t *testing.T) []panel {
 // readConfig reads a YAML file of the repository.
 func readConfig(t *testing.T, into any, path ...string) {
 	t.Helper()
-	if err := yaml.Unmarshal(must[[]byte](t)(os.ReadFile(filepath.Join(append([]string{repository}, path...)...))), into); err != nil {
+	if err := yaml.Unmarshal(
+		must[[]byte](t)(os.ReadFile(filepath.Join(append([]string{repository}, path...)...))),
+		into); err != nil {
 		t.Fatalf("%s: %v", path[len(path)-1], err)
 	}
 }
 
 // Who builds the images without a registry gets the versions that everybody else pulls.
 func TestLocalImagesAreOfTheSameVersions(t *testing.T) {
-	beside(t)
+	parallel(t)
 	var compose struct {
 		Services struct {
 			Proxy, Prometheus struct{ Image string }
 		}
 	}
 	readConfig(t, &compose, "docker-compose.yml")
-	script := string(must[[]byte](t)(os.ReadFile(filepath.Join(repository, "docs", "compose", "local-images"))))
+	script := string(must[[]byte](t)(
+		os.ReadFile(filepath.Join(repository, "docs", "compose", "local-images"))))
 	pinned := func(name string) string {
 		m := regexp.MustCompile("(?m)^" + name + "=v([0-9.]+)$").FindStringSubmatch(script)
 		if m == nil {
@@ -184,10 +202,10 @@ func TestLocalImagesAreOfTheSameVersions(t *testing.T) {
 	}
 }
 
-// What docker-compose.yml puts into Grafana's folders is where Grafana, and the files themselves, look for it: the data source asks the
-// stack's Prometheus, the provider reads the folder of the dashboard.
+// What docker-compose.yml puts into Grafana's folders is where Grafana, and the files themselves, look for
+// it: the data source asks the stack's Prometheus, the provider reads the folder of the dashboard.
 func TestGrafanaFindsItsDashboard(t *testing.T) {
-	beside(t)
+	parallel(t)
 	var compose struct {
 		Services struct {
 			Grafana struct{ Volumes []string }
@@ -208,7 +226,8 @@ func TestGrafanaFindsItsDashboard(t *testing.T) {
 		}
 	}
 	readConfig(t, &sources, "docs", "monitoring", "grafana-datasource.yml")
-	if s := sources.Datasources; sources.APIVersion != 1 || len(s) != 1 || s[0].Type != "prometheus" || s[0].URL != "http://prometheus:9090" || !s[0].IsDefault {
+	if s := sources.Datasources; sources.APIVersion != 1 || len(s) != 1 || s[0].Type != "prometheus" ||
+		s[0].URL != "http://prometheus:9090" || !s[0].IsDefault {
 		t.Errorf("data sources: %+v", sources)
 	}
 	var providers struct {
@@ -219,10 +238,13 @@ func TestGrafanaFindsItsDashboard(t *testing.T) {
 		}
 	}
 	readConfig(t, &providers, "docs", "monitoring", "grafana-dashboards.yml")
-	if p := providers.Providers; providers.APIVersion != 1 || len(p) != 1 || p[0].Type != "file" || p[0].Options.Path != mounted["dashboard.json"] {
+	if p := providers.Providers; providers.APIVersion != 1 || len(p) != 1 || p[0].Type != "file" ||
+		p[0].Options.Path != mounted["dashboard.json"] {
 		t.Errorf("providers: %+v; the dashboard is in %s", providers, mounted["dashboard.json"])
 	}
-	for file, folder := range map[string]string{"grafana-datasource.yml": "datasources", "grafana-dashboards.yml": "dashboards"} {
+	for file, folder := range map[string]string{
+		"grafana-datasource.yml": "datasources", "grafana-dashboards.yml": "dashboards",
+	} {
 		if want := "/etc/grafana/provisioning/" + folder; mounted[file] != want {
 			t.Errorf("%s is in %s, Grafana reads %s", file, mounted[file], want)
 		}

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"verifyd/cmd/verifyd/demo"
 	"verifyd/natsconf/crashpoint"
 	"verifyd/natsconf/natstest"
 )
@@ -26,7 +27,7 @@ type moving struct {
 	stop   chan struct{} // closed when no more sessions are to begin
 	users  sync.WaitGroup
 	mu     sync.Mutex
-	begun  []started
+	begun  []demo.Started
 	faults []error
 }
 
@@ -46,12 +47,13 @@ func newMoving(t *testing.T) *moving {
 	c.env = append(c.env, "VERIFYD_RATE_LIMIT=1000/s", "VERIFYD_RATE_BURST=1000", "VERIFYD_LOG_LEVEL=info")
 	c.start(t)
 	m := &moving{child: c, target: natstest.Bare(t, t.TempDir()), stop: make(chan struct{})}
-	m.api = api{base: c.base(), key: must[string](t)(c.command(t, "key", "create", "--account", "Harbor Guild"))}
+	m.api = api{base: c.base(), key: c.makeKey(t, "Harbor Guild")}
 	m.api.knownSoon(t)
 	return m
 }
 
-// load has users sign in, one after the other, until stop is closed. They do not give up while the service is away.
+// load has users sign in, one after the other, until stop is closed. They do not give up while the service is
+// away.
 func (m *moving) load(t *testing.T) {
 	t.Helper()
 	m.users.Go(func() {
@@ -71,7 +73,7 @@ func (m *moving) load(t *testing.T) {
 					return
 				default:
 				}
-				s, ok := m.api.tryInit(t, m.inbox.callbackURL())
+				s, ok := m.api.tryInit(t, m.inbox.CallbackURL())
 				if !ok {
 					select {
 					case <-m.stop:
@@ -84,7 +86,7 @@ func (m *moving) load(t *testing.T) {
 				m.begun = append(m.begun, s)
 				m.mu.Unlock()
 				ctx, cancel := context.WithTimeout(t.Context(), userPatience)
-				u := loadUser{browser: newBrowser(), link: s.VerifyURL, turns: make(chan struct{}, 1)}
+				u := loadUser{browser: demo.NewBrowser(), link: s.VerifyURL, turns: make(chan struct{}, 1)}
 				err := u.signIn(ctx)
 				cancel()
 				if err != nil {
@@ -102,7 +104,8 @@ func (m *moving) move(t *testing.T, crash string, args ...string) (out string, e
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), moveAtMost)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, os.Args[0], append([]string{"move", "--to", m.target, "--to-replicas", "1"}, args...)...)
+	cmd := exec.CommandContext(ctx, os.Args[0],
+		append([]string{"move", "--to", m.target, "--to-replicas", "1"}, args...)...)
 	cmd.Env = append(os.Environ(), m.env...)
 	if crash != "" {
 		cmd.Env = append(cmd.Env, crashVariable+"="+crash)
@@ -129,7 +132,7 @@ func exitStatus(e *exec.ExitError) (syscall.WaitStatus, bool) {
 	return s, ok
 }
 
-// next gives the service on the new store, at the same address.
+// next returns the service on the new store, at the same address.
 func (m *moving) next() *child {
 	n := *m.child
 	n.log = &buffer{}
@@ -147,12 +150,12 @@ func refuses(t *testing.T, c *child, why string) {
 	}
 }
 
-// The store of a running service is moved to another server while users sign in without a pause, and the move is killed at every place
-// where it can be, and repeated. Neither service starts where it must not, every session has one outcome and one POST, and both
-// stores hold the same.
+// The store of a running service is moved to another server while users sign in without a pause, and the move
+// is killed at every place where it can be, and repeated. Neither service starts where it must not, every
+// session has one outcome and one POST, and both stores hold the same.
 func TestMoveUnderLoadKilledAtEveryPoint(t *testing.T) {
 	skipKills(t)
-	besideFew(t)
+	parallelHeavy(t)
 	m := newMoving(t)
 	m.load(t)
 	m.dies(t, crashpoint.MovePage+":3")
@@ -201,7 +204,7 @@ func (m *moving) begin(t *testing.T) {
 	m.mu.Unlock()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(natstest.LastResort); ; <-tick.C {
+	for deadline := time.Now().Add(natstest.TestTimeout); ; <-tick.C {
 		m.mu.Lock()
 		n := len(m.begun)
 		m.mu.Unlock()

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"verifyd/cmd/verifyd/config"
 	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
 	"verifyd/sessions"
@@ -14,10 +15,14 @@ import (
 // finisher completes sessions of a rig as sign-ins would.
 func (r *rig) finisher(t *testing.T) func(session string) {
 	t.Helper()
-	store := sessions.NewStore(sessions.Config{Conn: r.store.conn, Key: r.store.key, Completions: natstest.Writer(t, r.store.conn, natsconf.StreamCompletions)})
+	store := sessions.NewStore(sessions.Config{
+		Conn: r.Store.Conn, Key: r.Store.Key,
+		Completions: natstest.Writer(t, r.Store.Conn, natsconf.StreamCompletions),
+	})
 	return func(session string) {
 		t.Helper()
-		if _, err := store.Complete(t.Context(), must[sessions.ID](t)(sessions.ParseID(session)), sessions.Outcome{State: sessions.Verified}); err != nil {
+		if _, err := store.Complete(t.Context(), must[sessions.ID](t)(sessions.ParseID(session)),
+			sessions.Outcome{State: sessions.Verified}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -25,11 +30,12 @@ func (r *rig) finisher(t *testing.T) func(session string) {
 
 // An operator pauses a host that is being sent to, sees it, and resumes it: what waited arrives, once.
 func TestHostsCommand(t *testing.T) {
-	beside(t)
+	parallel(t)
 	r := boot(t)
 	finish := r.finisher(t)
-	host, _, _ := strings.Cut(strings.TrimPrefix(r.inbox.callbackURL(), "https://"), "/")
-	if code, _, errOut := r.run(t, "hosts", "pause", "--for", "10m", "--reason", "moving", host); code != 0 || !strings.Contains(errOut, "Nothing is sent to "+host) {
+	host, _, _ := strings.Cut(strings.TrimPrefix(r.inbox.CallbackURL(), "https://"), "/")
+	if code, _, errOut := r.run(t, "hosts", "pause", "--for", "10m", "--reason", "moving", host); code != 0 ||
+		!strings.Contains(errOut, "Nothing is sent to "+host) {
 		t.Fatalf("%d %s", code, errOut)
 	}
 	s := r.begin(t)
@@ -37,12 +43,14 @@ func TestHostsCommand(t *testing.T) {
 	id := string(must[sessions.ID](t)(sessions.ParseID(s.Session)))
 	natstest.Await(t, "it waits at the paused host", func() bool {
 		_, out, _ := r.run(t, "hosts", "list")
-		return strings.Contains(out, "moving") && strings.Count(out, host) == 2
+		return regexp.MustCompile(regexp.QuoteMeta(host) +
+			` +paused +\S+ +1 +\S+ +until \S+ by operator.*: moving`).MatchString(out)
 	})
 	if n := r.inbox.count(id); n != 0 || r.api().read(t, s.Session).Delivery.State != "due" {
 		t.Errorf("%d POSTs to the paused host", n)
 	}
-	if _, out, _ := r.run(t, "explain", id); !strings.Contains(out, "paused") || !strings.Contains(out, "hosts resume "+host) {
+	if _, out, _ := r.run(t, "explain", id); !strings.Contains(out, "paused") ||
+		!strings.Contains(out, "hosts resume "+host) {
 		t.Errorf("explain says nothing of the pause:\n%s", out)
 	}
 	if code, _, errOut := r.run(t, "hosts", "resume", host); code != 0 {
@@ -58,8 +66,12 @@ func TestHostsCommand(t *testing.T) {
 			t.Errorf("%q is missing in the service's log:\n%s", want, out)
 		}
 	}
-	for _, bad := range [][]string{{"pause", host, "--for", "25h"}, {"pause", "https://x.example/"}, {"pause", host, "--reason", strings.Repeat("x", 201)}, {"resume", host}} {
-		if code, _, errOut := r.run(t, append([]string{"hosts"}, bad...)...); code != exitUsage {
+	for _, bad := range [][]string{
+		{"pause", host, "--for", "25h"}, {"pause", "https://x.example/"},
+		{"pause", host, "--reason", strings.Repeat("x", 201)}, {"resume", host}, {"pause", "bad host"},
+	} {
+		if code, _, errOut := r.run(t, append([]string{"hosts"}, bad...)...); code != exitUsage ||
+			strings.Contains(errOut, "callback_url") {
 			t.Errorf("%q: %d %s", bad, code, errOut)
 		}
 	}
@@ -67,20 +79,23 @@ func TestHostsCommand(t *testing.T) {
 
 // Many that could not be sent are sent again by one command, and only those that were asked for.
 func TestRedriveCommand(t *testing.T) {
-	beside(t)
-	r := boot(t, func(c *config) { c.callbackRetryFor = time.Nanosecond })
+	parallel(t)
+	r := boot(t, func(c *config.Config) { c.CallbackRetryFor = time.Nanosecond })
 	finish := r.finisher(t)
 	address := natstest.Address(t) // where nobody answers
 	var lost []string
 	for range 3 {
-		s := r.api().init(t, map[string]any{"platform": "p", "platform_user_id": "u", "callback_url": "https://" + address + "/hook"})
+		s := r.api().init(t, map[string]any{
+			"platform": "p", "platform_user_id": "u", "callback_url": "https://" + address + "/hook",
+		})
 		finish(s.Session)
 		lost = append(lost, s.Session)
 	}
 	for _, s := range lost {
 		r.api().until(t, s, "undeliverable")
 	}
-	if code, out, errOut := r.run(t, "deliveries", "redrive", "--state", "undeliverable", "--host", "elsewhere.example"); code != 0 || out != "" || !strings.Contains(errOut, "0 are due again") {
+	if code, out, errOut := r.run(t, "deliveries", "redrive", "--state", "undeliverable", "--host",
+		"elsewhere.example"); code != 0 || out != "" || !strings.Contains(errOut, "0 are due again") {
 		t.Errorf("of another host: %d %s%s", code, out, errOut)
 	}
 	code, out, errOut := r.run(t, "deliveries", "redrive", "--state", "undeliverable", "--dry-run")
@@ -92,7 +107,8 @@ func TestRedriveCommand(t *testing.T) {
 			t.Errorf("a dry run made %d attempts", len(v.Delivery.Attempts))
 		}
 	}
-	code, out, errOut = r.run(t, "deliveries", "redrive", "--state", "undeliverable", "--host", address, "--account", "Harbor Guild", "--limit", "2")
+	code, out, errOut = r.run(t, "deliveries", "redrive", "--state", "undeliverable", "--host", address,
+		"--account", "Harbor Guild", "--limit", "2")
 	if code != 0 || strings.Count(out, "\n") != 2 || !strings.Contains(errOut, "2 are due again") {
 		t.Fatalf("%d %s%s", code, out, errOut)
 	}
@@ -100,7 +116,8 @@ func TestRedriveCommand(t *testing.T) {
 	for _, s := range lost {
 		if strings.Contains(out, string(must[sessions.ID](t)(sessions.ParseID(s)))) {
 			again++
-			for v := r.api().until(t, s, "undeliverable"); len(v.Delivery.Attempts) != 2; v = r.api().until(t, s, "undeliverable") {
+			for v := r.api().until(t, s, "undeliverable"); len(v.Delivery.Attempts) != 2; v = r.api().
+				until(t, s, "undeliverable") {
 				if t.Context().Err() != nil {
 					t.Fatal("no second attempt")
 				}
@@ -110,20 +127,34 @@ func TestRedriveCommand(t *testing.T) {
 	if again != 2 {
 		t.Errorf("%d were sent again", again)
 	}
-	if _, out, _ := r.run(t, "account", "audit", "Harbor Guild"); strings.Count(out, "callback.sent_again") != 2 {
+	if _, out, _ := r.run(t, "account", "audit", "Harbor Guild"); strings.Count(out,
+		"callback.sent_again") != 2 {
 		t.Errorf("the account's log:\n%s", out)
 	}
-	for _, bad := range [][]string{{}, {"--state", "delivered"}, {"--state", "unknown", "--limit", "101"}, {"--state", "unknown", "--account", "nobody"}, {"--state", "unknown", "--host", "a b"}} {
-		if code, _, errOut := r.run(t, append([]string{"deliveries", "redrive"}, bad...)...); code != exitUsage {
+	for _, bad := range [][]string{
+		{}, {"--state", "delivered"}, {"--state", "unknown", "--limit", "101"},
+		{"--state", "unknown", "--account", "nobody"}, {"--state", "unknown", "--host", "a b"},
+	} {
+		if code, _, errOut := r.run(t,
+			append([]string{"deliveries", "redrive"}, bad...)...); code != exitUsage {
 			t.Errorf("%q: %d %s", bad, code, errOut)
 		}
 	}
 }
 
 func TestOperatorCommand(t *testing.T) {
-	beside(t)
+	parallel(t)
 	r := boot(t)
-	if code, _, errOut := r.run(t, "operator", "grant", "example:12345"); code != 0 || !strings.Contains(errOut, "is an operator") {
+	if code, _, errOut := r.run(t, "operator", "grant", "example:12345"); code != exitUsage ||
+		!strings.Contains(errOut, "there is dev") {
+		t.Errorf("a network that is not there: %d %s", code, errOut)
+	}
+	if code, _, errOut := r.run(t, "operator", "grant", "dev:olga"); code != 0 ||
+		!strings.Contains(errOut, "is an operator") {
+		t.Errorf("a network that is there: %d %s", code, errOut)
+	}
+	if code, _, errOut := r.run(t, "operator", "grant", "--unchecked", "example:12345"); code != 0 ||
+		!strings.Contains(errOut, "is an operator") {
 		t.Fatalf("%d %s", code, errOut)
 	}
 	if _, out, _ := r.run(t, "operator", "list"); !strings.Contains(out, "example:12345") {
@@ -132,14 +163,16 @@ func TestOperatorCommand(t *testing.T) {
 	if code, _, _ := r.run(t, "operator", "revoke", "example:12345"); code != 0 {
 		t.Errorf("revoke: %d", code)
 	}
-	if code, _, errOut := r.run(t, "operator", "revoke", "example:12345"); code != exitUsage || !strings.Contains(errOut, "no such operator") {
+	if code, _, errOut := r.run(t, "operator", "revoke", "example:12345"); code != exitUsage ||
+		!strings.Contains(errOut, "no such operator") {
 		t.Errorf("a second revoke: %d %s", code, errOut)
 	}
 	if _, out, _ := r.run(t, "operator", "list"); strings.Contains(out, "example") {
 		t.Errorf("list after the revoke:\n%s", out)
 	}
-	code, out, errOut := r.run(t, "operator", "login-link", "--base-url", r.base)
-	if code != 0 || !strings.HasPrefix(out, r.base+"/dashboard/link?token=") || !strings.Contains(errOut, "once") {
+	code, out, errOut := r.run(t, "operator", "login-link", "--base-url", r.Base)
+	if code != 0 || !strings.HasPrefix(out, r.Base+"/dashboard/link?token=") ||
+		!strings.Contains(errOut, "once") {
 		t.Errorf("%d %s%s", code, out, errOut)
 	}
 	link := regexp.MustCompile("link_[a-z0-9]{16}").FindString(errOut)
@@ -152,10 +185,15 @@ func TestOperatorCommand(t *testing.T) {
 	if _, out, _ := r.run(t, "operator", "list"); strings.Contains(out, link) {
 		t.Errorf("list after the link was taken back:\n%s", out)
 	}
-	if _, out, _ := r.run(t, "operator", "audit"); strings.Count(out, "example:12345") != 2 || strings.Count(out, link) != 2 || !strings.Contains(out, "login_link.created") {
+	if _, out, _ := r.run(t, "operator", "audit"); strings.Count(out, "example:12345") != 2 ||
+		strings.Count(out, link) != 2 || !strings.Contains(out, "login_link.created") {
 		t.Errorf("audit:\n%s", out)
 	}
-	for _, bad := range [][]string{{"grant", "nobody"}, {"grant", ":x"}, {"grant", "example:"}, {"grant", "a\x00b:c"}, {"login-link", "--base-url", "x"}, {"audit", "--limit=-1"}, {"revoke", "link_*"}, {"revoke", "x"}, {"revoke", ":x"}} {
+	for _, bad := range [][]string{
+		{"grant", "nobody"}, {"grant", ":x"}, {"grant", "example:"}, {"grant", "a\x00b:c"},
+		{"login-link", "--base-url", "x"}, {"audit", "--limit=-1"}, {"revoke", "link_*"}, {"revoke", "x"},
+		{"revoke", ":x"},
+	} {
 		if code, _, errOut := r.run(t, append([]string{"operator"}, bad...)...); code != exitUsage {
 			t.Errorf("%q: %d %s", bad, code, errOut)
 		}

@@ -5,12 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
+	"strconv"
 	"strings"
-	"text/tabwriter"
 
+	"verifyd/cmd/verifyd/config"
+	"verifyd/cmd/verifyd/store"
+	"verifyd/cmd/verifyd/table"
 	"verifyd/edge"
 	"verifyd/edge/account"
-	"verifyd/sessions/told"
+	"verifyd/natsconf/fleet"
+	"verifyd/sessions/timeline"
 )
 
 type operatorCmd struct {
@@ -29,7 +34,8 @@ type identityArg struct {
 func (a identityArg) parts() (network, subject string, err error) {
 	network, subject, ok := strings.Cut(a.Identity, ":")
 	if !ok || network == "" || subject == "" {
-		return "", "", usageError{errors.New("IDENTITY: this is not NETWORK:SUBJECT; for example example:12345")}
+		return "", "", config.Usage(
+			errors.New("IDENTITY: this is not NETWORK:SUBJECT; for example example:12345"))
 	}
 	return network, subject, nil
 }
@@ -37,6 +43,7 @@ func (a identityArg) parts() (network, subject string, err error) {
 type operatorGrantCmd struct {
 	storeCmd    `embed:""`
 	identityArg `embed:""`
+	Unchecked   bool `help:"Take the network's id as it is, where no running service can say which networks there are."`
 }
 
 // Run makes the grant.
@@ -45,13 +52,47 @@ func (o operatorGrantCmd) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	return o.existing(ctx, c, func(s *account.Store) error {
-		if _, err := s.GrantOperator(ctx, operator(), network, subject); err != nil {
+	return o.look(ctx, c, func(st *store.Store) error {
+		if err := o.known(ctx, st, network); err != nil {
+			return err
+		}
+		if _, err := st.Accounts.GrantOperator(ctx, operator(), network, subject); err != nil {
 			return badInput(err)
 		}
-		_, err := fmt.Fprintf(c.err, "%s is an operator: they see all accounts, pause receiver hosts and send callbacks again, on {base_url}/dashboard/operator.\n", told.Legible(o.Identity))
+		_, err := fmt.Fprintf(c.err,
+			"%s is an operator: they see all accounts, pause receiver hosts and send callbacks again, on {base_url}/dashboard/operator.\n", timeline.Legible(o.Identity))
 		return err
 	})
+}
+
+// known reports by its error that no edge lets anybody in by a network: a grant for a mistyped one helps
+// nobody now, and somebody else once a network of that id is there.
+func (o operatorGrantCmd) known(ctx context.Context, st *store.Store, network string) error {
+	if o.Unchecked {
+		return nil
+	}
+	all, err := fleet.Ask(ctx, st.Conn)
+	if err != nil {
+		return err
+	}
+	var known []string
+	for _, p := range all {
+		known = append(known, p.Networks...)
+	}
+	slices.Sort(known)
+	known = slices.Compact(known)
+	switch {
+	case slices.Contains(known, network):
+		return nil
+	case len(known) == 0:
+		return config.Usage(errors.New(
+			"IDENTITY: no running edge says which identity networks lead into its dashboard; " +
+				"start the service with one (dashboard: true, or --network-dashboard), or say --unchecked"))
+	default:
+		return config.Usage(fmt.Errorf(
+			"IDENTITY: no identity network %s leads into the dashboard; there is %s", strconv.Quote(network),
+			strings.Join(known, ", ")))
+	}
 }
 
 type operatorRevokeCmd struct {
@@ -72,18 +113,20 @@ func (o operatorRevokeCmd) Run(ctx context.Context, c console) error {
 	return o.existing(ctx, c, func(s *account.Store) error {
 		err := revoke(s)
 		if errors.Is(err, account.ErrNoOperator) {
-			return usageError{fmt.Errorf("WHO: %w", err)}
+			return config.Usage(fmt.Errorf("WHO: %w", err))
 		}
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(c.err, "%s is an operator no more, from the next click on.\n", told.Legible(o.Who))
+		_, err = fmt.Fprintf(c.err, "%s is an operator no more, from the next click on.\n",
+			timeline.Legible(o.Who))
 		return err
 	})
 }
 
 type operatorListCmd struct {
-	storeCmd `embed:""`
+	storeCmd      `embed:""`
+	table.Listing `embed:""`
 }
 
 // Run lists the operators.
@@ -93,12 +136,11 @@ func (o operatorListCmd) Run(ctx context.Context, c console) error {
 		if err != nil {
 			return err
 		}
-		w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
-		_, _ = fmt.Fprintln(w, "WHO\tSINCE\tUNTIL\tBY")
+		t := table.New("operators", "WHO", "SINCE", "UNTIL", "BY")
 		for _, g := range grants {
-			_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", told.Legible(g.Holder()), instant(g.Since), instant(g.Until), told.Legible(g.By))
+			t.Add(timeline.Legible(g.Holder()), g.Since, g.Until, timeline.Legible(g.By))
 		}
-		return w.Flush()
+		return o.Print(c.out, t)
 	})
 }
 
@@ -111,27 +153,31 @@ type operatorLinkCmd struct {
 func (o operatorLinkCmd) Run(ctx context.Context, c console) error {
 	base, _, err := edge.ParseBaseURL(o.BaseURL)
 	if err != nil {
-		var f faults
-		f.add("base-url", fmt.Sprintf("%q is %v", o.BaseURL, err), "for example https://verify.example.com")
-		return usageError{f.err()}
+		var f config.Faults
+		f.Add("base-url", fmt.Sprintf("%q is %v", o.BaseURL, err), "for example https://verify.example.com")
+		return config.Usage(f.OwnErr())
 	}
 	return o.existing(ctx, c, func(s *account.Store) error {
 		token, link, err := s.OperatorLink(ctx, operator())
 		if err != nil {
 			return err
 		}
-		_, _ = fmt.Fprintf(c.err, "The link works once, until %s. Whoever has it is an operator for 12 hours: send it as you would a password. To take it back, then too: verifyd operator revoke %s\n", instant(link.ExpiresAt), link.ID)
+		_, _ = fmt.Fprintf(c.err,
+			"The link works once, until %s. Whoever has it is an operator for 12 hours: send it as you would a password. To take it back, then too: verifyd operator revoke %s\n", table.Instant(link.ExpiresAt), link.ID)
 		_, err = fmt.Fprintln(c.out, base+linkPath+"?token="+url.QueryEscape(token))
 		return err
 	})
 }
 
 type operatorAuditCmd struct {
-	storeCmd `embed:""`
-	Limit    int `default:"50" help:"How many records, newest first; 0 for all."`
+	storeCmd      `embed:""`
+	table.Listing `embed:""`
+	Limit         int `default:"50" help:"How many records, newest first; 0 for all."`
 }
 
 // Run lists the records of the service.
 func (o operatorAuditCmd) Run(ctx context.Context, c console) error {
-	return o.existing(ctx, c, func(s *account.Store) error { return listAudit(ctx, c, s, account.ServiceLog, o.Limit) })
+	return o.existing(ctx, c, func(s *account.Store) error {
+		return listAudit(ctx, c, s, account.ServiceLog, o.Limit, o.Listing)
+	})
 }

@@ -13,52 +13,24 @@ import (
 	"syscall"
 	"testing"
 
+	"verifyd/cmd/verifyd/demo"
 	"verifyd/natsconf/natstest"
 )
 
-// disk is a filesystem in a file. What the process wrote and did not sync is in the kernel's cache alone, and a copy of the file
-// holds what a power cut would have left.
-type disk struct{ image, at string }
-
-func newDisk(t *testing.T, at string) *disk {
-	t.Helper()
-	d := &disk{image: filepath.Join(t.TempDir(), "disk.img"), at: at}
-	f, err := os.Create(d.image)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Truncate(256 << 20); err != nil {
-		t.Fatal(err)
-	}
-	f.Close()
-	if err := os.MkdirAll(at, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	for _, command := range [][]string{
-		{"mkfs.ext4", "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0", d.image},
-		{"mount", "-o", "loop,commit=300", d.image, at}, // the journal itself writes only when somebody syncs
-	} {
-		if out, err := exec.Command(command[0], command[1:]...).CombinedOutput(); err != nil {
-			t.Skipf("skipped: this test needs to make and mount a filesystem, as root on Linux: %s: %v %s", command[0], err, out)
-		}
-	}
-	t.Cleanup(func() { _ = exec.Command("umount", "-l", at).Run() })
-	return d
-}
-
-// cut takes the power away: the process freezes, what the disk holds at this moment is kept, and all else is gone.
-func (d *disk) cut(t *testing.T, c *child) {
+// cut takes the power away: the process freezes, what the disk holds at this moment is kept, and all else is
+// gone.
+func (c *child) cut(t *testing.T, d *natstest.Disk) {
 	t.Helper()
 	if err := c.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	left := d.image + ".left"
+	left := d.Image + ".left"
 	for _, step := range []func() error{
-		func() error { return exec.Command("cp", "--sparse=always", d.image, left).Run() },
+		func() error { return exec.Command("cp", "--sparse=always", d.Image, left).Run() },
 		func() error { c.kill(); return nil },
-		func() error { return exec.Command("umount", d.at).Run() },
-		func() error { return exec.Command("mount", "-o", "loop", left, d.at).Run() },
-		d.forgetMemory,
+		d.Unmount,
+		func() error { return d.Mount(left) },
+		func() error { return forgetMemory(d.At) },
 	} {
 		if err := step(); err != nil {
 			t.Fatal(err)
@@ -67,8 +39,8 @@ func (d *disk) cut(t *testing.T, c *child) {
 }
 
 // forgetMemory takes away what the store kept on a memory filesystem.
-func (d *disk) forgetMemory() error {
-	links, err := filepath.Glob(filepath.Join(d.at, "nats", "jetstream", "*", "streams", "*", "batches"))
+func forgetMemory(store string) error {
+	links, err := filepath.Glob(filepath.Join(store, "nats", "jetstream", "*", "streams", "*", "batches"))
 	for _, link := range links {
 		if target, lerr := os.Readlink(link); lerr == nil {
 			err = errors.Join(err, os.RemoveAll(target))
@@ -77,9 +49,10 @@ func (d *disk) forgetMemory() error {
 	return err
 }
 
-// The power is cut right after a receiver got a POST and while inits are being acknowledged. With the default every acknowledged
-// session, the outcome that the user read and the claim of the POST are there afterwards, and no second POST is sent. With
-// VERIFYD_SYNC=interval things are lost, which shows that this test can fail.
+// The power is cut right after a receiver got a POST and while inits are being acknowledged. With the default
+// every acknowledged session, the outcome that the user read and the claim of the POST are there afterwards,
+// and no second POST is sent. With VERIFYD_SYNC=interval things are lost, which shows that this test can
+// fail.
 func TestPowerLoss(t *testing.T) {
 	t.Parallel()
 	natstest.NeedsEmbedded(t, "what its disk has synced")
@@ -88,16 +61,16 @@ func TestPowerLoss(t *testing.T) {
 	}
 	for _, mode := range []string{"always", "interval"} {
 		t.Run(mode, func(t *testing.T) {
-			beside(t)
+			parallel(t)
 			c := newChild(t)
-			disk := newDisk(t, filepath.Join(c.dir, "store"))
+			disk := natstest.NewDisk(t, filepath.Join(c.dir, "store"))
 			t.Cleanup(func() { c.kill() }) // before the filesystem goes
 			c.env = append(c.env, "VERIFYD_SYNC="+mode)
 			c.inbox.hold = make(chan struct{})
 			t.Cleanup(func() { close(c.inbox.hold) })
 			c.start(t)
-			key := must[string](t)(c.command(t, "key", "create", "--account", "Harbor Guild", "--rate-limit", "100000/s"))
-			w := &walk{c: c, api: api{base: c.base(), key: key}, browser: newBrowser()}
+			key := c.makeKey(t, "Harbor Guild", "--rate-limit", "100000/s")
+			w := &walk{c: c, api: api{base: c.base(), key: key}, browser: demo.NewBrowser()}
 			w.api.knownSoon(t)
 
 			acknowledged := initsUntil(t, w.api, c.inbox, func() {
@@ -105,12 +78,13 @@ func TestPowerLoss(t *testing.T) {
 					s.do(t, w)
 				}
 			})
-			disk.cut(t, c)
+			c.cut(t, disk)
 			lost := len(acknowledged)
 			if c.restarts(t) {
 				lost = gone(t, w.api, acknowledged)
 			}
-			t.Logf("VERIFYD_SYNC=%s: %d sessions were acknowledged, %d are lost", mode, len(acknowledged), lost)
+			t.Logf("VERIFYD_SYNC=%s: %d sessions were acknowledged, %d are lost", mode, len(acknowledged),
+				lost)
 			if mode == "interval" {
 				if lost == 0 {
 					t.Error("nothing was lost without syncing: this test cannot fail")
@@ -129,7 +103,7 @@ func TestPowerLoss(t *testing.T) {
 }
 
 // initsUntil starts sessions all the time while the user signs in, until the user's POST has arrived.
-func initsUntil(t *testing.T, a api, in *inbox, signIn func()) (acknowledged []started) {
+func initsUntil(t *testing.T, a api, in *inbox, signIn func()) (acknowledged []demo.Started) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -138,7 +112,7 @@ func initsUntil(t *testing.T, a api, in *inbox, signIn func()) (acknowledged []s
 	for range 32 { // so many that they share batches
 		wg.Go(func() {
 			for ctx.Err() == nil {
-				if s, ok := a.tryInit(t, in.callbackURL()); ok {
+				if s, ok := a.tryInit(t, in.CallbackURL()); ok {
 					mu.Lock()
 					acknowledged = append(acknowledged, s)
 					mu.Unlock()
@@ -153,17 +127,17 @@ func initsUntil(t *testing.T, a api, in *inbox, signIn func()) (acknowledged []s
 	return acknowledged
 }
 
-// restarts says whether the process becomes ready again on what is left.
+// restarts reports whether the process becomes ready again on what is left.
 func (c *child) restarts(t *testing.T) bool {
 	t.Helper()
 	c.launch(t)
-	ctx, cancel := context.WithTimeout(t.Context(), natstest.LastResort)
+	ctx, cancel := context.WithTimeout(t.Context(), natstest.TestTimeout)
 	defer cancel()
 	return c.becomesReady(ctx)
 }
 
 // gone counts the sessions that cannot be read.
-func gone(t *testing.T, a api, sessions []started) (lost int) {
+func gone(t *testing.T, a api, sessions []demo.Started) (lost int) {
 	t.Helper()
 	for _, s := range sessions {
 		if status, _, _ := a.call(t, http.MethodGet, "/sessions/"+s.Session, ""); status != http.StatusOK {

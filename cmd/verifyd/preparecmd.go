@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
@@ -13,9 +14,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rs/zerolog"
+
+	"verifyd/cmd/verifyd/config"
+	"verifyd/cmd/verifyd/store"
 	"verifyd/dispatcher/callback/localca"
 	"verifyd/natsconf"
-	"verifyd/natsconf/seal"
+	"verifyd/natsconf/secretbox"
 )
 
 // trialRenew is how long a trial's certificate must still hold for it to be kept.
@@ -26,13 +31,13 @@ const accountsFile = "accounts.conf"
 
 type prepareCmd struct {
 	Dir         string   `arg:"" help:"Where to put it: a folder for each role (edge, dispatcher, operator, monitor) with nats.nk and secret.key, and nats with the servers' configuration."`
-	NATSServers []string `env:"-" name:"nats-servers" sep:"," placeholder:"HOST" help:"The NATS servers' names among each other, for the routes between them; none: a server alone."`
-	StoreLimit  string   `env:"-" placeholder:"SIZE" help:"What verifyd may store on all NATS servers together, all copies counted, for example 60GiB for three servers of 20. A repeat without it keeps the last one. Without any, nobody knows how full the store is."`
-	Trial       []string `env:"-" sep:"," placeholder:"HOST" help:"Make also a certificate for a proxy with these names (proxy/cert.pem and key.pem), by an authority that nobody can use again (trust/ca.pem). For trying out."`
+	NATSServers []string `name:"nats-servers" sep:"," placeholder:"HOST" help:"The NATS servers' names among each other, for the routes between them; none: a server alone."`
+	StoreLimit  string   `placeholder:"SIZE" help:"What verifyd may store on all NATS servers together, all copies counted, for example 60GiB for three servers of 20. A repeat without it keeps the last one. Without any, nobody knows how full the store is."`
+	Trial       []string `sep:"," placeholder:"HOST" help:"Make also a certificate for a proxy with these names (proxy/cert.pem and key.pem), by an authority that nobody can use again (trust/ca.pem). For trying out."`
 }
 
-// Run makes what is missing. What is secret stays as it is, at a repeat, and so does the limit unless another is given; the NATS configuration follows this version's table of
-// permissions.
+// Run makes what is missing. What is secret stays as it is, at a repeat, and so does the limit unless another
+// is given; the NATS configuration follows this version's table of permissions.
 func (p prepareCmd) Run(c console) error {
 	limit, err := p.storeLimit()
 	if err != nil {
@@ -57,7 +62,8 @@ func (p prepareCmd) Run(c console) error {
 		if err != nil {
 			return err
 		}
-		if err := put(p.Dir, "nats", "routes.conf", natsconf.RoutesConfig(p.NATSServers, password)); err != nil {
+		if err := put(p.Dir, "nats", "routes.conf",
+			natsconf.RoutesConfig(p.NATSServers, password)); err != nil {
 			return err
 		}
 	}
@@ -66,17 +72,18 @@ func (p prepareCmd) Run(c console) error {
 			return err
 		}
 	}
-	_, err = fmt.Fprintf(c.err, "%s is prepared. Keep a copy of the master key (%s) away from these machines: nothing sealed opens without it.\n",
-		p.Dir, filepath.Join(p.Dir, string(natsconf.RoleOperator), secretFile))
+	_, err = fmt.Fprintf(c.err,
+		"%s is prepared. Keep a copy of the master key (%s) away from these machines: nothing sealed opens without it.\n",
+		p.Dir, filepath.Join(p.Dir, string(natsconf.RoleOperator), config.SecretFile))
 	return err
 }
 
-// storeLimit gives the limit of the flag, or else that of the configuration that is there; 0: none.
+// storeLimit returns the limit of the flag, or else that of the configuration that is there; 0: none.
 func (p prepareCmd) storeLimit() (int64, error) {
 	if p.StoreLimit != "" {
-		limit, err := parseBytes(p.StoreLimit)
+		limit, err := config.ParseBytes(p.StoreLimit)
 		if err != nil {
-			return 0, usageError{fmt.Errorf("--store-limit: %w; for example 60GiB", err)}
+			return 0, config.Usage(fmt.Errorf("--store-limit: %w; for example 60GiB", err))
 		}
 		return limit, nil
 	}
@@ -87,27 +94,31 @@ func (p prepareCmd) storeLimit() (int64, error) {
 	return natsconf.StoreLimit(before), nil
 }
 
-// masterKey gives every role the same one; whoever has one already, it is all of theirs.
+// masterKey writes the same one for every role: the one that is there, or a new one.
 func (p prepareCmd) masterKey() error {
-	key, err := kept(p.Dir, string(natsconf.RoleOperator), secretFile, func() string { return seal.NewKey().Encode() })
+	key, err := kept(p.Dir, string(natsconf.RoleOperator), config.SecretFile, func() string {
+		return secretbox.NewKey().Encode()
+	})
 	if err != nil {
 		return err
 	}
-	if _, err := seal.ParseKey(key); err != nil {
-		return fmt.Errorf("the master key in %s: %w", filepath.Join(p.Dir, string(natsconf.RoleOperator), secretFile), err)
+	if _, err := secretbox.ParseKey(key); err != nil {
+		return fmt.Errorf("the master key in %s: %w",
+			filepath.Join(p.Dir, string(natsconf.RoleOperator), config.SecretFile), err)
 	}
 	for _, role := range []natsconf.Role{natsconf.RoleEdge, natsconf.RoleDispatcher} {
-		if err := put(p.Dir, string(role), secretFile, []byte(key+"\n")); err != nil {
+		if err := put(p.Dir, string(role), config.SecretFile, []byte(key+"\n")); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// trial makes a certificate for a month. Its authority's key is never written down, so that who trusts the authority trusts this one
-// certificate.
+// trial makes a certificate for a month. Its authority's key is never written down, so that who trusts the
+// authority trusts this one certificate.
 func (p prepareCmd) trial() error {
-	if cert, err := tls.LoadX509KeyPair(filepath.Join(p.Dir, "proxy", "cert.pem"), filepath.Join(p.Dir, "proxy", "key.pem")); err == nil && holds(cert, p.Trial) {
+	if cert, err := tls.LoadX509KeyPair(filepath.Join(p.Dir, "proxy", "cert.pem"),
+		filepath.Join(p.Dir, "proxy", "key.pem")); err == nil && holds(cert, p.Trial) {
 		return nil
 	}
 	ca, err := localca.New()
@@ -123,23 +134,26 @@ func (p prepareCmd) trial() error {
 		return fmt.Errorf("encode the trial's key: %w", err)
 	}
 	return errors.Join(
-		put(p.Dir, "proxy", "cert.pem", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Certificate[0]})),
+		put(p.Dir, "proxy", "cert.pem", pem.EncodeToMemory(&pem.Block{
+			Type: "CERTIFICATE", Bytes: cert.Certificate[0],
+		})),
 		put(p.Dir, "proxy", "key.pem", pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})),
 		put(p.Dir, "trust", "ca.pem", ca.PEM()),
 	)
 }
 
-// holds says whether a certificate is good for all names, for a while.
+// holds reports whether a certificate is good for all names, for a while.
 func holds(cert tls.Certificate, hosts []string) bool {
 	for _, h := range hosts {
-		if cert.Leaf == nil || cert.Leaf.VerifyHostname(h) != nil || time.Until(cert.Leaf.NotAfter) < trialRenew {
+		if cert.Leaf == nil || cert.Leaf.VerifyHostname(h) != nil ||
+			time.Until(cert.Leaf.NotAfter) < trialRenew {
 			return false
 		}
 	}
 	return true
 }
 
-// kept gives what a file holds, and makes it where it is missing.
+// kept returns what a file holds, and makes it where it is missing.
 func kept(dir, folder, name string, fresh func() string) (string, error) {
 	b, err := os.ReadFile(filepath.Join(dir, folder, name)) //nolint:gosec // the operator's own folder
 	if errors.Is(err, fs.ErrNotExist) {
@@ -162,4 +176,28 @@ func put(dir, folder, name string, content []byte) error {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return nil
+}
+
+type applyCmd struct {
+	config.StoreSettings `embed:"" group:"store"`
+}
+
+// Run makes the topology, as each start of the service does whose credential may. A repeat changes nothing.
+func (a applyCmd) Run(ctx context.Context, c console) error {
+	var f config.Faults
+	cfg := a.Config(&f)
+	if cfg.NATSURL == "" {
+		f.Add("nats-url", "not set, and an embedded store is made by the service itself",
+			"set it to the external servers")
+	}
+	if err := f.Err(); err != nil {
+		return config.Usage(err)
+	}
+	st, err := store.Open(ctx, cfg, zerolog.New(c.err).Level(zerolog.WarnLevel), store.ToServe)
+	if err != nil {
+		return err
+	}
+	defer st.Close()
+	_, err = fmt.Fprintln(c.err, "The servers hold what verifyd needs.")
+	return err
 }

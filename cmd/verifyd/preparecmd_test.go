@@ -40,15 +40,19 @@ func prepare(t *testing.T, args ...string) {
 
 // What is secret is made once, and lies in the folder of who needs it alone; the rest follows the version.
 func TestPrepare(t *testing.T) {
-	beside(t)
+	parallel(t)
 	dir := t.TempDir()
 	hosts := []string{"verifyd.localhost", "integrator.test"}
-	args := []string{dir, "--nats-servers", "n1,n2", "--store-limit", "60GiB", "--trial", strings.Join(hosts, ",")}
+	args := []string{
+		dir, "--nats-servers", "n1,n2", "--store-limit", "60GiB", "--trial", strings.Join(hosts, ","),
+	}
 	prepare(t, args...)
 	first := folder(t, dir)
 	want := []string{
-		"dispatcher/nats.nk", "dispatcher/secret.key", "edge/nats.nk", "edge/secret.key", "monitor/nats.nk", "nats/accounts.conf", "nats/routes.conf",
-		"nats/routes.secret", "operator/nats.nk", "operator/secret.key", "proxy/cert.pem", "proxy/key.pem", "trust/ca.pem",
+		"dispatcher/nats.nk", "dispatcher/secret.key", "edge/nats.nk", "edge/secret.key", "monitor/nats.nk",
+		"nats/accounts.conf", "nats/routes.conf",
+		"nats/routes.secret", "operator/nats.nk", "operator/secret.key", "proxy/cert.pem", "proxy/key.pem",
+		"trust/ca.pem",
 	}
 	for _, name := range want {
 		if first[name] == "" {
@@ -58,24 +62,28 @@ func TestPrepare(t *testing.T) {
 	if !strings.Contains(first["nats/accounts.conf"], "jetstream: {max_store: 64424509440}") {
 		t.Errorf("the account's limit is missing:\n%s", first["nats/accounts.conf"])
 	}
-	if code, _, errOut := verifyd(t, "prepare", dir, "--store-limit", "60"); code != exitUsage || !strings.Contains(errOut, "60GiB") {
+	if code, _, errOut := verifyd(t, "prepare", dir, "--store-limit", "60"); code != exitUsage ||
+		!strings.Contains(errOut, "60GiB") {
 		t.Errorf("a limit without a unit: %d %s", code, errOut)
 	}
 	if len(first) != len(want) {
 		t.Errorf("%d files: %q", len(first), first)
 	}
-	if first["edge/secret.key"] != first["operator/secret.key"] || first["dispatcher/secret.key"] != first["operator/secret.key"] {
+	if first["edge/secret.key"] != first["operator/secret.key"] ||
+		first["dispatcher/secret.key"] != first["operator/secret.key"] {
 		t.Error("the master key is not the same for all")
 	}
 	if first["edge/nats.nk"] == first["dispatcher/nats.nk"] {
 		t.Error("two roles have one credential")
 	}
 	for name, content := range first {
-		if strings.HasSuffix(name, ".nk") && strings.Contains(first["nats/accounts.conf"], strings.TrimSpace(content)) {
+		if strings.HasSuffix(name, ".nk") &&
+			strings.Contains(first["nats/accounts.conf"], strings.TrimSpace(content)) {
 			t.Errorf("the servers' configuration holds the secret of %s", name)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(dir, "nats", "accounts.conf"), []byte("of an older version"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "nats", "accounts.conf"), []byte("of an older version"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	prepare(t, args...)
@@ -86,7 +94,8 @@ func TestPrepare(t *testing.T) {
 	}
 	limited := func(want string) {
 		t.Helper()
-		if accounts := folder(t, dir)["nats/accounts.conf"]; !strings.Contains(accounts, "jetstream: {max_store: "+want+"}") {
+		if accounts := folder(t, dir)["nats/accounts.conf"]; !strings.Contains(accounts,
+			"jetstream: {max_store: "+want+"}") {
 			t.Errorf("the account's limit is not %s:\n%s", want, accounts)
 		}
 	}
@@ -98,30 +107,36 @@ func TestPrepare(t *testing.T) {
 	limited("32212254720")
 	// A certificate that lacks a name is made anew, with its authority.
 	prepare(t, dir, "--trial", strings.Join(append(hosts, "network.localhost"), ","))
-	cert := must[tls.Certificate](t)(tls.LoadX509KeyPair(filepath.Join(dir, "proxy", "cert.pem"), filepath.Join(dir, "proxy", "key.pem")))
+	cert := must[tls.Certificate](t)(tls.LoadX509KeyPair(filepath.Join(dir, "proxy", "cert.pem"),
+		filepath.Join(dir, "proxy", "key.pem")))
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(must[[]byte](t)(os.ReadFile(filepath.Join(dir, "trust", "ca.pem"))))
-	if _, err := cert.Leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: "network.localhost"}); err != nil {
+	if _, err := cert.Leaf.Verify(x509.VerifyOptions{
+		Roots: roots, DNSName: "network.localhost",
+	}); err != nil {
 		t.Error(err)
 	}
 
-	if err := os.WriteFile(filepath.Join(dir, "operator", "secret.key"), []byte("hunter2"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "operator", "secret.key"), []byte("hunter2"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, errOut := verifyd(t, "prepare", dir); code == 0 || !strings.Contains(errOut, "secret.key") || strings.Contains(errOut, "hunter2") {
+	if code, _, errOut := verifyd(t, "prepare", dir); code == 0 || !strings.Contains(errOut, "secret.key") ||
+		strings.Contains(errOut, "hunter2") {
 		t.Errorf("with a damaged master key: exit %d, %s", code, errOut)
 	}
 }
 
 func TestApplyIsForExternalServers(t *testing.T) {
-	beside(t)
-	if code, _, errOut := verifyd(t, "apply"); code != exitUsage || !strings.Contains(errOut, "VERIFYD_NATS_URL") {
+	parallel(t)
+	if code, _, errOut := verifyd(t, "apply"); code != exitUsage ||
+		!strings.Contains(errOut, "VERIFYD_NATS_URL") {
 		t.Errorf("exit %d: %s", code, errOut)
 	}
 }
 
 func TestHealthcheck(t *testing.T) {
-	beside(t)
+	parallel(t)
 	ready := true
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/readyz" || !ready {
@@ -131,13 +146,16 @@ func TestHealthcheck(t *testing.T) {
 	}))
 	address := strings.TrimPrefix(server.URL, "http://")
 	_, port, _ := strings.Cut(address, ":")
-	for _, args := range [][]string{{"--admin-listen", address}, {"--admin-listen", ":" + port}, {"--url", server.URL + "/readyz"}} {
+	for _, args := range [][]string{
+		{"--admin-listen", address}, {"--admin-listen", ":" + port}, {"--url", server.URL + "/readyz"},
+	} {
 		if code, out, errOut := verifyd(t, append([]string{"healthcheck"}, args...)...); code != 0 {
 			t.Errorf("%q: exit %d: %s%s", args, code, out, errOut)
 		}
 	}
 	ready = false
-	if code, out, errOut := verifyd(t, "healthcheck", "--admin-listen", address); code != exitFailed || !strings.Contains(out, "not connected") || !strings.Contains(errOut, "503") {
+	if code, out, errOut := verifyd(t, "healthcheck", "--admin-listen", address); code != exitFailed ||
+		!strings.Contains(out, "not connected") || !strings.Contains(errOut, "503") {
 		t.Errorf("not ready: exit %d: %s%s", code, out, errOut)
 	}
 	server.Close()
@@ -145,7 +163,9 @@ func TestHealthcheck(t *testing.T) {
 		t.Errorf("nobody there: exit %d", code)
 	}
 	for _, args := range [][]string{{"--admin-listen", "nowhere"}, {"--url", "::"}} {
-		if code, _, errOut := verifyd(t, slices.Concat([]string{"healthcheck"}, args)...); code != exitUsage || !strings.Contains(errOut, "example") {
+		if code, _, errOut := verifyd(t,
+			slices.Concat([]string{"healthcheck"}, args)...); code != exitUsage ||
+			!strings.Contains(errOut, "example") {
 			t.Errorf("%q: exit %d: %s", args, code, errOut)
 		}
 	}

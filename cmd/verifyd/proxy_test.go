@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"verifyd/cmd/verifyd/demo"
 	"verifyd/natsconf/natstest"
 )
 
@@ -67,8 +68,8 @@ func (e *egress) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	<-done
 }
 
-// answer makes the proxy refuse with a status, or tunnel again, ends the tunnels that stand, so that nothing goes through them, and
-// gives what it was asked for so far.
+// answer makes the proxy refuse with a status, or tunnel again, ends the tunnels that stand, so that nothing
+// goes through them, and returns what it was asked for so far.
 func (e *egress) answer(status int) []*http.Request {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -80,10 +81,11 @@ func (e *egress) answer(status int) []*http.Request {
 	return asked
 }
 
-// One session goes out through the egress proxy, by one CONNECT to the receiver's address. When the proxy refuses, nothing is sent,
-// the operator is told that it was the proxy, and the delivery goes out when it lets things through again. Its password stands nowhere.
+// One session goes out through the egress proxy, by one CONNECT to the receiver's address. When the proxy
+// refuses, nothing is sent, the operator is told that it was the proxy, and the delivery goes out when it
+// lets things through again. Its password stands nowhere.
 func TestCallbacksGoThroughTheEgressProxy(t *testing.T) {
-	beside(t)
+	parallel(t)
 	const user, password = "verifyd", "planted-in-the-proxy"
 	e := newEgress(t)
 	c := newChild(t)
@@ -91,9 +93,9 @@ func TestCallbacksGoThroughTheEgressProxy(t *testing.T) {
 	u.User = url.UserPassword(user, password)
 	c.env = append(c.env, "VERIFYD_CALLBACK_PROXY="+u.String())
 	c.start(t)
-	key := must[string](t)(c.command(t, "key", "create", "--account", "Harbor Guild"))
+	key := c.makeKey(t, "Harbor Guild")
 	verify := func() *walk {
-		w := &walk{c: c, api: api{base: c.base(), key: key}, browser: newBrowser()}
+		w := &walk{c: c, api: api{base: c.base(), key: key}, browser: demo.NewBrowser()}
 		w.api.knownSoon(t)
 		for _, s := range steps {
 			s.do(t, w)
@@ -111,25 +113,29 @@ func TestCallbacksGoThroughTheEgressProxy(t *testing.T) {
 	delivered(verify())
 	asked := e.answer(http.StatusProxyAuthRequired)
 	pair := base64.StdEncoding.EncodeToString([]byte(user + ":" + password))
-	if len(asked) != 1 || asked[0].Method != http.MethodConnect || asked[0].Host != c.inbox.listener.Addr().String() ||
+	if len(asked) != 1 || asked[0].Method != http.MethodConnect ||
+		asked[0].Host != c.inbox.Listener.Addr().String() ||
 		asked[0].Header.Get("Proxy-Authorization") != "Basic "+pair {
 		t.Fatalf("the proxy was asked %v", asked)
 	}
-	if got := <-c.inbox.got; got.header.Get("Proxy-Authorization") != "" {
+	if got := <-c.inbox.got; got.Header.Get("Proxy-Authorization") != "" {
 		t.Error("the receiver got the proxy's credentials")
 	}
 
-	// By its password it is refused, until somebody mends that.
+	// By its password it is refused, until somebody fixes that.
 	w := verify()
 	story := c.toldOf(t, w, "Not sent: the egress proxy wants other credentials")
 	_, _, metrics := api{base: "http://" + c.admin}.call(t, http.MethodGet, "/metrics", "")
-	if !strings.Contains(c.log.String(), `"class":"proxy"`) || !strings.Contains(string(metrics), `class="proxy"`) {
+	if !strings.Contains(c.log.String(), `"class":"proxy"`) ||
+		!strings.Contains(string(metrics), `class="proxy"`) {
 		t.Error("neither log nor metrics tell the proxy's failure apart")
 	}
 	e.answer(0)
 	delivered(w)
 	c.kill()
-	for where, text := range c.left(t, map[string]string{"log": c.log.String(), "metrics": string(metrics), "explain": story}) {
+	for where, text := range c.left(t, map[string]string{
+		"log": c.log.String(), "metrics": string(metrics), "explain": story,
+	}) {
 		if strings.Contains(text, password) || strings.Contains(text, pair) {
 			t.Errorf("the proxy's password stands in %s", where)
 		}

@@ -8,15 +8,18 @@ import (
 	"strings"
 	"testing"
 
+	"verifyd/cmd/verifyd/config"
+	"verifyd/cmd/verifyd/demo"
+	"verifyd/cmd/verifyd/store"
 	"verifyd/natsconf"
-	"verifyd/natsconf/carry"
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/transfer"
 )
 
-// /readyz tells how everything stands that the service depends on. What is the same for every process is told, and turns no request
-// away.
+// /readyz tells how everything stands that the service depends on. What is the same for every process is
+// told, and turns no request away.
 func TestReadinessTellsEachDependency(t *testing.T) {
-	beside(t)
+	parallel(t)
 	r := boot(t)
 	type check struct {
 		Name, State, Reason string
@@ -24,7 +27,7 @@ func TestReadinessTellsEachDependency(t *testing.T) {
 	}
 	look := func() (status int, checks []check) {
 		t.Helper()
-		status, _, body := api{base: "http://" + r.admin}.call(t, http.MethodGet, "/readyz", "")
+		status, _, body := api{base: "http://" + r.Admin}.call(t, http.MethodGet, "/readyz", "")
 		var doc struct{ Checks []check }
 		if err := json.Unmarshal(body, &doc); err != nil {
 			t.Fatalf("%v in %s", err, body)
@@ -40,8 +43,10 @@ func TestReadinessTellsEachDependency(t *testing.T) {
 		copies = natstest.Replicas
 	}
 	for name, state := range map[string]string{
-		"jetstream": "NATS 2.", "keys": "as they are stored", "writers": "", "standing": "", "deliveries": "", "store": "MiB used", "public server": "127.0.0.1:",
-		"clock": "off the server's", "topology": "as it should be", "stream COMPLETIONS": fmt.Sprintf("%d of %[1]d copies current", copies),
+		"jetstream": "NATS 2.", "keys": "as they are stored", "writers": "", "standing": "", "deliveries": "",
+		"store": "MiB used", "public server": "127.0.0.1:",
+		"clock": "off the server's", "topology": "as it should be",
+		"stream COMPLETIONS": fmt.Sprintf("%d of %[1]d copies current", copies),
 		"stream KV_sessions": "led by", "consumer dispatcher": "0 waiting", "network dev": "",
 	} {
 		i := slices.IndexFunc(checks, func(c check) bool { return c.Name == name })
@@ -50,8 +55,8 @@ func TestReadinessTellsEachDependency(t *testing.T) {
 		}
 	}
 
-	r = boot(t, func(c *config) { c.dispatch = false })
-	if err := r.store.conn.JS.DeleteStream(t.Context(), natsconf.StreamEvents); err != nil {
+	r = boot(t, func(c *config.Config) { c.Dispatcher = false })
+	if err := r.Store.Conn.JS.DeleteStream(t.Context(), natsconf.StreamEvents); err != nil {
 		t.Fatal(err)
 	}
 	status, checks = look()
@@ -64,12 +69,12 @@ func TestReadinessTellsEachDependency(t *testing.T) {
 	}
 }
 
-// awaitCheck asks /readyz until a check is as wanted, and gives the status and why the check fails.
+// awaitCheck asks /readyz until a check is as wanted, and returns the status and why the check fails.
 func (r *rig) awaitCheck(t *testing.T, name string, ok bool) (status int, reason string) {
 	t.Helper()
 	soon(t, func() bool {
 		var body []byte
-		status, _, body = api{base: "http://" + r.admin}.call(t, http.MethodGet, "/readyz", "")
+		status, _, body = api{base: "http://" + r.Admin}.call(t, http.MethodGet, "/readyz", "")
 		var doc struct {
 			Checks []struct {
 				Name, Reason string
@@ -90,28 +95,34 @@ func (r *rig) awaitCheck(t *testing.T, name string, ok bool) (status int, reason
 	return status, reason
 }
 
-// A load balancer goes on sending requests while the store is about to be moved: sessions are started and completed, and what is completed
-// is delivered later. From the seal on it sends none.
+// A load balancer goes on sending requests while the store is about to be moved: sessions are started and
+// completed, and what is completed is delivered later. From the seal on it sends none.
 func TestReadinessWhileTheStoreIsMoved(t *testing.T) {
-	beside(t)
+	parallel(t)
 	r := boot(t)
-	set := func(state natsconf.StandingState) {
+	set := func(state natsconf.State) {
 		t.Helper()
-		if _, err := r.store.conn.SetStanding(t.Context(), standing(t, r.store), state, "other", "nats://n1:4222"); err != nil {
+		if _, err := r.Store.Conn.SetStoreState(t.Context(),
+			must[natsconf.StoreState](t)(r.Store.Conn.StoreState(t.Context())), state, "other",
+			"nats://n1:4222"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	set(natsconf.StandingLeaving)
-	if status, reason := r.awaitCheck(t, "deliveries", false); status != http.StatusOK || !strings.Contains(reason, "being moved to nats://n1:4222") {
+	set(natsconf.StateDraining)
+	if status, reason := r.awaitCheck(t, "deliveries", false); status != http.StatusOK ||
+		!strings.Contains(reason, "being moved to nats://n1:4222") {
 		t.Errorf("about to be moved: %d, %s", status, reason)
 	}
-	s, b := r.begin(t), newBrowser()
-	expectTitle(t, must[*page](t)(b.press(t.Context(), atProvider(t, b, s.VerifyURL), "sign-in")), http.StatusOK, "You are verified")
-	if v := r.api().read(t, s.Session); v.State != "verified" || v.Delivery.State != "due" || r.inbox.count(v.ID) != 0 {
-		t.Errorf("completed meanwhile: %s, delivery %s, %d POSTs", v.State, v.Delivery.State, r.inbox.count(v.ID))
+	s, b := r.begin(t), demo.NewBrowser()
+	expectTitle(t, must[*demo.Page](t)(b.Press(t.Context(), atProvider(t, b, s.VerifyURL), "sign-in")),
+		http.StatusOK, "You are verified")
+	if v := r.api().read(t, s.Session); v.State != "verified" || v.Delivery.State != "due" ||
+		r.inbox.count(v.ID) != 0 {
+		t.Errorf("completed meanwhile: %s, delivery %s, %d POSTs", v.State, v.Delivery.State,
+			r.inbox.count(v.ID))
 	}
 
-	set(natsconf.StandingOpen) // the move is taken back
+	set(natsconf.StateOpen) // the move is taken back
 	if status, _ := r.awaitCheck(t, "deliveries", true); status != http.StatusOK {
 		t.Errorf("taken back: %d", status)
 	}
@@ -119,14 +130,17 @@ func TestReadinessWhileTheStoreIsMoved(t *testing.T) {
 		t.Errorf("%d POSTs", r.inbox.count(v.ID))
 	}
 
-	set(natsconf.StandingSealing)
-	if err := r.store.conn.Seal(t.Context(), carry.Sealable(everything())...); err != nil {
+	set(natsconf.StateSealing)
+	if err := r.Store.Conn.Seal(t.Context(), transfer.Sealable(store.Assets())...); err != nil {
 		t.Fatal(err)
 	}
-	if status, reason := r.awaitCheck(t, "standing", false); status != http.StatusServiceUnavailable || !strings.Contains(reason, "being sealed") {
+	if status, reason := r.awaitCheck(t, "standing", false); status != http.StatusServiceUnavailable ||
+		!strings.Contains(reason, "being sealed") {
 		t.Errorf("sealed: %d, %s", status, reason)
 	}
-	status, header, body := r.api().call(t, http.MethodPost, "/verify/init", `{"platform":"p","platform_user_id":"u","callback_url":"`+r.inbox.callbackURL()+`"}`)
+	status, header, body := r.api().
+		call(t, http.MethodPost, "/verify/init",
+			`{"platform":"p","platform_user_id":"u","callback_url":"`+r.inbox.CallbackURL()+`"}`)
 	if status != http.StatusServiceUnavailable || header.Get("Retry-After") == "" {
 		t.Errorf("a start on a sealed store: %d %q %s", status, header.Get("Retry-After"), body)
 	}

@@ -27,7 +27,8 @@ import (
 	"verifyd/natsconf/natstest"
 )
 
-// realProvider is an OpenID Connect provider that was not written here: a process of this test, with its own folder, port and https.
+// realProvider is an OpenID Connect provider that was not written here: a process of this test, with its own
+// folder, port and https.
 type realProvider struct {
 	dir     string // what it reads and writes
 	address string // 127.0.0.1 and the port of its process
@@ -36,8 +37,9 @@ type realProvider struct {
 	log     *buffer
 	client  *http.Client // trusts it
 
-	users   [2]realUser    // who can sign in there
-	pages   []providerPage // what it asks a user who wants to get on, and how that one answers; the first that shows is answered
+	users [2]realUser // who can sign in there
+	// what it asks a user who wants to get on, and how that one answers; the first that shows is answered
+	pages   []providerPage
 	refusal []providerPage // the same of a user who does not want to
 }
 
@@ -81,12 +83,15 @@ func pressed(buttons ...string) actions {
 func newRealProvider(t *testing.T, ca *localca.Authority, cert tls.Certificate) *realProvider {
 	t.Helper()
 	p := &realProvider{dir: t.TempDir(), address: natstest.Address(t), cert: cert, log: &buffer{}}
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: ca.Pool(), MinVersion: tls.VersionTLS12}, DisableKeepAlives: true}
+	transport := &http.Transport{
+		TLSClientConfig:   &tls.Config{RootCAs: ca.Pool(), MinVersion: tls.VersionTLS12},
+		DisableKeepAlives: true,
+	}
 	p.client = &http.Client{Transport: transport, Timeout: 20 * time.Second}
 	return p
 }
 
-// serveFront runs a front that ends TLS before what listens on an address, and gives the front's own.
+// serveFront runs a front that ends TLS before what listens on an address, and returns the front's own.
 func serveFront(t *testing.T, cert tls.Certificate, listens string) string {
 	t.Helper()
 	behind := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: listens})
@@ -120,7 +125,9 @@ func (p *realProvider) writeKey(t *testing.T, name string, key any) {
 // serve runs the provider's program for the length of the test, and waits until an address of it answers.
 func (p *realProvider) serve(t *testing.T, up string, cmd *exec.Cmd) {
 	t.Helper()
-	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = p.dir, p.log, p.log, &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
+	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = p.dir, p.log, p.log, &syscall.SysProcAttr{
+		Setpgid: true, Pdeathsig: syscall.SIGTERM,
+	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +140,7 @@ func (p *realProvider) serve(t *testing.T, up string, cmd *exec.Cmd) {
 			t.Logf("the provider's log:\n%s", p.log)
 		}
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), natstest.LastResort)
+	ctx, cancel := context.WithTimeout(t.Context(), natstest.TestTimeout)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

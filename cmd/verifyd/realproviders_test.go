@@ -20,6 +20,8 @@ import (
 	"github.com/chromedp/cdproto/storage"
 	"github.com/chromedp/chromedp"
 
+	"verifyd/cmd/verifyd/config"
+	"verifyd/cmd/verifyd/demo"
 	"verifyd/dispatcher/callback/localca"
 	"verifyd/edge/chromiumtest"
 	"verifyd/edge/network"
@@ -27,11 +29,12 @@ import (
 	"verifyd/sessions"
 )
 
-// Sign-ins at OpenID Connect providers that were not written here: the whole service behind a front that speaks TLS, with a networks
-// file, a receiver, and Chromium at the provider's own pages. What these providers do differently stands in docs/OPERATING.md.
+// Sign-ins at OpenID Connect providers that were not written here: the whole service behind a front that
+// speaks TLS, with a networks file, a receiver, and Chromium at the provider's own pages. What these
+// providers do differently stands in docs/OPERATING.md.
 
 func TestGlewlwyd(t *testing.T) {
-	besideFew(t)
+	parallelHeavy(t)
 	v := visitRealProvider(t, startGlewlwyd)
 	who, other := v.p.users[0], v.p.users[1]
 	v.verified("plain", who, "login", "continue")
@@ -47,7 +50,7 @@ func TestGlewlwyd(t *testing.T) {
 }
 
 func TestLemonLDAP(t *testing.T) {
-	besideFew(t)
+	parallelHeavy(t)
 	v := visitRealProvider(t, startLemonLDAP)
 	who, other := v.p.users[0], v.p.users[1]
 	v.verified("plain", who, "login", "consent")
@@ -72,7 +75,8 @@ type realVisit struct {
 	roots *x509.CertPool
 }
 
-// realNetworks are the ids of the networks in the networks file, all at the one provider, with what each adds to its entry.
+// realNetworks are the ids of the networks in the networks file, all at the one provider, with what each adds
+// to its entry.
 func realNetworks(p *realProvider) map[string]string {
 	_, domain, _ := strings.Cut(p.users[0].email, "@")
 	return map[string]string{
@@ -85,17 +89,20 @@ func realNetworks(p *realProvider) map[string]string {
 	}
 }
 
-// probePath is where the provider returns to for the probe, which the service knows nothing of: the browser's address tells what came back.
+// probePath is where the provider returns to for the probe, which the service knows nothing of: the browser's
+// address tells what came back.
 const probePath = "/probe"
 
-func visitRealProvider(t *testing.T, start func(t *testing.T, p *realProvider, redirectURIs []string)) *realVisit {
+func visitRealProvider(t *testing.T,
+	start func(t *testing.T, p *realProvider, redirectURIs []string)) *realVisit {
 	t.Helper()
 	ca := must[*localca.Authority](t)(localca.New())
 	cert := must[tls.Certificate](t)(ca.Issue(localca.Certificate{Hosts: []string{"localhost", "127.0.0.1"}}))
 	leaf := must[*x509.Certificate](t)(x509.ParseCertificate(cert.Certificate[0]))
 	tab := chromiumtest.Start(t, chromiumtest.Trust(leaf))
 	listen := natstest.Address(t)
-	base := strings.Replace(serveFront(t, cert, listen), "127.0.0.1", "localhost", 1) // another site than the provider's, with cookies of its own
+	// another site than the provider's, with cookies of its own
+	base := strings.Replace(serveFront(t, cert, listen), "127.0.0.1", "localhost", 1)
 	p := newRealProvider(t, ca, cert)
 	redirectURIs := []string{base + probePath}
 	for id := range realNetworks(&realProvider{}) {
@@ -104,16 +111,18 @@ func visitRealProvider(t *testing.T, start func(t *testing.T, p *realProvider, r
 	start(t, p, redirectURIs)
 	p.write(t, "networks.yaml", networksOf(p))
 	p.write(t, "ca.pem", ca.PEM())
-	r := boot(t, func(c *config) {
-		var f faults
-		c.listen, c.baseURL, c.devNetwork = listen, base, ""
-		c.networks, c.networkRoots = networksFile(&f, p.path("networks.yaml")), roots(&f, "network-ca-file", p.path("ca.pem"))
-		if err := f.err(); err != nil {
+	r := boot(t, func(c *config.Config) {
+		var f config.Faults
+		c.Listen, c.BaseURL, c.DevNetwork = listen, base, ""
+		c.Networks, c.NetworkRoots = config.NetworksFile(&f, p.path("networks.yaml")),
+			config.Roots(&f, "network-ca-file", p.path("ca.pem"))
+		if err := f.Err(); err != nil {
 			t.Fatal(err)
 		}
 	})
 	return &realVisit{
-		visitor: visitor{t, r, tab}, p: p, api: api{base: "http://" + listen, key: r.apiKey}, base: base, roots: ca.Pool(),
+		visitor: visitor{t, r, tab}, p: p, api: api{base: "http://" + listen, key: r.apiKey}, base: base,
+		roots: ca.Pool(),
 	}
 }
 
@@ -128,7 +137,7 @@ func networksOf(p *realProvider) []byte {
 	return file.Bytes()
 }
 
-// pass answers the provider's pages until the browser is back, and gives their names.
+// pass answers the provider's pages until the browser is back, and returns their names.
 func (v *realVisit) pass(who realUser, pages []providerPage) (asked []string) {
 	v.t.Helper()
 	var script strings.Builder
@@ -147,7 +156,8 @@ func (v *realVisit) pass(who realUser, pages []providerPage) (asked []string) {
 	defer tick.Stop()
 	for v.tab.Err() == nil {
 		<-tick.C
-		shown, _ := chromedp.Run(v.tab, chromedp.Evaluate[string](script.String())) // a page that goes away while it is asked is asked again
+		// a page that goes away while it is asked is asked again
+		shown, _ := chromedp.Run(v.tab, chromedp.Evaluate[string](script.String()))
 		if shown == "back" {
 			return asked
 		}
@@ -162,7 +172,8 @@ func (v *realVisit) pass(who realUser, pages []providerPage) (asked []string) {
 	return nil
 }
 
-// answerWithin bounds one answer to a provider's page. Its script may draw the page anew while it is filled in; then it is asked again.
+// answerWithin bounds one answer to a provider's page. Its script may draw the page anew while it is filled
+// in; then it is asked again.
 const answerWithin = 10 * time.Second
 
 // answered fills in a page. Where that did not end, the page is one that nobody has answered yet.
@@ -172,7 +183,9 @@ func (v *realVisit) answered(answer actions) bool {
 	for _, a := range answer {
 		if err := chromedp.Do(ctx, a); err != nil {
 			v.t.Logf("a page of the provider is answered again: %v", err)
-			_, _ = chromedp.Run(v.tab, chromedp.Evaluate[bool](`document.querySelectorAll("[data-answered]").forEach(e => delete e.dataset.answered) === undefined`))
+			_, _ = chromedp.Run(v.tab,
+				chromedp.Evaluate[bool](
+					`document.querySelectorAll("[data-answered]").forEach(e => delete e.dataset.answered) === undefined`))
 			return false
 		}
 	}
@@ -188,37 +201,45 @@ func (v *realVisit) forget() {
 	}))
 }
 
-// walk is one session by a network: through the provider's pages to the end, the one POST, and what the integrator reads.
-func (v *realVisit) walk(id string, who realUser, pages []providerPage) (asked []string, heading string, got receipt) {
+// walk is one session by a network: through the provider's pages to the end, the one POST, and what the
+// integrator reads.
+func (v *realVisit) walk(id string, who realUser, pages []providerPage) (asked []string, heading string,
+	got receipt) {
 	v.t.Helper()
 	s := v.start(id, who)
 	asked = v.pass(who, pages)
-	if ended := must[bool](v.t)(chromedp.Run(v.tab, chromedp.Evaluate[bool](`document.querySelector(".sign") !== null`))); !ended {
+	if ended := must[bool](v.t)(chromedp.Run(v.tab,
+		chromedp.Evaluate[bool](`document.querySelector(".sign") !== null`))); !ended {
 		v.t.Fatalf("%s: the provider asked for %q, and the sign-in did not end:\n%s", id, asked, v.r.log)
 	}
 	return asked, v.text("h1"), v.ended(s, who)
 }
 
 // start begins a session, and opens its link and presses the network's button.
-func (v *realVisit) start(id string, who realUser) started {
+func (v *realVisit) start(id string, who realUser) demo.Started {
 	v.t.Helper()
-	s := v.api.init(v.t, map[string]any{"platform": "discord", "platform_user_id": who.name, "guild_id": "118", "callback_url": v.r.inbox.callbackURL()})
-	v.do(chromedp.Navigate(s.VerifyURL), chromiumtest.Click(chromedp.CSS(`button[name="network"][value="`+id+`"]`)))
+	s := v.api.init(v.t, map[string]any{
+		"platform": "discord", "platform_user_id": who.name, "guild_id": "118",
+		"callback_url": v.r.inbox.CallbackURL(),
+	})
+	v.do(chromedp.Navigate(s.VerifyURL),
+		chromiumtest.Click(chromedp.CSS(`button[name="network"][value="`+id+`"]`)))
 	return s
 }
 
 // ended waits for the POST of a session's end, and reads the session back.
-func (v *realVisit) ended(s started, who realUser) receipt {
+func (v *realVisit) ended(s demo.Started, who realUser) receipt {
 	v.t.Helper()
 	var body string
 	select {
 	case post := <-v.r.inbox.got:
-		body = string(post.body)
+		body = string(post.Body)
 	case <-v.tab.Done():
 		v.t.Fatalf("no POST; the page reads %q", v.text("main"))
 	}
 	got := v.api.until(v.t, s.Session, "delivered")
-	if want := fmt.Sprintf(`{"platform_user_id":%q,"guild_id":"118","verified":%t}`, who.name, got.State == "verified"); body != want {
+	if want := fmt.Sprintf(`{"platform_user_id":%q,"guild_id":"118","verified":%t}`, who.name,
+		got.State == "verified"); body != want {
 		v.t.Errorf("POST %s, want %s", body, want)
 	}
 	if n := v.r.inbox.count(got.ID); n != 1 {
@@ -232,7 +253,8 @@ func (v *realVisit) verified(id string, who realUser, asks ...string) {
 	v.t.Helper()
 	asked, heading, got := v.walk(id, who, v.p.pages)
 	if !slices.Equal(asked, asks) || heading != "You are verified" || got.State != "verified" {
-		v.t.Errorf("%s: the provider asked for %q, the page reads %q, the session is %s %s", id, asked, heading, got.State, got.Reason)
+		v.t.Errorf("%s: the provider asked for %q, the page reads %q, the session is %s %s", id, asked,
+			heading, got.State, got.Reason)
 	}
 }
 
@@ -272,13 +294,15 @@ func (v *realVisit) turnsBack(id string, who realUser) {
 
 func (v *realVisit) wantNo(id, heading string, got receipt, reason sessions.Reason, rule sessions.Rule) {
 	v.t.Helper()
-	if heading != "You were not verified" || got.State != "failed" || got.Reason != string(reason) || got.Rule != string(rule) {
-		v.t.Errorf("%s: the page reads %q, the session is %s %s %s", id, heading, got.State, got.Reason, got.Rule)
+	if heading != "You were not verified" || got.State != "failed" || got.Reason != string(reason) ||
+		got.Rule != string(rule) {
+		v.t.Errorf("%s: the page reads %q, the session is %s %s %s", id, heading, got.State, got.Reason,
+			got.Rule)
 	}
 }
 
-// loginAgain signs in by a network that sends prompt=login, until the password is asked for although the browser is known. A provider may
-// take a login of the last seconds for a new one.
+// loginAgain signs in by a network that sends prompt=login, until the password is asked for although the
+// browser is known. A provider may take a login of the last seconds for a new one.
 func (v *realVisit) loginAgain(who realUser) {
 	v.t.Helper()
 	for v.tab.Err() == nil {
@@ -292,12 +316,15 @@ func (v *realVisit) loginAgain(who realUser) {
 	}
 }
 
-// honoursWhatIsSent shows that the provider binds a code to the PKCE challenge and to one use, gives the nonce back, and names itself by
-// the iss parameter, or not.
+// honoursWhatIsSent shows that the provider binds a code to the PKCE challenge and to one use, returns the
+// nonce back, and names itself by the iss parameter, or not.
 func (v *realVisit) honoursWhatIsSent(who realUser, issuer string) {
 	v.t.Helper()
 	probe := must[*network.Network](v.t)(network.New(
-		network.Settings{ID: "probe", Name: "Probe", Kind: network.KindOIDC, Issuer: v.p.issuer, ClientID: realClient, ClientSecret: realSecret},
+		network.Settings{
+			ID: "probe", Name: "Probe", Kind: network.KindOIDC, Issuer: v.p.issuer, ClientID: realClient,
+			ClientSecret: realSecret,
+		},
 		network.Options{BaseURL: v.base, RootCAs: v.roots, ReturnPath: probePath},
 	))
 	begin := func() (network.Attempt, network.Return) {
@@ -311,7 +338,7 @@ func (v *realVisit) honoursWhatIsSent(who realUser, issuer string) {
 	fails := func(what, stage, class string, a network.Attempt, r network.Return) {
 		v.t.Helper()
 		who, err := probe.Redeem(v.t.Context(), a, r)
-		if t, ok := errors.AsType[*network.Trouble](err); !ok || t.Stage != stage || t.Class != class {
+		if t, ok := errors.AsType[*network.Error](err); !ok || t.Stage != stage || t.Class != class {
 			v.t.Errorf("%s: %+v, %v", what, who, err)
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"verifyd/cmd/verifyd/demo"
 )
 
 const (
@@ -20,8 +22,9 @@ const (
 	userPatience = 90 * time.Second
 )
 
-// The process is killed and started again while hundreds of users are in the middle of signing in: at the provider, on the way back
-// from it, or about to press. All of them come to the end, each session has one outcome, and each receiver gets one POST.
+// The process is killed and started again while hundreds of users are in the middle of signing in: at the
+// provider, on the way back from it, or about to press. All of them come to the end, each session has one
+// outcome, and each receiver gets one POST.
 func TestUsersInTheMiddleOfARestart(t *testing.T) {
 	n := usersAtRestart
 	if testing.Short() {
@@ -30,11 +33,14 @@ func TestUsersInTheMiddleOfARestart(t *testing.T) {
 	c := newChild(t)
 	c.env = append(c.env, "VERIFYD_RATE_LIMIT=1000/s", "VERIFYD_RATE_BURST=1000", "VERIFYD_LOG_LEVEL=info")
 	c.start(t)
-	a := api{base: c.base(), key: must[string](t)(c.command(t, "key", "create", "--account", "Harbor Guild"))}
+	a := api{base: c.base(), key: c.makeKey(t, "Harbor Guild")}
 	a.knownSoon(t)
-	sessions := make([]started, n)
+	sessions := make([]demo.Started, n)
 	for i := range sessions {
-		sessions[i] = a.init(t, map[string]any{"platform": "p", "platform_user_id": fmt.Sprint("user_", i), "callback_url": c.inbox.callbackURL()})
+		sessions[i] = a.init(t, map[string]any{
+			"platform": "p", "platform_user_id": fmt.Sprint("user_", i),
+			"callback_url": c.inbox.CallbackURL(),
+		})
 	}
 	var away, ended atomic.Int32 // at the provider for the first time; at the end
 	middle := make(chan struct{})
@@ -45,11 +51,12 @@ func TestUsersInTheMiddleOfARestart(t *testing.T) {
 		all.Go(func() {
 			ctx, cancel := context.WithTimeout(t.Context(), userPatience)
 			defer cancel()
-			u := loadUser{browser: newBrowser(), link: sessions[i].VerifyURL, turns: turns, left: func() {
-				if away.Add(1) == int32(n/2) { // the others press while the process is away
-					close(middle)
-				}
-			}}
+			u := loadUser{browser: demo.NewBrowser(), link: sessions[i].VerifyURL, turns: turns,
+				left: func() {
+					if away.Add(1) == int32(n/2) { // the others press while the process is away
+						close(middle)
+					}
+				}}
 			if err := u.signIn(ctx); err != nil {
 				errs <- fmt.Errorf("user %d: %w", i, err)
 				return
@@ -82,7 +89,7 @@ func TestUsersInTheMiddleOfARestart(t *testing.T) {
 
 // loadUser is one person who does not give up.
 type loadUser struct {
-	browser *browser
+	browser *demo.Browser
 	link    string
 	turns   chan struct{} // holds one for each request under way
 	left    func()        // is told when the user is at the provider for the first time
@@ -109,11 +116,11 @@ func (u *loadUser) signIn(ctx context.Context) error {
 }
 
 func (u *loadUser) tryOnce(ctx context.Context) error {
-	p, err := u.step(func() (*page, error) { return u.browser.open(ctx, u.link) })
-	if err != nil || p.title() == "You are verified" {
+	p, err := u.step(func() (*demo.Page, error) { return u.browser.Open(ctx, u.link) })
+	if err != nil || p.Title() == "You are verified" {
 		return err
 	}
-	p, err = u.step(func() (*page, error) { return u.browser.press(ctx, p, "default") })
+	p, err = u.step(func() (*demo.Page, error) { return u.browser.Press(ctx, p, "default") })
 	if err != nil {
 		return err
 	}
@@ -122,20 +129,23 @@ func (u *loadUser) tryOnce(ctx context.Context) error {
 		u.left = nil
 	}
 	var back string
-	if _, err = u.step(func() (*page, error) { back, err = u.browser.begin(ctx, p, "sign-in"); return p, err }); err != nil {
+	if _, err = u.step(func() (*demo.Page, error) {
+		back, err = u.browser.Begin(ctx, p, "sign-in")
+		return p, err
+	}); err != nil {
 		return err
 	}
-	p, err = u.step(func() (*page, error) { return u.browser.open(ctx, back) })
+	p, err = u.step(func() (*demo.Page, error) { return u.browser.Open(ctx, back) })
 	switch {
 	case err != nil:
 		return err
-	case p.status != http.StatusOK || p.title() != "You are verified":
-		return fmt.Errorf("%w: %d %s", errNotYet, p.status, p.title())
+	case p.Status != http.StatusOK || p.Title() != "You are verified":
+		return fmt.Errorf("%w: %d %s", errNotYet, p.Status, p.Title())
 	}
 	return nil
 }
 
-func (u *loadUser) step(do func() (*page, error)) (*page, error) {
+func (u *loadUser) step(do func() (*demo.Page, error)) (*demo.Page, error) {
 	u.turns <- struct{}{}
 	defer func() { <-u.turns }()
 	return do()

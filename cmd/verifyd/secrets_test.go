@@ -5,16 +5,18 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+
+	"verifyd/cmd/verifyd/demo"
 )
 
-// Every secret of a whole sign-in is looked for in everything the service leaves behind: its log at the finest level, its
-// metrics, and each file of its data directory, after kill -9.
+// Every secret of a whole sign-in is looked for in everything the service leaves behind: its log at the
+// finest level, its metrics, and each file of its data directory, after kill -9.
 func TestSecretsAreNowhereToBeRead(t *testing.T) {
-	beside(t)
+	parallel(t)
 	c := newChild(t)
 	c.start(t)
 	const marker = "planted-in-the-callback-query"
-	key := must[string](t)(c.command(t, "key", "create", "--account", "Harbor Guild"))
+	key := c.makeKey(t, "Harbor Guild")
 	secret := must[string](t)(c.command(t, "account", "secret", "Harbor Guild"))
 	a := api{base: c.base(), key: key}
 	a.knownSoon(t)
@@ -26,27 +28,33 @@ func TestSecretsAreNowhereToBeRead(t *testing.T) {
 	}
 	// One session goes through, one is refused with its secrets in the body, one stays open.
 	for _, members := range []map[string]any{
-		{"platform": "p", "platform_user_id": "u", "callback_url": c.inbox.callbackURL() + "?token=" + marker},
+		{"platform": "p", "platform_user_id": "u",
+			"callback_url": c.inbox.CallbackURL() + "?token=" + marker},
 		{"platform": "p", "platform_user_id": "u", "callback_url": "https://nobody.invalid/?token=" + marker},
 	} {
 		s := a.init(t, members)
 		seen["session token of "+members["callback_url"].(string)[8:20]] = s.Session
-		b := newBrowser()
-		b.visited = func(_ string, u *url.URL, _ int) {
+		b := demo.NewBrowser()
+		b.Visited = func(_ string, u *url.URL, _ int) {
 			for _, name := range []string{"state", "code", "nonce", "code_challenge"} {
 				if v := u.Query().Get(name); v != "" {
 					seen[name+" "+v[:4]] = v
 				}
 			}
 		}
-		p := must[*page](t)(b.press(t.Context(), must[*page](t)(b.open(t.Context(), s.VerifyURL)), "default"))
-		expectTitle(t, must[*page](t)(b.press(t.Context(), p, "sign-in")), http.StatusOK, "You are verified")
-		for _, cookie := range b.client.Jar.Cookies(&url.URL{Scheme: "http", Host: c.listen, Path: "/signin"}) {
+		p := must[*demo.Page](t)(b.Press(t.Context(), must[*demo.Page](t)(b.Open(t.Context(), s.VerifyURL)),
+			"default"))
+		expectTitle(t, must[*demo.Page](t)(b.Press(t.Context(), p, "sign-in")), http.StatusOK,
+			"You are verified")
+		for _, cookie := range b.Client.Jar.Cookies(&url.URL{
+			Scheme: "http", Host: c.listen, Path: "/signin",
+		}) {
 			seen["flow cookie "+cookie.Name] = cookie.Value
 		}
 	}
 	<-c.inbox.got
-	a.call(t, http.MethodPost, "/verify/init", `{"platform":"p","callback_url":"http://u:`+marker+`@x/?`+marker+`"}`)
+	a.call(t, http.MethodPost, "/verify/init",
+		`{"platform":"p","callback_url":"http://u:`+marker+`@x/?`+marker+`"}`)
 	a.call(t, http.MethodGet, "/sessions/"+key, "")
 	a.call(t, http.MethodGet, "/nowhere/"+marker+"?"+marker, "")
 	if len(seen) < 12 {

@@ -6,22 +6,30 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"time"
+
+	"verifyd/cmd/verifyd/check"
+	"verifyd/cmd/verifyd/config"
+	"verifyd/cmd/verifyd/service"
+	"verifyd/cmd/verifyd/store"
+	"verifyd/cmd/verifyd/version"
 
 	"github.com/rs/zerolog"
 
 	"verifyd/natsconf"
-	"verifyd/natsconf/seal"
+	"verifyd/natsconf/fleet"
+	"verifyd/natsconf/secretbox"
 	"verifyd/sessions"
 	"verifyd/sessions/pauses"
-	"verifyd/sessions/roster"
 )
 
 const (
 	// statusFor bounds one look at the service.
 	statusFor = 10 * time.Second
-	// statusEvery is the pause between two looks of --watch, unless told otherwise; each costs the leaders about thirty requests.
+	// statusEvery is the pause between two looks of --watch, unless told otherwise; each costs the leaders
+	// about thirty requests.
 	statusEvery = 2 * time.Second
 	// verdictsFor is how far back verdicts are counted.
 	verdictsFor = time.Hour
@@ -30,9 +38,9 @@ const (
 type statusCmd struct {
 	storeCmd `embed:""`
 
-	JSON  bool          `env:"-" name:"json" help:"Print one JSON document, and with --watch one a line."`
-	Watch bool          `env:"-" help:"Look again and again: drawn anew on a terminal, otherwise a line each time."`
-	Every time.Duration `env:"-" default:"${status_every}" help:"The pause between two looks of --watch, at least 1s."`
+	JSON  bool          `name:"json" help:"Print one JSON document, and with --watch one a line."`
+	Watch bool          `help:"Look again and again: drawn anew on a terminal, otherwise a line each time."`
+	Every time.Duration `default:"${status_every}" help:"The pause between two looks of --watch, at least 1s."`
 }
 
 // errTroubled is returned where something is not well.
@@ -41,22 +49,22 @@ var errTroubled = errors.New("something is not well")
 // Run shows how the service is. It fails where something is not well, so that scripts can ask.
 func (s statusCmd) Run(ctx context.Context, c console) error {
 	if s.Every < time.Second {
-		return usageError{fmt.Errorf("--every: %s is less than a second; for example 2s", s.Every)}
+		return config.Usage(fmt.Errorf("--every: %s is less than a second; for example 2s", s.Every))
 	}
-	var f faults
-	cfg := s.config(&f)
-	if err := f.err(); err != nil {
-		return usageError{err}
+	var f config.Faults
+	cfg := s.Config(&f)
+	if err := f.Err(); err != nil {
+		return config.Usage(err)
 	}
 	st, err := connectStatus(ctx, cfg)
 	if err != nil {
 		return err
 	}
-	defer st.close()
+	defer st.Close()
 	if s.Watch {
-		return s.watch(ctx, c, st, cfg.topology)
+		return s.watch(ctx, c, st, cfg.Topology)
 	}
-	doc, err := lookAt(ctx, st, cfg.topology)
+	doc, err := lookAt(ctx, st, cfg.Topology)
 	if err != nil {
 		return err
 	}
@@ -74,40 +82,46 @@ func (s statusCmd) Run(ctx context.Context, c console) error {
 	return err
 }
 
-// connectStatus reaches a service that runs. Unlike other commands it starts no server of its own: that one is down is what it is to tell.
-func connectStatus(ctx context.Context, c storeConfig) (*store, error) {
-	if c.natsURL == "" {
-		conn, err := connectRunning(ctx, c.dataDir, zerolog.Nop())
-		if err != nil {
-			return nil, fmt.Errorf("no service runs on the data directory %q: %w", c.dataDir, err)
+// connectStatus reaches a service that runs. Unlike other commands it starts no server of its own: that one
+// is down is what it is to tell.
+func connectStatus(ctx context.Context, c config.Store) (*store.Store, error) {
+	if c.NATSURL == "" {
+		conn, err := store.ConnectRunning(ctx, c.DataDir, zerolog.Nop())
+		if path, ok := errors.AsType[*fs.PathError](err); ok && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("the data directory %q cannot be read; the disk under it may have failed: %w", c.DataDir, path)
 		}
-		return &store{conn: conn}, nil
+		if err != nil {
+			return nil, fmt.Errorf("no service runs on the data directory %q: %w", c.DataDir, err)
+		}
+		return &store.Store{Conn: conn}, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, statusFor)
 	defer cancel()
 	conn, err := natsconf.Connect(ctx, natsconf.ConnectOptions{
-		URL: c.natsURL, CredsFile: c.natsCreds, RootCAs: c.natsRoots, Name: "verifyd status", Log: zerolog.Nop(),
+		URL: c.NATSURL, CredsFile: c.NATSCreds, RootCAs: c.NATSRoots, Name: "verifyd status",
+		Log: zerolog.Nop(),
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &store{conn: conn}, nil
+	return &store.Store{Conn: conn}, nil
 }
 
 // statusDoc is what an operator asks first.
 type statusDoc struct {
-	At        time.Time        `json:"at"`
-	OK        bool             `json:"ok"`
-	Trouble   []string         `json:"trouble"` // what is not well; never null
-	Version   string           `json:"version"` // of the command that looked
-	Server    serverDoc        `json:"server"`
-	Processes []roster.Process `json:"processes"`
-	Streams   []streamDoc      `json:"streams"`
-	Backlog   backlogDoc       `json:"backlog"`
-	Verdicts  verdictsDoc      `json:"verdicts"`
-	Store     roster.Room      `json:"store"`
-	Hosts     []roster.Host    `json:"hosts"`  // whose breaker is not closed
-	Paused    []pauses.Pause   `json:"paused"` // by an operator
+	At        time.Time       `json:"at"`
+	OK        bool            `json:"ok"`
+	Trouble   []string        `json:"trouble"` // what is not well; never null
+	Version   string          `json:"version"` // of the command that looked
+	Server    serverDoc       `json:"server"`
+	Processes []fleet.Process `json:"processes"`
+	Streams   []streamDoc     `json:"streams"`
+	Backlog   backlogDoc      `json:"backlog"`
+	Verdicts  verdictsDoc     `json:"verdicts"`
+	Store     fleet.Room      `json:"store"`
+	Copy      *fleet.Copy     `json:"copy"`   // of an embedded store, elsewhere; null: there is none
+	Hosts     []fleet.Host    `json:"hosts"`  // whose breaker is not closed
+	Paused    []pauses.Pause  `json:"paused"` // by an operator
 }
 
 type serverDoc struct {
@@ -138,32 +152,40 @@ type verdictsDoc struct {
 }
 
 // lookAt asks for everything.
-func lookAt(ctx context.Context, st *store, o natsconf.TopologyOptions) (*statusDoc, error) {
+func lookAt(ctx context.Context, st *store.Store, o natsconf.TopologyOptions) (*statusDoc, error) {
 	ctx, cancel := context.WithTimeout(ctx, statusFor)
 	defer cancel()
 	now := time.Now().UTC().Truncate(time.Millisecond)
-	doc := &statusDoc{At: now, Version: versionText(), Trouble: []string{}, Hosts: []roster.Host{}}
-	nc := st.conn.NC
-	doc.Server = serverDoc{Version: nc.ConnectedServerVersion(), Cluster: nc.ConnectedClusterName(), URL: nc.ConnectedUrlRedacted()}
+	doc := &statusDoc{At: now, Version: version.Text(), Trouble: []string{}, Hosts: []fleet.Host{}}
+	nc := st.Conn.NC
+	doc.Server = serverDoc{
+		Version: nc.ConnectedServerVersion(), Cluster: nc.ConnectedClusterName(),
+		URL: nc.ConnectedUrlRedacted(),
+	}
 	var err error
-	if doc.Processes, err = roster.Ask(ctx, st.conn); err != nil {
+	if doc.Processes, err = fleet.Ask(ctx, st.Conn); err != nil {
 		return doc, err
 	}
-	info, err := st.conn.JS.AccountInfo(ctx)
-	if err != nil {
-		return doc, fmt.Errorf("ask for the account: %w", err)
+	if info, err := st.Conn.JS.AccountInfo(ctx); err != nil {
+		// its process may say why
+		doc.Trouble = append(doc.Trouble, "store: it does not answer: "+err.Error())
+	} else {
+		doc.Store = fleet.Room{Used: int64(info.Store), //nolint:gosec // a store of 2^63 bytes is not near
+			Limit: max(info.Limits.MaxStore, 0)}
 	}
-	doc.Store = roster.Room{Used: int64(info.Store), Limit: max(info.Limits.MaxStore, 0)} //nolint:gosec // a store of 2^63 bytes is not near
 	for _, p := range doc.Processes {
-		doc.Store.Limit = cmp.Or(doc.Store.Limit, p.Store.Limit) // of an embedded store only its process knows it
+		// of an embedded store only its process knows it
+		doc.Store.Limit = cmp.Or(doc.Store.Limit, p.Store.Limit)
+		doc.Copy = cmp.Or(doc.Copy, p.Copy)
 	}
-	health := natsconf.Ensurer{Conn: st.conn, Topology: natsconf.NewTopology(o)}.Health(ctx)
+	health := natsconf.Ensurer{Conn: st.Conn, Topology: natsconf.NewTopology(o)}.Health(ctx)
 	doc.judge(health)
 	if err := doc.deliveries(ctx, st); err != nil {
-		doc.Trouble = append(doc.Trouble, "deliveries: "+err.Error()) // a stream that does not answer must not hide the rest
+		// a stream that does not answer must not hide the rest
+		doc.Trouble = append(doc.Trouble, "deliveries: "+err.Error())
 	}
-	for _, h := range roster.Hosts(doc.Processes) {
-		if h.Breaker != roster.BreakerClosed {
+	for _, h := range fleet.Hosts(doc.Processes) {
+		if h.Breaker != fleet.BreakerClosed {
 			doc.Hosts = append(doc.Hosts, h)
 		}
 	}
@@ -172,8 +194,8 @@ func lookAt(ctx context.Context, st *store, o natsconf.TopologyOptions) (*status
 }
 
 // deliveries asks how deliveries stand. They are counted without opening what is sealed.
-func (d *statusDoc) deliveries(ctx context.Context, st *store) error {
-	facts := sessions.NewStore(sessions.Config{Conn: st.conn, Key: seal.Key{}})
+func (d *statusDoc) deliveries(ctx context.Context, st *store.Store) error {
+	facts := sessions.NewStore(sessions.Config{Conn: st.Conn, Key: secretbox.Key{}})
 	backlog, err := facts.Backlog(ctx)
 	if err != nil {
 		return err
@@ -187,7 +209,7 @@ func (d *statusDoc) deliveries(ctx context.Context, st *store) error {
 		return err
 	}
 	d.Verdicts = verdictsDoc(verdicts)
-	decided, err := pauses.NewStore(ctx, st.conn, nil)
+	decided, err := pauses.NewStore(ctx, st.Conn, nil)
 	if err != nil {
 		return err
 	}
@@ -197,16 +219,23 @@ func (d *statusDoc) deliveries(ctx context.Context, st *store) error {
 
 // judge says what is not well.
 func (d *statusDoc) judge(h natsconf.Health) {
-	trouble := func(format string, args ...any) { d.Trouble = append(d.Trouble, fmt.Sprintf(format, args...)) }
+	trouble := func(format string, args ...any) {
+		d.Trouble = append(d.Trouble, fmt.Sprintf(format, args...))
+	}
 	for _, role := range []string{"edge", "dispatcher"} {
-		if !slices.ContainsFunc(d.Processes, func(p roster.Process) bool { return slices.Contains(p.Roles, role) }) {
+		if !slices.ContainsFunc(d.Processes, func(p fleet.Process) bool {
+			return slices.Contains(p.Roles, role)
+		}) {
 			trouble("no %s answers", role)
 		}
 	}
 	for _, p := range d.Processes {
 		if !p.Ready {
 			trouble("%s, process %d, is not ready: %s", p.Host, p.PID, reasons(p))
-		} else if slices.ContainsFunc(p.Unwell, func(u roster.Trouble) bool { return u.Check == checkStore }) {
+		} else if slices.ContainsFunc(p.Unwell,
+			func(u fleet.Trouble) bool {
+				return u.Check == service.CheckStore || u.Check == service.CheckCopy
+			}) {
 			trouble("%s, process %d: %s", p.Host, p.PID, reasons(p))
 		}
 	}
@@ -224,7 +253,8 @@ func (d *statusDoc) judge(h natsconf.Health) {
 	if _, err := h.CheckClock(); err != nil && h.SkewKnown {
 		trouble("clock: %v", err)
 	}
-	if d.Store.Limit > 0 && float64(d.Store.Used) >= fullWarning*float64(d.Store.Limit) {
-		trouble("store: %s; from 90 %% on no new session is taken", roomText(d.Store.Used, d.Store.Limit))
+	if d.Store.Limit > 0 && float64(d.Store.Used) >= check.FullWarning*float64(d.Store.Limit) {
+		trouble("store: %s; from 90 %% on no new session is taken",
+			service.RoomText(d.Store.Used, d.Store.Limit))
 	}
 }

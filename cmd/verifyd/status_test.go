@@ -9,11 +9,12 @@ import (
 	"testing"
 	"time"
 
+	"verifyd/cmd/verifyd/demo"
 	"verifyd/natsconf"
+	"verifyd/natsconf/fleet"
 	"verifyd/natsconf/natstest"
 	"verifyd/sessions"
 	"verifyd/sessions/pauses"
-	"verifyd/sessions/roster"
 )
 
 func statusOf(t *testing.T, args ...string) (code int, doc statusDoc) {
@@ -28,10 +29,14 @@ func statusOf(t *testing.T, args ...string) (code int, doc statusDoc) {
 	return code, doc
 }
 
-// reachOf gives the flags by which a command reaches the store of natstest in a directory, as an external one.
+// reachOf returns the flags by which a command reaches the store of natstest in a directory, as an external
+// one.
 func reachOf(t *testing.T, dir string) []string {
 	t.Helper()
-	return []string{"--nats-url", natstest.URL(t, dir), "--secret-key=" + strings.Repeat("A", 43) + "=", "--replicas", "1"}
+	return []string{
+		"--nats-url", natstest.URL(t, dir), "--secret-key=" + strings.Repeat("A", 43) + "=", "--replicas",
+		"1",
+	}
 }
 
 // expectTrouble looks for a line of trouble.
@@ -42,7 +47,8 @@ func expectTrouble(t *testing.T, doc statusDoc, words string) {
 	}
 }
 
-// It runs alone: the command gives processes a moment to answer, which is long for any but one among many tests.
+// It runs alone: the command gives processes a moment to answer, which is long for any but one among many
+// tests.
 func TestStatusOfAService(t *testing.T) {
 	r := boot(t)
 	reach := r.reach()
@@ -51,21 +57,27 @@ func TestStatusOfAService(t *testing.T) {
 		return code == 0 && len(doc.Processes) == 1
 	})
 	dead := natstest.Address(t) // where nobody answers
-	store := sessions.NewStore(sessions.Config{Conn: r.store.conn, Key: r.store.key, Completions: natstest.Writer(t, r.store.conn, natsconf.StreamCompletions)})
-	verify := func(s started) {
+	store := sessions.NewStore(sessions.Config{
+		Conn: r.Store.Conn, Key: r.Store.Key,
+		Completions: natstest.Writer(t, r.Store.Conn, natsconf.StreamCompletions),
+	})
+	verify := func(s demo.Started) {
 		t.Helper()
-		if _, err := store.Complete(t.Context(), must[sessions.ID](t)(sessions.ParseID(s.Session)), sessions.Outcome{State: sessions.Verified}); err != nil {
+		if _, err := store.Complete(t.Context(), must[sessions.ID](t)(sessions.ParseID(s.Session)),
+			sessions.Outcome{State: sessions.Verified}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for range 6 {
-		s := r.api().init(t, map[string]any{"platform": "p", "platform_user_id": "u", "callback_url": "https://" + dead + "/secret-path"})
+		s := r.api().init(t, map[string]any{
+			"platform": "p", "platform_user_id": "u", "callback_url": "https://" + dead + "/secret-path",
+		})
 		verify(s)
 	}
 	done := r.begin(t)
 	verify(done)
 	r.api().until(t, done.Session, "delivered")
-	operator := must[*pauses.Store](t)(pauses.NewStore(t.Context(), r.store.conn, nil))
+	operator := must[*pauses.Store](t)(pauses.NewStore(t.Context(), r.Store.Conn, nil))
 	if _, err := operator.Begin(t.Context(), "bot.example.com", "olga", "moving", time.Hour); err != nil {
 		t.Fatal(err)
 	}
@@ -74,10 +86,12 @@ func TestStatusOfAService(t *testing.T) {
 		_, doc = statusOf(t, reach...)
 		return len(doc.Hosts) > 0
 	})
-	if !doc.OK || doc.Backlog.Waiting+doc.Backlog.Given+doc.Backlog.Scheduled < 6 || doc.Backlog.Oldest == nil || doc.Verdicts.By[sessions.VerdictDelivered] != 1 {
+	if !doc.OK || doc.Backlog.Waiting+doc.Backlog.Given+doc.Backlog.Scheduled < 6 ||
+		doc.Backlog.Oldest == nil || doc.Verdicts.By[sessions.VerdictDelivered] != 1 {
 		t.Errorf("%+v", doc)
 	}
-	if len(doc.Processes) != 1 || !slices.Equal(doc.Processes[0].Roles, []string{"dispatcher", "edge"}) || (doc.Store.Limit == 0) != natstest.OnCluster() || doc.Store.Used == 0 {
+	if len(doc.Processes) != 1 || !slices.Equal(doc.Processes[0].Roles, []string{"dispatcher", "edge"}) ||
+		(doc.Store.Limit == 0) != natstest.OnCluster() || doc.Store.Used == 0 {
 		t.Errorf("processes %+v, store %+v", doc.Processes, doc.Store)
 	}
 	if h := doc.Hosts[0]; h.Host != dead || h.Class != string(sessions.ClassConnect) || h.Since.IsZero() {
@@ -87,7 +101,10 @@ func TestStatusOfAService(t *testing.T) {
 		t.Errorf("paused %+v", doc.Paused)
 	}
 	code, text, errOut := r.run(t, "status")
-	for _, want := range []string{"All is well", "delivered", "dispatcher,edge", "COMPLETIONS", dead, "breaker ", "paused until", "by olga: moving"} {
+	for _, want := range []string{
+		"All is well", "delivered", "dispatcher,edge", "COMPLETIONS", dead, "breaker ", "paused until",
+		"by olga: moving",
+	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is missing in\n%s%s", want, text, errOut)
 		}
@@ -98,12 +115,13 @@ func TestStatusOfAService(t *testing.T) {
 }
 
 func TestStatusTellsTrouble(t *testing.T) {
-	beside(t)
+	parallel(t)
 	code, out, errOut := verifyd(t, "status", "--data-dir", t.TempDir())
 	if code != exitFailed || !strings.Contains(errOut, "no service runs on the data directory") {
 		t.Errorf("without a service: %d %s%s", code, out, errOut)
 	}
-	if code, _, errOut := verifyd(t, "status", "--watch", "--every", "10ms", "--data-dir", t.TempDir()); code != exitUsage || !strings.Contains(errOut, "--every") {
+	if code, _, errOut := verifyd(t, "status", "--watch", "--every", "10ms", "--data-dir",
+		t.TempDir()); code != exitUsage || !strings.Contains(errOut, "--every") {
 		t.Errorf("--every 10ms: %d %s", code, errOut)
 	}
 	dir := t.TempDir()
@@ -112,7 +130,9 @@ func TestStatusTellsTrouble(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, doc := statusOf(t, reachOf(t, dir)...)
-	for _, want := range []string{"no edge answers", "no dispatcher answers", "stream RETRIES", "consumer retries"} {
+	for _, want := range []string{
+		"no edge answers", "no dispatcher answers", "stream RETRIES", "consumer retries",
+	} {
 		expectTrouble(t, doc, want)
 	}
 	if code != exitFailed {
@@ -121,17 +141,19 @@ func TestStatusTellsTrouble(t *testing.T) {
 }
 
 func TestStatusWatch(t *testing.T) {
-	beside(t)
+	parallel(t)
 	dir := t.TempDir()
 	natstest.StartIn(t, dir)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	out := &lines{cancel: cancel, after: 2}
-	if code := run(ctx, append([]string{"status", "--watch", "--every", "1s"}, reachOf(t, dir)...), out, &bytes.Buffer{}); code != 0 {
+	if code := run(ctx, append([]string{"status", "--watch", "--every", "1s"}, reachOf(t, dir)...), out,
+		&bytes.Buffer{}); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 	for line := range strings.SplitSeq(strings.TrimSpace(out.b.String()), "\n") {
-		if !strings.Contains(line, " trouble processes=0 waiting=0 ") || !strings.Contains(line, "(no edge answers)") || strings.Contains(line, "\x1b") {
+		if !strings.Contains(line, " trouble processes=0 waiting=0 ") ||
+			!strings.Contains(line, "(no edge answers)") || strings.Contains(line, "\x1b") {
 			t.Errorf("line %q", line)
 		}
 	}
@@ -151,16 +173,22 @@ func (l *lines) Write(p []byte) (int, error) {
 	return l.b.Write(p)
 }
 
-// On a terminal each look is drawn over the one before: every line is cleared behind its end, and the screen is not.
+// On a terminal each look is drawn over the one before: every line is cleared behind its end, and the screen
+// is not.
 func TestStatusOnATerminal(t *testing.T) {
-	beside(t)
+	parallel(t)
 	var b bytes.Buffer
-	doc := &statusDoc{At: time.Unix(0, 0), OK: true, Processes: []roster.Process{{Host: "a\x1b[2Jb", Since: time.Unix(0, 0), Ready: true}}}
+	doc := &statusDoc{
+		At: time.Unix(0, 0), OK: true, Processes: []fleet.Process{
+			{Host: "a\x1b[2Jb", Since: time.Unix(0, 0), Ready: true},
+		},
+	}
 	if err := (statusCmd{}).show(&b, doc, true); err != nil {
 		t.Fatal(err)
 	}
 	text := b.String()
-	if !strings.HasPrefix(text, termHome) || !strings.HasSuffix(text, termClearRest) || strings.Contains(text, termClear) {
+	if !strings.HasPrefix(text, termHome) || !strings.HasSuffix(text, termClearRest) ||
+		strings.Contains(text, termClear) {
 		t.Errorf("%q", text)
 	}
 	if strings.Count(text, "\n") != strings.Count(text, termClearLine+"\n") {

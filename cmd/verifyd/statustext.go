@@ -11,14 +11,18 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"verifyd/cmd/verifyd/config"
+	"verifyd/cmd/verifyd/service"
+	"verifyd/cmd/verifyd/store"
+	"verifyd/cmd/verifyd/table"
 	"verifyd/natsconf"
+	"verifyd/natsconf/fleet"
 	"verifyd/sessions"
-	"verifyd/sessions/roster"
-	"verifyd/sessions/told"
+	"verifyd/sessions/timeline"
 )
 
-// What a terminal is told (ECMA-48): to go to the first line, to clear what is right of the cursor, and below it. Drawing over what is
-// there, instead of clearing first, does not flicker.
+// What a terminal is told (ECMA-48): to go to the first line, to clear what is right of the cursor, and below
+// it. Drawing over what is there, instead of clearing first, does not flicker.
 const (
 	termHome      = "\x1b[H"
 	termClear     = "\x1b[2J"
@@ -27,8 +31,9 @@ const (
 )
 
 // watch looks again and again until ctx ends. That a look fails ends nothing: the service may be coming back.
-func (s statusCmd) watch(ctx context.Context, c console, st *store, topology natsconf.TopologyOptions) error {
-	terminal := isTerminal(c.out) && !s.JSON
+func (s statusCmd) watch(ctx context.Context, c console, st *store.Store,
+	topology natsconf.TopologyOptions) error {
+	terminal := config.IsTerminal(c.out) && !s.JSON
 	if terminal {
 		_, _ = io.WriteString(c.out, termClear)
 	}
@@ -80,7 +85,8 @@ func (s statusCmd) show(out io.Writer, doc *statusDoc, terminal bool) error {
 func (d *statusDoc) line() string {
 	parts := []string{
 		exactly(d.At), d.word(), fmt.Sprintf("processes=%d", len(d.Processes)),
-		fmt.Sprintf("waiting=%d given=%d scheduled=%d oldest=%s", d.Backlog.Waiting, d.Backlog.Given, d.Backlog.Scheduled, d.age()),
+		fmt.Sprintf("waiting=%d given=%d scheduled=%d oldest=%s", d.Backlog.Waiting, d.Backlog.Given,
+			d.Backlog.Scheduled, d.age()),
 	}
 	for _, v := range verdictOrder {
 		parts = append(parts, fmt.Sprintf("%s=%d", v, d.Verdicts.By[v]))
@@ -109,7 +115,8 @@ func (d *statusDoc) age() string {
 
 // verdictOrder is the order in which verdicts are told.
 var verdictOrder = []sessions.Verdict{
-	sessions.VerdictDelivered, sessions.VerdictRejected, sessions.VerdictUnknown, sessions.VerdictUndeliverable, sessions.VerdictReleased,
+	sessions.VerdictDelivered, sessions.VerdictRejected, sessions.VerdictUnknown,
+	sessions.VerdictUndeliverable, sessions.VerdictReleased,
 }
 
 // draw shows a look as people read it.
@@ -129,7 +136,10 @@ func (d *statusDoc) draw(out io.Writer) error {
 		cluster = "a single server"
 	}
 	_, _ = fmt.Fprintf(w, "\nServer\tNATS %s, %s, %s\n", d.Server.Version, cluster, d.Server.URL)
-	_, _ = fmt.Fprintf(w, "Store\t%s\n", roomText(d.Store.Used, d.Store.Limit))
+	_, _ = fmt.Fprintf(w, "Store\t%s\n", service.RoomText(d.Store.Used, d.Store.Limit))
+	if d.Copy != nil {
+		_, _ = fmt.Fprintf(w, "Copy\t%s\n", d.Copy)
+	}
 	_, _ = fmt.Fprintf(w, "Backlog\t%d waiting, %d with dispatchers, %d scheduled; the oldest has waited %s\n",
 		d.Backlog.Waiting, d.Backlog.Given, d.Backlog.Scheduled, d.age())
 	_, _ = fmt.Fprintf(w, "Verdicts\t%s\n", d.verdicts())
@@ -163,8 +173,9 @@ func (d *statusDoc) drawProcesses(w io.Writer) {
 		if len(p.Unwell) > 0 {
 			ready += ": " + reasons(p)
 		}
-		_, _ = fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\n", told.Legible(orDash(p.Host)), p.PID, strings.Join(p.Roles, ","), told.Legible(p.Version),
-			max(d.At.Sub(p.Since), 0).Round(time.Second), told.Legible(ready))
+		_, _ = fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\n", timeline.Legible(table.OrDash(p.Host)), p.PID,
+			strings.Join(p.Roles, ","), timeline.Legible(p.Version),
+			max(d.At.Sub(p.Since), 0).Round(time.Second), timeline.Legible(ready))
 	}
 	if len(d.Processes) == 0 {
 		_, _ = fmt.Fprintln(w, "none answers")
@@ -172,7 +183,7 @@ func (d *statusDoc) drawProcesses(w io.Writer) {
 }
 
 // reasons tells what is not well with a process.
-func reasons(p roster.Process) string {
+func reasons(p fleet.Process) string {
 	texts := make([]string, len(p.Unwell))
 	for i, t := range p.Unwell {
 		texts[i] = t.Check + ": " + t.Reason
@@ -199,7 +210,8 @@ func (d *statusDoc) drawStreams(w io.Writer) {
 		size[k] += s.Bytes
 	}
 	for _, k := range kinds {
-		_, _ = fmt.Fprintf(w, "%s\t%d of %d\t%d\t%s\t%s\n", orDash(k.leader), k.current, k.copies, messages[k], sizeText(size[k]), strings.Join(names[k], " "))
+		_, _ = fmt.Fprintf(w, "%s\t%d of %d\t%d\t%s\t%s\n", table.OrDash(k.leader), k.current, k.copies,
+			messages[k], sizeText(size[k]), strings.Join(names[k], " "))
 	}
 }
 
@@ -216,13 +228,15 @@ func (d *statusDoc) drawHosts(w io.Writer) {
 	}
 	_, _ = fmt.Fprintln(w, "\nRECEIVER HOST\tSTATE\tSINCE\tWHY")
 	for _, h := range d.Hosts {
-		_, _ = fmt.Fprintf(w, "%s\tbreaker %s\t%s\t%s\n", told.Legible(h.Host), h.Breaker, instant(h.Since), told.Legible(orDash(h.Detail)))
+		_, _ = fmt.Fprintf(w, "%s\tbreaker %s\t%s\t%s\n", timeline.Legible(h.Host), h.Breaker,
+			table.Instant(h.Since), timeline.Legible(table.OrDash(h.Detail)))
 	}
 	for _, p := range d.Paused {
 		why := "by " + p.By
 		if p.Reason != "" {
 			why += ": " + p.Reason
 		}
-		_, _ = fmt.Fprintf(w, "%s\tpaused until %s\t%s\t%s\n", told.Legible(p.Host), instant(p.Until), instant(p.At), told.Legible(why))
+		_, _ = fmt.Fprintf(w, "%s\tpaused until %s\t%s\t%s\n", timeline.Legible(p.Host),
+			table.Instant(p.Until), table.Instant(p.At), timeline.Legible(why))
 	}
 }

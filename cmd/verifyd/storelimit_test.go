@@ -11,39 +11,44 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"verifyd/cmd/verifyd/demo"
 	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
 )
 
-// The store reaches its own limit: new sessions get a clear 503 and /readyz says why, while open ones are completed and delivered. When
-// space returns the service goes on by itself, with all that was acknowledged.
+// The store reaches its own limit: new sessions get a clear 503 and /readyz says why, while open ones are
+// completed and delivered. When space returns the service goes on by itself, with all that was acknowledged.
 func TestStoreAtItsLimit(t *testing.T) {
 	natstest.NeedsEmbedded(t, "the limit of its store")
 	if testing.Short() {
 		t.Skip("skipped under -short: it fills a store of 256 MiB")
 	}
-	besideFew(t)
+	parallelHeavy(t)
 	c := newChild(t)
 	c.env = append(c.env, "VERIFYD_STORE_LIMIT=256MiB", "VERIFYD_LOG_LEVEL=warn")
 	c.start(t)
-	key := must[string](t)(c.command(t, "key", "create", "--account", "Harbor Guild", "--rate-limit", "100000/s"))
-	w := &walk{c: c, api: api{base: c.base(), key: key}, browser: newBrowser()}
+	key := c.makeKey(t, "Harbor Guild", "--rate-limit", "100000/s")
+	w := &walk{c: c, api: api{base: c.base(), key: key}, browser: demo.NewBrowser()}
 	w.api.knownSoon(t)
 	steps[0].do(t, w) // one is open from before
 	long := strings.Repeat("u", 1024)
-	body := `{"platform":"` + long + `","platform_user_id":"` + long + `","guild_id":"` + long + `","callback_url":"` + w.c.inbox.callbackURL() + `"}`
+	body := `{"platform":"` + long + `","platform_user_id":"` + long + `","guild_id":"` + long +
+		`","callback_url":"` + w.c.inbox.CallbackURL() + `"}`
 	init := func() (status int, answer string) {
 		status, _, b := w.api.call(t, http.MethodPost, "/verify/init", body)
 		return status, string(b)
 	}
 
 	end := must[natsconf.Endpoint](t)(natsconf.ReadEndpoint(c.dir + "/store"))
-	conn := must[*natsconf.Conn](t)(natsconf.Connect(t.Context(), natsconf.ConnectOptions{URL: end.URL, User: end.User, Password: end.Password, Log: zerolog.Nop()}))
+	conn := must[*natsconf.Conn](t)(natsconf.Connect(t.Context(), natsconf.ConnectOptions{
+		URL: end.URL, User: end.User, Password: end.Password, Log: zerolog.Nop(),
+	}))
 	defer conn.Close()
-	fillWithEvents(t, conn, 220<<20) // what is left until new sessions are refused, nine tenths, comes by sessions
+	// what is left until new sessions are refused, nine tenths, comes by sessions
+	fillWithEvents(t, conn, 220<<20)
 
 	var acknowledged atomic.Int64
-	deadline := time.Now().Add(natstest.LastResort)
+	deadline := time.Now().Add(natstest.TestTimeout)
 	var wg sync.WaitGroup
 	for range 16 {
 		wg.Go(func() {
@@ -52,8 +57,10 @@ func TestStoreAtItsLimit(t *testing.T) {
 				if status == http.StatusServiceUnavailable && strings.Contains(answer, "store_full") {
 					return
 				}
-				if status == http.StatusServiceUnavailable && strings.Contains(answer, `"unavailable"`) && time.Now().Before(deadline) {
-					continue // the disk is slower than the service waits; who starts sessions is told to try again
+				if status == http.StatusServiceUnavailable && strings.Contains(answer, `"unavailable"`) &&
+					time.Now().Before(deadline) {
+					// the disk is slower than the service waits; who starts sessions is told to try again
+					continue
 				}
 				if status != http.StatusOK || time.Now().After(deadline) {
 					t.Errorf("after %d sessions: %d %s", acknowledged.Load(), status, answer)
@@ -65,14 +72,16 @@ func TestStoreAtItsLimit(t *testing.T) {
 	}
 	wg.Wait()
 	status, _, why := api{base: "http://" + c.admin}.call(t, http.MethodGet, "/readyz", "")
-	if status != http.StatusOK || !strings.Contains(string(why), "no new sessions are taken") { // those who are verified just now still come here
+	// those who are verified just now still come here
+	if status != http.StatusOK || !strings.Contains(string(why), "no new sessions are taken") {
 		t.Errorf("/readyz at the limit: %d %s", status, why)
 	}
 	for _, s := range steps[1:] {
 		s.do(t, w)
 	}
 	if v := w.api.settled(t, w.session.Session); v.Delivery.State != "delivered" || c.inbox.count(v.ID) != 1 {
-		t.Errorf("an open session at the limit: %s, delivery %s, %d POSTs", v.State, v.Delivery.State, c.inbox.count(v.ID))
+		t.Errorf("an open session at the limit: %s, delivery %s, %d POSTs", v.State, v.Delivery.State,
+			c.inbox.count(v.ID))
 	}
 
 	// As when the oldest messages have aged out.
@@ -83,7 +92,7 @@ func TestStoreAtItsLimit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(natstest.LastResort); ; {
+	for deadline := time.Now().Add(natstest.TestTimeout); ; {
 		status, answer := init()
 		if status == http.StatusOK {
 			break

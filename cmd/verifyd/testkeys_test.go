@@ -8,6 +8,8 @@ import (
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
+	"verifyd/cmd/verifyd/config"
+	"verifyd/cmd/verifyd/demo"
 	"verifyd/edge/account"
 	"verifyd/edge/network"
 )
@@ -15,59 +17,71 @@ import (
 // enrollTest makes a test key of the account.
 func (r *rig) enrollTest(t *testing.T) api {
 	t.Helper()
-	a := must[account.Account](t)(r.store.accounts.EnsureAccount(t.Context(), operator(), "Harbor Guild"))
-	secret, _, err := r.store.accounts.CreateKey(t.Context(), operator(), a.ID, account.KeyOptions{Test: true})
+	a := must[account.Account](t)(r.Store.Accounts.EnsureAccount(t.Context(), operator(), "Harbor Guild"))
+	secret, _, err := r.Store.Accounts.CreateKey(t.Context(), operator(), a.ID,
+		account.KeyOptions{Test: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !strings.HasPrefix(secret, account.TestPrefix) {
 		t.Fatalf("the key begins with %q", secret[:8])
 	}
-	if err := r.knows(t.Context(), secret); err != nil {
+	if err := r.Knows(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}
-	return api{base: r.base, key: secret}
+	return api{base: r.Base, key: secret}
 }
 
-// A test key goes the whole way over the dev network, marked at every step, while live sessions are not offered that network.
+// A test key goes the whole way over the dev network, marked at every step, while live sessions are not
+// offered that network.
 func TestTestKeyAllTheWay(t *testing.T) {
-	beside(t)
-	r := boot(t, func(c *config) {
-		c.devForLive = false
-		c.networks = append(c.networks, someNetwork)
+	parallel(t)
+	r := boot(t, func(c *config.Config) {
+		c.DevForLive = false
+		c.Networks = append(c.Networks, someNetwork)
 	})
 	test := r.enrollTest(t)
-	s := test.init(t, map[string]any{"platform": "discord", "platform_user_id": "sailor_42", "callback_url": r.inbox.callbackURL()})
-	b := newBrowser()
-	p := must[*page](t)(b.open(t.Context(), s.VerifyURL))
-	if !strings.Contains(p.text, "TEST") {
-		t.Errorf("the page does not say TEST:\n%s", p.text)
+	s := test.init(t, map[string]any{
+		"platform": "discord", "platform_user_id": "sailor_42", "callback_url": r.inbox.CallbackURL(),
+	})
+	b := demo.NewBrowser()
+	p := must[*demo.Page](t)(b.Open(t.Context(), s.VerifyURL))
+	if !strings.Contains(p.Text, "TEST") {
+		t.Errorf("the page does not say TEST:\n%s", p.Text)
 	}
-	p = must[*page](t)(b.press(t.Context(), p, "dev"))
-	expectTitle(t, must[*page](t)(b.press(t.Context(), p, "sign-in")), http.StatusOK, "You are verified")
+	p = must[*demo.Page](t)(b.Press(t.Context(), p, "dev"))
+	expectTitle(t, must[*demo.Page](t)(b.Press(t.Context(), p, "sign-in")), http.StatusOK, "You are verified")
 	got := <-r.inbox.got
-	if got.header.Get("Verifyd-Test") != "true" || !strings.HasPrefix(got.header.Get("Webhook-Id"), "cbtest_") {
-		t.Errorf("header = %v", got.header)
+	if got.Header.Get("Verifyd-Test") != "true" ||
+		!strings.HasPrefix(got.Header.Get("Webhook-Id"), "cbtest_") {
+		t.Errorf("header = %v", got.Header)
 	}
-	if want := `{"platform_user_id":"sailor_42","guild_id":"","verified":true}`; string(got.body) != want {
-		t.Errorf("body = %s, want %s", got.body, want)
+	if want := `{"platform_user_id":"sailor_42","guild_id":"","verified":true}`; string(got.Body) != want {
+		t.Errorf("body = %s, want %s", got.Body, want)
 	}
-	if err := must[*standardwebhooks.Webhook](t)(standardwebhooks.NewWebhook(r.secret)).Verify(got.body, got.header); err != nil {
+	if err := must[*standardwebhooks.Webhook](t)(standardwebhooks.NewWebhook(r.secret)).
+		Verify(got.Body, got.Header); err != nil {
 		t.Error(err)
 	}
 	test.until(t, s.Session, "delivered")
 	var read struct{ Test bool }
-	if _, _, body := test.call(t, http.MethodGet, "/sessions/"+s.Session, ""); json.Unmarshal(body, &read) != nil || !read.Test {
+	if _, _, body := test.call(t, http.MethodGet, "/sessions/"+s.Session, ""); json.Unmarshal(body,
+		&read) != nil || !read.Test {
 		t.Errorf("read back: %s", body)
 	}
-	if status, _, body := r.api().call(t, http.MethodGet, "/sessions/"+s.Session, ""); status != http.StatusNotFound {
+	if status, _, body := r.api().
+		call(t, http.MethodGet, "/sessions/"+s.Session, ""); status != http.StatusNotFound {
 		t.Errorf("for a live key: %d %s", status, body)
 	}
-	live := must[*page](t)(newBrowser().open(t.Context(), r.begin(t).VerifyURL))
-	if strings.Contains(live.text, "Continue with Dev") || strings.Contains(live.text, "TEST") || !strings.Contains(live.text, "Continue with Real Network") {
-		t.Errorf("a live session's page:\n%s", live.text)
+	live := must[*demo.Page](t)(demo.NewBrowser().Open(t.Context(), r.begin(t).VerifyURL))
+	if strings.Contains(live.Text, "Continue with Dev") || strings.Contains(live.Text, "TEST") ||
+		!strings.Contains(live.Text, "Continue with Real Network") {
+		t.Errorf("a live session's page:\n%s", live.Text)
 	}
 }
 
 // someNetwork is never reached.
-var someNetwork = network.Settings{ID: "real", Name: "Real Network", Kind: network.KindOIDC, Issuer: "https://issuer.example", ClientID: "c", ClientSecret: "s"}
+var someNetwork = network.Settings{
+	ID: "real", Name: "Real Network", Kind: network.KindOIDC, Issuer: "https://issuer.example", ClientID: "c",
+	ClientSecret: "s",
+}

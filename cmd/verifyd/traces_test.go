@@ -16,7 +16,9 @@ import (
 	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 
-	"verifyd/cmd/verifyd/spans"
+	"verifyd/cmd/verifyd/config"
+	"verifyd/cmd/verifyd/demo"
+	"verifyd/cmd/verifyd/trace"
 	"verifyd/natsconf"
 )
 
@@ -55,16 +57,18 @@ func collect(t *testing.T) *collected {
 }
 
 // to makes a program send its spans here.
-func (c *collected) to(t *testing.T) func(*config) {
+func (c *collected) to(t *testing.T) func(*config.Config) {
 	t.Helper()
-	return func(cfg *config) {
+	return func(cfg *config.Config) {
 		at := must[*url.URL](t)(url.Parse(c.server.URL))
-		cfg.traces = &spans.Config{Endpoint: at, Headers: map[string]string{"Authorization": "Bearer of spans"}, Share: 1}
+		cfg.Traces = &trace.Config{
+			Endpoint: at, Headers: map[string]string{"Authorization": "Bearer of spans"}, Share: 1,
+		}
 	}
 }
 
-// paths gives each span as the names from the root of its trace down, for the session of sid; the test fails where a span belongs to
-// another trace than the first, or where its parent is missing.
+// paths returns each span as the names from the root of its trace down, for the session of sid; the test
+// fails where a span belongs to another trace than the first, or where its parent is missing.
 func (c *collected) paths(t *testing.T, sid string) (traceID string, paths []string) {
 	t.Helper()
 	c.mu.Lock()
@@ -95,22 +99,23 @@ func (c *collected) paths(t *testing.T, sid string) (traceID string, paths []str
 	return traceID, slices.Compact(paths)
 }
 
-// One trace from the start of a session over its page, the identity network and the completion to the POST, though an edge and a
-// dispatcher of their own share nothing but NATS.
+// One trace from the start of a session over its page, the identity network and the completion to the POST,
+// though an edge and a dispatcher of their own share nothing but NATS.
 func TestOneTraceFromInitToPost(t *testing.T) {
-	beside(t)
+	parallel(t)
 	seen, external := collect(t), onExternal(t)
-	edge := boot(t, external, seen.to(t), func(c *config) { c.dispatch = false })
-	dispatcher := boot(t, external, seen.to(t), func(c *config) {
-		c.edge, c.traceReceivers = false, true
-		c.callbackRoots, c.callbackPolicy = edge.c.callbackRoots, edge.c.callbackPolicy
+	edge := boot(t, external, seen.to(t), func(c *config.Config) { c.Dispatcher = false })
+	dispatcher := boot(t, external, seen.to(t), func(c *config.Config) {
+		c.Edge, c.TraceReceivers = false, true
+		c.CallbackRoots, c.CallbackPolicy = edge.Config.CallbackRoots, edge.Config.CallbackPolicy
 	})
 	s := edge.begin(t)
-	b := newBrowser()
-	expectTitle(t, must[*page](t)(b.press(t.Context(), atProvider(t, b, s.VerifyURL), "sign-in")), http.StatusOK, "You are verified")
+	b := demo.NewBrowser()
+	expectTitle(t, must[*demo.Page](t)(b.Press(t.Context(), atProvider(t, b, s.VerifyURL), "sign-in")),
+		http.StatusOK, "You are verified")
 	got := <-edge.inbox.got
 	sid := edge.api().until(t, s.Session, "delivered").ID
-	_, _, metrics := api{base: "http://" + edge.admin}.open(t, "/metrics")
+	_, _, metrics := api{base: "http://" + edge.Admin}.open(t, "/metrics")
 	dispatcher.stop()
 	edge.stop()
 
@@ -123,16 +128,20 @@ func TestOneTraceFromInitToPost(t *testing.T) {
 		init + " > GET /", init + " > POST /signin",
 		back, back + " > ask identity network", back + " > complete session",
 		back + " > complete session > GET /", back + " > complete session > GET /sessions/{session}",
-		deliver, deliver + " > connect", deliver + " > store claim", deliver + " > POST", deliver + " > store result",
+		deliver, deliver + " > connect", deliver + " > store claim", deliver + " > POST",
+		deliver + " > store result",
 	}
 	slices.Sort(want)
 	if !slices.Equal(paths, want) {
 		t.Errorf("the trace is\n%s\nwant\n%s", strings.Join(paths, "\n"), strings.Join(want, "\n"))
 	}
-	if parent := strings.Split(got.header.Get("Traceparent"), "-"); len(parent) != 4 || parent[1] != traceID {
-		t.Errorf("the receiver got traceparent %q of trace %s", got.header.Get("Traceparent"), traceID)
+	if parent := strings.Split(got.Header.Get("Traceparent"), "-"); len(parent) != 4 || parent[1] != traceID {
+		t.Errorf("the receiver got traceparent %q of trace %s", got.Header.Get("Traceparent"), traceID)
 	}
-	for where, text := range map[string]string{"the edge's log": edge.log.String(), "the dispatcher's log": dispatcher.log.String(), "the exemplars": string(metrics)} {
+	for where, text := range map[string]string{
+		"the edge's log": edge.log.String(), "the dispatcher's log": dispatcher.log.String(),
+		"the exemplars": string(metrics),
+	} {
 		if !strings.Contains(text, traceID) {
 			t.Errorf("%s do not name the trace", where)
 		}
@@ -142,7 +151,8 @@ func TestOneTraceFromInitToPost(t *testing.T) {
 // open reads a page of the operators' server as Prometheus does.
 func (a api) open(t *testing.T, path string) (int, http.Header, []byte) {
 	t.Helper()
-	q := must[*http.Request](t)(http.NewRequestWithContext(t.Context(), http.MethodGet, a.base+path, http.NoBody))
+	q := must[*http.Request](t)(http.NewRequestWithContext(t.Context(), http.MethodGet, a.base+path,
+		http.NoBody))
 	q.Header.Set("Accept", "application/openmetrics-text; version=1.0.0")
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 20 * time.Second}
 	response := must[*http.Response](t)(client.Do(q))
@@ -150,22 +160,24 @@ func (a api) open(t *testing.T, path string) (int, http.Header, []byte) {
 	return response.StatusCode, response.Header, must[[]byte](t)(io.ReadAll(response.Body))
 }
 
-// Without a collector nothing is kept with sessions and nothing reaches a receiver; a traceparent that a client sends counts for nothing.
+// Without a collector nothing is kept with sessions and nothing reaches a receiver; a traceparent that a
+// client sends counts for nothing.
 func TestNothingIsTracedUnasked(t *testing.T) {
-	beside(t)
-	r := boot(t, func(c *config) { c.traceReceivers = true })
+	parallel(t)
+	r := boot(t, func(c *config.Config) { c.TraceReceivers = true })
 	s := r.begin(t)
-	b := newBrowser()
-	must[*page](t)(b.press(t.Context(), atProvider(t, b, s.VerifyURL), "sign-in"))
-	if got := <-r.inbox.got; got.header.Get("Traceparent") != "" {
-		t.Errorf("the receiver got %q", got.header.Get("Traceparent"))
+	b := demo.NewBrowser()
+	must[*demo.Page](t)(b.Press(t.Context(), atProvider(t, b, s.VerifyURL), "sign-in"))
+	if got := <-r.inbox.got; got.Header.Get("Traceparent") != "" {
+		t.Errorf("the receiver got %q", got.Header.Get("Traceparent"))
 	}
 	sid := r.api().until(t, s.Session, "delivered").ID
 	for stream, subject := range map[string]string{
-		natsconf.BucketStream(natsconf.BucketSessions): natsconf.BucketSubject(natsconf.BucketSessions, "*."+sid),
-		natsconf.StreamCompletions:                     "completion." + sid,
+		natsconf.BucketStream(natsconf.BucketSessions): natsconf.BucketSubject(natsconf.BucketSessions,
+			"*."+sid),
+		natsconf.StreamCompletions: "completion." + sid,
 	} {
-		m, err := r.store.conn.Next(t.Context(), stream, subject, 1)
+		m, err := r.Store.Conn.Next(t.Context(), stream, subject, 1)
 		if err != nil {
 			t.Errorf("%s: %v", stream, err)
 		} else if m.Header.Get("traceparent") != "" {
@@ -174,9 +186,10 @@ func TestNothingIsTracedUnasked(t *testing.T) {
 	}
 }
 
-// A collector that is away, or takes nothing, disturbs nobody: sessions go through, its spans are counted, and the stop is bounded.
+// A collector that is away, or takes nothing, disturbs nobody: sessions go through, its spans are counted,
+// and the stop is bounded.
 func TestCollectorDisturbsNobody(t *testing.T) {
-	beside(t)
+	parallel(t)
 	deaf := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body) // only then does a server notice that a client has gone
 		<-r.Context().Done()
@@ -186,12 +199,12 @@ func TestCollectorDisturbsNobody(t *testing.T) {
 	gone.Close()
 	for name, at := range map[string]string{"takes nothing": deaf.URL, "is away": gone.URL} {
 		t.Run(name, func(t *testing.T) {
-			r := boot(t, func(c *config) {
-				c.traces = &spans.Config{Endpoint: must[*url.URL](t)(url.Parse(at)), Share: 1}
+			r := boot(t, func(c *config.Config) {
+				c.Traces = &trace.Config{Endpoint: must[*url.URL](t)(url.Parse(at)), Share: 1}
 			})
 			s := r.begin(t)
-			b := newBrowser()
-			must[*page](t)(b.press(t.Context(), atProvider(t, b, s.VerifyURL), "sign-in"))
+			b := demo.NewBrowser()
+			must[*demo.Page](t)(b.Press(t.Context(), atProvider(t, b, s.VerifyURL), "sign-in"))
 			<-r.inbox.got
 			r.api().until(t, s.Session, "delivered")
 			r.stop()

@@ -29,7 +29,8 @@ func (l *late) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (l *late) give(t *testing.T, secret string) {
 	t.Helper()
-	l.desk.Store(must[*client.Receiver](t)(client.NewReceiver([]string{secret}, func(context.Context, client.Result) error { return nil }, client.WithTests())))
+	l.desk.Store(must[*client.Receiver](t)(client.NewReceiver([]string{secret},
+		func(context.Context, client.Result) error { return nil }, client.WithTests())))
 }
 
 func TestTryCommand(t *testing.T) {
@@ -39,7 +40,8 @@ func TestTryCommand(t *testing.T) {
 	s := httptest.NewServer(receiver)
 	t.Cleanup(s.Close)
 
-	code, out, errOut := verifyd(t, "try", s.URL, "--allow-private", "--secret", secret)
+	t.Setenv("VERIFYD_TRY_SECRET", secret)
+	code, out, errOut := verifyd(t, "try", s.URL, "--allow-private")
 	if code != 0 || errOut != "" || !strings.Contains(out, "No check of 15 failed.") {
 		t.Errorf("exit %d\n%s%s", code, out, errOut)
 	}
@@ -49,8 +51,12 @@ func TestTryCommand(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &doc); code != exitFailed || err != nil || doc.Failed == 0 {
 		t.Errorf("exit %d, %v\n%s", code, err, out)
 	}
-	for _, args := range [][]string{{s.URL}, {"nothing", "--allow-private"}, {s.URL, "--allow-private", "--secret", "whsec_%"}, {s.URL, "--allow-private", "--timeout", "1h"}, {s.URL, "--ca-file", "nowhere"}} {
-		if code, out, errOut := verifyd(t, append([]string{"try"}, args...)...); code != exitUsage || out != "" || errOut == "" {
+	for _, args := range [][]string{
+		{s.URL}, {"nothing", "--allow-private"}, {s.URL, "--allow-private", "--secret", "whsec_%"},
+		{s.URL, "--allow-private", "--timeout", "1h"}, {s.URL, "--ca-file", "nowhere"},
+	} {
+		if code, out, errOut := verifyd(t, append([]string{"try"}, args...)...); code != exitUsage ||
+			out != "" || errOut == "" {
 			t.Errorf("%v: exit %d\n%s%s", args, code, out, errOut)
 		}
 	}
@@ -80,9 +86,9 @@ func TestTryWaitsForItsSecret(t *testing.T) {
 	}
 }
 
-// awaitText waits until a text stands in what is written meanwhile, and gives all of it.
+// awaitText waits until a text stands in what is written meanwhile, and returns all of it.
 func awaitText(ctx context.Context, b *buffer, text string) string {
-	ctx, cancel := context.WithTimeout(ctx, natstest.LastResort)
+	ctx, cancel := context.WithTimeout(ctx, natstest.TestTimeout)
 	defer cancel()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()

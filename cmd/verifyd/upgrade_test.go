@@ -16,13 +16,15 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rs/zerolog"
 
+	"verifyd/cmd/verifyd/config"
+	"verifyd/cmd/verifyd/demo"
 	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
-	"verifyd/natsconf/seal"
+	"verifyd/natsconf/secretbox"
 )
 
-// What older builds have stored is kept in testdata/upgrade, one file for each. A build that changes how a record is stored adds one of
-// the build before it:
+// What older builds have stored is kept in testdata/upgrade, one file for each. A build that changes how a
+// record is stored adds one of the build before it:
 //
 //	go build -o /tmp/verifyd-old ./cmd/verifyd    # in a worktree of the older commit
 //	go test ./cmd/verifyd -run WriteUpgrade -args -upgrade-from /tmp/verifyd-old -upgrade-name COMMIT
@@ -60,7 +62,7 @@ func upgradeFile(name string) string {
 
 // TestWriteUpgrade makes a file of testdata/upgrade.
 func TestWriteUpgrade(t *testing.T) {
-	beside(t)
+	parallel(t)
 	if *upgradeFrom == "" {
 		t.Skip("it writes testdata, by an older binary that is named")
 	}
@@ -68,10 +70,13 @@ func TestWriteUpgrade(t *testing.T) {
 	c.exe = *upgradeFrom
 	c.start(t)
 	older := olderStore{Sessions: map[string]readBack{}}
-	older.APIKey = must[string](t)(c.command(t, "key", "create", "--account", "Harbor Guild"))
+	must[string](t)(c.command(t, "account", "create", "Harbor Guild"))
+	create := []string{"key", "create", "--account", "Harbor Guild"}
+	older.APIKey = must[string](t)(c.command(t, create...))
 	first := must[string](t)(c.command(t, "key", "list"))
-	older.Revoked = must[string](t)(c.command(t, "key", "create", "--account", "Harbor Guild"))
-	for _, id := range regexp.MustCompile(`key_\w+`).FindAllString(must[string](t)(c.command(t, "key", "list")), -1) {
+	older.Revoked = must[string](t)(c.command(t, create...))
+	for _, id := range regexp.MustCompile(`key_\w+`).
+		FindAllString(must[string](t)(c.command(t, "key", "list")), -1) {
 		if !strings.Contains(first, id) {
 			must[string](t)(c.command(t, "key", "revoke", id))
 		}
@@ -80,7 +85,7 @@ func TestWriteUpgrade(t *testing.T) {
 	b.api.knownSoon(t)
 	want := map[string]string{}
 	ends := func(delivery string) {
-		w := b.sign(t, c.inbox.callbackURL())
+		w := b.sign(t, c.inbox.CallbackURL())
 		b.api.until(t, w.session.Session, delivery)
 		want[w.session.Session] = delivery
 	}
@@ -89,10 +94,12 @@ func TestWriteUpgrade(t *testing.T) {
 	ends("rejected")
 	c.inbox.later = ""
 	want[b.sign(t, "https://"+natstest.Address(t)+"/callbacks").session.Session] = "due"
-	pending := b.api.init(t, map[string]any{"platform": "p", "platform_user_id": "u", "guild_id": "g", "callback_url": c.inbox.callbackURL()})
+	pending := b.api.init(t, map[string]any{
+		"platform": "p", "platform_user_id": "u", "guild_id": "g", "callback_url": c.inbox.CallbackURL(),
+	})
 	want[pending.Session] = "none"
 	c.inbox.hold = make(chan struct{})
-	open := b.sign(t, c.inbox.callbackURL()).session.Session
+	open := b.sign(t, c.inbox.CallbackURL()).session.Session
 	<-c.inbox.got
 	if v := b.api.until(t, open, "claimed"); v.Delivery.State != "claimed" {
 		t.Fatal(v)
@@ -104,10 +111,12 @@ func TestWriteUpgrade(t *testing.T) {
 	want[open] = "unknown"
 	for token, delivery := range want {
 		v := b.api.until(t, token, delivery)
-		older.Sessions[token] = readBack{v.PlatformUserID, v.State, v.Delivery.State, len(v.Delivery.Attempts)}
+		older.Sessions[token] = readBack{
+			v.PlatformUserID, v.State, v.Delivery.State, len(v.Delivery.Attempts),
+		}
 	}
 	c.kill()
-	older.Key = must[seal.Key](t)(seal.Load(filepath.Join(c.dir, "store", "secret.key"))).Encode()
+	older.Key = must[secretbox.Key](t)(secretbox.Load(filepath.Join(c.dir, "store", "secret.key"))).Encode()
 	older.Messages = c.everything(t)
 	var text bytes.Buffer
 	zip := must[*gzip.Writer](t)(gzip.NewWriterLevel(&text, gzip.BestCompression))
@@ -125,10 +134,14 @@ func TestWriteUpgrade(t *testing.T) {
 // everything reads all that a stopped service has stored, whatever its streams are.
 func (c *child) everything(t *testing.T) (all []olderMessage) {
 	t.Helper()
-	e := must[*natsconf.Embedded](t)(natsconf.OpenEmbedded(natsconf.EmbeddedOptions{DataDir: filepath.Join(c.dir, "store"), Log: zerolog.Nop()}))
+	e := must[*natsconf.Embedded](t)(natsconf.OpenEmbedded(natsconf.EmbeddedOptions{
+		DataDir: filepath.Join(c.dir, "store"), Log: zerolog.Nop(),
+	}))
 	stop := natstest.Serve(t, e)
 	<-e.Ready()
-	conn := must[*natsconf.Conn](t)(natsconf.Connect(t.Context(), natsconf.ConnectOptions{Embedded: e, Log: zerolog.Nop()}))
+	conn := must[*natsconf.Conn](t)(natsconf.Connect(t.Context(), natsconf.ConnectOptions{
+		Embedded: e, Log: zerolog.Nop(),
+	}))
 	defer func() { conn.Close(); stop(); _ = e.Close() }()
 	host := must[string](t)(os.Hostname()) // it is in the workers' names, and nobody's business
 	names := conn.JS.StreamNames(t.Context())
@@ -139,7 +152,10 @@ func (c *child) everything(t *testing.T) (all []olderMessage) {
 		}
 		err = conn.Pages(t.Context(), name, ">", 1, last, func(msgs []jetstream.Msg) error {
 			for _, m := range msgs {
-				all = append(all, olderMessage{name, m.Subject(), bytes.ReplaceAll(m.Data(), []byte(`"`+host+"."), []byte(`"host.`)), m.Headers()})
+				all = append(all, olderMessage{
+					name, m.Subject(), bytes.ReplaceAll(m.Data(), []byte(`"`+host+"."), []byte(`"host.`)),
+					m.Headers(),
+				})
 			}
 			return nil
 		})
@@ -150,11 +166,11 @@ func (c *child) everything(t *testing.T) (all []olderMessage) {
 	return all
 }
 
-// A service that is upgraded reads what the builds before it have stored: sessions and how they ended, keys, accounts and their secrets,
-// and goes on with what they had not brought to an end.
+// A service that is upgraded reads what the builds before it have stored: sessions and how they ended, keys,
+// accounts and their secrets, and goes on with what they had not brought to an end.
 func TestOlderRecordsAreRead(t *testing.T) {
 	natstest.NeedsEmbedded(t, "fills its data directory before it starts")
-	beside(t)
+	parallel(t)
 	files := must[[]string](t)(filepath.Glob(upgradeFile("*")))
 	if len(files) < 2 {
 		t.Fatalf("%d older builds in testdata/upgrade", len(files))
@@ -164,9 +180,9 @@ func TestOlderRecordsAreRead(t *testing.T) {
 			older := readOlder(t, file)
 			dir := filepath.Join(t.TempDir(), "store")
 			older.store(t, dir)
-			key := must[seal.Key](t)(seal.ParseKey(older.Key))
-			r := boot(t, func(c *config) { c.store.dataDir, c.store.key = dir, &key })
-			a := api{base: r.base, key: older.APIKey}
+			key := must[secretbox.Key](t)(secretbox.ParseKey(older.Key))
+			r := boot(t, func(c *config.Config) { c.Store.DataDir, c.Store.Key = dir, &key })
+			a := api{base: r.Base, key: older.APIKey}
 			for token, want := range older.Sessions {
 				v := a.read(t, token)
 				if want.State == "pending" && v.State == "expired" {
@@ -175,7 +191,9 @@ func TestOlderRecordsAreRead(t *testing.T) {
 				if want.Delivery == "due" {
 					want.Delivery = v.Delivery.State // it is taken up at once
 				}
-				if got := (readBack{v.PlatformUserID, v.State, v.Delivery.State, len(v.Delivery.Attempts)}); got != want {
+				if got := (readBack{
+					v.PlatformUserID, v.State, v.Delivery.State, len(v.Delivery.Attempts),
+				}); got != want {
 					t.Errorf("a session of the older build reads %+v, want %+v", got, want)
 				}
 			}
@@ -185,13 +203,17 @@ func TestOlderRecordsAreRead(t *testing.T) {
 					t.Errorf("session %s is in no list", id)
 				}
 			}
-			s := a.init(t, map[string]any{"platform": "p", "platform_user_id": "u", "callback_url": r.inbox.callbackURL()})
-			must[*page](t)(newBrowser().open(t.Context(), s.VerifyURL))
-			if status, _, body := (api{base: r.base, key: older.Revoked}).call(t, http.MethodGet, "/sessions?limit=1", ""); status != http.StatusUnauthorized {
+			s := a.init(t, map[string]any{
+				"platform": "p", "platform_user_id": "u", "callback_url": r.inbox.CallbackURL(),
+			})
+			must[*demo.Page](t)(demo.NewBrowser().Open(t.Context(), s.VerifyURL))
+			if status, _, body := (api{base: r.Base, key: older.Revoked}).
+				call(t, http.MethodGet, "/sessions?limit=1", ""); status != http.StatusUnauthorized {
 				t.Errorf("a key that was revoked: %d %s", status, body)
 			}
-			accounts, err := r.store.accounts.Accounts(t.Context())
-			if err != nil || len(accounts) != 1 || len(accounts[0].Secrets) != 1 || !strings.HasPrefix(accounts[0].Secrets[0].Value, "whsec_") {
+			accounts, err := r.Store.Accounts.Accounts(t.Context())
+			if err != nil || len(accounts) != 1 || len(accounts[0].Secrets) != 1 ||
+				!strings.HasPrefix(accounts[0].Secrets[0].Value, "whsec_") {
 				t.Errorf("%d accounts, %v", len(accounts), err)
 			}
 		})
@@ -227,7 +249,9 @@ func (o olderStore) store(t *testing.T, dir string) {
 		case m.Stream == natsconf.StreamRetries && strings.HasPrefix(m.Subject, "schedule."):
 			m.Subject = strings.Replace(m.Subject, "schedule.", "retry.", 1) // its time has come long since
 		}
-		if _, err := conn.JS.PublishMsg(t.Context(), &nats.Msg{Subject: m.Subject, Data: m.Data, Header: header}); err != nil {
+		if _, err := conn.JS.PublishMsg(t.Context(), &nats.Msg{
+			Subject: m.Subject, Data: m.Data, Header: header,
+		}); err != nil {
 			t.Fatalf("%s: %v", m.Subject, err)
 		}
 	}

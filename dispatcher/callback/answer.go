@@ -15,9 +15,11 @@ import (
 )
 
 const (
-	maxHeaderBytes   = 64 << 10    // everything up to the end of the final header, informational responses included
-	maxBodyBytes     = 4 << 10     // read: a receiver that says more than this loses its connection, nothing else
-	maxShownBytes    = 1 << 10     // kept of the body, for people
+	// everything up to the end of the final header, informational responses included
+	maxHeaderBytes = 64 << 10
+	// read: a receiver that sends more than this loses its connection, nothing else
+	maxBodyBytes     = 4 << 10
+	maxKeptBytes     = 1 << 10     // kept of the body, for people
 	maxLineBytes     = 4 << 10     // a status line
 	maxInformational = 16          // 1xx responses: one is usual, a handful is thinkable
 	answerGrace      = time.Second // for headers and body once the verdict has fallen: a worker waits for it
@@ -28,34 +30,41 @@ const (
 
 // Answer is how an attempt ended.
 type Answer struct {
-	Verdict    sessions.Verdict // delivered, rejected, unknown; released where not one byte was written
-	Class      sessions.Class   // empty when delivered
-	Status     int              // the final status; 0 where none was read
-	Detail     string           // one sentence for people, in lower case; empty when delivered
-	Body       string           // the first 1 KiB of the answer's body, made valid UTF-8; whoever shows it escapes it
-	RetryAfter time.Duration    // what Retry-After asks for (RFC 9110 §10.2.3), at most a day; 0 where it is absent
-	Timing     sessions.Timing  // with the dial's steps where the connection was dialled for this attempt
-	Address    string           // the address dialled, ip:port
-	Reusable   bool             // the connection may carry another request
+	Verdict sessions.Verdict // delivered, rejected, unknown; released where not one byte was written
+	Class   sessions.Class   // empty when delivered
+	Status  int              // the final status; 0 where none was read
+	Detail  string           // one sentence for people, in lower case; empty when delivered
+	// the first 1 KiB of the answer's body, made valid UTF-8; whoever shows it escapes it
+	Body string
+	// what Retry-After asks for (RFC 9110 §10.2.3), at most a day; 0 where it is absent
+	RetryAfter time.Duration
+	Timing     sessions.Timing // with the dial's steps where the connection was dialled for this attempt
+	Address    string          // the address dialled, ip:port
+	Reusable   bool            // the connection may carry another request
 }
 
 func released(class sessions.Class, detail string) Answer {
 	return Answer{Verdict: sessions.VerdictReleased, Class: class, Detail: detail}
 }
 
-// verdict judges a final status.
-func verdict(status int) Answer {
+// answerOf judges a final status.
+func answerOf(status int) Answer {
 	switch {
 	case status >= 200 && status <= 299:
 		return Answer{Verdict: sessions.VerdictDelivered, Status: status}
 	case status >= 300 && status <= 399:
-		detail := fmt.Sprintf("the receiver answered %s; redirects are not followed", statusWords(status))
-		return Answer{Verdict: sessions.VerdictRejected, Class: sessions.ClassStatus, Status: status, Detail: detail}
+		detail := fmt.Sprintf("the receiver answered %s; redirects are not followed", statusText(status))
+		return Answer{
+			Verdict: sessions.VerdictRejected, Class: sessions.ClassStatus, Status: status, Detail: detail,
+		}
 	}
-	return Answer{Verdict: sessions.VerdictRejected, Class: sessions.ClassStatus, Status: status, Detail: "the receiver answered " + statusWords(status)}
+	return Answer{
+		Verdict: sessions.VerdictRejected, Class: sessions.ClassStatus, Status: status,
+		Detail: "the receiver answered " + statusText(status),
+	}
 }
 
-func statusWords(status int) string {
+func statusText(status int) string {
 	return strings.TrimSpace(strconv.Itoa(status) + " " + http.StatusText(status))
 }
 
@@ -66,12 +75,13 @@ func (e *protocolError) Error() string { return e.detail }
 
 // reader reads one answer.
 type reader struct {
-	from   string            // theReceiver or theProxy
-	limit  *io.LimitedReader // what may still be taken from the connection
-	buf    *bufio.Reader
-	began  bool // something has come back
-	line   []byte
-	status int
+	from     string            // theReceiver or theProxy
+	limit    *io.LimitedReader // what may still be taken from the connection
+	buf      *bufio.Reader
+	began    bool // something has come back
+	line     []byte
+	status   int
+	trailing bool // something has come behind the whole answer
 }
 
 func newReader(r io.Reader, from string) *reader {
@@ -86,8 +96,8 @@ func (r *reader) awaitByte() error {
 	return err
 }
 
-// readStatus reads up to and with the final status line, skipping informational responses (RFC 9110 §15.2). Errors are a
-// *protocolError or the connection's.
+// readStatus reads up to and with the final status line, skipping informational responses (RFC 9110 §15.2).
+// Errors are a *protocolError or the connection's.
 func (r *reader) readStatus() error {
 	for range maxInformational + 1 {
 		line, err := r.buf.ReadSlice('\n')
@@ -120,7 +130,7 @@ func (r *reader) fault(format string, args ...any) error {
 	return &protocolError{fmt.Sprintf(format, append([]any{r.from}, args...)...)}
 }
 
-// bounded tells a bound of ours from the connection's own end.
+// bounded distinguishes a bound of ours from the connection's own end.
 func (r *reader) bounded(err error) error {
 	switch {
 	case errors.Is(err, bufio.ErrBufferFull):
@@ -152,14 +162,14 @@ const (
 	notStatusLine    = "what %s sent does not begin with an HTTP/1 status line"
 )
 
-// mayBecomeStatusLine says whether the first piece of a line could still be a status line's.
+// mayBecomeStatusLine reports whether the first piece of a line could still be a status line's.
 func mayBecomeStatusLine(piece []byte) bool {
 	n := min(len(piece), len(statusLinePrefix))
 	return string(piece[:n]) == statusLinePrefix[:n]
 }
 
-// parseStatusLine reads "HTTP/1.x SP 3DIGIT [SP reason]" (RFC 9112 §4), or says what is wrong, with %s for who sent it. Codes above
-// 599 count as final, as RFC 9110 §15 advises.
+// parseStatusLine reads "HTTP/1.x SP 3DIGIT [SP reason]" (RFC 9112 §4), or says what is wrong, with %s for
+// who sent it. Codes above 599 count as final, as RFC 9110 §15 advises.
 func parseStatusLine(line []byte) (status int, wrong string) {
 	s := strings.TrimRight(string(line), "\r\n")
 	rest, ok := strings.CutPrefix(s, statusLinePrefix)
@@ -175,8 +185,8 @@ func parseStatusLine(line []byte) (status int, wrong string) {
 
 func isDigit(b byte) bool { return '0' <= b && b <= '9' }
 
-// readRest reads header and body, as far as they come within their bounds, for the answer's details. No error is possible: the
-// verdict has fallen, and what cannot be read costs the connection only.
+// readRest reads header and body, as far as they come within their bounds, for the answer's details. No
+// error is possible: the verdict has fallen, and what cannot be read costs the connection only.
 func (r *reader) readRest(a *Answer) {
 	again := bufio.NewReader(io.MultiReader(bytes.NewReader(r.line), r.buf))
 	response, err := http.ReadResponse(again, &http.Request{Method: http.MethodPost})
@@ -187,11 +197,12 @@ func (r *reader) readRest(a *Answer) {
 	a.RetryAfter = retryAfter(response.Header.Get("Retry-After"), time.Now())
 	r.limit.N = maxBodyBytes
 	body, whole := readBody(response.Body)
-	a.Body = strings.ToValidUTF8(string(body[:min(len(body), maxShownBytes)]), "\uFFFD")
-	a.Reusable = whole && !response.Close && response.ProtoAtLeast(1, 1) && again.Buffered() == 0 && r.buf.Buffered() == 0
+	a.Body = strings.ToValidUTF8(string(body[:min(len(body), maxKeptBytes)]), "\uFFFD")
+	r.trailing = whole && again.Buffered()+r.buf.Buffered() > 0
+	a.Reusable = whole && !r.trailing && !response.Close && response.ProtoAtLeast(1, 1)
 }
 
-// readBody reads at most maxBodyBytes and says whether that was the whole body.
+// readBody reads at most maxBodyBytes and reports whether that was the whole body.
 func readBody(body io.Reader) (read []byte, whole bool) {
 	read = make([]byte, 0, maxBodyBytes)
 	for len(read) < cap(read) {

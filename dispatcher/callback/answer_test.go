@@ -12,11 +12,14 @@ import (
 	"testing"
 )
 
-// FuzzReadStatus holds our reading of status lines against net/http's: what we call final, it reads with the same status.
+// FuzzReadStatus holds our reading of status lines against net/http's: what we call final, it reads with the
+// same status.
 func FuzzReadStatus(f *testing.F) {
 	for _, seed := range []string{
-		"HTTP/1.1 200 OK\r\n\r\n", "HTTP/1.1 204\n\n", "HTTP/1.0 503 Busy\r\nA: b\r\n\r\n", "HTTP/1.1 103 Hints\r\nA: b\r\n\r\nHTTP/1.1 200 OK\r\n\r\n",
-		"HTTP/1.1 101 X\r\n\r\n", "HTTP/2.0 200 OK\r\n\r\n", "HTTP/1.1 2000 OK\r\n\r\n", "HTTP/1.1  200 OK\r\n\r\n", "", "\r\n", "HTTP/1.1 20",
+		"HTTP/1.1 200 OK\r\n\r\n", "HTTP/1.1 204\n\n", "HTTP/1.0 503 Busy\r\nA: b\r\n\r\n",
+		"HTTP/1.1 103 Hints\r\nA: b\r\n\r\nHTTP/1.1 200 OK\r\n\r\n",
+		"HTTP/1.1 101 X\r\n\r\n", "HTTP/2.0 200 OK\r\n\r\n", "HTTP/1.1 2000 OK\r\n\r\n",
+		"HTTP/1.1  200 OK\r\n\r\n", "", "\r\n", "HTTP/1.1 20",
 		strings.Repeat("HTTP/1.1 100 C\r\n\r\n", 20) + "HTTP/1.1 200 OK\r\n\r\n",
 	} {
 		f.Add([]byte(seed))
@@ -34,16 +37,17 @@ func FuzzReadStatus(f *testing.F) {
 			t.Fatalf("status %d is not final", in.status)
 		}
 		bare := bytes.TrimRight(in.line, "\r\n")
-		theirs, err := http.ReadResponse(bufio.NewReader(io.MultiReader(bytes.NewReader(bare), strings.NewReader("\r\n\r\n"))), nil)
+		theirs, err := http.ReadResponse(
+			bufio.NewReader(io.MultiReader(bytes.NewReader(bare), strings.NewReader("\r\n\r\n"))), nil)
 		if err == nil {
 			_ = theirs.Body.Close()
 			if theirs.StatusCode != in.status {
 				t.Fatalf("%q: we read %d, net/http %d", in.line, in.status, theirs.StatusCode)
 			}
 		}
-		answer := verdict(in.status)
+		answer := answerOf(in.status)
 		in.readRest(&answer)
-		if answer.Status != in.status || len(answer.Body) > 3*maxShownBytes {
+		if answer.Status != in.status || len(answer.Body) > 3*maxKeptBytes {
 			t.Fatalf("%+v", answer)
 		}
 	})

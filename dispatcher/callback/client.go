@@ -7,41 +7,46 @@ import (
 	"net"
 	"time"
 
-	"verifyd/sessions/target"
+	"verifyd/sessions/urlpolicy"
 )
 
 const (
 	defaultTimeout   = 10 * time.Second
 	defaultUserAgent = "verifyd"
 
-	// sessionCacheSize bounds the TLS sessions kept for resumption. Each holds the receiver's certificates, about 5 KiB.
+	// sessionCacheSize bounds the TLS sessions kept for resumption. Each holds the receiver's certificates,
+	// about 5 KiB.
 	sessionCacheSize = 512
 )
 
-// Config says how callbacks are sent. The zero value is usable: public addresses, the system's authorities, 10 s.
+// Config says how callbacks are sent. The zero value is usable: public addresses, the system's authorities,
+// 10 s.
 type Config struct {
 	// RootCAs are the authorities that receivers' certificates must come from; nil means the system's.
 	RootCAs *x509.CertPool
 	// Policy says where callbacks may go; nil means public addresses only, on every port.
-	Policy *target.Policy
-	// Timeout bounds a whole attempt: the dial, where there was one, the write, and the answer. Default 10 s.
+	Policy *urlpolicy.Policy
+	// Timeout bounds a whole attempt: the dial, where there was one, the write, and the answer. Default
+	// 10 s.
 	Timeout time.Duration
-	// DialTimeout bounds DNS, connect, with all that an egress proxy takes, and TLS together. Default, and most, is half of Timeout: the receiver gets the other half.
+	// DialTimeout bounds DNS, connect, with all that an egress proxy takes, and TLS together. Default, and
+	// most, is half of Timeout: the receiver gets the other half.
 	DialTimeout time.Duration
 	// UserAgent is the User-Agent field, "verifyd/VERSION". Default "verifyd".
 	UserAgent string
-	// Resolver gives the Dial and StrictErrors of the name resolution, for instance to name servers of one's own; nil means the
-	// system's name servers. Names are always resolved by Go: the C resolver takes 0x7f000001 for an address.
+	// Resolver provides the Dial and StrictErrors of the name resolution, for instance to name servers of
+	// one's own; nil means the system's name servers. Names are always resolved by Go: the C resolver takes
+	// 0x7f000001 for an address.
 	Resolver *net.Resolver
-	// Proxy is the egress proxy that every callback goes through; nil means that receivers are dialled directly. The environment is
-	// never asked for one.
+	// Proxy is the egress proxy that every callback goes through; nil means that receivers are dialled
+	// directly. The environment is never asked for one.
 	Proxy *Proxy
 }
 
-// withDefaults gives a copy with every empty field filled.
+// withDefaults returns a copy with every empty field filled.
 func (c Config) withDefaults() Config {
 	if c.Policy == nil {
-		c.Policy = target.NewPolicy(nil, nil)
+		c.Policy = urlpolicy.NewPolicy(nil, nil)
 	}
 	if c.Timeout <= 0 {
 		c.Timeout = defaultTimeout
@@ -56,8 +61,9 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// newResolver makes a resolver that lets go of its sockets when nobody waits for the name any more. Go's own would hold a socket
-// and a goroutine for each query until resolv.conf's time-out, five seconds, however early the dial was given up.
+// newResolver makes a resolver that lets go of its sockets when nobody waits for the name any more. Go's own
+// would hold a socket and a goroutine for each query until resolv.conf's time-out, five seconds, however
+// early the dial was given up.
 func newResolver(from *net.Resolver) *net.Resolver {
 	if from == nil {
 		from = new(net.Resolver)
@@ -79,7 +85,8 @@ func newResolver(from *net.Resolver) *net.Resolver {
 	}
 }
 
-// Client dials receivers and prepares requests. It is safe for concurrent use and owns no goroutine and no connection.
+// Client dials receivers and prepares requests. It is safe for concurrent use and owns no goroutine and no
+// connection.
 type Client struct {
 	config Config
 	dialer net.Dialer
@@ -101,7 +108,8 @@ func New(config Config) *Client {
 			MinVersion:         tls.VersionTLS12,
 			NextProtos:         []string{"http/1.1"},
 			ClientSessionCache: tls.NewLRUClientSessionCache(sessionCacheSize),
-			// Whole records: a request is one record and one system call, not a first piece of 1,400 bytes and the rest.
+			// Whole records: a request is one record and one system call, not a first piece of 1,400 bytes
+			// and the rest.
 			DynamicRecordSizingDisabled: true,
 		},
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -16,34 +17,45 @@ import (
 // probeTimeout bounds the one thing a probe may wait for: room to answer a TLS key update.
 const probeTimeout = 100 * time.Millisecond
 
-// errUnasked says that the receiver sent bytes before it was asked anything. They must never be read as the answer to a request
-// that was not sent yet.
-var errUnasked = errors.New("the receiver sent bytes before it got a request")
+// errUnsolicited: the receiver sent bytes before it got a request. They must never be read as the answer to
+// a request that was not sent yet. The beginning of a record is enough: its rest would come after the
+// request.
+var errUnsolicited = errors.New("the receiver sent bytes before it got a request")
 
 // Conn is a ready connection to one destination. It belongs to one goroutine.
 type Conn struct {
 	tls         *tls.Conn
-	wire        *wire  // below all TLS, also the egress proxy's
-	destination string // HostPort of the URL it was dialled for
-	address     string // the receiver's
+	wire        *wire    // below all TLS, also the egress proxy's
+	inner       *records // of the session with the receiver
+	outer       *records // of the one with the egress proxy; nil where there is none
+	destination string   // HostPort of the URL it was dialled for
+	address     string   // the receiver's
 	timing      sessions.Timing
 	timeout     time.Duration // of a whole attempt
 	fresh       bool          // nothing was sent yet: the next attempt's time includes the dial's
 	broken      bool          // never to be used again
+	unsolicited bool          // the receiver sent unsolicited bytes
 }
 
-// Timing gives the times of the dial.
+// Timing returns the times of the dial.
 func (cn *Conn) Timing() sessions.Timing { return cn.timing }
 
-// Address gives the receiver's address that was dialled, ip:port, by us or by the egress proxy.
+// Address returns the receiver's address that was dialled, ip:port, by us or by the egress proxy.
 func (cn *Conn) Address() string { return cn.address }
 
-// Alive says, without waiting, whether the connection could carry a request now: the receiver has neither closed it nor sent
-// anything. It takes in what TLS itself has sent, such as session tickets. A connection that is not alive never is again.
+// IP returns the receiver's address alone; the zero Addr where there is none.
+func (cn *Conn) IP() netip.Addr {
+	at, _ := netip.ParseAddrPort(cn.address)
+	return at.Addr()
+}
+
+// Alive reports, without waiting, whether the connection could carry a request now: the receiver has neither
+// closed it nor sent anything. It takes in what TLS itself has sent, such as session tickets. A connection
+// that is not alive never is again.
 func (cn *Conn) Alive() bool { return cn.probe() == nil }
 
-// Close ends the connection. It tells the receiver so, unless the connection is broken, and waits for nothing. A repeat is
-// harmless.
+// Close ends the connection. It tells the receiver so, unless the connection is broken, and waits for
+// nothing. A repeat is harmless.
 func (cn *Conn) Close() error {
 	if cn.broken {
 		return ignoreClosed(cn.wire.Close()) // a close_notify could wait for a receiver that reads nothing
@@ -59,7 +71,7 @@ func ignoreClosed(err error) error {
 	return err
 }
 
-// probe gives nil for a connection that is alive, and otherwise what has happened to it.
+// probe returns nil for a connection that is alive, and otherwise what has happened to it.
 func (cn *Conn) probe() error {
 	if cn.broken {
 		return net.ErrClosed
@@ -73,16 +85,28 @@ func (cn *Conn) probe() error {
 	cn.wire.probing = false
 	switch {
 	case n > 0:
-		err = errUnasked
+		err = errUnsolicited
+	case errors.Is(err, errWouldBlock) && (cn.fresh || !cn.within()):
+		return nil // on a new connection, what is under way may be TLS's own: a session ticket
 	case errors.Is(err, errWouldBlock):
-		return nil
+		err = errUnsolicited
 	}
+	cn.unsolicited = errors.Is(err, errUnsolicited)
 	cn.broken = true
 	return err
 }
 
-// Send writes the whole request at once and reads the answer. It is called at most once for a claim, and it never writes twice:
-// repeating it is a second POST. The context stops it early; what was written stays written.
+// within reports whether part of a record has arrived.
+func (cn *Conn) within() bool { return cn.inner.within() || cn.outer != nil && cn.outer.within() }
+
+// Unsolicited reports whether the receiver was found to have sent unsolicited bytes. Whatever was booked on
+// such a connection before may belong to another request, and so may what comes over the receiver's next
+// one.
+func (cn *Conn) Unsolicited() bool { return cn.unsolicited }
+
+// Send writes the whole request at once and reads the answer. It is called at most once for a claim, and it
+// never writes twice: repeating it is a second POST. The context stops it early; what was written stays
+// written.
 //
 // A connection whose Answer is not Reusable is of no further use, but still to be closed.
 func (cn *Conn) Send(ctx context.Context, r Request) Answer {
@@ -91,7 +115,8 @@ func (cn *Conn) Send(ctx context.Context, r Request) Answer {
 	answer.Address = cn.address
 	answer.Timing.Total = a.watch.total()
 	if cn.fresh {
-		answer.Timing.DNS, answer.Timing.Connect, answer.Timing.TLS = cn.timing.DNS, cn.timing.Connect, cn.timing.TLS
+		answer.Timing.DNS, answer.Timing.Connect, answer.Timing.TLS = cn.timing.DNS, cn.timing.Connect,
+			cn.timing.TLS
 		answer.Timing.Total += cn.timing.Total
 	}
 	cn.fresh = false
@@ -108,10 +133,12 @@ type attempt struct {
 func (a *attempt) run(ctx context.Context, r Request) Answer {
 	cn := a.conn
 	if r.destination == "" || r.destination != cn.destination {
-		return released(sessions.ClassConnect, "the request was prepared for another destination than this connection's")
+		return released(sessions.ClassConnect,
+			"the request was prepared for another destination than this connection's")
 	}
-	// Asked again here, with nothing but the write after it: what has closed since the dial costs a claim, not an unknown.
-	if err := cn.probe(); errors.Is(err, errUnasked) {
+	// Asked again here, with nothing but the write after it: what has closed since the dial costs a claim,
+	// not an unknown.
+	if err := cn.probe(); errors.Is(err, errUnsolicited) {
 		return released(sessions.ClassProtocol, err.Error())
 	} else if err != nil {
 		return released(sessions.ClassConnect, "the connection ended before the request was written")
@@ -122,7 +149,8 @@ func (a *attempt) run(ctx context.Context, r Request) Answer {
 	if ctx.Err() != nil {
 		return released(sessions.ClassLate, "stopped before the request was written")
 	}
-	// Closing is what interrupts a read for good; a deadline set from here could be undone by the one for the body.
+	// Closing is what interrupts a read for good; a deadline set from here could be undone by the one for
+	// the body.
 	stop := context.AfterFunc(ctx, func() { _ = cn.wire.Close() })
 	answer := a.exchange(ctx, r)
 	if !stop() {
@@ -147,7 +175,8 @@ func (a *attempt) exchange(ctx context.Context, r Request) Answer {
 	a.watch.step()
 	if err := r.writeTo(cn.tls); err != nil {
 		if cn.wire.sent == before {
-			return released(sessions.ClassConnect, "the connection ended before one byte of the request was taken")
+			return released(sessions.ClassConnect,
+				"the connection ended before one byte of the request was taken")
 		}
 		return a.unknown(ctx, err)
 	}
@@ -166,17 +195,18 @@ func (a *attempt) exchange(ctx context.Context, r Request) Answer {
 		return answer
 	}
 	crashpoint.Reach(crashpoint.Answered)
-	answer := verdict(in.status)
+	answer := answerOf(in.status)
 	answer.Timing.FirstByte = firstByte
-	// The verdict has fallen. What follows is a courtesy to people who read the log, so it gets little time.
+	// The verdict has fallen. What follows only serves the log, so it gets little time.
 	if grace := time.Now().Add(answerGrace); grace.Before(a.deadline()) {
 		_ = cn.wire.SetDeadline(grace)
 	}
 	in.readRest(&answer)
+	cn.unsolicited = in.trailing
 	return answer
 }
 
-// unknown gives the verdict where bytes left and no status line came back.
+// unknown returns the verdict where bytes left and no status line came back.
 func (a *attempt) unknown(ctx context.Context, err error) Answer {
 	answer := Answer{Verdict: sessions.VerdictUnknown}
 	var alert *net.OpError
@@ -187,14 +217,18 @@ func (a *attempt) unknown(ctx context.Context, err error) Answer {
 	case errors.As(err, &garbage):
 		answer.Class, answer.Detail = sessions.ClassProtocol, garbage.Error()
 	case isTimeout(err):
-		answer.Class, answer.Detail = sessions.ClassTimeout, fmt.Sprintf("the receiver sent no status line within %v", a.conn.timeout)
+		answer.Class, answer.Detail = sessions.ClassTimeout,
+			fmt.Sprintf("the receiver sent no status line within %v", a.conn.timeout)
 	case errors.As(err, &alert) && alert.Op == "remote error":
 		answer.Class = sessions.ClassReset
-		answer.Detail = "the receiver ended the TLS session: " + strings.TrimPrefix(alert.Err.Error(), "tls: ")
+		answer.Detail = "the receiver ended the TLS session: " +
+			strings.TrimPrefix(alert.Err.Error(), "tls: ")
 	case isNotTLS(err):
-		answer.Class, answer.Detail = sessions.ClassProtocol, "the receiver left TLS: what it sent is no record of the session"
+		answer.Class, answer.Detail = sessions.ClassProtocol,
+			"the receiver left TLS: what it sent is no record of the session"
 	default:
-		answer.Class, answer.Detail = sessions.ClassReset, "the receiver closed the connection without a status line"
+		answer.Class, answer.Detail = sessions.ClassReset,
+			"the receiver closed the connection without a status line"
 	}
 	return answer
 }

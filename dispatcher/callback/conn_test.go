@@ -12,7 +12,8 @@ import (
 	"verifyd/sessions"
 )
 
-// becomeDead waits until the connection is no longer alive, which takes as long as the receiver's bytes take to arrive.
+// becomeDead waits until the connection is no longer alive, which takes as long as the receiver's bytes take
+// to arrive.
 func becomeDead(t *testing.T, cn *callback.Conn) {
 	t.Helper()
 	natstest.Await(t, "the connection is dead", func() bool { return !cn.Alive() })
@@ -48,7 +49,8 @@ func TestOneConnectionCarriesABurst(t *testing.T) {
 	}
 }
 
-// TestAnswersThatEndTheConnection: what cannot be told apart from the next answer must not be followed by a request.
+// TestAnswersThatEndTheConnection: what cannot be told apart from the next answer must not be followed by a
+// request.
 func TestAnswersThatEndTheConnection(t *testing.T) {
 	for _, answer := range []string{
 		"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok",
@@ -62,13 +64,15 @@ func TestAnswersThatEndTheConnection(t *testing.T) {
 		r := receive(t, nil, func(p peer) { p.say(answer) })
 		c := newClient(10 * time.Second)
 		cn := mustDial(t, c, r.url(t))
-		if got := cn.Send(t.Context(), mustPrepare(t, c, r.url(t))); got.Verdict != delivered || got.Reusable {
+		if got := cn.Send(t.Context(), mustPrepare(t, c, r.url(t))); got.Verdict != delivered ||
+			got.Reusable {
 			t.Errorf("after %q: %+v", answer, got)
 		}
 		if cn.Alive() {
 			t.Errorf("alive after %q", answer)
 		}
-		if again := cn.Send(t.Context(), mustPrepare(t, c, r.url(t))); again.Verdict != sessions.VerdictReleased {
+		if again := cn.Send(t.Context(),
+			mustPrepare(t, c, r.url(t))); again.Verdict != sessions.VerdictReleased {
 			t.Errorf("second request after %q: %+v", answer, again)
 		}
 		_ = cn.Close()
@@ -78,7 +82,8 @@ func TestAnswersThatEndTheConnection(t *testing.T) {
 	}
 }
 
-// TestDeadConnectionsReleaseTheClaim: what a receiver does to an idle connection is seen before a byte is written.
+// TestDeadConnectionsReleaseTheClaim: what a receiver does to an idle connection is seen before a byte is
+// written.
 func TestDeadConnectionsReleaseTheClaim(t *testing.T) {
 	for name, row := range map[string]struct {
 		idle  func(peer)
@@ -88,7 +93,9 @@ func TestDeadConnectionsReleaseTheClaim(t *testing.T) {
 		"resets":             {peer.reset, sessions.ClassConnect},
 		"ends TLS":           {func(p peer) { _ = p.Close() }, sessions.ClassConnect},
 		"answers beforehand": {okAnswer, sessions.ClassProtocol},
-		"leaves TLS":         {func(p peer) { _, _ = io.WriteString(p.tcp, "HTTP/1.1 200 OK\r\n\r\n") }, sessions.ClassConnect},
+		"leaves TLS": {
+			func(p peer) { _, _ = io.WriteString(p.tcp, "HTTP/1.1 200 OK\r\n\r\n") }, sessions.ClassConnect,
+		},
 	} {
 		for _, asked := range []bool{true, false} {
 			idle := make(chan struct{})
@@ -111,7 +118,8 @@ func TestDeadConnectionsReleaseTheClaim(t *testing.T) {
 				}
 			}
 			answer := cn.Send(t.Context(), mustPrepare(t, c, r.url(t)))
-			if answer.Verdict != sessions.VerdictReleased || answer.Detail == "" || !asked && answer.Class != row.class {
+			if answer.Verdict != sessions.VerdictReleased || answer.Detail == "" || !asked &&
+				answer.Class != row.class {
 				t.Errorf("%s: %+v", name, answer)
 			}
 			_ = cn.Close()
@@ -127,7 +135,8 @@ func TestNothingIsSentForAnotherDestination(t *testing.T) {
 	c := newClient(10 * time.Second)
 	cn := mustDial(t, c, r.url(t))
 	for _, request := range []callback.Request{mustPrepare(t, c, other.url(t)), {}} {
-		if answer := cn.Send(t.Context(), request); answer.Verdict != sessions.VerdictReleased || answer.Detail == "" {
+		if answer := cn.Send(t.Context(), request); answer.Verdict != sessions.VerdictReleased ||
+			answer.Detail == "" {
 			t.Errorf("%+v", answer)
 		}
 	}
@@ -136,10 +145,13 @@ func TestNothingIsSentForAnotherDestination(t *testing.T) {
 	}
 }
 
-// TestWriteThatFails: the count of bytes that the kernel took decides between released and unknown, byte by byte.
+// TestWriteThatFails: the count of bytes that the kernel took decides between released and unknown, byte by
+// byte.
 func TestWriteThatFails(t *testing.T) {
 	c := newClient(10 * time.Second)
-	for taken, want := range map[int]sessions.Verdict{0: sessions.VerdictReleased, 1: unknown, 5: unknown, 100: unknown} {
+	for taken, want := range map[int]sessions.Verdict{
+		0: sessions.VerdictReleased, 1: unknown, 5: unknown, 100: unknown,
+	} {
 		r := receive(t, nil, okAnswer)
 		cn := mustDial(t, c, r.url(t))
 		callback.CutAfter(cn, taken)
@@ -147,7 +159,8 @@ func TestWriteThatFails(t *testing.T) {
 		if answer.Verdict != want || answer.Reusable || answer.Detail == "" {
 			t.Errorf("%d bytes taken: %+v", taken, answer)
 		}
-		if again := cn.Send(t.Context(), mustPrepare(t, c, r.url(t))); again.Verdict != sessions.VerdictReleased {
+		if again := cn.Send(t.Context(),
+			mustPrepare(t, c, r.url(t))); again.Verdict != sessions.VerdictReleased {
 			t.Errorf("%d bytes taken, sent again: %+v", taken, again)
 		}
 		_ = cn.Close()
@@ -163,7 +176,8 @@ func TestStoppedBeforeTheWriteIsReleased(t *testing.T) {
 	cn := mustDial(t, c, r.url(t))
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	if answer := cn.Send(ctx, mustPrepare(t, c, r.url(t))); answer.Verdict != sessions.VerdictReleased || answer.Class != sessions.ClassLate {
+	if answer := cn.Send(ctx, mustPrepare(t, c, r.url(t))); answer.Verdict != sessions.VerdictReleased ||
+		answer.Class != sessions.ClassLate {
 		t.Errorf("%+v", answer)
 	}
 	_ = cn.Close()

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"verifyd/sessions"
-	"verifyd/sessions/target"
+	"verifyd/sessions/urlpolicy"
 )
 
 const (
@@ -21,49 +21,66 @@ const (
 	maxAddresses = 8
 )
 
-// Dial gets a connection to u's destination that is ready: DNS, address check, TCP and TLS all done. The error is a *NotSent: not
-// one byte of a request has left. The caller owns the connection and closes it. Dial starts goroutines while it runs, and waits
-// for all of them.
-func (c *Client) Dial(ctx context.Context, u target.URL) (*Conn, error) {
+// Dial gets a connection to u's destination that is ready: DNS, address check, TCP and TLS all done. The
+// error is a *NotSent: not one byte of a request has left. The caller owns the connection and closes it.
+// Dial starts goroutines while it runs, and waits for all of them.
+func (c *Client) Dial(ctx context.Context, u urlpolicy.URL) (*Conn, error) {
+	cn, _, err := c.DialAdmitted(ctx, u, func(context.Context, netip.Addr) (func(), error) { return func() {}, nil })
+	return cn, err
+}
+
+// Admit is asked before an address is connected to, with what the dial has left of its time. What it returns
+// is called when the connection is not used any more. Where it fails with ErrAddressBusy, that says nothing
+// about the receiver.
+type Admit func(ctx context.Context, to netip.Addr) (leave func(), err error)
+
+// ErrAddressBusy says that no connection more may be made to an address just now.
+var ErrAddressBusy = errors.New("no connection became free in time")
+
+// DialAdmitted is Dial, but each address is connected to only once admit lets it. leave belongs to the
+// connection's, and is to be called.
+func (c *Client) DialAdmitted(ctx context.Context, u urlpolicy.URL, admit Admit) (cn *Conn, leave func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.config.DialTimeout)
 	defer cancel()
-	d := dial{client: c, url: u, watch: startWatch()}
-	cn, err := d.run(ctx)
-	if err != nil {
-		return nil, err
+	d := dial{client: c, url: u, admit: admit, watch: startWatch()}
+	cn, notSent := d.run(ctx)
+	if notSent != nil {
+		return nil, nil, notSent
 	}
-	return cn, nil
+	return cn, d.leave, nil
 }
 
 // dial is one call of Dial and what it has come to know.
 type dial struct {
 	client  *Client
-	url     target.URL
+	url     urlpolicy.URL
+	admit   Admit
 	watch   *stopwatch
 	timing  sessions.Timing
 	address string
+	leave   func() // of the connection that came of it
 }
 
 func (d *dial) run(ctx context.Context) (*Conn, *NotSent) {
 	addrs, err := d.resolve(ctx)
 	d.timing.DNS = d.watch.step()
 	if err != nil {
-		return nil, d.notSent(sessions.ClassDNS, dnsWords(err, d.url.Host()), err)
+		return nil, d.notSent(sessions.ClassDNS, dnsReason(err, d.url.Host()), err)
 	}
 	p, err := d.connect(ctx, addrs)
 	d.timing.Connect = d.watch.step()
 	if err != nil {
-		class, words := connectWords(err, d.url.Host(), d.client.config.DialTimeout)
-		return nil, d.notSent(class, words, err)
+		class, reason := connectReason(err, d.url.Host(), d.client.config.DialTimeout)
+		return nil, d.notSent(class, reason, err)
 	}
 	cn, err := d.secure(ctx, p)
 	d.timing.TLS = d.watch.step()
 	if err != nil {
 		p.close()
-		return nil, d.notSent(sessions.ClassTLS, tlsWords(err, theReceiver, d.url.Host()), err)
+		return nil, d.notSent(sessions.ClassTLS, tlsReason(err, theReceiver, d.url.Host()), err)
 	}
 	d.timing.Total = d.watch.total()
-	cn.timing, cn.address = d.timing, d.address
+	cn.timing, cn.address, d.leave = d.timing, d.address, p.leave
 	return cn, nil
 }
 
@@ -72,14 +89,15 @@ func (d *dial) notSent(class sessions.Class, detail string, err error) *NotSent 
 	return &NotSent{Class: class, Detail: detail, Timing: d.timing, Address: d.address, Err: err}
 }
 
-// resolve gives the addresses to try, in order.
+// resolve returns the addresses to try, in order.
 func (d *dial) resolve(ctx context.Context) ([]netip.AddrPort, error) {
 	if ip := d.url.Addr(); ip.IsValid() {
 		return []netip.AddrPort{netip.AddrPortFrom(ip, d.url.Port())}, nil
 	}
 	name := d.url.Host()
 	if strings.Contains(name, ".") {
-		// Rooted: the search list of resolv.conf would turn hooks.example into hooks.example.svc.cluster.local.
+		// Rooted: the search list of resolv.conf would turn hooks.example into
+		// hooks.example.svc.cluster.local.
 		name += "."
 	}
 	ips, err := d.client.config.Resolver.LookupNetIP(ctx, "ip", name)
@@ -98,8 +116,9 @@ func (d *dial) resolve(ctx context.Context) ([]netip.AddrPort, error) {
 	return addrs, nil
 }
 
-// interleave alternates the families, beginning with the first one's, and keeps each family's order (RFC 8305 §4). It unmaps
-// IPv4-mapped addresses: the system would connect to the embedded address, so that is the one to judge.
+// interleave alternates the families, beginning with the first one's, and keeps each family's order (RFC
+// 8305 §4). It unmaps IPv4-mapped addresses: the system would connect to the embedded address, so that is
+// the one to judge.
 func interleave(ips []netip.Addr) []netip.Addr {
 	var first, second []netip.Addr
 	for _, ip := range ips {
@@ -121,15 +140,22 @@ func interleave(ips []netip.Addr) []netip.Addr {
 	return mixed
 }
 
-// path leads to a receiver's address: the wire, and what the receiver's TLS is spoken over, which is the wire itself or, where the
-// egress proxy is spoken to over TLS, that session.
+// path leads to a receiver's address: the wire, and what the receiver's TLS is spoken over, which is the
+// wire itself or, where the egress proxy is spoken to over TLS, that session.
 type path struct {
-	wire *wire
-	over net.Conn
+	wire  *wire
+	over  net.Conn
+	outer *records // of the session with the egress proxy; nil where there is none
+	leave func()   // what Admit gave for it
 }
 
-// close ends the path without a word to anybody, which could wait for who reads nothing.
-func (p path) close() { _ = p.wire.Close() }
+// close closes the path without a close_notify, which could block on a peer that reads nothing.
+func (p path) close() {
+	_ = p.wire.Close()
+	if p.leave != nil {
+		p.leave()
+	}
+}
 
 func dialPath(ctx context.Context, dialer *net.Dialer, address string) (path, error) {
 	conn, err := dialer.DialContext(ctx, "tcp", address)
@@ -144,35 +170,51 @@ func dialPath(ctx context.Context, dialer *net.Dialer, address string) (path, er
 	return path{wire: w, over: w}, nil
 }
 
-// reach gets a path to one address, directly or through the egress proxy. Either way the policy judges the address, last thing
-// before it is used.
+// reach gets a path to one address, as soon as it may be connected to.
 func (d *dial) reach(ctx context.Context, addr netip.AddrPort) (path, error) {
+	leave, err := d.admit(ctx, addr.Addr())
+	if err != nil {
+		return path{}, err
+	}
+	p, err := d.open(ctx, addr)
+	if err != nil {
+		leave()
+		return path{}, err
+	}
+	p.leave = leave
+	return p, nil
+}
+
+// open connects, directly or through the egress proxy. Either way the policy judges the address, last thing
+// before it is used.
+func (d *dial) open(ctx context.Context, addr netip.AddrPort) (path, error) {
 	if g := d.client.gateway; g != nil {
 		return g.tunnel(ctx, addr)
 	}
 	return dialPath(ctx, &d.client.dialer, addr.String())
 }
 
-// tried is the end of one connection attempt.
-type tried struct {
+// dialResult is the end of one connection attempt.
+type dialResult struct {
 	path path
 	addr netip.AddrPort
 	err  error
 }
 
-// connect gives the first path that any of the addresses yields. Each address starts when the one before has failed or fallbackDelay
-// has passed, unless the egress proxy itself is in trouble. The error joins one for each address that was tried.
+// connect returns the first path that any of the addresses yields. Each address starts when the one before
+// has failed or fallbackDelay has passed, unless the egress proxy itself fails. The error joins one for each
+// address that was tried.
 func (d *dial) connect(ctx context.Context, addrs []netip.AddrPort) (path, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	ends := make(chan tried)
+	ends := make(chan dialResult)
 	open, next := 0, 0
 	start := func() {
 		addr := addrs[next]
 		next, open = next+1, open+1
 		go func() {
 			p, err := d.reach(ctx, addr)
-			ends <- tried{p, addr, err}
+			ends <- dialResult{p, addr, err}
 		}()
 	}
 	var errs []error
@@ -206,7 +248,7 @@ func (d *dial) connect(ctx context.Context, addrs []netip.AddrPort) (path, error
 }
 
 // drain waits for the attempts that came too late and closes what they got.
-func drain(ends <-chan tried, open int) {
+func drain(ends <-chan dialResult, open int) {
 	for range open {
 		if end := <-ends; end.err == nil {
 			end.path.close()
@@ -218,9 +260,12 @@ func drain(ends <-chan tried, open int) {
 func (d *dial) secure(ctx context.Context, p path) (*Conn, error) {
 	config := d.client.tls.Clone()
 	config.ServerName = d.url.Host()
-	session := tls.Client(p.over, config)
+	inner := &records{Conn: p.over}
+	session := tls.Client(inner, config)
 	if err := session.HandshakeContext(ctx); err != nil {
 		return nil, err
 	}
-	return &Conn{tls: session, wire: p.wire, destination: d.url.HostPort(), timeout: d.client.config.Timeout, fresh: true}, nil
+	return &Conn{
+		tls: session, wire: p.wire, inner: inner, outer: p.outer, destination: d.url.HostPort(), timeout: d.client.config.Timeout, fresh: true,
+	}, nil
 }

@@ -33,14 +33,34 @@ func TestReceiversWithoutAGoodTLSSession(t *testing.T) {
 		config *tls.Config
 		detail string
 	}{
-		"expired":      {cert(localca.Certificate{Hosts: here, NotBefore: yesterday.AddDate(0, 0, -1), NotAfter: yesterday}), "expired on " + yesterday.UTC().Format("2 January 2006")},
-		"not yet":      {cert(localca.Certificate{Hosts: here, NotBefore: tomorrow}), "not valid before " + tomorrow.UTC().Format("2 January 2006")},
-		"other host":   {cert(localca.Certificate{Hosts: []string{"other.example", "192.0.2.1"}}), "is for other.example, 192.0.2.1, not for 127.0.0.1"},
-		"many hosts":   {cert(localca.Certificate{Hosts: []string{"a.example", "b.example", "c.example", "d.example"}}), "a.example, b.example, c.example and 1 more"},
-		"stranger":     {&tls.Config{Certificates: []tls.Certificate{strange}}, "not signed by an authority that is trusted here"},
-		"TLS 1.0 only": {&tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS10}, "protocol version"},
-		"TLS 1.1 only": {&tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}, "protocol version"},
-		// Go's own server lets an HTTP/1.1 client through where only h2 is offered, so another protocol stands for it here.
+		"expired": {
+			cert(localca.Certificate{Hosts: here, NotBefore: yesterday.AddDate(0, 0, -1),
+				NotAfter: yesterday}), "expired on " + yesterday.UTC().Format("2 January 2006"),
+		},
+		"not yet": {
+			cert(localca.Certificate{Hosts: here, NotBefore: tomorrow}), "not valid before " + tomorrow.UTC().
+				Format("2 January 2006"),
+		},
+		"other host": {
+			cert(localca.Certificate{Hosts: []string{"other.example", "192.0.2.1"}}),
+			"is for other.example, 192.0.2.1, not for 127.0.0.1",
+		},
+		"many hosts": {
+			cert(localca.Certificate{Hosts: []string{"a.example", "b.example", "c.example", "d.example"}}),
+			"a.example, b.example, c.example and 1 more",
+		},
+		"stranger": {
+			&tls.Config{Certificates: []tls.Certificate{strange}},
+			"not signed by an authority that is trusted here",
+		},
+		"TLS 1.0 only": {
+			&tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS10}, "protocol version",
+		},
+		"TLS 1.1 only": {
+			&tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}, "protocol version",
+		},
+		// Go's own server lets an HTTP/1.1 client through where only h2 is offered, so another protocol
+		// stands for it here.
 		"other ALPN": {&tls.Config{NextProtos: []string{"spdy/3"}}, "no application protocol"},
 	} {
 		r := receive(t, row.config, okAnswer)
@@ -48,7 +68,8 @@ func TestReceiversWithoutAGoodTLSSession(t *testing.T) {
 		if notSent.Class != sessions.ClassTLS || !strings.Contains(notSent.Detail, row.detail) {
 			t.Errorf("%s: %v; want %q", name, notSent, row.detail)
 		}
-		if notSent.Address != r.listener.Addr().String() || notSent.Timing.TLS <= 0 || notSent.Timing.Total < notSent.Timing.TLS {
+		if notSent.Address != r.listener.Addr().String() || notSent.Timing.TLS <= 0 ||
+			notSent.Timing.Total < notSent.Timing.TLS {
 			t.Errorf("%s: %+v", name, notSent)
 		}
 		if posts := r.stop(); len(posts) != 0 {
@@ -57,7 +78,8 @@ func TestReceiversWithoutAGoodTLSSession(t *testing.T) {
 	}
 }
 
-// listen starts a TCP server without TLS; it says greeting, then waits for the client to go, or closes at once.
+// listen starts a TCP server without TLS; it says greeting, then waits for the client to go, or closes at
+// once.
 func listen(t *testing.T, greeting string, hold bool) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -112,7 +134,8 @@ func TestNobodyListens(t *testing.T) {
 	address := listener.Addr().String()
 	_ = listener.Close()
 	notSent := mustNotDial(t, newClient(quick), mustURL(t, "https://"+address+"/"))
-	if notSent.Class != sessions.ClassConnect || !strings.Contains(notSent.Detail, "refused the connection") || notSent.Address != address {
+	if notSent.Class != sessions.ClassConnect ||
+		!strings.Contains(notSent.Detail, "refused the connection") || notSent.Address != address {
 		t.Errorf("%+v", notSent)
 	}
 }
@@ -134,10 +157,12 @@ func TestStoppingADial(t *testing.T) {
 func TestTheZeroConfigIsStrict(t *testing.T) {
 	r := receive(t, nil, okAnswer)
 	notSent := mustNotDial(t, callback.New(callback.Config{}), r.url(t))
-	if notSent.Class != sessions.ClassRefusedAddress || !strings.Contains(notSent.Detail, "127.0.0.1 is a loopback address") {
+	if notSent.Class != sessions.ClassRefusedAddress ||
+		!strings.Contains(notSent.Detail, "127.0.0.1 is a loopback address") {
 		t.Errorf("%+v", notSent)
 	}
-	notSent = mustNotDial(t, callback.New(callback.Config{Policy: loopback, RootCAs: x509.NewCertPool()}), r.url(t))
+	notSent = mustNotDial(t, callback.New(callback.Config{Policy: loopback, RootCAs: x509.NewCertPool()}),
+		r.url(t))
 	if notSent.Class != sessions.ClassTLS {
 		t.Errorf("%+v", notSent)
 	}

@@ -78,7 +78,8 @@ func startEgress(t *testing.T, config *tls.Config, answer func(egressConn, strin
 	return startEgressGreeting(t, config, nil, answer)
 }
 
-func startEgressGreeting(t *testing.T, config *tls.Config, greet func(net.Conn), answer func(egressConn, string)) *egress {
+func startEgressGreeting(t *testing.T, config *tls.Config, greet func(net.Conn),
+	answer func(egressConn, string)) *egress {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -149,14 +150,14 @@ func (e *egress) serve(tcp *net.TCPConn) {
 	e.answer(c, request.RequestURI)
 }
 
-// requests gives what was asked so far.
+// requests returns what was asked so far.
 func (e *egress) requests() []*http.Request {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.Clone(e.asked)
 }
 
-// targets gives what tunnels were asked for so far.
+// targets returns what tunnels were asked for so far.
 func (e *egress) targets() []string {
 	var all []string
 	for _, r := range e.requests() {
@@ -197,7 +198,7 @@ func (e *egress) stop() {
 	e.wg.Wait()
 }
 
-// value gives the setting that leads to the proxy.
+// value returns the setting that leads to the proxy.
 func (e *egress) value(credentials string) string {
 	scheme := "http://"
 	if e.config != nil {
@@ -217,12 +218,15 @@ func mustProxy(t *testing.T, raw string) *callback.Proxy {
 	return p
 }
 
-// clientThrough gives a client whose callbacks leave through a proxy.
+// clientThrough returns a client whose callbacks leave through a proxy.
 func clientThrough(p *callback.Proxy, timeout time.Duration) *callback.Client {
-	return callback.New(callback.Config{RootCAs: authority.Pool(), Policy: loopback, Timeout: timeout, UserAgent: "verifyd/test", Proxy: p})
+	return callback.New(callback.Config{
+		RootCAs: authority.Pool(), Policy: loopback, Timeout: timeout, UserAgent: "verifyd/test", Proxy: p,
+	})
 }
 
-// bothWays runs a test through a proxy that is spoken to in the clear, and through one that is spoken to over TLS.
+// bothWays runs a test through a proxy that is spoken to in the clear, and through one that is spoken to
+// over TLS.
 func bothWays(t *testing.T, run func(t *testing.T, config *tls.Config)) {
 	t.Helper()
 	t.Run("http", func(t *testing.T) {
@@ -235,7 +239,7 @@ func bothWays(t *testing.T, run func(t *testing.T, config *tls.Config)) {
 	})
 }
 
-// says gives a behaviour that answers and then waits for the client to go.
+// says returns a behaviour that answers and then waits for the client to go.
 func says(parts ...string) func(egressConn, string) {
 	return func(c egressConn, _ string) {
 		c.say(strings.Join(parts, ""))

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// WaitReadable lets tests outside the package wait until something has arrived on the connection, without taking it in.
+// WaitReadable lets tests outside the package wait until something has arrived on the connection, without
+// taking it in.
 func WaitReadable(cn *Conn) error {
 	_ = cn.wire.SetReadDeadline(time.Now().Add(10 * time.Second))
 	return cn.wire.raw.Read(func(fd uintptr) bool {
@@ -18,7 +19,7 @@ func WaitReadable(cn *Conn) error {
 	})
 }
 
-// DidResume says whether the TLS session was resumed.
+// DidResume reports whether the TLS session was resumed.
 func DidResume(cn *Conn) bool { return cn.tls.ConnectionState().DidResume }
 
 // Stall makes connections to one address hang in the middle, as when nothing answers a SYN.
@@ -32,7 +33,8 @@ func Stall(c *Client, ip string) {
 	}
 }
 
-// Watch calls seen for each address that the client's own guard lets a socket connect to, right before it does.
+// Watch calls seen for each address that the client's own guard lets a socket connect to, right before it
+// does.
 func Watch(c *Client, seen func(address string)) {
 	guard := c.dialer.Control
 	c.dialer.ControlContext = func(_ context.Context, network, address string, raw syscall.RawConn) error {

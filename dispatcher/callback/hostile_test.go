@@ -33,40 +33,61 @@ var hostile = []struct {
 	{"reads all, then resets", peer.reset, unknown, sessions.ClassReset, 0},
 	{"reads all, then ends TLS", func(p peer) { _ = p.Close() }, unknown, sessions.ClassReset, 0},
 	{"never answers", func(peer) {}, unknown, sessions.ClassTimeout, 0},
-	{"sends half a status line, then hangs", func(p peer) { p.say("HTTP/1.1 20") }, unknown, sessions.ClassTimeout, 0},
-	{"sends a status line without its end, then hangs", func(p peer) { p.say("HTTP/1.1 200 OK") }, unknown, sessions.ClassTimeout, 0},
+	{"sends half a status line, then hangs", func(p peer) { p.say("HTTP/1.1 20") }, unknown,
+		sessions.ClassTimeout, 0},
+	{"sends a status line without its end, then hangs", func(p peer) { p.say("HTTP/1.1 200 OK") }, unknown,
+		sessions.ClassTimeout, 0},
 	{"drips one byte at a time", drip, unknown, sessions.ClassTimeout, 0},
-	{"sends half a status line, then closes", func(p peer) { p.say("HTTP/1.1 20"); p.close() }, unknown, sessions.ClassReset, 0},
-	{"sends 100, then hangs", func(p peer) { p.say("HTTP/1.1 100 Continue\r\n\r\n") }, unknown, sessions.ClassTimeout, 0},
-	{"sends 103 for ever", forever("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"), unknown, sessions.ClassProtocol, 0},
+	{"sends half a status line, then closes", func(p peer) { p.say("HTTP/1.1 20"); p.close() }, unknown,
+		sessions.ClassReset, 0},
+	{"sends 100, then hangs", func(p peer) { p.say("HTTP/1.1 100 Continue\r\n\r\n") }, unknown,
+		sessions.ClassTimeout, 0},
+	{"sends 103 for ever", forever("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"), unknown,
+		sessions.ClassProtocol, 0},
 	{"sends an endless 103", func(p peer) {
 		p.say("HTTP/1.1 103 Early Hints\r\n")
 		forever("X-Hint: " + strings.Repeat("x", 1000) + "\r\n")(p)
 	}, unknown, sessions.ClassProtocol, 0},
-	{"sends an endless status line", func(p peer) { p.say("HTTP/1.1 200 "); forever("O")(p) }, unknown, sessions.ClassProtocol, 0},
-	{"switches protocols", func(p peer) { p.say("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n") }, unknown, sessions.ClassProtocol, 0},
+	{"sends an endless status line", func(p peer) { p.say("HTTP/1.1 200 "); forever("O")(p) }, unknown,
+		sessions.ClassProtocol, 0},
+	{"switches protocols", func(p peer) { p.say("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n") },
+		unknown, sessions.ClassProtocol, 0},
 	{"sends garbage", func(p peer) { p.say("\x00\x01\x02garbage\n") }, unknown, sessions.ClassProtocol, 0},
 	{"sends an empty line", func(p peer) { p.say("\r\n") }, unknown, sessions.ClassProtocol, 0},
 	{"sends HTML alone", func(p peer) { p.say("<html>200 OK</html>\n") }, unknown, sessions.ClassProtocol, 0},
-	{"sends SSH's greeting", func(p peer) { p.say("SSH-2.0-OpenSSH_9.9\r\n") }, unknown, sessions.ClassProtocol, 0},
-	{"sends a status in letters", func(p peer) { p.say("HTTP/1.1 2OO OK\r\n\r\n") }, unknown, sessions.ClassProtocol, 0},
-	{"sends a status of four digits", func(p peer) { p.say("HTTP/1.1 2000 OK\r\n\r\n") }, unknown, sessions.ClassProtocol, 0},
-	{"sends status 099", func(p peer) { p.say("HTTP/1.1 099 Odd\r\n\r\n") }, unknown, sessions.ClassProtocol, 0},
-	{"sends a negative status", func(p peer) { p.say("HTTP/1.1 -20 Odd\r\n\r\n") }, unknown, sessions.ClassProtocol, 0},
-	{"claims HTTP/2.0 in text", func(p peer) { p.say("HTTP/2.0 200 OK\r\n\r\n") }, unknown, sessions.ClassProtocol, 0},
+	{"sends SSH's greeting", func(p peer) { p.say("SSH-2.0-OpenSSH_9.9\r\n") }, unknown,
+		sessions.ClassProtocol, 0},
+	{"sends a status in letters", func(p peer) { p.say("HTTP/1.1 2OO OK\r\n\r\n") }, unknown,
+		sessions.ClassProtocol, 0},
+	{"sends a status of four digits", func(p peer) { p.say("HTTP/1.1 2000 OK\r\n\r\n") }, unknown,
+		sessions.ClassProtocol, 0},
+	{"sends status 099", func(p peer) { p.say("HTTP/1.1 099 Odd\r\n\r\n") }, unknown, sessions.ClassProtocol,
+		0},
+	{"sends a negative status", func(p peer) { p.say("HTTP/1.1 -20 Odd\r\n\r\n") }, unknown,
+		sessions.ClassProtocol, 0},
+	{"claims HTTP/2.0 in text", func(p peer) { p.say("HTTP/2.0 200 OK\r\n\r\n") }, unknown,
+		sessions.ClassProtocol, 0},
 	{"speaks HTTP/2 and sends GOAWAY", http2GoAway, unknown, sessions.ClassProtocol, 0},
-	{"speaks HTTP/2 and closes, without one line end", func(p peer) { p.say("\x00\x00\x00\x04\x00\x00\x00\x00\x00"); p.close() }, unknown, sessions.ClassProtocol, 0},
-	{"sends garbage without a line end, then hangs", func(p peer) { p.say("HTTP/2") }, unknown, sessions.ClassProtocol, 0},
-	{"leaves TLS", func(p peer) { _, _ = p.tcp.Write([]byte("HTTP/1.1 200 OK\r\n\r\n")) }, unknown, sessions.ClassProtocol, 0},
+	{"speaks HTTP/2 and closes, without one line end",
+		func(p peer) { p.say("\x00\x00\x00\x04\x00\x00\x00\x00\x00"); p.close() }, unknown,
+		sessions.ClassProtocol, 0},
+	{"sends garbage without a line end, then hangs", func(p peer) { p.say("HTTP/2") }, unknown,
+		sessions.ClassProtocol, 0},
+	{"leaves TLS", func(p peer) { _, _ = p.tcp.Write([]byte("HTTP/1.1 200 OK\r\n\r\n")) }, unknown,
+		sessions.ClassProtocol, 0},
 
 	// a status line, then trouble
-	{"answers 200, then hangs in the header", func(p peer) { p.say("HTTP/1.1 200 OK\r\nX-A: b\r\n") }, delivered, "", 200},
-	{"answers 200, then hangs in the body", func(p peer) { p.say("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nab") }, delivered, "", 200},
-	{"answers 200, then resets", func(p peer) { p.say("HTTP/1.1 200 OK\r\n"); p.reset() }, delivered, "", 200},
+	{"answers 200, then hangs in the header", func(p peer) { p.say("HTTP/1.1 200 OK\r\nX-A: b\r\n") },
+		delivered, "", 200},
+	{"answers 200, then hangs in the body",
+		func(p peer) { p.say("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nab") }, delivered, "", 200},
+	{"answers 200, then resets", func(p peer) { p.say("HTTP/1.1 200 OK\r\n"); p.reset() }, delivered, "",
+		200},
 	{"answers 200 with a header of 1 MiB", func(p peer) {
 		p.say("HTTP/1.1 200 OK\r\nX-Big: " + strings.Repeat("x", 1<<20) + "\r\n\r\n")
 	}, delivered, "", 200},
-	{"answers 200 with endless header lines", func(p peer) { p.say("HTTP/1.1 200 OK\r\n"); forever("X-A: b\r\n")(p) }, delivered, "", 200},
+	{"answers 200 with endless header lines",
+		func(p peer) { p.say("HTTP/1.1 200 OK\r\n"); forever("X-A: b\r\n")(p) }, delivered, "", 200},
 	{"answers 200 with a body of 10 MiB", func(p peer) {
 		p.say("HTTP/1.1 200 OK\r\nContent-Length: 10485760\r\n\r\n")
 		forever(strings.Repeat("x", 1<<16))(p)
@@ -75,9 +96,13 @@ var hostile = []struct {
 		p.say("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
 		forever("1\r\nx\r\n")(p)
 	}, delivered, "", 200},
-	{"answers 200 with a broken header", func(p peer) { p.say("HTTP/1.1 200 OK\r\n: :\r\n\r\n") }, delivered, "", 200},
-	{"answers 200 with two lengths", func(p peer) { p.say("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n") }, delivered, "", 200},
-	{"answers 500, then hangs", func(p peer) { p.say("HTTP/1.1 500 No\r\n") }, rejected, sessions.ClassStatus, 500},
+	{"answers 200 with a broken header", func(p peer) { p.say("HTTP/1.1 200 OK\r\n: :\r\n\r\n") }, delivered,
+		"", 200},
+	{"answers 200 with two lengths",
+		func(p peer) { p.say("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n") },
+		delivered, "", 200},
+	{"answers 500, then hangs", func(p peer) { p.say("HTTP/1.1 500 No\r\n") }, rejected, sessions.ClassStatus,
+		500},
 
 	// odd but whole
 	{"answers 200 twice", func(p peer) { okAnswer(p); okAnswer(p) }, delivered, "", 200},
@@ -89,9 +114,12 @@ var hostile = []struct {
 	{"answers 100, then 503", func(p peer) {
 		p.say("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n")
 	}, rejected, sessions.ClassStatus, 503},
-	{"answers in HTTP/1.0 with bare line feeds", func(p peer) { p.say("HTTP/1.0 200 OK\n\nok"); p.close() }, delivered, "", 200},
-	{"answers without a reason", func(p peer) { p.say("HTTP/1.1 299\r\nContent-Length: 0\r\n\r\n") }, delivered, "", 299},
-	{"answers 999", func(p peer) { p.say("HTTP/1.1 999 Odd\r\nContent-Length: 0\r\n\r\n") }, rejected, sessions.ClassStatus, 999},
+	{"answers in HTTP/1.0 with bare line feeds", func(p peer) { p.say("HTTP/1.0 200 OK\n\nok"); p.close() },
+		delivered, "", 200},
+	{"answers without a reason", func(p peer) { p.say("HTTP/1.1 299\r\nContent-Length: 0\r\n\r\n") },
+		delivered, "", 299},
+	{"answers 999", func(p peer) { p.say("HTTP/1.1 999 Odd\r\nContent-Length: 0\r\n\r\n") }, rejected,
+		sessions.ClassStatus, 999},
 	{"answers 301", redirect(301), rejected, sessions.ClassStatus, 301},
 	{"answers 302", redirect(302), rejected, sessions.ClassStatus, 302},
 	{"answers 303", redirect(303), rejected, sessions.ClassStatus, 303},
@@ -104,7 +132,8 @@ var hostile = []struct {
 	{"answers 500", status(500), rejected, sessions.ClassStatus, 500},
 }
 
-// TestHostileReceiversGetOnePostAndTheRightVerdict dials them all, then sends to all at once: most rows are waits.
+// TestHostileReceiversGetOnePostAndTheRightVerdict dials them all, then sends to all at once: most rows are
+// waits.
 func TestHostileReceiversGetOnePostAndTheRightVerdict(t *testing.T) {
 	c := newClient(quick)
 	receivers := make([]*receiver, len(hostile))
@@ -137,8 +166,8 @@ func TestHostileReceiversGetOnePostAndTheRightVerdict(t *testing.T) {
 	}
 }
 
-// TestAnswerCutAtEveryByte resets the connection after k bytes of the answer: unknown before the status line's end, delivered
-// from there on.
+// TestAnswerCutAtEveryByte resets the connection after k bytes of the answer: unknown before the status
+// line's end, delivered from there on.
 func TestAnswerCutAtEveryByte(t *testing.T) {
 	const whole = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-A: b\r\n\r\nok"
 	statusLine := strings.Index(whole, "\n") + 1
@@ -164,8 +193,8 @@ func TestAnswerCutAtEveryByte(t *testing.T) {
 	}
 }
 
-// TestTheVerdictDoesNotWaitForTheRest: with a minute for the whole attempt, a receiver that hangs after its status line gets only
-// the grace.
+// TestTheVerdictDoesNotWaitForTheRest: with a minute for the whole attempt, a receiver that hangs after its
+// status line gets only the grace.
 func TestTheVerdictDoesNotWaitForTheRest(t *testing.T) {
 	for _, said := range []string{"HTTP/1.1 200 OK\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok"} {
 		r := receive(t, nil, func(p peer) { p.say(said) })
@@ -181,7 +210,8 @@ func TestStoppingEndsAnAttemptAtOnce(t *testing.T) {
 	r := receive(t, nil, func(peer) { stop() })
 	began := time.Now()
 	answer := attempt(ctx, t, newClient(time.Minute), r.url(t))
-	if answer.Verdict != unknown || answer.Class != sessions.ClassTimeout || time.Since(began) > 20*time.Second {
+	if answer.Verdict != unknown || answer.Class != sessions.ClassTimeout ||
+		time.Since(began) > 20*time.Second {
 		t.Errorf("%+v after %v", answer, time.Since(began))
 	}
 }
@@ -193,15 +223,16 @@ func TestStoppingAfterTheStatusLineKeepsTheVerdict(t *testing.T) {
 		p.say("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n")
 		stop()
 	})
-	// Whether the status line or the stop is seen first is a race; both verdicts are true, and neither may be anything else.
+	// Whether the status line or the stop is seen first is a race; both verdicts are true, and neither may
+	// be anything else.
 	answer := attempt(ctx, t, newClient(time.Minute), r.url(t))
 	if answer.Verdict != delivered && answer.Verdict != unknown || answer.Reusable {
 		t.Errorf("%+v", answer)
 	}
 }
 
-// TestClientCertificateDemandedAfterTheHandshake: in TLS 1.3 the client learns of such a refusal only when it reads, after the
-// request has left.
+// TestClientCertificateDemandedAfterTheHandshake: in TLS 1.3 the client learns of such a refusal only when
+// it reads, after the request has left.
 func TestClientCertificateDemandedAfterTheHandshake(t *testing.T) {
 	r := receive(t, &tls.Config{ClientAuth: tls.RequireAnyClientCert, MinVersion: tls.VersionTLS13}, okAnswer)
 	c := newClient(quick)
@@ -221,14 +252,17 @@ func TestRetryAfter(t *testing.T) {
 		"120": {2 * time.Minute, 2 * time.Minute}, "0": {}, "": {}, "soon": {}, "-5": {}, "1.5": {},
 		"99999999999999999999": {},
 		"4000000000":           {24 * time.Hour, 24 * time.Hour},
-		time.Now().Add(10 * time.Minute).UTC().Format("Mon, 02 Jan 2006 15:04:05 GMT"): {9 * time.Minute, 10 * time.Minute},
+		time.Now().Add(10 * time.Minute).UTC().Format("Mon, 02 Jan 2006 15:04:05 GMT"): {
+			9 * time.Minute, 10 * time.Minute,
+		},
 		"Thu, 01 Jan 1970 00:00:00 GMT": {},
 	} {
 		r := receive(t, nil, func(p peer) {
 			p.say("HTTP/1.1 503 Busy\r\nRetry-After: " + field + "\r\nContent-Length: 4\r\n\r\nbusy")
 		})
 		answer := attempt(t.Context(), t, newClient(10*time.Second), r.url(t))
-		if answer.Status != 503 || answer.RetryAfter < want[0] || answer.RetryAfter > want[1] || answer.Body != "busy" {
+		if answer.Status != 503 || answer.RetryAfter < want[0] || answer.RetryAfter > want[1] ||
+			answer.Body != "busy" {
 			t.Errorf("Retry-After %q: %+v", field, answer)
 		}
 	}
@@ -239,7 +273,8 @@ func TestAnswerIsCutAndMadeText(t *testing.T) {
 		p.say("HTTP/1.1 400 Bad\r\nContent-Length: 2000\r\n\r\n\xff<b>" + strings.Repeat("é", 998))
 	})
 	answer := attempt(t.Context(), t, newClient(10*time.Second), r.url(t))
-	if !strings.HasPrefix(answer.Body, "\uFFFD<b>éé") || len(answer.Body) < 1000 || len(answer.Body) > 1024+6 || !answer.Reusable {
+	if !strings.HasPrefix(answer.Body, "\uFFFD<b>éé") || len(answer.Body) < 1000 ||
+		len(answer.Body) > 1024+6 || !answer.Reusable {
 		t.Errorf("%d bytes %.20q, reusable %v", len(answer.Body), answer.Body, answer.Reusable)
 	}
 }
@@ -264,8 +299,10 @@ func forever(s string) func(peer) {
 }
 
 func http2GoAway(p peer) {
-	p.say("\x00\x00\x00\x04\x00\x00\x00\x00\x00")                                                        // SETTINGS
-	p.say("\x00\x00\x08\x07\x00\x00\x00\x00\x00" + "\x00\x00\x00\x00" + "\x00\x00\x00\x00" + "\r\n\r\n") // GOAWAY, last stream 0
+	// SETTINGS
+	p.say("\x00\x00\x00\x04\x00\x00\x00\x00\x00")
+	// GOAWAY, last stream 0
+	p.say("\x00\x00\x08\x07\x00\x00\x00\x00\x00" + "\x00\x00\x00\x00" + "\x00\x00\x00\x00" + "\r\n\r\n")
 }
 
 func status(code int) func(peer) {
@@ -278,6 +315,7 @@ func informational(n int) func(peer) {
 
 func redirect(code int) func(peer) {
 	return func(p peer) {
-		p.say(fmt.Sprintf("HTTP/1.1 %d X\r\nLocation: https://%s/elsewhere\r\nContent-Length: 0\r\n\r\n", code, p.LocalAddr()))
+		p.say(fmt.Sprintf("HTTP/1.1 %d X\r\nLocation: https://%s/elsewhere\r\nContent-Length: 0\r\n\r\n",
+			code, p.LocalAddr()))
 	}
 }

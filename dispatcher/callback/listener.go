@@ -6,9 +6,10 @@ import (
 	"verifyd/sessions"
 )
 
-// What goes to a developer's own machine does not go through a connection of this package. It has the same bytes and the same verdicts.
+// What goes to a developer's own machine does not go through a connection of this package. It has the same
+// bytes and the same verdicts.
 
-// Message gives the fields of a request, but those that belong to one connection, and its body.
+// Message returns the fields of a request, but those that belong to one connection, and its body.
 func (r Request) Message() (fields map[string]string, body string) {
 	head, body, _ := strings.Cut(string(r.bytes), "\r\n\r\n")
 	fields = map[string]string{}
@@ -20,16 +21,22 @@ func (r Request) Message() (fields map[string]string, body string) {
 	return fields, body
 }
 
-// Judge gives the verdict of a final status that somebody else has read. One that is none counts as no answer.
-func Judge(status int) Answer {
+// ClassifyStatus returns the verdict of a final status that somebody else has read. One that is none counts
+// as no answer.
+func ClassifyStatus(status int) Answer {
 	if status < 200 || status > 999 {
-		return Answer{Verdict: sessions.VerdictUnknown, Class: sessions.ClassProtocol, Detail: "the listener named a status that is none"}
+		return Answer{
+			Verdict: sessions.VerdictUnknown, Class: sessions.ClassProtocol,
+			Detail: "the listener named a status that is none",
+		}
 	}
-	return verdict(status)
+	return answerOf(status)
 }
 
-// Shown bounds a sentence that comes from outside and makes it safe for terminals and logs.
-func Shown(s string) string { return printable(s) }
+// Printable bounds a sentence that comes from outside and makes it safe for terminals and logs.
+func Printable(s string) string { return printable(s) }
 
-// ShownBody bounds the beginning of an answer that comes from outside.
-func ShownBody(s string) string { return strings.ToValidUTF8(s[:min(len(s), maxShownBytes)], "\uFFFD") }
+// PrintableBody bounds the beginning of an answer that comes from outside.
+func PrintableBody(s string) string {
+	return strings.ToValidUTF8(s[:min(len(s), maxKeptBytes)], "\uFFFD")
+}

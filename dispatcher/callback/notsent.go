@@ -15,10 +15,10 @@ type NotSent struct {
 	Err     error           // the cause, for errors.Is
 }
 
-// Error gives class and detail.
+// Error returns class and detail.
 func (e *NotSent) Error() string { return string(e.Class) + ": " + e.Detail }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *NotSent) Unwrap() error { return e.Err }
 
 // stopwatch measures the steps of an attempt one after another.
@@ -29,7 +29,7 @@ func startWatch() *stopwatch {
 	return &stopwatch{start: now, last: now}
 }
 
-// step gives the time since the step before.
+// step returns the time since the step before.
 func (w *stopwatch) step() time.Duration {
 	now := time.Now()
 	d := now.Sub(w.last)
@@ -37,5 +37,5 @@ func (w *stopwatch) step() time.Duration {
 	return d
 }
 
-// total gives the time since the start.
+// total returns the time since the start.
 func (w *stopwatch) total() time.Duration { return time.Since(w.start) }

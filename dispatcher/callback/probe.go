@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// Probe is a callback that tries a receiver, with what is unusual or wrong about it. Deliveries never are one: it goes out through the
-// same guard and the same client, but nothing else of a delivery's law holds for it.
+// Probe is a callback that tries a receiver, with what is unusual or wrong about it. Deliveries never are
+// one: it goes out through the same guard and the same client, but nothing else of a delivery's law holds
+// for it.
 type Probe struct {
 	Callback
 
@@ -54,7 +55,7 @@ func (c *Client) PrepareProbe(p Probe) (Request, error) {
 	return r, nil
 }
 
-// without gives the lines of a header but those of the named fields.
+// without returns the lines of a header but those of the named fields.
 func without(lines []string, names ...string) []string {
 	return slices.DeleteFunc(lines, func(line string) bool {
 		name, _, _ := strings.Cut(line, ":")

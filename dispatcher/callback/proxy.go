@@ -15,10 +15,11 @@ import (
 	"strings"
 	"unicode"
 
-	"verifyd/sessions/target"
+	"verifyd/sessions/urlpolicy"
 )
 
-// Proxy is an egress proxy that callbacks leave through. It may hold a password, which nothing shows. It is immutable.
+// Proxy is an egress proxy that callbacks leave through. It may hold a password, which nothing shows. It is
+// immutable.
 type Proxy struct {
 	address       string // host:port
 	host          string // what its certificate must be for
@@ -26,8 +27,8 @@ type Proxy struct {
 	authorization string // Proxy-Authorization (RFC 9110 §11.7.2); empty: none
 }
 
-// ParseProxy reads "http://[user:password@]host:port", or https:// where the proxy itself is spoken to over TLS. An error says what
-// is wrong and never shows the value.
+// ParseProxy reads "http://[user:password@]host:port", or https:// where the proxy itself is spoken to over
+// TLS. An error says what is wrong and never shows the value.
 func ParseProxy(raw string) (*Proxy, error) {
 	u, err := url.Parse(raw)
 	if err != nil {
@@ -49,11 +50,12 @@ func ParseProxy(raw string) (*Proxy, error) {
 		return nil, err
 	}
 	return &Proxy{
-		address: net.JoinHostPort(u.Hostname(), u.Port()), host: u.Hostname(), secure: u.Scheme == "https", authorization: authorization,
+		address: net.JoinHostPort(u.Hostname(), u.Port()), host: u.Hostname(), secure: u.Scheme == "https",
+		authorization: authorization,
 	}, nil
 }
 
-// Address gives the proxy's host and port.
+// Address returns the proxy's host and port.
 func (p *Proxy) Address() string { return p.address }
 
 // basic makes the credentials of Basic authentication (RFC 7617 §2), which cannot carry every user name.
@@ -78,14 +80,18 @@ func (p *Proxy) String() string { return "egress proxy " + p.address }
 // gateway is a client's way through its egress proxy.
 type gateway struct {
 	proxy  *Proxy
-	policy *target.Policy
+	policy *urlpolicy.Policy
 	dialer net.Dialer  // without the guard: where the proxy is, is the operator's choice
 	tls    *tls.Config // nil: the proxy is spoken to in the clear
 	agent  string
 }
 
 func newGateway(c Config) *gateway {
-	g := &gateway{proxy: c.Proxy, policy: c.Policy, agent: c.UserAgent, dialer: net.Dialer{KeepAlive: -1, Resolver: c.Resolver}}
+	g := &gateway{
+		proxy: c.Proxy, policy: c.Policy, agent: c.UserAgent, dialer: net.Dialer{
+			KeepAlive: -1, Resolver: c.Resolver,
+		},
+	}
 	if c.Proxy.secure {
 		g.tls = &tls.Config{
 			RootCAs:    c.RootCAs,
@@ -100,14 +106,14 @@ func newGateway(c Config) *gateway {
 	return g
 }
 
-// proxyFault says that the egress proxy gave no tunnel.
+// proxyFault is returned where the egress proxy opened no tunnel.
 type proxyFault struct {
 	during phase
 	status int   // what it answered; 0 where there was no answer
 	err    error // why there was none
 }
 
-// phase is how far the talk with the proxy had come.
+// phase is how far the exchange with the proxy had come.
 type phase string
 
 const (
@@ -116,23 +122,24 @@ const (
 	asking      phase = "ask"
 )
 
-// Error gives phase and cause.
+// Error returns phase and cause.
 func (f *proxyFault) Error() string {
 	if f.status != 0 {
-		return "egress proxy: " + statusWords(f.status)
+		return "egress proxy: " + statusText(f.status)
 	}
 	return fmt.Sprintf("egress proxy: %s: %v", f.during, f.err)
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (f *proxyFault) Unwrap() error { return f.err }
 
-// own says that the proxy itself, or our credentials for it, are the trouble. Any other answer is about the address it was asked for,
-// and it may answer otherwise for the next one.
+// own reports whether the fault is the proxy's own, or that of our credentials for it. Any other answer is
+// about the address it was asked for, and it may answer otherwise for the next one.
 func (f *proxyFault) own() bool { return f.status == 0 || f.status == http.StatusProxyAuthRequired }
 
-// tunnel gets a way to a receiver's address through the proxy (CONNECT, RFC 9110 §9.3.6). The proxy is given the address that was
-// judged here, never a name: it would resolve the name anew, and what was checked would not be what is dialled.
+// tunnel gets a way to a receiver's address through the proxy (CONNECT, RFC 9110 §9.3.6). The proxy is given
+// the address that was judged here, never a name: it would resolve the name anew, and what was checked would
+// not be what is dialled.
 func (g *gateway) tunnel(ctx context.Context, to netip.AddrPort) (path, error) {
 	if err := g.policy.CheckAddr(to); err != nil {
 		return path{}, err
@@ -151,7 +158,8 @@ func (g *gateway) tunnel(ctx context.Context, to netip.AddrPort) (path, error) {
 // enter turns the way to the proxy into one to the receiver.
 func (g *gateway) enter(ctx context.Context, p *path, to netip.AddrPort) error {
 	if g.tls != nil {
-		session := tls.Client(p.wire, g.tls)
+		p.outer = &records{Conn: p.wire}
+		session := tls.Client(p.outer, g.tls)
 		if err := session.HandshakeContext(ctx); err != nil {
 			return &proxyFault{during: handshaking, err: err}
 		}
@@ -168,17 +176,19 @@ func (g *gateway) enter(ctx context.Context, p *path, to netip.AddrPort) error {
 	return nil
 }
 
-// ask sends CONNECT and reads the answer: the status line and, of a 2xx, the header with the empty line after it, and not one byte
-// more, since what follows is the receiver's. Its Content-Length means nothing (RFC 9110 §9.3.6).
+// ask sends CONNECT and reads the answer: the status line and, of a 2xx, the header with the empty line
+// after it, and not one byte more, since what follows is the receiver's. Its Content-Length means nothing
+// (RFC 9110 §9.3.6).
 func (g *gateway) ask(conn io.ReadWriter, to netip.AddrPort) (status int, err error) {
-	request := "CONNECT " + to.String() + " HTTP/1.1\r\nHost: " + to.String() + "\r\nUser-Agent: " + g.agent + "\r\n"
+	request := "CONNECT " + to.String() + " HTTP/1.1\r\nHost: " + to.String() + "\r\nUser-Agent: " + g.agent +
+		"\r\n"
 	if g.proxy.authorization != "" {
 		request += "Proxy-Authorization: " + g.proxy.authorization + "\r\n"
 	}
 	if _, err := io.WriteString(conn, request+"\r\n"); err != nil {
 		return 0, err
 	}
-	in := newReader(singly{conn}, theProxy)
+	in := newReader(byteReader{conn}, theProxy)
 	if err := in.readStatus(); err != nil {
 		return 0, err
 	}
@@ -191,9 +201,9 @@ func (g *gateway) ask(conn io.ReadWriter, to netip.AddrPort) (status int, err er
 	return in.status, nil
 }
 
-// singly gives one byte at a time, so that a buffer above it never holds more than the line that was asked for. An answer to CONNECT
-// is short, and there is one for each connection.
-type singly struct{ r io.Reader }
+// byteReader returns one byte at a time, so that a buffer above it never holds more than the line that was
+// asked for. An answer to CONNECT is short, and there is one for each connection.
+type byteReader struct{ r io.Reader }
 
-// Read gives the next byte.
-func (s singly) Read(b []byte) (int, error) { return s.r.Read(b[:min(1, len(b))]) }
+// Read returns the next byte.
+func (s byteReader) Read(b []byte) (int, error) { return s.r.Read(b[:min(1, len(b))]) }

@@ -20,12 +20,14 @@ import (
 	"verifyd/dispatcher/callback"
 	"verifyd/dispatcher/callback/localca"
 	"verifyd/sessions"
-	"verifyd/sessions/target"
+	"verifyd/sessions/urlpolicy"
 )
 
 func TestATunnelCarriesABurst(t *testing.T) {
 	bothWays(t, func(t *testing.T, config *tls.Config) {
-		for version, name := range map[uint16]string{tls.VersionTLS12: "TLS 1.2", tls.VersionTLS13: "TLS 1.3"} {
+		for version, name := range map[uint16]string{
+			tls.VersionTLS12: "TLS 1.2", tls.VersionTLS13: "TLS 1.3",
+		} {
 			if config != nil {
 				config.MinVersion, config.MaxVersion = version, version
 			}
@@ -39,7 +41,8 @@ func TestATunnelCarriesABurst(t *testing.T) {
 					t.Fatalf("%s: not alive before request %d", name, i)
 				}
 				answer := cn.Send(t.Context(), request)
-				if answer.Verdict != delivered || !answer.Reusable || answer.Body != "ok" || answer.Address != r.listener.Addr().String() {
+				if answer.Verdict != delivered || !answer.Reusable || answer.Body != "ok" ||
+					answer.Address != r.listener.Addr().String() {
 					t.Fatalf("%s: %+v", name, answer)
 				}
 				if i == 0 && (answer.Timing.Connect <= 0 || answer.Timing.TLS <= 0) {
@@ -54,12 +57,14 @@ func TestATunnelCarriesABurst(t *testing.T) {
 				t.Errorf("%s: %d POSTs over %d connections", name, len(posts), r.conns)
 			}
 			for _, post := range posts {
-				if post.header.Get("Proxy-Authorization") != "" || !strings.HasPrefix(post.line, "POST /verified") {
+				if post.header.Get("Proxy-Authorization") != "" ||
+					!strings.HasPrefix(post.line, "POST /verified") {
 					t.Errorf("%s: the receiver got %q with %v", name, post.line, post.header)
 				}
 			}
 			asked := e.requests()
-			if len(asked) != 1 || asked[0].Method != http.MethodConnect || asked[0].RequestURI != r.listener.Addr().String() ||
+			if len(asked) != 1 || asked[0].Method != http.MethodConnect ||
+				asked[0].RequestURI != r.listener.Addr().String() ||
 				asked[0].Host != asked[0].RequestURI || asked[0].UserAgent() != "verifyd/test" {
 				t.Fatalf("%s: the proxy was asked %v", name, e.targets())
 			}
@@ -74,7 +79,8 @@ func TestATunnelCarriesABurst(t *testing.T) {
 func TestNoCredentialsAreMadeUp(t *testing.T) {
 	e := startEgress(t, nil, nil)
 	r := receive(t, nil, okAnswer)
-	if answer := attempt(t.Context(), t, clientThrough(e.proxy(t), 10*time.Second), r.url(t)); answer.Verdict != delivered {
+	if answer := attempt(t.Context(), t, clientThrough(e.proxy(t), 10*time.Second),
+		r.url(t)); answer.Verdict != delivered {
 		t.Errorf("%+v", answer)
 	}
 	if asked := e.requests(); len(asked) != 1 || len(asked[0].Header) != 1 {
@@ -82,7 +88,8 @@ func TestNoCredentialsAreMadeUp(t *testing.T) {
 	}
 }
 
-// TestDeadTunnelsReleaseTheClaim: what happens to an idle tunnel, at either end, is seen before a byte is written.
+// TestDeadTunnelsReleaseTheClaim: what happens to an idle tunnel, at either end, is seen before a byte is
+// written.
 func TestDeadTunnelsReleaseTheClaim(t *testing.T) {
 	bothWays(t, func(t *testing.T, config *tls.Config) {
 		for name, row := range map[string]struct {
@@ -93,8 +100,11 @@ func TestDeadTunnelsReleaseTheClaim(t *testing.T) {
 			"the receiver resets":             {peer.reset, sessions.ClassConnect},
 			"the receiver ends TLS":           {func(p peer) { _ = p.Close() }, sessions.ClassConnect},
 			"the receiver answers beforehand": {okAnswer, sessions.ClassProtocol},
-			"the receiver leaves TLS":         {func(p peer) { _, _ = io.WriteString(p.tcp, "HTTP/1.1 200 OK\r\n\r\n") }, sessions.ClassConnect},
-			"the proxy cuts the tunnel":       {nil, sessions.ClassConnect},
+			"the receiver leaves TLS": {
+				func(p peer) { _, _ = io.WriteString(p.tcp, "HTTP/1.1 200 OK\r\n\r\n") },
+				sessions.ClassConnect,
+			},
+			"the proxy cuts the tunnel": {nil, sessions.ClassConnect},
 		} {
 			for _, asked := range []bool{true, false} {
 				e := startEgress(t, config, nil)
@@ -108,7 +118,8 @@ func TestDeadTunnelsReleaseTheClaim(t *testing.T) {
 				})
 				c := clientThrough(e.proxy(t), 10*time.Second)
 				cn := mustDial(t, c, r.url(t))
-				if first := cn.Send(t.Context(), mustPrepare(t, c, r.url(t))); !first.Reusable || !cn.Alive() {
+				if first := cn.Send(t.Context(), mustPrepare(t, c, r.url(t))); !first.Reusable ||
+					!cn.Alive() {
 					t.Fatalf("%s: %+v", name, first)
 				}
 				close(idle)
@@ -121,7 +132,8 @@ func TestDeadTunnelsReleaseTheClaim(t *testing.T) {
 					t.Fatal(err)
 				}
 				answer := cn.Send(t.Context(), mustPrepare(t, c, r.url(t)))
-				if answer.Verdict != sessions.VerdictReleased || answer.Detail == "" || !asked && answer.Class != row.class {
+				if answer.Verdict != sessions.VerdictReleased || answer.Detail == "" || !asked &&
+					answer.Class != row.class {
 					t.Errorf("%s: %+v", name, answer)
 				}
 				_ = cn.Close()
@@ -134,10 +146,13 @@ func TestDeadTunnelsReleaseTheClaim(t *testing.T) {
 	})
 }
 
-// TestWriteThatFailsInATunnel: also below two layers of TLS, what the kernel took decides between released and unknown.
+// TestWriteThatFailsInATunnel: also below two layers of TLS, what the kernel took decides between released
+// and unknown.
 func TestWriteThatFailsInATunnel(t *testing.T) {
 	bothWays(t, func(t *testing.T, config *tls.Config) {
-		for taken, want := range map[int]sessions.Verdict{0: sessions.VerdictReleased, 1: unknown, 100: unknown} {
+		for taken, want := range map[int]sessions.Verdict{
+			0: sessions.VerdictReleased, 1: unknown, 100: unknown,
+		} {
 			e := startEgress(t, config, nil)
 			r := receive(t, nil, okAnswer)
 			c := clientThrough(e.proxy(t), 10*time.Second)
@@ -147,7 +162,8 @@ func TestWriteThatFailsInATunnel(t *testing.T) {
 			if answer.Verdict != want || answer.Reusable || answer.Detail == "" {
 				t.Errorf("%d bytes taken: %+v", taken, answer)
 			}
-			if again := cn.Send(t.Context(), mustPrepare(t, c, r.url(t))); again.Verdict != sessions.VerdictReleased {
+			if again := cn.Send(t.Context(),
+				mustPrepare(t, c, r.url(t))); again.Verdict != sessions.VerdictReleased {
 				t.Errorf("%d bytes taken, sent again: %+v", taken, again)
 			}
 			_ = cn.Close()
@@ -165,37 +181,66 @@ var badProxies = []struct {
 	class  sessions.Class
 	detail string
 }{
-	{"answers 403", says("HTTP/1.1 403 Forbidden\r\nContent-Length: 3\r\n\r\nno\n"), sessions.ClassProxy, "rules refuse 127.0.0.1: it answered 403 Forbidden"},
-	{"answers 407", says("HTTP/1.1 407 No\r\nProxy-Authenticate: Basic realm=\"x\"\r\n\r\n"), sessions.ClassProxy, "wants other credentials"},
-	{"answers 500", says("HTTP/1.1 500 No\r\n\r\n"), sessions.ClassProxy, "it answered 500 Internal Server Error"},
+	{"answers 403", says("HTTP/1.1 403 Forbidden\r\nContent-Length: 3\r\n\r\nno\n"), sessions.ClassProxy,
+		"rules refuse 127.0.0.1: it answered 403 Forbidden"},
+	{"answers 407", says("HTTP/1.1 407 No\r\nProxy-Authenticate: Basic realm=\"x\"\r\n\r\n"),
+		sessions.ClassProxy, "wants other credentials"},
+	{"answers 500", says("HTTP/1.1 500 No\r\n\r\n"), sessions.ClassProxy,
+		"it answered 500 Internal Server Error"},
 	{"answers 404", says("HTTP/1.1 404 No\r\n\r\n"), sessions.ClassProxy, "it answered 404 Not Found"},
-	{"answers 302", says("HTTP/1.1 302 Go\r\nLocation: http://127.0.0.1/\r\n\r\n"), sessions.ClassProxy, "it answered 302 Found"},
+	{"answers 302", says("HTTP/1.1 302 Go\r\nLocation: http://127.0.0.1/\r\n\r\n"), sessions.ClassProxy,
+		"it answered 302 Found"},
 	{"answers 999", says("HTTP/1.1 999 Odd\r\n\r\n"), sessions.ClassProxy, "it answered 999"},
-	{"answers 502", says("HTTP/1.1 502 No\r\n\r\n"), sessions.ClassConnect, "the egress proxy could not reach 127.0.0.1: it answered 502 Bad Gateway"},
-	{"answers 503", says("HTTP/1.0 503 No\r\n\r\n"), sessions.ClassConnect, "the egress proxy could not reach 127.0.0.1: it answered 503"},
-	{"answers 504", says("HTTP/1.1 504 No\r\n\r\n"), sessions.ClassConnect, "the egress proxy could not reach 127.0.0.1: it answered 504"},
-	{"answers 100, then 503", says("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 503 No\r\n\r\n"), sessions.ClassConnect, "it answered 503"},
-	{"answers 403, then hangs in the header", says("HTTP/1.1 403 Forbidden\r\nX-A: b"), sessions.ClassProxy, "rules refuse"},
-	{"answers 403, then resets", func(c egressConn, _ string) { c.say("HTTP/1.1 403 Forbidden\r\n"); c.reset() }, sessions.ClassProxy, "rules refuse"},
-	{"answers 200, then hangs in the header", says("HTTP/1.1 200 OK\r\nX-A: b\r\n"), sessions.ClassProxy, "did not say within 1s whether it reached 127.0.0.1"},
-	{"answers 200, then closes in the header", func(c egressConn, _ string) { c.say("HTTP/1.1 200 OK\r\nX-A: b\r\n") }, sessions.ClassProxy, "closed the connection before it gave a tunnel"},
-	{"sends half a status line, then closes", func(c egressConn, _ string) { c.say("HTTP/1.1 20") }, sessions.ClassProxy, "closed the connection before it gave a tunnel"},
-	{"answers 200 with an endless header", streams("HTTP/1.1 200 OK\r\n", "X-A: "+strings.Repeat("x", 1000)+"\r\n"), sessions.ClassProxy, "the egress proxy's header is longer than 65536 bytes"},
-	{"answers 200 with one endless line", streams("HTTP/1.1 200 OK\r\nX-A: ", strings.Repeat("x", 1000)), sessions.ClassProxy, "the egress proxy's header is longer than 65536 bytes"},
-	{"sends 103 for ever", streams("", "HTTP/1.1 103 Early Hints\r\n\r\n"), sessions.ClassProxy, "the egress proxy sent more than 16 informational responses"},
-	{"sends an endless 103", streams("HTTP/1.1 103 Early Hints\r\n", "X-A: b\r\n"), sessions.ClassProxy, "the egress proxy sent 65536 bytes without a final status line"},
-	{"sends an endless status line", streams("HTTP/1.1 200 ", strings.Repeat("O", 1000)), sessions.ClassProxy, "the egress proxy's status line is longer than 4096 bytes"},
-	{"switches protocols", says("HTTP/1.1 101 Switching Protocols\r\n\r\n"), sessions.ClassProxy, "the egress proxy switched protocols"},
-	{"sends garbage", says("\x00\x01\x02garbage\n"), sessions.ClassProxy, "what the egress proxy sent does not begin with an HTTP/1 status line"},
-	{"speaks HTTP/2", says("\x00\x00\x00\x04\x00\x00\x00\x00\x00\n"), sessions.ClassProxy, "what the egress proxy sent does not begin with"},
-	{"speaks SOCKS", says("\x05\xff\n"), sessions.ClassProxy, "what the egress proxy sent does not begin with"},
-	{"answers 2OO", says("HTTP/1.1 2OO OK\r\n\r\n"), sessions.ClassProxy, "the egress proxy's status line holds no status code"},
-	{"never answers", says(), sessions.ClassProxy, "the egress proxy did not say within 1s whether it reached 127.0.0.1"},
-	{"closes", func(egressConn, string) {}, sessions.ClassProxy, "closed the connection before it gave a tunnel"},
-	{"resets", func(c egressConn, _ string) { c.reset() }, sessions.ClassProxy, "closed the connection before it gave a tunnel"},
+	{"answers 502", says("HTTP/1.1 502 No\r\n\r\n"), sessions.ClassConnect,
+		"the egress proxy could not reach 127.0.0.1: it answered 502 Bad Gateway"},
+	{"answers 503", says("HTTP/1.0 503 No\r\n\r\n"), sessions.ClassConnect,
+		"the egress proxy could not reach 127.0.0.1: it answered 503"},
+	{"answers 504", says("HTTP/1.1 504 No\r\n\r\n"), sessions.ClassConnect,
+		"the egress proxy could not reach 127.0.0.1: it answered 504"},
+	{"answers 100, then 503", says("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 503 No\r\n\r\n"),
+		sessions.ClassConnect, "it answered 503"},
+	{"answers 403, then hangs in the header", says("HTTP/1.1 403 Forbidden\r\nX-A: b"), sessions.ClassProxy,
+		"rules refuse"},
+	{"answers 403, then resets",
+		func(c egressConn, _ string) { c.say("HTTP/1.1 403 Forbidden\r\n"); c.reset() }, sessions.ClassProxy,
+		"rules refuse"},
+	{"answers 200, then hangs in the header", says("HTTP/1.1 200 OK\r\nX-A: b\r\n"), sessions.ClassProxy,
+		"did not say within 1s whether it reached 127.0.0.1"},
+	{"answers 200, then closes in the header",
+		func(c egressConn, _ string) { c.say("HTTP/1.1 200 OK\r\nX-A: b\r\n") }, sessions.ClassProxy,
+		"closed the connection before it gave a tunnel"},
+	{"sends half a status line, then closes", func(c egressConn, _ string) { c.say("HTTP/1.1 20") },
+		sessions.ClassProxy, "closed the connection before it gave a tunnel"},
+	{"answers 200 with an endless header",
+		streams("HTTP/1.1 200 OK\r\n", "X-A: "+strings.Repeat("x", 1000)+"\r\n"), sessions.ClassProxy,
+		"the egress proxy's header is longer than 65536 bytes"},
+	{"answers 200 with one endless line", streams("HTTP/1.1 200 OK\r\nX-A: ", strings.Repeat("x", 1000)),
+		sessions.ClassProxy, "the egress proxy's header is longer than 65536 bytes"},
+	{"sends 103 for ever", streams("", "HTTP/1.1 103 Early Hints\r\n\r\n"), sessions.ClassProxy,
+		"the egress proxy sent more than 16 informational responses"},
+	{"sends an endless 103", streams("HTTP/1.1 103 Early Hints\r\n", "X-A: b\r\n"), sessions.ClassProxy,
+		"the egress proxy sent 65536 bytes without a final status line"},
+	{"sends an endless status line", streams("HTTP/1.1 200 ", strings.Repeat("O", 1000)), sessions.ClassProxy,
+		"the egress proxy's status line is longer than 4096 bytes"},
+	{"switches protocols", says("HTTP/1.1 101 Switching Protocols\r\n\r\n"), sessions.ClassProxy,
+		"the egress proxy switched protocols"},
+	{"sends garbage", says("\x00\x01\x02garbage\n"), sessions.ClassProxy,
+		"what the egress proxy sent does not begin with an HTTP/1 status line"},
+	{"speaks HTTP/2", says("\x00\x00\x00\x04\x00\x00\x00\x00\x00\n"), sessions.ClassProxy,
+		"what the egress proxy sent does not begin with"},
+	{"speaks SOCKS", says("\x05\xff\n"), sessions.ClassProxy,
+		"what the egress proxy sent does not begin with"},
+	{"answers 2OO", says("HTTP/1.1 2OO OK\r\n\r\n"), sessions.ClassProxy,
+		"the egress proxy's status line holds no status code"},
+	{"never answers", says(), sessions.ClassProxy,
+		"the egress proxy did not say within 1s whether it reached 127.0.0.1"},
+	{"closes", func(egressConn, string) {}, sessions.ClassProxy,
+		"closed the connection before it gave a tunnel"},
+	{"resets", func(c egressConn, _ string) { c.reset() }, sessions.ClassProxy,
+		"closed the connection before it gave a tunnel"},
 }
 
-// streams gives a behaviour that never comes to an end.
+// streams returns a behaviour that never comes to an end.
 func streams(first, more string) func(egressConn, string) {
 	return func(c egressConn, _ string) {
 		c.say(first)
@@ -207,7 +252,8 @@ func streams(first, more string) func(egressConn, string) {
 	}
 }
 
-// TestProxiesThatGiveNoTunnel dials through all of them at once: some rows are waits. Nothing reaches the receiver.
+// TestProxiesThatGiveNoTunnel dials through all of them at once: some rows are waits. Nothing reaches the
+// receiver.
 func TestProxiesThatGiveNoTunnel(t *testing.T) {
 	bothWays(t, func(t *testing.T, config *tls.Config) {
 		r := receive(t, nil, okAnswer)
@@ -222,10 +268,12 @@ func TestProxiesThatGiveNoTunnel(t *testing.T) {
 					noTunnel(t, row.name, clientThrough(proxy, 20*time.Second), u, row.class, row.detail)
 					return
 				}
-				for timeout, over := quick, false; !over; timeout *= 2 { // a busy machine may need more time to get as far as to ask
+				// a busy machine may need more time to get as far as to ask
+				for timeout, over := quick, false; !over; timeout *= 2 {
 					cn, err := clientThrough(proxy, timeout).Dial(t.Context(), u)
 					if over = err == nil || len(e.requests()) > 0 || timeout >= 8*quick; over {
-						wantNoTunnel(t, row.name, cn, err, u, row.class, strings.Replace(row.detail, waitsFor(quick), waitsFor(timeout), 1))
+						wantNoTunnel(t, row.name, cn, err, u, row.class,
+							strings.Replace(row.detail, waitsFor(quick), waitsFor(timeout), 1))
 					}
 				}
 			})
@@ -246,13 +294,15 @@ func TestProxiesThatGiveNoTunnel(t *testing.T) {
 func waitsFor(timeout time.Duration) string { return "within " + (timeout / 2).String() }
 
 // noTunnel dials and checks the NotSent that it must end in.
-func noTunnel(t *testing.T, name string, c *callback.Client, u target.URL, class sessions.Class, detail string) {
+func noTunnel(t *testing.T, name string, c *callback.Client, u urlpolicy.URL, class sessions.Class,
+	detail string) {
 	t.Helper()
 	cn, err := c.Dial(t.Context(), u)
 	wantNoTunnel(t, name, cn, err, u, class, detail)
 }
 
-func wantNoTunnel(t *testing.T, name string, cn *callback.Conn, err error, u target.URL, class sessions.Class, detail string) {
+func wantNoTunnel(t *testing.T, name string, cn *callback.Conn, err error, u urlpolicy.URL,
+	class sessions.Class, detail string) {
 	t.Helper()
 	notSent, ok := errors.AsType[*callback.NotSent](err)
 	if !ok {
@@ -265,10 +315,12 @@ func wantNoTunnel(t *testing.T, name string, cn *callback.Conn, err error, u tar
 	if notSent.Class != class || !strings.Contains(notSent.Detail, detail) || notSent.Detail == "" {
 		t.Errorf("%s: %v; want %s: %q", name, notSent, class, detail)
 	}
-	if notSent.Address != u.HostPort() || notSent.Timing.TLS != 0 || notSent.Timing.Connect <= 0 || notSent.Timing.Total > 10*time.Second {
+	if notSent.Address != u.HostPort() || notSent.Timing.TLS != 0 || notSent.Timing.Connect <= 0 ||
+		notSent.Timing.Total > 10*time.Second {
 		t.Errorf("%s: %+v", name, notSent)
 	}
-	if all := fmt.Sprint(notSent, notSent.Err); strings.Contains(all, "MARKER") || strings.Contains(all, "TUFSS0VS") {
+	if all := fmt.Sprint(notSent, notSent.Err); strings.Contains(all, "MARKER") ||
+		strings.Contains(all, "TUFSS0VS") {
 		t.Errorf("%s: the password is shown: %s", name, all)
 	}
 }
@@ -280,7 +332,8 @@ func TestProxiesThatCannotBeSpokenTo(t *testing.T) {
 	hold := func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
 	silent := startEgressGreeting(t, nil, hold, nil)
 	closing := startEgressGreeting(t, nil, func(net.Conn) {}, nil)
-	greeting := startEgressGreeting(t, nil, func(c net.Conn) { _, _ = io.WriteString(c, "SSH-2.0-x\r\n"); hold(c) }, nil)
+	greeting := startEgressGreeting(t, nil,
+		func(c net.Conn) { _, _ = io.WriteString(c, "SSH-2.0-x\r\n"); hold(c) }, nil)
 	plain := startEgress(t, nil, nil)
 	secure := startEgress(t, proxyTLS(t, "127.0.0.1"), nil)
 	other := startEgress(t, proxyTLS(t, "other.example"), nil)
@@ -303,25 +356,45 @@ func TestProxiesThatCannotBeSpokenTo(t *testing.T) {
 	r := receive(t, nil, okAnswer)
 	names := serveNames(t, func(string, int) ([]netip.Addr, int) { return nil, dnsNoName })
 	for name, row := range map[string]struct{ proxy, detail string }{
-		"nobody listens":            {"http://" + address(gone), "the egress proxy refused the connection: nothing listens on that port"},
+		"nobody listens": {
+			"http://" + address(gone),
+			"the egress proxy refused the connection: nothing listens on that port",
+		},
 		"its name does not resolve": {"http://proxy.example:3128", "the egress proxy's name did not resolve"},
 		"it hangs":                  {"http://" + address(silent), "did not say within 1s"},
 		"it closes":                 {"http://" + address(closing), "the egress proxy closed the connection"},
-		"it speaks SSH":             {"http://" + address(greeting), "does not begin with an HTTP/1 status line"},
-		"it wants TLS":              {"http://" + address(secure), "the egress proxy"},
-		"it has no TLS":             {"https://" + address(plain), "the egress proxy"},
-		"it hangs before TLS":       {"https://" + address(silent), "the egress proxy did not finish the TLS handshake in time"},
-		"it closes before TLS":      {"https://" + address(closing), "the egress proxy closed the connection during the TLS handshake"},
-		"it speaks SSH before TLS":  {"https://" + address(greeting), "what listens on the egress proxy's port does not speak TLS"},
-		"another's certificate":     {"https://" + address(other), "the egress proxy's certificate is for other.example, not for the host it is configured with"},
-		"nobody's certificate":      {"https://" + address(unknownCA), "the egress proxy's certificate is not signed by an authority"},
-		"another protocol":          {"https://" + address(another), "no application protocol"},
-		"TLS 1.1 only":              {"https://" + address(outdated), "the egress proxy"},
+		"it speaks SSH": {
+			"http://" + address(greeting), "does not begin with an HTTP/1 status line",
+		},
+		"it wants TLS":  {"http://" + address(secure), "the egress proxy"},
+		"it has no TLS": {"https://" + address(plain), "the egress proxy"},
+		"it hangs before TLS": {
+			"https://" + address(silent), "the egress proxy did not finish the TLS handshake in time",
+		},
+		"it closes before TLS": {
+			"https://" + address(closing), "the egress proxy closed the connection during the TLS handshake",
+		},
+		"it speaks SSH before TLS": {
+			"https://" + address(greeting), "what listens on the egress proxy's port does not speak TLS",
+		},
+		"another's certificate": {
+			"https://" + address(other),
+			"the egress proxy's certificate is for other.example, not for the host it is configured with",
+		},
+		"nobody's certificate": {
+			"https://" + address(unknownCA), "the egress proxy's certificate is not signed by an authority",
+		},
+		"another protocol": {"https://" + address(another), "no application protocol"},
+		"TLS 1.1 only":     {"https://" + address(outdated), "the egress proxy"},
 	} {
 		proxy := mustProxy(t, strings.Replace(row.proxy, "://", "://user:MARKER@", 1))
-		noTunnel(t, name, names.clientThrough(proxy, loopback, quick), r.url(t), sessions.ClassProxy, row.detail)
+		noTunnel(t, name, names.clientThrough(proxy, loopback, quick), r.url(t), sessions.ClassProxy,
+			row.detail)
 	}
-	for name, e := range map[string]*egress{"no TLS": plain, "another's certificate": other, "nobody's certificate": unknownCA, "TLS 1.1 only": outdated} {
+	for name, e := range map[string]*egress{
+		"no TLS": plain, "another's certificate": other, "nobody's certificate": unknownCA,
+		"TLS 1.1 only": outdated,
+	} {
 		if asked := e.targets(); len(asked) != 0 {
 			t.Errorf("%s: asked %v, and given the password", name, asked)
 		}
@@ -338,7 +411,8 @@ func TestTheProxyMayBeNamedAndPrivate(t *testing.T) {
 		_, port, _ := strings.Cut(public.listener.Addr().String(), ":")
 		e := startEgress(t, config, nil) // on 127.0.0.1, which onlySecond refuses
 		names := serveNames(t, func(name string, _ int) ([]netip.Addr, int) {
-			return parseAddrs(map[string]string{"proxy.example.": "127.0.0.1", "hooks.example.": "127.0.0.2"}[name]), 0
+			return parseAddrs(map[string]string{"proxy.example.": "127.0.0.1",
+				"hooks.example.": "127.0.0.2"}[name]), 0
 		})
 		_, proxyPort, _ := strings.Cut(e.value(""), "127.0.0.1")
 		scheme, _, _ := strings.Cut(e.value(""), "127.0.0.1")
@@ -358,20 +432,37 @@ func TestReceiversBehindAProxy(t *testing.T) {
 	bothWays(t, func(t *testing.T, config *tls.Config) {
 		e := startEgress(t, config, nil)
 		c := clientThrough(e.proxy(t), quick)
-		other := receive(t, &tls.Config{Certificates: []tls.Certificate{mustIssue(t, localca.Certificate{Hosts: []string{"other.example"}})}}, okAnswer)
+		other := receive(t, &tls.Config{Certificates: []tls.Certificate{mustIssue(t,
+			localca.Certificate{Hosts: []string{"other.example"}})}}, okAnswer)
 		for name, row := range map[string]struct {
 			address string
 			class   sessions.Class
 			detail  string
 		}{
-			"another's certificate": {other.listener.Addr().String(), sessions.ClassTLS, "the receiver's certificate is for other.example, not for 127.0.0.1"},
-			"no TLS":                {listen(t, "HTTP/1.1 400 Bad Request\r\n\r\n", true), sessions.ClassTLS, "what listens on the receiver's port does not speak TLS"},
-			"silent":                {listen(t, "", true), sessions.ClassTLS, "the receiver did not finish the TLS handshake in time"},
-			"closes before TLS":     {listen(t, "", false), sessions.ClassTLS, "the receiver closed the connection during the TLS handshake"},
-			"nobody listens":        {closedPort(t), sessions.ClassConnect, "the egress proxy could not reach 127.0.0.1: it answered 503"},
+			"another's certificate": {
+				other.listener.Addr().String(), sessions.ClassTLS,
+				"the receiver's certificate is for other.example, not for 127.0.0.1",
+			},
+			"no TLS": {
+				listen(t, "HTTP/1.1 400 Bad Request\r\n\r\n", true), sessions.ClassTLS,
+				"what listens on the receiver's port does not speak TLS",
+			},
+			"silent": {
+				listen(t, "", true), sessions.ClassTLS,
+				"the receiver did not finish the TLS handshake in time",
+			},
+			"closes before TLS": {
+				listen(t, "", false), sessions.ClassTLS,
+				"the receiver closed the connection during the TLS handshake",
+			},
+			"nobody listens": {
+				closedPort(t), sessions.ClassConnect,
+				"the egress proxy could not reach 127.0.0.1: it answered 503",
+			},
 		} {
 			notSent := mustNotDial(t, c, mustURL(t, "https://"+row.address+"/"))
-			if notSent.Class != row.class || !strings.Contains(notSent.Detail, row.detail) || notSent.Address != row.address {
+			if notSent.Class != row.class || !strings.Contains(notSent.Detail, row.detail) ||
+				notSent.Address != row.address {
 				t.Errorf("%s: %+v", name, notSent)
 			}
 		}
@@ -380,15 +471,22 @@ func TestReceiversBehindAProxy(t *testing.T) {
 			verdict sessions.Verdict
 			class   sessions.Class
 		}{
-			"resets after the POST":    {peer.reset, unknown, sessions.ClassReset},
-			"closes after the POST":    {peer.close, unknown, sessions.ClassReset},
-			"ends TLS after the POST":  {func(p peer) { _ = p.Close() }, unknown, sessions.ClassReset},
-			"never answers":            {func(peer) {}, unknown, sessions.ClassTimeout},
-			"sends garbage":            {func(p peer) { p.say("garbage\n") }, unknown, sessions.ClassProtocol},
-			"leaves TLS":               {func(p peer) { _, _ = p.tcp.Write([]byte("HTTP/1.1 200 OK\r\n\r\n")) }, unknown, sessions.ClassProtocol},
-			"answers 407, as a proxy":  {status(407), rejected, sessions.ClassStatus},
-			"answers 502, as a proxy":  {status(502), rejected, sessions.ClassStatus},
-			"answers 200, then resets": {func(p peer) { p.say("HTTP/1.1 200 OK\r\n"); p.reset() }, delivered, ""},
+			"resets after the POST":   {peer.reset, unknown, sessions.ClassReset},
+			"closes after the POST":   {peer.close, unknown, sessions.ClassReset},
+			"ends TLS after the POST": {func(p peer) { _ = p.Close() }, unknown, sessions.ClassReset},
+			"never answers":           {func(peer) {}, unknown, sessions.ClassTimeout},
+			"sends garbage": {
+				func(p peer) { p.say("garbage\n") }, unknown, sessions.ClassProtocol,
+			},
+			"leaves TLS": {
+				func(p peer) { _, _ = p.tcp.Write([]byte("HTTP/1.1 200 OK\r\n\r\n")) }, unknown,
+				sessions.ClassProtocol,
+			},
+			"answers 407, as a proxy": {status(407), rejected, sessions.ClassStatus},
+			"answers 502, as a proxy": {status(502), rejected, sessions.ClassStatus},
+			"answers 200, then resets": {
+				func(p peer) { p.say("HTTP/1.1 200 OK\r\n"); p.reset() }, delivered, "",
+			},
 		} {
 			r := receive(t, nil, row.answer)
 			answer := attempt(t.Context(), t, c, r.url(t))
@@ -412,24 +510,33 @@ func closedPort(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// TestTheTunnelBeginsRightAfterTheHeader: the answer is read exactly. What a proxy puts behind it is never part of its header, and
-// never taken for a receiver's answer: it breaks the TLS handshake. What the receiver says is all there.
+// TestTheTunnelBeginsRightAfterTheHeader: the answer is read exactly. What a proxy puts behind it is never
+// part of its header, and never taken for a receiver's answer: it breaks the TLS handshake. What the
+// receiver says is all there.
 func TestTheTunnelBeginsRightAfterTheHeader(t *testing.T) {
 	bothWays(t, func(t *testing.T, config *tls.Config) {
 		for _, answer := range []string{
 			established,
 			"HTTP/1.0 200\n\n",
-			"HTTP/1.1 204 No Content\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n", // both mean nothing here
-			strings.Repeat("HTTP/1.1 102 Processing\r\nA: b\r\n\r\n", 16) + "HTTP/1.1 299 Odd\r\nX-Long: " + strings.Repeat("x", 10_000) + "\r\n\r\n",
+			// both mean nothing here
+			"HTTP/1.1 204 No Content\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
+			strings.Repeat("HTTP/1.1 102 Processing\r\nA: b\r\n\r\n", 16) + "HTTP/1.1 299 Odd\r\nX-Long: " +
+				strings.Repeat("x", 10_000) + "\r\n\r\n",
 		} {
 			e := startEgress(t, config, func(c egressConn, target string) { c.forwardAfter(answer, target) })
 			r := receive(t, nil, okAnswer)
-			if got := attempt(t.Context(), t, clientThrough(e.proxy(t), 10*time.Second), r.url(t)); got.Verdict != delivered {
+			if got := attempt(t.Context(), t, clientThrough(e.proxy(t), 10*time.Second),
+				r.url(t)); got.Verdict != delivered {
 				t.Errorf("after %.40q: %+v", answer, got)
 			}
 		}
-		for _, smuggled := range []string{"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", "\x16\x03\x03\x00\x02\x00\x00", "\x15\x03\x03\x00\x02\x01\x00", "\r\n", "x"} {
-			e := startEgress(t, config, func(c egressConn, target string) { c.forwardAfter(established+smuggled, target) })
+		for _, smuggled := range []string{
+			"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", "\x16\x03\x03\x00\x02\x00\x00",
+			"\x15\x03\x03\x00\x02\x01\x00", "\r\n", "x",
+		} {
+			e := startEgress(t, config, func(c egressConn, target string) {
+				c.forwardAfter(established+smuggled, target)
+			})
 			r := receive(t, nil, okAnswer)
 			notSent := mustNotDial(t, clientThrough(e.proxy(t), quick), r.url(t))
 			if notSent.Class != sessions.ClassTLS {
@@ -442,13 +549,14 @@ func TestTheTunnelBeginsRightAfterTheHeader(t *testing.T) {
 	})
 }
 
-// TestTheNextAddressIsAskedFor: a proxy's answer about one address says nothing about the next; its own trouble does.
+// TestTheNextAddressIsAskedFor: a proxy's answer about one address says nothing about the next; its own
+// trouble does.
 func TestTheNextAddressIsAskedFor(t *testing.T) {
 	public := receiveOn(t, "127.0.0.2:0", nil, okAnswer)
 	_, port, _ := strings.Cut(public.listener.Addr().String(), ":")
 	u := mustURL(t, "https://hooks.example:"+port+"/")
 	names := serveNames(t, always("127.0.0.3", "127.0.0.4", "127.0.0.2"))
-	// refusing gives a proxy that lets only the third address through.
+	// refusing returns a proxy that lets only the third address through.
 	refusing := func(answers ...string) *egress {
 		return startEgress(t, nil, func(c egressConn, to string) {
 			for i, ip := range []string{"127.0.0.3:", "127.0.0.4:"} {
@@ -468,7 +576,9 @@ func TestTheNextAddressIsAskedFor(t *testing.T) {
 		if answer.Verdict != delivered || answer.Address != "127.0.0.2:"+port {
 			t.Errorf("after %s: %+v", code, answer)
 		}
-		if asked := e.targets(); !slices.Equal(asked, []string{"CONNECT 127.0.0.3:" + port, "CONNECT 127.0.0.4:" + port, "CONNECT 127.0.0.2:" + port}) {
+		if asked := e.targets(); !slices.Equal(asked, []string{
+			"CONNECT 127.0.0.3:" + port, "CONNECT 127.0.0.4:" + port, "CONNECT 127.0.0.2:" + port,
+		}) {
 			t.Errorf("after %s: the proxy was asked %v", code, asked)
 		}
 	}
@@ -479,17 +589,21 @@ func TestTheNextAddressIsAskedFor(t *testing.T) {
 	}{
 		{[]string{"407"}, 1, "wants other credentials"},
 		{[]string{""}, 1, "closed the connection"},
-		{[]string{"503", ""}, 2, "closed the connection"}, // the proxy's own trouble is the better explanation
+		// the proxy's own trouble is the better explanation
+		{[]string{"503", ""}, 2, "closed the connection"},
 	} {
 		e := refusing(row.answers...)
 		notSent := mustNotDial(t, names.clientThrough(e.proxy(t), loopback, 10*time.Second), u)
-		if asked := e.targets(); notSent.Class != sessions.ClassProxy || !strings.Contains(notSent.Detail, row.detail) || len(asked) != row.asked {
+		if asked := e.targets(); notSent.Class != sessions.ClassProxy ||
+			!strings.Contains(notSent.Detail, row.detail) || len(asked) != row.asked {
 			t.Errorf("after %q: %+v, asked %v", row.answers, notSent, asked)
 		}
 	}
 	public.stop()
-	e := startEgress(t, nil, func(c egressConn, to string) { // every address fails: an unreachable one explains more than a refused one
-		c.say(map[bool]string{true: "HTTP/1.1 504 X\r\n\r\n", false: "HTTP/1.1 403 X\r\n\r\n"}[strings.HasPrefix(to, "127.0.0.4")])
+	// every address fails: an unreachable one explains more than a refused one
+	e := startEgress(t, nil, func(c egressConn, to string) {
+		c.say(map[bool]string{true: "HTTP/1.1 504 X\r\n\r\n",
+			false: "HTTP/1.1 403 X\r\n\r\n"}[strings.HasPrefix(to, "127.0.0.4")])
 	})
 	notSent := mustNotDial(t, names.clientThrough(e.proxy(t), loopback, 10*time.Second), u)
 	if notSent.Class != sessions.ClassConnect || !strings.Contains(notSent.Detail, "504") {
@@ -497,7 +611,8 @@ func TestTheNextAddressIsAskedFor(t *testing.T) {
 	}
 }
 
-// TestASilentAddressBehindAProxyDelaysOnly: while the proxy waits for the first address, the second gets its turn beside it.
+// TestASilentAddressBehindAProxyDelaysOnly: while the proxy waits for the first address, the second gets its
+// turn beside it.
 func TestASilentAddressBehindAProxyDelaysOnly(t *testing.T) {
 	bothWays(t, func(t *testing.T, config *tls.Config) {
 		public := receiveOn(t, "127.0.0.2:0", nil, okAnswer)
@@ -511,7 +626,8 @@ func TestASilentAddressBehindAProxyDelaysOnly(t *testing.T) {
 		})
 		c := serveNames(t, always("127.0.0.3", "127.0.0.2")).clientThrough(e.proxy(t), loopback, time.Minute)
 		answer := attempt(t.Context(), t, c, mustURL(t, "https://hooks.example:"+port+"/"))
-		if answer.Verdict != delivered || answer.Address != "127.0.0.2:"+port || answer.Timing.Connect > 20*time.Second {
+		if answer.Verdict != delivered || answer.Address != "127.0.0.2:"+port ||
+			answer.Timing.Connect > 20*time.Second {
 			t.Errorf("%+v", answer)
 		}
 	})
@@ -528,26 +644,32 @@ func TestStoppingWhileTheProxyIsAsked(t *testing.T) {
 			t.Fatal("dialled")
 		}
 		notSent, ok := errors.AsType[*callback.NotSent](err)
-		if !ok || notSent.Class != sessions.ClassConnect || !strings.HasPrefix(notSent.Detail, "stopped") || time.Since(began) > 20*time.Second {
+		if !ok || notSent.Class != sessions.ClassConnect || !strings.HasPrefix(notSent.Detail, "stopped") ||
+			time.Since(began) > 20*time.Second {
 			t.Errorf("%+v after %v", notSent, time.Since(began))
 		}
 	})
 }
 
-// TestGuardBehindAProxy offers every hostile URL through a proxy. What it is asked for is counted at the proxy itself: nothing but
-// the permitted address, and never a name, which it would resolve anew.
+// TestGuardBehindAProxy offers every hostile URL through a proxy. What it is asked for is counted at the
+// proxy itself: nothing but the permitted address, and never a name, which it would resolve anew.
 func TestGuardBehindAProxy(t *testing.T) {
 	rows := guardedURLs()
-	conf := &tls.Config{Certificates: []tls.Certificate{mustIssue(t, localca.Certificate{Hosts: []string{"*.hooks.example"}})}}
+	conf := &tls.Config{
+		Certificates: []tls.Certificate{
+			mustIssue(t, localca.Certificate{Hosts: []string{"*.hooks.example"}}),
+		},
+	}
 	public := receiveOn(t, "127.0.0.2:0", conf, okAnswer)
 	_, port, _ := strings.Cut(public.listener.Addr().String(), ":")
 	asked := 0
-	for name, policy := range map[string]*target.Policy{
+	for name, policy := range map[string]*urlpolicy.Policy{
 		public.listener.Addr().String():  onlySecond, // plays the public internet
-		"nowhere: all of it is loopback": target.NewPolicy(nil, nil),
+		"nowhere: all of it is loopback": urlpolicy.NewPolicy(nil, nil),
 	} {
 		e := startEgress(t, nil, func(c egressConn, to string) {
-			if to != public.listener.Addr().String() { // without a guard, the rest would be dialled for minutes
+			// without a guard, the rest would be dialled for minutes
+			if to != public.listener.Addr().String() {
 				c.say("HTTP/1.1 403 Forbidden\r\n\r\n")
 				return
 			}
@@ -563,16 +685,20 @@ func TestGuardBehindAProxy(t *testing.T) {
 			}
 		}
 		if e.conns != len(e.targets()) {
-			t.Errorf("%d connections to the proxy for %d requests: refused addresses are to cost none", e.conns, len(e.targets()))
+			t.Errorf("%d connections to the proxy for %d requests: refused addresses are to cost none",
+				e.conns, len(e.targets()))
 		}
 	}
 	if public.stop(); public.conns == 0 || public.conns != asked {
-		t.Errorf("%d connections to the permitted address, %d asked for: the count is not to be trusted", public.conns, asked)
+		t.Errorf("%d connections to the permitted address, %d asked for: the count is not to be trusted",
+			public.conns, asked)
 	}
-	t.Logf("%d hostile URLs under 2 policies: %d CONNECTs, all of them to the permitted address", len(rows), asked)
+	t.Logf("%d hostile URLs under 2 policies: %d CONNECTs, all of them to the permitted address", len(rows),
+		asked)
 }
 
-// TestRebindingBehindAProxy: the name answers with a permitted address first and with a forbidden one from then on.
+// TestRebindingBehindAProxy: the name answers with a permitted address first and with a forbidden one from
+// then on.
 func TestRebindingBehindAProxy(t *testing.T) {
 	public, trap, u := publicAndTrap(t)
 	s := serveNames(t, func(_ string, n int) ([]netip.Addr, int) {
@@ -583,7 +709,8 @@ func TestRebindingBehindAProxy(t *testing.T) {
 	if answer := attempt(t.Context(), t, c, u); answer.Verdict != delivered {
 		t.Errorf("%+v", answer)
 	}
-	if notSent := mustNotDial(t, c, u); notSent.Class != sessions.ClassRefusedAddress || !strings.Contains(notSent.Detail, "127.0.0.1 is a loopback address") {
+	if notSent := mustNotDial(t, c, u); notSent.Class != sessions.ClassRefusedAddress ||
+		!strings.Contains(notSent.Detail, "127.0.0.1 is a loopback address") {
 		t.Errorf("%+v", notSent)
 	}
 	if asked := e.targets(); !slices.Equal(asked, []string{"CONNECT " + public.listener.Addr().String()}) {
@@ -594,13 +721,15 @@ func TestRebindingBehindAProxy(t *testing.T) {
 	}
 }
 
-// TestTheEnvironmentNamesNoProxy makes one attempt in a process of its own, since net/http reads these variables once in a process's
-// life. The receiver has a name, since proxies of the environment are never asked for loopback addresses.
+// TestTheEnvironmentNamesNoProxy makes one attempt in a process of its own, since net/http reads these
+// variables once in a process's life. The receiver has a name, since proxies of the environment are never
+// asked for loopback addresses.
 func TestTheEnvironmentNamesNoProxy(t *testing.T) {
 	const inside = "CALLBACK_TEST_ENVIRONMENT"
 	if os.Getenv(inside) != "" {
 		public, _, u := publicAndTrap(t)
-		answer := attempt(t.Context(), t, serveNames(t, always("127.0.0.2")).client(onlySecond, 10*time.Second), u)
+		answer := attempt(t.Context(), t, serveNames(t, always("127.0.0.2")).
+			client(onlySecond, 10*time.Second), u)
 		if posts := public.stop(); answer.Verdict != delivered || len(posts) != 1 {
 			t.Errorf("%d POSTs, %+v", len(posts), answer)
 		}
@@ -609,10 +738,13 @@ func TestTheEnvironmentNamesNoProxy(t *testing.T) {
 	e := startEgress(t, nil, nil)
 	again := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
 	again.Env = append(os.Environ(), inside+"=1")
-	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"} {
+	for _, name := range []string{
+		"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy",
+	} {
 		again.Env = append(again.Env, name+"="+e.value(""))
 	}
-	if out, err := again.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
+	if out, err := again.CombinedOutput(); err != nil ||
+		!strings.Contains(string(out), "--- PASS: "+t.Name()) {
 		t.Errorf("%v:\n%s", err, out)
 	}
 	if e.stop(); e.conns != 0 {
@@ -665,7 +797,8 @@ func TestParseProxy(t *testing.T) {
 		"":                                      "http:// or https://",
 	} {
 		p, err := callback.ParseProxy(raw)
-		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "MARKER") || p != nil {
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "MARKER") ||
+			p != nil {
 			t.Errorf("%q: %v, %v; want %q", raw, p, err, want)
 		}
 	}

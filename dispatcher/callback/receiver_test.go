@@ -19,7 +19,7 @@ import (
 	"verifyd/dispatcher/callback"
 	"verifyd/dispatcher/callback/localca"
 	"verifyd/sessions"
-	"verifyd/sessions/target"
+	"verifyd/sessions/urlpolicy"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -28,13 +28,14 @@ const (
 	testSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 	testID     = sessions.ID("abcdefghijklmnopqrstuvwxyz234567")
 
-	// quick is the attempt's time-out where a test waits for it. It leaves a loaded machine room for a handshake.
+	// quick is the attempt's time-out where a test waits for it. It leaves a loaded machine room for a
+	// handshake.
 	quick = 2 * time.Second
 )
 
 var (
 	authority = mustAuthority()
-	loopback  = target.NewPolicy([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, nil)
+	loopback  = urlpolicy.NewPolicy([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, nil)
 )
 
 func mustAuthority() *localca.Authority {
@@ -104,7 +105,9 @@ func receiveOn(t *testing.T, address string, config *tls.Config, answer func(pee
 		config = &tls.Config{}
 	}
 	if config.Certificates == nil {
-		config.Certificates = []tls.Certificate{mustIssue(t, localca.Certificate{Hosts: []string{"127.0.0.1", "hooks.example"}})}
+		config.Certificates = []tls.Certificate{
+			mustIssue(t, localca.Certificate{Hosts: []string{"127.0.0.1", "hooks.example"}}),
+		}
 	}
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
@@ -162,7 +165,7 @@ type oneByOne struct{ r io.Reader }
 
 func (o oneByOne) Read(b []byte) (int, error) { return o.r.Read(b[:min(1, len(b))]) }
 
-// stop ends everything and gives the POSTs received. It may be repeated.
+// stop ends everything and returns the POSTs received. It may be repeated.
 func (r *receiver) stop() []received {
 	_ = r.listener.Close()
 	r.mu.Lock()
@@ -174,13 +177,13 @@ func (r *receiver) stop() []received {
 	return r.posts
 }
 
-// url gives a callback URL of the receiver.
-func (r *receiver) url(t *testing.T) target.URL {
+// url returns a callback URL of the receiver.
+func (r *receiver) url(t *testing.T) urlpolicy.URL {
 	t.Helper()
 	return mustURL(t, "https://"+r.listener.Addr().String()+"/verified?token=MARKER")
 }
 
-func mustURL(t *testing.T, raw string) target.URL {
+func mustURL(t *testing.T, raw string) urlpolicy.URL {
 	t.Helper()
 	u, err := loopback.Parse(raw)
 	if err != nil {
@@ -190,13 +193,16 @@ func mustURL(t *testing.T, raw string) target.URL {
 }
 
 func newClient(timeout time.Duration) *callback.Client {
-	return callback.New(callback.Config{RootCAs: authority.Pool(), Policy: loopback, Timeout: timeout, UserAgent: "verifyd/test"})
+	return callback.New(callback.Config{
+		RootCAs: authority.Pool(), Policy: loopback, Timeout: timeout, UserAgent: "verifyd/test",
+	})
 }
 
-func mustPrepare(t *testing.T, c *callback.Client, u target.URL) callback.Request {
+func mustPrepare(t *testing.T, c *callback.Client, u urlpolicy.URL) callback.Request {
 	t.Helper()
 	r, err := c.Prepare(callback.Callback{
-		URL: u, Session: testID, PlatformUserID: "u-1", GuildID: "g-1", Verified: true, Secrets: []string{testSecret}, At: time.Now(),
+		URL: u, Session: testID, PlatformUserID: "u-1", GuildID: "g-1", Verified: true,
+		Secrets: []string{testSecret}, At: time.Now(),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -204,7 +210,7 @@ func mustPrepare(t *testing.T, c *callback.Client, u target.URL) callback.Reques
 	return r
 }
 
-func mustDial(t *testing.T, c *callback.Client, u target.URL) *callback.Conn {
+func mustDial(t *testing.T, c *callback.Client, u urlpolicy.URL) *callback.Conn {
 	t.Helper()
 	cn, err := c.Dial(t.Context(), u)
 	if err != nil {
@@ -214,8 +220,8 @@ func mustDial(t *testing.T, c *callback.Client, u target.URL) *callback.Conn {
 	return cn
 }
 
-// mustNotDial dials and gives the NotSent it must end in.
-func mustNotDial(t *testing.T, c *callback.Client, u target.URL) *callback.NotSent {
+// mustNotDial dials and returns the NotSent it must end in.
+func mustNotDial(t *testing.T, c *callback.Client, u urlpolicy.URL) *callback.NotSent {
 	t.Helper()
 	cn, err := c.Dial(t.Context(), u)
 	var notSent *callback.NotSent
@@ -229,7 +235,7 @@ func mustNotDial(t *testing.T, c *callback.Client, u target.URL) *callback.NotSe
 }
 
 // attempt makes one whole attempt.
-func attempt(ctx context.Context, t *testing.T, c *callback.Client, u target.URL) callback.Answer {
+func attempt(ctx context.Context, t *testing.T, c *callback.Client, u urlpolicy.URL) callback.Answer {
 	t.Helper()
 	cn := mustDial(t, c, u)
 	answer := cn.Send(ctx, mustPrepare(t, c, u))

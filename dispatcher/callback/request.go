@@ -12,8 +12,8 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"verifyd/sessions"
-	"verifyd/sessions/target"
 	"verifyd/sessions/tracing"
+	"verifyd/sessions/urlpolicy"
 )
 
 // The header fields of Standard Webhooks (standardwebhooks.com, "Webhook headers").
@@ -22,14 +22,14 @@ const (
 	HeaderTimestamp = standardwebhooks.HeaderWebhookTimestamp
 	HeaderSignature = standardwebhooks.HeaderWebhookSignature
 
-	// HeaderTest marks the callback of a session that a test key started, with the value "true". The webhook-id marks it too, in
-	// what is signed.
+	// HeaderTest marks the callback of a session that a test key started, with the value "true". The
+	// webhook-id marks it too, in what is signed.
 	HeaderTest = "verifyd-test"
 )
 
-// Callback is what one POST tells its receiver.
+// Callback is the content of one POST.
 type Callback struct {
-	URL     target.URL
+	URL     urlpolicy.URL
 	Session sessions.ID // makes the webhook-id, the same for every attempt
 	Test    bool        // started with a test key: the callback says so
 	// PlatformUserID and GuildID are returned as they were given (contract §2.3): any valid Unicode.
@@ -47,8 +47,9 @@ func (cb Callback) String() string { return cb.id() + " to " + cb.URL.HostPort()
 
 func (cb Callback) id() string { return ID(cb.Session, cb.Test) }
 
-// ID gives the webhook-id of a session's callback. It leads to the session for who holds the API key, and to nothing otherwise.
-// The signature covers it, so that a test callback cannot be passed off as a live one by leaving out a header.
+// ID returns the webhook-id of a session's callback. It leads to the session for who holds the API key, and
+// to nothing otherwise. The signature covers it, so that a test callback cannot be passed off as a live one
+// by leaving out a header.
 func ID(session sessions.ID, test bool) string {
 	if test {
 		return "cbtest_" + string(session)
@@ -75,16 +76,18 @@ type Request struct {
 // String keeps the URL's query out of logs.
 func (r Request) String() string { return fmt.Sprintf("%d bytes to %s", len(r.bytes), r.destination) }
 
-// Text gives the request as it goes over the wire, for the integrator to look at: the URL's query may carry their secrets.
+// Text returns the request as it goes over the wire, for the integrator to look at: the URL's query may
+// carry their secrets.
 func (r Request) Text() string { return string(r.bytes) }
 
-// Prepare makes the exact bytes of a callback. Errors are lasting: no URL, no session, no usable signing secret, or a string
-// that is not valid UTF-8.
+// Prepare makes the exact bytes of a callback. Errors are lasting: no URL, no session, no usable signing
+// secret, or a string that is not valid UTF-8.
 func (c *Client) Prepare(cb Callback) (Request, error) {
-	if cb.URL == (target.URL{}) || cb.Session == "" {
+	if cb.URL == (urlpolicy.URL{}) || cb.Session == "" {
 		return Request{}, errors.New("prepare callback: no URL or no session")
 	}
-	// This encoder writes every character but the quote, the backslash and control characters as it is: <, >, & and U+2028 too.
+	// This encoder writes every character but the quote, the backslash and control characters as it is: <,
+	// >, & and U+2028 too.
 	body, err := json.Marshal(payload{cb.PlatformUserID, cb.GuildID, cb.Verified})
 	if err != nil {
 		return Request{}, fmt.Errorf("prepare callback: encode body: %w", err)
@@ -100,19 +103,19 @@ func (c *Client) Prepare(cb Callback) (Request, error) {
 	return c.prepare(m, marks)
 }
 
-// Message is a signed POST that is no callback of a session, such as a word to the operator.
+// Message is a signed POST that is no callback of a session, such as a notice to the operator.
 type Message struct {
-	URL     target.URL
+	URL     urlpolicy.URL
 	ID      string // webhook-id: letters, digits and underscores
 	Body    []byte // JSON
 	Secrets []string
 	At      time.Time
 }
 
-// PrepareMessage makes the exact bytes of a message. It goes out through the same guard as callbacks do. Errors are lasting: no URL, or
-// no usable signing secret.
+// PrepareMessage makes the exact bytes of a message. It goes out through the same guard as callbacks do.
+// Errors are lasting: no URL, or no usable signing secret.
 func (c *Client) PrepareMessage(m Message) (Request, error) {
-	if m.URL == (target.URL{}) || m.ID == "" {
+	if m.URL == (urlpolicy.URL{}) || m.ID == "" {
 		return Request{}, errors.New("prepare message: no URL or no id")
 	}
 	return c.prepare(m, nil)
@@ -126,8 +129,8 @@ func (c *Client) prepare(m Message, marks [][2]string) (Request, error) {
 	return Request{destination: m.URL.HostPort(), bytes: c.write(m, signature, marks)}, nil
 }
 
-// write makes the request (RFC 9112 §3). Every value is known to be a single line of ASCII: the URL by its rules, the ids and
-// the signature by their alphabets, the agent by its making.
+// write makes the request (RFC 9112 §3). Every value is known to be a single line of ASCII: the URL by its
+// rules, the ids and the signature by their alphabets, the agent by its making.
 func (c *Client) write(m Message, signature string, marks [][2]string) []byte {
 	b := make([]byte, 0, 512+len(m.Body))
 	b = append(b, "POST "...)
@@ -149,7 +152,7 @@ func (c *Client) write(m Message, signature string, marks [][2]string) []byte {
 	return append(append(b, "\r\n"...), m.Body...)
 }
 
-// sign gives one signature for each secret, separated by spaces.
+// sign returns one signature for each secret, separated by spaces.
 func (c *Client) sign(m Message) (string, error) {
 	signatures := make([]string, 0, len(m.Secrets))
 	for _, secret := range m.Secrets {
@@ -169,8 +172,8 @@ func (c *Client) sign(m Message) (string, error) {
 	return strings.Join(signatures, " "), nil
 }
 
-// signersMost bounds how many decoded secrets are kept; each is some 100 bytes.
-const signersMost = 4096
+// maxSigners bounds how many decoded secrets are kept; each is some 100 bytes.
+const maxSigners = 4096
 
 // signers keeps the decoded signing secrets: decoding one costs as much as signing with it.
 type signers struct {
@@ -194,7 +197,7 @@ func (s *signers) of(secret string) (*standardwebhooks.Webhook, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.bySecret == nil || len(s.bySecret) >= signersMost {
+	if s.bySecret == nil || len(s.bySecret) >= maxSigners {
 		s.bySecret = map[string]*standardwebhooks.Webhook{} // rotated ones go with the rest
 	}
 	s.bySecret[secret] = hook

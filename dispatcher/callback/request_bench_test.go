@@ -5,18 +5,19 @@ import (
 	"time"
 
 	"verifyd/sessions"
-	"verifyd/sessions/target"
+	"verifyd/sessions/urlpolicy"
 )
 
 // benchCallback is a callback of ordinary size.
 func benchCallback(b *testing.B) Callback {
 	b.Helper()
-	u, err := target.NewPolicy(nil, nil).Parse("https://bot.example.com/verified?token=0123456789abcdef")
+	u, err := urlpolicy.NewPolicy(nil, nil).Parse("https://bot.example.com/verified?token=0123456789abcdef")
 	if err != nil {
 		b.Fatal(err)
 	}
 	return Callback{
-		URL: u, Session: sessions.ID("k3v7q2m5zt4yd6n2xw7p2c4hf2jb5ral"), PlatformUserID: "sailor_42", GuildID: "118203948571029384", Verified: true,
+		URL: u, Session: sessions.ID("k3v7q2m5zt4yd6n2xw7p2c4hf2jb5ral"), PlatformUserID: "sailor_42",
+		GuildID: "118203948571029384", Verified: true,
 		Secrets: []string{"whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="}, At: time.Now(),
 	}
 }

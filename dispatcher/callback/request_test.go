@@ -12,10 +12,10 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"verifyd/dispatcher/callback"
-	"verifyd/sessions/target"
+	"verifyd/sessions/urlpolicy"
 )
 
-// send makes one attempt with cb at a receiver of its own and gives what arrived.
+// send makes one attempt with cb at a receiver of its own and returns what arrived.
 func send(t *testing.T, cb callback.Callback, path string) received {
 	t.Helper()
 	r := receive(t, nil, okAnswer)
@@ -37,7 +37,8 @@ func send(t *testing.T, cb callback.Callback, path string) received {
 
 func sample() callback.Callback {
 	return callback.Callback{
-		Session: testID, PlatformUserID: "u-1", GuildID: "", Verified: false, Secrets: []string{testSecret}, At: time.Now(),
+		Session: testID, PlatformUserID: "u-1", GuildID: "", Verified: false, Secrets: []string{testSecret},
+		At: time.Now(),
 	}
 }
 
@@ -54,7 +55,9 @@ func TestTheWholeRequest(t *testing.T) {
 		t.Errorf("Host %q", got.host)
 	}
 	want := http.Header{
-		"User-Agent": {"verifyd/test"}, "Content-Type": {"application/json"}, "Content-Length": {strconv.Itoa(len(got.body))},
+		"User-Agent": {"verifyd/test"}, "Content-Type": {"application/json"}, "Content-Length": {
+			strconv.Itoa(len(got.body)),
+		},
 		"Webhook-Id": {"cb_" + string(testID)}, "Webhook-Timestamp": {strconv.FormatInt(cb.At.Unix(), 10)},
 		"Webhook-Signature": got.header["Webhook-Signature"], // judged by its own test
 	}
@@ -75,15 +78,18 @@ func TestTestCallbackSaysSoInWhatIsSigned(t *testing.T) {
 	}
 	verify(t, testSecret, got)
 	got.header.Set(callback.HeaderID, callback.ID(cb.Session, false))
-	if hook, err := standardwebhooks.NewWebhook(testSecret); err != nil || hook.Verify(got.body, got.header) == nil {
+	if hook, err := standardwebhooks.NewWebhook(testSecret); err != nil ||
+		hook.Verify(got.body, got.header) == nil {
 		t.Errorf("it verifies as a live one (%v)", err)
 	}
 }
 
 func TestStringsComeBackUnchanged(t *testing.T) {
 	for _, s := range []string{
-		"", "👩‍👩‍👧‍👦🏳️‍🌈", "שלום \u202Eevil\u202C", `quote " and \ backslash`, "line\nfeed\r\ttab", "\u2028\u2029", "<>&'", "\x00\x01\x1f\x7f",
-		"\uFFFD\uFFFE\uFEFF", "e\u0301 is not é", strings.Repeat("🦊", 256), strings.Repeat("\x01", 1024), "true", "null", "{}",
+		"", "👩‍👩‍👧‍👦🏳️‍🌈", "שלום \u202Eevil\u202C", `quote " and \ backslash`, "line\nfeed\r\ttab",
+		"\u2028\u2029", "<>&'", "\x00\x01\x1f\x7f",
+		"\uFFFD\uFFFE\uFEFF", "e\u0301 is not é", strings.Repeat("🦊", 256), strings.Repeat("\x01", 1024),
+		"true", "null", "{}",
 	} {
 		cb := sample()
 		cb.PlatformUserID, cb.GuildID, cb.Verified = s, s+"!", true
@@ -93,7 +99,8 @@ func TestStringsComeBackUnchanged(t *testing.T) {
 			GuildID        string `json:"guild_id"`
 			Verified       bool   `json:"verified"`
 		}
-		if err := json.Unmarshal(got.body, &body); err != nil || body.PlatformUserID != s || body.GuildID != s+"!" || !body.Verified {
+		if err := json.Unmarshal(got.body, &body); err != nil || body.PlatformUserID != s ||
+			body.GuildID != s+"!" || !body.Verified {
 			t.Errorf("%.40q came back as %.40q, %v", s, body.PlatformUserID, err)
 		}
 		verify(t, testSecret, got)
@@ -103,7 +110,8 @@ func TestStringsComeBackUnchanged(t *testing.T) {
 func TestCharactersAreWrittenAsTheyAre(t *testing.T) {
 	cb := sample()
 	cb.PlatformUserID = "🦊<>&\u2028é"
-	if got, want := string(send(t, cb, "/").body), "{\"platform_user_id\":\"🦊<>&\u2028é\",\"guild_id\":\"\",\"verified\":false}"; got != want {
+	if got, want := string(send(t, cb, "/").body),
+		"{\"platform_user_id\":\"🦊<>&\u2028é\",\"guild_id\":\"\",\"verified\":false}"; got != want {
 		t.Errorf("body %q\nwant %q", got, want)
 	}
 }
@@ -123,7 +131,8 @@ func TestEverySecretSigns(t *testing.T) {
 		t.Errorf("a third secret verifies (%v)", err)
 	}
 	altered := append([]byte{' '}, got.body...)
-	if hook, err := standardwebhooks.NewWebhook(testSecret); err != nil || hook.Verify(altered, got.header) == nil {
+	if hook, err := standardwebhooks.NewWebhook(testSecret); err != nil ||
+		hook.Verify(altered, got.header) == nil {
 		t.Errorf("an altered body verifies (%v)", err)
 	}
 }
@@ -143,7 +152,7 @@ func TestPrepareRefuses(t *testing.T) {
 	c := newClient(quick)
 	u := mustURL(t, "https://hooks.example/?token=MARKER")
 	for name, spoil := range map[string]func(*callback.Callback){
-		"no URL":           func(cb *callback.Callback) { cb.URL = target.URL{} },
+		"no URL":           func(cb *callback.Callback) { cb.URL = urlpolicy.URL{} },
 		"no session":       func(cb *callback.Callback) { cb.Session = "" },
 		"no secret":        func(cb *callback.Callback) { cb.Secrets = nil },
 		"an empty secret":  func(cb *callback.Callback) { cb.Secrets = []string{testSecret, "whsec_"} },
@@ -169,7 +178,8 @@ func TestValuesKeepSecretsOutOfLogs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s := fmt.Sprintf("%v %s %v %s", cb, cb, request, request); strings.Contains(s, "MARK") || !strings.Contains(s, "hooks.example:443") {
+	if s := fmt.Sprintf("%v %s %v %s", cb, cb, request, request); strings.Contains(s, "MARK") ||
+		!strings.Contains(s, "hooks.example:443") {
 		t.Error(s)
 	}
 }

@@ -13,7 +13,7 @@ import (
 
 	"verifyd/dispatcher/callback"
 	"verifyd/sessions"
-	"verifyd/sessions/target"
+	"verifyd/sessions/urlpolicy"
 )
 
 const (
@@ -26,8 +26,8 @@ const (
 // nameServer is a real DNS server on loopback (RFC 1035 §4) for one test's names.
 type nameServer struct {
 	conn net.PacketConn
-	// answer gives the addresses of a name at its n-th question for that type, counted from 1, and the response code. A code
-	// below zero means no answer at all.
+	// answer returns the addresses of a name at its n-th question for that type, counted from 1, and the
+	// response code. A code below zero means no answer at all.
 	answer func(name string, n int) ([]netip.Addr, int)
 
 	mu    sync.Mutex
@@ -71,7 +71,7 @@ func (s *nameServer) serve() {
 	}
 }
 
-// parseQuestion gives the name, with its final dot, and type of a query, and the question section's bytes.
+// parseQuestion returns the name, with its final dot, and type of a query, and the question section's bytes.
 func parseQuestion(b []byte) (name string, kind uint16, question []byte) {
 	i := dnsHeaderLen
 	for b[i] != 0 {
@@ -98,19 +98,21 @@ func (s *nameServer) names() []string {
 	return slices.Clone(s.asked)
 }
 
-// client gives a client that asks this name server.
-func (s *nameServer) client(policy *target.Policy, timeout time.Duration) *callback.Client {
+// client returns a client that asks this name server.
+func (s *nameServer) client(policy *urlpolicy.Policy, timeout time.Duration) *callback.Client {
 	return s.clientThrough(nil, policy, timeout)
 }
 
-// clientThrough gives one that goes through an egress proxy.
-func (s *nameServer) clientThrough(proxy *callback.Proxy, policy *target.Policy, timeout time.Duration) *callback.Client {
+// clientThrough returns one that goes through an egress proxy.
+func (s *nameServer) clientThrough(proxy *callback.Proxy, policy *urlpolicy.Policy,
+	timeout time.Duration) *callback.Client {
 	return callback.New(callback.Config{
 		RootCAs: authority.Pool(), Policy: policy, Timeout: timeout, Proxy: proxy,
-		Resolver: &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			var d net.Dialer
-			return d.DialContext(ctx, "udp", s.conn.LocalAddr().String())
-		}},
+		Resolver: &net.Resolver{PreferGo: true,
+			Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				var d net.Dialer
+				return d.DialContext(ctx, "udp", s.conn.LocalAddr().String())
+			}},
 	})
 }
 
@@ -124,10 +126,10 @@ func always(ips ...string) func(string, int) ([]netip.Addr, int) {
 }
 
 // onlySecond plays the public internet: 127.0.0.2 may be reached, 127.0.0.1 may not.
-var onlySecond = target.NewPolicy([]netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")}, nil)
+var onlySecond = urlpolicy.NewPolicy([]netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")}, nil)
 
 // publicAndTrap starts a receiver on 127.0.0.2 and one on the same port of 127.0.0.1 that nobody may reach.
-func publicAndTrap(t *testing.T) (public, trap *receiver, u target.URL) {
+func publicAndTrap(t *testing.T) (public, trap *receiver, u urlpolicy.URL) {
 	t.Helper()
 	public = receiveOn(t, "127.0.0.2:0", nil, okAnswer)
 	_, port, _ := strings.Cut(public.listener.Addr().String(), ":")
@@ -143,7 +145,8 @@ func TestTheNameIsResolvedAndDialled(t *testing.T) {
 	public, trap, u := publicAndTrap(t)
 	s := serveNames(t, always("127.0.0.2"))
 	answer := attempt(t.Context(), t, s.client(onlySecond, 10*time.Second), u)
-	if answer.Verdict != delivered || answer.Address != public.listener.Addr().String() || answer.Timing.DNS <= 0 {
+	if answer.Verdict != delivered || answer.Address != public.listener.Addr().String() ||
+		answer.Timing.DNS <= 0 {
 		t.Errorf("%+v", answer)
 	}
 	if slices.ContainsFunc(s.names(), func(name string) bool { return name != "hooks.example." }) {
@@ -174,8 +177,8 @@ func TestOnlyPermittedAddressesAreDialled(t *testing.T) {
 	}
 }
 
-// TestRebinding: the name answers with a permitted address first and with a forbidden one from then on. Each dial judges the
-// address it dials; nothing is remembered, nothing is asked twice for one dial.
+// TestRebinding: the name answers with a permitted address first and with a forbidden one from then on. Each
+// dial judges the address it dials; nothing is remembered, nothing is asked twice for one dial.
 func TestRebinding(t *testing.T) {
 	public, trap, u := publicAndTrap(t)
 	s := serveNames(t, func(_ string, n int) ([]netip.Addr, int) {
@@ -188,7 +191,8 @@ func TestRebinding(t *testing.T) {
 	if answer := attempt(t.Context(), t, c, u); answer.Verdict != delivered {
 		t.Errorf("%+v", answer)
 	}
-	if notSent := mustNotDial(t, c, u); notSent.Class != sessions.ClassRefusedAddress || notSent.Timing.TLS != 0 {
+	if notSent := mustNotDial(t, c, u); notSent.Class != sessions.ClassRefusedAddress ||
+		notSent.Timing.TLS != 0 {
 		t.Errorf("%+v", notSent)
 	}
 	if posts := public.stop(); len(posts) != 1 {
@@ -201,14 +205,19 @@ func TestRebinding(t *testing.T) {
 
 func TestNamesThatResolveToForbiddenRanges(t *testing.T) {
 	for _, ip := range []string{
-		"0.0.0.0", "10.0.0.1", "100.64.0.1", "127.0.0.1", "169.254.169.254", "172.16.0.1", "192.0.0.192", "192.0.2.1", "192.168.0.1",
-		"198.18.0.1", "198.51.100.1", "203.0.113.1", "224.0.0.1", "240.0.0.1", "255.255.255.255", "168.63.129.16",
-		"::", "::1", "::ffff:10.0.0.1", "::127.0.0.1", "64:ff9b::7f00:1", "64:ff9b:1::7f00:1", "100::1", "2001::1", "2001:db8::1",
+		"0.0.0.0", "10.0.0.1", "100.64.0.1", "127.0.0.1", "169.254.169.254", "172.16.0.1", "192.0.0.192",
+		"192.0.2.1", "192.168.0.1",
+		"198.18.0.1", "198.51.100.1", "203.0.113.1", "224.0.0.1", "240.0.0.1", "255.255.255.255",
+		"168.63.129.16",
+		"::", "::1", "::ffff:10.0.0.1", "::127.0.0.1", "64:ff9b::7f00:1", "64:ff9b:1::7f00:1", "100::1",
+		"2001::1", "2001:db8::1",
 		"2002:7f00:1::1", "3fff::1", "fd00:ec2::254", "fe80::1", "ff02::1",
 	} {
 		s := serveNames(t, always(ip))
-		notSent := mustNotDial(t, s.client(nil, 10*time.Second), mustURL(t, "https://hooks.example/?token=MARKER"))
-		if notSent.Class != sessions.ClassRefusedAddress || !strings.Contains(notSent.Detail, "hooks.example may not be reached: ") {
+		notSent := mustNotDial(t, s.client(nil, 10*time.Second),
+			mustURL(t, "https://hooks.example/?token=MARKER"))
+		if notSent.Class != sessions.ClassRefusedAddress ||
+			!strings.Contains(notSent.Detail, "hooks.example may not be reached: ") {
 			t.Errorf("%s: %v", ip, notSent)
 		}
 	}
@@ -226,7 +235,8 @@ func TestNamesWithoutAnAddress(t *testing.T) {
 	} {
 		s := serveNames(t, func(string, int) ([]netip.Addr, int) { return nil, row.code })
 		notSent := mustNotDial(t, s.client(loopback, quick), mustURL(t, "https://hooks.example/"))
-		if notSent.Class != sessions.ClassDNS || !strings.Contains(notSent.Detail, row.detail) || notSent.Timing.DNS <= 0 || notSent.Address != "" {
+		if notSent.Class != sessions.ClassDNS || !strings.Contains(notSent.Detail, row.detail) ||
+			notSent.Timing.DNS <= 0 || notSent.Address != "" {
 			t.Errorf("%s: %+v", name, notSent)
 		}
 		// Where the machine's resolv.conf has a search list, an unrooted name would show here.
@@ -248,14 +258,16 @@ func TestTheNextAddressIsTried(t *testing.T) {
 	}
 }
 
-// TestASilentAddressDelaysOnly: the first address swallows the connection attempt; the second gets its turn beside it.
+// TestASilentAddressDelaysOnly: the first address swallows the connection attempt; the second gets its turn
+// beside it.
 func TestASilentAddressDelaysOnly(t *testing.T) {
 	public := receiveOn(t, "127.0.0.2:0", nil, okAnswer)
 	_, port, _ := strings.Cut(public.listener.Addr().String(), ":")
 	c := serveNames(t, always("127.0.0.3", "127.0.0.2")).client(loopback, time.Minute)
 	callback.Stall(c, "127.0.0.3")
 	answer := attempt(t.Context(), t, c, mustURL(t, "https://hooks.example:"+port+"/"))
-	if answer.Verdict != delivered || answer.Address != "127.0.0.2:"+port || answer.Timing.Connect > 20*time.Second {
+	if answer.Verdict != delivered || answer.Address != "127.0.0.2:"+port ||
+		answer.Timing.Connect > 20*time.Second {
 		t.Errorf("%+v", answer)
 	}
 }
@@ -264,7 +276,8 @@ func TestSilentAddressesAreGivenUp(t *testing.T) {
 	c := serveNames(t, always("127.0.0.3")).client(loopback, quick)
 	callback.Stall(c, "127.0.0.3")
 	notSent := mustNotDial(t, c, mustURL(t, "https://hooks.example/"))
-	if notSent.Class != sessions.ClassConnect || !strings.Contains(notSent.Detail, "did not accept a connection within 1s") {
+	if notSent.Class != sessions.ClassConnect ||
+		!strings.Contains(notSent.Detail, "did not accept a connection within 1s") {
 		t.Errorf("%+v", notSent)
 	}
 }

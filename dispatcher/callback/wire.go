@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// wire is the TCP connection below TLS. It counts the bytes that the kernel took, which is how "nothing left" is known for sure,
-// and it can read without waiting.
+// wire is the TCP connection below TLS. It counts the bytes that the kernel took, which is how "nothing
+// left" is known for sure, and it can read without waiting.
 type wire struct {
 	net.Conn
 	raw     syscall.RawConn
@@ -16,8 +16,8 @@ type wire struct {
 	probing bool  // reads return errWouldBlock instead of waiting
 }
 
-// errWouldBlock is what a probing read returns when nothing has arrived. It is a temporary net.Error: crypto/tls then forgets it
-// and goes on with the next read; any other error would end the session for good.
+// errWouldBlock is what a probing read returns when nothing has arrived. It is a temporary net.Error:
+// crypto/tls then forgets it and goes on with the next read; any other error would end the session for good.
 var errWouldBlock net.Error = wouldBlockError{}
 
 type wouldBlockError struct{}

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// readArrived reads for a millisecond: where sockets cannot be read without waiting, what has arrived is there within it.
+// readArrived reads for a millisecond: where sockets cannot be read without waiting, what has arrived is
+// there within it.
 func (w *wire) readArrived(b []byte) (int, error) {
 	if err := w.SetReadDeadline(time.Now().Add(time.Millisecond)); err != nil {
 		return 0, err

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// readArrived reads without waiting. The system call is made directly: a read with a deadline in the past returns before it has
-// looked at the socket.
+// readArrived reads without waiting. The system call is made directly: a read with a deadline in the past
+// returns before it has looked at the socket.
 func (w *wire) readArrived(b []byte) (int, error) {
 	var n int
 	var err error

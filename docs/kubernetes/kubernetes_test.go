@@ -1,4 +1,5 @@
-// Package kubernetes_test judges the manifests beside it: by the types of the Kubernetes API, strictly, and by what holds them together.
+// Package kubernetes_test judges the manifests beside it: by the types of the Kubernetes API, strictly, and
+// by what holds them together.
 package kubernetes_test
 
 import (
@@ -26,8 +27,12 @@ import (
 
 const namespace = "verifyd"
 
-// made are the objects that docs/OPERATING.md has operators make from files: secrets, and the configuration of the NATS servers.
-var made = []string{"verifyd-edge", "verifyd-dispatcher", "verifyd-operator", "verifyd-nats", "verifyd-networks", "verifyd-tls", "nats"}
+// made are the objects that docs/OPERATING.md has operators make from files: secrets, and the configuration
+// of the NATS servers.
+var made = []string{
+	"verifyd-edge", "verifyd-dispatcher", "verifyd-operator", "verifyd-nats", "verifyd-networks",
+	"verifyd-tls", "nats",
+}
 
 // pod is a pod template with the object that it is of.
 type pod struct {
@@ -48,7 +53,8 @@ func decoder(t *testing.T) runtime.Decoder {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		appsv1.AddToScheme, autoscalingv2.AddToScheme, batchv1.AddToScheme, corev1.AddToScheme, networkingv1.AddToScheme, policyv1.AddToScheme,
+		appsv1.AddToScheme, autoscalingv2.AddToScheme, batchv1.AddToScheme, corev1.AddToScheme,
+		networkingv1.AddToScheme, policyv1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
@@ -127,7 +133,8 @@ func (c *cluster) add(t *testing.T, o runtime.Object, kind string) {
 	}
 }
 
-func (c *cluster) workload(t *testing.T, key string, s *metav1.LabelSelector, template corev1.PodTemplateSpec) {
+func (c *cluster) workload(t *testing.T, key string, s *metav1.LabelSelector,
+	template corev1.PodTemplateSpec) {
 	t.Helper()
 	if !matches(t, s, template.Labels) {
 		t.Errorf("%s does not select its own pods", key)
@@ -144,7 +151,7 @@ func matches(t *testing.T, s *metav1.LabelSelector, of map[string]string) bool {
 	return selector.Matches(labels.Set(of))
 }
 
-// selected gives the pods that a selector means; there must be one.
+// selected returns the pods that a selector means; there must be one.
 func (c *cluster) selected(t *testing.T, who string, s *metav1.LabelSelector) (pods []pod) {
 	t.Helper()
 	for _, p := range c.pods {
@@ -158,12 +165,13 @@ func (c *cluster) selected(t *testing.T, who string, s *metav1.LabelSelector) (p
 	return pods
 }
 
-// listens says whether one of the pods has a port of that name or number.
+// listens reports whether one of the pods has a port of that name or number.
 func listens(pods []pod, port intstr.IntOrString) bool {
 	return slices.ContainsFunc(pods, func(p pod) bool {
 		return slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool {
 			return slices.ContainsFunc(c.Ports, func(has corev1.ContainerPort) bool {
-				return port.Type == intstr.String && has.Name == port.StrVal || port.Type == intstr.Int && has.ContainerPort == port.IntVal
+				return port.Type == intstr.String && has.Name == port.StrVal || port.Type == intstr.Int &&
+					has.ContainerPort == port.IntVal
 			})
 		})
 	})
@@ -173,23 +181,29 @@ func TestEveryPodIsHardened(t *testing.T) {
 	c := load(t)
 	for _, p := range c.pods {
 		s := p.Spec.SecurityContext
-		if s == nil || s.RunAsNonRoot == nil || !*s.RunAsNonRoot || s.RunAsUser == nil || *s.RunAsUser != 65532 || s.SeccompProfile == nil ||
+		if s == nil || s.RunAsNonRoot == nil || !*s.RunAsNonRoot || s.RunAsUser == nil ||
+			*s.RunAsUser != 65532 || s.SeccompProfile == nil ||
 			p.Spec.AutomountServiceAccountToken == nil || *p.Spec.AutomountServiceAccountToken {
 			t.Errorf("%s: the pod is not hardened", p.of)
 		}
 		for _, k := range p.Spec.Containers {
 			s := k.SecurityContext
-			if s == nil || s.AllowPrivilegeEscalation == nil || *s.AllowPrivilegeEscalation || s.ReadOnlyRootFilesystem == nil || !*s.ReadOnlyRootFilesystem ||
-				s.Capabilities == nil || !slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) || len(s.Capabilities.Add) > 0 {
+			if s == nil || s.AllowPrivilegeEscalation == nil || *s.AllowPrivilegeEscalation ||
+				s.ReadOnlyRootFilesystem == nil || !*s.ReadOnlyRootFilesystem ||
+				s.Capabilities == nil || !slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) ||
+				len(s.Capabilities.Add) > 0 {
 				t.Errorf("%s: the container %s is not hardened", p.of, k.Name)
 			}
-			if k.Resources.Limits.Memory().IsZero() || k.Resources.Requests.Cpu().IsZero() || k.Resources.Requests.Memory().IsZero() {
+			if k.Resources.Limits.Memory().IsZero() || k.Resources.Requests.Cpu().IsZero() ||
+				k.Resources.Requests.Memory().IsZero() {
 				t.Errorf("%s: the container %s has no limits or asks for nothing", p.of, k.Name)
 			}
 			if p.Spec.RestartPolicy == corev1.RestartPolicyOnFailure {
 				continue // a job ends by itself
 			}
-			for name, probe := range map[string]*corev1.Probe{"startup": k.StartupProbe, "readiness": k.ReadinessProbe, "liveness": k.LivenessProbe} {
+			for name, probe := range map[string]*corev1.Probe{
+				"startup": k.StartupProbe, "readiness": k.ReadinessProbe, "liveness": k.LivenessProbe,
+			} {
 				if probe == nil || probe.HTTPGet == nil || !listens([]pod{p}, probe.HTTPGet.Port) {
 					t.Errorf("%s: the container %s has no %s probe on a port of its own", p.of, k.Name, name)
 				}
@@ -210,7 +224,8 @@ func TestReferencesHold(t *testing.T) {
 			pods := c.selected(t, "Service "+o.Name, &metav1.LabelSelector{MatchLabels: o.Spec.Selector})
 			for _, port := range o.Spec.Ports {
 				if !listens(pods, port.TargetPort) {
-					t.Errorf("Service %s leads to a port %s that nobody has", o.Name, port.TargetPort.String())
+					t.Errorf("Service %s leads to a port %s that nobody has", o.Name,
+						port.TargetPort.String())
 				}
 			}
 		case *appsv1.StatefulSet:
@@ -259,7 +274,9 @@ func (c *cluster) judgeVolumes(t *testing.T, p pod) {
 			}
 		}
 		for _, v := range p.Spec.Volumes {
-			if !slices.ContainsFunc(k.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == v.Name && m.ReadOnly }) {
+			if !slices.ContainsFunc(k.VolumeMounts, func(m corev1.VolumeMount) bool {
+				return m.Name == v.Name && m.ReadOnly
+			}) {
 				t.Errorf("%s: the volume %s is not mounted, or may be written", p.of, v.Name)
 			}
 		}

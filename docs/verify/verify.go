@@ -1,5 +1,6 @@
-// Package verify holds the guides to verifying a callback, one for each language, as text: the files of this folder, for whoever
-// shows them elsewhere. The code in them is the code that the tests here run, against real callbacks.
+// Package verify holds the guides to verifying a callback, one for each language, as text: the files of this
+// folder, for whoever shows them elsewhere. The code in them is the code that the tests here run, against
+// real callbacks.
 package verify
 
 import (
@@ -33,7 +34,7 @@ var languages = []struct{ id, name string }{
 	{"go", "Go"}, {"javascript", "JavaScript"}, {"python", "Python"}, {"php", "PHP"}, {"ruby", "Ruby"},
 }
 
-// Guides gives all guides, in the order in which they are shown.
+// Guides returns all guides, in the order in which they are shown.
 func Guides() []Guide {
 	guides := make([]Guide, 0, len(languages))
 	for _, l := range languages {
@@ -55,8 +56,8 @@ const (
 	underLibrary  = "## Verify, with the official library"
 )
 
-// read takes the code out of the text. Below each heading a fenced block holds one file; it is opened with its syntax and the file's
-// name, as in "go verify.go".
+// read takes the code out of the text. Below each heading a fenced block holds one file; it is opened with
+// its syntax and the file's name, as in "go verify.go".
 func (g *Guide) read() {
 	under := ""
 	for i, block := range strings.Split(g.Text, "\n```") {

@@ -29,7 +29,7 @@ import (
 	"verifyd/dispatcher/callback/localca"
 	"verifyd/docs/verify"
 	"verifyd/sessions"
-	"verifyd/sessions/target"
+	"verifyd/sessions/urlpolicy"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -43,8 +43,8 @@ const nodeModulesVariable = "VERIFYD_TEST_NODE_MODULES"
 // libraries is the module whose folder holds the official libraries of all languages.
 const libraries = "github.com/standard-webhooks/standard-webhooks/libraries"
 
-// runtimes say how a guide's receiver is run in a folder that holds its files. lib is the folder of the official library; it is empty
-// where the standard library is used.
+// runtimes say how a guide's receiver is run in a folder that holds its files. lib is the folder of the
+// official library; it is empty where the standard library is used.
 var runtimes = map[string]struct {
 	program string
 	run     func(t *testing.T, dir, lib string, port int) *exec.Cmd
@@ -60,7 +60,8 @@ func runGo(t *testing.T, dir, _ string, _ int) *exec.Cmd {
 	t.Helper()
 	bin := filepath.Join(dir, "receiver")
 	// From this folder, so that the library is the one of this module.
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", bin, filepath.Join(dir, "receiver.go"), filepath.Join(dir, "verify.go"))
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", bin, filepath.Join(dir, "receiver.go"),
+		filepath.Join(dir, "verify.go"))
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -72,7 +73,8 @@ func runNode(t *testing.T, dir, lib string, _ int) *exec.Cmd {
 	if lib != "" {
 		modules := os.Getenv(nodeModulesVariable)
 		if modules == "" {
-			t.Skipf("skipped: npm install standardwebhooks somewhere, and name its node_modules in %s", nodeModulesVariable)
+			t.Skipf("skipped: npm install standardwebhooks somewhere, and name its node_modules in %s",
+				nodeModulesVariable)
 		}
 		if err := os.Symlink(modules, filepath.Join(dir, "node_modules")); err != nil {
 			t.Fatal(err)
@@ -93,7 +95,8 @@ func runPHP(t *testing.T, dir, lib string, port int) *exec.Cmd {
 	if lib != "" {
 		// What composer would write.
 		const autoload = `<?php spl_autoload_register(fn ($c) => require %q . str_replace('\\', '/', substr($c, strlen('StandardWebhooks'))) . '.php');`
-		mustWrite(t, filepath.Join(dir, "vendor", "autoload.php"), fmt.Sprintf(autoload, filepath.Join(lib, "php", "src")))
+		mustWrite(t, filepath.Join(dir, "vendor", "autoload.php"),
+			fmt.Sprintf(autoload, filepath.Join(lib, "php", "src")))
 	}
 	return exec.Command("php", "-S", fmt.Sprintf("127.0.0.1:%d", port), filepath.Join(dir, "receiver.php"))
 }
@@ -138,18 +141,23 @@ const (
 	session   = sessions.ID("abcdefghijklmnopqrstuvwxyz234567")
 )
 
-// Each guide's code receives real callbacks, from the client that sends them, behind a proxy that speaks https, as its comment says.
+// Each guide's code receives real callbacks, from the client that sends them, behind a proxy that speaks
+// https, as its comment says.
 func TestGuides(t *testing.T) {
 	guides := verify.Guides()
 	if len(guides) != len(runtimes) {
 		t.Fatalf("%d guides", len(guides))
 	}
 	for _, g := range guides {
-		if g.Install == "" || g.Receiver.Text == "" || g.Standard.Text == "" || g.Library.Text == "" || g.Library == g.Standard {
+		if g.Install == "" || g.Receiver.Text == "" || g.Standard.Text == "" || g.Library.Text == "" ||
+			g.Library == g.Standard {
 			t.Errorf("the guide %s is not whole: %+v", g.ID, g)
 		}
 		t.Run(g.ID+", standard library", func(t *testing.T) { t.Parallel(); tryOut(t, g, g.Standard, "") })
-		t.Run(g.ID+", official library", func(t *testing.T) { t.Parallel(); tryOut(t, g, g.Library, libraryFolder(t)) })
+		t.Run(g.ID+", official library", func(t *testing.T) {
+			t.Parallel()
+			tryOut(t, g, g.Library, libraryFolder(t))
+		})
 	}
 }
 
@@ -202,7 +210,7 @@ func tryOut(t *testing.T, g verify.Guide, code verify.Code, lib string) {
 
 // running is a guide's receiver, and the proxy before it.
 type running struct {
-	url    target.URL
+	url    urlpolicy.URL
 	client *callback.Client
 	roots  *x509.CertPool
 	tamper bool
@@ -221,7 +229,8 @@ func start(t *testing.T, g verify.Guide, code verify.Code, lib string) *running 
 	if command.Env == nil {
 		command.Env = os.Environ()
 	}
-	command.Env = append(command.Env, "VERIFYD_SIGNING_SECRET="+secret+" "+newSecret, fmt.Sprintf("PORT=%d", port), "PYTHONUTF8=1", "LANG=C.UTF-8")
+	command.Env = append(command.Env, "VERIFYD_SIGNING_SECRET="+secret+" "+newSecret,
+		fmt.Sprintf("PORT=%d", port), "PYTHONUTF8=1", "LANG=C.UTF-8")
 	r := &running{said: &words{}}
 	command.Stdout, command.Stderr = r.said, r.said
 	if err := command.Start(); err != nil {
@@ -251,7 +260,9 @@ func (r *running) front(t *testing.T, port int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: fmt.Sprintf("127.0.0.1:%d", port)})
+	proxy := httputil.NewSingleHostReverseProxy(&url.URL{
+		Scheme: "http", Host: fmt.Sprintf("127.0.0.1:%d", port),
+	})
 	transport := &http.Transport{DisableKeepAlives: true}
 	proxy.Transport = transport
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
@@ -265,7 +276,7 @@ func (r *running) front(t *testing.T, port int) {
 	done := make(chan struct{})
 	go func() { defer close(done); _ = server.Serve(l) }()
 	t.Cleanup(func() { _ = server.Close(); <-done })
-	policy := target.NewPolicy([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, nil)
+	policy := urlpolicy.NewPolicy([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, nil)
 	if r.url, err = policy.Parse("https://" + l.Addr().String() + "/verified"); err != nil {
 		t.Fatal(err)
 	}
@@ -278,7 +289,8 @@ func (r *running) send(t *testing.T, secrets []string, at time.Time, tamper bool
 	t.Helper()
 	r.tamper = tamper
 	request, err := r.client.Prepare(callback.Callback{
-		URL: r.url, Session: session, PlatformUserID: "sailor_42", GuildID: "grüße 🌊", Verified: true, Secrets: secrets, At: at,
+		URL: r.url, Session: session, PlatformUserID: "sailor_42", GuildID: "grüße 🌊", Verified: true,
+		Secrets: secrets, At: at,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -294,7 +306,8 @@ func (r *running) send(t *testing.T, secrets []string, at time.Time, tamper bool
 // sendTest sends the callback of a test key, by a client of its own: rightly signed, and nothing to act on.
 func (r *running) sendTest(t *testing.T) int {
 	t.Helper()
-	const id, body = "cbtest_" + string(session), `{"platform_user_id":"sailor_42","guild_id":"grüße 🌊","verified":true}`
+	const id, body = "cbtest_" + string(session),
+		`{"platform_user_id":"sailor_42","guild_id":"grüße 🌊","verified":true}`
 	hook, err := standardwebhooks.NewWebhook(secret)
 	if err != nil {
 		t.Fatal(err)
@@ -304,14 +317,17 @@ func (r *running) sendTest(t *testing.T) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	q, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url.String(), strings.NewReader(body))
+	q, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url.String(),
+		strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
 	q.Header.Set(callback.HeaderID, id)
 	q.Header.Set(callback.HeaderTimestamp, strconv.FormatInt(at.Unix(), 10))
 	q.Header.Set(callback.HeaderSignature, signature)
-	c := http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: r.roots}}}
+	c := http.Client{
+		Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: r.roots}},
+	}
 	response, err := c.Do(q)
 	if err != nil {
 		t.Fatal(err)
@@ -377,7 +393,8 @@ func up(t *testing.T, port int, ended <-chan struct{}, said *words) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		if conn, err := new(net.Dialer).DialContext(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+		if conn, err := new(net.Dialer).
+			DialContext(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
 			_ = conn.Close()
 			return
 		}

@@ -9,22 +9,37 @@ import (
 
 // Account is an integrator.
 type Account struct {
-	ID        string // "acc_" and 20 characters of base32, made from the name
-	Name      string // as operators and end users see it, 1 to 128 bytes; it never changes
-	Quota     int64  // sessions per UTC month; 0 means the service's default
-	ReturnURL string // where the end user's page offers to go back to after the end; empty: nowhere. It is on one of ReturnOrigins
-	// ReturnOrigins are the sites that ReturnURL may be on, as browsers write origins: https://example.com, https://example.com:8443.
+	ID string // "acc_" and 20 characters of base32, made from the name
+	// as operators and end users see it, 1 to 128 bytes; the operator may change it (names.go)
+	Name  string
+	Quota int64 // sessions per UTC month; 0 means the service's default
+	// where the end user's page offers to go back to after the end; empty: nowhere. It is on one of ReturnOrigins
+	ReturnURL string
+	// ReturnOrigins are the sites that ReturnURL may be on, as browsers write origins: https://example.com,
+	// https://example.com:8443.
 	ReturnOrigins []string
 	Colour        string // of its sign there, #rrggbb; empty: it has none
 	CreatedAt     time.Time
-	Secrets       []Secret // callback signing secrets, the current one first; two while one rotates out
-	Members       []Member // in the order in which they came
-	Invites       []Invite // open ones, and such as have expired since the last change of the account
+	DisabledAt    time.Time // zero while it is in service
+	// DeletedAt is zero unless the account was deleted. What is left of it signs the callbacks that were owed
+	// by then, and nothing else.
+	DeletedAt time.Time
+	Secrets   []Secret // callback signing secrets, the current one first; two while one rotates out
+	Members   []Member // in the order in which they came
+	Invites   []Invite // open ones, and such as have expired since the last change of the account
 
-	last *Record // of the change that made this version; see ledger.settle
+	leadsTo string  // id of the account that has the name which this one's id was made from; see names.go
+	last    *Record // of the change that made this version; see ledger.settle
 }
 
-// Member gives the member with an identity.
+// InService reports whether the account's keys are taken and its users can sign in.
+func (a Account) InService() bool { return a.exists() && a.DisabledAt.IsZero() }
+
+// exists reports whether the record is an account's, and not what is left of one, or a name that leads to
+// one.
+func (a Account) exists() bool { return a.Name != "" && a.DeletedAt.IsZero() }
+
+// Member returns the member with an identity.
 func (a Account) Member(network, subject string) (Member, bool) {
 	if i := memberIndex(a.Members, network, subject); i >= 0 {
 		return a.Members[i], true
@@ -32,7 +47,8 @@ func (a Account) Member(network, subject string) (Member, bool) {
 	return Member{}, false
 }
 
-// Signing gives the secrets that sign callbacks at an instant, the current one first: two while one rotates out.
+// Signing returns the secrets that sign callbacks at an instant, the current one first: two while one rotates
+// out.
 func (a Account) Signing(now time.Time) []Secret {
 	signing := make([]Secret, 0, len(a.Secrets))
 	for _, s := range a.Secrets {
@@ -61,7 +77,7 @@ type Key struct {
 	last *Record // of the change that made this version; see ledger.settle
 }
 
-// Prefix gives what the key begins with: LivePrefix or TestPrefix.
+// Prefix returns what the key begins with: LivePrefix or TestPrefix.
 func (k Key) Prefix() string {
 	if k.Test {
 		return TestPrefix
@@ -80,7 +96,7 @@ const (
 	KeyRevoked KeyState = "revoked"
 )
 
-// State gives the key's state at an instant.
+// State returns the key's state at an instant.
 func (k Key) State(now time.Time) KeyState {
 	switch {
 	case !k.RevokedAt.IsZero():
@@ -114,6 +130,9 @@ var (
 	ErrRevokedKey   = errors.New("revoked API key")
 	// ErrExpiredKey is what an *ExpiredKeyError is.
 	ErrExpiredKey = errors.New("expired API key")
+	// ErrDisabled: the key is good, and its account is disabled. Members of the account get it too, for what
+	// they may not do meanwhile.
+	ErrDisabled = errors.New("the account is disabled")
 	// ErrNotReady: the mirror has not yet seen all keys; the caller answers 503.
 	ErrNotReady = errors.New("the keys are not loaded yet")
 )

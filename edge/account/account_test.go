@@ -15,7 +15,7 @@ import (
 	"verifyd/edge/account"
 	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
-	"verifyd/natsconf/seal"
+	"verifyd/natsconf/secretbox"
 )
 
 var operator = account.Operator("")
@@ -25,16 +25,16 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-type house struct {
+type harness struct {
 	conn   *natsconf.Conn
 	store  *account.Store
 	mirror *account.Mirror
-	master seal.Key
+	master secretbox.Key
 	clock  *atomic.Int64 // what the store and the mirror see, in Unix nanoseconds; 0: the time
 }
 
-// edges gives four stores, as four edges have: the turns of one do not hold up another.
-func (h house) edges(t *testing.T) []*account.Store {
+// edges returns four stores, as four edges have: the turns of one do not hold up another.
+func (h harness) edges(t *testing.T) []*account.Store {
 	t.Helper()
 	stores := []*account.Store{h.store}
 	for range 3 {
@@ -48,7 +48,7 @@ func (h house) edges(t *testing.T) []*account.Store {
 }
 
 // at sets the clock; the zero time lets it go on.
-func (h house) at(now time.Time) {
+func (h harness) at(now time.Time) {
 	if now.IsZero() {
 		h.clock.Store(0)
 		return
@@ -56,10 +56,10 @@ func (h house) at(now time.Time) {
 	h.clock.Store(now.UnixNano())
 }
 
-func start(t *testing.T) house {
+func start(t *testing.T) harness {
 	t.Helper()
 	conn := natstest.Start(t)
-	key := seal.NewKey()
+	key := secretbox.NewKey()
 	store, err := account.NewStore(t.Context(), conn, key)
 	if err != nil {
 		t.Fatal(err)
@@ -77,7 +77,7 @@ func start(t *testing.T) house {
 		t.Errorf("malformed key before the mirror is ready: %v", err)
 	}
 	natstest.Serve(t, mirror)
-	return house{conn, store, mirror, key, clock}
+	return harness{conn, store, mirror, key, clock}
 }
 
 func TestKeyIsMirroredAndRevokedForGood(t *testing.T) {
@@ -87,11 +87,16 @@ func TestKeyIsMirroredAndRevokedForGood(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	secret, k, err := h.store.CreateKey(t.Context(), operator, a.ID, account.KeyOptions{RateLimit: account.Rate{Count: 5, Per: time.Second, Burst: 9}})
+	secret, k, err := h.store.CreateKey(t.Context(), operator, a.ID, account.KeyOptions{
+		RateLimit: account.Rate{Count: 5, Per: time.Second, Burst: 9},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	natstest.Await(t, "the key is known", func() bool { _, err := h.mirror.Lookup(secret); return err == nil })
+	natstest.Await(t, "the key is known", func() bool {
+		_, err := h.mirror.Lookup(secret)
+		return err == nil
+	})
 	p, err := h.mirror.Lookup(secret)
 	if err != nil || p.Account.Name != "Harbor Guild" || p.Key.ID != k.ID || p.Key.RateLimit.Burst != 9 {
 		t.Fatalf("lookup = %+v, %v", p, err)
@@ -101,9 +106,13 @@ func TestKeyIsMirroredAndRevokedForGood(t *testing.T) {
 	if _, err := h.store.RevokeKey(t.Context(), operator, "", k.ID); err != nil {
 		t.Fatal(err)
 	}
-	natstest.Await(t, "the key is revoked", func() bool { _, err := h.mirror.Lookup(secret); return errors.Is(err, account.ErrRevokedKey) })
+	natstest.Await(t, "the key is revoked", func() bool {
+		_, err := h.mirror.Lookup(secret)
+		return errors.Is(err, account.ErrRevokedKey)
+	})
 	t.Logf("revocation seen after %s", time.Since(began))
-	if again, err := h.store.RevokeKey(t.Context(), operator, "", secret); err != nil || again.RevokedAt.IsZero() {
+	if again, err := h.store.RevokeKey(t.Context(), operator, "", secret); err != nil ||
+		again.RevokedAt.IsZero() {
 		t.Errorf("revoking again, by the key itself: %+v, %v", again, err)
 	}
 }
@@ -132,11 +141,15 @@ func TestRevokedKeyCannotComeBack(t *testing.T) {
 	if _, err := h.store.RevokeKey(t.Context(), operator, "", k.ID); err != nil {
 		t.Fatal(err)
 	}
-	natstest.Await(t, "revoked", func() bool { _, err := h.mirror.Lookup(secret); return errors.Is(err, account.ErrRevokedKey) })
+	natstest.Await(t, "revoked", func() bool {
+		_, err := h.mirror.Lookup(secret)
+		return errors.Is(err, account.ErrRevokedKey)
+	})
 	if _, err := kv.Put(t.Context(), names[0], valid.Value()); err != nil {
 		t.Fatal(err)
 	}
-	marker, err := h.store.EnsureAccount(t.Context(), operator, "marker") // seen after the put, so the put was seen
+	// seen after the put, so the put was seen
+	marker, err := h.store.EnsureAccount(t.Context(), operator, "marker")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +204,9 @@ func TestStoredRecordsHoldNoSecret(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, s := range []string{secret, secret[4:36], a.Secrets[0].Value, strings.TrimPrefix(a.Secrets[0].Value, "whsec_")} {
+			for _, s := range []string{
+				secret, secret[4:36], a.Secrets[0].Value, strings.TrimPrefix(a.Secrets[0].Value, "whsec_"),
+			} {
 				if strings.Contains(string(e.Value()), s) || strings.Contains(n, s) {
 					t.Errorf("%s holds a secret", bucket)
 				}
@@ -208,7 +223,8 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("account name %q accepted", name)
 		}
 	}
-	if _, err := h.store.RevokeKey(t.Context(), operator, "", "key_nobody"); !errors.Is(err, account.ErrNoKey) {
+	if _, err := h.store.RevokeKey(t.Context(), operator, "", "key_nobody"); !errors.Is(err,
+		account.ErrNoKey) {
 		t.Errorf("revoking an unknown id: %v", err)
 	}
 	if _, err := h.store.AccountByName(t.Context(), "nobody"); !errors.Is(err, account.ErrNoAccount) {
@@ -216,7 +232,7 @@ func TestRefusals(t *testing.T) {
 	}
 	natstest.Await(t, "ready", h.mirror.Ready)
 	other := natstest.Start(t)
-	foreign, err := account.NewStore(t.Context(), other, seal.NewKey())
+	foreign, err := account.NewStore(t.Context(), other, secretbox.NewKey())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,7 +260,8 @@ func TestQuotaIsSetAgainstARace(t *testing.T) {
 	if err != nil || got.Quota < 1 || got.Quota > 4 || got.Secrets[0].Value != a.Secrets[0].Value {
 		t.Errorf("account = %d quota, %v", got.Quota, err)
 	}
-	if err := h.store.SetQuota(t.Context(), operator, "acc_nobody", 1); !errors.Is(err, account.ErrNoAccount) {
+	if err := h.store.SetQuota(t.Context(), operator, "acc_nobody", 1); !errors.Is(err,
+		account.ErrNoAccount) {
 		t.Errorf("unknown account: %v", err)
 	}
 }
@@ -257,10 +274,13 @@ func TestManyKeysAreMirroredAndLeftInTheMiddle(t *testing.T) {
 	var wg sync.WaitGroup
 	secrets := make([]string, 600)
 	for i := range secrets {
-		wg.Go(func() { secrets[i], _, _ = h.store.CreateKey(t.Context(), operator, a.ID, account.KeyOptions{}) })
+		wg.Go(func() {
+			secrets[i], _, _ = h.store.CreateKey(t.Context(), operator, a.ID, account.KeyOptions{})
+		})
 	}
 	wg.Wait()
-	mirror := account.NewMirror(h.conn, seal.NewKey(), zerolog.Nop()) // of another master key: every account is damaged to it
+	// of another master key: every account is damaged to it
+	mirror := account.NewMirror(h.conn, secretbox.NewKey(), zerolog.Nop())
 	for range 5 {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
@@ -289,7 +309,9 @@ func TestDamagedEntryHurtsNobodyElse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, value := range map[string]string{"nothex": "{}", strings.Repeat("ab", 32): "not json", strings.Repeat("cd", 32): `{"v":99}`} {
+	for name, value := range map[string]string{
+		"nothex": "{}", strings.Repeat("ab", 32): "not json", strings.Repeat("cd", 32): `{"v":99}`,
+	} {
 		if _, err := kv.Put(t.Context(), name, []byte(value)); err != nil {
 			t.Fatal(err)
 		}
@@ -299,7 +321,10 @@ func TestDamagedEntryHurtsNobodyElse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	natstest.Await(t, "the good key is known", func() bool { _, err := h.mirror.Lookup(secret); return err == nil })
+	natstest.Await(t, "the good key is known", func() bool {
+		_, err := h.mirror.Lookup(secret)
+		return err == nil
+	})
 }
 
 var _ interface { // what the edge and the dispatcher ask of the mirror
@@ -309,7 +334,7 @@ var _ interface { // what the edge and the dispatcher ask of the mirror
 
 func BenchmarkLookup(b *testing.B) {
 	conn := natstest.Start(b)
-	key := seal.NewKey()
+	key := secretbox.NewKey()
 	store, err := account.NewStore(b.Context(), conn, key)
 	if err != nil {
 		b.Fatal(err)
@@ -349,7 +374,7 @@ func TestRevocationIsSeenAfterTheServerRestarted(t *testing.T) {
 	}
 	t.Cleanup(conn.Close)
 	natstest.Ensure(t, conn)
-	key := seal.NewKey()
+	key := secretbox.NewKey()
 	store, err := account.NewStore(t.Context(), conn, key)
 	if err != nil {
 		t.Fatal(err)
@@ -373,7 +398,10 @@ func TestRevocationIsSeenAfterTheServerRestarted(t *testing.T) {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	natstest.Await(t, "the key is revoked", func() bool { _, err := mirror.Lookup(secret); return errors.Is(err, account.ErrRevokedKey) })
+	natstest.Await(t, "the key is revoked", func() bool {
+		_, err := mirror.Lookup(secret)
+		return errors.Is(err, account.ErrRevokedKey)
+	})
 	t.Logf("revocation seen after %s", time.Since(began))
 }
 
@@ -381,7 +409,7 @@ func TestRevocationIsSeenAfterTheServerRestarted(t *testing.T) {
 func TestMirrorKnowsWhenItIsBlind(t *testing.T) {
 	t.Parallel()
 	conn := natstest.Start(t)
-	m := account.NewMirror(conn, seal.NewKey(), zerolog.Nop())
+	m := account.NewMirror(conn, secretbox.NewKey(), zerolog.Nop())
 	stop := natstest.Serve(t, m)
 	<-m.Loaded()
 	if since := m.BlindSince(); !since.IsZero() {

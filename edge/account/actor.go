@@ -1,6 +1,6 @@
 package account
 
-// ActorKind tells kinds of actors apart.
+// ActorKind distinguishes kinds of actors.
 type ActorKind string
 
 // The kinds of actors.
@@ -14,7 +14,7 @@ const (
 // Actor is who changes something, as the audit log names them.
 type Actor struct {
 	Kind    ActorKind `json:"kind"`
-	Network string    `json:"network,omitempty"` // of a member: the identity network's id,
+	Network string    `json:"network,omitempty"` // of a member: the identity network's namespace,
 	Subject string    `json:"subject,omitempty"` // and who they are there
 	ID      string    `json:"id,omitempty"`      // of a key or a login link
 	Name    string    `json:"name,omitempty"`    // for people to read; nothing depends on it
@@ -29,7 +29,7 @@ func OperatorWith(network, subject, name string) Actor {
 	return Actor{Kind: ActorOperator, Network: network, Subject: subject, Name: name}
 }
 
-// atCommandLine says whether the actor is an operator by having the command line.
+// atCommandLine reports whether the actor is an operator by having the command line.
 func (a Actor) atCommandLine() bool { return a.Kind == ActorOperator && a.Network == "" && a.ID == "" }
 
 // Actor is the member as an actor. The right to a change is read from the account, not from here.
@@ -54,7 +54,7 @@ func (a Actor) String() string {
 	case a.Kind == ActorOperator:
 		return a.operator()
 	case a.Kind == ActorLink:
-		return "login link " + a.ID
+		return linkWords + a.ID
 	case a.Kind == ActorKey:
 		return "API key " + a.ID
 	case a.Name != "":
@@ -77,8 +77,8 @@ func (a Actor) operator() string {
 	}
 }
 
-// Identity gives a member's or an operator's identity as "network:subject"; empty for who has proved none. A name is the member's own choice and may be
-// another's, too: a log that somebody relies on shows both.
+// Identity returns a member's or an operator's identity as "network:subject"; empty for who has proved none.
+// A name is the member's own choice and may be another's, too: a log that somebody relies on shows both.
 func (a Actor) Identity() string {
 	if a.Network == "" {
 		return ""
@@ -86,12 +86,22 @@ func (a Actor) Identity() string {
 	return identityText(a.Network, a.Subject)
 }
 
+// identity is who an invite is of, so that it goes with them: a member, or a login link, which stands there
+// without a network.
 func (a Actor) identity() identity {
-	if a.Kind != ActorMember {
-		return identity{}
+	switch a.Kind {
+	case ActorMember:
+		return identity{a.Network, a.Subject}
+	case ActorLink:
+		return identity{subject: a.ID}
+	case ActorOperator, ActorKey:
 	}
-	return identity{a.Network, a.Subject}
+	return identity{}
 }
+
+// linkWords come before the id of a login link where it is named as an actor. Builds that stored no maker
+// beside an invite wrote them into its By.
+const linkWords = "login link "
 
 // identityText is how the audit log names an identity.
 func identityText(network, subject string) string { return network + ":" + subject }

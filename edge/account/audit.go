@@ -16,15 +16,20 @@ import (
 	"verifyd/natsconf"
 )
 
-// What a record says was done. On names the thing: a key's id, an identity as "network:subject", an invite's or a login link's id;
-// it is empty where it is the account itself.
+// What a record says was done. On names the thing: a key's id, an identity as "network:subject", an invite's
+// or a login link's id; it is empty where it is the account itself.
 const (
 	AccountCreated  = "account.created"
-	QuotaSet        = "quota.set"      // Detail: from, to
-	KeyCreated      = "key.created"    // Detail: name, mode, expires_at
-	KeyWasRolled    = "key.rolled"     // Detail: into, until
-	KeyWasRevoked   = "key.revoked"    //
-	SecretRotated   = "secret.rotated" // Detail: until
+	AccountRenamed  = "account.renamed"           // Detail: from, to
+	AccountDisabled = "account.disabled"          //
+	AccountEnabled  = "account.enabled"           //
+	AccountDeleted  = "account.deleted"           // Detail: name, members, invites, signs_until
+	SessionsEnded   = "account.sessions_canceled" // for who deletes: Detail: sessions
+	QuotaSet        = "quota.set"                 // Detail: from, to
+	KeyCreated      = "key.created"               // Detail: name, mode, expires_at
+	KeyWasRolled    = "key.rolled"                // Detail: into, until
+	KeyWasRevoked   = "key.revoked"               //
+	SecretRotated   = "secret.rotated"            // Detail: until
 	RotationEnded   = "secret.rotation_ended"
 	SecretRevealed  = "secret.revealed"     //
 	MemberAdded     = "member.added"        // Detail: name, role
@@ -32,7 +37,7 @@ const (
 	RoleChanged     = "member.role_changed" // Detail: name, from, to, invites_withdrawn
 	MemberRemoved   = "member.removed"      // Detail: name, role, invites_withdrawn
 	InviteCreated   = "invite.created"      // Detail: role, until
-	InviteWithdrawn = "invite.withdrawn"    // Detail: role
+	InviteWithdrawn = "invite.withdrawn"    // Detail: role; invites_withdrawn where On is a login link, of which all are
 	LinkCreated     = "login_link.created"  // Detail: role, until
 	LinkRedeemed    = "login_link.redeemed" // Detail: role
 	LinkRevoked     = "login_link.revoked"  // Detail: role
@@ -43,6 +48,7 @@ const (
 	OperatorRevoked = "operator.revoked"    // the same
 	HostPaused      = "host.paused"         // for who pauses: On is host and port. Detail: until, reason
 	HostResumed     = "host.resumed"        // for who resumes
+	StoreRecovered  = "store.recovered"     // On is the stream. Detail: what, file, lost, from, to, kept, deliveries_unknown, sessions_closed
 )
 
 // Record is one line of an account's audit log.
@@ -64,14 +70,14 @@ type AuditPage struct {
 	Next    string // the cursor of the next piece; empty: there is no more
 }
 
-// AuditMost bounds one piece of the log.
-const AuditMost = 100
+// MaxAudit bounds one piece of the log.
+const MaxAudit = 100
 
 // ErrCursor is returned for a cursor that no page gave.
 var ErrCursor = errors.New("not a cursor of this list")
 
-// ledger writes and reads the audit log. Record n of an account is the one message on audit.<account>.<n>; the stream takes no
-// second one there and deletes none.
+// ledger writes and reads the audit log. Record n of an account is the one message on audit.<account>.<n>;
+// the stream takes no second one there and deletes none.
 type ledger struct{ conn *natsconf.Conn }
 
 // recordWire is a record in storage.
@@ -92,7 +98,8 @@ func (r *Record) wire() *recordWire {
 		return nil
 	}
 	return &recordWire{
-		Version: recordVersion, ID: r.id, Number: r.Number, At: r.At, Account: r.Account, Who: r.Who, What: r.What, On: r.On, Detail: r.Detail,
+		Version: recordVersion, ID: r.id, Number: r.Number, At: r.At, Account: r.Account, Who: r.Who,
+		What: r.What, On: r.On, Detail: r.Detail,
 	}
 }
 
@@ -100,7 +107,10 @@ func (w *recordWire) record() *Record {
 	if w == nil {
 		return nil
 	}
-	return &Record{id: w.ID, Number: w.Number, At: w.At, Account: w.Account, Who: w.Who, What: w.What, On: w.On, Detail: w.Detail}
+	return &Record{
+		id: w.ID, Number: w.Number, At: w.At, Account: w.Account, Who: w.Who, What: w.What, On: w.On,
+		Detail: w.Detail,
+	}
 }
 
 func auditSubject(account string, number int64) string {
@@ -118,7 +128,7 @@ func (l ledger) draft(ctx context.Context, r Record) (*Record, error) {
 	return &r, nil
 }
 
-// last gives the number of an account's newest record; 0 where there is none.
+// last returns the number of an account's newest record; 0 where there is none.
 func (l ledger) last(ctx context.Context, account string) (int64, error) {
 	m, err := l.conn.Last(ctx, natsconf.StreamAudit, "audit."+account+".*")
 	if errors.Is(err, natsconf.ErrNotFound) {
@@ -134,8 +144,9 @@ func (l ledger) last(ctx context.Context, account string) (int64, error) {
 	return r.Number, nil
 }
 
-// write stores a record under its own number, or under the next one that is free where others took that. Numbers have no gap, and all
-// who write one record begin at the same number, so that it cannot be there twice.
+// write stores a record under its own number, or under the next one that is free where others took that.
+// Numbers have no gap, and all who write one record begin at the same number, so that it cannot be there
+// twice.
 func (l ledger) write(ctx context.Context, r *Record) error {
 	for {
 		err := l.publish(ctx, *r)
@@ -161,7 +172,8 @@ func (l ledger) write(ctx context.Context, r *Record) error {
 	}
 }
 
-// conclude is write for the record of a change that stands: whatever keeps the record away, nobody may take the change for undone.
+// conclude is write for the record of a change that stands: whatever keeps the record away, nobody may take
+// the change for undone.
 func (l ledger) conclude(ctx context.Context, r *Record) error {
 	return uncertain(l.write(ctx, r))
 }
@@ -174,8 +186,9 @@ func uncertain(err error) error {
 	return fmt.Errorf("%w: the change is made, its record is not: %w", natsconf.ErrUncertain, err)
 }
 
-// settle makes sure that the record of a change that stands is in the log: who made the change may have died in between. The
-// record lies in what was changed until the next change of the same thing, which settles it first. The usual case is one read.
+// settle makes sure that the record of a change that stands is in the log: who made the change may have died
+// in between. The record lies in what was changed until the next change of the same thing, which settles it
+// first. The usual case is one read.
 func (l ledger) settle(ctx context.Context, r *Record, now time.Time) error {
 	if r == nil || now.Sub(r.At) > natsconf.AuditTTL-24*time.Hour { // older ones have left the log
 		return nil
@@ -196,9 +209,13 @@ func (l ledger) publish(ctx context.Context, r Record) error {
 	if err != nil {
 		return fmt.Errorf("encode audit record: %w", err)
 	}
-	m := &nats.Msg{Subject: auditSubject(r.Account, r.Number), Data: data, Header: nats.Header{jetstream.ExpectedLastSubjSeqHeader: {"0"}}}
+	m := &nats.Msg{
+		Subject: auditSubject(r.Account, r.Number), Data: data, Header: nats.Header{
+			jetstream.ExpectedLastSubjSeqHeader: {"0"},
+		},
+	}
 	// No retries: a repeat without a look at the leader could take its own first try for another's record.
-	if _, err = l.conn.JS.PublishMsg(ctx, m, jetstream.WithRetryAttempts(0)); err != nil {
+	if err = l.conn.PublishOne(ctx, natsconf.StreamAudit, m); err != nil {
 		return fmt.Errorf("write the audit log: %w", natsconf.Kind(err))
 	}
 	return nil
@@ -232,11 +249,12 @@ func pause(ctx context.Context) error {
 	}
 }
 
-// Audit reads an account's audit log, newest first, from a cursor; an empty one begins at the newest record. limit is bounded by
-// AuditMost; below 1 it is AuditMost. Its errors are ErrCursor, ErrNoAccount for what is no account's id, and natsconf.ErrUnavailable.
+// Audit reads an account's audit log, newest first, from a cursor; an empty one begins at the newest record.
+// limit is bounded by MaxAudit; below 1 it is MaxAudit. Its errors are ErrCursor, ErrNoAccount for what is
+// no account's id, and natsconf.ErrUnavailable.
 func (s *Store) Audit(ctx context.Context, account, cursor string, limit int) (AuditPage, error) {
-	if limit < 1 || limit > AuditMost {
-		limit = AuditMost
+	if limit < 1 || limit > MaxAudit {
+		limit = MaxAudit
 	}
 	if !isAccountID(account) && account != ServiceLog {
 		return AuditPage{}, ErrNoAccount
@@ -263,7 +281,7 @@ func (s *Store) Audit(ctx context.Context, account, cursor string, limit int) (A
 	return page, nil
 }
 
-// auditFrom gives the number of the first record to read.
+// auditFrom returns the number of the first record to read.
 func (s *Store) auditFrom(ctx context.Context, account, cursor string) (int64, error) {
 	if cursor == "" {
 		return s.ledger.last(ctx, account)
@@ -275,9 +293,11 @@ func (s *Store) auditFrom(ctx context.Context, account, cursor string) (int64, e
 	return n, nil
 }
 
-// Note writes a record of something that changed nothing in the account, such as a callback that was sent again. What it says is
-// durable when it returns. It judges no right: who did the thing has. The error is ErrNoAccount for what is no account's id.
-func (s *Store) Note(ctx context.Context, by Actor, account, what, on string, detail map[string]string) error {
+// Note writes a record of something that changed nothing in the account, such as a callback that was sent
+// again. What it says is durable when it returns. It judges no right: who did the thing has. The error is
+// ErrNoAccount for what is no account's id.
+func (s *Store) Note(ctx context.Context, by Actor, account, what, on string,
+	detail map[string]string) error {
 	if !isAccountID(account) && account != ServiceLog {
 		return ErrNoAccount
 	}
@@ -293,6 +313,9 @@ func (s *Store) Note(ctx context.Context, by Actor, account, what, on string, de
 	return s.ledger.write(ctx, r)
 }
 
-func (s *Store) draft(ctx context.Context, by Actor, account, what, on string, detail map[string]string) (*Record, error) {
-	return s.ledger.draft(ctx, Record{At: s.instant(), Account: account, Who: by, What: what, On: on, Detail: detail})
+func (s *Store) draft(ctx context.Context, by Actor, account, what, on string,
+	detail map[string]string) (*Record, error) {
+	return s.ledger.draft(ctx, Record{
+		At: s.instant(), Account: account, Who: by, What: what, On: on, Detail: detail,
+	})
 }

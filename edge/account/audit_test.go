@@ -13,8 +13,9 @@ import (
 	"verifyd/natsconf"
 )
 
-// all reads the whole log by pages, oldest first, and checks that nothing is missing and nothing is there twice.
-func (h house) all(t *testing.T, id string, limit int) []account.Record {
+// all reads the whole log by pages, oldest first, and checks that nothing is missing and nothing is there
+// twice.
+func (h harness) all(t *testing.T, id string, limit int) []account.Record {
 	t.Helper()
 	var newest []account.Record
 	for cursor := ""; ; {
@@ -78,8 +79,10 @@ func TestEveryChangeIsInTheLog(t *testing.T) {
 	must(h.store.RevokeLoginLink(t.Context(), operator, a.ID, l.ID))
 	must(h.store.Note(t.Context(), by, a.ID, account.CallbackSent, "sid", nil))
 	for _, err := range []error{
-		err2(h.store.RotateSecret(t.Context(), cleo.Actor(), a.ID, 0)), err2(h.store.EndRotation(t.Context(), by, a.ID)),
-		err2(h.store.RedeemLoginLink(t.Context(), link)), fourth(h.store.RollKey(t.Context(), by, a.ID, k.ID, 0)),
+		err2(h.store.RotateSecret(t.Context(), cleo.Actor(), a.ID, 0)),
+		err2(h.store.EndRotation(t.Context(), by, a.ID)),
+		err2(h.store.RedeemLoginLink(t.Context(), link)),
+		fourth(h.store.RollKey(t.Context(), by, a.ID, k.ID, 0)),
 	} {
 		if err == nil {
 			t.Error("a refusal is missing")
@@ -87,11 +90,17 @@ func TestEveryChangeIsInTheLog(t *testing.T) {
 	}
 
 	want := []string{
-		"operator: account.created  name=a", "Ada: key.created " + k.ID + " mode=live", "Ada: key.rolled " + k.ID + " into=" + next.ID, "operator: key.revoked " + k.ID + " name=bot",
-		"Ada: secret.rotated  ", "Ada: secret.rotation_ended  ", "Ada: secret.revealed  ", "operator: quota.set  to=7",
-		"Ada: invite.created " + invite.ID + " for=Bob", "Bob: member.joined dev:bob role=viewer", "Ada: member.role_changed dev:bob to=developer", "Bob: member.removed dev:bob role=developer",
-		"operator: member.added dev:cleo name=Cleo", "Ada: invite.created " + gone.ID + " role=viewer", "Ada: invite.withdrawn " + gone.ID + " ",
-		"operator: login_link.created " + l.ID + " role=owner", "login link " + l.ID + ": login_link.redeemed " + l.ID + " role=owner", "operator: login_link.revoked " + l.ID + " role=owner", "Ada: callback.sent_again sid ",
+		"operator: account.created  name=a", "Ada: key.created " + k.ID + " mode=live",
+		"Ada: key.rolled " + k.ID + " into=" + next.ID, "operator: key.revoked " + k.ID + " name=bot",
+		"Ada: secret.rotated  ", "Ada: secret.rotation_ended  ", "Ada: secret.revealed  ",
+		"operator: quota.set  to=7",
+		"Ada: invite.created " + invite.ID + " for=Bob", "Bob: member.joined dev:bob role=viewer",
+		"Ada: member.role_changed dev:bob to=developer", "Bob: member.removed dev:bob role=developer",
+		"operator: member.added dev:cleo name=Cleo", "Ada: invite.created " + gone.ID + " role=viewer",
+		"Ada: invite.withdrawn " + gone.ID + " ",
+		"operator: login_link.created " + l.ID + " role=owner",
+		"login link " + l.ID + ": login_link.redeemed " + l.ID + " role=owner",
+		"operator: login_link.revoked " + l.ID + " role=owner", "Ada: callback.sent_again sid ",
 	}
 	got := h.all(t, a.ID, 5)
 	if len(got) != len(want) {
@@ -99,7 +108,8 @@ func TestEveryChangeIsInTheLog(t *testing.T) {
 	}
 	for i, r := range got[:min(len(got), len(want))] {
 		line := fmt.Sprintf("%s: %s %s ", r.Who, r.What, r.On)
-		if _, ok := cutLine(want[i], line, r.Detail); !ok || r.Account != a.ID || time.Since(r.At) > time.Minute {
+		if _, ok := cutLine(want[i], line, r.Detail); !ok || r.Account != a.ID ||
+			time.Since(r.At) > time.Minute {
 			t.Errorf("record %d is %q %v at %s, want %q", i+1, line, r.Detail, r.At, want[i])
 		}
 	}
@@ -128,7 +138,8 @@ func TestLogOfManyAtOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 40 {
 		wg.Go(func() {
-			if err := edges[i%4].Note(t.Context(), operator, a.ID, "test.note", fmt.Sprint(i), nil); err != nil {
+			if err := edges[i%4].Note(t.Context(), operator, a.ID, "test.note", fmt.Sprint(i),
+				nil); err != nil {
 				t.Error(err)
 			}
 		})
@@ -147,7 +158,8 @@ func TestLogOfOthersAndCursors(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	a := h.account(t, "a")
-	if page, err := h.store.Audit(t.Context(), "acc_aaaaaaaaaaaaaaaaaaaa", "", 10); err != nil || len(page.Records) != 0 || page.Next != "" {
+	if page, err := h.store.Audit(t.Context(), "acc_aaaaaaaaaaaaaaaaaaaa", "", 10); err != nil ||
+		len(page.Records) != 0 || page.Next != "" {
 		t.Errorf("log of nobody: %+v, %v", page, err)
 	}
 	for _, cursor := range []string{"0", "-1", "x", "1.5", "99999999999999999999"} {
@@ -181,7 +193,8 @@ func TestLogIsAppendOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.DeleteMsg(t.Context(), m.Sequence) == nil || s.SecureDeleteMsg(t.Context(), m.Sequence) == nil || s.Purge(t.Context()) == nil {
+	if s.DeleteMsg(t.Context(), m.Sequence) == nil || s.SecureDeleteMsg(t.Context(), m.Sequence) == nil ||
+		s.Purge(t.Context()) == nil {
 		t.Error("a record was taken away")
 	}
 	if got := h.all(t, a.ID, 10); len(got) != 1 || got[0].What != account.AccountCreated {

@@ -10,7 +10,8 @@ import (
 
 // InputError says which field of a change is wrong, and what would be right.
 type InputError struct {
-	Field  string // "name", "expires_at", "grace", "overlap", "role", "for", "member", "quota", "return_url", "return_origins", "colour"
+	// "name", "expires_at", "grace", "overlap", "role", "for", "member", "quota", "return_url", "return_origins", "colour"
+	Field  string
 	Detail string // for the person who gave it
 }
 
@@ -23,8 +24,16 @@ const (
 
 func checkName(name string) error {
 	if name == "" || !plain(name, nameBytes) {
-		return &InputError{Field: "name", Detail: fmt.Sprintf("%q cannot be an account's name; want 1 to %d bytes of printable text without spaces around it, for example %q",
-			name, nameBytes, "Harbor Guild")}
+		return &InputError{Field: "name",
+			Detail: fmt.Sprintf("%q cannot be an account's name; want 1 to %d bytes of printable text without spaces around it, for example %q",
+				name, nameBytes, "Harbor Guild")}
+	}
+	if isAccountID(name) { // commands take either, and one account's name must not be another's id
+		return &InputError{
+			Field: "name", Detail: fmt.Sprintf(
+				"%q has the form of an account's id; choose another name, for example %q", name,
+				"Harbor Guild"),
+		}
 	}
 	return nil
 }
@@ -32,7 +41,11 @@ func checkName(name string) error {
 // checkText is for names that may be left out.
 func checkText(field, text string, most int) error {
 	if !plain(text, most) {
-		return &InputError{Field: field, Detail: fmt.Sprintf("%q is not usable; want at most %d bytes of printable text without spaces around it", text, most)}
+		return &InputError{
+			Field: field, Detail: fmt.Sprintf(
+				"%q is not usable; want at most %d bytes of printable text without spaces around it", text,
+				most),
+		}
 	}
 	return nil
 }
@@ -52,7 +65,10 @@ func checkRole(r Role) error {
 // checkSpan bounds a time of grace or overlap.
 func checkSpan(field string, d, most time.Duration) error {
 	if d < 0 || d > most {
-		return &InputError{Field: field, Detail: fmt.Sprintf("%s is out of range; use 0 (at once) to %s, for example 24h", d, most)}
+		return &InputError{
+			Field: field, Detail: fmt.Sprintf("%s is out of range; use 0 (at once) to %s, for example 24h", d,
+				most),
+		}
 	}
 	return nil
 }

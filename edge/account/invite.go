@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Invite is an open invitation into an account. It lies in the account's own record, so that becoming a member and spending the
-// invite are one write.
+// Invite is an open invitation into an account. It lies in the account's own record, so that becoming a
+// member and spending the invite are one write.
 type Invite struct {
 	ID        string // "inv_" and 16 characters, from the token's digest
 	Role      Role
@@ -20,7 +20,16 @@ type Invite struct {
 	ExpiresAt time.Time
 
 	digest string
-	maker  identity // of the member who invited; empty: somebody else
+	// who invited: a member, or a login link, which has its id and no network; empty: somebody else
+	maker identity
+}
+
+// link returns the id of the login link that the invite was made under; empty where it was not.
+func (i Invite) link() string {
+	if i.maker.network != "" {
+		return ""
+	}
+	return i.maker.subject
 }
 
 // InviteLifetime is how long an invite can be accepted.
@@ -33,9 +42,10 @@ var (
 	ErrInviteExpired = errors.New("the invite has expired; ask for a new one")
 )
 
-// CreateInvite makes an invite. The token is returned this once; it names the account, so that nothing needs to be searched for it.
-// Its errors are ErrFull, ErrNoAccount, ErrNotAllowed and an *InputError.
-func (s *Store) CreateInvite(ctx context.Context, by Actor, account string, role Role, whom string) (token string, i Invite, err error) {
+// CreateInvite makes an invite. The token is returned this once; it names the account, so that nothing needs
+// to be searched for it. Its errors are ErrFull, ErrNoAccount, ErrNotAllowed and an *InputError.
+func (s *Store) CreateInvite(ctx context.Context, by Actor, account string, role Role,
+	whom string) (token string, i Invite, err error) {
 	if err := checkRole(role); err != nil {
 		return "", Invite{}, err
 	}
@@ -45,15 +55,20 @@ func (s *Store) CreateInvite(ctx context.Context, by Actor, account string, role
 	secret, digest := newToken()
 	_, err = s.change(ctx, by, account, ActionMembers, func(a *Account, now time.Time) (deed, error) {
 		a.Invites = slices.DeleteFunc(a.Invites, func(i Invite) bool { return !now.Before(i.ExpiresAt) })
-		if len(a.Members)+len(a.Invites) >= mostPeople {
+		if len(a.Members)+len(a.Invites) >= maxPeople {
 			return deed{}, ErrFull
 		}
 		i = Invite{
-			ID: inviteID(digest), Role: role, For: whom, By: by.String(), CreatedAt: now, ExpiresAt: now.Add(InviteLifetime), digest: digest,
+			ID: inviteID(digest), Role: role, For: whom, By: by.String(), CreatedAt: now,
+			ExpiresAt: now.Add(InviteLifetime), digest: digest,
 			maker: by.identity(),
 		}
+		if i.ExpiresAt, err = s.inviteEnd(ctx, account, i); err != nil {
+			return deed{}, err
+		}
 		a.Invites = append(a.Invites, i)
-		return deed{what: InviteCreated, on: i.ID, detail: map[string]string{"role": string(role), "for": whom, "until": stamp(i.ExpiresAt)}}, nil
+		return deed{what: InviteCreated, on: i.ID,
+			detail: map[string]string{"role": string(role), "for": whom, "until": stamp(i.ExpiresAt)}}, nil
 	})
 	if err != nil {
 		return "", Invite{}, err
@@ -61,7 +76,8 @@ func (s *Store) CreateInvite(ctx context.Context, by Actor, account string, role
 	return account + "." + secret, i, nil
 }
 
-// Invite reads the invite of a token, for a page that asks before it is accepted. Its errors are ErrNoInvite and ErrInviteExpired.
+// Invite reads the invite of a token, for a page that asks before it is accepted. Its errors are ErrNoInvite
+// and ErrInviteExpired.
 func (s *Store) Invite(ctx context.Context, token string) (Account, Invite, error) {
 	id, digest, ok := splitInvite(token)
 	if !ok {
@@ -75,11 +91,15 @@ func (s *Store) Invite(ctx context.Context, token string) (Account, Invite, erro
 		return Account{}, Invite{}, err
 	}
 	i, err := a.open(digest, s.now())
+	if err == nil {
+		_, err = s.inviteEnd(ctx, id, i)
+	}
 	return a, i, err
 }
 
-// AcceptInvite makes somebody a member, with the invite's role, and spends the invite. Of several who accept it at once one does.
-// Its errors are ErrNoInvite, ErrInviteExpired, ErrAlreadyMember, which leaves the invite open, and an *InputError.
+// AcceptInvite makes somebody a member, with the invite's role, and spends the invite. Of several who accept
+// it at once one does. Its errors are ErrNoInvite, ErrInviteExpired, ErrAlreadyMember, which leaves the
+// invite open, and an *InputError.
 func (s *Store) AcceptInvite(ctx context.Context, token string, m Member) (Account, error) {
 	id, digest, ok := splitInvite(token)
 	if !ok {
@@ -95,12 +115,16 @@ func (s *Store) AcceptInvite(ctx context.Context, token string, m Member) (Accou
 			return deed{}, ErrAlreadyMember
 		}
 		i, err := a.open(digest, now)
+		if err == nil {
+			_, err = s.inviteEnd(ctx, id, i)
+		}
 		if err != nil {
 			return deed{}, err
 		}
 		m.Role = i.Role
 		a.Invites = slices.DeleteFunc(a.Invites, func(other Invite) bool { return other.digest == digest })
-		return deed{what: MemberJoined, on: m.identity(), detail: map[string]string{"name": m.Name, "role": string(m.Role), "invite": i.ID}}, admit(a, m)
+		return deed{what: MemberJoined, on: m.identity(),
+			detail: map[string]string{"name": m.Name, "role": string(m.Role), "invite": i.ID}}, admit(a, m)
 	})
 	if errors.Is(err, ErrNoAccount) {
 		return Account{}, ErrNoInvite
@@ -115,20 +139,43 @@ func (s *Store) WithdrawInvite(ctx context.Context, by Actor, account, id string
 		if i < 0 {
 			return deed{}, fmt.Errorf("%w: %q", ErrNoInvite, id)
 		}
-		d := deed{what: InviteWithdrawn, on: id, detail: map[string]string{"role": string(a.Invites[i].Role), "for": a.Invites[i].For}}
+		d := deed{
+			what: InviteWithdrawn, on: id, detail: map[string]string{
+				"role": string(a.Invites[i].Role), "for": a.Invites[i].For,
+			},
+		}
 		a.Invites = slices.Delete(a.Invites, i, i+1)
 		return d, nil
 	})
 }
 
-// dropInvites takes back what somebody invited who may not invite any more, and gives how many: one of them could be for themselves.
-func dropInvites(a *Account, m Member) (dropped int) {
+// dropInvites takes back what somebody invited who may not invite any more, and returns how many: one of them
+// could be for themselves.
+func dropInvites(a *Account, maker identity) (dropped int) {
 	before := len(a.Invites)
-	a.Invites = slices.DeleteFunc(a.Invites, func(i Invite) bool { return i.maker == identity{m.Network, m.Subject} })
+	a.Invites = slices.DeleteFunc(a.Invites, func(i Invite) bool { return i.maker == maker })
 	return before - len(a.Invites)
 }
 
-// open gives the invite with a digest, if it can still be accepted.
+// inviteEnd returns until when an invite can be accepted: one that was made under a login link ends with what
+// the link gives. The error is ErrNoInvite where that is over or was taken back, which is asked of the store
+// at every use: no write has to reach the invite first.
+func (s *Store) inviteEnd(ctx context.Context, account string, i Invite) (time.Time, error) {
+	link := i.link()
+	if link == "" {
+		return i.ExpiresAt, nil
+	}
+	g, err := s.LoginLinkGrant(ctx, account, link)
+	switch {
+	case errors.Is(err, ErrNoLink) || err == nil && !g.Role.May(ActionMembers):
+		return time.Time{}, ErrNoInvite
+	case err == nil && g.Until.Before(i.ExpiresAt):
+		return g.Until, nil
+	}
+	return i.ExpiresAt, err
+}
+
+// open returns the invite with a digest, if it can still be accepted.
 func (a Account) open(digest string, now time.Time) (Invite, error) {
 	i := slices.IndexFunc(a.Invites, func(i Invite) bool { return i.digest == digest })
 	if i < 0 {

@@ -9,11 +9,11 @@ import (
 
 // Who loses the right to invite has no way back in by an invite made before.
 func TestInvitesGoWithTheRightToInvite(t *testing.T) {
-	for name, lose := range map[string]func(h house, id string) error{
-		"removed": func(h house, id string) error {
+	for name, lose := range map[string]func(h harness, id string) error{
+		"removed": func(h harness, id string) error {
 			return err2(h.store.RemoveMember(t.Context(), ada.Actor(), id, "dev", "bob"))
 		},
-		"another role": func(h house, id string) error {
+		"another role": func(h harness, id string) error {
 			return err2(h.store.SetRole(t.Context(), ada.Actor(), id, "dev", "bob", account.RoleDeveloper))
 		},
 	} {
@@ -36,7 +36,8 @@ func TestInvitesGoWithTheRightToInvite(t *testing.T) {
 				t.Fatal(err)
 			}
 			again := account.Member{Network: "dev", Subject: "bob's other login"}
-			if err := err2(h.store.AcceptInvite(t.Context(), his, again)); !errors.Is(err, account.ErrNoInvite) {
+			if err := err2(h.store.AcceptInvite(t.Context(), his, again)); !errors.Is(err,
+				account.ErrNoInvite) {
 				t.Errorf("an invite of who may not invite any more: %v", err)
 			}
 			if err := err2(h.store.AcceptInvite(t.Context(), hers, cleo)); err != nil {

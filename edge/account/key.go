@@ -8,8 +8,9 @@ import (
 	"strings"
 )
 
-// The form of an API key (contract §5: a service-specific prefix, an underscore, the key material): "vfy_" or "vfytest_", 32
-// random base62 characters, and 6 base62 characters of CRC-32 over all that stands before them.
+// The form of an API key (contract §5: a service-specific prefix, an underscore, the key material): "vfy_" or
+// "vfytest_", 32 random base62 characters, and 6 base62 characters of CRC-32 over all that stands before
+// them.
 const (
 	LivePrefix  = "vfy_"
 	TestPrefix  = "vfytest_"
@@ -18,7 +19,8 @@ const (
 	base62      = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 )
 
-// digest is what is kept of an API key: its SHA-256. A key has 190 random bits, so that a slow hash would add nothing.
+// digest is what is kept of an API key: its SHA-256. A key has 190 random bits, so that a slow hash would add
+// nothing.
 type digest [sha256.Size]byte
 
 const (
@@ -27,7 +29,8 @@ const (
 	idPrefix = "key_"
 )
 
-// entry is the digest's name in the bucket: a dot stands after what the id is made of, so that JetStream finds an entry by its id.
+// entry is the digest's name in the bucket: a dot stands after what the id is made of, so that JetStream
+// finds an entry by its id.
 func (d digest) entry() string {
 	return hex.EncodeToString(d[:idBytes]) + "." + hex.EncodeToString(d[idBytes:])
 }
@@ -38,7 +41,7 @@ func (d digest) entryV1() string { return hex.EncodeToString(d[:]) }
 // id is how people and logs name a key.
 func (d digest) id() string { return idPrefix + idEncoding.EncodeToString(d[:idBytes]) }
 
-// entriesOf gives the filter that matches the entry of a key's id.
+// entriesOf returns the filter that matches the entry of a key's id.
 func entriesOf(id string) (filter string, ok bool) {
 	text, ok := strings.CutPrefix(id, idPrefix)
 	b, err := idEncoding.DecodeString(text)
@@ -58,7 +61,7 @@ func newSecret(test bool) string {
 	return s + checksum(s)
 }
 
-// parseSecret checks the form of an API key and gives its digest. The error is ErrMalformedKey.
+// parseSecret checks the form of an API key and returns its digest. The error is ErrMalformedKey.
 func parseSecret(s string) (d digest, test bool, err error) {
 	prefix := LivePrefix
 	if strings.HasPrefix(s, TestPrefix) {
@@ -74,7 +77,8 @@ func parseSecret(s string) (d digest, test bool, err error) {
 	return sha256.Sum256([]byte(s)), test, nil
 }
 
-// checksum tells a mistyped or cut key from an unknown one, and a scanner for leaked secrets a key from noise.
+// checksum distinguishes a mistyped or cut key from an unknown one, and for secret scanners a key from
+// noise.
 func checksum(s string) string {
 	v := crc32.ChecksumIEEE([]byte(s))
 	var out [checksumLen]byte
@@ -85,7 +89,8 @@ func checksum(s string) string {
 	return string(out[:])
 }
 
-// randomBase62 draws each character evenly: bytes from 248 up, which would favour the first ones, are thrown away.
+// randomBase62 draws each character evenly: bytes from 248 up, which would favour the first ones, are thrown
+// away.
 func randomBase62(n int) string {
 	out := make([]byte, 0, n)
 	var b [64]byte

@@ -36,7 +36,10 @@ func TestSlipsAreRefusedByTheChecksum(t *testing.T) {
 			}
 		}
 	}
-	for _, bad := range []string{"", "vfy_", "vfytest_", s[:len(s)-1], s + "0", " " + s, strings.ToUpper(s), strings.Replace(s, "vfy_", "vfytest_", 1)} {
+	for _, bad := range []string{
+		"", "vfy_", "vfytest_", s[:len(s)-1], s + "0", " " + s, strings.ToUpper(s),
+		strings.Replace(s, "vfy_", "vfytest_", 1),
+	} {
 		if _, _, err := parseSecret(bad); !errors.Is(err, ErrMalformedKey) {
 			t.Errorf("accepted %q", bad)
 		}

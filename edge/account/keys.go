@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"verifyd/natsconf"
@@ -25,11 +24,12 @@ type KeyOptions struct {
 	ExpiresAt time.Time
 }
 
-// mostYears bounds how far the end of a key lies ahead, so that the lifetime of its successors can be reckoned, too.
-const mostYears = 100
+// maxYears bounds how far the end of a key lies ahead, so that the lifetime of its successors can be
+// reckoned, too.
+const maxYears = 100
 
-// MostGrace bounds how long a key that was rolled goes on working.
-const MostGrace = 30 * 24 * time.Hour
+// MaxGrace bounds how long a key that was rolled goes on working.
+const MaxGrace = 30 * 24 * time.Hour
 
 var (
 	// ErrRolled is returned for rolling a key that was rolled before: it has one successor.
@@ -38,18 +38,26 @@ var (
 	ErrKeyEnded = errors.New("the API key has ended; create a new one")
 )
 
-// CreateKey makes an API key of an account. The secret is returned this once and cannot be had again. Its errors are ErrNoAccount,
-// ErrNotAllowed and an *InputError; after any other error there may be a key that nobody holds.
-func (s *Store) CreateKey(ctx context.Context, by Actor, account string, o KeyOptions) (secret string, k Key, err error) {
+// CreateKey makes an API key of an account. The secret is returned this once and cannot be had again. Its
+// errors are ErrNoAccount, ErrNotAllowed and an *InputError. Beside natsconf.ErrUncertain the secret is
+// returned too: the key may be stored.
+func (s *Store) CreateKey(ctx context.Context, by Actor, account string, o KeyOptions) (secret string, k Key,
+	err error) {
 	if err := checkText("name", o.Name, keyNameBytes); err != nil {
 		return "", Key{}, err
 	}
 	now := s.instant()
 	if !o.ExpiresAt.IsZero() && !o.ExpiresAt.After(now) {
-		return "", Key{}, &InputError{Field: "expires_at", Detail: stamp(o.ExpiresAt) + " is over; give a time to come, or none"}
+		return "", Key{}, &InputError{
+			Field: "expires_at", Detail: stamp(o.ExpiresAt) + " is over; give a time to come, or none",
+		}
 	}
-	if o.ExpiresAt.After(now.AddDate(mostYears, 0, 0)) { // its record could not be written from the year 10000 on
-		return "", Key{}, &InputError{Field: "expires_at", Detail: fmt.Sprintf("%s is more than %d years away; give an earlier time, or none", stamp(o.ExpiresAt), mostYears)}
+	// its record could not be written from the year 10000 on
+	if o.ExpiresAt.After(now.AddDate(maxYears, 0, 0)) {
+		return "", Key{}, &InputError{
+			Field: "expires_at", Detail: fmt.Sprintf(
+				"%s is more than %d years away; give an earlier time, or none", stamp(o.ExpiresAt), maxYears),
+		}
 	}
 	done, err := s.turn(ctx)
 	if err != nil {
@@ -68,20 +76,22 @@ func (s *Store) CreateKey(ctx context.Context, by Actor, account string, o KeyOp
 	if err != nil {
 		return "", Key{}, fmt.Errorf("encode key: %w", err)
 	}
-	if _, err := s.keys.Create(ctx, d.entry(), data); err != nil {
-		return "", Key{}, fmt.Errorf("create key: %w", natsconf.Kind(err))
+	_, err = s.keys.Create(ctx, d.entry(), data)
+	if err != nil && !errors.Is(err, jetstream.ErrKeyExists) { // that one is ours: its answer was lost
+		if err = natsconf.Kind(err); errors.Is(err, natsconf.ErrUncertain) {
+			return secret, k, fmt.Errorf("create key: %w", err)
+		}
+		return "", Key{}, fmt.Errorf("create key: %w", err)
 	}
-	if err := s.ledger.conclude(ctx, k.last); err != nil {
-		return "", Key{}, err
-	}
-	return secret, k, nil
+	return secret, k, s.ledger.conclude(ctx, k.last)
 }
 
 func newKey(o KeyOptions, account string, now time.Time) (string, digest, Key) {
 	secret := newSecret(o.Test)
 	d, _, _ := parseSecret(secret) // it has just been made in that form
 	return secret, d, Key{
-		ID: d.id(), Account: account, Name: o.Name, Test: o.Test, Last4: secret[len(secret)-4:], RateLimit: o.RateLimit, Policy: o.Policy,
+		ID: d.id(), Account: account, Name: o.Name, Test: o.Test, Last4: secret[len(secret)-4:],
+		RateLimit: o.RateLimit, Policy: o.Policy,
 		CreatedAt: now, ExpiresAt: o.ExpiresAt.UTC().Truncate(time.Millisecond),
 	}
 }
@@ -98,7 +108,16 @@ func (s *Store) mayChangeKeys(ctx context.Context, by Actor, account string) err
 	if err != nil {
 		return err
 	}
-	return permit(a, by, ActionKeys)
+	return s.permit(ctx, a, by, ActionKeys)
+}
+
+// mayEndKeys is mayChangeKeys for what the operator may do to the keys of an account that was deleted, too.
+func (s *Store) mayEndKeys(ctx context.Context, by Actor, account string) error {
+	err := s.mayChangeKeys(ctx, by, account)
+	if errors.Is(err, ErrNoAccount) && by.Kind == ActorOperator {
+		return nil
+	}
+	return err
 }
 
 // stored is a key as it lies in the bucket.
@@ -110,12 +129,15 @@ type stored struct {
 	revision uint64
 }
 
-// RollKey makes a key in the place of another, with its name, kind, limits and lifetime. The old one goes on working for the grace
-// or until it expires by itself, whichever is sooner; with no grace it is revoked at once. Both happen or neither: a crash leaves no
-// key without its successor. Its errors are ErrNoKey, also for a key of another account, ErrRolled, ErrKeyEnded, ErrNotAllowed and
-// an *InputError. An empty account means any; only the operator has a use for that.
-func (s *Store) RollKey(ctx context.Context, by Actor, account, id string, grace time.Duration) (secret string, k Key, err error) {
-	if err := checkSpan("grace", grace, MostGrace); err != nil {
+// RollKey makes a key in the place of another, with its name, kind, limits and lifetime. The old one goes on
+// working for the grace or until it expires by itself, whichever is sooner; with no grace it is revoked at
+// once. Both happen or neither: a crash leaves no key without its successor. Its errors are ErrNoKey, also
+// for a key of another account, ErrRolled, ErrKeyEnded, ErrNotAllowed and an *InputError. Beside
+// natsconf.ErrUncertain the secret is returned too: either the old key works or the new one does, and who
+// holds both is locked out by neither end. An empty account means any; only the operator has a use for that.
+func (s *Store) RollKey(ctx context.Context, by Actor, account, id string,
+	grace time.Duration) (secret string, k Key, err error) {
+	if err := checkSpan("grace", grace, MaxGrace); err != nil {
 		return "", Key{}, err
 	}
 	done, err := s.turn(ctx)
@@ -124,8 +146,9 @@ func (s *Store) RollKey(ctx context.Context, by Actor, account, id string, grace
 	}
 	defer done()
 	var old stored
-	err = again(func() (err error) {
-		if old, err = s.ownKey(ctx, by, account, id); err == nil {
+	err = natsconf.Retry(ctx, func() (err error) {
+		secret = "" // of the try before, which was not stored
+		if old, err = s.ownKey(ctx, by, account, id, s.mayChangeKeys); err == nil {
 			err = rewritable(old.data, new(keyRecord))
 		}
 		if err != nil {
@@ -135,30 +158,32 @@ func (s *Store) RollKey(ctx context.Context, by Actor, account, id string, grace
 		if err = rollable(old.Key, now); err != nil {
 			return err
 		}
-		var d digest
-		secret, d, k = newKey(KeyOptions{
-			Name: old.Name, Test: old.Test, RateLimit: old.RateLimit, Policy: old.Policy, ExpiresAt: renewed(old.Key, now),
+		fresh, d, next := newKey(KeyOptions{
+			Name: old.Name, Test: old.Test, RateLimit: old.RateLimit, Policy: old.Policy,
+			ExpiresAt: renewed(old.Key, now),
 		}, old.Account, now)
-		k.Replaces = old.ID
-		retire(&old.Key, k.ID, now, grace)
-		detail := map[string]string{"into": k.ID, "until": stamp(cmp.Or(old.RevokedAt, old.ExpiresAt))}
+		next.Replaces = old.ID
+		retire(&old.Key, next.ID, now, grace)
+		detail := map[string]string{"into": next.ID, "until": stamp(cmp.Or(old.RevokedAt, old.ExpiresAt))}
 		if old.last, err = s.draft(ctx, by, old.Account, KeyWasRolled, old.ID, detail); err != nil {
 			return err
 		}
+		secret, k = fresh, next
 		return s.exchange(ctx, old, d, k)
 	})
-	if err != nil {
+	switch {
+	case err == nil:
+		return secret, k, s.ledger.conclude(ctx, old.last)
+	case secret != "" && errors.Is(err, natsconf.ErrUncertain):
+		return secret, k, err
+	default:
 		return "", Key{}, err
 	}
-	if err := s.ledger.conclude(ctx, old.last); err != nil {
-		return "", Key{}, err
-	}
-	return secret, k, nil
 }
 
 func rollable(k Key, now time.Time) error {
 	if k.ReplacedBy != "" {
-		return fmt.Errorf("%w; its successor is %s", ErrRolled, k.ReplacedBy)
+		return fmt.Errorf("%w; its successor is %s, which can be rolled in its turn", ErrRolled, k.ReplacedBy)
 	}
 	if k.State(now) != KeyActive {
 		return ErrKeyEnded
@@ -166,7 +191,7 @@ func rollable(k Key, now time.Time) error {
 	return nil
 }
 
-// renewed gives the successor the lifetime that its predecessor had.
+// renewed returns the successor the lifetime that its predecessor had.
 func renewed(k Key, now time.Time) time.Time {
 	if k.ExpiresAt.IsZero() {
 		return time.Time{}
@@ -196,27 +221,26 @@ func (s *Store) exchange(ctx context.Context, old stored, d digest, k Key) error
 	if err != nil {
 		return fmt.Errorf("encode key: %w", err)
 	}
-	err = s.conn.PublishBatch(ctx, natsconf.BucketStream(natsconf.BucketKeys), keyMsg(d.entry(), after, 0), keyMsg(old.entry, before, old.revision))
+	err = s.conn.PublishBatch(ctx, natsconf.BucketStream(natsconf.BucketKeys),
+		entryMsg(natsconf.BucketKeys, d.entry(), after, 0),
+		entryMsg(natsconf.BucketKeys, old.entry, before, old.revision))
+	conflict := errors.Is(err, natsconf.ErrConflict)
+	if !conflict && !errors.Is(err, natsconf.ErrUncertain) {
+		return err
+	}
+	_, rerr := s.keys.Get(ctx, d.entry())
 	switch {
-	case errors.Is(err, natsconf.ErrConflict):
-		return errOvertaken
-	case errors.Is(err, natsconf.ErrUncertain):
-		if _, rerr := s.keys.Get(ctx, d.entry()); rerr == nil { // all or nothing: where the successor is, the rest is too
-			return nil
-		}
+	case rerr == nil: // all or nothing: where the successor is, the rest is too
+		return nil
+	case conflict && errors.Is(rerr, jetstream.ErrKeyNotFound):
+		return natsconf.ErrConflict
 	}
-	return err
+	return fmt.Errorf("%w: %w", natsconf.ErrUncertain, err)
 }
 
-func keyMsg(entry string, data []byte, revision uint64) *nats.Msg {
-	return &nats.Msg{
-		Subject: natsconf.BucketSubject(natsconf.BucketKeys, entry), Data: data,
-		Header: nats.Header{jetstream.ExpectedLastSubjSeqHeader: {fmt.Sprint(revision)}},
-	}
-}
-
-// RevokeKey ends a key, named by its id or by the key itself, for good. Repeating it is harmless. Its errors are ErrNoKey, also for
-// a key of another account, and ErrNotAllowed. An empty account means any; only the operator has a use for that.
+// RevokeKey ends a key, named by its id or by the key itself, for good. Repeating it is harmless. Its errors
+// are ErrNoKey, also for a key of another account, and ErrNotAllowed. An empty account means any; only the
+// operator has a use for that.
 func (s *Store) RevokeKey(ctx context.Context, by Actor, account, name string) (Key, error) {
 	done, err := s.turn(ctx)
 	if err != nil {
@@ -224,15 +248,17 @@ func (s *Store) RevokeKey(ctx context.Context, by Actor, account, name string) (
 	}
 	defer done()
 	var k stored
-	err = again(func() (err error) {
-		if k, err = s.ownKey(ctx, by, account, name); err != nil {
+	err = natsconf.Retry(ctx, func() (err error) {
+		if k, err = s.ownKey(ctx, by, account, name, s.mayEndKeys); err != nil {
 			return err
 		}
 		if !k.RevokedAt.IsZero() {
 			return errUnchanged
 		}
 		k.RevokedAt = s.instant()
-		if k.last, err = s.draft(ctx, by, k.Account, KeyWasRevoked, k.ID, map[string]string{"name": k.Name}); err != nil {
+		if k.last, err = s.draft(ctx, by, k.Account, KeyWasRevoked, k.ID, map[string]string{
+			"name": k.Name,
+		}); err != nil {
 			return err
 		}
 		data, err := encodeKey(k.Key)
@@ -253,8 +279,11 @@ func (s *Store) RevokeKey(ctx context.Context, by Actor, account, name string) (
 	return k.Key, s.ledger.conclude(ctx, k.last)
 }
 
-// ownKey reads a key that the actor is about to change, with the record of its last change safely in the log.
-func (s *Store) ownKey(ctx context.Context, by Actor, account, name string) (stored, error) {
+// ownKey reads a key that the actor is about to change, if they may, with the record of its last change
+// safely in the log.
+func (s *Store) ownKey(
+	ctx context.Context, by Actor, account, name string, may func(context.Context, Actor, string) error,
+) (stored, error) {
 	k, err := s.find(ctx, name)
 	if err != nil {
 		return stored{}, err
@@ -262,14 +291,14 @@ func (s *Store) ownKey(ctx context.Context, by Actor, account, name string) (sto
 	if k.Account != account && (account != "" || by.Kind != ActorOperator) {
 		return stored{}, ErrNoKey
 	}
-	if err := s.mayChangeKeys(ctx, by, k.Account); err != nil {
+	if err := may(ctx, by, k.Account); err != nil {
 		return stored{}, err
 	}
 	return k, s.ledger.settle(ctx, k.last, s.now())
 }
 
-// find reads a key by its id or by the key itself. One read finds it; keys of record version 1 have entries that are not found by an
-// id, so that those are looked through.
+// find reads a key by its id or by the key itself. One read finds it; keys of record version 1 have entries
+// that are not found by an id, so that those are looked through.
 func (s *Store) find(ctx context.Context, name string) (stored, error) {
 	if d, _, err := parseSecret(name); err == nil {
 		for _, entry := range []string{d.entry(), d.entryV1()} {
@@ -306,7 +335,8 @@ func noKey(name string) error {
 
 // read reads the entry that matches a filter. The error is natsconf.ErrNotFound where none does.
 func (s *Store) read(ctx context.Context, filter string) (stored, error) {
-	m, err := s.conn.Last(ctx, natsconf.BucketStream(natsconf.BucketKeys), natsconf.BucketSubject(natsconf.BucketKeys, filter))
+	m, err := s.conn.Last(ctx, natsconf.BucketStream(natsconf.BucketKeys),
+		natsconf.BucketSubject(natsconf.BucketKeys, filter))
 	if err != nil {
 		return stored{}, fmt.Errorf("read key: %w", err)
 	}

@@ -12,7 +12,7 @@ import (
 	"verifyd/natsconf/natstest"
 )
 
-func (h house) account(t *testing.T, name string, owners ...account.Member) account.Account {
+func (h harness) account(t *testing.T, name string, owners ...account.Member) account.Account {
 	t.Helper()
 	a, err := h.store.CreateAccount(t.Context(), operator, name, owners...)
 	if err != nil {
@@ -22,7 +22,7 @@ func (h house) account(t *testing.T, name string, owners ...account.Member) acco
 	return a
 }
 
-func (h house) key(t *testing.T, a account.Account, o account.KeyOptions) (string, account.Key) {
+func (h harness) key(t *testing.T, a account.Account, o account.KeyOptions) (string, account.Key) {
 	t.Helper()
 	secret, k, err := h.store.CreateKey(t.Context(), operator, a.ID, o)
 	if err != nil {
@@ -32,9 +32,12 @@ func (h house) key(t *testing.T, a account.Account, o account.KeyOptions) (strin
 	return secret, k
 }
 
-func (h house) known(t *testing.T, secret string) {
+func (h harness) known(t *testing.T, secret string) {
 	t.Helper()
-	natstest.Await(t, "the key is known", func() bool { _, err := h.mirror.Lookup(secret); return err == nil })
+	natstest.Await(t, "the key is known", func() bool {
+		_, err := h.mirror.Lookup(secret)
+		return err == nil
+	})
 }
 
 // The instant of the look-up decides, without a timer or a message.
@@ -46,17 +49,20 @@ func TestKeyExpiresByItself(t *testing.T) {
 	for _, c := range []struct {
 		at   time.Time
 		want error
-	}{{end.Add(-time.Millisecond), nil}, {end, account.ErrExpiredKey}, {end.AddDate(1, 0, 0), account.ErrExpiredKey}} {
+	}{{end.Add(-time.Millisecond), nil}, {end, account.ErrExpiredKey},
+		{end.AddDate(1, 0, 0), account.ErrExpiredKey}} {
 		h.at(c.at)
 		p, err := h.mirror.Lookup(secret)
 		if !errors.Is(err, c.want) || err == nil && p.Key.Name != "nightly" {
 			t.Errorf("at %s: %v, want %v", c.at, err, c.want)
 		}
-		if expired, ok := errors.AsType[*account.ExpiredKeyError](err); ok && (!expired.At.Equal(end) || expired.Rolled) {
+		if expired, ok := errors.AsType[*account.ExpiredKeyError](err); ok &&
+			(!expired.At.Equal(end) || expired.Rolled) {
 			t.Errorf("at %s: %+v", c.at, expired)
 		}
 	}
-	if _, _, err := h.store.RollKey(t.Context(), operator, k.Account, k.ID, time.Hour); !errors.Is(err, account.ErrKeyEnded) {
+	if _, _, err := h.store.RollKey(t.Context(), operator, k.Account, k.ID, time.Hour); !errors.Is(err,
+		account.ErrKeyEnded) {
 		t.Errorf("rolling an expired key: %v", err)
 	}
 }
@@ -65,19 +71,26 @@ func TestRollingWithGraceAndWithout(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	a := h.account(t, "a")
-	old, k := h.key(t, a, account.KeyOptions{Name: "bot", Test: true, RateLimit: account.Rate{Count: 3, Per: time.Second}, ExpiresAt: time.Now().Add(90 * 24 * time.Hour)})
+	old, k := h.key(t, a, account.KeyOptions{
+		Name: "bot", Test: true, RateLimit: account.Rate{Count: 3, Per: time.Second}, ExpiresAt: time.Now().
+			Add(90 * 24 * time.Hour),
+	})
 	fresh, next, err := h.store.RollKey(t.Context(), operator, a.ID, k.ID, 24*time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
 	h.known(t, fresh)
-	if next.Replaces != k.ID || next.Name != "bot" || !next.Test || next.RateLimit != k.RateLimit || !strings.HasPrefix(fresh, account.TestPrefix) {
+	if next.Replaces != k.ID || next.Name != "bot" || !next.Test || next.RateLimit != k.RateLimit ||
+		!strings.HasPrefix(fresh, account.TestPrefix) {
 		t.Errorf("successor: %+v", next)
 	}
 	if life := next.ExpiresAt.Sub(next.CreatedAt); life != k.ExpiresAt.Sub(k.CreatedAt) {
 		t.Errorf("the successor lives for %s", life)
 	}
-	natstest.Await(t, "the old key is rolled", func() bool { p, err := h.mirror.Lookup(old); return err == nil && p.Key.ReplacedBy == next.ID })
+	natstest.Await(t, "the old key is rolled", func() bool {
+		p, err := h.mirror.Lookup(old)
+		return err == nil && p.Key.ReplacedBy == next.ID
+	})
 	h.at(time.Now().Add(25 * time.Hour))
 	expired, ok := errors.AsType[*account.ExpiredKeyError](second(h.mirror.Lookup(old)))
 	if !ok || !expired.Rolled {
@@ -86,7 +99,8 @@ func TestRollingWithGraceAndWithout(t *testing.T) {
 	if _, err := h.mirror.Lookup(fresh); err != nil {
 		t.Errorf("the successor after the grace: %v", err)
 	}
-	if _, _, err := h.store.RollKey(t.Context(), operator, a.ID, k.ID, 0); !errors.Is(err, account.ErrRolled) || !strings.Contains(err.Error(), next.ID) {
+	if _, _, err := h.store.RollKey(t.Context(), operator, a.ID, k.ID, 0); !errors.Is(err,
+		account.ErrRolled) || !strings.Contains(err.Error(), next.ID) {
 		t.Errorf("rolling it again: %v", err)
 	}
 	h.at(time.Time{})
@@ -95,10 +109,13 @@ func TestRollingWithGraceAndWithout(t *testing.T) {
 		t.Fatal(err)
 	}
 	page, err := h.store.Audit(t.Context(), a.ID, "", 1)
-	if until := page.Records[0].Detail["until"]; err != nil || until != page.Records[0].At.Truncate(time.Second).Format(time.RFC3339) {
+	if until := page.Records[0].Detail["until"]; err != nil ||
+		until != page.Records[0].At.Truncate(time.Second).Format(time.RFC3339) {
 		t.Errorf("the log has it end at %s: %v", until, err)
 	}
-	natstest.Await(t, "a key rolled without grace is revoked", func() bool { return errors.Is(second(h.mirror.Lookup(fresh)), account.ErrRevokedKey) })
+	natstest.Await(t, "a key rolled without grace is revoked", func() bool {
+		return errors.Is(second(h.mirror.Lookup(fresh)), account.ErrRevokedKey)
+	})
 }
 
 func second(_ account.Principal, err error) error { return err }
@@ -120,7 +137,7 @@ func TestGraceDoesNotOutliveTheKey(t *testing.T) {
 	}
 }
 
-func (h house) stored(t *testing.T) []account.Key {
+func (h harness) stored(t *testing.T) []account.Key {
 	t.Helper()
 	keys, err := h.store.Keys(t.Context())
 	if err != nil {
@@ -192,7 +209,9 @@ func TestRevokeDuringRoll(t *testing.T) {
 			}
 			return err
 		}, account.ErrKeyEnded)
-		natstest.Await(t, "the key is revoked", func() bool { return errors.Is(second(h.mirror.Lookup(secret)), account.ErrRevokedKey) })
+		natstest.Await(t, "the key is revoked", func() bool {
+			return errors.Is(second(h.mirror.Lookup(secret)), account.ErrRevokedKey)
+		})
 	}
 }
 
@@ -205,30 +224,53 @@ func TestKeyRefusals(t *testing.T) {
 		err  error
 		want error
 	}{
-		"another account's key, revoked": {third(h.store.RevokeKey(t.Context(), operator, b.ID, k.ID)), account.ErrNoKey},
-		"another account's key, rolled":  {fourth(h.store.RollKey(t.Context(), operator, b.ID, k.ID, 0)), account.ErrNoKey},
-		"any account, not the operator":  {third(h.store.RevokeKey(t.Context(), account.Member{Network: "n", Subject: "s"}.Actor(), "", k.ID)), account.ErrNoKey},
-		"an id with a wildcard":          {third(h.store.RevokeKey(t.Context(), operator, a.ID, "key_*")), account.ErrNoKey},
-		"an id that is a subject":        {third(h.store.RevokeKey(t.Context(), operator, a.ID, "key_aaaaaaaaaaaaaaa>")), account.ErrNoKey},
-		"an id that nobody has":          {third(h.store.RevokeKey(t.Context(), operator, a.ID, "key_aaaaaaaaaaaaaaaa")), account.ErrNoKey},
-		"an account that nobody has":     {fourth(h.store.CreateKey(t.Context(), operator, "acc_nobody", account.KeyOptions{})), account.ErrNoAccount},
-		"an account with a wildcard":     {fourth(h.store.CreateKey(t.Context(), operator, "acc_*", account.KeyOptions{})), account.ErrNoAccount},
+		"another account's key, revoked": {
+			third(h.store.RevokeKey(t.Context(), operator, b.ID, k.ID)), account.ErrNoKey,
+		},
+		"another account's key, rolled": {
+			fourth(h.store.RollKey(t.Context(), operator, b.ID, k.ID, 0)), account.ErrNoKey,
+		},
+		"any account, not the operator": {
+			third(h.store.RevokeKey(t.Context(), account.Member{Network: "n", Subject: "s"}.Actor(), "",
+				k.ID)), account.ErrNoKey,
+		},
+		"an id with a wildcard": {
+			third(h.store.RevokeKey(t.Context(), operator, a.ID, "key_*")), account.ErrNoKey,
+		},
+		"an id that is a subject": {
+			third(h.store.RevokeKey(t.Context(), operator, a.ID, "key_aaaaaaaaaaaaaaa>")), account.ErrNoKey,
+		},
+		"an id that nobody has": {
+			third(h.store.RevokeKey(t.Context(), operator, a.ID, "key_aaaaaaaaaaaaaaaa")), account.ErrNoKey,
+		},
+		"an account that nobody has": {
+			fourth(h.store.CreateKey(t.Context(), operator, "acc_nobody", account.KeyOptions{})),
+			account.ErrNoAccount,
+		},
+		"an account with a wildcard": {
+			fourth(h.store.CreateKey(t.Context(), operator, "acc_*", account.KeyOptions{})),
+			account.ErrNoAccount,
+		},
 	} {
 		if !errors.Is(c.err, c.want) {
 			t.Errorf("%s: %v, want %v", what, c.err, c.want)
 		}
 	}
 	for field, err := range map[string]error{
-		"name":       fourth(h.store.CreateKey(t.Context(), operator, a.ID, account.KeyOptions{Name: strings.Repeat("x", 65)})),
-		"expires_at": fourth(h.store.CreateKey(t.Context(), operator, a.ID, account.KeyOptions{ExpiresAt: time.Now().Add(-time.Second)})),
-		"grace":      fourth(h.store.RollKey(t.Context(), operator, a.ID, k.ID, -time.Second)),
-		"quota":      h.store.SetQuota(t.Context(), operator, a.ID, -1),
+		"name": fourth(h.store.CreateKey(t.Context(), operator, a.ID, account.KeyOptions{
+			Name: strings.Repeat("x", 65),
+		})),
+		"expires_at": fourth(h.store.CreateKey(t.Context(), operator, a.ID, account.KeyOptions{
+			ExpiresAt: time.Now().Add(-time.Second),
+		})),
+		"grace": fourth(h.store.RollKey(t.Context(), operator, a.ID, k.ID, -time.Second)),
+		"quota": h.store.SetQuota(t.Context(), operator, a.ID, -1),
 	} {
 		if input, ok := errors.AsType[*account.InputError](err); !ok || input.Field != field {
 			t.Errorf("%s: %v", field, err)
 		}
 	}
-	if _, _, err := h.store.RollKey(t.Context(), operator, a.ID, k.ID, account.MostGrace+1); err == nil {
+	if _, _, err := h.store.RollKey(t.Context(), operator, a.ID, k.ID, account.MaxGrace+1); err == nil {
 		t.Error("a grace beyond the most was taken")
 	}
 	if _, err := h.mirror.Lookup(secret); err != nil {
@@ -260,7 +302,10 @@ func TestRolledKeyCannotComeBack(t *testing.T) {
 	if _, _, err := h.store.RollKey(t.Context(), operator, a.ID, k.ID, time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	natstest.Await(t, "rolled", func() bool { p, err := h.mirror.Lookup(secret); return err == nil && p.Key.ReplacedBy != "" })
+	natstest.Await(t, "rolled", func() bool {
+		p, err := h.mirror.Lookup(secret)
+		return err == nil && p.Key.ReplacedBy != ""
+	})
 	if _, err := kv.Put(t.Context(), names[0], before.Value()); err != nil {
 		t.Fatal(err)
 	}

@@ -11,53 +11,57 @@ import (
 	"verifyd/edge/account"
 	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
-	"verifyd/natsconf/seal"
+	"verifyd/natsconf/secretbox"
 )
 
-// trioHouse is a store of accounts on three servers, and a mirror with a connection of its own.
-type trioHouse struct {
-	house
+// trioRig is a store of accounts on three servers, and a mirror with a connection of its own.
+type trioRig struct {
+	harness
 
 	trio *natstest.Trio
 	home string // the server that the mirror's connection is to
 	seen *natsconf.Conn
-	stop func() // the mirror
 }
 
-func startTrio(t *testing.T) *trioHouse {
+func startTrio(t *testing.T) *trioRig {
 	t.Helper()
 	trio := natstest.StartTrio(t)
-	h := &trioHouse{trio: trio, home: trio.Names()[0]}
-	h.conn, h.seen, h.master = trio.Connect(t, h.home), trio.Connect(t, h.home), seal.NewKey()
+	h := &trioRig{trio: trio, home: trio.Names()[0]}
+	h.conn, h.seen, h.master = trio.Connect(t, h.home), trio.Connect(t, h.home), secretbox.NewKey()
 	natstest.Ensure(t, h.conn)
 	var err error
 	if h.store, err = account.NewStore(t.Context(), h.conn, h.master); err != nil {
 		t.Fatal(err)
 	}
 	h.mirror = account.NewMirror(h.seen, h.master, zerolog.Nop())
-	h.stop = natstest.Serve(t, h.mirror)
+	natstest.Serve(t, h.mirror)
 	<-h.mirror.Loaded()
 	return h
 }
 
-// settled repeats a change until the store has answered that it stands: while a leader is elected it may be refused, or not answered.
+// settled repeats a change until the store has answered that it stands: while a leader is elected it may be
+// refused, or not answered.
 func settled(t *testing.T, what string, do func(ctx context.Context) error) {
 	t.Helper()
 	err := natsconf.AtBoot(t.Context(), do, func(err error) bool {
-		return !errors.Is(err, natsconf.ErrUnavailable) && !errors.Is(err, natsconf.ErrUncertain) && !errors.Is(err, context.DeadlineExceeded)
+		return !errors.Is(err, natsconf.ErrUnavailable) && !errors.Is(err, natsconf.ErrUncertain) &&
+			!errors.Is(err, context.DeadlineExceeded)
 	})
 	if err != nil {
 		t.Fatalf("%s: %v", what, err)
 	}
 }
 
-func (h *trioHouse) key(t *testing.T, a account.Account) (secret string, k account.Key) {
+func (h *trioRig) key(t *testing.T, a account.Account) (secret string, k account.Key) {
 	t.Helper()
 	settled(t, "create a key", func(ctx context.Context) (err error) {
 		secret, k, err = h.store.CreateKey(ctx, operator, a.ID, account.KeyOptions{})
 		return err
 	})
-	natstest.Await(t, "the key is known", func() bool { _, err := h.mirror.Lookup(secret); return err == nil })
+	natstest.Await(t, "the key is known", func() bool {
+		_, err := h.mirror.Lookup(secret)
+		return err == nil
+	})
 	return secret, k
 }
 
@@ -67,8 +71,9 @@ type taken struct {
 	sighted time.Duration // of it, while the mirror said that it sees everything
 }
 
-// revoke revokes a key and measures how long it is still taken. The mirror may be late for as long as it says that it is blind.
-func (h *trioHouse) revoke(t *testing.T, secret string, k account.Key) (took taken) {
+// revoke revokes a key and measures how long it is still taken. The mirror may be late for as long as it says
+// that it is blind.
+func (h *trioRig) revoke(t *testing.T, secret string, k account.Key) (took taken) {
 	t.Helper()
 	settled(t, "revoke a key", func(ctx context.Context) error {
 		_, err := h.store.RevokeKey(ctx, operator, k.Account, k.ID)
@@ -85,7 +90,7 @@ func (h *trioHouse) revoke(t *testing.T, secret string, k account.Key) (took tak
 		if took.sighted > honoured {
 			t.Fatalf("a key is taken %s after it was revoked, for %s of which the mirror says that it sees everything", now.Sub(acknowledged), took.sighted)
 		}
-		if now.Sub(acknowledged) > natstest.LastResort {
+		if now.Sub(acknowledged) > natstest.TestTimeout {
 			t.Fatal("the key is taken for ever")
 		}
 		<-time.After(time.Millisecond)
@@ -96,23 +101,6 @@ func (h *trioHouse) revoke(t *testing.T, secret string, k account.Key) (took tak
 
 // honoured is within what time after its acknowledgement a revocation is seen by who is not blind.
 const honoured = time.Second
-
-// watchedOn gives the servers on which the mirror's watches of a bucket live.
-func (h *trioHouse) watchedOn(t *testing.T, bucket string) (servers []string) {
-	t.Helper()
-	s, err := h.conn.JS.Stream(t.Context(), natsconf.BucketStream(bucket))
-	if err != nil {
-		t.Fatal(err)
-	}
-	list := s.ListConsumers(t.Context())
-	for c := range list.Info() {
-		servers = append(servers, c.Cluster.Leader)
-	}
-	if err := list.Err(); err != nil {
-		t.Fatal(err)
-	}
-	return servers
-}
 
 // Keys are made and revoked while the leaders of their bucket and of the accounts' change all the time.
 func TestKeysAcrossLeaderChanges(t *testing.T) {
@@ -125,13 +113,15 @@ func TestKeysAcrossLeaderChanges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	changes, stop := natstest.Unrest(t, h.trio.Connect(t), 300*time.Millisecond, natsconf.BucketStream(natsconf.BucketKeys), natsconf.BucketStream(natsconf.BucketAccounts))
+	changes, stop := natstest.Unrest(t, h.trio.Connect(t), 300*time.Millisecond,
+		natsconf.BucketStream(natsconf.BucketKeys), natsconf.BucketStream(natsconf.BucketAccounts))
 	var longest taken
 	revoked, prompt := 0, 0 // prompt: within the time that holds for who sees, blind or not
 	begun := time.Now()
 	for time.Since(begun) < 6*time.Second || changes() < 5 || prompt < 5 {
-		if time.Since(begun) > natstest.LastResort {
-			t.Fatalf("%d leader changes, %d of %d revocations seen in time: this test is about nothing", changes(), prompt, revoked)
+		if time.Since(begun) > natstest.TestTimeout {
+			t.Fatalf("%d leader changes, %d of %d revocations seen in time: this test is about nothing",
+				changes(), prompt, revoked)
 		}
 		secret, k := h.key(t, a)
 		took := h.revoke(t, secret, k)
@@ -142,11 +132,13 @@ func TestKeysAcrossLeaderChanges(t *testing.T) {
 		longest = taken{max(longest.whole, took.whole), max(longest.sighted, took.sighted)}
 	}
 	stop()
-	t.Logf("%d leader changes, %d of %d revocations seen in time; longest %s, %s of it not blind", changes(), prompt, revoked, longest.whole, longest.sighted)
+	t.Logf("%d leader changes, %d of %d revocations seen in time; longest %s, %s of it not blind", changes(),
+		prompt, revoked, longest.whole, longest.sighted)
 }
 
-// The server that the mirror's watch lives on vanishes, while the mirror's own connection, to another one, stands. A key that is revoked
-// as soon as the bucket has a leader again is refused within a second.
+// The server that the mirror's watch asks, which leads the bucket, vanishes, while the mirror's own
+// connection, to another one, stands. A key that is revoked as soon as the bucket has a leader again is
+// refused within a second.
 func TestRevocationAfterTheWatchedServerVanished(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped under -short: three servers, one of which is killed")
@@ -158,8 +150,10 @@ func TestRevocationAfterTheWatchedServerVanished(t *testing.T) {
 		t.Fatal(err)
 	}
 	secret, k := h.key(t, a)
-	host := h.watchAway(t)
-	t.Logf("watched on %s; %s leads", host, natstest.Leader(t, h.conn, natsconf.BucketStream(natsconf.BucketKeys)))
+	host := natstest.Leader(t, h.conn, natsconf.BucketStream(natsconf.BucketKeys))
+	for host == h.home {
+		host = natstest.StepDown(t, h.conn, natsconf.BucketStream(natsconf.BucketKeys))
+	}
 	h.trio.Kill(host)
 	natstest.Leader(t, h.conn, natsconf.BucketStream(natsconf.BucketKeys))
 	natstest.Leader(t, h.conn, natsconf.StreamAudit)
@@ -169,19 +163,4 @@ func TestRevocationAfterTheWatchedServerVanished(t *testing.T) {
 	if !h.seen.Connected() || h.seen.NC.Stats().Reconnects > 0 {
 		t.Error("the mirror's connection was not left alone: this test is about nothing")
 	}
-}
-
-// watchAway starts the mirror anew until its watch of the keys lives on another server than the one that it is connected to.
-func (h *trioHouse) watchAway(t *testing.T) (server string) {
-	t.Helper()
-	for range 50 {
-		if servers := h.watchedOn(t, natsconf.BucketKeys); len(servers) == 1 && servers[0] != h.home {
-			return servers[0]
-		}
-		h.stop()
-		h.stop = natstest.Serve(t, h.mirror)
-		natstest.Await(t, "the mirror sees again", func() bool { return h.mirror.BlindSince().IsZero() })
-	}
-	t.Fatal("the watch is always on the mirror's own server")
-	return ""
 }

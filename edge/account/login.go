@@ -17,8 +17,8 @@ import (
 	"verifyd/natsconf"
 )
 
-// Link is an operator's login link: whoever redeems it is logged in to the dashboard of one account, with a role, as nobody's
-// member.
+// Link is an operator's login link: whoever redeems it is logged in to the dashboard of one account, with a
+// role, as nobody's member.
 type Link struct {
 	ID        string // "link_" and 16 characters, from the token's digest
 	Account   string // id of the account; empty for an operator's
@@ -39,7 +39,8 @@ var (
 	ErrLinkUsed = errors.New("the login link was used before; ask the operator for a new one")
 )
 
-// tokenBytes of randomness in an invite's or a login link's token. Nobody guesses them, so a plain digest is kept of it.
+// tokenBytes of randomness in an invite's or a login link's token. Nobody guesses them, so a plain digest is
+// kept of it.
 const tokenBytes = 32
 
 // newToken makes a random token in base64url and what is stored of it.
@@ -51,7 +52,7 @@ func newToken() (token, digest string) {
 	return token, hex.EncodeToString(sum[:])
 }
 
-// digestToken gives what is stored of a token, if it has the form of one.
+// digestToken returns what is stored of a token, if it has the form of one.
 func digestToken(token string) (digest string, ok bool) {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(token)
 	if err != nil || len(b) != tokenBytes {
@@ -81,13 +82,16 @@ type linkRecord struct {
 const (
 	linkEntry     = "link."     // and the digest of the token
 	redeemedEntry = "redeemed." // the same: written once, by who redeems the link
-	// nonceHeader carries who wrote a message, so that a lost answer to one's own write does not read as another's.
+	// nonceHeader carries who wrote a message, so that a lost answer to one's own write does not read as
+	// another's.
 	nonceHeader = "Verifyd-Nonce"
 )
 
-// LoginLink makes a login link for an account and gives its token, this once. RevokeLoginLink takes it back. Only the operator may. Its
-// errors are ErrNoAccount, ErrNotAllowed, natsconf.ErrCredential and an *InputError.
-func (s *Store) LoginLink(ctx context.Context, by Actor, account string, role Role) (token string, l Link, err error) {
+// LoginLink makes a login link for an account and returns its token, this once. RevokeLoginLink takes it
+// back. Only the operator may. Its errors are ErrNoAccount, ErrNotAllowed, natsconf.ErrCredential and an
+// *InputError.
+func (s *Store) LoginLink(ctx context.Context, by Actor, account string, role Role) (token string, l Link,
+	err error) {
 	if err := checkRole(role); err != nil {
 		return "", Link{}, err
 	}
@@ -95,30 +99,39 @@ func (s *Store) LoginLink(ctx context.Context, by Actor, account string, role Ro
 	if err != nil {
 		return "", Link{}, err
 	}
-	if err := permit(a, by, actionOperate); err != nil {
+	if err := s.permit(ctx, a, by, actionOperate); err != nil {
 		return "", Link{}, err
 	}
 	return s.newLink(ctx, by, Link{Account: account, Role: role})
 }
 
-// newLink stores a link, and gives its token.
+// newLink stores a link, and returns its token.
 func (s *Store) newLink(ctx context.Context, by Actor, l Link) (token string, _ Link, err error) {
 	token, digest := newToken()
 	l.ID, l.ExpiresAt = linkID(digest), s.instant().Add(LinkLifetime)
-	data, err := json.Marshal(linkRecord{Version: recordVersion, Account: l.Account, Role: l.Role, Operator: l.Operator, ExpiresAt: l.ExpiresAt})
+	data, err := json.Marshal(linkRecord{
+		Version: recordVersion, Account: l.Account, Role: l.Role, Operator: l.Operator,
+		ExpiresAt: l.ExpiresAt,
+	})
 	if err != nil {
 		return "", Link{}, fmt.Errorf("encode login link: %w", err)
 	}
-	g := Grant{Link: l.ID, Account: l.Account, Role: l.Role, By: by.String(), Since: s.instant(), Until: l.ExpiresAt.Add(natsconf.LoginTTL)}
+	g := Grant{
+		Link: l.ID, Account: l.Account, Role: l.Role, By: by.String(), Since: s.instant(),
+		Until: l.ExpiresAt.Add(natsconf.LoginTTL),
+	}
 	if err := s.mayGrant(ctx, g); err != nil {
 		return "", Link{}, err
 	}
-	// Before the link, which is worth nothing without, and before the record: whose credential may not write it has made no link.
+	// Before the link, which is worth nothing without, and before the record: whose credential may not write
+	// it has made no link.
 	if err := s.putGrant(ctx, g, 0); err != nil {
 		return "", Link{}, err
 	}
 	// The record comes before the link: one that nobody has harms nobody, one that nobody knows of might.
-	if err := s.Note(ctx, by, l.log(), LinkCreated, l.ID, map[string]string{"role": l.means(), "until": stamp(l.ExpiresAt)}); err != nil {
+	if err := s.Note(ctx, by, l.log(), LinkCreated, l.ID, map[string]string{
+		"role": l.means(), "until": stamp(l.ExpiresAt),
+	}); err != nil {
 		return "", Link{}, err
 	}
 	if err := s.publishFirst(ctx, linkEntry+digest, data, ""); err != nil {
@@ -143,8 +156,8 @@ func (l Link) means() string {
 	return string(l.Role)
 }
 
-// RedeemLoginLink spends a login link. Of many who redeem it, on whatever machines, one succeeds. Its errors are ErrNoLink,
-// ErrLinkExpired and ErrLinkUsed; after natsconf's the link may be spent.
+// RedeemLoginLink spends a login link. Of many who redeem it, on whatever machines, one succeeds. Its errors
+// are ErrNoLink, ErrLinkExpired and ErrLinkUsed; after natsconf's the link may be spent.
 func (s *Store) RedeemLoginLink(ctx context.Context, token string) (Link, error) {
 	digest, ok := digestToken(token)
 	if !ok {
@@ -168,14 +181,17 @@ func (s *Store) RedeemLoginLink(ctx context.Context, token string) (Link, error)
 	if err := s.redeem(ctx, digest); err != nil {
 		return Link{}, err
 	}
-	if err := s.Note(ctx, l.Actor(), l.log(), LinkRedeemed, l.ID, map[string]string{"role": l.means()}); err != nil {
+	if err := s.Note(ctx, l.Actor(), l.log(), LinkRedeemed, l.ID, map[string]string{
+		"role": l.means(),
+	}); err != nil {
 		return Link{}, uncertain(err)
 	}
 	return l, nil
 }
 
 func (s *Store) link(ctx context.Context, digest string) (Link, error) {
-	m, err := s.conn.Last(ctx, natsconf.BucketStream(natsconf.BucketLogins), natsconf.BucketSubject(natsconf.BucketLogins, linkEntry+digest))
+	m, err := s.conn.Last(ctx, natsconf.BucketStream(natsconf.BucketLogins),
+		natsconf.BucketSubject(natsconf.BucketLogins, linkEntry+digest))
 	if errors.Is(err, natsconf.ErrNotFound) {
 		return Link{}, ErrNoLink
 	}
@@ -186,13 +202,14 @@ func (s *Store) link(ctx context.Context, digest string) (Link, error) {
 	if err := decode(m.Data, &r, &r.Version); err != nil {
 		return Link{}, fmt.Errorf("login link: %w", err)
 	}
-	return Link{ID: linkID(digest), Account: r.Account, Role: r.Role, Operator: r.Operator, ExpiresAt: r.ExpiresAt}, nil
+	return Link{ID: linkID(digest), Account: r.Account, Role: r.Role, Operator: r.Operator,
+		ExpiresAt: r.ExpiresAt}, nil
 }
 
-// redeem writes the fact that the link is spent. Where the answer is lost, the nonce tells whose fact it is.
+// redeem writes the fact that the link is spent. Where the answer is lost, the nonce shows whose fact it is.
 func (s *Store) redeem(ctx context.Context, digest string) error {
 	nonce := rand.Text()
-	for range casTries {
+	for range onceTries {
 		err := s.publishFirst(ctx, redeemedEntry+digest, []byte(stamp(s.now())), nonce)
 		if err == nil {
 			return nil
@@ -200,7 +217,8 @@ func (s *Store) redeem(ctx context.Context, digest string) error {
 		if !errors.Is(err, natsconf.ErrConflict) && !errors.Is(err, natsconf.ErrUncertain) {
 			return fmt.Errorf("redeem login link: %w", err)
 		}
-		m, rerr := s.conn.Last(ctx, natsconf.BucketStream(natsconf.BucketLogins), natsconf.BucketSubject(natsconf.BucketLogins, redeemedEntry+digest))
+		m, rerr := s.conn.Last(ctx, natsconf.BucketStream(natsconf.BucketLogins),
+			natsconf.BucketSubject(natsconf.BucketLogins, redeemedEntry+digest))
 		switch {
 		case rerr == nil && m.Header.Get(nonceHeader) == nonce:
 			return nil
@@ -222,7 +240,7 @@ func (s *Store) publishFirst(ctx context.Context, entry string, data []byte, non
 		Subject: natsconf.BucketSubject(natsconf.BucketLogins, entry), Data: data,
 		Header: nats.Header{jetstream.ExpectedLastSubjSeqHeader: {"0"}, nonceHeader: {nonce}},
 	}
-	if _, err := s.conn.JS.PublishMsg(ctx, m, jetstream.WithRetryAttempts(0)); err != nil {
+	if err := s.conn.PublishOne(ctx, natsconf.BucketStream(natsconf.BucketLogins), m); err != nil {
 		return natsconf.Kind(err)
 	}
 	return nil

@@ -13,7 +13,7 @@ import (
 	"verifyd/edge/account"
 	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
-	"verifyd/natsconf/seal"
+	"verifyd/natsconf/secretbox"
 )
 
 func TestLoginLinkWorksOnce(t *testing.T) {
@@ -61,16 +61,19 @@ func TestLoginLinkRefusals(t *testing.T) {
 	if err := err2(h.store.RedeemLoginLink(t.Context(), token)); err != nil {
 		t.Errorf("the last moment: %v", err)
 	}
-	if err := err3(h.store.LoginLink(t.Context(), operator, "acc_nobody", account.RoleOwner)); !errors.Is(err, account.ErrNoAccount) {
+	if err := err3(h.store.LoginLink(t.Context(), operator, "acc_nobody", account.RoleOwner)); !errors.Is(err,
+		account.ErrNoAccount) {
 		t.Errorf("a link for nobody: %v", err)
 	}
-	if input, ok := errors.AsType[*account.InputError](err3(h.store.LoginLink(t.Context(), operator, a.ID, "root"))); !ok || input.Field != "role" {
+	if input, ok := errors.AsType[*account.InputError](
+		err3(h.store.LoginLink(t.Context(), operator, a.ID, "root"))); !ok || input.Field != "role" {
 		t.Errorf("a link for a role that is none: %v", input)
 	}
 }
 
-// A login link into an account is taken back: nobody redeems it any more, and what it gave to who did is over. It is listed for as long as it
-// gives anything, and no longer; another link, and another account's, stay as they are.
+// A login link into an account is taken back: nobody redeems it any more, and what it gave to who did is
+// over. It is listed for as long as it gives anything, and no longer; another link, and another account's,
+// stay as they are.
 func TestLoginLinkIsTakenBack(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -91,7 +94,8 @@ func TestLoginLinkIsTakenBack(t *testing.T) {
 		}
 		for _, l := range want {
 			i := slices.IndexFunc(grants, func(g account.Grant) bool { return g.Link == l.ID })
-			if i < 0 || grants[i].Role != l.Role || grants[i].Account != of.ID || !grants[i].Until.Equal(l.ExpiresAt.Add(natsconf.LoginTTL)) {
+			if i < 0 || grants[i].Role != l.Role || grants[i].Account != of.ID ||
+				!grants[i].Until.Equal(l.ExpiresAt.Add(natsconf.LoginTTL)) {
 				t.Errorf("%+v is listed in %+v", l, grants)
 			}
 		}
@@ -99,7 +103,8 @@ func TestLoginLinkIsTakenBack(t *testing.T) {
 	holds := func(l account.Link, want bool) {
 		t.Helper()
 		g, err := h.store.LoginLinkGrant(t.Context(), l.Account, l.ID)
-		if want && (err != nil || g.Account != l.Account || g.Role != l.Role) || !want && !errors.Is(err, account.ErrNoLink) {
+		if want && (err != nil || g.Account != l.Account || g.Role != l.Role) || !want &&
+			!errors.Is(err, account.ErrNoLink) {
 			t.Errorf("the link gives %+v, %v", g, err)
 		}
 	}
@@ -112,7 +117,8 @@ func TestLoginLinkIsTakenBack(t *testing.T) {
 	}
 	listed(a, first, second, stays)
 	for _, by := range []account.Actor{account.OperatorWith("dev", "olga", "Olga"), first.Actor(), {}} {
-		if err := h.store.RevokeLoginLink(t.Context(), by, a.ID, first.ID); !errors.Is(err, account.ErrNotAllowed) {
+		if err := h.store.RevokeLoginLink(t.Context(), by, a.ID, first.ID); !errors.Is(err,
+			account.ErrNotAllowed) {
 			t.Errorf("revoked by %s: %v", by, err)
 		}
 	}
@@ -122,7 +128,8 @@ func TestLoginLinkIsTakenBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		holds(l, false)
-		if err := h.store.RevokeLoginLink(t.Context(), operator, a.ID, l.ID); !errors.Is(err, account.ErrNoLink) {
+		if err := h.store.RevokeLoginLink(t.Context(), operator, a.ID, l.ID); !errors.Is(err,
+			account.ErrNoLink) {
 			t.Errorf("a second time: %v", err)
 		}
 	}
@@ -130,14 +137,16 @@ func TestLoginLinkIsTakenBack(t *testing.T) {
 		t.Errorf("redeemed after it was taken back: %v", err)
 	}
 	for _, bad := range []string{others.ID, "link_x", "link_*", "", ">"} {
-		if err := h.store.RevokeLoginLink(t.Context(), operator, a.ID, bad); !errors.Is(err, account.ErrNoLink) {
+		if err := h.store.RevokeLoginLink(t.Context(), operator, a.ID, bad); !errors.Is(err,
+			account.ErrNoLink) {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}
 	for _, bad := range []string{"", "*", "acc_*"} {
 		err := h.store.RevokeLoginLink(t.Context(), operator, bad, stays.ID)
 		given := err2(h.store.LoginLinkGrant(t.Context(), bad, stays.ID))
-		if !errors.Is(given, account.ErrNoLink) || !errors.Is(err, account.ErrNoAccount) || !errors.Is(err2(h.store.LoginLinks(t.Context(), bad)), account.ErrNoAccount) {
+		if !errors.Is(given, account.ErrNoLink) || !errors.Is(err, account.ErrNoAccount) ||
+			!errors.Is(err2(h.store.LoginLinks(t.Context(), bad)), account.ErrNoAccount) {
 			t.Errorf("account %q: %v, %v", bad, given, err)
 		}
 	}
@@ -150,7 +159,8 @@ func TestLoginLinkIsTakenBack(t *testing.T) {
 		t.Errorf("a link into an account makes an operator: %t, %v", is, err)
 	}
 	log := h.all(t, a.ID, 10)
-	if r := log[len(log)-1]; r.What != account.LinkRevoked || r.On != second.ID || r.Who.String() != operator.String() || r.Detail["role"] != "developer" {
+	if r := log[len(log)-1]; r.What != account.LinkRevoked || r.On != second.ID ||
+		r.Who.String() != operator.String() || r.Detail["role"] != "developer" {
 		t.Errorf("the newest record is %+v", r)
 	}
 	h.at(stays.ExpiresAt.Add(natsconf.LoginTTL))
@@ -158,8 +168,8 @@ func TestLoginLinkIsTakenBack(t *testing.T) {
 	holds(stays, false)
 }
 
-// What a link gives stands in its grant, where an edge's credential cannot write. A link that says it is more than that, which one could write,
-// lets nobody in.
+// What a link gives stands in its grant, where an edge's credential cannot write. A link that says it is more
+// than that, which one could write, lets nobody in.
 func TestForgedLoginLinkIsNotRedeemed(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -176,8 +186,11 @@ func TestForgedLoginLinkIsNotRedeemed(t *testing.T) {
 			t.Fatal(err)
 		}
 		sum := sha256.Sum256([]byte(token))
-		record := fmt.Sprintf(`{"v":2,"expires_at":%q,"account":%q,%s}`, l.ExpiresAt.Format(time.RFC3339), a.ID, forged)
-		if _, err := h.conn.JS.Publish(t.Context(), natsconf.BucketSubject(natsconf.BucketLogins, "link."+hex.EncodeToString(sum[:])), []byte(record)); err != nil {
+		record := fmt.Sprintf(`{"v":2,"expires_at":%q,"account":%q,%s}`, l.ExpiresAt.Format(time.RFC3339),
+			a.ID, forged)
+		if _, err := h.conn.JS.Publish(t.Context(),
+			natsconf.BucketSubject(natsconf.BucketLogins, "link."+hex.EncodeToString(sum[:])),
+			[]byte(record)); err != nil {
 			t.Fatal(err)
 		}
 		if err := err2(h.store.RedeemLoginLink(t.Context(), token)); !errors.Is(err, redeemed) {
@@ -186,16 +199,17 @@ func TestForgedLoginLinkIsNotRedeemed(t *testing.T) {
 	}
 }
 
-// Where each role has a credential of its own, an edge's makes no operators and no login links, and takes none back. It is told so at once, and
-// the audit log tells of nothing that did not happen.
+// Where each role has a credential of its own, an edge's makes no operators and no login links, and takes
+// none back. It is told so at once, and the audit log tells of nothing that did not happen.
 func TestGrantsNeedTheOperatorsCredential(t *testing.T) {
 	t.Parallel()
 	e := natstest.StartExternal(t)
 	conn := e.Connect(t, natsconf.RoleOperator)
-	if err := (natsconf.Ensurer{Conn: conn, Topology: natsconf.NewTopology(natstest.Options(conn))}).Ensure(t.Context()); err != nil {
+	if err := (natsconf.Ensurer{Conn: conn, Topology: natsconf.NewTopology(natstest.Options(conn))}).
+		Ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	key := seal.NewKey()
+	key := secretbox.NewKey()
 	full, err := account.NewStore(t.Context(), conn, key)
 	if err != nil {
 		t.Fatal(err)
@@ -234,15 +248,28 @@ func TestGrantsNeedTheOperatorsCredential(t *testing.T) {
 	}
 	before := log()
 	for name, do := range map[string]func(*account.Store) error{
-		"make a login link":                  func(s *account.Store) error { return err3(s.LoginLink(t.Context(), operator, a.ID, account.RoleOwner)) },
-		"take a login link back":             func(s *account.Store) error { return s.RevokeLoginLink(t.Context(), operator, a.ID, link.ID) },
-		"make an operator's login link":      func(s *account.Store) error { return err3(s.OperatorLink(t.Context(), operator)) },
-		"take an operator's login link back": func(s *account.Store) error { return s.RevokeOperatorLink(t.Context(), operator, operators.ID) },
-		"make an operator":                   func(s *account.Store) error { return err2(s.GrantOperator(t.Context(), operator, "example", "nils")) },
-		"make an operator none":              func(s *account.Store) error { return s.RevokeOperator(t.Context(), operator, "example", "olga") },
+		"make a login link": func(s *account.Store) error {
+			return err3(s.LoginLink(t.Context(), operator, a.ID, account.RoleOwner))
+		},
+		"take a login link back": func(s *account.Store) error {
+			return s.RevokeLoginLink(t.Context(), operator, a.ID, link.ID)
+		},
+		"make an operator's login link": func(s *account.Store) error {
+			return err3(s.OperatorLink(t.Context(), operator))
+		},
+		"take an operator's login link back": func(s *account.Store) error {
+			return s.RevokeOperatorLink(t.Context(), operator, operators.ID)
+		},
+		"make an operator": func(s *account.Store) error {
+			return err2(s.GrantOperator(t.Context(), operator, "example", "nils"))
+		},
+		"make an operator none": func(s *account.Store) error {
+			return s.RevokeOperator(t.Context(), operator, "example", "olga")
+		},
 	} {
 		err := do(edge)
-		if !errors.Is(err, natsconf.ErrCredential) || strings.Contains(name, "link") != strings.Contains(err.Error(), "change the login link") {
+		if !errors.Is(err, natsconf.ErrCredential) ||
+			strings.Contains(name, "link") != strings.Contains(err.Error(), "change the login link") {
 			t.Errorf("%s: %v", name, err)
 		}
 		if now := log(); !slices.Equal(now, before) {
@@ -277,7 +304,8 @@ func TestTokensAreStoredAsDigests(t *testing.T) {
 	_, secret, _ := strings.Cut(invite, ".")
 	seen := 0
 	for _, stream := range []string{
-		natsconf.BucketStream(natsconf.BucketLogins), natsconf.BucketStream(natsconf.BucketAccounts), natsconf.StreamAudit,
+		natsconf.BucketStream(natsconf.BucketLogins), natsconf.BucketStream(natsconf.BucketAccounts),
+		natsconf.StreamAudit,
 	} {
 		_, last, err := h.conn.Bounds(t.Context(), stream)
 		if err != nil {
@@ -289,7 +317,8 @@ func TestTokensAreStoredAsDigests(t *testing.T) {
 		}
 		seen += len(msgs)
 		for _, m := range msgs {
-			if all := m.Subject() + string(m.Data()); strings.Contains(all, link) || strings.Contains(all, secret) {
+			if all := m.Subject() + string(m.Data()); strings.Contains(all, link) ||
+				strings.Contains(all, secret) {
 				t.Errorf("%s holds a token on %s", stream, m.Subject())
 			}
 		}

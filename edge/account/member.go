@@ -13,7 +13,8 @@ import (
 
 // Member is a person in an account. Network and Subject are who it is; the rest may change.
 type Member struct {
-	Network string // the identity network's id
+	// the identity network's namespace (Namespace), which is its id unless that was pointed at another provider
+	Network string
 	Subject string // who the person is there, for ever
 	Name    string // as the network gave it; may be empty
 	Email   string // only where the network verified it
@@ -24,8 +25,8 @@ type Member struct {
 // subjectBytes bounds who somebody is at a network.
 const subjectBytes = 1024
 
-// mostPeople bounds the members and open invites of an account: its record is read whole at each change.
-const mostPeople = 200
+// maxPeople bounds the members and open invites of an account: its record is read whole at each change.
+const maxPeople = 200
 
 var (
 	// ErrNoMember is returned where the account has no such member.
@@ -35,15 +36,17 @@ var (
 	// ErrLastOwner is returned where a change would leave an account without an owner.
 	ErrLastOwner = errors.New("the last owner cannot go and stays owner; make somebody else an owner first")
 	// ErrFull is returned where an account has as many members and open invites as it can.
-	ErrFull = fmt.Errorf("an account has at most %d members and open invites", mostPeople)
+	ErrFull = fmt.Errorf("an account has at most %d members and open invites", maxPeople)
 )
 
 func memberIndex(members []Member, network, subject string) int {
-	return slices.IndexFunc(members, func(m Member) bool { return m.Network == network && m.Subject == subject })
+	return slices.IndexFunc(members, func(m Member) bool {
+		return m.Network == network && m.Subject == subject
+	})
 }
 
-// AddMember puts somebody into the account without an invite. Its errors are ErrAlreadyMember, ErrFull, ErrNoAccount, ErrNotAllowed
-// and an *InputError.
+// AddMember puts somebody into the account without an invite. Its errors are ErrAlreadyMember, ErrFull,
+// ErrNoAccount, ErrNotAllowed and an *InputError.
 func (s *Store) AddMember(ctx context.Context, by Actor, account string, m Member) (Account, error) {
 	m, err := s.newMember(m)
 	if err != nil {
@@ -54,9 +57,10 @@ func (s *Store) AddMember(ctx context.Context, by Actor, account string, m Membe
 	})
 }
 
-// SetRole gives a member another role. Whoever may not invite any more has no open invites, either. A repeat is harmless. Its errors are ErrNoMember, ErrLastOwner, ErrNoAccount, ErrNotAllowed
-// and an *InputError.
-func (s *Store) SetRole(ctx context.Context, by Actor, account, network, subject string, role Role) (Account, error) {
+// SetRole returns a member another role. Whoever may not invite any more has no open invites, either. A repeat
+// is harmless. Its errors are ErrNoMember, ErrLastOwner, ErrNoAccount, ErrNotAllowed and an *InputError.
+func (s *Store) SetRole(ctx context.Context, by Actor, account, network, subject string, role Role) (Account,
+	error) {
 	if err := checkRole(role); err != nil {
 		return Account{}, err
 	}
@@ -69,19 +73,24 @@ func (s *Store) SetRole(ctx context.Context, by Actor, account, network, subject
 		if m.Role == role {
 			return deed{}, errUnchanged
 		}
-		d := deed{what: RoleChanged, on: m.identity(), detail: map[string]string{"name": m.Name, "from": string(m.Role), "to": string(role)}}
+		d := deed{
+			what: RoleChanged, on: m.identity(), detail: map[string]string{
+				"name": m.Name, "from": string(m.Role), "to": string(role),
+			},
+		}
 		was := m.Role
 		m.Role = role
 		if !role.May(ActionMembers) {
-			d.detail["invites_withdrawn"] = some(dropInvites(a, *m))
+			d.detail["invites_withdrawn"] = some(dropInvites(a, m.who()))
 		}
 		return d, stillOwned(a, was)
 	})
 }
 
-// RemoveMember takes somebody out of the account, and the invites that they have made with them. Everybody may leave by themselves. Its errors are ErrNoMember, ErrLastOwner,
-// ErrNoAccount and ErrNotAllowed.
-func (s *Store) RemoveMember(ctx context.Context, by Actor, account, network, subject string) (Account, error) {
+// RemoveMember takes somebody out of the account, and the invites that they have made with them. Everybody
+// may leave by themselves. Its errors are ErrNoMember, ErrLastOwner, ErrNoAccount and ErrNotAllowed.
+func (s *Store) RemoveMember(ctx context.Context, by Actor, account, network, subject string) (Account,
+	error) {
 	action := ActionMembers
 	if by.Kind == ActorMember && by.Network == network && by.Subject == subject {
 		action = ActionView
@@ -94,7 +103,7 @@ func (s *Store) RemoveMember(ctx context.Context, by Actor, account, network, su
 		m := a.Members[i]
 		a.Members = slices.Delete(a.Members, i, i+1)
 		d := deed{what: MemberRemoved, on: m.identity(), detail: m.detail()}
-		d.detail["invites_withdrawn"] = some(dropInvites(a, m))
+		d.detail["invites_withdrawn"] = some(dropInvites(a, m.who()))
 		return d, stillOwned(a, m.Role)
 	})
 }
@@ -112,7 +121,7 @@ func admit(a *Account, m Member) error {
 	if memberIndex(a.Members, m.Network, m.Subject) >= 0 {
 		return ErrAlreadyMember
 	}
-	if len(a.Members)+len(a.Invites) >= mostPeople {
+	if len(a.Members)+len(a.Invites) >= maxPeople {
 		return ErrFull
 	}
 	a.Members = append(a.Members, m)
@@ -121,16 +130,21 @@ func admit(a *Account, m Member) error {
 
 // stillOwned refuses a change of a member who had a role, where that leaves no owner.
 func stillOwned(a *Account, was Role) error {
-	if was != RoleOwner || slices.ContainsFunc(a.Members, func(m Member) bool { return m.Role == RoleOwner }) {
+	if was != RoleOwner || slices.ContainsFunc(a.Members, func(m Member) bool {
+		return m.Role == RoleOwner
+	}) {
 		return nil
 	}
 	return ErrLastOwner
 }
 
-// newMember checks who is to become one. What the network says of a name is for people to read: it is mended, not refused.
+// newMember checks who is to become one. What the network says of a name is for people to read: it is
+// cleaned, not refused.
 func (s *Store) newMember(m Member) (Member, error) {
 	if m.Network == "" || m.Subject == "" || !plain(m.Network, nameBytes) || len(m.Subject) > subjectBytes {
-		return Member{}, &InputError{Field: "member", Detail: "a member has an identity network and a subject there of at most 1024 bytes"}
+		return Member{}, &InputError{
+			Field: "member", Detail: "a member has an identity network and a subject there of at most 1024 bytes",
+		}
 	}
 	if err := checkRole(m.Role); err != nil {
 		return Member{}, err
@@ -138,6 +152,8 @@ func (s *Store) newMember(m Member) (Member, error) {
 	m.Name, m.Email, m.Since = readable(m.Name), readable(m.Email), s.instant()
 	return m, nil
 }
+
+func (m Member) who() identity { return identity{m.Network, m.Subject} }
 
 func (m Member) identity() string { return identityText(m.Network, m.Subject) }
 

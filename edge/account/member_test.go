@@ -25,8 +25,10 @@ func TestWhatRolesMayDo(t *testing.T) {
 		action account.Action
 		who    string // o d v
 	}{
-		{account.ActionView, "odv"}, {account.ActionAudit, "od"}, {account.ActionSend, "od"}, {account.ActionKeys, "od"},
-		{account.ActionReveal, "od"}, {account.ActionSecrets, "od"}, {account.ActionFace, "o"}, {account.ActionMembers, "o"}, {"operate", ""}, {"invited", ""}, {"", ""},
+		{account.ActionView, "odv"}, {account.ActionAudit, "od"}, {account.ActionSend, "od"},
+		{account.ActionKeys, "od"},
+		{account.ActionReveal, "od"}, {account.ActionSecrets, "od"}, {account.ActionBranding, "o"},
+		{account.ActionMembers, "o"}, {"operate", ""}, {"invited", ""}, {"", ""},
 	} {
 		for _, r := range account.Roles() {
 			if got, want := r.May(c.action), strings.Contains(c.who, string(r[:1])); got != want {
@@ -37,12 +39,14 @@ func TestWhatRolesMayDo(t *testing.T) {
 			t.Errorf("a role that is none may %q", c.action)
 		}
 	}
-	if _, err := account.ParseRole("Owner"); err == nil || !strings.Contains(err.Error(), "owner, developer or viewer") {
+	if _, err := account.ParseRole("Owner"); err == nil ||
+		!strings.Contains(err.Error(), "owner, developer or viewer") {
 		t.Errorf("a role that is none: %v", err)
 	}
 }
 
-// The store refuses what the role does not include, by the account as it is stored, whatever the caller believes.
+// The store refuses what the role does not include, by the account as it is stored, whatever the caller
+// believes.
 func TestStoreRefusesWhatTheRoleMayNot(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -53,8 +57,10 @@ func TestStoreRefusesWhatTheRoleMayNot(t *testing.T) {
 		}
 	}
 	_, k := h.key(t, a, account.KeyOptions{})
-	stranger := account.Member{Network: "other", Subject: "ada", Role: account.RoleOwner}.Actor() // the same subject of another network
-	liar := cleo.Actor()                                                                          // what a caller says of a member's role counts for nothing
+	// the same subject of another network
+	stranger := account.Member{Network: "other", Subject: "ada", Role: account.RoleOwner}.Actor()
+	// what a caller says of a member's role counts for nothing
+	liar := cleo.Actor()
 	liar.Role = account.RoleOwner
 	boss := ada.Actor()
 	boss.Role = account.RoleOwner
@@ -62,31 +68,59 @@ func TestStoreRefusesWhatTheRoleMayNot(t *testing.T) {
 		"d create a key": func(by account.Actor) error {
 			return fourth(h.store.CreateKey(t.Context(), by, a.ID, account.KeyOptions{}))
 		},
-		"d roll a key":         func(by account.Actor) error { return fourth(h.store.RollKey(t.Context(), by, a.ID, k.ID, time.Hour)) },
-		"d revoke a key":       func(by account.Actor) error { return third(h.store.RevokeKey(t.Context(), by, a.ID, k.ID)) },
-		"d reveal the secrets": func(by account.Actor) error { return err2(h.store.RevealSecrets(t.Context(), by, a.ID)) },
-		"d rotate the secret":  func(by account.Actor) error { return err2(h.store.RotateSecret(t.Context(), by, a.ID, 0)) },
-		"d end the rotation":   func(by account.Actor) error { return err2(h.store.EndRotation(t.Context(), by, a.ID)) },
+		"d roll a key": func(by account.Actor) error {
+			return fourth(h.store.RollKey(t.Context(), by, a.ID, k.ID, time.Hour))
+		},
+		"d revoke a key": func(by account.Actor) error {
+			return third(h.store.RevokeKey(t.Context(), by, a.ID, k.ID))
+		},
+		"d reveal the secrets": func(by account.Actor) error {
+			return err2(h.store.RevealSecrets(t.Context(), by, a.ID))
+		},
+		"d rotate the secret": func(by account.Actor) error {
+			return err2(h.store.RotateSecret(t.Context(), by, a.ID, 0))
+		},
+		"d end the rotation": func(by account.Actor) error {
+			return err2(h.store.EndRotation(t.Context(), by, a.ID))
+		},
 		"o add a member": func(by account.Actor) error {
-			return err2(h.store.AddMember(t.Context(), by, a.ID, account.Member{Network: "n", Subject: "me", Role: account.RoleOwner}))
+			return err2(h.store.AddMember(t.Context(), by, a.ID, account.Member{
+				Network: "n", Subject: "me", Role: account.RoleOwner,
+			}))
 		},
 		"o raise oneself": func(by account.Actor) error {
 			return err2(h.store.SetRole(t.Context(), by, a.ID, "dev", "cleo", account.RoleOwner))
 		},
-		"o remove another": func(by account.Actor) error { return err2(h.store.RemoveMember(t.Context(), by, a.ID, "dev", "ada")) },
+		"o remove another": func(by account.Actor) error {
+			return err2(h.store.RemoveMember(t.Context(), by, a.ID, "dev", "ada"))
+		},
 		"o invite": func(by account.Actor) error {
 			return err3(h.store.CreateInvite(t.Context(), by, a.ID, account.RoleOwner, ""))
 		},
-		"o withdraw":        func(by account.Actor) error { return err2(h.store.WithdrawInvite(t.Context(), by, a.ID, "inv_x")) },
-		"- set the quota":   func(by account.Actor) error { return h.store.SetQuota(t.Context(), by, a.ID, 1<<40) },
-		"- make login link": func(by account.Actor) error { return err3(h.store.LoginLink(t.Context(), by, a.ID, account.RoleOwner)) },
+		"o withdraw": func(by account.Actor) error {
+			return err2(h.store.WithdrawInvite(t.Context(), by, a.ID, "inv_x"))
+		},
+		"- set the quota": func(by account.Actor) error {
+			return h.store.SetQuota(t.Context(), by, a.ID, 1<<40)
+		},
+		"- make login link": func(by account.Actor) error {
+			return err3(h.store.LoginLink(t.Context(), by, a.ID, account.RoleOwner))
+		},
 	} {
-		refused := []account.Actor{stranger, liar, k.Actor(), {}, cleo.Actor(), {Kind: account.ActorLink, ID: "link_x", Role: account.RoleViewer}}
+		refused := []account.Actor{
+			stranger, liar, k.Actor(), {}, cleo.Actor(), {
+				Kind: account.ActorLink, ID: "link_x", Role: account.RoleViewer,
+			},
+		}
 		switch what[:1] {
 		case "o":
-			refused = append(refused, bob.Actor(), account.Actor{Kind: account.ActorLink, ID: "link_x", Role: account.RoleDeveloper})
+			refused = append(refused, bob.Actor(), account.Actor{
+				Kind: account.ActorLink, ID: "link_x", Role: account.RoleDeveloper,
+			})
 		case "-":
-			refused = append(refused, bob.Actor(), boss, account.Actor{Kind: account.ActorLink, ID: "link_x", Role: account.RoleOwner})
+			refused = append(refused, bob.Actor(), boss, account.Actor{
+				Kind: account.ActorLink, ID: "link_x", Role: account.RoleOwner,
+			})
 		}
 		for _, by := range refused {
 			if err := do(by); !errors.Is(err, account.ErrNotAllowed) {
@@ -95,7 +129,8 @@ func TestStoreRefusesWhatTheRoleMayNot(t *testing.T) {
 		}
 	}
 	got, _ := h.store.AccountByName(t.Context(), "a")
-	if len(got.Members) != 3 || len(got.Invites) != 0 || got.Quota != 0 || len(got.Secrets) != 1 || got.Secrets[0].Value != a.Secrets[0].Value {
+	if len(got.Members) != 3 || len(got.Invites) != 0 || got.Quota != 0 || len(got.Secrets) != 1 ||
+		got.Secrets[0].Value != a.Secrets[0].Value {
 		t.Errorf("after all refusals: %+v", got)
 	}
 }
@@ -104,19 +139,23 @@ func TestTheLastOwnerStays(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	a := h.account(t, "a", ada)
-	if err := err2(h.store.RemoveMember(t.Context(), ada.Actor(), a.ID, "dev", "ada")); !errors.Is(err, account.ErrLastOwner) {
+	if err := err2(h.store.RemoveMember(t.Context(), ada.Actor(), a.ID, "dev", "ada")); !errors.Is(err,
+		account.ErrLastOwner) {
 		t.Errorf("leaving as the last owner: %v", err)
 	}
-	if err := err2(h.store.SetRole(t.Context(), operator, a.ID, "dev", "ada", account.RoleViewer)); !errors.Is(err, account.ErrLastOwner) {
+	if err := err2(h.store.SetRole(t.Context(), operator, a.ID, "dev", "ada",
+		account.RoleViewer)); !errors.Is(err, account.ErrLastOwner) {
 		t.Errorf("demoting the last owner: %v", err)
 	}
 	if err := err2(h.store.AddMember(t.Context(), ada.Actor(), a.ID, bob)); err != nil {
 		t.Fatal(err)
 	}
-	if err := err2(h.store.AddMember(t.Context(), ada.Actor(), a.ID, bob)); !errors.Is(err, account.ErrAlreadyMember) {
+	if err := err2(h.store.AddMember(t.Context(), ada.Actor(), a.ID, bob)); !errors.Is(err,
+		account.ErrAlreadyMember) {
 		t.Errorf("adding twice: %v", err)
 	}
-	if err := err2(h.store.SetRole(t.Context(), ada.Actor(), a.ID, "dev", "bob", account.RoleOwner)); err != nil {
+	if err := err2(h.store.SetRole(t.Context(), ada.Actor(), a.ID, "dev", "bob",
+		account.RoleOwner)); err != nil {
 		t.Fatal(err)
 	}
 	// Two owners who leave at once, by two edges: one stays.
@@ -162,10 +201,12 @@ func TestAccountWithoutOwner(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if err := err2(h.store.RemoveMember(t.Context(), operator, a.ID, "dev", "bob")); !errors.Is(err, account.ErrNoMember) {
+	if err := err2(h.store.RemoveMember(t.Context(), operator, a.ID, "dev", "bob")); !errors.Is(err,
+		account.ErrNoMember) {
 		t.Errorf("removing nobody: %v", err)
 	}
-	if err := err2(h.store.SetRole(t.Context(), operator, a.ID, "dev", "bob", account.RoleOwner)); !errors.Is(err, account.ErrNoMember) {
+	if err := err2(h.store.SetRole(t.Context(), operator, a.ID, "dev", "bob",
+		account.RoleOwner)); !errors.Is(err, account.ErrNoMember) {
 		t.Errorf("a role for nobody: %v", err)
 	}
 }
@@ -182,31 +223,40 @@ func TestAccountsOfAMember(t *testing.T) {
 	if len(h.mirror.AccountsOf("other", "ada")) != 0 {
 		t.Error("the same subject of another network is somebody else")
 	}
-	if err := err2(h.store.AddMember(t.Context(), operator, b.ID, account.Member{Network: "dev", Subject: "bob", Role: account.RoleOwner})); err != nil {
+	if err := err2(h.store.AddMember(t.Context(), operator, b.ID, account.Member{
+		Network: "dev", Subject: "bob", Role: account.RoleOwner,
+	})); err != nil {
 		t.Fatal(err)
 	}
 	if err := err2(h.store.RemoveMember(t.Context(), ada.Actor(), b.ID, "dev", "ada")); err != nil {
 		t.Fatal(err)
 	}
-	natstest.Await(t, "one account is left", func() bool { return len(h.mirror.AccountsOf("dev", "ada")) == 1 })
+	natstest.Await(t, "one account is left", func() bool {
+		return len(h.mirror.AccountsOf("dev", "ada")) == 1
+	})
 }
 
-// A name that is taken is nobody else's door: who makes an account of that name does not get into the one that is there.
+// A name that is taken lets nobody else in: who makes an account of that name does not get into the one
+// that is there.
 func TestNameThatIsTaken(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	h.account(t, "Harbor Guild", ada)
 	edges := h.edges(t)
 	wins := race(t, 8, func(i int) error {
-		return err2(edges[i%4].CreateAccount(t.Context(), bob.Actor(), "New Guild", account.Member{Network: "dev", Subject: fmt.Sprint(i)}))
+		return err2(edges[i%4].CreateAccount(t.Context(), bob.Actor(), "New Guild", account.Member{
+			Network: "dev", Subject: fmt.Sprint(i),
+		}))
 	}, account.ErrAccountExists)
 	if wins != 1 {
 		t.Errorf("%d made the same account", wins)
 	}
-	if err := err2(h.store.CreateAccount(t.Context(), bob.Actor(), "Harbor Guild", bob)); !errors.Is(err, account.ErrAccountExists) {
+	if err := err2(h.store.CreateAccount(t.Context(), bob.Actor(), "Harbor Guild", bob)); !errors.Is(err,
+		account.ErrAccountExists) {
 		t.Errorf("a name that is taken: %v", err)
 	}
-	if got, _ := h.store.AccountByName(t.Context(), "Harbor Guild"); len(got.Members) != 1 || got.Members[0].Subject != "ada" {
+	if got, _ := h.store.AccountByName(t.Context(), "Harbor Guild"); len(got.Members) != 1 ||
+		got.Members[0].Subject != "ada" {
 		t.Errorf("members: %+v", got.Members)
 	}
 }
@@ -215,11 +265,13 @@ func TestInvites(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	a := h.account(t, "a", ada)
-	token, i, err := h.store.CreateInvite(t.Context(), ada.Actor(), a.ID, account.RoleDeveloper, "Bob in the office")
+	token, i, err := h.store.CreateInvite(t.Context(), ada.Actor(), a.ID, account.RoleDeveloper,
+		"Bob in the office")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, seen, err := h.store.Invite(t.Context(), token); err != nil || got.ID != a.ID || seen.ID != i.ID || seen.By != "Ada" || seen.For != "Bob in the office" {
+	if got, seen, err := h.store.Invite(t.Context(), token); err != nil || got.ID != a.ID ||
+		seen.ID != i.ID || seen.By != "Ada" || seen.For != "Bob in the office" {
 		t.Errorf("looking at the invite: %+v, %v", seen, err)
 	}
 	if err := err2(h.store.AcceptInvite(t.Context(), token, ada)); !errors.Is(err, account.ErrAlreadyMember) {
@@ -228,15 +280,20 @@ func TestInvites(t *testing.T) {
 	// Eight people with one link, at once.
 	edges := h.edges(t)
 	wins := race(t, 8, func(i int) error {
-		return err2(edges[i%4].AcceptInvite(t.Context(), token, account.Member{Network: "dev", Subject: fmt.Sprint("guest", i), Role: account.RoleOwner}))
+		return err2(edges[i%4].AcceptInvite(t.Context(), token, account.Member{
+			Network: "dev", Subject: fmt.Sprint("guest", i), Role: account.RoleOwner,
+		}))
 	}, account.ErrNoInvite)
 	got, _ := h.store.AccountByName(t.Context(), "a")
-	if wins != 1 || len(got.Members) != 2 || got.Members[1].Role != account.RoleDeveloper || len(got.Invites) != 0 {
+	if wins != 1 || len(got.Members) != 2 || got.Members[1].Role != account.RoleDeveloper ||
+		len(got.Invites) != 0 {
 		t.Errorf("%d got in: %+v, open: %+v", wins, got.Members, got.Invites)
 	}
 	for what, bad := range map[string]string{
-		"used": token, "cut": token[:len(token)-1], "empty": "", "no account": strings.TrimPrefix(token, a.ID), "a star": "acc_*" + strings.TrimPrefix(token, a.ID),
-		"another account": h.account(t, "b").ID + strings.TrimPrefix(token, a.ID), "unknown account": "acc_aaaaaaaaaaaaaaaaaaaa" + strings.TrimPrefix(token, a.ID),
+		"used": token, "cut": token[:len(token)-1], "empty": "",
+		"no account": strings.TrimPrefix(token, a.ID), "a star": "acc_*" + strings.TrimPrefix(token, a.ID),
+		"another account": h.account(t, "b").ID + strings.TrimPrefix(token, a.ID),
+		"unknown account": "acc_aaaaaaaaaaaaaaaaaaaa" + strings.TrimPrefix(token, a.ID),
 	} {
 		if err := err2(h.store.AcceptInvite(t.Context(), bad, cleo)); !errors.Is(err, account.ErrNoInvite) {
 			t.Errorf("%s: %v", what, err)
@@ -266,7 +323,8 @@ func TestInvitesEnd(t *testing.T) {
 	if err := err2(h.store.AcceptInvite(t.Context(), token, bob)); !errors.Is(err, account.ErrNoInvite) {
 		t.Errorf("a withdrawn invite: %v", err)
 	}
-	if err := err2(h.store.WithdrawInvite(t.Context(), ada.Actor(), a.ID, i.ID)); !errors.Is(err, account.ErrNoInvite) {
+	if err := err2(h.store.WithdrawInvite(t.Context(), ada.Actor(), a.ID, i.ID)); !errors.Is(err,
+		account.ErrNoInvite) {
 		t.Errorf("withdrawing twice: %v", err)
 	}
 	for field, err := range map[string]error{
@@ -288,7 +346,8 @@ func TestAccountIsFull(t *testing.T) {
 		owners[i] = account.Member{Network: "dev", Subject: fmt.Sprint(i), Name: strings.Repeat("ü\x00", 500)}
 	}
 	a := h.account(t, "a", owners...)
-	if err := err3(h.store.CreateInvite(t.Context(), operator, a.ID, account.RoleViewer, "")); !errors.Is(err, account.ErrFull) {
+	if err := err3(h.store.CreateInvite(t.Context(), operator, a.ID, account.RoleViewer, "")); !errors.Is(err,
+		account.ErrFull) {
 		t.Errorf("an invite into a full account: %v", err)
 	}
 	if err := err2(h.store.AddMember(t.Context(), operator, a.ID, ada)); !errors.Is(err, account.ErrFull) {

@@ -15,21 +15,22 @@ import (
 	"github.com/rs/zerolog"
 
 	"verifyd/natsconf"
-	"verifyd/natsconf/seal"
+	"verifyd/natsconf/secretbox"
 )
 
-// Mirror is the actor that keeps every account and key in memory, by watching the two buckets (natsconf.Watch). Requests read an immutable
-// snapshot of it without a lock. It may be served again after it stopped; the last snapshot stands meanwhile.
+// Mirror is the actor that keeps every account and key in memory, by watching the two buckets
+// (natsconf.Watch). Requests read an immutable snapshot of it without a lock. It may be served again after it
+// stopped; the last snapshot stands meanwhile.
 type Mirror struct {
 	Now func() time.Time // tests move it; nil: time.Now
 
 	conn *natsconf.Conn
-	box  *seal.Box
+	box  *secretbox.Box
 	log  zerolog.Logger
 	now  atomic.Pointer[snapshot]
 
 	// Until when the entries of the two buckets were seen.
-	accounts, keys natsconf.Sight
+	accounts, keys natsconf.Freshness
 
 	loaded chan struct{} // closed at the first snapshot
 	once   sync.Once
@@ -38,15 +39,16 @@ type Mirror struct {
 type snapshot struct {
 	keys     map[digest]*Key // by pointer: both are copied once per request as it is
 	accounts map[string]*Account
-	// newer are the entries that a newer build has written, without the dot of a key's. What was known of them before no longer holds:
-	// the newer build may have ended the key.
+	// newer are the entries that a newer build has written, without the dot of a key's. What was known of
+	// them before no longer holds: the newer build may have ended the key.
 	newer map[string]bool
 
 	once  sync.Once
 	index index
 }
 
-// index finds things in a snapshot. It is made at the first question after a change, and questions are few: the dashboard's.
+// index finds things in a snapshot. It is made at the first question after a change, and questions are few:
+// the dashboard's.
 type index struct {
 	keys     map[string][]Key       // by account, oldest first
 	accounts map[identity][]Account // by member, by name
@@ -65,6 +67,9 @@ func (s *snapshot) find() *index {
 			slices.SortFunc(keys, byAge)
 		}
 		for _, a := range s.accounts {
+			if !a.exists() {
+				continue
+			}
 			s.index.byName = append(s.index.byName, *a)
 			for _, m := range a.Members {
 				who := identity{m.Network, m.Subject}
@@ -81,12 +86,13 @@ func (s *snapshot) find() *index {
 }
 
 // NewMirror makes a mirror that knows nobody until it is served.
-func NewMirror(c *natsconf.Conn, key seal.Key, log zerolog.Logger) *Mirror {
+func NewMirror(c *natsconf.Conn, key secretbox.Key, log zerolog.Logger) *Mirror {
 	return &Mirror{conn: c, box: key.Box(secretUse), log: log, loaded: make(chan struct{})}
 }
 
-// Lookup gives who an API key belongs to. The instant at which it is asked decides whether the key has expired. Its errors are
-// ErrMalformedKey, ErrUnknownKey, ErrRevokedKey, an *ExpiredKeyError and ErrNotReady.
+// Lookup returns who an API key belongs to. The instant at which it is asked decides whether the key has
+// expired. Its errors are ErrMalformedKey, ErrUnknownKey, ErrRevokedKey, an *ExpiredKeyError, ErrDisabled and
+// ErrNotReady.
 func (m *Mirror) Lookup(secret string) (Principal, error) {
 	d, _, err := parseSecret(secret)
 	if err != nil {
@@ -116,10 +122,16 @@ func (m *Mirror) Lookup(secret string) (Principal, error) {
 	if !ok {
 		return Principal{}, ErrUnknownKey // its account's record has not come yet, or does not open
 	}
+	switch {
+	case !a.exists():
+		return Principal{}, ErrRevokedKey // as it is about to be
+	case !a.DisabledAt.IsZero():
+		return Principal{}, ErrDisabled
+	}
 	return Principal{Key: *k, Account: *a}, nil
 }
 
-// Account gives an account by its id.
+// Account returns an account by its id, or what is left of one that was deleted.
 func (m *Mirror) Account(id string) (Account, bool) {
 	s := m.now.Load()
 	if s == nil {
@@ -132,13 +144,13 @@ func (m *Mirror) Account(id string) (Account, bool) {
 	return *a, true
 }
 
-// Name gives the name of an account by its id.
+// Name returns the name of an account by its id.
 func (m *Mirror) Name(id string) (string, bool) {
 	a, ok := m.Account(id)
 	return a.Name, ok
 }
 
-// SigningSecrets gives an account's callback signing secrets that sign now, the current one first.
+// SigningSecrets returns an account's callback signing secrets that sign now, the current one first.
 func (m *Mirror) SigningSecrets(id string) ([]string, bool) {
 	a, ok := m.Account(id)
 	signing := a.Signing(m.clock())
@@ -149,7 +161,7 @@ func (m *Mirror) SigningSecrets(id string) ([]string, bool) {
 	return values, ok
 }
 
-// Keys gives the keys of an account, oldest first. The caller does not change them.
+// Keys returns the keys of an account, oldest first. The caller does not change them.
 func (m *Mirror) Keys(account string) []Key {
 	s := m.now.Load()
 	if s == nil {
@@ -158,7 +170,7 @@ func (m *Mirror) Keys(account string) []Key {
 	return s.find().keys[account]
 }
 
-// AccountsOf gives the accounts that somebody is a member of, by name. The caller does not change them.
+// AccountsOf returns the accounts that somebody is a member of, by name. The caller does not change them.
 func (m *Mirror) AccountsOf(network, subject string) []Account {
 	s := m.now.Load()
 	if s == nil {
@@ -167,15 +179,18 @@ func (m *Mirror) AccountsOf(network, subject string) []Account {
 	return s.find().accounts[identity{network, subject}]
 }
 
-// Accounts gives accounts by name, at most so many, from behind the one that is called after; more says that others follow. Where text
-// is not empty they are those whose name holds it, whatever the case, or whose id it is. The caller does not change them.
+// Accounts returns accounts by name, at most so many, from behind the one that is called after; more says
+// that others follow. Where text is not empty they are those whose name holds it, whatever the case, or whose
+// id it is. The caller does not change them.
 func (m *Mirror) Accounts(text, after string, most int) (found []Account, more bool) {
 	s := m.now.Load()
 	if s == nil {
 		return nil, false
 	}
 	all := s.find().byName
-	from, is := slices.BinarySearchFunc(all, after, func(a Account, name string) int { return cmp.Compare(a.Name, name) })
+	from, is := slices.BinarySearchFunc(all, after, func(a Account, name string) int {
+		return cmp.Compare(a.Name, name)
+	})
 	if is {
 		from++
 	}
@@ -199,14 +214,14 @@ func (m *Mirror) clock() time.Time {
 	return time.Now()
 }
 
-// Ready says whether the mirror has seen everything there is, once.
+// Ready reports whether the mirror has seen everything there is, once.
 func (m *Mirror) Ready() bool { return m.now.Load() != nil }
 
-// BlindSince gives since when changes may not be seen, as while the connection is away or nobody leads the buckets; zero while the
-// snapshot is what is stored.
+// BlindSince returns since when changes may not be seen, as while the connection is away or nobody leads the
+// buckets; zero while the snapshot is what is stored.
 func (m *Mirror) BlindSince() time.Time {
 	var since time.Time
-	for _, at := range []time.Time{m.conn.LostSince(), m.accounts.BlindSince(), m.keys.BlindSince()} {
+	for _, at := range []time.Time{m.conn.LostSince(), m.accounts.StaleSince(), m.keys.StaleSince()} {
 		if since.IsZero() || !at.IsZero() && at.Before(since) {
 			since = at
 		}
@@ -214,13 +229,14 @@ func (m *Mirror) BlindSince() time.Time {
 	return since
 }
 
-// Loaded gives a channel that is closed when the mirror has seen everything there is for the first time.
+// Loaded returns a channel that is closed when the mirror has seen everything there is for the first time.
 func (m *Mirror) Loaded() <-chan struct{} { return m.loaded }
 
 // String names the actor in the supervisor's log.
 func (m *Mirror) String() string { return "key mirror" }
 
-// Serve mirrors until ctx ends, or a bucket has lost what was seen in it: then everything has to be read anew.
+// Serve mirrors until ctx ends, or a bucket has lost what was seen in it: then everything has to be read
+// anew.
 func (m *Mirror) Serve(ctx context.Context) error {
 	accounts := m.conn.Watch(ctx, natsconf.BucketAccounts, ">", &m.accounts)
 	defer accounts.Close()
@@ -247,13 +263,17 @@ func (m *Mirror) Serve(ctx context.Context) error {
 		if missing == 0 && len(accounts.Updates()) == 0 && len(keys.Updates()) == 0 {
 			m.now.Store(next)
 			m.once.Do(func() { close(m.loaded) })
-			next = &snapshot{keys: maps.Clone(next.keys), accounts: maps.Clone(next.accounts), newer: maps.Clone(next.newer)}
+			next = &snapshot{
+				keys: maps.Clone(next.keys), accounts: maps.Clone(next.accounts),
+				newer: maps.Clone(next.newer),
+			}
 		}
 	}
 }
 
 // take puts one entry into the next snapshot; nil is the watch's word for "that was all there is".
-func (m *Mirror) take(next *snapshot, e jetstream.KeyValueEntry, missing int, put func(*snapshot, jetstream.KeyValueEntry) error) int {
+func (m *Mirror) take(next *snapshot, e jetstream.KeyValueEntry, missing int,
+	put func(*snapshot, jetstream.KeyValueEntry) error) int {
 	if e == nil {
 		return missing - 1
 	}
@@ -267,7 +287,7 @@ func (m *Mirror) take(next *snapshot, e jetstream.KeyValueEntry, missing int, pu
 		delete(next.newer, name)
 	}
 	if err != nil {
-		// One damaged entry must not lock everybody out; its owner is unknown until it is mended.
+		// One damaged entry must not lock everybody out; its owner is unknown until it is repaired.
 		m.log.Error().Err(err).Msg("an entry cannot be read")
 	}
 	return missing
@@ -279,8 +299,22 @@ func (m *Mirror) putAccount(next *snapshot, e jetstream.KeyValueEntry) error {
 		return err
 	}
 	a.last = nil // only who changes an account needs it
+	if old, ok := m.before(next, a.ID); ok && !old.DeletedAt.IsZero() && a.DeletedAt.IsZero() {
+		m.log.Error().Str("account", a.ID).
+			Msg("an account that was deleted came back as it was before; it stays deleted")
+		return nil
+	}
 	next.accounts[a.ID] = &a
 	return nil
+}
+
+// before returns an account as it was seen last.
+func (m *Mirror) before(next *snapshot, id string) (*Account, bool) {
+	old, ok := next.accounts[id]
+	if s := m.now.Load(); !ok && s != nil {
+		old, ok = s.accounts[id]
+	}
+	return old, ok
 }
 
 func (m *Mirror) putKey(next *snapshot, e jetstream.KeyValueEntry) error {
@@ -293,7 +327,7 @@ func (m *Mirror) putKey(next *snapshot, e jetstream.KeyValueEntry) error {
 	return nil
 }
 
-// standing gives what holds of a key: what has come, unless that would undo an end that was seen.
+// standing returns what holds of a key: what has come, unless that would undo an end that was seen.
 func (m *Mirror) standing(next *snapshot, d digest, k *Key) *Key {
 	old, ok := next.keys[d]
 	if s := m.now.Load(); !ok && s != nil {
@@ -306,10 +340,12 @@ func (m *Mirror) standing(next *snapshot, d digest, k *Key) *Key {
 	return k
 }
 
-// revives says that a record would undo an end: revocations are for good, and an expiry only ever comes nearer.
+// revives says that a record would undo an end: revocations are for good, and an expiry only ever comes
+// nearer.
 func revives(old, k *Key) bool {
 	if !k.RevokedAt.IsZero() {
 		return false
 	}
-	return !old.RevokedAt.IsZero() || !old.ExpiresAt.IsZero() && (k.ExpiresAt.IsZero() || k.ExpiresAt.After(old.ExpiresAt))
+	return !old.RevokedAt.IsZero() || !old.ExpiresAt.IsZero() &&
+		(k.ExpiresAt.IsZero() || k.ExpiresAt.After(old.ExpiresAt))
 }

@@ -12,11 +12,14 @@ import (
 	"verifyd/natsconf/natstest"
 )
 
-// A key or an account that a newer build has written is not judged by what was known of it before, which may have ended: the request is
-// to be tried again, at an edge that can read it. When it can be read again, it counts again. Nobody else's key suffers.
+// A key or an account that a newer build has written is not judged by what was known of it before, which may
+// have ended: the request is to be tried again, at an edge that can read it. When it can be read again, it
+// counts again. Nobody else's key suffers.
 func TestNewerKeysAndAccountsAreNotJudged(t *testing.T) {
 	t.Parallel()
-	for bucket, what := range map[string]string{natsconf.BucketKeys: "key", natsconf.BucketAccounts: "account"} {
+	for bucket, what := range map[string]string{
+		natsconf.BucketKeys: "key", natsconf.BucketAccounts: "account",
+	} {
 		t.Run(what, func(t *testing.T) {
 			h := start(t)
 			a, err := h.store.CreateAccount(t.Context(), operator, "Harbor Guild")
@@ -65,7 +68,8 @@ func TestNewerKeysAndAccountsAreNotJudged(t *testing.T) {
 	}
 }
 
-// A newer build may write another shape, too: it is told as what it is, with what to do, and a key or an account of it is not judged either.
+// A newer build may write another shape, too: it is told as what it is, with what to do, and a key or an
+// account of it is not judged either.
 func TestNewerShapesAreNotJudged(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -89,26 +93,34 @@ func TestNewerShapesAreNotJudged(t *testing.T) {
 		bucket, below, shape string
 		read                 func() error
 	}{
-		{natsconf.BucketOperations, "operator.>", `{"v":2,"since":{"at":0}}`, func() error { return err2(h.store.IsOperator(t.Context(), "example", "olga")) }},
-		{natsconf.BucketLogins, "link.>", `{"v":3,"account":{"id":"x"}}`, func() error { return err2(h.store.RedeemLoginLink(t.Context(), token)) }},
-		{natsconf.BucketKeys, ">", `{"v":3,"account":{"id":"x"}}`, func() error { return err2(h.store.RevokeKey(t.Context(), operator, a.ID, k.ID)) }},
-		{natsconf.BucketAccounts, a.ID, `{"v":3,"name":["x"]}`, func() error { return err2(h.store.Account(t.Context(), a.ID)) }},
+		{natsconf.BucketOperations, "operator.>", `{"v":2,"since":{"at":0}}`,
+			func() error { return err2(h.store.IsOperator(t.Context(), "example", "olga")) }},
+		{natsconf.BucketLogins, "link.>", `{"v":3,"account":{"id":"x"}}`,
+			func() error { return err2(h.store.RedeemLoginLink(t.Context(), token)) }},
+		{natsconf.BucketKeys, ">", `{"v":3,"account":{"id":"x"}}`,
+			func() error { return err2(h.store.RevokeKey(t.Context(), operator, a.ID, k.ID)) }},
+		{natsconf.BucketAccounts, a.ID, `{"v":4,"name":["x"]}`,
+			func() error { return err2(h.store.Account(t.Context(), a.ID)) }},
 	}
 	for _, s := range shapes {
-		m, err := h.conn.Last(t.Context(), natsconf.BucketStream(s.bucket), natsconf.BucketSubject(s.bucket, s.below))
+		m, err := h.conn.Last(t.Context(), natsconf.BucketStream(s.bucket),
+			natsconf.BucketSubject(s.bucket, s.below))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if _, err := h.conn.JS.Publish(t.Context(), m.Subject, []byte(s.shape)); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.read(); !errors.Is(err, natsconf.ErrNewer) || !strings.Contains(err.Error(), "run the newer verifyd") {
+		if err := s.read(); !errors.Is(err, natsconf.ErrNewer) ||
+			!strings.Contains(err.Error(), "run the newer verifyd") {
 			t.Errorf("%s%s: %v", s.bucket, s.below, err)
 		}
 		if s.bucket != natsconf.BucketKeys {
 			continue
 		}
-		natstest.Await(t, "the key is judged no more", func() bool { return errors.Is(err2(h.mirror.Lookup(secret)), account.ErrNotReady) })
+		natstest.Await(t, "the key is judged no more", func() bool {
+			return errors.Is(err2(h.mirror.Lookup(secret)), account.ErrNotReady)
+		})
 	}
 	if err := err2(h.store.Operators(t.Context())); !errors.Is(err, natsconf.ErrNewer) {
 		t.Errorf("operators: %v", err)
@@ -116,14 +128,16 @@ func TestNewerShapesAreNotJudged(t *testing.T) {
 }
 
 // entryOf finds an entry by its subject or, where that is empty, by the account that its record names.
-func entryOf(t *testing.T, h house, bucket, subject, id string) (string, []byte) {
+func entryOf(t *testing.T, h harness, bucket, subject, id string) (string, []byte) {
 	t.Helper()
-	msgs, err := h.conn.Newest(t.Context(), natsconf.BucketStream(bucket), natsconf.BucketSubject(bucket, ">"))
+	msgs, err := h.conn.Newest(t.Context(), natsconf.BucketStream(bucket),
+		natsconf.BucketSubject(bucket, ">"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, m := range msgs {
-		if m.Subject() == subject || subject == "" && regexp.MustCompile(`"account":"`+id+`"`).Match(m.Data()) {
+		if m.Subject() == subject || subject == "" &&
+			regexp.MustCompile(`"account":"`+id+`"`).Match(m.Data()) {
 			return m.Subject(), m.Data()
 		}
 	}
@@ -131,8 +145,9 @@ func entryOf(t *testing.T, h house, bucket, subject, id string) (string, []byte)
 	return "", nil
 }
 
-// Who writes a record again writes all of it. What a newer build has put into it would be gone, be it a newer version or a member that this
-// build does not know; so the record is read as far as it can be, and not written.
+// Who writes a record again writes all of it. What a newer build has put into it would be gone, be it a newer
+// version or a member that this build does not know; so the record is read as far as it can be, and not
+// written.
 func TestNewerRecordsAreNotWrittenAgain(t *testing.T) {
 	h := start(t)
 	a, err := h.store.CreateAccount(t.Context(), operator, "Harbor Guild")
@@ -157,9 +172,11 @@ func TestNewerRecordsAreNotWrittenAgain(t *testing.T) {
 		}
 		subject, data := entryOf(t, h, bucket, filter, a.ID)
 		for name, newer := range map[string][]byte{
-			"version":          regexp.MustCompile(`"v":\d+`).ReplaceAll(data, []byte(`"v":99`)),
-			"member":           regexp.MustCompile(`^\{`).ReplaceAll(data, []byte(`{"planted":["https://shop.example"],`)),
-			"member of a part": regexp.MustCompile(`"last":\{`).ReplaceAll(data, []byte(`"last":{"planted":1,`)),
+			"version": regexp.MustCompile(`"v":\d+`).ReplaceAll(data, []byte(`"v":99`)),
+			"member": regexp.MustCompile(`^\{`).
+				ReplaceAll(data, []byte(`{"planted":["https://shop.example"],`)),
+			"member of a part": regexp.MustCompile(`"last":\{`).
+				ReplaceAll(data, []byte(`"last":{"planted":1,`)),
 		} {
 			if string(newer) == string(data) {
 				t.Fatalf("%s: %s is not there: %s", bucket, name, data)
@@ -183,7 +200,8 @@ func TestNewerRecordsAreNotWrittenAgain(t *testing.T) {
 	}
 }
 
-// A right is taken away whatever the record holds besides: an older build would leave a leaked key alive otherwise, until all are upgraded.
+// A right is taken away whatever the record holds besides: an older build would leave a leaked key alive
+// otherwise, until all are upgraded.
 func TestRightsAreTakenFromNewerRecords(t *testing.T) {
 	h := start(t)
 	a, err := h.store.CreateAccount(t.Context(), operator, "Harbor Guild")
@@ -195,13 +213,15 @@ func TestRightsAreTakenFromNewerRecords(t *testing.T) {
 		t.Fatal(err)
 	}
 	subject, data := entryOf(t, h, natsconf.BucketKeys, "", a.ID)
-	if _, err := h.conn.JS.Publish(t.Context(), subject, regexp.MustCompile(`^\{`).ReplaceAll(data, []byte(`{"planted":["https://shop.example"],`))); err != nil {
+	if _, err := h.conn.JS.Publish(t.Context(), subject, regexp.MustCompile(`^\{`).
+		ReplaceAll(data, []byte(`{"planted":["https://shop.example"],`))); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := h.store.RevokeKey(t.Context(), operator, a.ID, k.ID); err != nil {
 		t.Fatal(err)
 	}
-	if _, after := entryOf(t, h, natsconf.BucketKeys, subject, a.ID); !strings.Contains(string(after), `"revoked_at"`) || !strings.Contains(string(after), `"planted":["https://shop.example"]`) {
+	if _, after := entryOf(t, h, natsconf.BucketKeys, subject, a.ID); !strings.Contains(string(after),
+		`"revoked_at"`) || !strings.Contains(string(after), `"planted":["https://shop.example"]`) {
 		t.Errorf("the revoked key's record is %s", after)
 	}
 }

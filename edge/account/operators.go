@@ -18,23 +18,24 @@ import (
 	"verifyd/natsconf"
 )
 
-// ServiceLog stands in the place of an account's id in the audit log, for what concerns the whole service: who is an operator, and
-// which receiver hosts are paused.
+// ServiceLog stands in the place of an account's id in the audit log, for what concerns the whole service:
+// who is an operator, and which receiver hosts are paused.
 const ServiceLog = "service"
 
-// Grant makes somebody an operator in the dashboard: they see all accounts, pause receiver hosts and send callbacks again. It is for an
-// identity, or for a login link: then for whoever redeems that. Of a login link into an account it says that it leads there, and makes nobody
-// an operator. Only the command line makes one.
+// Grant makes somebody an operator in the dashboard: they see all accounts, pause receiver hosts and send
+// callbacks again. It is for an identity, or for a login link: then for whoever redeems that. Of a login link
+// into an account it says that it leads there, and makes nobody an operator. Only the command line makes one.
 type Grant struct {
-	Network string    `json:"network,omitempty"` // the identity network's id
+	Network string    `json:"network,omitempty"` // the identity network's namespace
 	Subject string    `json:"subject,omitempty"` // who they are there
 	Link    string    `json:"link,omitempty"`    // the login link's id, in place of an identity
 	Account string    `json:"account,omitempty"` // of a login link into an account: the account's id,
 	Role    Role      `json:"role,omitempty"`    // and what whoever redeems it is there
 	By      string    `json:"by"`
 	Since   time.Time `json:"since"`
-	Until   time.Time `json:"until,omitzero"` // when a login link's last login ends; zero for an identity, whose grant holds until it is revoked
-	Ended   time.Time `json:"ended,omitzero"` // when it was revoked; zero: it was not
+	// when a login link's last login ends; zero for an identity, whose grant holds until it is revoked
+	Until time.Time `json:"until,omitzero"`
+	Ended time.Time `json:"ended,omitzero"` // when it was revoked; zero: it was not
 
 	last *Record // of the change that made it so; see ledger.settle
 }
@@ -52,8 +53,8 @@ const grantVersion = 1
 // ErrNoOperator is returned for who is no operator.
 var ErrNoOperator = errors.New("no such operator; list them with: verifyd operator list")
 
-// Grants are below these in the bucket natsconf.BucketOperations, where an edge writes nothing but pauses: a login that says of itself
-// that it is an operator's, or came by a login link, is none without a grant.
+// Grants are below these in the bucket natsconf.BucketOperations, where an edge writes nothing but pauses: a
+// login that says of itself that it is an operator's, or came by a login link, is none without a grant.
 const (
 	operatorEntry     = "operator."
 	operatorLinkEntry = "operator-link."
@@ -105,41 +106,47 @@ func (g Grant) what() string {
 	return "operator"
 }
 
-// holds says whether the grant is in force at an instant.
+// holds reports whether the grant is in force at an instant.
 func (g Grant) holds(at time.Time) bool {
 	return g.Ended.IsZero() && (g.Until.IsZero() || at.Before(g.Until))
 }
 
-// GrantOperator makes somebody an operator. A repeat is harmless. Its errors are ErrNotAllowed for who is not at the command line,
-// natsconf.ErrCredential, and an *InputError.
+// GrantOperator makes somebody an operator. A repeat is harmless. Its errors are ErrNotAllowed for who is not
+// at the command line, natsconf.ErrCredential, and an *InputError.
 func (s *Store) GrantOperator(ctx context.Context, by Actor, network, subject string) (Grant, error) {
 	if network == "" || subject == "" || !plain(network, nameBytes) || len(subject) > subjectBytes {
-		return Grant{}, &InputError{Field: "identity", Detail: "an operator is an identity network's id, a colon, and a subject there of at most 1024 bytes, for example example:12345"}
+		return Grant{}, &InputError{
+			Field: "identity", Detail: "an operator is an identity network's id, a colon, and a subject there of at most 1024 bytes, for example example:12345",
+		}
 	}
 	g := Grant{Network: network, Subject: subject, By: by.String(), Since: s.instant()}
 	return g, s.decide(ctx, by, OperatorGranted, g, func(Grant, error) (Grant, error) { return g, nil })
 }
 
-// RevokeOperator ends an identity's grant; every page asks for it anew. Its errors are ErrNoOperator, natsconf.ErrCredential, and
-// ErrNotAllowed for who is not at the command line.
+// RevokeOperator ends an identity's grant; every page asks for it anew. Its errors are ErrNoOperator,
+// natsconf.ErrCredential, and ErrNotAllowed for who is not at the command line.
 func (s *Store) RevokeOperator(ctx context.Context, by Actor, network, subject string) error {
 	return s.revoke(ctx, by, OperatorRevoked, Grant{Network: network, Subject: subject})
 }
 
-// RevokeOperatorLink ends what an operator's login link gives, whether it was redeemed or not: nobody can redeem it any more, and who did
-// is an operator no more. Its errors are those of RevokeOperator.
+// RevokeOperatorLink ends what an operator's login link gives, whether it was redeemed or not: nobody can
+// redeem it any more, and who did is an operator no more. Its errors are those of RevokeOperator.
 func (s *Store) RevokeOperatorLink(ctx context.Context, by Actor, link string) error {
 	return s.revoke(ctx, by, OperatorRevoked, Grant{Link: link})
 }
 
-// RevokeLoginLink ends what a login link into an account gives, whether it was redeemed or not: nobody can redeem it any more, and who did is
-// logged in no more. Its errors are ErrNoLink, ErrNoAccount for what is no account's id, natsconf.ErrCredential, and ErrNotAllowed for who is not at the
-// command line.
+// RevokeLoginLink ends what a login link into an account gives, whether it was redeemed or not: nobody can
+// redeem it any more, who did is logged in no more, and invites that they made let nobody in. LinkWork says
+// what stays. Its errors are ErrNoLink, ErrNoAccount for what is no account's id, natsconf.ErrCredential, and
+// ErrNotAllowed for who is not at the command line.
 func (s *Store) RevokeLoginLink(ctx context.Context, by Actor, account, link string) error {
 	if !isAccountID(account) {
 		return ErrNoAccount
 	}
-	return s.revoke(ctx, by, LinkRevoked, Grant{Link: link, Account: account})
+	if err := s.revoke(ctx, by, LinkRevoked, Grant{Link: link, Account: account}); err != nil {
+		return err
+	}
+	return s.withdrawInvitesOf(ctx, by, account, link)
 }
 
 func (s *Store) revoke(ctx context.Context, by Actor, what string, of Grant) error {
@@ -149,9 +156,11 @@ func (s *Store) revoke(ctx context.Context, by Actor, what string, of Grant) err
 	})
 }
 
-// decide changes a grant. edit is given the one that is in force, or the error that there is none; it may run several times. The record lies in
-// the grant and is written after it, as a key's is: what takes a right away cannot wait for the log, and no record tells of what did not happen.
-func (s *Store) decide(ctx context.Context, by Actor, what string, of Grant, edit func(Grant, error) (Grant, error)) error {
+// decide changes a grant. edit is given the one that is in force, or the error that there is none; it may run
+// several times. The record lies in the grant and is written after it, as a key's is: what takes a right away
+// cannot wait for the log, and no record reports what did not happen.
+func (s *Store) decide(ctx context.Context, by Actor, what string, of Grant,
+	edit func(Grant, error) (Grant, error)) error {
 	if !by.atCommandLine() {
 		return fmt.Errorf("%w: only the command line makes operators and login links", ErrNotAllowed)
 	}
@@ -164,7 +173,7 @@ func (s *Store) decide(ctx context.Context, by Actor, what string, of Grant, edi
 	}
 	defer done()
 	var g Grant
-	err = again(func() error {
+	err = natsconf.Retry(ctx, func() error {
 		found, revision, err := s.grant(ctx, of)
 		if err != nil && !errors.Is(err, of.none()) {
 			return err
@@ -175,7 +184,9 @@ func (s *Store) decide(ctx context.Context, by Actor, what string, of Grant, edi
 		if g, err = edit(found, err); err != nil {
 			return err
 		}
-		if g.last, err = s.draft(ctx, by, g.log(), what, g.Holder(), map[string]string{"role": string(g.Role)}); err != nil {
+		if g.last, err = s.draft(ctx, by, g.log(), what, g.Holder(), map[string]string{
+			"role": string(g.Role),
+		}); err != nil {
 			return err
 		}
 		return s.putGrant(ctx, g, revision)
@@ -186,7 +197,7 @@ func (s *Store) decide(ctx context.Context, by Actor, what string, of Grant, edi
 	return s.ledger.conclude(ctx, g.last)
 }
 
-// mayGrant tells at once where this process's credential may not write a grant.
+// mayGrant reports at once where this process's credential may not write a grant.
 func (s *Store) mayGrant(ctx context.Context, g Grant) error {
 	if err := s.conn.MayWrite(ctx, g.subject()); err != nil {
 		return fmt.Errorf("change the %s: %w", g.what(), err)
@@ -194,42 +205,46 @@ func (s *Store) mayGrant(ctx context.Context, g Grant) error {
 	return nil
 }
 
-// putGrant stores a grant that has not changed since it was read, for as long as it says something. The error is errOvertaken where it has.
+// putGrant stores a grant that has not changed since it was read, for as long as it says something. The error
+// is natsconf.ErrConflict where it has.
 func (s *Store) putGrant(ctx context.Context, g Grant, revision uint64) error {
 	data, err := json.Marshal(grantRecord{grantVersion, g, g.last.wire()})
 	if err != nil {
 		return fmt.Errorf("encode the %s: %w", g.what(), err)
 	}
-	m := &nats.Msg{Subject: g.subject(), Data: data, Header: nats.Header{jetstream.ExpectedLastSubjSeqHeader: {strconv.FormatUint(revision, 10)}}}
+	m := &nats.Msg{
+		Subject: g.subject(), Data: data, Header: nats.Header{
+			jetstream.ExpectedLastSubjSeqHeader: {strconv.FormatUint(revision, 10)},
+		},
+	}
 	switch {
 	case g.Until.IsZero():
 	case !g.Ended.IsZero(): // it holds the record of that, which the next start of a service may have to write
 		m.Header.Set(jetstream.MsgTTLHeader, natsconf.AuditTTL.String())
 	default:
-		m.Header.Set(jetstream.MsgTTLHeader, max(g.Until.Sub(s.now()), time.Second).Round(time.Second).String())
+		m.Header.Set(jetstream.MsgTTLHeader, max(g.Until.Sub(s.now()), time.Second).Round(time.Second).
+			String())
 	}
-	_, err = s.conn.JS.PublishMsg(ctx, m, jetstream.WithRetryAttempts(0))
+	err = s.conn.PublishOne(ctx, natsconf.BucketStream(natsconf.BucketOperations), m)
 	if err == nil {
 		return nil
 	}
-	if err = natsconf.Kind(err); errors.Is(err, natsconf.ErrConflict) {
-		return errOvertaken
-	}
-	return fmt.Errorf("store the %s: %w", g.what(), err)
+	return fmt.Errorf("store the %s: %w", g.what(), natsconf.Kind(err))
 }
 
-// IsOperator says whether somebody is an operator at this moment, as the leader has it.
+// IsOperator reports whether somebody is an operator at this moment, as the leader has it.
 func (s *Store) IsOperator(ctx context.Context, network, subject string) (bool, error) {
 	return s.granted(ctx, Grant{Network: network, Subject: subject})
 }
 
-// IsOperatorLink says whether a login link makes whoever redeemed it an operator at this moment, as the leader has it.
+// IsOperatorLink reports whether a login link makes whoever redeemed it an operator at this moment, as the
+// leader has it.
 func (s *Store) IsOperatorLink(ctx context.Context, link string) (bool, error) {
 	return s.granted(ctx, Grant{Link: link})
 }
 
-// LoginLinkGrant gives what a login link gives in an account at this moment, as the leader has it: whoever redeemed it is that there, for as
-// long, and nothing else. The error is ErrNoLink where it gives nothing.
+// LoginLinkGrant returns what a login link gives in an account at this moment, as the leader has it: whoever
+// redeemed it is that there, for as long, and nothing else. The error is ErrNoLink where it gives nothing.
 func (s *Store) LoginLinkGrant(ctx context.Context, account, link string) (Grant, error) {
 	if !isAccountID(account) {
 		return Grant{}, ErrNoLink
@@ -249,8 +264,8 @@ func (s *Store) granted(ctx context.Context, to Grant) (bool, error) {
 	return err == nil, err
 }
 
-// grant reads what stands of a holder's grant, and its revision. The error is ErrNoOperator where none is in force, and ErrNoLink for a link
-// into an account.
+// grant reads what stands of a holder's grant, and its revision. The error is ErrNoOperator where none is in
+// force, and ErrNoLink for a link into an account.
 func (s *Store) grant(ctx context.Context, to Grant) (g Grant, revision uint64, err error) {
 	m, err := s.conn.Last(ctx, natsconf.BucketStream(natsconf.BucketOperations), to.subject())
 	if errors.Is(err, natsconf.ErrNotFound) {
@@ -260,7 +275,9 @@ func (s *Store) grant(ctx context.Context, to Grant) (g Grant, revision uint64, 
 		return Grant{}, 0, fmt.Errorf("read the %s: %w", to.what(), err)
 	}
 	g, err = decodeGrant(m.Data)
-	if err == nil && (!g.holds(s.now()) || g.Network != to.Network || g.Subject != to.Subject || g.Link != to.Link || g.Account != to.Account) {
+	if err == nil &&
+		(!g.holds(s.now()) || g.Network != to.Network || g.Subject != to.Subject || g.Link != to.Link ||
+			g.Account != to.Account) {
 		err = to.none()
 	}
 	return g, m.Sequence, err
@@ -284,8 +301,8 @@ func (s *Store) Operators(ctx context.Context) ([]Grant, error) {
 	return grants, nil
 }
 
-// LoginLinks lists what login links into an account give and nobody has taken back, by link: until the last login that one may have led to
-// ends. The error is ErrNoAccount for what is no account's id.
+// LoginLinks lists what login links into an account give and nobody has taken back, by link: until the last
+// login that one may have led to ends. The error is ErrNoAccount for what is no account's id.
 func (s *Store) LoginLinks(ctx context.Context, account string) ([]Grant, error) {
 	if !isAccountID(account) {
 		return nil, ErrNoAccount
@@ -329,8 +346,9 @@ func (s *Store) decisions(ctx context.Context, entries ...string) ([]Grant, erro
 	return grants, nil
 }
 
-// OperatorLink makes a login link for the operator's pages and gives its token, this once. RevokeOperatorLink takes it back. Its errors are
-// natsconf.ErrCredential, and ErrNotAllowed for who is not at the command line.
+// OperatorLink makes a login link for the operator's pages and returns its token, this once.
+// RevokeOperatorLink takes it back. Its errors are natsconf.ErrCredential, and ErrNotAllowed for who is not
+// at the command line.
 func (s *Store) OperatorLink(ctx context.Context, by Actor) (token string, l Link, err error) {
 	if !by.atCommandLine() {
 		return "", Link{}, fmt.Errorf("%w: only the command line makes operators", ErrNotAllowed)

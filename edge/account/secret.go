@@ -13,19 +13,21 @@ import (
 type Secret struct {
 	Value     string // "whsec_…", as Standard Webhooks writes it
 	CreatedAt time.Time
-	ExpiresAt time.Time // zero: the current one; otherwise the end of the overlap in which it signs beside its successor
+	// zero: the current one; otherwise the end of the overlap in which it signs beside its successor
+	ExpiresAt time.Time
 }
 
 const (
 	// secretBytes of randomness in a signing secret, as Standard Webhooks recommends (24 to 64).
 	secretBytes  = 32
 	secretPrefix = "whsec_"
-	// MostOverlap bounds an overlap: two secrets that are good for ever would be one too many.
-	MostOverlap = 30 * 24 * time.Hour
+	// MaxOverlap bounds an overlap: two secrets that are good for ever would be one too many.
+	MaxOverlap = 30 * 24 * time.Hour
 )
 
 var (
-	// ErrRotating is returned where a rotation is under way: a third secret would put out the one that receivers still hold.
+	// ErrRotating is returned where a rotation is under way: a third secret would put out the one that
+	// receivers still hold.
 	ErrRotating = errors.New("a rotation of the signing secret is under way; end it first")
 	// ErrNotRotating is returned where there is no rotation to end.
 	ErrNotRotating = errors.New("no rotation of the signing secret is under way")
@@ -37,11 +39,12 @@ func newSigningSecret() string {
 	return secretPrefix + base64.StdEncoding.EncodeToString(b[:])
 }
 
-// RotateSecret gives the account a new signing secret. For the time of the overlap callbacks carry a signature of the old one too;
-// with none they never do again. Its errors are ErrRotating while an earlier overlap goes on, ErrNoAccount, ErrNotAllowed and an
-// *InputError.
-func (s *Store) RotateSecret(ctx context.Context, by Actor, account string, overlap time.Duration) (Account, error) {
-	if err := checkSpan("overlap", overlap, MostOverlap); err != nil {
+// RotateSecret returns the account a new signing secret. For the time of the overlap callbacks carry a
+// signature of the old one too; with none they never do again. Its errors are ErrRotating while an earlier
+// overlap goes on, ErrNoAccount, ErrNotAllowed and an *InputError.
+func (s *Store) RotateSecret(ctx context.Context, by Actor, account string, overlap time.Duration) (Account,
+	error) {
+	if err := checkSpan("overlap", overlap, MaxOverlap); err != nil {
 		return Account{}, err
 	}
 	fresh := newSigningSecret()
@@ -60,8 +63,8 @@ func (s *Store) RotateSecret(ctx context.Context, by Actor, account string, over
 	})
 }
 
-// EndRotation ends the overlap of a rotation now: the old secret signs no more. Its errors are ErrNotRotating, ErrNoAccount and
-// ErrNotAllowed.
+// EndRotation ends the overlap of a rotation now: the old secret signs no more. Its errors are
+// ErrNotRotating, ErrNoAccount and ErrNotAllowed.
 func (s *Store) EndRotation(ctx context.Context, by Actor, account string) (Account, error) {
 	return s.change(ctx, by, account, ActionSecrets, func(a *Account, now time.Time) (deed, error) {
 		if len(a.Signing(now)) < 2 {
@@ -72,14 +75,14 @@ func (s *Store) EndRotation(ctx context.Context, by Actor, account string) (Acco
 	})
 }
 
-// RevealSecrets gives the secrets that sign now, the current one first, and writes down who asked. Its errors are ErrNoAccount and
-// ErrNotAllowed.
+// RevealSecrets returns the secrets that sign now, the current one first, and writes down who asked. Its
+// errors are ErrNoAccount and ErrNotAllowed.
 func (s *Store) RevealSecrets(ctx context.Context, by Actor, account string) ([]Secret, error) {
 	a, _, err := s.account(ctx, account)
 	if err != nil {
 		return nil, err
 	}
-	if err := permit(a, by, ActionReveal); err != nil {
+	if err := s.permit(ctx, a, by, ActionReveal); err != nil {
 		return nil, err
 	}
 	if err := s.Note(ctx, by, account, SecretRevealed, "", nil); err != nil {

@@ -28,14 +28,16 @@ func TestRotationHasAnOverlap(t *testing.T) {
 	if !signs(fresh, first)() {
 		t.Error("the old secret was not given to the end of the overlap")
 	}
-	if err := err2(h.store.RotateSecret(t.Context(), operator, a.ID, time.Hour)); !errors.Is(err, account.ErrRotating) {
+	if err := err2(h.store.RotateSecret(t.Context(), operator, a.ID, time.Hour)); !errors.Is(err,
+		account.ErrRotating) {
 		t.Errorf("a rotation within a rotation: %v", err)
 	}
 	h.at(end)
 	if !signs(fresh)() {
 		t.Error("the old secret is given after the overlap")
 	}
-	if err := err2(h.store.EndRotation(t.Context(), operator, a.ID)); !errors.Is(err, account.ErrNotRotating) {
+	if err := err2(h.store.EndRotation(t.Context(), operator, a.ID)); !errors.Is(err,
+		account.ErrNotRotating) {
 		t.Errorf("ending what has ended: %v", err)
 	}
 	again, err := h.store.RotateSecret(t.Context(), operator, a.ID, time.Hour)
@@ -70,13 +72,16 @@ func TestSecretRefusals(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	a := h.account(t, "a")
-	for _, overlap := range []time.Duration{-1, account.MostOverlap + 1} {
-		if input, ok := errors.AsType[*account.InputError](err2(h.store.RotateSecret(t.Context(), operator, a.ID, overlap))); !ok || input.Field != "overlap" {
+	for _, overlap := range []time.Duration{-1, account.MaxOverlap + 1} {
+		if input, ok := errors.AsType[*account.InputError](
+			err2(h.store.RotateSecret(t.Context(), operator, a.ID, overlap))); !ok ||
+			input.Field != "overlap" {
 			t.Errorf("overlap of %s: %v", overlap, input)
 		}
 	}
 	for what, err := range map[string]error{
-		"rotate": err2(h.store.RotateSecret(t.Context(), operator, "acc_nobody", 0)), "end": err2(h.store.EndRotation(t.Context(), operator, "acc_nobody")),
+		"rotate": err2(h.store.RotateSecret(t.Context(), operator, "acc_nobody", 0)),
+		"end":    err2(h.store.EndRotation(t.Context(), operator, "acc_nobody")),
 		"reveal": err2(h.store.RevealSecrets(t.Context(), operator, "acc_nobody")),
 	} {
 		if !errors.Is(err, account.ErrNoAccount) {

@@ -13,13 +13,13 @@ import (
 
 	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
-	"verifyd/natsconf/seal"
+	"verifyd/natsconf/secretbox"
 	"verifyd/sessions"
 )
 
 func startStore(t *testing.T) *Store {
 	t.Helper()
-	s, err := NewStore(t.Context(), natstest.Start(t), seal.NewKey())
+	s, err := NewStore(t.Context(), natstest.Start(t), secretbox.NewKey())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +34,9 @@ func dieAfter(t *testing.T, s *Store, id string, quota int64) {
 		t.Fatal(err)
 	}
 	a.Quota = quota
-	if a.last, err = s.draft(t.Context(), Operator("dead"), id, QuotaSet, "", map[string]string{"to": fmt.Sprint(quota)}); err != nil {
+	if a.last, err = s.draft(t.Context(), Operator("dead"), id, QuotaSet, "", map[string]string{
+		"to": fmt.Sprint(quota),
+	}); err != nil {
 		t.Fatal(err)
 	}
 	data, err := encodeAccount(a, s.box)
@@ -46,7 +48,8 @@ func dieAfter(t *testing.T, s *Store, id string, quota int64) {
 	}
 }
 
-// Who dies between a change and its record leaves the record in what was changed; the next one who changes it writes both.
+// Who dies between a change and its record leaves the record in what was changed; the next one who changes it
+// writes both.
 func TestRecordOfAChangeWhoseMakerDied(t *testing.T) {
 	t.Parallel()
 	s := startStore(t)
@@ -70,7 +73,9 @@ func TestRecordOfAChangeWhoseMakerDied(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{SecretRotated, SecretRotated, QuotaSet, "test.note", "test.note", "test.note", AccountCreated}
+	want := []string{
+		SecretRotated, SecretRotated, QuotaSet, "test.note", "test.note", "test.note", AccountCreated,
+	}
 	if len(page.Records) != len(want) {
 		t.Fatalf("the log: %+v", page.Records)
 	}
@@ -101,7 +106,8 @@ func dieRevoking(t *testing.T, s *Store, id string) {
 	}
 }
 
-// The same for a key, also when the next one finds nothing left to change; and at the start of a service, for what nobody changes again.
+// The same for a key, also when the next one finds nothing left to change; and at the start of a service, for
+// what nobody changes again.
 func TestRecordOfAKeyWhoseMakerDied(t *testing.T) {
 	t.Parallel()
 	s := startStore(t)
@@ -110,8 +116,11 @@ func TestRecordOfAKeyWhoseMakerDied(t *testing.T) {
 		t.Fatal(err)
 	}
 	for what, settle := range map[string]func(id string) error{
-		"a repeat": func(id string) error { _, err := s.RevokeKey(t.Context(), Operator(""), a.ID, id); return err },
-		"a start":  func(string) error { return s.Settle(t.Context()) },
+		"a repeat": func(id string) error {
+			_, err := s.RevokeKey(t.Context(), Operator(""), a.ID, id)
+			return err
+		},
+		"a start": func(string) error { return s.Settle(t.Context()) },
 	} {
 		_, k, err := s.CreateKey(t.Context(), Operator(""), a.ID, KeyOptions{})
 		if err != nil {
@@ -128,7 +137,8 @@ func TestRecordOfAKeyWhoseMakerDied(t *testing.T) {
 			}
 		}
 		page, err := s.Audit(t.Context(), a.ID, "", 0)
-		if err != nil || page.Records[0].What != KeyWasRevoked || page.Records[0].On != k.ID || page.Records[0].Number != before+1 {
+		if err != nil || page.Records[0].What != KeyWasRevoked || page.Records[0].On != k.ID ||
+			page.Records[0].Number != before+1 {
 			t.Errorf("%s: the log: %+v, %v", what, page.Records, err)
 		}
 	}
@@ -142,7 +152,8 @@ func dieTakingBack(t *testing.T, s *Store, of Grant) {
 		t.Fatal(err)
 	}
 	g.Ended = s.instant()
-	if g.last, err = s.draft(t.Context(), Operator("dead"), g.log(), LinkRevoked, g.Holder(), nil); err != nil {
+	if g.last, err = s.draft(t.Context(), Operator("dead"), g.log(), LinkRevoked, g.Holder(),
+		nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.putGrant(t.Context(), g, revision); err != nil {
@@ -150,8 +161,8 @@ func dieTakingBack(t *testing.T, s *Store, of Grant) {
 	}
 }
 
-// The same for what a login link gives, which nobody has in the meantime: also when the next one finds nothing left to take back, when somebody
-// is made an operator again, and at the start of a service.
+// The same for what a login link gives, which nobody has in the meantime: also when the next one finds
+// nothing left to take back, when somebody is made an operator again, and at the start of a service.
 func TestRecordOfAGrantWhoseMakerDied(t *testing.T) {
 	t.Parallel()
 	s := startStore(t)
@@ -239,7 +250,8 @@ func TestTakingBackDoesNotWaitForItsRecord(t *testing.T) {
 	if _, err := s.conn.JS.UpdateStream(t.Context(), full); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.RevokeLoginLink(t.Context(), Operator(""), a.ID, l.ID); !errors.Is(err, natsconf.ErrUncertain) {
+	if err := s.RevokeLoginLink(t.Context(), Operator(""), a.ID, l.ID); !errors.Is(err,
+		natsconf.ErrUncertain) {
 		t.Errorf("without its record: %v", err)
 	}
 	if g, err := s.LoginLinkGrant(t.Context(), a.ID, l.ID); !errors.Is(err, ErrNoLink) {
@@ -283,7 +295,7 @@ func TestUseWithinTheHourIsNotDue(t *testing.T) {
 	u := NewUses(nil, zerolog.Nop())
 	now := time.Now()
 	for i, want := range []int{1, 0, 1} {
-		u.Saw("key_a", now.Add([]time.Duration{0, useEvery - 1, useEvery}[i]))
+		u.RecordUse("key_a", now.Add([]time.Duration{0, useEvery - 1, useEvery}[i]))
 		if len(u.due) != want {
 			t.Errorf("use %d: %d are due, want %d", i+1, len(u.due), want)
 		}
@@ -311,18 +323,22 @@ func TestRecordsOfVersion1(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	put(natsconf.BucketAccounts, id, map[string]any{"v": 1, "name": "Old Guild", "quota": 5, "created_at": created, "secrets": sealed})
+	put(natsconf.BucketAccounts, id, map[string]any{
+		"v": 1, "name": "Old Guild", "quota": 5, "created_at": created, "secrets": sealed,
+	})
 	secret := newSecret(false)
 	d, _, err := parseSecret(secret)
 	if err != nil {
 		t.Fatal(err)
 	}
 	put(natsconf.BucketKeys, d.entryV1(), map[string]any{
-		"v": 1, "account": id, "last4": secret[len(secret)-4:], "policy": sessions.PolicyOnce, "created_at": created,
+		"v": 1, "account": id, "last4": secret[len(secret)-4:], "policy": sessions.PolicyOnce,
+		"created_at": created,
 	})
 
 	a, err := s.AccountByName(t.Context(), "Old Guild")
-	if err != nil || a.Quota != 5 || len(a.Signing(time.Now())) != 2 || a.Secrets[0].Value != "whsec_new" || !a.Secrets[1].CreatedAt.Equal(created) {
+	if err != nil || a.Quota != 5 || len(a.Signing(time.Now())) != 2 || a.Secrets[0].Value != "whsec_new" ||
+		!a.Secrets[1].CreatedAt.Equal(created) {
 		t.Errorf("account: %+v, %v", a, err)
 	}
 	for _, name := range []string{secret, d.id()} {
@@ -348,7 +364,9 @@ func TestRecordsOfVersion1(t *testing.T) {
 	if _, err := s.RevokeKey(t.Context(), Operator(""), "", secret); err != nil {
 		t.Errorf("revoking it by the key itself: %v", err)
 	}
-	put(natsconf.BucketAccounts, idOf("Next Guild"), map[string]any{"v": 3, "name": "Next Guild"})
+	put(natsconf.BucketAccounts, idOf("Next Guild"), map[string]any{
+		"v": accountVersion + 1, "name": "Next Guild",
+	})
 	if _, err := s.AccountByName(t.Context(), "Next Guild"); err == nil || errors.Is(err, ErrNoAccount) {
 		t.Errorf("a record of a newer version: %v", err)
 	}

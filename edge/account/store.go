@@ -14,11 +14,12 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"verifyd/natsconf"
-	"verifyd/natsconf/seal"
+	"verifyd/natsconf/secretbox"
 )
 
-// casTries bounds how often an update starts over because another one came first.
-const casTries = 50
+// onceTries bounds how often a write-once entry is tried while another's, or one's own whose answer was lost,
+// is on its way there.
+const onceTries = 50
 
 var (
 	// ErrNoAccount is returned where there is no account of that name.
@@ -29,9 +30,10 @@ var (
 	ErrNoKey = errors.New("no such API key")
 )
 
-// Store creates and changes accounts, keys and members, and keeps the audit log of it. It is for the operator's commands and the
-// dashboard; requests use the Mirror. Every change is one compare-and-set, whoever makes it where, and is in the audit log when it
-// is acknowledged. Its methods are safe for concurrent use; beside the errors that each names they return natsconf's.
+// Store creates and changes accounts, keys and members, and keeps the audit log of it. It is for the
+// operator's commands and the dashboard; requests use the Mirror. Every change is one compare-and-set,
+// whoever makes it where, and is in the audit log when it is acknowledged. Its methods are safe for
+// concurrent use; beside the errors that each names they return natsconf's.
 type Store struct {
 	Now func() time.Time // tests move it; nil: time.Now
 
@@ -39,12 +41,12 @@ type Store struct {
 	accounts, keys jetstream.KeyValue
 	uses           jetstream.KeyValue
 	ledger         ledger
-	box            *seal.Box
+	box            *secretbox.Box
 	changing       chan struct{} // holds one: whoever has the turn
 }
 
-// turn waits until no other change of this process is under way. Changes of other processes meet in the compare-and-set; without
-// turns, hundreds at once here would race for each number of the audit log.
+// turn waits until no other change of this process is under way. Changes of other processes meet in the
+// compare-and-set; without turns, hundreds at once here would race for each number of the audit log.
 func (s *Store) turn(ctx context.Context) (done func(), err error) {
 	select {
 	case s.changing <- struct{}{}:
@@ -54,19 +56,20 @@ func (s *Store) turn(ctx context.Context) (done func(), err error) {
 	}
 }
 
-// checkEntry is the entry of the accounts bucket that tells which master key the store was made with. Account ids have another
-// prefix.
+// checkEntry is the entry of the accounts bucket that says which master key the store was made with. Account
+// ids have another prefix.
 const checkEntry = "master-key-check"
 
 // MasterKeySubject is where the check of the master key stands. Each store has its own.
 func MasterKeySubject() string { return natsconf.BucketSubject(natsconf.BucketAccounts, checkEntry) }
 
-// ErrMasterKey is returned for a store that was made with another master key: its secrets would not open, and what this key
-// sealed would not open for the others.
+// ErrMasterKey is returned for a store that was made with another master key: its secrets would not open, and
+// what this key sealed would not open for the others.
 var ErrMasterKey = errors.New("this is not the master key that the store was made with")
 
-// checkKey compares the check, and writes it where there is none yet. It looks first: a dispatcher's credential may only read.
-func checkKey(ctx context.Context, accounts jetstream.KeyValue, key seal.Key) error {
+// checkKey compares the check, and writes it where there is none yet. It looks first: a dispatcher's
+// credential may only read.
+func checkKey(ctx context.Context, accounts jetstream.KeyValue, key secretbox.Key) error {
 	e, err := accounts.Get(ctx, checkEntry)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
 		_, err = accounts.Create(ctx, checkEntry, key.NewCheck())
@@ -88,7 +91,7 @@ func checkKey(ctx context.Context, accounts jetstream.KeyValue, key seal.Key) er
 }
 
 // NewStore binds to the buckets. The error is ErrMasterKey where the store belongs to another master key.
-func NewStore(ctx context.Context, c *natsconf.Conn, key seal.Key) (*Store, error) {
+func NewStore(ctx context.Context, c *natsconf.Conn, key secretbox.Key) (*Store, error) {
 	s := &Store{conn: c, ledger: ledger{conn: c}, changing: make(chan struct{}, 1), box: key.Box(secretUse)}
 	for name, kv := range map[string]*jetstream.KeyValue{
 		natsconf.BucketAccounts: &s.accounts, natsconf.BucketKeys: &s.keys, natsconf.BucketKeyUses: &s.uses,
@@ -104,71 +107,24 @@ func NewStore(ctx context.Context, c *natsconf.Conn, key seal.Key) (*Store, erro
 	return s, nil
 }
 
-// CreateAccount makes an account with a signing secret and, where given, its first owner. Its errors are ErrAccountExists and an
-// *InputError.
-func (s *Store) CreateAccount(ctx context.Context, by Actor, name string, owners ...Member) (Account, error) {
-	if err := checkName(name); err != nil {
-		return Account{}, err
-	}
-	now := s.instant()
-	a := Account{ID: idOf(name), Name: name, CreatedAt: now, Secrets: []Secret{{Value: newSigningSecret(), CreatedAt: now}}}
-	for _, m := range owners {
-		m.Role = RoleOwner
-		m, err := s.newMember(m)
-		if err != nil {
-			return Account{}, err
-		}
-		if err := admit(&a, m); err != nil {
-			return Account{}, err
-		}
-	}
-	done, err := s.turn(ctx)
-	if err != nil {
-		return Account{}, err
-	}
-	defer done()
-	if a.last, err = s.draft(ctx, by, a.ID, AccountCreated, "", map[string]string{"name": name}); err != nil {
-		return Account{}, err
-	}
-	data, err := encodeAccount(a, s.box)
-	if err != nil {
-		return Account{}, fmt.Errorf("encode account: %w", err)
-	}
-	_, err = s.accounts.Create(ctx, a.ID, data)
-	if errors.Is(err, jetstream.ErrKeyExists) {
-		return Account{}, fmt.Errorf("%w: %q", ErrAccountExists, name)
-	}
-	if err != nil {
-		return Account{}, fmt.Errorf("create account: %w", natsconf.Kind(err))
-	}
-	return a, s.ledger.conclude(ctx, a.last)
-}
-
-// EnsureAccount gives the account of that name and makes it, with a signing secret, when it is missing. Harmless to repeat.
-func (s *Store) EnsureAccount(ctx context.Context, by Actor, name string) (Account, error) {
-	a, err := s.CreateAccount(ctx, by, name)
-	if errors.Is(err, ErrAccountExists) {
-		return s.AccountByName(ctx, name)
-	}
-	return a, err
-}
-
-// AccountByName gives an account with its signing secrets. The error is ErrNoAccount when there is none.
-func (s *Store) AccountByName(ctx context.Context, name string) (Account, error) {
-	a, _, err := s.account(ctx, idOf(name))
-	if errors.Is(err, ErrNoAccount) {
-		return Account{}, fmt.Errorf("%w: %q; list them with: verifyd account list", ErrNoAccount, name)
-	}
-	return a, err
-}
-
-// Account reads an account by its id, as it stands now. The error is ErrNoAccount where there is none.
+// Account reads an account by its id, as it stands now. The error is ErrNoAccount where there is none any
+// more.
 func (s *Store) Account(ctx context.Context, id string) (Account, error) {
 	a, _, err := s.account(ctx, id)
 	return a, err
 }
 
 func (s *Store) account(ctx context.Context, id string) (Account, jetstream.KeyValueEntry, error) {
+	a, e, err := s.remains(ctx, id)
+	if err == nil && !a.exists() {
+		err = ErrNoAccount
+	}
+	return a, e, err
+}
+
+// remains is account for what stands in the entry of an id in any case: an account, what is left of one that
+// was deleted, or a name that leads to another account.
+func (s *Store) remains(ctx context.Context, id string) (Account, jetstream.KeyValueEntry, error) {
 	if !isAccountID(id) {
 		return Account{}, nil, ErrNoAccount
 	}
@@ -189,20 +145,25 @@ type deed struct {
 	detail   map[string]string
 }
 
+// takingAway are changes that cannot wait for a newer build, which has put more into the record than this one
+// knows.
+var takingAway = []string{MemberRemoved, AccountDisabled, AccountDeleted}
+
 // errUnchanged is what an edit returns that finds nothing to do.
 var errUnchanged = errors.New("unchanged")
 
-// change lets edit alter an account, if the actor may, and stores it with the record of the change. It starts over when another
-// change came first, so that edit may run several times. The errors are edit's, ErrNoAccount, ErrNotAllowed, and that of a record that a
-// newer build has written.
-func (s *Store) change(ctx context.Context, by Actor, id string, action Action, edit func(*Account, time.Time) (deed, error)) (Account, error) {
+// change lets edit alter an account, if the actor may, and stores it with the record of the change. It starts
+// over when another change came first, so that edit may run several times. The errors are edit's,
+// ErrNoAccount, ErrNotAllowed, and that of a record that a newer build has written.
+func (s *Store) change(ctx context.Context, by Actor, id string, action Action,
+	edit func(*Account, time.Time) (deed, error)) (Account, error) {
 	done, err := s.turn(ctx)
 	if err != nil {
 		return Account{}, err
 	}
 	defer done()
 	var a Account
-	err = again(func() (err error) {
+	err = natsconf.Retry(ctx, func() (err error) {
 		var e jetstream.KeyValueEntry
 		if a, e, err = s.account(ctx, id); err != nil {
 			return err
@@ -210,14 +171,15 @@ func (s *Store) change(ctx context.Context, by Actor, id string, action Action, 
 		if err = s.ledger.settle(ctx, a.last, s.now()); err != nil {
 			return err
 		}
-		if err = permit(a, by, action); err != nil {
+		if err = s.permit(ctx, a, by, action); err != nil {
 			return err
 		}
 		d, err := edit(&a, s.instant())
 		if err != nil {
 			return err
 		}
-		if err = rewritable(e.Value(), new(accountRecord)); err != nil && d.what != MemberRemoved {
+		if err = rewritable(e.Value(), new(accountRecord)); err != nil &&
+			!slices.Contains(takingAway, d.what) {
 			return fmt.Errorf("account %s: %w", id, err)
 		}
 		if a.last, err = s.draft(ctx, by, id, d.what, d.on, d.detail); err != nil {
@@ -230,7 +192,7 @@ func (s *Store) change(ctx context.Context, by Actor, id string, action Action, 
 		if err != nil {
 			return fmt.Errorf("encode account: %w", err)
 		}
-		return s.put(ctx, s.accounts, id, data, e.Revision())
+		return s.putAccount(ctx, a, data, e.Revision())
 	})
 	if errors.Is(err, errUnchanged) {
 		return a, nil
@@ -241,30 +203,39 @@ func (s *Store) change(ctx context.Context, by Actor, id string, action Action, 
 	return a, s.ledger.conclude(ctx, a.last)
 }
 
-// put replaces an entry that has not changed since it was read. The error is errOvertaken where it has.
-func (s *Store) put(ctx context.Context, kv jetstream.KeyValue, entry string, data []byte, revision uint64) error {
+// put replaces an entry that has not changed since it was read. Its errors are natsconf's:
+// ErrConflict where it has.
+func (s *Store) put(ctx context.Context, kv jetstream.KeyValue, entry string, data []byte,
+	revision uint64) error {
 	_, err := kv.Update(ctx, entry, data, revision)
 	switch {
 	case err == nil:
-		return nil
+		return s.conn.Durable(kv.Bucket())
 	case errors.Is(err, jetstream.ErrKeyRevisionMismatch):
-		return errOvertaken
+		return natsconf.ErrConflict
 	default:
 		return fmt.Errorf("store the change: %w", natsconf.Kind(err))
 	}
 }
 
-// SetQuota sets how many sessions an account may start in a UTC month; 0 restores the service's default. Its errors are
-// ErrNoAccount, ErrNotAllowed and an *InputError.
+// SetQuota sets how many sessions an account may start in a UTC month; 0 restores the service's default. Its
+// errors are ErrNoAccount, ErrNotAllowed and an *InputError.
 func (s *Store) SetQuota(ctx context.Context, by Actor, id string, quota int64) error {
 	if quota < 0 {
-		return &InputError{Field: "quota", Detail: fmt.Sprintf("%d is below zero; give a number of sessions, for example 5000, or 0 for the service's default", quota)}
+		return &InputError{
+			Field: "quota", Detail: fmt.Sprintf(
+				"%d is below zero; give a number of sessions, for example 5000, or 0 for the service's default", quota),
+		}
 	}
 	_, err := s.change(ctx, by, id, actionOperate, func(a *Account, _ time.Time) (deed, error) {
 		if a.Quota == quota {
 			return deed{}, errUnchanged
 		}
-		d := deed{what: QuotaSet, detail: map[string]string{"from": strconv.FormatInt(a.Quota, 10), "to": strconv.FormatInt(quota, 10)}}
+		d := deed{
+			what: QuotaSet, detail: map[string]string{
+				"from": strconv.FormatInt(a.Quota, 10), "to": strconv.FormatInt(quota, 10),
+			},
+		}
 		a.Quota = quota
 		return d, nil
 	})
@@ -273,6 +244,18 @@ func (s *Store) SetQuota(ctx context.Context, by Actor, id string, quota int64) 
 
 // Accounts lists all accounts by name.
 func (s *Store) Accounts(ctx context.Context) ([]Account, error) {
+	accounts, err := s.EveryAccount(ctx)
+	return slices.DeleteFunc(accounts, func(a Account) bool { return !a.exists() }), err
+}
+
+// EveryAccount is Accounts with what is left of those that were deleted.
+func (s *Store) EveryAccount(ctx context.Context) ([]Account, error) {
+	records, err := s.records(ctx)
+	return slices.DeleteFunc(records, func(a Account) bool { return a.Name == "" }), err
+}
+
+// records lists what stands in the entries of all accounts, by name.
+func (s *Store) records(ctx context.Context) ([]Account, error) {
 	entries, err := s.list(ctx, natsconf.BucketAccounts, ">")
 	if err != nil {
 		return nil, err
@@ -296,8 +279,8 @@ type listed struct {
 	revision uint64
 }
 
-// list reads the entries of a bucket whose names match, as they are now. A watch would tell them as a server knows them that may be
-// behind the bucket's leader.
+// list reads the entries of a bucket whose names match, as they are now. A watch would tell them as a server
+// knows them that may be behind the bucket's leader.
 func (s *Store) list(ctx context.Context, bucket, filter string) ([]listed, error) {
 	msgs, err := s.conn.Newest(ctx, natsconf.BucketStream(bucket), natsconf.BucketSubject(bucket, filter))
 	if err != nil {
@@ -319,19 +302,6 @@ func (s *Store) list(ctx context.Context, bucket, filter string) ([]listed, erro
 	return entries, nil
 }
 
-// errOvertaken says that another change came first.
-var errOvertaken = errors.New("another change came first")
-
-// again repeats a read-and-update that another one overtook.
-func again(update func() error) error {
-	for range casTries {
-		if err := update(); !errors.Is(err, errOvertaken) {
-			return err
-		}
-	}
-	return fmt.Errorf("%w: %w, %d times", natsconf.ErrUnavailable, errOvertaken, casTries)
-}
-
 func (s *Store) now() time.Time {
 	if s.Now != nil {
 		return s.Now()
@@ -341,13 +311,15 @@ func (s *Store) now() time.Time {
 
 func (s *Store) instant() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
 
-// isAccountID keeps what is not an account's id out of subjects, where a dot or a star would mean something else.
+// isAccountID keeps what is not an account's id out of subjects, where a dot or a star would mean something
+// else.
 func isAccountID(id string) bool {
-	text, ok := strings.CutPrefix(id, "acc_")
+	text, ok := strings.CutPrefix(id, accountPrefix)
 	return ok && text != "" && strings.Trim(text, "abcdefghijklmnopqrstuvwxyz234567") == ""
 }
 
-// LastUsed gives when keys were last used, to the hour; keys that never were are left out. Without ids it gives all.
+// LastUsed returns when keys were last used, to the hour; keys that never were are left out. Without ids it
+// returns all.
 func (s *Store) LastUsed(ctx context.Context, ids ...string) (map[string]time.Time, error) {
 	used := map[string]time.Time{}
 	if len(ids) == 0 {

@@ -14,12 +14,13 @@ import (
 	"verifyd/natsconf"
 )
 
-// useEvery is how exactly it is known when a key was last used: at most one message per key is written in that time.
+// useEvery is how exactly it is known when a key was last used: at most one message per key is written in
+// that time.
 const useEvery = time.Hour
 
-// Uses is the actor that writes down when each key was last used. Whoever accepts a key tells it so; that costs a look into a map
-// and one atomic load, and once an hour and key an entry in the list of what is to be written. What it knows may be lost in a crash:
-// the next use tells it again.
+// Uses is the actor that writes down when each key was last used. Whoever accepts a key calls RecordUse; that
+// costs a look into a map and one atomic load, and once an hour and key an entry in the list of what is to be
+// written. What it knows may be lost in a crash: the next use records it again.
 type Uses struct {
 	conn *natsconf.Conn
 	log  zerolog.Logger
@@ -36,8 +37,8 @@ func NewUses(c *natsconf.Conn, log zerolog.Logger) *Uses {
 	return &Uses{conn: c, log: log, due: map[string]time.Time{}, wake: make(chan struct{}, 1)}
 }
 
-// Saw notes that a key was accepted at an instant. It never waits.
-func (u *Uses) Saw(key string, at time.Time) {
+// RecordUse notes that a key was accepted at an instant. It never waits.
+func (u *Uses) RecordUse(key string, at time.Time) {
 	v, ok := u.seen.Load(key)
 	if !ok {
 		v, _ = u.seen.LoadOrStore(key, new(atomic.Int64))

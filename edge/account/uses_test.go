@@ -13,7 +13,7 @@ import (
 	"verifyd/natsconf/natstest"
 )
 
-func (h house) useWrites(t *testing.T) uint64 {
+func (h harness) useWrites(t *testing.T) uint64 {
 	t.Helper()
 	_, last, err := h.conn.Bounds(t.Context(), natsconf.BucketStream(natsconf.BucketKeyUses))
 	if err != nil {
@@ -35,7 +35,7 @@ func TestUseIsWrittenOnceAnHour(t *testing.T) {
 	see := func(at time.Time) {
 		var wg sync.WaitGroup
 		for i := range 1000 {
-			wg.Go(func() { edges[i%2].Saw(key, at.Add(time.Duration(i)*time.Second)) })
+			wg.Go(func() { edges[i%2].RecordUse(key, at.Add(time.Duration(i)*time.Second)) })
 		}
 		wg.Wait()
 	}
@@ -46,11 +46,15 @@ func TestUseIsWrittenOnceAnHour(t *testing.T) {
 		}
 		return all[key]
 	}
-	marker := func(n int) { // each edge writes in turn, so that after these two both have written what was due
+	// each edge writes in turn, so that after these two both have written what was due
+	marker := func(n int) {
 		for i, u := range edges {
 			name := fmt.Sprintf("key_marker%d%d", n, i)
-			u.Saw(name, began)
-			natstest.Await(t, "the marker is written", func() bool { all, err := h.store.LastUsed(t.Context(), name); return err == nil && !all[name].IsZero() })
+			u.RecordUse(name, began)
+			natstest.Await(t, "the marker is written", func() bool {
+				all, err := h.store.LastUsed(t.Context(), name)
+				return err == nil && !all[name].IsZero()
+			})
 		}
 	}
 	see(began)
@@ -81,9 +85,12 @@ func TestRestartedEdgeWritesNoUseTwice(t *testing.T) {
 	for range 3 {
 		u := account.NewUses(h.conn, zerolog.Nop())
 		stop := natstest.Serve(t, u)
-		u.Saw("key_a", now)
-		u.Saw("key_b", now)
-		natstest.Await(t, "written", func() bool { all, err := h.store.LastUsed(t.Context()); return err == nil && len(all) == 2 })
+		u.RecordUse("key_a", now)
+		u.RecordUse("key_b", now)
+		natstest.Await(t, "written", func() bool {
+			all, err := h.store.LastUsed(t.Context())
+			return err == nil && len(all) == 2
+		})
 		stop()
 	}
 	if n := h.useWrites(t); n != 2 {
@@ -94,13 +101,13 @@ func TestRestartedEdgeWritesNoUseTwice(t *testing.T) {
 	}
 }
 
-func BenchmarkSaw(b *testing.B) {
+func BenchmarkRecordUse(b *testing.B) {
 	u := account.NewUses(nil, zerolog.Nop())
 	now := time.Now()
 	b.ReportAllocs()
 	b.RunParallel(func(p *testing.PB) {
 		for p.Next() {
-			u.Saw("key_aaaaaaaaaaaaaaaa", now)
+			u.RecordUse("key_aaaaaaaaaaaaaaaa", now)
 		}
 	})
 }

@@ -14,26 +14,34 @@ import (
 	"strings"
 	"time"
 
-	"verifyd/edge/page"
+	"verifyd/edge/origin"
 	"verifyd/natsconf"
-	"verifyd/natsconf/seal"
+	"verifyd/natsconf/secretbox"
 	"verifyd/sessions"
 )
 
-// recordVersion is carried by every stored record, so that a later build can read an older one's. Version 1 knew no members, and
-// neither expiry nor names of keys, nor times of signing secrets. A build that knows version 1 alone refuses a version 2: it would
-// accept keys that have expired.
+// recordVersion is carried by every stored record, so that a later build can read an older one's. Version 1
+// knew no members, and neither expiry nor names of keys, nor times of signing secrets. A build that knows
+// version 1 alone refuses a version 2: it would accept keys that have expired.
 const recordVersion = 2
+
+// accountVersion is what an account's record carries that is not simply in service: disabled, deleted, or a
+// name that leads to another account. A build that knows version 2 alone refuses it, and with it the
+// account's keys; it would take them otherwise.
+const accountVersion = 3
 
 // secretUse is the use of the box that signing secrets are sealed in; their owner is the account id.
 const secretUse = "signing-secret"
 
 var idEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// idOf makes an account's id from its name, so that two creations of one name meet in one entry.
+// accountPrefix begins an account's id.
+const accountPrefix = "acc_"
+
+// idOf makes an account's id from the name that it is made with; names.go says why.
 func idOf(name string) string {
 	sum := sha256.Sum256([]byte(name))
-	return "acc_" + idEncoding.EncodeToString(sum[:])[:20]
+	return accountPrefix + idEncoding.EncodeToString(sum[:])[:20]
 }
 
 type accountRecord struct {
@@ -45,6 +53,9 @@ type accountRecord struct {
 	ReturnOrigins []string       `json:"return_origins,omitempty"`
 	Colour        string         `json:"colour,omitempty"`
 	CreatedAt     time.Time      `json:"created_at"`
+	DisabledAt    time.Time      `json:"disabled_at,omitzero"` // this and the next two from version 3 on
+	DeletedAt     time.Time      `json:"deleted_at,omitzero"`
+	LeadsTo       string         `json:"leads_to,omitempty"`
 	SecretsV1     [][]byte       `json:"secrets,omitempty"` // of version 1: sealed, newest first
 	Secrets       []secretRecord `json:"signing_secrets,omitempty"`
 	Members       []memberRecord `json:"members,omitempty"`
@@ -74,9 +85,27 @@ type inviteRecord struct {
 	By        string    `json:"by,omitempty"`
 	CreatedAt time.Time `json:"created_at"`
 	ExpiresAt time.Time `json:"expires_at"`
-	// Who made it, where that is a member.
+	// Who made it, where that is a member, or a login link: then there is no network, and the subject is the
+	// link's id. Older builds keep what stands there, and match it with no member.
 	ByNetwork string `json:"by_network,omitempty"`
 	BySubject string `json:"by_subject,omitempty"`
+}
+
+// invite reads an invite. One that an older build made under a login link names the link in By alone, and
+// lives for longer than the link.
+func (r inviteRecord) invite() Invite {
+	i := Invite{
+		ID: inviteID(r.Digest), Role: r.Role, For: r.For, By: r.By, CreatedAt: r.CreatedAt,
+		ExpiresAt: r.ExpiresAt, digest: r.Digest,
+		maker: identity{r.ByNetwork, r.BySubject},
+	}
+	if link, ok := strings.CutPrefix(r.By, linkWords); ok && i.maker == (identity{}) {
+		i.maker = identity{subject: link}
+		if end := r.CreatedAt.Add(LinkLifetime + natsconf.LoginTTL); end.Before(i.ExpiresAt) {
+			i.ExpiresAt = end
+		}
+	}
+	return i
 }
 
 type keyRecord struct {
@@ -95,35 +124,45 @@ type keyRecord struct {
 	Last       *recordWire     `json:"last,omitempty"`
 }
 
-func encodeAccount(a Account, box *seal.Box) ([]byte, error) {
+func encodeAccount(a Account, box *secretbox.Box) ([]byte, error) {
 	r := accountRecord{
-		Version: recordVersion, Name: a.Name, Quota: a.Quota, ReturnURL: a.ReturnURL, ReturnOrigins: a.ReturnOrigins, Colour: a.Colour, CreatedAt: a.CreatedAt, Last: a.last.wire(),
+		Version: recordVersion, Name: a.Name, Quota: a.Quota, ReturnURL: a.ReturnURL,
+		ReturnOrigins: a.ReturnOrigins, Colour: a.Colour, CreatedAt: a.CreatedAt, Last: a.last.wire(),
+		DisabledAt: a.DisabledAt, DeletedAt: a.DeletedAt, LeadsTo: a.leadsTo,
+	}
+	if !a.InService() || a.leadsTo != "" {
+		r.Version = accountVersion
 	}
 	for _, s := range a.Secrets {
-		r.Secrets = append(r.Secrets, secretRecord{Sealed: box.Seal([]byte(s.Value), a.ID), CreatedAt: s.CreatedAt, ExpiresAt: s.ExpiresAt})
+		r.Secrets = append(r.Secrets, secretRecord{
+			Sealed: box.Seal([]byte(s.Value), a.ID), CreatedAt: s.CreatedAt, ExpiresAt: s.ExpiresAt,
+		})
 	}
 	for _, m := range a.Members {
 		r.Members = append(r.Members, memberRecord(m))
 	}
 	for _, i := range a.Invites {
 		r.Invites = append(r.Invites, inviteRecord{
-			Digest: i.digest, Role: i.Role, For: i.For, By: i.By, CreatedAt: i.CreatedAt, ExpiresAt: i.ExpiresAt,
+			Digest: i.digest, Role: i.Role, For: i.For, By: i.By, CreatedAt: i.CreatedAt,
+			ExpiresAt: i.ExpiresAt,
 			ByNetwork: i.maker.network, BySubject: i.maker.subject,
 		})
 	}
 	return json.Marshal(r)
 }
 
-func decodeAccount(id string, data []byte, box *seal.Box) (Account, error) {
+func decodeAccount(id string, data []byte, box *secretbox.Box) (Account, error) {
 	var r accountRecord
-	if err := decode(data, &r, &r.Version); err != nil {
+	if err := natsconf.DecodeRecord(data, &r, &r.Version, accountVersion); err != nil {
 		return Account{}, fmt.Errorf("account %s: %w", id, err)
 	}
 	a := Account{
-		ID: id, Name: r.Name, Quota: r.Quota, ReturnURL: r.ReturnURL, ReturnOrigins: r.ReturnOrigins, Colour: r.Colour, CreatedAt: r.CreatedAt, last: r.Last.record(),
+		ID: id, Name: r.Name, Quota: r.Quota, ReturnURL: r.ReturnURL, ReturnOrigins: r.ReturnOrigins,
+		Colour: r.Colour, CreatedAt: r.CreatedAt, last: r.Last.record(),
+		DisabledAt: r.DisabledAt, DeletedAt: r.DeletedAt, leadsTo: r.LeadsTo,
 	}
-	if origin := page.Origin(a.ReturnURL); a.ReturnURL != "" && !slices.Contains(a.ReturnOrigins, origin) {
-		a.ReturnOrigins = append(a.ReturnOrigins, origin)
+	if site := origin.Of(a.ReturnURL); a.ReturnURL != "" && !slices.Contains(a.ReturnOrigins, site) {
+		a.ReturnOrigins = append(a.ReturnOrigins, site)
 	}
 	for _, sealed := range r.SecretsV1 {
 		r.Secrets = append(r.Secrets, secretRecord{Sealed: sealed, CreatedAt: r.CreatedAt})
@@ -133,25 +172,26 @@ func decodeAccount(id string, data []byte, box *seal.Box) (Account, error) {
 		if err != nil {
 			return Account{}, fmt.Errorf("signing secret of account %s: %w", id, err)
 		}
-		a.Secrets = append(a.Secrets, Secret{Value: string(s), CreatedAt: sr.CreatedAt, ExpiresAt: sr.ExpiresAt})
+		a.Secrets = append(a.Secrets, Secret{
+			Value: string(s), CreatedAt: sr.CreatedAt, ExpiresAt: sr.ExpiresAt,
+		})
 	}
 	for _, m := range r.Members {
 		a.Members = append(a.Members, Member(m))
 	}
 	for _, i := range r.Invites {
-		a.Invites = append(a.Invites, Invite{
-			ID: inviteID(i.Digest), Role: i.Role, For: i.For, By: i.By, CreatedAt: i.CreatedAt, ExpiresAt: i.ExpiresAt, digest: i.Digest,
-			maker: identity{i.ByNetwork, i.BySubject},
-		})
+		a.Invites = append(a.Invites, i.invite())
 	}
 	return a, nil
 }
 
 func encodeKey(k Key) ([]byte, error) {
 	return json.Marshal(keyRecord{
-		Version: recordVersion, Account: k.Account, Name: k.Name, Test: k.Test, Last4: k.Last4, RateLimit: k.RateLimit, Policy: k.Policy,
-		CreatedAt: k.CreatedAt, ExpiresAt: k.ExpiresAt, RevokedAt: k.RevokedAt, Replaces: k.Replaces, ReplacedBy: k.ReplacedBy,
-		Last: k.last.wire(),
+		Version: recordVersion, Account: k.Account, Name: k.Name, Test: k.Test, Last4: k.Last4,
+		RateLimit: k.RateLimit, Policy: k.Policy,
+		CreatedAt: k.CreatedAt, ExpiresAt: k.ExpiresAt, RevokedAt: k.RevokedAt, Replaces: k.Replaces,
+		ReplacedBy: k.ReplacedBy,
+		Last:       k.last.wire(),
 	})
 }
 
@@ -165,9 +205,11 @@ func decodeKey(entry string, data []byte) (digest, Key, error) {
 		return d, Key{}, fmt.Errorf("key %s: %w", d.id(), err)
 	}
 	return d, Key{
-		ID: d.id(), Account: r.Account, Name: r.Name, Test: r.Test, Last4: r.Last4, RateLimit: r.RateLimit, Policy: r.Policy,
-		CreatedAt: r.CreatedAt, ExpiresAt: r.ExpiresAt, RevokedAt: r.RevokedAt, Replaces: r.Replaces, ReplacedBy: r.ReplacedBy,
-		last: r.Last.record(),
+		ID: d.id(), Account: r.Account, Name: r.Name, Test: r.Test, Last4: r.Last4, RateLimit: r.RateLimit,
+		Policy:    r.Policy,
+		CreatedAt: r.CreatedAt, ExpiresAt: r.ExpiresAt, RevokedAt: r.RevokedAt, Replaces: r.Replaces,
+		ReplacedBy: r.ReplacedBy,
+		last:       r.Last.record(),
 	}, nil
 }
 
@@ -183,9 +225,10 @@ func parseEntry(entry string) (d digest, err error) {
 	return d, nil
 }
 
-// rewritable refuses a record that holds what this build does not know: written anew from what it knows, the rest would be gone. A newer build
-// may add a member without another version, where who only reads can do without it. record is what this build knows of it. What takes a right
-// away is written all the same (keeping): it cannot wait.
+// rewritable refuses a record that holds what this build does not know: written anew from what it knows, the
+// rest would be gone. A newer build may add a member without another version, where who only reads can do
+// without it. record is what this build knows of it. What takes a right away is written all the same
+// (keeping): it cannot wait.
 func rewritable(data []byte, record any) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
@@ -195,8 +238,9 @@ func rewritable(data []byte, record any) error {
 	return nil
 }
 
-// keeping gives a record as this build writes it, with what an older text of it holds beside what this build knows. Of parts only what
-// this build knows is left: that is for changes that must not wait for a newer build. known is what this build knows of it.
+// keeping returns a record as this build writes it, with what an older text of it holds beside what this
+// build knows. Of parts only what this build knows is left: that is for changes that must not wait for a
+// newer build. known is what this build knows of it.
 func keeping(older, written []byte, known any) ([]byte, error) {
 	var all, now map[string]json.RawMessage
 	if err := errors.Join(json.Unmarshal(older, &all), json.Unmarshal(written, &now)); err != nil {

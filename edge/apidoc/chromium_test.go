@@ -44,14 +44,16 @@ func look(tab context.Context, t *testing.T, address string, width int64, scheme
 		return err
 	})
 	chromiumtest.Do(tab, t, chromedp.EmulateViewport(width, 900), colour, chromedp.Navigate(address))
-	if wide := chromiumtest.Run(tab, t, chromedp.Evaluate[bool](`document.documentElement.scrollWidth > innerWidth`)); wide {
+	if wide := chromiumtest.Run(tab, t,
+		chromedp.Evaluate[bool](`document.documentElement.scrollWidth > innerWidth`)); wide {
 		t.Errorf("at %d pixels something sticks out", width)
 	}
 	if *shots == "" {
 		return
 	}
 	picture := chromiumtest.Run(tab, t, chromedp.CaptureScreenshot())
-	if err := os.WriteFile(filepath.Join(*shots, fmt.Sprintf("docs-%d-%s.png", width, scheme)), picture, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(*shots, fmt.Sprintf("docs-%d-%s.png", width, scheme)), picture,
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -1,6 +1,7 @@
-// Package apidoc is the description of the public interface: one OpenAPI 3.1 document, and a page that is drawn from it once, at
-// the start. A test of package edge holds the running server against the document, both ways.
+// Package apidoc is the description of the public interface: one OpenAPI 3.1 document, and a page that is
+// drawn from it once, at the start. A test of package edge compares the running server with the document, in
+// both directions.
 //
-// The law: the document is the only place where the interface is described to integrators. The page says nothing that is not in it,
-// needs no script, and loads nothing from elsewhere.
+// The law: the document is the only place where the interface is described to integrators. The page says
+// nothing that is not in it, needs no script, and loads nothing from elsewhere.
 package apidoc

@@ -46,7 +46,8 @@ func New(base, prefix string) (*Document, error) {
 }
 
 func draw(root node, base, prefix, style string) ([]byte, error) {
-	t, err := template.New("docs.html").Funcs(template.FuncMap{"say": say, "paragraphs": paragraphs}).ParseFS(webFiles, "web/docs.html")
+	t, err := template.New("docs.html").Funcs(template.FuncMap{"say": say, "paragraphs": paragraphs}).
+		ParseFS(webFiles, "web/docs.html")
 	if err != nil {
 		return nil, fmt.Errorf("read the template of the documentation: %w", err)
 	}
@@ -94,11 +95,12 @@ func fixed(media, cache string, data []byte) http.Handler {
 		h := w.Header()
 		h.Set("Cache-Control", cache)
 		h.Set("Content-Length", strconv.Itoa(len(data)))
-		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+		h.Set("Content-Security-Policy",
+			"default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
 		h.Set("Content-Type", media)
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Referrer-Policy", "same-origin")
 		h.Set("X-Content-Type-Options", "nosniff")
-		_, _ = w.Write(data) // nobody is left to be told
+		_, _ = w.Write(data) // the client is gone
 	})
 }

@@ -43,8 +43,10 @@ func TestDocumentNamesItsOwnService(t *testing.T) {
 func TestPageTellsWhatIsInTheDocument(t *testing.T) {
 	page, header := get(t, mustNew(t, "https://verify.example.com", "").Page())
 	for _, want := range []string{
-		"Start a session", "List sessions", "Idempotency-Key", "<code>delivery.attempts[].verdict</code>", "<code>days[].failed.declined</code>",
-		`id="problem-idempotency_key_reused"`, "&#34;platform_user_id&#34;: &#34;sailor_42&#34;", "webhook-signature", "boolean | null",
+		"Start a session", "List sessions", "Idempotency-Key", "<code>delivery.attempts[].verdict</code>",
+		"<code>days[].failed.declined</code>",
+		`id="problem-idempotency_key_reused"`, "&#34;platform_user_id&#34;: &#34;sailor_42&#34;",
+		"webhook-signature", "boolean | null",
 		"list of &#34;pending&#34; | &#34;verified&#34;",
 	} {
 		if !strings.Contains(page, want) {

@@ -18,7 +18,7 @@ type member struct {
 	value node
 }
 
-// get gives a member, or the part that is not there. References are followed.
+// get returns a member, or the part that is not there. References are followed.
 func (n node) get(names ...string) node {
 	for _, name := range names {
 		n = n.follow()
@@ -33,7 +33,7 @@ func (n node) get(names ...string) node {
 	return n
 }
 
-// follow gives what a reference refers to, and anything else as it is.
+// follow returns what a reference refers to, and anything else as it is.
 func (n node) follow() node {
 	for _, m := range n.members() {
 		if path, ok := strings.CutPrefix(m.value.text(), "#/"); ok && m.name == "$ref" {
@@ -43,7 +43,7 @@ func (n node) follow() node {
 	return n
 }
 
-// members gives the members of a mapping, in order.
+// members returns the members of a mapping, in order.
 func (n node) members() []member {
 	if n.at == nil || n.at.Kind != yaml.MappingNode {
 		return nil
@@ -55,7 +55,7 @@ func (n node) members() []member {
 	return all
 }
 
-// items gives the items of a list, in order.
+// items returns the items of a list, in order.
 func (n node) items() []node {
 	if n.at == nil || n.at.Kind != yaml.SequenceNode {
 		return nil
@@ -67,7 +67,7 @@ func (n node) items() []node {
 	return all
 }
 
-// text gives a scalar as it is written; empty for anything else.
+// text returns a scalar as it is written; empty for anything else.
 func (n node) text() string {
 	if n.at == nil || n.at.Kind != yaml.ScalarNode {
 		return ""
@@ -77,7 +77,7 @@ func (n node) text() string {
 
 func (n node) missing() bool { return n.at == nil }
 
-// note gives a description: the part's own, before that of what it refers to.
+// note returns a description: the part's own, before that of what it refers to.
 func (n node) note() string {
 	for _, m := range n.members() {
 		if m.name == "description" {

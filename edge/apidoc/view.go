@@ -46,15 +46,18 @@ var methods = []string{"get", "post", "put", "patch", "delete"}
 
 func newView(root node) view {
 	v := view{
-		Title: root.get("info", "title").text(), Summary: root.get("info", "summary").text(), Description: root.get("info").note(),
-		Callback: newOperation("POST", "callback_url", root.get("webhooks", "result", "post"), nil),
+		Title: root.get("info", "title").text(), Summary: root.get("info", "summary").text(),
+		Description: root.get("info").note(),
+		Callback:    newOperation("POST", "callback_url", root.get("webhooks", "result", "post"), nil),
 	}
 	for _, tag := range root.get("tags").items() {
 		g := group{Name: tag.get("name").text(), Description: tag.note()}
 		for _, path := range root.get("paths").members() {
 			for _, m := range path.value.members() {
 				if slices.Contains(methods, m.name) && m.value.get("tags").items()[0].text() == g.Name {
-					g.Operations = append(g.Operations, newOperation(strings.ToUpper(m.name), path.name, m.value, path.value.get("parameters").items()))
+					g.Operations = append(g.Operations,
+						newOperation(strings.ToUpper(m.name), path.name, m.value,
+							path.value.get("parameters").items()))
 				}
 			}
 		}
@@ -68,12 +71,14 @@ func newView(root node) view {
 
 func newOperation(method, path string, n node, shared []node) operation {
 	o := operation{
-		ID: n.get("operationId").text(), Method: method, Path: path, Summary: n.get("summary").text(), Description: n.note(),
+		ID: n.get("operationId").text(), Method: method, Path: path, Summary: n.get("summary").text(),
+		Description: n.note(),
 	}
 	for _, p := range slices.Concat(shared, n.get("parameters").items()) {
 		o.Parameters = append(o.Parameters, field{
-			Name: p.get("name").text(), Where: p.get("in").text(), Type: typeOf(p.get("schema")), Description: p.note(),
-			Required: p.get("required").text() == "true",
+			Name: p.get("name").text(), Where: p.get("in").text(), Type: typeOf(p.get("schema")),
+			Description: p.note(),
+			Required:    p.get("required").text() == "true",
 		})
 	}
 	for _, media := range n.get("requestBody", "content").members() {
@@ -117,7 +122,8 @@ func fieldsOf(prefix string, schema node) []field {
 	var fields []field
 	for _, p := range schema.get("properties").members() {
 		fields = append(fields, field{
-			Name: prefix + p.name, Type: typeOf(p.value), Description: p.value.note(), Required: slices.Contains(required, p.name),
+			Name: prefix + p.name, Type: typeOf(p.value), Description: p.value.note(),
+			Required: slices.Contains(required, p.name),
 		})
 		if item := p.value.get("items"); !item.missing() {
 			fields = append(fields, fieldsOf(prefix+p.name+"[].", item)...)

@@ -1,5 +1,6 @@
-// Package browsertest is a browser without a screen for tests of pages: it keeps cookies, sends forms as a page of the same site does, and
-// follows no redirect by itself, so that a test sees each answer. Package chromiumtest is the real thing, where looks and scripts count.
+// Package browsertest is a browser without a screen for tests of pages: it keeps cookies, sends forms as a
+// page of the same site does, and follows no redirect by itself, so that a test sees each answer. Package
+// chromiumtest is the real thing, where looks and scripts count.
 package browsertest
 
 import (
@@ -15,7 +16,8 @@ import (
 	"testing"
 )
 
-// Browser has cookies and follows no redirect by itself. It is for one goroutine's test, whose end closes its connections.
+// Browser has cookies and follows no redirect by itself. It is for one goroutine's test, whose end closes its
+// connections.
 type Browser struct {
 	Base   string // addresses that do not begin with http are below it
 	Client *http.Client
@@ -89,7 +91,7 @@ func (b *Browser) Post(address string, form url.Values) Answer {
 	return b.Do(req)
 }
 
-// To gives where a 303 leads.
+// To returns where a 303 leads.
 func (b *Browser) To(a Answer) string {
 	b.tb.Helper()
 	if a.Status != http.StatusSeeOther {
@@ -104,7 +106,7 @@ func (b *Browser) Follow(a Answer) Answer {
 	return b.Get(b.To(a))
 }
 
-// Resolve gives where a reference leads from an address.
+// Resolve returns where a reference leads from an address.
 func (b *Browser) Resolve(from, reference string) string {
 	b.tb.Helper()
 	u, err := url.Parse(from)

@@ -13,14 +13,15 @@ import (
 	"verifyd/natsconf/natstest"
 )
 
-// look is the pause between two looks at a page, and tellWithin bounds what is asked of a page after something did not end.
+// look is the pause between two looks at a page, and tellWithin bounds what is asked of a page after
+// something did not end.
 const (
 	look       = 5 * time.Millisecond
 	tellWithin = 4 * time.Second
 )
 
-// Do takes the actions one after the other, each on a page that is loaded, and ends the test where one fails or does not end within
-// natstest.LastResort, with all that tells why.
+// Do takes the actions one after the other, each on a page that is loaded, and ends the test where one fails
+// or does not end within natstest.TestTimeout, with all that explains why.
 func Do(tab context.Context, t *testing.T, actions ...chromedp.Action[chromedp.Void]) {
 	t.Helper()
 	for i, a := range actions {
@@ -40,13 +41,15 @@ func Run[T any](tab context.Context, t *testing.T, action chromedp.Action[T]) T 
 	return v
 }
 
-// Click clicks what is visible on a page that is loaded. Chromium shows nobody a page without its stylesheets, but the protocol does: a
-// click that is aimed then goes where the button no longer is, and what it would lead to never comes.
+// Click clicks what is visible on a page that is loaded. Chromium shows nobody a page without its
+// stylesheets, but the protocol does: a click that is aimed then goes where the button no longer is, and what
+// it would lead to never comes.
 func Click(selector chromedp.CSS) chromedp.Action[chromedp.Void] {
 	return chromedp.Steps(chromedp.WaitVisible(selector), chromedp.Func(loaded), chromedp.Click(selector))
 }
 
-// loaded waits until the page and all that belongs to it is there. Until then chromedp's nodes are replaced, too.
+// loaded waits until the page and all that belongs to it is there. Until then chromedp's nodes are replaced,
+// too.
 func loaded(ctx context.Context, target *chromedp.Target) error {
 	ask := chromedp.Evaluate[string](`document.readyState`)
 	for {
@@ -54,7 +57,8 @@ func loaded(ctx context.Context, target *chromedp.Target) error {
 		if err == nil && state == "complete" {
 			return nil
 		}
-		if _, away := errors.AsType[*cdproto.Error](err); err != nil && !away { // a page that goes away while it is asked is asked again
+		// a page that goes away while it is asked is asked again
+		if _, away := errors.AsType[*cdproto.Error](err); err != nil && !away {
 			return fmt.Errorf("wait for the page to be loaded: %w", err)
 		}
 		select {
@@ -65,7 +69,7 @@ func loaded(ctx context.Context, target *chromedp.Target) error {
 	}
 }
 
-// attempt takes one action on a loaded page. Its error tells all that is known of the tab.
+// attempt takes one action on a loaded page. Its error reports all that is known of the tab.
 func attempt[T any](tab context.Context, action chromedp.Action[T]) (T, error) {
 	v, err := bounded(tab, action)
 	if err != nil {
@@ -76,10 +80,11 @@ func attempt[T any](tab context.Context, action chromedp.Action[T]) (T, error) {
 
 func bounded[T any](tab context.Context, action chromedp.Action[T]) (T, error) {
 	var none T
-	if err := chromedp.Do(tab); err != nil { // opens it, if need be; under the deadline it would end with that
+	// opens it, if need be; under the deadline it would end with that
+	if err := chromedp.Do(tab); err != nil {
 		return none, err
 	}
-	ctx, cancel := context.WithTimeout(tab, natstest.LastResort)
+	ctx, cancel := context.WithTimeout(tab, natstest.TestTimeout)
 	defer cancel()
 	var v T
 	ended := make(chan error, 1)
@@ -103,11 +108,13 @@ func bounded[T any](tab context.Context, action chromedp.Action[T]) (T, error) {
 	}
 }
 
-// tell gives what helps to understand a tab that does not go on.
+// tell returns what helps to understand a tab that does not go on.
 func tell(tab context.Context) string {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(tab), tellWithin)
 	defer cancel()
-	page, err := chromedp.Run(ctx, chromedp.Evaluate[string](`document.readyState + " " + location + "\n" + document.documentElement.outerHTML`))
+	page, err := chromedp.Run(ctx,
+		chromedp.Evaluate[string](
+			`document.readyState + " " + location + "\n" + document.documentElement.outerHTML`))
 	if err != nil {
 		page = "does not answer: " + err.Error()
 	}

@@ -19,7 +19,8 @@ import (
 
 func recordOf(tab context.Context) string { return tab.Value(recordKey{}).(*record).String() }
 
-// site serves a page with a button that tells how far the page was when it was clicked. Its stylesheet comes when it is let.
+// site serves a page with a button that tells how far the page was when it was clicked. Its stylesheet comes
+// when it is let.
 func site(t *testing.T) (address string, let chan struct{}, clicked chan string) {
 	t.Helper()
 	let, clicked = make(chan struct{}), make(chan string, 1)
@@ -36,7 +37,9 @@ func site(t *testing.T) (address string, let chan struct{}, clicked chan string)
 		w.Header().Set("Content-Type", "text/css")
 		_, _ = fmt.Fprint(w, `button { margin-top: 20em }`)
 	})
-	mux.HandleFunc("GET /clicked/{state}", func(_ http.ResponseWriter, r *http.Request) { clicked <- r.PathValue("state") })
+	mux.HandleFunc("GET /clicked/{state}", func(_ http.ResponseWriter, r *http.Request) {
+		clicked <- r.PathValue("state")
+	})
 	s := httptest.NewServer(mux)
 	t.Cleanup(s.Close)
 	return s.URL, let, clicked
@@ -49,7 +52,8 @@ func TestClickIsOnALoadedPage(t *testing.T) {
 	went := make(chan error, 1)
 	go func() {
 		went <- chromedp.Do(tab, chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
-			_, err := cdp.Call(ctx, target, page.Navigate, page.NavigateParams{URL: address}) // it does not wait for what belongs to the page
+			// it does not wait for what belongs to the page
+			_, err := cdp.Call(ctx, target, page.Navigate, page.NavigateParams{URL: address})
 			return err
 		}), Click("button"))
 	}()
@@ -66,7 +70,7 @@ func TestClickIsOnALoadedPage(t *testing.T) {
 		if got != "complete" {
 			t.Errorf("the page was clicked when it was %q", got)
 		}
-	case <-time.After(natstest.LastResort):
+	case <-time.After(natstest.TestTimeout):
 		t.Error("the click is lost")
 	}
 }
@@ -92,7 +96,10 @@ func TestWhatDoesNotEndTells(t *testing.T) {
 	if !errors.Is(err, context.Canceled) {
 		t.Fatalf("ends with %v", err)
 	}
-	for _, want := range []string{"complete " + address, "<button>go</button>", `-> DOM.querySelector {"nodeId":`, `"selector":"#never"}`, "<- Page.loadEventFired"} {
+	for _, want := range []string{
+		"complete " + address, "<button>go</button>", `-> DOM.querySelector {"nodeId":`,
+		`"selector":"#never"}`, "<- Page.loadEventFired",
+	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not told:\n%v", want, err)
 		}
@@ -114,7 +121,10 @@ func TestRecord(t *testing.T) {
 	}
 	_, _ = fmt.Fprint(r, "GPU process exited\n")
 	told := r.String()
-	for _, want := range []string{"DOM.getDocument  #2 (unanswered: 1)", "DOM.enable  #1 (failed: no such page)", fmt.Sprintf("#3 (%d times until", 2*keepMessages), "GPU process exited"} {
+	for _, want := range []string{
+		"DOM.getDocument  #2 (unanswered: 1)", "DOM.enable  #1 (failed: no such page)",
+		fmt.Sprintf("#3 (%d times until", 2*keepMessages), "GPU process exited",
+	} {
 		if !strings.Contains(told, want) {
 			t.Errorf("%q is not told:\n%s", want, told)
 		}

@@ -1,5 +1,5 @@
-// Package chromiumtest starts a real browser for tests. Where there is none they are skipped with a line that says so, except
-// where VERIFYD_TEST_REQUIRE names it: then a missing browser fails them.
+// Package chromiumtest starts a real browser for tests. Where there is none they are skipped with a line that
+// says so, except where VERIFYD_TEST_REQUIRE names it: then a missing browser fails them.
 package chromiumtest
 
 import (
@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	// atMost bounds all that one test does with the browser. It is a last resort, for a page that never comes: a walk takes seconds, and on
-	// a machine with other work as many minutes.
-	atMost = 10 * time.Minute
+	// maxDuration bounds all that one test does with the browser. It is a last resort, for a page that never
+	// comes: a walk takes seconds, and on a machine with other work as many minutes.
+	maxDuration = 10 * time.Minute
 	// lastWords is what is left to the test binary to say where a walk stood when its own time is over.
 	lastWords = 10 * time.Second
 )
@@ -28,8 +28,9 @@ const (
 // names of the browser's program, by system.
 var names = []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable"}
 
-// Start gives a tab of a headless browser with a profile of its own, which ends with the test. It skips the test under -short,
-// and where there is no browser unless one is required. more are further options of the browser's, such as Trust.
+// Start returns a tab of a headless browser with a profile of its own, which ends with the test. It skips the
+// test under -short, and where there is no browser unless one is required. more are further options of the
+// browser's, such as Trust.
 func Start(t *testing.T, more ...chromedp.ExecAllocatorOption) context.Context {
 	t.Helper()
 	if testing.Short() {
@@ -37,7 +38,8 @@ func Start(t *testing.T, more ...chromedp.ExecAllocatorOption) context.Context {
 	}
 	program := Program(t, "browser", "browser, one of "+strings.Join(names, ", "), names...)
 	r := newRecord()
-	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.UserDataDir(t.TempDir()), chromedp.CombinedOutput(r))
+	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.UserDataDir(t.TempDir()),
+		chromedp.CombinedOutput(r))
 	opts = append(opts, start(program)...)
 	opts = append(opts, more...)
 	if os.Geteuid() == 0 {
@@ -50,12 +52,12 @@ func Start(t *testing.T, more ...chromedp.ExecAllocatorOption) context.Context {
 		_ = chromedp.Cancel(tab) // waits until the browser is gone
 		end()
 	})
-	late := time.AfterFunc(natstest.LastResort, stop) // under a deadline the browser would end with that
+	late := time.AfterFunc(natstest.TestTimeout, stop) // under a deadline the browser would end with that
 	if err := chromedp.Do(tab); err != nil {
 		t.Fatalf("the browser does not start: %v\n%s", err, r)
 	}
 	late.Stop()
-	over := time.Now().Add(atMost)
+	over := time.Now().Add(maxDuration)
 	if end, ok := t.Deadline(); ok && end.Add(-lastWords).Before(over) {
 		over = end.Add(-lastWords)
 	}

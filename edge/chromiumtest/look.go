@@ -17,19 +17,21 @@ import (
 
 var (
 	screenshots = flag.String("screenshots", "", "folder for the pictures of docs/screens; none when empty")
-	every       = flag.Bool("every", false, "with -screenshots: take a picture of every page in every state that is looked at")
+	every       = flag.Bool("every", false,
+		"with -screenshots: take a picture of every page in every state that is looked at")
 )
 
-// AxeVariable names axe.min.js, with which every page is checked; without it the newest below ../shared/testassets beside the
-// repository is taken.
+// AxeVariable names axe.min.js, with which every page is checked; without it the newest below
+// ../shared/testassets beside the repository is taken.
 const AxeVariable = "VERIFYD_TEST_AXE"
 
-// Axe gives axe-core's script. Where there is none, pages go unchecked, and the test's log says so.
+// Axe returns axe-core's script. Where there is none, pages go unchecked, and the test's log says so.
 func Axe(t *testing.T) string {
 	t.Helper()
 	file := os.Getenv(AxeVariable)
 	if file == "" {
-		found, err := filepath.Glob(filepath.Join(repository(t), "../shared/testassets/axe-core-*/axe.min.js"))
+		found, err := filepath.Glob(filepath.Join(repository(t),
+			"../shared/testassets/axe-core-*/axe.min.js"))
 		if err != nil || len(found) == 0 {
 			t.Logf("no axe-core: pages are not checked with it. Name axe.min.js in %s", AxeVariable)
 			return ""
@@ -43,7 +45,8 @@ func Axe(t *testing.T) string {
 	return string(script)
 }
 
-// repository gives where go.mod lies: the folder of the package under test, in which its tests run, or one above it.
+// repository returns where go.mod lies: the folder of the package under test, in which its tests run, or one
+// above it.
 func repository(t *testing.T) string {
 	t.Helper()
 	dir, err := os.Getwd()
@@ -62,13 +65,22 @@ func repository(t *testing.T) string {
 	}
 }
 
-// picture takes the whole page by making the window as high as that: a picture beyond the window shifts pages that run from right to
-// left.
+// picture takes the whole page by making the window as high as that: a picture beyond the window shifts pages
+// that run from right to left.
 func picture(tab context.Context, t *testing.T, width int64) []byte {
 	t.Helper()
 	height := Run(tab, t, chromedp.Evaluate[int64](`document.documentElement.scrollHeight`))
 	Do(tab, t, chromedp.EmulateViewport(width, height))
 	return Run(tab, t, chromedp.CaptureScreenshot())
+}
+
+func save(t *testing.T, name string, png []byte) {
+	t.Helper()
+	file := filepath.Join(*screenshots, name+".png")
+	err := errors.Join(os.MkdirAll(*screenshots, 0o755), os.WriteFile(file, png, 0o644)) //nolint:gosec // pictures for everybody
+	if err != nil {
+		t.Error(err)
+	}
 }
 
 // Screen is how a page is looked at.
@@ -80,8 +92,9 @@ type Screen struct {
 	Docs   bool   // its picture is one of docs/screens
 }
 
-// Look opens a page on a screen and fails the test where it sticks out to the side or breaks a rule of axe. With -args -screenshots
-// FOLDER it takes a picture of those of Docs. open leads the tab to the page; axe is what Axe gave.
+// Look opens a page on a screen and fails the test where it sticks out to the side or breaks a rule of axe.
+// With -args -screenshots FOLDER it takes a picture of those of Docs. open leads the tab to the page; axe is
+// what Axe gave.
 func Look(tab context.Context, t *testing.T, s Screen, axe string, open ...chromedp.Action[chromedp.Void]) {
 	t.Helper()
 	name := fmt.Sprintf("%s-%d-%s", s.Name, s.Width, s.Scheme)
@@ -91,19 +104,17 @@ func Look(tab context.Context, t *testing.T, s Screen, axe string, open ...chrom
 		})
 		return err
 	})
-	Do(tab, t, append([]chromedp.Action[chromedp.Void]{chromedp.EmulateViewport(s.Width, 800), colour}, open...)...)
+	Do(tab, t, append([]chromedp.Action[chromedp.Void]{chromedp.EmulateViewport(s.Width, 800), colour},
+		open...)...)
 	if s.Zoom {
 		name += "-zoom"
 		Run(tab, t, chromedp.Evaluate[string](`document.documentElement.style.fontSize = "200%"`))
 	}
-	if wide := Run(tab, t, chromedp.Evaluate[bool](`document.documentElement.scrollWidth > innerWidth`)); wide {
-		t.Errorf("%s: sticks out", name)
+	if out := Overflow(tab, t); out != "" {
+		t.Errorf("%s: sticks out or is cut off:\n%s", name, out)
 	}
 	if *screenshots != "" && (s.Docs || *every) {
-		png := picture(tab, t, s.Width)
-		if err := errors.Join(os.MkdirAll(*screenshots, 0o755), os.WriteFile(filepath.Join(*screenshots, strings.Replace(name, "-light", "", 1)+".png"), png, 0o644)); err != nil { //nolint:gosec // pictures for everybody
-			t.Error(err)
-		}
+		save(t, strings.Replace(name, "-light", "", 1), picture(tab, t, s.Width))
 	}
 	if axe == "" {
 		return

@@ -17,7 +17,8 @@ const (
 	pollLength   = 8       // messages of a poll: one like any of so many before is the same once more
 )
 
-// record keeps the last that was said between a test and its browser, and what the browser printed, for a test that fails.
+// record keeps the last that was said between a test and its browser, and what the browser printed, for a
+// test that fails.
 type record struct {
 	mu      sync.Mutex
 	said    []*message
@@ -53,7 +54,7 @@ func (r *record) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// changing is what tells the rounds of a poll apart.
+// changing is what differs between the rounds of a poll.
 var changing = regexp.MustCompile(`"(objectId|timestamp|requestId|loaderId|frameId)":("[^"]*"|[0-9.]+),?`)
 
 // debugf is chromedp's, which calls it with the direction and the message.
@@ -114,7 +115,7 @@ func (r *record) say(text string, id int64) {
 	}
 }
 
-// String tells it all, for people.
+// String returns all of it, for people.
 func (r *record) String() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

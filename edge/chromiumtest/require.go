@@ -8,11 +8,12 @@ import (
 	"testing"
 )
 
-// RequireVariable lists, separated by commas, what tests may not do without: they fail where it is missing, instead of being skipped.
+// RequireVariable lists, separated by commas, what tests may not do without: they fail where it is missing,
+// instead of being skipped.
 const RequireVariable = "VERIFYD_TEST_REQUIRE"
 
-// Lack ends a test for want of something: skipped, or failed where VERIFYD_TEST_REQUIRE names it. what is the name there, and means is
-// for people: the programs, and how they are had.
+// Lack ends a test for want of something: skipped, or failed where VERIFYD_TEST_REQUIRE names it. what is the
+// name there, and means is for people: the programs, and how they are had.
 func Lack(t *testing.T, what, means string) {
 	t.Helper()
 	if slices.Contains(strings.Split(os.Getenv(RequireVariable), ","), what) {
@@ -21,7 +22,7 @@ func Lack(t *testing.T, what, means string) {
 	t.Skipf("skipped: this test needs %s", means)
 }
 
-// Program gives the path of the first of the programs that is there, and otherwise ends the test by Lack.
+// Program returns the path of the first of the programs that is there, and otherwise ends the test by Lack.
 func Program(t *testing.T, what, means string, names ...string) string {
 	t.Helper()
 	for _, name := range names {

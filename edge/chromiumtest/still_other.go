@@ -4,7 +4,7 @@ package chromiumtest
 
 import "github.com/chromedp/chromedp"
 
-// start gives the options by which the browser is started.
+// start returns the options by which the browser is started.
 func start(program string) []chromedp.ExecAllocatorOption {
 	return []chromedp.ExecAllocatorOption{chromedp.ExecPath(program)}
 }

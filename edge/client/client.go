@@ -35,15 +35,15 @@ type Client struct {
 // Option changes what New makes.
 type Option func(*Client)
 
-// WithHTTPClient takes transport, time-out and cookie jar from h. Its redirect rule is not taken: no redirect is ever followed, since
-// the API key would go along.
+// WithHTTPClient takes transport, time-out and cookie jar from h. Its redirect rule is not taken: no redirect
+// is ever followed, since the API key would go along.
 func WithHTTPClient(h *http.Client) Option { return func(c *Client) { c.http = *h } }
 
 // WithUserAgent sets the User-Agent field, for example "harbor-bot/1.4". Default "verifyd-client".
 func WithUserAgent(agent string) Option { return func(c *Client) { c.agent = agent } }
 
-// New makes a client for the service at baseURL, for example "https://verify.example.com"; a path prefix is kept. apiKey begins with
-// "vfy_" or "vfytest_". The error says which of the two is of no use, and why.
+// New makes a client for the service at baseURL, for example "https://verify.example.com"; a path prefix is
+// kept. apiKey begins with "vfy_" or "vfytest_". The error says which of the two is of no use, and why.
 func New(baseURL, apiKey string, options ...Option) (*Client, error) {
 	base, err := parseBase(baseURL)
 	if err != nil {
@@ -52,7 +52,10 @@ func New(baseURL, apiKey string, options ...Option) (*Client, error) {
 	if apiKey == "" || strings.ContainsFunc(apiKey, isInvisible) {
 		return nil, errors.New("the API key is empty or holds spaces or control characters; it is one word that begins with vfy_ or vfytest_")
 	}
-	c := &Client{base: base, apiKey: apiKey, http: http.Client{Timeout: defaultTimeout}, agent: "verifyd-client", pause: pause}
+	c := &Client{
+		base: base, apiKey: apiKey, http: http.Client{Timeout: defaultTimeout}, agent: "verifyd-client",
+		pause: pause,
+	}
 	for _, o := range options {
 		o(c)
 	}
@@ -79,10 +82,12 @@ func parseBase(text string) (string, error) {
 
 func isLoopback(host string) bool {
 	ip, err := netip.ParseAddr(host)
-	return err == nil && ip.IsLoopback() || strings.EqualFold(host, "localhost") || strings.HasSuffix(strings.ToLower(host), ".localhost")
+	return err == nil && ip.IsLoopback() || strings.EqualFold(host, "localhost") ||
+		strings.HasSuffix(strings.ToLower(host), ".localhost")
 }
 
-// call makes one request and decodes its answer into out, where that is not nil. Errors are an *Error where the service answered, and *NoAnswer otherwise.
+// call makes one request and decodes its answer into out, where that is not nil. Errors are an *Error where
+// the service answered, and *NoAnswer otherwise.
 func (c *Client) call(ctx context.Context, method, path string, header http.Header, in, out any) error {
 	r, err := c.request(ctx, method, path, in)
 	if err != nil {
@@ -132,12 +137,15 @@ func (c *Client) do(r *http.Request, out any) error {
 		return nil
 	}
 	if err := json.Unmarshal(body, out); err != nil {
-		return &NoAnswer{err: fmt.Errorf("status %d, but not the JSON that was expected: %w", response.StatusCode, err)}
+		return &NoAnswer{
+			err: fmt.Errorf("status %d, but not the JSON that was expected: %w", response.StatusCode, err),
+		}
 	}
 	return nil
 }
 
-// withoutURL takes the URL out of an error of net/http: the path may hold a session token, and errors are logged.
+// withoutURL takes the URL out of an error of net/http: the path may hold a session token, and errors are
+// logged.
 func withoutURL(err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		return u.Err
@@ -145,7 +153,8 @@ func withoutURL(err error) error {
 	return err
 }
 
-// NoAnswer says that the service's answer did not arrive, or was not one. The service may have done what it was asked all the same.
+// NoAnswer says that the service's answer did not arrive, or was not one. The service may have done what it
+// was asked all the same.
 type NoAnswer struct{ err error }
 
 // Error says what went wrong, without the URL.
@@ -156,10 +165,10 @@ func (e *NoAnswer) Error() string {
 	return "verifyd gave no answer: " + e.err.Error()
 }
 
-// Unwrap gives the cause, so that errors.Is finds context.DeadlineExceeded.
+// Unwrap returns the cause, so that errors.Is finds context.DeadlineExceeded.
 func (e *NoAnswer) Unwrap() error { return e.err }
 
-// pause waits for d or for the end of ctx, whose error it gives.
+// pause waits for d or for the end of ctx, whose error it returns.
 func pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -45,7 +45,9 @@ func serve(t *testing.T, answers ...func(w http.ResponseWriter)) (*service, *cli
 	t.Cleanup(s.Close)
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
-	c, err := client.New(s.URL, apiKey, client.WithHTTPClient(&http.Client{Transport: transport, Timeout: 10 * time.Second}))
+	c, err := client.New(s.URL, apiKey, client.WithHTTPClient(&http.Client{
+		Transport: transport, Timeout: 10 * time.Second,
+	}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,13 +57,16 @@ func serve(t *testing.T, answers ...func(w http.ResponseWriter)) (*service, *cli
 func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	s.mu.Lock()
-	s.asked = append(s.asked, asked{r.Method + " " + r.RequestURI, r.Header.Get("Authorization"), r.Header.Get("Idempotency-Key"), string(body)})
+	s.asked = append(s.asked, asked{
+		r.Method + " " + r.RequestURI, r.Header.Get("Authorization"), r.Header.Get("Idempotency-Key"),
+		string(body),
+	})
 	answer := s.answers[min(len(s.asked), len(s.answers))-1]
 	s.mu.Unlock()
 	answer(w)
 }
 
-// requests gives what was asked so far.
+// requests returns what was asked so far.
 func (s *service) requests() []asked {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,10 +88,14 @@ func say(status int, header, body string) func(http.ResponseWriter) {
 func cut(http.ResponseWriter) { panic(http.ErrAbortHandler) }
 
 var (
-	verification = client.Verification{Platform: "chat", PlatformUserID: "u\u2028\"<é", CallbackURL: "https://bot.example.com/verified"}
-	begun        = say(200, "", `{"verify_url":"https://v.example/?session=tok","session":"tok","expires_at":"2026-11-21T13:22:09.105Z"}`)
-	away         = say(503, "Retry-After: 0", `{"code":"unavailable","detail":"The service cannot reach its store; try again.","request_id":"R"}`)
-	running      = say(409, "", `{"code":"idempotency_in_progress"}`)
+	verification = client.Verification{
+		Platform: "chat", PlatformUserID: "u\u2028\"<é", CallbackURL: "https://bot.example.com/verified",
+	}
+	begun = say(200, "",
+		`{"verify_url":"https://v.example/?session=tok","session":"tok","expires_at":"2026-11-21T13:22:09.105Z"}`)
+	away = say(503, "Retry-After: 0",
+		`{"code":"unavailable","detail":"The service cannot reach its store; try again.","request_id":"R"}`)
+	running = say(409, "", `{"code":"idempotency_in_progress"}`)
 )
 
 func TestStartAsksAsTheContractSays(t *testing.T) {
@@ -95,7 +104,8 @@ func TestStartAsksAsTheContractSays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if started.VerifyURL != "https://v.example/?session=tok" || started.Session != "tok" || started.ExpiresAt.UnixMilli() != 1795267329105 {
+	if started.VerifyURL != "https://v.example/?session=tok" || started.Session != "tok" ||
+		started.ExpiresAt.UnixMilli() != 1795267329105 {
 		t.Errorf("started %+v", started)
 	}
 	var members map[string]string
@@ -103,7 +113,8 @@ func TestStartAsksAsTheContractSays(t *testing.T) {
 	if err := json.Unmarshal([]byte(got.body), &members); err != nil {
 		t.Fatal(err)
 	}
-	if got.line != "POST /verify/init" || got.key != "Bearer "+apiKey || got.idempotency != "" || len(members) != 3 ||
+	if got.line != "POST /verify/init" || got.key != "Bearer "+apiKey || got.idempotency != "" ||
+		len(members) != 3 ||
 		members["platform_user_id"] != verification.PlatformUserID {
 		t.Errorf("asked %+v", got)
 	}
@@ -119,16 +130,22 @@ func TestWhatIsTriedAgain(t *testing.T) {
 		tries   int
 		fails   bool
 	}{
-		"no key, not available":    {"", []func(http.ResponseWriter){away, begun}, 1, true},
-		"no key, no answer":        {"", []func(http.ResponseWriter){cut, begun}, 1, true},
-		"key, not available":       {"k-1", []func(http.ResponseWriter){away, begun}, 2, false},
-		"key, no answer":           {"k-1", []func(http.ResponseWriter){cut, running, begun}, 3, false},
-		"key, a proxy's word":      {"k-1", []func(http.ResponseWriter){say(502, "", "<html>"), begun}, 2, false},
-		"key, refused":             {"k-1", []func(http.ResponseWriter){refused, begun}, 1, true},
-		"key, rate limited":        {"k-1", []func(http.ResponseWriter){limited, begun}, 1, true},
-		"key, never available":     {"k-1", []func(http.ResponseWriter){away}, 6, true},
-		"key, used for another":    {"k-1", []func(http.ResponseWriter){say(422, "", `{"code":"idempotency_key_reused"}`)}, 1, true},
-		"key, a success cut short": {"k-1", []func(http.ResponseWriter){say(200, "", `{"verify_url":`), begun}, 2, false},
+		"no key, not available": {"", []func(http.ResponseWriter){away, begun}, 1, true},
+		"no key, no answer":     {"", []func(http.ResponseWriter){cut, begun}, 1, true},
+		"key, not available":    {"k-1", []func(http.ResponseWriter){away, begun}, 2, false},
+		"key, no answer":        {"k-1", []func(http.ResponseWriter){cut, running, begun}, 3, false},
+		"key, a proxy's word": {
+			"k-1", []func(http.ResponseWriter){say(502, "", "<html>"), begun}, 2, false,
+		},
+		"key, refused":         {"k-1", []func(http.ResponseWriter){refused, begun}, 1, true},
+		"key, rate limited":    {"k-1", []func(http.ResponseWriter){limited, begun}, 1, true},
+		"key, never available": {"k-1", []func(http.ResponseWriter){away}, 6, true},
+		"key, used for another": {
+			"k-1", []func(http.ResponseWriter){say(422, "", `{"code":"idempotency_key_reused"}`)}, 1, true,
+		},
+		"key, a success cut short": {
+			"k-1", []func(http.ResponseWriter){say(200, "", `{"verify_url":`), begun}, 2, false,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -166,7 +183,8 @@ func TestErrorsSayWhatTheProblemDocumentSays(t *testing.T) {
 		"detail":"1 field is wrong.","code":"invalid_request","request_id":"ABC","errors":[{"field":"callback_url","code":"callback_url_scheme","detail":"not https"}]}`))
 	_, err := c.Start(t.Context(), verification)
 	e, ok := errors.AsType[*client.Error](err)
-	if !ok || e.Status != 400 || e.Code != client.CodeInvalidRequest || e.RequestID != "ABC" || len(e.Fields) != 1 || e.Fields[0].Name != "callback_url" {
+	if !ok || e.Status != 400 || e.Code != client.CodeInvalidRequest || e.RequestID != "ABC" ||
+		len(e.Fields) != 1 || e.Fields[0].Name != "callback_url" {
 		t.Fatalf("%#v", err)
 	}
 	const want = "verifyd answered 400 invalid_request: 1 field is wrong. callback_url: not https. (request ABC)"
@@ -196,7 +214,8 @@ func TestWaitEndsWithTheSession(t *testing.T) {
 		"delivery":{"state":"delivered","attempts":[{"number":1,"verdict":"delivered","status":204,"claimed_at":"2026-11-21T13:22:09.105Z","ended_at":null}]}}`)
 	s, c := serve(t, pending, verified)
 	session, err := c.Wait(t.Context(), "tok/../x")
-	if err != nil || session.State != client.Verified || !*session.Verified || !session.Test || session.Delivery.Attempts[0].Status != 204 {
+	if err != nil || session.State != client.Verified || !*session.Verified || !session.Test ||
+		session.Delivery.Attempts[0].Status != 204 {
 		t.Errorf("%+v, %v", session, err)
 	}
 	if len(s.requests()) != 2 || s.requests()[0].line != "GET /sessions/tok%2F..%2Fx?wait=30" {
@@ -226,16 +245,21 @@ func TestErrorsHoldNoSecret(t *testing.T) {
 
 func TestNewRefusesWhatCannotBeRight(t *testing.T) {
 	for _, c := range []struct{ base, key string }{
-		{"", apiKey}, {"verify.example.com", apiKey}, {"http://verify.example.com", apiKey}, {"ftp://localhost", apiKey},
-		{"https://u:secret@verify.example.com", apiKey}, {"https://verify.example.com?x=1", apiKey}, {"https://verify.example.com/#f", apiKey},
-		{"http://localhost.example.com", apiKey}, {"https://verify.example.com", ""}, {"https://verify.example.com", "vfy_ 1"},
+		{"", apiKey}, {"verify.example.com", apiKey}, {"http://verify.example.com", apiKey},
+		{"ftp://localhost", apiKey},
+		{"https://u:secret@verify.example.com", apiKey}, {"https://verify.example.com?x=1", apiKey},
+		{"https://verify.example.com/#f", apiKey},
+		{"http://localhost.example.com", apiKey}, {"https://verify.example.com", ""},
+		{"https://verify.example.com", "vfy_ 1"},
 		{"https://verify.example.com", "vfy_1\n"},
 	} {
 		if _, err := client.New(c.base, c.key); err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("New(%q, %q) = %v", c.base, c.key, err)
 		}
 	}
-	for _, base := range []string{"https://verify.example.com/prefix/", "http://localhost:8080", "http://127.0.0.1:1", "http://[::1]:1"} {
+	for _, base := range []string{
+		"https://verify.example.com/prefix/", "http://localhost:8080", "http://127.0.0.1:1", "http://[::1]:1",
+	} {
 		if _, err := client.New(base, apiKey); err != nil {
 			t.Error(err)
 		}

@@ -35,18 +35,20 @@ func Example() {
 
 // Receive the results.
 func ExampleNewReceiver() {
-	receiver, err := client.NewReceiver([]string{os.Getenv("VERIFYD_SIGNING_SECRET")}, func(_ context.Context, r client.Result) error {
-		if r.Verified {
-			log.Printf("%s of %s is verified", r.PlatformUserID, r.GuildID)
-		}
-		return nil // an error is answered with 500: the result can be sent again
-	})
+	receiver, err := client.NewReceiver([]string{os.Getenv("VERIFYD_SIGNING_SECRET")},
+		func(_ context.Context, r client.Result) error {
+			if r.Verified {
+				log.Printf("%s of %s is verified", r.PlatformUserID, r.GuildID)
+			}
+			return nil // an error is answered with 500: the result can be sent again
+		})
 	if err != nil {
 		log.Fatal(err)
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/verified", receiver)
-	server := &http.Server{Addr: ":8000", Handler: mux, ReadTimeout: 10 * time.Second} // behind a proxy that speaks https
+	// behind a proxy that speaks https
+	server := &http.Server{Addr: ":8000", Handler: mux, ReadTimeout: 10 * time.Second}
 	log.Fatal(server.ListenAndServe())
 }
 

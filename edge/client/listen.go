@@ -23,7 +23,8 @@ const (
 	maxRefusalBytes = 64 << 10
 )
 
-// ErrListenEnded says that the service ended the listening in good order, since it stops or starts anew: listen again.
+// ErrListenEnded says that the service ended the listening in good order, since it stops or starts anew:
+// listen again.
 var ErrListenEnded = errors.New("the service ended the listening; listen again")
 
 var errSilent = errors.New("nothing was heard for too long")
@@ -39,29 +40,33 @@ type Listened struct {
 
 // Outcome is how a Listened ended.
 type Outcome struct {
-	Sent   bool   `json:"sent"`   // it may have reached the program; false: provably not, and it comes again later
+	// it may have reached the program; false: provably not, and it comes again later
+	Sent   bool   `json:"sent"`
 	Status int    `json:"status"` // the program's final HTTP status; 0 where none came
 	Detail string `json:"detail"` // what went wrong, where there is no status
 	Body   string `json:"body"`   // the beginning of the program's answer, for people
 }
 
-// Answer tells the service how the callback ended. It has the service's VERIFYD_CALLBACK_TIMEOUT for it, 10 seconds by default; what comes
-// later is refused with CodeExchangeOver, and the attempt stands as unknown. A repeat is harmless.
+// Answer reports to the service how the callback ended. It has the service's VERIFYD_CALLBACK_TIMEOUT for it,
+// 10 seconds by default; what comes later is refused with CodeExchangeOver, and the attempt stands as
+// unknown. A repeat is harmless.
 func (l Listened) Answer(ctx context.Context, o Outcome) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	return l.client.call(ctx, http.MethodPost, "/listen/"+l.exchange, nil, o, nil)
 }
 
-// Listen gets the callbacks of the test key's sessions, for as long as it runs; they do not go to their callback_url meanwhile. ready is
-// called once listening has begun, and handle in a goroutine of its own for each callback; Listen returns when all of them have.
+// Listen gets the callbacks of the test key's sessions, for as long as it runs; they do not go to their
+// callback_url meanwhile. ready is called once listening has begun, and handle in a goroutine of its own for
+// each callback; Listen returns when all of them have.
 //
-// It is one connection: it returns ErrListenEnded, a *NoAnswer when the connection broke, an *Error when the service refuses (a live key
-// gets CodeLiveKey), or ctx's error. A repeat is harmless.
+// It is one connection: it returns ErrListenEnded, a *NoAnswer when the connection broke, an *Error when the
+// service refuses (a live key gets CodeLiveKey), or ctx's error. A repeat is harmless.
 func (c *Client) Listen(ctx context.Context, ready func(), handle func(context.Context, Listened)) error {
 	inner, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	alive := time.AfterFunc(2*defaultBeat, func() { cancel(errSilent) }) // a connection without a beat is dead, whatever TCP says
+	// a connection without a beat is dead, whatever TCP says
+	alive := time.AfterFunc(2*defaultBeat, func() { cancel(errSilent) })
 	defer alive.Stop()
 	response, err := c.openListen(inner)
 	if err != nil {

@@ -34,7 +34,8 @@ const (
 
 func TestListenHandsOverAndAnswers(t *testing.T) {
 	told := say(204, "", "")
-	s, c := serve(t, lines(done, ready, `{"type":"beat"}`, `{"type":"of a later version"}`, callback1, `{"type":"bye"}`), told)
+	s, c := serve(t, lines(done, ready, `{"type":"beat"}`, `{"type":"of a later version"}`, callback1,
+		`{"type":"bye"}`), told)
 	var readied, handled atomic.Int32
 	err := c.Listen(t.Context(), func() { readied.Add(1) }, func(ctx context.Context, l client.Listened) {
 		if l.Header.Get("Webhook-Id") != "cb_1" || string(l.Body) != `{"verified":true}` {
@@ -49,7 +50,8 @@ func TestListenHandsOverAndAnswers(t *testing.T) {
 		t.Fatalf("%v, %d times ready, %d handled", err, readied.Load(), handled.Load())
 	}
 	got := s.requests()
-	if got[0].line != "POST /listen" || got[1].line != "POST /listen/EXCHANGE" || !strings.Contains(got[1].body, `"status":204`) || got[1].key != "Bearer "+apiKey {
+	if got[0].line != "POST /listen" || got[1].line != "POST /listen/EXCHANGE" ||
+		!strings.Contains(got[1].body, `"status":204`) || got[1].key != "Bearer "+apiKey {
 		t.Errorf("asked %+v", got)
 	}
 }
@@ -75,7 +77,8 @@ func TestHowListeningEnds(t *testing.T) {
 		}
 	}
 	_, c := serve(t, say(403, "", `{"code":"live_key","detail":"Only test keys."}`))
-	if e, ok := errors.AsType[*client.Error](c.Listen(t.Context(), func() {}, never)); !ok || e.Code != client.CodeLiveKey {
+	if e, ok := errors.AsType[*client.Error](c.Listen(t.Context(), func() {}, never)); !ok ||
+		e.Code != client.CodeLiveKey {
 		t.Errorf("a live key: %v", e)
 	}
 	_, c = serve(t, lines(func(http.ResponseWriter) { <-hang }, ready))
@@ -95,14 +98,17 @@ func (hung) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func TestListenGivesUpOnAServiceThatNeverAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, err := client.New("https://verify.example.com", apiKey, client.WithHTTPClient(&http.Client{Transport: hung{}}))
+		c, err := client.New("https://verify.example.com", apiKey, client.WithHTTPClient(&http.Client{
+			Transport: hung{},
+		}))
 		if err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		err = c.Listen(ctx, func() { t.Error("ready") }, func(context.Context, client.Listened) {})
-		if _, ok := errors.AsType[*client.NoAnswer](err); !ok || !strings.Contains(err.Error(), "nothing was heard") {
+		if _, ok := errors.AsType[*client.NoAnswer](err); !ok ||
+			!strings.Contains(err.Error(), "nothing was heard") {
 			t.Errorf("after an hour: %v", err)
 		}
 	})

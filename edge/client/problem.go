@@ -17,6 +17,7 @@ const (
 	CodeInvalidRequest        Code = "invalid_request"         // 400: Fields says which members are wrong, and how
 	CodeKeyMissing            Code = "key_missing"             // 401
 	CodeKeyInvalid            Code = "key_invalid"             // 401: unknown, expired or revoked
+	CodeAccountDisabled       Code = "account_disabled"        // 401: the operator has disabled the key's account; the key may work again
 	CodeSessionNotFound       Code = "session_not_found"       // 404: not this account's, or not kept any more
 	CodeSessionCompleted      Code = "session_completed"       // 409: it cannot be canceled any more
 	CodeSessionExpired        Code = "session_expired"         // 409
@@ -24,18 +25,19 @@ const (
 	CodeNothingToSend         Code = "nothing_to_send"         // 409: the session has no outcome that is sent
 	CodeIdempotencyInProgress Code = "idempotency_in_progress" // 409: the first call with this key still runs
 	CodeIdempotencyKeyReused  Code = "idempotency_key_reused"  // 422: the key was used with another verification
-	CodeRateLimited           Code = "rate_limited"            // 429: too many just now; RetryAfter tells
-	CodeQuotaExceeded         Code = "quota_exceeded"          // 429: too many this month; RetryAfter tells
+	CodeRateLimited           Code = "rate_limited"            // 429: too many just now; see RetryAfter
+	CodeQuotaExceeded         Code = "quota_exceeded"          // 429: too many this month; see RetryAfter
 	CodeLiveKey               Code = "live_key"                // 403: Listen is for test keys
 	CodeExchangeOver          Code = "exchange_over"           // 404: a listener's answer came too late, or a second time
-	CodeUnavailable           Code = "unavailable"             // 503: nothing was started; RetryAfter tells
+	CodeUnavailable           Code = "unavailable"             // 503: nothing was started; see RetryAfter
 	CodeStoreFull             Code = "store_full"              // 503: nothing was started
 )
 
 // Error is a refusal of the service.
 type Error struct {
-	Status     int           // of HTTP
-	Code       Code          // empty where the answer was no problem document: it came from something in between
+	Status int // of HTTP
+	// empty where the answer was no problem document: it came from something in between
+	Code       Code
 	Title      string        // what kind of problem it is
 	Detail     string        // one sentence about this one
 	RequestID  string        // under which the service's log knows it
@@ -50,7 +52,7 @@ type Field struct {
 	Detail string `json:"detail"`
 }
 
-// Error gives all of it but the title, in one line.
+// Error returns all of it but the title, in one line.
 func (e *Error) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "verifyd answered %d", e.Status)
@@ -86,7 +88,8 @@ func newError(response *http.Response, body []byte, now time.Time) *Error {
 		}
 		return e
 	}
-	e.Code, e.Title, e.Detail, e.RequestID, e.Fields = doc.Code, doc.Title, doc.Detail, doc.RequestID, doc.Errors
+	e.Code, e.Title, e.Detail, e.RequestID, e.Fields = doc.Code, doc.Title, doc.Detail, doc.RequestID,
+		doc.Errors
 	return e
 }
 

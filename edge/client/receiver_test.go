@@ -75,10 +75,11 @@ func newDesk(t *testing.T, options ...client.ReceiverOption) *desk {
 	t.Helper()
 	d := &desk{}
 	var err error
-	d.Receiver, err = client.NewReceiver([]string{secret, oldSecret}, func(_ context.Context, r client.Result) error {
-		d.got = append(d.got, r)
-		return d.end
-	}, options...)
+	d.Receiver, err = client.NewReceiver([]string{secret, oldSecret},
+		func(_ context.Context, r client.Result) error {
+			d.got = append(d.got, r)
+			return d.end
+		}, options...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,29 +101,63 @@ func TestReceiverAnswers(t *testing.T) {
 		status int
 		handed int
 	}{
-		"valid":                       {func(*callback) {}, 200, 1},
-		"not verified":                {func(c *callback) { c.body = `{"platform_user_id":"u","guild_id":"","verified":false}` }, 200, 1},
-		"a member more":               {func(c *callback) { c.body = strings.Replace(verified, "{", `{"later":1,`, 1) }, 200, 1},
-		"unknown header":              {func(c *callback) { c.change = header("X-Later", "1") }, 200, 1},
-		"both signatures":             {func(c *callback) { c.secrets = []string{"whsec_YWJj", oldSecret} }, 200, 1},
-		"only the old secret":         {func(c *callback) { c.secrets = []string{oldSecret} }, 200, 1},
-		"another secret":              {func(c *callback) { c.secrets = []string{"whsec_YWJj"} }, 401, 0},
-		"no signature":                {func(c *callback) { c.change = func(r *http.Request) { r.Header.Del("Webhook-Signature") } }, 401, 0},
-		"no id":                       {func(c *callback) { c.change = func(r *http.Request) { r.Header.Del("Webhook-Id") } }, 401, 0},
-		"no time":                     {func(c *callback) { c.change = func(r *http.Request) { r.Header.Del("Webhook-Timestamp") } }, 401, 0},
-		"another id":                  {func(c *callback) { c.change = header("Webhook-Id", "cb_other") }, 401, 0},
-		"another time":                {func(c *callback) { c.change = header("Webhook-Timestamp", fmt.Sprint(c.at.Unix()+1)) }, 401, 0},
-		"a signature of a later kind": {func(c *callback) { c.change = header("Webhook-Signature", "v2,aaaa v1a,bbbb junk") }, 401, 0},
-		"an old time":                 {func(c *callback) { c.at = c.at.Add(-client.Tolerance - time.Minute) }, 401, 0},
-		"a time to come":              {func(c *callback) { c.at = c.at.Add(client.Tolerance + time.Minute) }, 401, 0},
-		"almost old":                  {func(c *callback) { c.at = c.at.Add(-client.Tolerance + time.Minute) }, 200, 1},
-		"too large":                   {func(c *callback) { c.body = strings.Repeat("x", 65<<10) }, 413, 0},
-		"signed, but no result":       {func(c *callback) { c.body = `{"platform_user_id":"u","verified":true}` }, 422, 0},
-		"signed, but verified: null":  {func(c *callback) { c.body = `{"platform_user_id":"u","guild_id":"","verified":null}` }, 422, 0},
-		"a GET":                       {func(c *callback) { c.change = func(r *http.Request) { r.Method = http.MethodGet } }, 405, 0},
-		"a test":                      {func(c *callback) { c.test = true }, 200, 0},
-		"a test by its id alone":      {func(c *callback) { c.id = "cbtest_abc" }, 200, 0},
-		"a test with another secret":  {func(c *callback) { c.test, c.secrets = true, []string{"whsec_YWJj"} }, 401, 0},
+		"valid": {func(*callback) {}, 200, 1},
+		"not verified": {
+			func(c *callback) { c.body = `{"platform_user_id":"u","guild_id":"","verified":false}` }, 200, 1,
+		},
+		"a member more": {
+			func(c *callback) { c.body = strings.Replace(verified, "{", `{"later":1,`, 1) }, 200, 1,
+		},
+		"unknown header": {func(c *callback) { c.change = header("X-Later", "1") }, 200, 1},
+		"both signatures": {
+			func(c *callback) { c.secrets = []string{"whsec_YWJj", oldSecret} }, 200, 1,
+		},
+		"only the old secret": {func(c *callback) { c.secrets = []string{oldSecret} }, 200, 1},
+		"another secret":      {func(c *callback) { c.secrets = []string{"whsec_YWJj"} }, 401, 0},
+		"no signature": {
+			func(c *callback) { c.change = func(r *http.Request) { r.Header.Del("Webhook-Signature") } }, 401,
+			0,
+		},
+		"no id": {
+			func(c *callback) { c.change = func(r *http.Request) { r.Header.Del("Webhook-Id") } }, 401, 0,
+		},
+		"no time": {
+			func(c *callback) { c.change = func(r *http.Request) { r.Header.Del("Webhook-Timestamp") } }, 401,
+			0,
+		},
+		"another id": {
+			func(c *callback) { c.change = header("Webhook-Id", "cb_other") }, 401, 0,
+		},
+		"another time": {
+			func(c *callback) { c.change = header("Webhook-Timestamp", fmt.Sprint(c.at.Unix()+1)) }, 401, 0,
+		},
+		"a signature of a later kind": {
+			func(c *callback) { c.change = header("Webhook-Signature", "v2,aaaa v1a,bbbb junk") }, 401, 0,
+		},
+		"an old time": {
+			func(c *callback) { c.at = c.at.Add(-client.Tolerance - time.Minute) }, 401, 0,
+		},
+		"a time to come": {
+			func(c *callback) { c.at = c.at.Add(client.Tolerance + time.Minute) }, 401, 0,
+		},
+		"almost old": {
+			func(c *callback) { c.at = c.at.Add(-client.Tolerance + time.Minute) }, 200, 1,
+		},
+		"too large": {func(c *callback) { c.body = strings.Repeat("x", 65<<10) }, 413, 0},
+		"signed, but no result": {
+			func(c *callback) { c.body = `{"platform_user_id":"u","verified":true}` }, 422, 0,
+		},
+		"signed, but verified: null": {
+			func(c *callback) { c.body = `{"platform_user_id":"u","guild_id":"","verified":null}` }, 422, 0,
+		},
+		"a GET": {
+			func(c *callback) { c.change = func(r *http.Request) { r.Method = http.MethodGet } }, 405, 0,
+		},
+		"a test":                 {func(c *callback) { c.test = true }, 200, 0},
+		"a test by its id alone": {func(c *callback) { c.id = "cbtest_abc" }, 200, 0},
+		"a test with another secret": {
+			func(c *callback) { c.test, c.secrets = true, []string{"whsec_YWJj"} }, 401, 0,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d, cb := newDesk(t), newCallback()
@@ -186,7 +221,8 @@ func TestTheSameIsHandedOverOnce(t *testing.T) {
 func TestWhatFailedIsHandedOverAgain(t *testing.T) {
 	d, cb := newDesk(t), newCallback()
 	d.end = errors.New("the database is away")
-	if w := d.receive(cb.request(t)); w.Code != http.StatusInternalServerError || strings.Contains(w.Body.String(), "database") {
+	if w := d.receive(cb.request(t)); w.Code != http.StatusInternalServerError ||
+		strings.Contains(w.Body.String(), "database") {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 	d.end = nil
@@ -269,7 +305,8 @@ func TestWithoutItsMemoryNothingIsHandled(t *testing.T) {
 
 func TestReceiverRefusesSecretsThatProveNothing(t *testing.T) {
 	for _, secrets := range [][]string{nil, {""}, {"whsec_"}, {"whsec_%%%"}, {secret, ""}} {
-		if _, err := client.NewReceiver(secrets, func(context.Context, client.Result) error { return nil }); err == nil {
+		if _, err := client.NewReceiver(secrets,
+			func(context.Context, client.Result) error { return nil }); err == nil {
 			t.Errorf("%q was accepted", secrets)
 		} else if strings.Contains(err.Error(), "%%%") {
 			t.Errorf("it shows the secret: %v", err)

@@ -8,14 +8,16 @@ import (
 	"time"
 )
 
-// Seen remembers which callbacks were handled, by webhook-id, so that each is handled once. MemorySeen is the one of a single process;
-// several processes behind one callback_url share one of their own, for instance a table with the id as its primary key.
+// Seen remembers which callbacks were handled, by webhook-id, so that each is handled once. MemorySeen is the
+// one of a single process; several processes behind one callback_url share one of their own, for instance a
+// table with the id as its primary key.
 type Seen interface {
-	// Begin takes an id for its caller, and says what is known of it. Only with SeenNew does the caller handle the callback, and then
-	// calls End. Of two who begin at once one is told SeenBusy.
+	// Begin takes an id for its caller, and says what is known of it. Only with SeenNew does the caller
+	// handle the callback, and then calls End. Of two who begin at once one gets SeenBusy.
 	Begin(ctx context.Context, id string) (Sighting, error)
-	// End gives the id back: handled is true when it was handled for good, false when it was not and may be begun again. A shared
-	// memory also needs an end for ids whose process died: longer than a handler takes, shorter than the pause to the next attempt.
+	// End returns the id back: handled is true when it was handled for good, false when it was not and may be
+	// begun again. A shared memory also needs an end for ids whose process died: longer than a handler takes,
+	// shorter than the pause to the next attempt.
 	End(ctx context.Context, id string, handled bool) error
 }
 
@@ -33,12 +35,13 @@ const (
 const (
 	// DefaultSeenFor is as long as the service keeps results, and so may send one again.
 	DefaultSeenFor = 72 * time.Hour
-	// DefaultSeenMost is far above what one process handles in the 5 minutes in which a callback could be replayed.
+	// DefaultSeenMost is far above what one process handles in the 5 minutes in which a callback could be
+	// replayed.
 	DefaultSeenMost = 100_000
 )
 
-// MemorySeen remembers in memory, bounded by time and by number; beyond the number the oldest are forgotten. It forgets everything when
-// the process ends.
+// MemorySeen remembers in memory, bounded by time and by number; beyond the number the oldest are forgotten.
+// It forgets everything when the process ends.
 type MemorySeen struct {
 	lasting time.Duration
 	most    int
@@ -63,7 +66,10 @@ func NewMemorySeen(lasting time.Duration, most int) *MemorySeen {
 	if most <= 0 {
 		most = DefaultSeenMost
 	}
-	return &MemorySeen{lasting: lasting, most: most, now: time.Now, busy: map[string]bool{}, handled: map[string]*list.Element{}, order: list.New()}
+	return &MemorySeen{
+		lasting: lasting, most: most, now: time.Now, busy: map[string]bool{},
+		handled: map[string]*list.Element{}, order: list.New(),
+	}
 }
 
 // Begin takes an id. It never fails.
@@ -81,7 +87,7 @@ func (m *MemorySeen) Begin(_ context.Context, id string) (Sighting, error) {
 	return SeenNew, nil
 }
 
-// End gives an id back. The error is for an id that nobody has begun.
+// End returns an id back. The error is for an id that nobody has begun.
 func (m *MemorySeen) End(_ context.Context, id string, handled bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

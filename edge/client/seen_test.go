@@ -53,7 +53,9 @@ func TestMemorySeenForgetsTheOldestAndNoneUnderWay(t *testing.T) {
 	for i := range 4 {
 		handle(t, m, fmt.Sprint(i))
 	}
-	for id, want := range map[string]client.Sighting{"1": client.SeenHandled, "3": client.SeenHandled, "under way": client.SeenBusy, "0": client.SeenNew} {
+	for id, want := range map[string]client.Sighting{
+		"1": client.SeenHandled, "3": client.SeenHandled, "under way": client.SeenBusy, "0": client.SeenNew,
+	} {
 		if s := sighting(t, m, id); s != want {
 			t.Errorf("%s is %v, want %v", id, s, want)
 		}

@@ -11,47 +11,50 @@ import (
 	"time"
 )
 
-// Verification is what a session is started with. Platform, PlatformUserID and GuildID are the integrator's own words, any text of
-// up to 1,024 bytes, and come back exactly as given.
+// Verification is what a session is started with. Platform, PlatformUserID and GuildID are the integrator's
+// own words, any text of up to 1,024 bytes, and come back exactly as given.
 type Verification struct {
 	Platform       string `json:"platform"`         // identifies the integration
 	PlatformUserID string `json:"platform_user_id"` // identifies the user there
 	GuildID        string `json:"guild_id,omitempty"`
 	CallbackURL    string `json:"callback_url"` // absolute https URL of the receiver
 
-	// IdempotencyKey makes Start safe to repeat: for ten minutes the same key and verification give the same session, and cost no
-	// quota. 1 to 255 visible ASCII characters, new for each session that is wanted; empty: none.
+	// IdempotencyKey makes Start safe to repeat: for ten minutes the same key and verification give the same
+	// session, and cost no quota. 1 to 255 visible ASCII characters, new for each session that is wanted;
+	// empty: none.
 	IdempotencyKey string `json:"-"`
 }
 
 // Started is a session that has begun.
 type Started struct {
-	VerifyURL string    `json:"verify_url"` // where to send the user
-	Session   string    `json:"session"`    // the session's token; who holds it may sign in, so it belongs into no log
+	VerifyURL string `json:"verify_url"` // where to send the user
+	// the session's token; who holds it may sign in, so it belongs into no log
+	Session   string    `json:"session"`
 	ExpiresAt time.Time `json:"expires_at"`
 }
 
-// ID gives the session's id, under which it may be logged. It is the Session of its Result and the ID of what Client.Session reads:
-// the first 20 bytes of the token's SHA-256, in lower-case base32.
+// ID returns the session's id, under which it may be logged. It is the Session of its Result and the ID of
+// what Client.Session reads: the first 20 bytes of the token's SHA-256, in lower-case base32.
 func (s Started) ID() string {
 	sum := sha256.Sum256([]byte(s.Session))
 	return strings.ToLower(base32.StdEncoding.EncodeToString(sum[:20]))
 }
 
 const (
-	// startTries is how often Start tries with an idempotency key: an edge that dies within it keeps the others away for 5 s.
+	// startTries is how often Start tries with an idempotency key: an edge that dies within it keeps the
+	// others away for 5 s.
 	startTries = 6
 	// startPause is the pause before the second try; it doubles with each.
 	startPause = 250 * time.Millisecond
-	// startPauseMost bounds what a Retry-After can ask for; a caller with more time repeats Start itself.
-	startPauseMost = 5 * time.Second
+	// maxStartPause bounds what a Retry-After can ask for; a caller with more time repeats Start itself.
+	maxStartPause = 5 * time.Second
 )
 
 // Start starts a session. Its errors are *Error and *NoAnswer.
 //
-// Without an idempotency key there is one try, and after a *NoAnswer a session may exist that nobody has the link of; a repeat starts
-// another. With one, Start tries up to six times within ctx while no answer comes, or a 502, 503 or 504, or the word that an earlier
-// call with the key still runs; a repeat is harmless.
+// Without an idempotency key there is one try, and after a *NoAnswer a session may exist that nobody has the
+// link of; a repeat starts another. With one, Start tries up to six times within ctx while no answer comes,
+// or a 502, 503 or 504, or the word that an earlier call with the key still runs; a repeat is harmless.
 func (c *Client) Start(ctx context.Context, v Verification) (Started, error) {
 	header := http.Header{}
 	tries := 1
@@ -69,13 +72,13 @@ func (c *Client) Start(ctx context.Context, v Verification) (Started, error) {
 		if err == nil || tries == 0 || !mayPass(err) {
 			return s, err
 		}
-		if c.pause(ctx, max(wait, min(askedPause(err), startPauseMost))) != nil {
+		if c.pause(ctx, max(wait, min(askedPause(err), maxStartPause))) != nil {
 			return s, err // what kept it from starting says more than that the time is over
 		}
 	}
 }
 
-// mayPass says whether the same call could succeed in a moment.
+// mayPass reports whether the same call could succeed in a moment.
 func mayPass(err error) bool {
 	e, ok := errors.AsType[*Error](err)
 	if !ok {
@@ -110,24 +113,27 @@ const (
 
 // Session is everything that can be read about a session.
 type Session struct {
-	ID             string     `json:"id"`
-	Test           bool       `json:"test"` // started with a test key: says nothing about a person
-	Platform       string     `json:"platform"`
-	PlatformUserID string     `json:"platform_user_id"`
-	GuildID        string     `json:"guild_id"`
-	State          State      `json:"state"`
-	Verified       *bool      `json:"verified"` // nil unless State is Verified or Failed
-	Reason         string     `json:"reason"`   // why it is not verified: "declined", "refused", "canceled", "expired", "unreadable"
-	Rule           string     `json:"rule"`     // the network's rule that refused, such as "min_account_age"; empty for other reasons
-	CreatedAt      time.Time  `json:"created_at"`
-	ExpiresAt      time.Time  `json:"expires_at"`
-	CompletedAt    *time.Time `json:"completed_at"` // nil while pending and when expired
-	Delivery       Delivery   `json:"delivery"`
+	ID             string `json:"id"`
+	Test           bool   `json:"test"` // started with a test key: says nothing about a person
+	Platform       string `json:"platform"`
+	PlatformUserID string `json:"platform_user_id"`
+	GuildID        string `json:"guild_id"`
+	State          State  `json:"state"`
+	Verified       *bool  `json:"verified"` // nil unless State is Verified or Failed
+	// why it is not verified: "declined", "refused", "canceled", "expired", "unreadable"
+	Reason string `json:"reason"`
+	// the network's rule that refused, such as "min_account_age"; empty for other reasons
+	Rule        string     `json:"rule"`
+	CreatedAt   time.Time  `json:"created_at"`
+	ExpiresAt   time.Time  `json:"expires_at"`
+	CompletedAt *time.Time `json:"completed_at"` // nil while pending and when expired
+	Delivery    Delivery   `json:"delivery"`
 }
 
 // Delivery is where the callback stands.
 type Delivery struct {
-	State    string    `json:"state"` // "none", "due", "claimed", "delivered", "rejected", "unknown" or "undeliverable"
+	// "none", "due", "claimed", "delivered", "rejected", "unknown" or "undeliverable"
+	State    string    `json:"state"`
 	Attempts []Attempt `json:"attempts"`
 }
 
@@ -141,8 +147,9 @@ type Attempt struct {
 	EndedAt   *time.Time `json:"ended_at"` // nil while it goes on
 }
 
-// Session reads a session of the key's account, named by its token or its id. It changes nothing, so a repeat is harmless. Its errors
-// are *Error (CodeSessionNotFound where the account has no such session) and *NoAnswer.
+// Session reads a session of the key's account, named by its token or its id. It changes nothing, so a repeat
+// is harmless. Its errors are *Error (CodeSessionNotFound where the account has no such session) and
+// *NoAnswer.
 func (c *Client) Session(ctx context.Context, session string) (Session, error) {
 	return c.read(ctx, http.MethodGet, sessionPath(session))
 }
@@ -150,15 +157,16 @@ func (c *Client) Session(ctx context.Context, session string) (Session, error) {
 const (
 	// waitHeld is for how long Wait asks the service to hold an answer back, in seconds.
 	waitHeld = "30"
-	// waitLeast lies between two reads where the service did not hold the answer back.
-	waitLeast = time.Second
+	// minWait lies between two reads where the service did not hold the answer back.
+	minWait = time.Second
 )
 
-// Wait reads a session until it is no longer pending, or ctx ends. The callback is the way to learn an outcome; Wait is for programs
-// that have no public address, and for tests. Errors end it: those of Session, and ctx's. A repeat is harmless.
+// Wait reads a session until it is no longer pending, or ctx ends. The callback is the way to learn an
+// outcome; Wait is for programs that have no public address, and for tests. Errors end it: those of Session,
+// and ctx's. A repeat is harmless.
 func (c *Client) Wait(ctx context.Context, session string) (Session, error) {
 	for {
-		next := time.Now().Add(waitLeast)
+		next := time.Now().Add(minWait)
 		s, err := c.read(ctx, http.MethodGet, sessionPath(session)+"?wait="+waitHeld)
 		if err != nil || s.State != Pending {
 			return s, err
@@ -169,15 +177,16 @@ func (c *Client) Wait(ctx context.Context, session string) (Session, error) {
 	}
 }
 
-// Cancel takes a pending session back: its link stops working, and no callback is sent. A repeat is harmless. Its errors are those of
-// Session, and an *Error with CodeSessionCompleted or CodeSessionExpired where it came too late.
+// Cancel takes a pending session back: its link stops working, and no callback is sent. A repeat is harmless.
+// Its errors are those of Session, and an *Error with CodeSessionCompleted or CodeSessionExpired where it
+// came too late.
 func (c *Client) Cancel(ctx context.Context, session string) (Session, error) {
 	return c.read(ctx, http.MethodPost, sessionPath(session)+"/cancel")
 }
 
-// Resend has the callback sent once more, with the same webhook-id, after its delivery has ended. It returns when that is recorded;
-// reading the session shows how it goes. A repeat sends another one as soon as this one has ended. Its errors are those of Session, and
-// an *Error with CodeDeliveryOpen or CodeNothingToSend.
+// Resend has the callback sent once more, with the same webhook-id, after its delivery has ended. It returns
+// when that is recorded; reading the session shows how it goes. A repeat sends another one as soon as this
+// one has ended. Its errors are those of Session, and an *Error with CodeDeliveryOpen or CodeNothingToSend.
 func (c *Client) Resend(ctx context.Context, session string) (Session, error) {
 	return c.read(ctx, http.MethodPost, sessionPath(session)+"/resend")
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Usage is what the key's account did in a UTC month. The quota counts live sessions, with either kind of key, and is exact; the days are
-// statistics of the key's own kind, live or test, which lag by a few seconds.
+// Usage is what the key's account did in a UTC month. The quota counts live sessions, with either kind of
+// key, and is exact; the days are statistics of the key's own kind, live or test, which lag by a few seconds.
 type Usage struct {
 	Month     string     `json:"month"`     // as in "2026-11"
 	Test      bool       `json:"test"`      // the days are those of test sessions
@@ -19,16 +19,17 @@ type Usage struct {
 	Days      []UsageDay `json:"days"`      // up to today
 }
 
-// UsageDay counts what happened on a UTC day. What is counted of a session stands on the day on which it was started, so that each
-// started session is verified, failed, canceled, expired or still open.
+// UsageDay counts what happened on a UTC day. What is counted of a session stands on the day on which it was
+// started, so that each started session is verified, failed, canceled, expired or still open.
 type UsageDay struct {
-	Day       string         `json:"day"`     // as in "2026-11-21"; empty in a total
-	Started   int64          `json:"started"` // sessions
-	Steps     UsageSteps     `json:"steps"`
-	Verified  int64          `json:"verified"`
-	Failed    UsageFailed    `json:"failed"`
-	Canceled  int64          `json:"canceled"`
-	Expired   int64          `json:"expired"`  // nobody finished them in time; those still open are not among them
+	Day      string      `json:"day"`     // as in "2026-11-21"; empty in a total
+	Started  int64       `json:"started"` // sessions
+	Steps    UsageSteps  `json:"steps"`
+	Verified int64       `json:"verified"`
+	Failed   UsageFailed `json:"failed"`
+	Canceled int64       `json:"canceled"`
+	// nobody finished them in time; those still open are not among them
+	Expired   int64          `json:"expired"`
 	Networks  []UsageNetwork `json:"networks"` // those that there were tries at
 	Callbacks struct {
 		Delivered     int64 `json:"delivered"`
@@ -43,7 +44,8 @@ type UsageDay struct {
 	Replayed int64 `json:"replayed"` // repeats of a start under an idempotency key, on the day of that
 }
 
-// UsageSteps counts sessions by how far their users came, each once at each step: where two numbers fall apart, users dropped off.
+// UsageSteps counts sessions by how far their users came, each once at each step: where two numbers fall
+// apart, users dropped off.
 type UsageSteps struct {
 	Opened   int64 `json:"opened"`   // the page; previews in chats are not counted
 	SignIn   int64 `json:"sign_in"`  // pressed Continue, and was sent to an identity network
@@ -57,7 +59,8 @@ type UsageFailed struct {
 	Refused  int64 `json:"refused"`
 }
 
-// UsageNetwork counts tries at one identity network, of which a session may have several, and the sessions that it decided.
+// UsageNetwork counts tries at one identity network, of which a session may have several, and the sessions
+// that it decided.
 type UsageNetwork struct {
 	Network  string      `json:"network"`  // its id in the settings of the service
 	SignIn   int64       `json:"sign_in"`  // times that a user was sent there
@@ -67,8 +70,9 @@ type UsageNetwork struct {
 	Failed   UsageFailed `json:"failed"`   // sessions
 }
 
-// Usage reads what the key's account did in the UTC month that an instant is in; the zero instant means now. It changes nothing, so a
-// repeat is harmless. Its errors are *Error (CodeInvalidRequest for a month that has not begun) and *NoAnswer.
+// Usage reads what the key's account did in the UTC month that an instant is in; the zero instant means now.
+// It changes nothing, so a repeat is harmless. Its errors are *Error (CodeInvalidRequest for a month that has
+// not begun) and *NoAnswer.
 func (c *Client) Usage(ctx context.Context, month time.Time) (Usage, error) {
 	path := "/usage"
 	if !month.IsZero() {

@@ -20,25 +20,31 @@ func TestUsage(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := client.UsageDay{
-		Started: 5, Steps: client.UsageSteps{Opened: 4, SignIn: 3, Returned: 2, Finished: 2}, Verified: 1, Failed: client.UsageFailed{Declined: 1}, Expired: 3,
-		Networks: []client.UsageNetwork{{Network: "github", SignIn: 4, Returned: 2, Trouble: 1, Verified: 1, Failed: client.UsageFailed{Declined: 1}}}, Replayed: 6,
+		Started: 5, Steps: client.UsageSteps{Opened: 4, SignIn: 3, Returned: 2, Finished: 2}, Verified: 1,
+		Failed: client.UsageFailed{Declined: 1}, Expired: 3,
+		Networks: []client.UsageNetwork{{Network: "github", SignIn: 4, Returned: 2, Trouble: 1, Verified: 1,
+			Failed: client.UsageFailed{Declined: 1}}}, Replayed: 6,
 	}
 	want.Callbacks.Delivered, want.Limited.RateLimited = 2, 7
 	if !reflect.DeepEqual(u.Total, want) {
 		t.Errorf("total = %+v", u.Total)
 	}
 	want.Day = "2026-11-01"
-	if len(u.Days) != 1 || !reflect.DeepEqual(u.Days[0], want) || u.Month != "2026-11" || !u.Test || u.Remaining != 95 || u.ResetsAt.Month() != time.December {
+	if len(u.Days) != 1 || !reflect.DeepEqual(u.Days[0], want) || u.Month != "2026-11" || !u.Test ||
+		u.Remaining != 95 || u.ResetsAt.Month() != time.December {
 		t.Errorf("usage = %+v", u)
 	}
 	// The month is that of UTC.
-	if _, err := c.Usage(t.Context(), time.Date(2026, 11, 1, 1, 0, 0, 0, time.FixedZone("", 2*60*60))); err != nil {
+	if _, err := c.Usage(t.Context(),
+		time.Date(2026, 11, 1, 1, 0, 0, 0, time.FixedZone("", 2*60*60))); err != nil {
 		t.Fatal(err)
 	}
-	if got := s.requests(); got[0].line != "GET /usage" || got[1].line != "GET /usage?month=2026-10" || got[0].key != "Bearer "+apiKey {
+	if got := s.requests(); got[0].line != "GET /usage" || got[1].line != "GET /usage?month=2026-10" ||
+		got[0].key != "Bearer "+apiKey {
 		t.Errorf("asked %+v", got)
 	}
-	_, c = serve(t, say(400, "Content-Type: application/problem+json", `{"code":"invalid_request","status":400}`))
+	_, c = serve(t, say(400, "Content-Type: application/problem+json",
+		`{"code":"invalid_request","status":400}`))
 	_, err = c.Usage(t.Context(), time.Now().AddDate(1, 0, 0))
 	if refused, ok := errors.AsType[*client.Error](err); !ok || refused.Code != client.CodeInvalidRequest {
 		t.Errorf("a month to come: %v", err)

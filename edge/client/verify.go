@@ -12,18 +12,20 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 )
 
-// Tolerance is how far webhook-timestamp may be from the receiver's own clock, either way. Whoever gets hold of a callback can send it
-// again for that long, and Seen is what stops them.
+// Tolerance is how far webhook-timestamp may be from the receiver's own clock, either way. Whoever gets hold
+// of a callback can send it again for that long, and Seen is what stops them.
 const Tolerance = 5 * time.Minute
 
-// headerTest marks callbacks that say nothing about a person: those of test keys, and those sent to try a receiver.
+// headerTest marks callbacks that say nothing about a person: those of test keys, and those sent to try a
+// receiver.
 const headerTest = "verifyd-test"
 
 // The reasons for which a callback is not accepted.
 var (
 	// ErrUnsigned: webhook-id, webhook-timestamp or webhook-signature is missing, or not of its form.
 	ErrUnsigned = errors.New("the headers of a signed callback are missing or malformed")
-	// ErrTime: the timestamp is further from now than Tolerance. It is an old request, or one of the clocks is wrong.
+	// ErrTime: the timestamp is further from now than Tolerance. It is an old request, or one of the clocks
+	// is wrong.
 	ErrTime = errors.New("the timestamp is more than 5 minutes from this receiver's clock")
 	// ErrSignature: none of the signatures was made with any of the secrets over these bytes.
 	ErrSignature = errors.New("no signature matches: another secret, or a changed body")
@@ -35,20 +37,25 @@ var (
 type Result struct {
 	PlatformUserID string // as given at the start
 	GuildID        string // as given at the start; empty where none was
-	Verified       bool   // the user controls the identity; false: they declined, or the network's rules refused it
+	// the user controls the identity; false: they declined, or the network's rules refused it
+	Verified bool
 
-	ID      string    // webhook-id, the same for every attempt: two results with the same ID are the same result
-	Session string    // the session's id, as Started.ID gives it; empty in a callback that belongs to no session
+	// webhook-id, the same for every attempt: two results with the same ID are the same result
+	ID string
+	// the session's id, as Started.ID gives it; empty in a callback that belongs to no session
+	Session string
 	SentAt  time.Time // webhook-timestamp
-	// Test is true where the result says nothing about a person: it comes from a test key, or was sent to try the receiver.
+	// Test is true where the result says nothing about a person: it comes from a test key, or was sent to try
+	// the receiver.
 	Test bool
 }
 
-// Verifier checks callbacks against the account's signing secrets. It is immutable and safe for concurrent use.
+// Verifier checks callbacks against the account's signing secrets. It is immutable and safe for concurrent
+// use.
 type Verifier struct{ hooks []*standardwebhooks.Webhook }
 
-// NewVerifier takes the secrets that callbacks may be signed with: one, or the old and the new one while they rotate. The error says
-// which of them is not "whsec_" and base64, by its place.
+// NewVerifier takes the secrets that callbacks may be signed with: one, or the old and the new one while they
+// rotate. The error says which of them is not "whsec_" and base64, by its place.
 func NewVerifier(secrets ...string) (*Verifier, error) {
 	v := &Verifier{}
 	for i, secret := range secrets {
@@ -65,10 +72,11 @@ func NewVerifier(secrets ...string) (*Verifier, error) {
 	return v, nil
 }
 
-// Verify judges a callback by its header and its body, exactly as it was received, at an instant. The errors are ErrUnsigned, ErrTime,
-// ErrSignature and ErrBody. It does not know replays; Receiver does.
+// Verify judges a callback by its header and its body, exactly as it was received, at an instant. The errors
+// are ErrUnsigned, ErrTime, ErrSignature and ErrBody. It does not know replays; Receiver does.
 func (v *Verifier) Verify(header http.Header, body []byte, now time.Time) (Result, error) {
-	id, signatures := header.Get(standardwebhooks.HeaderWebhookID), header.Get(standardwebhooks.HeaderWebhookSignature)
+	id, signatures := header.Get(standardwebhooks.HeaderWebhookID),
+		header.Get(standardwebhooks.HeaderWebhookSignature)
 	seconds, err := strconv.ParseInt(header.Get(standardwebhooks.HeaderWebhookTimestamp), 10, 64)
 	if err != nil || id == "" || signatures == "" {
 		return Result{}, ErrUnsigned
@@ -81,7 +89,8 @@ func (v *Verifier) Verify(header http.Header, body []byte, now time.Time) (Resul
 		return Result{}, ErrSignature
 	}
 	r := Result{ID: id, SentAt: at.UTC(), Test: header.Get(headerTest) == "true"}
-	if session, ok := strings.CutPrefix(id, "cbtest_"); ok { // the signature covers it, whatever became of the header
+	// the signature covers it, whatever became of the header
+	if session, ok := strings.CutPrefix(id, "cbtest_"); ok {
 		r.Session, r.Test = session, true
 	} else if session, ok := strings.CutPrefix(id, "cb_"); ok {
 		r.Session = session
@@ -89,7 +98,8 @@ func (v *Verifier) Verify(header http.Header, body []byte, now time.Time) (Resul
 	return r.read(body)
 }
 
-// signed looks at every secret with every signature. The library's own clock is not asked: the time was judged by ours.
+// signed looks at every secret with every signature. The library's own clock is not asked: the time was
+// judged by ours.
 func (v *Verifier) signed(header http.Header, body []byte) bool {
 	for _, hook := range v.hooks {
 		if hook.VerifyIgnoringTimestamp(body, header) == nil {
@@ -106,7 +116,8 @@ func (r Result) read(body []byte) (Result, error) {
 		GuildID        *string `json:"guild_id"`
 		Verified       *bool   `json:"verified"`
 	}
-	if err := json.Unmarshal(body, &doc); err != nil || doc.PlatformUserID == nil || doc.GuildID == nil || doc.Verified == nil {
+	if err := json.Unmarshal(body, &doc); err != nil || doc.PlatformUserID == nil || doc.GuildID == nil ||
+		doc.Verified == nil {
 		return Result{}, ErrBody
 	}
 	r.PlatformUserID, r.GuildID, r.Verified = *doc.PlatformUserID, *doc.GuildID, *doc.Verified

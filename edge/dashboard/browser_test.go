@@ -39,7 +39,7 @@ func (b *browser) post(address string, pairs ...string) answer {
 	return b.Post(address, form)
 }
 
-// login goes through the dev network as somebody, and gives the answer of the place of return.
+// login goes through the dev network as somebody, and returns the answer of the place of return.
 func (b *browser) login(subject string, next ...string) answer {
 	b.t.Helper()
 	return b.Get(b.back(subject, append(next, "")[0]))

@@ -1,7 +1,8 @@
-// Package dashboard is the integrator's side for people, and the operator's: pages below {base_url}/dashboard, drawn by the server, which work without
-// JavaScript.
+// Package dashboard is the integrator's side for people, and the operator's: pages below
+// {base_url}/dashboard, drawn by the server, which work without JavaScript. It joins packages login,
+// integrator and operator over one site.Site; its tests walk through all pages.
 //
-//	login, callback, link, invite    who somebody is: an identity network, an operator's login link, an invite
+//	login, callback, link, invite    authentication: an identity network, an operator's login link, an invite
 //	new-account, account, logout     which account, and the end of a login
 //	keys                             API keys: list, create (shown once), roll, revoke
 //	sessions, sessions/{session}     what happened, and to which callbacks; send again; live while it is open
@@ -12,18 +13,21 @@
 //
 // The law:
 //
-//  1. A login is a random token in a cookie, of which the store holds a digest (package logins). It ends after 12 hours, at logout,
-//     and with "log out everywhere"; then the cookie opens nothing.
-//  2. Every page reads the account from the store's leader: a member who was removed or got another role sees that at the next
-//     request. What a role may not do is not drawn, and refused all the same (403). Another account's things do not exist (404).
-//  3. GET changes nothing. Every change is a POST of a form that names the account it was drawn for; one that another site caused
-//     is refused. A change answers 303, so that a reload repeats nothing; a faulty form comes back as it was typed, with a message
-//     beside each field.
-//  4. Secrets are shown once, by a POST: an API key when it is made, a signing secret when it is asked for. They travel to the page
-//     that shows them sealed, and are taken once.
-//  5. No script and no style stands in a page; the content security policy lets none run. What the script adds (copying, staying up
-//     to date) nobody needs.
-//  6. The operator's pages are for who was made one at the command line; that is read from the store's leader at each request. They
-//     show no secret, no callback URL beyond its host, and no user.
-//  7. What others typed is escaped, isolated in its direction, and its invisible characters are made visible.
+//  1. A login is a random token in a cookie, of which the store holds a digest (package logins). It ends
+//     after 12 hours, at logout, and with "log out everywhere"; after that the cookie is worthless. Attempts
+//     to log in belong to the browser that began them, and are bounded by address (limit.Attempts).
+//  2. Every page reads the account from the store's leader: a member who was removed or got another role sees
+//     that at the next request. What a role may not do is not offered, and refused if asked for (403). What
+//     belongs to another account does not exist (404).
+//  3. GET changes nothing. Every change is a POST of a form that names the account it was drawn for; a POST
+//     that another site caused is refused. A change answers 303, so that a reload repeats nothing; an invalid
+//     form is returned as it was typed, with a message beside each field.
+//  4. Secrets are shown once, by a POST: an API key when it is made, a signing secret when it is asked for.
+//     They travel to the page that shows them sealed, and are taken once.
+//  5. Pages contain no inline script and no inline style; the content security policy lets none run. The
+//     pages work without the script, which adds copying and live updates.
+//  6. The operator's pages are for those who were granted that at the command line; the grant is read from
+//     the store's leader at each request. They show no secret, no callback URL beyond its host, and no user.
+//  7. What somebody else typed is escaped, isolated in its direction, and its invisible characters are made
+//     visible.
 package dashboard

@@ -13,11 +13,12 @@ import (
 
 var secretForm = regexp.MustCompile(`\bvfy(test)?_[0-9A-Za-z]{38}\b`)
 
-// start calls POST /verify/init with a key, and gives the status.
+// start calls POST /verify/init with a key, and returns the status.
 func (r *rig) start(key string) int {
 	r.t.Helper()
 	b := r.browser()
-	req := b.Request(http.MethodPost, "/verify/init", `{"platform":"p","platform_user_id":"u","callback_url":"https://bot.example.com/verified"}`)
+	req := b.Request(http.MethodPost, "/verify/init",
+		`{"platform":"p","platform_user_id":"u","callback_url":"https://bot.example.com/verified"}`)
 	req.Header.Set("Authorization", "Bearer "+key)
 	req.Header.Set("Content-Type", "application/json")
 	return b.Do(req).Status
@@ -29,10 +30,12 @@ func TestKeyFromItsCreationToItsEnd(t *testing.T) {
 	b := r.as("dev")
 	b.Get("/dashboard/keys").Want(t, http.StatusOK, "No key yet")
 	b.Get("/dashboard/new-key").Want(t, http.StatusOK, "20 a second, bursts of 40")
-	made := b.post("/dashboard/new-key", "account", a.ID, "name", "production", "mode", "live", "policy", "at-least-once", "expires_at", "2030-01-31")
+	made := b.post("/dashboard/new-key", "account", a.ID, "name", "production", "mode", "live", "policy",
+		"at-least-once", "expires_at", "2030-01-31")
 	address := b.To(made)
 	page := b.Get(address)
-	page.Want(t, http.StatusOK, "New key: production", "curl "+r.base+"/verify/init", "callbacks: at-least-once", "expires 1 Feb 2030")
+	page.Want(t, http.StatusOK, "New key: production", "curl "+r.base+"/verify/init",
+		"callbacks: at-least-once", "expires 1 Feb 2030")
 	secret := secretForm.FindString(page.Text())
 	if strings.Contains(address, secret) || secret == "" {
 		t.Fatalf("the key is %q, the address %s", secret, address)
@@ -53,18 +56,21 @@ func TestKeyFromItsCreationToItsEnd(t *testing.T) {
 	if second == secret || r.start(second) != http.StatusOK || r.start(secret) != http.StatusOK {
 		t.Error("both keys should start sessions while the grace lasts")
 	}
-	b.Follow(b.post("/dashboard/keys/"+key.ID+"/roll", "account", a.ID, "grace", "0")).Want(t, http.StatusOK, "gone already")
+	b.Follow(b.post("/dashboard/keys/"+key.ID+"/roll", "account", a.ID, "grace", "0")).
+		Want(t, http.StatusOK, "already gone")
 	r.clock.advance(25 * time.Hour)
 	b = r.as("dev") // the login is over, too
-	b.Get("/dashboard/keys").Want(t, http.StatusOK, "Keys that are over (1)", "expired")
+	b.Get("/dashboard/keys").Want(t, http.StatusOK, "Inactive keys (1)", "expired")
 
 	fresh := r.mirror.Keys(a.ID)[1]
 	b.Get("/dashboard/keys/"+fresh.ID+"/revoke").Want(t, http.StatusOK, "Revoke production?")
-	b.Follow(b.post("/dashboard/keys/"+fresh.ID+"/revoke", "account", a.ID)).Want(t, http.StatusOK, "The key is revoked", "Keys that are over (2)")
+	b.Follow(b.post("/dashboard/keys/"+fresh.ID+"/revoke", "account", a.ID)).
+		Want(t, http.StatusOK, "The key is revoked", "Inactive keys (2)")
 	if status := r.start(second); status != http.StatusUnauthorized {
 		t.Errorf("the revoked key gets %d", status)
 	}
-	b.Follow(b.post("/dashboard/keys/"+fresh.ID+"/revoke", "account", a.ID)).Want(t, http.StatusOK, "The key is revoked")
+	b.Follow(b.post("/dashboard/keys/"+fresh.ID+"/revoke", "account", a.ID)).
+		Want(t, http.StatusOK, "The key is revoked")
 }
 
 // A parcel opens for the login that it was made for, alone.
@@ -89,11 +95,18 @@ func TestFaultyKeysComeBackAsTheyWereTyped(t *testing.T) {
 		form []string
 		want string
 	}{
-		"no name":      {[]string{"mode", "test", "expires_at", "2031-02-03"}, "Give the key a name"},
-		"a long name":  {[]string{"name", strings.Repeat("n", 65), "mode", "test", "expires_at", "2031-02-03"}, "at most 64 bytes"},
-		"no kind":      {[]string{"name", "n", "expires_at", "2031-02-03"}, "Choose live or test"},
-		"a past day":   {[]string{"name", "n", "mode", "test", "expires_at", "2001-02-03"}, "That day is over"},
-		"no day":       {[]string{"name", "n", "mode", "test", "expires_at", "tomorrow"}, "Write a day as in"},
+		"no name": {[]string{"mode", "test", "expires_at", "2031-02-03"}, "Give the key a name"},
+		"a long name": {
+			[]string{"name", strings.Repeat("n", 65), "mode", "test", "expires_at", "2031-02-03"},
+			"at most 64 bytes",
+		},
+		"no kind": {[]string{"name", "n", "expires_at", "2031-02-03"}, "Choose live or test"},
+		"a past day": {
+			[]string{"name", "n", "mode", "test", "expires_at", "2001-02-03"}, "That date has passed",
+		},
+		"no day": {
+			[]string{"name", "n", "mode", "test", "expires_at", "tomorrow"}, "Enter a date such as",
+		},
 		"other policy": {[]string{"name", "n", "mode", "test", "policy", "twice"}, "Choose one of the three"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -118,13 +131,17 @@ func TestFaultyKeysComeBackAsTheyWereTyped(t *testing.T) {
 func TestViewersChangeNothing(t *testing.T) {
 	r := newRig(t, setup{})
 	a := r.account("Harbor Guild")
-	if _, _, err := r.accounts.CreateKey(t.Context(), account.Operator(""), a.ID, account.KeyOptions{Name: "production"}); err != nil {
+	if _, _, err := r.accounts.CreateKey(t.Context(), account.Operator(""), a.ID, account.KeyOptions{
+		Name: "production",
+	}); err != nil {
 		t.Fatal(err)
 	}
 	r.until("the key", func() bool { return len(r.mirror.Keys(a.ID)) == 1 })
 	key := r.mirror.Keys(a.ID)[0].ID
 	s := r.session(a)
-	r.ended(s, sessions.Outcome{State: sessions.Verified}, sessions.Result{Verdict: sessions.VerdictUnknown, Class: sessions.ClassTimeout})
+	r.ended(s, sessions.Outcome{State: sessions.Verified}, sessions.Result{
+		Verdict: sessions.VerdictUnknown, Class: sessions.ClassTimeout,
+	})
 	session := "/dashboard/sessions/" + string(s.ID)
 	before, err := r.accounts.Account(t.Context(), a.ID)
 	if err != nil {
@@ -136,22 +153,33 @@ func TestViewersChangeNothing(t *testing.T) {
 	}{
 		"vera": {
 			map[string][]string{
-				"/dashboard/keys": {"Create a key", "Revoke", "Roll"}, session: {"Send again", "curl", "planted-secret"},
-				"/dashboard/signing": {"Show secret", "Rotate", "Send test callback", "whsec_A"}, "/dashboard/members": {"Invite somebody", "Remove", "Save"},
+				"/dashboard/keys": {"Create a key", "Revoke", "Roll"}, session: {
+					"Send again", "curl", "planted-secret",
+				},
+				"/dashboard/signing":  {"Show secret", "Rotate", "Send test callback", "whsec_A"},
+				"/dashboard/members":  {"Invite somebody", "Remove", "Save"},
 				"/dashboard/sessions": {"Audit log"},
 			},
 			[]string{
-				"GET /dashboard/new-key", "POST /dashboard/new-key", "GET /dashboard/keys/" + key + "/revoke", "POST /dashboard/keys/" + key + "/revoke",
-				"GET /dashboard/keys/" + key + "/roll", "POST /dashboard/keys/" + key + "/roll", "POST " + session + "/resend", "POST /dashboard/signing/reveal",
-				"POST /dashboard/signing/rotate", "POST /dashboard/signing/end", "POST /dashboard/signing/test", "POST /dashboard/members/invite",
-				"POST /dashboard/members/withdraw", "POST /dashboard/members/role", "GET /dashboard/members/remove", "POST /dashboard/members/remove", "GET /dashboard/audit",
-				"POST /dashboard/sign-in-page/colour", "POST /dashboard/sign-in-page/return-url", "POST /dashboard/sign-in-page/return-origins",
+				"GET /dashboard/new-key", "POST /dashboard/new-key", "GET /dashboard/keys/" + key + "/revoke",
+				"POST /dashboard/keys/" + key + "/revoke",
+				"GET /dashboard/keys/" + key + "/roll", "POST /dashboard/keys/" + key + "/roll",
+				"POST " + session + "/resend", "POST /dashboard/signing/reveal",
+				"POST /dashboard/signing/rotate", "POST /dashboard/signing/end",
+				"POST /dashboard/signing/test", "POST /dashboard/members/invite",
+				"POST /dashboard/members/withdraw", "POST /dashboard/members/role",
+				"GET /dashboard/members/remove", "POST /dashboard/members/remove", "GET /dashboard/audit",
+				"POST /dashboard/sign-in-page/colour", "POST /dashboard/sign-in-page/return-url",
+				"POST /dashboard/sign-in-page/return-origins",
 			},
 		},
 		"dev": {
 			map[string][]string{"/dashboard/members": {"Invite somebody", "Remove", "Save"}},
-			[]string{"POST /dashboard/members/invite", "POST /dashboard/members/role", "GET /dashboard/members/remove", "POST /dashboard/members/remove", "POST /dashboard/members/withdraw",
-				"POST /dashboard/sign-in-page/colour", "POST /dashboard/sign-in-page/return-url", "POST /dashboard/sign-in-page/return-origins",
+			[]string{"POST /dashboard/members/invite", "POST /dashboard/members/role",
+				"GET /dashboard/members/remove", "POST /dashboard/members/remove",
+				"POST /dashboard/members/withdraw",
+				"POST /dashboard/sign-in-page/colour", "POST /dashboard/sign-in-page/return-url",
+				"POST /dashboard/sign-in-page/return-origins",
 			},
 		},
 	} {
@@ -170,14 +198,17 @@ func TestViewersChangeNothing(t *testing.T) {
 			}
 			if method == http.MethodPost {
 				page = func(path string) answer {
-					return b.post(path, "account", a.ID, "name", "n", "mode", "live", "grace", "0", "overlap", "0", "url", "https://bot.example.com/", "role", "owner", "network", "example", "subject", subject)
+					return b.post(path, "account", a.ID, "name", "n", "mode", "live", "grace", "0", "overlap",
+						"0", "url", "https://bot.example.com/", "role", "owner", "network", "example",
+						"subject", subject)
 				}
 			}
 			page(path).Want(t, http.StatusForbidden, "Your role does not allow this")
 		}
 	}
 	after, err := r.accounts.Account(t.Context(), a.ID)
-	if err != nil || len(after.Members) != len(before.Members) || len(after.Invites) != 0 || after.Secrets[0] != before.Secrets[0] || !r.mirror.Keys(a.ID)[0].RevokedAt.IsZero() {
+	if err != nil || len(after.Members) != len(before.Members) || len(after.Invites) != 0 ||
+		after.Secrets[0] != before.Secrets[0] || !r.mirror.Keys(a.ID)[0].RevokedAt.IsZero() {
 		t.Errorf("something changed: %+v, %v", after, err)
 	}
 }
@@ -186,31 +217,86 @@ func TestViewersChangeNothing(t *testing.T) {
 func TestOtherAccountsThingsAreNotThere(t *testing.T) {
 	r := newRig(t, setup{})
 	a := r.account("Harbor Guild")
-	strange, err := r.accounts.CreateAccount(t.Context(), account.Operator(""), "Strangers", account.Member{Network: "example", Subject: "eve"})
+	strange, err := r.accounts.CreateAccount(t.Context(), account.Operator(""), "Strangers", account.Member{
+		Network: "example", Subject: "eve",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := r.accounts.CreateKey(t.Context(), account.Operator(""), strange.ID, account.KeyOptions{Name: "theirs"}); err != nil {
+	if _, _, err := r.accounts.CreateKey(t.Context(), account.Operator(""), strange.ID, account.KeyOptions{
+		Name: "theirs",
+	}); err != nil {
 		t.Fatal(err)
 	}
 	r.until("the key", func() bool { return len(r.mirror.Keys(strange.ID)) == 1 })
 	key := r.mirror.Keys(strange.ID)[0].ID
 	s := r.session(strange)
-	r.ended(s, sessions.Outcome{State: sessions.Verified}, sessions.Result{Verdict: sessions.VerdictUnknown, Class: sessions.ClassTimeout})
+	r.ended(s, sessions.Outcome{State: sessions.Verified}, sessions.Result{
+		Verdict: sessions.VerdictUnknown, Class: sessions.ClassTimeout,
+	})
 	own := r.session(a, func(q *sessions.Request) { q.PlatformUserID = "mine" })
 	b := r.as("olga")
 	for _, path := range []string{
-		"/dashboard/keys/" + key + "/revoke", "/dashboard/keys/" + key + "/roll", "/dashboard/sessions/" + string(s.ID), "/dashboard/sessions/" + string(s.ID) + "/live",
-		"/dashboard/sessions/nonsense", "/dashboard/sessions/" + strings.Repeat("a", 32), "/dashboard/members/remove?network=example&subject=eve",
+		"/dashboard/keys/" + key + "/revoke", "/dashboard/keys/" + key + "/roll",
+		"/dashboard/sessions/" + string(s.ID), "/dashboard/sessions/" + string(s.ID) + "/live",
+		"/dashboard/sessions/nonsense", "/dashboard/sessions/" + strings.Repeat("a", 32),
+		"/dashboard/members/remove?network=example&subject=eve",
 	} {
 		b.Get(path).Want(t, http.StatusNotFound, "There is nothing here")
 	}
-	for _, path := range []string{"/dashboard/keys/" + key + "/revoke", "/dashboard/keys/" + key + "/roll", "/dashboard/sessions/" + string(s.ID) + "/resend"} {
+	for _, path := range []string{
+		"/dashboard/keys/" + key + "/revoke", "/dashboard/keys/" + key + "/roll",
+		"/dashboard/sessions/" + string(s.ID) + "/resend",
+	} {
 		b.post(path, "account", a.ID, "grace", "0").Want(t, http.StatusNotFound, "There is nothing here")
 	}
 	list := b.Get("/dashboard/sessions")
 	list.Want(t, http.StatusOK, "mine")
 	list.Lacks(t, string(s.ID))
 	b.Get("/dashboard/sessions/"+string(own.ID)).Want(t, http.StatusOK, "mine")
-	b.Follow(b.post("/dashboard/members/remove", "account", a.ID, "network", "example", "subject", "eve")).Want(t, http.StatusOK, "gone already")
+	b.Follow(b.post("/dashboard/members/remove", "account", a.ID, "network", "example", "subject", "eve")).
+		Want(t, http.StatusOK, "already gone")
+}
+
+// While an account is disabled its members look and change nothing, and its keys are refused. Enabling brings
+// everything back.
+func TestDisabledAccountIsLookedAt(t *testing.T) {
+	r := newRig(t, setup{})
+	a := r.account("Harbor Guild")
+	b := r.as("dev")
+	key := secretForm.FindString(
+		b.Follow(b.post("/dashboard/new-key", "account", a.ID, "name", "bot", "mode", "live", "policy", "")).
+			Text())
+	set := func(disabled bool) {
+		t.Helper()
+		if _, err := r.accounts.SetDisabled(t.Context(), account.Operator(""), a.ID, disabled); err != nil {
+			t.Fatal(err)
+		}
+		r.until("the mirror has it", func() bool {
+			m, _ := r.mirror.Account(a.ID)
+			return m.InService() != disabled
+		})
+	}
+	set(true)
+	const banner = "The operator has disabled this account"
+	for _, path := range []string{
+		"/dashboard/keys", "/dashboard/sessions", "/dashboard/members", "/dashboard/audit",
+	} {
+		b.Get(path).Want(t, http.StatusOK, banner)
+	}
+	b.Get("/dashboard/keys").Lacks(t, "Create a key", "Revoke")
+	b.Get("/dashboard/new-key").Want(t, http.StatusForbidden, "This account is disabled")
+	b.post("/dashboard/new-key", "account", a.ID, "name", "second", "mode", "live", "policy", "").
+		Want(t, http.StatusForbidden, "This account is disabled")
+	b.post("/dashboard/members/remove", "account", a.ID, "network", "dev", "subject", "ada").
+		Want(t, http.StatusForbidden, "This account is disabled")
+	if status := r.start(key); status != http.StatusUnauthorized {
+		t.Errorf("its key gets %d", status)
+	}
+	set(false)
+	b.Get("/dashboard/keys").Want(t, http.StatusOK, "Create a key")
+	b.Get("/dashboard/keys").Lacks(t, banner)
+	if status := r.start(key); status != http.StatusOK {
+		t.Errorf("its key gets %d", status)
+	}
 }

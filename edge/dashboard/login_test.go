@@ -12,7 +12,11 @@ import (
 )
 
 func TestLoginLeadsWhereSomebodyWanted(t *testing.T) {
-	for name, s := range map[string]setup{"plain": {}, "https": {tls: true}, "prefix": {prefix: "/v"}, "https and prefix": {tls: true, prefix: "/v"}} {
+	for name, s := range map[string]setup{
+		"plain": {}, "https": {tls: true}, "prefix": {prefix: "/v"}, "https and prefix": {
+			tls: true, prefix: "/v",
+		},
+	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, s)
 			r.account("Harbor Guild")
@@ -27,8 +31,10 @@ func TestLoginLeadsWhereSomebodyWanted(t *testing.T) {
 				t.Errorf("the login leads to %s", to)
 			}
 			cookie := loginCookie(t, in)
-			wantName := map[string]string{"plain": "verifyd_login", "prefix": "verifyd_login", "https": "__Host-verifyd_login", "https and prefix": "__Secure-verifyd_login"}[name]
-			if cookie.Name != wantName || !cookie.HttpOnly || cookie.SameSite != http.SameSiteLaxMode || cookie.Secure != s.tls || name == "https" && cookie.Path != "/" {
+			wantName := map[string]string{"plain": "verifyd_login", "prefix": "verifyd_login",
+				"https": "__Host-verifyd_login", "https and prefix": "__Secure-verifyd_login"}[name]
+			if cookie.Name != wantName || !cookie.HttpOnly || cookie.SameSite != http.SameSiteLaxMode ||
+				cookie.Secure != s.tls || name == "https" && cookie.Path != "/" {
 				t.Errorf("cookie %+v", cookie)
 			}
 			b.Follow(in).Want(t, http.StatusOK, "API Keys", "olga", "owner of Harbor Guild")
@@ -55,7 +61,8 @@ func TestLoginLeadsNowhereElse(t *testing.T) {
 	r := newRig(t, setup{})
 	r.account("Harbor Guild")
 	for _, next := range []string{
-		"https://evil.example", "//evil.example/dashboard", `/\evil.example`, "/dashboard/../x", "/dashboardx", "javascript:alert(1)",
+		"https://evil.example", "//evil.example/dashboard", `/\evil.example`, "/dashboard/../x",
+		"/dashboardx", "javascript:alert(1)",
 		"/", "/dashboard/login?next=x", "/dashboard\r\nX: y", "/dashboard/" + strings.Repeat("x", 600),
 	} {
 		if to := r.browser().To(r.browser().login("olga", next)); to != r.base+"/dashboard" {
@@ -78,7 +85,8 @@ func TestStolenCookieAfterLogout(t *testing.T) {
 			return r.browser().Do(req)
 		}
 		thief().Want(t, http.StatusOK, "API Keys")
-		b.Follow(b.post("/dashboard/logout", "everywhere", everywhere)).Want(t, http.StatusOK, "You are logged out")
+		b.Follow(b.post("/dashboard/logout", "everywhere", everywhere)).
+			Want(t, http.StatusOK, "You are logged out")
 		thief().Want(t, http.StatusSeeOther)
 		b.Get("/dashboard/keys").Want(t, http.StatusSeeOther)
 		want := http.StatusOK
@@ -141,7 +149,8 @@ func TestReturnsThatLogNobodyIn(t *testing.T) {
 	})
 	t.Run("another network's address", func(t *testing.T) {
 		b := r.browser()
-		b.Follow(b.Get(strings.Replace(b.back("olga", ""), "/example/", "/other/", 1))).Want(t, http.StatusOK, "The login did not finish")
+		b.Follow(b.Get(strings.Replace(b.back("olga", ""), "/example/", "/other/", 1))).
+			Want(t, http.StatusOK, "The login did not finish")
 		refused(t, b)
 	})
 	t.Run("after half an hour", func(t *testing.T) {
@@ -177,12 +186,17 @@ func TestFormsOfOtherSites(t *testing.T) {
 	a := r.account("Harbor Guild")
 	b := r.as("olga")
 	for _, path := range []string{
-		"/dashboard/login", "/dashboard/link", "/dashboard/invite", "/dashboard/new-account", "/dashboard/account", "/dashboard/logout", "/dashboard/new-key",
-		"/dashboard/keys/x/roll", "/dashboard/keys/x/revoke", "/dashboard/sessions/x/resend", "/dashboard/signing/reveal", "/dashboard/signing/rotate",
-		"/dashboard/signing/end", "/dashboard/signing/test", "/dashboard/members/invite", "/dashboard/members/withdraw", "/dashboard/members/role",
+		"/dashboard/login", "/dashboard/link", "/dashboard/invite", "/dashboard/new-account",
+		"/dashboard/account", "/dashboard/logout", "/dashboard/new-key",
+		"/dashboard/keys/x/roll", "/dashboard/keys/x/revoke", "/dashboard/sessions/x/resend",
+		"/dashboard/signing/reveal", "/dashboard/signing/rotate",
+		"/dashboard/signing/end", "/dashboard/signing/test", "/dashboard/members/invite",
+		"/dashboard/members/withdraw", "/dashboard/members/role",
 		"/dashboard/members/remove",
 	} {
-		for name, header := range map[string][2]string{"site": {"Sec-Fetch-Site", "cross-site"}, "origin": {"Origin", "https://evil.example"}} {
+		for name, header := range map[string][2]string{
+			"site": {"Sec-Fetch-Site", "cross-site"}, "origin": {"Origin", "https://evil.example"},
+		} {
 			req := b.Request(http.MethodPost, path, url.Values{"account": {a.ID}}.Encode())
 			req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 			req.Header.Set(header[0], header[1])
@@ -215,15 +229,17 @@ func TestLoginLink(t *testing.T) {
 	b.Get("/dashboard/new-key").Want(t, http.StatusForbidden)
 	b.post("/dashboard/account", "to", other.ID).Want(t, http.StatusNotFound)
 	b.post("/dashboard/new-account", "name", "Third Guild").Want(t, http.StatusForbidden)
-	r.browser().post("/dashboard/link", "token", token).Want(t, http.StatusGone, "This login link cannot be used")
+	r.browser().post("/dashboard/link", "token", token).
+		Want(t, http.StatusGone, "This login link cannot be used")
 	late := link(account.RoleOwner)
 	r.clock.advance(account.LinkLifetime + time.Second)
 	r.browser().post("/dashboard/link", "token", late).Want(t, http.StatusGone)
 	r.browser().post("/dashboard/link", "token", "nonsense").Want(t, http.StatusGone)
 }
 
-// A login link into an account is taken back: who redeemed it is logged in no more at the next click, and who has not never will be. A login
-// that says of itself that it came by a link counts for nothing, since an edge's credential could write one.
+// A login link into an account is taken back: who redeemed it is logged in no more at the next click, and who
+// has not never will be. A login that says of itself that it came by a link counts for nothing, since an
+// edge's credential could write one.
 func TestLoginLinkIsTakenBack(t *testing.T) {
 	r := newRig(t, setup{})
 	a := r.account("Harbor Guild")
@@ -249,7 +265,8 @@ func TestLoginLinkIsTakenBack(t *testing.T) {
 				t.Errorf("%s leads to %q", path, to)
 			}
 		}
-		if to := b.To(b.post("/dashboard/new-key", "name", "planted")); !strings.Contains(to, "/dashboard/login") {
+		if to := b.To(b.post("/dashboard/new-key", "name", "planted")); !strings.Contains(to,
+			"/dashboard/login") {
 			t.Errorf("a change leads to %q", to)
 		}
 		b.Get("/dashboard/login").Want(t, http.StatusOK, "Log in")
@@ -266,7 +283,8 @@ func TestLoginLinkIsTakenBack(t *testing.T) {
 		}
 	}
 	out(gone)
-	r.browser().post("/dashboard/link", "token", token).Want(t, http.StatusGone, "This login link cannot be used")
+	r.browser().post("/dashboard/link", "token", token).
+		Want(t, http.StatusGone, "This login link cannot be used")
 	stays.Get("/dashboard/audit").Want(t, http.StatusOK, "Login link revoked")
 
 	cookie := loginCookie(t, r.browser().login("olga"))
@@ -287,7 +305,8 @@ func TestLoginLinkIsTakenBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, forged := range []logins.Login{
-		{LinkID: "link_forged"}, {LinkID: first.ID}, {LinkID: "link_forged", Operator: true}, {LinkID: operators.ID}, {LinkID: operators.ID, Operator: true},
+		{LinkID: "link_forged"}, {LinkID: first.ID}, {LinkID: "link_forged", Operator: true},
+		{LinkID: operators.ID}, {LinkID: operators.ID, Operator: true},
 	} {
 		keys(forged).Want(t, http.StatusSeeOther)
 	}
@@ -302,7 +321,10 @@ func TestLoginLinkIsTakenBack(t *testing.T) {
 func TestWhoMayMakeAnAccount(t *testing.T) {
 	r := newRig(t, setup{allow: "example:ada, @guild.example"})
 	r.account("Harbor Guild")
-	for subject, may := range map[string]bool{"ada": true, "bob@guild.example": true, "bob@GUILD.example": true, "eve": false, "eve@evil.example": false, "x@notguild.example": false} {
+	for subject, may := range map[string]bool{
+		"ada": true, "bob@guild.example": true, "bob@GUILD.example": true, "eve": false,
+		"eve@evil.example": false, "x@notguild.example": false,
+	} {
 		b := r.as(subject)
 		page := b.Get(b.To(b.Get("/dashboard/sessions")))
 		if may {
@@ -314,8 +336,10 @@ func TestWhoMayMakeAnAccount(t *testing.T) {
 	}
 	b := r.as("ada")
 	b.post("/dashboard/new-account", "name", " x").Want(t, http.StatusUnprocessableEntity, "printable text")
-	b.post("/dashboard/new-account", "name", "Harbor Guild").Want(t, http.StatusUnprocessableEntity, "There is an account of this name already")
-	b.Follow(b.post("/dashboard/new-account", "name", "Ada's Guild")).Want(t, http.StatusOK, "Your account is ready", "owner of Ada's Guild")
+	b.post("/dashboard/new-account", "name", "Harbor Guild").
+		Want(t, http.StatusUnprocessableEntity, "There is already an account with this name")
+	b.Follow(b.post("/dashboard/new-account", "name", "Ada's Guild")).
+		Want(t, http.StatusOK, "Your account is ready", "owner of Ada's Guild")
 	a, err := r.accounts.AccountByName(t.Context(), "Ada's Guild")
 	if m, ok := a.Member("example", "ada"); err != nil || !ok || m.Role != account.RoleOwner {
 		t.Errorf("account %+v, %v", a.Members, err)
@@ -327,7 +351,8 @@ func TestInvite(t *testing.T) {
 	r.account("Harbor Guild")
 	olga := r.as("olga")
 	a, _ := r.accounts.AccountByName(t.Context(), "Harbor Guild")
-	page := olga.Follow(olga.post("/dashboard/members/invite", "account", a.ID, "for", "Nils", "role", "developer"))
+	page := olga.Follow(olga.post("/dashboard/members/invite", "account", a.ID, "for", "Nils", "role",
+		"developer"))
 	page.Want(t, http.StatusOK, "The invite for Nils", "becomes developer")
 	link := between(t, page.Text(), r.base+"/dashboard/invite?token=", "\n")
 	path := "/dashboard/invite?token=" + link
@@ -336,11 +361,14 @@ func TestInvite(t *testing.T) {
 		t.Fatalf("leads to %s", to)
 	}
 	nils.Follow(nils.login("nils", path)).Want(t, http.StatusOK, "Join Harbor Guild?", "as developer")
-	nils.Follow(nils.post("/dashboard/invite", "token", link)).Want(t, http.StatusOK, "You are a member", "developer of Harbor Guild")
+	nils.Follow(nils.post("/dashboard/invite", "token", link)).
+		Want(t, http.StatusOK, "You are a member", "developer of Harbor Guild")
 	nils.post("/dashboard/invite", "token", link).Want(t, http.StatusGone, "This invite cannot be used")
-	second := between(t, olga.Follow(olga.post("/dashboard/members/invite", "account", a.ID, "role", "viewer")).Text(), "invite?token=", "\n")
+	second := between(t, olga.Follow(olga.post("/dashboard/members/invite", "account", a.ID, "role",
+		"viewer")).Text(), "invite?token=", "\n")
 	nils.Follow(nils.post("/dashboard/invite", "token", second)).Want(t, http.StatusOK, "already")
-	olga.Follow(olga.post("/dashboard/members/withdraw", "account", a.ID, "invite", openInvite(t, r, a.ID))).Want(t, http.StatusOK, "withdrawn")
+	olga.Follow(olga.post("/dashboard/members/withdraw", "account", a.ID, "invite", openInvite(t, r, a.ID))).
+		Want(t, http.StatusOK, "withdrawn")
 	r.as("eve").Get("/dashboard/invite?token="+second).Want(t, http.StatusGone)
 	r.browser().post("/dashboard/invite", "token", second).Want(t, http.StatusSeeOther)
 }
@@ -354,7 +382,7 @@ func openInvite(t *testing.T, r *rig, id string) string {
 	return a.Invites[0].ID
 }
 
-// between gives what follows a text, up to another.
+// between returns what follows a text, up to another.
 func between(t *testing.T, s, from, to string) string {
 	t.Helper()
 	_, rest, ok := strings.Cut(s, from)
@@ -372,13 +400,18 @@ func TestSwitchOfAccounts(t *testing.T) {
 	b.Get("/dashboard/keys").Want(t, http.StatusOK, "owner of Harbor Guild", "Switch to Lake Guild")
 	b.Follow(b.post("/dashboard/account", "to", lake.ID)).Want(t, http.StatusOK, "owner of Lake Guild")
 	// A form of a tab that still shows the other account does nothing here.
-	b.post("/dashboard/new-key", "account", harbor.ID, "name", "x", "mode", "live").Want(t, http.StatusConflict, "You are in another account now")
+	b.post("/dashboard/new-key", "account", harbor.ID, "name", "x", "mode", "live").
+		Want(t, http.StatusConflict, "You are in another account now")
 	if keys := append(r.mirror.Keys(harbor.ID), r.mirror.Keys(lake.ID)...); len(keys) != 0 {
 		t.Errorf("keys %+v", keys)
 	}
-	if _, err := r.accounts.RemoveMember(t.Context(), account.Operator(""), harbor.ID, "example", "vera"); err != nil {
+	if _, err := r.accounts.RemoveMember(t.Context(), account.Operator(""), harbor.ID, "example",
+		"vera"); err != nil {
 		t.Fatal(err)
 	}
+	r.until("the directory knows that vera has left", func() bool {
+		return len(r.mirror.AccountsOf("example", "vera")) == 1
+	})
 	r.as("vera").post("/dashboard/account", "to", harbor.ID).Want(t, http.StatusNotFound)
 }
 

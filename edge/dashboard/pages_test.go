@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"verifyd/edge/account"
-	"verifyd/edge/dashboard"
+	"verifyd/edge/dashboard/integrator"
 	"verifyd/sessions"
 )
 
@@ -24,7 +24,9 @@ func TestSessionsAreListedFilteredAndPaged(t *testing.T) {
 			q.PlatformUserID = "user" + string(rune('a'+i%26)) + "." + string(rune('a'+i/26))
 		})
 		if i == 29 {
-			r.ended(s, sessions.Outcome{State: sessions.Failed, Reason: sessions.Refused}, sessions.Result{Verdict: sessions.VerdictRejected, Status: 500, Class: sessions.ClassStatus})
+			r.ended(s, sessions.Outcome{State: sessions.Failed, Reason: sessions.Refused}, sessions.Result{
+				Verdict: sessions.VerdictRejected, Status: 500, Class: sessions.ClassStatus,
+			})
 		}
 	}
 	first := b.Get("/dashboard/sessions")
@@ -34,7 +36,10 @@ func TestSessionsAreListedFilteredAndPaged(t *testing.T) {
 	second := b.Get("/dashboard/sessions?cursor=" + older)
 	second.Want(t, http.StatusOK, "usera.a", "Newest")
 	second.Lacks(t, "userd.b", `rel="next"`)
-	for path, want := range map[string]string{"?state=failed": "userd.b", "?delivery=rejected": "userd.b", "?user=userd.b": "userd.b", "?since=1h&state=pending": "userc.b"} {
+	for path, want := range map[string]string{
+		"?state=failed": "userd.b", "?delivery=rejected": "userd.b", "?user=userd.b": "userd.b",
+		"?since=1h&state=pending": "userc.b",
+	} {
 		page := b.Get("/dashboard/sessions" + path)
 		page.Want(t, http.StatusOK, want)
 		page.Lacks(t, map[bool]string{true: "userd.b", false: "userc.b"}[want == "userc.b"])
@@ -51,31 +56,114 @@ func TestSessionTellsItsStoryAndIsSentAgain(t *testing.T) {
 	path := "/dashboard/sessions/" + string(s.ID)
 	b := r.as("dev")
 	b.post(path+"/resend", "account", a.ID).Want(t, http.StatusSeeOther)
-	b.Get(path).Want(t, http.StatusOK, "This session has no outcome that is sent", "has until", "pending")
+	b.Get(path).Want(t, http.StatusOK, "This session has no outcome to send", "has until", "pending")
 	r.ended(s, sessions.Outcome{State: sessions.Verified, Network: "example"}, sessions.Result{
-		Verdict: sessions.VerdictRejected, Class: sessions.ClassStatus, Status: 503, Detail: "the receiver answered 503 Service Unavailable", Answer: "<script>alert(1)</script>",
+		Verdict: sessions.VerdictRejected, Class: sessions.ClassStatus, Status: 503,
+		Detail: "the receiver answered 503 Service Unavailable", Answer: "<script>alert(1)</script>",
 	})
 	page := b.Get(path)
-	page.Want(t, http.StatusOK, "Verified (example)", "Rejected: the receiver answered 503", "<script>alert(1)</script>", "Mend the receiver, then send it again", "hooks.example.com:443", "U+202E", "1 sent")
+	page.Want(t, http.StatusOK, "Verified (Example Network)", "Rejected: the receiver answered 503",
+		"<script>alert(1)</script>", "Fix the receiver, then send it again", "hooks.example.com:443",
+		"U+202E", "1 sent")
 	if strings.Contains(page.Body, "<script>alert") || strings.Contains(page.Body, "<b>\u202e") {
 		t.Error("what somebody typed stands unescaped")
 	}
-	curl := between(t, page.Text(), "Show the curl line\n", "}'") + "}'"
-	if !strings.HasPrefix(curl, "curl -i 'https://hooks.example.com/verified?token=planted-secret'") || !strings.Contains(curl, "webhook-id: cb_"+string(s.ID)) {
+	curl := between(t, page.Text(), "Copy it as a curl command\n", "}'") + "}'"
+	if !strings.HasPrefix(curl, "curl -ig 'https://hooks.example.com/verified?token=planted-secret'") ||
+		!strings.Contains(curl, "webhook-id: cb_"+string(s.ID)) {
 		t.Errorf("curl: %s", curl)
 	}
-	if out, err := exec.CommandContext(t.Context(), "sh", "-c", "curl() { printf '%s\\n' \"$@\"; }; "+curl).CombinedOutput(); err != nil || !strings.Contains(string(out), `"platform_user_id":"o'brien`) {
+	if out, err := exec.CommandContext(t.Context(), "sh", "-c", "curl() { printf '%s\\n' \"$@\"; }; "+curl).
+		CombinedOutput(); err != nil || !strings.Contains(string(out), `"platform_user_id":"o'brien`) {
 		t.Errorf("a shell reads %s, %v", out, err)
 	}
 	sent := b.post(path+"/resend", "account", a.ID)
 	behind := b.Request(http.MethodGet, path, "")
 	behind.Header.Set("Sec-Fetch-Dest", "empty")
-	if fetched := b.Do(behind); fetched.Status != http.StatusOK || strings.Contains(fetched.Body, "on its way again") {
+	if fetched := b.Do(behind); fetched.Status != http.StatusOK ||
+		strings.Contains(fetched.Body, "on its way again") {
 		t.Errorf("a script is told what is for the page that comes: %d", fetched.Status)
 	}
 	b.Follow(sent).Want(t, http.StatusOK, "on its way again", "Attempt 2: asked for by dev", "due")
 	b.Follow(b.post(path+"/resend", "account", a.ID)).Want(t, http.StatusOK, "waiting or being sent already")
 	r.as("olga").Get("/dashboard/audit").Want(t, http.StatusOK, "Callback sent again", string(s.ID))
+}
+
+// slowList holds every list until it is let go.
+type slowList struct{ begun, end chan struct{} }
+
+func (l slowList) List(ctx context.Context, _ sessions.Query) (sessions.Page, error) {
+	l.begun <- struct{}{}
+	select {
+	case <-l.end:
+	case <-ctx.Done():
+	}
+	return sessions.Page{}, nil
+}
+
+// Lists that look through the store are few at once, and one account's do not take the places of all others.
+func TestListsAtOnceAreBounded(t *testing.T) {
+	list := slowList{make(chan struct{}), make(chan struct{})}
+	r := newRig(t, setup{list: list})
+	r.account("Harbor Guild")
+	b := r.as("vera")
+	const each = 8
+	ended := make(chan int, each)
+	for range each {
+		go func() { ended <- b.Get("/dashboard/sessions").Status }()
+		<-list.begun
+	}
+	over := b.Get("/dashboard/sessions")
+	over.Want(t, http.StatusTooManyRequests, "Many lists at once")
+	if over.Header.Get("Retry-After") == "" {
+		t.Error("nobody says when to come back")
+	}
+	close(list.end)
+	for range each {
+		if status := <-ended; status != http.StatusOK {
+			t.Errorf("a list that was under way: %d", status)
+		}
+	}
+	go func() { <-list.begun }()
+	b.Get("/dashboard/sessions").Want(t, http.StatusOK)
+}
+
+// A delivered outcome is sent again only after a question, whichever form asks; others by one press. A test
+// callback's form keeps what it was sent with.
+func TestFormsAskAndRemember(t *testing.T) {
+	r := newRig(t, setup{})
+	a := r.account("Harbor Guild")
+	verified := sessions.Outcome{State: sessions.Verified}
+	done, refused := r.session(a), r.session(a)
+	r.ended(done, verified, sessions.Result{Verdict: sessions.VerdictDelivered, Status: 200})
+	r.ended(refused, verified, sessions.Result{
+		Verdict: sessions.VerdictRejected, Status: 500, Class: sessions.ClassStatus,
+	})
+	b := r.as("dev")
+	path := "/dashboard/sessions/" + string(done.ID)
+	page := b.Get(path)
+	page.Lacks(t, `action="`+path+`/resend"`)
+	page.Want(t, http.StatusOK, "Send again…")
+	b.Follow(b.post(path+"/resend", "account", a.ID)).
+		Want(t, http.StatusOK, "Send it again?", "hooks.example.com:443 has this result")
+	if v, err := r.store.Read(t.Context(), done.ID); err != nil ||
+		v.Delivery.State != sessions.DeliveryDelivered {
+		t.Fatalf("the question has sent it: %s, %v", v.Delivery.State, err)
+	}
+	b.Follow(b.post(path+"/resend", "account", a.ID, "delivered", "yes")).
+		Want(t, http.StatusOK, "on its way again")
+	b.Follow(b.Get(path+"/resend")).Want(t, http.StatusOK, "due")
+	b.Get("/dashboard/sessions/"+string(refused.ID)).
+		Want(t, http.StatusOK, "One more attempt, with the same webhook-id")
+
+	r.callbacks.answer = integrator.Exchange{Verdict: sessions.VerdictDelivered, Status: 204}
+	shown := b.Follow(b.post("/dashboard/signing/test", "account", a.ID, "url",
+		"https://bot.example.com/hook", "verified", "false"))
+	shown.Want(t, http.StatusOK, "your receiver accepted it")
+	if !strings.Contains(shown.Body, `value="https://bot.example.com/hook"`) ||
+		!strings.Contains(shown.Body, `value="false" selected`) {
+		t.Errorf("the form forgets what it was sent with:\n%s", shown.Body)
+	}
 }
 
 // A page that is open hears of every change, and of the last.
@@ -113,10 +201,14 @@ func TestSessionIsLive(t *testing.T) {
 		t.Fatalf("event %q", got)
 	}
 	now := r.clock.Now()
-	if err := r.store.Claim(t.Context(), sessions.Claim{Session: s.ID, Number: 1, At: now, Deadline: now.Add(time.Second), SettleAfter: now.Add(time.Minute)}); err != nil {
+	if err := r.store.Claim(t.Context(), sessions.Claim{
+		Session: s.ID, Number: 1, At: now, Deadline: now.Add(time.Second), SettleAfter: now.Add(time.Minute),
+	}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.store.Settle(t.Context(), sessions.Result{Session: s.ID, Number: 1, Verdict: sessions.VerdictDelivered, Status: 200, At: now}); err != nil {
+	if _, err := r.store.Settle(t.Context(), sessions.Result{
+		Session: s.ID, Number: 1, Verdict: sessions.VerdictDelivered, Status: 200, At: now,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	got := next()
@@ -145,22 +237,33 @@ func TestSigningSecretIsShownOnDemandAndRotated(t *testing.T) {
 	address := b.To(shown)
 	b.Get(address).Want(t, http.StatusOK, secret)
 	b.Follow(b.Get(address)).Lacks(t, secret)
-	b.post("/dashboard/signing/rotate", "account", a.ID, "overlap", "9y").Want(t, http.StatusUnprocessableEntity, "Choose one of these")
-	b.Follow(b.post("/dashboard/signing/rotate", "account", a.ID, "overlap", "24h")).Want(t, http.StatusOK, "The signing secret is a new one", "Callbacks carry both signatures until", "Show secrets")
-	b.Follow(b.post("/dashboard/signing/rotate", "account", a.ID, "overlap", "24h")).Want(t, http.StatusOK, "A rotation is under way already")
+	b.post("/dashboard/signing/rotate", "account", a.ID, "overlap", "9y").
+		Want(t, http.StatusUnprocessableEntity, "Choose one of these")
+	b.Follow(b.post("/dashboard/signing/rotate", "account", a.ID, "overlap", "24h")).
+		Want(t, http.StatusOK, "The signing secret is replaced", "Callbacks carry both signatures until",
+			"Show secrets")
+	b.Follow(b.post("/dashboard/signing/rotate", "account", a.ID, "overlap", "24h")).
+		Want(t, http.StatusOK, "A rotation is under way already")
 	both := b.Follow(b.post("/dashboard/signing/reveal", "account", a.ID))
 	both.Want(t, http.StatusOK, "The current one", "The old one", secret)
-	b.Follow(b.post("/dashboard/signing/end", "account", a.ID)).Want(t, http.StatusOK, "The old secret signs no more", "Show secret")
-	b.Follow(b.post("/dashboard/signing/end", "account", a.ID)).Want(t, http.StatusOK, "No rotation is under way")
+	b.Follow(b.post("/dashboard/signing/end", "account", a.ID)).
+		Want(t, http.StatusOK, "The old secret no longer signs", "Show secret")
+	b.Follow(b.post("/dashboard/signing/end", "account", a.ID)).
+		Want(t, http.StatusOK, "No rotation is under way")
 	b.Follow(b.post("/dashboard/signing/reveal", "account", a.ID)).Lacks(t, secret)
-	r.as("olga").Get("/dashboard/audit").Want(t, http.StatusOK, "Signing secret shown", "Signing secret rotated", "Rotation of the signing secret ended")
+	r.as("olga").Get("/dashboard/audit").
+		Want(t, http.StatusOK, "Signing secret shown", "Signing secret rotated",
+			"Rotation of the signing secret ended")
 }
 
 func TestTestCallback(t *testing.T) {
 	r := newRig(t, setup{})
 	a := r.account("Harbor Guild")
 	b := r.as("dev")
-	for to, want := range map[string]string{"": "Write the address", "http://bot.example.com/": "https", "https://127.0.0.1/": "127.0.0.1", "https://localhost/": "name"} {
+	for to, want := range map[string]string{
+		"": "Enter the address", "http://bot.example.com/": "https", "https://127.0.0.1/": "127.0.0.1",
+		"https://localhost/": "name",
+	} {
 		page := b.post("/dashboard/signing/test", "account", a.ID, "url", to)
 		page.Want(t, http.StatusUnprocessableEntity, want)
 		if to != "" && !strings.Contains(page.Body, `value="`+to+`"`) {
@@ -171,17 +274,24 @@ func TestTestCallback(t *testing.T) {
 		t.Fatal("something was sent")
 	}
 	r.clock.advance(time.Minute)
-	r.callbacks.answer = dashboard.Exchange{Verdict: sessions.VerdictRejected, Class: sessions.ClassStatus, Status: 401, Detail: "the receiver answered 401 Unauthorized", Answer: "<i>no</i>", Address: "203.0.113.7:443"}
-	page := b.Follow(b.post("/dashboard/signing/test", "account", a.ID, "url", " https://bot.example.com/verified?k=1 ", "verified", "false"))
-	page.Want(t, http.StatusOK, "Rejected: the receiver answered 401 Unauthorized.", "webhook-id: cbtest_", "203.0.113.7:443", "<i>no</i>", `"verified":false`)
+	r.callbacks.answer = integrator.Exchange{
+		Verdict: sessions.VerdictRejected, Class: sessions.ClassStatus, Status: 401,
+		Detail: "the receiver answered 401 Unauthorized", Answer: "<i>no</i>", Address: "203.0.113.7:443",
+	}
+	page := b.Follow(b.post("/dashboard/signing/test", "account", a.ID, "url",
+		" https://bot.example.com/verified?k=1 ", "verified", "false"))
+	page.Want(t, http.StatusOK, "Rejected: the receiver answered 401 Unauthorized.", "webhook-id: cbtest_",
+		"203.0.113.7:443", "<i>no</i>", `"verified":false`)
 	sent := r.callbacks.sent[0]
-	if sent.URL != "https://bot.example.com/verified?k=1" || sent.Secrets[0] != a.Secrets[0].Value || sent.Verified || !sent.Test {
+	if sent.URL != "https://bot.example.com/verified?k=1" || sent.Secrets[0] != a.Secrets[0].Value ||
+		sent.Verified || !sent.Test {
 		t.Errorf("sent %+v", sent)
 	}
 	page.Lacks(t, a.Secrets[0].Value)
 	refused := 0
 	for range 8 {
-		if b.post("/dashboard/signing/test", "account", a.ID, "url", "https://bot.example.com/verified").Status == http.StatusUnprocessableEntity {
+		if b.post("/dashboard/signing/test", "account", a.ID, "url", "https://bot.example.com/verified").
+			Status == http.StatusUnprocessableEntity {
 			refused++
 		}
 	}
@@ -200,8 +310,10 @@ func TestViewersMayLeave(t *testing.T) {
 	b := r.as("vera")
 	b.Get("/dashboard/members").Want(t, http.StatusOK, "Leave")
 	b.Get("/dashboard/members/remove?network=example&subject=olga").Want(t, http.StatusForbidden)
-	b.Get("/dashboard/members/remove?network=example&subject=vera").Want(t, http.StatusOK, "Leave this account?")
-	b.post("/dashboard/members/remove", "account", a.ID, "network", "example", "subject", "vera").Want(t, http.StatusSeeOther)
+	b.Get("/dashboard/members/remove?network=example&subject=vera").
+		Want(t, http.StatusOK, "Leave this account?")
+	b.post("/dashboard/members/remove", "account", a.ID, "network", "example", "subject", "vera").
+		Want(t, http.StatusSeeOther)
 	after, err := r.accounts.Account(t.Context(), a.ID)
 	if err != nil {
 		t.Fatal(err)
@@ -217,20 +329,27 @@ func TestMembersAreManaged(t *testing.T) {
 	b := r.as("olga")
 	b.Get("/dashboard/members").Want(t, http.StatusOK, "Olga Owner", "you", "vera", "Invite somebody")
 	role := func(subject, role string) answer {
-		return b.Follow(b.post("/dashboard/members/role", "account", a.ID, "network", "example", "subject", subject, "role", role))
+		return b.Follow(b.post("/dashboard/members/role", "account", a.ID, "network", "example", "subject",
+			subject, "role", role))
 	}
 	vera := r.as("vera")
 	vera.Get("/dashboard/new-key").Want(t, http.StatusForbidden)
 	role("vera", "developer").Want(t, http.StatusOK, "The role is changed")
 	vera.Get("/dashboard/new-key").Want(t, http.StatusOK) // at the next click
 	role("olga", "viewer").Want(t, http.StatusOK, "An account needs an owner")
-	b.post("/dashboard/members/role", "account", a.ID, "network", "example", "subject", "vera", "role", "king").Want(t, http.StatusBadRequest)
-	b.post("/dashboard/members/invite", "account", a.ID, "role", "king", "for", "Nils").Want(t, http.StatusUnprocessableEntity, "is not a role")
+	b.post("/dashboard/members/role", "account", a.ID, "network", "example", "subject", "vera", "role",
+		"king").Want(t, http.StatusBadRequest)
+	b.post("/dashboard/members/invite", "account", a.ID, "role", "king", "for", "Nils").
+		Want(t, http.StatusUnprocessableEntity, "is not a role")
 	b.Get("/dashboard/members/remove?network=example&subject=vera").Want(t, http.StatusOK, "Remove vera?")
-	b.Follow(b.post("/dashboard/members/remove", "account", a.ID, "network", "example", "subject", "vera")).Want(t, http.StatusOK, "The member is removed")
-	vera.Follow(vera.Get("/dashboard/keys")).Want(t, http.StatusOK, "Name of the account") // she may make one of her own here
-	b.Follow(b.post("/dashboard/members/remove", "account", a.ID, "network", "example", "subject", "olga")).Want(t, http.StatusOK, "An account needs an owner")
-	b.Get("/dashboard/audit").Want(t, http.StatusOK, "Role changed", "Member removed", "from: viewer", "to: developer")
+	b.Follow(b.post("/dashboard/members/remove", "account", a.ID, "network", "example", "subject", "vera")).
+		Want(t, http.StatusOK, "The member is removed")
+	// she may make one of her own here
+	vera.Follow(vera.Get("/dashboard/keys")).Want(t, http.StatusOK, "Name of the account")
+	b.Follow(b.post("/dashboard/members/remove", "account", a.ID, "network", "example", "subject", "olga")).
+		Want(t, http.StatusOK, "An account needs an owner")
+	b.Get("/dashboard/audit").
+		Want(t, http.StatusOK, "Role changed", "Member removed", "from: viewer", "to: developer")
 	b.Get("/dashboard/audit?cursor=nonsense").Want(t, http.StatusSeeOther)
 }
 
@@ -238,15 +357,19 @@ func TestUsageQuickstartAndSettings(t *testing.T) {
 	r := newRig(t, setup{})
 	a := r.account("Harbor Guild")
 	b := r.as("vera")
-	b.Get("/dashboard/usage").Want(t, http.StatusOK, "2,140 of 5,000 (42 %)", "rate limit", "verified", "Sessions by day")
-	b.Get("/dashboard/usage").Want(t, http.StatusOK, "How far users came", "page opened", "left before", "expired", "Example Network")
+	b.Get("/dashboard/usage").
+		Want(t, http.StatusOK, "2,140 of 5,000 (42 %)", "rate limit", "verified", "Sessions by day")
+	b.Get("/dashboard/usage").
+		Want(t, http.StatusOK, "How far users got", "page opened", "not this far", "still open", "expired",
+			"Example Network")
 	b.Get("/dashboard/usage?keys=test").Want(t, http.StatusOK, "Sessions of test keys by day")
 	b.Get("/dashboard/usage?month=2999-01").Want(t, http.StatusOK, r.clock.Now().UTC().Format("January 2006"))
 	if err := r.accounts.SetQuota(t.Context(), account.Operator(""), a.ID, 2140); err != nil {
 		t.Fatal(err)
 	}
 	b.Get("/dashboard/usage").Want(t, http.StatusOK, "The quota is used up")
-	b.Get("/dashboard/settings").Want(t, http.StatusOK, a.ID, "2,140 sessions", "Log out everywhere", "viewer")
+	b.Get("/dashboard/settings").
+		Want(t, http.StatusOK, a.ID, "2,140 sessions", "Log out everywhere", "viewer")
 	b.Get("/dashboard/quickstart").Want(t, http.StatusOK, "You have none yet", "$VERIFYD_API_KEY")
 	for _, root := range []string{"/dashboard", "/dashboard/"} {
 		if to := b.To(b.Get(root)); to != r.base+"/dashboard/sessions" {
@@ -261,17 +384,21 @@ func TestPolicyOfEveryPage(t *testing.T) {
 	r.account("Harbor Guild")
 	b := r.as("olga")
 	for _, path := range []string{
-		"/dashboard/login", "/dashboard/link?token=x", "/dashboard/new-account", "/dashboard/sessions", "/dashboard/keys", "/dashboard/new-key", "/dashboard/signing",
-		"/dashboard/usage", "/dashboard/quickstart", "/dashboard/members", "/dashboard/audit", "/dashboard/settings", "/dashboard/sign-in-page",
+		"/dashboard/login", "/dashboard/link?token=x", "/dashboard/new-account", "/dashboard/sessions",
+		"/dashboard/keys", "/dashboard/new-key", "/dashboard/signing",
+		"/dashboard/usage", "/dashboard/quickstart", "/dashboard/members", "/dashboard/audit",
+		"/dashboard/settings", "/dashboard/sign-in-page",
 		"/dashboard/sessions/x",
 	} {
 		a := b.Get(path)
 		csp := a.Header.Get("Content-Security-Policy")
-		if !strings.Contains(csp, "default-src 'none'") || strings.Contains(csp, "unsafe") || !strings.Contains(csp, "frame-ancestors 'none'") ||
+		if !strings.Contains(csp, "default-src 'none'") || strings.Contains(csp, "unsafe") ||
+			!strings.Contains(csp, "frame-ancestors 'none'") ||
 			a.Header.Get("Cache-Control") != "no-store" || a.Header.Get("Strict-Transport-Security") == "" {
 			t.Errorf("%s: %v", path, a.Header)
 		}
-		if strings.Contains(a.Body, " style=") || strings.Contains(a.Body, "<style") || strings.Contains(a.Body, "onclick") || strings.Count(a.Body, "<script") > 1 {
+		if strings.Contains(a.Body, " style=") || strings.Contains(a.Body, "<style") ||
+			strings.Contains(a.Body, "onclick") || strings.Count(a.Body, "<script") > 1 {
 			t.Errorf("%s: a style or a script stands in the page", path)
 		}
 	}

@@ -18,18 +18,20 @@ import (
 	"verifyd/edge"
 	"verifyd/edge/account"
 	"verifyd/edge/dashboard"
+	"verifyd/edge/dashboard/integrator"
+	"verifyd/edge/dashboard/login"
 	"verifyd/edge/dashboard/logins"
 	"verifyd/edge/devnetwork"
 	"verifyd/edge/limit"
 	"verifyd/edge/network"
 	"verifyd/natsconf"
+	"verifyd/natsconf/devtunnel"
+	"verifyd/natsconf/fleet"
 	"verifyd/natsconf/natstest"
-	"verifyd/natsconf/seal"
+	"verifyd/natsconf/secretbox"
 	"verifyd/sessions"
 	"verifyd/sessions/pauses"
-	"verifyd/sessions/relay"
-	"verifyd/sessions/roster"
-	"verifyd/sessions/target"
+	"verifyd/sessions/urlpolicy"
 )
 
 func TestMain(m *testing.M) {
@@ -37,33 +39,47 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// clock is the real time and an offset that tests move.
-type clock struct{ offset atomic.Int64 }
-
-func (c *clock) Now() time.Time           { return time.Now().Add(time.Duration(c.offset.Load())) }
-func (c *clock) advance(by time.Duration) { c.offset.Add(int64(by)) }
-
-// callbacks stands for the sender, which this room does not import.
-type callbacks struct {
-	policy *target.Policy
-	sent   []dashboard.Callback
-	answer dashboard.Exchange
+// clock is the real time and an offset that tests move, or an instant at which it stands.
+type clock struct {
+	offset atomic.Int64
+	stands atomic.Pointer[time.Time]
 }
 
-func (c *callbacks) Draft(cb dashboard.Callback) (string, error) {
+func (c *clock) Now() time.Time {
+	if at := c.stands.Load(); at != nil {
+		return at.Add(time.Duration(c.offset.Load()))
+	}
+	return time.Now().Add(time.Duration(c.offset.Load()))
+}
+
+func (c *clock) advance(by time.Duration) { c.offset.Add(int64(by)) }
+
+// stop has the clock stand, so that all that comes now comes at once.
+func (c *clock) stop() { c.stands.Store(new(time.Now())) }
+
+// callbacks stands for the sender, which this package does not import.
+type callbacks struct {
+	policy *urlpolicy.Policy
+	sent   []integrator.Callback
+	answer integrator.Exchange
+}
+
+func (c *callbacks) Draft(cb integrator.Callback) (string, error) {
 	if _, err := c.policy.Parse(cb.URL); err != nil {
 		return "", err
 	}
-	body := fmt.Sprintf(`{"platform_user_id":%q,"guild_id":%q,"verified":%t}`, cb.PlatformUserID, cb.GuildID, cb.Verified)
+	body := fmt.Sprintf(`{"platform_user_id":%q,"guild_id":%q,"verified":%t}`, cb.PlatformUserID, cb.GuildID,
+		cb.Verified)
 	return fmt.Sprintf("POST /verified HTTP/1.1\r\nHost: bot.example.com\r\nUser-Agent: verifyd/test\r\nContent-Length: %d\r\n"+
 		"Content-Type: application/json\r\nwebhook-id: %s\r\nwebhook-timestamp: %d\r\nwebhook-signature: v1,%s\r\n\r\n%s",
-		len(body), map[bool]string{true: "cbtest_", false: "cb_"}[cb.Test]+cb.ID, cb.At.Unix(), strings.Repeat("A", 43)+"=", body), nil
+		len(body), map[bool]string{true: "cbtest_", false: "cb_"}[cb.Test]+cb.ID, cb.At.Unix(),
+		strings.Repeat("A", 43)+"=", body), nil
 }
 
-func (c *callbacks) Send(_ context.Context, cb dashboard.Callback) (dashboard.Exchange, error) {
+func (c *callbacks) Send(_ context.Context, cb integrator.Callback) (integrator.Exchange, error) {
 	raw, err := c.Draft(cb)
 	if err != nil {
-		return dashboard.Exchange{}, err
+		return integrator.Exchange{}, err
 	}
 	c.sent = append(c.sent, cb)
 	e := c.answer
@@ -78,14 +94,24 @@ func (u *usages) Usage(_ context.Context, _ string, month time.Time) (sessions.U
 	first := time.Date(month.Year(), month.Month(), 1, 0, 0, 0, 0, time.UTC)
 	usage := sessions.Usage{Used: u.used}
 	for i := range first.AddDate(0, 1, -1).Day() {
-		day := sessions.UsageDay{Day: first.AddDate(0, 0, i), Live: map[sessions.Count]int64{}, Test: map[sessions.Count]int64{sessions.CountStarted: 1}}
+		day := sessions.UsageDay{
+			Day: first.AddDate(0, 0, i), Live: map[sessions.Count]int64{}, Test: map[sessions.Count]int64{
+				sessions.CountStarted: 1,
+			},
+		}
 		if n := int64(i*i%17+3) * u.used / 200; i < 21 {
 			day.Live = map[sessions.Count]int64{
-				sessions.CountStarted: n, sessions.CountVerified: n * 7 / 10, sessions.CountDeclined: n / 10, sessions.CountDelivered: n * 7 / 10,
-				sessions.CountRejected: n / 20, sessions.CountRateLimited: n / 30, sessions.CountRefused: n / 20, sessions.CountExpired: n - n*7/10 - n/10 - n/20,
-				sessions.CountOpened: n * 95 / 100, sessions.CountSignIn: n * 88 / 100, sessions.CountReturned: n * 86 / 100, sessions.CountFinished: n * 85 / 100,
-				sessions.CountSignIn.Of("example"): n * 92 / 100, sessions.CountReturned.Of("example"): n * 88 / 100, sessions.CountTrouble.Of("example"): n / 50,
-				sessions.CountVerified.Of("example"): n * 7 / 10, sessions.CountDeclined.Of("example"): n / 20, sessions.CountRefused.Of("example"): n / 20,
+				sessions.CountStarted: n, sessions.CountVerified: n * 7 / 10, sessions.CountDeclined: n / 10,
+				sessions.CountDelivered: n * 7 / 10,
+				sessions.CountRejected:  n / 20, sessions.CountRateLimited: n / 30,
+				sessions.CountRefused: n / 20, sessions.CountExpired: n - n*7/10 - n/10 - n/20,
+				sessions.CountOpened: n * 95 / 100, sessions.CountSignIn: n * 88 / 100,
+				sessions.CountReturned: n * 86 / 100, sessions.CountFinished: n * 85 / 100,
+				sessions.CountSignIn.Of("example"):       n * 92 / 100,
+				sessions.CountReturned.Of("example"):     n * 88 / 100,
+				sessions.CountNetworkError.Of("example"): n / 50,
+				sessions.CountVerified.Of("example"):     n * 7 / 10,
+				sessions.CountDeclined.Of("example"):     n / 20, sessions.CountRefused.Of("example"): n / 20,
 			}
 		}
 		usage.Days = append(usage.Days, day)
@@ -97,11 +123,16 @@ func (u *usages) Usage(_ context.Context, _ string, month time.Time) (sessions.U
 type setup struct {
 	prefix string // of the base URL
 	tls    bool
-	allow  string        // open when empty
-	look   time.Duration // of open pages; an hour when zero: what is told must come from the watch
+	allow  string            // open when empty
+	other  *network.Settings // another identity network
+	list   integrator.Lister // of sessions; the store when nil
+	// namespace is that of the network's identities; its id when empty, as for the first provider of an id
+	namespace string
+	poll      time.Duration // of open pages; an hour when zero: what is told must come from the watch
 }
 
-// rig is the real thing: embedded JetStream, the dev network, and an HTTP server with the routes under the edge's own frame.
+// rig is the real thing: embedded JetStream, the dev network, and an HTTP server with the routes under the
+// edge's own frame.
 type rig struct {
 	t         testing.TB
 	setup     setup
@@ -114,7 +145,7 @@ type rig struct {
 	dev       *devnetwork.Provider
 	callbacks *callbacks
 	pauses    *pauses.Store
-	fleet     []roster.Process // who answers for the service
+	fleet     []fleet.Process // who answers for the service
 	usages    *usages
 	server    *httptest.Server
 	base      string
@@ -123,16 +154,19 @@ type rig struct {
 
 func newRig(tb testing.TB, s setup) *rig {
 	tb.Helper()
-	r := &rig{t: tb, setup: s, clock: &clock{}, callbacks: &callbacks{policy: target.NewPolicy(nil, nil)}, usages: &usages{2140}}
+	r := &rig{
+		t: tb, setup: s, clock: &clock{}, callbacks: &callbacks{policy: urlpolicy.NewPolicy(nil, nil)},
+		usages: &usages{2140},
+	}
 	var conn *natsconf.Conn
 	conn, r.away = natstest.StartIn(tb, tb.TempDir())
 	r.conn = conn
-	key := seal.NewKey()
+	key := secretbox.NewKey()
 	r.store = sessions.NewStore(sessions.Config{
 		Conn: conn, Key: key, Now: r.clock.Now,
 		Pending:     natstest.Writer(tb, conn, natsconf.BucketStream(natsconf.BucketSessions)),
 		Completions: natstest.Writer(tb, conn, natsconf.StreamCompletions),
-		Keyed:       natstest.Writer(tb, conn, natsconf.BucketStream(natsconf.BucketIdempotency)),
+		Idempotency: natstest.Writer(tb, conn, natsconf.BucketStream(natsconf.BucketIdempotency)),
 	})
 	var err error
 	if r.accounts, err = account.NewStore(tb.Context(), conn, key); err != nil {
@@ -153,7 +187,9 @@ func newRig(tb testing.TB, s setup) *rig {
 	stopRest := r.away
 	r.away = func() { stopWatch(); stopRest() }
 	var handler atomic.Pointer[http.Handler]
-	r.server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) { (*handler.Load()).ServeHTTP(w, q) }))
+	r.server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		(*handler.Load()).ServeHTTP(w, q)
+	}))
 	if s.tls {
 		r.server.StartTLS()
 	} else {
@@ -164,27 +200,33 @@ func newRig(tb testing.TB, s setup) *rig {
 	if s.allow == "" {
 		s.allow = "open"
 	}
-	allow, err := dashboard.ParseAllow(s.allow)
+	allow, err := logins.ParseAllow(s.allow)
 	if err != nil {
 		tb.Fatal(err)
 	}
+	list := cmp.Or[integrator.Lister](s.list, r.store)
 	if r.pauses, err = pauses.NewStore(tb.Context(), conn, r.clock.Now); err != nil {
 		tb.Fatal(err)
 	}
 	h, err := dashboard.New(dashboard.Config{
-		Pauses: r.pauses, Fleet: func(context.Context) ([]roster.Process, error) { return r.fleet, nil },
-		BaseURL: r.base, Networks: r.networks(), Allow: allow, Accounts: r.accounts, Directory: r.mirror, Logins: r.logins, Sessions: r.store,
-		List: r.store, Watch: watch, Usage: r.usages, Callbacks: r.callbacks, Rate: account.Rate{Count: 20, Per: time.Second, Burst: 40},
+		Pauses: r.pauses, Fleet: func(context.Context) ([]fleet.Process, error) { return r.fleet, nil },
+		BaseURL: r.base, Networks: r.networks(), Allow: allow, Accounts: r.accounts, Directory: r.mirror,
+		Logins: r.logins, Sessions: r.store,
+		List: list, Watch: watch, Poll: cmp.Or(s.poll, time.Hour), Usage: r.usages, Callbacks: r.callbacks,
+		Rate:   account.Rate{Count: 20, Per: time.Second, Burst: 40},
 		Policy: sessions.PolicyOnce, Quota: 5000, TestKeys: true, Key: key, Now: r.clock.Now,
 		Preview: func(w http.ResponseWriter, _ *http.Request, a account.Account, ended bool) {
-			_, _ = fmt.Fprintf(w, "%s of %s %s", map[bool]string{true: "end", false: "question"}[ended], a.Name, a.Colour)
+			_, _ = fmt.Fprintf(w, "%s of %s %s", map[bool]string{true: "end", false: "question"}[ended],
+				a.Name, a.Colour)
 		},
-		Snippets: []dashboard.Snippet{{ID: "go", Language: "Go", File: "verify.go", Text: "package main\n"}, {ID: "python", Language: "Python", File: "verify.py", Text: "import hmac\n"}},
+		Snippets: []integrator.Snippet{
+			{ID: "go", Language: "Go", File: "verify.go", Text: "package main\n"},
+			{ID: "python", Language: "Python", File: "verify.py", Text: "import hmac\n"},
+		},
 	})
 	if err != nil {
 		tb.Fatal(err)
 	}
-	h.SetLook(cmp.Or(s.look, time.Hour))
 	rates, err := limit.NewRates(account.Rate{Count: 20, Per: time.Second, Burst: 40})
 	if err != nil {
 		tb.Fatal(err)
@@ -192,7 +234,9 @@ func newRig(tb testing.TB, s setup) *rig {
 	quota := limit.NewQuota(natstest.Writer(tb, conn, natsconf.StreamUsage), 5000)
 	natstest.Serve(tb, quota)
 	mounted, err := edge.New(edge.Config{
-		BaseURL: r.base, Keys: r.mirror, Sessions: r.store, TestKeys: true, Turns: r.store, Lister: r.store, Usages: r.store, Changes: watch, Rates: rates, Quota: quota, Callbacks: r.callbacks.policy, Listeners: relay.New(conn), Routes: h.Routes(), Log: zerolog.Nop(),
+		BaseURL: r.base, Keys: r.mirror, Sessions: r.store, TestKeys: true, Turns: r.store, Lister: r.store,
+		Usages: r.store, Changes: watch, Rates: rates, Quota: quota, Callbacks: r.callbacks.policy,
+		Listeners: devtunnel.New(conn), Routes: h.Routes(), Log: zerolog.Nop(),
 	})
 	if err != nil {
 		tb.Fatal(err)
@@ -213,12 +257,24 @@ func (r *rig) networks() []*network.Network {
 	natstest.Serve(r.t, r.dev)
 	s := r.dev.Settings()
 	s.ID, s.Name = "example", "Example Network"
-	n, err := network.New(s, network.Options{BaseURL: r.base, ReturnPath: dashboard.ReturnPath})
+	n, err := network.New(s, network.Options{
+		BaseURL: r.base, ReturnPath: login.ReturnPath, Namespace: r.setup.namespace,
+	})
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	r.dev.AllowRedirect(n.RedirectURI())
-	return []*network.Network{n}
+	all := []*network.Network{n}
+	if r.setup.other != nil {
+		other, err := network.New(*r.setup.other, network.Options{
+			BaseURL: r.base, ReturnPath: login.ReturnPath,
+		})
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		all = append(all, other)
+	}
+	return all
 }
 
 // account makes an account with a member of each role: olga, dev and vera.
@@ -229,8 +285,12 @@ func (r *rig) account(name string) account.Account {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	for subject, role := range map[string]account.Role{"dev": account.RoleDeveloper, "vera": account.RoleViewer} {
-		if a, err = r.accounts.AddMember(r.t.Context(), account.Operator(""), a.ID, account.Member{Network: "example", Subject: subject, Name: subject, Role: role}); err != nil {
+	for subject, role := range map[string]account.Role{
+		"dev": account.RoleDeveloper, "vera": account.RoleViewer,
+	} {
+		if a, err = r.accounts.AddMember(r.t.Context(), account.Operator(""), a.ID, account.Member{
+			Network: "example", Subject: subject, Name: subject, Role: role,
+		}); err != nil {
 			r.t.Fatal(err)
 		}
 	}
@@ -254,7 +314,8 @@ func (r *rig) until(what string, is func() bool) {
 func (r *rig) session(a account.Account, change ...func(*sessions.Request)) sessions.Session {
 	r.t.Helper()
 	q := sessions.Request{
-		Account: a.ID, Key: "key_1", Platform: "discord", PlatformUserID: "sailor_42", GuildID: "118203948571029384",
+		Account: a.ID, Key: "key_1", Platform: "discord", PlatformUserID: "sailor_42",
+		GuildID:     "118203948571029384",
 		CallbackURL: "https://hooks.example.com/verified?token=planted-secret",
 	}
 	for _, c := range change {
@@ -275,7 +336,10 @@ func (r *rig) ended(s sessions.Session, o sessions.Outcome, res ...sessions.Resu
 	}
 	for i, result := range res {
 		now := r.clock.Now()
-		claim := sessions.Claim{Session: s.ID, Number: i + 1, Worker: "worker-1", At: now, Deadline: now.Add(time.Second), SettleAfter: now.Add(time.Minute)}
+		claim := sessions.Claim{
+			Session: s.ID, Number: i + 1, Worker: "worker-1", At: now, Deadline: now.Add(time.Second),
+			SettleAfter: now.Add(time.Minute),
+		}
 		if err := r.store.Claim(r.t.Context(), claim); err != nil {
 			r.t.Fatal(err)
 		}

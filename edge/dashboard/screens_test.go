@@ -17,13 +17,13 @@ import (
 
 	"verifyd/edge/account"
 	"verifyd/edge/chromiumtest"
-	"verifyd/edge/dashboard"
+	"verifyd/edge/dashboard/integrator"
+	"verifyd/natsconf/fleet"
 	"verifyd/sessions"
-	"verifyd/sessions/roster"
 )
 
-// Every page at every width and in both colours: nothing sticks out, no rule of axe is broken. CONTRIBUTING.md says how the pictures in
-// docs/screens are made.
+// Every page at every width and in both colours: nothing sticks out, no rule of axe is broken.
+// CONTRIBUTING.md says how the pictures in docs/screens are made.
 func TestScreenshots(t *testing.T) {
 	tab, axe := chromiumtest.Start(t), chromiumtest.Axe(t)
 	r := newRig(t, setup{})
@@ -33,7 +33,9 @@ func TestScreenshots(t *testing.T) {
 		setCookies(tab, t, r, at.cookies)
 		for _, width := range []int64{390, 1280} {
 			for _, scheme := range []string{"light", "dark"} {
-				chromiumtest.Look(tab, t, chromiumtest.Screen{Name: name, Width: width, Scheme: scheme, Docs: scheme == "light"}, axe, chromedp.Navigate(at.address()))
+				chromiumtest.Look(tab, t,
+					chromiumtest.Screen{Name: name, Width: width, Scheme: scheme, Docs: scheme == "light"},
+					axe, chromedp.Navigate(at.address()))
 			}
 		}
 	}
@@ -61,20 +63,28 @@ func furnish(t *testing.T, r *rig) furnished {
 	}
 	at := func(path string) shownPage { return shownPage{func() string { return r.base + path }, me} }
 	outside := func(path string) shownPage { return shownPage{func() string { return r.base + path }, nil} }
-	for _, k := range []account.KeyOptions{{Name: "staging", Test: true}, {Name: "old bot"}, {Name: "production"}, {Name: "batch import", Policy: sessions.PolicyAtLeastOnce, ExpiresAt: r.clock.Now().AddDate(0, 3, 0)}} {
+	for _, k := range []account.KeyOptions{
+		{Name: "staging", Test: true}, {Name: "old bot"}, {Name: "production"},
+		{Name: "batch import", Policy: sessions.PolicyAtLeastOnce, ExpiresAt: r.clock.Now().AddDate(0, 3, 0)},
+	} {
 		if _, _, err := r.accounts.CreateKey(t.Context(), account.Operator(""), a.ID, k); err != nil {
 			t.Fatal(err)
 		}
 	}
 	r.until("all keys", func() bool { return len(r.mirror.Keys(a.ID)) == 4 })
 	key := r.mirror.Keys(a.ID)[2]
-	if _, err := r.accounts.RevokeKey(t.Context(), account.Operator(""), a.ID, r.mirror.Keys(a.ID)[1].ID); err != nil {
+	if _, err := r.accounts.RevokeKey(t.Context(), account.Operator(""), a.ID,
+		r.mirror.Keys(a.ID)[1].ID); err != nil {
 		t.Fatal(err)
 	}
 	rejected := furnishSessions(t, r, a, key.ID)
-	r.callbacks.answer = dashboard.Exchange{
-		Verdict: sessions.VerdictRejected, Class: sessions.ClassStatus, Status: 401, Detail: "the receiver answered 401 Unauthorized", Address: "203.0.113.7:443",
-		Answer: `{"error":"signature missing"}`, Timing: sessions.Timing{DNS: 3 * time.Millisecond, Connect: 9 * time.Millisecond, TLS: 14 * time.Millisecond, FirstByte: 38 * time.Millisecond, Total: 64 * time.Millisecond},
+	r.callbacks.answer = integrator.Exchange{
+		Verdict: sessions.VerdictRejected, Class: sessions.ClassStatus, Status: 401,
+		Detail: "the receiver answered 401 Unauthorized", Address: "203.0.113.7:443",
+		Answer: `{"error":"signature missing"}`, Timing: sessions.Timing{
+			DNS: 3 * time.Millisecond, Connect: 9 * time.Millisecond, TLS: 14 * time.Millisecond,
+			FirstByte: 38 * time.Millisecond, Total: 64 * time.Millisecond,
+		},
 	}
 	if err := errors.Join(
 		r.accounts.SetColour(t.Context(), account.Operator(""), a.ID, "#1f5fd0"),
@@ -82,8 +92,10 @@ func furnish(t *testing.T, r *rig) furnished {
 	); err != nil {
 		t.Fatal(err)
 	}
-	b.post("/dashboard/members/invite", "account", a.ID, "for", "Nils from the harbour", "role", "viewer").Want(t, http.StatusSeeOther)
-	token, _, err := r.accounts.CreateInvite(t.Context(), account.Operator(""), empty.ID, account.RoleDeveloper, "")
+	b.post("/dashboard/members/invite", "account", a.ID, "for", "Nils from the harbour", "role", "viewer").
+		Want(t, http.StatusSeeOther)
+	token, _, err := r.accounts.CreateInvite(t.Context(), account.Operator(""), empty.ID,
+		account.RoleDeveloper, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,17 +146,20 @@ func furnish(t *testing.T, r *rig) furnished {
 	}}
 }
 
-// furnishService gives the service processes, receiver hosts in trouble and a pause, and gives the cookies of an operator.
+// furnishService returns the service processes, failing receiver hosts and a pause, and returns the cookies of
+// an operator.
 func furnishService(t *testing.T, r *rig) []*http.Cookie {
 	t.Helper()
 	now := r.clock.Now()
 	r.grant("root")
 	for _, host := range []string{"hooks.example.com", "[2001:db8::7]:8443"} {
-		if _, err := r.pauses.Begin(t.Context(), host, "operator root", "Harbor Guild moves its bot", 4*time.Hour); err != nil {
+		if _, err := r.pauses.Begin(t.Context(), host, "operator root", "Harbor Guild moves its bot",
+			4*time.Hour); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := r.accounts.Note(t.Context(), account.OperatorWith("example", "root", "root"), account.ServiceLog, account.HostPaused, "hooks.example.com:443",
+	if err := r.accounts.Note(t.Context(), account.OperatorWith("example", "root", "root"),
+		account.ServiceLog, account.HostPaused, "hooks.example.com:443",
 		map[string]string{"reason": "Harbor Guild moves its bot"}); err != nil {
 		t.Fatal(err)
 	}
@@ -155,52 +170,79 @@ func furnishService(t *testing.T, r *rig) []*http.Cookie {
 	verified := sessions.Outcome{State: sessions.Verified, Network: "example"}
 	r.ended(to("hooks.example.com"), verified)
 	r.ended(to("bot.quay.example"), verified, sessions.Result{
-		Verdict: sessions.VerdictUndeliverable, Class: sessions.ClassConnect, Detail: "bot.quay.example refused the connection: nothing listens on that port",
+		Verdict: sessions.VerdictUndeliverable, Class: sessions.ClassConnect,
+		Detail: "bot.quay.example refused the connection: nothing listens on that port",
 	})
-	r.fleet = []roster.Process{
-		{Host: "edge-1", PID: 4711, Version: "v1.4.0", Roles: []string{"edge"}, Ready: true, Since: now.Add(-49 * time.Hour)},
-		{Host: "edge-2", PID: 4711, Version: "v1.4.0", Roles: []string{"edge"}, Since: now.Add(-2 * time.Minute), Unwell: []roster.Trouble{
-			{Check: "jetstream", Reason: "not connected, reconnecting"},
-		}},
-		{Host: "sender-1", PID: 12, Version: "v1.4.0", Roles: []string{"dispatcher"}, Ready: true, Since: now.Add(-49 * time.Hour), Backlog: &roster.Backlog{At: now, Waiting: 3, Given: 229, Oldest: now.Add(-8 * time.Minute)}, Hosts: []roster.Host{
-			{Host: "bot." + strings.Repeat("long-", 11) + "name.example.com:8443", Breaker: "open", Since: now.Add(-7 * time.Minute), Waiting: 212, Detail: "the certificate expired on 19 November 2026"},
-			{Host: "busy.example.com:443", Breaker: roster.BreakerClosed, Waiting: 17},
-		}},
+	r.fleet = []fleet.Process{
+		{Host: "edge-1", PID: 4711, Version: "v1.4.0", Roles: []string{"edge"}, Ready: true,
+			Since: now.Add(-49 * time.Hour)},
+		{Host: "edge-2", PID: 4711, Version: "v1.4.0", Roles: []string{"edge"},
+			Since: now.Add(-2 * time.Minute), Unwell: []fleet.Trouble{
+				{Check: "jetstream", Reason: "not connected, reconnecting"},
+			}},
+		{Host: "sender-1", PID: 12, Version: "v1.4.0", Roles: []string{"dispatcher"}, Ready: true,
+			Since:   now.Add(-49 * time.Hour),
+			Backlog: &fleet.Backlog{At: now, Waiting: 3, Given: 229, Oldest: now.Add(-8 * time.Minute)},
+			Hosts: []fleet.Host{
+				{Host: "bot." + strings.Repeat("long-", 11) + "name.example.com:8443", Breaker: "open",
+					Since: now.Add(-7 * time.Minute), Waiting: 212,
+					Detail: "the certificate expired on 19 November 2026"},
+				{Host: "busy.example.com:443", Breaker: fleet.BreakerClosed, Waiting: 17},
+			}},
 	}
 	return []*http.Cookie{loginCookie(t, r.browser().login("root"))}
 }
 
-// furnishSessions gives the account sessions of every kind, and gives one whose callback was refused.
+// furnishSessions returns the account sessions of every kind, and returns one whose callback was refused.
 func furnishSessions(t *testing.T, r *rig, a account.Account, key string) sessions.Session {
 	t.Helper()
 	verified := sessions.Outcome{State: sessions.Verified, Network: "example"}
-	timing := sessions.Timing{DNS: 3 * time.Millisecond, Connect: 9 * time.Millisecond, TLS: 14 * time.Millisecond, FirstByte: 38 * time.Millisecond, Total: 64 * time.Millisecond}
+	timing := sessions.Timing{
+		DNS: 3 * time.Millisecond, Connect: 9 * time.Millisecond, TLS: 14 * time.Millisecond,
+		FirstByte: 38 * time.Millisecond, Total: 64 * time.Millisecond,
+	}
 	start := func(user string, change ...func(*sessions.Request)) sessions.Session {
-		return r.session(a, append(change, func(q *sessions.Request) { q.PlatformUserID, q.Key = user, key })...)
+		return r.session(a, append(change,
+			func(q *sessions.Request) { q.PlatformUserID, q.Key = user, key })...)
 	}
 	start("expired_eddy")
 	r.clock.advance(11 * time.Minute)
 	hostile := func(q *sessions.Request) { q.Platform, q.GuildID, q.Test = "чат «море»", "שלום", true }
 	start("sailor\u202e24_\n"+strings.Repeat("long", 20), hostile)
-	r.ended(start("captain"), verified, sessions.Result{Verdict: sessions.VerdictUnknown, Class: sessions.ClassTimeout, Detail: "the receiver sent no status line within 10s", Timing: timing})
-	r.ended(start("bosun"), sessions.Outcome{State: sessions.Failed, Reason: sessions.Declined}, sessions.Result{Verdict: sessions.VerdictDelivered, Status: 204, Timing: timing})
+	r.ended(start("captain"), verified, sessions.Result{
+		Verdict: sessions.VerdictUnknown, Class: sessions.ClassTimeout,
+		Detail: "the receiver sent no status line within 10s", Timing: timing,
+	})
+	r.ended(start("bosun"), sessions.Outcome{State: sessions.Failed, Reason: sessions.Declined},
+		sessions.Result{Verdict: sessions.VerdictDelivered, Status: 204, Timing: timing})
 	r.ended(start("cook"), sessions.Outcome{State: sessions.Canceled, Reason: sessions.CanceledReason})
 	for i := range 6 {
-		r.ended(start(fmt.Sprintf("mate_%d", i+1)), verified, sessions.Result{Verdict: sessions.VerdictDelivered, Status: 200, Timing: timing})
+		r.ended(start(fmt.Sprintf("mate_%d", i+1)), verified, sessions.Result{
+			Verdict: sessions.VerdictDelivered, Status: 200, Timing: timing,
+		})
 	}
 	s := start("sailor_42")
 	r.store.Emit(sessions.Event{Name: sessions.EventSignIn, Session: s.ID, Network: "example"})
 	if _, err := r.store.Complete(t.Context(), s.ID, verified); err != nil {
 		t.Fatal(err)
 	}
-	r.store.Emit(sessions.Event{Name: sessions.EventNotSent, Session: s.ID, Attempt: 1, Class: sessions.ClassConnect, Detail: "hooks.example.com refused the connection: nothing listens on that port", Next: 2 * time.Second})
+	r.store.Emit(sessions.Event{
+		Name: sessions.EventNotSent, Session: s.ID, Attempt: 1, Class: sessions.ClassConnect,
+		Detail: "hooks.example.com refused the connection: nothing listens on that port",
+		Next:   2 * time.Second,
+	})
 	now := r.clock.Now()
-	if err := r.store.Claim(t.Context(), sessions.Claim{Session: s.ID, Number: 1, Worker: "worker-1", At: now, Deadline: now.Add(time.Second), SettleAfter: now.Add(time.Minute)}); err != nil {
+	if err := r.store.Claim(t.Context(), sessions.Claim{
+		Session: s.ID, Number: 1, Worker: "worker-1", At: now, Deadline: now.Add(time.Second),
+		SettleAfter: now.Add(time.Minute),
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := r.store.Settle(t.Context(), sessions.Result{
-		Session: s.ID, Number: 1, Verdict: sessions.VerdictRejected, Class: sessions.ClassStatus, Status: 500, Detail: "the receiver answered 500 Internal Server Error",
-		Address: "203.0.113.7:443", Answer: "<html><h1>Internal Server Error</h1></html>", Timing: timing, By: "worker-1", At: r.clock.Now(),
+		Session: s.ID, Number: 1, Verdict: sessions.VerdictRejected, Class: sessions.ClassStatus, Status: 500,
+		Detail:  "the receiver answered 500 Internal Server Error",
+		Address: "203.0.113.7:443", Answer: "<html><h1>Internal Server Error</h1></html>", Timing: timing,
+		By: "worker-1", At: r.clock.Now(),
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -214,7 +256,9 @@ func setCookies(tab context.Context, t *testing.T, r *rig, cookies []*http.Cooki
 			return err
 		}
 		for _, c := range cookies {
-			if _, err := cdp.Call(ctx, target, network.SetCookie, network.SetCookieParams{Name: c.Name, Value: c.Value, URL: r.base}); err != nil {
+			if _, err := cdp.Call(ctx, target, network.SetCookie, network.SetCookieParams{
+				Name: c.Name, Value: c.Value, URL: r.base,
+			}); err != nil {
 				return err
 			}
 		}

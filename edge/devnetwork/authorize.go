@@ -56,8 +56,9 @@ func (a *authRequest) fields() []field {
 
 var challengeForm = regexp.MustCompile(`^[A-Za-z0-9_-]{43}$`) // SHA-256 in base64url (RFC 7636 §4.2)
 
-// readRequest reads an authorization request. problem, a text for a page, says that the browser must not be sent anywhere, since
-// the redirect URI cannot be trusted (RFC 6749 §4.1.2.1); code is an error that belongs into the return.
+// readRequest reads an authorization request. problem, a text for a page, says that the browser must not be
+// sent anywhere, since the redirect URI cannot be trusted (RFC 6749 §4.1.2.1); code is an error that belongs
+// into the return.
 func (p *Provider) readRequest(q url.Values) (a authRequest, problem, code string) {
 	repeated := false
 	for _, f := range a.fields() {
@@ -132,8 +133,8 @@ func (p *Provider) answerAuthorize(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// sendBack returns the browser with the answer, its state and the issuer (RFC 6749 §4.1.2, RFC 9207 §2). 303 turns the form's
-// POST into a GET, so that no form data travels on (RFC 9700 §4.12).
+// sendBack returns the browser with the answer, its state and the issuer (RFC 6749 §4.1.2, RFC 9207 §2). 303
+// turns the form's POST into a GET, so that no form data travels on (RFC 9700 §4.12).
 func (p *Provider) sendBack(w http.ResponseWriter, a authRequest, answer url.Values) {
 	answer.Set("iss", p.Issuer())
 	if a.state != "" {

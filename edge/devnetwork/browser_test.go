@@ -33,7 +33,7 @@ func start(t *testing.T, cfg devnetwork.Config) *devnetwork.Provider {
 	return p
 }
 
-// serve runs Serve and gives what stops it and waits for its end.
+// serve runs Serve and returns what stops it and waits for its end.
 func serve(t *testing.T, p *devnetwork.Provider) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -64,7 +64,7 @@ var browser = &http.Client{
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 
-// send does a request and gives its answer with the body read.
+// send does a request and returns its answer with the body read.
 func send(t *testing.T, req *http.Request) (*http.Response, string) {
 	t.Helper()
 	resp, err := browser.Do(req)
@@ -88,9 +88,11 @@ func get(t *testing.T, address string) (*http.Response, string) {
 	return send(t, req)
 }
 
-func post(t *testing.T, address string, form url.Values, edit ...func(*http.Request)) (*http.Response, string) {
+func post(t *testing.T, address string, form url.Values, edit ...func(*http.Request)) (*http.Response,
+	string) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, address, strings.NewReader(form.Encode()))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, address,
+		strings.NewReader(form.Encode()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +105,7 @@ func post(t *testing.T, address string, form url.Values, edit ...func(*http.Requ
 
 var hiddenInput = regexp.MustCompile(`<input type="hidden" name="([^"]+)" value="([^"]*)">`)
 
-// openForm opens an authorization address and gives the form's hidden fields.
+// openForm opens an authorization address and returns the form's hidden fields.
 func openForm(t *testing.T, address string) url.Values {
 	t.Helper()
 	resp, body := get(t, address)
@@ -117,8 +119,9 @@ func openForm(t *testing.T, address string) url.Values {
 	return form
 }
 
-// press fills the form, presses a button and gives the query of the place of return.
-func press(t *testing.T, p *devnetwork.Provider, n *network.Network, a network.Attempt, subject, action string) url.Values {
+// press fills the form, presses a button and returns the query of the place of return.
+func press(t *testing.T, p *devnetwork.Provider, n *network.Network, a network.Attempt, subject,
+	action string) url.Values {
 	t.Helper()
 	address, err := n.AuthURL(t.Context(), a)
 	if err != nil {

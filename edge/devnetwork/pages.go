@@ -41,7 +41,8 @@ func drawForm(w http.ResponseWriter, status int, a authRequest, wrong string) {
 		Wrong:   wrong,
 		Service: returnOrigin(a),
 		Actions: map[string]string{
-			"SignIn": actionSignIn, "Decline": actionDecline, "Error": actionError, "TokenError": actionTokenError,
+			"SignIn": actionSignIn, "Decline": actionDecline, "Error": actionError,
+			"TokenError": actionTokenError,
 		},
 	}
 	for _, f := range a.fields() {
@@ -67,11 +68,12 @@ func draw(w http.ResponseWriter, status int, v view) {
 	_, _ = w.Write(b.Bytes()) // the browser may have left
 }
 
-// setHeaders sets what every page and redirect carries. form-action names the place of return as well, since browsers hold the
-// redirect that answers a form to it (CSP 3 §6.4.1).
+// setHeaders sets what every page and redirect carries. form-action names the place of return as well, since
+// browsers hold the redirect that answers a form to it (CSP 3 §6.4.1).
 func setHeaders(w http.ResponseWriter, a authRequest) {
 	h := w.Header()
-	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; base-uri 'none'; frame-ancestors 'none'; form-action 'self' "+returnOrigin(a))
+	h.Set("Content-Security-Policy",
+		"default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; frame-ancestors 'none'; form-action 'self' "+returnOrigin(a))
 	h.Set("Cache-Control", "no-store")
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("X-Content-Type-Options", "nosniff")

@@ -18,7 +18,8 @@ const returnTo = "https://verify.example.com/signin/dev/callback"
 // request is a good authorization request whose verifier is v.
 func request(v string) url.Values {
 	return url.Values{
-		"client_id": {"verifyd"}, "redirect_uri": {returnTo}, "response_type": {"code"}, "scope": {"openid"}, "state": {"s&<>\""},
+		"client_id": {"verifyd"}, "redirect_uri": {returnTo}, "response_type": {"code"}, "scope": {"openid"},
+		"state": {"s&<>\""},
 		"nonce": {"n"}, "code_challenge": {challenge(v)}, "code_challenge_method": {"S256"},
 	}
 }
@@ -30,16 +31,20 @@ func TestAuthorizeRefuses(t *testing.T) {
 		onPage  string // refused on a page, with the browser sent nowhere
 		inError string // refused in the return
 	}{
-		"unknown client":         {change: set("client_id", "other"), onPage: "client_id"},
-		"no client":              {change: unset("client_id"), onPage: "client_id"},
-		"unregistered redirect":  {change: set("redirect_uri", "https://attacker.example.com/"), onPage: "redirect_uri"},
+		"unknown client": {change: set("client_id", "other"), onPage: "client_id"},
+		"no client":      {change: unset("client_id"), onPage: "client_id"},
+		"unregistered redirect": {
+			change: set("redirect_uri", "https://attacker.example.com/"), onPage: "redirect_uri",
+		},
 		"redirect with a suffix": {change: set("redirect_uri", returnTo+"/x"), onPage: "redirect_uri"},
 		"two redirects":          {change: add("redirect_uri", returnTo), onPage: "redirect_uri"},
-		"another response type":  {change: set("response_type", "token"), inError: "unsupported_response_type"},
-		"no openid":              {change: set("scope", "profile"), inError: "invalid_scope"},
-		"no challenge":           {change: unset("code_challenge"), inError: "invalid_request"},
-		"plain challenge":        {change: set("code_challenge_method", "plain"), inError: "invalid_request"},
-		"two nonces":             {change: add("nonce", "m"), inError: "invalid_request"},
+		"another response type": {
+			change: set("response_type", "token"), inError: "unsupported_response_type",
+		},
+		"no openid":       {change: set("scope", "profile"), inError: "invalid_scope"},
+		"no challenge":    {change: unset("code_challenge"), inError: "invalid_request"},
+		"plain challenge": {change: set("code_challenge_method", "plain"), inError: "invalid_request"},
+		"two nonces":      {change: add("nonce", "m"), inError: "invalid_request"},
 	} {
 		q := request(verifier)
 		c.change(q)
@@ -50,10 +55,12 @@ func TestAuthorizeRefuses(t *testing.T) {
 		for _, resp := range []*http.Response{byGET, byPOST} {
 			back, err := resp.Location()
 			switch {
-			case c.onPage != "" && (resp.StatusCode != http.StatusBadRequest || err == nil || !strings.Contains(page, c.onPage)):
+			case c.onPage != "" &&
+				(resp.StatusCode != http.StatusBadRequest || err == nil || !strings.Contains(page, c.onPage)):
 				t.Errorf("%s: %s answered %d, %v", name, resp.Request.Method, resp.StatusCode, back)
-			case c.inError != "" && (err != nil || back.Query().Get("error") != c.inError || back.Query().Has("code") ||
-				back.Query().Get("iss") != p.Issuer() || back.Query().Get("state") != q.Get("state")):
+			case c.inError != "" &&
+				(err != nil || back.Query().Get("error") != c.inError || back.Query().Has("code") ||
+					back.Query().Get("iss") != p.Issuer() || back.Query().Get("state") != q.Get("state")):
 				t.Errorf("%s: %s answered %d, %v", name, resp.Request.Method, resp.StatusCode, back)
 			}
 		}
@@ -79,7 +86,8 @@ func TestFormInputIsChecked(t *testing.T) {
 			t.Errorf("%s: status %d, want %d", name, resp.StatusCode, c.status)
 		}
 	}
-	if resp, _ := post(t, p.Issuer()+"/authorize", url.Values{"x": {strings.Repeat("x", 65<<10)}}); resp.StatusCode != 400 {
+	if resp, _ := post(t, p.Issuer()+"/authorize",
+		url.Values{"x": {strings.Repeat("x", 65<<10)}}); resp.StatusCode != 400 {
 		t.Errorf("a huge form: status %d", resp.StatusCode)
 	}
 }
@@ -97,20 +105,34 @@ func TestTokenEndpointRefuses(t *testing.T) {
 		status int
 		code   string
 	}{
-		"good":                {status: 200},
-		"good, by Basic":      {change: both(unset("client_id"), unset("client_secret")), edit: basic("verifyd", "secret"), status: 200},
-		"wrong secret":        {change: set("client_secret", "other"), status: 401, code: "invalid_client"},
-		"no client":           {change: both(unset("client_id"), unset("client_secret")), status: 401, code: "invalid_client"},
-		"wrong Basic":         {change: unset("client_secret"), edit: basic("verifyd", "other"), status: 401, code: "invalid_client"},
+		"good": {status: 200},
+		"good, by Basic": {
+			change: both(unset("client_id"), unset("client_secret")), edit: basic("verifyd", "secret"),
+			status: 200,
+		},
+		"wrong secret": {change: set("client_secret", "other"), status: 401, code: "invalid_client"},
+		"no client": {
+			change: both(unset("client_id"), unset("client_secret")), status: 401, code: "invalid_client",
+		},
+		"wrong Basic": {
+			change: unset("client_secret"), edit: basic("verifyd", "other"), status: 401,
+			code: "invalid_client",
+		},
 		"two authentications": {edit: basic("verifyd", "secret"), status: 400, code: "invalid_request"},
-		"another grant":       {change: set("grant_type", "password"), status: 400, code: "unsupported_grant_type"},
-		"unknown code":        {change: set("code", "x"), status: 400, code: "invalid_grant"},
-		"two codes":           {change: add("code", "x"), status: 400, code: "invalid_request"},
-		"another redirect":    {change: set("redirect_uri", returnTo+"2"), status: 400, code: "invalid_grant"},
-		"no redirect":         {change: unset("redirect_uri"), status: 400, code: "invalid_grant"},
-		"another verifier":    {change: set("code_verifier", verifier[1:]+"A"), status: 400, code: "invalid_grant"},
-		"no verifier":         {change: unset("code_verifier"), status: 400, code: "invalid_grant"},
-		"late":                {late: time.Minute, status: 400, code: "invalid_grant"},
+		"another grant": {
+			change: set("grant_type", "password"), status: 400, code: "unsupported_grant_type",
+		},
+		"unknown code": {change: set("code", "x"), status: 400, code: "invalid_grant"},
+		"two codes":    {change: add("code", "x"), status: 400, code: "invalid_request"},
+		"another redirect": {
+			change: set("redirect_uri", returnTo+"2"), status: 400, code: "invalid_grant",
+		},
+		"no redirect": {change: unset("redirect_uri"), status: 400, code: "invalid_grant"},
+		"another verifier": {
+			change: set("code_verifier", verifier[1:]+"A"), status: 400, code: "invalid_grant",
+		},
+		"no verifier": {change: unset("code_verifier"), status: 400, code: "invalid_grant"},
+		"late":        {late: time.Minute, status: 400, code: "invalid_grant"},
 	} {
 		form := request(verifier)
 		form.Set("subject", "u1")
@@ -121,7 +143,8 @@ func TestTokenEndpointRefuses(t *testing.T) {
 			t.Fatal(err)
 		}
 		exchange := url.Values{
-			"grant_type": {"authorization_code"}, "code": {back.Query().Get("code")}, "redirect_uri": {returnTo},
+			"grant_type": {"authorization_code"}, "code": {back.Query().Get("code")},
+			"redirect_uri":  {returnTo},
 			"code_verifier": {verifier}, "client_id": {"verifyd"}, "client_secret": {"secret"},
 		}
 		good, _ := url.ParseQuery(exchange.Encode())
@@ -180,15 +203,18 @@ func TestEveryPageSaysThatItIsNotReal(t *testing.T) {
 			t.Errorf("%s: a script, or %d bytes", address, len(body))
 		}
 		csp := resp.Header.Get("Content-Security-Policy")
-		if !strings.Contains(csp, "default-src 'none'") || strings.Contains(csp, "unsafe") || resp.Header.Get("Cache-Control") != "no-store" {
+		if !strings.Contains(csp, "default-src 'none'") || strings.Contains(csp, "unsafe") ||
+			resp.Header.Get("Cache-Control") != "no-store" {
 			t.Errorf("%s: headers %v", address, resp.Header)
 		}
 	}
 	resp, _ := get(t, p.Issuer()+"/authorize?"+request(verifier).Encode())
-	if csp := resp.Header.Get("Content-Security-Policy"); !strings.HasSuffix(csp, "form-action 'self' https://verify.example.com") {
+	if csp := resp.Header.Get("Content-Security-Policy"); !strings.HasSuffix(csp,
+		"form-action 'self' https://verify.example.com") {
 		t.Errorf("the form may not return to the service: %s", csp)
 	}
-	if resp, body := get(t, p.Issuer()+"/style.css"); resp.StatusCode != 200 || !strings.Contains(body, "prefers-color-scheme: dark") {
+	if resp, body := get(t, p.Issuer()+"/style.css"); resp.StatusCode != 200 ||
+		!strings.Contains(body, "prefers-color-scheme: dark") {
 		t.Errorf("style: status %d", resp.StatusCode)
 	}
 }
@@ -246,7 +272,10 @@ func TestMetadataIsWhatNetworkExpects(t *testing.T) {
 
 // Behind a proxy that shows it under an issuer of its own it may listen anywhere; without one it may not.
 func TestIssuerOfItsOwn(t *testing.T) {
-	for _, issuer := range []string{"http://network.localhost", "https://network.localhost/", "https://", "network.localhost", "https://network.localhost/path"} {
+	for _, issuer := range []string{
+		"http://network.localhost", "https://network.localhost/", "https://", "network.localhost",
+		"https://network.localhost/path",
+	} {
 		if _, err := devnetwork.New(devnetwork.Config{Listen: ":0", Issuer: issuer}); err == nil {
 			t.Errorf("the issuer %q is taken", issuer)
 		}
@@ -264,5 +293,29 @@ func TestIssuerOfItsOwn(t *testing.T) {
 	defer p.Close()
 	if p.Issuer() != "https://network.localhost" || p.Settings().Issuer != p.Issuer() {
 		t.Errorf("issuer %q", p.Issuer())
+	}
+}
+
+// Whoever reaches the network signs in as anybody: it does not answer to a name that a page from elsewhere
+// has had lead here.
+func TestOtherNamesAreNotAnswered(t *testing.T) {
+	p := start(t, devnetwork.Config{})
+	for host, want := range map[string]int{
+		"": http.StatusOK, "localhost:1": http.StatusOK, "evil.example": http.StatusMisdirectedRequest,
+	} {
+		q, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+			p.Issuer()+"/.well-known/openid-configuration", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q.Host = host // the address's own where it is empty
+		answer, err := http.DefaultClient.Do(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = answer.Body.Close()
+		if answer.StatusCode != want {
+			t.Errorf("%q: %d, want %d", host, answer.StatusCode, want)
+		}
 	}
 }

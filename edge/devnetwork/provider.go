@@ -33,8 +33,9 @@ const (
 
 // Config says where the dev network listens and whom it serves.
 type Config struct {
-	Listen       string   // loopback address; default 127.0.0.1:0, where the system chooses a port
-	Issuer       string   // https origin under which a proxy shows it; then Listen may be any address. Default http and what Listen gives
+	Listen string // loopback address; default 127.0.0.1:0, where the system chooses a port
+	// https origin under which a proxy shows it; then Listen may be any address. Default http and what Listen gives
+	Issuer       string
 	ClientID     string   // default verifyd
 	ClientSecret string   // default random
 	RedirectURIs []string // compared exactly (RFC 9700 §2.1); AllowRedirect adds more
@@ -63,8 +64,8 @@ type Provider struct {
 	cfg    Config
 	signer jose.Signer
 	keys   jose.JSONWebKeySet // public
-	codes  *shelf[grant]
-	tokens *shelf[string] // access token → subject
+	codes  *expiring[grant]
+	tokens *expiring[string] // access token → subject
 
 	mu        sync.Mutex
 	listener  net.Listener // between Listen and Serve
@@ -73,13 +74,15 @@ type Provider struct {
 	redirects []string
 }
 
-// New makes a dev network that does not listen yet. Without an issuer of its own it refuses an address that is not a loopback one.
+// New makes a dev network that does not listen yet. Without an issuer of its own it refuses an address that
+// is not a loopback one.
 func New(cfg Config) (*Provider, error) {
 	cfg = cfg.withDefaults()
 	host, _, err := net.SplitHostPort(cfg.Listen)
 	switch {
 	case err != nil || cfg.Issuer == "" && !isLoopback(host):
-		return nil, fmt.Errorf("dev network: listen %q: only loopback is allowed, for instance 127.0.0.1:0", cfg.Listen)
+		return nil, fmt.Errorf("dev network: listen %q: only loopback is allowed, for instance 127.0.0.1:0",
+			cfg.Listen)
 	case cfg.Issuer != "" && !isOrigin(cfg.Issuer):
 		return nil, fmt.Errorf("dev network: issuer %q: not an https origin, for instance https://network.localhost", cfg.Issuer)
 	}
@@ -88,7 +91,8 @@ func New(cfg Config) (*Provider, error) {
 		return nil, fmt.Errorf("make dev network key: %w", err)
 	}
 	private := jose.JSONWebKey{Key: key, KeyID: newSecret()[:8], Algorithm: string(jose.ES256), Use: "sig"}
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: private}, (&jose.SignerOptions{}).WithType("JWT"))
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: private},
+		(&jose.SignerOptions{}).WithType("JWT"))
 	if err != nil {
 		return nil, fmt.Errorf("make dev network signer: %w", err)
 	}
@@ -96,8 +100,8 @@ func New(cfg Config) (*Provider, error) {
 		cfg:       cfg,
 		signer:    signer,
 		keys:      jose.JSONWebKeySet{Keys: []jose.JSONWebKey{private.Public()}},
-		codes:     newShelf[grant](maxKept, codeLife, cfg.Now),
-		tokens:    newShelf[string](maxKept, tokenLife, cfg.Now),
+		codes:     newExpiring[grant](maxKept, codeLife, cfg.Now),
+		tokens:    newExpiring[string](maxKept, tokenLife, cfg.Now),
 		addr:      cfg.Listen,
 		redirects: slices.Clone(cfg.RedirectURIs),
 	}, nil
@@ -120,8 +124,9 @@ func newSecret() string {
 	return base64.RawURLEncoding.EncodeToString(b[:])
 }
 
-// Listen takes the address, so that Issuer and Settings are known before Serve. Harmless to repeat before Serve, which calls it
-// by itself. After the first time the port stays the same, so that a restarted Serve is the same issuer.
+// Listen takes the address, so that Issuer and Settings are known before Serve. Harmless to repeat before
+// Serve, which calls it by itself. After the first time the port stays the same, so that a restarted Serve is
+// the same issuer.
 func (p *Provider) Listen() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -141,7 +146,7 @@ func (p *Provider) Listen() error {
 	return nil
 }
 
-// Close gives the address back when Serve was never called; Serve does so itself.
+// Close releases the address when Serve was never called; Serve does so itself.
 func (p *Provider) Close() error {
 	if l := p.takeListener(); l != nil {
 		return l.Close()
@@ -157,8 +162,8 @@ func (p *Provider) takeListener() net.Listener {
 	return l
 }
 
-// Serve answers until ctx ends or the listener fails, and returns when its server has stopped. It may be called again: port,
-// keys, client and open codes stay.
+// Serve answers until ctx ends or the listener fails, and returns when its server has stopped. It may be
+// called again: port, keys, client and open codes stay.
 func (p *Provider) Serve(ctx context.Context) error {
 	if err := p.Listen(); err != nil {
 		return err
@@ -209,13 +214,18 @@ func (p *Provider) Settings() network.Settings {
 		Name:         "Dev Network (not real)",
 		Kind:         network.KindOIDC,
 		Issuer:       p.Issuer(),
+		IdentitiesOf: identities,
 		ClientID:     p.cfg.ClientID,
 		ClientSecret: p.cfg.ClientSecret,
 		Scopes:       []string{"openid", "profile"},
 	}
 }
 
-// AllowRedirect registers one more redirect URI, for instance network.Network.RedirectURI of the network that Settings made.
+// identities names the network's identities, which are the same wherever it listens, and nobody else's.
+const identities = "urn:verifyd:dev-network"
+
+// AllowRedirect registers one more redirect URI, for instance network.Network.RedirectURI of the network that
+// Settings made.
 func (p *Provider) AllowRedirect(uri string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -120,8 +120,11 @@ func TestServeAgainIsTheSameProvider(t *testing.T) {
 }
 
 func TestOnlyLoopback(t *testing.T) {
-	for _, listen := range []string{"0.0.0.0:0", ":0", "[::]:0", "192.0.2.1:0", "example.com:0", "127.0.0.1", "127.0.0.1.example.com:0"} {
-		if p, err := devnetwork.New(devnetwork.Config{Listen: listen}); err == nil || !strings.Contains(err.Error(), "127.0.0.1:0") {
+	for _, listen := range []string{
+		"0.0.0.0:0", ":0", "[::]:0", "192.0.2.1:0", "example.com:0", "127.0.0.1", "127.0.0.1.example.com:0",
+	} {
+		if p, err := devnetwork.New(devnetwork.Config{Listen: listen}); err == nil ||
+			!strings.Contains(err.Error(), "127.0.0.1:0") {
 			t.Errorf("listen %q: %v, %v", listen, p, err)
 		}
 	}
@@ -145,7 +148,8 @@ func TestListenSaysThatThePortIsTaken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := second.Serve(t.Context()); err == nil || !strings.Contains(err.Error(), "listen for dev network") {
+	if err := second.Serve(t.Context()); err == nil ||
+		!strings.Contains(err.Error(), "listen for dev network") {
 		t.Fatalf("err = %v", err)
 	}
 }
@@ -168,8 +172,9 @@ func TestGETChangesNothing(t *testing.T) {
 
 func wantTrouble(t *testing.T, n *network.Network, a network.Attempt, r network.Return, stage, class string) {
 	t.Helper()
-	var tr *network.Trouble
-	if got, err := n.Redeem(t.Context(), a, r); !errors.As(err, &tr) || tr.Stage != stage || tr.Class != class {
+	var tr *network.Error
+	if got, err := n.Redeem(t.Context(), a, r); !errors.As(err, &tr) || tr.Stage != stage ||
+		tr.Class != class {
 		t.Errorf("redeem = %+v, %v; want %s: %s", got, err, stage, class)
 	}
 }

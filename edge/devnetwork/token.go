@@ -8,6 +8,9 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+
+	"verifyd/edge/ownname"
+	shared "verifyd/edge/page"
 )
 
 // routes is the table of doc.go.
@@ -18,41 +21,62 @@ func (p *Provider) routes() http.Handler {
 	mux.HandleFunc("POST /authorize", p.answerAuthorize)
 	mux.HandleFunc("POST /token", p.answerToken)
 	mux.HandleFunc("GET /userinfo", p.answerUserInfo)
-	mux.HandleFunc("GET /jwks", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, p.keys) })
-	mux.HandleFunc("GET /style.css", serveStyle)
-	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		drawProblem(w, http.StatusNotFound, "There is nothing at this address. Sign-ins start at the service that sends you here.")
+	mux.HandleFunc("GET /jwks", func(w http.ResponseWriter, _ *http.Request) {
+		writeJSON(w, http.StatusOK, p.keys)
 	})
-	return mux
+	mux.HandleFunc("GET /style.css", serveStyle)
+	mux.Handle("GET /favicon.ico", shared.Icon())
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		drawProblem(w, http.StatusNotFound,
+			"There is nothing at this address. Sign-ins start at the service that sends you here.")
+	})
+	// Whoever reaches it signs in as anybody: no page from elsewhere shall, by a name that it had lead here.
+	return ownname.Only([]string{p.host()}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		drawProblem(w, http.StatusMisdirectedRequest,
+			"This network is not called by the name in the address. Sign-ins start at the service that sends you here.")
+	}), mux)
 }
 
-// GET /.well-known/openid-configuration. RS256, which the specification wants every provider to offer, is left out: making an
-// RSA key would slow each start.
+// host returns the name that the issuer is called by.
+func (p *Provider) host() string {
+	u, err := url.Parse(p.Issuer())
+	if err != nil {
+		return "" // never: it is an origin
+	}
+	return u.Host
+}
+
+// GET /.well-known/openid-configuration. RS256, which the specification wants every provider to offer, is
+// left out: making an RSA key would slow each start.
 func (p *Provider) answerMetadata(w http.ResponseWriter, _ *http.Request) {
 	issuer := p.Issuer()
 	writeJSON(w, http.StatusOK, map[string]any{
-		"issuer":                                         issuer,
-		"authorization_endpoint":                         issuer + "/authorize",
-		"token_endpoint":                                 issuer + "/token",
-		"userinfo_endpoint":                              issuer + "/userinfo",
-		"jwks_uri":                                       issuer + "/jwks",
-		"response_types_supported":                       []string{"code"},
-		"grant_types_supported":                          []string{"authorization_code"},
-		"subject_types_supported":                        []string{"public"},
-		"scopes_supported":                               []string{"openid", "profile"},
-		"claims_supported":                               []string{"sub", "name", "preferred_username"},
-		"id_token_signing_alg_values_supported":          []string{"ES256"},
-		"token_endpoint_auth_methods_supported":          []string{"client_secret_basic", "client_secret_post"},
+		"issuer":                                issuer,
+		"authorization_endpoint":                issuer + "/authorize",
+		"token_endpoint":                        issuer + "/token",
+		"userinfo_endpoint":                     issuer + "/userinfo",
+		"jwks_uri":                              issuer + "/jwks",
+		"response_types_supported":              []string{"code"},
+		"grant_types_supported":                 []string{"authorization_code"},
+		"subject_types_supported":               []string{"public"},
+		"scopes_supported":                      []string{"openid", "profile"},
+		"claims_supported":                      []string{"sub", "name", "preferred_username"},
+		"id_token_signing_alg_values_supported": []string{"ES256"},
+		"token_endpoint_auth_methods_supported": []string{
+			"client_secret_basic", "client_secret_post",
+		},
 		"code_challenge_methods_supported":               []string{"S256"},
 		"authorization_response_iss_parameter_supported": true,
 	})
 }
 
-// POST /token (RFC 6749 §4.1.3, RFC 7636 §4.5). A code is spent by its first use, whether or not that use succeeds.
+// POST /token (RFC 6749 §4.1.3, RFC 7636 §4.5). A code is spent by its first use, whether or not that use
+// succeeds.
 func (p *Provider) answerToken(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxFormBytes)
 	if err := r.ParseForm(); err != nil || hasRepeated(r.PostForm) {
-		refuse(w, http.StatusBadRequest, "invalid_request", "the form is malformed, too large, or repeats a parameter")
+		refuse(w, http.StatusBadRequest, "invalid_request",
+			"the form is malformed, too large, or repeats a parameter")
 		return
 	}
 	if !p.authenticate(w, r) {
@@ -67,11 +91,14 @@ func (p *Provider) answerToken(w http.ResponseWriter, r *http.Request) {
 	case !ok:
 		refuse(w, http.StatusBadRequest, "invalid_grant", "the code is unknown, used or expired")
 	case g.broken:
-		refuse(w, http.StatusInternalServerError, "server_error", "the token error that was asked for on the sign-in form")
+		refuse(w, http.StatusInternalServerError, "server_error",
+			"the token error that was asked for on the sign-in form")
 	case r.PostForm.Get("redirect_uri") != g.request.redirectURI:
-		refuse(w, http.StatusBadRequest, "invalid_grant", "redirect_uri is not the one of the authorization request")
+		refuse(w, http.StatusBadRequest, "invalid_grant",
+			"redirect_uri is not the one of the authorization request")
 	case !provesChallenge(r.PostForm.Get("code_verifier"), g.request.challenge):
-		refuse(w, http.StatusBadRequest, "invalid_grant", "code_verifier does not belong to the code_challenge")
+		refuse(w, http.StatusBadRequest, "invalid_grant",
+			"code_verifier does not belong to the code_challenge")
 	default:
 		p.issue(w, g)
 	}
@@ -86,7 +113,8 @@ func hasRepeated(form url.Values) bool {
 	return false
 }
 
-// authenticate checks the client's secret from the Authorization header or from the body, not from both (RFC 6749 §2.3).
+// authenticate checks the client's secret from the Authorization header or from the body, not from both (RFC
+// 6749 §2.3).
 func (p *Provider) authenticate(w http.ResponseWriter, r *http.Request) bool {
 	id, secret, basic := r.BasicAuth()
 	inBody := r.PostForm.Has("client_secret")
@@ -112,7 +140,8 @@ func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byt
 
 func provesChallenge(verifier, challenge string) bool {
 	sum := sha256.Sum256([]byte(verifier))
-	return len(verifier) >= 43 && len(verifier) <= 128 && same(base64.RawURLEncoding.EncodeToString(sum[:]), challenge)
+	return len(verifier) >= 43 && len(verifier) <= 128 &&
+		same(base64.RawURLEncoding.EncodeToString(sum[:]), challenge)
 }
 
 // issue answers with an access token and an ID token (OpenID Connect Core 1.0 §3.1.3.3).
@@ -132,7 +161,8 @@ func (p *Provider) issue(w http.ResponseWriter, g grant) {
 		return
 	}
 	writeJSON(w, http.StatusOK, map[string]any{
-		"access_token": access, "token_type": "Bearer", "expires_in": int(tokenLife.Seconds()), "id_token": id,
+		"access_token": access, "token_type": "Bearer", "expires_in": int(tokenLife.Seconds()),
+		"id_token": id,
 	})
 }
 

@@ -6,54 +6,43 @@ import (
 	"strings"
 	"time"
 
-	"verifyd/natsconf/seal"
+	"verifyd/edge/page"
+	"verifyd/natsconf/secretbox"
 )
 
-const (
-	// securePrefix makes browsers refuse the cookie unless it came over https with Secure (RFC 6265bis §4.1.3.1), so that
-	// nobody on a plain connection can plant one.
-	securePrefix = "__Secure-"
-	// flowsMost is how many attempts one browser may have open: enough for a person with many tabs, and about 5 KB of header.
-	flowsMost = 8
-)
-
-// Cookies keeps flows in the browser: one cookie per attempt, so that several tabs do not overwrite each other.
+// Cookies keeps flows in the browser: one cookie per attempt, so that several tabs do not overwrite each
+// other.
 //
-// A cookie stays after its attempt is spent: it is how a reload of the provider's return, or a press on Back, still finds its
-// session and lands on the clean page. Whether an attempt is spent is said by the store, which no browser can turn back.
+// A cookie stays after its attempt is spent: it is how a reload of the provider's return, or a press on Back,
+// still finds its session and lands on the clean page. Whether an attempt is spent is said by the store,
+// which no browser can turn back.
 type Cookies struct {
-	box    *seal.Box
-	prefix string // of the cookies' names
-	path   string
-	secure bool
-	now    func() time.Time
+	Config
+
+	prefix string // of the cookies' names, as they are on the way
 }
 
 // Config says where the cookies of one owner live.
 type Config struct {
-	Box    *seal.Box        // of the owner's use
-	Name   string           // how the cookies' names begin
-	Path   string           // that browsers send them to
-	Secure bool             // the base URL is https
-	Now    func() time.Time //
+	Cookies page.Cookies
+	Box     *secretbox.Box // of the owner's use
+	Name    string         // how the cookies' names begin
+	Path    string         // below the base URL, that browsers send them to
+	// attempts that one browser may have open: each is 0.7 to 1.4 KB of a request's header
+	Max int
+	Now func() time.Time //
 }
 
-// NewCookies gives the cookies of one owner.
-func NewCookies(o Config) Cookies {
-	c := Cookies{box: o.Box, prefix: o.Name, path: o.Path, secure: o.Secure, now: o.Now}
-	if o.Secure {
-		c.prefix = securePrefix + o.Name
-	}
-	return c
-}
+// NewCookies returns the cookies of one owner.
+func NewCookies(c Config) Cookies { return Cookies{c, c.Cookies.Name(c.Name)} }
 
 // Keep sets the cookie of a flow, until the given instant.
 func (c Cookies) Keep(w http.ResponseWriter, f Flow, until time.Time) error {
-	value, err := sealFlow(c.box, f)
+	value, err := sealFlow(c.Box, f)
 	if err != nil {
 		return err
 	}
-	seconds := int(until.Sub(c.now()) / time.Second)
+	seconds := int(until.Sub(c.Now()) / time.Second)
 	http.SetCookie(w, c.cookie(tagOf(f.Attempt.State), value, max(seconds, 1)))
 	return nil
 }
@@ -61,19 +50,16 @@ func (c Cookies) Keep(w http.ResponseWriter, f Flow, until time.Time) error {
 func (c Cookies) drop(w http.ResponseWriter, tag string) { http.SetCookie(w, c.cookie(tag, "", -1)) }
 
 func (c Cookies) cookie(tag, value string, maxAge int) *http.Cookie {
-	return &http.Cookie{ //nolint:gosec // Secure follows the base URL's scheme
-		Name: c.prefix + tag, Value: value, Path: c.path, MaxAge: maxAge,
-		Secure: c.secure, HttpOnly: true,
-		SameSite: http.SameSiteLaxMode, // Strict would not come along on the way back from the provider
-	}
+	return c.Cookies.New(c.Name+tag, value, c.Path, maxAge)
 }
 
-// Find gives the flow that a return with this state belongs to. A cookie of the state's name that does not open is removed.
+// Find returns the flow that a return with this state belongs to. A cookie of the state's name that does not
+// open is removed.
 func (c Cookies) Find(w http.ResponseWriter, r *http.Request, state string) (Flow, bool) {
 	tag := tagOf(state)
 	found := r.CookiesNamed(c.prefix + tag) // more than one where a neighbouring host has set its own
 	for _, cookie := range found {
-		f, err := openFlow(c.box, tag, cookie.Value)
+		f, err := openFlow(c.Box, tag, cookie.Value)
 		if err == nil && f.Attempt.StateIs(state) {
 			return f, true
 		}
@@ -96,7 +82,7 @@ func (c Cookies) MakeRoom(w http.ResponseWriter, r *http.Request) {
 		if !ours {
 			continue
 		}
-		f, err := openFlow(c.box, tag, cookie.Value)
+		f, err := openFlow(c.Box, tag, cookie.Value)
 		if err != nil {
 			c.drop(w, tag)
 			continue
@@ -104,7 +90,7 @@ func (c Cookies) MakeRoom(w http.ResponseWriter, r *http.Request) {
 		flows = append(flows, held{tag, f.IssuedAt})
 	}
 	slices.SortFunc(flows, func(a, b held) int { return b.issued.Compare(a.issued) })
-	for _, old := range flows[min(len(flows), flowsMost-1):] {
+	for _, old := range flows[min(len(flows), c.Max-1):] {
 		c.drop(w, old.tag)
 	}
 }

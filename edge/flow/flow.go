@@ -10,34 +10,37 @@ import (
 	"time"
 
 	"verifyd/edge/network"
-	"verifyd/natsconf/seal"
+	"verifyd/natsconf/secretbox"
 )
 
 const (
 	// flowVersion is carried by every flow, so that a later build can tell an older one's.
 	flowVersion = 1
-	// tagLen is how much of a state's hash is in a cookie's name: 80 bits keep a browser's few attempts apart. The state itself
-	// is compared as a whole.
+	// tagLen is how much of a state's hash is in a cookie's name: 80 bits keep a browser's few attempts
+	// apart. The state itself is compared as a whole.
 	tagLen = 16
-	// flowMostBytes bounds what is decoded. A flow has about 500.
-	flowMostBytes = 2048
+	// maxFlowBytes bounds what is decoded. A flow has about 500.
+	maxFlowBytes = 2048
 )
 
-// errFlow is returned for a cookie value that is not a flow of this service, build and cookie name. It quotes nothing.
+// errFlow is returned for a cookie value that is not a flow of this service, build and cookie name. It quotes
+// nothing.
 var errFlow = errors.New("not a sign-in flow of this service")
 
-// Flow is one attempt of one browser: what must be known again when the browser comes back from the identity network. Only the
-// sealed cookie holds it.
+// Flow is one attempt of one browser: what must be known again when the browser comes back from the identity
+// network. Only the sealed cookie holds it.
 type Flow struct {
-	// About is what the attempt is for, up to its owner: a session's token, or where the browser goes afterwards.
+	// About is what the attempt is for, up to its owner: a session's token, or where the browser goes
+	// afterwards.
 	About    string          `json:"session"`
 	Network  string          `json:"network"`
 	Attempt  network.Attempt `json:"attempt"`
 	IssuedAt time.Time       `json:"iat"`
-	// Browser and Lang are the sign-in page's: how the store knows the browser that began the attempt, and the language that was
-	// chosen there.
+	// Browser is the BrowserHash of the browser that began the attempt. A return to another one is refused
+	// (Browsers.Began).
 	Browser string `json:"browser,omitempty"`
-	Lang    string `json:"lang,omitempty"`
+	// Lang is the language that was chosen on the sign-in page.
+	Lang string `json:"lang,omitempty"`
 }
 
 type flowRecord struct {
@@ -47,8 +50,8 @@ type flowRecord struct {
 
 var hashEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// Hash names the attempt of a state where others may read it, in the store and in a cookie's name: SHA-256 in lower-case
-// base32, 52 characters.
+// Hash names the attempt of a state where others may read it, in the store and in a cookie's name: SHA-256 in
+// lower-case base32, 52 characters.
 func Hash(state string) string {
 	sum := sha256.Sum256([]byte(state))
 	return hashEncoding.EncodeToString(sum[:])
@@ -57,8 +60,8 @@ func Hash(state string) string {
 // tagOf is the part of the hash that is in the cookie's name.
 func tagOf(state string) string { return Hash(state)[:tagLen] }
 
-// sealFlow gives the cookie value of a flow, in unpadded base64url.
-func sealFlow(box *seal.Box, f Flow) (string, error) {
+// sealFlow returns the cookie value of a flow, in unpadded base64url.
+func sealFlow(box *secretbox.Box, f Flow) (string, error) {
 	plain, err := json.Marshal(flowRecord{flowVersion, f})
 	if err != nil {
 		return "", fmt.Errorf("encode flow: %w", err)
@@ -66,10 +69,10 @@ func sealFlow(box *seal.Box, f Flow) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(box.Seal(plain, tagOf(f.Attempt.State))), nil
 }
 
-// openFlow reads a cookie value. The seal is bound to the tag, so that a value under another cookie's name does not open. The
-// error is errFlow.
-func openFlow(box *seal.Box, tag, value string) (Flow, error) {
-	if len(value) > flowMostBytes {
+// openFlow reads a cookie value. The seal is bound to the tag, so that a value under another cookie's name
+// does not open. The error is errFlow.
+func openFlow(box *secretbox.Box, tag, value string) (Flow, error) {
+	if len(value) > maxFlowBytes {
 		return Flow{}, errFlow
 	}
 	sealed, err := base64.RawURLEncoding.Strict().DecodeString(value)
@@ -81,7 +84,8 @@ func openFlow(box *seal.Box, tag, value string) (Flow, error) {
 		return Flow{}, errFlow
 	}
 	var r flowRecord
-	if err := json.Unmarshal(plain, &r); err != nil || r.Version != flowVersion || tagOf(r.Attempt.State) != tag {
+	if err := json.Unmarshal(plain, &r); err != nil || r.Version != flowVersion ||
+		tagOf(r.Attempt.State) != tag {
 		return Flow{}, errFlow
 	}
 	return r.Flow, nil

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"verifyd/edge/network"
-	"verifyd/natsconf/seal"
+	"verifyd/natsconf/secretbox"
 )
 
 func newFlow() Flow {
@@ -20,7 +20,7 @@ func newFlow() Flow {
 	}
 }
 
-func mustSeal(tb testing.TB, box *seal.Box, f Flow) string {
+func mustSeal(tb testing.TB, box *secretbox.Box, f Flow) string {
 	tb.Helper()
 	value, err := sealFlow(box, f)
 	if err != nil {
@@ -30,7 +30,7 @@ func mustSeal(tb testing.TB, box *seal.Box, f Flow) string {
 }
 
 func TestFlowComesBackWhole(t *testing.T) {
-	box := seal.NewKey().Box("flow")
+	box := secretbox.NewKey().Box("flow")
 	f := newFlow()
 	got, err := openFlow(box, tagOf(f.Attempt.State), mustSeal(t, box, f))
 	if err != nil || got != f {
@@ -39,21 +39,23 @@ func TestFlowComesBackWhole(t *testing.T) {
 }
 
 func TestFlowThatDoesNotOpen(t *testing.T) {
-	key := seal.NewKey()
+	key := secretbox.NewKey()
 	box := key.Box("flow")
 	f := newFlow()
 	tag := tagOf(f.Attempt.State)
 	sealed := func(plain string) string { return encode(box.Seal([]byte(plain), tag)) }
 	for name, tc := range map[string]struct{ tag, value string }{
-		"another key":      {tag, mustSeal(t, seal.NewKey().Box("flow"), f)},
-		"another use":      {tag, mustSeal(t, key.Box("callback-url"), f)},
-		"another tag":      {tagOf("other"), mustSeal(t, box, f)},
-		"padded":           {tag, mustSeal(t, box, f) + "="},
-		"another version":  {tag, sealed(`{"v":2,"session":"` + f.About + `","attempt":{"state":"` + f.Attempt.State + `"}}`)},
+		"another key": {tag, mustSeal(t, secretbox.NewKey().Box("flow"), f)},
+		"another use": {tag, mustSeal(t, key.Box("callback-url"), f)},
+		"another tag": {tagOf("other"), mustSeal(t, box, f)},
+		"padded":      {tag, mustSeal(t, box, f) + "="},
+		"another version": {
+			tag, sealed(`{"v":2,"session":"` + f.About + `","attempt":{"state":"` + f.Attempt.State + `"}}`),
+		},
 		"another's state":  {tag, sealed(`{"v":1,"session":"` + f.About + `","attempt":{"state":"x"}}`)},
 		"not JSON":         {tag, sealed("x")},
 		"empty":            {tag, ""},
-		"longer than ever": {tag, strings.Repeat("A", flowMostBytes+1)},
+		"longer than ever": {tag, strings.Repeat("A", maxFlowBytes+1)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got, err := openFlow(box, tc.tag, tc.value); !errors.Is(err, errFlow) || got != (Flow{}) {
@@ -65,7 +67,7 @@ func TestFlowThatDoesNotOpen(t *testing.T) {
 
 // Whatever a browser sends, it opens only as what was sealed for that very name.
 func FuzzOpenFlow(f *testing.F) {
-	box := seal.NewKey().Box("flow")
+	box := secretbox.NewKey().Box("flow")
 	own := newFlow()
 	tag := tagOf(own.Attempt.State)
 	value := mustSeal(f, box, own)

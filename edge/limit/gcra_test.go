@@ -9,11 +9,12 @@ import (
 	"verifyd/edge/account"
 )
 
-// rates draws rates from one an hour to a thousand a nanosecond, most of them with intervals that are no whole nanoseconds. The
-// shortest periods are where a wrong rounding shows within few requests.
+// rates draws rates from one an hour to a thousand a nanosecond, most of them with intervals that are no
+// whole nanoseconds. The shortest periods are where a wrong rounding shows within few requests.
 func rates() *rapid.Generator[account.Rate] {
 	return rapid.Custom(func(t *rapid.T) account.Rate {
-		per := rapid.OneOf(rapid.Int64Range(1, 100), rapid.Int64Range(int64(time.Millisecond), int64(time.Hour)))
+		per := rapid.OneOf(rapid.Int64Range(1, 100),
+			rapid.Int64Range(int64(time.Millisecond), int64(time.Hour)))
 		return account.Rate{
 			Count: rapid.IntRange(1, 1000).Draw(t, "count"),
 			Per:   time.Duration(per.Draw(t, "per")),
@@ -25,7 +26,8 @@ func rates() *rapid.Generator[account.Rate] {
 // instants draws ascending request times, from bursts at one instant to pauses of several windows.
 func instants(t *rapid.T, r account.Rate) []time.Duration {
 	most := int64(interval(r)) * int64(r.Burst+2)
-	steps := rapid.SliceOfN(rapid.OneOf(rapid.Just(int64(0)), rapid.Int64Range(0, int64(interval(r))), rapid.Int64Range(0, most)), 1, 200).Draw(t, "steps")
+	steps := rapid.SliceOfN(rapid.OneOf(rapid.Just(int64(0)), rapid.Int64Range(0, int64(interval(r))),
+		rapid.Int64Range(0, most)), 1, 200).Draw(t, "steps")
 	at, now := make([]time.Duration, len(steps)), time.Duration(0)
 	for i, step := range steps {
 		now += time.Duration(step)
@@ -50,7 +52,8 @@ func TestNoWindowHoldsMoreThanBurstAndRate(t *testing.T) {
 			for j := i; j < len(allowed); j++ {
 				took, window := j-i+1, allowed[j]-from
 				// Count·window/Per, without rounding: took-Burst at most that many.
-				if extra := took - r.Burst; extra > 0 && int64(extra)*int64(r.Per) > int64(window)*int64(r.Count) {
+				if extra := took - r.Burst; extra > 0 &&
+					int64(extra)*int64(r.Per) > int64(window)*int64(r.Count) {
 					t.Fatalf("%+v: %d sessions within %s", r, took, window)
 				}
 			}

@@ -44,8 +44,8 @@ func (b *booked) Publish(ctx context.Context, m *nats.Msg) (natsconf.Ack, error)
 	return ack, err
 }
 
-// The leader of the counters changes again and again, and one is killed, while two edges count: what was acknowledged is in the counter,
-// what was refused is not, and no more than the quota is granted.
+// The leader of the counters changes again and again, and one is killed, while two edges count: what was
+// acknowledged is in the counter, what was refused is not, and no more than the quota is granted.
 func TestQuotaAcrossLeaderChanges(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped under -short: three servers, one of which is killed")
@@ -93,7 +93,7 @@ func TestQuotaAcrossLeaderChanges(t *testing.T) {
 	trio.Start(t, leader)
 	select {
 	case <-taking.Done():
-	case <-time.After(natstest.LastResort):
+	case <-time.After(natstest.TestTimeout):
 		t.Error("the quota is not used up")
 		done()
 	}
@@ -121,6 +121,7 @@ func TestQuotaAcrossLeaderChanges(t *testing.T) {
 		t.Errorf("the counter is %d, %d sessions were granted", counter.Val, granted.Load())
 	}
 	if counter.Val < sure+down || counter.Val > sure+up {
-		t.Errorf("the counter is %d, what was acknowledged is %d, what was not answered %+d and %+d", counter.Val, sure, up, down)
+		t.Errorf("the counter is %d, what was acknowledged is %d, what was not answered %+d and %+d",
+			counter.Val, sure, up, down)
 	}
 }

@@ -11,19 +11,22 @@ import (
 )
 
 const (
-	// leaseWindow is the time over which an account's recent rate is counted; a block holds what it used in the window before.
+	// leaseWindow is the time over which an account's recent rate is counted; a block holds what it used in
+	// the window before.
 	leaseWindow = 250 * time.Millisecond
-	// leaseLeast and leaseMost bound a block. Below the least each unit is counted by itself.
-	leaseLeast, leaseMost = 8, 1000
-	// leaseShare is the part of what is left of a quota that one block may hold, so that blocks shrink towards the end: within the
-	// last 1,024 units each is counted by itself.
+	// minLease and maxLease bound a block. Below the least each unit is counted by itself.
+	minLease, maxLease = 8, 1000
+	// leaseShare is the part of what is left of a quota that one block may hold, so that blocks shrink
+	// towards the end: within the last 1,024 units each is counted by itself.
 	leaseShare = 128
-	// leaseIdle is after how long units that nobody used go back to the account, and leasePoll how often that is looked for.
+	// leaseIdle is after how long units that nobody used go back to the account, and leasePoll how often that
+	// is looked for.
 	leaseIdle = time.Second
 	leasePoll = 250 * time.Millisecond
 	// leaseForget is after how long without a session an account's rate is forgotten.
 	leaseForget = time.Minute
-	// fillTimeout bounds the counting of a block. It does not end with the caller who happened to find the lease empty.
+	// fillTimeout bounds the counting of a block. It does not end with the caller who happened to find the
+	// lease empty.
 	fillTimeout = 5 * time.Second
 )
 
@@ -33,14 +36,18 @@ type Standing struct {
 	Usage
 }
 
-// Standings gives every account that lately started sessions here.
+// Standings returns every account that lately started sessions here.
 func (q *Quota) Standings() []Standing {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	all := make([]Standing, 0, len(q.leases))
 	for account, l := range q.leases {
 		if l.quota > 0 {
-			all = append(all, Standing{Account: account, Usage: Usage{Used: l.total - l.left, Limit: l.quota, ResetAt: nextMonth(l.at)}})
+			all = append(all, Standing{
+				Account: account, Usage: Usage{
+					Used: l.total - l.left, Limit: l.quota, ResetAt: nextMonth(l.at),
+				},
+			})
 		}
 	}
 	return all
@@ -77,19 +84,22 @@ func (q *Quota) next(account string, quota int64, now time.Time) move {
 	case l.left > 0 && l.total-l.left < quota:
 		l.left--
 		l.give(1, now)
-		return move{granted: true, usage: Usage{Used: l.total - l.left, Limit: quota, ResetAt: nextMonth(now)}}
+		return move{
+			granted: true, usage: Usage{Used: l.total - l.left, Limit: quota, ResetAt: nextMonth(now)},
+		}
 	case l.filling != nil:
 		return move{wait: l.filling}
 	}
-	block := min(l.recent(now), leaseMost, (quota-l.total)/leaseShare)
-	if l.left > 0 || block < leaseLeast {
+	block := min(l.recent(now), maxLease, (quota-l.total)/leaseShare)
+	if l.left > 0 || block < minLease {
 		return move{block: 1}
 	}
 	l.filling = make(chan struct{})
 	return move{block: block}
 }
 
-// lease gives the account's lease for the month of now. Units of another month stay counted there: Serve gives them back.
+// lease returns the account's lease for the month of now. Units of another month stay counted there: Serve
+// gives them back.
 func (q *Quota) lease(account string, now time.Time) *lease {
 	l := q.leases[account]
 	if l == nil || !nextMonth(l.at).Equal(nextMonth(now)) && l.filling == nil {
@@ -109,7 +119,7 @@ func (l *lease) give(n int64, now time.Time) {
 	l.used = time.Now()
 }
 
-// recent gives how many units the account used in the last whole window.
+// recent returns how many units the account used in the last whole window.
 func (l *lease) recent(now time.Time) int64 {
 	l.roll(now)
 	return l.last
@@ -155,7 +165,7 @@ func (q *Quota) fill(ctx context.Context, account string, quota, block int64, no
 	return u, ErrQuotaExceeded
 }
 
-// count adds n to the account's counter and gives the new total.
+// count adds n to the account's counter and returns the new total.
 func (q *Quota) count(ctx context.Context, account string, n int64, now time.Time) (int64, error) {
 	ack, err := q.counter.Publish(ctx, message(account, now, "+"+strconv.FormatInt(n, 10)))
 	if err != nil {
@@ -174,7 +184,7 @@ type unspent struct {
 	n       int64
 }
 
-// Serve gives back what nobody uses, until ctx ends, and then all that is left.
+// Serve returns back what nobody uses, until ctx ends, and then all that is left.
 func (q *Quota) Serve(ctx context.Context) error {
 	tick := time.NewTicker(leasePoll)
 	defer tick.Stop()

@@ -18,12 +18,13 @@ import (
 const (
 	// DefaultQuota is how many sessions an account may start in a UTC month when it has no quota of its own.
 	DefaultQuota = 100_000
-	// exhaustedFor is how long an account that is over its quota is refused without asking. A unit given back by another edge,
-	// or a quota raised there, is seen after at most this.
+	// exhaustedFor is how long an account that is over its quota is refused without asking. A unit given back
+	// by another edge, or a quota raised there, is seen after at most this.
 	exhaustedFor = time.Second
 	// giveBackTimeout bounds giving a unit back, on a context of its own: the caller may be gone by then.
 	giveBackTimeout = 2 * time.Second
-	// incrHeader is the header of a counter stream's message; the stream adds its value to the subject's total.
+	// incrHeader is the header of a counter stream's message; the stream adds its value to the subject's
+	// total.
 	incrHeader = "Nats-Incr"
 )
 
@@ -32,20 +33,21 @@ var ErrQuotaExceeded = errors.New("the monthly quota is used up")
 
 // Usage is where an account stands in its month.
 type Usage struct {
-	Used    int64     // sessions started this month as far as is known here, this one included where it was granted
+	// sessions started this month as far as is known here, this one included where it was granted
+	Used    int64
 	Limit   int64     // the quota that binds the account
 	ResetAt time.Time // when the next month begins, 00:00 UTC
 }
 
-// publisher is a natsconf.Writer of StreamUsage, made by NewSingleWriter: a batch's acknowledgement would carry one total for
-// all its messages.
+// publisher is a natsconf.Writer of StreamUsage, made by NewSingleWriter: a batch's acknowledgement would
+// carry one total for all its messages.
 type publisher interface {
 	Publish(ctx context.Context, msg *nats.Msg) (natsconf.Ack, error)
 }
 
-// Quota counts sessions per account and UTC month, exactly, over any number of edges. An account that starts many gets its units in
-// blocks, so that the common session pays for no counter; Serve gives back what was not used. Its methods are safe for concurrent
-// use.
+// Quota counts sessions per account and UTC month, exactly, over any number of edges. An account that starts
+// many gets its units in blocks, so that the common session pays for no counter; Serve gives back what was
+// not used. Its methods are safe for concurrent use.
 type Quota struct {
 	counter  publisher
 	standard int64
@@ -63,12 +65,16 @@ type refusal struct {
 	usage Usage
 }
 
-// NewQuota makes a quota on a writer of StreamUsage; it works without being served, but then keeps what it does not use. standard is the quota of accounts that have none of their own.
+// NewQuota makes a quota on a writer of StreamUsage; it works without being served, but then keeps what it
+// does not use. standard is the quota of accounts that have none of their own.
 func NewQuota(counter *natsconf.Writer, standard int64) *Quota {
-	return &Quota{counter: counter, standard: standard, exhausted: map[string]refusal{}, leases: map[string]*lease{}, sweepAt: sweepFrom}
+	return &Quota{
+		counter: counter, standard: standard, exhausted: map[string]refusal{}, leases: map[string]*lease{},
+		sweepAt: sweepFrom,
+	}
 }
 
-// Limit gives the quota that binds an account: its own, or the service's where that is 0.
+// Limit returns the quota that binds an account: its own, or the service's where that is 0.
 func (q *Quota) Limit(own int64) int64 {
 	if own == 0 {
 		return q.standard
@@ -76,16 +82,16 @@ func (q *Quota) Limit(own int64) int64 {
 	return own
 }
 
-// Take uses one unit of the account's quota for the UTC month of now; a quota of 0 means the service's. It returns nil only
-// where the unit is the account's. ErrQuotaExceeded comes with the usage; the unit is given back by then. The other errors are
-// natsconf's ErrUnavailable and ErrStoreFull, where nothing was counted, and ErrUncertain, where the unit may be counted and
-// stays so.
+// Take uses one unit of the account's quota for the UTC month of now; a quota of 0 means the service's. It
+// returns nil only where the unit is the account's. ErrQuotaExceeded comes with the usage; the unit is given
+// back by then. The other errors are natsconf's ErrUnavailable and ErrStoreFull, where nothing was counted,
+// and ErrUncertain, where the unit may be counted and stays so.
 //
-// While another edge holds units that it may not use, this one may refuse within a second or two of the quota's end: blocks are at
-// most 1/128 of what is left, and single units near the end.
+// While another edge holds units that it may not use, this one may refuse within a second or two of the
+// quota's end: blocks are at most 1/128 of what is left, and single units near the end.
 //
-// At the very end of a quota, a unit that another caller is about to give back may still be counted: such a caller is refused
-// although a moment later it would not be. The other way round it never is.
+// At the very end of a quota, a unit that another caller is about to give back may still be counted: such a
+// caller is refused although a moment later it would not be. The other way round it never is.
 func (q *Quota) Take(ctx context.Context, account string, quota int64, now time.Time) (Usage, error) {
 	quota = q.Limit(quota)
 	if u, known := q.remembered(account, quota, now); known {
@@ -136,9 +142,9 @@ func (q *Quota) single(ctx context.Context, account string, quota int64, now tim
 	return u, ErrQuotaExceeded
 }
 
-// GiveBack returns a unit that Take gave at now, for a session that could not be created. It outlasts the caller's context.
-// Its errors are those of natsconf; the unit is then lost to the account, and a repeat after ErrUncertain might return it
-// twice.
+// GiveBack returns a unit that Take gave at now, for a session that could not be created. It outlasts the
+// caller's context. Its errors are those of natsconf; the unit is then lost to the account, and a repeat
+// after ErrUncertain might return it twice.
 func (q *Quota) GiveBack(ctx context.Context, account string, now time.Time) error {
 	err := q.giveBack(ctx, account, 1, now)
 	q.mu.Lock()
@@ -156,7 +162,8 @@ func (q *Quota) giveBack(ctx context.Context, account string, n int64, now time.
 	return nil
 }
 
-// remembered says whether the account was found over this quota, or a higher one, within the last second of the same month.
+// remembered reports whether the account was found over this quota, or a higher one, within the last second
+// of the same month.
 func (q *Quota) remembered(account string, quota int64, now time.Time) (Usage, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

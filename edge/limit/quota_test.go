@@ -122,8 +122,8 @@ func crowd(t *testing.T, callers, n int, take func(i int) error) (granted int64)
 	return got.Load()
 }
 
-// An account that starts many sessions pays for few counter messages, is never given more than its quota over two edges, and gets
-// all of it: what one edge held goes back, also when that edge stops.
+// An account that starts many sessions pays for few counter messages, is never given more than its quota over
+// two edges, and gets all of it: what one edge held goes back, also when that edge stops.
 func TestBlocksAreExactOverTwoEdges(t *testing.T) {
 	t.Parallel()
 	const quota = 5000
@@ -136,7 +136,8 @@ func TestBlocksAreExactOverTwoEdges(t *testing.T) {
 	edges := []*Quota{one, two}
 	var clock atomic.Int64 // each session comes a millisecond after the one before
 	take := func(i int) error {
-		_, err := edges[i%2].Take(t.Context(), acme, 0, june.Add(time.Duration(clock.Add(1))*time.Millisecond))
+		_, err := edges[i%2].Take(t.Context(), acme, 0,
+			june.Add(time.Duration(clock.Add(1))*time.Millisecond))
 		return err
 	}
 	granted := crowd(t, 32, 4000, take)
@@ -145,8 +146,9 @@ func TestBlocksAreExactOverTwoEdges(t *testing.T) {
 	}
 	stopOne()
 	edges[0] = two
-	deadline := time.Now().Add(natstest.LastResort)
-	for granted < quota && time.Now().Before(deadline) { // refused meanwhile: two holds units for a second at most
+	deadline := time.Now().Add(natstest.TestTimeout)
+	// refused meanwhile: two holds units for a second at most
+	for granted < quota && time.Now().Before(deadline) {
 		granted += crowd(t, 8, 100, take)
 		clock.Add(1000) // a refusal is remembered for a second
 	}
@@ -197,7 +199,9 @@ func TestIdleUnitsGoBack(t *testing.T) {
 	if ahead == `{"val":"200"}` {
 		t.Error("nothing was counted ahead: this test is about nothing")
 	}
-	natstest.Await(t, "what was counted ahead is given back", func() bool { return used(t, conn, acme, june) == `{"val":"200"}` })
+	natstest.Await(t, "what was counted ahead is given back", func() bool {
+		return used(t, conn, acme, june) == `{"val":"200"}`
+	})
 	if u, err := q.Take(t.Context(), acme, 0, june.Add(time.Hour)); err != nil || u.Used != 201 {
 		t.Errorf("afterwards: %+v, %v", u, err)
 	}
@@ -217,7 +221,8 @@ func TestTheMonthTurnsAtMidnightUTC(t *testing.T) {
 		t.Fatalf("in the last nanosecond: %+v, %v", u, err)
 	}
 	// The refusal is remembered for a second, but not into the next month.
-	if u, err := q.Take(t.Context(), acme, 0, first); err != nil || u.Used != 1 || u.ResetAt.Month() != time.February {
+	if u, err := q.Take(t.Context(), acme, 0, first); err != nil || u.Used != 1 ||
+		u.ResetAt.Month() != time.February {
 		t.Errorf("in the new month: %+v, %v", u, err)
 	}
 }
@@ -290,7 +295,8 @@ func TestRefusalsAreCheapForOneSecond(t *testing.T) {
 		t.Errorf("%d messages for one unit and 50 refusals, want 3", wire.count())
 	}
 	// Another edge gives a unit back: it is seen a second later.
-	if err := NewQuota(natstest.Writer(t, conn, natsconf.StreamUsage), 1).GiveBack(t.Context(), acme, june); err != nil {
+	if err := NewQuota(natstest.Writer(t, conn, natsconf.StreamUsage), 1).
+		GiveBack(t.Context(), acme, june); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := q.Take(t.Context(), acme, 0, june.Add(exhaustedFor-1)); !errors.Is(err, ErrQuotaExceeded) {
@@ -328,7 +334,8 @@ func TestNothingIsGrantedWithoutAnAnswer(t *testing.T) {
 		t.Errorf("without an answer: %+v, %v", u, err)
 	}
 	stop()
-	if u, err := q.Take(t.Context(), acme, 0, june); err == nil || errors.Is(err, ErrQuotaExceeded) || u != (Usage{}) {
+	if u, err := q.Take(t.Context(), acme, 0, june); err == nil || errors.Is(err, ErrQuotaExceeded) ||
+		u != (Usage{}) {
 		t.Errorf("without a server: %+v, %v", u, err)
 	}
 }

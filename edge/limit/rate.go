@@ -17,24 +17,26 @@ import (
 var DefaultRate = account.Rate{Count: 20, Per: time.Second, Burst: 40}
 
 const (
-	// maxCount bounds count and burst. Beyond a million sessions a second the rate is not what limits; and the product of burst
-	// and interval stays far from the end of a time.Duration.
+	// maxCount bounds count and burst. Beyond a million sessions a second the rate is not what limits; and
+	// the product of burst and interval stays far from the end of a time.Duration.
 	maxCount = 1_000_000
 	// maxRefill bounds the time from empty to full for the same reason.
 	maxRefill = 31 * 24 * time.Hour
-	// shards is the number of separately locked parts of the map: keys of busy integrators seldom meet in one.
+	// shards is the number of separately locked parts of the map: keys of busy integrators seldom meet in
+	// one.
 	shards = 64
 	// sweepFrom is the number of entries from which a shard looks for entries to drop.
 	sweepFrom = 64
 )
 
 // ErrRate is returned, wrapped with what is wrong, for a rate that cannot be used.
-var ErrRate = errors.New(`not a rate; write a count and a unit of s, m or h, as in "20/s", "100/m" or "1000/h"`)
+var ErrRate = errors.New(
+	`not a rate; write a count and a unit of s, m or h, as in "20/s", "100/m" or "1000/h"`)
 
 var units = map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour}
 
-// ParseRate reads a rate such as "20/s", "100/m" or "1000/h". Its burst is its count: one unit's worth at once. The error is
-// ErrRate.
+// ParseRate reads a rate such as "20/s", "100/m" or "1000/h". Its burst is its count: one unit's worth at
+// once. The error is ErrRate.
 func ParseRate(s string) (account.Rate, error) {
 	count, unit, _ := strings.Cut(s, "/")
 	n, err := strconv.ParseUint(count, 10, 32)
@@ -49,8 +51,8 @@ func ParseRate(s string) (account.Rate, error) {
 	return r, nil
 }
 
-// Valid says whether a rate can be used: count and burst from 1 to 1,000,000, and from empty to full in at most 31 days. The
-// error wraps ErrRate.
+// Valid reports whether a rate can be used: count and burst from 1 to 1,000,000, and from empty to full in at
+// most 31 days. The error wraps ErrRate.
 func Valid(r account.Rate) error {
 	switch {
 	case r.Count < 1 || r.Count > maxCount:
@@ -70,14 +72,15 @@ func Window(r account.Rate) time.Duration {
 	return (interval(r)*time.Duration(r.Burst) + time.Second - 1).Truncate(time.Second)
 }
 
-// Rates limits keys in memory. Its size is bounded by the keys that were used within the last Window: what is full again is
-// dropped when its part of the map grows. Its methods are safe for concurrent use.
+// Rates limits keys in memory. Its size is bounded by the keys that were used within the last Window: what is
+// full again is dropped when its part of the map grows. Its methods are safe for concurrent use.
 type Rates struct {
 	standard account.Rate
-	epoch    time.Time // carries a monotonic reading, so that setting the clock does not move anybody's allowance
-	seed     maphash.Seed
-	shards   [shards]shard
-	news     chan struct{} // one place: something was allowed since takeSpent
+	// carries a monotonic reading, so that setting the clock does not move anybody's allowance
+	epoch  time.Time
+	seed   maphash.Seed
+	shards [shards]shard
+	news   chan struct{} // one place: something was allowed since takeSpent
 }
 
 type shard struct {
@@ -93,9 +96,9 @@ type Spending struct {
 	Worth time.Duration `json:"worth"` // nanoseconds
 }
 
-// debtMost bounds by how much the spending of other edges may put a key off: what they allowed at the same moment, before they
-// could tell. Beyond that it is forgiven.
-const debtMost = 30 * time.Second
+// maxDebt bounds by how much the spending of other edges may put a key off: what they allowed at the same
+// moment, before they could tell. Beyond that it is forgiven.
+const maxDebt = 30 * time.Second
 
 // NewRates makes a limiter. standard is the rate of keys that have none of their own. The error is ErrRate.
 func NewRates(standard account.Rate) (*Rates, error) {
@@ -109,8 +112,8 @@ func NewRates(standard account.Rate) (*Rates, error) {
 	return l, nil
 }
 
-// RateOf gives the rate that binds a key: its own, or the service's where it has none. A burst of 0 means the count; a stored
-// rate that is not valid counts as none, since a key must not be without limit.
+// RateOf returns the rate that binds a key: its own, or the service's where it has none. A burst of 0 means
+// the count; a stored rate that is not valid counts as none, since a key must not be without limit.
 func (l *Rates) RateOf(k account.Key) account.Rate {
 	r := k.RateLimit
 	if r == (account.Rate{}) {
@@ -138,8 +141,9 @@ func (l *Rates) Allow(k account.Key, now time.Time) Decision {
 			sh.sweep(at)
 		}
 	}
-	// What lies beyond the whole burst is debt: other edges allowed it at the same time. It is paid before anything is allowed.
-	debt := min(max(time.Duration(state)-at-interval(rate)*time.Duration(rate.Burst), 0), debtMost)
+	// What lies beyond the whole burst is debt: other edges allowed it at the same time. It is paid before
+	// anything is allowed.
+	debt := min(max(time.Duration(state)-at-interval(rate)*time.Duration(rate.Burst), 0), maxDebt)
 	state, d := Decide(state, rate, at)
 	sh.states[k.ID] = state + State(debt)
 	d.ResetAfter += debt
@@ -156,7 +160,8 @@ func (l *Rates) Allow(k account.Key, now time.Time) Decision {
 	return d
 }
 
-// share has the limiter remember what it allows, for takeSpent; the channel has a value when there is something.
+// share has the limiter remember what it allows, for takeSpent; the channel has a value when there is
+// something.
 func (l *Rates) share() <-chan struct{} {
 	for i := range l.shards {
 		sh := &l.shards[i]
@@ -169,7 +174,7 @@ func (l *Rates) share() <-chan struct{} {
 	return l.news
 }
 
-// takeSpent gives what was allowed since it was last asked, by the key's id.
+// takeSpent returns what was allowed since it was last asked, by the key's id.
 func (l *Rates) takeSpent() map[string]Spending {
 	all := map[string]Spending{}
 	for i := range l.shards {
@@ -197,7 +202,8 @@ func (l *Rates) addSpent(key string, worth time.Duration, now time.Time) {
 	sh.states[key] = max(state, State(at)) + State(min(max(worth, 0), maxRefill))
 }
 
-// sweep drops what is full again, and comes back when the shard has doubled: its cost per request stays constant.
+// sweep drops what is full again, and comes back when the shard has doubled: its cost per request stays
+// constant.
 func (s *shard) sweep(now time.Duration) {
 	for id, state := range s.states {
 		if state.full(now) {

@@ -27,7 +27,8 @@ func TestParseRate(t *testing.T) {
 
 func TestParseRateRefuses(t *testing.T) {
 	for _, s := range []string{
-		"", "20", "/s", "20/", "20/d", "20/S", "0/s", "-1/s", "+1/s", "1.5/s", "20 /s", "20/ s", "20/s ", "20/s/s", "1000001/s",
+		"", "20", "/s", "20/", "20/d", "20/S", "0/s", "-1/s", "+1/s", "1.5/s", "20 /s", "20/ s", "20/s ",
+		"20/s/s", "1000001/s",
 		"99999999999999999999/s", "٢٠/s", "1e3/s", "0x10/s",
 	} {
 		if r, err := ParseRate(s); !errors.Is(err, ErrRate) {
@@ -92,7 +93,8 @@ func newRates(t *testing.T, r account.Rate) *Rates {
 func TestKeysDoNotShareTheirAllowance(t *testing.T) {
 	l := newRates(t, account.Rate{Count: 1, Per: time.Hour, Burst: 2})
 	now := l.epoch
-	own := account.Key{ID: "own", RateLimit: account.Rate{Count: 3, Per: time.Hour}} // no burst: three at once
+	// no burst: three at once
+	own := account.Key{ID: "own", RateLimit: account.Rate{Count: 3, Per: time.Hour}}
 	for _, row := range []struct {
 		key  account.Key
 		want bool
@@ -115,7 +117,8 @@ func TestKeysDoNotShareTheirAllowance(t *testing.T) {
 // A caller's clock may stand before the limiter's own beginning.
 func TestNewKeyBeforeTheEpochHasItsWholeAllowance(t *testing.T) {
 	l := newRates(t, DefaultRate)
-	if d := l.Allow(account.Key{ID: "a"}, l.epoch.Add(-time.Hour)); !d.Allowed || d.Remaining != DefaultRate.Burst-1 {
+	if d := l.Allow(account.Key{ID: "a"}, l.epoch.Add(-time.Hour)); !d.Allowed ||
+		d.Remaining != DefaultRate.Burst-1 {
 		t.Errorf("decision = %+v", d)
 	}
 }
@@ -160,7 +163,8 @@ func TestFullEntriesAreDropped(t *testing.T) {
 	for i := range l.shards {
 		kept += len(l.shards[i].states)
 	}
-	// 1,000 keys are not full at any time; a shard may hold twice what it kept at its last sweep, or sweepFrom.
+	// 1,000 keys are not full at any time; a shard may hold twice what it kept at its last sweep, or
+	// sweepFrom.
 	if most := 2 * shards * sweepFrom; kept > most {
 		t.Errorf("%d entries are kept, want at most %d", kept, most)
 	}

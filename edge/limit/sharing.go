@@ -13,17 +13,20 @@ import (
 )
 
 const (
-	// sharingGap is the least time between two messages of an edge. What edges allow at the same moment, before they have told each
-	// other, goes beyond the rate; it counts as debt and is paid back. Each message costs the others some microseconds.
+	// sharingGap is the least time between two messages of an edge. What edges allow at the same moment,
+	// before they have informed each other, goes beyond the rate; it counts as debt and is paid back. Each
+	// message costs the others some microseconds.
 	sharingGap = 5 * time.Millisecond
-	// sharingMost is how many keys one message tells of: about 60 KiB.
-	sharingMost = 1000
-	// sharingRoom is how many messages may wait to be counted in: those of a hundred edges for several rounds.
+	// maxSharing is how many keys one message holds: about 60 KiB.
+	maxSharing = 1000
+	// sharingRoom is how many messages may wait to be counted in: those of a hundred edges for several
+	// rounds.
 	sharingRoom = 1024
 )
 
-// Sharing is the actor by which the edges of a service share their rate limits: each tells the others what it allowed, within
-// milliseconds, and counts theirs in. No request waits for it. Alone, or without a connection, an edge goes on with what it knows.
+// Sharing is the actor by which the edges of a service share their rate limits: each sends the others what it
+// allowed, within milliseconds, and counts theirs in. No request waits for it. Alone, or without a
+// connection, an edge goes on with what it knows.
 type Sharing struct {
 	rates *Rates
 	conn  *natsconf.Conn
@@ -31,7 +34,8 @@ type Sharing struct {
 	self  string
 }
 
-// NewSharing makes the actor of a limiter; now is time.Now where it is nil, and the clock by which Allow is called.
+// NewSharing makes the actor of a limiter; now is time.Now where it is nil, and the clock by which Allow is
+// called.
 func NewSharing(rates *Rates, conn *natsconf.Conn, now func() time.Time) *Sharing {
 	if now == nil {
 		now = time.Now
@@ -42,7 +46,7 @@ func NewSharing(rates *Rates, conn *natsconf.Conn, now func() time.Time) *Sharin
 // String names the actor in the supervisor's log.
 func (s *Sharing) String() string { return "rate sharing" }
 
-// spentMsg is what an edge tells the others.
+// spentMsg is what an edge sends the others.
 type spentMsg struct {
 	From  string              `json:"from"`
 	Spent map[string]Spending `json:"spent"` // by the key's id
@@ -63,7 +67,7 @@ func (s *Sharing) Serve(ctx context.Context) error {
 	for {
 		select {
 		case m := <-heard:
-			s.hear(m.Data)
+			s.record(m.Data)
 		case <-ready:
 			s.tell()
 			ready = nil
@@ -77,7 +81,7 @@ func (s *Sharing) Serve(ctx context.Context) error {
 	}
 }
 
-// tell tells the others what was allowed since the last time.
+// tell sends the others what was allowed since the last time.
 func (s *Sharing) tell() {
 	m := spentMsg{From: s.self, Spent: map[string]Spending{}}
 	send := func() {
@@ -87,15 +91,15 @@ func (s *Sharing) tell() {
 		clear(m.Spent)
 	}
 	for key, spent := range s.rates.takeSpent() {
-		if m.Spent[key] = spent; len(m.Spent) == sharingMost {
+		if m.Spent[key] = spent; len(m.Spent) == maxSharing {
 			send()
 		}
 	}
 	send()
 }
 
-// hear counts in what another edge allowed. What cannot be read is another build's, and left out.
-func (s *Sharing) hear(data []byte) {
+// record counts in what another edge allowed. What cannot be read is another build's, and left out.
+func (s *Sharing) record(data []byte) {
 	var m spentMsg
 	if json.Unmarshal(data, &m) != nil || m.From == s.self {
 		return

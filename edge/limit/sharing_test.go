@@ -37,12 +37,15 @@ func exchange(edges []*Rates, now time.Time) {
 	}
 }
 
-// Several edges under more load than the rate allows: in any 10 s they give what one edge would, within a tenth.
+// Several edges under more load than the rate allows: in any 10 s they give what one edge would, within a
+// tenth.
 func TestEdgesShareARate(t *testing.T) {
 	key := account.Key{ID: "key_a"}
 	const window, step = 10 * time.Second, sharingGap
 	for _, n := range []int{2, 5} {
-		for _, rate := range []account.Rate{DefaultRate, {Count: 100, Per: time.Second, Burst: 1}, {Count: 100, Per: time.Minute, Burst: 100}} {
+		for _, rate := range []account.Rate{
+			DefaultRate, {Count: 100, Per: time.Second, Burst: 1}, {Count: 100, Per: time.Minute, Burst: 100},
+		} {
 			t.Run(fmt.Sprintf("%d edges, %d per %s", n, rate.Count, rate.Per), func(t *testing.T) {
 				edges := make([]*Rates, n)
 				for i := range edges {
@@ -70,7 +73,8 @@ func TestEdgesShareARate(t *testing.T) {
 						t.Fatalf("%d sessions in the 10 s from %s, want at most %.0f", count, from, most)
 					}
 				}
-				if all := float64(len(allowed)); all < 0.9*(most+2*float64(window)/float64(rate.Per)*float64(rate.Count)) {
+				if all := float64(len(allowed)); all < 0.9*(most+
+					2*float64(window)/float64(rate.Per)*float64(rate.Count)) {
 					t.Errorf("only %.0f sessions in 30 s: the edges hold each other up", all)
 				}
 			})
@@ -95,7 +99,7 @@ func TestDebtIsToldAndPaid(t *testing.T) {
 		t.Error("refused after the wait")
 	}
 	l.addSpent("k", time.Hour, now.Add(4*time.Second))
-	if d := l.Allow(key, now.Add(4*time.Second)); d.RetryAfter != debtMost+time.Second {
+	if d := l.Allow(key, now.Add(4*time.Second)); d.RetryAfter != maxDebt+time.Second {
 		t.Errorf("after an absurd message the wait is %s", d.RetryAfter)
 	}
 }
@@ -111,7 +115,9 @@ func TestSharingOverNATS(t *testing.T) {
 	for _, l := range []*Rates{one, two} {
 		natstest.Serve(t, NewSharing(l, conn, nil))
 	}
-	natstest.Await(t, "both listen: what is told before is lost", func() bool { return conn.NC.NumSubscriptions() >= subscribed })
+	natstest.Await(t, "both listen: what is told before is lost", func() bool {
+		return conn.NC.NumSubscriptions() >= subscribed
+	})
 	for n := 0; ; n++ {
 		if !one.Allow(key, time.Now()).Allowed {
 			break
@@ -120,7 +126,8 @@ func TestSharingOverNATS(t *testing.T) {
 			t.Fatal("one edge gave more than its burst")
 		}
 	}
-	natstest.Await(t, "the other edge is told all the news", func() bool { // a try would cost it a session, so its state is looked at
+	// a try would cost it a session, so its state is looked at
+	natstest.Await(t, "the other edge is told all the news", func() bool {
 		var owed State
 		for i := range two.shards {
 			sh := &two.shards[i]
@@ -149,8 +156,10 @@ func TestFailuresByAddress(t *testing.T) {
 		address string
 		allowed bool
 	}{
-		{"192.0.2.1", true}, {"192.0.2.1", true}, {"192.0.2.1", false}, {"::ffff:192.0.2.1", false}, {"192.0.2.2", true},
-		{"2001:db8::1", true}, {"2001:db8::ffff:1", true}, {"2001:db8:0:0:1::", false}, {"2001:db8:0:1::", true},
+		{"192.0.2.1", true}, {"192.0.2.1", true}, {"192.0.2.1", false}, {"::ffff:192.0.2.1", false},
+		{"192.0.2.2", true},
+		{"2001:db8::1", true}, {"2001:db8::ffff:1", true}, {"2001:db8:0:0:1::", false},
+		{"2001:db8:0:1::", true},
 	} {
 		if got := fail(row.address); got != row.allowed {
 			t.Errorf("%d: %s allowed %v, want %v", i, row.address, got, row.allowed)
@@ -169,19 +178,20 @@ func TestFailuresAreBounded(t *testing.T) {
 	}
 	now := f.epoch.Add(time.Minute)
 	address := netip.MustParseAddr("10.0.0.0")
-	for range failuresMost + 1000 {
+	for range maxFailures + 1000 {
 		f.Fail(address, now)
 		address = address.Next()
 	}
-	if n := len(f.states); n > failuresMost {
-		t.Errorf("%d addresses are remembered, want at most %d", n, failuresMost)
+	if n := len(f.states); n > maxFailures {
+		t.Errorf("%d addresses are remembered, want at most %d", n, maxFailures)
 	}
 	if !f.Fail(address, now).Allowed || f.Fail(address, now).Allowed {
 		t.Error("the newest address is not limited")
 	}
 }
 
-// Looking for room costs as much as there are addresses: who comes from ever new ones must not have every failure pay it.
+// Making room costs as much as there are addresses: who comes from ever new ones must not have every
+// failure pay it.
 func TestFailuresMakeRoomForMany(t *testing.T) {
 	f, err := NewFailures(account.Rate{Count: 1, Per: time.Hour, Burst: 1})
 	if err != nil {
@@ -189,11 +199,11 @@ func TestFailuresMakeRoomForMany(t *testing.T) {
 	}
 	now := time.Now()
 	address := netip.MustParseAddr("10.0.0.0")
-	for range failuresMost + 1 {
+	for range maxFailures + 1 {
 		f.Fail(address, now)
 		address = address.Next()
 	}
-	if room := failuresMost - len(f.states); room < failuresMost/16 {
+	if room := maxFailures - len(f.states); room < maxFailures/16 {
 		t.Errorf("there is room for %d addresses before all are looked through again", room)
 	}
 }

@@ -11,8 +11,9 @@ const (
 	secretLen   = 43 // secretBytes in unpadded base64url
 )
 
-// Attempt is one browser's try to sign in. It is made before the browser leaves, travels sealed in a cookie of that browser, and
-// is spent by one Redeem. Whoever holds it could finish the browser's sign-in, so it is written nowhere else.
+// Attempt is one browser's try to sign in. It is made before the browser leaves, travels sealed in a cookie
+// of that browser, and is spent by one Redeem. Whoever holds it could finish the browser's sign-in, so it is
+// written nowhere else.
 type Attempt struct {
 	State    string `json:"state"`    // binds the return to this browser (RFC 6749 §10.12)
 	Nonce    string `json:"nonce"`    // binds the ID token to this attempt (OpenID Connect Core 1.0 §15.5.2)
@@ -35,8 +36,8 @@ func (a Attempt) StateIs(state string) bool {
 	return len(a.State) == secretLen && subtle.ConstantTimeCompare([]byte(a.State), []byte(state)) == 1
 }
 
-// whole reports whether all three secrets are there: an attempt from a cookie of another version may lack one, and an empty
-// nonce or verifier would check nothing.
+// whole reports whether all three secrets are there: an attempt from a cookie of another version may lack
+// one, and an empty nonce or verifier would check nothing.
 func (a Attempt) whole() bool {
 	return len(a.State) == secretLen && len(a.Nonce) == secretLen && len(a.Verifier) == secretLen
 }

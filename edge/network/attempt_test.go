@@ -25,7 +25,9 @@ func TestAttemptsAreThreeSecretsOfTheirOwn(t *testing.T) {
 
 func TestStateIs(t *testing.T) {
 	a := network.NewAttempt()
-	for state, want := range map[string]bool{a.State: true, "": false, a.Nonce: false, a.State + "A": false, a.State[1:]: false} {
+	for state, want := range map[string]bool{
+		a.State: true, "": false, a.Nonce: false, a.State + "A": false, a.State[1:]: false,
+	} {
 		if a.StateIs(state) != want {
 			t.Errorf("StateIs = %v, want %v", !want, want)
 		}

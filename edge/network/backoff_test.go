@@ -6,7 +6,10 @@ import (
 )
 
 func TestBackoff(t *testing.T) {
-	for failures, want := range map[int]time.Duration{0: time.Second, 1: 2 * time.Second, 5: 32 * time.Second, 6: time.Minute, 7: time.Minute, 1000: time.Minute} {
+	for failures, want := range map[int]time.Duration{
+		0: time.Second, 1: 2 * time.Second, 5: 32 * time.Second, 6: time.Minute, 7: time.Minute,
+		1000: time.Minute,
+	} {
 		if got := backoff(failures); got != want {
 			t.Errorf("after %d failures %s, want %s", failures, got, want)
 		}

@@ -3,6 +3,9 @@ package network
 import (
 	"context"
 	"errors"
+	"net/http/httptrace"
+	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -10,15 +13,15 @@ import (
 	"github.com/coreos/go-oidc/v3/oidc"
 )
 
-// discoveryPause is how long a failure is answered from memory: long enough that a crowd at the page does not hammer a provider
-// that is down, short enough that the next try of a person finds it up again.
+// discoveryPause is how long a failure is answered from memory: long enough that a crowd at the page does not
+// hammer a provider that is down, short enough that the next try of a person finds it up again.
 const discoveryPause = 2 * time.Second
 
-// discovery lets one caller at a time ask for the metadata; the others wait for its answer. The one who asks does so in its own
-// goroutine and under its own context; when it gives up, the next in turn asks.
+// discovery lets one caller at a time ask for the metadata; the others wait for its answer. The one who asks
+// does so in its own goroutine and under its own context; when it gives up, the next in turn asks.
 type discovery struct {
 	turn    chan struct{} // holds one token; whoever took it owns the fields below
-	failure *Trouble
+	failure *Error
 	again   time.Time // from when the provider may be asked anew
 }
 
@@ -28,14 +31,15 @@ func newDiscovery() discovery {
 	return d
 }
 
-// metadataLife is for how long metadata is used before it is asked for anew, so that a provider's changes are seen without a restart.
-// Until the answer comes, and while none comes, what is known goes on to be used.
+// metadataLife is for how long metadata is used before it is asked for anew, so that a provider's changes are
+// seen without a restart. Until the answer comes, and while none comes, what is known goes on to be used.
 const metadataLife = time.Hour
 
 // fresh reports whether what is known need not be asked for anew; what the settings say never does.
 func (p *provider) fresh(now time.Time) bool { return p.until.IsZero() || now.Before(p.until) }
 
-// provider gives what is known about the other side, asking for it on first use and from time to time. The error is a *Trouble.
+// provider returns what is known about the other side, asking for it on first use and from time to time. The
+// error is a *Error.
 func (n *Network) provider(ctx context.Context) (*provider, error) {
 	p := n.known.Load()
 	if p != nil && p.fresh(n.now()) {
@@ -52,24 +56,24 @@ func (n *Network) provider(ctx context.Context) (*provider, error) {
 		select {
 		case <-d.turn:
 		case <-ctx.Done():
-			return nil, n.fetchTrouble(StageDiscovery, ctx.Err(), ClassCanceled, "the caller gave up")
+			return nil, n.fetchError(StageDiscovery, ctx.Err(), ClassCanceled, "the caller gave up")
 		}
 	}
 	defer func() { d.turn <- struct{}{} }()
 	if q := n.known.Load(); q != nil && q.fresh(n.now()) {
 		return q, nil
 	}
-	trouble := d.failure
-	if trouble == nil || !n.now().Before(d.again) {
-		trouble = n.discoverNow(ctx)
+	failure := d.failure
+	if failure == nil || !n.now().Before(d.again) {
+		failure = n.discoverNow(ctx)
 	}
 	if q := n.known.Load(); q != nil {
 		return q, nil
 	}
-	return nil, trouble
+	return nil, failure
 }
 
-// refresh asks for the metadata whatever is known. The error is a *Trouble.
+// refresh asks for the metadata whatever is known. The error is a *Error.
 func (n *Network) refresh(ctx context.Context) error {
 	select {
 	case <-n.discover.turn:
@@ -77,36 +81,40 @@ func (n *Network) refresh(ctx context.Context) error {
 		return ctx.Err()
 	}
 	defer func() { n.discover.turn <- struct{}{} }()
-	if trouble := n.discoverNow(ctx); trouble != nil {
-		return trouble
+	if failure := n.discoverNow(ctx); failure != nil {
+		return failure
 	}
 	return nil
 }
 
-// discoverNow asks for the metadata and keeps them, or the trouble that came instead. The caller has the turn.
-func (n *Network) discoverNow(ctx context.Context) *Trouble {
+// discoverNow asks for the metadata and keeps them, or the failure that came instead. The caller has the
+// turn.
+func (n *Network) discoverNow(ctx context.Context) *Error {
 	d := &n.discover
-	p, trouble := n.fetchMetadata(ctx)
+	p, failure := n.fetchMetadata(ctx)
 	switch {
-	case trouble == nil:
+	case failure == nil:
 		d.failure = nil
 		p.until = n.now().Add(metadataLife)
 		n.known.Store(p)
 		n.reached()
 	case ctx.Err() == nil: // a caller that gave up says nothing about the provider
-		d.failure, d.again = trouble, n.now().Add(discoveryPause)
-		n.unreached(trouble)
+		d.failure, d.again = failure, n.now().Add(discoveryPause)
+		n.unreached(failure)
 	}
-	return trouble
+	return failure
 }
 
-// asymmetric are the algorithms an ID token may be signed with (RFC 7518 §3.1, RFC 8037). "none" proves nothing. HS256 is keyed
-// with the client secret; accepting it beside the others lets a public key be used as if it were that secret.
+// asymmetric are the algorithms an ID token may be signed with (RFC 7518 §3.1, RFC 8037). "none" proves
+// nothing. HS256 is keyed with the client secret; accepting it beside the others lets a public key be used as
+// if it were that secret.
 var asymmetric = []string{
-	oidc.RS256, oidc.RS384, oidc.RS512, oidc.PS256, oidc.PS384, oidc.PS512, oidc.ES256, oidc.ES384, oidc.ES512, oidc.EdDSA,
+	oidc.RS256, oidc.RS384, oidc.RS512, oidc.PS256, oidc.PS384, oidc.PS512, oidc.ES256, oidc.ES384,
+	oidc.ES512, oidc.EdDSA,
 }
 
-// metadata are the members of the provider's metadata that go-oidc keeps to itself (OpenID Connect Discovery 1.0 §3, RFC 9207 §3).
+// metadata are the members of the provider's metadata that go-oidc keeps to itself (OpenID Connect Discovery
+// 1.0 §3, RFC 9207 §3).
 type metadata struct {
 	Issuer         string   `json:"issuer"`
 	Keys           string   `json:"jwks_uri"`
@@ -115,30 +123,40 @@ type metadata struct {
 	IssuerRequired bool     `json:"authorization_response_iss_parameter_supported"`
 }
 
-func (n *Network) fetchMetadata(ctx context.Context) (*provider, *Trouble) {
+func (n *Network) fetchMetadata(ctx context.Context) (*provider, *Error) {
 	ctx = oidc.ClientContext(ctx, n.metadata)
-	if n.manyTenants() {
-		ctx = oidc.InsecureIssuerURLContext(ctx, n.settings.Issuer) // the issuer that the metadata names is judged below
+	tenants, many := n.tenants()
+	if many {
+		// the issuer that the metadata names is judged below
+		ctx = oidc.InsecureIssuerURLContext(ctx, n.settings.Issuer)
 	}
+	// Where the issuer itself was reached says what the addresses in its metadata are held to: it was named
+	// by the operator.
+	issuerIsPublic := false
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GotConn: func(c httptrace.GotConnInfo) { issuerIsPublic = isPublic(c.Conn.RemoteAddr()) },
+	})
 	found, err := oidc.NewProvider(ctx, n.settings.Issuer)
 	if mismatch, ok := errors.AsType[*oidc.IssuerMismatchError](err); ok {
-		return nil, n.trouble(StageDiscovery, ClassIssuer,
-			"the metadata names the issuer "+plain(mismatch.Discovered)+"; the setting issuer must be spelled exactly so")
+		return nil, n.newError(StageDiscovery, ClassIssuer,
+			"the metadata names the issuer "+plain(mismatch.Discovered)+
+				"; the setting issuer must be spelled exactly so")
 	}
 	if err != nil {
-		return nil, n.fetchTrouble(StageDiscovery, err, ClassMalformed, "the metadata is not the JSON object expected")
+		return nil, n.fetchError(StageDiscovery, err, ClassMalformed,
+			"the metadata is not the JSON object expected")
 	}
 	var m metadata
 	if err := found.Claims(&m); err != nil {
-		return nil, n.trouble(StageDiscovery, ClassMalformed, "the metadata is not the JSON object expected")
+		return nil, n.newError(StageDiscovery, ClassMalformed, "the metadata is not the JSON object expected")
 	}
-	if n.manyTenants() && m.Issuer != microsoftTemplate && m.Issuer != microsoftConsumers {
-		return nil, n.trouble(StageDiscovery, ClassIssuer, "the metadata does not name Microsoft's issuer")
+	if many && m.Issuer != tenants.named {
+		return nil, n.newError(StageDiscovery, ClassIssuer, "the metadata does not name Microsoft's issuer")
 	}
-	return n.checkMetadata(found, m)
+	return n.checkMetadata(found, m, issuerIsPublic)
 }
 
-func (n *Network) checkMetadata(found *oidc.Provider, m metadata) (*provider, *Trouble) {
+func (n *Network) checkMetadata(found *oidc.Provider, m metadata, publicOnly bool) (*provider, *Error) {
 	e := found.Endpoint()
 	for _, endpoint := range []struct {
 		name, value string
@@ -152,25 +170,29 @@ func (n *Network) checkMetadata(found *oidc.Provider, m metadata) (*provider, *T
 		if endpoint.value == "" && !endpoint.required {
 			continue
 		}
-		if err := n.checkDiscovered(endpoint.value); err != nil {
-			return nil, n.trouble(StageDiscovery, ClassMalformed, endpoint.name+" "+err.Error())
+		if err := n.checkDiscovered(endpoint.value, publicOnly); err != nil {
+			return nil, n.newError(StageDiscovery, ClassMalformed, endpoint.name+" "+err.Error())
 		}
 	}
 	algorithms := asymmetric
 	if len(m.Algorithms) > 0 {
-		algorithms = slices.DeleteFunc(slices.Clone(asymmetric), func(a string) bool { return !slices.Contains(m.Algorithms, a) })
+		algorithms = slices.DeleteFunc(slices.Clone(asymmetric), func(a string) bool {
+			return !slices.Contains(m.Algorithms, a)
+		})
 	}
 	if len(algorithms) == 0 {
-		return nil, n.trouble(StageDiscovery, ClassSignature,
+		return nil, n.newError(StageDiscovery, ClassSignature,
 			"the provider signs ID tokens with no asymmetric algorithm; choose one there, for instance RS256 or ES256")
 	}
+	keys, cache := n.keysAt(m.Keys, publicOnly)
 	p := &provider{
-		issuer:         m.Issuer,
 		oauth:          n.oauthConfig(e.AuthURL, e.TokenURL),
 		userInfo:       m.UserInfo,
 		issuerRequired: m.IssuerRequired,
 		keysAt:         m.Keys,
-		keys:           n.keysAt(m.Keys),
+		publicOnly:     publicOnly,
+		keys:           keys,
+		cache:          cache,
 		algorithms:     algorithms,
 	}
 	if n.settings.UserInfoEndpoint != "" {
@@ -179,14 +201,26 @@ func (n *Network) checkMetadata(found *oidc.Provider, m metadata) (*provider, *T
 	return p, nil
 }
 
-// checkDiscovered is checkURL, and no plain http named by a provider that itself is asked by https: its metadata must not lead
-// the code, or this process, to services on this machine.
-func (n *Network) checkDiscovered(raw string) error {
+// checkDiscovered is checkURL, and no plain http named by a provider that itself is asked by https, nor an
+// address that is not public named by one that itself is at a public one: its metadata must not lead the
+// code, or this process, to services on this machine or beside it. Where a name leads is judged when it is
+// dialled; see guard.
+func (n *Network) checkDiscovered(raw string, publicOnly bool) error {
 	if err := checkURL(raw); err != nil {
 		return err
 	}
 	if strings.HasPrefix(n.settings.Issuer, "https:") && !strings.HasPrefix(raw, "https:") {
 		return errors.New("must be https")
 	}
+	if u, err := url.Parse(raw); publicOnly && (err != nil || isHere(u.Hostname())) {
+		return errors.New("is not a public address, and the issuer's is")
+	}
 	return nil
+}
+
+// isHere reports whether a URL's host names an address that is not public, without asking anybody.
+func isHere(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	return host == "localhost" || strings.HasSuffix(host, ".localhost") || err == nil &&
+		public.CheckIP(addr) != nil
 }

@@ -28,9 +28,14 @@ func TestAuthURLAsksForTheCode(t *testing.T) {
 	}
 	challenge := sha256.Sum256([]byte(s.attempt.Verifier))
 	want := url.Values{
-		"tenant": {"1"}, "response_type": {"code"}, "client_id": {"client"}, "scope": {"openid"}, "prompt": {"select_account"},
-		"redirect_uri": {"https://verify.example.com/signin/example/callback"}, "state": {s.attempt.State}, "nonce": {s.attempt.Nonce},
-		"code_challenge_method": {"S256"}, "code_challenge": {base64.RawURLEncoding.EncodeToString(challenge[:])},
+		"tenant": {"1"}, "response_type": {"code"}, "client_id": {"client"}, "scope": {"openid"}, "prompt": {
+			"select_account",
+		},
+		"redirect_uri": {"https://verify.example.com/signin/example/callback"}, "state": {s.attempt.State},
+		"nonce":                 {s.attempt.Nonce},
+		"code_challenge_method": {"S256"}, "code_challenge": {
+			base64.RawURLEncoding.EncodeToString(challenge[:]),
+		},
 	}
 	if got := u.Query(); got.Encode() != want.Encode() {
 		t.Fatalf("query = %v, want %v", got, want)
@@ -68,7 +73,9 @@ func TestAuthURLRefusesAnAttemptThatIsNotWhole(t *testing.T) {
 // clock is a time that moves when it is told.
 type clock struct{ ahead atomic.Int64 }
 
-func (c *clock) now() time.Time                              { return time.Now().Add(time.Duration(c.ahead.Load())) }
+func (c *clock) now() time.Time {
+	return time.Now().Add(time.Duration(c.ahead.Load()))
+}
 func (c *clock) advance(d time.Duration)                     { c.ahead.Add(int64(d)) }
 func (c *clock) set(_ *network.Settings, o *network.Options) { o.Now = c.now }
 
@@ -79,8 +86,9 @@ func TestDiscoveryFailsBrieflyAndComesBack(t *testing.T) {
 	var c clock
 	n := s.network(t, c.set)
 	for range 3 { // the second and third are answered from memory
-		var tr *network.Trouble
-		if err := n.Discover(t.Context()); !errors.As(err, &tr) || tr.Stage != network.StageDiscovery || tr.Class != network.ClassStatus {
+		var tr *network.Error
+		if err := n.Discover(t.Context()); !errors.As(err, &tr) || tr.Stage != network.StageDiscovery ||
+			tr.Class != network.ClassStatus {
 			t.Fatalf("err = %v", err)
 		}
 	}
@@ -92,7 +100,8 @@ func TestDiscoveryFailsBrieflyAndComesBack(t *testing.T) {
 	if _, err := n.Redeem(t.Context(), s.attempt, s.good()); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.Discover(t.Context()); err != nil || s.discoveries.Load() != 2 || n.AuthorizationOrigin() != s.URL {
+	if err := n.Discover(t.Context()); err != nil || s.discoveries.Load() != 2 ||
+		n.AuthorizationOrigin() != s.URL {
 		t.Fatalf("after it came back: %v, asked %d times", err, s.discoveries.Load())
 	}
 }
@@ -137,7 +146,7 @@ func TestDiscoveryOfACallerThatGaveUpIsTakenOverByTheNext(t *testing.T) {
 		up(w, r)
 	}
 	n := s.network(t)
-	var tr *network.Trouble
+	var tr *network.Error
 	if err := n.Discover(ctx); !errors.As(err, &tr) || tr.Class != network.ClassCanceled {
 		t.Fatalf("err = %v, want canceled", err)
 	}

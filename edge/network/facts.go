@@ -15,7 +15,8 @@ import (
 // maxEmailBytes is the longest address that mail can be sent to (RFC 5321 §4.5.3.1.3).
 const maxEmailBytes = 254
 
-// tellsWanted reports whether an ID token holds all claims that the rules judge by, so that user info need not be asked.
+// tellsWanted reports whether an ID token holds all claims that the rules judge by, so that user info need
+// not be asked.
 func (n *Network) tellsWanted(id claims) bool {
 	for _, f := range n.settings.wanted() {
 		if f.claim != "" && f.list == "" && !id.has(f.claim) {
@@ -25,12 +26,14 @@ func (n *Network) tellsWanted(id claims) bool {
 	return true
 }
 
-// addFacts adds what the provider told about the identity beyond its subject. What a rule needs and the provider should have told is
-// trouble where it is missing, and not a refusal: the fault is not the user's.
+// addFacts adds what the provider reported about the identity beyond its subject. What a rule needs and the
+// provider should have reported is an error where it is missing, and not a refusal: the fault is not the
+// user's.
 func (n *Network) addFacts(ctx context.Context, id *Identity, token *oauth2.Token, docs []claims) error {
 	var err error
 	if id.CreatedAt, err = n.createdAt(id.Subject, docs); err != nil && n.settings.MinAccountAge > 0 {
-		return n.trouble(StageUserInfo, ClassMalformed, "it does not tell when the account was made, which min_account_age needs")
+		return n.newError(StageUserInfo, ClassMalformed,
+			"it does not tell when the account was made, which min_account_age needs")
 	}
 	if id.Email, err = n.email(ctx, token, docs); err != nil {
 		return err
@@ -42,7 +45,8 @@ func (n *Network) addFacts(ctx context.Context, id *Identity, token *oauth2.Toke
 	return err
 }
 
-// createdAt is when the account was made: zero where the network does not tell. The error says that it told something else.
+// createdAt is when the account was made: zero where the network does not report it. The error says that it
+// reported something else.
 func (n *Network) createdAt(subject string, docs []claims) (time.Time, error) {
 	f := n.plan.created
 	if f.of != nil {
@@ -82,7 +86,7 @@ func (n *Network) asked(f fact) bool {
 	return slices.Contains(n.settings.scopes(), f.scope)
 }
 
-// pickEmail gives the verified address of a list that the rules accept, otherwise the primary one.
+// pickEmail returns the verified address of a list that the rules accept, otherwise the primary one.
 func pickEmail(entries []claims, f fact, r Rules) string {
 	best := ""
 	for _, e := range entries {
@@ -109,7 +113,7 @@ func (r Rules) AcceptsDomain(address string) bool {
 	return false
 }
 
-// groups are what the identity belongs to: none where the provider tells none.
+// groups are what the identity belongs to: none where the provider reports none.
 func (n *Network) groups(ctx context.Context, token *oauth2.Token, docs []claims) ([]string, error) {
 	f := n.plan.groups
 	if f.list == "" {
@@ -133,21 +137,22 @@ func (n *Network) groups(ctx context.Context, token *oauth2.Token, docs []claims
 	return all, nil
 }
 
-// askList gets a list that the provider keeps at an address of its own. The error is a *Trouble.
+// askList gets a list that the provider keeps at an address of its own. The error is a *Error.
 func (n *Network) askList(ctx context.Context, address string, token *oauth2.Token) ([]claims, error) {
-	body, trouble := n.get(ctx, n.metadata, address, token)
-	if trouble != nil {
-		return nil, trouble
+	body, failure := n.get(ctx, n.metadata, address, token)
+	if failure != nil {
+		return nil, failure
 	}
 	var list []claims
 	if err := json.Unmarshal(body, &list); err != nil {
-		return nil, n.trouble(StageUserInfo, ClassMalformed, "not a JSON list of objects with distinct names")
+		return nil, n.newError(StageUserInfo, ClassMalformed,
+			"not a JSON list of objects with distinct names")
 	}
 	return list, nil
 }
 
-// verifiedEmail is the e-mail address, where the provider says that it has verified it (OpenID Connect Core 1.0 §5.1): anybody can
-// enter another one.
+// verifiedEmail is the e-mail address, where the provider says that it has verified it (OpenID Connect Core
+// 1.0 §5.1): anybody can enter another one.
 func (c claims) verifiedEmail(f fact) string {
 	if f.claim == "" || !c.isTrue(f.verified) {
 		return ""
@@ -157,13 +162,15 @@ func (c claims) verifiedEmail(f fact) string {
 		return ""
 	}
 	name, domain, ok := strings.Cut(s, "@")
-	if !ok || name == "" || domain == "" || strings.Contains(domain, "@") || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
+	if !ok || name == "" || domain == "" || strings.Contains(domain, "@") ||
+		strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
 		return ""
 	}
 	return s
 }
 
-// instant reads Unix seconds or RFC 3339. Instants before 1990 or far ahead are mistakes, such as milliseconds taken for seconds.
+// instant reads Unix seconds or RFC 3339. Instants before 1990 or far ahead are mistakes, such as
+// milliseconds taken for seconds.
 func (c claims) instant(path string) (time.Time, error) {
 	v, _ := c.find(path)
 	var at time.Time
@@ -209,7 +216,7 @@ func (c claims) texts(path string) []string {
 
 var errNotTold = errors.New("not told")
 
-// cutAround gives what stands between a prefix and a suffix.
+// cutAround returns what stands between a prefix and a suffix.
 func cutAround(s, prefix, suffix string) (string, bool) {
 	s, head := strings.CutPrefix(s, prefix)
 	s, tail := strings.CutSuffix(s, suffix)

@@ -12,9 +12,10 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// ParseFile reads VERIFYD_NETWORKS_FILE: a YAML list with one mapping per identity network, its keys the settings' names.
-// Unknown and repeated keys, keys without a value, wrong types, repeated ids and anything that New would refuse are errors; each
-// names the network, the setting and what would be right. A secret file is not read before New.
+// ParseFile reads VERIFYD_NETWORKS_FILE: a YAML list with one mapping per identity network, its keys the
+// settings' names. Unknown and repeated keys, keys without a value, wrong types, repeated ids and anything
+// that New would refuse are errors; each names the network, the setting and what would be right. A secret
+// file is not read before New.
 func ParseFile(yamlBytes []byte) ([]Settings, error) {
 	list, err := parseList(yamlBytes)
 	if err != nil {
@@ -68,11 +69,12 @@ func parseList(yamlBytes []byte) ([]*yaml.Node, error) {
 	return list.Content, nil
 }
 
-// parseEntry reads one network. It walks the mapping itself, since the decoder's own errors name lines and Go types, not
-// networks and settings.
+// parseEntry reads one network. It walks the mapping itself, since the decoder's own errors name lines and Go
+// types, not networks and settings.
 func parseEntry(entry *yaml.Node, number int) (Settings, error) {
 	if entry.Kind != yaml.MappingNode {
-		return Settings{}, fmt.Errorf("networks file: line %d: network %d is not a mapping of settings; %s", entry.Line, number, example)
+		return Settings{}, fmt.Errorf("networks file: line %d: network %d is not a mapping of settings; %s",
+			entry.Line, number, example)
 	}
 	var (
 		s       Settings
@@ -85,14 +87,17 @@ func parseEntry(entry *yaml.Node, number int) (Settings, error) {
 		target, known := targets[key.Value]
 		switch {
 		case !known:
-			errs = append(errs, fmt.Errorf("%q is not a setting; the settings are %s", key.Value, settingNames()))
+			errs = append(errs, fmt.Errorf("%q is not a setting; the settings are %s", key.Value,
+				settingNames()))
 		case seen[key.Value]:
 			errs = append(errs, fmt.Errorf("%s: set twice (line %d)", key.Value, key.Line))
 		case value.ShortTag() == "!!null":
-			errs = append(errs, fmt.Errorf("%s: has no value (line %d); give one or leave the key out", key.Value, key.Line))
+			errs = append(errs, fmt.Errorf("%s: has no value (line %d); give one or leave the key out",
+				key.Value, key.Line))
 		default:
 			if value.Decode(target) != nil { // its error would repeat the value, which may be a secret
-				errs = append(errs, fmt.Errorf("%s: must be %s (line %d)", key.Value, wanted(target), value.Line))
+				errs = append(errs, fmt.Errorf("%s: must be %s (line %d)", key.Value, wanted(target),
+					value.Line))
 			}
 		}
 		seen[key.Value] = true

@@ -15,11 +15,12 @@ import (
 	"verifyd/edge/network"
 )
 
-func idTokenTroubles() map[string]trouble {
-	out := map[string]trouble{}
+func idTokenTroubles() map[string]failure {
+	out := map[string]failure{}
 	claims := func(name, class string, change func(c map[string]any)) {
-		out["id token: "+name] = trouble{
-			prepare: func(_ *testing.T, s *standIn) { s.claims = change }, stage: "id_token", class: class, posts: 1,
+		out["id token: "+name] = failure{
+			prepare: func(_ *testing.T, s *standIn) { s.claims = change }, stage: "id_token", class: class,
+			posts: 1,
 		}
 	}
 	set := func(name string, v any) func(map[string]any) { return func(c map[string]any) { c[name] = v } }
@@ -45,15 +46,18 @@ func idTokenTroubles() map[string]trouble {
 	claims("another access token's hash", "signature", set("at_hash", "AAAAAAAAAAAAAAAAAAAAAA"))
 
 	sign := func(name, class string, sign func(t *testing.T, s *standIn, claims []byte) string) {
-		out["id token: "+name] = trouble{
-			prepare: func(t *testing.T, s *standIn) { s.sign = func(b []byte) string { return sign(t, s, b) } },
-			stage:   "id_token", class: class, posts: 1,
+		out["id token: "+name] = failure{
+			prepare: func(t *testing.T, s *standIn) {
+				s.sign = func(b []byte) string { return sign(t, s, b) }
+			},
+			stage: "id_token", class: class, posts: 1,
 		}
 	}
 	sign("missing", "malformed", func(*testing.T, *standIn, []byte) string { return "" })
 	sign("garbage", "signature", func(*testing.T, *standIn, []byte) string { return "a.b.c" })
 	sign("alg none", "signature", func(_ *testing.T, _ *standIn, b []byte) string {
-		return base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none"}`)) + "." + base64.RawURLEncoding.EncodeToString(b) + "."
+		return base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none"}`)) + "." +
+			base64.RawURLEncoding.EncodeToString(b) + "."
 	})
 	sign("HS256 with the public key", "signature", func(t *testing.T, s *standIn, b []byte) string {
 		public, err := x509.MarshalPKIXPublicKey(s.key.Public())
@@ -80,23 +84,27 @@ func idTokenTroubles() map[string]trouble {
 	})
 	sign("claims altered after signing", "signature", func(t *testing.T, s *standIn, b []byte) string {
 		parts := strings.Split(signJWT(t, jose.ES256, s.key, "k1", b), ".")
-		parts[1] = base64.RawURLEncoding.EncodeToString([]byte(strings.Replace(string(b), plantedSubject, "1", 1)))
+		parts[1] = base64.RawURLEncoding.EncodeToString(
+			[]byte(strings.Replace(string(b), plantedSubject, "1", 1)))
 		return strings.Join(parts, ".")
 	})
 	sign("repeated sub", "malformed", func(t *testing.T, s *standIn, b []byte) string {
-		return signJWT(t, jose.ES256, s.key, "k1", []byte(strings.Replace(string(b), "{", `{"sub":"someone",`, 1)))
+		return signJWT(t, jose.ES256, s.key, "k1",
+			[]byte(strings.Replace(string(b), "{", `{"sub":"someone",`, 1)))
 	})
 	sign("JSON serialization", "malformed", func(t *testing.T, s *standIn, b []byte) string {
 		parts := strings.Split(signJWT(t, jose.ES256, s.key, "k1", b), ".")
 		return `{"protected":"` + parts[0] + `","payload":"` + parts[1] + `","signature":"` + parts[2] + `"}`
 	})
-	out["id token: keys answer 503"] = trouble{
-		prepare: func(_ *testing.T, s *standIn) { s.jwks = answerStatus(503) }, stage: "id_token", class: "status", posts: 1,
+	out["id token: keys answer 503"] = failure{
+		prepare: func(_ *testing.T, s *standIn) { s.jwks = answerStatus(503) }, stage: "id_token",
+		class: "status", posts: 1,
 	}
-	out["id token: keys are huge"] = trouble{
-		prepare: func(_ *testing.T, s *standIn) { s.jwks = answerHuge }, stage: "id_token", class: "too_large", posts: 1,
+	out["id token: keys are huge"] = failure{
+		prepare: func(_ *testing.T, s *standIn) { s.jwks = answerHuge }, stage: "id_token",
+		class: "too_large", posts: 1,
 	}
-	out["id token: e-mail not verified"] = trouble{
+	out["id token: e-mail not verified"] = failure{
 		edit:    func(*standIn) func(*network.Settings, *network.Options) { return withClaim("email") },
 		prepare: func(_ *testing.T, s *standIn) { s.claims = set("email", "a@example.com") },
 		stage:   "id_token", class: "subject", posts: 1,

@@ -13,8 +13,8 @@ import (
 	"verifyd/edge/network"
 )
 
-// trouble is one way in which a provider, or whoever stands between, misbehaves.
-type trouble struct {
+// failure is one way in which a provider, or whoever stands between, misbehaves.
+type failure struct {
 	prepare      func(*testing.T, *standIn)
 	edit         func(*standIn) func(*network.Settings, *network.Options)
 	ret          func(*standIn, *network.Return)
@@ -23,7 +23,9 @@ type trouble struct {
 }
 
 func TestRedeemRefusesHostileProviders(t *testing.T) {
-	groups := []map[string]trouble{returnTroubles(), idTokenTroubles(), tokenTroubles(), userInfoTroubles(), metadataTroubles()}
+	groups := []map[string]failure{
+		returnTroubles(), idTokenTroubles(), tokenTroubles(), userInfoTroubles(), metadataTroubles(),
+	}
 	for _, group := range groups {
 		for name, c := range group {
 			t.Run(name, func(t *testing.T) {
@@ -40,7 +42,7 @@ func TestRedeemRefusesHostileProviders(t *testing.T) {
 					c.ret(s, &ret)
 				}
 				got, err := s.network(t, edits...).Redeem(t.Context(), s.attempt, ret)
-				var tr *network.Trouble
+				var tr *network.Error
 				if !errors.As(err, &tr) {
 					t.Fatalf("redeem = %+v, %v; want trouble", got, err)
 				}
@@ -56,12 +58,12 @@ func TestRedeemRefusesHostileProviders(t *testing.T) {
 	}
 }
 
-func returnTroubles() map[string]trouble {
+func returnTroubles() map[string]failure {
 	requireIssuer := func(_ *testing.T, s *standIn) {
 		s.metadata = func(m map[string]any) { m["authorization_response_iss_parameter_supported"] = true }
 	}
 	mixedUp := func(_ *standIn, r *network.Return) { r.Issuer = "https://attacker.example.com" }
-	return map[string]trouble{
+	return map[string]failure{
 		"return: issuer of another provider": {ret: mixedUp, stage: "authorization", class: "issuer"},
 		"return: decline of another provider": {
 			ret: func(s *standIn, r *network.Return) {
@@ -70,7 +72,9 @@ func returnTroubles() map[string]trouble {
 			},
 			stage: "authorization", class: "issuer",
 		},
-		"return: promised issuer is missing": {prepare: requireIssuer, stage: "authorization", class: "issuer"},
+		"return: promised issuer is missing": {
+			prepare: requireIssuer, stage: "authorization", class: "issuer",
+		},
 		"return: oauth2 with a stated issuer": {
 			edit: func(s *standIn) func(*network.Settings, *network.Options) {
 				return func(set *network.Settings, o *network.Options) {
@@ -84,7 +88,9 @@ func returnTroubles() map[string]trouble {
 			ret:   func(_ *standIn, r *network.Return) { r.State = network.NewAttempt().State },
 			stage: "authorization", class: "state",
 		},
-		"return: no state": {ret: func(_ *standIn, r *network.Return) { r.State = "" }, stage: "authorization", class: "state"},
+		"return: no state": {
+			ret: func(_ *standIn, r *network.Return) { r.State = "" }, stage: "authorization", class: "state",
+		},
 		"return: attempt without nonce": {
 			prepare: func(_ *testing.T, s *standIn) { s.attempt.Nonce = "" },
 			stage:   "authorization", class: "state",
@@ -97,14 +103,17 @@ func returnTroubles() map[string]trouble {
 			ret:   func(_ *standIn, r *network.Return) { r.Code, r.Error = "", plantedSecret },
 			stage: "authorization", class: "refused",
 		},
-		"return: neither": {ret: func(_ *standIn, r *network.Return) { r.Code = "" }, stage: "authorization", class: "malformed"},
+		"return: neither": {
+			ret: func(_ *standIn, r *network.Return) { r.Code = "" }, stage: "authorization",
+			class: "malformed",
+		},
 	}
 }
 
-func tokenTroubles() map[string]trouble {
-	out := map[string]trouble{}
+func tokenTroubles() map[string]failure {
+	out := map[string]failure{}
 	token := func(name, class string, h http.HandlerFunc) {
-		out["token: "+name] = trouble{
+		out["token: "+name] = failure{
 			prepare: func(_ *testing.T, s *standIn) { s.token = h }, stage: "token", class: class, posts: 1,
 		}
 	}
@@ -112,13 +121,16 @@ func tokenTroubles() map[string]trouble {
 		return func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(status)
-			_ = json.NewEncoder(w).Encode(map[string]string{"error": code, "error_description": plantedSecret})
+			_ = json.NewEncoder(w).Encode(map[string]string{
+				"error": code, "error_description": plantedSecret,
+			})
 		}
 	}
 	token("500", "status", answerStatus(500))
 	token("500 with an error code", "status", oauthError(500, "server_error"))
 	token("invalid_grant", "refused", oauthError(400, "invalid_grant"))
-	token("invalid_client", "refused", oauthError(401, "invalid_client")) // would be tried in the other style by auto-detect
+	// would be tried in the other style by auto-detect
+	token("invalid_client", "refused", oauthError(401, "invalid_client"))
 	token("error with status 200", "refused", oauthError(200, "invalid_grant"))
 	token("unknown error", "refused", oauthError(400, plantedSecret))
 	token("huge", "too_large", answerHuge)
@@ -126,27 +138,33 @@ func tokenTroubles() map[string]trouble {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, `<html>`+plantedToken)
 	})
-	token("empty object", "malformed", func(w http.ResponseWriter, _ *http.Request) { answerJSON(w, map[string]string{}) })
+	token("empty object", "malformed", func(w http.ResponseWriter, _ *http.Request) {
+		answerJSON(w, map[string]string{})
+	})
 	for status, code := range map[string]int{"302": 302, "307": 307, "308": 308} {
 		token("redirect "+status, "redirect", func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "/elsewhere?code="+plantedCode, code)
 		})
 	}
-	token("connection closed without an answer", "reset", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	token("connection closed without an answer", "reset", func(http.ResponseWriter, *http.Request) {
+		panic(http.ErrAbortHandler)
+	})
 	token("connection closed within the answer", "reset", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", "1000")
 		_, _ = io.WriteString(w, `{"access_token":`)
 		panic(http.ErrAbortHandler)
 	})
-	slow := func(before func(http.ResponseWriter)) trouble {
-		return trouble{
+	slow := func(before func(http.ResponseWriter)) failure {
+		return failure{
 			prepare: func(_ *testing.T, s *standIn) {
 				s.token = func(w http.ResponseWriter, r *http.Request) {
 					before(w)
 					<-r.Context().Done() // until the client gives up
 				}
 			},
-			edit:  func(*standIn) func(*network.Settings, *network.Options) { return within(150 * time.Millisecond) },
+			edit: func(*standIn) func(*network.Settings, *network.Options) {
+				return within(150 * time.Millisecond)
+			},
 			stage: "token", class: "timeout", posts: 1,
 		}
 	}
@@ -155,7 +173,7 @@ func tokenTroubles() map[string]trouble {
 		_, _ = io.WriteString(w, `{"access_token":`)
 		_ = http.NewResponseController(w).Flush()
 	})
-	out["token: another type"] = trouble{
+	out["token: another type"] = failure{
 		edit: asOAuth2,
 		prepare: func(_ *testing.T, s *standIn) {
 			s.token = func(w http.ResponseWriter, _ *http.Request) {
@@ -167,10 +185,10 @@ func tokenTroubles() map[string]trouble {
 	return out
 }
 
-func userInfoTroubles() map[string]trouble {
-	out := map[string]trouble{}
+func userInfoTroubles() map[string]failure {
+	out := map[string]failure{}
 	userInfo := func(name, class, body string, edits ...func(*network.Settings, *network.Options)) {
-		out["user info: "+name] = trouble{
+		out["user info: "+name] = failure{
 			edit: func(s *standIn) func(*network.Settings, *network.Options) {
 				return func(set *network.Settings, o *network.Options) {
 					asOAuth2(s)(set, o)
@@ -199,14 +217,17 @@ func userInfoTroubles() map[string]trouble {
 	userInfo("path through text", "subject", `{"data":"x"}`, withClaim("data.0.id"))
 
 	handler := func(name, class string, h http.HandlerFunc) {
-		out["user info: "+name] = trouble{
-			edit: asOAuth2, prepare: func(_ *testing.T, s *standIn) { s.userInfo = h }, stage: "user_info", class: class, posts: 1,
+		out["user info: "+name] = failure{
+			edit: asOAuth2, prepare: func(_ *testing.T, s *standIn) { s.userInfo = h }, stage: "user_info",
+			class: class, posts: 1,
 		}
 	}
 	handler("401", "status", answerStatus(401))
 	handler("huge", "too_large", answerHuge)
-	handler("redirect", "redirect", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/x", http.StatusFound) })
-	out["user info: another subject than the ID token"] = trouble{
+	handler("redirect", "redirect", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "/x", http.StatusFound)
+	})
+	out["user info: another subject than the ID token"] = failure{
 		edit: func(*standIn) func(*network.Settings, *network.Options) { return withClaim("data.0.id") },
 		prepare: func(_ *testing.T, s *standIn) {
 			s.userInfo = func(w http.ResponseWriter, _ *http.Request) {
@@ -215,22 +236,26 @@ func userInfoTroubles() map[string]trouble {
 		},
 		stage: "user_info", class: "subject", posts: 1,
 	}
-	out["user info: set by the operator, another subject"] = trouble{
+	out["user info: set by the operator, another subject"] = failure{
 		edit: func(s *standIn) func(*network.Settings, *network.Options) {
-			return func(set *network.Settings, _ *network.Options) { set.UserInfoEndpoint = s.URL + "/userinfo" }
+			return func(set *network.Settings, _ *network.Options) {
+				set.UserInfoEndpoint = s.URL + "/userinfo"
+			}
 		},
 		prepare: func(_ *testing.T, s *standIn) {
-			s.userInfo = func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"sub":"someone else"}`) }
+			s.userInfo = func(w http.ResponseWriter, _ *http.Request) {
+				_, _ = io.WriteString(w, `{"sub":"someone else"}`)
+			}
 		},
 		stage: "user_info", class: "subject", posts: 1,
 	}
 	return out
 }
 
-func metadataTroubles() map[string]trouble {
-	out := map[string]trouble{}
+func metadataTroubles() map[string]failure {
+	out := map[string]failure{}
 	set := func(name, class, member string, v any) {
-		out["metadata: "+name] = trouble{
+		out["metadata: "+name] = failure{
 			prepare: func(_ *testing.T, s *standIn) { s.metadata = func(m map[string]any) { m[member] = v } },
 			stage:   "discovery", class: class,
 		}
@@ -241,23 +266,29 @@ func metadataTroubles() map[string]trouble {
 	set("plain http to this machine", "malformed", "token_endpoint", "http://127.0.0.1:4222/token")
 	set("no token endpoint", "malformed", "token_endpoint", "")
 	set("no keys", "malformed", "jwks_uri", "")
-	set("symmetric algorithms alone", "signature", "id_token_signing_alg_values_supported", []string{"HS256", "none"})
+	set("symmetric algorithms alone", "signature", "id_token_signing_alg_values_supported", []string{
+		"HS256", "none",
+	})
 	handler := func(name, class string, h http.HandlerFunc) {
-		out["metadata: "+name] = trouble{
+		out["metadata: "+name] = failure{
 			prepare: func(_ *testing.T, s *standIn) { s.discover = h }, stage: "discovery", class: class,
 		}
 	}
 	handler("404", "status", answerStatus(404))
 	handler("huge", "too_large", answerHuge)
-	handler("garbage", "malformed", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") })
-	handler("redirect", "redirect", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/x", http.StatusFound) })
-	out["metadata: unknown certificate authority"] = trouble{
+	handler("garbage", "malformed", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "<html>")
+	})
+	handler("redirect", "redirect", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "/x", http.StatusFound)
+	})
+	out["metadata: unknown certificate authority"] = failure{
 		edit: func(*standIn) func(*network.Settings, *network.Options) {
 			return func(_ *network.Settings, o *network.Options) { o.RootCAs = x509.NewCertPool() }
 		},
 		stage: "discovery", class: "tls",
 	}
-	out["metadata: provider is down"] = trouble{
+	out["metadata: provider is down"] = failure{
 		prepare: func(_ *testing.T, s *standIn) { s.Close() }, stage: "discovery", class: "connect",
 	}
 	return out
@@ -277,10 +308,10 @@ func answerHuge(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// wantTrouble fails unless the error is that trouble, or none where the stage is empty.
+// wantTrouble fails unless the error is that failure, or none where the stage is empty.
 func wantTrouble(t *testing.T, err error, stage, class string) {
 	t.Helper()
-	var tr *network.Trouble
+	var tr *network.Error
 	switch {
 	case stage == "" && err != nil:
 		t.Fatal(err)

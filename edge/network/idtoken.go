@@ -3,6 +3,7 @@ package network
 import (
 	"context"
 	"crypto/subtle"
+	"encoding/base64"
 	"errors"
 	"strings"
 	"time"
@@ -15,44 +16,50 @@ import (
 // clockLeeway is how far the provider's clock may be ahead. go-oidc allows as much for nbf.
 const clockLeeway = 5 * time.Minute
 
-// verifyIDToken gives the claims of the token answer's ID token, once everything of OpenID Connect Core 1.0 §3.1.3.7 holds.
-// go-oidc checks signature, issuer, audience and expiry; authorized party, time of issue, nonce and access token hash are
-// checked here.
-func (n *Network) verifyIDToken(ctx context.Context, p *provider, a Attempt, token *oauth2.Token) (claims, error) {
+// verifyIDToken returns the claims of the token answer's ID token, once everything of OpenID Connect Core 1.0
+// §3.1.3.7 holds. go-oidc checks signature, issuer, audience and expiry; authorized party, time of issue,
+// nonce and access token hash are checked here.
+func (n *Network) verifyIDToken(ctx context.Context, p *provider, a Attempt, token *oauth2.Token) (claims,
+	error) {
 	raw, _ := token.Extra("id_token").(string)
 	if raw == "" {
-		return nil, n.trouble(StageIDToken, ClassMalformed, "the token answer has no id_token")
+		return nil, n.newError(StageIDToken, ClassMalformed, "the token answer has no id_token")
 	}
-	// The JSON serialization of JWS carries unprotected headers; an ID token has the compact one (RFC 7519 §1).
+	// The JSON serialization of JWS carries unprotected headers; an ID token has the compact one (RFC 7519
+	// §1).
 	if strings.Count(raw, ".") != 2 {
-		return nil, n.trouble(StageIDToken, ClassMalformed, "the id_token is not a signed JWT in compact form")
+		return nil, n.newError(StageIDToken, ClassMalformed,
+			"the id_token is not a signed JWT in compact form")
 	}
+	_, many := n.tenants()
 	w := &witness{keys: p.keys}
 	verifier := oidc.NewVerifier(n.settings.Issuer, w, &oidc.Config{
 		ClientID:             n.settings.ClientID,
 		SupportedSigningAlgs: p.algorithms,
 		Now:                  n.now,
-		SkipIssuerCheck:      p.anyTenant(), // checkIDToken knows the tenant
+		SkipIssuerCheck:      many, // isTenants checks it
 	})
 	verified, err := verifier.Verify(ctx, raw)
 	if err != nil {
-		return nil, n.idTokenTrouble(w, err)
+		return nil, n.idTokenError(w, err)
 	}
 	doc, err := parseClaims(w.payload)
 	if err != nil {
-		return nil, n.trouble(StageIDToken, ClassMalformed, err.Error())
+		return nil, n.newError(StageIDToken, ClassMalformed, err.Error())
 	}
-	if class, detail := n.checkIDToken(p, a, token, verified, doc); class != "" {
-		return nil, n.trouble(StageIDToken, class, detail)
+	if many && !n.isTenants(verified.Issuer, p.cache, keyIDOf(raw), doc) {
+		return nil, n.newError(StageIDToken, ClassIssuer,
+			"the ID token names another issuer than its tenant's, or than that of the key which signed it")
+	}
+	if class, detail := n.checkIDToken(a, token, verified, doc); class != "" {
+		return nil, n.newError(StageIDToken, class, detail)
 	}
 	return doc, nil
 }
 
 // checkIDToken holds the checks that go-oidc leaves to its callers. The class is empty when all hold.
-func (n *Network) checkIDToken(p *provider, a Attempt, token *oauth2.Token, verified *oidc.IDToken, doc claims) (class, detail string) {
-	if p.anyTenant() && !n.isTenant(verified.Issuer, doc) {
-		return ClassIssuer, "the ID token names another issuer than its tenant's"
-	}
+func (n *Network) checkIDToken(a Attempt, token *oauth2.Token, verified *oidc.IDToken, doc claims) (class,
+	detail string) {
 	nonce, _ := doc.text("nonce")
 	if subtle.ConstantTimeCompare([]byte(nonce), []byte(a.Nonce)) != 1 {
 		return ClassNonce, "the ID token carries another nonce than the attempt's"
@@ -75,8 +82,21 @@ func (n *Network) checkIDToken(p *provider, a Attempt, token *oauth2.Token, veri
 	return "", ""
 }
 
-// witness stands between go-oidc and the key set. It keeps the payload whose signature held, and the typed error that go-oidc
-// turns into text, so that trouble can be told apart. One per token.
+// keyIDOf returns the id of the key that signed a token, from its header; empty where it names none.
+func keyIDOf(raw string) string {
+	head, _, _ := strings.Cut(raw, ".")
+	b, err := base64.RawURLEncoding.DecodeString(head)
+	var header struct {
+		KeyID string `json:"kid"`
+	}
+	if err != nil || json.Unmarshal(b, &header) != nil {
+		return ""
+	}
+	return header.KeyID
+}
+
+// witness stands between go-oidc and the key set. It keeps the payload whose signature held, and the typed
+// error that go-oidc turns into text, so that failures can be distinguished. One per token.
 type witness struct {
 	keys    oidc.KeySet
 	payload []byte
@@ -89,16 +109,18 @@ func (w *witness) VerifySignature(ctx context.Context, jwt string) ([]byte, erro
 	return w.payload, w.err
 }
 
-// idTokenTrouble tells which check of go-oidc an ID token failed.
-func (n *Network) idTokenTrouble(w *witness, err error) *Trouble {
+// idTokenError reports which check of go-oidc an ID token failed.
+func (n *Network) idTokenError(w *witness, err error) *Error {
 	var expired *oidc.TokenExpiredError
 	switch {
 	case w.err != nil:
-		return n.fetchTrouble(StageIDToken, w.err, ClassSignature, "the ID token is not signed by a key that the provider publishes")
+		return n.fetchError(StageIDToken, w.err, ClassSignature,
+			"the ID token is not signed by a key that the provider publishes")
 	case w.payload == nil:
-		return n.trouble(StageIDToken, ClassSignature, "the ID token is not signed with an asymmetric algorithm that the provider announces")
+		return n.newError(StageIDToken, ClassSignature,
+			"the ID token is not signed with an asymmetric algorithm that the provider announces")
 	case errors.As(err, &expired):
-		return n.trouble(StageIDToken, ClassExpired, "the ID token is over; check both clocks")
+		return n.newError(StageIDToken, ClassExpired, "the ID token is over; check both clocks")
 	}
 	var said struct {
 		Issuer    string  `json:"iss"`
@@ -106,11 +128,12 @@ func (n *Network) idTokenTrouble(w *witness, err error) *Trouble {
 	}
 	switch {
 	case json.Unmarshal(w.payload, &said) != nil:
-		return n.trouble(StageIDToken, ClassMalformed, "the ID token's claims are not the JSON object expected")
-	case said.Issuer != n.settings.Issuer && !n.manyTenants():
-		return n.trouble(StageIDToken, ClassIssuer, "the ID token names another issuer")
+		return n.newError(StageIDToken, ClassMalformed,
+			"the ID token's claims are not the JSON object expected")
+	case !n.isIssuer(said.Issuer):
+		return n.newError(StageIDToken, ClassIssuer, "the ID token names another issuer")
 	case said.NotBefore > float64(n.now().Add(clockLeeway).Unix()):
-		return n.trouble(StageIDToken, ClassEarly, "the ID token is not valid yet; check both clocks")
+		return n.newError(StageIDToken, ClassEarly, "the ID token is not valid yet; check both clocks")
 	}
-	return n.trouble(StageIDToken, ClassAudience, "the ID token is for another client")
+	return n.newError(StageIDToken, ClassAudience, "the ID token is for another client")
 }

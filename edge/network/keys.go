@@ -9,36 +9,67 @@ import (
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
+	"github.com/go-json-experiment/json"
 )
 
-// keysPause is how long a fetched key set answers for the next ones. go-oidc asks for the keys anew whenever a token names a key that
-// it does not know, as it must (OpenID Connect Core 1.0 §10.1.1); a flood of such tokens would become a flood of fetches. A provider
-// that changes its keys publishes them before it signs with them, so a sign-in is seldom turned away for the pause.
+// keysPause is how long a fetched key set answers for the next ones. go-oidc asks for the keys anew whenever
+// a token names a key that it does not know, as it must (OpenID Connect Core 1.0 §10.1.1); a flood of such
+// tokens would become a flood of fetches. A provider that changes its keys publishes them before it signs
+// with them, so a sign-in is seldom turned away for the pause.
 const keysPause = 10 * time.Second
 
-// keysAt gives the key set of an address: the one in use where the address has not changed, since it holds the keys.
-func (n *Network) keysAt(address string) oidc.KeySet {
-	if p := n.known.Load(); p != nil && p.keysAt == address {
-		return p.keys
+// keysAt returns the key set of an address: the one in use where the address has not changed, since it holds
+// the keys.
+func (n *Network) keysAt(address string, publicOnly bool) (oidc.KeySet, *keyCache) {
+	if p := n.known.Load(); p != nil && p.keysAt == address && p.publicOnly == publicOnly {
+		return p.keys, p.cache
 	}
-	client := &http.Client{Transport: &keyShelf{door: n.keyDoor, now: n.now}}
-	// Background: the key set outlives this request. Its fetches end with the door's deadline.
-	return oidc.NewRemoteKeySet(oidc.ClientContext(context.Background(), client), address)
+	cache := &keyCache{transport: n.keyTransport, now: n.now}
+	if publicOnly {
+		cache.transport = n.publicKeys
+	}
+	// Background: the key set outlives this request. Its fetches end with the transport's deadline.
+	return oidc.NewRemoteKeySet(oidc.ClientContext(context.Background(), &http.Client{Transport: cache}),
+		address), cache
 }
 
-// keyShelf is the door to one key set. It answers from memory for a while after each fetch, and repeats a failure for a shorter one.
-type keyShelf struct {
-	door *door
-	now  func() time.Time
+// keyCache is the transport to one key set. It answers from memory for a while after each fetch, and repeats
+// a failure for a shorter one.
+type keyCache struct {
+	transport *boundedTransport
+	now       func() time.Time
 
 	mu      sync.Mutex // held during a fetch: a key set makes one at a time
 	body    []byte
 	failure error
 	again   time.Time // from when the provider may be asked anew
+	owners  []keyOwner
+}
+
+// keyOwner is what a provider says of whose tokens a key signs, which go-oidc leaves aside. It is of the last
+// key set that was read.
+type keyOwner struct {
+	ID     string `json:"kid"`
+	Issuer string `json:"issuer"`
+}
+
+// signs reports whether the key set has keys of an id, and all of them have an issuer that is wanted.
+func (k *keyCache) signs(id string, wanted func(issuer string) bool) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	found := false
+	for _, key := range k.owners {
+		if key.ID == id {
+			if found = wanted(key.Issuer); !found {
+				return false
+			}
+		}
+	}
+	return found
 }
 
 // RoundTrip implements http.RoundTripper for GETs of the one address.
-func (k *keyShelf) RoundTrip(req *http.Request) (*http.Response, error) {
+func (k *keyCache) RoundTrip(req *http.Request) (*http.Response, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if !k.now().Before(k.again) {
@@ -49,16 +80,23 @@ func (k *keyShelf) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	return &http.Response{
 		StatusCode: http.StatusOK, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: req,
-		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(k.body)),
+		Header: http.Header{"Content-Type": {"application/json"}},
+		Body:   io.NopCloser(bytes.NewReader(k.body)),
 	}, nil
 }
 
-func (k *keyShelf) fetch(req *http.Request) {
+func (k *keyCache) fetch(req *http.Request) {
 	k.body, k.failure = nil, nil
-	resp, err := k.door.RoundTrip(req)
+	resp, err := k.transport.RoundTrip(req)
 	if err == nil {
 		k.body, err = io.ReadAll(resp.Body) // in memory already
 		_ = resp.Body.Close()
+	}
+	var set struct {
+		Keys []keyOwner `json:"keys"`
+	}
+	if err == nil && json.Unmarshal(k.body, &set) == nil {
+		k.owners = set.Keys
 	}
 	k.failure, k.again = err, k.now().Add(keysPause)
 	if err != nil {

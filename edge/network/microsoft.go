@@ -1,59 +1,71 @@
 package network
 
-import "regexp"
+import (
+	"regexp"
+	"strings"
+)
 
-// Microsoft has one set of metadata for all tenants, and an issuer for each. The issuer setting says who may sign in: anybody
-// (common), work and school accounts (organizations), personal ones (consumers), or one tenant, which then is an issuer like any other.
+// Microsoft has one set of metadata for all tenants, and an issuer for each. The issuer setting says who may
+// sign in: anybody (common), work and school accounts (organizations), personal ones (consumers), or one
+// tenant. Only the first three stand for an issuer other than themselves; a tenant, that of personal accounts
+// too, is an issuer like any other and accepts itself alone.
 const (
 	microsoftBase          = "https://login.microsoftonline.com/"
 	microsoftAnyTenant     = microsoftBase + "common/v2.0"
 	microsoftOrganizations = microsoftBase + "organizations/v2.0"
 	microsoftConsumerOnly  = microsoftBase + "consumers/v2.0"
-	microsoftTemplate      = microsoftBase + "{tenantid}/v2.0" // what the metadata of the first two names as issuer
-	consumerTenant         = "9188040d-6c67-4c5b-b112-36a304b66dad"
-	microsoftConsumers     = microsoftBase + consumerTenant + "/v2.0" // what the metadata of the third names
+	microsoftTenantID      = "{tenantid}"
+	// what the metadata of the first two names as issuer
+	microsoftTemplate  = microsoftBase + microsoftTenantID + "/v2.0"
+	consumerTenant     = "9188040d-6c67-4c5b-b112-36a304b66dad"
+	microsoftConsumers = microsoftBase + consumerTenant + "/v2.0" // what the metadata of the third names
 )
 
 var tenantForm = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
-// manyTenants reports whether the settings' issuer stands for more than itself.
-func (n *Network) manyTenants() bool {
-	if n.settings.Kind != KindMicrosoft {
-		return false
-	}
-	switch n.settings.Issuer {
-	case microsoftAnyTenant, microsoftOrganizations, microsoftConsumerOnly:
-		return true
-	}
-	return false
+// tenancy is what a multi-tenant issuer stands for.
+type tenancy struct {
+	named  string                   // the issuer that its metadata names
+	admits func(tenant string) bool // which tenants it lets in
 }
 
-// anyTenant reports whether an ID token's issuer is to be found from its tenant.
-func (p *provider) anyTenant() bool {
-	return p.issuer == microsoftTemplate || p.issuer == microsoftConsumers
+var tenancies = map[string]tenancy{
+	microsoftAnyTenant:     {microsoftTemplate, func(string) bool { return true }},
+	microsoftOrganizations: {microsoftTemplate, func(tenant string) bool { return tenant != consumerTenant }},
+	microsoftConsumerOnly: {
+		microsoftConsumers, func(tenant string) bool { return tenant == consumerTenant },
+	},
 }
 
-// isTenant reports whether an ID token's issuer is that of its tid claim, and the tenant one that the settings let in. Both are in the
-// signed token; that they agree keeps one tenant's token from passing for another's.
-func (n *Network) isTenant(issuer string, doc claims) bool {
-	tenant, err := doc.text("tid")
-	if err != nil || !tenantForm.MatchString(tenant) || issuer != microsoftBase+tenant+"/v2.0" {
-		return false
-	}
-	switch n.settings.Issuer {
-	case microsoftConsumerOnly:
-		return tenant == consumerTenant
-	case microsoftOrganizations:
-		return tenant != consumerTenant
-	}
-	return true
+// tenants returns what the settings' issuer stands for; not ok where it stands for itself alone. The settings
+// decide it: what metadata and tokens say of themselves does not widen whom they are taken from.
+func (n *Network) tenants() (t tenancy, ok bool) {
+	t, ok = tenancies[n.settings.Issuer]
+	return t, ok && n.settings.Kind == KindMicrosoft
 }
 
-// isIssuer reports whether the iss parameter of a return is this provider's.
-func (n *Network) isIssuer(p *provider, issuer string) bool {
-	if !p.anyTenant() {
+// isIssuer reports whether an issuer is the one of the settings or, of a multi-tenant setting, that of a
+// tenant which it lets in.
+func (n *Network) isIssuer(issuer string) bool {
+	t, many := n.tenants()
+	if !many {
 		return issuer == n.settings.Issuer
 	}
 	tenant, ok := cutAround(issuer, microsoftBase, "/v2.0")
-	return ok && tenantForm.MatchString(tenant)
+	return ok && tenantForm.MatchString(tenant) && t.admits(tenant)
+}
+
+// isTenants reports whether an ID token's issuer is one that the settings let in, that of its tid claim, and
+// one that the key may sign for. Issuer and tenant are both in the signed token; that they agree keeps one
+// tenant's token from passing for another's. A key of Microsoft's says whose tokens it signs: a tenant's, or
+// everybody's by the template
+// (https://learn.microsoft.com/en-us/entra/identity-platform/access-tokens#validate-the-issuer).
+func (n *Network) isTenants(issuer string, keys *keyCache, keyID string, doc claims) bool {
+	tenant, err := doc.text("tid")
+	if err != nil || !n.isIssuer(issuer) || issuer != microsoftBase+tenant+"/v2.0" {
+		return false
+	}
+	return keys.signs(keyID, func(keyIssuer string) bool {
+		return keyIssuer == "" || issuer == strings.ReplaceAll(keyIssuer, microsoftTenantID, tenant)
+	})
 }

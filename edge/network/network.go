@@ -1,6 +1,7 @@
 package network
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"errors"
@@ -22,13 +23,17 @@ type Options struct {
 	BaseURL string         // {base_url} of the contract, with its path prefix where it has one
 	RootCAs *x509.CertPool // roots for providers' certificates; nil means the system's
 	Now     func() time.Time
-	// Dial connects to providers; nil means a plain dial. Tests lead the hosts of the presets to a stand-in with it, which must still
-	// show a certificate for them.
+	// Dial connects to providers; nil means a plain dial. Tests lead the hosts of the presets to a stand-in
+	// with it, which must still show a certificate for them.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// ReturnPath is where the provider returns to, below BaseURL, with {network} for the id; empty means the sign-in page's,
-	// /signin/{network}/callback. Each place of return is a redirect URI to register.
+	// ReturnPath is where the provider returns to, below BaseURL, with {network} for the id; empty means the
+	// sign-in page's, /signin/{network}/callback. Each place of return is a redirect URI to register.
 	ReturnPath string
-	// RequestTimeout bounds each request to the provider as a whole; 0 means 10 s. A Redeem as a whole ends within twice that.
+	// Namespace is what tells the provider's subjects from those of another that the id was pointed at
+	// before; empty means the id. The store knows it, by the settings' IdentityIssuer.
+	Namespace string
+	// RequestTimeout bounds each request to the provider as a whole; 0 means 10 s. A Redeem as a whole ends
+	// within twice that.
 	RequestTimeout time.Duration
 }
 
@@ -39,50 +44,53 @@ func (o Options) withDefaults() Options {
 	if o.ReturnPath == "" {
 		o.ReturnPath = defaultReturnPath
 	}
-	if o.Dial == nil {
-		o.Dial = (&net.Dialer{Timeout: connectTimeout}).DialContext
-	}
 	if o.RequestTimeout <= 0 {
 		o.RequestTimeout = defaultRequestTimeout
 	}
 	return o
 }
 
-// Network is one identity network. Its methods are safe for concurrent use. It starts nothing and keeps no connection, so it
-// needs no Close.
+// Network is one identity network. Its methods are safe for concurrent use. It starts nothing and keeps no
+// connection, so it needs no Close.
 type Network struct {
 	settings    Settings // with defaults
 	protocol    string   // KindOIDC, KindOAuth2 or protocolOpenID2
 	plan        plan
 	secret      string
 	redirectURI string
+	namespace   string
 	realm       string // openid2: whom the user is asked to sign in to, as an address
 	now         func() time.Time
 	within      time.Duration // for a Redeem as a whole
 
-	keyDoor  *door        // to the key set
-	answers  *http.Client // to the token and user-info endpoints
-	metadata *http.Client // to the metadata, and to lists, which are as long
+	keyTransport *boundedTransport // to the key set
+	answers      *http.Client      // to the token and user-info endpoints
+	metadata     *http.Client      // to the metadata, and to lists, which are as long
 
-	known    atomic.Pointer[provider] // nil until discovered
-	standing atomic.Pointer[standing] // nil while all is well
-	discover discovery
+	// The same for addresses that the metadata of a public issuer name: public ones alone.
+	publicKeys *boundedTransport
+	public     *http.Client
+
+	known       atomic.Pointer[provider]    // nil until discovered
+	lastFailure atomic.Pointer[lastFailure] // nil while all is well
+	discover    discovery
 }
 
 // provider is what is known about the other side: from the settings for oauth2, from discovery for oidc.
 type provider struct {
-	issuer         string        // as the metadata names it; with {tenantid} where it stands for any tenant
-	oauth          oauth2.Config //
+	oauth          oauth2.Config
 	userInfo       string
 	issuerRequired bool // its returns always carry iss (RFC 9207 §3)
+	publicOnly     bool // the addresses that its metadata name are to be public
 	keysAt         string
 	keys           oidc.KeySet // nil for oauth2
+	cache          *keyCache   // what keys fetches through
 	algorithms     []string    // for ID tokens; asymmetric only
 	until          time.Time   // when it is asked for anew; zero: never
 }
 
-// New checks the settings and makes the network. It does not touch the network itself: a provider that is down stops no start.
-// Errors name the network, the setting and what would be right.
+// New checks the settings and makes the network. It does not touch the network itself: a provider that is
+// down stops no start. Errors name the network, the setting and what would be right.
 func New(s Settings, o Options) (*Network, error) {
 	o = o.withDefaults()
 	s, err := s.checked()
@@ -97,19 +105,22 @@ func New(s Settings, o Options) (*Network, error) {
 	if err != nil {
 		return nil, err
 	}
-	transport := newTransport(o)
+	transport, guarded := newTransport(o, false), newTransport(o, true)
 	n := &Network{
-		settings:    s,
-		protocol:    s.protocol(),
-		plan:        s.plan(),
-		secret:      secret,
-		redirectURI: redirectURI,
-		now:         o.Now,
-		within:      2 * o.RequestTimeout,
-		answers:     (&door{transport, maxAnswerBytes, o.RequestTimeout}).client(),
-		metadata:    (&door{transport, maxMetadataBytes, o.RequestTimeout}).client(),
-		keyDoor:     &door{transport, maxMetadataBytes, o.RequestTimeout},
-		discover:    newDiscovery(),
+		settings:     s,
+		protocol:     s.protocol(),
+		plan:         s.plan(),
+		secret:       secret,
+		redirectURI:  redirectURI,
+		namespace:    cmp.Or(o.Namespace, s.ID),
+		now:          o.Now,
+		within:       2 * o.RequestTimeout,
+		answers:      (&boundedTransport{transport, maxAnswerBytes, o.RequestTimeout}).client(),
+		metadata:     (&boundedTransport{transport, maxMetadataBytes, o.RequestTimeout}).client(),
+		keyTransport: &boundedTransport{transport, maxMetadataBytes, o.RequestTimeout},
+		public:       (&boundedTransport{guarded, maxAnswerBytes, o.RequestTimeout}).client(),
+		publicKeys:   &boundedTransport{guarded, maxMetadataBytes, o.RequestTimeout},
+		discover:     newDiscovery(),
 	}
 	switch n.protocol {
 	case KindOAuth2:
@@ -124,14 +135,23 @@ func New(s Settings, o Options) (*Network, error) {
 	return n, nil
 }
 
-// redirectURI is the address the provider returns to: one per network, so that a return cannot be taken for another's (RFC 9700
-// §4.4.2.2).
+// redirectURI is the address the provider returns to: one per network, so that a return cannot be taken for
+// another's (RFC 9700 §4.4.2.2).
 func redirectURI(baseURL, path, id string) (string, error) {
 	u, err := url.Parse(baseURL)
-	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.User != nil || strings.ContainsAny(baseURL, "?#") {
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.User != nil ||
+		strings.ContainsAny(baseURL, "?#") {
 		return "", errors.New("base URL: an absolute http or https URL without query, for instance https://verify.example.com")
 	}
 	return strings.TrimRight(baseURL, "/") + strings.ReplaceAll(path, "{network}", id), nil
+}
+
+// client returns the way to the token and user-info endpoints.
+func (n *Network) client(publicOnly bool) *http.Client {
+	if publicOnly {
+		return n.public
+	}
+	return n.answers
 }
 
 func (n *Network) oauthConfig(authorization, token string) oauth2.Config {
@@ -152,6 +172,10 @@ func (n *Network) oauthConfig(authorization, token string) oauth2.Config {
 // ID is the network's id in settings, addresses, logs and completions.
 func (n *Network) ID() string { return n.settings.ID }
 
+// Namespace is what an identity's subject is unique in: identities are known by it and the subject, not by
+// the id. An id that is pointed at another provider has another one.
+func (n *Network) Namespace() string { return n.namespace }
+
 // Name is what users know the network by.
 func (n *Network) Name() string { return n.settings.Name }
 
@@ -161,11 +185,12 @@ func (n *Network) Rules() Rules { return n.settings.Rules }
 // Dashboard reports whether integrators log in to the dashboard through the network.
 func (n *Network) Dashboard() bool { return n.settings.Dashboard }
 
-// RedirectURI is {base_url}/signin/{id}/callback, or where Options.ReturnPath says; the operator registers it with the provider.
+// RedirectURI is {base_url}/signin/{id}/callback, or where Options.ReturnPath says; the operator registers it
+// with the provider.
 func (n *Network) RedirectURI() string { return n.redirectURI }
 
-// AuthorizationOrigin is the origin that AuthURL leads to, for a page's form-action (CSP 3 §6.4.1); empty while an oidc
-// network's metadata is not known.
+// AuthorizationOrigin is the origin that AuthURL leads to, for a page's form-action (CSP 3 §6.4.1); empty
+// while an oidc network's metadata is not known.
 func (n *Network) AuthorizationOrigin() string {
 	p := n.known.Load()
 	if p == nil {
@@ -178,19 +203,21 @@ func (n *Network) AuthorizationOrigin() string {
 	return u.Scheme + "://" + u.Host
 }
 
-// Discover makes sure that the provider's metadata is known, and reports by a *Trouble that it cannot be had. Harmless to
-// repeat: what is known is not asked again, and a failure is repeated from memory for a short while.
+// Discover makes sure that the provider's metadata is known, and reports by a *Error that it cannot be had.
+// Harmless to repeat: what is known is not asked again, and a failure is repeated from memory for a short
+// while.
 func (n *Network) Discover(ctx context.Context) error {
 	_, err := n.provider(ctx)
 	return err
 }
 
-// AuthURL is where the browser is sent: the authorization request of the attempt, with state, nonce (oidc), S256 code challenge,
-// scope and prompt (RFC 6749 §4.1.1, RFC 7636 §4.3, OpenID Connect Core 1.0 §3.1.2.1). The error is a *Trouble when the
-// provider's metadata cannot be had.
+// AuthURL is where the browser is sent: the authorization request of the attempt, with state, nonce (oidc),
+// S256 code challenge, scope and prompt (RFC 6749 §4.1.1, RFC 7636 §4.3, OpenID Connect Core 1.0 §3.1.2.1).
+// The error is a *Error when the provider's metadata cannot be had.
 func (n *Network) AuthURL(ctx context.Context, a Attempt) (string, error) {
 	if !a.whole() {
-		return "", n.trouble(StageAuthorization, ClassState, "the attempt is not whole; make it with NewAttempt")
+		return "", n.newError(StageAuthorization, ClassState,
+			"the attempt is not whole; make it with NewAttempt")
 	}
 	p, err := n.provider(ctx)
 	if err != nil {

@@ -4,13 +4,14 @@ import (
 	"slices"
 )
 
-// plan is how a network is asked and read, beyond its addresses: from the table of presets, or from the settings of the general kinds.
+// plan is how a network is asked and read, beyond its addresses: from the table of presets, or from the
+// settings of the general kinds.
 type plan struct {
 	names                  []string
 	email, created, groups fact
 }
 
-// plan gives the plan of settings with their defaults filled.
+// plan returns the plan of settings with their defaults filled.
 func (s Settings) plan() plan {
 	p := plan{email: standardEmail, created: fact{claim: s.CreatedClaim}, groups: fact{claim: "groups"}}
 	if s.Kind == KindOAuth2 {

@@ -43,37 +43,42 @@ type preset struct {
 	groups  fact // what the user belongs to
 }
 
-// fact is where a network tells what a rule needs. The zero value: nowhere.
+// fact is where a network reports what a rule needs. The zero value: nowhere.
 type fact struct {
 	claim    string // path in the ID token or user info; in a list: in each of its elements
 	verified string // for the e-mail address: the member beside it that must be true
 	scope    string // asked for only where a rule needs the fact
-	request  string // the claims parameter, for a provider that tells the fact on request (OpenID Connect Core 1.0 §5.5)
-	list     string // the address of a list of its own, asked only where a rule needs the fact
+	// the claims parameter, for a provider that reports the fact on request (OpenID Connect Core 1.0 §5.5)
+	request string
+	list    string // the address of a list of its own, asked only where a rule needs the fact
 	// of derives the instant from the subject, where it carries it.
 	of func(subject string) (time.Time, error)
 }
 
-// told says whether the network tells the fact at all.
+// told reports whether the network reports the fact at all.
 func (f fact) told() bool { return f.claim != "" || f.of != nil }
 
 // standardEmail is the address as OpenID Connect Core 1.0 §5.1 and §5.4 have it.
 var standardEmail = fact{claim: "email", verified: "email_verified", scope: "email"}
 
-// presets is the table of networks that are known by name. Scopes are the least that gives a stable subject: a name for people is
-// shown to nobody, so no scope is asked for its sake. What a rule needs adds its scope when the rule is set.
+// presets is the table of networks that are known by name. Scopes are the least that gives a stable subject:
+// a name for people is shown to nobody, so no scope is asked for its sake. What a rule needs adds its scope
+// when the rule is set.
 //
-// An issuer of an oauth2 network is compared with iss where the return carries one (RFC 9207 §2.4), and not demanded: its metadata
-// is not fetched, and a promise in a table grows old. The redirect URI of its own holds a mix-up off (RFC 9700 §4.4.2.2).
+// An issuer of an oauth2 network is compared with iss where the return carries one (RFC 9207 §2.4), and not
+// demanded: its metadata is not fetched, and a promise in a table grows old. The redirect URI of its own
+// holds a mix-up off (RFC 9700 §4.4.2.2).
 //
-// Each network's sources stand above it, read again in November 2026. What they do not say is marked as such, with what it rests on.
+// Each network's sources stand above it, read again in November 2026. What they do not say is marked as such,
+// with what it rests on.
 var presets = map[string]preset{
-	// https://docs.discord.com/developers/topics/oauth2 (endpoints, scopes; forms alone at the token endpoint)
-	// https://docs.discord.com/developers/resources/user#user-object (id, global_name, email, verified)
-	// https://docs.discord.com/developers/reference#snowflakes (the id holds its instant)
-	// https://docs.discord.com/developers/resources/user#get-current-user-guilds (200, the most that a user can be in)
-	// Not in these pages: S256, the one method that is taken (https://github.com/discord/discord-api-docs/pull/7046); and the issuer, which
-	// returns carry as iss, as clients report and https://discord.com/.well-known/openid-configuration has it. There is no ID token.
+	// https://docs.discord.com/developers/topics/oauth2 (endpoints, scopes; forms alone at the token
+	// endpoint) https://docs.discord.com/developers/resources/user#user-object (id, global_name, email,
+	// verified) https://docs.discord.com/developers/reference#snowflakes (the id holds its instant)
+	// https://docs.discord.com/developers/resources/user#get-current-user-guilds (200, the most that a user
+	// can be in) Not in these pages: S256, the one method that is taken
+	// (https://github.com/discord/discord-api-docs/pull/7046); and the issuer, which returns carry as iss, as
+	// clients report and https://discord.com/.well-known/openid-configuration has it. There is no ID token.
 	KindDiscord: { //nolint:gosec // the address of a token endpoint is no credential
 		name: "Discord", protocol: KindOAuth2, issuer: "https://discord.com",
 		authorization: "https://discord.com/oauth2/authorize",
@@ -84,13 +89,13 @@ var presets = map[string]preset{
 		created: fact{of: snowflakeInstant},
 		groups:  fact{claim: "id", list: "https://discord.com/api/v10/users/@me/guilds", scope: "guilds"},
 	},
-	// https://docs.github.com/en/apps/oauth-apps/building-oauth-apps/authorizing-oauth-apps (endpoints, client in the body, S256 alone;
-	// without Accept: application/json the answer is a form)
-	// https://docs.github.com/en/apps/oauth-apps/maintaining-oauth-apps/troubleshooting-oauth-app-access-token-request-errors (errors; that
-	// they come with status 200 is not said there, and clients report it)
+	// https://docs.github.com/en/apps/oauth-apps/building-oauth-apps/authorizing-oauth-apps (endpoints,
+	// client in the body, S256 alone; without Accept: application/json the answer is a form)
+	// https://docs.github.com/en/apps/oauth-apps/maintaining-oauth-apps/troubleshooting-oauth-app-access-token-request-errors
+	// (errors; that they come with status 200 is not said there, and clients report it)
 	// https://github.com/.well-known/oauth-authorization-server/login/oauth (issuer, by RFC 8414 §3.1)
-	// https://docs.github.com/en/rest/users/users#get-the-authenticated-user (id, login, name, created_at; no scope for public data).
-	// login can be changed and taken by another, id cannot.
+	// https://docs.github.com/en/rest/users/users#get-the-authenticated-user (id, login, name, created_at; no
+	// scope for public data). login can be changed and taken by another, id cannot.
 	// https://docs.github.com/en/rest/users/emails#list-email-addresses-for-the-authenticated-user
 	// https://docs.github.com/en/rest/orgs/orgs#list-organizations-for-the-authenticated-user
 	KindGitHub: { //nolint:gosec // the address of a token endpoint is no credential
@@ -99,48 +104,61 @@ var presets = map[string]preset{
 		token:         "https://github.com/login/oauth/access_token",
 		userInfo:      "https://api.github.com/user",
 		authStyle:     AuthParams, subject: "id", names: []string{"name", "login"},
-		email:   fact{claim: "email", verified: "verified", list: "https://api.github.com/user/emails?per_page=100", scope: "user:email"},
+		email: fact{
+			claim: "email", verified: "verified", list: "https://api.github.com/user/emails?per_page=100",
+			scope: "user:email",
+		},
 		created: fact{claim: "created_at"},
-		groups:  fact{claim: "login", list: "https://api.github.com/user/orgs?per_page=100", scope: "read:org"},
+		groups: fact{
+			claim: "login", list: "https://api.github.com/user/orgs?per_page=100", scope: "read:org",
+		},
 	},
-	// https://docs.gitlab.com/integration/openid_connect_provider/ (discovery, claims; groups, the whole paths of groups with those that
-	// the user inherits, come by user info alone, and groups_direct in the ID token). issuer may be a self-managed instance's.
+	// https://docs.gitlab.com/integration/openid_connect_provider/ (discovery, claims; groups, the whole
+	// paths of groups with those that the user inherits, come by user info alone, and groups_direct in the ID
+	// token). issuer may be a self-managed instance's.
 	KindGitLab: {
 		name: "GitLab", protocol: KindOIDC, issuer: "https://gitlab.com", issuerOpen: true,
 		scopes: []string{scopeOpenID}, subject: claimSubject,
 		email: standardEmail, groups: fact{claim: "groups"},
 	},
-	// https://developers.google.com/identity/openid-connect/reference (discovery, claims; sub is never given to another account; email and
-	// email_verified come with the scope email; hd is the Workspace or Cloud organisation's domain, and missing for other accounts)
+	// https://developers.google.com/identity/openid-connect/reference (discovery, claims; sub is never given
+	// to another account; email and email_verified come with the scope email; hd is the Workspace or Cloud
+	// organisation's domain, and missing for other accounts)
 	KindGoogle: {
 		name: "Google", protocol: KindOIDC, issuer: "https://accounts.google.com",
 		scopes: []string{scopeOpenID}, subject: claimSubject,
 		email: standardEmail, groups: fact{claim: "hd"},
 	},
-	// https://learn.microsoft.com/en-us/entra/identity-platform/v2-protocols-oidc (discovery; common, organizations, consumers or a tenant)
-	// https://learn.microsoft.com/en-us/entra/identity-platform/id-token-claims-reference: sub is immutable, never reused, and pairwise: another
-	// client id is told another one. email "isn't guaranteed to be correct", so that it counts for nothing here; tid is the tenant, for personal
-	// accounts 9188040d-6c67-4c5b-b112-36a304b66dad. Names come with the scope profile alone.
+	// https://learn.microsoft.com/en-us/entra/identity-platform/v2-protocols-oidc (discovery; common,
+	// organizations, consumers or a tenant)
+	// https://learn.microsoft.com/en-us/entra/identity-platform/id-token-claims-reference: sub is immutable,
+	// never reused, and pairwise: another client id gets another one. email "isn't guaranteed to be
+	// correct", so that it counts for nothing here; tid is the tenant, for personal accounts
+	// 9188040d-6c67-4c5b-b112-36a304b66dad. Names come with the scope profile alone.
 	KindMicrosoft: {
-		name: "Microsoft", protocol: KindOIDC, issuer: microsoftAnyTenant, issuerOpen: true, authStyle: AuthParams,
-		scopes: []string{scopeOpenID}, subject: claimSubject,
+		name: "Microsoft", protocol: KindOIDC, issuer: microsoftAnyTenant, issuerOpen: true,
+		authStyle: AuthParams,
+		scopes:    []string{scopeOpenID}, subject: claimSubject,
 		groups: fact{claim: "tid"},
 	},
-	// https://create.roblox.com/docs/cloud/auth/oauth2-reference (discovery at https://apis.roblox.com/oauth/, with the slash; S256; Basic or
-	// body; a code lives for one minute; sub is the user id, while names change; created_at in Unix seconds, with the scope profile)
+	// https://create.roblox.com/docs/cloud/auth/oauth2-reference (discovery at
+	// https://apis.roblox.com/oauth/, with the slash; S256; Basic or body; a code lives for one minute; sub
+	// is the user id, while names change; created_at in Unix seconds, with the scope profile)
 	KindRoblox: {
 		name: "Roblox", protocol: KindOIDC, issuer: "https://apis.roblox.com/oauth/",
 		scopes: []string{scopeOpenID}, subject: claimSubject,
 		created: fact{claim: "created_at", scope: "profile"},
 	},
-	// https://steamcommunity.com/dev and https://partner.steamgames.com/doc/features/auth#website (OpenID 2.0; the claimed id holds the 64-bit
-	// Steam id). They write the claimed id with http; what is asserted has https, as clients read it.
+	// https://steamcommunity.com/dev and https://partner.steamgames.com/doc/features/auth#website (OpenID
+	// 2.0; the claimed id holds the 64-bit Steam id). They write the claimed id with http; what is asserted
+	// has https, as clients read it.
 	KindSteam: {
 		name: "Steam", protocol: protocolOpenID2,
 		authorization: "https://steamcommunity.com/openid/login",
 	},
-	// https://dev.twitch.tv/docs/authentication/getting-tokens-oidc/ (discovery, client in the body; the address comes by the claims
-	// parameter and the scope user:read:email. Nothing is said of PKCE: the challenge that is sent is not relied on, the nonce is)
+	// https://dev.twitch.tv/docs/authentication/getting-tokens-oidc/ (discovery, client in the body; the
+	// address comes by the claims parameter and the scope user:read:email. Nothing is said of PKCE: the
+	// challenge that is sent is not relied on, the nonce is)
 	KindTwitch: {
 		name: "Twitch", protocol: KindOIDC, issuer: "https://id.twitch.tv/oauth2", authStyle: AuthParams,
 		scopes: []string{scopeOpenID}, subject: claimSubject,
@@ -149,15 +167,17 @@ var presets = map[string]preset{
 			request: `{"id_token":{"email":null,"email_verified":null}}`,
 		},
 	},
-	// https://vatsim.dev/api/connect-api/ and its source, https://github.com/vatsimnetwork/vatsim.dev/blob/main/openapi/connect.yaml (endpoints,
-	// client in the body, scopes; nothing says that the address is verified, nor anything of PKCE). It draws the user without the member
-	// data around it, in which public clients find it.
+	// https://vatsim.dev/api/connect-api/ and its source,
+	// https://github.com/vatsimnetwork/vatsim.dev/blob/main/openapi/connect.yaml (endpoints, client in the
+	// body, scopes; nothing says that the address is verified, nor anything of PKCE). It draws the user
+	// without the member data around it, in which public clients find it.
 	KindVATSIM: { //nolint:gosec // the address of a token endpoint is no credential
 		name: "VATSIM", protocol: KindOAuth2,
 		authorization: "https://auth.vatsim.net/oauth/authorize",
 		token:         "https://auth.vatsim.net/oauth/token",
 		userInfo:      "https://auth.vatsim.net/api/user",
-		authStyle:     AuthParams, scopes: []string{"vatsim_details"}, subject: "data.cid", names: []string{"data.cid"},
+		authStyle:     AuthParams, scopes: []string{"vatsim_details"}, subject: "data.cid",
+		names:  []string{"data.cid"},
 		groups: fact{claim: "data.vatsim.division.id"},
 	},
 }
@@ -182,7 +202,8 @@ func (s Settings) protocol() string {
 	return s.Kind
 }
 
-// withPreset fills in what the table knows. What the operator may not set is refused by checkPreset, so nothing of his is lost.
+// withPreset fills in what the table knows. What the operator may not set is refused by checkPreset, so
+// nothing of his is lost.
 func (s Settings) withPreset(p preset) Settings {
 	fill := func(setting *string, value string) {
 		if *setting == "" {
@@ -221,7 +242,8 @@ func (s Settings) checkPreset(written Settings) error {
 		{"created_claim", written.CreatedClaim},
 	} {
 		if set.value != "" {
-			errs = append(errs, s.wrong(set.setting, "leave it out: kind %s knows its own; to set it, use kind oidc or oauth2", s.Kind))
+			errs = append(errs, s.wrong(set.setting,
+				"leave it out: kind %s knows its own; to set it, use kind oidc or oauth2", s.Kind))
 		}
 	}
 	if written.Issuer != "" && !p.issuerOpen {

@@ -10,8 +10,11 @@ import (
 )
 
 func TestPresetsNeedNoMoreThanAClient(t *testing.T) {
-	for _, kind := range []string{"discord", "github", "gitlab", "google", "microsoft", "roblox", "twitch", "vatsim"} {
-		if _, err := network.ParseFile([]byte("- {kind: " + kind + ", client_id: c, client_secret: s}")); err != nil {
+	for _, kind := range []string{
+		"discord", "github", "gitlab", "google", "microsoft", "roblox", "twitch", "vatsim",
+	} {
+		if _, err := network.ParseFile(
+			[]byte("- {kind: " + kind + ", client_id: c, client_secret: s}")); err != nil {
 			t.Error(err)
 		}
 	}
@@ -47,8 +50,10 @@ func TestParseFileReadsRules(t *testing.T) {
   require_groups: [crew]
 `))
 	want := []network.Rules{
-		{EmailDomains: []string{"example.com", "example.org"}, RequireGroups: []string{"example.com"}, DenySubjects: []string{"118203948571029384"}},
-		{MinAccountAge: network.Span(30 * 24 * time.Hour), AllowSubjects: []string{"1", "2"}, OneIdentityPer: "guild", OneIdentityFor: network.Span(72 * time.Hour)},
+		{EmailDomains: []string{"example.com", "example.org"}, RequireGroups: []string{"example.com"},
+			DenySubjects: []string{"118203948571029384"}},
+		{MinAccountAge: network.Span(30 * 24 * time.Hour), AllowSubjects: []string{"1", "2"},
+			OneIdentityPer: "guild", OneIdentityFor: network.Span(72 * time.Hour)},
 		{MinAccountAge: network.Span(90 * time.Minute), RequireGroups: []string{"crew"}},
 	}
 	if err != nil || len(got) != len(want) {
@@ -59,44 +64,102 @@ func TestParseFileReadsRules(t *testing.T) {
 			t.Errorf("rules %d: %+v, want %+v", i, got[i].Rules, w)
 		}
 	}
-	n, err := network.New(network.Settings{Kind: "steam", Rules: network.Rules{OneIdentityPer: "platform"}}, network.Options{BaseURL: "https://v.example"})
+	n, err := network.New(network.Settings{Kind: "steam", Rules: network.Rules{OneIdentityPer: "platform"}},
+		network.Options{BaseURL: "https://v.example"})
 	if err != nil || n.Rules().OneIdentityFor.String() != "365d" {
-		t.Errorf("an identity is remembered for %v, %v; want a year by default", n.Rules().OneIdentityFor, err)
+		t.Errorf("an identity is remembered for %v, %v; want a year by default", n.Rules().OneIdentityFor,
+			err)
 	}
 }
 
 func TestParseFileRefusesPresetsAndRulesByName(t *testing.T) {
 	discord := "- {kind: discord, client_id: c, client_secret: s, "
 	for file, wants := range map[string][]string{
-		discord + "token_endpoint: https://evil.example/token}":                             {`network "discord": token_endpoint: leave it out`, "kind discord knows its own"},
-		discord + "authorization_endpoint: https://evil.example}":                           {"authorization_endpoint: leave it out"},
-		discord + "user_info_endpoint: https://evil.example}":                               {"user_info_endpoint: leave it out"},
-		discord + "issuer: https://evil.example}":                                           {"issuer: leave it out"},
-		discord + "subject_claim: username}":                                                {"subject_claim: leave it out"},
-		discord + "auth_style: params}":                                                     {"auth_style: leave it out"},
-		discord + "created_claim: x}":                                                       {"created_claim: leave it out"},
-		discord + "x: 1}\n" + discord + "scopes: [identify]}":                               {`"x" is not a setting`, "min_account_age", "one_identity_per"},
-		discord + "scopes: [identify]}\n" + discord + "prompt: consent}":                    {"another network in the list has the id discord"},
-		"- {kind: steam, client_id: c}":                                                     {"client_id, client_secret: leave them out", "steam knows no clients"},
-		"- {kind: gitlab, issuer: 'http://gitlab.example', client_id: c, client_secret: s}": {"issuer: must be https"},
+		discord + "token_endpoint: https://evil.example/token}": {
+			`network "discord": token_endpoint: leave it out`, "kind discord knows its own",
+		},
+		discord + "authorization_endpoint: https://evil.example}": {
+			"authorization_endpoint: leave it out",
+		},
+		discord + "user_info_endpoint: https://evil.example}": {
+			"user_info_endpoint: leave it out",
+		},
+		discord + "issuer: https://evil.example}": {
+			"issuer: leave it out",
+		},
+		discord + "subject_claim: username}": {
+			"subject_claim: leave it out",
+		},
+		discord + "auth_style: params}": {
+			"auth_style: leave it out",
+		},
+		discord + "created_claim: x}": {
+			"created_claim: leave it out",
+		},
+		discord + "x: 1}\n" + discord + "scopes: [identify]}": {
+			`"x" is not a setting`, "min_account_age", "one_identity_per",
+		},
+		discord + "scopes: [identify]}\n" + discord + "prompt: consent}": {
+			"another network in the list has the id discord",
+		},
+		"- {kind: steam, client_id: c}": {
+			"client_id, client_secret: leave them out", "steam knows no clients",
+		},
+		"- {kind: gitlab, issuer: 'http://gitlab.example', client_id: c, client_secret: s}": {
+			"issuer: must be https",
+		},
 
-		discord + "email_domains: ['@example.com']}":                                        {"email_domains: a list with one domain each"},
-		discord + "email_domains: example.com}":                                             {"email_domains: must be a list"},
-		discord + "email_domains: []}":                                                      {"email_domains: the list is empty"},
-		discord + "min_account_age: 30}":                                                    {"min_account_age: must be a span of time", "30d"},
-		discord + "min_account_age: -1d}":                                                   {"min_account_age: must be a span of time"},
-		discord + "min_account_age: 40000d}":                                                {"min_account_age: must be a span of time"},
-		discord + "allow_subjects: ['']}":                                                   {"allow_subjects: a list with one entry each"},
-		discord + "deny_subjects: [' 1']}":                                                  {"deny_subjects: a list with one entry each"},
-		discord + "one_identity_per: server}":                                               {"one_identity_per: guild (platform and guild_id) or platform"},
-		discord + "one_identity_for: 3d}":                                                   {"one_identity_for: set one_identity_per too"},
-		discord + "one_identity_per: guild, one_identity_for: 5m}":                          {"one_identity_for: at least 1h"},
-		discord + "groups_claim: a..b}":                                                     {"groups_claim: a name, a dotted path"},
-		"- {kind: microsoft, client_id: c, client_secret: s, email_domains: [example.com]}": {"email_domains: kind microsoft tells no e-mail address that it has verified"},
-		"- {kind: vatsim, client_id: c, client_secret: s, email_domains: [example.com]}":    {"email_domains: kind vatsim"},
-		"- {kind: google, client_id: c, client_secret: s, min_account_age: 1d}":             {"min_account_age: kind google does not tell how old an account is; leave it out"},
-		"- {kind: twitch, client_id: c, client_secret: s, require_groups: [a]}":             {"require_groups: kind twitch tells no groups"},
-		"- {kind: steam, require_groups: [a], min_account_age: 1d}":                         {"require_groups: kind steam", "min_account_age: kind steam"},
+		discord + "email_domains: ['@example.com']}": {
+			"email_domains: a list with one domain each",
+		},
+		discord + "email_domains: example.com}": {
+			"email_domains: must be a list",
+		},
+		discord + "email_domains: []}": {
+			"email_domains: the list is empty",
+		},
+		discord + "min_account_age: 30}": {
+			"min_account_age: must be a span of time", "30d",
+		},
+		discord + "min_account_age: -1d}": {
+			"min_account_age: must be a span of time",
+		},
+		discord + "min_account_age: 40000d}": {
+			"min_account_age: must be a span of time",
+		},
+		discord + "allow_subjects: ['']}": {
+			"allow_subjects: a list with one entry each",
+		},
+		discord + "deny_subjects: [' 1']}": {
+			"deny_subjects: a list with one entry each",
+		},
+		discord + "one_identity_per: server}": {
+			"one_identity_per: guild (platform and guild_id) or platform",
+		},
+		discord + "one_identity_for: 3d}": {
+			"one_identity_for: set one_identity_per too",
+		},
+		discord + "one_identity_per: guild, one_identity_for: 5m}": {
+			"one_identity_for: at least 1h",
+		},
+		discord + "groups_claim: a..b}": {
+			"groups_claim: a name, a dotted path",
+		},
+		"- {kind: microsoft, client_id: c, client_secret: s, email_domains: [example.com]}": {
+			"email_domains: kind microsoft tells no e-mail address that it has verified",
+		},
+		"- {kind: vatsim, client_id: c, client_secret: s, email_domains: [example.com]}": {
+			"email_domains: kind vatsim",
+		},
+		"- {kind: google, client_id: c, client_secret: s, min_account_age: 1d}": {
+			"min_account_age: kind google does not tell how old an account is; leave it out",
+		},
+		"- {kind: twitch, client_id: c, client_secret: s, require_groups: [a]}": {
+			"require_groups: kind twitch tells no groups",
+		},
+		"- {kind: steam, require_groups: [a], min_account_age: 1d}": {
+			"require_groups: kind steam", "min_account_age: kind steam",
+		},
 		"- {id: a, name: A, kind: oidc, issuer: 'https://i.example.com', client_id: c, client_secret: s, min_account_age: 1d}": {"min_account_age: kind oidc", "set created_claim"},
 	} {
 		got, err := network.ParseFile([]byte(file))

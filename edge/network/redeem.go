@@ -9,19 +9,24 @@ import (
 
 // Identity is what the provider vouched for.
 type Identity struct {
-	Subject     string    // 1 to 1,024 bytes; the same for the same user at every sign-in
-	DisplayName string    // for people, chosen by the user and never to be compared; may be empty; at most 256 bytes
-	Email       string    // only where the provider says that it has verified it; empty otherwise; at most 254 bytes
-	CreatedAt   time.Time // when the account was made there; zero where the network does not tell
-	Groups      []string  // what the identity belongs to, as the network spells it; read only where a rule asks
+	Subject string // 1 to 1,024 bytes; the same for the same user at every sign-in
+	// for people, chosen by the user and never to be compared; may be empty; at most 256 bytes
+	DisplayName string
+	// only where the provider says that it has verified it; empty otherwise; at most 254 bytes
+	Email     string
+	CreatedAt time.Time // when the account was made there; zero where the network does not tell
+	// what the identity belongs to, as the network spells it; read only where a rule asks
+	Groups []string
 }
 
-// Redeem takes the provider's return to its end: it checks that the return belongs to the attempt and comes from this provider,
-// exchanges the code, once, and gives the identity that the ID token (oidc) or the user-info answer (oauth2) vouches for.
+// Redeem takes the provider's return to its end: it checks that the return belongs to the attempt and comes
+// from this provider, exchanges the code, once, and returns the identity that the ID token (oidc) or the
+// user-info answer (oauth2) vouches for.
 //
-// Errors: ErrDeclined when the user said no at the provider; otherwise a *Trouble, which is nobody's verdict. A second Redeem
-// of the same return posts the code again, which the provider refuses: the caller spends its attempt first. The code is worth
-// one post, so the context had better outlive the browser's request; Redeem itself ends within twice the request timeout.
+// Errors: ErrDeclined when the user said no at the provider; otherwise a *Error, which is nobody's verdict.
+// A second Redeem of the same return posts the code again, which the provider refuses: the caller spends its
+// attempt first. The code is worth one post, so the context had better outlive the browser's request; Redeem
+// itself ends within twice the request timeout.
 func (n *Network) Redeem(ctx context.Context, a Attempt, r Return) (Identity, error) {
 	id, err := n.redeem(ctx, a, r)
 	n.note(err)
@@ -32,7 +37,7 @@ func (n *Network) redeem(ctx context.Context, a Attempt, r Return) (Identity, er
 	ctx, cancel := context.WithTimeout(ctx, n.within)
 	defer cancel()
 	if !a.whole() || !a.StateIs(r.State) {
-		return Identity{}, n.trouble(StageAuthorization, ClassState, "the return belongs to another attempt")
+		return Identity{}, n.newError(StageAuthorization, ClassState, "the return belongs to another attempt")
 	}
 	p, err := n.provider(ctx)
 	if err != nil {
@@ -44,9 +49,10 @@ func (n *Network) redeem(ctx context.Context, a Attempt, r Return) (Identity, er
 	if n.protocol == protocolOpenID2 {
 		return n.redeemOpenID(ctx, p, a, r)
 	}
-	token, err := p.oauth.Exchange(context.WithValue(ctx, oauth2.HTTPClient, n.answers), r.Code, oauth2.VerifierOption(a.Verifier))
+	token, err := p.oauth.Exchange(context.WithValue(ctx, oauth2.HTTPClient, n.client(p.publicOnly)), r.Code,
+		oauth2.VerifierOption(a.Verifier))
 	if err != nil {
-		return Identity{}, n.tokenTrouble(err)
+		return Identity{}, n.tokenError(err)
 	}
 	if n.protocol == KindOIDC {
 		return n.identifyOIDC(ctx, p, a, token)
@@ -54,31 +60,35 @@ func (n *Network) redeem(ctx context.Context, a Attempt, r Return) (Identity, er
 	return n.identifyOAuth2(ctx, p, token)
 }
 
-// checkReturn judges a return before its code is used. The issuer comes first, for errors too: what another provider says about
-// this attempt is neither a code nor a refusal (RFC 9207 §2.4). For an oauth2 network whose issuer nobody stated there is
-// nothing to compare with; there the redirect URI of its own holds the mix-up off (RFC 9700 §4.4.2).
+// checkReturn judges a return before its code is used. The issuer comes first, for errors too: what another
+// provider says about this attempt is neither a code nor a refusal (RFC 9207 §2.4). For an oauth2 network
+// whose issuer nobody stated there is nothing to compare with; there the redirect URI of its own holds the
+// mix-up off (RFC 9700 §4.4.2).
 //
-// consent_required is for requests with prompt=none (OpenID Connect Core 1.0 §3.1.2.6), which an oidc network never sends. LemonLDAP::NG
-// says it where the user was asked and refused. The networks known by name document access_denied, and keep to it.
+// consent_required is for requests with prompt=none (OpenID Connect Core 1.0 §3.1.2.6), which an oidc network
+// never sends. LemonLDAP::NG says it where the user was asked and refused. The networks known by name
+// document access_denied, and keep to it.
 func (n *Network) checkReturn(p *provider, r Return) error {
 	switch {
-	case r.Issuer != "" && n.settings.Issuer != "" && !n.isIssuer(p, r.Issuer):
-		return n.trouble(StageAuthorization, ClassIssuer, "the return comes from another issuer")
+	case r.Issuer != "" && n.settings.Issuer != "" && !n.isIssuer(r.Issuer):
+		return n.newError(StageAuthorization, ClassIssuer, "the return comes from another issuer")
 	case r.Issuer == "" && p.issuerRequired:
-		return n.trouble(StageAuthorization, ClassIssuer, "the return names no issuer, though the provider's metadata says it does")
+		return n.newError(StageAuthorization, ClassIssuer,
+			"the return names no issuer, though the provider's metadata says it does")
 	case r.Error == "access_denied", r.Error == "consent_required" && n.settings.Kind == KindOIDC:
 		return ErrDeclined
 	case r.Error != "":
 		return n.refused(StageAuthorization, r.Error)
 	case (r.openid != nil) != (n.protocol == protocolOpenID2):
-		return n.trouble(StageAuthorization, ClassMalformed, "the return speaks another protocol than this network")
+		return n.newError(StageAuthorization, ClassMalformed,
+			"the return speaks another protocol than this network")
 	case r.openid == nil && r.Code == "":
-		return n.trouble(StageAuthorization, ClassMalformed, "the return holds no code")
+		return n.newError(StageAuthorization, ClassMalformed, "the return holds no code")
 	}
 	return nil
 }
 
-// identifyOAuth2 asks the user-info endpoint, the only place where plain OAuth 2 tells who signed in.
+// identifyOAuth2 asks the user-info endpoint, the only place where plain OAuth 2 reports who signed in.
 func (n *Network) identifyOAuth2(ctx context.Context, p *provider, token *oauth2.Token) (Identity, error) {
 	info, err := n.askUserInfo(ctx, p, token)
 	if err != nil {
@@ -86,13 +96,15 @@ func (n *Network) identifyOAuth2(ctx context.Context, p *provider, token *oauth2
 	}
 	subject, err := info.text(n.settings.SubjectClaim)
 	if err != nil {
-		return Identity{}, n.trouble(StageUserInfo, ClassSubject, err.Error())
+		return Identity{}, n.newError(StageUserInfo, ClassSubject, err.Error())
 	}
 	return n.identity(ctx, StageUserInfo, subject, token, info)
 }
 
-// identifyOIDC verifies the ID token and, where the subject claim is not in it or the operator set the endpoint, asks user info.
-func (n *Network) identifyOIDC(ctx context.Context, p *provider, a Attempt, token *oauth2.Token) (Identity, error) {
+// identifyOIDC verifies the ID token and, where the subject claim is not in it or the operator set the
+// endpoint, asks user info.
+func (n *Network) identifyOIDC(ctx context.Context, p *provider, a Attempt, token *oauth2.Token) (Identity,
+	error) {
 	id, err := n.verifyIDToken(ctx, p, a, token)
 	if err != nil {
 		return Identity{}, err
@@ -107,7 +119,8 @@ func (n *Network) identifyOIDC(ctx context.Context, p *provider, a Attempt, toke
 	}
 	// OpenID Connect Core 1.0 §5.3.2: otherwise another user's answer could be slipped in.
 	if sub, err := info.text(claimSubject); err != nil || sub != id.subject() {
-		return Identity{}, n.trouble(StageUserInfo, ClassSubject, "user info is about another subject than the ID token")
+		return Identity{}, n.newError(StageUserInfo, ClassSubject,
+			"user info is about another subject than the ID token")
 	}
 	if id.has(claim) {
 		return n.subjectOf(ctx, StageIDToken, claim, token, id, info)
@@ -116,14 +129,15 @@ func (n *Network) identifyOIDC(ctx context.Context, p *provider, a Attempt, toke
 }
 
 // subjectOf takes the subject from the first document, and the display name from the first that has one.
-func (n *Network) subjectOf(ctx context.Context, stage, claim string, token *oauth2.Token, docs ...claims) (Identity, error) {
+func (n *Network) subjectOf(ctx context.Context, stage, claim string, token *oauth2.Token,
+	docs ...claims) (Identity, error) {
 	subject, err := docs[0].text(claim)
 	if err != nil {
-		return Identity{}, n.trouble(stage, ClassSubject, err.Error())
+		return Identity{}, n.newError(stage, ClassSubject, err.Error())
 	}
 	// An address that the provider has not checked is one that anybody can enter there.
 	if claim == "email" && !docs[0].isTrue("email_verified") {
-		return Identity{}, n.trouble(stage, ClassSubject, "the provider has not verified the e-mail address")
+		return Identity{}, n.newError(stage, ClassSubject, "the provider has not verified the e-mail address")
 	}
 	return n.identity(ctx, stage, subject, token, docs...)
 }
@@ -131,9 +145,10 @@ func (n *Network) subjectOf(ctx context.Context, stage, claim string, token *oau
 // maxSubjectBytes is the bound of platform_user_id too, which a subject may have to equal.
 const maxSubjectBytes = 1024
 
-func (n *Network) identity(ctx context.Context, stage, subject string, token *oauth2.Token, docs ...claims) (Identity, error) {
+func (n *Network) identity(ctx context.Context, stage, subject string, token *oauth2.Token,
+	docs ...claims) (Identity, error) {
 	if subject == "" || len(subject) > maxSubjectBytes {
-		return Identity{}, n.trouble(stage, ClassSubject, "the subject is empty or too long")
+		return Identity{}, n.newError(stage, ClassSubject, "the subject is empty or too long")
 	}
 	id := Identity{Subject: subject}
 	for _, doc := range docs {

@@ -26,8 +26,10 @@ func TestRedeemGivesWhatTheProviderVouchedFor(t *testing.T) {
 			edit: func(*standIn) func(*network.Settings, *network.Options) {
 				return withClaim("https://example.com/claims/uid")
 			},
-			prepare: func(s *standIn) { s.claims = func(c map[string]any) { c["https://example.com/claims/uid"] = "u-7" } },
-			want:    network.Identity{Subject: "u-7", DisplayName: "Sailor ☸"},
+			prepare: func(s *standIn) {
+				s.claims = func(c map[string]any) { c["https://example.com/claims/uid"] = "u-7" }
+			},
+			want: network.Identity{Subject: "u-7", DisplayName: "Sailor ☸"},
 		},
 		"oidc, claim of user info": {
 			edit: func(*standIn) func(*network.Settings, *network.Options) { return withClaim("data.0.id") },
@@ -35,14 +37,18 @@ func TestRedeemGivesWhatTheProviderVouchedFor(t *testing.T) {
 		},
 		"oidc, two audiences with azp": {
 			prepare: func(s *standIn) {
-				s.claims = func(c map[string]any) { c["aud"], c["azp"] = []string{"client", "other"}, "client" }
+				s.claims = func(c map[string]any) {
+					c["aud"], c["azp"] = []string{"client", "other"}, "client"
+				}
 			},
 			want: network.Identity{Subject: plantedSubject, DisplayName: "Sailor ☸"},
 		},
 		"oidc, access token hash": {
 			prepare: func(s *standIn) {
 				sum := sha256.Sum256([]byte(plantedToken))
-				s.claims = func(c map[string]any) { c["at_hash"] = base64.RawURLEncoding.EncodeToString(sum[:16]) }
+				s.claims = func(c map[string]any) {
+					c["at_hash"] = base64.RawURLEncoding.EncodeToString(sum[:16])
+				}
 			},
 			want: network.Identity{Subject: plantedSubject, DisplayName: "Sailor ☸"},
 		},
@@ -59,7 +65,9 @@ func TestRedeemGivesWhatTheProviderVouchedFor(t *testing.T) {
 		},
 		"oidc, an e-mail that is none": {
 			prepare: func(s *standIn) {
-				s.claims = func(c map[string]any) { c["email"], c["email_verified"] = "a@b@example.com", true }
+				s.claims = func(c map[string]any) {
+					c["email"], c["email_verified"] = "a@b@example.com", true
+				}
 			},
 			want: network.Identity{Subject: plantedSubject, DisplayName: "Sailor ☸"},
 		},
@@ -75,7 +83,9 @@ func TestRedeemGivesWhatTheProviderVouchedFor(t *testing.T) {
 		"oauth2, a number beyond a float's 53 bits": {
 			edit: asOAuth2,
 			prepare: func(s *standIn) {
-				s.userInfo = func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"sub":9007199254740993}`) }
+				s.userInfo = func(w http.ResponseWriter, _ *http.Request) {
+					_, _ = io.WriteString(w, `{"sub":9007199254740993}`)
+				}
 			},
 			want: network.Identity{Subject: "9007199254740993"}, asks: 1,
 		},
@@ -101,7 +111,9 @@ func TestRedeemGivesWhatTheProviderVouchedFor(t *testing.T) {
 }
 
 func TestTokenRequestIsExactlyWhatTheSettingsSay(t *testing.T) {
-	for style, inHeader := range map[string]bool{"": true, network.AuthHeader: true, network.AuthParams: false} {
+	for style, inHeader := range map[string]bool{
+		"": true, network.AuthHeader: true, network.AuthParams: false,
+	} {
 		s := newStandIn(t)
 		n := s.network(t, func(set *network.Settings, _ *network.Options) { set.AuthStyle = style })
 		if _, err := n.Redeem(t.Context(), s.attempt, s.good()); err != nil {
@@ -109,7 +121,9 @@ func TestTokenRequestIsExactlyWhatTheSettingsSay(t *testing.T) {
 		}
 		form, r := *s.lastForm.Load(), s.lastRequest.Load()
 		want := url.Values{
-			"grant_type": {"authorization_code"}, "code": {plantedCode}, "code_verifier": {s.attempt.Verifier},
+			"grant_type": {"authorization_code"}, "code": {plantedCode}, "code_verifier": {
+				s.attempt.Verifier,
+			},
 			"redirect_uri": {"https://verify.example.com/signin/example/callback"},
 		}
 		if !inHeader {
@@ -119,11 +133,13 @@ func TestTokenRequestIsExactlyWhatTheSettingsSay(t *testing.T) {
 		if form.Encode() != want.Encode() {
 			t.Errorf("style %q: form = %v, want %v", style, form, want)
 		}
-		if id, secret, ok := r.BasicAuth(); ok != inHeader || inHeader && (id != "client" || secret != plantedSecret) {
+		if id, secret, ok := r.BasicAuth(); ok != inHeader || inHeader &&
+			(id != "client" || secret != plantedSecret) {
 			t.Errorf("style %q: basic auth = %v", style, ok)
 		}
 		if r.ProtoMajor != 1 || !r.Close {
-			t.Errorf("style %q: sent by %s, close %v; want HTTP/1.1 on a connection of its own", style, r.Proto, r.Close)
+			t.Errorf("style %q: sent by %s, close %v; want HTTP/1.1 on a connection of its own", style,
+				r.Proto, r.Close)
 		}
 	}
 }
@@ -132,15 +148,19 @@ func TestRedeemTellsADeclineFromTrouble(t *testing.T) {
 	s := newStandIn(t)
 	for _, code := range []string{"access_denied", "consent_required"} {
 		for _, issuer := range []string{"", s.URL} {
-			_, err := s.network(t).Redeem(t.Context(), s.attempt, network.Return{State: s.attempt.State, Error: code, Issuer: issuer})
+			_, err := s.network(t).Redeem(t.Context(), s.attempt, network.Return{
+				State: s.attempt.State, Error: code, Issuer: issuer,
+			})
 			if !errors.Is(err, network.ErrDeclined) {
 				t.Errorf("%s, issuer %q: err = %v, want ErrDeclined", code, issuer, err)
 			}
 		}
 	}
 	// prompt=none may be set for oauth2, and a refusal has one name there.
-	_, err := s.network(t, asOAuth2(s)).Redeem(t.Context(), s.attempt, network.Return{State: s.attempt.State, Error: "consent_required"})
-	var tr *network.Trouble
+	_, err := s.network(t, asOAuth2(s)).Redeem(t.Context(), s.attempt, network.Return{
+		State: s.attempt.State, Error: "consent_required",
+	})
+	var tr *network.Error
 	if !errors.As(err, &tr) || tr.Class != network.ClassRefused {
 		t.Errorf("consent_required from oauth2: err = %v, want trouble", err)
 	}
@@ -157,7 +177,7 @@ func TestRedeemEndsWhenItsCallerGivesUp(t *testing.T) {
 		<-r.Context().Done()
 	}
 	_, err := s.network(t).Redeem(ctx, s.attempt, s.good())
-	var tr *network.Trouble
+	var tr *network.Error
 	if !errors.As(err, &tr) || tr.Class != network.ClassCanceled || s.codePosts.Load() != 1 {
 		t.Fatalf("err = %v after %d posts, want canceled after 1", err, s.codePosts.Load())
 	}

@@ -10,7 +10,8 @@ import (
 // ErrBadReturn is returned by ParseReturn for a query that no conforming provider sends.
 var ErrBadReturn = errors.New("not a provider's return")
 
-// The longest values taken from a provider's return, in bytes. Codes of providers that put their state inside reach 2 KiB.
+// The longest values taken from a provider's return, in bytes. Codes of providers that put their state inside
+// reach 2 KiB.
 const (
 	maxCodeBytes   = 4096
 	maxStateBytes  = 256 // ours have 43
@@ -18,7 +19,8 @@ const (
 	maxErrorBytes  = 128
 )
 
-// Return is what the provider's redirect brought back (RFC 6749 §4.1.2, RFC 9207 §2). Exactly one of Code and Error is set.
+// Return is what the provider's redirect brought back (RFC 6749 §4.1.2, RFC 9207 §2). Exactly one of Code and
+// Error is set.
 type Return struct {
 	Code   string
 	State  string
@@ -34,9 +36,10 @@ func (Return) String() string { return "network.Return(hidden)" }
 // GoString keeps them out of %#v as well.
 func (Return) GoString() string { return "network.Return(hidden)" }
 
-// ParseReturn reads the query of the redirect URI, whichever protocol the network speaks. It refuses a parameter that is there twice (RFC 6749 §3.1), a missing state,
-// a code and an error together, neither of them, and values too long or with characters their grammar does not have (RFC 6749
-// appendix A). Parameters it does not know are ignored (§4.1.2). Errors wrap ErrBadReturn and name the parameter, never a value.
+// ParseReturn reads the query of the redirect URI, whichever protocol the network speaks. It refuses a
+// parameter that is there twice (RFC 6749 §3.1), a missing state, a code and an error together, neither of
+// them, and values too long or with characters their grammar does not have (RFC 6749 appendix A). Parameters
+// it does not know are ignored (§4.1.2). Errors wrap ErrBadReturn and name the parameter, never a value.
 func ParseReturn(q url.Values) (Return, error) {
 	var r Return
 	for _, p := range []struct {
@@ -74,7 +77,7 @@ func ParseReturn(q url.Values) (Return, error) {
 	return r, nil
 }
 
-// single gives the one value of a parameter, or an empty text where there is none.
+// single returns the one value of a parameter, or an empty text where there is none.
 func single(q url.Values, name string, maxBytes int) (string, error) {
 	switch values := q[name]; {
 	case len(values) == 0:

@@ -14,7 +14,8 @@ func TestParseReturn(t *testing.T) {
 		"code=c&state=s": {Code: "c", State: "s"},
 		"code=c&state=s&iss=https%3A%2F%2Fi.example": {Code: "c", State: "s", Issuer: "https://i.example"},
 		"error=access_denied&state=s":                {Error: "access_denied", State: "s"},
-		// RFC 6749 §4.1.2: unrecognized parameters are ignored; Keycloak and Google send some, and a provider may repeat its own.
+		// RFC 6749 §4.1.2: unrecognized parameters are ignored; Keycloak and Google send some, and a provider
+		// may repeat its own.
 		"code=c&state=s&session_state=1&scope=a&scope=b":  {Code: "c", State: "s"},
 		"error=x&error_description=d&error_uri=u&state=s": {Error: "x", State: "s"},
 	} {
@@ -55,7 +56,8 @@ func TestParseReturnRefuses(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := network.ParseReturn(q)
-		if !errors.Is(err, network.ErrBadReturn) || !strings.Contains(err.Error(), names) || got != (network.Return{}) {
+		if !errors.Is(err, network.ErrBadReturn) || !strings.Contains(err.Error(), names) ||
+			got != (network.Return{}) {
 			t.Errorf("%.40s: %v; want an error that says %q", query, err, names)
 		}
 	}
@@ -74,7 +76,8 @@ func FuzzParseReturn(f *testing.F) {
 		switch {
 		case err == nil && (r.State == "" || (r.Code == "") == (r.Error == "")):
 			t.Fatal("accepted without state, or not exactly one of code and error")
-		case err == nil && (len(q["code"]) > 1 || len(q["state"]) > 1 || len(q["iss"]) > 1 || len(q["error"]) > 1):
+		case err == nil &&
+			(len(q["code"]) > 1 || len(q["state"]) > 1 || len(q["iss"]) > 1 || len(q["error"]) > 1):
 			t.Fatal("accepted a repeated parameter")
 		case err != nil && r != (network.Return{}):
 			t.Fatal("an error came with a value")

@@ -22,8 +22,8 @@ const (
 	KindOAuth2 = "oauth2" // plain OAuth 2: three endpoints, and a field of the user-info answer that identifies the user
 )
 
-// How the client shows its secret at the token endpoint (RFC 6749 §2.3.1). It is stated and never found out by trying, since
-// a try that fails has already sent the code.
+// How the client shows its secret at the token endpoint (RFC 6749 §2.3.1). It is stated and never found out
+// by trying, since a try that fails has already sent the code.
 const (
 	AuthHeader = "header" // HTTP Basic
 	AuthParams = "params" // client_id and client_secret in the body
@@ -37,41 +37,51 @@ const (
 	maxSecretBytes = 4096 // a client secret in a file: anything longer is the wrong file
 )
 
-// Settings says how to reach one identity network: one entry of VERIFYD_NETWORKS_FILE, or the VERIFYD_NETWORK_… variables.
+// Settings says how to reach one identity network: one entry of VERIFYD_NETWORKS_FILE, or the
+// VERIFYD_NETWORK_… variables.
 type Settings struct { //nolint:recvcheck // targets fills the settings in; all else reads them
-	ID   string `yaml:"id"`   // in the redirect URI, logs and completions: a–z, 0–9 and hyphen, at most 32 characters
+	// in the redirect URI, logs and completions: a–z, 0–9 and hyphen, at most 32 characters
+	ID   string `yaml:"id"`
 	Name string `yaml:"name"` // for users: "Continue with NAME"
-	Kind string `yaml:"kind"` // "oidc", "oauth2", or a network that is known by name, which needs no more than a client
+	// "oidc", "oauth2", or a network that is known by name, which needs no more than a client
+	Kind string `yaml:"kind"`
 
-	// Issuer is the provider's issuer identifier, exactly as its metadata spells it. Required for oidc. For oauth2 it is
-	// optional and, when set, compared with the iss parameter of returns (RFC 9207).
+	// Issuer is the provider's issuer identifier, exactly as its metadata spells it. Required for oidc. For
+	// oauth2 it is optional and, when set, compared with the iss parameter of returns (RFC 9207).
 	Issuer                string `yaml:"issuer"`
 	AuthorizationEndpoint string `yaml:"authorization_endpoint"` // oauth2 only
 	TokenEndpoint         string `yaml:"token_endpoint"`         // oauth2 only
-	// UserInfoEndpoint is required for oauth2. For oidc it is optional: when set it is asked in every sign-in; otherwise the
-	// discovered one is asked only for a subject claim that the ID token lacks.
+	// UserInfoEndpoint is required for oauth2. For oidc it is optional: when set it is asked in every
+	// sign-in; otherwise the discovered one is asked only for a subject claim that the ID token lacks.
 	UserInfoEndpoint string `yaml:"user_info_endpoint"`
 
-	ClientID         string `yaml:"client_id"`
-	ClientSecret     string `yaml:"client_secret"`      // this or ClientSecretFile
-	ClientSecretFile string `yaml:"client_secret_file"` // path of a file with the secret alone; white space around it is dropped
-	AuthStyle        string `yaml:"auth_style"`         // "header" (default) or "params"
+	ClientID     string `yaml:"client_id"`
+	ClientSecret string `yaml:"client_secret"` // this or ClientSecretFile
+	// path of a file with the secret alone; white space around it is dropped
+	ClientSecretFile string `yaml:"client_secret_file"`
+	AuthStyle        string `yaml:"auth_style"` // "header" (default) or "params"
 
 	Scopes []string `yaml:"scopes"` // default for oidc: openid alone; oauth2 asks for none unless told
-	// SubjectClaim is the field that identifies the user for ever, default "sub": a top-level name, a dotted path
-	// (data.0.id) or a JSON Pointer (/data/0/id, RFC 6901). Its value is text or a whole number. The claim "email" of an oidc
-	// network counts only together with email_verified.
+	// SubjectClaim is the field that identifies the user for ever, default "sub": a top-level name, a dotted
+	// path (data.0.id) or a JSON Pointer (/data/0/id, RFC 6901). Its value is text or a whole number. The
+	// claim "email" of an oidc network counts only together with email_verified.
 	SubjectClaim string `yaml:"subject_claim"`
 	Prompt       string `yaml:"prompt"` // sent as prompt, for instance "select_account"; default none
-	// CreatedClaim is where the network tells when the account was made: Unix seconds or RFC 3339. GroupsClaim is where it tells
-	// groups: a text or a list of texts; default "groups". Both are paths like SubjectClaim.
+	// CreatedClaim is where the network reports when the account was made: Unix seconds or RFC 3339.
+	// GroupsClaim is where it reports groups: a text or a list of texts; default "groups". Both are paths
+	// like SubjectClaim.
 	CreatedClaim string `yaml:"created_claim"`
 	GroupsClaim  string `yaml:"groups_claim"`
 
+	// IdentitiesOf is for a provider that has moved to another address, or is spoken to in another way: the
+	// issuer that its identities were known under before, so that they stay the same. Where the provider is
+	// another one it would hand these to strangers.
+	IdentitiesOf string `yaml:"identities_of"`
+
 	Rules `yaml:",inline"`
 
-	// Dashboard lets integrators log in to the dashboard through this network. It then has a second redirect URI there,
-	// {base_url}/dashboard/login/{id}/callback.
+	// Dashboard lets integrators log in to the dashboard through this network. It then has a second redirect
+	// URI there, {base_url}/dashboard/login/{id}/callback.
 	Dashboard bool `yaml:"dashboard"`
 }
 
@@ -80,6 +90,26 @@ func (s Settings) String() string { return fmt.Sprintf("network.Settings(%q, sec
 
 // GoString keeps them out of %#v as well.
 func (s Settings) GoString() string { return s.String() }
+
+// NetworkID returns the network's id, where it was left out, too: a network known by name then has that for
+// one.
+func (s Settings) NetworkID() string { return s.withDefaults().ID }
+
+// IdentityIssuer names whose subjects the network's are: its issuer; for kind oauth2, where the issuer may be
+// left out and vouches for nothing, the address that reports who somebody is; for a network known by name
+// that has none, where it signs people in. The same subject of another is somebody else.
+func (s Settings) IdentityIssuer() string {
+	s = s.withDefaults()
+	switch {
+	case s.IdentitiesOf != "":
+		return s.IdentitiesOf
+	case s.Kind == KindOAuth2:
+		return s.UserInfoEndpoint
+	case s.Issuer != "":
+		return s.Issuer
+	}
+	return presets[s.Kind].authorization
+}
 
 // withDefaults fills what was left out.
 func (s Settings) withDefaults() Settings {
@@ -101,7 +131,7 @@ func (s Settings) withDefaults() Settings {
 	return s
 }
 
-// checked gives the settings with their defaults filled, or all that is wrong with them at once.
+// checked returns the settings with their defaults filled, or all that is wrong with them at once.
 func (s Settings) checked() (Settings, error) {
 	full := s.withDefaults()
 	return full, errors.Join(full.validate(), full.checkPreset(s))
@@ -122,12 +152,14 @@ var idForm = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*$`)
 func (s Settings) checkNames() error {
 	var errs []error
 	if !idForm.MatchString(s.ID) || len(s.ID) > maxIDLen {
-		errs = append(errs, s.wrong("id", "1 to %d of a–z, 0–9 and hyphen, not starting with a hyphen, for instance my-network",
+		errs = append(errs, s.wrong("id",
+			"1 to %d of a–z, 0–9 and hyphen, not starting with a hyphen, for instance my-network",
 			maxIDLen))
 	}
 	if n := utf8.RuneCountInString(s.Name); n == 0 || n > maxNameRunes || !utf8.ValidString(s.Name) ||
 		strings.TrimSpace(s.Name) != s.Name || strings.ContainsFunc(s.Name, unicode.IsControl) {
-		errs = append(errs, s.wrong("name", "what users know it by, 1 to %d characters on one line, for instance Example Network",
+		errs = append(errs, s.wrong("name",
+			"what users know it by, 1 to %d characters on one line, for instance Example Network",
 			maxNameRunes))
 	}
 	if _, known := presets[s.Kind]; !known && s.Kind != KindOIDC && s.Kind != KindOAuth2 {
@@ -160,6 +192,10 @@ func (s Settings) checkAddresses() error {
 			}
 		}
 	}
+	if plain(s.IdentitiesOf) != s.IdentitiesOf {
+		errs = append(errs, s.wrong("identities_of",
+			"the issuer that the network's identities were known under, printable ASCII, for instance https://accounts.example.com"))
+	}
 	if strings.Contains(s.Issuer, "?") { // OpenID Connect Discovery 1.0 §3, RFC 8414 §2
 		errs = append(errs, s.wrong("issuer", "an issuer has no query; leave out what follows ?"))
 	}
@@ -179,7 +215,8 @@ func (s Settings) checkClient() error {
 	}
 	var errs []error
 	if s.ClientID == "" || plain(s.ClientID) != s.ClientID {
-		errs = append(errs, s.wrong("client_id", "the id that the provider gave to this service, printable ASCII"))
+		errs = append(errs, s.wrong("client_id",
+			"the id that the provider gave to this service, printable ASCII"))
 	}
 	if (s.ClientSecret == "") == (s.ClientSecretFile == "") {
 		errs = append(errs, s.wrong("client_secret", "set either client_secret or client_secret_file"))
@@ -199,31 +236,36 @@ func (s Settings) checkAsked() error {
 	var errs []error
 	for _, scope := range s.Scopes {
 		if !scopeForm.MatchString(scope) {
-			errs = append(errs, s.wrong("scopes", "a list with one scope each, for instance [openid, profile]"))
+			errs = append(errs, s.wrong("scopes",
+				"a list with one scope each, for instance [openid, profile]"))
 			break
 		}
 	}
 	if s.protocol() == KindOIDC && !slices.Contains(s.Scopes, scopeOpenID) {
-		errs = append(errs, s.wrong("scopes", "an oidc network needs openid among them, for instance [openid, profile]"))
+		errs = append(errs, s.wrong("scopes",
+			"an oidc network needs openid among them, for instance [openid, profile]"))
 	}
 	for _, path := range []struct{ setting, value string }{
 		{"subject_claim", s.SubjectClaim}, {"created_claim", s.CreatedClaim}, {"groups_claim", s.GroupsClaim},
 	} {
-		if strings.HasPrefix(path.value, "/") && !jsontext.Pointer(path.value).IsValid() || strings.Contains(path.value, "..") {
-			errs = append(errs, s.wrong(path.setting, "a name, a dotted path (data.0.id) or a JSON Pointer (/data/0/id)"))
+		if strings.HasPrefix(path.value, "/") && !jsontext.Pointer(path.value).IsValid() ||
+			strings.Contains(path.value, "..") {
+			errs = append(errs, s.wrong(path.setting,
+				"a name, a dotted path (data.0.id) or a JSON Pointer (/data/0/id)"))
 		}
 	}
 	if s.Prompt != "" && !promptForm.MatchString(s.Prompt) {
 		errs = append(errs, s.wrong("prompt", "words of a–z and underscore, for instance select_account"))
 	}
 	if s.protocol() == KindOIDC && slices.Contains(strings.Fields(s.Prompt), "none") {
-		errs = append(errs, s.wrong("prompt", "none lets nobody sign in; leave it out, or use login, consent or select_account"))
+		errs = append(errs, s.wrong("prompt",
+			"none lets nobody sign in; leave it out, or use login, consent or select_account"))
 	}
 	return errors.Join(errs...)
 }
 
-// checkURL accepts what may be asked for an identity: https, or plain http on this machine alone. Its errors do not repeat the
-// value, which may hold a password.
+// checkURL accepts what may be asked for an identity: https, or plain http on this machine alone. Its errors
+// do not repeat the value, which may hold a password.
 func checkURL(raw string) error {
 	u, err := url.Parse(raw)
 	switch {
@@ -244,7 +286,7 @@ func isLoopback(host string) bool {
 	return host == "localhost" || err == nil && addr.IsLoopback()
 }
 
-// secret gives the client secret, from its file where it has one.
+// secret returns the client secret, from its file where it has one.
 func (s Settings) secret() (string, error) {
 	if s.ClientSecretFile == "" { // Steam has neither
 		return s.ClientSecret, nil

@@ -65,10 +65,14 @@ func newStandIn(t *testing.T) *standIn {
 	s.discover = func(w http.ResponseWriter, _ *http.Request) { answerJSON(w, s.document()) }
 	s.token = func(w http.ResponseWriter, _ *http.Request) { answerJSON(w, s.tokenAnswer()) }
 	s.userInfo = func(w http.ResponseWriter, _ *http.Request) {
-		answerJSON(w, map[string]any{"sub": plantedSubject, "data": []any{map[string]any{"id": 42}}, "login": "sailor"})
+		answerJSON(w, map[string]any{
+			"sub": plantedSubject, "data": []any{map[string]any{"id": 42}}, "login": "sailor",
+		})
 	}
 	s.jwks = func(w http.ResponseWriter, _ *http.Request) {
-		answerJSON(w, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: s.key.Public(), KeyID: "k1", Algorithm: "ES256", Use: "sig"}}})
+		answerJSON(w, jose.JSONWebKeySet{
+			Keys: []jose.JSONWebKey{{Key: s.key.Public(), KeyID: "k1", Algorithm: "ES256", Use: "sig"}},
+		})
 	}
 	s.Server = httptest.NewUnstartedServer(s.routes())
 	s.EnableHTTP2 = true                           // offered, so that a client which must not take it is seen
@@ -89,7 +93,8 @@ func (s *standIn) routes() http.Handler {
 	mux.HandleFunc("GET /.well-known/openid-configuration", counted(&s.discoveries, &s.discover))
 	mux.HandleFunc("GET /jwks", counted(&s.keyFetches, &s.jwks))
 	mux.HandleFunc("GET /userinfo", counted(&s.userInfoAsks, &s.userInfo))
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { // the token endpoint, and wherever it redirects to
+	// the token endpoint, and wherever it redirects to
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		form, _ := url.ParseQuery(string(body))
 		if form.Get("code") == plantedCode || r.URL.Query().Get("code") == plantedCode {
@@ -136,7 +141,8 @@ func (s *standIn) roots() *x509.CertPool {
 func (s *standIn) network(t *testing.T, edit ...func(*network.Settings, *network.Options)) *network.Network {
 	t.Helper()
 	settings := network.Settings{
-		ID: "example", Name: "Example", Kind: network.KindOIDC, Issuer: s.URL, ClientID: "client", ClientSecret: plantedSecret,
+		ID: "example", Name: "Example", Kind: network.KindOIDC, Issuer: s.URL, ClientID: "client",
+		ClientSecret: plantedSecret,
 	}
 	options := network.Options{BaseURL: "https://verify.example.com", RootCAs: s.roots()}
 	for _, e := range edit {
@@ -157,7 +163,8 @@ func (s *standIn) good() network.Return {
 func asOAuth2(s *standIn) func(*network.Settings, *network.Options) {
 	return func(set *network.Settings, _ *network.Options) {
 		set.Kind, set.Issuer = network.KindOAuth2, ""
-		set.AuthorizationEndpoint, set.TokenEndpoint, set.UserInfoEndpoint = s.URL+"/authorize", s.URL+"/token", s.URL+"/userinfo"
+		set.AuthorizationEndpoint, set.TokenEndpoint, set.UserInfoEndpoint = s.URL+"/authorize",
+			s.URL+"/token", s.URL+"/userinfo"
 	}
 }
 
@@ -176,7 +183,8 @@ func answerJSON(w http.ResponseWriter, v any) {
 
 func signJWT(t *testing.T, alg jose.SignatureAlgorithm, key any, kid string, claims []byte) string {
 	t.Helper()
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: alg, Key: jose.JSONWebKey{Key: key, KeyID: kid}}, nil)
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: alg, Key: jose.JSONWebKey{Key: key, KeyID: kid}},
+		nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +203,8 @@ func signJWT(t *testing.T, alg jose.SignatureAlgorithm, key any, kid string, cla
 func (s *standIn) checkQuiet(t *testing.T, err error) {
 	t.Helper()
 	text := err.Error()
-	secrets := []string{plantedCode, plantedSecret, plantedToken, plantedSubject, s.attempt.State, s.attempt.Nonce, s.attempt.Verifier,
+	secrets := []string{plantedCode, plantedSecret, plantedToken, plantedSubject, s.attempt.State,
+		s.attempt.Nonce, s.attempt.Verifier,
 		"eyJ", "?", "\n"}
 	for _, secret := range secrets {
 		if secret != "" && strings.Contains(text, secret) {

@@ -14,17 +14,18 @@ import (
 	"time"
 )
 
-// Steam speaks OpenID Authentication 2.0 (https://openid.net/specs/openid-authentication-2_0.html), of which this is the part that one
-// known provider needs: no discovery, no association, direct verification alone.
+// Steam speaks OpenID Authentication 2.0 (https://openid.net/specs/openid-authentication-2_0.html), of which
+// this is the part that one known provider needs: no discovery, no association, direct verification alone.
 const (
-	openIDNamespace  = "http://specs.openid.net/auth/2.0"
-	openIDSelect     = "http://specs.openid.net/auth/2.0/identifier_select"
-	openIDPrefix     = "openid."
-	steamIdentity    = "https://steamcommunity.com/openid/id/"
-	maxOpenIDFields  = 32                // Steam sends eleven
-	maxOpenIDBytes   = 2048              // of one value
-	maxAnswerLines   = 16                // of a direct verification; Steam sends two
-	assertionFresh   = 5 * time.Minute   // how old a response nonce may be, and how far ahead: the browser's way back takes seconds
+	openIDNamespace = "http://specs.openid.net/auth/2.0"
+	openIDSelect    = "http://specs.openid.net/auth/2.0/identifier_select"
+	openIDPrefix    = "openid."
+	steamIdentity   = "https://steamcommunity.com/openid/id/"
+	maxOpenIDFields = 32   // Steam sends eleven
+	maxOpenIDBytes  = 2048 // of one value
+	maxAnswerLines  = 16   // of a direct verification; Steam sends two
+	// how old a response nonce may be, and how far ahead: the browser's way back takes seconds
+	assertionFresh   = 5 * time.Minute
 	firstSteamID     = 76561197960265728 // 0x0110000100000000: public universe, individual account, number 0
 	lastSteamID      = firstSteamID + 1<<32 - 1
 	maxNonceIDLength = 255 // OpenID Authentication 2.0 §10.1
@@ -42,7 +43,8 @@ func parseAssertion(q url.Values) (*assertion, error) {
 		}
 		v, err := single(q, name, maxOpenIDBytes)
 		if err != nil {
-			return nil, errors.Join(ErrBadReturn, errors.New("an openid parameter is repeated, too long or not printable ASCII"))
+			return nil, errors.Join(ErrBadReturn,
+				errors.New("an openid parameter is repeated, too long or not printable ASCII"))
 		}
 		fields[name] = v
 	}
@@ -71,20 +73,22 @@ func (n *Network) returnTo(a Attempt) string {
 	return n.redirectURI + "?" + url.Values{"state": {a.State}}.Encode()
 }
 
-// redeemOpenID takes an OpenID 2.0 return to its end. The attempt is the caller's, and spent: since the signed return_to carries its
-// state, an assertion counts for one attempt alone, and once.
+// redeemOpenID takes an OpenID 2.0 return to its end. The attempt is the caller's, and spent: since the
+// signed return_to carries its state, an assertion counts for one attempt alone, and once.
 func (n *Network) redeemOpenID(ctx context.Context, p *provider, a Attempt, r Return) (Identity, error) {
 	switch mode := r.openid.get("mode"); mode {
 	case "id_res":
 	case "cancel": // §10.2.2
 		return Identity{}, ErrDeclined
 	case "error": // §5.2.3
-		return Identity{}, n.trouble(StageAuthorization, ClassRefused, "the provider answered with an OpenID error")
+		return Identity{}, n.newError(StageAuthorization, ClassRefused,
+			"the provider answered with an OpenID error")
 	default:
-		return Identity{}, n.trouble(StageAuthorization, ClassMalformed, "not an answer to an authentication request")
+		return Identity{}, n.newError(StageAuthorization, ClassMalformed,
+			"not an answer to an authentication request")
 	}
 	if class, detail := n.checkAssertion(p, a, r.openid); class != "" {
-		return Identity{}, n.trouble(StageAuthorization, class, detail)
+		return Identity{}, n.newError(StageAuthorization, class, detail)
 	}
 	subject := strings.TrimPrefix(r.openid.get("claimed_id"), steamIdentity)
 	if err := n.verifyDirectly(ctx, p, r.openid); err != nil {
@@ -94,9 +98,12 @@ func (n *Network) redeemOpenID(ctx context.Context, p *provider, a Attempt, r Re
 }
 
 // signedFields are what the signature must cover, or a field could be anybody's (§10.1).
-var signedFields = []string{"op_endpoint", "claimed_id", "identity", "return_to", "response_nonce", "assoc_handle"}
+var signedFields = []string{
+	"op_endpoint", "claimed_id", "identity", "return_to", "response_nonce", "assoc_handle",
+}
 
-// checkAssertion judges what can be judged before the provider is asked (§11.1 to §11.3). The class is empty when all holds.
+// checkAssertion judges what can be judged before the provider is asked (§11.1 to §11.3). The class is empty
+// when all holds.
 func (n *Network) checkAssertion(p *provider, a Attempt, s *assertion) (class, detail string) {
 	signed := strings.Split(s.get("signed"), ",")
 	for _, name := range signedFields {
@@ -151,37 +158,39 @@ func (n *Network) checkFresh(nonce string) (class, detail string) {
 	return "", ""
 }
 
-// verifyDirectly asks the provider whether it made the assertion, once (§11.4.2). It goes to the address of the settings, never to
-// one that the browser brought.
+// verifyDirectly asks the provider whether it made the assertion, once (§11.4.2). It goes to the address of
+// the settings, never to one that the browser brought.
 func (n *Network) verifyDirectly(ctx context.Context, p *provider, s *assertion) error {
 	form := url.Values{}
 	for name, v := range s.fields {
 		form.Set(name, v)
 	}
 	form.Set("openid.mode", "check_authentication")
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.oauth.Endpoint.AuthURL, strings.NewReader(form.Encode()))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.oauth.Endpoint.AuthURL,
+		strings.NewReader(form.Encode()))
 	if err != nil {
-		return n.trouble(StageToken, ClassMalformed, "the endpoint is not a URL")
+		return n.newError(StageToken, ClassMalformed, "the endpoint is not a URL")
 	}
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	resp, err := n.answers.Do(req)
 	if err != nil {
-		return n.fetchTrouble(StageToken, err, ClassReset, "no answer")
+		return n.fetchError(StageToken, err, ClassReset, "no answer")
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode != http.StatusOK {
-		return n.statusTrouble(StageToken, resp.StatusCode)
+		return n.badStatus(StageToken, resp.StatusCode)
 	}
-	body, err := io.ReadAll(resp.Body) // bounded by the door
+	body, err := io.ReadAll(resp.Body) // bounded by the transport
 	if err != nil {
-		return n.trouble(StageToken, ClassReset, "no whole answer")
+		return n.newError(StageToken, ClassReset, "no whole answer")
 	}
 	valid, ok := readVerification(string(body))
 	switch {
 	case !ok:
-		return n.trouble(StageToken, ClassMalformed, "not an answer to a direct verification")
+		return n.newError(StageToken, ClassMalformed, "not an answer to a direct verification")
 	case !valid:
-		return n.trouble(StageToken, ClassSignature, "the provider says that it did not make this assertion, or that it was verified before")
+		return n.newError(StageToken, ClassSignature,
+			"the provider says that it did not make this assertion, or that it was verified before")
 	}
 	return nil
 }

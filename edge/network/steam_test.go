@@ -26,11 +26,17 @@ func steamReturn(a network.Attempt) url.Values {
 	identity := "https://steamcommunity.com/openid/id/" + steamSubject
 	return url.Values{
 		"state":     {a.State},
-		"openid.ns": {"http://specs.openid.net/auth/2.0"}, "openid.mode": {"id_res"}, "openid.op_endpoint": {steamEndpoint},
+		"openid.ns": {"http://specs.openid.net/auth/2.0"}, "openid.mode": {"id_res"}, "openid.op_endpoint": {
+			steamEndpoint,
+		},
 		"openid.claimed_id": {identity}, "openid.identity": {identity},
-		"openid.return_to":      {"https://verify.example.com/signin/steam/callback?state=" + a.State},
-		"openid.response_nonce": {time.Now().UTC().Format("2006-01-02T15:04:05Z") + "k3v7q2m5zt4yd6n2xw7p2c4hf2jb="},
-		"openid.assoc_handle":   {"1234567890"}, "openid.signed": {steamSigned}, "openid.sig": {"c2lnbmF0dXJlIG9mIHN0ZWFt"},
+		"openid.return_to": {"https://verify.example.com/signin/steam/callback?state=" + a.State},
+		"openid.response_nonce": {
+			time.Now().UTC().Format("2006-01-02T15:04:05Z") + "k3v7q2m5zt4yd6n2xw7p2c4hf2jb=",
+		},
+		"openid.assoc_handle": {"1234567890"}, "openid.signed": {steamSigned}, "openid.sig": {
+			"c2lnbmF0dXJlIG9mIHN0ZWFt",
+		},
 	}
 }
 
@@ -67,7 +73,9 @@ func TestSteamRequest(t *testing.T) {
 	const selectID = "http://specs.openid.net/auth/2.0/identifier_select"
 	want := url.Values{
 		"openid.ns": {"http://specs.openid.net/auth/2.0"}, "openid.mode": {"checkid_setup"},
-		"openid.claimed_id": {selectID}, "openid.identity": {selectID}, "openid.realm": {"https://verify.example.com/"},
+		"openid.claimed_id": {selectID}, "openid.identity": {selectID}, "openid.realm": {
+			"https://verify.example.com/",
+		},
 		"openid.return_to": {"https://verify.example.com/signin/steam/callback?state=" + w.attempt.State},
 	}
 	if err != nil || address != steamEndpoint || !reflect.DeepEqual(got, want) {
@@ -96,7 +104,11 @@ func TestSteamSignIn(t *testing.T) {
 
 func TestSteamCancelIsADecline(t *testing.T) {
 	w, n := newSteam(t)
-	q := url.Values{"state": {w.attempt.State}, "openid.mode": {"cancel"}, "openid.ns": {"http://specs.openid.net/auth/2.0"}}
+	q := url.Values{
+		"state": {w.attempt.State}, "openid.mode": {"cancel"}, "openid.ns": {
+			"http://specs.openid.net/auth/2.0",
+		},
+	}
 	if _, err := redeemSteam(t, w, n, q); !errors.Is(err, network.ErrDeclined) || w.times(steamAsk) != 0 {
 		t.Errorf("err = %v", err)
 	}
@@ -125,50 +137,72 @@ func TestSteamRefusesForgeries(t *testing.T) {
 		forge func(url.Values)
 		class string
 	}{
-		"another attempt's state":     {func(q url.Values) { q.Set("state", other.State) }, "state"},
-		"another attempt's assertion": {set("return_to", "https://verify.example.com/signin/steam/callback?state="+other.State), "state"},
-		"another site's assertion":    {set("return_to", "https://evil.example/signin/steam/callback"), "state"},
+		"another attempt's state": {func(q url.Values) { q.Set("state", other.State) }, "state"},
+		"another attempt's assertion": {
+			set("return_to", "https://verify.example.com/signin/steam/callback?state="+other.State), "state",
+		},
+		"another site's assertion": {
+			set("return_to", "https://evil.example/signin/steam/callback"), "state",
+		},
 		"another network's return_to": {func(q url.Values) {
 			q.Set("openid.return_to", strings.Replace(q.Get("openid.return_to"), "/steam/", "/second/", 1))
 		}, "state"},
-		"return_to with more":             {func(q url.Values) { q.Set("openid.return_to", q.Get("openid.return_to")+"&x=1") }, "state"},
-		"another provider":                {set("op_endpoint", "https://evil.example/openid/login"), "issuer"},
-		"provider in other case":          {set("op_endpoint", "https://SteamCommunity.com/openid/login"), "issuer"},
-		"plain http provider":             {set("op_endpoint", "http://steamcommunity.com/openid/login"), "issuer"},
-		"OpenID 1.1":                      {set("ns", "http://openid.net/signon/1.1"), "malformed"},
-		"no namespace":                    {func(q url.Values) { q.Del("openid.ns") }, "malformed"},
-		"no signature":                    {func(q url.Values) { q.Del("openid.sig") }, "signature"},
-		"nothing signed":                  {set("signed", ""), "signature"},
-		"op_endpoint not signed":          {unsigned("op_endpoint"), "signature"},
-		"claimed_id not signed":           {unsigned("claimed_id"), "signature"},
-		"identity not signed":             {unsigned("identity"), "signature"},
-		"return_to not signed":            {unsigned("return_to"), "signature"},
-		"response_nonce not signed":       {unsigned("response_nonce"), "signature"},
-		"assoc_handle not signed":         {unsigned("assoc_handle"), "signature"},
-		"no claimed_id":                   {func(q url.Values) { q.Del("openid.claimed_id") }, "signature"},
-		"claimed_id and identity differ":  {set("claimed_id", id+"76561197960435531"), "subject"},
-		"identity of another host":        {identity("https://steamcommunity.com.evil.example/openid/id/" + steamSubject), "subject"},
-		"identity by plain http":          {identity("http://steamcommunity.com/openid/id/" + steamSubject), "subject"},
-		"identity with a path more":       {identity(id + steamSubject + "/"), "subject"},
-		"identity with a query":           {identity(id + steamSubject + "?x=" + steamSubject), "subject"},
-		"identity as a user":              {identity("https://x@steamcommunity.com/openid/id/" + steamSubject), "subject"},
-		"identity below another":          {identity("https://evil.example/" + id + steamSubject), "subject"},
-		"identity with a digit more":      {identity(id + steamSubject + "0"), "subject"},
-		"identity of a group":             {identity(id + "103582791429521408"), "subject"},
-		"identity below the first":        {identity(id + "76561197960265727"), "subject"},
-		"identity above the last":         {identity(id + "76561202255233024"), "subject"},
-		"identity with a dot as any char": {identity("https://steamcommunityXcom/openid/id/" + steamSubject), "subject"},
-		"old":                             {nonce(-6 * time.Minute), "expired"},
-		"of the future":                   {nonce(6 * time.Minute), "early"},
-		"nonce without an instant":        {set("response_nonce", "k3v7q2m5zt4yd6n2xw7p2c4hf2jb"), "nonce"},
-		"nonce in another zone":           {set("response_nonce", "2026-11-21T10:00:00+00:00x"), "nonce"},
-		"short nonce":                     {set("response_nonce", "2026"), "nonce"},
-		"long nonce":                      {set("response_nonce", time.Now().UTC().Format(time.RFC3339)+strings.Repeat("x", 300)), "nonce"},
-		"provider's error":                {set("mode", "error"), "refused"},
-		"setup needed":                    {set("mode", "setup_needed"), "malformed"},
-		"our own request played back":     {set("mode", "checkid_setup"), "malformed"},
-		"verification played back":        {set("mode", "check_authentication"), "malformed"},
-		"no mode":                         {func(q url.Values) { q.Del("openid.mode") }, "malformed"},
+		"return_to with more": {
+			func(q url.Values) { q.Set("openid.return_to", q.Get("openid.return_to")+"&x=1") }, "state",
+		},
+		"another provider": {
+			set("op_endpoint", "https://evil.example/openid/login"), "issuer",
+		},
+		"provider in other case": {
+			set("op_endpoint", "https://SteamCommunity.com/openid/login"), "issuer",
+		},
+		"plain http provider": {
+			set("op_endpoint", "http://steamcommunity.com/openid/login"), "issuer",
+		},
+		"OpenID 1.1":                     {set("ns", "http://openid.net/signon/1.1"), "malformed"},
+		"no namespace":                   {func(q url.Values) { q.Del("openid.ns") }, "malformed"},
+		"no signature":                   {func(q url.Values) { q.Del("openid.sig") }, "signature"},
+		"nothing signed":                 {set("signed", ""), "signature"},
+		"op_endpoint not signed":         {unsigned("op_endpoint"), "signature"},
+		"claimed_id not signed":          {unsigned("claimed_id"), "signature"},
+		"identity not signed":            {unsigned("identity"), "signature"},
+		"return_to not signed":           {unsigned("return_to"), "signature"},
+		"response_nonce not signed":      {unsigned("response_nonce"), "signature"},
+		"assoc_handle not signed":        {unsigned("assoc_handle"), "signature"},
+		"no claimed_id":                  {func(q url.Values) { q.Del("openid.claimed_id") }, "signature"},
+		"claimed_id and identity differ": {set("claimed_id", id+"76561197960435531"), "subject"},
+		"identity of another host": {
+			identity("https://steamcommunity.com.evil.example/openid/id/" + steamSubject), "subject",
+		},
+		"identity by plain http": {
+			identity("http://steamcommunity.com/openid/id/" + steamSubject), "subject",
+		},
+		"identity with a path more": {identity(id + steamSubject + "/"), "subject"},
+		"identity with a query":     {identity(id + steamSubject + "?x=" + steamSubject), "subject"},
+		"identity as a user": {
+			identity("https://x@steamcommunity.com/openid/id/" + steamSubject), "subject",
+		},
+		"identity below another":     {identity("https://evil.example/" + id + steamSubject), "subject"},
+		"identity with a digit more": {identity(id + steamSubject + "0"), "subject"},
+		"identity of a group":        {identity(id + "103582791429521408"), "subject"},
+		"identity below the first":   {identity(id + "76561197960265727"), "subject"},
+		"identity above the last":    {identity(id + "76561202255233024"), "subject"},
+		"identity with a dot as any char": {
+			identity("https://steamcommunityXcom/openid/id/" + steamSubject), "subject",
+		},
+		"old":                      {nonce(-6 * time.Minute), "expired"},
+		"of the future":            {nonce(6 * time.Minute), "early"},
+		"nonce without an instant": {set("response_nonce", "k3v7q2m5zt4yd6n2xw7p2c4hf2jb"), "nonce"},
+		"nonce in another zone":    {set("response_nonce", "2026-11-21T10:00:00+00:00x"), "nonce"},
+		"short nonce":              {set("response_nonce", "2026"), "nonce"},
+		"long nonce": {
+			set("response_nonce", time.Now().UTC().Format(time.RFC3339)+strings.Repeat("x", 300)), "nonce",
+		},
+		"provider's error":            {set("mode", "error"), "refused"},
+		"setup needed":                {set("mode", "setup_needed"), "malformed"},
+		"our own request played back": {set("mode", "checkid_setup"), "malformed"},
+		"verification played back":    {set("mode", "check_authentication"), "malformed"},
+		"no mode":                     {func(q url.Values) { q.Del("openid.mode") }, "malformed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, n := newSteam(t)
@@ -208,8 +242,15 @@ func TestSteamDoesNotVouch(t *testing.T) {
 		"500":                 {answerStatus(500), "status"},
 		"429":                 {answerStatus(429), "status"},
 		"huge":                {answerHuge, "too_large"},
-		"redirect":            {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/x", http.StatusTemporaryRedirect) }, "redirect"},
-		"cut":                 {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "reset"},
+		"redirect": {
+			func(w http.ResponseWriter,
+				r *http.Request) {
+				http.Redirect(w, r, "/x", http.StatusTemporaryRedirect)
+			}, "redirect",
+		},
+		"cut": {
+			func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "reset",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, n := newSteam(t)
@@ -242,7 +283,8 @@ func TestSteamReturnsThatNobodySends(t *testing.T) {
 	} {
 		q := steamReturn(network.NewAttempt())
 		forge(q)
-		if r, err := network.ParseReturn(q); !errors.Is(err, network.ErrBadReturn) || r != (network.Return{}) {
+		if r, err := network.ParseReturn(q); !errors.Is(err, network.ErrBadReturn) ||
+			r != (network.Return{}) {
 			t.Errorf("%s: err = %v", name, err)
 		}
 	}

@@ -16,44 +16,47 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// askUserInfo gets the user-info answer (OpenID Connect Core 1.0 §5.3; plain OAuth 2 providers do likewise). The error is a
-// *Trouble.
+// askUserInfo gets the user-info answer (OpenID Connect Core 1.0 §5.3; plain OAuth 2 providers do likewise).
+// The error is a *Error.
 func (n *Network) askUserInfo(ctx context.Context, p *provider, token *oauth2.Token) (claims, error) {
-	body, trouble := n.get(ctx, n.answers, p.userInfo, token)
-	if trouble != nil {
-		return nil, trouble
+	discovered := n.settings.UserInfoEndpoint == "" // otherwise the operator named it
+	body, failure := n.get(ctx, n.client(p.publicOnly && discovered), p.userInfo, token)
+	if failure != nil {
+		return nil, failure
 	}
 	doc, err := parseClaims(body)
 	if err != nil {
-		return nil, n.trouble(StageUserInfo, ClassMalformed, err.Error())
+		return nil, n.newError(StageUserInfo, ClassMalformed, err.Error())
 	}
 	return doc, nil
 }
 
 // get asks for something about the user that the token was given for.
-func (n *Network) get(ctx context.Context, client *http.Client, address string, token *oauth2.Token) ([]byte, *Trouble) {
+func (n *Network) get(ctx context.Context, client *http.Client, address string, token *oauth2.Token) ([]byte,
+	*Error) {
 	// RFC 6749 §7.1: a token of a type one does not know is not used.
 	if token.Type() != "Bearer" {
-		return nil, n.trouble(StageToken, ClassMalformed, "the token is not of type Bearer")
+		return nil, n.newError(StageToken, ClassMalformed, "the token is not of type Bearer")
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
-		return nil, n.trouble(StageUserInfo, ClassMalformed, "the endpoint is not a URL")
+		return nil, n.newError(StageUserInfo, ClassMalformed, "the endpoint is not a URL")
 	}
 	token.SetAuthHeader(req)
 	resp, err := client.Do(req)
 	if err != nil {
-		return nil, n.fetchTrouble(StageUserInfo, err, ClassReset, "no answer")
+		return nil, n.fetchError(StageUserInfo, err, ClassReset, "no answer")
 	}
 	defer func() { _ = resp.Body.Close() }()
-	body, err := io.ReadAll(resp.Body) // bounded by the door
+	body, err := io.ReadAll(resp.Body) // bounded by the transport
 	if err != nil {
-		return nil, n.trouble(StageUserInfo, ClassReset, "no whole answer")
+		return nil, n.newError(StageUserInfo, ClassReset, "no whole answer")
 	}
 	return body, nil
 }
 
-// claims are the members of an ID token or of a user-info answer, each as it was written: a number keeps all its digits.
+// claims are the members of an ID token or of a user-info answer, each as it was written: a number keeps all
+// its digits.
 type claims map[string]jsontext.Value
 
 // parseClaims reads strict JSON: a name that is there twice would let two readers see two users.
@@ -85,7 +88,8 @@ func (c claims) isTrue(path string) bool {
 	return ok && v.Kind() == 't'
 }
 
-// find follows a path: a top-level name as it stands (some contain dots and slashes), else a JSON Pointer, else a dotted path.
+// find follows a path: a top-level name as it stands (some contain dots and slashes), else a JSON Pointer,
+// else a dotted path.
 func (c claims) find(path string) (jsontext.Value, bool) {
 	if v, ok := c[path]; ok {
 		return v, true
@@ -110,7 +114,7 @@ func (c claims) find(path string) (jsontext.Value, bool) {
 	return v, ok
 }
 
-// enter gives the member or element that step names.
+// enter returns the member or element that step names.
 func enter(v jsontext.Value, step string) (jsontext.Value, bool) {
 	switch v.Kind() {
 	case '{':
@@ -132,11 +136,11 @@ func enter(v jsontext.Value, step string) (jsontext.Value, bool) {
 	}
 }
 
-// wholeNumber is the only spelling of a number that is taken as an identifier: 1e3 and 1000.0 are the same number to some
-// readers and not to others.
+// wholeNumber is the only spelling of a number that is taken as an identifier: 1e3 and 1000.0 are the same
+// number to some readers and not to others.
 var wholeNumber = regexp.MustCompile(`^-?[0-9]{1,40}$`)
 
-// text gives the value at the path, which is text or a whole number. Errors name the path, never the value.
+// text returns the value at the path, which is text or a whole number. Errors name the path, never the value.
 func (c claims) text(path string) (string, error) {
 	v, ok := c.find(path)
 	if !ok {
@@ -154,8 +158,8 @@ func (c claims) text(path string) (string, error) {
 
 const maxDisplayBytes = 256
 
-// usualNames are the claims with a name for people, best first (OpenID Connect Core 1.0 §5.1; the last three are common with plain
-// OAuth 2).
+// usualNames are the claims with a name for people, best first (OpenID Connect Core 1.0 §5.1; the last three
+// are common with plain OAuth 2).
 var usualNames = []string{"name", "preferred_username", "nickname", "display_name", "username", "login"}
 
 // displayName is a name for people, from the first of the claims that has one.

@@ -25,8 +25,8 @@ import (
 	"verifyd/edge/network"
 )
 
-// world stands for the hosts of the presets: one server with a certificate for all of them, to which every dial leads. The code
-// under test asks the real addresses.
+// world stands for the hosts of the presets: one server with a certificate for all of them, to which every
+// dial leads. The code under test asks the real addresses.
 type world struct {
 	t       *testing.T
 	server  *httptest.Server
@@ -34,6 +34,9 @@ type world struct {
 	key     *ecdsa.PrivateKey // of ID tokens
 	attempt network.Attempt
 	answers map[string]http.HandlerFunc // by "METHOD host/path"
+	// keyIssuer is whose tokens the key signs, as Microsoft's key sets say it; empty: the key set does not
+	// say.
+	keyIssuer string
 
 	mu    sync.Mutex
 	asked []string
@@ -42,7 +45,8 @@ type world struct {
 }
 
 var presetHosts = []string{
-	"discord.com", "github.com", "api.github.com", "gitlab.com", "gitlab.example.org", "accounts.google.com", "login.microsoftonline.com",
+	"discord.com", "github.com", "api.github.com", "gitlab.com", "gitlab.example.org", "accounts.google.com",
+	"login.microsoftonline.com",
 	"apis.roblox.com", "steamcommunity.com", "id.twitch.tv", "auth.vatsim.net",
 }
 
@@ -69,8 +73,10 @@ func certificateFor(t *testing.T, hosts []string) tls.Certificate {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), DNSNames: hosts, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		SerialNumber: big.NewInt(1), DNSNames: hosts, NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(time.Hour),
+		IsCA:     true, BasicConstraintsValid: true,
+		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
@@ -97,7 +103,8 @@ func (w *world) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		http.NotFound(rw, r)
 		return
 	}
-	if r.Method == http.MethodGet && !strings.Contains(name, "well-known") && !strings.Contains(name, "keys") &&
+	if r.Method == http.MethodGet && !strings.Contains(name, "well-known") &&
+		!strings.Contains(name, "keys") &&
 		(r.Header.Get("Authorization") != "Bearer "+plantedToken || r.Header.Get("User-Agent") == "") {
 		http.Error(rw, "no token", http.StatusUnauthorized)
 		return
@@ -144,7 +151,8 @@ func canned(body string) http.HandlerFunc {
 	}
 }
 
-// oidc answers as an OpenID Connect provider whose metadata is the document, with an ID token of these claims.
+// oidc answers as an OpenID Connect provider whose metadata is the document, with an ID token of these
+// claims.
 func (w *world) oidc(discovery, document, claims string) {
 	var m struct {
 		Token  string   `json:"token_endpoint"`
@@ -157,18 +165,29 @@ func (w *world) oidc(discovery, document, claims string) {
 	}
 	w.answers["GET "+discovery] = canned(document)
 	w.answers["GET "+strings.TrimPrefix(m.Keys, "https://")] = func(rw http.ResponseWriter, _ *http.Request) {
-		answerJSON(rw, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: w.key.Public(), KeyID: "k1", Algorithm: "ES256", Use: "sig"}}})
+		b, _ := json.Marshal(jose.JSONWebKey{
+			Key: w.key.Public(), KeyID: "k1", Algorithm: "ES256", Use: "sig",
+		})
+		key := map[string]any{}
+		_ = json.Unmarshal(b, &key)
+		if w.keyIssuer != "" {
+			key["issuer"] = w.keyIssuer
+		}
+		answerJSON(rw, map[string]any{"keys": []any{key}})
 	}
-	w.answers["POST "+strings.TrimPrefix(m.Token, "https://")] = func(rw http.ResponseWriter, _ *http.Request) {
+	w.answers["POST "+strings.TrimPrefix(m.Token, "https://")] = func(rw http.ResponseWriter,
+		_ *http.Request) {
 		c := map[string]any{
-			"iss": m.Issuer, "aud": "client", "nonce": w.attempt.Nonce, "iat": time.Now().Unix(), "exp": time.Now().Add(time.Minute).Unix(),
+			"iss": m.Issuer, "aud": "client", "nonce": w.attempt.Nonce, "iat": time.Now().Unix(),
+			"exp": time.Now().Add(time.Minute).Unix(),
 		}
 		if err := json.Unmarshal([]byte(claims), &c); err != nil {
 			w.t.Error(err)
 		}
 		b, _ := json.Marshal(c)
 		answerJSON(rw, map[string]any{
-			"access_token": plantedToken, "expires_in": 3600, "token_type": "bearer", "scope": []string{"openid"},
+			"access_token": plantedToken, "expires_in": 3600, "token_type": "bearer",
+			"scope":    []string{"openid"},
 			"id_token": signJWT(w.t, jose.ES256, w.key, "k1", b),
 		})
 	}

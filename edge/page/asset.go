@@ -31,7 +31,8 @@ var colours []byte
 // Colours is a style sheet of the colours of all pages, for the one that has its own way of serving assets.
 func Colours() []byte { return slices.Clone(colours) }
 
-// LoadStyle reads a style sheet, which begins with the colours of all pages: a sheet of their own would be one more round trip.
+// LoadStyle reads a style sheet, which begins with the colours of all pages: a sheet of their own would be
+// one more round trip.
 func LoadStyle(files fs.FS, file string) (Asset, error) {
 	data, err := fs.ReadFile(files, file)
 	if err != nil {
@@ -49,6 +50,22 @@ func LoadAsset(files fs.FS, file, media string) (Asset, error) {
 	return newAsset(file, media, data), nil
 }
 
+//go:embed icon.svg
+var icon []byte
+
+// NamedIcon is the service's icon as an asset of a package's own, under a name such as icon.svg.
+func NamedIcon(file string) Asset { return newAsset(file, iconMedia, icon) }
+
+const iconMedia = "image/svg+xml"
+
+// Icon answers where browsers ask for one by themselves, as beside what is no page: for a day, since its name
+// does not change with it.
+func Icon() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		newAsset("icon.svg", iconMedia, icon).serve(w, "public, max-age=86400")
+	})
+}
+
 func newAsset(file, media string, data []byte) Asset {
 	sum := sha256.Sum256(data)
 	ext := path.Ext(file)
@@ -64,8 +81,9 @@ var cssZero = regexp.MustCompile(`([ :(,-])0\.`)
 // cssSpaces are the spaces that a style sheet written as ours are does without.
 var cssSpaces = strings.NewReplacer(": ", ":", " {", "{", ", ", ",")
 
-// slim takes comments, indents, line ends, needless spaces, last semicolons and leading zeros out of a style sheet whose lines all end with a brace, a comma or a
-// semicolon, as ours do; a line that does not keeps its end.
+// slim takes comments, indents, line ends, needless spaces, last semicolons and leading zeros out of a style
+// sheet whose lines all end with a brace, a comma or a semicolon, as ours do; a line that does not keeps its
+// end.
 func slim(css []byte) []byte {
 	var b bytes.Buffer
 	for line := range bytes.Lines(cssComment.ReplaceAll(css, nil)) {
@@ -80,12 +98,16 @@ func slim(css []byte) []byte {
 
 // ServeHTTP answers GET and HEAD.
 func (a Asset) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	a.serve(w, "public, max-age=31536000, immutable")
+}
+
+func (a Asset) serve(w http.ResponseWriter, cache string) {
 	head := w.Header()
-	head.Set("Cache-Control", "public, max-age=31536000, immutable")
+	head.Set("Cache-Control", cache)
 	head.Set("Content-Length", strconv.Itoa(len(a.data)))
 	head.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
 	head.Set("Content-Type", a.media)
 	head.Set("Cross-Origin-Resource-Policy", "same-origin")
 	head.Set("X-Content-Type-Options", "nosniff")
-	_, _ = w.Write(a.data) // nobody is left to be told
+	_, _ = w.Write(a.data) // the client is gone
 }

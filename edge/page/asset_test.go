@@ -13,7 +13,8 @@ func TestStyleSheetsAreSlim(t *testing.T) {
 	const want = ":root{color-scheme:light dark;font:1rem/1.5 \"Segoe UI\",sans-serif}@media (max-width:30rem){a,b + b{color:red}}dl\ndiv{gap:min(-.5rem,10.25px)}"
 	files := fstest.MapFS{"x.css": {Data: []byte(written)}, "none.css": {}}
 	none, err := LoadStyle(files, "none.css")
-	if err != nil || !strings.HasPrefix(string(none.data), ":root{color-scheme:light dark;--ground:#f6f7f9;") {
+	if err != nil ||
+		!strings.HasPrefix(string(none.data), ":root{color-scheme:light dark;--ground:#f6f7f9;") {
 		t.Fatalf("the colours: %q, %v", none.data, err)
 	}
 	a, err := LoadStyle(files, "x.css")

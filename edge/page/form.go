@@ -5,13 +5,17 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+
+	"verifyd/edge/origin"
 )
 
 const formMedia = "application/x-www-form-urlencoded"
 
-// ReadForm reads a body of at most maxBytes into r.PostForm and gives the status of what is wrong with it, or 0.
+// ReadForm reads a body of at most maxBytes into r.PostForm and returns the status of what is wrong with it,
+// or 0.
 func ReadForm(w http.ResponseWriter, r *http.Request, maxBytes int64) (status int) {
-	// The other two encodings of a form, and none at all, are what scripts on other sites send without asking.
+	// The other two encodings of a form, and none at all, are what scripts on other sites send without
+	// asking.
 	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != formMedia {
 		return http.StatusUnsupportedMediaType
 	}
@@ -26,7 +30,8 @@ func ReadForm(w http.ResponseWriter, r *http.Request, maxBytes int64) (status in
 	return 0
 }
 
-// Single gives the one value of a parameter; two are as good as none, since nobody could say which is meant.
+// Single returns the one value of a parameter; two are as good as none, since nobody could say which is
+// meant.
 func Single(q url.Values, name string) string {
 	if len(q[name]) != 1 {
 		return ""
@@ -37,8 +42,9 @@ func Single(q url.Values, name string) string {
 // CrossOrigin refuses posts that another site caused. base is a checked base URL.
 func CrossOrigin(base string) (*http.CrossOriginProtection, error) {
 	csrf := http.NewCrossOriginProtection()
-	// Where a proxy rewrites Host, a browser that does not send Sec-Fetch-Site can only be judged by the origin users see.
-	if err := csrf.AddTrustedOrigin(Origin(base)); err != nil {
+	// Where a proxy rewrites Host, a browser that does not send Sec-Fetch-Site can only be judged by the
+	// origin users see.
+	if err := csrf.AddTrustedOrigin(origin.Of(base)); err != nil {
 		return nil, err
 	}
 	return csrf, nil

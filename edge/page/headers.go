@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// Guard puts the headers that every answer of a page's routes carries, redirects included. https says whether the base URL is.
+// Guard puts the headers that every answer of a page's routes carries, redirects included. https reports
+// whether the base URL is.
 func Guard(https bool, next http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		head := w.Header()
@@ -26,14 +27,16 @@ func Guard(https bool, next http.HandlerFunc) http.Handler {
 	})
 }
 
-// Policy is the content security policy with the given form-action, and with what else a page needs, each a whole directive.
+// Policy is the content security policy with the given form-action, and with what else a page needs, each a
+// whole directive.
 func Policy(formAction string, more ...string) string {
 	p := "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; frame-ancestors 'none'; form-action " + formAction
 	return strings.Join(append([]string{p}, more...), "; ")
 }
 
-// PlainSources gives what form-action needs beyond https for a network's authorization origin. Where that is not known yet, and
-// verifyd itself is on plain http, it may be any on this machine: the button will find out where.
+// PlainSources returns what form-action needs beyond https for a network's authorization origin. Where that
+// is not known yet, and verifyd itself is on plain http, it may be any on this machine: the button will find
+// out where.
 func PlainSources(origin string, https bool) []string {
 	switch u, err := url.Parse(origin); {
 	case origin == "" && !https:
@@ -44,21 +47,9 @@ func PlainSources(origin string, https bool) []string {
 	return nil
 }
 
-// Origin gives a checked base URL's origin as browsers write it: lower case, without the scheme's own port (RFC 6454 §6.2).
-func Origin(base string) string {
-	u, err := url.Parse(base)
-	if err != nil {
-		return base // edge.ParseBaseURL took it
-	}
-	host := u.Host
-	if port := u.Port(); port == "443" && u.Scheme == "https" || port == "80" && u.Scheme == "http" {
-		host = strings.TrimSuffix(host, ":"+port)
-	}
-	return u.Scheme + "://" + strings.ToLower(host)
-}
-
-// SeeOther sends the browser on. 303 makes it a GET whatever came before, so that a reload there repeats nothing (RFC 9110
-// §15.4.4). It has no body: http.Redirect would repeat the address, and with it a session token, in one.
+// SeeOther sends the browser on. 303 makes it a GET whatever came before, so that a reload there repeats
+// nothing (RFC 9110 §15.4.4). It has no body: http.Redirect would repeat the address, and with it a session
+// token, in one.
 func SeeOther(w http.ResponseWriter, to string) {
 	w.Header().Set("Location", to)
 	w.WriteHeader(http.StatusSeeOther)

@@ -5,21 +5,6 @@ import (
 	"testing"
 )
 
-func TestOrigin(t *testing.T) {
-	for base, want := range map[string]string{
-		"https://example.com":         "https://example.com",
-		"https://Example.com":         "https://example.com",
-		"https://example.com:443/a/b": "https://example.com",
-		"http://example.com:80":       "http://example.com",
-		"http://example.com:443":      "http://example.com:443",
-		"http://[::1]:8080/v":         "http://[::1]:8080",
-	} {
-		if got := Origin(base); got != want {
-			t.Errorf("%s: %q, want %q", base, got, want)
-		}
-	}
-}
-
 func TestPlainSources(t *testing.T) {
 	for name, tc := range map[string]struct {
 		https  bool

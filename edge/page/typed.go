@@ -5,14 +5,21 @@ import (
 	"html/template"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
-// Typed draws a text that somebody else wrote: escaped, isolated in its direction (UAX #9 §2.4), and with a sign in the place of
-// every character that cannot be seen, since such characters make two accounts look like one.
+// Typed draws a text that somebody else wrote: escaped, isolated in its direction (UAX #9 §2.4), and with a
+// sign in the place of every character that cannot be seen, since such characters make two accounts look like
+// one. A text with a long piece that a line cannot be broken in has the class "long", for style sheets to
+// break it anywhere: if every text had, a table would break short words to make room.
 func Typed(s string) template.HTML {
 	var b strings.Builder
-	b.WriteString("<bdi>")
 	runes := []rune(s)
+	if Long(s) {
+		b.WriteString(`<bdi class="long">`)
+	} else {
+		b.WriteString("<bdi>")
+	}
 	open := false // inside the <i> that sets signs apart from the text
 	for i, r := range runes {
 		sign := !seen(runes, i)
@@ -38,6 +45,36 @@ func Typed(s string) template.HTML {
 	return template.HTML(b.String()) //nolint:gosec // every piece is escaped above or written by this function
 }
 
+// longPiece is what every line of our pages has room for: on a phone of 320 pixels, 17 wide letters in bold
+// stick out of a table.
+const longPiece = 16
+
+// Long reports whether a text has a piece without a space that may be longer than a line, which Typed marks.
+func Long(text string) bool {
+	for piece := range strings.SplitSeq(text, " ") {
+		if utf8.RuneCountInString(piece) > longPiece {
+			return true
+		}
+	}
+	return false
+}
+
+// signRoom is how many characters' room a sign takes: U+200B and the space before it.
+const signRoom = 7
+
+// Room returns how many characters' room Typed takes for a text.
+func Room(text string) (n int) {
+	runes := []rune(text)
+	for i := range runes {
+		if seen(runes, i) {
+			n++
+		} else {
+			n += signRoom
+		}
+	}
+	return n
+}
+
 const (
 	zeroWidthJoiner = '\u200D'
 	emojiSelector   = '\uFE0F'
@@ -45,8 +82,8 @@ const (
 	brailleBlank    = '\u2800' // a symbol by its category, and nothing to see
 )
 
-// seen says whether the character at i shows by itself. Joiners and selectors that hold an emoji together count as seen: with
-// signs between its parts, an emoji could not be read.
+// seen reports whether the character at i shows by itself. Joiners and selectors that hold an emoji together
+// count as seen: with signs between its parts, an emoji could not be read.
 func seen(text []rune, i int) bool {
 	r := text[i]
 	if r == brailleBlank {

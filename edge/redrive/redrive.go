@@ -1,6 +1,6 @@
-// Package redrive sends many callbacks again: what a person may do for one session, done for those that they chose. It never happens by
-// itself, it is bounded, and each session's account has a record of it in its audit log. The webhook-id stays the same, so that
-// receivers can tell.
+// Package redrive sends many callbacks again: what a person may do for one session, done for those that they
+// chose. It never happens by itself, it is bounded, and each session's account has a record of it in its
+// audit log. The webhook-id stays the same, so that receivers can tell.
 package redrive
 
 import (
@@ -13,12 +13,15 @@ import (
 	"verifyd/sessions"
 )
 
-// Most bounds one redrive: a hundred sessions take about a second.
-const Most = 100
+// Max bounds one redrive: a hundred sessions take about a second.
+const Max = 100
 
-// Ended are the ends that a person may want to have sent again, the surest first: of the first nothing was sent.
+// Ended are the ends that a person may want to have sent again, the surest first: of the first nothing was
+// sent.
 func Ended() []sessions.DeliveryState {
-	return []sessions.DeliveryState{sessions.DeliveryUndeliverable, sessions.DeliveryRejected, sessions.DeliveryUnknown}
+	return []sessions.DeliveryState{
+		sessions.DeliveryUndeliverable, sessions.DeliveryRejected, sessions.DeliveryUnknown,
+	}
 }
 
 // Sessions asks for one more attempt; a *sessions.Store.
@@ -38,17 +41,18 @@ type Done struct {
 	Skipped []sessions.ID // were due already, have nothing to send, or are not kept any more
 }
 
-// Send asks for one more attempt of each. It stops at the first failure of the store; what was asked for until then is done, and told
-// beside the error, which is natsconf's. A repeat skips what is due already.
+// Send asks for one more attempt of each. It stops at the first failure of the store; what was asked for
+// until then is done, and returned beside the error, which is natsconf's. A repeat skips what is due already.
 func Send(ctx context.Context, st Sessions, log Log, by account.Actor, ids []sessions.ID) (Done, error) {
 	var d Done
-	if len(ids) > Most {
-		return d, fmt.Errorf("%w: %d sessions at once; at most %d", natsconf.ErrTooMany, len(ids), Most)
+	if len(ids) > Max {
+		return d, fmt.Errorf("%w: %d sessions at once; at most %d", natsconf.ErrTooMany, len(ids), Max)
 	}
 	for _, id := range ids {
 		_, err := st.Resend(ctx, id, by.String())
 		switch {
-		case errors.Is(err, sessions.ErrDeliveryOpen), errors.Is(err, sessions.ErrNoDelivery), errors.Is(err, sessions.ErrNotFound):
+		case errors.Is(err, sessions.ErrDeliveryOpen), errors.Is(err, sessions.ErrNoDelivery),
+			errors.Is(err, sessions.ErrNotFound):
 			d.Skipped = append(d.Skipped, id)
 			continue
 		case err != nil:
@@ -57,7 +61,9 @@ func Send(ctx context.Context, st Sessions, log Log, by account.Actor, ids []ses
 		d.Asked = append(d.Asked, id)
 		c, err := st.Completion(ctx, id)
 		if err == nil {
-			err = log.Note(ctx, by, c.Account, account.CallbackSent, string(id), map[string]string{"redrive": "yes"})
+			err = log.Note(ctx, by, c.Account, account.CallbackSent, string(id), map[string]string{
+				"redrive": "yes",
+			})
 		}
 		if err != nil {
 			return d, err

@@ -12,7 +12,7 @@ import (
 	"verifyd/sessions"
 )
 
-// store gives each session the answer that the test wants.
+// store returns each session the answer that the test wants.
 type store map[sessions.ID]error
 
 func (s store) Resend(_ context.Context, id sessions.ID, by string) (sessions.Resend, error) {
@@ -35,24 +35,35 @@ func (b *book) Note(_ context.Context, _ account.Actor, of, what, on string, _ m
 }
 
 func TestRedrive(t *testing.T) {
-	st := store{"open": sessions.ErrDeliveryOpen, "none": sessions.ErrNoDelivery, "gone": sessions.ErrNotFound, "away": natsconf.ErrUnavailable}
+	st := store{
+		"open": sessions.ErrDeliveryOpen, "none": sessions.ErrNoDelivery, "gone": sessions.ErrNotFound,
+		"away": natsconf.ErrUnavailable,
+	}
 	log := &book{}
-	d, err := redrive.Send(t.Context(), st, log, account.Operator("olga"), []sessions.ID{"a", "open", "none", "gone", "b"})
-	if err != nil || !slices.Equal(d.Asked, []sessions.ID{"a", "b"}) || !slices.Equal(d.Skipped, []sessions.ID{"open", "none", "gone"}) {
+	d, err := redrive.Send(t.Context(), st, log, account.Operator("olga"), []sessions.ID{
+		"a", "open", "none", "gone", "b",
+	})
+	if err != nil || !slices.Equal(d.Asked, []sessions.ID{"a", "b"}) ||
+		!slices.Equal(d.Skipped, []sessions.ID{"open", "none", "gone"}) {
 		t.Errorf("%+v, %v", d, err)
 	}
-	if want := []string{"acc_a callback.sent_again a", "acc_b callback.sent_again b"}; !slices.Equal(log.notes, want) {
+	if want := []string{"acc_a callback.sent_again a",
+		"acc_b callback.sent_again b"}; !slices.Equal(log.notes, want) {
 		t.Errorf("records %q", log.notes)
 	}
-	if d, err = redrive.Send(t.Context(), st, log, account.Operator(""), []sessions.ID{"a", "away", "b"}); !errors.Is(err, natsconf.ErrUnavailable) || len(d.Asked) != 1 {
+	if d, err = redrive.Send(t.Context(), st, log, account.Operator(""),
+		[]sessions.ID{"a", "away", "b"}); !errors.Is(err, natsconf.ErrUnavailable) || len(d.Asked) != 1 {
 		t.Errorf("where the store goes away: %+v, %v", d, err)
 	}
 	full := &book{fault: natsconf.ErrUncertain}
-	if d, err = redrive.Send(t.Context(), st, full, account.Operator(""), []sessions.ID{"a", "b"}); !errors.Is(err, natsconf.ErrUncertain) || len(d.Asked) != 1 {
+	if d, err = redrive.Send(t.Context(), st, full, account.Operator(""),
+		[]sessions.ID{"a", "b"}); !errors.Is(err, natsconf.ErrUncertain) || len(d.Asked) != 1 {
 		t.Errorf("where no record can be kept: %+v, %v", d, err)
 	}
 	log.notes = nil
-	if d, err = redrive.Send(t.Context(), st, log, account.Operator(""), make([]sessions.ID, redrive.Most+1)); !errors.Is(err, natsconf.ErrTooMany) || len(d.Asked)+len(log.notes) != 0 {
+	if d, err = redrive.Send(t.Context(), st, log, account.Operator(""),
+		make([]sessions.ID, redrive.Max+1)); !errors.Is(err, natsconf.ErrTooMany) ||
+		len(d.Asked)+len(log.notes) != 0 {
 		t.Errorf("of too many: %+v, %v", d, err)
 	}
 }

@@ -10,8 +10,9 @@ import (
 	"verifyd/sessions"
 )
 
-// Judge gives the rule that refuses the identity for the session; ok where none does.
-func Judge(r network.Rules, who network.Identity, s sessions.Session, now time.Time) (refusal sessions.Rule, ok bool) {
+// Judge returns the rule that refuses the identity for the session; ok where none does.
+func Judge(r network.Rules, who network.Identity, s sessions.Session, now time.Time) (refusal sessions.Rule,
+	ok bool) {
 	switch {
 	case slices.Contains(r.DenySubjects, who.Subject):
 		return sessions.RuleDeny, false
@@ -39,27 +40,32 @@ func anyOf(values, wanted []string) bool {
 	return slices.ContainsFunc(values, func(v string) bool { return slices.Contains(wanted, v) })
 }
 
-// Hold gives what one_identity_per holds for a session: that the identity stands for its user. ok where the network has the rule.
+// Hold returns what one_identity_per holds for a session: that the identity stands for its user. ok where the
+// network has the rule.
+//
+// namespace is the network's; the same subject of another provider is another identity.
 //
 // Test sessions hold beside live ones, so that a trial never keeps anybody out.
-func Hold(r network.Rules, networkID string, who network.Identity, s sessions.Session) (h sessions.Hold, ok bool) {
+func Hold(r network.Rules, namespace string, who network.Identity,
+	s sessions.Session) (h sessions.IdentityBinding, ok bool) {
 	scope := platformScope(s)
 	switch r.OneIdentityPer {
 	case network.PerGuild:
 		scope = append(scope, s.GuildID)
 	case network.PerPlatform:
 	default:
-		return sessions.Hold{}, false
+		return sessions.IdentityBinding{}, false
 	}
-	return sessions.Hold{
-		What:    join(append([]string{r.OneIdentityPer, networkID, who.Subject}, scope...)...),
-		By:      holder(s.PlatformUserID, scope),
-		Session: s.ID,
-		For:     time.Duration(r.OneIdentityFor),
+	return sessions.IdentityBinding{
+		Identity: join(append([]string{r.OneIdentityPer, namespace, who.Subject}, scope...)...),
+		User:     holder(s.PlatformUserID, scope),
+		Session:  s.ID,
+		For:      time.Duration(r.OneIdentityFor),
 	}, true
 }
 
-// Holders gives the names under which identities may stand for a session's user: on its platform, and in its guild.
+// Holders returns the names under which identities may stand for a session's user: on its platform, and in
+// its guild.
 func Holders(s sessions.Session) (platform, guild string) {
 	scope := platformScope(s)
 	return holder(s.PlatformUserID, scope), holder(s.PlatformUserID, append(scope, s.GuildID))

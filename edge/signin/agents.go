@@ -5,57 +5,90 @@ import (
 	"strings"
 )
 
-// previewers are the names by which services that draw link previews, and search engines, call themselves in User-Agent. Compared
-// without case, anywhere in the value.
+// previewers are the names by which services that draw link previews, and search engines, call themselves in
+// User-Agent. Compared without case, anywhere in the value.
 //
-// Sources: what each says of itself, linked in its own User-Agent or its developer pages, as collected by the lists isbot and
-// crawler-user-agents.
+// Sources: what each says of itself, linked in its own User-Agent or its developer pages, as collected by the
+// lists isbot and crawler-user-agents.
 var previewers = []string{
-	"discordbot",                                                                                   // https://discord.com: link embeds
-	"slackbot",                                                                                     // https://api.slack.com/robots: Slackbot, Slackbot-LinkExpanding
-	"slack-imgproxy",                                                                               // the same page
-	"telegrambot",                                                                                  // "TelegramBot (like TwitterBot)"
-	"facebookexternalhit",                                                                          // https://developers.facebook.com/docs/sharing/webmasters/web-crawlers; iMessage and LINE (line-poker) too
-	"facebot",                                                                                      // the same page
-	"facebookcatalog",                                                                              // the same page
-	"meta-externalagent",                                                                           // the same page
-	"meta-externalfetcher",                                                                         // the same page
-	"twitterbot",                                                                                   // https://developer.x.com/en/docs/x-for-websites/cards: cards
-	"linkedinbot",                                                                                  // "LinkedInBot/1.0 (compatible; Mozilla/5.0; …)"
-	"googlebot",                                                                                    // https://developers.google.com/search/docs/crawling-indexing/overview-google-crawlers
-	"google-inspectiontool",                                                                        // the same page
-	"google-pagerenderer",                                                                          // previews in Google's chats
-	"googleother",                                                                                  // the same page
-	"applebot",                                                                                     // https://support.apple.com/119829
-	"bingbot",                                                                                      // https://www.bing.com/webmasters/help/which-crawlers-does-bing-use-8c184ec0
-	"bingpreview",                                                                                  // the same page
-	"skypeuripreview",                                                                              // Skype and Teams
-	"microsoftpreview",                                                                             // Teams and Outlook
-	"redditbot",                                                                                    // link thumbnails
-	"pinterestbot",                                                                                 // https://help.pinterest.com/business/article/pinterestbot
-	"vkshare",                                                                                      // VK
-	"viberbot",                                                                                     // Viber
-	"snap url preview",                                                                             // "Snap URL Preview Service; bot; snapchat; https://developers.snap.com/robots"
-	"snapchatads",                                                                                  // the same page
-	"kakaotalk-scrap",                                                                              // KakaoTalk
-	"yeti/",                                                                                        // LINE WORKS and Naver
-	"line-poker",                                                                                   // LINE
-	"mastodon/",                                                                                    // "http.rb/5.1 (Mastodon/4.2; +https://…)"
-	"synapse",                                                                                      // Matrix: "Synapse (bot; +https://github.com/matrix-org/synapse)"
-	"zulipurlpreview",                                                                              // Zulip
-	"mattermost-bot",                                                                               // Mattermost
-	"rocket.chat",                                                                                  // Rocket.Chat
-	"embedly",                                                                                      // https://embed.ly
-	"iframely",                                                                                     // https://iframely.com
-	"yandexbot", "baiduspider", "duckduckbot", "petalbot", "bytespider", "ahrefsbot", "semrushbot", // search engines
+	// https://discord.com: link embeds
+	"discordbot",
+	// https://api.slack.com/robots: Slackbot, Slackbot-LinkExpanding
+	"slackbot",
+	// the same page
+	"slack-imgproxy",
+	// "TelegramBot (like TwitterBot)"
+	"telegrambot",
+	// https://developers.facebook.com/docs/sharing/webmasters/web-crawlers; iMessage and LINE (line-poker) too
+	"facebookexternalhit",
+	// the same page
+	"facebot",
+	// the same page
+	"facebookcatalog",
+	// the same page
+	"meta-externalagent",
+	// the same page
+	"meta-externalfetcher",
+	// https://developer.x.com/en/docs/x-for-websites/cards: cards
+	"twitterbot",
+	// "LinkedInBot/1.0 (compatible; Mozilla/5.0; …)"
+	"linkedinbot",
+	// https://developers.google.com/search/docs/crawling-indexing/overview-google-crawlers
+	"googlebot",
+	// the same page
+	"google-inspectiontool",
+	// previews in Google's chats
+	"google-pagerenderer",
+	// the same page
+	"googleother",
+	// https://support.apple.com/119829
+	"applebot",
+	// https://www.bing.com/webmasters/help/which-crawlers-does-bing-use-8c184ec0
+	"bingbot",
+	// the same page
+	"bingpreview",
+	// Skype and Teams
+	"skypeuripreview",
+	// Teams and Outlook
+	"microsoftpreview",
+	// link thumbnails
+	"redditbot",
+	// https://help.pinterest.com/business/article/pinterestbot
+	"pinterestbot",
+	"vkshare",  // VK
+	"viberbot", // Viber
+	// "Snap URL Preview Service; bot; snapchat; https://developers.snap.com/robots"
+	"snap url preview",
+	// the same page
+	"snapchatads",
+	// KakaoTalk
+	"kakaotalk-scrap",
+	// LINE WORKS and Naver
+	"yeti/",
+	"line-poker", // LINE
+	// "http.rb/5.1 (Mastodon/4.2; +https://…)"
+	"mastodon/",
+	// Matrix: "Synapse (bot; +https://github.com/matrix-org/synapse)"
+	"synapse",
+	"zulipurlpreview", // Zulip
+	// Mattermost
+	"mattermost-bot",
+	// Rocket.Chat
+	"rocket.chat",
+	// https://embed.ly
+	"embedly",
+	// https://iframely.com
+	"iframely",
+	// search engines
+	"yandexbot", "baiduspider", "duckduckbot", "petalbot", "bytespider", "ahrefsbot", "semrushbot",
 	"gptbot", "chatgpt-user", "oai-searchbot", "claudebot", "perplexitybot", // readers for language models
 }
 
-// previewerStarts are those that are only told from the apps of the same name by beginning with it: an app's own browser begins with
-// "Mozilla/". Signal draws previews as WhatsApp.
+// previewerStarts are those that differ from the apps of the same name only by beginning with it: an app's
+// own browser begins with "Mozilla/". Signal draws previews as WhatsApp.
 var previewerStarts = []string{"whatsapp/", "viber/", "slack/", "telegram/", "line/"}
 
-// previews says whether a request comes from something that draws link previews or crawls.
+// previews reports whether a request comes from something that draws link previews or crawls.
 func previews(r *http.Request) bool {
 	agent := strings.ToLower(r.UserAgent())
 	for _, name := range previewers {
@@ -71,8 +104,8 @@ func previews(r *http.Request) bool {
 	return false
 }
 
-// opens says whether a request is a person's browser opening a page: every browser's User-Agent begins so, for history's sake, and
-// a page that is fetched ahead of a press (Sec-Purpose) has not been opened.
+// opens reports whether a request is a person's browser opening a page: every browser's User-Agent begins so,
+// for history's sake, and a page that is fetched ahead of a press (Sec-Purpose) has not been opened.
 func opens(r *http.Request) bool {
 	return r.Method == http.MethodGet && strings.HasPrefix(r.UserAgent(), "Mozilla/") && !previews(r) &&
 		!strings.Contains(r.Header.Get("Sec-Purpose")+r.Header.Get("Purpose"), "prefetch")
@@ -89,19 +122,24 @@ type app struct {
 type way int
 
 const (
-	byMenu   way = iota // by hand only
-	byIntent            // on Android, by an intent address (https://developer.chrome.com/docs/android/intents)
-	byLine              // by LINE's parameter openExternalBrowser=1 (https://developers.line.biz/en/docs/line-login/using-line-url-scheme/)
+	byMenu way = iota // by hand only
+	// on Android, by an intent address (https://developer.chrome.com/docs/android/intents)
+	byIntent
+	// by LINE's parameter openExternalBrowser=1 (https://developers.line.biz/en/docs/line-login/using-line-url-scheme/)
+	byLine
 )
 
-// apps are told by the first that fits, so that those that carry another's mark too stand before it. Telegram and X on iOS, and
-// Discord and Slack everywhere by default, open Safari's view or a Chrome tab, which providers accept and nobody can tell apart
-// (https://zenn.dev/kecy/articles/f51851e42c4243 compares the User-Agents of apps).
+// apps are recognised by the first that fits, so that those that carry another's mark too stand before it.
+// Telegram and X on iOS, and Discord and Slack everywhere by default, open Safari's view or a Chrome tab,
+// which providers accept and nobody can tell apart (https://zenn.dev/kecy/articles/f51851e42c4243 compares
+// the User-Agents of apps).
 var apps = []app{
 	{"Instagram", []string{"Instagram "}, byIntent},
-	{"Messenger", []string{"FBAN/Messenger", "FB_IAB/MESSENGER", "FB_IAB/Orca-Android", "MessengerLite"}, byIntent},
+	{"Messenger", []string{"FBAN/Messenger", "FB_IAB/MESSENGER", "FB_IAB/Orca-Android", "MessengerLite"},
+		byIntent},
 	{"Threads", []string{"Barcelona "}, byIntent},
-	{"Facebook", []string{"FBAN/", "FBAV/", "FB_IAB/"}, byIntent}, // https://51degrees.com/blog/importance-webview-detection
+	// https://51degrees.com/blog/importance-webview-detection
+	{"Facebook", []string{"FBAN/", "FBAV/", "FB_IAB/"}, byIntent},
 	{"LINE", []string{" Line/"}, byLine},
 	{"WeChat", []string{"MicroMessenger/"}, byMenu},
 	{"QQ", []string{" QQ/"}, byMenu},
@@ -122,8 +160,9 @@ var apps = []app{
 // someApp is an app that does not say which it is.
 var someApp = app{}
 
-// appOf gives the app in whose own browser a request was made. Beside those that are known by name: Android's web view says "wv"
-// (https://developer.chrome.com/docs/webview/overview), and iOS's lacks the "Safari/" that every browser there has.
+// appOf returns the app in whose own browser a request was made. Beside those that are known by name:
+// Android's web view says "wv" (https://developer.chrome.com/docs/webview/overview), and iOS's lacks the
+// "Safari/" that every browser there has.
 func appOf(r *http.Request) (app, bool) {
 	agent := r.UserAgent()
 	if !strings.HasPrefix(agent, "Mozilla/") || previews(r) {

@@ -11,7 +11,8 @@ const (
 	desktop = "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) "
 )
 
-// The names of apps by the User-Agent of their own browsers; an empty name is an app that does not say which it is.
+// The names of apps by the User-Agent of their own browsers; an empty name is an app that does not say which
+// it is.
 var insideAgents = map[string]string{
 	iphone + "Mobile/22B83 [FBAN/FBIOS;FBAV/489.0.0.40.109;FBBV/660;FBDV/iPhone16,1]":         "Facebook",
 	pixel + " [FB_IAB/FB4A;FBAV/453.0.0.40.107;]":                                             "Facebook",
@@ -57,10 +58,12 @@ var outsideAgents = []string{
 var PreviewAgents = []string{
 	"Mozilla/5.0 (compatible; Discordbot/2.0; +https://discordapp.com)",
 	"Mozilla/5.0 (Macintosh; Intel Mac OS X 11.6; rv:92.0) Gecko/20100101 Discordbot/2.0",
-	"Slackbot-LinkExpanding 1.0 (+https://api.slack.com/robots)", "Slackbot 1.0 (+https://api.slack.com/robots)",
+	"Slackbot-LinkExpanding 1.0 (+https://api.slack.com/robots)",
+	"Slackbot 1.0 (+https://api.slack.com/robots)",
 	"Slack-ImgProxy (+https://api.slack.com/robots)",
 	"TelegramBot (like TwitterBot)", "WhatsApp/2.23.20.0", "WhatsApp/2", "WhatsApp/2.2451.5 W",
-	"facebookexternalhit/1.1 (+http://www.facebook.com/externalhit_uatext.php)", "facebookexternalhit/1.1;line-poker/1.0", "Facebot",
+	"facebookexternalhit/1.1 (+http://www.facebook.com/externalhit_uatext.php)",
+	"facebookexternalhit/1.1;line-poker/1.0", "Facebot",
 	"Mozilla/5.0 (Macintosh; Intel Mac OS X 10_11_1) AppleWebKit/601.2.4 (KHTML, like Gecko) Version/9.0.1 Safari/601.2.4 facebookexternalhit/1.1 Facebot Twitterbot/1.0",
 	"meta-externalagent/1.1 (+https://developers.facebook.com/docs/sharing/webmasters/crawler)",
 	"Twitterbot/1.0", "LinkedInBot/1.0 (compatible; Mozilla/5.0; Apache-HttpClient +http://www.linkedin.com)",
@@ -71,10 +74,14 @@ var PreviewAgents = []string{
 	"Mozilla/5.0 (compatible; bingbot/2.0; +http://www.bing.com/bingbot.htm)",
 	"Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/131.0.0.0 Safari/537.36 BingPreview/1.0b",
 	"Snap URL Preview Service; bot; snapchat; https://developers.snap.com/robots",
-	"Mozilla/5.0 (compatible; redditbot/1.0; +http://www.reddit.com/feedback)", "Viber/13.3.0.4 CFNetwork/1240 Darwin/20.5.0",
-	"http.rb/5.1.1 (Mastodon/4.2.1; +https://mastodon.social/) Bot", "Synapse (bot; +https://github.com/matrix-org/synapse)",
-	"Mozilla/5.0 (compatible; ZulipURLPreview/1.0; +https://chat.zulip.org)", "facebookexternalhit/1.1; kakaotalk-scrap/1.0; +https://devtalk.kakao.com/",
-	"Mozilla/5.0 (compatible; vkShare; +http://vk.com/dev/Share)", "Mozilla/5.0 (compatible; Pinterestbot/1.0; +http://www.pinterest.com/bot.html)",
+	"Mozilla/5.0 (compatible; redditbot/1.0; +http://www.reddit.com/feedback)",
+	"Viber/13.3.0.4 CFNetwork/1240 Darwin/20.5.0",
+	"http.rb/5.1.1 (Mastodon/4.2.1; +https://mastodon.social/) Bot",
+	"Synapse (bot; +https://github.com/matrix-org/synapse)",
+	"Mozilla/5.0 (compatible; ZulipURLPreview/1.0; +https://chat.zulip.org)",
+	"facebookexternalhit/1.1; kakaotalk-scrap/1.0; +https://devtalk.kakao.com/",
+	"Mozilla/5.0 (compatible; vkShare; +http://vk.com/dev/Share)",
+	"Mozilla/5.0 (compatible; Pinterestbot/1.0; +http://www.pinterest.com/bot.html)",
 }
 
 func TestAgents(t *testing.T) {
@@ -86,12 +93,14 @@ func TestAgents(t *testing.T) {
 	}
 	for agent, want := range insideAgents {
 		if in, inside, preview, opened := ask(agent); in.name != want || !inside || preview || !opened {
-			t.Errorf("%s\nis in %q (%v), draws previews: %v, opens: %v; want %q", agent, in.name, inside, preview, opened, want)
+			t.Errorf("%s\nis in %q (%v), draws previews: %v, opens: %v; want %q", agent, in.name, inside,
+				preview, opened, want)
 		}
 	}
 	for _, agent := range outsideAgents {
 		if in, inside, preview, opened := ask(agent); inside || preview || !opened {
-			t.Errorf("%s\nis in %q (%v), draws previews: %v, opens: %v", agent, in.name, inside, preview, opened)
+			t.Errorf("%s\nis in %q (%v), draws previews: %v, opens: %v", agent, in.name, inside, preview,
+				opened)
 		}
 	}
 	for _, agent := range PreviewAgents {

@@ -19,9 +19,5 @@ func loadAssets() (assets, error) {
 	if err != nil {
 		return assets{}, err
 	}
-	icon, err := page.LoadAsset(webFiles, "web/icon.svg", "image/svg+xml")
-	if err != nil {
-		return assets{}, err
-	}
-	return assets{css, icon}, nil
+	return assets{css, page.NamedIcon("icon.svg")}, nil
 }

@@ -38,14 +38,15 @@ func TestJetStreamAway(t *testing.T) {
 			if name == "return" { // the attempt is whole: the same return may go on
 				way = back
 			}
-			if m := againForm.FindStringSubmatch(a.Body); m == nil || b.Resolve(a.At, html.UnescapeString(m[1])) != way {
+			if m := againForm.FindStringSubmatch(a.Body); m == nil ||
+				b.Resolve(a.At, html.UnescapeString(m[1])) != way {
 				t.Errorf("the way on is %q, want %q", m, way)
 			}
 		})
 	}
 }
 
-// Nobody says whether the verdict was stored: the user is told so, and not that it worked.
+// Nobody reports whether the verdict was stored: the user is told so, and not that it worked.
 func TestUncertainEnd(t *testing.T) {
 	r := newRig(t, setup{deaf: true})
 	r.handler.SetCompleteWithin(50 * time.Millisecond)
@@ -58,7 +59,8 @@ func TestUncertainEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			page := b.Follow(a)
 			page.WantPage(t, http.StatusOK, headingAsk)
-			if !strings.Contains(page.Body, "could not confirm that your answer was saved") || !strings.Contains(page.Body, ">Look again</a>") {
+			if !strings.Contains(page.Body, "could not confirm that your answer was saved") ||
+				!strings.Contains(page.Body, ">Look again</a>") {
 				t.Errorf("no notice:\n%s", page.Body)
 			}
 		})
@@ -75,7 +77,8 @@ func TestUncertainEndThatStands(t *testing.T) {
 	end := b.To(b.Post(r.base+"/signin", url.Values{"session": {token.Reveal()}, "action": {"decline"}}))
 	r.listen()
 	outcome := sessions.Outcome{State: sessions.Verified, Network: "example"}
-	if c, err := r.store.Complete(t.Context(), session.ID, outcome); err == nil || c.State != sessions.Failed {
+	if c, err := r.store.Complete(t.Context(), session.ID, outcome); err == nil ||
+		c.State != sessions.Failed {
 		t.Fatalf("the late verdict does not stand: %v, %v", c.State, err)
 	}
 	b.Get(end).WantPage(t, http.StatusOK, headingNotVerified)

@@ -14,10 +14,12 @@ import (
 
 func (r *rig) page(token sessions.Token) string { return r.base + "/?session=" + token.Reveal() }
 
-// The whole way in Chromium, under the page's own policy: Chromium applies form-action to the redirect that leads to the
-// provider, and sends no Sec-Fetch-Site to a plain http address that is not loopback.
+// The whole way in Chromium, under the page's own policy: Chromium applies form-action to the redirect that
+// leads to the provider, and sends no Sec-Fetch-Site to a plain http address that is not loopback.
 func TestInChromium(t *testing.T) {
-	for name, host := range map[string]string{"loopback": "127.0.0.1", "plain http in a local network": localAddress(t)} {
+	for name, host := range map[string]string{
+		"loopback": "127.0.0.1", "plain http in a local network": localAddress(t),
+	} {
 		t.Run(name, func(t *testing.T) {
 			if host == "" {
 				t.Skip("this machine has no address but loopback")
@@ -62,7 +64,7 @@ func wantInTab(tab context.Context, t *testing.T, heading string) {
 	}
 }
 
-// localAddress gives an IPv4 address of this machine that is not loopback, or nothing.
+// localAddress returns an IPv4 address of this machine that is not loopback, or nothing.
 func localAddress(t *testing.T) string {
 	t.Helper()
 	addresses, err := net.InterfaceAddrs()

@@ -61,7 +61,7 @@ func TestSignCanBeRead(t *testing.T) {
 	for r := 0; r < 256; r += 15 {
 		for g := 0; g < 256; g += 15 {
 			for b := 0; b < 256; b += 15 {
-				s := newSign(Asker{Name: "harbor", Colour: fmt.Sprintf("#%02X%02x%02x", r, g, b)})
+				s := newSign(Requester{Name: "harbor", Colour: fmt.Sprintf("#%02X%02x%02x", r, g, b)})
 				ground, _ := parseColour(s.Ground)
 				ink, _ := parseColour(s.Ink)
 				if c := contrast(ground, ink); c < 4 {
@@ -70,12 +70,17 @@ func TestSignCanBeRead(t *testing.T) {
 			}
 		}
 	}
-	for name, want := range map[string]string{"«éclair»": "É", "⚓ 7 Seas": "7", "море": "М", "مرفأ": "م", "港": "港"} {
-		if s := newSign(Asker{Name: name, Colour: "#000000"}); s == nil || s.Letter != want {
+	for name, want := range map[string]string{
+		"«éclair»": "É", "⚓ 7 Seas": "7", "море": "М", "مرفأ": "م", "港": "港",
+	} {
+		if s := newSign(Requester{Name: name, Colour: "#000000"}); s == nil || s.Letter != want {
 			t.Errorf("%s: %+v, want %s", name, s, want)
 		}
 	}
-	for _, none := range []Asker{{Name: "a"}, {Name: "a", Colour: "red"}, {Name: "a", Colour: "#12345g"}, {Name: "⚓", Colour: "#123456"}} {
+	for _, none := range []Requester{
+		{Name: "a"}, {Name: "a", Colour: "red"}, {Name: "a", Colour: "#12345g"},
+		{Name: "⚓", Colour: "#123456"},
+	} {
 		if s := newSign(none); s != nil {
 			t.Errorf("%+v has the sign %+v", none, s)
 		}

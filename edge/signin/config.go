@@ -12,23 +12,28 @@ import (
 
 	"verifyd/edge"
 	"verifyd/edge/flow"
+	"verifyd/edge/limit"
 	"verifyd/edge/network"
 	"verifyd/edge/page"
-	"verifyd/natsconf/seal"
+	"verifyd/natsconf/secretbox"
 	"verifyd/sessions"
 )
 
-// Accounts tells how end users know an integrator's account.
+// Accounts reports how end users know an integrator's account.
 type Accounts interface {
-	Asker(account string) (a Asker, ok bool)
+	Requester(account string) (a Requester, ok bool)
 }
 
 const (
 	// flowUse is the use of the box that flows are sealed in.
 	flowUse    = "flow"
 	flowCookie = "verifyd_flow_"
-	// lateReturn is how much longer than the session a cookie lives, so that who comes back too late is told that the link has
-	// expired rather than that cookies are missing. An expired session completes never, so the cookie opens no door by then.
+	// maxFlows is how many attempts one browser may have open: enough for a person with many tabs, and about
+	// 5 KB of header.
+	maxFlows = 8
+	// lateReturn is how much longer than the session a cookie lives, so that who comes back too late learns
+	// that the link has expired rather than that cookies are missing. An expired session completes never, so
+	// the cookie is worth nothing by then.
 	lateReturn = 10 * time.Minute
 )
 
@@ -37,11 +42,12 @@ type Config struct {
 	BaseURL  string             // {base_url} of the contract, with its path prefix where it has one
 	Sessions *sessions.Store    //
 	Networks []*network.Network // of live sessions, in the order of their buttons; each with its own id
-	// Test is the one network of sessions that a test key started; nil: there are none. Where Networks has it too, it is one of
-	// live sessions as well, which is the operator's explicit choice.
+	// Test is the one network of sessions that a test key started; nil: there are none. Where Networks has it
+	// too, it is one of live sessions as well, which is the operator's explicit choice.
 	Test     *network.Network
 	Accounts Accounts              //
-	Key      seal.Key              // the master key; flow cookies are sealed with a key derived from it
+	Attempts *limit.Attempts       // bounds them; those of limit.DefaultSignIns, not measured, when nil
+	Key      secretbox.Key         // the master key; flow cookies are sealed with a key derived from it
 	Log      zerolog.Logger        //
 	Metrics  prometheus.Registerer // none when nil
 	Now      func() time.Time      // time.Now when nil
@@ -53,18 +59,20 @@ type Handler struct {
 	networks []*network.Network // of live sessions
 	test     []*network.Network // of test sessions: one or none
 	accounts Accounts
+	attempts *limit.Attempts
 	log      zerolog.Logger
 	metrics  *metrics
 	now      func() time.Time
 
-	origin  string // of the base URL
-	prefix  string // its path, without a slash at its end
-	https   bool
-	cookies flow.Cookies
-	csrf    *http.CrossOriginProtection
-	assets  assets
-	painter *painter
-	tongues tongues
+	origin   string // of the base URL
+	prefix   string // its path, without a slash at its end
+	https    bool
+	cookies  flow.Cookies
+	browsers flow.Browsers
+	csrf     *http.CrossOriginProtection
+	assets   assets
+	painter  *painter
+	locales  locales
 
 	completeWithin time.Duration // for one verdict
 }
@@ -81,6 +89,11 @@ func New(c Config) (*Handler, error) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
+	if c.Attempts == nil {
+		if c.Attempts, err = limit.NewAttempts(limit.DefaultSignIns, nil); err != nil {
+			return nil, err
+		}
+	}
 	csrf, err := page.CrossOrigin(base)
 	if err != nil {
 		return nil, fmt.Errorf("base URL: %w", err)
@@ -93,7 +106,7 @@ func New(c Config) (*Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	ts, err := loadTongues()
+	ts, err := loadLocales()
 	if err != nil {
 		return nil, err
 	}
@@ -103,14 +116,21 @@ func New(c Config) (*Handler, error) {
 	}
 	h := &Handler{
 		metrics:  m,
-		sessions: c.Sessions, networks: c.Networks, accounts: c.Accounts, log: c.Log, now: c.Now,
-		origin: strings.TrimSuffix(base, prefix), prefix: prefix, https: strings.HasPrefix(base, "https:"), csrf: csrf, assets: files, painter: p, tongues: ts,
+		sessions: c.Sessions, networks: c.Networks, accounts: c.Accounts, attempts: c.Attempts, log: c.Log,
+		now:    c.Now,
+		origin: strings.TrimSuffix(base, prefix), prefix: prefix, https: strings.HasPrefix(base, "https:"),
+		csrf: csrf, assets: files, painter: p, locales: ts,
 		completeWithin: completeWithin,
 	}
 	if c.Test != nil {
 		h.test = []*network.Network{c.Test}
 	}
-	h.cookies = flow.NewCookies(flow.Config{Box: c.Key.Box(flowUse), Name: flowCookie, Path: h.prefix + pathSignin, Secure: h.https, Now: c.Now})
+	cookies := page.Cookies{HTTPS: h.https, Prefix: prefix}
+	h.cookies = flow.NewCookies(flow.Config{
+		Cookies: cookies, Box: c.Key.Box(flowUse), Name: flowCookie, Path: pathSignin, Max: maxFlows,
+		Now: c.Now,
+	})
+	h.browsers = flow.Browsers{Cookies: cookies, Name: browserCookie, Path: pathPage, Life: browserTime}
 	return h, nil
 }
 
@@ -121,7 +141,8 @@ func checkNetworks(ns []*network.Network, test *network.Network) error {
 	seen := map[string]*network.Network{}
 	for _, n := range ns {
 		if seen[n.ID()] != nil {
-			return fmt.Errorf("identity networks: the id %q is there twice; give each network its own", n.ID())
+			return fmt.Errorf("identity networks: the id %q is there twice; give each network its own",
+				n.ID())
 		}
 		seen[n.ID()] = n
 	}
@@ -131,8 +152,8 @@ func checkNetworks(ns []*network.Network, test *network.Network) error {
 	return nil
 }
 
-// networksOf gives the networks by which a session may be completed. A test session never ends by a real network, nor a live one by
-// that of test sessions, unless the operator has made it one of both.
+// networksOf returns the networks by which a session may be completed. A test session never ends by a real
+// network, nor a live one by that of test sessions, unless the operator has made it one of both.
 func (h *Handler) networksOf(test bool) []*network.Network {
 	if test {
 		return h.test
@@ -140,7 +161,7 @@ func (h *Handler) networksOf(test bool) []*network.Network {
 	return h.networks
 }
 
-// network gives the network of an id among those of a session, or nil.
+// network returns the network of an id among those of a session, or nil.
 func (h *Handler) network(id string, test bool) *network.Network {
 	for _, n := range h.networksOf(test) {
 		if n.ID() == id {

@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"verifyd/edge/network"
-	"verifyd/natsconf/seal"
+	"verifyd/natsconf/secretbox"
 )
 
 func testNetwork(t *testing.T, id string) *network.Network {
 	t.Helper()
 	n, err := network.New(network.Settings{
-		ID: id, Name: "Example", Kind: network.KindOIDC, Issuer: "https://id.example.com", ClientID: "c", ClientSecret: "s",
+		ID: id, Name: "Example", Kind: network.KindOIDC, Issuer: "https://id.example.com", ClientID: "c",
+		ClientSecret: "s",
 	}, network.Options{BaseURL: "https://verify.example.com"})
 	if err != nil {
 		t.Fatal(err)
@@ -41,7 +42,8 @@ func TestBadConfig(t *testing.T) {
 		"same network":   {"https://example.com", append(one, one...), `"one" is there twice`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := New(Config{BaseURL: tc.base, Networks: tc.networks, Key: seal.NewKey()}); err == nil || !strings.Contains(err.Error(), tc.want) {
+			if _, err := New(Config{BaseURL: tc.base, Networks: tc.networks,
+				Key: secretbox.NewKey()}); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("err = %v, want %q in it", err, tc.want)
 			}
 		})

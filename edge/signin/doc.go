@@ -1,6 +1,8 @@
-// Package signin is the end user's side: the sign-in page, and the round trip to an identity network and back.
+// Package signin is the end user's side: the sign-in page, and the round trip to an identity network and
+// back.
 //
-// The route table, relative to {base_url}, which may carry a path prefix that every link, redirect and cookie keeps:
+// The route table, relative to {base_url}, which may carry a path prefix that every link, redirect and cookie
+// keeps:
 //
 //	GET, HEAD /?session=…                draws the page of a session, in the language of lang=… or of the browser; a GET of a pending
 //	                                     one sets the cookie by which the browser is known again, and is on the timeline as opened
@@ -8,33 +10,43 @@
 //	GET       /signin/{network}/callback the network's return: judged once, then 303 to the clean page
 //	GET       /assets/<name>-<hash>…     the style sheet and the icon, immutable
 //
-// What the page shows, by what the session's facts say:
+// What the page shows, by the session's facts:
 //
-//	pending                    200  "Is this you?", a button per network, and a notice after a try that nobody decided
-//	verified, failed, canceled 200  the outcome that stands
-//	pending, another browser's 409  it signs in there just now, and may stop; two minutes after its last press anybody may go on
+//	pending                    200  "Is this you?", a button per network, and a notice after an attempt without a verdict
+//	verified, failed, canceled 200  the session's outcome
+//	pending, another browser's 409  it is signing in there and may stop; two minutes after its last press anybody may go on
 //	expired                    410
-//	never was                  404
+//	the account is disabled    403  while it is pending; it continues if the account is enabled in time
+//	unknown                    404
+//	no session in the address  404  what the service is, with links to dashboard and documentation; so is any wrong path (Nowhere)
 //	JetStream away             503  with Retry-After; nothing is lost by trying again
 //	a press without a cookie   400  the browser keeps none, which the page's own would have shown
+//	too many presses, returns  429  with Retry-After, by address and by session (limit.Attempts); the store is not asked
 //	link previews, crawlers    200  one card for all links, known or not; the store is not asked
 //
 // The law:
 //
-//  1. GET / decides nothing. Chat applications open links to draw previews; a person's press on a button is a POST, and a POST
-//     that another site caused is refused, since it would skip the question "Is this you?".
-//  2. An attempt belongs to the browser that began it: a cookie sealed with the master key, found by the state parameter. The
-//     first return under a state spends the attempt (sessions.Store.Redeem), whatever it holds and on whatever machine it
-//     arrives, before anything in it is looked at; so a code is never posted twice.
-//  3. Three ends are verdicts and complete the session: the provider vouched and the network's rules accept, the user declined,
-//     the rules refused. Everything else is nobody's verdict: the page says what happened and offers another try.
-//     A test session is offered, and ended by, the network of test sessions alone; a live session by the others.
-//  4. What the page tells is read from the session's facts, never from an address. A note in the address only chooses a notice
-//     on the page of a session that is still pending.
-//  5. Tokens, codes, states and identities go into no log line, error text or record. An identity is compared and dropped.
-//  6. Every value that somebody typed is escaped, isolated in its direction, and its invisible characters are made visible.
-//  7. One browser signs in at a time (sessions.Store.TakeSeat). That spares people trouble and decides nothing: the one completion does.
-//  8. The only address of others that a page links to is the account's own return URL, after the end.
+//  1. GET / decides nothing. Chat applications open links to draw previews; a person's press on a button is a
+//     POST, and a POST that another site caused is refused, since it would skip the question "Is this you?".
+//  2. An attempt belongs to the browser that began it: a cookie sealed with the master key, found by the
+//     state parameter, with the hash of the cookie by which the browser is known. A return to another browser
+//     spends nothing. The first one under a state to its own spends the attempt (sessions.Store.Redeem),
+//     whatever it holds and on whatever machine it arrives, before anything in it is looked at; so a code is
+//     never posted twice.
+//  3. Three ends are verdicts and complete the session: the provider vouched and the network's rules accept,
+//     the user declined, the rules refused. Everything else is no verdict: the page says what happened and
+//     offers another attempt. A test session is offered, and ended by, the network of test sessions alone; a
+//     live session by the others.
+//  4. What the page shows is read from the session's facts, never from an address. A note in the address only
+//     chooses a notice on the page of a session that is still pending.
+//  5. Tokens, codes, states and identities go into no log line, error text or record. An identity is compared
+//     and dropped.
+//  6. Every value that somebody else typed is escaped, isolated in its direction, and its invisible
+//     characters are made visible.
+//  7. One browser signs in at a time (sessions.Store.AcquireLease). That spares people failed attempts and
+//     decides nothing: the one completion does.
+//  8. The only foreign address that a page links to is the account's own return URL, after the end.
 //
-// Texts for users stand in texts/, apart from the code, one file for each language; agents.go knows User-Agents.
+// Texts for users stand in texts/, apart from the code, one file for each language; agents.go knows
+// User-Agents.
 package signin

@@ -6,7 +6,8 @@ import (
 	"verifyd/edge"
 )
 
-// Who is on the way back from a provider when the service stops is still answered: a stopping edge waits longer than the longest return.
+// Who is on the way back from a provider when the service stops is still answered: a stopping edge waits
+// longer than the longest return.
 func TestAReturnFitsIntoTheDrain(t *testing.T) {
 	if longest := judgeWithin + completeWithin; longest >= edge.DefaultDrainTimeout {
 		t.Errorf("a return may take %s, a stopping edge waits %s", longest, edge.DefaultDrainTimeout)

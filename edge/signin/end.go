@@ -17,25 +17,26 @@ import (
 )
 
 const (
-	// completeWithin is how long a verdict is offered to JetStream. A person has just signed in: a server that restarts, which
-	// takes about a second, must not cost them that.
+	// completeWithin is how long a verdict is offered to JetStream. A person has just signed in: a server
+	// that restarts, which takes about a second, must not cost them that.
 	completeWithin = 10 * time.Second
 	// completePause is the pause between two offers.
 	completePause = 200 * time.Millisecond
 )
 
-// complete ends the session with a verdict. It gives the state that stands afterwards, which is another's where that came first,
-// and the notice for the user where it cannot be said that any does. The clean page shows what stands, so to have come second is
-// no trouble. The verdict is there: that a browser does not wait for the answer takes nothing back, so the end of ctx counts for
-// nothing.
-func (h *Handler) complete(ctx context.Context, id sessions.ID, o sessions.Outcome) (standing sessions.State, doubt notice) {
+// complete ends the session with a verdict. It returns the state that stands afterwards, which is another's
+// where that came first, and the notice for the user where it cannot be said that any does. The clean page
+// shows what stands, so to have come second is no failure. The verdict is there: that a browser does not wait
+// for the answer takes nothing back, so the end of ctx counts for nothing.
+func (h *Handler) complete(ctx context.Context, s sessions.Session,
+	o sessions.Outcome) (standing sessions.State, doubt notice) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.completeWithin)
 	defer cancel()
 	ctx, done := edge.Step(ctx, "complete session", trace.SpanKindProducer, tracing.Network.String(o.Network))
 	defer func() { done(string(standing)) }()
 	unstored := noteUnsaved
 	for {
-		c, err := h.sessions.Complete(ctx, id, o)
+		c, err := h.sessions.CompleteSession(ctx, s, o)
 		switch {
 		case err == nil, errors.Is(err, sessions.ErrCompleted):
 			return c.State, ""
@@ -44,7 +45,7 @@ func (h *Handler) complete(ctx context.Context, id sessions.ID, o sessions.Outco
 		case errors.Is(err, natsconf.ErrUncertain):
 			unstored = noteUnconfirmed // an offer may be stored, though nobody said so
 		}
-		h.log.Warn().Err(err).Str("sid", string(id)).Msg("a verdict is not stored yet")
+		h.log.Warn().Err(err).Str("sid", string(s.ID)).Msg("a verdict is not stored yet")
 		select {
 		case <-time.After(completePause):
 		case <-ctx.Done():
@@ -54,16 +55,17 @@ func (h *Handler) complete(ctx context.Context, id sessions.ID, o sessions.Outco
 }
 
 // toEnd sends the browser to the clean page, with a notice where the end is in doubt.
-func (h *Handler) toEnd(w http.ResponseWriter, g guest, s sessions.View, token sessions.Token, note notice, network string) {
+func (h *Handler) toEnd(w http.ResponseWriter, vis visitor, s sessions.View, token sessions.Token,
+	note notice, network string) {
 	if note != "" {
-		h.toNotice(w, g, token, note, network)
+		h.toNotice(w, vis, token, note, network)
 		return
 	}
 	h.stepped(s.Session, sessions.Event{Name: sessions.EventFinished, Network: network})
-	h.toPage(w, g, token)
+	h.toPage(w, vis, token)
 }
 
-// Classes of trouble that only this package sees, beside those of package network.
+// Classes of failure that only this package sees, beside those of package network.
 const (
 	classMixUp = "mix_up" // the return arrived at another network's address
 	classGone  = "gone"   // the network is no longer configured
@@ -73,55 +75,60 @@ const (
 // stageRules is the stage after those of package network.
 const stageRules = "rules"
 
-// trouble is an attempt that ended without anybody's verdict: the stage, class and cause for logs, the notice for the user.
-type trouble struct {
+// failure is an attempt that ended without anybody's verdict: the stage, class and cause for logs, the notice
+// for the user.
+type failure struct {
 	stage, class string
 	note         notice
-	cause        string // what the network says of it, with what an operator can do; empty where the class says all
+	// what the network says of it, with what an operator can do; empty where the class says all
+	cause string
 }
 
-func (t *trouble) Error() string { return t.stage + ": " + t.class }
+func (t *failure) Error() string { return t.stage + ": " + t.class }
 
-// troubleOf gives the trouble that an error tells of.
-func troubleOf(err error) *trouble {
-	var own *trouble
-	var theirs *network.Trouble
+// failureOf returns the failure that an error stands for.
+func failureOf(err error) *failure {
+	var own *failure
+	var theirs *network.Error
 	switch {
 	case errors.As(err, &own):
 		return own
 	case errors.As(err, &theirs):
-		return &trouble{theirs.Stage, theirs.Class, noteFor(theirs.Class), theirs.Error()}
+		return &failure{theirs.Stage, theirs.Class, noteFor(theirs.Class), theirs.Error()}
 	default:
-		return &trouble{stage: "unknown", class: "unknown", note: noteUnfinished}
+		return &failure{stage: "unknown", class: "unknown", note: noteUnfinished}
 	}
 }
 
-// noteFor tells apart what waiting cures and what the user can tell somebody about.
+// noteFor distinguishes what waiting cures from what the user should report to somebody.
 func noteFor(class string) notice {
 	switch {
 	case network.Passing(class):
 		return noteUnreachable
 	case class == network.ClassEarly, class == network.ClassExpired:
-		return noteClock // the provider's clock or ours is wrong: a token that was just made is of the past or of the future
+		// the provider's clock or ours is wrong: a token that was just made is of the past or of the future
+		return noteClock
 	default:
 		return noteUnfinished
 	}
 }
 
-// stepLine is the log line of a step of a sign-in.
-type stepLine struct{ *zerolog.Event }
+// stepEvent is the log line of a step of a sign-in.
+type stepEvent struct{ *zerolog.Event }
 
-// step begins the log line of a step of a sign-in. Of the identity, the code, the state and the token it holds nothing.
-func (h *Handler) step(s sessions.View, network string) stepLine {
-	e := h.log.Info().Str("sid", string(s.ID)).Str("account", s.Account) //nolint:zerologlint // whoever asked for the line sends it
+// step begins the log line of a step of a sign-in. Of the identity, the code, the state and the token it
+// holds nothing.
+func (h *Handler) step(s sessions.View, network string) stepEvent {
+	e := h.log.Info().Str("sid", string(s.ID)). //nolint:zerologlint // whoever asked for the line sends it
+							Str("account", s.Account)
 	if network != "" {
 		e = e.Str("network", network)
 	}
-	return stepLine{e}
+	return stepEvent{e}
 }
 
 // outcome adds the verdict, and what stands instead of it: another state, or a doubt.
-func (l stepLine) outcome(o sessions.Outcome, standing sessions.State, doubt notice) stepLine {
+func (l stepEvent) outcome(o sessions.Outcome, standing sessions.State, doubt notice) stepEvent {
 	e := l.Str("outcome", string(o.State))
 	if o.Reason != sessions.NoReason {
 		e = e.Str("reason", string(o.Reason))
@@ -135,15 +142,15 @@ func (l stepLine) outcome(o sessions.Outcome, standing sessions.State, doubt not
 	case standing != o.State:
 		e = e.Str("standing", string(standing))
 	}
-	return stepLine{e}
+	return stepEvent{e}
 }
 
-func (l stepLine) trouble(t *trouble) stepLine {
+func (l stepEvent) failure(t *failure) stepEvent {
 	e := l.Str("outcome", "trouble").Str("stage", t.stage).Str("class", t.class)
 	if t.cause != "" {
 		e = e.Str("cause", t.cause)
 	}
-	return stepLine{e}
+	return stepEvent{e}
 }
 
-func (l stepLine) took(d time.Duration) stepLine { return stepLine{l.Dur("took", d)} }
+func (l stepEvent) took(d time.Duration) stepEvent { return stepEvent{l.Dur("took", d)} }

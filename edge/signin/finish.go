@@ -11,14 +11,15 @@ import (
 
 	"verifyd/edge"
 	"verifyd/edge/flow"
+	"verifyd/edge/limit"
 	"verifyd/edge/network"
 	"verifyd/edge/rules"
 	"verifyd/sessions"
 	"verifyd/sessions/tracing"
 )
 
-// judgeWithin bounds the way to a verdict: to spend the attempt and to ask the provider. Together with completeWithin it stays
-// below the 30 s within which the edge's server sends an answer.
+// judgeWithin bounds the way to a verdict: to spend the attempt and to ask the provider. Together with
+// completeWithin it stays below the 30 s within which the edge's server sends an answer.
 const judgeWithin = 18 * time.Second
 
 // finish answers GET /signin/{network}/callback, the browser's way back from the identity network.
@@ -26,75 +27,103 @@ func (h *Handler) finish(w http.ResponseWriter, r *http.Request) {
 	began := h.now()
 	q, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		q = url.Values{"state": q["state"]} // judged below as the return it is, should the state lead to a flow
+		// judged below as the return it is, should the state lead to a flow
+		q = url.Values{"state": q["state"]}
 	}
 	f, token, ok := h.find(w, r, q.Get("state"))
 	if !ok {
-		h.log.Info().Str("outcome", "lost").Msg("a return came without its cookie")
-		h.draw(w, h.view(h.guest(r, ""), pageLost))
+		h.draw(w, h.view(h.visitor(r, ""), pageLost))
 		return
 	}
-	g := h.guest(r, f.Lang)
+	vis := h.visitor(r, f.Lang)
+	if !h.mayReturn(w, r, vis, token) {
+		return
+	}
 	// The code is worth one post, so what follows outlives a browser that does not wait for it.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), judgeWithin)
 	defer cancel()
-	s, spent := h.spend(ctx, w, r, g, f, token)
+	s, spent := h.spend(ctx, w, r, vis, f, token)
 	if !spent {
 		return
 	}
 	o, err := h.judge(ctx, f, s.Session, q, r.PathValue("network"))
 	if err != nil {
-		t := troubleOf(err)
-		h.step(s, f.Network).trouble(t).took(h.now().Sub(began)).Msg("a sign-in ended without a verdict")
-		h.troubled(s.Session, f.Network, t)
+		t := failureOf(err)
+		h.step(s, f.Network).failure(t).took(h.now().Sub(began)).Msg("a sign-in ended without a verdict")
+		h.recordFailure(s.Session, f.Network, t)
 		h.giveUp(ctx, s.ID, f.Browser)
-		h.toNotice(w, g, token, t.note, f.Network)
+		h.toNotice(w, vis, token, t.note, f.Network)
 		return
 	}
-	standing, note := h.complete(r.Context(), s.ID, o)
+	h.attempts.Vouched(limit.TripSignIn, edge.EventFrom(r.Context()).ClientIP)
+	if h.closed(s) { // since the attempt was spent
+		h.step(s, f.Network).Str("outcome", "closed").
+			Msg("a sign-in ended for an account that is out of service")
+		h.toPage(w, vis, token)
+		return
+	}
+	standing, note := h.complete(r.Context(), s.Session, o)
 	h.step(s, f.Network).outcome(o, standing, note).took(h.now().Sub(began)).Msg("a sign-in ended")
-	h.toEnd(w, g, s, token, note, f.Network)
+	h.toEnd(w, vis, s, token, note, f.Network)
 }
 
-// find gives the flow that a return with this state belongs to, and the session's token that it is about.
-func (h *Handler) find(w http.ResponseWriter, r *http.Request, state string) (flow.Flow, sessions.Token, bool) {
+// find returns the flow that a return with this state belongs to, and the session's token that it is about.
+// Another browser's flow is not found: its attempt stays whole, and its code is not posted.
+func (h *Handler) find(w http.ResponseWriter, r *http.Request, state string) (flow.Flow, sessions.Token,
+	bool) {
 	f, ok := h.cookies.Find(w, r, state)
 	if !ok {
+		h.log.Info().Str("outcome", "lost").Msg("a return came without its cookie")
 		return flow.Flow{}, "", false
 	}
 	token, err := sessions.ParseToken(f.About)
-	return f, token, err == nil
+	if err != nil || !h.browsers.Began(r, f.Browser, string(token.ID())) {
+		h.attempts.OtherBrowser(limit.TripSignIn)
+		h.log.Info().Str("outcome", "other_browser").
+			Msg("a return came to a browser that did not begin the attempt")
+		return flow.Flow{}, "", false
+	}
+	return f, token, true
 }
 
-// spend uses up the attempt of a session that is still pending. Where that is not to be had it answers, and gives false.
+// spend uses up the attempt of a session that is still pending. Where that is not to be had it answers, and
+// returns false.
 //
-// The session is read first: where JetStream is away the attempt stays whole, so that a reload goes on with it, and a session
-// that has ended lets no code be posted, however much later than the store's memory of spent attempts it is replayed.
+// The session is read first: where JetStream is away the attempt stays whole, so that a reload goes on with
+// it, and a session that has ended lets no code be posted, however much later than the store's memory of
+// spent attempts it is replayed.
 func (h *Handler) spend(
-	ctx context.Context, w http.ResponseWriter, r *http.Request, g guest, f flow.Flow, token sessions.Token,
+	ctx context.Context, w http.ResponseWriter, r *http.Request, vis visitor, f flow.Flow,
+	token sessions.Token,
 ) (sessions.View, bool) {
 	id := token.ID()
 	s, err := h.read(ctx, r, id)
 	if err != nil {
-		h.drawReadError(w, r, g, err, "?"+r.URL.RawQuery) // this very return
+		h.drawReadError(w, r, vis, err, "?"+r.URL.RawQuery) // this very return
 		return s, false
 	}
 	if s.State != sessions.Pending {
 		h.step(s, f.Network).Str("outcome", "late").Msg("a return came for a session that has ended")
-		h.toPage(w, g, token)
+		h.toPage(w, vis, token)
 		return s, false
 	}
-	if !h.stillOurs(ctx, w, r, g, f, s, token) {
+	if h.closed(s) { // the attempt stays whole: a reload goes on once the account is back
+		h.step(s, f.Network).Str("outcome", "closed").
+			Msg("a return came for an account that is out of service")
+		h.draw(w, h.sessionView(vis, s, token))
+		return s, false
+	}
+	if !h.stillOurs(ctx, w, r, vis, f, s, token) {
 		return s, false
 	}
 	switch err := h.sessions.Redeem(ctx, id, flow.Hash(f.Attempt.State)); {
 	case errors.Is(err, sessions.ErrRedeemed):
 		h.step(s, f.Network).Str("outcome", "repeated").Msg("a return came again")
-		h.toNotice(w, g, token, noteChecking, f.Network)
+		h.toNotice(w, vis, token, noteChecking, f.Network)
 		return s, false
 	case err != nil:
 		// Perhaps spent, perhaps not: without a plain yes no code is posted.
-		h.drawReadError(w, r, g, err, h.pageURL(token, g.chosen))
+		h.drawReadError(w, r, vis, err, h.pageURL(token, vis.chosen))
 		return s, false
 	}
 	h.stepped(s.Session, sessions.Event{Name: sessions.EventReturned, Network: f.Network})
@@ -102,20 +131,29 @@ func (h *Handler) spend(
 }
 
 // judge takes the return of a spent attempt to a verdict. Any error is nobody's verdict.
-func (h *Handler) judge(ctx context.Context, f flow.Flow, s sessions.Session, q url.Values, arrivedAt string) (sessions.Outcome, error) {
+func (h *Handler) judge(ctx context.Context, f flow.Flow, s sessions.Session, q url.Values,
+	arrivedAt string) (sessions.Outcome, error) {
 	n := h.network(f.Network, s.Test)
 	if n == nil {
-		return sessions.Outcome{}, &trouble{stage: network.StageAuthorization, class: classGone, note: noteUnfinished}
+		return sessions.Outcome{}, &failure{
+			stage: network.StageAuthorization, class: classGone, note: noteUnfinished,
+		}
 	}
-	// A return at another network's address is a mix-up: its code may be meant for the other's ears (RFC 9700 §4.4.2).
+	// A return at another network's address is a mix-up: its code may be meant for the other's ears (RFC 9700
+	// §4.4.2).
 	if arrivedAt != f.Network {
-		return sessions.Outcome{}, &trouble{stage: network.StageAuthorization, class: classMixUp, note: noteUnfinished}
+		return sessions.Outcome{}, &failure{
+			stage: network.StageAuthorization, class: classMixUp, note: noteUnfinished,
+		}
 	}
 	ret, err := network.ParseReturn(q)
 	if err != nil {
-		return sessions.Outcome{}, &trouble{stage: network.StageAuthorization, class: network.ClassMalformed, note: noteUnfinished}
+		return sessions.Outcome{}, &failure{
+			stage: network.StageAuthorization, class: network.ClassMalformed, note: noteUnfinished,
+		}
 	}
-	asking, done := edge.Step(ctx, "ask identity network", trace.SpanKindClient, tracing.Network.String(n.ID()))
+	asking, done := edge.Step(ctx, "ask identity network", trace.SpanKindClient,
+		tracing.Network.String(n.ID()))
 	who, err := n.Redeem(asking, f.Attempt, ret)
 	done(askOutcome(err))
 	switch {
@@ -135,27 +173,28 @@ func askOutcome(err error) string {
 	case errors.Is(err, network.ErrDeclined):
 		return string(sessions.Declined)
 	default:
-		return troubleOf(err).class
+		return failureOf(err).class
 	}
 }
 
-// accept judges an identity that the provider vouched for by the network's rules. The error says that the store could not tell whether
-// the identity stands for another user.
-func (h *Handler) accept(ctx context.Context, n *network.Network, who network.Identity, s sessions.Session) (sessions.Outcome, error) {
+// accept judges an identity that the provider vouched for by the network's rules. The error says that the
+// store could not report whether the identity stands for another user.
+func (h *Handler) accept(ctx context.Context, n *network.Network, who network.Identity,
+	s sessions.Session) (sessions.Outcome, error) {
 	refused := sessions.Outcome{State: sessions.Failed, Reason: sessions.Refused, Network: n.ID()}
 	rule, ok := rules.Judge(n.Rules(), who, s, h.now())
 	if !ok {
 		refused.Rule = rule
 		return refused, nil
 	}
-	if hold, wanted := rules.Hold(n.Rules(), n.ID(), who, s); wanted {
-		switch err := h.sessions.Hold(ctx, hold); {
-		case errors.Is(err, sessions.ErrHeld):
+	if hold, wanted := rules.Hold(n.Rules(), n.Namespace(), who, s); wanted {
+		switch err := h.sessions.BindIdentity(ctx, hold); {
+		case errors.Is(err, sessions.ErrIdentityBound):
 			refused.Rule = sessions.RuleOneIdentity
 			return refused, nil
 		case err != nil:
 			h.log.Warn().Err(err).Str("sid", string(s.ID)).Msg("an identity could not be held")
-			return sessions.Outcome{}, &trouble{stage: stageRules, class: classStore, note: noteUnsaved}
+			return sessions.Outcome{}, &failure{stage: stageRules, class: classStore, note: noteUnsaved}
 		}
 	}
 	return sessions.Outcome{State: sessions.Verified, Network: n.ID()}, nil

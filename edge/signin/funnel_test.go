@@ -33,7 +33,7 @@ func TestFunnel(t *testing.T) {
 	b, token := opened()
 	b.press(token) // and never back
 	b, token = opened()
-	b.Get(b.back(token, "ada", "error")) // trouble, then a second try
+	b.Get(b.back(token, "ada", "error")) // failure, then a second try
 	back := b.back(token, "ada", "sign-in")
 	b.Follow(b.Get(back)).WantPage(t, http.StatusOK, headingVerified)
 	b.Get(back) // nothing is counted again
@@ -43,10 +43,13 @@ func TestFunnel(t *testing.T) {
 	b.Follow(b.act(token, "decline"))
 
 	if got, want := r.counts(), map[sessions.Count]int64{
-		sessions.CountStarted: 6, sessions.CountOpened: 5, sessions.CountSignIn: 3, sessions.CountReturned: 2, sessions.CountFinished: 3,
+		sessions.CountStarted: 6, sessions.CountOpened: 5, sessions.CountSignIn: 3, sessions.CountReturned: 2,
+		sessions.CountFinished: 3,
 		sessions.CountVerified: 1, sessions.CountDeclined: 2,
-		"sign_in:example": 4, "returned:example": 3, "trouble:example": 1, "verified:example": 1, "failed_declined:example": 1,
-		sessions.CountExpired: 3, // with those that still run, since the one process that counts has ended
+		"sign_in:example": 4, "returned:example": 3, "trouble:example": 1, "verified:example": 1,
+		"failed_declined:example": 1,
+		// with those that still run, since the one process that counts has ended
+		sessions.CountExpired: 3,
 	}; !maps.Equal(got, want) {
 		t.Errorf("counts = %v\nwant     %v", got, want)
 	}

@@ -9,15 +9,16 @@ import (
 	"github.com/boombuler/barcode/qr"
 )
 
-// inApp is what the page says in an app's own browser: some providers refuse to sign anybody in there, since the app could look
-// over the user's shoulder (RFC 8252 §8.12). Signing in stays possible.
+// inApp is what the page says in an app's own browser: some providers refuse to sign anybody in there, since
+// the app could look over the user's shoulder (RFC 8252 §8.12). Signing in stays possible.
 type inApp struct {
 	App  string       // its name; empty where it does not say
 	Open template.URL // leads to the system's browser; empty where the app has no such address
 	Code code
 }
 
-// addInApp tells the user about the app's browser they are in, on the page of a pending session. to is the page's whole address.
+// addInApp tells the user about the app's browser they are in, on the page of a pending session. to is the
+// page's whole address.
 func addInApp(v *view, r *http.Request, to string) {
 	a, inside := appOf(r)
 	if !inside || v.Kind != pageAsk.name {
@@ -35,6 +36,7 @@ func addInApp(v *view, r *http.Request, to string) {
 	case a.way == byIntent && android(r):
 		scheme, rest, _ := strings.Cut(to, "://")
 		v.InApp.Open = template.URL("intent://" + rest + "#Intent;scheme=" + scheme + //nolint:gosec // our own address
+
 			";action=android.intent.action.VIEW;category=android.intent.category.BROWSABLE;end")
 	}
 }

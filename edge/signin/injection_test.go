@@ -9,7 +9,8 @@ import (
 	"verifyd/sessions"
 )
 
-// A stolen code, put into the thief's own attempt: the provider sees that it was made for another challenge (RFC 9700 §4.5).
+// A stolen code, put into the thief's own attempt: the provider sees that it was made for another challenge
+// (RFC 9700 §4.5).
 func TestCodeInjection(t *testing.T) {
 	r := newRig(t, setup{})
 	victim, thief := r.browser(), r.browser()
@@ -22,16 +23,19 @@ func TestCodeInjection(t *testing.T) {
 	}.Encode()
 	thief.Follow(thief.Get(forged)).WantPage(t, http.StatusOK, headingAsk)
 	r.want(own.ID, sessions.Pending, sessions.NoReason)
-	if log := r.log.String(); !strings.Contains(log, `"class":"refused"`) || !strings.Contains(log, "invalid_grant (the code was used") {
+	if log := r.log.String(); !strings.Contains(log, `"class":"refused"`) ||
+		!strings.Contains(log, "invalid_grant (the code was used") {
 		t.Errorf("the provider did not refuse the code:\n%s", r.log)
 	}
 	// The victim's own return finds its code used up; nobody was verified, and another try goes well.
 	victim.Follow(victim.Get(stolen)).WantPage(t, http.StatusOK, headingAsk)
 	r.want(theirs.ID, sessions.Pending, sessions.NoReason)
-	victim.Follow(victim.Get(victim.back(victimToken, "sailor_42", "sign-in"))).WantPage(t, http.StatusOK, headingVerified)
+	victim.Follow(victim.Get(victim.back(victimToken, "sailor_42", "sign-in"))).
+		WantPage(t, http.StatusOK, headingVerified)
 }
 
-// The thief's return, opened in the victim's browser, must not sign the victim in as the thief (RFC 9700 §4.7).
+// The thief's return, opened in the victim's browser, must not sign the victim in as the thief (RFC 9700
+// §4.7).
 func TestForcedReturn(t *testing.T) {
 	r := newRig(t, setup{})
 	victim, thief := r.browser(), r.browser()
@@ -64,16 +68,25 @@ func TestNoOpenRedirect(t *testing.T) {
 	_, token := r.session()
 	b := r.browser()
 	back := b.back(token, "sailor_42", "error")
-	for _, name := range []string{"redirect_uri", "return_to", "return_url", "next", "url", "continue", "iss", "note", "openid.return_to", "session"} {
-		for _, evil := range []string{"https://evil.example/", "//evil.example/", `\\evil.example`, "javascript:alert(1)"} {
+	for _, name := range []string{
+		"redirect_uri", "return_to", "return_url", "next", "url", "continue", "iss", "note",
+		"openid.return_to", "session",
+	} {
+		for _, evil := range []string{
+			"https://evil.example/", "//evil.example/", `\\evil.example`, "javascript:alert(1)",
+		} {
 			more := "&" + url.Values{name: {evil}}.Encode()
-			form := url.Values{"session": {token.Reveal()}, "action": {"continue"}, "network": {"example"}, name: {evil}}
+			form := url.Values{
+				"session": {token.Reveal()}, "action": {"continue"}, "network": {"example"}, name: {evil},
+			}
 			for where, a := range map[string]answer{
-				"page": b.Get(b.page(token) + more), "press": b.Post(r.base+"/signin", form), "return": b.Get(back + more),
-				"lost": r.browser().Get(back + more),
+				"page": b.Get(b.page(token) + more), "press": b.Post(r.base+"/signin", form),
+				"return": b.Get(back + more),
+				"lost":   r.browser().Get(back + more),
 			} {
 				to := a.Header.Get("Location")
-				if to == "" || strings.HasPrefix(to, "/?session=") || where == "press" && strings.HasPrefix(to, r.dev.Issuer()+"/authorize?") {
+				if to == "" || strings.HasPrefix(to, "/?session=") || where == "press" &&
+					strings.HasPrefix(to, r.dev.Issuer()+"/authorize?") {
 					continue
 				}
 				t.Errorf("%s with %s=%s leads to %q", where, name, evil, to)

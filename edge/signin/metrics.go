@@ -11,11 +11,11 @@ import (
 // noNetwork stands for the network of a step that none takes part in, in measurements.
 const noNetwork = "none"
 
-// metrics are the measurements of the way through the sign-in. Labels are the events of the timeline, the ids of configured networks, and
-// the classes of trouble.
+// metrics are the measurements of the way through the sign-in. Labels are the events of the timeline, the ids
+// of configured networks, and the classes of failure.
 type metrics struct {
 	steps    *prometheus.CounterVec // by step and network
-	troubles *prometheus.CounterVec // by network and class
+	failures *prometheus.CounterVec // by network and class
 }
 
 func newMetrics(r prometheus.Registerer) (*metrics, error) {
@@ -24,14 +24,15 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 			Name: "verifyd_sign_in_steps_total",
 			Help: "Steps of users through the sign-in, by step and network: opened the page (a reload counts), sign_in, returned, finished.",
 		}, []string{"step", "network"}),
-		troubles: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "verifyd_sign_in_troubles_total", Help: "Sign-ins that ended without anybody's verdict, by network and class.",
+		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "verifyd_sign_in_troubles_total",
+			Help: "Sign-ins that ended without anybody's verdict, by network and class.",
 		}, []string{"network", "class"}),
 	}
 	if r == nil {
 		return m, nil
 	}
-	for _, c := range []prometheus.Collector{m.steps, m.troubles} {
+	for _, c := range []prometheus.Collector{m.steps, m.failures} {
 		if err := r.Register(c); err != nil {
 			return nil, fmt.Errorf("register metrics: %w", err)
 		}
@@ -49,8 +50,8 @@ func (h *Handler) stepped(s sessions.Session, e sessions.Event) {
 	h.sessions.Step(s, e)
 }
 
-// troubled does the same for a sign-in that ended without a verdict.
-func (h *Handler) troubled(s sessions.Session, network string, t *trouble) {
-	h.metrics.troubles.WithLabelValues(network, t.class).Inc()
-	h.sessions.Step(s, sessions.Event{Name: sessions.EventTrouble, Network: network, Detail: t.Error()})
+// recordFailure does the same for a sign-in that ended without a verdict.
+func (h *Handler) recordFailure(s sessions.Session, network string, t *failure) {
+	h.metrics.failures.WithLabelValues(network, t.class).Inc()
+	h.sessions.Step(s, sessions.Event{Name: sessions.EventNetworkError, Network: network, Detail: t.Error()})
 }

@@ -12,8 +12,8 @@ import (
 	"verifyd/sessions"
 )
 
-// evil is a provider, configured like any other, that is after the codes of the honest one (RFC 9700 §4.4). Its metadata is right, but
-// for its silence about iss.
+// evil is a provider, configured like any other, that is after the codes of the honest one (RFC 9700 §4.4).
+// Its metadata is right, but for its silence about iss.
 type evil struct {
 	server *httptest.Server
 	posts  atomic.Int32 // to its token endpoint
@@ -25,7 +25,8 @@ func newEvil(t *testing.T) *evil {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
 		_ = json.NewEncoder(w).Encode(map[string]any{
-			"issuer": e.server.URL, "authorization_endpoint": e.server.URL + "/authorize", "token_endpoint": e.server.URL + "/token", "jwks_uri": e.server.URL + "/jwks",
+			"issuer": e.server.URL, "authorization_endpoint": e.server.URL + "/authorize",
+			"token_endpoint": e.server.URL + "/token", "jwks_uri": e.server.URL + "/jwks",
 		})
 	})
 	mux.HandleFunc("POST /token", func(w http.ResponseWriter, _ *http.Request) {
@@ -40,7 +41,8 @@ func newEvil(t *testing.T) *evil {
 func (e *evil) network(tb testing.TB, base string) *network.Network {
 	tb.Helper()
 	n, err := network.New(network.Settings{
-		ID: "evil", Name: "Evil Network", Kind: network.KindOIDC, Issuer: e.server.URL, ClientID: "verifyd", ClientSecret: "s",
+		ID: "evil", Name: "Evil Network", Kind: network.KindOIDC, Issuer: e.server.URL, ClientID: "verifyd",
+		ClientSecret: "s",
 	}, network.Options{BaseURL: base})
 	if err != nil {
 		tb.Fatal(err)
@@ -48,8 +50,9 @@ func (e *evil) network(tb testing.TB, base string) *network.Network {
 	return n
 }
 
-// The user chooses the evil network, which sends the browser on to the honest one with the honest client's id and the state of the
-// attempt. The honest provider's code must not be posted to the evil one, however it comes back.
+// The user chooses the evil network, which sends the browser on to the honest one with the honest client's id
+// and the state of the attempt. The honest provider's code must not be posted to the evil one, however it
+// comes back.
 func TestMixUpBetweenTwoProviders(t *testing.T) {
 	e := newEvil(t)
 	r := newRig(t, setup{evil: e})
@@ -64,7 +67,9 @@ func TestMixUpBetweenTwoProviders(t *testing.T) {
 			session, token := r.session()
 			b := r.browser()
 			b.Get(b.page(token))
-			asked := mustQuery(t, b.To(b.Post(r.base+"/signin", url.Values{"session": {token.Reveal()}, "action": {"continue"}, "network": {"evil"}})))
+			asked := mustQuery(t, b.To(b.Post(r.base+"/signin", url.Values{
+				"session": {token.Reveal()}, "action": {"continue"}, "network": {"evil"},
+			})))
 			asked.Set("redirect_uri", honest.RedirectURI()) // the only one that the honest provider knows
 			asked.Set("client_id", r.dev.Settings().ClientID)
 			back := mustURL(t, b.signIn(r.dev.Issuer()+"/authorize?"+asked.Encode(), "sailor_42", "sign-in"))

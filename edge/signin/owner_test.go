@@ -19,7 +19,8 @@ const (
 	noteStopped      = "You stopped here"
 )
 
-// The first browser to press Continue has the session; a second one is told so, on every way that it tries, until the first stops.
+// The first browser to press Continue has the session; a second one is told so, on every way that it tries,
+// until the first stops.
 func TestFirstBrowserOwnsTheSession(t *testing.T) {
 	r := newRig(t, setup{})
 	session, token := r.session()
@@ -27,14 +28,17 @@ func TestFirstBrowserOwnsTheSession(t *testing.T) {
 	second.Get(second.page(token)).WantPage(t, http.StatusOK, headingAsk)
 	back := first.back(token, "sailor_42", "sign-in")
 	before := r.sequences()
-	for _, a := range []answer{second.Get(second.page(token)), second.continues(token), second.act(token, "decline")} {
+	for _, a := range []answer{
+		second.Get(second.page(token)), second.continues(token), second.act(token, "decline"),
+	} {
 		a.WantPage(t, http.StatusConflict, headingElsewhere)
 		a.Holds(t, "wait <bdi>2</bdi> minutes", "Then somebody else has your link", ">Look again</a>")
 		if strings.Contains(a.Body, "<form") || strings.Contains(a.Body, "sailor_42") {
 			t.Errorf("%s shows too much", a.At)
 		}
 	}
-	if after := r.sequences(); after["KV_sessions"] != before["KV_sessions"] || after["COMPLETIONS"] != before["COMPLETIONS"] {
+	if after := r.sequences(); after["KV_sessions"] != before["KV_sessions"] ||
+		after["COMPLETIONS"] != before["COMPLETIONS"] {
 		t.Errorf("the second browser wrote: %v, before %v", after, before)
 	}
 	second.Follow(second.act(token, "stop")) // not its own to give up
@@ -57,7 +61,8 @@ func TestFirstBrowserOwnsTheSession(t *testing.T) {
 	if r.outcomes("superseded") != 1 {
 		t.Errorf("log:\n%s", r.log)
 	}
-	second.Follow(second.Get(second.signIn(taken, "sailor_42", "sign-in"))).WantPage(t, http.StatusOK, headingVerified)
+	second.Follow(second.Get(second.signIn(taken, "sailor_42", "sign-in"))).
+		WantPage(t, http.StatusOK, headingVerified)
 	first.Get(first.page(token)).WantPage(t, http.StatusOK, headingVerified)
 }
 
@@ -67,7 +72,7 @@ func TestTakingOverAfterTwoMinutes(t *testing.T) {
 	session, token := r.session()
 	first, second := r.browser(), r.browser()
 	back := first.back(token, "sailor_42", "sign-in")
-	r.clock.advance(sessions.SeatTime - 30*time.Second)
+	r.clock.advance(sessions.LeaseDuration - 30*time.Second)
 	second.Get(second.page(token)).Holds(t, "wait <bdi>1</bdi> minute and")
 	r.clock.advance(31 * time.Second)
 	ask := second.Get(second.page(token))
@@ -85,11 +90,11 @@ func TestALateReturnCountsUntilSomebodyTakesOver(t *testing.T) {
 	_, token := r.session()
 	b := r.browser()
 	back := b.back(token, "sailor_42", "sign-in")
-	r.clock.advance(sessions.SeatTime + time.Minute)
+	r.clock.advance(sessions.LeaseDuration + time.Minute)
 	b.Follow(b.Get(back)).WantPage(t, http.StatusOK, headingVerified)
 }
 
-// Who comes back with trouble, or could not leave at all, keeps nobody out.
+// Who comes back with failure, or could not leave at all, keeps nobody out.
 func TestTroubleFreesTheSession(t *testing.T) {
 	r := newRig(t, setup{})
 	_, token := r.session()
@@ -128,13 +133,15 @@ func TestOwnerOverTwoEdges(t *testing.T) {
 	second.continues(token).WantPage(t, http.StatusConflict, headingElsewhere)
 }
 
-// A browser that keeps no cookies learns it at the press, before any provider is asked, and with a way on. Declining needs none.
+// A browser that keeps no cookies learns it at the press, before any provider is asked, and with a way on.
+// Declining needs none.
 func TestCookiesBlocked(t *testing.T) {
 	r := newRig(t, setup{prefix: "/v", tls: true})
 	session, token := r.session()
 	b := r.browser()
 	b.Client.Jar = nil
-	if page := b.Get(b.page(token)); !strings.HasPrefix(page.Header.Get("Set-Cookie"), "__Secure-verifyd_browser=") {
+	if page := b.Get(b.page(token)); !strings.HasPrefix(page.Header.Get("Set-Cookie"),
+		"__Secure-verifyd_browser=") {
 		t.Errorf("the page set %q", page.Header.Get("Set-Cookie"))
 	}
 	a := b.continues(token)
@@ -143,15 +150,19 @@ func TestCookiesBlocked(t *testing.T) {
 	if a.Header.Get("Set-Cookie") != "" {
 		t.Error("a press that was refused set a cookie")
 	}
-	if seat, err := r.store.SeatOf(t.Context(), session.ID); err != nil || seat.Browser != "" {
-		t.Errorf("it holds the session: %+v, %v", seat, err)
+	if lease, err := r.store.LeaseOf(t.Context(), session.ID); err != nil || lease.Browser != "" {
+		t.Errorf("it holds the session: %+v, %v", lease, err)
 	}
 	b.Follow(b.act(token, "decline")).WantPage(t, http.StatusOK, headingNotVerified)
 }
 
-// The cookie that knows a browser again says nothing, goes to this service alone, and is renewed by each look at a page.
+// The cookie that knows a browser again says nothing, goes to this service alone, and is renewed by each look
+// at a page.
 func TestBrowserCookie(t *testing.T) {
-	for name, s := range map[string]setup{"plain": {}, "https and prefix": {tls: true, prefix: "/v"}} {
+	for name, s := range map[string]setup{
+		"plain": {}, "https": {tls: true}, "https and prefix": {tls: true, prefix: "/v"},
+	} {
+		prefix := map[string]string{"plain": "", "https": "__Host-", "https and prefix": "__Secure-"}[name]
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, s)
 			session, token := r.session()
@@ -162,7 +173,9 @@ func TestBrowserCookie(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if c.Path != s.prefix+"/" || !c.HttpOnly || c.SameSite != http.SameSiteLaxMode || c.Secure != s.tls || c.MaxAge != 1200 || c.Domain != "" {
+				if c.Path != s.prefix+"/" || !c.HttpOnly || c.SameSite != http.SameSiteLaxMode ||
+					c.Secure != s.tls || c.MaxAge != 1200 || c.Domain != "" ||
+					c.Name != prefix+"verifyd_browser" {
 					t.Errorf("attributes: %s", c)
 				}
 				values = append(values, c.Value)
@@ -171,12 +184,15 @@ func TestBrowserCookie(t *testing.T) {
 				t.Errorf("values %q", values)
 			}
 			b.press(token)
-			if seat, err := r.store.SeatOf(t.Context(), session.ID); err != nil || seat.Browser == "" || strings.Contains(values[0], seat.Browser) {
-				t.Errorf("the store holds %+v, %v", seat, err)
+			if lease, err := r.store.LeaseOf(t.Context(), session.ID); err != nil || lease.Browser == "" ||
+				strings.Contains(values[0], lease.Browser) {
+				t.Errorf("the store holds %+v, %v", lease, err)
 			}
 			forged := b.Request(http.MethodGet, b.page(token), "")
-			forged.Header.Set("Cookie", "verifyd_browser=<b>; __Secure-verifyd_browser=short")
-			if a := r.browser().Do(forged); strings.Contains(a.Header.Get("Set-Cookie"), "<b>") || strings.Contains(a.Header.Get("Set-Cookie"), "short") {
+			forged.Header.Set("Cookie",
+				"verifyd_browser=<b>; __Secure-verifyd_browser=short; __Host-verifyd_browser=short")
+			if a := r.browser().Do(forged); strings.Contains(a.Header.Get("Set-Cookie"), "<b>") ||
+				strings.Contains(a.Header.Get("Set-Cookie"), "short") {
 				t.Errorf("a value that is not of our make is kept: %s", a.Header.Get("Set-Cookie"))
 			}
 		})

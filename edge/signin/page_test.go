@@ -13,7 +13,7 @@ import (
 )
 
 // rows finds the values that somebody else wrote, as the page shows them.
-var rows = regexp.MustCompile(`<dd><bdi>(.*?)</bdi></dd>`)
+var rows = regexp.MustCompile(`<dd><bdi(?: class="long")?>(.*?)</bdi></dd>`)
 
 func TestValuesOfOthers(t *testing.T) {
 	for name, tc := range map[string]struct{ value, shown string }{
@@ -29,7 +29,9 @@ func TestValuesOfOthers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, setup{})
-			_, token := r.session(func(q *sessions.Request) { q.PlatformUserID, q.Platform, q.GuildID = tc.value, tc.value, tc.value })
+			_, token := r.session(func(q *sessions.Request) {
+				q.PlatformUserID, q.Platform, q.GuildID = tc.value, tc.value, tc.value
+			})
 			b := r.browser()
 			body := b.Get(b.page(token)).Body
 			found := rows.FindAllStringSubmatch(body, -1)
@@ -57,7 +59,8 @@ func TestRows(t *testing.T) {
 		t.Error("a test session is not marked")
 	}
 	_, token = r.session(func(q *sessions.Request) { q.Account = "acc_gone" })
-	if body := b.Get(b.page(token)).Body; !strings.Contains(body, "<bdi>The sender of this link</bdi> asks you") {
+	if body := b.Get(b.page(token)).
+		Body; !strings.Contains(body, "<bdi>The sender of this link</bdi> asks you") {
 		t.Errorf("an account without a name:\n%s", body)
 	}
 }
@@ -67,7 +70,9 @@ func TestNotesAreOnlyLookedUp(t *testing.T) {
 	_, token := r.session()
 	b := r.browser()
 	plain := b.Get(b.page(token)).Body
-	for _, query := range []string{"&note=x", "&note=%3Cb%3E", "&note=", "&note=unfinished&note=unfinished", "&note=ask.heading"} {
+	for _, query := range []string{
+		"&note=x", "&note=%3Cb%3E", "&note=", "&note=unfinished&note=unfinished", "&note=ask.heading",
+	} {
 		if got := b.Get(b.page(token) + query).Body; got != plain {
 			t.Errorf("%s changes the page:\n%s", query, got)
 		}
@@ -83,7 +88,9 @@ func TestWeight(t *testing.T) {
 	r := newRig(t, setup{})
 	b := r.browser()
 	total := func(value string) int {
-		_, token := r.session(func(q *sessions.Request) { q.PlatformUserID, q.Platform, q.GuildID = value, value, value })
+		_, token := r.session(func(q *sessions.Request) {
+			q.PlatformUserID, q.Platform, q.GuildID = value, value, value
+		})
 		body := b.Get(b.page(token)).Body
 		n := len(body)
 		for _, asset := range assetsOf(body) {
@@ -91,7 +98,10 @@ func TestWeight(t *testing.T) {
 		}
 		return n
 	}
-	for _, value := range []string{strings.Repeat("x", 1024), strings.Repeat("<", 1024), strings.Repeat("\x01", 1024), strings.Repeat("'", 1024)} {
+	for _, value := range []string{
+		strings.Repeat("x", 1024), strings.Repeat("<", 1024), strings.Repeat("\x01", 1024),
+		strings.Repeat("'", 1024),
+	} {
 		if n := total(value); n >= 30_000 {
 			t.Errorf("%.8q…: %d bytes, want under 30,000", value, n)
 		}
@@ -118,8 +128,10 @@ func TestAssets(t *testing.T) {
 	for _, p := range paths {
 		for _, method := range []string{http.MethodGet, http.MethodHead} {
 			a := b.Do(b.Request(method, r.server.URL+p, ""))
-			if a.Status != http.StatusOK || a.Header.Get("Cache-Control") != "public, max-age=31536000, immutable" ||
-				a.Header.Get("X-Content-Type-Options") != "nosniff" || (a.Body == "") != (method == http.MethodHead) {
+			if a.Status != http.StatusOK ||
+				a.Header.Get("Cache-Control") != "public, max-age=31536000, immutable" ||
+				a.Header.Get("X-Content-Type-Options") != "nosniff" ||
+				(a.Body == "") != (method == http.MethodHead) {
 				t.Errorf("%s %s: %d, %v", method, p, a.Status, a.Header)
 			}
 		}
@@ -141,7 +153,8 @@ func TestHeaders(t *testing.T) {
 				"card":      b.getAs(b.page(token), signin.PreviewAgents[0]),
 				"app":       b.getAs(b.page(token), agentInsta),
 				"cookies":   r.browser().continues(token),
-				"unknown":   b.Get(r.base + "/"),
+				"unknown":   b.Get(r.base + "/?session=x"),
+				"nowhere":   b.Get(r.base + "/"),
 				"lost":      b.Get(r.base + "/signin/example/callback?state=x"),
 				"malformed": b.Post(r.base+"/signin", url.Values{"session": {token.Reveal()}}),
 				"redirect":  b.Post(r.base+"/signin", form),
@@ -157,10 +170,12 @@ func TestHeaders(t *testing.T) {
 				checkHeaders(t, name, a, s.tls)
 			}
 			policy := answers["ask"].Header.Get("Content-Security-Policy")
-			if want := "form-action 'self' https: " + r.dev.Issuer(); !s.tls && !strings.HasSuffix(b.policyAfterDiscovery(token), want) {
+			if want := "form-action 'self' https: " + r.dev.Issuer(); !s.tls &&
+				!strings.HasSuffix(b.policyAfterDiscovery(token), want) {
 				t.Errorf("policy %q, want it to end in %q", policy, want)
 			}
-			if !strings.HasSuffix(answers["verified"].Header.Get("Content-Security-Policy"), "form-action 'none'") {
+			if !strings.HasSuffix(answers["verified"].Header.Get("Content-Security-Policy"),
+				"form-action 'none'") {
 				t.Error("a page without a form allows one")
 			}
 		})
@@ -189,7 +204,9 @@ func checkHeaders(t *testing.T, page string, a answer, https bool) {
 		}
 	}
 	csp := a.Header.Get("Content-Security-Policy")
-	for _, part := range []string{"default-src 'none'", "style-src 'self'", "base-uri 'none'", "frame-ancestors 'none'", "form-action "} {
+	for _, part := range []string{
+		"default-src 'none'", "style-src 'self'", "base-uri 'none'", "frame-ancestors 'none'", "form-action ",
+	} {
 		if !strings.Contains(csp, part) {
 			t.Errorf("%s: policy %q lacks %q", page, csp, part)
 		}

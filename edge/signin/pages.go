@@ -28,50 +28,57 @@ const (
 
 // The pages.
 var (
-	pageAsk         = kind{"ask", http.StatusOK, ""}
-	pageCard        = kind{"card", http.StatusOK, ""} // for link previews
-	pageVerified    = kind{"verified", http.StatusOK, toneGood}
-	pageDeclined    = kind{"declined", http.StatusOK, tonePlain}
-	pageRefused     = kind{"refused", http.StatusOK, toneBad}
-	pageCanceled    = kind{"canceled", http.StatusOK, tonePlain}
-	pageExpired     = kind{"expired", http.StatusGone, tonePlain}
-	pageElsewhere   = kind{"elsewhere", http.StatusConflict, toneWait}
-	pageCookies     = kind{"cookies", http.StatusBadRequest, toneWait}
-	pageUntestable  = kind{"untestable", http.StatusGone, toneWait}
-	pageUnknown     = kind{"unknown", http.StatusNotFound, tonePlain}
+	pageAsk        = kind{"ask", http.StatusOK, ""}
+	pageCard       = kind{"card", http.StatusOK, ""} // for link previews
+	pageVerified   = kind{"verified", http.StatusOK, toneGood}
+	pageDeclined   = kind{"declined", http.StatusOK, tonePlain}
+	pageRefused    = kind{"refused", http.StatusOK, toneBad}
+	pageCanceled   = kind{"canceled", http.StatusOK, tonePlain}
+	pageExpired    = kind{"expired", http.StatusGone, tonePlain}
+	pageClosed     = kind{"closed", http.StatusForbidden, toneWait}
+	pageElsewhere  = kind{"elsewhere", http.StatusConflict, toneWait}
+	pageCookies    = kind{"cookies", http.StatusBadRequest, toneWait}
+	pageOften      = kind{"often", http.StatusTooManyRequests, toneWait}
+	pageUntestable = kind{"untestable", http.StatusGone, toneWait}
+	pageUnknown    = kind{"unknown", http.StatusNotFound, tonePlain}
+	// its status is that of what was asked for
+	pageNowhere     = kind{"nowhere", http.StatusNotFound, tonePlain}
 	pageLost        = kind{"lost", http.StatusBadRequest, toneWait}
 	pageForeign     = kind{"foreign", http.StatusForbidden, toneWait}
 	pageMalformed   = kind{"malformed", http.StatusBadRequest, toneWait}
 	pageUnavailable = kind{"unavailable", http.StatusServiceUnavailable, toneWait}
 )
 
-// retryAfter is what a user is asked to wait while JetStream is away, in seconds: an embedded server is back in about one, a
-// cluster has a new leader in a few.
-const retryAfter = 5
+// retryAway is what a user is asked to wait while JetStream is away, in seconds: an embedded server is back
+// in about one, a cluster has a new leader in a few.
+const retryAway = 5
 
-// notice is a code in the clean page's address that chooses what is said above the buttons of a session still pending.
+// notice is a code in the clean page's address that chooses what is said above the buttons of a session still
+// pending.
 type notice string
 
 const (
 	noteUnreachable notice = "unreachable" // the provider did not answer
-	noteUnfinished  notice = "unfinished"  // any other trouble with the provider
+	noteUnfinished  notice = "unfinished"  // any other failure with the provider
 	noteClock       notice = "clock"       // the provider's clock and ours differ
 	noteStopped     notice = "stopped"     // the user gave the attempt up
-	noteChecking    notice = "checking"    // the attempt was used before, perhaps a moment ago by the same press
+	// the attempt was used before, perhaps a moment ago by the same press
+	noteChecking    notice = "checking"
 	noteUnconfirmed notice = "unconfirmed" // the completion may be stored
 	noteUnsaved     notice = "unsaved"     // the completion is not stored
 )
 
 // notices say which of them offer to look again instead of starting over.
 var notices = map[notice]struct{ again bool }{
-	noteUnreachable: {}, noteUnfinished: {}, noteClock: {}, noteStopped: {}, noteChecking: {again: true}, noteUnconfirmed: {again: true}, noteUnsaved: {},
+	noteUnreachable: {}, noteUnfinished: {}, noteClock: {}, noteStopped: {}, noteChecking: {again: true},
+	noteUnconfirmed: {again: true}, noteUnsaved: {},
 }
 
 // fact is one row of what is being verified; the label is a text's key.
 type fact struct{ Label, Value string }
 
-// button is the way to one identity network. Away: it did not answer lately, which the page says; it may be pressed all the same.
-// Plain: it is not the main one.
+// button is the way to one identity network. Away: it did not answer lately, which the page says; it may be
+// pressed all the same. Plain: it is not the main one.
 type button struct {
 	Network, Name string
 	Away, Plain   bool
@@ -98,13 +105,15 @@ type view struct {
 	Stop      bool   // this browser holds the session and may give it up
 	Caution   bool   // the page has a word of caution
 	Lang      string // the language chosen on a page, for the forms
-	Sign      *sign  // the asker's; may be nil
+	Sign      *sign  // the requester's; may be nil
 	InApp     *inApp // nil outside of apps
 	Back      string // where "Back to …" leads; empty for none
-	Tongues   []choice
+	Nowhere   bool   // nobody's link: the page shows the way for those who send links
+	Locales   []choice
 
-	words      *tongue
+	words      *locale
 	count      int // what a text of the page counts
+	retryAfter int // seconds for Retry-After; 0: none
 	status     int
 	formAction string
 	values     map[string]string
@@ -113,17 +122,17 @@ type view struct {
 // choice is one language of the switch. Address is empty for the page's own.
 type choice struct{ Code, Name, Dir, Address string }
 
-// choices are the languages, each at its address: that of the page with the language's code added. query is the page's own, relative
-// to it, since the addresses are many.
-func (h *Handler) choices(g guest, query url.Values) []choice {
+// choices are the languages, each at its address: that of the page with the language's code added. query is
+// the page's own, relative to it, since the addresses are many.
+func (h *Handler) choices(vis visitor, query url.Values) []choice {
 	base := "?"
 	if len(query) > 0 {
 		base += query.Encode() + "&"
 	}
-	cs := make([]choice, len(h.tongues.all))
-	for i, t := range h.tongues.all {
+	cs := make([]choice, len(h.locales.all))
+	for i, t := range h.locales.all {
 		cs[i] = choice{Code: t.code, Name: t.name, Dir: t.dir}
-		if t != g.words {
+		if t != vis.words {
 			cs[i].Address = base + "lang=" + t.code
 		}
 	}
@@ -131,28 +140,35 @@ func (h *Handler) choices(g guest, query url.Values) []choice {
 }
 
 // view starts the view of a page.
-func (h *Handler) view(g guest, k kind) view {
-	return view{
+func (h *Handler) view(vis visitor, k kind) view {
+	v := view{
 		Kind: k.name, Tone: k.tone, Prefix: h.prefix,
 		CSS: h.prefix + pathAssets + h.assets.css.Name, Icon: h.prefix + pathAssets + h.assets.icon.Name,
-		Lang: g.chosen, words: g.words, AgainWord: "unavailable.again",
+		Lang: vis.chosen, words: vis.words, AgainWord: "unavailable.again",
 		status: k.status, formAction: "'none'",
 		values: map[string]string{},
 	}
+	if k == pageUnavailable {
+		v.retryAfter = retryAway
+	}
+	return v
 }
 
-// sessionView is the page that tells where a session stands.
-func (h *Handler) sessionView(g guest, s sessions.View, t sessions.Token) view {
+// sessionView is the page that shows the state of a session.
+func (h *Handler) sessionView(vis visitor, s sessions.View, t sessions.Token) view {
 	k := kindOf(s.Outcome)
-	if k == pageAsk && len(h.networksOf(s.Test)) == 0 {
+	switch {
+	case k == pageAsk && h.closed(s):
+		k = pageClosed
+	case k == pageAsk && len(h.networksOf(s.Test)) == 0:
 		k = pageUntestable
 	}
-	v := h.view(g, k)
+	v := h.view(vis, k)
 	v.Test = s.Test
-	v.Tongues = h.choices(g, url.Values{"session": {t.Reveal()}})
-	v.values["asker"], v.values["Asker"] = h.asker(g, s.Account)
-	v.values["network"] = h.networkName(g.words, s.Network)
-	if a, ok := h.accounts.Asker(s.Account); ok {
+	v.Locales = h.choices(vis, url.Values{"session": {t.Reveal()}})
+	v.values["asker"], v.values["Asker"] = h.requester(vis, s.Account)
+	v.values["network"] = h.networkName(vis.words, s.Network)
+	if a, ok := h.accounts.Requester(s.Account); ok {
 		v.Sign = newSign(a)
 		if s.State != sessions.Pending {
 			v.Back = a.ReturnURL
@@ -195,27 +211,32 @@ func (h *Handler) ask(v *view, s sessions.Session, t sessions.Token) {
 	networks := h.networksOf(s.Test)
 	v.formAction = h.formAction(networks)
 	for _, n := range networks {
-		v.Buttons = append(v.Buttons, button{Network: n.ID(), Name: n.Name(), Away: n.Available() != nil, Plain: true})
+		v.Buttons = append(v.Buttons, button{
+			Network: n.ID(), Name: n.Name(), Away: n.Available() != nil, Plain: true,
+		})
 	}
 	v.Buttons[max(slices.IndexFunc(v.Buttons, func(b button) bool { return !b.Away }), 0)].Plain = false
 	v.values["network"] = networks[0].Name()
 	v.Expires = s.ExpiresAt.Format(time.RFC3339)
+	// a page that is left open says nothing that turns untrue
+	v.values["until"] = s.ExpiresAt.UTC().Format("15:04")
 	v.Left = "ask.left.last"
 	if minutes := minutesLeft(s.ExpiresAt.Sub(h.now())); minutes > 0 {
 		v.Left, v.count = "ask.left.minutes", minutes
 	}
 }
 
-// addNotice puts a notice on the page of a pending session. What the address says is only ever looked up, never shown.
+// addNotice puts a notice on the page of a pending session. What the address says is only ever looked up,
+// never shown.
 func (h *Handler) addNotice(v *view, note notice, network string, again string) {
 	n, known := notices[note]
 	if !known || v.Kind != pageAsk.name {
 		return
 	}
 	v.Note = "note." + string(note)
-	for i, c := range v.Tongues { // the notice stays where the language is changed
+	for i, c := range v.Locales { // the notice stays where the language is changed
 		if c.Address != "" {
-			v.Tongues[i].Address += "&note=" + string(note)
+			v.Locales[i].Address += "&note=" + string(note)
 		}
 	}
 	v.values["network"] = h.networkName(v.words, network)
@@ -227,7 +248,8 @@ func (h *Handler) addNotice(v *view, note notice, network string, again string) 
 	}
 }
 
-// minutesLeft counts whole minutes, rounded to the nearest, so that a new link shows 10; 0 when less than one is left.
+// minutesLeft counts whole minutes, rounded to the nearest, so that a new link shows 10; 0 when less than one
+// is left.
 func minutesLeft(d time.Duration) int {
 	if d < time.Minute {
 		return 0
@@ -243,20 +265,27 @@ func facts(s sessions.Session) []fact {
 	return rows
 }
 
-// asker gives the name of an account inside a sentence and at its start.
-func (h *Handler) asker(g guest, account string) (inside, atStart string) {
-	a, _ := h.accounts.Asker(account)
-	return named(g, a)
+// closed reports whether nobody may sign in for a session that is pending, since its account is out of
+// service.
+func (h *Handler) closed(s sessions.View) bool {
+	a, _ := h.accounts.Requester(s.Account)
+	return s.State == sessions.Pending && a.Closed
 }
 
-func named(g guest, a Asker) (inside, atStart string) {
+// requester returns the name of an account inside a sentence and at its start.
+func (h *Handler) requester(vis visitor, account string) (inside, atStart string) {
+	a, _ := h.accounts.Requester(account)
+	return named(vis, a)
+}
+
+func named(vis visitor, a Requester) (inside, atStart string) {
 	if a.Name != "" {
 		return a.Name, a.Name
 	}
-	return g.words.word("asker.unknown"), g.words.word("Asker.unknown")
+	return vis.words.word("asker.unknown"), vis.words.word("Asker.unknown")
 }
 
-func (h *Handler) networkName(words *tongue, id string) string {
+func (h *Handler) networkName(words *locale, id string) string {
 	for _, test := range []bool{false, true} {
 		if n := h.network(id, test); n != nil {
 			return n.Name()

@@ -47,7 +47,7 @@ func (d drawn) Say(key string, more ...string) (template.HTML, error) {
 	return html, nil
 }
 
-// Word gives a text without values, for a title or an attribute.
+// Word returns a text without values, for a title or an attribute.
 func (d drawn) Word(key string) (string, error) {
 	s, err := d.words.texts[key].plain()
 	if err != nil {
@@ -55,6 +55,12 @@ func (d drawn) Word(key string) (string, error) {
 	}
 	return s, nil
 }
+
+// roomShown is what is shown at once of a value, in characters: some seven lines of a phone.
+const roomShown = 100
+
+// Tall reports whether a value takes so much room that it is scrolled in a box of its own.
+func (drawn) Tall(s string) bool { return page.Room(s) > roomShown }
 
 // Typed draws a value that somebody else wrote.
 func (drawn) Typed(s string) template.HTML { return page.Typed(s) }
@@ -81,9 +87,9 @@ func (h *Handler) draw(w http.ResponseWriter, v view) {
 	head.Set("Content-Type", "text/html; charset=utf-8")
 	head.Set("Vary", "Accept-Language, Cookie, User-Agent")
 	head.Set("Content-Length", strconv.Itoa(len(body)))
-	if v.status == http.StatusServiceUnavailable {
-		head.Set("Retry-After", strconv.Itoa(retryAfter))
+	if v.retryAfter > 0 {
+		head.Set("Retry-After", strconv.Itoa(v.retryAfter))
 	}
 	w.WriteHeader(v.status)
-	_, _ = w.Write(body) // nobody is left to be told
+	_, _ = w.Write(body) // the client is gone
 }

@@ -9,23 +9,29 @@ import (
 	"verifyd/edge/signin"
 )
 
-// The preview looks as the page does, is about nobody, and leads nowhere but where the account's own link does.
+// The preview looks as the page does, is about nobody, and leads nowhere but where the account's own link
+// does.
 func TestPreview(t *testing.T) {
 	r := newRig(t, setup{networks: 2})
-	asker := signin.Asker{Name: "Harbor <Guild>", ReturnURL: "https://harbor.example/done", Colour: "#1f5fd0"}
+	requester := signin.Requester{
+		Name: "Harbor <Guild>", ReturnURL: "https://harbor.example/done", Colour: "#1f5fd0",
+	}
 	before := r.sequences()
 	look := func(query string, ended bool) answer {
 		w := httptest.NewRecorder()
-		r.handler.Preview(w, httptest.NewRequest(http.MethodGet, "/dashboard/sign-in-page/preview"+query, nil), asker, ended)
+		r.handler.Preview(w, httptest.NewRequest(http.MethodGet, "/dashboard/sign-in-page/preview"+query,
+			nil), requester, ended)
 		return answer{Status: w.Code, Header: w.Header(), Body: w.Body.String()}
 	}
 	ask := look("", false)
 	ask.WantPage(t, http.StatusOK, headingAsk)
 	ask.Holds(t, ">H</text>", "sailor_42", `href="?lang=de"`)
-	if strings.Count(ask.Body, `<button`) != 3 || strings.Count(ask.Body, ` type="button"`) != 3 || !strings.Contains(ask.Header.Get("Content-Security-Policy"), "form-action 'none'") {
+	if strings.Count(ask.Body, `<button`) != 3 || strings.Count(ask.Body, ` type="button"`) != 3 ||
+		!strings.Contains(ask.Header.Get("Content-Security-Policy"), "form-action 'none'") {
 		t.Errorf("something can be pressed: %v\n%s", ask.Header, ask.Body)
 	}
-	if ask.Header.Get("Set-Cookie") != "" || strings.Contains(ask.Body, "harbor.example") || strings.Contains(ask.Body, "<Guild>") {
+	if ask.Header.Get("Set-Cookie") != "" || strings.Contains(ask.Body, "harbor.example") ||
+		strings.Contains(ask.Body, "<Guild>") {
 		t.Errorf("more than the question: %v\n%s", ask.Header, ask.Body)
 	}
 	end := look("?end=yes&lang=ja", true)

@@ -6,8 +6,9 @@ import (
 	"verifyd/sessions"
 )
 
-// refusedPages say to the user which rule refused, in words that tell what to do. Lists are told apart for nobody: to be on one and not
-// to be on the other read the same, so that nobody learns what others have entered about them.
+// refusedPages say to the user which rule refused, and what to do. Lists are distinguished for
+// nobody: to be on one and not to be on the other read the same, so that nobody learns what others have
+// entered about them.
 var refusedPages = map[sessions.Rule]kind{
 	sessions.RuleSubjectMatch: pageRefused,
 	sessions.RuleEmailDomains: {"refused_email", http.StatusOK, toneBad},

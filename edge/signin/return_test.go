@@ -25,7 +25,9 @@ func TestReturnsThatLeadNowhere(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { b.Get(address).WantPage(t, http.StatusBadRequest, lost) })
 	}
-	t.Run("another browser", func(t *testing.T) { r.browser().Get(back).WantPage(t, http.StatusBadRequest, lost) })
+	t.Run("another browser", func(t *testing.T) {
+		r.browser().Get(back).WantPage(t, http.StatusBadRequest, lost)
+	})
 	r.want(session.ID, sessions.Pending, sessions.NoReason)
 	b.Follow(b.Get(back)).WantPage(t, http.StatusOK, headingVerified) // none of that spent the attempt
 }
@@ -35,7 +37,8 @@ func TestHeadOfAReturn(t *testing.T) {
 	_, token := r.session()
 	b := r.browser()
 	back := b.back(token, "sailor_42", "sign-in")
-	if a := b.Do(b.Request(http.MethodHead, back, "")); a.Status != http.StatusMethodNotAllowed || a.Header.Get("Allow") != http.MethodGet {
+	if a := b.Do(b.Request(http.MethodHead, back, "")); a.Status != http.StatusMethodNotAllowed ||
+		a.Header.Get("Allow") != http.MethodGet {
 		t.Errorf("status %d, Allow %q", a.Status, a.Header.Get("Allow"))
 	}
 	b.Follow(b.Get(back)).WantPage(t, http.StatusOK, headingVerified) // the attempt was whole
@@ -56,7 +59,8 @@ func TestMalformedReturns(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			state := mustQuery(t, b.press(token)).Get("state")
-			b.Follow(b.Get(r.base+"/signin/example/callback?state="+state+query)).WantPage(t, http.StatusOK, headingAsk)
+			b.Follow(b.Get(r.base+"/signin/example/callback?state="+state+query)).
+				WantPage(t, http.StatusOK, headingAsk)
 			r.want(session.ID, sessions.Pending, sessions.NoReason)
 			late := b.To(b.Get(r.base + "/signin/example/callback?state=" + state + "&error=access_denied"))
 			if !strings.Contains(late, "note=checking") {
@@ -91,7 +95,9 @@ func TestTamperedCookie(t *testing.T) {
 	back := b.back(token, "sailor_42", "sign-in")
 	other := b.back(token, "sailor_42", "sign-in")
 	at := mustURL(t, back)
-	cookies := slices.DeleteFunc(b.Client.Jar.Cookies(at), func(c *http.Cookie) bool { return c.Name == "verifyd_browser" })
+	cookies := slices.DeleteFunc(b.Client.Jar.Cookies(at), func(c *http.Cookie) bool {
+		return c.Name == "verifyd_browser"
+	})
 	if len(cookies) != 2 {
 		t.Fatalf("%d cookies, want 2", len(cookies))
 	}
@@ -112,10 +118,14 @@ func TestTamperedCookie(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			victim := r.browser()
 			for _, c := range cookies { // whichever of the two belongs to the return
-				victim.Client.Jar.SetCookies(at, []*http.Cookie{{Name: c.Name, Value: value, Path: "/signin"}})
+				victim.Client.Jar.SetCookies(at, []*http.Cookie{
+					{Name: c.Name, Value: value, Path: "/signin"},
+				})
 			}
 			if name == "another's" {
-				victim.Client.Jar.SetCookies(at, []*http.Cookie{{Name: cookies[1].Name, Value: cookies[0].Value, Path: "/signin"}})
+				victim.Client.Jar.SetCookies(at, []*http.Cookie{
+					{Name: cookies[1].Name, Value: cookies[0].Value, Path: "/signin"},
+				})
 			}
 			a := victim.Get(back)
 			a.WantPage(t, http.StatusBadRequest, "We lost track of your sign-in")

@@ -24,7 +24,7 @@ import (
 	"verifyd/edge/signin"
 	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
-	"verifyd/natsconf/seal"
+	"verifyd/natsconf/secretbox"
 	"verifyd/sessions"
 )
 
@@ -33,19 +33,46 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// askers stands for the account mirror.
-type askers map[string]signin.Asker
+// requesters stands for the account mirror.
+type requesters map[string]signin.Requester
 
-func (as askers) Asker(id string) (signin.Asker, bool) {
+func (as requesters) Requester(id string) (signin.Requester, bool) {
 	a, ok := as[id]
 	return a, ok
 }
 
-// clock is the real time and an offset that tests move.
-type clock struct{ offset atomic.Int64 }
+// disabling is requesters whose accounts are out of service while closed says so.
+type disabling struct {
+	requesters
 
-func (c *clock) Now() time.Time           { return time.Now().Add(time.Duration(c.offset.Load())) }
+	closed *atomic.Pointer[func() bool]
+}
+
+func (d disabling) Requester(id string) (signin.Requester, bool) {
+	a, ok := d.requesters.Requester(id)
+	if closed := d.closed.Load(); closed != nil {
+		a.Closed = (*closed)()
+	}
+	return a, ok
+}
+
+// clock is the real time and an offset that tests move, or an instant at which it stands.
+type clock struct {
+	offset atomic.Int64
+	stands atomic.Pointer[time.Time]
+}
+
+func (c *clock) Now() time.Time {
+	if at := c.stands.Load(); at != nil {
+		return at.Add(time.Duration(c.offset.Load()))
+	}
+	return time.Now().Add(time.Duration(c.offset.Load()))
+}
+
 func (c *clock) advance(by time.Duration) { c.offset.Add(int64(by)) }
+
+// stop has the clock stand, so that all that comes now comes at once.
+func (c *clock) stop() { c.stands.Store(new(time.Now())) }
 
 // logBuffer collects log lines of many goroutines.
 type logBuffer struct {
@@ -86,7 +113,7 @@ type rig struct {
 	t      testing.TB
 	setup  setup
 	conn   *natsconf.Conn
-	key    seal.Key
+	key    secretbox.Key
 	away   func() // takes JetStream away
 	listen func() // serves the completions' writer, where the setup is deaf
 	store  *sessions.Store
@@ -102,13 +129,14 @@ type rig struct {
 	base         string
 	clock        *clock
 	log          *logBuffer
+	closed       *atomic.Pointer[func() bool] // whether the accounts are out of service; nil: they are not
 }
 
 func newRig(tb testing.TB, s setup) *rig {
 	tb.Helper()
-	r := &rig{t: tb, setup: s, clock: &clock{}, log: &logBuffer{}}
+	r := &rig{t: tb, setup: s, clock: &clock{}, log: &logBuffer{}, closed: &atomic.Pointer[func() bool]{}}
 	r.conn, r.away = natstest.StartIn(tb, tb.TempDir())
-	r.key = seal.NewKey()
+	r.key = secretbox.NewKey()
 	completions := natsconf.NewWriter(r.conn, natsconf.StreamCompletions)
 	r.listen = func() { natstest.Serve(tb, completions) }
 	if !s.deaf {
@@ -134,7 +162,8 @@ func (r *rig) count() (*sessions.Meter, *sessions.Steps) {
 	r.t.Helper()
 	events := natsconf.NewSingleWriter(r.conn, natsconf.StreamEvents)
 	natstest.Serve(r.t, events)
-	steps, meter := sessions.NewSteps(r.conn, events), sessions.NewMeter(natstest.Writer(r.t, r.conn, natsconf.StreamUsage))
+	steps, meter := sessions.NewSteps(r.conn, events),
+		sessions.NewMeter(natstest.Writer(r.t, r.conn, natsconf.StreamUsage))
 	stopSteps, stopMeter := natstest.Serve(r.t, steps), natstest.Serve(r.t, meter)
 	r.counts = func() map[sessions.Count]int64 {
 		r.t.Helper()
@@ -155,7 +184,9 @@ func (r *rig) serve() {
 	tb.Helper()
 	r.mux = &atomic.Pointer[http.ServeMux]{}
 	mux := r.mux
-	r.server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) { mux.Load().ServeHTTP(w, q) }))
+	r.server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		mux.Load().ServeHTTP(w, q)
+	}))
 	if s.host != "" {
 		l, err := (&net.ListenConfig{}).Listen(tb.Context(), "tcp", s.host+":0")
 		if err != nil {
@@ -181,10 +212,15 @@ func (r *rig) mount() {
 	var err error
 	r.handler, err = signin.New(signin.Config{
 		BaseURL: r.base, Sessions: r.store, Networks: r.nets, Test: r.testNet, Key: r.key, Now: r.clock.Now,
-		Accounts: askers{
+		Accounts: disabling{requesters{
 			"acc_harbor": {Name: "Harbor Guild"},
-			"acc_back":   {Name: "Harbor Guild", ReturnURL: "https://harbor.example/done?from=verify", Colour: "#1f5fd0"},
-		},
+			"acc_back": {
+				Name: "Harbor Guild", ReturnURL: "https://harbor.example/done?from=verify", Colour: "#1f5fd0",
+			},
+			"acc_long": {
+				Name: strings.Repeat("Ww", 64), ReturnURL: "https://harbor.example/done", Colour: "#1f5fd0",
+			},
+		}, r.closed},
 		Log: zerolog.New(r.log),
 	})
 	if err != nil {
@@ -215,7 +251,8 @@ func (r *rig) startNetworks() {
 	}
 	r.nets = nil
 	for i := range max(r.setup.networks, 1) {
-		r.nets = append(r.nets, r.network([]string{"example", "second", "third"}[i], []string{"Example Network", "Second Network", "Third Network"}[i]))
+		r.nets = append(r.nets, r.network([]string{"example", "second", "third"}[i],
+			[]string{"Example Network", "Second Network", "Third Network"}[i]))
 	}
 	if !r.setup.noTest {
 		r.testNet = r.network("dev", "Dev network")
@@ -260,7 +297,8 @@ func (r *rig) startProvider() {
 func (r *rig) session(change ...func(*sessions.Request)) (sessions.Session, sessions.Token) {
 	r.t.Helper()
 	req := sessions.Request{
-		Account: "acc_harbor", Key: "key_1", Platform: "discord", PlatformUserID: "sailor_42", GuildID: "118203948571029384",
+		Account: "acc_harbor", Key: "key_1", Platform: "discord", PlatformUserID: "sailor_42",
+		GuildID:     "118203948571029384",
 		CallbackURL: "https://hooks.example.com/verified",
 	}
 	for _, c := range change {
@@ -297,7 +335,7 @@ func (r *rig) outcomes(outcome string) (n int) {
 	return n
 }
 
-// sequences gives the last sequence of every stream: any write anywhere changes it.
+// sequences returns the last sequence of every stream: any write anywhere changes it.
 func (r *rig) sequences() map[string]uint64 {
 	r.t.Helper()
 	seqs := map[string]uint64{}
@@ -333,7 +371,7 @@ func (r *rig) browser() *browser {
 
 func (b *browser) page(token sessions.Token) string { return b.r.base + "/?session=" + token.Reveal() }
 
-// press opens the session's page and presses Continue there, and gives where that leads: the provider.
+// press opens the session's page and presses Continue there, and returns where that leads: the provider.
 func (b *browser) press(token sessions.Token) string {
 	b.t.Helper()
 	b.Get(b.page(token))
@@ -349,10 +387,13 @@ func (b *browser) continues(token sessions.Token) answer {
 // act presses one of the buttons of the session's page.
 func (b *browser) act(token sessions.Token, action string) answer {
 	b.t.Helper()
-	return b.Post(b.r.base+"/signin", url.Values{"session": {token.Reveal()}, "action": {action}, "network": {"example"}})
+	return b.Post(b.r.base+"/signin", url.Values{
+		"session": {token.Reveal()}, "action": {action}, "network": {"example"},
+	})
 }
 
-// signIn goes through the provider with one of its buttons, and gives its return: an address with code and state.
+// signIn goes through the provider with one of its buttons, and returns its return: an address with code and
+// state.
 func (b *browser) signIn(authorize, subject, action string) string {
 	b.t.Helper()
 	u, err := url.Parse(authorize)

@@ -34,8 +34,10 @@ func TestWholeRoundTrip(t *testing.T) {
 			ask := b.Get(b.page(token))
 			ask.WantPage(t, http.StatusOK, headingAsk)
 			for _, part := range []string{
-				"<bdi>Harbor Guild</bdi> asks you", "<bdi>sailor_42</bdi>", "<bdi>discord</bdi>", "<bdi>118203948571029384</bdi>",
-				"Continue with <bdi>Example Network</bdi>", "10</bdi> minutes left", `action="` + s.prefix + `/signin"`,
+				"<bdi>Harbor Guild</bdi> asks you", "<bdi>sailor_42</bdi>", "<bdi>discord</bdi>",
+				"118203948571029384</bdi>",
+				"Continue with <bdi>Example Network</bdi>", "10</bdi> minutes after this page was opened",
+				`action="` + s.prefix + `/signin"`,
 				`value="` + token.Reveal() + `"`,
 			} {
 				if !strings.Contains(ask.Body, part) {
@@ -60,9 +62,11 @@ func TestFlowCookie(t *testing.T) {
 	for name, tc := range map[string]struct {
 		setup  setup
 		prefix string
+		path   string
 	}{
-		"plain": {setup{prefix: "/v"}, "verifyd_flow_"},
-		"https": {setup{tls: true}, "__Secure-verifyd_flow_"},
+		"plain":            {setup{prefix: "/v"}, "verifyd_flow_", "/v/signin"},
+		"https":            {setup{tls: true}, "__Host-verifyd_flow_", "/"},
+		"https and prefix": {setup{tls: true, prefix: "/v"}, "__Secure-verifyd_flow_", "/v/signin"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, tc.setup)
@@ -78,13 +82,15 @@ func TestFlowCookie(t *testing.T) {
 			if !strings.HasPrefix(c.Name, tc.prefix) || len(c.Name) != len(tc.prefix)+16 {
 				t.Errorf("name %q", c.Name)
 			}
-			if c.Path != tc.setup.prefix+"/signin" || !c.HttpOnly || c.SameSite != http.SameSiteLaxMode || c.Secure != tc.setup.tls {
+			if c.Path != tc.path || !c.HttpOnly || c.SameSite != http.SameSiteLaxMode ||
+				c.Secure != tc.setup.tls {
 				t.Errorf("attributes: %s", line)
 			}
 			if c.MaxAge < 1190 || c.MaxAge > 1200 || len(c.Value) > 700 {
 				t.Errorf("max age %d, %d bytes", c.MaxAge, len(c.Value))
 			}
-			if state := mustQuery(t, b.To(a)).Get("state"); state == "" || strings.Contains(line, state) || strings.Contains(line, token.Reveal()) {
+			if state := mustQuery(t, b.To(a)).Get("state"); state == "" || strings.Contains(line, state) ||
+				strings.Contains(line, token.Reveal()) {
 				t.Error("the cookie shows the state or the token")
 			}
 		})
@@ -149,8 +155,9 @@ func TestTroubleThenSuccess(t *testing.T) {
 			b := r.browser()
 			page := b.Follow(b.Get(b.back(token, "sailor_42", action)))
 			page.WantPage(t, http.StatusOK, headingAsk)
-			if !strings.Contains(page.Body, `role="status"`) || !strings.Contains(page.Body, "<bdi>Example Network</bdi> did not") &&
-				!strings.Contains(page.Body, "sign-in at <bdi>Example Network</bdi> did not finish") {
+			if !strings.Contains(page.Body, `role="status"`) ||
+				!strings.Contains(page.Body, "<bdi>Example Network</bdi> did not") &&
+					!strings.Contains(page.Body, "sign-in at <bdi>Example Network</bdi> did not finish") {
 				t.Errorf("no notice\n%s", page.Body)
 			}
 			r.want(session.ID, sessions.Pending, sessions.NoReason)
@@ -168,7 +175,8 @@ func TestReturnOfAnotherIssuer(t *testing.T) {
 	b := r.browser()
 	back := b.back(token, "sailor_42", "sign-in")
 	state := mustQuery(t, back).Get("state")
-	lie := r.base + "/signin/example/callback?" + url.Values{"state": {state}, "iss": {"https://evil.example"}, "code": {"x"}}.Encode()
+	lie := r.base + "/signin/example/callback?" +
+		url.Values{"state": {state}, "iss": {"https://evil.example"}, "code": {"x"}}.Encode()
 	b.Follow(b.Get(lie)).WantPage(t, http.StatusOK, headingAsk) // another issuer's word is no verdict
 	// The attempt is spent, so its true return is not looked at any more.
 	b.Follow(b.Get(back)).WantPage(t, http.StatusOK, headingAsk)
@@ -206,7 +214,10 @@ func TestProviderThatWasNeverUp(t *testing.T) {
 		t.Errorf("no notice\n%s", page.Body)
 	}
 	page := b.Get(b.page(token)) // without a notice: a user who has just come
-	for _, part := range []string{`aria-describedby="away-example"`, `id="away-example"`, "<bdi>Example Network</bdi> does not answer right now"} {
+	for _, part := range []string{
+		`aria-describedby="away-example"`, `id="away-example"`,
+		"<bdi>Example Network</bdi> does not answer right now",
+	} {
 		if !strings.Contains(page.Body, part) {
 			t.Errorf("the button does not say %q\n%s", part, page.Body)
 		}
@@ -227,7 +238,8 @@ func TestReloadAndBack(t *testing.T) {
 	}
 }
 
-// A person who closes the tab while the provider is asked is verified all the same: the code was worth one post.
+// A person who closes the tab while the provider is asked is verified all the same: the code was worth one
+// post.
 func TestBrowserThatDoesNotWait(t *testing.T) {
 	r := newRig(t, setup{})
 	session, token := r.session()
@@ -254,7 +266,7 @@ func TestReturnThatComesTwiceAtOnce(t *testing.T) {
 	}
 	wg.Wait()
 	r.want(session.ID, sessions.Verified, sessions.NoReason)
-	// The provider refuses a code it has seen, which would show as trouble.
+	// The provider refuses a code it has seen, which would show as failure.
 	if r.outcomes("verified") != 1 || r.outcomes("trouble") != 0 {
 		t.Errorf("the code was posted more than once:\n%s", r.log)
 	}
@@ -278,7 +290,8 @@ func TestTabsThatFinishTogether(t *testing.T) {
 	if err != nil || v.State != sessions.Verified && v.State != sessions.Failed {
 		t.Fatalf("session: %v, %v", v.State, err)
 	}
-	heading := map[sessions.State]string{sessions.Verified: headingVerified, sessions.Failed: headingNotVerified}[v.State]
+	heading := map[sessions.State]string{sessions.Verified: headingVerified,
+		sessions.Failed: headingNotVerified}[v.State]
 	for _, end := range ends {
 		end.WantPage(t, http.StatusOK, heading) // all of them tell the one outcome that stands
 	}
@@ -287,7 +300,8 @@ func TestTabsThatFinishTogether(t *testing.T) {
 	}
 	other := map[sessions.State]string{sessions.Verified: "failed", sessions.Failed: "verified"}[v.State]
 	for line := range strings.Lines(r.log.String()) {
-		if strings.Contains(line, `"outcome":"`+other+`"`) && !strings.Contains(line, `"standing":"`+string(v.State)+`"`) {
+		if strings.Contains(line, `"outcome":"`+other+`"`) &&
+			!strings.Contains(line, `"standing":"`+string(v.State)+`"`) {
 			t.Errorf("a verdict that came too late does not say so: %s", line)
 		}
 	}
@@ -301,7 +315,9 @@ func TestSecondNetwork(t *testing.T) {
 	if n := strings.Count(page.Body, "Continue with "); n != 3 {
 		t.Errorf("%d buttons, want 3", n)
 	}
-	to := b.To(b.Post(r.base+"/signin", url.Values{"session": {token.Reveal()}, "action": {"continue"}, "network": {"second"}}))
+	to := b.To(b.Post(r.base+"/signin", url.Values{
+		"session": {token.Reveal()}, "action": {"continue"}, "network": {"second"},
+	}))
 	back := b.signIn(to, "sailor_42", "sign-in")
 	if !strings.HasPrefix(back, r.base+"/signin/second/callback?") {
 		t.Fatalf("returns to %q", back)
@@ -318,11 +334,13 @@ func TestExpiry(t *testing.T) {
 	b := r.browser()
 	back := b.back(token, "sailor_42", "sign-in")
 	r.clock.advance(sessions.Lifetime - 90*time.Second)
-	if page := b.Get(b.page(token)); !strings.Contains(page.Body, "1</bdi> minute left") {
+	if page := b.Get(b.page(token)); !strings.Contains(page.Body,
+		"1</bdi> minute after this page was opened") {
 		t.Errorf("time left:\n%s", page.Body)
 	}
 	r.clock.advance(time.Minute)
-	if page := b.Get(b.page(token)); !strings.Contains(page.Body, "Less than a minute left") {
+	if page := b.Get(b.page(token)); !strings.Contains(page.Body,
+		"less than a minute after this page was opened") {
 		t.Errorf("time left:\n%s", page.Body)
 	}
 	r.clock.advance(31 * time.Second)
@@ -344,7 +362,9 @@ func TestCanceled(t *testing.T) {
 	session, token := r.session()
 	b := r.browser()
 	back := b.back(token, "sailor_42", "sign-in")
-	if _, err := r.store.Complete(t.Context(), session.ID, sessions.Outcome{State: sessions.Canceled, Reason: sessions.CanceledReason}); err != nil {
+	if _, err := r.store.Complete(t.Context(), session.ID, sessions.Outcome{
+		State: sessions.Canceled, Reason: sessions.CanceledReason,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	before := r.sequences()

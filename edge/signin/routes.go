@@ -17,17 +17,22 @@ const (
 	pathAssets = "/assets/"
 )
 
-// Routes gives the route table, for edge.Config. HEAD comes with GET, but for the return: a HEAD there would spend the attempt
-// and show nobody the end of it.
+// Routes returns the route table, for edge.Config. HEAD comes with GET, but for the return: a HEAD there
+// would spend the attempt and show nobody the end of it.
 func (h *Handler) Routes() []edge.Route {
 	routes := []edge.Route{
 		{Method: http.MethodGet, Path: pathPage, Name: "sign_in_page", Handler: page.Guard(h.https, h.show)},
-		{Method: http.MethodPost, Path: pathSignin, Name: "sign_in_start", Handler: page.Guard(h.https, h.start)},
-		{Method: http.MethodGet, Path: pathReturn, Name: "sign_in_return", Handler: page.Guard(h.https, h.finish)},
-		{Method: http.MethodHead, Path: pathReturn, Name: "sign_in_return", Handler: page.Guard(h.https, refuseHead)},
+		{Method: http.MethodPost, Path: pathSignin, Name: "sign_in_start",
+			Handler: page.Guard(h.https, h.start)},
+		{Method: http.MethodGet, Path: pathReturn, Name: "sign_in_return",
+			Handler: page.Guard(h.https, h.finish)},
+		{Method: http.MethodHead, Path: pathReturn, Name: "sign_in_return",
+			Handler: page.Guard(h.https, refuseHead)},
 	}
 	for _, a := range h.assets.all() {
-		routes = append(routes, edge.Route{Method: http.MethodGet, Path: pathAssets + a.Name, Name: "sign_in_asset", Handler: a})
+		routes = append(routes, edge.Route{
+			Method: http.MethodGet, Path: pathAssets + a.Name, Name: "sign_in_asset", Handler: a,
+		})
 	}
 	return routes
 }
@@ -47,15 +52,17 @@ func (h *Handler) pageURL(t sessions.Token, lang string) string {
 }
 
 // toPage sends the browser to the clean page.
-func (h *Handler) toPage(w http.ResponseWriter, g guest, t sessions.Token) {
-	page.SeeOther(w, h.pageURL(t, g.chosen))
+func (h *Handler) toPage(w http.ResponseWriter, vis visitor, t sessions.Token) {
+	page.SeeOther(w, h.pageURL(t, vis.chosen))
 }
 
-// toNotice is toPage with a notice, should the session still be pending. The network's id is for the notice's words.
-func (h *Handler) toNotice(w http.ResponseWriter, g guest, t sessions.Token, note notice, network string) {
+// toNotice is toPage with a notice, should the session still be pending. The network's id is for the notice's
+// words.
+func (h *Handler) toNotice(w http.ResponseWriter, vis visitor, t sessions.Token, note notice,
+	network string) {
 	q := url.Values{"note": {string(note)}}
 	if network != "" {
 		q.Set("network", network)
 	}
-	page.SeeOther(w, h.pageURL(t, g.chosen)+"&"+q.Encode())
+	page.SeeOther(w, h.pageURL(t, vis.chosen)+"&"+q.Encode())
 }

@@ -14,7 +14,8 @@ func (r *rig) wantRule(id sessions.ID, rule sessions.Rule) {
 	r.t.Helper()
 	v, err := r.store.Read(r.t.Context(), id)
 	if err != nil || v.State != sessions.Failed || v.Reason != sessions.Refused || v.Rule != rule {
-		r.t.Errorf("session: %q, %q, rule %q, err %v; want refused by %q", v.State, v.Reason, v.Rule, err, rule)
+		r.t.Errorf("session: %q, %q, rule %q, err %v; want refused by %q", v.State, v.Reason, v.Rule, err,
+			rule)
 	}
 }
 
@@ -24,10 +25,19 @@ func TestRulesRefuse(t *testing.T) {
 		rule  sessions.Rule
 		says  string
 	}{
-		"not allowed":    {network.Rules{AllowSubjects: []string{"captain"}}, sessions.RuleAllow, "is not let in here"},
-		"denied":         {network.Rules{DenySubjects: []string{"sailor_42"}}, sessions.RuleDeny, "is not let in here"},
-		"without e-mail": {network.Rules{EmailDomains: []string{"example.com"}}, sessions.RuleEmailDomains, "has no confirmed e-mail address"},
-		"without groups": {network.Rules{RequireGroups: []string{"crew"}}, sessions.RuleGroups, "is not in a group"},
+		"not allowed": {
+			network.Rules{AllowSubjects: []string{"captain"}}, sessions.RuleAllow, "is not let in here",
+		},
+		"denied": {
+			network.Rules{DenySubjects: []string{"sailor_42"}}, sessions.RuleDeny, "is not let in here",
+		},
+		"without e-mail": {
+			network.Rules{EmailDomains: []string{"example.com"}}, sessions.RuleEmailDomains,
+			"has no confirmed e-mail address",
+		},
+		"without groups": {
+			network.Rules{RequireGroups: []string{"crew"}}, sessions.RuleGroups, "is not in a group",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, setup{rules: tc.rules})
@@ -39,7 +49,8 @@ func TestRulesRefuse(t *testing.T) {
 				t.Errorf("the page does not say %q\n%s", tc.says, end.Body)
 			}
 			r.wantRule(session.ID, tc.rule)
-			if !strings.Contains(r.log.String(), `"rule":"`+string(tc.rule)+`"`) || strings.Contains(r.log.String(), `"sailor_42"`) {
+			if !strings.Contains(r.log.String(), `"rule":"`+string(tc.rule)+`"`) ||
+				strings.Contains(r.log.String(), `"sailor_42"`) {
 				t.Errorf("log:\n%s", r.log)
 			}
 		})
@@ -61,14 +72,17 @@ func TestEachRuleIsExplained(t *testing.T) {
 		"of a later build":        "You were not verified",
 	} {
 		s, token := r.session()
-		o := sessions.Outcome{State: sessions.Failed, Reason: sessions.Refused, Rule: rule, Network: "example"}
+		o := sessions.Outcome{
+			State: sessions.Failed, Reason: sessions.Refused, Rule: rule, Network: "example",
+		}
 		if _, err := r.store.Complete(t.Context(), s.ID, o); err != nil {
 			t.Fatal(err)
 		}
 		b := r.browser()
 		page := b.Get(b.page(token))
 		page.WantPage(t, http.StatusOK, headingNotVerified)
-		if !strings.Contains(page.Body, says) || !strings.Contains(page.Body, "only learns that it did not work") {
+		if !strings.Contains(page.Body, says) ||
+			!strings.Contains(page.Body, "only learns that it did not work") {
 			t.Errorf("%q: the page does not say %q\n%s", rule, says, page.Body)
 		}
 	}
@@ -84,12 +98,14 @@ func TestOneIdentityPerGuild(t *testing.T) {
 		return s.ID
 	}
 	r.want(walk("anna", "harbor", "one", "sign-in"), sessions.Verified, sessions.NoReason)
-	r.want(walk("anna", "harbor", "one", "sign-in"), sessions.Verified, sessions.NoReason) // again, for the same user
+	// again, for the same user
+	r.want(walk("anna", "harbor", "one", "sign-in"), sessions.Verified, sessions.NoReason)
 	r.wantRule(walk("ben", "harbor", "one", "sign-in"), sessions.RuleOneIdentity)
 	r.want(walk("ben", "lighthouse", "one", "sign-in"), sessions.Verified, sessions.NoReason)
 	r.want(walk("ben", "harbor", "two", "sign-in"), sessions.Verified, sessions.NoReason)
 	r.want(walk("anna", "harbor", "three", "decline"), sessions.Failed, sessions.Declined)
-	r.want(walk("ben", "harbor", "three", "sign-in"), sessions.Verified, sessions.NoReason) // a decline holds nothing
+	// a decline holds nothing
+	r.want(walk("ben", "harbor", "three", "sign-in"), sessions.Verified, sessions.NoReason)
 	r.clock.advance(time.Hour)
 	r.wantRule(walk("ben", "harbor", "one", "sign-in"), sessions.RuleOneIdentity)
 }

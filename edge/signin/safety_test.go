@@ -11,8 +11,8 @@ import (
 	"verifyd/sessions"
 )
 
-// Chat applications open links, some of them many times, with GET or HEAD, before the user does and between their steps. They change
-// nothing, learn nothing and get no cookie.
+// Chat applications open links, some of them many times, with GET or HEAD, before the user does and between
+// their steps. They change nothing, learn nothing and get no cookie.
 func TestPreviewsChangeNothing(t *testing.T) {
 	r := newRig(t, setup{})
 	session, token := r.session()
@@ -25,8 +25,10 @@ func TestPreviewsChangeNothing(t *testing.T) {
 			req := bots.Request([]string{http.MethodGet, http.MethodHead}[i%2], address, "")
 			req.Header.Set("User-Agent", signin.PreviewAgents[i/2%len(signin.PreviewAgents)])
 			a := bots.Do(req)
-			if a.Status != http.StatusOK || a.Header.Get("Set-Cookie") != "" || (req.Method == http.MethodHead) != (a.Body == "") {
-				t.Fatalf("%s: status %d, cookie %q, %d bytes", req.Method, a.Status, a.Header.Get("Set-Cookie"), len(a.Body))
+			if a.Status != http.StatusOK || a.Header.Get("Set-Cookie") != "" ||
+				(req.Method == http.MethodHead) != (a.Body == "") {
+				t.Fatalf("%s: status %d, cookie %q, %d bytes", req.Method, a.Status,
+					a.Header.Get("Set-Cookie"), len(a.Body))
 			}
 			if card == "" {
 				card = a.Body
@@ -51,12 +53,15 @@ func TestPreviewsChangeNothing(t *testing.T) {
 	b.Follow(b.Get(back)).WantPage(t, http.StatusOK, headingVerified)
 	storm(b.page(token))
 	storm(r.base + "/?session=" + strings.Repeat("A", 43)) // no link can be told from another by its card
-	for _, secret := range []string{"sailor_42", "discord", "118203948571029384", "Harbor", token.Reveal(), "<form"} {
+	for _, secret := range []string{
+		"sailor_42", "discord", "118203948571029384", "Harbor", token.Reveal(), "<form",
+	} {
 		if strings.Contains(card, secret) {
 			t.Errorf("the card holds %q", secret)
 		}
 	}
-	if !strings.Contains(card, `property="og:title"`) || !strings.Contains(card, "<h1>Confirm your account</h1>") {
+	if !strings.Contains(card, `property="og:title"`) ||
+		!strings.Contains(card, "<h1>Confirm your account</h1>") {
 		t.Errorf("the card:\n%s", card)
 	}
 }
@@ -82,9 +87,11 @@ func TestForeignPress(t *testing.T) {
 	session, token := r.session()
 	b := r.browser()
 	for name, headers := range map[string]map[string]string{
-		"another site":                    {"Sec-Fetch-Site": "cross-site", "Origin": "https://evil.example"},
-		"another site without an origin":  {"Sec-Fetch-Site": "cross-site", "Origin": "null"},
-		"a neighbour":                     {"Sec-Fetch-Site": "same-site", "Origin": "https://neighbour.example.com"},
+		"another site":                   {"Sec-Fetch-Site": "cross-site", "Origin": "https://evil.example"},
+		"another site without an origin": {"Sec-Fetch-Site": "cross-site", "Origin": "null"},
+		"a neighbour": {
+			"Sec-Fetch-Site": "same-site", "Origin": "https://neighbour.example.com",
+		},
 		"another site, older browser":     {"Origin": "https://evil.example"},
 		"a hidden origin, older browser":  {"Origin": "null"},
 		"the right host on another port":  {"Origin": "http://127.0.0.1:1"},
@@ -141,31 +148,42 @@ func TestForms(t *testing.T) {
 		media, body string
 		status      int
 	}{
-		"no media type":        {"", own + "&action=decline", http.StatusUnsupportedMediaType},
-		"text":                 {"text/plain", own + "&action=decline", http.StatusUnsupportedMediaType},
-		"multipart":            {"multipart/form-data; boundary=x", own + "&action=decline", http.StatusUnsupportedMediaType},
+		"no media type": {"", own + "&action=decline", http.StatusUnsupportedMediaType},
+		"text":          {"text/plain", own + "&action=decline", http.StatusUnsupportedMediaType},
+		"multipart": {
+			"multipart/form-data; boundary=x", own + "&action=decline", http.StatusUnsupportedMediaType,
+		},
 		"JSON":                 {"application/json", `{"action":"decline"}`, http.StatusUnsupportedMediaType},
 		"no media type at all": {";", own + "&action=decline", http.StatusUnsupportedMediaType},
-		"too large":            {form, own + "&action=decline&x=" + strings.Repeat("x", 8<<10), http.StatusRequestEntityTooLarge},
-		"bad escape":           {form, own + "&action=decline&x=%zz", http.StatusBadRequest},
-		"no action":            {form, own, http.StatusBadRequest},
-		"unknown action":       {form, own + "&action=verify", http.StatusBadRequest},
-		"two actions":          {form, own + "&action=decline&action=continue", http.StatusBadRequest},
-		"no network":           {form, own + "&action=continue", http.StatusBadRequest},
-		"unknown network":      {form, own + "&action=continue&network=other", http.StatusBadRequest},
-		"two networks":         {form, own + "&action=continue&network=example&network=example", http.StatusBadRequest},
-		"no session":           {form, "action=decline", http.StatusNotFound},
-		"bad session":          {form, "session=x&action=decline", http.StatusNotFound},
-		"two sessions":         {form, own + "&" + own + "&action=decline", http.StatusNotFound},
-		"unknown session":      {form, "session=" + strings.Repeat("A", 43) + "&action=decline", http.StatusNotFound},
-		"session by its id":    {form, "session=" + string(session.ID) + "&action=decline", http.StatusNotFound},
-		"empty":                {form, "", http.StatusNotFound},
+		"too large": {
+			form, own + "&action=decline&x=" + strings.Repeat("x", 8<<10), http.StatusRequestEntityTooLarge,
+		},
+		"bad escape":      {form, own + "&action=decline&x=%zz", http.StatusBadRequest},
+		"no action":       {form, own, http.StatusBadRequest},
+		"unknown action":  {form, own + "&action=verify", http.StatusBadRequest},
+		"two actions":     {form, own + "&action=decline&action=continue", http.StatusBadRequest},
+		"no network":      {form, own + "&action=continue", http.StatusBadRequest},
+		"unknown network": {form, own + "&action=continue&network=other", http.StatusBadRequest},
+		"two networks": {
+			form, own + "&action=continue&network=example&network=example", http.StatusBadRequest,
+		},
+		"no session":   {form, "action=decline", http.StatusNotFound},
+		"bad session":  {form, "session=x&action=decline", http.StatusNotFound},
+		"two sessions": {form, own + "&" + own + "&action=decline", http.StatusNotFound},
+		"unknown session": {
+			form, "session=" + strings.Repeat("A", 43) + "&action=decline", http.StatusNotFound,
+		},
+		"session by its id": {
+			form, "session=" + string(session.ID) + "&action=decline", http.StatusNotFound,
+		},
+		"empty": {form, "", http.StatusNotFound},
 	} {
 		t.Run(name, func(t *testing.T) {
 			req := b.Request(http.MethodPost, r.base+"/signin?"+own+"&action=decline", tc.body)
 			req.Header.Set("Content-Type", tc.media)
 			a := b.Do(req)
-			if a.Status != tc.status || a.Header.Get("Set-Cookie") != "" || !strings.Contains(a.Body, "<h1>") {
+			if a.Status != tc.status || a.Header.Get("Set-Cookie") != "" ||
+				!strings.Contains(a.Body, "<h1>") {
 				t.Errorf("status %d, want %d; cookie %q", a.Status, tc.status, a.Header.Get("Set-Cookie"))
 			}
 		})
@@ -178,11 +196,16 @@ func TestLinksThatLeadNowhere(t *testing.T) {
 	session, token := r.session()
 	b := r.browser()
 	for _, query := range []string{
-		"", "?", "?session=", "?session=x", "?session=" + token.Reveal() + "x", "?session=" + token.Reveal()[:42],
+		"?session=", "?session=x", "?session=" + token.Reveal() + "x", "?session=" + token.Reveal()[:42],
 		"?session=" + token.Reveal() + "&session=" + token.Reveal(), "?session=" + strings.Repeat("A", 43),
 		"?session=" + string(session.ID), "?Session=" + token.Reveal(), "?session=%zz",
 	} {
 		b.Get(r.base+"/"+query).WantPage(t, http.StatusNotFound, "We don’t know this link")
+	}
+	for _, query := range []string{"", "?"} { // the bare address: no link at all
+		page := b.Get(r.base + "/" + query)
+		page.WantPage(t, http.StatusNotFound, "There is nothing here")
+		page.Holds(t, `href="/dashboard"`, `href="/docs"`)
 	}
 }
 

@@ -39,8 +39,8 @@ func look(tab context.Context, t *testing.T, s chromiumtest.Screen, axe string, 
 	chromiumtest.Look(tab, t, s, axe, shown.open())
 }
 
-// Every page in every state, at every width, in both colours and with large text: nothing sticks out, no rule of axe is broken. CONTRIBUTING.md
-// says how the pictures in docs/screens are made.
+// Every page in every state, at every width, in both colours and with large text: nothing sticks out, no rule
+// of axe is broken. CONTRIBUTING.md says how the pictures in docs/screens are made.
 func TestScreens(t *testing.T) {
 	tab, axe := chromiumtest.Start(t), chromiumtest.Axe(t)
 	shown := everyState(t)
@@ -66,11 +66,11 @@ func TestScreensInEveryLanguage(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, ask := r.session()
-	_, seat := r.session()
-	r.browser().press(seat)
+	_, lease := r.session()
+	r.browser().press(lease)
 	shown := map[string]shownState{
 		"app-ar":       {address: r.page(ask) + "&lang=ar", agent: agentInsta, details: true},
-		"elsewhere-ar": {address: r.page(seat) + "&lang=ar"},
+		"elsewhere-ar": {address: r.page(lease) + "&lang=ar"},
 		"verified-ar":  {address: r.page(ended) + "&lang=ar"},
 	}
 	for lang := range strings.FieldsSeq("ar de en es fr ja ko pl pt tr zh-Hans") {
@@ -129,7 +129,7 @@ func (s shownState) open() chromedp.Action[chromedp.Void] {
 	})
 }
 
-// everyState gives each page as somebody finds it.
+// everyState returns each page as somebody finds it.
 func everyState(t *testing.T) map[string]shownState {
 	t.Helper()
 	r := newRig(t, setup{})
@@ -153,19 +153,20 @@ func everyState(t *testing.T) map[string]shownState {
 	b.press(begun)
 	mine := at(begun)
 	mine.cookie = b.cookieAt(r.base, "verifyd_browser")
-	troubled := fresh()
+	recordFailure := fresh()
 	verified := sessions.Outcome{State: sessions.Verified, Network: "example"}
 	states := map[string]shownState{
 		"ask":         at(fresh()),
 		"ask-sign":    at(fresh(of("acc_back"))),
 		"hostile":     at(fresh(hostile)),
-		"trouble":     {address: b.To(b.Get(b.back(troubled, "x", "error")))},
+		"trouble":     {address: b.To(b.Get(b.back(recordFailure, "x", "error")))},
 		"verified":    ended(verified),
 		"back":        ended(verified, of("acc_back")),
 		"declined":    ended(sessions.Outcome{State: sessions.Failed, Reason: sessions.Declined}),
 		"refused":     ended(sessions.Outcome{State: sessions.Failed, Reason: sessions.Refused, Network: "example"}),
 		"canceled":    ended(sessions.Outcome{State: sessions.Canceled, Reason: sessions.CanceledReason}),
-		"unknown":     {address: r.base + "/"},
+		"unknown":     {address: r.base + "/?session=x"},
+		"nowhere":     {address: r.base + "/"},
 		"lost":        {address: r.base + "/signin/example/callback"},
 		"card":        {address: r.page(fresh()), agent: "Mozilla/5.0 (compatible; Discordbot/2.0; +https://discordapp.com)"},
 		"begun":       mine,
@@ -176,7 +177,7 @@ func everyState(t *testing.T) map[string]shownState {
 		"languages":   {address: r.page(fresh()), details: true},
 	}
 	for note := range strings.FieldsSeq("unreachable checking unconfirmed unsaved clock stopped") {
-		states[note] = shownState{address: r.page(troubled) + "&note=" + note}
+		states[note] = shownState{address: r.page(recordFailure) + "&note=" + note}
 	}
 	for _, rule := range []sessions.Rule{
 		sessions.RuleEmailDomains, sessions.RuleAccountAge, sessions.RuleGroups, sessions.RuleDeny, sessions.RuleOneIdentity,
@@ -201,9 +202,17 @@ func statesElsewhere(t *testing.T) map[string]shownState {
 	taken := newRig(t, setup{})
 	_, takenToken := taken.session()
 	taken.browser().press(takenToken)
-	taken.clock.advance(sessions.SeatTime + time.Second)
+	taken.clock.advance(sessions.LeaseDuration + time.Second)
 	untestable := newRig(t, setup{noTest: true})
 	_, untestableToken := untestable.session(ofTestKey)
+	often := newRig(t, setup{})
+	often.clock.stop() // or what was used up would come back while pictures are taken
+	_, oftenToken := often.session()
+	var last answer
+	for range 21 {
+		last = often.browser().pressAt(oftenToken, "example")
+	}
+	last.WantPage(t, http.StatusTooManyRequests, headingOften)
 	down := newRig(t, setup{networks: 2})
 	_, downToken := down.session()
 	down.stopProvider()
@@ -212,6 +221,7 @@ func statesElsewhere(t *testing.T) map[string]shownState {
 	}
 	return map[string]shownState{
 		"down":        {address: down.page(downToken)},
+		"often":       {address: often.page(oftenToken), press: true},
 		"many":        {address: many.page(manyToken)},
 		"unavailable": {address: away.page(awayToken)},
 		"expired":     {address: expired.page(expiredToken)},
@@ -220,7 +230,7 @@ func statesElsewhere(t *testing.T) map[string]shownState {
 	}
 }
 
-// cookieAt gives a cookie of the browser.
+// cookieAt returns a cookie of the browser.
 func (b *browser) cookieAt(address, name string) *http.Cookie {
 	b.t.Helper()
 	for _, c := range b.Client.Jar.Cookies(mustURL(b.t, address)) {

@@ -10,62 +10,81 @@ import (
 	"verifyd/sessions"
 )
 
-// show answers GET and HEAD /?session=…: the page of a session. It only reads. What draws link previews gets a card that is the same
-// for every link, and the store is not even asked.
+// show answers GET and HEAD /?session=…: the page of a session. It only reads. What draws link previews gets
+// a card that is the same for every link, and the store is not even asked.
 func (h *Handler) show(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
-	g := h.guest(r, page.Single(q, "lang"))
+	vis := h.visitor(r, page.Single(q, "lang"))
 	if previews(r) {
-		h.draw(w, h.view(g, pageCard))
+		h.draw(w, h.view(vis, pageCard))
+		return
+	}
+	if r.URL.RawQuery == "" { // no link at all, not even a broken one
+		h.nowhere(w, vis, http.StatusNotFound)
 		return
 	}
 	token, err := sessions.ParseToken(page.Single(q, "session"))
 	if err != nil {
-		v := h.view(g, pageUnknown)
-		v.Tongues = h.choices(g, nil)
+		v := h.view(vis, pageUnknown)
+		v.Locales = h.choices(vis, nil)
 		h.draw(w, v)
 		return
 	}
 	s, err := h.read(r.Context(), r, token.ID())
 	if err != nil {
-		h.drawReadError(w, r, g, err, h.pageURL(token, g.chosen))
+		h.drawReadError(w, r, vis, err, h.pageURL(token, vis.chosen))
 		return
 	}
-	if s.State != sessions.Pending {
-		h.draw(w, h.sessionView(g, s, token))
+	if s.State != sessions.Pending || h.closed(s) {
+		h.draw(w, h.sessionView(vis, s, token))
 		return
 	}
-	h.showPending(w, r, g, s, token)
+	h.showPending(w, r, vis, s, token)
+}
+
+// Nowhere answers a browser whose address leads to no page of this service, with the status of what it asked
+// for.
+func (h *Handler) Nowhere(w http.ResponseWriter, r *http.Request, status int) {
+	page.Guard(h.https, func(w http.ResponseWriter, r *http.Request) {
+		h.nowhere(w, h.visitor(r, ""), status)
+	}).ServeHTTP(w, r)
+}
+
+func (h *Handler) nowhere(w http.ResponseWriter, vis visitor, status int) {
+	v := h.view(vis, pageNowhere)
+	v.status, v.Nowhere = status, true
+	h.draw(w, v)
 }
 
 // showPending draws the question, or that somebody is answering it in another browser.
-func (h *Handler) showPending(w http.ResponseWriter, r *http.Request, g guest, s sessions.View, token sessions.Token) {
-	seat, err := h.sessions.SeatOf(r.Context(), s.ID)
+func (h *Handler) showPending(w http.ResponseWriter, r *http.Request, vis visitor, s sessions.View,
+	token sessions.Token) {
+	lease, err := h.sessions.LeaseOf(r.Context(), s.ID)
 	if err != nil {
-		h.drawReadError(w, r, g, err, h.pageURL(token, g.chosen))
+		h.drawReadError(w, r, vis, err, h.pageURL(token, vis.chosen))
 		return
 	}
 	if r.Method == http.MethodGet {
-		h.know(w, &g)
+		h.know(w, &vis)
 	}
 	if opens(r) {
 		h.stepped(s.Session, sessions.Event{Name: sessions.EventOpened})
 	}
-	if seat.Keeps(g.browser(s.ID), h.now()) {
-		h.drawElsewhere(w, r, g, s, token, seat)
+	if lease.HeldByOther(vis.browser(s.ID), h.now()) {
+		h.drawElsewhere(w, r, vis, s, token, lease)
 		return
 	}
 	q := r.URL.Query()
-	v := h.sessionView(g, s, token)
-	h.addSeat(&v, seat, g.browser(s.ID))
-	h.addNotice(&v, notice(page.Single(q, "note")), page.Single(q, "network"), h.pageURL(token, g.chosen))
-	addInApp(&v, r, h.origin+h.pageURL(token, g.chosen))
+	v := h.sessionView(vis, s, token)
+	h.addLease(&v, lease, vis.browser(s.ID))
+	h.addNotice(&v, notice(page.Single(q, "note")), page.Single(q, "network"), h.pageURL(token, vis.chosen))
+	addInApp(&v, r, h.origin+h.pageURL(token, vis.chosen))
 	h.draw(w, v)
 }
 
 // read reads a session, and notes on the request's log line whose it is.
 func (h *Handler) read(ctx context.Context, r *http.Request, id sessions.ID) (sessions.View, error) {
-	line := edge.LineOf(r.Context())
+	line := edge.EventFrom(r.Context())
 	line.Session = id
 	s, err := h.sessions.Read(ctx, id)
 	line.Account = s.Account
@@ -73,15 +92,16 @@ func (h *Handler) read(ctx context.Context, r *http.Request, id sessions.ID) (se
 	return s, err
 }
 
-// drawReadError answers for a session that could not be read, or an attempt that could not be spent. again is where the user
-// may try again, which repeats nothing.
-func (h *Handler) drawReadError(w http.ResponseWriter, r *http.Request, g guest, err error, again string) {
+// drawReadError answers for a session that could not be read, or an attempt that could not be spent. again is
+// where the user may try again, which repeats nothing.
+func (h *Handler) drawReadError(w http.ResponseWriter, r *http.Request, vis visitor, err error,
+	again string) {
 	if errors.Is(err, sessions.ErrNotFound) {
-		h.draw(w, h.view(g, pageUnknown))
+		h.draw(w, h.view(vis, pageUnknown))
 		return
 	}
-	edge.LineOf(r.Context()).Err = err
-	v := h.view(g, pageUnavailable)
+	edge.EventFrom(r.Context()).Err = err
+	v := h.view(vis, pageUnavailable)
 	v.Again = again
 	h.draw(w, v)
 }

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// formMostBytes bounds the form, which has about 150 bytes.
-	formMostBytes = 8 << 10
+	// maxFormBytes bounds the form, which has about 150 bytes.
+	maxFormBytes = 8 << 10
 
 	actionContinue = "continue"
 	actionDecline  = "decline"
@@ -22,87 +22,94 @@ const (
 func (h *Handler) start(w http.ResponseWriter, r *http.Request) {
 	if err := h.csrf.Check(r); err != nil {
 		h.log.Info().Err(err).Msg("a press on the sign-in page was refused")
-		h.draw(w, h.view(h.guest(r, ""), pageForeign))
+		h.draw(w, h.view(h.visitor(r, ""), pageForeign))
 		return
 	}
-	if status := page.ReadForm(w, r, formMostBytes); status != 0 {
-		h.drawMalformed(w, h.guest(r, ""), status, "")
+	if status := page.ReadForm(w, r, maxFormBytes); status != 0 {
+		h.drawMalformed(w, h.visitor(r, ""), status, "")
 		return
 	}
-	g := h.guest(r, page.Single(r.PostForm, "lang"))
+	vis := h.visitor(r, page.Single(r.PostForm, "lang"))
 	token, err := sessions.ParseToken(page.Single(r.PostForm, "session"))
 	if err != nil {
-		h.draw(w, h.view(g, pageUnknown))
+		h.draw(w, h.view(vis, pageUnknown))
+		return
+	}
+	if !h.mayStart(w, r, vis, token) {
 		return
 	}
 	s, err := h.read(r.Context(), r, token.ID())
 	switch action := page.Single(r.PostForm, "action"); {
 	case err != nil:
-		h.drawReadError(w, r, g, err, h.pageURL(token, g.chosen))
-	case s.State != sessions.Pending:
-		h.toPage(w, g, token)
+		h.drawReadError(w, r, vis, err, h.pageURL(token, vis.chosen))
+	case s.State != sessions.Pending, h.closed(s):
+		h.toPage(w, vis, token) // which says so
 	case action == actionDecline:
-		h.decline(w, r, g, s, token)
+		h.decline(w, r, vis, s, token)
 	case action == actionContinue:
-		h.leave(w, r, g, s, token)
+		h.leave(w, r, vis, s, token)
 	case action == actionStop:
-		h.stop(w, r, g, s, token)
+		h.stop(w, r, vis, s, token)
 	default:
-		h.drawMalformed(w, g, http.StatusBadRequest, h.pageURL(token, g.chosen))
+		h.drawMalformed(w, vis, http.StatusBadRequest, h.pageURL(token, vis.chosen))
 	}
 }
 
-// drawMalformed answers what our page does not send. again is the page to start from, where the session is known.
-func (h *Handler) drawMalformed(w http.ResponseWriter, g guest, status int, again string) {
-	v := h.view(g, pageMalformed)
+// drawMalformed answers what our page does not send. again is the page to start from, where the session is
+// known.
+func (h *Handler) drawMalformed(w http.ResponseWriter, vis visitor, status int, again string) {
+	v := h.view(vis, pageMalformed)
 	v.status, v.Again = status, again
 	h.draw(w, v)
 }
 
 // decline completes the session as the user wishes.
-func (h *Handler) decline(w http.ResponseWriter, r *http.Request, g guest, s sessions.View, token sessions.Token) {
-	if !h.free(w, r, g, s, token) {
+func (h *Handler) decline(w http.ResponseWriter, r *http.Request, vis visitor, s sessions.View,
+	token sessions.Token) {
+	if !h.free(w, r, vis, s, token) {
 		return
 	}
 	o := sessions.Outcome{State: sessions.Failed, Reason: sessions.Declined}
-	standing, note := h.complete(r.Context(), s.ID, o)
+	standing, note := h.complete(r.Context(), s.Session, o)
 	h.step(s, "").outcome(o, standing, note).Msg("declined on the sign-in page")
-	h.toEnd(w, g, s, token, note, "")
+	h.toEnd(w, vis, s, token, note, "")
 }
 
 // leave sends the browser to the identity network, with a cookie to know it again by.
-func (h *Handler) leave(w http.ResponseWriter, r *http.Request, g guest, s sessions.View, token sessions.Token) {
+func (h *Handler) leave(w http.ResponseWriter, r *http.Request, vis visitor, s sessions.View,
+	token sessions.Token) {
 	id := page.Single(r.PostForm, "network")
 	n := h.network(id, s.Test)
 	if n == nil {
-		h.drawMalformed(w, g, http.StatusBadRequest, h.pageURL(token, g.chosen))
+		h.drawMalformed(w, vis, http.StatusBadRequest, h.pageURL(token, vis.chosen))
 		return
 	}
-	if g.id == "" { // the page that has this button set a cookie
+	if vis.id == "" { // the page that has this button set a cookie
 		h.step(s, id).Str("outcome", "no_cookie").Msg("a press came without the page's cookie")
-		v := h.view(g, pageCookies)
-		v.Again = h.pageURL(token, g.chosen)
+		v := h.view(vis, pageCookies)
+		v.Again = h.pageURL(token, vis.chosen)
 		h.draw(w, v)
 		return
 	}
-	if !h.takeSeat(w, r, g, s, token) {
+	if !h.acquireLease(w, r, vis, s, token) {
 		return
 	}
 	f := flow.Flow{
-		About: token.Reveal(), Network: id, Attempt: network.NewAttempt(), IssuedAt: h.now(), Browser: g.browser(s.ID), Lang: g.chosen,
+		About: token.Reveal(), Network: id, Attempt: network.NewAttempt(), IssuedAt: h.now(),
+		Browser: vis.browser(s.ID), Lang: vis.chosen,
 	}
 	to, err := n.AuthURL(r.Context(), f.Attempt)
 	if err != nil {
-		t := troubleOf(err)
-		h.step(s, id).trouble(t).Msg("a sign-in could not start")
-		h.troubled(s.Session, id, t)
+		t := failureOf(err)
+		h.step(s, id).failure(t).Msg("a sign-in could not start")
+		h.recordFailure(s.Session, id, t)
 		h.giveUp(r.Context(), s.ID, f.Browser)
-		h.toNotice(w, g, token, t.note, id)
+		h.toNotice(w, vis, token, t.note, id)
 		return
 	}
 	h.cookies.MakeRoom(w, r)
 	if err := h.cookies.Keep(w, f, s.ExpiresAt.Add(lateReturn)); err != nil {
-		h.drawReadError(w, r, g, err, h.pageURL(token, g.chosen))
+		h.drawReadError(w, r, vis, err, h.pageURL(token, vis.chosen))
 		return
 	}
 	h.step(s, id).Msg("a sign-in started")

@@ -21,7 +21,8 @@ import (
 	"verifyd/sessions"
 )
 
-// steam stands for steamcommunity.com: a server with a certificate for that name, which vouches for every assertion it is asked about.
+// steam stands for steamcommunity.com: a server with a certificate for that name, which vouches for every
+// assertion it is asked about.
 type steam struct {
 	server *httptest.Server
 	roots  *x509.CertPool
@@ -35,8 +36,10 @@ func newSteam(t *testing.T) *steam {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), DNSNames: []string{"steamcommunity.com"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		SerialNumber: big.NewInt(1), DNSNames: []string{"steamcommunity.com"}, NotBefore: time.Now().
+				Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
@@ -55,7 +58,10 @@ func newSteam(t *testing.T) *steam {
 		}
 		_, _ = io.WriteString(w, "ns:http://specs.openid.net/auth/2.0\nis_valid:true\n")
 	}))
-	s.server.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, MinVersion: tls.VersionTLS12}
+	s.server.TLS = &tls.Config{
+		Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}},
+		MinVersion:   tls.VersionTLS12,
+	}
 	s.server.StartTLS()
 	t.Cleanup(s.server.Close)
 	return s
@@ -75,11 +81,13 @@ func (s *steam) network(tb testing.TB, base string) *network.Network {
 	return n
 }
 
-// pressSteam presses Steam's button, and gives what Steam is asked.
+// pressSteam presses Steam's button, and returns what Steam is asked.
 func (b *browser) pressSteam(token sessions.Token) url.Values {
 	b.t.Helper()
 	b.Get(b.page(token))
-	to := b.To(b.Post(b.r.base+"/signin", url.Values{"session": {token.Reveal()}, "action": {"continue"}, "network": {"steam"}}))
+	to := b.To(b.Post(b.r.base+"/signin", url.Values{
+		"session": {token.Reveal()}, "action": {"continue"}, "network": {"steam"},
+	}))
 	return mustQuery(b.t, to)
 }
 
@@ -87,10 +95,18 @@ func (b *browser) pressSteam(token sessions.Token) url.Values {
 func assertion(asked url.Values) string {
 	const id = "https://steamcommunity.com/openid/id/76561197960435530"
 	q := url.Values{
-		"openid.ns": {asked.Get("openid.ns")}, "openid.mode": {"id_res"}, "openid.op_endpoint": {"https://steamcommunity.com/openid/login"},
-		"openid.claimed_id": {id}, "openid.identity": {id}, "openid.return_to": {asked.Get("openid.return_to")},
-		"openid.response_nonce": {time.Now().UTC().Format("2006-01-02T15:04:05Z") + "x"}, "openid.assoc_handle": {"1"},
-		"openid.signed": {"signed,op_endpoint,claimed_id,identity,return_to,response_nonce,assoc_handle"}, "openid.sig": {"c2ln"},
+		"openid.ns": {asked.Get("openid.ns")}, "openid.mode": {"id_res"}, "openid.op_endpoint": {
+			"https://steamcommunity.com/openid/login",
+		},
+		"openid.claimed_id": {id}, "openid.identity": {id}, "openid.return_to": {
+			asked.Get("openid.return_to"),
+		},
+		"openid.response_nonce": {time.Now().UTC().Format("2006-01-02T15:04:05Z") + "x"},
+		"openid.assoc_handle":   {"1"},
+		"openid.signed": {
+			"signed,op_endpoint,claimed_id,identity,return_to,response_nonce,assoc_handle",
+		},
+		"openid.sig": {"c2ln"},
 	}
 	return asked.Get("openid.return_to") + "&" + q.Encode()
 }
@@ -106,7 +122,8 @@ func TestSteamRoundTrip(t *testing.T) {
 	}
 	back := assertion(asked)
 	b.Follow(b.Get(back)).WantPage(t, http.StatusOK, headingVerified)
-	if v, err := r.store.Read(t.Context(), session.ID); err != nil || v.State != sessions.Verified || v.Network != "steam" {
+	if v, err := r.store.Read(t.Context(), session.ID); err != nil || v.State != sessions.Verified ||
+		v.Network != "steam" {
 		t.Errorf("session: %v, %q, %v", v.State, v.Network, err)
 	}
 	b.Follow(b.Get(back)).WantPage(t, http.StatusOK, headingVerified) // a reload
@@ -115,7 +132,8 @@ func TestSteamRoundTrip(t *testing.T) {
 	}
 }
 
-// An assertion counts in the browser and for the attempt that it was made for, and once; another's is nobody's verdict.
+// An assertion counts in the browser and for the attempt that it was made for, and once; another's is
+// nobody's verdict.
 func TestSteamAssertionsAreOfOneAttempt(t *testing.T) {
 	s := newSteam(t)
 	r := newRig(t, setup{steam: s})

@@ -35,8 +35,11 @@ func TestEachSessionSeesItsOwnNetworks(t *testing.T) {
 					if offered != wanted {
 						t.Errorf("test %v: %s offered %v, want %v", token == test, id, offered, wanted)
 					}
-					if a := b.Post(r.base+"/signin", url.Values{"session": {token.Reveal()}, "action": {"continue"}, "network": {id}}); (a.Status == http.StatusSeeOther) != wanted {
-						t.Errorf("test %v: pressing %s gave %d, want that it goes on: %v", token == test, id, a.Status, wanted)
+					if a := b.Post(r.base+"/signin",
+						url.Values{"session": {token.Reveal()}, "action": {"continue"},
+							"network": {id}}); (a.Status == http.StatusSeeOther) != wanted {
+						t.Errorf("test %v: pressing %s gave %d, want that it goes on: %v", token == test, id,
+							a.Status, wanted)
 					}
 				}
 			}
@@ -49,7 +52,9 @@ func TestTestSessionEndsByTheDevNetwork(t *testing.T) {
 	b := r.browser()
 	s, token := r.session(ofTestKey)
 	b.Get(b.page(token))
-	authorize := b.To(b.Post(r.base+"/signin", url.Values{"session": {token.Reveal()}, "action": {"continue"}, "network": {"dev"}}))
+	authorize := b.To(b.Post(r.base+"/signin", url.Values{
+		"session": {token.Reveal()}, "action": {"continue"}, "network": {"dev"},
+	}))
 	end := b.Follow(b.Get(b.signIn(authorize, "anybody", "sign-in")))
 	end.WantPage(t, http.StatusOK, "You are verified")
 	if !strings.Contains(end.Body, "<b>TEST</b>") {
@@ -66,13 +71,16 @@ func TestTestSessionWithoutATestNetwork(t *testing.T) {
 	r.want(s.ID, sessions.Pending, sessions.NoReason)
 }
 
-// An attempt that began by one kind's network, before the operator changed what is on, is not a verdict on the other kind.
+// An attempt that began by one kind's network, before the operator changed what is on, is not a verdict on
+// the other kind.
 func TestAttemptByTheOtherKindsNetworkIsNoVerdict(t *testing.T) {
 	both := newRig(t, setup{testForLive: true})
 	b := both.browser()
 	s, token := both.session()
 	b.Get(b.page(token))
-	authorize := b.To(b.Post(both.base+"/signin", url.Values{"session": {token.Reveal()}, "action": {"continue"}, "network": {"dev"}}))
+	authorize := b.To(b.Post(both.base+"/signin", url.Values{
+		"session": {token.Reveal()}, "action": {"continue"}, "network": {"dev"},
+	}))
 	back := b.signIn(authorize, "anybody", "sign-in")
 	both.liveOnly() // the dev network is for test sessions alone now
 	b.Follow(b.Get(back)).WantPage(t, http.StatusOK, "Is this you?")

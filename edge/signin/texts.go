@@ -16,12 +16,14 @@ import (
 // texts are the messages of one language, by key.
 type texts map[string]message
 
-// message is one text, with a wording for each plural form where it counts something: then it counts the value "count".
+// message is one text, with a wording for each plural form where it counts something: then it counts the
+// value "count".
 type message map[plural.Form]wording
 
 // pluralForms are CLDR's names of the plural forms. A message that counts nothing has plural.Other alone.
 var pluralForms = map[string]plural.Form{
-	"zero": plural.Zero, "one": plural.One, "two": plural.Two, "few": plural.Few, "many": plural.Many, "other": plural.Other,
+	"zero": plural.Zero, "one": plural.One, "two": plural.Two, "few": plural.Few, "many": plural.Many,
+	"other": plural.Other,
 }
 
 // UnmarshalYAML reads a text, or a mapping of plural forms to texts.
@@ -36,7 +38,8 @@ func (m *message) UnmarshalYAML(node *yaml.Node) error {
 	for name, text := range forms {
 		form, ok := pluralForms[name]
 		if !ok {
-			return fmt.Errorf("line %d: %q is no plural form; there are zero, one, two, few, many and other", node.Line, name)
+			return fmt.Errorf("line %d: %q is no plural form; there are zero, one, two, few, many and other",
+				node.Line, name)
 		}
 		w, err := parseWording(strings.TrimSpace(text))
 		if err != nil {
@@ -50,7 +53,7 @@ func (m *message) UnmarshalYAML(node *yaml.Node) error {
 	return nil
 }
 
-// of gives the wording for a count in a language.
+// of returns the wording for a count in a language.
 func (m message) of(tag language.Tag, count int) wording {
 	if w, ok := m[plural.Cardinal.MatchPlural(tag, count, 0, 0, 0, 0)]; ok {
 		return w
@@ -128,7 +131,8 @@ func (m wording) html(values map[string]string) (template.HTML, error) {
 	return template.HTML(b.String()), nil //nolint:gosec // every piece is escaped above
 }
 
-// plain gives a message that has neither values, stress nor plurals, for a page's title and for link previews.
+// plain returns a message that has neither values, stress nor plurals, for a page's title and for link
+// previews.
 func (m message) plain() (string, error) {
 	w := m[plural.Other]
 	if len(m) != 1 || len(w) != 1 || w[0].kind != partLiteral {

@@ -14,11 +14,12 @@ import (
 	"verifyd/edge/network"
 )
 
-// everyPage gives a view of each page and notice, whole.
-func everyPage(words *tongue) []view {
+// everyPage returns a view of each page and notice, whole.
+func everyPage(words *locale) []view {
 	kinds := []kind{
-		pageAsk, pageCard, pageVerified, pageDeclined, pageRefused, pageCanceled, pageExpired, pageUntestable, pageElsewhere, pageCookies,
-		pageUnknown, pageLost, pageForeign, pageMalformed, pageUnavailable,
+		pageAsk, pageCard, pageVerified, pageDeclined, pageRefused, pageCanceled, pageExpired, pageUntestable,
+		pageClosed, pageElsewhere, pageCookies, pageOften,
+		pageUnknown, pageNowhere, pageLost, pageForeign, pageMalformed, pageUnavailable,
 	}
 	for _, k := range refusedPages {
 		kinds = append(kinds, k)
@@ -26,10 +27,15 @@ func everyPage(words *tongue) []view {
 	var views []view
 	for _, k := range kinds {
 		v := view{
-			Kind: k.name, Tone: k.tone, Test: true, Again: "/", AgainWord: "note.again", Left: "ask.left.minutes", Back: "/",
-			Caution: k == pageElsewhere, words: words,
-			Facts: []fact{{"ask.account", "x"}, {"ask.where", "x"}, {"ask.group", "x"}}, Buttons: []button{{Network: "a", Name: "A"}, {Network: "b", Name: "B", Away: true}},
-			values: map[string]string{"asker": "x", "Asker": "X", "network": "N", "app": "P"},
+			Kind: k.name, Tone: k.tone, Test: true, Again: "/", AgainWord: "note.again",
+			Left: "ask.left.minutes", Back: "/",
+			Caution: k == pageElsewhere, Nowhere: k == pageNowhere, words: words,
+			Facts: []fact{{"ask.account", "x"}, {"ask.where", "x"}, {"ask.group", "x"}}, Buttons: []button{
+				{Network: "a", Name: "A"}, {Network: "b", Name: "B", Away: true},
+			},
+			values: map[string]string{
+				"asker": "x", "Asker": "X", "network": "N", "app": "P", "until": "14:03",
+			},
 		}
 		if k != pageAsk {
 			views = append(views, v)
@@ -53,9 +59,10 @@ func noted() (keys []string) {
 	return keys
 }
 
-// In every language every page and notice is drawn, which fails on a missing value, with every number that may be counted.
+// In every language every page and notice is drawn, which fails on a missing value, with every number that
+// may be counted.
 func TestPagesInEveryLanguage(t *testing.T) {
-	p, ts := must(newPainter())(t), must(loadTongues())(t)
+	p, ts := must(newPainter())(t), must(loadLocales())(t)
 	if len(ts.all) != 11 {
 		t.Errorf("%d languages, want 11", len(ts.all))
 	}
@@ -70,16 +77,16 @@ func TestPagesInEveryLanguage(t *testing.T) {
 	}
 }
 
-// Every language has the same texts with the same values and the same stress, in every plural form that it needs and in no other;
-// and every text is asked for by somebody.
+// Every language has the same texts with the same values and the same stress, in every plural form that it
+// needs and in no other; and every text is asked for by somebody.
 func TestTextsAreWholeAndUsed(t *testing.T) {
-	english, used := asWritten(t, mainTongue), uses(t)
+	english, used := asWritten(t, mainLocale), uses(t)
 	for key := range english {
 		if !strings.Contains(used, `"`+key+`"`) {
 			t.Errorf("text %q is used by nothing", key)
 		}
 	}
-	for _, words := range must(loadTongues())(t).all {
+	for _, words := range must(loadLocales())(t).all {
 		own := asWritten(t, words.code)
 		for key, m := range english {
 			if own[key] == nil {
@@ -92,7 +99,8 @@ func TestTextsAreWholeAndUsed(t *testing.T) {
 			if english[key] == nil {
 				t.Errorf("%s: text %q is not there in English", words.code, key)
 			} else if got, want := formsOf(m), neededForms(words, english[key]); !slices.Equal(got, want) {
-				t.Errorf("%s: text %q has the plural forms %v, the language needs %v", words.code, key, got, want)
+				t.Errorf("%s: text %q has the plural forms %v, the language needs %v", words.code, key, got,
+					want)
 			}
 		}
 		if words.dir != map[bool]string{true: "rtl", false: "ltr"}[words.code == "ar"] {
@@ -111,7 +119,8 @@ func asWritten(t *testing.T, code string) texts {
 	return ts
 }
 
-// values writes what a message is given, with its stresses. A plural form may do without the count: "one minute".
+// values writes what a message is given, with its stresses. A plural form may do without the count: "one
+// minute".
 func values(m message) string {
 	all := map[string]bool{}
 	for _, w := range m {
@@ -143,7 +152,7 @@ func formsOf(m message) (forms []plural.Form) {
 }
 
 // neededForms are the plural forms of the whole numbers that are ever counted: minutes of a session.
-func neededForms(words *tongue, english message) []plural.Form {
+func neededForms(words *locale, english message) []plural.Form {
 	if len(english) == 1 {
 		return []plural.Form{plural.Other}
 	}
@@ -157,7 +166,7 @@ func neededForms(words *tongue, english message) []plural.Form {
 	return forms
 }
 
-// uses gives the package's code and templates, and the keys that are put together there.
+// uses returns the package's code and templates, and the keys that are put together there.
 func uses(t *testing.T) string {
 	t.Helper()
 	code := must(filepath.Glob("*.go"))(t)
@@ -214,7 +223,9 @@ func TestMessages(t *testing.T) {
 	} else if got, err := m.html(values); err == nil {
 		t.Errorf("a missing value is drawn as %q", got)
 	}
-	for _, bad := range []string{"k: {one: x}", "k: {other: x, several: y}", "k: {other: '{'}", "k: [x]", "k: ''"} {
+	for _, bad := range []string{
+		"k: {one: x}", "k: {other: x, several: y}", "k: {other: '{'}", "k: [x]", "k: ''",
+	} {
 		var ts texts
 		if err := yaml.Unmarshal([]byte(bad), &ts); err == nil {
 			t.Errorf("%s is read as %v", bad, ts)
@@ -224,7 +235,7 @@ func TestMessages(t *testing.T) {
 
 // The forms of numbers, in the languages whose rules are furthest from English ones.
 func TestPlurals(t *testing.T) {
-	ts := must(loadTongues())(t)
+	ts := must(loadLocales())(t)
 	for code, want := range map[string][]int{ // numbers of one wording each
 		"en": {1, 2}, "pl": {1, 2, 5}, "ar": {1, 2, 3}, "ja": {1},
 	} {
@@ -245,11 +256,14 @@ func TestPlurals(t *testing.T) {
 	}
 }
 
-// What waiting cures, what a wrong clock causes, and what only another try may cure have notices of their own, each with its text.
+// What waiting cures, what a wrong clock causes, and what only another try may cure have notices of their
+// own, each with its text.
 func TestNoticesOfTrouble(t *testing.T) {
 	for class, want := range map[string]notice{
-		network.ClassTimeout: noteUnreachable, network.ClassDNS: noteUnreachable, network.ClassEarly: noteClock, network.ClassExpired: noteClock,
-		network.ClassSignature: noteUnfinished, network.ClassRefused: noteUnfinished, "another": noteUnfinished,
+		network.ClassTimeout: noteUnreachable, network.ClassDNS: noteUnreachable,
+		network.ClassEarly: noteClock, network.ClassExpired: noteClock,
+		network.ClassSignature: noteUnfinished, network.ClassRefused: noteUnfinished,
+		"another": noteUnfinished,
 	} {
 		if got := noteFor(class); got != want {
 			t.Errorf("%s: %s, want %s", class, got, want)

@@ -54,7 +54,7 @@ func TestVisitIsOnTheTimeline(t *testing.T) {
 // wantTimeline waits for the timeline's last event, which nobody acknowledges, and compares.
 func (r *rig) wantTimeline(id sessions.ID, want ...string) {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), natstest.LastResort)
+	ctx, cancel := context.WithTimeout(r.t.Context(), natstest.TestTimeout)
 	defer cancel()
 	if err := r.conn.NC.Flush(); err != nil {
 		r.t.Fatal(err)
@@ -79,14 +79,20 @@ func (r *rig) wantTimeline(id sessions.ID, want ...string) {
 	}
 }
 
-// In an app's own browser the page names the app, leads out of it where there is a way, draws the link as a code, and lets the user
-// sign in all the same.
+// In an app's own browser the page names the app, leads out of it where there is a way, draws the link as a
+// code, and lets the user sign in all the same.
 func TestInsideAnApp(t *testing.T) {
 	r := newRig(t, setup{prefix: "/v"})
 	host := strings.TrimPrefix(r.server.URL, "http://")
 	for agent, tc := range map[string]struct{ says, link string }{
-		agentInsta:    {"open inside <bdi>Instagram</bdi>", `href="intent://` + host + `/v/?session=TOKEN#Intent;scheme=http;action=android.intent.action.VIEW;category=android.intent.category.BROWSABLE;end"`},
-		agentLine:     {"open inside <bdi>LINE</bdi>", `href="` + r.base + `/?session=TOKEN&amp;openExternalBrowser=1"`},
+		agentInsta: {
+			"open inside <bdi>Instagram</bdi>",
+			`href="intent://` + host +
+				`/v/?session=TOKEN#Intent;scheme=http;action=android.intent.action.VIEW;category=android.intent.category.BROWSABLE;end"`,
+		},
+		agentLine: {
+			"open inside <bdi>LINE</bdi>", `href="` + r.base + `/?session=TOKEN&amp;openExternalBrowser=1"`,
+		},
 		agentTelegram: {"open inside <bdi>Telegram</bdi>", ""},
 		agentSomeApp:  {"open inside another app", ""},
 	} {
@@ -95,7 +101,9 @@ func TestInsideAnApp(t *testing.T) {
 		a := b.getAs(b.page(token), agent)
 		a.WantPage(t, http.StatusOK, headingAsk)
 		body := strings.ReplaceAll(a.Body, token.Reveal(), "TOKEN")
-		for _, part := range []string{tc.says, tc.link, "Continue with <bdi>Example Network</bdi>", `aria-label="QR code of this link"`} {
+		for _, part := range []string{
+			tc.says, tc.link, "Continue with <bdi>Example Network</bdi>", `aria-label="QR code of this link"`,
+		} {
 			if !strings.Contains(body, part) {
 				t.Errorf("%s: the page lacks %q\n%s", agent, part, body)
 			}
@@ -103,7 +111,8 @@ func TestInsideAnApp(t *testing.T) {
 		if tc.link == "" && strings.Contains(body, "Open in your browser</a>") {
 			t.Errorf("%s: a link out where there is none", agent)
 		}
-		if strings.Contains(body, "style=") || strings.Contains(body, "<script") || strings.Contains(body, "data:") {
+		if strings.Contains(body, "style=") || strings.Contains(body, "<script") ||
+			strings.Contains(body, "data:") {
 			t.Errorf("%s: what the policy forbids is in the page", agent)
 		}
 		b.Follow(b.Get(b.back(token, "x", "sign-in"))).WantPage(t, http.StatusOK, headingVerified)
@@ -111,7 +120,8 @@ func TestInsideAnApp(t *testing.T) {
 	}
 	_, token := r.session()
 	b := r.browser()
-	if a := b.getAs(b.page(token), agentPhone); strings.Contains(a.Body, "QR code") || regexp.MustCompile(`open inside`).MatchString(a.Body) {
+	if a := b.getAs(b.page(token), agentPhone); strings.Contains(a.Body, "QR code") ||
+		regexp.MustCompile(`open inside`).MatchString(a.Body) {
 		t.Error("Safari is taken for an app")
 	}
 }

@@ -38,8 +38,9 @@ func scripts(on bool) chromedp.Action[chromedp.Void] {
 	})
 }
 
-// pressBack presses Back and gives the tab as it is then. Chromium may bring the page back as it was left, without asking for it: nothing
-// loads that could be waited for, and what chromedp knew of the tab is over, so that it attaches anew.
+// pressBack presses Back and returns the tab as it is then. Chromium may bring the page back as it was left,
+// without asking for it: nothing loads that could be waited for, and what chromedp knew of the tab is over,
+// so that it attaches anew.
 func pressBack(tab context.Context, t *testing.T) context.Context {
 	t.Helper()
 	listening, done := context.WithCancel(tab)
@@ -63,7 +64,9 @@ func pressBack(tab context.Context, t *testing.T) context.Context {
 			return errors.New("there is no page to go back to")
 		}
 		before := history.Entries[history.CurrentIndex-1]
-		_, err = cdp.Call(ctx, target, page.NavigateToHistoryEntry, page.NavigateToHistoryEntryParams{EntryID: before.ID})
+		_, err = cdp.Call(ctx, target, page.NavigateToHistoryEntry, page.NavigateToHistoryEntryParams{
+			EntryID: before.ID,
+		})
 		return err
 	}))
 	select {
@@ -91,27 +94,35 @@ func TestWholeWayInChromium(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, setup{prefix: "/v"})
 			session, token := r.session()
-			chromiumtest.Do(tab, t, scripts(tc.scripts), chromedp.EmulateViewport(tc.width, tc.height), chromedp.Navigate(r.page(token)),
-				chromiumtest.Click(chromedp.CSS("nav summary")), chromiumtest.Click(chromedp.CSS(`li[lang="de"] a`)),
-				chromedp.WaitVisible(chromedp.CSS(`html[lang="de"]`)), chromiumtest.Click(buttonContinue), chromiumtest.Click(buttonSignIn), chromedp.WaitVisible(signOfTheEnd))
+			chromiumtest.Do(tab, t, scripts(tc.scripts), chromedp.EmulateViewport(tc.width, tc.height),
+				chromedp.Navigate(r.page(token)),
+				chromiumtest.Click(chromedp.CSS("nav summary")),
+				chromiumtest.Click(chromedp.CSS(`li[lang="de"] a`)),
+				chromedp.WaitVisible(chromedp.CSS(`html[lang="de"]`)), chromiumtest.Click(buttonContinue),
+				chromiumtest.Click(buttonSignIn), chromedp.WaitVisible(signOfTheEnd))
 			wantInTab(tab, t, "Sie sind bestätigt")
 			r.want(session.ID, sessions.Verified, sessions.NoReason)
 		})
 	}
 }
 
-// Two tabs of one browser are one browser; Back, forward and reload lead to no error and change nothing that stands.
+// Two tabs of one browser are one browser; Back, forward and reload lead to no error and change nothing that
+// stands.
 func TestTabsAndBackInChromium(t *testing.T) {
 	tab := chromiumtest.Start(t)
 	r := newRig(t, setup{})
 	session, token := r.session()
 	second, end := chromedp.NewContext(tab)
 	t.Cleanup(end)
-	chromiumtest.Do(tab, t, chromedp.Navigate(r.page(token)), chromiumtest.Click(buttonContinue), chromedp.WaitVisible(buttonSignIn))
-	chromiumtest.Do(second, t, chromedp.Navigate(r.page(token)), chromedp.WaitVisible(buttonStop), chromiumtest.Click(buttonContinue), chromedp.WaitVisible(buttonSignIn))
+	chromiumtest.Do(tab, t, chromedp.Navigate(r.page(token)), chromiumtest.Click(buttonContinue),
+		chromedp.WaitVisible(buttonSignIn))
+	chromiumtest.Do(second, t, chromedp.Navigate(r.page(token)), chromedp.WaitVisible(buttonStop),
+		chromiumtest.Click(buttonContinue), chromedp.WaitVisible(buttonSignIn))
 	tab = pressBack(tab, t)
-	chromiumtest.Do(tab, t, chromedp.WaitVisible(buttonContinue), chromedp.Reload(), chromedp.WaitVisible(buttonStop))
-	chromiumtest.Do(tab, t, chromiumtest.Click(buttonContinue), chromiumtest.Click(buttonSignIn), chromedp.WaitVisible(signOfTheEnd))
+	chromiumtest.Do(tab, t, chromedp.WaitVisible(buttonContinue), chromedp.Reload(),
+		chromedp.WaitVisible(buttonStop))
+	chromiumtest.Do(tab, t, chromiumtest.Click(buttonContinue), chromiumtest.Click(buttonSignIn),
+		chromedp.WaitVisible(signOfTheEnd))
 	wantInTab(tab, t, headingVerified)
 	chromiumtest.Do(tab, t, chromedp.Reload())
 	wantInTab(tab, t, headingVerified)
@@ -128,23 +139,28 @@ func TestTwoBrowsersInChromium(t *testing.T) {
 	first, second := chromiumtest.Start(t), chromiumtest.Start(t)
 	r := newRig(t, setup{})
 	session, token := r.session()
-	chromiumtest.Do(first, t, chromedp.Navigate(r.page(token)), chromiumtest.Click(buttonContinue), chromedp.WaitVisible(buttonSignIn))
+	chromiumtest.Do(first, t, chromedp.Navigate(r.page(token)), chromiumtest.Click(buttonContinue),
+		chromedp.WaitVisible(buttonSignIn))
 	chromiumtest.Do(second, t, chromedp.Navigate(r.page(token)), chromedp.WaitVisible(signOfTheEnd))
 	wantInTab(second, t, headingElsewhere)
 	first = pressBack(first, t)
-	chromiumtest.Do(first, t, chromiumtest.Click(buttonContinue), chromedp.WaitVisible(buttonSignIn)) // on the page as it was left
+	// on the page as it was left
+	chromiumtest.Do(first, t, chromiumtest.Click(buttonContinue), chromedp.WaitVisible(buttonSignIn))
 	first = pressBack(first, t)
-	chromiumtest.Do(first, t, chromedp.WaitVisible(buttonContinue), chromedp.Reload(), chromedp.WaitVisible(buttonStop))
+	chromiumtest.Do(first, t, chromedp.WaitVisible(buttonContinue), chromedp.Reload(),
+		chromedp.WaitVisible(buttonStop))
 	chromiumtest.Do(first, t, chromiumtest.Click(buttonStop), chromedp.WaitNotPresent(buttonStop))
-	chromiumtest.Do(second, t, chromiumtest.Click(chromedp.CSS("a.button")), chromiumtest.Click(buttonContinue), chromiumtest.Click(buttonSignIn), chromedp.WaitVisible(signOfTheEnd))
+	chromiumtest.Do(second, t, chromiumtest.Click(chromedp.CSS("a.button")),
+		chromiumtest.Click(buttonContinue), chromiumtest.Click(buttonSignIn),
+		chromedp.WaitVisible(signOfTheEnd))
 	wantInTab(second, t, headingVerified)
 	chromiumtest.Do(first, t, chromedp.Reload(), chromedp.WaitVisible(signOfTheEnd))
 	wantInTab(first, t, headingVerified)
 	r.want(session.ID, sessions.Verified, sessions.NoReason)
 }
 
-// slowProvider is an OAuth 2 provider that signs everybody in at once and keeps the code's exchange waiting until it is let go. asked
-// tells of each exchange.
+// slowProvider is an OAuth 2 provider that signs everybody in at once and keeps the code's exchange waiting
+// until it is let go. asked tells of each exchange.
 type slowProvider struct {
 	*httptest.Server
 
@@ -157,7 +173,8 @@ func newSlowProvider(t *testing.T) *slowProvider {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /authorize", func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
-		http.Redirect(w, r, q.Get("redirect_uri")+"?"+url.Values{"code": {"c"}, "state": {q.Get("state")}}.Encode(), http.StatusSeeOther)
+		http.Redirect(w, r, q.Get("redirect_uri")+"?"+
+			url.Values{"code": {"c"}, "state": {q.Get("state")}}.Encode(), http.StatusSeeOther)
 	})
 	answer := func(w http.ResponseWriter, v map[string]string) {
 		w.Header().Set("Content-Type", "application/json")
@@ -171,7 +188,9 @@ func newSlowProvider(t *testing.T) *slowProvider {
 		case <-r.Context().Done():
 		}
 	})
-	mux.HandleFunc("GET /me", func(w http.ResponseWriter, _ *http.Request) { answer(w, map[string]string{"id": "sailor_42"}) })
+	mux.HandleFunc("GET /me", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, map[string]string{"id": "sailor_42"})
+	})
 	p.Server = httptest.NewServer(mux)
 	t.Cleanup(p.Close)
 	return p
@@ -180,8 +199,10 @@ func newSlowProvider(t *testing.T) *slowProvider {
 func (p *slowProvider) network(t *testing.T, base string) *network.Network {
 	t.Helper()
 	n, err := network.New(network.Settings{
-		ID: "slow", Name: "Slow Network", Kind: network.KindOAuth2, ClientID: "verifyd", ClientSecret: "secret", SubjectClaim: "id",
-		AuthorizationEndpoint: p.URL + "/authorize", TokenEndpoint: p.URL + "/token", UserInfoEndpoint: p.URL + "/me",
+		ID: "slow", Name: "Slow Network", Kind: network.KindOAuth2, ClientID: "verifyd",
+		ClientSecret: "secret", SubjectClaim: "id",
+		AuthorizationEndpoint: p.URL + "/authorize", TokenEndpoint: p.URL + "/token",
+		UserInfoEndpoint: p.URL + "/me",
 	}, network.Options{BaseURL: base})
 	if err != nil {
 		t.Fatal(err)
@@ -189,7 +210,8 @@ func (p *slowProvider) network(t *testing.T, base string) *network.Network {
 	return n
 }
 
-// While the provider takes its time, another tab and an impatient reload are told so, the code is exchanged once, and the end comes.
+// While the provider takes its time, another tab and an impatient reload are told so, the code is exchanged
+// once, and the end comes.
 func TestSlowProviderInChromium(t *testing.T) {
 	tab := chromiumtest.Start(t)
 	r := newRig(t, setup{})
@@ -220,12 +242,15 @@ func TestProviderDownInChromium(t *testing.T) {
 	tab := chromiumtest.Start(t)
 	r := newRig(t, setup{})
 	session, token := r.session()
-	chromiumtest.Do(tab, t, chromedp.Navigate(r.page(token)), chromiumtest.Click(buttonContinue), chromedp.WaitVisible(buttonSignIn))
+	chromiumtest.Do(tab, t, chromedp.Navigate(r.page(token)), chromiumtest.Click(buttonContinue),
+		chromedp.WaitVisible(buttonSignIn))
 	r.stopProvider()
 	r.restartNetworks()
-	chromiumtest.Do(tab, t, chromedp.Navigate(r.page(token)), chromedp.WaitVisible(buttonStop), chromiumtest.Click(buttonContinue),
+	chromiumtest.Do(tab, t, chromedp.Navigate(r.page(token)), chromedp.WaitVisible(buttonStop),
+		chromiumtest.Click(buttonContinue),
 		chromedp.WaitNotPresent(buttonStop), chromedp.WaitVisible(chromedp.CSS(`.note[role="status"]`)))
-	if said := chromiumtest.Run(tab, t, chromedp.Text(chromedp.CSS(".note"))); !strings.Contains(said, "did not answer") {
+	if said := chromiumtest.Run(tab, t, chromedp.Text(chromedp.CSS(".note"))); !strings.Contains(said,
+		"did not answer") {
 		t.Errorf("the notice %q", said)
 	}
 	r.want(session.ID, sessions.Pending, sessions.NoReason)

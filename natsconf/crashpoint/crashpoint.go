@@ -1,8 +1,9 @@
-// Package crashpoint names the places, before and after every write, send and acknowledgement on the way of a session, at which
-// tests end the process. In a running service a point costs one nil check.
+// Package crashpoint names the places, before and after every write, send and acknowledgement on the way of
+// a session, at which tests end the process. In a running service a point costs one nil check.
 //
-// The law: wherever the process ends, a receiver gets at most one POST per session, and what a user or an integrator was told
-// stands. The tests of cmd/verifyd kill the real binary at each point and count at a real receiver.
+// The law: wherever the process ends, a receiver gets at most one POST per session, and what a user or an
+// integrator was told stands. The tests of cmd/verifyd kill the real binary at each point and count at a
+// real receiver.
 package crashpoint
 
 // The points, in the order in which a session passes them.
@@ -51,7 +52,8 @@ const (
 
 // All lists the points that every session passes.
 var All = []string{
-	BeforeCount, AfterCount, BeforeCreate, AfterCreate, BeforeRedeem, AfterRedeem, BeforeComplete, AfterComplete, Taken, Connected,
+	BeforeCount, AfterCount, BeforeCreate, AfterCreate, BeforeRedeem, AfterRedeem, BeforeComplete,
+	AfterComplete, Taken, Connected,
 	BeforeClaim, AfterClaim, BeforeSend, AfterSend, Answered, BeforeSettle, AfterSettle, BeforeAck, AfterAck,
 }
 
@@ -67,7 +69,8 @@ var Moving = []string{MovePage, MoveLeaving, MoveSealed, MoveCompared, MoveLeft}
 // hook is nil outside tests.
 var hook func(point string)
 
-// Hook sets what is told each point that is reached. It is called before anything is started, by tests alone.
+// Hook sets what is told each point that is reached. It is called before anything is started, by tests
+// alone.
 func Hook(h func(point string)) { hook = h }
 
 // Reach marks a point.

@@ -21,11 +21,13 @@ import (
 )
 
 const (
-	// ClusterVariable is the switch: where it is set, tests run on three clustered NATS servers with three copies of every stream instead
-	// of an embedded one. Each test binary has servers of its own, and each data directory an account of its own on them.
+	// ClusterVariable is the switch: where it is set, tests run on three clustered NATS servers with three
+	// copies of every stream instead of an embedded one. Each test binary has servers of its own, and each
+	// data directory an account of its own on them.
 	ClusterVariable = "VERIFYD_TEST_CLUSTER"
-	// serversVariable makes a test binary be these servers. They run in a process of their own so that tests which look for
-	// goroutines left behind find none of theirs, and they end with the test binary, however it ends.
+	// serversVariable makes a test binary be these servers. They run in a process of their own so that tests
+	// which look for goroutines left behind find none of theirs, and they end with the test binary, however
+	// it ends.
 	serversVariable = "VERIFYD_TEST_CLUSTER_SERVERS"
 
 	// Nodes is how many servers the cluster has, and Replicas how many copies it keeps.
@@ -33,10 +35,11 @@ const (
 	Replicas = 3
 )
 
-// OnCluster says whether the tests run on a cluster.
+// OnCluster reports whether the tests run on a cluster.
 func OnCluster() bool { return os.Getenv(ClusterVariable) != "" }
 
-// NeedsEmbedded skips a test that is about the embedded server itself, when the tests run on a cluster. why says what of it.
+// NeedsEmbedded skips a test that is about the embedded server itself, when the tests run on a cluster. why
+// says what of it.
 func NeedsEmbedded(tb testing.TB, why string) {
 	tb.Helper()
 	if OnCluster() {
@@ -50,12 +53,13 @@ var cluster struct {
 	hosts []string
 	err   error
 
-	// hold keeps the servers running: they end when their standard input does, which is when this process ends.
+	// hold keeps the servers running: they end when their standard input does, which is when this process
+	// ends.
 	hold *os.File
 }
 
-// ClusterURL gives the servers' addresses with the credential of a data directory's account: who names the same directory meets the same
-// store. The store is removed when the test ends.
+// ClusterURL returns the servers' addresses with the credential of a data directory's account: who names the
+// same directory meets the same store. The store is removed when the test ends.
 func ClusterURL(tb testing.TB, dir string) string {
 	tb.Helper()
 	cluster.once.Do(func() { cluster.hosts, cluster.err = startCluster() })
@@ -73,10 +77,11 @@ func ClusterURL(tb testing.TB, dir string) string {
 	return all
 }
 
-// wipe removes an account's streams, whose groups would go on taking the machine's time. A repeat is harmless.
+// wipe removes an account's streams, whose groups would go on taking the machine's time. A repeat is
+// harmless.
 func wipe(tb testing.TB, urls string) {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), LastResort)
+	ctx, cancel := context.WithTimeout(context.Background(), TestTimeout)
 	defer cancel()
 	conn, err := natsconf.Connect(ctx, natsconf.ConnectOptions{URL: urls, Name: "wipe", Log: zerolog.Nop()})
 	if err != nil {
@@ -87,7 +92,8 @@ func wipe(tb testing.TB, urls string) {
 	var wg sync.WaitGroup
 	for _, s := range natsconf.NewTopology(natsconf.TopologyOptions{}).Streams {
 		wg.Go(func() {
-			if err := conn.JS.DeleteStream(ctx, s.Name); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+			if err := conn.JS.DeleteStream(ctx, s.Name); err != nil &&
+				!errors.Is(err, jetstream.ErrStreamNotFound) {
 				tb.Log("a stream is left behind:", err)
 			}
 		})

@@ -70,9 +70,12 @@ func clusterServers(dir string) (servers []*server.Server, err error) {
 	accounts := &accounts{known: map[string]map[*server.Server]*server.Account{}}
 	for i := range Nodes {
 		s, err := server.NewServer(&server.Options{
-			ServerName: fmt.Sprintf("node-%d", i+1), Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true,
-			JetStream: true, StoreDir: filepath.Join(dir, fmt.Sprint(i)), JetStreamMaxStore: 32 << 30, JetStreamMaxMemory: 1 << 30,
-			Cluster: server.ClusterOpts{Name: "test", Host: "127.0.0.1", Port: ports[i]}, Routes: routes,
+			ServerName: fmt.Sprintf("node-%d", i+1), Host: "127.0.0.1", Port: server.RANDOM_PORT,
+			NoSigs: true, NoLog: true,
+			JetStream: true, StoreDir: filepath.Join(dir, fmt.Sprint(i)), JetStreamMaxStore: 32 << 30,
+			JetStreamMaxMemory:         1 << 30,
+			Cluster:                    server.ClusterOpts{Name: "test", Host: "127.0.0.1", Port: ports[i]},
+			Routes:                     routes,
 			CustomClientAuthentication: &door{accounts: accounts, node: i},
 		})
 		if err != nil {
@@ -88,7 +91,7 @@ func clusterServers(dir string) (servers []*server.Server, err error) {
 }
 
 func awaitLeader(servers []*server.Server) error {
-	deadline := time.Now().Add(LastResort)
+	deadline := time.Now().Add(TestTimeout)
 	for time.Now().Before(deadline) {
 		for _, s := range servers {
 			if s.JetStreamIsLeader() && s.NumRoutes() > 0 && len(s.JetStreamClusterPeers()) == Nodes {
@@ -100,7 +103,8 @@ func awaitLeader(servers []*server.Server) error {
 	return errors.New("the servers elected no leader")
 }
 
-// accounts are made when somebody first names them, on all servers at once: a server that leads a group looks its account up.
+// accounts are made when somebody first names them, on all servers at once: a server that leads a group
+// looks its account up.
 type accounts struct {
 	mu      sync.Mutex
 	servers []*server.Server

@@ -1,5 +1,5 @@
-// Package natstest gives tests a real embedded JetStream with the whole topology, on a folder of its own, synced as in
-// production. There is no mock of the broker in this project.
+// Package natstest provides tests with a real embedded JetStream with the whole topology, on a folder of its
+// own, synced as in production. There is no mock of the broker in this project.
 package natstest
 
 import (
@@ -17,7 +17,7 @@ import (
 	"verifyd/natsconf"
 )
 
-// Start runs an embedded server with the topology until the test ends, and gives a connection to it.
+// Start runs an embedded server with the topology until the test ends, and returns a connection to it.
 func Start(tb testing.TB) *natsconf.Conn {
 	tb.Helper()
 	conn, _ := StartIn(tb, tb.TempDir())
@@ -31,7 +31,8 @@ func StartCluster(tb testing.TB) *natsconf.Conn {
 	return conn
 }
 
-// StartIn is Start on a given data directory. stop ends everything early, for tests that start again on the same directory.
+// StartIn is Start on a given data directory. stop ends everything early, for tests that start again on the
+// same directory.
 func StartIn(tb testing.TB, dir string) (conn *natsconf.Conn, stop func()) {
 	tb.Helper()
 	if OnCluster() {
@@ -49,7 +50,9 @@ func StartIn(tb testing.TB, dir string) (conn *natsconf.Conn, stop func()) {
 	case <-ctx.Done():
 		tb.Fatal("the embedded server did not start")
 	}
-	conn, err = natsconf.Connect(ctx, natsconf.ConnectOptions{Embedded: e, Name: tb.Name(), Log: zerolog.Nop()})
+	conn, err = natsconf.Connect(ctx, natsconf.ConnectOptions{
+		Embedded: e, Name: tb.Name(), Log: zerolog.Nop(),
+	})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -76,7 +79,9 @@ func joinIn(tb testing.TB, dir string) (conn *natsconf.Conn, stop func()) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	conn, err := natsconf.Connect(ctx, natsconf.ConnectOptions{URL: ClusterURL(tb, dir), Name: tb.Name(), Log: zerolog.Nop()})
+	conn, err := natsconf.Connect(ctx, natsconf.ConnectOptions{
+		URL: ClusterURL(tb, dir), Name: tb.Name(), Log: zerolog.Nop(),
+	})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -86,7 +91,8 @@ func joinIn(tb testing.TB, dir string) (conn *natsconf.Conn, stop func()) {
 	return conn, stop
 }
 
-// URL gives the address of the server that StartIn runs on a directory, with a credential, for other processes and programs.
+// URL returns the address of the server that StartIn runs on a directory, with a credential, for other
+// processes and programs.
 func URL(tb testing.TB, dir string) string {
 	tb.Helper()
 	if OnCluster() {
@@ -109,8 +115,8 @@ func endpointURL(tb testing.TB, dir string) string {
 	return at.String()
 }
 
-// Bare runs a server without the topology until the test ends, as an operator's own would be that verifyd has never seen, and gives its
-// URL with the credential.
+// Bare runs a server without the topology until the test ends, as an operator's own would be that verifyd
+// has never seen, and returns its URL with the credential.
 func Bare(tb testing.TB, dir string) (address string) {
 	tb.Helper()
 	e, err := natsconf.OpenEmbedded(natsconf.EmbeddedOptions{DataDir: dir, Log: zerolog.Nop()})
@@ -135,13 +141,14 @@ func Options(c *natsconf.Conn) natsconf.TopologyOptions {
 	return natsconf.TopologyOptions{Embedded: true}
 }
 
-// Ensure gives a server the topology, on a cluster with as many copies as it keeps.
+// Ensure returns a server the topology, on a cluster with as many copies as it keeps.
 func Ensure(tb testing.TB, c *natsconf.Conn) {
 	tb.Helper()
 	o := Options(c)
 	all := natsconf.NewTopology(o)
 	parts := []natsconf.Topology{all}
-	if o.Replicas > 1 { // each stream waits for the election of its leader, and they need not wait for each other
+	// each stream waits for the election of its leader, and they need not wait for each other
+	if o.Replicas > 1 {
 		parts = nil
 		for _, s := range all.Streams {
 			parts = append(parts, natsconf.Topology{Streams: []jetstream.StreamConfig{s}})
@@ -180,9 +187,9 @@ func Serve(tb testing.TB, actor interface {
 	return stop
 }
 
-// Parallel lets so many of the tests that are marked as parallel run at once, however few processors there are: they wait for disks,
-// elections and time-outs, and hardly compute. On a cluster it lets half as many run: there each test's streams are raft groups of three.
-// It is called in TestMain.
+// Parallel lets so many of the tests that are marked as parallel run at once, however few processors there
+// are: they wait for disks, elections and time-outs, and hardly compute. On a cluster it lets half as many
+// run: there each test's streams are raft groups of three. It is called in TestMain.
 func Parallel(tests int) {
 	flag.Parse()
 	if OnCluster() {
@@ -193,22 +200,25 @@ func Parallel(tests int) {
 	}
 }
 
-// LastResort bounds a test's wait for what takes moments: on a machine with other work they may be long, and a test that is stuck ends.
-const LastResort = 2 * time.Minute
+// TestTimeout bounds a test's wait for what takes moments: on a machine with other work they may be long,
+// and a test that is stuck ends.
+const TestTimeout = 2 * time.Minute
 
-// awaitLook is how long Await looks away: watching without a pause would take the processor from what is awaited.
+// awaitLook is how long Await looks away: watching without a pause would take the processor from what is
+// awaited.
 const awaitLook = 5 * time.Millisecond
 
-// Await waits until something is so; what names it for the failure. It is called from the test's own goroutine.
+// Await waits until something is so; what names it for the failure. It is called from the test's own
+// goroutine.
 func Await(tb testing.TB, what string, is func() bool) {
 	tb.Helper()
 	look := time.NewTicker(awaitLook)
 	defer look.Stop()
-	for late := time.After(LastResort); !is(); {
+	for late := time.After(TestTimeout); !is(); {
 		select {
 		case <-look.C:
 		case <-late:
-			tb.Fatalf("not within %s: %s", LastResort, what)
+			tb.Fatalf("not within %s: %s", TestTimeout, what)
 		}
 	}
 }

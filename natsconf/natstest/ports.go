@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// Ports are chosen below the ranges from which systems choose them themselves: 32768 and above on Linux, 49152 elsewhere.
+// Ports are chosen below the ranges from which systems choose them themselves: 32768 and above on Linux,
+// 49152 elsewhere.
 const firstPort, lastPort = 20_000, 32_000
 
 // marks are the ports of this process, each by a UDP socket of its number.
@@ -19,8 +20,9 @@ var marks struct {
 	held []net.PacketConn // never closed: the process's end does that
 }
 
-// Address gives an address on 127.0.0.1 where nobody listens, and where nobody but this process will: no other process that asks here gets
-// its port, and no system gives it to a connection. A server that is killed finds it again.
+// Address returns an address on 127.0.0.1 where nobody listens, and where nobody but this process will: no
+// other process that asks here gets its port, and no system gives it to a connection. A server that is
+// killed finds it again.
 func Address(tb testing.TB) string {
 	tb.Helper()
 	port, err := takePort()

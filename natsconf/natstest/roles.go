@@ -12,8 +12,8 @@ import (
 	"verifyd/natsconf"
 )
 
-// External is a NATS server as an operator runs it: configured by the file that verifyd prepare prints, so that each role has a
-// credential of its own and may do no more than its own.
+// External is a NATS server as an operator runs it: configured by the file that verifyd prepare prints, so
+// that each role has a credential of its own and may do no more than its own.
 type External struct {
 	URL         string
 	Credentials string // the folder of the roles' seeds
@@ -52,14 +52,14 @@ func StartExternal(tb testing.TB) External {
 	}
 	ns.Start()
 	tb.Cleanup(func() { ns.Shutdown(); ns.WaitForShutdown() })
-	if !ns.ReadyForConnections(LastResort) {
+	if !ns.ReadyForConnections(TestTimeout) {
 		tb.Fatal("the external server does not start")
 	}
 	e.URL = ns.ClientURL()
 	return e
 }
 
-// Credential gives the file of a role's credential.
+// Credential returns the file of a role's credential.
 func (e External) Credential(role natsconf.Role) string {
 	return natsconf.SeedFile(e.Credentials, role)
 }

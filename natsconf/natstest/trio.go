@@ -23,9 +23,10 @@ import (
 	"verifyd/natsconf"
 )
 
-// Trio is three clustered NATS servers for one test, each a process of its own, so that the test may kill one and start it anew. Each
-// syncs before it acknowledges, as operators are told to run theirs.
+// Trio is three clustered NATS servers for one test, each a process of its own, so that the test may kill
+// one and start it anew. Each syncs before it acknowledges, as operators are told to run theirs.
 type Trio struct {
+	dir   string
 	nodes []*node
 }
 
@@ -48,7 +49,7 @@ func StartTrio(tb testing.TB) *Trio {
 	}
 	clients, routes := ports[:Nodes], ports[Nodes:]
 	dir := tb.TempDir()
-	tr := &Trio{}
+	tr := &Trio{dir: dir}
 	for i := range Nodes {
 		name := fmt.Sprint("n", i+1)
 		args := []string{name, filepath.Join(dir, name), strconv.Itoa(clients[i]), strconv.Itoa(routes[i])}
@@ -77,7 +78,10 @@ func StartTrio(tb testing.TB) *Trio {
 	return tr
 }
 
-// Names gives the names of the servers.
+// Dir returns the folder in which each server keeps its files, in one of its name.
+func (tr *Trio) Dir() string { return tr.dir }
+
+// Names returns the names of the servers.
 func (tr *Trio) Names() []string {
 	names := make([]string, len(tr.nodes))
 	for i, n := range tr.nodes {
@@ -86,17 +90,17 @@ func (tr *Trio) Names() []string {
 	return names
 }
 
-// Others gives the names of the other servers.
+// Others returns the names of the other servers.
 func (tr *Trio) Others(name string) []string {
 	return slices.DeleteFunc(tr.Names(), func(n string) bool { return n == name })
 }
 
-// Address gives where clients reach a server.
+// Address returns where clients reach a server.
 func (tr *Trio) Address(name string) string {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(tr.node(name).port))
 }
 
-// URL gives the addresses of these servers, or of all.
+// URL returns the addresses of these servers, or of all.
 func (tr *Trio) URL(names ...string) string {
 	if len(names) == 0 {
 		names = tr.Names()
@@ -108,7 +112,8 @@ func (tr *Trio) URL(names ...string) string {
 	return strings.Join(urls, ",")
 }
 
-// Connect connects to one of these servers, or of all, until the test ends. A connection that is lost comes back to any of them.
+// Connect connects to one of these servers, or of all, until the test ends. A connection that is lost comes
+// back to any of them.
 func (tr *Trio) Connect(tb testing.TB, names ...string) *natsconf.Conn {
 	tb.Helper()
 	return ConnectTo(tb, tr.URL(names...))
@@ -117,7 +122,7 @@ func (tr *Trio) Connect(tb testing.TB, names ...string) *natsconf.Conn {
 // ConnectTo connects to servers that ask for no credential until the test ends.
 func ConnectTo(tb testing.TB, url string) *natsconf.Conn {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(tb.Context(), LastResort)
+	ctx, cancel := context.WithTimeout(tb.Context(), TestTimeout)
 	defer cancel()
 	conn, err := natsconf.Connect(ctx, natsconf.ConnectOptions{URL: url, Name: tb.Name(), Log: zerolog.Nop()})
 	if err != nil {
@@ -171,10 +176,10 @@ func (n *node) kill() {
 // leaderPoll is the pause between two questions for a leader.
 const leaderPoll = 20 * time.Millisecond
 
-// Leader waits until a server leads a stream, and gives its name.
+// Leader waits until a server leads a stream, and returns its name.
 func Leader(tb testing.TB, c *natsconf.Conn, stream string) string {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(tb.Context(), LastResort)
+	ctx, cancel := context.WithTimeout(tb.Context(), TestTimeout)
 	defer cancel()
 	for {
 		if name, err := leader(ctx, c, stream); err == nil {
@@ -201,14 +206,16 @@ func leader(ctx context.Context, c *natsconf.Conn, stream string) (string, error
 	return "", errors.New("no leader")
 }
 
-// StepDown has the server that leads a stream step down, waits until another one leads, and gives its name.
+// StepDown has the server that leads a stream step down, waits until another one leads, and returns its
+// name.
 func StepDown(tb testing.TB, c *natsconf.Conn, stream string) string {
 	tb.Helper()
 	before := Leader(tb, c, stream)
-	ctx, cancel := context.WithTimeout(tb.Context(), LastResort)
+	ctx, cancel := context.WithTimeout(tb.Context(), TestTimeout)
 	defer cancel()
 	for {
-		// The order is obeyed before the next leader is known: it would step down as well if it were told so again.
+		// The order is obeyed before the next leader is known: it would step down as well if it were told so
+		// again.
 		if stepDown(ctx, c, stream) {
 			if name := Leader(tb, c, stream); name != before {
 				return name
@@ -222,7 +229,7 @@ func StepDown(tb testing.TB, c *natsconf.Conn, stream string) string {
 	}
 }
 
-// stepDown says whether a leader took the order to step down.
+// stepDown reports whether a leader took the order to step down.
 func stepDown(ctx context.Context, c *natsconf.Conn, stream string) bool {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -230,9 +237,10 @@ func stepDown(ctx context.Context, c *natsconf.Conn, stream string) bool {
 	return err == nil && strings.Contains(string(m.Data), `"success":true`)
 }
 
-// Unrest has the leaders of streams step down again and again, with a pause in between, until the test ends or stop is called.
-// changes gives how often one did.
-func Unrest(tb testing.TB, c *natsconf.Conn, pause time.Duration, streams ...string) (changes func() int64, stop func()) {
+// Unrest has the leaders of streams step down again and again, with a pause in between, until the test ends
+// or stop is called. changes returns how often one did.
+func Unrest(tb testing.TB, c *natsconf.Conn, pause time.Duration, streams ...string) (changes func() int64,
+	stop func()) {
 	tb.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	var count atomic.Int64

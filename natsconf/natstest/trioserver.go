@@ -11,8 +11,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// nodeVariable makes a test binary be one server of a Trio. It holds the server's name, its folder, its port for clients, its port for
-// routes, and all ports for routes.
+// nodeVariable makes a test binary be one server of a Trio. It holds the server's name, its folder, its port
+// for clients, its port for routes, and all ports for routes.
 const nodeVariable = "VERIFYD_TEST_CLUSTER_NODE"
 
 func init() { //nolint:gochecknoinits // a test binary becomes the server before any test of it runs
@@ -34,15 +34,17 @@ func serveNode(args []string, in io.Reader, out io.Writer) error {
 	}
 	s, err := server.NewServer(&server.Options{
 		ServerName: name, Host: "127.0.0.1", Port: ports[0], NoSigs: true, NoLog: true,
-		JetStream: true, StoreDir: dir, SyncAlways: true, JetStreamMaxStore: 4 << 30, JetStreamMaxMemory: 256 << 20,
-		Cluster: server.ClusterOpts{Name: "trio", Host: "127.0.0.1", Port: ports[1]}, Routes: routesTo(ports[2:]),
+		JetStream: true, StoreDir: dir, SyncAlways: true, JetStreamMaxStore: 4 << 30,
+		JetStreamMaxMemory: 256 << 20,
+		Cluster:            server.ClusterOpts{Name: "trio", Host: "127.0.0.1", Port: ports[1]},
+		Routes:             routesTo(ports[2:]),
 	})
 	if err != nil {
 		return fmt.Errorf("configure server %s: %w", name, err)
 	}
 	s.Start()
 	defer func() { s.Shutdown(); s.WaitForShutdown() }()
-	if !s.ReadyForConnections(LastResort) {
+	if !s.ReadyForConnections(TestTimeout) {
 		return errors.New("the server does not start")
 	}
 	if _, err := fmt.Fprintln(out, s.ClientURL()); err != nil {

@@ -12,14 +12,14 @@ import (
 	"verifyd/natsconf"
 )
 
-// Mirror is the actor that keeps all pauses in memory, by watching the bucket. Dispatchers ask it before each attempt. It may be
-// served again after it stopped; what it knew stands meanwhile.
+// Mirror is the actor that keeps all pauses in memory, by watching the bucket. Dispatchers ask it before
+// each attempt. It may be served again after it stopped; what it knew stands meanwhile.
 type Mirror struct {
 	conn *natsconf.Conn
 	log  zerolog.Logger
 	now  atomic.Pointer[map[string]Pause]
 
-	sight natsconf.Sight
+	fresh natsconf.Freshness
 
 	loaded chan struct{} // closed when everything there is was seen once
 	once   sync.Once
@@ -38,25 +38,26 @@ func NewMirror(c *natsconf.Conn, log zerolog.Logger) *Mirror {
 // String names the actor in the supervisor's log.
 func (m *Mirror) String() string { return "pauses" }
 
-// Of gives the last pause of a host, which may have ended.
+// Of returns the last pause of a host, which may have ended.
 func (m *Mirror) Of(host string) (Pause, bool) {
 	p, ok := (*m.now.Load())[host]
 	return p, ok
 }
 
-// Loaded gives a channel that is closed when the mirror has seen everything there is for the first time.
+// Loaded returns a channel that is closed when the mirror has seen everything there is for the first time.
 func (m *Mirror) Loaded() <-chan struct{} { return m.loaded }
 
-// Changed gives a channel that is closed at the next change.
+// Changed returns a channel that is closed at the next change.
 func (m *Mirror) Changed() <-chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.changed
 }
 
-// Serve mirrors until ctx ends, or the bucket has lost what was seen in it: then everything has to be read anew.
+// Serve mirrors until ctx ends, or the bucket has lost what was seen in it: then everything has to be read
+// anew.
 func (m *Mirror) Serve(ctx context.Context) error {
-	w := m.conn.Watch(ctx, natsconf.BucketOperations, prefix+">", &m.sight)
+	w := m.conn.Watch(ctx, natsconf.BucketOperations, prefix+">", &m.fresh)
 	defer w.Close()
 	next, whole := map[string]Pause{}, false
 	for {
@@ -68,18 +69,18 @@ func (m *Mirror) Serve(ctx context.Context) error {
 			case e == nil:
 				whole = true
 			default:
-				m.take(next, e)
+				m.apply(next, e)
 			}
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 		if whole && len(w.Updates()) == 0 {
-			m.show(maps.Clone(next))
+			m.publish(maps.Clone(next))
 		}
 	}
 }
 
-func (m *Mirror) take(next map[string]Pause, e jetstream.KeyValueEntry) {
+func (m *Mirror) apply(next map[string]Pause, e jetstream.KeyValueEntry) {
 	p, err := decode(e.Value())
 	if err != nil {
 		m.log.Error().Err(err).Msg("a pause cannot be read; its host is sent to")
@@ -88,8 +89,8 @@ func (m *Mirror) take(next map[string]Pause, e jetstream.KeyValueEntry) {
 	next[p.Host] = p
 }
 
-// show makes what was read the truth, and tells those who wait for a change.
-func (m *Mirror) show(all map[string]Pause) {
+// publish replaces what is known, and notifies those who wait for a change.
+func (m *Mirror) publish(all map[string]Pause) {
 	m.now.Store(&all)
 	m.once.Do(func() { close(m.loaded) })
 	m.mu.Lock()

@@ -1,11 +1,16 @@
-// Package pauses keeps which receiver hosts an operator has paused: entries "pause.<host>" of the bucket natsconf.BucketOperations.
+// Package pauses keeps which receiver hosts an operator has paused: entries "pause.<host>" of the bucket
+// natsconf.BucketOperations.
 //
-// The laws:
+// The rules:
 //
-//  1. A pause is durable when it is acknowledged, and every dispatcher hears of it by its watch, within the time of one message.
+//  1. A pause is durable when it is acknowledged, and every dispatcher learns of it by its watch, within the
+//     time of one message.
 //  2. It begins no attempt to the host. What is under way when it begins goes on to its end.
 //  3. It ends by itself, after Longest at most, so that nothing waits for ever because somebody forgot.
-//  4. It costs no delivery its time: what could not be sent is tried for the whole retry time after the pause's end.
+//  4. It takes no time from a delivery: what could not be sent is tried for the whole retry time after the
+//     pause's end, as long as results are kept. It takes the verdict from none: a pause does not begin that
+//     would last until a waiting outcome leaves the store, and the dispatchers bring to an end what one
+//     would outlast all the same.
 package pauses
 
 import (
@@ -18,20 +23,22 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"verifyd/natsconf"
-	"verifyd/sessions/target"
+	"verifyd/sessions/urlpolicy"
 )
 
 const (
-	// Longest is how long a pause may last. With the retry time after it, a day at most, it stays within the 72 hours for which results
-	// are kept by default; see ErrTooLong.
+	// Longest is the longest pause. With the retry time after it, a day at most, it stays within the 72
+	// hours for which results are kept by default; see ErrTooLong.
 	Longest = 24 * time.Hour
+	// spare is what a pause leaves of the time for which the oldest waiting outcome is kept: the hour by
+	// which the settings keep results for longer than callbacks are tried.
+	spare = time.Hour
 	// reasonBytes bounds what an operator writes beside a pause.
 	reasonBytes = 200
-	// tries bounds how often a change starts over because another operator's came first.
-	tries = 20
 
 	recordVersion = 1
 	prefix        = "pause."
@@ -41,23 +48,41 @@ var (
 	// ErrNotPaused is returned for a host that is not paused.
 	ErrNotPaused = errors.New("the host is not paused")
 	// ErrTooLong is returned for a pause that would last longer than it may.
-	ErrTooLong = errors.New("a pause lasts for more than 0 and at most 24 hours, and at most for half of the time for which results are kept")
+	ErrTooLong = errors.New(
+		"a pause lasts for more than 0 and at most 24 hours, and at most for half of the time for which results are kept")
 	// ErrReason is returned for a reason that is too long.
 	ErrReason = fmt.Errorf("the reason may have %d bytes", reasonBytes)
 )
 
-// Pause is an operator's decision that nothing is sent to a receiver host for a while.
-type Pause struct {
-	Host   string    `json:"host"`             // host and port, as target.URL.HostPort gives them
-	By     string    `json:"by"`               // who paused it
-	Reason string    `json:"reason,omitempty"` // in their words
-	At     time.Time `json:"at"`
-	Until  time.Time `json:"until"`           // when it ends by itself
-	Ended  time.Time `json:"ended,omitzero"`  // when somebody ended it; zero: nobody did
-	Ender  string    `json:"ender,omitempty"` // who
+// TooLongError is returned for a pause that would last until outcomes that wait leave the store.
+type TooLongError struct {
+	Oldest time.Time     // since when the oldest of them waits
+	Left   time.Duration // how long a pause may last now; below a minute: none may begin
 }
 
-// End gives when the pause ends, or ended.
+func (e *TooLongError) Error() string {
+	what := fmt.Sprintf("the oldest callback waits since %s, and its result leaves the store before such a pause is over", e.Oldest.UTC().Format(time.RFC3339))
+	if e.Left < time.Minute {
+		return what + "; no host can be paused until it has ended: resume the hosts that are paused, so that it is tried"
+	}
+	return fmt.Sprintf("%s; pause for at most %s", what, e.Left.Truncate(time.Minute))
+}
+
+// Is makes it ErrTooLong.
+func (e *TooLongError) Is(target error) bool { return target == ErrTooLong }
+
+// Pause is an operator's decision that nothing is sent to a receiver host for a while.
+type Pause struct {
+	Host    string    `json:"host"`             // host and port, as urlpolicy.URL.HostPort gives them
+	By      string    `json:"by"`               // who paused it
+	Reason  string    `json:"reason,omitempty"` // in their words
+	At      time.Time `json:"at"`
+	Until   time.Time `json:"until"`           // when it ends by itself
+	Ended   time.Time `json:"ended,omitzero"`  // when somebody ended it; zero: nobody did
+	EndedBy string    `json:"ender,omitempty"` // who
+}
+
+// End returns when the pause ends, or ended.
 func (p Pause) End() time.Time {
 	if !p.Ended.IsZero() {
 		return p.Ended
@@ -65,7 +90,7 @@ func (p Pause) End() time.Time {
 	return p.Until
 }
 
-// On says whether the host is paused.
+// On reports whether the host is paused.
 func (p Pause) On(now time.Time) bool { return now.Before(p.End()) }
 
 type record struct {
@@ -73,9 +98,13 @@ type record struct {
 	Pause
 }
 
-// Store makes, ends and lists pauses. Its methods are safe for concurrent use; beside the errors that each names they return natsconf's. A
-// newer build's pause (natsconf.ErrNewer) is neither changed nor ended.
+// Store makes, ends and lists pauses. Its methods are safe for concurrent use; beside the errors that each
+// names they return natsconf's. A newer build's pause (natsconf.ErrNewer) is neither changed nor ended.
 type Store struct {
+	// Oldest returns since when the oldest delivery waits that has not ended, the zero time where none does;
+	// not asked when nil.
+	Oldest func(ctx context.Context) (time.Time, error)
+
 	conn *natsconf.Conn
 	kv   jetstream.KeyValue
 	now  func() time.Time
@@ -93,10 +122,10 @@ func NewStore(ctx context.Context, c *natsconf.Conn, now func() time.Time) (*Sto
 	return &Store{conn: c, kv: kv, now: now}, nil
 }
 
-// Begin pauses a host, or changes until when and why it is paused. Its errors are a *target.Fault for what is no host, ErrTooLong and
-// ErrReason.
+// Begin pauses a host, or changes until when and why it is paused. Its errors are a *urlpolicy.Fault for
+// what is no host, ErrTooLong, which may be a *TooLongError, and ErrReason.
 func (s *Store) Begin(ctx context.Context, host, by, reason string, lasts time.Duration) (Pause, error) {
-	host, err := target.Destination(host)
+	host, err := urlpolicy.Destination(host)
 	if err != nil {
 		return Pause{}, err
 	}
@@ -110,15 +139,35 @@ func (s *Store) Begin(ctx context.Context, host, by, reason string, lasts time.D
 	if lasts <= 0 || lasts > min(Longest, kept/2) {
 		return Pause{}, ErrTooLong
 	}
+	if err := s.fits(ctx, lasts, kept); err != nil {
+		return Pause{}, err
+	}
 	return s.change(ctx, host, func(Pause) (Pause, error) {
 		now := s.now().UTC().Truncate(time.Millisecond)
 		return Pause{Host: host, By: by, Reason: reason, At: now, Until: now.Add(lasts)}, nil
 	})
 }
 
-// End ends a pause. Its errors are a *target.Fault for what is no host, and ErrNotPaused.
+// fits refuses a pause that the oldest waiting outcome would not outlive. That one may wait for another
+// host: which host each waits for is known only by reading all of them, and as much is left of it only where
+// hosts have been paused for days, or dispatchers stood still.
+func (s *Store) fits(ctx context.Context, lasts, kept time.Duration) error {
+	if s.Oldest == nil {
+		return nil
+	}
+	oldest, err := s.Oldest(ctx)
+	if err != nil || oldest.IsZero() {
+		return err
+	}
+	if left := oldest.Add(kept - spare).Sub(s.now()); lasts > left {
+		return &TooLongError{Oldest: oldest, Left: left}
+	}
+	return nil
+}
+
+// End ends a pause. Its errors are a *urlpolicy.Fault for what is no host, and ErrNotPaused.
 func (s *Store) End(ctx context.Context, host, by string) (Pause, error) {
-	host, err := target.Destination(host)
+	host, err := urlpolicy.Destination(host)
 	if err != nil {
 		return Pause{}, err
 	}
@@ -127,49 +176,58 @@ func (s *Store) End(ctx context.Context, host, by string) (Pause, error) {
 		if !p.On(now) {
 			return Pause{}, ErrNotPaused
 		}
-		p.Ended, p.Ender = now, by
+		p.Ended, p.EndedBy = now, by
 		return p, nil
 	})
 }
 
-// change reads a host's pause and stores what edit makes of it. It starts over when another change came first.
+// change reads a host's pause and stores what edit makes of it.
 func (s *Store) change(ctx context.Context, host string, edit func(Pause) (Pause, error)) (Pause, error) {
-	entry := entryOf(host)
-	for range tries {
-		var standing Pause
-		var revision uint64
-		e, err := s.kv.Get(ctx, entry)
-		switch {
-		case err == nil:
-			revision = e.Revision()
-			if standing, err = decode(e.Value()); err != nil {
-				return Pause{}, err
+	var next Pause
+	err := s.conn.Update(ctx, natsconf.BucketStream(natsconf.BucketOperations),
+		natsconf.BucketSubject(natsconf.BucketOperations, entryOf(host)),
+		func(m *jetstream.RawStreamMsg) (*nats.Msg, error) {
+			var existing Pause
+			var err error
+			if m != nil {
+				if existing, err = decode(m.Data); err != nil {
+					return nil, err
+				}
 			}
-		case !errors.Is(err, jetstream.ErrKeyNotFound):
-			return Pause{}, fmt.Errorf("read the pause: %w: %w", natsconf.ErrUnavailable, err)
-		}
-		next, err := edit(standing)
-		if err != nil {
-			return Pause{}, err
-		}
-		data, err := json.Marshal(record{recordVersion, next})
-		if err != nil {
-			return Pause{}, fmt.Errorf("encode pause: %w", err)
-		}
-		_, err = s.kv.Update(ctx, entry, data, revision) // 0: there is none yet
-		switch {
-		case err == nil:
-			return next, nil
-		case !errors.Is(natsconf.Kind(err), natsconf.ErrConflict):
-			return Pause{}, fmt.Errorf("store the pause: %w", natsconf.Kind(err))
-		}
+			if next, err = edit(existing); err != nil {
+				return nil, err
+			}
+			data, err := json.Marshal(record{recordVersion, next})
+			return &nats.Msg{Data: data}, err
+		})
+	if err != nil {
+		return Pause{}, err
 	}
-	return Pause{}, fmt.Errorf("store the pause: %w: others change it all the time", natsconf.ErrUnavailable)
+	return next, nil
 }
 
-// List gives the pauses that are on, by host. An entry that cannot be read is left out: it is a newer build's.
+// Of returns the pause that is on of a host, named as timeline.Host does; nil where there is none. Its error
+// is natsconf.ErrUnavailable.
+func (s *Store) Of(ctx context.Context, host string) (*Pause, error) {
+	e, err := s.kv.Get(ctx, entryOf(host))
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return nil, nil //nolint:nilnil // nobody paused it
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the pause: %w: %w", natsconf.ErrUnavailable, err)
+	}
+	p, err := decode(e.Value())
+	if err != nil || !p.On(s.now()) { // a newer build's is left out, as in List
+		return nil, nil //nolint:nilerr,nilnil // see there
+	}
+	return &p, nil
+}
+
+// List returns the pauses that are on, by host. An entry that cannot be read is left out: it is a newer
+// build's.
 func (s *Store) List(ctx context.Context) ([]Pause, error) {
-	msgs, err := s.conn.Newest(ctx, natsconf.BucketStream(natsconf.BucketOperations), natsconf.BucketSubject(natsconf.BucketOperations, prefix+">"))
+	msgs, err := s.conn.Newest(ctx, natsconf.BucketStream(natsconf.BucketOperations),
+		natsconf.BucketSubject(natsconf.BucketOperations, prefix+">"))
 	if err != nil {
 		return nil, fmt.Errorf("list pauses: %w", err)
 	}

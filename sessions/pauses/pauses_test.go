@@ -1,6 +1,7 @@
 package pauses_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"sync"
@@ -13,7 +14,7 @@ import (
 	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
 	"verifyd/sessions/pauses"
-	"verifyd/sessions/target"
+	"verifyd/sessions/urlpolicy"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -34,7 +35,8 @@ func TestPauseBeginsAndEnds(t *testing.T) {
 		t.Errorf("the end of no pause: %v", err)
 	}
 	p, err := s.Begin(t.Context(), "Bot.Example.com", "olga", " moving house ", time.Hour)
-	if err != nil || p.Host != "bot.example.com:443" || p.Reason != "moving house" || !p.Until.Equal(now.Add(time.Hour)) || !p.On(now) || p.On(now.Add(time.Hour)) {
+	if err != nil || p.Host != "bot.example.com:443" || p.Reason != "moving house" ||
+		!p.Until.Equal(now.Add(time.Hour)) || !p.On(now) || p.On(now.Add(time.Hour)) {
 		t.Errorf("%+v, %v", p, err)
 	}
 	if _, err := s.Begin(t.Context(), "[2001:db8::1]:8443", "olga", "", time.Minute); err != nil {
@@ -45,7 +47,7 @@ func TestPauseBeginsAndEnds(t *testing.T) {
 		t.Errorf("%+v, %v", on, err)
 	}
 	p, err = s.End(t.Context(), "bot.example.com:443", "dev")
-	if err != nil || p.Ender != "dev" || p.On(now) {
+	if err != nil || p.EndedBy != "dev" || p.On(now) {
 		t.Errorf("%+v, %v", p, err)
 	}
 	if _, err := s.End(t.Context(), "bot.example.com", "olga"); !errors.Is(err, pauses.ErrNotPaused) {
@@ -60,17 +62,23 @@ func TestPauseBeginsAndEnds(t *testing.T) {
 func TestBadPauses(t *testing.T) {
 	conn := natstest.Start(t)
 	s := newStore(t, conn, nil)
-	for _, host := range []string{"", "https://bot.example.com", "bot.example.com/x", "bot example", "user@bot.example.com", "bot.example.com:0", "*"} {
-		if _, err := s.Begin(t.Context(), host, "olga", "", time.Hour); !errors.As(err, new(*target.Fault)) {
+	for _, host := range []string{
+		"", "https://bot.example.com", "bot.example.com/x", "bot example", "user@bot.example.com",
+		"bot.example.com:0", "*",
+	} {
+		if _, err := s.Begin(t.Context(), host, "olga", "", time.Hour); !errors.As(err,
+			new(*urlpolicy.Fault)) {
 			t.Errorf("host %q: %v", host, err)
 		}
 	}
 	for _, lasts := range []time.Duration{0, -time.Hour, pauses.Longest + 1} {
-		if _, err := s.Begin(t.Context(), "bot.example.com", "olga", "", lasts); !errors.Is(err, pauses.ErrTooLong) {
+		if _, err := s.Begin(t.Context(), "bot.example.com", "olga", "", lasts); !errors.Is(err,
+			pauses.ErrTooLong) {
 			t.Errorf("for %s: %v", lasts, err)
 		}
 	}
-	if _, err := s.Begin(t.Context(), "bot.example.com", "olga", strings.Repeat("x", 201), time.Hour); !errors.Is(err, pauses.ErrReason) {
+	if _, err := s.Begin(t.Context(), "bot.example.com", "olga", strings.Repeat("x", 201),
+		time.Hour); !errors.Is(err, pauses.ErrReason) {
 		t.Errorf("a long reason: %v", err)
 	}
 	o := natstest.Options(conn)
@@ -79,12 +87,40 @@ func TestBadPauses(t *testing.T) {
 	if err := short.Ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Begin(t.Context(), "bot.example.com", "olga", "", 3*time.Hour); !errors.Is(err, pauses.ErrTooLong) {
+	if _, err := s.Begin(t.Context(), "bot.example.com", "olga", "", 3*time.Hour); !errors.Is(err,
+		pauses.ErrTooLong) {
 		t.Errorf("a pause that outlasts half of the results: %v", err)
 	}
 }
 
-// A newer build's pause, of whatever shape, is neither ended nor written over: that build reads it. What nobody has written is no newer build's.
+// A pause does not last until the oldest callback that waits leaves the store, however many came before it.
+func TestPauseFitsWhatIsLeft(t *testing.T) {
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	s := newStore(t, natstest.Start(t), func() time.Time { return now })
+	oldest := now.Add(-50 * time.Hour)
+	s.Oldest = func(context.Context) (time.Time, error) { return oldest, nil }
+	_, err := s.Begin(t.Context(), "bot.example.com", "olga", "", 22*time.Hour)
+	left, ok := errors.AsType[*pauses.TooLongError](err)
+	if !ok || !errors.Is(err, pauses.ErrTooLong) || left.Left != 21*time.Hour ||
+		!strings.Contains(err.Error(), "at most 21h0m0s") {
+		t.Errorf("22 of 21 hours: %v", err)
+	}
+	if _, err := s.Begin(t.Context(), "bot.example.com", "olga", "", 21*time.Hour); err != nil {
+		t.Error(err)
+	}
+	now = now.Add(21 * time.Hour)
+	if _, err := s.Begin(t.Context(), "bot.example.com", "olga", "", time.Minute); !errors.As(err,
+		new(*pauses.TooLongError)) || !strings.Contains(err.Error(), "resume") {
+		t.Errorf("nothing is left: %v", err)
+	}
+	oldest = time.Time{}
+	if _, err := s.Begin(t.Context(), "bot.example.com", "olga", "", pauses.Longest); err != nil {
+		t.Errorf("nothing waits: %v", err)
+	}
+}
+
+// A newer build's pause, of whatever shape, is neither ended nor written over: that build reads it. What
+// nobody has written is no newer build's.
 func TestNewerPausesAreLeft(t *testing.T) {
 	conn := natstest.Start(t)
 	s := newStore(t, conn, nil)
@@ -97,8 +133,10 @@ func TestNewerPausesAreLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	for shape, newer := range map[string]bool{
-		`{"v":2,"host":"bot.example.com:443","until":"2126-01-01T00:00:00Z"}`: true, `{"v":2,"host":["bot.example.com:443"],"at":0}`: true,
-		`{"host":["bot.example.com:443"]}`: false, `{"stream":"a server's answer"}`: false,
+		`{"v":2,"host":"bot.example.com:443","until":"2126-01-01T00:00:00Z"}`: true,
+		`{"v":2,"host":["bot.example.com:443"],"at":0}`:                       true,
+		`{"host":["bot.example.com:443"]}`:                                    false,
+		`{"stream":"a server's answer"}`:                                      false,
 	} {
 		ack, err := conn.JS.Publish(t.Context(), m.Subject, []byte(shape))
 		if err != nil {
@@ -107,7 +145,8 @@ func TestNewerPausesAreLeft(t *testing.T) {
 		_, begin := s.Begin(t.Context(), "bot.example.com", "olga", "", time.Hour)
 		_, end := s.End(t.Context(), "bot.example.com", "olga")
 		for what, err := range map[string]error{"begin": begin, "end": end} {
-			if err == nil || errors.Is(err, natsconf.ErrNewer) != newer || strings.Contains(err.Error(), "run the newer verifyd") != newer {
+			if err == nil || errors.Is(err, natsconf.ErrNewer) != newer ||
+				strings.Contains(err.Error(), "run the newer verifyd") != newer {
 				t.Errorf("%s with %s: %v", what, shape, err)
 			}
 		}
@@ -136,7 +175,7 @@ func TestManyChangeOnePause(t *testing.T) {
 	if _, err := s.End(t.Context(), "bot.example.com", "olga"); err != nil {
 		t.Fatal(err)
 	}
-	late := time.After(natstest.LastResort)
+	late := time.After(natstest.TestTimeout)
 	for {
 		changed := m.Changed()
 		if p, ok := m.Of("bot.example.com:443"); ok && !p.Ended.IsZero() {

@@ -1,10 +1,11 @@
-// Package tracing carries the trace of a session through what is stored about it: from the request that starts it to the page that is
-// opened minutes later, and from the completion to the dispatcher that sends it, on whatever machine. The trace context stands in a
-// header of the session's record and of its completion, as W3C Trace Context writes it (https://www.w3.org/TR/trace-context/, §3.2), and
-// only where the session is traced.
+// Package tracing carries the trace of a session through what is stored about it: from the request that
+// starts it to the page that is opened minutes later, and from the completion to the dispatcher that sends
+// it, on whatever machine. The trace context stands in a header of the session's record and of its
+// completion, as W3C Trace Context writes it (https://www.w3.org/TR/trace-context/, §3.2), and only where
+// the session is traced.
 //
-// What spans may hold: ids of sessions, accounts and networks, words of the domain, hosts, statuses and times. No text of an integrator
-// or a user, no token, no address of a user, no path or query of a URL.
+// What spans may hold: ids of sessions, accounts and networks, words of the domain, hosts, statuses and
+// times. No text of an integrator or a user, no token, no address of a user, no path or query of a URL.
 package tracing
 
 import (
@@ -41,13 +42,14 @@ func Parent(ctx context.Context) string {
 	return carrier[Header]
 }
 
-// Under gives a context whose next span is a child of a traceparent's. What cannot be read is no parent.
-func Under(ctx context.Context, traceparent string) context.Context {
+// WithParent returns a context whose next span is a child of a traceparent's. What cannot be read is no
+// parent.
+func WithParent(ctx context.Context, traceparent string) context.Context {
 	return propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{Header: traceparent})
 }
 
-// Keep puts a traceparent into a message, unless it is empty.
-func Keep(m *nats.Msg, traceparent string) {
+// Inject puts a traceparent into a message, unless it is empty.
+func Inject(m *nats.Msg, traceparent string) {
 	if traceparent == "" {
 		return
 	}
@@ -57,15 +59,16 @@ func Keep(m *nats.Msg, traceparent string) {
 	m.Header[Header] = []string{traceparent}
 }
 
-// Kept gives the traceparent of a message; empty where it has none.
-func Kept(h nats.Header) string {
+// Extract returns the traceparent of a message; empty where it has none.
+func Extract(h nats.Header) string {
 	if values := h[Header]; len(values) == 1 {
 		return values[0]
 	}
 	return ""
 }
 
-// ID gives the trace that ctx's span belongs to, where it is sampled, for exemplars and log lines; empty otherwise.
+// ID returns the trace that ctx's span belongs to, where it is sampled, for exemplars and log lines; empty
+// otherwise.
 func ID(ctx context.Context) string {
 	if c := trace.SpanContextFromContext(ctx); c.IsSampled() {
 		return c.TraceID().String()

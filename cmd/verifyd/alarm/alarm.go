@@ -1,12 +1,15 @@
-// Package alarm tells operators what they should look at, once for each cause, and once more when it is over, however many processes
-// see it.
+// Package alarm tells operators what they should look at, once for each cause, and once more when it is over,
+// however many processes see it.
 //
 // The law:
 //
-//  1. A cause is a type and what it is about. Its record in the bucket is changed only by who has read it (a conditional write), and
-//     whoever opens or ends it is the one to tell. Where that one dies before, another takes over after tellerLease.
-//  2. A cause stays open while any process reports it. A process that says nothing for reporterLease reports nothing any more.
-//  3. What was told as raised is told as resolved. What went away before anybody could be told is not told at all.
+//  1. A cause is a type and what it is about. Its record in the bucket is changed only by who has read it (a
+//     conditional write), and whoever opens or ends it is the one to tell. Where that one dies before,
+//     another takes over after tellerLease.
+//  2. A cause stays open while any process reports it. A process that says nothing for reporterLease reports
+//     nothing any more.
+//  3. What was told as raised is told as resolved. What went away before anybody could be told is not told at
+//     all.
 //  4. An event is told at least once, with the same id each time: who gets it twice knows it by that.
 package alarm
 
@@ -33,7 +36,8 @@ import (
 const (
 	// Every is how often the causes are looked at, and so about how long it takes until operators are told.
 	Every = 10 * time.Second
-	// reporterLease is after how long without a word a process no longer reports a cause; it says one each reporterWord.
+	// reporterLease is after how long without a word a process no longer reports a cause; it says one each
+	// reporterWord.
 	reporterLease = 2 * time.Minute
 	reporterWord  = 30 * time.Second
 	// tellerLease is how long one process tries to tell, before another may.
@@ -60,6 +64,7 @@ const (
 	BacklogOld         Type = "backlog.old"
 	NetworkUnavailable Type = "network.unavailable"
 	FactsUnreadable    Type = "facts.unreadable"
+	CopyBehind         Type = "copy.behind"
 )
 
 // Status is whether a cause is there.
@@ -112,7 +117,8 @@ type record struct {
 type Config struct {
 	Conn    *natsconf.Conn
 	Sources []func(ctx context.Context) []Condition
-	// Tell brings an event to operators; nil: the log and the subject are enough. An error means that it is tried again.
+	// Tell brings an event to operators; nil: the log and the subject are enough. An error means that it is
+	// tried again.
 	Tell    func(ctx context.Context, e Event) error
 	Log     zerolog.Logger
 	Metrics prometheus.Registerer
@@ -140,7 +146,8 @@ func New(c Config) *Keeper {
 			Name: "verifyd_alarms_total", Help: "Operator events that this process told, by type and status.",
 		}, []string{"type", "status"}),
 		untold: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "verifyd_alarms_untold", Help: "Operator events of the whole service that nobody could be told of yet.",
+			Name: "verifyd_alarms_untold",
+			Help: "Operator events of the whole service that nobody could be told of yet.",
 		}),
 	}
 	c.Metrics.MustRegister(k.told, k.untold)
@@ -166,7 +173,8 @@ func (k *Keeper) Serve(ctx context.Context) error {
 	}
 }
 
-// LookOnce compares what this process sees with what is stored, and tells what is its to tell. Its error is natsconf.ErrUnavailable.
+// LookOnce compares what this process sees with what is stored, and tells what is its to tell. Its error is
+// natsconf.ErrUnavailable.
 func (k *Keeper) LookOnce(ctx context.Context) error {
 	k.looking.Lock()
 	defer k.looking.Unlock()
@@ -184,7 +192,10 @@ func (k *Keeper) LookOnce(ctx context.Context) error {
 	}
 	for s, c := range seen {
 		if _, ok := records[s]; !ok && !c.Over {
-			records[s] = record{Version: recordVersion, Event: Event{Type: c.Type, About: c.About, Status: Resolved}, Told: true}
+			records[s] = record{
+				Version: recordVersion, Event: Event{Type: c.Type, About: c.About, Status: Resolved},
+				Told: true,
+			}
 		}
 	}
 	untold := 0
@@ -210,8 +221,12 @@ func (k *Keeper) next(r record, c Condition, is bool) (record, bool) {
 		return r, false // somebody is telling
 	case r.Event.Status == Resolved && r.Told && holds:
 		return record{
-			Version: recordVersion, sequence: r.sequence, Until: c.Until, Reporters: map[string]time.Time{k.self: now}, Tries: 1, Teller: now.Add(tellerLease),
-			Event: Event{ID: "alarm_" + rand.Text(), Type: c.Type, About: c.About, Status: Raised, At: now, Since: now, Detail: c.Detail, Data: c.Data},
+			Version: recordVersion, sequence: r.sequence, Until: c.Until,
+			Reporters: map[string]time.Time{k.self: now}, Tries: 1, Teller: now.Add(tellerLease),
+			Event: Event{
+				ID: "alarm_" + rand.Text(), Type: c.Type, About: c.About, Status: Raised, At: now, Since: now,
+				Detail: c.Detail, Data: c.Data,
+			},
 		}, true
 	case r.Event.Status == Resolved && r.Told:
 		return r, false
@@ -258,7 +273,8 @@ func resolved(r record, now time.Time) record {
 	return r
 }
 
-// change stores a record and, where that made this process the teller, tells. It gives what stands as far as is known.
+// change stores a record and, where that made this process the teller, tells. It returns what stands as far
+// as is known.
 func (k *Keeper) change(ctx context.Context, s string, r record) record {
 	tell := !r.Told
 	stored, err := k.store(ctx, s, r)
@@ -274,23 +290,27 @@ func (k *Keeper) change(ctx context.Context, s string, r record) record {
 	}
 	r.Told = true
 	if _, err := k.store(ctx, s, r); err != nil {
-		k.c.Log.Warn().Err(err).Str("type", string(r.Event.Type)).Msg("an alarm was told, and will be told again")
+		k.c.Log.Warn().Err(err).Str("type", string(r.Event.Type)).
+			Msg("an alarm was told, and will be told again")
 	}
 	return r
 }
 
-// tell tells operators, and says whether they were reached. The log and the subject get the first try alone.
+// tell tells operators, and reports whether they were reached. The log and the subject get the first try
+// alone.
 func (k *Keeper) tell(ctx context.Context, r record) bool {
 	e := r.Event
 	if r.Tries == 1 {
-		k.c.Log.Warn().Str("type", string(e.Type)).Str("status", string(e.Status)).Str("about", e.About).Str("alarm", e.ID).Str("detail", e.Detail).Msg("operator event")
+		k.c.Log.Warn().Str("type", string(e.Type)).Str("status", string(e.Status)).Str("about", e.About).
+			Str("alarm", e.ID).Str("detail", e.Detail).Msg("operator event")
 		if data, err := json.Marshal(e); err == nil {
 			k.c.Conn.Emit(Subject+string(e.Type), data)
 		}
 	}
 	if k.c.Tell != nil {
 		if err := k.c.Tell(ctx, e); err != nil {
-			k.c.Log.Warn().Err(err).Str("type", string(e.Type)).Str("alarm", e.ID).Msg("an operator event could not be sent")
+			k.c.Log.Warn().Err(err).Str("type", string(e.Type)).Str("alarm", e.ID).
+				Msg("an operator event could not be sent")
 			return false
 		}
 	}
@@ -304,7 +324,11 @@ func (k *Keeper) store(ctx context.Context, s string, r record) (sequence uint64
 	if err != nil {
 		return 0, err
 	}
-	m := &nats.Msg{Subject: s, Data: data, Header: nats.Header{jetstream.ExpectedLastSubjSeqHeader: {strconv.FormatUint(r.sequence, 10)}}}
+	m := &nats.Msg{
+		Subject: s, Data: data, Header: nats.Header{
+			jetstream.ExpectedLastSubjSeqHeader: {strconv.FormatUint(r.sequence, 10)},
+		},
+	}
 	if r.Event.Status == Resolved && r.Told {
 		m.Header.Set(jetstream.MsgTTLHeader, keptResolved.String())
 	}
@@ -317,7 +341,8 @@ func (k *Keeper) store(ctx context.Context, s string, r record) (sequence uint64
 
 // read reads all records. What a newer build wrote is left to it.
 func (k *Keeper) read(ctx context.Context) (map[string]record, error) {
-	msgs, err := k.c.Conn.Newest(ctx, natsconf.BucketStream(natsconf.BucketAlarms), natsconf.BucketSubject(natsconf.BucketAlarms, ">"))
+	msgs, err := k.c.Conn.Newest(ctx, natsconf.BucketStream(natsconf.BucketAlarms),
+		natsconf.BucketSubject(natsconf.BucketAlarms, ">"))
 	if err != nil {
 		return nil, err
 	}

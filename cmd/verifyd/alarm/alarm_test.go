@@ -143,7 +143,8 @@ func TestEachCauseIsToldOnce(t *testing.T) {
 	}
 }
 
-// A process that saw it and died reports nothing any more; one that was to tell and died is followed by another.
+// A process that saw it and died reports nothing any more; one that was to tell and died is followed by
+// another.
 func TestTheDeadAreFollowed(t *testing.T) {
 	s := newService(t)
 	dying, other := s.start(), s.start()
@@ -177,7 +178,8 @@ func TestWhatNobodyHeardOfIsNotResolved(t *testing.T) {
 	s.expect(t, "it was never told")
 }
 
-// What holds until an instant by itself outlasts whoever saw it, and ends then, or when it is known to be over.
+// What holds until an instant by itself outlasts whoever saw it, and ends then, or when it is known to be
+// over.
 func TestWhatHoldsByItself(t *testing.T) {
 	s := newService(t)
 	until := s.at.Add(24 * time.Hour)

@@ -1,7 +1,9 @@
-// Package localca is a certificate authority in memory, for https receivers on this machine: the demo's and the tests'.
+// Package localca is a certificate authority in memory, for https receivers on this machine: the demo's and
+// the tests'.
 //
-// The law: its key never leaves the process, nothing here is trusted by default, and who wants its certificates accepted hands
-// over its Pool or PEM, through the same setting that operators use for their own authority.
+// The rules: its key never leaves the process, nothing here is trusted by default, and who wants its
+// certificates accepted hands over its Pool or PEM, through the same setting that operators use for their
+// own authority.
 package localca
 
 import (
@@ -19,7 +21,8 @@ import (
 	"time"
 )
 
-// lifetime is how long the authority and, unless said otherwise, its certificates are valid. A demo may run for days.
+// lifetime is how long the authority and, unless said otherwise, its certificates are valid. A demo may run
+// for days.
 const lifetime = 30 * 24 * time.Hour
 
 // clockSkew lets certificates be valid at once on a machine whose clock is behind.
@@ -35,8 +38,9 @@ type Authority struct {
 func New() (*Authority, error) {
 	now := time.Now()
 	template := &x509.Certificate{
-		Subject:               pkix.Name{CommonName: "verifyd local authority"},
-		NotBefore:             now.Add(-lifetime), // so that certificates from the past can be made, to be refused
+		Subject: pkix.Name{CommonName: "verifyd local authority"},
+		// so that certificates from the past can be made, to be refused
+		NotBefore:             now.Add(-lifetime),
 		NotAfter:              now.Add(lifetime),
 		IsCA:                  true,
 		BasicConstraintsValid: true,
@@ -93,14 +97,14 @@ func (a *Authority) Issue(c Certificate) (tls.Certificate, error) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
 }
 
-// Pool gives a pool of this authority alone.
+// Pool returns a pool of this authority alone.
 func (a *Authority) Pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(a.cert)
 	return pool
 }
 
-// PEM gives the authority's certificate as VERIFYD_CALLBACK_CA_FILE holds it.
+// PEM returns the authority's certificate as VERIFYD_CALLBACK_CA_FILE holds it.
 func (a *Authority) PEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
 }

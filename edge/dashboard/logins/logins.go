@@ -3,10 +3,12 @@
 // The law:
 //
 //  1. A cookie holds a random token; the store holds its SHA-256. A copy of the store logs nobody in.
-//  2. Every login has a token of its own, made at that login. What is ended stays ended: the entry is gone, and whoever brings the
-//     token again is nobody.
-//  3. A login lives for Lifetime, however much it is used. The instant in the record decides, not the bucket's TTL.
-//  4. EndAll ends every login of one identity on every edge, at once: it changes that identity's epoch, which each login remembers.
+//  2. Every login has a token of its own, made at that login. What is ended stays ended: the entry is gone,
+//     and whoever brings the token again is nobody.
+//  3. A login lives for Lifetime, however much it is used. The instant in the record decides, not the
+//     bucket's TTL.
+//  4. EndAll ends every login of one identity on every edge, at once: it changes that identity's epoch, which
+//     each login remembers.
 //  5. What one request hands to the next, a parcel, is sealed, bound to its login and taken once.
 package logins
 
@@ -25,7 +27,7 @@ import (
 
 	"verifyd/edge/account"
 	"verifyd/natsconf"
-	"verifyd/natsconf/seal"
+	"verifyd/natsconf/secretbox"
 )
 
 // Lifetime is how long a login lives.
@@ -44,22 +46,23 @@ const (
 var (
 	// ErrNobody is returned for a token that is not logged in: unknown, ended, expired or malformed.
 	ErrNobody = errors.New("not logged in")
-	// ErrSpent is returned for an attempt that was used before.
-	ErrSpent = errors.New("the login attempt was used before")
 	// ErrNoParcel is returned for a parcel that was taken, has expired, or is another login's.
 	ErrNoParcel = errors.New("no such parcel")
 )
 
-// Login is one browser that is logged in. It is either somebody whom an identity network vouched for, or whoever redeemed an
-// operator's login link: then LinkID is set and the identity is empty.
+// Login is one browser that is logged in. It is either somebody whom an identity network vouched for, or
+// whoever redeemed an operator's login link: then LinkID is set and the identity is empty.
 type Login struct {
-	Network string       `json:"network,omitempty"` // id of the identity network
-	Subject string       `json:"subject,omitempty"` // who they are there
-	Name    string       `json:"name,omitempty"`    // for people; may be empty
-	Email   string       `json:"email,omitempty"`   // verified by the network; empty otherwise
-	LinkID  string       `json:"link,omitempty"`    // id of the login link
-	Role    account.Role `json:"role,omitempty"`    // of the login link: what it was made for, in Account and nowhere else
-	// Operator: the login link was made for the operator's pages and leads nowhere else. Whether it still leads there is asked anew.
+	// namespace of the identity network, which is its id unless that was pointed at another provider
+	Network string `json:"network,omitempty"`
+	Subject string `json:"subject,omitempty"` // who they are there
+	Name    string `json:"name,omitempty"`    // for people; may be empty
+	Email   string `json:"email,omitempty"`   // verified by the network; empty otherwise
+	LinkID  string `json:"link,omitempty"`    // id of the login link
+	// of the login link: what it was made for, in Account and nowhere else
+	Role account.Role `json:"role,omitempty"`
+	// Operator: the login link was made for the operator's pages and leads nowhere else. Whether it still
+	// leads there is asked anew.
 	Operator bool   `json:"operator,omitempty"`
 	Account  string `json:"account,omitempty"` // id of the account that is looked at
 
@@ -75,15 +78,17 @@ type record struct {
 	Login
 }
 
-// Store keeps logins. Its methods are safe for concurrent use. Their errors, beside those named, are natsconf.ErrUnavailable.
+// Store keeps logins. Its methods are safe for concurrent use. Their errors, beside those named, are
+// natsconf.ErrUnavailable.
 type Store struct {
 	kv  jetstream.KeyValue
-	box *seal.Box
+	box *secretbox.Box
 	now func() time.Time
 }
 
 // NewStore binds to the bucket. now is time.Now when nil.
-func NewStore(ctx context.Context, c *natsconf.Conn, key seal.Key, now func() time.Time) (*Store, error) {
+func NewStore(ctx context.Context, c *natsconf.Conn, key secretbox.Key, now func() time.Time) (*Store,
+	error) {
 	kv, err := c.JS.KeyValue(ctx, natsconf.BucketLogins)
 	if err != nil {
 		return nil, fmt.Errorf("open the logins: %w", err)
@@ -94,7 +99,7 @@ func NewStore(ctx context.Context, c *natsconf.Conn, key seal.Key, now func() ti
 	return &Store{kv: kv, box: key.Box(parcelUse), now: now}, nil
 }
 
-// Begin logs somebody in and gives the token for the cookie.
+// Begin logs somebody in and returns the token for the cookie.
 func (s *Store) Begin(ctx context.Context, l Login) (token string, err error) {
 	l.CreatedAt = s.now().UTC().Truncate(time.Millisecond)
 	if l.epoch, err = s.epochOf(ctx, l); err != nil {
@@ -112,7 +117,7 @@ func (s *Store) Begin(ctx context.Context, l Login) (token string, err error) {
 	return token, nil
 }
 
-// Find gives who a cookie's token belongs to. The error is ErrNobody where it belongs to nobody.
+// Find returns who a cookie's token belongs to. The error is ErrNobody where it belongs to nobody.
 func (s *Store) Find(ctx context.Context, token string) (Login, error) {
 	if len(token) != tokenLen {
 		return Login{}, ErrNobody
@@ -181,26 +186,13 @@ func (s *Store) EndAll(ctx context.Context, l Login) error {
 	return s.End(ctx, l)
 }
 
-// Spend uses up a login attempt, named by up to 64 characters of [a-z0-9]. The second call for the same one gets ErrSpent.
-func (s *Store) Spend(ctx context.Context, attempt string) error {
-	_, err := s.kv.Create(ctx, "attempt."+attempt, nil)
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, jetstream.ErrKeyExists):
-		return ErrSpent
-	default:
-		return unavailable("spend the login attempt", err)
-	}
-}
-
 // parcel is what one request hands to the next.
 type parcel struct {
 	At   time.Time       `json:"at"`
 	Data json.RawMessage `json:"data"`
 }
 
-// Hand keeps something for the login's next request, and gives the name to take it by.
+// Hand keeps something for the login's next request, and returns the name to take it by.
 func (s *Store) Hand(ctx context.Context, l Login, what any) (name string, err error) {
 	data, err := json.Marshal(what)
 	if err != nil {
@@ -217,7 +209,8 @@ func (s *Store) Hand(ctx context.Context, l Login, what any) (name string, err e
 	return name, nil
 }
 
-// Take gives what Hand kept, once, to the login that it was kept for. The error is ErrNoParcel where there is none.
+// Take returns what Hand kept, once, to the login that it was kept for. The error is ErrNoParcel where there
+// is none.
 func (s *Store) Take(ctx context.Context, l Login, name string, into any) error {
 	if len(name) != tokenLen {
 		return ErrNoParcel

@@ -1,0 +1,22 @@
+// Package bench measures verifyd. It starts the service as a child process, loads it from this
+// one, and puts the figures beside those of ceilings: things that do less and that nobody could be faster
+// than, measured in the same run.
+//
+// Who runs where:
+//
+//	this process   the load generator, the receiver of callbacks, the dev network, the clocks
+//	a child        verifyd serve, or one ceiling; its CPU time and peak memory are its own and nobody else's
+//
+// The laws:
+//
+//   - Row and ceiling face the same generator, the same receiver, the same split of processes, and run in
+//     turns: what disturbs the machine disturbs both.
+//   - The generator is cheaper than anything it measures. The hidden row "generator" holds it against a
+//     server that does nothing.
+//   - A closed loop measures throughput. Latency at a given rate comes from a fixed schedule and counts from
+//     the scheduled instant, so that a service which falls behind cannot hide it by slowing its clients down.
+//   - Every answer is judged. An error, a POST that does not arrive and a POST that arrives twice are
+//     counted, shown, and make the bench fail.
+//   - Nothing is left: children are stopped by their own process, stores lie in a temporary folder. On an
+//     external server the bench works only where there is no store yet, and removes the one it made.
+package bench

@@ -1,0 +1,332 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"verifyd/dispatcher/callback"
+	"verifyd/natsconf"
+	"verifyd/sessions"
+)
+
+const (
+	// backlog is how many completions wait when a drain begins.
+	backlog = 20_000
+	// manyHosts is to how many hosts the second drain goes.
+	manyHosts = 1000
+	// clientConns is how many connections the bare client has: as many as a destination may have.
+	clientConns = 64
+	// drainWithin bounds a drain beside its length at 100 deliveries a second; what is slower counts as
+	// stuck.
+	drainWithin = time.Minute
+	// settlePoll is how often the consumer is asked whether all is settled: seldom enough to cost nothing.
+	settlePoll = 20 * time.Millisecond
+	// missingAfter is how long a consumer has nothing left before callbacks that did not arrive are given up.
+	missingAfter = 2 * time.Second
+)
+
+// dispatches measures the drain of waiting completions beside the bare client, in turns.
+func (b *bench) dispatches(ctx context.Context) error {
+	one, err := newReceiver(1)
+	if err != nil {
+		return err
+	}
+	defer one.close()
+	client, err := b.o.startChild(ctx, kindBareClient, childConfig{Target: one.url(0), CA: one.ca.PEM()})
+	if err != nil {
+		return err
+	}
+	defer client.end()
+	if !b.o.wants(rowDispatch) {
+		for run := range b.o.Runs {
+			if _, err := b.bareClient(ctx, run, client, one); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	hosts := min(manyHosts, b.o.scaled(manyHosts))
+	many, err := newReceiver(hosts)
+	if err != nil {
+		return err
+	}
+	defer many.close()
+	for run := range b.o.Runs {
+		for _, r := range []*receiver{one, many} {
+			ceiling, err := b.bareClient(ctx, run, client, one)
+			if err != nil {
+				return err
+			}
+			got, err := b.drain(ctx, run, r)
+			if err != nil {
+				return err
+			}
+			got.ceiling = &ceiling
+			b.add(ctx, got)
+		}
+	}
+	return nil
+}
+
+func (b *bench) bareClient(ctx context.Context, run int, client *child, r *receiver) (sample, error) {
+	b.announce(run, "bare-client, c = %d", clientConns)
+	t := r.count(0)
+	if _, err := client.tell(ctx, order{Clients: clientConns, Duration: b.o.warmUp()}); err != nil {
+		return sample{}, err
+	}
+	s, err := client.measured(ctx, order{Clients: clientConns, Duration: b.o.Duration})
+	s.row = rowBareClient
+	_, s.duplicates, _ = t.seen() // ids are new for each POST: net/http would have sent again by itself
+	b.add(ctx, s)
+	return s, err
+}
+
+// drain fills a store with completions that nobody delivers, starts the service, and measures until all is
+// delivered and stored.
+func (b *bench) drain(ctx context.Context, run int, r *receiver) (sample, error) {
+	n := b.o.scaled(backlog)
+	what := fmt.Sprintf("to %d hosts", len(r.hosts))
+	if len(r.hosts) == 1 {
+		what = "to 1 host"
+	}
+	b.announce(run, "dispatch %s, filling the store with %d completions", what, n)
+	s, end, err := b.freshService(ctx, r, roleEdge)
+	if err != nil {
+		return sample{}, err
+	}
+	defer end()
+	if err := s.fill(ctx, n, r); err != nil {
+		return sample{}, err
+	}
+	s.disconnect()
+	s.stop()
+	b.announce(run, "dispatch %s", what)
+	ctx, cancel := context.WithTimeout(ctx, drainWithin+time.Duration(n)*10*time.Millisecond)
+	defer cancel()
+	t := r.count(n)
+	if err := s.start(ctx, rolesBoth); err != nil {
+		return sample{}, err
+	}
+	return s.drained(ctx, t, sample{row: rowDispatch, variant: what, ops: int64(n)})
+}
+
+// fill completes n sessions.
+func (s *service) fill(ctx context.Context, n int, r *receiver) error {
+	st := newSessionStore(s.conn, s.site.key, s.site.sync)
+	defer st.writers.stop()
+	ids, err := st.create(ctx, n, s.account.ID, r.url)
+	if err != nil {
+		return err
+	}
+	return inParallel(ctx, fillers, n, func(ctx context.Context, i int) error {
+		_, err := st.Complete(ctx, ids[i], verified)
+		return err
+	})
+}
+
+// drained waits until every delivery has come to its end. Those that ended without a callback count as
+// errors.
+func (s *service) drained(ctx context.Context, t *tally, got sample) (sample, error) {
+	// Counted from the start of the process on: a drain begins before it says that it is ready.
+	u := usage{p: s.process, profile: s.startProfile()}
+	if err := s.connect(ctx); err != nil {
+		return got, err
+	}
+	settled, err := s.settled(ctx, t, int(got.ops))
+	if err != nil {
+		return got, err
+	}
+	u.into(&got)
+	n, duplicates, took := t.seen()
+	got.duplicates, got.took = duplicates, took
+	if missing := got.ops - int64(n); missing > 0 {
+		got.errors += missing
+		got.firstErr = fmt.Sprintf("%d deliveries ended without a callback%s", missing, s.explain(ctx))
+	}
+	got.ops = int64(n)
+	got.note("settled_per_s", float64(got.ops)/settled.Sub(t.began).Seconds())
+	got.note("first_post_ms", milliseconds(t.began.Sub(s.began)))
+	return got, nil
+}
+
+// explain tells how one of the deliveries ended that brought no callback, where one is found.
+func (s *service) explain(ctx context.Context) string {
+	st := sessions.NewStore(sessions.Config{Conn: s.conn, Key: s.site.key})
+	for _, state := range []sessions.DeliveryState{
+		sessions.DeliveryUnknown, sessions.DeliveryUndeliverable, sessions.DeliveryRejected,
+	} {
+		found, err := st.Deliveries(ctx, state, 1)
+		if err != nil || len(found.Views) == 0 {
+			continue
+		}
+		var attempts []string
+		for _, a := range found.Views[0].Delivery.Attempts {
+			r := a.Result
+			if r == nil {
+				r = &sessions.Result{Verdict: "none"}
+			}
+			attempts = append(attempts,
+				fmt.Sprintf("%s %s (%s; claimed %s by %s, ended %s by %s)", r.Verdict, r.Class, r.Detail,
+					a.Claim.At.Format(time.TimeOnly), a.Claim.Worker, r.At.Format(time.TimeOnly), r.By))
+		}
+		return ": for instance " + string(state) + " after " + strings.Join(attempts, ", ")
+	}
+	return ""
+}
+
+// settled waits until nothing is left for the dispatcher to do, and returns when that was. A completion is
+// acknowledged once its result is stored, so that nothing unacknowledged means all settled. Where callbacks
+// are missing by then it looks again for a while.
+func (s *service) settled(ctx context.Context, t *tally, n int) (at time.Time, err error) {
+	tick := time.NewTicker(settlePoll)
+	defer tick.Stop()
+	for {
+		left, err := s.undelivered(ctx)
+		if err != nil && (!errors.Is(err, natsconf.ErrUnavailable) || ctx.Err() != nil) {
+			return at, err
+		}
+		have, _, _ := t.seen()
+		switch {
+		case left > 0 || err != nil: // a store whose disk is busy answers a later look
+			at = time.Time{}
+		case at.IsZero():
+			at = time.Now()
+		}
+		if !at.IsZero() && (have >= n || time.Since(at) > missingAfter) {
+			return at, nil
+		}
+		select {
+		case <-tick.C:
+		case <-s.exited:
+			return at, s.failure()
+		case <-ctx.Done():
+			return at, fmt.Errorf("%d of %d callbacks arrived, %d completions wait: %w", have, n, left,
+				ctx.Err())
+		}
+	}
+}
+
+// undelivered returns how many messages wait for a dispatcher or are being worked on.
+func (s *service) undelivered(ctx context.Context) (n uint64, err error) {
+	b, err := sessions.NewStore(sessions.Config{Conn: s.conn, Key: s.site.key}).Backlog(ctx)
+	return b.Waiting + b.Given + b.Scheduled, err
+}
+
+// pacedRates are the rates of completions.
+var pacedRates = []float64{200, 1000}
+
+// paced measures how long a single completion takes to its receiver while others come at a fixed rate.
+func (b *bench) paced(ctx context.Context) error {
+	r, err := newReceiver(1)
+	if err != nil {
+		return err
+	}
+	defer r.close()
+	for run := range b.o.Runs {
+		for _, rate := range pacedRates {
+			if err := b.pacedOnce(ctx, run, r, rate); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (b *bench) pacedOnce(ctx context.Context, run int, r *receiver, rate float64) error {
+	b.announce(run, "paced, %.0f/s", rate)
+	s, end, err := b.freshService(ctx, r, rolesBoth)
+	if err != nil {
+		return err
+	}
+	defer end()
+	st := newSessionStore(s.conn, s.site.key, s.site.sync)
+	defer st.writers.stop()
+	warm := max(1, int(rate*b.o.warmUp().Seconds()))
+	n := max(1, int(rate*b.o.Duration.Seconds()))
+	ids, err := st.create(ctx, warm+n, s.account.ID, r.url)
+	if err != nil {
+		return err
+	}
+	t := r.count(warm + n)
+	st.completeAt(ctx, rate, ids[:warm])
+	u := s.measure()
+	began := time.Now()
+	c := st.completeAt(ctx, rate, ids[warm:])
+	took := time.Since(began)
+	late := time.NewTimer(answerWithin)
+	defer late.Stop()
+	select {
+	case <-t.done:
+	case <-late.C: // counted below
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	got := c.sample(t)
+	got.variant, got.took = fmt.Sprintf("%.0f/s", rate), took
+	u.into(&got)
+	b.add(ctx, got)
+	return nil
+}
+
+// completions are what became of sessions that were completed on a schedule.
+type completions struct {
+	ids   []sessions.ID
+	asked []time.Time     // when Complete was called
+	took  []time.Duration // until it returned
+	errs  []error
+}
+
+// completeAt completes the sessions at a rate, each on a goroutine of its own: a slow one holds up no other.
+func (s *sessionStore) completeAt(ctx context.Context, rate float64, ids []sessions.ID) completions {
+	c := completions{
+		ids: ids, asked: make([]time.Time, len(ids)), took: make([]time.Duration, len(ids)),
+		errs: make([]error, len(ids)),
+	}
+	var wg sync.WaitGroup
+	next := 0
+	pace(ctx, rate, len(ids), func(time.Time) {
+		i := next
+		next++
+		wg.Go(func() {
+			c.asked[i] = time.Now()
+			_, c.errs[i] = s.Complete(ctx, ids[i], verified)
+			c.took[i] = time.Since(c.asked[i])
+		})
+	})
+	wg.Wait()
+	return c
+}
+
+// sample holds each completion against its arrival.
+func (c completions) sample(t *tally) sample {
+	var receipts []time.Duration
+	var failed error
+	s := sample{row: rowPaced}
+	for i, id := range c.ids {
+		at, arrived := t.arrival(callback.ID(id, false))
+		switch {
+		case c.errs[i] != nil:
+			failed = c.errs[i]
+		case !arrived:
+			failed = errors.New("the callback did not arrive")
+		default:
+			receipts = append(receipts, at.Sub(c.asked[i]))
+			continue
+		}
+		s.errors++
+		s.firstErr = failed.Error()
+	}
+	slices.Sort(receipts)
+	took := slices.Sorted(slices.Values(c.took))
+	s.ops = int64(len(receipts))
+	s.p50, s.p99 = percentile(receipts, 0.50), percentile(receipts, 0.99)
+	s.note("complete_p50_ms", milliseconds(percentile(took, 0.50)))
+	s.note("complete_p99_ms", milliseconds(percentile(took, 0.99)))
+	_, s.duplicates, _ = t.seen()
+	return s
+}

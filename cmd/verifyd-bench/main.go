@@ -1,0 +1,179 @@
+// Command verifyd-bench measures the service on this machine, beside ceilings, and prints a table. Package
+// bench says what it measures, and by which rules.
+//
+//	go run ./cmd/verifyd-bench --row init --duration 10s
+//
+// It starts the verifyd of --verifyd, or one that it builds from the source it is run in.
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"verifyd/cmd/verifyd-bench/bench"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// cli is the command line.
+type cli struct {
+	Measure measureCmd `cmd:"" default:"withargs" help:"Measure the service on this machine, beside ceilings, and print a table."`
+	Child   childCmd   `cmd:"" hidden:"" help:"A child of the bench."`
+}
+
+// The exit codes: 1 for a failure, 2 for a command line that is wrong.
+const (
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// usageError marks a fault of the command line.
+type usageError struct{ error }
+
+// console is where a command writes: results to out, everything else to err.
+type console struct{ out, err io.Writer }
+
+// run runs one command line until it is done or ctx ends, and returns the exit code.
+func run(ctx context.Context, args []string, out, errOut io.Writer) int {
+	parser, err := kong.New(&cli{}, kong.Name("verifyd-bench"), kong.Writers(out, errOut),
+		kong.UsageOnError(),
+		kong.Vars{"rows": strings.Join(bench.Rows(), ", ")}, kong.BindTo(ctx, (*context.Context)(nil)))
+	var parsed *kong.Context
+	if err == nil {
+		if parsed, err = parser.Parse(args); err != nil {
+			err = usageError{err}
+		}
+	}
+	if err == nil {
+		err = parsed.Run(console{out, errOut})
+	}
+	if err == nil {
+		return 0
+	}
+	_, _ = fmt.Fprintln(errOut, "verifyd-bench:", err)
+	if errors.As(err, new(usageError)) {
+		return exitUsage
+	}
+	return exitFailed
+}
+
+// measureCmd has no flags with variables: those of the service would point it at the service's own NATS
+// servers and settings.
+type measureCmd struct {
+	Row      []string      `sep:"," placeholder:"NAME" help:"Rows to measure, with their ceilings: ${rows}; default: all but scaling and million, which take longer."`
+	Sync     string        `default:"both" help:"What the embedded store does: always, interval or both."`
+	Duration time.Duration `default:"3s" help:"Of one measurement."`
+	Runs     int           `default:"3" help:"Runs of each row, whose medians are shown."`
+	JSON     bool          `name:"json" help:"Print one JSON document instead of a table."`
+	Profile  string        `placeholder:"DIR" help:"Keep a CPU profile of the service for each of its rows there, for go tool pprof; it costs one or two hundredths."`
+	Dir      string        `placeholder:"DIR" help:"Where the stores are made, on the disk to be measured; default: the system's temporary folder."`
+	Verifyd  string        `placeholder:"FILE" help:"The verifyd to measure; default: one that go build makes of the source in this folder."`
+
+	CopyTo string `placeholder:"DIR" help:"Keep copies of the stores there meanwhile, as VERIFYD_COPY_TO does; measure with and without in turns."`
+
+	Connections int `default:"16" placeholder:"N" help:"Connections to a receiver host that each dispatcher process of the row scaling has."`
+
+	NATSURL   string `name:"nats-url" placeholder:"URL" help:"Measure on external NATS servers, which must hold no store of verifyd, instead of the embedded one."`
+	NATSCreds string `name:"nats-creds" placeholder:"FILE" help:"Credentials file for them."`
+	Replicas  int    `placeholder:"N" help:"Copies of every stream there; default 3."`
+
+	Scale float64 `default:"1" hidden:"" help:"Of the numbers of sessions."`
+}
+
+// Run measures until it is done or interrupted; what was measured by then is printed.
+func (m measureCmd) Run(ctx context.Context, c console) (err error) {
+	o := bench.Options{
+		Rows: m.Row, Sync: m.Sync, Duration: m.Duration, Runs: m.Runs, Scale: m.Scale, JSON: m.JSON,
+		Profile: m.Profile, Dir: m.Dir,
+		CopyTo: m.CopyTo, Connections: m.Connections, NATSURL: m.NATSURL, NATSCreds: m.NATSCreds,
+		Replicas: m.Replicas,
+		Verifyd:  m.Verifyd, Out: c.out, Err: c.err, Terminal: isTerminal(c.err),
+	}
+	if err := o.Validate(); err != nil {
+		return usageError{err}
+	}
+	if withPassword.MatchString(m.NATSURL) {
+		_, _ = fmt.Fprintln(c.err,
+			"verifyd-bench: warning: --nats-url: the command line shows a secret to everybody on this machine; "+
+				"name a file with --nats-creds")
+	}
+	if o.Self, err = os.Executable(); err != nil {
+		return fmt.Errorf("find this program's own file: %w", err)
+	}
+	dir, err := os.MkdirTemp("", "verifyd-bench-build-")
+	if err != nil {
+		return fmt.Errorf("make a temporary folder: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	if o.Verifyd == "" {
+		if o.Verifyd, err = build(ctx, dir); err != nil {
+			return err
+		}
+	}
+	if o.Version, err = versionOf(ctx, o.Verifyd); err != nil {
+		return err
+	}
+	return bench.Run(ctx, o)
+}
+
+// withPassword is a URL with a password in it, also where the rest of it is wrong.
+var withPassword = regexp.MustCompile(`://[^/?#,]*:[^/?#,]*@`)
+
+// build makes verifyd of the source that the current folder is in.
+func build(ctx context.Context, dir string) (file string, err error) {
+	file = filepath.Join(dir, "verifyd")
+	said, err := exec.CommandContext(ctx, "go", "build", "-o", file, "verifyd/cmd/verifyd"). //nolint:gosec // our own folder
+													CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("build verifyd: %w\n%s\nrun this in verifyd's source, or name a verifyd with --verifyd", err, said)
+	}
+	return file, nil
+}
+
+// versionOf asks a verifyd for its version.
+func versionOf(ctx context.Context, file string) (string, error) {
+	out, err := exec.CommandContext(ctx, file, "version").Output()
+	if err != nil {
+		return "", fmt.Errorf("%s version: %w", file, err)
+	}
+	version := strings.TrimPrefix(strings.TrimSpace(string(out)), "verifyd ")
+	return cmp.Or(version, "unknown"), nil
+}
+
+func isTerminal(w io.Writer) bool {
+	file, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// childCmd is one of the bench's own children: a ceiling, or a part of the service alone.
+type childCmd struct {
+	Kind string `arg:"" help:"What to be."`
+}
+
+// Run does what the bench says on standard input, until that ends.
+func (m childCmd) Run(ctx context.Context, c console) error {
+	return bench.Child(ctx, m.Kind, os.Stdin, c.out)
+}

@@ -1,0 +1,244 @@
+package main
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"verifyd/cmd/verifyd/demo"
+	"verifyd/edge/account"
+	"verifyd/natsconf/natstest"
+	"verifyd/sessions"
+)
+
+// A key goes to no account that a typo made: none is made, and no store either, and the nearest names are
+// told.
+func TestKeyCreateMakesNoAccount(t *testing.T) {
+	parallel(t)
+	dir := filepath.Join(t.TempDir(), "store")
+	run := func(args ...string) (int, string) {
+		code, out, errOut := verifyd(t, append(args, "--data-dir", dir)...)
+		return code, out + errOut
+	}
+	for _, args := range [][]string{
+		{"key", "create", "--account", "Harbor Guild"}, {"account", "create", "Harbor Guild"},
+	} {
+		if code, said := run(args...); code != exitUsage || !strings.Contains(said, "there is no store") {
+			t.Errorf("%v where there is no store: %d %s", args, code, said)
+		}
+		if _, err := os.Stat(dir); err == nil {
+			t.Fatalf("%v made a store", args)
+		}
+	}
+	if code, said := run("account", "create", "Harbor Guild", "--new-store"); code != 0 ||
+		!strings.Contains(said, `key create --account "Harbor Guild"`) {
+		t.Fatalf("%d %s", code, said)
+	}
+	if code, said := run("key", "create", "--account", "Harbour Guild"); code != exitUsage ||
+		!strings.Contains(said, `there is "Harbor Guild"`) {
+		t.Errorf("a typo: %d %s", code, said)
+	}
+	if _, said := run("account", "list"); len(strings.Split(strings.TrimSpace(said), "\n")) != 2 {
+		t.Errorf("accounts:\n%s", said)
+	}
+	if code, said := run("key", "create", "--account", "Harbor Guild", "--quota", "7"); code != exitUsage ||
+		!strings.Contains(said, "--quota") {
+		t.Errorf("a key with a quota: %d %s", code, said)
+	}
+}
+
+// Anybody may take a name where the dashboard is open. What a command makes for an account, or hands out of
+// it, is then not the stranger's: such an account is named by its id.
+func TestNamesOfStrangersAreNotEnough(t *testing.T) {
+	parallel(t)
+	r := boot(t)
+	eve := account.Member{Network: "dev", Subject: "eve", Name: "Eve"}
+	a := must[account.Account](t)(r.Store.Accounts.CreateAccount(t.Context(), eve.Actor(), "Acme", eve))
+	for _, args := range [][]string{
+		{"key", "create", "--account", "Acme"}, {"account", "secret", "Acme"},
+		{"account", "login-link", "--account", "Acme", "--base-url", r.Base},
+		{"account", "rotate-secret", "--account", "Acme"}, {"account", "quota", "Acme", "5"},
+		{"account", "rename", "Acme", "B"},
+		{"account", "disable", "Acme"}, {"account", "delete", "Acme"},
+		{"account", "return-url", "--account", "Acme", "https://x.example"},
+	} {
+		code, out, said := r.run(t, args...)
+		if code != exitUsage || out != "" ||
+			!strings.Contains(said, "made on the dashboard by Eve (dev:eve)") ||
+			!strings.Contains(said, a.ID) {
+			t.Errorf("%v: %d %q %s", args, code, out, said)
+		}
+	}
+	if code, out, said := r.run(t, "key", "create", "--account", a.ID); code != 0 ||
+		!apiKeyForm.MatchString(strings.TrimSpace(out)) || !strings.Contains(said, "of Acme") {
+		t.Errorf("by its id: %d %s", code, said)
+	}
+	if code, out, _ := r.run(t, "account", "show", "Acme"); code != 0 || !strings.Contains(out, "dev:eve") {
+		t.Errorf("who only looks: %d %s", code, out)
+	}
+}
+
+// Keys carry a rate and a policy, accounts a quota, and the lists show each.
+func TestQuotaAndRatesAreShown(t *testing.T) {
+	parallel(t)
+	r := boot(t)
+	do := func(args ...string) string {
+		t.Helper()
+		code, out, said := r.run(t, args...)
+		if code != 0 {
+			t.Fatalf("%v: %d %s", args, code, said)
+		}
+		return out + said
+	}
+	do("account", "quota", "Harbor Guild", "1234")
+	do("key", "create", "--account", "Harbor Guild", "--rate-limit", "5/s", "--policy", "at-least-once")
+	keys, show, list := do("key", "list"), do("account", "show", "Harbor Guild"), do("account", "list")
+	for what, text := range map[string]string{"key list": keys, "account show": show} {
+		if !regexp.MustCompile(`5/s\s+at-least-once`).MatchString(text) ||
+			!regexp.MustCompile(`the service's default\s+the service's default`).MatchString(text) {
+			t.Errorf("%s:\n%s", what, text)
+		}
+	}
+	if !strings.Contains(show, "1234 sessions a month") || !strings.Contains(list, "1234") {
+		t.Errorf("the quota:\n%s\n%s", show, list)
+	}
+	do("account", "quota", "Harbor Guild", "--default")
+	if show := do("account", "show", "Harbor Guild"); !regexp.MustCompile(`Quota\s+the service's default`).
+		MatchString(show) {
+		t.Errorf("the default:\n%s", show)
+	}
+	for _, bad := range [][]string{{}, {"5", "--default"}, {"0"}} {
+		if code, _, said := r.run(t,
+			append([]string{"account", "quota", "Harbor Guild"}, bad...)...); code != exitUsage ||
+			!strings.Contains(said, "5000") {
+			t.Errorf("%v: %d %s", bad, code, said)
+		}
+	}
+}
+
+// gone waits until a key is refused, and reports how long it took and with what words.
+func (r *rig) gone(t *testing.T, key string) (after time.Duration, answer string) {
+	t.Helper()
+	began := time.Now()
+	natstest.Await(t, "the key is refused", func() bool {
+		status, _, body := (api{base: r.Base, key: key}).call(t, http.MethodGet, "/sessions/x", "")
+		answer = string(body)
+		return status == http.StatusUnauthorized
+	})
+	return time.Since(began), answer
+}
+
+// A disabled account's keys are refused within a second and nobody signs in for it; enabled, everything goes
+// on where it was.
+func TestAccountIsDisabledAndEnabled(t *testing.T) {
+	parallel(t)
+	r := boot(t)
+	s := r.begin(t)
+	b := demo.NewBrowser()
+	at := atProvider(t, b, s.VerifyURL)
+	if code, _, said := r.run(t, "account", "disable", "Harbor Guild"); code != 0 ||
+		!strings.Contains(said, `verifyd account enable "Harbor Guild"`) {
+		t.Fatalf("%d %s", code, said)
+	}
+	if after, answer := r.gone(t, r.apiKey); after > time.Second ||
+		!strings.Contains(answer, `"account_disabled"`) {
+		t.Errorf("after %s: %s", after, answer)
+	}
+	expectTitle(t, must[*demo.Page](t)(b.Press(t.Context(), at, "sign-in")), http.StatusForbidden,
+		"Nobody can sign in here just now")
+	if _, out, _ := r.run(t, "account", "list"); !strings.Contains(out, "disabled since") {
+		t.Errorf("list:\n%s", out)
+	}
+	if code, _, said := r.run(t, "account", "enable", "Harbor Guild"); code != 0 {
+		t.Fatal(said)
+	}
+	natstest.Await(t, "the key works", func() bool { _, err := r.Mirror.Lookup(r.apiKey); return err == nil })
+	p := must[*demo.Page](t)(b.Open(t.Context(), s.VerifyURL))
+	p = must[*demo.Page](t)(b.Press(t.Context(), must[*demo.Page](t)(b.Press(t.Context(), p, "dev")),
+		"sign-in"))
+	expectTitle(t, p, http.StatusOK, "You are verified")
+	r.api().until(t, s.Session, "delivered")
+}
+
+// A deleted account's open sessions are canceled, and nobody reads its results; an outcome that stood is
+// delivered all the same, once, and signed as it would have been.
+func TestDeletedAccountOwesItsOutcomes(t *testing.T) {
+	parallel(t)
+	r := boot(t)
+	host := strings.TrimPrefix(strings.TrimSuffix(r.inbox.CallbackURL(), demo.CallbackPath), "https://")
+	if code, _, said := r.run(t, "hosts", "pause", host, "--for", "1h", "--reason", "test"); code != 0 {
+		t.Fatal(said)
+	}
+	natstest.Await(t, "the host is paused", func() bool {
+		p, ok := r.Paused.Of(host)
+		return ok && p.Until.After(time.Now())
+	})
+	owed, open := r.begin(t), r.begin(t)
+	b := demo.NewBrowser()
+	expectTitle(t, must[*demo.Page](t)(b.Press(t.Context(), atProvider(t, b, owed.VerifyURL), "sign-in")),
+		http.StatusOK, "You are verified")
+	if code, _, said := r.run(t, "account", "delete", "Harbor Guild", "--dry-run"); code != 0 ||
+		!strings.Contains(said, "Nothing was deleted") {
+		t.Fatalf("%d %s", code, said)
+	}
+	r.api().read(t, open.Session)
+	a := must[account.Account](t)(r.Store.Accounts.AccountByName(t.Context(), "Harbor Guild"))
+	code, _, said := r.run(t, "account", "delete", "Harbor Guild")
+	if code != 0 || !strings.Contains(said, "1 open sessions were canceled") ||
+		!strings.Contains(said, "1 keys") {
+		t.Fatalf("%d %s", code, said)
+	}
+	if after, answer := r.gone(t, r.apiKey); after > time.Second || !strings.Contains(answer, "revoked") {
+		t.Errorf("after %s: %s", after, answer)
+	}
+	natstest.Await(t, "the session is canceled", func() bool {
+		p, err := b.Open(t.Context(), open.VerifyURL)
+		return err == nil && p.Title() == "No longer needed"
+	})
+	if _, out, _ := r.run(t, "explain", open.Session); !strings.Contains(out, "its account was deleted") {
+		t.Errorf("explain:\n%s", out)
+	}
+	if code, _, said := r.run(t, "account", "delete", a.ID); code != 0 ||
+		!strings.Contains(said, "0 open sessions") {
+		t.Errorf("a repeat by its id: %d %s", code, said)
+	}
+	if code, _, said := r.run(t, "account", "delete", "Harbor Guild"); code != exitUsage {
+		t.Errorf("a repeat by its name: %d %s", code, said)
+	}
+
+	if _, out, _ := r.run(t, "account", "audit", a.ID); !strings.Contains(out, "account.deleted") ||
+		!strings.Contains(out, "account.sessions_canceled") {
+		t.Errorf("its log:\n%s", out)
+	}
+
+	// Somebody else takes the name: nothing of the old one is theirs.
+	key, _ := r.enroll(t, "Harbor Guild")
+	for _, s := range []demo.Started{owed, open} {
+		if status, _, body := (api{base: r.Base, key: key}).
+			call(t, http.MethodGet, "/sessions/"+s.Session, ""); status != http.StatusNotFound {
+			t.Errorf("the next of that name reads %d %s", status, body)
+		}
+	}
+	if code, _, said := r.run(t, "hosts", "resume", host); code != 0 {
+		t.Fatal(said)
+	}
+	got := <-r.inbox.got
+	hook := must[*standardwebhooks.Webhook](t)(standardwebhooks.NewWebhook(r.secret))
+	if err := hook.VerifyIgnoringTimestamp(got.Body, got.Header); err != nil {
+		t.Errorf("the callback that was owed: %v", err)
+	}
+	id := sessions.Token(owed.Session).ID()
+	natstest.Await(t, "it is settled", func() bool {
+		v, err := r.Store.Reader().Read(t.Context(), id)
+		return err == nil && v.Delivery.State == sessions.DeliveryDelivered
+	})
+	if n := r.inbox.count(string(id)); n != 1 {
+		t.Errorf("%d POSTs", n)
+	}
+}

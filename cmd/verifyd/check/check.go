@@ -1,0 +1,337 @@
+// Package check looks at the settings and at what they lead to, and says what to do. verifyd check shows all
+// of it; what it calls an error, a service refuses to start with.
+package check
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"verifyd/cmd/verifyd/config"
+	"verifyd/cmd/verifyd/store"
+	"verifyd/natsconf"
+	"verifyd/natsconf/transfer"
+)
+
+const (
+	// Timeout bounds all questions to the NATS server together; each one to the outside has outsideFor.
+	Timeout = 30 * time.Second
+	// skewWarning is from where two machines' instants are worth a look; from natsconf.SkewError on claims
+	// and expiries go wrong.
+	skewWarning = 500 * time.Millisecond
+	// FullWarning is the share of the store's limit that calls for an operator; from natsconf's 0.9 on no new
+	// session is taken.
+	FullWarning = 0.8
+)
+
+// Level is how bad a finding is.
+type Level string
+
+// The levels.
+const (
+	LevelOK      Level = "ok"
+	LevelWarning Level = "warning"
+	LevelError   Level = "error"
+)
+
+// Finding is one line of a check.
+type Finding struct {
+	Level  Level  `json:"level"`
+	Area   string `json:"area"`
+	Detail string `json:"detail"`
+	Do     string `json:"do,omitempty"` // what to do; empty where all is well
+}
+
+// Survey gathers findings.
+type Survey struct{ findings []Finding }
+
+func (s *Survey) ok(area, format string, args ...any) {
+	s.findings = append(s.findings, Finding{LevelOK, area, fmt.Sprintf(format, args...), ""})
+}
+
+// Warn adds a finding that a person should look at, with what to do.
+func (s *Survey) Warn(area, do, format string, args ...any) {
+	s.findings = append(s.findings, Finding{LevelWarning, area, fmt.Sprintf(format, args...), do})
+}
+
+func (s *Survey) err(area, do, format string, args ...any) {
+	s.findings = append(s.findings, Finding{LevelError, area, fmt.Sprintf(format, args...), do})
+}
+
+// Worst returns the level of the worst finding.
+func (s *Survey) Worst() Level {
+	worst := LevelOK
+	for _, f := range s.findings {
+		if f.Level == LevelError || f.Level == LevelWarning && worst == LevelOK {
+			worst = f.Level
+		}
+	}
+	return worst
+}
+
+// Print writes the findings, for people or as one JSON document.
+func (s *Survey) Print(out io.Writer, asJSON bool) error {
+	if asJSON {
+		e := json.NewEncoder(out)
+		e.SetIndent("", "  ")
+		e.SetEscapeHTML(false)
+		return e.Encode(struct {
+			Worst    Level     `json:"worst"`
+			Findings []Finding `json:"findings"`
+		}{s.Worst(), s.findings})
+	}
+	for _, f := range s.findings {
+		if _, err := fmt.Fprintf(out, "%-8s %-14s %s\n", f.Level, f.Area, f.Detail); err != nil {
+			return err
+		}
+		if f.Do != "" {
+			_, _ = fmt.Fprintf(out, "%-8s %-14s → %s\n", "", "", f.Do)
+		}
+	}
+	return nil
+}
+
+// here is the table of what can be looked at without a server. Both check and serve go through it.
+var here = []func(*Survey, config.Config){(*Survey).edge, (*Survey).guard, (*Survey).dataDirectory, (*Survey).masterKey, (*Survey).copies}
+
+// there is the table of what a server that answers is asked. Both check and serve go through it.
+var there = []func(*Survey, natsconf.Inspection, config.Config){(*Survey).encryption, (*Survey).clock, (*Survey).limits, (*Survey).storeRoom, (*Survey).topology, (*Survey).retention}
+
+// Run looks at the settings that serve would get, and at what they lead to: here, at the server, and outside,
+// there with a callback_url to connect to where probe is one. Deep reads every record of an embedded store.
+func (s *Survey) Run(ctx context.Context, from config.Settings, probe string, deep bool) {
+	cfg, err := from.Config(zerolog.Nop())
+	if err != nil {
+		for line := range strings.SplitSeq(err.Error(), "\n") {
+			what, do, _ := strings.Cut(line, "; ")
+			s.err("configuration", do, "%s", what)
+		}
+		return // what follows would check something else than what serve gets
+	}
+	s.ok("configuration", "every setting is valid")
+	for _, look := range here {
+		look(s, cfg)
+	}
+	if deep {
+		s.deep(cfg.Store)
+	}
+	if s.Worst() != LevelError {
+		s.reach(ctx, cfg)
+	}
+	s.copyFolder(ctx, cfg)
+	s.outside(ctx, cfg, probe)
+}
+
+// copyFolder looks at the folder of the copy. Whose copy is in it is told by the master key, and, where the
+// service runs, by the store's name.
+func (s *Survey) copyFolder(ctx context.Context, c config.Config) {
+	if c.CopyTo == "" {
+		return
+	}
+	key, _ := c.Store.EmbeddedKey(false) // without a store there is none, and no copy that is there is its
+	name := ""
+	if conn, err := store.ConnectRunning(ctx, c.Store.DataDir, zerolog.Nop()); err == nil {
+		defer conn.Close()
+		if state, err := conn.StoreState(ctx); err == nil {
+			name = state.Store
+		}
+	}
+	done := make(chan error, 1)
+	go func() { done <- transfer.CheckCopy(c.CopyTo, c.Store.DataDir, name, key) }()
+	select {
+	case err := <-done:
+		s.copyFinding(c, err)
+	case <-time.After(transfer.CopyStop):
+		s.err("copy", "look at its disk", "%q does not answer", c.CopyTo)
+	}
+}
+
+func (s *Survey) copyFinding(c config.Config, err error) {
+	refusal, refused := errors.AsType[*transfer.CopyRefusal](err)
+	same, serr := natsconf.SameFilesystem(c.Store.DataDir, c.CopyTo)
+	if errors.Is(serr, fs.ErrNotExist) {
+		same, _ = natsconf.SameFilesystem(existing(c.Store.DataDir), c.CopyTo)
+	}
+	switch {
+	case refused:
+		s.err("copy", refusal.Instead, "%s %s", refusal.Dir, refusal.Why)
+	case errors.Is(err, fs.ErrNotExist):
+		s.err("copy", "mount its disk, or make the folder: it is not made by itself", "there is no folder %q", c.CopyTo)
+	case err != nil:
+		s.err("copy", "let the user who runs the service write there", "%q: %s", c.CopyTo, config.Plain(err))
+	case same:
+		s.Warn("copy", "name a folder on another disk in VERIFYD_COPY_TO", "%q is on the filesystem of the store: the copy is lost with that disk", c.CopyTo)
+	default:
+		s.ok("copy", "%q", c.CopyTo)
+	}
+}
+
+// reach looks at the server: the external one, or that of a service that runs.
+func (s *Survey) reach(ctx context.Context, c config.Config) {
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	defer cancel()
+	if c.Store.NATSURL == "" {
+		if conn, err := store.ConnectRunning(ctx, c.Store.DataDir, zerolog.Nop()); err == nil {
+			defer conn.Close()
+			s.server(ctx, conn, c)
+			return
+		}
+		s.ok("server", "no service runs on this directory; its server starts with the next one")
+		return
+	}
+	try, stop := context.WithTimeout(ctx, Timeout/3)
+	defer stop()
+	conn, err := natsconf.Connect(try, natsconf.ConnectOptions{
+		URL: c.Store.NATSURL, CredsFile: c.Store.NATSCreds, RootCAs: c.Store.NATSRoots, Name: "verifyd check", Log: zerolog.Nop(),
+	})
+	if err != nil {
+		s.err("server", "check VERIFYD_NATS_URL and VERIFYD_NATS_CREDS, and that the server is up and reachable from here", "%s", err)
+		return
+	}
+	defer conn.Close()
+	s.server(ctx, conn, c)
+}
+
+// refusal returns what serve refuses to start with: everything that check calls an error.
+func (s *Survey) refusal() error {
+	var f config.Faults
+	for _, found := range s.findings {
+		if found.Level == LevelError {
+			f = append(f, fmt.Errorf("%s: %s; %s", found.Area, found.Detail, found.Do))
+		}
+	}
+	if len(f) == 0 {
+		return nil
+	}
+	return config.Usage(f.Err())
+}
+
+// RefuseHere is what serve asks before it begins.
+func RefuseHere(c config.Config) error {
+	var s Survey
+	for _, look := range here {
+		look(&s, c)
+	}
+	return s.refusal()
+}
+
+// RefuseThere is what serve asks of the server that it has reached.
+func RefuseThere(ctx context.Context, conn *natsconf.Conn, c config.Config) error {
+	var s Survey
+	if err := s.look(ctx, conn, c); err != nil {
+		// The streams were there a moment ago. What has no leader answers nothing for a while, and the
+		// connection may just be away: that the service waits for while it runs, so its start does not end by
+		// it.
+		c.Log.Warn().Err(err).Msg("what the NATS server allows could not be looked at, and the start goes on; verifyd check looks again")
+	}
+	return s.refusal()
+}
+
+func (s *Survey) edge(c config.Config) {
+	switch {
+	case !c.Edge:
+		s.ok("base URL", "this process runs no edge")
+	case strings.HasPrefix(c.BaseURL, "https://"):
+		s.ok("base URL", "%s", c.BaseURL)
+	case c.BaseURL == "":
+		s.Warn("base URL", "set VERIFYD_BASE_URL to the address that users open", "not set: links will name localhost, which works on this machine only")
+	default:
+		s.Warn("base URL", "put a TLS proxy in front and name its https address", "%s is not https: a user's cookies and links can be read on the way", c.BaseURL)
+	}
+	s.subjectMatch(c)
+	if c.DevNetwork != "" {
+		s.Warn("networks", "leave VERIFYD_DEV_NETWORK out in production", "the dev network is on: anybody who reaches it can sign in as anybody")
+	}
+}
+
+// dataDirectory looks at the folder of an embedded store.
+func (s *Survey) dataDirectory(c config.Config) {
+	dir := c.Store.DataDir
+	if c.Store.NATSURL != "" {
+		return
+	}
+	if c.Store.Sync == natsconf.SyncInterval {
+		s.Warn("sync", "leave VERIFYD_SYNC at always unless that is acceptable", "interval: a power cut can take back up to two minutes of what was acknowledged")
+	}
+	info, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		s.writable(existing(dir), false, "there is no store in %q yet; the first start makes one", dir)
+	case err != nil:
+		s.err("data directory", "name a folder that this user can use in VERIFYD_DATA_DIR", "%q: %s", dir, config.Plain(err))
+	case !info.IsDir():
+		s.err("data directory", "name a folder in VERIFYD_DATA_DIR", "%q is not a folder", dir)
+	default:
+		s.writable(dir, natsconf.HasStore(dir), "%q", dir)
+	}
+}
+
+// existing returns the nearest folder above that is there: what is missing below it is made.
+func existing(dir string) string {
+	for {
+		above := filepath.Dir(dir)
+		if _, err := os.Stat(above); err == nil || above == dir {
+			return above
+		}
+		dir = above
+	}
+}
+
+// masterKey looks for the key that seals what is stored.
+func (s *Survey) masterKey(c config.Config) {
+	switch {
+	case c.Store.NATSURL != "":
+		if _, err := c.Store.ExternalKey(); err != nil {
+			s.err("master key", "set VERIFYD_SECRET_KEY or VERIFYD_SECRET_KEY_FILE, the same for all processes", "%s", err)
+			return
+		}
+	case !natsconf.HasStore(c.Store.DataDir):
+		return // the first start makes one
+	default:
+		if _, err := c.Store.EmbeddedKey(false); err != nil {
+			s.err("master key", "put back the key that the store was made with", "%s", err)
+			return
+		}
+	}
+	s.ok("master key", "there is one")
+}
+
+// copies looks at how many copies an external store has.
+func (s *Survey) copies(c config.Config) {
+	if c.Store.NATSURL != "" && c.Store.Topology.Replicas == 1 {
+		s.Warn("replicas", "use VERIFYD_REPLICAS=3 on a cluster", "1: what is acknowledged is as durable as that one server's own sync setting (2 minutes by default)")
+	}
+}
+
+// writable tries what the service will do. A store that is there is opened with little room, too: what is
+// open in it can come to its end.
+func (s *Survey) writable(dir string, isStore bool, format string, args ...any) {
+	what := fmt.Sprintf(format, args...)
+	f, err := os.CreateTemp(dir, ".verifyd-check-")
+	if err != nil {
+		s.err("data directory", "let the user who runs the service write there", "%s: %s", what, config.Plain(err))
+		return
+	}
+	_ = f.Close()
+	_ = os.Remove(f.Name())
+	free, err := natsconf.FreeBytes(dir)
+	switch {
+	case err != nil:
+		s.ok("data directory", "%s", what)
+	case free < natsconf.MinFreeBytes && !isStore:
+		s.err("data directory", "make room, or name another disk in VERIFYD_DATA_DIR", "%s: %d MiB are free there, with less than %d no session is taken", what, free>>20, natsconf.MinFreeBytes>>20)
+	case free < natsconf.MinStoreBytes:
+		s.Warn("data directory", "make room, or name another disk in VERIFYD_DATA_DIR", "%s: %d MiB are free there, with less than %d no new session is taken", what, free>>20, natsconf.MinFreeBytes>>20)
+	default:
+		s.ok("data directory", "%s, %d MiB free", what, free>>20)
+	}
+}

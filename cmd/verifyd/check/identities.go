@@ -1,0 +1,77 @@
+package check
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"verifyd/cmd/verifyd/config"
+	"verifyd/edge/account"
+	"verifyd/edge/network"
+	"verifyd/natsconf"
+)
+
+// subjectMatch tells of a network that does not ask for the session's own user, beside one that does:
+// whoever forwards a link has the other to sign in by.
+func (s *Survey) subjectMatch(c config.Config) {
+	var strict, open []string
+	for _, n := range c.Networks {
+		if n.RequireSubjectMatch {
+			strict = append(strict, n.NetworkID())
+		} else {
+			open = append(open, n.NetworkID())
+		}
+	}
+	if len(strict) > 0 && len(open) > 0 {
+		s.Warn("networks", "set require_subject_match for each network, or for none; links that are sent on to others are refused only where it is set",
+			"require_subject_match is set for %s and not for %s: a session's user can choose the network, and by the latter anybody can sign in for anybody",
+			strings.Join(strict, ", "), strings.Join(open, ", "))
+	}
+}
+
+// identities says what becomes of members and operators at the networks that the settings name: an id that
+// is pointed at another provider leaves behind who knew themselves by the one before.
+func (s *Survey) identities(ctx context.Context, conn *natsconf.Conn, c config.Config) {
+	if !c.Edge || len(c.Networks) == 0 {
+		return
+	}
+	people, err := account.PeopleOf(ctx, conn)
+	for _, n := range c.Networks {
+		if err == nil {
+			err = s.identitiesOf(ctx, conn, n, people)
+		}
+	}
+	if err != nil {
+		s.Warn("identities", "run it again, with a credential that may read accounts",
+			"whose identities the networks' are cannot be told: %s", err)
+	}
+}
+
+func (s *Survey) identitiesOf(ctx context.Context, conn *natsconf.Conn, n network.Settings,
+	people map[string]account.People) error {
+	id, issuer := n.NetworkID(), n.IdentityIssuer()
+	theirs, first, err := account.LookUpNamespace(ctx, conn, id, issuer)
+	if err != nil {
+		return err
+	}
+	before := people[first.Name]
+	switch {
+	case theirs.Name != first.Name:
+		s.Warn("identities",
+			fmt.Sprintf("where the provider is the same and has only moved, set identities_of: %s for it in VERIFYD_NETWORKS_FILE; where it is another, let its people in by invites and login links, and make operators by %s:SUBJECT",
+				first.Issuer, theirs.Name),
+			"%s is pointed at %s, and was first used with %s: %s of the latter cannot get in by it, and count for nothing; identities of the former are known as %s (%s)",
+			id, issuer, first.Issuer, countOf(before), theirs.Name, countOf(people[theirs.Name]))
+	case first.Issuer == "" && before != (account.People{}):
+		s.Warn("identities", "nothing, if that is whose they are; otherwise start the service once with the provider that they used, before it is pointed elsewhere",
+			"%s is bound to its provider by the next start: %s are taken for those of %s from then on", id,
+			countOf(before), issuer)
+	default:
+		s.ok("identities", "those of %s are of %s: %s", id, issuer, countOf(before))
+	}
+	return nil
+}
+
+func countOf(p account.People) string {
+	return fmt.Sprintf("%d memberships and %d operators", p.Members, p.Operators)
+}

@@ -1,0 +1,104 @@
+package check
+
+import (
+	"testing"
+	"time"
+
+	"verifyd/cmd/verifyd/config"
+	"verifyd/edge/account"
+	"verifyd/edge/network"
+	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/secretbox"
+)
+
+// check says what becomes of members and operators before a start binds a network's id, once it has, and
+// when the id is pointed elsewhere, with the name by which the new identities are known. A provider that
+// has only moved is told apart by a setting.
+func TestCheckTellsWhoseIdentitiesAre(t *testing.T) {
+	t.Parallel()
+	conn := natstest.Start(t)
+	store, err := account.NewStore(t.Context(), conn, secretbox.NewKey())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := config.Config{
+		Edge: true, Networks: []network.Settings{
+			{ID: "example", Kind: network.KindOIDC, Issuer: "https://id.harbor.example"},
+		},
+	}
+	says := func(l Level, words string) Finding {
+		t.Helper()
+		var s Survey
+		s.identities(t.Context(), conn, c)
+		expectFinding(t, map[string][]Finding{"identities": s.findings}, "identities", l, words)
+		return s.findings[0]
+	}
+	says(LevelOK, "0 memberships and 0 operators")
+	member := account.Member{Network: "example", Subject: "12345", Role: account.RoleOwner}
+	if _, err := store.CreateAccount(t.Context(), account.Operator(""), "Harbor Guild", member); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.GrantOperator(t.Context(), account.Operator(""), "example", "12345"); err != nil {
+		t.Fatal(err)
+	}
+	says(LevelWarning, "1 memberships and 1 operators are taken for those of https://id.harbor.example")
+	if _, _, err := account.BindNamespace(t.Context(), conn, "example", c.Networks[0].IdentityIssuer(),
+		time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	says(LevelOK, "https://id.harbor.example: 1 memberships and 1 operators")
+	c.Networks[0].Issuer = "https://id.other.example"
+	f := says(LevelWarning, "1 memberships and 1 operators of the latter cannot get in")
+	theirs, _, err := account.LookUpNamespace(t.Context(), conn, "example", "https://id.other.example")
+	if err != nil || theirs.Name == "example" {
+		t.Fatalf("%+v, %v", theirs, err)
+	}
+	expectFinding(t, map[string][]Finding{"identities": {{Level: f.Level, Detail: f.Detail + f.Do}}},
+		"identities", LevelWarning, theirs.Name)
+	c.Networks[0].IdentitiesOf = "https://id.harbor.example"
+	says(LevelOK, "https://id.harbor.example: 1 memberships and 1 operators")
+}
+
+// A network that takes anybody's identity beside one that asks for the session's own user is told of.
+func TestCheckWarnsOfOneNetworkWithoutSubjectMatch(t *testing.T) {
+	t.Parallel()
+	strict := network.Settings{ID: "strict", Rules: network.Rules{RequireSubjectMatch: true}}
+	open := network.Settings{ID: "open"}
+	for _, of := range []struct {
+		networks []network.Settings
+		warned   bool
+	}{{[]network.Settings{strict, open}, true}, {[]network.Settings{strict, strict}, false},
+		{[]network.Settings{open, open}, false}, {nil, false}} {
+		var s Survey
+		s.subjectMatch(config.Config{Networks: of.networks})
+		if (len(s.findings) == 1 && s.Worst() == LevelWarning) != of.warned {
+			t.Errorf("%d networks: %+v", len(of.networks), s.findings)
+		}
+	}
+}
+
+// Whose subjects a network's are follows from what says who somebody is.
+func TestIdentityIssuers(t *testing.T) {
+	t.Parallel()
+	for want, s := range map[string]network.Settings{
+		"https://id.example.com": {
+			Kind: network.KindOIDC, Issuer: "https://id.example.com",
+		},
+		"https://id.example.com/me": {
+			Kind: network.KindOAuth2, Issuer: "https://issuer.example.com",
+			UserInfoEndpoint: "https://id.example.com/me",
+		},
+		"https://login.microsoftonline.com/common/v2.0": {Kind: network.KindMicrosoft},
+		"https://discord.com":                           {Kind: network.KindDiscord},
+		"https://steamcommunity.com/openid/login":       {Kind: network.KindSteam},
+		"https://auth.vatsim.net/oauth/authorize":       {Kind: network.KindVATSIM},
+		"https://before.example.com": {
+			Kind: network.KindOIDC, Issuer: "https://id.example.com",
+			IdentitiesOf: "https://before.example.com",
+		},
+	} {
+		if got := s.IdentityIssuer(); got != want {
+			t.Errorf("%s: %q, want %q", s.Kind, got, want)
+		}
+	}
+}

@@ -1,0 +1,178 @@
+package check
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	"verifyd/cmd/verifyd/config"
+	"verifyd/cmd/verifyd/trace"
+	"verifyd/edge/network"
+	"verifyd/sessions/urlpolicy"
+)
+
+// outsideFor bounds each question to the outside: name servers, an identity network, an egress proxy.
+const outsideFor = 5 * time.Second
+
+// outside looks at what is neither here nor NATS. Nothing of it keeps a service from starting: it may come
+// back, and sessions wait.
+func (s *Survey) outside(ctx context.Context, c config.Config, probe string) {
+	if c.Edge {
+		s.networks(ctx, c)
+	}
+	if c.Dispatcher {
+		s.egress(ctx, c)
+	}
+	if c.Traces != nil {
+		s.collector(ctx, c)
+	}
+	if c.Alarms.URL != (urlpolicy.URL{}) {
+		s.alarmAddress(ctx, c)
+	}
+	if probe != "" {
+		s.probe(ctx, c, probe)
+	}
+}
+
+// collector asks where spans go to take none.
+func (s *Survey) collector(ctx context.Context, c config.Config) {
+	try, cancel := context.WithTimeout(ctx, outsideFor)
+	defer cancel()
+	if err := trace.Probe(try, *c.Traces); err != nil {
+		s.Warn("traces", "check VERIFYD_TRACE_ENDPOINT, VERIFYD_TRACE_HEADERS and the collector; until it takes spans they are dropped, and the service runs without", "%s", err)
+		return
+	}
+	s.ok("traces", "the collector takes spans")
+}
+
+// alarmAddress connects to where operator events are posted, through the guard that they go through, and
+// sends nothing.
+func (s *Survey) alarmAddress(ctx context.Context, c config.Config) {
+	try, cancel := context.WithTimeout(ctx, outsideFor)
+	defer cancel()
+	conn, err := c.CallbackClient().Dial(try, c.Alarms.URL)
+	if err != nil {
+		s.Warn("alarms", "check VERIFYD_ALARM_URL, and that VERIFYD_CALLBACK_ALLOW_CIDRS covers an address that is not public; until it is reached, events are in the log and on NATS alone",
+			"%s cannot be reached: %s", c.Alarms.URL.HostPort(), err)
+		return
+	}
+	_ = conn.Close()
+	s.ok("alarms", "%s can be reached; nothing was sent", c.Alarms.URL.HostPort())
+}
+
+// networks asks all identity networks at once: several that are silent take no longer than one.
+func (s *Survey) networks(ctx context.Context, c config.Config) {
+	each := make([]Survey, len(c.Networks))
+	var asked sync.WaitGroup
+	for i, settings := range c.Networks {
+		asked.Go(func() { each[i].network(ctx, c, settings) })
+	}
+	asked.Wait()
+	for _, of := range each {
+		s.findings = append(s.findings, of.findings...)
+	}
+}
+
+// network asks an identity network for its metadata, where it has some.
+func (s *Survey) network(ctx context.Context, c config.Config, settings network.Settings) {
+	n, err := network.New(settings, network.Options{BaseURL: cmp.Or(c.BaseURL, "https://verify.example.com")})
+	if err != nil {
+		s.err("networks", "fix its settings", "%s: %s", settings.ID, err)
+		return
+	}
+	try, cancel := context.WithTimeout(ctx, outsideFor)
+	defer cancel()
+	_, err = n.AuthURL(try, network.NewAttempt())
+	switch {
+	case err != nil:
+		s.Warn("networks", "check the issuer, and that it can be reached from here; until then nobody can sign in by it", "%s does not answer: %s", n.ID(), err)
+	case settings.Kind == network.KindOIDC:
+		s.ok("networks", "%s answers", n.ID())
+	default:
+		s.ok("networks", "%s is known by its settings", n.ID())
+	}
+}
+
+// metadataService is where clouds hand a machine its credentials, to whoever can reach it from there.
+var metadataService = netip.MustParseAddr("169.254.169.254")
+
+// guard looks at what the addresses are that callbacks may reach.
+func (s *Survey) guard(c config.Config) {
+	if !c.Dispatcher {
+		return
+	}
+	// a public address, so the port it is
+	if c.CallbackPolicy.CheckAddr(netip.MustParseAddrPort("192.0.9.1:443")) != nil {
+		s.Warn("egress", "add 443 to VERIFYD_CALLBACK_ALLOW_PORTS",
+			"callbacks may not go to port 443, where nearly all receivers are")
+	}
+	var inside []string
+	for _, text := range []string{"127.0.0.1", "10.0.0.1", "172.16.0.1", "192.168.0.1"} {
+		if c.CallbackPolicy.CheckIP(netip.MustParseAddr(text)) == nil {
+			inside = append(inside, text)
+		}
+	}
+	switch {
+	case c.CallbackPolicy.CheckIP(metadataService) == nil:
+		s.Warn("egress", "name smaller networks in VERIFYD_CALLBACK_ALLOW_CIDRS",
+			"callbacks may reach %s, where clouds hand out a machine's credentials", metadataService)
+	case len(inside) > 0:
+		s.Warn("egress", "nothing, if this is meant; members of accounts see what answers there",
+			"callbacks may reach addresses that are not public, such as %s", strings.Join(inside, ", "))
+	default:
+		s.ok("egress", "callbacks reach public addresses only")
+	}
+}
+
+// egress looks at the way out: name servers, and the proxy where there is one.
+func (s *Survey) egress(ctx context.Context, c config.Config) {
+	try, cancel := context.WithTimeout(ctx, outsideFor)
+	// The root's own name servers: what every resolver can answer, and what names nobody.
+	_, err := (&net.Resolver{PreferGo: true}).LookupNS(try, ".")
+	cancel()
+	if answered(err) {
+		s.ok("egress", "names are resolved")
+	} else {
+		s.Warn("egress", "check the machine's name servers (/etc/resolv.conf); until they answer, callbacks wait", "names are not resolved: %s", err)
+	}
+	if c.CallbackProxy == nil {
+		return
+	}
+	conn, err := (&net.Dialer{Timeout: outsideFor}).DialContext(ctx, "tcp", c.CallbackProxy.Address())
+	if err != nil {
+		s.Warn("egress", "check VERIFYD_CALLBACK_PROXY; until it can be reached, callbacks wait",
+			"the egress proxy cannot be reached: %s", err)
+		return
+	}
+	_ = conn.Close()
+	s.ok("egress", "the egress proxy can be reached")
+}
+
+// answered reports whether a name server said something, be it that there is nothing.
+func answered(err error) bool {
+	var dns *net.DNSError
+	return err == nil || errors.As(err, &dns) && dns.IsNotFound
+}
+
+// probe connects as a callback would, and sends nothing.
+func (s *Survey) probe(ctx context.Context, c config.Config, raw string) {
+	const area = "probe"
+	u, err := c.CallbackPolicy.Parse(raw)
+	if fault, ok := errors.AsType[*urlpolicy.Fault](err); ok {
+		s.err(area, "give an address that a session could be started with", "the URL is refused: %s", fault)
+		return
+	}
+	conn, err := c.CallbackClient().Dial(ctx, u)
+	if err != nil {
+		s.err(area, "fix what keeps callbacks from "+u.HostPort(), "%s", err)
+		return
+	}
+	defer func() { _ = conn.Close() }()
+	s.ok(area, "%s can be reached: name, address, TCP and certificate are well, and nothing was sent",
+		u.HostPort())
+}

@@ -1,0 +1,42 @@
+package check
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"verifyd/cmd/verifyd/config"
+	"verifyd/cmd/verifyd/store"
+	"verifyd/natsconf"
+)
+
+// retention looks at how long the store keeps outcomes: a dispatcher's settings may not be those that the
+// stream was made with.
+func (s *Survey) retention(in natsconf.Inspection, c config.Config) {
+	if !c.Dispatcher || in.KeptFor == 0 {
+		return
+	}
+	kept := in.KeptFor
+	if in.MayUpdate {
+		kept = c.KeepResults() // as the next start makes it
+	}
+	if kept < c.CallbackRetryFor+store.RetentionSpare {
+		s.err("retention", fmt.Sprintf(
+			"set VERIFYD_CALLBACK_RETRY_FOR to at most %s, or VERIFYD_KEEP_RESULTS to at least %s where the streams are made",
+			max(kept-store.RetentionSpare, 0), c.CallbackRetryFor+store.RetentionSpare),
+			"the store keeps outcomes for %s, callbacks are tried for %s: outcomes could be forgotten before they are delivered", kept, c.CallbackRetryFor)
+	}
+}
+
+// shortening says beforehand what the next start would refuse.
+func (s *Survey) shortening(ctx context.Context, conn *natsconf.Conn, in natsconf.Inspection,
+	c config.Config) {
+	keep := c.KeepResults()
+	if !in.MayUpdate || in.KeptFor == 0 || keep >= in.KeptFor {
+		return
+	}
+	if err := store.MayShorten(ctx, conn, natsconf.StreamCompletions, keep); err != nil {
+		what, do, _ := strings.Cut(err.Error(), "; ")
+		s.err("retention", do, "%s", what)
+	}
+}

@@ -1,0 +1,211 @@
+package check
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"verifyd/cmd/verifyd/config"
+	"verifyd/cmd/verifyd/store"
+	"verifyd/natsconf"
+)
+
+// What check and serve ask a NATS server that answers: what the credential may do, its limits, clock, room
+// and streams.
+
+// permissionsShown bounds how many subjects a line names.
+const permissionsShown = 4
+
+// permissions compares what the credential may do with what the roles of this process need.
+func (s *Survey) permissions(ctx context.Context, conn *natsconf.Conn, c config.Config) {
+	g, err := conn.Grants(ctx)
+	if err != nil {
+		s.Warn("permissions", "let the credential publish to $SYS.REQ.USER.INFO, as verifyd prepare does",
+			"%s", err)
+		return
+	}
+	var lacking []string
+	for _, role := range c.NATSRoles() {
+		lacking = append(lacking, g.Lacking(role)...)
+	}
+	excess := g.Excess(c.NATSRoles()...)
+	switch {
+	case len(lacking) > 0:
+		s.err("permissions", "use the credential of the role, or give this one what verifyd prepare prints",
+			"this credential may not %s", some(lacking))
+	case len(excess) > 0:
+		s.Warn("permissions", "use a credential of the role alone, as verifyd prepare makes them",
+			"this credential may also write %s, which is for another role", some(excess))
+	default:
+		s.ok("permissions", "the credential may do what this process needs, and write nothing else")
+	}
+}
+
+// some names the first of many.
+func some(list []string) string {
+	if len(list) <= permissionsShown {
+		return strings.Join(list, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(list[:permissionsShown], ", "),
+		len(list)-permissionsShown)
+}
+
+// server looks at a server that has been reached.
+func (s *Survey) server(ctx context.Context, conn *natsconf.Conn, c config.Config) {
+	if err := s.look(ctx, conn, c); err != nil {
+		s.err("server", "JetStream must be enabled for these credentials, with leave to use its API ($JS.API.>)", "%s", err)
+		return
+	}
+	s.identities(ctx, conn, c)
+}
+
+// look asks a server, and returns why it did not answer.
+func (s *Survey) look(ctx context.Context, conn *natsconf.Conn, c config.Config) error {
+	in, err := natsconf.Ensurer{Conn: conn, Topology: natsconf.NewTopology(c.Store.Topology)}.Inspect(ctx)
+	if old, ok := errors.AsType[*natsconf.VersionError](err); ok {
+		s.err("server", "upgrade the NATS server", "%s", old)
+		return nil
+	}
+	if err == nil {
+		where := in.URL
+		if in.Cluster != "" {
+			where += ", cluster " + in.Cluster
+		}
+		s.ok("server", "NATS %s at %s, %s away", in.Version, where, in.RTT.Round(10*time.Microsecond))
+	}
+	if c.Store.NATSURL != "" {
+		s.permissions(ctx, conn, c)
+	}
+	if err != nil {
+		return err
+	}
+	if s.left(ctx, conn) {
+		return nil // the topology of a store that was left is not the table's
+	}
+	for _, look := range there {
+		look(s, in, c)
+	}
+	s.shortening(ctx, conn, in, c)
+	return nil
+}
+
+// left reports whether the service has left the store for another.
+func (s *Survey) left(ctx context.Context, conn *natsconf.Conn) bool {
+	standing, err := conn.StoreState(ctx)
+	if err != nil || store.ToServe.Admits(standing) == nil {
+		return false
+	}
+	s.err("standing", "serve the store that is open", "%s", &natsconf.StateError{StoreState: standing})
+	return true
+}
+
+func (s *Survey) encryption(in natsconf.Inspection, c config.Config) {
+	if c.Store.NATSURL != "" && !in.TLS {
+		s.Warn("server", "use tls:// in VERIFYD_NATS_URL where the way to it is not private",
+			"the connection to NATS is not encrypted")
+	}
+}
+
+// minPayload is room for the largest record: a callback URL, three texts of 1,024 bytes each written with
+// escapes, and their seal.
+const minPayload = 64 << 10
+
+// limits looks at what the server and the account allow.
+func (s *Survey) limits(in natsconf.Inspection, c config.Config) {
+	before := len(s.findings)
+	if in.MaxPayload < minPayload {
+		s.err("limits", "raise max_payload of the server", "messages may have %d bytes, verifyd needs %d",
+			in.MaxPayload, minPayload)
+	}
+	streams, consumers := len(natsconf.NewTopology(c.Store.Topology).Streams),
+		len(natsconf.DispatcherConsumers())
+	if in.MaxStreams >= 0 && in.MaxStreams < streams {
+		s.err("limits", "raise the account's limit of streams",
+			"the account may have %d streams, verifyd needs %d", in.MaxStreams, streams)
+	}
+	if in.MaxConsumers >= 0 && in.MaxConsumers < minConsumers+consumers {
+		s.err("limits", "raise the account's limit of consumers",
+			"the account may have %d consumers, verifyd needs %d, and two more for each edge and each look at a list",
+			in.MaxConsumers, minConsumers+consumers)
+	}
+	if in.MaxAckPending > 0 {
+		s.Warn("limits", "lift the account's limit of acknowledgements that are awaited",
+			"%d of them: that many deliveries to receivers that do not answer would stop all others",
+			in.MaxAckPending)
+	}
+	if in.StreamsNeedLimits {
+		s.err("limits", "let the account have streams without a size limit",
+			"the account demands a size limit of each stream; verifyd bounds its streams by age")
+	}
+	if in.MaxStreamBytes > 0 {
+		s.Warn("limits", "lift it, or watch the sizes that verifyd status shows",
+			"one stream may have %d MiB: past that it loses its oldest messages, or takes no new ones",
+			in.MaxStreamBytes>>20)
+	}
+	if len(s.findings) == before {
+		s.ok("limits", "the server allows what is needed")
+	}
+}
+
+// minConsumers is how many consumers one process has beside the dispatchers': of its mirrors, its watch,
+// and of lists that are made.
+const minConsumers = 8
+
+func (s *Survey) clock(in natsconf.Inspection, _ config.Config) {
+	skew := in.Skew.Abs()
+	switch {
+	case !in.SkewKnown:
+	case skew >= natsconf.SkewError:
+		s.err("clock", "keep both machines' clocks by NTP",
+			"the server's clock is %s off this machine's: claims and expiries would be judged wrongly",
+			in.Skew)
+	case skew >= skewWarning:
+		s.Warn("clock", "keep both machines' clocks by NTP", "the server's clock is %s off this machine's",
+			in.Skew)
+	default:
+		s.ok("clock", "within %s of the server's", max(skew, in.RTT).Round(time.Millisecond)+time.Millisecond)
+	}
+}
+
+func (s *Survey) storeRoom(in natsconf.Inspection, c config.Config) {
+	switch {
+	case in.Limit > 0:
+	case c.Store.NATSURL == "":
+		s.ok("store", "%d MiB used", in.Used>>20) // the process that runs the store keeps its limit
+		return
+	default:
+		s.Warn("store", "give the account one: verifyd prepare --store-limit, or max_store where you write its configuration yourself",
+			"%d MiB used, no limit in the account: nobody is told when the disks fill, and no room is kept for open sessions", in.Used>>20)
+		return
+	}
+	share := float64(in.Used) / float64(in.Limit)
+	if share >= FullWarning {
+		s.Warn("store", "raise the limit, or lower VERIFYD_KEEP_RESULTS; from 90 % on no new session is taken", "%.0f %% of %d MiB are used", 100*share, in.Limit>>20)
+		return
+	}
+	s.ok("store", "%d of %d MiB used", in.Used>>20, in.Limit>>20)
+}
+
+func (s *Survey) topology(in natsconf.Inspection, _ config.Config) {
+	var missing []string
+	for _, d := range in.Differences {
+		switch d.Kind {
+		case natsconf.Missing:
+			missing = append(missing, d.Asset)
+		case natsconf.Updated:
+			s.Warn("topology", "nothing, if this is meant; the next start of the service changes it",
+				"%s: %s is %s, these settings ask for %s", d.Asset, d.Field, d.Have, d.Want)
+		case natsconf.Drift:
+			s.err("topology", "move the data to a fresh stream, or restore the setting",
+				"%s: %s is %s on the server, verifyd needs %s", d.Asset, d.Field, d.Have, d.Want)
+		}
+	}
+	switch {
+	case len(missing) > 0:
+		s.ok("topology", "the next start makes %s", strings.Join(missing, ", "))
+	case len(in.Differences) == 0:
+		s.ok("topology", "as it should be")
+	}
+}

@@ -1,0 +1,43 @@
+package config
+
+import (
+	"fmt"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"verifyd/sessions/urlpolicy"
+)
+
+// alarmSettings say how operators are told of events.
+type alarmSettings struct {
+	AlarmURL      string `name:"alarm-url" help:"https address that operator events are posted to, signed; empty: the log and NATS have them."`
+	AlarmSecret   string `secret:"" help:"Secret that signs them, whsec_ and base64, as for callbacks."`
+	AlarmFailures int    `default:"5" help:"Sessions in a row whose callback a receiver must fail to take before operators are told."`
+}
+
+// Alarms is where operator events go.
+type Alarms struct {
+	URL      urlpolicy.URL // zero: nowhere but to the log and NATS
+	Secret   string
+	Failures int
+}
+
+func (s alarmSettings) config(f *Faults, policy *urlpolicy.Policy) Alarms {
+	c := Alarms{Secret: s.AlarmSecret, Failures: s.AlarmFailures}
+	if s.AlarmFailures < 1 {
+		f.Add("alarm-failures", fmt.Sprintf("%d is no number of sessions", s.AlarmFailures), "for example 5")
+	}
+	if s.AlarmURL == "" {
+		return c
+	}
+	var err error
+	if c.URL, err = policy.Parse(s.AlarmURL); err != nil {
+		f.Add("alarm-url", err.Error(),
+			"for example https://ops.example.com/verifyd; callbacks' rules hold for it")
+	}
+	if _, err := standardwebhooks.NewWebhook(s.AlarmSecret); err != nil || s.AlarmSecret == "" {
+		f.Add("alarm-secret", `it is not "whsec_" and base64`,
+			`make one with: echo "whsec_$(openssl rand -base64 32)"`)
+	}
+	return c
+}

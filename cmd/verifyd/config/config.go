@@ -1,0 +1,263 @@
+package config
+
+import (
+	"cmp"
+	"crypto/x509"
+	"fmt"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"verifyd/cmd/verifyd/version"
+
+	"github.com/rs/zerolog"
+
+	"verifyd/cmd/verifyd/logging"
+	"verifyd/cmd/verifyd/trace"
+	"verifyd/dispatcher/callback"
+	"verifyd/edge"
+	"verifyd/edge/account"
+	"verifyd/edge/dashboard/logins"
+	"verifyd/edge/limit"
+	"verifyd/edge/network"
+	"verifyd/natsconf"
+	"verifyd/sessions"
+	"verifyd/sessions/urlpolicy"
+)
+
+// Config is what a Program runs with: every value checked.
+type Config struct {
+	Store      Store
+	Edge       bool // this process runs the edge
+	Dispatcher bool // this process runs the dispatcher
+
+	Listen, AdminListen string
+	AdminNames          []string // by which the operators' address is asked, besides addresses and localhost
+	BaseURL             string   // empty: derived from the listening port
+	TrustedProxies      []netip.Prefix
+	PlainSessions       bool // new sessions are not sealed under keys of their own
+	Networks            []network.Settings
+	NetworkRoots        *x509.CertPool // nil: the system's
+	DevNetwork          string         // where the dev network listens; empty: none
+	DevDashboard        bool           // it leads into the dashboard, too
+	DashboardAllow      logins.Allow
+	DevForLive          bool // live sessions may use it too
+	TestKeys            bool // test keys are taken; their sessions use the dev network alone
+
+	CallbackRoots       *x509.CertPool // nil: the system's
+	CallbackPolicy      *urlpolicy.Policy
+	CallbackProxy       *callback.Proxy // nil: none
+	CallbackConnections int
+	CallbackAttempts    int
+	CallbackShare       int // of one account
+	CallbackTimeout     time.Duration
+	CallbackRetryFor    time.Duration
+	DefaultPolicy       sessions.Policy
+
+	Rate       account.Rate
+	FailedKeys account.Rate // per address
+	SignIns    account.Rate // per address
+	Quota      int64
+
+	Log    zerolog.Logger
+	Logger *logging.Logger // what log writes to; nil in tests
+
+	Traces         *trace.Config // nil: nothing is traced
+	TraceReceivers bool
+	Alarms         Alarms
+	CopyTo         string // folder of the store's copy; empty: none
+
+	Now func() time.Time // tests move it; nil: time.Now
+}
+
+// Config checks every setting. The error lists all faults.
+func (s Settings) Config(log zerolog.Logger) (Config, error) {
+	var f Faults
+	c := Config{Log: log, Store: s.StoreSettings.Config(&f)}
+	s.roles(&c, &f)
+	s.edgeConfig(&c, &f)
+	s.NetworkConfig(&c, &f)
+	s.callbackConfig(&c, &f)
+	s.limitConfig(&c, &f)
+	c.Alarms = s.alarmSettings.config(&f, c.CallbackPolicy)
+	c.CopyTo = s.copySettings.config(&f, c.Store)
+	c.Traces, c.TraceReceivers = s.traceSettings.config(&f), s.TraceCallbacks
+	if s.KeepResults < s.CallbackRetryFor+time.Hour {
+		f.Add("keep-results", fmt.Sprintf(
+			"%s is less than an hour longer than VERIFYD_CALLBACK_RETRY_FOR (%s): outcomes could be forgotten before they are delivered", s.KeepResults, s.CallbackRetryFor),
+			"for example 72h")
+	}
+	return c, f.Err()
+}
+
+func (s Settings) roles(c *Config, f *Faults) {
+	for role := range strings.SplitSeq(s.Roles, ",") {
+		switch strings.TrimSpace(role) {
+		case "edge":
+			c.Edge = true
+		case "dispatcher":
+			c.Dispatcher = true
+		default:
+			f.Add("roles", fmt.Sprintf("%q is not a role", role), "use edge, dispatcher or edge,dispatcher")
+		}
+	}
+}
+
+func (s Settings) edgeConfig(c *Config, f *Faults) {
+	c.Listen = Address(f, "listen", s.Listen)
+	if s.AdminListen != "" {
+		c.AdminListen = Address(f, "admin-listen", s.AdminListen)
+		c.AdminNames = s.adminNames(f)
+	}
+	c.TrustedProxies, c.PlainSessions = prefixes(f, "trusted-proxies", s.TrustedProxies), s.PlainSessions
+	if s.BaseURL != "" {
+		base, _, err := edge.ParseBaseURL(s.BaseURL)
+		if err != nil {
+			f.Add("base-url", fmt.Sprintf("%q is %v", s.BaseURL, err),
+				"for example https://verify.example.com")
+		}
+		c.BaseURL = base
+	}
+}
+
+// NetworkConfig checks the settings of identity networks, and of who may log in.
+func (s Settings) NetworkConfig(c *Config, f *Faults) {
+	c.TestKeys, c.DevForLive = s.TestKeys, s.DevNetwork
+	c.NetworkRoots = Roots(f, "network-ca-file", s.NetworkCAFile)
+	if c.TestKeys || c.DevForLive || s.DevNetworkDashboard {
+		c.DevNetwork, c.DevDashboard = s.DevNetworkListen, s.DevNetworkDashboard
+	}
+	var err error
+	if c.DashboardAllow, err = logins.ParseAllow(s.DashboardAllow); err != nil {
+		f.Add("dashboard-allow", err.Error(), "use open, or a list such as example:12345,@example.org")
+	}
+	if s.NetworksFile != "" {
+		c.Networks = append(c.Networks, NetworksFile(f, s.NetworksFile)...)
+	}
+	if s.NetworkIssuer != "" || s.NetworkKind != "" {
+		n := network.Settings{
+			ID: "default", Name: s.NetworkName, Kind: s.NetworkKind, Issuer: s.NetworkIssuer,
+			ClientID: s.NetworkClientID, ClientSecret: s.NetworkClientSecret, Dashboard: s.NetworkDashboard,
+		}
+		if n.Kind == "" {
+			n.Kind = network.KindOIDC
+		}
+		if _, err := network.New(n, network.Options{BaseURL: "https://verify.example.com"}); err != nil {
+			f.Add("network-issuer", err.Error(),
+				"one network takes VERIFYD_NETWORK_ISSUER or _KIND, _NAME, _CLIENT_ID and _CLIENT_SECRET")
+		}
+		c.Networks = append(c.Networks, n)
+	}
+	if s.NetworkIssuer == "" && s.NetworkKind == "" &&
+		(s.NetworkDashboard || s.NetworkClientID != "" || s.NetworkClientSecret != "" ||
+			s.NetworkName != "") {
+		f.Add("network-issuer", "not set, but other settings of that network are",
+			"set it to the network's issuer, for example https://accounts.example.com, or set VERIFYD_NETWORK_KIND")
+	}
+	if c.Edge && len(c.Networks) == 0 && !s.DevNetwork && s.NetworksFile == "" {
+		f.Add("network-issuer", "no identity network is configured, so nobody could sign in",
+			"set it to an OpenID Connect issuer such as https://accounts.example.com, or set VERIFYD_NETWORKS_FILE; to try things out: --dev-network")
+	}
+}
+
+// NetworksFile reads a YAML list of identity networks.
+func NetworksFile(f *Faults, path string) []network.Settings {
+	b, err := os.ReadFile(path) //nolint:gosec // the operator's own setting
+	if err != nil {
+		f.Add("networks-file", "the file cannot be read: "+Plain(err),
+			"give the path of a YAML list of networks")
+		return nil
+	}
+	networks, err := network.ParseFile(b)
+	if err != nil {
+		f.Add("networks-file", err.Error(), "the README shows a whole file")
+	}
+	return networks
+}
+
+func (s Settings) callbackConfig(c *Config, f *Faults) {
+	c.CallbackRoots = Roots(f, "callback-ca-file", s.CallbackCAFile)
+	var ports []uint16
+	if s.CallbackAllowPorts != "*" {
+		for text := range strings.SplitSeq(s.CallbackAllowPorts, ",") {
+			port, err := strconv.ParseUint(strings.TrimSpace(text), 10, 16)
+			if err != nil || port == 0 {
+				f.Add("callback-allow-ports", fmt.Sprintf("%q is not a port", text),
+					"use * or a list such as 443,8443")
+			}
+			ports = append(ports, uint16(port))
+		}
+	}
+	c.CallbackPolicy = urlpolicy.NewPolicy(prefixes(f, "callback-allow-cidrs", s.CallbackAllowCIDRs), ports)
+	if s.CallbackProxy != "" {
+		var err error
+		if c.CallbackProxy, err = callback.ParseProxy(s.CallbackProxy); err != nil {
+			f.Add("callback-proxy", err.Error(),
+				"for example http://proxy.internal:3128 or https://user:password@proxy.internal:3129, with special characters of the password percent-encoded")
+		}
+	}
+	c.DefaultPolicy = Policy(f, "callback-policy", s.CallbackPolicy)
+	s.callbackBounds(c, f)
+	c.CallbackTimeout, c.CallbackRetryFor = s.CallbackTimeout, s.CallbackRetryFor
+	if c.CallbackTimeout < time.Second || c.CallbackTimeout > time.Minute {
+		f.Add("callback-timeout", fmt.Sprintf("%s is out of range", s.CallbackTimeout),
+			"use 1s to 1m, for example 10s")
+	}
+	if c.CallbackRetryFor < 0 || c.CallbackRetryFor > 24*time.Hour {
+		f.Add("callback-retry-for", fmt.Sprintf("%s is out of range", s.CallbackRetryFor),
+			"use 0s to 24h, for example 15m")
+	}
+	// 0s is one try; the dispatcher's zero is its default
+	c.CallbackRetryFor = max(c.CallbackRetryFor, time.Nanosecond)
+}
+
+func (s Settings) limitConfig(c *Config, f *Faults) {
+	rate, err := limit.ParseRate(s.RateLimit)
+	if err != nil {
+		f.Add("rate-limit", err.Error(), "for example 20/s")
+		return
+	}
+	rate.Burst = s.RateBurst
+	if err := limit.Valid(rate); err != nil {
+		f.Add("rate-burst", err.Error(), "for example 40")
+	}
+	if c.FailedKeys, err = limit.ParseRate(s.FailedKeyLimit); err != nil {
+		f.Add("failed-key-limit", err.Error(), "for example 10/m")
+	} else if c.FailedKeys.Burst *= 2; limit.Valid(c.FailedKeys) != nil {
+		f.Add("failed-key-limit", fmt.Sprintf("%s is too much: its burst is twice as many", s.FailedKeyLimit),
+			"for example 10/m")
+	}
+	if c.SignIns, err = limit.ParseRate(s.SignInLimit); err != nil {
+		f.Add("sign-in-limit", err.Error(), "for example 600/m")
+	}
+	c.Rate, c.Quota = rate, s.MonthlyQuota
+	if c.Quota < 1 {
+		f.Add("monthly-quota", fmt.Sprintf("%d allows no session", s.MonthlyQuota), "for example 100000")
+	}
+}
+
+// KeepResults is how long this process's settings have results kept.
+func (c Config) KeepResults() time.Duration {
+	return cmp.Or(c.Store.Topology.KeepResults, natsconf.DefaultKeepResults)
+}
+
+// NATSRoles are the roles of this process as the NATS servers know them.
+func (c Config) NATSRoles() (roles []natsconf.Role) {
+	if c.Edge {
+		roles = append(roles, natsconf.RoleEdge)
+	}
+	if c.Dispatcher {
+		roles = append(roles, natsconf.RoleDispatcher)
+	}
+	return roles
+}
+
+// CallbackClient makes what dials receivers.
+func (c Config) CallbackClient() *callback.Client {
+	return callback.New(callback.Config{
+		RootCAs: c.CallbackRoots, Policy: c.CallbackPolicy, Timeout: c.CallbackTimeout,
+		UserAgent: "verifyd/" + version.Text(), Proxy: c.CallbackProxy,
+	})
+}

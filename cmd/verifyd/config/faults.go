@@ -1,0 +1,52 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+)
+
+// UsageError marks a fault of the command line or the settings.
+type UsageError struct{ err error }
+
+// Usage marks an error as one.
+func Usage(err error) error { return UsageError{err} }
+
+// Error returns the text of what it marks.
+func (e UsageError) Error() string { return e.err.Error() }
+
+// Unwrap returns what it marks.
+func (e UsageError) Unwrap() error { return e.err }
+
+// Faults gathers what is wrong with the settings, so that all of it is reported at once.
+type Faults []error
+
+// Add names the setting in all its forms, what is wrong with its value, and what would be right.
+func (f *Faults) Add(flag, wrong, right string) {
+	variable := "VERIFYD_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+	*f = append(*f, fmt.Errorf("%s (--%s): %s; %s", variable, flag, wrong, right))
+}
+
+// Err returns all faults as one error, a line each; nil where there are none.
+func (f *Faults) Err() error { return errors.Join(*f...) }
+
+// Plain returns an error of the os package without its operation and path, which the setting's own line has.
+func Plain(err error) string {
+	if path, ok := errors.AsType[*os.PathError](err); ok {
+		return path.Err.Error()
+	}
+	return err.Error()
+}
+
+// settingForms is how add names a setting.
+var settingForms = regexp.MustCompile(`\bVERIFYD_[A-Z_]+ \((--[a-z-]+)\)`)
+
+// OwnErr is Err for a command whose flags are its own: no variable sets them.
+func (f *Faults) OwnErr() error {
+	if err := f.Err(); err != nil {
+		return errors.New(settingForms.ReplaceAllString(err.Error(), "$1"))
+	}
+	return nil
+}

@@ -1,0 +1,44 @@
+package config
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/rs/zerolog"
+
+	"verifyd/cmd/verifyd/logging"
+	"verifyd/edge"
+)
+
+// Logger makes the log of the process, on standard error: standard output is for results.
+func (s LogSettings) Logger(w io.Writer) (*logging.Logger, error) {
+	var f Faults
+	level, err := logging.ParseLevel(s.LogLevel)
+	if err != nil {
+		f.Add("log-level", fmt.Sprintf("%q is not a level", s.LogLevel),
+			"use trace, debug, info, warn or error")
+	}
+	switch s.LogFormat {
+	case "auto":
+		if IsTerminal(w) {
+			w = zerolog.ConsoleWriter{Out: w, TimeFormat: "15:04:05.000"}
+		}
+	case "console":
+		w = zerolog.ConsoleWriter{Out: w, TimeFormat: "15:04:05.000", NoColor: !IsTerminal(w)}
+	case "json":
+	default:
+		f.Add("log-format", fmt.Sprintf("%q is not a format", s.LogFormat), "use auto, console or json")
+	}
+	return logging.New(w, level, edge.LogMessage), f.Err()
+}
+
+// IsTerminal reports whether a person reads what is written to w.
+func IsTerminal(w io.Writer) bool {
+	file, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}

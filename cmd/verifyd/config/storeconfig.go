@@ -1,0 +1,143 @@
+package config
+
+import (
+	"crypto/x509"
+	"fmt"
+	"math"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"verifyd/natsconf"
+	"verifyd/natsconf/secretbox"
+)
+
+// Store is where the data is.
+type Store struct {
+	DataDir    string
+	NATSURL    string
+	NATSCreds  string
+	NATSRoots  *x509.CertPool
+	Sync       natsconf.SyncMode
+	StoreBytes int64
+	Topology   natsconf.TopologyOptions
+	Key        *secretbox.Key // nil: the file in the data directory
+	KeyFile    string
+}
+
+// Config checks the settings of the store.
+func (s StoreSettings) Config(f *Faults) Store {
+	c := Store{
+		DataDir: s.DataDir, NATSURL: s.NATSURL, NATSCreds: s.NATSCreds, Sync: natsconf.SyncMode(s.Sync),
+		KeyFile:   s.SecretKeyFile,
+		NATSRoots: Roots(f, "nats-ca-file", s.NATSCAFile),
+		Topology: natsconf.TopologyOptions{
+			Replicas: s.Replicas, KeepResults: s.KeepResults, Embedded: s.NATSURL == "",
+		},
+	}
+	if c.Sync != natsconf.SyncAlways && c.Sync != natsconf.SyncInterval {
+		f.Add("sync", fmt.Sprintf("%q is not a mode", s.Sync),
+			"use always, or interval where losing the last two minutes in a power cut is acceptable")
+	}
+	var err error
+	if c.StoreBytes, err = ParseBytes(s.StoreLimit); err != nil {
+		f.Add("store-limit", err.Error(), "for example 8GiB")
+	}
+	if s.KeepResults < time.Hour || s.KeepResults > 90*24*time.Hour {
+		f.Add("keep-results", fmt.Sprintf("%s is out of range", s.KeepResults),
+			"use 1h to 2160h, for example 72h")
+	}
+	s.replicas(&c, f)
+	s.secretKey(&c, f)
+	s.external(c, f)
+	return c
+}
+
+func (s StoreSettings) replicas(c *Store, f *Faults) {
+	if s.Replicas == 0 {
+		c.Topology.Replicas = 1
+		if s.NATSURL != "" {
+			c.Topology.Replicas = 3
+		}
+	}
+	if r := c.Topology.Replicas; r < 1 || r > 5 || r%2 == 0 {
+		f.Add("replicas", fmt.Sprintf("%d is not a number of copies that can hold a majority", r),
+			"use 1, 3 or 5")
+	}
+	if s.NATSURL == "" && c.Topology.Replicas != 1 {
+		f.Add("replicas", "the embedded store keeps one copy",
+			"leave it out, or set VERIFYD_NATS_URL to a cluster")
+	}
+}
+
+func (s StoreSettings) secretKey(c *Store, f *Faults) {
+	if s.SecretKey != "" && s.SecretKeyFile != "" {
+		f.Add("secret-key", "set together with VERIFYD_SECRET_KEY_FILE", "use one of them")
+	}
+	if s.SecretKey != "" {
+		k, err := secretbox.ParseKey(s.SecretKey)
+		if err != nil {
+			f.Add("secret-key", "the value is "+err.Error(), "all processes of one service share it")
+			return
+		}
+		c.Key = &k
+	}
+	if s.NATSURL != "" && s.SecretKey == "" && s.SecretKeyFile == "" {
+		f.Add("secret-key", "not set, and an external store is shared by processes that need the same key",
+			"make one with: openssl rand -base64 32")
+	}
+}
+
+func (s StoreSettings) external(c Store, f *Faults) {
+	for text := range strings.SplitSeq(c.NATSURL, ",") {
+		u, err := url.Parse(text)
+		if c.NATSURL != "" && (err != nil || u.Scheme != "nats" && u.Scheme != "tls" || u.Hostname() == "") {
+			// The value is not shown: it may hold a password.
+			f.Add("nats-url", "it is not a list of nats:// or tls:// URLs",
+				"for example tls://nats-1.internal:4222,tls://nats-2.internal:4222")
+		}
+	}
+	if s.NATSCAFile != "" && !strings.Contains(c.NATSURL, "tls://") {
+		f.Add("nats-ca-file", "set without a tls:// server in VERIFYD_NATS_URL",
+			"write tls:// there, or leave this out")
+	}
+	if c.NATSCreds != "" {
+		if err := natsconf.CheckCredential(c.NATSCreds); err != nil {
+			f.Add("nats-creds", err.Error(),
+				"give the path of a NATS credentials file, or of the seed of a user's nkey")
+		}
+		if c.NATSURL == "" {
+			f.Add("nats-creds", "set without VERIFYD_NATS_URL", "set the URL of the external servers too")
+		}
+	}
+}
+
+// byteUnits in the order they are tried: the longest ending first.
+var byteUnits = []struct {
+	ending string
+	bytes  int64
+}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"B", 1}}
+
+// ParseBytes reads a size such as 8GiB.
+func ParseBytes(s string) (int64, error) {
+	i := slices.IndexFunc(byteUnits, func(u struct {
+		ending string
+		bytes  int64
+	},
+	) bool {
+		return strings.HasSuffix(s, u.ending)
+	})
+	if i < 0 {
+		return 0, fmt.Errorf("%q has no unit (B, KiB, MiB, GiB, TiB)", s)
+	}
+	n, err := strconv.ParseInt(strings.TrimSuffix(s, byteUnits[i].ending), 10, 64)
+	if err != nil || n < 1 || n > math.MaxInt64/byteUnits[i].bytes {
+		return 0, fmt.Errorf("%q is not a whole number and a unit", s)
+	}
+	if n *= byteUnits[i].bytes; n < natsconf.MinStoreBytes {
+		return 0, fmt.Errorf("%q is too small to work with; at least %dMiB", s, natsconf.MinStoreBytes>>20)
+	}
+	return n, nil
+}

@@ -1,0 +1,57 @@
+package config
+
+import (
+	"net/url"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+
+	"verifyd/cmd/verifyd/trace"
+)
+
+// traceSettings say where the spans of sessions go. The standard variables of OpenTelemetry are taken too.
+type traceSettings struct {
+	TraceEndpoint  string  `env:"VERIFYD_TRACE_ENDPOINT,OTEL_EXPORTER_OTLP_ENDPOINT" help:"Collector that spans of sessions are sent to, by OTLP over HTTP: http://collector:4318; empty: nothing is traced."`
+	TraceHeaders   string  `secret:"" env:"VERIFYD_TRACE_HEADERS,OTEL_EXPORTER_OTLP_HEADERS" help:"Header fields sent to it, name=value with commas between and the values percent-encoded."`
+	TraceCAFile    string  `name:"trace-ca-file" env:"VERIFYD_TRACE_CA_FILE,OTEL_EXPORTER_OTLP_CERTIFICATE" help:"Extra PEM roots for its certificate."`
+	TraceShare     float64 `default:"1" help:"Part of the sessions that is traced, up to 1."`
+	TraceCallbacks bool    `help:"Callbacks of traced sessions carry their trace context (traceparent) to the receiver."`
+}
+
+// config checks the settings; nil: nothing is traced.
+func (s traceSettings) config(f *Faults) *trace.Config {
+	if s.TraceEndpoint == "" {
+		if s.TraceCallbacks {
+			f.Add("trace-callbacks", "set, but nothing is traced",
+				"set VERIFYD_TRACE_ENDPOINT too, or leave this out")
+		}
+		return nil
+	}
+	c := &trace.Config{
+		Share: s.TraceShare, RootCAs: Roots(f, "trace-ca-file", s.TraceCAFile), Headers: map[string]string{},
+	}
+	u, err := url.Parse(s.TraceEndpoint)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil ||
+		u.RawQuery != "" || u.Fragment != "" {
+		// The value is not shown: it may hold a password.
+		f.Add("trace-endpoint", "it is not the http or https address of a collector, without user, query and fragment", "for example http://collector.internal:4318")
+	}
+	c.Endpoint = u
+	if s.TraceShare <= 0 || s.TraceShare > 1 {
+		f.Add("trace-share", "it is not above 0 and up to 1", "for example 0.1 for a tenth of the sessions")
+	}
+	for pair := range strings.SplitSeq(s.TraceHeaders, ",") {
+		name, value, ok := strings.Cut(strings.TrimSpace(pair), "=")
+		value, err := url.PathUnescape(value)
+		switch {
+		case s.TraceHeaders == "":
+		case !ok || err != nil || !httpguts.ValidHeaderFieldName(name) ||
+			!httpguts.ValidHeaderFieldValue(value):
+			f.Add("trace-headers", "it is not a list of name=value with percent-encoded values",
+				"for example authorization=Bearer%20TOKEN")
+		default:
+			c.Headers[name] = value
+		}
+	}
+	return c
+}

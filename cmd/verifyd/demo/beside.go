@@ -1,0 +1,148 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"verifyd/cmd/verifyd/config"
+	"verifyd/cmd/verifyd/store"
+	"verifyd/edge/devnetwork"
+	"verifyd/edge/network"
+)
+
+// besideWait bounds how long the service may take to be there, and to know the network: it asks again after a
+// while where that came later.
+const besideWait = time.Minute
+
+// Beside plays integrator, identity network and user beside a running service.
+type Beside struct {
+	config.StoreSettings `embed:"" group:"store"`
+
+	Service       string `required:"" placeholder:"URL" help:"{base_url} of the running service."`
+	Network       string `required:"" placeholder:"URL" help:"Origin under which the service's proxy shows the demo's identity network; the service has it as VERIFYD_NETWORK_ISSUER."`
+	NetworkListen string `default:":9000" help:"Where the proxy finds that network."`
+	ClientID      string `name:"client-id" default:"verifyd" help:"The service's client id there."`
+	ClientSecret  string `secret:"" env:"VERIFYD_NETWORK_CLIENT_SECRET" required:"" help:"The service's client secret there."`
+
+	Receiver       string `required:"" placeholder:"URL" help:"Origin under which the proxy shows the sample integrator's receiver."`
+	ReceiverListen string `default:":9001" help:"Where the proxy finds that receiver."`
+
+	Auto bool `help:"Exit after the first callback: 0 when its signature verified."`
+}
+
+// Play enrolls the sample integrator by the operator's credential, plays the user once, shows the callback,
+// and then lets people try.
+func (b Beside) Play(ctx context.Context, by Operator, out, errOut io.Writer) error {
+	d := &demo{out: out, err: errOut, operator: by, began: time.Now()}
+	defer d.stop()
+	if err := b.provide(d); err != nil {
+		return err
+	}
+	var l net.Listener
+	l, err := net.Listen("tcp", b.ReceiverListen)
+	if err != nil {
+		return config.Usage(fmt.Errorf("--receiver-listen: %w", err))
+	}
+	d.integrator = receiveAt(l)
+	d.integrator.shown = b.Receiver
+	d.run("sample integrator", d.integrator)
+	if err := b.enroll(ctx, d); err != nil {
+		return err
+	}
+	if err := b.await(ctx, d); err != nil {
+		return err
+	}
+	if err := d.auto(ctx, besideNetwork); err != nil || b.Auto {
+		return err
+	}
+	return d.interactive(ctx, "It is played on "+b.Network+".")
+}
+
+// besideNetwork is the id of a network that is configured without a file.
+const besideNetwork = "default"
+
+// provide runs the identity network.
+func (b Beside) provide(d *demo) error {
+	dev, err := devnetwork.New(devnetwork.Config{
+		Listen: b.NetworkListen, Issuer: b.Network, ClientID: b.ClientID, ClientSecret: b.ClientSecret,
+		Logger: zerolog.Nop(),
+	})
+	if err != nil {
+		return config.Usage(err)
+	}
+	if err := dev.Listen(); err != nil {
+		return config.Usage(fmt.Errorf("--network-listen: %w", err))
+	}
+	s := dev.Settings()
+	s.ID = besideNetwork
+	n, err := network.New(s, network.Options{BaseURL: b.Service})
+	if err != nil {
+		return errors.Join(config.Usage(err), dev.Close())
+	}
+	dev.AllowRedirect(n.RedirectURI())
+	d.run("dev network", dev)
+	d.say("an identity network that is not real is up at %s", b.Network)
+	return nil
+}
+
+// enroll makes the account and the key on the store itself.
+func (b Beside) enroll(ctx context.Context, d *demo) error {
+	var f config.Faults
+	cfg := b.Config(&f)
+	if err := f.Err(); err != nil {
+		return config.Usage(err)
+	}
+	st, err := store.Reach(ctx, cfg, zerolog.New(d.err).Level(zerolog.ErrorLevel), store.ToUse)
+	if err != nil {
+		return err
+	}
+	defer st.Close()
+	a, secret, err := d.account(ctx, st.Accounts)
+	if err != nil {
+		return err
+	}
+	return d.integrator.enroll(b.Service, secret, a.Secrets[0].Value)
+}
+
+// await tries a sign-in's first steps until the service leads to the network.
+func (b Beside) await(ctx context.Context, d *demo) error {
+	ctx, cancel := context.WithTimeout(ctx, besideWait)
+	defer cancel()
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		err := b.tryOnce(ctx, d)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("the service at %s is not ready for a sign-in: %w", b.Service, err)
+		}
+	}
+}
+
+func (b Beside) tryOnce(ctx context.Context, d *demo) error {
+	s, err := d.integrator.start(ctx, User)
+	if err != nil {
+		return err
+	}
+	browser := NewBrowser()
+	p, err := browser.Open(ctx, s.VerifyURL)
+	if err != nil {
+		return err
+	}
+	if p, err = browser.Press(ctx, p, besideNetwork); err != nil {
+		return err
+	}
+	// Where the service does not know the network yet, the page says so, and its status is 200.
+	_, _, err = p.form(devNetworkButton)
+	return err
+}

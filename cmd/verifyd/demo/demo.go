@@ -1,0 +1,320 @@
+// Package demo shows the whole path of a verification: the service, an identity network that is not real, a
+// sample integrator that starts sessions and takes callbacks, and a browser that signs in. The end-to-end
+// tests use integrator and browser, too.
+package demo
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kong"
+	"github.com/rs/zerolog"
+
+	"verifyd/cmd/verifyd/config"
+	"verifyd/cmd/verifyd/logging"
+	"verifyd/cmd/verifyd/service"
+	"verifyd/cmd/verifyd/supervise"
+	"verifyd/dispatcher/callback/localca"
+	"verifyd/edge/account"
+)
+
+const (
+	// demoListen is where the demo is found when nothing else is there.
+	demoListen  = "127.0.0.1:8080"
+	demoAccount = "Harbor Guild"
+	// User is whom the sample integrator verifies.
+	User      = "sailor_42"
+	demoOwner = "harbormaster" // on the dev network
+	// devNetworkButton signs in on the dev network's page.
+	devNetworkButton = "sign-in"
+	// autoTimeout bounds the automatic demo, which takes a fraction of it.
+	autoTimeout = 30 * time.Second
+)
+
+// Options say how the demo is played.
+type Options struct {
+	Auto     bool // play the browser too, and end after the callback
+	LogLevel string
+	Operator Operator
+	Out, Err io.Writer
+}
+
+// Operator is who enrolls the sample integrator.
+type Operator struct {
+	Actor account.Actor
+	// Account returns the account of a name, where an operator may hand something out of it.
+	Account func(ctx context.Context, s *account.Store, name string) (account.Account, error)
+}
+
+// Run shows the whole path on loopback, with a store that is thrown away.
+func Run(ctx context.Context, o Options) (err error) {
+	j, err := config.LogSettings{LogLevel: o.LogLevel, LogFormat: "auto"}.Logger(o.Err)
+	if err != nil {
+		return config.Usage(err)
+	}
+	dir, err := os.MkdirTemp("", "verifyd-demo-")
+	if err != nil {
+		return fmt.Errorf("make a temporary folder: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	s := &demo{out: o.Out, err: o.Err, operator: o.Operator, began: time.Now()}
+	if err := s.start(ctx, dir, j); err != nil {
+		return err
+	}
+	defer s.stop()
+	if o.Auto {
+		return s.auto(ctx, "dev")
+	}
+	return s.interactive(ctx, "Ctrl-C ends the demo and removes its store.")
+}
+
+// demo is a running demo.
+type demo struct {
+	out, err   io.Writer
+	operator   Operator
+	began      time.Time
+	program    *service.Program
+	integrator *Integrator
+	stops      []func()
+}
+
+func (d *demo) stop() {
+	for _, stop := range slices.Backward(d.stops) {
+		stop()
+	}
+}
+
+// say prints a step with the time since the start.
+func (d *demo) say(format string, args ...any) {
+	_, _ = fmt.Fprintf(d.out, "%8.3f s  %s\n", time.Since(d.began).Seconds(), fmt.Sprintf(format, args...))
+}
+
+// detail prints lines that belong to the step above.
+func (d *demo) detail(lines ...string) {
+	for _, l := range lines {
+		_, _ = fmt.Fprintf(d.out, "              %s\n", l)
+	}
+}
+
+func (d *demo) start(ctx context.Context, dir string, j *logging.Logger) (err error) {
+	defer func() {
+		if err != nil {
+			d.stop()
+		}
+	}()
+	ca, err := localca.New()
+	if err != nil {
+		return err
+	}
+	caFile := filepath.Join(dir, "receiver-ca.pem")
+	if err := os.WriteFile(caFile, ca.PEM(), 0o600); err != nil {
+		return fmt.Errorf("write the receiver's authority: %w", err)
+	}
+	if d.integrator, err = NewIntegrator(ca); err != nil {
+		return err
+	}
+	d.run("sample integrator", d.integrator)
+	cfg, err := Config(dir, caFile, j.Log())
+	if err != nil {
+		return err
+	}
+	cfg.Logger = j
+	d.program = service.New(cfg)
+	failed := d.run("service", d.program)
+	select {
+	case <-d.program.Ready:
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	d.say("verifyd is up at %s, with an embedded store and an identity network that is not real",
+		d.program.Base)
+	d.say("the dashboard is at %s/dashboard: log in as %s to see what the sample integrator does",
+		d.program.Base, demoOwner)
+	return d.enroll(ctx)
+}
+
+// run serves until the demo stops.
+func (d *demo) run(name string, s supervise.Service) (failed <-chan error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	end := make(chan error, 1)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := s.Serve(ctx); err != nil && ctx.Err() == nil {
+			end <- fmt.Errorf("%s: %w", name, err)
+		}
+	}()
+	d.stops = append(d.stops, func() { cancel(); <-done })
+	return end
+}
+
+// Config configures the service through the same settings that operators use, whatever the environment
+// says.
+func Config(dir, caFile string, log zerolog.Logger) (config.Config, error) {
+	try := func(listen string) (config.Config, error) {
+		var c struct{ config.Settings }
+		parser, err := kong.New(&c)
+		if err != nil {
+			return config.Config{}, fmt.Errorf("settings of the demo: %w", err)
+		}
+		if _, err := parser.Parse([]string{
+			"--data-dir", filepath.Join(dir, "store"), "--listen", listen, "--admin-listen", "",
+			"--dev-network", "--test-keys",
+			"--dev-network-dashboard", "--dashboard-allow", "open",
+			"--callback-ca-file", caFile, "--callback-allow-cidrs", "127.0.0.0/8",
+		}); err != nil {
+			return config.Config{}, fmt.Errorf("settings of the demo: %w", err)
+		}
+		return c.Config(log)
+	}
+	if free(demoListen) {
+		return try(demoListen)
+	}
+	return try("127.0.0.1:0")
+}
+
+// enroll does what an operator and an integrator do once.
+func (d *demo) enroll(ctx context.Context) error {
+	accounts := d.program.Store.Accounts
+	a, secret, err := d.account(ctx, accounts)
+	if err != nil {
+		return err
+	}
+	owner := account.Member{Network: "dev", Subject: demoOwner, Name: demoOwner, Role: account.RoleOwner}
+	if _, err := accounts.AddMember(ctx, d.operator.Actor, a.ID, owner); err != nil {
+		return err
+	}
+	if err := d.program.Knows(ctx, secret); err != nil {
+		return err
+	}
+	return d.integrator.enroll(d.program.Base, secret, a.Secrets[0].Value)
+}
+
+// account makes the sample integrator's account, where it is missing, and a key.
+func (d *demo) account(ctx context.Context, accounts *account.Store) (a account.Account, secret string,
+	err error) {
+	a, err = accounts.CreateAccount(ctx, d.operator.Actor, demoAccount)
+	if errors.Is(err, account.ErrAccountExists) {
+		// beside a service it could be somebody else's
+		a, err = d.operator.Account(ctx, accounts, demoAccount)
+	}
+	if err != nil {
+		return a, "", err
+	}
+	secret, key, err := accounts.CreateKey(ctx, d.operator.Actor, a.ID, account.KeyOptions{Name: "demo"})
+	if err != nil {
+		return a, "", err
+	}
+	d.say("%s has an API key (%s) and a signing secret", a.Name, key.Prefix()+"…"+key.Last4)
+	return a, secret, nil
+}
+
+// begin starts a session as the sample integrator.
+func (d *demo) begin(ctx context.Context) (Started, error) {
+	s, err := d.integrator.start(ctx, User)
+	if err != nil {
+		return s, err
+	}
+	answer, err := json.Marshal(s)
+	if err != nil {
+		return s, fmt.Errorf("show the session: %w", err)
+	}
+	d.say("the sample integrator called POST /verify/init and got:")
+	d.detail(string(answer))
+	return s, nil
+}
+
+// show prints a callback.
+func (d *demo) show(got Received) error {
+	d.say("the callback arrived: POST %s", d.integrator.CallbackURL())
+	for _, name := range []string{
+		"Content-Type", "User-Agent", "Webhook-Id", "Webhook-Timestamp", "Webhook-Signature",
+	} {
+		d.detail(strings.ToLower(name) + ": " + got.Header.Get(name))
+	}
+	d.detail("", string(got.Body), "")
+	if got.answer != "" {
+		return fmt.Errorf("the sample integrator did not take the callback: %s", got.answer)
+	}
+	d.say("its signature verified with the account's signing secret: %s is verified: %v",
+		got.result.PlatformUserID, got.result.Verified)
+	return nil
+}
+
+func (d *demo) interactive(ctx context.Context, ending string) error {
+	for {
+		s, err := d.begin(ctx)
+		if err != nil {
+			return err
+		}
+		d.detail("", "Open this link and sign in as anybody you like:", "", "    "+s.VerifyURL, "", ending,
+			"")
+		expired := time.NewTimer(time.Until(s.ExpiresAt))
+		select {
+		case got := <-d.integrator.received:
+			if err := d.show(got); err != nil {
+				return err
+			}
+			d.detail("", "Here is the next one:")
+		case <-expired.C:
+			d.say("the link has expired: no callback is sent for it. Here is another:")
+		case <-ctx.Done():
+			expired.Stop()
+			return nil
+		}
+		expired.Stop()
+	}
+}
+
+// auto plays the browser: the same pages, forms and redirects that a person's browser would go through.
+func (d *demo) auto(ctx context.Context, network string) error {
+	ctx, cancel := context.WithTimeout(ctx, autoTimeout)
+	defer cancel()
+	s, err := d.begin(ctx)
+	if err != nil {
+		return err
+	}
+	b := NewBrowser()
+	b.Visited = func(method string, u *url.URL, status int) {
+		d.say("browser: %s %s://%s%s → %d", method, u.Scheme, u.Host, u.Path, status)
+	}
+	p, err := b.Open(ctx, s.VerifyURL)
+	if err != nil {
+		return err
+	}
+	for _, step := range []struct{ heading, button string }{
+		{"sign-in page", network}, {"dev network", devNetworkButton},
+	} {
+		if p, err = b.Press(ctx, p, step.button); err != nil {
+			return fmt.Errorf("%s: %w", step.heading, err)
+		}
+	}
+	d.say("the user reads: %s", p.Title())
+	select {
+	case got := <-d.integrator.received:
+		return d.show(got)
+	case <-ctx.Done():
+		return errors.New("no callback arrived in time; run again with --log-level info to see why")
+	}
+}
+
+// free reports whether an address can be listened on.
+func free(address string) bool {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return false
+	}
+	return l.Close() == nil
+}

@@ -1,0 +1,158 @@
+package demo
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"verifyd/dispatcher/callback/localca"
+	"verifyd/edge/client"
+)
+
+const (
+	// CallbackPath is where the sample integrator takes callbacks.
+	CallbackPath = "/callback"
+	// callbackBytes is far more than the contract's three fields can take.
+	callbackBytes = 64 << 10
+)
+
+// Integrator is the demo's sample integrator: it starts sessions as a chat bot would, and receives callbacks
+// over real https.
+type Integrator struct {
+	Base   string // {base_url} of the service
+	shown  string // origin under which a TLS proxy shows the receiver; empty: its own address
+	APIKey string
+	desk   *client.Receiver // takes callbacks once the signing secret is known
+
+	Listener net.Listener
+	Server   *http.Server
+	received chan Received
+}
+
+// Received is one callback as it came in.
+type Received struct {
+	Header http.Header
+	Body   []byte
+	result client.Result
+	answer string // what the receiver said, where it did not take the callback
+}
+
+// NewIntegrator opens the receiver with a certificate of its own authority.
+func NewIntegrator(ca *localca.Authority) (*Integrator, error) {
+	cert, err := ca.Issue(localca.Certificate{Hosts: []string{"127.0.0.1"}})
+	if err != nil {
+		return nil, fmt.Errorf("certificate of the sample integrator: %w", err)
+	}
+	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{
+		Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listen as the sample integrator: %w", err)
+	}
+	return receiveAt(l), nil
+}
+
+func receiveAt(l net.Listener) *Integrator {
+	i := &Integrator{Listener: l, received: make(chan Received, 16)}
+	i.Server = &http.Server{Handler: http.HandlerFunc(i.receive), ReadTimeout: 10 * time.Second}
+	return i
+}
+
+// Serve receives callbacks until ctx ends.
+func (i *Integrator) Serve(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, func() { _ = i.Server.Close() })
+	defer stop()
+	if err := i.Server.Serve(i.Listener); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("sample integrator: %w", err)
+	}
+	return ctx.Err()
+}
+
+// enroll hands the integrator what it got from the service.
+func (i *Integrator) enroll(base, apiKey, signingSecret string) (err error) {
+	i.Base, i.APIKey = base, apiKey
+	i.desk, err = client.NewReceiver([]string{signingSecret},
+		func(ctx context.Context, r client.Result) error {
+			if got, ok := ctx.Value(receivedKey{}).(*Received); ok {
+				got.result = r
+			}
+			return nil
+		}, client.WithTests())
+	return err
+}
+
+// CallbackURL returns where callbacks are to be sent.
+func (i *Integrator) CallbackURL() string {
+	return cmp.Or(i.shown, "https://"+i.Listener.Addr().String()) + CallbackPath
+}
+
+// receivedKey finds, in a request's context, the received that the demo shows.
+type receivedKey struct{}
+
+// receive lets the client's Receiver judge a callback, and keeps what came in and what was said to it, to be
+// shown.
+func (i *Integrator) receive(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, callbackBytes))
+	if err != nil || r.URL.Path != CallbackPath {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	got := &Received{Header: r.Header, Body: body}
+	r = r.WithContext(context.WithValue(r.Context(), receivedKey{}, got))
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	said := &overheard{ResponseWriter: w}
+	i.desk.ServeHTTP(said, r)
+	if said.status != http.StatusOK {
+		got.answer = said.words.String()
+	}
+	i.received <- *got
+}
+
+// overheard keeps a copy of an answer.
+type overheard struct {
+	http.ResponseWriter
+
+	status int
+	words  bytes.Buffer
+}
+
+func (o *overheard) WriteHeader(status int) {
+	o.status = status
+	o.ResponseWriter.WriteHeader(status)
+}
+
+func (o *overheard) Write(b []byte) (int, error) {
+	o.words.Write(b)
+	return o.ResponseWriter.Write(b)
+}
+
+// Started is the answer of POST /verify/init (contract §2.1).
+type Started = client.Started
+
+// start starts a session for a user.
+func (i *Integrator) start(ctx context.Context, user string) (Started, error) {
+	return i.StartFor(ctx, user, i.CallbackURL())
+}
+
+// StartFor starts a session for a user, whose callback goes elsewhere.
+func (i *Integrator) StartFor(ctx context.Context, user, callbackURL string) (Started, error) {
+	h := &http.Client{Timeout: BrowserTimeout, Transport: &http.Transport{DisableKeepAlives: true}}
+	c, err := client.New(i.Base, i.APIKey, client.WithHTTPClient(h))
+	if err != nil {
+		return Started{}, err
+	}
+	s, err := c.Start(ctx, client.Verification{
+		Platform: "demo chat", PlatformUserID: user, GuildID: "118203948571029384", CallbackURL: callbackURL,
+	})
+	if err != nil {
+		return s, fmt.Errorf("POST /verify/init: %w", err)
+	}
+	return s, nil
+}

@@ -1,0 +1,146 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"flag"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"verifyd/natsconf/natstest"
+)
+
+var diskRuns = flag.Int("disk-runs", 2, "how often TestFailingDisk has the disk under the store fail")
+
+const (
+	// failingSessions is how many users are under way around the failure, over failingFor.
+	failingSessions = 300
+	failingFor      = 6 * time.Second
+	// livesOn is how long the process lives on with the failed store.
+	livesOn = 5 * time.Second
+	// soonUnready is how soon a probe must learn of the failure. Users' writes meet it within milliseconds.
+	soonUnready = time.Second
+	// saysFailed is how each place where operators look says it.
+	saysFailed = "failed to write to its disk"
+)
+
+// The disk under the store fails while users are under way, and the process lives on for a while. It says so
+// at once, and what it had acknowledged, shown and sent before stands after a kill and a start on what
+// reached the disk: no second POST, nothing lost.
+//
+// A long run: go test ./cmd/verifyd -run FailingDisk -timeout 60m -v -args -disk-runs 50
+func TestFailingDisk(t *testing.T) {
+	natstest.NeedsEmbedded(t, "what its disk has synced")
+	if testing.Short() {
+		t.Skip("skipped under -short: it makes filesystems")
+	}
+	var all toll
+	ways := []struct {
+		name string
+		fail func(*natstest.Disk, testing.TB)
+	}{{"all writes", (*natstest.Disk).Fail}, {"only syncs", (*natstest.Disk).FailSyncs}}
+	for i := range *diskRuns {
+		way := ways[i%len(ways)]
+		t.Run(way.name, func(t *testing.T) { all.add(failDiskOnce(t, way.fail)) })
+	}
+	t.Logf("%d failures of the disk: %s", *diskRuns, &all)
+}
+
+func (tl *toll) add(more *toll) {
+	if more == nil {
+		return
+	}
+	tl.sessions += more.sessions
+	tl.delivered += more.delivered
+	tl.unknown += more.unknown
+	tl.unfinished += more.unfinished
+	tl.duplicates += more.duplicates
+	tl.lost += more.lost
+	tl.stuck += more.stuck
+	tl.toldFalsely += more.toldFalsely
+	tl.unasked += more.unasked
+	tl.wrong += more.wrong
+}
+
+func failDiskOnce(t *testing.T, fail func(*natstest.Disk, testing.TB)) *toll {
+	c := newChild(t)
+	disk := natstest.NewDisk(t, filepath.Join(c.dir, "store"))
+	t.Cleanup(func() { c.kill() }) // before the filesystem goes
+	c.env = append(c.env, "VERIFYD_LOG_LEVEL=info")
+	receiver := newCounter(t, c.inbox.ca, must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0")))
+	c.start(t)
+	key := c.makeKey(t, "Harbor Guild", "--rate-limit", "100000/s")
+	api{base: c.base(), key: key}.knownSoon(t)
+
+	users := &crowd{base: c.base(), key: key, counter: receiver}
+	ctx, cancel := context.WithTimeout(t.Context(), judgeAfter)
+	var wg sync.WaitGroup
+	defer func() { cancel(); wg.Wait() }()
+	wg.Go(func() { users.walk(ctx, rand.New(rand.NewPCG(rand.Uint64(), 2)), failingSessions, failingFor) })
+	pass(ctx, failingFor/4+rand.N(failingFor/2))
+
+	fail(disk, t)
+	// Where syncs alone fail, they do so from when the disk has to take something new. A filesystem that was
+	// shut down is met by a write, or found by one of the process's own looks, after which nothing is
+	// written.
+	natstest.Await(t, "the store meets the failure", func() bool {
+		log := c.log.String()
+		return strings.Contains(log, "Critical write error") || strings.Contains(log, saysFailed)
+	})
+	unready, failed := context.WithTimeout(ctx, soonUnready)
+	defer failed()
+	if c.unreadyWithin(unready) {
+		c.saysItFailed(t)
+	} else {
+		t.Errorf("/readyz says ready %s after the disk failed", soonUnready)
+	}
+	pass(ctx, livesOn)
+	c.kill()
+	disk.Remount(t)
+	c.start(t)
+	wg.Wait()
+	got := users.judge(t)
+	t.Logf("%s", got)
+	if got.broken() {
+		t.Errorf("broken promises: %s", got)
+	}
+	return got
+}
+
+// unreadyWithin waits until the process is not ready.
+func (c *child) unreadyWithin(ctx context.Context) bool {
+	for c.readyz(context.WithoutCancel(ctx)) {
+		if !pass(ctx, time.Millisecond) {
+			return false
+		}
+	}
+	return true
+}
+
+// saysItFailed looks at each place where operators look.
+func (c *child) saysItFailed(t *testing.T) {
+	t.Helper()
+	admin := api{base: "http://" + c.admin}
+	if _, _, why := admin.call(t, http.MethodGet, "/readyz", ""); !strings.Contains(string(why), saysFailed) {
+		t.Errorf("/readyz: %s", why)
+	}
+	if _, _, text := admin.call(t, http.MethodGet, "/metrics", ""); !strings.Contains(string(text),
+		"verifyd_store_failed 1") {
+		t.Error("the metrics do not say that the store has failed")
+	}
+	if !strings.Contains(c.log.String(), saysFailed) {
+		t.Errorf("the log does not say that the store has failed:\n%s", c.log)
+	}
+	// Where nothing can be read any more, that is so of the file that says where the process is, too.
+	if out, err := c.command(t, "status"); err == nil || !strings.Contains(out, saysFailed) &&
+		!strings.Contains(err.Error(), "the disk under it may have failed") {
+		t.Errorf("status: %v\n%s", err, out)
+	}
+}

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"verifyd/edge/account"
+	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/secretbox"
+)
+
+// Whoever takes a login link back reads which keys stay, with their ids, and who came in by it.
+func TestRevokedLinkNamesWhatItMade(t *testing.T) {
+	parallel(t)
+	s, err := account.NewStore(t.Context(), natstest.Start(t), secretbox.NewKey())
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := s.CreateAccount(t.Context(), operator(), "Harbor Guild")
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := func() account.Link {
+		t.Helper()
+		_, l, err := s.LoginLink(t.Context(), operator(), a.ID, account.RoleOwner)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	idle, busy := link(), link()
+	_, k, err := s.CreateKey(t.Context(), busy.Actor(), a.ID, account.KeyOptions{Name: "left behind"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.RevealSecrets(t.Context(), busy.Actor(), a.ID); err != nil {
+		t.Fatal(err)
+	}
+	token, _, err := s.CreateInvite(t.Context(), busy.Actor(), a.ID, account.RoleOwner, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.AcceptInvite(t.Context(), token, account.Member{
+		Network: "dev", Subject: "mallory",
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for l, want := range map[account.Link][]string{
+		idle: {idle.ID, "made no API key"},
+		busy: {
+			busy.ID, k.ID, "left behind", "active", "verifyd key revoke", "dev:mallory", "owner",
+			"rotate-secret",
+		},
+	} {
+		var said bytes.Buffer
+		if err := revokeLink(t.Context(), s, a, l.ID, &said); err != nil {
+			t.Fatal(err)
+		}
+		for _, text := range want {
+			if !strings.Contains(said.String(), text) {
+				t.Errorf("%q is not in:\n%s", text, &said)
+			}
+		}
+	}
+}

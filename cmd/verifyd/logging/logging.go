@@ -1,0 +1,216 @@
+// Package logging is the log of the process: its level can be changed while it runs, and a warning that comes
+// over and over is told a few times a minute and then counted. Lines of requests and attempts are never left
+// out.
+package logging
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+)
+
+const (
+	// maxRepeats is how many lines of one message and cause are written within repeatsEvery; the others are
+	// counted. An outage is told soon and often enough, and does not fill a disk.
+	maxRepeats   = 5
+	repeatsEvery = time.Minute
+	// maxCauses bounds how many messages with their causes are told apart; beyond, messages alone are.
+	maxCauses = 512
+)
+
+// Logger is the log of one process. It is safe for concurrent use.
+type Logger struct {
+	out        io.Writer
+	always     []string
+	suppressed prometheus.Counter
+	level      atomic.Value // a zerolog.Level
+
+	mu      sync.Mutex
+	usual   zerolog.Level // the level that a change for a while ends with
+	until   time.Time     // when it does; zero: no such change
+	revert  *time.Timer
+	repeats map[cause]*repeat
+}
+
+// cause is what repeats: a message and why it was written.
+type cause struct {
+	level        zerolog.Level
+	message, why string
+}
+
+// repeat is how often a cause came since an instant.
+type repeat struct {
+	since              time.Time
+	written, withholds int
+}
+
+// New makes a journal that writes lines to out, from a level on. The messages in always are never withheld.
+func New(out io.Writer, level zerolog.Level, always ...string) *Logger {
+	j := &Logger{
+		out: zerolog.SyncWriter(out), always: always, usual: level, repeats: map[cause]*repeat{},
+		suppressed: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "verifyd_log_suppressed_lines_total",
+			Help: "Log lines that were withheld, since the same message with the same cause had just been written.",
+		}),
+	}
+	j.level.Store(level)
+	return j
+}
+
+// Log returns the log that writes to the journal.
+func (j *Logger) Log() zerolog.Logger {
+	return zerolog.New(j).Sample(j).With().Timestamp().Logger()
+}
+
+// Measure shows what is withheld, in a registry.
+func (j *Logger) Measure(r prometheus.Registerer) { r.MustRegister(j.suppressed) }
+
+// Sample reports whether a line of this level is wanted. The log asks before it makes one.
+func (j *Logger) Sample(l zerolog.Level) bool { return l >= j.now() }
+
+func (j *Logger) now() zerolog.Level {
+	l, _ := j.level.Load().(zerolog.Level) // nothing else is ever stored
+	return l
+}
+
+// Level returns the level, and until when it holds; zero: for good.
+func (j *Logger) Level() (level string, until time.Time) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.now().String(), j.until
+}
+
+// SetLevel changes the level, for a while where that is above 0. The error says what a level is.
+func (j *Logger) SetLevel(level string, during time.Duration) error {
+	l, err := ParseLevel(level)
+	if err != nil {
+		return err
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.revert != nil {
+		j.revert.Stop()
+		j.revert = nil
+	}
+	j.level.Store(l)
+	j.until = time.Time{}
+	if during <= 0 {
+		j.usual = l
+		return nil
+	}
+	j.until = time.Now().Add(during)
+	j.revert = time.AfterFunc(during, j.resume)
+	return nil
+}
+
+// resume ends a change that was for a while, unless another one has come since.
+func (j *Logger) resume() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.until.IsZero() || time.Now().Before(j.until) {
+		return
+	}
+	j.level.Store(j.usual)
+	j.until, j.revert = time.Time{}, nil
+}
+
+// ParseLevel reads a level's name.
+func ParseLevel(s string) (zerolog.Level, error) {
+	l, err := zerolog.ParseLevel(s)
+	if err != nil || l < zerolog.TraceLevel || l > zerolog.ErrorLevel {
+		return 0, fmt.Errorf("%q is not a level; use trace, debug, info, warn or error", s)
+	}
+	return l, nil
+}
+
+// Write writes a line that has no level.
+func (j *Logger) Write(line []byte) (int, error) { return j.out.Write(line) }
+
+// WriteLevel writes a line, or counts it where its like was written often enough just now.
+func (j *Logger) WriteLevel(l zerolog.Level, line []byte) (int, error) {
+	if l >= zerolog.WarnLevel && j.withhold(l, line) {
+		return len(line), nil
+	}
+	return j.out.Write(line)
+}
+
+// varying is what differs between lines of one cause: ids and numbers.
+var varying = regexp.MustCompile(`[0-9A-Za-z_-]{20,}|[0-9]+`)
+
+func (j *Logger) withhold(l zerolog.Level, line []byte) bool {
+	var fields struct {
+		Message string `json:"message"`
+		Error   string `json:"error"`
+		Cause   string `json:"cause"`
+	}
+	if json.Unmarshal(line, &fields) != nil || slices.Contains(j.always, fields.Message) {
+		return false
+	}
+	c := cause{l, fields.Message, varying.ReplaceAllString(fields.Error+fields.Cause, "#")}
+	now := time.Now()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	r := j.repeats[c]
+	if r == nil && len(j.repeats) >= maxCauses {
+		c.why = ""
+		r = j.repeats[c]
+	}
+	if r == nil {
+		r = &repeat{since: now}
+		j.repeats[c] = r
+	}
+	if r.written < maxRepeats {
+		r.written++
+		return false
+	}
+	r.withholds++
+	j.suppressed.Inc()
+	return true
+}
+
+// String names the actor in the supervisor's log.
+func (j *Logger) String() string { return "journal" }
+
+// Serve tells once a minute what was withheld, and the rest at its end.
+func (j *Logger) Serve(ctx context.Context) error {
+	tick := time.NewTicker(repeatsEvery / 6)
+	defer tick.Stop()
+	for {
+		select {
+		case now := <-tick.C:
+			j.tell(now.Add(-repeatsEvery))
+		case <-ctx.Done():
+			j.tell(time.Now().Add(time.Hour))
+			return ctx.Err()
+		}
+	}
+}
+
+// tell ends the counts that were begun before an instant, and writes a line for each that withheld any.
+func (j *Logger) tell(before time.Time) {
+	over := map[cause]*repeat{}
+	j.mu.Lock()
+	for c, r := range j.repeats {
+		if r.since.Before(before) {
+			over[c] = r
+			delete(j.repeats, c)
+		}
+	}
+	j.mu.Unlock()
+	log := zerolog.New(j.out).With().Timestamp().Logger()
+	for c, r := range over {
+		if r.withholds > 0 {
+			log.WithLevel(c.level).Str("cause", c.why).Int("suppressed", r.withholds).Time("since", r.since).
+				Msg(c.message)
+		}
+	}
+}

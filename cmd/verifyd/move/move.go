@@ -1,0 +1,343 @@
+// Package move brings a store to another one while its service runs. Each run brings what is new; the last
+// one takes the old store out of service, brings the rest, compares everything, and opens the new one.
+//
+// No session is served by both stores: the old one is sealed before the new one opens, and until the seal a
+// move can be taken back.
+package move
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"verifyd/cmd/verifyd/config"
+	"verifyd/cmd/verifyd/store"
+	"verifyd/natsconf"
+	"verifyd/natsconf/crashpoint"
+	"verifyd/natsconf/transfer"
+	"verifyd/sessions"
+)
+
+const (
+	// leaveFor is how long a finishing move waits at least before it seals the old store, so that every
+	// dispatcher has seen that the store is leaving: they look twice a second.
+	leaveFor = 2 * time.Second
+	// leaveLook is how far back claims are looked at that may be open: a claim can be settled by anybody
+	// after a whole attempt and 10 s, and an attempt takes a minute at most.
+	leaveLook = 3 * time.Minute
+	// leavePoll lies between two looks.
+	leavePoll = 200 * time.Millisecond
+	// compareTries is how often a difference is looked at again: what was in flight while a stream was sealed
+	// may come after it, and counters go on.
+	compareTries = 5
+)
+
+// Move brings a store to another one.
+type Move struct {
+	From, To *store.Store
+	Assets   []transfer.Asset
+	Running  bool // somebody may be serving the store that is left
+}
+
+// errNotWhole is returned where both stores do not hold the same after a move.
+var errNotWhole = errors.New(
+	"the stores differ; nothing was opened and nothing is lost: run the same command again, and where that does not help, empty the new store and move once more")
+
+// Pair marks the new store as being filled from the old one, or makes sure that it is.
+func (m *Move) Pair(ctx context.Context, where string) error {
+	old, err := m.From.Conn.StoreState(ctx)
+	if err != nil {
+		return err
+	}
+	if old.State == "" && m.Running {
+		return config.Usage(errors.New(
+			"the service that runs on this store is of a build that cannot leave it: upgrade it first, then move"))
+	}
+	if old.State == "" {
+		if old, err = m.From.Conn.SetStoreState(ctx, old, natsconf.StateOpen, "", ""); err != nil {
+			return err
+		}
+	}
+	next, err := m.To.Conn.StoreState(ctx)
+	if err != nil {
+		return err
+	}
+	switch {
+	case next.State == "":
+		empty, err := m.To.Empty(ctx, m.Assets)
+		if err != nil {
+			return err
+		}
+		if !empty {
+			return config.Usage(errors.New("the store to move to holds data already: name an empty one"))
+		}
+		_, err = m.To.Conn.SetStoreState(ctx, next, natsconf.StateFilling, old.Store, where)
+		return err
+	case next.Other != old.Store:
+		return config.Usage(fmt.Errorf(
+			"the store to move to is being filled from another one (%s): name an empty one", next.Where))
+	default:
+		return nil
+	}
+}
+
+// CopyOnce brings what is new, asset by asset.
+func (m *Move) CopyOnce(ctx context.Context) ([]transfer.Report, error) {
+	skip, err := m.From.StaysBehind(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var reports []transfer.Report
+	for _, a := range m.Assets {
+		r, err := transfer.Copy(ctx, m.From.Conn, m.To.Conn, a, skip)
+		if err != nil {
+			return nil, err
+		}
+		reports = append(reports, r)
+	}
+	return reports, nil
+}
+
+// Compare compares both sides as they stand.
+func (m *Move) Compare(ctx context.Context) (all []transfer.Comparison, equal bool, err error) {
+	skip, err := m.From.StaysBehind(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	equal = true
+	for _, a := range m.Assets {
+		c, err := transfer.Compare(ctx, m.From.Conn, m.To.Conn, a, skip)
+		if err != nil {
+			return nil, false, err
+		}
+		equal = equal && c.Equal()
+		all = append(all, c)
+	}
+	return all, equal, nil
+}
+
+// leave takes the old store out of service: first no delivery begins any more, while sessions are still
+// started and completed; then, when no claim is open, nothing is written any more. From then on the move can
+// only be finished. It returns the standing that the rest rests on: who changed it meanwhile, to take the
+// store back or to move it elsewhere, has ended this run.
+func (m *Move) leave(ctx context.Context, where string) (old natsconf.StoreState, err error) {
+	if old, err = m.From.Conn.StoreState(ctx); err != nil {
+		return old, err
+	}
+	next, err := m.To.Conn.StoreState(ctx)
+	if err != nil {
+		return old, err
+	}
+	if old.State != natsconf.StateSealing {
+		if old, err = m.beforeSeal(ctx, old, next, where); err != nil {
+			return old, err
+		}
+	}
+	if old.State != natsconf.StateSealing || old.Other != next.Store {
+		// Also a second try with another new store: none is open before this one has left.
+		if old, err = m.From.Conn.SetStoreState(ctx, old, natsconf.StateSealing, next.Store,
+			where); err != nil {
+			return old, err
+		}
+	}
+	if err := m.From.Conn.Seal(ctx, transfer.Sealable(m.Assets)...); err != nil {
+		return old, err
+	}
+	crashpoint.Reach(crashpoint.MoveSealed)
+	return old, nil
+}
+
+// beforeSeal has the dispatchers stop and waits for what they had begun. Until the seal the store can be
+// taken back.
+func (m *Move) beforeSeal(ctx context.Context, old, next natsconf.StoreState,
+	where string) (_ natsconf.StoreState, err error) {
+	if old.State != natsconf.StateDraining || old.Other != next.Store {
+		if old, err = m.From.Conn.SetStoreState(ctx, old, natsconf.StateDraining, next.Store,
+			where); err != nil {
+			return old, err
+		}
+	}
+	crashpoint.Reach(crashpoint.MoveLeaving)
+	if m.Running {
+		err = m.awaitClaims(ctx)
+	}
+	return old, err
+}
+
+// awaitClaims waits until no claim is open that its owner may still be sending under: after the seal its
+// result could not be stored, and the new store would have to call it unknown.
+func (m *Move) awaitClaims(ctx context.Context) error {
+	reader, begun := m.From.Reader(), time.Now()
+	next, err := m.From.Conn.SequenceAt(ctx, natsconf.StreamCompletions, begun.Add(-leaveLook))
+	if err != nil {
+		return err
+	}
+	tick := time.NewTicker(leavePoll)
+	defer tick.Stop()
+	var open map[sessions.ID]sessions.Unfinished
+	for {
+		if open, next, err = reader.Unfinished(ctx, next, open); err != nil {
+			return err
+		}
+		claimed := 0
+		for _, u := range open {
+			if u.Claimed && time.Now().Before(u.SettleAfter) {
+				claimed++
+			}
+		}
+		if claimed == 0 && time.Since(begun) > leaveFor {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// Ended reports whether this move has ended before. Its error is a usageError where the store to move to is
+// in service without it.
+func (m *Move) Ended(ctx context.Context) (bool, error) {
+	next, err := m.To.Conn.StoreState(ctx)
+	if err != nil || next.State != natsconf.StateOpen {
+		return false, err
+	}
+	old, err := m.From.Conn.StoreState(ctx)
+	if err != nil {
+		return false, err
+	}
+	if old.State != natsconf.StateRetired || old.Other != next.Store {
+		return false, config.Usage(
+			fmt.Errorf("--to: that store is in service, and is not the one that this one was moved to; %w",
+				&natsconf.StateError{StoreState: old}))
+	}
+	return true, nil
+}
+
+// NotFinished adds to an error what has become of the old store, which a finish may have taken out of
+// service.
+func (m *Move) NotFinished(ctx context.Context, cause error) error {
+	old, err := m.From.Conn.StoreState(context.WithoutCancel(ctx))
+	if err != nil || errors.As(cause, new(*natsconf.StateError)) {
+		return cause
+	}
+	if old.State == natsconf.StateOpen {
+		return fmt.Errorf("%w; the old store is in service as before", cause)
+	}
+	return fmt.Errorf("%w; %w", cause, &natsconf.StateError{StoreState: old})
+}
+
+// Finish brings the rest, compares everything, and opens the new store.
+func (m *Move) Finish(ctx context.Context, where string) (all []transfer.Comparison, err error) {
+	old, err := m.From.Conn.StoreState(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if old.State != natsconf.StateRetired {
+		if all, old, err = m.close(ctx, where); err != nil {
+			return all, err
+		}
+	}
+	crashpoint.Reach(crashpoint.MoveLeft)
+	next, err := m.To.Conn.StoreState(ctx)
+	if err != nil {
+		return all, err
+	}
+	if old.Other != next.Store {
+		return all, config.Usage(&natsconf.StateError{StoreState: old})
+	}
+	_, err = m.To.Conn.SetStoreState(ctx, next, natsconf.StateOpen, "", "")
+	return all, err
+}
+
+// close brings the rest and closes the old store for good, once both hold the same.
+func (m *Move) close(ctx context.Context, where string) (all []transfer.Comparison, old natsconf.StoreState,
+	err error) {
+	if old, err = m.leave(ctx, where); err != nil {
+		return nil, old, err
+	}
+	if all, err = m.bringRest(ctx); err != nil {
+		return all, old, err
+	}
+	crashpoint.Reach(crashpoint.MoveCompared)
+	if err := m.To.AcknowledgeEnded(ctx); err != nil {
+		return all, old, err
+	}
+	old, err = m.From.Conn.SetStoreState(ctx, old, natsconf.StateRetired, old.Other, where)
+	return all, old, err
+}
+
+// bringRest copies until both sides are equal. The old store takes nothing any more.
+func (m *Move) bringRest(ctx context.Context) (all []transfer.Comparison, err error) {
+	for range compareTries {
+		if _, err := m.CopyOnce(ctx); err != nil {
+			return nil, err
+		}
+		var equal bool
+		if all, equal, err = m.Compare(ctx); err == nil && !equal {
+			equal, err = m.catchUp(ctx, all)
+		}
+		if err != nil || equal {
+			return all, err
+		}
+		if err := m.bringAgain(ctx, all); err != nil {
+			return all, err
+		}
+	}
+	return all, errNotWhole
+}
+
+// catchUp brings counters again that differ, and reports whether everything is equal then. A counter stream
+// cannot be sealed, and what is counted of those who are refused is stored every few seconds: on a large
+// store once in each whole comparison, between two of these never.
+func (m *Move) catchUp(ctx context.Context, all []transfer.Comparison) (equal bool, err error) {
+	equal = true
+	for i, a := range m.Assets { // as all
+		for try := 0; a.Counts() && !all[i].Equal() && try < compareTries; try++ {
+			if _, err = transfer.Copy(ctx, m.From.Conn, m.To.Conn, a, nil); err != nil {
+				return false, err
+			}
+			if all[i], err = transfer.Compare(ctx, m.From.Conn, m.To.Conn, a, nil); err != nil {
+				return false, err
+			}
+		}
+		equal = equal && all[i].Equal()
+	}
+	return equal, nil
+}
+
+// bringAgain brings those assets anew that differ because the old store has taken away what was brought.
+func (m *Move) bringAgain(ctx context.Context, all []transfer.Comparison) error {
+	skip, err := m.From.StaysBehind(ctx)
+	if err != nil {
+		return err
+	}
+	for i, c := range all { // as m.assets
+		if c.Equal() {
+			continue
+		}
+		if err := transfer.Again(ctx, m.From.Conn, m.To.Conn, m.Assets[i], skip); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Abort takes a store back that a move was about to leave. A move that is under way notices before it
+// seals anything.
+func Abort(ctx context.Context, from *store.Store) error {
+	old, err := from.Conn.StoreState(ctx)
+	if err != nil {
+		return err
+	}
+	if old.State == natsconf.StateSealing || old.State == natsconf.StateRetired {
+		return config.Usage(&natsconf.StateError{StoreState: old})
+	}
+	if old.State != natsconf.StateDraining {
+		return config.Usage(errors.New("this store is not being left; there is nothing to take back"))
+	}
+	_, err = from.Conn.SetStoreState(ctx, old, natsconf.StateOpen, "", "")
+	return err
+}

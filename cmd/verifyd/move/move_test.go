@@ -1,0 +1,187 @@
+package move
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"go.uber.org/goleak"
+
+	"verifyd/cmd/verifyd/config"
+	"verifyd/cmd/verifyd/store"
+	"verifyd/natsconf"
+	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/secretbox"
+	"verifyd/sessions"
+)
+
+// newMover returns a store in service, and a new one to move it to, both in this process.
+func newMover(t *testing.T) *Move {
+	t.Helper()
+	key := secretbox.NewKey()
+	open := func(why store.Purpose) *store.Store {
+		st := must[*store.Store](t)(store.Open(t.Context(), config.Store{
+			DataDir: t.TempDir(), Sync: natsconf.SyncAlways, StoreBytes: 64 << 20, Key: &key,
+			Topology: natsconf.TopologyOptions{Replicas: 1, Embedded: true},
+		}, zerolog.Nop(), why))
+		t.Cleanup(st.Close)
+		return st
+	}
+	m := &Move{From: open(store.ToServe), To: open(store.ToFill), Assets: store.Assets(), Running: true}
+	if err := m.Pair(t.Context(), "the old store"); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// fact stores a fact as the service would.
+func fact(t *testing.T, st *store.Store, subject string, v any) {
+	t.Helper()
+	data := must[[]byte](t)(json.Marshal(v))
+	if _, err := st.Conn.JS.Publish(t.Context(), subject, data); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func standing(t *testing.T, st *store.Store) natsconf.StoreState {
+	t.Helper()
+	return must[natsconf.StoreState](t)(st.Conn.StoreState(t.Context()))
+}
+
+// A store is taken back while a move that finishes waits for an open claim: the move gives up, the old store
+// stays in service with nothing sealed, and the move can be finished later.
+func TestAbortWhileAMoveFinishes(t *testing.T) {
+	t.Parallel()
+	m := newMover(t)
+	const sid = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+	now := time.Now()
+	fact(t, m.From, "completion."+sid, map[string]any{"v": 1, "state": sessions.Verified})
+	fact(t, m.From, "claim."+sid+".1", sessions.Claim{
+		At: now, Deadline: now.Add(time.Minute), SettleAfter: now.Add(time.Minute),
+	})
+	ended := make(chan error, 1)
+	go func() {
+		_, err := m.Finish(t.Context(), "the new store")
+		ended <- err
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), natstest.TestTimeout)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for standing(t, m.From).State != natsconf.StateDraining {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatal("the old store is not leaving")
+		}
+	}
+	if err := Abort(t.Context(), m.From); err != nil {
+		t.Fatal(err)
+	}
+	fact(t, m.From, "result."+sid+".1", sessions.Result{Verdict: sessions.VerdictDelivered, At: now})
+	if err := <-ended; err == nil {
+		t.Error("a move finishes from a store that was taken back")
+	}
+	if s := standing(t, m.From); s.State != natsconf.StateOpen {
+		t.Errorf("the old store is %s", s.State)
+	}
+	if s := standing(t, m.To); s.State != natsconf.StateFilling {
+		t.Errorf("the new store is %s", s.State)
+	}
+	// it is in service
+	fact(t, m.From, "completion.bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb", map[string]any{
+		"v": 1, "state": sessions.Canceled,
+	})
+	if _, err := m.Finish(t.Context(), "the new store"); err != nil {
+		t.Fatal(err)
+	}
+	if s := standing(t, m.To); s.State != natsconf.StateOpen {
+		t.Errorf("the new store is %s", s.State)
+	}
+	if s := standing(t, m.From); s.State != natsconf.StateRetired {
+		t.Errorf("the old store is %s", s.State)
+	}
+}
+
+// What the old store has taken away after it was brought, as the events of a user who was erased, keeps no
+// move from its end, and is not at the new store.
+func TestMoveAfterEventsWereTakenAway(t *testing.T) {
+	t.Parallel()
+	m := newMover(t)
+	for _, sid := range []string{"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"} {
+		fact(t, m.From, "session.created."+sid, map[string]any{"v": 1})
+	}
+	if _, err := m.CopyOnce(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.From.Conn.Purge(t.Context(), natsconf.StreamEvents,
+		"session.*.aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Finish(t.Context(), "the new store"); err != nil {
+		t.Fatal(err)
+	}
+	msgs, err := m.To.Conn.Newest(t.Context(), natsconf.StreamEvents, ">")
+	if err != nil || len(msgs) != 1 {
+		t.Errorf("%d events at the new store, %v", len(msgs), err)
+	}
+}
+
+// A move that is repeated after its end says so, and takes no other store for the one that it led to. A
+// finish that fails says what it leaves.
+func TestMoveKnowsItsEnd(t *testing.T) {
+	t.Parallel()
+	m := newMover(t)
+	m.Running = false
+	if ended, err := m.Ended(t.Context()); ended || err != nil {
+		t.Errorf("before: %t, %v", ended, err)
+	}
+	failed := errors.New("the disk")
+	if err := m.NotFinished(t.Context(), failed); !errors.Is(err, failed) ||
+		!strings.Contains(err.Error(), "in service as before") {
+		t.Error(err)
+	}
+	all, err := m.Finish(t.Context(), "the new store")
+	if err != nil || len(all) == 0 {
+		t.Fatalf("%v, %v", all, err)
+	}
+	if err := m.NotFinished(t.Context(), failed); !errors.Is(err, failed) ||
+		!strings.Contains(err.Error(), "closed for good") {
+		t.Error(err)
+	}
+	if ended, err := m.Ended(t.Context()); !ended || err != nil {
+		t.Errorf("after: %t, %v", ended, err)
+	}
+	if all, err := m.Finish(t.Context(), "the new store"); err != nil || len(all) != 0 {
+		t.Errorf("a repeat compares %v, %v", all, err)
+	}
+	other := newMover(t)
+	other.Running = false
+	if _, err := other.Finish(t.Context(), "another store"); err != nil {
+		t.Fatal(err)
+	}
+	other.From = m.From
+	if ended, err := other.Ended(t.Context()); ended || err == nil ||
+		!strings.Contains(err.Error(), "is not the one that this one was moved to") {
+		t.Errorf("another store that is in service: %t, %v", ended, err)
+	}
+}
+
+func TestMain(m *testing.M) {
+	natstest.Parallel(4)
+	goleak.VerifyTestMain(m)
+}
+
+func must[T any](t *testing.T) func(v T, err error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/alecthomas/kong"
+
+	"verifyd/cmd/verifyd/config"
+	"verifyd/cmd/verifyd/flags"
+	"verifyd/natsconf"
+	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/secretbox"
+)
+
+// sensible are arguments with which a command gets as far as its store.
+var sensible = map[string][]string{
+	"SESSION": {strings.Repeat("a", 32)}, "account login-link": {"--base-url=https://verify.example.com"},
+	"account return-url": {"https://example.com/"},
+	"account quota":      {"x", "5"}, "account colour": {"#1f5fd0"},
+	"operator login-link": {"--base-url=https://verify.example.com"}, "erase": {"--all-accounts"},
+	"operator grant": {"example:1"}, "operator revoke": {"example:1"}, "move": {"--to=nats://127.0.0.1:1"},
+	"check": {"--dev-network"},
+	"demo-beside": {
+		"--service=http://127.0.0.1:1", "--network=https://127.0.0.1:1", "--receiver=https://127.0.0.1:1",
+		"--network-listen=127.0.0.1:0", "--receiver-listen=127.0.0.1:0",
+	},
+}
+
+// reachLine is a command line that gets as far as the command's store. A file that it would write is in dir.
+func reachLine(command *kong.Node, dir string) []string {
+	line := fullLine(command, "")
+	more := sensible[command.Path()]
+	if len(more) > 0 && len(command.Positional) > 0 && command.Positional[0].Required {
+		line = line[:len(line)-1]
+	}
+	if len(command.Positional) > 0 && command.Positional[0].Name == "session" {
+		line[len(line)-1] = sensible["SESSION"][0]
+	}
+	if command.Name == "backup" {
+		line[len(line)-1] = filepath.Join(dir, "backup")
+	}
+	return append(line, more...)
+}
+
+// Only serve, a restore and what was told to make a new store; any other command leaves a folder without
+// one as it is, and says so.
+func TestCommandsMakeNoStoreUnlessTold(t *testing.T) {
+	parallel(t)
+	natstest.NeedsEmbedded(t, "folders without a store")
+	makers := []string{"serve", "restore"}
+	others := map[string]string{ // what these say, which open no store here
+		"check": "no service runs", "status": "no service runs", "apply": "VERIFYD_NATS_URL",
+	}
+	looked := 0
+	for _, command := range must[*kong.Kong](t)(newParser()).Model.Leaves(false) {
+		if !slices.Contains(hearsAll(command), "data-dir") || slices.Contains(makers, command.Path()) {
+			continue
+		}
+		looked++
+		want := "there is no store in"
+		if other := others[command.Path()]; other != "" {
+			want = other
+		}
+		empty, missing := t.TempDir(), filepath.Join(t.TempDir(), "missing")
+		for _, dir := range []string{empty, missing} {
+			code, out, errOut := verifyd(t, append(reachLine(command, t.TempDir()), "--data-dir", dir)...)
+			if (code == 0) != (command.Name == "check") || !strings.Contains(out+errOut, want) {
+				t.Errorf("%s: exit %d: %s%s", command.Path(), code, out, errOut)
+			}
+		}
+		if made := must[[]os.DirEntry](t)(os.ReadDir(empty)); len(made) > 0 {
+			t.Errorf("%s made %s", command.Path(), made[0].Name())
+		}
+		if _, err := os.Stat(missing); err == nil {
+			t.Errorf("%s made the folder", command.Path())
+		}
+	}
+	if looked < 20 {
+		t.Errorf("only %d commands were looked at", looked)
+	}
+	dir := filepath.Join(t.TempDir(), "store")
+	if code, _, errOut := verifyd(t, "account", "create", "Harbor Guild", "--new-store", "--data-dir",
+		dir); code != 0 {
+		t.Fatalf("with --new-store: exit %d: %s", code, errOut)
+	}
+	if code, out, errOut := verifyd(t, "account", "list", "--data-dir", dir); code != 0 ||
+		!strings.Contains(out, "Harbor Guild") {
+		t.Errorf("behind it: exit %d: %s%s", code, out, errOut)
+	}
+}
+
+// hearsAll are the flags of a command that are settings.
+func hearsAll(command *kong.Node) (names []string) {
+	for _, flag := range command.Flags {
+		if flags.IsSetting(flag) {
+			names = append(names, flag.Name)
+		}
+	}
+	return names
+}
+
+// A folder that a service has just taken is waited for, and one that it left before it made a store is none.
+func TestAFolderWithoutItsStore(t *testing.T) {
+	parallel(t)
+	natstest.NeedsEmbedded(t, "folders without a store")
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "lock"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, _, errOut := verifyd(t, "key", "list", "--data-dir", dir)
+	if made := must[[]os.DirEntry](t)(os.ReadDir(dir)); code != exitUsage ||
+		!strings.Contains(errOut, "there is no store") || len(made) != 1 {
+		t.Errorf("exit %d: %s, %v", code, errOut, made)
+	}
+}
+
+// Servers that were named by mistake get no streams.
+func TestCommandsMakeNoStoreOnServers(t *testing.T) {
+	parallelHeavy(t)
+	e := natstest.StartExternal(t)
+	key := filepath.Join(t.TempDir(), config.SecretFile)
+	if err := secretbox.Save(key, secretbox.NewKey()); err != nil {
+		t.Fatal(err)
+	}
+	on := []string{
+		"--nats-url", e.URL, "--nats-creds", e.Credential(natsconf.RoleOperator), "--replicas", "1",
+		"--secret-key-file", key,
+	}
+	for _, line := range [][]string{
+		{"key", "list"}, {"account", "create", "Harbor Guild"},
+		{"key", "create", "--account", "Harbor Guild"},
+	} {
+		code, _, errOut := verifyd(t, append(line, on...)...)
+		if code != exitUsage {
+			t.Errorf("%v: exit %d: %s", line, code, errOut)
+		}
+		expect(t, errOut, "VERIFYD_NATS_URL", "no store", "--new-store")
+	}
+	if code, _, errOut := verifyd(t,
+		append([]string{"account", "create", "Harbor Guild", "--new-store"}, on...)...); code != 0 {
+		t.Fatalf("with --new-store: exit %d: %s", code, errOut)
+	}
+	if code, out, errOut := verifyd(t, append([]string{"account", "list"}, on...)...); code != 0 ||
+		!strings.Contains(out, "Harbor Guild") {
+		t.Errorf("behind it: exit %d: %s%s", code, out, errOut)
+	}
+}

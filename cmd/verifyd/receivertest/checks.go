@@ -1,0 +1,190 @@
+package receivertest
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"verifyd/dispatcher/callback"
+	"verifyd/sessions"
+)
+
+// Outcome is how a check ended.
+type Outcome string
+
+// The outcomes.
+const (
+	Pass Outcome = "pass"
+	Fail Outcome = "fail"
+	Look Outcome = "look" // nothing is wrong as far as can be seen from outside; Why says what to look at
+)
+
+// check is one thing that a receiver is asked.
+type check struct {
+	name string
+	// make returns what is sent, one after another; valid is a callback as it should be, with an id of its
+	// own.
+	make func(valid callback.Probe) []callback.Probe
+	// judge returns the outcome, and why it matters where it is not a pass.
+	judge func(answers []callback.Answer) (Outcome, string)
+}
+
+// The checks that say more together than each alone; see Report.weigh.
+const (
+	checkChanged    = "A body changed after it was signed"
+	checkUnsigned   = "No signature at all"
+	checkKnownLast  = "Two signatures, the known one last"
+	checkKnownFirst = "Two signatures, the known one first"
+)
+
+const (
+	slowAnswer = 5 * time.Second // half of what a receiver has
+	oldBy      = time.Hour       // far beyond the five minutes of the standard
+	longest    = 1024            // bytes of platform_user_id
+	slowPieces = 16
+	// defaultSlowPause makes a slow request take about a second: more than any packet is late, less than any
+	// time-out.
+	defaultSlowPause = 75 * time.Millisecond
+)
+
+// unusual is text that the contract allows in an id, and that has broken receivers: quotes, angle brackets,
+// an escape, a line end, a line separator, right-to-left text with its marks, a letter of two code points,
+// and an emoji of several.
+const unusual = "a\"'<b>\\n\n\u2028\u202eעברית\u202c e\u0301 👩‍👩‍👧 "
+
+// checks are all of them, in the order in which they are made.
+func checks(another string, slowPause time.Duration) []check {
+	one := func(change func(p *callback.Probe)) func(callback.Probe) []callback.Probe {
+		return func(p callback.Probe) []callback.Probe {
+			change(&p)
+			return []callback.Probe{p}
+		}
+	}
+	return []check{
+		{"A valid callback", one(func(*callback.Probe) {}),
+			taken("Every callback like this one is recorded as rejected, and is not sent again by itself.")},
+		{
+			"verified: false", one(func(p *callback.Probe) { p.Verified = false }),
+			taken("Somebody who declined is a result like any other: take it, and do not wait for another."),
+		},
+		{
+			"A signature made with another secret",
+			one(func(p *callback.Probe) { p.Secrets = []string{another} }),
+			refused("Anybody who knows the URL could verify anybody. Check webhook-signature before all else, and answer 401."),
+		},
+		{
+			checkChanged, one(func(p *callback.Probe) { p.Verified, p.Change = false, changed }),
+			refused("The signature has to be checked over the body, byte for byte as it came; it seems to be looked at, but not computed."),
+		},
+		{
+			checkUnsigned, one(func(p *callback.Probe) { p.Unsigned = true }),
+			refused("A callback without a signature has to be refused like one with a wrong one."),
+		},
+		{
+			"A timestamp of an hour ago", one(func(p *callback.Probe) { p.At = p.At.Add(-oldBy) }),
+			refused("Whoever gets hold of one callback could send it again for ever. Refuse a webhook-timestamp more than 5 minutes off."),
+		},
+		{
+			checkKnownLast, one(func(p *callback.Probe) { p.Secrets = []string{another, p.Secrets[0]} }),
+			taken("While the signing secret rotates there are two, separated by a space: one that matches is enough, whichever it is."),
+		},
+		{
+			checkKnownFirst, one(func(p *callback.Probe) { p.Secrets = []string{p.Secrets[0], another} }),
+			taken("While the signing secret rotates there are two, separated by a space: one that matches is enough, whichever it is."),
+		},
+		{"The same webhook-id again", func(p callback.Probe) []callback.Probe { return []callback.Probe{p, p} }, repeated},
+		{
+			"A header that nobody knows", one(func(p *callback.Probe) { p.Headers["x-later"] = "1" }),
+			taken("Proxies add headers, and a later version may: they are no reason to refuse a callback."),
+		},
+		{
+			"Ids of unusual characters",
+			one(func(p *callback.Probe) { p.PlatformUserID, p.GuildID = unusual, unusual }),
+			strange("quotes, line ends, emoji and right-to-left text"),
+		},
+		{
+			"The longest id",
+			one(func(p *callback.Probe) { p.PlatformUserID = strings.Repeat("é", longest/2) }),
+			strange(fmt.Sprintf("an id of %d bytes", longest)),
+		},
+		{
+			"A slow sender", one(func(p *callback.Probe) { p.Pieces, p.Pause = slowPieces, slowPause }),
+			taken(fmt.Sprintf("The request came in %d pieces within %.1f s. Read a body to its end: networks are slow at times.", slowPieces, (slowPieces * slowPause).Seconds())),
+		},
+		{"GET", one(func(p *callback.Probe) { p.Method, p.Unsigned = http.MethodGet, true }), idle},
+		{"HEAD", one(func(p *callback.Probe) { p.Method, p.Unsigned = http.MethodHead, true }), idle},
+	}
+}
+
+// changed turns the outcome round, as somebody would who wants to be verified.
+func changed(body []byte) []byte {
+	return bytes.Replace(body, []byte(`"verified":false}`), []byte(`"verified":true}`), 1)
+}
+
+// taken judges a callback that has to be answered with a 2xx.
+func taken(why string) func([]callback.Answer) (Outcome, string) {
+	return func(answers []callback.Answer) (Outcome, string) {
+		a := answers[0]
+		switch {
+		case a.Verdict == sessions.VerdictDelivered && a.Timing.FirstByte > slowAnswer:
+			return Look, "A callback has 10 seconds in all, by default. Take the result, answer, and do the work afterwards."
+		case a.Verdict == sessions.VerdictDelivered:
+			return Pass, ""
+		case a.Status >= 300 && a.Status < 400:
+			return Fail, "Redirects are not followed: give the last address as callback_url."
+		case a.Status == 0:
+			return Fail, "No status line came back, so that nobody knows whether the result arrived. " + why
+		}
+		return Fail, why
+	}
+}
+
+// refused judges a request that must not be answered with a 2xx.
+func refused(why string) func([]callback.Answer) (Outcome, string) {
+	return func(answers []callback.Answer) (Outcome, string) {
+		switch a := answers[0]; {
+		case a.Verdict == sessions.VerdictDelivered:
+			return Fail, why
+		case a.Status == 0:
+			return Look, "It was not taken, but there was no answer either: a 401 says more."
+		case a.Status >= 500:
+			return Look, "It was not taken, but a 5xx reads like a fault of the receiver's own: a 401 says what it is."
+		}
+		return Pass, ""
+	}
+}
+
+func repeated(answers []callback.Answer) (Outcome, string) {
+	if outcome, why := taken("")(answers[:1]); outcome == Fail {
+		return outcome, strings.TrimSpace("The first of the two was not taken. " + why)
+	}
+	if outcome, _ := taken("")(answers[1:]); outcome == Fail {
+		return Fail, "A result that is sent again is the same result: answer 200 and do nothing, or it stays rejected for ever."
+	}
+	return Look, "Both were taken. Look in your own data that this was done once: the same webhook-id is the same result."
+}
+
+func strange(what string) func([]callback.Answer) (Outcome, string) {
+	return func(answers []callback.Answer) (Outcome, string) {
+		switch a := answers[0]; {
+		case a.Verdict == sessions.VerdictDelivered:
+			return Pass, ""
+		case a.Status >= 400 && a.Status < 500:
+			return Look, "Ids are what you give at the start: if yours never hold " + what +
+				", this is right."
+		}
+		return Fail, "The receiver fails at " + what + ", which an id may hold."
+	}
+}
+
+func idle(answers []callback.Answer) (Outcome, string) {
+	switch a := answers[0]; {
+	case a.Verdict == sessions.VerdictDelivered:
+		return Look, "Callbacks come by POST. See that other methods change nothing: chat applications and scanners open every address they see."
+	case a.Status >= 500 && a.Status != http.StatusNotImplemented, a.Status == 0:
+		return Look, "Callbacks come by POST; a 405 for other methods would say so."
+	}
+	return Pass, ""
+}

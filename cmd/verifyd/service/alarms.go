@@ -1,0 +1,258 @@
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"verifyd/cmd/verifyd/alarm"
+	"verifyd/cmd/verifyd/supervise"
+	"verifyd/dispatcher"
+	"verifyd/dispatcher/callback"
+	"verifyd/edge/limit"
+	"verifyd/natsconf"
+	"verifyd/sessions"
+	"verifyd/sessions/urlpolicy"
+)
+
+const (
+	// storeRaise and storeResolve are the shares of the store's limit from which operators are told, and
+	// below which it is over.
+	storeRaise, storeResolve = 0.8, 0.75
+	// quotaShare is the part of an account's monthly quota from which operators are told.
+	quotaShare = 0.8
+	// BacklogGrace is by how much the oldest delivery may outlast the retry deadline.
+	BacklogGrace = 5 * time.Minute
+	// NetworkGrace is how long an identity network may be away before operators are told: a provider that
+	// restarts is no event.
+	NetworkGrace = 30 * time.Second
+	// QuietAfter is after how long without another trouble that of a receiver, and that of unknown
+	// deliveries, counts as over.
+	QuietAfter = 15 * time.Minute
+	// maxReceivers bounds the receivers that are watched at once; others are watched as these become quiet.
+	maxReceivers = 10_000
+)
+
+// startAlarms starts what tells operators, with what edge and dispatcher know.
+func (p *Program) startAlarms(h shared) {
+	sources := []func(context.Context) []alarm.Condition{storeWatch(h.gauge), p.networkWatch(), p.Unreadables.Conditions, p.copyWatch}
+	if p.quota != nil {
+		sources = append(sources, quotaWatch(p.quota))
+	}
+	if p.Config.Dispatcher {
+		sources = append(sources, p.Receivers.conditions, p.backlogWatch(h.sessions))
+	}
+	c := alarm.Config{Conn: p.Store.Conn, Sources: sources, Log: p.Config.Log, Metrics: p.Registry, Now: p.Config.Now}
+	if p.Config.Alarms.URL != (urlpolicy.URL{}) {
+		c.Tell = p.postAlarm
+	}
+	p.Alarms = alarm.New(c)
+	p.add("alarms", supervise.New("alarms", p.Alarms))
+}
+
+// postAlarm posts an event, through the guard that callbacks go through.
+func (p *Program) postAlarm(ctx context.Context, e alarm.Event) error {
+	body, err := json.Marshal(e)
+	if err != nil {
+		return fmt.Errorf("encode event: %w", err)
+	}
+	client := p.Config.CallbackClient()
+	request, err := client.PrepareMessage(callback.Message{
+		URL: p.Config.Alarms.URL, ID: e.ID + "_" + string(e.Status), Body: body, Secrets: []string{p.Config.Alarms.Secret}, At: p.Clock(),
+	})
+	if err != nil {
+		return err
+	}
+	conn, err := client.Dial(ctx, p.Config.Alarms.URL)
+	if err != nil {
+		return fmt.Errorf("post an event: %w", err)
+	}
+	defer func() { _ = conn.Close() }()
+	if answer := conn.Send(ctx, request); answer.Verdict != sessions.VerdictDelivered {
+		return fmt.Errorf("post an event: %s: %s", answer.Verdict, answer.Detail)
+	}
+	return nil
+}
+
+// Clock returns the time as the program sees it, which tests move.
+func (p *Program) Clock() time.Time {
+	if p.Config.Now != nil {
+		return p.Config.Now()
+	}
+	return time.Now()
+}
+
+// storeWatch tells of a store that fills up.
+func storeWatch(g *natsconf.StoreGauge) func(context.Context) []alarm.Condition {
+	high := false
+	return func(context.Context) []alarm.Condition {
+		used, most := g.Use()
+		share := storeRaise
+		if high {
+			share = storeResolve
+		}
+		if high = most > 0 && float64(used) >= share*float64(most); !high {
+			return nil
+		}
+		return []alarm.Condition{{
+			Type: alarm.StoreHigh, Detail: fmt.Sprintf("%d %% of the store's limit are used; from 90 %% on no new sessions are taken", 100*used/most),
+			Data: map[string]any{"used_bytes": used, "limit_bytes": most},
+		}}
+	}
+}
+
+// networkWatch tells of identity networks that are away for a while.
+func (p *Program) networkWatch() func(context.Context) []alarm.Condition {
+	since := map[string]time.Time{}
+	return func(context.Context) []alarm.Condition {
+		var all []alarm.Condition
+		for _, n := range p.nets.signIn() {
+			err := n.Available()
+			if err == nil {
+				delete(since, n.ID())
+				continue
+			}
+			if since[n.ID()].IsZero() {
+				since[n.ID()] = p.Clock()
+			}
+			if p.Clock().Sub(since[n.ID()]) >= NetworkGrace {
+				all = append(all, alarm.Condition{
+					Type: alarm.NetworkUnavailable, About: n.ID(), Detail: err.Error(), Data: map[string]any{"network": n.ID()},
+				})
+			}
+		}
+		return all
+	}
+}
+
+// quotaWatch tells of accounts that come near their quota. That stands until the month is over, or their
+// quota is raised.
+func quotaWatch(q *limit.Quota) func(context.Context) []alarm.Condition {
+	return func(context.Context) []alarm.Condition {
+		var all []alarm.Condition
+		for _, s := range q.Standings() {
+			near := float64(s.Used) >= quotaShare*float64(s.Limit)
+			all = append(all, alarm.Condition{
+				Type: alarm.QuotaNear, About: s.Account, Until: s.ResetAt, Over: !near,
+				Detail: fmt.Sprintf("the account has started %d of the %d sessions that it may this month", s.Used, s.Limit),
+				Data:   map[string]any{"account": s.Account, "used": s.Used, "limit": s.Limit, "reset_at": s.ResetAt},
+			})
+		}
+		return all
+	}
+}
+
+// backlogWatch tells of deliveries that outlast the retry deadline.
+func (p *Program) backlogWatch(store *sessions.Store) func(context.Context) []alarm.Condition {
+	return func(ctx context.Context) []alarm.Condition {
+		b, err := store.Backlog(ctx)
+		if err != nil || b.Oldest.IsZero() {
+			return nil // the dispatcher's meter tells of an error
+		}
+		age := p.Clock().Sub(b.Oldest)
+		if age < p.Config.CallbackRetryFor+BacklogGrace {
+			return nil
+		}
+		return []alarm.Condition{{
+			Type: alarm.BacklogOld, Detail: fmt.Sprintf("the oldest delivery waits for %s", age.Round(time.Second)),
+			Data: map[string]any{"oldest_seconds": int64(age.Seconds()), "deliveries": b.Waiting + b.Given + b.Scheduled},
+		}}
+	}
+}
+
+// receivers is what this process's dispatcher learns about receivers. The dispatcher tells, the alarms ask.
+type receivers struct {
+	failures int
+	now      func() time.Time
+
+	mu      sync.Mutex
+	failing map[string]*failing
+	unknown unknown
+}
+
+// failing is a receiver that has taken nothing lately.
+type failing struct {
+	sessions map[sessions.ID]bool // whose callback it did not take, up to as many as it needs
+	class    sessions.Class       // of the last trouble
+	last     time.Time
+}
+
+// unknown is the deliveries lately whose end nobody knows.
+type unknown struct {
+	count    int
+	session  sessions.ID // the last of them
+	receiver string
+	last     time.Time
+}
+
+func newReceivers(failures int, now func() time.Time) *receivers {
+	return &receivers{failures: failures, now: now, failing: map[string]*failing{}}
+}
+
+// receiversOwn are the classes of trouble that are the receiver's: another owner of the claim, our proxy and
+// our settings are not.
+var receiversOwn = []sessions.Class{
+	sessions.ClassDNS, sessions.ClassConnect, sessions.ClassTLS, sessions.ClassTimeout, sessions.ClassReset, sessions.ClassProtocol, sessions.ClassStatus,
+}
+
+// Ended takes note of a try; it is called by the dispatcher.
+func (r *receivers) Ended(e dispatcher.AttemptEnd) {
+	now := r.now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e.Verdict == sessions.VerdictUnknown {
+		r.unknown = unknown{r.unknown.count + 1, e.Session, e.Receiver, now}
+	}
+	if e.Verdict == sessions.VerdictDelivered {
+		delete(r.failing, e.Receiver)
+		return
+	}
+	if !slices.Contains(receiversOwn, e.Class) {
+		return
+	}
+	f := r.failing[e.Receiver]
+	if f == nil {
+		if len(r.failing) >= maxReceivers {
+			return
+		}
+		f = &failing{sessions: map[sessions.ID]bool{}}
+		r.failing[e.Receiver] = f
+	}
+	if f.class, f.last = e.Class, now; len(f.sessions) < r.failures {
+		f.sessions[e.Session] = true
+	}
+}
+
+// conditions forgets what is over, and returns what operators should know.
+func (r *receivers) conditions(context.Context) []alarm.Condition {
+	now := r.now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var all []alarm.Condition
+	for host, f := range r.failing {
+		switch {
+		case now.Sub(f.last) >= QuietAfter:
+			delete(r.failing, host)
+		case len(f.sessions) >= r.failures:
+			all = append(all, alarm.Condition{
+				Type: alarm.ReceiverFailing, About: host,
+				Detail: fmt.Sprintf("the receiver did not take the callbacks of %d sessions in a row; the last trouble: %s", r.failures, f.class),
+				Data:   map[string]any{"receiver": host, "class": f.class},
+			})
+		}
+	}
+	if u := r.unknown; u.count > 0 {
+		if now.Sub(u.last) >= QuietAfter {
+			r.unknown = unknown{}
+			return all
+		}
+		all = append(all, alarm.Condition{
+			Type: alarm.DeliveriesUnknown, Detail: fmt.Sprintf("nobody knows whether %s got a callback; it is not sent again by itself", u.receiver),
+			Data: map[string]any{"count": u.count, "session": u.session, "receiver": u.receiver},
+		})
+	}
+	return all
+}

@@ -1,0 +1,155 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"verifyd/cmd/verifyd/config"
+	"verifyd/cmd/verifyd/store"
+	"verifyd/cmd/verifyd/supervise"
+	"verifyd/cmd/verifyd/version"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"verifyd/cmd/verifyd/alarm"
+	"verifyd/edge"
+	"verifyd/natsconf"
+	"verifyd/natsconf/fleet"
+	"verifyd/natsconf/transfer"
+)
+
+const (
+	// CheckCopy is the check of whether the copy of the store is up to date.
+	CheckCopy = "copy"
+	// copyLate is how far the copy is behind when operators are told: a disk that takes its time is no event.
+	copyLate = 15 * time.Second
+)
+
+// startCopier starts what keeps the copy. It is stopped after everything that writes, so that a store that
+// was stopped is in its copy to the end. A folder that is not for a copy ends the start; a disk that fails,
+// or is not there, does not.
+func (p *Program) startCopier(ctx context.Context) error {
+	if p.Config.CopyTo == "" {
+		return nil
+	}
+	standing, err := p.Store.Conn.StoreState(ctx)
+	if err != nil {
+		return err
+	}
+	p.copier = transfer.NewCopier(transfer.CopierConfig{
+		Conn: p.Store.Conn, DataDir: p.Config.Store.DataDir, Dir: p.Config.CopyTo, Assets: store.Assets(),
+		Store: standing.Store, Key: p.Store.Key,
+		Build: version.Text(), Skip: p.Store.StaysBehind, Renews: store.TakesAway, Log: p.Config.Log,
+	})
+	if err := p.copier.Check(); err != nil {
+		var f config.Faults
+		f.Add("copy-to", err.Error(), "or leave it out, and there is no copy")
+		return config.Usage(f.Err())
+	}
+	if same, err := natsconf.SameFilesystem(p.Config.Store.DataDir, p.Config.CopyTo); err == nil && same {
+		p.Config.Log.Warn().Str("dir", p.Config.CopyTo).
+			Msg("VERIFYD_COPY_TO is on the filesystem of the store: the copy is lost with that disk")
+	}
+	if st := p.Config.Store; st.Key == nil && st.KeyFile == "" {
+		p.Config.Log.Warn().Msg("the master key lies in the data directory: keep a copy of " +
+			config.SecretFile + " elsewhere, without it the copy of the store opens for nobody")
+	}
+	measureCopy(p.Registry, p.copier)
+	p.add("copy", supervise.New("copier", p.copier))
+	return nil
+}
+
+func measureCopy(r prometheus.Registerer, k *transfer.Copier) {
+	gauge := func(name, help string, value func(transfer.CopyState) float64) {
+		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
+			return value(k.State())
+		}))
+	}
+	gauge("verifyd_copy_lag_seconds",
+		"How far the copy of the store is behind; without one, for how long this process has tried to make it.",
+		func(s transfer.CopyState) float64 { return s.Lag(time.Now()).Seconds() })
+	gauge("verifyd_copy_bytes", "Bytes of the copy of the store.", func(s transfer.CopyState) float64 {
+		return float64(s.Bytes)
+	})
+	r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "verifyd_copy_failures_total", Help: "How often the copy of the store could not go on.",
+	}, func() float64 { return float64(k.State().Failures) }))
+}
+
+// copyCheck tells how the copy stands.
+func (p *Program) copyCheck() edge.Check {
+	return edge.Check{Name: CheckCopy, Advisory: true, Check: func(context.Context) (string, error) {
+		c := p.copyOf()
+		if c.Trouble != "" {
+			return c.String(), errors.New(c.Trouble)
+		}
+		return c.String(), nil
+	}}
+}
+
+// copyTrouble tells why the copy is not what it should be, or nil: one that is further behind than most, or
+// cannot be made anew.
+func copyTrouble(s transfer.CopyState, now time.Time, most time.Duration) error {
+	late := s.Lag(now) > most
+	behind := "the copy of the store is " + s.Lag(now).Round(time.Second).String() + " behind"
+	switch {
+	case late && s.At.IsZero() && s.Err == nil:
+		return errors.New("the copy of the store is being made for the first time; there is none yet")
+	case late && s.At.IsZero():
+		return fmt.Errorf("there is no copy of the store: %w", s.Err)
+	case late && s.Err != nil:
+		return fmt.Errorf("%s: %w", behind, s.Err)
+	case late:
+		return errors.New(behind + ": its disk, or this machine, does not keep up")
+	case s.Stale != nil:
+		return fmt.Errorf("what has aged out or was erased does not leave the copy of the store: %w", s.Stale)
+	default:
+		return nil
+	}
+}
+
+// CopyState returns how the copy of the store stands; the zero value where none is kept.
+func (p *Program) CopyState() transfer.CopyState {
+	if p.copier == nil {
+		return transfer.CopyState{}
+	}
+	return p.copier.State()
+}
+
+// copyWatch tells of a copy that is behind.
+func (p *Program) copyWatch(context.Context) []alarm.Condition {
+	if p.copier == nil {
+		return nil
+	}
+	s, now := p.copier.State(), time.Now()
+	err := copyTrouble(s, now, copyLate)
+	if err == nil {
+		return nil
+	}
+	data := map[string]any{"lag_seconds": int64(s.Lag(now).Seconds()), "dir": s.Dir}
+	if !s.At.IsZero() {
+		data["copied_until"] = s.At.UTC().Truncate(time.Millisecond)
+	}
+	return []alarm.Condition{{Type: alarm.CopyBehind, Detail: err.Error(), Data: data}}
+}
+
+// copyOf is what this process tells of its copy; nil: it keeps none.
+func (p *Program) copyOf() *fleet.Copy {
+	if p.copier == nil {
+		return nil
+	}
+	s, now := p.copier.State(), time.Now()
+	c := &fleet.Copy{
+		Dir: s.Dir, At: s.At.UTC().Truncate(time.Millisecond), Lag: s.Lag(now).Seconds(), Bytes: s.Bytes,
+		SameDisk: s.SameDisk,
+	}
+	if s.At.IsZero() {
+		c.At = time.Time{}
+	}
+	if err := copyTrouble(s, now, transfer.CopyMost); err != nil {
+		c.Trouble = err.Error()
+	}
+	return c
+}

@@ -1,0 +1,104 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"verifyd/cmd/verifyd/store"
+	"verifyd/dispatcher/callback"
+	"verifyd/docs/verify"
+	"verifyd/edge/account"
+	"verifyd/edge/dashboard"
+	integratorpages "verifyd/edge/dashboard/integrator"
+	"verifyd/edge/dashboard/logins"
+	"verifyd/edge/limit"
+	"verifyd/edge/signin"
+	"verifyd/natsconf/fleet"
+	"verifyd/sessions"
+	"verifyd/sessions/pauses"
+	"verifyd/sessions/urlpolicy"
+)
+
+// dashboard makes the integrator's pages.
+func (p *Program) dashboard(
+	ctx context.Context, h shared, ns networks, pages *signin.Handler, attempts *limit.Attempts,
+) (*dashboard.Handler, error) {
+	kept, err := logins.NewStore(ctx, p.Store.Conn, p.Store.Key, p.Config.Now)
+	if err != nil {
+		return nil, err
+	}
+	paused, err := pauses.NewStore(ctx, p.Store.Conn, p.Config.Now)
+	if err != nil {
+		return nil, err
+	}
+	paused.Oldest = store.OldestOf(h.sessions)
+	var snippets []integratorpages.Snippet
+	for _, g := range verify.Guides() {
+		snippets = append(snippets, integratorpages.Snippet{
+			ID: g.ID, Language: g.Language, File: g.Standard.File, Text: g.Standard.Text,
+		})
+	}
+	return dashboard.New(dashboard.Config{
+		BaseURL: p.Base, Attempts: attempts, Networks: ns.logIn, SignIn: ns.signIn(),
+		Allow: p.Config.DashboardAllow, Accounts: p.Store.Accounts, Directory: h.mirror, Logins: kept,
+		Sessions: h.sessions, List: h.sessions, Usage: h.sessions, Watch: h.watch, Callbacks: sender{
+			p.Config.CallbackClient(), p.Config.CallbackPolicy,
+		},
+		Rate: p.Config.Rate, Policy: p.Config.DefaultPolicy, Quota: p.Config.Quota,
+		TestKeys: p.Config.TestKeys, Snippets: snippets, Pauses: paused,
+		Fleet: func(ctx context.Context) ([]fleet.Process, error) { return fleet.Ask(ctx, p.Store.Conn) },
+		Key:   p.Store.Key, Log: p.Config.Log, Now: p.Config.Now,
+		Preview: func(w http.ResponseWriter, r *http.Request, a account.Account, ended bool) {
+			pages.Preview(w, r, requesterOf(a), ended)
+		},
+	})
+}
+
+// sender is how the dashboard drafts callbacks and sends test ones: by the guard and the client of every
+// callback.
+type sender struct {
+	client *callback.Client
+	policy *urlpolicy.Policy
+}
+
+// Draft implements integratorpages.Callbacks.
+func (s sender) Draft(c integratorpages.Callback) (string, error) {
+	r, _, err := s.prepare(c)
+	return r.Text(), err
+}
+
+func (s sender) prepare(c integratorpages.Callback) (callback.Request, urlpolicy.URL, error) {
+	u, err := s.policy.Parse(c.URL)
+	if err != nil {
+		return callback.Request{}, u, err
+	}
+	r, err := s.client.Prepare(callback.Callback{
+		URL: u, Session: sessions.ID(c.ID), PlatformUserID: c.PlatformUserID, GuildID: c.GuildID,
+		Verified: c.Verified, Test: c.Test, Secrets: c.Secrets, At: c.At,
+	})
+	return r, u, err
+}
+
+// Send implements integratorpages.Callbacks: one connection, one request.
+func (s sender) Send(ctx context.Context, c integratorpages.Callback) (integratorpages.Exchange, error) {
+	r, u, err := s.prepare(c)
+	if err != nil {
+		return integratorpages.Exchange{}, err
+	}
+	e := integratorpages.Exchange{Request: r.Text(), Verdict: sessions.VerdictReleased}
+	conn, err := s.client.Dial(ctx, u)
+	if notSent, ok := errors.AsType[*callback.NotSent](err); ok {
+		e.Class, e.Detail, e.Address, e.Timing = notSent.Class, notSent.Detail, notSent.Address,
+			notSent.Timing
+		return e, nil
+	}
+	if err != nil {
+		return integratorpages.Exchange{}, err
+	}
+	defer func() { _ = conn.Close() }()
+	a := conn.Send(ctx, r)
+	e.Verdict, e.Class, e.Status, e.Detail, e.Address, e.Answer, e.Timing = a.Verdict, a.Class, a.Status,
+		a.Detail, a.Address, a.Body, a.Timing
+	return e, nil
+}

@@ -1,0 +1,156 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"verifyd/cmd/verifyd/config"
+	"verifyd/cmd/verifyd/store"
+	"verifyd/cmd/verifyd/supervise"
+	"verifyd/edge"
+	"verifyd/edge/account"
+	"verifyd/edge/dashboard/login"
+	"verifyd/edge/devnetwork"
+	"verifyd/edge/network"
+	"verifyd/natsconf"
+)
+
+// networks are the identity networks by what they are for.
+type networks struct {
+	live  []*network.Network // for live sessions
+	test  *network.Network   // for test sessions; nil: there are none
+	logIn []*network.Network // into the dashboard, with a place of return of their own
+}
+
+// signIn returns the networks by which sessions are completed, each once.
+func (ns networks) signIn() []*network.Network {
+	if ns.test == nil || slices.Contains(ns.live, ns.test) {
+		return ns.live
+	}
+	return append(slices.Clone(ns.live), ns.test)
+}
+
+// keeper keeps the metadata of all networks at hand.
+func (ns networks) keeper() *supervise.Actor {
+	return supervise.New("networks keeper", network.NewKeeper(slices.Concat(ns.signIn(), ns.logIn)))
+}
+
+// checks tell operators which networks do not answer.
+func (ns networks) checks() []edge.Check {
+	var checks []edge.Check
+	for _, n := range ns.signIn() {
+		checks = append(checks, edge.Check{
+			Name:  "network " + n.ID(),
+			Check: func(context.Context) (string, error) { return "", n.Available() }, Advisory: true,
+		})
+	}
+	return checks
+}
+
+// networks makes the configured identity networks, and the dev network where it is wanted: for test sessions,
+// for live ones, for the dashboard, or for some of these.
+func (p *Program) networks(ctx context.Context) (networks, error) {
+	var all networks
+	for _, s := range p.Config.Networks {
+		namespace, err := p.namespace(ctx, s)
+		if err != nil {
+			return networks{}, err
+		}
+		n, err := p.network(s, namespace, "")
+		if err == nil && s.Dashboard {
+			var back *network.Network
+			back, err = p.network(s, namespace, login.ReturnPath)
+			all.logIn = append(all.logIn, back)
+		}
+		if err != nil {
+			return networks{}, config.Usage(err)
+		}
+		all.live = append(all.live, n)
+	}
+	if p.Config.DevNetwork == "" {
+		return all, nil
+	}
+	dev, err := devnetwork.New(devnetwork.Config{
+		Listen: p.Config.DevNetwork, Now: p.Config.Now, Logger: p.Config.Log,
+	})
+	if err != nil {
+		return networks{}, config.Usage(err)
+	}
+	if err := dev.Listen(); err != nil {
+		return networks{}, err
+	}
+	if err := p.addDev(ctx, &all, dev); err != nil {
+		return networks{}, errors.Join(err, dev.Close())
+	}
+	p.Config.Log.Info().Str("issuer", dev.Issuer()).Msg("the dev network is up")
+	p.add("dev network", supervise.New("dev network", dev))
+	return all, nil
+}
+
+func (p *Program) network(s network.Settings, namespace, returnPath string) (*network.Network, error) {
+	return network.New(s, network.Options{
+		BaseURL: p.Base, RootCAs: p.Config.NetworkRoots, Now: p.Config.Now, Namespace: namespace,
+		ReturnPath: returnPath,
+	})
+}
+
+// addDev puts the dev network where it is wanted.
+func (p *Program) addDev(ctx context.Context, all *networks, dev *devnetwork.Provider) error {
+	namespace, err := p.namespace(ctx, dev.Settings())
+	if err != nil {
+		return err
+	}
+	n, err := p.network(dev.Settings(), namespace, "")
+	if err != nil {
+		return err
+	}
+	dev.AllowRedirect(n.RedirectURI())
+	if p.Config.TestKeys {
+		all.test = n
+	}
+	if p.Config.DevForLive {
+		p.Config.Log.Warn().Msg(
+			"the dev network is on for live sessions: anybody who can reach it can sign in as anybody")
+		all.live = append(all.live, n)
+	}
+	if !p.Config.DevDashboard {
+		return nil
+	}
+	back, err := p.network(dev.Settings(), namespace, login.ReturnPath)
+	if err != nil {
+		return err
+	}
+	p.Config.Log.Warn().Msg(
+		"the dev network leads into the dashboard: anybody who can reach it gets in as anybody")
+	dev.AllowRedirect(back.RedirectURI())
+	all.logIn = append(all.logIn, back)
+	return nil
+}
+
+// namespace finds out what an identity network's identities are known by. Where the store takes no writes,
+// as on a full disk, a network of which nothing is known yet has its id, as it will have once that can be
+// written.
+func (p *Program) namespace(ctx context.Context, s network.Settings) (string, error) {
+	id := s.NetworkID()
+	var theirs, first account.Namespace
+	err := natsconf.AtBoot(ctx, func(ctx context.Context) (err error) {
+		theirs, first, err = account.BindNamespace(ctx, p.Store.Conn, id, s.IdentityIssuer(), p.Clock())
+		if err != nil && theirs.Name != "" { // it was read, and not written
+			p.Config.Log.Warn().Err(err).Str("network", id).
+				Msg("whose identities a network's are could not be written down; the next start tries again")
+			return nil
+		}
+		return err
+	}, func(err error) bool { return errors.Is(err, natsconf.ErrNewer) }, store.Waits(p.Config.Log))
+	if err != nil {
+		return "", fmt.Errorf("network %q: %w", id, err)
+	}
+	if theirs.Name != first.Name {
+		p.Config.Log.Warn().Str("network", id).Str("namespace", theirs.Name).Str("issuer", theirs.Issuer).
+			Str("before", first.Issuer).
+			Msg("the network's id was used with another provider before: identities of that one count for nothing here; verifyd check says whose they are")
+	}
+	return theirs.Name, nil
+}

@@ -1,0 +1,64 @@
+package service
+
+import (
+	"verifyd/cmd/verifyd/supervise"
+	"verifyd/cmd/verifyd/version"
+
+	"github.com/prometheus/client_golang/prometheus"
+	oteltrace "go.opentelemetry.io/otel/trace"
+
+	"verifyd/cmd/verifyd/trace"
+	"verifyd/edge"
+)
+
+// observe starts what shows others how the service does. It stops last, so that the end of everything else is
+// seen.
+func (p *Program) observe() error {
+	build := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "verifyd_build_info", Help: "1, with the version of this build.",
+		ConstLabels: prometheus.Labels{"version": version.Text()},
+	}, func() float64 { return 1 })
+	p.Registry.MustRegister(build)
+	if p.Config.Logger != nil {
+		p.Config.Logger.Measure(p.Registry)
+		p.add("journal", supervise.New("journal", p.Config.Logger))
+	}
+	if p.Config.Traces == nil {
+		return nil
+	}
+	c := *p.Config.Traces
+	c.Version, c.Roles, c.Log, c.Metrics = version.Text(), p.roles(), p.Config.Log, p.Registry
+	s, err := trace.New(c)
+	if err != nil {
+		return err
+	}
+	p.traces = s
+	p.add("spans", supervise.New("spans", s))
+	return nil
+}
+
+// tracer returns what traces sessions; nil where nothing does.
+func (p *Program) tracer() oteltrace.Tracer {
+	if p.traces == nil {
+		return nil
+	}
+	return p.traces.Tracer()
+}
+
+func (p *Program) roles() (roles []string) {
+	if p.Config.Edge {
+		roles = append(roles, "edge")
+	}
+	if p.Config.Dispatcher {
+		roles = append(roles, "dispatcher")
+	}
+	return roles
+}
+
+// levels returns what changes the log's level, for the operators' server; nil where it cannot be changed.
+func (p *Program) levels() edge.Levels {
+	if p.Config.Logger == nil {
+		return nil
+	}
+	return p.Config.Logger
+}

@@ -1,0 +1,160 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"verifyd/cmd/verifyd/version"
+
+	"verifyd/edge"
+	"verifyd/edge/account"
+	"verifyd/natsconf"
+	"verifyd/natsconf/fleet"
+)
+
+const (
+	// CheckStore is the check of whether new sessions have room.
+	CheckStore = "store"
+	// checkDeliveries is the check of whether deliveries begin.
+	checkDeliveries = "deliveries"
+)
+
+// readiness is what /readyz asks, besides assetChecks, and asks nobody. Requests are turned away where this
+// process can do nothing with them: no connection, no keys, no answer to its writes. How each stream stands,
+// the settings of the store, its room and the clock are the same for every process, so they are advisory: to
+// turn requests away from all of them would help nobody, and would keep the users of open sessions from the
+// room that is left for them. A store that is about to be moved still takes sessions and outcomes, so that
+// it, too, is advisory; once it is being sealed it takes nothing, and who asks this process is to be sent to
+// one on the new store.
+func (p *Program) readiness(h shared) []edge.Check {
+	checks := []edge.Check{
+		{Name: "jetstream", Check: func(context.Context) (string, error) {
+			if err := p.Store.Conn.Failure(); err != nil {
+				return "", err
+			}
+			if !p.Store.Conn.Connected() {
+				return "", errors.New("not connected, reconnecting")
+			}
+			nc := p.Store.Conn.NC
+			if p.Store.Embedded != nil {
+				return "NATS " + nc.ConnectedServerVersion() + " in this process", nil
+			}
+			return fmt.Sprintf("NATS %s at %s", nc.ConnectedServerVersion(), nc.ConnectedUrlRedacted()), nil
+		}},
+		{Name: "keys", Check: func(context.Context) (string, error) {
+			if !h.mirror.Ready() {
+				return "", account.ErrNotReady
+			}
+			if since := h.mirror.BlindSince(); !since.IsZero() {
+				return fmt.Sprintf("as of %s ago", time.Since(since).Round(time.Second)), nil
+			}
+			return "as they are stored now", nil
+		}},
+		{Name: "writers", Check: func(context.Context) (string, error) {
+			return "",
+				natsconf.CheckWriters(h.writers...)
+		}},
+		{Name: "standing", Check: func(context.Context) (string, error) { return "", h.stateMonitor.Check() }},
+		{Name: checkDeliveries, Advisory: true,
+			Check: func(context.Context) (string, error) { return "", h.stateMonitor.CheckDeliveries() }},
+		{Name: CheckStore, Advisory: true, Check: func(context.Context) (string, error) {
+			used, limit := h.gauge.Use()
+			return RoomText(used, limit), h.gauge.Check()
+		}},
+	}
+	if p.copier != nil {
+		checks = append(checks, p.copyCheck())
+	}
+	return checks
+}
+
+// presence is what this process tells of itself to operators who ask.
+// It is told at once, so checks are those that ask nobody.
+func (p *Program) presence(h shared, checks []edge.Check) func() fleet.Process {
+	self := fleet.Process{
+		PID: os.Getpid(), Version: version.Text(), Since: time.Now().UTC().Truncate(time.Second),
+	}
+	self.Host, _ = os.Hostname() // empty: unknown
+	for role, runs := range map[string]bool{"edge": p.Config.Edge, "dispatcher": p.Config.Dispatcher} {
+		if runs {
+			self.Roles = append(self.Roles, role)
+		}
+	}
+	slices.Sort(self.Roles)
+	for _, n := range p.nets.logIn {
+		self.Networks = append(self.Networks, n.ID())
+	}
+	return func() fleet.Process {
+		now := self
+		var failing []edge.Failing
+		now.Ready, failing = edge.Judge(context.Background(), checks)
+		for _, f := range failing {
+			now.Unwell = append(now.Unwell, fleet.Trouble{Check: f.Name, Reason: f.Reason})
+		}
+		now.Store.Used, now.Store.Limit = h.gauge.Use()
+		now.Copy = p.copyOf()
+		if p.sender != nil {
+			now.Hosts, now.Backlog = p.sender.Hosts(), p.sender.Backlog()
+		}
+		return now
+	}
+}
+
+// RoomText says how much of the store is used.
+func RoomText(used, limit int64) string {
+	if limit <= 0 {
+		return fmt.Sprintf("%d MiB used", used>>20)
+	}
+	return fmt.Sprintf("%d of %d MiB used", used>>20, limit>>20)
+}
+
+// assetChecks tell how what JetStream holds stands, as the server says.
+func (p *Program) assetChecks() []edge.Check {
+	topology := natsconf.NewTopology(p.Config.Store.Topology)
+	observer := natsconf.NewObserver(p.Store.Conn, topology)
+	advisory := func(name string, check func(natsconf.Health) (string, error)) edge.Check {
+		return edge.Check{Name: name, Advisory: true, Check: func(ctx context.Context) (string, error) {
+			health, err := observer.Health(ctx)
+			if err != nil {
+				return "", err
+			}
+			return check(health)
+		}}
+	}
+	checks := []edge.Check{
+		advisory("clock", natsconf.Health.CheckClock), advisory("topology", natsconf.Health.CheckTopology),
+	}
+	for i, s := range topology.Streams {
+		checks = append(checks, advisory("stream "+s.Name, func(h natsconf.Health) (string, error) {
+			return h.Streams[i].Check()
+		}))
+	}
+	if !p.Config.Dispatcher {
+		return checks
+	}
+	for i, c := range topology.Consumers {
+		checks = append(checks, advisory("consumer "+c.Config.Durable,
+			func(h natsconf.Health) (string, error) { return h.Consumers[i].Check() }))
+	}
+	return checks
+}
+
+// Knows waits until this process's mirror has seen a new API key, which takes the time of one message.
+func (p *Program) Knows(ctx context.Context, secret string) error {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for {
+		if _, err := p.Mirror.Lookup(secret); err == nil {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("wait for the API key: %w", ctx.Err())
+		}
+	}
+}

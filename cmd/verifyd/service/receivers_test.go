@@ -1,0 +1,54 @@
+package service
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"verifyd/cmd/verifyd/alarm"
+	"verifyd/dispatcher"
+	"verifyd/sessions"
+)
+
+// What one process learns of receivers: which class counts, how many sessions it takes, and what ends it.
+func TestReceiversAreWatched(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	r := newReceivers(3, func() time.Time { return now })
+	types := func() (ts []alarm.Type) {
+		for _, c := range r.conditions(t.Context()) {
+			ts = append(ts, c.Type)
+		}
+		slices.Sort(ts)
+		return ts
+	}
+	fail := func(session sessions.ID, v sessions.Verdict, c sessions.Class) {
+		r.Ended(dispatcher.AttemptEnd{
+			Session: session, Receiver: "bot.example.com:443", Verdict: v, Class: c,
+		})
+	}
+	for _, s := range []sessions.ID{"a", "b", "b", "b"} {
+		fail(s, "", sessions.ClassConnect)
+	}
+	fail("c", sessions.VerdictReleased, sessions.ClassLate)
+	fail("d", sessions.VerdictUndeliverable, sessions.ClassUnsigned)
+	if got := types(); got != nil {
+		t.Errorf("two sessions, and trouble of our own: %v", got)
+	}
+	fail("e", sessions.VerdictRejected, sessions.ClassStatus)
+	if got := types(); !slices.Equal(got, []alarm.Type{alarm.ReceiverFailing}) {
+		t.Errorf("three sessions: %v", got)
+	}
+	fail("f", sessions.VerdictUnknown, sessions.ClassTimeout)
+	fail("g", sessions.VerdictDelivered, "")
+	if got := types(); !slices.Equal(got, []alarm.Type{alarm.DeliveriesUnknown}) {
+		t.Errorf("one unknown, and then it takes callbacks again: %v", got)
+	}
+	for _, s := range []sessions.ID{"h", "i", "j"} {
+		fail(s, sessions.VerdictRejected, sessions.ClassStatus)
+	}
+	now = now.Add(QuietAfter)
+	if got := types(); got != nil || len(r.failing) != 0 {
+		t.Errorf("a quiet while later: %v", got)
+	}
+}

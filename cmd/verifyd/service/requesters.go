@@ -1,0 +1,21 @@
+package service
+
+import (
+	"verifyd/edge/account"
+	"verifyd/edge/signin"
+)
+
+// requesters tells the sign-in page how end users know accounts.
+type requesters struct{ mirror *account.Mirror }
+
+// Asker implements signin.Accounts.
+func (a requesters) Requester(id string) (signin.Requester, bool) {
+	acc, ok := a.mirror.Account(id)
+	who := requesterOf(acc)
+	who.Closed = ok && !acc.InService()
+	return who, ok
+}
+
+func requesterOf(a account.Account) signin.Requester {
+	return signin.Requester{Name: a.Name, ReturnURL: a.ReturnURL, Colour: a.Colour}
+}

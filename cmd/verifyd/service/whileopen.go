@@ -1,0 +1,30 @@
+package service
+
+import (
+	"context"
+
+	"verifyd/cmd/verifyd/supervise"
+	"verifyd/natsconf"
+)
+
+// whileOpen runs a service while the store is in service, and again when it is so again.
+type whileOpen struct {
+	stateMonitor *natsconf.StateMonitor
+	service      supervise.Service
+}
+
+// Serve runs until ctx ends.
+func (w whileOpen) Serve(ctx context.Context) error {
+	for {
+		inner, cancel, err := w.stateMonitor.While(ctx)
+		if err != nil {
+			return err
+		}
+		err = w.service.Serve(inner)
+		left := inner.Err() != nil
+		cancel()
+		if ctx.Err() != nil || !left {
+			return err
+		}
+	}
+}

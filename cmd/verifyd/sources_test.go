@@ -1,0 +1,398 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"verifyd/cmd/verifyd/check"
+	"verifyd/cmd/verifyd/flags"
+	"verifyd/natsconf/secretbox"
+)
+
+// storeFlags are what opens the same store, on every command that does.
+var storeFlags = []string{
+	"data-dir", "nats-url", "nats-creds", "nats-ca-file", "replicas", "sync", "store-limit", "keep-results",
+	"secret-key", "secret-key-file",
+}
+
+// heard is which flags of a command may be set by a variable or the file, by what the documents promise.
+// That of any command that is not named here is storeFlags.
+var heard = map[string][]string{
+	"healthcheck": {"admin-listen"}, "log-level": {"admin-listen"},
+	"demo": {}, "try": {}, "listen": {}, "prepare": {}, "version": {},
+}
+
+// secretVariables are those by which a secret reaches a command although it is none of the settings.
+var secretVariables = map[string]string{
+	"listen --key": "VERIFYD_API_KEY", "try --secret": "VERIFYD_TRY_SECRET",
+	"demo-beside --client-secret": "VERIFYD_NETWORK_CLIENT_SECRET",
+}
+
+// hears reports whether a flag of a command is a setting.
+func hears(command, flag string) bool {
+	if command == "serve" || command == "check" {
+		return !slices.Contains([]string{"json", "probe", "deep", "files"}, flag)
+	}
+	want, named := heard[command]
+	if !named {
+		want = storeFlags
+	}
+	return slices.Contains(want, flag)
+}
+
+// otherValue returns a value for a flag that is not its default.
+func otherValue(v *kong.Value) string {
+	switch v.Target.Interface().(type) {
+	case bool:
+		return "true"
+	case int, int64:
+		return "7"
+	case float64:
+		return "0.5"
+	case time.Duration:
+		return "7h"
+	}
+	if v.Enum != "" {
+		return v.EnumSlice()[len(v.EnumSlice())-1]
+	}
+	return "planted"
+}
+
+// fullLine is a command line with all that the command needs, but for one flag.
+func fullLine(command *kong.Node, without string) []string {
+	line := strings.Fields(command.Path())
+	for _, flag := range command.Flags {
+		if flag.Required && flag.Name != without {
+			line = append(line, "--"+flag.Name+"="+otherValue(flag.Value))
+		}
+	}
+	for _, arg := range command.Positional {
+		if arg.Required {
+			line = append(line, otherValue(arg))
+		}
+	}
+	return line
+}
+
+// parsed returns the value of a command's flag after a command line was read. Where the line is refused, it
+// is the refusal.
+func parsed(t *testing.T, parser *kong.Kong, command, flag string, line ...string) string {
+	t.Helper()
+	if _, err := parser.Parse(line); err != nil {
+		return err.Error()
+	}
+	for _, leaf := range parser.Model.Leaves(false) {
+		for _, f := range leaf.Flags {
+			if leaf.Path() == command && f.Name == flag {
+				return fmt.Sprint(f.Target.Interface())
+			}
+		}
+	}
+	t.Fatalf("%s --%s is gone", command, flag)
+	return ""
+}
+
+// Settings are the service's and what opens its store. Everything else that a command can be told comes
+// from its command line alone: not from a variable, and not from the service's file.
+func TestEveryFlagListensToWhoItShould(t *testing.T) {
+	// one for all: making it takes longer than to parse
+	parser := must[*kong.Kong](t)(newParser(kong.Writers(io.Discard, io.Discard)))
+	settings := flags.SettingKeys(parser.Model)
+	for _, command := range parser.Model.Leaves(false) {
+		for _, flag := range command.Flags {
+			path, value := command.Path(), otherValue(flag.Value)
+			t.Run(path+" --"+flag.Name, func(t *testing.T) {
+				line := fullLine(command, flag.Name)
+				before := parsed(t, parser, path, flag.Name, line...)
+				want := hears(path, flag.Name)
+
+				file := filepath.Join(t.TempDir(), "verifyd.yaml")
+				if err := os.WriteFile(file, []byte(flags.YAMLKey(flag)+": "+value+"\n"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				withFile := parsed(t, parser, path, flag.Name, append(line, "--config="+file)...)
+				switch {
+				case !flags.TakesSettings(command):
+					expect(t, withFile, "has no settings")
+				case !slices.Contains(settings, flags.YAMLKey(flag)):
+					expect(t, withFile, `"`+flags.YAMLKey(flag)+`" is not a setting`)
+				case want != (withFile != before):
+					t.Errorf("by the file: %q, before it %q", withFile, before)
+				}
+
+				t.Setenv("VERIFYD_"+strings.ToUpper(flags.YAMLKey(flag)), value)
+				if got := parsed(t, parser, path, flag.Name, line...); (got != before) != want {
+					t.Errorf("by the variable: %q, before it %q", got, before)
+				}
+				secret := secretVariables[path+" --"+flag.Name]
+				if !want && secret == "" && len(flag.Envs) > 0 {
+					t.Errorf("it reads %q", flag.Envs)
+				}
+				if secret != "" && !slices.Equal(flag.Envs, []string{secret}) {
+					t.Errorf("it reads %q, want %s", flag.Envs, secret)
+				}
+			})
+		}
+	}
+}
+
+func expect(t *testing.T, text string, wants ...string) {
+	t.Helper()
+	for _, want := range wants {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in: %s", want, text)
+		}
+	}
+}
+
+// What was seen: the service's variables and file set limits and ends of keys, and cut the limit of the NATS
+// servers.
+func TestTheServicesSettingsTellNoCommandWhatToDo(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "verifyd.yaml")
+	if err := os.WriteFile(file,
+		[]byte("store_limit: 8GiB\nnats_url: nats://production:4222\nnats_creds: /nowhere\nsync: interval\n"),
+		0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("VERIFYD_CONFIG", file)
+	t.Setenv("VERIFYD_STORE_LIMIT", "8GiB")
+	prepared := filepath.Join(dir, "prepared")
+	prepare(t, prepared, "--store-limit", "60GiB")
+	prepare(t, prepared)
+	expect(t, folder(t, prepared)["nats/accounts.conf"], "max_store: 64424509440")
+
+	code, _, errOut := verifyd(t, "prepare", prepared, "--config", file)
+	if code != exitUsage {
+		t.Errorf("prepare with the service's file: exit %d", code)
+	}
+	expect(t, errOut, "--config")
+}
+
+// A fault of a command's own flag names no variable, which nothing would read.
+func TestFaultsOfOwnFlagsNameNoVariable(t *testing.T) {
+	parallel(t)
+	dir := t.TempDir()
+	for _, line := range [][]string{
+		{"try", "--timeout", "0s", "--ca-file", "/nowhere.pem", "https://bot.example.com"},
+		{"key", "create", "--account", "x", "--policy", "twice"},
+		{"account", "login-link", "--account", "x", "--base-url", "x"},
+		{"operator", "login-link", "--base-url", "x"},
+	} {
+		if line[0] != "try" {
+			line = append(line, "--data-dir", dir)
+		}
+		code, _, errOut := verifyd(t, line...)
+		if code != exitUsage || !strings.Contains(errOut, ": --") && !strings.Contains(errOut, "  --") ||
+			strings.Contains(errOut, "VERIFYD_") {
+			t.Errorf("%v: exit %d: %s", line, code, errOut)
+		}
+	}
+}
+
+// A member of the file that is none of serve's settings is refused by everything that reads the file,
+// with the nearest.
+func TestTheFileHasSettingsOfServeAlone(t *testing.T) {
+	dir := t.TempDir()
+	for content, wants := range map[string][]string{
+		"callback_timeuot: 3s\n":        {`"callback_timeuot"`, "did you mean callback_timeout?"},
+		"VERIFYD_BASE_URL: https://x\n": {"did you mean base_url?"},
+		"base-url: https://x\n":         {"did you mean base_url?"},
+		"quota: 5\ndry_run: true\n": {
+			"did you mean monthly_quota?", `"dry_run" is not a setting of verifyd serve`,
+		},
+		"grace: 0\n":                       {`"grace"`, "callback_timeout"},
+		"config: other.yaml\n":             {`"config"`},
+		"base_url:\n":                      {"base_url has no value"},
+		"sync: always\n---\nsync: never\n": {"more than one YAML document"},
+	} {
+		file := filepath.Join(dir, "verifyd.yaml")
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, command := range [][]string{{"serve", "--dev-network"}, {"check", "--dev-network"}} {
+			code, _, errOut := verifyd(t,
+				append(command, "--data-dir", filepath.Join(dir, "store"), "--config", file)...)
+			if code != exitUsage {
+				t.Errorf("%q, %s: exit %d", content, command[0], code)
+			}
+			expect(t, errOut, wants...)
+		}
+	}
+	if code, _, errOut := verifyd(t, "key", "list", "--config",
+		filepath.Join(dir, "verifyd.yaml")); code != exitUsage {
+		t.Errorf("key list: exit %d: %s", code, errOut)
+	}
+	if code, _, errOut := verifyd(t, "check", "--config",
+		filepath.Join(dir, "nowhere.yaml")); code != exitUsage || !strings.Contains(errOut, "nowhere.yaml") {
+		t.Errorf("a file that is not there: exit %d: %s", code, errOut)
+	}
+}
+
+// Variables that nothing reads are told; those of Kubernetes, of the tests and of what stands beside a
+// service are not.
+func TestVariablesThatNothingReads(t *testing.T) {
+	model := must[*kong.Kong](t)(newParser()).Model
+	got := flags.Unknowns(model, []string{
+		"VERIFYD_LISTEM=x", "VERIFYD_QUOTA=5", "VERIFYD_ZZZZ=x", "VERIFYD_PORT=8080",
+		"VERIFYD_SECRET=hunter2",
+		"PATH=x", "VERIFYD_LISTEN=x", "VERIFYD_CONFIG=x", "VERIFYD_API_KEY=x", "VERIFYD_TEST_CHILD=1",
+		"VERIFYD_SIGNING_SECRET=x", "VERIFYD_HOST=x",
+	})
+	want := []flags.Unknown{
+		{Name: "VERIFYD_LISTEM", Nearest: "VERIFYD_LISTEN"}, {Name: "VERIFYD_PORT", Nearest: ""},
+		{Name: "VERIFYD_QUOTA", Nearest: "VERIFYD_MONTHLY_QUOTA"},
+		{Name: "VERIFYD_SECRET", Nearest: "VERIFYD_ALARM_SECRET"}, {Name: "VERIFYD_ZZZZ", Nearest: ""},
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	pod := []string{
+		"VERIFYD_SERVICE_HOST=10.0.0.1", "VERIFYD_SERVICE_PORT=80", "VERIFYD_SERVICE_PORT_HTTP=80",
+		"VERIFYD_PORT=tcp://10.0.0.1:80",
+		"VERIFYD_PORT_80_TCP=tcp://10.0.0.1:80", "VERIFYD_PORT_80_TCP_ADDR=10.0.0.1",
+		"VERIFYD_EDGE_SERVICE_HOST=10.0.0.2", "VERIFYD_EDGE_PORT=x",
+	}
+	if got := flags.Unknowns(model, pod); len(got) > 0 {
+		t.Errorf("of a pod: %+v", got)
+	}
+}
+
+// Who starts a service, or checks its settings, is told of them; other commands leave them be.
+func TestStrangeVariablesAreTold(t *testing.T) {
+	t.Setenv("VERIFYD_CALLBACK_TIMEUOT", "hunter2")
+	dir := filepath.Join(t.TempDir(), "store")
+	// without a network it does not start
+	_, _, errOut := verifyd(t, "serve", "--data-dir", dir, "--log-format", "json")
+	expect(t, errOut, `"level":"warn"`, "VERIFYD_CALLBACK_TIMEUOT is set",
+		"did you mean VERIFYD_CALLBACK_TIMEOUT?", "VERIFYD_NETWORK_ISSUER")
+	_, found := checked(t, "--data-dir", dir)
+	expectFound(t, found, "configuration", check.LevelWarning, "VERIFYD_CALLBACK_TIMEUOT is set")
+	_, _, other := verifyd(t, "key", "list", "--data-dir", dir)
+	if strings.Contains(other, "TIMEUOT") || strings.Contains(errOut+other, "hunter2") {
+		t.Errorf("%s%s", errOut, other)
+	}
+}
+
+// Every variable that the documents name is one that something reads, or known to be another's.
+func TestDocumentedVariablesAreKnown(t *testing.T) {
+	model := must[*kong.Kong](t)(newParser()).Model
+	for _, name := range []string{
+		"README.md", "docs/OPERATING.md", "docs/SECURITY.md", "docs/INTEGRATING.md", "docker-compose.yml",
+		"docs/compose/verifyd.env",
+	} {
+		text := string(must[[]byte](t)(os.ReadFile(filepath.Join("../..", filepath.FromSlash(name)))))
+		for _, variable := range variableNames.FindAllString(text, -1) {
+			if got := flags.Unknowns(model, []string{variable + "=x"}); len(got) > 0 {
+				t.Errorf("%s names %s, which nothing reads", name, variable)
+			}
+		}
+	}
+	table := settingsTable(t)
+	for _, key := range flags.SettingKeys(model) {
+		if !slices.Contains(table, flags.VariableOf(key)) {
+			t.Errorf("the README's table lacks %s", flags.VariableOf(key))
+		}
+	}
+}
+
+var (
+	variableNames = regexp.MustCompile(`\bVERIFYD_[A-Z_]*[A-Z]\b`)
+	cellNames     = regexp.MustCompile("`((?:VERIFYD_|_)[A-Z_]+)`")
+)
+
+// settingsTable returns the variables of the README's table, where `_FILE` behind `VERIFYD_SECRET_KEY` is
+// short for both together, or for another word in the place of the last.
+func settingsTable(t *testing.T) (names []string) {
+	t.Helper()
+	for line := range strings.Lines(string(must[[]byte](t)(os.ReadFile("../../README.md")))) {
+		first := ""
+		cell, _, _ := strings.Cut(strings.TrimPrefix(line, "| "), " | ")
+		for _, m := range cellNames.FindAllStringSubmatch(cell, -1) {
+			if strings.HasPrefix(m[1], "_") && first != "" {
+				names = append(names, first+m[1], first[:strings.LastIndex(first, "_")]+m[1])
+				continue
+			}
+			first = m[1]
+			names = append(names, first)
+		}
+	}
+	return names
+}
+
+// A secret on a command line is told, with what to use instead; by its variable it is not.
+func TestSecretsOnACommandLineAreTold(t *testing.T) {
+	key := secretbox.NewKey().Encode()
+	dir := filepath.Join(t.TempDir(), "store")
+	for _, c := range []struct {
+		line []string
+		want []string
+	}{
+		{[]string{"key", "list", "--secret-key", key},
+			[]string{"--secret-key:", "set VERIFYD_SECRET_KEY", "--secret-key-file"}},
+		{[]string{"key", "list", "--nats-url", "nats://me:hunter2@127.0.0.1:1x"},
+			[]string{"--nats-url:", "set VERIFYD_NATS_URL", "--nats-creds"}},
+		{[]string{"move", "--to", "nats://me:hunter2@127.0.0.1:1"}, []string{"--to:", "--to-creds"}},
+		{[]string{"serve", "--alarm-secret", "hunter2"},
+			[]string{"--alarm-secret:", "set VERIFYD_ALARM_SECRET"}},
+		{[]string{"serve", "--network-client-secret", "hunter2"},
+			[]string{"--network-client-secret:", "set VERIFYD_NETWORK_CLIENT_SECRET"}},
+		{[]string{"serve", "--trace-headers", "hunter2"},
+			[]string{"--trace-headers:", "set VERIFYD_TRACE_HEADERS"}},
+		{[]string{"serve", "--callback-proxy", "http://me:hunter2@proxy"},
+			[]string{"--callback-proxy:", "set VERIFYD_CALLBACK_PROXY"}},
+		{[]string{"listen", "--key", "hunter2", "--forward", "nowhere"},
+			[]string{"--key:", "set VERIFYD_API_KEY"}},
+		{[]string{"try", "--secret", "hunter2", "--timeout", "0s", "x"},
+			[]string{"--secret:", "set VERIFYD_TRY_SECRET"}},
+	} {
+		line := c.line
+		if slices.Contains([]string{"key", "serve", "move"}, line[0]) {
+			line = append(line, "--data-dir", dir)
+		}
+		_, out, errOut := verifyd(t, line...)
+		expect(t, errOut, append(c.want, "shows a secret")...)
+		if strings.Contains(out+errOut, "hunter2") || strings.Contains(out+errOut, key) {
+			t.Errorf("%v: the secret is repeated: %s%s", c.line, out, errOut)
+		}
+	}
+	_, found := checked(t, "--data-dir", dir, "--secret-key", key)
+	expectFound(t, found, "configuration", check.LevelWarning,
+		"--secret-key: the command line shows a secret")
+	t.Setenv("VERIFYD_SECRET_KEY", key)
+	if _, _, errOut := verifyd(t, "key", "list", "--data-dir", dir); strings.Contains(errOut,
+		"shows a secret") {
+		t.Errorf("by its variable: %s", errOut)
+	}
+}
+
+// Whatever is named as a secret is one.
+func TestFlagsWithSecretsAreMarked(t *testing.T) {
+	model := must[*kong.Kong](t)(newParser()).Model
+	marked := 0
+	for flag, command := range flags.AllFlags(model) {
+		word := flag.Name[strings.LastIndex(flag.Name, "-")+1:]
+		named := slices.Contains([]string{"secret", "password", "token", "headers", "key"}, word)
+		isText := flag.Target.Type().String() == "string"
+		if flag.Tag.Has(flags.SecretTag) {
+			marked++
+			if len(flag.Envs) == 0 {
+				t.Errorf("%s --%s has no variable to be given by", command.Path(), flag.Name)
+			}
+		} else if named && isText {
+			t.Errorf("%s --%s is not marked as a secret", command.Path(), flag.Name)
+		}
+	}
+	if marked < 10 {
+		t.Errorf("only %d flags are marked; is the tag read?", marked)
+	}
+}

@@ -1,0 +1,112 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/rs/zerolog"
+
+	"verifyd/cmd/verifyd/supervise"
+	"verifyd/edge/account"
+	"verifyd/natsconf"
+	"verifyd/natsconf/transfer"
+	"verifyd/sessions"
+)
+
+// Reader returns the sessions of the store to look at; without writers, nothing can be changed by it.
+func (s *Store) Reader() *sessions.Store {
+	return sessions.NewStore(sessions.Config{Conn: s.Conn, Key: s.Key})
+}
+
+// StaysBehind says what is not carried: each store has its own check of the master key, and the facts of
+// erased sessions stay.
+func (s *Store) StaysBehind(ctx context.Context) (transfer.Skip, error) {
+	erased, err := s.Reader().Erased(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return func(stream, subject string) bool {
+		switch stream {
+		case natsconf.BucketStream(natsconf.BucketAccounts):
+			return subject == account.MasterKeySubject()
+		case natsconf.StreamCompletions:
+			return erased[sessions.OfFact(subject)]
+		default:
+			return false
+		}
+	}, nil
+}
+
+// Empty reports whether a store holds nothing but its own check of the master key.
+func (s *Store) Empty(ctx context.Context, assets []transfer.Asset) (bool, error) {
+	skip, err := s.StaysBehind(ctx)
+	if err != nil {
+		return false, err
+	}
+	return transfer.Empty(ctx, s.Conn, assets, skip)
+}
+
+// Assets lists all assets of a store.
+func Assets() []transfer.Asset {
+	return transfer.Assets(natsconf.NewTopology(natsconf.TopologyOptions{}))
+}
+
+// CloseUnfinished ends what had not ended when the store was written down: a second POST must not follow from
+// a restore.
+func (s *Store) CloseUnfinished(ctx context.Context, written time.Time) (deliveries, open int, err error) {
+	err = s.withFacts(func(st *sessions.Store) error {
+		deliveries, open, err = st.CloseUnfinished(ctx, written)
+		return err
+	})
+	return deliveries, open, err
+}
+
+// CloseLost ends what a damaged store no longer knows the end of.
+func (s *Store) CloseLost(ctx context.Context, from, to time.Time) (deliveries, closed int, err error) {
+	err = s.withFacts(func(st *sessions.Store) error {
+		deliveries, closed, err = st.CloseLost(ctx, from, to)
+		return err
+	})
+	return deliveries, closed, err
+}
+
+// CloseKeyless ends what has lost its keys with a damaged store.
+func (s *Store) CloseKeyless(ctx context.Context) (k sessions.Keyless, err error) {
+	err = s.withFacts(func(st *sessions.Store) error {
+		k, err = st.CloseKeyless(ctx)
+		return err
+	})
+	return k, err
+}
+
+// withFacts has the writers of facts run for a command.
+func (s *Store) withFacts(do func(*sessions.Store) error) error {
+	completions := natsconf.NewWriter(s.Conn, natsconf.StreamCompletions)
+	pending := natsconf.NewWriter(s.Conn, natsconf.BucketStream(natsconf.BucketSessions))
+	writing := supervise.Start("command", zerolog.Nop(), supervise.New("completions writer", completions),
+		supervise.New("sessions writer", pending))
+	defer writing.Stop()
+	return do(sessions.NewStore(sessions.Config{
+		Conn: s.Conn, Completions: completions, Pending: pending, Key: s.Key,
+	}))
+}
+
+// TakesAway reports whether a message says that something of others is to be read no more.
+func TakesAway(stream, subject string) bool {
+	_, erased := sessions.ErasedBy(subject)
+	return erased && stream == natsconf.BucketStream(natsconf.BucketStore)
+}
+
+// AcknowledgeEnded acknowledges, of a store that nobody serves, what is not to be delivered any more, so that
+// its dispatchers need not look at each of its outcomes. It is a hint: the facts decide.
+func (s *Store) AcknowledgeEnded(ctx context.Context) error {
+	open, _, err := s.Reader().Unfinished(ctx, 1, nil)
+	if err != nil {
+		return err
+	}
+	return s.Conn.Acknowledge(ctx, natsconf.DispatcherConsumers()[0], func(m jetstream.Msg) bool {
+		_, unfinished := open[sessions.OfFact(m.Subject())]
+		return !unfinished
+	})
+}

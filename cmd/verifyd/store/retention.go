@@ -1,0 +1,48 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"verifyd/cmd/verifyd/config"
+	"verifyd/natsconf"
+	"verifyd/natsconf/secretbox"
+	"verifyd/sessions"
+)
+
+// What keeps an outcome from leaving the store before its delivery has ended: settings that do not fit are
+// refused here, pauses by package pauses, and what is put off all the same the dispatcher brings to an end
+// (its doc comment).
+
+// RetentionSpare is by how much results are kept for longer than callbacks are tried: half of it is the
+// dispatchers' last call.
+const RetentionSpare = time.Hour
+
+// OldestOf returns what tells since when the oldest delivery waits that has not ended.
+func OldestOf(st *sessions.Store) func(context.Context) (time.Time, error) {
+	return func(ctx context.Context) (time.Time, error) {
+		b, err := st.Backlog(ctx)
+		return b.Oldest, err
+	}
+}
+
+// MayShorten refuses to keep outcomes for so short that one which waits for its delivery would leave at
+// once, or before its delivery is brought to an end.
+func MayShorten(ctx context.Context, conn *natsconf.Conn, stream string, to time.Duration) error {
+	if stream != natsconf.StreamCompletions {
+		return nil
+	}
+	// it opens nothing that is sealed
+	oldest, err := OldestOf(sessions.NewStore(sessions.Config{Conn: conn, Key: secretbox.Key{}}))(ctx)
+	if err != nil || oldest.IsZero() {
+		return err
+	}
+	if age := time.Since(oldest); age > to-RetentionSpare {
+		return config.Usage(fmt.Errorf(
+			"VERIFYD_KEEP_RESULTS (--keep-results): %s is too short now: a callback waits since %s, and its outcome would be forgotten before it has ended; "+
+				"keep results for at least %s until it has (verifyd deliveries list --state due), or resume the host that it waits for",
+			to, oldest.Format(time.RFC3339), (age + 2*RetentionSpare).Truncate(time.Hour)))
+	}
+	return nil
+}

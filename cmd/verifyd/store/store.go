@@ -1,0 +1,296 @@
+// Package store opens the store of a process: the embedded server or the external ones, the topology, and the
+// master key that belongs to it. Only what a service or a command was told to make is made.
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"verifyd/cmd/verifyd/config"
+	"verifyd/cmd/verifyd/supervise"
+	"verifyd/edge/account"
+	"verifyd/natsconf"
+	"verifyd/natsconf/secretbox"
+)
+
+const (
+	// bootTimeout bounds the start: recovering a large store, a cluster electing its leaders.
+	bootTimeout = time.Minute
+	// endpointWait bounds how long a command waits for the running service that holds the data directory to
+	// be reachable.
+	endpointWait = 10 * time.Second
+)
+
+// Store is JetStream as a process reaches it, with the master key that belongs to it.
+type Store struct {
+	Conn     *natsconf.Conn
+	Key      secretbox.Key
+	Accounts *account.Store
+	Embedded *natsconf.Embedded // nil where another process or a cluster runs the server
+	Server   *supervise.Actor
+	layer    *supervise.Layer
+	DataDir  string             // of an embedded store
+	Recovery *natsconf.Recovery // of one that was opened for it
+}
+
+// Purpose is what a store is opened for.
+type Purpose int
+
+// What a store may be opened for.
+const (
+	ToServe   Purpose = iota // the service: it may update the topology, and the store has to be in service or new
+	ToUse                    // a command: it leaves the topology as it is, and makes no store
+	ToBegin                  // a command that was told that it may make a new store
+	ToFill                   // a move or a restore: the store has to be new, or one that is being filled
+	ToRepeat                 // a move that has ended, or nearly: the store may be open
+	ToRecover                // a recovery: the store is damaged
+)
+
+// Admits reports whether a store of this standing may be opened.
+func (why Purpose) Admits(s natsconf.StoreState) error {
+	var admitted []natsconf.State
+	switch why {
+	case ToServe:
+		admitted = []natsconf.State{"", natsconf.StateOpen}
+	case ToUse, ToBegin, ToRecover:
+		admitted = []natsconf.State{
+			"", natsconf.StateOpen, natsconf.StateDraining, natsconf.StateSealing, natsconf.StateRetired,
+		}
+	case ToFill:
+		admitted = []natsconf.State{"", natsconf.StateFilling}
+	case ToRepeat:
+		admitted = []natsconf.State{natsconf.StateFilling, natsconf.StateOpen}
+	}
+	if slices.Contains(admitted, s.State) {
+		return nil
+	}
+	return config.Usage(&natsconf.StateError{StoreState: s})
+}
+
+// Open starts the embedded server, or connects to the external one, and makes sure of the topology. Only
+// a service may update it; a command leaves what is there. For an embedded store that another process holds
+// the error is natsconf.ErrLocked.
+func Open(ctx context.Context, c config.Store, log zerolog.Logger, why Purpose) (_ *Store, err error) {
+	ctx, cancel := context.WithTimeout(ctx, bootTimeout)
+	defer cancel()
+	s := &Store{}
+	defer func() {
+		if err != nil {
+			s.Close()
+		}
+	}()
+	if c.NATSURL == "" {
+		err = s.openEmbedded(ctx, c, log, why)
+	} else {
+		s.Key, err = c.ExternalKey()
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.Conn, err = natsconf.Connect(ctx, natsconf.ConnectOptions{
+		Embedded: s.Embedded, URL: c.NATSURL, CredsFile: c.NATSCreds, RootCAs: c.NATSRoots, Name: "verifyd",
+		Log: log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if c.NATSURL != "" && c.Topology.Replicas == 1 && why == ToServe {
+		log.Warn().Msg("VERIFYD_REPLICAS=1 on an external server: what is acknowledged is as durable as that server's own sync setting (2 minutes by default)")
+	}
+	waiting := Waits(log)
+	if err := s.expectHeld(ctx, c, why, waiting); err != nil {
+		return nil, err
+	}
+	standing, err := s.Conn.StoreStateAtBoot(ctx, waiting)
+	if err != nil {
+		return nil, err
+	}
+	if err := why.Admits(standing); err != nil {
+		return nil, err
+	}
+	if slices.Contains([]natsconf.State{natsconf.StateDraining, natsconf.StateSealing, natsconf.StateRetired},
+		standing.State) {
+		return s, s.bindAccounts(ctx, waiting) // sealed streams are not the table's any more
+	}
+	if err := s.ensure(ctx, c, log, why); err != nil {
+		return nil, err
+	}
+	if err := s.bindAccounts(ctx, waiting); err != nil {
+		return nil, err
+	}
+	if why == ToServe {
+		err = s.Conn.OpenAtBoot(ctx, waiting)
+	}
+	return s, err
+}
+
+// ensure makes sure of the topology, and of what the embedded server has made of its files.
+func (s *Store) ensure(ctx context.Context, c config.Store, log zerolog.Logger, why Purpose) error {
+	ensurer := natsconf.Ensurer{
+		Conn: s.Conn, Topology: natsconf.NewTopology(c.Topology), Update: why == ToServe,
+	}
+	ensurer.Changed = func(asset, field, from, to string) {
+		log.Warn().Str("asset", asset).Str("field", field).Str("from", from).Str("to", to).
+			Msg("a setting of the store was changed to this service's")
+	}
+	ensurer.Shorten = func(ctx context.Context, stream string, to time.Duration) error {
+		return MayShorten(ctx, s.Conn, stream, to)
+	}
+	ensurer.Waiting = append(ensurer.Waiting, Waits(log))
+	if err := ensurer.EnsureAtBoot(ctx); err != nil || s.Embedded == nil {
+		return err
+	}
+	if err := s.Embedded.CheckServed(); err != nil { // now that all streams are there
+		return err
+	}
+	s.Embedded.StageInMemory() // the streams may be new
+	return nil
+}
+
+// Waits tells operators why a start takes its time.
+func Waits(log zerolog.Logger) func(error) {
+	return func(err error) { log.Warn().Err(err).Msg("the start waits for the store") }
+}
+
+// bindAccounts also finds out whether the master key is the store's.
+func (s *Store) bindAccounts(ctx context.Context, waiting func(error)) error {
+	err := natsconf.AtBoot(ctx, func(ctx context.Context) (err error) {
+		s.Accounts, err = account.NewStore(ctx, s.Conn, s.Key)
+		return err
+	}, func(err error) bool { return errors.Is(err, account.ErrMasterKey) }, waiting)
+	if errors.Is(err, account.ErrMasterKey) {
+		var f config.Faults
+		f.Add("secret-key", err.Error(),
+			"set it, or VERIFYD_SECRET_KEY_FILE, as the service that made the store has it; embedded, the key is in "+config.SecretFile+" beside the store unless set")
+		return config.Usage(f.Err())
+	}
+	return err
+}
+
+// noStore refuses what would make a new store without having been told to.
+func noStore(setting, where string) error {
+	var f config.Faults
+	f.Add(setting, where,
+		"name the service's own; verifyd serve makes a new store, and so does verifyd account create NAME --new-store")
+	return config.Usage(f.Err())
+}
+
+// hadStore reports whether a data directory holds a store, or did: one that was lost is damage, which is told
+// as such.
+func hadStore(dataDir string) bool {
+	_, err := natsconf.ReadWitness(dataDir)
+	return err == nil || natsconf.HasStore(dataDir)
+}
+
+// expectHeld makes sure, for a command, that external servers hold a store: those named by mistake get no
+// streams.
+func (s *Store) expectHeld(ctx context.Context, c config.Store, why Purpose, waiting func(error)) error {
+	if c.NATSURL == "" || why != ToUse {
+		return nil
+	}
+	held, err := s.Conn.HoldsStoreAtBoot(ctx, waiting)
+	if err == nil && !held {
+		return noStore("nats-url", "these servers hold no store")
+	}
+	return err
+}
+
+func (s *Store) openEmbedded(ctx context.Context, c config.Store, log zerolog.Logger, why Purpose) error {
+	missing := noStore("data-dir", fmt.Sprintf("there is no store in %q", c.DataDir))
+	if why == ToUse && !natsconf.MayHoldStore(c.DataDir) {
+		return missing
+	}
+	e, err := natsconf.OpenEmbedded(natsconf.EmbeddedOptions{
+		DataDir: c.DataDir, Sync: c.Sync, StoreBytes: c.StoreBytes, Log: log,
+	})
+	if err != nil {
+		return err
+	}
+	s.Embedded, s.DataDir = e, c.DataDir
+	if why == ToRecover {
+		if s.Recovery, err = e.BeginRecovery(); err != nil {
+			return err
+		}
+		if s.Recovery == nil {
+			return ErrNotDamaged
+		}
+	}
+	if why == ToUse && !hadStore(c.DataDir) {
+		return missing
+	}
+	if s.Key, err = c.EmbeddedKey(!e.HasStore() && why != ToRecover); err != nil {
+		return err
+	}
+	if c.Sync == natsconf.SyncInterval {
+		log.Warn().Msg("VERIFYD_SYNC=interval: a power cut can take back up to two minutes of acknowledged sessions, outcomes and claims")
+	}
+	s.Server = supervise.New("embedded server", e)
+	s.layer = supervise.Start("store", log, s.Server)
+	return supervise.Await(ctx, s.Server, e.Ready())
+}
+
+// Reach is openStore for a command, toUse or toBegin: where a running service holds the data
+// directory, it connects to that one.
+func Reach(ctx context.Context, c config.Store, log zerolog.Logger, why Purpose) (*Store, error) {
+	s, err := Open(ctx, c, log, why)
+	if !errors.Is(err, natsconf.ErrLocked) {
+		return s, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, endpointWait)
+	defer cancel()
+	key, err := c.EmbeddedKey(false)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		conn, err := ConnectRunning(ctx, c.DataDir, log)
+		if err == nil {
+			s := &Store{Conn: conn, Key: key}
+			if err := s.bindAccounts(ctx, Waits(log)); err != nil {
+				s.Close()
+				return nil, err
+			}
+			return s, nil
+		}
+		select {
+		case <-time.After(100 * time.Millisecond): // it may be starting
+		case <-ctx.Done():
+			return nil, fmt.Errorf("reach the running service of %s: %w", c.DataDir, err)
+		}
+	}
+}
+
+// ConnectRunning connects to the running service that holds a data directory.
+func ConnectRunning(ctx context.Context, dataDir string, log zerolog.Logger) (*natsconf.Conn, error) {
+	end, err := natsconf.ReadEndpoint(dataDir)
+	if err != nil {
+		return nil, err
+	}
+	// the file may be a dead server's: read it again soon
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	return natsconf.Connect(ctx, natsconf.ConnectOptions{
+		URL: end.URL, User: end.User, Password: end.Password, Name: "verifyd command", Log: log,
+	})
+}
+
+// Close ends the connection, then the server, then the hold on the data directory.
+func (s *Store) Close() {
+	if s.Conn != nil {
+		s.Conn.Close()
+	}
+	if s.layer != nil {
+		s.layer.Stop()
+	}
+	if s.Embedded != nil {
+		_ = s.Embedded.Close()
+	}
+}
+
+// ErrNotDamaged is returned where there is nothing to recover.
+var ErrNotDamaged = errors.New("the store is not damaged")

@@ -1,0 +1,148 @@
+// Package supervise runs the actors of a process: each has a name, and what fails is started again by its
+// supervisor. Actors that start and stop together are a layer.
+package supervise
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/thejerf/suture/v4"
+)
+
+// Service is what every actor of the project is.
+type Service interface {
+	Serve(ctx context.Context) error
+}
+
+// Actor names a service under its supervisor, tells the boot of its failures, and lets tests kill it.
+type Actor struct {
+	Name    string
+	service Service
+	kills   chan struct{}
+	failed  chan error // the last failure, for who waits for the start
+}
+
+// New makes an actor of a service.
+func New(name string, s Service) *Actor {
+	return &Actor{Name: name, service: s, kills: make(chan struct{}), failed: make(chan error, 1)}
+}
+
+// Kill makes the actor fail, for tests of its restart. It returns once the actor has taken notice.
+func (a *Actor) Kill() { a.kills <- struct{}{} }
+
+// String names the actor in the supervisor's log.
+func (a *Actor) String() string { return a.Name }
+
+var (
+	errKilled = errors.New("killed")
+	errEnded  = errors.New("ended by itself")
+)
+
+// Serve runs the service. Whatever ends it but its own context is a failure, which the supervisor answers
+// with a restart.
+func (a *Actor) Serve(ctx context.Context) error {
+	inner, cancel := context.WithCancelCause(ctx)
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		select {
+		case <-a.kills:
+			cancel(errKilled)
+		case <-inner.Done():
+		}
+	}()
+	defer func() { cancel(nil); <-watched }()
+	err := a.service.Serve(inner)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if cause := context.Cause(inner); cause != nil {
+		err = cause
+	} else if err == nil {
+		err = errEnded
+	}
+	select {
+	case a.failed <- err:
+	default:
+	}
+	return fmt.Errorf("%s: %w", a.Name, err)
+}
+
+const (
+	// restartPause is how long a supervisor waits once an actor has failed several times in a row: long
+	// enough not to spin on a lasting fault, short enough to be back when it passes.
+	restartPause = time.Second
+	// maxStop bounds the stop of one layer. The dispatcher's drain is the longest: an attempt of a minute at
+	// most, its margin, its result.
+	maxStop = 2 * time.Minute
+)
+
+// Spec configures every supervisor of the process.
+func Spec(log zerolog.Logger) suture.Spec {
+	return suture.Spec{
+		FailureBackoff: restartPause,
+		Timeout:        maxStop,
+		EventHook:      func(e suture.Event) { logEvent(log, e) },
+	}
+}
+
+func logEvent(log zerolog.Logger, e suture.Event) {
+	switch e := e.(type) {
+	case suture.EventServicePanic:
+		log.Error().Str("actor", e.ServiceName).Str("panic", e.PanicMsg).Str("stack", e.Stacktrace).
+			Msg("an actor panicked, restarting it")
+	case suture.EventServiceTerminate:
+		log.Error().Str("actor", e.ServiceName).Str("cause", fmt.Sprint(e.Err)).
+			Msg("an actor failed, restarting it")
+	case suture.EventBackoff:
+		log.Warn().Str("supervisor", e.SupervisorName).
+			Msg("actors fail in a row, pausing before the next restart")
+	case suture.EventResume:
+		log.Info().Str("supervisor", e.SupervisorName).Msg("restarting actors again")
+	case suture.EventStopTimeout:
+		log.Error().Str("actor", e.ServiceName).Msg("an actor did not stop in time")
+	}
+}
+
+// Layer is a supervisor with the actors that start and stop together.
+type Layer struct {
+	supervisor *suture.Supervisor
+	cancel     context.CancelFunc
+	done       chan struct{}
+}
+
+// Start starts actors. Layers outlive the context that asked for them: they stop in the program's order.
+func Start(name string, log zerolog.Logger, actors ...*Actor) *Layer {
+	ctx, cancel := context.WithCancel(context.Background())
+	l := &Layer{supervisor: suture.New(name, Spec(log)), cancel: cancel, done: make(chan struct{})}
+	for _, a := range actors {
+		l.supervisor.Add(a)
+	}
+	go func() {
+		defer close(l.done)
+		_ = l.supervisor.Serve(ctx)
+	}()
+	return l
+}
+
+// Stop ends the actors and waits for them.
+func (l *Layer) Stop() {
+	l.cancel()
+	<-l.done
+}
+
+// Await waits until an actor is up. A failure before that ends the start: at boot a fault is for the operator
+// to fix, while later it is for the supervisor.
+func Await(ctx context.Context, a *Actor, up <-chan struct{}) error {
+	select {
+	case <-up:
+		return nil
+	case err := <-a.failed:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("start %s: %w", a.Name, ctx.Err())
+	}
+}

@@ -1,0 +1,103 @@
+package laws
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+const (
+	architecture = "../ARCHITECTURE.md"
+	// maxArchitecture is how many lines a newcomer reads in one sitting.
+	maxArchitecture = 150
+)
+
+var (
+	// named is what stands in backquotes: a package, or a function, type or method of one.
+	named = regexp.MustCompile("`((?:cmd|edge|sessions|dispatcher|natsconf)(?:/[a-z]+)*)((?:\\.\\w+){0,2})`")
+	// documented is the number of names below which the expression no longer finds them.
+	documented = 40
+)
+
+// Every package and function that docs/ARCHITECTURE.md names is there.
+func TestArchitectureNamesWhatThereIs(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(architecture)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(text), "\n"); n > maxArchitecture {
+		t.Errorf("%s has %d lines, more than %d", architecture, n, maxArchitecture)
+	}
+	known := map[string]map[string]bool{}
+	found := named.FindAllStringSubmatch(string(text), -1)
+	if len(found) < documented {
+		t.Errorf("only %d names are found", len(found))
+	}
+	for _, m := range found {
+		folder, name := m[1], strings.TrimPrefix(m[2], ".")
+		if known[folder] == nil {
+			known[folder] = declarations(t, folder)
+		}
+		if !known[folder][name] {
+			t.Errorf("%s names %s, which is not there", architecture, m[1]+m[2])
+		}
+	}
+}
+
+// declarations returns what a package declares: "Func", "Type" and "Type.Method", and "" where there is such
+// a package.
+func declarations(t *testing.T, folder string) map[string]bool {
+	t.Helper()
+	names := map[string]bool{}
+	paths, err := filepath.Glob(filepath.Join("..", "..", folder, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range paths {
+		if strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names[""] = true
+		for _, d := range f.Decls {
+			switch d := d.(type) {
+			case *ast.FuncDecl:
+				names[receiver(d)+d.Name.Name] = true
+			case *ast.GenDecl:
+				for _, spec := range d.Specs {
+					if s, ok := spec.(*ast.TypeSpec); ok {
+						names[s.Name.Name] = true
+					}
+				}
+			}
+		}
+	}
+	return names
+}
+
+// receiver returns the type of a method's receiver, and a dot.
+func receiver(d *ast.FuncDecl) string {
+	if d.Recv == nil {
+		return ""
+	}
+	of := d.Recv.List[0].Type
+	if star, ok := of.(*ast.StarExpr); ok {
+		of = star.X
+	}
+	if generic, ok := of.(*ast.IndexExpr); ok {
+		of = generic.X
+	}
+	if id, ok := of.(*ast.Ident); ok {
+		return id.Name + "."
+	}
+	return ""
+}

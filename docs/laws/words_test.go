@@ -1,0 +1,169 @@
+package laws
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+)
+
+// retiredParts are parts of identifiers: "wasVain" has the parts "was" and "vain".
+var retiredParts = map[string]string{
+	"vain":     "unconfirmed",
+	"seat":     "lease, or slot",
+	"fate":     "disposition, or result",
+	"watchman": "monitor",
+	"hall":     "shared dependencies",
+	"knock":    "authenticate",
+	"tongue":   "locale",
+	"asker":    "requester",
+	"roster":   "fleet",
+	"house":    "what it is: a rig, a service",
+	"mend":     "fix",
+	"orphan":   "stale",
+}
+
+// retiredPhrases are found in comments and in documents. Line breaks count as spaces.
+var retiredPhrases = []struct {
+	phrase  *regexp.Regexp
+	instead string
+}{
+	{regexp.MustCompile(`\b(says|tells|gives) whether\b`), "reports whether"},
+	{regexp.MustCompile(`\bfloor plan\b`), "topology"},
+	{regexp.MustCompile(`\bswitchboard\b`), "entry point"},
+	{regexp.MustCompile(`\b[Tt]he house\b`), "layout"},
+	{regexp.MustCompile(`\bneeds? to be mended\b`), "invalid; to be fixed"},
+}
+
+// retiredVerb is the verb of a doc comment: "Name gives the name".
+var retiredVerb = regexp.MustCompile(`^\w+ gives\b`)
+
+// own is where the words themselves stand.
+const own = "docs/laws/"
+
+func TestRetiredWords(t *testing.T) {
+	t.Parallel()
+	if err := eachGoFile(func(name, path string) error {
+		if strings.HasPrefix(name, own) {
+			return nil
+		}
+		return judgeGo(t, name, path)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md"} {
+		paths, err := filepath.Glob(filepath.Join("..", "..", pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range paths {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			judgeProse(t, path, string(text))
+		}
+	}
+}
+
+// judgeGo looks at what a file declares, and at its comments.
+func judgeGo(t *testing.T, name, path string) error {
+	t.Helper()
+	files := token.NewFileSet()
+	f, err := parser.ParseFile(files, path, nil, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil {
+		return err
+	}
+	ast.Inspect(f, func(n ast.Node) bool {
+		for _, id := range declared(n) {
+			for _, part := range parts(id.Name) {
+				if instead, retired := retiredParts[part]; retired {
+					line := files.Position(id.Pos()).Line
+					t.Errorf("%s:%d: the name %s has the retired word %q; use %s", name, line, id.Name, part,
+						instead)
+				}
+			}
+		}
+		return true
+	})
+	for _, c := range f.Comments {
+		where := name + ":" + files.Position(c.Pos()).String()[len(path)+1:]
+		if retiredVerb.MatchString(c.Text()) {
+			t.Errorf("%s: %q: a function returns", where, firstLine(c.Text()))
+		}
+		judgeProse(t, where, c.Text())
+	}
+	return nil
+}
+
+// declared returns the names that a node declares.
+func declared(n ast.Node) []*ast.Ident {
+	switch n := n.(type) {
+	case *ast.FuncDecl:
+		return []*ast.Ident{n.Name}
+	case *ast.TypeSpec:
+		return []*ast.Ident{n.Name}
+	case *ast.ValueSpec:
+		return n.Names
+	case *ast.Field:
+		return n.Names
+	case *ast.AssignStmt:
+		if n.Tok != token.DEFINE {
+			return nil
+		}
+		var names []*ast.Ident
+		for _, e := range n.Lhs {
+			if id, ok := e.(*ast.Ident); ok {
+				names = append(names, id)
+			}
+		}
+		return names
+	}
+	return nil
+}
+
+// parts splits a name at its capital letters and underscores.
+func parts(name string) (words []string) {
+	var word []rune
+	for _, r := range name {
+		if unicode.IsUpper(r) || r == '_' {
+			words, word = append(words, string(word)), nil
+		}
+		if r != '_' {
+			word = append(word, unicode.ToLower(r))
+		}
+	}
+	return append(words, string(word))
+}
+
+func judgeProse(t *testing.T, where, text string) {
+	t.Helper()
+	text = strings.Join(strings.Fields(text), " ")
+	for _, w := range retiredPhrases {
+		if found := w.phrase.FindString(text); found != "" {
+			t.Errorf("%s: the retired phrase %q; write %s", where, found, w.instead)
+		}
+	}
+}
+
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
+	return line
+}
+
+func TestPartsOfNames(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string][]string{
+		"wasVain": {"was", "vain"}, "Seat": {"", "seat"}, "max_seat": {"max", "seat"},
+	} {
+		if got := parts(name); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+}

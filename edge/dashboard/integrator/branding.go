@@ -1,0 +1,106 @@
+package integrator
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+
+	"verifyd/edge/dashboard/site"
+	"verifyd/edge/page"
+)
+
+// The page on which an account's owners set what its users see: /dashboard/sign-in-page. Its fields have the
+// names of an *account.InputError.
+const (
+	fieldColour        = "colour"
+	fieldReturnURL     = "return_url"
+	fieldReturnOrigins = "return_origins" // one a line
+)
+
+// brandingPages are the page of what users see, and its preview.
+type brandingPages struct{ deps }
+
+type brandingData struct {
+	Preview bool // the sign-in page can be looked at
+}
+
+// show answers GET /dashboard/sign-in-page.
+func (h brandingPages) show(w http.ResponseWriter, r *http.Request, v site.Visit) {
+	h.draw(w, r, v, &site.Form{})
+}
+
+// draw draws the page with a form that was sent, and the others as they stand.
+func (h brandingPages) draw(w http.ResponseWriter, r *http.Request, v site.Visit, f *site.Form) {
+	values := url.Values{
+		fieldColour: {v.Account.Colour}, fieldReturnURL: {v.Account.ReturnURL}, fieldReturnOrigins: {
+			strings.Join(v.Account.ReturnOrigins, "\n"),
+		},
+	}
+	for name := range values {
+		if f.Values.Has(name) {
+			values.Set(name, f.Text(name))
+		}
+	}
+	f.Values = values
+	status := http.StatusOK
+	if !f.OK() {
+		status = http.StatusUnprocessableEntity
+	}
+	h.Draw(w, site.View{
+		Page: "branding", Title: "Sign-in page", Nav: "settings", Visit: &v, Flash: h.TakeFlash(w, r),
+		Form: f, Status: status, Data: brandingData{Preview: h.Preview != nil},
+	})
+}
+
+// preview answers GET /dashboard/sign-in-page/preview, with ?end=yes the page after the end.
+func (h brandingPages) preview(w http.ResponseWriter, r *http.Request, v site.Visit) {
+	if h.Preview == nil {
+		h.DrawProblem(w, &v, site.ProblemNotFound)
+		return
+	}
+	h.Preview(w, r, v.Account, page.Single(r.URL.Query(), "end") != "")
+}
+
+// setColour answers POST /dashboard/sign-in-page/colour.
+func (h brandingPages) setColour(w http.ResponseWriter, r *http.Request, v site.Visit) {
+	h.change(w, r, v, func(f *site.Form) error {
+		ctx, cancel := site.Within(r)
+		defer cancel()
+		return h.Accounts.SetColour(ctx, v.Actor(), v.Account.ID, strings.TrimSpace(f.Text(fieldColour)))
+	})
+}
+
+// setReturnURL answers POST /dashboard/sign-in-page/return-url.
+func (h brandingPages) setReturnURL(w http.ResponseWriter, r *http.Request, v site.Visit) {
+	h.change(w, r, v, func(f *site.Form) error {
+		ctx, cancel := site.Within(r)
+		defer cancel()
+		return h.Accounts.SetReturnURL(ctx, v.Actor(), v.Account.ID,
+			strings.TrimSpace(f.Text(fieldReturnURL)))
+	})
+}
+
+// setReturnOrigins answers POST /dashboard/sign-in-page/return-origins.
+func (h brandingPages) setReturnOrigins(w http.ResponseWriter, r *http.Request, v site.Visit) {
+	h.change(w, r, v, func(f *site.Form) error {
+		ctx, cancel := site.Within(r)
+		defer cancel()
+		return h.Accounts.SetReturnOrigins(ctx, v.Actor(), v.Account.ID,
+			strings.Fields(f.Text(fieldReturnOrigins)))
+	})
+}
+
+// change makes a change, and answers with the page: with what is wrong beside the field, or with what was
+// done.
+func (h brandingPages) change(w http.ResponseWriter, r *http.Request, v site.Visit,
+	change func(*site.Form) error) {
+	f := site.NewForm(r)
+	switch err := change(f); {
+	case err == nil:
+		h.Done(w, flashBrandingSet, pathBranding)
+	case f.Take(err):
+		h.draw(w, r, v, f)
+	default:
+		h.Fail(w, r, &v, err)
+	}
+}

@@ -1,0 +1,123 @@
+package integrator
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"verifyd/edge/account"
+	"verifyd/sessions"
+)
+
+// Callback is a callback to be drafted or sent.
+type Callback struct {
+	URL                     string
+	ID                      string // what follows cb_ or cbtest_ in the webhook-id
+	PlatformUserID, GuildID string
+	Verified                bool
+	Test                    bool
+	Secrets                 []string
+	At                      time.Time
+}
+
+// Exchange is a request and what came of it.
+type Exchange struct {
+	Request string           `json:"request"` // as it went over the wire, or would have
+	Verdict sessions.Verdict `json:"verdict"` // VerdictReleased: nothing was sent
+	Class   sessions.Class   `json:"class"`
+	Status  int              `json:"status"`
+	Detail  string           `json:"detail"`
+	Address string           `json:"address"`
+	Answer  string           `json:"answer"` // the first bytes of its body
+	Timing  sessions.Timing  `json:"timing"`
+}
+
+// Callbacks makes callbacks as the service's own sender does. A URL that may not be called back is a
+// *target.Fault.
+type Callbacks interface {
+	// Draft returns a request as it would go over the wire.
+	Draft(c Callback) (string, error)
+	// Send sends it once, through the same guard and client as every callback.
+	Send(ctx context.Context, c Callback) (Exchange, error)
+}
+
+// signing returns the values of the secrets that sign now.
+func signing(a account.Account, now time.Time) []string {
+	var values []string
+	for _, s := range a.Signing(now) {
+		values = append(values, s.Value)
+	}
+	return values
+}
+
+// curl writes a session's callback as a command line, signed as of now; empty where it has none.
+func (h sessionPages) curl(s sessions.View, a account.Account) string {
+	if s.Delivery.State == sessions.DeliveryNone || h.Callbacks == nil {
+		return ""
+	}
+	raw, err := h.Callbacks.Draft(Callback{
+		URL: s.CallbackURL, ID: string(s.ID), PlatformUserID: s.PlatformUserID, GuildID: s.GuildID,
+		Verified: s.Verified(), Test: s.Test,
+		Secrets: signing(a, h.Now()), At: h.Now(),
+	})
+	if err != nil {
+		return ""
+	}
+	return curlOf(s.CallbackURL, raw)
+}
+
+// curlOf writes a request as a command line for a POSIX shell.
+func curlOf(to, raw string) string {
+	r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(raw)))
+	if err != nil {
+		return ""
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return ""
+	}
+	lines := []string{"curl -ig " + quote(to)} // -g: brackets and braces of a URL are no patterns
+	for name, values := range r.Header {
+		if name == "Content-Length" {
+			continue // curl counts by itself
+		}
+		for _, value := range values {
+			lines = append(lines, "-H "+quote(strings.ToLower(name)+": "+value))
+		}
+	}
+	slices.Sort(lines[1:])
+	return strings.Join(append(lines, "--data-binary "+quote(string(body))), " \\\n  ")
+}
+
+// quote makes one word of a POSIX shell out of any text. What cannot be seen, as a character that turns the
+// direction of what follows, is written as octal escapes of printf: the terminal that the line is pasted into
+// shows and takes each character of it as it is.
+func quote(s string) string {
+	unseen := func(r rune) bool { return !strconv.IsGraphic(r) || r == utf8.RuneError }
+	if !strings.ContainsFunc(s, unseen) {
+		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+	}
+	var b strings.Builder
+	for _, r := range s {
+		switch {
+		case unseen(r), strings.ContainsRune(`'"\!$`+"`",
+			r): // inside double quotes, a shell looks for the last four
+			for _, octet := range []byte(string(r)) {
+				fmt.Fprintf(&b, `\%03o`, octet)
+			}
+		case r == '%':
+			b.WriteString("%%")
+		default:
+			b.WriteRune(r)
+		}
+	}
+	// it takes line ends away from the end, where a body has a brace
+	return `"$(printf '` + b.String() + `')"`
+}

@@ -1,0 +1,123 @@
+// Package integrator is an account's pages of the dashboard:
+//
+//	keys                             API keys: list, create (shown once), roll, revoke
+//	sessions, sessions/{session}     what happened, and to which callbacks; send again; live while it is open
+//	signing                          the callback signing secret, its rotation, snippets, a test callback
+//	usage, quickstart                this month's sessions; the first steps with the account's own key
+//	members, audit, settings         who may do what, who did what, and the login itself
+//	sign-in-page                     what the account's users see
+//
+// There is one type for each noun, and each has the shared dependencies.
+package integrator
+
+import (
+	"embed"
+	"errors"
+	"html/template"
+	"net/http"
+	"time"
+
+	"verifyd/edge/account"
+	"verifyd/edge/dashboard/logins"
+	"verifyd/edge/dashboard/site"
+	"verifyd/edge/limit"
+	"verifyd/sessions"
+	"verifyd/sessions/pauses"
+)
+
+//go:embed web
+var webFiles embed.FS
+
+// Part is what site.New needs of this package.
+func Part() site.Part {
+	return site.Part{
+		Files: webFiles, Pages: []string{
+			"keys", "newkey", "roll", "revoke", "sessions", "session", "resend", "signing", "usage",
+			"quickstart", "members", "remove",
+			"audit", "settings", "branding",
+		},
+		Functions: template.FuncMap{"startCommand": startCommand}, Flashes: flashes,
+	}
+}
+
+// Directory knows the keys of an account; an *account.Mirror. It may be a moment behind the store.
+type Directory interface {
+	Keys(account string) []account.Key
+}
+
+// Preview draws the sign-in page as the users of an account see it: the question, or the page after the end.
+type Preview func(w http.ResponseWriter, r *http.Request, a account.Account, ended bool)
+
+// Snippet is how a callback is verified in one language.
+type Snippet struct{ ID, Language, File, Text string }
+
+// Config is what a Handler needs beside the site. Directory, Sessions, List, Usage, Watch and Pauses are
+// required.
+type Config struct {
+	Allow     logins.Allow // who may make an account
+	Directory Directory
+	Sessions  *sessions.Store
+	List      Lister          // of sessions
+	Watch     *sessions.Watch // reports changes to open pages
+	// between two reads of an open page's session that no change calls for; 10 s when zero
+	Poll      time.Duration
+	Usage     Usages
+	Callbacks Callbacks       // drafts callbacks and sends test ones
+	Preview   Preview         // draws the sign-in page as an account's users see it
+	Pauses    *pauses.Store   // of receiver hosts, by operators
+	Snippets  []Snippet       // how a callback is verified, in the order in which they are shown
+	Rate      account.Rate    // of a key that has none of its own
+	Policy    sessions.Policy // of a key that has none of its own
+	Quota     int64           // of an account that has none of its own; 1 or more
+	TestKeys  bool            // whether test keys can be made
+}
+
+// deps is the shared dependencies of the pages.
+type deps struct {
+	*site.Site
+	Config
+}
+
+// Handler answers the routes of this package. It is safe for concurrent use and starts nothing.
+type Handler struct {
+	deps
+
+	sessions sessionPages
+	signing  signingPages
+}
+
+// New makes the handler.
+func New(s *site.Site, c Config) (*Handler, error) {
+	if c.Directory == nil || c.Sessions == nil || c.List == nil || c.Usage == nil || c.Watch == nil ||
+		c.Pauses == nil {
+		return nil, errors.New("dashboard: Directory, Sessions, List, Usage, Watch and Pauses are required")
+	}
+	if c.Poll == 0 {
+		c.Poll = streamPause
+	}
+	d := deps{s, c}
+	tests, err := limit.NewRates(testRate)
+	if err != nil {
+		return nil, err
+	}
+	again, err := limit.NewRates(againRate)
+	if err != nil {
+		return nil, err
+	}
+	return &Handler{d, sessionPages{d, again, limit.NewPlaces(maxStreams)}, signingPages{d, tests}}, nil
+}
+
+// startCommand is the call that starts a session, with a key, or with the place where a key belongs.
+func startCommand(base, key string) string {
+	if key == "" {
+		key = "$VERIFYD_API_KEY"
+	}
+	return "curl " + base + `/verify/init \
+  -H "Authorization: Bearer ` + key + `" \
+  -H "Content-Type: application/json" \
+  -d '{
+    "platform": "my app",
+    "platform_user_id": "sailor_42",
+    "callback_url": "https://bot.example.com/verified"
+  }'`
+}

@@ -1,0 +1,364 @@
+package integrator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"verifyd/edge"
+	"verifyd/edge/account"
+	"verifyd/edge/dashboard/logins"
+	"verifyd/edge/dashboard/site"
+	"verifyd/edge/page"
+	"verifyd/sessions"
+)
+
+// keyPages are those about API keys.
+type keyPages struct{ deps }
+
+// keyRow is a key in the list.
+type keyRow struct {
+	account.Key
+
+	State    account.KeyState
+	LastUsed time.Time
+	Limits   string
+	Sends    sessions.Policy
+}
+
+// Good reports whether calls with the key are taken.
+func (k keyRow) Good() bool {
+	return k.State == account.KeyActive || k.State == account.KeyRolled
+}
+
+// shownKey is a new key on its way to the page that shows it once.
+type shownKey struct {
+	Secret string      `json:"secret"`
+	Key    account.Key `json:"key"`
+	Unsure bool        `json:"-"` // whether it is stored is not known; such a key is shown at once
+}
+
+type keysData struct {
+	New        *shownKey
+	Keys, Over []keyRow // that are taken, newest first; that are not any more
+}
+
+// showKeys answers GET /dashboard/keys; with ?show=… a key that was just made stands above the list, once.
+func (h keyPages) showKeys(w http.ResponseWriter, r *http.Request, v site.Visit) {
+	ctx, cancel := site.Within(r)
+	defer cancel()
+	var fresh *shownKey
+	if name := page.Single(r.URL.Query(), "show"); name != "" {
+		var shown shownKey
+		switch err := h.Logins.Take(ctx, v.Login, name, &shown); {
+		case errors.Is(err, logins.ErrNoParcel):
+			h.Done(w, flashOnce, site.PathKeys)
+			return
+		case err != nil:
+			h.Fail(w, r, &v, err)
+			return
+		}
+		fresh = &shown
+	}
+	h.drawKeys(ctx, w, r, v, fresh)
+}
+
+func (h keyPages) drawKeys(ctx context.Context, w http.ResponseWriter, r *http.Request, v site.Visit,
+	shown *shownKey) {
+	d := keysData{New: shown}
+	rows, err := h.keyRows(ctx, v.Account.ID)
+	if err != nil {
+		edge.EventFrom(r.Context()).Err = err // the list is worth more than the column
+	}
+	for _, row := range rows {
+		if row.Good() {
+			d.Keys = append(d.Keys, row)
+		} else {
+			d.Over = append(d.Over, row)
+		}
+	}
+	status := http.StatusOK
+	if shown != nil && shown.Unsure {
+		status = http.StatusServiceUnavailable
+	}
+	h.Draw(w, site.View{
+		Page: "keys", Title: "API Keys", Nav: "keys", Visit: &v, Status: status, Flash: h.TakeFlash(w, r),
+		Data: d,
+	})
+}
+
+// keyRows returns an account's keys, newest first. An error leaves out when they were last used.
+func (h keyPages) keyRows(ctx context.Context, id string) ([]keyRow, error) {
+	keys := h.Directory.Keys(id)
+	ids := make([]string, len(keys))
+	for i, k := range keys {
+		ids[i] = k.ID
+	}
+	var used map[string]time.Time
+	var err error
+	if len(ids) > 0 { // without ids it would be everybody's
+		used, err = h.Accounts.LastUsed(ctx, ids...)
+	}
+	rows := make([]keyRow, 0, len(keys))
+	for _, k := range slices.Backward(keys) {
+		row := keyRow{Key: k, State: k.State(h.Now()), LastUsed: used[k.ID], Sends: k.Policy}
+		rate := k.RateLimit
+		if rate == (account.Rate{}) {
+			rate = h.Rate
+		}
+		row.Limits = rateWords(rate)
+		if row.Sends == "" {
+			row.Sends = h.Policy
+		}
+		rows = append(rows, row)
+	}
+	return rows, err
+}
+
+// rateWords says a rate for people: 20 a second, bursts of 40.
+func rateWords(r account.Rate) string {
+	per := map[time.Duration]string{time.Second: "second", time.Minute: "minute", time.Hour: "hour"}[r.Per]
+	if per == "" {
+		per = r.Per.String()
+	}
+	burst := r.Burst
+	if burst == 0 {
+		burst = r.Count
+	}
+	article := "a"
+	if per == "hour" {
+		article = "an"
+	}
+	return fmt.Sprintf("%s %s %s, bursts of %s", site.Count(int64(r.Count)), article, per,
+		site.Count(int64(burst)))
+}
+
+type newKeyData struct {
+	Rate     string
+	TestKeys bool
+}
+
+// showNewKey answers GET /dashboard/new-key.
+func (h keyPages) showNewKey(w http.ResponseWriter, r *http.Request, v site.Visit) {
+	h.drawNewKey(w, r, v, nil)
+}
+
+func (h keyPages) drawNewKey(w http.ResponseWriter, r *http.Request, v site.Visit, f *site.Form) {
+	status := http.StatusOK
+	if f != nil {
+		status = http.StatusUnprocessableEntity
+	}
+	h.Draw(w, site.View{
+		Page: "newkey", Title: "Create an API key", Nav: "keys", Visit: &v, Form: f, Status: status,
+		Flash: h.TakeFlash(w, r),
+		Data:  newKeyData{rateWords(h.Rate), h.TestKeys},
+	})
+}
+
+// createKey answers POST /dashboard/new-key.
+func (h keyPages) createKey(w http.ResponseWriter, r *http.Request, v site.Visit) {
+	ctx, cancel := site.Within(r)
+	defer cancel()
+	f := site.NewForm(r)
+	o := h.keyOptions(f)
+	if h.manyKeys(v.Account.ID) {
+		f.Wrong("name", manyKeysFault)
+	}
+	if !f.OK() {
+		h.drawNewKey(w, r, v, f)
+		return
+	}
+	secret, k, err := h.Accounts.CreateKey(ctx, v.Actor(), v.Account.ID, o)
+	switch {
+	case err == nil:
+		h.handKey(ctx, w, r, v, shownKey{Secret: secret, Key: k})
+	case secret != "":
+		h.showUnsure(w, r, v, shownKey{Secret: secret, Key: k, Unsure: true}, err)
+	case f.Take(err):
+		h.drawNewKey(w, r, v, f)
+	default:
+		h.Fail(w, r, &v, err)
+	}
+}
+
+// maxKeys bounds the keys that an account gets in a day, rolled ones too: keys are kept when they are over,
+// and every edge holds them in memory. The directory that counts them may be a moment behind; the operator's
+// commands know no such bound.
+const maxKeys = 100
+
+const manyKeysFault = "This account has created 100 keys in 24 hours and cannot create more for now. You can still revoke keys. Ask the operator of this service if you need one right away."
+
+func (h keyPages) manyKeys(id string) bool {
+	fresh := 0
+	for _, k := range h.Directory.Keys(id) {
+		if h.Now().Sub(k.CreatedAt) < 24*time.Hour {
+			fresh++
+		}
+	}
+	return fresh >= maxKeys
+}
+
+// keyOptions reads the form of a new key.
+func (h keyPages) keyOptions(f *site.Form) account.KeyOptions {
+	o := account.KeyOptions{Name: f.Text("name")}
+	if o.Name == "" {
+		f.Wrong("name", "Give the key a name to know it by, for example production.")
+	}
+	switch f.Text("mode") {
+	case "live":
+	case "test":
+		if o.Test = h.TestKeys; !o.Test {
+			f.Wrong("mode", "This service accepts no test keys. Choose live.")
+		}
+	default:
+		f.Wrong("mode", "Choose live or test.")
+	}
+	if day := f.Text("expires_at"); day != "" {
+		at, err := time.Parse(time.DateOnly, day)
+		if err != nil {
+			f.Wrong("expires_at", "Enter a date such as 2027-01-31, or leave it empty.")
+		} else if o.ExpiresAt = at.AddDate(0, 0, 1); !o.ExpiresAt.After(h.Now()) { // to the end of that day
+			f.Wrong("expires_at", "That date has passed. Choose a later one, or leave it empty.")
+		}
+	}
+	switch o.Policy = sessions.Policy(f.Text("policy")); o.Policy {
+	case "", sessions.PolicyOnce, sessions.PolicyAtLeastOnce:
+	default:
+		f.Wrong("policy", "Choose one of the three.")
+	}
+	return o
+}
+
+// handKey leads to the list, where a new key is shown once. The list is the directory's, so that it is waited
+// for.
+func (h keyPages) handKey(ctx context.Context, w http.ResponseWriter, r *http.Request, v site.Visit,
+	k shownKey) {
+	name, err := h.Logins.Hand(ctx, v.Login, k)
+	h.awaitKey(ctx, v.Account.ID, func(other account.Key) bool { return other.ID == k.Key.ID })
+	// the key is made, and the one before it may have ended: better shown at a POST than never
+	if err != nil {
+		edge.EventFrom(r.Context()).Err = err
+		h.drawKeys(ctx, w, r, v, &k)
+		return
+	}
+	page.SeeOther(w, h.Prefix+site.PathKeys+"?"+site.Query("show", name))
+}
+
+// showUnsure shows a key of which nobody knows whether it is stored: it may be the only one that works.
+func (h keyPages) showUnsure(w http.ResponseWriter, r *http.Request, v site.Visit, k shownKey, err error) {
+	edge.EventFrom(r.Context()).Err = err
+	ctx, cancel := site.Within(r) // what was asked for has used its own up
+	defer cancel()
+	h.drawKeys(ctx, w, r, v, &k)
+}
+
+const (
+	// maxAwait bounds how long a change waits for the directory of this process, which polls the store
+	// (natsconf.Watch).
+	maxAwait   = time.Second
+	awaitPause = 2 * time.Millisecond
+)
+
+// awaitKey waits until the directory shows a key as it should, so that the next page shows what was just
+// done.
+func (h keyPages) awaitKey(ctx context.Context, id string, is func(account.Key) bool) {
+	ctx, cancel := context.WithTimeout(ctx, maxAwait)
+	defer cancel()
+	tick := time.NewTicker(awaitPause)
+	defer tick.Stop()
+	for !slices.ContainsFunc(h.Directory.Keys(id), is) {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// key returns the key that a path names, if it is the account's, and answers 404 otherwise.
+func (h keyPages) key(w http.ResponseWriter, r *http.Request, v site.Visit) (account.Key, bool) {
+	keys := h.Directory.Keys(v.Account.ID)
+	i := slices.IndexFunc(keys, func(k account.Key) bool { return k.ID == r.PathValue("key") })
+	if i < 0 {
+		h.DrawProblem(w, &v, site.ProblemNotFound)
+		return account.Key{}, false
+	}
+	return keys[i], true
+}
+
+// showRoll answers GET /dashboard/keys/{key}/roll.
+func (h keyPages) showRoll(w http.ResponseWriter, r *http.Request, v site.Visit) {
+	if k, ok := h.key(w, r, v); ok {
+		h.Draw(w, site.View{Page: "roll", Title: "Roll an API key", Nav: "keys", Visit: &v, Data: k})
+	}
+}
+
+// graces are the choices of a grace or an overlap, in the order in which they are shown.
+var graces = map[string]time.Duration{
+	"0": 0, "1h": time.Hour, "24h": 24 * time.Hour, "72h": 72 * time.Hour, "168h": 7 * 24 * time.Hour,
+}
+
+// rollKey answers POST /dashboard/keys/{key}/roll.
+func (h keyPages) rollKey(w http.ResponseWriter, r *http.Request, v site.Visit) {
+	ctx, cancel := site.Within(r)
+	defer cancel()
+	old, ok := h.key(w, r, v)
+	if !ok {
+		return
+	}
+	f := site.NewForm(r)
+	grace, known := graces[f.Text("grace")]
+	if !known {
+		f.Wrong("grace", "Choose one of these.")
+	}
+	if h.manyKeys(v.Account.ID) {
+		f.Wrong("grace", manyKeysFault)
+	}
+	if !f.OK() {
+		h.Draw(w, site.View{
+			Page: "roll", Title: "Roll an API key", Nav: "keys", Visit: &v, Form: f,
+			Status: http.StatusUnprocessableEntity, Data: old,
+		})
+		return
+	}
+	secret, k, err := h.Accounts.RollKey(ctx, v.Actor(), v.Account.ID, old.ID, grace)
+	switch {
+	case err == nil:
+		h.handKey(ctx, w, r, v, shownKey{Secret: secret, Key: k})
+	case secret != "":
+		h.showUnsure(w, r, v, shownKey{Secret: secret, Key: k, Unsure: true}, err)
+	case errors.Is(err, account.ErrRolled), errors.Is(err, account.ErrKeyEnded),
+		errors.Is(err, account.ErrNoKey):
+		h.Done(w, site.FlashGone, site.PathKeys)
+	default:
+		h.Fail(w, r, &v, err)
+	}
+}
+
+// showRevoke answers GET /dashboard/keys/{key}/revoke: the question.
+func (h keyPages) showRevoke(w http.ResponseWriter, r *http.Request, v site.Visit) {
+	if k, ok := h.key(w, r, v); ok {
+		h.Draw(w, site.View{Page: "revoke", Title: "Revoke an API key", Nav: "keys", Visit: &v, Data: k})
+	}
+}
+
+// revokeKey answers POST /dashboard/keys/{key}/revoke. A repeat is harmless.
+func (h keyPages) revokeKey(w http.ResponseWriter, r *http.Request, v site.Visit) {
+	ctx, cancel := site.Within(r)
+	defer cancel()
+	k, ok := h.key(w, r, v)
+	if !ok {
+		return
+	}
+	if _, err := h.Accounts.RevokeKey(ctx, v.Actor(), v.Account.ID, k.ID); err != nil {
+		h.Fail(w, r, &v, err)
+		return
+	}
+	h.awaitKey(ctx, v.Account.ID, func(other account.Key) bool {
+		return other.ID == k.ID && !other.RevokedAt.IsZero()
+	})
+	h.Done(w, flashKeyRevoked, site.PathKeys)
+}

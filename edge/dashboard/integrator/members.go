@@ -1,0 +1,188 @@
+package integrator
+
+import (
+	"errors"
+	"net/http"
+
+	"verifyd/edge"
+	"verifyd/edge/account"
+	"verifyd/edge/dashboard/logins"
+	"verifyd/edge/dashboard/site"
+	"verifyd/edge/page"
+)
+
+// memberPages are those about members and invites.
+type memberPages struct{ deps }
+
+// memberRow is a member in the list.
+type memberRow struct {
+	account.Member
+
+	You  bool
+	Name string
+}
+
+// shownInvite is a new invite on its way to the page that shows its link once.
+type shownInvite struct {
+	Link   string         `json:"link"`
+	Invite account.Invite `json:"invite"`
+}
+
+type membersData struct {
+	Members []memberRow
+	Invites []account.Invite
+	New     *shownInvite
+	Roles   []roleChoice
+}
+
+// roleChoice is a role with what it may do.
+type roleChoice struct{ Role, Means string }
+
+var roleChoices = []roleChoice{
+	{string(account.RoleOwner), "everything, including members"},
+	{string(account.RoleDeveloper), "keys, signing secret, sending callbacks again"},
+	{string(account.RoleViewer), "view only"},
+}
+
+// showMembers answers GET /dashboard/members; with ?show=… a new invite's link stands above the list, once.
+func (h memberPages) showMembers(w http.ResponseWriter, r *http.Request, v site.Visit) {
+	ctx, cancel := site.Within(r)
+	defer cancel()
+	var shown *shownInvite
+	if name := page.Single(r.URL.Query(), "show"); name != "" {
+		shown = &shownInvite{}
+		switch err := h.Logins.Take(ctx, v.Login, name, shown); {
+		case errors.Is(err, logins.ErrNoParcel):
+			h.Done(w, flashOnce, site.PathMembers)
+			return
+		case err != nil:
+			h.Fail(w, r, &v, err)
+			return
+		}
+	}
+	h.drawMembers(w, r, v, shown, nil)
+}
+
+func (h memberPages) drawMembers(w http.ResponseWriter, r *http.Request, v site.Visit, shown *shownInvite,
+	f *site.Form) {
+	d := membersData{New: shown, Roles: roleChoices}
+	for _, m := range v.Account.Members {
+		d.Members = append(d.Members, h.memberRow(v, m))
+	}
+	for _, i := range v.Account.Invites {
+		if h.Now().Before(i.ExpiresAt) {
+			d.Invites = append(d.Invites, i)
+		}
+	}
+	status := http.StatusOK
+	if f != nil {
+		status = http.StatusUnprocessableEntity
+	}
+	h.Draw(w, site.View{
+		Page: "members", Title: "Members", Nav: "members", Visit: &v, Flash: h.TakeFlash(w, r), Form: f,
+		Status: status, Data: d,
+	})
+}
+
+func (h memberPages) memberRow(v site.Visit, m account.Member) memberRow {
+	row := memberRow{
+		Member: m, You: v.Login.Network == m.Network && v.Login.Subject == m.Subject, Name: m.Name,
+	}
+	if row.Name == "" {
+		row.Name = m.Subject
+	}
+	return row
+}
+
+// invite answers POST /dashboard/members/invite.
+func (h memberPages) invite(w http.ResponseWriter, r *http.Request, v site.Visit) {
+	ctx, cancel := site.Within(r)
+	defer cancel()
+	f := site.NewForm(r)
+	token, i, err := h.Accounts.CreateInvite(ctx, v.Actor(), v.Account.ID, account.Role(f.Text("role")),
+		f.Text("for"))
+	switch {
+	case errors.Is(err, account.ErrFull):
+		f.Wrong("for", site.Sentence(err.Error()))
+		h.drawMembers(w, r, v, nil, f)
+		return
+	case f.Take(err):
+		h.drawMembers(w, r, v, nil, f)
+		return
+	case err != nil:
+		h.Fail(w, r, &v, err)
+		return
+	}
+	shown := shownInvite{Link: h.Base + site.PathInvite + "?" + site.Query("token", token), Invite: i}
+	name, err := h.Logins.Hand(ctx, v.Login, shown)
+	if err != nil { // the invite is made: better shown at a POST than never
+		edge.EventFrom(r.Context()).Err = err
+		h.drawMembers(w, r, v, &shown, nil)
+		return
+	}
+	page.SeeOther(w, h.Prefix+site.PathMembers+"?"+site.Query("show", name))
+}
+
+// withdraw answers POST /dashboard/members/withdraw.
+func (h memberPages) withdraw(w http.ResponseWriter, r *http.Request, v site.Visit) {
+	ctx, cancel := site.Within(r)
+	defer cancel()
+	_, err := h.Accounts.WithdrawInvite(ctx, v.Actor(), v.Account.ID, page.Single(r.PostForm, "invite"))
+	h.memberChanged(w, r, v, err, flashInviteWithdrawn)
+}
+
+// setRole answers POST /dashboard/members/role.
+func (h memberPages) setRole(w http.ResponseWriter, r *http.Request, v site.Visit) {
+	ctx, cancel := site.Within(r)
+	defer cancel()
+	role, err := account.ParseRole(page.Single(r.PostForm, "role"))
+	if err != nil {
+		h.DrawProblem(w, &v, site.ProblemMalformed)
+		return
+	}
+	_, err = h.Accounts.SetRole(ctx, v.Actor(), v.Account.ID, page.Single(r.PostForm, "network"),
+		page.Single(r.PostForm, "subject"), role)
+	h.memberChanged(w, r, v, err, flashRoleChanged)
+}
+
+// memberChanged answers a change of who is in the account.
+func (h memberPages) memberChanged(w http.ResponseWriter, r *http.Request, v site.Visit, err error,
+	code site.FlashCode) {
+	switch {
+	case err == nil:
+		h.Done(w, code, site.PathMembers)
+	case errors.Is(err, account.ErrLastOwner):
+		h.Done(w, flashLastOwner, site.PathMembers)
+	case errors.Is(err, account.ErrNoMember), errors.Is(err, account.ErrNoInvite):
+		h.Done(w, site.FlashGone, site.PathMembers)
+	default:
+		h.Fail(w, r, &v, err)
+	}
+}
+
+// showRemove answers GET /dashboard/members/remove?network=…&subject=…: the question. Owners remove anybody,
+// everybody themselves.
+func (h memberPages) showRemove(w http.ResponseWriter, r *http.Request, v site.Visit) {
+	q := r.URL.Query()
+	m, ok := v.Account.Member(page.Single(q, "network"), page.Single(q, "subject"))
+	if !v.May(account.ActionMembers) && (!ok || !h.memberRow(v, m).You) {
+		h.DrawProblem(w, &v, site.ProblemForbidden)
+		return
+	}
+	if !ok {
+		h.DrawProblem(w, &v, site.ProblemNotFound)
+		return
+	}
+	h.Draw(w, site.View{
+		Page: "remove", Title: "Remove a member", Nav: "members", Visit: &v, Data: h.memberRow(v, m),
+	})
+}
+
+// removeMember answers POST /dashboard/members/remove.
+func (h memberPages) removeMember(w http.ResponseWriter, r *http.Request, v site.Visit) {
+	ctx, cancel := site.Within(r)
+	defer cancel()
+	_, err := h.Accounts.RemoveMember(ctx, v.Actor(), v.Account.ID, page.Single(r.PostForm, "network"),
+		page.Single(r.PostForm, "subject"))
+	h.memberChanged(w, r, v, err, flashMemberRemoved)
+}

@@ -1,0 +1,55 @@
+package integrator
+
+import (
+	"net/http"
+
+	"verifyd/edge/dashboard/site"
+)
+
+// The messages of this package's pages.
+const (
+	flashKeyRevoked      site.FlashCode = "key-revoked"
+	flashOnce            site.FlashCode = "once"
+	flashResent          site.FlashCode = "resent"
+	flashNothingToSend   site.FlashCode = "nothing-to-send"
+	flashRotated         site.FlashCode = "rotated"
+	flashRotationEnded   site.FlashCode = "rotation-ended"
+	flashRotating        site.FlashCode = "rotating"
+	flashNotRotating     site.FlashCode = "not-rotating"
+	flashRoleChanged     site.FlashCode = "role-changed"
+	flashMemberRemoved   site.FlashCode = "member-removed"
+	flashInviteWithdrawn site.FlashCode = "invite-withdrawn"
+	flashLastOwner       site.FlashCode = "last-owner"
+	flashBrandingSet     site.FlashCode = "face-set"
+)
+
+var flashes = map[site.FlashCode]site.Flash{
+	flashKeyRevoked:    {Tone: "good", Text: "The key is revoked. Calls with it are refused from now on."},
+	flashOnce:          {Tone: "caution", Text: "That was shown once and cannot be shown again."},
+	flashResent:        {Tone: "good", Text: "The callback is on its way again, with the same webhook-id."},
+	flashNothingToSend: {Tone: "caution", Text: "This session has no outcome to send."},
+	flashRotated: {
+		Tone: "good", Text: "The signing secret is replaced. Give the new one to your receiver before the overlap ends.",
+	},
+	flashRotationEnded: {
+		Tone: "good", Text: "The old secret no longer signs. Callbacks carry only the new signature.",
+	},
+	flashRotating: {
+		Tone: "caution", Text: "A rotation is under way already. End it first, or wait until its overlap is over.",
+	},
+	flashNotRotating:     {Tone: "caution", Text: "No rotation is under way."},
+	flashRoleChanged:     {Tone: "good", Text: "The role is changed. It takes effect with the next click."},
+	flashMemberRemoved:   {Tone: "good", Text: "The member is removed and no longer has access."},
+	flashInviteWithdrawn: {Tone: "good", Text: "The invite is withdrawn. Its link no longer works."},
+	flashLastOwner: {
+		Tone: "bad", Text: "An account needs an owner. Make somebody else an owner first.",
+	},
+	flashBrandingSet: {Tone: "good", Text: "Saved. Your users see it from now on."},
+}
+
+// problemTooMany says what happened, then what to do.
+var problemTooMany = site.Problem{
+	Status: http.StatusTooManyRequests, Heading: "Slow down a little",
+	Lead: "Many callbacks of this account were sent again within seconds, so this one was not.",
+	Next: "Wait a few seconds, go back, and press the button again.",
+}

@@ -1,0 +1,223 @@
+package integrator
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"verifyd/edge"
+	"verifyd/edge/account"
+	"verifyd/edge/dashboard/site"
+	"verifyd/edge/page"
+	"verifyd/sessions"
+	"verifyd/sessions/pauses"
+	"verifyd/sessions/timeline"
+)
+
+// line is one entry of a timeline as it is drawn.
+type line struct {
+	At     time.Time
+	Day    bool   // the first of its day
+	Tone   string // good, bad, caution or none
+	Words  string
+	Answer string // the first bytes of the receiver's answer
+	Steps  []timeline.Phase
+}
+
+type sessionData struct {
+	sessions.View
+
+	Lines  []line
+	Advice string
+	Host   string
+	KeyRow *account.Key
+	Sent   int // attempts in which bytes left
+	Held   int // attempts and tries in which none did
+	Last   *sessions.Result
+	Again  bool // the callback can be sent again
+	Curl   string
+	Pause  *pauses.Pause // of the receiver's host, while the callback waits
+}
+
+// WebhookID is what the receiver knows the callback by.
+func (d sessionData) WebhookID() string {
+	if d.Test {
+		return "cbtest_" + string(d.ID)
+	}
+	return "cb_" + string(d.ID)
+}
+
+// Cut reports whether the page's head shows the first lines alone of what the integrator typed.
+func (d sessionData) Cut() bool {
+	return slices.ContainsFunc([]string{d.PlatformUserID, d.Platform, d.GuildID}, func(s string) bool {
+		return len(s) > headBytes && page.Long(s)
+	})
+}
+
+// headBytes is what the head of a session's page shows of a text on the smallest phone: three lines.
+const headBytes = 40
+
+// showSession answers GET /dashboard/sessions/{session}.
+func (h sessionPages) showSession(w http.ResponseWriter, r *http.Request, v site.Visit) {
+	ctx, cancel := site.Within(r)
+	defer cancel()
+	s, entries, ok := h.session(ctx, w, r, v)
+	if !ok {
+		return
+	}
+	d := h.sessionData(s, entries, v)
+	if s.Delivery.State == sessions.DeliveryDue {
+		var err error
+		if d.Pause, err = h.Pauses.Of(ctx, d.Host); err != nil {
+			h.Fail(w, r, &v, err)
+			return
+		}
+	}
+	h.Draw(w, site.View{
+		Page: "session", Title: "Session", Nav: "sessions", Visit: &v, Flash: h.TakeFlash(w, r), Data: d,
+		Live: h.liveAddress(s),
+	})
+}
+
+// liveAddress is where the changes of a session are sent; none once nothing more is to come.
+func (h sessionPages) liveAddress(s sessions.View) string {
+	if settled(s) {
+		return ""
+	}
+	return h.Prefix + site.PathOf(pathLive, string(s.ID)) + "?" + site.Query("seen", markOf(s))
+}
+
+// settled reports whether nothing happens to a session any more by itself.
+func settled(s sessions.View) bool {
+	return s.State != sessions.Pending && s.Delivery.State != sessions.DeliveryDue &&
+		s.Delivery.State != sessions.DeliveryClaimed
+}
+
+// session reads the session that a path names, if it is the account's, and answers otherwise.
+func (h sessionPages) session(ctx context.Context, w http.ResponseWriter, r *http.Request,
+	v site.Visit) (sessions.View, []sessions.Entry, bool) {
+	id, err := sessions.ParseID(r.PathValue("session"))
+	// never by its token, which would stand in the address
+	if err != nil || string(id) != r.PathValue("session") {
+		h.DrawProblem(w, &v, site.ProblemNotFound)
+		return sessions.View{}, nil, false
+	}
+	edge.EventFrom(r.Context()).Session = id
+	s, entries, err := h.Sessions.Timeline(ctx, id)
+	switch {
+	case errors.Is(err, sessions.ErrNotFound), err == nil && s.Account != v.Account.ID:
+		h.DrawProblem(w, &v, site.ProblemNotFound)
+		return sessions.View{}, nil, false
+	case err != nil:
+		h.Fail(w, r, &v, err)
+		return sessions.View{}, nil, false
+	}
+	return s, entries, true
+}
+
+func (h sessionPages) sessionData(s sessions.View, entries []sessions.Entry, v site.Visit) sessionData {
+	story := timeline.Report{View: s, Account: v.Account.Name, Networks: h.NetworkName}
+	d := sessionData{
+		View: s, Host: timeline.Host(s.Session), Advice: advice(story, v.May(account.ActionSend)),
+	}
+	day := ""
+	for _, e := range entries {
+		l := lineOf(story, e)
+		if at := e.At.UTC().Format(time.DateOnly); at != day {
+			day, l.Day = at, true
+		}
+		d.Lines = append(d.Lines, l)
+		if e.Kind == sessions.EntryEvent && e.Event.Name == sessions.EventNotSent {
+			d.Held++
+		}
+	}
+	for i := range s.Delivery.Attempts {
+		res := s.Delivery.Attempts[i].Result
+		switch {
+		case res == nil:
+		case res.Verdict == sessions.VerdictReleased, res.Verdict == sessions.VerdictUndeliverable:
+			d.Last = res
+		default:
+			d.Last = res
+			d.Sent++
+		}
+	}
+	for _, k := range h.Directory.Keys(v.Account.ID) {
+		if k.ID == s.Key {
+			d.KeyRow = &k
+		}
+	}
+	if v.May(account.ActionSend) {
+		d.Again = s.Delivery.State != sessions.DeliveryNone && settled(s)
+		d.Curl = h.curl(s, v.Account)
+	}
+	return d
+}
+
+// lineOf draws one entry.
+func lineOf(story timeline.Report, e sessions.Entry) line {
+	l := line{At: e.At, Words: story.Describe(e)}
+	switch e.Kind {
+	case sessions.EntryCompleted:
+		l.Tone = site.ToneOfState(story.State)
+	case sessions.EntryExpired:
+		l.Tone = "caution"
+	case sessions.EntryResult:
+		l.Tone, l.Answer, l.Steps = site.ToneOfVerdict(e.Result.Verdict), e.Result.Answer,
+			timeline.Phases(e.Result.Timing)
+	case sessions.EntryEvent:
+		if e.Event.Name == sessions.EventNotSent || e.Event.Name == sessions.EventNetworkError {
+			l.Tone = "caution"
+		}
+	case sessions.EntryCreated, sessions.EntryResendRequested, sessions.EntryClaimed:
+	}
+	return l
+}
+
+// What to do about a session, by where it stands.
+var (
+	sessionAdvice = map[sessions.State]string{
+		sessions.Pending:  "The user has not finished yet and has until {expires} UTC. Nothing to do.",
+		sessions.Expired:  "Nobody finished in time, so no callback is sent. Start a new session for this user.",
+		sessions.Canceled: "You canceled the session, so no callback is sent. Nothing to do.",
+	}
+	deliveryAdvice = map[sessions.DeliveryState]string{
+		sessions.DeliveryDue:           "The callback is waiting for its next attempt and is sent automatically.",
+		sessions.DeliveryClaimed:       "The callback is being sent at this moment.",
+		sessions.DeliveryDelivered:     "{host} has the result. Nothing to do.",
+		sessions.DeliveryRejected:      "{host} got the callback and refused it, and it is not sent again automatically. Fix the receiver, then send it again.",
+		sessions.DeliveryUnknown:       "The callback may have reached {host} or not, and is not sent again automatically. Check there for this webhook-id before you send it again.",
+		sessions.DeliveryUndeliverable: "Nothing was ever sent to {host}. Fix what kept it from being reached, then send it again.",
+	}
+)
+
+// unreadableAdvice is about a session whose outcome cannot be read (sessions.ErrUnreadable).
+const unreadableAdvice = "What is stored as this session's outcome cannot be read, so nobody was verified and no callback is sent. Start a new session for this user."
+
+// lostAdvice is about a session whose outcome a damaged store may have lost, or where it goes.
+const lostAdvice = "This service's store was damaged, and this session's outcome may be among what was lost. No callback is sent any more. If you received one, it is valid; otherwise start a new session for this user."
+
+func advice(s timeline.Report, maySend bool) string {
+	words := sessionAdvice[s.State]
+	if s.Reason == sessions.UnreadableReason {
+		words = unreadableAdvice
+	}
+	if s.Reason == sessions.LostReason {
+		words = lostAdvice
+	}
+	if s.Delivery.State != sessions.DeliveryNone {
+		words = deliveryAdvice[s.Delivery.State]
+	}
+	if s.Lost && s.Delivery.State != sessions.DeliveryDelivered {
+		words = lostAdvice
+	}
+	if !maySend {
+		words = strings.ReplaceAll(words, ", then send it again",
+			", then ask a developer of this account to send it again")
+	}
+	return strings.NewReplacer("{host}", timeline.Host(s.Session), "{expires}", s.ExpiresAt.UTC().
+		Format(time.TimeOnly)).Replace(words)
+}

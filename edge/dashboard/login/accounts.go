@@ -1,0 +1,211 @@
+package login
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"verifyd/edge/account"
+	"verifyd/edge/dashboard/logins"
+	"verifyd/edge/dashboard/site"
+	"verifyd/edge/page"
+)
+
+// accounts answers for invites, new accounts and the switch between accounts.
+type accounts struct{ *Handler }
+
+type inviteData struct {
+	Token    string
+	Account  account.Account
+	Invite   account.Invite
+	Who      string // who is logged in; empty: nobody
+	LoggedIn bool
+}
+
+// showInvite answers GET /dashboard/invite?token=…
+func (h accounts) showInvite(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := site.Within(r)
+	defer cancel()
+	d := inviteData{Token: page.Single(r.URL.Query(), "token")}
+	var err error
+	d.Account, d.Invite, err = h.Accounts.Invite(ctx, d.Token)
+	if h.badInvite(w, r, err) {
+		return
+	}
+	l, err := h.Authenticate(ctx, r)
+	if err != nil && !errors.Is(err, logins.ErrNobody) {
+		h.Fail(w, r, nil, err)
+		return
+	}
+	if l.Subject == "" { // nobody, or a login link, which is nobody in particular
+		page.SeeOther(w, h.Prefix+site.PathLogin+"?"+
+			site.Query("next", site.PathInvite+"?"+site.Query("token", d.Token)))
+		return
+	}
+	d.Who = site.Visit{Login: l}.Who()
+	h.Draw(w, site.View{Page: "invite", Title: "You are invited", Data: d})
+}
+
+// badInvite answers for an invite that cannot be accepted.
+func (h accounts) badInvite(w http.ResponseWriter, r *http.Request, err error) bool {
+	switch {
+	case err == nil:
+		return false
+	case errors.Is(err, account.ErrNoInvite), errors.Is(err, account.ErrInviteExpired):
+		h.DrawProblem(w, nil, problemInvite)
+	default:
+		h.Fail(w, r, nil, err)
+	}
+	return true
+}
+
+// acceptInvite answers POST /dashboard/invite.
+func (h accounts) acceptInvite(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := site.Within(r)
+	defer cancel()
+	l, err := h.Authenticate(ctx, r)
+	if err == nil && l.Subject == "" {
+		err = logins.ErrNobody
+	}
+	if err != nil {
+		h.Deny(w, r, site.Visit{}, err)
+		return
+	}
+	token := page.Single(r.PostForm, "token")
+	a, err := h.Accounts.AcceptInvite(ctx, token, memberOf(l))
+	code := flashJoined
+	if errors.Is(err, account.ErrAlreadyMember) {
+		a, _, err = h.Accounts.Invite(ctx, token)
+		code = flashAlreadyMember
+	}
+	if h.badInvite(w, r, err) {
+		return
+	}
+	h.settle(w, r, l, a.ID, code)
+}
+
+func memberOf(l logins.Login) account.Member {
+	return account.Member{Network: l.Network, Subject: l.Subject, Name: l.Name, Email: l.Email}
+}
+
+// settle makes an account the one that is looked at, and leads into it.
+func (h accounts) settle(w http.ResponseWriter, r *http.Request, l logins.Login, id string,
+	code site.FlashCode) {
+	ctx, cancel := site.Within(r)
+	defer cancel()
+	switch err := h.Logins.Choose(ctx, l, id); {
+	case errors.Is(err, logins.ErrNobody):
+		h.Deny(w, r, site.Visit{}, err)
+	case err != nil:
+		h.Fail(w, r, nil, err)
+	default:
+		to := site.PathSessions
+		if code == flashAccountMade {
+			to = site.PathQuickstart
+		}
+		h.Done(w, code, to)
+	}
+}
+
+type newAccountData struct {
+	Who     string
+	Allowed bool
+	Has     bool // they are in an account already
+}
+
+// showNewAccount answers GET /dashboard/new-account: what somebody without an account sees, too.
+func (h accounts) showNewAccount(w http.ResponseWriter, r *http.Request) { h.drawNewAccount(w, r, nil) }
+
+func (h accounts) drawNewAccount(w http.ResponseWriter, r *http.Request, f *site.Form) {
+	ctx, cancel := site.Within(r)
+	defer cancel()
+	v, err := h.Authorize(ctx, r)
+	if err != nil && !errors.Is(err, site.ErrNoAccount) {
+		h.Deny(w, r, v, err)
+		return
+	}
+	d := newAccountData{Who: v.Who(), Allowed: h.Allow.Allows(v.Login), Has: err == nil}
+	status, title := http.StatusOK, "New account"
+	if f != nil {
+		status = http.StatusUnprocessableEntity
+	}
+	if !d.Allowed {
+		status, title = http.StatusForbidden, "No account yet"
+	}
+	h.Draw(w, site.View{
+		Page: "newaccount", Title: title, Form: f, Status: status, Flash: h.TakeFlash(w, r), Data: d,
+	})
+}
+
+// maxAccounts bounds how many accounts somebody may own who makes another one: each has a quota of its own,
+// and every edge holds it in memory. The directory that counts them may be a moment behind; the operator's
+// commands know no such bound.
+const maxAccounts = 20
+
+// owned counts the accounts that somebody is an owner of.
+func (h accounts) owned(l logins.Login) (n int) {
+	for _, a := range h.Members.AccountsOf(l.Network, l.Subject) {
+		if m, ok := a.Member(l.Network, l.Subject); ok && m.Role == account.RoleOwner {
+			n++
+		}
+	}
+	return n
+}
+
+// makeAccount answers POST /dashboard/new-account.
+func (h accounts) makeAccount(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := site.Within(r)
+	defer cancel()
+	l, err := h.Authenticate(ctx, r)
+	if err != nil {
+		h.Deny(w, r, site.Visit{}, err)
+		return
+	}
+	if !h.Allow.Allows(l) {
+		h.DrawProblem(w, nil, site.ProblemForbidden)
+		return
+	}
+	f := site.NewForm(r)
+	if h.owned(l) >= maxAccounts {
+		f.Wrong("name", fmt.Sprintf(
+			"You own %d accounts, which is the limit here. Ask the operator of this service for another one.",
+			maxAccounts))
+		h.drawNewAccount(w, r, f)
+		return
+	}
+	m := memberOf(l)
+	a, err := h.Accounts.CreateAccount(ctx, m.Actor(), f.Text("name"), m)
+	switch {
+	case err == nil:
+		h.settle(w, r, l, a.ID, flashAccountMade)
+	case errors.Is(err, account.ErrAccountExists):
+		f.Wrong("name", "There is already an account with this name. Choose another one, or ask its owner to invite you.")
+		h.drawNewAccount(w, r, f)
+	case f.Take(err):
+		h.drawNewAccount(w, r, f)
+	default:
+		h.Fail(w, r, nil, err)
+	}
+}
+
+// chooseAccount answers POST /dashboard/account: the switch between accounts.
+func (h accounts) chooseAccount(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := site.Within(r)
+	defer cancel()
+	v, err := h.Authorize(ctx, r)
+	if err != nil {
+		h.Deny(w, r, v, err)
+		return
+	}
+	id := page.Single(r.PostForm, "to")
+	if !slices.ContainsFunc(v.Accounts, func(a account.Account) bool { return a.ID == id }) {
+		h.DrawProblem(w, &v, site.ProblemNotFound)
+		return
+	}
+	if err := h.Logins.Choose(ctx, v.Login, id); err != nil {
+		h.Deny(w, r, v, err)
+		return
+	}
+	page.SeeOther(w, h.Prefix+site.PathSessions)
+}

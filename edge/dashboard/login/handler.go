@@ -1,0 +1,140 @@
+// Package login is how people get into the dashboard: by an identity network, an operator's login link or an
+// invite; how they make an account and switch to another; and how they log out.
+package login
+
+import (
+	"embed"
+	"errors"
+	"net/http"
+	"slices"
+	"time"
+
+	"verifyd/edge"
+	"verifyd/edge/dashboard/logins"
+	"verifyd/edge/dashboard/site"
+	"verifyd/edge/flow"
+	"verifyd/edge/limit"
+	"verifyd/edge/network"
+	"verifyd/edge/page"
+	"verifyd/natsconf/secretbox"
+	"verifyd/sessions"
+)
+
+// ReturnPath is where identity networks return to after a login to the dashboard: network.Options.ReturnPath
+// of site.Config.Networks.
+const ReturnPath = "/dashboard/login/{network}/callback"
+
+// The paths that no other package leads to.
+const (
+	pathLink    = "/dashboard/link"
+	pathAccount = "/dashboard/account"
+	pathLogout  = "/dashboard/logout"
+)
+
+const (
+	// flowUse is the use of the box that attempts to log in are sealed in.
+	flowUse = "dashboard-flow"
+	// flowCookie is another one than builds had that bound no attempt to its browser: neither takes the
+	// other's for its own.
+	flowCookie    = "verifyd_login_flow_"
+	browserCookie = "verifyd_login_browser"
+	// browserUse distinguishes the hash of a browser that logs in from those of the sign-in page's.
+	browserUse = "dashboard"
+	// flowLife is how long somebody may take at the identity network.
+	flowLife = 30 * time.Minute
+	// maxFlows is how many attempts to log in one browser may have open. With those of the sign-in page,
+	// which come along where the base URL has no path, they stay below the 16 KiB that a request's header may
+	// have.
+	maxFlows = 3
+)
+
+//go:embed web
+var webFiles embed.FS
+
+// Part is what site.New needs of this package.
+func Part() site.Part {
+	return site.Part{
+		Files: webFiles, Pages: []string{"login", "link", "invite", "newaccount"}, Flashes: flashes,
+	}
+}
+
+// Config is what a Handler needs beside the site.
+type Config struct {
+	// bounds attempts to log in; those of limit.DefaultSignIns, not measured, when nil
+	Attempts *limit.Attempts
+	Allow    logins.Allow    // who may make an account
+	Sessions *sessions.Store // remembers which attempts are redeemed
+	Key      secretbox.Key   // the master key; attempts to log in are sealed with a key derived from it
+}
+
+// Handler answers the routes of this package. It is safe for concurrent use and starts nothing.
+type Handler struct {
+	*site.Site
+	Config
+
+	flows    flow.Cookies
+	browsers flow.Browsers
+}
+
+// New makes the handler.
+func New(s *site.Site, c Config) (*Handler, error) {
+	if c.Sessions == nil {
+		return nil, errors.New("dashboard: Sessions is required")
+	}
+	if c.Attempts == nil {
+		var err error
+		if c.Attempts, err = limit.NewAttempts(limit.DefaultSignIns, nil); err != nil {
+			return nil, err
+		}
+	}
+	return &Handler{
+		Site: s, Config: c,
+		flows: flow.NewCookies(flow.Config{
+			Cookies: s.Cookies, Box: c.Key.Box(flowUse), Name: flowCookie, Path: site.PathLogin,
+			Max: maxFlows, Now: s.Now,
+		}),
+		browsers: flow.Browsers{
+			Cookies: s.Cookies, Name: browserCookie, Path: site.PathLogin, Life: flowLife,
+		},
+	}, nil
+}
+
+// Routes returns the route table. HEAD comes with GET, but for the return from an identity network: a HEAD
+// there would spend the attempt.
+func (h *Handler) Routes() []edge.Route {
+	outside := func(next http.HandlerFunc) http.Handler { return page.Guard(h.HTTPS, next) }
+	posted := func(next http.HandlerFunc) http.Handler { return h.Posted(next) }
+	a := accounts{h}
+	return []edge.Route{
+		site.Get(site.PathRoot, outside(h.root)),
+		site.Get(site.PathRoot+"/", outside(h.root)), // as people type it
+		site.Get(site.PathLogin, outside(h.showLogin)),
+		site.Post(site.PathLogin, h.Posted(h.bounded(h.leave))),
+		site.Get(ReturnPath, outside(h.finish)),
+		{Method: http.MethodHead, Path: ReturnPath, Name: site.RouteName(ReturnPath),
+			Handler: outside(refuseHead)},
+		site.Get(pathLink, outside(h.showLink)),
+		site.Post(pathLink, h.Posted(h.bounded(h.redeemLink))),
+		site.Post(pathLogout, posted(h.logout)),
+
+		site.Get(site.PathInvite, outside(a.showInvite)),
+		site.Post(site.PathInvite, posted(a.acceptInvite)),
+		site.Get(site.PathNewAccount, outside(a.showNewAccount)),
+		site.Post(site.PathNewAccount, posted(a.makeAccount)),
+		site.Post(pathAccount, posted(a.chooseAccount)),
+	}
+}
+
+func refuseHead(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Allow", http.MethodGet)
+	w.WriteHeader(http.StatusMethodNotAllowed)
+}
+
+// network returns the network of an id, or nil.
+func (h *Handler) network(id string) *network.Network {
+	i := slices.IndexFunc(h.Networks, func(n *network.Network) bool { return n.ID() == id })
+	if i < 0 {
+		return nil
+	}
+	return h.Networks[i]
+}

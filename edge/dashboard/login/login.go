@@ -1,0 +1,271 @@
+package login
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"verifyd/edge"
+	"verifyd/edge/account"
+	"verifyd/edge/dashboard/logins"
+	"verifyd/edge/dashboard/site"
+	"verifyd/edge/flow"
+	"verifyd/edge/limit"
+	"verifyd/edge/network"
+	"verifyd/edge/page"
+	"verifyd/sessions"
+)
+
+// root answers GET /dashboard: it leads to what happened.
+func (h *Handler) root(w http.ResponseWriter, _ *http.Request) {
+	page.SeeOther(w, h.Prefix+site.PathSessions)
+}
+
+// showLogin answers GET /dashboard/login.
+func (h *Handler) showLogin(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := site.Within(r)
+	defer cancel()
+	next := site.SafeNext(page.Single(r.URL.Query(), "next"))
+	// An invite is for somebody in particular, which a login link is not: whoever came by one logs in once
+	// more.
+	if l, err := h.Authenticate(ctx, r); err == nil &&
+		(l.Subject != "" || !strings.HasPrefix(next, site.PathInvite)) {
+		page.SeeOther(w, h.Prefix+next)
+		return
+	}
+	h.Draw(w, site.View{
+		Page: "login", Title: "Log in", Flash: h.TakeFlash(w, r), FormAction: h.formAction(),
+		Data: loginData{Networks: h.Networks, Next: next},
+	})
+}
+
+type loginData struct {
+	Networks []*network.Network
+	Next     string // where the browser goes afterwards
+}
+
+// formAction says where the login's forms may lead; see package signin.
+func (h *Handler) formAction() string {
+	sources := []string{"'self'", "https:"}
+	for _, n := range h.Networks {
+		for _, source := range page.PlainSources(n.AuthorizationOrigin(), h.HTTPS) {
+			if !slices.Contains(sources, source) {
+				sources = append(sources, source)
+			}
+		}
+	}
+	return strings.Join(sources, " ")
+}
+
+// leave answers POST /dashboard/login: it sends the browser to an identity network, with a cookie to know it
+// again by.
+func (h *Handler) leave(w http.ResponseWriter, r *http.Request) {
+	n := h.network(page.Single(r.PostForm, "network"))
+	if n == nil {
+		h.DrawProblem(w, nil, site.ProblemMalformed)
+		return
+	}
+	f := flow.Flow{
+		About: site.SafeNext(page.Single(r.PostForm, "next")), Network: n.ID(), Attempt: network.NewAttempt(),
+		IssuedAt: h.Now(),
+		Browser:  flow.BrowserHash(h.browsers.Know(w, h.browsers.Of(r)), browserUse),
+	}
+	to, err := n.AuthURL(r.Context(), f.Attempt)
+	if err != nil {
+		h.failed(w, n.ID(), err)
+		return
+	}
+	h.flows.MakeRoom(w, r)
+	if err := h.flows.Keep(w, f, h.Now().Add(flowLife)); err != nil {
+		h.Fail(w, r, nil, err)
+		return
+	}
+	page.SeeOther(w, to)
+}
+
+// failed leads back to the login after a try that the network gave no verdict on.
+func (h *Handler) failed(w http.ResponseWriter, id string, err error) {
+	code := flashFailed
+	line := h.Log.Info().Str("network", id)
+	if t, ok := errors.AsType[*network.Error](err); ok {
+		line = line.Str("stage", t.Stage).Str("class", t.Class)
+		if network.Passing(t.Class) {
+			code = flashUnreachable
+		}
+	}
+	line.Msg("a login to the dashboard did not finish")
+	h.Done(w, code, site.PathLogin)
+}
+
+// finishWithin bounds the way from the return to the login: to spend the attempt, to ask the provider, to
+// store the login.
+const finishWithin = 25 * time.Second
+
+// finish answers GET /dashboard/login/{network}/callback, the browser's way back from the identity network.
+func (h *Handler) finish(w http.ResponseWriter, r *http.Request) {
+	q, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		h.DrawProblem(w, nil, problemLost)
+		return
+	}
+	f, ok := h.find(w, r, q.Get("state"))
+	if !ok {
+		h.DrawProblem(w, nil, problemLost)
+		return
+	}
+	address := edge.EventFrom(r.Context()).ClientIP
+	if wait := h.Attempts.Return(limit.TripDashboard, address, "", h.Now()); wait > 0 {
+		h.drawOften(w, wait, "reload this page")
+		return
+	}
+	// The code is worth one post, so what follows outlives a browser that does not wait for it.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), finishWithin)
+	defer cancel()
+	switch err := h.Sessions.RedeemLogin(ctx, flow.Hash(f.Attempt.State), f.IssuedAt.Add(flowLife)); {
+	case errors.Is(err, sessions.ErrRedeemed): // a reload of the return: the login that it made is in the cookie
+		page.SeeOther(w, h.Prefix+f.About)
+		return
+	case err != nil:
+		h.Fail(w, r, nil, err)
+		return
+	}
+	who, err := h.judge(ctx, f, q, r.PathValue("network"))
+	switch {
+	case errors.Is(err, network.ErrDeclined):
+		h.Done(w, flashDeclined, site.PathLogin)
+	case err != nil:
+		h.failed(w, f.Network, err)
+	default:
+		h.Attempts.Vouched(limit.TripDashboard, address)
+		l := logins.Login{
+			Network: h.network(f.Network).Namespace(), Subject: who.Subject, Name: who.DisplayName,
+			Email: who.Email,
+		}
+		h.begin(ctx, w, r, l, f.About)
+	}
+}
+
+// find returns the flow that a return with this state belongs to. Another browser's is not found: its attempt
+// stays whole, and its code is not posted.
+func (h *Handler) find(w http.ResponseWriter, r *http.Request, state string) (flow.Flow, bool) {
+	f, ok := h.flows.Find(w, r, state)
+	if !ok || h.Now().After(f.IssuedAt.Add(flowLife)) {
+		return flow.Flow{}, false
+	}
+	if !h.browsers.Began(r, f.Browser, browserUse) {
+		h.Attempts.OtherBrowser(limit.TripDashboard)
+		return flow.Flow{}, false
+	}
+	return f, true
+}
+
+// bounded lets through as many attempts to log in as an address may start.
+func (h *Handler) bounded(next http.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if wait := h.Attempts.Start(limit.TripDashboard, edge.EventFrom(r.Context()).ClientIP, "",
+			h.Now()); wait > 0 {
+			h.drawOften(w, wait, "go back, and press the button again")
+			return
+		}
+		next(w, r)
+	})
+}
+
+// drawOften says how long to wait, and what to do then.
+func (h *Handler) drawOften(w http.ResponseWriter, wait time.Duration, then string) {
+	seconds := int((wait + time.Second - 1) / time.Second)
+	w.Header().Set("Retry-After", strconv.Itoa(seconds))
+	p := problemOften
+	p.Next = fmt.Sprintf("Wait %d seconds, then %s.", seconds, then)
+	if seconds == 1 {
+		p.Next = fmt.Sprintf("Wait a second, then %s.", then)
+	}
+	h.DrawProblem(w, nil, p)
+}
+
+// errMixUp: a return came at another network's address, or at one that is no longer configured.
+var errMixUp = errors.New("the return belongs to another network")
+
+// judge takes the return of a spent attempt to an identity. Its errors are network's and errMixUp.
+func (h *Handler) judge(ctx context.Context, f flow.Flow, q url.Values, arrivedAt string) (network.Identity,
+	error) {
+	n := h.network(f.Network)
+	// a mix-up: its code may be meant for the other's ears (RFC 9700 §4.4.2)
+	if n == nil || arrivedAt != f.Network {
+		return network.Identity{}, errMixUp
+	}
+	ret, err := network.ParseReturn(q)
+	if err != nil {
+		return network.Identity{}, err
+	}
+	return n.Redeem(ctx, f.Attempt, ret)
+}
+
+// begin logs somebody in, under a new token, and ends the login that the browser had before.
+func (h *Handler) begin(ctx context.Context, w http.ResponseWriter, r *http.Request, l logins.Login,
+	next string) {
+	if old, err := h.Authenticate(ctx, r); err == nil {
+		if err := h.Logins.End(ctx, old); err != nil {
+			h.Fail(w, r, nil, err)
+			return
+		}
+	}
+	token, err := h.Logins.Begin(ctx, l)
+	if err != nil {
+		h.Fail(w, r, nil, err)
+		return
+	}
+	h.SetLoginCookie(w, token, int(logins.Lifetime/time.Second))
+	h.Log.Info().Str("network", l.Network).Str("link", l.LinkID).Msg("somebody logged in to the dashboard")
+	page.SeeOther(w, h.Prefix+next)
+}
+
+// showLink answers GET /dashboard/link?token=…: a button, since chat applications open links to draw
+// previews.
+func (h *Handler) showLink(w http.ResponseWriter, r *http.Request) {
+	h.Draw(w, site.View{Page: "link", Title: "Log in by link", Data: page.Single(r.URL.Query(), "token")})
+}
+
+// redeemLink answers POST /dashboard/link.
+func (h *Handler) redeemLink(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := site.Within(r)
+	defer cancel()
+	link, err := h.Accounts.RedeemLoginLink(ctx, page.Single(r.PostForm, "token"))
+	switch {
+	case errors.Is(err, account.ErrNoLink), errors.Is(err, account.ErrLinkExpired),
+		errors.Is(err, account.ErrLinkUsed):
+		h.DrawProblem(w, nil, problemLoginLink)
+	case err != nil:
+		h.Fail(w, r, nil, err)
+	default:
+		h.begin(ctx, w, r, logins.Login{LinkID: link.ID, Role: link.Role, Account: link.Account,
+			Operator: link.Operator}, site.PathRoot)
+	}
+}
+
+// logout answers POST /dashboard/logout; with everywhere set, every login of the same identity ends.
+func (h *Handler) logout(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := site.Within(r)
+	defer cancel()
+	l, err := h.Authenticate(ctx, r)
+	code := flashLoggedOut
+	if err == nil {
+		end := h.Logins.End
+		if page.Single(r.PostForm, "everywhere") != "" {
+			end, code = h.Logins.EndAll, flashLoggedOutAll
+		}
+		err = end(ctx, l)
+	}
+	if err != nil && !errors.Is(err, logins.ErrNobody) {
+		h.Fail(w, r, nil, err)
+		return
+	}
+	h.SetLoginCookie(w, "", -1)
+	h.Done(w, code, site.PathLogin)
+}

@@ -1,0 +1,58 @@
+package login
+
+import (
+	"net/http"
+
+	"verifyd/edge/dashboard/site"
+)
+
+// The messages of this package's pages.
+const (
+	flashLoggedOut     site.FlashCode = "logged-out"
+	flashLoggedOutAll  site.FlashCode = "logged-out-all"
+	flashDeclined      site.FlashCode = "declined"
+	flashFailed        site.FlashCode = "trouble"
+	flashUnreachable   site.FlashCode = "unreachable"
+	flashAccountMade   site.FlashCode = "account-made"
+	flashJoined        site.FlashCode = "joined"
+	flashAlreadyMember site.FlashCode = "already-member"
+)
+
+var flashes = map[site.FlashCode]site.Flash{
+	flashLoggedOut:    {Tone: "good", Text: "You are logged out."},
+	flashLoggedOutAll: {Tone: "good", Text: "You are logged out everywhere."},
+	flashDeclined:     {Tone: "caution", Text: "You did not finish the login. Nothing was done."},
+	flashFailed:       {Tone: "bad", Text: "The login did not finish. Nothing was done. You can try again."},
+	flashUnreachable: {
+		Tone: "bad", Text: "The identity network did not answer. Wait a moment, then try again.",
+	},
+	flashAccountMade: {Tone: "good", Text: "Your account is ready. Create an API key to start."},
+	flashJoined:      {Tone: "good", Text: "You are a member of this account now."},
+	flashAlreadyMember: {
+		Tone: "caution", Text: "You are a member of this account already. The invite stays open for somebody else.",
+	},
+}
+
+// The problems. They say what happened, then what to do.
+var (
+	problemOften = site.Problem{
+		Status: http.StatusTooManyRequests, Heading: "Too many logins",
+		Lead: "Many logins began in a short time from your network, so this one has to wait. Nothing was done.",
+		Next: "", // drawOften says what to do
+	}
+	problemLost = site.Problem{
+		Status: http.StatusBadRequest, Heading: "We lost track of your login",
+		Lead: "This browser did not bring back the cookie that your login began with. It happens when cookies are blocked, or when too much time has passed.",
+		Next: "Allow cookies for this site, then log in again.",
+	}
+	problemLoginLink = site.Problem{
+		Status: http.StatusGone, Heading: "This login link cannot be used",
+		Lead: "It was used before, has expired, was revoked, or is incomplete. A login link works once, for 10 minutes.",
+		Next: "Ask the operator for a new one.",
+	}
+	problemInvite = site.Problem{
+		Status: http.StatusGone, Heading: "This invite cannot be used",
+		Lead: "It was accepted or withdrawn, it has expired, or the link is not complete.",
+		Next: "Ask whoever invited you for a new one.",
+	}
+)

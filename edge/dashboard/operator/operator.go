@@ -1,0 +1,128 @@
+// Package operator is the operator's pages of the dashboard: the service, all accounts, receiver hosts, and
+// what was not delivered. They are for who was made an operator at the command line, whatever accounts they
+// are a member of. They show no secret, no callback URL beyond its host, and no user.
+package operator
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"net/http"
+
+	"verifyd/edge"
+	"verifyd/edge/account"
+	"verifyd/edge/dashboard/site"
+	"verifyd/edge/page"
+	"verifyd/natsconf/fleet"
+	"verifyd/sessions"
+	"verifyd/sessions/pauses"
+)
+
+//go:embed web
+var webFiles embed.FS
+
+// Part is what site.New needs of this package.
+func Part() site.Part {
+	return site.Part{
+		Files: webFiles, Pages: []string{"operator", "accounts", "hosts", "undelivered", "operatoraudit"},
+		Flashes: flashes,
+	}
+}
+
+// Directory knows all accounts and their keys; an *account.Mirror. It may be a moment behind the store.
+type Directory interface {
+	Accounts(text, after string, limit int) (found []account.Account, more bool)
+	Name(account string) (string, bool)
+	Keys(account string) []account.Key
+}
+
+// Fleet asks all processes of the service what they know. Its error is natsconf.ErrUnavailable.
+type Fleet func(ctx context.Context) ([]fleet.Process, error)
+
+// Config is what a Handler needs beside the site. All of it is required.
+type Config struct {
+	Directory Directory
+	Sessions  *sessions.Store
+	Pauses    *pauses.Store // of receiver hosts
+	Fleet     Fleet
+	Quota     int64 // of an account that has none of its own; 1 or more
+}
+
+// Handler answers the routes of this package. It is safe for concurrent use and starts nothing.
+type Handler struct {
+	*site.Site
+	Config
+}
+
+// New makes the handler.
+func New(s *site.Site, c Config) (*Handler, error) {
+	if c.Directory == nil || c.Sessions == nil || c.Pauses == nil || c.Fleet == nil {
+		return nil, errors.New("dashboard: Directory, Sessions, Pauses and Fleet are required")
+	}
+	return &Handler{s, c}, nil
+}
+
+// The paths that change something.
+const (
+	pathPause   = "/dashboard/operator/hosts/pause"
+	pathResume  = "/dashboard/operator/hosts/resume"
+	pathRedrive = "/dashboard/operator/undelivered/redrive"
+)
+
+// Routes returns the route table.
+func (h *Handler) Routes() []edge.Route {
+	return []edge.Route{
+		site.Get(site.PathOperator, h.read(h.showService)),
+		site.Get(site.PathOperatorAccounts, h.read(h.showAccounts)),
+		site.Get(site.PathOperatorHosts, h.read(h.showHosts)),
+		site.Post(pathPause, h.mutate(h.pause)),
+		site.Post(pathResume, h.mutate(h.resume)),
+		site.Get(site.PathUndelivered, h.read(h.showUndelivered)),
+		site.Post(pathRedrive, h.mutate(h.redrive)),
+		site.Get(site.PathOperatorAudit, h.read(h.showAudit)),
+	}
+}
+
+// read lets operators into a page of theirs.
+func (h *Handler) read(next site.Page) http.Handler {
+	return page.Guard(h.HTTPS, func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := site.Within(r)
+		defer cancel()
+		l, err := h.Authenticate(ctx, r)
+		if err != nil {
+			h.Deny(w, r, site.Visit{}, err)
+			return
+		}
+		v := site.Visit{Login: l}
+		if v.Operator, err = h.IsOperator(ctx, l); err != nil {
+			h.Fail(w, r, nil, err)
+			return
+		}
+		if !v.Operator {
+			h.Log.Info().Str("network", l.Network).Str("link", l.LinkID).
+				Msg("somebody who is no operator asked for an operator's page")
+			h.DrawProblem(w, nil, problemNoOperator)
+			return
+		}
+		next(w, r, v)
+	})
+}
+
+// mutate is read for changes: a form of this site.
+func (h *Handler) mutate(next site.Page) http.Handler { return h.Posted(h.read(next)) }
+
+// drawPage draws a page of the operator's.
+func (h *Handler) drawPage(w http.ResponseWriter, r *http.Request, v site.Visit, shown site.View) {
+	shown.Visit, shown.Operating, shown.Flash = &v, true, h.TakeFlash(w, r)
+	h.Draw(w, shown)
+}
+
+// showAudit answers GET /dashboard/operator/audit: what concerns the whole service, newest first.
+func (h *Handler) showAudit(w http.ResponseWriter, r *http.Request, v site.Visit) {
+	d, ok := h.AuditLog(w, r, account.ServiceLog, site.PathOperatorAudit)
+	if ok {
+		h.drawPage(w, r, v, site.View{
+			Page: "operatoraudit", Title: "Audit log", Nav: "operator-audit", Data: d,
+		})
+	}
+}

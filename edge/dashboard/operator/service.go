@@ -1,0 +1,67 @@
+package operator
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"verifyd/edge/dashboard/site"
+	"verifyd/natsconf/fleet"
+	"verifyd/sessions"
+	"verifyd/sessions/hosts"
+)
+
+// verdictsFor is how far back verdicts are counted.
+const verdictsFor = time.Hour
+
+type serviceData struct {
+	Processes []fleet.Process
+	Backlog   *fleet.Backlog // nil: no dispatcher reports it
+	Verdicts  []verdictCount
+	Since     time.Time // of the verdicts
+	Receivers hosts.Report
+}
+
+type verdictCount struct {
+	Verdict sessions.Verdict
+	Tone    string
+	Count   int64
+}
+
+// showService answers GET /dashboard/operator: what runs, what waits, and where.
+func (h *Handler) showService(w http.ResponseWriter, r *http.Request, v site.Visit) {
+	release, ok := h.AcquireList(w, v, site.OperatorLists)
+	if !ok {
+		return
+	}
+	defer release()
+	ctx, cancel := site.Within(r)
+	defer cancel()
+	d, err := h.service(ctx)
+	if err != nil {
+		h.Fail(w, r, nil, err)
+		return
+	}
+	h.drawPage(w, r, v, site.View{Page: "operator", Title: "Service", Nav: "operator", Data: d})
+}
+
+func (h *Handler) service(ctx context.Context) (serviceData, error) {
+	var d serviceData
+	verdicts, err := h.Sessions.Verdicts(ctx, h.Now().Add(-verdictsFor))
+	if err != nil {
+		return d, err
+	}
+	d.Since = verdicts.Since
+	for _, one := range []sessions.Verdict{
+		sessions.VerdictDelivered, sessions.VerdictRejected, sessions.VerdictUnknown,
+		sessions.VerdictUndeliverable,
+	} {
+		d.Verdicts = append(d.Verdicts, verdictCount{one, site.ToneOfVerdict(one), int64(verdicts.By[one])})
+	}
+	if d.Processes, err = h.Fleet(ctx); err != nil {
+		return d, err
+	}
+	d.Backlog = fleet.Newest(d.Processes)
+	d.Receivers, err = h.receivers(ctx, d.Processes)
+	return d, err
+}

@@ -1,0 +1,235 @@
+package site
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+
+	"verifyd/edge"
+	"verifyd/edge/account"
+	"verifyd/edge/dashboard/logins"
+	"verifyd/edge/network"
+	"verifyd/edge/page"
+	"verifyd/natsconf"
+)
+
+// loginCookie is the name of the cookie that has the login's token.
+const loginCookie = "verifyd_login"
+
+// SetLoginCookie sets the cookie of a login; a maxAge below 0 removes it.
+func (s *Site) SetLoginCookie(w http.ResponseWriter, token string, maxAge int) {
+	http.SetCookie(w, s.Cookies.New(loginCookie, token, PathRoot, maxAge))
+}
+
+// ErrNoAccount is returned for somebody who is logged in and a member of no account.
+var ErrNoAccount = errors.New("in no account")
+
+// maxCookies bounds how many cookies of one request the store is asked about: whoever is nobody could bring
+// hundreds.
+const maxCookies = 8
+
+// Authenticate finds out who makes a request. Its errors are logins.ErrNobody and natsconf's.
+func (s *Site) Authenticate(ctx context.Context, r *http.Request) (logins.Login, error) {
+	found := r.CookiesNamed(s.Cookies.Name(loginCookie))
+	// more than one where a neighbouring host has set its own
+	for _, c := range found[:min(len(found), maxCookies)] {
+		l, err := s.Logins.Find(ctx, c.Value)
+		if err == nil && l.Subject != "" && !s.leadsIn(l.Network) {
+			err = logins.ErrNobody
+		}
+		if err == nil {
+			l, err = s.asGranted(ctx, l)
+		}
+		if !errors.Is(err, logins.ErrNobody) {
+			return l, err
+		}
+	}
+	return logins.Login{}, logins.ErrNobody
+}
+
+// leadsIn reports whether identities of a namespace are proved here: a login ends with the way by which it
+// came, be it that the network was taken out of the settings, or that its id was pointed at another provider.
+func (s *Site) leadsIn(namespace string) bool {
+	return slices.ContainsFunc(s.Networks, func(n *network.Network) bool {
+		return n.Namespace() == namespace
+	})
+}
+
+// asGranted returns a login that came by a login link into an account as what the link gives there now: what
+// the login says of itself an edge's credential could write. IsOperator asks for an operator's, which leads
+// into no account. The error is logins.ErrNobody where the link gives nothing.
+func (s *Site) asGranted(ctx context.Context, l logins.Login) (logins.Login, error) {
+	switch {
+	case l.Operator && l.Account != "":
+		return logins.Login{}, logins.ErrNobody
+	case l.Operator, l.LinkID == "":
+		return l, nil
+	}
+	g, err := s.Accounts.LoginLinkGrant(ctx, l.Account, l.LinkID)
+	if errors.Is(err, account.ErrNoLink) {
+		err = logins.ErrNobody
+	}
+	l.Account, l.Role = g.Account, g.Role
+	return l, err
+}
+
+// IsOperator asks whether somebody is an operator now. That their login said so when it began counts for
+// nothing.
+func (s *Site) IsOperator(ctx context.Context, l logins.Login) (bool, error) {
+	switch {
+	case l.Operator:
+		return s.Accounts.IsOperatorLink(ctx, l.LinkID)
+	case l.LinkID != "":
+		return false, nil // a login link of an account
+	}
+	return s.Accounts.IsOperator(ctx, l.Network, l.Subject)
+}
+
+// Authorize finds out who makes a request and in which account: the one that was chosen, or the first. Beside
+// Authenticate's its error is ErrNoAccount, with the login.
+func (s *Site) Authorize(ctx context.Context, r *http.Request) (Visit, error) {
+	l, err := s.Authenticate(ctx, r)
+	if err != nil {
+		return Visit{}, err
+	}
+	v := Visit{Login: l}
+	if v.Operator, err = s.IsOperator(ctx, l); err != nil {
+		return v, err
+	}
+	if l.LinkID != "" {
+		v.Account, err = s.Accounts.Account(ctx, l.Account)
+		if errors.Is(err, account.ErrNoAccount) {
+			return v, ErrNoAccount
+		}
+		v.Role, v.Accounts = l.Role, []account.Account{v.Account}
+		return v, err
+	}
+	v.Accounts = s.Members.AccountsOf(l.Network, l.Subject)
+	slices.SortFunc(v.Accounts, func(a, b account.Account) int { return strings.Compare(a.Name, b.Name) })
+	choices := v.Accounts
+	if l.Account != "" { // the directory may not know it yet
+		choices = append([]account.Account{{ID: l.Account}}, choices...)
+	}
+	for _, c := range choices {
+		a, err := s.Accounts.Account(ctx, c.ID) // as it stands now, whatever the directory shows
+		if errors.Is(err, account.ErrNoAccount) {
+			continue
+		}
+		if err != nil {
+			return v, err
+		}
+		if m, ok := a.Member(l.Network, l.Subject); ok {
+			v.Account, v.Role = a, m.Role
+			if !slices.ContainsFunc(v.Accounts, func(o account.Account) bool { return o.ID == a.ID }) {
+				v.Accounts = append(v.Accounts, a)
+			}
+			return v, nil
+		}
+	}
+	return v, ErrNoAccount
+}
+
+// Page answers a visitor's request for a page or a change.
+type Page func(w http.ResponseWriter, r *http.Request, v Visit)
+
+// Read lets visitors with the right to an action into a page.
+func (s *Site) Read(action account.Action, next Page) http.Handler {
+	return page.Guard(s.HTTPS, func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := Within(r)
+		defer cancel()
+		v, err := s.Authorize(ctx, r)
+		if err != nil {
+			s.Deny(w, r, v, err)
+			return
+		}
+		edge.EventFrom(r.Context()).Account = v.Account.ID
+		if !v.May(action) {
+			s.forbidden(w, v, action)
+			return
+		}
+		next(w, r, v)
+	})
+}
+
+// Mutate is Read for changes: a form of this site, drawn for the account that is looked at.
+func (s *Site) Mutate(action account.Action, next Page) http.Handler {
+	return s.Posted(s.Read(action, func(w http.ResponseWriter, r *http.Request, v Visit) {
+		if page.Single(r.PostForm, "account") != v.Account.ID {
+			s.DrawProblem(w, &v, problemOtherAccount)
+			return
+		}
+		next(w, r, v)
+	}))
+}
+
+// Posted refuses forms of other sites and reads the form.
+func (s *Site) Posted(next http.Handler) http.Handler {
+	return page.Guard(s.HTTPS, func(w http.ResponseWriter, r *http.Request) {
+		if err := s.csrf.Check(r); err != nil {
+			s.Log.Info().Err(err).Msg("a form of the dashboard was refused")
+			s.DrawProblem(w, nil, problemForeign)
+			return
+		}
+		if status := page.ReadForm(w, r, maxFormBytes); status != 0 {
+			s.DrawProblem(w, nil, ProblemMalformed.with(status))
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// maxFormBytes bounds a form: a name, an address of a callback and a few choices.
+const maxFormBytes = 16 << 10
+
+// Deny answers for who is not let in: to the login, to the account they do not have yet, or with what is
+// wrong.
+func (s *Site) Deny(w http.ResponseWriter, r *http.Request, v Visit, err error) {
+	switch {
+	case errors.Is(err, logins.ErrNobody) && r.Method == http.MethodPost:
+		s.Done(w, flashLoginFirst, PathLogin)
+	case errors.Is(err, logins.ErrNobody):
+		to := s.Prefix + PathLogin
+		if next := strings.TrimPrefix(r.URL.RequestURI(), s.Prefix); next != PathRoot &&
+			SafeNext(next) == next {
+			to += "?" + Query("next", next)
+		}
+		page.SeeOther(w, to)
+	case errors.Is(err, ErrNoAccount) && v.Operator:
+		page.SeeOther(w, s.Prefix+PathOperator)
+	case errors.Is(err, ErrNoAccount):
+		page.SeeOther(w, s.Prefix+PathNewAccount)
+	default:
+		s.Fail(w, r, &v, err)
+	}
+}
+
+// Fail answers for an error of the store.
+func (s *Site) Fail(w http.ResponseWriter, r *http.Request, v *Visit, err error) {
+	if v != nil && v.Account.ID == "" {
+		v = nil
+	}
+	switch {
+	case errors.Is(err, account.ErrDisabled):
+		s.DrawProblem(w, v, problemDisabled)
+	case errors.Is(err, account.ErrNotAllowed):
+		s.DrawProblem(w, v, ProblemForbidden)
+	case errors.Is(err, natsconf.ErrUncertain):
+		edge.EventFrom(r.Context()).Err = err
+		s.DrawProblem(w, v, ProblemUncertain)
+	default:
+		edge.EventFrom(r.Context()).Err = err
+		s.DrawProblem(w, v, problemUnavailable)
+	}
+}
+
+func (s *Site) forbidden(w http.ResponseWriter, v Visit, action account.Action) {
+	s.Log.Info().Str("account", v.Account.ID).Str("action", string(action)).Str("role", string(v.Role)).
+		Msg("a role was not enough")
+	if v.Role.May(action) {
+		s.DrawProblem(w, &v, problemDisabled)
+		return
+	}
+	s.DrawProblem(w, &v, ProblemForbidden)
+}

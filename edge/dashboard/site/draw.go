@@ -1,0 +1,250 @@
+package site
+
+import (
+	"bytes"
+	"embed"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"verifyd/edge/account"
+	"verifyd/edge/page"
+	"verifyd/sessions/timeline"
+)
+
+//go:embed web
+var webFiles embed.FS
+
+// Part is one package's share of the dashboard.
+type Part struct {
+	Files     fs.FS // has web/NAME.html for each page
+	Pages     []string
+	Functions template.FuncMap // that its templates may call beside those of all pages
+	Flashes   map[FlashCode]Flash
+}
+
+// templates turns views into HTML. Each page is drawn inside web/frame.html.
+type templates struct {
+	pages         map[string]func() (*template.Template, error) // read at the first use
+	css, js, icon page.Asset
+}
+
+func loadTemplates(parts []Part) (*templates, error) {
+	t := &templates{
+		pages: map[string]func() (*template.Template, error){}, icon: page.NamedIcon("dashboard.svg"),
+	}
+	var err error
+	if t.css, err = page.LoadStyle(webFiles, "web/dashboard.css"); err != nil {
+		return nil, err
+	}
+	if t.js, err = page.LoadAsset(webFiles, "web/dashboard.js",
+		"text/javascript; charset=utf-8"); err != nil {
+		return nil, err
+	}
+	for _, part := range append(parts, Part{Files: webFiles, Pages: []string{"problem"}}) {
+		for _, name := range part.Pages {
+			load := func() (*template.Template, error) { return loadPage(part, name) }
+			if _, err := load(); err != nil { // a fault in a template is one of the start
+				return nil, err
+			}
+			t.pages[name] = sync.OnceValues(load)
+		}
+	}
+	return t, nil
+}
+
+// loadPage reads a page with its frame. All of them are two megabytes, which a service whose dashboard nobody
+// opens need not hold.
+func loadPage(part Part, name string) (*template.Template, error) {
+	t, err := template.New("frame.html").Option("missingkey=error").Funcs(functions).Funcs(part.Functions).
+		ParseFS(webFiles, "web/frame.html", "web/parts.html")
+	if err == nil {
+		t, err = t.ParseFS(part.Files, "web/"+name+".html")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the template of page %s: %w", name, err)
+	}
+	return t, nil
+}
+
+// assets are the files that pages refer to.
+func (t *templates) assets() []page.Asset {
+	return []page.Asset{t.css, t.js, t.icon}
+}
+
+// functions are what templates may call.
+var functions = template.FuncMap{
+	"typed": page.Typed,
+	"iso":   func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
+	"day":   func(t time.Time) string { return t.UTC().Format("2 January 2006") },
+	"date":  func(t time.Time) string { return t.UTC().Format("2 Jan 2006") },
+	"when":  func(t time.Time) string { return t.UTC().Format("2 Jan 2006, 15:04") },
+	"short": func(t time.Time) string { return t.UTC().Format("2 Jan, 15:04:05") },
+	"clock": func(t time.Time) string { return t.UTC().Format("15:04:05.000") },
+	"count": Count,
+	"steps": timeline.Phases,
+	"took":  timeline.FormatDuration,
+
+	"toneOfState":    ToneOfState,
+	"toneOfDelivery": ToneOfDelivery,
+}
+
+// Count writes a number with its thousands apart.
+func Count(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	sign := ""
+	if n < 0 {
+		sign, s = "-", s[1:]
+	}
+	var groups []string
+	for len(s) > 3 {
+		groups = append([]string{s[len(s)-3:]}, groups...)
+		s = s[:len(s)-3]
+	}
+	return sign + strings.Join(append([]string{s}, groups...), ",")
+}
+
+// View is what a page is drawn from.
+type View struct {
+	Page  string // a page of some Part
+	Title string
+	Nav   string // the entry of the bar that is current
+	Form  *Form
+	Data  any
+	Flash *Flash
+	Live  string // where the page's changes are reported; empty: it has none
+
+	Status     int    // 200 when 0
+	Visit      *Visit // nil: nobody is inside an account
+	Operating  bool   // a page of the operator's, with a bar of its own
+	FormAction string // of the content security policy; 'self' where empty
+}
+
+// tab is one entry of the bar.
+type tab struct {
+	Key, Name, Path string
+	Action          account.Action // what one must be allowed to see it
+}
+
+var tabs = []tab{
+	{"sessions", "Sessions", PathSessions, account.ActionView},
+	{"keys", "API Keys", PathKeys, account.ActionView},
+	{"signing", "Signing", PathSigning, account.ActionView},
+	{"usage", "Usage", PathUsage, account.ActionView},
+	{"quickstart", "Quickstart", PathQuickstart, account.ActionView},
+	{"members", "Members", PathMembers, account.ActionView},
+	{"audit", "Audit log", PathAudit, account.ActionAudit},
+}
+
+// operatorTabs is the bar of the operator's pages.
+var operatorTabs = []tab{
+	{Key: "operator", Name: "Service", Path: PathOperator},
+	{Key: "accounts", Name: "Accounts", Path: PathOperatorAccounts},
+	{Key: "hosts", Name: "Receiver hosts", Path: PathOperatorHosts},
+	{Key: "dead", Name: "Not delivered", Path: PathUndelivered},
+	{Key: "operator-audit", Name: "Audit log", Path: PathOperatorAudit},
+}
+
+// drawn is a view as the templates see it.
+type drawn struct {
+	View
+
+	s *Site
+}
+
+// To returns the address of a path of this site.
+func (d drawn) To(path string) string { return d.s.Prefix + path }
+
+// CSS, JS and Icon return the addresses of the assets.
+func (d drawn) CSS() string { return d.s.Prefix + pathAssets + d.s.templates.css.Name }
+
+// JS is the script's address.
+func (d drawn) JS() string { return d.s.Prefix + pathAssets + d.s.templates.js.Name }
+
+// Icon is the icon's address.
+func (d drawn) Icon() string { return d.s.Prefix + pathAssets + d.s.templates.icon.Name }
+
+// Inside reports whether the page is one of an account.
+func (d drawn) Inside() bool { return d.Visit != nil && !d.Operating }
+
+// Account is the account that is looked at.
+func (d drawn) Account() account.Account { return d.Visit.Account }
+
+// Accounts are the visitor's other accounts.
+func (d drawn) Accounts() []account.Account {
+	var others []account.Account
+	for _, a := range d.Visit.Accounts {
+		if a.ID != d.Visit.Account.ID {
+			others = append(others, a)
+		}
+	}
+	return others
+}
+
+// Who is what the visitor is called, and Role what they are.
+func (d drawn) Who() string { return d.Visit.Who() }
+
+// Role is the visitor's.
+func (d drawn) Role() account.Role { return d.Visit.Role }
+
+// Tabs are the bar's entries that the visitor may see.
+func (d drawn) Tabs() []tab {
+	var seen []tab
+	for _, t := range tabs {
+		if d.Visit.May(t.Action) {
+			seen = append(seen, t)
+		}
+	}
+	return seen
+}
+
+// May reports whether the visitor has the right to an action.
+func (d drawn) May(action string) bool { return d.Visit != nil && d.Visit.May(account.Action(action)) }
+
+// Network returns what people call a network.
+func (d drawn) Network(id string) string { return d.s.NetworkName(id) }
+
+// Base is {base_url}.
+func (d drawn) Base() string { return d.s.Base }
+
+// Operator reports whether the visitor is an operator.
+func (d drawn) Operator() bool { return d.Visit != nil && d.Visit.Operator }
+
+// HasAccount reports whether the visitor of an operator's page is a member of some account, too.
+func (d drawn) HasAccount() bool {
+	l := d.Visit.Login
+	return l.Subject != "" && len(d.s.Members.AccountsOf(l.Network, l.Subject)) > 0
+}
+
+// OperatorTabs are the entries of the operator's bar.
+func (d drawn) OperatorTabs() []tab { return operatorTabs }
+
+// Draw answers with a page. It is painted whole before the first byte leaves.
+func (s *Site) Draw(w http.ResponseWriter, v View) {
+	var b bytes.Buffer
+	t, err := s.templates.pages[v.Page]()
+	if err == nil {
+		err = t.Execute(&b, drawn{v, s})
+	}
+	if err != nil {
+		s.Log.Error().Err(err).Str("page", v.Page).Msg("a page could not be drawn")
+		http.Error(w, "Something went wrong on our side. Please try again.", http.StatusInternalServerError)
+		return
+	}
+	if v.FormAction == "" {
+		v.FormAction = "'self'"
+	}
+	head := w.Header()
+	head.Set("Content-Security-Policy", page.Policy(v.FormAction, "script-src 'self'", "connect-src 'self'"))
+	head.Set("Content-Type", "text/html; charset=utf-8")
+	head.Set("Content-Length", strconv.Itoa(b.Len()))
+	if v.Status != 0 {
+		w.WriteHeader(v.Status)
+	}
+	_, _ = w.Write(b.Bytes()) // the client is gone
+}

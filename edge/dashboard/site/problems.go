@@ -1,0 +1,79 @@
+package site
+
+import (
+	"net/http"
+	"strconv"
+)
+
+// Problem is a page that says why something was not done.
+type Problem struct {
+	Status  int
+	Heading string
+	Lead    string
+	Next    string
+}
+
+func (p Problem) with(status int) Problem { p.Status = status; return p }
+
+// The problems that several packages answer with. They say what happened, then what to do.
+var (
+	ProblemNotFound = Problem{
+		Status: http.StatusNotFound, Heading: "There is nothing here",
+		Lead: "This account has no such thing, or it is no longer kept.",
+		Next: "Go back to the list you came from.",
+	}
+	ProblemForbidden = Problem{
+		Status: http.StatusForbidden, Heading: "Your role does not allow this",
+		Lead: "Nothing was changed.",
+		Next: "Ask an owner of this account to do it, or to give you another role.",
+	}
+	problemDisabled = Problem{
+		Status: http.StatusForbidden, Heading: "This account is disabled",
+		Lead: "The operator of this service has taken it out of service. Nothing was changed.",
+		Next: "Ask the operator. Everything is as it was once the account is enabled.",
+	}
+	problemForeign = Problem{
+		Status: http.StatusForbidden, Heading: "Please start from the dashboard",
+		Lead: "Another site sent you here, so nothing was done.",
+		Next: "Open the dashboard and press the button there. If you did, update your browser or try another one.",
+	}
+	ProblemMalformed = Problem{
+		Status: http.StatusBadRequest, Heading: "That did not work",
+		Lead: "What arrived here does not come from our page. Nothing was done.",
+		Next: "Go back, reload the page, and try again.",
+	}
+	problemOtherAccount = Problem{
+		Status: http.StatusConflict, Heading: "You are in another account now",
+		Lead: "This form belongs to a different account than the one you are viewing, so nothing was done.",
+		Next: "Switch to the account you mean, and do it again there.",
+	}
+	problemTooManyLists = Problem{
+		Status: http.StatusTooManyRequests, Heading: "Many lists at once",
+		Lead: "Too many lists are being loaded for this account right now, so this one was not.",
+		Next: "Wait a second, then load the page again.",
+	}
+	problemUnavailable = Problem{
+		Status: http.StatusServiceUnavailable, Heading: "One moment, please",
+		Lead: "We cannot reach our records right now. Nothing is lost.",
+		Next: "Wait a few seconds, then try again.",
+	}
+	ProblemUncertain = Problem{
+		Status: http.StatusServiceUnavailable, Heading: "We are not sure whether that worked",
+		Lead: "Our records gave no answer in time. What you did may or may not be stored.",
+		Next: "Check before you do it again.",
+	}
+)
+
+// retryAfter is the Retry-After of answers while JetStream is away, in seconds.
+const retryAfter = 5
+
+// DrawProblem answers with a problem, inside the account's frame where there is a visit.
+func (s *Site) DrawProblem(w http.ResponseWriter, v *Visit, p Problem) {
+	if p.Status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", strconv.Itoa(retryAfter))
+	}
+	s.Draw(w, View{
+		Page: "problem", Title: p.Heading, Status: p.Status, Visit: v,
+		Data: struct{ Heading, Lead, Next string }{p.Heading, p.Lead, p.Next},
+	})
+}

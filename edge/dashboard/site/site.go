@@ -1,0 +1,95 @@
+package site
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"verifyd/edge"
+	"verifyd/edge/account"
+	"verifyd/edge/dashboard/logins"
+	"verifyd/edge/limit"
+	"verifyd/edge/network"
+	"verifyd/edge/page"
+)
+
+// Directory knows the accounts that an identity is a member of; an *account.Mirror. It may be a moment behind
+// the store.
+type Directory interface {
+	AccountsOf(network, subject string) []account.Account
+}
+
+// Config is what a Site needs. All of it is required but SignIn.
+type Config struct {
+	BaseURL  string             // {base_url} of the contract, with its path prefix where it has one
+	Networks []*network.Network // by which people log in
+	SignIn   []*network.Network // those by which users sign in, for their names
+	Accounts *account.Store
+	Members  Directory
+	Logins   *logins.Store
+	Log      zerolog.Logger
+	Now      func() time.Time
+	Parts    []Part
+}
+
+// Site is the shared dependencies of all pages. It is safe for concurrent use and starts nothing.
+type Site struct {
+	Config
+
+	Base    string // {base_url} without a slash at its end
+	Prefix  string // its path
+	HTTPS   bool
+	Cookies page.Cookies
+
+	csrf      *http.CrossOriginProtection
+	templates *templates
+	flashes   map[FlashCode]Flash
+	lists     *limit.Places // of the pages that look through the store
+}
+
+// New checks the configuration and the templates of all parts.
+func New(c Config) (*Site, error) {
+	base, prefix, err := edge.ParseBaseURL(c.BaseURL)
+	if err != nil {
+		return nil, fmt.Errorf("base URL: %w", err)
+	}
+	if c.Accounts == nil || c.Members == nil || c.Logins == nil || c.Now == nil {
+		return nil, errors.New("dashboard: Accounts, Members, Logins and Now are required")
+	}
+	s := &Site{
+		Config: c, Base: base, Prefix: prefix, HTTPS: strings.HasPrefix(base, "https:"),
+		lists: limit.NewPlaces(maxLists),
+	}
+	if s.csrf, err = page.CrossOrigin(base); err != nil {
+		return nil, fmt.Errorf("base URL: %w", err)
+	}
+	if s.templates, err = loadTemplates(c.Parts); err != nil {
+		return nil, err
+	}
+	s.Cookies = page.Cookies{HTTPS: s.HTTPS, Prefix: prefix}
+	s.flashes = allFlashes(c.Parts)
+	return s, nil
+}
+
+// NetworkName returns what people call a network; its id where it is no longer configured.
+func (s *Site) NetworkName(id string) string {
+	for _, n := range slices.Concat(s.Networks, s.SignIn) {
+		if n.ID() == id {
+			return n.Name()
+		}
+	}
+	return id
+}
+
+// Within bounds what one request may wait for the store.
+func Within(r *http.Request) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(r.Context(), storeTimeout)
+}
+
+const storeTimeout = 10 * time.Second

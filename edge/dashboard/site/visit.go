@@ -1,0 +1,51 @@
+package site
+
+import (
+	"verifyd/edge/account"
+	"verifyd/edge/dashboard/logins"
+)
+
+// Visit is who makes a request, and in which account.
+type Visit struct {
+	Login    logins.Login
+	Account  account.Account
+	Role     account.Role
+	Accounts []account.Account // all that the person is a member of, by name
+	Operator bool
+}
+
+// May reports whether the visitor has the right to an action. While the account is disabled, its members look
+// and do nothing else.
+func (v Visit) May(a account.Action) bool {
+	return v.Role.May(a) &&
+		(v.Account.DisabledAt.IsZero() || a == account.ActionView || a == account.ActionAudit)
+}
+
+// Actor is the visitor as the audit log names them.
+func (v Visit) Actor() account.Actor {
+	if v.Login.LinkID != "" {
+		return account.Link{ID: v.Login.LinkID, Account: v.Login.Account, Role: v.Login.Role}.Actor()
+	}
+	m, _ := v.Account.Member(v.Login.Network, v.Login.Subject)
+	return m.Actor()
+}
+
+// Who is what the visitor is called.
+func (v Visit) Who() string {
+	switch {
+	case v.Login.LinkID != "":
+		return "Login link"
+	case v.Login.Name != "":
+		return v.Login.Name
+	default:
+		return v.Login.Subject
+	}
+}
+
+// AsOperator is the visitor of an operator's page as the audit log names them.
+func (v Visit) AsOperator() account.Actor {
+	if v.Login.LinkID != "" {
+		return account.Link{ID: v.Login.LinkID, Operator: true}.Actor()
+	}
+	return account.OperatorWith(v.Login.Network, v.Login.Subject, v.Who())
+}

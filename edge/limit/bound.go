@@ -1,0 +1,145 @@
+package limit
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"verifyd/edge/account"
+)
+
+const (
+	// ipv6Network is the part of an IPv6 address that one customer gets at least: the rest is theirs to
+	// choose.
+	ipv6Network = 64
+	// ipv6Site is the part that a hosting provider or a tunnel hands out to anybody who asks, with 65,536
+	// networks in it.
+	ipv6Site = 48
+	// roomShare is the part of a full table that is forgotten at once: looking through all of it is for
+	// thousands of newcomers, not for each.
+	roomShare = 8
+)
+
+// bound is one rate for many keys, each with an allowance of its own, in bounded memory. Its methods are safe
+// for concurrent use.
+type bound[K comparable] struct {
+	rate  account.Rate
+	max   int // entries, at about 270 bytes each
+	epoch time.Time
+
+	mu      sync.Mutex
+	states  map[K]State
+	sweepAt int
+}
+
+// newBound makes a bound. The error is ErrRate.
+func newBound[K comparable](rate account.Rate, maxEntries int) (*bound[K], error) {
+	if err := Valid(rate); err != nil {
+		return nil, err
+	}
+	return &bound[K]{rate: rate, max: maxEntries, epoch: time.Now(), states: map[K]State{},
+		sweepAt: min(sweepFrom, maxEntries)}, nil
+}
+
+// take asks for one unit of a key's allowance.
+func (b *bound[K]) take(key K, now time.Time) Decision {
+	at := now.Sub(b.epoch)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	state, known := b.states[key]
+	if !known {
+		state = State(at)
+		b.makeRoom(at)
+	}
+	state, d := Decide(state, b.rate, at)
+	b.states[key] = state
+	return d
+}
+
+// giveBack returns a unit that was taken. Where the key was forgotten meanwhile there is nothing to return.
+func (b *bound[K]) giveBack(key K) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if state, known := b.states[key]; known {
+		b.states[key] = state - State(interval(b.rate))
+	}
+}
+
+// makeRoom forgets keys whose allowance is whole again, when the table has doubled, and where it is full all
+// the same those that used the least: a client with very many addresses frees none that it has used up.
+func (b *bound[K]) makeRoom(at time.Duration) {
+	if len(b.states) < b.sweepAt {
+		return
+	}
+	maps.DeleteFunc(b.states, func(_ K, s State) bool { return s.full(at) })
+	if excess := len(b.states) - (b.max - b.max/roomShare); excess > 0 {
+		least := slices.Sorted(maps.Values(b.states))[excess-1]
+		maps.DeleteFunc(b.states, func(_ K, s State) bool {
+			drop := s <= least && excess > 0
+			if drop {
+				excess--
+			}
+			return drop
+		})
+	}
+	b.sweepAt = min(max(sweepFrom, 2*len(b.states)), b.max)
+}
+
+// networkOf returns what counts as one address: an IPv4 address, or an IPv6 network of so many bits.
+func networkOf(address netip.Addr, ipv6Bits int) netip.Prefix {
+	address = address.Unmap()
+	bits := address.BitLen()
+	if address.Is6() {
+		bits = ipv6Bits
+	}
+	p, err := address.WithZone("").Prefix(bits)
+	if err != nil {
+		return netip.Prefix{} // no address: all of those share one allowance
+	}
+	return p
+}
+
+// siteShare is how many times the allowance of one IPv6 network all networks of a site have together: a
+// school's or a carrier's many are not one person's, and one person's many are not 65,536 allowances.
+const siteShare = 8
+
+// addresses bounds clients by their address: IPv4 by the address, IPv6 by its network, and by its site.
+type addresses struct{ networks, sites *bound[netip.Prefix] }
+
+// newAddresses makes a bound by address. The error is ErrRate.
+func newAddresses(rate account.Rate, maxEntries int) (addresses, error) {
+	networks, err := newBound[netip.Prefix](rate, maxEntries)
+	if err != nil {
+		return addresses{}, err
+	}
+	rate.Count, rate.Burst = min(rate.Count*siteShare, maxCount), min(rate.Burst*siteShare, maxCount)
+	sites, err := newBound[netip.Prefix](rate, maxEntries)
+	return addresses{networks, sites}, err
+}
+
+// take asks for one unit of an address's allowance.
+func (a addresses) take(address netip.Addr, now time.Time) Decision {
+	if !isIPv6(address) {
+		return a.networks.take(networkOf(address, ipv6Network), now)
+	}
+	d := a.sites.take(networkOf(address, ipv6Site), now)
+	if !d.Allowed {
+		return d
+	}
+	if d = a.networks.take(networkOf(address, ipv6Network), now); !d.Allowed {
+		a.sites.giveBack(networkOf(address, ipv6Site))
+	}
+	return d
+}
+
+// giveBack returns a unit that was taken.
+func (a addresses) giveBack(address netip.Addr) {
+	if isIPv6(address) {
+		a.sites.giveBack(networkOf(address, ipv6Site))
+	}
+	a.networks.giveBack(networkOf(address, ipv6Network))
+}
+
+func isIPv6(address netip.Addr) bool { return address.Unmap().Is6() }

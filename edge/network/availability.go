@@ -1,0 +1,117 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// failureLife is how long a failure in reaching the provider is reported without news. A Keeper brings news
+// within a minute or so; a network without metadata has none but from sign-ins.
+const failureLife = 2 * time.Minute
+
+// lastFailure is the last failure in reaching the provider.
+type lastFailure struct {
+	failure *Error
+	at      time.Time
+}
+
+// Available reports by a *Error that the provider could not be reached lately. It asks nobody, and a
+// network of which nothing is known yet counts as available.
+func (n *Network) Available() error {
+	s := n.lastFailure.Load()
+	if s == nil || n.known.Load() != nil && n.now().Sub(s.at) > failureLife {
+		return nil
+	}
+	return s.failure
+}
+
+func (n *Network) reached() { n.lastFailure.Store(nil) }
+
+func (n *Network) unreached(t *Error) { n.lastFailure.Store(&lastFailure{t, n.now()}) }
+
+// note takes from the end of a sign-in whether the provider can be reached. What the browser brought says
+// nothing about that.
+func (n *Network) note(err error) {
+	var t *Error
+	switch {
+	case err == nil:
+		n.reached()
+	case errors.As(err, &t) && t.Stage != StageAuthorization && t.Stage != StageDiscovery && t.unreachable():
+		n.unreached(t)
+	}
+}
+
+// unreachable reports whether the failure says that the provider is down. A status below 500 may be about one
+// user, or about a code that somebody made up to have the network called down.
+func (t *Error) unreachable() bool {
+	switch t.Class {
+	case ClassDNS, ClassConnect, ClassTLS, ClassTimeout, ClassReset:
+		return true
+	case ClassStatus:
+		return t.status >= http.StatusInternalServerError
+	}
+	return false
+}
+
+// A Keeper keeps the metadata of networks at hand, so that no user waits for them: it asks for them at once,
+// again with growing pauses while a provider is down, and anew before they grow old. Networks that are known
+// from their settings need none.
+type Keeper struct{ networks []*Network }
+
+// NewKeeper makes the keeper of these networks. It does nothing until served.
+func NewKeeper(networks []*Network) *Keeper { return &Keeper{networks} }
+
+// Serve runs until ctx ends, and returns when everything it started has stopped. A provider that is down is
+// no error.
+func (k *Keeper) Serve(ctx context.Context) error {
+	var all sync.WaitGroup
+	for _, n := range k.networks {
+		if n.protocol == KindOIDC {
+			all.Go(func() { n.keepLoop(ctx) })
+		}
+	}
+	all.Wait()
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// keepLoop asks for the metadata until ctx ends.
+func (n *Network) keepLoop(ctx context.Context) {
+	failures := 0
+	for {
+		pause := metadataLife * 3 / 4
+		if err := n.refresh(ctx); err != nil {
+			pause = backoff(failures)
+			failures++
+		} else {
+			failures = 0
+		}
+		select {
+		case <-time.After(jitter(pause)):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+const (
+	firstBackoff = time.Second
+	lastBackoff  = time.Minute // a provider that is back is noticed within it
+)
+
+// backoff is the pause after so many failures before this one.
+func backoff(failures int) time.Duration {
+	if failures > 6 { // 2^6 seconds are more than a minute
+		return lastBackoff
+	}
+	return min(firstBackoff<<failures, lastBackoff)
+}
+
+// jitter spreads pauses by a fifth, so that many processes do not ask at once.
+func jitter(d time.Duration) time.Duration {
+	return d - d/10 + rand.N(d/5) //nolint:gosec // chance is enough
+}

@@ -1,0 +1,138 @@
+package network
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"verifyd/sessions/urlpolicy"
+)
+
+const (
+	defaultRequestTimeout = 10 * time.Second // a user is waiting at the other end
+	connectTimeout        = 5 * time.Second  // leaves half of the request's time for its answer
+	maxHeaderBytes        = 64 << 10
+	maxAnswerBytes        = 64 << 10 // token and user-info answers are a few KiB
+	maxMetadataBytes      = 1 << 20  // key sets carry certificate chains and many keys
+)
+
+// boundedTransport is the one way to a provider. It bounds each request in time and each answer in bytes, and
+// reads the answer whole, so that a limit that is passed comes back as a typed error: x/oauth2 and go-oidc
+// flatten errors of a body's Read into text.
+type boundedTransport struct {
+	transport http.RoundTripper
+	maxBytes  int64
+	timeout   time.Duration // for the whole request: name, connection, TLS, answer
+}
+
+// newTransport makes the transport of a network's transports.
+//
+// net/http sends a request again by itself when a kept connection turns out closed or an HTTP/2 server says
+// GOAWAY. A code is redeemed once, so a resent POST turns a good sign-in into invalid_grant or trips the
+// provider's theft alarm (RFC 6749 §4.1.2). A connection that was never used before is never resent on: hence
+// HTTP/1.1 and no keep-alive. It costs a TLS handshake per request and leaves no idle connection that anybody
+// would have to close.
+//
+// Where publicOnly, nothing but public addresses is reached; see guard.
+func newTransport(o Options, publicOnly bool) *http.Transport {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	switch {
+	case publicOnly:
+		o.Dial = guard(o.Dial)
+	case o.Dial == nil:
+		o.Dial = (&net.Dialer{Timeout: connectTimeout}).DialContext
+	}
+	return &http.Transport{
+		Proxy:                  nil, // secrets go to the provider, not to whatever the environment names
+		DialContext:            o.Dial,
+		TLSClientConfig:        &tls.Config{RootCAs: o.RootCAs, MinVersion: tls.VersionTLS12},
+		TLSHandshakeTimeout:    connectTimeout,
+		Protocols:              protocols,
+		DisableKeepAlives:      true,
+		MaxResponseHeaderBytes: maxHeaderBytes,
+	}
+}
+
+// guard lets a dial lead to public addresses alone. It looks at the address that is being connected to, after
+// DNS and before anything is sent: a name cannot lead elsewhere between the check and the connection.
+func guard(dial func(ctx context.Context, network, address string) (net.Conn, error)) func(context.Context,
+	string, string) (net.Conn, error) {
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: connectTimeout, Control: public.Control}).DialContext
+	}
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
+		if err == nil && !isPublic(conn.RemoteAddr()) { // of a dial that was given, which has no control
+			_ = conn.Close()
+			return nil, urlpolicy.ErrRefusedAddress
+		}
+		return conn, err
+	}
+}
+
+// public judges addresses as it judges those of callbacks, without any that an operator allows besides.
+var public = urlpolicy.NewPolicy(nil, nil)
+
+// isPublic reports whether a connection leads to a public address.
+func isPublic(a net.Addr) bool {
+	tcp, ok := a.(*net.TCPAddr)
+	return ok && public.CheckIP(tcp.AddrPort().Addr().Unmap()) == nil
+}
+
+// client returns the transport as go-oidc and x/oauth2 want it.
+func (d *boundedTransport) client() *http.Client { return &http.Client{Transport: d} }
+
+// RoundTrip sends req and reads its whole answer. Redirects are errors for every method: a redirected POST
+// would carry the code, and a redirected GET the access token, to an address nobody configured. For a GET any
+// status but 200 is an error.
+func (d *boundedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithTimeout(req.Context(), d.timeout)
+	defer cancel()
+	once := req.Clone(ctx)
+	once.GetBody = nil // without it nothing in net/http can play the body a second time
+	once.Header.Set("Accept", "application/json")
+	once.Header.Set("User-Agent", "verifyd")
+	resp, err := d.transport.RoundTrip(once)
+	if err != nil {
+		return nil, failure(ctx, err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode >= 300 && resp.StatusCode < 400 {
+		return nil, errRedirect
+	}
+	if req.Method == http.MethodGet && resp.StatusCode != http.StatusOK {
+		return nil, statusError(resp.StatusCode)
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, d.maxBytes+1))
+	// A provider that sees the connection close may end its half answer properly, and win the race against
+	// the close: what is read after the deadline is not trusted to be whole.
+	if err != nil || ctx.Err() != nil {
+		return nil, failure(ctx, err)
+	}
+	if int64(len(body)) > d.maxBytes {
+		return nil, fmt.Errorf("%w: over %d bytes", errTooLarge, d.maxBytes)
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(body))
+	return resp, nil
+}
+
+// failure is the context's error where it ended, since a connection it cut reports anything.
+func failure(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	return &transportError{err}
+}
+
+// transportError marks an error of the transport, so that it can be distinguished from an answer that does
+// not decode.
+type transportError struct{ err error }
+
+func (e *transportError) Error() string { return "ask the provider: " + e.err.Error() }
+func (e *transportError) Unwrap() error { return e.err }

@@ -1,0 +1,328 @@
+// Package fleet tells which processes of a service run, and what each knows that nobody else does. Processes
+// answer a question on natsconf.SubjectFleet of core NATS; nothing is stored, so who does not answer is not
+// there.
+//
+// An answer holds no secret, no session and no user: versions, roles, what is not well, and receiver hosts.
+package fleet
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/rs/zerolog"
+
+	"verifyd/natsconf"
+)
+
+const (
+	// maxAsk bounds how long answers are waited for, and askQuiet after how long without another one all
+	// have come: a process answers at once, from memory.
+	maxAsk   = 3 * time.Second
+	askQuiet = 400 * time.Millisecond
+	// HostsMost bounds the receiver hosts of one answer: about 50 KiB.
+	HostsMost = 200
+	// answersRoom is how many answers may wait to be read.
+	answersRoom = 1024
+)
+
+// Process is what a process tells of itself.
+type Process struct {
+	ID      string    `json:"id"` // of this run
+	Host    string    `json:"host"`
+	PID     int       `json:"pid"`
+	Version string    `json:"version"`
+	Roles   []string  `json:"roles"`
+	Since   time.Time `json:"since"` // when it started
+	Ready   bool      `json:"ready"` // it takes requests, as /readyz says
+	Unwell  []Trouble `json:"unwell,omitempty"`
+	Store   Room      `json:"store"`
+	// Networks are the ids of the identity networks that lead into an edge's dashboard.
+	Networks []string `json:"networks,omitempty"`
+	// of a dispatcher: where something waits or nobody answers, the worst first
+	Hosts []Host `json:"hosts,omitempty"`
+	Copy  *Copy  `json:"copy,omitempty"` // of a process that keeps a copy of its store elsewhere
+	// of a dispatcher: the whole service's, as it measured it last
+	Backlog *Backlog `json:"backlog,omitempty"`
+}
+
+// Backlog counts the deliveries of the whole service that have not ended, by where they wait; see
+// sessions.Backlog.
+type Backlog struct {
+	At        time.Time `json:"at"` // when it was measured
+	Waiting   uint64    `json:"waiting"`
+	Given     uint64    `json:"given"`
+	Scheduled uint64    `json:"scheduled"`
+	Oldest    time.Time `json:"oldest,omitzero"` // since when the oldest is to be sent; zero: there is none
+}
+
+// Copy is the copy of the store that a process keeps.
+type Copy struct {
+	Dir      string    `json:"dir"`
+	At       time.Time `json:"at,omitzero"` // the store as it was then is in it; zero: there is none yet
+	Lag      float64   `json:"lag_seconds"`
+	Bytes    int64     `json:"bytes"`
+	SameDisk bool      `json:"same_disk,omitempty"` // it is on the filesystem of the store, and lost with it
+	Trouble  string    `json:"trouble,omitempty"`   // why it is not what it should be
+}
+
+// String says in a line how it stands.
+func (c Copy) String() string {
+	text := fmt.Sprintf("%s, as of %s, %.1f s behind, %d MiB", c.Dir, c.At.Format(time.RFC3339), c.Lag,
+		c.Bytes>>20)
+	if c.At.IsZero() {
+		text = c.Dir + ", none yet"
+	}
+	if c.SameDisk {
+		text += ", on the filesystem of the store: it is lost with that disk"
+	}
+	return text
+}
+
+// Trouble is a check of /readyz that fails.
+type Trouble struct {
+	Check  string `json:"check"`
+	Reason string `json:"reason"`
+}
+
+// Room is how much of the store is used, in bytes; a limit of 0 means that none is known.
+type Room struct {
+	Used  int64 `json:"used"`
+	Limit int64 `json:"limit"`
+}
+
+// Host is a receiver host as one dispatcher sees it.
+type Host struct {
+	Host    string    `json:"host"`              // host and port
+	Breaker string    `json:"breaker"`           // closed, open or half-open
+	Since   time.Time `json:"since,omitzero"`    // since when the breaker is not closed
+	Waiting int       `json:"waiting,omitempty"` // deliveries that wait there in this process
+	Class   string    `json:"class,omitempty"`   // why nobody was reached the last time
+	Detail  string    `json:"detail,omitempty"`
+}
+
+// BreakerClosed is the state in which deliveries pass.
+const BreakerClosed = "closed"
+
+// Presence is the actor that answers for a process.
+type Presence struct {
+	conn *natsconf.Conn
+	tell func() Process
+	log  zerolog.Logger
+	id   string
+}
+
+// NewPresence makes the actor; tell is called for each question and answers at once. The ID is filled in.
+func NewPresence(c *natsconf.Conn, tell func() Process, log zerolog.Logger) *Presence {
+	return &Presence{conn: c, tell: tell, log: log, id: rand.Text()}
+}
+
+// String names the actor in the supervisor's log.
+func (p *Presence) String() string { return "presence" }
+
+// Serve answers until ctx ends.
+func (p *Presence) Serve(ctx context.Context) error {
+	asked := make(chan *nats.Msg, answersRoom)
+	sub, err := p.conn.NC.ChanSubscribe(natsconf.SubjectFleet, asked)
+	if err != nil {
+		return fmt.Errorf("answer for this process: %w: %w", natsconf.ErrUnavailable, err)
+	}
+	defer func() { _ = sub.Unsubscribe() }()
+	for {
+		select {
+		case m := <-asked:
+			p.answer(m)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// answer answers with one message.
+func (p *Presence) answer(m *nats.Msg) {
+	if m.Reply == "" {
+		return
+	}
+	said := p.tell()
+	said.ID, said.Hosts = p.id, said.Hosts[:min(len(said.Hosts), HostsMost)]
+	data, err := json.Marshal(said)
+	if err == nil {
+		err = m.Respond(data)
+	}
+	if err != nil {
+		p.log.Warn().Err(err).Msg("this process could not tell of itself")
+	}
+}
+
+// Ask asks all processes, and returns those that answer, by machine and role. It takes about half a second,
+// and at most 3 s. Its error is natsconf.ErrUnavailable; that nobody runs is none.
+func Ask(ctx context.Context, c *natsconf.Conn) ([]Process, error) {
+	q, err := newQuestion(c)
+	if err != nil {
+		return nil, err
+	}
+	defer q.end()
+	if err := q.put(); err != nil {
+		return nil, err
+	}
+	late, quiet := time.NewTimer(maxAsk), time.NewTimer(askQuiet)
+	defer late.Stop()
+	defer quiet.Stop()
+	var found []Process
+	for {
+		select {
+		case m := <-q.answers:
+			if m.Header.Get("Status") == noResponders {
+				return nil, nil
+			}
+			var p Process
+			if json.Unmarshal(m.Data, &p) == nil { // what cannot be read is another build's
+				found = append(found, p)
+			}
+			quiet.Reset(askQuiet)
+		case <-quiet.C:
+			return sorted(found), nil
+		case <-late.C:
+			return sorted(found), nil
+		case <-ctx.Done():
+			return nil, unasked(ctx.Err())
+		}
+	}
+}
+
+// Anybody reports whether at least one process runs, for who must not take a slow one for none: only 3 s of
+// silence, and of questions put again for processes that were just connecting, mean nobody. Its error is
+// natsconf.ErrUnavailable.
+func Anybody(ctx context.Context, c *natsconf.Conn) (bool, error) {
+	q, err := newQuestion(c)
+	if err != nil {
+		return false, err
+	}
+	defer q.end()
+	late, again := time.NewTimer(maxAsk), time.NewTicker(askQuiet)
+	defer late.Stop()
+	defer again.Stop()
+	if err := q.put(); err != nil {
+		return false, err
+	}
+	for {
+		select {
+		case m := <-q.answers:
+			if m.Header.Get("Status") != noResponders {
+				return true, nil
+			}
+		case <-again.C:
+			if err := q.put(); err != nil {
+				return false, err
+			}
+		case <-late.C:
+			return false, nil
+		case <-ctx.Done():
+			return false, unasked(ctx.Err())
+		}
+	}
+}
+
+// question is put to all processes, once or more.
+type question struct {
+	nc      *nats.Conn
+	sub     *nats.Subscription
+	answers chan *nats.Msg
+}
+
+func newQuestion(c *natsconf.Conn) (*question, error) {
+	q := &question{nc: c.NC, answers: make(chan *nats.Msg, answersRoom)}
+	var err error
+	if q.sub, err = c.NC.ChanSubscribe(c.NC.NewInbox(), q.answers); err != nil {
+		return nil, unasked(err)
+	}
+	return q, nil
+}
+
+func (q *question) put() error {
+	if err := q.nc.PublishMsg(&nats.Msg{Subject: natsconf.SubjectFleet, Reply: q.sub.Subject}); err != nil {
+		return unasked(err)
+	}
+	return nil
+}
+
+func (q *question) end() { _ = q.sub.Unsubscribe() }
+
+func unasked(err error) error {
+	return fmt.Errorf("ask for processes: %w: %w", natsconf.ErrUnavailable, err)
+}
+
+// noResponders is the status by which a server says that nobody got a request.
+const noResponders = "503"
+
+func sorted(found []Process) []Process {
+	slices.SortFunc(found, func(a, b Process) int {
+		if by := strings.Compare(a.Host, b.Host); by != 0 {
+			return by
+		}
+		if by := slices.Compare(a.Roles, b.Roles); by != 0 {
+			return by
+		}
+		return a.PID - b.PID
+	})
+	return found
+}
+
+// Hosts gathers what all dispatchers see of receiver hosts: each host once, those where nobody answers
+// first, then by what waits.
+func Hosts(all []Process) []Host {
+	byName := map[string]*Host{}
+	var names []string
+	for _, p := range all {
+		for _, h := range p.Hosts {
+			known, ok := byName[h.Host]
+			if !ok {
+				byName[h.Host] = &h
+				names = append(names, h.Host)
+				continue
+			}
+			waiting := known.Waiting + h.Waiting
+			if known.Breaker == BreakerClosed || h.Breaker != BreakerClosed && h.Since.Before(known.Since) {
+				*known = h
+			}
+			known.Waiting = waiting
+		}
+	}
+	hosts := make([]Host, 0, len(names))
+	for _, name := range names {
+		hosts = append(hosts, *byName[name])
+	}
+	SortHosts(hosts)
+	return hosts
+}
+
+// Newest returns the backlog that was measured last; nil where no dispatcher tells one.
+func Newest(all []Process) (newest *Backlog) {
+	for _, p := range all {
+		if p.Backlog != nil && (newest == nil || p.Backlog.At.After(newest.At)) {
+			newest = p.Backlog
+		}
+	}
+	return newest
+}
+
+// SortHosts puts hosts where nobody answers first, then those where most waits.
+func SortHosts(hosts []Host) {
+	slices.SortFunc(hosts, func(a, b Host) int {
+		if aOpen, bOpen := a.Breaker != BreakerClosed, b.Breaker != BreakerClosed; aOpen != bOpen {
+			if aOpen {
+				return -1
+			}
+			return 1
+		}
+		if a.Waiting != b.Waiting {
+			return b.Waiting - a.Waiting
+		}
+		return strings.Compare(a.Host, b.Host)
+	})
+}

@@ -1,0 +1,132 @@
+package fleet_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/rs/zerolog"
+	"go.uber.org/goleak"
+
+	"verifyd/natsconf"
+	"verifyd/natsconf/fleet"
+	"verifyd/natsconf/natstest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestWhoIsThere(t *testing.T) {
+	conn := natstest.Start(t)
+	ask := func() []fleet.Process {
+		t.Helper()
+		all, err := fleet.Ask(t.Context(), conn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	if all := ask(); len(all) != 0 {
+		t.Errorf("nobody runs: %+v", all)
+	}
+	since := time.Now()
+	tell := func(p fleet.Process) func() fleet.Process {
+		p.Since = since
+		return func() fleet.Process { return p }
+	}
+	natstest.Serve(t, fleet.NewPresence(conn,
+		tell(fleet.Process{Host: "b", Roles: []string{"edge"}, Ready: true}), zerolog.Nop()))
+	stop := natstest.Serve(t, fleet.NewPresence(conn, tell(fleet.Process{
+		Host: "a", Roles: []string{"dispatcher"}, Hosts: make([]fleet.Host, fleet.HostsMost+1),
+	}), zerolog.Nop()))
+	var all []fleet.Process
+	natstest.Await(t, "both listen, each from its own time", func() bool {
+		all = ask()
+		return len(all) >= 2
+	})
+	if len(all) != 2 || all[0].Host != "a" || all[1].Host != "b" || all[0].ID == all[1].ID {
+		t.Fatalf("%+v", all)
+	}
+	if len(all[0].Hosts) != fleet.HostsMost || !all[1].Ready {
+		t.Errorf("%d hosts, ready %v", len(all[0].Hosts), all[1].Ready)
+	}
+	stop()
+	if all := ask(); len(all) != 1 || all[0].Host != "b" {
+		t.Errorf("after one has stopped: %+v", all)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := fleet.Ask(ctx, conn); err == nil {
+		t.Error("no error after its end")
+	}
+}
+
+// A process that answers late is somebody.
+func TestAnybodyIsNotJudgedByASilence(t *testing.T) {
+	conn := natstest.Start(t)
+	anybody := func() bool {
+		t.Helper()
+		is, err := fleet.Anybody(t.Context(), conn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return is
+	}
+	if anybody() {
+		t.Error("nobody runs")
+	}
+	sub, err := conn.NC.Subscribe(natsconf.SubjectFleet, func(m *nats.Msg) {
+		time.AfterFunc(time.Second, func() { _ = m.Respond([]byte(`{"id":"slow"}`)) })
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !anybody() {
+		t.Error("who answers after a second is taken for nobody")
+	}
+	if err := sub.Unsubscribe(); err != nil {
+		t.Fatal(err)
+	}
+	var late atomic.Int64 // it was just connecting when the first question was put
+	sub, err = conn.NC.Subscribe(natsconf.SubjectFleet, func(m *nats.Msg) {
+		if late.Add(1) > 1 {
+			_ = m.Respond([]byte(`{"id":"late"}`))
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !anybody() {
+		t.Error("who hears only the second question is taken for nobody")
+	}
+	if err := sub.Unsubscribe(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := fleet.Anybody(ctx, conn); !errors.Is(err, natsconf.ErrUnavailable) {
+		t.Errorf("after its end: %v", err)
+	}
+}
+
+func TestHostsOfAll(t *testing.T) {
+	early, late := time.Unix(100, 0), time.Unix(200, 0)
+	all := []fleet.Process{
+		{Hosts: []fleet.Host{{Host: "x", Breaker: "closed", Waiting: 3},
+			{Host: "y", Breaker: "open", Since: late, Detail: "late"}}},
+		{Hosts: []fleet.Host{{Host: "y", Breaker: "half-open", Since: early, Waiting: 2, Detail: "early"},
+			{Host: "z", Breaker: "closed", Waiting: 9}}},
+		{Hosts: []fleet.Host{{Host: "x", Breaker: "open", Since: late, Waiting: 1}}},
+	}
+	want := []fleet.Host{
+		{Host: "x", Breaker: "open", Since: late, Waiting: 4},
+		{Host: "y", Breaker: "half-open", Since: early, Waiting: 2, Detail: "early"},
+		{Host: "z", Breaker: "closed", Waiting: 9},
+	}
+	if got := fleet.Hosts(all); !slices.Equal(got, want) {
+		t.Errorf("%+v", got)
+	}
+}

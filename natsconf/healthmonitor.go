@@ -1,0 +1,56 @@
+package natsconf
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// probeEvery is how often the health monitor looks.
+const probeEvery = time.Second
+
+var errSilent = errors.New(
+	"the store no longer answers writes, as after a full or failing disk; starting it anew")
+
+// HealthMonitor is the actor that starts the embedded server anew when it has gone silent. The server keeps
+// the first write error of a stream for as long as it runs, and answers nothing from then on: without a new
+// start, space that comes back would help nobody.
+type HealthMonitor struct {
+	embedded *Embedded
+	writers  []*Writer
+}
+
+// NewHealthMonitor watches the writers to an embedded server.
+func NewHealthMonitor(e *Embedded, writers ...*Writer) *HealthMonitor {
+	return &HealthMonitor{embedded: e, writers: writers}
+}
+
+// String names the actor in the supervisor's log.
+func (w *HealthMonitor) String() string { return "store watchdog" }
+
+// Serve looks once a second until ctx ends.
+func (w *HealthMonitor) Serve(ctx context.Context) error {
+	tick := time.NewTicker(probeEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			w.probeOnce()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (w *HealthMonitor) probeOnce() {
+	silent := false
+	for _, writer := range w.writers {
+		if writer.Silent() {
+			silent = true
+			writer.silence.Store(0)
+		}
+	}
+	if silent {
+		w.embedded.Fail(errSilent)
+	}
+}

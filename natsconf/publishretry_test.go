@@ -1,0 +1,105 @@
+package natsconf_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"verifyd/natsconf"
+	"verifyd/natsconf/natstest"
+)
+
+// While nobody leads a stream, no server takes what is published to it: the message is offered again, and
+// stored once somebody does.
+func TestMessagesAreOfferedUntilTaken(t *testing.T) {
+	t.Parallel()
+	conn := natstest.ConnectTo(t, natstest.Bare(t, t.TempDir()))
+	w := natstest.Writer(t, conn, "ONE")
+	const each = 3
+	fates, before := make(chan error), conn.NC.Stats().OutMsgs
+	for n := range each {
+		go func() {
+			_, err := w.Publish(t.Context(), &nats.Msg{Subject: fmt.Sprintf("one.s%d", n)})
+			fates <- err
+		}()
+		go func() {
+			fates <- conn.PublishBatch(t.Context(), "ONE", &nats.Msg{Subject: fmt.Sprintf("one.b%d.1", n)},
+				&nats.Msg{Subject: fmt.Sprintf("one.b%d.2", n)})
+		}()
+	}
+	const all = 3 * each
+	natstest.Await(t, "they were offered, in vain", func() bool {
+		return conn.NC.Stats().OutMsgs >= before+2*all
+	})
+	s, err := conn.JS.CreateStream(t.Context(), jetstream.StreamConfig{
+		Name: "ONE", Subjects: []string{"one.>"}, AllowAtomicPublish: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 * each {
+		if err := <-fates; err != nil {
+			t.Error(err)
+		}
+	}
+	info, err := s.Info(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.State.Msgs != all || info.State.NumSubjects != all || failures(t, conn) != 0 {
+		t.Errorf("%d messages on %d subjects and %v failures, want %d, each once, and none", info.State.Msgs,
+			info.State.NumSubjects, failures(t, conn), all)
+	}
+}
+
+// Where nobody comes to take it the caller is told so, and that nothing is stored, also when its time ends
+// first.
+func TestMessagesThatNobodyTakesAreNotStored(t *testing.T) {
+	t.Parallel()
+	conn := natstest.ConnectTo(t, natstest.Bare(t, t.TempDir()))
+	w := natstest.Writer(t, conn, "ONE")
+	before := conn.NC.Stats().OutMsgs
+	if _, err := w.Publish(t.Context(), &nats.Msg{Subject: "one.1"}); !errors.Is(err,
+		natsconf.ErrUnavailable) || conn.NC.Stats().OutMsgs < before+2 {
+		t.Errorf("offered %d times: %v", conn.NC.Stats().OutMsgs-before, err)
+	}
+	if n := failures(t, conn); n != 1 {
+		t.Errorf("one message that was not stored counts as %v", n)
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	before = conn.NC.Stats().OutMsgs
+	result := make(chan error)
+	go func() {
+		result <- conn.PublishBatch(ctx, "ONE", &nats.Msg{Subject: "one.1"}, &nats.Msg{Subject: "one.2"})
+	}()
+	natstest.Await(t, "it is offered", func() bool { return conn.NC.Stats().OutMsgs > before+1 })
+	leave()
+	if err := <-result; !errors.Is(err, natsconf.ErrUnavailable) || errors.Is(err, natsconf.ErrUncertain) {
+		t.Errorf("after the caller has left: %v", err)
+	}
+}
+
+// failures returns how often JetStream has not done what was asked of it.
+func failures(t *testing.T, conn *natsconf.Conn) (all float64) {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	conn.Measure(registry)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == "verifyd_jetstream_errors_total" {
+			for _, m := range f.GetMetric() {
+				all += m.GetCounter().GetValue()
+			}
+		}
+	}
+	return all
+}

@@ -1,0 +1,17 @@
+package storefile
+
+// Records hands on what a block's bytes hold: each intact record, and where there is none.
+func Records(stream string, number uint32, buf []byte, each func(m Message, raw []byte, stands bool),
+	damaged func(from, to int)) error {
+	b, err := newBlock(stream, number, buf)
+	if err != nil {
+		return err
+	}
+	b.walk(func(r record, raw []byte) { each(r.Message, raw, !r.deleted && !r.erased) }, func(h hole) {
+		damaged(h.start, h.end)
+	})
+	return nil
+}
+
+// ReadOnce is Read that waits for the end of no batch.
+func (t *Tail) ReadOnce(do func(*Message) error) error { return t.readOnce(do) }

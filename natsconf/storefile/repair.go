@@ -1,0 +1,117 @@
+package storefile
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// indexFile is the server's own summary of a stream's blocks. Without it, the server reads the blocks.
+const indexFile = "index.db"
+
+// Repair writes the damaged blocks of a stream anew, with their intact records alone, and takes away the
+// server's index of them. What was there before is kept in another folder. A repeat is harmless.
+func Repair(folder, name, keep string) error {
+	numbers, err := Blocks(folder)
+	if err != nil {
+		return err
+	}
+	for _, n := range numbers {
+		if err := repairBlock(folder, name, n, keep); err != nil {
+			return fmt.Errorf("repair block %d of %s: %w", n, name, err)
+		}
+	}
+	index := filepath.Join(folder, BlockFolder, indexFile)
+	if err := os.Remove(index); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("take the index of %s away: %w", name, err)
+	}
+	return nil
+}
+
+func repairBlock(folder, name string, number uint32, keep string) error {
+	path := BlockPath(folder, number)
+	buf, err := os.ReadFile(path) //nolint:gosec // the operator's own store
+	if err != nil {
+		return err
+	}
+	b, err := newBlock(name, number, buf)
+	if err != nil {
+		return err
+	}
+	var intact []byte
+	damaged := false
+	b.walk(func(_ record, raw []byte) { intact = append(intact, raw...) }, func(hole) { damaged = true })
+	if !damaged {
+		return nil
+	}
+	if err := os.MkdirAll(keep, 0o700); err != nil {
+		return err
+	}
+	if err := Replace(filepath.Join(keep, filepath.Base(path)), buf); err != nil {
+		return err
+	}
+	return Replace(path, intact)
+}
+
+// Replace writes a file as a whole, and returns when it is on the disk: after a crash it has the old content
+// or the new one.
+func Replace(path string, data []byte) error {
+	next := path + ".new"
+	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, //nolint:gosec // the operator's own store
+		0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err != nil {
+		return err
+	}
+	if err := os.Rename(next, path); err != nil {
+		return err
+	}
+	return SyncFolder(filepath.Dir(path))
+}
+
+// SyncFolder makes durable which files a folder has.
+func SyncFolder(path string) error {
+	d, err := os.Open(path) //nolint:gosec // the operator's own store
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// settledBlocks is how many blocks at the end of a stream may hold what was written and never synced: a
+// write, or a batch of them, begins in one and ends in the next at most.
+const settledBlocks = 2
+
+// Settle writes the end of a stream's files again, as it reads, and syncs it. After a sync has failed, the
+// kernel shows what was written although it never reached the disk, and counts it as written: another sync
+// would do nothing. What is read after Settle is on the disk.
+func Settle(folder string) error {
+	numbers, err := Blocks(folder)
+	if err != nil {
+		return err
+	}
+	for _, n := range numbers[max(0, len(numbers)-settledBlocks):] {
+		if err := rewrite(BlockPath(folder, n)); err != nil {
+			return fmt.Errorf("settle block %d: %w", n, err)
+		}
+	}
+	return nil
+}
+
+func rewrite(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR, 0) //nolint:gosec // the operator's own store
+	if err != nil {
+		return err
+	}
+	buf, err := os.ReadFile(path) //nolint:gosec // the same
+	if err == nil {
+		_, err = f.WriteAt(buf, 0)
+	}
+	return errors.Join(err, f.Sync(), f.Close())
+}

@@ -1,0 +1,165 @@
+package storefile
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Stream is what the files of a stream hold.
+type Stream struct {
+	Name   string
+	First  uint64 // the lowest sequence of a record; 0: there is none
+	Last   uint64 // the highest sequence that the files know of
+	LastAt time.Time
+	// Records are the messages in the files, also those that others have replaced.
+	Records uint64
+	// Missing are the sequences between First and Last with no record, and no word that they were deleted.
+	Missing uint64
+	Gaps    []Gap // where these are
+	// OwnLives reports whether messages were found that leave the stream by themselves, each at its own
+	// time.
+	OwnLives bool
+	Blocks   []uint32 // the numbers of the block files, in order
+	Holes    []Hole   // damaged places
+	// the end of the last block that holds no whole record, as a write that was cut off leaves it
+	Torn *Hole
+}
+
+// Gap is a range of sequences, both included, that has no records, and when the records around it were
+// stored.
+type Gap struct {
+	First, Last uint64
+	From, To    time.Time
+}
+
+// Hole is a damaged place of a block file.
+type Hole struct {
+	File   string
+	Offset int
+	Bytes  int
+	// the sequences that stood there, as far as the records around it tell; Last is 0 where none follows
+	Gap Gap
+}
+
+// BlockFolder is where a stream's folder has its block files.
+const BlockFolder = "msgs"
+
+// Scan reads all block files of a stream, from its folder. Its error is a file's that cannot be read.
+func Scan(folder, name string) (Stream, error) {
+	s := Stream{Name: name}
+	numbers, err := Blocks(folder)
+	if err != nil {
+		return s, err
+	}
+	s.Blocks = numbers
+	w := &walker{s: &s}
+	for _, n := range numbers {
+		path := BlockPath(folder, n)
+		buf, err := os.ReadFile(path) //nolint:gosec // the operator's own store
+		if err != nil {
+			return s, fmt.Errorf("read block %d of %s: %w", n, name, err)
+		}
+		b, err := newBlock(name, n, buf)
+		if err != nil {
+			return s, err
+		}
+		b.walk(w.take, func(h hole) {
+			w.open = append(w.open, Hole{File: path, Offset: h.start, Bytes: h.end - h.start})
+		})
+	}
+	w.end()
+	return s, nil
+}
+
+// BlockPath returns the path of a block file.
+func BlockPath(folder string, number uint32) string {
+	return filepath.Join(folder, BlockFolder, strconv.FormatUint(uint64(number), 10)+".blk")
+}
+
+// Blocks returns the numbers of the block files in a stream's folder, in order; none where there is no
+// folder.
+func Blocks(folder string) (numbers []uint32, err error) {
+	entries, err := os.ReadDir(filepath.Join(folder, BlockFolder))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("list the blocks: %w", err)
+	}
+	for _, e := range entries {
+		name, ok := strings.CutSuffix(e.Name(), ".blk")
+		if n, err := strconv.ParseUint(name, 10, 32); ok && err == nil {
+			numbers = append(numbers, uint32(n))
+		}
+	}
+	slices.Sort(numbers)
+	return numbers, nil
+}
+
+// walker follows the records of a stream's blocks.
+type walker struct {
+	s       *Stream
+	last    uint64 // the highest sequence of a record so far; 0: there was none
+	lastAt  time.Time
+	open    []Hole   // holes behind which no record has come yet
+	deleted []uint64 // what records say was deleted
+}
+
+func (w *walker) take(r record, _ []byte) {
+	w.s.Last = max(w.s.Last, r.Sequence)
+	if !r.deleted && !r.erased {
+		w.s.Records++
+	}
+	if r.deleted {
+		w.deleted = append(w.deleted, r.Sequence)
+		return
+	}
+	if r.Sequence <= w.last { // a message that was moved on within the file
+		return
+	}
+	at := time.Unix(0, r.Time)
+	gap := Gap{First: w.last + 1, Last: r.Sequence - 1, From: w.lastAt, To: at}
+	for _, h := range w.open {
+		h.Gap = gap
+		w.s.Holes = append(w.s.Holes, h)
+	}
+	w.open = nil
+	if w.last == 0 {
+		w.s.First = r.Sequence
+	} else if gap.Last >= gap.First {
+		w.s.Gaps = append(w.s.Gaps, gap)
+	}
+	w.last, w.lastAt = r.Sequence, at
+	w.s.LastAt = at
+	w.s.OwnLives = w.s.OwnLives || r.ownLife()
+}
+
+// end judges what no record followed, and counts what is missing.
+func (w *walker) end() {
+	if n := len(w.open); n > 0 && len(w.s.Blocks) > 0 {
+		w.s.Torn = &w.open[n-1]
+		for _, h := range w.open[:n-1] {
+			h.Gap = Gap{First: w.last + 1, From: w.lastAt}
+			w.s.Holes = append(w.s.Holes, h)
+		}
+	}
+	slices.Sort(w.deleted)
+	w.deleted = slices.Compact(w.deleted)
+	for _, g := range w.s.Gaps {
+		low, _ := slices.BinarySearch(w.deleted, g.First)
+		high, _ := slices.BinarySearch(w.deleted, g.Last+1)
+		w.s.Missing += g.Last - g.First + 1 - uint64(high-low) //nolint:gosec // a count
+	}
+}
+
+// Count returns how many sequences a gap has; 0 where its end is not known.
+func (g Gap) Count() uint64 {
+	if g.Last < g.First {
+		return 0
+	}
+	return g.Last - g.First + 1
+}

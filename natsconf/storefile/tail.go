@@ -1,0 +1,263 @@
+package storefile
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+)
+
+const (
+	// tailBuffer is how much of a file is read at once.
+	tailBuffer = 256 << 10
+	// maxServerRecord is what the server itself takes for the longest record.
+	maxServerRecord = 32 << 20
+	// batchWait is how often, and batchPause at what distance, the end of a batch is looked for that is
+	// being written.
+	batchWait  = 100
+	batchPause = 2 * time.Millisecond
+	// maxPart is how long a record may be on its way into a file: a write of the server takes milliseconds.
+	maxPart = 2 * time.Second
+)
+
+// ErrTail is returned where a stream's files are not what was read from them before: the store was changed
+// from outside, or is damaged.
+var ErrTail = errors.New("the store's files have changed otherwise than by being appended to")
+
+// Tail reads what is appended to a stream of an embedded store, from its files: a tenth of what a consumer
+// costs the server. It sees what was acknowledged, and may see what is about to be. It does not see that a
+// message was taken away.
+type Tail struct {
+	stream, folder string
+	last           uint64 // sequence of the last message that was read, or is not wanted
+
+	block  uint32 // the file that is being read; 0: none yet
+	file   *os.File
+	offset int64
+	buffer []byte
+	decode *decoder
+	batch  bool // the last message was of a batch, and not its end
+
+	partAt    int64 // where a record began that was not whole; -1: nowhere
+	partSince time.Time
+}
+
+// NewTail returns a reader of what is stored after a sequence in a stream, from the stream's folder. Close
+// releases it.
+func NewTail(folder, stream string, after uint64) *Tail {
+	return &Tail{folder: folder, stream: stream, last: after, partAt: -1}
+}
+
+// Close releases the file that is open.
+func (t *Tail) Close() {
+	if t.file != nil {
+		_ = t.file.Close()
+		t.file = nil
+	}
+}
+
+// Last returns the sequence of the last message that was read.
+func (t *Tail) Last() uint64 { return t.last }
+
+// Read hands on what is there now and was not read yet, oldest first; a batch that is being written is
+// waited for. Its errors are ErrTail, those of the files, and do's; after one of them the reader is of no
+// use.
+func (t *Tail) Read(do func(*Message) error) error {
+	for range batchWait {
+		if err := t.readOnce(do); err != nil {
+			return fmt.Errorf("read the files of %s: %w", t.stream, err)
+		}
+		if !t.batch {
+			return nil
+		}
+		time.Sleep(batchPause)
+	}
+	t.batch = false // its end has left the stream already
+	return nil
+}
+
+func (t *Tail) readOnce(do func(*Message) error) error {
+	// whatever is in one that is not the last was all there when they were listed
+	blocks, err := Blocks(t.folder)
+	if err != nil {
+		return err
+	}
+	if t.block == 0 {
+		if blocks, err = t.begin(blocks); err != nil {
+			return err
+		}
+	}
+	for i, block := range blocks {
+		if block < t.block {
+			continue
+		}
+		if err := t.open(block); err != nil {
+			return err
+		}
+		if err := t.rest(do, i == len(blocks)-1); err != nil {
+			return fmt.Errorf("%d.blk: %w", block, err)
+		}
+	}
+	return nil
+}
+
+// begin leaves out the files before the one that holds what is wanted first.
+func (t *Tail) begin(blocks []uint32) ([]uint32, error) {
+	for i, block := range slices.Backward(blocks) {
+		if err := t.open(block); err != nil {
+			return nil, err
+		}
+		first, err := t.first()
+		if err != nil {
+			return nil, fmt.Errorf("%d.blk: %w", block, err)
+		}
+		t.offset = 0
+		if first != 0 && first <= t.last+1 {
+			return blocks[i:], nil
+		}
+	}
+	return blocks, nil
+}
+
+// open makes a file the one that is read, from its beginning unless it is that already. One that the server
+// has put in its place begins anew: what was read of it is left out by its sequence.
+func (t *Tail) open(block uint32) error {
+	path := BlockPath(t.folder, block)
+	if t.file != nil && t.block == block {
+		if same, err := t.same(path); same || err != nil {
+			return err
+		}
+	}
+	t.Close()
+	file, err := os.Open(path) //nolint:gosec // the operator's own data directory
+	if errors.Is(err, os.ErrNotExist) {
+		t.block, t.offset = block, 0
+		return nil // aged out between the listing and now
+	}
+	if err != nil {
+		return err
+	}
+	if t.decode, err = newDecoder(t.stream, block); err != nil {
+		_ = file.Close()
+		return err
+	}
+	t.file, t.block, t.offset, t.partAt = file, block, 0, -1
+	return nil
+}
+
+// same reports whether the file that is open is still the one of that name.
+func (t *Tail) same(path string) (bool, error) {
+	now, err := os.Stat(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return true, nil // taken away meanwhile: what is open is all of it
+	}
+	if err != nil {
+		return false, err
+	}
+	open, err := t.file.Stat()
+	if err == nil && os.SameFile(now, open) && now.Size() < t.offset {
+		err = ErrTail
+	}
+	return err == nil && os.SameFile(now, open), err
+}
+
+// first returns the sequence of the first message in the file that is open; 0 where there is none.
+func (t *Tail) first() (first uint64, err error) {
+	stop := errors.New("found")
+	err = t.records(func(m *Message) error {
+		first = m.Sequence
+		return stop
+	}, true)
+	if errors.Is(err, stop) {
+		err = nil
+	}
+	return first, err
+}
+
+// rest reads the file that is open to its end.
+func (t *Tail) rest(do func(*Message) error, growing bool) error {
+	return t.records(func(m *Message) error {
+		if m.Sequence <= t.last {
+			return nil
+		}
+		if err := do(m); err != nil {
+			return err
+		}
+		t.last = m.Sequence
+		t.batch = len(m.Header) > 0 && bytes.Contains(m.Header, []byte("Nats-Batch-Id")) &&
+			!bytes.Contains(m.Header, []byte("Nats-Batch-Commit"))
+		return nil
+	}, growing)
+}
+
+// records hands on the messages of the file that is open, from the offset on, which goes along. What is not
+// whole at the end of one that is growing is left for the next time.
+func (t *Tail) records(do func(*Message) error, growing bool) error {
+	if t.file == nil {
+		return nil
+	}
+	if t.buffer == nil {
+		t.buffer = make([]byte, tailBuffer)
+	}
+	for {
+		n, err := t.file.ReadAt(t.buffer, t.offset)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		ended := errors.Is(err, io.EOF)
+		used, need, err := t.some(t.buffer[:n], do)
+		t.offset += int64(used)
+		switch {
+		case ended && growing && (errors.Is(err, ErrTail) || err == nil && used < n):
+			return t.part()
+		case err != nil:
+			return err
+		case ended && used < n:
+			return ErrTail // a file that is complete ends in the middle of a record
+		case ended:
+			t.partAt = -1
+			return nil
+		case need > len(t.buffer):
+			t.buffer = make([]byte, need)
+		}
+	}
+}
+
+// part notes that a record is not whole at the offset, which is an error where it stays so.
+func (t *Tail) part() error {
+	if t.partAt != t.offset {
+		t.partAt, t.partSince = t.offset, time.Now()
+	}
+	if time.Since(t.partSince) > maxPart {
+		return ErrTail
+	}
+	return nil
+}
+
+// some hands on the records that are whole in some bytes, and returns how many bytes they are, and how many
+// the next one takes.
+func (t *Tail) some(b []byte, do func(*Message) error) (used, need int, err error) {
+	for len(b)-used >= recordHead {
+		length := recordSize(b[used:])
+		if length == 0 || length > maxServerRecord {
+			return used, 0, ErrTail
+		}
+		if len(b)-used < length {
+			return used, length, nil
+		}
+		r, ok := t.decode.record(b[used : used+length])
+		if !ok {
+			return used, 0, ErrTail
+		}
+		if !r.deleted && !r.erased && r.Sequence != 0 {
+			if err := do(&r.Message); err != nil {
+				return used, 0, err
+			}
+		}
+		used += length
+	}
+	return used, recordHead, nil
+}

@@ -1,0 +1,211 @@
+package transfer
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"verifyd/natsconf"
+	"verifyd/natsconf/secretbox"
+)
+
+const (
+	// CopyMost is how far a copy may be behind its store.
+	CopyMost = 5 * time.Second
+	// copyRetry and maxCopyRetry bound the pause after a failure.
+	copyRetry    = time.Second
+	maxCopyRetry = 10 * time.Second
+	// copyRenew is after how long a generation is begun anew, so that what has aged out leaves the copy, and
+	// what rotted there is written again.
+	copyRenew = 24 * time.Hour
+	// minRenew lies between two generations at least, whatever was erased meanwhile.
+	minRenew = 10 * time.Minute
+	// CopyStop is how long a stop waits for a disk that does not answer.
+	CopyStop = 5 * time.Second
+)
+
+// CopierConfig is what a Copier needs.
+type CopierConfig struct {
+	Conn    *natsconf.Conn
+	DataDir string // of the embedded store
+	Dir     string // where the copy is kept
+	Assets  []Asset
+	Store   string // names the store (natsconf.Standing)
+	Key     secretbox.Key
+	Build   string // of verifyd, for people
+	// Skip returns what a new generation leaves out, as a backup does.
+	Skip func(context.Context) (Skip, error)
+	// Renews reports whether a message is about something that was taken away, so that a new generation is
+	// begun, without it.
+	Renews func(stream, subject string) bool
+	Log    zerolog.Logger
+
+	// RenewAfter is after how long a generation is begun anew, 24 h when zero; RenewLeast lies between two
+	// at least, 10 min when zero.
+	RenewAfter, RenewLeast time.Duration
+}
+
+// Copier is the actor that keeps a copy of an embedded store.
+//
+// The law: what the manifest names is on the disk, and is a state that the store was in, by the order in
+// which its streams are read (order): a pass counts as a whole or not at all. A failure changes nothing of
+// it, and ends in a new try from there.
+type Copier struct {
+	c CopierConfig
+
+	mu     sync.Mutex
+	state  CopyState
+	failed bool // it was logged
+
+	notBefore time.Time // when a new generation is tried again; of the goroutine that copies
+}
+
+// CopyState is how a copy stands.
+type CopyState struct {
+	Dir   string
+	At    time.Time // the store as it was then is in the copy; zero: there is none yet
+	Since time.Time // since when this process copies
+	Err   error     // why it does not go on; nil: it does
+	// why its generation could not be begun anew, though it goes on; nil: it could, or was not to be
+	Stale    error
+	SameDisk bool      // it is on the filesystem of the store
+	Bytes    int64     // of the copy
+	Renewed  time.Time // when its generation was begun; zero: none is whole
+	Failures uint64    // of this process, so far
+}
+
+// Lag returns how far the copy is behind the store.
+func (s CopyState) Lag(now time.Time) time.Duration {
+	if s.At.IsZero() {
+		return max(now.Sub(s.Since), 0)
+	}
+	return max(now.Sub(s.At), 0)
+}
+
+// NewCopier makes a copier. It does nothing until served.
+func NewCopier(c CopierConfig) *Copier {
+	c.RenewAfter, c.RenewLeast = cmp.Or(c.RenewAfter, copyRenew), cmp.Or(c.RenewLeast, minRenew)
+	return &Copier{c: c, state: CopyState{Dir: c.Dir, Since: time.Now()}}
+}
+
+// Check returns why the copy cannot be kept where it is to be, if that is for the operator to change: a
+// *CopyRefusal. A disk that fails or is not there is none. It waits for a disk that does not answer for a
+// moment only.
+func (k *Copier) Check() error {
+	done := make(chan error, 1)
+	go func() {
+		f, err := k.openFolder()
+		if err == nil {
+			f.close()
+		}
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		if refusal := (*CopyRefusal)(nil); errors.As(err, &refusal) {
+			return err
+		}
+	case <-time.After(CopyStop):
+	}
+	return nil
+}
+
+func (k *Copier) openFolder() (*copyFolder, error) {
+	return openCopyFolder(k.c.Dir, k.c.DataDir, k.c.Store, k.c.Key, k.c.Build)
+}
+
+// String names the actor in the supervisor's log.
+func (k *Copier) String() string { return "copier" }
+
+// State returns how the copy stands.
+func (k *Copier) State() CopyState {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.state
+}
+
+// Serve copies until ctx ends, and then once more: a store that was stopped is in its copy to the end.
+func (k *Copier) Serve(ctx context.Context) error {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		k.run(ctx)
+	}()
+	<-ctx.Done()
+	select {
+	case <-done:
+	case <-time.After(CopyStop):
+		k.c.Log.Warn().Str("dir", k.c.Dir).Msg("the disk of the copy does not answer; it is left as it is")
+	}
+	return ctx.Err()
+}
+
+func (k *Copier) run(ctx context.Context) {
+	for pause := copyRetry; ctx.Err() == nil; {
+		before := k.State().At
+		err := k.keepOnce(ctx)
+		if err == nil {
+			continue // the store's server was started anew
+		}
+		if ctx.Err() == nil {
+			k.fail(err)
+		}
+		if pause *= 2; k.State().At != before {
+			pause = copyRetry
+		}
+		select {
+		case <-time.After(min(pause, maxCopyRetry)):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// fail notes a failure, and logs the first of several.
+func (k *Copier) fail(err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.state.Failures++; !k.failed || k.state.Err == nil || k.state.Err.Error() != err.Error() {
+		k.c.Log.Error().Err(err).Str("dir", k.c.Dir).
+			Msg("the copy of the store does not go on; it is tried again")
+	}
+	k.state.Err, k.failed = err, true
+}
+
+// copied notes that everything until an instant is in the copy.
+func (k *Copier) copied(at time.Time, s copyState) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.state.At, k.state.Bytes, k.state.Renewed, k.state.Err = at, s.Bytes, s.Began, nil
+	if k.failed {
+		k.c.Log.Info().Str("dir", k.c.Dir).Msg("the copy of the store goes on")
+	}
+	k.failed = false
+}
+
+// keepOnce keeps the copy until ctx ends, something fails, or the store's server was started anew, which
+// returns nil.
+func (k *Copier) keepOnce(ctx context.Context) error {
+	back := k.c.Conn.Back()
+	folder, err := k.openFolder()
+	if err != nil {
+		return err
+	}
+	defer folder.close()
+	k.mu.Lock()
+	k.state.SameDisk = sameDisk(k.c.Dir, k.c.DataDir)
+	if folder.state.Generation != "" {
+		k.state.At, k.state.Bytes, k.state.Renewed = folder.header.CreatedAt, folder.state.Bytes,
+			folder.state.Began
+	}
+	k.mu.Unlock()
+	run := &copyRun{Copier: k, folder: folder, built: make(chan builtCopy, 1)}
+	defer run.close()
+	if err := run.begin(ctx); err != nil {
+		return err
+	}
+	return run.keep(ctx, back)
+}

@@ -1,0 +1,307 @@
+package transfer
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/gofrs/flock"
+
+	"verifyd/natsconf"
+	"verifyd/natsconf/secretbox"
+)
+
+const (
+	copyManifest = "verifyd-copy"
+	copyPrefix   = copyManifest + "."
+	copyLock     = copyPrefix + "lock"
+	// maxManifest bounds what is read as one.
+	maxManifest = 1 << 20
+)
+
+// copyState is what a copy's writer knows of it: sealed, since it decides what counts.
+type copyState struct {
+	Generation string    `json:"generation"` // random, names the file
+	Began      time.Time `json:"began"`      // when the generation was
+	Bytes      int64     `json:"bytes"`      // of the file that count
+	Frames     int       `json:"frames"`
+	// bytes that the generation began with: everything that stood then
+	First int64               `json:"first"`
+	At    map[string]copyMark `json:"at"` // how far each stream was copied
+}
+
+// copyMark is the last message of a stream that was copied.
+type copyMark struct {
+	Sequence uint64 `json:"n"`
+	Time     int64  `json:"at,omitempty"` // its own, as the store keeps it; 0: not known
+}
+
+// CopyRefusal says why a folder is not written to: its content or its place would have to change.
+type CopyRefusal struct{ Dir, Why, Instead string }
+
+func (e *CopyRefusal) Error() string { return e.Dir + " " + e.Why + "; " + e.Instead }
+
+// copyFolder is a folder that this process alone writes a copy to.
+type copyFolder struct {
+	dir    string
+	lock   *flock.Flock
+	box    *secretbox.Box
+	header Header
+	state  copyState // Generation is empty where there is no copy yet
+	// what the state was that is there cannot be read: what it may be about stays until there is another
+	keep bool
+}
+
+// openCopyFolder takes a folder for the copy of a store. Its errors are a *CopyRefusal, and those of the
+// filesystem.
+func openCopyFolder(dir, dataDir string, store string, key secretbox.Key, build string) (_ *copyFolder,
+	err error) {
+	if err := CheckCopyDir(dir, dataDir); err != nil {
+		return nil, fmt.Errorf("the folder of the copy: %w", err)
+	}
+	f := &copyFolder{
+		dir: dir, box: key.Box(copyUse),
+		lock: flock.New(filepath.Join(dir, copyLock), flock.SetPermissions(0o600)),
+	}
+	got, err := f.lock.TryLock()
+	if err != nil {
+		return nil, fmt.Errorf("lock the folder of the copy: %w", err)
+	}
+	if !got {
+		return nil, &CopyRefusal{
+			dir, "is being written by another service", "give each service a folder of its own",
+		}
+	}
+	defer func() {
+		if err != nil {
+			f.close()
+		}
+	}()
+	f.header = Header{
+		Format: copyFormat, Version: copyVersion, ID: rand.Text(), Store: store, Build: build,
+		KeyCheck: key.NewCheck(), Running: true,
+	}
+	if err := f.read(key); err != nil {
+		return nil, err
+	}
+	if f.keep {
+		return f, nil
+	}
+	return f, f.sweep()
+}
+
+// CheckCopyDir returns why a copy cannot be kept in a folder, as far as that can be seen without reading
+// what is in it. Its errors are a *CopyRefusal, and those of the filesystem.
+func CheckCopyDir(dir, dataDir string) error {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return err // it is not made: where its disk is not mounted that would be a folder on another one
+	}
+	if !info.IsDir() {
+		return &CopyRefusal{dir, "is no folder", "name a folder on another disk"}
+	}
+	within, err := isWithin(dir, dataDir)
+	if err != nil {
+		return err
+	}
+	if within {
+		return &CopyRefusal{
+			dir, "is in the data directory " + dataDir,
+			"a copy there would be lost with it: name a folder on another disk",
+		}
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if name := e.Name(); name != copyManifest && !strings.HasPrefix(name, copyPrefix) &&
+			name != "lost+found" {
+			return &CopyRefusal{
+				dir, fmt.Sprintf("holds something else (%s)", name), "name an empty folder for the copy",
+			}
+		}
+	}
+	return nil
+}
+
+// CheckCopy is CheckCopyDir, and also reads whose copy is in the folder, and tries to write there; what is in
+// it stays as it is. An empty store is one that is not known.
+func CheckCopy(dir, dataDir, store string, key secretbox.Key) error {
+	if err := CheckCopyDir(dir, dataDir); err != nil {
+		return err
+	}
+	f := &copyFolder{dir: dir, box: key.Box(copyUse), header: Header{Store: store}}
+	if err := f.read(key); err != nil {
+		return err
+	}
+	// one that stays behind is swept away as all that is unfinished
+	tried, err := os.CreateTemp(dir, copyPrefix+"check-")
+	if err != nil {
+		return err
+	}
+	return errors.Join(tried.Close(), os.Remove(tried.Name()))
+}
+
+// isWithin reports whether a folder is another one or below it, wherever links lead.
+func isWithin(dir, of string) (bool, error) {
+	var err error
+	paths := []string{dir, of}
+	for i, p := range paths {
+		if p, err = filepath.EvalSymlinks(p); errors.Is(err, fs.ErrNotExist) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		if paths[i], err = filepath.Abs(p); err != nil {
+			return false, err
+		}
+	}
+	rel, err := filepath.Rel(paths[1], paths[0])
+	return err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator)), nil
+}
+
+// read finds out how far the copy has come that is there.
+func (f *copyFolder) read(key secretbox.Key) error {
+	h, first, sealed, err := readCopyManifest(f.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	another := &CopyRefusal{f.dir, "", "name an empty folder, or move what is there to another place"}
+	switch newer := (*VersionError)(nil); {
+	case errors.As(err, &newer):
+		another.Why = "holds a copy that a newer verifyd made"
+		return another
+	case errors.Is(err, ErrNoBackup): // it has our name, and is damaged
+		f.keep = true
+		return nil
+	case err == nil && f.header.Store != "" && h.Store != f.header.Store:
+		another.Why = "holds the copy of another store, as of " + h.CreatedAt.Format(time.RFC3339)
+		return another
+	case err != nil:
+		return err
+	case !key.Checks(h.KeyCheck):
+		another.Why = "holds a copy that was sealed with another master key"
+		return another
+	}
+	f.header.ID, f.header.CreatedAt = h.ID, h.CreatedAt
+	if plain, err := f.box.Open(sealed, nameOf(first)); err != nil || json.Unmarshal(plain, &f.state) != nil {
+		f.state, f.keep = copyState{}, true
+	}
+	return nil
+}
+
+// sweep takes away what a run before has left unfinished.
+func (f *copyFolder) sweep() error {
+	entries, err := os.ReadDir(f.dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		switch name := e.Name(); {
+		case !strings.HasPrefix(name, copyPrefix), name == copyLock, name == copyPrefix+f.state.Generation:
+		default:
+			if err := os.Remove(filepath.Join(f.dir, name)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// commit makes a state the one that counts. What it names is on the disk already.
+func (f *copyFolder) commit(s copyState, at time.Time) error {
+	h := f.header
+	h.CreatedAt = at.UTC()
+	first, err := json.Marshal(h)
+	if err != nil {
+		return fmt.Errorf("encode the copy's header: %w", err)
+	}
+	plain, err := json.Marshal(s)
+	if err != nil {
+		return fmt.Errorf("encode the copy's state: %w", err)
+	}
+	path := filepath.Join(f.dir, copyManifest)
+	text := append(append(first, '\n'), f.box.Seal(plain, nameOf(first))...)
+	if err := writeSynced(path+".new", text); err != nil {
+		return err
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		return err
+	}
+	if err := syncDir(f.dir); err != nil {
+		return err
+	}
+	before := f.state.Generation
+	f.header, f.state = h, s
+	if before == s.Generation {
+		return nil
+	}
+	f.keep = false
+	return f.sweep()
+}
+
+func (f *copyFolder) path(generation string) string {
+	return filepath.Join(f.dir, copyPrefix+generation)
+}
+
+func (f *copyFolder) close() { _ = f.lock.Close() }
+
+func writeSynced(path string, text []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600) //nolint:gosec // the operator's own folder
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir) //nolint:gosec // the operator's own folder
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// readCopyManifest reads what a copy is. Its errors are ErrNoBackup, a *VersionError, and those of the
+// filesystem: fs.ErrNotExist where there is none.
+func readCopyManifest(dir string) (h Header, first, sealed []byte, err error) {
+	path := filepath.Join(dir, copyManifest)
+	info, err := os.Stat(path)
+	if err != nil {
+		return h, nil, nil, err
+	}
+	if info.Size() > maxManifest {
+		return h, nil, nil, ErrNoBackup
+	}
+	text, err := os.ReadFile(path) //nolint:gosec // the operator's own folder
+	if err != nil {
+		return h, nil, nil, err
+	}
+	first, sealed, ok := bytes.Cut(text, []byte("\n"))
+	if !ok || json.Unmarshal(first, &h) != nil || h.Format != copyFormat {
+		return h, nil, nil, ErrNoBackup
+	}
+	if h.Version != copyVersion {
+		return h, nil, nil, &VersionError{h.Version, h.Build}
+	}
+	return h, first, sealed, nil
+}
+
+// sameDisk reports whether both folders are on one filesystem, as far as that is known.
+func sameDisk(a, b string) bool {
+	same, err := natsconf.SameFilesystem(a, b)
+	return err == nil && same
+}

@@ -1,0 +1,254 @@
+package transfer
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"verifyd/natsconf"
+	"verifyd/natsconf/secretbox"
+	"verifyd/natsconf/storefile"
+)
+
+// Source is what a store is restored from: a backup, or a copy.
+type Source interface {
+	// Head is what can be read without the master key.
+	Head() Header
+	// Check reads everything, and tells seen of each message. Its errors are ErrAnotherKey, ErrDamaged and
+	// the file's.
+	Check(key secretbox.Key, seen func(stream, subject string)) ([]Held, error)
+	// Restore fills a store's assets with what the source holds of them and what the store has not yet. What
+	// lives no longer is left out. A repeat is harmless. The source is one that Check has found whole. Its
+	// errors are Check's and Fill's.
+	Restore(ctx context.Context, c *natsconf.Conn, assets []Asset, skip Skip, key secretbox.Key) ([]Report,
+		error)
+	io.Closer
+}
+
+// OpenSource opens the backup, or the folder of the copy, at a path. Its errors are ErrNoBackup, a
+// *VersionError, and those of the filesystem.
+func OpenSource(path string) (Source, error) {
+	file, err := os.Open(path) //nolint:gosec // the operator's own file
+	if err != nil {
+		return nil, err
+	}
+	info, err := file.Stat()
+	if err == nil && info.IsDir() {
+		_ = file.Close()
+		return openCopy(path)
+	}
+	var f *File
+	if err == nil {
+		f, err = Open(file)
+	}
+	if err != nil {
+		_ = file.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// storeCopy is a copy to be read.
+type storeCopy struct {
+	dir  string
+	head Header
+
+	state copyState
+	file  *os.File // nil until the key was there
+}
+
+func openCopy(dir string) (*storeCopy, error) {
+	h, _, _, err := readCopyManifest(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = ErrNoBackup
+	}
+	return &storeCopy{dir: dir, head: h}, err
+}
+
+// Head returns the header; its instant is that of the state that the copy holds.
+func (s *storeCopy) Head() Header { return s.head }
+
+// Close releases the file.
+func (s *storeCopy) Close() error {
+	if s.file == nil {
+		return nil
+	}
+	return s.file.Close()
+}
+
+// copyTries is how often a copy is looked up again that goes over to another generation meanwhile.
+const copyTries = 5
+
+// load opens the generation that counts. What is read from then on is of one state, though a service may go
+// on writing.
+func (s *storeCopy) load(key secretbox.Key) (err error) {
+	if s.file != nil {
+		_, err = s.file.Seek(0, io.SeekStart)
+		return err
+	}
+	for range copyTries {
+		if s.head, s.state, err = readCopyState(s.dir, key); err != nil {
+			return err
+		}
+		folder := copyFolder{dir: s.dir}
+		if s.file, err = os.Open(folder.path(s.state.Generation)); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return &DamagedCopyError{File: copyPrefix + s.state.Generation, Of: s.state.Bytes}
+}
+
+func readCopyState(dir string, key secretbox.Key) (h Header, state copyState, err error) {
+	h, first, sealed, err := readCopyManifest(dir)
+	if err != nil {
+		return h, state, err
+	}
+	if !key.Checks(h.KeyCheck) {
+		return h, state, ErrAnotherKey
+	}
+	plain, err := key.Box(copyUse).Open(sealed, nameOf(first))
+	if err != nil || json.Unmarshal(plain, &state) != nil {
+		return h, state, &DamagedCopyError{File: copyManifest}
+	}
+	return h, state, nil
+}
+
+func (s *storeCopy) each(key secretbox.Key, v copyVisitor) error {
+	if err := s.load(key); err != nil {
+		return err
+	}
+	r := bufio.NewReaderSize(s.file, frameBytes)
+	return readFrames(r, copyPrefix+s.state.Generation, s.state.Bytes, key.Box(copyUse), s.state.Generation,
+		v)
+}
+
+// Check reads the whole copy; see Source. What it counts is everything that was written down since the
+// generation was begun.
+func (s *storeCopy) Check(key secretbox.Key, seen func(stream, subject string)) ([]Held, error) {
+	counts := map[string]uint64{}
+	err := s.each(key, copyVisitor{message: func(stream string, _ time.Duration, m *storefile.Message) error {
+		counts[stream]++
+		seen(stream, string(m.Subject))
+		return nil
+	}})
+	if err != nil {
+		return nil, err
+	}
+	var held []Held
+	for _, stream := range order {
+		held = append(held, Held{Asset: stream, Count: counts[stream]})
+	}
+	return held, nil
+}
+
+// Restore fills a store; see Source.
+func (s *storeCopy) Restore(ctx context.Context, c *natsconf.Conn, assets []Asset, skip Skip,
+	key secretbox.Key) ([]Report, error) {
+	r := refill{ctx: ctx, conn: c, skip: skip, now: time.Now(), of: map[string]*assetRefill{}}
+	for _, a := range assets {
+		one := &assetRefill{asset: a, counters: map[string]Item{}}
+		r.of[a.Stream] = one
+		if a.counter {
+			continue
+		}
+		var err error
+		if one.since, err = Brought(ctx, c, a); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.each(key, copyVisitor{message: r.take}); err != nil {
+		return nil, err
+	}
+	var reports []Report
+	for _, a := range assets {
+		one := r.of[a.Stream]
+		for _, it := range one.counters {
+			one.page = append(one.page, it)
+		}
+		if err := r.flush(one); err != nil {
+			return nil, err
+		}
+		reports = append(reports, Report{Stream: a.Stream, Brought: one.brought})
+	}
+	return reports, nil
+}
+
+// refill fills a store from what was written down, message by message: also what was written over since.
+type refill struct {
+	ctx  context.Context //nolint:containedctx // of one call
+	conn *natsconf.Conn
+	skip Skip
+	now  time.Time
+	of   map[string]*assetRefill
+}
+
+type assetRefill struct {
+	asset    Asset
+	since    uint64 // what an interrupted run has brought already
+	page     []Item
+	counters map[string]Item // the newest of each
+	brought  int
+}
+
+func (r *refill) take(stream string, life time.Duration, m *storefile.Message) error {
+	one := r.of[stream]
+	if one == nil || !one.asset.holds(string(m.Subject)) || r.skip.skips(one.asset, string(m.Subject)) ||
+		m.Sequence <= one.since {
+		return nil
+	}
+	it, err := itemOfStored(life, m)
+	if err != nil {
+		return fmt.Errorf("read from the copy of %s: %w", stream, err)
+	}
+	if it.over(r.now) && !one.asset.replaces() {
+		return nil
+	}
+	if one.asset.counter {
+		one.counters[it.Subject] = it
+		return nil
+	}
+	if one.page = append(one.page, it); len(one.page) < pageItems {
+		return nil
+	}
+	return r.flush(one)
+}
+
+func (r *refill) flush(one *assetRefill) error {
+	page := one.asset.withoutReplaced(one.page)
+	one.page = one.page[:0]
+	n, err := Fill(r.ctx, r.conn, one.asset, page)
+	one.brought += n
+	return err
+}
+
+// replaces reports whether a message of the asset whose life has ended may have taken the place of one whose
+// life has not: it is stored for a moment, so that the other one goes.
+func (a Asset) replaces() bool { return a.history == 1 && a.lives && !a.once }
+
+// withoutReplaced leaves out the messages whose place others of the same page take: a server refuses a batch
+// that takes away what it brings.
+func (a Asset) withoutReplaced(items []Item) []Item {
+	if a.once || a.counter {
+		return items
+	}
+	taken := map[string]bool{} // subjects on which nothing older stays
+	var stay []Item
+	for _, it := range slices.Backward(items) {
+		if taken[it.Subject] {
+			continue
+		}
+		stay = append(stay, it)
+		taken[it.Subject] = a.history == 1 || it.Header.Get(jetstream.MsgRollup) != ""
+	}
+	slices.Reverse(stay)
+	return stay
+}

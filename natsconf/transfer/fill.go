@@ -1,0 +1,326 @@
+package transfer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math/big"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"verifyd/natsconf"
+	"verifyd/natsconf/crashpoint"
+)
+
+// ErrDiffers is returned where the store that is filled holds something else on a subject than what is
+// brought.
+var ErrDiffers = errors.New("the store that is filled holds another message there")
+
+const (
+	// fillBatch is how many messages go into one atomic batch, and how many single ones are in flight: the
+	// server takes 1,000.
+	fillBatch = 500
+	// fillTries bounds how often a page is tried again whose answer did not come.
+	fillTries = 5
+)
+
+// Brought returns the sequence, in the store that it came from, of the last message that was brought; 0
+// where none was.
+func Brought(ctx context.Context, c *natsconf.Conn, a Asset) (uint64, error) {
+	m, err := c.Last(ctx, a.Stream, ">")
+	if errors.Is(err, natsconf.ErrNotFound) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	o, _ := natsconf.OriginOf(m.Header)
+	return o.Sequence, nil
+}
+
+// Fill stores items, which come oldest first, in their asset's stream, and says how many there were to
+// store. A repeat is harmless: what is there already stays. The errors are ErrDiffers and natsconf's.
+func Fill(ctx context.Context, c *natsconf.Conn, a Asset, items []Item) (stored int, err error) {
+	if a.counter {
+		return fillCounters(ctx, c, a, items)
+	}
+	for len(items) > 0 {
+		page := nextPage(items)
+		err := destroyReplaced(ctx, c, a, page[0])
+		if err == nil {
+			err = fillPage(ctx, c, a, page)
+		}
+		if err != nil {
+			return stored, fmt.Errorf("fill %s: %w", a.Stream, err)
+		}
+		stored += len(page)
+		items = items[len(page):]
+	}
+	return stored, nil
+}
+
+// nextPage cuts the next page off. What replaces another message begins a page of its own.
+func nextPage(items []Item) []Item {
+	page := items[:min(len(items), fillBatch)]
+	if i := slices.IndexFunc(page[1:], func(it Item) bool { return natsconf.Replaces(it.Header) }); i >= 0 {
+		return page[:i+1]
+	}
+	return page
+}
+
+// destroyReplaced destroys what a message replaces. It comes before the message is stored: were it the other
+// way round, a copy that is cut off between the two would find the message there, and leave the one before
+// for ever.
+func destroyReplaced(ctx context.Context, c *natsconf.Conn, a Asset, it Item) error {
+	if !natsconf.Replaces(it.Header) {
+		return nil
+	}
+	return c.Destroy(ctx, a.Stream, it.Subject, 0)
+}
+
+// fillPage stores a page, and again what an answer that was lost leaves open, or a leader that went in its
+// midst.
+func fillPage(ctx context.Context, c *natsconf.Conn, a Asset, items []Item) (err error) {
+	for range fillTries {
+		if a.batches {
+			err = c.PublishBatch(ctx, a.Stream, messages(a, items)...)
+		} else {
+			err = fillChain(ctx, c, a, items)
+		}
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, natsconf.ErrConflict):
+			return fillSingly(ctx, c, a, items) // some of them are there
+		case !errors.Is(err, natsconf.ErrUncertain) && !errors.Is(err, natsconf.ErrUnavailable) ||
+			ctx.Err() != nil:
+			return err
+		}
+		last, berr := Brought(ctx, c, a)
+		if berr != nil {
+			return berr
+		}
+		for len(items) > 0 && items[0].Origin.Sequence <= last {
+			items = items[1:]
+		}
+		if len(items) == 0 {
+			return nil
+		}
+	}
+	return err
+}
+
+// messages makes the messages of a page. Those whose life has ended meanwhile live a second more: the order
+// has no gap.
+func messages(a Asset, items []Item) []*nats.Msg {
+	msgs := make([]*nats.Msg, len(items))
+	now := time.Now()
+	for i, it := range items {
+		m := &nats.Msg{Subject: it.Subject, Data: it.Data, Header: nats.Header{}}
+		maps.Copy(m.Header, it.Header)
+		it.Origin.Put(m.Header)
+		if a.lives && !it.Origin.Until.IsZero() {
+			// whole seconds, never less
+			left := max(it.Origin.Until.Sub(now), 0).Truncate(time.Second) + time.Second
+			m.Header.Set(jetstream.MsgTTLHeader, left.String())
+		}
+		msgs[i] = m
+	}
+	return msgs
+}
+
+// fillChain stores a page in a stream that takes no batches: each message is refused unless it comes right
+// behind the one before.
+func fillChain(ctx context.Context, c *natsconf.Conn, a Asset, items []Item) error {
+	_, last, err := c.Bounds(ctx, a.Stream)
+	if err != nil {
+		return err
+	}
+	msgs := messages(a, items)
+	acks := make([]jetstream.PubAckFuture, len(msgs))
+	for i, m := range msgs {
+		m.Header.Set(jetstream.ExpectedLastSeqHeader, strconv.FormatUint(last+uint64(i), 10))
+		if acks[i], err = c.JS.PublishMsgAsync(m, jetstream.WithRetryAttempts(0)); err != nil {
+			return fmt.Errorf("%w: %w", natsconf.ErrUncertain, err)
+		}
+	}
+	for _, ack := range acks {
+		select {
+		case <-ack.Ok():
+		case err := <-ack.Err():
+			if kind := natsconf.Kind(err); a.once || !errors.Is(kind, natsconf.ErrConflict) {
+				return kind
+			}
+			// A message before this one is missing, or more are there than were known: look again.
+			return fmt.Errorf("%w: %w", natsconf.ErrUncertain, err)
+		}
+	}
+	return nil
+}
+
+// fillSingly stores what of a page is not there yet, and compares what is.
+func fillSingly(ctx context.Context, c *natsconf.Conn, a Asset, items []Item) error {
+	for i, m := range messages(a, items) {
+		_, err := c.JS.PublishMsg(ctx, m, jetstream.WithRetryAttempts(0))
+		if err == nil {
+			continue
+		}
+		if kind := natsconf.Kind(err); !errors.Is(kind, natsconf.ErrConflict) {
+			return kind
+		}
+		there, err := c.Last(ctx, a.Stream, m.Subject)
+		if err != nil {
+			return err
+		}
+		var have, want Sum
+		have.add(Item{Subject: there.Subject, Data: there.Data, Header: kept(there.Header)})
+		want.add(items[i])
+		if have != want {
+			return fmt.Errorf("%w: %s", ErrDiffers, m.Subject)
+		}
+	}
+	return nil
+}
+
+// fillCounters makes counters equal to what they were read as, and says how many were not.
+func fillCounters(ctx context.Context, c *natsconf.Conn, a Asset, items []Item) (stored int, err error) {
+	msgs, err := c.Newest(ctx, a.Stream, ">")
+	if err != nil {
+		return 0, err
+	}
+	have := make(map[string]*big.Int, len(msgs))
+	for _, m := range msgs {
+		if have[m.Subject()], err = counterValue(m.Data()); err != nil {
+			return 0, fmt.Errorf("the counter %s: %w", m.Subject(), err)
+		}
+	}
+	for _, it := range items {
+		want, err := counterValue(it.Data)
+		if err != nil {
+			return stored, fmt.Errorf("the counter %s: %w", it.Subject, err)
+		}
+		h := have[it.Subject]
+		if h == nil {
+			h = new(big.Int)
+		} else if h.Cmp(want) == 0 {
+			continue
+		}
+		have[it.Subject] = want
+		m := &nats.Msg{
+			Subject: it.Subject, Header: nats.Header{
+				"Nats-Incr": {fmt.Sprintf("%+d", new(big.Int).Sub(want, h))},
+			},
+		}
+		it.Origin.Put(m.Header)
+		// No repeat by the library: what was not answered may be counted, and the next run reads what is.
+		if _, err := c.JS.PublishMsg(ctx, m, jetstream.WithRetryAttempts(0)); err != nil {
+			return stored, fmt.Errorf("set the counter %s: %w", it.Subject, natsconf.Kind(err))
+		}
+		stored++
+	}
+	return stored, nil
+}
+
+// counterValue reads the total that a counter stream keeps in each message.
+func counterValue(data []byte) (*big.Int, error) {
+	var v struct {
+		Val string `json:"val"`
+	}
+	if err := json.Unmarshal(data, &v); err != nil {
+		return nil, err
+	}
+	n, ok := new(big.Int).SetString(v.Val, 10)
+	if !ok {
+		return nil, fmt.Errorf("%q is no number", v.Val)
+	}
+	return n, nil
+}
+
+// Empty reports whether a store holds nothing of the assets.
+func Empty(ctx context.Context, c *natsconf.Conn, assets []Asset, skip Skip) (bool, error) {
+	for _, a := range assets {
+		empty := true
+		err := Read(ctx, c, a, skip, 1, time.Time{}, func(items []Item) error {
+			empty = empty && len(items) == 0
+			return nil
+		})
+		if err != nil || !empty {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// Report is what one run has done with an asset.
+type Report struct {
+	Stream  string
+	Brought int // messages in this run
+}
+
+// Copy brings what one store has of an asset, and the other has not yet. The errors are Read's and Fill's.
+func Copy(ctx context.Context, from, to *natsconf.Conn, a Asset, skip Skip) (Report, error) {
+	r := Report{Stream: a.Stream}
+	since := uint64(1)
+	if !a.counter {
+		last, err := Brought(ctx, to, a)
+		if err != nil {
+			return r, err
+		}
+		since = last + 1
+	}
+	err := Read(ctx, from, a, skip, since, time.Now(), func(items []Item) error {
+		n, err := Fill(ctx, to, a, items)
+		r.Brought += n
+		crashpoint.Reach(crashpoint.MovePage)
+		return err
+	})
+	return r, err
+}
+
+// Again empties an asset that differs though the store it comes from takes nothing any more, and brings the
+// whole of it once more, where that store may have lost what was brought (Asset.loose). Other assets stay as
+// they are. The errors are Copy's, and those of the server's API.
+func Again(ctx context.Context, from, to *natsconf.Conn, a Asset, skip Skip) error {
+	if !a.loose {
+		return nil
+	}
+	if err := to.Purge(ctx, a.Stream, ">"); err != nil {
+		return err
+	}
+	_, err := Copy(ctx, from, to, a, skip)
+	return err
+}
+
+// Comparison is what stands of an asset on both sides.
+type Comparison struct {
+	Stream   string
+	From, To Sum
+}
+
+// Equal reports whether both sides hold the same.
+func (c Comparison) Equal() bool { return c.From == c.To }
+
+// compareMargin keeps out of a comparison what is about to leave a store by its age, which it may do on one
+// side first.
+const compareMargin = 2 * time.Minute
+
+// Compare reads the whole of an asset on both sides, at the same time.
+func Compare(ctx context.Context, from, to *natsconf.Conn, a Asset, skip Skip) (Comparison, error) {
+	alive := time.Now().Add(compareMargin)
+	c := Comparison{Stream: a.Stream}
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		c.To, err = SumOf(ctx, to, a, skip, alive)
+		done <- err
+	}()
+	var err error
+	c.From, err = SumOf(ctx, from, a, skip, alive)
+	return c, errors.Join(err, <-done)
+}

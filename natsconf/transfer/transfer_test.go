@@ -1,0 +1,405 @@
+package transfer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/goleak"
+
+	"verifyd/natsconf"
+	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/transfer"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// pair is a store and a new one to bring it to.
+type pair struct{ from, to *natsconf.Conn }
+
+func newPair(t *testing.T) pair {
+	t.Helper()
+	natstest.NeedsEmbedded(t,
+		"what is moved is an embedded store, and the counts are exact; a reading of three servers may be behind by the time of a replication")
+	return pair{natstest.Start(t), natstest.Start(t)}
+}
+
+func assets() []transfer.Asset {
+	return transfer.Assets(natsconf.NewTopology(natsconf.TopologyOptions{}))
+}
+
+// copy brings everything and returns how many messages there were.
+func (p pair) copy(t *testing.T) (brought int) {
+	t.Helper()
+	for _, a := range assets() {
+		r, err := transfer.Copy(t.Context(), p.from, p.to, a, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		brought += r.Brought
+	}
+	return brought
+}
+
+// equal fails the test unless both stores hold the same, and at least so much.
+func (p pair) equal(t *testing.T, least uint64) {
+	t.Helper()
+	var all uint64
+	for _, a := range assets() {
+		c, err := transfer.Compare(t.Context(), p.from, p.to, a, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !c.Equal() {
+			t.Errorf("%s: %d and %d messages, digests %s and %s", c.Stream, c.From.Count, c.To.Count,
+				c.From.Digest(), c.To.Digest())
+		}
+		all += c.From.Count
+	}
+	if all < least {
+		t.Errorf("%d messages compared, want %d at least", all, least)
+	}
+}
+
+func publish(t *testing.T, c *natsconf.Conn, subject, data string, headers ...string) {
+	t.Helper()
+	m := &nats.Msg{Subject: subject, Data: []byte(data), Header: nats.Header{}}
+	for i := 0; i < len(headers); i += 2 {
+		m.Header.Set(headers[i], headers[i+1])
+	}
+	if _, err := c.JS.PublishMsg(t.Context(), m); err != nil {
+		t.Fatalf("%s: %v", subject, err)
+	}
+}
+
+func bucket(t *testing.T, c *natsconf.Conn, name string) jetstream.KeyValue {
+	t.Helper()
+	kv, err := c.JS.KeyValue(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kv
+}
+
+// fill writes something of every kind.
+func fill(t *testing.T, c *natsconf.Conn, round int) {
+	t.Helper()
+	for i := range 40 {
+		publish(t, c, fmt.Sprintf("completion.s%d_%d", round, i), "outcome", "Verifyd-Nonce", "n",
+			jetstream.ExpectedLastSubjSeqHeader, "0")
+		publish(t, c, fmt.Sprintf("claim.s%d_%d.1", round, i), "claim", jetstream.ExpectedLastSubjSeqHeader,
+			"0")
+		publish(t, c, fmt.Sprintf("session.sign_in.s%d_%d", round, i%3), "event")
+		publish(t, c, fmt.Sprintf("audit.acc_a.%d", 40*round+i+1), "record",
+			jetstream.ExpectedLastSubjSeqHeader, "0")
+	}
+	publish(t, c, "usage.acc_a.203001", "", "Nats-Incr", "+7")
+	publish(t, c, "stat.acc_a.20300101.live_started", "", "Nats-Incr", fmt.Sprint("+", 3*round+1))
+	publish(t, c, natsconf.BucketSubject(natsconf.BucketIdentities, "hash"), "hold", jetstream.MsgTTLHeader,
+		"1h0m0s")
+	kv := bucket(t, c, natsconf.BucketAccounts)
+	for _, key := range []string{"acc_a", "acc_b"} {
+		if _, err := kv.Put(t.Context(), key, []byte(fmt.Sprint("account ", round))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	logins := bucket(t, c, natsconf.BucketLogins)
+	if _, err := logins.Put(t.Context(), "session.a", []byte("login")); err != nil {
+		t.Fatal(err)
+	}
+	if err := logins.Purge(t.Context(), "session.a"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Whatever is written is brought, once; a repeat brings what is new alone, and both sides hold the same.
+func TestCopyCanBeRepeated(t *testing.T) {
+	p := newPair(t)
+	fill(t, p.from, 0)
+	first := p.copy(t)
+	p.equal(t, 160)
+	if n := p.copy(t); n != 0 {
+		t.Errorf("a second run brings %d messages of %d again", n, first)
+	}
+	fill(t, p.from, 1)
+	if n := p.copy(t); n < 160 || n > first {
+		t.Errorf("a run after more was written brings %d messages, the first one %d", n, first)
+	}
+	p.equal(t, 320)
+	if _, err := bucket(t, p.to, natsconf.BucketLogins).
+		Get(t.Context(), "session.a"); !errors.Is(err, jetstream.ErrKeyNotFound) {
+		t.Errorf("a login that was ended is there: %v", err)
+	}
+	m, err := p.to.Last(t.Context(), natsconf.StreamUsage, "usage.acc_a.203001")
+	if err != nil || string(m.Data) != `{"val":"14"}` {
+		t.Errorf("the counter is %s, %v", m.Data, err)
+	}
+	publish(t, p.to, "usage.acc_a.203001", "", "Nats-Incr", "+1") // it goes on counting
+}
+
+// What was brought keeps when it was stored and when its life ends, over two moves as well.
+func TestCopyKeepsLives(t *testing.T) {
+	p := newPair(t)
+	before := time.Now()
+	aged := nats.Header{} // it was brought to the first store, too
+	natsconf.Origin{Sequence: 7, Stored: before.Add(-time.Hour), Until: before.Add(70 * time.Hour)}.Put(aged)
+	if _, err := p.from.JS.PublishMsg(t.Context(), &nats.Msg{
+		Subject: "completion.aged", Data: []byte("outcome"), Header: aged,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	publish(t, p.from, "completion.old", "outcome")
+	subject := natsconf.BucketSubject(natsconf.BucketIdentities, "hash")
+	publish(t, p.from, subject, "hold", jetstream.MsgTTLHeader, "1h0m0s")
+	short := nats.Header{}
+	natsconf.Origin{Sequence: 1, Stored: before, Until: before.Add(3 * time.Second)}.Put(short)
+	short.Set(jetstream.MsgTTLHeader, "1h0m0s") // the origin tells, not what is left here
+	if _, err := p.from.JS.PublishMsg(t.Context(), &nats.Msg{
+		Subject: "completion.short", Data: []byte("outcome"), Header: short,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	p.copy(t)
+	third := pair{p.to, natstest.Start(t)}
+	third.copy(t)
+	for _, c := range []*natsconf.Conn{p.to, third.to} {
+		m, err := c.Last(t.Context(), natsconf.BucketStream(natsconf.BucketIdentities), subject)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o, ok := natsconf.OriginOf(m.Header)
+		left, err := time.ParseDuration(m.Header.Get(jetstream.MsgTTLHeader))
+		if !ok || err != nil || left > time.Hour || left < time.Hour-time.Minute ||
+			o.Until.Sub(o.Stored) != time.Hour {
+			t.Errorf("a hold of an hour: %v %v %v", o, left, err)
+		}
+		if at := natsconf.StoredAt(m.Header, m.Time); at.Before(before.Add(-time.Second)) ||
+			at.After(m.Time) {
+			t.Errorf("it was stored at %s, brought at %s", at, m.Time)
+		}
+		if m, err = c.Last(t.Context(), natsconf.StreamCompletions, "completion.old"); err != nil {
+			t.Fatal(err)
+		}
+		if left, err = time.ParseDuration(m.Header.Get(jetstream.MsgTTLHeader)); err != nil ||
+			left > natsconf.DefaultKeepResults || left < natsconf.DefaultKeepResults-time.Minute {
+			t.Errorf("an outcome is kept for %s more, %v", left, err)
+		}
+		// The list of an account's sessions by time looks for sequences by it.
+		if seq, err := c.SequenceAt(t.Context(), natsconf.StreamCompletions,
+			before.Add(-time.Minute)); err != nil || seq != 2 {
+			t.Errorf("the first message since a minute ago is %d, %v", seq, err)
+		}
+		gone(t, c, "completion.short")
+	}
+}
+
+// gone waits until a fact has left the store by its age.
+func gone(t *testing.T, c *natsconf.Conn, subject string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), natstest.TestTimeout)
+	defer cancel()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		_, err := c.Last(ctx, natsconf.StreamCompletions, subject)
+		if errors.Is(err, natsconf.ErrNotFound) {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("%s is kept beyond the end of its life: %v", subject, err)
+		}
+	}
+}
+
+// Where the store that is filled no longer tells how far it was filled, what is there already is compared,
+// and never stored twice.
+func TestCopyWithoutAPlaceToGoOnFrom(t *testing.T) {
+	p := newPair(t)
+	fill(t, p.from, 0)
+	p.copy(t)
+	publish(t, p.to, "claim.s0_0.2", "somebody else's") // it has no origin
+	p.copy(t)
+	c, err := transfer.Compare(t.Context(), p.from, p.to, assets()[0], nil)
+	if err != nil || c.To.Count != c.From.Count+1 {
+		t.Errorf("%d and %d facts, %v", c.From.Count, c.To.Count, err)
+	}
+}
+
+// A store that holds something else on a write-once subject is not filled up around it.
+func TestCopyRefusesADifference(t *testing.T) {
+	p := newPair(t)
+	fill(t, p.from, 0)
+	publish(t, p.to, "completion.s0_20", "another outcome")
+	if _, err := transfer.Copy(t.Context(), p.from, p.to, assets()[0], nil); !errors.Is(err,
+		transfer.ErrDiffers) || !strings.Contains(err.Error(), "completion.s0_20") {
+		t.Errorf("copy: %v", err)
+	}
+}
+
+// A sealed stream takes nothing any more, and cannot be opened again.
+func TestSealIsForGood(t *testing.T) {
+	p := newPair(t)
+	fill(t, p.from, 0)
+	names := transfer.Sealable(assets())
+	for range 2 { // a repeat is harmless
+		if err := p.from.Seal(t.Context(), names...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, subject := range []string{
+		"completion.late", "claim.s0_0.2", "result.s0_0.1", "session.sign_in.s0_0", "audit.acc_a.999",
+		natsconf.BucketSubject(natsconf.BucketSessions, "acc_a.late"),
+		natsconf.BucketSubject(natsconf.BucketAccounts, "acc_a"),
+	} {
+		if _, err := p.from.JS.Publish(t.Context(), subject, []byte("late")); err == nil {
+			t.Errorf("%s takes a message", subject)
+		}
+	}
+	if err := p.from.PublishBatch(t.Context(), natsconf.StreamCompletions,
+		&nats.Msg{Subject: "completion.late"}, &nats.Msg{Subject: "claim.late.1"}); err == nil {
+		t.Error("a sealed stream takes a batch")
+	}
+	s, err := p.from.JS.Stream(t.Context(), natsconf.StreamCompletions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := s.CachedInfo().Config
+	config.Sealed = false
+	if _, err := p.from.JS.UpdateStream(t.Context(), config); err == nil {
+		t.Error("a sealed stream was opened again")
+	}
+	p.copy(t)
+	p.equal(t, 160)
+}
+
+// How long a message lives follows from the store that it is read from, not from what this command was told
+// of it: an operator's shell does not have the service's settings.
+func TestLivesAreTheStores(t *testing.T) {
+	p := newPair(t)
+	o := natstest.Options(p.from)
+	o.KeepResults = 30 * 24 * time.Hour
+	long := natsconf.Ensurer{Conn: p.from, Topology: natsconf.NewTopology(o), Update: true}
+	if err := long.Ensure(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	publish(t, p.from, "completion.kept", "outcome")
+	p.copy(t)
+	m, err := p.to.Last(t.Context(), natsconf.StreamCompletions, "completion.kept")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if origin, ok := natsconf.OriginOf(m.Header); !ok || origin.Until.Sub(origin.Stored) != 30*24*time.Hour {
+		t.Errorf("an outcome that is kept for 30 days: %+v", origin)
+	}
+}
+
+// Every stream of the topology is carried, but for those that hold hints alone.
+func TestEverythingIsCarried(t *testing.T) {
+	hints := map[string]bool{natsconf.StreamRetries: true}
+	carried := map[string]bool{}
+	for _, a := range assets() {
+		carried[a.Stream] = true
+	}
+	for _, s := range natsconf.NewTopology(natsconf.TopologyOptions{}).Streams {
+		if carried[s.Name] == hints[s.Name] {
+			t.Errorf("%s: carried %t; the order of carry names every stream that holds more than hints",
+				s.Name, carried[s.Name])
+		}
+	}
+}
+
+// What a consumer of another stream had the server send into a stream keeps its own subject there. It is not
+// brought: stored again it would land in the stream that it came from. Nor does it keep anything else from
+// being brought.
+func TestWhatIsOnAnothersSubjectStays(t *testing.T) {
+	p := newPair(t)
+	publish(t, p.from, "$KV.keys.planted", "planted")
+	consumer, err := p.from.JS.CreateConsumer(t.Context(), natsconf.BucketStream(natsconf.BucketKeys),
+		jetstream.ConsumerConfig{AckPolicy: jetstream.AckNonePolicy})
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := "$JS.API.CONSUMER.MSG.NEXT." + natsconf.BucketStream(natsconf.BucketKeys) + "." +
+		consumer.CachedInfo().Name
+	if err := p.from.NC.PublishRequest(next, "claim.s0_0.9", []byte("1")); err != nil {
+		t.Fatal(err)
+	}
+	planted := func() bool {
+		_, err := p.from.Last(t.Context(), natsconf.StreamCompletions, "$KV.keys.planted")
+		if err != nil && !errors.Is(err, natsconf.ErrNotFound) {
+			t.Fatal(err)
+		}
+		return err == nil
+	}
+	for tick := time.Tick(time.Millisecond); !planted(); {
+		select {
+		case <-tick:
+		case <-t.Context().Done():
+			t.Fatal("the server has sent nothing there")
+		}
+	}
+	fill(t, p.from, 0)
+	p.copy(t)
+	p.equal(t, 10)
+	if _, err := p.to.Last(t.Context(), natsconf.StreamCompletions, "$KV.keys.planted"); !errors.Is(err,
+		natsconf.ErrNotFound) {
+		t.Errorf("it was brought: %v", err)
+	}
+}
+
+// What is replaced in the store is destroyed in a copy of it too, with the next run, also where a run was
+// cut off behind it; a restore of what was read in between does the same. So a key that was destroyed opens
+// nothing there, either.
+func TestWhatIsReplacedIsDestroyedInTheCopy(t *testing.T) {
+	p := newPair(t)
+	const stream, page = natsconf.StreamSessionKeys, "session-keys.a"
+	only := func(when, want string) {
+		t.Helper()
+		var held []string
+		_, last, err := p.to.Bounds(t.Context(), stream)
+		if err == nil {
+			err = p.to.Pages(t.Context(), stream, page, 1, last, func(msgs []jetstream.Msg) error {
+				for _, m := range msgs {
+					held = append(held, string(m.Data()))
+				}
+				return nil
+			})
+		}
+		if err != nil || len(held) != 1 || held[0] != want {
+			t.Errorf("%s the copy holds %q, %v", when, held, err)
+		}
+	}
+	replace := func(data string) {
+		t.Helper()
+		m, err := p.from.Last(t.Context(), stream, page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.from.Replace(t.Context(), stream, &nats.Msg{Subject: page, Data: []byte(data)},
+			m.Sequence); err != nil {
+			t.Fatal(err)
+		}
+	}
+	publish(t, p.from, page, "first")
+	publish(t, p.from, "session-keys.b", "another page")
+	p.copy(t)
+	only("at first", "first")
+	replace("second")
+	publish(t, p.from, "session-keys.c", "a later page")
+	p.copy(t)
+	only("after a key was destroyed", "second")
+	p.equal(t, 3)
+	publish(t, p.from, page, "third, whose predecessor is not destroyed yet")
+	p.copy(t)
+	replace("fourth")
+	p.copy(t)
+	only("after one was cut off", "fourth")
+	p.equal(t, 3)
+}

@@ -1,0 +1,145 @@
+package natsconf
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	mathrand "math/rand/v2"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+const (
+	// maxTries bounds how often a conditional write is tried because another one came first. With the pauses
+	// it is about six seconds.
+	maxTries = 50
+	// maxUnanswered bounds how many tries of one write may go unanswered, for up to ackTimeout each.
+	maxUnanswered = 3
+	// minTryPause and maxTryPause bound the pause between two tries. While another's publish is in flight
+	// the server refuses ours, and a read does not show it yet; on a busy cluster that takes a tenth of a
+	// second.
+	minTryPause, maxTryPause = 20 * time.Millisecond, 200 * time.Millisecond
+	// updateNonce is the header by which an update recognizes its own message when the answer was lost. It
+	// is no message id: the server would remember each for two minutes.
+	updateNonce = "Verifyd-Nonce"
+)
+
+// Update replaces the newest message of a subject by what edit makes of it, unless another write comes
+// first: then it begins again. Its errors are edit's, ErrUnavailable, also when others came first too often,
+// ErrStoreFull, and ErrUncertain: the message may be stored, or was stored and replaced.
+//
+// A write that got no answer is resolved by a read from the leader. Where its message is there, it
+// succeeded. Where nothing has changed, the same message is published again: of both at most one is stored.
+// Where another message is there, nobody knows whether it replaced ours, and the error is ErrUncertain.
+//
+// Write-once facts (sessions: once, account: redeem) have a loop of their own: they are written without a
+// read before, and who finds another's message there has lost instead of beginning again.
+func (c *Conn) Update(ctx context.Context, stream, subject string,
+	edit func(current *jetstream.RawStreamMsg) (*nats.Msg, error)) error {
+	u := update{conn: c, stream: stream, subject: subject, edit: edit,
+		publish: func(ctx context.Context, m *nats.Msg) error {
+			return c.PublishOne(ctx, stream, m)
+		}}
+	return u.run(ctx)
+}
+
+// Update is Conn.Update for a subject of the writer's stream.
+func (w *Writer) Update(ctx context.Context, subject string,
+	edit func(current *jetstream.RawStreamMsg) (*nats.Msg, error)) error {
+	u := update{conn: w.conn, stream: w.stream, subject: subject, edit: edit,
+		publish: func(ctx context.Context, m *nats.Msg) error {
+			_, err := w.Publish(ctx, m)
+			return err
+		}}
+	return u.run(ctx)
+}
+
+// Retry repeats a conditional write that reads before it writes while its error is ErrConflict, with the
+// bound and the pauses of Update. It is for what changes more than one message, or knows better than Update
+// what an uncertain write means. Its errors are try's, and ErrUnavailable when others came first too often.
+func Retry(ctx context.Context, try func() error) error {
+	pause := minTryPause
+	for range maxTries {
+		if err := try(); !errors.Is(err, ErrConflict) || errors.Is(err, ErrUncertain) {
+			return err
+		}
+		select {
+		case <-time.After(pause/2 + mathrand.N(pause/2)): //nolint:gosec // jitter
+		case <-ctx.Done():
+			return fmt.Errorf("%w: another write came first: %w", ErrUnavailable, ctx.Err())
+		}
+		pause = min(2*pause, maxTryPause)
+	}
+	return fmt.Errorf("%w: another write came first, %d times", ErrUnavailable, maxTries)
+}
+
+// update is one Update.
+type update struct {
+	conn            *Conn
+	stream, subject string
+	edit            func(*jetstream.RawStreamMsg) (*nats.Msg, error)
+	publish         func(context.Context, *nats.Msg) error
+
+	nonce      string
+	next       *nats.Msg // made of the message of sequence last
+	last       uint64
+	unanswered int
+}
+
+func (u *update) run(ctx context.Context) error {
+	u.nonce = rand.Text()
+	err := Retry(ctx, func() error { return u.try(ctx) })
+	if u.unanswered > 0 && err != nil && !errors.Is(err, ErrUncertain) { // an earlier try may be stored yet
+		err = fmt.Errorf("%w: %w", ErrUncertain, err)
+	}
+	return err
+}
+
+// try reads and writes once. Its error is ErrConflict where it is to be tried again.
+func (u *update) try(ctx context.Context) error {
+	current, err := u.conn.Last(ctx, u.stream, u.subject)
+	last := uint64(0)
+	switch {
+	case err == nil:
+		last = current.Sequence
+	case !errors.Is(err, ErrNotFound):
+		return err
+	}
+	switch {
+	case current != nil && current.Header.Get(updateNonce) == u.nonce:
+		return nil
+	case u.unanswered > 0 && last != u.last:
+		return fmt.Errorf("write to %s: %w, and another message has followed", u.stream, ErrUncertain)
+	}
+	if u.next == nil || last != u.last {
+		if current != nil && IsMarker(current.Header) {
+			current = nil
+		}
+		if u.next, err = u.edit(current); err != nil || u.next == nil {
+			return err
+		}
+		u.last = last
+		u.prepare()
+	}
+	if err = u.publish(ctx, u.next); !errors.Is(err, ErrUncertain) {
+		return err
+	}
+	if u.unanswered++; u.unanswered == maxUnanswered || ctx.Err() != nil {
+		return err
+	}
+	return ErrConflict
+}
+
+// prepare puts the condition on the message.
+func (u *update) prepare() {
+	u.next.Subject = u.subject
+	if u.next.Header == nil {
+		u.next.Header = nats.Header{}
+	}
+	u.next.Header.Set(updateNonce, u.nonce)
+	u.next.Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(u.last, 10))
+}

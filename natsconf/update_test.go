@@ -1,0 +1,203 @@
+package natsconf_test
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/rs/zerolog"
+
+	"verifyd/natsconf"
+	"verifyd/natsconf/natstest"
+)
+
+// increment is an edit that counts.
+func increment(m *jetstream.RawStreamMsg) (*nats.Msg, error) {
+	n := 0
+	if m != nil {
+		var err error
+		if n, err = strconv.Atoi(string(m.Data)); err != nil {
+			return nil, err
+		}
+	}
+	return &nats.Msg{Data: []byte(strconv.Itoa(n + 1))}, nil
+}
+
+func wantCount(t *testing.T, conn *natsconf.Conn, subject string, want int) {
+	t.Helper()
+	m, err := conn.Last(t.Context(), natsconf.BucketStream(natsconf.BucketStore), subject)
+	if err != nil || string(m.Data) != strconv.Itoa(want) {
+		t.Errorf("counted to %s (%v), want %d", m.Data, err, want)
+	}
+}
+
+// Many who change one entry at once lose no change, whether each publishes for itself or by a writer.
+func TestUpdateUnderContention(t *testing.T) {
+	t.Parallel()
+	conn := natstest.Start(t)
+	stream, subject := natsconf.BucketStream(natsconf.BucketStore),
+		natsconf.BucketSubject(natsconf.BucketStore, "test.contention")
+	w := natstest.Writer(t, conn, stream)
+	const writers, each = 8, 5
+	var all sync.WaitGroup
+	for range writers {
+		all.Go(func() {
+			for range each {
+				if err := conn.Update(t.Context(), stream, subject, increment); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		all.Go(func() {
+			for range each {
+				if err := w.Update(t.Context(), subject, increment); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	wantCount(t, conn, subject, 2*writers*each)
+}
+
+// What was deleted counts as not there, and is replaced. An edit that finds nothing to do writes nothing.
+func TestUpdateOfADeletedEntry(t *testing.T) {
+	t.Parallel()
+	conn := natstest.Start(t)
+	stream, subject := natsconf.BucketStream(natsconf.BucketStore),
+		natsconf.BucketSubject(natsconf.BucketStore, "test")
+	kv, err := conn.JS.KeyValue(t.Context(), natsconf.BucketStore)
+	if err == nil {
+		_, err = kv.Put(t.Context(), "test", []byte("7"))
+	}
+	if err == nil {
+		err = kv.Delete(t.Context(), "test")
+	}
+	if err == nil {
+		err = conn.Update(t.Context(), stream, subject, increment)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.Update(t.Context(), stream, subject,
+		func(*jetstream.RawStreamMsg) (*nats.Msg, error) {
+			return nil, //nolint:nilnil // nothing to do
+				nil
+		}); err != nil {
+		t.Error(err)
+	}
+	wantCount(t, conn, subject, 1)
+}
+
+// Who is always overtaken is told so, and that nothing was stored.
+func TestUpdateThatIsAlwaysOvertaken(t *testing.T) {
+	t.Parallel()
+	conn := natstest.Start(t)
+	stream, subject := natsconf.BucketStream(natsconf.BucketStore),
+		natsconf.BucketSubject(natsconf.BucketStore, "test")
+	tries := 0
+	err := conn.Update(t.Context(), stream, subject, func(*jetstream.RawStreamMsg) (*nats.Msg, error) {
+		tries++
+		return &nats.Msg{Data: []byte("ours")}, conn.PublishOne(t.Context(), stream, &nats.Msg{
+			Subject: subject, Data: []byte(strconv.Itoa(tries)),
+		})
+	})
+	if !errors.Is(err, natsconf.ErrUnavailable) || errors.Is(err, natsconf.ErrUncertain) ||
+		!strings.Contains(err.Error(), "another write came first, 50 times") {
+		t.Errorf("the error is %v", err)
+	}
+	wantCount(t, conn, subject, tries)
+	if tries != 50 {
+		t.Errorf("tried %d times", tries)
+	}
+}
+
+// No answer comes to the write of an update. Where it was stored it succeeds, where it was lost it is
+// published again, and where another's message is there by then nobody knows.
+func TestUpdateWithoutAnAnswer(t *testing.T) {
+	natstest.NeedsEmbedded(t, "its endpoint")
+	t.Parallel()
+	dir := t.TempDir()
+	direct, _ := natstest.StartIn(t, dir)
+	natstest.Ensure(t, direct)
+	end, err := natsconf.ReadEndpoint(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const nothing, request, answer = 0, 1, 2
+	for name, c := range map[string]struct {
+		lost  int32
+		other bool
+		kind  error
+		want  int
+	}{
+		"the answer is lost":  {lost: answer, want: 1},
+		"the message is lost": {lost: request, want: 1},
+		"the answer is lost, and another follows": {
+			lost: answer, other: true, kind: natsconf.ErrUncertain, want: 2,
+		},
+		"the message is lost, and another follows": {
+			lost: request, other: true, kind: natsconf.ErrUncertain, want: 1,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var lost atomic.Int32
+			dropped := make(chan struct{})
+			g := newGate(t, strings.TrimPrefix(end.URL, "nats://"), func() func(bool) bool {
+				return func(toServer bool) bool {
+					if toServer && lost.CompareAndSwap(request, nothing) || !toServer &&
+						lost.CompareAndSwap(answer, nothing) {
+						close(dropped)
+						return false
+					}
+					return true
+				}
+			})
+			conn, err := natsconf.Connect(t.Context(), natsconf.ConnectOptions{
+				URL: "nats://" + g.Addr().String(), User: end.User, Password: end.Password,
+				Log: zerolog.Nop(),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(conn.Close)
+			stream, subject := natsconf.BucketStream(natsconf.BucketStore),
+				natsconf.BucketSubject(natsconf.BucketStore,
+					"test."+strconv.Itoa(int(c.lost))+strconv.FormatBool(c.other))
+			var other sync.WaitGroup
+			defer other.Wait()
+			if c.other {
+				other.Go(func() {
+					<-dropped
+					if c.lost == answer {
+						natstest.Await(t, "the message is stored", func() bool {
+							_, err := direct.Last(t.Context(), stream, subject)
+							return err == nil
+						})
+					}
+					if err := direct.Update(t.Context(), stream, subject, increment); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			edits := 0
+			err = conn.Update(t.Context(), stream, subject,
+				func(m *jetstream.RawStreamMsg) (*nats.Msg, error) {
+					edits++
+					lost.Store(c.lost)
+					return increment(m)
+				})
+			if !errors.Is(err, c.kind) || edits != 1 {
+				t.Errorf("after %d edits the error is %v, want %v", edits, err, c.kind)
+			}
+			other.Wait()
+			wantCount(t, direct, subject, c.want)
+		})
+	}
+}

@@ -1,0 +1,166 @@
+// Package hosts reports where callbacks wait, host by host. What dispatchers see, what operators paused and
+// what is stored as due are three partial views: no dispatcher has a delivery that waits for its schedule,
+// and a host whose address may not be reached has no breaker that opens. Whoever shows receiver hosts reads
+// them here, so that all of them show the same.
+package hosts
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"verifyd/natsconf"
+	"verifyd/natsconf/fleet"
+	"verifyd/sessions"
+	"verifyd/sessions/pauses"
+	"verifyd/sessions/timeline"
+)
+
+const (
+	// dueWithin is how long one report looks back for deliveries that are due, and maxDue how many it
+	// counts.
+	dueWithin = 3 * time.Second
+	maxDue    = 2000
+	// maxReasons bounds the hosts whose last failed try is looked up: a read each.
+	maxReasons = 50
+)
+
+// State is the state of a receiver host.
+type State string
+
+// The states of a host.
+const (
+	Paused      State = "paused"         // by an operator
+	Unreachable State = "nobody answers" // the breaker is not closed
+	Waiting     State = "waiting"        // the last try of what is due there was not sent
+	Open        State = "sent to"
+)
+
+// order is how a report's hosts stand.
+var order = map[State]int{Paused: 0, Unreachable: 1, Waiting: 2, Open: 3}
+
+// Host is a receiver host with everything that is known of it.
+type Host struct {
+	fleet.Host
+
+	Due    int       // deliveries that are due to it
+	Oldest time.Time // since when the oldest of them is
+	Pause  *pauses.Pause
+
+	newest  sessions.Session // of what is due, whose last try shows why
+	attempt int              // which it waits for
+	missed  bool             // its last try was not sent
+}
+
+// Waits returns how many deliveries wait for the host: as many as are stored, or as a dispatcher holds where
+// those were not all counted.
+func (h Host) Waits() int { return max(h.Due, h.Waiting) }
+
+// State returns the state of the host.
+func (h Host) State() State {
+	switch {
+	case h.Pause != nil:
+		return Paused
+	case h.Breaker != fleet.BreakerClosed:
+		return Unreachable
+	case h.missed:
+		return Waiting
+	default:
+		return Open
+	}
+}
+
+// Report is what is known of all receiver hosts: paused ones first, then those where nobody answers, then by
+// what waits.
+type Report struct {
+	Hosts []Host
+	// BackTo is how far back due deliveries were counted, where there may be older ones; zero otherwise.
+	BackTo time.Time
+}
+
+// Source is where a report comes from.
+type Source struct {
+	Pauses   *pauses.Store
+	Sessions *sessions.Store
+}
+
+// Report joins what the processes report with what is stored. Its error is natsconf.ErrUnavailable.
+func (s Source) Report(ctx context.Context, processes []fleet.Process) (Report, error) {
+	paused, err := s.Pauses.List(ctx)
+	if err != nil {
+		return Report{}, err
+	}
+	r := Report{}
+	for _, p := range paused {
+		r.host(p.Host).Pause = &p
+	}
+	for _, seen := range fleet.Hosts(processes) {
+		r.host(seen.Host).Host = seen
+	}
+	if err := s.countDue(ctx, &r); err != nil {
+		return Report{}, err
+	}
+	if err := s.explain(ctx, &r); err != nil {
+		return Report{}, err
+	}
+	slices.SortStableFunc(r.Hosts, func(a, b Host) int {
+		return cmp.Or(cmp.Compare(order[a.State()], order[b.State()]), cmp.Compare(b.Waits(), a.Waits()))
+	})
+	return r, nil
+}
+
+// host returns the row of a host, a new one where there is none.
+func (r *Report) host(name string) *Host {
+	i := slices.IndexFunc(r.Hosts, func(h Host) bool { return h.Host.Host == name })
+	if i < 0 {
+		i = len(r.Hosts)
+		r.Hosts = append(r.Hosts, Host{Host: fleet.Host{Host: name, Breaker: fleet.BreakerClosed}})
+	}
+	return &r.Hosts[i]
+}
+
+// countDue counts the deliveries that are due, as far as it comes.
+func (s Source) countDue(ctx context.Context, r *Report) error {
+	ctx, cancel := context.WithTimeout(ctx, dueWithin)
+	defer cancel()
+	found, err := s.Sessions.FindDeliveries(ctx, sessions.DeliveryQuery{
+		States: []sessions.DeliveryState{sessions.DeliveryDue, sessions.DeliveryClaimed}, Limit: maxDue,
+	})
+	if err != nil {
+		return err
+	}
+	r.BackTo = found.BackTo
+	for _, v := range found.Views {
+		h := r.host(timeline.Host(v.Session))
+		h.Due++
+		if h.newest.ID == "" {
+			h.newest, h.attempt = v.Session, len(v.Delivery.Attempts)+1
+		}
+		if h.Oldest.IsZero() || v.CompletedAt.Before(h.Oldest) {
+			h.Oldest = v.CompletedAt
+		}
+	}
+	return nil
+}
+
+// explain reads why the newest of what is due was not sent, where no dispatcher knows.
+func (s Source) explain(ctx context.Context, r *Report) error {
+	reads := 0
+	for i := range r.Hosts {
+		h := &r.Hosts[i]
+		if h.newest.ID == "" || h.Detail != "" || reads == maxReasons {
+			continue
+		}
+		reads++
+		e, err := s.Sessions.LastNotSent(ctx, h.newest)
+		switch {
+		case err == nil && e.Attempt == h.attempt: // not one that ended before somebody asked for another
+			h.Class, h.Detail, h.missed = string(e.Class), timeline.Cause(e.Class, e.Detail), true
+		case err != nil && !errors.Is(err, natsconf.ErrNotFound):
+			return err
+		}
+	}
+	return nil
+}

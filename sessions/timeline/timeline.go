@@ -1,0 +1,227 @@
+// Package timeline describes the course of a session: what happened, entry by entry, in short plain
+// sentences that blame nobody. What to do about it depends on the reader, so the caller adds it. The texts
+// are in texts.go.
+package timeline
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"verifyd/sessions"
+	"verifyd/sessions/urlpolicy"
+)
+
+// Report is a session to be described. It holds the callback URL, of which only host and port are ever
+// shown.
+type Report struct {
+	sessions.View
+
+	Account  string              // its name, or its id where it has none
+	Networks func(string) string // what people call an identity network; nil: its id
+	Workers  bool                // processes of the service are named, for those who run it
+}
+
+// network names an identity network.
+func (s Report) network(id string) string {
+	if s.Networks != nil {
+		id = s.Networks(id)
+	}
+	return Legible(id)
+}
+
+// Describe returns the text of one entry.
+func (s Report) Describe(e sessions.Entry) string {
+	switch e.Kind {
+	case sessions.EntryCreated:
+		return fmt.Sprintf(textCreated, Legible(s.Account), s.ExpiresAt.UTC().Format(time.TimeOnly))
+	case sessions.EntryExpired:
+		if s.Reason == sessions.UnreadableReason {
+			return textUnreadable
+		}
+		return textExpired
+	case sessions.EntryCompleted:
+		return s.DescribeOutcome()
+	case sessions.EntryResendRequested:
+		return fmt.Sprintf(textResendRequested, e.Resend.Number, Legible(e.Resend.By))
+	case sessions.EntryClaimed:
+		return s.describeClaim(*e.Claim)
+	case sessions.EntryResult:
+		return DescribeResult(*e.Result)
+	case sessions.EntryEvent:
+		return s.describeEvent(*e.Event)
+	default:
+		return string(e.Kind)
+	}
+}
+
+func (s Report) describeClaim(c sessions.Claim) string {
+	by := ""
+	if s.Workers {
+		by = fmt.Sprintf(textWorker, Legible(c.Worker))
+	}
+	switch {
+	case c.Unreadable:
+		return fmt.Sprintf(textNoClaim, c.Number)
+	case c.GiveUp:
+		return fmt.Sprintf(textGivenUp, c.Number, by)
+	default:
+		return fmt.Sprintf(textClaimed, c.Number, by)
+	}
+}
+
+// DescribeOutcome describes how the session was completed.
+func (s Report) DescribeOutcome() string {
+	if s.Reason == sessions.LostReason {
+		return textLost
+	}
+	text, ok := outcomes[s.State][s.Reason]
+	if !ok {
+		text = string(s.State)
+	}
+	if s.Rule != sessions.NoRule {
+		text += ": " + Legible(string(s.Rule))
+	}
+	if s.Network != "" {
+		text += " (" + s.network(s.Network) + ")"
+	}
+	return text
+}
+
+// DescribeResult describes how an attempt ended.
+func DescribeResult(r sessions.Result) string {
+	head, ok := verdicts[r.Verdict]
+	if !ok {
+		head = string(r.Verdict)
+	}
+	if r.Verdict == sessions.VerdictDelivered {
+		return fmt.Sprintf("%s: %d%s", head, r.Status, formatTiming(r.Timing))
+	}
+	text := head + ": " + Cause(r.Class, r.Detail)
+	if showsTiming(r) {
+		text += formatTiming(r.Timing)
+	}
+	if !r.Next.IsZero() {
+		text += fmt.Sprintf(textNextFrom, r.Next.UTC().Format(time.TimeOnly))
+	}
+	return text
+}
+
+// showsTiming reports whether a time is of use: how long an answer took. That of a connection that was
+// refused or of a time-out does not, and the latter stands in its words.
+func showsTiming(r sessions.Result) bool {
+	return r.Class != sessions.ClassTimeout && r.Verdict != sessions.VerdictUndeliverable &&
+		r.Verdict != sessions.VerdictReleased
+}
+
+// Cause returns the sentence that was recorded when it happened or, where there is none, that of the class.
+func Cause(class sessions.Class, detail string) string {
+	if detail != "" {
+		return Legible(detail)
+	}
+	if text, ok := Classes[class]; ok {
+		return text
+	}
+	return Legible(string(class))
+}
+
+// formatTiming returns the total and the steps that lead up to the answer; nothing where nothing was
+// measured.
+func formatTiming(t sessions.Timing) string {
+	if t.Total == 0 {
+		return ""
+	}
+	var steps []string
+	for _, s := range Phases(sessions.Timing{DNS: t.DNS, Connect: t.Connect, TLS: t.TLS}) {
+		name := s.Name
+		if name == "Connect" {
+			name = "connect"
+		}
+		steps = append(steps, name+" "+FormatDuration(s.Took))
+	}
+	if len(steps) == 0 {
+		return " in " + FormatDuration(t.Total)
+	}
+	return fmt.Sprintf(" in %s (%s)", FormatDuration(t.Total), strings.Join(steps, ", "))
+}
+
+func (s Report) describeEvent(e sessions.Event) string {
+	switch e.Name {
+	case sessions.EventOpened:
+		return textOpened
+	case sessions.EventReturned:
+		return fmt.Sprintf(textReturned, s.network(e.Network))
+	case sessions.EventFinished:
+		return textFinished
+	case sessions.EventSignIn:
+		return fmt.Sprintf(textSignIn, s.network(e.Network))
+	case sessions.EventNetworkError:
+		return fmt.Sprintf(textNetworkError, s.network(e.Network), Cause(e.Class, e.Detail))
+	case sessions.EventNotSent:
+		if e.Next > 0 {
+			return fmt.Sprintf(textNotSentNext, Cause(e.Class, e.Detail), FormatDuration(e.Next))
+		}
+		return fmt.Sprintf(textNotSent, Cause(e.Class, e.Detail))
+	default: // of a newer build, or the record's own
+		return Legible(string(e.Name))
+	}
+}
+
+// Phase is one step of an attempt that took place.
+type Phase struct {
+	Name string
+	Took time.Duration
+}
+
+// Phases returns the steps of an attempt that took place, in their order.
+func Phases(t sessions.Timing) []Phase {
+	all := []Phase{
+		{"DNS", t.DNS}, {"Connect", t.Connect}, {"TLS", t.TLS}, {"First byte", t.FirstByte},
+		{"Total", t.Total},
+	}
+	return slices.DeleteFunc(all, func(s Phase) bool { return s.Took == 0 })
+}
+
+// FormatDuration formats a duration for people.
+func FormatDuration(d time.Duration) string {
+	switch {
+	case d < time.Millisecond:
+		return "under 1 ms"
+	case d < time.Second:
+		return strconv.FormatInt(d.Milliseconds(), 10) + " ms"
+	default:
+		return strconv.FormatFloat(d.Round(100*time.Millisecond).Seconds(), 'f', -1, 64) + " s"
+	}
+}
+
+// Host returns the receiver's host and port. The rest of a callback URL carries the integrator's secrets.
+func Host(s sessions.Session) string { return URLHost(s.CallbackURL) }
+
+// URLHost returns a callback URL's host and port as urlpolicy.URL.HostPort does, however they are written in
+// it: operators' pauses and filters name them so.
+func URLHost(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil || u.Hostname() == "" {
+		return "-"
+	}
+	if host, err := urlpolicy.Destination(u.Host); err == nil {
+		return host
+	}
+	if u.Port() == "" {
+		return Legible(u.Host + ":443")
+	}
+	return Legible(u.Host)
+}
+
+// Legible shows text that others chose: as it is where every character of it is visible, quoted with escapes
+// where one is not.
+func Legible(s string) string {
+	quoted := strconv.QuoteToGraphic(s)
+	if quoted == `"`+s+`"` {
+		return s
+	}
+	return quoted
+}

@@ -1,0 +1,86 @@
+package timeline_test
+
+import (
+	"testing"
+	"time"
+
+	"verifyd/sessions"
+	"verifyd/sessions/timeline"
+)
+
+func TestOutcomeWordsNameTheRule(t *testing.T) {
+	for want, o := range map[string]sessions.Outcome{
+		"Not verified: the network's rules do not accept this identity: min_account_age (discord)": {
+			State: sessions.Failed, Reason: sessions.Refused, Rule: sessions.RuleAccountAge,
+			Network: "discord",
+		},
+		"Not verified: the network's rules do not accept this identity (discord)": {
+			State: sessions.Failed, Reason: sessions.Refused, Network: "discord",
+		},
+		"Not verified: the user said no": {
+			State: sessions.Failed, Reason: sessions.Declined,
+		},
+	} {
+		if got := (timeline.Report{View: sessions.View{Outcome: o}}).DescribeOutcome(); got != want {
+			t.Errorf("words %q, want %q", got, want)
+		}
+	}
+}
+
+// A host is named as pauses, dispatchers and operators' filters name it, however the callback URL writes it.
+func TestHostIsTheDestination(t *testing.T) {
+	for raw, want := range map[string]string{
+		"https://bot.example.com/x":       "bot.example.com:443",
+		"HTTPS://Bot.Example.COM/x":       "bot.example.com:443",
+		"https://bot.example.com.:8443/x": "bot.example.com:8443",
+		// such a URL is refused; it is shown as it is
+		"https://bot.example.com:08443?a=b": "bot.example.com:08443",
+		"https://[2001:DB8:0::1]/x":         "[2001:db8::1]:443",
+		"https://127.0.0.1:9/x":             "127.0.0.1:9",
+		"bot.example.com":                   "-",
+	} {
+		if got := timeline.Host(sessions.Session{CallbackURL: raw}); got != want {
+			t.Errorf("%s: %q, want %q", raw, got, want)
+		}
+	}
+}
+
+// A time is told where it says how long an answer took. People who run the service read which process sent,
+// others do not.
+func TestWordsOfAttempts(t *testing.T) {
+	timing := sessions.Timing{Connect: 9 * time.Millisecond, Total: 10 * time.Second}
+	for want, r := range map[string]sessions.Result{
+		"Delivered: 204 in 10 s (connect 9 ms)": {
+			Verdict: sessions.VerdictDelivered, Status: 204, Timing: timing,
+		},
+		"Unknown: the receiver sent no status line within 10s": {
+			Verdict: sessions.VerdictUnknown, Class: sessions.ClassTimeout,
+			Detail: "the receiver sent no status line within 10s", Timing: timing,
+		},
+		"Undeliverable: bot.example.com refused the connection": {
+			Verdict: sessions.VerdictUndeliverable, Class: sessions.ClassConnect,
+			Detail: "bot.example.com refused the connection", Timing: sessions.Timing{Total: 1},
+		},
+	} {
+		if got := timeline.DescribeResult(r); got != want {
+			t.Errorf("words %q, want %q", got, want)
+		}
+	}
+	claim := sessions.Entry{
+		Kind: sessions.EntryClaimed, Claim: &sessions.Claim{Number: 1, Worker: "edge-1.7"},
+	}
+	signIn := sessions.Entry{
+		Kind: sessions.EntryEvent, Event: &sessions.Event{Name: sessions.EventSignIn, Network: "dev"},
+	}
+	names := func(string) string { return "Dev Network" }
+	for want, got := range map[string]string{
+		"Attempt 1: claimed by worker edge-1.7": timeline.Report{Workers: true}.Describe(claim),
+		"Attempt 1: claimed":                    timeline.Report{}.Describe(claim),
+		"Signing in with Dev Network":           timeline.Report{Networks: names}.Describe(signIn),
+		"Signing in with dev":                   timeline.Report{}.Describe(signIn),
+	} {
+		if got != want {
+			t.Errorf("words %q, want %q", got, want)
+		}
+	}
+}
