@@ -16,6 +16,7 @@ import (
 	"verifyd/dispatcher/callback"
 	"verifyd/natsconf/natstest"
 	"verifyd/sessions"
+	"verifyd/sessions/facts"
 )
 
 // completeFor makes a session of the account for the receiver and completes it.
@@ -67,7 +68,7 @@ func TestAccountsShareNoConnection(t *testing.T) {
 	config.Connections = 2
 	h.dispatch(t, config)
 	for _, id := range ids {
-		h.until(t, id, sessions.DeliveryDelivered)
+		h.until(t, id, facts.DeliveryDelivered)
 	}
 	most := 0
 	for at, hooks := range carried {
@@ -116,7 +117,7 @@ func TestHostThatAnswersUnaskedKeepsNoConnection(t *testing.T) {
 	h.dispatch(t, config)
 	const n = 6
 	for range n {
-		h.until(t, h.complete(t, r.URL, "u", verified).ID, sessions.DeliveryDelivered)
+		h.until(t, h.complete(t, r.URL, "u", verified).ID, facts.DeliveryDelivered)
 	}
 	mu.Lock()
 	defer mu.Unlock()
@@ -163,7 +164,7 @@ func TestAccountAtItsShareWaitsByItself(t *testing.T) {
 		return gauge(t, registry, "verifyd_deliveries_held") == 2*hosts+1
 	})
 	for range 20 {
-		h.until(t, h.completeFor(t, "acc_other", shared.URL), sessions.DeliveryDelivered)
+		h.until(t, h.completeFor(t, "acc_other", shared.URL), facts.DeliveryDelivered)
 	}
 	if n := shared.count(waiting[2*hosts]); n != 0 {
 		t.Errorf("the account at its share sent %d", n)
@@ -180,7 +181,7 @@ func TestAccountAtItsShareWaitsByItself(t *testing.T) {
 	}
 	release()
 	for i, id := range waiting {
-		h.until(t, id, sessions.DeliveryDelivered)
+		h.until(t, id, facts.DeliveryDelivered)
 		if n := append(crowd, shared)[i/2].count(id); n != 1 {
 			t.Errorf("%d POSTs", n)
 		}
@@ -223,7 +224,7 @@ func TestStopWhileAnAccountWaits(t *testing.T) {
 	stop()
 	h.dispatch(t, h.config())
 	for i, id := range ids {
-		h.until(t, id, sessions.DeliveryDelivered)
+		h.until(t, id, facts.DeliveryDelivered)
 		if n := all[i].count(id); n != 1 {
 			t.Errorf("%d POSTs", n)
 		}
@@ -310,14 +311,14 @@ func TestManyNamesAtOneAddress(t *testing.T) {
 			counter(t, registry, "verifyd_delivery_not_sent_total") >= names-most
 	})
 	h.until(t, h.completeFor(t, "acc_b", fmt.Sprintf("https://other.wild.example:%s/", port)),
-		sessions.DeliveryDelivered)
+		facts.DeliveryDelivered)
 	if got := gauge(t, registry, "verifyd_delivery_breakers", "open") +
 		gauge(t, registry, "verifyd_delivery_breakers", "half-open"); got != 0 {
 		t.Errorf("%v breakers are open: the receiver was taken for unreachable", got)
 	}
 	release()
 	for _, id := range ids {
-		h.until(t, id, sessions.DeliveryDelivered)
+		h.until(t, id, facts.DeliveryDelivered)
 		if n := r.count(id); n != 1 {
 			t.Errorf("%d POSTs", n)
 		}

@@ -11,10 +11,12 @@ import (
 	"testing"
 	"time"
 
-	"verifyd/natsconf"
 	"verifyd/natsconf/crashpoint"
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/topology"
 	"verifyd/sessions"
+	"verifyd/sessions/facts"
+	"verifyd/sessions/failure"
 )
 
 // failing answers with the statuses in turn, and with 204 from then on.
@@ -47,9 +49,9 @@ func TestAtLeastOnceSendsAgain(t *testing.T) {
 		string(first.body) != string(second.body) {
 		t.Errorf("webhook-id %q, then %q; body %s, then %s", a, b, first.body, second.body)
 	}
-	v := h.until(t, c.ID, sessions.DeliveryDelivered)
+	v := h.until(t, c.ID, facts.DeliveryDelivered)
 	a := v.Delivery.Attempts
-	if len(a) != 2 || a[0].Result.Verdict != sessions.VerdictRejected ||
+	if len(a) != 2 || a[0].Result.Verdict != facts.VerdictRejected ||
 		a[0].Result.Next.Sub(a[0].Result.At) < 2*time.Second {
 		t.Errorf("attempts = %+v", a)
 	}
@@ -58,7 +60,7 @@ func TestAtLeastOnceSendsAgain(t *testing.T) {
 	}
 	// What will not get better by repeating is final under this policy too.
 	final := h.receive(t, "127.0.0.2", status(http.StatusGone))
-	h.until(t, h.complete(t, final.URL, "u", verified).ID, sessions.DeliveryRejected)
+	h.until(t, h.complete(t, final.URL, "u", verified).ID, facts.DeliveryRejected)
 }
 
 // When the time is over, the last answer stands, also where the last tries could not be sent at all.
@@ -75,7 +77,7 @@ func TestAtLeastOnceComesToAnEnd(t *testing.T) {
 	<-gone.got
 	gone.Close()
 	for id, want := range map[sessions.ID]int{a.ID: 500, b.ID: 502} {
-		v := h.until(t, id, sessions.DeliveryRejected)
+		v := h.until(t, id, facts.DeliveryRejected)
 		if last := v.Delivery.Attempts[len(v.Delivery.Attempts)-1].Result; last.Status != want ||
 			!last.Next.IsZero() {
 			t.Errorf("last result %+v, want %d", last, want)
@@ -99,7 +101,7 @@ func TestPolicyOfTheKeyWins(t *testing.T) {
 	if _, err := h.store.Complete(t.Context(), s.ID, verified); err != nil {
 		t.Fatal(err)
 	}
-	h.until(t, s.ID, sessions.DeliveryDelivered)
+	h.until(t, s.ID, facts.DeliveryDelivered)
 	if n := r.count(s.ID); n != 2 {
 		t.Errorf("%d POSTs", n)
 	}
@@ -112,11 +114,11 @@ func TestResendIsOneMoreAttempt(t *testing.T) {
 	h := start(t)
 	r := h.receive(t, "127.0.0.1", failing(nil, 500))
 	c := h.complete(t, r.URL, "u", verified)
-	if _, err := h.store.Resend(t.Context(), c.ID, "operator"); !errors.Is(err, sessions.ErrDeliveryOpen) {
+	if _, err := h.store.Resend(t.Context(), c.ID, "operator"); !errors.Is(err, facts.ErrDeliveryOpen) {
 		t.Errorf("while due: %v", err)
 	}
 	stop := h.dispatch(t, h.config())
-	h.until(t, c.ID, sessions.DeliveryRejected)
+	h.until(t, c.ID, facts.DeliveryRejected)
 	stop() // so that the second attempt stays open while many ask for it
 	var wg sync.WaitGroup
 	var taken atomic.Int64
@@ -125,7 +127,7 @@ func TestResendIsOneMoreAttempt(t *testing.T) {
 			asked, err := h.store.Resend(t.Context(), c.ID, "operator")
 			if err == nil && asked.Number == 2 {
 				taken.Add(1)
-			} else if !errors.Is(err, sessions.ErrDeliveryOpen) {
+			} else if !errors.Is(err, facts.ErrDeliveryOpen) {
 				t.Errorf("attempt %d, %v", asked.Number, err)
 			}
 		})
@@ -135,7 +137,7 @@ func TestResendIsOneMoreAttempt(t *testing.T) {
 		t.Errorf("attempt 2 was given to %d who asked", taken.Load())
 	}
 	h.dispatch(t, h.config())
-	v := h.until(t, c.ID, sessions.DeliveryDelivered)
+	v := h.until(t, c.ID, facts.DeliveryDelivered)
 	asked, err := h.store.ResendOf(t.Context(), c.ID, 2)
 	if err != nil || asked == nil || asked.By != "operator" {
 		t.Errorf("asked = %+v, %v", asked, err)
@@ -144,7 +146,7 @@ func TestResendIsOneMoreAttempt(t *testing.T) {
 		t.Errorf("%d POSTs, %d attempts", n, len(v.Delivery.Attempts))
 	}
 	canceled := h.complete(t, r.URL, "u", sessions.Outcome{State: sessions.Canceled})
-	if _, err := h.store.Resend(t.Context(), canceled.ID, "x"); !errors.Is(err, sessions.ErrNoDelivery) {
+	if _, err := h.store.Resend(t.Context(), canceled.ID, "x"); !errors.Is(err, facts.ErrNoDelivery) {
 		t.Errorf("a canceled session: %v", err)
 	}
 }
@@ -157,13 +159,13 @@ func TestFetcherComesBackWhenItsConsumerIsDeleted(t *testing.T) {
 	r := h.receive(t, "127.0.0.1", status(204))
 	h.dispatch(t, h.config())
 	before := h.complete(t, r.URL, "u", verified)
-	h.until(t, before.ID, sessions.DeliveryDelivered)
-	if err := h.conn.JS.DeleteConsumer(t.Context(), natsconf.StreamCompletions,
-		natsconf.ConsumerDispatcher); err != nil {
+	h.until(t, before.ID, facts.DeliveryDelivered)
+	if err := h.conn.JS.DeleteConsumer(t.Context(), topology.StreamCompletions,
+		topology.ConsumerDispatcher); err != nil {
 		t.Fatal(err)
 	}
 	after := h.complete(t, r.URL, "u", verified)
-	h.until(t, after.ID, sessions.DeliveryDelivered)
+	h.until(t, after.ID, facts.DeliveryDelivered)
 	for _, id := range []sessions.ID{before.ID, after.ID} {
 		if n := r.count(id); n != 1 {
 			t.Errorf("%d POSTs", n)
@@ -184,9 +186,9 @@ func TestKilledDestinationGoesOn(t *testing.T) {
 	})
 	stop := h.dispatch(t, h.config())
 	first := h.complete(t, r.URL, "u", verified)
-	h.until(t, first.ID, sessions.DeliveryDelivered)
+	h.until(t, first.ID, facts.DeliveryDelivered)
 	second := h.complete(t, r.URL, "u", verified)
-	h.until(t, second.ID, sessions.DeliveryDelivered)
+	h.until(t, second.ID, facts.DeliveryDelivered)
 	stop()
 	crashpoint.Hook(nil)
 	if !died.Load() {
@@ -211,13 +213,13 @@ func TestUndeliverableIsNeverSaidOfWhatWasSent(t *testing.T) {
 		at := time.Now().UTC().Add(-time.Minute)
 		claim := func(n int, giveUp bool) {
 			t.Helper()
-			if err := h.store.Claim(t.Context(), sessions.Claim{
+			if err := h.store.Claim(t.Context(), facts.Claim{
 				Session: c.ID, Number: n, Worker: "w", GiveUp: giveUp, At: at, Deadline: at, SettleAfter: at,
 			}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		settle := func(r sessions.Result) {
+		settle := func(r facts.Result) {
 			t.Helper()
 			r.Session, r.By, r.At = c.ID, "w", at
 			if _, err := h.store.Settle(t.Context(), r); err != nil {
@@ -225,19 +227,19 @@ func TestUndeliverableIsNeverSaidOfWhatWasSent(t *testing.T) {
 			}
 		}
 		claim(1, false)
-		settle(sessions.Result{
-			Number: 1, Verdict: sessions.VerdictUnknown, Class: sessions.ClassTimeout, Next: at,
+		settle(facts.Result{
+			Number: 1, Verdict: facts.VerdictUnknown, Class: failure.Timeout, Next: at,
 		})
 		claim(2, vanished)
 		if !vanished {
-			settle(sessions.Result{Number: 2, Verdict: sessions.VerdictReleased, Class: sessions.ClassLate})
+			settle(facts.Result{Number: 2, Verdict: facts.VerdictReleased, Class: failure.Late})
 		}
 		config := h.config()
 		config.RetryFor, config.DefaultPolicy = time.Second, sessions.PolicyAtLeastOnce
 		h.offset.Store(int64(31 * time.Second)) // old enough for its facts to be read
 		h.dispatch(t, config)
 		v := h.untilSettled(t, c.ID)
-		if v.Delivery.State != sessions.DeliveryUnknown {
+		if v.Delivery.State != facts.DeliveryUnknown {
 			t.Errorf("vanished %v: the delivery is %s after %+v", vanished, v.Delivery.State,
 				v.Delivery.Attempts)
 		}
@@ -252,14 +254,14 @@ func TestWishOutlivesALateRetry(t *testing.T) {
 	r := h.receive(t, "127.0.0.1", failing(nil, 500))
 	stop := h.dispatch(t, h.config())
 	c := h.complete(t, r.URL, "u", verified)
-	h.until(t, c.ID, sessions.DeliveryRejected)
+	h.until(t, c.ID, facts.DeliveryRejected)
 	stop()
 	asked, err := h.store.Resend(t.Context(), c.ID, "operator")
 	if err != nil {
 		t.Fatal(err)
 	}
 	// As if the wish's own message had been acknowledged for a retry, and that retry been replaced.
-	consumer, err := h.conn.JS.Consumer(t.Context(), natsconf.StreamCompletions, natsconf.ConsumerDispatcher)
+	consumer, err := h.conn.JS.Consumer(t.Context(), topology.StreamCompletions, topology.ConsumerDispatcher)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -270,13 +272,13 @@ func TestWishOutlivesALateRetry(t *testing.T) {
 	if err != nil || m.Subject() != "resend."+string(c.ID)+".2" {
 		t.Fatalf("%v, %v", m, err)
 	}
-	if err := h.store.Schedule(t.Context(), sessions.Retry{
+	if err := h.store.Schedule(t.Context(), facts.Retry{
 		Session: c.ID, Tries: 1, Since: asked.At, At: time.Now(),
 	}); err != nil {
 		t.Fatal(err)
 	}
 	h.dispatch(t, h.config())
-	h.until(t, c.ID, sessions.DeliveryDelivered)
+	h.until(t, c.ID, facts.DeliveryDelivered)
 	if n := r.count(c.ID); n != 2 {
 		t.Errorf("%d POSTs", n)
 	}
@@ -295,13 +297,13 @@ func TestWishWithoutAnOutcomeEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.dispatch(t, h.config())
-	h.until(t, c.ID, sessions.DeliveryDelivered)
+	h.until(t, c.ID, facts.DeliveryDelivered)
 	ctx, cancel := context.WithTimeout(t.Context(), natstest.TestTimeout)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		state, err := h.conn.ConsumerState(ctx, natsconf.StreamCompletions, natsconf.ConsumerDispatcher)
+		state, err := h.conn.ConsumerState(ctx, topology.StreamCompletions, topology.ConsumerDispatcher)
 		if err == nil && state.Waiting+state.Given == 0 {
 			return
 		}

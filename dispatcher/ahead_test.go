@@ -17,6 +17,8 @@ import (
 	"verifyd/dispatcher/callback"
 	"verifyd/natsconf/natstest"
 	"verifyd/sessions"
+	"verifyd/sessions/facts"
+	"verifyd/sessions/failure"
 )
 
 // waiting completes n sessions for a receiver, many at once.
@@ -91,11 +93,11 @@ func TestConnectionsBoundWhatIsUnderWay(t *testing.T) {
 				return gauge(t, registry, "verifyd_deliveries_held") >= float64(len(ids))
 			})
 			for range 20 { // whoever did not keep the bound would have passed it by the end of these
-				h.until(t, h.complete(t, quick.URL, "u", verified).ID, sessions.DeliveryDelivered)
+				h.until(t, h.complete(t, quick.URL, "u", verified).ID, facts.DeliveryDelivered)
 			}
 			release()
 			for _, id := range ids {
-				h.until(t, id, sessions.DeliveryDelivered)
+				h.until(t, id, facts.DeliveryDelivered)
 				if n := slow.count(id); n != 1 {
 					t.Errorf("%d POSTs", n)
 				}
@@ -135,7 +137,7 @@ func TestBurstSharesConnections(t *testing.T) {
 	config.Connections = 16
 	h.dispatch(t, config)
 	for _, id := range ids {
-		v := h.until(t, id, sessions.DeliveryDelivered)
+		v := h.until(t, id, facts.DeliveryDelivered)
 		if n := r.count(id); n != 1 || len(v.Delivery.Attempts) != 1 {
 			t.Fatalf("%d POSTs, attempts %+v", n, v.Delivery.Attempts)
 		}
@@ -183,16 +185,18 @@ func TestSilenceInABurst(t *testing.T) {
 	for _, id := range ids {
 		v := h.untilSettled(t, id)
 		for _, a := range v.Delivery.Attempts {
-			if a.Result.Verdict == sessions.VerdictReleased {
+			if a.Result.Verdict == facts.VerdictReleased {
 				released++
-				if a.Result.Class != sessions.ClassLate {
+				if a.Result.Class != failure.Late {
 					t.Errorf("released: %+v", a.Result)
 				}
 			}
 		}
-		if v.Delivery.State == sessions.DeliveryUnknown {
+		if v.Delivery.State == facts.DeliveryUnknown {
 			unknown++
 		}
+		// The receiver may read only now what was sent before the attempt's time was over.
+		natstest.Await(t, "the receiver has read the POST", func() bool { return r.count(id) > 0 })
 		if n := r.count(id); n != 1 {
 			t.Errorf("%d POSTs, delivery %s", n, v.Delivery.State)
 		}
@@ -221,6 +225,6 @@ func TestDeliveriesToADeadReceiverAreGivenUpTogether(t *testing.T) {
 	config.RetryFor = time.Second
 	h.dispatch(t, config)
 	for _, id := range ids {
-		h.until(t, id, sessions.DeliveryUndeliverable)
+		h.until(t, id, facts.DeliveryUndeliverable)
 	}
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/sony/gobreaker/v2"
 
 	"verifyd/dispatcher/callback"
-	"verifyd/sessions"
+	"verifyd/natsconf/fleet"
+	"verifyd/sessions/failure"
 )
 
 const (
@@ -32,7 +33,7 @@ type breaker struct {
 	lastFailure *callback.NotSent // why nobody was reached the last time
 }
 
-func newBreaker(d *Dispatcher) *breaker {
+func newBreaker(d *shared) *breaker {
 	b := &breaker{openFor: d.c.BreakerOpen}
 	b.circuit = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
 		MaxRequests: 1,
@@ -114,9 +115,22 @@ func (b *breaker) forget(m *metrics) { m.breakers.WithLabelValues(b.circuit.Stat
 
 // contactOf returns what a class shows about the receiver. An address that is refused, a secret that is
 // missing and a proxy that fails say nothing about it.
-func contactOf(c sessions.Class) contact {
-	if c == sessions.ClassConnect || c == sessions.ClassTLS || c == sessions.ClassDNS {
+func contactOf(c failure.Class) contact {
+	if c == failure.Connect || c == failure.TLS || c == failure.DNS {
 		return missed
 	}
 	return untried
+}
+
+// snapshot returns the state of the breaker.
+func (b *breaker) snapshot() fleet.Host {
+	// this may change the state, so the lock below is not held yet
+	h := fleet.Host{Breaker: b.circuit.State().String()}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	h.Since = b.since
+	if n := b.lastFailure; n != nil {
+		h.Class, h.Detail = string(n.Class), n.Detail
+	}
+	return h
 }

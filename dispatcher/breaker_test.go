@@ -14,6 +14,7 @@ import (
 
 	"verifyd/natsconf/natstest"
 	"verifyd/sessions"
+	"verifyd/sessions/facts"
 )
 
 // gauge reads a metric by its name. Where it has a label, the sum over the given values is read.
@@ -104,7 +105,7 @@ func TestBreakerLeavesADeadReceiverAlone(t *testing.T) {
 	back.StartTLS()
 	t.Cleanup(back.Close)
 	for _, id := range ids {
-		h.until(t, id, sessions.DeliveryDelivered)
+		h.until(t, id, facts.DeliveryDelivered)
 		if got := r.count(id); got != 1 {
 			t.Errorf("%d POSTs", got)
 		}
@@ -131,7 +132,7 @@ func TestDeadDestinationRetires(t *testing.T) {
 	}
 	h.dispatch(t, config)
 	for _, id := range ids {
-		h.until(t, id, sessions.DeliveryUndeliverable)
+		h.until(t, id, facts.DeliveryUndeliverable)
 	}
 	natstest.Await(t, "the destination retires", func() bool {
 		return gauge(t, registry, "verifyd_destinations") == 0 && troubled(t, registry) == 0

@@ -1,12 +1,31 @@
 package dispatcher
 
 import (
+	"context"
 	"net/http"
 	"slices"
 	"time"
 
 	"verifyd/dispatcher/callback"
+	"verifyd/natsconf/topology"
 	"verifyd/sessions"
+	"verifyd/sessions/facts"
+	"verifyd/sessions/failure"
+)
+
+const (
+	// settleLook is added to a wait for another owner's claim, so that the look falls after its instant.
+	settleLook = 100 * time.Millisecond
+	// minBackoff and maxBackoff bound the pause between two tries.
+	minBackoff = time.Second
+	maxBackoff = time.Minute
+	// startGrace is how long a dispatcher that has just started tries, whatever the age of the completion:
+	// after a long outage the first try may fall before the network is up.
+	startGrace = 2 * time.Minute
+	// endMargin is how long before an outcome leaves the store its delivery is brought to an end: room for a
+	// stop of all dispatchers, and half of the hour by which the settings keep results for longer than
+	// callbacks are tried.
+	endMargin = 30 * time.Minute
 )
 
 // decision is what to do with a completion, from its facts alone.
@@ -29,32 +48,29 @@ const (
 	release               // this process has an unconfirmed claim of the attempt: release it
 )
 
-// settleLook is added to a wait for another owner's claim, so that the look falls after its instant.
-const settleLook = 100 * time.Millisecond
-
 // decide reads the facts of one delivery. It is pure. requested is the attempt that somebody requested, 0
 // where nobody did.
-func decide(c sessions.Completion, attempts []sessions.Attempt, requested int, now time.Time) decision {
+func decide(c sessions.Completion, attempts []facts.Attempt, requested int, now time.Time) decision {
 	if requested == len(attempts)+1 {
 		return decision{do: send, attempt: requested}
 	}
 	if n := len(attempts); n > 0 && attempts[n-1].Presumed {
 		return decision{do: settle, attempt: n, unreadable: true}
 	}
-	switch sessions.StateOfDelivery(c.Outcome, attempts) {
-	case sessions.DeliveryDue:
+	switch facts.StateOfDelivery(c.Outcome, attempts) {
+	case facts.DeliveryDue:
 		if left := nextDue(attempts).Sub(now); left > 0 {
 			return decision{do: wait, wait: left}
 		}
 		return decision{do: send, attempt: len(attempts) + 1}
-	case sessions.DeliveryClaimed:
+	case facts.DeliveryClaimed:
 		claim := attempts[len(attempts)-1].Claim
 		if left := claim.SettleAfter.Sub(now); left > 0 {
 			return decision{do: wait, wait: left + settleLook}
 		}
 		return decision{do: settle, attempt: claim.Number, giveUp: claim.GiveUp}
-	case sessions.DeliveryNone, sessions.DeliveryDelivered, sessions.DeliveryRejected,
-		sessions.DeliveryUnknown, sessions.DeliveryUndeliverable:
+	case facts.DeliveryNone, facts.DeliveryDelivered, facts.DeliveryRejected,
+		facts.DeliveryUnknown, facts.DeliveryUndeliverable:
 		return decision{do: drop}
 	default:
 		return decision{do: drop}
@@ -62,7 +78,7 @@ func decide(c sessions.Completion, attempts []sessions.Attempt, requested int, n
 }
 
 // nextDue returns from when the next attempt is due after the last result; zero: at once.
-func nextDue(attempts []sessions.Attempt) time.Time {
+func nextDue(attempts []facts.Attempt) time.Time {
 	if n := len(attempts); n > 0 && attempts[n-1].Result != nil {
 		return attempts[n-1].Result.Next
 	}
@@ -70,14 +86,14 @@ func nextDue(attempts []sessions.Attempt) time.Time {
 }
 
 // retriesResult reports whether the policy sends a result again.
-func retriesResult(p sessions.Policy, r sessions.Result) bool {
+func retriesResult(p sessions.Policy, r facts.Result) bool {
 	if p != sessions.PolicyAtLeastOnce {
 		return false
 	}
 	switch r.Verdict {
-	case sessions.VerdictUnknown:
+	case facts.VerdictUnknown:
 		return true
-	case sessions.VerdictRejected:
+	case facts.VerdictRejected:
 		return r.Status == http.StatusRequestTimeout || r.Status == http.StatusTooEarly ||
 			r.Status == http.StatusTooManyRequests || r.Status >= 500
 	default:
@@ -88,30 +104,108 @@ func retriesResult(p sessions.Policy, r sessions.Result) bool {
 // abandoned returns how an attempt ended whose owner vanished.
 func abandoned(s decision) callback.Answer {
 	r := callback.Answer{
-		Verdict: sessions.VerdictUnknown, Class: sessions.ClassCrash,
+		Verdict: facts.VerdictUnknown, Class: failure.Crash,
 		Detail: "the process that was sending ended before it recorded how the attempt ended",
 	}
 	if s.unreadable {
-		r.Class, r.Detail = sessions.ClassUnreadable,
+		r.Class, r.Detail = failure.Unreadable,
 			"what stands in the place of the claim cannot be read, so that whoever has it may have sent"
 	}
 	if s.giveUp {
-		r.Verdict, r.Detail = sessions.VerdictUndeliverable,
+		r.Verdict, r.Detail = facts.VerdictUndeliverable,
 			"nothing could be sent until the retry deadline passed"
 	}
 	return r
 }
 
+// withEarlierVerdict replaces the verdict of giving up by that of the last attempt before, where that one was
+// sent and was to be sent again: "undeliverable" means that nothing ever was.
+func withEarlierVerdict(r facts.Result, last *facts.Result) facts.Result {
+	if r.Verdict == facts.VerdictUndeliverable && last != nil && !last.Next.IsZero() {
+		r.Verdict, r.Class, r.Status = last.Verdict, last.Class, last.Status
+	}
+	return r
+}
+
 // lastResult returns the newest result that is not a release, or nil, and how many releases came after it.
-func lastResult(attempts []sessions.Attempt) (last *sessions.Result, releases int) {
+func lastResult(attempts []facts.Attempt) (last *facts.Result, releases int) {
 	for _, a := range slices.Backward(attempts) {
 		switch {
 		case a.Result == nil:
-		case a.Result.Verdict == sessions.VerdictReleased:
+		case a.Result.Verdict == facts.VerdictReleased:
 			releases++
 		default:
 			return a.Result, releases
 		}
 	}
 	return nil, releases
+}
+
+// backoff returns the pause after try number n (from 1) was not sent: evenly drawn between one second and a
+// bound that doubles with each try up to a minute. random is in [0, 1).
+func backoff(n int, random float64) time.Duration {
+	limit := maxBackoff
+	if n < 6 { // 2^6 s is beyond a minute
+		limit = minBackoff << n
+	}
+	return minBackoff + time.Duration(random*float64(limit-minBackoff))
+}
+
+// readKeptFor reads how long outcomes are kept from the stream itself: another process may have the setting
+// that counts. Until it has been read, and while it cannot be, the last known value counts.
+func (d *shared) readKeptFor(ctx context.Context) {
+	if kept, err := d.c.Conn.KeptFor(ctx, topology.StreamCompletions); err == nil {
+		d.keptFor.Store(int64(kept))
+	}
+}
+
+// endAt is the instant from which a delivery is not put off any more, whatever puts it off: its outcome
+// leaves the store soon, and is not to leave it without a verdict. ok is false where outcomes are kept for
+// ever, or it is not known for how long.
+func (d *shared) endAt(dl *delivery) (at time.Time, ok bool) {
+	if !dl.KeptUntil.IsZero() {
+		return dl.KeptUntil.Add(-endMargin), true
+	}
+	kept := time.Duration(d.keptFor.Load())
+	return dl.CompletedAt.Add(kept - endMargin), kept > 0
+}
+
+// outlasted reports whether a delivery waits for a paused host and cannot wait for the pause's end.
+func (d *shared) outlasted(dl *delivery) bool {
+	p, ok := d.pauseOf(dl.receiver())
+	if !ok || !p.On(d.c.Now()) {
+		return false
+	}
+	end, ok := d.endAt(dl)
+	return ok && !d.c.Now().Before(end)
+}
+
+// notSentForPause is why a delivery was given up whose host was paused until its outcome had to end.
+func notSentForPause() *callback.NotSent {
+	return &callback.NotSent{
+		Class: failure.Paused,
+		Detail: "the receiver host was paused until shortly before the result left the store, " +
+			"so nothing was sent",
+	}
+}
+
+// giveUpAt is the instant from which a delivery that could not be sent is given up. An operator's pause takes
+// nothing of its time, as long as its outcome is kept: it does not leave the store without a verdict. What
+// has lost its callback URL is given up at once.
+func (d *shared) giveUpAt(dl *delivery) time.Time {
+	if dl.Lost {
+		return time.Time{}
+	}
+	from := dl.due
+	if p, ok := d.pauseOf(dl.receiver()); ok && p.End().After(from) {
+		from = p.End()
+	}
+	at := from.Add(d.c.RetryFor)
+	if earliest := d.since.Add(min(startGrace, d.c.RetryFor)); at.Before(earliest) {
+		at = earliest
+	}
+	if end, ok := d.endAt(dl); ok && end.Before(at) {
+		return end
+	}
+	return at
 }

@@ -11,26 +11,27 @@ import (
 	"verifyd/dispatcher/callback"
 	"verifyd/natsconf/natstest"
 	"verifyd/sessions"
+	"verifyd/sessions/facts"
 )
 
 func TestDecide(t *testing.T) {
 	now := time.Now()
-	open := func(settleAfter time.Time, giveUp bool) sessions.Attempt {
-		return sessions.Attempt{Claim: sessions.Claim{Number: 1, SettleAfter: settleAfter, GiveUp: giveUp}}
+	open := func(settleAfter time.Time, giveUp bool) facts.Attempt {
+		return facts.Attempt{Claim: facts.Claim{Number: 1, SettleAfter: settleAfter, GiveUp: giveUp}}
 	}
-	ended := func(v sessions.Verdict) sessions.Attempt {
-		return sessions.Attempt{Claim: sessions.Claim{Number: 1}, Result: &sessions.Result{Verdict: v}}
+	ended := func(v facts.Verdict) facts.Attempt {
+		return facts.Attempt{Claim: facts.Claim{Number: 1}, Result: &facts.Result{Verdict: v}}
 	}
-	next := func(at time.Time) sessions.Attempt {
-		return sessions.Attempt{
-			Claim: sessions.Claim{Number: 1}, Result: &sessions.Result{
-				Verdict: sessions.VerdictUnknown, Next: at,
+	next := func(at time.Time) facts.Attempt {
+		return facts.Attempt{
+			Claim: facts.Claim{Number: 1}, Result: &facts.Result{
+				Verdict: facts.VerdictUnknown, Next: at,
 			},
 		}
 	}
 	for name, c := range map[string]struct {
 		state    sessions.State
-		attempts []sessions.Attempt
+		attempts []facts.Attempt
 		asked    int
 		want     decision
 	}{
@@ -38,54 +39,54 @@ func TestDecide(t *testing.T) {
 		"failed is sent": {sessions.Failed, nil, 0, decision{do: send, attempt: 1}},
 		"canceled":       {sessions.Canceled, nil, 0, decision{do: drop}},
 		"owner at work": {
-			sessions.Verified, []sessions.Attempt{open(now.Add(time.Second), false)}, 0, decision{
+			sessions.Verified, []facts.Attempt{open(now.Add(time.Second), false)}, 0, decision{
 				do: wait, wait: time.Second + settleLook,
 			},
 		},
 		"owner vanished": {
-			sessions.Verified, []sessions.Attempt{open(now, false)}, 0, decision{do: settle, attempt: 1},
+			sessions.Verified, []facts.Attempt{open(now, false)}, 0, decision{do: settle, attempt: 1},
 		},
 		"vanished, gave up": {
-			sessions.Verified, []sessions.Attempt{open(now, true)}, 0, decision{
+			sessions.Verified, []facts.Attempt{open(now, true)}, 0, decision{
 				do: settle, attempt: 1, giveUp: true,
 			},
 		},
 		"released": {
-			sessions.Verified, []sessions.Attempt{ended(sessions.VerdictReleased)}, 0, decision{
+			sessions.Verified, []facts.Attempt{ended(facts.VerdictReleased)}, 0, decision{
 				do: send, attempt: 2,
 			},
 		},
 		"delivered": {
-			sessions.Verified, []sessions.Attempt{ended(sessions.VerdictDelivered)}, 0, decision{do: drop},
+			sessions.Verified, []facts.Attempt{ended(facts.VerdictDelivered)}, 0, decision{do: drop},
 		},
 		"rejected": {
-			sessions.Verified, []sessions.Attempt{ended(sessions.VerdictRejected)}, 0, decision{do: drop},
+			sessions.Verified, []facts.Attempt{ended(facts.VerdictRejected)}, 0, decision{do: drop},
 		},
 		"unknown": {
-			sessions.Verified, []sessions.Attempt{ended(sessions.VerdictUnknown)}, 0, decision{do: drop},
+			sessions.Verified, []facts.Attempt{ended(facts.VerdictUnknown)}, 0, decision{do: drop},
 		},
 		"undeliverable": {
-			sessions.Verified, []sessions.Attempt{ended(sessions.VerdictUndeliverable)}, 0,
+			sessions.Verified, []facts.Attempt{ended(facts.VerdictUndeliverable)}, 0,
 			decision{do: drop},
 		},
 		"asked again": {
-			sessions.Verified, []sessions.Attempt{ended(sessions.VerdictRejected)}, 2, decision{
+			sessions.Verified, []facts.Attempt{ended(facts.VerdictRejected)}, 2, decision{
 				do: send, attempt: 2,
 			},
 		},
 		"asked, was sent": {
-			sessions.Verified, []sessions.Attempt{ended(sessions.VerdictRejected),
-				ended(sessions.VerdictDelivered)}, 2, decision{do: drop},
+			sessions.Verified, []facts.Attempt{ended(facts.VerdictRejected),
+				ended(facts.VerdictDelivered)}, 2, decision{do: drop},
 		},
 		"next is due": {
-			sessions.Verified, []sessions.Attempt{next(now)}, 0, decision{do: send, attempt: 2},
+			sessions.Verified, []facts.Attempt{next(now)}, 0, decision{do: send, attempt: 2},
 		},
 		"next is later": {
-			sessions.Verified, []sessions.Attempt{next(now.Add(time.Minute))}, 0, decision{
+			sessions.Verified, []facts.Attempt{next(now.Add(time.Minute))}, 0, decision{
 				do: wait, wait: time.Minute,
 			},
 		},
-		"a newer verdict": {sessions.Verified, []sessions.Attempt{ended("quantum")}, 0, decision{do: drop}},
+		"a newer verdict": {sessions.Verified, []facts.Attempt{ended("quantum")}, 0, decision{do: drop}},
 	} {
 		completion := sessions.Completion{Outcome: sessions.Outcome{State: c.state}}
 		if got := decide(completion, c.attempts, c.asked, now); got != c.want {
@@ -97,7 +98,7 @@ func TestDecide(t *testing.T) {
 // A probe that ended without a dial, since its delivery was over already, must not close the breaker, nor
 // hold the next probe back.
 func TestProbeThatDialledNobodyJudgesNothing(t *testing.T) {
-	b := newBreaker(&Dispatcher{
+	b := newBreaker(&shared{
 		c: Config{BreakerOpen: time.Millisecond, Now: time.Now}, metrics: newMetrics(nil),
 	})
 	for range breakerTrips {
@@ -125,13 +126,13 @@ func TestProbeThatDialledNobodyJudgesNothing(t *testing.T) {
 // its answer. One that fails begins anew, and while the breaker is not closed, those who may dial at all do
 // not wait for each other.
 func TestDialsGrowWithSuccess(t *testing.T) {
-	d := &Dispatcher{
+	d := &shared{
 		c: Config{Now: time.Now, Connections: 16, BreakerOpen: time.Hour}, metrics: newMetrics(nil),
 	}
-	s := newHostWorker(newDestination(d, "h", "h", t.Context()))
+	s := newConnections(d.c.Connections, newBreaker(d), make(chan struct{}, 1))
 	dials := func() (n int) {
 		for s.canConnect("a") {
-			s.openSlot("a")
+			s.assign(&connSlot{of: s, account: "a"})
 			n++
 		}
 		s.slots, s.dialing = 0, 0
@@ -142,25 +143,25 @@ func TestDialsGrowWithSuccess(t *testing.T) {
 	}
 	for range 3 {
 		s.dialing++
-		s.dialEnded(true)
+		(&connSlot{of: s, dials: true}).dialEnded(true)
 	}
 	if got := dials(); got != minDials+3 {
 		t.Errorf("%d dials at once after three that succeeded", got)
 	}
 	for range 100 {
 		s.dialing++
-		s.dialEnded(true)
+		(&connSlot{of: s, dials: true}).dialEnded(true)
 	}
 	if got := dials(); got != 16 {
 		t.Errorf("%d dials at once at most", got)
 	}
 	s.dialing++
-	s.dialEnded(false)
+	(&connSlot{of: s, dials: true}).dialEnded(false)
 	if got := dials(); got != minDials {
 		t.Errorf("%d dials at once after a failure", got)
 	}
 	for range breakerTrips {
-		passed, _ := s.t.breaker.allow()
+		passed, _ := s.breaker.allow()
 		passed(missed)
 	}
 	if got := dials(); got != 16 {
@@ -173,20 +174,20 @@ func TestDialsGrowWithSuccess(t *testing.T) {
 func TestEveryPOSTCountsTowardsThePace(t *testing.T) {
 	for _, keeps := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			d := &Dispatcher{
+			d := &shared{
 				c: Config{Now: time.Now, Connections: 16, BreakerOpen: time.Hour}, metrics: newMetrics(nil),
 			}
-			s := newHostWorker(newDestination(d, "h", "h", t.Context()))
+			s := newConnections(d.c.Connections, newBreaker(d), make(chan struct{}, 1))
 			for range 200 {
-				r := releasedSlot{sent: true}
+				slot := &connSlot{of: s, account: "a", held: true}
 				if keeps {
-					r.conn = &callback.Conn{}
+					slot.conn = &callback.Conn{}
 				}
 				s.slots++
-				s.released(r)
+				slot.release(reached)
 				time.Sleep(time.Millisecond) // of the bubble: it costs no time
 			}
-			if rate := s.t.pace.perSecond(); rate < 500 || rate > 1500 {
+			if rate := s.rate(); rate < 500 || rate > 1500 {
 				t.Errorf("keeps %v: %d a second, one came each millisecond", keeps, rate)
 			}
 			if ahead := s.ahead(); (ahead > 0) != keeps {

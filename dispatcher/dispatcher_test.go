@@ -27,13 +27,17 @@ import (
 	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/secretbox"
+	"verifyd/natsconf/topology"
 	"verifyd/sessions"
+	"verifyd/sessions/facts"
+	"verifyd/sessions/failure"
+	"verifyd/sessions/store"
 	"verifyd/sessions/urlpolicy"
 )
 
 func TestMain(m *testing.M) {
 	natstest.Parallel(6) // those that compute, a burst or a count of connections, are not among them
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(natstest.Budget(m, 90*time.Second))
 }
 
 const signingSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -48,7 +52,7 @@ func (secrets) SigningSecrets(account string) ([]string, bool) {
 type fixture struct {
 	conn   *natsconf.Conn
 	key    secretbox.Key
-	store  *sessions.Store
+	store  *store.Store
 	ca     *localca.Authority
 	policy *urlpolicy.Policy
 	offset atomic.Int64 // moves the dispatchers' clock
@@ -81,12 +85,12 @@ func newFixture(t *testing.T) *fixture {
 func (h *fixture) open(t *testing.T, conn *natsconf.Conn) {
 	t.Helper()
 	h.conn = conn
-	h.completions = natsconf.NewWriter(conn, natsconf.StreamCompletions)
+	h.completions = natsconf.NewWriter(conn, topology.StreamCompletions)
 	h.stopCompletions = natstest.Serve(t, h.completions)
-	h.store = sessions.NewStore(sessions.Config{
+	h.store = store.New(store.Config{
 		Conn: conn, Key: h.key, Completions: h.completions,
-		Pending: natstest.Writer(t, conn, natsconf.BucketStream(natsconf.BucketSessions)),
-		Retries: natstest.Writer(t, conn, natsconf.StreamRetries),
+		Pending: natstest.Writer(t, conn, topology.BucketStream(topology.BucketSessions)),
+		Retries: natstest.Writer(t, conn, topology.StreamRetries),
 	})
 }
 
@@ -134,7 +138,7 @@ var (
 )
 
 // until waits for a delivery to reach one of the states.
-func (h *fixture) until(t *testing.T, id sessions.ID, want ...sessions.DeliveryState) (v sessions.View) {
+func (h *fixture) until(t *testing.T, id sessions.ID, want ...facts.DeliveryState) (v facts.View) {
 	t.Helper()
 	defer func() {
 		if t.Failed() {
@@ -152,10 +156,10 @@ func (h *fixture) until(t *testing.T, id sessions.ID, want ...sessions.DeliveryS
 }
 
 // untilSettled waits for a delivery to end, in whatever state.
-func (h *fixture) untilSettled(t *testing.T, id sessions.ID) sessions.View {
+func (h *fixture) untilSettled(t *testing.T, id sessions.ID) facts.View {
 	t.Helper()
-	return h.until(t, id, sessions.DeliveryDelivered, sessions.DeliveryRejected, sessions.DeliveryUnknown,
-		sessions.DeliveryUndeliverable)
+	return h.until(t, id, facts.DeliveryDelivered, facts.DeliveryRejected, facts.DeliveryUnknown,
+		facts.DeliveryUndeliverable)
 }
 
 // receiver is a real https receiver that counts the POSTs of each callback.
@@ -282,7 +286,7 @@ func TestOutcomeArrivesOnceSignedWithThreeMembers(t *testing.T) {
 		if err := hook.Verify(p.body, p.header); err != nil {
 			t.Errorf("signature: %v", err)
 		}
-		v := h.until(t, c.ID, sessions.DeliveryDelivered)
+		v := h.until(t, c.ID, facts.DeliveryDelivered)
 		if a := v.Delivery.Attempts; len(a) != 1 || a[0].Result.Status != 204 ||
 			a[0].Result.Timing.Total <= 0 {
 			t.Errorf("attempts = %+v", a)
@@ -305,16 +309,16 @@ func TestVerdictsAreFinal(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		answer http.HandlerFunc
-		want   sessions.DeliveryState
-		class  sessions.Class
+		want   facts.DeliveryState
+		class  failure.Class
 	}{
-		"500": {status(500), sessions.DeliveryRejected, sessions.ClassStatus},
-		"404": {status(404), sessions.DeliveryRejected, sessions.ClassStatus},
+		"500": {status(500), facts.DeliveryRejected, failure.Status},
+		"404": {status(404), facts.DeliveryRejected, failure.Status},
 		"redirect": {
 			http.RedirectHandler("https://127.0.0.1:1/", http.StatusTemporaryRedirect).ServeHTTP,
-			sessions.DeliveryRejected, sessions.ClassStatus,
+			facts.DeliveryRejected, failure.Status,
 		},
-		"hang up": {hangUp, sessions.DeliveryUnknown, sessions.ClassReset},
+		"hang up": {hangUp, facts.DeliveryUnknown, failure.Reset},
 	} {
 		r := h.receive(t, "127.0.0.1", c.answer)
 		done := h.complete(t, r.URL, "u", verified)
@@ -337,7 +341,7 @@ func TestCanceledSendsNothing(t *testing.T) {
 		State: sessions.Canceled, Reason: sessions.CanceledReason,
 	})
 	after := h.complete(t, r.URL, "u", verified) // delivered after it, so it was looked at
-	h.until(t, after.ID, sessions.DeliveryDelivered)
+	h.until(t, after.ID, facts.DeliveryDelivered)
 	if n := r.count(canceled.ID); n != 0 {
 		t.Errorf("%d POSTs for a canceled session", n)
 	}
@@ -367,7 +371,7 @@ func TestNotSentIsRetried(t *testing.T) {
 	again.Listener, again.TLS = l, conf
 	again.StartTLS()
 	t.Cleanup(again.Close)
-	v := h.until(t, c.ID, sessions.DeliveryDelivered)
+	v := h.until(t, c.ID, facts.DeliveryDelivered)
 	if n := r.count(c.ID); n != 1 || len(v.Delivery.Attempts) != 1 {
 		t.Errorf("%d POSTs, %d claims", n, len(v.Delivery.Attempts))
 	}
@@ -387,13 +391,13 @@ func TestGivesUpAfterTheRetryDeadlineBehindAClaim(t *testing.T) {
 	h.dispatch(t, config)
 	log.wait(t, "callback not sent") // it is tried all the same, for a while
 	h.offset.Store(int64(20 * time.Minute))
-	v := h.until(t, c.ID, sessions.DeliveryUndeliverable)
+	v := h.until(t, c.ID, facts.DeliveryUndeliverable)
 	a := v.Delivery.Attempts
-	if len(a) != 1 || !a[0].Claim.GiveUp || a[0].Result.Class != sessions.ClassConnect {
+	if len(a) != 1 || !a[0].Claim.GiveUp || a[0].Result.Class != failure.Connect {
 		t.Errorf("attempts = %+v", a)
 	}
 	// A process that was paused with this delivery in hand cannot send any more.
-	if err := h.store.Claim(t.Context(), sessions.Claim{Session: c.ID, Number: 1}); err == nil {
+	if err := h.store.Claim(t.Context(), facts.Claim{Session: c.ID, Number: 1}); err == nil {
 		t.Error("claimed after the delivery was given up")
 	}
 }
@@ -409,17 +413,17 @@ func TestReplayedStreamSendsNothing(t *testing.T) {
 		done = append(done, h.complete(t, r.URL, fmt.Sprint(i), verified))
 	}
 	for _, c := range done {
-		h.until(t, c.ID, sessions.DeliveryDelivered)
+		h.until(t, c.ID, facts.DeliveryDelivered)
 	}
 	stop()
-	if err := h.conn.JS.DeleteConsumer(t.Context(), natsconf.StreamCompletions,
-		natsconf.ConsumerDispatcher); err != nil {
+	if err := h.conn.JS.DeleteConsumer(t.Context(), topology.StreamCompletions,
+		topology.ConsumerDispatcher); err != nil {
 		t.Fatal(err)
 	}
 	natstest.Ensure(t, h.conn)
 	h.dispatch(t, h.config())
 	last := h.complete(t, r.URL, "last", verified)
-	h.until(t, last.ID, sessions.DeliveryDelivered)
+	h.until(t, last.ID, facts.DeliveryDelivered)
 	for _, c := range done {
 		if n := r.count(c.ID); n != 1 {
 			t.Errorf("%d POSTs after the replay", n)
@@ -433,7 +437,7 @@ func TestVanishedOwnersAttemptIsSettledUnknown(t *testing.T) {
 	r := h.receive(t, "127.0.0.1", status(204))
 	now := time.Now()
 	settleable := h.complete(t, r.URL, "u", verified)
-	claim := sessions.Claim{
+	claim := facts.Claim{
 		Session: settleable.ID, Number: 1, Worker: "gone", At: now.Add(-time.Minute),
 		Deadline: now.Add(-50 * time.Second), SettleAfter: now.Add(-40 * time.Second),
 	}
@@ -451,9 +455,9 @@ func TestVanishedOwnersAttemptIsSettledUnknown(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.dispatch(t, h.config())
-	for id, want := range map[sessions.ID]sessions.DeliveryState{
-		settleable.ID: sessions.DeliveryUnknown, open.ID: sessions.DeliveryUnknown,
-		gaveUp.ID: sessions.DeliveryUndeliverable,
+	for id, want := range map[sessions.ID]facts.DeliveryState{
+		settleable.ID: facts.DeliveryUnknown, open.ID: facts.DeliveryUnknown,
+		gaveUp.ID: facts.DeliveryUndeliverable,
 	} {
 		v := h.until(t, id, want)
 		if res := v.Delivery.Attempts[0].Result; res.At.Before(v.Delivery.Attempts[0].Claim.SettleAfter) {
@@ -479,7 +483,7 @@ func TestTwoDispatchersSendEachOnce(t *testing.T) {
 	}
 	wg.Wait()
 	for i, id := range ids {
-		h.until(t, id, sessions.DeliveryDelivered)
+		h.until(t, id, facts.DeliveryDelivered)
 		if got := hosts[i%2].count(id); got != 1 {
 			t.Errorf("%d POSTs", got)
 		}
@@ -503,10 +507,10 @@ func TestHangingReceiverHurtsNobodyElse(t *testing.T) {
 	}
 	c := h.complete(t, good.URL, "u", verified)
 	<-good.got
-	h.until(t, c.ID, sessions.DeliveryDelivered)
+	h.until(t, c.ID, facts.DeliveryDelivered)
 	for _, id := range hanging {
-		v := h.until(t, id, sessions.DeliveryUnknown)
-		if v.Delivery.Attempts[0].Result.Class != sessions.ClassTimeout || bad.count(id) > 1 {
+		v := h.until(t, id, facts.DeliveryUnknown)
+		if v.Delivery.Attempts[0].Result.Class != failure.Timeout || bad.count(id) > 1 {
 			t.Errorf("attempt = %+v, %d POSTs", v.Delivery.Attempts[0].Result, bad.count(id))
 		}
 	}
@@ -545,10 +549,10 @@ func TestStopDrainsAndStartGoesOn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if v.Delivery.State == sessions.DeliveryClaimed {
+		if v.Delivery.State == facts.DeliveryClaimed {
 			t.Error("a claim was left open by an orderly stop")
 		}
-		if v.Delivery.State == sessions.DeliveryDelivered {
+		if v.Delivery.State == facts.DeliveryDelivered {
 			delivered++
 		}
 	}
@@ -557,7 +561,7 @@ func TestStopDrainsAndStartGoesOn(t *testing.T) {
 	}
 	natstest.Serve(t, d) // the same actor, served again
 	for _, id := range ids {
-		h.until(t, id, sessions.DeliveryDelivered)
+		h.until(t, id, facts.DeliveryDelivered)
 		if n := r.count(id); n != 1 {
 			t.Errorf("%d POSTs", n)
 		}
@@ -581,7 +585,7 @@ func TestConnectionsOfABurstAreReused(t *testing.T) {
 	}
 	h.dispatch(t, config)
 	for _, id := range ids {
-		h.until(t, id, sessions.DeliveryDelivered)
+		h.until(t, id, facts.DeliveryDelivered)
 	}
 	got := 0
 	conns.Range(func(any, any) bool { got++; return true })
@@ -609,8 +613,8 @@ func TestAccountWithoutSecretWaits(t *testing.T) {
 	h.dispatch(t, config)
 	log.wait(t, "callback not sent")
 	h.offset.Store(int64(16 * time.Minute))
-	v := h.until(t, s.ID, sessions.DeliveryUndeliverable)
-	if n := r.count(s.ID); n != 0 || v.Delivery.Attempts[0].Result.Class != sessions.ClassUnsigned {
+	v := h.until(t, s.ID, facts.DeliveryUndeliverable)
+	if n := r.count(s.ID); n != 0 || v.Delivery.Attempts[0].Result.Class != failure.Unsigned {
 		t.Errorf("%d unsigned POSTs, %+v", n, v.Delivery.Attempts[0].Result)
 	}
 }
@@ -632,10 +636,10 @@ func TestLateOwnerWritesNothing(t *testing.T) {
 		return time.Now()
 	}
 	h.dispatch(t, config)
-	v := h.until(t, c.ID, sessions.DeliveryDelivered)
+	v := h.until(t, c.ID, facts.DeliveryDelivered)
 	a := v.Delivery.Attempts
-	if len(a) != 2 || a[0].Result.Verdict != sessions.VerdictReleased ||
-		a[0].Result.Class != sessions.ClassLate {
+	if len(a) != 2 || a[0].Result.Verdict != facts.VerdictReleased ||
+		a[0].Result.Class != failure.Late {
 		t.Errorf("attempts = %+v", a)
 	}
 	if n := r.count(c.ID); n != 1 {
@@ -660,9 +664,9 @@ func TestReleasesComeToAnEnd(t *testing.T) {
 		return time.Now()
 	}
 	h.dispatch(t, config)
-	v := h.until(t, c.ID, sessions.DeliveryUndeliverable)
+	v := h.until(t, c.ID, facts.DeliveryUndeliverable)
 	last := v.Delivery.Attempts[len(v.Delivery.Attempts)-1].Result
-	if n := r.count(c.ID); n != 0 || last.Class != sessions.ClassLate {
+	if n := r.count(c.ID); n != 0 || last.Class != failure.Late {
 		t.Errorf("%d POSTs, %+v", n, last)
 	}
 }

@@ -9,7 +9,7 @@ import (
 
 // What came from another store keeps the end of its life there, however long this one keeps its own.
 func TestEndAtIsTheOutcomesOwn(t *testing.T) {
-	d, at := &Dispatcher{}, time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	d, at := &shared{}, time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	dl := &delivery{Completion: sessions.Completion{CompletedAt: at}}
 	if _, ok := d.endAt(dl); ok {
 		t.Error("an end, and nobody knows how long outcomes are kept")

@@ -5,13 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"verifyd/dispatcher/callback"
 	"verifyd/natsconf"
+	"verifyd/natsconf/topology"
 	"verifyd/sessions"
-	"verifyd/sessions/urlpolicy"
+	"verifyd/sessions/facts"
+	"verifyd/sessions/failure"
 )
 
 const (
@@ -25,8 +27,9 @@ const (
 
 // fetcher is the actor that pulls from one consumer and hands each delivery to its destination.
 type fetcher struct {
-	d    *Dispatcher
-	from natsconf.ConsumerAsset
+	d            *shared
+	destinations *registry
+	from         topology.Consumer
 }
 
 // String names the actor in the supervisor's log.
@@ -51,7 +54,7 @@ func (f *fetcher) Serve(ctx context.Context) error {
 		case err == nil && ctx.Err() != nil:
 			_ = m.Nak()
 		case err == nil:
-			f.d.claims.wait(ctx)
+			f.d.claims.Wait(ctx)
 			f.dispatch(ctx, m)
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -81,46 +84,41 @@ func (f *fetcher) consumer(ctx context.Context) (jetstream.Consumer, error) {
 }
 
 func (f *fetcher) dispatch(ctx context.Context, m jetstream.Msg) {
-	dl, err := f.read(ctx, m)
-	if errors.Is(err, natsconf.ErrUnavailable) {
-		_ = m.NakWithDelay(failurePause)
-		return
-	}
-	if errors.Is(err, sessions.ErrNotFound) {
-		f.dropStale(m)
-		return
-	}
-	if errors.Is(err, sessions.ErrUnreadable) {
-		f.terminate(m, err)
-		return
-	}
-	if err != nil {
-		f.d.c.Log.Error().Err(err).Str("sid", sidOf(m.Subject())).
-			Msg("a delivery cannot be read; it stays and is tried again")
-		_ = m.NakWithDelay(f.d.c.UnreadablePause) // a newer build's: one of its dispatchers may take it
-		return
-	}
-	// canceled, or closed without an outcome
-	if dl.State != sessions.Verified && dl.State != sessions.Failed {
-		_ = m.Ack() // the integrator's own act: no callback
-		return
-	}
 	given := 1
 	if meta, err := m.Metadata(); err == nil {
 		given = int(min(meta.NumDelivered, 1<<20))
 	}
-	dl.msg, dl.given = m, given
-	dl.first = given == 1 && dl.tries == 0 && dl.requested == 0
-	dl.tries += given
-	dl.target, dl.refused = f.d.c.Policy.Parse(dl.CallbackURL)
-	dl.outlasted = f.d.outlasted(dl)
-	f.d.destinations.enqueue(ctx, dl)
+	dl, err := f.read(ctx, m)
+	switch {
+	case errors.Is(err, natsconf.ErrUnavailable):
+		_ = m.NakWithDelay(failurePause)
+	case errors.Is(err, sessions.ErrNotFound):
+		f.dropStale(m, given)
+	case errors.Is(err, facts.ErrUnreadable):
+		f.terminate(m, given, err)
+	case err != nil:
+		f.d.c.Log.Error().Err(err).Str("sid", sidOf(m.Subject())).
+			Msg("a delivery cannot be read; it stays and is tried again")
+		_ = m.NakWithDelay(f.d.c.UnreadablePause) // a newer build's: one of its dispatchers may take it
+	case dl.State != sessions.Verified && dl.State != sessions.Failed: // canceled, or closed without an outcome
+		_ = m.Ack() // the integrator's own act: no callback
+	default:
+		dl.msg, dl.given = m, given
+		dl.first = given == 1 && dl.tries == 0 && dl.requested == 0
+		dl.tries += given
+		if dl.target, err = f.d.c.Policy.Parse(dl.CallbackURL); err != nil {
+			dl.barred = &callback.NotSent{Class: failure.RefusedAddress, Detail: err.Error(), Err: err}
+		} else if f.d.outlasted(dl) {
+			dl.barred = notSentForPause()
+		}
+		f.destinations.enqueue(ctx, dl)
+	}
 }
 
 // dropStale drops a resend request or a next try whose outcome has aged out, or whose user was erased. It
 // tries twice.
-func (f *fetcher) dropStale(m jetstream.Msg) {
-	if meta, err := m.Metadata(); err == nil && meta.NumDelivered > 1 {
+func (f *fetcher) dropStale(m jetstream.Msg, given int) {
+	if given > 1 {
 		_ = m.Ack()
 		return
 	}
@@ -128,10 +126,10 @@ func (f *fetcher) dropStale(m jetstream.Msg) {
 }
 
 // terminate reports a message that nobody can read and, after a few tries, terminates it: there is nothing
-// to deliver (sessions.ErrUnreadable).
-func (f *fetcher) terminate(m jetstream.Msg, err error) {
+// to deliver (facts.ErrUnreadable).
+func (f *fetcher) terminate(m jetstream.Msg, given int, err error) {
 	_ = f.d.c.Sessions.CheckUnreadable(m, err)
-	if meta, err := m.Metadata(); err == nil && meta.NumDelivered < unreadableTries {
+	if given < unreadableTries {
 		_ = m.NakWithDelay(f.d.c.UnreadablePause)
 		return
 	}
@@ -139,7 +137,7 @@ func (f *fetcher) terminate(m jetstream.Msg, err error) {
 }
 
 // sidOf returns the session that a message is about: the second word of every subject here.
-func sidOf(subject string) string { return string(sessions.OfFact(subject)) }
+func sidOf(subject string) string { return string(facts.OfFact(subject)) }
 
 // read makes the delivery of a completion, of a request to send one again, or of one whose next try has come
 // due.
@@ -157,7 +155,7 @@ func (f *fetcher) read(ctx context.Context, m jetstream.Msg) (*delivery, error) 
 		return &delivery{Completion: c, due: r.At, requested: r.Number}, err
 	case "retry":
 		r, err := f.d.c.Sessions.DecodeRetry(m.Subject(), m.Data())
-		if errors.Is(err, sessions.ErrUnreadable) && r.Session != "" {
+		if errors.Is(err, facts.ErrUnreadable) && r.Session != "" {
 			_, err = f.d.c.Sessions.CheckUnreadable(m, err), nil // the subject is hint enough
 		}
 		if err != nil {
@@ -171,43 +169,4 @@ func (f *fetcher) read(ctx context.Context, m jetstream.Msg) (*delivery, error) 
 	default:
 		return nil, fmt.Errorf("a message on subject %q: no such kind", m.Subject())
 	}
-}
-
-// delivery is one completion on its way through a destination.
-type delivery struct {
-	sessions.Completion
-	msg    jetstream.Msg
-	given  int           // how often JetStream delivered this message
-	first  bool          // nobody can have tried it before
-	target urlpolicy.URL // its callback URL
-	// why the callback URL is refused: the operator's policy has changed since the session was started
-	refused error
-	// outlasted: its host is paused, and its outcome leaves the store before the pause ends. Nobody is
-	// dialled.
-	outlasted bool
-
-	tries     int       // how often a dispatcher tried it, this time included
-	due       time.Time // since when it is to be sent: its completion, or the request to send it again
-	requested int       // the attempt that somebody asked for; 0: the delivery of the completion itself
-}
-
-// receiver returns the host and port that it goes to; empty where it goes to nobody.
-func (dl *delivery) receiver() string {
-	if dl.refused != nil || dl.outlasted {
-		return ""
-	}
-	return dl.target.HostPort()
-}
-
-// host returns the host and port of the callback. A URL that is refused has none, and one that a pause has
-// outlasted needs none: such deliveries share one actor. Tests have an actor beside that of live callbacks:
-// whoever listens with a test key and answers nothing holds up tests alone.
-func (dl *delivery) host() string {
-	switch {
-	case dl.refused != nil || dl.outlasted:
-		return "refused"
-	case dl.Test:
-		return dl.receiver() + " (tests)"
-	}
-	return dl.receiver()
 }

@@ -10,10 +10,9 @@ import (
 // its rate says.
 func TestFullPauseFollowsTheRateFromBelow(t *testing.T) {
 	busy := func(rate int64) *destination {
-		to := &destination{}
-		to.pace.rate.Store(rate)
-		to.pace.until.Store(time.Now().Add(time.Hour).UnixNano())
-		return to
+		return &destination{d: &shared{}, connections: &connections{
+			pace: pace{rate: rate, until: time.Now().Add(time.Hour)},
+		}}
 	}
 	for _, c := range []struct {
 		to    *destination
@@ -30,7 +29,7 @@ func TestFullPauseFollowsTheRateFromBelow(t *testing.T) {
 		{busy(100_000), 20, minFullPause},
 	} {
 		if got := c.to.fullPause(c.given); got != c.want {
-			t.Errorf("at %d a second, given %d times: %s, want %s", c.to.pace.perSecond(), c.given, got,
+			t.Errorf("at %d a second, given %d times: %s, want %s", c.to.connections.rate(), c.given, got,
 				c.want)
 		}
 	}

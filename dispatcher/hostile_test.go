@@ -21,6 +21,8 @@ import (
 	"verifyd/dispatcher/callback/localca"
 	"verifyd/natsconf/natstest"
 	"verifyd/sessions"
+	"verifyd/sessions/facts"
+	"verifyd/sessions/failure"
 )
 
 const (
@@ -40,8 +42,8 @@ type behaviour struct {
 	raw     func(net.Conn) // instead of TLS
 	opened  func(*side)    // after the handshake, before anything is read
 	answer  func(*side)    // after each whole request
-	state   sessions.DeliveryState
-	class   sessions.Class
+	state   facts.DeliveryState
+	class   failure.Class
 	racing  bool // a claim may be made before the trouble is seen: then it may end as unknown as well
 	nothing bool // nobody listens
 }
@@ -49,8 +51,8 @@ type behaviour struct {
 // resetAfter resets the connection once k bytes of the request's record have come in.
 func resetAfter(k int) behaviour {
 	return behaviour{
-		name: fmt.Sprintf("resets after %d bytes", k), state: sessions.DeliveryUnknown,
-		class: sessions.ClassReset,
+		name: fmt.Sprintf("resets after %d bytes", k), state: facts.DeliveryUnknown,
+		class: failure.Reset,
 		opened: func(s *side) {
 			if n, _ := io.ReadFull(s.wire, make([]byte, k)); n > 0 {
 				s.r.begun.Add(1)
@@ -62,24 +64,24 @@ func resetAfter(k int) behaviour {
 
 func rejects(code int, header string) behaviour {
 	return behaviour{
-		name: fmt.Sprintf("answers %d", code), state: sessions.DeliveryRejected, class: sessions.ClassStatus,
+		name: fmt.Sprintf("answers %d", code), state: facts.DeliveryRejected, class: failure.Status,
 		answer: func(s *side) {
 			s.say(fmt.Sprintf("HTTP/1.1 %d X\r\n%sContent-Length: 0\r\n\r\n", code, header))
 		},
 	}
 }
 
-func unknown(name string, class sessions.Class, answer func(*side)) behaviour {
-	return behaviour{name: name, answer: answer, state: sessions.DeliveryUnknown, class: class}
+func unknown(name string, class failure.Class, answer func(*side)) behaviour {
+	return behaviour{name: name, answer: answer, state: facts.DeliveryUnknown, class: class}
 }
 
 func delivers(name string, answer func(*side)) behaviour {
-	return behaviour{name: name, answer: answer, state: sessions.DeliveryDelivered}
+	return behaviour{name: name, answer: answer, state: facts.DeliveryDelivered}
 }
 
 func undeliverable(name string, conf *tls.Config, raw func(net.Conn)) behaviour {
 	return behaviour{
-		name: name, tls: conf, raw: raw, state: sessions.DeliveryUndeliverable, class: sessions.ClassTLS,
+		name: name, tls: conf, raw: raw, state: facts.DeliveryUndeliverable, class: failure.TLS,
 		answer: func(*side) {},
 	}
 }
@@ -120,52 +122,52 @@ func (h *fixture) behaviours(t *testing.T, trap string, settled <-chan struct{})
 		// crypto/tls lets an HTTP/1.1 client through where h2 alone is offered, so that another protocol
 		// stands for it here.
 		undeliverable("refuses HTTP/1.1 in ALPN", &tls.Config{NextProtos: []string{"other/1"}}, nil),
-		{name: "does not listen", nothing: true, state: sessions.DeliveryUndeliverable,
-			class: sessions.ClassConnect},
+		{name: "does not listen", nothing: true, state: facts.DeliveryUndeliverable,
+			class: failure.Connect},
 		{name: "resets after the handshake", opened: func(s *side) { reset(s.wire) }, racing: true,
-			state: sessions.DeliveryUndeliverable, class: sessions.ClassConnect},
+			state: facts.DeliveryUndeliverable, class: failure.Connect},
 
 		// no status line comes back
-		unknown("reads all, then closes", sessions.ClassReset, func(s *side) { _ = s.wire.Close() }),
-		unknown("reads all, then resets", sessions.ClassReset, func(s *side) { reset(s.wire) }),
-		unknown("reads all, then ends TLS", sessions.ClassReset, func(s *side) { _ = s.Close() }),
-		unknown("hangs before the status line", sessions.ClassTimeout, func(*side) {}),
+		unknown("reads all, then closes", failure.Reset, func(s *side) { _ = s.wire.Close() }),
+		unknown("reads all, then resets", failure.Reset, func(s *side) { reset(s.wire) }),
+		unknown("reads all, then ends TLS", failure.Reset, func(s *side) { _ = s.Close() }),
+		unknown("hangs before the status line", failure.Timeout, func(*side) {}),
 		{name: "reads nothing", opened: func(*side) { <-settled }, answer: func(*side) {},
-			state: sessions.DeliveryUnknown, class: sessions.ClassTimeout},
-		unknown("hangs in the status line", sessions.ClassTimeout, func(s *side) { s.say("HTTP/1.1 20") }),
-		unknown("says one byte a second", sessions.ClassTimeout, func(s *side) { s.drip("HTTP/1.1 200 OK") }),
-		unknown("sends 103 without end", sessions.ClassProtocol, func(s *side) {
+			state: facts.DeliveryUnknown, class: failure.Timeout},
+		unknown("hangs in the status line", failure.Timeout, func(s *side) { s.say("HTTP/1.1 20") }),
+		unknown("says one byte a second", failure.Timeout, func(s *side) { s.drip("HTTP/1.1 200 OK") }),
+		unknown("sends 103 without end", failure.Protocol, func(s *side) {
 			s.forever("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n")
 		}),
-		unknown("sends one 103 without end", sessions.ClassProtocol, func(s *side) {
+		unknown("sends one 103 without end", failure.Protocol, func(s *side) {
 			s.say("HTTP/1.1 103 X\r\n")
 			s.forever("X: y\r\n")
 		}),
-		unknown("switches protocols", sessions.ClassProtocol, func(s *side) {
+		unknown("switches protocols", failure.Protocol, func(s *side) {
 			s.say("HTTP/1.1 101 X\r\nUpgrade: x\r\n\r\n")
 		}),
-		unknown("sends a garbage status line", sessions.ClassProtocol, func(s *side) {
+		unknown("sends a garbage status line", failure.Protocol, func(s *side) {
 			s.say("HTTP/1.1 OK 200\r\n\r\n")
 		}),
-		unknown("sends garbage without a line", sessions.ClassProtocol, func(s *side) {
+		unknown("sends garbage without a line", failure.Protocol, func(s *side) {
 			s.say("\x00\x01\x02")
 			_ = s.Close()
 		}),
-		unknown("sends a status line without end", sessions.ClassProtocol, func(s *side) {
+		unknown("sends a status line without end", failure.Protocol, func(s *side) {
 			s.say("HTTP/1.1 200 ")
 			s.forever("O")
 		}),
-		unknown("leaves TLS", sessions.ClassProtocol, func(s *side) {
+		unknown("leaves TLS", failure.Protocol, func(s *side) {
 			_, _ = io.WriteString(s.wire, okAnswer)
 		}),
-		unknown("speaks HTTP/2 only, and sends GOAWAY", sessions.ClassProtocol, func(s *side) {
+		unknown("speaks HTTP/2 only, and sends GOAWAY", failure.Protocol, func(s *side) {
 			s.say(settingsFrame + goAwayFrame)
 			_ = s.Close()
 		}),
 
 		// the verdict falls at the status line, whatever follows
 		{name: "offers h2 and sends GOAWAY on it", tls: &tls.Config{NextProtos: []string{"h2", "http/1.1"}},
-			state: sessions.DeliveryDelivered, answer: func(s *side) {
+			state: facts.DeliveryDelivered, answer: func(s *side) {
 				if s.ConnectionState().NegotiatedProtocol == "h2" {
 					s.say(settingsFrame + goAwayFrame)
 					return
@@ -288,7 +290,7 @@ func TestHostileReceivers(t *testing.T) {
 		completing.Go(func() { ids[i] = h.complete(t, receivers[i].url(), "u", verified).ID })
 	}
 	completing.Wait()
-	views := make([]sessions.View, len(rows))
+	views := make([]facts.View, len(rows))
 	for i := range rows {
 		views[i] = h.untilSettled(t, ids[i])
 	}
@@ -306,22 +308,22 @@ func TestHostileReceivers(t *testing.T) {
 }
 
 // check holds the outcome of a delivery, and what its receiver saw, against the behaviour.
-func (r *rawReceiver) check(t *testing.T, v sessions.View) {
+func (r *rawReceiver) check(t *testing.T, v facts.View) {
 	t.Helper()
 	_ = r.listener.Close()
 	r.wg.Wait() // the dispatcher has closed its side of each connection: what it sent is read to the end
 	a := v.Delivery.Attempts
 	last := a[len(a)-1]
 	right := v.Delivery.State == r.b.state && last.Result.Class == r.b.class
-	if r.b.racing && v.Delivery.State == sessions.DeliveryUnknown {
-		right = last.Result.Class == sessions.ClassReset
+	if r.b.racing && v.Delivery.State == facts.DeliveryUnknown {
+		right = last.Result.Class == failure.Reset
 	}
 	if !right {
 		t.Errorf("%s: %s, class %q (%s); want %s, class %q", r.b.name, v.Delivery.State, last.Result.Class,
 			last.Result.Detail, r.b.state, r.b.class)
 	}
 	want := int64(1)
-	if r.b.state == sessions.DeliveryUndeliverable {
+	if r.b.state == facts.DeliveryUndeliverable {
 		want = 0
 	}
 	if n := r.begun.Load(); n != want || r.whole.Load() > n {
@@ -357,7 +359,7 @@ func TestIdleConnectionsClosedAtOnce(t *testing.T) {
 	for range n {
 		c := h.complete(t, r.url(), "u", verified)
 		<-closed
-		if v := h.until(t, c.ID, sessions.DeliveryDelivered); len(v.Delivery.Attempts) != 1 {
+		if v := h.until(t, c.ID, facts.DeliveryDelivered); len(v.Delivery.Attempts) != 1 {
 			t.Errorf("attempts = %+v", v.Delivery.Attempts)
 		}
 	}

@@ -2,25 +2,146 @@ package dispatcher
 
 import (
 	"context"
+	"hash/maphash"
 	"sync"
 	"time"
 
-	"verifyd/natsconf"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"verifyd/dispatcher/bounds"
+	"verifyd/natsconf/topology"
 	"verifyd/sessions"
+	"verifyd/sessions/facts"
 )
 
 // progressEvery keeps held completions from being delivered to another dispatcher: three progress messages
-// in each AckWait.
-const progressEvery = natsconf.AckWait / 3
+// in each AckWait. They are spread over that time, in progressTurns turns, each for the deliveries of one
+// slot: a progress message for all that is held at once would keep the connection from those that are under
+// way.
+const (
+	progressEvery = topology.AckWait / 3
+	progressTurns = 100
+)
+
+// maxHeld is how many deliveries this process may hold, about 2 KiB each; accounts share it. What does not
+// fit goes back to JetStream.
+const maxHeld = 32 << 10
 
 // inFlightSet is the set of deliveries that this process holds, so that they stay its own and none is worked
-// on twice, and its unconfirmed claims.
+// on twice.
 type inFlightSet struct {
-	mu          sync.Mutex
-	held        map[sessions.ID]*delivery
-	share       share                  // of what may be held
-	unconfirmed [2]map[attemptKey]bool // of the unconfirmedFor that is under way, and of the one before
-	since       time.Time              // when the one that is under way began, by a claim's time
+	gauge prometheus.Gauge // of how many are held
+	seed  maphash.Seed
+	slots [progressTurns]inFlightSlot
+
+	mu    sync.Mutex
+	share bounds.Share // of what may be held
+}
+
+// inFlightSlot is the part of the set that gets its progress messages in one turn. A lock for each: where the
+// connection takes no more for a while, its holder waits, and the deliveries of the other slots do not.
+type inFlightSlot struct {
+	mu   sync.Mutex
+	held map[sessions.ID]jetstream.Msg
+}
+
+func newInFlightSet(gauge prometheus.Gauge) *inFlightSet {
+	return &inFlightSet{gauge: gauge, seed: maphash.MakeSeed(), share: bounds.NewShare(maxHeld, maxHeld)}
+}
+
+func (l *inFlightSet) slot(id sessions.ID) *inFlightSlot {
+	return &l.slots[maphash.String(l.seed, string(id))%progressTurns]
+}
+
+// add adds a delivery. It refuses one that is held already, a redelivery that crossed with our own work, and
+// one for which the account has no room.
+func (l *inFlightSet) add(id sessions.ID, account string, m jetstream.Msg) (held, room bool) {
+	s := l.slot(id)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.held[id]; ok {
+		return true, false
+	}
+	if !l.reserve(account) {
+		return false, false
+	}
+	if s.held == nil {
+		s.held = map[sessions.ID]jetstream.Msg{}
+	}
+	s.held[id] = m
+	return false, true
+}
+
+// reserve takes one more of the account's share, where there is one.
+func (l *inFlightSet) reserve(account string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	ok := l.share.Allows(account)
+	if ok {
+		l.share.Add(account)
+		l.gauge.Inc()
+	}
+	return ok
+}
+
+func (l *inFlightSet) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.share.Used()
+}
+
+// remove ends this process's hold on a delivery. A repeat is harmless.
+func (l *inFlightSet) remove(id sessions.ID, account string) {
+	s := l.slot(id)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.held[id]; ok {
+		delete(s.held, id)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.share.Drop(account)
+		l.gauge.Dec()
+	}
+}
+
+// Serve reports progress for all that is held, one slot after the other, until ctx ends. A turn that is late
+// is made up for at once.
+func (l *inFlightSet) Serve(ctx context.Context) error {
+	due := time.Now()
+	for turn := 0; ; turn = (turn + 1) % progressTurns {
+		if due = due.Add(progressEvery / progressTurns); time.Since(due) > progressEvery {
+			due = time.Now() // this process was stopped for a while
+		}
+		select {
+		case <-time.After(time.Until(due)):
+			l.slots[turn].progressOnce()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// String names the actor in the supervisor's log.
+func (l *inFlightSet) String() string { return "dispatcher ledger" }
+
+// progressOnce holds the lock: a progress message after the message was handed back would extend its delay
+// to a whole AckWait.
+func (s *inFlightSlot) progressOnce() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, m := range s.held {
+		_ = m.InProgress()
+	}
+}
+
+// unconfirmedClaims are this process's claims that may or may not be stored, and under which nothing was
+// sent. Their lock is never held over anything that waits: each delivery needs it between its claim and its
+// first byte.
+type unconfirmedClaims struct {
+	mu     sync.Mutex
+	claims [2]map[attemptKey]bool // of the unconfirmedFor that is under way, and of the one before
+	since  time.Time              // when the one that is under way began, by a claim's time
 }
 
 // unconfirmedFor is the least time for which an unconfirmed claim is remembered: longer than an overloaded
@@ -33,92 +154,29 @@ type attemptKey struct {
 	number int
 }
 
-func newInFlightSet() *inFlightSet {
-	return &inFlightSet{held: map[sessions.ID]*delivery{}, share: newShare(maxHeld, maxHeld)}
-}
-
-// add adds a delivery. It refuses one that is held already, a redelivery that crossed with our own work, and
-// one for which the account has no room.
-func (l *inFlightSet) add(dl *delivery) (held, room bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if _, ok := l.held[dl.ID]; ok {
-		return true, false
+// add remembers a claim that may or may not be stored.
+func (u *unconfirmedClaims) add(c facts.Claim) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.claims[0] == nil || c.At.Sub(u.since) > unconfirmedFor {
+		u.claims, u.since = [2]map[attemptKey]bool{{}, u.claims[0]}, c.At
 	}
-	if !l.share.allows(dl.Account) {
-		return false, false
-	}
-	l.held[dl.ID] = dl
-	l.share.add(dl.Account)
-	return false, true
+	u.claims[0][attemptKey{c.Session, c.Number}] = true
 }
 
-func (l *inFlightSet) count() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.held)
-}
-
-func (l *inFlightSet) remove(dl *delivery) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if _, ok := l.held[dl.ID]; ok {
-		delete(l.held, dl.ID)
-		l.share.drop(dl.Account)
-	}
-}
-
-// addUnconfirmed remembers a claim of ours that may or may not be stored, and under which nothing was sent.
-func (l *inFlightSet) addUnconfirmed(c sessions.Claim) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.unconfirmed[0] == nil || c.At.Sub(l.since) > unconfirmedFor {
-		l.unconfirmed, l.since = [2]map[attemptKey]bool{{}, l.unconfirmed[0]}, c.At
-	}
-	l.unconfirmed[0][attemptKey{c.Session, c.Number}] = true
-}
-
-// isUnconfirmed reports whether this process claimed the attempt and sent nothing under it.
-func (l *inFlightSet) isUnconfirmed(id sessions.ID, number int) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+// has reports whether this process claimed the attempt and sent nothing under it.
+func (u *unconfirmedClaims) has(id sessions.ID, number int) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
 	key := attemptKey{id, number}
-	return l.unconfirmed[0][key] || l.unconfirmed[1][key]
+	return u.claims[0][key] || u.claims[1][key]
 }
 
-// dropUnconfirmed is called once the claim is confirmed, before the first byte: from here on something may
-// be sent.
-func (l *inFlightSet) dropUnconfirmed(c sessions.Claim) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, claims := range l.unconfirmed {
+// drop is called once the claim is confirmed, before the first byte: from here on something may be sent.
+func (u *unconfirmedClaims) drop(c facts.Claim) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, claims := range u.claims {
 		delete(claims, attemptKey{c.Session, c.Number})
-	}
-}
-
-// Serve reports progress for all that is held, until ctx ends.
-func (l *inFlightSet) Serve(ctx context.Context) error {
-	tick := time.NewTicker(progressEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			l.progressOnce()
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-// String names the actor in the supervisor's log.
-func (l *inFlightSet) String() string { return "dispatcher ledger" }
-
-// progressOnce holds the lock: a progress message after the message was handed back would extend its delay
-// to a whole AckWait.
-func (l *inFlightSet) progressOnce() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, dl := range l.held {
-		_ = dl.msg.InProgress()
 	}
 }

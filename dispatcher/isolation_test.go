@@ -20,6 +20,7 @@ import (
 	"verifyd/dispatcher/callback/localca"
 	"verifyd/natsconf/natstest"
 	"verifyd/sessions"
+	"verifyd/sessions/facts"
 )
 
 // isolation is how many sessions hang and how many are healthy: go test ./dispatcher -run TestIsolation -v
@@ -259,11 +260,11 @@ func TestIsolation(t *testing.T) {
 	began = h.completeAtPace(t, beside, stuck)
 	healthy.until(t, len(warm)+2*n)
 	for _, id := range beside {
-		h.until(t, id, sessions.DeliveryDelivered)
+		h.until(t, id, facts.DeliveryDelivered)
 	}
 	for _, id := range stuck {
 		if v, err := h.store.Read(t.Context(), id); err != nil ||
-			v.Delivery.State != sessions.DeliveryClaimed && v.Delivery.State != sessions.DeliveryDue {
+			v.Delivery.State != facts.DeliveryClaimed && v.Delivery.State != facts.DeliveryDue {
 			t.Fatalf("a hanging delivery has ended before the healthy ones: %s, %v", v.Delivery.State, err)
 		}
 	}
@@ -288,7 +289,7 @@ func TestIsolation(t *testing.T) {
 
 	release()
 	for _, id := range stuck {
-		h.until(t, id, sessions.DeliveryDelivered)
+		h.until(t, id, facts.DeliveryDelivered)
 		if posts := hanging.posts(id); len(posts) != 1 {
 			t.Errorf("%d POSTs", len(posts))
 		}
@@ -306,10 +307,12 @@ const (
 // shares this process, stay.
 func TestTenThousandHosts(t *testing.T) {
 	if testing.Short() {
-		t.Skip("skipped under -short: it weighs this process, whatever its store is, and ten thousand sessions take long to begin")
+		t.Skip("skipped under -short: it weighs this process, whatever its store is, and ten thousand " +
+			"sessions take long to begin")
 	}
 	if underRaceDetector() {
-		t.Skip("the race detector makes every stack and every lock heavier: it would be weighed with the hosts")
+		t.Skip("the race detector makes every stack and every lock heavier: it would be weighed with the " +
+			"hosts")
 	}
 	h := start(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0") // a port on which nothing listens from here on
@@ -341,7 +344,7 @@ func TestTenThousandHosts(t *testing.T) {
 	config.RetryFor = time.Millisecond // each is dialled once, refused, and given up
 	stop := h.dispatch(t, config)
 	for _, id := range ids {
-		h.until(t, id, sessions.DeliveryUndeliverable)
+		h.until(t, id, facts.DeliveryUndeliverable)
 	}
 	known := usage(t)
 	stop()

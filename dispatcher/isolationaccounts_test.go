@@ -12,7 +12,7 @@ import (
 
 	"verifyd/dispatcher/callback/localca"
 	"verifyd/natsconf/natstest"
-	"verifyd/sessions"
+	"verifyd/sessions/facts"
 )
 
 // hangingHosts has n receivers that hang, each with an address and a certificate of its own, on one port.
@@ -107,7 +107,7 @@ func TestIsolationOfAccounts(t *testing.T) {
 	release()
 	hanging.until(t, len(stuck))
 	for _, id := range stuck {
-		h.until(t, id, sessions.DeliveryDelivered)
+		h.until(t, id, facts.DeliveryDelivered)
 		if posts := hanging.posts(id); len(posts) != 1 {
 			t.Errorf("%d POSTs", len(posts))
 		}

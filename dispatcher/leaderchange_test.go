@@ -11,7 +11,9 @@ import (
 
 	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/topology"
 	"verifyd/sessions"
+	"verifyd/sessions/facts"
 )
 
 // Deliveries wait as schedules while the server that leads them is killed, and with it the facts' leader:
@@ -36,25 +38,25 @@ func TestScheduledDeliveriesOutliveTheLeaders(t *testing.T) {
 	// message is acknowledged.
 	at := time.Now().Add(3 * time.Second)
 	for _, c := range all {
-		if err := h.store.Schedule(t.Context(), sessions.Retry{
+		if err := h.store.Schedule(t.Context(), facts.Retry{
 			Session: c.ID, Tries: 1, Since: c.CompletedAt, At: at,
 		}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := conn.Acknowledge(t.Context(), natsconf.DispatcherConsumers()[0], func(jetstream.Msg) bool {
+	if err := conn.Acknowledge(t.Context(), topology.DispatcherConsumers()[0], func(jetstream.Msg) bool {
 		return true
 	}); err != nil {
 		t.Fatal(err)
 	}
-	leader := natstest.Leader(t, conn, natsconf.StreamRetries)
-	for natstest.Leader(t, conn, natsconf.StreamCompletions) != leader {
-		natstest.StepDown(t, conn, natsconf.StreamCompletions)
+	leader := natstest.Leader(t, conn, topology.StreamRetries)
+	for natstest.Leader(t, conn, topology.StreamCompletions) != leader {
+		natstest.StepDown(t, conn, topology.StreamCompletions)
 	}
 	h.dispatch(t, h.config())
 	trio.Kill(leader)
 	for _, stream := range []string{
-		natsconf.StreamRetries, natsconf.StreamCompletions, natsconf.BucketStream(natsconf.BucketSessions),
+		topology.StreamRetries, topology.StreamCompletions, topology.BucketStream(topology.BucketSessions),
 	} {
 		natstest.Leader(t, conn, stream)
 	}
@@ -63,7 +65,7 @@ func TestScheduledDeliveriesOutliveTheLeaders(t *testing.T) {
 	}
 	trio.Start(t, leader)
 	for _, c := range all {
-		v := h.until(t, c.ID, sessions.DeliveryDelivered)
+		v := h.until(t, c.ID, facts.DeliveryDelivered)
 		if n := r.count(c.ID); n != 1 || len(v.Delivery.Attempts) != 1 {
 			t.Errorf("%d POSTs, attempts %+v", n, v.Delivery.Attempts)
 		}

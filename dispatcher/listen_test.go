@@ -12,6 +12,8 @@ import (
 
 	"verifyd/natsconf/devtunnel"
 	"verifyd/sessions"
+	"verifyd/sessions/facts"
+	"verifyd/sessions/failure"
 )
 
 // listener is a developer's program at an edge: it takes what comes for key_k and answers as the test says,
@@ -97,7 +99,7 @@ func TestAListenerGetsWhatItsKeyIsSent(t *testing.T) {
 	r := h.listening(t)
 	got, _ := h.listener(t, says(devtunnel.Answer{Sent: true, Status: http.StatusAccepted, Body: "thanks"}))
 	c := h.completeTest(t, r.URL, true)
-	v := h.until(t, c.ID, sessions.DeliveryDelivered)
+	v := h.until(t, c.ID, facts.DeliveryDelivered)
 	cb := <-got
 	if cb.Body != `{"platform_user_id":"sailor","guild_id":"g","verified":true}` ||
 		!strings.HasSuffix(cb.Headers["webhook-id"], "_"+string(c.ID)) ||
@@ -120,10 +122,10 @@ func TestListenersGetNothingElse(t *testing.T) {
 	h := start(t)
 	r := h.listening(t)
 	nobody := h.completeTest(t, r.URL, true)
-	h.until(t, nobody.ID, sessions.DeliveryDelivered)
+	h.until(t, nobody.ID, facts.DeliveryDelivered)
 	got, _ := h.listener(t, says(devtunnel.Answer{Sent: true, Status: http.StatusOK}))
 	live := h.completeTest(t, r.URL, false)
-	h.until(t, live.ID, sessions.DeliveryDelivered)
+	h.until(t, live.ID, facts.DeliveryDelivered)
 	if r.posted(nobody.ID) != 1 || r.posted(live.ID) != 1 || len(got) != 0 {
 		t.Errorf("the receiver got %d and %d, the listener %d", r.posted(nobody.ID), r.posted(live.ID),
 			len(got))
@@ -138,15 +140,15 @@ func TestVerdictsOfListeners(t *testing.T) {
 	got, _ := h.listener(t, func(devtunnel.Callback) *devtunnel.Answer { return answer.Load() })
 	for _, c := range []struct {
 		answer *devtunnel.Answer
-		state  sessions.DeliveryState
-		class  sessions.Class
+		state  facts.DeliveryState
+		class  failure.Class
 	}{
-		{&devtunnel.Answer{Sent: true, Status: http.StatusInternalServerError}, sessions.DeliveryRejected,
-			sessions.ClassStatus},
-		{&devtunnel.Answer{Sent: true, Detail: "it hung up\x1b[2J"}, sessions.DeliveryUnknown,
-			sessions.ClassReset},
-		{&devtunnel.Answer{Sent: true, Status: 7}, sessions.DeliveryUnknown, sessions.ClassProtocol},
-		{nil, sessions.DeliveryUnknown, sessions.ClassTimeout},
+		{&devtunnel.Answer{Sent: true, Status: http.StatusInternalServerError}, facts.DeliveryRejected,
+			failure.Status},
+		{&devtunnel.Answer{Sent: true, Detail: "it hung up\x1b[2J"}, facts.DeliveryUnknown,
+			failure.Reset},
+		{&devtunnel.Answer{Sent: true, Status: 7}, facts.DeliveryUnknown, failure.Protocol},
+		{nil, facts.DeliveryUnknown, failure.Timeout},
 	} {
 		answer.Store(c.answer)
 		done := h.completeTest(t, r.URL, true)
@@ -171,9 +173,9 @@ func TestNotSentFromAListenerIsTriedAgain(t *testing.T) {
 	c := h.completeTest(t, r.URL, true)
 	<-got
 	post.Close()
-	v := h.until(t, c.ID, sessions.DeliveryDelivered)
+	v := h.until(t, c.ID, facts.DeliveryDelivered)
 	at := v.Delivery.Attempts
-	if len(at) < 2 || at[0].Result.Verdict != sessions.VerdictReleased ||
+	if len(at) < 2 || at[0].Result.Verdict != facts.VerdictReleased ||
 		at[len(at)-1].Result.Address == "listener" || r.posted(c.ID) != 1 {
 		t.Errorf("attempts %+v, the receiver got %d", at, r.posted(c.ID))
 	}
@@ -201,8 +203,8 @@ func TestSilentListenersDoNotHoldUpLiveCallbacks(t *testing.T) {
 	}
 	untilGauge(t, registry, "verifyd_deliveries_in_flight", many)
 	live := h.completeTest(t, r.URL, false)
-	h.until(t, live.ID, sessions.DeliveryDelivered)
-	if v, err := h.store.Read(t.Context(), hung); err != nil || v.Delivery.State != sessions.DeliveryDue {
+	h.until(t, live.ID, facts.DeliveryDelivered)
+	if v, err := h.store.Read(t.Context(), hung); err != nil || v.Delivery.State != facts.DeliveryDue {
 		t.Errorf("the live callback came after tests before it had ended: %s, %v", v.Delivery.State, err)
 	}
 }

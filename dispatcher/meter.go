@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"verifyd/natsconf"
@@ -19,7 +20,10 @@ const overdueBy = 30 * time.Second
 
 // meter is the actor that measures the whole service's backlog, and reschedules what JetStream has
 // forgotten. Every dispatcher process shows the same figures.
-type meter struct{ d *Dispatcher }
+type meter struct {
+	d       *shared
+	backlog atomic.Pointer[fleet.Backlog] // as it was measured last
+}
 
 // String names the actor in the supervisor's log.
 func (m *meter) String() string { return "dispatcher meter" }
@@ -84,7 +88,7 @@ func (m *meter) measureOnce(ctx context.Context) {
 		age = max(m.d.c.Now().Sub(b.Oldest), 0)
 	}
 	m.d.metrics.oldest.Set(age.Seconds())
-	m.d.backlog.Store(&fleet.Backlog{
+	m.backlog.Store(&fleet.Backlog{
 		At: m.d.now(), Waiting: b.Waiting, Given: b.Given, Scheduled: b.Scheduled, Oldest: b.Oldest,
 	})
 }

@@ -6,6 +6,8 @@ import (
 
 	"verifyd/natsconf/natstest"
 	"verifyd/sessions"
+	"verifyd/sessions/facts"
+	"verifyd/sessions/failure"
 	"verifyd/sessions/pauses"
 )
 
@@ -42,9 +44,9 @@ func TestPausesDoNotOutlastAnOutcome(t *testing.T) {
 	stop := h.dispatch(t, config)
 	other := h.receive(t, "127.0.0.1", status(204))
 	h.until(t, h.complete(t, "https://"+other.Listener.Addr().String(), "u", verified).ID,
-		sessions.DeliveryDelivered)
+		facts.DeliveryDelivered)
 	for _, c := range waiting { // 71 hours and a quarter after its completion, of 72
-		if v := h.until(t, c.ID, sessions.DeliveryDue); len(v.Delivery.Attempts) != 0 {
+		if v := h.until(t, c.ID, facts.DeliveryDue); len(v.Delivery.Attempts) != 0 {
 			t.Errorf("ended before the last call: %+v", v.Delivery)
 		}
 	}
@@ -54,8 +56,8 @@ func TestPausesDoNotOutlastAnOutcome(t *testing.T) {
 			stop()
 			h.dispatch(t, config)
 		}
-		v := h.until(t, c.ID, sessions.DeliveryUndeliverable)
-		if end := v.Delivery.Attempts[len(v.Delivery.Attempts)-1].Result; end.Class != sessions.ClassPaused {
+		v := h.until(t, c.ID, facts.DeliveryUndeliverable)
+		if end := v.Delivery.Attempts[len(v.Delivery.Attempts)-1].Result; end.Class != failure.Paused {
 			t.Errorf("ended as %+v", end)
 		}
 	}

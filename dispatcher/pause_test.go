@@ -10,6 +10,7 @@ import (
 
 	"verifyd/natsconf/natstest"
 	"verifyd/sessions"
+	"verifyd/sessions/facts"
 	"verifyd/sessions/pauses"
 )
 
@@ -62,7 +63,7 @@ func TestPausedHostGetsNothing(t *testing.T) {
 			return gauge(t, registry, "verifyd_deliveries_held") >= 64
 		})
 		h.until(t, h.complete(t, "https://"+other.Listener.Addr().String(), "u", verified).ID,
-			sessions.DeliveryDelivered)
+			facts.DeliveryDelivered)
 		// the other host's may be let go of just now
 		if held := gauge(t, registry, "verifyd_deliveries_held"); held > 65 {
 			t.Errorf("%v deliveries to the paused host are held", held)
@@ -79,7 +80,7 @@ func TestPausedHostGetsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, id := range ids {
-		h.until(t, id, sessions.DeliveryDelivered)
+		h.until(t, id, facts.DeliveryDelivered)
 	}
 	if len(r.got) != n {
 		t.Errorf("%d POSTs for %d sessions", len(r.got), n)
@@ -97,7 +98,7 @@ func TestPauseWithinABurst(t *testing.T) {
 	config.Pauses = mirror
 	h.dispatch(t, config)
 	address := "https://" + r.Listener.Addr().String()
-	h.until(t, h.complete(t, address, "u", verified).ID, sessions.DeliveryDelivered)
+	h.until(t, h.complete(t, address, "u", verified).ID, facts.DeliveryDelivered)
 	if _, err := operator.Begin(t.Context(), r.Listener.Addr().String(), "olga", "", time.Hour); err != nil {
 		t.Fatal(err)
 	}
@@ -109,12 +110,12 @@ func TestPauseWithinABurst(t *testing.T) {
 	// A word to another host, which goes the same way and later, comes through.
 	other := h.receive(t, "127.0.0.1", status(204))
 	h.until(t, h.complete(t, "https://"+other.Listener.Addr().String(), "u", verified).ID,
-		sessions.DeliveryDelivered)
+		facts.DeliveryDelivered)
 	if len(r.got) != 1 {
 		t.Errorf("%d POSTs, the pause began after the first", len(r.got))
 	}
 	h.offset.Add(int64(time.Hour)) // longer than what was not sent is tried
-	v := h.until(t, id, sessions.DeliveryDelivered)
+	v := h.until(t, id, facts.DeliveryDelivered)
 	if len(v.Delivery.Attempts) != 1 || len(r.got) != 2 {
 		t.Errorf("%d attempts, %d POSTs", len(v.Delivery.Attempts), len(r.got))
 	}
@@ -167,10 +168,10 @@ func TestPauseTakesNoRetryTime(t *testing.T) {
 	natstest.Await(t, "a try after the pause", func() bool {
 		return counter(t, registry, "verifyd_delivery_not_sent_total") >= 1
 	})
-	if v, err := h.store.Read(t.Context(), id); err != nil || v.Delivery.State != sessions.DeliveryDue ||
+	if v, err := h.store.Read(t.Context(), id); err != nil || v.Delivery.State != facts.DeliveryDue ||
 		len(v.Delivery.Attempts) != 0 {
 		t.Errorf("after the first try: %s, %d attempts, %v", v.Delivery.State, len(v.Delivery.Attempts), err)
 	}
 	h.offset.Add(int64(15 * time.Minute))
-	h.until(t, id, sessions.DeliveryUndeliverable)
+	h.until(t, id, facts.DeliveryUndeliverable)
 }

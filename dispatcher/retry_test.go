@@ -14,7 +14,10 @@ import (
 
 	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/topology"
 	"verifyd/sessions"
+	"verifyd/sessions/facts"
+	"verifyd/sessions/lists"
 )
 
 // comeBack runs a receiver that was closed again, on the same address.
@@ -32,7 +35,7 @@ func comeBack(t *testing.T, r *receiver) {
 }
 
 // untilBacklog waits for the backlog to be as wanted.
-func (h *fixture) untilBacklog(t *testing.T, wanted func(sessions.Backlog) bool) (b sessions.Backlog) {
+func (h *fixture) untilBacklog(t *testing.T, wanted func(lists.Backlog) bool) (b lists.Backlog) {
 	t.Helper()
 	defer func() {
 		if t.Failed() {
@@ -49,9 +52,9 @@ func (h *fixture) untilBacklog(t *testing.T, wanted func(sessions.Backlog) bool)
 	return b
 }
 
-func scheduled(b sessions.Backlog) bool { return b.Scheduled == 1 && b.Waiting+b.Given == 0 }
+func scheduled(b lists.Backlog) bool { return b.Scheduled == 1 && b.Waiting+b.Given == 0 }
 
-func nothing(b sessions.Backlog) bool { return b == sessions.Backlog{} }
+func nothing(b lists.Backlog) bool { return b == lists.Backlog{} }
 
 // A long pause burdens no consumer, and outlives dispatcher and server: when its time has come, whoever is
 // there tries again.
@@ -77,7 +80,7 @@ func TestLongPauseSurvivesARestart(t *testing.T) {
 	h.open(t, conn)
 	comeBack(t, r)
 	h.dispatch(t, h.config())
-	v := h.until(t, c.ID, sessions.DeliveryDelivered)
+	v := h.until(t, c.ID, facts.DeliveryDelivered)
 	if n := r.count(c.ID); n != 1 || len(v.Delivery.Attempts) != 1 {
 		t.Errorf("%d POSTs, %d claims", n, len(v.Delivery.Attempts))
 	}
@@ -96,7 +99,7 @@ func TestSchedulesCarryTheirDelivery(t *testing.T) {
 	h.dispatch(t, config)
 	c := h.complete(t, r.URL, "u", verified)
 	first := h.schedule(t, c.ID)
-	v := h.until(t, c.ID, sessions.DeliveryUndeliverable)
+	v := h.until(t, c.ID, facts.DeliveryUndeliverable)
 	if took := v.Delivery.Attempts[0].Result.At.Sub(c.CompletedAt); took < config.RetryFor ||
 		took > 3*config.RetryFor {
 		t.Errorf("given up after %s, want %s", took, config.RetryFor)
@@ -115,19 +118,19 @@ func TestSchedulesCarryTheirDelivery(t *testing.T) {
 		t.Errorf("retry of what was asked for: %+v", again)
 	}
 	comeBack(t, r)
-	v = h.until(t, c.ID, sessions.DeliveryDelivered)
+	v = h.until(t, c.ID, facts.DeliveryDelivered)
 	if n := r.count(c.ID); n != 1 || len(v.Delivery.Attempts) != 2 {
 		t.Errorf("%d POSTs, %d claims", n, len(v.Delivery.Attempts))
 	}
 }
 
 // schedule waits for the schedule of a session, which is there for its second alone, and reads it.
-func (h *fixture) schedule(t *testing.T, id sessions.ID) sessions.Retry {
+func (h *fixture) schedule(t *testing.T, id sessions.ID) facts.Retry {
 	t.Helper()
 	var m *jetstream.RawStreamMsg
 	natstest.Await(t, "a schedule", func() bool {
 		var err error
-		if m, err = h.conn.Last(t.Context(), natsconf.StreamRetries, "schedule."+string(id)); err != nil &&
+		if m, err = h.conn.Last(t.Context(), topology.StreamRetries, "schedule."+string(id)); err != nil &&
 			!errors.Is(err, natsconf.ErrNotFound) {
 			t.Fatal(err)
 		}
@@ -148,8 +151,8 @@ func TestRetriesAreHints(t *testing.T) {
 	r := h.receive(t, "127.0.0.1", status(http.StatusNoContent))
 	h.dispatch(t, h.config())
 	c := h.complete(t, r.URL, "u", verified)
-	h.until(t, c.ID, sessions.DeliveryDelivered)
-	if err := h.store.Schedule(t.Context(), sessions.Retry{
+	h.until(t, c.ID, facts.DeliveryDelivered)
+	if err := h.store.Schedule(t.Context(), facts.Retry{
 		Session: c.ID, Tries: 1, Since: c.CompletedAt, At: time.Now(),
 	}); err != nil {
 		t.Fatal(err)
@@ -161,7 +164,7 @@ func TestRetriesAreHints(t *testing.T) {
 
 	gone := h.receive(t, alone(), status(http.StatusNoContent))
 	gone.Close()
-	if err := h.conn.JS.DeleteStream(t.Context(), natsconf.StreamRetries); err != nil {
+	if err := h.conn.JS.DeleteStream(t.Context(), topology.StreamRetries); err != nil {
 		t.Fatal(err)
 	}
 	config := h.config()
@@ -169,7 +172,7 @@ func TestRetriesAreHints(t *testing.T) {
 	h.dispatch(t, config)
 	d := h.complete(t, gone.URL, "u", verified)
 	comeBack(t, gone)
-	h.until(t, d.ID, sessions.DeliveryDelivered)
+	h.until(t, d.ID, facts.DeliveryDelivered)
 }
 
 // The acknowledgement of a claim is lost, the claim is stored: its owner knows that it sent nothing, gives
@@ -186,9 +189,9 @@ func TestClaimWhoseAcknowledgementWasLostIsReleased(t *testing.T) {
 	h.dispatch(t, config)
 	log.wait(t, "a delivery has to wait")
 	natstest.Serve(t, h.completions) // takes the claim that waited there
-	v := h.until(t, c.ID, sessions.DeliveryDelivered)
+	v := h.until(t, c.ID, facts.DeliveryDelivered)
 	a := v.Delivery.Attempts
-	if len(a) != 2 || a[0].Result.Verdict != sessions.VerdictReleased || r.count(c.ID) != 1 {
+	if len(a) != 2 || a[0].Result.Verdict != facts.VerdictReleased || r.count(c.ID) != 1 {
 		t.Errorf("%d POSTs, attempts = %+v", r.count(c.ID), a)
 	}
 }

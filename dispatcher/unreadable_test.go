@@ -11,7 +11,11 @@ import (
 
 	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/topology"
 	"verifyd/sessions"
+	"verifyd/sessions/facts"
+	"verifyd/sessions/failure"
+	"verifyd/sessions/store"
 )
 
 // planted has a server's answer stored on a subject of a stream, as whoever may ask the server for anything
@@ -58,18 +62,18 @@ func (h *fixture) soon(t *testing.T, otherwise string, holds func() bool) {
 func (h *fixture) telling(t *testing.T) *atomic.Int64 {
 	t.Helper()
 	var told atomic.Int64
-	h.store = sessions.NewStore(sessions.Config{
-		Conn: h.conn, Key: h.key, Completions: h.completions, OnUnreadable: func(*sessions.UnreadableError) {
+	h.store = store.New(store.Config{
+		Conn: h.conn, Key: h.key, Completions: h.completions, OnUnreadable: func(*facts.UnreadableError) {
 			told.Add(1)
 		},
-		Pending: natstest.Writer(t, h.conn, natsconf.BucketStream(natsconf.BucketSessions)),
-		Retries: natstest.Writer(t, h.conn, natsconf.StreamRetries),
+		Pending: natstest.Writer(t, h.conn, topology.BucketStream(topology.BucketSessions)),
+		Retries: natstest.Writer(t, h.conn, topology.StreamRetries),
 	})
 	return &told
 }
 
 // leftTo counts what a consumer has still to do.
-func (h *fixture) leftTo(t *testing.T, c natsconf.ConsumerAsset) uint64 {
+func (h *fixture) leftTo(t *testing.T, c topology.Consumer) uint64 {
 	t.Helper()
 	state, err := h.conn.ConsumerState(t.Context(), c.Stream, c.Config.Durable)
 	if err != nil {
@@ -90,15 +94,15 @@ func TestUnreadableMessagesAreLetGo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.planted(t, natsconf.StreamCompletions, "completion."+string(s.ID))
-	h.planted(t, natsconf.StreamCompletions, "completion.nobody")
+	h.planted(t, topology.StreamCompletions, "completion."+string(s.ID))
+	h.planted(t, topology.StreamCompletions, "completion.nobody")
 	c := h.config()
 	c.UnreadablePause = 50 * time.Millisecond
 	h.dispatch(t, c)
 	other := h.complete(t, r.URL, "u", verified)
-	h.until(t, other.ID, sessions.DeliveryDelivered)
-	h.planted(t, natsconf.StreamCompletions, "resend."+string(other.ID)+".2")
-	consumer := natsconf.DispatcherConsumers()[0]
+	h.until(t, other.ID, facts.DeliveryDelivered)
+	h.planted(t, topology.StreamCompletions, "resend."+string(other.ID)+".2")
+	consumer := topology.DispatcherConsumers()[0]
 	h.soon(t, "the consumer gives it out for ever", func() bool {
 		return h.leftTo(t, consumer) == 0 && told.Load() >= 3*3
 	})
@@ -116,13 +120,13 @@ func TestUnreadableClaimIsNeverSent(t *testing.T) {
 	h := start(t)
 	r := h.receive(t, "127.0.0.1", status(204))
 	c := h.complete(t, r.URL, "u", verified)
-	h.planted(t, natsconf.StreamCompletions, "claim."+string(c.ID)+".1")
+	h.planted(t, topology.StreamCompletions, "claim."+string(c.ID)+".1")
 	h.dispatch(t, h.config())
 	h.soon(t, "it is not settled", func() bool {
-		return h.sequence(t, natsconf.StreamCompletions, "result."+string(c.ID)+".1") > 0
+		return h.sequence(t, topology.StreamCompletions, "result."+string(c.ID)+".1") > 0
 	})
-	v := h.until(t, c.ID, sessions.DeliveryUnknown)
-	if a := v.Delivery.Attempts[0]; a.Presumed || a.Result.Class != sessions.ClassUnreadable ||
+	v := h.until(t, c.ID, facts.DeliveryUnknown)
+	if a := v.Delivery.Attempts[0]; a.Presumed || a.Result.Class != failure.Unreadable ||
 		a.Result.By == "" {
 		t.Errorf("%+v", a)
 	}
@@ -132,7 +136,7 @@ func TestUnreadableClaimIsNeverSent(t *testing.T) {
 	if _, err := h.store.Resend(t.Context(), c.ID, "operator"); err != nil {
 		t.Fatal(err)
 	}
-	h.until(t, c.ID, sessions.DeliveryDelivered)
+	h.until(t, c.ID, facts.DeliveryDelivered)
 	if n := r.count(c.ID); n != 1 {
 		t.Errorf("%d POSTs", n)
 	}
@@ -143,11 +147,11 @@ func TestUnreadableClaimUnderAtLeastOnce(t *testing.T) {
 	h := start(t)
 	r := h.receive(t, "127.0.0.1", status(204))
 	c := h.complete(t, r.URL, "u", verified)
-	h.planted(t, natsconf.StreamCompletions, "claim."+string(c.ID)+".1")
+	h.planted(t, topology.StreamCompletions, "claim."+string(c.ID)+".1")
 	config := h.config()
 	config.DefaultPolicy = sessions.PolicyAtLeastOnce
 	h.dispatch(t, config)
-	if v := h.until(t, c.ID, sessions.DeliveryDelivered); len(v.Delivery.Attempts) != 2 {
+	if v := h.until(t, c.ID, facts.DeliveryDelivered); len(v.Delivery.Attempts) != 2 {
 		t.Errorf("%+v", v.Delivery)
 	}
 	if n := r.count(c.ID); n != 1 {
@@ -168,11 +172,11 @@ func TestUnreadableClaimBehindTheEndReopensNothing(t *testing.T) {
 			config := h.config()
 			config.DefaultPolicy = policy
 			h.dispatch(t, config)
-			h.until(t, c.ID, sessions.DeliveryDelivered)
-			h.planted(t, natsconf.StreamCompletions, "claim."+string(c.ID)+".2")
-			h.planted(t, natsconf.StreamRetries, "retry."+string(c.ID))
+			h.until(t, c.ID, facts.DeliveryDelivered)
+			h.planted(t, topology.StreamCompletions, "claim."+string(c.ID)+".2")
+			h.planted(t, topology.StreamRetries, "retry."+string(c.ID))
 			h.untilBacklog(t, nothing)
-			if v := h.until(t, c.ID, sessions.DeliveryDelivered); r.count(c.ID) != 1 ||
+			if v := h.until(t, c.ID, facts.DeliveryDelivered); r.count(c.ID) != 1 ||
 				len(v.Delivery.Attempts) != 1 {
 				t.Errorf("%d POSTs, %+v", r.count(c.ID), v.Delivery)
 			}
@@ -180,18 +184,18 @@ func TestUnreadableClaimBehindTheEndReopensNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			h.soon(t, "it is not settled", func() bool {
-				return h.sequence(t, natsconf.StreamCompletions, "result."+string(c.ID)+".2") > 0
+				return h.sequence(t, topology.StreamCompletions, "result."+string(c.ID)+".2") > 0
 			})
 			if policy == sessions.PolicyOnce {
 				h.untilBacklog(t, nothing)
-				if h.until(t, c.ID, sessions.DeliveryUnknown); r.count(c.ID) != 1 {
+				if h.until(t, c.ID, facts.DeliveryUnknown); r.count(c.ID) != 1 {
 					t.Errorf("%d POSTs", r.count(c.ID))
 				}
 				if _, err := h.store.Resend(t.Context(), c.ID, "operator"); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if v := h.until(t, c.ID, sessions.DeliveryDelivered); r.count(c.ID) != 2 ||
+			if v := h.until(t, c.ID, facts.DeliveryDelivered); r.count(c.ID) != 2 ||
 				len(v.Delivery.Attempts) != 3 {
 				t.Errorf("%d POSTs, %+v", r.count(c.ID), v.Delivery)
 			}
@@ -209,12 +213,12 @@ func TestUnreadableResultIsNotSentAgain(t *testing.T) {
 			h := start(t)
 			r := h.receive(t, "127.0.0.1", status(204))
 			c := h.complete(t, r.URL, "u", verified)
-			h.planted(t, natsconf.StreamCompletions, "result."+string(c.ID)+".1")
+			h.planted(t, topology.StreamCompletions, "result."+string(c.ID)+".1")
 			config := h.config()
 			config.DefaultPolicy = policy
 			h.dispatch(t, config)
-			h.until(t, c.ID, sessions.DeliveryUnknown)
-			consumer := natsconf.DispatcherConsumers()[0]
+			h.until(t, c.ID, facts.DeliveryUnknown)
+			consumer := topology.DispatcherConsumers()[0]
 			h.soon(t, "it is not let go of", func() bool { return h.leftTo(t, consumer) == 0 })
 			if n := r.count(c.ID); n != 1 {
 				t.Errorf("%d POSTs", n)
@@ -226,7 +230,7 @@ func TestUnreadableResultIsNotSentAgain(t *testing.T) {
 // acknowledge acknowledges one completion, as a dispatcher does once its hint is stored.
 func (h *fixture) acknowledge(t *testing.T) {
 	t.Helper()
-	first, err := h.conn.JS.Consumer(t.Context(), natsconf.StreamCompletions, natsconf.ConsumerDispatcher)
+	first, err := h.conn.JS.Consumer(t.Context(), topology.StreamCompletions, topology.ConsumerDispatcher)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -249,11 +253,11 @@ func TestUnreadableScheduleGivesNoMoreTime(t *testing.T) {
 	c := h.complete(t, r.URL, "u", verified)
 	h.acknowledge(t)
 	subject := "schedule." + string(c.ID)
-	h.planted(t, natsconf.StreamRetries, subject)
-	planted := h.sequence(t, natsconf.StreamRetries, subject)
+	h.planted(t, topology.StreamRetries, subject)
+	planted := h.sequence(t, topology.StreamRetries, subject)
 	h.dispatch(t, h.config())
 	h.soon(t, "it is not stored anew", func() bool {
-		return h.sequence(t, natsconf.StreamRetries, subject) > planted
+		return h.sequence(t, topology.StreamRetries, subject) > planted
 	})
 	if again := h.schedule(t, c.ID); !again.Since.Equal(c.CompletedAt) {
 		t.Errorf("%+v, completed at %s", again, c.CompletedAt)
@@ -270,7 +274,7 @@ func TestUnreadableHintLosesNoDelivery(t *testing.T) {
 			r := h.receive(t, "127.0.0.1", status(204))
 			c := h.complete(t, r.URL, "u", verified)
 			h.acknowledge(t)
-			if err := h.store.Schedule(t.Context(), sessions.Retry{
+			if err := h.store.Schedule(t.Context(), facts.Retry{
 				Session: c.ID, Tries: 1, Since: c.CompletedAt, At: time.Now().Add(time.Hour),
 			}); err != nil {
 				t.Fatal(err)
@@ -282,10 +286,10 @@ func TestUnreadableHintLosesNoDelivery(t *testing.T) {
 					t.Fatal(err)
 				}
 			} else {
-				h.planted(t, natsconf.StreamRetries, subject+string(c.ID))
+				h.planted(t, topology.StreamRetries, subject+string(c.ID))
 			}
 			h.dispatch(t, h.config())
-			h.until(t, c.ID, sessions.DeliveryDelivered)
+			h.until(t, c.ID, facts.DeliveryDelivered)
 			if n := r.count(c.ID); n != 1 {
 				t.Errorf("%d POSTs", n)
 			}

@@ -11,22 +11,24 @@ import (
 
 	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/topology"
 )
 
 // Two entries change together or not at all.
 func TestBatchIsAllOrNothing(t *testing.T) {
+	t.Parallel()
 	conn := natstest.Start(t)
-	stream := natsconf.BucketStream(natsconf.BucketKeys)
+	stream := topology.BucketStream(topology.BucketKeys)
 	msg := func(entry, data string, after uint64) *nats.Msg {
 		return &nats.Msg{
-			Subject: natsconf.BucketSubject(natsconf.BucketKeys, entry), Data: []byte(data),
+			Subject: topology.BucketSubject(topology.BucketKeys, entry), Data: []byte(data),
 			Header: nats.Header{jetstream.ExpectedLastSubjSeqHeader: {fmt.Sprint(after)}},
 		}
 	}
 	if err := conn.PublishBatch(t.Context(), stream, msg("a", "1", 0), msg("b", "1", 0)); err != nil {
 		t.Fatal(err)
 	}
-	a, err := conn.Last(t.Context(), stream, natsconf.BucketSubject(natsconf.BucketKeys, "a"))
+	a, err := conn.Last(t.Context(), stream, topology.BucketSubject(topology.BucketKeys, "a"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +38,7 @@ func TestBatchIsAllOrNothing(t *testing.T) {
 		t.Errorf("a batch with a conflict: %v", err)
 	}
 	if _, err := conn.Last(t.Context(), stream,
-		natsconf.BucketSubject(natsconf.BucketKeys, "c")); !errors.Is(err, natsconf.ErrNotFound) {
+		topology.BucketSubject(topology.BucketKeys, "c")); !errors.Is(err, natsconf.ErrNotFound) {
 		t.Errorf("the other message of a refused batch: %v", err)
 	}
 	if err := conn.PublishBatch(t.Context(), stream, msg("c", "1", 0),
@@ -44,7 +46,7 @@ func TestBatchIsAllOrNothing(t *testing.T) {
 		t.Errorf("a batch that fits: %v", err)
 	}
 	for entry, want := range map[string]string{"a": "2", "b": "1", "c": "1"} {
-		m, err := conn.Last(t.Context(), stream, natsconf.BucketSubject(natsconf.BucketKeys, entry))
+		m, err := conn.Last(t.Context(), stream, topology.BucketSubject(topology.BucketKeys, entry))
 		if err != nil || string(m.Data) != want {
 			t.Errorf("%s: %v, %v", entry, m, err)
 		}

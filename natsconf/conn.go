@@ -11,14 +11,27 @@ import (
 	"sync"
 	"time"
 
+	"verifyd/natsconf/permission"
+
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rs/zerolog"
 )
 
+// Server is a NATS server of this process, whose store may fail under it.
+type Server interface {
+	nats.InProcessConnProvider
+	// Credential returns whom the server lets in.
+	Credential() (user, password string)
+	// Failure returns why the store is not to be used, or nil.
+	Failure() error
+	// Abandoned returns a channel that is closed when the store has failed for good.
+	Abandoned() <-chan struct{}
+}
+
 // ConnectOptions configure how to reach JetStream: an embedded server, or a URL.
 type ConnectOptions struct {
-	Embedded  *Embedded      // the embedded server of this process; URL is ignored
+	Embedded  Server         // the server of this process; URL is ignored
 	URL       string         // nats:// or tls://, several separated by commas
 	CredsFile string         // NATS credentials file, or the seed of an nkey, for an external server
 	User      string         // or a user and password, as the embedded server's endpoint file has them
@@ -40,26 +53,21 @@ const (
 
 // Conn is a connection to JetStream that comes back by itself for ever.
 type Conn struct {
+	*Reader
+
 	NC *nats.Conn
 	JS jetstream.JetStream
 
-	metrics  *metrics
-	embedded *Embedded // the server's actor, where it is of this process
-
-	mu      sync.Mutex
-	streams map[string]jetstream.Stream
-	back    chan struct{} // closed at the next reconnect
-	lost    time.Time     // since when the connection is gone; zero while it stands
-	closed  chan struct{}
+	mu     sync.Mutex
+	back   chan struct{} // closed at the next reconnect
+	lost   time.Time     // since when the connection is gone; zero while it stands
+	closed chan struct{}
 }
 
 // Connect dials. The first connection is tried until ctx ends; afterwards the connection comes back by
 // itself.
 func Connect(ctx context.Context, o ConnectOptions) (*Conn, error) {
-	c := &Conn{
-		metrics: newMetrics(), embedded: o.Embedded, streams: map[string]jetstream.Stream{},
-		back: make(chan struct{}), closed: make(chan struct{}),
-	}
+	c := &Conn{back: make(chan struct{}), closed: make(chan struct{})}
 	credential, err := endpointOptions(o)
 	if err != nil {
 		return nil, err
@@ -90,6 +98,9 @@ func Connect(ctx context.Context, o ConnectOptions) (*Conn, error) {
 		return nil, fmt.Errorf("set up JetStream: %w", err)
 	}
 	c.JS = js
+	c.Reader = &Reader{
+		js: js, metrics: newMetrics(), embedded: o.Embedded, streams: map[string]jetstream.Stream{},
+	}
 	return c, nil
 }
 
@@ -129,8 +140,7 @@ func (c *Conn) options(o ConnectOptions) []nats.Option {
 
 func endpointOptions(o ConnectOptions) ([]nats.Option, error) {
 	if e := o.Embedded; e != nil {
-		return []nats.Option{nats.InProcessServer(e), nats.UserInfo(e.endpoint.User, e.endpoint.Password)},
-			nil
+		return []nats.Option{nats.InProcessServer(e), nats.UserInfo(e.Credential())}, nil
 	}
 	var opts []nats.Option
 	user := userOfURL(o.URL)
@@ -145,7 +155,7 @@ func endpointOptions(o ConnectOptions) ([]nats.Option, error) {
 		user, opts = o.User, append(opts, nats.UserInfo(o.User, o.Password))
 	}
 	if isToken(user) {
-		opts = append(opts, nats.CustomInboxPrefix(inboxOf(user)))
+		opts = append(opts, nats.CustomInboxPrefix(permission.InboxOf(user)))
 	}
 	if strings.Contains(o.URL, "tls://") {
 		opts = append(opts, nats.Secure(&tls.Config{MinVersion: tls.VersionTLS12, RootCAs: o.RootCAs}))
@@ -195,60 +205,6 @@ func (c *Conn) announceBack() {
 	c.lost = time.Time{}
 	close(c.back)
 	c.back = make(chan struct{})
-}
-
-// Last reads the newest message on a subject from the stream's leader, so that it sees every acknowledged
-// write. Its errors are ErrNotFound and ErrUnavailable.
-func (c *Conn) Last(ctx context.Context, stream, subject string) (_ *jetstream.RawStreamMsg, err error) {
-	defer func() { err = c.answered(stream, err) }()
-	ctx, cancel := context.WithTimeout(ctx, ackTimeout)
-	defer cancel()
-	s, err := c.stream(ctx, stream)
-	if err != nil {
-		return nil, err
-	}
-	m, err := s.GetLastMsgForSubject(ctx, subject)
-	switch {
-	case err == nil:
-		return m, nil
-	case errors.Is(err, jetstream.ErrMsgNotFound):
-		return nil, ErrNotFound
-	default:
-		return nil, fmt.Errorf("read from %s: %w: %w", stream, ErrUnavailable, err)
-	}
-}
-
-// answered counts a failed read. Where the embedded store has failed, every read has: the server may have
-// answered from its memory what is not on disk.
-func (c *Conn) answered(stream string, err error) error {
-	if failure := c.Failure(); failure != nil {
-		err = fmt.Errorf("read from %s: %w", stream, failure)
-	}
-	if err != nil {
-		c.metrics.failed(stream, opRead, err)
-	}
-	return err
-}
-
-// stream returns a handle, asking the server only the first time.
-func (c *Conn) stream(ctx context.Context, name string) (jetstream.Stream, error) {
-	if err := c.Failure(); err != nil {
-		return nil, fmt.Errorf("look up stream %s: %w", name, err)
-	}
-	c.mu.Lock()
-	s := c.streams[name]
-	c.mu.Unlock()
-	if s != nil {
-		return s, nil
-	}
-	s, err := c.JS.Stream(ctx, name)
-	if err != nil {
-		return nil, fmt.Errorf("look up stream %s: %w: %w", name, ErrUnavailable, err)
-	}
-	c.mu.Lock()
-	c.streams[name] = s
-	c.mu.Unlock()
-	return s, nil
 }
 
 // Emit publishes without asking for an answer, for events that no promise depends on.

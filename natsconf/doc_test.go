@@ -8,14 +8,14 @@ import (
 	"testing"
 	"time"
 
-	"verifyd/natsconf"
+	"verifyd/natsconf/topology"
 )
 
 // The table of the package's doc comment is the topology: each asset, its subjects and its age, and nothing
 // else.
 func TestDocumentedTopology(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("doc.go")
+	text, err := os.ReadFile("topology/doc.go")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,13 +26,13 @@ func TestDocumentedTopology(t *testing.T) {
 			have = append(have, strings.Join(columns[:min(3, len(columns))], " | "))
 		}
 	}
-	topology := natsconf.NewTopology(natsconf.TopologyOptions{})
+	table := topology.New(topology.Options{})
 	var want []string
-	for _, s := range topology.Streams {
+	for _, s := range table.Streams {
 		want = append(want, fmt.Sprintf("%s | %s | %s", s.Name, strings.Join(s.Subjects, " "),
 			ageText(s.MaxAge)))
 	}
-	for _, c := range topology.Consumers {
+	for _, c := range table.Consumers {
 		want = append(want, fmt.Sprintf("%s | %s | –", c.Config.Durable,
 			strings.Join(c.Config.FilterSubjects, " ")))
 	}

@@ -21,6 +21,7 @@ import (
 
 	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/topology"
 )
 
 // external runs a NATS server that is not ours: TLS, and accounts proved by signed credentials.
@@ -106,6 +107,7 @@ func public(t *testing.T, k nkeys.KeyPair) string {
 }
 
 func TestExternalServerWithTLSAndCredentials(t *testing.T) {
+	t.Parallel()
 	url, creds, roots := external(t)
 	o := natsconf.ConnectOptions{URL: url, CredsFile: creds, RootCAs: roots, Log: zerolog.Nop()}
 	conn, err := natsconf.Connect(t.Context(), o)
@@ -114,7 +116,7 @@ func TestExternalServerWithTLSAndCredentials(t *testing.T) {
 	}
 	t.Cleanup(conn.Close)
 	natstest.Ensure(t, conn)
-	w := natstest.Writer(t, conn, natsconf.StreamCompletions)
+	w := natstest.Writer(t, conn, topology.StreamCompletions)
 	if _, err := w.Publish(t.Context(), &nats.Msg{Subject: "completion.a"}); err != nil {
 		t.Fatal(err)
 	}
@@ -131,6 +133,7 @@ func TestExternalServerWithTLSAndCredentials(t *testing.T) {
 
 // A wrong credential, or a file that is not there, is said at once; it will not get better by waiting.
 func TestLastingFaultsOfTheConnectionEndTheBoot(t *testing.T) {
+	t.Parallel()
 	url, creds, roots := external(t)
 	for name, o := range map[string]natsconf.ConnectOptions{
 		"no credential":       {URL: url, RootCAs: roots, Log: zerolog.Nop()},
@@ -150,6 +153,7 @@ func TestLastingFaultsOfTheConnectionEndTheBoot(t *testing.T) {
 
 // Nobody listens yet: tries go on until the boot's time is over, and the error does not show the password.
 func TestBootTriesAreBounded(t *testing.T) {
+	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -174,6 +178,7 @@ func TestBootTriesAreBounded(t *testing.T) {
 // A token in the URL stands where a user's name would, and is a secret: inboxes are named after users, and
 // are seen by whoever may listen.
 func TestTokenIsInNoSubject(t *testing.T) {
+	t.Parallel()
 	const token = "s3cr3t"
 	ns, err := server.NewServer(&server.Options{
 		Host: "127.0.0.1", Port: -1, Authorization: token, NoSigs: true, NoLog: true,

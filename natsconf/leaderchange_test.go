@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,6 +15,7 @@ import (
 
 	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/topology"
 )
 
 // holdGate is a gate that, once armed, lets one chunk of what clients say pass and holds the next one until
@@ -63,7 +65,7 @@ func TestBatchCutByALeaderChange(t *testing.T) {
 	trio := natstest.StartTrio(t)
 	conn := trio.Connect(t)
 	natstest.Ensure(t, conn)
-	stream := natsconf.BucketStream(natsconf.BucketKeys)
+	stream := topology.BucketStream(topology.BucketKeys)
 	for what, change := range map[string]func(leader string) (after func()){
 		"steps down": func(string) func() {
 			natstest.StepDown(t, conn, stream)
@@ -82,7 +84,7 @@ func TestBatchCutByALeaderChange(t *testing.T) {
 			batch := make([]*nats.Msg, 100)
 			for i := range batch {
 				batch[i] = &nats.Msg{
-					Subject: natsconf.BucketSubject(natsconf.BucketKeys, fmt.Sprintf("%s.%d", what[:2], i)),
+					Subject: topology.BucketSubject(topology.BucketKeys, fmt.Sprintf("%s.%d", what[:2], i)),
 					Data:    make([]byte, 2048),
 					Header:  nats.Header{jetstream.ExpectedLastSubjSeqHeader: {"0"}},
 				}
@@ -95,7 +97,7 @@ func TestBatchCutByALeaderChange(t *testing.T) {
 			if what == "steps down" { // what comes by that server goes to the new leader from here on
 				at := trio.Connect(t, third)
 				if err := natsconf.AtBoot(t.Context(), func(ctx context.Context) error {
-					_, err := at.JS.Publish(ctx, natsconf.BucketSubject(natsconf.BucketKeys, "probe"), nil)
+					_, err := at.JS.Publish(ctx, topology.BucketSubject(topology.BucketKeys, "probe"), nil)
 					return err
 				}, func(error) bool { return false }); err != nil {
 					t.Fatal(err)
@@ -162,11 +164,11 @@ func TestReadingWhileACopyIsBehind(t *testing.T) {
 	trio := natstest.StartTrio(t)
 	conn := trio.Connect(t)
 	natstest.Ensure(t, conn)
-	leader := natstest.Leader(t, conn, natsconf.StreamCompletions)
+	leader := natstest.Leader(t, conn, topology.StreamCompletions)
 	away := trio.Others(leader)[0]
 	reading := trio.Connect(t, leader)
 	trio.Kill(away)
-	w := natstest.Writer(t, reading, natsconf.StreamCompletions)
+	w := natstest.Writer(t, reading, topology.StreamCompletions)
 	var crowd sync.WaitGroup
 	for c := range 250 {
 		crowd.Go(func() {
@@ -181,19 +183,35 @@ func TestReadingWhileACopyIsBehind(t *testing.T) {
 	}
 	crowd.Wait()
 	trio.Start(t, away)
-	whole, refused := 0, 0
-	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); {
-		_, last, err := reading.Bounds(t.Context(), natsconf.StreamCompletions)
+	caughtUp := func() bool {
+		s, err := conn.JS.Stream(t.Context(), topology.StreamCompletions)
+		if err != nil || s.CachedInfo().Cluster == nil {
+			return false
+		}
+		return slices.ContainsFunc(s.CachedInfo().Cluster.Replicas, func(p *jetstream.PeerInfo) bool {
+			return p.Name == away && p.Current && !p.Offline && p.Lag == 0
+		})
+	}
+	const after = 100 // readings once it has everything, which it may not have stored yet
+	whole, refused, late := 0, 0, time.Now().Add(natstest.TestTimeout)
+	for left := after; left > 0; {
+		if time.Now().After(late) {
+			t.Fatalf("%s is behind, or nothing is read: %d readings, %d refused", away, whole, refused)
+		}
+		if left < after || caughtUp() {
+			left--
+		}
+		_, last, err := reading.Bounds(t.Context(), topology.StreamCompletions)
 		if err != nil {
 			t.Fatal(err)
 		}
 		n := 0
 		if whole%2 == 0 {
-			err = reading.Pages(t.Context(), natsconf.StreamCompletions, ">", last-2000, last,
+			err = reading.Pages(t.Context(), topology.StreamCompletions, ">", last-2000, last,
 				func(msgs []jetstream.Msg) error { n += len(msgs); return nil })
 		} else {
 			var msgs []jetstream.Msg
-			msgs, err = reading.Range(t.Context(), natsconf.StreamCompletions, ">", last-2000, last)
+			msgs, err = reading.Range(t.Context(), topology.StreamCompletions, ">", last-2000, last)
 			n = len(msgs)
 		}
 		switch {
@@ -206,7 +224,7 @@ func TestReadingWhileACopyIsBehind(t *testing.T) {
 		default:
 			whole++
 		}
-		newest, err := reading.Newest(t.Context(), natsconf.StreamCompletions,
+		newest, err := reading.Newest(t.Context(), topology.StreamCompletions,
 			fmt.Sprintf("resend.c%d.%d", whole%250, many/250-1))
 		switch {
 		case errors.Is(err, natsconf.ErrUnavailable):

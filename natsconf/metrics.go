@@ -66,23 +66,6 @@ func (c *Conn) Measure(r prometheus.Registerer) {
 	)
 }
 
-// Measure shows how full the store is, in a registry.
-func (g *StoreGauge) Measure(r prometheus.Registerer) {
-	r.MustRegister(
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "verifyd_store_used_bytes", Help: "Bytes that JetStream's store has used.",
-		}, func() float64 { return float64(g.used.Load()) }),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "verifyd_store_limit_bytes", Help: "Limit of JetStream's store; 0 where none is known.",
-		}, func() float64 { return float64(g.most.Load()) }),
-	)
-	if g.embedded != nil {
-		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "verifyd_store_free_bytes", Help: "Bytes left on the filesystem of the embedded store.",
-		}, func() float64 { return float64(g.free.Load()) }))
-	}
-}
-
 // kinds are the words for this package's kinds of failure. ErrNotFound is none.
 var kinds = []struct {
 	err  error

@@ -20,12 +20,15 @@ import (
 	"go.uber.org/goleak"
 
 	"verifyd/natsconf"
+	"verifyd/natsconf/embedded"
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/provision"
+	"verifyd/natsconf/topology"
 )
 
 func TestMain(m *testing.M) {
-	flag.Parse()
-	goleak.VerifyTestMain(m)
+	natstest.Parallel(8)
+	goleak.VerifyTestMain(natstest.Budget(m, 90*time.Second))
 }
 
 var update = flag.Bool("update", false, "write testdata anew")
@@ -37,7 +40,7 @@ func TestTopologyIsAsWritten(t *testing.T) {
 		fmt.Fprintf(&got, "# replicas: %d\n", replicas)
 		enc := json.NewEncoder(&got)
 		enc.SetIndent("", "  ")
-		if err := enc.Encode(natsconf.NewTopology(natsconf.TopologyOptions{
+		if err := enc.Encode(topology.New(topology.Options{
 			Replicas: replicas, Embedded: replicas == 1,
 		})); err != nil {
 			t.Fatal(err)
@@ -61,7 +64,7 @@ func TestTopologyIsAsWritten(t *testing.T) {
 
 func maxAge(t *testing.T, conn *natsconf.Conn) time.Duration {
 	t.Helper()
-	s, err := conn.JS.Stream(t.Context(), natsconf.StreamCompletions)
+	s, err := conn.JS.Stream(t.Context(), topology.StreamCompletions)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,9 +74,10 @@ func maxAge(t *testing.T, conn *natsconf.Conn) time.Duration {
 // Only who may update does, and says what it changed; what verifyd has no opinion on stays as the operator
 // has it.
 func TestEnsureIsHarmlessToRepeatAndUpdatesWhereAllowed(t *testing.T) {
+	t.Parallel()
 	conn := natstest.Start(t)
 	natstest.Ensure(t, conn)
-	s, err := conn.JS.Stream(t.Context(), natsconf.StreamCompletions)
+	s, err := conn.JS.Stream(t.Context(), topology.StreamCompletions)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,8 +88,8 @@ func TestEnsureIsHarmlessToRepeatAndUpdatesWhereAllowed(t *testing.T) {
 	}
 	o := natstest.Options(conn)
 	o.KeepResults = 100 * time.Hour
-	longer := natsconf.Ensurer{Conn: conn, Topology: natsconf.NewTopology(o)}
-	if err := longer.Ensure(t.Context()); err != nil || maxAge(t, conn) != natsconf.DefaultKeepResults {
+	longer := provision.Ensurer{Conn: conn, Topology: topology.New(o)}
+	if err := longer.Ensure(t.Context()); err != nil || maxAge(t, conn) != topology.DefaultKeepResults {
 		t.Errorf("without leave to update: %v, max age %s", err, maxAge(t, conn))
 	}
 	var changed []string
@@ -98,7 +102,7 @@ func TestEnsureIsHarmlessToRepeatAndUpdatesWhereAllowed(t *testing.T) {
 	if len(changed) != 5 || !strings.HasPrefix(changed[0], "stream COMPLETIONS max_age") {
 		t.Errorf("changed = %q", changed)
 	}
-	if s, err = conn.JS.Stream(t.Context(), natsconf.StreamCompletions); err != nil {
+	if s, err = conn.JS.Stream(t.Context(), topology.StreamCompletions); err != nil {
 		t.Fatal(err)
 	}
 	if c := s.CachedInfo().Config; c.Compression != jetstream.S2Compression || c.Metadata["owner"] != "ops" {
@@ -107,6 +111,7 @@ func TestEnsureIsHarmlessToRepeatAndUpdatesWhereAllowed(t *testing.T) {
 }
 
 func TestEnsureRefusesDriftByName(t *testing.T) {
+	t.Parallel()
 	conn := natstest.Start(t)
 	ctx := t.Context()
 	drifts := map[string]func(*jetstream.StreamConfig){
@@ -114,7 +119,7 @@ func TestEnsureRefusesDriftByName(t *testing.T) {
 		"subjects":     func(c *jetstream.StreamConfig) { c.Subjects = append(c.Subjects, "more.*") },
 	}
 	for field, change := range drifts {
-		s, err := conn.JS.Stream(ctx, natsconf.StreamUsage)
+		s, err := conn.JS.Stream(ctx, topology.StreamUsage)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -124,9 +129,9 @@ func TestEnsureRefusesDriftByName(t *testing.T) {
 		if _, err := conn.JS.UpdateStream(ctx, bad); err != nil {
 			t.Fatal(err)
 		}
-		err = natsconf.Ensurer{Conn: conn, Topology: natsconf.NewTopology(natstest.Options(conn)),
+		err = provision.Ensurer{Conn: conn, Topology: topology.New(natstest.Options(conn)),
 			Update: true}.EnsureAtBoot(ctx)
-		if drift, ok := errors.AsType[*natsconf.DriftError](err); !ok || drift.Field != field ||
+		if drift, ok := errors.AsType[*provision.DriftError](err); !ok || drift.Field != field ||
 			!strings.Contains(err.Error(), "USAGE") {
 			t.Errorf("drift of %s: err = %v", field, err)
 		}
@@ -139,8 +144,9 @@ func TestEnsureRefusesDriftByName(t *testing.T) {
 // The server does not answer, as it does after a failed disk: each publish ends as uncertain, and none waits
 // for another.
 func TestUnansweredPublishesEndOneByOne(t *testing.T) {
+	t.Parallel()
 	conn := natstest.Start(t)
-	if err := conn.JS.DeleteStream(t.Context(), natsconf.StreamEvents); err != nil {
+	if err := conn.JS.DeleteStream(t.Context(), topology.StreamEvents); err != nil {
 		t.Fatal(err)
 	}
 	// A subscriber that is no stream takes the message and never answers.
@@ -149,7 +155,7 @@ func TestUnansweredPublishesEndOneByOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = silent.Unsubscribe() }()
-	w := natsconf.NewWriter(conn, natsconf.StreamEvents)
+	w := natsconf.NewWriter(conn, topology.StreamEvents)
 	var wg sync.WaitGroup
 	for i := range 3 {
 		wg.Go(func() {
@@ -165,10 +171,11 @@ func TestUnansweredPublishesEndOneByOne(t *testing.T) {
 
 func TestDataDirectoryHasOneOwner(t *testing.T) {
 	natstest.NeedsEmbedded(t, "the lock of its data directory")
+	t.Parallel()
 	dir := t.TempDir()
 	_, stop := natstest.StartIn(t, dir)
-	_, err := natsconf.OpenEmbedded(natsconf.EmbeddedOptions{DataDir: dir, Log: zerolog.Nop()})
-	if !errors.Is(err, natsconf.ErrLocked) {
+	_, err := embedded.Open(embedded.Options{DataDir: dir, Log: zerolog.Nop()})
+	if !errors.Is(err, embedded.ErrLocked) {
 		t.Fatalf("second owner: %v, want ErrLocked", err)
 	}
 	stop()
@@ -177,13 +184,14 @@ func TestDataDirectoryHasOneOwner(t *testing.T) {
 
 func TestEndpointFileLetsOnlyItsReaderIn(t *testing.T) {
 	natstest.NeedsEmbedded(t, "the endpoint file in its data directory")
+	t.Parallel()
 	dir := t.TempDir()
 	natstest.StartIn(t, dir)
-	info, err := os.Stat(filepath.Join(dir, natsconf.EndpointFile))
+	info, err := os.Stat(filepath.Join(dir, embedded.EndpointFile))
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Fatalf("mode = %v, %v; want 0600", info.Mode(), err)
 	}
-	end, err := natsconf.ReadEndpoint(dir)
+	end, err := embedded.ReadEndpoint(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,7 +214,8 @@ func TestEndpointFileLetsOnlyItsReaderIn(t *testing.T) {
 
 // A restarted server keeps its port and takes back the connections it had, the in-process ones included.
 func TestConnectionsComeBackAfterTheServerRestarts(t *testing.T) {
-	e, err := natsconf.OpenEmbedded(natsconf.EmbeddedOptions{DataDir: t.TempDir(), Log: zerolog.Nop()})
+	t.Parallel()
+	e, err := embedded.Open(embedded.Options{DataDir: t.TempDir(), Log: zerolog.Nop()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,7 +228,7 @@ func TestConnectionsComeBackAfterTheServerRestarts(t *testing.T) {
 	}
 	t.Cleanup(conn.Close)
 	natstest.Ensure(t, conn)
-	w := natstest.Writer(t, conn, natsconf.StreamCompletions)
+	w := natstest.Writer(t, conn, topology.StreamCompletions)
 	if _, err := w.Publish(t.Context(), &nats.Msg{Subject: "completion.a", Data: []byte("1")}); err != nil {
 		t.Fatal(err)
 	}
@@ -235,15 +244,16 @@ func TestConnectionsComeBackAfterTheServerRestarts(t *testing.T) {
 		&nats.Msg{Subject: "completion.a", Data: []byte("2")}); !errors.Is(err, natsconf.ErrConflict) {
 		t.Errorf("after the restart: %v, want the first message's conflict", err)
 	}
-	m, err := conn.Last(t.Context(), natsconf.StreamCompletions, "completion.a")
+	m, err := conn.Last(t.Context(), topology.StreamCompletions, "completion.a")
 	if err != nil || string(m.Data) != "1" {
 		t.Errorf("last = %v, %v", m, err)
 	}
 }
 
 func TestLastSaysWhatIsNotThere(t *testing.T) {
+	t.Parallel()
 	conn := natstest.Start(t)
-	if _, err := conn.Last(t.Context(), natsconf.StreamCompletions, "completion.nobody"); !errors.Is(err,
+	if _, err := conn.Last(t.Context(), topology.StreamCompletions, "completion.nobody"); !errors.Is(err,
 		natsconf.ErrNotFound) {
 		t.Errorf("err = %v, want ErrNotFound", err)
 	}
@@ -252,8 +262,9 @@ func TestLastSaysWhatIsNotThere(t *testing.T) {
 // Many callers race for few subjects: the batches that carry a conflict fall back to single publishes, each
 // subject has one winner, every loser is told, and what was acknowledged is what is stored.
 func TestWriterGivesEachCallerItsOwnResult(t *testing.T) {
+	t.Parallel()
 	conn := natstest.Start(t)
-	w := natstest.Writer(t, conn, natsconf.StreamCompletions)
+	w := natstest.Writer(t, conn, topology.StreamCompletions)
 	const subjects, racers = 50, 12
 	var wg sync.WaitGroup
 	won := make([][racers]bool, subjects)
@@ -273,7 +284,7 @@ func TestWriterGivesEachCallerItsOwnResult(t *testing.T) {
 	}
 	wg.Wait()
 	for s := range subjects {
-		m, err := conn.Last(t.Context(), natsconf.StreamCompletions, fmt.Sprintf("completion.s%d", s))
+		m, err := conn.Last(t.Context(), topology.StreamCompletions, fmt.Sprintf("completion.s%d", s))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -286,8 +297,9 @@ func TestWriterGivesEachCallerItsOwnResult(t *testing.T) {
 }
 
 func TestWriterBatchesAreAcknowledgedAndStored(t *testing.T) {
+	t.Parallel()
 	conn := natstest.Start(t)
-	w := natsconf.NewWriter(conn, natsconf.StreamCompletions) // not yet served: all messages gather
+	w := natsconf.NewWriter(conn, topology.StreamCompletions) // not yet served: all messages gather
 	const n = 300
 	var wg sync.WaitGroup
 	for i := range n {
@@ -301,7 +313,7 @@ func TestWriterBatchesAreAcknowledgedAndStored(t *testing.T) {
 	}
 	natstest.Serve(t, w)
 	wg.Wait()
-	s, err := conn.JS.Stream(t.Context(), natsconf.StreamCompletions)
+	s, err := conn.JS.Stream(t.Context(), topology.StreamCompletions)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -311,8 +323,9 @@ func TestWriterBatchesAreAcknowledgedAndStored(t *testing.T) {
 }
 
 func TestCounterAcknowledgesTheNewTotal(t *testing.T) {
+	t.Parallel()
 	conn := natstest.Start(t)
-	w := natstest.Writer(t, conn, natsconf.StreamUsage)
+	w := natstest.Writer(t, conn, topology.StreamUsage)
 	seen := make([]bool, 101)
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -338,8 +351,9 @@ func TestCounterAcknowledgesTheNewTotal(t *testing.T) {
 }
 
 func TestPublishEndsWithItsContext(t *testing.T) {
+	t.Parallel()
 	conn := natstest.Start(t)
-	w := natsconf.NewWriter(conn, natsconf.StreamCompletions) // nobody serves it
+	w := natsconf.NewWriter(conn, topology.StreamCompletions) // nobody serves it
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := w.Publish(ctx, &nats.Msg{Subject: "completion.x"}); !errors.Is(err, natsconf.ErrUncertain) {
@@ -348,7 +362,8 @@ func TestPublishEndsWithItsContext(t *testing.T) {
 }
 
 func TestFullStoreSaysSo(t *testing.T) {
-	e, err := natsconf.OpenEmbedded(natsconf.EmbeddedOptions{
+	t.Parallel()
+	e, err := embedded.Open(embedded.Options{
 		DataDir: t.TempDir(), StoreBytes: 64 << 10, Log: zerolog.Nop(),
 	})
 	if err != nil {
@@ -363,7 +378,7 @@ func TestFullStoreSaysSo(t *testing.T) {
 	}
 	t.Cleanup(conn.Close)
 	natstest.Ensure(t, conn)
-	w := natstest.Writer(t, conn, natsconf.StreamCompletions)
+	w := natstest.Writer(t, conn, topology.StreamCompletions)
 	for i := range 1000 {
 		_, err = w.Publish(t.Context(), &nats.Msg{
 			Subject: fmt.Sprintf("completion.%d", i), Data: make([]byte, 1024),

@@ -16,10 +16,14 @@ import (
 
 	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/permission"
+	"verifyd/natsconf/provision"
+	"verifyd/natsconf/serverconf"
+	"verifyd/natsconf/topology"
 )
 
 // refusals collects what the server refuses to a connection of its own.
-func refusals(t *testing.T, e natstest.External, role natsconf.Role) (*nats.Conn, <-chan string) {
+func refusals(t *testing.T, e natstest.External, role permission.Role) (*nats.Conn, <-chan string) {
 	t.Helper()
 	refused := make(chan string, 100)
 	option, err := nats.NkeyOptionFromSeed(e.Credential(role))
@@ -57,11 +61,12 @@ func asked(t *testing.T, nc *nats.Conn, refused <-chan string, do func() error) 
 }
 
 func TestEachRoleIsRefusedWhatIsNotItsOwn(t *testing.T) {
+	t.Parallel()
 	e := natstest.StartExternal(t)
-	natstest.Ensure(t, e.Connect(t, natsconf.RoleOperator))
+	natstest.Ensure(t, e.Connect(t, permission.RoleOperator))
 	const sid = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
-	forbidden := map[natsconf.Role][]string{
-		natsconf.RoleEdge: {
+	forbidden := map[permission.Role][]string{
+		permission.RoleEdge: {
 			"claim." + sid + ".1", "result." + sid + ".1", "schedule." + sid, "retry." + sid,
 			"$KV.operations.operator.a",
 			"$JS.API.CONSUMER.MSG.NEXT.COMPLETIONS.dispatcher",
@@ -71,17 +76,17 @@ func TestEachRoleIsRefusedWhatIsNotItsOwn(t *testing.T) {
 			"$JS.API.CONSUMER.MSG.NEXT.RETRIES.retries", "$JS.API.CONSUMER.CREATE.RETRIES.retries.retry.x",
 			"$JS.ACK.COMPLETIONS.dispatcher.1.1.1.1.1",
 		},
-		natsconf.RoleDispatcher: {
+		permission.RoleDispatcher: {
 			"$KV.sessions.acc_a." + sid, "completion." + sid, "resend." + sid + ".1",
 			"session.sign_in." + sid, "usage.acc_a.202611",
 			"retry." + sid, "audit.acc_a.1", "$KV.accounts.acc_a", "$KV.keys.a.b", "$KV.logins.session.a",
 			"$KV.key-uses.key_a",
 			"$KV.idempotency.acc_a.live.a", "$KV.identities.a", "$KV.operations.pause.a",
-			"$KV.operations.operator.a", natsconf.SubjectSpent, natsconf.SubjectFleet,
+			"$KV.operations.operator.a", topology.SubjectSpent, topology.SubjectFleet,
 			"$JS.API.STREAM.MSG.GET.KV_sessions", "$JS.API.STREAM.MSG.GET.KV_logins",
 			"$JS.API.CONSUMER.CREATE.KV_sessions.x.>",
 		},
-		natsconf.RoleMonitor: {
+		permission.RoleMonitor: {
 			"$KV.sessions.acc_a." + sid, "completion." + sid, "claim." + sid + ".1",
 			"$JS.API.STREAM.MSG.GET.COMPLETIONS",
 			"$JS.API.CONSUMER.CREATE.COMPLETIONS.x.>", "$JS.API.CONSUMER.MSG.NEXT.COMPLETIONS.dispatcher",
@@ -111,7 +116,7 @@ func TestEachRoleIsRefusedWhatIsNotItsOwn(t *testing.T) {
 			}
 		}
 	}
-	m, err := e.Connect(t, natsconf.RoleOperator).JS.Stream(t.Context(), natsconf.StreamCompletions)
+	m, err := e.Connect(t, permission.RoleOperator).JS.Stream(t.Context(), topology.StreamCompletions)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,10 +127,11 @@ func TestEachRoleIsRefusedWhatIsNotItsOwn(t *testing.T) {
 
 // Who asks itself may not answer at whatever subject its own question names: it could allow itself anything.
 func TestNobodyAllowsItselfMore(t *testing.T) {
+	t.Parallel()
 	e := natstest.StartExternal(t)
-	natstest.Ensure(t, e.Connect(t, natsconf.RoleOperator))
-	nc, refused := refusals(t, e, natsconf.RoleEdge)
-	sub, err := nc.SubscribeSync(natsconf.SubjectFleet)
+	natstest.Ensure(t, e.Connect(t, permission.RoleOperator))
+	nc, refused := refusals(t, e, permission.RoleEdge)
+	sub, err := nc.SubscribeSync(topology.SubjectFleet)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +139,7 @@ func TestNobodyAllowsItselfMore(t *testing.T) {
 		"claim.aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa.1", "$KV.operations.operator.a",
 		"$JS.API.STREAM.DELETE.KV_keys",
 	} {
-		if err := nc.PublishRequest(natsconf.SubjectFleet, s, nil); err != nil {
+		if err := nc.PublishRequest(topology.SubjectFleet, s, nil); err != nil {
 			t.Fatal(err)
 		}
 		m, err := sub.NextMsg(natstest.TestTimeout)
@@ -149,7 +155,7 @@ func TestNobodyAllowsItselfMore(t *testing.T) {
 // What each role needs is what the server grants it, and nobody has more than its own to write.
 func TestGrantsAreTheTables(t *testing.T) {
 	e := natstest.StartExternal(t)
-	for _, role := range natsconf.Roles() {
+	for _, role := range permission.Roles() {
 		conn := e.Connect(t, role)
 		g, err := conn.Grants(t.Context())
 		if err != nil {
@@ -161,31 +167,32 @@ func TestGrantsAreTheTables(t *testing.T) {
 		if x := g.Excess(role); len(x) > 0 {
 			t.Errorf("%s may also write %q", role, x)
 		}
-		if role != natsconf.RoleOperator && g.Account != natsconf.Account {
+		if role != permission.RoleOperator && g.Account != serverconf.Account {
 			t.Errorf("%s is in the account %q", role, g.Account)
 		}
 	}
-	g, err := e.Connect(t, natsconf.RoleEdge).Grants(t.Context())
+	g, err := e.Connect(t, permission.RoleEdge).Grants(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if l := g.Lacking(natsconf.RoleDispatcher); len(l) == 0 {
+	if l := g.Lacking(permission.RoleDispatcher); len(l) == 0 {
 		t.Error("an edge's credential lacks nothing that a dispatcher needs")
 	}
-	if g, err = e.Connect(t, natsconf.RoleOperator).Grants(t.Context()); err != nil {
+	if g, err = e.Connect(t, permission.RoleOperator).Grants(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if x := g.Excess(natsconf.RoleEdge); len(x) != 3 {
+	if x := g.Excess(permission.RoleEdge); len(x) != 3 {
 		t.Errorf("an edge with the operator's credential may also write %q, want claims, results and schedules", x)
 	}
 }
 
 // A credential that may make nothing waits for the operator's, and says so; a command does not wait.
 func TestTopologyIsTheOperators(t *testing.T) {
+	t.Parallel()
 	e := natstest.StartExternal(t)
-	table := natsconf.NewTopology(natsconf.TopologyOptions{})
-	edge := natsconf.Ensurer{Conn: e.Connect(t, natsconf.RoleEdge), Topology: table}
-	missing, ok := errors.AsType[*natsconf.MissingError](edge.EnsureAtBoot(t.Context()))
+	table := topology.New(topology.Options{})
+	edge := provision.Ensurer{Conn: e.Connect(t, permission.RoleEdge), Topology: table}
+	missing, ok := errors.AsType[*provision.MissingError](edge.EnsureAtBoot(t.Context()))
 	if !ok || !strings.Contains(missing.Error(), "verifyd apply") {
 		t.Fatalf("a command: %v", missing)
 	}
@@ -194,7 +201,7 @@ func TestTopologyIsTheOperators(t *testing.T) {
 	up := make(chan error, 1)
 	go func() { up <- edge.EnsureAtBoot(t.Context()) }()
 	<-told
-	operator := natsconf.Ensurer{Conn: e.Connect(t, natsconf.RoleOperator), Topology: table, Update: true}
+	operator := provision.Ensurer{Conn: e.Connect(t, permission.RoleOperator), Topology: table, Update: true}
 	if err := operator.Ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -205,35 +212,36 @@ func TestTopologyIsTheOperators(t *testing.T) {
 		t.Error("waiting was told more than once")
 	}
 	// Another choice of how long results are kept is the operator's to apply, too.
-	edge.Topology = natsconf.NewTopology(natsconf.TopologyOptions{KeepResults: 5 * time.Hour})
+	edge.Topology = topology.New(topology.Options{KeepResults: 5 * time.Hour})
 	if err := edge.EnsureAtBoot(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s, err := operator.Conn.JS.Stream(t.Context(), natsconf.StreamCompletions)
+	s, err := operator.Conn.JS.Stream(t.Context(), topology.StreamCompletions)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if age := s.CachedInfo().Config.MaxAge; age != natsconf.DefaultKeepResults {
+	if age := s.CachedInfo().Config.MaxAge; age != topology.DefaultKeepResults {
 		t.Errorf("an edge changed how long results are kept to %s", age)
 	}
 }
 
 // Seeds are made once, for their owner alone, and a file that is none is named without its content.
 func TestSeeds(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
-	first, err := natsconf.EnsureSeeds(dir)
+	first, err := serverconf.EnsureSeeds(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := natsconf.EnsureSeeds(dir)
+	second, err := serverconf.EnsureSeeds(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, role := range natsconf.Roles() {
+	for _, role := range permission.Roles() {
 		if first[role] != second[role] || first[role] == "" {
 			t.Errorf("%s: %q, then %q", role, first[role], second[role])
 		}
-		info, err := os.Stat(natsconf.SeedFile(dir, role))
+		info, err := os.Stat(serverconf.SeedFile(dir, role))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -241,11 +249,11 @@ func TestSeeds(t *testing.T) {
 			t.Errorf("%s: %s", role, info.Mode())
 		}
 	}
-	file := natsconf.SeedFile(dir, natsconf.RoleEdge)
+	file := serverconf.SeedFile(dir, permission.RoleEdge)
 	if err := os.WriteFile(file, []byte("hunter2"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := natsconf.CheckCredential(file); err == nil || strings.Contains(err.Error(), "hunter2") {
+	if _, err := natsconf.CredentialUser(file); err == nil || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("err = %v", err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
@@ -264,8 +272,8 @@ func TestSeeds(t *testing.T) {
 // Every change of what a role may do shows in the golden file.
 func TestPermissionsAreTheGoldenOnes(t *testing.T) {
 	var b strings.Builder
-	for _, role := range natsconf.Roles() {
-		p := natsconf.PermissionsOf(role, "NAME")
+	for _, role := range permission.Roles() {
+		p := permission.Of(role, "NAME")
 		fmt.Fprintf(&b, "# %s\nunlimited: %t\n", role, p.Unlimited)
 		for _, list := range []struct {
 			name     string
@@ -297,11 +305,11 @@ func TestPermissionsAreTheGoldenOnes(t *testing.T) {
 // Who adds a stream says who may write to it; the operator alone is nobody, but for the store's state.
 func TestEveryStreamIsSomebodys(t *testing.T) {
 	var all []string
-	for _, role := range []natsconf.Role{natsconf.RoleEdge, natsconf.RoleDispatcher} {
-		all = append(all, natsconf.PermissionsOf(role, "NAME").Publish.Allow...)
+	for _, role := range []permission.Role{permission.RoleEdge, permission.RoleDispatcher} {
+		all = append(all, permission.Of(role, "NAME").Publish.Allow...)
 	}
-	for _, s := range natsconf.NewTopology(natsconf.TopologyOptions{}).Streams {
-		if s.Name == natsconf.BucketStream(natsconf.BucketStore) {
+	for _, s := range topology.New(topology.Options{}).Streams {
+		if s.Name == topology.BucketStream(topology.BucketStore) {
 			continue // the one that is: who serves a store has no say in whether it is in service
 		}
 		if !slices.ContainsFunc(all, func(may string) bool {

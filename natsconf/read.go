@@ -4,19 +4,102 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Next reads the first message at or after a sequence whose subject matches, from the stream's leader. Its
-// errors are ErrNotFound, past the last such message, and ErrUnavailable.
-func (c *Conn) Next(ctx context.Context, stream, subject string, from uint64) (_ *jetstream.RawStreamMsg,
-	err error) {
-	defer func() { err = c.answered(stream, err) }()
+// Reader reads from the leaders of streams, so that it sees every acknowledged write. Its methods are safe for
+// concurrent use.
+type Reader struct {
+	js       jetstream.JetStream
+	metrics  *metrics
+	embedded Server // where it is of this process
+
+	mu      sync.Mutex
+	streams map[string]jetstream.Stream
+}
+
+// Failure returns why the embedded store behind this connection is not to be used, or nil.
+func (r *Reader) Failure() error {
+	if r.embedded == nil {
+		return nil
+	}
+	return r.embedded.Failure()
+}
+
+// Abandoned returns a channel that is closed when the embedded store behind this connection has failed for
+// good; nil where there is none.
+func (r *Reader) Abandoned() <-chan struct{} {
+	if r.embedded == nil {
+		return nil
+	}
+	return r.embedded.Abandoned()
+}
+
+// Last reads the newest message on a subject from the stream's leader, so that it sees every acknowledged
+// write. Its errors are ErrNotFound and ErrUnavailable.
+func (r *Reader) Last(ctx context.Context, stream, subject string) (_ *jetstream.RawStreamMsg, err error) {
+	defer func() { err = r.answered(stream, err) }()
 	ctx, cancel := context.WithTimeout(ctx, ackTimeout)
 	defer cancel()
-	s, err := c.stream(ctx, stream)
+	s, err := r.stream(ctx, stream)
+	if err != nil {
+		return nil, err
+	}
+	m, err := s.GetLastMsgForSubject(ctx, subject)
+	switch {
+	case err == nil:
+		return m, nil
+	case errors.Is(err, jetstream.ErrMsgNotFound):
+		return nil, ErrNotFound
+	default:
+		return nil, fmt.Errorf("read from %s: %w: %w", stream, ErrUnavailable, err)
+	}
+}
+
+// answered counts a failed read. Where the embedded store has failed, every read has: the server may have
+// answered from its memory what is not on disk.
+func (r *Reader) answered(stream string, err error) error {
+	if failure := r.Failure(); failure != nil {
+		err = fmt.Errorf("read from %s: %w", stream, failure)
+	}
+	if err != nil {
+		r.metrics.failed(stream, opRead, err)
+	}
+	return err
+}
+
+// stream returns a handle, asking the server only the first time.
+func (r *Reader) stream(ctx context.Context, name string) (jetstream.Stream, error) {
+	if err := r.Failure(); err != nil {
+		return nil, fmt.Errorf("look up stream %s: %w", name, err)
+	}
+	r.mu.Lock()
+	s := r.streams[name]
+	r.mu.Unlock()
+	if s != nil {
+		return s, nil
+	}
+	s, err := r.js.Stream(ctx, name)
+	if err != nil {
+		return nil, fmt.Errorf("look up stream %s: %w: %w", name, ErrUnavailable, err)
+	}
+	r.mu.Lock()
+	r.streams[name] = s
+	r.mu.Unlock()
+	return s, nil
+}
+
+// Next reads the first message at or after a sequence whose subject matches, from the stream's leader. Its
+// errors are ErrNotFound, past the last such message, and ErrUnavailable.
+func (r *Reader) Next(ctx context.Context, stream, subject string, from uint64) (_ *jetstream.RawStreamMsg,
+	err error) {
+	defer func() { err = r.answered(stream, err) }()
+	ctx, cancel := context.WithTimeout(ctx, ackTimeout)
+	defer cancel()
+	s, err := r.stream(ctx, stream)
 	if err != nil {
 		return nil, err
 	}
@@ -33,11 +116,11 @@ func (c *Conn) Next(ctx context.Context, stream, subject string, from uint64) (_
 
 // Bounds returns the first and the last sequence that the stream's leader holds; last is below first while
 // it holds none. Its error is ErrUnavailable.
-func (c *Conn) Bounds(ctx context.Context, stream string) (first, last uint64, err error) {
-	defer func() { err = c.answered(stream, err) }()
+func (r *Reader) Bounds(ctx context.Context, stream string) (first, last uint64, err error) {
+	defer func() { err = r.answered(stream, err) }()
 	ctx, cancel := context.WithTimeout(ctx, ackTimeout)
 	defer cancel()
-	s, err := c.stream(ctx, stream)
+	s, err := r.stream(ctx, stream)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -64,10 +147,10 @@ func (c *Conn) Purge(ctx context.Context, stream, subject string) error {
 }
 
 // KeptFor returns how long a stream keeps its messages. Its error is ErrUnavailable.
-func (c *Conn) KeptFor(ctx context.Context, stream string) (time.Duration, error) {
+func (r *Reader) KeptFor(ctx context.Context, stream string) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, ackTimeout)
 	defer cancel()
-	s, err := c.JS.Stream(ctx, stream)
+	s, err := r.js.Stream(ctx, stream)
 	if err != nil {
 		return 0, fmt.Errorf("ask for the settings of %s: %w: %w", stream, ErrUnavailable, err)
 	}
@@ -76,11 +159,11 @@ func (c *Conn) KeptFor(ctx context.Context, stream string) (time.Duration, error
 
 // KeptUntil returns when a message leaves its stream by the stream's age, or by the end of the life that it
 // came with; zero: never. Its error is ErrUnavailable.
-func (c *Conn) KeptUntil(ctx context.Context, stream string, m *jetstream.RawStreamMsg) (time.Time, error) {
+func (r *Reader) KeptUntil(ctx context.Context, stream string, m *jetstream.RawStreamMsg) (time.Time, error) {
 	if o, ok := OriginOf(m.Header); ok {
 		return o.Until, nil
 	}
-	age, err := c.KeptFor(ctx, stream)
+	age, err := r.KeptFor(ctx, stream)
 	if err != nil || age == 0 {
 		return time.Time{}, err
 	}
@@ -95,36 +178,37 @@ type ConsumerState struct {
 }
 
 // ConsumerState asks a consumer's leader. Its errors are ErrNotFound and ErrUnavailable.
-func (c *Conn) ConsumerState(ctx context.Context, stream, consumer string) (_ ConsumerState, err error) {
-	defer func() { err = c.answered(stream, err) }()
+func (r *Reader) ConsumerState(ctx context.Context, stream, consumer string) (_ ConsumerState, err error) {
+	defer func() { err = r.answered(stream, err) }()
 	ctx, cancel := context.WithTimeout(ctx, ackTimeout)
 	defer cancel()
-	found, err := c.JS.Consumer(ctx, stream, consumer)
+	found, err := r.js.Consumer(ctx, stream, consumer)
 	switch {
 	case errors.Is(err, jetstream.ErrConsumerNotFound):
 		return ConsumerState{}, ErrNotFound
 	case err != nil:
 		return ConsumerState{}, fmt.Errorf("ask for consumer %s: %w: %w", consumer, ErrUnavailable, err)
 	}
-	return stateOf(found.CachedInfo()), nil
+	return ConsumerStateOf(found.CachedInfo()), nil
 }
 
-func stateOf(i *jetstream.ConsumerInfo) ConsumerState {
+// ConsumerStateOf returns the state that a consumer reported.
+func ConsumerStateOf(i *jetstream.ConsumerInfo) ConsumerState {
 	return ConsumerState{Waiting: i.NumPending, Given: uint64(i.NumAckPending), //nolint:gosec // a count
 		Floor: i.AckFloor.Stream}
 }
 
 // SequenceAt returns the first sequence whose message was stored at or after an instant (StoredAt); one past
 // the last where there is none. Its error is ErrUnavailable.
-func (c *Conn) SequenceAt(ctx context.Context, stream string, at time.Time) (uint64, error) {
-	low, last, err := c.Bounds(ctx, stream)
+func (r *Reader) SequenceAt(ctx context.Context, stream string, at time.Time) (uint64, error) {
+	low, last, err := r.Bounds(ctx, stream)
 	if err != nil {
 		return 0, err
 	}
 	high := last + 1
 	for low < high { // what is before low is older, what is at high or after it is not
 		middle := low + (high-low)/2
-		m, err := c.Next(ctx, stream, ">", middle)
+		m, err := r.Next(ctx, stream, ">", middle)
 		switch {
 		case errors.Is(err, ErrNotFound):
 			high = middle

@@ -18,7 +18,9 @@ import (
 	"github.com/rs/zerolog"
 
 	"verifyd/natsconf"
+	"verifyd/natsconf/embedded"
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/topology"
 )
 
 // put stores messages whose data is their subject.
@@ -32,11 +34,12 @@ func put(t *testing.T, c *natsconf.Conn, subjects ...string) {
 }
 
 func TestNextWalksOneSubject(t *testing.T) {
+	t.Parallel()
 	c := natstest.Start(t)
 	put(t, c, "session.a.1", "session.a.2", "session.b.1", "session.b.2", "session.c.1")
 	var got []string
 	for seq := uint64(1); ; {
-		m, err := c.Next(t.Context(), natsconf.StreamEvents, "session.*.1", seq)
+		m, err := c.Next(t.Context(), topology.StreamEvents, "session.*.1", seq)
 		if errors.Is(err, natsconf.ErrNotFound) {
 			break
 		}
@@ -50,24 +53,25 @@ func TestNextWalksOneSubject(t *testing.T) {
 	}
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := c.Next(canceled, natsconf.StreamEvents, "session.*.1", 1); !errors.Is(err,
+	if _, err := c.Next(canceled, topology.StreamEvents, "session.*.1", 1); !errors.Is(err,
 		natsconf.ErrUnavailable) {
 		t.Errorf("out of time: %v", err)
 	}
 }
 
 func TestRangeGivesWhatIsThereAndLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
 	c := natstest.Start(t)
-	if first, last, err := c.Bounds(t.Context(), natsconf.StreamEvents); err != nil || last >= first &&
+	if first, last, err := c.Bounds(t.Context(), topology.StreamEvents); err != nil || last >= first &&
 		last != 0 {
 		t.Errorf("an empty stream reaches from %d to %d, %v", first, last, err)
 	}
 	put(t, c, "session.a.1", "session.b.1", "session.c.1", "session.d.1", "session.e.1")
-	first, last, err := c.Bounds(t.Context(), natsconf.StreamEvents)
+	first, last, err := c.Bounds(t.Context(), topology.StreamEvents)
 	if err != nil || first != 1 || last != 5 {
 		t.Fatalf("bounds are %d and %d, %v", first, last, err)
 	}
-	s, err := c.JS.Stream(t.Context(), natsconf.StreamEvents)
+	s, err := c.JS.Stream(t.Context(), topology.StreamEvents)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,13 +88,13 @@ func TestRangeGivesWhatIsThereAndLeavesNothingBehind(t *testing.T) {
 		{3, 3, nil},
 		{5, 9, []string{"session.e.1"}},
 	} {
-		msgs, err := c.Range(t.Context(), natsconf.StreamEvents, ">", r.first, r.last)
+		msgs, err := c.Range(t.Context(), topology.StreamEvents, ">", r.first, r.last)
 		if err != nil || !reflect.DeepEqual(subjects(msgs), r.want) {
 			t.Errorf("%d to %d: %v, %v, want %v", r.first, r.last, subjects(msgs), err, r.want)
 		}
 	}
 	for most, want := range map[int]error{3: natsconf.ErrTooMany, 4: nil} {
-		if msgs, err := c.RangeOf(t.Context(), natsconf.StreamEvents, ">", 1, 5, most); !errors.Is(err,
+		if msgs, err := c.RangeOf(t.Context(), topology.StreamEvents, ">", 1, 5, most); !errors.Is(err,
 			want) || (err != nil) != (len(msgs) == 0) {
 			t.Errorf("at most %d: %v, %v", most, subjects(msgs), err)
 		}
@@ -108,8 +112,8 @@ func TestReadingsSeeWhatWasAcknowledged(t *testing.T) {
 	c := natstest.StartCluster(t)
 	var wg sync.WaitGroup
 	for _, bucket := range []string{
-		natsconf.BucketOperations, natsconf.BucketAlarms, natsconf.BucketIdempotency,
-		natsconf.BucketIdentities, natsconf.BucketKeyUses, natsconf.BucketLogins,
+		topology.BucketOperations, topology.BucketAlarms, topology.BucketIdempotency,
+		topology.BucketIdentities, topology.BucketKeyUses, topology.BucketLogins,
 	} {
 		wg.Go(func() {
 			for round := range rounds {
@@ -127,7 +131,7 @@ func TestReadingsSeeWhatWasAcknowledged(t *testing.T) {
 func writeAndRead(ctx context.Context, c *natsconf.Conn, bucket string, round, entries int) error {
 	acks := make([]jetstream.PubAckFuture, entries)
 	for i := range acks {
-		ack, err := c.JS.PublishAsync(natsconf.BucketSubject(bucket, "n."+strconv.Itoa(i)),
+		ack, err := c.JS.PublishAsync(topology.BucketSubject(bucket, "n."+strconv.Itoa(i)),
 			[]byte(strconv.Itoa(round)))
 		if err != nil {
 			return err
@@ -143,7 +147,7 @@ func writeAndRead(ctx context.Context, c *natsconf.Conn, bucket string, round, e
 			return err
 		}
 	}
-	stream, written := natsconf.BucketStream(bucket), natsconf.BucketSubject(bucket, "n.*")
+	stream, written := topology.BucketStream(bucket), topology.BucketSubject(bucket, "n.*")
 	newest, err := c.Newest(ctx, stream, written)
 	if err != nil || len(newest) != entries {
 		return fmt.Errorf("the newest of each entry are %d, %w", len(newest), err)
@@ -161,18 +165,19 @@ func writeAndRead(ctx context.Context, c *natsconf.Conn, bucket string, round, e
 }
 
 func TestPagesEndWhereTheNewestGoesMeanwhile(t *testing.T) {
+	t.Parallel()
 	c := natstest.Start(t)
 	all := make([]string, 1100) // more than a page
 	for i := range all {
 		all[i] = "session.n." + strconv.Itoa(i)
 	}
 	put(t, c, all...)
-	s, err := c.JS.Stream(t.Context(), natsconf.StreamEvents)
+	s, err := c.JS.Stream(t.Context(), topology.StreamEvents)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got []string
-	err = c.Pages(t.Context(), natsconf.StreamEvents, "session.n.*", 1, math.MaxUint64,
+	err = c.Pages(t.Context(), topology.StreamEvents, "session.n.*", 1, math.MaxUint64,
 		func(page []jetstream.Msg) error {
 			if got = append(got, subjects(page)...); len(got) == len(page) {
 				for _, last := range []uint64{1099, 1100} {
@@ -205,7 +210,7 @@ func TestManySubjectsAreAskedForAtOnce(t *testing.T) {
 			append(filters, fmt.Sprintf("session.d%d.*", i))
 	}
 	put(t, c, days...)
-	end, err := natsconf.ReadEndpoint(dir)
+	end, err := embedded.ReadEndpoint(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,12 +231,12 @@ func TestManySubjectsAreAskedForAtOnce(t *testing.T) {
 	}
 	t.Cleanup(through.Close)
 	// it knows the stream from here on
-	if _, err := through.Last(t.Context(), natsconf.StreamEvents, days[0]); err != nil {
+	if _, err := through.Last(t.Context(), topology.StreamEvents, days[0]); err != nil {
 		t.Fatal(err)
 	}
 	asked := make(chan string, 100)
 	const after = "test.after"
-	for _, subject := range []string{"$JS.API.STREAM.MSG.GET." + natsconf.StreamEvents, after} {
+	for _, subject := range []string{"$JS.API.STREAM.MSG.GET." + topology.StreamEvents, after} {
 		sub, err := c.NC.Subscribe(subject, func(m *nats.Msg) { asked <- m.Subject })
 		if err != nil {
 			t.Fatal(err)
@@ -251,7 +256,7 @@ func TestManySubjectsAreAskedForAtOnce(t *testing.T) {
 	}
 	read := make(chan answer, 1)
 	go func() {
-		msgs, err := through.Newest(t.Context(), natsconf.StreamEvents, filters...)
+		msgs, err := through.Newest(t.Context(), topology.StreamEvents, filters...)
 		read <- answer{msgs, err}
 	}()
 	natstest.Await(t, "eight subjects are asked about", func() bool { return len(asked) >= 8 })
@@ -277,7 +282,7 @@ func TestManySubjectsAreAskedForAtOnce(t *testing.T) {
 	}
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := through.Newest(over, natsconf.StreamEvents, filters...); !errors.Is(err,
+	if _, err := through.Newest(over, topology.StreamEvents, filters...); !errors.Is(err,
 		natsconf.ErrUnavailable) {
 		t.Errorf("out of time: %v", err)
 	}

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -39,10 +38,11 @@ const (
 // Head reads the first messages on a stream's subjects that match, at most limit, and counts all of them, as
 // a server knows them that may be a moment behind the stream's leader. Its error is ErrUnavailable, also
 // when ctx ends.
-func (c *Conn) Head(ctx context.Context, stream, subject string, limit int) (msgs []jetstream.Msg, all uint64,
+func (r *Reader) Head(ctx context.Context, stream, subject string, limit int) (msgs []jetstream.Msg,
+	all uint64,
 	err error) {
-	defer func() { err = c.answered(stream, err) }()
-	consumer, done, err := c.consumer(ctx, stream, jetstream.ConsumerConfig{
+	defer func() { err = r.answered(stream, err) }()
+	consumer, done, err := r.consumer(ctx, stream, jetstream.ConsumerConfig{
 		FilterSubject: subject, DeliverPolicy: jetstream.DeliverAllPolicy,
 	})
 	if err != nil {
@@ -61,8 +61,8 @@ func (c *Conn) Head(ctx context.Context, stream, subject string, limit int) (msg
 // Tail reads what is stored in a stream from now on, without the messages' data, until done is called. What
 // comes after Tail has returned is not missed while the connection stands; after it has come back (Back),
 // and after an error that the consumer reports, the caller begins anew. Its error is ErrUnavailable.
-func (c *Conn) Tail(ctx context.Context, stream string) (_ jetstream.Consumer, done func(), err error) {
-	return c.consumer(ctx, stream, jetstream.ConsumerConfig{
+func (r *Reader) Tail(ctx context.Context, stream string) (_ jetstream.Consumer, done func(), err error) {
+	return r.consumer(ctx, stream, jetstream.ConsumerConfig{
 		DeliverPolicy: jetstream.DeliverNewPolicy, HeadersOnly: true,
 	})
 }
@@ -70,10 +70,10 @@ func (c *Conn) Tail(ctx context.Context, stream string) (_ jetstream.Consumer, d
 // Newest reads the newest message on each subject of a stream that matches one of these, in no particular
 // order, by one consumer that is gone afterwards. It is for subjects whose messages fit into memory, and
 // sees every acknowledged write. Its error is ErrUnavailable, also when ctx ends.
-func (c *Conn) Newest(ctx context.Context, stream string, subjects ...string) (msgs []jetstream.Msg,
+func (r *Reader) Newest(ctx context.Context, stream string, subjects ...string) (msgs []jetstream.Msg,
 	err error) {
-	defer func() { err = c.answered(stream, err) }()
-	s, done, err := c.scan(ctx, stream, jetstream.ConsumerConfig{
+	defer func() { err = r.answered(stream, err) }()
+	s, done, err := r.scan(ctx, stream, jetstream.ConsumerConfig{
 		FilterSubjects: subjects, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy,
 	}, math.MaxUint64)
 	if err != nil {
@@ -102,16 +102,16 @@ func (c *Conn) Newest(ctx context.Context, stream string, subjects ...string) (m
 // consumer that is gone afterwards: thousands of single reads would stand in the way of the service's own.
 // It sees every acknowledged write; what has aged out meanwhile is left out. Its error is ErrUnavailable,
 // also when ctx ends.
-func (c *Conn) Range(ctx context.Context, stream, subject string, first, last uint64) (msgs []jetstream.Msg,
+func (r *Reader) Range(ctx context.Context, stream, subject string, first, last uint64) (msgs []jetstream.Msg,
 	err error) {
-	return c.RangeOf(ctx, stream, subject, first, last, math.MaxInt32)
+	return r.RangeOf(ctx, stream, subject, first, last, math.MaxInt32)
 }
 
 // RangeOf is Range for at most limit messages; where there are more it returns none of them, and ErrTooMany.
-func (c *Conn) RangeOf(ctx context.Context, stream, subject string, first, last uint64,
+func (r *Reader) RangeOf(ctx context.Context, stream, subject string, first, last uint64,
 	limit int) (msgs []jetstream.Msg, err error) {
-	defer func() { err = c.answered(stream, err) }()
-	s, done, err := c.scan(ctx, stream, rangeOf(subject, first), last)
+	defer func() { err = r.answered(stream, err) }()
+	s, done, err := r.scan(ctx, stream, rangeOf(subject, first), last)
 	if err != nil {
 		return nil, err
 	}
@@ -132,16 +132,16 @@ func (c *Conn) RangeOf(ctx context.Context, stream, subject string, first, last 
 
 // Pages is Range for what does not fit into memory: it hands the messages on page by page, which the reader
 // must be done with within 30 s. Its errors are ErrUnavailable, also when ctx ends, and do's.
-func (c *Conn) Pages(ctx context.Context, stream, subject string, first, last uint64,
+func (r *Reader) Pages(ctx context.Context, stream, subject string, first, last uint64,
 	do func([]jetstream.Msg) error) (err error) {
-	s, done, err := c.scan(ctx, stream, rangeOf(subject, first), last)
+	s, done, err := r.scan(ctx, stream, rangeOf(subject, first), last)
 	if err != nil {
-		return c.answered(stream, err)
+		return r.answered(stream, err)
 	}
 	defer done()
 	for {
 		page, err := s.next(ctx, readingPage)
-		if err = c.answered(stream, err); err != nil {
+		if err = r.answered(stream, err); err != nil {
 			return err
 		}
 		if len(page) == 0 {
@@ -173,7 +173,7 @@ func rangeOf(subject string, first uint64) jetstream.ConsumerConfig {
 // stream's leader, one that has just come back far behind. A reading therefore ends with the newest message
 // that the leader held when it began, and looks for another server where that does not come soon.
 type scan struct {
-	c        *Conn
+	r        *Reader
 	stream   string
 	config   jetstream.ConsumerConfig
 	consumer jetstream.Consumer
@@ -187,10 +187,10 @@ type scan struct {
 }
 
 // scan begins one; done ends it.
-func (c *Conn) scan(ctx context.Context, stream string, config jetstream.ConsumerConfig,
+func (r *Reader) scan(ctx context.Context, stream string, config jetstream.ConsumerConfig,
 	last uint64) (_ *scan, done func(), err error) {
 	s := &scan{
-		c: c, stream: stream, config: config, last: last, at: max(config.OptStartSeq, 1) - 1, drop: func() {},
+		r: r, stream: stream, config: config, last: last, at: max(config.OptStartSeq, 1) - 1, drop: func() {},
 	}
 	newest, err := s.newest(ctx)
 	if err != nil {
@@ -208,7 +208,7 @@ func (s *scan) another(ctx context.Context) error {
 	if config.DeliverPolicy == jetstream.DeliverByStartSequencePolicy {
 		config.OptStartSeq = s.at + 1
 	}
-	consumer, drop, err := s.c.consumer(ctx, s.stream, config)
+	consumer, drop, err := s.r.consumer(ctx, s.stream, config)
 	if err != nil {
 		return err
 	}
@@ -250,7 +250,7 @@ func (s *scan) newest(ctx context.Context) (sequence uint64, err error) {
 // newestOn returns the sequence of the newest message on a subject, as the leader has it; 0 where there is
 // none.
 func (s *scan) newestOn(ctx context.Context, subject string) (uint64, error) {
-	m, err := s.c.Last(ctx, s.stream, subject)
+	m, err := s.r.Last(ctx, s.stream, subject)
 	switch {
 	case errors.Is(err, ErrNotFound):
 		return 0, nil
@@ -347,55 +347,5 @@ func (s *scan) wait(ctx context.Context, begun time.Time) error {
 		return s.another(ctx)
 	default:
 		return pause(ctx)
-	}
-}
-
-// consumer makes a consumer for one reading; done takes it away.
-func (c *Conn) consumer(ctx context.Context, stream string,
-	config jetstream.ConsumerConfig) (_ jetstream.Consumer, done func(), err error) {
-	config.Description, config.AckPolicy = "one reading", jetstream.AckNonePolicy
-	config.MemoryStorage, config.Replicas, config.InactiveThreshold = true, 1, readingKept
-	try, cancel := context.WithTimeout(ctx, ackTimeout)
-	defer cancel()
-	consumer, err := c.JS.CreateConsumer(try, stream, config)
-	if err != nil {
-		return nil, nil, fmt.Errorf("begin to read %s: %w: %w", stream, ErrUnavailable, err)
-	}
-	return consumer, func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ackTimeout)
-		defer cancel()
-		// or the server does, after readingKept
-		_ = c.JS.DeleteConsumer(ctx, stream, consumer.CachedInfo().Name)
-	}, nil
-}
-
-// fetch takes what a consumer has, at most limit.
-func fetch(ctx context.Context, consumer jetstream.Consumer, limit int) ([]jetstream.Msg, error) {
-	for late := time.Now().Add(heardWithin); ; {
-		batch, err := consumer.FetchNoWait(limit)
-		if err != nil {
-			return nil, err
-		}
-		var msgs []jetstream.Msg
-		for m := range batch.Messages() {
-			msgs = append(msgs, m)
-		}
-		err = batch.Error()
-		if !errors.Is(err, nats.ErrNoResponders) || time.Now().After(late) {
-			return msgs, err
-		}
-		if err := pause(ctx); err != nil {
-			return nil, err
-		}
-	}
-}
-
-// pause waits a moment for another server.
-func pause(ctx context.Context) error {
-	select {
-	case <-time.After(readingPause):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }

@@ -10,7 +10,7 @@ import (
 // published, nothing tells that the server is back: the silence ends by itself.
 func TestSilenceEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := NewWriter(&Conn{metrics: newMetrics()}, "stream")
+		w := NewWriter(&Conn{Reader: &Reader{metrics: newMetrics()}}, "stream")
 		for range silentFrom {
 			if w.Silent() {
 				t.Error("silent too soon")

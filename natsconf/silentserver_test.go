@@ -12,7 +12,11 @@ import (
 	"github.com/rs/zerolog"
 
 	"verifyd/natsconf"
+	"verifyd/natsconf/embedded"
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/provision"
+	"verifyd/natsconf/storestate"
+	"verifyd/natsconf/topology"
 )
 
 // muteGate is a gate that, told so, carries nothing any more on the connections it has, and ends none of
@@ -57,7 +61,7 @@ func TestSilentServerIsLeft(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	natstest.StartIn(t, dir)
-	end, err := natsconf.ReadEndpoint(dir)
+	end, err := embedded.ReadEndpoint(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,13 +76,13 @@ func TestSilentServerIsLeft(t *testing.T) {
 	back := conn.Back()
 	g.fallSilent()
 	opened := make(chan error, 1)
-	go func() { opened <- conn.OpenAtBoot(t.Context()) }()
+	go func() { opened <- storestate.OpenAtBoot(t.Context(), conn) }()
 	select {
 	case <-back:
 	case <-time.After(20 * time.Second):
 		t.Fatal("after 20 s it still waits for a server that says nothing")
 	}
-	if _, err := conn.Last(t.Context(), natsconf.StreamCompletions, "completion.nobody"); !errors.Is(err,
+	if _, err := conn.Last(t.Context(), topology.StreamCompletions, "completion.nobody"); !errors.Is(err,
 		natsconf.ErrNotFound) {
 		t.Errorf("over the new connection: %v", err)
 	}
@@ -89,6 +93,7 @@ func TestSilentServerIsLeft(t *testing.T) {
 
 // What may pass is tried again, what will not is told at once.
 func TestAtBootTriesAgain(t *testing.T) {
+	t.Parallel()
 	passing, final := errors.New("no leader yet"), errors.New("another key")
 	tries, told := 0, []error(nil)
 	err := natsconf.AtBoot(t.Context(), func(context.Context) error {
@@ -113,12 +118,13 @@ func TestAtBootTriesAgain(t *testing.T) {
 // Three copies on a server that is alone are refused at once, not waited for.
 func TestCopiesOnALoneServerAreRefused(t *testing.T) {
 	natstest.NeedsEmbedded(t, "it is alone")
+	t.Parallel()
 	conn := natstest.Start(t)
-	if err := conn.JS.DeleteStream(t.Context(), natsconf.StreamCompletions); err != nil {
+	if err := conn.JS.DeleteStream(t.Context(), topology.StreamCompletions); err != nil {
 		t.Fatal(err)
 	}
-	err := natsconf.Ensurer{Conn: conn,
-		Topology: natsconf.NewTopology(natsconf.TopologyOptions{Replicas: 3})}.EnsureAtBoot(t.Context())
+	err := provision.Ensurer{Conn: conn,
+		Topology: topology.New(topology.Options{Replicas: 3})}.EnsureAtBoot(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "replicas > 1") {
 		t.Errorf("err = %v", err)
 	}
@@ -151,10 +157,10 @@ func TestCopiesWaitForServersThatJoin(t *testing.T) {
 		return err != nil && strings.Contains(err.Error(), "no suitable peers")
 	})
 	told, up := make(chan error, 1), make(chan error, 1)
-	table := natsconf.Topology{Streams: []jetstream.StreamConfig{later}}
+	table := topology.Topology{Streams: []jetstream.StreamConfig{later}}
 	waiting := []func(error){func(err error) { told <- err }}
 	go func() {
-		up <- natsconf.Ensurer{Conn: conn, Topology: table, Waiting: waiting}.EnsureAtBoot(t.Context())
+		up <- provision.Ensurer{Conn: conn, Topology: table, Waiting: waiting}.EnsureAtBoot(t.Context())
 	}()
 	select {
 	case err := <-told:

@@ -13,7 +13,9 @@ import (
 	"github.com/rs/zerolog"
 
 	"verifyd/natsconf"
+	"verifyd/natsconf/embedded"
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/topology"
 )
 
 // increment is an edit that counts.
@@ -30,7 +32,7 @@ func increment(m *jetstream.RawStreamMsg) (*nats.Msg, error) {
 
 func wantCount(t *testing.T, conn *natsconf.Conn, subject string, want int) {
 	t.Helper()
-	m, err := conn.Last(t.Context(), natsconf.BucketStream(natsconf.BucketStore), subject)
+	m, err := conn.Last(t.Context(), topology.BucketStream(topology.BucketStore), subject)
 	if err != nil || string(m.Data) != strconv.Itoa(want) {
 		t.Errorf("counted to %s (%v), want %d", m.Data, err, want)
 	}
@@ -40,8 +42,8 @@ func wantCount(t *testing.T, conn *natsconf.Conn, subject string, want int) {
 func TestUpdateUnderContention(t *testing.T) {
 	t.Parallel()
 	conn := natstest.Start(t)
-	stream, subject := natsconf.BucketStream(natsconf.BucketStore),
-		natsconf.BucketSubject(natsconf.BucketStore, "test.contention")
+	stream, subject := topology.BucketStream(topology.BucketStore),
+		topology.BucketSubject(topology.BucketStore, "test.contention")
 	w := natstest.Writer(t, conn, stream)
 	const writers, each = 8, 5
 	var all sync.WaitGroup
@@ -69,9 +71,9 @@ func TestUpdateUnderContention(t *testing.T) {
 func TestUpdateOfADeletedEntry(t *testing.T) {
 	t.Parallel()
 	conn := natstest.Start(t)
-	stream, subject := natsconf.BucketStream(natsconf.BucketStore),
-		natsconf.BucketSubject(natsconf.BucketStore, "test")
-	kv, err := conn.JS.KeyValue(t.Context(), natsconf.BucketStore)
+	stream, subject := topology.BucketStream(topology.BucketStore),
+		topology.BucketSubject(topology.BucketStore, "test")
+	kv, err := conn.JS.KeyValue(t.Context(), topology.BucketStore)
 	if err == nil {
 		_, err = kv.Put(t.Context(), "test", []byte("7"))
 	}
@@ -98,8 +100,8 @@ func TestUpdateOfADeletedEntry(t *testing.T) {
 func TestUpdateThatIsAlwaysOvertaken(t *testing.T) {
 	t.Parallel()
 	conn := natstest.Start(t)
-	stream, subject := natsconf.BucketStream(natsconf.BucketStore),
-		natsconf.BucketSubject(natsconf.BucketStore, "test")
+	stream, subject := topology.BucketStream(topology.BucketStore),
+		topology.BucketSubject(topology.BucketStore, "test")
 	tries := 0
 	err := conn.Update(t.Context(), stream, subject, func(*jetstream.RawStreamMsg) (*nats.Msg, error) {
 		tries++
@@ -125,7 +127,7 @@ func TestUpdateWithoutAnAnswer(t *testing.T) {
 	dir := t.TempDir()
 	direct, _ := natstest.StartIn(t, dir)
 	natstest.Ensure(t, direct)
-	end, err := natsconf.ReadEndpoint(dir)
+	end, err := embedded.ReadEndpoint(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,8 +169,8 @@ func TestUpdateWithoutAnAnswer(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(conn.Close)
-			stream, subject := natsconf.BucketStream(natsconf.BucketStore),
-				natsconf.BucketSubject(natsconf.BucketStore,
+			stream, subject := topology.BucketStream(topology.BucketStore),
+				topology.BucketSubject(topology.BucketStore,
 					"test."+strconv.Itoa(int(c.lost))+strconv.FormatBool(c.other))
 			var other sync.WaitGroup
 			defer other.Wait()

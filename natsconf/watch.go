@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"verifyd/natsconf/topology"
+
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -139,7 +141,7 @@ func (w *Watch) pollOnce(ctx context.Context) error {
 
 // load delivers every key's newest entry, and the nil behind them.
 func (w *Watch) load(ctx context.Context) error {
-	msgs, err := w.conn.Newest(ctx, BucketStream(w.bucket), BucketSubject(w.bucket, w.keys))
+	msgs, err := w.conn.Newest(ctx, topology.BucketStream(w.bucket), topology.BucketSubject(w.bucket, w.keys))
 	if err != nil {
 		return nil //nolint:nilerr // the next poll is another chance
 	}
@@ -181,10 +183,10 @@ func (w *Watch) last(ctx context.Context) (uint64, error) {
 	var m *jetstream.RawStreamMsg
 	err := ErrNotFound
 	if w.keys == ">" {
-		m, err = w.conn.Last(ctx, BucketStream(w.bucket), ">")
+		m, err = w.conn.Last(ctx, topology.BucketStream(w.bucket), ">")
 	}
 	if errors.Is(err, ErrNotFound) {
-		m, err = w.conn.Last(ctx, BucketStream(w.bucket), BucketSubject(w.bucket, w.keys))
+		m, err = w.conn.Last(ctx, topology.BucketStream(w.bucket), topology.BucketSubject(w.bucket, w.keys))
 	}
 	if errors.Is(err, ErrNotFound) {
 		return 0, nil
@@ -199,7 +201,8 @@ func (w *Watch) last(ctx context.Context) (uint64, error) {
 func (w *Watch) next(ctx context.Context) (*jetstream.RawStreamMsg, error) {
 	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
-	return w.conn.Next(ctx, BucketStream(w.bucket), BucketSubject(w.bucket, w.keys), w.seen+1)
+	return w.conn.Next(ctx, topology.BucketStream(w.bucket), topology.BucketSubject(w.bucket, w.keys),
+		w.seen+1)
 }
 
 func (w *Watch) deliver(ctx context.Context, m *jetstream.RawStreamMsg) error {
@@ -226,7 +229,7 @@ type entry struct {
 
 func (e *entry) Bucket() string { return e.bucket }
 func (e *entry) Key() string {
-	return strings.TrimPrefix(e.m.Subject, BucketSubject(e.bucket, ""))
+	return strings.TrimPrefix(e.m.Subject, topology.BucketSubject(e.bucket, ""))
 }
 func (e *entry) Value() []byte                   { return e.m.Data }
 func (e *entry) Revision() uint64                { return e.m.Sequence }

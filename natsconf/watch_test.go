@@ -14,7 +14,9 @@ import (
 	"github.com/rs/zerolog"
 
 	"verifyd/natsconf"
+	"verifyd/natsconf/embedded"
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/topology"
 )
 
 // awaitEntry takes the next entry of a watch; nil: everything has come.
@@ -44,7 +46,7 @@ func awaitAll(t *testing.T, w *natsconf.Watch) (all []string) {
 // consumersOf returns the consumers of a bucket.
 func consumersOf(t *testing.T, conn *natsconf.Conn, bucket string) []string {
 	t.Helper()
-	s, err := conn.JS.Stream(t.Context(), natsconf.BucketStream(bucket))
+	s, err := conn.JS.Stream(t.Context(), topology.BucketStream(bucket))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,8 +67,9 @@ func consumersOf(t *testing.T, conn *natsconf.Conn, bucket string) []string {
 // Each change comes, in order and once, and no consumer is needed for it: nothing of a watch is on a server
 // that may vanish.
 func TestWatchNeedsNoConsumer(t *testing.T) {
+	t.Parallel()
 	conn := natstest.Start(t)
-	kv, err := conn.JS.KeyValue(t.Context(), natsconf.BucketKeys)
+	kv, err := conn.JS.KeyValue(t.Context(), topology.BucketKeys)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,13 +86,13 @@ func TestWatchNeedsNoConsumer(t *testing.T) {
 		t.Fatal(err)
 	}
 	var fresh natsconf.Freshness
-	w := conn.Watch(t.Context(), natsconf.BucketKeys, ">", &fresh)
+	w := conn.Watch(t.Context(), topology.BucketKeys, ">", &fresh)
 	defer w.Close()
 	if all := awaitAll(t, w); !slices.Equal(all, []string{"a=2"}) {
 		t.Errorf("before the nil come %v, want a=2", all)
 	}
 	for round := range 3 {
-		if left := consumersOf(t, conn, natsconf.BucketKeys); len(left) > 0 {
+		if left := consumersOf(t, conn, topology.BucketKeys); len(left) > 0 {
 			t.Errorf("the bucket has the consumers %v", left)
 		}
 		put("b", "1")
@@ -123,7 +126,7 @@ func TestWatchOfASilentServer(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	natstest.StartIn(t, dir)
-	end, err := natsconf.ReadEndpoint(dir)
+	end, err := embedded.ReadEndpoint(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +143,7 @@ func TestWatchOfASilentServer(t *testing.T) {
 	t.Cleanup(conn.Close)
 	natstest.Ensure(t, conn)
 	var fresh natsconf.Freshness
-	w := conn.Watch(t.Context(), natsconf.BucketKeys, ">", &fresh)
+	w := conn.Watch(t.Context(), topology.BucketKeys, ">", &fresh)
 	awaitAll(t, w)
 	natstest.Await(t, "a watch that has seen everything is fresh", func() bool {
 		return fresh.StaleSince().IsZero()
@@ -161,8 +164,9 @@ func TestWatchOfASilentServer(t *testing.T) {
 
 // A bucket that has lost what was seen in it ends the watch: what is there has to be read anew.
 func TestWatchOfABucketThatWentBackEnds(t *testing.T) {
+	t.Parallel()
 	conn := natstest.Start(t)
-	kv, err := conn.JS.KeyValue(t.Context(), natsconf.BucketKeys)
+	kv, err := conn.JS.KeyValue(t.Context(), topology.BucketKeys)
 	if err == nil {
 		_, err = kv.Put(t.Context(), "a", []byte("1"))
 	}
@@ -170,11 +174,11 @@ func TestWatchOfABucketThatWentBackEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	var fresh natsconf.Freshness
-	w := conn.Watch(t.Context(), natsconf.BucketKeys, ">", &fresh)
+	w := conn.Watch(t.Context(), topology.BucketKeys, ">", &fresh)
 	defer w.Close()
 	awaitEntry(t, w)
 	awaitEntry(t, w)
-	if err := conn.Purge(t.Context(), natsconf.BucketStream(natsconf.BucketKeys), ">"); err != nil {
+	if err := conn.Purge(t.Context(), topology.BucketStream(topology.BucketKeys), ">"); err != nil {
 		t.Fatal(err)
 	}
 	select {
@@ -196,7 +200,7 @@ func TestWatchOfABucketWithoutItsNewestMessage(t *testing.T) {
 		"a server that is behind may still have the newest message, and then the watch ends")
 	t.Parallel()
 	conn := natstest.Start(t)
-	kv, err := conn.JS.KeyValue(t.Context(), natsconf.BucketKeys)
+	kv, err := conn.JS.KeyValue(t.Context(), topology.BucketKeys)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,12 +210,12 @@ func TestWatchOfABucketWithoutItsNewestMessage(t *testing.T) {
 	if _, err := kv.Put(t.Context(), "b", []byte("1")); err != nil {
 		t.Fatal(err)
 	}
-	if err := conn.Purge(t.Context(), natsconf.BucketStream(natsconf.BucketKeys),
-		natsconf.BucketSubject(natsconf.BucketKeys, "b")); err != nil {
+	if err := conn.Purge(t.Context(), topology.BucketStream(topology.BucketKeys),
+		topology.BucketSubject(topology.BucketKeys, "b")); err != nil {
 		t.Fatal(err)
 	}
 	var fresh natsconf.Freshness
-	w := conn.Watch(t.Context(), natsconf.BucketKeys, ">", &fresh)
+	w := conn.Watch(t.Context(), topology.BucketKeys, ">", &fresh)
 	defer w.Close()
 	if all := awaitAll(t, w); !slices.Equal(all, []string{"a=1"}) {
 		t.Errorf("before the nil come %v, want a=1", all)

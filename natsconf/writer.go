@@ -111,35 +111,6 @@ func (w *Writer) Publish(ctx context.Context, msg *nats.Msg) (ack Ack, err error
 	return ack, err
 }
 
-// retryUntilAccepted publishes again what no server takes. It waits on the caller's time, not on a writer's:
-// others' messages do not wait for it.
-func (c *Conn) retryUntilAccepted(ctx context.Context, stream string, publish func() error) error {
-	late := time.Now().Add(retryFor)
-	for pause := minRetryPause; ; pause = min(2*pause, maxRetryPause) {
-		err := c.Failure()
-		if err != nil {
-			err = fmt.Errorf("publish to %s: %w", stream, err)
-			c.metrics.failed(stream, opWrite, err)
-			return err
-		}
-		if err = publish(); err == nil {
-			return c.Durable(stream)
-		}
-		if !noResponders(err) {
-			return err
-		}
-		select {
-		case <-time.After(pause):
-			if time.Now().Before(late) {
-				continue
-			}
-		case <-ctx.Done():
-		}
-		c.metrics.failed(stream, opWrite, err) // once, however often it was tried
-		return err
-	}
-}
-
 // noResponders reports whether no server was there for a message, so that it is stored nowhere: the stream
 // has no leader, or the server that the client is connected to has not heard yet who that is.
 func noResponders(err error) bool {
@@ -177,6 +148,18 @@ const (
 func (w *Writer) Silent() bool {
 	return w.silence.Load() >= silentFrom && time.Now().UnixNano()-w.unheard.Load() < int64(silentFor)
 }
+
+// EndSilence is Silent, and has the silence end: from here on the writer counts anew.
+func (w *Writer) EndSilence() bool {
+	silent := w.Silent()
+	if silent {
+		w.silence.Store(0)
+	}
+	return silent
+}
+
+// Stream returns the name of the writer's stream.
+func (w *Writer) Stream() string { return w.stream }
 
 // recordResult counts the answers. What no server accepted is no failure yet.
 func (w *Writer) recordResult(err error) {

@@ -1,5 +1,6 @@
-// Package sessions is the domain: what a verification session is, which states it passes through, and the
-// facts that record them. It knows no HTTP.
+// Package sessions is the domain: what a verification session is, which states it passes through, and how it
+// ends. It is pure: it knows no HTTP, no NATS and no measurements, and neither do its packages facts, failure
+// and timeline. Package store keeps sessions in JetStream.
 //
 // Its state machine:
 //
@@ -28,8 +29,8 @@
 //     id, which is made from the token and does not lead back to it.
 //  4. A write that was not plainly confirmed is resolved by reading its subject from the stream's leader and
 //     comparing the nonce; nobody acts on an unconfirmed write.
-//  5. What is stored in a fact's place and was written by no build has the meaning that ErrUnreadable
-//     defines, for every reader, and is reported to operators.
-//  6. What is stored is read strictly (record.go). A build that adds a member to a record raises the version
-//     of its kind.
+//  5. What is stored in a fact's place and was written by no build has the meaning that
+//     facts.ErrUnreadable defines, for every reader, and is reported to operators.
+//  6. What is stored is read strictly (package records). A build that adds a member to a record raises
+//     the version of its kind.
 package sessions

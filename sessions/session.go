@@ -1,6 +1,11 @@
 package sessions
 
-import "time"
+import (
+	"errors"
+	"time"
+
+	"verifyd/sessions/failure"
+)
 
 // Lifetime is how long a session may be completed after its creation (contract §8).
 const Lifetime = 10 * time.Minute
@@ -37,22 +42,6 @@ const (
 	LostReason Reason = "outcome_lost"
 )
 
-// Rule names the identity network's rule that refused an identity, by the key that sets it in the networks
-// file. Empty unless the reason is Refused; records of builds that had one rule alone leave it out.
-type Rule string
-
-// The rules of identity networks.
-const (
-	NoRule           Rule = ""
-	RuleSubjectMatch Rule = "require_subject_match"
-	RuleEmailDomains Rule = "email_domains"
-	RuleAccountAge   Rule = "min_account_age"
-	RuleGroups       Rule = "require_groups"
-	RuleAllow        Rule = "allow_subjects"
-	RuleDeny         Rule = "deny_subjects"
-	RuleOneIdentity  Rule = "one_identity_per"
-)
-
 // Policy says what may be sent again.
 type Policy string
 
@@ -62,19 +51,26 @@ const (
 	PolicyAtLeastOnce Policy = "at-least-once" // also what ended as unknown, and the answers 408, 425, 429 and 5xx
 )
 
+// Request is what a session is started for.
+type Request struct {
+	Account string `json:"-"` // id of the account whose key starts it
+	Key     string `json:"-"` // id of that key
+	Test    bool   `json:"-"` // started with a test key
+	Policy  Policy `json:"-"` // of that key; empty: the service's
+
+	// What follows is sealed in storage, as JSON of these members, under a key of the session's own.
+	Platform       string `json:"p"`           // arbitrary, 1 to 1,024 bytes
+	PlatformUserID string `json:"u"`           // arbitrary, 1 to 1,024 bytes, returned unchanged
+	GuildID        string `json:"g,omitempty"` // arbitrary, 0 to 1,024 bytes, returned unchanged
+	CallbackURL    string `json:"c"`           // as given and checked
+}
+
 // Session is the record of a session: what the integrator asked for, and when. It is written once, by
 // Create.
 type Session struct {
-	ID      ID
-	Account string // id of the account whose key started it
-	Key     string // id of that key
-	Test    bool   // started with a test key
-	Policy  Policy // of that key; empty: the service's
-	// arbitrary, 1 to 1,024 bytes; this and what follows is sealed in storage, under a key of the session's own
-	Platform       string
-	PlatformUserID string // arbitrary, 1 to 1,024 bytes, returned unchanged
-	GuildID        string // arbitrary, 0 to 1,024 bytes, returned unchanged
-	CallbackURL    string // as given and checked
+	ID ID
+	Request
+
 	// Trace is the W3C traceparent under which the next step of the session is traced: the span of its
 	// start, or of its completion. It stands in a header beside the record; empty where the session is not
 	// traced, and in lists.
@@ -86,24 +82,37 @@ type Session struct {
 	// completes such a session, and its outcome has nowhere to go.
 	Lost bool
 
-	key keyRef // of the key that its personal part is sealed under
+	SealedUnder KeyRef // where the key is that its personal part is sealed under
 }
 
-// Request is what Create needs.
-type Request struct {
-	Account, Key                      string
-	Test                              bool
-	Policy                            Policy
-	Platform, PlatformUserID, GuildID string
-	CallbackURL                       string
+// KeyRef says where the key is that a session's personal part is sealed under. The zero value is that of a
+// session that has no key of its own.
+type KeyRef struct {
+	Page string
+	Slot int
+}
+
+// NewSession returns the session that is started under a token at an instant.
+func NewSession(r Request, token Token, at time.Time) Session {
+	return Session{ID: token.ID(), Request: r, CreatedAt: at, ExpiresAt: at.Add(Lifetime)}
 }
 
 // Outcome is how a session is completed.
 type Outcome struct {
-	State   State  // Verified, Failed or Canceled
-	Reason  Reason // Declined, Refused, CanceledReason or AccountDeletedReason; NoReason when verified
-	Rule    Rule   // which of the network's rules refused
-	Network string // id of the identity network that vouched or refused; empty where none took part
+	State   State        // Verified, Failed or Canceled
+	Reason  Reason       // Declined, Refused, CanceledReason or AccountDeletedReason; NoReason when verified
+	Rule    failure.Rule // which of the network's rules refused
+	Network string       // id of the identity network that vouched or refused; empty where none took part
+}
+
+// Verified is the contract's `verified` member (contract §2.3).
+func (o Outcome) Verified() bool { return o.State == Verified }
+
+// Status is a session and its outcome, as they stand.
+type Status struct {
+	Session
+	Outcome
+	CompletedAt time.Time // zero while pending and when expired
 }
 
 // Completion is the fact that a session ended, with everything its delivery needs, since it outlives the
@@ -117,41 +126,15 @@ type Completion struct {
 	KeptUntil time.Time
 }
 
-// Verified is the contract's `verified` member (contract §2.3).
-func (o Outcome) Verified() bool { return o.State == Verified }
-
-// View is everything that can be read about a session.
-type View struct {
-	Session
-	Outcome
-	CompletedAt time.Time // zero while pending and when expired
-	Delivery    Delivery
-}
-
-// DeliveryState is where the single POST stands.
-type DeliveryState string
-
-// The states of a delivery (package dispatcher moves them).
-const (
-	DeliveryNone          DeliveryState = "none"          // no outcome yet, or one that sends no callback
-	DeliveryDue           DeliveryState = "due"           // waiting for its first or next attempt
-	DeliveryClaimed       DeliveryState = "claimed"       // a worker is sending
-	DeliveryDelivered     DeliveryState = "delivered"     // a 2xx status line was read
-	DeliveryRejected      DeliveryState = "rejected"      // another final status line was read
-	DeliveryUnknown       DeliveryState = "unknown"       // bytes left and no status line came back
-	DeliveryUndeliverable DeliveryState = "undeliverable" // provably nothing was sent until the retry deadline passed
+// The errors of sessions, beside those of natsconf and facts.ErrUnreadable.
+var (
+	// ErrNotFound: there never was such a session, or its results are no longer kept.
+	ErrNotFound = errors.New("no such session")
+	// ErrExpired: the session was not completed within its lifetime, and never will be.
+	ErrExpired = errors.New("the session has expired")
+	// ErrCompleted: the session's one completion is taken; the existing completion is returned beside this
+	// error.
+	ErrCompleted = errors.New("the session is completed already")
+	// ErrRedeemed: this sign-in attempt was used before.
+	ErrRedeemed = errors.New("the sign-in attempt was used before")
 )
-
-// Delivery is what is known about a session's callback.
-type Delivery struct {
-	State    DeliveryState
-	Attempts []Attempt // by number, first is 1
-}
-
-// Attempt is one claim and, where it has ended, its result.
-type Attempt struct {
-	Claim  Claim
-	Result *Result // nil while open
-	// Presumed is set where the result is no fact yet, but what an unreadable claim means.
-	Presumed bool
-}

@@ -25,8 +25,8 @@ var idEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadd
 // may sign in for the session. It is given out by Create and never stored.
 type Token string
 
-// newToken makes a random token.
-func newToken() Token {
+// NewToken makes a random token.
+func NewToken() Token {
 	var b [tokenBytes]byte
 	_, _ = rand.Read(b[:]) // never fails: the program ends if the system's source is broken
 	return Token(base64.RawURLEncoding.EncodeToString(b[:]))

@@ -21,7 +21,9 @@ import (
 
 	"verifyd/cmd/verifyd-bench/bench"
 	"verifyd/natsconf"
+	"verifyd/natsconf/embedded"
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/topology"
 )
 
 // childVariable makes this test binary be the bench itself.
@@ -226,13 +228,13 @@ func TestBenchCanBeInterrupted(t *testing.T) {
 func emptyServer(t *testing.T) (natsURL string, conn *natsconf.Conn) {
 	t.Helper()
 	dir := t.TempDir()
-	e := must[*natsconf.Embedded](t)(natsconf.OpenEmbedded(natsconf.EmbeddedOptions{
+	e := must[*embedded.Server](t)(embedded.Open(embedded.Options{
 		DataDir: dir, Log: zerolog.Nop(),
 	}))
 	stop := natstest.Serve(t, e)
 	t.Cleanup(func() { stop(); _ = e.Close() })
 	<-e.Ready()
-	end := must[natsconf.Endpoint](t)(natsconf.ReadEndpoint(dir))
+	end := must[embedded.Endpoint](t)(embedded.ReadEndpoint(dir))
 	conn = must[*natsconf.Conn](t)(natsconf.Connect(t.Context(), natsconf.ConnectOptions{
 		Embedded: e, Name: t.Name(), Log: zerolog.Nop(),
 	}))
@@ -263,14 +265,14 @@ func TestBenchOnAnExternalServer(t *testing.T) {
 		t.Errorf("stream %s is left", name)
 	}
 	if _, err := conn.JS.CreateStream(t.Context(), jetstream.StreamConfig{
-		Name: natsconf.StreamCompletions, Subjects: []string{"completion.*"},
+		Name: topology.StreamCompletions, Subjects: []string{"completion.*"},
 	}); err != nil {
 		t.Fatal(err)
 	}
 	if err := bench.Run(t.Context(), o); !errors.Is(err, bench.ErrForeignStore) {
 		t.Errorf("a server with a store: %v", err)
 	}
-	if _, err := conn.JS.Stream(t.Context(), natsconf.StreamCompletions); err != nil {
+	if _, err := conn.JS.Stream(t.Context(), topology.StreamCompletions); err != nil {
 		t.Errorf("somebody's stream: %v", err)
 	}
 }

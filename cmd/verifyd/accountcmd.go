@@ -4,28 +4,29 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/url"
 	osuser "os/user"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"verifyd/cmd/verifyd/config"
 	"verifyd/cmd/verifyd/table"
-	"verifyd/edge"
 	"verifyd/edge/account"
+	"verifyd/edge/account/access"
+	"verifyd/edge/account/accountstore"
+	"verifyd/edge/account/grant"
+	"verifyd/edge/web"
 	"verifyd/sessions/timeline"
 )
 
 // operator is who runs a command, as the audit log names them: by the name that the machine knows.
-func operator() account.Actor {
+func operator() access.Actor {
 	u, err := osuser.Current()
 	if err != nil {
-		return account.Operator("")
+		return access.Operator("")
 	}
-	return account.Operator(u.Username)
+	return access.Operator(u.Username)
 }
 
 type accountCmd struct {
@@ -59,7 +60,7 @@ func (a accountCreateCmd) Run(ctx context.Context, c console) error {
 	if a.NewStore {
 		reach = a.with
 	}
-	return reach(ctx, c, func(s *account.Store) error {
+	return reach(ctx, c, func(s *accountstore.Store) error {
 		acc, err := s.CreateAccount(ctx, operator(), a.Name)
 		if err != nil {
 			return badInput(err)
@@ -77,7 +78,7 @@ type accountListCmd struct {
 
 // Run lists the accounts by name.
 func (l accountListCmd) Run(ctx context.Context, c console) error {
-	return l.existing(ctx, c, func(s *account.Store) error {
+	return l.existing(ctx, c, func(s *accountstore.Store) error {
 		accounts, err := s.Accounts(ctx)
 		if err != nil {
 			return err
@@ -131,7 +132,7 @@ type accountShowCmd struct {
 
 // Run shows what the account's owners see of it, without any secret.
 func (a accountShowCmd) Run(ctx context.Context, c console) error {
-	return a.existing(ctx, c, func(s *account.Store) error {
+	return a.existing(ctx, c, func(s *accountstore.Store) error {
 		acc, err := s.AccountByName(ctx, a.Name)
 		if err != nil {
 			return badInput(err)
@@ -155,7 +156,7 @@ func (a accountShowCmd) Run(ctx context.Context, c console) error {
 
 // accountTables are all that there is to be seen of an account.
 func accountTables(
-	a account.Account, links []account.Grant, keys []account.Key, used map[string]time.Time, now time.Time,
+	a account.Account, links []grant.Grant, keys []account.Key, used map[string]time.Time, now time.Time,
 ) []*table.Table {
 	acc := table.NewCard("account", "Account:name", ":id", "Created", "State", "Quota",
 		"Link back:return_url", "Colour")
@@ -211,7 +212,7 @@ type accountSecretCmd struct {
 // Run prints the current signing secret on standard output, so that a script can take it, and what else signs
 // beside it.
 func (a accountSecretCmd) Run(ctx context.Context, c console) error {
-	return a.existing(ctx, c, func(s *account.Store) error {
+	return a.existing(ctx, c, func(s *accountstore.Store) error {
 		acc, err := ownAccount(ctx, s, a.Name)
 		if err != nil {
 			return err
@@ -241,7 +242,7 @@ func (a accountRotateCmd) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return config.Usage(fmt.Errorf("--overlap: %q is not a time; for example 24h, 7d, or 0", a.Overlap))
 	}
-	return a.existing(ctx, c, func(s *account.Store) error {
+	return a.existing(ctx, c, func(s *accountstore.Store) error {
 		acc, err := ownAccount(ctx, s, a.Account)
 		if err != nil {
 			return err
@@ -268,7 +269,7 @@ type accountEndRotationCmd struct {
 
 // Run ends the overlap.
 func (a accountEndRotationCmd) Run(ctx context.Context, c console) error {
-	return a.existing(ctx, c, func(s *account.Store) error {
+	return a.existing(ctx, c, func(s *accountstore.Store) error {
 		acc, err := ownAccount(ctx, s, a.Account)
 		if err != nil {
 			return err
@@ -293,17 +294,17 @@ type accountLoginLinkCmd struct {
 
 // Run prints the link alone on standard output.
 func (a accountLoginLinkCmd) Run(ctx context.Context, c console) error {
-	base, _, err := edge.ParseBaseURL(a.BaseURL)
+	base, _, err := web.ParseBaseURL(a.BaseURL)
 	if err != nil {
 		var f config.Faults
 		f.Add("base-url", fmt.Sprintf("%q is %v", a.BaseURL, err), "for example https://verify.example.com")
 		return config.Usage(f.OwnErr())
 	}
-	role, err := account.ParseRole(a.Role)
+	role, err := access.ParseRole(a.Role)
 	if err != nil {
 		return config.Usage(fmt.Errorf("--role: %w", err))
 	}
-	return a.existing(ctx, c, func(s *account.Store) error {
+	return a.existing(ctx, c, func(s *accountstore.Store) error {
 		acc, err := ownAccount(ctx, s, a.Account)
 		if err != nil {
 			return err
@@ -328,79 +329,16 @@ type accountRevokeLinkCmd struct {
 
 // Run takes the link back.
 func (a accountRevokeLinkCmd) Run(ctx context.Context, c console) error {
-	return a.existing(ctx, c, func(s *account.Store) error {
+	return a.existing(ctx, c, func(s *accountstore.Store) error {
 		acc, err := ownAccount(ctx, s, a.Account)
 		if err != nil {
 			return err
 		}
 		err = revokeLink(ctx, s, acc, a.Link, c.err)
-		if errors.Is(err, account.ErrNoLink) {
+		if errors.Is(err, grant.ErrNoLink) {
 			return config.Usage(fmt.Errorf("LINK: %w; list them with: verifyd account show %s", err,
 				strconv.Quote(acc.Name)))
 		}
 		return err
 	})
-}
-
-type accountAuditCmd struct {
-	storeCmd      `embed:""`
-	table.Listing `embed:""`
-	Name          string `arg:"" help:"The account's name; the id of one that was deleted."`
-	Limit         int    `default:"50" help:"How many records, newest first; 0 for all."`
-}
-
-// Run lists the records.
-func (a accountAuditCmd) Run(ctx context.Context, c console) error {
-	return a.existing(ctx, c, func(s *account.Store) error {
-		acc, err := s.Deleted(ctx, a.Name)
-		if errors.Is(err, account.ErrNoAccount) {
-			acc, err = s.AccountByName(ctx, a.Name)
-		}
-		if err != nil {
-			return badInput(err)
-		}
-		return listAudit(ctx, c, s, acc.ID, a.Limit, a.Listing)
-	})
-}
-
-// listAudit writes out the newest records of a log; all of them where the limit is 0.
-func listAudit(ctx context.Context, c console, s *account.Store, log string, limit int,
-	as table.Listing) error {
-	if limit < 0 {
-		return config.Usage(fmt.Errorf("--limit: %d is below zero; give a number of records, or 0 for all",
-			limit))
-	}
-	t := table.New("records", "AT", "WHO", "WHAT", "ON", "DETAIL")
-	cursor, left := "", limit
-	for {
-		page, err := s.Audit(ctx, log, cursor, left)
-		if err != nil {
-			return err
-		}
-		for _, r := range page.Records {
-			t.Add(r.At, timeline.Legible(whoText(r.Who)), r.What, timeline.Legible(r.On),
-				table.NewCell(detailText(r.Detail), r.Detail))
-		}
-		left -= len(page.Records)
-		if cursor = page.Next; cursor == "" || limit > 0 && left <= 0 {
-			return as.Print(c.out, t)
-		}
-	}
-}
-
-// whoText names who did something, with the identity of a member beside the name, which may be another's,
-// too.
-func whoText(who account.Actor) string {
-	if id := who.Identity(); id != "" && id != who.String() {
-		return who.String() + " (" + id + ")"
-	}
-	return who.String()
-}
-
-func detailText(detail map[string]string) string {
-	var parts []string
-	for _, name := range slices.Sorted(maps.Keys(detail)) {
-		parts = append(parts, name+": "+timeline.Legible(detail[name]))
-	}
-	return table.OrDash(strings.Join(parts, ", "))
 }

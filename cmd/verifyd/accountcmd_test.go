@@ -12,6 +12,7 @@ import (
 
 	"verifyd/cmd/verifyd/demo"
 	"verifyd/edge/account"
+	"verifyd/edge/account/access"
 	"verifyd/natsconf/natstest"
 )
 
@@ -252,8 +253,8 @@ func TestAuditNamesAreTold(t *testing.T) {
 	parallel(t)
 	member := account.Member{Network: "example", Subject: "1", Name: "operator"}
 	nameless := account.Member{Network: "example", Subject: "1"}
-	for want, who := range map[string]account.Actor{
-		"operator": account.Operator(""), "operator (example:1)": member.Actor(),
+	for want, who := range map[string]access.Actor{
+		"operator": access.Operator(""), "operator (example:1)": member.Actor(),
 		"example:1": nameless.Actor(),
 	} {
 		if got := whoText(who); got != want {

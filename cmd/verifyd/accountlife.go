@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -15,15 +18,20 @@ import (
 	"verifyd/cmd/verifyd/supervise"
 	"verifyd/cmd/verifyd/table"
 	"verifyd/edge/account"
+	"verifyd/edge/account/access"
+	"verifyd/edge/account/accountstore"
+	"verifyd/edge/account/audit"
 	"verifyd/natsconf"
+	"verifyd/natsconf/topology"
 	"verifyd/sessions"
+	sessionstore "verifyd/sessions/store"
 	"verifyd/sessions/timeline"
 )
 
 // ownAccount returns the account that a command is to change, or to hand something out of. Anybody may have
 // made one on the dashboard, under whatever name was free: such a one is taken by its id alone, or a key
 // that is meant for one customer would be another's.
-func ownAccount(ctx context.Context, s *account.Store, name string) (account.Account, error) {
+func ownAccount(ctx context.Context, s *accountstore.Store, name string) (account.Account, error) {
 	a, err := s.AccountByName(ctx, name)
 	if err != nil || name == a.ID {
 		return a, badInput(err)
@@ -32,7 +40,7 @@ func ownAccount(ctx context.Context, s *account.Store, name string) (account.Acc
 	switch {
 	case err != nil:
 		return a, err
-	case known && by.Kind == account.ActorOperator, !known && len(a.Members) == 0:
+	case known && by.Kind == access.ActorOperator, !known && len(a.Members) == 0:
 		return a, nil
 	case known:
 		return a, config.Usage(fmt.Errorf(
@@ -72,7 +80,7 @@ func (a accountQuotaCmd) Run(ctx context.Context, c console) error {
 					"an account that is to start none is disabled: verifyd account disable NAME", quota))
 		}
 	}
-	return a.existing(ctx, c, func(s *account.Store) error {
+	return a.existing(ctx, c, func(s *accountstore.Store) error {
 		acc, err := ownAccount(ctx, s, a.Name)
 		if err != nil {
 			return err
@@ -93,7 +101,7 @@ type accountRenameCmd struct {
 
 // Run renames the account.
 func (a accountRenameCmd) Run(ctx context.Context, c console) error {
-	return a.existing(ctx, c, func(s *account.Store) error {
+	return a.existing(ctx, c, func(s *accountstore.Store) error {
 		acc, err := ownAccount(ctx, s, a.Name)
 		if err != nil {
 			return err
@@ -133,7 +141,7 @@ func (a accountEnableCmd) Run(ctx context.Context, c console) error {
 
 func setDisabled(ctx context.Context, c console, store storeCmd, name string, disabled bool,
 	said string) error {
-	return store.existing(ctx, c, func(s *account.Store) error {
+	return store.existing(ctx, c, func(s *accountstore.Store) error {
 		acc, err := ownAccount(ctx, s, name)
 		if err != nil {
 			return err
@@ -189,10 +197,10 @@ func (a accountDeleteCmd) Run(ctx context.Context, c console) error {
 
 // cancelOpen cancels the sessions of a deleted account, and writes down how many.
 func cancelOpen(ctx context.Context, s *store.Store, account string) (int, error) {
-	completions := natsconf.NewWriter(s.Conn, natsconf.StreamCompletions)
+	completions := natsconf.NewWriter(s.Conn, topology.StreamCompletions)
 	writing := supervise.Start("command", zerolog.Nop(), supervise.New("completions writer", completions))
 	defer writing.Stop()
-	ender := sessions.NewStore(sessions.Config{Conn: s.Conn, Completions: completions, Key: s.Key})
+	ender := sessionstore.New(sessionstore.Config{Conn: s.Conn, Completions: completions, Key: s.Key})
 	canceled, err := ender.CancelOpen(ctx, account, sessions.AccountDeletedReason)
 	if err != nil || canceled == 0 {
 		return canceled, err
@@ -202,7 +210,7 @@ func cancelOpen(ctx context.Context, s *store.Store, account string) (int, error
 
 func noteEnded(ctx context.Context, s *store.Store, id string, canceled int) error {
 	detail := map[string]string{"sessions": strconv.Itoa(canceled)}
-	return s.Accounts.Note(ctx, operator(), id, account.SessionsEnded, "", detail)
+	return s.Accounts.Note(ctx, operator(), id, audit.SessionsEnded, "", detail)
 }
 
 type accountReturnURLCmd struct {
@@ -215,7 +223,7 @@ type accountReturnURLCmd struct {
 // Run sets the address, or takes it away.
 func (a accountReturnURLCmd) Run(ctx context.Context, c console) error {
 	return setFace(ctx, c, a.storeCmd, a.Account, a.URL, a.Clear,
-		"a URL, for example https://example.com/verified", (*account.Store).SetReturnURL)
+		"a URL, for example https://example.com/verified", (*accountstore.Store).SetReturnURL)
 }
 
 type accountColourCmd struct {
@@ -228,18 +236,18 @@ type accountColourCmd struct {
 // Run sets the colour, or takes it away.
 func (a accountColourCmd) Run(ctx context.Context, c console) error {
 	return setFace(ctx, c, a.storeCmd, a.Account, a.Colour, a.Clear, "a colour, for example #1f5fd0",
-		(*account.Store).SetColour)
+		(*accountstore.Store).SetColour)
 }
 
 // setFace sets a part of what end users see of an account.
 func setFace(
 	ctx context.Context, c console, store storeCmd, name, value string, empty bool, want string,
-	set func(*account.Store, context.Context, account.Actor, string, string) error,
+	set func(*accountstore.Store, context.Context, access.Actor, string, string) error,
 ) error {
 	if empty == (value != "") {
 		return config.Usage(errors.New("give " + want + ", or --clear"))
 	}
-	return store.existing(ctx, c, func(s *account.Store) error {
+	return store.existing(ctx, c, func(s *accountstore.Store) error {
 		acc, err := ownAccount(ctx, s, name)
 		if err != nil {
 			return err
@@ -254,7 +262,8 @@ func setFace(
 
 // revokeLink takes a login link back and says what it leaves behind: what the link gave is over, what was
 // made with it is the account's.
-func revokeLink(ctx context.Context, s *account.Store, a account.Account, link string, out io.Writer) error {
+func revokeLink(ctx context.Context, s *accountstore.Store, a account.Account, link string,
+	out io.Writer) error {
 	if err := s.RevokeLoginLink(ctx, operator(), a.ID, link); err != nil {
 		return err
 	}
@@ -266,7 +275,7 @@ func revokeLink(ctx context.Context, s *account.Store, a account.Account, link s
 	return tellLinkWork(out, a.Name, w, time.Now())
 }
 
-func tellLinkWork(out io.Writer, name string, w account.LinkWork, now time.Time) (err error) {
+func tellLinkWork(out io.Writer, name string, w accountstore.LinkWork, now time.Time) (err error) {
 	say := func(format string, args ...any) {
 		if err == nil {
 			_, err = fmt.Fprintf(out, format+"\n", args...)
@@ -290,4 +299,67 @@ func tellLinkWork(out io.Writer, name string, w account.LinkWork, now time.Time)
 			strconv.Quote(name))
 	}
 	return err
+}
+
+type accountAuditCmd struct {
+	storeCmd      `embed:""`
+	table.Listing `embed:""`
+	Name          string `arg:"" help:"The account's name; the id of one that was deleted."`
+	Limit         int    `default:"50" help:"How many records, newest first; 0 for all."`
+}
+
+// Run lists the records.
+func (a accountAuditCmd) Run(ctx context.Context, c console) error {
+	return a.existing(ctx, c, func(s *accountstore.Store) error {
+		acc, err := s.Deleted(ctx, a.Name)
+		if errors.Is(err, account.ErrNoAccount) {
+			acc, err = s.AccountByName(ctx, a.Name)
+		}
+		if err != nil {
+			return badInput(err)
+		}
+		return listAudit(ctx, c, s, acc.ID, a.Limit, a.Listing)
+	})
+}
+
+// listAudit writes out the newest records of a log; all of them where the limit is 0.
+func listAudit(ctx context.Context, c console, s *accountstore.Store, log string, limit int,
+	as table.Listing) error {
+	if limit < 0 {
+		return config.Usage(fmt.Errorf("--limit: %d is below zero; give a number of records, or 0 for all",
+			limit))
+	}
+	t := table.New("records", "AT", "WHO", "WHAT", "ON", "DETAIL")
+	cursor, left := "", limit
+	for {
+		page, err := s.Audit(ctx, log, cursor, left)
+		if err != nil {
+			return err
+		}
+		for _, r := range page.Records {
+			t.Add(r.At, timeline.Legible(whoText(r.Who)), r.What, timeline.Legible(r.On),
+				table.NewCell(detailText(r.Detail), r.Detail))
+		}
+		left -= len(page.Records)
+		if cursor = page.Next; cursor == "" || limit > 0 && left <= 0 {
+			return as.Print(c.out, t)
+		}
+	}
+}
+
+// whoText names who did something, with the identity of a member beside the name, which may be another's,
+// too.
+func whoText(who access.Actor) string {
+	if id := who.Identity(); id != "" && id != who.String() {
+		return who.String() + " (" + id + ")"
+	}
+	return who.String()
+}
+
+func detailText(detail map[string]string) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(detail)) {
+		parts = append(parts, name+": "+timeline.Legible(detail[name]))
+	}
+	return table.OrDash(strings.Join(parts, ", "))
 }

@@ -19,10 +19,10 @@ import (
 	"verifyd/cmd/verifyd/service"
 	"verifyd/dispatcher"
 	"verifyd/edge/account"
-	"verifyd/edge/network"
-	"verifyd/natsconf"
+	"verifyd/edge/network/netsettings"
 	"verifyd/natsconf/natstest"
-	"verifyd/sessions"
+	"verifyd/natsconf/topology"
+	"verifyd/sessions/facts"
 	"verifyd/sessions/pauses"
 	"verifyd/sessions/urlpolicy"
 )
@@ -98,7 +98,7 @@ func TestOperatorsAreToldOfAFailingReceiver(t *testing.T) {
 		e.Data["class"] != "connect" {
 		t.Errorf("told %+v", e)
 	}
-	r.Receivers.Ended(dispatcher.AttemptEnd{Receiver: host, Verdict: sessions.VerdictDelivered})
+	r.Receivers.Ended(dispatcher.AttemptEnd{Receiver: host, Verdict: facts.VerdictDelivered})
 	if e := r.told(t); e.Type != alarm.ReceiverFailing || e.Status != alarm.Resolved || e.About != host {
 		t.Errorf("told %+v", e)
 	}
@@ -176,7 +176,7 @@ func TestOperatorsAreToldOfAStoreThatFills(t *testing.T) {
 		t.Errorf("data %+v", data)
 	}
 	// as if they had aged out
-	if err := r.Store.Conn.Purge(t.Context(), natsconf.StreamEvents, ">"); err != nil {
+	if err := r.Store.Conn.Purge(t.Context(), topology.StreamEvents, ">"); err != nil {
 		t.Fatal(err)
 	}
 	r.expect(t, alarm.StoreHigh, alarm.Resolved, "")
@@ -231,8 +231,9 @@ func TestOperatorsAreToldOfANetworkThatIsAway(t *testing.T) {
 	}))
 	t.Cleanup(provider.Close)
 	r := alarming(t, func(c *config.Config) {
-		c.Networks = append(c.Networks, network.Settings{
-			ID: "harbor", Name: "Harbor Network", Kind: network.KindOIDC, Issuer: provider.URL, ClientID: "c",
+		c.Networks = append(c.Networks, netsettings.Settings{
+			ID: "harbor", Name: "Harbor Network", Kind: netsettings.KindOIDC, Issuer: provider.URL,
+			ClientID:     "c",
 			ClientSecret: "s",
 		})
 	})

@@ -18,9 +18,10 @@ import (
 	"verifyd/cmd/verifyd/config"
 	"verifyd/cmd/verifyd/demo"
 	"verifyd/cmd/verifyd/store"
-	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/permission"
 	"verifyd/natsconf/secretbox"
+	"verifyd/natsconf/topology"
 	"verifyd/natsconf/transfer"
 )
 
@@ -170,7 +171,7 @@ func TestBackupKnowsWhetherAServiceRuns(t *testing.T) {
 	natstest.NeedsEmbedded(t, "holds a data directory")
 	dir := t.TempDir()
 	holder := must[*store.Store](t)(store.Open(t.Context(),
-		config.Store{DataDir: dir, Topology: natsconf.TopologyOptions{Embedded: true}}, zerolog.Nop(),
+		config.Store{DataDir: dir, Topology: topology.Options{Embedded: true}}, zerolog.Nop(),
 		store.ToServe))
 	defer holder.Close() // it answers no question at all
 	if header, err := (headerOf{DataDir: dir}).backUp(t, nil); err != nil || !header.Running {
@@ -178,9 +179,9 @@ func TestBackupKnowsWhetherAServiceRuns(t *testing.T) {
 	}
 
 	e := natstest.StartExternal(t)
-	edge := e.Connect(t, natsconf.RoleEdge)
+	edge := e.Connect(t, permission.RoleEdge)
 	external := headerOf{
-		NATSURL: e.URL, NATSCreds: e.Credential(natsconf.RoleOperator), SecretKey: secretbox.NewKey().
+		NATSURL: e.URL, NATSCreds: e.Credential(permission.RoleOperator), SecretKey: secretbox.NewKey().
 				Encode(), Replicas: 1,
 	}
 	if code, _, errOut := verifyd(t, "apply", "--nats-url", e.URL, "--nats-creds", external.NATSCreds,
@@ -191,7 +192,7 @@ func TestBackupKnowsWhetherAServiceRuns(t *testing.T) {
 		t.Errorf("while nobody runs: %+v, %v", header, err)
 	}
 	var runs atomic.Bool
-	sub := must[*nats.Subscription](t)(edge.NC.Subscribe(natsconf.SubjectFleet, func(m *nats.Msg) {
+	sub := must[*nats.Subscription](t)(edge.NC.Subscribe(topology.SubjectFleet, func(m *nats.Msg) {
 		if runs.Load() {
 			time.AfterFunc(time.Second, func() { _ = m.Respond([]byte("{}")) })
 		}
@@ -288,7 +289,7 @@ func (r restoreCmd) args() []string {
 func began(t *testing.T, dir string, r restoreCmd, h transfer.Header) {
 	t.Helper()
 	cfg := config.Store{
-		DataDir: filepath.Join(dir, "store"), Topology: natsconf.TopologyOptions{Embedded: true},
+		DataDir: filepath.Join(dir, "store"), Topology: topology.Options{Embedded: true},
 	}
 	st := must[*store.Store](t)(store.Open(t.Context(), cfg, zerolog.Nop(), store.ToFill))
 	defer st.Close()

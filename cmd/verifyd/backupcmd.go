@@ -15,8 +15,8 @@ import (
 	"verifyd/cmd/verifyd/table"
 	"verifyd/cmd/verifyd/version"
 
-	"verifyd/natsconf"
 	"verifyd/natsconf/fleet"
+	"verifyd/natsconf/storestate"
 	"verifyd/natsconf/transfer"
 )
 
@@ -97,7 +97,7 @@ func (b backupCmd) toFile(ctx context.Context, c console, st *store.Store) (made
 }
 
 func (b backupCmd) write(ctx context.Context, st *store.Store, w io.Writer) (made madeBackup, err error) {
-	standing, err := st.Conn.StoreState(ctx)
+	standing, err := storestate.Read(ctx, st.Conn)
 	if err != nil {
 		return made, err
 	}
@@ -107,7 +107,7 @@ func (b backupCmd) write(ctx context.Context, st *store.Store, w io.Writer) (mad
 	}
 	h := transfer.Header{
 		Running: running, Store: standing.Store, CreatedAt: time.Now().UTC(), Build: version.Text(),
-		Leaving: standing.State != "" && standing.State != natsconf.StateOpen,
+		Leaving: standing.State != "" && standing.State != storestate.StateOpen,
 	}
 	if b.WithMasterKey {
 		h.MasterKey = st.Key.Encode()

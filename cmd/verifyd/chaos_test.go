@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"verifyd/cmd/verifyd/demo"
-	"verifyd/natsconf"
+	"verifyd/natsconf/topology"
 )
 
 var (
@@ -31,7 +31,7 @@ const (
 	chaosUsers = 64
 	// longStop is longer than JetStream waits for a dispatcher that holds a completion, so that another one
 	// gets it.
-	longStop = natsconf.AckWait + 5*time.Second
+	longStop = topology.AckWait + 5*time.Second
 	// Long stops hit one dispatcher and the other in turn, with time between them in which both run; the one
 	// that woke up is left alone for a while.
 	firstLongStop = 5 * time.Second

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"verifyd/natsconf"
+	"verifyd/natsconf/topology"
 )
 
 // fault is something that happens to one process.
@@ -91,7 +91,7 @@ func (d *demon) torment(ctx context.Context, until time.Time) error {
 			stop = now.Add(longStopEvery)
 			d.long++
 		}
-		if now.After(away) && now.Add(absence+natsconf.AckWait).Before(until) &&
+		if now.After(away) && now.Add(absence+topology.AckWait).Before(until) &&
 			d.takeStore(ctx, of[d.absences%2], of[(d.absences+1)%2]) {
 			away = now.Add(absenceEvery)
 			d.absences++
@@ -190,7 +190,7 @@ func (d *demon) ambush(ctx context.Context, v, other *victim) bool {
 		}
 		d.recovers(ctx, v)
 		pass(ctx, afterLongStop) // and lives to see it, however long it takes to find the store again
-		for waited := time.Duration(0); caught && d.lateOwners() == late && waited < bootAndGather &&
+		for waited := time.Duration(0); caught && d.lateOwners() == late && waited < maxWake &&
 			pass(ctx, lookAgain); waited += lookAgain {
 		}
 	})
@@ -222,7 +222,7 @@ func (d *demon) takeStore(ctx context.Context, spared, other *victim) bool {
 			return
 		}
 		d.recovers(ctx, v)
-		pass(ctx, natsconf.AckWait)
+		pass(ctx, topology.AckWait)
 	})
 	return true
 }
@@ -251,6 +251,9 @@ const (
 	// bootAndGather is longer than a dispatcher takes to start and to claim what has gathered, on a busy
 	// machine too.
 	bootAndGather = 15 * time.Second
+	// maxWake bounds the wait for what a dispatcher says that woke up with claims in its hands: it has to
+	// find the store again first.
+	maxWake = time.Minute
 	// lookAgain is how long a look at a process's log is good for.
 	lookAgain = 20 * time.Millisecond
 )

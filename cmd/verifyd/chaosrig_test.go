@@ -28,8 +28,8 @@ import (
 
 	"verifyd/cmd/verifyd/demo"
 	"verifyd/dispatcher/callback/localca"
-	"verifyd/natsconf"
 	"verifyd/natsconf/crashpoint"
+	"verifyd/natsconf/embedded"
 	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/secretbox"
 )
@@ -85,7 +85,7 @@ func pauseOwners() {
 }
 
 func serveStore(dir string) error {
-	e, err := natsconf.OpenEmbedded(natsconf.EmbeddedOptions{
+	e, err := embedded.Open(embedded.Options{
 		DataDir: dir, Log: zerolog.New(os.Stderr).Level(zerolog.WarnLevel),
 	})
 	if err != nil {
@@ -100,7 +100,7 @@ func newStoreProcess(t *testing.T) *child {
 	c := &child{dir: t.TempDir(), log: &buffer{}}
 	c.env = []string{storeVariable + "=" + c.dir}
 	c.up = func(context.Context) bool {
-		end, err := natsconf.ReadEndpoint(c.dir)
+		end, err := embedded.ReadEndpoint(c.dir)
 		return err == nil && end.PID == c.cmd.Process.Pid
 	}
 	return c
@@ -136,7 +136,7 @@ func (g *gateway) url() string { return "nats://any:any@" + g.listener.Addr().St
 // carry joins a client to the server that runs now, until one of them ends.
 func (g *gateway) carry(client net.Conn) error {
 	defer client.Close()
-	end, err := natsconf.ReadEndpoint(g.dir)
+	end, err := embedded.ReadEndpoint(g.dir)
 	if err != nil {
 		return err
 	}
@@ -164,7 +164,7 @@ func (g *gateway) carry(client net.Conn) error {
 }
 
 // withCredential puts the credential of today into a client's first line.
-func withCredential(greeting string, end natsconf.Endpoint) (string, error) {
+func withCredential(greeting string, end embedded.Endpoint) (string, error) {
 	text, ok := strings.CutPrefix(greeting, "CONNECT ")
 	if !ok {
 		return "", fmt.Errorf("a NATS client begins with CONNECT, not %q", greeting)

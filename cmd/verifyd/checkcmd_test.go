@@ -17,8 +17,10 @@ import (
 	"time"
 
 	"verifyd/cmd/verifyd/check"
-	"verifyd/natsconf"
+	"verifyd/natsconf/embedded"
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/permission"
+	"verifyd/natsconf/topology"
 )
 
 // checked runs verifyd check and returns its findings by area.
@@ -215,12 +217,12 @@ func TestCheckOfAnExternalServer(t *testing.T) {
 	dir := t.TempDir()
 	conn, _ := natstest.StartIn(t, dir)
 	// a server that knows nothing of verifyd
-	for _, s := range natsconf.NewTopology(natsconf.TopologyOptions{}).Streams {
+	for _, s := range topology.New(topology.Options{}).Streams {
 		if err := conn.JS.DeleteStream(t.Context(), s.Name); err != nil {
 			t.Fatal(err)
 		}
 	}
-	end := must[natsconf.Endpoint](t)(natsconf.ReadEndpoint(dir))
+	end := must[embedded.Endpoint](t)(embedded.ReadEndpoint(dir))
 	at := must[*url.URL](t)(url.Parse(end.URL))
 	at.User = url.UserPassword(end.User, end.Password)
 	key := "--secret-key=" + strings.Repeat("A", 43) + "="
@@ -229,10 +231,10 @@ func TestCheckOfAnExternalServer(t *testing.T) {
 	expectFound(t, found, "replicas", check.LevelWarning, "")
 	expectFound(t, found, "server", check.LevelWarning, "not encrypted")
 	expectFound(t, found, "store", check.LevelWarning, "no limit in the account")
-	if s, err := conn.JS.Stream(t.Context(), natsconf.StreamCompletions); err == nil {
+	if s, err := conn.JS.Stream(t.Context(), topology.StreamCompletions); err == nil {
 		t.Errorf("a check has made %s", s.CachedInfo().Config.Name)
 	}
-	drifted := natsconf.NewTopology(natsconf.TopologyOptions{}).Streams[0]
+	drifted := topology.New(topology.Options{}).Streams[0]
 	drifted.DenyDelete = false // the claim's fence could be opened
 	if _, err := conn.JS.CreateStream(t.Context(), drifted); err != nil {
 		t.Fatal(err)
@@ -260,22 +262,22 @@ func TestCheckOfAnExternalServer(t *testing.T) {
 func TestCheckOfPermissions(t *testing.T) {
 	parallel(t)
 	e := natstest.StartExternal(t)
-	natstest.Ensure(t, e.Connect(t, natsconf.RoleOperator))
-	with := func(role natsconf.Role, roles string) (int, map[string][]check.Finding) {
+	natstest.Ensure(t, e.Connect(t, permission.RoleOperator))
+	with := func(role permission.Role, roles string) (int, map[string][]check.Finding) {
 		return checked(t, "--nats-url", e.URL, "--nats-creds", e.Credential(role), "--roles", roles,
 			"--secret-key="+strings.Repeat("A", 43)+"=", "--replicas", "1")
 	}
-	for role, roles := range map[natsconf.Role]string{
-		natsconf.RoleEdge: "edge", natsconf.RoleDispatcher: "dispatcher",
-		natsconf.RoleOperator: "edge,dispatcher",
+	for role, roles := range map[permission.Role]string{
+		permission.RoleEdge: "edge", permission.RoleDispatcher: "dispatcher",
+		permission.RoleOperator: "edge,dispatcher",
 	} {
 		_, found := with(role, roles)
 		expectFound(t, found, "permissions", check.LevelOK, "")
 		expectFound(t, found, "store", check.LevelOK, "of 1024 MiB")
 	}
-	_, found := with(natsconf.RoleOperator, "dispatcher")
+	_, found := with(permission.RoleOperator, "dispatcher")
 	expectFound(t, found, "permissions", check.LevelWarning, "may also write")
-	code, found := with(natsconf.RoleDispatcher, "edge")
+	code, found := with(permission.RoleDispatcher, "edge")
 	expectFound(t, found, "permissions", check.LevelError, "publish $KV.sessions.>")
 	if code != exitFailed {
 		t.Errorf("exit code %d", code)

@@ -8,7 +8,7 @@ import (
 
 	"verifyd/cmd/verifyd/check"
 	"verifyd/cmd/verifyd/config"
-	"verifyd/natsconf"
+	"verifyd/natsconf/embedded"
 	"verifyd/natsconf/natstest"
 )
 
@@ -33,7 +33,7 @@ func otherDisk(t *testing.T, than string) string {
 			continue
 		}
 		t.Cleanup(func() { _ = os.RemoveAll(dir) })
-		if same, err := natsconf.SameFilesystem(dir, than); err == nil && !same {
+		if same, err := embedded.SameFilesystem(dir, than); err == nil && !same {
 			return dir
 		}
 	}

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"verifyd/cmd/verifyd/demo"
-	"verifyd/natsconf"
 	"verifyd/natsconf/crashpoint"
+	"verifyd/natsconf/topology"
 )
 
 var (
@@ -29,7 +29,7 @@ var (
 const (
 	// cutOff is how long a dispatcher is cut off from NATS: longer than JetStream waits for it, so that the
 	// other one gets what it holds.
-	cutOff = natsconf.AckWait + 5*time.Second
+	cutOff = topology.AckWait + 5*time.Second
 	// probeEvery is how often a session is started to see whether that is possible.
 	probeEvery = 100 * time.Millisecond
 	// restAfter lets things go on between two faults of one kind.
@@ -107,7 +107,7 @@ func (r *ruin) say(format string, args ...any) {
 
 func (r *ruin) stores(ctx context.Context) error {
 	for _, stream := range []string{
-		natsconf.StreamCompletions, natsconf.BucketStream(natsconf.BucketSessions),
+		topology.StreamCompletions, topology.BucketStream(topology.BucketSessions),
 	} {
 		m, err := r.s.leader(ctx, stream)
 		if err != nil {
@@ -126,11 +126,11 @@ func (r *ruin) stores(ctx context.Context) error {
 			return err
 		}
 	}
-	m, err := r.s.leader(ctx, natsconf.StreamCompletions)
+	m, err := r.s.leader(ctx, topology.StreamCompletions)
 	if err != nil {
 		return err
 	}
-	r.say("%s, which leads %s, is stopped", m.name, natsconf.StreamCompletions)
+	r.say("%s, which leads %s, is stopped", m.name, topology.StreamCompletions)
 	return r.outage(ctx, m, *clusterFreeze, m.freeze, m.thaw)
 }
 

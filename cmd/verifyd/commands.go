@@ -11,7 +11,7 @@ import (
 	"verifyd/cmd/verifyd/flags"
 	"verifyd/cmd/verifyd/service"
 	"verifyd/cmd/verifyd/store"
-	"verifyd/edge/account"
+	"verifyd/edge/account/accountstore"
 )
 
 type serveCmd struct {
@@ -50,7 +50,7 @@ type storeCmd struct {
 
 // existing runs do with the accounts of a running service or a stopped one. Where there is no store, none
 // is made: a folder or servers that were named by mistake stay as they are.
-func (s storeCmd) existing(ctx context.Context, c console, do func(*account.Store) error) error {
+func (s storeCmd) existing(ctx context.Context, c console, do func(*accountstore.Store) error) error {
 	return s.look(ctx, c, func(st *store.Store) error { return do(st.Accounts) })
 }
 
@@ -61,7 +61,7 @@ func (s storeCmd) look(ctx context.Context, c console, do func(*store.Store) err
 
 // with is existing for a command that was told, by its flag --new-store, to make the store where there is
 // none.
-func (s storeCmd) with(ctx context.Context, c console, do func(*account.Store) error) error {
+func (s storeCmd) with(ctx context.Context, c console, do func(*accountstore.Store) error) error {
 	return s.reach(ctx, c, store.ToBegin, func(st *store.Store) error { return do(st.Accounts) })
 }
 

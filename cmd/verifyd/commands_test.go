@@ -72,11 +72,7 @@ func TestKeyCommands(t *testing.T) {
 	if _, err := c.command(t, "key", "revoke", id); err != nil {
 		t.Fatal(err)
 	}
-	for {
-		if status, _, _ := a.call(t, http.MethodGet, "/sessions/x", ""); status == http.StatusUnauthorized {
-			break
-		}
-	}
+	a.gone(t)
 	if _, err := c.command(t, "key", "revoke", "key_nobody"); err == nil ||
 		!strings.Contains(err.Error(), "verifyd key list") {
 		t.Errorf("revoking nobody's key: %v", err)
@@ -102,6 +98,7 @@ func TestKeyCommands(t *testing.T) {
 // Bad settings are refused at start, all at once, each with its name, its value's fault and what would be
 // right.
 func TestBadSettingsAreRefusedByName(t *testing.T) {
+	parallel(t)
 	dir := t.TempDir()
 	notPEM := filepath.Join(dir, "not.pem")
 	slip := filepath.Join(dir, "slip.yaml")

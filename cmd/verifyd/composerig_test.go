@@ -57,6 +57,7 @@ func newStack(t *testing.T) *stack {
 	if testing.Short() {
 		t.Skip("skipped under -short: images take a minute")
 	}
+	natstest.Clock(t)
 	number := stacks.Add(1)
 	s := &stack{project: fmt.Sprintf("verifyd-test-%d-%d", os.Getpid(), number)}
 	if out, err := exec.Command("docker", "info", "--format", "{{.ServerVersion}}").

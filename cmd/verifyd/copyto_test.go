@@ -235,10 +235,11 @@ func TestCopyIsToldAndGoesOn(t *testing.T) {
 	parallel(t)
 	c := newCopying(t)
 	c.upToDate(t)
-	if doc := c.status(t); doc.Copy == nil || doc.Copy.Dir != c.copy || doc.Copy.Lag > 5 ||
-		doc.Copy.Trouble != "" || !doc.OK {
-		t.Errorf("status: %+v", doc)
-	}
+	natstest.Await(t, "the copy in status", func() bool {
+		doc := c.status(t)
+		return doc.OK && doc.Copy != nil && doc.Copy.Dir == c.copy && doc.Copy.Lag <= 5 &&
+			doc.Copy.Trouble == ""
+	})
 	s := c.api.init(t, map[string]any{
 		"platform": "p", "platform_user_id": "u", "callback_url": c.inbox.CallbackURL(),
 	})
@@ -267,7 +268,7 @@ func TestCopyIsToldAndGoesOn(t *testing.T) {
 	}
 	natstest.Await(t, "the copy's trouble in status", func() bool {
 		doc := c.status(t)
-		return !doc.OK && doc.Copy.Trouble != "" &&
+		return !doc.OK && doc.Copy != nil && doc.Copy.Trouble != "" &&
 			strings.Contains(strings.Join(doc.Trouble, "\n"), "behind: the folder of the copy")
 	})
 	if !c.readyz(t.Context()) {

@@ -32,13 +32,15 @@ type child struct {
 	up                 func(ctx context.Context) bool // says that it is ready
 
 	cmd    *exec.Cmd
-	exited chan error // closed, after its exit was told, when the process is gone
+	exited chan error    // closed, after its exit was told, when the process is gone
+	gone   chan struct{} // closed then too
 	log    *buffer
 }
 
 // newChild prepares a process with its own data directory and ports that it keeps over restarts.
 func newChild(t *testing.T) *child {
 	t.Helper()
+	natstest.Clock(t)
 	c := &child{
 		dir: t.TempDir(), inbox: newInbox(t), log: &buffer{}, listen: natstest.Address(t),
 		admin: natstest.Address(t),
@@ -132,20 +134,24 @@ func (c *child) run() error {
 	if err := c.cmd.Start(); err != nil {
 		return err
 	}
-	c.exited = make(chan error, 1)
-	go func(cmd *exec.Cmd, exited chan error) {
+	c.exited, c.gone = make(chan error, 1), make(chan struct{})
+	go func(cmd *exec.Cmd, exited chan error, gone chan struct{}) {
 		exited <- cmd.Wait()
 		close(exited)
-	}(c.cmd, c.exited)
+		close(gone)
+	}(c.cmd, c.exited, c.gone)
 	return nil
 }
 
+// becomesReady waits until the process is ready. It reports false where that ends instead, or ctx does.
 func (c *child) becomesReady(ctx context.Context) bool {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for !c.up(ctx) {
 		select {
 		case <-tick.C:
+		case <-c.gone:
+			return false
 		case <-ctx.Done():
 			return false
 		}

@@ -18,7 +18,11 @@ import (
 	"verifyd/cmd/verifyd/supervise"
 	"verifyd/cmd/verifyd/table"
 	"verifyd/natsconf"
+	"verifyd/natsconf/topology"
 	"verifyd/sessions"
+	"verifyd/sessions/facts"
+	"verifyd/sessions/failure"
+	sessionstore "verifyd/sessions/store"
 	"verifyd/sessions/timeline"
 )
 
@@ -56,7 +60,7 @@ func (d deliveriesListCmd) Run(ctx context.Context, c console) error {
 	return d.look(ctx, c, func(st *store.Store) error {
 		ctx, cancel := context.WithTimeout(ctx, lookFor)
 		defer cancel()
-		found, err := st.Reader().Deliveries(ctx, sessions.DeliveryState(d.State), d.Limit)
+		found, err := st.Reader().Deliveries(ctx, facts.DeliveryState(d.State), d.Limit)
 		if err != nil {
 			return err
 		}
@@ -74,7 +78,7 @@ func (d deliveriesListCmd) Run(ctx context.Context, c console) error {
 	})
 }
 
-func deliveriesTable(views []sessions.View) *table.Table {
+func deliveriesTable(views []facts.View) *table.Table {
 	t := table.New("deliveries", "SESSION", "STATE", "DELIVERY", "ATTEMPTS", "HOST", "COMPLETED", "CLASS")
 	for _, v := range views {
 		d := v.Delivery
@@ -84,13 +88,13 @@ func deliveriesTable(views []sessions.View) *table.Table {
 }
 
 // lastClass says what went wrong in the last attempt that has ended.
-func lastClass(v sessions.View) sessions.Class {
+func lastClass(v facts.View) failure.Class {
 	for _, a := range slices.Backward(v.Delivery.Attempts) {
 		if a.Result != nil {
 			return a.Result.Class
 		}
 	}
-	return sessions.ClassNone
+	return failure.None
 }
 
 type deliveriesShowCmd struct {
@@ -121,18 +125,18 @@ func (d deliveriesShowCmd) Run(ctx context.Context, c console) error {
 
 // deliveryCard and attemptsTable are for programs; showDelivery tells people the same, and leaves out
 // what there is nothing of.
-func deliveryCard(v sessions.View) *table.Table {
+func deliveryCard(v facts.View) *table.Table {
 	t := table.NewCard("delivery", ":session", ":state", ":completed", ":host", ":delivery")
 	t.Add(v.ID, v.State, v.CompletedAt, timeline.Host(v.Session), v.Delivery.State)
 	return t
 }
 
-func attemptsTable(v sessions.View) *table.Table {
+func attemptsTable(v facts.View) *table.Table {
 	t := table.New("attempts", ":number", ":claimed", ":worker", ":ended", ":by", ":verdict", ":class",
 		":status",
 		":detail", ":address", ":answer", ":next_from")
 	for _, a := range v.Delivery.Attempts {
-		r := sessions.Result{}
+		r := facts.Result{}
 		if a.Result != nil {
 			r = *a.Result
 		}
@@ -151,7 +155,7 @@ func exactValue(t time.Time) any {
 	return exactly(t)
 }
 
-func showDelivery(out io.Writer, v sessions.View) error {
+func showDelivery(out io.Writer, v facts.View) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	line := func(name, value string) {
 		if value != "" {
@@ -203,7 +207,7 @@ func byWhom(worker string) string {
 
 // answerOf shows what the receiver said, as one quoted line: it is the receiver's text, and must not reach
 // the terminal as it is.
-func answerOf(r sessions.Result) string {
+func answerOf(r facts.Result) string {
 	const most = 1 << 10
 	if r.Answer == "" {
 		return ""
@@ -270,16 +274,16 @@ func (d deliveriesResendCmd) Run(ctx context.Context, c console) error {
 	return d.look(ctx, c, func(st *store.Store) error {
 		ctx, cancel := context.WithTimeout(ctx, lookFor)
 		defer cancel()
-		completions := natsconf.NewWriter(st.Conn, natsconf.StreamCompletions)
+		completions := natsconf.NewWriter(st.Conn, topology.StreamCompletions)
 		writing := supervise.Start("command", zerolog.Nop(), supervise.New("completions writer", completions))
 		defer writing.Stop()
-		asked, err := sessions.NewStore(sessions.Config{Conn: st.Conn, Completions: completions,
+		asked, err := sessionstore.New(sessionstore.Config{Conn: st.Conn, Completions: completions,
 			Key: st.Key}).Resend(ctx, id, resender)
 		switch {
-		case errors.Is(err, sessions.ErrDeliveryOpen):
+		case errors.Is(err, facts.ErrDeliveryOpen):
 			return config.Usage(fmt.Errorf(
 				"session %s: the callback is waiting or being sent; see: verifyd explain %s", id, id))
-		case errors.Is(err, sessions.ErrNoDelivery):
+		case errors.Is(err, facts.ErrNoDelivery):
 			return config.Usage(fmt.Errorf(
 				"session %s has nothing to send: only verified and failed sessions are sent", id))
 		case err != nil:

@@ -17,6 +17,7 @@ import (
 	"verifyd/cmd/verifyd/store"
 	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/topology"
 )
 
 // planted is what the tests look for after an erasure.
@@ -40,7 +41,7 @@ func (c *child) readable(t *testing.T, text string) map[string]int {
 	conn := c.connect(t)
 	defer conn.Close()
 	held := map[string]int{}
-	for _, s := range natsconf.NewTopology(natsconf.TopologyOptions{}).Streams {
+	for _, s := range topology.New(topology.Options{}).Streams {
 		_, last, err := conn.Bounds(t.Context(), s.Name)
 		if err != nil {
 			t.Fatal(err)
@@ -107,7 +108,7 @@ func (b *backedUp) age(t *testing.T) {
 	t.Helper()
 	conn := b.connect(t)
 	defer conn.Close()
-	stream := natsconf.BucketStream(natsconf.BucketSessions)
+	stream := topology.BucketStream(topology.BucketSessions)
 	_, last, err := conn.Bounds(t.Context(), stream)
 	if err != nil {
 		t.Fatal(err)
@@ -152,7 +153,7 @@ func TestErase(t *testing.T) {
 		!strings.Contains(out, "Harbor Guild  1 ") {
 		t.Errorf("dry run: %s %v", out, err)
 	}
-	keys := c.newest(t, natsconf.StreamSessionKeys)
+	keys := c.newest(t, topology.StreamSessionKeys)
 	if v := b.api.read(t, gone.ID); v.PlatformUserID != planted {
 		t.Fatalf("before the erasure: %+v", v)
 	}

@@ -10,8 +10,11 @@ import (
 	"verifyd/cmd/verifyd/store"
 	"verifyd/cmd/verifyd/table"
 	"verifyd/edge/account"
+	"verifyd/edge/account/accountstore"
+	"verifyd/edge/account/audit"
 	"verifyd/edge/rules"
 	"verifyd/sessions"
+	"verifyd/sessions/erasure"
 )
 
 type eraseCmd struct {
@@ -45,7 +48,7 @@ func (e eraseCmd) Run(ctx context.Context, c console) error {
 		}
 		t := table.New("accounts", "ACCOUNT", "SESSIONS", "OF THESE WITH AN OUTCOME:outcomes",
 			"IN CLEAR TEXT UNTIL:clear_until", ":clear", "IDENTITIES", "STILL OPEN:open")
-		var all sessions.Erasure
+		var all erasure.Erasure
 		for _, a := range accounts {
 			found, err := e.erase(ctx, st, a)
 			if err != nil {
@@ -71,7 +74,7 @@ func (e eraseCmd) Run(ctx context.Context, c console) error {
 }
 
 // words say what was done, and what it does not reach.
-func (e eraseCmd) words(all sessions.Erasure) string {
+func (e eraseCmd) words(all erasure.Erasure) string {
 	if e.DryRun {
 		return fmt.Sprintf("Nothing was erased (--dry-run). Of what is counted, %d sessions that are not at their end would stay.\n", all.Open)
 	}
@@ -87,7 +90,7 @@ func (e eraseCmd) words(all sessions.Erasure) string {
 	return said
 }
 
-func (e eraseCmd) accounts(ctx context.Context, s *account.Store) ([]account.Account, error) {
+func (e eraseCmd) accounts(ctx context.Context, s *accountstore.Store) ([]account.Account, error) {
 	if e.AllAccounts {
 		return s.EveryAccount(ctx)
 	}
@@ -109,24 +112,25 @@ func (e eraseCmd) holders(s sessions.Session) []string {
 }
 
 // erase erases a user of one account, and writes down that somebody was erased, not who.
-func (e eraseCmd) erase(ctx context.Context, st *store.Store, a account.Account) (sessions.Erasure, error) {
-	person := sessions.Person{
+func (e eraseCmd) erase(ctx context.Context, st *store.Store, a account.Account) (erasure.Erasure, error) {
+	person := erasure.Person{
 		Account: a.ID, PlatformUserID: e.PlatformUserID, Platform: e.Platform, GuildID: e.Guild,
 		BindingUsersOf: e.holders,
 	}
 	if e.Platform != "" {
 		for _, test := range []bool{false, true} {
-			person.BindingUsers = append(person.BindingUsers, e.holders(sessions.Session{
-				Account: a.ID, Test: test, Platform: e.Platform, GuildID: e.Guild,
-				PlatformUserID: e.PlatformUserID,
-			})...)
+			person.BindingUsers = append(person.BindingUsers,
+				e.holders(sessions.Session{Request: sessions.Request{
+					Account: a.ID, Test: test, Platform: e.Platform, GuildID: e.Guild,
+					PlatformUserID: e.PlatformUserID,
+				}})...)
 		}
 	}
 	found, err := st.Reader().Erase(ctx, person, e.DryRun)
 	if err != nil || e.DryRun || found.Sessions+found.Bindings == 0 {
 		return found, err
 	}
-	return found, st.Accounts.Note(ctx, operator(), a.ID, account.UserErased, "", map[string]string{
+	return found, st.Accounts.Note(ctx, operator(), a.ID, audit.UserErased, "", map[string]string{
 		"sessions": strconv.Itoa(found.Sessions), "identities": strconv.Itoa(found.Bindings),
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"verifyd/cmd/verifyd/store"
 	"verifyd/dispatcher/callback"
 	"verifyd/sessions"
+	"verifyd/sessions/facts"
 	"verifyd/sessions/pauses"
 	"verifyd/sessions/timeline"
 )
@@ -37,7 +38,7 @@ func (e explainCmd) Run(ctx context.Context, c console) error {
 			return err
 		}
 		story := story{Report: timeline.Report{View: v, Account: v.Account, Workers: true}}
-		if v.Delivery.State == sessions.DeliveryDue {
+		if v.Delivery.State == facts.DeliveryDue {
 			if story.pause, err = pauseOf(ctx, st, timeline.Host(v.Session)); err != nil {
 				return err
 			}
@@ -67,7 +68,7 @@ func pauseOf(ctx context.Context, st *store.Store, host string) (*pauses.Pause, 
 	return book.Of(ctx, host)
 }
 
-func (s story) tell(out io.Writer, entries []sessions.Entry) error {
+func (s story) tell(out io.Writer, entries []timeline.Entry) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Session %s: %s\n", s.ID, s.title())
 	fmt.Fprintf(&b, "User %s on %s", timeline.Legible(s.PlatformUserID), timeline.Legible(s.Platform))
@@ -93,7 +94,7 @@ func (s story) tell(out io.Writer, entries []sessions.Entry) error {
 
 // title is the state, with the delivery's where there is one.
 func (s story) title() string {
-	if s.Delivery.State == sessions.DeliveryNone {
+	if s.Delivery.State == facts.DeliveryNone {
 		return string(s.State)
 	}
 	return string(s.State) + ", " + string(s.Delivery.State)
@@ -102,13 +103,13 @@ func (s story) title() string {
 // advice is one sentence or two: what it means and what to do.
 func (s story) advice() string {
 	words := meanings[s.State]
-	if s.Delivery.State != sessions.DeliveryNone {
+	if s.Delivery.State != facts.DeliveryNone {
 		words = deliveryMeanings[s.Delivery.State]
 	}
 	if s.Reason == sessions.UnreadableReason {
 		words = unreadableMeaning
 	}
-	if s.Reason == sessions.LostReason || s.Lost && s.Delivery.State != sessions.DeliveryDelivered {
+	if s.Reason == sessions.LostReason || s.Lost && s.Delivery.State != facts.DeliveryDelivered {
 		words = lostMeaning
 	}
 	until := ""
@@ -130,13 +131,13 @@ var meanings = map[sessions.State]string{
 }
 
 // deliveryMeanings say what to do about a callback.
-var deliveryMeanings = map[sessions.DeliveryState]string{
-	sessions.DeliveryDue:           "The callback waits for its next try and is sent by itself. If it stays so, look whether a dispatcher runs and whether {host} can be reached.",
-	sessions.DeliveryClaimed:       "A worker is sending the callback at this moment. Look again in a minute.",
-	sessions.DeliveryDelivered:     "{host} has the result. Nothing to do.",
-	sessions.DeliveryRejected:      "{host} got the callback and refused it, and it is not sent again. Fix the receiver; then send it again with: verifyd deliveries resend {sid}. {account} can also read the result with GET /sessions/{sid}.",
-	sessions.DeliveryUnknown:       "The callback may have reached {host} or not, and is not sent again. Look there for webhook-id {webhook-id}; send it again, with the same webhook-id, by: verifyd deliveries resend {sid}. {account} can also read the result with GET /sessions/{sid}.",
-	sessions.DeliveryUndeliverable: "Nothing was ever sent to {host}. Fix what kept it from being reached; then send it again with: verifyd deliveries resend {sid}. {account} can also read the result with GET /sessions/{sid}.",
+var deliveryMeanings = map[facts.DeliveryState]string{
+	facts.DeliveryDue:           "The callback waits for its next try and is sent by itself. If it stays so, look whether a dispatcher runs and whether {host} can be reached.",
+	facts.DeliveryClaimed:       "A worker is sending the callback at this moment. Look again in a minute.",
+	facts.DeliveryDelivered:     "{host} has the result. Nothing to do.",
+	facts.DeliveryRejected:      "{host} got the callback and refused it, and it is not sent again. Fix the receiver; then send it again with: verifyd deliveries resend {sid}. {account} can also read the result with GET /sessions/{sid}.",
+	facts.DeliveryUnknown:       "The callback may have reached {host} or not, and is not sent again. Look there for webhook-id {webhook-id}; send it again, with the same webhook-id, by: verifyd deliveries resend {sid}. {account} can also read the result with GET /sessions/{sid}.",
+	facts.DeliveryUndeliverable: "Nothing was ever sent to {host}. Fix what kept it from being reached; then send it again with: verifyd deliveries resend {sid}. {account} can also read the result with GET /sessions/{sid}.",
 }
 
 // unreadableMeaning says what to do about a session whose outcome cannot be read.

@@ -12,12 +12,15 @@ import (
 	"verifyd/cmd/verifyd/demo"
 	"verifyd/cmd/verifyd/service"
 	"verifyd/edge/account"
+	"verifyd/edge/account/access"
+	"verifyd/edge/account/accountstore"
 	"verifyd/edge/dashboard/logins"
 	"verifyd/natsconf"
 	"verifyd/natsconf/fleet"
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/permission"
 	"verifyd/natsconf/secretbox"
-	"verifyd/sessions"
+	"verifyd/sessions/lists"
 	"verifyd/sessions/pauses"
 )
 
@@ -56,7 +59,7 @@ func TestRolesOnAnExternalServer(t *testing.T) {
 }
 
 // withRole is a program's configuration on a server that tells the roles apart.
-func withRole(e natstest.External, role natsconf.Role, key *secretbox.Key) func(*config.Config) {
+func withRole(e natstest.External, role permission.Role, key *secretbox.Key) func(*config.Config) {
 	return func(c *config.Config) {
 		c.Store.NATSURL, c.Store.NATSCreds, c.Store.Key = e.URL, e.Credential(role), key
 		c.Store.Topology.Replicas, c.Store.Topology.Embedded = 1, false
@@ -71,12 +74,12 @@ func TestEachRoleWithItsOwnCredential(t *testing.T) {
 	key := secretbox.NewKey()
 	on := []string{"--nats-url", e.URL, "--secret-key", key.Encode(), "--replicas", "1"}
 	code, _, errOut := verifyd(t,
-		append([]string{"apply", "--nats-creds", e.Credential(natsconf.RoleOperator)}, on...)...)
+		append([]string{"apply", "--nats-creds", e.Credential(permission.RoleOperator)}, on...)...)
 	if code != 0 {
 		t.Fatalf("exit %d: %s", code, errOut)
 	}
-	edge := boot(t, withRole(e, natsconf.RoleEdge, &key), func(c *config.Config) { c.Dispatcher = false })
-	dispatcher := boot(t, withRole(e, natsconf.RoleDispatcher, &key), func(c *config.Config) {
+	edge := boot(t, withRole(e, permission.RoleEdge, &key), func(c *config.Config) { c.Dispatcher = false })
+	dispatcher := boot(t, withRole(e, permission.RoleDispatcher, &key), func(c *config.Config) {
 		c.Edge, c.Alarms.Failures = false, 1
 		c.CallbackRoots, c.CallbackPolicy = edge.Config.CallbackRoots, edge.Config.CallbackPolicy
 	})
@@ -96,9 +99,7 @@ func TestEachRoleWithItsOwnCredential(t *testing.T) {
 	}
 	<-edge.inbox.got
 	<-edge.inbox.got
-	for v = a.read(t, s.Session); len(v.Delivery.Attempts) != 2; {
-		v = a.until(t, s.Session, "delivered")
-	}
+	a.untilAttempts(t, s.Session, "delivered", 2)
 
 	if status, _ := a.tryKeyed(t.Context(), "order-1", edge.inbox.CallbackURL()); status != http.StatusOK {
 		t.Errorf("a start under an idempotency key: %d", status)
@@ -120,15 +121,18 @@ func TestEachRoleWithItsOwnCredential(t *testing.T) {
 	expectTitle(t, must[*demo.Page](t)(b.Press(t.Context(), atProvider(t, b, away.VerifyURL), "sign-in")),
 		http.StatusOK, "You are verified")
 	expectText(t, dispatcher.log, "callback not sent")
-	for _, r := range []*rig{dispatcher, edge} {
-		if err := r.Alarms.LookOnce(t.Context()); err != nil {
-			t.Error(err)
+	natstest.Await(t, "one of them tells operators of the receiver", func() bool {
+		for _, r := range []*rig{dispatcher, edge} {
+			if err := r.Alarms.LookOnce(t.Context()); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	expectText(t, dispatcher.log, "operator event")
+		return strings.Contains(dispatcher.log.String()+edge.log.String(), "operator event")
+	})
 	walkListening(t, edge)
-	manage(t, edge, must[*account.Store](t)(account.NewStore(t.Context(), e.Connect(t, natsconf.RoleOperator),
-		key)))
+	manage(t, edge,
+		must[*accountstore.Store](t)(accountstore.New(t.Context(), e.Connect(t, permission.RoleOperator),
+			key)))
 	oversee(t, edge)
 	for name, r := range map[string]*rig{"edge": edge, "dispatcher": dispatcher} {
 		if log := r.log.String(); strings.Contains(log, "NATS refuses") {
@@ -141,10 +145,10 @@ func TestEachRoleWithItsOwnCredential(t *testing.T) {
 func oversee(t *testing.T, edge *rig) {
 	t.Helper()
 	ctx, conn := t.Context(), edge.Store.Conn
-	all := must[[]fleet.Process](t)(fleet.Ask(ctx, conn))
-	if len(all) != 2 || fleet.Newest(all) == nil {
-		t.Errorf("%d processes answer: %+v", len(all), all)
-	}
+	natstest.Await(t, "both processes answer", func() bool { // a question gives them a moment each time
+		all := must[[]fleet.Process](t)(fleet.Ask(ctx, conn))
+		return len(all) == 2 && fleet.Newest(all) != nil
+	})
 	book := must[*pauses.Store](t)(pauses.NewStore(ctx, conn, nil))
 	if _, err := book.Begin(ctx, "bot.example.com", "olga", "", time.Hour); err != nil {
 		t.Error(err)
@@ -171,13 +175,13 @@ func oversee(t *testing.T, edge *rig) {
 	if _, err := facts.Verdicts(ctx, time.Now().Add(-time.Hour)); err != nil {
 		t.Error(err)
 	}
-	if _, err := facts.FindDeliveries(ctx, sessions.DeliveryQuery{Limit: 10}); err != nil {
+	if _, err := facts.FindDeliveries(ctx, lists.DeliveryQuery{Limit: 10}); err != nil {
 		t.Error(err)
 	}
 }
 
 // manage does on an edge what the dashboard does there; commands is the store as the command line has it.
-func manage(t *testing.T, edge *rig, commands *account.Store) {
+func manage(t *testing.T, edge *rig, commands *accountstore.Store) {
 	t.Helper()
 	accounts, ctx := edge.Store.Accounts, t.Context()
 	acc := must[account.Account](t)(accounts.AccountByName(ctx, "Harbor Guild"))
@@ -195,17 +199,17 @@ func manage(t *testing.T, edge *rig, commands *account.Store) {
 	if _, err := accounts.RotateSecret(ctx, operator(), acc.ID, time.Hour); err != nil {
 		t.Error(err)
 	}
-	token, link, err := commands.LoginLink(ctx, operator(), acc.ID, account.RoleOwner)
+	token, link, err := commands.LoginLink(ctx, operator(), acc.ID, access.RoleOwner)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := accounts.RedeemLoginLink(ctx, token); err != nil {
 		t.Error(err)
 	}
-	if g, err := accounts.LoginLinkGrant(ctx, acc.ID, link.ID); err != nil || g.Role != account.RoleOwner {
+	if g, err := accounts.LoginLinkGrant(ctx, acc.ID, link.ID); err != nil || g.Role != access.RoleOwner {
 		t.Errorf("the login link gives %+v, %v", g, err)
 	}
-	if _, _, err := accounts.LoginLink(ctx, operator(), acc.ID, account.RoleOwner); !errors.Is(err,
+	if _, _, err := accounts.LoginLink(ctx, operator(), acc.ID, access.RoleOwner); !errors.Is(err,
 		natsconf.ErrCredential) {
 		t.Errorf("an edge makes a login link: %v", err)
 	}
@@ -241,11 +245,7 @@ func TestTermDrains(t *testing.T) {
 	if err := c.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for !strings.Contains(c.log.String(), `"stopping"`) {
-		<-tick.C
-	}
+	expectText(t, c.log, `"stopping"`)
 	close(answer)
 	if err := c.end(t); err != nil {
 		t.Errorf("exit: %v", err)

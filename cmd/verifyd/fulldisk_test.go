@@ -22,6 +22,7 @@ func TestFullDisk(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped under -short: a silent store is found out after several time-outs")
 	}
+	parallelHeavy(t)
 	c := newChild(t)
 	store := filepath.Join(c.dir, "store")
 	if err := os.Mkdir(store, 0o700); err != nil {

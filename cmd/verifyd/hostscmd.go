@@ -16,13 +16,17 @@ import (
 	"verifyd/cmd/verifyd/store"
 	"verifyd/cmd/verifyd/supervise"
 	"verifyd/cmd/verifyd/table"
-	"verifyd/edge/account"
+	"verifyd/edge/account/audit"
 	"verifyd/edge/redrive"
 	"verifyd/natsconf"
 	"verifyd/natsconf/fleet"
+	"verifyd/natsconf/topology"
 	"verifyd/sessions"
+	"verifyd/sessions/facts"
 	"verifyd/sessions/hosts"
+	"verifyd/sessions/lists"
 	"verifyd/sessions/pauses"
+	sessionstore "verifyd/sessions/store"
 	"verifyd/sessions/timeline"
 	"verifyd/sessions/urlpolicy"
 )
@@ -109,7 +113,7 @@ func (h hostsPauseCmd) Run(ctx context.Context, c console) error {
 			return badPause(err)
 		}
 		detail := map[string]string{"until": table.Instant(p.Until), "reason": p.Reason}
-		if err := st.Accounts.Note(ctx, operator(), account.ServiceLog, account.HostPaused, p.Host,
+		if err := st.Accounts.Note(ctx, operator(), audit.ServiceLog, audit.HostPaused, p.Host,
 			detail); err != nil {
 			return err
 		}
@@ -152,7 +156,7 @@ func (h hostsResumeCmd) Run(ctx context.Context, c console) error {
 		if err != nil {
 			return badPause(err)
 		}
-		if err := st.Accounts.Note(ctx, operator(), account.ServiceLog, account.HostResumed, p.Host,
+		if err := st.Accounts.Note(ctx, operator(), audit.ServiceLog, audit.HostResumed, p.Host,
 			nil); err != nil {
 			return err
 		}
@@ -198,10 +202,10 @@ func (d deliveriesRedriveCmd) Run(ctx context.Context, c console) error {
 			}
 			of = a.ID
 		}
-		found, err := st.Reader().FindDeliveries(ctx, sessions.DeliveryQuery{
-			States: []sessions.DeliveryState{sessions.DeliveryState(d.State)}, Since: time.Now().
+		found, err := st.Reader().FindDeliveries(ctx, lists.DeliveryQuery{
+			States: []facts.DeliveryState{facts.DeliveryState(d.State)}, Since: time.Now().
 				Add(-d.Since), Limit: d.Limit,
-			Wants: func(v sessions.View) bool {
+			Wants: func(v facts.View) bool {
 				return (of == "" || v.Account == of) && (host == "" || timeline.Host(v.Session) == host)
 			},
 		})
@@ -221,10 +225,10 @@ func (d deliveriesRedriveCmd) Run(ctx context.Context, c console) error {
 
 func (d deliveriesRedriveCmd) redriveNow(ctx context.Context, c console, st *store.Store,
 	ids []sessions.ID) error {
-	completions := natsconf.NewWriter(st.Conn, natsconf.StreamCompletions)
+	completions := natsconf.NewWriter(st.Conn, topology.StreamCompletions)
 	writing := supervise.Start("command", zerolog.Nop(), supervise.New("completions writer", completions))
 	defer writing.Stop()
-	sender := sessions.NewStore(sessions.Config{Conn: st.Conn, Completions: completions, Key: st.Key})
+	sender := sessionstore.New(sessionstore.Config{Conn: st.Conn, Completions: completions, Key: st.Key})
 	done, err := redrive.Send(ctx, sender, st.Accounts, operator(), ids)
 	if perr := d.tellAsked(c.out, done.Asked); err == nil {
 		err = perr

@@ -11,6 +11,8 @@ import (
 	"verifyd/cmd/verifyd/config"
 	"verifyd/cmd/verifyd/table"
 	"verifyd/edge/account"
+	"verifyd/edge/account/accountstore"
+	"verifyd/edge/account/input"
 	"verifyd/edge/limit"
 	"verifyd/sessions"
 )
@@ -38,7 +40,7 @@ func (k keyCreateCmd) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return config.Usage(err)
 	}
-	return k.existing(ctx, c, func(s *account.Store) error {
+	return k.existing(ctx, c, func(s *accountstore.Store) error {
 		a, err := ownAccount(ctx, s, k.Account)
 		if errors.Is(err, account.ErrNoAccount) {
 			return config.Usage(fmt.Errorf("%w; make it with: verifyd account create %s", err,
@@ -137,7 +139,7 @@ func (k keyRollCmd) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return config.Usage(fmt.Errorf("--grace: %q is not a time; for example 24h, 7d, or 0", k.Grace))
 	}
-	return k.existing(ctx, c, func(s *account.Store) error {
+	return k.existing(ctx, c, func(s *accountstore.Store) error {
 		secret, key, unsure := s.RollKey(ctx, operator(), "", k.ID, grace)
 		if secret == "" {
 			return badInput(unsure)
@@ -169,7 +171,7 @@ type keyListCmd struct {
 
 // Run lists the keys, oldest first.
 func (l keyListCmd) Run(ctx context.Context, c console) error {
-	return l.existing(ctx, c, func(s *account.Store) error {
+	return l.existing(ctx, c, func(s *accountstore.Store) error {
 		accounts, err := s.EveryAccount(ctx)
 		if err != nil {
 			return err
@@ -208,7 +210,7 @@ type keyRevokeCmd struct {
 
 // Run ends the key.
 func (k keyRevokeCmd) Run(ctx context.Context, c console) error {
-	return k.existing(ctx, c, func(s *account.Store) error {
+	return k.existing(ctx, c, func(s *accountstore.Store) error {
 		key, err := s.RevokeKey(ctx, operator(), "", k.ID)
 		if err != nil {
 			return badInput(err)
@@ -226,7 +228,7 @@ var wrongInput = []error{
 
 // badInput marks such a refusal as a fault of the command line.
 func badInput(err error) error {
-	if _, ok := errors.AsType[*account.InputError](err); ok {
+	if _, ok := errors.AsType[*input.Error](err); ok {
 		return config.Usage(err)
 	}
 	for _, wrong := range wrongInput {

@@ -6,6 +6,9 @@ import (
 	"testing"
 
 	"verifyd/edge/account"
+	"verifyd/edge/account/access"
+	"verifyd/edge/account/accountstore"
+	"verifyd/edge/account/grant"
 	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/secretbox"
 )
@@ -13,7 +16,7 @@ import (
 // Whoever takes a login link back reads which keys stay, with their ids, and who came in by it.
 func TestRevokedLinkNamesWhatItMade(t *testing.T) {
 	parallel(t)
-	s, err := account.NewStore(t.Context(), natstest.Start(t), secretbox.NewKey())
+	s, err := accountstore.New(t.Context(), natstest.Start(t), secretbox.NewKey())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -21,9 +24,9 @@ func TestRevokedLinkNamesWhatItMade(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	link := func() account.Link {
+	link := func() grant.Link {
 		t.Helper()
-		_, l, err := s.LoginLink(t.Context(), operator(), a.ID, account.RoleOwner)
+		_, l, err := s.LoginLink(t.Context(), operator(), a.ID, access.RoleOwner)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -37,7 +40,7 @@ func TestRevokedLinkNamesWhatItMade(t *testing.T) {
 	if _, err := s.RevealSecrets(t.Context(), busy.Actor(), a.ID); err != nil {
 		t.Fatal(err)
 	}
-	token, _, err := s.CreateInvite(t.Context(), busy.Actor(), a.ID, account.RoleOwner, "")
+	token, _, err := s.CreateInvite(t.Context(), busy.Actor(), a.ID, access.RoleOwner, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +49,7 @@ func TestRevokedLinkNamesWhatItMade(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	for l, want := range map[account.Link][]string{
+	for l, want := range map[grant.Link][]string{
 		idle: {idle.ID, "made no API key"},
 		busy: {
 			busy.ID, k.ID, "left behind", "active", "verifyd key revoke", "dev:mallory", "owner",

@@ -12,6 +12,7 @@ import (
 
 	"verifyd/cmd/verifyd/demo"
 	"verifyd/edge/client"
+	"verifyd/natsconf/natstest"
 )
 
 // testKey makes a test key of the rig's account.
@@ -57,7 +58,10 @@ func (r *rig) listenTo(t *testing.T, key, forward string) (out *buffer, stop fun
 
 // A developer's own program, without a public address, gets the callbacks of a test key's sessions: signed,
 // once, and with a verdict. What a live key's session sends goes to its receiver all the same.
-func TestListenCommand(t *testing.T) { walkListening(t, boot(t)) }
+func TestListenCommand(t *testing.T) {
+	parallel(t)
+	walkListening(t, boot(t))
+}
 
 func walkListening(t *testing.T, r *rig) {
 	t.Helper()
@@ -123,8 +127,8 @@ func TestListenWaitsForTheProgram(t *testing.T) {
 		took <- struct{}{}
 		w.WriteHeader(http.StatusNoContent)
 	}))
-	address := program.Listener.Addr().String()
 	program.Listener.Close()
+	address := natstest.Address(t)
 	key := r.testKey(t)
 	out, _ := r.listenTo(t, key, "http://"+address)
 	s := r.verify(t, key)

@@ -8,7 +8,7 @@ import (
 
 	"verifyd/cmd/verifyd/config"
 	"verifyd/cmd/verifyd/logging"
-	"verifyd/edge"
+	"verifyd/edge/web"
 )
 
 // The level of a running process is told and changed from the command line; what is wrong is said with what
@@ -17,7 +17,7 @@ func TestLogLevelOfARunningProcess(t *testing.T) {
 	parallel(t)
 	var out buffer
 	r := boot(t, func(c *config.Config) {
-		c.Logger = logging.New(&out, zerolog.InfoLevel, edge.LogMessage)
+		c.Logger = logging.New(&out, zerolog.InfoLevel, web.LogMessage)
 		c.Log = c.Logger.Log()
 	})
 	for _, step := range []struct {

@@ -22,6 +22,7 @@ import (
 	"verifyd/cmd/verifyd/service"
 	"verifyd/dispatcher/callback/localca"
 	"verifyd/edge/account"
+	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/secretbox"
 )
@@ -35,8 +36,11 @@ func TestMain(m *testing.M) {
 		main()
 	}
 	inParallel()
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(natstest.Budget(m, budget))
 }
+
+// budget is what all tests of the package take on two processors that nobody else keeps busy.
+const budget = 200 * time.Second
 
 // rig is the real program on port 0 with an embedded store, and a real https receiver.
 type rig struct {
@@ -53,6 +57,7 @@ type rig struct {
 // boot starts a rig; change may alter the configuration first.
 func boot(t *testing.T, change ...func(*config.Config)) *rig {
 	t.Helper()
+	natstest.Clock(t)
 	r := &rig{dir: t.TempDir(), inbox: newInbox(t), log: &buffer{}}
 	caFile := filepath.Join(r.dir, "ca.pem")
 	if err := os.WriteFile(caFile, r.inbox.ca.PEM(), 0o600); err != nil {
@@ -118,6 +123,16 @@ func (r *rig) reach() []string {
 func (r *rig) run(t *testing.T, args ...string) (code int, out, errOut string) {
 	t.Helper()
 	return verifyd(t, append(args, r.reach()...)...)
+}
+
+// runOnceThere is run where a command only reads: one that finds the store too slow is run again.
+func (r *rig) runOnceThere(t *testing.T, args ...string) (code int, out, errOut string) {
+	t.Helper()
+	natstest.Await(t, "the store answers in time", func() bool {
+		code, out, errOut = r.run(t, args...)
+		return code == 0 || !strings.Contains(errOut, natsconf.ErrUnavailable.Error())
+	})
+	return code, out, errOut
 }
 
 // enroll makes an account and a key that the program knows.
@@ -334,6 +349,15 @@ func (a api) read(t *testing.T, session string) receipt {
 func (a api) until(t *testing.T, session, delivery string) receipt {
 	t.Helper()
 	return a.untilDespite(t, session, delivery, http.StatusOK)
+}
+
+// untilAttempts reads a session until its delivery has the state after so many attempts.
+func (a api) untilAttempts(t *testing.T, session, delivery string, attempts int) {
+	t.Helper()
+	natstest.Await(t, "the delivery is "+delivery+" once more", func() bool {
+		v := a.read(t, session)
+		return v.Delivery.State == delivery && len(v.Delivery.Attempts) == attempts
+	})
 }
 
 // untilDespite is until where reads may also be answered by another status meanwhile.

@@ -163,6 +163,9 @@ func TestReadsAfterWrites(t *testing.T) {
 	began := time.Now()
 	atOnce(*readPairs, 16, func(i int) {
 		status, session, err := c.init(t.Context(), edges[i%3])
+		for err == nil && status == http.StatusServiceUnavailable && pass(t.Context(), patience()) {
+			status, session, err = c.init(t.Context(), edges[i%3]) // a busy store refuses, as it says it does
+		}
 		if err != nil || status != http.StatusOK {
 			wrong.Add(1)
 			t.Errorf("init: %d %v", status, err)
@@ -263,12 +266,13 @@ func rateOver(t *testing.T, all, of []*child) {
 			}
 		})
 	}
+	asked := time.Since(began).Seconds() // the last answers may take longer
 	wg.Wait()
 	took := time.Since(began).Seconds()
 	bound := 1.1 * (burst + rate*took)
 	t.Logf("%d started in %.1f s at %d/s over %d edges, bound %.0f", started.Load(), took, rate, len(of),
 		bound)
-	if got := float64(started.Load()); got > bound || got < 0.8*rate*took {
+	if got := float64(started.Load()); got > bound || got < 0.8*rate*asked {
 		t.Errorf("%.0f sessions started in %.1f s at %d/s over %d edges, want at most %.0f", got, took, rate,
 			len(of), bound)
 	}
@@ -300,6 +304,7 @@ func TestDispatchersComeAndGo(t *testing.T) {
 	}
 	parallelHeavy(t)
 	p := newPlant(t)
+	p.env = append(p.env, "VERIFYD_CALLBACK_TIMEOUT=10s") // a busy machine makes no answer late
 	edge, one := p.launch(t, "edge"), p.launch(t, "dispatcher")
 	awaitAll(t, edge, one)
 	c := &crowd{

@@ -13,7 +13,7 @@ import (
 	"verifyd/cmd/verifyd/move"
 	"verifyd/cmd/verifyd/store"
 	"verifyd/cmd/verifyd/table"
-	"verifyd/natsconf"
+	"verifyd/natsconf/storestate"
 	"verifyd/natsconf/transfer"
 )
 
@@ -52,7 +52,7 @@ func (m moveCmd) Run(ctx context.Context, c console) error {
 
 // purpose lets a move be repeated that has ended: then there is nothing left to do, and it says so.
 func (m moveCmd) purpose(ctx context.Context, from *store.Store) store.Purpose {
-	if s, err := from.Conn.StoreState(ctx); err == nil && s.State == natsconf.StateRetired {
+	if s, err := storestate.Read(ctx, from.Conn); err == nil && s.State == storestate.StateRetired {
 		return store.ToRepeat
 	}
 	return store.ToFill
@@ -125,7 +125,7 @@ func (m moveCmd) move(ctx context.Context, c console, v *move.Move) error {
 		if err != nil {
 			return err
 		}
-		old, err := v.From.Conn.StoreState(ctx)
+		old, err := storestate.Read(ctx, v.From.Conn)
 		if err != nil {
 			return err
 		}
@@ -147,18 +147,18 @@ func (m moveCmd) move(ctx context.Context, c console, v *move.Move) error {
 }
 
 // comparedText says how both stores stand after a run that does not change over.
-func comparedText(equal, running bool, old natsconf.StoreState) string {
+func comparedText(equal, running bool, old storestate.Record) string {
 	text := "Both stores hold the same."
 	switch {
 	case equal:
-	case running && old.State == natsconf.StateOpen:
+	case running && old.State == storestate.StateOpen:
 		text = "The service has gone on meanwhile; run this again to bring what is new."
 	default:
 		text = "The stores differ: the old one has taken something away since it was brought; verifyd move --finish brings that again."
 	}
-	if old.State != natsconf.StateOpen {
+	if old.State != storestate.StateOpen {
 		return text + " A verifyd move --finish was begun and has not ended: " +
-			(&natsconf.StateError{StoreState: old}).Error() + "."
+			(&storestate.Error{Record: old}).Error() + "."
 	}
 	return text + " The old one is the one to serve; verifyd move --finish changes over."
 }

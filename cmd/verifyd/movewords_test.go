@@ -14,20 +14,22 @@ import (
 	"verifyd/cmd/verifyd/config"
 	"verifyd/cmd/verifyd/move"
 	"verifyd/cmd/verifyd/store"
-	"verifyd/natsconf"
+	"verifyd/natsconf/embedded"
 	"verifyd/natsconf/secretbox"
+	"verifyd/natsconf/storestate"
+	"verifyd/natsconf/topology"
 	"verifyd/natsconf/transfer"
 )
 
 // What a move says is what it did: also where one that was begun to finish has not ended, nothing runs, or it
 // has ended before.
 func TestMoveSaysWhatItDid(t *testing.T) {
-	open, leaving := natsconf.StoreState{State: natsconf.StateOpen}, natsconf.StoreState{
-		State: natsconf.StateDraining, Where: "nats://b:4222", At: time.Now(),
+	open, leaving := storestate.Record{State: storestate.StateOpen}, storestate.Record{
+		State: storestate.StateDraining, Where: "nats://b:4222", At: time.Now(),
 	}
 	for _, c := range []struct {
 		equal, running bool
-		old            natsconf.StoreState
+		old            storestate.Record
 		want, not      string
 	}{
 		{true, true, open, "hold the same. The old one is the one to serve", "gone on"},
@@ -102,8 +104,8 @@ func TestRestoreOfAMovedStoreDoesNotGoOn(t *testing.T) {
 	key := secretbox.NewKey()
 	open := func(why store.Purpose) *store.Store {
 		st := must[*store.Store](t)(store.Open(t.Context(), config.Store{
-			DataDir: t.TempDir(), Sync: natsconf.SyncAlways, StoreBytes: 64 << 20, Key: &key,
-			Topology: natsconf.TopologyOptions{Replicas: 1, Embedded: true},
+			DataDir: t.TempDir(), Sync: embedded.SyncAlways, StoreBytes: 64 << 20, Key: &key,
+			Topology: topology.Options{Replicas: 1, Embedded: true},
 		}, zerolog.Nop(), why))
 		t.Cleanup(st.Close)
 		return st

@@ -10,6 +10,7 @@ import (
 	"verifyd/cmd/verifyd/config"
 	"verifyd/cmd/verifyd/demo"
 	"verifyd/edge/network"
+	"verifyd/edge/network/netsettings"
 	"verifyd/natsconf/natstest"
 )
 
@@ -39,8 +40,8 @@ func TestOneNetworkByItsKind(t *testing.T) {
 func TestStartWithAProviderThatIsDown(t *testing.T) {
 	parallel(t)
 	r := boot(t, func(c *config.Config) {
-		c.Networks = append(c.Networks, network.Settings{
-			ID: "gone", Name: "Gone Network", Kind: network.KindOIDC, Issuer: "http://127.0.0.1:1",
+		c.Networks = append(c.Networks, netsettings.Settings{
+			ID: "gone", Name: "Gone Network", Kind: netsettings.KindOIDC, Issuer: "http://127.0.0.1:1",
 			ClientID: "c", ClientSecret: "s",
 		})
 	})

@@ -11,8 +11,8 @@ import (
 
 	"verifyd/cmd/verifyd/config"
 	"verifyd/cmd/verifyd/flags"
-	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/permission"
 	"verifyd/natsconf/secretbox"
 )
 
@@ -127,7 +127,7 @@ func TestCommandsMakeNoStoreOnServers(t *testing.T) {
 		t.Fatal(err)
 	}
 	on := []string{
-		"--nats-url", e.URL, "--nats-creds", e.Credential(natsconf.RoleOperator), "--replicas", "1",
+		"--nats-url", e.URL, "--nats-creds", e.Credential(permission.RoleOperator), "--replicas", "1",
 		"--secret-key-file", key,
 	}
 	for _, line := range [][]string{

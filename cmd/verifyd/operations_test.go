@@ -7,17 +7,18 @@ import (
 	"time"
 
 	"verifyd/cmd/verifyd/config"
-	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/topology"
 	"verifyd/sessions"
+	sessionstore "verifyd/sessions/store"
 )
 
 // finisher completes sessions of a rig as sign-ins would.
 func (r *rig) finisher(t *testing.T) func(session string) {
 	t.Helper()
-	store := sessions.NewStore(sessions.Config{
+	store := sessionstore.New(sessionstore.Config{
 		Conn: r.Store.Conn, Key: r.Store.Key,
-		Completions: natstest.Writer(t, r.Store.Conn, natsconf.StreamCompletions),
+		Completions: natstest.Writer(t, r.Store.Conn, topology.StreamCompletions),
 	})
 	return func(session string) {
 		t.Helper()
@@ -116,12 +117,7 @@ func TestRedriveCommand(t *testing.T) {
 	for _, s := range lost {
 		if strings.Contains(out, string(must[sessions.ID](t)(sessions.ParseID(s)))) {
 			again++
-			for v := r.api().until(t, s, "undeliverable"); len(v.Delivery.Attempts) != 2; v = r.api().
-				until(t, s, "undeliverable") {
-				if t.Context().Err() != nil {
-					t.Fatal("no second attempt")
-				}
-			}
+			r.api().untilAttempts(t, s, "undeliverable", 2)
 		}
 	}
 	if again != 2 {
@@ -145,12 +141,19 @@ func TestRedriveCommand(t *testing.T) {
 func TestOperatorCommand(t *testing.T) {
 	parallel(t)
 	r := boot(t)
-	if code, _, errOut := r.run(t, "operator", "grant", "example:12345"); code != exitUsage ||
+	grant := func(identity string) (code int, errOut string) {
+		t.Helper()
+		natstest.Await(t, "the edge answers within the moment that the command gives it", func() bool {
+			code, _, errOut = r.run(t, "operator", "grant", identity)
+			return !strings.Contains(errOut, "no running edge")
+		})
+		return code, errOut
+	}
+	if code, errOut := grant("example:12345"); code != exitUsage ||
 		!strings.Contains(errOut, "there is dev") {
 		t.Errorf("a network that is not there: %d %s", code, errOut)
 	}
-	if code, _, errOut := r.run(t, "operator", "grant", "dev:olga"); code != 0 ||
-		!strings.Contains(errOut, "is an operator") {
+	if code, errOut := grant("dev:olga"); code != 0 || !strings.Contains(errOut, "is an operator") {
 		t.Errorf("a network that is there: %d %s", code, errOut)
 	}
 	if code, _, errOut := r.run(t, "operator", "grant", "--unchecked", "example:12345"); code != 0 ||

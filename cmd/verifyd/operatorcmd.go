@@ -12,8 +12,10 @@ import (
 	"verifyd/cmd/verifyd/config"
 	"verifyd/cmd/verifyd/store"
 	"verifyd/cmd/verifyd/table"
-	"verifyd/edge"
-	"verifyd/edge/account"
+	"verifyd/edge/account/accountstore"
+	"verifyd/edge/account/audit"
+	"verifyd/edge/account/grant"
+	"verifyd/edge/web"
 	"verifyd/natsconf/fleet"
 	"verifyd/sessions/timeline"
 )
@@ -102,17 +104,20 @@ type operatorRevokeCmd struct {
 
 // Run ends the grant.
 func (o operatorRevokeCmd) Run(ctx context.Context, c console) error {
-	revoke := func(s *account.Store) error { return s.RevokeOperatorLink(ctx, operator(), o.Who) }
+	revoke := func(s *accountstore.Store) error { return s.RevokeOperatorLink(ctx, operator(), o.Who) }
 	if strings.Contains(o.Who, ":") {
 		network, subject, err := identityArg{o.Who}.parts()
 		if err != nil {
 			return err
 		}
-		revoke = func(s *account.Store) error { return s.RevokeOperator(ctx, operator(), network, subject) }
+		revoke = func(s *accountstore.Store) error {
+			return s.RevokeOperator(ctx, operator(), network,
+				subject)
+		}
 	}
-	return o.existing(ctx, c, func(s *account.Store) error {
+	return o.existing(ctx, c, func(s *accountstore.Store) error {
 		err := revoke(s)
-		if errors.Is(err, account.ErrNoOperator) {
+		if errors.Is(err, grant.ErrNoOperator) {
 			return config.Usage(fmt.Errorf("WHO: %w", err))
 		}
 		if err != nil {
@@ -131,7 +136,7 @@ type operatorListCmd struct {
 
 // Run lists the operators.
 func (o operatorListCmd) Run(ctx context.Context, c console) error {
-	return o.existing(ctx, c, func(s *account.Store) error {
+	return o.existing(ctx, c, func(s *accountstore.Store) error {
 		grants, err := s.Operators(ctx)
 		if err != nil {
 			return err
@@ -151,13 +156,13 @@ type operatorLinkCmd struct {
 
 // Run prints the link alone on standard output.
 func (o operatorLinkCmd) Run(ctx context.Context, c console) error {
-	base, _, err := edge.ParseBaseURL(o.BaseURL)
+	base, _, err := web.ParseBaseURL(o.BaseURL)
 	if err != nil {
 		var f config.Faults
 		f.Add("base-url", fmt.Sprintf("%q is %v", o.BaseURL, err), "for example https://verify.example.com")
 		return config.Usage(f.OwnErr())
 	}
-	return o.existing(ctx, c, func(s *account.Store) error {
+	return o.existing(ctx, c, func(s *accountstore.Store) error {
 		token, link, err := s.OperatorLink(ctx, operator())
 		if err != nil {
 			return err
@@ -177,7 +182,7 @@ type operatorAuditCmd struct {
 
 // Run lists the records of the service.
 func (o operatorAuditCmd) Run(ctx context.Context, c console) error {
-	return o.existing(ctx, c, func(s *account.Store) error {
-		return listAudit(ctx, c, s, account.ServiceLog, o.Limit, o.Listing)
+	return o.existing(ctx, c, func(s *accountstore.Store) error {
+		return listAudit(ctx, c, s, audit.ServiceLog, o.Limit, o.Listing)
 	})
 }

@@ -43,5 +43,6 @@ func take(t *testing.T, places chan struct{}) {
 	t.Helper()
 	t.Parallel()
 	places <- struct{}{}
+	natstest.Clock(t)
 	t.Cleanup(func() { <-places })
 }

@@ -19,8 +19,9 @@ import (
 	"verifyd/cmd/verifyd/config"
 	"verifyd/cmd/verifyd/store"
 	"verifyd/dispatcher/callback/localca"
-	"verifyd/natsconf"
+	"verifyd/natsconf/permission"
 	"verifyd/natsconf/secretbox"
+	"verifyd/natsconf/serverconf"
 )
 
 // trialRenew is how long a trial's certificate must still hold for it to be kept.
@@ -43,14 +44,14 @@ func (p prepareCmd) Run(c console) error {
 	if err != nil {
 		return err
 	}
-	public, err := natsconf.EnsureSeeds(p.Dir)
+	public, err := serverconf.EnsureSeeds(p.Dir)
 	if err != nil {
 		return err
 	}
 	if err := p.masterKey(); err != nil {
 		return err
 	}
-	accounts, err := natsconf.ServerConfig(public, limit)
+	accounts, err := serverconf.Accounts(public, limit)
 	if err != nil {
 		return err
 	}
@@ -63,7 +64,7 @@ func (p prepareCmd) Run(c console) error {
 			return err
 		}
 		if err := put(p.Dir, "nats", "routes.conf",
-			natsconf.RoutesConfig(p.NATSServers, password)); err != nil {
+			serverconf.Routes(p.NATSServers, password)); err != nil {
 			return err
 		}
 	}
@@ -74,7 +75,7 @@ func (p prepareCmd) Run(c console) error {
 	}
 	_, err = fmt.Fprintf(c.err,
 		"%s is prepared. Keep a copy of the master key (%s) away from these machines: nothing sealed opens without it.\n",
-		p.Dir, filepath.Join(p.Dir, string(natsconf.RoleOperator), config.SecretFile))
+		p.Dir, filepath.Join(p.Dir, string(permission.RoleOperator), config.SecretFile))
 	return err
 }
 
@@ -91,12 +92,12 @@ func (p prepareCmd) storeLimit() (int64, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return 0, fmt.Errorf("look for the store's limit: %w", err)
 	}
-	return natsconf.StoreLimit(before), nil
+	return serverconf.StoreLimit(before), nil
 }
 
 // masterKey writes the same one for every role: the one that is there, or a new one.
 func (p prepareCmd) masterKey() error {
-	key, err := kept(p.Dir, string(natsconf.RoleOperator), config.SecretFile, func() string {
+	key, err := kept(p.Dir, string(permission.RoleOperator), config.SecretFile, func() string {
 		return secretbox.NewKey().Encode()
 	})
 	if err != nil {
@@ -104,9 +105,9 @@ func (p prepareCmd) masterKey() error {
 	}
 	if _, err := secretbox.ParseKey(key); err != nil {
 		return fmt.Errorf("the master key in %s: %w",
-			filepath.Join(p.Dir, string(natsconf.RoleOperator), config.SecretFile), err)
+			filepath.Join(p.Dir, string(permission.RoleOperator), config.SecretFile), err)
 	}
-	for _, role := range []natsconf.Role{natsconf.RoleEdge, natsconf.RoleDispatcher} {
+	for _, role := range []permission.Role{permission.RoleEdge, permission.RoleDispatcher} {
 		if err := put(p.Dir, string(role), config.SecretFile, []byte(key+"\n")); err != nil {
 			return err
 		}

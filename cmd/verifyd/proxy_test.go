@@ -125,11 +125,12 @@ func TestCallbacksGoThroughTheEgressProxy(t *testing.T) {
 	// By its password it is refused, until somebody fixes that.
 	w := verify()
 	story := c.toldOf(t, w, "Not sent: the egress proxy wants other credentials")
-	_, _, metrics := api{base: "http://" + c.admin}.call(t, http.MethodGet, "/metrics", "")
-	if !strings.Contains(c.log.String(), `"class":"proxy"`) ||
-		!strings.Contains(string(metrics), `class="proxy"`) {
-		t.Error("neither log nor metrics tell the proxy's failure apart")
-	}
+	var metrics []byte
+	natstest.Await(t, "log and metrics tell the proxy's failure apart", func() bool {
+		_, _, metrics = api{base: "http://" + c.admin}.call(t, http.MethodGet, "/metrics", "")
+		return strings.Contains(c.log.String(), `"class":"proxy"`) &&
+			strings.Contains(string(metrics), `class="proxy"`)
+	})
 	e.answer(0)
 	delivered(w)
 	c.kill()

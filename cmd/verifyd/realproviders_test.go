@@ -25,8 +25,10 @@ import (
 	"verifyd/dispatcher/callback/localca"
 	"verifyd/edge/chromiumtest"
 	"verifyd/edge/network"
+	"verifyd/edge/network/netsettings"
 	"verifyd/natsconf/natstest"
 	"verifyd/sessions"
+	"verifyd/sessions/failure"
 )
 
 // Sign-ins at OpenID Connect providers that were not written here: the whole service behind a front that
@@ -39,9 +41,9 @@ func TestGlewlwyd(t *testing.T) {
 	who, other := v.p.users[0], v.p.users[1]
 	v.verified("plain", who, "login", "continue")
 	v.verified("domain", who, "consent", "continue") // to the e-mail address
-	v.refused("strangers", who, sessions.RuleEmailDomains)
+	v.refused("strangers", who, failure.RuleEmailDomains)
 	v.verified("group", who, "continue")
-	v.refused("officers", who, sessions.RuleGroups)
+	v.refused("officers", who, failure.RuleGroups)
 	v.loginAgain(who)
 	v.honoursWhatIsSent(who, v.p.issuer)
 	v.forget()
@@ -55,9 +57,9 @@ func TestLemonLDAP(t *testing.T) {
 	who, other := v.p.users[0], v.p.users[1]
 	v.verified("plain", who, "login", "consent")
 	v.verified("domain", who, "consent") // to the e-mail address
-	v.refused("strangers", who, sessions.RuleEmailDomains)
+	v.refused("strangers", who, failure.RuleEmailDomains)
 	v.verified("group", who)
-	v.refused("officers", who, sessions.RuleGroups)
+	v.refused("officers", who, failure.RuleGroups)
 	v.loginAgain(who)
 	v.honoursWhatIsSent(who, "")
 	v.forget()
@@ -259,7 +261,7 @@ func (v *realVisit) verified(id string, who realUser, asks ...string) {
 }
 
 // refused signs in as somebody whom a rule refuses by what the provider tells about them.
-func (v *realVisit) refused(id string, who realUser, rule sessions.Rule) {
+func (v *realVisit) refused(id string, who realUser, rule failure.Rule) {
 	v.t.Helper()
 	_, heading, got := v.walk(id, who, v.p.pages)
 	v.wantNo(id, heading, got, sessions.Refused, rule)
@@ -269,7 +271,7 @@ func (v *realVisit) refused(id string, who realUser, rule sessions.Rule) {
 func (v *realVisit) declines(id string, who realUser) {
 	v.t.Helper()
 	_, heading, got := v.walk(id, who, v.p.refusal)
-	v.wantNo(id, heading, got, sessions.Declined, sessions.NoRule)
+	v.wantNo(id, heading, got, sessions.Declined, failure.NoRule)
 }
 
 // withholds refuses on the provider's own page what a rule needs.
@@ -279,7 +281,7 @@ func (v *realVisit) withholds(id string, who realUser) {
 	if !slices.Equal(asked, []string{"login", "continue"}) {
 		v.t.Errorf("%s: the provider asked for %q", id, asked)
 	}
-	v.wantNo(id, heading, got, sessions.Refused, sessions.RuleEmailDomains)
+	v.wantNo(id, heading, got, sessions.Refused, failure.RuleEmailDomains)
 }
 
 // turnsBack leaves the provider's page for the link that it came from, and says no there.
@@ -289,10 +291,10 @@ func (v *realVisit) turnsBack(id string, who realUser) {
 	s := v.start(id, who)
 	v.do(chromedp.WaitVisible(chromedp.CSS(v.p.refusal[0].shows)), chromedp.Navigate(s.VerifyURL))
 	v.press(`button[value="decline"]`, ".sign")
-	v.wantNo(id, v.text("h1"), v.ended(s, who), sessions.Declined, sessions.NoRule)
+	v.wantNo(id, v.text("h1"), v.ended(s, who), sessions.Declined, failure.NoRule)
 }
 
-func (v *realVisit) wantNo(id, heading string, got receipt, reason sessions.Reason, rule sessions.Rule) {
+func (v *realVisit) wantNo(id, heading string, got receipt, reason sessions.Reason, rule failure.Rule) {
 	v.t.Helper()
 	if heading != "You were not verified" || got.State != "failed" || got.Reason != string(reason) ||
 		got.Rule != string(rule) {
@@ -321,8 +323,8 @@ func (v *realVisit) loginAgain(who realUser) {
 func (v *realVisit) honoursWhatIsSent(who realUser, issuer string) {
 	v.t.Helper()
 	probe := must[*network.Network](v.t)(network.New(
-		network.Settings{
-			ID: "probe", Name: "Probe", Kind: network.KindOIDC, Issuer: v.p.issuer, ClientID: realClient,
+		netsettings.Settings{
+			ID: "probe", Name: "Probe", Kind: netsettings.KindOIDC, Issuer: v.p.issuer, ClientID: realClient,
 			ClientSecret: realSecret,
 		},
 		network.Options{BaseURL: v.base, RootCAs: v.roots, ReturnPath: probePath},

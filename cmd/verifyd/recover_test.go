@@ -13,8 +13,9 @@ import (
 	"testing"
 
 	"verifyd/cmd/verifyd/demo"
-	"verifyd/natsconf"
+	"verifyd/natsconf/embedded"
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/topology"
 )
 
 const recoverUsers = 60
@@ -42,6 +43,7 @@ func flipAt(t *testing.T, dataDir, stream string, at func(size int) int) {
 func TestRecover(t *testing.T) {
 	natstest.NeedsEmbedded(t, "what its files hold")
 	skipKills(t)
+	t.Parallel()
 	for stream, runs := range recoverRuns {
 		for range runs {
 			t.Run(stream, func(t *testing.T) {
@@ -55,8 +57,8 @@ func TestRecover(t *testing.T) {
 // recoverRuns is how often a bit of each stream is struck: of facts, each may be a claim, a result or an
 // outcome.
 var recoverRuns = map[string]int{
-	natsconf.StreamCompletions: 4, natsconf.StreamAudit: 1, natsconf.BucketStream(natsconf.BucketSessions): 1,
-	natsconf.BucketStream(natsconf.BucketKeys): 1,
+	topology.StreamCompletions: 4, topology.StreamAudit: 1, topology.BucketStream(topology.BucketSessions): 1,
+	topology.BucketStream(topology.BucketKeys): 1,
 }
 
 func recoverFrom(t *testing.T, stream string) {
@@ -103,7 +105,7 @@ func recoverFrom(t *testing.T, stream string) {
 		!strings.Contains(out, "store.recovered") {
 		t.Errorf("the log of operations: %v\n%s", err, out)
 	}
-	if stream == natsconf.BucketStream(natsconf.BucketKeys) {
+	if stream == topology.BucketStream(topology.BucketKeys) {
 		if !strings.Contains(said, "API keys that are lost, to be made anew: key_") {
 			t.Errorf("the lost key is not named: %s", said)
 		}
@@ -144,7 +146,7 @@ func (c *crowd) afterLoss(t *testing.T, a api, stream, dead string) {
 			t.Errorf("%s could complete a closed session", p.user)
 		}
 	}
-	if stream != natsconf.BucketStream(natsconf.BucketSessions) && gone > 0 {
+	if stream != topology.BucketStream(topology.BucketSessions) && gone > 0 {
 		t.Errorf("%d sessions are gone", gone)
 	}
 	if gone > 1 || closed > 1 {
@@ -155,7 +157,7 @@ func (c *crowd) afterLoss(t *testing.T, a api, stream, dead string) {
 
 // settledFile reports whether the witness beside the store has been written since the last delivery.
 func (c *child) settledFile() bool {
-	info, err := os.Stat(filepath.Join(c.dir, "store", natsconf.WitnessFile))
+	info, err := os.Stat(filepath.Join(c.dir, "store", embedded.WitnessFile))
 	return err == nil && info.Size() > 0
 }
 
@@ -207,7 +209,7 @@ func TestRecoverLostKeys(t *testing.T) {
 	}
 	c.kill()
 
-	const keys = natsconf.StreamSessionKeys
+	const keys = topology.StreamSessionKeys
 	flipAt(t, filepath.Join(c.dir, "store"), keys, func(size int) int { return size / 2 })
 	c.launch(t)
 	if err := c.end(t); err == nil ||

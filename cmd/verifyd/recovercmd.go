@@ -13,8 +13,10 @@ import (
 
 	"verifyd/cmd/verifyd/config"
 	"verifyd/cmd/verifyd/store"
-	"verifyd/edge/account"
-	"verifyd/natsconf"
+	"verifyd/edge/account/access"
+	"verifyd/edge/account/audit"
+	"verifyd/natsconf/embedded"
+	"verifyd/natsconf/topology"
 )
 
 type recoverCmd struct {
@@ -32,12 +34,12 @@ func (r recoverCmd) Run(ctx context.Context, c console) error {
 		return config.Usage(errors.New(
 			"--nats-url: recover is for the embedded store; on a cluster take the damaged server's files away, and the other servers fill it anew (docs/OPERATING.md)"))
 	}
-	if _, err := natsconf.ReadWitness(cfg.DataDir); err != nil && !natsconf.HasStore(cfg.DataDir) {
+	if _, err := embedded.ReadWitness(cfg.DataDir); err != nil && !embedded.HasStore(cfg.DataDir) {
 		return config.Usage(fmt.Errorf(
 			"--data-dir: there is no store in %q; name the data directory of the service", cfg.DataDir))
 	}
 	st, err := store.Open(ctx, cfg, zerolog.New(c.err).Level(zerolog.ErrorLevel), store.ToRecover)
-	if errors.Is(err, natsconf.ErrLocked) {
+	if errors.Is(err, embedded.ErrLocked) {
 		return config.Usage(fmt.Errorf("%w: stop the service first", err))
 	}
 	if errors.Is(err, store.ErrNotDamaged) {
@@ -57,13 +59,13 @@ func endRecovery(ctx context.Context, c console, s *store.Store) error {
 	for _, d := range s.Recovery.Damages {
 		_, _ = fmt.Fprintln(c.out, d)
 	}
-	if from, to, lost := s.Recovery.Lost(natsconf.StreamCompletions); lost {
+	if from, to, lost := s.Recovery.Lost(topology.StreamCompletions); lost {
 		var err error
 		if deliveries, closed, err = s.CloseLost(ctx, from, to); err != nil {
 			return err
 		}
 	}
-	if _, _, lost := s.Recovery.Lost(natsconf.StreamSessionKeys); lost {
+	if _, _, lost := s.Recovery.Lost(topology.StreamSessionKeys); lost {
 		k, err := s.CloseKeyless(ctx)
 		if err != nil {
 			return err
@@ -74,7 +76,7 @@ func endRecovery(ctx context.Context, c console, s *store.Store) error {
 				"Callbacks of these that have not ended, and cannot be sent: %d.\n", k.Sessions,
 			k.Undelivered)
 	}
-	found, err := s.Accounts.Reconcile(ctx, account.Operator(""))
+	found, err := s.Accounts.Reconcile(ctx, access.Operator(""))
 	if err != nil {
 		return err
 	}
@@ -103,7 +105,7 @@ func endRecovery(ctx context.Context, c console, s *store.Store) error {
 // noteRecovery writes one record for each damage into the log of operations.
 func noteRecovery(ctx context.Context, s *store.Store, deliveries, closed int) error {
 	for _, d := range s.Recovery.Damages {
-		err := s.Accounts.Note(ctx, account.Operator(""), account.ServiceLog, account.StoreRecovered,
+		err := s.Accounts.Note(ctx, access.Operator(""), audit.ServiceLog, audit.StoreRecovered,
 			d.Stream, map[string]string{
 				"what": d.What, "file": d.File, "lost": strconv.FormatUint(d.Lost, 10),
 				"from": instantText(d.From), "to": instantText(d.To),

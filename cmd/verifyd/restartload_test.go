@@ -25,6 +25,8 @@ const (
 // The process is killed and started again while hundreds of users are in the middle of signing in: at the
 // provider, on the way back from it, or about to press. All of them come to the end, each session has one
 // outcome, and each receiver gets one POST.
+//
+// It runs alone: beside others the users would wait for the processor longer than they have patience.
 func TestUsersInTheMiddleOfARestart(t *testing.T) {
 	n := usersAtRestart
 	if testing.Short() {

@@ -14,11 +14,15 @@ import (
 	"verifyd/cmd/verifyd/config"
 	"verifyd/cmd/verifyd/store"
 	"verifyd/cmd/verifyd/table"
-	"verifyd/edge/account"
-	"verifyd/natsconf"
+	"verifyd/edge/account/accountstore"
+	"verifyd/natsconf/embedded"
 	"verifyd/natsconf/secretbox"
+	"verifyd/natsconf/storestate"
+	"verifyd/natsconf/topology"
 	"verifyd/natsconf/transfer"
 	"verifyd/sessions"
+	"verifyd/sessions/erasure"
+	"verifyd/sessions/facts"
 )
 
 type restoreCmd struct {
@@ -32,7 +36,7 @@ type restoreCmd struct {
 // afterBackup are the assets that are not restored unless nothing happened after the backup: who logged out
 // must not be logged in again, and an idempotency key would lead to a session that has ended.
 var afterBackup = []string{
-	natsconf.BucketStream(natsconf.BucketLogins), natsconf.BucketStream(natsconf.BucketIdempotency),
+	topology.BucketStream(topology.BucketLogins), topology.BucketStream(topology.BucketIdempotency),
 }
 
 // Run fills a new store from a backup.
@@ -62,7 +66,7 @@ func (r restoreCmd) Run(ctx context.Context, c console) error {
 	}
 	erased := map[sessions.ID]bool{}
 	held, err := backup.Check(key, func(stream, subject string) {
-		if id, ok := sessions.ErasedBy(subject); ok && store.TakesAway(stream, subject) {
+		if id, ok := erasure.ErasedBy(subject); ok && store.TakesAway(stream, subject) {
 			erased[id] = true
 		}
 	})
@@ -100,12 +104,12 @@ func (r restoreCmd) mayGoOn(h transfer.Header) error {
 func isNotRestored(erased map[sessions.ID]bool) transfer.Skip {
 	return func(stream, subject string) bool {
 		switch stream {
-		case natsconf.BucketStream(natsconf.BucketAccounts):
-			return subject == account.MasterKeySubject()
-		case natsconf.StreamCompletions:
-			return erased[sessions.OfFact(subject)]
-		case natsconf.StreamEvents:
-			return erased[sessions.OfEvent(subject)]
+		case topology.BucketStream(topology.BucketAccounts):
+			return subject == accountstore.MasterKeySubject()
+		case topology.StreamCompletions:
+			return erased[facts.OfFact(subject)]
+		case topology.StreamEvents:
+			return erased[facts.OfEvent(subject)]
 		default:
 			return false
 		}
@@ -136,7 +140,7 @@ func (r restoreCmd) fill(ctx context.Context, c console, cfg config.Store, backu
 		cfg.Key, cfg.KeyFile = &key, ""
 	}
 	st, err := store.Open(ctx, cfg, zerolog.New(c.err).Level(zerolog.ErrorLevel), store.ToFill)
-	if errors.Is(err, natsconf.ErrLocked) {
+	if errors.Is(err, embedded.ErrLocked) {
 		return config.Usage(fmt.Errorf(
 			"%w: a backup is restored into a new store; name an empty VERIFYD_DATA_DIR (--data-dir)", err))
 	}
@@ -225,13 +229,13 @@ func (r restoreCmd) filledFrom(h transfer.Header) string {
 // before.
 func (r restoreCmd) begin(ctx context.Context, st *store.Store, assets []transfer.Asset,
 	h transfer.Header) (again bool, err error) {
-	standing, err := st.Conn.StoreState(ctx)
+	standing, err := storestate.Read(ctx, st.Conn)
 	if err != nil {
 		return false, err
 	}
-	if standing.State == natsconf.StateFilling {
+	if standing.State == storestate.StateFilling {
 		if standing.Other != r.filledFrom(h) {
-			return false, config.Usage(&natsconf.StateError{StoreState: standing})
+			return false, config.Usage(&storestate.Error{Record: standing})
 		}
 		return true, nil
 	}
@@ -243,7 +247,7 @@ func (r restoreCmd) begin(ctx context.Context, st *store.Store, assets []transfe
 		return false, config.Usage(
 			errors.New("this store holds data already; a backup is restored into a new one"))
 	}
-	_, err = st.Conn.SetStoreState(ctx, standing, natsconf.StateFilling, r.filledFrom(h),
+	_, err = storestate.Set(ctx, st.Conn, standing, storestate.StateFilling, r.filledFrom(h),
 		"a "+kindOf(h)+" of "+h.CreatedAt.Format(time.RFC3339))
 	return false, err
 }
@@ -261,11 +265,11 @@ func (r restoreCmd) open(ctx context.Context, c console, st *store.Store, h tran
 	if err := st.AcknowledgeEnded(ctx); err != nil {
 		return err
 	}
-	standing, err := st.Conn.StoreState(ctx)
+	standing, err := storestate.Read(ctx, st.Conn)
 	if err != nil {
 		return err
 	}
-	if _, err := st.Conn.SetStoreState(ctx, standing, natsconf.StateOpen, "", ""); err != nil {
+	if _, err := storestate.Set(ctx, st.Conn, standing, storestate.StateOpen, "", ""); err != nil {
 		return err
 	}
 	if r.GoOn {

@@ -202,6 +202,7 @@ func TestFaultsOfOwnFlagsNameNoVariable(t *testing.T) {
 // A member of the file that is none of serve's settings is refused by everything that reads the file,
 // with the nearest.
 func TestTheFileHasSettingsOfServeAlone(t *testing.T) {
+	parallel(t)
 	dir := t.TempDir()
 	for content, wants := range map[string][]string{
 		"callback_timeuot: 3s\n":        {`"callback_timeuot"`, "did you mean callback_timeout?"},

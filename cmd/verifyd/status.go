@@ -10,19 +10,21 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"verifyd/cmd/verifyd/check"
 	"verifyd/cmd/verifyd/config"
 	"verifyd/cmd/verifyd/service"
 	"verifyd/cmd/verifyd/store"
 	"verifyd/cmd/verifyd/version"
-
-	"github.com/rs/zerolog"
-
 	"verifyd/natsconf"
 	"verifyd/natsconf/fleet"
+	"verifyd/natsconf/provision"
 	"verifyd/natsconf/secretbox"
-	"verifyd/sessions"
+	"verifyd/natsconf/topology"
+	sessionfacts "verifyd/sessions/facts"
 	"verifyd/sessions/pauses"
+	sessionstore "verifyd/sessions/store"
 )
 
 const (
@@ -147,12 +149,12 @@ type backlogDoc struct {
 }
 
 type verdictsDoc struct {
-	Since time.Time                `json:"since"`
-	By    map[sessions.Verdict]int `json:"by"`
+	Since time.Time                    `json:"since"`
+	By    map[sessionfacts.Verdict]int `json:"by"`
 }
 
 // lookAt asks for everything.
-func lookAt(ctx context.Context, st *store.Store, o natsconf.TopologyOptions) (*statusDoc, error) {
+func lookAt(ctx context.Context, st *store.Store, o topology.Options) (*statusDoc, error) {
 	ctx, cancel := context.WithTimeout(ctx, statusFor)
 	defer cancel()
 	now := time.Now().UTC().Truncate(time.Millisecond)
@@ -178,7 +180,7 @@ func lookAt(ctx context.Context, st *store.Store, o natsconf.TopologyOptions) (*
 		doc.Store.Limit = cmp.Or(doc.Store.Limit, p.Store.Limit)
 		doc.Copy = cmp.Or(doc.Copy, p.Copy)
 	}
-	health := natsconf.Ensurer{Conn: st.Conn, Topology: natsconf.NewTopology(o)}.Health(ctx)
+	health := provision.Ensurer{Conn: st.Conn, Topology: topology.New(o)}.Health(ctx)
 	doc.judge(health)
 	if err := doc.deliveries(ctx, st); err != nil {
 		// a stream that does not answer must not hide the rest
@@ -195,7 +197,7 @@ func lookAt(ctx context.Context, st *store.Store, o natsconf.TopologyOptions) (*
 
 // deliveries asks how deliveries stand. They are counted without opening what is sealed.
 func (d *statusDoc) deliveries(ctx context.Context, st *store.Store) error {
-	facts := sessions.NewStore(sessions.Config{Conn: st.Conn, Key: secretbox.Key{}})
+	facts := sessionstore.New(sessionstore.Config{Conn: st.Conn, Key: secretbox.Key{}})
 	backlog, err := facts.Backlog(ctx)
 	if err != nil {
 		return err
@@ -218,7 +220,7 @@ func (d *statusDoc) deliveries(ctx context.Context, st *store.Store) error {
 }
 
 // judge says what is not well.
-func (d *statusDoc) judge(h natsconf.Health) {
+func (d *statusDoc) judge(h provision.Health) {
 	trouble := func(format string, args ...any) {
 		d.Trouble = append(d.Trouble, fmt.Sprintf(format, args...))
 	}

@@ -10,11 +10,14 @@ import (
 	"time"
 
 	"verifyd/cmd/verifyd/demo"
-	"verifyd/natsconf"
 	"verifyd/natsconf/fleet"
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/topology"
 	"verifyd/sessions"
+	"verifyd/sessions/facts"
+	"verifyd/sessions/failure"
 	"verifyd/sessions/pauses"
+	sessionstore "verifyd/sessions/store"
 )
 
 func statusOf(t *testing.T, args ...string) (code int, doc statusDoc) {
@@ -57,9 +60,9 @@ func TestStatusOfAService(t *testing.T) {
 		return code == 0 && len(doc.Processes) == 1
 	})
 	dead := natstest.Address(t) // where nobody answers
-	store := sessions.NewStore(sessions.Config{
+	store := sessionstore.New(sessionstore.Config{
 		Conn: r.Store.Conn, Key: r.Store.Key,
-		Completions: natstest.Writer(t, r.Store.Conn, natsconf.StreamCompletions),
+		Completions: natstest.Writer(t, r.Store.Conn, topology.StreamCompletions),
 	})
 	verify := func(s demo.Started) {
 		t.Helper()
@@ -87,23 +90,27 @@ func TestStatusOfAService(t *testing.T) {
 		return len(doc.Hosts) > 0
 	})
 	if !doc.OK || doc.Backlog.Waiting+doc.Backlog.Given+doc.Backlog.Scheduled < 6 ||
-		doc.Backlog.Oldest == nil || doc.Verdicts.By[sessions.VerdictDelivered] != 1 {
+		doc.Backlog.Oldest == nil || doc.Verdicts.By[facts.VerdictDelivered] != 1 {
 		t.Errorf("%+v", doc)
 	}
 	if len(doc.Processes) != 1 || !slices.Equal(doc.Processes[0].Roles, []string{"dispatcher", "edge"}) ||
 		(doc.Store.Limit == 0) != natstest.OnCluster() || doc.Store.Used == 0 {
 		t.Errorf("processes %+v, store %+v", doc.Processes, doc.Store)
 	}
-	if h := doc.Hosts[0]; h.Host != dead || h.Class != string(sessions.ClassConnect) || h.Since.IsZero() {
+	if h := doc.Hosts[0]; h.Host != dead || h.Class != string(failure.Connect) || h.Since.IsZero() {
 		t.Errorf("host %+v", h)
 	}
 	if len(doc.Paused) != 1 || doc.Paused[0].Host != "bot.example.com:443" {
 		t.Errorf("paused %+v", doc.Paused)
 	}
-	code, text, errOut := r.run(t, "status")
+	var code int
+	var text, errOut string
+	natstest.Await(t, "the process answers within the moment that the command gives it", func() bool {
+		code, text, errOut = r.run(t, "status")
+		return strings.Contains(text, "All is well")
+	})
 	for _, want := range []string{
-		"All is well", "delivered", "dispatcher,edge", "COMPLETIONS", dead, "breaker ", "paused until",
-		"by olga: moving",
+		"delivered", "dispatcher,edge", "COMPLETIONS", dead, "breaker ", "paused until", "by olga: moving",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is missing in\n%s%s", want, text, errOut)
@@ -126,7 +133,7 @@ func TestStatusTellsTrouble(t *testing.T) {
 	}
 	dir := t.TempDir()
 	conn, _ := natstest.StartIn(t, dir) // a server, and no process of ours
-	if err := conn.JS.DeleteStream(t.Context(), natsconf.StreamRetries); err != nil {
+	if err := conn.JS.DeleteStream(t.Context(), topology.StreamRetries); err != nil {
 		t.Fatal(err)
 	}
 	code, doc := statusOf(t, reachOf(t, dir)...)

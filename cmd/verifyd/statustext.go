@@ -15,9 +15,9 @@ import (
 	"verifyd/cmd/verifyd/service"
 	"verifyd/cmd/verifyd/store"
 	"verifyd/cmd/verifyd/table"
-	"verifyd/natsconf"
 	"verifyd/natsconf/fleet"
-	"verifyd/sessions"
+	"verifyd/natsconf/topology"
+	"verifyd/sessions/facts"
 	"verifyd/sessions/timeline"
 )
 
@@ -32,7 +32,7 @@ const (
 
 // watch looks again and again until ctx ends. That a look fails ends nothing: the service may be coming back.
 func (s statusCmd) watch(ctx context.Context, c console, st *store.Store,
-	topology natsconf.TopologyOptions) error {
+	topology topology.Options) error {
 	terminal := config.IsTerminal(c.out) && !s.JSON
 	if terminal {
 		_, _ = io.WriteString(c.out, termClear)
@@ -114,9 +114,9 @@ func (d *statusDoc) age() string {
 }
 
 // verdictOrder is the order in which verdicts are told.
-var verdictOrder = []sessions.Verdict{
-	sessions.VerdictDelivered, sessions.VerdictRejected, sessions.VerdictUnknown,
-	sessions.VerdictUndeliverable, sessions.VerdictReleased,
+var verdictOrder = []facts.Verdict{
+	facts.VerdictDelivered, facts.VerdictRejected, facts.VerdictUnknown,
+	facts.VerdictUndeliverable, facts.VerdictReleased,
 }
 
 // draw shows a look as people read it.
@@ -140,7 +140,8 @@ func (d *statusDoc) draw(out io.Writer) error {
 	if d.Copy != nil {
 		_, _ = fmt.Fprintf(w, "Copy\t%s\n", d.Copy)
 	}
-	_, _ = fmt.Fprintf(w, "Backlog\t%d waiting, %d with dispatchers, %d scheduled; the oldest has waited %s\n",
+	_, _ = fmt.Fprintf(w,
+		"Backlog\t%d waiting, %d with dispatchers, %d scheduled; the oldest has waited %s\n",
 		d.Backlog.Waiting, d.Backlog.Given, d.Backlog.Scheduled, d.age())
 	_, _ = fmt.Fprintf(w, "Verdicts\t%s\n", d.verdicts())
 	d.drawProcesses(w)
@@ -156,7 +157,7 @@ func (d *statusDoc) draw(out io.Writer) error {
 func (d *statusDoc) verdicts() string {
 	var parts []string
 	for _, v := range verdictOrder {
-		if n := d.Verdicts.By[v]; n > 0 || v != sessions.VerdictReleased {
+		if n := d.Verdicts.By[v]; n > 0 || v != facts.VerdictReleased {
 			parts = append(parts, fmt.Sprintf("%d %s", n, v))
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"verifyd/cmd/verifyd/demo"
+	"verifyd/natsconf/natstest"
 )
 
 // elsewhere are commands that print tables, and whose JSON other tests look at.
@@ -38,6 +39,10 @@ func TestEveryTableAsJSON(t *testing.T) {
 	expectTitle(t, must[*demo.Page](t)(b.Press(t.Context(), atProvider(t, b, s.VerifyURL), "sign-in")),
 		http.StatusOK, "You are verified")
 	delivered := r.api().until(t, s.Session, "delivered")
+	natstest.Await(t, "when the key was used is stored", func() bool {
+		used, err := r.Store.Accounts.LastUsed(t.Context())
+		return err == nil && len(used) == 1
+	})
 	for _, line := range [][]string{
 		{"operator", "login-link", "--base-url", r.Base},
 		{"account", "login-link", "--account", "Harbor Guild", "--base-url", r.Base},
@@ -77,11 +82,11 @@ func TestEveryTableAsJSON(t *testing.T) {
 			continue
 		}
 		line := append(strings.Fields(path), args...)
-		_, text, errOut := r.run(t, line...)
+		_, text, errOut := r.runOnceThere(t, line...)
 		if path == "backup" {
 			text, line[len(line)-1] = errOut, file+".json"
 		}
-		code, out, errOut := r.run(t, append(line, "--json")...)
+		code, out, errOut := r.runOnceThere(t, append(line, "--json")...)
 		doc := map[string]any{}
 		if err := json.Unmarshal([]byte(out), &doc); err != nil || code != 0 {
 			t.Errorf("%s: exit %d, %v: %s%s", path, code, err, out, errOut)

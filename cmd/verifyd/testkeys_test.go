@@ -11,7 +11,8 @@ import (
 	"verifyd/cmd/verifyd/config"
 	"verifyd/cmd/verifyd/demo"
 	"verifyd/edge/account"
-	"verifyd/edge/network"
+	"verifyd/edge/account/secrets"
+	"verifyd/edge/network/netsettings"
 )
 
 // enrollTest makes a test key of the account.
@@ -23,7 +24,7 @@ func (r *rig) enrollTest(t *testing.T) api {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.HasPrefix(secret, account.TestPrefix) {
+	if !strings.HasPrefix(secret, secrets.TestPrefix) {
 		t.Fatalf("the key begins with %q", secret[:8])
 	}
 	if err := r.Knows(t.Context(), secret); err != nil {
@@ -81,7 +82,8 @@ func TestTestKeyAllTheWay(t *testing.T) {
 }
 
 // someNetwork is never reached.
-var someNetwork = network.Settings{
-	ID: "real", Name: "Real Network", Kind: network.KindOIDC, Issuer: "https://issuer.example", ClientID: "c",
+var someNetwork = netsettings.Settings{
+	ID: "real", Name: "Real Network", Kind: netsettings.KindOIDC, Issuer: "https://issuer.example",
+	ClientID:     "c",
 	ClientSecret: "s",
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/hex"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
@@ -20,6 +22,8 @@ import (
 	"verifyd/cmd/verifyd/demo"
 	"verifyd/cmd/verifyd/trace"
 	"verifyd/natsconf"
+	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/topology"
 )
 
 // collected is an OTLP collector that keeps what it gets.
@@ -173,11 +177,16 @@ func TestNothingIsTracedUnasked(t *testing.T) {
 	}
 	sid := r.api().until(t, s.Session, "delivered").ID
 	for stream, subject := range map[string]string{
-		natsconf.BucketStream(natsconf.BucketSessions): natsconf.BucketSubject(natsconf.BucketSessions,
+		topology.BucketStream(topology.BucketSessions): topology.BucketSubject(topology.BucketSessions,
 			"*."+sid),
-		natsconf.StreamCompletions: "completion." + sid,
+		topology.StreamCompletions: "completion." + sid,
 	} {
-		m, err := r.Store.Conn.Next(t.Context(), stream, subject, 1)
+		var m *jetstream.RawStreamMsg
+		var err error
+		natstest.Await(t, stream+" answers", func() bool {
+			m, err = r.Store.Conn.Next(t.Context(), stream, subject, 1)
+			return !errors.Is(err, natsconf.ErrUnavailable)
+		})
 		if err != nil {
 			t.Errorf("%s: %v", stream, err)
 		} else if m.Header.Get("traceparent") != "" {
@@ -195,9 +204,8 @@ func TestCollectorDisturbsNobody(t *testing.T) {
 		<-r.Context().Done()
 	}))
 	t.Cleanup(func() { deaf.CloseClientConnections(); deaf.Close() })
-	gone := httptest.NewServer(nil)
-	gone.Close()
-	for name, at := range map[string]string{"takes nothing": deaf.URL, "is away": gone.URL} {
+	away := "http://" + natstest.Address(t)
+	for name, at := range map[string]string{"takes nothing": deaf.URL, "is away": away} {
 		t.Run(name, func(t *testing.T) {
 			r := boot(t, func(c *config.Config) {
 				c.Traces = &trace.Config{Endpoint: must[*url.URL](t)(url.Parse(at)), Share: 1}

@@ -8,7 +8,7 @@ import (
 	"verifyd/cmd/verifyd/alarm"
 	"verifyd/cmd/verifyd/demo"
 	"verifyd/cmd/verifyd/service"
-	"verifyd/natsconf"
+	"verifyd/natsconf/topology"
 )
 
 // A server's answer that somebody has had stored in the place of a session's outcome ends that session for
@@ -50,7 +50,7 @@ func TestUnreadableOutcomeIsSeenByAll(t *testing.T) {
 		!strings.Contains(out, "starts a new session") {
 		t.Errorf("explain: %d %s%s", code, out, errOut)
 	}
-	if _, err := r.Store.Conn.Last(t.Context(), natsconf.StreamCompletions, "claim."+sid+".1"); err == nil {
+	if _, err := r.Store.Conn.Last(t.Context(), topology.StreamCompletions, "claim."+sid+".1"); err == nil {
 		t.Error("somebody sends")
 	}
 	r.offset.Add(int64(service.QuietAfter))

@@ -19,8 +19,10 @@ import (
 	"verifyd/cmd/verifyd/config"
 	"verifyd/cmd/verifyd/demo"
 	"verifyd/natsconf"
+	"verifyd/natsconf/embedded"
 	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/secretbox"
+	"verifyd/natsconf/topology"
 )
 
 // What older builds have stored is kept in testdata/upgrade, one file for each. A build that changes how a
@@ -134,7 +136,7 @@ func TestWriteUpgrade(t *testing.T) {
 // everything reads all that a stopped service has stored, whatever its streams are.
 func (c *child) everything(t *testing.T) (all []olderMessage) {
 	t.Helper()
-	e := must[*natsconf.Embedded](t)(natsconf.OpenEmbedded(natsconf.EmbeddedOptions{
+	e := must[*embedded.Server](t)(embedded.Open(embedded.Options{
 		DataDir: filepath.Join(c.dir, "store"), Log: zerolog.Nop(),
 	}))
 	stop := natstest.Serve(t, e)
@@ -243,10 +245,10 @@ func (o olderStore) store(t *testing.T, dir string) {
 			}
 		}
 		switch {
-		case m.Stream == natsconf.StreamUsage:
+		case m.Stream == topology.StreamUsage:
 			header.Set("Nats-Incr", "+1")
 			m.Data = nil
-		case m.Stream == natsconf.StreamRetries && strings.HasPrefix(m.Subject, "schedule."):
+		case m.Stream == topology.StreamRetries && strings.HasPrefix(m.Subject, "schedule."):
 			m.Subject = strings.Replace(m.Subject, "schedule.", "retry.", 1) // its time has come long since
 		}
 		if _, err := conn.JS.PublishMsg(t.Context(), &nats.Msg{

@@ -11,7 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"verifyd/sessions"
+	"verifyd/sessions/facts"
+	"verifyd/sessions/failure"
 )
 
 const (
@@ -30,36 +31,36 @@ const (
 
 // Answer is how an attempt ended.
 type Answer struct {
-	Verdict sessions.Verdict // delivered, rejected, unknown; released where not one byte was written
-	Class   sessions.Class   // empty when delivered
-	Status  int              // the final status; 0 where none was read
-	Detail  string           // one sentence for people, in lower case; empty when delivered
+	Verdict facts.Verdict // delivered, rejected, unknown; released where not one byte was written
+	Class   failure.Class // empty when delivered
+	Status  int           // the final status; 0 where none was read
+	Detail  string        // one sentence for people, in lower case; empty when delivered
 	// the first 1 KiB of the answer's body, made valid UTF-8; whoever shows it escapes it
 	Body string
 	// what Retry-After asks for (RFC 9110 §10.2.3), at most a day; 0 where it is absent
 	RetryAfter time.Duration
-	Timing     sessions.Timing // with the dial's steps where the connection was dialled for this attempt
-	Address    string          // the address dialled, ip:port
-	Reusable   bool            // the connection may carry another request
+	Timing     facts.Timing // with the dial's steps where the connection was dialled for this attempt
+	Address    string       // the address dialled, ip:port
+	Reusable   bool         // the connection may carry another request
 }
 
-func released(class sessions.Class, detail string) Answer {
-	return Answer{Verdict: sessions.VerdictReleased, Class: class, Detail: detail}
+func released(class failure.Class, detail string) Answer {
+	return Answer{Verdict: facts.VerdictReleased, Class: class, Detail: detail}
 }
 
 // answerOf judges a final status.
 func answerOf(status int) Answer {
 	switch {
 	case status >= 200 && status <= 299:
-		return Answer{Verdict: sessions.VerdictDelivered, Status: status}
+		return Answer{Verdict: facts.VerdictDelivered, Status: status}
 	case status >= 300 && status <= 399:
 		detail := fmt.Sprintf("the receiver answered %s; redirects are not followed", statusText(status))
 		return Answer{
-			Verdict: sessions.VerdictRejected, Class: sessions.ClassStatus, Status: status, Detail: detail,
+			Verdict: facts.VerdictRejected, Class: failure.Status, Status: status, Detail: detail,
 		}
 	}
 	return Answer{
-		Verdict: sessions.VerdictRejected, Class: sessions.ClassStatus, Status: status,
+		Verdict: facts.VerdictRejected, Class: failure.Status, Status: status,
 		Detail: "the receiver answered " + statusText(status),
 	}
 }

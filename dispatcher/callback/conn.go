@@ -11,7 +11,8 @@ import (
 	"time"
 
 	"verifyd/natsconf/crashpoint"
-	"verifyd/sessions"
+	"verifyd/sessions/facts"
+	"verifyd/sessions/failure"
 )
 
 // probeTimeout bounds the one thing a probe may wait for: room to answer a TLS key update.
@@ -30,7 +31,7 @@ type Conn struct {
 	outer       *records // of the one with the egress proxy; nil where there is none
 	destination string   // HostPort of the URL it was dialled for
 	address     string   // the receiver's
-	timing      sessions.Timing
+	timing      facts.Timing
 	timeout     time.Duration // of a whole attempt
 	fresh       bool          // nothing was sent yet: the next attempt's time includes the dial's
 	broken      bool          // never to be used again
@@ -38,7 +39,7 @@ type Conn struct {
 }
 
 // Timing returns the times of the dial.
-func (cn *Conn) Timing() sessions.Timing { return cn.timing }
+func (cn *Conn) Timing() facts.Timing { return cn.timing }
 
 // Address returns the receiver's address that was dialled, ip:port, by us or by the egress proxy.
 func (cn *Conn) Address() string { return cn.address }
@@ -133,21 +134,21 @@ type attempt struct {
 func (a *attempt) run(ctx context.Context, r Request) Answer {
 	cn := a.conn
 	if r.destination == "" || r.destination != cn.destination {
-		return released(sessions.ClassConnect,
+		return released(failure.Connect,
 			"the request was prepared for another destination than this connection's")
 	}
 	// Asked again here, with nothing but the write after it: what has closed since the dial costs a claim,
 	// not an unknown.
 	if err := cn.probe(); errors.Is(err, errUnsolicited) {
-		return released(sessions.ClassProtocol, err.Error())
+		return released(failure.Protocol, err.Error())
 	} else if err != nil {
-		return released(sessions.ClassConnect, "the connection ended before the request was written")
+		return released(failure.Connect, "the connection ended before the request was written")
 	}
 	if err := cn.wire.SetDeadline(a.deadline()); err != nil {
-		return released(sessions.ClassConnect, "the connection ended before the request was written")
+		return released(failure.Connect, "the connection ended before the request was written")
 	}
 	if ctx.Err() != nil {
-		return released(sessions.ClassLate, "stopped before the request was written")
+		return released(failure.Late, "stopped before the request was written")
 	}
 	// Closing is what interrupts a read for good; a deadline set from here could be undone by the one for
 	// the body.
@@ -175,7 +176,7 @@ func (a *attempt) exchange(ctx context.Context, r Request) Answer {
 	a.watch.step()
 	if err := r.writeTo(cn.tls); err != nil {
 		if cn.wire.sent == before {
-			return released(sessions.ClassConnect,
+			return released(failure.Connect,
 				"the connection ended before one byte of the request was taken")
 		}
 		return a.unknown(ctx, err)
@@ -208,26 +209,26 @@ func (a *attempt) exchange(ctx context.Context, r Request) Answer {
 
 // unknown returns the verdict where bytes left and no status line came back.
 func (a *attempt) unknown(ctx context.Context, err error) Answer {
-	answer := Answer{Verdict: sessions.VerdictUnknown}
+	answer := Answer{Verdict: facts.VerdictUnknown}
 	var alert *net.OpError
 	var garbage *protocolError
 	switch {
 	case ctx.Err() != nil:
-		answer.Class, answer.Detail = sessions.ClassTimeout, "stopped before the receiver answered"
+		answer.Class, answer.Detail = failure.Timeout, "stopped before the receiver answered"
 	case errors.As(err, &garbage):
-		answer.Class, answer.Detail = sessions.ClassProtocol, garbage.Error()
+		answer.Class, answer.Detail = failure.Protocol, garbage.Error()
 	case isTimeout(err):
-		answer.Class, answer.Detail = sessions.ClassTimeout,
+		answer.Class, answer.Detail = failure.Timeout,
 			fmt.Sprintf("the receiver sent no status line within %v", a.conn.timeout)
 	case errors.As(err, &alert) && alert.Op == "remote error":
-		answer.Class = sessions.ClassReset
+		answer.Class = failure.Reset
 		answer.Detail = "the receiver ended the TLS session: " +
 			strings.TrimPrefix(alert.Err.Error(), "tls: ")
 	case isNotTLS(err):
-		answer.Class, answer.Detail = sessions.ClassProtocol,
+		answer.Class, answer.Detail = failure.Protocol,
 			"the receiver left TLS: what it sent is no record of the session"
 	default:
-		answer.Class, answer.Detail = sessions.ClassReset,
+		answer.Class, answer.Detail = failure.Reset,
 			"the receiver closed the connection without a status line"
 	}
 	return answer

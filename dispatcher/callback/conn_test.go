@@ -9,7 +9,8 @@ import (
 
 	"verifyd/dispatcher/callback"
 	"verifyd/natsconf/natstest"
-	"verifyd/sessions"
+	"verifyd/sessions/facts"
+	"verifyd/sessions/failure"
 )
 
 // becomeDead waits until the connection is no longer alive, which takes as long as the receiver's bytes take
@@ -72,7 +73,7 @@ func TestAnswersThatEndTheConnection(t *testing.T) {
 			t.Errorf("alive after %q", answer)
 		}
 		if again := cn.Send(t.Context(),
-			mustPrepare(t, c, r.url(t))); again.Verdict != sessions.VerdictReleased {
+			mustPrepare(t, c, r.url(t))); again.Verdict != facts.VerdictReleased {
 			t.Errorf("second request after %q: %+v", answer, again)
 		}
 		_ = cn.Close()
@@ -87,14 +88,14 @@ func TestAnswersThatEndTheConnection(t *testing.T) {
 func TestDeadConnectionsReleaseTheClaim(t *testing.T) {
 	for name, row := range map[string]struct {
 		idle  func(peer)
-		class sessions.Class
+		class failure.Class
 	}{
-		"closes":             {peer.close, sessions.ClassConnect},
-		"resets":             {peer.reset, sessions.ClassConnect},
-		"ends TLS":           {func(p peer) { _ = p.Close() }, sessions.ClassConnect},
-		"answers beforehand": {okAnswer, sessions.ClassProtocol},
+		"closes":             {peer.close, failure.Connect},
+		"resets":             {peer.reset, failure.Connect},
+		"ends TLS":           {func(p peer) { _ = p.Close() }, failure.Connect},
+		"answers beforehand": {okAnswer, failure.Protocol},
 		"leaves TLS": {
-			func(p peer) { _, _ = io.WriteString(p.tcp, "HTTP/1.1 200 OK\r\n\r\n") }, sessions.ClassConnect,
+			func(p peer) { _, _ = io.WriteString(p.tcp, "HTTP/1.1 200 OK\r\n\r\n") }, failure.Connect,
 		},
 	} {
 		for _, asked := range []bool{true, false} {
@@ -118,7 +119,7 @@ func TestDeadConnectionsReleaseTheClaim(t *testing.T) {
 				}
 			}
 			answer := cn.Send(t.Context(), mustPrepare(t, c, r.url(t)))
-			if answer.Verdict != sessions.VerdictReleased || answer.Detail == "" || !asked &&
+			if answer.Verdict != facts.VerdictReleased || answer.Detail == "" || !asked &&
 				answer.Class != row.class {
 				t.Errorf("%s: %+v", name, answer)
 			}
@@ -135,7 +136,7 @@ func TestNothingIsSentForAnotherDestination(t *testing.T) {
 	c := newClient(10 * time.Second)
 	cn := mustDial(t, c, r.url(t))
 	for _, request := range []callback.Request{mustPrepare(t, c, other.url(t)), {}} {
-		if answer := cn.Send(t.Context(), request); answer.Verdict != sessions.VerdictReleased ||
+		if answer := cn.Send(t.Context(), request); answer.Verdict != facts.VerdictReleased ||
 			answer.Detail == "" {
 			t.Errorf("%+v", answer)
 		}
@@ -149,8 +150,8 @@ func TestNothingIsSentForAnotherDestination(t *testing.T) {
 // byte.
 func TestWriteThatFails(t *testing.T) {
 	c := newClient(10 * time.Second)
-	for taken, want := range map[int]sessions.Verdict{
-		0: sessions.VerdictReleased, 1: unknown, 5: unknown, 100: unknown,
+	for taken, want := range map[int]facts.Verdict{
+		0: facts.VerdictReleased, 1: unknown, 5: unknown, 100: unknown,
 	} {
 		r := receive(t, nil, okAnswer)
 		cn := mustDial(t, c, r.url(t))
@@ -160,7 +161,7 @@ func TestWriteThatFails(t *testing.T) {
 			t.Errorf("%d bytes taken: %+v", taken, answer)
 		}
 		if again := cn.Send(t.Context(),
-			mustPrepare(t, c, r.url(t))); again.Verdict != sessions.VerdictReleased {
+			mustPrepare(t, c, r.url(t))); again.Verdict != facts.VerdictReleased {
 			t.Errorf("%d bytes taken, sent again: %+v", taken, again)
 		}
 		_ = cn.Close()
@@ -176,8 +177,8 @@ func TestStoppedBeforeTheWriteIsReleased(t *testing.T) {
 	cn := mustDial(t, c, r.url(t))
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	if answer := cn.Send(ctx, mustPrepare(t, c, r.url(t))); answer.Verdict != sessions.VerdictReleased ||
-		answer.Class != sessions.ClassLate {
+	if answer := cn.Send(ctx, mustPrepare(t, c, r.url(t))); answer.Verdict != facts.VerdictReleased ||
+		answer.Class != failure.Late {
 		t.Errorf("%+v", answer)
 	}
 	_ = cn.Close()

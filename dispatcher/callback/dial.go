@@ -9,7 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"verifyd/sessions"
+	"verifyd/sessions/facts"
+	"verifyd/sessions/failure"
 	"verifyd/sessions/urlpolicy"
 )
 
@@ -56,7 +57,7 @@ type dial struct {
 	url     urlpolicy.URL
 	admit   Admit
 	watch   *stopwatch
-	timing  sessions.Timing
+	timing  facts.Timing
 	address string
 	leave   func() // of the connection that came of it
 }
@@ -65,7 +66,7 @@ func (d *dial) run(ctx context.Context) (*Conn, *NotSent) {
 	addrs, err := d.resolve(ctx)
 	d.timing.DNS = d.watch.step()
 	if err != nil {
-		return nil, d.notSent(sessions.ClassDNS, dnsReason(err, d.url.Host()), err)
+		return nil, d.notSent(failure.DNS, dnsReason(err, d.url.Host()), err)
 	}
 	p, err := d.connect(ctx, addrs)
 	d.timing.Connect = d.watch.step()
@@ -77,14 +78,14 @@ func (d *dial) run(ctx context.Context) (*Conn, *NotSent) {
 	d.timing.TLS = d.watch.step()
 	if err != nil {
 		p.close()
-		return nil, d.notSent(sessions.ClassTLS, tlsReason(err, theReceiver, d.url.Host()), err)
+		return nil, d.notSent(failure.TLS, tlsReason(err, theReceiver, d.url.Host()), err)
 	}
 	d.timing.Total = d.watch.total()
 	cn.timing, cn.address, d.leave = d.timing, d.address, p.leave
 	return cn, nil
 }
 
-func (d *dial) notSent(class sessions.Class, detail string, err error) *NotSent {
+func (d *dial) notSent(class failure.Class, detail string, err error) *NotSent {
 	d.timing.Total = d.watch.total()
 	return &NotSent{Class: class, Detail: detail, Timing: d.timing, Address: d.address, Err: err}
 }

@@ -12,7 +12,7 @@ import (
 
 	"verifyd/dispatcher/callback"
 	"verifyd/dispatcher/callback/localca"
-	"verifyd/sessions"
+	"verifyd/sessions/failure"
 )
 
 func TestReceiversWithoutAGoodTLSSession(t *testing.T) {
@@ -65,7 +65,7 @@ func TestReceiversWithoutAGoodTLSSession(t *testing.T) {
 	} {
 		r := receive(t, row.config, okAnswer)
 		notSent := mustNotDial(t, newClient(10*time.Second), r.url(t))
-		if notSent.Class != sessions.ClassTLS || !strings.Contains(notSent.Detail, row.detail) {
+		if notSent.Class != failure.TLS || !strings.Contains(notSent.Detail, row.detail) {
 			t.Errorf("%s: %v; want %q", name, notSent, row.detail)
 		}
 		if notSent.Address != r.listener.Addr().String() || notSent.Timing.TLS <= 0 ||
@@ -120,7 +120,7 @@ func TestReceiversThatDoNotSpeakTLS(t *testing.T) {
 		"closes before": {listen(t, "", false), "closed the connection during the TLS handshake"},
 	} {
 		notSent := mustNotDial(t, newClient(quick), mustURL(t, "https://"+row.address+"/?token=MARKER"))
-		if notSent.Class != sessions.ClassTLS || !strings.Contains(notSent.Detail, row.detail) {
+		if notSent.Class != failure.TLS || !strings.Contains(notSent.Detail, row.detail) {
 			t.Errorf("%s: %v", name, notSent)
 		}
 	}
@@ -134,7 +134,7 @@ func TestNobodyListens(t *testing.T) {
 	address := listener.Addr().String()
 	_ = listener.Close()
 	notSent := mustNotDial(t, newClient(quick), mustURL(t, "https://"+address+"/"))
-	if notSent.Class != sessions.ClassConnect ||
+	if notSent.Class != failure.Connect ||
 		!strings.Contains(notSent.Detail, "refused the connection") || notSent.Address != address {
 		t.Errorf("%+v", notSent)
 	}
@@ -149,7 +149,7 @@ func TestStoppingADial(t *testing.T) {
 		t.Fatal("dialled")
 	}
 	notSent, ok := errors.AsType[*callback.NotSent](err)
-	if !ok || notSent.Class != sessions.ClassConnect || !strings.HasPrefix(notSent.Detail, "stopped") {
+	if !ok || notSent.Class != failure.Connect || !strings.HasPrefix(notSent.Detail, "stopped") {
 		t.Errorf("%+v", notSent)
 	}
 }
@@ -157,13 +157,13 @@ func TestStoppingADial(t *testing.T) {
 func TestTheZeroConfigIsStrict(t *testing.T) {
 	r := receive(t, nil, okAnswer)
 	notSent := mustNotDial(t, callback.New(callback.Config{}), r.url(t))
-	if notSent.Class != sessions.ClassRefusedAddress ||
+	if notSent.Class != failure.RefusedAddress ||
 		!strings.Contains(notSent.Detail, "127.0.0.1 is a loopback address") {
 		t.Errorf("%+v", notSent)
 	}
 	notSent = mustNotDial(t, callback.New(callback.Config{Policy: loopback, RootCAs: x509.NewCertPool()}),
 		r.url(t))
-	if notSent.Class != sessions.ClassTLS {
+	if notSent.Class != failure.TLS {
 		t.Errorf("%+v", notSent)
 	}
 	if r.stop(); r.conns != 1 {

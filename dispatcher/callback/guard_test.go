@@ -13,7 +13,7 @@ import (
 
 	"verifyd/dispatcher/callback"
 	"verifyd/dispatcher/callback/localca"
-	"verifyd/sessions"
+	"verifyd/sessions/failure"
 	"verifyd/sessions/urlpolicy"
 )
 
@@ -312,7 +312,7 @@ func guardOnce(t *testing.T, c *callback.Client, policy *urlpolicy.Policy, row g
 			continue
 		}
 		var notSent *callback.NotSent
-		if !errors.As(err, &notSent) || notSent.Class != sessions.ClassRefusedAddress {
+		if !errors.As(err, &notSent) || notSent.Class != failure.RefusedAddress {
 			t.Errorf("%s: %v; want a refused address", row.url, err)
 		}
 	}

@@ -11,70 +11,71 @@ import (
 	"time"
 
 	"verifyd/dispatcher/callback"
-	"verifyd/sessions"
+	"verifyd/sessions/facts"
+	"verifyd/sessions/failure"
 )
 
 const (
-	delivered = sessions.VerdictDelivered
-	rejected  = sessions.VerdictRejected
-	unknown   = sessions.VerdictUnknown
+	delivered = facts.VerdictDelivered
+	rejected  = facts.VerdictRejected
+	unknown   = facts.VerdictUnknown
 )
 
 // hostile holds receivers' behaviours after they have read the whole request.
 var hostile = []struct {
 	name    string
 	answer  func(peer)
-	verdict sessions.Verdict
-	class   sessions.Class
+	verdict facts.Verdict
+	class   failure.Class
 	status  int
 }{
 	// no status line
-	{"reads all, then closes", peer.close, unknown, sessions.ClassReset, 0},
-	{"reads all, then resets", peer.reset, unknown, sessions.ClassReset, 0},
-	{"reads all, then ends TLS", func(p peer) { _ = p.Close() }, unknown, sessions.ClassReset, 0},
-	{"never answers", func(peer) {}, unknown, sessions.ClassTimeout, 0},
+	{"reads all, then closes", peer.close, unknown, failure.Reset, 0},
+	{"reads all, then resets", peer.reset, unknown, failure.Reset, 0},
+	{"reads all, then ends TLS", func(p peer) { _ = p.Close() }, unknown, failure.Reset, 0},
+	{"never answers", func(peer) {}, unknown, failure.Timeout, 0},
 	{"sends half a status line, then hangs", func(p peer) { p.say("HTTP/1.1 20") }, unknown,
-		sessions.ClassTimeout, 0},
+		failure.Timeout, 0},
 	{"sends a status line without its end, then hangs", func(p peer) { p.say("HTTP/1.1 200 OK") }, unknown,
-		sessions.ClassTimeout, 0},
-	{"drips one byte at a time", drip, unknown, sessions.ClassTimeout, 0},
+		failure.Timeout, 0},
+	{"drips one byte at a time", drip, unknown, failure.Timeout, 0},
 	{"sends half a status line, then closes", func(p peer) { p.say("HTTP/1.1 20"); p.close() }, unknown,
-		sessions.ClassReset, 0},
+		failure.Reset, 0},
 	{"sends 100, then hangs", func(p peer) { p.say("HTTP/1.1 100 Continue\r\n\r\n") }, unknown,
-		sessions.ClassTimeout, 0},
+		failure.Timeout, 0},
 	{"sends 103 for ever", forever("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"), unknown,
-		sessions.ClassProtocol, 0},
+		failure.Protocol, 0},
 	{"sends an endless 103", func(p peer) {
 		p.say("HTTP/1.1 103 Early Hints\r\n")
 		forever("X-Hint: " + strings.Repeat("x", 1000) + "\r\n")(p)
-	}, unknown, sessions.ClassProtocol, 0},
+	}, unknown, failure.Protocol, 0},
 	{"sends an endless status line", func(p peer) { p.say("HTTP/1.1 200 "); forever("O")(p) }, unknown,
-		sessions.ClassProtocol, 0},
+		failure.Protocol, 0},
 	{"switches protocols", func(p peer) { p.say("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n") },
-		unknown, sessions.ClassProtocol, 0},
-	{"sends garbage", func(p peer) { p.say("\x00\x01\x02garbage\n") }, unknown, sessions.ClassProtocol, 0},
-	{"sends an empty line", func(p peer) { p.say("\r\n") }, unknown, sessions.ClassProtocol, 0},
-	{"sends HTML alone", func(p peer) { p.say("<html>200 OK</html>\n") }, unknown, sessions.ClassProtocol, 0},
+		unknown, failure.Protocol, 0},
+	{"sends garbage", func(p peer) { p.say("\x00\x01\x02garbage\n") }, unknown, failure.Protocol, 0},
+	{"sends an empty line", func(p peer) { p.say("\r\n") }, unknown, failure.Protocol, 0},
+	{"sends HTML alone", func(p peer) { p.say("<html>200 OK</html>\n") }, unknown, failure.Protocol, 0},
 	{"sends SSH's greeting", func(p peer) { p.say("SSH-2.0-OpenSSH_9.9\r\n") }, unknown,
-		sessions.ClassProtocol, 0},
+		failure.Protocol, 0},
 	{"sends a status in letters", func(p peer) { p.say("HTTP/1.1 2OO OK\r\n\r\n") }, unknown,
-		sessions.ClassProtocol, 0},
+		failure.Protocol, 0},
 	{"sends a status of four digits", func(p peer) { p.say("HTTP/1.1 2000 OK\r\n\r\n") }, unknown,
-		sessions.ClassProtocol, 0},
-	{"sends status 099", func(p peer) { p.say("HTTP/1.1 099 Odd\r\n\r\n") }, unknown, sessions.ClassProtocol,
+		failure.Protocol, 0},
+	{"sends status 099", func(p peer) { p.say("HTTP/1.1 099 Odd\r\n\r\n") }, unknown, failure.Protocol,
 		0},
 	{"sends a negative status", func(p peer) { p.say("HTTP/1.1 -20 Odd\r\n\r\n") }, unknown,
-		sessions.ClassProtocol, 0},
+		failure.Protocol, 0},
 	{"claims HTTP/2.0 in text", func(p peer) { p.say("HTTP/2.0 200 OK\r\n\r\n") }, unknown,
-		sessions.ClassProtocol, 0},
-	{"speaks HTTP/2 and sends GOAWAY", http2GoAway, unknown, sessions.ClassProtocol, 0},
+		failure.Protocol, 0},
+	{"speaks HTTP/2 and sends GOAWAY", http2GoAway, unknown, failure.Protocol, 0},
 	{"speaks HTTP/2 and closes, without one line end",
 		func(p peer) { p.say("\x00\x00\x00\x04\x00\x00\x00\x00\x00"); p.close() }, unknown,
-		sessions.ClassProtocol, 0},
+		failure.Protocol, 0},
 	{"sends garbage without a line end, then hangs", func(p peer) { p.say("HTTP/2") }, unknown,
-		sessions.ClassProtocol, 0},
+		failure.Protocol, 0},
 	{"leaves TLS", func(p peer) { _, _ = p.tcp.Write([]byte("HTTP/1.1 200 OK\r\n\r\n")) }, unknown,
-		sessions.ClassProtocol, 0},
+		failure.Protocol, 0},
 
 	// a status line, then trouble
 	{"answers 200, then hangs in the header", func(p peer) { p.say("HTTP/1.1 200 OK\r\nX-A: b\r\n") },
@@ -101,7 +102,7 @@ var hostile = []struct {
 	{"answers 200 with two lengths",
 		func(p peer) { p.say("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n") },
 		delivered, "", 200},
-	{"answers 500, then hangs", func(p peer) { p.say("HTTP/1.1 500 No\r\n") }, rejected, sessions.ClassStatus,
+	{"answers 500, then hangs", func(p peer) { p.say("HTTP/1.1 500 No\r\n") }, rejected, failure.Status,
 		500},
 
 	// odd but whole
@@ -110,26 +111,26 @@ var hostile = []struct {
 		p.say(strings.Repeat("HTTP/1.1 102 Processing\r\n\r\n", 3) + "HTTP/1.1 204 No Content\r\n\r\n")
 	}, delivered, "", 204},
 	{"answers 200 after sixteen informational ones", informational(16), delivered, "", 200},
-	{"answers 200 after seventeen informational ones", informational(17), unknown, sessions.ClassProtocol, 0},
+	{"answers 200 after seventeen informational ones", informational(17), unknown, failure.Protocol, 0},
 	{"answers 100, then 503", func(p peer) {
 		p.say("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n")
-	}, rejected, sessions.ClassStatus, 503},
+	}, rejected, failure.Status, 503},
 	{"answers in HTTP/1.0 with bare line feeds", func(p peer) { p.say("HTTP/1.0 200 OK\n\nok"); p.close() },
 		delivered, "", 200},
 	{"answers without a reason", func(p peer) { p.say("HTTP/1.1 299\r\nContent-Length: 0\r\n\r\n") },
 		delivered, "", 299},
 	{"answers 999", func(p peer) { p.say("HTTP/1.1 999 Odd\r\nContent-Length: 0\r\n\r\n") }, rejected,
-		sessions.ClassStatus, 999},
-	{"answers 301", redirect(301), rejected, sessions.ClassStatus, 301},
-	{"answers 302", redirect(302), rejected, sessions.ClassStatus, 302},
-	{"answers 303", redirect(303), rejected, sessions.ClassStatus, 303},
-	{"answers 307", redirect(307), rejected, sessions.ClassStatus, 307},
-	{"answers 308", redirect(308), rejected, sessions.ClassStatus, 308},
-	{"answers 400", status(400), rejected, sessions.ClassStatus, 400},
-	{"answers 410", status(410), rejected, sessions.ClassStatus, 410},
-	{"answers 425", status(425), rejected, sessions.ClassStatus, 425},
-	{"answers 429", status(429), rejected, sessions.ClassStatus, 429},
-	{"answers 500", status(500), rejected, sessions.ClassStatus, 500},
+		failure.Status, 999},
+	{"answers 301", redirect(301), rejected, failure.Status, 301},
+	{"answers 302", redirect(302), rejected, failure.Status, 302},
+	{"answers 303", redirect(303), rejected, failure.Status, 303},
+	{"answers 307", redirect(307), rejected, failure.Status, 307},
+	{"answers 308", redirect(308), rejected, failure.Status, 308},
+	{"answers 400", status(400), rejected, failure.Status, 400},
+	{"answers 410", status(410), rejected, failure.Status, 410},
+	{"answers 425", status(425), rejected, failure.Status, 425},
+	{"answers 429", status(429), rejected, failure.Status, 429},
+	{"answers 500", status(500), rejected, failure.Status, 500},
 }
 
 // TestHostileReceiversGetOnePostAndTheRightVerdict dials them all, then sends to all at once: most rows are
@@ -180,9 +181,9 @@ func TestAnswerCutAtEveryByte(t *testing.T) {
 			p.reset()
 		})
 		answer := attempt(t.Context(), t, c, r.url(t))
-		want, class := unknown, sessions.ClassReset
+		want, class := unknown, failure.Reset
 		if k >= statusLine {
-			want, class = delivered, sessions.ClassNone
+			want, class = delivered, failure.None
 		}
 		if answer.Verdict != want || answer.Class != class || answer.Reusable {
 			t.Errorf("cut after %d bytes: %+v", k, answer)
@@ -210,7 +211,7 @@ func TestStoppingEndsAnAttemptAtOnce(t *testing.T) {
 	r := receive(t, nil, func(peer) { stop() })
 	began := time.Now()
 	answer := attempt(ctx, t, newClient(time.Minute), r.url(t))
-	if answer.Verdict != unknown || answer.Class != sessions.ClassTimeout ||
+	if answer.Verdict != unknown || answer.Class != failure.Timeout ||
 		time.Since(began) > 20*time.Second {
 		t.Errorf("%+v after %v", answer, time.Since(began))
 	}
@@ -238,8 +239,8 @@ func TestClientCertificateDemandedAfterTheHandshake(t *testing.T) {
 	c := newClient(quick)
 	cn := mustDial(t, c, r.url(t))
 	answer := cn.Send(t.Context(), mustPrepare(t, c, r.url(t)))
-	early := answer.Verdict == sessions.VerdictReleased && answer.Class == sessions.ClassConnect
-	if !early && (answer.Verdict != unknown || answer.Class != sessions.ClassReset) {
+	early := answer.Verdict == facts.VerdictReleased && answer.Class == failure.Connect
+	if !early && (answer.Verdict != unknown || answer.Class != failure.Reset) {
 		t.Errorf("%+v", answer)
 	}
 	if posts := r.stop(); len(posts) != 0 {

@@ -3,7 +3,8 @@ package callback
 import (
 	"strings"
 
-	"verifyd/sessions"
+	"verifyd/sessions/facts"
+	"verifyd/sessions/failure"
 )
 
 // What goes to a developer's own machine does not go through a connection of this package. It has the same
@@ -26,7 +27,7 @@ func (r Request) Message() (fields map[string]string, body string) {
 func ClassifyStatus(status int) Answer {
 	if status < 200 || status > 999 {
 		return Answer{
-			Verdict: sessions.VerdictUnknown, Class: sessions.ClassProtocol,
+			Verdict: facts.VerdictUnknown, Class: failure.Protocol,
 			Detail: "the listener named a status that is none",
 		}
 	}

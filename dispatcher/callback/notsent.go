@@ -3,16 +3,17 @@ package callback
 import (
 	"time"
 
-	"verifyd/sessions"
+	"verifyd/sessions/facts"
+	"verifyd/sessions/failure"
 )
 
 // NotSent says that a dial failed, so that provably nothing was sent. It may be repeated later.
 type NotSent struct {
-	Class   sessions.Class  // ClassDNS, ClassRefusedAddress, ClassConnect, ClassProxy or ClassTLS
-	Detail  string          // one sentence for people, in lower case, without a full stop
-	Timing  sessions.Timing // the steps that took place, and the total
-	Address string          // the receiver's address tried last, ip:port; empty where none was
-	Err     error           // the cause, for errors.Is
+	Class   failure.Class // ClassDNS, ClassRefusedAddress, ClassConnect, ClassProxy or ClassTLS
+	Detail  string        // one sentence for people, in lower case, without a full stop
+	Timing  facts.Timing  // the steps that took place, and the total
+	Address string        // the receiver's address tried last, ip:port; empty where none was
+	Err     error         // the cause, for errors.Is
 }
 
 // Error returns class and detail.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"verifyd/dispatcher/callback"
-	"verifyd/sessions"
+	"verifyd/sessions/facts"
 )
 
 func probe(t *testing.T, change func(*callback.Probe)) (received, callback.Answer) {
@@ -37,7 +37,7 @@ func TestProbesAreWhatTheyAreAskedToBe(t *testing.T) {
 		p.Headers = map[string]string{"X-Later": "1"}
 		p.Change = func(b []byte) []byte { return bytes.Replace(b, []byte("u-1"), []byte("other"), 1) }
 	})
-	if answer.Verdict != sessions.VerdictDelivered || got.header.Get("X-Later") != "1" ||
+	if answer.Verdict != facts.VerdictDelivered || got.header.Get("X-Later") != "1" ||
 		got.header.Get(callback.HeaderSignature) == "" ||
 		string(got.body) != `{"platform_user_id":"other","guild_id":"g-1","verified":true}` {
 		t.Errorf("changed: %v %s, %+v", got.header, got.body, answer)

@@ -19,7 +19,8 @@ import (
 
 	"verifyd/dispatcher/callback"
 	"verifyd/dispatcher/callback/localca"
-	"verifyd/sessions"
+	"verifyd/sessions/facts"
+	"verifyd/sessions/failure"
 	"verifyd/sessions/urlpolicy"
 )
 
@@ -94,17 +95,17 @@ func TestDeadTunnelsReleaseTheClaim(t *testing.T) {
 	bothWays(t, func(t *testing.T, config *tls.Config) {
 		for name, row := range map[string]struct {
 			idle  func(peer)
-			class sessions.Class
+			class failure.Class
 		}{
-			"the receiver closes":             {peer.close, sessions.ClassConnect},
-			"the receiver resets":             {peer.reset, sessions.ClassConnect},
-			"the receiver ends TLS":           {func(p peer) { _ = p.Close() }, sessions.ClassConnect},
-			"the receiver answers beforehand": {okAnswer, sessions.ClassProtocol},
+			"the receiver closes":             {peer.close, failure.Connect},
+			"the receiver resets":             {peer.reset, failure.Connect},
+			"the receiver ends TLS":           {func(p peer) { _ = p.Close() }, failure.Connect},
+			"the receiver answers beforehand": {okAnswer, failure.Protocol},
 			"the receiver leaves TLS": {
 				func(p peer) { _, _ = io.WriteString(p.tcp, "HTTP/1.1 200 OK\r\n\r\n") },
-				sessions.ClassConnect,
+				failure.Connect,
 			},
-			"the proxy cuts the tunnel": {nil, sessions.ClassConnect},
+			"the proxy cuts the tunnel": {nil, failure.Connect},
 		} {
 			for _, asked := range []bool{true, false} {
 				e := startEgress(t, config, nil)
@@ -132,7 +133,7 @@ func TestDeadTunnelsReleaseTheClaim(t *testing.T) {
 					t.Fatal(err)
 				}
 				answer := cn.Send(t.Context(), mustPrepare(t, c, r.url(t)))
-				if answer.Verdict != sessions.VerdictReleased || answer.Detail == "" || !asked &&
+				if answer.Verdict != facts.VerdictReleased || answer.Detail == "" || !asked &&
 					answer.Class != row.class {
 					t.Errorf("%s: %+v", name, answer)
 				}
@@ -150,8 +151,8 @@ func TestDeadTunnelsReleaseTheClaim(t *testing.T) {
 // and unknown.
 func TestWriteThatFailsInATunnel(t *testing.T) {
 	bothWays(t, func(t *testing.T, config *tls.Config) {
-		for taken, want := range map[int]sessions.Verdict{
-			0: sessions.VerdictReleased, 1: unknown, 100: unknown,
+		for taken, want := range map[int]facts.Verdict{
+			0: facts.VerdictReleased, 1: unknown, 100: unknown,
 		} {
 			e := startEgress(t, config, nil)
 			r := receive(t, nil, okAnswer)
@@ -163,7 +164,7 @@ func TestWriteThatFailsInATunnel(t *testing.T) {
 				t.Errorf("%d bytes taken: %+v", taken, answer)
 			}
 			if again := cn.Send(t.Context(),
-				mustPrepare(t, c, r.url(t))); again.Verdict != sessions.VerdictReleased {
+				mustPrepare(t, c, r.url(t))); again.Verdict != facts.VerdictReleased {
 				t.Errorf("%d bytes taken, sent again: %+v", taken, again)
 			}
 			_ = cn.Close()
@@ -178,65 +179,65 @@ func TestWriteThatFailsInATunnel(t *testing.T) {
 var badProxies = []struct {
 	name   string
 	answer func(egressConn, string)
-	class  sessions.Class
+	class  failure.Class
 	detail string
 }{
-	{"answers 403", says("HTTP/1.1 403 Forbidden\r\nContent-Length: 3\r\n\r\nno\n"), sessions.ClassProxy,
+	{"answers 403", says("HTTP/1.1 403 Forbidden\r\nContent-Length: 3\r\n\r\nno\n"), failure.Proxy,
 		"rules refuse 127.0.0.1: it answered 403 Forbidden"},
 	{"answers 407", says("HTTP/1.1 407 No\r\nProxy-Authenticate: Basic realm=\"x\"\r\n\r\n"),
-		sessions.ClassProxy, "wants other credentials"},
-	{"answers 500", says("HTTP/1.1 500 No\r\n\r\n"), sessions.ClassProxy,
+		failure.Proxy, "wants other credentials"},
+	{"answers 500", says("HTTP/1.1 500 No\r\n\r\n"), failure.Proxy,
 		"it answered 500 Internal Server Error"},
-	{"answers 404", says("HTTP/1.1 404 No\r\n\r\n"), sessions.ClassProxy, "it answered 404 Not Found"},
-	{"answers 302", says("HTTP/1.1 302 Go\r\nLocation: http://127.0.0.1/\r\n\r\n"), sessions.ClassProxy,
+	{"answers 404", says("HTTP/1.1 404 No\r\n\r\n"), failure.Proxy, "it answered 404 Not Found"},
+	{"answers 302", says("HTTP/1.1 302 Go\r\nLocation: http://127.0.0.1/\r\n\r\n"), failure.Proxy,
 		"it answered 302 Found"},
-	{"answers 999", says("HTTP/1.1 999 Odd\r\n\r\n"), sessions.ClassProxy, "it answered 999"},
-	{"answers 502", says("HTTP/1.1 502 No\r\n\r\n"), sessions.ClassConnect,
+	{"answers 999", says("HTTP/1.1 999 Odd\r\n\r\n"), failure.Proxy, "it answered 999"},
+	{"answers 502", says("HTTP/1.1 502 No\r\n\r\n"), failure.Connect,
 		"the egress proxy could not reach 127.0.0.1: it answered 502 Bad Gateway"},
-	{"answers 503", says("HTTP/1.0 503 No\r\n\r\n"), sessions.ClassConnect,
+	{"answers 503", says("HTTP/1.0 503 No\r\n\r\n"), failure.Connect,
 		"the egress proxy could not reach 127.0.0.1: it answered 503"},
-	{"answers 504", says("HTTP/1.1 504 No\r\n\r\n"), sessions.ClassConnect,
+	{"answers 504", says("HTTP/1.1 504 No\r\n\r\n"), failure.Connect,
 		"the egress proxy could not reach 127.0.0.1: it answered 504"},
 	{"answers 100, then 503", says("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 503 No\r\n\r\n"),
-		sessions.ClassConnect, "it answered 503"},
-	{"answers 403, then hangs in the header", says("HTTP/1.1 403 Forbidden\r\nX-A: b"), sessions.ClassProxy,
+		failure.Connect, "it answered 503"},
+	{"answers 403, then hangs in the header", says("HTTP/1.1 403 Forbidden\r\nX-A: b"), failure.Proxy,
 		"rules refuse"},
 	{"answers 403, then resets",
-		func(c egressConn, _ string) { c.say("HTTP/1.1 403 Forbidden\r\n"); c.reset() }, sessions.ClassProxy,
+		func(c egressConn, _ string) { c.say("HTTP/1.1 403 Forbidden\r\n"); c.reset() }, failure.Proxy,
 		"rules refuse"},
-	{"answers 200, then hangs in the header", says("HTTP/1.1 200 OK\r\nX-A: b\r\n"), sessions.ClassProxy,
+	{"answers 200, then hangs in the header", says("HTTP/1.1 200 OK\r\nX-A: b\r\n"), failure.Proxy,
 		"did not say within 1s whether it reached 127.0.0.1"},
 	{"answers 200, then closes in the header",
-		func(c egressConn, _ string) { c.say("HTTP/1.1 200 OK\r\nX-A: b\r\n") }, sessions.ClassProxy,
+		func(c egressConn, _ string) { c.say("HTTP/1.1 200 OK\r\nX-A: b\r\n") }, failure.Proxy,
 		"closed the connection before it gave a tunnel"},
 	{"sends half a status line, then closes", func(c egressConn, _ string) { c.say("HTTP/1.1 20") },
-		sessions.ClassProxy, "closed the connection before it gave a tunnel"},
+		failure.Proxy, "closed the connection before it gave a tunnel"},
 	{"answers 200 with an endless header",
-		streams("HTTP/1.1 200 OK\r\n", "X-A: "+strings.Repeat("x", 1000)+"\r\n"), sessions.ClassProxy,
+		streams("HTTP/1.1 200 OK\r\n", "X-A: "+strings.Repeat("x", 1000)+"\r\n"), failure.Proxy,
 		"the egress proxy's header is longer than 65536 bytes"},
 	{"answers 200 with one endless line", streams("HTTP/1.1 200 OK\r\nX-A: ", strings.Repeat("x", 1000)),
-		sessions.ClassProxy, "the egress proxy's header is longer than 65536 bytes"},
-	{"sends 103 for ever", streams("", "HTTP/1.1 103 Early Hints\r\n\r\n"), sessions.ClassProxy,
+		failure.Proxy, "the egress proxy's header is longer than 65536 bytes"},
+	{"sends 103 for ever", streams("", "HTTP/1.1 103 Early Hints\r\n\r\n"), failure.Proxy,
 		"the egress proxy sent more than 16 informational responses"},
-	{"sends an endless 103", streams("HTTP/1.1 103 Early Hints\r\n", "X-A: b\r\n"), sessions.ClassProxy,
+	{"sends an endless 103", streams("HTTP/1.1 103 Early Hints\r\n", "X-A: b\r\n"), failure.Proxy,
 		"the egress proxy sent 65536 bytes without a final status line"},
-	{"sends an endless status line", streams("HTTP/1.1 200 ", strings.Repeat("O", 1000)), sessions.ClassProxy,
+	{"sends an endless status line", streams("HTTP/1.1 200 ", strings.Repeat("O", 1000)), failure.Proxy,
 		"the egress proxy's status line is longer than 4096 bytes"},
-	{"switches protocols", says("HTTP/1.1 101 Switching Protocols\r\n\r\n"), sessions.ClassProxy,
+	{"switches protocols", says("HTTP/1.1 101 Switching Protocols\r\n\r\n"), failure.Proxy,
 		"the egress proxy switched protocols"},
-	{"sends garbage", says("\x00\x01\x02garbage\n"), sessions.ClassProxy,
+	{"sends garbage", says("\x00\x01\x02garbage\n"), failure.Proxy,
 		"what the egress proxy sent does not begin with an HTTP/1 status line"},
-	{"speaks HTTP/2", says("\x00\x00\x00\x04\x00\x00\x00\x00\x00\n"), sessions.ClassProxy,
+	{"speaks HTTP/2", says("\x00\x00\x00\x04\x00\x00\x00\x00\x00\n"), failure.Proxy,
 		"what the egress proxy sent does not begin with"},
-	{"speaks SOCKS", says("\x05\xff\n"), sessions.ClassProxy,
+	{"speaks SOCKS", says("\x05\xff\n"), failure.Proxy,
 		"what the egress proxy sent does not begin with"},
-	{"answers 2OO", says("HTTP/1.1 2OO OK\r\n\r\n"), sessions.ClassProxy,
+	{"answers 2OO", says("HTTP/1.1 2OO OK\r\n\r\n"), failure.Proxy,
 		"the egress proxy's status line holds no status code"},
-	{"never answers", says(), sessions.ClassProxy,
+	{"never answers", says(), failure.Proxy,
 		"the egress proxy did not say within 1s whether it reached 127.0.0.1"},
-	{"closes", func(egressConn, string) {}, sessions.ClassProxy,
+	{"closes", func(egressConn, string) {}, failure.Proxy,
 		"closed the connection before it gave a tunnel"},
-	{"resets", func(c egressConn, _ string) { c.reset() }, sessions.ClassProxy,
+	{"resets", func(c egressConn, _ string) { c.reset() }, failure.Proxy,
 		"closed the connection before it gave a tunnel"},
 }
 
@@ -294,7 +295,7 @@ func TestProxiesThatGiveNoTunnel(t *testing.T) {
 func waitsFor(timeout time.Duration) string { return "within " + (timeout / 2).String() }
 
 // noTunnel dials and checks the NotSent that it must end in.
-func noTunnel(t *testing.T, name string, c *callback.Client, u urlpolicy.URL, class sessions.Class,
+func noTunnel(t *testing.T, name string, c *callback.Client, u urlpolicy.URL, class failure.Class,
 	detail string) {
 	t.Helper()
 	cn, err := c.Dial(t.Context(), u)
@@ -302,7 +303,7 @@ func noTunnel(t *testing.T, name string, c *callback.Client, u urlpolicy.URL, cl
 }
 
 func wantNoTunnel(t *testing.T, name string, cn *callback.Conn, err error, u urlpolicy.URL,
-	class sessions.Class, detail string) {
+	class failure.Class, detail string) {
 	t.Helper()
 	notSent, ok := errors.AsType[*callback.NotSent](err)
 	if !ok {
@@ -388,7 +389,7 @@ func TestProxiesThatCannotBeSpokenTo(t *testing.T) {
 		"TLS 1.1 only":     {"https://" + address(outdated), "the egress proxy"},
 	} {
 		proxy := mustProxy(t, strings.Replace(row.proxy, "://", "://user:MARKER@", 1))
-		noTunnel(t, name, names.clientThrough(proxy, loopback, quick), r.url(t), sessions.ClassProxy,
+		noTunnel(t, name, names.clientThrough(proxy, loopback, quick), r.url(t), failure.Proxy,
 			row.detail)
 	}
 	for name, e := range map[string]*egress{
@@ -436,27 +437,27 @@ func TestReceiversBehindAProxy(t *testing.T) {
 			localca.Certificate{Hosts: []string{"other.example"}})}}, okAnswer)
 		for name, row := range map[string]struct {
 			address string
-			class   sessions.Class
+			class   failure.Class
 			detail  string
 		}{
 			"another's certificate": {
-				other.listener.Addr().String(), sessions.ClassTLS,
+				other.listener.Addr().String(), failure.TLS,
 				"the receiver's certificate is for other.example, not for 127.0.0.1",
 			},
 			"no TLS": {
-				listen(t, "HTTP/1.1 400 Bad Request\r\n\r\n", true), sessions.ClassTLS,
+				listen(t, "HTTP/1.1 400 Bad Request\r\n\r\n", true), failure.TLS,
 				"what listens on the receiver's port does not speak TLS",
 			},
 			"silent": {
-				listen(t, "", true), sessions.ClassTLS,
+				listen(t, "", true), failure.TLS,
 				"the receiver did not finish the TLS handshake in time",
 			},
 			"closes before TLS": {
-				listen(t, "", false), sessions.ClassTLS,
+				listen(t, "", false), failure.TLS,
 				"the receiver closed the connection during the TLS handshake",
 			},
 			"nobody listens": {
-				closedPort(t), sessions.ClassConnect,
+				closedPort(t), failure.Connect,
 				"the egress proxy could not reach 127.0.0.1: it answered 503",
 			},
 		} {
@@ -468,22 +469,22 @@ func TestReceiversBehindAProxy(t *testing.T) {
 		}
 		for name, row := range map[string]struct {
 			answer  func(peer)
-			verdict sessions.Verdict
-			class   sessions.Class
+			verdict facts.Verdict
+			class   failure.Class
 		}{
-			"resets after the POST":   {peer.reset, unknown, sessions.ClassReset},
-			"closes after the POST":   {peer.close, unknown, sessions.ClassReset},
-			"ends TLS after the POST": {func(p peer) { _ = p.Close() }, unknown, sessions.ClassReset},
-			"never answers":           {func(peer) {}, unknown, sessions.ClassTimeout},
+			"resets after the POST":   {peer.reset, unknown, failure.Reset},
+			"closes after the POST":   {peer.close, unknown, failure.Reset},
+			"ends TLS after the POST": {func(p peer) { _ = p.Close() }, unknown, failure.Reset},
+			"never answers":           {func(peer) {}, unknown, failure.Timeout},
 			"sends garbage": {
-				func(p peer) { p.say("garbage\n") }, unknown, sessions.ClassProtocol,
+				func(p peer) { p.say("garbage\n") }, unknown, failure.Protocol,
 			},
 			"leaves TLS": {
 				func(p peer) { _, _ = p.tcp.Write([]byte("HTTP/1.1 200 OK\r\n\r\n")) }, unknown,
-				sessions.ClassProtocol,
+				failure.Protocol,
 			},
-			"answers 407, as a proxy": {status(407), rejected, sessions.ClassStatus},
-			"answers 502, as a proxy": {status(502), rejected, sessions.ClassStatus},
+			"answers 407, as a proxy": {status(407), rejected, failure.Status},
+			"answers 502, as a proxy": {status(502), rejected, failure.Status},
 			"answers 200, then resets": {
 				func(p peer) { p.say("HTTP/1.1 200 OK\r\n"); p.reset() }, delivered, "",
 			},
@@ -539,7 +540,7 @@ func TestTheTunnelBeginsRightAfterTheHeader(t *testing.T) {
 			})
 			r := receive(t, nil, okAnswer)
 			notSent := mustNotDial(t, clientThrough(e.proxy(t), quick), r.url(t))
-			if notSent.Class != sessions.ClassTLS {
+			if notSent.Class != failure.TLS {
 				t.Errorf("%q behind the header: %+v", smuggled, notSent)
 			}
 			if posts := r.stop(); len(posts) != 0 {
@@ -594,7 +595,7 @@ func TestTheNextAddressIsAskedFor(t *testing.T) {
 	} {
 		e := refusing(row.answers...)
 		notSent := mustNotDial(t, names.clientThrough(e.proxy(t), loopback, 10*time.Second), u)
-		if asked := e.targets(); notSent.Class != sessions.ClassProxy ||
+		if asked := e.targets(); notSent.Class != failure.Proxy ||
 			!strings.Contains(notSent.Detail, row.detail) || len(asked) != row.asked {
 			t.Errorf("after %q: %+v, asked %v", row.answers, notSent, asked)
 		}
@@ -606,7 +607,7 @@ func TestTheNextAddressIsAskedFor(t *testing.T) {
 			false: "HTTP/1.1 403 X\r\n\r\n"}[strings.HasPrefix(to, "127.0.0.4")])
 	})
 	notSent := mustNotDial(t, names.clientThrough(e.proxy(t), loopback, 10*time.Second), u)
-	if notSent.Class != sessions.ClassConnect || !strings.Contains(notSent.Detail, "504") {
+	if notSent.Class != failure.Connect || !strings.Contains(notSent.Detail, "504") {
 		t.Errorf("%+v", notSent)
 	}
 }
@@ -644,7 +645,7 @@ func TestStoppingWhileTheProxyIsAsked(t *testing.T) {
 			t.Fatal("dialled")
 		}
 		notSent, ok := errors.AsType[*callback.NotSent](err)
-		if !ok || notSent.Class != sessions.ClassConnect || !strings.HasPrefix(notSent.Detail, "stopped") ||
+		if !ok || notSent.Class != failure.Connect || !strings.HasPrefix(notSent.Detail, "stopped") ||
 			time.Since(began) > 20*time.Second {
 			t.Errorf("%+v after %v", notSent, time.Since(began))
 		}
@@ -709,7 +710,7 @@ func TestRebindingBehindAProxy(t *testing.T) {
 	if answer := attempt(t.Context(), t, c, u); answer.Verdict != delivered {
 		t.Errorf("%+v", answer)
 	}
-	if notSent := mustNotDial(t, c, u); notSent.Class != sessions.ClassRefusedAddress ||
+	if notSent := mustNotDial(t, c, u); notSent.Class != failure.RefusedAddress ||
 		!strings.Contains(notSent.Detail, "127.0.0.1 is a loopback address") {
 		t.Errorf("%+v", notSent)
 	}

@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"verifyd/sessions"
+	"verifyd/sessions/failure"
 	"verifyd/sessions/urlpolicy"
 )
 
@@ -40,29 +40,29 @@ func dnsReason(err error, host string) string {
 
 // connectReason describes why no address gave a connection, and whether that was policy or the
 // network.
-func connectReason(err error, host string, budget time.Duration) (sessions.Class, string) {
+func connectReason(err error, host string, budget time.Duration) (failure.Class, string) {
 	refused, failed := partition(err)
 	if len(failed) == 0 && len(refused) > 0 {
-		return sessions.ClassRefusedAddress,
+		return failure.RefusedAddress,
 			fmt.Sprintf("%s may not be reached: %s", host, policyReason(refused[0]))
 	}
 	err = errors.Join(failed...) // the addresses that may be reached are the ones worth explaining
 	switch {
 	case !slices.ContainsFunc(failed, func(err error) bool { return !errors.Is(err, ErrAddressBusy) }):
-		return sessions.ClassLate,
+		return failure.Late,
 			fmt.Sprintf("as many callbacks as may be are under way to the address of %s, and none of them ended in time", host)
 	case errors.Is(err, context.Canceled):
-		return sessions.ClassConnect, "stopped while connecting to " + host
+		return failure.Connect, "stopped while connecting to " + host
 	case worstOf(failed) != nil:
 		return proxyReason(worstOf(failed), host, budget)
 	case isTimeout(err):
-		return sessions.ClassConnect, fmt.Sprintf("%s did not accept a connection within %v", host, budget)
+		return failure.Connect, fmt.Sprintf("%s did not accept a connection within %v", host, budget)
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return sessions.ClassConnect, host + " refused the connection: nothing listens on that port"
+		return failure.Connect, host + " refused the connection: nothing listens on that port"
 	case errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.EHOSTUNREACH):
-		return sessions.ClassConnect, "there is no route to " + host
+		return failure.Connect, "there is no route to " + host
 	}
-	return sessions.ClassConnect, host + " could not be connected to"
+	return failure.Connect, host + " could not be connected to"
 }
 
 // worstOf returns the fault of the egress proxy that explains best why there is no tunnel; nil where there
@@ -91,26 +91,26 @@ func isUnreached(status int) bool {
 
 // proxyReason describes why the egress proxy gave no tunnel, and whether that was the proxy or, by
 // its word, the receiver.
-func proxyReason(f *proxyFault, host string, budget time.Duration) (sessions.Class, string) {
+func proxyReason(f *proxyFault, host string, budget time.Duration) (failure.Class, string) {
 	switch {
 	case isUnreached(f.status):
-		return sessions.ClassConnect,
+		return failure.Connect,
 			fmt.Sprintf("the egress proxy could not reach %s: it answered %s", host, statusText(f.status))
 	case f.status == http.StatusProxyAuthRequired: // smokescreen says this of a destination that it refuses
-		return sessions.ClassProxy, "the egress proxy wants other credentials, or refuses " + host +
+		return failure.Proxy, "the egress proxy wants other credentials, or refuses " + host +
 			" so: it answered " + statusText(f.status)
 	case f.status == http.StatusForbidden:
-		return sessions.ClassProxy,
+		return failure.Proxy,
 			"the egress proxy's rules refuse " + host + ": it answered " + statusText(f.status)
 	case f.status != 0:
-		return sessions.ClassProxy,
+		return failure.Proxy,
 			"the egress proxy gave no tunnel to " + host + ": it answered " + statusText(f.status)
 	case f.during == connecting:
-		return sessions.ClassProxy, proxyConnectReason(f.err, budget)
+		return failure.Proxy, proxyConnectReason(f.err, budget)
 	case f.during == handshaking:
-		return sessions.ClassProxy, tlsReason(f.err, theProxy, "the host it is configured with")
+		return failure.Proxy, tlsReason(f.err, theProxy, "the host it is configured with")
 	}
-	return sessions.ClassProxy, proxyAskReason(f.err, host, budget)
+	return failure.Proxy, proxyAskReason(f.err, host, budget)
 }
 
 func proxyConnectReason(err error, budget time.Duration) string {

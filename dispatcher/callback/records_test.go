@@ -11,7 +11,8 @@ import (
 
 	"verifyd/dispatcher/callback"
 	"verifyd/dispatcher/callback/localca"
-	"verifyd/sessions"
+	"verifyd/sessions/facts"
+	"verifyd/sessions/failure"
 )
 
 // holding is a receiver's socket that lets through only so much of what it is given, once it is told to.
@@ -73,7 +74,7 @@ func TestBeginningOfAnUnaskedAnswerEndsTheConnection(t *testing.T) {
 				}
 			}
 			second := cn.Send(t.Context(), mustPrepare(t, c, u))
-			if second.Verdict != sessions.VerdictReleased || second.Class != sessions.ClassProtocol ||
+			if second.Verdict != facts.VerdictReleased || second.Class != failure.Protocol ||
 				!cn.Unsolicited() {
 				t.Errorf("%d bytes, in the same segment %v: %+v", bytes, together, second)
 			}

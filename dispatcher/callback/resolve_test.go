@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"verifyd/dispatcher/callback"
-	"verifyd/sessions"
+	"verifyd/sessions/failure"
 	"verifyd/sessions/urlpolicy"
 )
 
@@ -191,7 +191,7 @@ func TestRebinding(t *testing.T) {
 	if answer := attempt(t.Context(), t, c, u); answer.Verdict != delivered {
 		t.Errorf("%+v", answer)
 	}
-	if notSent := mustNotDial(t, c, u); notSent.Class != sessions.ClassRefusedAddress ||
+	if notSent := mustNotDial(t, c, u); notSent.Class != failure.RefusedAddress ||
 		notSent.Timing.TLS != 0 {
 		t.Errorf("%+v", notSent)
 	}
@@ -216,7 +216,7 @@ func TestNamesThatResolveToForbiddenRanges(t *testing.T) {
 		s := serveNames(t, always(ip))
 		notSent := mustNotDial(t, s.client(nil, 10*time.Second),
 			mustURL(t, "https://hooks.example/?token=MARKER"))
-		if notSent.Class != sessions.ClassRefusedAddress ||
+		if notSent.Class != failure.RefusedAddress ||
 			!strings.Contains(notSent.Detail, "hooks.example may not be reached: ") {
 			t.Errorf("%s: %v", ip, notSent)
 		}
@@ -235,7 +235,7 @@ func TestNamesWithoutAnAddress(t *testing.T) {
 	} {
 		s := serveNames(t, func(string, int) ([]netip.Addr, int) { return nil, row.code })
 		notSent := mustNotDial(t, s.client(loopback, quick), mustURL(t, "https://hooks.example/"))
-		if notSent.Class != sessions.ClassDNS || !strings.Contains(notSent.Detail, row.detail) ||
+		if notSent.Class != failure.DNS || !strings.Contains(notSent.Detail, row.detail) ||
 			notSent.Timing.DNS <= 0 || notSent.Address != "" {
 			t.Errorf("%s: %+v", name, notSent)
 		}
@@ -276,7 +276,7 @@ func TestSilentAddressesAreGivenUp(t *testing.T) {
 	c := serveNames(t, always("127.0.0.3")).client(loopback, quick)
 	callback.Stall(c, "127.0.0.3")
 	notSent := mustNotDial(t, c, mustURL(t, "https://hooks.example/"))
-	if notSent.Class != sessions.ClassConnect ||
+	if notSent.Class != failure.Connect ||
 		!strings.Contains(notSent.Detail, "did not accept a connection within 1s") {
 		t.Errorf("%+v", notSent)
 	}

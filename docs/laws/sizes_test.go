@@ -21,9 +21,8 @@ const (
 	maxColumns   = 110 // of a line of Go; a tab counts four
 )
 
-// maxWide is how many lines of Go are wider than maxColumns, and maxLong how many files are longer than
-// maxFileLines: both may only fall.
-const maxWide, maxLong = 613, 5
+// maxWide is how many lines of Go are wider than maxColumns: it may only fall.
+const maxWide = 530
 
 // size is what a package measures.
 type size struct{ files, exported, methods int }
@@ -32,17 +31,7 @@ type size struct{ files, exported, methods int }
 var larger = map[string]size{
 	"cmd/verifyd":             {25, 40, 25},
 	"cmd/verifyd-bench/bench": {26, 40, 30},
-	"cmd/verifyd/check":       {15, 40, 40},
-	"cmd/verifyd/service":     {15, 40, 35},
-	"dispatcher":              {24, 40, 34},
-	"edge":                    {21, 80, 36},
-	"edge/account":            {26, 126, 97},
-	"edge/client":             {15, 69, 25},
-	"edge/dashboard/site":     {15, 56, 25},
-	"edge/network":            {20, 58, 56},
-	"edge/signin":             {22, 40, 49},
-	"natsconf":                {39, 144, 49},
-	"sessions":                {34, 166, 107},
+	"edge/client":             {15, 69, 25}, // the codes of all problems are names
 }
 
 // Packages, types, files and lines keep to their sizes. With -v it prints the sizes of all packages.
@@ -50,7 +39,7 @@ func TestSizes(t *testing.T) {
 	t.Parallel()
 	sizes := map[string]*size{}
 	methods := map[string]int{} // by package and type
-	wideLines, longFiles := 0, 0
+	wideLines := 0
 	err := eachGoFile(func(name, path string) error {
 		lines, wide, err := measure(path)
 		if err != nil {
@@ -64,8 +53,7 @@ func TestSizes(t *testing.T) {
 			return nil
 		}
 		if lines > maxFileLines {
-			t.Logf("%s has %d lines, more than %d", name, lines, maxFileLines)
-			longFiles++
+			t.Errorf("%s has %d lines, more than %d", name, lines, maxFileLines)
 		}
 		f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
 		if err != nil {
@@ -91,8 +79,8 @@ func TestSizes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if wideLines > maxWide || longFiles > maxLong {
-		t.Errorf("%d lines are too wide and %d files too long; there may be %d and %d", wideLines, longFiles, maxWide, maxLong)
+	if wideLines > maxWide {
+		t.Errorf("%d lines are too wide; there may be %d", wideLines, maxWide)
 	}
 	for folder, s := range sizes {
 		may := size{maxFiles, maxExported, maxMethods}

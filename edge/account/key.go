@@ -1,106 +1,149 @@
 package account
 
 import (
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
-	"hash/crc32"
-	"strings"
+	"cmp"
+	"errors"
+	"fmt"
+	"time"
+
+	"verifyd/edge/account/access"
+	"verifyd/edge/account/secrets"
+	"verifyd/sessions"
 )
 
-// The form of an API key (contract §5: a service-specific prefix, an underscore, the key material): "vfy_" or
-// "vfytest_", 32 random base62 characters, and 6 base62 characters of CRC-32 over all that stands before
-// them.
+// KeyOptions are what may be chosen for a key; the zero value takes the service's defaults and never expires.
+type KeyOptions struct {
+	Name      string // for its owners to know it by, at most 64 bytes
+	Test      bool
+	RateLimit Rate
+	Policy    sessions.Policy
+	ExpiresAt time.Time
+}
+
+// MaxGrace bounds how long a key that was rolled goes on working.
+const MaxGrace = 30 * 24 * time.Hour
+
+var (
+	// ErrNoKey is returned where there is no key of that id.
+	ErrNoKey = errors.New("no such API key")
+	// ErrRolled is returned for rolling a key that was rolled before: it has one successor.
+	ErrRolled = errors.New("the API key was rolled already")
+	// ErrKeyEnded is returned for rolling a key that has expired or was revoked.
+	ErrKeyEnded = errors.New("the API key has ended; create a new one")
+)
+
+// Key is an API key as it is known after its creation: never the key itself.
+type Key struct {
+	ID         string // "key_" and 16 characters of base32, from the digest
+	Account    string // id of its account
+	Name       string // what its owners call it; empty where nobody gave it one
+	Test       bool   // made with the vfytest_ prefix
+	Last4      string // the last four characters, for people to tell keys apart
+	RateLimit  Rate   // zero means the service's default
+	Policy     sessions.Policy
+	CreatedAt  time.Time
+	ExpiresAt  time.Time // zero: never; for a key that was rolled, the end of its grace
+	RevokedAt  time.Time // zero while it is not revoked
+	Replaces   string    // id of the key that this one was rolled from; empty: none
+	ReplacedBy string    // id of the key that this one was rolled into; empty: none
+}
+
+// Prefix returns what the key begins with: secrets.LivePrefix or TestPrefix.
+func (k Key) Prefix() string {
+	if k.Test {
+		return secrets.TestPrefix
+	}
+	return secrets.LivePrefix
+}
+
+// KeyState is what becomes of a key's requests.
+type KeyState string
+
+// The states of a key.
 const (
-	LivePrefix  = "vfy_"
-	TestPrefix  = "vfytest_"
-	secretLen   = 32 // 190 bits
-	checksumLen = 6  // 62^6 > 2^32
-	base62      = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+	KeyActive  KeyState = "active"
+	KeyRolled  KeyState = "rolled" // replaced by another, and still accepted until ExpiresAt
+	KeyExpired KeyState = "expired"
+	KeyRevoked KeyState = "revoked"
 )
 
-// digest is what is kept of an API key: its SHA-256. A key has 190 random bits, so that a slow hash would add
-// nothing.
-type digest [sha256.Size]byte
-
-const (
-	// idBytes of a digest make a key's id.
-	idBytes  = 10
-	idPrefix = "key_"
-)
-
-// entry is the digest's name in the bucket: a dot stands after what the id is made of, so that JetStream
-// finds an entry by its id.
-func (d digest) entry() string {
-	return hex.EncodeToString(d[:idBytes]) + "." + hex.EncodeToString(d[idBytes:])
+// State returns the key's state at an instant.
+func (k Key) State(now time.Time) KeyState {
+	switch {
+	case !k.RevokedAt.IsZero():
+		return KeyRevoked
+	case !k.ExpiresAt.IsZero() && !now.Before(k.ExpiresAt):
+		return KeyExpired
+	case k.ReplacedBy != "":
+		return KeyRolled
+	default:
+		return KeyActive
+	}
 }
 
-// entryV1 is the name that keys of record version 1 have.
-func (d digest) entryV1() string { return hex.EncodeToString(d[:]) }
-
-// id is how people and logs name a key.
-func (d digest) id() string { return idPrefix + idEncoding.EncodeToString(d[:idBytes]) }
-
-// entriesOf returns the filter that matches the entry of a key's id.
-func entriesOf(id string) (filter string, ok bool) {
-	text, ok := strings.CutPrefix(id, idPrefix)
-	b, err := idEncoding.DecodeString(text)
-	if !ok || err != nil || len(b) != idBytes {
-		return "", false
-	}
-	return hex.EncodeToString(b) + ".*", true
+// Rate is how many sessions a key may start: Count per Per, with bursts of up to Burst.
+type Rate struct {
+	Count int           `json:"count"`
+	Per   time.Duration `json:"per"` // in nanoseconds in storage
+	Burst int           `json:"burst"`
 }
 
-// newSecret makes a random API key.
-func newSecret(test bool) string {
-	prefix := LivePrefix
-	if test {
-		prefix = TestPrefix
+// Mode returns "test" or "live".
+func (k Key) Mode() string {
+	if k.Test {
+		return "test"
 	}
-	s := prefix + randomBase62(secretLen)
-	return s + checksum(s)
+	return "live"
 }
 
-// parseSecret checks the form of an API key and returns its digest. The error is ErrMalformedKey.
-func parseSecret(s string) (d digest, test bool, err error) {
-	prefix := LivePrefix
-	if strings.HasPrefix(s, TestPrefix) {
-		prefix, test = TestPrefix, true
+// Actor is a program with the key, as an actor.
+func (k Key) Actor() access.Actor { return access.Actor{Kind: access.ActorKey, ID: k.ID, Name: k.Name} }
+
+// Rollable returns why the key cannot be rolled at an instant; nil: it can be. Its errors are ErrRolled and
+// ErrKeyEnded.
+func (k Key) Rollable(now time.Time) error {
+	if k.ReplacedBy != "" {
+		return fmt.Errorf("%w; its successor is %s, which can be rolled in its turn", ErrRolled, k.ReplacedBy)
 	}
-	if len(s) != len(prefix)+secretLen+checksumLen || !strings.HasPrefix(s, prefix) {
-		return d, false, ErrMalformedKey
+	if k.State(now) != KeyActive {
+		return ErrKeyEnded
 	}
-	body, sum := s[:len(s)-checksumLen], s[len(s)-checksumLen:]
-	if strings.Trim(body[len(prefix):], base62) != "" || checksum(body) != sum {
-		return d, false, ErrMalformedKey
-	}
-	return sha256.Sum256([]byte(s)), test, nil
+	return nil
 }
 
-// checksum distinguishes a mistyped or cut key from an unknown one, and for secret scanners a key from
-// noise.
-func checksum(s string) string {
-	v := crc32.ChecksumIEEE([]byte(s))
-	var out [checksumLen]byte
-	for i := checksumLen - 1; i >= 0; i-- {
-		out[i] = base62[v%62]
-		v /= 62
+// SuccessorExpires returns when a key expires that takes the place of this one: it has the same lifetime.
+func (k Key) SuccessorExpires(now time.Time) time.Time {
+	if k.ExpiresAt.IsZero() {
+		return time.Time{}
 	}
-	return string(out[:])
+	return now.Add(k.ExpiresAt.Sub(k.CreatedAt))
 }
 
-// randomBase62 draws each character evenly: bytes from 248 up, which would favour the first ones, are thrown
-// away.
-func randomBase62(n int) string {
-	out := make([]byte, 0, n)
-	var b [64]byte
-	for len(out) < n {
-		_, _ = rand.Read(b[:]) // never fails
-		for _, v := range b {
-			if v < 248 && len(out) < n {
-				out = append(out, base62[v%62])
-			}
-		}
+// Retired returns the key ended for the sake of another, whose id is by: at the end of the grace, or by
+// itself where that is sooner; with no grace it is revoked.
+func (k Key) Retired(by string, now time.Time, grace time.Duration) Key {
+	k.ReplacedBy = by
+	end := now.Add(grace)
+	switch {
+	case grace == 0:
+		k.RevokedAt = now
+	case k.ExpiresAt.IsZero() || end.Before(k.ExpiresAt):
+		k.ExpiresAt = end
 	}
-	return string(out)
+	return k
+}
+
+// Revives reports whether this version of the key would undo the end of another that was seen before:
+// revocations are for good, and an expiry only ever comes nearer.
+func (k Key) Revives(old Key) bool {
+	if !k.RevokedAt.IsZero() {
+		return false
+	}
+	return !old.RevokedAt.IsZero() || !old.ExpiresAt.IsZero() &&
+		(k.ExpiresAt.IsZero() || k.ExpiresAt.After(old.ExpiresAt))
+}
+
+// Compare compares keys by age, the oldest first.
+func (k Key) Compare(other Key) int {
+	return cmp.Or(k.CreatedAt.Compare(other.CreatedAt), cmp.Compare(k.ID, other.ID))
 }

@@ -85,42 +85,62 @@ func save(t *testing.T, name string, png []byte) {
 
 // Screen is how a page is looked at.
 type Screen struct {
-	Name   string // of the page, and of its pictures
 	Width  int64  // in CSS pixels
 	Scheme string // light or dark
 	Zoom   bool   // text at 200 %
+	Axe    bool   // it is checked with axe
 	Docs   bool   // its picture is one of docs/screens
 }
 
-// Look opens a page on a screen and fails the test where it sticks out to the side or breaks a rule of axe.
-// With -args -screenshots FOLDER it takes a picture of those of Docs. open leads the tab to the page; axe is
-// what Axe gave.
-func Look(tab context.Context, t *testing.T, s Screen, axe string, open ...chromedp.Action[chromedp.Void]) {
+// show makes the tab's window the screen.
+func (s Screen) show() chromedp.Action[chromedp.Void] {
+	return chromedp.Steps(chromedp.EmulateViewport(s.Width, 800),
+		chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+			_, err := cdp.Call(ctx, target, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+				Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: s.Scheme}},
+			})
+			return err
+		}))
+}
+
+// Look opens a page on the first of the screens and turns the window into each of the others. It fails the
+// test where the page sticks out to the side or breaks a rule of axe. With -args -screenshots FOLDER it takes
+// a picture of those of Docs. name is the page's, and its pictures'; open leads the tab to it; axe is what Axe
+// gave.
+func Look(tab context.Context, t *testing.T, name, axe string, open chromedp.Action[chromedp.Void],
+	screens ...Screen) {
 	t.Helper()
-	name := fmt.Sprintf("%s-%d-%s", s.Name, s.Width, s.Scheme)
-	colour := chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
-		_, err := cdp.Call(ctx, target, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
-			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: s.Scheme}},
-		})
-		return err
-	})
-	Do(tab, t, append([]chromedp.Action[chromedp.Void]{chromedp.EmulateViewport(s.Width, 800), colour},
-		open...)...)
-	if s.Zoom {
-		name += "-zoom"
-		Run(tab, t, chromedp.Evaluate[string](`document.documentElement.style.fontSize = "200%"`))
+	Do(tab, t, screens[0].show(), open)
+	if axe != "" {
+		Run(tab, t, chromedp.Evaluate[bool](axe+"; true"))
 	}
+	for _, s := range screens {
+		s.look(tab, t, name, axe != "")
+	}
+}
+
+// look judges the page that is open.
+func (s Screen) look(tab context.Context, t *testing.T, name string, axe bool) {
+	t.Helper()
+	name = fmt.Sprintf("%s-%d-%s", name, s.Width, s.Scheme)
+	size := ""
+	if s.Zoom {
+		name, size = name+"-zoom", "200%"
+	}
+	Do(tab, t, s.show())
+	Run(tab, t, chromedp.Evaluate[string](fmt.Sprintf(`document.documentElement.style.fontSize = %q`, size)))
 	if out := Overflow(tab, t); out != "" {
 		t.Errorf("%s: sticks out or is cut off:\n%s", name, out)
 	}
 	if *screenshots != "" && (s.Docs || *every) {
 		save(t, strings.Replace(name, "-light", "", 1), picture(tab, t, s.Width))
 	}
-	if axe == "" {
+	if !axe || !s.Axe {
 		return
 	}
-	found := Run(tab, t, chromedp.Evaluate[string](axe+`;
-		axe.run().then(r => JSON.stringify(r.violations.map(v => [v.id, v.nodes.map(n => n.html)])))`, chromedp.EvalAwaitPromise))
+	found := Run(tab, t, chromedp.Evaluate[string](
+		`axe.run().then(r => JSON.stringify(r.violations.map(v => [v.id, v.nodes.map(n => n.html)])))`,
+		chromedp.EvalAwaitPromise))
 	if found != "[]" {
 		t.Errorf("%s: axe: %s", name, found)
 	}

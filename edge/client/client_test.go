@@ -11,15 +11,20 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
 
 	"verifyd/edge/client"
+	"verifyd/natsconf/natstest"
 	"verifyd/sessions"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	natstest.Parallel(8)
+	goleak.VerifyTestMain(m)
+}
 
 const apiKey = "vfytest_0123456789abcdefghijklmnopqrstuvwxyzAB"
 
@@ -99,6 +104,7 @@ var (
 )
 
 func TestStartAsksAsTheContractSays(t *testing.T) {
+	t.Parallel()
 	s, c := serve(t, begun)
 	started, err := c.Start(t.Context(), verification)
 	if err != nil {
@@ -122,6 +128,7 @@ func TestStartAsksAsTheContractSays(t *testing.T) {
 
 // Only an idempotency key makes a second try harmless.
 func TestWhatIsTriedAgain(t *testing.T) {
+	t.Parallel()
 	refused := say(400, "", `{"code":"invalid_request"}`)
 	limited := say(429, "Retry-After: 3", `{"code":"rate_limited"}`)
 	for name, c := range map[string]struct {
@@ -166,19 +173,38 @@ func TestWhatIsTriedAgain(t *testing.T) {
 }
 
 func TestStartKeepsToItsContext(t *testing.T) {
-	_, c := serve(t, say(503, "Retry-After: 3600", `{"code":"unavailable"}`))
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	v := verification
-	v.IdempotencyKey = "k"
-	_, err := c.Start(ctx, v)
-	e, ok := errors.AsType[*client.Error](err)
-	if !ok || e.RetryAfter != time.Hour || ctx.Err() == nil {
-		t.Errorf("Start = %v", err)
-	}
+	synctest.Test(t, func(t *testing.T) { // in real time the answer might come after the end
+		c, err := client.New("https://verify.example.com", apiKey, client.WithHTTPClient(&http.Client{
+			Transport: waitsAnHour{},
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		v := verification
+		v.IdempotencyKey = "k"
+		_, err = c.Start(ctx, v)
+		e, ok := errors.AsType[*client.Error](err)
+		if !ok || e.RetryAfter != time.Hour || ctx.Err() == nil {
+			t.Errorf("Start = %v", err)
+		}
+	})
+}
+
+// waitsAnHour is a service that is not available for an hour.
+type waitsAnHour struct{}
+
+func (waitsAnHour) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer := httptest.NewRecorder()
+	say(503, "Retry-After: 3600", `{"code":"unavailable"}`)(answer)
+	resp := answer.Result()
+	resp.Request = r
+	return resp, nil
 }
 
 func TestErrorsSayWhatTheProblemDocumentSays(t *testing.T) {
+	t.Parallel()
 	_, c := serve(t, say(400, "", `{"type":"urn:verifyd:problem:invalid_request","title":"The request is not valid","status":400,
 		"detail":"1 field is wrong.","code":"invalid_request","request_id":"ABC","errors":[{"field":"callback_url","code":"callback_url_scheme","detail":"not https"}]}`))
 	_, err := c.Start(t.Context(), verification)
@@ -195,6 +221,7 @@ func TestErrorsSayWhatTheProblemDocumentSays(t *testing.T) {
 
 // No redirect is followed: the API key and the body would go along.
 func TestRedirectsAreNotFollowed(t *testing.T) {
+	t.Parallel()
 	other, _ := serve(t, begun)
 	for _, status := range []int{301, 307, 308} {
 		_, c := serve(t, say(status, "Location: "+other.URL+"/verify/init", ""))
@@ -209,8 +236,10 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 }
 
 func TestWaitEndsWithTheSession(t *testing.T) {
+	t.Parallel()
 	pending := say(200, "", `{"id":"s","state":"pending","verified":null}`)
-	verified := say(200, "", `{"id":"s","test":true,"state":"verified","verified":true,"completed_at":"2026-11-21T13:22:09.105Z",
+	verified := say(200, "",
+		`{"id":"s","test":true,"state":"verified","verified":true,"completed_at":"2026-11-21T13:22:09.105Z",
 		"delivery":{"state":"delivered","attempts":[{"number":1,"verdict":"delivered","status":204,"claimed_at":"2026-11-21T13:22:09.105Z","ended_at":null}]}}`)
 	s, c := serve(t, pending, verified)
 	session, err := c.Wait(t.Context(), "tok/../x")
@@ -229,6 +258,7 @@ func TestWaitEndsWithTheSession(t *testing.T) {
 
 // Errors are logged: neither the key nor the token in the path may stand in them.
 func TestErrorsHoldNoSecret(t *testing.T) {
+	t.Parallel()
 	s, c := serve(t, cut)
 	_, err := c.Session(t.Context(), "TOKEN")
 	s.Close()

@@ -33,6 +33,7 @@ const (
 )
 
 func TestListenHandsOverAndAnswers(t *testing.T) {
+	t.Parallel()
 	told := say(204, "", "")
 	s, c := serve(t, lines(done, ready, `{"type":"beat"}`, `{"type":"of a later version"}`, callback1,
 		`{"type":"bye"}`), told)
@@ -57,6 +58,7 @@ func TestListenHandsOverAndAnswers(t *testing.T) {
 }
 
 func TestHowListeningEnds(t *testing.T) {
+	t.Parallel()
 	never := func(context.Context, client.Listened) { t.Error("something was handed over") }
 	hang := make(chan struct{})
 	defer close(hang) // before the servers are closed, which wait for it

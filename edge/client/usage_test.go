@@ -10,10 +10,12 @@ import (
 )
 
 func TestUsage(t *testing.T) {
+	t.Parallel()
 	const day = `"started":5,"steps":{"opened":4,"sign_in":3,"returned":2,"finished":2},"verified":1,"failed":{"declined":1,"refused":0},"canceled":0,"expired":3,
 		"networks":[{"network":"github","sign_in":4,"returned":2,"trouble":1,"verified":1,"failed":{"declined":1,"refused":0}}],
 		"callbacks":{"delivered":2,"rejected":0,"unknown":0,"undeliverable":0},"limited":{"rate_limited":7,"quota_exceeded":0},"replayed":6}`
-	s, c := serve(t, say(200, "Content-Type: application/json", `{"month":"2026-11","test":true,"quota":100,"used":5,"remaining":95,
+	s, c := serve(t, say(200, "Content-Type: application/json",
+		`{"month":"2026-11","test":true,"quota":100,"used":5,"remaining":95,
 		"resets_at":"2026-12-01T00:00:00.000Z","total":{`+day+`,"days":[{"day":"2026-11-01",`+day+`]}`))
 	u, err := c.Usage(t.Context(), time.Time{})
 	if err != nil {

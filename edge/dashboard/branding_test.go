@@ -8,6 +8,7 @@ import (
 
 // Owners set what users see, without a script; what is wrong stands beside its field, with what was typed.
 func TestBrandingPage(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	a := r.account("Harbor Guild")
 	b := r.as("olga")
@@ -69,7 +70,9 @@ func TestBrandingPage(t *testing.T) {
 
 // Who holds the Enter key down on "Send again" is slowed, and told so.
 func TestSendingAgainHasARate(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
+	r.clock.stop() // or on a slow machine the rate would keep up
 	a := r.account("Harbor Guild")
 	other := r.account("Lake Guild")
 	b := r.as("olga")

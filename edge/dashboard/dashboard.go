@@ -6,8 +6,8 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"verifyd/edge"
 	"verifyd/edge/account"
+	"verifyd/edge/account/accountstore"
 	"verifyd/edge/dashboard/integrator"
 	"verifyd/edge/dashboard/login"
 	"verifyd/edge/dashboard/logins"
@@ -15,12 +15,14 @@ import (
 	"verifyd/edge/dashboard/site"
 	"verifyd/edge/limit"
 	"verifyd/edge/network"
+	"verifyd/edge/web"
 	"verifyd/natsconf/secretbox"
 	"verifyd/sessions"
 	"verifyd/sessions/pauses"
+	"verifyd/sessions/store"
 )
 
-// Directory knows accounts and their keys; an *account.Mirror. It may be a moment behind the store.
+// Directory knows accounts and their keys; a *keymirror.Mirror. It may be a moment behind the store.
 type Directory interface {
 	site.Directory
 	integrator.Directory
@@ -36,12 +38,12 @@ type Config struct {
 	Networks  []*network.Network
 	SignIn    []*network.Network // those by which users sign in, for their names
 	Allow     logins.Allow       // who may make an account
-	Accounts  *account.Store
+	Accounts  *accountstore.Store
 	Directory Directory
 	Logins    *logins.Store
-	Sessions  *sessions.Store
+	Sessions  *store.Store
 	List      integrator.Lister // of sessions
-	Watch     *sessions.Watch   // reports changes to open pages
+	Watch     *store.Watch      // reports changes to open pages
 	Poll      time.Duration     // see integrator.Config
 	Usage     integrator.Usages
 	Callbacks integrator.Callbacks // drafts callbacks and sends test ones
@@ -59,7 +61,7 @@ type Config struct {
 }
 
 // Handler answers the routes of this package. It is safe for concurrent use and starts nothing.
-type Handler struct{ routes []edge.Route }
+type Handler struct{ routes []web.Route }
 
 // New checks the configuration and makes the handler. Errors name what is wrong and what would be right.
 func New(c Config) (*Handler, error) {
@@ -99,5 +101,5 @@ func New(c Config) (*Handler, error) {
 	return &Handler{slices.Concat(in.Routes(), pages.Routes(), operators.Routes(), s.Routes())}, nil
 }
 
-// Routes returns the route table, for edge.Config.
-func (h *Handler) Routes() []edge.Route { return h.routes }
+// Routes returns the route table, for api.Config.
+func (h *Handler) Routes() []web.Route { return h.routes }

@@ -9,10 +9,14 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"verifyd/edge/account"
+	"verifyd/edge/account/access"
+	"verifyd/edge/account/audit"
 	"verifyd/edge/chromiumtest"
 	"verifyd/edge/dashboard/integrator"
 	"verifyd/natsconf/fleet"
 	"verifyd/sessions"
+	"verifyd/sessions/facts"
+	"verifyd/sessions/failure"
 )
 
 // longest are values of as many bytes as a field takes, without a place to break them at: Latin, right to
@@ -31,6 +35,7 @@ func cut(s string, bytes int) string { return strings.ToValidUTF8(s[:bytes], "")
 // Every page that shows what others typed, with the longest that they can type: nothing sticks out to the
 // side, nothing is cut off without the whole of it being at hand.
 func TestLongValuesStayInside(t *testing.T) {
+	t.Parallel()
 	tab := chromiumtest.Start(t)
 	for _, kind := range []string{"latin", "rtl", "marks", "hidden"} {
 		r := newRig(t, setup{})
@@ -58,8 +63,8 @@ func furnishHostile(t *testing.T, r *rig, kind string) []hostilePage {
 		name = longest(124)[kind]
 	}
 	a := r.account(name)
-	if _, err := r.accounts.AddMember(t.Context(), account.Operator(""), a.ID, account.Member{
-		Network: "example", Subject: value, Name: name, Email: name + "@example.com", Role: account.RoleOwner,
+	if _, err := r.accounts.AddMember(t.Context(), access.Operator(""), a.ID, account.Member{
+		Network: "example", Subject: value, Name: name, Email: name + "@example.com", Role: access.RoleOwner,
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +84,7 @@ func furnishHostile(t *testing.T, r *rig, kind string) []hostilePage {
 		return olga.To(olga.post("/dashboard/signing/test", "account", a.ID, "url",
 			"https://"+longHost+"/"+strings.Repeat("p", 300)))
 	}
-	invite, _, err := r.accounts.CreateInvite(t.Context(), account.Operator(name), a.ID, account.RoleViewer,
+	invite, _, err := r.accounts.CreateInvite(t.Context(), access.Operator(name), a.ID, access.RoleViewer,
 		name)
 	if err != nil {
 		t.Fatal(err)
@@ -110,13 +115,13 @@ var longHost = strings.TrimSuffix(strings.Repeat(strings.Repeat("h", 60)+".", 4)
 
 func hostileKeys(t *testing.T, r *rig, a account.Account, name string) (id string) {
 	t.Helper()
-	_, k, err := r.accounts.CreateKey(t.Context(), account.Operator(name), a.ID, account.KeyOptions{
+	_, k, err := r.accounts.CreateKey(t.Context(), access.Operator(name), a.ID, account.KeyOptions{
 		Name: cut(name, 60),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.accounts.SetReturnURL(t.Context(), account.Operator(""), a.ID,
+	if err := r.accounts.SetReturnURL(t.Context(), access.Operator(""), a.ID,
 		"https://"+longHost+"/"+strings.Repeat("p", 400)); err != nil {
 		t.Fatal(err)
 	}
@@ -136,13 +141,13 @@ func hostileSessions(t *testing.T, r *rig, a account.Account, key, value, short 
 	start("sailor_42", "discord", "118203948571029384")
 	start(short, short, short)
 	s := start(value, value, value)
-	r.ended(s, verified, sessions.Result{
-		Verdict: sessions.VerdictRejected, Class: sessions.ClassStatus, Status: 500,
+	r.ended(s, verified, facts.Result{
+		Verdict: facts.VerdictRejected, Class: failure.Status, Status: 500,
 		Detail: "the receiver answered 500 " + value, Answer: value,
 		Address: "[2001:db8:1111:2222:3333:4444:5555:6666]:8443",
 	})
 	r.callbacks.answer = integrator.Exchange{
-		Verdict: sessions.VerdictRejected, Class: sessions.ClassStatus, Status: 500,
+		Verdict: facts.VerdictRejected, Class: failure.Status, Status: 500,
 		Detail: "the receiver answered 500 " + value, Answer: value,
 	}
 	return string(s.ID)
@@ -155,8 +160,8 @@ func hostileService(t *testing.T, r *rig, name string) {
 		time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.accounts.Note(t.Context(), account.OperatorWith("example", name, name), account.ServiceLog,
-		account.HostPaused, longHost,
+	if err := r.accounts.Note(t.Context(), access.OperatorWith("example", name, name), audit.ServiceLog,
+		audit.HostPaused, longHost,
 		map[string]string{"reason": name}); err != nil {
 		t.Fatal(err)
 	}

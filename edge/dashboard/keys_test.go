@@ -8,7 +8,10 @@ import (
 	"time"
 
 	"verifyd/edge/account"
+	"verifyd/edge/account/access"
 	"verifyd/sessions"
+	"verifyd/sessions/facts"
+	"verifyd/sessions/failure"
 )
 
 var secretForm = regexp.MustCompile(`\bvfy(test)?_[0-9A-Za-z]{38}\b`)
@@ -24,14 +27,35 @@ func (r *rig) start(key string) int {
 	return b.Do(req).Status
 }
 
+// told makes a change, which returns once the directory of keys shows it, so that the next page does. It
+// waits for a second at most: then its end is waited for here.
+func (r *rig) told(what string, change func() answer, shows func() bool) answer {
+	r.t.Helper()
+	begun := time.Now()
+	a := change()
+	if !shows() && time.Since(begun) < time.Second {
+		r.t.Errorf("the change did not wait until the directory knows of %s", what)
+	}
+	r.until("the directory knows of "+what, shows)
+	return a
+}
+
+// keys reports whether the directory shows so many keys of an account.
+func (r *rig) keys(a account.Account, n int) func() bool {
+	return func() bool { return len(r.mirror.Keys(a.ID)) == n }
+}
+
 func TestKeyFromItsCreationToItsEnd(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	a := r.account("Harbor Guild")
 	b := r.as("dev")
 	b.Get("/dashboard/keys").Want(t, http.StatusOK, "No key yet")
 	b.Get("/dashboard/new-key").Want(t, http.StatusOK, "20 a second, bursts of 40")
-	made := b.post("/dashboard/new-key", "account", a.ID, "name", "production", "mode", "live", "policy",
-		"at-least-once", "expires_at", "2030-01-31")
+	made := r.told("the key", func() answer {
+		return b.post("/dashboard/new-key", "account", a.ID, "name", "production", "mode", "live", "policy",
+			"at-least-once", "expires_at", "2030-01-31")
+	}, r.keys(a, 1))
 	address := b.To(made)
 	page := b.Get(address)
 	page.Want(t, http.StatusOK, "New key: production", "curl "+r.base+"/verify/init",
@@ -50,7 +74,12 @@ func TestKeyFromItsCreationToItsEnd(t *testing.T) {
 
 	key := r.mirror.Keys(a.ID)[0]
 	b.Get("/dashboard/keys/"+key.ID+"/roll").Want(t, http.StatusOK, "Roll production?")
-	rolled := b.Follow(b.post("/dashboard/keys/"+key.ID+"/roll", "account", a.ID, "grace", "24h"))
+	rolled := b.Follow(r.told("the second key", func() answer {
+		return b.post("/dashboard/keys/"+key.ID+"/roll", "account", a.ID, "grace", "24h")
+	}, r.keys(a, 2)))
+	r.until("the directory knows that the first key is rolled", func() bool {
+		return r.mirror.Keys(a.ID)[0].ReplacedBy != ""
+	})
 	rolled.Want(t, http.StatusOK, "New key: production", "until")
 	second := secretForm.FindString(rolled.Text())
 	if second == secret || r.start(second) != http.StatusOK || r.start(secret) != http.StatusOK {
@@ -64,7 +93,9 @@ func TestKeyFromItsCreationToItsEnd(t *testing.T) {
 
 	fresh := r.mirror.Keys(a.ID)[1]
 	b.Get("/dashboard/keys/"+fresh.ID+"/revoke").Want(t, http.StatusOK, "Revoke production?")
-	b.Follow(b.post("/dashboard/keys/"+fresh.ID+"/revoke", "account", a.ID)).
+	b.Follow(r.told("the revocation", func() answer {
+		return b.post("/dashboard/keys/"+fresh.ID+"/revoke", "account", a.ID)
+	}, func() bool { return !r.mirror.Keys(a.ID)[1].RevokedAt.IsZero() })).
 		Want(t, http.StatusOK, "The key is revoked", "Inactive keys (2)")
 	if status := r.start(second); status != http.StatusUnauthorized {
 		t.Errorf("the revoked key gets %d", status)
@@ -75,6 +106,7 @@ func TestKeyFromItsCreationToItsEnd(t *testing.T) {
 
 // A parcel opens for the login that it was made for, alone.
 func TestShownKeyIsNobodyElses(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	a := r.account("Harbor Guild")
 	b := r.as("dev")
@@ -88,6 +120,7 @@ func TestShownKeyIsNobodyElses(t *testing.T) {
 }
 
 func TestFaultyKeysComeBackAsTheyWereTyped(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	a := r.account("Harbor Guild")
 	b := r.as("dev")
@@ -129,18 +162,19 @@ func TestFaultyKeysComeBackAsTheyWereTyped(t *testing.T) {
 
 // What a role may not do is not drawn, and refused all the same.
 func TestViewersChangeNothing(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	a := r.account("Harbor Guild")
-	if _, _, err := r.accounts.CreateKey(t.Context(), account.Operator(""), a.ID, account.KeyOptions{
+	if _, _, err := r.accounts.CreateKey(t.Context(), access.Operator(""), a.ID, account.KeyOptions{
 		Name: "production",
 	}); err != nil {
 		t.Fatal(err)
 	}
-	r.until("the key", func() bool { return len(r.mirror.Keys(a.ID)) == 1 })
+	r.until("the key", r.keys(a, 1))
 	key := r.mirror.Keys(a.ID)[0].ID
 	s := r.session(a)
-	r.ended(s, sessions.Outcome{State: sessions.Verified}, sessions.Result{
-		Verdict: sessions.VerdictUnknown, Class: sessions.ClassTimeout,
+	r.ended(s, sessions.Outcome{State: sessions.Verified}, facts.Result{
+		Verdict: facts.VerdictUnknown, Class: failure.Timeout,
 	})
 	session := "/dashboard/sessions/" + string(s.ID)
 	before, err := r.accounts.Account(t.Context(), a.ID)
@@ -215,15 +249,16 @@ func TestViewersChangeNothing(t *testing.T) {
 
 // Another account's things do not exist: 404, not 403.
 func TestOtherAccountsThingsAreNotThere(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	a := r.account("Harbor Guild")
-	strange, err := r.accounts.CreateAccount(t.Context(), account.Operator(""), "Strangers", account.Member{
+	strange, err := r.accounts.CreateAccount(t.Context(), access.Operator(""), "Strangers", account.Member{
 		Network: "example", Subject: "eve",
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := r.accounts.CreateKey(t.Context(), account.Operator(""), strange.ID, account.KeyOptions{
+	if _, _, err := r.accounts.CreateKey(t.Context(), access.Operator(""), strange.ID, account.KeyOptions{
 		Name: "theirs",
 	}); err != nil {
 		t.Fatal(err)
@@ -231,8 +266,8 @@ func TestOtherAccountsThingsAreNotThere(t *testing.T) {
 	r.until("the key", func() bool { return len(r.mirror.Keys(strange.ID)) == 1 })
 	key := r.mirror.Keys(strange.ID)[0].ID
 	s := r.session(strange)
-	r.ended(s, sessions.Outcome{State: sessions.Verified}, sessions.Result{
-		Verdict: sessions.VerdictUnknown, Class: sessions.ClassTimeout,
+	r.ended(s, sessions.Outcome{State: sessions.Verified}, facts.Result{
+		Verdict: facts.VerdictUnknown, Class: failure.Timeout,
 	})
 	own := r.session(a, func(q *sessions.Request) { q.PlatformUserID = "mine" })
 	b := r.as("olga")
@@ -261,15 +296,17 @@ func TestOtherAccountsThingsAreNotThere(t *testing.T) {
 // While an account is disabled its members look and change nothing, and its keys are refused. Enabling brings
 // everything back.
 func TestDisabledAccountIsLookedAt(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	a := r.account("Harbor Guild")
 	b := r.as("dev")
 	key := secretForm.FindString(
 		b.Follow(b.post("/dashboard/new-key", "account", a.ID, "name", "bot", "mode", "live", "policy", "")).
 			Text())
+	r.until("the key is known", r.keys(a, 1))
 	set := func(disabled bool) {
 		t.Helper()
-		if _, err := r.accounts.SetDisabled(t.Context(), account.Operator(""), a.ID, disabled); err != nil {
+		if _, err := r.accounts.SetDisabled(t.Context(), access.Operator(""), a.ID, disabled); err != nil {
 			t.Fatal(err)
 		}
 		r.until("the mirror has it", func() bool {

@@ -8,16 +8,20 @@ import (
 	"time"
 
 	"verifyd/edge/account"
+	"verifyd/edge/account/access"
+	"verifyd/edge/account/grant"
 	"verifyd/edge/dashboard/logins"
 )
 
 func TestLoginLeadsWhereSomebodyWanted(t *testing.T) {
+	t.Parallel()
 	for name, s := range map[string]setup{
 		"plain": {}, "https": {tls: true}, "prefix": {prefix: "/v"}, "https and prefix": {
 			tls: true, prefix: "/v",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			r := newRig(t, s)
 			r.account("Harbor Guild")
 			b := r.browser()
@@ -58,6 +62,7 @@ func loginCookie(t *testing.T, a answer) *http.Cookie {
 
 // Whatever an address says, a login leads to a page of the dashboard.
 func TestLoginLeadsNowhereElse(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	r.account("Harbor Guild")
 	for _, next := range []string{
@@ -73,6 +78,7 @@ func TestLoginLeadsNowhereElse(t *testing.T) {
 
 // A cookie that somebody copied opens nothing once its owner has logged out, here or everywhere.
 func TestStolenCookieAfterLogout(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	r.account("Harbor Guild")
 	for _, everywhere := range []string{"", "yes"} {
@@ -100,6 +106,7 @@ func TestStolenCookieAfterLogout(t *testing.T) {
 }
 
 func TestLoginEndsByItself(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	r.account("Harbor Guild")
 	b := r.as("olga")
@@ -111,6 +118,7 @@ func TestLoginEndsByItself(t *testing.T) {
 
 // Each login has a token of its own, and the one before it ends.
 func TestLoginRenewsItsToken(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	r.account("Harbor Guild")
 	b := r.browser()
@@ -125,6 +133,7 @@ func TestLoginRenewsItsToken(t *testing.T) {
 }
 
 func TestReturnsThatLogNobodyIn(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	r.account("Harbor Guild")
 	refused := func(t *testing.T, b *browser) {
@@ -182,6 +191,7 @@ func TestReturnsThatLogNobodyIn(t *testing.T) {
 }
 
 func TestFormsOfOtherSites(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	a := r.account("Harbor Guild")
 	b := r.as("olga")
@@ -209,17 +219,18 @@ func TestFormsOfOtherSites(t *testing.T) {
 }
 
 func TestLoginLink(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	a := r.account("Harbor Guild")
 	other := r.account("Other Guild")
-	link := func(role account.Role) string {
-		token, _, err := r.accounts.LoginLink(t.Context(), account.Operator(""), a.ID, role)
+	link := func(role access.Role) string {
+		token, _, err := r.accounts.LoginLink(t.Context(), access.Operator(""), a.ID, role)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return token
 	}
-	token := link(account.RoleViewer)
+	token := link(access.RoleViewer)
 	b := r.browser()
 	for range 3 { // however often a chat draws its preview
 		b.Get("/dashboard/link?token="+token).Want(t, http.StatusOK, "Log in by link")
@@ -231,7 +242,7 @@ func TestLoginLink(t *testing.T) {
 	b.post("/dashboard/new-account", "name", "Third Guild").Want(t, http.StatusForbidden)
 	r.browser().post("/dashboard/link", "token", token).
 		Want(t, http.StatusGone, "This login link cannot be used")
-	late := link(account.RoleOwner)
+	late := link(access.RoleOwner)
 	r.clock.advance(account.LinkLifetime + time.Second)
 	r.browser().post("/dashboard/link", "token", late).Want(t, http.StatusGone)
 	r.browser().post("/dashboard/link", "token", "nonsense").Want(t, http.StatusGone)
@@ -241,11 +252,12 @@ func TestLoginLink(t *testing.T) {
 // has not never will be. A login that says of itself that it came by a link counts for nothing, since an
 // edge's credential could write one.
 func TestLoginLinkIsTakenBack(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	a := r.account("Harbor Guild")
-	link := func() (string, account.Link) {
+	link := func() (string, grant.Link) {
 		t.Helper()
-		token, l, err := r.accounts.LoginLink(t.Context(), account.Operator(""), a.ID, account.RoleOwner)
+		token, l, err := r.accounts.LoginLink(t.Context(), access.Operator(""), a.ID, access.RoleOwner)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -277,8 +289,8 @@ func TestLoginLinkIsTakenBack(t *testing.T) {
 	token, _ = link()
 	stays := in(token)
 	token, unused := link()
-	for _, l := range []account.Link{first, unused} {
-		if err := r.accounts.RevokeLoginLink(t.Context(), account.Operator(""), a.ID, l.ID); err != nil {
+	for _, l := range []grant.Link{first, unused} {
+		if err := r.accounts.RevokeLoginLink(t.Context(), access.Operator(""), a.ID, l.ID); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -290,7 +302,7 @@ func TestLoginLinkIsTakenBack(t *testing.T) {
 	cookie := loginCookie(t, r.browser().login("olga"))
 	keys := func(forged logins.Login) answer {
 		t.Helper()
-		forged.Role, forged.Account = account.RoleOwner, a.ID
+		forged.Role, forged.Account = access.RoleOwner, a.ID
 		token, err := r.logins.Begin(t.Context(), forged)
 		if err != nil {
 			t.Fatal(err)
@@ -300,7 +312,7 @@ func TestLoginLinkIsTakenBack(t *testing.T) {
 		req.AddCookie(&http.Cookie{Name: cookie.Name, Value: token})
 		return b.Do(req)
 	}
-	_, operators, err := r.accounts.OperatorLink(t.Context(), account.Operator(""))
+	_, operators, err := r.accounts.OperatorLink(t.Context(), access.Operator(""))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -310,7 +322,7 @@ func TestLoginLinkIsTakenBack(t *testing.T) {
 	} {
 		keys(forged).Want(t, http.StatusSeeOther)
 	}
-	_, viewer, err := r.accounts.LoginLink(t.Context(), account.Operator(""), a.ID, account.RoleViewer)
+	_, viewer, err := r.accounts.LoginLink(t.Context(), access.Operator(""), a.ID, access.RoleViewer)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -319,6 +331,7 @@ func TestLoginLinkIsTakenBack(t *testing.T) {
 }
 
 func TestWhoMayMakeAnAccount(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{allow: "example:ada, @guild.example"})
 	r.account("Harbor Guild")
 	for subject, may := range map[string]bool{
@@ -341,12 +354,13 @@ func TestWhoMayMakeAnAccount(t *testing.T) {
 	b.Follow(b.post("/dashboard/new-account", "name", "Ada's Guild")).
 		Want(t, http.StatusOK, "Your account is ready", "owner of Ada's Guild")
 	a, err := r.accounts.AccountByName(t.Context(), "Ada's Guild")
-	if m, ok := a.Member("example", "ada"); err != nil || !ok || m.Role != account.RoleOwner {
+	if m, ok := a.Member("example", "ada"); err != nil || !ok || m.Role != access.RoleOwner {
 		t.Errorf("account %+v, %v", a.Members, err)
 	}
 }
 
 func TestInvite(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{allow: "example:nobody-else"})
 	r.account("Harbor Guild")
 	olga := r.as("olga")
@@ -394,6 +408,7 @@ func between(t *testing.T, s, from, to string) string {
 }
 
 func TestSwitchOfAccounts(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	harbor, lake := r.account("Harbor Guild"), r.account("Lake Guild")
 	b := r.as("olga")
@@ -405,7 +420,7 @@ func TestSwitchOfAccounts(t *testing.T) {
 	if keys := append(r.mirror.Keys(harbor.ID), r.mirror.Keys(lake.ID)...); len(keys) != 0 {
 		t.Errorf("keys %+v", keys)
 	}
-	if _, err := r.accounts.RemoveMember(t.Context(), account.Operator(""), harbor.ID, "example",
+	if _, err := r.accounts.RemoveMember(t.Context(), access.Operator(""), harbor.ID, "example",
 		"vera"); err != nil {
 		t.Fatal(err)
 	}
@@ -416,6 +431,7 @@ func TestSwitchOfAccounts(t *testing.T) {
 }
 
 func TestStoreAway(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	r.account("Harbor Guild")
 	b := r.as("olga")

@@ -5,13 +5,14 @@ import (
 	"strings"
 	"testing"
 
-	"verifyd/edge/account"
+	"verifyd/edge/account/access"
 	"verifyd/edge/dashboard/logins"
 )
 
 // Whoever has a member's or an operator's subject at another provider, to which the network's id was
 // pointed, is neither; a login from before is over; and who joins now is known by the new provider.
 func TestAnotherProviderDoesNotLogInAsMember(t *testing.T) {
+	t.Parallel()
 	const namespace = "example~mzxw6ytboi"
 	r := newRig(t, setup{namespace: namespace})
 	a := r.account("Harbor Guild")
@@ -36,7 +37,7 @@ func TestAnotherProviderDoesNotLogInAsMember(t *testing.T) {
 		!strings.Contains(got.Header.Get("Location"), "/dashboard/login") {
 		t.Errorf("a login from before: %d to %q", got.Status, got.Header.Get("Location"))
 	}
-	token, _, err := r.accounts.CreateInvite(t.Context(), account.Operator(""), a.ID, account.RoleOwner, "")
+	token, _, err := r.accounts.CreateInvite(t.Context(), access.Operator(""), a.ID, access.RoleOwner, "")
 	if err != nil {
 		t.Fatal(err)
 	}

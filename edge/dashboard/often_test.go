@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"verifyd/edge/network"
-	"verifyd/natsconf"
+	"verifyd/edge/network/netsettings"
+	"verifyd/natsconf/topology"
 )
 
 // counting is an identity network that vouches for nobody and counts the codes that it is sent.
@@ -41,9 +41,9 @@ func newCounting(t *testing.T) *counting {
 	return c
 }
 
-func (c *counting) settings() *network.Settings {
-	return &network.Settings{
-		ID: "counting", Name: "Counting Network", Kind: network.KindOIDC, Issuer: c.server.URL,
+func (c *counting) settings() *netsettings.Settings {
+	return &netsettings.Settings{
+		ID: "counting", Name: "Counting Network", Kind: netsettings.KindOIDC, Issuer: c.server.URL,
 		ClientID: "verifyd", ClientSecret: "s",
 	}
 }
@@ -52,11 +52,12 @@ func (c *counting) settings() *network.Settings {
 // may fail, and the start ends too. A colleague at another address would notice nothing; one at this address
 // is told how long to wait.
 func TestLoopOfLoginsIsStopped(t *testing.T) {
+	t.Parallel()
 	c := newCounting(t)
 	r := newRig(t, setup{other: c.settings()})
 	r.account("Harbor Guild")
 	r.clock.stop()
-	before := r.last(natsconf.BucketSessions)
+	before := r.last(topology.BucketSessions)
 	b := r.browser()
 	starts, returns := 0, 0
 	for range 700 {
@@ -80,7 +81,7 @@ func TestLoopOfLoginsIsStopped(t *testing.T) {
 		t.Errorf("%d starts, %d returns, %d codes at the network; want 600, 120 and 120", starts, returns,
 			c.codes.Load())
 	}
-	if n := r.last(natsconf.BucketSessions) - before; n != 120 {
+	if n := r.last(topology.BucketSessions) - before; n != 120 {
 		t.Errorf("the store took %d writes, want 120", n)
 	}
 	a := b.post("/dashboard/login", "network", "example")
@@ -95,6 +96,7 @@ func TestLoopOfLoginsIsStopped(t *testing.T) {
 
 // A class that learns here is behind one address.
 func TestFiveHundredLoginsBehindOneAddress(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	r.clock.stop()
 	for range 500 {
@@ -107,7 +109,7 @@ func TestFiveHundredLoginsBehindOneAddress(t *testing.T) {
 // last is how many messages a bucket ever took.
 func (r *rig) last(bucket string) uint64 {
 	r.t.Helper()
-	_, last, err := r.conn.Bounds(r.t.Context(), natsconf.BucketStream(bucket))
+	_, last, err := r.conn.Bounds(r.t.Context(), topology.BucketStream(bucket))
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -117,16 +119,17 @@ func (r *rig) last(bucket string) uint64 {
 // What is remembered of an attempt goes when its flow has ended: it lies where no login does, for half an
 // hour.
 func TestAttemptsLiveAsLongAsTheirFlow(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	b := r.browser()
 	back := b.back("olga", "")
-	before := r.last(natsconf.BucketLogins)
+	before := r.last(topology.BucketLogins)
 	b.Get(strings.Replace(back, "code=", "code=junk", 1))
-	if n := r.last(natsconf.BucketLogins); n != before {
+	if n := r.last(topology.BucketLogins); n != before {
 		t.Errorf("the bucket of logins took %d messages of an attempt", n-before)
 	}
-	m, err := r.conn.Last(t.Context(), natsconf.BucketStream(natsconf.BucketSessions),
-		natsconf.BucketSubject(natsconf.BucketSessions, "redeemed.*"))
+	m, err := r.conn.Last(t.Context(), topology.BucketStream(topology.BucketSessions),
+		topology.BucketSubject(topology.BucketSessions, "redeemed.*"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,10 +144,12 @@ func TestAttemptsLiveAsLongAsTheirFlow(t *testing.T) {
 // The cookie of an attempt logs nobody in elsewhere: not by itself, and not beside another browser's own. The
 // attempt stays whole and its code is not posted, so that the browser that began goes on.
 func TestLoginCookieInAnotherBrowser(t *testing.T) {
+	t.Parallel()
 	for name, s := range map[string]setup{
 		"plain": {}, "https": {tls: true}, "https and prefix": {tls: true, prefix: "/v"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			r := newRig(t, s)
 			r.account("Harbor Guild")
 			b, stranger := r.browser(), r.browser()
@@ -168,7 +173,7 @@ func TestLoginCookieInAnotherBrowser(t *testing.T) {
 			if !strings.HasPrefix(own["flow"], want) || !strings.HasPrefix(own["brow"], want) {
 				t.Errorf("cookies %v, want %s…", own, want)
 			}
-			before := r.last(natsconf.BucketSessions)
+			before := r.last(topology.BucketSessions)
 			for what, cookies := range map[string]string{
 				"the attempt's alone":            own["flow"],
 				"beside the browser's own":       own["flow"] + "; " + other["brow"],
@@ -186,7 +191,7 @@ func TestLoginCookieInAnotherBrowser(t *testing.T) {
 					t.Errorf("%s: status %d", what, a.Status)
 				}
 			}
-			if n := r.last(natsconf.BucketSessions); n != before {
+			if n := r.last(topology.BucketSessions); n != before {
 				t.Error("a return to another browser wrote something")
 			}
 			b.Follow(b.Follow(b.Get(back))).Want(t, http.StatusOK, "olga")

@@ -11,9 +11,15 @@ import (
 	"time"
 
 	"verifyd/edge/account"
+	"verifyd/edge/account/access"
+	"verifyd/edge/account/audit"
+	"verifyd/edge/account/grant"
 	"verifyd/edge/dashboard/logins"
 	"verifyd/natsconf/fleet"
 	"verifyd/sessions"
+	"verifyd/sessions/facts"
+	"verifyd/sessions/failure"
+	"verifyd/sessions/timeline"
 )
 
 // operatorPages are those that are drawn, and operatorPosts those that change something, each with a form
@@ -32,7 +38,7 @@ var (
 
 func (r *rig) grant(subject string) {
 	r.t.Helper()
-	if _, err := r.accounts.GrantOperator(r.t.Context(), account.Operator(""), "example",
+	if _, err := r.accounts.GrantOperator(r.t.Context(), access.Operator(""), "example",
 		subject); err != nil {
 		r.t.Fatal(err)
 	}
@@ -41,6 +47,7 @@ func (r *rig) grant(subject string) {
 // An owner of every account is no operator. Who was made one at the command line is, and is none any more at
 // the next click.
 func TestOperatorsPagesAreForOperators(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	r.account("Harbor Guild")
 	nobody, olga := r.browser(), r.as("olga")
@@ -77,7 +84,7 @@ func TestOperatorsPagesAreForOperators(t *testing.T) {
 	if to := root.To(root.Get("/dashboard/sessions")); !strings.HasSuffix(to, "/dashboard/operator") {
 		t.Errorf("an operator without an account is led to %s", to)
 	}
-	if err := r.accounts.RevokeOperator(t.Context(), account.Operator(""), "example", "olga"); err != nil {
+	if err := r.accounts.RevokeOperator(t.Context(), access.Operator(""), "example", "olga"); err != nil {
 		t.Fatal(err)
 	}
 	refused(olga, http.StatusForbidden)
@@ -85,9 +92,10 @@ func TestOperatorsPagesAreForOperators(t *testing.T) {
 
 // A login link for operators leads to their pages, and one for an account does not, whatever its role.
 func TestOperatorsLoginLink(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	a := r.account("Harbor Guild")
-	token, _, err := r.accounts.OperatorLink(t.Context(), account.Operator(""))
+	token, _, err := r.accounts.OperatorLink(t.Context(), access.Operator(""))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +110,7 @@ func TestOperatorsLoginLink(t *testing.T) {
 	b.Get("/dashboard/operator/audit").
 		Want(t, http.StatusOK, "operator by login link link_", "Receiver host paused", "reason: moving",
 			"Login link created", "Login link used")
-	token, _, err = r.accounts.LoginLink(t.Context(), account.Operator(""), a.ID, account.RoleOwner)
+	token, _, err = r.accounts.LoginLink(t.Context(), access.Operator(""), a.ID, access.RoleOwner)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,18 +123,19 @@ func TestOperatorsLoginLink(t *testing.T) {
 // has not never will be. A login that says of itself that it is an operator's counts for nothing, since an
 // edge's credential could write one.
 func TestOperatorsLoginLinkIsTakenBack(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
-	link := func() (token string, l account.Link) {
+	link := func() (token string, l grant.Link) {
 		t.Helper()
-		token, l, err := r.accounts.OperatorLink(t.Context(), account.Operator(""))
+		token, l, err := r.accounts.OperatorLink(t.Context(), access.Operator(""))
 		if err != nil {
 			t.Fatal(err)
 		}
 		return token, l
 	}
-	revoke := func(l account.Link) {
+	revoke := func(l grant.Link) {
 		t.Helper()
-		if err := r.accounts.RevokeOperatorLink(t.Context(), account.Operator(""), l.ID); err != nil {
+		if err := r.accounts.RevokeOperatorLink(t.Context(), access.Operator(""), l.ID); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -161,8 +170,8 @@ func TestOperatorsLoginLinkIsTakenBack(t *testing.T) {
 	token, unused := link()
 	revoke(unused)
 	r.browser().post("/dashboard/link", "token", token).Want(t, http.StatusGone)
-	if err := r.accounts.RevokeOperatorLink(t.Context(), account.Operator(""), unused.ID); !errors.Is(err,
-		account.ErrNoOperator) {
+	if err := r.accounts.RevokeOperatorLink(t.Context(), access.Operator(""), unused.ID); !errors.Is(err,
+		grant.ErrNoOperator) {
 		t.Errorf("a second time: %v", err)
 	}
 
@@ -182,6 +191,7 @@ func TestOperatorsLoginLinkIsTakenBack(t *testing.T) {
 }
 
 func TestOperatorPausesAHost(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	r.grant("root")
 	b := r.as("root")
@@ -223,6 +233,7 @@ func TestOperatorPausesAHost(t *testing.T) {
 // breaker opens: all places that show receiver hosts show it, and why. The integrator reads on the session's
 // page that its host is paused.
 func TestHostsAgreeOnWhatWaits(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	r.grant("root")
 	a := r.account("Harbor Guild")
@@ -230,8 +241,8 @@ func TestHostsAgreeOnWhatWaits(t *testing.T) {
 	if _, err := r.store.Complete(t.Context(), s.ID, sessions.Outcome{State: sessions.Verified}); err != nil {
 		t.Fatal(err)
 	}
-	r.store.Emit(sessions.Event{
-		Name: sessions.EventNotSent, Session: s.ID, Attempt: 1, Class: sessions.ClassRefusedAddress,
+	r.store.Emit(timeline.Event{
+		Name: timeline.EventNotSent, Session: s.ID, Attempt: 1, Class: failure.RefusedAddress,
 		Detail: "10.0.0.7 is a private address", Next: time.Minute,
 	})
 	r.fleet = []fleet.Process{{Host: "m", Roles: []string{"dispatcher"}, Ready: true, Since: time.Now()}}
@@ -258,23 +269,24 @@ func TestHostsAgreeOnWhatWaits(t *testing.T) {
 
 // What an operator ticks is sent again, once each, with a record in each account's log, and nothing else is.
 func TestOperatorSendsManyAgain(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	r.grant("root")
 	one, two := r.account("Harbor Guild"), r.account("Lake Guild")
 	verified := sessions.Outcome{State: sessions.Verified, Network: "example"}
-	end := func(a account.Account, host string, verdict sessions.Verdict) sessions.Session {
+	end := func(a account.Account, host string, verdict facts.Verdict) sessions.Session {
 		s := r.session(a, func(q *sessions.Request) {
 			q.CallbackURL = "https://" + host + "/cb?token=planted-secret"
 		})
-		r.ended(s, verified, sessions.Result{
-			Verdict: verdict, Class: sessions.ClassConnect, Detail: "nothing listens there",
+		r.ended(s, verified, facts.Result{
+			Verdict: verdict, Class: failure.Connect, Detail: "nothing listens there",
 		})
 		return s
 	}
-	lost, refused := end(one, "dead.example.com", sessions.VerdictUndeliverable),
-		end(two, "bot.example.com", sessions.VerdictRejected)
-	unknown, fine := end(two, "bot.example.com", sessions.VerdictUnknown),
-		end(one, "bot.example.com", sessions.VerdictDelivered)
+	lost, refused := end(one, "dead.example.com", facts.VerdictUndeliverable),
+		end(two, "bot.example.com", facts.VerdictRejected)
+	unknown, fine := end(two, "bot.example.com", facts.VerdictUnknown),
+		end(one, "bot.example.com", facts.VerdictDelivered)
 	b := r.as("root")
 	page := b.Get("/dashboard/operator/undelivered")
 	page.Want(t, http.StatusOK, string(lost.ID), string(refused.ID), string(unknown.ID), "Harbor Guild",
@@ -312,9 +324,9 @@ func TestOperatorSendsManyAgain(t *testing.T) {
 	b.Follow(again(lost.ID, refused.ID, fine.ID, "k3v7q2m5zt4yd6n2xw7p2c4hf2jb5ral")).
 		Want(t, http.StatusOK, "on their way again")
 	b.Follow(again(lost.ID)).Want(t, http.StatusOK, "waiting or being sent already")
-	for id, want := range map[sessions.ID]sessions.DeliveryState{
-		lost.ID: sessions.DeliveryDue, refused.ID: sessions.DeliveryDue, unknown.ID: sessions.DeliveryUnknown,
-		fine.ID: sessions.DeliveryDue,
+	for id, want := range map[sessions.ID]facts.DeliveryState{
+		lost.ID: facts.DeliveryDue, refused.ID: facts.DeliveryDue, unknown.ID: facts.DeliveryUnknown,
+		fine.ID: facts.DeliveryDue,
 	} {
 		if v, err := r.store.Read(t.Context(), id); err != nil || v.Delivery.State != want {
 			t.Errorf("%s: %s, %v; want %s", id, v.Delivery.State, err, want)
@@ -322,7 +334,7 @@ func TestOperatorSendsManyAgain(t *testing.T) {
 	}
 	for _, a := range []account.Account{one, two} {
 		log, err := r.accounts.Audit(t.Context(), a.ID, "", 0)
-		if err != nil || log.Records[0].What != account.CallbackSent ||
+		if err != nil || log.Records[0].What != audit.CallbackSent ||
 			log.Records[0].Who.String() != "operator root" {
 			t.Errorf("%s: %+v, %v", a.Name, log.Records, err)
 		}
@@ -330,18 +342,19 @@ func TestOperatorSendsManyAgain(t *testing.T) {
 }
 
 func TestOperatorSeesAllAccounts(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	r.grant("root")
 	b := r.as("root")
 	b.Get("/dashboard/operator/accounts").Want(t, http.StatusOK, "No account yet")
 	for i := range 30 {
-		if _, err := r.accounts.CreateAccount(t.Context(), account.Operator(""),
+		if _, err := r.accounts.CreateAccount(t.Context(), access.Operator(""),
 			fmt.Sprintf("Guild %02d", i)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	a := r.account("Zebra <Guild>")
-	if _, _, err := r.accounts.CreateKey(t.Context(), account.Operator(""), a.ID,
+	if _, _, err := r.accounts.CreateKey(t.Context(), access.Operator(""), a.ID,
 		account.KeyOptions{}); err != nil {
 		t.Fatal(err)
 	}

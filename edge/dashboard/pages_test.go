@@ -9,12 +9,17 @@ import (
 	"testing"
 	"time"
 
-	"verifyd/edge/account"
+	"verifyd/edge/account/access"
 	"verifyd/edge/dashboard/integrator"
+	"verifyd/natsconf/natstest"
 	"verifyd/sessions"
+	"verifyd/sessions/facts"
+	"verifyd/sessions/failure"
+	"verifyd/sessions/lists"
 )
 
 func TestSessionsAreListedFilteredAndPaged(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	a := r.account("Harbor Guild")
 	b := r.as("vera")
@@ -24,8 +29,8 @@ func TestSessionsAreListedFilteredAndPaged(t *testing.T) {
 			q.PlatformUserID = "user" + string(rune('a'+i%26)) + "." + string(rune('a'+i/26))
 		})
 		if i == 29 {
-			r.ended(s, sessions.Outcome{State: sessions.Failed, Reason: sessions.Refused}, sessions.Result{
-				Verdict: sessions.VerdictRejected, Status: 500, Class: sessions.ClassStatus,
+			r.ended(s, sessions.Outcome{State: sessions.Failed, Reason: sessions.Refused}, facts.Result{
+				Verdict: facts.VerdictRejected, Status: 500, Class: failure.Status,
 			})
 		}
 	}
@@ -50,6 +55,7 @@ func TestSessionsAreListedFilteredAndPaged(t *testing.T) {
 }
 
 func TestSessionTellsItsStoryAndIsSentAgain(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	a := r.account("Harbor Guild")
 	s := r.session(a, func(q *sessions.Request) { q.PlatformUserID = "o'brien <b>\u202e" })
@@ -57,8 +63,8 @@ func TestSessionTellsItsStoryAndIsSentAgain(t *testing.T) {
 	b := r.as("dev")
 	b.post(path+"/resend", "account", a.ID).Want(t, http.StatusSeeOther)
 	b.Get(path).Want(t, http.StatusOK, "This session has no outcome to send", "has until", "pending")
-	r.ended(s, sessions.Outcome{State: sessions.Verified, Network: "example"}, sessions.Result{
-		Verdict: sessions.VerdictRejected, Class: sessions.ClassStatus, Status: 503,
+	r.ended(s, sessions.Outcome{State: sessions.Verified, Network: "example"}, facts.Result{
+		Verdict: facts.VerdictRejected, Class: failure.Status, Status: 503,
 		Detail: "the receiver answered 503 Service Unavailable", Answer: "<script>alert(1)</script>",
 	})
 	page := b.Get(path)
@@ -92,17 +98,18 @@ func TestSessionTellsItsStoryAndIsSentAgain(t *testing.T) {
 // slowList holds every list until it is let go.
 type slowList struct{ begun, end chan struct{} }
 
-func (l slowList) List(ctx context.Context, _ sessions.Query) (sessions.Page, error) {
+func (l slowList) List(ctx context.Context, _ lists.Query) (lists.Page, error) {
 	l.begun <- struct{}{}
 	select {
 	case <-l.end:
 	case <-ctx.Done():
 	}
-	return sessions.Page{}, nil
+	return lists.Page{}, nil
 }
 
 // Lists that look through the store are few at once, and one account's do not take the places of all others.
 func TestListsAtOnceAreBounded(t *testing.T) {
+	t.Parallel()
 	list := slowList{make(chan struct{}), make(chan struct{})}
 	r := newRig(t, setup{list: list})
 	r.account("Harbor Guild")
@@ -131,13 +138,14 @@ func TestListsAtOnceAreBounded(t *testing.T) {
 // A delivered outcome is sent again only after a question, whichever form asks; others by one press. A test
 // callback's form keeps what it was sent with.
 func TestFormsAskAndRemember(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	a := r.account("Harbor Guild")
 	verified := sessions.Outcome{State: sessions.Verified}
 	done, refused := r.session(a), r.session(a)
-	r.ended(done, verified, sessions.Result{Verdict: sessions.VerdictDelivered, Status: 200})
-	r.ended(refused, verified, sessions.Result{
-		Verdict: sessions.VerdictRejected, Status: 500, Class: sessions.ClassStatus,
+	r.ended(done, verified, facts.Result{Verdict: facts.VerdictDelivered, Status: 200})
+	r.ended(refused, verified, facts.Result{
+		Verdict: facts.VerdictRejected, Status: 500, Class: failure.Status,
 	})
 	b := r.as("dev")
 	path := "/dashboard/sessions/" + string(done.ID)
@@ -147,7 +155,7 @@ func TestFormsAskAndRemember(t *testing.T) {
 	b.Follow(b.post(path+"/resend", "account", a.ID)).
 		Want(t, http.StatusOK, "Send it again?", "hooks.example.com:443 has this result")
 	if v, err := r.store.Read(t.Context(), done.ID); err != nil ||
-		v.Delivery.State != sessions.DeliveryDelivered {
+		v.Delivery.State != facts.DeliveryDelivered {
 		t.Fatalf("the question has sent it: %s, %v", v.Delivery.State, err)
 	}
 	b.Follow(b.post(path+"/resend", "account", a.ID, "delivered", "yes")).
@@ -156,7 +164,7 @@ func TestFormsAskAndRemember(t *testing.T) {
 	b.Get("/dashboard/sessions/"+string(refused.ID)).
 		Want(t, http.StatusOK, "One more attempt, with the same webhook-id")
 
-	r.callbacks.answer = integrator.Exchange{Verdict: sessions.VerdictDelivered, Status: 204}
+	r.callbacks.answer = integrator.Exchange{Verdict: facts.VerdictDelivered, Status: 204}
 	shown := b.Follow(b.post("/dashboard/signing/test", "account", a.ID, "url",
 		"https://bot.example.com/hook", "verified", "false"))
 	shown.Want(t, http.StatusOK, "your receiver accepted it")
@@ -168,13 +176,14 @@ func TestFormsAskAndRemember(t *testing.T) {
 
 // A page that is open hears of every change, and of the last.
 func TestSessionIsLive(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	a := r.account("Harbor Guild")
 	s := r.session(a)
 	path := "/dashboard/sessions/" + string(s.ID)
 	b := r.as("vera")
 	live := between(t, b.Get(path).Body, `data-live="`, `"`)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), natstest.TestTimeout)
 	defer cancel()
 	resp, err := b.Client.Do(b.Request(http.MethodGet, live, "").WithContext(ctx))
 	if err != nil {
@@ -201,13 +210,13 @@ func TestSessionIsLive(t *testing.T) {
 		t.Fatalf("event %q", got)
 	}
 	now := r.clock.Now()
-	if err := r.store.Claim(t.Context(), sessions.Claim{
+	if err := r.store.Claim(t.Context(), facts.Claim{
 		Session: s.ID, Number: 1, At: now, Deadline: now.Add(time.Second), SettleAfter: now.Add(time.Minute),
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.store.Settle(t.Context(), sessions.Result{
-		Session: s.ID, Number: 1, Verdict: sessions.VerdictDelivered, Status: 200, At: now,
+	if _, err := r.store.Settle(t.Context(), facts.Result{
+		Session: s.ID, Number: 1, Verdict: facts.VerdictDelivered, Status: 200, At: now,
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -226,6 +235,7 @@ func TestSessionIsLive(t *testing.T) {
 }
 
 func TestSigningSecretIsShownOnDemandAndRotated(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	a := r.account("Harbor Guild")
 	secret := a.Secrets[0].Value
@@ -257,6 +267,7 @@ func TestSigningSecretIsShownOnDemandAndRotated(t *testing.T) {
 }
 
 func TestTestCallback(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	a := r.account("Harbor Guild")
 	b := r.as("dev")
@@ -273,9 +284,10 @@ func TestTestCallback(t *testing.T) {
 	if len(r.callbacks.sent) != 0 {
 		t.Fatal("something was sent")
 	}
+	r.clock.stop()
 	r.clock.advance(time.Minute)
 	r.callbacks.answer = integrator.Exchange{
-		Verdict: sessions.VerdictRejected, Class: sessions.ClassStatus, Status: 401,
+		Verdict: facts.VerdictRejected, Class: failure.Status, Status: 401,
 		Detail: "the receiver answered 401 Unauthorized", Answer: "<i>no</i>", Address: "203.0.113.7:443",
 	}
 	page := b.Follow(b.post("/dashboard/signing/test", "account", a.ID, "url",
@@ -305,6 +317,7 @@ func TestTestCallback(t *testing.T) {
 
 // Who may change nothing may leave.
 func TestViewersMayLeave(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	a := r.account("Harbor Guild")
 	b := r.as("vera")
@@ -324,6 +337,7 @@ func TestViewersMayLeave(t *testing.T) {
 }
 
 func TestMembersAreManaged(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	a := r.account("Harbor Guild")
 	b := r.as("olga")
@@ -354,6 +368,7 @@ func TestMembersAreManaged(t *testing.T) {
 }
 
 func TestUsageQuickstartAndSettings(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	a := r.account("Harbor Guild")
 	b := r.as("vera")
@@ -364,7 +379,7 @@ func TestUsageQuickstartAndSettings(t *testing.T) {
 			"Example Network")
 	b.Get("/dashboard/usage?keys=test").Want(t, http.StatusOK, "Sessions of test keys by day")
 	b.Get("/dashboard/usage?month=2999-01").Want(t, http.StatusOK, r.clock.Now().UTC().Format("January 2006"))
-	if err := r.accounts.SetQuota(t.Context(), account.Operator(""), a.ID, 2140); err != nil {
+	if err := r.accounts.SetQuota(t.Context(), access.Operator(""), a.ID, 2140); err != nil {
 		t.Fatal(err)
 	}
 	b.Get("/dashboard/usage").Want(t, http.StatusOK, "The quota is used up")
@@ -380,6 +395,7 @@ func TestUsageQuickstartAndSettings(t *testing.T) {
 
 // No page has a script or a style of its own, and none may be framed or kept.
 func TestPolicyOfEveryPage(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{tls: true})
 	r.account("Harbor Guild")
 	b := r.as("olga")

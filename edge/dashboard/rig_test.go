@@ -3,7 +3,6 @@ package dashboard_test
 import (
 	"cmp"
 	"context"
-	"flag"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -15,8 +14,11 @@ import (
 	"github.com/rs/zerolog"
 	"go.uber.org/goleak"
 
-	"verifyd/edge"
 	"verifyd/edge/account"
+	"verifyd/edge/account/access"
+	"verifyd/edge/account/accountstore"
+	"verifyd/edge/account/keymirror"
+	"verifyd/edge/api"
 	"verifyd/edge/dashboard"
 	"verifyd/edge/dashboard/integrator"
 	"verifyd/edge/dashboard/login"
@@ -24,19 +26,24 @@ import (
 	"verifyd/edge/devnetwork"
 	"verifyd/edge/limit"
 	"verifyd/edge/network"
+	"verifyd/edge/network/netsettings"
 	"verifyd/natsconf"
 	"verifyd/natsconf/devtunnel"
 	"verifyd/natsconf/fleet"
 	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/secretbox"
+	"verifyd/natsconf/topology"
 	"verifyd/sessions"
+	"verifyd/sessions/facts"
 	"verifyd/sessions/pauses"
+	"verifyd/sessions/stats"
+	"verifyd/sessions/store"
 	"verifyd/sessions/urlpolicy"
 )
 
 func TestMain(m *testing.M) {
-	flag.Parse()
-	goleak.VerifyTestMain(m)
+	natstest.Parallel(6)
+	goleak.VerifyTestMain(natstest.Budget(m, 90*time.Second))
 }
 
 // clock is the real time and an offset that tests move, or an instant at which it stands.
@@ -90,28 +97,28 @@ func (c *callbacks) Send(_ context.Context, cb integrator.Callback) (integrator.
 // usages stands for the meter.
 type usages struct{ used int64 }
 
-func (u *usages) Usage(_ context.Context, _ string, month time.Time) (sessions.Usage, error) {
+func (u *usages) Usage(_ context.Context, _ string, month time.Time) (stats.Usage, error) {
 	first := time.Date(month.Year(), month.Month(), 1, 0, 0, 0, 0, time.UTC)
-	usage := sessions.Usage{Used: u.used}
+	usage := stats.Usage{Used: u.used}
 	for i := range first.AddDate(0, 1, -1).Day() {
-		day := sessions.UsageDay{
-			Day: first.AddDate(0, 0, i), Live: map[sessions.Count]int64{}, Test: map[sessions.Count]int64{
-				sessions.CountStarted: 1,
+		day := stats.UsageDay{
+			Day: first.AddDate(0, 0, i), Live: map[stats.Count]int64{}, Test: map[stats.Count]int64{
+				stats.CountStarted: 1,
 			},
 		}
 		if n := int64(i*i%17+3) * u.used / 200; i < 21 {
-			day.Live = map[sessions.Count]int64{
-				sessions.CountStarted: n, sessions.CountVerified: n * 7 / 10, sessions.CountDeclined: n / 10,
-				sessions.CountDelivered: n * 7 / 10,
-				sessions.CountRejected:  n / 20, sessions.CountRateLimited: n / 30,
-				sessions.CountRefused: n / 20, sessions.CountExpired: n - n*7/10 - n/10 - n/20,
-				sessions.CountOpened: n * 95 / 100, sessions.CountSignIn: n * 88 / 100,
-				sessions.CountReturned: n * 86 / 100, sessions.CountFinished: n * 85 / 100,
-				sessions.CountSignIn.Of("example"):       n * 92 / 100,
-				sessions.CountReturned.Of("example"):     n * 88 / 100,
-				sessions.CountNetworkError.Of("example"): n / 50,
-				sessions.CountVerified.Of("example"):     n * 7 / 10,
-				sessions.CountDeclined.Of("example"):     n / 20, sessions.CountRefused.Of("example"): n / 20,
+			day.Live = map[stats.Count]int64{
+				stats.CountStarted: n, stats.CountVerified: n * 7 / 10, stats.CountDeclined: n / 10,
+				stats.CountDelivered: n * 7 / 10,
+				stats.CountRejected:  n / 20, stats.CountRateLimited: n / 30,
+				stats.CountRefused: n / 20, stats.CountExpired: n - n*7/10 - n/10 - n/20,
+				stats.CountOpened: n * 95 / 100, stats.CountSignIn: n * 88 / 100,
+				stats.CountReturned: n * 86 / 100, stats.CountFinished: n * 85 / 100,
+				stats.CountSignIn.Of("example"):       n * 92 / 100,
+				stats.CountReturned.Of("example"):     n * 88 / 100,
+				stats.CountNetworkError.Of("example"): n / 50,
+				stats.CountVerified.Of("example"):     n * 7 / 10,
+				stats.CountDeclined.Of("example"):     n / 20, stats.CountRefused.Of("example"): n / 20,
 			}
 		}
 		usage.Days = append(usage.Days, day)
@@ -123,9 +130,9 @@ func (u *usages) Usage(_ context.Context, _ string, month time.Time) (sessions.U
 type setup struct {
 	prefix string // of the base URL
 	tls    bool
-	allow  string            // open when empty
-	other  *network.Settings // another identity network
-	list   integrator.Lister // of sessions; the store when nil
+	allow  string                // open when empty
+	other  *netsettings.Settings // another identity network
+	list   integrator.Lister     // of sessions; the store when nil
 	// namespace is that of the network's identities; its id when empty, as for the first provider of an id
 	namespace string
 	poll      time.Duration // of open pages; an hour when zero: what is told must come from the watch
@@ -137,10 +144,11 @@ type rig struct {
 	t         testing.TB
 	setup     setup
 	away      func() // takes JetStream away
+	rest      func() // ends what polls JetStream by itself
 	conn      *natsconf.Conn
-	store     *sessions.Store
-	accounts  *account.Store
-	mirror    *account.Mirror
+	store     *store.Store
+	accounts  *accountstore.Store
+	mirror    *keymirror.Mirror
 	logins    *logins.Store
 	dev       *devnetwork.Provider
 	callbacks *callbacks
@@ -162,30 +170,28 @@ func newRig(tb testing.TB, s setup) *rig {
 	conn, r.away = natstest.StartIn(tb, tb.TempDir())
 	r.conn = conn
 	key := secretbox.NewKey()
-	r.store = sessions.NewStore(sessions.Config{
+	r.store = store.New(store.Config{
 		Conn: conn, Key: key, Now: r.clock.Now,
-		Pending:     natstest.Writer(tb, conn, natsconf.BucketStream(natsconf.BucketSessions)),
-		Completions: natstest.Writer(tb, conn, natsconf.StreamCompletions),
-		Idempotency: natstest.Writer(tb, conn, natsconf.BucketStream(natsconf.BucketIdempotency)),
+		Pending:     natstest.Writer(tb, conn, topology.BucketStream(topology.BucketSessions)),
+		Completions: natstest.Writer(tb, conn, topology.StreamCompletions),
+		Idempotency: natstest.Writer(tb, conn, topology.BucketStream(topology.BucketIdempotency)),
 	})
 	var err error
-	if r.accounts, err = account.NewStore(tb.Context(), conn, key); err != nil {
+	if r.accounts, err = accountstore.New(tb.Context(), conn, key); err != nil {
 		tb.Fatal(err)
 	}
 	r.accounts.Now = r.clock.Now
-	r.mirror = account.NewMirror(conn, key, zerolog.Nop())
+	r.mirror = keymirror.New(conn, key, zerolog.Nop())
 	r.mirror.Now = r.clock.Now
 	stopMirror := natstest.Serve(tb, r.mirror)
-	stopStore := r.away
-	r.away = func() { stopMirror(); stopStore() }
 	<-r.mirror.Loaded()
 	if r.logins, err = logins.NewStore(tb.Context(), conn, key, r.clock.Now); err != nil {
 		tb.Fatal(err)
 	}
-	watch := sessions.NewWatch(conn)
-	stopWatch := natstest.Serve(tb, watch)
-	stopRest := r.away
-	r.away = func() { stopWatch(); stopRest() }
+	watch := store.NewWatch(conn)
+	stopWatch, stopStore := natstest.Serve(tb, watch), r.away
+	r.rest = func() { stopWatch(); stopMirror() }
+	r.away = func() { r.rest(); stopStore() }
 	var handler atomic.Pointer[http.Handler]
 	r.server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		(*handler.Load()).ServeHTTP(w, q)
@@ -231,10 +237,11 @@ func newRig(tb testing.TB, s setup) *rig {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	quota := limit.NewQuota(natstest.Writer(tb, conn, natsconf.StreamUsage), 5000)
+	quota := limit.NewQuota(natstest.Writer(tb, conn, topology.StreamUsage), 5000)
 	natstest.Serve(tb, quota)
-	mounted, err := edge.New(edge.Config{
-		BaseURL: r.base, Keys: r.mirror, Sessions: r.store, TestKeys: true, Turns: r.store, Lister: r.store,
+	mounted, err := api.New(api.Config{
+		BaseURL: r.base, Keys: r.mirror, Sessions: r.store, TestKeys: true, Reservations: r.store,
+		Lister: r.store,
 		Usages: r.store, Changes: watch, Rates: rates, Quota: quota, Callbacks: r.callbacks.policy,
 		Listeners: devtunnel.New(conn), Routes: h.Routes(), Log: zerolog.Nop(),
 	})
@@ -280,15 +287,15 @@ func (r *rig) networks() []*network.Network {
 // account makes an account with a member of each role: olga, dev and vera.
 func (r *rig) account(name string) account.Account {
 	r.t.Helper()
-	a, err := r.accounts.CreateAccount(r.t.Context(), account.Operator(""), name,
+	a, err := r.accounts.CreateAccount(r.t.Context(), access.Operator(""), name,
 		account.Member{Network: "example", Subject: "olga", Name: "Olga Owner"})
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	for subject, role := range map[string]account.Role{
-		"dev": account.RoleDeveloper, "vera": account.RoleViewer,
+	for subject, role := range map[string]access.Role{
+		"dev": access.RoleDeveloper, "vera": access.RoleViewer,
 	} {
-		if a, err = r.accounts.AddMember(r.t.Context(), account.Operator(""), a.ID, account.Member{
+		if a, err = r.accounts.AddMember(r.t.Context(), access.Operator(""), a.ID, account.Member{
 			Network: "example", Subject: subject, Name: subject, Role: role,
 		}); err != nil {
 			r.t.Fatal(err)
@@ -329,14 +336,14 @@ func (r *rig) session(a account.Account, change ...func(*sessions.Request)) sess
 }
 
 // delivered ends a session with an attempt that ended so.
-func (r *rig) ended(s sessions.Session, o sessions.Outcome, res ...sessions.Result) {
+func (r *rig) ended(s sessions.Session, o sessions.Outcome, res ...facts.Result) {
 	r.t.Helper()
 	if _, err := r.store.Complete(r.t.Context(), s.ID, o); err != nil {
 		r.t.Fatal(err)
 	}
 	for i, result := range res {
 		now := r.clock.Now()
-		claim := sessions.Claim{
+		claim := facts.Claim{
 			Session: s.ID, Number: i + 1, Worker: "worker-1", At: now, Deadline: now.Add(time.Second),
 			SettleAfter: now.Add(time.Minute),
 		}

@@ -16,33 +16,37 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"verifyd/edge/account"
+	"verifyd/edge/account/access"
+	"verifyd/edge/account/audit"
 	"verifyd/edge/chromiumtest"
 	"verifyd/edge/dashboard/integrator"
 	"verifyd/natsconf/fleet"
 	"verifyd/sessions"
+	"verifyd/sessions/facts"
+	"verifyd/sessions/failure"
+	"verifyd/sessions/timeline"
 )
 
 // Every page at every width and in both colours: nothing sticks out, no rule of axe is broken.
 // CONTRIBUTING.md says how the pictures in docs/screens are made.
 func TestScreenshots(t *testing.T) {
+	t.Parallel()
 	tab, axe := chromiumtest.Start(t), chromiumtest.Axe(t)
 	r := newRig(t, setup{})
 	f := furnish(t, r)
 	for _, name := range slices.Sorted(maps.Keys(f.pages)) {
 		at := f.pages[name]
 		setCookies(tab, t, r, at.cookies)
-		for _, width := range []int64{390, 1280} {
-			for _, scheme := range []string{"light", "dark"} {
-				chromiumtest.Look(tab, t,
-					chromiumtest.Screen{Name: name, Width: width, Scheme: scheme, Docs: scheme == "light"},
-					axe, chromedp.Navigate(at.address()))
-			}
-		}
+		chromiumtest.Look(tab, t, name, axe, chromedp.Navigate(at.address()),
+			chromiumtest.Screen{Width: 390, Scheme: "light", Axe: true, Docs: true},
+			chromiumtest.Screen{Width: 390, Scheme: "dark", Axe: true},
+			chromiumtest.Screen{Width: 1280, Scheme: "dark", Axe: true},
+			chromiumtest.Screen{Width: 1280, Scheme: "light", Axe: true, Docs: true})
 	}
 }
 
 type shownPage struct {
-	address func() string // anew for each picture, since some pages show something once
+	address func() string // anew each time, since some pages show something once
 	cookies []*http.Cookie
 }
 
@@ -67,35 +71,35 @@ func furnish(t *testing.T, r *rig) furnished {
 		{Name: "staging", Test: true}, {Name: "old bot"}, {Name: "production"},
 		{Name: "batch import", Policy: sessions.PolicyAtLeastOnce, ExpiresAt: r.clock.Now().AddDate(0, 3, 0)},
 	} {
-		if _, _, err := r.accounts.CreateKey(t.Context(), account.Operator(""), a.ID, k); err != nil {
+		if _, _, err := r.accounts.CreateKey(t.Context(), access.Operator(""), a.ID, k); err != nil {
 			t.Fatal(err)
 		}
 	}
 	r.until("all keys", func() bool { return len(r.mirror.Keys(a.ID)) == 4 })
 	key := r.mirror.Keys(a.ID)[2]
-	if _, err := r.accounts.RevokeKey(t.Context(), account.Operator(""), a.ID,
+	if _, err := r.accounts.RevokeKey(t.Context(), access.Operator(""), a.ID,
 		r.mirror.Keys(a.ID)[1].ID); err != nil {
 		t.Fatal(err)
 	}
 	rejected := furnishSessions(t, r, a, key.ID)
 	r.callbacks.answer = integrator.Exchange{
-		Verdict: sessions.VerdictRejected, Class: sessions.ClassStatus, Status: 401,
+		Verdict: facts.VerdictRejected, Class: failure.Status, Status: 401,
 		Detail: "the receiver answered 401 Unauthorized", Address: "203.0.113.7:443",
-		Answer: `{"error":"signature missing"}`, Timing: sessions.Timing{
+		Answer: `{"error":"signature missing"}`, Timing: facts.Timing{
 			DNS: 3 * time.Millisecond, Connect: 9 * time.Millisecond, TLS: 14 * time.Millisecond,
 			FirstByte: 38 * time.Millisecond, Total: 64 * time.Millisecond,
 		},
 	}
 	if err := errors.Join(
-		r.accounts.SetColour(t.Context(), account.Operator(""), a.ID, "#1f5fd0"),
-		r.accounts.SetReturnURL(t.Context(), account.Operator(""), a.ID, "https://harbor.example/verified"),
+		r.accounts.SetColour(t.Context(), access.Operator(""), a.ID, "#1f5fd0"),
+		r.accounts.SetReturnURL(t.Context(), access.Operator(""), a.ID, "https://harbor.example/verified"),
 	); err != nil {
 		t.Fatal(err)
 	}
 	b.post("/dashboard/members/invite", "account", a.ID, "for", "Nils from the harbour", "role", "viewer").
 		Want(t, http.StatusSeeOther)
-	token, _, err := r.accounts.CreateInvite(t.Context(), account.Operator(""), empty.ID,
-		account.RoleDeveloper, "")
+	token, _, err := r.accounts.CreateInvite(t.Context(), access.Operator(""), empty.ID,
+		access.RoleDeveloper, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,8 +162,8 @@ func furnishService(t *testing.T, r *rig) []*http.Cookie {
 			t.Fatal(err)
 		}
 	}
-	if err := r.accounts.Note(t.Context(), account.OperatorWith("example", "root", "root"),
-		account.ServiceLog, account.HostPaused, "hooks.example.com:443",
+	if err := r.accounts.Note(t.Context(), access.OperatorWith("example", "root", "root"),
+		audit.ServiceLog, audit.HostPaused, "hooks.example.com:443",
 		map[string]string{"reason": "Harbor Guild moves its bot"}); err != nil {
 		t.Fatal(err)
 	}
@@ -169,8 +173,8 @@ func furnishService(t *testing.T, r *rig) []*http.Cookie {
 	}
 	verified := sessions.Outcome{State: sessions.Verified, Network: "example"}
 	r.ended(to("hooks.example.com"), verified)
-	r.ended(to("bot.quay.example"), verified, sessions.Result{
-		Verdict: sessions.VerdictUndeliverable, Class: sessions.ClassConnect,
+	r.ended(to("bot.quay.example"), verified, facts.Result{
+		Verdict: facts.VerdictUndeliverable, Class: failure.Connect,
 		Detail: "bot.quay.example refused the connection: nothing listens on that port",
 	})
 	r.fleet = []fleet.Process{
@@ -197,7 +201,7 @@ func furnishService(t *testing.T, r *rig) []*http.Cookie {
 func furnishSessions(t *testing.T, r *rig, a account.Account, key string) sessions.Session {
 	t.Helper()
 	verified := sessions.Outcome{State: sessions.Verified, Network: "example"}
-	timing := sessions.Timing{
+	timing := facts.Timing{
 		DNS: 3 * time.Millisecond, Connect: 9 * time.Millisecond, TLS: 14 * time.Millisecond,
 		FirstByte: 38 * time.Millisecond, Total: 64 * time.Millisecond,
 	}
@@ -209,37 +213,37 @@ func furnishSessions(t *testing.T, r *rig, a account.Account, key string) sessio
 	r.clock.advance(11 * time.Minute)
 	hostile := func(q *sessions.Request) { q.Platform, q.GuildID, q.Test = "чат «море»", "שלום", true }
 	start("sailor\u202e24_\n"+strings.Repeat("long", 20), hostile)
-	r.ended(start("captain"), verified, sessions.Result{
-		Verdict: sessions.VerdictUnknown, Class: sessions.ClassTimeout,
+	r.ended(start("captain"), verified, facts.Result{
+		Verdict: facts.VerdictUnknown, Class: failure.Timeout,
 		Detail: "the receiver sent no status line within 10s", Timing: timing,
 	})
 	r.ended(start("bosun"), sessions.Outcome{State: sessions.Failed, Reason: sessions.Declined},
-		sessions.Result{Verdict: sessions.VerdictDelivered, Status: 204, Timing: timing})
+		facts.Result{Verdict: facts.VerdictDelivered, Status: 204, Timing: timing})
 	r.ended(start("cook"), sessions.Outcome{State: sessions.Canceled, Reason: sessions.CanceledReason})
 	for i := range 6 {
-		r.ended(start(fmt.Sprintf("mate_%d", i+1)), verified, sessions.Result{
-			Verdict: sessions.VerdictDelivered, Status: 200, Timing: timing,
+		r.ended(start(fmt.Sprintf("mate_%d", i+1)), verified, facts.Result{
+			Verdict: facts.VerdictDelivered, Status: 200, Timing: timing,
 		})
 	}
 	s := start("sailor_42")
-	r.store.Emit(sessions.Event{Name: sessions.EventSignIn, Session: s.ID, Network: "example"})
+	r.store.Emit(timeline.Event{Name: timeline.EventSignIn, Session: s.ID, Network: "example"})
 	if _, err := r.store.Complete(t.Context(), s.ID, verified); err != nil {
 		t.Fatal(err)
 	}
-	r.store.Emit(sessions.Event{
-		Name: sessions.EventNotSent, Session: s.ID, Attempt: 1, Class: sessions.ClassConnect,
+	r.store.Emit(timeline.Event{
+		Name: timeline.EventNotSent, Session: s.ID, Attempt: 1, Class: failure.Connect,
 		Detail: "hooks.example.com refused the connection: nothing listens on that port",
 		Next:   2 * time.Second,
 	})
 	now := r.clock.Now()
-	if err := r.store.Claim(t.Context(), sessions.Claim{
+	if err := r.store.Claim(t.Context(), facts.Claim{
 		Session: s.ID, Number: 1, Worker: "worker-1", At: now, Deadline: now.Add(time.Second),
 		SettleAfter: now.Add(time.Minute),
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.store.Settle(t.Context(), sessions.Result{
-		Session: s.ID, Number: 1, Verdict: sessions.VerdictRejected, Class: sessions.ClassStatus, Status: 500,
+	if _, err := r.store.Settle(t.Context(), facts.Result{
+		Session: s.ID, Number: 1, Verdict: facts.VerdictRejected, Class: failure.Status, Status: 500,
 		Detail:  "the receiver answered 500 Internal Server Error",
 		Address: "203.0.113.7:443", Answer: "<html><h1>Internal Server Error</h1></html>", Timing: timing,
 		By: "worker-1", At: r.clock.Now(),

@@ -10,16 +10,18 @@ import (
 	"time"
 
 	"verifyd/edge/account"
-	"verifyd/natsconf"
+	"verifyd/edge/account/access"
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/topology"
 )
 
 // Whom an operator let in by a link makes an invite for oneself, and opens it in the same browser: the login
 // by link is nobody in particular, so that a login by a network comes first.
 func TestInviteOpenedByWhoCameByALoginLink(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	a := r.account("Harbor Guild")
-	link, _, err := r.accounts.LoginLink(t.Context(), account.Operator(""), a.ID, account.RoleOwner)
+	link, _, err := r.accounts.LoginLink(t.Context(), access.Operator(""), a.ID, access.RoleOwner)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,9 +38,10 @@ func TestInviteOpenedByWhoCameByALoginLink(t *testing.T) {
 
 // That the store is away is no word about who somebody is.
 func TestInviteWhileTheStoreIsAway(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	a := r.account("Harbor Guild")
-	token, _, err := r.accounts.CreateInvite(t.Context(), account.Operator(""), a.ID, account.RoleViewer, "")
+	token, _, err := r.accounts.CreateInvite(t.Context(), access.Operator(""), a.ID, access.RoleViewer, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,22 +67,25 @@ func (r *rig) fill(stream string) {
 // A new key or link that cannot be handed on through the store is shown at once: it exists, and the key
 // before it may have ended.
 func TestSecretsAreShownThoughTheyCannotBeHandedOn(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	a := r.account("Harbor Guild")
-	_, k, err := r.accounts.CreateKey(t.Context(), account.Operator(""), a.ID, account.KeyOptions{
+	_, k, err := r.accounts.CreateKey(t.Context(), access.Operator(""), a.ID, account.KeyOptions{
 		Name: "production",
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.until("the key is known", func() bool { return len(r.mirror.Keys(a.ID)) == 1 })
+	r.until("the key is known", r.keys(a, 1))
 	b := r.as("olga")
-	r.fill(natsconf.BucketStream(natsconf.BucketLogins))
-	for _, post := range [][]string{
+	r.fill(topology.BucketStream(topology.BucketLogins))
+	for i, post := range [][]string{
 		{"/dashboard/new-key", "name", "second", "mode", "live"},
 		{"/dashboard/keys/" + k.ID + "/roll", "grace", "0"},
 	} {
-		page := b.post(post[0], append([]string{"account", a.ID}, post[1:]...)...)
+		page := r.told("the key", func() answer {
+			return b.post(post[0], append([]string{"account", a.ID}, post[1:]...)...)
+		}, r.keys(a, i+2))
 		page.Want(t, http.StatusOK, "It is shown only once")
 		if got := r.start(strings.Fields(between(t, page.Text(), "It is shown only once.",
 			"Whoever holds"))[0]); got != http.StatusOK {
@@ -93,14 +99,15 @@ func TestSecretsAreShownThoughTheyCannotBeHandedOn(t *testing.T) {
 // A change whose record could not be written stands: nobody is told that nothing happened, and a key is shown
 // that may be the only one.
 func TestChangeWithoutItsRecordIsUncertain(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	a := r.account("Harbor Guild")
 	b := r.as("olga")
-	r.fill(natsconf.StreamAudit)
+	r.fill(topology.StreamAudit)
 	made := b.post("/dashboard/new-key", "account", a.ID, "name", "x", "mode", "live")
 	made.Want(t, http.StatusServiceUnavailable, "so it may not work", "It is shown only once")
 	key := secretForm.FindString(made.Text())
-	r.until("the key is known", func() bool { return len(r.mirror.Keys(a.ID)) == 1 })
+	r.until("the key is known", r.keys(a, 1))
 	if status := r.start(key); status != http.StatusOK {
 		t.Errorf("the key that is shown starts no session: %d", status)
 	}
@@ -109,6 +116,7 @@ func TestChangeWithoutItsRecordIsUncertain(t *testing.T) {
 }
 
 func TestKeyThatIsToLastForEver(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	a := r.account("Harbor Guild")
 	r.as("olga").post("/dashboard/new-key", "account", a.ID, "name", "x", "mode", "live", "expires_at",
@@ -119,6 +127,7 @@ func TestKeyThatIsToLastForEver(t *testing.T) {
 // A browser has one login. Whoever brings many cookies of its name does not have the store look for all of
 // them.
 func TestManyCookiesCostLittle(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	b := r.browser()
 	req := b.Request(http.MethodGet, "/dashboard/keys", "")
@@ -127,6 +136,7 @@ func TestManyCookiesCostLittle(t *testing.T) {
 		cookies = append(cookies, fmt.Sprintf("verifyd_login=%043d", i))
 	}
 	req.Header.Set("Cookie", strings.Join(cookies, "; "))
+	r.rest() // its polls would be counted
 	before := r.conn.NC.Stats().OutMsgs
 	b.Do(req).Want(t, http.StatusSeeOther)
 	if asked := r.conn.NC.Stats().OutMsgs - before; asked > 20 {
@@ -136,11 +146,12 @@ func TestManyCookiesCostLittle(t *testing.T) {
 
 // Who is shown as having done something is told from who has the same name.
 func TestAuditTellsNamesakesApart(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	a := r.account("Harbor Guild")
-	if _, err := r.accounts.AddMember(t.Context(), account.Operator(""), a.ID,
+	if _, err := r.accounts.AddMember(t.Context(), access.Operator(""), a.ID,
 		account.Member{
-			Network: "example", Subject: "mallory", Name: "operator", Role: account.RoleDeveloper,
+			Network: "example", Subject: "mallory", Name: "operator", Role: access.RoleDeveloper,
 		}); err != nil {
 		t.Fatal(err)
 	}
@@ -158,6 +169,7 @@ func TestAuditTellsNamesakesApart(t *testing.T) {
 // What one person can make is bounded: every edge holds all accounts and keys in memory, and an account has a
 // quota of its own.
 func TestNobodyMakesAccountsAndKeysWithoutEnd(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	a := r.account("Harbor Guild")
 	nils := r.as("nils")
@@ -180,12 +192,12 @@ func TestNobodyMakesAccountsAndKeysWithoutEnd(t *testing.T) {
 	var k account.Key
 	for range 100 {
 		var err error
-		if _, k, err = r.accounts.CreateKey(t.Context(), account.Operator(""), a.ID,
+		if _, k, err = r.accounts.CreateKey(t.Context(), access.Operator(""), a.ID,
 			account.KeyOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	r.until("the keys are known", func() bool { return len(r.mirror.Keys(a.ID)) == 100 })
+	r.until("the keys are known", r.keys(a, 100))
 	b := r.as("olga")
 	b.post("/dashboard/new-key", "account", a.ID, "name", "x", "mode", "live").
 		Want(t, http.StatusUnprocessableEntity, "keys in 24 hours")
@@ -221,6 +233,7 @@ func (b *browser) open(path string) (status int, ended <-chan struct{}) {
 
 // An open page tells nothing more to a login that has ended, nor to who is no member any more.
 func TestOpenPageEndsWithTheLogin(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{poll: 5 * time.Millisecond})
 	a := r.account("Harbor Guild")
 	path := "/dashboard/sessions/" + string(r.session(a).ID) + "/live"
@@ -229,7 +242,7 @@ func TestOpenPageEndsWithTheLogin(t *testing.T) {
 			b.post("/dashboard/logout", "everywhere", "yes").Want(t, http.StatusSeeOther)
 		},
 		"removed": func(*browser) {
-			if _, err := r.accounts.RemoveMember(t.Context(), account.Operator(""), a.ID, "example",
+			if _, err := r.accounts.RemoveMember(t.Context(), access.Operator(""), a.ID, "example",
 				"dev"); err != nil {
 				t.Fatal(err)
 			}
@@ -251,6 +264,7 @@ func TestOpenPageEndsWithTheLogin(t *testing.T) {
 
 // One visitor does not take the places of all others.
 func TestOpenPagesOfOneVisitorAreBounded(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	a := r.account("Harbor Guild")
 	path := "/dashboard/sessions/" + string(r.session(a).ID) + "/live"

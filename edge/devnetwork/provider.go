@@ -21,7 +21,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/rs/zerolog"
 
-	"verifyd/edge/network"
+	"verifyd/edge/network/netsettings"
 )
 
 const (
@@ -208,11 +208,11 @@ func (p *Provider) Issuer() string {
 }
 
 // Settings are what network.New needs to use the dev network. Listen comes first.
-func (p *Provider) Settings() network.Settings {
-	return network.Settings{
+func (p *Provider) Settings() netsettings.Settings {
+	return netsettings.Settings{
 		ID:           "dev",
 		Name:         "Dev Network (not real)",
-		Kind:         network.KindOIDC,
+		Kind:         netsettings.KindOIDC,
 		Issuer:       p.Issuer(),
 		IdentitiesOf: identities,
 		ClientID:     p.cfg.ClientID,

@@ -8,6 +8,7 @@ import (
 
 	"verifyd/edge/devnetwork"
 	"verifyd/edge/network"
+	"verifyd/edge/network/netsettings"
 )
 
 func TestSignInRoundTrip(t *testing.T) {
@@ -31,7 +32,7 @@ func TestSignInRoundTrip(t *testing.T) {
 
 func TestSignInByBodyAndThroughUserInfo(t *testing.T) {
 	p := start(t, devnetwork.Config{ClientSecret: "per%cent+plus:colon"})
-	for _, style := range []string{network.AuthHeader, network.AuthParams} {
+	for _, style := range []string{netsettings.AuthHeader, netsettings.AuthParams} {
 		s := p.Settings()
 		s.AuthStyle, s.UserInfoEndpoint = style, p.Issuer()+"/userinfo"
 		n, err := network.New(s, network.Options{BaseURL: "http://localhost:8080"})

@@ -14,6 +14,7 @@ import (
 
 	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/topology"
 )
 
 // booked keeps what became of the increments that were sent.
@@ -59,7 +60,7 @@ func TestQuotaAcrossLeaderChanges(t *testing.T) {
 	edges := make([]*Quota, 2)
 	stops := make([]func(), 2)
 	for i := range edges {
-		edges[i] = NewQuota(natstest.Writer(t, trio.Connect(t), natsconf.StreamUsage), quota)
+		edges[i] = NewQuota(natstest.Writer(t, trio.Connect(t), topology.StreamUsage), quota)
 		books[i] = &booked{publisher: edges[i].counter}
 		edges[i].counter = books[i]
 		stops[i] = natstest.Serve(t, edges[i])
@@ -85,11 +86,11 @@ func TestQuotaAcrossLeaderChanges(t *testing.T) {
 		})
 	}
 	for range leaderChanges {
-		natstest.StepDown(t, conn, natsconf.StreamUsage)
+		natstest.StepDown(t, conn, topology.StreamUsage)
 	}
-	leader := natstest.Leader(t, conn, natsconf.StreamUsage)
+	leader := natstest.Leader(t, conn, topology.StreamUsage)
 	trio.Kill(leader)
-	natstest.Leader(t, conn, natsconf.StreamUsage)
+	natstest.Leader(t, conn, topology.StreamUsage)
 	trio.Start(t, leader)
 	select {
 	case <-taking.Done():

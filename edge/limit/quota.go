@@ -12,7 +12,7 @@ import (
 
 	"verifyd/natsconf"
 	"verifyd/natsconf/crashpoint"
-	"verifyd/sessions"
+	"verifyd/sessions/stats"
 )
 
 const (
@@ -190,7 +190,7 @@ func (q *Quota) remember(account string, u Usage, now time.Time) {
 }
 
 func message(account string, now time.Time, incr string) *nats.Msg {
-	return &nats.Msg{Subject: sessions.QuotaSubject(account, now), Header: nats.Header{incrHeader: {incr}}}
+	return &nats.Msg{Subject: stats.QuotaSubject(account, now), Header: nats.Header{incrHeader: {incr}}}
 }
 
 func nextMonth(now time.Time) time.Time {

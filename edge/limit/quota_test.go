@@ -13,7 +13,8 @@ import (
 
 	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
-	"verifyd/sessions"
+	"verifyd/natsconf/topology"
+	"verifyd/sessions/stats"
 )
 
 var june = time.Date(2030, time.June, 15, 12, 0, 0, 0, time.UTC)
@@ -23,7 +24,7 @@ const acme = "acc_acme"
 func newQuota(t *testing.T, standard int64) (*Quota, *natsconf.Conn) {
 	t.Helper()
 	conn := natstest.Start(t)
-	return NewQuota(natstest.Writer(t, conn, natsconf.StreamUsage), standard), conn
+	return NewQuota(natstest.Writer(t, conn, topology.StreamUsage), standard), conn
 }
 
 // fill uses n units at once, by a counter message of that size.
@@ -37,7 +38,7 @@ func fill(t *testing.T, q *Quota, account string, now time.Time, n int) {
 // used reads the total from the stream: one more increment of nothing would be a way of its own to be wrong.
 func used(t *testing.T, conn *natsconf.Conn, account string, now time.Time) string {
 	t.Helper()
-	m, err := conn.Last(t.Context(), natsconf.StreamUsage, sessions.QuotaSubject(account, now))
+	m, err := conn.Last(t.Context(), topology.StreamUsage, stats.QuotaSubject(account, now))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +73,7 @@ func TestTheLastUnitIsGivenOnce(t *testing.T) {
 	t.Parallel()
 	const quota = 1000
 	one, conn := newQuota(t, quota)
-	other := NewQuota(natstest.Writer(t, conn, natsconf.StreamUsage), quota)
+	other := NewQuota(natstest.Writer(t, conn, topology.StreamUsage), quota)
 	fill(t, one, acme, june, quota-1)
 	var wg sync.WaitGroup
 	fates := make(chan error, 100)
@@ -130,7 +131,7 @@ func TestBlocksAreExactOverTwoEdges(t *testing.T) {
 	one, conn := newQuota(t, quota)
 	wire := &counting{publisher: one.counter}
 	one.counter = wire
-	two := NewQuota(natstest.Writer(t, conn, natsconf.StreamUsage), quota)
+	two := NewQuota(natstest.Writer(t, conn, topology.StreamUsage), quota)
 	stopOne := natstest.Serve(t, one)
 	natstest.Serve(t, two)
 	edges := []*Quota{one, two}
@@ -140,7 +141,10 @@ func TestBlocksAreExactOverTwoEdges(t *testing.T) {
 			june.Add(time.Duration(clock.Add(1))*time.Millisecond))
 		return err
 	}
-	granted := crowd(t, 32, 4000, take)
+	var granted int64
+	for range 4000 / 32 { // so that nobody comes far behind the others, however busy the machine is
+		granted += crowd(t, 32, 32, take)
+	}
 	if n := wire.count(); granted != 4000 || n > 1000 {
 		t.Errorf("%d of 4000 sessions, %d counter messages at one edge, for 2000", granted, n)
 	}
@@ -295,7 +299,7 @@ func TestRefusalsAreCheapForOneSecond(t *testing.T) {
 		t.Errorf("%d messages for one unit and 50 refusals, want 3", wire.count())
 	}
 	// Another edge gives a unit back: it is seen a second later.
-	if err := NewQuota(natstest.Writer(t, conn, natsconf.StreamUsage), 1).
+	if err := NewQuota(natstest.Writer(t, conn, topology.StreamUsage), 1).
 		GiveBack(t.Context(), acme, june); err != nil {
 		t.Fatal(err)
 	}
@@ -323,13 +327,13 @@ func TestNothingIsGrantedWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	conn, stop := natstest.StartIn(t, dir)
-	q := NewQuota(natstest.Writer(t, conn, natsconf.StreamUsage), 10)
+	q := NewQuota(natstest.Writer(t, conn, topology.StreamUsage), 10)
 	if _, err := q.Take(t.Context(), acme, 0, june); err != nil {
 		t.Fatal(err)
 	}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	idle := NewQuota(natsconf.NewSingleWriter(conn, natsconf.StreamUsage), 10) // a writer that nobody serves
+	idle := NewQuota(natsconf.NewSingleWriter(conn, topology.StreamUsage), 10) // a writer that nobody serves
 	if u, err := idle.Take(gone, acme, 0, june); !errors.Is(err, natsconf.ErrUncertain) || u != (Usage{}) {
 		t.Errorf("without an answer: %+v, %v", u, err)
 	}
@@ -343,7 +347,7 @@ func TestNothingIsGrantedWithoutAnAnswer(t *testing.T) {
 // A stream that does not count acknowledges without a total. That must not read as "nothing used yet".
 func TestAnAcknowledgementWithoutTotalGrantsNothing(t *testing.T) {
 	t.Parallel()
-	q := NewQuota(natstest.Writer(t, natstest.Start(t), natsconf.StreamEvents), 10)
+	q := NewQuota(natstest.Writer(t, natstest.Start(t), topology.StreamEvents), 10)
 	q.counter = elsewhere{q.counter}
 	if _, err := q.Take(t.Context(), acme, 0, june); !errors.Is(err, natsconf.ErrUncertain) {
 		t.Errorf("err = %v, want ErrUncertain", err)

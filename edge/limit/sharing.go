@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"verifyd/natsconf"
+	"verifyd/natsconf/topology"
 )
 
 const (
@@ -55,7 +56,7 @@ type spentMsg struct {
 // Serve shares until ctx ends.
 func (s *Sharing) Serve(ctx context.Context) error {
 	heard := make(chan *nats.Msg, sharingRoom)
-	sub, err := s.conn.NC.ChanSubscribe(natsconf.SubjectSpent, heard)
+	sub, err := s.conn.NC.ChanSubscribe(topology.SubjectSpent, heard)
 	if err != nil {
 		return fmt.Errorf("share rate limits: %w: %w", natsconf.ErrUnavailable, err)
 	}
@@ -86,7 +87,7 @@ func (s *Sharing) tell() {
 	m := spentMsg{From: s.self, Spent: map[string]Spending{}}
 	send := func() {
 		if data, err := json.Marshal(m); err == nil && len(m.Spent) > 0 {
-			s.conn.Emit(natsconf.SubjectSpent, data)
+			s.conn.Emit(topology.SubjectSpent, data)
 		}
 		clear(m.Spent)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"verifyd/edge/network"
+	"verifyd/edge/network/netsettings"
 )
 
 func TestAttemptsAreThreeSecretsOfTheirOwn(t *testing.T) {
@@ -45,7 +46,7 @@ func TestAttemptTravelsInACookieAndNotInALog(t *testing.T) {
 		t.Fatalf("the attempt did not survive JSON: %v", err)
 	}
 	r := network.Return{Code: plantedCode, State: a.State}
-	set := network.Settings{ID: "x", ClientSecret: plantedSecret}
+	set := netsettings.Settings{ID: "x", ClientSecret: plantedSecret}
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s"} {
 		text := fmt.Sprintf(verb+verb+verb, a, r, set)
 		for _, secret := range []string{a.State, a.Nonce, a.Verifier, plantedCode, plantedSecret} {

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"verifyd/edge/network/netsettings"
 )
 
 // failureLife is how long a failure in reaching the provider is reported without news. A Keeper brings news
@@ -21,27 +23,27 @@ type lastFailure struct {
 
 // Available reports by a *Error that the provider could not be reached lately. It asks nobody, and a
 // network of which nothing is known yet counts as available.
-func (n *Network) Available() error {
-	s := n.lastFailure.Load()
-	if s == nil || n.known.Load() != nil && n.now().Sub(s.at) > failureLife {
+func (d *discovery) Available() error {
+	s := d.lastFailure.Load()
+	if s == nil || d.known.Load() != nil && d.now().Sub(s.at) > failureLife {
 		return nil
 	}
 	return s.failure
 }
 
-func (n *Network) reached() { n.lastFailure.Store(nil) }
+func (d *discovery) reached() { d.lastFailure.Store(nil) }
 
-func (n *Network) unreached(t *Error) { n.lastFailure.Store(&lastFailure{t, n.now()}) }
+func (d *discovery) unreached(t *Error) { d.lastFailure.Store(&lastFailure{t, d.now()}) }
 
 // note takes from the end of a sign-in whether the provider can be reached. What the browser brought says
 // nothing about that.
-func (n *Network) note(err error) {
+func (d *discovery) note(err error) {
 	var t *Error
 	switch {
 	case err == nil:
-		n.reached()
+		d.reached()
 	case errors.As(err, &t) && t.Stage != StageAuthorization && t.Stage != StageDiscovery && t.unreachable():
-		n.unreached(t)
+		d.unreached(t)
 	}
 }
 
@@ -70,7 +72,7 @@ func NewKeeper(networks []*Network) *Keeper { return &Keeper{networks} }
 func (k *Keeper) Serve(ctx context.Context) error {
 	var all sync.WaitGroup
 	for _, n := range k.networks {
-		if n.protocol == KindOIDC {
+		if n.protocol == netsettings.KindOIDC {
 			all.Go(func() { n.keepLoop(ctx) })
 		}
 	}
@@ -80,11 +82,11 @@ func (k *Keeper) Serve(ctx context.Context) error {
 }
 
 // keepLoop asks for the metadata until ctx ends.
-func (n *Network) keepLoop(ctx context.Context) {
+func (d *discovery) keepLoop(ctx context.Context) {
 	failures := 0
 	for {
 		pause := metadataLife * 3 / 4
-		if err := n.refresh(ctx); err != nil {
+		if err := d.refresh(ctx); err != nil {
 			pause = backoff(failures)
 			failures++
 		} else {

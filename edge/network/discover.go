@@ -3,32 +3,45 @@ package network
 import (
 	"context"
 	"errors"
+	"net/http"
 	"net/http/httptrace"
 	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/oauth2"
+
+	"verifyd/edge/network/netsettings"
 )
 
 // discoveryPause is how long a failure is answered from memory: long enough that a crowd at the page does not
 // hammer a provider that is down, short enough that the next try of a person finds it up again.
 const discoveryPause = 2 * time.Second
 
-// discovery lets one caller at a time ask for the metadata; the others wait for its answer. The one who asks
-// does so in its own goroutine and under its own context; when it gives up, the next in turn asks.
+// discovery asks for a provider's metadata and keeps what is known of it, and whether it can be reached. It
+// lets one caller at a time ask for the metadata; the others wait for its answer. The one who asks does so in
+// its own goroutine and under its own context; when it gives up, the next in turn asks.
 type discovery struct {
+	reporter
+
+	settings netsettings.Settings // with defaults
+	now      func() time.Time
+	oauth    func(authorization, token string) oauth2.Config
+
+	metadata     *http.Client      // to the metadata
+	keyTransport *boundedTransport // to the key set
+	publicKeys   *boundedTransport // the same, where the metadata of a public issuer names its address
+
+	known       atomic.Pointer[provider]    // nil until discovered
+	lastFailure atomic.Pointer[lastFailure] // nil while all is well
+
 	turn    chan struct{} // holds one token; whoever took it owns the fields below
 	failure *Error
 	again   time.Time // from when the provider may be asked anew
-}
-
-func newDiscovery() discovery {
-	d := discovery{turn: make(chan struct{}, 1)}
-	d.turn <- struct{}{}
-	return d
 }
 
 // metadataLife is for how long metadata is used before it is asked for anew, so that a provider's changes are
@@ -40,12 +53,11 @@ func (p *provider) fresh(now time.Time) bool { return p.until.IsZero() || now.Be
 
 // provider returns what is known about the other side, asking for it on first use and from time to time. The
 // error is a *Error.
-func (n *Network) provider(ctx context.Context) (*provider, error) {
-	p := n.known.Load()
-	if p != nil && p.fresh(n.now()) {
+func (d *discovery) provider(ctx context.Context) (*provider, error) {
+	p := d.known.Load()
+	if p != nil && p.fresh(d.now()) {
 		return p, nil
 	}
-	d := &n.discover
 	if p != nil {
 		select {
 		case <-d.turn:
@@ -56,32 +68,32 @@ func (n *Network) provider(ctx context.Context) (*provider, error) {
 		select {
 		case <-d.turn:
 		case <-ctx.Done():
-			return nil, n.fetchError(StageDiscovery, ctx.Err(), ClassCanceled, "the caller gave up")
+			return nil, d.fetchError(StageDiscovery, ctx.Err(), ClassCanceled, "the caller gave up")
 		}
 	}
 	defer func() { d.turn <- struct{}{} }()
-	if q := n.known.Load(); q != nil && q.fresh(n.now()) {
+	if q := d.known.Load(); q != nil && q.fresh(d.now()) {
 		return q, nil
 	}
 	failure := d.failure
-	if failure == nil || !n.now().Before(d.again) {
-		failure = n.discoverNow(ctx)
+	if failure == nil || !d.now().Before(d.again) {
+		failure = d.discoverNow(ctx)
 	}
-	if q := n.known.Load(); q != nil {
+	if q := d.known.Load(); q != nil {
 		return q, nil
 	}
 	return nil, failure
 }
 
 // refresh asks for the metadata whatever is known. The error is a *Error.
-func (n *Network) refresh(ctx context.Context) error {
+func (d *discovery) refresh(ctx context.Context) error {
 	select {
-	case <-n.discover.turn:
+	case <-d.turn:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	defer func() { n.discover.turn <- struct{}{} }()
-	if failure := n.discoverNow(ctx); failure != nil {
+	defer func() { d.turn <- struct{}{} }()
+	if failure := d.discoverNow(ctx); failure != nil {
 		return failure
 	}
 	return nil
@@ -89,18 +101,17 @@ func (n *Network) refresh(ctx context.Context) error {
 
 // discoverNow asks for the metadata and keeps them, or the failure that came instead. The caller has the
 // turn.
-func (n *Network) discoverNow(ctx context.Context) *Error {
-	d := &n.discover
-	p, failure := n.fetchMetadata(ctx)
+func (d *discovery) discoverNow(ctx context.Context) *Error {
+	p, failure := d.fetchMetadata(ctx)
 	switch {
 	case failure == nil:
 		d.failure = nil
-		p.until = n.now().Add(metadataLife)
-		n.known.Store(p)
-		n.reached()
+		p.until = d.now().Add(metadataLife)
+		d.known.Store(p)
+		d.reached()
 	case ctx.Err() == nil: // a caller that gave up says nothing about the provider
-		d.failure, d.again = failure, n.now().Add(discoveryPause)
-		n.unreached(failure)
+		d.failure, d.again = failure, d.now().Add(discoveryPause)
+		d.unreached(failure)
 	}
 	return failure
 }
@@ -123,12 +134,12 @@ type metadata struct {
 	IssuerRequired bool     `json:"authorization_response_iss_parameter_supported"`
 }
 
-func (n *Network) fetchMetadata(ctx context.Context) (*provider, *Error) {
-	ctx = oidc.ClientContext(ctx, n.metadata)
-	tenants, many := n.tenants()
+func (d *discovery) fetchMetadata(ctx context.Context) (*provider, *Error) {
+	ctx = oidc.ClientContext(ctx, d.metadata)
+	tenants, many := d.settings.Tenants()
 	if many {
 		// the issuer that the metadata names is judged below
-		ctx = oidc.InsecureIssuerURLContext(ctx, n.settings.Issuer)
+		ctx = oidc.InsecureIssuerURLContext(ctx, d.settings.Issuer)
 	}
 	// Where the issuer itself was reached says what the addresses in its metadata are held to: it was named
 	// by the operator.
@@ -136,27 +147,27 @@ func (n *Network) fetchMetadata(ctx context.Context) (*provider, *Error) {
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(c httptrace.GotConnInfo) { issuerIsPublic = isPublic(c.Conn.RemoteAddr()) },
 	})
-	found, err := oidc.NewProvider(ctx, n.settings.Issuer)
+	found, err := oidc.NewProvider(ctx, d.settings.Issuer)
 	if mismatch, ok := errors.AsType[*oidc.IssuerMismatchError](err); ok {
-		return nil, n.newError(StageDiscovery, ClassIssuer,
-			"the metadata names the issuer "+plain(mismatch.Discovered)+
+		return nil, d.newError(StageDiscovery, ClassIssuer,
+			"the metadata names the issuer "+netsettings.Plain(mismatch.Discovered)+
 				"; the setting issuer must be spelled exactly so")
 	}
 	if err != nil {
-		return nil, n.fetchError(StageDiscovery, err, ClassMalformed,
+		return nil, d.fetchError(StageDiscovery, err, ClassMalformed,
 			"the metadata is not the JSON object expected")
 	}
 	var m metadata
 	if err := found.Claims(&m); err != nil {
-		return nil, n.newError(StageDiscovery, ClassMalformed, "the metadata is not the JSON object expected")
+		return nil, d.newError(StageDiscovery, ClassMalformed, "the metadata is not the JSON object expected")
 	}
-	if many && m.Issuer != tenants.named {
-		return nil, n.newError(StageDiscovery, ClassIssuer, "the metadata does not name Microsoft's issuer")
+	if many && m.Issuer != tenants.Named {
+		return nil, d.newError(StageDiscovery, ClassIssuer, "the metadata does not name Microsoft's issuer")
 	}
-	return n.checkMetadata(found, m, issuerIsPublic)
+	return d.checkMetadata(found, m, issuerIsPublic)
 }
 
-func (n *Network) checkMetadata(found *oidc.Provider, m metadata, publicOnly bool) (*provider, *Error) {
+func (d *discovery) checkMetadata(found *oidc.Provider, m metadata, publicOnly bool) (*provider, *Error) {
 	e := found.Endpoint()
 	for _, endpoint := range []struct {
 		name, value string
@@ -170,8 +181,8 @@ func (n *Network) checkMetadata(found *oidc.Provider, m metadata, publicOnly boo
 		if endpoint.value == "" && !endpoint.required {
 			continue
 		}
-		if err := n.checkDiscovered(endpoint.value, publicOnly); err != nil {
-			return nil, n.newError(StageDiscovery, ClassMalformed, endpoint.name+" "+err.Error())
+		if err := d.checkDiscovered(endpoint.value, publicOnly); err != nil {
+			return nil, d.newError(StageDiscovery, ClassMalformed, endpoint.name+" "+err.Error())
 		}
 	}
 	algorithms := asymmetric
@@ -181,12 +192,12 @@ func (n *Network) checkMetadata(found *oidc.Provider, m metadata, publicOnly boo
 		})
 	}
 	if len(algorithms) == 0 {
-		return nil, n.newError(StageDiscovery, ClassSignature,
+		return nil, d.newError(StageDiscovery, ClassSignature,
 			"the provider signs ID tokens with no asymmetric algorithm; choose one there, for instance RS256 or ES256")
 	}
-	keys, cache := n.keysAt(m.Keys, publicOnly)
+	keys, cache := d.keysAt(m.Keys, publicOnly)
 	p := &provider{
-		oauth:          n.oauthConfig(e.AuthURL, e.TokenURL),
+		oauth:          d.oauth(e.AuthURL, e.TokenURL),
 		userInfo:       m.UserInfo,
 		issuerRequired: m.IssuerRequired,
 		keysAt:         m.Keys,
@@ -195,8 +206,8 @@ func (n *Network) checkMetadata(found *oidc.Provider, m metadata, publicOnly boo
 		cache:          cache,
 		algorithms:     algorithms,
 	}
-	if n.settings.UserInfoEndpoint != "" {
-		p.userInfo = n.settings.UserInfoEndpoint
+	if d.settings.UserInfoEndpoint != "" {
+		p.userInfo = d.settings.UserInfoEndpoint
 	}
 	return p, nil
 }
@@ -205,11 +216,11 @@ func (n *Network) checkMetadata(found *oidc.Provider, m metadata, publicOnly boo
 // address that is not public named by one that itself is at a public one: its metadata must not lead the
 // code, or this process, to services on this machine or beside it. Where a name leads is judged when it is
 // dialled; see guard.
-func (n *Network) checkDiscovered(raw string, publicOnly bool) error {
-	if err := checkURL(raw); err != nil {
+func (d *discovery) checkDiscovered(raw string, publicOnly bool) error {
+	if err := netsettings.CheckURL(raw); err != nil {
 		return err
 	}
-	if strings.HasPrefix(n.settings.Issuer, "https:") && !strings.HasPrefix(raw, "https:") {
+	if strings.HasPrefix(d.settings.Issuer, "https:") && !strings.HasPrefix(raw, "https:") {
 		return errors.New("must be https")
 	}
 	if u, err := url.Parse(raw); publicOnly && (err != nil || isHere(u.Hostname())) {

@@ -13,11 +13,12 @@ import (
 	"time"
 
 	"verifyd/edge/network"
+	"verifyd/edge/network/netsettings"
 )
 
 func TestAuthURLAsksForTheCode(t *testing.T) {
 	s := newStandIn(t)
-	n := s.network(t, func(set *network.Settings, _ *network.Options) { set.Prompt = "select_account" })
+	n := s.network(t, func(set *netsettings.Settings, _ *network.Options) { set.Prompt = "select_account" })
 	raw, err := n.AuthURL(t.Context(), s.attempt)
 	if err != nil {
 		t.Fatal(err)
@@ -76,8 +77,8 @@ type clock struct{ ahead atomic.Int64 }
 func (c *clock) now() time.Time {
 	return time.Now().Add(time.Duration(c.ahead.Load()))
 }
-func (c *clock) advance(d time.Duration)                     { c.ahead.Add(int64(d)) }
-func (c *clock) set(_ *network.Settings, o *network.Options) { o.Now = c.now }
+func (c *clock) advance(d time.Duration)                         { c.ahead.Add(int64(d)) }
+func (c *clock) set(_ *netsettings.Settings, o *network.Options) { o.Now = c.now }
 
 func TestDiscoveryFailsBrieflyAndComesBack(t *testing.T) {
 	s := newStandIn(t)

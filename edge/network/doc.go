@@ -1,8 +1,8 @@
 // Package network lets a user prove control of an identity at an identity network: OpenID Connect by
 // discovery (OpenID Connect Core 1.0, Discovery 1.0), plain OAuth 2 (RFC 6749) with a user-info endpoint, and
-// Steam by OpenID 2.0. Common networks are known by name (presets.go). It speaks to the provider and
-// judges what the provider says; it draws no page, sets no cookie, completes no session and accepts nobody:
-// package rules does that.
+// Steam by OpenID 2.0. How a network is set, and those that are known by name, are package netsettings. It
+// speaks to the provider and judges what the provider says; it draws no page, sets no cookie, completes no
+// session and accepts nobody: package rules does that.
 //
 // An attempt is one try of one browser:
 //

@@ -8,10 +8,10 @@ import (
 	"net"
 	"net/http"
 	"strconv"
-	"strings"
 
 	"golang.org/x/oauth2"
 
+	"verifyd/edge/network/netsettings"
 	"verifyd/sessions/urlpolicy"
 )
 
@@ -80,21 +80,24 @@ func (t *Error) Error() string {
 	return fmt.Sprintf("identity network %s: %s: %s: %s", t.Network, t.Stage, t.Class, t.detail)
 }
 
-func (n *Network) newError(stage, class, detail string) *Error {
-	return &Error{Network: n.settings.ID, Stage: stage, Class: class, detail: detail}
+// reporter makes the errors of one network.
+type reporter struct{ network string } // its id
+
+func (r reporter) newError(stage, class, detail string) *Error {
+	return &Error{Network: r.network, Stage: stage, Class: class, detail: detail}
 }
 
 // fetchError reports why a request to the provider brought no answer. fallback is the class of errors that
 // are not about the transport, so of answers that did not decode.
-func (n *Network) fetchError(stage string, err error, fallback, detail string) *Error {
+func (r reporter) fetchError(stage string, err error, fallback, detail string) *Error {
 	if class, why := classify(err); class != "" {
-		t := n.newError(stage, class, why)
+		t := r.newError(stage, class, why)
 		if status, ok := errors.AsType[statusError](err); ok {
 			t.status = int(status)
 		}
 		return t
 	}
-	return n.newError(stage, fallback, detail)
+	return r.newError(stage, fallback, detail)
 }
 
 // statusError is an answer to a GET with another status than 200.
@@ -132,13 +135,14 @@ func classify(err error) (class, detail string) {
 	case isTimeout(err):
 		return ClassTimeout, "no whole answer in time"
 	case errors.As(err, &cert):
-		return ClassTLS, plain(cert.Err.Error())
+		return ClassTLS, netsettings.Plain(cert.Err.Error())
 	case errors.As(err, &record), errors.As(err, &alert):
 		return ClassTLS, "no TLS session"
 	case errors.As(err, &dns):
 		return ClassDNS, "the name does not resolve"
 	case errors.Is(err, urlpolicy.ErrRefusedAddress):
-		return ClassAddress, "the provider's metadata lead to an address that is not public, and the issuer's is"
+		return ClassAddress,
+			"the provider's metadata lead to an address that is not public, and the issuer's is"
 	case errors.As(err, &op) && op.Op == "dial":
 		return ClassConnect, "no connection"
 	case errors.As(err, &broken):
@@ -150,20 +154,6 @@ func classify(err error) (class, detail string) {
 func isTimeout(err error) bool {
 	var n net.Error
 	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &n) && n.Timeout()
-}
-
-// maxDetailBytes bounds what others' words add to a log line.
-const maxDetailBytes = 200
-
-// plain makes a text that others influenced fit for one log line: printable ASCII, bounded.
-func plain(s string) string {
-	s = strings.Map(func(r rune) rune {
-		if r < ' ' || r > '~' {
-			return '?'
-		}
-		return r
-	}, s)
-	return s[:min(len(s), maxDetailBytes)]
 }
 
 // oauthErrors are the error codes that are repeated in a log line, with a hint where the operator can do
@@ -189,32 +179,32 @@ var oauthErrors = map[string]string{
 }
 
 // refused is the failure of an OAuth error code.
-func (n *Network) refused(stage, code string) *Error {
+func (r reporter) refused(stage, code string) *Error {
 	hint, known := oauthErrors[code]
 	switch {
 	case !known:
-		return n.newError(stage, ClassRefused, "an error code that is not in RFC 6749")
+		return r.newError(stage, ClassRefused, "an error code that is not in RFC 6749")
 	case hint != "":
-		return n.newError(stage, ClassRefused, code+" ("+hint+")")
+		return r.newError(stage, ClassRefused, code+" ("+hint+")")
 	}
-	return n.newError(stage, ClassRefused, code)
+	return r.newError(stage, ClassRefused, code)
 }
 
 // tokenError reports why the token endpoint gave no token.
-func (n *Network) tokenError(err error) *Error {
+func (r reporter) tokenError(err error) *Error {
 	var answer *oauth2.RetrieveError
 	if !errors.As(err, &answer) {
-		return n.fetchError(StageToken, err, ClassMalformed, "no JSON object with an access_token")
+		return r.fetchError(StageToken, err, ClassMalformed, "no JSON object with an access_token")
 	}
 	// GitHub and others report errors with status 200.
 	if answer.ErrorCode != "" && answer.Response.StatusCode < http.StatusInternalServerError {
-		return n.refused(StageToken, answer.ErrorCode)
+		return r.refused(StageToken, answer.ErrorCode)
 	}
-	return n.badStatus(StageToken, answer.Response.StatusCode)
+	return r.badStatus(StageToken, answer.Response.StatusCode)
 }
 
-func (n *Network) badStatus(stage string, status int) *Error {
-	t := n.newError(stage, ClassStatus, statusError(status).Error())
+func (r reporter) badStatus(stage string, status int) *Error {
+	t := r.newError(stage, ClassStatus, statusError(status).Error())
 	t.status = status
 	return t
 }

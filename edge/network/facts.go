@@ -10,6 +10,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"golang.org/x/oauth2"
+
+	"verifyd/edge/network/netsettings"
 )
 
 // maxEmailBytes is the longest address that mail can be sent to (RFC 5321 §4.5.3.1.3).
@@ -17,9 +19,9 @@ const maxEmailBytes = 254
 
 // tellsWanted reports whether an ID token holds all claims that the rules judge by, so that user info need
 // not be asked.
-func (n *Network) tellsWanted(id claims) bool {
-	for _, f := range n.settings.wanted() {
-		if f.claim != "" && f.list == "" && !id.has(f.claim) {
+func (ic *infoClient) tellsWanted(id claims) bool {
+	for _, f := range ic.settings.Wanted() {
+		if f.Claim != "" && f.List == "" && !id.has(f.Claim) {
 			return false
 		}
 	}
@@ -29,41 +31,41 @@ func (n *Network) tellsWanted(id claims) bool {
 // addFacts adds what the provider reported about the identity beyond its subject. What a rule needs and the
 // provider should have reported is an error where it is missing, and not a refusal: the fault is not the
 // user's.
-func (n *Network) addFacts(ctx context.Context, id *Identity, token *oauth2.Token, docs []claims) error {
+func (ic *infoClient) addFacts(ctx context.Context, id *Identity, token *oauth2.Token, docs []claims) error {
 	var err error
-	if id.CreatedAt, err = n.createdAt(id.Subject, docs); err != nil && n.settings.MinAccountAge > 0 {
-		return n.newError(StageUserInfo, ClassMalformed,
+	if id.CreatedAt, err = ic.createdAt(id.Subject, docs); err != nil && ic.settings.MinAccountAge > 0 {
+		return ic.newError(StageUserInfo, ClassMalformed,
 			"it does not tell when the account was made, which min_account_age needs")
 	}
-	if id.Email, err = n.email(ctx, token, docs); err != nil {
+	if id.Email, err = ic.email(ctx, token, docs); err != nil {
 		return err
 	}
-	if len(n.settings.RequireGroups) == 0 {
+	if len(ic.settings.RequireGroups) == 0 {
 		return nil
 	}
-	id.Groups, err = n.groups(ctx, token, docs)
+	id.Groups, err = ic.groups(ctx, token, docs)
 	return err
 }
 
 // createdAt is when the account was made: zero where the network does not report it. The error says that it
 // reported something else.
-func (n *Network) createdAt(subject string, docs []claims) (time.Time, error) {
-	f := n.plan.created
-	if f.of != nil {
-		return f.of(subject)
+func (ic *infoClient) createdAt(subject string, docs []claims) (time.Time, error) {
+	f := ic.plan.Created
+	if f.Of != nil {
+		return f.Of(subject)
 	}
 	for _, doc := range docs {
-		if f.claim != "" && doc.has(f.claim) {
-			return doc.instant(f.claim)
+		if f.Claim != "" && doc.has(f.Claim) {
+			return doc.instant(f.Claim)
 		}
 	}
 	return time.Time{}, errNotTold
 }
 
 // email is the address that the provider says it has verified; empty where there is none.
-func (n *Network) email(ctx context.Context, token *oauth2.Token, docs []claims) (string, error) {
-	f := n.plan.email
-	if f.list == "" {
+func (ic *infoClient) email(ctx context.Context, token *oauth2.Token, docs []claims) (string, error) {
+	f := ic.plan.Email
+	if f.List == "" {
 		for _, doc := range docs {
 			if address := doc.verifiedEmail(f); address != "" {
 				return address, nil
@@ -71,23 +73,23 @@ func (n *Network) email(ctx context.Context, token *oauth2.Token, docs []claims)
 		}
 		return "", nil
 	}
-	if !n.asked(f) {
+	if !ic.asked(f) {
 		return "", nil
 	}
-	entries, err := n.askList(ctx, f.list, token)
+	entries, err := ic.askList(ctx, f.List, token)
 	if err != nil {
 		return "", err
 	}
-	return pickEmail(entries, f, n.settings.Rules), nil
+	return pickEmail(entries, f, ic.settings.Rules), nil
 }
 
 // asked reports whether the fact's scope is asked for, for a rule or because the operator's scopes have it.
-func (n *Network) asked(f fact) bool {
-	return slices.Contains(n.settings.scopes(), f.scope)
+func (ic *infoClient) asked(f netsettings.Fact) bool {
+	return slices.Contains(ic.settings.AskedScopes(), f.Scope)
 }
 
 // pickEmail returns the verified address of a list that the rules accept, otherwise the primary one.
-func pickEmail(entries []claims, f fact, r Rules) string {
+func pickEmail(entries []claims, f netsettings.Fact, r netsettings.Rules) string {
 	best := ""
 	for _, e := range entries {
 		address := e.verifiedEmail(f)
@@ -102,35 +104,24 @@ func pickEmail(entries []claims, f fact, r Rules) string {
 	return best
 }
 
-// AcceptsDomain reports whether an address is of one of EmailDomains.
-func (r Rules) AcceptsDomain(address string) bool {
-	_, domain, _ := strings.Cut(address, "@")
-	for _, d := range r.EmailDomains {
-		if strings.EqualFold(d, domain) {
-			return true
-		}
-	}
-	return false
-}
-
 // groups are what the identity belongs to: none where the provider reports none.
-func (n *Network) groups(ctx context.Context, token *oauth2.Token, docs []claims) ([]string, error) {
-	f := n.plan.groups
-	if f.list == "" {
+func (ic *infoClient) groups(ctx context.Context, token *oauth2.Token, docs []claims) ([]string, error) {
+	f := ic.plan.Groups
+	if f.List == "" {
 		for _, doc := range docs {
-			if doc.has(f.claim) {
-				return doc.texts(f.claim), nil
+			if doc.has(f.Claim) {
+				return doc.texts(f.Claim), nil
 			}
 		}
 		return nil, nil
 	}
-	entries, err := n.askList(ctx, f.list, token)
+	entries, err := ic.askList(ctx, f.List, token)
 	if err != nil {
 		return nil, err
 	}
 	var all []string
 	for _, e := range entries {
-		if group, err := e.text(f.claim); err == nil {
+		if group, err := e.text(f.Claim); err == nil {
 			all = append(all, group)
 		}
 	}
@@ -138,14 +129,14 @@ func (n *Network) groups(ctx context.Context, token *oauth2.Token, docs []claims
 }
 
 // askList gets a list that the provider keeps at an address of its own. The error is a *Error.
-func (n *Network) askList(ctx context.Context, address string, token *oauth2.Token) ([]claims, error) {
-	body, failure := n.get(ctx, n.metadata, address, token)
+func (ic *infoClient) askList(ctx context.Context, address string, token *oauth2.Token) ([]claims, error) {
+	body, failure := ic.get(ctx, ic.lists, address, token)
 	if failure != nil {
 		return nil, failure
 	}
 	var list []claims
 	if err := json.Unmarshal(body, &list); err != nil {
-		return nil, n.newError(StageUserInfo, ClassMalformed,
+		return nil, ic.newError(StageUserInfo, ClassMalformed,
 			"not a JSON list of objects with distinct names")
 	}
 	return list, nil
@@ -153,11 +144,11 @@ func (n *Network) askList(ctx context.Context, address string, token *oauth2.Tok
 
 // verifiedEmail is the e-mail address, where the provider says that it has verified it (OpenID Connect Core
 // 1.0 §5.1): anybody can enter another one.
-func (c claims) verifiedEmail(f fact) string {
-	if f.claim == "" || !c.isTrue(f.verified) {
+func (c claims) verifiedEmail(f netsettings.Fact) string {
+	if f.Claim == "" || !c.isTrue(f.Verified) {
 		return ""
 	}
-	s, err := c.text(f.claim)
+	s, err := c.text(f.Claim)
 	if err != nil || len(s) > maxEmailBytes {
 		return ""
 	}
@@ -215,10 +206,3 @@ func (c claims) texts(path string) []string {
 }
 
 var errNotTold = errors.New("not told")
-
-// cutAround returns what stands between a prefix and a suffix.
-func cutAround(s, prefix, suffix string) (string, bool) {
-	s, head := strings.CutPrefix(s, prefix)
-	s, tail := strings.CutSuffix(s, suffix)
-	return s, head && tail
-}

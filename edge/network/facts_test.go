@@ -8,16 +8,20 @@ import (
 	"time"
 
 	"verifyd/edge/network"
+	"verifyd/edge/network/netsettings"
 )
 
 // What a rule needs and the provider does not give, or gives badly, is nobody's verdict.
 func TestFactsThatAreNotTold(t *testing.T) {
-	github := func(r network.Rules) network.Settings { return network.Settings{Kind: "github", Rules: r} }
-	age := network.Rules{MinAccountAge: network.Span(time.Hour)}
-	groups := network.Rules{RequireGroups: []string{"octo-org"}}
+	github := func(r netsettings.Rules) netsettings.Settings {
+		return netsettings.Settings{Kind: "github",
+			Rules: r}
+	}
+	age := netsettings.Rules{MinAccountAge: netsettings.Span(time.Hour)}
+	groups := netsettings.Rules{RequireGroups: []string{"octo-org"}}
 	const user, orgs = "GET api.github.com/user", "GET api.github.com/user/orgs"
 	for name, c := range map[string]struct {
-		rules network.Rules
+		rules netsettings.Rules
 		where string
 		serve http.HandlerFunc
 		class string
@@ -29,9 +33,9 @@ func TestFactsThatAreNotTold(t *testing.T) {
 			age, user, canned(`{"id":1,"created_at":1584682495000}`), "malformed",
 		},
 		"age is a fraction":   {age, user, canned(`{"id":1,"created_at":1.5}`), "malformed"},
-		"no age, and no rule": {network.Rules{}, user, canned(`{"id":1}`), ""},
+		"no age, and no rule": {netsettings.Rules{}, user, canned(`{"id":1}`), ""},
 		"bad age, and no rule": {
-			network.Rules{}, user, canned(`{"id":1,"created_at":"yesterday"}`), "",
+			netsettings.Rules{}, user, canned(`{"id":1,"created_at":"yesterday"}`), "",
 		},
 		"list answers 403":  {groups, orgs, answerStatus(403), "status"},
 		"list is huge":      {groups, orgs, answerHuge, "too_large"},
@@ -82,7 +86,7 @@ func TestEmailCountsOnlyWhereItIsVerified(t *testing.T) {
 		w := newWorld(t)
 		w.answers["POST discord.com/api/oauth2/token"] = canned(bearer)
 		w.answers["GET discord.com/api/v10/users/@me"] = canned(body)
-		got, err := w.network(network.Settings{Kind: "discord"}).
+		got, err := w.network(netsettings.Settings{Kind: "discord"}).
 			Redeem(t.Context(), w.attempt, network.Return{Code: plantedCode, State: w.attempt.State})
 		if err != nil || got.Email != want {
 			t.Errorf("%s: %q, %v", body, got.Email, err)
@@ -92,24 +96,24 @@ func TestEmailCountsOnlyWhereItIsVerified(t *testing.T) {
 
 // The general kinds tell facts where the operator says, in the ID token or in user info.
 func TestFactsOfTheGeneralKinds(t *testing.T) {
-	rules := network.Rules{
-		MinAccountAge: network.Span(time.Hour), RequireGroups: []string{"crew"}, EmailDomains: []string{
+	rules := netsettings.Rules{
+		MinAccountAge: netsettings.Span(time.Hour), RequireGroups: []string{"crew"}, EmailDomains: []string{
 			"example.com",
 		},
 	}
 	born := time.Date(2020, 2, 29, 12, 0, 0, 0, time.UTC)
 	const info = `{"sub":"` + plantedSubject +
 		`","email":"a@example.com","email_verified":true,"account":{"born":"2020-02-29T13:00:00+01:00"},"realm_access":{"roles":["crew",7,null,{}]}}`
-	general := func(set *network.Settings, _ *network.Options) {
+	general := func(set *netsettings.Settings, _ *network.Options) {
 		set.Rules, set.CreatedClaim, set.GroupsClaim = rules, "/account/born", "realm_access.roles"
 	}
 	for name, c := range map[string]struct {
 		prepare func(*standIn)
-		edit    func(*standIn) func(*network.Settings, *network.Options)
+		edit    func(*standIn) func(*netsettings.Settings, *network.Options)
 		asks    int32
 	}{
 		"oidc, by user info": {
-			edit: func(*standIn) func(*network.Settings, *network.Options) { return general }, asks: 1,
+			edit: func(*standIn) func(*netsettings.Settings, *network.Options) { return general }, asks: 1,
 		},
 		"oidc, in the ID token": {
 			prepare: func(s *standIn) {
@@ -120,11 +124,11 @@ func TestFactsOfTheGeneralKinds(t *testing.T) {
 					c["realm_access"] = map[string]any{"roles": []any{"crew", 7, nil}}
 				}
 			},
-			edit: func(*standIn) func(*network.Settings, *network.Options) { return general },
+			edit: func(*standIn) func(*netsettings.Settings, *network.Options) { return general },
 		},
 		"oauth2": {
-			edit: func(s *standIn) func(*network.Settings, *network.Options) {
-				return func(set *network.Settings, o *network.Options) {
+			edit: func(s *standIn) func(*netsettings.Settings, *network.Options) {
+				return func(set *netsettings.Settings, o *network.Options) {
 					asOAuth2(s)(set, o)
 					general(set, o)
 				}

@@ -13,6 +13,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"verifyd/edge/network"
+	"verifyd/edge/network/netsettings"
 )
 
 func idTokenTroubles() map[string]failure {
@@ -105,7 +106,7 @@ func idTokenTroubles() map[string]failure {
 		class: "too_large", posts: 1,
 	}
 	out["id token: e-mail not verified"] = failure{
-		edit:    func(*standIn) func(*network.Settings, *network.Options) { return withClaim("email") },
+		edit:    func(*standIn) func(*netsettings.Settings, *network.Options) { return withClaim("email") },
 		prepare: func(_ *testing.T, s *standIn) { s.claims = set("email", "a@example.com") },
 		stage:   "id_token", class: "subject", posts: 1,
 	}

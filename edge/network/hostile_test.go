@@ -11,12 +11,13 @@ import (
 	"time"
 
 	"verifyd/edge/network"
+	"verifyd/edge/network/netsettings"
 )
 
 // failure is one way in which a provider, or whoever stands between, misbehaves.
 type failure struct {
 	prepare      func(*testing.T, *standIn)
-	edit         func(*standIn) func(*network.Settings, *network.Options)
+	edit         func(*standIn) func(*netsettings.Settings, *network.Options)
 	ret          func(*standIn, *network.Return)
 	stage, class string
 	posts        int32
@@ -33,7 +34,7 @@ func TestRedeemRefusesHostileProviders(t *testing.T) {
 				if c.prepare != nil {
 					c.prepare(t, s)
 				}
-				var edits []func(*network.Settings, *network.Options)
+				var edits []func(*netsettings.Settings, *network.Options)
 				if c.edit != nil {
 					edits = append(edits, c.edit(s))
 				}
@@ -76,8 +77,8 @@ func returnTroubles() map[string]failure {
 			prepare: requireIssuer, stage: "authorization", class: "issuer",
 		},
 		"return: oauth2 with a stated issuer": {
-			edit: func(s *standIn) func(*network.Settings, *network.Options) {
-				return func(set *network.Settings, o *network.Options) {
+			edit: func(s *standIn) func(*netsettings.Settings, *network.Options) {
+				return func(set *netsettings.Settings, o *network.Options) {
 					asOAuth2(s)(set, o)
 					set.Issuer = s.URL
 				}
@@ -162,7 +163,7 @@ func tokenTroubles() map[string]failure {
 					<-r.Context().Done() // until the client gives up
 				}
 			},
-			edit: func(*standIn) func(*network.Settings, *network.Options) {
+			edit: func(*standIn) func(*netsettings.Settings, *network.Options) {
 				return within(150 * time.Millisecond)
 			},
 			stage: "token", class: "timeout", posts: 1,
@@ -187,10 +188,10 @@ func tokenTroubles() map[string]failure {
 
 func userInfoTroubles() map[string]failure {
 	out := map[string]failure{}
-	userInfo := func(name, class, body string, edits ...func(*network.Settings, *network.Options)) {
+	userInfo := func(name, class, body string, edits ...func(*netsettings.Settings, *network.Options)) {
 		out["user info: "+name] = failure{
-			edit: func(s *standIn) func(*network.Settings, *network.Options) {
-				return func(set *network.Settings, o *network.Options) {
+			edit: func(s *standIn) func(*netsettings.Settings, *network.Options) {
+				return func(set *netsettings.Settings, o *network.Options) {
 					asOAuth2(s)(set, o)
 					for _, e := range edits {
 						e(set, o)
@@ -228,7 +229,7 @@ func userInfoTroubles() map[string]failure {
 		http.Redirect(w, r, "/x", http.StatusFound)
 	})
 	out["user info: another subject than the ID token"] = failure{
-		edit: func(*standIn) func(*network.Settings, *network.Options) { return withClaim("data.0.id") },
+		edit: func(*standIn) func(*netsettings.Settings, *network.Options) { return withClaim("data.0.id") },
 		prepare: func(_ *testing.T, s *standIn) {
 			s.userInfo = func(w http.ResponseWriter, _ *http.Request) {
 				_, _ = io.WriteString(w, `{"sub":"someone else","data":[{"id":42}]}`)
@@ -237,8 +238,8 @@ func userInfoTroubles() map[string]failure {
 		stage: "user_info", class: "subject", posts: 1,
 	}
 	out["user info: set by the operator, another subject"] = failure{
-		edit: func(s *standIn) func(*network.Settings, *network.Options) {
-			return func(set *network.Settings, _ *network.Options) {
+		edit: func(s *standIn) func(*netsettings.Settings, *network.Options) {
+			return func(set *netsettings.Settings, _ *network.Options) {
 				set.UserInfoEndpoint = s.URL + "/userinfo"
 			}
 		},
@@ -283,8 +284,8 @@ func metadataTroubles() map[string]failure {
 		http.Redirect(w, r, "/x", http.StatusFound)
 	})
 	out["metadata: unknown certificate authority"] = failure{
-		edit: func(*standIn) func(*network.Settings, *network.Options) {
-			return func(_ *network.Settings, o *network.Options) { o.RootCAs = x509.NewCertPool() }
+		edit: func(*standIn) func(*netsettings.Settings, *network.Options) {
+			return func(_ *netsettings.Settings, o *network.Options) { o.RootCAs = x509.NewCertPool() }
 		},
 		stage: "discovery", class: "tls",
 	}

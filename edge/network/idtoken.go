@@ -11,6 +11,8 @@ import (
 	"github.com/coreos/go-oidc/v3/oidc"
 	"github.com/go-json-experiment/json"
 	"golang.org/x/oauth2"
+
+	"verifyd/edge/network/netsettings"
 )
 
 // clockLeeway is how far the provider's clock may be ahead. go-oidc allows as much for nbf.
@@ -31,7 +33,7 @@ func (n *Network) verifyIDToken(ctx context.Context, p *provider, a Attempt, tok
 		return nil, n.newError(StageIDToken, ClassMalformed,
 			"the id_token is not a signed JWT in compact form")
 	}
-	_, many := n.tenants()
+	_, many := n.settings.Tenants()
 	w := &witness{keys: p.keys}
 	verifier := oidc.NewVerifier(n.settings.Issuer, w, &oidc.Config{
 		ClientID:             n.settings.ClientID,
@@ -55,6 +57,17 @@ func (n *Network) verifyIDToken(ctx context.Context, p *provider, a Attempt, tok
 		return nil, n.newError(StageIDToken, class, detail)
 	}
 	return doc, nil
+}
+
+// isTenants reports whether an ID token's issuer is one that the settings let in, that of its tid claim, and
+// one that the key may sign for. Issuer and tenant are both in the signed token; that they agree keeps one
+// tenant's token from passing for another's.
+func (n *Network) isTenants(issuer string, keys *keyCache, keyID string, doc claims) bool {
+	tenant, err := doc.text("tid")
+	return err == nil && n.settings.IsTenantIssuer(issuer, tenant) &&
+		keys.signs(keyID, func(keyIssuer string) bool {
+			return netsettings.KeySignsFor(keyIssuer, issuer, tenant)
+		})
 }
 
 // checkIDToken holds the checks that go-oidc leaves to its callers. The class is empty when all hold.
@@ -130,7 +143,7 @@ func (n *Network) idTokenError(w *witness, err error) *Error {
 	case json.Unmarshal(w.payload, &said) != nil:
 		return n.newError(StageIDToken, ClassMalformed,
 			"the ID token's claims are not the JSON object expected")
-	case !n.isIssuer(said.Issuer):
+	case !n.settings.IsIssuer(said.Issuer):
 		return n.newError(StageIDToken, ClassIssuer, "the ID token names another issuer")
 	case said.NotBefore > float64(n.now().Add(clockLeeway).Unix()):
 		return n.newError(StageIDToken, ClassEarly, "the ID token is not valid yet; check both clocks")

@@ -20,13 +20,13 @@ const keysPause = 10 * time.Second
 
 // keysAt returns the key set of an address: the one in use where the address has not changed, since it holds
 // the keys.
-func (n *Network) keysAt(address string, publicOnly bool) (oidc.KeySet, *keyCache) {
-	if p := n.known.Load(); p != nil && p.keysAt == address && p.publicOnly == publicOnly {
+func (d *discovery) keysAt(address string, publicOnly bool) (oidc.KeySet, *keyCache) {
+	if p := d.known.Load(); p != nil && p.keysAt == address && p.publicOnly == publicOnly {
 		return p.keys, p.cache
 	}
-	cache := &keyCache{transport: n.keyTransport, now: n.now}
+	cache := &keyCache{transport: d.keyTransport, now: d.now}
 	if publicOnly {
-		cache.transport = n.publicKeys
+		cache.transport = d.publicKeys
 	}
 	// Background: the key set outlives this request. Its fetches end with the transport's deadline.
 	return oidc.NewRemoteKeySet(oidc.ClientContext(context.Background(), &http.Client{Transport: cache}),

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"verifyd/edge/network"
+	"verifyd/edge/network/netsettings"
 )
 
 const tenant = "3338040d-6c67-4c5b-b112-36a304b66dad"
@@ -27,19 +28,19 @@ func microsoftPresets() map[string]presetCase {
 		want: network.Identity{Subject: "AAAAAAAAAAAAAAAAAAAAAIkzqFVrSaSaFHy782bbtaQ"},
 	}
 	common, single, organizations := base, base, base
-	common.settings = network.Settings{
-		Kind: "microsoft", Rules: network.Rules{RequireGroups: []string{tenant}},
+	common.settings = netsettings.Settings{
+		Kind: "microsoft", Rules: netsettings.Rules{RequireGroups: []string{tenant}},
 	}
 	common.discovery = "login.microsoftonline.com/common/v2.0/.well-known/openid-configuration"
 	common.metadata = microsoftMetadata("https://login.microsoftonline.com/{tenantid}/v2.0")
 	common.issuer = one
 	common.want.Groups = []string{tenant}
-	organizations.settings = network.Settings{
+	organizations.settings = netsettings.Settings{
 		Kind: "microsoft", Issuer: "https://login.microsoftonline.com/organizations/v2.0",
 	}
 	organizations.discovery = "login.microsoftonline.com/organizations/v2.0/.well-known/openid-configuration"
 	organizations.metadata = common.metadata
-	single.settings = network.Settings{Kind: "microsoft", Issuer: one}
+	single.settings = netsettings.Settings{Kind: "microsoft", Issuer: one}
 	single.discovery = "login.microsoftonline.com/" + tenant + "/v2.0/.well-known/openid-configuration"
 	single.metadata = microsoftMetadata(one)
 	return map[string]presetCase{
@@ -120,7 +121,7 @@ func TestMicrosoftTenants(t *testing.T) {
 			w.oidc("login.microsoftonline.com/"+c.who+"/v2.0/.well-known/openid-configuration",
 				microsoftMetadata(c.metadata),
 				`{"sub":"s","iss":"`+c.iss+`","tid":"`+c.tid+`"}`)
-			n := w.network(network.Settings{Kind: "microsoft", Issuer: issuer(c.who)})
+			n := w.network(netsettings.Settings{Kind: "microsoft", Issuer: issuer(c.who)})
 			_, err := n.Redeem(t.Context(), w.attempt, network.Return{
 				Code: plantedCode, State: w.attempt.State,
 			})

@@ -9,11 +9,12 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/oauth2"
+
+	"verifyd/edge/network/netsettings"
 )
 
 const defaultReturnPath = "/signin/{network}/callback"
@@ -53,27 +54,19 @@ func (o Options) withDefaults() Options {
 // Network is one identity network. Its methods are safe for concurrent use. It starts nothing and keeps no
 // connection, so it needs no Close.
 type Network struct {
-	settings    Settings // with defaults
-	protocol    string   // KindOIDC, KindOAuth2 or protocolOpenID2
-	plan        plan
+	reporter
+	*discovery
+	*infoClient
+
+	openID openID // where protocol is netsettings.ProtocolOpenID2
+
+	settings    netsettings.Settings // with defaults
+	protocol    string               // netsettings.KindOIDC, KindOAuth2 or ProtocolOpenID2
 	secret      string
 	redirectURI string
 	namespace   string
-	realm       string // openid2: whom the user is asked to sign in to, as an address
 	now         func() time.Time
 	within      time.Duration // for a Redeem as a whole
-
-	keyTransport *boundedTransport // to the key set
-	answers      *http.Client      // to the token and user-info endpoints
-	metadata     *http.Client      // to the metadata, and to lists, which are as long
-
-	// The same for addresses that the metadata of a public issuer name: public ones alone.
-	publicKeys *boundedTransport
-	public     *http.Client
-
-	known       atomic.Pointer[provider]    // nil until discovered
-	lastFailure atomic.Pointer[lastFailure] // nil while all is well
-	discover    discovery
 }
 
 // provider is what is known about the other side: from the settings for oauth2, from discovery for oidc.
@@ -91,9 +84,9 @@ type provider struct {
 
 // New checks the settings and makes the network. It does not touch the network itself: a provider that is
 // down stops no start. Errors name the network, the setting and what would be right.
-func New(s Settings, o Options) (*Network, error) {
+func New(s netsettings.Settings, o Options) (*Network, error) {
 	o = o.withDefaults()
-	s, err := s.checked()
+	s, err := s.Checked()
 	if err != nil {
 		return nil, err
 	}
@@ -101,36 +94,50 @@ func New(s Settings, o Options) (*Network, error) {
 	if err != nil {
 		return nil, err
 	}
-	secret, err := s.secret()
+	secret, err := s.Secret()
 	if err != nil {
 		return nil, err
 	}
 	transport, guarded := newTransport(o, false), newTransport(o, true)
-	n := &Network{
-		settings:     s,
-		protocol:     s.protocol(),
-		plan:         s.plan(),
-		secret:       secret,
-		redirectURI:  redirectURI,
-		namespace:    cmp.Or(o.Namespace, s.ID),
-		now:          o.Now,
-		within:       2 * o.RequestTimeout,
-		answers:      (&boundedTransport{transport, maxAnswerBytes, o.RequestTimeout}).client(),
-		metadata:     (&boundedTransport{transport, maxMetadataBytes, o.RequestTimeout}).client(),
-		keyTransport: &boundedTransport{transport, maxMetadataBytes, o.RequestTimeout},
-		public:       (&boundedTransport{guarded, maxAnswerBytes, o.RequestTimeout}).client(),
-		publicKeys:   &boundedTransport{guarded, maxMetadataBytes, o.RequestTimeout},
-		discover:     newDiscovery(),
+	bounded := func(through http.RoundTripper, maxBytes int64) *boundedTransport {
+		return &boundedTransport{through, maxBytes, o.RequestTimeout}
 	}
+	n := &Network{
+		reporter:    reporter{s.ID},
+		settings:    s,
+		protocol:    s.Protocol(),
+		secret:      secret,
+		redirectURI: redirectURI,
+		namespace:   cmp.Or(o.Namespace, s.ID),
+		now:         o.Now,
+		within:      2 * o.RequestTimeout,
+	}
+	n.infoClient = &infoClient{
+		reporter: n.reporter, settings: s, plan: s.Plan(),
+		answers: bounded(transport, maxAnswerBytes).client(),
+		public:  bounded(guarded, maxAnswerBytes).client(),
+		lists:   bounded(transport, maxMetadataBytes).client(),
+	}
+	n.discovery = &discovery{
+		reporter: n.reporter, settings: s, now: o.Now, oauth: n.oauthConfig,
+		metadata:     bounded(transport, maxMetadataBytes).client(),
+		keyTransport: bounded(transport, maxMetadataBytes),
+		publicKeys:   bounded(guarded, maxMetadataBytes),
+		turn:         make(chan struct{}, 1),
+	}
+	n.turn <- struct{}{}
 	switch n.protocol {
-	case KindOAuth2:
+	case netsettings.KindOAuth2:
 		n.known.Store(&provider{
 			oauth:    n.oauthConfig(s.AuthorizationEndpoint, s.TokenEndpoint),
 			userInfo: s.UserInfoEndpoint,
 		})
-	case protocolOpenID2:
-		n.realm = strings.TrimRight(o.BaseURL, "/") + "/"
-		n.known.Store(&provider{oauth: n.oauthConfig(presets[s.Kind].authorization, "")})
+	case netsettings.ProtocolOpenID2:
+		n.openID = openID{
+			reporter: n.reporter, answers: n.answers, now: o.Now, redirectURI: redirectURI,
+			realm: strings.TrimRight(o.BaseURL, "/") + "/",
+		}
+		n.known.Store(&provider{oauth: n.oauthConfig(s.SignInAddress(), "")})
 	}
 	return n, nil
 }
@@ -146,25 +153,17 @@ func redirectURI(baseURL, path, id string) (string, error) {
 	return strings.TrimRight(baseURL, "/") + strings.ReplaceAll(path, "{network}", id), nil
 }
 
-// client returns the way to the token and user-info endpoints.
-func (n *Network) client(publicOnly bool) *http.Client {
-	if publicOnly {
-		return n.public
-	}
-	return n.answers
-}
-
 func (n *Network) oauthConfig(authorization, token string) oauth2.Config {
 	// AutoDetect would post the code a second time, in the other style, when the first answer is an error.
 	style := oauth2.AuthStyleInHeader
-	if n.settings.AuthStyle == AuthParams {
+	if n.settings.AuthStyle == netsettings.AuthParams {
 		style = oauth2.AuthStyleInParams
 	}
 	return oauth2.Config{
 		ClientID:     n.settings.ClientID,
 		ClientSecret: n.secret,
 		RedirectURL:  n.redirectURI,
-		Scopes:       n.settings.scopes(),
+		Scopes:       n.settings.AskedScopes(),
 		Endpoint:     oauth2.Endpoint{AuthURL: authorization, TokenURL: token, AuthStyle: style},
 	}
 }
@@ -180,7 +179,7 @@ func (n *Network) Namespace() string { return n.namespace }
 func (n *Network) Name() string { return n.settings.Name }
 
 // Rules say which identities are accepted. The caller judges, by package rules.
-func (n *Network) Rules() Rules { return n.settings.Rules }
+func (n *Network) Rules() netsettings.Rules { return n.settings.Rules }
 
 // Dashboard reports whether integrators log in to the dashboard through the network.
 func (n *Network) Dashboard() bool { return n.settings.Dashboard }
@@ -223,15 +222,15 @@ func (n *Network) AuthURL(ctx context.Context, a Attempt) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if n.protocol == protocolOpenID2 {
-		return n.openIDURL(p, a), nil
+	if n.protocol == netsettings.ProtocolOpenID2 {
+		return n.openID.url(p, a), nil
 	}
 	// PKCE goes to plain OAuth 2 providers too: those that do not know it ignore it (RFC 9700 §2.1.1).
 	params := []oauth2.AuthCodeOption{oauth2.S256ChallengeOption(a.Verifier)}
-	if n.protocol == KindOIDC {
+	if n.protocol == netsettings.KindOIDC {
 		params = append(params, oidc.Nonce(a.Nonce))
 	}
-	if claims := n.settings.claimsRequest(); claims != "" {
+	if claims := n.settings.ClaimsRequest(); claims != "" {
 		params = append(params, oauth2.SetAuthURLParam("claims", claims))
 	}
 	if n.settings.Prompt != "" {

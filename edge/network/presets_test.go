@@ -9,11 +9,12 @@ import (
 	"time"
 
 	"verifyd/edge/network"
+	"verifyd/edge/network/netsettings"
 )
 
 // presetCase is what a network documents, and what is to come of it.
 type presetCase struct {
-	settings  network.Settings
+	settings  netsettings.Settings
 	discovery string // oidc
 	metadata  string // oidc; ES256 in the place of RS256, as for every stand-in here
 	claims    string // oidc
@@ -57,7 +58,7 @@ func plainPresets() map[string]presetCase {
 	}
 	return map[string]presetCase{
 		"discord": {
-			settings: network.Settings{Kind: "discord"}, answers: discord,
+			settings: netsettings.Settings{Kind: "discord"}, answers: discord,
 			authorize: "https://discord.com/oauth2/authorize", scope: "identify",
 			token: "POST discord.com/api/oauth2/token", basic: true,
 			issuer: "https://discord.com",
@@ -67,9 +68,9 @@ func plainPresets() map[string]presetCase {
 			},
 		},
 		"discord with rules": {
-			settings: network.Settings{Kind: "discord", Rules: network.Rules{
+			settings: netsettings.Settings{Kind: "discord", Rules: netsettings.Rules{
 				EmailDomains: []string{"discord.com"}, RequireGroups: []string{"2"},
-				MinAccountAge: network.Span(time.Hour),
+				MinAccountAge: netsettings.Span(time.Hour),
 			}},
 			answers: discord, authorize: "https://discord.com/oauth2/authorize",
 			scope: "identify email guilds",
@@ -81,7 +82,7 @@ func plainPresets() map[string]presetCase {
 			},
 		},
 		"github": {
-			settings: network.Settings{Kind: "github"}, answers: github,
+			settings: netsettings.Settings{Kind: "github"}, answers: github,
 			authorize: "https://github.com/login/oauth/authorize",
 			token:     "POST github.com/login/oauth/access_token",
 			issuer:    "https://github.com/login/oauth",
@@ -91,9 +92,9 @@ func plainPresets() map[string]presetCase {
 			},
 		},
 		"github with rules": {
-			settings: network.Settings{Kind: "github", Rules: network.Rules{
+			settings: netsettings.Settings{Kind: "github", Rules: netsettings.Rules{
 				EmailDomains:  []string{"unproven.example", "WORK.example"},
-				RequireGroups: []string{"octo-org"}, MinAccountAge: network.Span(time.Hour),
+				RequireGroups: []string{"octo-org"}, MinAccountAge: netsettings.Span(time.Hour),
 			}},
 			answers: github, authorize: "https://github.com/login/oauth/authorize",
 			scope: "user:email read:org",
@@ -105,7 +106,8 @@ func plainPresets() map[string]presetCase {
 			},
 		},
 		"vatsim": {
-			settings: network.Settings{Kind: "vatsim", Rules: network.Rules{RequireGroups: []string{"EMEA"}}},
+			settings: netsettings.Settings{Kind: "vatsim",
+				Rules: netsettings.Rules{RequireGroups: []string{"EMEA"}}},
 			answers: map[string]string{
 				"POST auth.vatsim.net/oauth/token": `{"scopes":["vatsim_details"],"token_type":"Bearer","expires_in":604800,"access_token":"` + plantedToken + `"}`,
 				"GET auth.vatsim.net/api/user":     vatsimUser,
@@ -137,7 +139,7 @@ func oidcPresets() map[string]presetCase {
 		"jwks_uri":"https://apis.roblox.com/oauth/v1/keys","id_token_signing_alg_values_supported":["ES256"]}`
 	return map[string]presetCase{
 		"google": {
-			settings:  network.Settings{Kind: "google"},
+			settings:  netsettings.Settings{Kind: "google"},
 			discovery: "accounts.google.com/.well-known/openid-configuration", metadata: google,
 			claims:    `{"sub":"10769150350006150715113082367"}`,
 			authorize: "https://accounts.google.com/o/oauth2/v2/auth", scope: "openid",
@@ -145,8 +147,8 @@ func oidcPresets() map[string]presetCase {
 			want: network.Identity{Subject: "10769150350006150715113082367"},
 		},
 		"google with rules": {
-			settings: network.Settings{
-				Kind: "google", Rules: network.Rules{
+			settings: netsettings.Settings{
+				Kind: "google", Rules: netsettings.Rules{
 					EmailDomains: []string{"example.com"}, RequireGroups: []string{"example.com"},
 				},
 			},
@@ -158,7 +160,7 @@ func oidcPresets() map[string]presetCase {
 			want: network.Identity{Subject: "1", Email: "a@example.com", Groups: []string{"example.com"}},
 		},
 		"gitlab": {
-			settings:  network.Settings{Kind: "gitlab"},
+			settings:  netsettings.Settings{Kind: "gitlab"},
 			discovery: "gitlab.com/.well-known/openid-configuration", metadata: gitlab("gitlab.com"),
 			claims:    `{"sub":"42","sub_legacy":"x","groups_direct":["mygroup"]}`,
 			authorize: "https://gitlab.com/oauth/authorize", scope: "openid",
@@ -166,8 +168,8 @@ func oidcPresets() map[string]presetCase {
 			want: network.Identity{Subject: "42"},
 		},
 		"gitlab, self-managed, with groups": {
-			settings: network.Settings{
-				Kind: "gitlab", Issuer: "https://gitlab.example.org", Rules: network.Rules{
+			settings: netsettings.Settings{
+				Kind: "gitlab", Issuer: "https://gitlab.example.org", Rules: netsettings.Rules{
 					RequireGroups: []string{"crew"},
 				},
 			},
@@ -183,7 +185,7 @@ func oidcPresets() map[string]presetCase {
 			},
 		},
 		"twitch": {
-			settings:  network.Settings{Kind: "twitch"},
+			settings:  netsettings.Settings{Kind: "twitch"},
 			discovery: "id.twitch.tv/oauth2/.well-known/openid-configuration", metadata: twitch,
 			claims:    `{"sub":"713936733","azp":"client","preferred_username":"scott"}`,
 			authorize: "https://id.twitch.tv/oauth2/authorize", scope: "openid",
@@ -191,8 +193,8 @@ func oidcPresets() map[string]presetCase {
 			want:  network.Identity{Subject: "713936733", DisplayName: "scott"},
 		},
 		"twitch with e-mail": {
-			settings: network.Settings{
-				Kind: "twitch", Rules: network.Rules{EmailDomains: []string{"example.com"}},
+			settings: netsettings.Settings{
+				Kind: "twitch", Rules: netsettings.Rules{EmailDomains: []string{"example.com"}},
 			},
 			discovery: "id.twitch.tv/oauth2/.well-known/openid-configuration", metadata: twitch,
 			claims:    `{"sub":"7","azp":"client","email":"s@example.com","email_verified":true}`,
@@ -202,7 +204,7 @@ func oidcPresets() map[string]presetCase {
 			want:      network.Identity{Subject: "7", Email: "s@example.com"},
 		},
 		"roblox": {
-			settings:  network.Settings{Kind: "roblox"},
+			settings:  netsettings.Settings{Kind: "roblox"},
 			discovery: "apis.roblox.com/oauth/.well-known/openid-configuration", metadata: roblox,
 			claims:    `{"sub":"1516563360"}`,
 			authorize: "https://apis.roblox.com/oauth/v1/authorize", scope: "openid",
@@ -210,8 +212,8 @@ func oidcPresets() map[string]presetCase {
 			want: network.Identity{Subject: "1516563360"},
 		},
 		"roblox with age": {
-			settings: network.Settings{
-				Kind: "roblox", Rules: network.Rules{MinAccountAge: network.Span(24 * time.Hour)},
+			settings: netsettings.Settings{
+				Kind: "roblox", Rules: netsettings.Rules{MinAccountAge: netsettings.Span(24 * time.Hour)},
 			},
 			discovery: "apis.roblox.com/oauth/.well-known/openid-configuration", metadata: roblox,
 			claims: `{"sub":"1516563360"}`,

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"verifyd/edge/network"
+	"verifyd/edge/network/netsettings"
 )
 
 // elsewhere is a connection to the stand-in that says it leads to another address, as a name does that
@@ -87,8 +88,8 @@ func TestDiscoveredAddressesArePublic(t *testing.T) {
 			for _, host := range []string{"gitlab.com", far} {
 				w.answers["GET "+host+"/userinfo"] = canned(`{"sub":"s","who":"w"}`)
 			}
-			n, err := network.New(network.Settings{
-				ID: "lab", Name: "Lab", Kind: network.KindOIDC, Issuer: "https://gitlab.com",
+			n, err := network.New(netsettings.Settings{
+				ID: "lab", Name: "Lab", Kind: netsettings.KindOIDC, Issuer: "https://gitlab.com",
 				ClientID: "client", ClientSecret: plantedSecret,
 				SubjectClaim: "who", UserInfoEndpoint: c.named,
 			}, w.at(map[string]string{"gitlab.com": c.issuer, far: c.host}))

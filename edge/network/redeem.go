@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"golang.org/x/oauth2"
+
+	"verifyd/edge/network/netsettings"
 )
 
 // Identity is what the provider vouched for.
@@ -46,15 +48,15 @@ func (n *Network) redeem(ctx context.Context, a Attempt, r Return) (Identity, er
 	if err := n.checkReturn(p, r); err != nil {
 		return Identity{}, err
 	}
-	if n.protocol == protocolOpenID2 {
-		return n.redeemOpenID(ctx, p, a, r)
+	if n.protocol == netsettings.ProtocolOpenID2 {
+		return n.openID.redeem(ctx, p, a, r)
 	}
 	token, err := p.oauth.Exchange(context.WithValue(ctx, oauth2.HTTPClient, n.client(p.publicOnly)), r.Code,
 		oauth2.VerifierOption(a.Verifier))
 	if err != nil {
 		return Identity{}, n.tokenError(err)
 	}
-	if n.protocol == KindOIDC {
+	if n.protocol == netsettings.KindOIDC {
 		return n.identifyOIDC(ctx, p, a, token)
 	}
 	return n.identifyOAuth2(ctx, p, token)
@@ -70,16 +72,16 @@ func (n *Network) redeem(ctx context.Context, a Attempt, r Return) (Identity, er
 // document access_denied, and keep to it.
 func (n *Network) checkReturn(p *provider, r Return) error {
 	switch {
-	case r.Issuer != "" && n.settings.Issuer != "" && !n.isIssuer(r.Issuer):
+	case r.Issuer != "" && n.settings.Issuer != "" && !n.settings.IsIssuer(r.Issuer):
 		return n.newError(StageAuthorization, ClassIssuer, "the return comes from another issuer")
 	case r.Issuer == "" && p.issuerRequired:
 		return n.newError(StageAuthorization, ClassIssuer,
 			"the return names no issuer, though the provider's metadata says it does")
-	case r.Error == "access_denied", r.Error == "consent_required" && n.settings.Kind == KindOIDC:
+	case r.Error == "access_denied", r.Error == "consent_required" && n.settings.Kind == netsettings.KindOIDC:
 		return ErrDeclined
 	case r.Error != "":
 		return n.refused(StageAuthorization, r.Error)
-	case (r.openid != nil) != (n.protocol == protocolOpenID2):
+	case (r.openid != nil) != (n.protocol == netsettings.ProtocolOpenID2):
 		return n.newError(StageAuthorization, ClassMalformed,
 			"the return speaks another protocol than this network")
 	case r.openid == nil && r.Code == "":
@@ -118,7 +120,7 @@ func (n *Network) identifyOIDC(ctx context.Context, p *provider, a Attempt, toke
 		return Identity{}, err
 	}
 	// OpenID Connect Core 1.0 §5.3.2: otherwise another user's answer could be slipped in.
-	if sub, err := info.text(claimSubject); err != nil || sub != id.subject() {
+	if sub, err := info.text(netsettings.ClaimSubject); err != nil || sub != id.subject() {
 		return Identity{}, n.newError(StageUserInfo, ClassSubject,
 			"user info is about another subject than the ID token")
 	}
@@ -142,18 +144,15 @@ func (n *Network) subjectOf(ctx context.Context, stage, claim string, token *oau
 	return n.identity(ctx, stage, subject, token, docs...)
 }
 
-// maxSubjectBytes is the bound of platform_user_id too, which a subject may have to equal.
-const maxSubjectBytes = 1024
-
 func (n *Network) identity(ctx context.Context, stage, subject string, token *oauth2.Token,
 	docs ...claims) (Identity, error) {
-	if subject == "" || len(subject) > maxSubjectBytes {
+	if subject == "" || len(subject) > netsettings.MaxSubjectBytes {
 		return Identity{}, n.newError(stage, ClassSubject, "the subject is empty or too long")
 	}
 	id := Identity{Subject: subject}
 	for _, doc := range docs {
 		if id.DisplayName == "" {
-			id.DisplayName = doc.displayName(n.plan.names)
+			id.DisplayName = doc.displayName(n.plan.Names)
 		}
 	}
 	if err := n.addFacts(ctx, &id, token, docs); err != nil {

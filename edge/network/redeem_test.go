@@ -12,18 +12,19 @@ import (
 	"testing"
 
 	"verifyd/edge/network"
+	"verifyd/edge/network/netsettings"
 )
 
 func TestRedeemGivesWhatTheProviderVouchedFor(t *testing.T) {
 	for name, c := range map[string]struct {
-		edit    func(*standIn) func(*network.Settings, *network.Options)
+		edit    func(*standIn) func(*netsettings.Settings, *network.Options)
 		prepare func(*standIn)
 		want    network.Identity
 		asks    int32
 	}{
 		"oidc": {want: network.Identity{Subject: plantedSubject, DisplayName: "Sailor ☸"}},
 		"oidc, claim of the ID token": {
-			edit: func(*standIn) func(*network.Settings, *network.Options) {
+			edit: func(*standIn) func(*netsettings.Settings, *network.Options) {
 				return withClaim("https://example.com/claims/uid")
 			},
 			prepare: func(s *standIn) {
@@ -32,7 +33,10 @@ func TestRedeemGivesWhatTheProviderVouchedFor(t *testing.T) {
 			want: network.Identity{Subject: "u-7", DisplayName: "Sailor ☸"},
 		},
 		"oidc, claim of user info": {
-			edit: func(*standIn) func(*network.Settings, *network.Options) { return withClaim("data.0.id") },
+			edit: func(*standIn) func(*netsettings.Settings,
+				*network.Options) {
+				return withClaim("data.0.id")
+			},
 			want: network.Identity{Subject: "42", DisplayName: "sailor"}, asks: 1,
 		},
 		"oidc, two audiences with azp": {
@@ -53,7 +57,7 @@ func TestRedeemGivesWhatTheProviderVouchedFor(t *testing.T) {
 			want: network.Identity{Subject: plantedSubject, DisplayName: "Sailor ☸"},
 		},
 		"oidc, verified e-mail": {
-			edit: func(*standIn) func(*network.Settings, *network.Options) { return withClaim("email") },
+			edit: func(*standIn) func(*netsettings.Settings, *network.Options) { return withClaim("email") },
 			prepare: func(s *standIn) {
 				s.claims = func(c map[string]any) { c["email"], c["email_verified"] = "a@example.com", true }
 			},
@@ -72,8 +76,8 @@ func TestRedeemGivesWhatTheProviderVouchedFor(t *testing.T) {
 			want: network.Identity{Subject: plantedSubject, DisplayName: "Sailor ☸"},
 		},
 		"oauth2, JSON Pointer to a number": {
-			edit: func(s *standIn) func(*network.Settings, *network.Options) {
-				return func(set *network.Settings, o *network.Options) {
+			edit: func(s *standIn) func(*netsettings.Settings, *network.Options) {
+				return func(set *netsettings.Settings, o *network.Options) {
 					asOAuth2(s)(set, o)
 					set.SubjectClaim = "/data/0/id"
 				}
@@ -95,7 +99,7 @@ func TestRedeemGivesWhatTheProviderVouchedFor(t *testing.T) {
 			if c.prepare != nil {
 				c.prepare(s)
 			}
-			var edits []func(*network.Settings, *network.Options)
+			var edits []func(*netsettings.Settings, *network.Options)
 			if c.edit != nil {
 				edits = append(edits, c.edit(s))
 			}
@@ -112,10 +116,10 @@ func TestRedeemGivesWhatTheProviderVouchedFor(t *testing.T) {
 
 func TestTokenRequestIsExactlyWhatTheSettingsSay(t *testing.T) {
 	for style, inHeader := range map[string]bool{
-		"": true, network.AuthHeader: true, network.AuthParams: false,
+		"": true, netsettings.AuthHeader: true, netsettings.AuthParams: false,
 	} {
 		s := newStandIn(t)
-		n := s.network(t, func(set *network.Settings, _ *network.Options) { set.AuthStyle = style })
+		n := s.network(t, func(set *netsettings.Settings, _ *network.Options) { set.AuthStyle = style })
 		if _, err := n.Redeem(t.Context(), s.attempt, s.good()); err != nil {
 			t.Fatal(err)
 		}

@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"verifyd/edge/network"
+	"verifyd/edge/network/netsettings"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -138,10 +139,11 @@ func (s *standIn) roots() *x509.CertPool {
 }
 
 // network makes a network of this stand-in; edit may change its settings and options.
-func (s *standIn) network(t *testing.T, edit ...func(*network.Settings, *network.Options)) *network.Network {
+func (s *standIn) network(t *testing.T, edit ...func(*netsettings.Settings,
+	*network.Options)) *network.Network {
 	t.Helper()
-	settings := network.Settings{
-		ID: "example", Name: "Example", Kind: network.KindOIDC, Issuer: s.URL, ClientID: "client",
+	settings := netsettings.Settings{
+		ID: "example", Name: "Example", Kind: netsettings.KindOIDC, Issuer: s.URL, ClientID: "client",
 		ClientSecret: plantedSecret,
 	}
 	options := network.Options{BaseURL: "https://verify.example.com", RootCAs: s.roots()}
@@ -160,20 +162,20 @@ func (s *standIn) good() network.Return {
 	return network.Return{Code: plantedCode, State: s.attempt.State}
 }
 
-func asOAuth2(s *standIn) func(*network.Settings, *network.Options) {
-	return func(set *network.Settings, _ *network.Options) {
-		set.Kind, set.Issuer = network.KindOAuth2, ""
+func asOAuth2(s *standIn) func(*netsettings.Settings, *network.Options) {
+	return func(set *netsettings.Settings, _ *network.Options) {
+		set.Kind, set.Issuer = netsettings.KindOAuth2, ""
 		set.AuthorizationEndpoint, set.TokenEndpoint, set.UserInfoEndpoint = s.URL+"/authorize",
 			s.URL+"/token", s.URL+"/userinfo"
 	}
 }
 
-func withClaim(path string) func(*network.Settings, *network.Options) {
-	return func(set *network.Settings, _ *network.Options) { set.SubjectClaim = path }
+func withClaim(path string) func(*netsettings.Settings, *network.Options) {
+	return func(set *netsettings.Settings, _ *network.Options) { set.SubjectClaim = path }
 }
 
-func within(d time.Duration) func(*network.Settings, *network.Options) {
-	return func(_ *network.Settings, o *network.Options) { o.RequestTimeout = d }
+func within(d time.Duration) func(*netsettings.Settings, *network.Options) {
+	return func(_ *netsettings.Settings, o *network.Options) { o.RequestTimeout = d }
 }
 
 func answerJSON(w http.ResponseWriter, v any) {

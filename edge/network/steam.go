@@ -59,39 +59,49 @@ func parseAssertion(q url.Values) (*assertion, error) {
 
 func (a *assertion) get(name string) string { return a.fields[openIDPrefix+name] }
 
-// openIDURL is the authentication request (§9.1). The state travels in return_to, which the provider signs.
-func (n *Network) openIDURL(p *provider, a Attempt) string {
+// openID is one network's part of OpenID 2.0.
+type openID struct {
+	reporter
+
+	answers     *http.Client // to the provider
+	now         func() time.Time
+	redirectURI string
+	realm       string // whom the user is asked to sign in to, as an address
+}
+
+// url is the authentication request (§9.1). The state travels in return_to, which the provider signs.
+func (o openID) url(p *provider, a Attempt) string {
 	q := url.Values{
 		"openid.ns": {openIDNamespace}, "openid.mode": {"checkid_setup"},
 		"openid.claimed_id": {openIDSelect}, "openid.identity": {openIDSelect},
-		"openid.return_to": {n.returnTo(a)}, "openid.realm": {n.realm},
+		"openid.return_to": {o.returnTo(a)}, "openid.realm": {o.realm},
 	}
 	return p.oauth.Endpoint.AuthURL + "?" + q.Encode()
 }
 
-func (n *Network) returnTo(a Attempt) string {
-	return n.redirectURI + "?" + url.Values{"state": {a.State}}.Encode()
+func (o openID) returnTo(a Attempt) string {
+	return o.redirectURI + "?" + url.Values{"state": {a.State}}.Encode()
 }
 
-// redeemOpenID takes an OpenID 2.0 return to its end. The attempt is the caller's, and spent: since the
+// redeem takes an OpenID 2.0 return to its end. The attempt is the caller's, and spent: since the
 // signed return_to carries its state, an assertion counts for one attempt alone, and once.
-func (n *Network) redeemOpenID(ctx context.Context, p *provider, a Attempt, r Return) (Identity, error) {
+func (o openID) redeem(ctx context.Context, p *provider, a Attempt, r Return) (Identity, error) {
 	switch mode := r.openid.get("mode"); mode {
 	case "id_res":
 	case "cancel": // §10.2.2
 		return Identity{}, ErrDeclined
 	case "error": // §5.2.3
-		return Identity{}, n.newError(StageAuthorization, ClassRefused,
+		return Identity{}, o.newError(StageAuthorization, ClassRefused,
 			"the provider answered with an OpenID error")
 	default:
-		return Identity{}, n.newError(StageAuthorization, ClassMalformed,
+		return Identity{}, o.newError(StageAuthorization, ClassMalformed,
 			"not an answer to an authentication request")
 	}
-	if class, detail := n.checkAssertion(p, a, r.openid); class != "" {
-		return Identity{}, n.newError(StageAuthorization, class, detail)
+	if class, detail := o.checkAssertion(p, a, r.openid); class != "" {
+		return Identity{}, o.newError(StageAuthorization, class, detail)
 	}
 	subject := strings.TrimPrefix(r.openid.get("claimed_id"), steamIdentity)
-	if err := n.verifyDirectly(ctx, p, r.openid); err != nil {
+	if err := o.verifyDirectly(ctx, p, r.openid); err != nil {
 		return Identity{}, err
 	}
 	return Identity{Subject: subject}, nil
@@ -104,7 +114,7 @@ var signedFields = []string{
 
 // checkAssertion judges what can be judged before the provider is asked (§11.1 to §11.3). The class is empty
 // when all holds.
-func (n *Network) checkAssertion(p *provider, a Attempt, s *assertion) (class, detail string) {
+func (o openID) checkAssertion(p *provider, a Attempt, s *assertion) (class, detail string) {
 	signed := strings.Split(s.get("signed"), ",")
 	for _, name := range signedFields {
 		if !slices.Contains(signed, name) || s.get(name) == "" {
@@ -118,14 +128,14 @@ func (n *Network) checkAssertion(p *provider, a Attempt, s *assertion) (class, d
 		return ClassSignature, "the assertion is not signed"
 	case s.get("op_endpoint") != p.oauth.Endpoint.AuthURL:
 		return ClassIssuer, "the assertion comes from another provider"
-	case s.get("return_to") != n.returnTo(a):
+	case s.get("return_to") != o.returnTo(a):
 		return ClassState, "the assertion is for another place of return or another attempt"
 	case s.get("claimed_id") != s.get("identity"):
 		return ClassSubject, "the claimed id and the identity differ"
 	case !isSteamIdentity(s.get("claimed_id")):
 		return ClassSubject, "the claimed id is not a Steam account's"
 	}
-	return n.checkFresh(s.get("response_nonce"))
+	return o.checkFresh(s.get("response_nonce"))
 }
 
 var steamIdentityForm = regexp.MustCompile(`^https://steamcommunity\.com/openid/id/([0-9]{17})$`)
@@ -141,7 +151,7 @@ func isSteamIdentity(claimed string) bool {
 }
 
 // checkFresh judges the instant at the start of a response nonce (§10.1).
-func (n *Network) checkFresh(nonce string) (class, detail string) {
+func (o openID) checkFresh(nonce string) (class, detail string) {
 	const form = "2006-01-02T15:04:05Z"
 	if len(nonce) < len(form) || len(nonce) > maxNonceIDLength {
 		return ClassNonce, "the response nonce has no instant"
@@ -150,9 +160,9 @@ func (n *Network) checkFresh(nonce string) (class, detail string) {
 	switch {
 	case err != nil:
 		return ClassNonce, "the response nonce has no instant"
-	case n.now().Sub(at) > assertionFresh:
+	case o.now().Sub(at) > assertionFresh:
 		return ClassExpired, "the assertion is old; check both clocks"
-	case at.Sub(n.now()) > assertionFresh:
+	case at.Sub(o.now()) > assertionFresh:
 		return ClassEarly, "the assertion is of the future; check both clocks"
 	}
 	return "", ""
@@ -160,7 +170,7 @@ func (n *Network) checkFresh(nonce string) (class, detail string) {
 
 // verifyDirectly asks the provider whether it made the assertion, once (§11.4.2). It goes to the address of
 // the settings, never to one that the browser brought.
-func (n *Network) verifyDirectly(ctx context.Context, p *provider, s *assertion) error {
+func (o openID) verifyDirectly(ctx context.Context, p *provider, s *assertion) error {
 	form := url.Values{}
 	for name, v := range s.fields {
 		form.Set(name, v)
@@ -169,27 +179,27 @@ func (n *Network) verifyDirectly(ctx context.Context, p *provider, s *assertion)
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.oauth.Endpoint.AuthURL,
 		strings.NewReader(form.Encode()))
 	if err != nil {
-		return n.newError(StageToken, ClassMalformed, "the endpoint is not a URL")
+		return o.newError(StageToken, ClassMalformed, "the endpoint is not a URL")
 	}
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	resp, err := n.answers.Do(req)
+	resp, err := o.answers.Do(req)
 	if err != nil {
-		return n.fetchError(StageToken, err, ClassReset, "no answer")
+		return o.fetchError(StageToken, err, ClassReset, "no answer")
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode != http.StatusOK {
-		return n.badStatus(StageToken, resp.StatusCode)
+		return o.badStatus(StageToken, resp.StatusCode)
 	}
 	body, err := io.ReadAll(resp.Body) // bounded by the transport
 	if err != nil {
-		return n.newError(StageToken, ClassReset, "no whole answer")
+		return o.newError(StageToken, ClassReset, "no whole answer")
 	}
 	valid, ok := readVerification(string(body))
 	switch {
 	case !ok:
-		return n.newError(StageToken, ClassMalformed, "not an answer to a direct verification")
+		return o.newError(StageToken, ClassMalformed, "not an answer to a direct verification")
 	case !valid:
-		return n.newError(StageToken, ClassSignature,
+		return o.newError(StageToken, ClassSignature,
 			"the provider says that it did not make this assertion, or that it was verified before")
 	}
 	return nil

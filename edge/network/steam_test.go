@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"verifyd/edge/network"
+	"verifyd/edge/network/netsettings"
 )
 
 const (
@@ -50,7 +51,7 @@ func newSteam(t *testing.T) (*world, *network.Network) {
 	t.Helper()
 	w := newWorld(t)
 	w.answers[steamAsk] = steamSays(steamYes)
-	return w, w.network(network.Settings{Kind: network.KindSteam})
+	return w, w.network(netsettings.Settings{Kind: netsettings.KindSteam})
 }
 
 func redeemSteam(t *testing.T, w *world, n *network.Network, q url.Values) (network.Identity, error) {
@@ -295,7 +296,7 @@ func TestReturnsOfAnotherProtocol(t *testing.T) {
 	w, n := newSteam(t)
 	_, err := n.Redeem(t.Context(), w.attempt, network.Return{Code: plantedCode, State: w.attempt.State})
 	wantTrouble(t, err, "authorization", "malformed")
-	discord := w.network(network.Settings{Kind: network.KindDiscord})
+	discord := w.network(netsettings.Settings{Kind: netsettings.KindDiscord})
 	_, err = redeemSteam(t, w, discord, steamReturn(w.attempt))
 	wantTrouble(t, err, "authorization", "malformed")
 	if len(w.asked) != 0 {

@@ -14,43 +14,66 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"golang.org/x/oauth2"
+
+	"verifyd/edge/network/netsettings"
 )
+
+// infoClient asks a provider about who signed in, with the token that it gave.
+type infoClient struct {
+	reporter
+
+	settings netsettings.Settings // with defaults
+	plan     netsettings.Plan
+
+	answers *http.Client // to the token and user-info endpoints
+	public  *http.Client // the same, to public addresses alone: where a public issuer's metadata names them
+	lists   *http.Client // to lists, which are as long as metadata
+}
+
+// client returns the way to the token and user-info endpoints.
+func (ic *infoClient) client(publicOnly bool) *http.Client {
+	if publicOnly {
+		return ic.public
+	}
+	return ic.answers
+}
 
 // askUserInfo gets the user-info answer (OpenID Connect Core 1.0 §5.3; plain OAuth 2 providers do likewise).
 // The error is a *Error.
-func (n *Network) askUserInfo(ctx context.Context, p *provider, token *oauth2.Token) (claims, error) {
-	discovered := n.settings.UserInfoEndpoint == "" // otherwise the operator named it
-	body, failure := n.get(ctx, n.client(p.publicOnly && discovered), p.userInfo, token)
+func (ic *infoClient) askUserInfo(ctx context.Context, p *provider, token *oauth2.Token) (claims, error) {
+	discovered := ic.settings.UserInfoEndpoint == "" // otherwise the operator named it
+	body, failure := ic.get(ctx, ic.client(p.publicOnly && discovered), p.userInfo, token)
 	if failure != nil {
 		return nil, failure
 	}
 	doc, err := parseClaims(body)
 	if err != nil {
-		return nil, n.newError(StageUserInfo, ClassMalformed, err.Error())
+		return nil, ic.newError(StageUserInfo, ClassMalformed, err.Error())
 	}
 	return doc, nil
 }
 
 // get asks for something about the user that the token was given for.
-func (n *Network) get(ctx context.Context, client *http.Client, address string, token *oauth2.Token) ([]byte,
+func (ic *infoClient) get(ctx context.Context, client *http.Client, address string,
+	token *oauth2.Token) ([]byte,
 	*Error) {
 	// RFC 6749 §7.1: a token of a type one does not know is not used.
 	if token.Type() != "Bearer" {
-		return nil, n.newError(StageToken, ClassMalformed, "the token is not of type Bearer")
+		return nil, ic.newError(StageToken, ClassMalformed, "the token is not of type Bearer")
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
-		return nil, n.newError(StageUserInfo, ClassMalformed, "the endpoint is not a URL")
+		return nil, ic.newError(StageUserInfo, ClassMalformed, "the endpoint is not a URL")
 	}
 	token.SetAuthHeader(req)
 	resp, err := client.Do(req)
 	if err != nil {
-		return nil, n.fetchError(StageUserInfo, err, ClassReset, "no answer")
+		return nil, ic.fetchError(StageUserInfo, err, ClassReset, "no answer")
 	}
 	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(resp.Body) // bounded by the transport
 	if err != nil {
-		return nil, n.newError(StageUserInfo, ClassReset, "no whole answer")
+		return nil, ic.newError(StageUserInfo, ClassReset, "no whole answer")
 	}
 	return body, nil
 }
@@ -71,7 +94,7 @@ func parseClaims(b []byte) (claims, error) {
 // subject is the sub of an ID token; empty where it is missing or not text.
 func (c claims) subject() string {
 	var s string
-	if json.Unmarshal(c[claimSubject], &s) != nil {
+	if json.Unmarshal(c[netsettings.ClaimSubject], &s) != nil {
 		return ""
 	}
 	return s
@@ -144,23 +167,19 @@ var wholeNumber = regexp.MustCompile(`^-?[0-9]{1,40}$`)
 func (c claims) text(path string) (string, error) {
 	v, ok := c.find(path)
 	if !ok {
-		return "", errors.New("there is no " + plain(path))
+		return "", errors.New("there is no " + netsettings.Plain(path))
 	}
 	if v.Kind() == '0' && wholeNumber.Match(v) {
 		return string(v), nil
 	}
 	var s string
 	if v.Kind() != '"' || json.Unmarshal(v, &s) != nil {
-		return "", errors.New(plain(path) + " is neither text nor a whole number")
+		return "", errors.New(netsettings.Plain(path) + " is neither text nor a whole number")
 	}
 	return s, nil
 }
 
 const maxDisplayBytes = 256
-
-// usualNames are the claims with a name for people, best first (OpenID Connect Core 1.0 §5.1; the last three
-// are common with plain OAuth 2).
-var usualNames = []string{"name", "preferred_username", "nickname", "display_name", "username", "login"}
 
 // displayName is a name for people, from the first of the claims that has one.
 func (c claims) displayName(names []string) string {

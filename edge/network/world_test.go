@@ -23,6 +23,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"verifyd/edge/network"
+	"verifyd/edge/network/netsettings"
 )
 
 // world stands for the hosts of the presets: one server with a certificate for all of them, to which every
@@ -132,9 +133,9 @@ func (w *world) options() network.Options {
 	}
 }
 
-func (w *world) network(s network.Settings) *network.Network {
+func (w *world) network(s netsettings.Settings) *network.Network {
 	w.t.Helper()
-	if s.Kind != network.KindSteam {
+	if s.Kind != netsettings.KindSteam {
 		s.ClientID, s.ClientSecret = "client", plantedSecret
 	}
 	n, err := network.New(s, w.options())

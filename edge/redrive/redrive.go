@@ -8,9 +8,11 @@ import (
 	"errors"
 	"fmt"
 
-	"verifyd/edge/account"
+	"verifyd/edge/account/access"
+	"verifyd/edge/account/audit"
 	"verifyd/natsconf"
 	"verifyd/sessions"
+	"verifyd/sessions/facts"
 )
 
 // Max bounds one redrive: a hundred sessions take about a second.
@@ -18,21 +20,21 @@ const Max = 100
 
 // Ended are the ends that a person may want to have sent again, the surest first: of the first nothing was
 // sent.
-func Ended() []sessions.DeliveryState {
-	return []sessions.DeliveryState{
-		sessions.DeliveryUndeliverable, sessions.DeliveryRejected, sessions.DeliveryUnknown,
+func Ended() []facts.DeliveryState {
+	return []facts.DeliveryState{
+		facts.DeliveryUndeliverable, facts.DeliveryRejected, facts.DeliveryUnknown,
 	}
 }
 
-// Sessions asks for one more attempt; a *sessions.Store.
+// Sessions asks for one more attempt; a *store.Store.
 type Sessions interface {
-	Resend(ctx context.Context, id sessions.ID, by string) (sessions.Resend, error)
+	Resend(ctx context.Context, id sessions.ID, by string) (facts.Resend, error)
 	Completion(ctx context.Context, id sessions.ID) (sessions.Completion, error)
 }
 
-// Log keeps records; an *account.Store.
+// Log keeps records; an *accountstore.Store.
 type Log interface {
-	Note(ctx context.Context, by account.Actor, account, what, on string, detail map[string]string) error
+	Note(ctx context.Context, by access.Actor, account, what, on string, detail map[string]string) error
 }
 
 // Done is what came of a redrive.
@@ -43,7 +45,7 @@ type Done struct {
 
 // Send asks for one more attempt of each. It stops at the first failure of the store; what was asked for
 // until then is done, and returned beside the error, which is natsconf's. A repeat skips what is due already.
-func Send(ctx context.Context, st Sessions, log Log, by account.Actor, ids []sessions.ID) (Done, error) {
+func Send(ctx context.Context, st Sessions, log Log, by access.Actor, ids []sessions.ID) (Done, error) {
 	var d Done
 	if len(ids) > Max {
 		return d, fmt.Errorf("%w: %d sessions at once; at most %d", natsconf.ErrTooMany, len(ids), Max)
@@ -51,7 +53,7 @@ func Send(ctx context.Context, st Sessions, log Log, by account.Actor, ids []ses
 	for _, id := range ids {
 		_, err := st.Resend(ctx, id, by.String())
 		switch {
-		case errors.Is(err, sessions.ErrDeliveryOpen), errors.Is(err, sessions.ErrNoDelivery),
+		case errors.Is(err, facts.ErrDeliveryOpen), errors.Is(err, facts.ErrNoDelivery),
 			errors.Is(err, sessions.ErrNotFound):
 			d.Skipped = append(d.Skipped, id)
 			continue
@@ -61,7 +63,7 @@ func Send(ctx context.Context, st Sessions, log Log, by account.Actor, ids []ses
 		d.Asked = append(d.Asked, id)
 		c, err := st.Completion(ctx, id)
 		if err == nil {
-			err = log.Note(ctx, by, c.Account, account.CallbackSent, string(id), map[string]string{
+			err = log.Note(ctx, by, c.Account, audit.CallbackSent, string(id), map[string]string{
 				"redrive": "yes",
 			})
 		}

@@ -6,21 +6,24 @@ import (
 	"slices"
 	"testing"
 
-	"verifyd/edge/account"
+	"verifyd/edge/account/access"
 	"verifyd/edge/redrive"
 	"verifyd/natsconf"
 	"verifyd/sessions"
+	"verifyd/sessions/facts"
 )
 
 // store returns each session the answer that the test wants.
 type store map[sessions.ID]error
 
-func (s store) Resend(_ context.Context, id sessions.ID, by string) (sessions.Resend, error) {
-	return sessions.Resend{Session: id, By: by}, s[id]
+func (s store) Resend(_ context.Context, id sessions.ID, by string) (facts.Resend, error) {
+	return facts.Resend{Session: id, By: by}, s[id]
 }
 
 func (s store) Completion(_ context.Context, id sessions.ID) (sessions.Completion, error) {
-	return sessions.Completion{Session: sessions.Session{ID: id, Account: "acc_" + string(id)}}, nil
+	return sessions.Completion{Session: sessions.Session{
+		ID: id, Request: sessions.Request{Account: "acc_" + string(id)},
+	}}, nil
 }
 
 // book collects records; a full one fails.
@@ -29,18 +32,18 @@ type book struct {
 	fault error
 }
 
-func (b *book) Note(_ context.Context, _ account.Actor, of, what, on string, _ map[string]string) error {
+func (b *book) Note(_ context.Context, _ access.Actor, of, what, on string, _ map[string]string) error {
 	b.notes = append(b.notes, of+" "+what+" "+on)
 	return b.fault
 }
 
 func TestRedrive(t *testing.T) {
 	st := store{
-		"open": sessions.ErrDeliveryOpen, "none": sessions.ErrNoDelivery, "gone": sessions.ErrNotFound,
+		"open": facts.ErrDeliveryOpen, "none": facts.ErrNoDelivery, "gone": sessions.ErrNotFound,
 		"away": natsconf.ErrUnavailable,
 	}
 	log := &book{}
-	d, err := redrive.Send(t.Context(), st, log, account.Operator("olga"), []sessions.ID{
+	d, err := redrive.Send(t.Context(), st, log, access.Operator("olga"), []sessions.ID{
 		"a", "open", "none", "gone", "b",
 	})
 	if err != nil || !slices.Equal(d.Asked, []sessions.ID{"a", "b"}) ||
@@ -51,17 +54,17 @@ func TestRedrive(t *testing.T) {
 		"acc_b callback.sent_again b"}; !slices.Equal(log.notes, want) {
 		t.Errorf("records %q", log.notes)
 	}
-	if d, err = redrive.Send(t.Context(), st, log, account.Operator(""),
+	if d, err = redrive.Send(t.Context(), st, log, access.Operator(""),
 		[]sessions.ID{"a", "away", "b"}); !errors.Is(err, natsconf.ErrUnavailable) || len(d.Asked) != 1 {
 		t.Errorf("where the store goes away: %+v, %v", d, err)
 	}
 	full := &book{fault: natsconf.ErrUncertain}
-	if d, err = redrive.Send(t.Context(), st, full, account.Operator(""),
+	if d, err = redrive.Send(t.Context(), st, full, access.Operator(""),
 		[]sessions.ID{"a", "b"}); !errors.Is(err, natsconf.ErrUncertain) || len(d.Asked) != 1 {
 		t.Errorf("where no record can be kept: %+v, %v", d, err)
 	}
 	log.notes = nil
-	if d, err = redrive.Send(t.Context(), st, log, account.Operator(""),
+	if d, err = redrive.Send(t.Context(), st, log, access.Operator(""),
 		make([]sessions.ID, redrive.Max+1)); !errors.Is(err, natsconf.ErrTooMany) ||
 		len(d.Asked)+len(log.notes) != 0 {
 		t.Errorf("of too many: %+v, %v", d, err)

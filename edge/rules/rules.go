@@ -7,27 +7,31 @@ import (
 	"time"
 
 	"verifyd/edge/network"
+	"verifyd/edge/network/netsettings"
 	"verifyd/sessions"
+	"verifyd/sessions/failure"
+	"verifyd/sessions/store"
 )
 
 // Judge returns the rule that refuses the identity for the session; ok where none does.
-func Judge(r network.Rules, who network.Identity, s sessions.Session, now time.Time) (refusal sessions.Rule,
+func Judge(r netsettings.Rules, who network.Identity, s sessions.Session,
+	now time.Time) (refusal failure.Rule,
 	ok bool) {
 	switch {
 	case slices.Contains(r.DenySubjects, who.Subject):
-		return sessions.RuleDeny, false
+		return failure.RuleDeny, false
 	case len(r.AllowSubjects) > 0 && !slices.Contains(r.AllowSubjects, who.Subject):
-		return sessions.RuleAllow, false
+		return failure.RuleAllow, false
 	case r.RequireSubjectMatch && who.Subject != s.PlatformUserID:
-		return sessions.RuleSubjectMatch, false
+		return failure.RuleSubjectMatch, false
 	case len(r.EmailDomains) > 0 && !r.AcceptsDomain(who.Email):
-		return sessions.RuleEmailDomains, false
+		return failure.RuleEmailDomains, false
 	case r.MinAccountAge > 0 && !oldEnough(who.CreatedAt, time.Duration(r.MinAccountAge), now):
-		return sessions.RuleAccountAge, false
+		return failure.RuleAccountAge, false
 	case len(r.RequireGroups) > 0 && !anyOf(who.Groups, r.RequireGroups):
-		return sessions.RuleGroups, false
+		return failure.RuleGroups, false
 	}
-	return sessions.NoRule, true
+	return failure.NoRule, true
 }
 
 // oldEnough reports whether something made at that instant has the age. An unknown instant has none.
@@ -46,17 +50,17 @@ func anyOf(values, wanted []string) bool {
 // namespace is the network's; the same subject of another provider is another identity.
 //
 // Test sessions hold beside live ones, so that a trial never keeps anybody out.
-func Hold(r network.Rules, namespace string, who network.Identity,
-	s sessions.Session) (h sessions.IdentityBinding, ok bool) {
+func Hold(r netsettings.Rules, namespace string, who network.Identity,
+	s sessions.Session) (h store.IdentityBinding, ok bool) {
 	scope := platformScope(s)
 	switch r.OneIdentityPer {
-	case network.PerGuild:
+	case netsettings.PerGuild:
 		scope = append(scope, s.GuildID)
-	case network.PerPlatform:
+	case netsettings.PerPlatform:
 	default:
-		return sessions.IdentityBinding{}, false
+		return store.IdentityBinding{}, false
 	}
-	return sessions.IdentityBinding{
+	return store.IdentityBinding{
 		Identity: join(append([]string{r.OneIdentityPer, namespace, who.Subject}, scope...)...),
 		User:     holder(s.PlatformUserID, scope),
 		Session:  s.ID,

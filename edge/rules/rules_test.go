@@ -5,13 +5,16 @@ import (
 	"time"
 
 	"verifyd/edge/network"
+	"verifyd/edge/network/netsettings"
 	"verifyd/edge/rules"
 	"verifyd/sessions"
+	"verifyd/sessions/failure"
+	"verifyd/sessions/store"
 )
 
 func TestJudge(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	month := network.Span(30 * 24 * time.Hour)
+	month := netsettings.Span(30 * 24 * time.Hour)
 	who := network.Identity{
 		Subject: "42", Email: "a@Example.com", CreatedAt: now.Add(-time.Duration(month)), Groups: []string{
 			"harbor", "crew",
@@ -23,75 +26,78 @@ func TestJudge(t *testing.T) {
 		return id
 	}
 	for name, c := range map[string]struct {
-		rules network.Rules
+		rules netsettings.Rules
 		who   network.Identity
-		want  sessions.Rule
+		want  failure.Rule
 	}{
-		"no rules": {network.Rules{}, network.Identity{Subject: "x"}, ""},
+		"no rules": {netsettings.Rules{}, network.Identity{Subject: "x"}, ""},
 		"denied": {
-			network.Rules{DenySubjects: []string{"1", "42"}}, who, sessions.RuleDeny,
+			netsettings.Rules{DenySubjects: []string{"1", "42"}}, who, failure.RuleDeny,
 		},
-		"not denied": {network.Rules{DenySubjects: []string{"420", "4"}}, who, ""},
-		"allowed":    {network.Rules{AllowSubjects: []string{"42"}}, who, ""},
+		"not denied": {netsettings.Rules{DenySubjects: []string{"420", "4"}}, who, ""},
+		"allowed":    {netsettings.Rules{AllowSubjects: []string{"42"}}, who, ""},
 		"not allowed": {
-			network.Rules{AllowSubjects: []string{"420", "4"}}, who, sessions.RuleAllow,
+			netsettings.Rules{AllowSubjects: []string{"420", "4"}}, who, failure.RuleAllow,
 		},
 		"allowed and denied": {
-			network.Rules{AllowSubjects: []string{"42"}, DenySubjects: []string{"42"}}, who,
-			sessions.RuleDeny,
+			netsettings.Rules{AllowSubjects: []string{"42"}, DenySubjects: []string{"42"}}, who,
+			failure.RuleDeny,
 		},
-		"the user's own": {network.Rules{RequireSubjectMatch: true}, who, ""},
+		"the user's own": {netsettings.Rules{RequireSubjectMatch: true}, who, ""},
 		"another's": {
-			network.Rules{RequireSubjectMatch: true}, with(func(i *network.Identity) { i.Subject = "43" }),
-			sessions.RuleSubjectMatch,
+			netsettings.Rules{RequireSubjectMatch: true},
+			with(func(i *network.Identity) { i.Subject = "43" }),
+			failure.RuleSubjectMatch,
 		},
 		"domain": {
-			network.Rules{EmailDomains: []string{"example.org", "EXAMPLE.com"}}, who, "",
+			netsettings.Rules{EmailDomains: []string{"example.org", "EXAMPLE.com"}}, who, "",
 		},
 		"another domain": {
-			network.Rules{EmailDomains: []string{"example.org"}}, who, sessions.RuleEmailDomains,
+			netsettings.Rules{EmailDomains: []string{"example.org"}}, who, failure.RuleEmailDomains,
 		},
 		"a subdomain": {
-			network.Rules{EmailDomains: []string{"example.com"}},
-			with(func(i *network.Identity) { i.Email = "a@x.example.com" }), sessions.RuleEmailDomains,
+			netsettings.Rules{EmailDomains: []string{"example.com"}},
+			with(func(i *network.Identity) { i.Email = "a@x.example.com" }), failure.RuleEmailDomains,
 		},
 		"a domain that ends alike": {
-			network.Rules{EmailDomains: []string{"example.com"}},
-			with(func(i *network.Identity) { i.Email = "a@evilexample.com" }), sessions.RuleEmailDomains,
+			netsettings.Rules{EmailDomains: []string{"example.com"}},
+			with(func(i *network.Identity) { i.Email = "a@evilexample.com" }), failure.RuleEmailDomains,
 		},
 		"no verified address": {
-			network.Rules{EmailDomains: []string{"example.com"}},
-			with(func(i *network.Identity) { i.Email = "" }), sessions.RuleEmailDomains,
+			netsettings.Rules{EmailDomains: []string{"example.com"}},
+			with(func(i *network.Identity) { i.Email = "" }), failure.RuleEmailDomains,
 		},
-		"old enough to the second": {network.Rules{MinAccountAge: month}, who, ""},
+		"old enough to the second": {netsettings.Rules{MinAccountAge: month}, who, ""},
 		"a second too new": {
-			network.Rules{MinAccountAge: month},
+			netsettings.Rules{MinAccountAge: month},
 			with(func(i *network.Identity) { i.CreatedAt = i.CreatedAt.Add(time.Second) }),
-			sessions.RuleAccountAge,
+			failure.RuleAccountAge,
 		},
 		"made in the future": {
-			network.Rules{MinAccountAge: month},
-			with(func(i *network.Identity) { i.CreatedAt = now.Add(time.Hour) }), sessions.RuleAccountAge,
+			netsettings.Rules{MinAccountAge: month},
+			with(func(i *network.Identity) { i.CreatedAt = now.Add(time.Hour) }), failure.RuleAccountAge,
 		},
 		"of unknown age": {
-			network.Rules{MinAccountAge: month},
-			with(func(i *network.Identity) { i.CreatedAt = time.Time{} }), sessions.RuleAccountAge,
+			netsettings.Rules{MinAccountAge: month},
+			with(func(i *network.Identity) { i.CreatedAt = time.Time{} }), failure.RuleAccountAge,
 		},
-		"in a group": {network.Rules{RequireGroups: []string{"staff", "crew"}}, who, ""},
+		"in a group": {netsettings.Rules{RequireGroups: []string{"staff", "crew"}}, who, ""},
 		"in none": {
-			network.Rules{RequireGroups: []string{"staff", "Crew", "harbor/crew"}}, who, sessions.RuleGroups,
+			netsettings.Rules{RequireGroups: []string{"staff", "Crew", "harbor/crew"}}, who,
+			failure.RuleGroups,
 		},
 		"without groups": {
-			network.Rules{RequireGroups: []string{"crew"}},
-			with(func(i *network.Identity) { i.Groups = nil }), sessions.RuleGroups,
+			netsettings.Rules{RequireGroups: []string{"crew"}},
+			with(func(i *network.Identity) { i.Groups = nil }), failure.RuleGroups,
 		},
 		"one identity is judged last": {
-			network.Rules{OneIdentityPer: network.PerGuild, RequireGroups: []string{"staff"}}, who,
-			sessions.RuleGroups,
+			netsettings.Rules{OneIdentityPer: netsettings.PerGuild, RequireGroups: []string{"staff"}}, who,
+			failure.RuleGroups,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, ok := rules.Judge(c.rules, c.who, sessions.Session{PlatformUserID: "42"}, now)
+			about := sessions.Session{Request: sessions.Request{PlatformUserID: "42"}}
+			got, ok := rules.Judge(c.rules, c.who, about, now)
 			if got != c.want || ok != (c.want == "") {
 				t.Errorf("judge = %q, %v; want %q", got, ok, c.want)
 			}
@@ -101,14 +107,17 @@ func TestJudge(t *testing.T) {
 
 // Two sessions hold the same thing exactly where one identity may stand for one user alone.
 func TestHold(t *testing.T) {
-	base := sessions.Session{Account: "acc_a", Platform: "discord", GuildID: "g", PlatformUserID: "u"}
+	base := sessions.Session{Request: sessions.Request{
+		Account: "acc_a", Platform: "discord", GuildID: "g", PlatformUserID: "u",
+	}}
 	who := network.Identity{Subject: "42"}
 	hold := func(per, networkID string, who network.Identity,
-		change func(*sessions.Session)) sessions.IdentityBinding {
+		change func(*sessions.Session)) store.IdentityBinding {
 		t.Helper()
 		s := base
 		change(&s)
-		h, ok := rules.Hold(network.Rules{OneIdentityPer: per, OneIdentityFor: network.Span(time.Hour)},
+		h, ok := rules.Hold(netsettings.Rules{OneIdentityPer: per,
+			OneIdentityFor: netsettings.Span(time.Hour)},
 			networkID, who, s)
 		if !ok || h.For != time.Hour {
 			t.Fatalf("hold = %+v, %v", h, ok)
@@ -117,7 +126,7 @@ func TestHold(t *testing.T) {
 	}
 	first := hold("guild", "discord", who, func(*sessions.Session) {})
 	for name, c := range map[string]struct {
-		other              sessions.IdentityBinding
+		other              store.IdentityBinding
 		sameWhat, sameUser bool
 	}{
 		"a retry": {hold("guild", "discord", who, func(*sessions.Session) {}), true, true},
@@ -164,7 +173,7 @@ func TestHold(t *testing.T) {
 	if guilds.Identity != hold("platform", "discord", who, func(*sessions.Session) {}).Identity {
 		t.Error("guilds tell identities apart where the platform alone should")
 	}
-	if _, ok := rules.Hold(network.Rules{}, "discord", who, base); ok {
+	if _, ok := rules.Hold(netsettings.Rules{}, "discord", who, base); ok {
 		t.Error("holds without a rule")
 	}
 }

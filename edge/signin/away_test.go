@@ -15,6 +15,7 @@ import (
 var againForm = regexp.MustCompile(`class="button" href="([^"]*)"`)
 
 func TestJetStreamAway(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	_, token := r.session()
 	b := r.browser()
@@ -48,6 +49,7 @@ func TestJetStreamAway(t *testing.T) {
 
 // Nobody reports whether the verdict was stored: the user is told so, and not that it worked.
 func TestUncertainEnd(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{deaf: true})
 	r.handler.SetCompleteWithin(50 * time.Millisecond)
 	session, token := r.session()
@@ -70,6 +72,7 @@ func TestUncertainEnd(t *testing.T) {
 
 // The verdict that nobody confirmed was stored after all: the clean page reads the truth.
 func TestUncertainEndThatStands(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{deaf: true})
 	r.handler.SetCompleteWithin(50 * time.Millisecond)
 	session, token := r.session()

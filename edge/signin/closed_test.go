@@ -14,6 +14,7 @@ const headingClosed = "Nobody can sign in here just now"
 // nothing. Once it is back within the session's life, the sign-in goes on where it was, the return from the
 // network included.
 func TestNobodySignsInForADisabledAccount(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	s, token := r.session()
 	done, doneToken := r.session()
@@ -45,6 +46,7 @@ func TestNobodySignsInForADisabledAccount(t *testing.T) {
 
 // An account that is taken out of service while the identity network is asked gets no outcome.
 func TestAccountDisabledWhileTheNetworkIsAsked(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	s, token := r.session()
 	b := r.browser()

@@ -10,13 +10,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
-	"verifyd/edge"
 	"verifyd/edge/flow"
 	"verifyd/edge/limit"
 	"verifyd/edge/network"
 	"verifyd/edge/page"
+	"verifyd/edge/web"
 	"verifyd/natsconf/secretbox"
-	"verifyd/sessions"
+	"verifyd/sessions/store"
 )
 
 // Accounts reports how end users know an integrator's account.
@@ -40,7 +40,7 @@ const (
 // Config is what a Handler needs.
 type Config struct {
 	BaseURL  string             // {base_url} of the contract, with its path prefix where it has one
-	Sessions *sessions.Store    //
+	Sessions *store.Store       //
 	Networks []*network.Network // of live sessions, in the order of their buttons; each with its own id
 	// Test is the one network of sessions that a test key started; nil: there are none. Where Networks has it
 	// too, it is one of live sessions as well, which is the operator's explicit choice.
@@ -55,31 +55,21 @@ type Config struct {
 
 // Handler answers the routes of this package. It is safe for concurrent use and starts nothing.
 type Handler struct {
-	sessions *sessions.Store
-	networks []*network.Network // of live sessions
-	test     []*network.Network // of test sessions: one or none
-	accounts Accounts
+	*pages
+	*journal
+
+	sessions *store.Store
 	attempts *limit.Attempts
 	log      zerolog.Logger
-	metrics  *metrics
-	now      func() time.Time
-
-	origin   string // of the base URL
-	prefix   string // its path, without a slash at its end
-	https    bool
 	cookies  flow.Cookies
-	browsers flow.Browsers
 	csrf     *http.CrossOriginProtection
-	assets   assets
-	painter  *painter
-	locales  locales
 
 	completeWithin time.Duration // for one verdict
 }
 
 // New checks the configuration and makes the handler. Errors name what is wrong and what would be right.
 func New(c Config) (*Handler, error) {
-	base, prefix, err := edge.ParseBaseURL(c.BaseURL)
+	base, prefix, err := web.ParseBaseURL(c.BaseURL)
 	if err != nil {
 		return nil, fmt.Errorf("base URL: %w", err)
 	}
@@ -102,7 +92,7 @@ func New(c Config) (*Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := newPainter()
+	frame, err := loadFrame()
 	if err != nil {
 		return nil, err
 	}
@@ -115,12 +105,13 @@ func New(c Config) (*Handler, error) {
 		return nil, err
 	}
 	h := &Handler{
-		metrics:  m,
-		sessions: c.Sessions, networks: c.Networks, accounts: c.Accounts, attempts: c.Attempts, log: c.Log,
-		now:    c.Now,
-		origin: strings.TrimSuffix(base, prefix), prefix: prefix, https: strings.HasPrefix(base, "https:"),
-		csrf: csrf, assets: files, painter: p, locales: ts,
-		completeWithin: completeWithin,
+		pages: &pages{
+			networks: c.Networks, accounts: c.Accounts, log: c.Log, now: c.Now,
+			origin: strings.TrimSuffix(base, prefix), prefix: prefix,
+			https: strings.HasPrefix(base, "https:"), assets: files, locales: ts, frame: frame,
+		},
+		journal:  &journal{sessions: c.Sessions, metrics: m, log: c.Log},
+		sessions: c.Sessions, attempts: c.Attempts, log: c.Log, csrf: csrf, completeWithin: completeWithin,
 	}
 	if c.Test != nil {
 		h.test = []*network.Network{c.Test}
@@ -154,16 +145,16 @@ func checkNetworks(ns []*network.Network, test *network.Network) error {
 
 // networksOf returns the networks by which a session may be completed. A test session never ends by a real
 // network, nor a live one by that of test sessions, unless the operator has made it one of both.
-func (h *Handler) networksOf(test bool) []*network.Network {
+func (p *pages) networksOf(test bool) []*network.Network {
 	if test {
-		return h.test
+		return p.test
 	}
-	return h.networks
+	return p.networks
 }
 
 // network returns the network of an id among those of a session, or nil.
-func (h *Handler) network(id string, test bool) *network.Network {
-	for _, n := range h.networksOf(test) {
+func (p *pages) network(id string, test bool) *network.Network {
+	for _, n := range p.networksOf(test) {
 		if n.ID() == id {
 			return n
 		}

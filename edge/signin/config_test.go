@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"verifyd/edge/network"
+	"verifyd/edge/network/netsettings"
 	"verifyd/natsconf/secretbox"
 )
 
 func testNetwork(t *testing.T, id string) *network.Network {
 	t.Helper()
-	n, err := network.New(network.Settings{
-		ID: id, Name: "Example", Kind: network.KindOIDC, Issuer: "https://id.example.com", ClientID: "c",
+	n, err := network.New(netsettings.Settings{
+		ID: id, Name: "Example", Kind: netsettings.KindOIDC, Issuer: "https://id.example.com", ClientID: "c",
 		ClientSecret: "s",
 	}, network.Options{BaseURL: "https://verify.example.com"})
 	if err != nil {

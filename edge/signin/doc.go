@@ -30,7 +30,7 @@
 //     POST, and a POST that another site caused is refused, since it would skip the question "Is this you?".
 //  2. An attempt belongs to the browser that began it: a cookie sealed with the master key, found by the
 //     state parameter, with the hash of the cookie by which the browser is known. A return to another browser
-//     spends nothing. The first one under a state to its own spends the attempt (sessions.Store.Redeem),
+//     spends nothing. The first one under a state to its own spends the attempt (store.Store.Redeem),
 //     whatever it holds and on whatever machine it arrives, before anything in it is looked at; so a code is
 //     never posted twice.
 //  3. Three ends are verdicts and complete the session: the provider vouched and the network's rules accept,
@@ -43,7 +43,7 @@
 //     and dropped.
 //  6. Every value that somebody else typed is escaped, isolated in its direction, and its invisible
 //     characters are made visible.
-//  7. One browser signs in at a time (sessions.Store.AcquireLease). That spares people failed attempts and
+//  7. One browser signs in at a time (store.Store.AcquireLease). That spares people failed attempts and
 //     decides nothing: the one completion does.
 //  8. The only foreign address that a page links to is the account's own return URL, after the end.
 //

@@ -3,13 +3,13 @@ package signin
 import (
 	"testing"
 
-	"verifyd/edge"
+	"verifyd/edge/web"
 )
 
 // Who is on the way back from a provider when the service stops is still answered: a stopping edge waits
 // longer than the longest return.
 func TestAReturnFitsIntoTheDrain(t *testing.T) {
-	if longest := judgeWithin + completeWithin; longest >= edge.DefaultDrainTimeout {
-		t.Errorf("a return may take %s, a stopping edge waits %s", longest, edge.DefaultDrainTimeout)
+	if longest := judgeWithin + completeWithin; longest >= web.DefaultDrainTimeout {
+		t.Errorf("a return may take %s, a stopping edge waits %s", longest, web.DefaultDrainTimeout)
 	}
 }

@@ -9,10 +9,12 @@ import (
 	"github.com/rs/zerolog"
 	"go.opentelemetry.io/otel/trace"
 
-	"verifyd/edge"
 	"verifyd/edge/network"
+	"verifyd/edge/web"
 	"verifyd/natsconf"
 	"verifyd/sessions"
+	sessionfailure "verifyd/sessions/failure"
+	"verifyd/sessions/timeline"
 	"verifyd/sessions/tracing"
 )
 
@@ -32,7 +34,7 @@ func (h *Handler) complete(ctx context.Context, s sessions.Session,
 	o sessions.Outcome) (standing sessions.State, doubt notice) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.completeWithin)
 	defer cancel()
-	ctx, done := edge.Step(ctx, "complete session", trace.SpanKindProducer, tracing.Network.String(o.Network))
+	ctx, done := web.Step(ctx, "complete session", trace.SpanKindProducer, tracing.Network.String(o.Network))
 	defer func() { done(string(standing)) }()
 	unstored := noteUnsaved
 	for {
@@ -55,13 +57,13 @@ func (h *Handler) complete(ctx context.Context, s sessions.Session,
 }
 
 // toEnd sends the browser to the clean page, with a notice where the end is in doubt.
-func (h *Handler) toEnd(w http.ResponseWriter, vis visitor, s sessions.View, token sessions.Token,
+func (h *Handler) toEnd(w http.ResponseWriter, vis visitor, s sessions.Status, token sessions.Token,
 	note notice, network string) {
 	if note != "" {
 		h.toNotice(w, vis, token, note, network)
 		return
 	}
-	h.stepped(s.Session, sessions.Event{Name: sessions.EventFinished, Network: network})
+	h.stepped(s.Session, timeline.Event{Name: timeline.EventFinished, Network: network})
 	h.toPage(w, vis, token)
 }
 
@@ -118,8 +120,8 @@ type stepEvent struct{ *zerolog.Event }
 
 // step begins the log line of a step of a sign-in. Of the identity, the code, the state and the token it
 // holds nothing.
-func (h *Handler) step(s sessions.View, network string) stepEvent {
-	e := h.log.Info().Str("sid", string(s.ID)). //nolint:zerologlint // whoever asked for the line sends it
+func (j *journal) step(s sessions.Status, network string) stepEvent {
+	e := j.log.Info().Str("sid", string(s.ID)). //nolint:zerologlint // whoever asked for the line sends it
 							Str("account", s.Account)
 	if network != "" {
 		e = e.Str("network", network)
@@ -133,7 +135,7 @@ func (l stepEvent) outcome(o sessions.Outcome, standing sessions.State, doubt no
 	if o.Reason != sessions.NoReason {
 		e = e.Str("reason", string(o.Reason))
 	}
-	if o.Rule != sessions.NoRule {
+	if o.Rule != sessionfailure.NoRule {
 		e = e.Str("rule", string(o.Rule))
 	}
 	switch {

@@ -9,12 +9,15 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
-	"verifyd/edge"
 	"verifyd/edge/flow"
 	"verifyd/edge/limit"
 	"verifyd/edge/network"
 	"verifyd/edge/rules"
+	"verifyd/edge/web"
 	"verifyd/sessions"
+	sessionfailure "verifyd/sessions/failure"
+	"verifyd/sessions/store"
+	"verifyd/sessions/timeline"
 	"verifyd/sessions/tracing"
 )
 
@@ -55,7 +58,7 @@ func (h *Handler) finish(w http.ResponseWriter, r *http.Request) {
 		h.toNotice(w, vis, token, t.note, f.Network)
 		return
 	}
-	h.attempts.Vouched(limit.TripSignIn, edge.EventFrom(r.Context()).ClientIP)
+	h.attempts.Vouched(limit.TripSignIn, web.EventFrom(r.Context()).ClientIP)
 	if h.closed(s) { // since the attempt was spent
 		h.step(s, f.Network).Str("outcome", "closed").
 			Msg("a sign-in ended for an account that is out of service")
@@ -95,7 +98,7 @@ func (h *Handler) find(w http.ResponseWriter, r *http.Request, state string) (fl
 func (h *Handler) spend(
 	ctx context.Context, w http.ResponseWriter, r *http.Request, vis visitor, f flow.Flow,
 	token sessions.Token,
-) (sessions.View, bool) {
+) (sessions.Status, bool) {
 	id := token.ID()
 	s, err := h.read(ctx, r, id)
 	if err != nil {
@@ -126,7 +129,7 @@ func (h *Handler) spend(
 		h.drawReadError(w, r, vis, err, h.pageURL(token, vis.chosen))
 		return s, false
 	}
-	h.stepped(s.Session, sessions.Event{Name: sessions.EventReturned, Network: f.Network})
+	h.stepped(s.Session, timeline.Event{Name: timeline.EventReturned, Network: f.Network})
 	return s, true
 }
 
@@ -152,7 +155,7 @@ func (h *Handler) judge(ctx context.Context, f flow.Flow, s sessions.Session, q 
 			stage: network.StageAuthorization, class: network.ClassMalformed, note: noteUnfinished,
 		}
 	}
-	asking, done := edge.Step(ctx, "ask identity network", trace.SpanKindClient,
+	asking, done := web.Step(ctx, "ask identity network", trace.SpanKindClient,
 		tracing.Network.String(n.ID()))
 	who, err := n.Redeem(asking, f.Attempt, ret)
 	done(askOutcome(err))
@@ -189,8 +192,8 @@ func (h *Handler) accept(ctx context.Context, n *network.Network, who network.Id
 	}
 	if hold, wanted := rules.Hold(n.Rules(), n.Namespace(), who, s); wanted {
 		switch err := h.sessions.BindIdentity(ctx, hold); {
-		case errors.Is(err, sessions.ErrIdentityBound):
-			refused.Rule = sessions.RuleOneIdentity
+		case errors.Is(err, store.ErrIdentityBound):
+			refused.Rule = sessionfailure.RuleOneIdentity
 			return refused, nil
 		case err != nil:
 			h.log.Warn().Err(err).Str("sid", string(s.ID)).Msg("an identity could not be held")

@@ -7,10 +7,12 @@ import (
 
 	"verifyd/edge/signin"
 	"verifyd/sessions"
+	"verifyd/sessions/stats"
 )
 
 // The users' way is counted, session by session and try by try, and what draws previews counts nothing.
 func TestFunnel(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{counted: true})
 	opened := func() (*browser, sessions.Token) {
 		_, token := r.session()
@@ -42,14 +44,14 @@ func TestFunnel(t *testing.T) {
 	b, token = opened()
 	b.Follow(b.act(token, "decline"))
 
-	if got, want := r.counts(), map[sessions.Count]int64{
-		sessions.CountStarted: 6, sessions.CountOpened: 5, sessions.CountSignIn: 3, sessions.CountReturned: 2,
-		sessions.CountFinished: 3,
-		sessions.CountVerified: 1, sessions.CountDeclined: 2,
+	if got, want := r.counts(), map[stats.Count]int64{
+		stats.CountStarted: 6, stats.CountOpened: 5, stats.CountSignIn: 3, stats.CountReturned: 2,
+		stats.CountFinished: 3,
+		stats.CountVerified: 1, stats.CountDeclined: 2,
 		"sign_in:example": 4, "returned:example": 3, "trouble:example": 1, "verified:example": 1,
 		"failed_declined:example": 1,
 		// with those that still run, since the one process that counts has ended
-		sessions.CountExpired: 3,
+		stats.CountExpired: 3,
 	}; !maps.Equal(got, want) {
 		t.Errorf("counts = %v\nwant     %v", got, want)
 	}

@@ -17,6 +17,7 @@ const tallest = 2000
 // The pages with the longest that integrators can write, without a place to break it at: nothing sticks out
 // to the side or is cut off, and no page grows with it.
 func TestLongValuesStayInside(t *testing.T) {
+	t.Parallel()
 	tab := chromiumtest.Start(t)
 	r := newRig(t, setup{})
 	for kind, value := range map[string]string{

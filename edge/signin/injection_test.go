@@ -12,6 +12,7 @@ import (
 // A stolen code, put into the thief's own attempt: the provider sees that it was made for another challenge
 // (RFC 9700 §4.5).
 func TestCodeInjection(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	victim, thief := r.browser(), r.browser()
 	theirs, victimToken := r.session()
@@ -37,6 +38,7 @@ func TestCodeInjection(t *testing.T) {
 // The thief's return, opened in the victim's browser, must not sign the victim in as the thief (RFC 9700
 // §4.7).
 func TestForcedReturn(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	victim, thief := r.browser(), r.browser()
 	theirs, victimToken := r.session()
@@ -50,6 +52,7 @@ func TestForcedReturn(t *testing.T) {
 
 // A code that is replayed after its sign-in went well, with the state of a later attempt of the same browser.
 func TestCodeReplay(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	b := r.browser()
 	_, first := r.session()
@@ -64,6 +67,7 @@ func TestCodeReplay(t *testing.T) {
 
 // No parameter of anybody's leads a browser elsewhere (RFC 9700 §4.11).
 func TestNoOpenRedirect(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	_, token := r.session()
 	b := r.browser()

@@ -2,14 +2,19 @@ package signin
 
 import (
 	"embed"
+	"errors"
 	"fmt"
+	"html/template"
 	"net/http"
 	"path"
 	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+	"golang.org/x/text/feature/plural"
 	"golang.org/x/text/language"
+
+	"verifyd/edge/page"
 )
 
 //go:embed texts/*.yaml
@@ -126,4 +131,132 @@ func (ts locales) match(r *http.Request) *locale {
 		return ts.all[0]
 	}
 	return ts.all[i]
+}
+
+// texts are the messages of one language, by key.
+type texts map[string]message
+
+// message is one text, with a wording for each plural form where it counts something: then it counts the
+// value "count".
+type message map[plural.Form]wording
+
+// pluralForms are CLDR's names of the plural forms. A message that counts nothing has plural.Other alone.
+var pluralForms = map[string]plural.Form{
+	"zero": plural.Zero, "one": plural.One, "two": plural.Two, "few": plural.Few, "many": plural.Many,
+	"other": plural.Other,
+}
+
+// UnmarshalYAML reads a text, or a mapping of plural forms to texts.
+func (m *message) UnmarshalYAML(node *yaml.Node) error {
+	forms := map[string]string{}
+	if node.Kind == yaml.ScalarNode {
+		forms["other"] = node.Value
+	} else if err := node.Decode(&forms); err != nil {
+		return err
+	}
+	*m = message{}
+	for name, text := range forms {
+		form, ok := pluralForms[name]
+		if !ok {
+			return fmt.Errorf("line %d: %q is no plural form; there are zero, one, two, few, many and other",
+				node.Line, name)
+		}
+		w, err := parseWording(strings.TrimSpace(text))
+		if err != nil {
+			return fmt.Errorf("line %d: %w", node.Line, err)
+		}
+		(*m)[form] = w
+	}
+	if _, ok := (*m)[plural.Other]; !ok {
+		return fmt.Errorf("line %d: the plural form other is missing, which every language has", node.Line)
+	}
+	return nil
+}
+
+// of returns the wording for a count in a language.
+func (m message) of(tag language.Tag, count int) wording {
+	if w, ok := m[plural.Cardinal.MatchPlural(tag, count, 0, 0, 0, 0)]; ok {
+		return w
+	}
+	return m[plural.Other]
+}
+
+// wording is a text with places for values, {name}, and stress, *so*. Values are drawn by page.Typed.
+type wording []part
+
+type part struct {
+	kind partKind
+	text string // the literal, or the value's name
+}
+
+type partKind int
+
+const (
+	partLiteral partKind = iota
+	partValue
+	partStress // begins or ends it
+)
+
+func parseWording(s string) (wording, error) {
+	if s == "" {
+		return nil, errors.New("an empty text")
+	}
+	var m wording
+	stress := 0
+	for s != "" {
+		at := strings.IndexAny(s, "{}*")
+		if at != 0 {
+			if at < 0 {
+				at = len(s)
+			}
+			m, s = append(m, part{partLiteral, s[:at]}), s[at:]
+			continue
+		}
+		if s[0] == '*' {
+			stress++
+			m, s = append(m, part{partStress, ""}), s[1:]
+			continue
+		}
+		end := strings.IndexByte(s, '}')
+		if s[0] == '}' || end < 2 {
+			return nil, errors.New("a brace that is not part of a {name}")
+		}
+		m, s = append(m, part{partValue, s[1:end]}), s[end+1:]
+	}
+	if stress%2 != 0 {
+		return nil, errors.New("a * without its partner")
+	}
+	return m, nil
+}
+
+// html draws the wording. A value that is missing is an error: a sentence with a hole misleads.
+func (m wording) html(values map[string]string) (template.HTML, error) {
+	var b strings.Builder
+	stress := false
+	for _, p := range m {
+		switch p.kind {
+		case partLiteral:
+			b.WriteString(template.HTMLEscapeString(p.text))
+		case partStress:
+			stress = !stress
+			b.WriteString(map[bool]string{true: "<strong>", false: "</strong>"}[stress])
+		case partValue:
+			v, ok := values[p.text]
+			if !ok {
+				return "", fmt.Errorf("no value for {%s}", p.text)
+			}
+			b.WriteString(string(page.Typed(v)))
+		}
+	}
+	return template.HTML(b.String()), nil //nolint:gosec // every piece is escaped above
+}
+
+// plain returns a message that has neither values, stress nor plurals, for a page's title and for link
+// previews.
+func (m message) plain() (string, error) {
+	w := m[plural.Other]
+	if len(m) != 1 || len(w) != 1 || w[0].kind != partLiteral {
+		return "", errors.New("a title holds neither values, stress nor plural forms")
+	}
+	return w[0].text, nil
 }

@@ -33,6 +33,7 @@ func headingOf(a answer) string {
 // The page speaks the browser's language, or the nearest one that it has; what is no wish at all reads as
 // English.
 func TestLanguageOfTheBrowser(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	_, token := r.session()
 	b := r.browser()
@@ -60,6 +61,7 @@ func TestLanguageOfTheBrowser(t *testing.T) {
 // provider and the return, though the browser wishes another. It needs neither script nor cookie, and nothing
 // in the address but a language's code.
 func TestLanguageSwitch(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{prefix: "/v"})
 	_, token := r.session()
 	b := r.browser()
@@ -111,6 +113,7 @@ func TestLanguageSwitch(t *testing.T) {
 
 // Values that others typed stay isolated in their direction on a page that runs the other way.
 func TestValuesOnARightToLeftPage(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	_, token := r.session(func(q *sessions.Request) { q.PlatformUserID = "abc (1)" })
 	b := r.browser()
@@ -126,6 +129,7 @@ func TestValuesOnARightToLeftPage(t *testing.T) {
 
 // "Back to …" stands after the end only, and leads where the account says; no request has a say in it.
 func TestReturnURL(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	b := r.browser()
 	const link = `<a class="button plain" href="https://harbor.example/done?from=verify" rel="noreferrer">Back to <bdi>Harbor Guild</bdi></a>`
@@ -150,6 +154,7 @@ func TestReturnURL(t *testing.T) {
 
 // The requester's sign is drawn from the account's colour, with a letter that stands out from it.
 func TestSign(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	b := r.browser()
 	_, token := r.session(func(q *sessions.Request) { q.Account = "acc_back" })

@@ -4,8 +4,11 @@ import (
 	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
 
 	"verifyd/sessions"
+	"verifyd/sessions/store"
+	"verifyd/sessions/timeline"
 )
 
 // noNetwork stands for the network of a step that none takes part in, in measurements.
@@ -40,18 +43,25 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	return m, nil
 }
 
+// journal is where the user's way through the sign-in is noted: the timeline, the measurements, the log.
+type journal struct {
+	sessions *store.Store
+	metrics  *metrics
+	log      zerolog.Logger
+}
+
 // stepped puts a step of the user's way where it is counted, and counts it here.
-func (h *Handler) stepped(s sessions.Session, e sessions.Event) {
+func (j *journal) stepped(s sessions.Session, e timeline.Event) {
 	network := e.Network
 	if network == "" {
 		network = noNetwork
 	}
-	h.metrics.steps.WithLabelValues(string(e.Name), network).Inc()
-	h.sessions.Step(s, e)
+	j.metrics.steps.WithLabelValues(string(e.Name), network).Inc()
+	j.sessions.Step(s, e)
 }
 
 // recordFailure does the same for a sign-in that ended without a verdict.
-func (h *Handler) recordFailure(s sessions.Session, network string, t *failure) {
-	h.metrics.failures.WithLabelValues(network, t.class).Inc()
-	h.sessions.Step(s, sessions.Event{Name: sessions.EventNetworkError, Network: network, Detail: t.Error()})
+func (j *journal) recordFailure(s sessions.Session, network string, t *failure) {
+	j.metrics.failures.WithLabelValues(network, t.class).Inc()
+	j.sessions.Step(s, timeline.Event{Name: timeline.EventNetworkError, Network: network, Detail: t.Error()})
 }

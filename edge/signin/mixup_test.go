@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"verifyd/edge/network"
+	"verifyd/edge/network/netsettings"
 	"verifyd/sessions"
 )
 
@@ -40,8 +41,9 @@ func newEvil(t *testing.T) *evil {
 
 func (e *evil) network(tb testing.TB, base string) *network.Network {
 	tb.Helper()
-	n, err := network.New(network.Settings{
-		ID: "evil", Name: "Evil Network", Kind: network.KindOIDC, Issuer: e.server.URL, ClientID: "verifyd",
+	n, err := network.New(netsettings.Settings{
+		ID: "evil", Name: "Evil Network", Kind: netsettings.KindOIDC, Issuer: e.server.URL,
+		ClientID:     "verifyd",
 		ClientSecret: "s",
 	}, network.Options{BaseURL: base})
 	if err != nil {
@@ -54,6 +56,7 @@ func (e *evil) network(tb testing.TB, base string) *network.Network {
 // and the state of the attempt. The honest provider's code must not be posted to the evil one, however it
 // comes back.
 func TestMixUpBetweenTwoProviders(t *testing.T) {
+	t.Parallel()
 	e := newEvil(t)
 	r := newRig(t, setup{evil: e})
 	honest := r.nets[0]

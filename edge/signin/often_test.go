@@ -36,6 +36,7 @@ func wait(t *testing.T, a answer) time.Duration {
 // Start, junk return, repeat, with one link: it ends before the store or the network is asked, and goes on
 // once the wait is over.
 func TestLoopWithOneLinkIsStopped(t *testing.T) {
+	t.Parallel()
 	e := newEvil(t)
 	r := newRig(t, setup{evil: e, counted: true})
 	r.clock.stop()
@@ -77,6 +78,7 @@ func TestLoopWithOneLinkIsStopped(t *testing.T) {
 // The same with as many links as one likes: what an address has a network asked in vain is bounded, and so is
 // what it has stored.
 func TestLoopWithManyLinksIsStopped(t *testing.T) {
+	t.Parallel()
 	e := newEvil(t)
 	r := newRig(t, setup{evil: e})
 	r.clock.stop()
@@ -100,6 +102,7 @@ func TestLoopWithManyLinksIsStopped(t *testing.T) {
 
 // A return that has to wait loses nothing: the same address leads on once the wait is over.
 func TestReturnThatHasToWaitCountsLater(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	r.clock.stop()
 	session, token := r.session()
@@ -122,6 +125,7 @@ func TestReturnThatHasToWaitCountsLater(t *testing.T) {
 // A school or a carrier has one address. Five hundred people there sign in at the same instant, and one in
 // ten needs a second try.
 func TestFiveHundredPeopleBehindOneAddress(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	r.clock.stop() // what comes within a minute comes at once here, which asks more
 	people := make(chan int, 500)
@@ -151,6 +155,7 @@ func TestFiveHundredPeopleBehindOneAddress(t *testing.T) {
 
 // Whoever has to wait reads so in their own language.
 func TestTooOftenInEveryLanguage(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	r.clock.stop()
 	_, token := r.session()

@@ -11,10 +11,12 @@ import (
 // The cookie of an attempt is worth nothing in another browser: not by itself, and not beside that browser's
 // own. The attempt stays whole and its code is not posted, so that the browser that began goes on.
 func TestFlowCookieInAnotherBrowser(t *testing.T) {
+	t.Parallel()
 	for name, s := range map[string]setup{
 		"plain": {}, "https": {tls: true}, "https and prefix": {tls: true, prefix: "/v"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			r := newRig(t, s)
 			session, token := r.session()
 			b := r.browser()

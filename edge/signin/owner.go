@@ -8,7 +8,10 @@ import (
 	"time"
 
 	"verifyd/edge/flow"
+	"verifyd/edge/limit"
+	"verifyd/edge/web"
 	"verifyd/sessions"
+	"verifyd/sessions/store"
 )
 
 // releaseWithin bounds how long a browser's giving up is offered to JetStream: it only spares another one a
@@ -17,11 +20,11 @@ const releaseWithin = 2 * time.Second
 
 // acquireLease makes the visitor's browser the one that signs in. Where that cannot be had it answers, and
 // returns false.
-func (h *Handler) acquireLease(w http.ResponseWriter, r *http.Request, vis visitor, s sessions.View,
+func (h *Handler) acquireLease(w http.ResponseWriter, r *http.Request, vis visitor, s sessions.Status,
 	token sessions.Token) bool {
 	lease, err := h.sessions.AcquireLease(r.Context(), s.ID, vis.browser(s.ID))
 	switch {
-	case errors.Is(err, sessions.ErrLeaseHeld):
+	case errors.Is(err, store.ErrLeaseHeld):
 		h.drawElsewhere(w, r, vis, s, token, lease)
 		return false
 	case err != nil:
@@ -33,7 +36,7 @@ func (h *Handler) acquireLease(w http.ResponseWriter, r *http.Request, vis visit
 
 // free reports whether no other browser signs in for the session just now. Where one does, or nobody can say,
 // it answers.
-func (h *Handler) free(w http.ResponseWriter, r *http.Request, vis visitor, s sessions.View,
+func (h *Handler) free(w http.ResponseWriter, r *http.Request, vis visitor, s sessions.Status,
 	token sessions.Token) bool {
 	lease, err := h.sessions.LeaseOf(r.Context(), s.ID)
 	switch {
@@ -50,7 +53,7 @@ func (h *Handler) free(w http.ResponseWriter, r *http.Request, vis visitor, s se
 // stillOurs reports whether a return comes to the browser that signs in, and not to one that another has
 // taken over from since. That one is sent to the page, which says so, and its attempt stays whole.
 func (h *Handler) stillOurs(
-	ctx context.Context, w http.ResponseWriter, r *http.Request, vis visitor, f flow.Flow, s sessions.View,
+	ctx context.Context, w http.ResponseWriter, r *http.Request, vis visitor, f flow.Flow, s sessions.Status,
 	token sessions.Token,
 ) bool {
 	lease, err := h.sessions.LeaseOf(ctx, s.ID)
@@ -80,7 +83,7 @@ func (h *Handler) giveUp(ctx context.Context, id sessions.ID, browser string) {
 }
 
 // stop returns the attempt up as the user wishes.
-func (h *Handler) stop(w http.ResponseWriter, r *http.Request, vis visitor, s sessions.View,
+func (h *Handler) stop(w http.ResponseWriter, r *http.Request, vis visitor, s sessions.Status,
 	token sessions.Token) {
 	h.giveUp(r.Context(), s.ID, vis.browser(s.ID))
 	h.step(s, "").Msg("stopped on the sign-in page")
@@ -88,22 +91,22 @@ func (h *Handler) stop(w http.ResponseWriter, r *http.Request, vis visitor, s se
 }
 
 // drawElsewhere says that another browser signs in just now, and how to go on here.
-func (h *Handler) drawElsewhere(w http.ResponseWriter, r *http.Request, vis visitor, s sessions.View,
+func (p *pages) drawElsewhere(w http.ResponseWriter, r *http.Request, vis visitor, s sessions.Status,
 	token sessions.Token, lease sessions.SignInLease) {
-	v := h.view(vis, pageElsewhere)
-	v.values["asker"], v.values["Asker"] = h.requester(vis, s.Account)
-	left := lease.Until().Sub(h.now())
+	v := p.view(vis, pageElsewhere)
+	v.values["asker"], v.values["Asker"] = p.requester(vis, s.Account)
+	left := lease.Until().Sub(p.now())
 	v.count = max(int((left+time.Minute-1)/time.Minute), 1)
 	v.Test, v.Caution = s.Test, true
-	v.Again, v.AgainWord = h.pageURL(token, vis.chosen), "note.again"
+	v.Again, v.AgainWord = p.pageURL(token, vis.chosen), "note.again"
 	if r.Method != http.MethodPost { // what answers a press has no address that could be opened again
-		v.Locales = h.choices(vis, url.Values{"session": {token.Reveal()}})
+		v.Locales = p.choices(vis, url.Values{"session": {token.Reveal()}})
 	}
-	h.draw(w, v)
+	p.draw(w, v)
 }
 
 // addLease says on a pending session's page that signing in has begun before.
-func (h *Handler) addLease(v *view, lease sessions.SignInLease, browser string) {
+func (p *pages) addLease(v *view, lease sessions.SignInLease, browser string) {
 	switch {
 	case lease.Browser == "" || lease.Released:
 	case lease.Browser == browser:
@@ -111,4 +114,32 @@ func (h *Handler) addLease(v *view, lease sessions.SignInLease, browser string) 
 	default:
 		v.Note = "note.takeover"
 	}
+}
+
+// mayStart reports whether a press may be looked at. Where there were too many, it answers, before the store
+// is asked.
+func (h *Handler) mayStart(w http.ResponseWriter, r *http.Request, vis visitor, token sessions.Token) bool {
+	address := web.EventFrom(r.Context()).ClientIP
+	wait := h.attempts.Start(limit.TripSignIn, address, string(token.ID()), h.now())
+	return wait == 0 || h.drawOften(w, vis, token, wait, h.pageURL(token, vis.chosen))
+}
+
+// mayReturn reports whether a return may be looked at. Where there were too many, it answers: the attempt
+// stays whole and its code is not posted, so that the same return counts once the wait is over.
+func (h *Handler) mayReturn(w http.ResponseWriter, r *http.Request, vis visitor, token sessions.Token) bool {
+	address := web.EventFrom(r.Context()).ClientIP
+	wait := h.attempts.Return(limit.TripSignIn, address, string(token.ID()), h.now())
+	return wait == 0 || h.drawOften(w, vis, token, wait, "?"+r.URL.RawQuery)
+}
+
+// drawOften says how long to wait before another try, which again leads to. It returns false.
+func (p *pages) drawOften(w http.ResponseWriter, vis visitor, token sessions.Token, wait time.Duration,
+	again string) bool {
+	p.log.Info().Str("sid", string(token.ID())).Str("outcome", "too_often").Dur("wait", wait).
+		Msg("an attempt to sign in was put off")
+	v := p.view(vis, pageOften)
+	v.count = int((wait + time.Second - 1) / time.Second)
+	v.retryAfter, v.Again = v.count, again
+	p.draw(w, v)
+	return false
 }

@@ -6,9 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/topology"
 	"verifyd/sessions"
+	"verifyd/sessions/store"
 )
 
 const (
@@ -22,6 +23,7 @@ const (
 // The first browser to press Continue has the session; a second one is told so, on every way that it tries,
 // until the first stops.
 func TestFirstBrowserOwnsTheSession(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	session, token := r.session()
 	first, second := r.browser(), r.browser()
@@ -68,6 +70,7 @@ func TestFirstBrowserOwnsTheSession(t *testing.T) {
 
 // After two minutes another browser may go on, and says what that means for the first.
 func TestTakingOverAfterTwoMinutes(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	session, token := r.session()
 	first, second := r.browser(), r.browser()
@@ -86,6 +89,7 @@ func TestTakingOverAfterTwoMinutes(t *testing.T) {
 }
 
 func TestALateReturnCountsUntilSomebodyTakesOver(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	_, token := r.session()
 	b := r.browser()
@@ -96,6 +100,7 @@ func TestALateReturnCountsUntilSomebodyTakesOver(t *testing.T) {
 
 // Who comes back with failure, or could not leave at all, keeps nobody out.
 func TestTroubleFreesTheSession(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	_, token := r.session()
 	first, second := r.browser(), r.browser()
@@ -109,6 +114,7 @@ func TestTroubleFreesTheSession(t *testing.T) {
 
 // Many tabs of one browser are one browser, whichever of them ends first.
 func TestTabsOfOneBrowser(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	session, token := r.session()
 	b := r.browser()
@@ -124,6 +130,7 @@ func TestTabsOfOneBrowser(t *testing.T) {
 
 // Two edges on one store hold a session for one browser between them.
 func TestOwnerOverTwoEdges(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	other := r.beside()
 	_, token := r.session()
@@ -136,6 +143,7 @@ func TestOwnerOverTwoEdges(t *testing.T) {
 // A browser that keeps no cookies learns it at the press, before any provider is asked, and with a way on.
 // Declining needs none.
 func TestCookiesBlocked(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{prefix: "/v", tls: true})
 	session, token := r.session()
 	b := r.browser()
@@ -159,11 +167,13 @@ func TestCookiesBlocked(t *testing.T) {
 // The cookie that knows a browser again says nothing, goes to this service alone, and is renewed by each look
 // at a page.
 func TestBrowserCookie(t *testing.T) {
+	t.Parallel()
 	for name, s := range map[string]setup{
 		"plain": {}, "https": {tls: true}, "https and prefix": {tls: true, prefix: "/v"},
 	} {
 		prefix := map[string]string{"plain": "", "https": "__Host-", "https and prefix": "__Secure-"}[name]
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			r := newRig(t, s)
 			session, token := r.session()
 			b := r.browser()
@@ -203,10 +213,10 @@ func TestBrowserCookie(t *testing.T) {
 func (r *rig) beside() *rig {
 	r.t.Helper()
 	other := *r
-	other.store = sessions.NewStore(sessions.Config{
+	other.store = store.New(store.Config{
 		Conn: r.conn, Key: r.key, Now: r.clock.Now,
-		Pending:     natstest.Writer(r.t, r.conn, natsconf.BucketStream(natsconf.BucketSessions)),
-		Completions: natstest.Writer(r.t, r.conn, natsconf.StreamCompletions),
+		Pending:     natstest.Writer(r.t, r.conn, topology.BucketStream(topology.BucketSessions)),
+		Completions: natstest.Writer(r.t, r.conn, topology.StreamCompletions),
 	})
 	other.serve()
 	return &other

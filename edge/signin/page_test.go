@@ -16,6 +16,7 @@ import (
 var rows = regexp.MustCompile(`<dd><bdi(?: class="long")?>(.*?)</bdi></dd>`)
 
 func TestValuesOfOthers(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct{ value, shown string }{
 		"markup":       {`<script>alert(1)</script>`, `&lt;script&gt;alert(1)&lt;/script&gt;`},
 		"quotes":       {`"'><b a='`, `&#34;&#39;&gt;&lt;b a=&#39;`},
@@ -28,6 +29,7 @@ func TestValuesOfOthers(t *testing.T) {
 		"close bdi":    {"</bdi></dd>", "&lt;/bdi&gt;&lt;/dd&gt;"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			r := newRig(t, setup{})
 			_, token := r.session(func(q *sessions.Request) {
 				q.PlatformUserID, q.Platform, q.GuildID = tc.value, tc.value, tc.value
@@ -48,6 +50,7 @@ func TestValuesOfOthers(t *testing.T) {
 }
 
 func TestRows(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	b := r.browser()
 	_, token := r.session(func(q *sessions.Request) { q.GuildID = "" })
@@ -66,6 +69,7 @@ func TestRows(t *testing.T) {
 }
 
 func TestNotesAreOnlyLookedUp(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	_, token := r.session()
 	b := r.browser()
@@ -85,6 +89,7 @@ func TestNotesAreOnlyLookedUp(t *testing.T) {
 
 // 1,024 bytes in each of the three values, in the characters that take most room.
 func TestWeight(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	b := r.browser()
 	total := func(value string) int {
@@ -118,6 +123,7 @@ func assetsOf(body string) (paths []string) {
 }
 
 func TestAssets(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{prefix: "/v"})
 	_, token := r.session()
 	b := r.browser()
@@ -142,8 +148,10 @@ func TestAssets(t *testing.T) {
 }
 
 func TestHeaders(t *testing.T) {
+	t.Parallel()
 	for name, s := range map[string]setup{"plain": {}, "https": {tls: true}} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			r := newRig(t, s)
 			_, token := r.session()
 			b := r.browser()
@@ -224,6 +232,7 @@ func checkHeaders(t *testing.T, page string, a answer, https bool) {
 
 // Before the network's address is known, plain http may lead to this machine; https never does.
 func TestPolicyBeforeDiscovery(t *testing.T) {
+	t.Parallel()
 	for want, s := range map[string]setup{
 		"form-action 'self' https: http://localhost:* http://127.0.0.1:*": {},
 		"form-action 'self' https:":                                       {tls: true},

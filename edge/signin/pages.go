@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"verifyd/sessions"
+	sessionfailure "verifyd/sessions/failure"
 )
 
 // kind is one of the pages a user can see. Its name is the prefix of its texts' keys.
@@ -124,13 +125,13 @@ type choice struct{ Code, Name, Dir, Address string }
 
 // choices are the languages, each at its address: that of the page with the language's code added. query is
 // the page's own, relative to it, since the addresses are many.
-func (h *Handler) choices(vis visitor, query url.Values) []choice {
+func (p *pages) choices(vis visitor, query url.Values) []choice {
 	base := "?"
 	if len(query) > 0 {
 		base += query.Encode() + "&"
 	}
-	cs := make([]choice, len(h.locales.all))
-	for i, t := range h.locales.all {
+	cs := make([]choice, len(p.locales.all))
+	for i, t := range p.locales.all {
 		cs[i] = choice{Code: t.code, Name: t.name, Dir: t.dir}
 		if t != vis.words {
 			cs[i].Address = base + "lang=" + t.code
@@ -140,10 +141,10 @@ func (h *Handler) choices(vis visitor, query url.Values) []choice {
 }
 
 // view starts the view of a page.
-func (h *Handler) view(vis visitor, k kind) view {
+func (p *pages) view(vis visitor, k kind) view {
 	v := view{
-		Kind: k.name, Tone: k.tone, Prefix: h.prefix,
-		CSS: h.prefix + pathAssets + h.assets.css.Name, Icon: h.prefix + pathAssets + h.assets.icon.Name,
+		Kind: k.name, Tone: k.tone, Prefix: p.prefix,
+		CSS: p.prefix + pathAssets + p.assets.css.Name, Icon: p.prefix + pathAssets + p.assets.icon.Name,
 		Lang: vis.chosen, words: vis.words, AgainWord: "unavailable.again",
 		status: k.status, formAction: "'none'",
 		values: map[string]string{},
@@ -155,20 +156,20 @@ func (h *Handler) view(vis visitor, k kind) view {
 }
 
 // sessionView is the page that shows the state of a session.
-func (h *Handler) sessionView(vis visitor, s sessions.View, t sessions.Token) view {
+func (p *pages) sessionView(vis visitor, s sessions.Status, t sessions.Token) view {
 	k := kindOf(s.Outcome)
 	switch {
-	case k == pageAsk && h.closed(s):
+	case k == pageAsk && p.closed(s):
 		k = pageClosed
-	case k == pageAsk && len(h.networksOf(s.Test)) == 0:
+	case k == pageAsk && len(p.networksOf(s.Test)) == 0:
 		k = pageUntestable
 	}
-	v := h.view(vis, k)
+	v := p.view(vis, k)
 	v.Test = s.Test
-	v.Locales = h.choices(vis, url.Values{"session": {t.Reveal()}})
-	v.values["asker"], v.values["Asker"] = h.requester(vis, s.Account)
-	v.values["network"] = h.networkName(vis.words, s.Network)
-	if a, ok := h.accounts.Requester(s.Account); ok {
+	v.Locales = p.choices(vis, url.Values{"session": {t.Reveal()}})
+	v.values["asker"], v.values["Asker"] = p.requester(vis, s.Account)
+	v.values["network"] = p.networkName(vis.words, s.Network)
+	if a, ok := p.accounts.Requester(s.Account); ok {
 		v.Sign = newSign(a)
 		if s.State != sessions.Pending {
 			v.Back = a.ReturnURL
@@ -177,7 +178,7 @@ func (h *Handler) sessionView(vis visitor, s sessions.View, t sessions.Token) vi
 	switch s.State {
 	case sessions.Pending:
 		if k == pageAsk {
-			h.ask(&v, s.Session, t)
+			p.ask(&v, s.Session, t)
 		}
 	case sessions.Verified, sessions.Failed:
 		v.Facts = facts(s.Session)
@@ -205,11 +206,11 @@ func kindOf(o sessions.Outcome) kind {
 }
 
 // ask adds what the question and its buttons need.
-func (h *Handler) ask(v *view, s sessions.Session, t sessions.Token) {
+func (p *pages) ask(v *view, s sessions.Session, t sessions.Token) {
 	v.Session = t.Reveal()
 	v.Facts = facts(s)
-	networks := h.networksOf(s.Test)
-	v.formAction = h.formAction(networks)
+	networks := p.networksOf(s.Test)
+	v.formAction = p.formAction(networks)
 	for _, n := range networks {
 		v.Buttons = append(v.Buttons, button{
 			Network: n.ID(), Name: n.Name(), Away: n.Available() != nil, Plain: true,
@@ -221,14 +222,14 @@ func (h *Handler) ask(v *view, s sessions.Session, t sessions.Token) {
 	// a page that is left open says nothing that turns untrue
 	v.values["until"] = s.ExpiresAt.UTC().Format("15:04")
 	v.Left = "ask.left.last"
-	if minutes := minutesLeft(s.ExpiresAt.Sub(h.now())); minutes > 0 {
+	if minutes := minutesLeft(s.ExpiresAt.Sub(p.now())); minutes > 0 {
 		v.Left, v.count = "ask.left.minutes", minutes
 	}
 }
 
 // addNotice puts a notice on the page of a pending session. What the address says is only ever looked up,
 // never shown.
-func (h *Handler) addNotice(v *view, note notice, network string, again string) {
+func (p *pages) addNotice(v *view, note notice, network string, again string) {
 	n, known := notices[note]
 	if !known || v.Kind != pageAsk.name {
 		return
@@ -239,7 +240,7 @@ func (h *Handler) addNotice(v *view, note notice, network string, again string) 
 			v.Locales[i].Address += "&note=" + string(note)
 		}
 	}
-	v.values["network"] = h.networkName(v.words, network)
+	v.values["network"] = p.networkName(v.words, network)
 	if len(v.Buttons) == 1 {
 		v.values["network"] = v.Buttons[0].Name
 	}
@@ -267,14 +268,14 @@ func facts(s sessions.Session) []fact {
 
 // closed reports whether nobody may sign in for a session that is pending, since its account is out of
 // service.
-func (h *Handler) closed(s sessions.View) bool {
-	a, _ := h.accounts.Requester(s.Account)
+func (p *pages) closed(s sessions.Status) bool {
+	a, _ := p.accounts.Requester(s.Account)
 	return s.State == sessions.Pending && a.Closed
 }
 
 // requester returns the name of an account inside a sentence and at its start.
-func (h *Handler) requester(vis visitor, account string) (inside, atStart string) {
-	a, _ := h.accounts.Requester(account)
+func (p *pages) requester(vis visitor, account string) (inside, atStart string) {
+	a, _ := p.accounts.Requester(account)
 	return named(vis, a)
 }
 
@@ -285,11 +286,32 @@ func named(vis visitor, a Requester) (inside, atStart string) {
 	return vis.words.word("asker.unknown"), vis.words.word("Asker.unknown")
 }
 
-func (h *Handler) networkName(words *locale, id string) string {
+func (p *pages) networkName(words *locale, id string) string {
 	for _, test := range []bool{false, true} {
-		if n := h.network(id, test); n != nil {
+		if n := p.network(id, test); n != nil {
 			return n.Name()
 		}
 	}
 	return words.word("network.unknown")
+}
+
+// refusedPages say to the user which rule refused, and what to do. Lists are distinguished for
+// nobody: to be on one and not to be on the other read the same, so that nobody learns what others have
+// entered about them.
+var refusedPages = map[sessionfailure.Rule]kind{
+	sessionfailure.RuleSubjectMatch: pageRefused,
+	sessionfailure.RuleEmailDomains: {"refused_email", http.StatusOK, toneBad},
+	sessionfailure.RuleAccountAge:   {"refused_age", http.StatusOK, toneBad},
+	sessionfailure.RuleGroups:       {"refused_groups", http.StatusOK, toneBad},
+	sessionfailure.RuleAllow:        {"refused_list", http.StatusOK, toneBad},
+	sessionfailure.RuleDeny:         {"refused_list", http.StatusOK, toneBad},
+	sessionfailure.RuleOneIdentity:  {"refused_held", http.StatusOK, toneBad},
+}
+
+// refusedPage is the page of a rule; records of builds that had one rule alone name none.
+func refusedPage(r sessionfailure.Rule) kind {
+	if k, ok := refusedPages[r]; ok {
+		return k
+	}
+	return pageRefused
 }

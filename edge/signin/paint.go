@@ -2,28 +2,48 @@ package signin
 
 import (
 	"bytes"
+	"embed"
 	"fmt"
 	"html/template"
 	"maps"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
+	"time"
 
+	"github.com/rs/zerolog"
+
+	"verifyd/edge/flow"
+	"verifyd/edge/network"
 	"verifyd/edge/page"
 )
 
-// painter turns views into HTML.
-type painter struct {
-	frame *template.Template
+// pages is what the pages are made of, and how they are drawn.
+type pages struct {
+	networks []*network.Network // of live sessions
+	test     []*network.Network // of test sessions: one or none
+	accounts Accounts
+	log      zerolog.Logger
+	now      func() time.Time
+
+	origin   string // of the base URL
+	prefix   string // its path, without a slash at its end
+	https    bool
+	browsers flow.Browsers
+	assets   assets
+	locales  locales
+	frame    *template.Template
 }
 
-func newPainter() (*painter, error) {
+func loadFrame() (*template.Template, error) {
 	// An error in the middle of a page must be one of ours in a test, not a hole that a user finds.
 	frame, err := template.New("page.html").Option("missingkey=error").
 		ParseFS(webFiles, "web/page.html", "web/ask.html", "web/inapp.html", "web/end.html", "web/card.html")
 	if err != nil {
 		return nil, fmt.Errorf("read the page's templates: %w", err)
 	}
-	return &painter{frame}, nil
+	return frame, nil
 }
 
 // drawn is a view as the templates see it.
@@ -65,7 +85,7 @@ func (drawn) Tall(s string) bool { return page.Room(s) > roomShown }
 // Typed draws a value that somebody else wrote.
 func (drawn) Typed(s string) template.HTML { return page.Typed(s) }
 
-func (p *painter) paint(v view) ([]byte, error) {
+func (p *pages) paint(v view) ([]byte, error) {
 	var b bytes.Buffer
 	if err := p.frame.Execute(&b, drawn{v}); err != nil {
 		return nil, fmt.Errorf("draw page %s: %w", v.Kind, err)
@@ -74,10 +94,10 @@ func (p *painter) paint(v view) ([]byte, error) {
 }
 
 // draw answers with a page. It is painted whole before the first byte leaves.
-func (h *Handler) draw(w http.ResponseWriter, v view) {
-	body, err := h.painter.paint(v)
+func (p *pages) draw(w http.ResponseWriter, v view) {
+	body, err := p.paint(v)
 	if err != nil {
-		h.log.Error().Err(err).Msg("a page could not be drawn")
+		p.log.Error().Err(err).Msg("a page could not be drawn")
 		http.Error(w, "Something went wrong on our side. Please try again.", http.StatusInternalServerError)
 		return
 	}
@@ -92,4 +112,37 @@ func (h *Handler) draw(w http.ResponseWriter, v view) {
 	}
 	w.WriteHeader(v.status)
 	_, _ = w.Write(body) // the client is gone
+}
+
+//go:embed web
+var webFiles embed.FS
+
+// assets are the files that pages refer to.
+type assets struct{ css, icon page.Asset }
+
+func (a assets) all() []page.Asset { return []page.Asset{a.css, a.icon} }
+
+func loadAssets() (assets, error) {
+	css, err := page.LoadStyle(webFiles, "web/page.css")
+	if err != nil {
+		return assets{}, err
+	}
+	return assets{css, page.NamedIcon("icon.svg")}, nil
+}
+
+// formAction says where the page's forms may lead. Chromium applies it not only to the form's own target but
+// to every redirect that follows its POST, so to the provider and to wherever the provider redirects before
+// it draws a page: its own login host, an identity provider behind it. Those hosts cannot be known, hence
+// https as a whole; what the form itself posts to is fixed in the page, which has no script that could change
+// it. Plain http is for networks on this very machine, named exactly.
+func (p *pages) formAction(networks []*network.Network) string {
+	sources := []string{"'self'", "https:"}
+	for _, n := range networks {
+		for _, source := range page.PlainSources(n.AuthorizationOrigin(), p.https) {
+			if !slices.Contains(sources, source) {
+				sources = append(sources, source)
+			}
+		}
+	}
+	return strings.Join(sources, " ")
 }

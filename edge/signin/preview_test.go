@@ -12,6 +12,7 @@ import (
 // The preview looks as the page does, is about nobody, and leads nowhere but where the account's own link
 // does.
 func TestPreview(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{networks: 2})
 	requester := signin.Requester{
 		Name: "Harbor <Guild>", ReturnURL: "https://harbor.example/done", Colour: "#1f5fd0",

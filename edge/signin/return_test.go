@@ -12,6 +12,7 @@ import (
 )
 
 func TestReturnsThatLeadNowhere(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	session, token := r.session()
 	b := r.browser()
@@ -33,6 +34,7 @@ func TestReturnsThatLeadNowhere(t *testing.T) {
 }
 
 func TestHeadOfAReturn(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	_, token := r.session()
 	b := r.browser()
@@ -46,6 +48,7 @@ func TestHeadOfAReturn(t *testing.T) {
 
 // A return that no conforming provider sends is nobody's verdict, and spends its attempt.
 func TestMalformedReturns(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	session, token := r.session()
 	b := r.browser()
@@ -72,6 +75,7 @@ func TestMalformedReturns(t *testing.T) {
 }
 
 func TestMixUp(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{networks: 2})
 	session, token := r.session()
 	b := r.browser()
@@ -89,6 +93,7 @@ func TestMixUp(t *testing.T) {
 }
 
 func TestTamperedCookie(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	session, token := r.session()
 	b := r.browser()
@@ -139,6 +144,7 @@ func TestTamperedCookie(t *testing.T) {
 }
 
 func TestCookiesAreFew(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	_, token := r.session()
 	b := r.browser()

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/x509"
 	"encoding/json"
-	"flag"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -21,16 +20,20 @@ import (
 	"verifyd/edge/browsertest"
 	"verifyd/edge/devnetwork"
 	"verifyd/edge/network"
+	"verifyd/edge/network/netsettings"
 	"verifyd/edge/signin"
 	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/secretbox"
+	"verifyd/natsconf/topology"
 	"verifyd/sessions"
+	"verifyd/sessions/stats"
+	"verifyd/sessions/store"
 )
 
 func TestMain(m *testing.M) {
-	flag.Parse()
-	goleak.VerifyTestMain(m)
+	natstest.Parallel(6)
+	goleak.VerifyTestMain(natstest.Budget(m, 60*time.Second))
 }
 
 // requesters stands for the account mirror.
@@ -98,7 +101,7 @@ type setup struct {
 	host         string // address to listen on; 127.0.0.1 when empty
 	tls          bool
 	subjectMatch bool
-	rules        network.Rules
+	rules        netsettings.Rules
 	steam        *steam // a network beside the others
 	evil         *evil  // another one
 	noTest       bool   // there is no network for test sessions
@@ -116,8 +119,8 @@ type rig struct {
 	key    secretbox.Key
 	away   func() // takes JetStream away
 	listen func() // serves the completions' writer, where the setup is deaf
-	store  *sessions.Store
-	counts func() map[sessions.Count]int64 // of the day's live sessions, once
+	store  *store.Store
+	counts func() map[stats.Count]int64 // of the day's live sessions, once
 	dev    *devnetwork.Provider
 	// stopProvider takes the identity network away.
 	stopProvider func()
@@ -137,35 +140,35 @@ func newRig(tb testing.TB, s setup) *rig {
 	r := &rig{t: tb, setup: s, clock: &clock{}, log: &logBuffer{}, closed: &atomic.Pointer[func() bool]{}}
 	r.conn, r.away = natstest.StartIn(tb, tb.TempDir())
 	r.key = secretbox.NewKey()
-	completions := natsconf.NewWriter(r.conn, natsconf.StreamCompletions)
+	completions := natsconf.NewWriter(r.conn, topology.StreamCompletions)
 	r.listen = func() { natstest.Serve(tb, completions) }
 	if !s.deaf {
 		r.listen()
 	}
-	var meter *sessions.Meter
-	var steps *sessions.Steps
+	var meter *stats.Meter
+	var steps *store.Steps
 	if s.counted {
 		meter, steps = r.count()
 	}
-	r.store = sessions.NewStore(sessions.Config{
+	r.store = store.New(store.Config{
 		Conn: r.conn, Key: r.key, Now: r.clock.Now, Meter: meter, Steps: steps,
-		Pending:     natstest.Writer(tb, r.conn, natsconf.BucketStream(natsconf.BucketSessions)),
+		Pending:     natstest.Writer(tb, r.conn, topology.BucketStream(topology.BucketSessions)),
 		Completions: completions,
-		Identities:  natstest.Writer(tb, r.conn, natsconf.BucketStream(natsconf.BucketIdentities)),
+		Identities:  natstest.Writer(tb, r.conn, topology.BucketStream(topology.BucketIdentities)),
 	})
 	r.serve()
 	return r
 }
 
 // count runs what counts.
-func (r *rig) count() (*sessions.Meter, *sessions.Steps) {
+func (r *rig) count() (*stats.Meter, *store.Steps) {
 	r.t.Helper()
-	events := natsconf.NewSingleWriter(r.conn, natsconf.StreamEvents)
+	events := natsconf.NewSingleWriter(r.conn, topology.StreamEvents)
 	natstest.Serve(r.t, events)
-	steps, meter := sessions.NewSteps(r.conn, events),
-		sessions.NewMeter(natstest.Writer(r.t, r.conn, natsconf.StreamUsage))
+	steps, meter := store.NewSteps(r.conn, events),
+		stats.NewMeter(natstest.Writer(r.t, r.conn, topology.StreamUsage))
 	stopSteps, stopMeter := natstest.Serve(r.t, steps), natstest.Serve(r.t, meter)
-	r.counts = func() map[sessions.Count]int64 {
+	r.counts = func() map[stats.Count]int64 {
 		r.t.Helper()
 		stopSteps()
 		stopMeter()

@@ -21,6 +21,7 @@ const (
 )
 
 func TestWholeRoundTrip(t *testing.T) {
+	t.Parallel()
 	for name, s := range map[string]setup{
 		"plain":            {},
 		"https":            {tls: true},
@@ -28,6 +29,7 @@ func TestWholeRoundTrip(t *testing.T) {
 		"https and prefix": {tls: true, prefix: "/a/b"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			r := newRig(t, s)
 			session, token := r.session()
 			b := r.browser()
@@ -59,6 +61,7 @@ func TestWholeRoundTrip(t *testing.T) {
 }
 
 func TestFlowCookie(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		setup  setup
 		prefix string
@@ -69,6 +72,7 @@ func TestFlowCookie(t *testing.T) {
 		"https and prefix": {setup{tls: true, prefix: "/v"}, "__Secure-verifyd_flow_", "/v/signin"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			r := newRig(t, tc.setup)
 			_, token := r.session()
 			b := r.browser()
@@ -98,6 +102,7 @@ func TestFlowCookie(t *testing.T) {
 }
 
 func TestNobodyIsVerified(t *testing.T) {
+	t.Parallel()
 	match := setup{subjectMatch: true}
 	for name, tc := range map[string]struct {
 		setup   setup
@@ -110,6 +115,7 @@ func TestNobodyIsVerified(t *testing.T) {
 		"other case where it must match":      {match, "Sailor_42", "sign-in", sessions.Refused},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			r := newRig(t, tc.setup)
 			session, token := r.session()
 			b := r.browser()
@@ -121,6 +127,7 @@ func TestNobodyIsVerified(t *testing.T) {
 }
 
 func TestSubjectThatMatches(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{subjectMatch: true})
 	session, token := r.session()
 	b := r.browser()
@@ -129,6 +136,7 @@ func TestSubjectThatMatches(t *testing.T) {
 }
 
 func TestDontVerifyMe(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	session, token := r.session()
 	b := r.browser()
@@ -148,6 +156,7 @@ func TestDontVerifyMe(t *testing.T) {
 }
 
 func TestTroubleThenSuccess(t *testing.T) {
+	t.Parallel()
 	for action, class := range map[string]string{"error": "refused", "token-error": "status"} {
 		t.Run(action, func(t *testing.T) {
 			r := newRig(t, setup{})
@@ -170,6 +179,7 @@ func TestTroubleThenSuccess(t *testing.T) {
 }
 
 func TestReturnOfAnotherIssuer(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	session, token := r.session()
 	b := r.browser()
@@ -187,6 +197,7 @@ func TestReturnOfAnotherIssuer(t *testing.T) {
 }
 
 func TestProviderThatIsDown(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	session, token := r.session()
 	b := r.browser()
@@ -201,6 +212,7 @@ func TestProviderThatIsDown(t *testing.T) {
 }
 
 func TestProviderThatWasNeverUp(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	_, token := r.session()
 	b := r.browser()
@@ -225,6 +237,7 @@ func TestProviderThatWasNeverUp(t *testing.T) {
 }
 
 func TestReloadAndBack(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	session, token := r.session()
 	b := r.browser()
@@ -241,6 +254,7 @@ func TestReloadAndBack(t *testing.T) {
 // A person who closes the tab while the provider is asked is verified all the same: the code was worth one
 // post.
 func TestBrowserThatDoesNotWait(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	session, token := r.session()
 	b := r.browser()
@@ -256,6 +270,7 @@ func TestBrowserThatDoesNotWait(t *testing.T) {
 }
 
 func TestReturnThatComesTwiceAtOnce(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	session, token := r.session()
 	b := r.browser()
@@ -273,6 +288,7 @@ func TestReturnThatComesTwiceAtOnce(t *testing.T) {
 }
 
 func TestTabsThatFinishTogether(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	session, token := r.session()
 	b := r.browser()
@@ -308,6 +324,7 @@ func TestTabsThatFinishTogether(t *testing.T) {
 }
 
 func TestSecondNetwork(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{networks: 3})
 	session, token := r.session()
 	b := r.browser()
@@ -329,6 +346,7 @@ func TestSecondNetwork(t *testing.T) {
 }
 
 func TestExpiry(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	session, token := r.session()
 	b := r.browser()
@@ -358,6 +376,7 @@ func TestExpiry(t *testing.T) {
 }
 
 func TestCanceled(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	session, token := r.session()
 	b := r.browser()

@@ -4,8 +4,8 @@ import (
 	"net/http"
 	"net/url"
 
-	"verifyd/edge"
 	"verifyd/edge/page"
+	"verifyd/edge/web"
 	"verifyd/sessions"
 )
 
@@ -17,10 +17,10 @@ const (
 	pathAssets = "/assets/"
 )
 
-// Routes returns the route table, for edge.Config. HEAD comes with GET, but for the return: a HEAD there
+// Routes returns the route table, for api.Config. HEAD comes with GET, but for the return: a HEAD there
 // would spend the attempt and show nobody the end of it.
-func (h *Handler) Routes() []edge.Route {
-	routes := []edge.Route{
+func (h *Handler) Routes() []web.Route {
+	routes := []web.Route{
 		{Method: http.MethodGet, Path: pathPage, Name: "sign_in_page", Handler: page.Guard(h.https, h.show)},
 		{Method: http.MethodPost, Path: pathSignin, Name: "sign_in_start",
 			Handler: page.Guard(h.https, h.start)},
@@ -30,7 +30,7 @@ func (h *Handler) Routes() []edge.Route {
 			Handler: page.Guard(h.https, refuseHead)},
 	}
 	for _, a := range h.assets.all() {
-		routes = append(routes, edge.Route{
+		routes = append(routes, web.Route{
 			Method: http.MethodGet, Path: pathAssets + a.Name, Name: "sign_in_asset", Handler: a,
 		})
 	}
@@ -43,8 +43,8 @@ func refuseHead(w http.ResponseWriter, _ *http.Request) {
 }
 
 // pageURL is the clean page of a session, in the language that was chosen there, if one was.
-func (h *Handler) pageURL(t sessions.Token, lang string) string {
-	to := h.prefix + pathPage + "?" + url.Values{"session": {t.Reveal()}}.Encode()
+func (p *pages) pageURL(t sessions.Token, lang string) string {
+	to := p.prefix + pathPage + "?" + url.Values{"session": {t.Reveal()}}.Encode()
 	if lang != "" {
 		to += "&" + url.Values{"lang": {lang}}.Encode()
 	}

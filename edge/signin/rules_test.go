@@ -6,11 +6,12 @@ import (
 	"testing"
 	"time"
 
-	"verifyd/edge/network"
+	"verifyd/edge/network/netsettings"
 	"verifyd/sessions"
+	"verifyd/sessions/failure"
 )
 
-func (r *rig) wantRule(id sessions.ID, rule sessions.Rule) {
+func (r *rig) wantRule(id sessions.ID, rule failure.Rule) {
 	r.t.Helper()
 	v, err := r.store.Read(r.t.Context(), id)
 	if err != nil || v.State != sessions.Failed || v.Reason != sessions.Refused || v.Rule != rule {
@@ -20,26 +21,28 @@ func (r *rig) wantRule(id sessions.ID, rule sessions.Rule) {
 }
 
 func TestRulesRefuse(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
-		rules network.Rules
-		rule  sessions.Rule
+		rules netsettings.Rules
+		rule  failure.Rule
 		says  string
 	}{
 		"not allowed": {
-			network.Rules{AllowSubjects: []string{"captain"}}, sessions.RuleAllow, "is not let in here",
+			netsettings.Rules{AllowSubjects: []string{"captain"}}, failure.RuleAllow, "is not let in here",
 		},
 		"denied": {
-			network.Rules{DenySubjects: []string{"sailor_42"}}, sessions.RuleDeny, "is not let in here",
+			netsettings.Rules{DenySubjects: []string{"sailor_42"}}, failure.RuleDeny, "is not let in here",
 		},
 		"without e-mail": {
-			network.Rules{EmailDomains: []string{"example.com"}}, sessions.RuleEmailDomains,
+			netsettings.Rules{EmailDomains: []string{"example.com"}}, failure.RuleEmailDomains,
 			"has no confirmed e-mail address",
 		},
 		"without groups": {
-			network.Rules{RequireGroups: []string{"crew"}}, sessions.RuleGroups, "is not in a group",
+			netsettings.Rules{RequireGroups: []string{"crew"}}, failure.RuleGroups, "is not in a group",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			r := newRig(t, setup{rules: tc.rules})
 			session, token := r.session()
 			b := r.browser()
@@ -59,17 +62,18 @@ func TestRulesRefuse(t *testing.T) {
 
 // Each rule has words of its own, which tell what to do, and never which list or whose hold it was.
 func TestEachRuleIsExplained(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
-	for rule, says := range map[sessions.Rule]string{
-		sessions.NoRule:           "is not the one that this link is for",
-		sessions.RuleSubjectMatch: "sign in with the account named here",
-		sessions.RuleEmailDomains: "Confirm such an address at <bdi>Example Network</bdi>",
-		sessions.RuleAccountAge:   "is too new",
-		sessions.RuleGroups:       "Join the group at <bdi>Example Network</bdi>",
-		sessions.RuleAllow:        "is not let in here",
-		sessions.RuleDeny:         "is not let in here",
-		sessions.RuleOneIdentity:  "We do not tell which",
-		"of a later build":        "You were not verified",
+	for rule, says := range map[failure.Rule]string{
+		failure.NoRule:           "is not the one that this link is for",
+		failure.RuleSubjectMatch: "sign in with the account named here",
+		failure.RuleEmailDomains: "Confirm such an address at <bdi>Example Network</bdi>",
+		failure.RuleAccountAge:   "is too new",
+		failure.RuleGroups:       "Join the group at <bdi>Example Network</bdi>",
+		failure.RuleAllow:        "is not let in here",
+		failure.RuleDeny:         "is not let in here",
+		failure.RuleOneIdentity:  "We do not tell which",
+		"of a later build":       "You were not verified",
 	} {
 		s, token := r.session()
 		o := sessions.Outcome{
@@ -89,7 +93,8 @@ func TestEachRuleIsExplained(t *testing.T) {
 }
 
 func TestOneIdentityPerGuild(t *testing.T) {
-	r := newRig(t, setup{rules: network.Rules{OneIdentityPer: network.PerGuild}})
+	t.Parallel()
+	r := newRig(t, setup{rules: netsettings.Rules{OneIdentityPer: netsettings.PerGuild}})
 	walk := func(user, guild, subject, action string) sessions.ID {
 		t.Helper()
 		s, token := r.session(func(q *sessions.Request) { q.PlatformUserID, q.GuildID = user, guild })
@@ -100,12 +105,12 @@ func TestOneIdentityPerGuild(t *testing.T) {
 	r.want(walk("anna", "harbor", "one", "sign-in"), sessions.Verified, sessions.NoReason)
 	// again, for the same user
 	r.want(walk("anna", "harbor", "one", "sign-in"), sessions.Verified, sessions.NoReason)
-	r.wantRule(walk("ben", "harbor", "one", "sign-in"), sessions.RuleOneIdentity)
+	r.wantRule(walk("ben", "harbor", "one", "sign-in"), failure.RuleOneIdentity)
 	r.want(walk("ben", "lighthouse", "one", "sign-in"), sessions.Verified, sessions.NoReason)
 	r.want(walk("ben", "harbor", "two", "sign-in"), sessions.Verified, sessions.NoReason)
 	r.want(walk("anna", "harbor", "three", "decline"), sessions.Failed, sessions.Declined)
 	// a decline holds nothing
 	r.want(walk("ben", "harbor", "three", "sign-in"), sessions.Verified, sessions.NoReason)
 	r.clock.advance(time.Hour)
-	r.wantRule(walk("ben", "harbor", "one", "sign-in"), sessions.RuleOneIdentity)
+	r.wantRule(walk("ben", "harbor", "one", "sign-in"), failure.RuleOneIdentity)
 }

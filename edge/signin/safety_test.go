@@ -14,6 +14,7 @@ import (
 // Chat applications open links, some of them many times, with GET or HEAD, before the user does and between
 // their steps. They change nothing, learn nothing and get no cookie.
 func TestPreviewsChangeNothing(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	session, token := r.session()
 	b, bots := r.browser(), r.browser()
@@ -68,6 +69,7 @@ func TestPreviewsChangeNothing(t *testing.T) {
 
 // What a preview shows must be the same for every link.
 func TestPreviewTellsNothing(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	_, token := r.session()
 	b := r.browser()
@@ -83,6 +85,7 @@ func TestPreviewTellsNothing(t *testing.T) {
 }
 
 func TestForeignPress(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	session, token := r.session()
 	b := r.browser()
@@ -118,6 +121,7 @@ func TestForeignPress(t *testing.T) {
 
 // Behind a proxy that rewrites Host, an older browser is known by the base URL's origin.
 func TestOwnPressFromOlderBrowser(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	_, token := r.session()
 	b := r.browser()
@@ -139,6 +143,7 @@ func TestOwnPressFromOlderBrowser(t *testing.T) {
 }
 
 func TestForms(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	session, token := r.session()
 	b := r.browser()
@@ -192,6 +197,7 @@ func TestForms(t *testing.T) {
 }
 
 func TestLinksThatLeadNowhere(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	session, token := r.session()
 	b := r.browser()
@@ -211,6 +217,7 @@ func TestLinksThatLeadNowhere(t *testing.T) {
 
 // Whatever happens, no secret and no identity reaches the log.
 func TestLogHoldsNoSecret(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	_, token := r.session()
 	b := r.browser()

@@ -2,6 +2,7 @@ package signin_test
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -16,53 +17,58 @@ import (
 
 	"verifyd/edge/chromiumtest"
 	"verifyd/sessions"
+	"verifyd/sessions/failure"
 )
 
-// inDocs are the screens whose pictures are in docs/screens, where integrators see what their users see.
-var inDocs = func() map[chromiumtest.Screen]bool {
-	in := map[chromiumtest.Screen]bool{}
+// inDocs are the pages whose pictures are in docs/screens, where integrators see what their users see, and
+// the widths and colours of those pictures.
+var inDocs = func() map[string]bool {
+	in := map[string]bool{}
 	for name := range strings.FieldsSeq("ask-sign app elsewhere back declined refused-min_account_age expired down ask-ar ask-ja ask-ko ask-zh-Hans") {
-		in[chromiumtest.Screen{Name: name, Width: 390, Scheme: "light"}] = true
+		in[name+" 390 light"] = true
 	}
 	for _, name := range []string{"ask-sign", "back"} {
-		in[chromiumtest.Screen{Name: name, Width: 1280, Scheme: "light"}] = true
-		in[chromiumtest.Screen{Name: name, Width: 390, Scheme: "dark"}] = true
+		in[name+" 1280 light"], in[name+" 390 dark"] = true, true
 	}
 	return in
 }()
 
 // look is chromiumtest.Look for a page of this package.
-func look(tab context.Context, t *testing.T, s chromiumtest.Screen, axe string, shown shownState) {
+func look(tab context.Context, t *testing.T, name, axe string, shown shownState,
+	screens ...chromiumtest.Screen) {
 	t.Helper()
-	s.Docs = inDocs[s]
-	s.Name = "sign-in-" + s.Name
-	chromiumtest.Look(tab, t, s, axe, shown.open())
+	for i, s := range screens {
+		screens[i].Docs = !s.Zoom && inDocs[fmt.Sprint(name, " ", s.Width, " ", s.Scheme)]
+	}
+	chromiumtest.Look(tab, t, "sign-in-"+name, axe, shown.open(), screens...)
 }
 
 // Every page in every state, at every width, in both colours and with large text: nothing sticks out, no rule
 // of axe is broken. CONTRIBUTING.md says how the pictures in docs/screens are made.
 func TestScreens(t *testing.T) {
+	t.Parallel()
 	tab, axe := chromiumtest.Start(t), chromiumtest.Axe(t)
 	shown := everyState(t)
 	for _, name := range slices.Sorted(maps.Keys(shown)) {
-		s := shown[name]
-		for _, scheme := range []string{"light", "dark"} {
-			for _, width := range []int64{390, 1280} {
-				look(tab, t, chromiumtest.Screen{Name: name, Width: width, Scheme: scheme}, axe, s)
-			}
-		}
-		// At 200 % zoom a window of 640 has 320 pixels; text alone at 200 % keeps the window as it is.
-		look(tab, t, chromiumtest.Screen{Name: name, Width: 320, Scheme: "light"}, "", s)
-		look(tab, t, chromiumtest.Screen{Name: name, Width: 390, Scheme: "light", Zoom: true}, "", s)
+		look(tab, t, name, axe, shown[name],
+			chromiumtest.Screen{Width: 390, Scheme: "light", Axe: true},
+			chromiumtest.Screen{Width: 390, Scheme: "dark", Axe: true},
+			chromiumtest.Screen{Width: 1280, Scheme: "dark", Axe: true},
+			chromiumtest.Screen{Width: 1280, Scheme: "light", Axe: true},
+			// At 200 % zoom a window of 640 has 320 pixels; text alone at 200 % keeps the window as it is.
+			chromiumtest.Screen{Width: 320, Scheme: "light"},
+			chromiumtest.Screen{Width: 390, Scheme: "light", Zoom: true})
 	}
 }
 
 // The question in each language, and what is special in one that runs from right to left.
 func TestScreensInEveryLanguage(t *testing.T) {
+	t.Parallel()
 	tab, axe := chromiumtest.Start(t), chromiumtest.Axe(t)
 	r := newRig(t, setup{})
 	session, ended := r.session(func(q *sessions.Request) { q.Account = "acc_back" })
-	if _, err := r.store.Complete(t.Context(), session.ID, sessions.Outcome{State: sessions.Verified}); err != nil {
+	if _, err := r.store.Complete(t.Context(), session.ID,
+		sessions.Outcome{State: sessions.Verified}); err != nil {
 		t.Fatal(err)
 	}
 	_, ask := r.session()
@@ -77,9 +83,8 @@ func TestScreensInEveryLanguage(t *testing.T) {
 		shown["ask-"+lang] = shownState{address: r.page(ask) + "&lang=" + lang}
 	}
 	for _, name := range slices.Sorted(maps.Keys(shown)) {
-		s := shown[name]
-		look(tab, t, chromiumtest.Screen{Name: name, Width: 320, Scheme: "dark"}, "", s)
-		look(tab, t, chromiumtest.Screen{Name: name, Width: 390, Scheme: "light"}, axe, s)
+		look(tab, t, name, axe, shown[name], chromiumtest.Screen{Width: 320, Scheme: "dark"},
+			chromiumtest.Screen{Width: 390, Scheme: "light", Axe: true})
 	}
 	chromiumtest.Do(tab, t, shown["ask-ar"].open())
 	// Arabic runs from right to left, and a Latin name within it the other way.
@@ -103,7 +108,8 @@ func (s shownState) open() chromedp.Action[chromedp.Void] {
 		if _, err := cdp.Call(ctx, target, network.ClearBrowserCookies, cdp.Empty{}); err != nil {
 			return err
 		}
-		if _, err := cdp.Call(ctx, target, emulation.SetUserAgentOverride, emulation.SetUserAgentOverrideParams{UserAgent: s.agent}); err != nil {
+		if _, err := cdp.Call(ctx, target, emulation.SetUserAgentOverride,
+			emulation.SetUserAgentOverrideParams{UserAgent: s.agent}); err != nil {
 			return err
 		}
 		if s.cookie != nil {
@@ -116,7 +122,8 @@ func (s shownState) open() chromedp.Action[chromedp.Void] {
 			return err
 		}
 		if s.details {
-			_, err := chromedp.Run(ctx, chromedp.Evaluate[int](`document.querySelectorAll("details").forEach(d => d.open = true), 0`))
+			_, err := chromedp.Run(ctx,
+				chromedp.Evaluate[int](`document.querySelectorAll("details").forEach(d => d.open = true), 0`))
 			return err
 		}
 		if !s.press {
@@ -125,7 +132,8 @@ func (s shownState) open() chromedp.Action[chromedp.Void] {
 		if _, err := cdp.Call(ctx, target, network.ClearBrowserCookies, cdp.Empty{}); err != nil {
 			return err
 		}
-		return chromedp.Do(ctx, chromiumtest.Click(chromedp.CSS(`button[name="network"]`)), chromedp.WaitVisible(chromedp.CSS(".sign")))
+		return chromedp.Do(ctx, chromiumtest.Click(chromedp.CSS(`button[name="network"]`)),
+			chromedp.WaitVisible(chromedp.CSS(".sign")))
 	})
 }
 
@@ -133,7 +141,11 @@ func (s shownState) open() chromedp.Action[chromedp.Void] {
 func everyState(t *testing.T) map[string]shownState {
 	t.Helper()
 	r := newRig(t, setup{})
-	fresh := func(change ...func(*sessions.Request)) sessions.Token { _, token := r.session(change...); return token }
+	fresh := func(change ...func(*sessions.Request)) sessions.Token {
+		_,
+			token := r.session(change...)
+		return token
+	}
 	at := func(token sessions.Token) shownState { return shownState{address: r.page(token)} }
 	ended := func(o sessions.Outcome, change ...func(*sessions.Request)) shownState {
 		session, token := r.session(change...)
@@ -146,7 +158,8 @@ func everyState(t *testing.T) map[string]shownState {
 		return func(q *sessions.Request) { q.Account = account }
 	}
 	hostile := func(q *sessions.Request) {
-		q.PlatformUserID, q.Platform, q.GuildID, q.Test = "sailor\u202e24_\n"+strings.Repeat("long", 60), "чат «море»", "שלום 🇩🇪 "+strings.Repeat("e\u0301\u0323", 20), true
+		q.PlatformUserID, q.Platform, q.GuildID, q.Test = "sailor\u202e24_\n"+strings.Repeat("long", 60),
+			"чат «море»", "שלום 🇩🇪 "+strings.Repeat("e\u0301\u0323", 20), true
 	}
 	b := r.browser()
 	begun := fresh()
@@ -156,19 +169,21 @@ func everyState(t *testing.T) map[string]shownState {
 	recordFailure := fresh()
 	verified := sessions.Outcome{State: sessions.Verified, Network: "example"}
 	states := map[string]shownState{
-		"ask":         at(fresh()),
-		"ask-sign":    at(fresh(of("acc_back"))),
-		"hostile":     at(fresh(hostile)),
-		"trouble":     {address: b.To(b.Get(b.back(recordFailure, "x", "error")))},
-		"verified":    ended(verified),
-		"back":        ended(verified, of("acc_back")),
-		"declined":    ended(sessions.Outcome{State: sessions.Failed, Reason: sessions.Declined}),
-		"refused":     ended(sessions.Outcome{State: sessions.Failed, Reason: sessions.Refused, Network: "example"}),
-		"canceled":    ended(sessions.Outcome{State: sessions.Canceled, Reason: sessions.CanceledReason}),
-		"unknown":     {address: r.base + "/?session=x"},
-		"nowhere":     {address: r.base + "/"},
-		"lost":        {address: r.base + "/signin/example/callback"},
-		"card":        {address: r.page(fresh()), agent: "Mozilla/5.0 (compatible; Discordbot/2.0; +https://discordapp.com)"},
+		"ask":      at(fresh()),
+		"ask-sign": at(fresh(of("acc_back"))),
+		"hostile":  at(fresh(hostile)),
+		"trouble":  {address: b.To(b.Get(b.back(recordFailure, "x", "error")))},
+		"verified": ended(verified),
+		"back":     ended(verified, of("acc_back")),
+		"declined": ended(sessions.Outcome{State: sessions.Failed, Reason: sessions.Declined}),
+		"refused": ended(sessions.Outcome{State: sessions.Failed, Reason: sessions.Refused,
+			Network: "example"}),
+		"canceled": ended(sessions.Outcome{State: sessions.Canceled, Reason: sessions.CanceledReason}),
+		"unknown":  {address: r.base + "/?session=x"},
+		"nowhere":  {address: r.base + "/"},
+		"lost":     {address: r.base + "/signin/example/callback"},
+		"card": {address: r.page(fresh()),
+			agent: "Mozilla/5.0 (compatible; Discordbot/2.0; +https://discordapp.com)"},
 		"begun":       mine,
 		"elsewhere":   at(begun),
 		"cookies":     {address: r.page(fresh()), press: true},
@@ -179,10 +194,12 @@ func everyState(t *testing.T) map[string]shownState {
 	for note := range strings.FieldsSeq("unreachable checking unconfirmed unsaved clock stopped") {
 		states[note] = shownState{address: r.page(recordFailure) + "&note=" + note}
 	}
-	for _, rule := range []sessions.Rule{
-		sessions.RuleEmailDomains, sessions.RuleAccountAge, sessions.RuleGroups, sessions.RuleDeny, sessions.RuleOneIdentity,
+	for _, rule := range []failure.Rule{
+		failure.RuleEmailDomains, failure.RuleAccountAge, failure.RuleGroups, failure.RuleDeny,
+		failure.RuleOneIdentity,
 	} {
-		states["refused-"+string(rule)] = ended(sessions.Outcome{State: sessions.Failed, Reason: sessions.Refused, Rule: rule, Network: "example"})
+		states["refused-"+string(rule)] = ended(sessions.Outcome{State: sessions.Failed,
+			Reason: sessions.Refused, Rule: rule, Network: "example"})
 	}
 	maps.Copy(states, statesElsewhere(t))
 	return states

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/url"
 
-	"verifyd/edge"
 	"verifyd/edge/page"
+	"verifyd/edge/web"
 	"verifyd/sessions"
+	"verifyd/sessions/timeline"
 )
 
 // show answers GET and HEAD /?session=…: the page of a session. It only reads. What draws link previews gets
@@ -50,14 +52,14 @@ func (h *Handler) Nowhere(w http.ResponseWriter, r *http.Request, status int) {
 	}).ServeHTTP(w, r)
 }
 
-func (h *Handler) nowhere(w http.ResponseWriter, vis visitor, status int) {
-	v := h.view(vis, pageNowhere)
+func (p *pages) nowhere(w http.ResponseWriter, vis visitor, status int) {
+	v := p.view(vis, pageNowhere)
 	v.status, v.Nowhere = status, true
-	h.draw(w, v)
+	p.draw(w, v)
 }
 
 // showPending draws the question, or that somebody is answering it in another browser.
-func (h *Handler) showPending(w http.ResponseWriter, r *http.Request, vis visitor, s sessions.View,
+func (h *Handler) showPending(w http.ResponseWriter, r *http.Request, vis visitor, s sessions.Status,
 	token sessions.Token) {
 	lease, err := h.sessions.LeaseOf(r.Context(), s.ID)
 	if err != nil {
@@ -68,7 +70,7 @@ func (h *Handler) showPending(w http.ResponseWriter, r *http.Request, vis visito
 		h.know(w, &vis)
 	}
 	if opens(r) {
-		h.stepped(s.Session, sessions.Event{Name: sessions.EventOpened})
+		h.stepped(s.Session, timeline.Event{Name: timeline.EventOpened})
 	}
 	if lease.HeldByOther(vis.browser(s.ID), h.now()) {
 		h.drawElsewhere(w, r, vis, s, token, lease)
@@ -83,10 +85,10 @@ func (h *Handler) showPending(w http.ResponseWriter, r *http.Request, vis visito
 }
 
 // read reads a session, and notes on the request's log line whose it is.
-func (h *Handler) read(ctx context.Context, r *http.Request, id sessions.ID) (sessions.View, error) {
-	line := edge.EventFrom(r.Context())
+func (h *Handler) read(ctx context.Context, r *http.Request, id sessions.ID) (sessions.Status, error) {
+	line := web.EventFrom(r.Context())
 	line.Session = id
-	s, err := h.sessions.Read(ctx, id)
+	s, err := h.sessions.ReadOutcome(ctx, id)
 	line.Account = s.Account
 	line.Follow(ctx, s.Trace)
 	return s, err
@@ -94,14 +96,41 @@ func (h *Handler) read(ctx context.Context, r *http.Request, id sessions.ID) (se
 
 // drawReadError answers for a session that could not be read, or an attempt that could not be spent. again is
 // where the user may try again, which repeats nothing.
-func (h *Handler) drawReadError(w http.ResponseWriter, r *http.Request, vis visitor, err error,
+func (p *pages) drawReadError(w http.ResponseWriter, r *http.Request, vis visitor, err error,
 	again string) {
 	if errors.Is(err, sessions.ErrNotFound) {
-		h.draw(w, h.view(vis, pageUnknown))
+		p.draw(w, p.view(vis, pageUnknown))
 		return
 	}
-	edge.EventFrom(r.Context()).Err = err
-	v := h.view(vis, pageUnavailable)
+	web.EventFrom(r.Context()).Err = err
+	v := p.view(vis, pageUnavailable)
 	v.Again = again
+	p.draw(w, v)
+}
+
+// Preview draws the page of a requester as its users see it, for who sets how that looks: the question, or
+// the page after a verified end. It is about nobody, no session stands behind it, and its buttons do nothing.
+func (h *Handler) Preview(w http.ResponseWriter, r *http.Request, a Requester, ended bool) {
+	vis := h.visitor(r, page.Single(r.URL.Query(), "lang"))
+	k, q := pageAsk, url.Values{}
+	if ended {
+		k = pageVerified
+		q.Set("end", "yes")
+	}
+	v := h.view(vis, k)
+	v.Preview, v.Locales = true, h.choices(vis, q)
+	v.Sign = newSign(a)
+	v.values["asker"], v.values["Asker"] = named(vis, a)
+	v.values["network"] = h.networks[0].Name()
+	s := sessions.Session{
+		Request:   sessions.Request{Platform: "my app", PlatformUserID: "sailor_42"},
+		ExpiresAt: h.now().Add(sessions.Lifetime),
+	}
+	if ended {
+		v.Facts, v.Back = facts(s), a.ReturnURL
+	} else {
+		h.ask(&v, s, "")
+		v.formAction = "'none'"
+	}
 	h.draw(w, v)
 }

@@ -7,6 +7,7 @@ import (
 	"verifyd/edge/network"
 	"verifyd/edge/page"
 	"verifyd/sessions"
+	"verifyd/sessions/timeline"
 )
 
 const (
@@ -57,14 +58,14 @@ func (h *Handler) start(w http.ResponseWriter, r *http.Request) {
 
 // drawMalformed answers what our page does not send. again is the page to start from, where the session is
 // known.
-func (h *Handler) drawMalformed(w http.ResponseWriter, vis visitor, status int, again string) {
-	v := h.view(vis, pageMalformed)
+func (p *pages) drawMalformed(w http.ResponseWriter, vis visitor, status int, again string) {
+	v := p.view(vis, pageMalformed)
 	v.status, v.Again = status, again
-	h.draw(w, v)
+	p.draw(w, v)
 }
 
 // decline completes the session as the user wishes.
-func (h *Handler) decline(w http.ResponseWriter, r *http.Request, vis visitor, s sessions.View,
+func (h *Handler) decline(w http.ResponseWriter, r *http.Request, vis visitor, s sessions.Status,
 	token sessions.Token) {
 	if !h.free(w, r, vis, s, token) {
 		return
@@ -76,7 +77,7 @@ func (h *Handler) decline(w http.ResponseWriter, r *http.Request, vis visitor, s
 }
 
 // leave sends the browser to the identity network, with a cookie to know it again by.
-func (h *Handler) leave(w http.ResponseWriter, r *http.Request, vis visitor, s sessions.View,
+func (h *Handler) leave(w http.ResponseWriter, r *http.Request, vis visitor, s sessions.Status,
 	token sessions.Token) {
 	id := page.Single(r.PostForm, "network")
 	n := h.network(id, s.Test)
@@ -113,6 +114,6 @@ func (h *Handler) leave(w http.ResponseWriter, r *http.Request, vis visitor, s s
 		return
 	}
 	h.step(s, id).Msg("a sign-in started")
-	h.stepped(s.Session, sessions.Event{Name: sessions.EventSignIn, Network: id})
+	h.stepped(s.Session, timeline.Event{Name: timeline.EventSignIn, Network: id})
 	page.SeeOther(w, to)
 }

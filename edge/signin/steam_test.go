@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"verifyd/edge/network"
+	"verifyd/edge/network/netsettings"
 	"verifyd/sessions"
 )
 
@@ -69,7 +70,7 @@ func newSteam(t *testing.T) *steam {
 
 func (s *steam) network(tb testing.TB, base string) *network.Network {
 	tb.Helper()
-	n, err := network.New(network.Settings{Kind: network.KindSteam}, network.Options{
+	n, err := network.New(netsettings.Settings{Kind: netsettings.KindSteam}, network.Options{
 		BaseURL: base, RootCAs: s.roots,
 		Dial: func(ctx context.Context, proto, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, proto, s.server.Listener.Addr().String())
@@ -112,6 +113,7 @@ func assertion(asked url.Values) string {
 }
 
 func TestSteamRoundTrip(t *testing.T) {
+	t.Parallel()
 	s := newSteam(t)
 	r := newRig(t, setup{prefix: "/v", steam: s})
 	session, token := r.session()
@@ -135,6 +137,7 @@ func TestSteamRoundTrip(t *testing.T) {
 // An assertion counts in the browser and for the attempt that it was made for, and once; another's is
 // nobody's verdict.
 func TestSteamAssertionsAreOfOneAttempt(t *testing.T) {
+	t.Parallel()
 	s := newSteam(t)
 	r := newRig(t, setup{steam: s})
 	victim, attacker := r.browser(), r.browser()

@@ -12,6 +12,7 @@ import (
 func ofTestKey(q *sessions.Request) { q.Test = true }
 
 func TestEachSessionSeesItsOwnNetworks(t *testing.T) {
+	t.Parallel()
 	for name, row := range map[string]struct {
 		setup setup
 		live  []string
@@ -23,6 +24,7 @@ func TestEachSessionSeesItsOwnNetworks(t *testing.T) {
 		"several, real": {setup{networks: 2}, []string{"example", "second"}, []string{"dev"}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			r := newRig(t, row.setup)
 			b := r.browser()
 			_, live := r.session()
@@ -48,6 +50,7 @@ func TestEachSessionSeesItsOwnNetworks(t *testing.T) {
 }
 
 func TestTestSessionEndsByTheDevNetwork(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	b := r.browser()
 	s, token := r.session(ofTestKey)
@@ -64,6 +67,7 @@ func TestTestSessionEndsByTheDevNetwork(t *testing.T) {
 }
 
 func TestTestSessionWithoutATestNetwork(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{noTest: true})
 	b := r.browser()
 	s, token := r.session(ofTestKey)
@@ -74,6 +78,7 @@ func TestTestSessionWithoutATestNetwork(t *testing.T) {
 // An attempt that began by one kind's network, before the operator changed what is on, is not a verdict on
 // the other kind.
 func TestAttemptByTheOtherKindsNetworkIsNoVerdict(t *testing.T) {
+	t.Parallel()
 	both := newRig(t, setup{testForLive: true})
 	b := both.browser()
 	s, token := both.session()

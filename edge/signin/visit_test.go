@@ -1,7 +1,7 @@
 package signin_test
 
 import (
-	"context"
+	"fmt"
 	"net/http"
 	"regexp"
 	"slices"
@@ -10,6 +10,7 @@ import (
 
 	"verifyd/natsconf/natstest"
 	"verifyd/sessions"
+	"verifyd/sessions/timeline"
 )
 
 const (
@@ -29,6 +30,7 @@ func (b *browser) getAs(address, agent string) answer {
 
 // The user's way is on the session's timeline, step by step, and a reload loop adds nothing to it.
 func TestVisitIsOnTheTimeline(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	session, token := r.session()
 	b := r.browser()
@@ -54,26 +56,25 @@ func TestVisitIsOnTheTimeline(t *testing.T) {
 // wantTimeline waits for the timeline's last event, which nobody acknowledges, and compares.
 func (r *rig) wantTimeline(id sessions.ID, want ...string) {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), natstest.TestTimeout)
-	defer cancel()
 	if err := r.conn.NC.Flush(); err != nil {
 		r.t.Fatal(err)
 	}
 	var got []string
-	for len(got) < len(want) {
-		_, entries, err := r.store.Timeline(ctx, id)
+	natstest.Await(r.t, fmt.Sprintf("a timeline of %d entries", len(want)), func() bool {
+		_, entries, err := r.store.Timeline(r.t.Context(), id)
 		if err != nil {
 			r.t.Fatalf("timeline %q, want %q: %v", got, want, err)
 		}
 		got = got[:0]
 		for _, e := range entries {
-			if e.Kind == sessions.EntryEvent {
+			if e.Kind == timeline.EntryEvent {
 				got = append(got, string(e.Event.Name))
 			} else {
 				got = append(got, string(e.Kind))
 			}
 		}
-	}
+		return len(got) >= len(want)
+	})
 	if !slices.Equal(got, want) {
 		r.t.Errorf("timeline %q, want %q", got, want)
 	}
@@ -82,6 +83,7 @@ func (r *rig) wantTimeline(id sessions.ID, want ...string) {
 // In an app's own browser the page names the app, leads out of it where there is a way, draws the link as a
 // code, and lets the user sign in all the same.
 func TestInsideAnApp(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{prefix: "/v"})
 	host := strings.TrimPrefix(r.server.URL, "http://")
 	for agent, tc := range map[string]struct{ says, link string }{
@@ -128,6 +130,7 @@ func TestInsideAnApp(t *testing.T) {
 
 // The press, the return and the end weigh little in an app's browser too.
 func TestWeightInsideAnApp(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, setup{})
 	b := r.browser()
 	_, token := r.session()

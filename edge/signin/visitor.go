@@ -22,16 +22,16 @@ type visitor struct {
 }
 
 // visitor looks at a request. chosen is the language that was chosen on a page before, if one was.
-func (h *Handler) visitor(r *http.Request, chosen string) visitor {
-	vis := visitor{words: h.locales.find(chosen), chosen: chosen, id: h.browsers.Of(r)}
+func (p *pages) visitor(r *http.Request, chosen string) visitor {
+	vis := visitor{words: p.locales.find(chosen), chosen: chosen, id: p.browsers.Of(r)}
 	if vis.words == nil {
-		vis.words, vis.chosen = h.locales.match(r), ""
+		vis.words, vis.chosen = p.locales.match(r), ""
 	}
 	return vis
 }
 
 // know returns a browser its cookie, or the same one for a while longer.
-func (h *Handler) know(w http.ResponseWriter, vis *visitor) { vis.id = h.browsers.Know(w, vis.id) }
+func (p *pages) know(w http.ResponseWriter, vis *visitor) { vis.id = p.browsers.Know(w, vis.id) }
 
 // browser names the visitor's browser to the store, for one session; empty where it has no cookie.
 func (vis visitor) browser(id sessions.ID) string { return flow.BrowserHash(vis.id, string(id)) }

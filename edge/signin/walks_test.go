@@ -18,6 +18,7 @@ import (
 
 	"verifyd/edge/chromiumtest"
 	"verifyd/edge/network"
+	"verifyd/edge/network/netsettings"
 	"verifyd/sessions"
 )
 
@@ -198,8 +199,8 @@ func newSlowProvider(t *testing.T) *slowProvider {
 
 func (p *slowProvider) network(t *testing.T, base string) *network.Network {
 	t.Helper()
-	n, err := network.New(network.Settings{
-		ID: "slow", Name: "Slow Network", Kind: network.KindOAuth2, ClientID: "verifyd",
+	n, err := network.New(netsettings.Settings{
+		ID: "slow", Name: "Slow Network", Kind: netsettings.KindOAuth2, ClientID: "verifyd",
 		ClientSecret: "secret", SubjectClaim: "id",
 		AuthorizationEndpoint: p.URL + "/authorize", TokenEndpoint: p.URL + "/token",
 		UserInfoEndpoint: p.URL + "/me",

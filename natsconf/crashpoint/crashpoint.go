@@ -37,8 +37,8 @@ const (
 
 // The points that only a start under an idempotency key passes, before that of its session.
 const (
-	BeforeTurn = "before-turn"
-	AfterTurn  = "after-turn"
+	BeforeReservation = "before-reservation"
+	AfterReservation  = "after-reservation"
 )
 
 // The points that a move of a store passes (verifyd move), most of them only where it finishes.
@@ -61,7 +61,7 @@ var All = []string{
 var Waiting = []string{BeforeSchedule, AfterSchedule}
 
 // Keyed lists the points that only a start under an idempotency key passes.
-var Keyed = []string{BeforeTurn, AfterTurn}
+var Keyed = []string{BeforeReservation, AfterReservation}
 
 // Moving lists the points that only a move passes.
 var Moving = []string{MovePage, MoveLeaving, MoveSealed, MoveCompared, MoveLeft}

@@ -1,5 +1,5 @@
 // Package fleet tells which processes of a service run, and what each knows that nobody else does. Processes
-// answer a question on natsconf.SubjectFleet of core NATS; nothing is stored, so who does not answer is not
+// answer a question on topology.SubjectFleet of core NATS; nothing is stored, so who does not answer is not
 // there.
 //
 // An answer holds no secret, no session and no user: versions, roles, what is not well, and receiver hosts.
@@ -18,6 +18,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"verifyd/natsconf"
+	"verifyd/natsconf/topology"
 )
 
 const (
@@ -52,7 +53,7 @@ type Process struct {
 }
 
 // Backlog counts the deliveries of the whole service that have not ended, by where they wait; see
-// sessions.Backlog.
+// lists.Backlog.
 type Backlog struct {
 	At        time.Time `json:"at"` // when it was measured
 	Waiting   uint64    `json:"waiting"`
@@ -128,7 +129,7 @@ func (p *Presence) String() string { return "presence" }
 // Serve answers until ctx ends.
 func (p *Presence) Serve(ctx context.Context) error {
 	asked := make(chan *nats.Msg, answersRoom)
-	sub, err := p.conn.NC.ChanSubscribe(natsconf.SubjectFleet, asked)
+	sub, err := p.conn.NC.ChanSubscribe(topology.SubjectFleet, asked)
 	if err != nil {
 		return fmt.Errorf("answer for this process: %w: %w", natsconf.ErrUnavailable, err)
 	}
@@ -245,7 +246,7 @@ func newQuestion(c *natsconf.Conn) (*question, error) {
 }
 
 func (q *question) put() error {
-	if err := q.nc.PublishMsg(&nats.Msg{Subject: natsconf.SubjectFleet, Reply: q.sub.Subject}); err != nil {
+	if err := q.nc.PublishMsg(&nats.Msg{Subject: topology.SubjectFleet, Reply: q.sub.Subject}); err != nil {
 		return unasked(err)
 	}
 	return nil

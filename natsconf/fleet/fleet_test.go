@@ -15,6 +15,7 @@ import (
 	"verifyd/natsconf"
 	"verifyd/natsconf/fleet"
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/topology"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -78,7 +79,7 @@ func TestAnybodyIsNotJudgedByASilence(t *testing.T) {
 	if anybody() {
 		t.Error("nobody runs")
 	}
-	sub, err := conn.NC.Subscribe(natsconf.SubjectFleet, func(m *nats.Msg) {
+	sub, err := conn.NC.Subscribe(topology.SubjectFleet, func(m *nats.Msg) {
 		time.AfterFunc(time.Second, func() { _ = m.Respond([]byte(`{"id":"slow"}`)) })
 	})
 	if err != nil {
@@ -91,7 +92,7 @@ func TestAnybodyIsNotJudgedByASilence(t *testing.T) {
 		t.Fatal(err)
 	}
 	var late atomic.Int64 // it was just connecting when the first question was put
-	sub, err = conn.NC.Subscribe(natsconf.SubjectFleet, func(m *nats.Msg) {
+	sub, err = conn.NC.Subscribe(topology.SubjectFleet, func(m *nats.Msg) {
 		if late.Add(1) > 1 {
 			_ = m.Respond([]byte(`{"id":"late"}`))
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"verifyd/natsconf"
+	"verifyd/natsconf/topology"
 )
 
 const (
@@ -62,6 +63,7 @@ var cluster struct {
 // same directory meets the same store. The store is removed when the test ends.
 func ClusterURL(tb testing.TB, dir string) string {
 	tb.Helper()
+	Clock(tb)
 	cluster.once.Do(func() { cluster.hosts, cluster.err = startCluster() })
 	if cluster.err != nil {
 		tb.Fatal(cluster.err)
@@ -90,7 +92,7 @@ func wipe(tb testing.TB, urls string) {
 	}
 	defer conn.Close()
 	var wg sync.WaitGroup
-	for _, s := range natsconf.NewTopology(natsconf.TopologyOptions{}).Streams {
+	for _, s := range topology.New(topology.Options{}).Streams {
 		wg.Go(func() {
 			if err := conn.JS.DeleteStream(ctx, s.Name); err != nil &&
 				!errors.Is(err, jetstream.ErrStreamNotFound) {

@@ -15,6 +15,9 @@ import (
 	"github.com/rs/zerolog"
 
 	"verifyd/natsconf"
+	"verifyd/natsconf/embedded"
+	"verifyd/natsconf/provision"
+	"verifyd/natsconf/topology"
 )
 
 // Start runs an embedded server with the topology until the test ends, and returns a connection to it.
@@ -35,10 +38,11 @@ func StartCluster(tb testing.TB) *natsconf.Conn {
 // same directory.
 func StartIn(tb testing.TB, dir string) (conn *natsconf.Conn, stop func()) {
 	tb.Helper()
+	Clock(tb)
 	if OnCluster() {
 		return joinIn(tb, dir)
 	}
-	e, err := natsconf.OpenEmbedded(natsconf.EmbeddedOptions{DataDir: dir, Log: zerolog.Nop()})
+	e, err := embedded.Open(embedded.Options{DataDir: dir, Log: zerolog.Nop()})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -103,7 +107,7 @@ func URL(tb testing.TB, dir string) string {
 
 func endpointURL(tb testing.TB, dir string) string {
 	tb.Helper()
-	end, err := natsconf.ReadEndpoint(dir)
+	end, err := embedded.ReadEndpoint(dir)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -119,7 +123,7 @@ func endpointURL(tb testing.TB, dir string) string {
 // has never seen, and returns its URL with the credential.
 func Bare(tb testing.TB, dir string) (address string) {
 	tb.Helper()
-	e, err := natsconf.OpenEmbedded(natsconf.EmbeddedOptions{DataDir: dir, Log: zerolog.Nop()})
+	e, err := embedded.Open(embedded.Options{DataDir: dir, Log: zerolog.Nop()})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -134,24 +138,24 @@ func Bare(tb testing.TB, dir string) (address string) {
 }
 
 // Options are the topology's for the server behind a connection.
-func Options(c *natsconf.Conn) natsconf.TopologyOptions {
+func Options(c *natsconf.Conn) topology.Options {
 	if c.NC.ConnectedClusterName() != "" {
-		return natsconf.TopologyOptions{Replicas: Replicas}
+		return topology.Options{Replicas: Replicas}
 	}
-	return natsconf.TopologyOptions{Embedded: true}
+	return topology.Options{Embedded: true}
 }
 
 // Ensure returns a server the topology, on a cluster with as many copies as it keeps.
 func Ensure(tb testing.TB, c *natsconf.Conn) {
 	tb.Helper()
 	o := Options(c)
-	all := natsconf.NewTopology(o)
-	parts := []natsconf.Topology{all}
+	all := topology.New(o)
+	parts := []topology.Topology{all}
 	// each stream waits for the election of its leader, and they need not wait for each other
 	if o.Replicas > 1 {
 		parts = nil
 		for _, s := range all.Streams {
-			parts = append(parts, natsconf.Topology{Streams: []jetstream.StreamConfig{s}})
+			parts = append(parts, topology.Topology{Streams: []jetstream.StreamConfig{s}})
 		}
 	}
 	var wg sync.WaitGroup
@@ -159,12 +163,12 @@ func Ensure(tb testing.TB, c *natsconf.Conn) {
 		wg.Go(func() { ensure(tb, c, part) })
 	}
 	wg.Wait()
-	ensure(tb, c, natsconf.Topology{Consumers: all.Consumers})
+	ensure(tb, c, topology.Topology{Consumers: all.Consumers})
 }
 
-func ensure(tb testing.TB, c *natsconf.Conn, part natsconf.Topology) {
+func ensure(tb testing.TB, c *natsconf.Conn, part topology.Topology) {
 	tb.Helper()
-	if err := (natsconf.Ensurer{Conn: c, Topology: part}).EnsureAtBoot(tb.Context()); err != nil {
+	if err := (provision.Ensurer{Conn: c, Topology: part}).EnsureAtBoot(tb.Context()); err != nil {
 		tb.Error(err)
 	}
 }
@@ -227,7 +231,7 @@ func Await(tb testing.TB, what string, is func() bool) {
 func Writer(tb testing.TB, c *natsconf.Conn, stream string) *natsconf.Writer {
 	tb.Helper()
 	w := natsconf.NewWriter(c, stream)
-	if stream == natsconf.StreamUsage || stream == natsconf.StreamRetries {
+	if stream == topology.StreamUsage || stream == topology.StreamRetries {
 		w = natsconf.NewSingleWriter(c, stream)
 	}
 	Serve(tb, w)

@@ -10,6 +10,8 @@ import (
 	"github.com/rs/zerolog"
 
 	"verifyd/natsconf"
+	"verifyd/natsconf/permission"
+	"verifyd/natsconf/serverconf"
 )
 
 // External is a NATS server as an operator runs it: configured by the file that verifyd prepare prints, so
@@ -24,11 +26,11 @@ func StartExternal(tb testing.TB) External {
 	tb.Helper()
 	dir := tb.TempDir()
 	e := External{Credentials: filepath.Join(dir, "credentials")}
-	public, err := natsconf.EnsureSeeds(e.Credentials)
+	public, err := serverconf.EnsureSeeds(e.Credentials)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	accounts, err := natsconf.ServerConfig(public, 1<<30) // more than any test stores
+	accounts, err := serverconf.Accounts(public, 1<<30) // more than any test stores
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -60,12 +62,12 @@ func StartExternal(tb testing.TB) External {
 }
 
 // Credential returns the file of a role's credential.
-func (e External) Credential(role natsconf.Role) string {
-	return natsconf.SeedFile(e.Credentials, role)
+func (e External) Credential(role permission.Role) string {
+	return serverconf.SeedFile(e.Credentials, role)
 }
 
 // Connect connects as a role until the test ends.
-func (e External) Connect(tb testing.TB, role natsconf.Role) *natsconf.Conn {
+func (e External) Connect(tb testing.TB, role permission.Role) *natsconf.Conn {
 	tb.Helper()
 	conn, err := natsconf.Connect(tb.Context(), natsconf.ConnectOptions{
 		URL: e.URL, CredsFile: e.Credential(role), Name: tb.Name(), Log: zerolog.Nop(),

@@ -43,6 +43,7 @@ type node struct {
 // StartTrio runs three servers until the test ends. They hold nothing yet.
 func StartTrio(tb testing.TB) *Trio {
 	tb.Helper()
+	Clock(tb)
 	ports, err := takePorts(2 * Nodes)
 	if err != nil {
 		tb.Fatal(err)

@@ -15,9 +15,10 @@ import (
 	"github.com/minio/highwayhash"
 	"github.com/nats-io/nats.go"
 
-	"verifyd/natsconf"
+	"verifyd/natsconf/embedded"
 	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/storefile"
+	"verifyd/natsconf/topology"
 )
 
 const (
@@ -48,7 +49,7 @@ func blockFile(t *testing.T, stream string) []byte {
 		t.Fatal(err)
 	}
 	stop()
-	b, err := os.ReadFile(storefile.BlockPath(natsconf.StreamFolder(dir, stream), 1))
+	b, err := os.ReadFile(storefile.BlockPath(embedded.StreamFolder(dir, stream), 1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +145,7 @@ func checkFile(t *testing.T, folder, stream string, b []byte) (records int) {
 var update = flag.Bool("update", false, "write the block file that fuzzing begins with anew")
 
 const (
-	fuzzed   = natsconf.StreamSessionKeys
+	fuzzed   = topology.StreamSessionKeys
 	seedFile = "testdata/session-keys.blk"
 )
 

@@ -12,12 +12,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"verifyd/natsconf"
+	"verifyd/natsconf/embedded"
 	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/storefile"
+	"verifyd/natsconf/topology"
 )
 
 func tailOf(dir, stream string, after uint64) *storefile.Tail {
-	return storefile.NewTail(natsconf.StreamFolder(dir, stream), stream, after)
+	return storefile.NewTail(embedded.StreamFolder(dir, stream), stream, after)
 }
 
 // seen is what a tail has handed on, by sequence.
@@ -81,7 +83,7 @@ func TestTailSeesEverythingStored(t *testing.T) {
 	natstest.NeedsEmbedded(t, "reads an embedded server's files")
 	dir := t.TempDir()
 	c, _ := natstest.StartIn(t, dir)
-	facts, records := natsconf.StreamCompletions, natsconf.BucketStream(natsconf.BucketSessions)
+	facts, records := topology.StreamCompletions, topology.BucketStream(topology.BucketSessions)
 	tails, all := map[string]*storefile.Tail{}, map[string]seen{}
 	for _, stream := range []string{facts, records} {
 		tails[stream], all[stream] = tailOf(dir, stream, 0), seen{}
@@ -109,7 +111,7 @@ func TestTailSeesEverythingStored(t *testing.T) {
 		}
 		for i := range 5 { // ten of these fill a file of the bucket, and each but the last is written over
 			m := &nats.Msg{
-				Subject: natsconf.BucketSubject(natsconf.BucketSessions, fmt.Sprint("k", i)), Data: big,
+				Subject: topology.BucketSubject(topology.BucketSessions, fmt.Sprint("k", i)), Data: big,
 			}
 			if i == 4 && round%3 == 0 {
 				m.Data, m.Header = nil, nats.Header{
@@ -150,7 +152,7 @@ func TestTailTellsWhatWasAltered(t *testing.T) {
 		}
 	}
 	stop()
-	path := storefile.BlockPath(natsconf.StreamFolder(dir, natsconf.StreamCompletions), 1)
+	path := storefile.BlockPath(embedded.StreamFolder(dir, topology.StreamCompletions), 1)
 	b, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -160,7 +162,7 @@ func TestTailTellsWhatWasAltered(t *testing.T) {
 		t.Fatal(err)
 	}
 	read := seen{}
-	tail := tailOf(dir, natsconf.StreamCompletions, 0)
+	tail := tailOf(dir, topology.StreamCompletions, 0)
 	defer tail.Close()
 	natstest.Await(t, "the record to count as altered", func() bool {
 		return errors.Is(tail.Read(read.take), storefile.ErrTail)

@@ -14,6 +14,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"verifyd/natsconf"
+	"verifyd/natsconf/storestate"
+	"verifyd/natsconf/topology"
 )
 
 // Asset is one stream as it is carried.
@@ -34,32 +36,32 @@ type Asset struct {
 // and both before the keys that open them; API keys before their accounts; the audit log before the
 // accounts, whose records lead to what the log lacks. Streams that are not listed are hints.
 var order = []string{
-	natsconf.StreamCompletions,
-	natsconf.StreamEvents,
-	natsconf.StreamAudit,
-	natsconf.BucketStream(natsconf.BucketKeys),
-	natsconf.BucketStream(natsconf.BucketAccounts),
-	natsconf.BucketStream(natsconf.BucketOperations),
-	natsconf.BucketStream(natsconf.BucketAlarms),
-	natsconf.BucketStream(natsconf.BucketSessions),
-	natsconf.StreamSessionKeys,
-	natsconf.BucketStream(natsconf.BucketIdempotency),
-	natsconf.BucketStream(natsconf.BucketIdentities),
-	natsconf.BucketStream(natsconf.BucketLogins),
-	natsconf.BucketStream(natsconf.BucketKeyUses),
-	natsconf.BucketStream(natsconf.BucketStore),
-	natsconf.StreamUsage,
+	topology.StreamCompletions,
+	topology.StreamEvents,
+	topology.StreamAudit,
+	topology.BucketStream(topology.BucketKeys),
+	topology.BucketStream(topology.BucketAccounts),
+	topology.BucketStream(topology.BucketOperations),
+	topology.BucketStream(topology.BucketAlarms),
+	topology.BucketStream(topology.BucketSessions),
+	topology.StreamSessionKeys,
+	topology.BucketStream(topology.BucketIdempotency),
+	topology.BucketStream(topology.BucketIdentities),
+	topology.BucketStream(topology.BucketLogins),
+	topology.BucketStream(topology.BucketKeyUses),
+	topology.BucketStream(topology.BucketStore),
+	topology.StreamUsage,
 }
 
 // loose are the streams that may lose again what was brought from them: the events and the key of a user who
 // was erased, and in a crash the last moments of those that an embedded server writes down a little later. A
 // sequence may then come a second time, too.
 var loose = []string{
-	natsconf.StreamEvents, natsconf.StreamSessionKeys, natsconf.BucketStream(natsconf.BucketKeyUses),
+	topology.StreamEvents, topology.StreamSessionKeys, topology.BucketStream(topology.BucketKeyUses),
 }
 
 // Assets returns the streams of a topology that are carried, in the order in which they are.
-func Assets(t natsconf.Topology) []Asset {
+func Assets(t topology.Topology) []Asset {
 	var assets []Asset
 	for _, name := range order {
 		i := slices.IndexFunc(t.Streams, func(c jetstream.StreamConfig) bool { return c.Name == name })
@@ -89,7 +91,7 @@ func (a Asset) holds(subject string) bool { return natsconf.Covered(subject, a.s
 func Sealable(assets []Asset) []string {
 	var names []string
 	for _, a := range assets {
-		if !a.counter && a.Stream != natsconf.BucketStream(natsconf.BucketStore) {
+		if !a.counter && a.Stream != topology.BucketStream(topology.BucketStore) {
 			names = append(names, a.Stream)
 		}
 	}
@@ -209,7 +211,7 @@ func (s *Sum) Digest() string {
 type Skip func(stream, subject string) bool
 
 func (s Skip) skips(a Asset, subject string) bool {
-	own := a.Stream == natsconf.BucketStream(natsconf.BucketStore) && subject == natsconf.StoreStateSubject()
+	own := a.Stream == topology.BucketStream(topology.BucketStore) && subject == storestate.Subject()
 	return own || s != nil && s(a.Stream, subject)
 }
 

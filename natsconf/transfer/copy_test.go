@@ -18,9 +18,11 @@ import (
 	"github.com/rs/zerolog"
 
 	"verifyd/natsconf"
+	"verifyd/natsconf/embedded"
 	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/secretbox"
 	"verifyd/natsconf/storefile"
+	"verifyd/natsconf/topology"
 	"verifyd/natsconf/transfer"
 )
 
@@ -80,11 +82,11 @@ func (c *copied) upToDate(t *testing.T) {
 // flushed waits until the events are in the files, which the server writes a little later than the rest.
 func (c *copied) flushed(t *testing.T) {
 	t.Helper()
-	_, last, err := c.conn.Bounds(t.Context(), natsconf.StreamEvents)
+	_, last, err := c.conn.Bounds(t.Context(), topology.StreamEvents)
 	if err != nil || last == 0 {
 		return
 	}
-	tail := storefile.NewTail(natsconf.StreamFolder(c.data, natsconf.StreamEvents), natsconf.StreamEvents,
+	tail := storefile.NewTail(embedded.StreamFolder(c.data, topology.StreamEvents), topology.StreamEvents,
 		last-1)
 	defer tail.Close()
 	natstest.Await(t, "the events to be in the files", func() bool {
@@ -274,9 +276,9 @@ func TestCopyDoesNotBringBackWhatIsOver(t *testing.T) {
 	t.Parallel()
 	c := newCopied(t, t.TempDir())
 	c.start(t)
-	subject := natsconf.BucketSubject(natsconf.BucketAlarms, "cause")
+	subject := topology.BucketSubject(topology.BucketAlarms, "cause")
 	publish(t, c.conn, subject, "raised")
-	logins := bucket(t, c.conn, natsconf.BucketLogins)
+	logins := bucket(t, c.conn, topology.BucketLogins)
 	if _, err := logins.Put(t.Context(), "session.a", []byte("login")); err != nil {
 		t.Fatal(err)
 	}
@@ -287,7 +289,7 @@ func TestCopyDoesNotBringBackWhatIsOver(t *testing.T) {
 	}
 	c.upToDate(t)
 	c.stop()
-	stream := natsconf.BucketStream(natsconf.BucketAlarms)
+	stream := topology.BucketStream(topology.BucketAlarms)
 	gone := func(conn *natsconf.Conn) func() bool {
 		return func() bool {
 			_, err := conn.Last(t.Context(), stream, subject)
@@ -297,7 +299,7 @@ func TestCopyDoesNotBringBackWhatIsOver(t *testing.T) {
 	natstest.Await(t, "the cause to be over", gone(c.conn))
 	to := c.restored(t)
 	natstest.Await(t, "the cause to be over after the restore", gone(to))
-	if _, err := bucket(t, to, natsconf.BucketLogins).
+	if _, err := bucket(t, to, topology.BucketLogins).
 		Get(t.Context(), "session.a"); !errors.Is(err, jetstream.ErrKeyNotFound) {
 		t.Errorf("a login that was ended is there: %v", err)
 	}
@@ -310,8 +312,8 @@ func TestErasedLeavesTheCopy(t *testing.T) {
 	c.config = func(o *transfer.CopierConfig) {
 		o.RenewLeast = 2 * time.Second
 		o.Skip = func(ctx context.Context) (transfer.Skip, error) {
-			_, err := c.conn.Last(ctx, natsconf.BucketStream(natsconf.BucketStore),
-				natsconf.BucketSubject(natsconf.BucketStore, "erased.s1"))
+			_, err := c.conn.Last(ctx, topology.BucketStream(topology.BucketStore),
+				topology.BucketSubject(topology.BucketStore, "erased.s1"))
 			return func(_, subject string) bool {
 				return err == nil &&
 					strings.HasPrefix(subject, "completion.s1")
@@ -322,11 +324,11 @@ func TestErasedLeavesTheCopy(t *testing.T) {
 	publish(t, c.conn, "completion.s1", "outcome")
 	c.upToDate(t)
 	renewed := c.copier.State().Renewed
-	publish(t, c.conn, natsconf.BucketSubject(natsconf.BucketStore, "erased.s1"), "{}")
+	publish(t, c.conn, topology.BucketSubject(topology.BucketStore, "erased.s1"), "{}")
 	natstest.Await(t, "a new generation", func() bool { return c.copier.State().Renewed.After(renewed) })
 	c.stop()
 	if _, err := c.restored(t).
-		Last(t.Context(), natsconf.StreamCompletions, "completion.s1"); !errors.Is(err,
+		Last(t.Context(), topology.StreamCompletions, "completion.s1"); !errors.Is(err,
 		natsconf.ErrNotFound) {
 		t.Errorf("what was erased: %v", err)
 	}
@@ -371,7 +373,7 @@ func TestCopySurvivesItsDisk(t *testing.T) {
 	for round := 0; c.copier.State().Err == nil && round < 200; round++ {
 		fill(t, c.conn, round)
 		for i := range 5 {
-			publish(t, c.conn, natsconf.BucketSubject(natsconf.BucketSessions, fmt.Sprint(i)),
+			publish(t, c.conn, topology.BucketSubject(topology.BucketSessions, fmt.Sprint(i)),
 				strings.Repeat("x", 20<<10))
 		}
 	}

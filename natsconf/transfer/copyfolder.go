@@ -14,7 +14,7 @@ import (
 
 	"github.com/gofrs/flock"
 
-	"verifyd/natsconf"
+	"verifyd/natsconf/embedded"
 	"verifyd/natsconf/secretbox"
 )
 
@@ -302,6 +302,6 @@ func readCopyManifest(dir string) (h Header, first, sealed []byte, err error) {
 
 // sameDisk reports whether both folders are on one filesystem, as far as that is known.
 func sameDisk(a, b string) bool {
-	same, err := natsconf.SameFilesystem(a, b)
+	same, err := embedded.SameFilesystem(a, b)
 	return err == nil && same
 }

@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"verifyd/natsconf"
+	"verifyd/natsconf/embedded"
 	"verifyd/natsconf/storefile"
+	"verifyd/natsconf/topology"
 )
 
 const (
@@ -73,7 +75,7 @@ func (l *copyLog) follow(ctx context.Context, c CopierConfig) error {
 			return err
 		}
 		l.lives[a.Stream] = life
-		l.tails[a.Stream] = storefile.NewTail(natsconf.StreamFolder(c.DataDir, a.Stream), a.Stream,
+		l.tails[a.Stream] = storefile.NewTail(embedded.StreamFolder(c.DataDir, a.Stream), a.Stream,
 			l.at[a.Stream].Sequence)
 	}
 	return nil
@@ -152,7 +154,7 @@ func (l *copyLog) pass(at time.Time, seen func(stream, subject string)) (copySta
 		mark := l.at[a.Stream]
 		err := tail.Read(func(m *storefile.Message) error {
 			mark = copyMark{m.Sequence, m.Time}
-			if a.Stream == natsconf.BucketStream(natsconf.BucketStore) {
+			if a.Stream == topology.BucketStream(topology.BucketStore) {
 				seen(a.Stream, string(m.Subject))
 			}
 			return l.frames.message(a.Stream, l.lives[a.Stream], m)

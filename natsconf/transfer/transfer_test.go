@@ -14,10 +14,16 @@ import (
 
 	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/provision"
+	"verifyd/natsconf/storestate"
+	"verifyd/natsconf/topology"
 	"verifyd/natsconf/transfer"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	natstest.Parallel(8)
+	goleak.VerifyTestMain(natstest.Budget(m, 60*time.Second))
+}
 
 // pair is a store and a new one to bring it to.
 type pair struct{ from, to *natsconf.Conn }
@@ -30,7 +36,7 @@ func newPair(t *testing.T) pair {
 }
 
 func assets() []transfer.Asset {
-	return transfer.Assets(natsconf.NewTopology(natsconf.TopologyOptions{}))
+	return transfer.Assets(topology.New(topology.Options{}))
 }
 
 // copy brings everything and returns how many messages there were.
@@ -100,15 +106,15 @@ func fill(t *testing.T, c *natsconf.Conn, round int) {
 	}
 	publish(t, c, "usage.acc_a.203001", "", "Nats-Incr", "+7")
 	publish(t, c, "stat.acc_a.20300101.live_started", "", "Nats-Incr", fmt.Sprint("+", 3*round+1))
-	publish(t, c, natsconf.BucketSubject(natsconf.BucketIdentities, "hash"), "hold", jetstream.MsgTTLHeader,
+	publish(t, c, topology.BucketSubject(topology.BucketIdentities, "hash"), "hold", jetstream.MsgTTLHeader,
 		"1h0m0s")
-	kv := bucket(t, c, natsconf.BucketAccounts)
+	kv := bucket(t, c, topology.BucketAccounts)
 	for _, key := range []string{"acc_a", "acc_b"} {
 		if _, err := kv.Put(t.Context(), key, []byte(fmt.Sprint("account ", round))); err != nil {
 			t.Fatal(err)
 		}
 	}
-	logins := bucket(t, c, natsconf.BucketLogins)
+	logins := bucket(t, c, topology.BucketLogins)
 	if _, err := logins.Put(t.Context(), "session.a", []byte("login")); err != nil {
 		t.Fatal(err)
 	}
@@ -119,6 +125,7 @@ func fill(t *testing.T, c *natsconf.Conn, round int) {
 
 // Whatever is written is brought, once; a repeat brings what is new alone, and both sides hold the same.
 func TestCopyCanBeRepeated(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	fill(t, p.from, 0)
 	first := p.copy(t)
@@ -131,11 +138,11 @@ func TestCopyCanBeRepeated(t *testing.T) {
 		t.Errorf("a run after more was written brings %d messages, the first one %d", n, first)
 	}
 	p.equal(t, 320)
-	if _, err := bucket(t, p.to, natsconf.BucketLogins).
+	if _, err := bucket(t, p.to, topology.BucketLogins).
 		Get(t.Context(), "session.a"); !errors.Is(err, jetstream.ErrKeyNotFound) {
 		t.Errorf("a login that was ended is there: %v", err)
 	}
-	m, err := p.to.Last(t.Context(), natsconf.StreamUsage, "usage.acc_a.203001")
+	m, err := p.to.Last(t.Context(), topology.StreamUsage, "usage.acc_a.203001")
 	if err != nil || string(m.Data) != `{"val":"14"}` {
 		t.Errorf("the counter is %s, %v", m.Data, err)
 	}
@@ -144,6 +151,7 @@ func TestCopyCanBeRepeated(t *testing.T) {
 
 // What was brought keeps when it was stored and when its life ends, over two moves as well.
 func TestCopyKeepsLives(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	before := time.Now()
 	aged := nats.Header{} // it was brought to the first store, too
@@ -154,7 +162,7 @@ func TestCopyKeepsLives(t *testing.T) {
 		t.Fatal(err)
 	}
 	publish(t, p.from, "completion.old", "outcome")
-	subject := natsconf.BucketSubject(natsconf.BucketIdentities, "hash")
+	subject := topology.BucketSubject(topology.BucketIdentities, "hash")
 	publish(t, p.from, subject, "hold", jetstream.MsgTTLHeader, "1h0m0s")
 	short := nats.Header{}
 	natsconf.Origin{Sequence: 1, Stored: before, Until: before.Add(3 * time.Second)}.Put(short)
@@ -168,7 +176,7 @@ func TestCopyKeepsLives(t *testing.T) {
 	third := pair{p.to, natstest.Start(t)}
 	third.copy(t)
 	for _, c := range []*natsconf.Conn{p.to, third.to} {
-		m, err := c.Last(t.Context(), natsconf.BucketStream(natsconf.BucketIdentities), subject)
+		m, err := c.Last(t.Context(), topology.BucketStream(topology.BucketIdentities), subject)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -182,15 +190,15 @@ func TestCopyKeepsLives(t *testing.T) {
 			at.After(m.Time) {
 			t.Errorf("it was stored at %s, brought at %s", at, m.Time)
 		}
-		if m, err = c.Last(t.Context(), natsconf.StreamCompletions, "completion.old"); err != nil {
+		if m, err = c.Last(t.Context(), topology.StreamCompletions, "completion.old"); err != nil {
 			t.Fatal(err)
 		}
 		if left, err = time.ParseDuration(m.Header.Get(jetstream.MsgTTLHeader)); err != nil ||
-			left > natsconf.DefaultKeepResults || left < natsconf.DefaultKeepResults-time.Minute {
+			left > topology.DefaultKeepResults || left < topology.DefaultKeepResults-time.Minute {
 			t.Errorf("an outcome is kept for %s more, %v", left, err)
 		}
 		// The list of an account's sessions by time looks for sequences by it.
-		if seq, err := c.SequenceAt(t.Context(), natsconf.StreamCompletions,
+		if seq, err := c.SequenceAt(t.Context(), topology.StreamCompletions,
 			before.Add(-time.Minute)); err != nil || seq != 2 {
 			t.Errorf("the first message since a minute ago is %d, %v", seq, err)
 		}
@@ -206,7 +214,7 @@ func gone(t *testing.T, c *natsconf.Conn, subject string) {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		_, err := c.Last(ctx, natsconf.StreamCompletions, subject)
+		_, err := c.Last(ctx, topology.StreamCompletions, subject)
 		if errors.Is(err, natsconf.ErrNotFound) {
 			return
 		}
@@ -221,6 +229,7 @@ func gone(t *testing.T, c *natsconf.Conn, subject string) {
 // Where the store that is filled no longer tells how far it was filled, what is there already is compared,
 // and never stored twice.
 func TestCopyWithoutAPlaceToGoOnFrom(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	fill(t, p.from, 0)
 	p.copy(t)
@@ -234,6 +243,7 @@ func TestCopyWithoutAPlaceToGoOnFrom(t *testing.T) {
 
 // A store that holds something else on a write-once subject is not filled up around it.
 func TestCopyRefusesADifference(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	fill(t, p.from, 0)
 	publish(t, p.to, "completion.s0_20", "another outcome")
@@ -245,28 +255,29 @@ func TestCopyRefusesADifference(t *testing.T) {
 
 // A sealed stream takes nothing any more, and cannot be opened again.
 func TestSealIsForGood(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	fill(t, p.from, 0)
 	names := transfer.Sealable(assets())
 	for range 2 { // a repeat is harmless
-		if err := p.from.Seal(t.Context(), names...); err != nil {
+		if err := storestate.Seal(t.Context(), p.from, names...); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, subject := range []string{
 		"completion.late", "claim.s0_0.2", "result.s0_0.1", "session.sign_in.s0_0", "audit.acc_a.999",
-		natsconf.BucketSubject(natsconf.BucketSessions, "acc_a.late"),
-		natsconf.BucketSubject(natsconf.BucketAccounts, "acc_a"),
+		topology.BucketSubject(topology.BucketSessions, "acc_a.late"),
+		topology.BucketSubject(topology.BucketAccounts, "acc_a"),
 	} {
 		if _, err := p.from.JS.Publish(t.Context(), subject, []byte("late")); err == nil {
 			t.Errorf("%s takes a message", subject)
 		}
 	}
-	if err := p.from.PublishBatch(t.Context(), natsconf.StreamCompletions,
+	if err := p.from.PublishBatch(t.Context(), topology.StreamCompletions,
 		&nats.Msg{Subject: "completion.late"}, &nats.Msg{Subject: "claim.late.1"}); err == nil {
 		t.Error("a sealed stream takes a batch")
 	}
-	s, err := p.from.JS.Stream(t.Context(), natsconf.StreamCompletions)
+	s, err := p.from.JS.Stream(t.Context(), topology.StreamCompletions)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -282,16 +293,17 @@ func TestSealIsForGood(t *testing.T) {
 // How long a message lives follows from the store that it is read from, not from what this command was told
 // of it: an operator's shell does not have the service's settings.
 func TestLivesAreTheStores(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	o := natstest.Options(p.from)
 	o.KeepResults = 30 * 24 * time.Hour
-	long := natsconf.Ensurer{Conn: p.from, Topology: natsconf.NewTopology(o), Update: true}
+	long := provision.Ensurer{Conn: p.from, Topology: topology.New(o), Update: true}
 	if err := long.Ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	publish(t, p.from, "completion.kept", "outcome")
 	p.copy(t)
-	m, err := p.to.Last(t.Context(), natsconf.StreamCompletions, "completion.kept")
+	m, err := p.to.Last(t.Context(), topology.StreamCompletions, "completion.kept")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -302,12 +314,12 @@ func TestLivesAreTheStores(t *testing.T) {
 
 // Every stream of the topology is carried, but for those that hold hints alone.
 func TestEverythingIsCarried(t *testing.T) {
-	hints := map[string]bool{natsconf.StreamRetries: true}
+	hints := map[string]bool{topology.StreamRetries: true}
 	carried := map[string]bool{}
 	for _, a := range assets() {
 		carried[a.Stream] = true
 	}
-	for _, s := range natsconf.NewTopology(natsconf.TopologyOptions{}).Streams {
+	for _, s := range topology.New(topology.Options{}).Streams {
 		if carried[s.Name] == hints[s.Name] {
 			t.Errorf("%s: carried %t; the order of carry names every stream that holds more than hints",
 				s.Name, carried[s.Name])
@@ -319,20 +331,21 @@ func TestEverythingIsCarried(t *testing.T) {
 // brought: stored again it would land in the stream that it came from. Nor does it keep anything else from
 // being brought.
 func TestWhatIsOnAnothersSubjectStays(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	publish(t, p.from, "$KV.keys.planted", "planted")
-	consumer, err := p.from.JS.CreateConsumer(t.Context(), natsconf.BucketStream(natsconf.BucketKeys),
+	consumer, err := p.from.JS.CreateConsumer(t.Context(), topology.BucketStream(topology.BucketKeys),
 		jetstream.ConsumerConfig{AckPolicy: jetstream.AckNonePolicy})
 	if err != nil {
 		t.Fatal(err)
 	}
-	next := "$JS.API.CONSUMER.MSG.NEXT." + natsconf.BucketStream(natsconf.BucketKeys) + "." +
+	next := "$JS.API.CONSUMER.MSG.NEXT." + topology.BucketStream(topology.BucketKeys) + "." +
 		consumer.CachedInfo().Name
 	if err := p.from.NC.PublishRequest(next, "claim.s0_0.9", []byte("1")); err != nil {
 		t.Fatal(err)
 	}
 	planted := func() bool {
-		_, err := p.from.Last(t.Context(), natsconf.StreamCompletions, "$KV.keys.planted")
+		_, err := p.from.Last(t.Context(), topology.StreamCompletions, "$KV.keys.planted")
 		if err != nil && !errors.Is(err, natsconf.ErrNotFound) {
 			t.Fatal(err)
 		}
@@ -348,7 +361,7 @@ func TestWhatIsOnAnothersSubjectStays(t *testing.T) {
 	fill(t, p.from, 0)
 	p.copy(t)
 	p.equal(t, 10)
-	if _, err := p.to.Last(t.Context(), natsconf.StreamCompletions, "$KV.keys.planted"); !errors.Is(err,
+	if _, err := p.to.Last(t.Context(), topology.StreamCompletions, "$KV.keys.planted"); !errors.Is(err,
 		natsconf.ErrNotFound) {
 		t.Errorf("it was brought: %v", err)
 	}
@@ -358,8 +371,9 @@ func TestWhatIsOnAnothersSubjectStays(t *testing.T) {
 // cut off behind it; a restore of what was read in between does the same. So a key that was destroyed opens
 // nothing there, either.
 func TestWhatIsReplacedIsDestroyedInTheCopy(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
-	const stream, page = natsconf.StreamSessionKeys, "session-keys.a"
+	const stream, page = topology.StreamSessionKeys, "session-keys.a"
 	only := func(when, want string) {
 		t.Helper()
 		var held []string

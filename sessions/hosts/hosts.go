@@ -14,7 +14,10 @@ import (
 	"verifyd/natsconf"
 	"verifyd/natsconf/fleet"
 	"verifyd/sessions"
+	"verifyd/sessions/facts"
+	"verifyd/sessions/lists"
 	"verifyd/sessions/pauses"
+	"verifyd/sessions/store"
 	"verifyd/sessions/timeline"
 )
 
@@ -83,7 +86,7 @@ type Report struct {
 // Source is where a report comes from.
 type Source struct {
 	Pauses   *pauses.Store
-	Sessions *sessions.Store
+	Sessions *store.Store
 }
 
 // Report joins what the processes report with what is stored. Its error is natsconf.ErrUnavailable.
@@ -125,8 +128,8 @@ func (r *Report) host(name string) *Host {
 func (s Source) countDue(ctx context.Context, r *Report) error {
 	ctx, cancel := context.WithTimeout(ctx, dueWithin)
 	defer cancel()
-	found, err := s.Sessions.FindDeliveries(ctx, sessions.DeliveryQuery{
-		States: []sessions.DeliveryState{sessions.DeliveryDue, sessions.DeliveryClaimed}, Limit: maxDue,
+	found, err := s.Sessions.FindDeliveries(ctx, lists.DeliveryQuery{
+		States: []facts.DeliveryState{facts.DeliveryDue, facts.DeliveryClaimed}, Limit: maxDue,
 	})
 	if err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"verifyd/natsconf"
+	"verifyd/natsconf/topology"
 )
 
 // Mirror is the actor that keeps all pauses in memory, by watching the bucket. Dispatchers ask it before
@@ -57,7 +58,7 @@ func (m *Mirror) Changed() <-chan struct{} {
 // Serve mirrors until ctx ends, or the bucket has lost what was seen in it: then everything has to be read
 // anew.
 func (m *Mirror) Serve(ctx context.Context) error {
-	w := m.conn.Watch(ctx, natsconf.BucketOperations, prefix+">", &m.fresh)
+	w := m.conn.Watch(ctx, topology.BucketOperations, prefix+">", &m.fresh)
 	defer w.Close()
 	next, whole := map[string]Pause{}, false
 	for {

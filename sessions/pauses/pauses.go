@@ -1,5 +1,5 @@
 // Package pauses keeps which receiver hosts an operator has paused: entries "pause.<host>" of the bucket
-// natsconf.BucketOperations.
+// topology.BucketOperations.
 //
 // The rules:
 //
@@ -27,6 +27,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"verifyd/natsconf"
+	"verifyd/natsconf/topology"
 	"verifyd/sessions/urlpolicy"
 )
 
@@ -112,7 +113,7 @@ type Store struct {
 
 // NewStore binds to the bucket. now is time.Now when nil.
 func NewStore(ctx context.Context, c *natsconf.Conn, now func() time.Time) (*Store, error) {
-	kv, err := c.JS.KeyValue(ctx, natsconf.BucketOperations)
+	kv, err := c.JS.KeyValue(ctx, topology.BucketOperations)
 	if err != nil {
 		return nil, fmt.Errorf("open the operators' decisions: %w: %w", natsconf.ErrUnavailable, err)
 	}
@@ -132,7 +133,7 @@ func (s *Store) Begin(ctx context.Context, host, by, reason string, lasts time.D
 	if reason = strings.TrimSpace(reason); len(reason) > reasonBytes {
 		return Pause{}, ErrReason
 	}
-	kept, err := s.conn.KeptFor(ctx, natsconf.StreamCompletions)
+	kept, err := s.conn.KeptFor(ctx, topology.StreamCompletions)
 	if err != nil {
 		return Pause{}, err
 	}
@@ -184,8 +185,8 @@ func (s *Store) End(ctx context.Context, host, by string) (Pause, error) {
 // change reads a host's pause and stores what edit makes of it.
 func (s *Store) change(ctx context.Context, host string, edit func(Pause) (Pause, error)) (Pause, error) {
 	var next Pause
-	err := s.conn.Update(ctx, natsconf.BucketStream(natsconf.BucketOperations),
-		natsconf.BucketSubject(natsconf.BucketOperations, entryOf(host)),
+	err := s.conn.Update(ctx, topology.BucketStream(topology.BucketOperations),
+		topology.BucketSubject(topology.BucketOperations, entryOf(host)),
 		func(m *jetstream.RawStreamMsg) (*nats.Msg, error) {
 			var existing Pause
 			var err error
@@ -226,8 +227,8 @@ func (s *Store) Of(ctx context.Context, host string) (*Pause, error) {
 // List returns the pauses that are on, by host. An entry that cannot be read is left out: it is a newer
 // build's.
 func (s *Store) List(ctx context.Context) ([]Pause, error) {
-	msgs, err := s.conn.Newest(ctx, natsconf.BucketStream(natsconf.BucketOperations),
-		natsconf.BucketSubject(natsconf.BucketOperations, prefix+">"))
+	msgs, err := s.conn.Newest(ctx, topology.BucketStream(topology.BucketOperations),
+		topology.BucketSubject(topology.BucketOperations, prefix+">"))
 	if err != nil {
 		return nil, fmt.Errorf("list pauses: %w", err)
 	}

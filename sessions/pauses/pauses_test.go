@@ -13,6 +13,8 @@ import (
 
 	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/provision"
+	"verifyd/natsconf/topology"
 	"verifyd/sessions/pauses"
 	"verifyd/sessions/urlpolicy"
 )
@@ -83,7 +85,7 @@ func TestBadPauses(t *testing.T) {
 	}
 	o := natstest.Options(conn)
 	o.KeepResults = 4 * time.Hour
-	short := natsconf.Ensurer{Conn: conn, Update: true, Topology: natsconf.NewTopology(o)}
+	short := provision.Ensurer{Conn: conn, Update: true, Topology: topology.New(o)}
 	if err := short.Ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -127,8 +129,8 @@ func TestNewerPausesAreLeft(t *testing.T) {
 	if _, err := s.Begin(t.Context(), "bot.example.com", "olga", "", time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	stream := natsconf.BucketStream(natsconf.BucketOperations)
-	m, err := conn.Last(t.Context(), stream, natsconf.BucketSubject(natsconf.BucketOperations, "pause.>"))
+	stream := topology.BucketStream(topology.BucketOperations)
+	m, err := conn.Last(t.Context(), stream, topology.BucketSubject(topology.BucketOperations, "pause.>"))
 	if err != nil {
 		t.Fatal(err)
 	}

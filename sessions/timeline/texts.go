@@ -1,6 +1,10 @@
 package timeline
 
-import "verifyd/sessions"
+import (
+	"verifyd/sessions"
+	"verifyd/sessions/facts"
+	"verifyd/sessions/failure"
+)
 
 const (
 	textCreated         = "Session started by %s, expires %s" // account, time of day
@@ -37,31 +41,31 @@ var outcomes = map[sessions.State]map[sessions.Reason]string{
 }
 
 // verdicts describe how an attempt ended.
-var verdicts = map[sessions.Verdict]string{
-	sessions.VerdictDelivered:     "Delivered",
-	sessions.VerdictRejected:      "Rejected",
-	sessions.VerdictUnknown:       "Unknown",
-	sessions.VerdictUndeliverable: "Undeliverable",
-	sessions.VerdictReleased:      "Not sent",
+var verdicts = map[facts.Verdict]string{
+	facts.VerdictDelivered:     "Delivered",
+	facts.VerdictRejected:      "Rejected",
+	facts.VerdictUnknown:       "Unknown",
+	facts.VerdictUndeliverable: "Undeliverable",
+	facts.VerdictReleased:      "Not sent",
 }
 
 // Classes describe what went wrong where no sentence was recorded.
-var Classes = map[sessions.Class]string{
-	sessions.ClassNone:           "no reason was recorded",
-	sessions.ClassDNS:            "the receiver's name did not resolve",
-	sessions.ClassRefusedAddress: "this service may not reach the receiver's address",
-	sessions.ClassConnect:        "the receiver could not be connected to",
-	sessions.ClassProxy:          "the egress proxy let nothing through",
-	sessions.ClassTLS:            "there was no TLS session with the receiver",
-	sessions.ClassTimeout:        "the receiver did not answer in time",
-	sessions.ClassReset:          "the connection ended before an answer came",
-	sessions.ClassProtocol:       "what came back is not HTTP/1",
-	sessions.ClassStatus:         "the receiver's answer was not a 2xx",
-	sessions.ClassUnsigned:       "the account has no signing secret that can be used",
-	sessions.ClassPaused:         "the receiver host was paused until shortly before the result left the store",
-	sessions.ClassRestored:       "the store was restored from a backup in which the delivery had not ended",
-	sessions.ClassLost:           "the store was damaged, and the callback URL is among what it lost",
-	sessions.ClassUnreadable:     "what stands in the place of its claim or its result cannot be read",
-	sessions.ClassCrash:          "the worker ended before it recorded how the attempt ended",
-	sessions.ClassLate:           "no connection came free, or the claim's time passed, before the first byte",
+var Classes = map[failure.Class]string{
+	failure.None:           "no reason was recorded",
+	failure.DNS:            "the receiver's name did not resolve",
+	failure.RefusedAddress: "this service may not reach the receiver's address",
+	failure.Connect:        "the receiver could not be connected to",
+	failure.Proxy:          "the egress proxy let nothing through",
+	failure.TLS:            "there was no TLS session with the receiver",
+	failure.Timeout:        "the receiver did not answer in time",
+	failure.Reset:          "the connection ended before an answer came",
+	failure.Protocol:       "what came back is not HTTP/1",
+	failure.Status:         "the receiver's answer was not a 2xx",
+	failure.Unsigned:       "the account has no signing secret that can be used",
+	failure.Paused:         "the receiver host was paused until shortly before the result left the store",
+	failure.Restored:       "the store was restored from a backup in which the delivery had not ended",
+	failure.Lost:           "the store was damaged, and the callback URL is among what it lost",
+	failure.Unreadable:     "what stands in the place of its claim or its result cannot be read",
+	failure.Crash:          "the worker ended before it recorded how the attempt ended",
+	failure.Late:           "no connection came free, or the claim's time passed, before the first byte",
 }

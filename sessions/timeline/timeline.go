@@ -12,13 +12,15 @@ import (
 	"time"
 
 	"verifyd/sessions"
+	"verifyd/sessions/facts"
+	"verifyd/sessions/failure"
 	"verifyd/sessions/urlpolicy"
 )
 
 // Report is a session to be described. It holds the callback URL, of which only host and port are ever
 // shown.
 type Report struct {
-	sessions.View
+	facts.View
 
 	Account  string              // its name, or its id where it has none
 	Networks func(string) string // what people call an identity network; nil: its id
@@ -34,31 +36,31 @@ func (s Report) network(id string) string {
 }
 
 // Describe returns the text of one entry.
-func (s Report) Describe(e sessions.Entry) string {
+func (s Report) Describe(e Entry) string {
 	switch e.Kind {
-	case sessions.EntryCreated:
+	case EntryCreated:
 		return fmt.Sprintf(textCreated, Legible(s.Account), s.ExpiresAt.UTC().Format(time.TimeOnly))
-	case sessions.EntryExpired:
+	case EntryExpired:
 		if s.Reason == sessions.UnreadableReason {
 			return textUnreadable
 		}
 		return textExpired
-	case sessions.EntryCompleted:
+	case EntryCompleted:
 		return s.DescribeOutcome()
-	case sessions.EntryResendRequested:
+	case EntryResendRequested:
 		return fmt.Sprintf(textResendRequested, e.Resend.Number, Legible(e.Resend.By))
-	case sessions.EntryClaimed:
+	case EntryClaimed:
 		return s.describeClaim(*e.Claim)
-	case sessions.EntryResult:
+	case EntryResult:
 		return DescribeResult(*e.Result)
-	case sessions.EntryEvent:
+	case EntryEvent:
 		return s.describeEvent(*e.Event)
 	default:
 		return string(e.Kind)
 	}
 }
 
-func (s Report) describeClaim(c sessions.Claim) string {
+func (s Report) describeClaim(c facts.Claim) string {
 	by := ""
 	if s.Workers {
 		by = fmt.Sprintf(textWorker, Legible(c.Worker))
@@ -82,7 +84,7 @@ func (s Report) DescribeOutcome() string {
 	if !ok {
 		text = string(s.State)
 	}
-	if s.Rule != sessions.NoRule {
+	if s.Rule != failure.NoRule {
 		text += ": " + Legible(string(s.Rule))
 	}
 	if s.Network != "" {
@@ -92,12 +94,12 @@ func (s Report) DescribeOutcome() string {
 }
 
 // DescribeResult describes how an attempt ended.
-func DescribeResult(r sessions.Result) string {
+func DescribeResult(r facts.Result) string {
 	head, ok := verdicts[r.Verdict]
 	if !ok {
 		head = string(r.Verdict)
 	}
-	if r.Verdict == sessions.VerdictDelivered {
+	if r.Verdict == facts.VerdictDelivered {
 		return fmt.Sprintf("%s: %d%s", head, r.Status, formatTiming(r.Timing))
 	}
 	text := head + ": " + Cause(r.Class, r.Detail)
@@ -112,13 +114,13 @@ func DescribeResult(r sessions.Result) string {
 
 // showsTiming reports whether a time is of use: how long an answer took. That of a connection that was
 // refused or of a time-out does not, and the latter stands in its words.
-func showsTiming(r sessions.Result) bool {
-	return r.Class != sessions.ClassTimeout && r.Verdict != sessions.VerdictUndeliverable &&
-		r.Verdict != sessions.VerdictReleased
+func showsTiming(r facts.Result) bool {
+	return r.Class != failure.Timeout && r.Verdict != facts.VerdictUndeliverable &&
+		r.Verdict != facts.VerdictReleased
 }
 
 // Cause returns the sentence that was recorded when it happened or, where there is none, that of the class.
-func Cause(class sessions.Class, detail string) string {
+func Cause(class failure.Class, detail string) string {
 	if detail != "" {
 		return Legible(detail)
 	}
@@ -130,12 +132,12 @@ func Cause(class sessions.Class, detail string) string {
 
 // formatTiming returns the total and the steps that lead up to the answer; nothing where nothing was
 // measured.
-func formatTiming(t sessions.Timing) string {
+func formatTiming(t facts.Timing) string {
 	if t.Total == 0 {
 		return ""
 	}
 	var steps []string
-	for _, s := range Phases(sessions.Timing{DNS: t.DNS, Connect: t.Connect, TLS: t.TLS}) {
+	for _, s := range Phases(facts.Timing{DNS: t.DNS, Connect: t.Connect, TLS: t.TLS}) {
 		name := s.Name
 		if name == "Connect" {
 			name = "connect"
@@ -148,19 +150,19 @@ func formatTiming(t sessions.Timing) string {
 	return fmt.Sprintf(" in %s (%s)", FormatDuration(t.Total), strings.Join(steps, ", "))
 }
 
-func (s Report) describeEvent(e sessions.Event) string {
+func (s Report) describeEvent(e Event) string {
 	switch e.Name {
-	case sessions.EventOpened:
+	case EventOpened:
 		return textOpened
-	case sessions.EventReturned:
+	case EventReturned:
 		return fmt.Sprintf(textReturned, s.network(e.Network))
-	case sessions.EventFinished:
+	case EventFinished:
 		return textFinished
-	case sessions.EventSignIn:
+	case EventSignIn:
 		return fmt.Sprintf(textSignIn, s.network(e.Network))
-	case sessions.EventNetworkError:
+	case EventNetworkError:
 		return fmt.Sprintf(textNetworkError, s.network(e.Network), Cause(e.Class, e.Detail))
-	case sessions.EventNotSent:
+	case EventNotSent:
 		if e.Next > 0 {
 			return fmt.Sprintf(textNotSentNext, Cause(e.Class, e.Detail), FormatDuration(e.Next))
 		}
@@ -177,7 +179,7 @@ type Phase struct {
 }
 
 // Phases returns the steps of an attempt that took place, in their order.
-func Phases(t sessions.Timing) []Phase {
+func Phases(t facts.Timing) []Phase {
 	all := []Phase{
 		{"DNS", t.DNS}, {"Connect", t.Connect}, {"TLS", t.TLS}, {"First byte", t.FirstByte},
 		{"Total", t.Total},

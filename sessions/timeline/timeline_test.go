@@ -5,13 +5,15 @@ import (
 	"time"
 
 	"verifyd/sessions"
+	"verifyd/sessions/facts"
+	"verifyd/sessions/failure"
 	"verifyd/sessions/timeline"
 )
 
 func TestOutcomeWordsNameTheRule(t *testing.T) {
 	for want, o := range map[string]sessions.Outcome{
 		"Not verified: the network's rules do not accept this identity: min_account_age (discord)": {
-			State: sessions.Failed, Reason: sessions.Refused, Rule: sessions.RuleAccountAge,
+			State: sessions.Failed, Reason: sessions.Refused, Rule: failure.RuleAccountAge,
 			Network: "discord",
 		},
 		"Not verified: the network's rules do not accept this identity (discord)": {
@@ -21,7 +23,7 @@ func TestOutcomeWordsNameTheRule(t *testing.T) {
 			State: sessions.Failed, Reason: sessions.Declined,
 		},
 	} {
-		if got := (timeline.Report{View: sessions.View{Outcome: o}}).DescribeOutcome(); got != want {
+		if got := (timeline.Report{View: facts.View{Outcome: o}}).DescribeOutcome(); got != want {
 			t.Errorf("words %q, want %q", got, want)
 		}
 	}
@@ -39,7 +41,7 @@ func TestHostIsTheDestination(t *testing.T) {
 		"https://127.0.0.1:9/x":             "127.0.0.1:9",
 		"bot.example.com":                   "-",
 	} {
-		if got := timeline.Host(sessions.Session{CallbackURL: raw}); got != want {
+		if got := timeline.Host(sessions.Session{Request: sessions.Request{CallbackURL: raw}}); got != want {
 			t.Errorf("%s: %q, want %q", raw, got, want)
 		}
 	}
@@ -48,29 +50,29 @@ func TestHostIsTheDestination(t *testing.T) {
 // A time is told where it says how long an answer took. People who run the service read which process sent,
 // others do not.
 func TestWordsOfAttempts(t *testing.T) {
-	timing := sessions.Timing{Connect: 9 * time.Millisecond, Total: 10 * time.Second}
-	for want, r := range map[string]sessions.Result{
+	timing := facts.Timing{Connect: 9 * time.Millisecond, Total: 10 * time.Second}
+	for want, r := range map[string]facts.Result{
 		"Delivered: 204 in 10 s (connect 9 ms)": {
-			Verdict: sessions.VerdictDelivered, Status: 204, Timing: timing,
+			Verdict: facts.VerdictDelivered, Status: 204, Timing: timing,
 		},
 		"Unknown: the receiver sent no status line within 10s": {
-			Verdict: sessions.VerdictUnknown, Class: sessions.ClassTimeout,
+			Verdict: facts.VerdictUnknown, Class: failure.Timeout,
 			Detail: "the receiver sent no status line within 10s", Timing: timing,
 		},
 		"Undeliverable: bot.example.com refused the connection": {
-			Verdict: sessions.VerdictUndeliverable, Class: sessions.ClassConnect,
-			Detail: "bot.example.com refused the connection", Timing: sessions.Timing{Total: 1},
+			Verdict: facts.VerdictUndeliverable, Class: failure.Connect,
+			Detail: "bot.example.com refused the connection", Timing: facts.Timing{Total: 1},
 		},
 	} {
 		if got := timeline.DescribeResult(r); got != want {
 			t.Errorf("words %q, want %q", got, want)
 		}
 	}
-	claim := sessions.Entry{
-		Kind: sessions.EntryClaimed, Claim: &sessions.Claim{Number: 1, Worker: "edge-1.7"},
+	claim := timeline.Entry{
+		Kind: timeline.EntryClaimed, Claim: &facts.Claim{Number: 1, Worker: "edge-1.7"},
 	}
-	signIn := sessions.Entry{
-		Kind: sessions.EntryEvent, Event: &sessions.Event{Name: sessions.EventSignIn, Network: "dev"},
+	signIn := timeline.Entry{
+		Kind: timeline.EntryEvent, Event: &timeline.Event{Name: timeline.EventSignIn, Network: "dev"},
 	}
 	names := func(string) string { return "Dev Network" }
 	for want, got := range map[string]string{

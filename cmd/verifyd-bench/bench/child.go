@@ -18,7 +18,7 @@ const (
 	kindBareHandler = "bare-handler" // the same JSON in and out, and nothing behind it
 	kindBareClient  = "bare-client"  // net/http's client, against the same receiver
 	kindPublish     = "publish"      // synced publishes, and nothing around them
-	kindComplete    = "complete"     // sessions.Store.Complete, without HTTP
+	kindComplete    = "complete"     // store.Store.Complete, without HTTP
 )
 
 // childCommand is the command under which the bench's own binary is one of these children.

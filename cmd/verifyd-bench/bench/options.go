@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"verifyd/dispatcher"
-	"verifyd/natsconf"
+	"verifyd/natsconf/embedded"
 )
 
 // Options say what is measured and where it is told. Validate checks them.
@@ -43,8 +43,8 @@ type Options struct {
 
 // The values of Options.Sync.
 const (
-	syncAlways   = string(natsconf.SyncAlways)
-	syncInterval = string(natsconf.SyncInterval)
+	syncAlways   = string(embedded.SyncAlways)
+	syncInterval = string(embedded.SyncInterval)
 	syncBoth     = "both"
 	syncExternal = "external" // an external server's own setting holds
 )

@@ -12,6 +12,8 @@ import (
 	"verifyd/dispatcher/callback"
 	"verifyd/natsconf"
 	"verifyd/sessions"
+	"verifyd/sessions/facts"
+	"verifyd/sessions/store"
 )
 
 const (
@@ -156,9 +158,9 @@ func (s *service) drained(ctx context.Context, t *tally, got sample) (sample, er
 
 // explain tells how one of the deliveries ended that brought no callback, where one is found.
 func (s *service) explain(ctx context.Context) string {
-	st := sessions.NewStore(sessions.Config{Conn: s.conn, Key: s.site.key})
-	for _, state := range []sessions.DeliveryState{
-		sessions.DeliveryUnknown, sessions.DeliveryUndeliverable, sessions.DeliveryRejected,
+	st := store.New(store.Config{Conn: s.conn, Key: s.site.key})
+	for _, state := range []facts.DeliveryState{
+		facts.DeliveryUnknown, facts.DeliveryUndeliverable, facts.DeliveryRejected,
 	} {
 		found, err := st.Deliveries(ctx, state, 1)
 		if err != nil || len(found.Views) == 0 {
@@ -168,7 +170,7 @@ func (s *service) explain(ctx context.Context) string {
 		for _, a := range found.Views[0].Delivery.Attempts {
 			r := a.Result
 			if r == nil {
-				r = &sessions.Result{Verdict: "none"}
+				r = &facts.Result{Verdict: "none"}
 			}
 			attempts = append(attempts,
 				fmt.Sprintf("%s %s (%s; claimed %s by %s, ended %s by %s)", r.Verdict, r.Class, r.Detail,
@@ -213,7 +215,7 @@ func (s *service) settled(ctx context.Context, t *tally, n int) (at time.Time, e
 
 // undelivered returns how many messages wait for a dispatcher or are being worked on.
 func (s *service) undelivered(ctx context.Context) (n uint64, err error) {
-	b, err := sessions.NewStore(sessions.Config{Conn: s.conn, Key: s.site.key}).Backlog(ctx)
+	b, err := store.New(store.Config{Conn: s.conn, Key: s.site.key}).Backlog(ctx)
 	return b.Waiting + b.Given + b.Scheduled, err
 }
 

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"verifyd/natsconf"
+	"verifyd/natsconf/topology"
 )
 
 // publishes are the shapes of raw publishing.
@@ -175,7 +175,7 @@ func (b *bench) million(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	pending, err := s.messages(ctx, natsconf.BucketStream(natsconf.BucketSessions))
+	pending, err := s.messages(ctx, topology.BucketStream(topology.BucketSessions))
 	if err != nil {
 		return err
 	}

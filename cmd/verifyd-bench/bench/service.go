@@ -15,8 +15,12 @@ import (
 	"github.com/rs/zerolog"
 
 	"verifyd/edge/account"
+	"verifyd/edge/account/access"
+	"verifyd/edge/account/accountstore"
 	"verifyd/natsconf"
+	"verifyd/natsconf/embedded"
 	"verifyd/natsconf/secretbox"
+	"verifyd/natsconf/topology"
 )
 
 const (
@@ -169,14 +173,14 @@ func (s *service) enroll(ctx context.Context) error {
 	if err := s.connect(ctx); err != nil {
 		return err
 	}
-	accounts, err := account.NewStore(ctx, s.conn, s.site.key)
+	accounts, err := accountstore.New(ctx, s.conn, s.site.key)
 	if err != nil {
 		return err
 	}
-	if s.account, err = accounts.EnsureAccount(ctx, account.Operator("bench"), benchAccount); err != nil {
+	if s.account, err = accounts.EnsureAccount(ctx, access.Operator("bench"), benchAccount); err != nil {
 		return err
 	}
-	if s.apiKey, _, err = accounts.CreateKey(ctx, account.Operator("bench"), s.account.ID,
+	if s.apiKey, _, err = accounts.CreateKey(ctx, access.Operator("bench"), s.account.ID,
 		account.KeyOptions{}); err != nil {
 		return err
 	}
@@ -192,7 +196,7 @@ func (s *service) connect(ctx context.Context) (err error) {
 		URL: s.o.NATSURL, CredsFile: s.o.NATSCreds, Name: "verifyd bench", Log: zerolog.Nop(),
 	}
 	if o.URL == "" {
-		end, err := natsconf.ReadEndpoint(s.site.dir)
+		end, err := embedded.ReadEndpoint(s.site.dir)
 		if err != nil {
 			return err
 		}
@@ -321,7 +325,7 @@ func (e external) with(ctx context.Context, do func(js jetstream.JetStream, name
 		return err
 	}
 	defer conn.Close()
-	for _, stream := range natsconf.NewTopology(natsconf.TopologyOptions{}).Streams {
+	for _, stream := range topology.New(topology.Options{}).Streams {
 		if err := do(conn.JS, stream.Name); err != nil {
 			return err
 		}

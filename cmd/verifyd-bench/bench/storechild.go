@@ -16,8 +16,12 @@ import (
 	"github.com/rs/zerolog"
 
 	"verifyd/natsconf"
+	"verifyd/natsconf/embedded"
+	"verifyd/natsconf/provision"
 	"verifyd/natsconf/secretbox"
+	"verifyd/natsconf/topology"
 	"verifyd/sessions"
+	"verifyd/sessions/store"
 )
 
 // background is what runs until it is stopped: actors of the project, outside of the service.
@@ -60,8 +64,8 @@ func openOwnStore(ctx context.Context, c storeConfig) (*ownStore, error) {
 		}
 		return &ownStore{conn: conn, close: conn.Close}, nil
 	}
-	e, err := natsconf.OpenEmbedded(natsconf.EmbeddedOptions{
-		DataDir: c.Dir, Sync: natsconf.SyncMode(c.Sync), Log: zerolog.Nop(),
+	e, err := embedded.Open(embedded.Options{
+		DataDir: c.Dir, Sync: embedded.SyncMode(c.Sync), Log: zerolog.Nop(),
 	})
 	if err != nil {
 		return nil, err
@@ -85,8 +89,8 @@ func openOwnStore(ctx context.Context, c storeConfig) (*ownStore, error) {
 }
 
 // topologyOf is what the service would declare on that store.
-func (c storeConfig) topology() natsconf.Topology {
-	return natsconf.NewTopology(natsconf.TopologyOptions{Replicas: c.Replicas, Embedded: c.NATSURL == ""})
+func (c storeConfig) topology() topology.Topology {
+	return topology.New(topology.Options{Replicas: c.Replicas, Embedded: c.NATSURL == ""})
 }
 
 // publisher writes messages of a fact's size to a stream of its own, without anything around it.
@@ -198,7 +202,7 @@ func batchStored(answer []byte, size int) error {
 
 // sessionStore is the domain's store on a connection, with the writers it needs.
 type sessionStore struct {
-	*sessions.Store
+	*store.Store
 
 	writers *background
 }
@@ -208,10 +212,10 @@ func newSessionStore(conn *natsconf.Conn, key secretbox.Key, sync string) *sessi
 	if sync == syncInterval { // as in the service
 		newWriter = natsconf.NewSingleWriter
 	}
-	pending := newWriter(conn, natsconf.BucketStream(natsconf.BucketSessions))
-	completions := newWriter(conn, natsconf.StreamCompletions)
+	pending := newWriter(conn, topology.BucketStream(topology.BucketSessions))
+	completions := newWriter(conn, topology.StreamCompletions)
 	return &sessionStore{
-		Store: sessions.NewStore(sessions.Config{
+		Store: store.New(store.Config{
 			Conn: conn, Pending: pending, Completions: completions, Key: key,
 		}),
 		writers: runInBackground(pending, completions),
@@ -249,7 +253,7 @@ func newCompleter(ctx context.Context, c childConfig) (worker, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	if err := (natsconf.Ensurer{Conn: s.conn, Topology: c.Store.topology(), Update: true}).
+	if err := (provision.Ensurer{Conn: s.conn, Topology: c.Store.topology(), Update: true}).
 		EnsureAtBoot(ctx); err != nil {
 		s.close()
 		return nil, "", err

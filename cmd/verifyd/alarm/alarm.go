@@ -31,6 +31,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"verifyd/natsconf"
+	"verifyd/natsconf/topology"
 )
 
 const (
@@ -49,7 +50,7 @@ const (
 
 	recordVersion = 1
 	// Subject is below which events are published: its type follows.
-	Subject = natsconf.SubjectAlarms + "."
+	Subject = topology.SubjectAlarms + "."
 )
 
 // Type names a kind of cause. The names are part of what operators build on: none is ever changed.
@@ -341,8 +342,8 @@ func (k *Keeper) store(ctx context.Context, s string, r record) (sequence uint64
 
 // read reads all records. What a newer build wrote is left to it.
 func (k *Keeper) read(ctx context.Context) (map[string]record, error) {
-	msgs, err := k.c.Conn.Newest(ctx, natsconf.BucketStream(natsconf.BucketAlarms),
-		natsconf.BucketSubject(natsconf.BucketAlarms, ">"))
+	msgs, err := k.c.Conn.Newest(ctx, topology.BucketStream(topology.BucketAlarms),
+		topology.BucketSubject(topology.BucketAlarms, ">"))
 	if err != nil {
 		return nil, err
 	}
@@ -362,5 +363,5 @@ func (k *Keeper) read(ctx context.Context) (map[string]record, error) {
 // subject is where a cause's record stands. What it is about may be any text: its hash stands there.
 func subject(t Type, about string) string {
 	sum := sha256.Sum256([]byte(about))
-	return natsconf.BucketSubject(natsconf.BucketAlarms, string(t)+"."+hex.EncodeToString(sum[:8]))
+	return topology.BucketSubject(topology.BucketAlarms, string(t)+"."+hex.EncodeToString(sum[:8]))
 }

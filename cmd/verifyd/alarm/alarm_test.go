@@ -138,7 +138,8 @@ func TestEachCauseIsToldOnce(t *testing.T) {
 	s.expect(t, "it comes again", alarm.Raised)
 	var e alarm.Event
 	m := <-heard
-	if err := json.Unmarshal(m.Data, &e); err != nil || m.Subject != "verifyd.alarm.store.high" || e.Type != alarm.StoreHigh || e.Status != alarm.Raised || e.ID == "" || e.Detail != "full" {
+	if err := json.Unmarshal(m.Data, &e); err != nil || m.Subject != "verifyd.alarm.store.high" ||
+		e.Type != alarm.StoreHigh || e.Status != alarm.Raised || e.ID == "" || e.Detail != "full" {
 		t.Errorf("%s %s: %v", m.Subject, m.Data, err)
 	}
 }

@@ -19,13 +19,16 @@ import (
 	"verifyd/cmd/verifyd/config"
 	"verifyd/cmd/verifyd/store"
 	"verifyd/natsconf"
+	"verifyd/natsconf/embedded"
+	"verifyd/natsconf/provision"
+	"verifyd/natsconf/storestate"
 	"verifyd/natsconf/transfer"
 )
 
 const (
 	// Timeout bounds all questions to the NATS server together; each one to the outside has outsideFor.
 	Timeout = 30 * time.Second
-	// skewWarning is from where two machines' instants are worth a look; from natsconf.SkewError on claims
+	// skewWarning is from where two machines' instants are worth a look; from provision.SkewError on claims
 	// and expiries go wrong.
 	skewWarning = 500 * time.Millisecond
 	// FullWarning is the share of the store's limit that calls for an operator; from natsconf's 0.9 on no new
@@ -101,10 +104,12 @@ func (s *Survey) Print(out io.Writer, asJSON bool) error {
 }
 
 // here is the table of what can be looked at without a server. Both check and serve go through it.
-var here = []func(*Survey, config.Config){(*Survey).edge, (*Survey).guard, (*Survey).dataDirectory, (*Survey).masterKey, (*Survey).copies}
+var here = []func(*Survey, config.Config){checkEdge, checkGuard, checkDataDirectory,
+	checkMasterKey, checkCopies}
 
 // there is the table of what a server that answers is asked. Both check and serve go through it.
-var there = []func(*Survey, natsconf.Inspection, config.Config){(*Survey).encryption, (*Survey).clock, (*Survey).limits, (*Survey).storeRoom, (*Survey).topology, (*Survey).retention}
+var there = []func(*Survey, provision.Inspection, config.Config){checkEncryption, checkClock,
+	checkLimits, checkStoreRoom, checkTopology, checkRetention}
 
 // Run looks at the settings that serve would get, and at what they lead to: here, at the server, and outside,
 // there with a callback_url to connect to where probe is one. Deep reads every record of an embedded store.
@@ -122,18 +127,18 @@ func (s *Survey) Run(ctx context.Context, from config.Settings, probe string, de
 		look(s, cfg)
 	}
 	if deep {
-		s.deep(cfg.Store)
+		checkDeep(s, cfg.Store)
 	}
 	if s.Worst() != LevelError {
-		s.reach(ctx, cfg)
+		checkReach(ctx, s, cfg)
 	}
-	s.copyFolder(ctx, cfg)
-	s.outside(ctx, cfg, probe)
+	checkCopyFolder(ctx, s, cfg)
+	checkOutside(ctx, s, cfg, probe)
 }
 
-// copyFolder looks at the folder of the copy. Whose copy is in it is told by the master key, and, where the
-// service runs, by the store's name.
-func (s *Survey) copyFolder(ctx context.Context, c config.Config) {
+// checkCopyFolder looks at the folder of the copy. Whose copy is in it is told by the master key, and, where
+// the service runs, by the store's name.
+func checkCopyFolder(ctx context.Context, s *Survey, c config.Config) {
 	if c.CopyTo == "" {
 		return
 	}
@@ -141,7 +146,7 @@ func (s *Survey) copyFolder(ctx context.Context, c config.Config) {
 	name := ""
 	if conn, err := store.ConnectRunning(ctx, c.Store.DataDir, zerolog.Nop()); err == nil {
 		defer conn.Close()
-		if state, err := conn.StoreState(ctx); err == nil {
+		if state, err := storestate.Read(ctx, conn); err == nil {
 			name = state.Store
 		}
 	}
@@ -149,40 +154,42 @@ func (s *Survey) copyFolder(ctx context.Context, c config.Config) {
 	go func() { done <- transfer.CheckCopy(c.CopyTo, c.Store.DataDir, name, key) }()
 	select {
 	case err := <-done:
-		s.copyFinding(c, err)
+		checkCopyFinding(s, c, err)
 	case <-time.After(transfer.CopyStop):
 		s.err("copy", "look at its disk", "%q does not answer", c.CopyTo)
 	}
 }
 
-func (s *Survey) copyFinding(c config.Config, err error) {
+func checkCopyFinding(s *Survey, c config.Config, err error) {
 	refusal, refused := errors.AsType[*transfer.CopyRefusal](err)
-	same, serr := natsconf.SameFilesystem(c.Store.DataDir, c.CopyTo)
+	same, serr := embedded.SameFilesystem(c.Store.DataDir, c.CopyTo)
 	if errors.Is(serr, fs.ErrNotExist) {
-		same, _ = natsconf.SameFilesystem(existing(c.Store.DataDir), c.CopyTo)
+		same, _ = embedded.SameFilesystem(existing(c.Store.DataDir), c.CopyTo)
 	}
 	switch {
 	case refused:
 		s.err("copy", refusal.Instead, "%s %s", refusal.Dir, refusal.Why)
 	case errors.Is(err, fs.ErrNotExist):
-		s.err("copy", "mount its disk, or make the folder: it is not made by itself", "there is no folder %q", c.CopyTo)
+		s.err("copy", "mount its disk, or make the folder: it is not made by itself", "there is no folder %q",
+			c.CopyTo)
 	case err != nil:
 		s.err("copy", "let the user who runs the service write there", "%q: %s", c.CopyTo, config.Plain(err))
 	case same:
-		s.Warn("copy", "name a folder on another disk in VERIFYD_COPY_TO", "%q is on the filesystem of the store: the copy is lost with that disk", c.CopyTo)
+		s.Warn("copy", "name a folder on another disk in VERIFYD_COPY_TO",
+			"%q is on the filesystem of the store: the copy is lost with that disk", c.CopyTo)
 	default:
 		s.ok("copy", "%q", c.CopyTo)
 	}
 }
 
-// reach looks at the server: the external one, or that of a service that runs.
-func (s *Survey) reach(ctx context.Context, c config.Config) {
+// checkReach looks at the server: the external one, or that of a service that runs.
+func checkReach(ctx context.Context, s *Survey, c config.Config) {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
 	if c.Store.NATSURL == "" {
 		if conn, err := store.ConnectRunning(ctx, c.Store.DataDir, zerolog.Nop()); err == nil {
 			defer conn.Close()
-			s.server(ctx, conn, c)
+			checkServer(ctx, s, conn, c)
 			return
 		}
 		s.ok("server", "no service runs on this directory; its server starts with the next one")
@@ -191,14 +198,15 @@ func (s *Survey) reach(ctx context.Context, c config.Config) {
 	try, stop := context.WithTimeout(ctx, Timeout/3)
 	defer stop()
 	conn, err := natsconf.Connect(try, natsconf.ConnectOptions{
-		URL: c.Store.NATSURL, CredsFile: c.Store.NATSCreds, RootCAs: c.Store.NATSRoots, Name: "verifyd check", Log: zerolog.Nop(),
+		URL: c.Store.NATSURL, CredsFile: c.Store.NATSCreds, RootCAs: c.Store.NATSRoots, Name: "verifyd check",
+		Log: zerolog.Nop(),
 	})
 	if err != nil {
 		s.err("server", "check VERIFYD_NATS_URL and VERIFYD_NATS_CREDS, and that the server is up and reachable from here", "%s", err)
 		return
 	}
 	defer conn.Close()
-	s.server(ctx, conn, c)
+	checkServer(ctx, s, conn, c)
 }
 
 // refusal returns what serve refuses to start with: everything that check calls an error.
@@ -227,7 +235,7 @@ func RefuseHere(c config.Config) error {
 // RefuseThere is what serve asks of the server that it has reached.
 func RefuseThere(ctx context.Context, conn *natsconf.Conn, c config.Config) error {
 	var s Survey
-	if err := s.look(ctx, conn, c); err != nil {
+	if err := askServer(ctx, &s, conn, c); err != nil {
 		// The streams were there a moment ago. What has no leader answers nothing for a while, and the
 		// connection may just be away: that the service waits for while it runs, so its start does not end by
 		// it.
@@ -236,42 +244,47 @@ func RefuseThere(ctx context.Context, conn *natsconf.Conn, c config.Config) erro
 	return s.refusal()
 }
 
-func (s *Survey) edge(c config.Config) {
+func checkEdge(s *Survey, c config.Config) {
 	switch {
 	case !c.Edge:
 		s.ok("base URL", "this process runs no edge")
 	case strings.HasPrefix(c.BaseURL, "https://"):
 		s.ok("base URL", "%s", c.BaseURL)
 	case c.BaseURL == "":
-		s.Warn("base URL", "set VERIFYD_BASE_URL to the address that users open", "not set: links will name localhost, which works on this machine only")
+		s.Warn("base URL", "set VERIFYD_BASE_URL to the address that users open",
+			"not set: links will name localhost, which works on this machine only")
 	default:
-		s.Warn("base URL", "put a TLS proxy in front and name its https address", "%s is not https: a user's cookies and links can be read on the way", c.BaseURL)
+		s.Warn("base URL", "put a TLS proxy in front and name its https address",
+			"%s is not https: a user's cookies and links can be read on the way", c.BaseURL)
 	}
-	s.subjectMatch(c)
+	checkSubjectMatch(s, c)
 	if c.DevNetwork != "" {
-		s.Warn("networks", "leave VERIFYD_DEV_NETWORK out in production", "the dev network is on: anybody who reaches it can sign in as anybody")
+		s.Warn("networks", "leave VERIFYD_DEV_NETWORK out in production",
+			"the dev network is on: anybody who reaches it can sign in as anybody")
 	}
 }
 
-// dataDirectory looks at the folder of an embedded store.
-func (s *Survey) dataDirectory(c config.Config) {
+// checkDataDirectory looks at the folder of an embedded store.
+func checkDataDirectory(s *Survey, c config.Config) {
 	dir := c.Store.DataDir
 	if c.Store.NATSURL != "" {
 		return
 	}
-	if c.Store.Sync == natsconf.SyncInterval {
-		s.Warn("sync", "leave VERIFYD_SYNC at always unless that is acceptable", "interval: a power cut can take back up to two minutes of what was acknowledged")
+	if c.Store.Sync == embedded.SyncInterval {
+		s.Warn("sync", "leave VERIFYD_SYNC at always unless that is acceptable",
+			"interval: a power cut can take back up to two minutes of what was acknowledged")
 	}
 	info, err := os.Stat(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		s.writable(existing(dir), false, "there is no store in %q yet; the first start makes one", dir)
+		checkWritable(s, existing(dir), false, "there is no store in %q yet; the first start makes one", dir)
 	case err != nil:
-		s.err("data directory", "name a folder that this user can use in VERIFYD_DATA_DIR", "%q: %s", dir, config.Plain(err))
+		s.err("data directory", "name a folder that this user can use in VERIFYD_DATA_DIR", "%q: %s", dir,
+			config.Plain(err))
 	case !info.IsDir():
 		s.err("data directory", "name a folder in VERIFYD_DATA_DIR", "%q is not a folder", dir)
 	default:
-		s.writable(dir, natsconf.HasStore(dir), "%q", dir)
+		checkWritable(s, dir, embedded.HasStore(dir), "%q", dir)
 	}
 }
 
@@ -286,15 +299,16 @@ func existing(dir string) string {
 	}
 }
 
-// masterKey looks for the key that seals what is stored.
-func (s *Survey) masterKey(c config.Config) {
+// checkMasterKey looks for the key that seals what is stored.
+func checkMasterKey(s *Survey, c config.Config) {
 	switch {
 	case c.Store.NATSURL != "":
 		if _, err := c.Store.ExternalKey(); err != nil {
-			s.err("master key", "set VERIFYD_SECRET_KEY or VERIFYD_SECRET_KEY_FILE, the same for all processes", "%s", err)
+			s.err("master key",
+				"set VERIFYD_SECRET_KEY or VERIFYD_SECRET_KEY_FILE, the same for all processes", "%s", err)
 			return
 		}
-	case !natsconf.HasStore(c.Store.DataDir):
+	case !embedded.HasStore(c.Store.DataDir):
 		return // the first start makes one
 	default:
 		if _, err := c.Store.EmbeddedKey(false); err != nil {
@@ -305,32 +319,33 @@ func (s *Survey) masterKey(c config.Config) {
 	s.ok("master key", "there is one")
 }
 
-// copies looks at how many copies an external store has.
-func (s *Survey) copies(c config.Config) {
+// checkCopies looks at how many copies an external store has.
+func checkCopies(s *Survey, c config.Config) {
 	if c.Store.NATSURL != "" && c.Store.Topology.Replicas == 1 {
 		s.Warn("replicas", "use VERIFYD_REPLICAS=3 on a cluster", "1: what is acknowledged is as durable as that one server's own sync setting (2 minutes by default)")
 	}
 }
 
-// writable tries what the service will do. A store that is there is opened with little room, too: what is
-// open in it can come to its end.
-func (s *Survey) writable(dir string, isStore bool, format string, args ...any) {
+// checkWritable tries what the service will do. A store that is there is opened with little room, too: what
+// is open in it can come to its end.
+func checkWritable(s *Survey, dir string, isStore bool, format string, args ...any) {
 	what := fmt.Sprintf(format, args...)
 	f, err := os.CreateTemp(dir, ".verifyd-check-")
 	if err != nil {
-		s.err("data directory", "let the user who runs the service write there", "%s: %s", what, config.Plain(err))
+		s.err("data directory", "let the user who runs the service write there", "%s: %s", what,
+			config.Plain(err))
 		return
 	}
 	_ = f.Close()
 	_ = os.Remove(f.Name())
-	free, err := natsconf.FreeBytes(dir)
+	free, err := embedded.FreeBytes(dir)
 	switch {
 	case err != nil:
 		s.ok("data directory", "%s", what)
-	case free < natsconf.MinFreeBytes && !isStore:
-		s.err("data directory", "make room, or name another disk in VERIFYD_DATA_DIR", "%s: %d MiB are free there, with less than %d no session is taken", what, free>>20, natsconf.MinFreeBytes>>20)
-	case free < natsconf.MinStoreBytes:
-		s.Warn("data directory", "make room, or name another disk in VERIFYD_DATA_DIR", "%s: %d MiB are free there, with less than %d no new session is taken", what, free>>20, natsconf.MinFreeBytes>>20)
+	case free < storestate.MinFreeBytes && !isStore:
+		s.err("data directory", "make room, or name another disk in VERIFYD_DATA_DIR", "%s: %d MiB are free there, with less than %d no session is taken", what, free>>20, storestate.MinFreeBytes>>20)
+	case free < storestate.MinStoreBytes:
+		s.Warn("data directory", "make room, or name another disk in VERIFYD_DATA_DIR", "%s: %d MiB are free there, with less than %d no new session is taken", what, free>>20, storestate.MinFreeBytes>>20)
 	default:
 		s.ok("data directory", "%s, %d MiB free", what, free>>20)
 	}

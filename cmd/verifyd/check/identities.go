@@ -6,14 +6,15 @@ import (
 	"strings"
 
 	"verifyd/cmd/verifyd/config"
-	"verifyd/edge/account"
-	"verifyd/edge/network"
+	"verifyd/edge/account/accountstore"
+	"verifyd/edge/account/namespace"
+	"verifyd/edge/network/netsettings"
 	"verifyd/natsconf"
 )
 
-// subjectMatch tells of a network that does not ask for the session's own user, beside one that does:
+// checkSubjectMatch tells of a network that does not ask for the session's own user, beside one that does:
 // whoever forwards a link has the other to sign in by.
-func (s *Survey) subjectMatch(c config.Config) {
+func checkSubjectMatch(s *Survey, c config.Config) {
 	var strict, open []string
 	for _, n := range c.Networks {
 		if n.RequireSubjectMatch {
@@ -29,16 +30,16 @@ func (s *Survey) subjectMatch(c config.Config) {
 	}
 }
 
-// identities says what becomes of members and operators at the networks that the settings name: an id that
-// is pointed at another provider leaves behind who knew themselves by the one before.
-func (s *Survey) identities(ctx context.Context, conn *natsconf.Conn, c config.Config) {
+// checkIdentities says what becomes of members and operators at the networks that the settings name: an id
+// that is pointed at another provider leaves behind who knew themselves by the one before.
+func checkIdentities(ctx context.Context, s *Survey, conn *natsconf.Conn, c config.Config) {
 	if !c.Edge || len(c.Networks) == 0 {
 		return
 	}
-	people, err := account.PeopleOf(ctx, conn)
+	people, err := accountstore.PeopleOf(ctx, conn)
 	for _, n := range c.Networks {
 		if err == nil {
-			err = s.identitiesOf(ctx, conn, n, people)
+			err = checkIdentitiesOf(ctx, s, conn, n, people)
 		}
 	}
 	if err != nil {
@@ -47,10 +48,10 @@ func (s *Survey) identities(ctx context.Context, conn *natsconf.Conn, c config.C
 	}
 }
 
-func (s *Survey) identitiesOf(ctx context.Context, conn *natsconf.Conn, n network.Settings,
-	people map[string]account.People) error {
+func checkIdentitiesOf(ctx context.Context, s *Survey, conn *natsconf.Conn, n netsettings.Settings,
+	people map[string]accountstore.People) error {
 	id, issuer := n.NetworkID(), n.IdentityIssuer()
-	theirs, first, err := account.LookUpNamespace(ctx, conn, id, issuer)
+	theirs, first, err := namespace.LookUp(ctx, conn, id, issuer)
 	if err != nil {
 		return err
 	}
@@ -62,7 +63,7 @@ func (s *Survey) identitiesOf(ctx context.Context, conn *natsconf.Conn, n networ
 				first.Issuer, theirs.Name),
 			"%s is pointed at %s, and was first used with %s: %s of the latter cannot get in by it, and count for nothing; identities of the former are known as %s (%s)",
 			id, issuer, first.Issuer, countOf(before), theirs.Name, countOf(people[theirs.Name]))
-	case first.Issuer == "" && before != (account.People{}):
+	case first.Issuer == "" && before != (accountstore.People{}):
 		s.Warn("identities", "nothing, if that is whose they are; otherwise start the service once with the provider that they used, before it is pointed elsewhere",
 			"%s is bound to its provider by the next start: %s are taken for those of %s from then on", id,
 			countOf(before), issuer)
@@ -72,6 +73,6 @@ func (s *Survey) identitiesOf(ctx context.Context, conn *natsconf.Conn, n networ
 	return nil
 }
 
-func countOf(p account.People) string {
+func countOf(p accountstore.People) string {
 	return fmt.Sprintf("%d memberships and %d operators", p.Members, p.Operators)
 }

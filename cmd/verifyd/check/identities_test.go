@@ -6,7 +6,10 @@ import (
 
 	"verifyd/cmd/verifyd/config"
 	"verifyd/edge/account"
-	"verifyd/edge/network"
+	"verifyd/edge/account/access"
+	"verifyd/edge/account/accountstore"
+	"verifyd/edge/account/namespace"
+	"verifyd/edge/network/netsettings"
 	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/secretbox"
 )
@@ -17,39 +20,39 @@ import (
 func TestCheckTellsWhoseIdentitiesAre(t *testing.T) {
 	t.Parallel()
 	conn := natstest.Start(t)
-	store, err := account.NewStore(t.Context(), conn, secretbox.NewKey())
+	store, err := accountstore.New(t.Context(), conn, secretbox.NewKey())
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := config.Config{
-		Edge: true, Networks: []network.Settings{
-			{ID: "example", Kind: network.KindOIDC, Issuer: "https://id.harbor.example"},
+		Edge: true, Networks: []netsettings.Settings{
+			{ID: "example", Kind: netsettings.KindOIDC, Issuer: "https://id.harbor.example"},
 		},
 	}
 	says := func(l Level, words string) Finding {
 		t.Helper()
 		var s Survey
-		s.identities(t.Context(), conn, c)
+		checkIdentities(t.Context(), &s, conn, c)
 		expectFinding(t, map[string][]Finding{"identities": s.findings}, "identities", l, words)
 		return s.findings[0]
 	}
 	says(LevelOK, "0 memberships and 0 operators")
-	member := account.Member{Network: "example", Subject: "12345", Role: account.RoleOwner}
-	if _, err := store.CreateAccount(t.Context(), account.Operator(""), "Harbor Guild", member); err != nil {
+	member := account.Member{Network: "example", Subject: "12345", Role: access.RoleOwner}
+	if _, err := store.CreateAccount(t.Context(), access.Operator(""), "Harbor Guild", member); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.GrantOperator(t.Context(), account.Operator(""), "example", "12345"); err != nil {
+	if _, err := store.GrantOperator(t.Context(), access.Operator(""), "example", "12345"); err != nil {
 		t.Fatal(err)
 	}
 	says(LevelWarning, "1 memberships and 1 operators are taken for those of https://id.harbor.example")
-	if _, _, err := account.BindNamespace(t.Context(), conn, "example", c.Networks[0].IdentityIssuer(),
+	if _, _, err := namespace.Bind(t.Context(), conn, "example", c.Networks[0].IdentityIssuer(),
 		time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	says(LevelOK, "https://id.harbor.example: 1 memberships and 1 operators")
 	c.Networks[0].Issuer = "https://id.other.example"
 	f := says(LevelWarning, "1 memberships and 1 operators of the latter cannot get in")
-	theirs, _, err := account.LookUpNamespace(t.Context(), conn, "example", "https://id.other.example")
+	theirs, _, err := namespace.LookUp(t.Context(), conn, "example", "https://id.other.example")
 	if err != nil || theirs.Name == "example" {
 		t.Fatalf("%+v, %v", theirs, err)
 	}
@@ -62,15 +65,15 @@ func TestCheckTellsWhoseIdentitiesAre(t *testing.T) {
 // A network that takes anybody's identity beside one that asks for the session's own user is told of.
 func TestCheckWarnsOfOneNetworkWithoutSubjectMatch(t *testing.T) {
 	t.Parallel()
-	strict := network.Settings{ID: "strict", Rules: network.Rules{RequireSubjectMatch: true}}
-	open := network.Settings{ID: "open"}
+	strict := netsettings.Settings{ID: "strict", Rules: netsettings.Rules{RequireSubjectMatch: true}}
+	open := netsettings.Settings{ID: "open"}
 	for _, of := range []struct {
-		networks []network.Settings
+		networks []netsettings.Settings
 		warned   bool
-	}{{[]network.Settings{strict, open}, true}, {[]network.Settings{strict, strict}, false},
-		{[]network.Settings{open, open}, false}, {nil, false}} {
+	}{{[]netsettings.Settings{strict, open}, true}, {[]netsettings.Settings{strict, strict}, false},
+		{[]netsettings.Settings{open, open}, false}, {nil, false}} {
 		var s Survey
-		s.subjectMatch(config.Config{Networks: of.networks})
+		checkSubjectMatch(&s, config.Config{Networks: of.networks})
 		if (len(s.findings) == 1 && s.Worst() == LevelWarning) != of.warned {
 			t.Errorf("%d networks: %+v", len(of.networks), s.findings)
 		}
@@ -80,20 +83,20 @@ func TestCheckWarnsOfOneNetworkWithoutSubjectMatch(t *testing.T) {
 // Whose subjects a network's are follows from what says who somebody is.
 func TestIdentityIssuers(t *testing.T) {
 	t.Parallel()
-	for want, s := range map[string]network.Settings{
+	for want, s := range map[string]netsettings.Settings{
 		"https://id.example.com": {
-			Kind: network.KindOIDC, Issuer: "https://id.example.com",
+			Kind: netsettings.KindOIDC, Issuer: "https://id.example.com",
 		},
 		"https://id.example.com/me": {
-			Kind: network.KindOAuth2, Issuer: "https://issuer.example.com",
+			Kind: netsettings.KindOAuth2, Issuer: "https://issuer.example.com",
 			UserInfoEndpoint: "https://id.example.com/me",
 		},
-		"https://login.microsoftonline.com/common/v2.0": {Kind: network.KindMicrosoft},
-		"https://discord.com":                           {Kind: network.KindDiscord},
-		"https://steamcommunity.com/openid/login":       {Kind: network.KindSteam},
-		"https://auth.vatsim.net/oauth/authorize":       {Kind: network.KindVATSIM},
+		"https://login.microsoftonline.com/common/v2.0": {Kind: netsettings.KindMicrosoft},
+		"https://discord.com":                           {Kind: netsettings.KindDiscord},
+		"https://steamcommunity.com/openid/login":       {Kind: netsettings.KindSteam},
+		"https://auth.vatsim.net/oauth/authorize":       {Kind: netsettings.KindVATSIM},
 		"https://before.example.com": {
-			Kind: network.KindOIDC, Issuer: "https://id.example.com",
+			Kind: netsettings.KindOIDC, Issuer: "https://id.example.com",
 			IdentitiesOf: "https://before.example.com",
 		},
 	} {

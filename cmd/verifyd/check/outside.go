@@ -13,34 +13,35 @@ import (
 	"verifyd/cmd/verifyd/config"
 	"verifyd/cmd/verifyd/trace"
 	"verifyd/edge/network"
+	"verifyd/edge/network/netsettings"
 	"verifyd/sessions/urlpolicy"
 )
 
 // outsideFor bounds each question to the outside: name servers, an identity network, an egress proxy.
 const outsideFor = 5 * time.Second
 
-// outside looks at what is neither here nor NATS. Nothing of it keeps a service from starting: it may come
-// back, and sessions wait.
-func (s *Survey) outside(ctx context.Context, c config.Config, probe string) {
+// checkOutside looks at what is neither here nor NATS. Nothing of it keeps a service from starting: it may
+// come back, and sessions wait.
+func checkOutside(ctx context.Context, s *Survey, c config.Config, probe string) {
 	if c.Edge {
-		s.networks(ctx, c)
+		checkNetworks(ctx, s, c)
 	}
 	if c.Dispatcher {
-		s.egress(ctx, c)
+		checkEgress(ctx, s, c)
 	}
 	if c.Traces != nil {
-		s.collector(ctx, c)
+		checkCollector(ctx, s, c)
 	}
 	if c.Alarms.URL != (urlpolicy.URL{}) {
-		s.alarmAddress(ctx, c)
+		checkAlarmAddress(ctx, s, c)
 	}
 	if probe != "" {
-		s.probe(ctx, c, probe)
+		checkProbe(ctx, s, c, probe)
 	}
 }
 
-// collector asks where spans go to take none.
-func (s *Survey) collector(ctx context.Context, c config.Config) {
+// checkCollector asks where spans go to take none.
+func checkCollector(ctx context.Context, s *Survey, c config.Config) {
 	try, cancel := context.WithTimeout(ctx, outsideFor)
 	defer cancel()
 	if err := trace.Probe(try, *c.Traces); err != nil {
@@ -50,9 +51,9 @@ func (s *Survey) collector(ctx context.Context, c config.Config) {
 	s.ok("traces", "the collector takes spans")
 }
 
-// alarmAddress connects to where operator events are posted, through the guard that they go through, and
+// checkAlarmAddress connects to where operator events are posted, through the guard that they go through, and
 // sends nothing.
-func (s *Survey) alarmAddress(ctx context.Context, c config.Config) {
+func checkAlarmAddress(ctx context.Context, s *Survey, c config.Config) {
 	try, cancel := context.WithTimeout(ctx, outsideFor)
 	defer cancel()
 	conn, err := c.CallbackClient().Dial(try, c.Alarms.URL)
@@ -65,12 +66,12 @@ func (s *Survey) alarmAddress(ctx context.Context, c config.Config) {
 	s.ok("alarms", "%s can be reached; nothing was sent", c.Alarms.URL.HostPort())
 }
 
-// networks asks all identity networks at once: several that are silent take no longer than one.
-func (s *Survey) networks(ctx context.Context, c config.Config) {
+// checkNetworks asks all identity networks at once: several that are silent take no longer than one.
+func checkNetworks(ctx context.Context, s *Survey, c config.Config) {
 	each := make([]Survey, len(c.Networks))
 	var asked sync.WaitGroup
 	for i, settings := range c.Networks {
-		asked.Go(func() { each[i].network(ctx, c, settings) })
+		asked.Go(func() { checkNetwork(ctx, &each[i], c, settings) })
 	}
 	asked.Wait()
 	for _, of := range each {
@@ -78,8 +79,8 @@ func (s *Survey) networks(ctx context.Context, c config.Config) {
 	}
 }
 
-// network asks an identity network for its metadata, where it has some.
-func (s *Survey) network(ctx context.Context, c config.Config, settings network.Settings) {
+// checkNetwork asks an identity network for its metadata, where it has some.
+func checkNetwork(ctx context.Context, s *Survey, c config.Config, settings netsettings.Settings) {
 	n, err := network.New(settings, network.Options{BaseURL: cmp.Or(c.BaseURL, "https://verify.example.com")})
 	if err != nil {
 		s.err("networks", "fix its settings", "%s: %s", settings.ID, err)
@@ -91,7 +92,7 @@ func (s *Survey) network(ctx context.Context, c config.Config, settings network.
 	switch {
 	case err != nil:
 		s.Warn("networks", "check the issuer, and that it can be reached from here; until then nobody can sign in by it", "%s does not answer: %s", n.ID(), err)
-	case settings.Kind == network.KindOIDC:
+	case settings.Kind == netsettings.KindOIDC:
 		s.ok("networks", "%s answers", n.ID())
 	default:
 		s.ok("networks", "%s is known by its settings", n.ID())
@@ -101,8 +102,8 @@ func (s *Survey) network(ctx context.Context, c config.Config, settings network.
 // metadataService is where clouds hand a machine its credentials, to whoever can reach it from there.
 var metadataService = netip.MustParseAddr("169.254.169.254")
 
-// guard looks at what the addresses are that callbacks may reach.
-func (s *Survey) guard(c config.Config) {
+// checkGuard looks at what the addresses are that callbacks may reach.
+func checkGuard(s *Survey, c config.Config) {
 	if !c.Dispatcher {
 		return
 	}
@@ -129,8 +130,8 @@ func (s *Survey) guard(c config.Config) {
 	}
 }
 
-// egress looks at the way out: name servers, and the proxy where there is one.
-func (s *Survey) egress(ctx context.Context, c config.Config) {
+// checkEgress looks at the way out: name servers, and the proxy where there is one.
+func checkEgress(ctx context.Context, s *Survey, c config.Config) {
 	try, cancel := context.WithTimeout(ctx, outsideFor)
 	// The root's own name servers: what every resolver can answer, and what names nobody.
 	_, err := (&net.Resolver{PreferGo: true}).LookupNS(try, ".")
@@ -159,8 +160,8 @@ func answered(err error) bool {
 	return err == nil || errors.As(err, &dns) && dns.IsNotFound
 }
 
-// probe connects as a callback would, and sends nothing.
-func (s *Survey) probe(ctx context.Context, c config.Config, raw string) {
+// checkProbe connects as a callback would, and sends nothing.
+func checkProbe(ctx context.Context, s *Survey, c config.Config, raw string) {
 	const area = "probe"
 	u, err := c.CallbackPolicy.Parse(raw)
 	if fault, ok := errors.AsType[*urlpolicy.Fault](err); ok {

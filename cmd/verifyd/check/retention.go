@@ -8,11 +8,13 @@ import (
 	"verifyd/cmd/verifyd/config"
 	"verifyd/cmd/verifyd/store"
 	"verifyd/natsconf"
+	"verifyd/natsconf/provision"
+	"verifyd/natsconf/topology"
 )
 
-// retention looks at how long the store keeps outcomes: a dispatcher's settings may not be those that the
-// stream was made with.
-func (s *Survey) retention(in natsconf.Inspection, c config.Config) {
+// checkRetention looks at how long the store keeps outcomes: a dispatcher's settings may not be those that
+// the stream was made with.
+func checkRetention(s *Survey, in provision.Inspection, c config.Config) {
 	if !c.Dispatcher || in.KeptFor == 0 {
 		return
 	}
@@ -28,14 +30,14 @@ func (s *Survey) retention(in natsconf.Inspection, c config.Config) {
 	}
 }
 
-// shortening says beforehand what the next start would refuse.
-func (s *Survey) shortening(ctx context.Context, conn *natsconf.Conn, in natsconf.Inspection,
+// checkShortening says beforehand what the next start would refuse.
+func checkShortening(ctx context.Context, s *Survey, conn *natsconf.Conn, in provision.Inspection,
 	c config.Config) {
 	keep := c.KeepResults()
 	if !in.MayUpdate || in.KeptFor == 0 || keep >= in.KeptFor {
 		return
 	}
-	if err := store.MayShorten(ctx, conn, natsconf.StreamCompletions, keep); err != nil {
+	if err := store.MayShorten(ctx, conn, topology.StreamCompletions, keep); err != nil {
 		what, do, _ := strings.Cut(err.Error(), "; ")
 		s.err("retention", do, "%s", what)
 	}

@@ -8,10 +8,12 @@ import (
 
 	"verifyd/cmd/verifyd/config"
 	"verifyd/cmd/verifyd/store"
-	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/provision"
 	"verifyd/natsconf/secretbox"
+	"verifyd/natsconf/topology"
 	"verifyd/sessions"
+	sessionstore "verifyd/sessions/store"
 )
 
 // While a callback waits, results are not kept for so short that its outcome would be forgotten before it
@@ -20,13 +22,13 @@ import (
 func TestRetentionFitsWhatWaits(t *testing.T) {
 	t.Parallel()
 	conn := natstest.Start(t)
-	if err := store.MayShorten(t.Context(), conn, natsconf.StreamCompletions, time.Hour); err != nil {
+	if err := store.MayShorten(t.Context(), conn, topology.StreamCompletions, time.Hour); err != nil {
 		t.Errorf("nothing waits: %v", err)
 	}
-	kept := sessions.NewStore(sessions.Config{
+	kept := sessionstore.New(sessionstore.Config{
 		Conn: conn, Key: secretbox.NewKey(),
-		Pending:     natstest.Writer(t, conn, natsconf.BucketStream(natsconf.BucketSessions)),
-		Completions: natstest.Writer(t, conn, natsconf.StreamCompletions),
+		Pending:     natstest.Writer(t, conn, topology.BucketStream(topology.BucketSessions)),
+		Completions: natstest.Writer(t, conn, topology.StreamCompletions),
 	})
 	s, _, err := kept.Create(t.Context(), sessions.Request{
 		Account: "acc_a", Key: "key_k", Platform: "p", PlatformUserID: "u",
@@ -42,14 +44,14 @@ func TestRetentionFitsWhatWaits(t *testing.T) {
 		oldest, err := store.OldestOf(kept)(t.Context())
 		return err == nil && !oldest.IsZero()
 	})
-	if err := store.MayShorten(t.Context(), conn, natsconf.StreamCompletions, time.Hour); !errors.As(err,
+	if err := store.MayShorten(t.Context(), conn, topology.StreamCompletions, time.Hour); !errors.As(err,
 		new(config.UsageError)) || !strings.Contains(err.Error(), "VERIFYD_KEEP_RESULTS") {
 		t.Errorf("a callback waits: %v", err)
 	}
 	for _, allowed := range []struct {
 		stream string
 		to     time.Duration
-	}{{natsconf.StreamCompletions, 2 * time.Hour}, {natsconf.StreamEvents, time.Hour}} {
+	}{{topology.StreamCompletions, 2 * time.Hour}, {topology.StreamEvents, time.Hour}} {
 		if err := store.MayShorten(t.Context(), conn, allowed.stream, allowed.to); err != nil {
 			t.Errorf("%s to %s: %v", allowed.stream, allowed.to, err)
 		}
@@ -57,24 +59,25 @@ func TestRetentionFitsWhatWaits(t *testing.T) {
 	c := config.Config{Dispatcher: true, CallbackRetryFor: 4 * time.Hour}
 	c.Store.Topology.KeepResults = time.Hour
 	var said Survey
-	said.shortening(t.Context(), conn, natsconf.Inspection{KeptFor: 72 * time.Hour, MayUpdate: true}, c)
+	checkShortening(t.Context(), &said, conn, provision.Inspection{KeptFor: 72 * time.Hour, MayUpdate: true},
+		c)
 	if len(said.findings) != 1 || said.Worst() != LevelError || said.findings[0].Do == "" {
 		t.Errorf("check says %+v", said.findings)
 	}
 	for _, at := range []struct {
-		in    natsconf.Inspection
+		in    provision.Inspection
 		keep  time.Duration
 		wrong bool
 	}{
 		// the streams are another process's to change
-		{natsconf.Inspection{KeptFor: 2 * time.Hour}, 72 * time.Hour, true},
-		{natsconf.Inspection{KeptFor: 2 * time.Hour, MayUpdate: true}, 72 * time.Hour, false},
-		{natsconf.Inspection{KeptFor: 5 * time.Hour}, 2 * time.Hour, false},
-		{natsconf.Inspection{}, 72 * time.Hour, false}, // there is no stream yet
+		{provision.Inspection{KeptFor: 2 * time.Hour}, 72 * time.Hour, true},
+		{provision.Inspection{KeptFor: 2 * time.Hour, MayUpdate: true}, 72 * time.Hour, false},
+		{provision.Inspection{KeptFor: 5 * time.Hour}, 2 * time.Hour, false},
+		{provision.Inspection{}, 72 * time.Hour, false}, // there is no stream yet
 	} {
 		c.Store.Topology.KeepResults = at.keep
 		var said Survey
-		said.retention(at.in, c)
+		checkRetention(&said, at.in, c)
 		if (said.Worst() == LevelError) != at.wrong {
 			t.Errorf("%+v with %s: %+v", at.in, at.keep, said.findings)
 		}

@@ -10,6 +10,9 @@ import (
 	"verifyd/cmd/verifyd/config"
 	"verifyd/cmd/verifyd/store"
 	"verifyd/natsconf"
+	"verifyd/natsconf/provision"
+	"verifyd/natsconf/storestate"
+	"verifyd/natsconf/topology"
 )
 
 // What check and serve ask a NATS server that answers: what the credential may do, its limits, clock, room
@@ -18,8 +21,8 @@ import (
 // permissionsShown bounds how many subjects a line names.
 const permissionsShown = 4
 
-// permissions compares what the credential may do with what the roles of this process need.
-func (s *Survey) permissions(ctx context.Context, conn *natsconf.Conn, c config.Config) {
+// checkPermissions compares what the credential may do with what the roles of this process need.
+func checkPermissions(ctx context.Context, s *Survey, conn *natsconf.Conn, c config.Config) {
 	g, err := conn.Grants(ctx)
 	if err != nil {
 		s.Warn("permissions", "let the credential publish to $SYS.REQ.USER.INFO, as verifyd prepare does",
@@ -52,19 +55,19 @@ func some(list []string) string {
 		len(list)-permissionsShown)
 }
 
-// server looks at a server that has been reached.
-func (s *Survey) server(ctx context.Context, conn *natsconf.Conn, c config.Config) {
-	if err := s.look(ctx, conn, c); err != nil {
+// checkServer looks at a server that has been reached.
+func checkServer(ctx context.Context, s *Survey, conn *natsconf.Conn, c config.Config) {
+	if err := askServer(ctx, s, conn, c); err != nil {
 		s.err("server", "JetStream must be enabled for these credentials, with leave to use its API ($JS.API.>)", "%s", err)
 		return
 	}
-	s.identities(ctx, conn, c)
+	checkIdentities(ctx, s, conn, c)
 }
 
-// look asks a server, and returns why it did not answer.
-func (s *Survey) look(ctx context.Context, conn *natsconf.Conn, c config.Config) error {
-	in, err := natsconf.Ensurer{Conn: conn, Topology: natsconf.NewTopology(c.Store.Topology)}.Inspect(ctx)
-	if old, ok := errors.AsType[*natsconf.VersionError](err); ok {
+// askServer asks a server, and returns why it did not answer.
+func askServer(ctx context.Context, s *Survey, conn *natsconf.Conn, c config.Config) error {
+	in, err := provision.Ensurer{Conn: conn, Topology: topology.New(c.Store.Topology)}.Inspect(ctx)
+	if old, ok := errors.AsType[*provision.VersionError](err); ok {
 		s.err("server", "upgrade the NATS server", "%s", old)
 		return nil
 	}
@@ -76,32 +79,32 @@ func (s *Survey) look(ctx context.Context, conn *natsconf.Conn, c config.Config)
 		s.ok("server", "NATS %s at %s, %s away", in.Version, where, in.RTT.Round(10*time.Microsecond))
 	}
 	if c.Store.NATSURL != "" {
-		s.permissions(ctx, conn, c)
+		checkPermissions(ctx, s, conn, c)
 	}
 	if err != nil {
 		return err
 	}
-	if s.left(ctx, conn) {
+	if hasLeft(ctx, s, conn) {
 		return nil // the topology of a store that was left is not the table's
 	}
 	for _, look := range there {
 		look(s, in, c)
 	}
-	s.shortening(ctx, conn, in, c)
+	checkShortening(ctx, s, conn, in, c)
 	return nil
 }
 
-// left reports whether the service has left the store for another.
-func (s *Survey) left(ctx context.Context, conn *natsconf.Conn) bool {
-	standing, err := conn.StoreState(ctx)
+// hasLeft reports whether the service has left the store for another.
+func hasLeft(ctx context.Context, s *Survey, conn *natsconf.Conn) bool {
+	standing, err := storestate.Read(ctx, conn)
 	if err != nil || store.ToServe.Admits(standing) == nil {
 		return false
 	}
-	s.err("standing", "serve the store that is open", "%s", &natsconf.StateError{StoreState: standing})
+	s.err("standing", "serve the store that is open", "%s", &storestate.Error{Record: standing})
 	return true
 }
 
-func (s *Survey) encryption(in natsconf.Inspection, c config.Config) {
+func checkEncryption(s *Survey, in provision.Inspection, c config.Config) {
 	if c.Store.NATSURL != "" && !in.TLS {
 		s.Warn("server", "use tls:// in VERIFYD_NATS_URL where the way to it is not private",
 			"the connection to NATS is not encrypted")
@@ -112,15 +115,15 @@ func (s *Survey) encryption(in natsconf.Inspection, c config.Config) {
 // escapes, and their seal.
 const minPayload = 64 << 10
 
-// limits looks at what the server and the account allow.
-func (s *Survey) limits(in natsconf.Inspection, c config.Config) {
+// checkLimits looks at what the server and the account allow.
+func checkLimits(s *Survey, in provision.Inspection, c config.Config) {
 	before := len(s.findings)
 	if in.MaxPayload < minPayload {
 		s.err("limits", "raise max_payload of the server", "messages may have %d bytes, verifyd needs %d",
 			in.MaxPayload, minPayload)
 	}
-	streams, consumers := len(natsconf.NewTopology(c.Store.Topology).Streams),
-		len(natsconf.DispatcherConsumers())
+	streams, consumers := len(topology.New(c.Store.Topology).Streams),
+		len(topology.DispatcherConsumers())
 	if in.MaxStreams >= 0 && in.MaxStreams < streams {
 		s.err("limits", "raise the account's limit of streams",
 			"the account may have %d streams, verifyd needs %d", in.MaxStreams, streams)
@@ -153,11 +156,11 @@ func (s *Survey) limits(in natsconf.Inspection, c config.Config) {
 // and of lists that are made.
 const minConsumers = 8
 
-func (s *Survey) clock(in natsconf.Inspection, _ config.Config) {
+func checkClock(s *Survey, in provision.Inspection, _ config.Config) {
 	skew := in.Skew.Abs()
 	switch {
 	case !in.SkewKnown:
-	case skew >= natsconf.SkewError:
+	case skew >= provision.SkewError:
 		s.err("clock", "keep both machines' clocks by NTP",
 			"the server's clock is %s off this machine's: claims and expiries would be judged wrongly",
 			in.Skew)
@@ -169,7 +172,7 @@ func (s *Survey) clock(in natsconf.Inspection, _ config.Config) {
 	}
 }
 
-func (s *Survey) storeRoom(in natsconf.Inspection, c config.Config) {
+func checkStoreRoom(s *Survey, in provision.Inspection, c config.Config) {
 	switch {
 	case in.Limit > 0:
 	case c.Store.NATSURL == "":
@@ -188,16 +191,16 @@ func (s *Survey) storeRoom(in natsconf.Inspection, c config.Config) {
 	s.ok("store", "%d of %d MiB used", in.Used>>20, in.Limit>>20)
 }
 
-func (s *Survey) topology(in natsconf.Inspection, _ config.Config) {
+func checkTopology(s *Survey, in provision.Inspection, _ config.Config) {
 	var missing []string
 	for _, d := range in.Differences {
 		switch d.Kind {
-		case natsconf.Missing:
+		case provision.Missing:
 			missing = append(missing, d.Asset)
-		case natsconf.Updated:
+		case provision.Updated:
 			s.Warn("topology", "nothing, if this is meant; the next start of the service changes it",
 				"%s: %s is %s, these settings ask for %s", d.Asset, d.Field, d.Have, d.Want)
-		case natsconf.Drift:
+		case provision.Drift:
 			s.err("topology", "move the data to a fresh stream, or restore the setting",
 				"%s: %s is %s on the server, verifyd needs %s", d.Asset, d.Field, d.Have, d.Want)
 		}

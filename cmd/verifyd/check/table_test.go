@@ -10,44 +10,46 @@ import (
 	"go.uber.org/goleak"
 
 	"verifyd/cmd/verifyd/config"
-	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/permission"
+	"verifyd/natsconf/provision"
+	"verifyd/natsconf/topology"
 )
 
 // What check calls an error of a server that answers, serve refuses as well: it is one table.
 func TestServeRefusesWhatCheckCallsAnError(t *testing.T) {
 	t.Parallel()
-	well := natsconf.Inspection{
+	well := provision.Inspection{
 		MaxPayload: 1 << 20, MaxStreams: -1, MaxConsumers: -1, MaxAckPending: -1, Limit: 1 << 30,
 		SkewKnown: true,
 	}
 	for name, row := range map[string]struct {
-		change func(*natsconf.Inspection)
+		change func(*provision.Inspection)
 		area   string
 		level  Level
 	}{
-		"well":           {func(*natsconf.Inspection) {}, "limits", LevelOK},
-		"small messages": {func(in *natsconf.Inspection) { in.MaxPayload = 4096 }, "limits", LevelError},
-		"few streams":    {func(in *natsconf.Inspection) { in.MaxStreams = 3 }, "limits", LevelError},
-		"few consumers":  {func(in *natsconf.Inspection) { in.MaxConsumers = 3 }, "limits", LevelError},
+		"well":           {func(*provision.Inspection) {}, "limits", LevelOK},
+		"small messages": {func(in *provision.Inspection) { in.MaxPayload = 4096 }, "limits", LevelError},
+		"few streams":    {func(in *provision.Inspection) { in.MaxStreams = 3 }, "limits", LevelError},
+		"few consumers":  {func(in *provision.Inspection) { in.MaxConsumers = 3 }, "limits", LevelError},
 		"bytes required": {
-			func(in *natsconf.Inspection) { in.StreamsNeedLimits = true }, "limits", LevelError,
+			func(in *provision.Inspection) { in.StreamsNeedLimits = true }, "limits", LevelError,
 		},
 		"bounded ack wait": {
-			func(in *natsconf.Inspection) { in.MaxAckPending = 1000 }, "limits", LevelWarning,
+			func(in *provision.Inspection) { in.MaxAckPending = 1000 }, "limits", LevelWarning,
 		},
 		"bounded streams": {
-			func(in *natsconf.Inspection) { in.MaxStreamBytes = 1 << 30 }, "limits", LevelWarning,
+			func(in *provision.Inspection) { in.MaxStreamBytes = 1 << 30 }, "limits", LevelWarning,
 		},
 		"clock far off": {
-			func(in *natsconf.Inspection) { in.Skew = -6 * time.Second }, "clock", LevelError,
+			func(in *provision.Inspection) { in.Skew = -6 * time.Second }, "clock", LevelError,
 		},
-		"clock a bit off": {func(in *natsconf.Inspection) { in.Skew = time.Second }, "clock", LevelWarning},
+		"clock a bit off": {func(in *provision.Inspection) { in.Skew = time.Second }, "clock", LevelWarning},
 		"nearly full store": {
-			func(in *natsconf.Inspection) { in.Used, in.Limit = 85, 100 }, "store", LevelWarning,
+			func(in *provision.Inspection) { in.Used, in.Limit = 85, 100 }, "store", LevelWarning,
 		},
-		"bounded store":   {func(*natsconf.Inspection) {}, "store", LevelOK},
-		"unbounded store": {func(in *natsconf.Inspection) { in.Limit = -1 }, "store", LevelWarning},
+		"bounded store":   {func(*provision.Inspection) {}, "store", LevelOK},
+		"unbounded store": {func(in *provision.Inspection) { in.Limit = -1 }, "store", LevelWarning},
 	} {
 		in := well
 		row.change(&in)
@@ -71,11 +73,11 @@ func TestServeRefusesWhatCheckCallsAnError(t *testing.T) {
 func TestServeDoesNotRefuseForASilentServer(t *testing.T) {
 	t.Parallel()
 	e := natstest.StartExternal(t)
-	conn := e.Connect(t, natsconf.RoleOperator)
+	conn := e.Connect(t, permission.RoleOperator)
 	natstest.Ensure(t, conn)
 	c := config.Config{
 		Edge: true, Log: zerolog.Nop(), Store: config.Store{
-			NATSURL: e.URL, Topology: natsconf.TopologyOptions{Embedded: true},
+			NATSURL: e.URL, Topology: topology.Options{Embedded: true},
 		},
 	}
 	if err := RefuseThere(t.Context(), conn, c); err != nil {
@@ -89,7 +91,7 @@ func TestServeDoesNotRefuseForASilentServer(t *testing.T) {
 
 func TestMain(m *testing.M) {
 	natstest.Parallel(8)
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(natstest.Budget(m, 10*time.Second))
 }
 
 // expectFinding looks for a finding of a level in an area, with some words.

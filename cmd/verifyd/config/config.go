@@ -11,18 +11,20 @@ import (
 	"time"
 
 	"verifyd/cmd/verifyd/version"
+	"verifyd/edge/network/netsettings"
+	"verifyd/natsconf/permission"
+	"verifyd/natsconf/topology"
 
 	"github.com/rs/zerolog"
 
 	"verifyd/cmd/verifyd/logging"
 	"verifyd/cmd/verifyd/trace"
 	"verifyd/dispatcher/callback"
-	"verifyd/edge"
 	"verifyd/edge/account"
 	"verifyd/edge/dashboard/logins"
 	"verifyd/edge/limit"
 	"verifyd/edge/network"
-	"verifyd/natsconf"
+	"verifyd/edge/web"
 	"verifyd/sessions"
 	"verifyd/sessions/urlpolicy"
 )
@@ -38,7 +40,7 @@ type Config struct {
 	BaseURL             string   // empty: derived from the listening port
 	TrustedProxies      []netip.Prefix
 	PlainSessions       bool // new sessions are not sealed under keys of their own
-	Networks            []network.Settings
+	Networks            []netsettings.Settings
 	NetworkRoots        *x509.CertPool // nil: the system's
 	DevNetwork          string         // where the dev network listens; empty: none
 	DevDashboard        bool           // it leads into the dashboard, too
@@ -113,7 +115,7 @@ func (s Settings) edgeConfig(c *Config, f *Faults) {
 	}
 	c.TrustedProxies, c.PlainSessions = prefixes(f, "trusted-proxies", s.TrustedProxies), s.PlainSessions
 	if s.BaseURL != "" {
-		base, _, err := edge.ParseBaseURL(s.BaseURL)
+		base, _, err := web.ParseBaseURL(s.BaseURL)
 		if err != nil {
 			f.Add("base-url", fmt.Sprintf("%q is %v", s.BaseURL, err),
 				"for example https://verify.example.com")
@@ -137,12 +139,12 @@ func (s Settings) NetworkConfig(c *Config, f *Faults) {
 		c.Networks = append(c.Networks, NetworksFile(f, s.NetworksFile)...)
 	}
 	if s.NetworkIssuer != "" || s.NetworkKind != "" {
-		n := network.Settings{
+		n := netsettings.Settings{
 			ID: "default", Name: s.NetworkName, Kind: s.NetworkKind, Issuer: s.NetworkIssuer,
 			ClientID: s.NetworkClientID, ClientSecret: s.NetworkClientSecret, Dashboard: s.NetworkDashboard,
 		}
 		if n.Kind == "" {
-			n.Kind = network.KindOIDC
+			n.Kind = netsettings.KindOIDC
 		}
 		if _, err := network.New(n, network.Options{BaseURL: "https://verify.example.com"}); err != nil {
 			f.Add("network-issuer", err.Error(),
@@ -163,14 +165,14 @@ func (s Settings) NetworkConfig(c *Config, f *Faults) {
 }
 
 // NetworksFile reads a YAML list of identity networks.
-func NetworksFile(f *Faults, path string) []network.Settings {
+func NetworksFile(f *Faults, path string) []netsettings.Settings {
 	b, err := os.ReadFile(path) //nolint:gosec // the operator's own setting
 	if err != nil {
 		f.Add("networks-file", "the file cannot be read: "+Plain(err),
 			"give the path of a YAML list of networks")
 		return nil
 	}
-	networks, err := network.ParseFile(b)
+	networks, err := netsettings.ParseFile(b)
 	if err != nil {
 		f.Add("networks-file", err.Error(), "the README shows a whole file")
 	}
@@ -240,16 +242,16 @@ func (s Settings) limitConfig(c *Config, f *Faults) {
 
 // KeepResults is how long this process's settings have results kept.
 func (c Config) KeepResults() time.Duration {
-	return cmp.Or(c.Store.Topology.KeepResults, natsconf.DefaultKeepResults)
+	return cmp.Or(c.Store.Topology.KeepResults, topology.DefaultKeepResults)
 }
 
 // NATSRoles are the roles of this process as the NATS servers know them.
-func (c Config) NATSRoles() (roles []natsconf.Role) {
+func (c Config) NATSRoles() (roles []permission.Role) {
 	if c.Edge {
-		roles = append(roles, natsconf.RoleEdge)
+		roles = append(roles, permission.RoleEdge)
 	}
 	if c.Dispatcher {
-		roles = append(roles, natsconf.RoleDispatcher)
+		roles = append(roles, permission.RoleDispatcher)
 	}
 	return roles
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"verifyd/cmd/verifyd/logging"
-	"verifyd/edge"
+	"verifyd/edge/web"
 )
 
 // Logger makes the log of the process, on standard error: standard output is for results.
@@ -30,7 +30,7 @@ func (s LogSettings) Logger(w io.Writer) (*logging.Logger, error) {
 	default:
 		f.Add("log-format", fmt.Sprintf("%q is not a format", s.LogFormat), "use auto, console or json")
 	}
-	return logging.New(w, level, edge.LogMessage), f.Err()
+	return logging.New(w, level, web.LogMessage), f.Err()
 }
 
 // IsTerminal reports whether a person reads what is written to w.

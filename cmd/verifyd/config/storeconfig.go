@@ -11,7 +11,10 @@ import (
 	"time"
 
 	"verifyd/natsconf"
+	"verifyd/natsconf/embedded"
 	"verifyd/natsconf/secretbox"
+	"verifyd/natsconf/storestate"
+	"verifyd/natsconf/topology"
 )
 
 // Store is where the data is.
@@ -20,9 +23,9 @@ type Store struct {
 	NATSURL    string
 	NATSCreds  string
 	NATSRoots  *x509.CertPool
-	Sync       natsconf.SyncMode
+	Sync       embedded.SyncMode
 	StoreBytes int64
-	Topology   natsconf.TopologyOptions
+	Topology   topology.Options
 	Key        *secretbox.Key // nil: the file in the data directory
 	KeyFile    string
 }
@@ -30,14 +33,14 @@ type Store struct {
 // Config checks the settings of the store.
 func (s StoreSettings) Config(f *Faults) Store {
 	c := Store{
-		DataDir: s.DataDir, NATSURL: s.NATSURL, NATSCreds: s.NATSCreds, Sync: natsconf.SyncMode(s.Sync),
+		DataDir: s.DataDir, NATSURL: s.NATSURL, NATSCreds: s.NATSCreds, Sync: embedded.SyncMode(s.Sync),
 		KeyFile:   s.SecretKeyFile,
 		NATSRoots: Roots(f, "nats-ca-file", s.NATSCAFile),
-		Topology: natsconf.TopologyOptions{
+		Topology: topology.Options{
 			Replicas: s.Replicas, KeepResults: s.KeepResults, Embedded: s.NATSURL == "",
 		},
 	}
-	if c.Sync != natsconf.SyncAlways && c.Sync != natsconf.SyncInterval {
+	if c.Sync != embedded.SyncAlways && c.Sync != embedded.SyncInterval {
 		f.Add("sync", fmt.Sprintf("%q is not a mode", s.Sync),
 			"use always, or interval where losing the last two minutes in a power cut is acceptable")
 	}
@@ -104,7 +107,7 @@ func (s StoreSettings) external(c Store, f *Faults) {
 			"write tls:// there, or leave this out")
 	}
 	if c.NATSCreds != "" {
-		if err := natsconf.CheckCredential(c.NATSCreds); err != nil {
+		if _, err := natsconf.CredentialUser(c.NATSCreds); err != nil {
 			f.Add("nats-creds", err.Error(),
 				"give the path of a NATS credentials file, or of the seed of a user's nkey")
 		}
@@ -136,8 +139,8 @@ func ParseBytes(s string) (int64, error) {
 	if err != nil || n < 1 || n > math.MaxInt64/byteUnits[i].bytes {
 		return 0, fmt.Errorf("%q is not a whole number and a unit", s)
 	}
-	if n *= byteUnits[i].bytes; n < natsconf.MinStoreBytes {
-		return 0, fmt.Errorf("%q is too small to work with; at least %dMiB", s, natsconf.MinStoreBytes>>20)
+	if n *= byteUnits[i].bytes; n < storestate.MinStoreBytes {
+		return 0, fmt.Errorf("%q is too small to work with; at least %dMiB", s, storestate.MinStoreBytes>>20)
 	}
 	return n, nil
 }

@@ -12,9 +12,9 @@ import (
 
 	"verifyd/cmd/verifyd/service"
 	"verifyd/dispatcher/callback/localca"
-	"verifyd/edge/account"
+	"verifyd/edge/account/access"
 	"verifyd/edge/devnetwork"
-	"verifyd/edge/network"
+	"verifyd/edge/network/netsettings"
 	"verifyd/natsconf/natstest"
 )
 
@@ -22,8 +22,8 @@ import (
 // with status 200. The demo takes that for no sign-in, and goes on when the network is there.
 func TestDemoBesideAwaitsTheNetwork(t *testing.T) {
 	at := natstest.Address(t)
-	settings := network.Settings{
-		ID: besideNetwork, Name: "Demo network", Kind: network.KindOIDC, Issuer: "http://" + at,
+	settings := netsettings.Settings{
+		ID: besideNetwork, Name: "Demo network", Kind: netsettings.KindOIDC, Issuer: "http://" + at,
 		ClientID: "verifyd", ClientSecret: "of-the-demo-network",
 	}
 	dir := t.TempDir()
@@ -39,9 +39,9 @@ func TestDemoBesideAwaitsTheNetwork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.Listen, cfg.Networks = "127.0.0.1:0", []network.Settings{settings}
+	cfg.Listen, cfg.Networks = "127.0.0.1:0", []netsettings.Settings{settings}
 	d := &demo{
-		out: io.Discard, err: io.Discard, operator: Operator{Actor: account.Operator("")}, began: time.Now(),
+		out: io.Discard, err: io.Discard, operator: Operator{Actor: access.Operator("")}, began: time.Now(),
 		program: service.New(cfg),
 	}
 	t.Cleanup(d.stop)

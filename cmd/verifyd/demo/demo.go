@@ -26,6 +26,8 @@ import (
 	"verifyd/cmd/verifyd/supervise"
 	"verifyd/dispatcher/callback/localca"
 	"verifyd/edge/account"
+	"verifyd/edge/account/access"
+	"verifyd/edge/account/accountstore"
 )
 
 const (
@@ -51,9 +53,9 @@ type Options struct {
 
 // Operator is who enrolls the sample integrator.
 type Operator struct {
-	Actor account.Actor
+	Actor access.Actor
 	// Account returns the account of a name, where an operator may hand something out of it.
-	Account func(ctx context.Context, s *account.Store, name string) (account.Account, error)
+	Account func(ctx context.Context, s *accountstore.Store, name string) (account.Account, error)
 }
 
 // Run shows the whole path on loopback, with a store that is thrown away.
@@ -192,7 +194,7 @@ func (d *demo) enroll(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	owner := account.Member{Network: "dev", Subject: demoOwner, Name: demoOwner, Role: account.RoleOwner}
+	owner := account.Member{Network: "dev", Subject: demoOwner, Name: demoOwner, Role: access.RoleOwner}
 	if _, err := accounts.AddMember(ctx, d.operator.Actor, a.ID, owner); err != nil {
 		return err
 	}
@@ -203,7 +205,7 @@ func (d *demo) enroll(ctx context.Context) error {
 }
 
 // account makes the sample integrator's account, where it is missing, and a key.
-func (d *demo) account(ctx context.Context, accounts *account.Store) (a account.Account, secret string,
+func (d *demo) account(ctx context.Context, accounts *accountstore.Store) (a account.Account, secret string,
 	err error) {
 	a, err = accounts.CreateAccount(ctx, d.operator.Actor, demoAccount)
 	if errors.Is(err, account.ErrAccountExists) {

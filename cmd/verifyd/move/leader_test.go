@@ -15,8 +15,11 @@ import (
 	"verifyd/cmd/verifyd/config"
 	"verifyd/cmd/verifyd/store"
 	"verifyd/natsconf"
+	"verifyd/natsconf/embedded"
 	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/secretbox"
+	"verifyd/natsconf/storestate"
+	"verifyd/natsconf/topology"
 )
 
 // published is what somebody was told of a message of their own.
@@ -44,33 +47,33 @@ func TestMoveWhileTheLeadersChange(t *testing.T) {
 	}
 	m := &Move{
 		From: open(config.Store{NATSURL: trio.URL(),
-			Topology: natsconf.TopologyOptions{Replicas: natstest.Replicas}}, store.ToServe),
-		To: open(config.Store{DataDir: t.TempDir(), Sync: natsconf.SyncAlways, StoreBytes: 256 << 20,
-			Topology: natsconf.TopologyOptions{Replicas: 1, Embedded: true}}, store.ToFill),
+			Topology: topology.Options{Replicas: natstest.Replicas}}, store.ToServe),
+		To: open(config.Store{DataDir: t.TempDir(), Sync: embedded.SyncAlways, StoreBytes: 256 << 20,
+			Topology: topology.Options{Replicas: 1, Embedded: true}}, store.ToFill),
 		Assets: store.Assets(), Running: true,
 	}
 	if err := m.Pair(t.Context(), "the old store"); err != nil {
 		t.Fatal(err)
 	}
-	records := natsconf.BucketStream(natsconf.BucketSessions)
+	records := topology.BucketStream(topology.BucketSessions)
 	stopWriting := writeOn(t, trio, map[string]string{
-		natsconf.StreamCompletions: "resend.%s.1",
-		records:                    natsconf.BucketSubject(natsconf.BucketSessions, "redeemed.%s"),
+		topology.StreamCompletions: "resend.%s.1",
+		records:                    topology.BucketSubject(topology.BucketSessions, "redeemed.%s"),
 	})
 	conn := trio.Connect(t)
 	var unrest sync.WaitGroup
 	var changes int64
 	unrest.Go(func() {
 		if err := natsconf.AtBoot(t.Context(), func(ctx context.Context) error {
-			s, err := conn.StoreState(ctx)
-			if err == nil && s.State != natsconf.StateSealing {
+			s, err := storestate.Read(ctx, conn)
+			if err == nil && s.State != storestate.StateSealing {
 				err = errors.New("it is not being sealed yet")
 			}
 			return err
 		}, func(error) bool { return false }); err != nil {
 			return
 		}
-		count, stop := natstest.Unrest(t, conn, 50*time.Millisecond, natsconf.StreamCompletions, records)
+		count, stop := natstest.Unrest(t, conn, 50*time.Millisecond, topology.StreamCompletions, records)
 		<-time.After(2 * time.Second) // of changes
 		stop()
 		changes = count()
@@ -91,7 +94,7 @@ func TestMoveWhileTheLeadersChange(t *testing.T) {
 	unrest.Wait()
 	all := stopWriting()
 	there := map[string]bool{}
-	for _, stream := range []string{natsconf.StreamCompletions, records} {
+	for _, stream := range []string{topology.StreamCompletions, records} {
 		msgs, err := m.To.Conn.Newest(t.Context(), stream, ">")
 		if err != nil {
 			t.Fatal(err)

@@ -13,10 +13,12 @@ import (
 
 	"verifyd/cmd/verifyd/config"
 	"verifyd/cmd/verifyd/store"
-	"verifyd/natsconf"
 	"verifyd/natsconf/crashpoint"
+	"verifyd/natsconf/storestate"
+	"verifyd/natsconf/topology"
 	"verifyd/natsconf/transfer"
 	"verifyd/sessions"
+	"verifyd/sessions/recovery"
 )
 
 const (
@@ -46,7 +48,7 @@ var errNotWhole = errors.New(
 
 // Pair marks the new store as being filled from the old one, or makes sure that it is.
 func (m *Move) Pair(ctx context.Context, where string) error {
-	old, err := m.From.Conn.StoreState(ctx)
+	old, err := storestate.Read(ctx, m.From.Conn)
 	if err != nil {
 		return err
 	}
@@ -55,11 +57,11 @@ func (m *Move) Pair(ctx context.Context, where string) error {
 			"the service that runs on this store is of a build that cannot leave it: upgrade it first, then move"))
 	}
 	if old.State == "" {
-		if old, err = m.From.Conn.SetStoreState(ctx, old, natsconf.StateOpen, "", ""); err != nil {
+		if old, err = storestate.Set(ctx, m.From.Conn, old, storestate.StateOpen, "", ""); err != nil {
 			return err
 		}
 	}
-	next, err := m.To.Conn.StoreState(ctx)
+	next, err := storestate.Read(ctx, m.To.Conn)
 	if err != nil {
 		return err
 	}
@@ -72,7 +74,7 @@ func (m *Move) Pair(ctx context.Context, where string) error {
 		if !empty {
 			return config.Usage(errors.New("the store to move to holds data already: name an empty one"))
 		}
-		_, err = m.To.Conn.SetStoreState(ctx, next, natsconf.StateFilling, old.Store, where)
+		_, err = storestate.Set(ctx, m.To.Conn, next, storestate.StateFilling, old.Store, where)
 		return err
 	case next.Other != old.Store:
 		return config.Usage(fmt.Errorf(
@@ -121,27 +123,27 @@ func (m *Move) Compare(ctx context.Context) (all []transfer.Comparison, equal bo
 // started and completed; then, when no claim is open, nothing is written any more. From then on the move can
 // only be finished. It returns the standing that the rest rests on: who changed it meanwhile, to take the
 // store back or to move it elsewhere, has ended this run.
-func (m *Move) leave(ctx context.Context, where string) (old natsconf.StoreState, err error) {
-	if old, err = m.From.Conn.StoreState(ctx); err != nil {
+func (m *Move) leave(ctx context.Context, where string) (old storestate.Record, err error) {
+	if old, err = storestate.Read(ctx, m.From.Conn); err != nil {
 		return old, err
 	}
-	next, err := m.To.Conn.StoreState(ctx)
+	next, err := storestate.Read(ctx, m.To.Conn)
 	if err != nil {
 		return old, err
 	}
-	if old.State != natsconf.StateSealing {
+	if old.State != storestate.StateSealing {
 		if old, err = m.beforeSeal(ctx, old, next, where); err != nil {
 			return old, err
 		}
 	}
-	if old.State != natsconf.StateSealing || old.Other != next.Store {
+	if old.State != storestate.StateSealing || old.Other != next.Store {
 		// Also a second try with another new store: none is open before this one has left.
-		if old, err = m.From.Conn.SetStoreState(ctx, old, natsconf.StateSealing, next.Store,
+		if old, err = storestate.Set(ctx, m.From.Conn, old, storestate.StateSealing, next.Store,
 			where); err != nil {
 			return old, err
 		}
 	}
-	if err := m.From.Conn.Seal(ctx, transfer.Sealable(m.Assets)...); err != nil {
+	if err := storestate.Seal(ctx, m.From.Conn, transfer.Sealable(m.Assets)...); err != nil {
 		return old, err
 	}
 	crashpoint.Reach(crashpoint.MoveSealed)
@@ -150,10 +152,10 @@ func (m *Move) leave(ctx context.Context, where string) (old natsconf.StoreState
 
 // beforeSeal has the dispatchers stop and waits for what they had begun. Until the seal the store can be
 // taken back.
-func (m *Move) beforeSeal(ctx context.Context, old, next natsconf.StoreState,
-	where string) (_ natsconf.StoreState, err error) {
-	if old.State != natsconf.StateDraining || old.Other != next.Store {
-		if old, err = m.From.Conn.SetStoreState(ctx, old, natsconf.StateDraining, next.Store,
+func (m *Move) beforeSeal(ctx context.Context, old, next storestate.Record,
+	where string) (_ storestate.Record, err error) {
+	if old.State != storestate.StateDraining || old.Other != next.Store {
+		if old, err = storestate.Set(ctx, m.From.Conn, old, storestate.StateDraining, next.Store,
 			where); err != nil {
 			return old, err
 		}
@@ -169,13 +171,13 @@ func (m *Move) beforeSeal(ctx context.Context, old, next natsconf.StoreState,
 // result could not be stored, and the new store would have to call it unknown.
 func (m *Move) awaitClaims(ctx context.Context) error {
 	reader, begun := m.From.Reader(), time.Now()
-	next, err := m.From.Conn.SequenceAt(ctx, natsconf.StreamCompletions, begun.Add(-leaveLook))
+	next, err := m.From.Conn.SequenceAt(ctx, topology.StreamCompletions, begun.Add(-leaveLook))
 	if err != nil {
 		return err
 	}
 	tick := time.NewTicker(leavePoll)
 	defer tick.Stop()
-	var open map[sessions.ID]sessions.Unfinished
+	var open map[sessions.ID]recovery.Unfinished
 	for {
 		if open, next, err = reader.Unfinished(ctx, next, open); err != nil {
 			return err
@@ -200,18 +202,18 @@ func (m *Move) awaitClaims(ctx context.Context) error {
 // Ended reports whether this move has ended before. Its error is a usageError where the store to move to is
 // in service without it.
 func (m *Move) Ended(ctx context.Context) (bool, error) {
-	next, err := m.To.Conn.StoreState(ctx)
-	if err != nil || next.State != natsconf.StateOpen {
+	next, err := storestate.Read(ctx, m.To.Conn)
+	if err != nil || next.State != storestate.StateOpen {
 		return false, err
 	}
-	old, err := m.From.Conn.StoreState(ctx)
+	old, err := storestate.Read(ctx, m.From.Conn)
 	if err != nil {
 		return false, err
 	}
-	if old.State != natsconf.StateRetired || old.Other != next.Store {
+	if old.State != storestate.StateRetired || old.Other != next.Store {
 		return false, config.Usage(
 			fmt.Errorf("--to: that store is in service, and is not the one that this one was moved to; %w",
-				&natsconf.StateError{StoreState: old}))
+				&storestate.Error{Record: old}))
 	}
 	return true, nil
 }
@@ -219,41 +221,41 @@ func (m *Move) Ended(ctx context.Context) (bool, error) {
 // NotFinished adds to an error what has become of the old store, which a finish may have taken out of
 // service.
 func (m *Move) NotFinished(ctx context.Context, cause error) error {
-	old, err := m.From.Conn.StoreState(context.WithoutCancel(ctx))
-	if err != nil || errors.As(cause, new(*natsconf.StateError)) {
+	old, err := storestate.Read(context.WithoutCancel(ctx), m.From.Conn)
+	if err != nil || errors.As(cause, new(*storestate.Error)) {
 		return cause
 	}
-	if old.State == natsconf.StateOpen {
+	if old.State == storestate.StateOpen {
 		return fmt.Errorf("%w; the old store is in service as before", cause)
 	}
-	return fmt.Errorf("%w; %w", cause, &natsconf.StateError{StoreState: old})
+	return fmt.Errorf("%w; %w", cause, &storestate.Error{Record: old})
 }
 
 // Finish brings the rest, compares everything, and opens the new store.
 func (m *Move) Finish(ctx context.Context, where string) (all []transfer.Comparison, err error) {
-	old, err := m.From.Conn.StoreState(ctx)
+	old, err := storestate.Read(ctx, m.From.Conn)
 	if err != nil {
 		return nil, err
 	}
-	if old.State != natsconf.StateRetired {
+	if old.State != storestate.StateRetired {
 		if all, old, err = m.close(ctx, where); err != nil {
 			return all, err
 		}
 	}
 	crashpoint.Reach(crashpoint.MoveLeft)
-	next, err := m.To.Conn.StoreState(ctx)
+	next, err := storestate.Read(ctx, m.To.Conn)
 	if err != nil {
 		return all, err
 	}
 	if old.Other != next.Store {
-		return all, config.Usage(&natsconf.StateError{StoreState: old})
+		return all, config.Usage(&storestate.Error{Record: old})
 	}
-	_, err = m.To.Conn.SetStoreState(ctx, next, natsconf.StateOpen, "", "")
+	_, err = storestate.Set(ctx, m.To.Conn, next, storestate.StateOpen, "", "")
 	return all, err
 }
 
 // close brings the rest and closes the old store for good, once both hold the same.
-func (m *Move) close(ctx context.Context, where string) (all []transfer.Comparison, old natsconf.StoreState,
+func (m *Move) close(ctx context.Context, where string) (all []transfer.Comparison, old storestate.Record,
 	err error) {
 	if old, err = m.leave(ctx, where); err != nil {
 		return nil, old, err
@@ -265,7 +267,7 @@ func (m *Move) close(ctx context.Context, where string) (all []transfer.Comparis
 	if err := m.To.AcknowledgeEnded(ctx); err != nil {
 		return all, old, err
 	}
-	old, err = m.From.Conn.SetStoreState(ctx, old, natsconf.StateRetired, old.Other, where)
+	old, err = storestate.Set(ctx, m.From.Conn, old, storestate.StateRetired, old.Other, where)
 	return all, old, err
 }
 
@@ -328,16 +330,16 @@ func (m *Move) bringAgain(ctx context.Context, all []transfer.Comparison) error 
 // Abort takes a store back that a move was about to leave. A move that is under way notices before it
 // seals anything.
 func Abort(ctx context.Context, from *store.Store) error {
-	old, err := from.Conn.StoreState(ctx)
+	old, err := storestate.Read(ctx, from.Conn)
 	if err != nil {
 		return err
 	}
-	if old.State == natsconf.StateSealing || old.State == natsconf.StateRetired {
-		return config.Usage(&natsconf.StateError{StoreState: old})
+	if old.State == storestate.StateSealing || old.State == storestate.StateRetired {
+		return config.Usage(&storestate.Error{Record: old})
 	}
-	if old.State != natsconf.StateDraining {
+	if old.State != storestate.StateDraining {
 		return config.Usage(errors.New("this store is not being left; there is nothing to take back"))
 	}
-	_, err = from.Conn.SetStoreState(ctx, old, natsconf.StateOpen, "", "")
+	_, err = storestate.Set(ctx, from.Conn, old, storestate.StateOpen, "", "")
 	return err
 }

@@ -13,10 +13,13 @@ import (
 
 	"verifyd/cmd/verifyd/config"
 	"verifyd/cmd/verifyd/store"
-	"verifyd/natsconf"
+	"verifyd/natsconf/embedded"
 	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/secretbox"
+	"verifyd/natsconf/storestate"
+	"verifyd/natsconf/topology"
 	"verifyd/sessions"
+	"verifyd/sessions/facts"
 )
 
 // newMover returns a store in service, and a new one to move it to, both in this process.
@@ -25,8 +28,8 @@ func newMover(t *testing.T) *Move {
 	key := secretbox.NewKey()
 	open := func(why store.Purpose) *store.Store {
 		st := must[*store.Store](t)(store.Open(t.Context(), config.Store{
-			DataDir: t.TempDir(), Sync: natsconf.SyncAlways, StoreBytes: 64 << 20, Key: &key,
-			Topology: natsconf.TopologyOptions{Replicas: 1, Embedded: true},
+			DataDir: t.TempDir(), Sync: embedded.SyncAlways, StoreBytes: 64 << 20, Key: &key,
+			Topology: topology.Options{Replicas: 1, Embedded: true},
 		}, zerolog.Nop(), why))
 		t.Cleanup(st.Close)
 		return st
@@ -47,9 +50,9 @@ func fact(t *testing.T, st *store.Store, subject string, v any) {
 	}
 }
 
-func standing(t *testing.T, st *store.Store) natsconf.StoreState {
+func standing(t *testing.T, st *store.Store) storestate.Record {
 	t.Helper()
-	return must[natsconf.StoreState](t)(st.Conn.StoreState(t.Context()))
+	return must[storestate.Record](t)(storestate.Read(t.Context(), st.Conn))
 }
 
 // A store is taken back while a move that finishes waits for an open claim: the move gives up, the old store
@@ -60,7 +63,7 @@ func TestAbortWhileAMoveFinishes(t *testing.T) {
 	const sid = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 	now := time.Now()
 	fact(t, m.From, "completion."+sid, map[string]any{"v": 1, "state": sessions.Verified})
-	fact(t, m.From, "claim."+sid+".1", sessions.Claim{
+	fact(t, m.From, "claim."+sid+".1", facts.Claim{
 		At: now, Deadline: now.Add(time.Minute), SettleAfter: now.Add(time.Minute),
 	})
 	ended := make(chan error, 1)
@@ -72,7 +75,7 @@ func TestAbortWhileAMoveFinishes(t *testing.T) {
 	defer cancel()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for standing(t, m.From).State != natsconf.StateDraining {
+	for standing(t, m.From).State != storestate.StateDraining {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -82,14 +85,14 @@ func TestAbortWhileAMoveFinishes(t *testing.T) {
 	if err := Abort(t.Context(), m.From); err != nil {
 		t.Fatal(err)
 	}
-	fact(t, m.From, "result."+sid+".1", sessions.Result{Verdict: sessions.VerdictDelivered, At: now})
+	fact(t, m.From, "result."+sid+".1", facts.Result{Verdict: facts.VerdictDelivered, At: now})
 	if err := <-ended; err == nil {
 		t.Error("a move finishes from a store that was taken back")
 	}
-	if s := standing(t, m.From); s.State != natsconf.StateOpen {
+	if s := standing(t, m.From); s.State != storestate.StateOpen {
 		t.Errorf("the old store is %s", s.State)
 	}
-	if s := standing(t, m.To); s.State != natsconf.StateFilling {
+	if s := standing(t, m.To); s.State != storestate.StateFilling {
 		t.Errorf("the new store is %s", s.State)
 	}
 	// it is in service
@@ -99,10 +102,10 @@ func TestAbortWhileAMoveFinishes(t *testing.T) {
 	if _, err := m.Finish(t.Context(), "the new store"); err != nil {
 		t.Fatal(err)
 	}
-	if s := standing(t, m.To); s.State != natsconf.StateOpen {
+	if s := standing(t, m.To); s.State != storestate.StateOpen {
 		t.Errorf("the new store is %s", s.State)
 	}
-	if s := standing(t, m.From); s.State != natsconf.StateRetired {
+	if s := standing(t, m.From); s.State != storestate.StateRetired {
 		t.Errorf("the old store is %s", s.State)
 	}
 }
@@ -118,14 +121,14 @@ func TestMoveAfterEventsWereTakenAway(t *testing.T) {
 	if _, err := m.CopyOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.From.Conn.Purge(t.Context(), natsconf.StreamEvents,
+	if err := m.From.Conn.Purge(t.Context(), topology.StreamEvents,
 		"session.*.aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := m.Finish(t.Context(), "the new store"); err != nil {
 		t.Fatal(err)
 	}
-	msgs, err := m.To.Conn.Newest(t.Context(), natsconf.StreamEvents, ">")
+	msgs, err := m.To.Conn.Newest(t.Context(), topology.StreamEvents, ">")
 	if err != nil || len(msgs) != 1 {
 		t.Errorf("%d events at the new store, %v", len(msgs), err)
 	}
@@ -173,7 +176,7 @@ func TestMoveKnowsItsEnd(t *testing.T) {
 
 func TestMain(m *testing.M) {
 	natstest.Parallel(4)
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(natstest.Budget(m, 20*time.Second))
 }
 
 func must[T any](t *testing.T) func(v T, err error) T {

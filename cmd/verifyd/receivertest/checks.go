@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"verifyd/dispatcher/callback"
-	"verifyd/sessions"
+	"verifyd/sessions/facts"
 )
 
 // Outcome is how a check ended.
@@ -78,10 +78,8 @@ func checks(another string, slowPause time.Duration) []check {
 			checkChanged, one(func(p *callback.Probe) { p.Verified, p.Change = false, changed }),
 			refused("The signature has to be checked over the body, byte for byte as it came; it seems to be looked at, but not computed."),
 		},
-		{
-			checkUnsigned, one(func(p *callback.Probe) { p.Unsigned = true }),
-			refused("A callback without a signature has to be refused like one with a wrong one."),
-		},
+		{checkUnsigned, one(func(p *callback.Probe) { p.Unsigned = true }),
+			refused("A callback without a signature has to be refused like one with a wrong one.")},
 		{
 			"A timestamp of an hour ago", one(func(p *callback.Probe) { p.At = p.At.Add(-oldBy) }),
 			refused("Whoever gets hold of one callback could send it again for ever. Refuse a webhook-timestamp more than 5 minutes off."),
@@ -94,7 +92,8 @@ func checks(another string, slowPause time.Duration) []check {
 			checkKnownFirst, one(func(p *callback.Probe) { p.Secrets = []string{p.Secrets[0], another} }),
 			taken("While the signing secret rotates there are two, separated by a space: one that matches is enough, whichever it is."),
 		},
-		{"The same webhook-id again", func(p callback.Probe) []callback.Probe { return []callback.Probe{p, p} }, repeated},
+		{"The same webhook-id again",
+			func(p callback.Probe) []callback.Probe { return []callback.Probe{p, p} }, repeated},
 		{
 			"A header that nobody knows", one(func(p *callback.Probe) { p.Headers["x-later"] = "1" }),
 			taken("Proxies add headers, and a later version may: they are no reason to refuse a callback."),
@@ -128,9 +127,9 @@ func taken(why string) func([]callback.Answer) (Outcome, string) {
 	return func(answers []callback.Answer) (Outcome, string) {
 		a := answers[0]
 		switch {
-		case a.Verdict == sessions.VerdictDelivered && a.Timing.FirstByte > slowAnswer:
+		case a.Verdict == facts.VerdictDelivered && a.Timing.FirstByte > slowAnswer:
 			return Look, "A callback has 10 seconds in all, by default. Take the result, answer, and do the work afterwards."
-		case a.Verdict == sessions.VerdictDelivered:
+		case a.Verdict == facts.VerdictDelivered:
 			return Pass, ""
 		case a.Status >= 300 && a.Status < 400:
 			return Fail, "Redirects are not followed: give the last address as callback_url."
@@ -145,12 +144,13 @@ func taken(why string) func([]callback.Answer) (Outcome, string) {
 func refused(why string) func([]callback.Answer) (Outcome, string) {
 	return func(answers []callback.Answer) (Outcome, string) {
 		switch a := answers[0]; {
-		case a.Verdict == sessions.VerdictDelivered:
+		case a.Verdict == facts.VerdictDelivered:
 			return Fail, why
 		case a.Status == 0:
 			return Look, "It was not taken, but there was no answer either: a 401 says more."
 		case a.Status >= 500:
-			return Look, "It was not taken, but a 5xx reads like a fault of the receiver's own: a 401 says what it is."
+			return Look,
+				"It was not taken, but a 5xx reads like a fault of the receiver's own: a 401 says what it is."
 		}
 		return Pass, ""
 	}
@@ -169,7 +169,7 @@ func repeated(answers []callback.Answer) (Outcome, string) {
 func strange(what string) func([]callback.Answer) (Outcome, string) {
 	return func(answers []callback.Answer) (Outcome, string) {
 		switch a := answers[0]; {
-		case a.Verdict == sessions.VerdictDelivered:
+		case a.Verdict == facts.VerdictDelivered:
 			return Pass, ""
 		case a.Status >= 400 && a.Status < 500:
 			return Look, "Ids are what you give at the start: if yours never hold " + what +
@@ -181,7 +181,7 @@ func strange(what string) func([]callback.Answer) (Outcome, string) {
 
 func idle(answers []callback.Answer) (Outcome, string) {
 	switch a := answers[0]; {
-	case a.Verdict == sessions.VerdictDelivered:
+	case a.Verdict == facts.VerdictDelivered:
 		return Look, "Callbacks come by POST. See that other methods change nothing: chat applications and scanners open every address they see."
 	case a.Status >= 500 && a.Status != http.StatusNotImplemented, a.Status == 0:
 		return Look, "Callbacks come by POST; a 405 for other methods would say so."

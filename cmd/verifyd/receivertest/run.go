@@ -16,6 +16,7 @@ import (
 
 	"verifyd/dispatcher/callback"
 	"verifyd/sessions"
+	"verifyd/sessions/facts"
 	"verifyd/sessions/urlpolicy"
 )
 
@@ -147,7 +148,7 @@ func (b *Bench) Accepts(ctx context.Context) (accepts bool, said string) {
 	if err != nil {
 		return false, err.Error()
 	}
-	return answer.Verdict == sessions.VerdictDelivered, words(answer)
+	return answer.Verdict == facts.VerdictDelivered, words(answer)
 }
 
 // Run makes all checks, one after another. A receiver that was not reached is not judged, and one that does
@@ -215,7 +216,7 @@ func (b *Bench) send(ctx context.Context, p callback.Probe) (callback.Answer, er
 	}
 	defer func() { _ = conn.Close() }()
 	answer := conn.Send(ctx, request)
-	if answer.Verdict == sessions.VerdictReleased {
+	if answer.Verdict == facts.VerdictReleased {
 		return answer, errors.New(answer.Detail)
 	}
 	return answer, nil

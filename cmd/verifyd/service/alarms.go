@@ -13,8 +13,11 @@ import (
 	"verifyd/dispatcher"
 	"verifyd/dispatcher/callback"
 	"verifyd/edge/limit"
-	"verifyd/natsconf"
+	"verifyd/natsconf/storestate"
 	"verifyd/sessions"
+	"verifyd/sessions/facts"
+	"verifyd/sessions/failure"
+	sessionstore "verifyd/sessions/store"
 	"verifyd/sessions/urlpolicy"
 )
 
@@ -38,14 +41,16 @@ const (
 
 // startAlarms starts what tells operators, with what edge and dispatcher know.
 func (p *Program) startAlarms(h shared) {
-	sources := []func(context.Context) []alarm.Condition{storeWatch(h.gauge), p.networkWatch(), p.Unreadables.Conditions, p.copyWatch}
+	sources := []func(context.Context) []alarm.Condition{storeWatch(h.gauge), watchNetworks(p),
+		p.Unreadables.Conditions, p.copyWatch}
 	if p.quota != nil {
 		sources = append(sources, quotaWatch(p.quota))
 	}
 	if p.Config.Dispatcher {
-		sources = append(sources, p.Receivers.conditions, p.backlogWatch(h.sessions))
+		sources = append(sources, p.Receivers.conditions, watchBacklog(p, h.sessions))
 	}
-	c := alarm.Config{Conn: p.Store.Conn, Sources: sources, Log: p.Config.Log, Metrics: p.Registry, Now: p.Config.Now}
+	c := alarm.Config{Conn: p.Store.Conn, Sources: sources, Log: p.Config.Log, Metrics: p.Registry,
+		Now: p.Config.Now}
 	if p.Config.Alarms.URL != (urlpolicy.URL{}) {
 		c.Tell = p.postAlarm
 	}
@@ -61,7 +66,8 @@ func (p *Program) postAlarm(ctx context.Context, e alarm.Event) error {
 	}
 	client := p.Config.CallbackClient()
 	request, err := client.PrepareMessage(callback.Message{
-		URL: p.Config.Alarms.URL, ID: e.ID + "_" + string(e.Status), Body: body, Secrets: []string{p.Config.Alarms.Secret}, At: p.Clock(),
+		URL: p.Config.Alarms.URL, ID: e.ID + "_" + string(e.Status), Body: body,
+		Secrets: []string{p.Config.Alarms.Secret}, At: p.Clock(),
 	})
 	if err != nil {
 		return err
@@ -71,7 +77,7 @@ func (p *Program) postAlarm(ctx context.Context, e alarm.Event) error {
 		return fmt.Errorf("post an event: %w", err)
 	}
 	defer func() { _ = conn.Close() }()
-	if answer := conn.Send(ctx, request); answer.Verdict != sessions.VerdictDelivered {
+	if answer := conn.Send(ctx, request); answer.Verdict != facts.VerdictDelivered {
 		return fmt.Errorf("post an event: %s: %s", answer.Verdict, answer.Detail)
 	}
 	return nil
@@ -86,7 +92,7 @@ func (p *Program) Clock() time.Time {
 }
 
 // storeWatch tells of a store that fills up.
-func storeWatch(g *natsconf.StoreGauge) func(context.Context) []alarm.Condition {
+func storeWatch(g *storestate.Gauge) func(context.Context) []alarm.Condition {
 	high := false
 	return func(context.Context) []alarm.Condition {
 		used, most := g.Use()
@@ -104,8 +110,8 @@ func storeWatch(g *natsconf.StoreGauge) func(context.Context) []alarm.Condition 
 	}
 }
 
-// networkWatch tells of identity networks that are away for a while.
-func (p *Program) networkWatch() func(context.Context) []alarm.Condition {
+// watchNetworks tells of identity networks that are away for a while.
+func watchNetworks(p *Program) func(context.Context) []alarm.Condition {
 	since := map[string]time.Time{}
 	return func(context.Context) []alarm.Condition {
 		var all []alarm.Condition
@@ -120,7 +126,8 @@ func (p *Program) networkWatch() func(context.Context) []alarm.Condition {
 			}
 			if p.Clock().Sub(since[n.ID()]) >= NetworkGrace {
 				all = append(all, alarm.Condition{
-					Type: alarm.NetworkUnavailable, About: n.ID(), Detail: err.Error(), Data: map[string]any{"network": n.ID()},
+					Type: alarm.NetworkUnavailable, About: n.ID(), Detail: err.Error(),
+					Data: map[string]any{"network": n.ID()},
 				})
 			}
 		}
@@ -137,16 +144,18 @@ func quotaWatch(q *limit.Quota) func(context.Context) []alarm.Condition {
 			near := float64(s.Used) >= quotaShare*float64(s.Limit)
 			all = append(all, alarm.Condition{
 				Type: alarm.QuotaNear, About: s.Account, Until: s.ResetAt, Over: !near,
-				Detail: fmt.Sprintf("the account has started %d of the %d sessions that it may this month", s.Used, s.Limit),
-				Data:   map[string]any{"account": s.Account, "used": s.Used, "limit": s.Limit, "reset_at": s.ResetAt},
+				Detail: fmt.Sprintf("the account has started %d of the %d sessions that it may this month",
+					s.Used, s.Limit),
+				Data: map[string]any{"account": s.Account, "used": s.Used, "limit": s.Limit,
+					"reset_at": s.ResetAt},
 			})
 		}
 		return all
 	}
 }
 
-// backlogWatch tells of deliveries that outlast the retry deadline.
-func (p *Program) backlogWatch(store *sessions.Store) func(context.Context) []alarm.Condition {
+// watchBacklog tells of deliveries that outlast the retry deadline.
+func watchBacklog(p *Program, store *sessionstore.Store) func(context.Context) []alarm.Condition {
 	return func(ctx context.Context) []alarm.Condition {
 		b, err := store.Backlog(ctx)
 		if err != nil || b.Oldest.IsZero() {
@@ -157,8 +166,10 @@ func (p *Program) backlogWatch(store *sessions.Store) func(context.Context) []al
 			return nil
 		}
 		return []alarm.Condition{{
-			Type: alarm.BacklogOld, Detail: fmt.Sprintf("the oldest delivery waits for %s", age.Round(time.Second)),
-			Data: map[string]any{"oldest_seconds": int64(age.Seconds()), "deliveries": b.Waiting + b.Given + b.Scheduled},
+			Type:   alarm.BacklogOld,
+			Detail: fmt.Sprintf("the oldest delivery waits for %s", age.Round(time.Second)),
+			Data: map[string]any{"oldest_seconds": int64(age.Seconds()),
+				"deliveries": b.Waiting + b.Given + b.Scheduled},
 		}}
 	}
 }
@@ -176,7 +187,7 @@ type receivers struct {
 // failing is a receiver that has taken nothing lately.
 type failing struct {
 	sessions map[sessions.ID]bool // whose callback it did not take, up to as many as it needs
-	class    sessions.Class       // of the last trouble
+	class    failure.Class        // of the last trouble
 	last     time.Time
 }
 
@@ -194,8 +205,9 @@ func newReceivers(failures int, now func() time.Time) *receivers {
 
 // receiversOwn are the classes of trouble that are the receiver's: another owner of the claim, our proxy and
 // our settings are not.
-var receiversOwn = []sessions.Class{
-	sessions.ClassDNS, sessions.ClassConnect, sessions.ClassTLS, sessions.ClassTimeout, sessions.ClassReset, sessions.ClassProtocol, sessions.ClassStatus,
+var receiversOwn = []failure.Class{
+	failure.DNS, failure.Connect, failure.TLS, failure.Timeout, failure.Reset, failure.Protocol,
+	failure.Status,
 }
 
 // Ended takes note of a try; it is called by the dispatcher.
@@ -203,10 +215,10 @@ func (r *receivers) Ended(e dispatcher.AttemptEnd) {
 	now := r.now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if e.Verdict == sessions.VerdictUnknown {
+	if e.Verdict == facts.VerdictUnknown {
 		r.unknown = unknown{r.unknown.count + 1, e.Session, e.Receiver, now}
 	}
-	if e.Verdict == sessions.VerdictDelivered {
+	if e.Verdict == facts.VerdictDelivered {
 		delete(r.failing, e.Receiver)
 		return
 	}

@@ -10,13 +10,14 @@ import (
 	"verifyd/cmd/verifyd/store"
 	"verifyd/cmd/verifyd/supervise"
 	"verifyd/cmd/verifyd/version"
+	"verifyd/edge/web"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"verifyd/cmd/verifyd/alarm"
-	"verifyd/edge"
-	"verifyd/natsconf"
+	"verifyd/natsconf/embedded"
 	"verifyd/natsconf/fleet"
+	"verifyd/natsconf/storestate"
 	"verifyd/natsconf/transfer"
 )
 
@@ -34,7 +35,7 @@ func (p *Program) startCopier(ctx context.Context) error {
 	if p.Config.CopyTo == "" {
 		return nil
 	}
-	standing, err := p.Store.Conn.StoreState(ctx)
+	standing, err := storestate.Read(ctx, p.Store.Conn)
 	if err != nil {
 		return err
 	}
@@ -48,7 +49,7 @@ func (p *Program) startCopier(ctx context.Context) error {
 		f.Add("copy-to", err.Error(), "or leave it out, and there is no copy")
 		return config.Usage(f.Err())
 	}
-	if same, err := natsconf.SameFilesystem(p.Config.Store.DataDir, p.Config.CopyTo); err == nil && same {
+	if same, err := embedded.SameFilesystem(p.Config.Store.DataDir, p.Config.CopyTo); err == nil && same {
 		p.Config.Log.Warn().Str("dir", p.Config.CopyTo).
 			Msg("VERIFYD_COPY_TO is on the filesystem of the store: the copy is lost with that disk")
 	}
@@ -79,9 +80,9 @@ func measureCopy(r prometheus.Registerer, k *transfer.Copier) {
 }
 
 // copyCheck tells how the copy stands.
-func (p *Program) copyCheck() edge.Check {
-	return edge.Check{Name: CheckCopy, Advisory: true, Check: func(context.Context) (string, error) {
-		c := p.copyOf()
+func (p *Program) copyCheck() web.Check {
+	return web.Check{Name: CheckCopy, Advisory: true, Check: func(context.Context) (string, error) {
+		c := copyState(p)
 		if c.Trouble != "" {
 			return c.String(), errors.New(c.Trouble)
 		}
@@ -135,8 +136,8 @@ func (p *Program) copyWatch(context.Context) []alarm.Condition {
 	return []alarm.Condition{{Type: alarm.CopyBehind, Detail: err.Error(), Data: data}}
 }
 
-// copyOf is what this process tells of its copy; nil: it keeps none.
-func (p *Program) copyOf() *fleet.Copy {
+// copyState is what this process tells of its copy; nil: it keeps none.
+func copyState(p *Program) *fleet.Copy {
 	if p.copier == nil {
 		return nil
 	}

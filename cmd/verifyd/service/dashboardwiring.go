@@ -16,6 +16,7 @@ import (
 	"verifyd/edge/signin"
 	"verifyd/natsconf/fleet"
 	"verifyd/sessions"
+	"verifyd/sessions/facts"
 	"verifyd/sessions/pauses"
 	"verifyd/sessions/urlpolicy"
 )
@@ -86,7 +87,7 @@ func (s sender) Send(ctx context.Context, c integratorpages.Callback) (integrato
 	if err != nil {
 		return integratorpages.Exchange{}, err
 	}
-	e := integratorpages.Exchange{Request: r.Text(), Verdict: sessions.VerdictReleased}
+	e := integratorpages.Exchange{Request: r.Text(), Verdict: facts.VerdictReleased}
 	conn, err := s.client.Dial(ctx, u)
 	if notSent, ok := errors.AsType[*callback.NotSent](err); ok {
 		e.Class, e.Detail, e.Address, e.Timing = notSent.Class, notSent.Detail, notSent.Address,

@@ -9,11 +9,12 @@ import (
 	"verifyd/cmd/verifyd/config"
 	"verifyd/cmd/verifyd/store"
 	"verifyd/cmd/verifyd/supervise"
-	"verifyd/edge"
-	"verifyd/edge/account"
+	"verifyd/edge/account/namespace"
 	"verifyd/edge/dashboard/login"
 	"verifyd/edge/devnetwork"
 	"verifyd/edge/network"
+	"verifyd/edge/network/netsettings"
+	"verifyd/edge/web"
 	"verifyd/natsconf"
 )
 
@@ -38,10 +39,10 @@ func (ns networks) keeper() *supervise.Actor {
 }
 
 // checks tell operators which networks do not answer.
-func (ns networks) checks() []edge.Check {
-	var checks []edge.Check
+func (ns networks) checks() []web.Check {
+	var checks []web.Check
 	for _, n := range ns.signIn() {
-		checks = append(checks, edge.Check{
+		checks = append(checks, web.Check{
 			Name:  "network " + n.ID(),
 			Check: func(context.Context) (string, error) { return "", n.Available() }, Advisory: true,
 		})
@@ -49,19 +50,19 @@ func (ns networks) checks() []edge.Check {
 	return checks
 }
 
-// networks makes the configured identity networks, and the dev network where it is wanted: for test sessions,
-// for live ones, for the dashboard, or for some of these.
-func (p *Program) networks(ctx context.Context) (networks, error) {
+// openNetworks makes the configured identity networks, and the dev network where it is wanted: for test
+// sessions, for live ones, for the dashboard, or for some of these.
+func openNetworks(ctx context.Context, p *Program) (networks, error) {
 	var all networks
 	for _, s := range p.Config.Networks {
-		namespace, err := p.namespace(ctx, s)
+		namespace, err := bindNamespace(ctx, p, s)
 		if err != nil {
 			return networks{}, err
 		}
-		n, err := p.network(s, namespace, "")
+		n, err := newNetwork(p, s, namespace, "")
 		if err == nil && s.Dashboard {
 			var back *network.Network
-			back, err = p.network(s, namespace, login.ReturnPath)
+			back, err = newNetwork(p, s, namespace, login.ReturnPath)
 			all.logIn = append(all.logIn, back)
 		}
 		if err != nil {
@@ -81,7 +82,7 @@ func (p *Program) networks(ctx context.Context) (networks, error) {
 	if err := dev.Listen(); err != nil {
 		return networks{}, err
 	}
-	if err := p.addDev(ctx, &all, dev); err != nil {
+	if err := addDevNetwork(ctx, p, &all, dev); err != nil {
 		return networks{}, errors.Join(err, dev.Close())
 	}
 	p.Config.Log.Info().Str("issuer", dev.Issuer()).Msg("the dev network is up")
@@ -89,20 +90,20 @@ func (p *Program) networks(ctx context.Context) (networks, error) {
 	return all, nil
 }
 
-func (p *Program) network(s network.Settings, namespace, returnPath string) (*network.Network, error) {
+func newNetwork(p *Program, s netsettings.Settings, namespace, returnPath string) (*network.Network, error) {
 	return network.New(s, network.Options{
 		BaseURL: p.Base, RootCAs: p.Config.NetworkRoots, Now: p.Config.Now, Namespace: namespace,
 		ReturnPath: returnPath,
 	})
 }
 
-// addDev puts the dev network where it is wanted.
-func (p *Program) addDev(ctx context.Context, all *networks, dev *devnetwork.Provider) error {
-	namespace, err := p.namespace(ctx, dev.Settings())
+// addDevNetwork puts the dev network where it is wanted.
+func addDevNetwork(ctx context.Context, p *Program, all *networks, dev *devnetwork.Provider) error {
+	namespace, err := bindNamespace(ctx, p, dev.Settings())
 	if err != nil {
 		return err
 	}
-	n, err := p.network(dev.Settings(), namespace, "")
+	n, err := newNetwork(p, dev.Settings(), namespace, "")
 	if err != nil {
 		return err
 	}
@@ -118,7 +119,7 @@ func (p *Program) addDev(ctx context.Context, all *networks, dev *devnetwork.Pro
 	if !p.Config.DevDashboard {
 		return nil
 	}
-	back, err := p.network(dev.Settings(), namespace, login.ReturnPath)
+	back, err := newNetwork(p, dev.Settings(), namespace, login.ReturnPath)
 	if err != nil {
 		return err
 	}
@@ -129,14 +130,14 @@ func (p *Program) addDev(ctx context.Context, all *networks, dev *devnetwork.Pro
 	return nil
 }
 
-// namespace finds out what an identity network's identities are known by. Where the store takes no writes,
-// as on a full disk, a network of which nothing is known yet has its id, as it will have once that can be
-// written.
-func (p *Program) namespace(ctx context.Context, s network.Settings) (string, error) {
+// bindNamespace finds out what an identity network's identities are known by. Where the store takes no
+// writes, as on a full disk, a network of which nothing is known yet has its id, as it will have once that
+// can be written.
+func bindNamespace(ctx context.Context, p *Program, s netsettings.Settings) (string, error) {
 	id := s.NetworkID()
-	var theirs, first account.Namespace
+	var theirs, first namespace.Namespace
 	err := natsconf.AtBoot(ctx, func(ctx context.Context) (err error) {
-		theirs, first, err = account.BindNamespace(ctx, p.Store.Conn, id, s.IdentityIssuer(), p.Clock())
+		theirs, first, err = namespace.Bind(ctx, p.Store.Conn, id, s.IdentityIssuer(), p.Clock())
 		if err != nil && theirs.Name != "" { // it was read, and not written
 			p.Config.Log.Warn().Err(err).Str("network", id).
 				Msg("whose identities a network's are could not be written down; the next start tries again")

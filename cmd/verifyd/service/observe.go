@@ -3,12 +3,12 @@ package service
 import (
 	"verifyd/cmd/verifyd/supervise"
 	"verifyd/cmd/verifyd/version"
+	"verifyd/edge/web"
 
 	"github.com/prometheus/client_golang/prometheus"
 	oteltrace "go.opentelemetry.io/otel/trace"
 
 	"verifyd/cmd/verifyd/trace"
-	"verifyd/edge"
 )
 
 // observe starts what shows others how the service does. It stops last, so that the end of everything else is
@@ -27,7 +27,7 @@ func (p *Program) observe() error {
 		return nil
 	}
 	c := *p.Config.Traces
-	c.Version, c.Roles, c.Log, c.Metrics = version.Text(), p.roles(), p.Config.Log, p.Registry
+	c.Version, c.Roles, c.Log, c.Metrics = version.Text(), rolesOf(p), p.Config.Log, p.Registry
 	s, err := trace.New(c)
 	if err != nil {
 		return err
@@ -37,15 +37,15 @@ func (p *Program) observe() error {
 	return nil
 }
 
-// tracer returns what traces sessions; nil where nothing does.
-func (p *Program) tracer() oteltrace.Tracer {
+// tracerOf returns what traces sessions; nil where nothing does.
+func tracerOf(p *Program) oteltrace.Tracer {
 	if p.traces == nil {
 		return nil
 	}
 	return p.traces.Tracer()
 }
 
-func (p *Program) roles() (roles []string) {
+func rolesOf(p *Program) (roles []string) {
 	if p.Config.Edge {
 		roles = append(roles, "edge")
 	}
@@ -55,8 +55,8 @@ func (p *Program) roles() (roles []string) {
 	return roles
 }
 
-// levels returns what changes the log's level, for the operators' server; nil where it cannot be changed.
-func (p *Program) levels() edge.Levels {
+// levelsOf returns what changes the log's level, for the operators' server; nil where it cannot be changed.
+func levelsOf(p *Program) web.Levels {
 	if p.Config.Logger == nil {
 		return nil
 	}

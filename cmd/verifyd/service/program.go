@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -26,16 +25,20 @@ import (
 	"verifyd/cmd/verifyd/supervise"
 	"verifyd/cmd/verifyd/trace"
 	"verifyd/dispatcher"
-	"verifyd/edge"
-	"verifyd/edge/account"
+	"verifyd/edge/account/accountstore"
+	"verifyd/edge/account/keymirror"
+	"verifyd/edge/account/keyuse"
 	"verifyd/edge/limit"
-	"verifyd/edge/signin"
+	"verifyd/edge/web"
 	"verifyd/natsconf"
-	"verifyd/natsconf/devtunnel"
+	"verifyd/natsconf/embedded"
 	"verifyd/natsconf/fleet"
+	"verifyd/natsconf/storestate"
+	"verifyd/natsconf/topology"
 	"verifyd/natsconf/transfer"
-	"verifyd/sessions"
 	"verifyd/sessions/pauses"
+	"verifyd/sessions/stats"
+	sessionstore "verifyd/sessions/store"
 )
 
 // Program is the whole service. main and the end-to-end tests both boot it; it is served once.
@@ -48,7 +51,7 @@ type Program struct {
 	Base   string // {base_url}
 	Admin  string // address of the operators' server; empty: none
 	Store  *store.Store
-	Mirror *account.Mirror
+	Mirror *keymirror.Mirror
 	nets   networks
 	sender *dispatcher.Dispatcher // nil: this process delivers nothing
 	Paused *pauses.Mirror         // the same
@@ -107,7 +110,7 @@ const (
 func StopWithin(c config.Config) (most time.Duration) {
 	most = stopStore
 	if c.Edge {
-		most += edge.DefaultDrainTimeout
+		most += web.DefaultDrainTimeout
 	}
 	if c.Dispatcher {
 		most += c.CallbackTimeout + stopAttempt
@@ -147,13 +150,13 @@ func (p *Program) Kill(name string) bool {
 
 // shared is what edge and dispatcher share.
 type shared struct {
-	sessions     *sessions.Store
-	mirror       *account.Mirror
-	uses         *account.Uses
-	gauge        *natsconf.StoreGauge
-	watch        *sessions.Watch
-	stateMonitor *natsconf.StateMonitor
-	meter        *sessions.Meter
+	sessions     *sessionstore.Store
+	mirror       *keymirror.Mirror
+	uses         *keyuse.Uses
+	gauge        *storestate.Gauge
+	watch        *sessionstore.Watch
+	stateMonitor *storestate.Monitor
+	meter        *stats.Meter
 	usage        *natsconf.Writer
 	writers      []*natsconf.Writer
 }
@@ -203,7 +206,7 @@ func (p *Program) start(ctx context.Context) (err error) {
 	p.startAlarms(h)
 	// Last, so that nobody is told of a process that is not up.
 	p.add("presence", supervise.New("presence",
-		fleet.NewPresence(p.Store.Conn, p.presence(h, checks), p.Config.Log)))
+		fleet.NewPresence(p.Store.Conn, presenceOf(p, h, checks), p.Config.Log)))
 	return nil
 }
 
@@ -229,41 +232,41 @@ func (p *Program) listen() (net.Listener, error) {
 func (p *Program) startCore(ctx context.Context) (shared, error) {
 	conn := p.Store.Conn
 	newWriter := natsconf.NewWriter
-	if p.Store.Embedded != nil && p.Config.Store.Sync == natsconf.SyncInterval {
+	if p.Store.Embedded != nil && p.Config.Store.Sync == embedded.SyncInterval {
 		newWriter = natsconf.NewSingleWriter
 	}
-	pending := newWriter(conn, natsconf.BucketStream(natsconf.BucketSessions))
-	completions := newWriter(conn, natsconf.StreamCompletions)
-	retries := natsconf.NewSingleWriter(conn, natsconf.StreamRetries)
-	identities := natsconf.NewSingleWriter(conn, natsconf.BucketStream(natsconf.BucketIdentities))
-	keyed := newWriter(conn, natsconf.BucketStream(natsconf.BucketIdempotency))
-	usage := natsconf.NewSingleWriter(conn, natsconf.StreamUsage)
-	events := natsconf.NewSingleWriter(conn, natsconf.StreamEvents)
-	steps := sessions.NewSteps(conn, events)
+	pending := newWriter(conn, topology.BucketStream(topology.BucketSessions))
+	completions := newWriter(conn, topology.StreamCompletions)
+	retries := natsconf.NewSingleWriter(conn, topology.StreamRetries)
+	identities := natsconf.NewSingleWriter(conn, topology.BucketStream(topology.BucketIdentities))
+	keyed := newWriter(conn, topology.BucketStream(topology.BucketIdempotency))
+	usage := natsconf.NewSingleWriter(conn, topology.StreamUsage)
+	events := natsconf.NewSingleWriter(conn, topology.StreamEvents)
+	steps := sessionstore.NewSteps(conn, events)
 	p.Unreadables = newUnreadables(p.Config.Log, p.Clock)
-	meter := sessions.NewMeter(usage)
+	meter := stats.NewMeter(usage)
 	if p.Config.Now != nil {
 		meter.Now = p.Config.Now
 	}
 	h := shared{
-		sessions: sessions.NewStore(sessions.Config{
+		sessions: sessionstore.New(sessionstore.Config{
 			Conn: conn, Pending: pending, Completions: completions, Retries: retries, Idempotency: keyed,
 			Identities: identities, Meter: meter, Steps: steps, Metrics: p.Registry, Key: p.Store.Key,
 			Now:   p.Config.Now,
 			Plain: p.Config.PlainSessions, OnUnreadable: p.Unreadables.onUnreadable,
 		}),
-		mirror:       account.NewMirror(conn, p.Store.Key, p.Config.Log),
-		uses:         account.NewUses(conn, p.Config.Log),
-		gauge:        natsconf.NewStoreGauge(conn, p.Store.Embedded),
-		watch:        sessions.NewWatch(conn),
-		stateMonitor: natsconf.NewStateMonitor(conn, p.Config.Log),
+		mirror:       keymirror.New(conn, p.Store.Key, p.Config.Log),
+		uses:         keyuse.New(conn, p.Config.Log),
+		gauge:        storestate.NewGauge(conn, p.Store.Embedded),
+		watch:        sessionstore.NewWatch(conn),
+		stateMonitor: storestate.NewMonitor(conn, p.Config.Log),
 		meter:        meter,
 		usage:        usage,
 	}
 	h.writers = []*natsconf.Writer{pending, completions, retries, keyed, identities, h.usage}
 	if p.Store.Embedded != nil {
 		p.add("watchdog", supervise.New("store watchdog",
-			natsconf.NewHealthMonitor(p.Store.Embedded, append(h.writers, events)...)))
+			storestate.NewHealthMonitor(p.Store.Embedded.Fail, append(h.writers, events)...)))
 	}
 	p.Mirror = h.mirror
 	h.mirror.Measure(p.Registry)
@@ -279,7 +282,7 @@ func (p *Program) startCore(ctx context.Context) (shared, error) {
 		supervise.New("store gauge", h.gauge))
 	if p.Config.Edge { // a dispatcher takes no keys, and its credential writes no audit log
 		p.add("accounts", supervise.New("key uses", h.uses),
-			supervise.New("audit settler", account.NewSettler(p.Store.Accounts, p.Config.Log)))
+			supervise.New("audit settler", accountstore.NewSettler(p.Store.Accounts, p.Config.Log)))
 	}
 	// above the writer that it uses at its stop, below those that count
 	p.add("meter", supervise.New("meter", h.meter))
@@ -300,7 +303,7 @@ func (p *Program) startDispatcher(ctx context.Context, h shared) error {
 	d, err := dispatcher.New(dispatcher.Config{
 		OnAttempt: p.Receivers.Ended,
 		Conn:      p.Store.Conn, Sessions: h.sessions, Secrets: h.mirror, Policy: p.Config.CallbackPolicy,
-		Log: p.Config.Log, Metrics: p.Registry, Tracer: p.tracer(), TraceReceivers: p.Config.TraceReceivers,
+		Log: p.Config.Log, Metrics: p.Registry, Tracer: tracerOf(p), TraceReceivers: p.Config.TraceReceivers,
 		Supervise: supervise.Spec(p.Config.Log), Connections: p.Config.CallbackConnections,
 		Attempts: p.Config.CallbackAttempts, AccountAttempts: p.Config.CallbackShare,
 		Timeout: p.Config.CallbackTimeout, RetryFor: p.Config.CallbackRetryFor,
@@ -317,106 +320,3 @@ func (p *Program) startDispatcher(ctx context.Context, h shared) error {
 
 // publicServer is the name of the actor that serves users and integrators.
 const publicServer = "public server"
-
-// startEdge starts the public server, where this process has the role, and the operators' one, and returns
-// what it is asked whether it is ready.
-func (p *Program) startEdge(ctx context.Context, h shared, public net.Listener) (checks []edge.Check,
-	err error) {
-	checks = p.readiness(h)
-	if public != nil {
-		handler, err := p.handler(ctx, h)
-		if err != nil {
-			return nil, err
-		}
-		server, err := edge.NewServer(edge.ServerConfig{
-			Name: "public", Listen: p.Config.Listen, Listener: public, Handler: handler, Log: p.Config.Log,
-		})
-		if err != nil {
-			return nil, err
-		}
-		checks = append(checks, edge.Check{
-			Name: publicServer, Check: func(ctx context.Context) (string, error) {
-				return server.Addr(), server.Check(ctx)
-			},
-		})
-		checks = append(checks, p.nets.checks()...)
-		if err := p.serve(ctx, publicServer, server); err != nil {
-			return nil, err
-		}
-	}
-	if p.Config.AdminListen == "" {
-		return checks, nil
-	}
-	admin, err := edge.NewServer(edge.ServerConfig{
-		Name: "admin", Listen: p.Config.AdminListen,
-		Handler: edge.NewAdmin(append(slices.Clone(checks), p.assetChecks()...), p.Registry, p.levels(),
-			p.Config.AdminNames...), Log: p.Config.Log, WriteTimeout: edge.AdminWriteTimeout,
-	})
-	if err != nil {
-		return nil, err
-	}
-	if err := p.serve(ctx, "admin server", admin); err != nil {
-		return nil, config.Usage(
-			fmt.Errorf("VERIFYD_ADMIN_LISTEN (--admin-listen): %w; choose an address that is free, for example 127.0.0.1:9091", err))
-	}
-	p.Admin = admin.Addr()
-	return checks, nil
-}
-
-// serve starts a server and waits until it takes requests.
-func (p *Program) serve(ctx context.Context, name string, s *edge.Server) error {
-	a := supervise.New(name, s)
-	up := s.Ready()
-	p.add(name, a)
-	return supervise.Await(ctx, a, up)
-}
-
-func (p *Program) handler(ctx context.Context, h shared) (http.Handler, error) {
-	networks, err := p.networks(ctx)
-	if err != nil {
-		return nil, err
-	}
-	p.nets = networks
-	p.add("networks", networks.keeper())
-	attempts, err := limit.NewAttempts(p.Config.SignIns, p.Registry)
-	if err != nil {
-		return nil, err
-	}
-	pages, err := signin.New(signin.Config{
-		BaseURL: p.Base, Sessions: h.sessions, Networks: networks.live, Test: networks.test,
-		Accounts: requesters{h.mirror}, Attempts: attempts, Key: p.Store.Key, Log: p.Config.Log,
-		Metrics: p.Registry, Now: p.Config.Now,
-	})
-	if err != nil {
-		return nil, err
-	}
-	board, err := p.dashboard(ctx, h, networks, pages, attempts)
-	if err != nil {
-		return nil, err
-	}
-	rates, err := limit.NewRates(p.Config.Rate)
-	if err != nil {
-		return nil, err
-	}
-	failures, err := limit.NewFailures(p.Config.FailedKeys)
-	if err != nil {
-		return nil, err
-	}
-	p.add("rate sharing", supervise.New("rate sharing", limit.NewSharing(rates, p.Store.Conn, p.Config.Now)))
-	quota := limit.NewQuota(h.usage, p.Config.Quota)
-	p.quota = quota
-	p.add("quota", supervise.New("quota", quota)) // before the server, so that it stops after it
-	return edge.New(edge.Config{
-		BaseURL: p.Base, Keys: h.mirror, Uses: h.uses, Sessions: h.sessions, Turns: h.sessions,
-		Lister: h.sessions, Usages: h.sessions, Changes: h.watch,
-		Rates: rates, FailedKeys: failures, Quota: quota, Callbacks: p.Config.CallbackPolicy,
-		Listeners: p.listeners(),
-		StoreHigh: h.gauge.High, StoreLeft: h.stateMonitor.Check, TrustedProxies: p.Config.TrustedProxies,
-		TestKeys: p.Config.TestKeys, Routes: append(pages.Routes(), board.Routes()...),
-		Nowhere: pages.Nowhere,
-		Metrics: p.Registry, Tracer: p.tracer(), Log: p.Config.Log, Now: p.Config.Now,
-	})
-}
-
-// listeners is where edge and dispatcher meet for callbacks that go to developers' own machines.
-func (p *Program) listeners() *devtunnel.Relay { return devtunnel.New(p.Store.Conn) }

@@ -10,10 +10,12 @@ import (
 
 	"verifyd/cmd/verifyd/version"
 
-	"verifyd/edge"
 	"verifyd/edge/account"
-	"verifyd/natsconf"
+	"verifyd/edge/web"
 	"verifyd/natsconf/fleet"
+	"verifyd/natsconf/provision"
+	"verifyd/natsconf/storestate"
+	"verifyd/natsconf/topology"
 )
 
 const (
@@ -30,8 +32,8 @@ const (
 // room that is left for them. A store that is about to be moved still takes sessions and outcomes, so that
 // it, too, is advisory; once it is being sealed it takes nothing, and who asks this process is to be sent to
 // one on the new store.
-func (p *Program) readiness(h shared) []edge.Check {
-	checks := []edge.Check{
+func (p *Program) readiness(h shared) []web.Check {
+	checks := []web.Check{
 		{Name: "jetstream", Check: func(context.Context) (string, error) {
 			if err := p.Store.Conn.Failure(); err != nil {
 				return "", err
@@ -56,9 +58,10 @@ func (p *Program) readiness(h shared) []edge.Check {
 		}},
 		{Name: "writers", Check: func(context.Context) (string, error) {
 			return "",
-				natsconf.CheckWriters(h.writers...)
+				storestate.CheckWriters(h.writers...)
 		}},
-		{Name: "standing", Check: func(context.Context) (string, error) { return "", h.stateMonitor.Check() }},
+		{Name: "standing",
+			Check: func(context.Context) (string, error) { return "", h.stateMonitor.Check() }},
 		{Name: checkDeliveries, Advisory: true,
 			Check: func(context.Context) (string, error) { return "", h.stateMonitor.CheckDeliveries() }},
 		{Name: CheckStore, Advisory: true, Check: func(context.Context) (string, error) {
@@ -72,9 +75,9 @@ func (p *Program) readiness(h shared) []edge.Check {
 	return checks
 }
 
-// presence is what this process tells of itself to operators who ask.
+// presenceOf is what this process tells of itself to operators who ask.
 // It is told at once, so checks are those that ask nobody.
-func (p *Program) presence(h shared, checks []edge.Check) func() fleet.Process {
+func presenceOf(p *Program, h shared, checks []web.Check) func() fleet.Process {
 	self := fleet.Process{
 		PID: os.Getpid(), Version: version.Text(), Since: time.Now().UTC().Truncate(time.Second),
 	}
@@ -90,13 +93,13 @@ func (p *Program) presence(h shared, checks []edge.Check) func() fleet.Process {
 	}
 	return func() fleet.Process {
 		now := self
-		var failing []edge.Failing
-		now.Ready, failing = edge.Judge(context.Background(), checks)
+		var failing []web.Failing
+		now.Ready, failing = web.Judge(context.Background(), checks)
 		for _, f := range failing {
 			now.Unwell = append(now.Unwell, fleet.Trouble{Check: f.Name, Reason: f.Reason})
 		}
 		now.Store.Used, now.Store.Limit = h.gauge.Use()
-		now.Copy = p.copyOf()
+		now.Copy = copyState(p)
 		if p.sender != nil {
 			now.Hosts, now.Backlog = p.sender.Hosts(), p.sender.Backlog()
 		}
@@ -113,11 +116,11 @@ func RoomText(used, limit int64) string {
 }
 
 // assetChecks tell how what JetStream holds stands, as the server says.
-func (p *Program) assetChecks() []edge.Check {
-	topology := natsconf.NewTopology(p.Config.Store.Topology)
-	observer := natsconf.NewObserver(p.Store.Conn, topology)
-	advisory := func(name string, check func(natsconf.Health) (string, error)) edge.Check {
-		return edge.Check{Name: name, Advisory: true, Check: func(ctx context.Context) (string, error) {
+func assetChecks(p *Program) []web.Check {
+	topology := topology.New(p.Config.Store.Topology)
+	observer := provision.NewObserver(p.Store.Conn, topology)
+	advisory := func(name string, check func(provision.Health) (string, error)) web.Check {
+		return web.Check{Name: name, Advisory: true, Check: func(ctx context.Context) (string, error) {
 			health, err := observer.Health(ctx)
 			if err != nil {
 				return "", err
@@ -125,11 +128,11 @@ func (p *Program) assetChecks() []edge.Check {
 			return check(health)
 		}}
 	}
-	checks := []edge.Check{
-		advisory("clock", natsconf.Health.CheckClock), advisory("topology", natsconf.Health.CheckTopology),
+	checks := []web.Check{
+		advisory("clock", provision.Health.CheckClock), advisory("topology", provision.Health.CheckTopology),
 	}
 	for i, s := range topology.Streams {
-		checks = append(checks, advisory("stream "+s.Name, func(h natsconf.Health) (string, error) {
+		checks = append(checks, advisory("stream "+s.Name, func(h provision.Health) (string, error) {
 			return h.Streams[i].Check()
 		}))
 	}
@@ -138,7 +141,7 @@ func (p *Program) assetChecks() []edge.Check {
 	}
 	for i, c := range topology.Consumers {
 		checks = append(checks, advisory("consumer "+c.Config.Durable,
-			func(h natsconf.Health) (string, error) { return h.Consumers[i].Check() }))
+			func(h provision.Health) (string, error) { return h.Consumers[i].Check() }))
 	}
 	return checks
 }

@@ -8,6 +8,8 @@ import (
 	"verifyd/cmd/verifyd/alarm"
 	"verifyd/dispatcher"
 	"verifyd/sessions"
+	"verifyd/sessions/facts"
+	"verifyd/sessions/failure"
 )
 
 // What one process learns of receivers: which class counts, how many sessions it takes, and what ends it.
@@ -22,30 +24,30 @@ func TestReceiversAreWatched(t *testing.T) {
 		slices.Sort(ts)
 		return ts
 	}
-	fail := func(session sessions.ID, v sessions.Verdict, c sessions.Class) {
+	fail := func(session sessions.ID, v facts.Verdict, c failure.Class) {
 		r.Ended(dispatcher.AttemptEnd{
 			Session: session, Receiver: "bot.example.com:443", Verdict: v, Class: c,
 		})
 	}
 	for _, s := range []sessions.ID{"a", "b", "b", "b"} {
-		fail(s, "", sessions.ClassConnect)
+		fail(s, "", failure.Connect)
 	}
-	fail("c", sessions.VerdictReleased, sessions.ClassLate)
-	fail("d", sessions.VerdictUndeliverable, sessions.ClassUnsigned)
+	fail("c", facts.VerdictReleased, failure.Late)
+	fail("d", facts.VerdictUndeliverable, failure.Unsigned)
 	if got := types(); got != nil {
 		t.Errorf("two sessions, and trouble of our own: %v", got)
 	}
-	fail("e", sessions.VerdictRejected, sessions.ClassStatus)
+	fail("e", facts.VerdictRejected, failure.Status)
 	if got := types(); !slices.Equal(got, []alarm.Type{alarm.ReceiverFailing}) {
 		t.Errorf("three sessions: %v", got)
 	}
-	fail("f", sessions.VerdictUnknown, sessions.ClassTimeout)
-	fail("g", sessions.VerdictDelivered, "")
+	fail("f", facts.VerdictUnknown, failure.Timeout)
+	fail("g", facts.VerdictDelivered, "")
 	if got := types(); !slices.Equal(got, []alarm.Type{alarm.DeliveriesUnknown}) {
 		t.Errorf("one unknown, and then it takes callbacks again: %v", got)
 	}
 	for _, s := range []sessions.ID{"h", "i", "j"} {
-		fail(s, sessions.VerdictRejected, sessions.ClassStatus)
+		fail(s, facts.VerdictRejected, failure.Status)
 	}
 	now = now.Add(QuietAfter)
 	if got := types(); got != nil || len(r.failing) != 0 {

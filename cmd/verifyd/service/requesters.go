@@ -2,11 +2,12 @@ package service
 
 import (
 	"verifyd/edge/account"
+	"verifyd/edge/account/keymirror"
 	"verifyd/edge/signin"
 )
 
 // requesters tells the sign-in page how end users know accounts.
-type requesters struct{ mirror *account.Mirror }
+type requesters struct{ mirror *keymirror.Mirror }
 
 // Asker implements signin.Accounts.
 func (a requesters) Requester(id string) (signin.Requester, bool) {

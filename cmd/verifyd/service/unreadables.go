@@ -9,7 +9,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"verifyd/cmd/verifyd/alarm"
-	"verifyd/sessions"
+	"verifyd/sessions/facts"
 )
 
 // maxUnreadables bounds the subjects that are remembered, so that operators are told of each once.
@@ -23,7 +23,7 @@ type unreadables struct {
 
 	mu   sync.Mutex
 	seen map[string]bool // subjects
-	last *sessions.UnreadableError
+	last *facts.UnreadableError
 	at   time.Time // when it was met
 }
 
@@ -32,7 +32,7 @@ func newUnreadables(log zerolog.Logger, now func() time.Time) *unreadables {
 }
 
 // onUnreadable takes note of one. The line is the journal's to withhold where it comes over and over.
-func (u *unreadables) onUnreadable(e *sessions.UnreadableError) {
+func (u *unreadables) onUnreadable(e *facts.UnreadableError) {
 	u.log.Error().Err(e.Cause).Str("sid", string(e.Session)).Str("subject", e.Subject).
 		Uint64("sequence", e.Sequence).Time("stored", e.At).
 		Msg("what stands in the place of a session's fact was written by no verifyd")

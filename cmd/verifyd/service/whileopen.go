@@ -4,12 +4,12 @@ import (
 	"context"
 
 	"verifyd/cmd/verifyd/supervise"
-	"verifyd/natsconf"
+	"verifyd/natsconf/storestate"
 )
 
 // whileOpen runs a service while the store is in service, and again when it is so again.
 type whileOpen struct {
-	stateMonitor *natsconf.StateMonitor
+	stateMonitor *storestate.Monitor
 	service      supervise.Service
 }
 

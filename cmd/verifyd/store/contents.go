@@ -8,15 +8,19 @@ import (
 	"github.com/rs/zerolog"
 
 	"verifyd/cmd/verifyd/supervise"
-	"verifyd/edge/account"
+	"verifyd/edge/account/accountstore"
 	"verifyd/natsconf"
+	"verifyd/natsconf/topology"
 	"verifyd/natsconf/transfer"
-	"verifyd/sessions"
+	"verifyd/sessions/erasure"
+	"verifyd/sessions/facts"
+	"verifyd/sessions/recovery"
+	sessionstore "verifyd/sessions/store"
 )
 
 // Reader returns the sessions of the store to look at; without writers, nothing can be changed by it.
-func (s *Store) Reader() *sessions.Store {
-	return sessions.NewStore(sessions.Config{Conn: s.Conn, Key: s.Key})
+func (s *Store) Reader() *sessionstore.Store {
+	return sessionstore.New(sessionstore.Config{Conn: s.Conn, Key: s.Key})
 }
 
 // StaysBehind says what is not carried: each store has its own check of the master key, and the facts of
@@ -28,10 +32,10 @@ func (s *Store) StaysBehind(ctx context.Context) (transfer.Skip, error) {
 	}
 	return func(stream, subject string) bool {
 		switch stream {
-		case natsconf.BucketStream(natsconf.BucketAccounts):
-			return subject == account.MasterKeySubject()
-		case natsconf.StreamCompletions:
-			return erased[sessions.OfFact(subject)]
+		case topology.BucketStream(topology.BucketAccounts):
+			return subject == accountstore.MasterKeySubject()
+		case topology.StreamCompletions:
+			return erased[facts.OfFact(subject)]
 		default:
 			return false
 		}
@@ -49,13 +53,13 @@ func (s *Store) Empty(ctx context.Context, assets []transfer.Asset) (bool, error
 
 // Assets lists all assets of a store.
 func Assets() []transfer.Asset {
-	return transfer.Assets(natsconf.NewTopology(natsconf.TopologyOptions{}))
+	return transfer.Assets(topology.New(topology.Options{}))
 }
 
 // CloseUnfinished ends what had not ended when the store was written down: a second POST must not follow from
 // a restore.
 func (s *Store) CloseUnfinished(ctx context.Context, written time.Time) (deliveries, open int, err error) {
-	err = s.withFacts(func(st *sessions.Store) error {
+	err = s.withFacts(func(st *sessionstore.Store) error {
 		deliveries, open, err = st.CloseUnfinished(ctx, written)
 		return err
 	})
@@ -64,7 +68,7 @@ func (s *Store) CloseUnfinished(ctx context.Context, written time.Time) (deliver
 
 // CloseLost ends what a damaged store no longer knows the end of.
 func (s *Store) CloseLost(ctx context.Context, from, to time.Time) (deliveries, closed int, err error) {
-	err = s.withFacts(func(st *sessions.Store) error {
+	err = s.withFacts(func(st *sessionstore.Store) error {
 		deliveries, closed, err = st.CloseLost(ctx, from, to)
 		return err
 	})
@@ -72,8 +76,8 @@ func (s *Store) CloseLost(ctx context.Context, from, to time.Time) (deliveries, 
 }
 
 // CloseKeyless ends what has lost its keys with a damaged store.
-func (s *Store) CloseKeyless(ctx context.Context) (k sessions.Keyless, err error) {
-	err = s.withFacts(func(st *sessions.Store) error {
+func (s *Store) CloseKeyless(ctx context.Context) (k recovery.Keyless, err error) {
+	err = s.withFacts(func(st *sessionstore.Store) error {
 		k, err = st.CloseKeyless(ctx)
 		return err
 	})
@@ -81,21 +85,21 @@ func (s *Store) CloseKeyless(ctx context.Context) (k sessions.Keyless, err error
 }
 
 // withFacts has the writers of facts run for a command.
-func (s *Store) withFacts(do func(*sessions.Store) error) error {
-	completions := natsconf.NewWriter(s.Conn, natsconf.StreamCompletions)
-	pending := natsconf.NewWriter(s.Conn, natsconf.BucketStream(natsconf.BucketSessions))
+func (s *Store) withFacts(do func(*sessionstore.Store) error) error {
+	completions := natsconf.NewWriter(s.Conn, topology.StreamCompletions)
+	pending := natsconf.NewWriter(s.Conn, topology.BucketStream(topology.BucketSessions))
 	writing := supervise.Start("command", zerolog.Nop(), supervise.New("completions writer", completions),
 		supervise.New("sessions writer", pending))
 	defer writing.Stop()
-	return do(sessions.NewStore(sessions.Config{
+	return do(sessionstore.New(sessionstore.Config{
 		Conn: s.Conn, Completions: completions, Pending: pending, Key: s.Key,
 	}))
 }
 
 // TakesAway reports whether a message says that something of others is to be read no more.
 func TakesAway(stream, subject string) bool {
-	_, erased := sessions.ErasedBy(subject)
-	return erased && stream == natsconf.BucketStream(natsconf.BucketStore)
+	_, erased := erasure.ErasedBy(subject)
+	return erased && stream == topology.BucketStream(topology.BucketStore)
 }
 
 // AcknowledgeEnded acknowledges, of a store that nobody serves, what is not to be delivered any more, so that
@@ -105,8 +109,8 @@ func (s *Store) AcknowledgeEnded(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.Conn.Acknowledge(ctx, natsconf.DispatcherConsumers()[0], func(m jetstream.Msg) bool {
-		_, unfinished := open[sessions.OfFact(m.Subject())]
+	return s.Conn.Acknowledge(ctx, topology.DispatcherConsumers()[0], func(m jetstream.Msg) bool {
+		_, unfinished := open[facts.OfFact(m.Subject())]
 		return !unfinished
 	})
 }

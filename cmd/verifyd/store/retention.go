@@ -8,7 +8,8 @@ import (
 	"verifyd/cmd/verifyd/config"
 	"verifyd/natsconf"
 	"verifyd/natsconf/secretbox"
-	"verifyd/sessions"
+	"verifyd/natsconf/topology"
+	sessionstore "verifyd/sessions/store"
 )
 
 // What keeps an outcome from leaving the store before its delivery has ended: settings that do not fit are
@@ -20,7 +21,7 @@ import (
 const RetentionSpare = time.Hour
 
 // OldestOf returns what tells since when the oldest delivery waits that has not ended.
-func OldestOf(st *sessions.Store) func(context.Context) (time.Time, error) {
+func OldestOf(st *sessionstore.Store) func(context.Context) (time.Time, error) {
 	return func(ctx context.Context) (time.Time, error) {
 		b, err := st.Backlog(ctx)
 		return b.Oldest, err
@@ -30,11 +31,11 @@ func OldestOf(st *sessions.Store) func(context.Context) (time.Time, error) {
 // MayShorten refuses to keep outcomes for so short that one which waits for its delivery would leave at
 // once, or before its delivery is brought to an end.
 func MayShorten(ctx context.Context, conn *natsconf.Conn, stream string, to time.Duration) error {
-	if stream != natsconf.StreamCompletions {
+	if stream != topology.StreamCompletions {
 		return nil
 	}
 	// it opens nothing that is sealed
-	oldest, err := OldestOf(sessions.NewStore(sessions.Config{Conn: conn, Key: secretbox.Key{}}))(ctx)
+	oldest, err := OldestOf(sessionstore.New(sessionstore.Config{Conn: conn, Key: secretbox.Key{}}))(ctx)
 	if err != nil || oldest.IsZero() {
 		return err
 	}

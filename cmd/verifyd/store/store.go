@@ -13,9 +13,13 @@ import (
 
 	"verifyd/cmd/verifyd/config"
 	"verifyd/cmd/verifyd/supervise"
-	"verifyd/edge/account"
+	"verifyd/edge/account/accountstore"
 	"verifyd/natsconf"
+	"verifyd/natsconf/embedded"
+	"verifyd/natsconf/provision"
 	"verifyd/natsconf/secretbox"
+	"verifyd/natsconf/storestate"
+	"verifyd/natsconf/topology"
 )
 
 const (
@@ -30,12 +34,12 @@ const (
 type Store struct {
 	Conn     *natsconf.Conn
 	Key      secretbox.Key
-	Accounts *account.Store
-	Embedded *natsconf.Embedded // nil where another process or a cluster runs the server
+	Accounts *accountstore.Store
+	Embedded *embedded.Server // nil where another process or a cluster runs the server
 	Server   *supervise.Actor
 	layer    *supervise.Layer
 	DataDir  string             // of an embedded store
-	Recovery *natsconf.Recovery // of one that was opened for it
+	Recovery *embedded.Recovery // of one that was opened for it
 }
 
 // Purpose is what a store is opened for.
@@ -52,29 +56,30 @@ const (
 )
 
 // Admits reports whether a store of this standing may be opened.
-func (why Purpose) Admits(s natsconf.StoreState) error {
-	var admitted []natsconf.State
+func (why Purpose) Admits(s storestate.Record) error {
+	var admitted []storestate.State
 	switch why {
 	case ToServe:
-		admitted = []natsconf.State{"", natsconf.StateOpen}
+		admitted = []storestate.State{"", storestate.StateOpen}
 	case ToUse, ToBegin, ToRecover:
-		admitted = []natsconf.State{
-			"", natsconf.StateOpen, natsconf.StateDraining, natsconf.StateSealing, natsconf.StateRetired,
+		admitted = []storestate.State{
+			"", storestate.StateOpen, storestate.StateDraining, storestate.StateSealing,
+			storestate.StateRetired,
 		}
 	case ToFill:
-		admitted = []natsconf.State{"", natsconf.StateFilling}
+		admitted = []storestate.State{"", storestate.StateFilling}
 	case ToRepeat:
-		admitted = []natsconf.State{natsconf.StateFilling, natsconf.StateOpen}
+		admitted = []storestate.State{storestate.StateFilling, storestate.StateOpen}
 	}
 	if slices.Contains(admitted, s.State) {
 		return nil
 	}
-	return config.Usage(&natsconf.StateError{StoreState: s})
+	return config.Usage(&storestate.Error{Record: s})
 }
 
 // Open starts the embedded server, or connects to the external one, and makes sure of the topology. Only
 // a service may update it; a command leaves what is there. For an embedded store that another process holds
-// the error is natsconf.ErrLocked.
+// the error is embedded.ErrLocked.
 func Open(ctx context.Context, c config.Store, log zerolog.Logger, why Purpose) (_ *Store, err error) {
 	ctx, cancel := context.WithTimeout(ctx, bootTimeout)
 	defer cancel()
@@ -92,10 +97,13 @@ func Open(ctx context.Context, c config.Store, log zerolog.Logger, why Purpose) 
 	if err != nil {
 		return nil, err
 	}
-	s.Conn, err = natsconf.Connect(ctx, natsconf.ConnectOptions{
-		Embedded: s.Embedded, URL: c.NATSURL, CredsFile: c.NATSCreds, RootCAs: c.NATSRoots, Name: "verifyd",
-		Log: log,
-	})
+	options := natsconf.ConnectOptions{
+		URL: c.NATSURL, CredsFile: c.NATSCreds, RootCAs: c.NATSRoots, Name: "verifyd", Log: log,
+	}
+	if s.Embedded != nil {
+		options.Embedded = s.Embedded
+	}
+	s.Conn, err = natsconf.Connect(ctx, options)
 	if err != nil {
 		return nil, err
 	}
@@ -106,14 +114,15 @@ func Open(ctx context.Context, c config.Store, log zerolog.Logger, why Purpose) 
 	if err := s.expectHeld(ctx, c, why, waiting); err != nil {
 		return nil, err
 	}
-	standing, err := s.Conn.StoreStateAtBoot(ctx, waiting)
+	standing, err := storestate.ReadAtBoot(ctx, s.Conn, waiting)
 	if err != nil {
 		return nil, err
 	}
 	if err := why.Admits(standing); err != nil {
 		return nil, err
 	}
-	if slices.Contains([]natsconf.State{natsconf.StateDraining, natsconf.StateSealing, natsconf.StateRetired},
+	if slices.Contains([]storestate.State{storestate.StateDraining, storestate.StateSealing,
+		storestate.StateRetired},
 		standing.State) {
 		return s, s.bindAccounts(ctx, waiting) // sealed streams are not the table's any more
 	}
@@ -124,15 +133,15 @@ func Open(ctx context.Context, c config.Store, log zerolog.Logger, why Purpose) 
 		return nil, err
 	}
 	if why == ToServe {
-		err = s.Conn.OpenAtBoot(ctx, waiting)
+		err = storestate.OpenAtBoot(ctx, s.Conn, waiting)
 	}
 	return s, err
 }
 
 // ensure makes sure of the topology, and of what the embedded server has made of its files.
 func (s *Store) ensure(ctx context.Context, c config.Store, log zerolog.Logger, why Purpose) error {
-	ensurer := natsconf.Ensurer{
-		Conn: s.Conn, Topology: natsconf.NewTopology(c.Topology), Update: why == ToServe,
+	ensurer := provision.Ensurer{
+		Conn: s.Conn, Topology: topology.New(c.Topology), Update: why == ToServe,
 	}
 	ensurer.Changed = func(asset, field, from, to string) {
 		log.Warn().Str("asset", asset).Str("field", field).Str("from", from).Str("to", to).
@@ -160,10 +169,10 @@ func Waits(log zerolog.Logger) func(error) {
 // bindAccounts also finds out whether the master key is the store's.
 func (s *Store) bindAccounts(ctx context.Context, waiting func(error)) error {
 	err := natsconf.AtBoot(ctx, func(ctx context.Context) (err error) {
-		s.Accounts, err = account.NewStore(ctx, s.Conn, s.Key)
+		s.Accounts, err = accountstore.New(ctx, s.Conn, s.Key)
 		return err
-	}, func(err error) bool { return errors.Is(err, account.ErrMasterKey) }, waiting)
-	if errors.Is(err, account.ErrMasterKey) {
+	}, func(err error) bool { return errors.Is(err, accountstore.ErrMasterKey) }, waiting)
+	if errors.Is(err, accountstore.ErrMasterKey) {
 		var f config.Faults
 		f.Add("secret-key", err.Error(),
 			"set it, or VERIFYD_SECRET_KEY_FILE, as the service that made the store has it; embedded, the key is in "+config.SecretFile+" beside the store unless set")
@@ -183,8 +192,8 @@ func noStore(setting, where string) error {
 // hadStore reports whether a data directory holds a store, or did: one that was lost is damage, which is told
 // as such.
 func hadStore(dataDir string) bool {
-	_, err := natsconf.ReadWitness(dataDir)
-	return err == nil || natsconf.HasStore(dataDir)
+	_, err := embedded.ReadWitness(dataDir)
+	return err == nil || embedded.HasStore(dataDir)
 }
 
 // expectHeld makes sure, for a command, that external servers hold a store: those named by mistake get no
@@ -193,7 +202,7 @@ func (s *Store) expectHeld(ctx context.Context, c config.Store, why Purpose, wai
 	if c.NATSURL == "" || why != ToUse {
 		return nil
 	}
-	held, err := s.Conn.HoldsStoreAtBoot(ctx, waiting)
+	held, err := natsconf.HoldsStoreAtBoot(ctx, s.Conn, waiting)
 	if err == nil && !held {
 		return noStore("nats-url", "these servers hold no store")
 	}
@@ -202,10 +211,10 @@ func (s *Store) expectHeld(ctx context.Context, c config.Store, why Purpose, wai
 
 func (s *Store) openEmbedded(ctx context.Context, c config.Store, log zerolog.Logger, why Purpose) error {
 	missing := noStore("data-dir", fmt.Sprintf("there is no store in %q", c.DataDir))
-	if why == ToUse && !natsconf.MayHoldStore(c.DataDir) {
+	if why == ToUse && !embedded.MayHoldStore(c.DataDir) {
 		return missing
 	}
-	e, err := natsconf.OpenEmbedded(natsconf.EmbeddedOptions{
+	e, err := embedded.Open(embedded.Options{
 		DataDir: c.DataDir, Sync: c.Sync, StoreBytes: c.StoreBytes, Log: log,
 	})
 	if err != nil {
@@ -226,7 +235,7 @@ func (s *Store) openEmbedded(ctx context.Context, c config.Store, log zerolog.Lo
 	if s.Key, err = c.EmbeddedKey(!e.HasStore() && why != ToRecover); err != nil {
 		return err
 	}
-	if c.Sync == natsconf.SyncInterval {
+	if c.Sync == embedded.SyncInterval {
 		log.Warn().Msg("VERIFYD_SYNC=interval: a power cut can take back up to two minutes of acknowledged sessions, outcomes and claims")
 	}
 	s.Server = supervise.New("embedded server", e)
@@ -238,7 +247,7 @@ func (s *Store) openEmbedded(ctx context.Context, c config.Store, log zerolog.Lo
 // directory, it connects to that one.
 func Reach(ctx context.Context, c config.Store, log zerolog.Logger, why Purpose) (*Store, error) {
 	s, err := Open(ctx, c, log, why)
-	if !errors.Is(err, natsconf.ErrLocked) {
+	if !errors.Is(err, embedded.ErrLocked) {
 		return s, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, endpointWait)
@@ -267,7 +276,7 @@ func Reach(ctx context.Context, c config.Store, log zerolog.Logger, why Purpose)
 
 // ConnectRunning connects to the running service that holds a data directory.
 func ConnectRunning(ctx context.Context, dataDir string, log zerolog.Logger) (*natsconf.Conn, error) {
-	end, err := natsconf.ReadEndpoint(dataDir)
+	end, err := embedded.ReadEndpoint(dataDir)
 	if err != nil {
 		return nil, err
 	}

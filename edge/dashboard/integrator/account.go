@@ -6,6 +6,7 @@ import (
 
 	"verifyd/edge/account"
 	"verifyd/edge/dashboard/logins"
+	"verifyd/edge/dashboard/paths"
 	"verifyd/edge/dashboard/site"
 )
 
@@ -38,7 +39,7 @@ func (h accountPages) newestKey(id string) *account.Key {
 
 // showAudit answers GET /dashboard/audit, newest first.
 func (h accountPages) showAudit(w http.ResponseWriter, r *http.Request, v site.Visit) {
-	if d, ok := h.AuditLog(w, r, v.Account.ID, site.PathAudit); ok {
+	if d, ok := h.AuditLog(w, r, v.Account.ID, paths.Audit); ok {
 		h.Draw(w, site.View{
 			Page: "audit", Title: "Audit log", Nav: "audit", Visit: &v, Flash: h.TakeFlash(w, r), Data: d,
 		})

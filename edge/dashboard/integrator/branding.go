@@ -5,12 +5,13 @@ import (
 	"net/url"
 	"strings"
 
+	"verifyd/edge/dashboard/form"
 	"verifyd/edge/dashboard/site"
 	"verifyd/edge/page"
 )
 
 // The page on which an account's owners set what its users see: /dashboard/sign-in-page. Its fields have the
-// names of an *account.InputError.
+// names of an *input.Error.
 const (
 	fieldColour        = "colour"
 	fieldReturnURL     = "return_url"
@@ -26,11 +27,11 @@ type brandingData struct {
 
 // show answers GET /dashboard/sign-in-page.
 func (h brandingPages) show(w http.ResponseWriter, r *http.Request, v site.Visit) {
-	h.draw(w, r, v, &site.Form{})
+	h.draw(w, r, v, &form.Form{})
 }
 
 // draw draws the page with a form that was sent, and the others as they stand.
-func (h brandingPages) draw(w http.ResponseWriter, r *http.Request, v site.Visit, f *site.Form) {
+func (h brandingPages) draw(w http.ResponseWriter, r *http.Request, v site.Visit, f *form.Form) {
 	values := url.Values{
 		fieldColour: {v.Account.Colour}, fieldReturnURL: {v.Account.ReturnURL}, fieldReturnOrigins: {
 			strings.Join(v.Account.ReturnOrigins, "\n"),
@@ -63,7 +64,7 @@ func (h brandingPages) preview(w http.ResponseWriter, r *http.Request, v site.Vi
 
 // setColour answers POST /dashboard/sign-in-page/colour.
 func (h brandingPages) setColour(w http.ResponseWriter, r *http.Request, v site.Visit) {
-	h.change(w, r, v, func(f *site.Form) error {
+	h.change(w, r, v, func(f *form.Form) error {
 		ctx, cancel := site.Within(r)
 		defer cancel()
 		return h.Accounts.SetColour(ctx, v.Actor(), v.Account.ID, strings.TrimSpace(f.Text(fieldColour)))
@@ -72,7 +73,7 @@ func (h brandingPages) setColour(w http.ResponseWriter, r *http.Request, v site.
 
 // setReturnURL answers POST /dashboard/sign-in-page/return-url.
 func (h brandingPages) setReturnURL(w http.ResponseWriter, r *http.Request, v site.Visit) {
-	h.change(w, r, v, func(f *site.Form) error {
+	h.change(w, r, v, func(f *form.Form) error {
 		ctx, cancel := site.Within(r)
 		defer cancel()
 		return h.Accounts.SetReturnURL(ctx, v.Actor(), v.Account.ID,
@@ -82,7 +83,7 @@ func (h brandingPages) setReturnURL(w http.ResponseWriter, r *http.Request, v si
 
 // setReturnOrigins answers POST /dashboard/sign-in-page/return-origins.
 func (h brandingPages) setReturnOrigins(w http.ResponseWriter, r *http.Request, v site.Visit) {
-	h.change(w, r, v, func(f *site.Form) error {
+	h.change(w, r, v, func(f *form.Form) error {
 		ctx, cancel := site.Within(r)
 		defer cancel()
 		return h.Accounts.SetReturnOrigins(ctx, v.Actor(), v.Account.ID,
@@ -93,8 +94,8 @@ func (h brandingPages) setReturnOrigins(w http.ResponseWriter, r *http.Request, 
 // change makes a change, and answers with the page: with what is wrong beside the field, or with what was
 // done.
 func (h brandingPages) change(w http.ResponseWriter, r *http.Request, v site.Visit,
-	change func(*site.Form) error) {
-	f := site.NewForm(r)
+	change func(*form.Form) error) {
+	f := form.New(r)
 	switch err := change(f); {
 	case err == nil:
 		h.Done(w, flashBrandingSet, pathBranding)

@@ -13,7 +13,8 @@ import (
 	"unicode/utf8"
 
 	"verifyd/edge/account"
-	"verifyd/sessions"
+	"verifyd/sessions/facts"
+	"verifyd/sessions/failure"
 )
 
 // Callback is a callback to be drafted or sent.
@@ -29,14 +30,14 @@ type Callback struct {
 
 // Exchange is a request and what came of it.
 type Exchange struct {
-	Request string           `json:"request"` // as it went over the wire, or would have
-	Verdict sessions.Verdict `json:"verdict"` // VerdictReleased: nothing was sent
-	Class   sessions.Class   `json:"class"`
-	Status  int              `json:"status"`
-	Detail  string           `json:"detail"`
-	Address string           `json:"address"`
-	Answer  string           `json:"answer"` // the first bytes of its body
-	Timing  sessions.Timing  `json:"timing"`
+	Request string        `json:"request"` // as it went over the wire, or would have
+	Verdict facts.Verdict `json:"verdict"` // VerdictReleased: nothing was sent
+	Class   failure.Class `json:"class"`
+	Status  int           `json:"status"`
+	Detail  string        `json:"detail"`
+	Address string        `json:"address"`
+	Answer  string        `json:"answer"` // the first bytes of its body
+	Timing  facts.Timing  `json:"timing"`
 }
 
 // Callbacks makes callbacks as the service's own sender does. A URL that may not be called back is a
@@ -58,8 +59,8 @@ func signing(a account.Account, now time.Time) []string {
 }
 
 // curl writes a session's callback as a command line, signed as of now; empty where it has none.
-func (h sessionPages) curl(s sessions.View, a account.Account) string {
-	if s.Delivery.State == sessions.DeliveryNone || h.Callbacks == nil {
+func (h sessionPages) curl(s facts.View, a account.Account) string {
+	if s.Delivery.State == facts.DeliveryNone || h.Callbacks == nil {
 		return ""
 	}
 	raw, err := h.Callbacks.Draft(Callback{

@@ -23,6 +23,7 @@ import (
 	"verifyd/edge/limit"
 	"verifyd/sessions"
 	"verifyd/sessions/pauses"
+	"verifyd/sessions/store"
 )
 
 //go:embed web
@@ -40,7 +41,7 @@ func Part() site.Part {
 	}
 }
 
-// Directory knows the keys of an account; an *account.Mirror. It may be a moment behind the store.
+// Directory knows the keys of an account; a *keymirror.Mirror. It may be a moment behind the store.
 type Directory interface {
 	Keys(account string) []account.Key
 }
@@ -56,9 +57,9 @@ type Snippet struct{ ID, Language, File, Text string }
 type Config struct {
 	Allow     logins.Allow // who may make an account
 	Directory Directory
-	Sessions  *sessions.Store
-	List      Lister          // of sessions
-	Watch     *sessions.Watch // reports changes to open pages
+	Sessions  *store.Store
+	List      Lister       // of sessions
+	Watch     *store.Watch // reports changes to open pages
 	// between two reads of an open page's session that no change calls for; 10 s when zero
 	Poll      time.Duration
 	Usage     Usages

@@ -8,11 +8,13 @@ import (
 	"slices"
 	"time"
 
-	"verifyd/edge"
 	"verifyd/edge/account"
+	"verifyd/edge/dashboard/form"
 	"verifyd/edge/dashboard/logins"
+	"verifyd/edge/dashboard/paths"
 	"verifyd/edge/dashboard/site"
 	"verifyd/edge/page"
+	"verifyd/edge/web"
 	"verifyd/sessions"
 )
 
@@ -55,7 +57,7 @@ func (h keyPages) showKeys(w http.ResponseWriter, r *http.Request, v site.Visit)
 		var shown shownKey
 		switch err := h.Logins.Take(ctx, v.Login, name, &shown); {
 		case errors.Is(err, logins.ErrNoParcel):
-			h.Done(w, flashOnce, site.PathKeys)
+			h.Done(w, flashOnce, paths.Keys)
 			return
 		case err != nil:
 			h.Fail(w, r, &v, err)
@@ -71,7 +73,7 @@ func (h keyPages) drawKeys(ctx context.Context, w http.ResponseWriter, r *http.R
 	d := keysData{New: shown}
 	rows, err := h.keyRows(ctx, v.Account.ID)
 	if err != nil {
-		edge.EventFrom(r.Context()).Err = err // the list is worth more than the column
+		web.EventFrom(r.Context()).Err = err // the list is worth more than the column
 	}
 	for _, row := range rows {
 		if row.Good() {
@@ -146,7 +148,7 @@ func (h keyPages) showNewKey(w http.ResponseWriter, r *http.Request, v site.Visi
 	h.drawNewKey(w, r, v, nil)
 }
 
-func (h keyPages) drawNewKey(w http.ResponseWriter, r *http.Request, v site.Visit, f *site.Form) {
+func (h keyPages) drawNewKey(w http.ResponseWriter, r *http.Request, v site.Visit, f *form.Form) {
 	status := http.StatusOK
 	if f != nil {
 		status = http.StatusUnprocessableEntity
@@ -162,7 +164,7 @@ func (h keyPages) drawNewKey(w http.ResponseWriter, r *http.Request, v site.Visi
 func (h keyPages) createKey(w http.ResponseWriter, r *http.Request, v site.Visit) {
 	ctx, cancel := site.Within(r)
 	defer cancel()
-	f := site.NewForm(r)
+	f := form.New(r)
 	o := h.keyOptions(f)
 	if h.manyKeys(v.Account.ID) {
 		f.Wrong("name", manyKeysFault)
@@ -202,7 +204,7 @@ func (h keyPages) manyKeys(id string) bool {
 }
 
 // keyOptions reads the form of a new key.
-func (h keyPages) keyOptions(f *site.Form) account.KeyOptions {
+func (h keyPages) keyOptions(f *form.Form) account.KeyOptions {
 	o := account.KeyOptions{Name: f.Text("name")}
 	if o.Name == "" {
 		f.Wrong("name", "Give the key a name to know it by, for example production.")
@@ -240,16 +242,16 @@ func (h keyPages) handKey(ctx context.Context, w http.ResponseWriter, r *http.Re
 	h.awaitKey(ctx, v.Account.ID, func(other account.Key) bool { return other.ID == k.Key.ID })
 	// the key is made, and the one before it may have ended: better shown at a POST than never
 	if err != nil {
-		edge.EventFrom(r.Context()).Err = err
+		web.EventFrom(r.Context()).Err = err
 		h.drawKeys(ctx, w, r, v, &k)
 		return
 	}
-	page.SeeOther(w, h.Prefix+site.PathKeys+"?"+site.Query("show", name))
+	page.SeeOther(w, h.Prefix+paths.Keys+"?"+form.Query("show", name))
 }
 
 // showUnsure shows a key of which nobody knows whether it is stored: it may be the only one that works.
 func (h keyPages) showUnsure(w http.ResponseWriter, r *http.Request, v site.Visit, k shownKey, err error) {
-	edge.EventFrom(r.Context()).Err = err
+	web.EventFrom(r.Context()).Err = err
 	ctx, cancel := site.Within(r) // what was asked for has used its own up
 	defer cancel()
 	h.drawKeys(ctx, w, r, v, &k)
@@ -309,7 +311,7 @@ func (h keyPages) rollKey(w http.ResponseWriter, r *http.Request, v site.Visit) 
 	if !ok {
 		return
 	}
-	f := site.NewForm(r)
+	f := form.New(r)
 	grace, known := graces[f.Text("grace")]
 	if !known {
 		f.Wrong("grace", "Choose one of these.")
@@ -332,7 +334,7 @@ func (h keyPages) rollKey(w http.ResponseWriter, r *http.Request, v site.Visit) 
 		h.showUnsure(w, r, v, shownKey{Secret: secret, Key: k, Unsure: true}, err)
 	case errors.Is(err, account.ErrRolled), errors.Is(err, account.ErrKeyEnded),
 		errors.Is(err, account.ErrNoKey):
-		h.Done(w, site.FlashGone, site.PathKeys)
+		h.Done(w, site.FlashGone, paths.Keys)
 	default:
 		h.Fail(w, r, &v, err)
 	}
@@ -360,5 +362,5 @@ func (h keyPages) revokeKey(w http.ResponseWriter, r *http.Request, v site.Visit
 	h.awaitKey(ctx, v.Account.ID, func(other account.Key) bool {
 		return other.ID == k.ID && !other.RevokedAt.IsZero()
 	})
-	h.Done(w, flashKeyRevoked, site.PathKeys)
+	h.Done(w, flashKeyRevoked, paths.Keys)
 }

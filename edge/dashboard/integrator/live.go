@@ -7,13 +7,15 @@ import (
 	"net/http"
 	"time"
 
-	"verifyd/edge"
-	"verifyd/edge/account"
+	"verifyd/edge/account/access"
 	"verifyd/edge/dashboard/logins"
 	"verifyd/edge/dashboard/site"
 	"verifyd/edge/limit"
 	"verifyd/edge/page"
+	"verifyd/edge/web"
 	"verifyd/sessions"
+	"verifyd/sessions/facts"
+	"verifyd/sessions/store"
 )
 
 const (
@@ -74,7 +76,7 @@ func (h sessionPages) live(w http.ResponseWriter, r *http.Request, v site.Visit)
 			return false
 		}
 		// the store may be back at the next read
-		return err != nil || now.Account.ID == v.Account.ID && now.May(account.ActionView)
+		return err != nil || now.Account.ID == v.Account.ID && now.May(access.ActionView)
 	}
 	t := notifier{h.Sessions, id, page.Single(r.URL.Query(), "seen"), send, may, h.Poll}
 	t.run(ctx, changes.Changed())
@@ -82,7 +84,7 @@ func (h sessionPages) live(w http.ResponseWriter, r *http.Request, v site.Visit)
 
 // notifier sends an open page what is new.
 type notifier struct {
-	sessions *sessions.Store
+	sessions *store.Store
 	id       sessions.ID
 	seen     string // the mark of what the page shows
 	send     func(string) bool
@@ -106,7 +108,7 @@ func (t *notifier) run(ctx context.Context, changed <-chan struct{}) {
 			if !t.send(": still here\n\n") {
 				return
 			}
-		case <-edge.Draining(ctx):
+		case <-web.Draining(ctx):
 			return
 		case <-ctx.Done():
 			return
@@ -134,7 +136,7 @@ func (t *notifier) sendOnce(ctx context.Context) bool {
 }
 
 // markOf is the mark of what a page shows of a session.
-func markOf(s sessions.View) string {
+func markOf(s facts.View) string {
 	ended := 0
 	for _, a := range s.Delivery.Attempts {
 		if a.Result != nil {

@@ -4,11 +4,14 @@ import (
 	"errors"
 	"net/http"
 
-	"verifyd/edge"
 	"verifyd/edge/account"
+	"verifyd/edge/account/access"
+	"verifyd/edge/dashboard/form"
 	"verifyd/edge/dashboard/logins"
+	"verifyd/edge/dashboard/paths"
 	"verifyd/edge/dashboard/site"
 	"verifyd/edge/page"
+	"verifyd/edge/web"
 )
 
 // memberPages are those about members and invites.
@@ -39,9 +42,9 @@ type membersData struct {
 type roleChoice struct{ Role, Means string }
 
 var roleChoices = []roleChoice{
-	{string(account.RoleOwner), "everything, including members"},
-	{string(account.RoleDeveloper), "keys, signing secret, sending callbacks again"},
-	{string(account.RoleViewer), "view only"},
+	{string(access.RoleOwner), "everything, including members"},
+	{string(access.RoleDeveloper), "keys, signing secret, sending callbacks again"},
+	{string(access.RoleViewer), "view only"},
 }
 
 // showMembers answers GET /dashboard/members; with ?show=… a new invite's link stands above the list, once.
@@ -53,7 +56,7 @@ func (h memberPages) showMembers(w http.ResponseWriter, r *http.Request, v site.
 		shown = &shownInvite{}
 		switch err := h.Logins.Take(ctx, v.Login, name, shown); {
 		case errors.Is(err, logins.ErrNoParcel):
-			h.Done(w, flashOnce, site.PathMembers)
+			h.Done(w, flashOnce, paths.Members)
 			return
 		case err != nil:
 			h.Fail(w, r, &v, err)
@@ -64,7 +67,7 @@ func (h memberPages) showMembers(w http.ResponseWriter, r *http.Request, v site.
 }
 
 func (h memberPages) drawMembers(w http.ResponseWriter, r *http.Request, v site.Visit, shown *shownInvite,
-	f *site.Form) {
+	f *form.Form) {
 	d := membersData{New: shown, Roles: roleChoices}
 	for _, m := range v.Account.Members {
 		d.Members = append(d.Members, h.memberRow(v, m))
@@ -98,12 +101,12 @@ func (h memberPages) memberRow(v site.Visit, m account.Member) memberRow {
 func (h memberPages) invite(w http.ResponseWriter, r *http.Request, v site.Visit) {
 	ctx, cancel := site.Within(r)
 	defer cancel()
-	f := site.NewForm(r)
-	token, i, err := h.Accounts.CreateInvite(ctx, v.Actor(), v.Account.ID, account.Role(f.Text("role")),
+	f := form.New(r)
+	token, i, err := h.Accounts.CreateInvite(ctx, v.Actor(), v.Account.ID, access.Role(f.Text("role")),
 		f.Text("for"))
 	switch {
 	case errors.Is(err, account.ErrFull):
-		f.Wrong("for", site.Sentence(err.Error()))
+		f.Wrong("for", form.Sentence(err.Error()))
 		h.drawMembers(w, r, v, nil, f)
 		return
 	case f.Take(err):
@@ -113,14 +116,14 @@ func (h memberPages) invite(w http.ResponseWriter, r *http.Request, v site.Visit
 		h.Fail(w, r, &v, err)
 		return
 	}
-	shown := shownInvite{Link: h.Base + site.PathInvite + "?" + site.Query("token", token), Invite: i}
+	shown := shownInvite{Link: h.Base + paths.Invite + "?" + form.Query("token", token), Invite: i}
 	name, err := h.Logins.Hand(ctx, v.Login, shown)
 	if err != nil { // the invite is made: better shown at a POST than never
-		edge.EventFrom(r.Context()).Err = err
+		web.EventFrom(r.Context()).Err = err
 		h.drawMembers(w, r, v, &shown, nil)
 		return
 	}
-	page.SeeOther(w, h.Prefix+site.PathMembers+"?"+site.Query("show", name))
+	page.SeeOther(w, h.Prefix+paths.Members+"?"+form.Query("show", name))
 }
 
 // withdraw answers POST /dashboard/members/withdraw.
@@ -135,7 +138,7 @@ func (h memberPages) withdraw(w http.ResponseWriter, r *http.Request, v site.Vis
 func (h memberPages) setRole(w http.ResponseWriter, r *http.Request, v site.Visit) {
 	ctx, cancel := site.Within(r)
 	defer cancel()
-	role, err := account.ParseRole(page.Single(r.PostForm, "role"))
+	role, err := access.ParseRole(page.Single(r.PostForm, "role"))
 	if err != nil {
 		h.DrawProblem(w, &v, site.ProblemMalformed)
 		return
@@ -150,11 +153,11 @@ func (h memberPages) memberChanged(w http.ResponseWriter, r *http.Request, v sit
 	code site.FlashCode) {
 	switch {
 	case err == nil:
-		h.Done(w, code, site.PathMembers)
+		h.Done(w, code, paths.Members)
 	case errors.Is(err, account.ErrLastOwner):
-		h.Done(w, flashLastOwner, site.PathMembers)
+		h.Done(w, flashLastOwner, paths.Members)
 	case errors.Is(err, account.ErrNoMember), errors.Is(err, account.ErrNoInvite):
-		h.Done(w, site.FlashGone, site.PathMembers)
+		h.Done(w, site.FlashGone, paths.Members)
 	default:
 		h.Fail(w, r, &v, err)
 	}
@@ -165,7 +168,7 @@ func (h memberPages) memberChanged(w http.ResponseWriter, r *http.Request, v sit
 func (h memberPages) showRemove(w http.ResponseWriter, r *http.Request, v site.Visit) {
 	q := r.URL.Query()
 	m, ok := v.Account.Member(page.Single(q, "network"), page.Single(q, "subject"))
-	if !v.May(account.ActionMembers) && (!ok || !h.memberRow(v, m).You) {
+	if !v.May(access.ActionMembers) && (!ok || !h.memberRow(v, m).You) {
 		h.DrawProblem(w, &v, site.ProblemForbidden)
 		return
 	}

@@ -35,7 +35,8 @@ var flashes = map[site.FlashCode]site.Flash{
 		Tone: "good", Text: "The old secret no longer signs. Callbacks carry only the new signature.",
 	},
 	flashRotating: {
-		Tone: "caution", Text: "A rotation is under way already. End it first, or wait until its overlap is over.",
+		Tone: "caution",
+		Text: "A rotation is under way already. End it first, or wait until its overlap is over.",
 	},
 	flashNotRotating:     {Tone: "caution", Text: "No rotation is under way."},
 	flashRoleChanged:     {Tone: "good", Text: "The role is changed. It takes effect with the next click."},

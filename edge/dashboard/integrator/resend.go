@@ -6,11 +6,13 @@ import (
 	"strconv"
 	"time"
 
-	"verifyd/edge"
 	"verifyd/edge/account"
+	"verifyd/edge/account/audit"
+	"verifyd/edge/dashboard/paths"
 	"verifyd/edge/dashboard/site"
 	"verifyd/edge/page"
-	"verifyd/sessions"
+	"verifyd/edge/web"
+	"verifyd/sessions/facts"
 	"verifyd/sessions/timeline"
 )
 
@@ -27,8 +29,8 @@ func (h sessionPages) showResend(w http.ResponseWriter, r *http.Request, v site.
 	s, _, ok := h.session(ctx, w, r, v)
 	switch {
 	case !ok:
-	case s.Delivery.State != sessions.DeliveryDelivered: // the page has the button itself
-		page.SeeOther(w, h.Prefix+site.PathOf(pathSession, string(s.ID)))
+	case s.Delivery.State != facts.DeliveryDelivered: // the page has the button itself
+		page.SeeOther(w, h.Prefix+paths.Of(pathSession, string(s.ID)))
 	default:
 		h.Draw(w, site.View{
 			Page: "resend", Title: "Send again", Nav: "sessions", Visit: &v, Data: sessionData{
@@ -47,8 +49,8 @@ func (h sessionPages) resend(w http.ResponseWriter, r *http.Request, v site.Visi
 	if !ok {
 		return
 	}
-	if s.Delivery.State == sessions.DeliveryDelivered && page.Single(r.PostForm, "delivered") == "" {
-		page.SeeOther(w, h.Prefix+site.PathOf(pathResend, string(s.ID)))
+	if s.Delivery.State == facts.DeliveryDelivered && page.Single(r.PostForm, "delivered") == "" {
+		page.SeeOther(w, h.Prefix+paths.Of(pathResend, string(s.ID)))
 		return
 	}
 	if d := h.again.Allow(account.Key{ID: v.Account.ID}, h.Now()); !d.Allowed {
@@ -56,13 +58,13 @@ func (h sessionPages) resend(w http.ResponseWriter, r *http.Request, v site.Visi
 		h.DrawProblem(w, &v, problemTooMany)
 		return
 	}
-	to := site.PathOf(pathSession, string(s.ID))
+	to := paths.Of(pathSession, string(s.ID))
 	_, err := h.Sessions.Resend(ctx, s.ID, v.Actor().String())
 	switch {
-	case errors.Is(err, sessions.ErrDeliveryOpen):
+	case errors.Is(err, facts.ErrDeliveryOpen):
 		h.Done(w, site.FlashDeliveryOpen, to)
 		return
-	case errors.Is(err, sessions.ErrNoDelivery):
+	case errors.Is(err, facts.ErrNoDelivery):
 		h.Done(w, flashNothingToSend, to)
 		return
 	case err != nil:
@@ -70,9 +72,9 @@ func (h sessionPages) resend(w http.ResponseWriter, r *http.Request, v site.Visi
 		return
 	}
 	// It is asked for: that the log does not say so yet takes nothing back.
-	if err := h.Accounts.Note(ctx, v.Actor(), v.Account.ID, account.CallbackSent, string(s.ID),
+	if err := h.Accounts.Note(ctx, v.Actor(), v.Account.ID, audit.CallbackSent, string(s.ID),
 		nil); err != nil {
-		edge.EventFrom(r.Context()).Err = err
+		web.EventFrom(r.Context()).Err = err
 	}
 	h.Done(w, flashResent, to)
 }

@@ -3,9 +3,10 @@ package integrator
 import (
 	"net/http"
 
-	"verifyd/edge"
-	"verifyd/edge/account"
+	"verifyd/edge/account/access"
+	"verifyd/edge/dashboard/paths"
 	"verifyd/edge/dashboard/site"
+	"verifyd/edge/web"
 )
 
 // The paths that no other package leads to.
@@ -38,47 +39,47 @@ const (
 )
 
 // Routes returns the route table.
-func (h *Handler) Routes() []edge.Route {
-	view := func(next site.Page) http.Handler { return h.Read(account.ActionView, next) }
+func (h *Handler) Routes() []web.Route {
+	view := func(next site.Page) http.Handler { return h.Read(access.ActionView, next) }
 	k, s, g, m, b, a := keyPages{h.deps}, h.sessions, h.signing, memberPages{h.deps}, brandingPages{h.deps},
 		accountPages{h.deps}
-	return []edge.Route{
-		site.Get(site.PathKeys, view(k.showKeys)),
-		site.Get(pathNewKey, h.Read(account.ActionKeys, k.showNewKey)),
-		site.Post(pathNewKey, h.Mutate(account.ActionKeys, k.createKey)),
-		site.Get(pathRoll, h.Read(account.ActionKeys, k.showRoll)),
-		site.Post(pathRoll, h.Mutate(account.ActionKeys, k.rollKey)),
-		site.Get(pathRevoke, h.Read(account.ActionKeys, k.showRevoke)),
-		site.Post(pathRevoke, h.Mutate(account.ActionKeys, k.revokeKey)),
+	return []web.Route{
+		paths.Get(paths.Keys, view(k.showKeys)),
+		paths.Get(pathNewKey, h.Read(access.ActionKeys, k.showNewKey)),
+		paths.Post(pathNewKey, h.Mutate(access.ActionKeys, k.createKey)),
+		paths.Get(pathRoll, h.Read(access.ActionKeys, k.showRoll)),
+		paths.Post(pathRoll, h.Mutate(access.ActionKeys, k.rollKey)),
+		paths.Get(pathRevoke, h.Read(access.ActionKeys, k.showRevoke)),
+		paths.Post(pathRevoke, h.Mutate(access.ActionKeys, k.revokeKey)),
 
-		site.Get(site.PathSessions, view(s.showSessions)),
-		site.Get(pathSession, view(s.showSession)),
-		site.Get(pathLive, view(s.live)),
-		site.Get(pathResend, h.Read(account.ActionSend, s.showResend)),
-		site.Post(pathResend, h.Mutate(account.ActionSend, s.resend)),
+		paths.Get(paths.Sessions, view(s.showSessions)),
+		paths.Get(pathSession, view(s.showSession)),
+		paths.Get(pathLive, view(s.live)),
+		paths.Get(pathResend, h.Read(access.ActionSend, s.showResend)),
+		paths.Post(pathResend, h.Mutate(access.ActionSend, s.resend)),
 
-		site.Get(site.PathSigning, view(g.showSigning)),
-		site.Post(pathReveal, h.Mutate(account.ActionReveal, g.reveal)),
-		site.Post(pathRotate, h.Mutate(account.ActionSecrets, g.rotate)),
-		site.Post(pathEndOverlap, h.Mutate(account.ActionSecrets, g.endOverlap)),
-		site.Post(pathTest, h.Mutate(account.ActionSend, g.sendTest)),
+		paths.Get(paths.Signing, view(g.showSigning)),
+		paths.Post(pathReveal, h.Mutate(access.ActionReveal, g.reveal)),
+		paths.Post(pathRotate, h.Mutate(access.ActionSecrets, g.rotate)),
+		paths.Post(pathEndOverlap, h.Mutate(access.ActionSecrets, g.endOverlap)),
+		paths.Post(pathTest, h.Mutate(access.ActionSend, g.sendTest)),
 
-		site.Get(site.PathMembers, view(m.showMembers)),
-		site.Post(pathInvites, h.Mutate(account.ActionMembers, m.invite)),
-		site.Post(pathWithdraw, h.Mutate(account.ActionMembers, m.withdraw)),
-		site.Post(pathRole, h.Mutate(account.ActionMembers, m.setRole)),
-		site.Get(pathRemove, view(m.showRemove)), // who may is judged by whom
-		site.Post(pathRemove, h.Mutate(account.ActionView, m.removeMember)),
+		paths.Get(paths.Members, view(m.showMembers)),
+		paths.Post(pathInvites, h.Mutate(access.ActionMembers, m.invite)),
+		paths.Post(pathWithdraw, h.Mutate(access.ActionMembers, m.withdraw)),
+		paths.Post(pathRole, h.Mutate(access.ActionMembers, m.setRole)),
+		paths.Get(pathRemove, view(m.showRemove)), // who may is judged by whom
+		paths.Post(pathRemove, h.Mutate(access.ActionView, m.removeMember)),
 
-		site.Get(pathBranding, view(b.show)),
-		site.Get(pathPreview, view(b.preview)),
-		site.Post(pathColour, h.Mutate(account.ActionBranding, b.setColour)),
-		site.Post(pathReturnURL, h.Mutate(account.ActionBranding, b.setReturnURL)),
-		site.Post(pathReturnOrigins, h.Mutate(account.ActionBranding, b.setReturnOrigins)),
+		paths.Get(pathBranding, view(b.show)),
+		paths.Get(pathPreview, view(b.preview)),
+		paths.Post(pathColour, h.Mutate(access.ActionBranding, b.setColour)),
+		paths.Post(pathReturnURL, h.Mutate(access.ActionBranding, b.setReturnURL)),
+		paths.Post(pathReturnOrigins, h.Mutate(access.ActionBranding, b.setReturnOrigins)),
 
-		site.Get(site.PathUsage, view(a.showUsage)),
-		site.Get(site.PathQuickstart, view(a.showQuickstart)),
-		site.Get(site.PathAudit, h.Read(account.ActionAudit, a.showAudit)),
-		site.Get(pathSettings, view(a.showSettings)),
+		paths.Get(paths.Usage, view(a.showUsage)),
+		paths.Get(paths.Quickstart, view(a.showQuickstart)),
+		paths.Get(paths.Audit, h.Read(access.ActionAudit, a.showAudit)),
+		paths.Get(pathSettings, view(a.showSettings)),
 	}
 }

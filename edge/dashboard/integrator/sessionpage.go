@@ -8,11 +8,15 @@ import (
 	"strings"
 	"time"
 
-	"verifyd/edge"
 	"verifyd/edge/account"
+	"verifyd/edge/account/access"
+	"verifyd/edge/dashboard/form"
+	"verifyd/edge/dashboard/paths"
 	"verifyd/edge/dashboard/site"
 	"verifyd/edge/page"
+	"verifyd/edge/web"
 	"verifyd/sessions"
+	"verifyd/sessions/facts"
 	"verifyd/sessions/pauses"
 	"verifyd/sessions/timeline"
 )
@@ -28,7 +32,7 @@ type line struct {
 }
 
 type sessionData struct {
-	sessions.View
+	facts.View
 
 	Lines  []line
 	Advice string
@@ -36,7 +40,7 @@ type sessionData struct {
 	KeyRow *account.Key
 	Sent   int // attempts in which bytes left
 	Held   int // attempts and tries in which none did
-	Last   *sessions.Result
+	Last   *facts.Result
 	Again  bool // the callback can be sent again
 	Curl   string
 	Pause  *pauses.Pause // of the receiver's host, while the callback waits
@@ -69,7 +73,7 @@ func (h sessionPages) showSession(w http.ResponseWriter, r *http.Request, v site
 		return
 	}
 	d := h.sessionData(s, entries, v)
-	if s.Delivery.State == sessions.DeliveryDue {
+	if s.Delivery.State == facts.DeliveryDue {
 		var err error
 		if d.Pause, err = h.Pauses.Of(ctx, d.Host); err != nil {
 			h.Fail(w, r, &v, err)
@@ -83,45 +87,45 @@ func (h sessionPages) showSession(w http.ResponseWriter, r *http.Request, v site
 }
 
 // liveAddress is where the changes of a session are sent; none once nothing more is to come.
-func (h sessionPages) liveAddress(s sessions.View) string {
+func (h sessionPages) liveAddress(s facts.View) string {
 	if settled(s) {
 		return ""
 	}
-	return h.Prefix + site.PathOf(pathLive, string(s.ID)) + "?" + site.Query("seen", markOf(s))
+	return h.Prefix + paths.Of(pathLive, string(s.ID)) + "?" + form.Query("seen", markOf(s))
 }
 
 // settled reports whether nothing happens to a session any more by itself.
-func settled(s sessions.View) bool {
-	return s.State != sessions.Pending && s.Delivery.State != sessions.DeliveryDue &&
-		s.Delivery.State != sessions.DeliveryClaimed
+func settled(s facts.View) bool {
+	return s.State != sessions.Pending && s.Delivery.State != facts.DeliveryDue &&
+		s.Delivery.State != facts.DeliveryClaimed
 }
 
 // session reads the session that a path names, if it is the account's, and answers otherwise.
 func (h sessionPages) session(ctx context.Context, w http.ResponseWriter, r *http.Request,
-	v site.Visit) (sessions.View, []sessions.Entry, bool) {
+	v site.Visit) (facts.View, []timeline.Entry, bool) {
 	id, err := sessions.ParseID(r.PathValue("session"))
 	// never by its token, which would stand in the address
 	if err != nil || string(id) != r.PathValue("session") {
 		h.DrawProblem(w, &v, site.ProblemNotFound)
-		return sessions.View{}, nil, false
+		return facts.View{}, nil, false
 	}
-	edge.EventFrom(r.Context()).Session = id
+	web.EventFrom(r.Context()).Session = id
 	s, entries, err := h.Sessions.Timeline(ctx, id)
 	switch {
 	case errors.Is(err, sessions.ErrNotFound), err == nil && s.Account != v.Account.ID:
 		h.DrawProblem(w, &v, site.ProblemNotFound)
-		return sessions.View{}, nil, false
+		return facts.View{}, nil, false
 	case err != nil:
 		h.Fail(w, r, &v, err)
-		return sessions.View{}, nil, false
+		return facts.View{}, nil, false
 	}
 	return s, entries, true
 }
 
-func (h sessionPages) sessionData(s sessions.View, entries []sessions.Entry, v site.Visit) sessionData {
+func (h sessionPages) sessionData(s facts.View, entries []timeline.Entry, v site.Visit) sessionData {
 	story := timeline.Report{View: s, Account: v.Account.Name, Networks: h.NetworkName}
 	d := sessionData{
-		View: s, Host: timeline.Host(s.Session), Advice: advice(story, v.May(account.ActionSend)),
+		View: s, Host: timeline.Host(s.Session), Advice: advice(story, v.May(access.ActionSend)),
 	}
 	day := ""
 	for _, e := range entries {
@@ -130,7 +134,7 @@ func (h sessionPages) sessionData(s sessions.View, entries []sessions.Entry, v s
 			day, l.Day = at, true
 		}
 		d.Lines = append(d.Lines, l)
-		if e.Kind == sessions.EntryEvent && e.Event.Name == sessions.EventNotSent {
+		if e.Kind == timeline.EntryEvent && e.Event.Name == timeline.EventNotSent {
 			d.Held++
 		}
 	}
@@ -138,7 +142,7 @@ func (h sessionPages) sessionData(s sessions.View, entries []sessions.Entry, v s
 		res := s.Delivery.Attempts[i].Result
 		switch {
 		case res == nil:
-		case res.Verdict == sessions.VerdictReleased, res.Verdict == sessions.VerdictUndeliverable:
+		case res.Verdict == facts.VerdictReleased, res.Verdict == facts.VerdictUndeliverable:
 			d.Last = res
 		default:
 			d.Last = res
@@ -150,29 +154,29 @@ func (h sessionPages) sessionData(s sessions.View, entries []sessions.Entry, v s
 			d.KeyRow = &k
 		}
 	}
-	if v.May(account.ActionSend) {
-		d.Again = s.Delivery.State != sessions.DeliveryNone && settled(s)
+	if v.May(access.ActionSend) {
+		d.Again = s.Delivery.State != facts.DeliveryNone && settled(s)
 		d.Curl = h.curl(s, v.Account)
 	}
 	return d
 }
 
 // lineOf draws one entry.
-func lineOf(story timeline.Report, e sessions.Entry) line {
+func lineOf(story timeline.Report, e timeline.Entry) line {
 	l := line{At: e.At, Words: story.Describe(e)}
 	switch e.Kind {
-	case sessions.EntryCompleted:
+	case timeline.EntryCompleted:
 		l.Tone = site.ToneOfState(story.State)
-	case sessions.EntryExpired:
+	case timeline.EntryExpired:
 		l.Tone = "caution"
-	case sessions.EntryResult:
+	case timeline.EntryResult:
 		l.Tone, l.Answer, l.Steps = site.ToneOfVerdict(e.Result.Verdict), e.Result.Answer,
 			timeline.Phases(e.Result.Timing)
-	case sessions.EntryEvent:
-		if e.Event.Name == sessions.EventNotSent || e.Event.Name == sessions.EventNetworkError {
+	case timeline.EntryEvent:
+		if e.Event.Name == timeline.EventNotSent || e.Event.Name == timeline.EventNetworkError {
 			l.Tone = "caution"
 		}
-	case sessions.EntryCreated, sessions.EntryResendRequested, sessions.EntryClaimed:
+	case timeline.EntryCreated, timeline.EntryResendRequested, timeline.EntryClaimed:
 	}
 	return l
 }
@@ -184,17 +188,17 @@ var (
 		sessions.Expired:  "Nobody finished in time, so no callback is sent. Start a new session for this user.",
 		sessions.Canceled: "You canceled the session, so no callback is sent. Nothing to do.",
 	}
-	deliveryAdvice = map[sessions.DeliveryState]string{
-		sessions.DeliveryDue:           "The callback is waiting for its next attempt and is sent automatically.",
-		sessions.DeliveryClaimed:       "The callback is being sent at this moment.",
-		sessions.DeliveryDelivered:     "{host} has the result. Nothing to do.",
-		sessions.DeliveryRejected:      "{host} got the callback and refused it, and it is not sent again automatically. Fix the receiver, then send it again.",
-		sessions.DeliveryUnknown:       "The callback may have reached {host} or not, and is not sent again automatically. Check there for this webhook-id before you send it again.",
-		sessions.DeliveryUndeliverable: "Nothing was ever sent to {host}. Fix what kept it from being reached, then send it again.",
+	deliveryAdvice = map[facts.DeliveryState]string{
+		facts.DeliveryDue:           "The callback is waiting for its next attempt and is sent automatically.",
+		facts.DeliveryClaimed:       "The callback is being sent at this moment.",
+		facts.DeliveryDelivered:     "{host} has the result. Nothing to do.",
+		facts.DeliveryRejected:      "{host} got the callback and refused it, and it is not sent again automatically. Fix the receiver, then send it again.",
+		facts.DeliveryUnknown:       "The callback may have reached {host} or not, and is not sent again automatically. Check there for this webhook-id before you send it again.",
+		facts.DeliveryUndeliverable: "Nothing was ever sent to {host}. Fix what kept it from being reached, then send it again.",
 	}
 )
 
-// unreadableAdvice is about a session whose outcome cannot be read (sessions.ErrUnreadable).
+// unreadableAdvice is about a session whose outcome cannot be read (facts.ErrUnreadable).
 const unreadableAdvice = "What is stored as this session's outcome cannot be read, so nobody was verified and no callback is sent. Start a new session for this user."
 
 // lostAdvice is about a session whose outcome a damaged store may have lost, or where it goes.
@@ -208,10 +212,10 @@ func advice(s timeline.Report, maySend bool) string {
 	if s.Reason == sessions.LostReason {
 		words = lostAdvice
 	}
-	if s.Delivery.State != sessions.DeliveryNone {
+	if s.Delivery.State != facts.DeliveryNone {
 		words = deliveryAdvice[s.Delivery.State]
 	}
-	if s.Lost && s.Delivery.State != sessions.DeliveryDelivered {
+	if s.Lost && s.Delivery.State != facts.DeliveryDelivered {
 		words = lostAdvice
 	}
 	if !maySend {

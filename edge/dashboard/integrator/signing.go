@@ -10,13 +10,16 @@ import (
 	"strings"
 	"time"
 
-	"verifyd/edge"
 	"verifyd/edge/account"
+	"verifyd/edge/account/audit"
+	"verifyd/edge/dashboard/form"
 	"verifyd/edge/dashboard/logins"
+	"verifyd/edge/dashboard/paths"
 	"verifyd/edge/dashboard/site"
 	"verifyd/edge/limit"
 	"verifyd/edge/page"
-	"verifyd/sessions"
+	"verifyd/edge/web"
+	"verifyd/sessions/facts"
 	"verifyd/sessions/timeline"
 	"verifyd/sessions/urlpolicy"
 )
@@ -60,7 +63,7 @@ func (h signingPages) showSigning(w http.ResponseWriter, r *http.Request, v site
 	if name := page.Single(r.URL.Query(), "show"); name != "" {
 		switch err := h.Logins.Take(ctx, v.Login, name, &p); {
 		case errors.Is(err, logins.ErrNoParcel):
-			h.Done(w, flashOnce, site.PathSigning)
+			h.Done(w, flashOnce, paths.Signing)
 			return
 		case err != nil:
 			h.Fail(w, r, &v, err)
@@ -71,15 +74,15 @@ func (h signingPages) showSigning(w http.ResponseWriter, r *http.Request, v site
 }
 
 // form is the form that a test callback was sent with, for the next one; nil where none was.
-func (t *shownTest) form() *site.Form {
+func (t *shownTest) form() *form.Form {
 	if t == nil {
 		return nil
 	}
-	return &site.Form{Values: url.Values{"url": {t.URL}, "verified": {strconv.FormatBool(t.Verified)}}}
+	return &form.Form{Values: url.Values{"url": {t.URL}, "verified": {strconv.FormatBool(t.Verified)}}}
 }
 
 func (h signingPages) drawSigning(w http.ResponseWriter, r *http.Request, v site.Visit, p parcelSigning,
-	f *site.Form) {
+	f *form.Form) {
 	d := signingData{Secrets: p.Secrets, Snippets: h.Snippets, Test: p.Test}
 	for i, s := range v.Account.Signing(h.Now()) {
 		s.Value = "" // the page has no use for it, unless it was asked for
@@ -128,14 +131,14 @@ func (h signingPages) handSigning(ctx context.Context, w http.ResponseWriter, r 
 		h.Fail(w, r, &v, err)
 		return
 	}
-	page.SeeOther(w, h.Prefix+site.PathSigning+"?"+site.Query("show", name))
+	page.SeeOther(w, h.Prefix+paths.Signing+"?"+form.Query("show", name))
 }
 
 // rotate answers POST /dashboard/signing/rotate.
 func (h signingPages) rotate(w http.ResponseWriter, r *http.Request, v site.Visit) {
 	ctx, cancel := site.Within(r)
 	defer cancel()
-	f := site.NewForm(r)
+	f := form.New(r)
 	overlap, known := graces[f.Text("overlap")]
 	if !known {
 		f.Wrong("overlap", "Choose one of these.")
@@ -145,9 +148,9 @@ func (h signingPages) rotate(w http.ResponseWriter, r *http.Request, v site.Visi
 	_, err := h.Accounts.RotateSecret(ctx, v.Actor(), v.Account.ID, overlap)
 	switch {
 	case err == nil:
-		h.Done(w, flashRotated, site.PathSigning)
+		h.Done(w, flashRotated, paths.Signing)
 	case errors.Is(err, account.ErrRotating):
-		h.Done(w, flashRotating, site.PathSigning)
+		h.Done(w, flashRotating, paths.Signing)
 	default:
 		h.Fail(w, r, &v, err)
 	}
@@ -160,9 +163,9 @@ func (h signingPages) endOverlap(w http.ResponseWriter, r *http.Request, v site.
 	_, err := h.Accounts.EndRotation(ctx, v.Actor(), v.Account.ID)
 	switch {
 	case err == nil:
-		h.Done(w, flashRotationEnded, site.PathSigning)
+		h.Done(w, flashRotationEnded, paths.Signing)
 	case errors.Is(err, account.ErrNotRotating):
-		h.Done(w, flashNotRotating, site.PathSigning)
+		h.Done(w, flashNotRotating, paths.Signing)
 	default:
 		h.Fail(w, r, &v, err)
 	}
@@ -185,7 +188,7 @@ var testRate = account.Rate{Count: 10, Per: time.Minute, Burst: 5}
 func (h signingPages) sendTest(w http.ResponseWriter, r *http.Request, v site.Visit) {
 	ctx, cancel := context.WithTimeout(r.Context(), testWithin)
 	defer cancel()
-	f := site.NewForm(r)
+	f := form.New(r)
 	to := strings.TrimSpace(f.Text("url"))
 	if to == "" {
 		f.Wrong("url", "Enter the address of your receiver, for example https://bot.example.com/verified.")
@@ -203,7 +206,7 @@ func (h signingPages) sendTest(w http.ResponseWriter, r *http.Request, v site.Vi
 		Test:     true, Secrets: signing(v.Account, h.Now()), At: h.Now(),
 	})
 	if fault, ok := errors.AsType[*urlpolicy.Fault](err); ok {
-		f.Wrong("url", site.Sentence(fault.Detail))
+		f.Wrong("url", form.Sentence(fault.Detail))
 		h.drawSigning(w, r, v, parcelSigning{}, f)
 		return
 	}
@@ -211,10 +214,10 @@ func (h signingPages) sendTest(w http.ResponseWriter, r *http.Request, v site.Vi
 		h.Fail(w, r, &v, err)
 		return
 	}
-	if err := h.Accounts.Note(ctx, v.Actor(), v.Account.ID, account.CallbackTested, "", map[string]string{
+	if err := h.Accounts.Note(ctx, v.Actor(), v.Account.ID, audit.CallbackTested, "", map[string]string{
 		"host": timeline.URLHost(to),
 	}); err != nil {
-		edge.EventFrom(r.Context()).Err = err // it was sent all the same
+		web.EventFrom(r.Context()).Err = err // it was sent all the same
 	}
 	h.handSigning(ctx, w, r, v, parcelSigning{Test: &shownTest{URL: to, Verified: verified, Exchange: e}})
 }
@@ -223,13 +226,13 @@ func (h signingPages) sendTest(w http.ResponseWriter, r *http.Request, v site.Vi
 func testOutcome(e Exchange) string {
 	words := timeline.Cause(e.Class, e.Detail)
 	switch e.Verdict {
-	case sessions.VerdictDelivered:
+	case facts.VerdictDelivered:
 		return "Delivered: your receiver accepted it."
-	case sessions.VerdictReleased:
-		return site.Sentence("not sent: " + words)
-	case sessions.VerdictRejected:
-		return site.Sentence("rejected: " + words)
+	case facts.VerdictReleased:
+		return form.Sentence("not sent: " + words)
+	case facts.VerdictRejected:
+		return form.Sentence("rejected: " + words)
 	default:
-		return site.Sentence("unknown: " + words)
+		return form.Sentence("unknown: " + words)
 	}
 }

@@ -8,19 +8,21 @@ import (
 	"slices"
 	"time"
 
+	"verifyd/edge/dashboard/form"
+	"verifyd/edge/dashboard/paths"
 	"verifyd/edge/dashboard/site"
 	"verifyd/edge/page"
-	"verifyd/sessions"
+	"verifyd/sessions/stats"
 )
 
-// Usages reports what an account did in the UTC month that an instant is in; a *sessions.Store.
+// Usages reports what an account did in the UTC month that an instant is in; a *store.Store.
 type Usages interface {
-	Usage(ctx context.Context, account string, month time.Time) (sessions.Usage, error)
+	Usage(ctx context.Context, account string, month time.Time) (stats.Usage, error)
 }
 
 // countOpen stands for sessions that have not ended, which nothing counts: what was started, without what
 // ended.
-const countOpen sessions.Count = "open"
+const countOpen stats.Count = "open"
 
 // countGroups are what the page shows. Counts of other names are left out.
 var countGroups = []struct {
@@ -28,29 +30,29 @@ var countGroups = []struct {
 	Counts     []usageCount
 }{
 	{"Outcomes", "How sessions ended.", []usageCount{
-		{sessions.CountVerified, "verified"}, {sessions.CountDeclined, "failed: declined"},
-		{sessions.CountRefused, "failed: refused"}, {sessions.CountCanceled, "canceled"},
-		{sessions.CountExpired, "expired"}, {countOpen, "still open"},
+		{stats.CountVerified, "verified"}, {stats.CountDeclined, "failed: declined"},
+		{stats.CountRefused, "failed: refused"}, {stats.CountCanceled, "canceled"},
+		{stats.CountExpired, "expired"}, {countOpen, "still open"},
 	}},
 	{"Callbacks", "How attempts to deliver ended.", []usageCount{
-		{sessions.CountDelivered, "delivered"}, {sessions.CountRejected, "rejected"},
-		{sessions.CountUnknown, "unknown"}, {sessions.CountUndeliverable, "undeliverable"},
+		{stats.CountDelivered, "delivered"}, {stats.CountRejected, "rejected"},
+		{stats.CountUnknown, "unknown"}, {stats.CountUndeliverable, "undeliverable"},
 	}},
 	{"Starts", "Calls to POST /verify/init. Only new sessions cost quota.", []usageCount{
-		{sessions.CountStarted, "new sessions"}, {sessions.CountReplayed, "replays"},
-		{sessions.CountRateLimited, "429: rate limit"}, {sessions.CountQuotaExceeded, "429: monthly quota"},
+		{stats.CountStarted, "new sessions"}, {stats.CountReplayed, "replays"},
+		{stats.CountRateLimited, "429: rate limit"}, {stats.CountQuotaExceeded, "429: monthly quota"},
 	}},
 }
 
 // steps are the users' way, from the session's start to its end.
 var steps = []usageCount{
-	{sessions.CountStarted, "session started"}, {sessions.CountOpened, "page opened"},
-	{sessions.CountSignIn, "Continue pressed"},
-	{sessions.CountReturned, "back from the network"}, {sessions.CountFinished, "outcome shown"},
+	{stats.CountStarted, "session started"}, {stats.CountOpened, "page opened"},
+	{stats.CountSignIn, "Continue pressed"},
+	{stats.CountReturned, "back from the network"}, {stats.CountFinished, "outcome shown"},
 }
 
 type usageCount struct {
-	Count sessions.Count
+	Count stats.Count
 	Name  string
 }
 
@@ -126,8 +128,8 @@ func (h accountPages) showUsage(w http.ResponseWriter, r *http.Request, v site.V
 	test := page.Single(r.URL.Query(), "keys") == "test"
 	d := newUsageData(month, quota, u, test, h.Now())
 	to := func(m time.Time, test bool) string {
-		return h.Prefix + site.PathUsage + "?" +
-			site.Query("month", m.Format("2006-01"), "keys", map[bool]string{true: "test"}[test])
+		return h.Prefix + paths.Usage + "?" +
+			form.Query("month", m.Format("2006-01"), "keys", map[bool]string{true: "test"}[test])
 	}
 	d.Other = to(month, !test)
 	if month.After(now.AddDate(0, -12, 0)) && month.After(monthOf(v.Account.CreatedAt)) {
@@ -146,7 +148,7 @@ func monthOf(t time.Time) time.Time {
 	return time.Date(t.Year(), t.Month(), 1, 0, 0, 0, 0, time.UTC)
 }
 
-func newUsageData(month time.Time, quota int64, u sessions.Usage, test bool, now time.Time) usageData {
+func newUsageData(month time.Time, quota int64, u stats.Usage, test bool, now time.Time) usageData {
 	d := usageData{Month: month, Quota: quota, Used: u.Used, Test: test, Percent: u.Used * 100 / quota}
 	d.Gauge = min(100, float64(u.Used)*100/float64(quota))
 	d.Full, d.High = u.Used >= quota, d.Percent >= 80
@@ -162,9 +164,9 @@ func newUsageData(month time.Time, quota int64, u sessions.Usage, test bool, now
 	for i, day := range u.Days {
 		counts := maps.Clone(day.Counts(test))
 		if counts == nil {
-			counts = map[sessions.Count]int64{}
+			counts = map[stats.Count]int64{}
 		}
-		counts[countOpen] = sessions.Open(counts)
+		counts[countOpen] = stats.Open(counts)
 		row := usageDay{Day: day.Day}
 		for _, g := range countGroups {
 			for _, c := range g.Counts {
@@ -177,10 +179,10 @@ func newUsageData(month time.Time, quota int64, u sessions.Usage, test bool, now
 		if !day.Day.After(now) {
 			d.Table = append(d.Table, row)
 		}
-		started[i] = counts[sessions.CountStarted]
+		started[i] = counts[stats.CountStarted]
 	}
 	totals := u.Total(test)
-	d.Open = sessions.Open(totals)
+	d.Open = stats.Open(totals)
 	totals[countOpen] = d.Open
 	d.Steps, d.Networks = stepsOf(totals), networksOf(totals)
 	for _, g := range countGroups {
@@ -190,35 +192,35 @@ func newUsageData(month time.Time, quota int64, u sessions.Usage, test bool, now
 		}
 		d.Groups = append(d.Groups, group)
 	}
-	d.Nothing = totals[sessions.CountStarted] == 0
+	d.Nothing = totals[stats.CountStarted] == 0
 	d.Bars, d.Lines = chart(month, started)
 	return d
 }
 
 // stepsOf reports how far users came.
-func stepsOf(totals map[sessions.Count]int64) []stepRow {
+func stepsOf(totals map[stats.Count]int64) []stepRow {
 	rows := make([]stepRow, len(steps))
 	for i, step := range steps {
 		rows[i] = stepRow{Name: step.Name, Count: totals[step.Count]}
 		if i > 0 {
 			rows[i].Lost = max(rows[i-1].Count-rows[i].Count, 0)
 		}
-		if all := totals[sessions.CountStarted]; all > 0 {
+		if all := totals[stats.CountStarted]; all > 0 {
 			rows[i].Percent = min(rows[i].Count*100/all, 100)
 		}
 	}
 	return rows
 }
 
-func networksOf(totals map[sessions.Count]int64) []networkRow {
+func networksOf(totals map[stats.Count]int64) []networkRow {
 	var rows []networkRow
-	for _, id := range sessions.Networks(totals) {
+	for _, id := range stats.Networks(totals) {
 		rows = append(rows, networkRow{
-			ID: id, SignIn: totals[sessions.CountSignIn.Of(id)],
-			Returned: totals[sessions.CountReturned.Of(id)],
-			Trouble:  totals[sessions.CountNetworkError.Of(id)],
-			Verified: totals[sessions.CountVerified.Of(id)],
-			Declined: totals[sessions.CountDeclined.Of(id)], Refused: totals[sessions.CountRefused.Of(id)],
+			ID: id, SignIn: totals[stats.CountSignIn.Of(id)],
+			Returned: totals[stats.CountReturned.Of(id)],
+			Trouble:  totals[stats.CountNetworkError.Of(id)],
+			Verified: totals[stats.CountVerified.Of(id)],
+			Declined: totals[stats.CountDeclined.Of(id)], Refused: totals[stats.CountRefused.Of(id)],
 		})
 	}
 	return rows

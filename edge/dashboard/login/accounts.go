@@ -7,7 +7,10 @@ import (
 	"slices"
 
 	"verifyd/edge/account"
+	"verifyd/edge/account/access"
+	"verifyd/edge/dashboard/form"
 	"verifyd/edge/dashboard/logins"
+	"verifyd/edge/dashboard/paths"
 	"verifyd/edge/dashboard/site"
 	"verifyd/edge/page"
 )
@@ -39,8 +42,8 @@ func (h accounts) showInvite(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if l.Subject == "" { // nobody, or a login link, which is nobody in particular
-		page.SeeOther(w, h.Prefix+site.PathLogin+"?"+
-			site.Query("next", site.PathInvite+"?"+site.Query("token", d.Token)))
+		page.SeeOther(w, h.Prefix+paths.Login+"?"+
+			form.Query("next", paths.Invite+"?"+form.Query("token", d.Token)))
 		return
 	}
 	d.Who = site.Visit{Login: l}.Who()
@@ -100,9 +103,9 @@ func (h accounts) settle(w http.ResponseWriter, r *http.Request, l logins.Login,
 	case err != nil:
 		h.Fail(w, r, nil, err)
 	default:
-		to := site.PathSessions
+		to := paths.Sessions
 		if code == flashAccountMade {
-			to = site.PathQuickstart
+			to = paths.Quickstart
 		}
 		h.Done(w, code, to)
 	}
@@ -117,7 +120,7 @@ type newAccountData struct {
 // showNewAccount answers GET /dashboard/new-account: what somebody without an account sees, too.
 func (h accounts) showNewAccount(w http.ResponseWriter, r *http.Request) { h.drawNewAccount(w, r, nil) }
 
-func (h accounts) drawNewAccount(w http.ResponseWriter, r *http.Request, f *site.Form) {
+func (h accounts) drawNewAccount(w http.ResponseWriter, r *http.Request, f *form.Form) {
 	ctx, cancel := site.Within(r)
 	defer cancel()
 	v, err := h.Authorize(ctx, r)
@@ -146,7 +149,7 @@ const maxAccounts = 20
 // owned counts the accounts that somebody is an owner of.
 func (h accounts) owned(l logins.Login) (n int) {
 	for _, a := range h.Members.AccountsOf(l.Network, l.Subject) {
-		if m, ok := a.Member(l.Network, l.Subject); ok && m.Role == account.RoleOwner {
+		if m, ok := a.Member(l.Network, l.Subject); ok && m.Role == access.RoleOwner {
 			n++
 		}
 	}
@@ -166,7 +169,7 @@ func (h accounts) makeAccount(w http.ResponseWriter, r *http.Request) {
 		h.DrawProblem(w, nil, site.ProblemForbidden)
 		return
 	}
-	f := site.NewForm(r)
+	f := form.New(r)
 	if h.owned(l) >= maxAccounts {
 		f.Wrong("name", fmt.Sprintf(
 			"You own %d accounts, which is the limit here. Ask the operator of this service for another one.",
@@ -180,7 +183,8 @@ func (h accounts) makeAccount(w http.ResponseWriter, r *http.Request) {
 	case err == nil:
 		h.settle(w, r, l, a.ID, flashAccountMade)
 	case errors.Is(err, account.ErrAccountExists):
-		f.Wrong("name", "There is already an account with this name. Choose another one, or ask its owner to invite you.")
+		f.Wrong("name",
+			"There is already an account with this name. Choose another one, or ask its owner to invite you.")
 		h.drawNewAccount(w, r, f)
 	case f.Take(err):
 		h.drawNewAccount(w, r, f)
@@ -207,5 +211,5 @@ func (h accounts) chooseAccount(w http.ResponseWriter, r *http.Request) {
 		h.Deny(w, r, v, err)
 		return
 	}
-	page.SeeOther(w, h.Prefix+site.PathSessions)
+	page.SeeOther(w, h.Prefix+paths.Sessions)
 }

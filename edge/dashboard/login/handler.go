@@ -9,15 +9,16 @@ import (
 	"slices"
 	"time"
 
-	"verifyd/edge"
 	"verifyd/edge/dashboard/logins"
+	"verifyd/edge/dashboard/paths"
 	"verifyd/edge/dashboard/site"
 	"verifyd/edge/flow"
 	"verifyd/edge/limit"
 	"verifyd/edge/network"
 	"verifyd/edge/page"
+	"verifyd/edge/web"
 	"verifyd/natsconf/secretbox"
-	"verifyd/sessions"
+	"verifyd/sessions/store"
 )
 
 // ReturnPath is where identity networks return to after a login to the dashboard: network.Options.ReturnPath
@@ -62,9 +63,9 @@ func Part() site.Part {
 type Config struct {
 	// bounds attempts to log in; those of limit.DefaultSignIns, not measured, when nil
 	Attempts *limit.Attempts
-	Allow    logins.Allow    // who may make an account
-	Sessions *sessions.Store // remembers which attempts are redeemed
-	Key      secretbox.Key   // the master key; attempts to log in are sealed with a key derived from it
+	Allow    logins.Allow  // who may make an account
+	Sessions *store.Store  // remembers which attempts are redeemed
+	Key      secretbox.Key // the master key; attempts to log in are sealed with a key derived from it
 }
 
 // Handler answers the routes of this package. It is safe for concurrent use and starts nothing.
@@ -90,38 +91,38 @@ func New(s *site.Site, c Config) (*Handler, error) {
 	return &Handler{
 		Site: s, Config: c,
 		flows: flow.NewCookies(flow.Config{
-			Cookies: s.Cookies, Box: c.Key.Box(flowUse), Name: flowCookie, Path: site.PathLogin,
+			Cookies: s.Cookies, Box: c.Key.Box(flowUse), Name: flowCookie, Path: paths.Login,
 			Max: maxFlows, Now: s.Now,
 		}),
 		browsers: flow.Browsers{
-			Cookies: s.Cookies, Name: browserCookie, Path: site.PathLogin, Life: flowLife,
+			Cookies: s.Cookies, Name: browserCookie, Path: paths.Login, Life: flowLife,
 		},
 	}, nil
 }
 
 // Routes returns the route table. HEAD comes with GET, but for the return from an identity network: a HEAD
 // there would spend the attempt.
-func (h *Handler) Routes() []edge.Route {
+func (h *Handler) Routes() []web.Route {
 	outside := func(next http.HandlerFunc) http.Handler { return page.Guard(h.HTTPS, next) }
 	posted := func(next http.HandlerFunc) http.Handler { return h.Posted(next) }
 	a := accounts{h}
-	return []edge.Route{
-		site.Get(site.PathRoot, outside(h.root)),
-		site.Get(site.PathRoot+"/", outside(h.root)), // as people type it
-		site.Get(site.PathLogin, outside(h.showLogin)),
-		site.Post(site.PathLogin, h.Posted(h.bounded(h.leave))),
-		site.Get(ReturnPath, outside(h.finish)),
-		{Method: http.MethodHead, Path: ReturnPath, Name: site.RouteName(ReturnPath),
+	return []web.Route{
+		paths.Get(paths.Root, outside(h.root)),
+		paths.Get(paths.Root+"/", outside(h.root)), // as people type it
+		paths.Get(paths.Login, outside(h.showLogin)),
+		paths.Post(paths.Login, h.Posted(h.bounded(h.leave))),
+		paths.Get(ReturnPath, outside(h.finish)),
+		{Method: http.MethodHead, Path: ReturnPath, Name: paths.RouteName(ReturnPath),
 			Handler: outside(refuseHead)},
-		site.Get(pathLink, outside(h.showLink)),
-		site.Post(pathLink, h.Posted(h.bounded(h.redeemLink))),
-		site.Post(pathLogout, posted(h.logout)),
+		paths.Get(pathLink, outside(h.showLink)),
+		paths.Post(pathLink, h.Posted(h.bounded(h.redeemLink))),
+		paths.Post(pathLogout, posted(h.logout)),
 
-		site.Get(site.PathInvite, outside(a.showInvite)),
-		site.Post(site.PathInvite, posted(a.acceptInvite)),
-		site.Get(site.PathNewAccount, outside(a.showNewAccount)),
-		site.Post(site.PathNewAccount, posted(a.makeAccount)),
-		site.Post(pathAccount, posted(a.chooseAccount)),
+		paths.Get(paths.Invite, outside(a.showInvite)),
+		paths.Post(paths.Invite, posted(a.acceptInvite)),
+		paths.Get(paths.NewAccount, outside(a.showNewAccount)),
+		paths.Post(paths.NewAccount, posted(a.makeAccount)),
+		paths.Post(pathAccount, posted(a.chooseAccount)),
 	}
 }
 

@@ -11,31 +11,32 @@ import (
 	"strings"
 	"time"
 
-	"verifyd/edge"
-	"verifyd/edge/account"
+	"verifyd/edge/account/grant"
 	"verifyd/edge/dashboard/logins"
+	"verifyd/edge/dashboard/paths"
 	"verifyd/edge/dashboard/site"
 	"verifyd/edge/flow"
 	"verifyd/edge/limit"
 	"verifyd/edge/network"
 	"verifyd/edge/page"
+	"verifyd/edge/web"
 	"verifyd/sessions"
 )
 
 // root answers GET /dashboard: it leads to what happened.
 func (h *Handler) root(w http.ResponseWriter, _ *http.Request) {
-	page.SeeOther(w, h.Prefix+site.PathSessions)
+	page.SeeOther(w, h.Prefix+paths.Sessions)
 }
 
 // showLogin answers GET /dashboard/login.
 func (h *Handler) showLogin(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := site.Within(r)
 	defer cancel()
-	next := site.SafeNext(page.Single(r.URL.Query(), "next"))
+	next := paths.SafeNext(page.Single(r.URL.Query(), "next"))
 	// An invite is for somebody in particular, which a login link is not: whoever came by one logs in once
 	// more.
 	if l, err := h.Authenticate(ctx, r); err == nil &&
-		(l.Subject != "" || !strings.HasPrefix(next, site.PathInvite)) {
+		(l.Subject != "" || !strings.HasPrefix(next, paths.Invite)) {
 		page.SeeOther(w, h.Prefix+next)
 		return
 	}
@@ -72,7 +73,8 @@ func (h *Handler) leave(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	f := flow.Flow{
-		About: site.SafeNext(page.Single(r.PostForm, "next")), Network: n.ID(), Attempt: network.NewAttempt(),
+		About: paths.SafeNext(page.Single(r.PostForm, "next")), Network: n.ID(),
+		Attempt:  network.NewAttempt(),
 		IssuedAt: h.Now(),
 		Browser:  flow.BrowserHash(h.browsers.Know(w, h.browsers.Of(r)), browserUse),
 	}
@@ -100,7 +102,7 @@ func (h *Handler) failed(w http.ResponseWriter, id string, err error) {
 		}
 	}
 	line.Msg("a login to the dashboard did not finish")
-	h.Done(w, code, site.PathLogin)
+	h.Done(w, code, paths.Login)
 }
 
 // finishWithin bounds the way from the return to the login: to spend the attempt, to ask the provider, to
@@ -119,7 +121,7 @@ func (h *Handler) finish(w http.ResponseWriter, r *http.Request) {
 		h.DrawProblem(w, nil, problemLost)
 		return
 	}
-	address := edge.EventFrom(r.Context()).ClientIP
+	address := web.EventFrom(r.Context()).ClientIP
 	if wait := h.Attempts.Return(limit.TripDashboard, address, "", h.Now()); wait > 0 {
 		h.drawOften(w, wait, "reload this page")
 		return
@@ -128,7 +130,8 @@ func (h *Handler) finish(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), finishWithin)
 	defer cancel()
 	switch err := h.Sessions.RedeemLogin(ctx, flow.Hash(f.Attempt.State), f.IssuedAt.Add(flowLife)); {
-	case errors.Is(err, sessions.ErrRedeemed): // a reload of the return: the login that it made is in the cookie
+	case errors.Is(err,
+		sessions.ErrRedeemed): // a reload of the return: the login that it made is in the cookie
 		page.SeeOther(w, h.Prefix+f.About)
 		return
 	case err != nil:
@@ -138,7 +141,7 @@ func (h *Handler) finish(w http.ResponseWriter, r *http.Request) {
 	who, err := h.judge(ctx, f, q, r.PathValue("network"))
 	switch {
 	case errors.Is(err, network.ErrDeclined):
-		h.Done(w, flashDeclined, site.PathLogin)
+		h.Done(w, flashDeclined, paths.Login)
 	case err != nil:
 		h.failed(w, f.Network, err)
 	default:
@@ -168,7 +171,7 @@ func (h *Handler) find(w http.ResponseWriter, r *http.Request, state string) (fl
 // bounded lets through as many attempts to log in as an address may start.
 func (h *Handler) bounded(next http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if wait := h.Attempts.Start(limit.TripDashboard, edge.EventFrom(r.Context()).ClientIP, "",
+		if wait := h.Attempts.Start(limit.TripDashboard, web.EventFrom(r.Context()).ClientIP, "",
 			h.Now()); wait > 0 {
 			h.drawOften(w, wait, "go back, and press the button again")
 			return
@@ -238,14 +241,14 @@ func (h *Handler) redeemLink(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	link, err := h.Accounts.RedeemLoginLink(ctx, page.Single(r.PostForm, "token"))
 	switch {
-	case errors.Is(err, account.ErrNoLink), errors.Is(err, account.ErrLinkExpired),
-		errors.Is(err, account.ErrLinkUsed):
+	case errors.Is(err, grant.ErrNoLink), errors.Is(err, grant.ErrLinkExpired),
+		errors.Is(err, grant.ErrLinkUsed):
 		h.DrawProblem(w, nil, problemLoginLink)
 	case err != nil:
 		h.Fail(w, r, nil, err)
 	default:
 		h.begin(ctx, w, r, logins.Login{LinkID: link.ID, Role: link.Role, Account: link.Account,
-			Operator: link.Operator}, site.PathRoot)
+			Operator: link.Operator}, paths.Root)
 	}
 }
 
@@ -267,5 +270,5 @@ func (h *Handler) logout(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h.SetLoginCookie(w, "", -1)
-	h.Done(w, code, site.PathLogin)
+	h.Done(w, code, paths.Login)
 }

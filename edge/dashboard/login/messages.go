@@ -29,7 +29,8 @@ var flashes = map[site.FlashCode]site.Flash{
 	flashAccountMade: {Tone: "good", Text: "Your account is ready. Create an API key to start."},
 	flashJoined:      {Tone: "good", Text: "You are a member of this account now."},
 	flashAlreadyMember: {
-		Tone: "caution", Text: "You are a member of this account already. The invite stays open for somebody else.",
+		Tone: "caution",
+		Text: "You are a member of this account already. The invite stays open for somebody else.",
 	},
 }
 

@@ -1,4 +1,4 @@
-// Package logins keeps who is logged in to the dashboard, in the bucket natsconf.BucketLogins.
+// Package logins keeps who is logged in to the dashboard, in the bucket topology.BucketLogins.
 //
 // The law:
 //
@@ -25,13 +25,14 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"verifyd/edge/account"
+	"verifyd/edge/account/access"
 	"verifyd/natsconf"
 	"verifyd/natsconf/secretbox"
+	"verifyd/natsconf/topology"
 )
 
 // Lifetime is how long a login lives.
-const Lifetime = natsconf.LoginTTL
+const Lifetime = topology.LoginTTL
 
 const (
 	tokenBytes    = 32
@@ -60,7 +61,7 @@ type Login struct {
 	Email   string `json:"email,omitempty"`   // verified by the network; empty otherwise
 	LinkID  string `json:"link,omitempty"`    // id of the login link
 	// of the login link: what it was made for, in Account and nowhere else
-	Role account.Role `json:"role,omitempty"`
+	Role access.Role `json:"role,omitempty"`
 	// Operator: the login link was made for the operator's pages and leads nowhere else. Whether it still
 	// leads there is asked anew.
 	Operator bool   `json:"operator,omitempty"`
@@ -89,7 +90,7 @@ type Store struct {
 // NewStore binds to the bucket. now is time.Now when nil.
 func NewStore(ctx context.Context, c *natsconf.Conn, key secretbox.Key, now func() time.Time) (*Store,
 	error) {
-	kv, err := c.JS.KeyValue(ctx, natsconf.BucketLogins)
+	kv, err := c.JS.KeyValue(ctx, topology.BucketLogins)
 	if err != nil {
 		return nil, fmt.Errorf("open the logins: %w", err)
 	}

@@ -14,6 +14,7 @@ import (
 	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/secretbox"
+	"verifyd/natsconf/topology"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -133,7 +134,7 @@ func TestStoreHoldsNoSecret(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stream := natsconf.BucketStream(natsconf.BucketLogins)
+	stream := topology.BucketStream(topology.BucketLogins)
 	first, last, err := conn.Bounds(t.Context(), stream)
 	if err != nil {
 		t.Fatal(err)
@@ -183,7 +184,7 @@ func TestParcelWaitsWhileTheStoreTakesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stream, err := conn.JS.Stream(t.Context(), natsconf.BucketStream(natsconf.BucketLogins))
+	stream, err := conn.JS.Stream(t.Context(), topology.BucketStream(topology.BucketLogins))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,9 @@ import (
 	"slices"
 
 	"verifyd/edge/account"
+	"verifyd/edge/account/access"
+	"verifyd/edge/dashboard/form"
+	"verifyd/edge/dashboard/paths"
 	"verifyd/edge/dashboard/site"
 	"verifyd/edge/page"
 )
@@ -38,11 +41,11 @@ func (h *Handler) showAccounts(w http.ResponseWriter, r *http.Request, v site.Vi
 		d.Rows = append(d.Rows, h.accountRow(a))
 	}
 	if more {
-		d.Older = h.Prefix + site.PathOperatorAccounts + "?" +
-			site.Query("q", d.Text, "after", found[len(found)-1].Name)
+		d.Older = h.Prefix + paths.OperatorAccounts + "?" +
+			form.Query("q", d.Text, "after", found[len(found)-1].Name)
 	}
 	if after != "" {
-		d.Newest = h.Prefix + site.PathOperatorAccounts + "?" + site.Query("q", d.Text)
+		d.Newest = h.Prefix + paths.OperatorAccounts + "?" + form.Query("q", d.Text)
 	}
 	h.drawPage(w, r, v, site.View{Page: "accounts", Title: "Accounts", Nav: "accounts", Data: d})
 }
@@ -58,7 +61,7 @@ func (h *Handler) accountRow(a account.Account) accountRow {
 		}
 	}
 	for _, m := range a.Members {
-		if m.Role == account.RoleOwner {
+		if m.Role == access.RoleOwner {
 			row.Owners++
 		}
 	}

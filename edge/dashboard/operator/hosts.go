@@ -7,10 +7,12 @@ import (
 	"slices"
 	"time"
 
-	"verifyd/edge"
-	"verifyd/edge/account"
+	"verifyd/edge/account/audit"
+	"verifyd/edge/dashboard/form"
+	"verifyd/edge/dashboard/paths"
 	"verifyd/edge/dashboard/site"
 	"verifyd/edge/page"
+	"verifyd/edge/web"
 	"verifyd/natsconf"
 	"verifyd/natsconf/fleet"
 	"verifyd/sessions/hosts"
@@ -24,12 +26,12 @@ func (h *Handler) receivers(ctx context.Context, all []fleet.Process) (hosts.Rep
 }
 
 // lasting are the times for which a host can be paused here; the command line takes any.
-var lasting = site.Choices("15m", "15 minutes", "1h", "1 hour", "4h", "4 hours", "24h", "24 hours")
+var lasting = form.Choices("15m", "15 minutes", "1h", "1 hour", "4h", "4 hours", "24h", "24 hours")
 
 type hostsData struct {
 	hosts.Report
 
-	Lasting []site.Choice
+	Lasting []form.Choice
 	Nobody  bool // no dispatcher answers
 }
 
@@ -38,7 +40,7 @@ func (h *Handler) showHosts(w http.ResponseWriter, r *http.Request, v site.Visit
 	h.drawHosts(w, r, v, nil)
 }
 
-func (h *Handler) drawHosts(w http.ResponseWriter, r *http.Request, v site.Visit, f *site.Form) {
+func (h *Handler) drawHosts(w http.ResponseWriter, r *http.Request, v site.Visit, f *form.Form) {
 	release, ok := h.AcquireList(w, v, site.OperatorLists)
 	if !ok {
 		return
@@ -72,9 +74,9 @@ func (h *Handler) drawHosts(w http.ResponseWriter, r *http.Request, v site.Visit
 func (h *Handler) pause(w http.ResponseWriter, r *http.Request, v site.Visit) {
 	ctx, cancel := site.Within(r)
 	defer cancel()
-	f := site.NewForm(r)
+	f := form.New(r)
 	lasts, err := time.ParseDuration(f.Text("for"))
-	if err != nil || site.Choose(f.Values, "for", lasting) == "" {
+	if err != nil || form.Choose(f.Values, "for", lasting) == "" {
 		h.DrawProblem(w, nil, site.ProblemMalformed)
 		return
 	}
@@ -82,11 +84,11 @@ func (h *Handler) pause(w http.ResponseWriter, r *http.Request, v site.Visit) {
 	fault, isFault := errors.AsType[*urlpolicy.Fault](err)
 	switch {
 	case isFault:
-		f.Wrong("host", site.Sentence(fault.Detail))
+		f.Wrong("host", form.Sentence(fault.Detail))
 	case errors.Is(err, pauses.ErrReason):
-		f.Wrong("reason", site.Sentence(err.Error()))
+		f.Wrong("reason", form.Sentence(err.Error()))
 	case errors.Is(err, pauses.ErrTooLong):
-		f.Wrong("for", site.Sentence(err.Error()))
+		f.Wrong("for", form.Sentence(err.Error()))
 	case err != nil:
 		h.Fail(w, r, nil, err)
 		return
@@ -95,10 +97,10 @@ func (h *Handler) pause(w http.ResponseWriter, r *http.Request, v site.Visit) {
 		h.drawHosts(w, r, v, f)
 		return
 	}
-	h.noteHost(ctx, r, v, account.HostPaused, p.Host, map[string]string{
+	h.noteHost(ctx, r, v, audit.HostPaused, p.Host, map[string]string{
 		"until": p.Until.UTC().Format(time.RFC3339), "reason": p.Reason,
 	})
-	h.Done(w, flashPaused, site.PathOperatorHosts)
+	h.Done(w, flashPaused, paths.OperatorHosts)
 }
 
 // resume answers POST /dashboard/operator/hosts/resume.
@@ -112,20 +114,20 @@ func (h *Handler) resume(w http.ResponseWriter, r *http.Request, v site.Visit) {
 		h.DrawProblem(w, nil, site.ProblemMalformed)
 		return
 	case errors.Is(err, pauses.ErrNotPaused):
-		h.Done(w, site.FlashGone, site.PathOperatorHosts)
+		h.Done(w, site.FlashGone, paths.OperatorHosts)
 		return
 	case err != nil:
 		h.Fail(w, r, nil, err)
 		return
 	}
-	h.noteHost(ctx, r, v, account.HostResumed, p.Host, nil)
-	h.Done(w, flashResumed, site.PathOperatorHosts)
+	h.noteHost(ctx, r, v, audit.HostResumed, p.Host, nil)
+	h.Done(w, flashResumed, paths.OperatorHosts)
 }
 
 // noteHost keeps a record of what stands already: that the log does not say so yet takes nothing back.
 func (h *Handler) noteHost(ctx context.Context, r *http.Request, v site.Visit, what, host string,
 	detail map[string]string) {
-	if err := h.Accounts.Note(ctx, v.AsOperator(), account.ServiceLog, what, host, detail); err != nil {
-		edge.EventFrom(r.Context()).Err = errors.Join(natsconf.ErrUncertain, err)
+	if err := h.Accounts.Note(ctx, v.AsOperator(), audit.ServiceLog, what, host, detail); err != nil {
+		web.EventFrom(r.Context()).Err = errors.Join(natsconf.ErrUncertain, err)
 	}
 }

@@ -9,13 +9,15 @@ import (
 	"errors"
 	"net/http"
 
-	"verifyd/edge"
 	"verifyd/edge/account"
+	"verifyd/edge/account/audit"
+	"verifyd/edge/dashboard/paths"
 	"verifyd/edge/dashboard/site"
 	"verifyd/edge/page"
+	"verifyd/edge/web"
 	"verifyd/natsconf/fleet"
-	"verifyd/sessions"
 	"verifyd/sessions/pauses"
+	"verifyd/sessions/store"
 )
 
 //go:embed web
@@ -29,7 +31,7 @@ func Part() site.Part {
 	}
 }
 
-// Directory knows all accounts and their keys; an *account.Mirror. It may be a moment behind the store.
+// Directory knows all accounts and their keys; a *keymirror.Mirror. It may be a moment behind the store.
 type Directory interface {
 	Accounts(text, after string, limit int) (found []account.Account, more bool)
 	Name(account string) (string, bool)
@@ -42,7 +44,7 @@ type Fleet func(ctx context.Context) ([]fleet.Process, error)
 // Config is what a Handler needs beside the site. All of it is required.
 type Config struct {
 	Directory Directory
-	Sessions  *sessions.Store
+	Sessions  *store.Store
 	Pauses    *pauses.Store // of receiver hosts
 	Fleet     Fleet
 	Quota     int64 // of an account that has none of its own; 1 or more
@@ -70,16 +72,16 @@ const (
 )
 
 // Routes returns the route table.
-func (h *Handler) Routes() []edge.Route {
-	return []edge.Route{
-		site.Get(site.PathOperator, h.read(h.showService)),
-		site.Get(site.PathOperatorAccounts, h.read(h.showAccounts)),
-		site.Get(site.PathOperatorHosts, h.read(h.showHosts)),
-		site.Post(pathPause, h.mutate(h.pause)),
-		site.Post(pathResume, h.mutate(h.resume)),
-		site.Get(site.PathUndelivered, h.read(h.showUndelivered)),
-		site.Post(pathRedrive, h.mutate(h.redrive)),
-		site.Get(site.PathOperatorAudit, h.read(h.showAudit)),
+func (h *Handler) Routes() []web.Route {
+	return []web.Route{
+		paths.Get(paths.Operator, h.read(h.showService)),
+		paths.Get(paths.OperatorAccounts, h.read(h.showAccounts)),
+		paths.Get(paths.OperatorHosts, h.read(h.showHosts)),
+		paths.Post(pathPause, h.mutate(h.pause)),
+		paths.Post(pathResume, h.mutate(h.resume)),
+		paths.Get(paths.Undelivered, h.read(h.showUndelivered)),
+		paths.Post(pathRedrive, h.mutate(h.redrive)),
+		paths.Get(paths.OperatorAudit, h.read(h.showAudit)),
 	}
 }
 
@@ -119,7 +121,7 @@ func (h *Handler) drawPage(w http.ResponseWriter, r *http.Request, v site.Visit,
 
 // showAudit answers GET /dashboard/operator/audit: what concerns the whole service, newest first.
 func (h *Handler) showAudit(w http.ResponseWriter, r *http.Request, v site.Visit) {
-	d, ok := h.AuditLog(w, r, account.ServiceLog, site.PathOperatorAudit)
+	d, ok := h.AuditLog(w, r, audit.ServiceLog, paths.OperatorAudit)
 	if ok {
 		h.drawPage(w, r, v, site.View{
 			Page: "operatoraudit", Title: "Audit log", Nav: "operator-audit", Data: d,

@@ -7,7 +7,7 @@ import (
 
 	"verifyd/edge/dashboard/site"
 	"verifyd/natsconf/fleet"
-	"verifyd/sessions"
+	"verifyd/sessions/facts"
 	"verifyd/sessions/hosts"
 )
 
@@ -23,7 +23,7 @@ type serviceData struct {
 }
 
 type verdictCount struct {
-	Verdict sessions.Verdict
+	Verdict facts.Verdict
 	Tone    string
 	Count   int64
 }
@@ -52,9 +52,9 @@ func (h *Handler) service(ctx context.Context) (serviceData, error) {
 		return d, err
 	}
 	d.Since = verdicts.Since
-	for _, one := range []sessions.Verdict{
-		sessions.VerdictDelivered, sessions.VerdictRejected, sessions.VerdictUnknown,
-		sessions.VerdictUndeliverable,
+	for _, one := range []facts.Verdict{
+		facts.VerdictDelivered, facts.VerdictRejected, facts.VerdictUnknown,
+		facts.VerdictUndeliverable,
 	} {
 		d.Verdicts = append(d.Verdicts, verdictCount{one, site.ToneOfVerdict(one), int64(verdicts.By[one])})
 	}

@@ -8,17 +8,21 @@ import (
 	"strings"
 	"time"
 
-	"verifyd/edge"
+	"verifyd/edge/dashboard/form"
+	"verifyd/edge/dashboard/paths"
 	"verifyd/edge/dashboard/site"
 	"verifyd/edge/page"
 	"verifyd/edge/redrive"
+	"verifyd/edge/web"
 	"verifyd/sessions"
+	"verifyd/sessions/facts"
+	"verifyd/sessions/lists"
 	"verifyd/sessions/timeline"
 )
 
 // undeliveredRow is a delivery that has ended, and not well.
 type undeliveredRow struct {
-	sessions.View
+	facts.View
 
 	Account string // its name
 	Host    string
@@ -28,16 +32,16 @@ type undeliveredRow struct {
 type undeliveredData struct {
 	Rows              []undeliveredRow
 	State, Host, Text string // the filters
-	States            []site.Choice
+	States            []form.Choice
 	Filtered          bool
 	BackTo            time.Time // how far back it was looked; zero: all there is
 	Max               int
 }
 
 // endedChoices are the filters by how a delivery ended.
-var endedChoices = func() (choices []site.Choice) {
+var endedChoices = func() (choices []form.Choice) {
 	for _, s := range redrive.Ended() {
-		choices = append(choices, site.Choice{Value: string(s), Name: string(s)})
+		choices = append(choices, form.Choice{Value: string(s), Name: string(s)})
 	}
 	return choices
 }()
@@ -53,7 +57,7 @@ func (h *Handler) showUndelivered(w http.ResponseWriter, r *http.Request, v site
 	defer cancel()
 	q := r.URL.Query()
 	d := undeliveredData{
-		State: site.Choose(q, "state", endedChoices), Host: strings.TrimSpace(page.Single(q, "host")),
+		State: form.Choose(q, "state", endedChoices), Host: strings.TrimSpace(page.Single(q, "host")),
 		Text:   strings.TrimSpace(page.Single(q, "account")),
 		States: endedChoices, Max: redrive.Max,
 	}
@@ -70,13 +74,13 @@ func (h *Handler) showUndelivered(w http.ResponseWriter, r *http.Request, v site
 	h.drawPage(w, r, v, site.View{Page: "undelivered", Title: "Not delivered", Nav: "dead", Data: d})
 }
 
-func (h *Handler) undeliveredQuery(d undeliveredData) sessions.DeliveryQuery {
-	q := sessions.DeliveryQuery{States: redrive.Ended(), Limit: redrive.Max}
+func (h *Handler) undeliveredQuery(d undeliveredData) lists.DeliveryQuery {
+	q := lists.DeliveryQuery{States: redrive.Ended(), Limit: redrive.Max}
 	if d.State != "" {
-		q.States = []sessions.DeliveryState{sessions.DeliveryState(d.State)}
+		q.States = []facts.DeliveryState{facts.DeliveryState(d.State)}
 	}
 	text := strings.ToLower(d.Text)
-	q.Wants = func(v sessions.View) bool {
+	q.Wants = func(v facts.View) bool {
 		return strings.Contains(timeline.Host(v.Session), strings.ToLower(d.Host)) &&
 			(text == "" || v.Account == text ||
 				strings.Contains(strings.ToLower(h.accountName(v.Account)), text))
@@ -92,7 +96,7 @@ func (h *Handler) accountName(id string) string {
 	return id
 }
 
-func (h *Handler) undeliveredRow(v sessions.View) undeliveredRow {
+func (h *Handler) undeliveredRow(v facts.View) undeliveredRow {
 	row := undeliveredRow{View: v, Account: h.accountName(v.Account), Host: timeline.Host(v.Session)}
 	for _, a := range slices.Backward(v.Delivery.Attempts) {
 		if a.Result != nil {
@@ -113,7 +117,7 @@ func (h *Handler) redrive(w http.ResponseWriter, r *http.Request, v site.Visit) 
 		h.DrawProblem(w, nil, site.ProblemMalformed)
 		return
 	case len(ids) == 0:
-		h.Done(w, flashNothingTicked, site.PathUndelivered)
+		h.Done(w, flashNothingTicked, paths.Undelivered)
 		return
 	}
 	done, err := redrive.Send(ctx, h.Sessions, h.Accounts, v.AsOperator(), ids)
@@ -121,12 +125,12 @@ func (h *Handler) redrive(w http.ResponseWriter, r *http.Request, v site.Visit) 
 		Str("by", v.AsOperator().String()).Msg("callbacks are sent again")
 	switch {
 	case err != nil:
-		edge.EventFrom(r.Context()).Err = err
+		web.EventFrom(r.Context()).Err = err
 		h.DrawProblem(w, nil, site.ProblemUncertain)
 	case len(done.Asked) == 0:
-		h.Done(w, site.FlashDeliveryOpen, site.PathUndelivered)
+		h.Done(w, site.FlashDeliveryOpen, paths.Undelivered)
 	default:
-		h.Done(w, flashRedriven, site.PathUndelivered)
+		h.Done(w, flashRedriven, paths.Undelivered)
 	}
 }
 

@@ -8,7 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"verifyd/edge/account"
+	"verifyd/edge/account/audit"
+	"verifyd/edge/dashboard/form"
 	"verifyd/edge/page"
 )
 
@@ -17,38 +18,38 @@ const auditLimit = 50
 
 // deeds describe what a record reports; a name that is not here is shown as it is.
 var deeds = map[string]string{
-	account.AccountCreated:   "Account created",
-	account.AccountRenamed:   "Account renamed",
-	account.AccountDisabled:  "Account disabled",
-	account.AccountEnabled:   "Account enabled",
-	account.AccountDeleted:   "Account deleted",
-	account.SessionsEnded:    "Open sessions canceled",
-	account.QuotaSet:         "Monthly quota set",
-	account.ReturnOriginsSet: "Allowed sites of the link back set",
-	account.ReturnURLSet:     "Link back for users set",
-	account.ColourSet:        "Colour for users set",
-	account.KeyCreated:       "API key created",
-	account.KeyWasRolled:     "API key rolled",
-	account.KeyWasRevoked:    "API key revoked",
-	account.SecretRotated:    "Signing secret rotated",
-	account.RotationEnded:    "Rotation of the signing secret ended",
-	account.SecretRevealed:   "Signing secret shown",
-	account.MemberAdded:      "Member added",
-	account.MemberJoined:     "Member joined by invite",
-	account.RoleChanged:      "Role changed",
-	account.MemberRemoved:    "Member removed",
-	account.InviteCreated:    "Invite created",
-	account.InviteWithdrawn:  "Invite withdrawn",
-	account.LinkCreated:      "Login link created",
-	account.LinkRedeemed:     "Login link used",
-	account.LinkRevoked:      "Login link revoked",
-	account.CallbackSent:     "Callback sent again",
-	account.CallbackTested:   "Test callback sent",
-	account.UserErased:       "User erased",
-	account.OperatorGranted:  "Operator granted",
-	account.OperatorRevoked:  "Operator revoked",
-	account.HostPaused:       "Receiver host paused",
-	account.HostResumed:      "Receiver host resumed",
+	audit.AccountCreated:   "Account created",
+	audit.AccountRenamed:   "Account renamed",
+	audit.AccountDisabled:  "Account disabled",
+	audit.AccountEnabled:   "Account enabled",
+	audit.AccountDeleted:   "Account deleted",
+	audit.SessionsEnded:    "Open sessions canceled",
+	audit.QuotaSet:         "Monthly quota set",
+	audit.ReturnOriginsSet: "Allowed sites of the link back set",
+	audit.ReturnURLSet:     "Link back for users set",
+	audit.ColourSet:        "Colour for users set",
+	audit.KeyCreated:       "API key created",
+	audit.KeyWasRolled:     "API key rolled",
+	audit.KeyWasRevoked:    "API key revoked",
+	audit.SecretRotated:    "Signing secret rotated",
+	audit.RotationEnded:    "Rotation of the signing secret ended",
+	audit.SecretRevealed:   "Signing secret shown",
+	audit.MemberAdded:      "Member added",
+	audit.MemberJoined:     "Member joined by invite",
+	audit.RoleChanged:      "Role changed",
+	audit.MemberRemoved:    "Member removed",
+	audit.InviteCreated:    "Invite created",
+	audit.InviteWithdrawn:  "Invite withdrawn",
+	audit.LinkCreated:      "Login link created",
+	audit.LinkRedeemed:     "Login link used",
+	audit.LinkRevoked:      "Login link revoked",
+	audit.CallbackSent:     "Callback sent again",
+	audit.CallbackTested:   "Test callback sent",
+	audit.UserErased:       "User erased",
+	audit.OperatorGranted:  "Operator granted",
+	audit.OperatorRevoked:  "Operator revoked",
+	audit.HostPaused:       "Receiver host paused",
+	audit.HostResumed:      "Receiver host resumed",
 }
 
 // AuditRow is one record as it is drawn.
@@ -74,7 +75,7 @@ func (s *Site) AuditLog(w http.ResponseWriter, r *http.Request, of, path string)
 	cursor := page.Single(r.URL.Query(), "cursor")
 	log, err := s.Accounts.Audit(ctx, of, cursor, auditLimit)
 	switch {
-	case errors.Is(err, account.ErrCursor):
+	case errors.Is(err, audit.ErrCursor):
 		page.SeeOther(w, s.Prefix+path)
 		return d, false
 	case err != nil:
@@ -85,7 +86,7 @@ func (s *Site) AuditLog(w http.ResponseWriter, r *http.Request, of, path string)
 		d.Rows = append(d.Rows, newRow(record))
 	}
 	if log.Next != "" {
-		d.Older = s.Prefix + path + "?" + Query("cursor", log.Next)
+		d.Older = s.Prefix + path + "?" + form.Query("cursor", log.Next)
 	}
 	if cursor != "" {
 		d.Newest = s.Prefix + path
@@ -93,7 +94,7 @@ func (s *Site) AuditLog(w http.ResponseWriter, r *http.Request, of, path string)
 	return d, true
 }
 
-func newRow(r account.Record) AuditRow {
+func newRow(r audit.Record) AuditRow {
 	row := AuditRow{At: r.At, Who: r.Who.String(), Whose: r.Who.Identity(), What: deeds[r.What], On: r.On}
 	if row.Whose == row.Who {
 		row.Whose = ""

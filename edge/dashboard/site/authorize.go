@@ -7,11 +7,15 @@ import (
 	"slices"
 	"strings"
 
-	"verifyd/edge"
 	"verifyd/edge/account"
+	"verifyd/edge/account/access"
+	"verifyd/edge/account/grant"
+	"verifyd/edge/dashboard/form"
 	"verifyd/edge/dashboard/logins"
+	"verifyd/edge/dashboard/paths"
 	"verifyd/edge/network"
 	"verifyd/edge/page"
+	"verifyd/edge/web"
 	"verifyd/natsconf"
 )
 
@@ -20,7 +24,7 @@ const loginCookie = "verifyd_login"
 
 // SetLoginCookie sets the cookie of a login; a maxAge below 0 removes it.
 func (s *Site) SetLoginCookie(w http.ResponseWriter, token string, maxAge int) {
-	http.SetCookie(w, s.Cookies.New(loginCookie, token, PathRoot, maxAge))
+	http.SetCookie(w, s.Cookies.New(loginCookie, token, paths.Root, maxAge))
 }
 
 // ErrNoAccount is returned for somebody who is logged in and a member of no account.
@@ -68,7 +72,7 @@ func (s *Site) asGranted(ctx context.Context, l logins.Login) (logins.Login, err
 		return l, nil
 	}
 	g, err := s.Accounts.LoginLinkGrant(ctx, l.Account, l.LinkID)
-	if errors.Is(err, account.ErrNoLink) {
+	if errors.Is(err, grant.ErrNoLink) {
 		err = logins.ErrNobody
 	}
 	l.Account, l.Role = g.Account, g.Role
@@ -135,7 +139,7 @@ func (s *Site) Authorize(ctx context.Context, r *http.Request) (Visit, error) {
 type Page func(w http.ResponseWriter, r *http.Request, v Visit)
 
 // Read lets visitors with the right to an action into a page.
-func (s *Site) Read(action account.Action, next Page) http.Handler {
+func (s *Site) Read(action access.Action, next Page) http.Handler {
 	return page.Guard(s.HTTPS, func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := Within(r)
 		defer cancel()
@@ -144,7 +148,7 @@ func (s *Site) Read(action account.Action, next Page) http.Handler {
 			s.Deny(w, r, v, err)
 			return
 		}
-		edge.EventFrom(r.Context()).Account = v.Account.ID
+		web.EventFrom(r.Context()).Account = v.Account.ID
 		if !v.May(action) {
 			s.forbidden(w, v, action)
 			return
@@ -154,7 +158,7 @@ func (s *Site) Read(action account.Action, next Page) http.Handler {
 }
 
 // Mutate is Read for changes: a form of this site, drawn for the account that is looked at.
-func (s *Site) Mutate(action account.Action, next Page) http.Handler {
+func (s *Site) Mutate(action access.Action, next Page) http.Handler {
 	return s.Posted(s.Read(action, func(w http.ResponseWriter, r *http.Request, v Visit) {
 		if page.Single(r.PostForm, "account") != v.Account.ID {
 			s.DrawProblem(w, &v, problemOtherAccount)
@@ -188,18 +192,18 @@ const maxFormBytes = 16 << 10
 func (s *Site) Deny(w http.ResponseWriter, r *http.Request, v Visit, err error) {
 	switch {
 	case errors.Is(err, logins.ErrNobody) && r.Method == http.MethodPost:
-		s.Done(w, flashLoginFirst, PathLogin)
+		s.Done(w, flashLoginFirst, paths.Login)
 	case errors.Is(err, logins.ErrNobody):
-		to := s.Prefix + PathLogin
-		if next := strings.TrimPrefix(r.URL.RequestURI(), s.Prefix); next != PathRoot &&
-			SafeNext(next) == next {
-			to += "?" + Query("next", next)
+		to := s.Prefix + paths.Login
+		if next := strings.TrimPrefix(r.URL.RequestURI(), s.Prefix); next != paths.Root &&
+			paths.SafeNext(next) == next {
+			to += "?" + form.Query("next", next)
 		}
 		page.SeeOther(w, to)
 	case errors.Is(err, ErrNoAccount) && v.Operator:
-		page.SeeOther(w, s.Prefix+PathOperator)
+		page.SeeOther(w, s.Prefix+paths.Operator)
 	case errors.Is(err, ErrNoAccount):
-		page.SeeOther(w, s.Prefix+PathNewAccount)
+		page.SeeOther(w, s.Prefix+paths.NewAccount)
 	default:
 		s.Fail(w, r, &v, err)
 	}
@@ -213,18 +217,18 @@ func (s *Site) Fail(w http.ResponseWriter, r *http.Request, v *Visit, err error)
 	switch {
 	case errors.Is(err, account.ErrDisabled):
 		s.DrawProblem(w, v, problemDisabled)
-	case errors.Is(err, account.ErrNotAllowed):
+	case errors.Is(err, access.ErrNotAllowed):
 		s.DrawProblem(w, v, ProblemForbidden)
 	case errors.Is(err, natsconf.ErrUncertain):
-		edge.EventFrom(r.Context()).Err = err
+		web.EventFrom(r.Context()).Err = err
 		s.DrawProblem(w, v, ProblemUncertain)
 	default:
-		edge.EventFrom(r.Context()).Err = err
+		web.EventFrom(r.Context()).Err = err
 		s.DrawProblem(w, v, problemUnavailable)
 	}
 }
 
-func (s *Site) forbidden(w http.ResponseWriter, v Visit, action account.Action) {
+func (s *Site) forbidden(w http.ResponseWriter, v Visit, action access.Action) {
 	s.Log.Info().Str("account", v.Account.ID).Str("action", string(action)).Str("role", string(v.Role)).
 		Msg("a role was not enough")
 	if v.Role.May(action) {

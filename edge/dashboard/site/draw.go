@@ -13,6 +13,9 @@ import (
 	"time"
 
 	"verifyd/edge/account"
+	"verifyd/edge/account/access"
+	"verifyd/edge/dashboard/form"
+	"verifyd/edge/dashboard/paths"
 	"verifyd/edge/page"
 	"verifyd/sessions/timeline"
 )
@@ -114,7 +117,7 @@ type View struct {
 	Page  string // a page of some Part
 	Title string
 	Nav   string // the entry of the bar that is current
-	Form  *Form
+	Form  *form.Form
 	Data  any
 	Flash *Flash
 	Live  string // where the page's changes are reported; empty: it has none
@@ -128,26 +131,26 @@ type View struct {
 // tab is one entry of the bar.
 type tab struct {
 	Key, Name, Path string
-	Action          account.Action // what one must be allowed to see it
+	Action          access.Action // what one must be allowed to see it
 }
 
 var tabs = []tab{
-	{"sessions", "Sessions", PathSessions, account.ActionView},
-	{"keys", "API Keys", PathKeys, account.ActionView},
-	{"signing", "Signing", PathSigning, account.ActionView},
-	{"usage", "Usage", PathUsage, account.ActionView},
-	{"quickstart", "Quickstart", PathQuickstart, account.ActionView},
-	{"members", "Members", PathMembers, account.ActionView},
-	{"audit", "Audit log", PathAudit, account.ActionAudit},
+	{"sessions", "Sessions", paths.Sessions, access.ActionView},
+	{"keys", "API Keys", paths.Keys, access.ActionView},
+	{"signing", "Signing", paths.Signing, access.ActionView},
+	{"usage", "Usage", paths.Usage, access.ActionView},
+	{"quickstart", "Quickstart", paths.Quickstart, access.ActionView},
+	{"members", "Members", paths.Members, access.ActionView},
+	{"audit", "Audit log", paths.Audit, access.ActionAudit},
 }
 
 // operatorTabs is the bar of the operator's pages.
 var operatorTabs = []tab{
-	{Key: "operator", Name: "Service", Path: PathOperator},
-	{Key: "accounts", Name: "Accounts", Path: PathOperatorAccounts},
-	{Key: "hosts", Name: "Receiver hosts", Path: PathOperatorHosts},
-	{Key: "dead", Name: "Not delivered", Path: PathUndelivered},
-	{Key: "operator-audit", Name: "Audit log", Path: PathOperatorAudit},
+	{Key: "operator", Name: "Service", Path: paths.Operator},
+	{Key: "accounts", Name: "Accounts", Path: paths.OperatorAccounts},
+	{Key: "hosts", Name: "Receiver hosts", Path: paths.OperatorHosts},
+	{Key: "dead", Name: "Not delivered", Path: paths.Undelivered},
+	{Key: "operator-audit", Name: "Audit log", Path: paths.OperatorAudit},
 }
 
 // drawn is a view as the templates see it.
@@ -190,7 +193,7 @@ func (d drawn) Accounts() []account.Account {
 func (d drawn) Who() string { return d.Visit.Who() }
 
 // Role is the visitor's.
-func (d drawn) Role() account.Role { return d.Visit.Role }
+func (d drawn) Role() access.Role { return d.Visit.Role }
 
 // Tabs are the bar's entries that the visitor may see.
 func (d drawn) Tabs() []tab {
@@ -204,7 +207,7 @@ func (d drawn) Tabs() []tab {
 }
 
 // May reports whether the visitor has the right to an action.
-func (d drawn) May(action string) bool { return d.Visit != nil && d.Visit.May(account.Action(action)) }
+func (d drawn) May(action string) bool { return d.Visit != nil && d.Visit.May(access.Action(action)) }
 
 // Network returns what people call a network.
 func (d drawn) Network(id string) string { return d.s.NetworkName(id) }

@@ -3,6 +3,8 @@ package site
 import (
 	"maps"
 	"net/http"
+
+	"verifyd/edge/dashboard/paths"
 )
 
 // flashCookie carries the code of what a POST did to the page that comes after it. Nothing of it is shown but
@@ -41,7 +43,7 @@ func allFlashes(parts []Part) map[FlashCode]Flash {
 }
 
 func (s *Site) setFlash(w http.ResponseWriter, value string, maxAge int) {
-	http.SetCookie(w, s.Cookies.New(flashCookie, value, PathRoot, maxAge))
+	http.SetCookie(w, s.Cookies.New(flashCookie, value, paths.Root, maxAge))
 }
 
 // TakeFlash returns what is to be said on this page, and forgets it. A page that keeps itself up to date is

@@ -11,7 +11,7 @@ import (
 const ListTimeout = 4 * time.Second
 
 // maxLists bounds the pages that look through the store at once, and maxListsEach those of one account, or of
-// the operators, among them: as many as edge.Config.MaxListing allows the API's lists by default.
+// the operators, among them: as many as api.Config.MaxListing allows the API's lists by default.
 const (
 	maxLists     = 32
 	maxListsEach = maxLists / 4

@@ -11,15 +11,17 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"verifyd/edge"
 	"verifyd/edge/account"
+	"verifyd/edge/account/accountstore"
 	"verifyd/edge/dashboard/logins"
 	"verifyd/edge/limit"
 	"verifyd/edge/network"
 	"verifyd/edge/page"
+	"verifyd/edge/web"
 )
 
-// Directory knows the accounts that an identity is a member of; an *account.Mirror. It may be a moment behind
+// Directory knows the accounts that an identity is a member of; a *keymirror.Mirror. It may be a moment
+// behind
 // the store.
 type Directory interface {
 	AccountsOf(network, subject string) []account.Account
@@ -30,7 +32,7 @@ type Config struct {
 	BaseURL  string             // {base_url} of the contract, with its path prefix where it has one
 	Networks []*network.Network // by which people log in
 	SignIn   []*network.Network // those by which users sign in, for their names
-	Accounts *account.Store
+	Accounts *accountstore.Store
 	Members  Directory
 	Logins   *logins.Store
 	Log      zerolog.Logger
@@ -55,7 +57,7 @@ type Site struct {
 
 // New checks the configuration and the templates of all parts.
 func New(c Config) (*Site, error) {
-	base, prefix, err := edge.ParseBaseURL(c.BaseURL)
+	base, prefix, err := web.ParseBaseURL(c.BaseURL)
 	if err != nil {
 		return nil, fmt.Errorf("base URL: %w", err)
 	}
@@ -93,3 +95,17 @@ func Within(r *http.Request) (context.Context, context.CancelFunc) {
 }
 
 const storeTimeout = 10 * time.Second
+
+// pathAssets is below what the assets are served.
+const pathAssets = "/assets/"
+
+// Routes are those of the assets.
+func (s *Site) Routes() []web.Route {
+	var routes []web.Route
+	for _, a := range s.templates.assets() {
+		routes = append(routes, web.Route{
+			Method: http.MethodGet, Path: pathAssets + a.Name, Name: "dashboard_asset", Handler: a,
+		})
+	}
+	return routes
+}

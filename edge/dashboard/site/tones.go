@@ -1,6 +1,9 @@
 package site
 
-import "verifyd/sessions"
+import (
+	"verifyd/sessions"
+	"verifyd/sessions/facts"
+)
 
 // ToneOfState is the colour of a state; the word stands beside it.
 func ToneOfState(s sessions.State) string {
@@ -15,11 +18,11 @@ func ToneOfState(s sessions.State) string {
 }
 
 // ToneOfVerdict is ToneOfState for an attempt's verdict.
-func ToneOfVerdict(v sessions.Verdict) string {
+func ToneOfVerdict(v facts.Verdict) string {
 	switch v {
-	case sessions.VerdictDelivered:
+	case facts.VerdictDelivered:
 		return "good"
-	case sessions.VerdictRejected, sessions.VerdictUndeliverable:
+	case facts.VerdictRejected, facts.VerdictUndeliverable:
 		return "bad"
 	default:
 		return "caution"
@@ -27,13 +30,13 @@ func ToneOfVerdict(v sessions.Verdict) string {
 }
 
 // ToneOfDelivery is ToneOfState for a delivery.
-func ToneOfDelivery(s sessions.DeliveryState) string {
+func ToneOfDelivery(s facts.DeliveryState) string {
 	switch s {
-	case sessions.DeliveryDelivered:
+	case facts.DeliveryDelivered:
 		return "good"
-	case sessions.DeliveryRejected, sessions.DeliveryUndeliverable:
+	case facts.DeliveryRejected, facts.DeliveryUndeliverable:
 		return "bad"
-	case sessions.DeliveryUnknown:
+	case facts.DeliveryUnknown:
 		return "caution"
 	default:
 		return ""

@@ -2,6 +2,8 @@ package site
 
 import (
 	"verifyd/edge/account"
+	"verifyd/edge/account/access"
+	"verifyd/edge/account/grant"
 	"verifyd/edge/dashboard/logins"
 )
 
@@ -9,22 +11,22 @@ import (
 type Visit struct {
 	Login    logins.Login
 	Account  account.Account
-	Role     account.Role
+	Role     access.Role
 	Accounts []account.Account // all that the person is a member of, by name
 	Operator bool
 }
 
 // May reports whether the visitor has the right to an action. While the account is disabled, its members look
 // and do nothing else.
-func (v Visit) May(a account.Action) bool {
+func (v Visit) May(a access.Action) bool {
 	return v.Role.May(a) &&
-		(v.Account.DisabledAt.IsZero() || a == account.ActionView || a == account.ActionAudit)
+		(v.Account.DisabledAt.IsZero() || a == access.ActionView || a == access.ActionAudit)
 }
 
 // Actor is the visitor as the audit log names them.
-func (v Visit) Actor() account.Actor {
+func (v Visit) Actor() access.Actor {
 	if v.Login.LinkID != "" {
-		return account.Link{ID: v.Login.LinkID, Account: v.Login.Account, Role: v.Login.Role}.Actor()
+		return grant.Link{ID: v.Login.LinkID, Account: v.Login.Account, Role: v.Login.Role}.Actor()
 	}
 	m, _ := v.Account.Member(v.Login.Network, v.Login.Subject)
 	return m.Actor()
@@ -43,9 +45,9 @@ func (v Visit) Who() string {
 }
 
 // AsOperator is the visitor of an operator's page as the audit log names them.
-func (v Visit) AsOperator() account.Actor {
+func (v Visit) AsOperator() access.Actor {
 	if v.Login.LinkID != "" {
-		return account.Link{ID: v.Login.LinkID, Operator: true}.Actor()
+		return grant.Link{ID: v.Login.LinkID, Operator: true}.Actor()
 	}
-	return account.OperatorWith(v.Login.Network, v.Login.Subject, v.Who())
+	return access.OperatorWith(v.Login.Network, v.Login.Subject, v.Who())
 }

@@ -1,0 +1,120 @@
+package service
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+
+	"verifyd/cmd/verifyd/config"
+	"verifyd/cmd/verifyd/supervise"
+	"verifyd/edge/api"
+	"verifyd/edge/limit"
+	"verifyd/edge/signin"
+	"verifyd/edge/web"
+	"verifyd/natsconf/devtunnel"
+)
+
+// startEdge starts the public server, where this process has the role, and the operators' one, and returns
+// what it is asked whether it is ready.
+func (p *Program) startEdge(ctx context.Context, h shared, public net.Listener) (checks []web.Check,
+	err error) {
+	checks = p.readiness(h)
+	if public != nil {
+		handler, err := p.handler(ctx, h)
+		if err != nil {
+			return nil, err
+		}
+		server, err := web.NewServer(web.ServerConfig{
+			Name: "public", Listen: p.Config.Listen, Listener: public, Handler: handler, Log: p.Config.Log,
+		})
+		if err != nil {
+			return nil, err
+		}
+		checks = append(checks, web.Check{
+			Name: publicServer, Check: func(ctx context.Context) (string, error) {
+				return server.Addr(), server.Check(ctx)
+			},
+		})
+		checks = append(checks, p.nets.checks()...)
+		if err := p.serve(ctx, publicServer, server); err != nil {
+			return nil, err
+		}
+	}
+	if p.Config.AdminListen == "" {
+		return checks, nil
+	}
+	admin, err := web.NewServer(web.ServerConfig{
+		Name: "admin", Listen: p.Config.AdminListen,
+		Handler: web.NewAdmin(append(slices.Clone(checks), assetChecks(p)...), p.Registry, levelsOf(p),
+			p.Config.AdminNames...), Log: p.Config.Log, WriteTimeout: web.AdminWriteTimeout,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := p.serve(ctx, "admin server", admin); err != nil {
+		return nil, config.Usage(
+			fmt.Errorf("VERIFYD_ADMIN_LISTEN (--admin-listen): %w; choose an address that is free, for example 127.0.0.1:9091", err))
+	}
+	p.Admin = admin.Addr()
+	return checks, nil
+}
+
+// serve starts a server and waits until it takes requests.
+func (p *Program) serve(ctx context.Context, name string, s *web.Server) error {
+	a := supervise.New(name, s)
+	up := s.Ready()
+	p.add(name, a)
+	return supervise.Await(ctx, a, up)
+}
+
+func (p *Program) handler(ctx context.Context, h shared) (http.Handler, error) {
+	networks, err := openNetworks(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	p.nets = networks
+	p.add("networks", networks.keeper())
+	attempts, err := limit.NewAttempts(p.Config.SignIns, p.Registry)
+	if err != nil {
+		return nil, err
+	}
+	pages, err := signin.New(signin.Config{
+		BaseURL: p.Base, Sessions: h.sessions, Networks: networks.live, Test: networks.test,
+		Accounts: requesters{h.mirror}, Attempts: attempts, Key: p.Store.Key, Log: p.Config.Log,
+		Metrics: p.Registry, Now: p.Config.Now,
+	})
+	if err != nil {
+		return nil, err
+	}
+	board, err := p.dashboard(ctx, h, networks, pages, attempts)
+	if err != nil {
+		return nil, err
+	}
+	rates, err := limit.NewRates(p.Config.Rate)
+	if err != nil {
+		return nil, err
+	}
+	failures, err := limit.NewFailures(p.Config.FailedKeys)
+	if err != nil {
+		return nil, err
+	}
+	p.add("rate sharing", supervise.New("rate sharing", limit.NewSharing(rates, p.Store.Conn, p.Config.Now)))
+	quota := limit.NewQuota(h.usage, p.Config.Quota)
+	p.quota = quota
+	p.add("quota", supervise.New("quota", quota)) // before the server, so that it stops after it
+	return api.New(api.Config{
+		BaseURL: p.Base, Keys: h.mirror, Uses: h.uses, Sessions: h.sessions, Reservations: h.sessions,
+		Lister: h.sessions, Usages: h.sessions, Changes: h.watch,
+		Rates: rates, FailedKeys: failures, Quota: quota, Callbacks: p.Config.CallbackPolicy,
+		Listeners: p.listeners(),
+		StoreHigh: h.gauge.High, StoreLeft: h.stateMonitor.Check, TrustedProxies: p.Config.TrustedProxies,
+		TestKeys: p.Config.TestKeys, Routes: append(pages.Routes(), board.Routes()...),
+		Nowhere: pages.Nowhere,
+		Metrics: p.Registry, Tracer: tracerOf(p), Log: p.Config.Log, Now: p.Config.Now,
+	})
+}
+
+// listeners is where edge and dispatcher meet for callbacks that go to developers' own machines.
+func (p *Program) listeners() *devtunnel.Relay { return devtunnel.New(p.Store.Conn) }

@@ -1,0 +1,336 @@
+package dispatcher
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"verifyd/dispatcher/bounds"
+	"verifyd/dispatcher/callback"
+)
+
+const (
+	// aheadFor is how far ahead deliveries are claimed at a destination that is sending: what it will send
+	// within that time, at most maxAhead. Then the claims and results of many share a batch, while its
+	// connections are kept busy by those that have one.
+	aheadFor = 20 * time.Millisecond
+	maxAhead = 448
+	// aheadWait is how long a delivery that is claimed waits for a connection. Then its claim is released:
+	// nothing was sent.
+	aheadWait = time.Second
+	// minDials is how many connections are dialled at once to begin with. Each dial that succeeds allows
+	// one more, so that they double with each round trip, and one that fails begins anew: a burst to a
+	// receiver that answers soon is carried by few connections, and a slow one has all of its own within a
+	// few round trips.
+	minDials = 2
+	// connIdle is how long an unused connection is kept. Receivers close idle ones after a few seconds, and
+	// a request written to a connection that is being closed ends as unknown.
+	connIdle = time.Second
+	// paceEvery is over which time a destination's rate is counted, and paceFor how long it holds when
+	// nothing more is sent.
+	paceEvery = 50 * time.Millisecond
+	paceFor   = 250 * time.Millisecond
+)
+
+// connections are those to one receiver host: who uses one, who waits for one, and which are kept for the
+// next. Its methods lock, but those that say that they are called under the lock.
+type connections struct {
+	limit   int // of those in use
+	breaker *breaker
+	changed chan<- struct{} // gets a token when more may begin, or something has ended
+	// distrusted: the receiver has sent unsolicited bytes. What comes next over a connection to it may be
+	// too late for the request before, so none is used twice any more.
+	distrusted atomic.Bool
+
+	mu       sync.Mutex
+	idle     []idleConn  // the one that came back last is the last
+	slots    int         // connections in use or being dialled
+	dialing  int         // of these, being dialled
+	dials    int         // how many may be dialled at once
+	reusable bool        // the last connection that came back after a POST may be used again
+	waiting  []*connSlot // claimed and without a connection, oldest first
+	active   int         // deliveries under way
+	last     time.Time   // when a delivery last ended
+	pace     pace
+}
+
+// idleConn is a connection kept for the next delivery of a burst, of the same account: what comes late over
+// it, and cannot be distinguished from the answer to the next request, stays in the account.
+type idleConn struct {
+	conn    *callback.Conn
+	account string
+	since   time.Time
+}
+
+// connSlot is a delivery's right to one connection. A delivery has it from the beginning or, where it is
+// claimed ahead, waits for it.
+type connSlot struct {
+	of            *connections
+	account       string
+	reportContact func(contact)  // reports to the breaker; nil once that is done, or where there is none
+	assigned      chan struct{}  // closed when it is held; nil where nobody waits for that
+	held          bool           // it may use, or dial, one connection
+	conn          *callback.Conn // nil: none came with it, or it was closed
+	dials         bool           // no connection came with it: a dial is counted until it has ended
+}
+
+func newConnections(limit int, b *breaker, changed chan<- struct{}) *connections {
+	return &connections{limit: limit, breaker: b, changed: changed, dials: minDials, last: time.Now()}
+}
+
+// canStart reports whether one more delivery of the account may begin. It is called under the lock.
+func (c *connections) canStart(account string) bool {
+	if len(c.waiting) == 0 && c.canConnect(account) {
+		return c.active < c.limit+maxAhead
+	}
+	return c.slots == c.limit && c.active < c.limit+c.ahead()
+}
+
+// start begins a delivery, with a connection or the right to dial one; or, where all are in use, ahead of
+// them. It is called under the lock.
+func (c *connections) start(account string, reportContact func(contact)) *connSlot {
+	s := &connSlot{of: c, account: account, reportContact: reportContact}
+	c.active++
+	if len(c.waiting) == 0 && c.canConnect(account) {
+		c.assign(s)
+	}
+	return s
+}
+
+// canConnect reports whether a slot can be assigned: an unused connection of the account, or a dial. It is
+// called under the lock.
+func (c *connections) canConnect(account string) bool {
+	if c.slots >= c.limit {
+		return false
+	}
+	// While the breaker is not closed only a probe, and those whose time is over, are dialled at all.
+	return c.dialing < c.dials || !c.breaker.closed() || c.newestIdle(account) >= 0
+}
+
+// assign takes a connection for a slot, or the right to dial one. It is called under the lock.
+func (c *connections) assign(s *connSlot) {
+	c.closeIdle(connIdle)
+	if c.distrusted.Load() {
+		c.closeIdle(0)
+	}
+	c.slots++
+	s.held = true
+	if i := c.newestIdle(s.account); i >= 0 {
+		s.conn = c.idle[i].conn
+		c.idle = slices.Delete(c.idle, i, i+1)
+		return
+	}
+	s.dials = true
+	c.dialing++
+	// unused ones, of other accounts, count too
+	if len(c.idle) > 0 && c.slots+len(c.idle) > c.limit {
+		_ = c.idle[0].conn.Close()
+		c.idle = slices.Delete(c.idle, 0, 1)
+	}
+}
+
+// newestIdle returns where the account's connection is that was used last; -1 where it has none.
+func (c *connections) newestIdle(account string) int {
+	for i, kept := range slices.Backward(c.idle) {
+		if kept.account == account {
+			return i
+		}
+	}
+	return -1
+}
+
+// ahead returns how many deliveries may be claimed before they have a connection. A receiver that closes
+// each gets none: dials would come after the claim.
+func (c *connections) ahead() int {
+	if !c.reusable {
+		return 0
+	}
+	return int(min(maxAhead, c.pace.perSecond()*int64(aheadFor)/int64(time.Second)))
+}
+
+// wait waits for a connection, or the right to dial one, and reports whether the slot has it.
+func (s *connSlot) wait(ctx context.Context) bool {
+	c := s.of
+	s.assigned = make(chan struct{})
+	c.mu.Lock()
+	c.waiting = append(c.waiting, s)
+	c.serveWaiting()
+	c.mu.Unlock()
+	timeout := time.NewTimer(aheadWait)
+	defer timeout.Stop()
+	select {
+	case <-s.assigned:
+		return true
+	case <-timeout.C:
+	case <-ctx.Done():
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if i := slices.Index(c.waiting, s); i >= 0 {
+		c.waiting = slices.Delete(c.waiting, i, i+1)
+		bounds.Signal(c.changed)
+	}
+	return s.held // it may have been assigned just then
+}
+
+// serveWaiting is called under the lock.
+func (c *connections) serveWaiting() {
+	for {
+		i := slices.IndexFunc(c.waiting, func(s *connSlot) bool { return c.canConnect(s.account) })
+		if i < 0 {
+			return
+		}
+		s := c.waiting[i]
+		c.waiting = slices.Delete(c.waiting, i, i+1)
+		c.assign(s)
+		close(s.assigned)
+	}
+}
+
+// dialEnded reports that a dial has ended, well or not. A repeat, and a dial that nobody counted, are
+// harmless.
+func (s *connSlot) dialEnded(well bool) {
+	c := s.of
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !s.dials {
+		return
+	}
+	s.dials = false
+	c.dialing--
+	c.dials = min(c.dials+1, c.limit)
+	if !well {
+		c.dials = minDials
+	}
+	c.serveWaiting()
+	bounds.Signal(c.changed)
+}
+
+// closeConn closes the slot's connection, where it has one.
+func (s *connSlot) closeConn() {
+	if s.conn == nil {
+		return
+	}
+	if s.conn.Unsolicited() {
+		s.of.distrusted.Store(true)
+	}
+	_ = s.conn.Close()
+	s.conn = nil
+}
+
+// release returns the slot, with its connection and what the delivery learnt. A repeat is harmless.
+func (s *connSlot) release(learnt contact) {
+	if s.reportContact != nil {
+		s.reportContact(learnt)
+		s.reportContact = nil
+	}
+	if !s.held {
+		return
+	}
+	s.dialEnded(false)
+	c := s.of
+	if c.distrusted.Load() {
+		s.closeConn()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s.held = false
+	c.slots--
+	if learnt == reached {
+		c.pace.count()
+		c.reusable = s.conn != nil
+	}
+	if s.conn != nil {
+		c.idle = append(c.idle, idleConn{conn: s.conn, account: s.account, since: time.Now()})
+	}
+	c.serveWaiting()
+	bounds.Signal(c.changed)
+}
+
+// ended notes that a delivery has ended.
+func (c *connections) ended() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.active--
+	c.last = time.Now()
+	bounds.Signal(c.changed)
+}
+
+// closeIdle closes connections that have not been used for so long. It is called under the lock.
+func (c *connections) closeIdle(since time.Duration) {
+	c.idle = slices.DeleteFunc(c.idle, func(kept idleConn) bool {
+		if time.Since(kept.since) < since {
+			return false
+		}
+		_ = kept.conn.Close()
+		return true
+	})
+}
+
+// closeUnused closes connections that were kept for long enough, and returns after how long the next one will
+// have been; not ok: none is left.
+func (c *connections) closeUnused() (left time.Duration, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closeIdle(connIdle)
+	if len(c.idle) == 0 {
+		return 0, false
+	}
+	return connIdle - time.Since(c.idle[0].since), true
+}
+
+// closeAll closes what is kept, and reports whether it did: not while a delivery is under way.
+func (c *connections) closeAll() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.active > 0 {
+		return false
+	}
+	c.closeIdle(0)
+	return true
+}
+
+// quiet reports whether no delivery has been under way for so long.
+func (c *connections) quiet(since time.Duration) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.active == 0 && time.Since(c.last) >= since
+}
+
+// rate returns how many deliveries were sent per second lately.
+func (c *connections) rate() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.pace.perSecond()
+}
+
+// pace is how many deliveries per second a destination has sent lately.
+type pace struct {
+	sent  int
+	since time.Time
+	rate  int64
+	until time.Time // after which the rate does not count
+}
+
+func (p *pace) count() {
+	now := time.Now()
+	p.sent++
+	if p.since.IsZero() || now.Sub(p.since) > paceFor {
+		p.sent, p.since = 0, now
+		return
+	}
+	if took := now.Sub(p.since); took >= paceEvery {
+		p.rate, p.until = int64(float64(p.sent)/took.Seconds()), now.Add(paceFor)
+		p.sent, p.since = 0, now
+	}
+}
+
+// perSecond returns the rate, 0 where the destination has sent too little lately to have one.
+func (p *pace) perSecond() int64 {
+	if time.Now().After(p.until) {
+		return 0
+	}
+	return p.rate
+}

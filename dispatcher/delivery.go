@@ -1,0 +1,400 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime/debug"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"go.opentelemetry.io/otel/trace"
+
+	"verifyd/dispatcher/callback"
+	"verifyd/natsconf/crashpoint"
+	"verifyd/natsconf/topology"
+	"verifyd/sessions"
+	"verifyd/sessions/facts"
+	"verifyd/sessions/failure"
+	"verifyd/sessions/urlpolicy"
+)
+
+// This file is the life of a delivery, in the order in which it happens: it is due, its facts decide, a way
+// to send is acquired, the attempt is claimed, the callback is sent once, its result is stored, and its
+// message is disposed of.
+
+const (
+	// claimBegin is how long after its claim an owner may begin to write. It covers a paused process, not a
+	// slow one: the connection is ready and the request prepared when the claim is made.
+	claimBegin = 5 * time.Second
+	// claimWait bounds the wait for a claim's acknowledgement: past it the owner could not write any more
+	// anyway.
+	claimWait = claimBegin
+	// claimMargin is what lies between the end of the longest attempt and the instant from which others may
+	// settle it.
+	claimMargin = 5 * time.Second
+	// maxReleases bounds how often an attempt may be claimed and released; each costs two facts.
+	maxReleases = 16
+	// settleFor is how long storing a result is tried; after it the attempt is settled as unknown, by its
+	// claim.
+	settleFor = 20 * time.Second
+	// settlePause lies between two tries to store a result.
+	settlePause = 250 * time.Millisecond
+	// failurePause is after how long a delivery comes again that failed for a reason of our own.
+	failurePause = 5 * time.Second
+	// scheduleWait bounds the wait for a schedule to be stored. It and a whole AckWait's progress leave the
+	// message ours.
+	scheduleWait = 5 * time.Second
+)
+
+// delivery is one completion that is due, as the fetcher made it of its message.
+type delivery struct {
+	sessions.Completion
+	msg    jetstream.Msg
+	given  int           // how often JetStream delivered this message
+	first  bool          // nobody can have tried it before
+	target urlpolicy.URL // its callback URL
+	// barred is why it goes to nobody: its URL is refused, since the operator's policy has changed since the
+	// session was started; or its host is paused, and its outcome leaves the store before the pause ends.
+	barred *callback.NotSent // nil: it goes to its receiver
+
+	tries     int       // how often a dispatcher tried it, this time included
+	due       time.Time // since when it is to be sent: its completion, or the request to send it again
+	requested int       // the attempt that somebody asked for; 0: the delivery of the completion itself
+}
+
+// receiver returns the host and port that it goes to; empty where it goes to nobody.
+func (dl *delivery) receiver() string {
+	if dl.barred != nil {
+		return ""
+	}
+	return dl.target.HostPort()
+}
+
+// attempt is one delivery under way.
+type attempt struct {
+	*shared
+	*delivery
+	way    sender
+	number int
+	// last is the result of the last attempt that was sent, or given up, and releases how many were released
+	// since.
+	last     *facts.Result
+	releases int
+	span     *span // nil: not traced
+}
+
+// disposition is what is done with the message of a delivery. Only dispose acts on it.
+type disposition struct {
+	final bool          // the result is stored: acknowledge
+	after time.Duration // otherwise: deliver it again after this long
+}
+
+var settled = disposition{final: true}
+
+func retryIn(after time.Duration) disposition { return disposition{after: after} }
+
+// deliver takes one delivery as far as possible now, and releases its slot.
+func (d *shared) deliver(ctx context.Context, dl *delivery, slot *connSlot) {
+	a := &attempt{shared: d, delivery: dl, span: d.newSpan(dl.Completion)}
+	a.way = &connSender{d: d, account: dl.Account, target: dl.target, slot: slot, span: a.span}
+	f := retryIn(failurePause)
+	defer func() {
+		if p := recover(); p != nil {
+			// If a claim was made, this attempt is settled as unknown later.
+			d.c.Log.Error().Str("sid", string(dl.ID)).Str("panic", fmt.Sprint(p)).
+				Bytes("stack", debug.Stack()).Msg("a delivery panicked")
+			slot.closeConn()
+		}
+		a.way.release()
+		a.span.end()
+		d.inFlight.remove(dl.ID, dl.Account)
+		d.dispose(dl, f)
+	}()
+	f = a.run(ctx)
+}
+
+// run does what the facts decide.
+func (a *attempt) run(ctx context.Context) disposition {
+	s, err := a.decide(ctx)
+	if err != nil {
+		return a.fail("read the facts", err)
+	}
+	a.number = s.attempt
+	a.span.setNumber(a.number)
+	switch s.do {
+	case send:
+		return a.send(ctx)
+	case wait:
+		return retryIn(s.wait)
+	case release:
+		return a.release(late("the claim's acknowledgement was lost, so nothing was sent under it"))
+	case settle:
+		return a.finish(withEarlierVerdict(a.newResult(abandoned(s)), a.last), 0)
+	case drop:
+	}
+	return settled
+}
+
+// decide reads the facts, except for a young completion that nobody can have tried: it has none, and if it
+// had, the claim would conflict. An old one may come from a replayed stream; its receiver should not be
+// dialled for nothing.
+func (a *attempt) decide(ctx context.Context) (decision, error) {
+	if a.first && a.now().Sub(a.CompletedAt) < topology.AckWait {
+		return decide(a.Completion, nil, 0, a.now()), nil
+	}
+	attempts, err := a.c.Sessions.Attempts(ctx, a.ID)
+	if err != nil {
+		return decision{}, err
+	}
+	a.last, a.releases = lastResult(attempts)
+	if n := len(attempts); n > 0 {
+		// Another process would have to settle this claim as unknown.
+		if last := attempts[n-1]; last.Result == nil && last.Claim.Worker == a.worker &&
+			a.unconfirmed.has(a.ID, n) {
+			return decision{do: release, attempt: n}, nil
+		}
+	}
+	s := decide(a.Completion, attempts, a.requested, a.now())
+	if s.do == drop && a.requested == 0 && len(attempts) > 0 {
+		return a.resendRequested(ctx, len(attempts)+1)
+	}
+	return s, nil
+}
+
+// resendRequested decides whether somebody has requested one more attempt: the request may have come with a
+// message that this one replaced.
+func (a *attempt) resendRequested(ctx context.Context, number int) (decision, error) {
+	r, err := a.c.Sessions.ResendOf(ctx, a.ID, number)
+	if err != nil || r == nil {
+		return decision{do: drop}, err
+	}
+	a.requested, a.due = number, r.At
+	return decision{do: send, attempt: number}, nil
+}
+
+// send prepares everything before the claim is made: the exact bytes, and a way to send them. Whatever fails
+// until then has sent nothing.
+func (a *attempt) send(ctx context.Context) disposition {
+	if a.Lost {
+		return a.notSent(ctx, &callback.NotSent{Class: failure.Lost})
+	}
+	listener, err := a.findListener(ctx, a.Session)
+	if err != nil {
+		return a.fail("look for a listener", err)
+	}
+	if listener != nil {
+		a.way.release() // the receiver's connections are for those who use them
+		a.way = listener
+	}
+	request, notSent := a.prepare()
+	if notSent == nil {
+		notSent = a.way.acquire(ctx)
+	}
+	if notSent != nil {
+		return a.notSent(ctx, notSent)
+	}
+	crashpoint.Reach(crashpoint.Connected)
+	claim := facts.NewClaim(a.ID, a.number, a.worker, a.now(), claimBegin, a.c.Timeout+claimMargin)
+	if f, ok := a.claim(ctx, claim); !ok {
+		return f
+	}
+	return a.conclude(a.way.send(ctx, request, claim.Deadline))
+}
+
+// prepare makes the exact bytes.
+func (a *attempt) prepare() (callback.Request, *callback.NotSent) {
+	if a.barred != nil {
+		return callback.Request{}, a.barred
+	}
+	secrets, ok := a.c.Secrets.SigningSecrets(a.Account)
+	if !ok {
+		return callback.Request{}, &callback.NotSent{
+			Class: failure.Unsigned, Detail: "the account is not known here",
+		}
+	}
+	request, err := a.c.Client.Prepare(callback.Callback{
+		URL: a.target, Session: a.ID, Test: a.Test, PlatformUserID: a.PlatformUserID, GuildID: a.GuildID,
+		Verified: a.Verified(),
+		Secrets:  secrets, At: a.now(), Trace: a.span.parent(),
+	})
+	if err != nil { // the account has no signing secret that signs
+		return callback.Request{}, &callback.NotSent{
+			Class: failure.Unsigned, Detail: err.Error(), Err: err,
+		}
+	}
+	return request, nil
+}
+
+// claim takes the attempt. Only ok allows a write.
+func (a *attempt) claim(ctx context.Context, c facts.Claim) (f disposition, ok bool) {
+	ctx, cancel := context.WithTimeout(ctx, claimWait)
+	defer cancel()
+	done := a.span.part("store claim", trace.SpanKindProducer)
+	a.claims.Enter()
+	err := a.c.Sessions.Claim(ctx, c)
+	a.claims.Leave()
+	done()
+	switch {
+	case err == nil:
+		a.unconfirmed.drop(c)
+		return disposition{}, true
+	case errors.Is(err, facts.ErrClaimed):
+		a.metrics.conflicts.Inc()
+		return retryIn(settleLook), false // the facts tell what the other owner is doing
+	default:
+		// The claim may be stored, or may be yet. Nothing is sent under it; this process, while it lives,
+		// knows that.
+		a.unconfirmed.add(c)
+		return a.fail("claim", err), false
+	}
+}
+
+// conclude stores how a sent attempt ended.
+func (a *attempt) conclude(answer callback.Answer) disposition {
+	if answer.Verdict == facts.VerdictReleased {
+		return a.release(answer)
+	}
+	a.way.release() // others send while the result is stored
+	a.metrics.received(a.now().Sub(a.due), a.span.id())
+	return a.finish(a.newResult(answer), answer.RetryAfter)
+}
+
+// finish stores how an attempt ended, and when the next one is due where the policy sends such a result
+// again.
+func (a *attempt) finish(r facts.Result, retryAfter time.Duration) disposition {
+	left := a.giveUpAt(a.delivery).Sub(r.At)
+	if left <= 0 || !retriesResult(a.policyOf(a.Completion), r) {
+		return a.storeResult(r)
+	}
+	pause := min(max(backoff(a.tries, rand.Float64()), retryAfter), left) //nolint:gosec // jitter
+	r.Next = r.At.Add(pause)
+	if f := a.storeResult(r); !f.final {
+		return f
+	}
+	return retryIn(pause)
+}
+
+// release records that the claim's owner wrote nothing, so that the next attempt may follow, but not without
+// end: a receiver that breaks each connection between the claim and the write would cost two facts a time
+// until the retry deadline.
+func (a *attempt) release(answer callback.Answer) disposition {
+	answer.Verdict = facts.VerdictReleased
+	a.way.release()
+	if a.releases+1 >= maxReleases || !a.now().Before(a.giveUpAt(a.delivery)) {
+		answer.Verdict = facts.VerdictUndeliverable // the claim is ours already, and nothing was sent
+		return a.storeResult(withEarlierVerdict(a.newResult(answer), a.last))
+	}
+	if f := a.storeResult(a.newResult(answer)); !f.final {
+		return f
+	}
+	return retryIn(backoff(a.number, rand.Float64())) //nolint:gosec // jitter
+}
+
+// notSent plans the next try or, once the retry deadline has passed, ends the delivery. Giving up takes the
+// claim first: a paused process that still holds this delivery must not send after it was called
+// undeliverable.
+func (a *attempt) notSent(ctx context.Context, n *callback.NotSent) disposition {
+	a.metrics.notSent.WithLabelValues(string(n.Class)).Inc()
+	a.span.mark("", n.Class)
+	a.notify("", n.Class)
+	a.way.release()
+	if left := a.giveUpAt(a.delivery).Sub(a.now()); left > 0 {
+		pause := min(backoff(a.tries, rand.Float64()), left) //nolint:gosec // jitter
+		a.reportNotSent(a.Completion, a.number, a.tries, n, pause)
+		return retryIn(pause)
+	}
+	claim := facts.NewClaim(a.ID, a.number, a.worker, a.now(), 0, claimMargin)
+	claim.GiveUp = true
+	if f, ok := a.claim(ctx, claim); !ok {
+		return f
+	}
+	return a.storeResult(withEarlierVerdict(a.newResult(callback.Answer{
+		Verdict: facts.VerdictUndeliverable, Class: n.Class, Detail: n.Detail, Address: n.Address,
+		Timing: n.Timing,
+	}), a.last))
+}
+
+// storeResult stores a result, whatever happens around it: nothing cancels it but its own time.
+func (a *attempt) storeResult(r facts.Result) disposition {
+	ctx, cancel := context.WithTimeout(context.Background(), settleFor)
+	defer cancel()
+	done := a.span.part("store result", trace.SpanKindProducer)
+	defer done()
+	for {
+		existing, err := a.c.Sessions.Settle(ctx, r.Of(a.Session))
+		if err == nil {
+			a.c.Sessions.CountSettled(a.Session, r)
+		}
+		if err == nil || errors.Is(err, facts.ErrSettled) {
+			if existing.Class == failure.Unreadable && r.Class != failure.Unreadable {
+				a.c.Log.Error().Str("sid", string(a.ID)).Int("attempt", r.Number).
+					Str("verdict", string(r.Verdict)).Int("status", r.Status).
+					Msg("a result cannot be stored, since something stands in its place that cannot be " +
+						"read; the attempt is shown as unknown")
+			}
+			a.span.mark(existing.Verdict, existing.Class)
+			a.notify(existing.Verdict, existing.Class)
+			a.reportResult(a.Completion, existing, err, a.span.id())
+			return settled
+		}
+		select {
+		case <-time.After(settlePause):
+		case <-ctx.Done():
+			return a.fail("store the result", err)
+		}
+	}
+}
+
+// notify calls OnAttempt. Tests, and a URL that the policy refuses, show nothing about a receiver.
+func (a *attempt) notify(verdict facts.Verdict, class failure.Class) {
+	refused := a.barred != nil && a.barred.Class == failure.RefusedAddress
+	if a.c.OnAttempt != nil && !a.Test && !refused {
+		a.c.OnAttempt(AttemptEnd{
+			Session: a.ID, Receiver: a.target.HostPort(), Verdict: verdict, Class: class,
+		})
+	}
+}
+
+// newResult returns the result of the attempt that ended so.
+func (a *attempt) newResult(answer callback.Answer) facts.Result {
+	r := facts.NewResult(a.ID, a.number, answer.Verdict, answer.Class, a.worker, a.now())
+	r.Status, r.Detail, r.Address, r.Answer, r.Timing = answer.Status, answer.Detail, answer.Address,
+		answer.Body, answer.Timing
+	return r
+}
+
+// fail ends this try for an internal reason.
+func (a *attempt) fail(doing string, err error) disposition {
+	a.span.mark("", "trouble")
+	a.c.Log.Warn().Err(err).Str("sid", string(a.ID)).Str("account", a.Account).Str("doing", doing).
+		Msg("a delivery has to wait")
+	return retryIn(failurePause)
+}
+
+// dispose is the only place that acknowledges. Acknowledgements are hints: the facts decide what a
+// redelivery leads to. What waits long becomes a message schedule, so that the consumer need not carry it;
+// where that cannot be stored, the consumer does.
+func (d *shared) dispose(dl *delivery, f disposition) {
+	if !f.final && (f.after < d.c.ScheduleFrom || !d.schedule(dl, f.after)) {
+		_ = dl.msg.NakWithDelay(max(f.after, time.Millisecond))
+		return
+	}
+	crashpoint.Reach(crashpoint.BeforeAck)
+	_ = dl.msg.Ack()
+	crashpoint.Reach(crashpoint.AfterAck)
+}
+
+func (d *shared) schedule(dl *delivery, after time.Duration) (stored bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), scheduleWait)
+	defer cancel()
+	err := d.c.Sessions.Schedule(ctx, facts.Retry{
+		Session: dl.ID, RequestedAttempt: dl.requested, Tries: dl.tries, Since: dl.due, At: d.c.Now().
+				Add(after),
+	})
+	if err != nil {
+		d.c.Log.Warn().Err(err).Str("sid", string(dl.ID)).Msg("a delivery waits with its consumer")
+	}
+	return err == nil
+}

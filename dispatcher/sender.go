@@ -1,0 +1,144 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
+	"verifyd/dispatcher/callback"
+	"verifyd/sessions/facts"
+	"verifyd/sessions/failure"
+	"verifyd/sessions/tracing"
+	"verifyd/sessions/urlpolicy"
+)
+
+// sender is a way to send one callback: a connection to its receiver, or a developer who listens.
+type sender interface {
+	// acquire is called before the claim, and makes sure that nothing but the claim is missing. What it
+	// returns was not sent.
+	acquire(ctx context.Context) *callback.NotSent
+	// send sends the request, once, unless it cannot begin before an instant. An answer that is released was
+	// not sent.
+	send(ctx context.Context, r callback.Request, before time.Time) callback.Answer
+	// release returns what was acquired, for others to use. A repeat is harmless.
+	release()
+}
+
+// connSender sends over a connection to the receiver. Where the destination's connections are all in use, and
+// it sends so fast that one will be free in a moment, the claim goes ahead of the connection, and is released
+// should none come.
+type connSender struct {
+	d       *shared
+	account string
+	target  urlpolicy.URL
+	slot    *connSlot
+	span    *span
+
+	freeAddress func() // makes room at the receiver's address; nil: nothing to do
+	contact     contact
+}
+
+func (s *connSender) acquire(ctx context.Context) *callback.NotSent {
+	if !s.slot.held {
+		return nil // claimed ahead: send waits for it
+	}
+	return s.connect(ctx)
+}
+
+// connect ensures a connection that is alive.
+func (s *connSender) connect(ctx context.Context) *callback.NotSent {
+	if s.canReuse() {
+		s.contact = reached
+		return nil
+	}
+	s.closeConn()
+	done := s.span.part("connect", trace.SpanKindClient)
+	conn, leave, err := s.d.c.Client.DialAdmitted(ctx, s.target,
+		func(ctx context.Context, to netip.Addr) (func(), error) {
+			return s.d.addresses.Acquire(ctx, s.account, to)
+		})
+	done(attribute.String("server.address", s.target.HostPort()))
+	s.slot.dialEnded(err == nil)
+	if err == nil {
+		s.slot.conn, s.freeAddress, s.contact = conn, leave, reached
+		return nil
+	}
+	notSent, ok := errors.AsType[*callback.NotSent](err)
+	if !ok {
+		notSent = &callback.NotSent{Class: failure.Connect, Detail: err.Error(), Err: err}
+	}
+	if s.contact = contactOf(notSent.Class); s.contact == missed {
+		s.slot.of.breaker.recordFailure(notSent)
+	}
+	return notSent
+}
+
+// canReuse reports whether the connection that was kept can carry the request.
+func (s *connSender) canReuse() (ok bool) {
+	if s.slot.conn == nil || !s.slot.conn.Alive() {
+		return false
+	}
+	leave, ok := s.d.addresses.AcquireNow(s.account, s.slot.conn.IP())
+	if ok {
+		s.freeAddress = leave
+	}
+	return ok
+}
+
+func (s *connSender) send(ctx context.Context, r callback.Request,
+	before time.Time) (answer callback.Answer) {
+	defer func() {
+		if !answer.Reusable {
+			s.closeConn()
+		}
+	}()
+	if !s.slot.held {
+		if !s.slot.wait(ctx) {
+			return late("no connection became free in time")
+		}
+		if n := s.connect(ctx); n != nil {
+			return callback.Answer{
+				Verdict: facts.VerdictReleased, Class: n.Class, Detail: n.Detail, Address: n.Address,
+				Timing: n.Timing,
+			}
+		}
+	}
+	if !s.d.c.Now().Before(before) {
+		return late("the claim's deadline passed before the first byte")
+	}
+	done := s.span.part("POST", trace.SpanKindClient)
+	answer = s.slot.conn.Send(ctx, r)
+	done(attribute.String("http.request.method", http.MethodPost),
+		attribute.Int("http.response.status_code", answer.Status),
+		attribute.String("server.address", s.target.HostPort()),
+		tracing.Verdict.String(string(answer.Verdict)), tracing.Class.String(string(answer.Class)))
+	return answer
+}
+
+func (s *connSender) closeConn() {
+	s.slot.closeConn()
+	s.leaveAddress()
+}
+
+func (s *connSender) release() {
+	s.leaveAddress()
+	s.slot.release(s.contact)
+}
+
+// leaveAddress releases the place at the receiver's address. A repeat is harmless.
+func (s *connSender) leaveAddress() {
+	if s.freeAddress != nil {
+		s.freeAddress()
+		s.freeAddress = nil
+	}
+}
+
+// late returns the answer of a claim under which nothing was sent, since it was too late.
+func late(detail string) callback.Answer {
+	return callback.Answer{Verdict: facts.VerdictReleased, Class: failure.Late, Detail: detail}
+}

@@ -1,0 +1,100 @@
+package access
+
+// ActorKind distinguishes kinds of actors.
+type ActorKind string
+
+// The kinds of actors.
+const (
+	ActorOperator ActorKind = "operator" // whoever has the command line, or came in as an operator
+	ActorMember   ActorKind = "member"   // somebody who logged in by an identity network
+	ActorLink     ActorKind = "link"     // somebody who logged in by an operator's login link
+	ActorKey      ActorKind = "key"      // a program with an API key
+)
+
+// Actor is who changes something, as the audit log names them.
+type Actor struct {
+	Kind    ActorKind `json:"kind"`
+	Network string    `json:"network,omitempty"` // of a member: the identity network's namespace,
+	Subject string    `json:"subject,omitempty"` // and who they are there
+	ID      string    `json:"id,omitempty"`      // of a key or a login link
+	Name    string    `json:"name,omitempty"`    // for people to read; nothing depends on it
+	Role    Role      `json:"role,omitempty"`    // of a login link: what it was made for
+}
+
+// Operator is the actor of the command line; name is the operator's own, where it is known.
+func Operator(name string) Actor { return Actor{Kind: ActorOperator, Name: name} }
+
+// OperatorWith is the actor of the operator's pages who proved an identity.
+func OperatorWith(network, subject, name string) Actor {
+	return Actor{Kind: ActorOperator, Network: network, Subject: subject, Name: name}
+}
+
+// AtCommandLine reports whether the actor is an operator by having the command line.
+func (a Actor) AtCommandLine() bool { return a.Kind == ActorOperator && a.Network == "" && a.ID == "" }
+
+// String names the actor for people: a name, or what stands for one.
+func (a Actor) String() string {
+	switch {
+	case a.Kind == ActorOperator:
+		return a.operator()
+	case a.Kind == ActorLink:
+		return LinkWords + a.ID
+	case a.Kind == ActorKey:
+		return "API key " + a.ID
+	case a.Name != "":
+		return a.Name
+	default:
+		return Identity{a.Network, a.Subject}.String()
+	}
+}
+
+func (a Actor) operator() string {
+	switch {
+	case a.Name != "":
+		return "operator " + a.Name
+	case a.Network != "":
+		return "operator " + Identity{a.Network, a.Subject}.String()
+	case a.ID != "":
+		return "operator by login link " + a.ID
+	default:
+		return "operator"
+	}
+}
+
+// Identity returns a member's or an operator's identity as "network:subject"; empty for who has proved none.
+// A name is the member's own choice and may be another's, too: a log that somebody relies on shows both.
+func (a Actor) Identity() string {
+	if a.Network == "" {
+		return ""
+	}
+	return Identity{a.Network, a.Subject}.String()
+}
+
+// Maker is who an invite is of, so that it goes with them: a member, or a login link, which stands there
+// without a network. It is empty for everybody else.
+func (a Actor) Maker() Identity {
+	switch a.Kind {
+	case ActorMember:
+		return Identity{a.Network, a.Subject}
+	case ActorLink:
+		return Identity{Subject: a.ID}
+	case ActorOperator, ActorKey:
+	}
+	return Identity{}
+}
+
+// IsLink reports whether the actor came by the login link with an id.
+func (a Actor) IsLink(id string) bool { return a.Kind == ActorLink && a.ID == id }
+
+// LinkWords come before the id of a login link where it is named as an actor. Builds that stored no maker
+// beside an invite wrote them into its By.
+const LinkWords = "login link "
+
+// Identity is somebody at an identity network.
+type Identity struct {
+	Network string // the identity network's namespace
+	Subject string // who they are there
+}
+
+// String returns "network:subject", as the audit log names an identity.
+func (i Identity) String() string { return i.Network + ":" + i.Subject }

@@ -1,0 +1,67 @@
+package access
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// Role is what a member is in an account.
+type Role string
+
+// The roles, each with the rights of those after it.
+const (
+	RoleOwner     Role = "owner"
+	RoleDeveloper Role = "developer"
+	RoleViewer    Role = "viewer"
+)
+
+// Roles are all roles, the mightiest first.
+func Roles() []Role { return []Role{RoleOwner, RoleDeveloper, RoleViewer} }
+
+// ParseRole reads a role.
+func ParseRole(s string) (Role, error) {
+	for _, r := range Roles() {
+		if string(r) == s {
+			return r, nil
+		}
+	}
+	return "", fmt.Errorf("%q is not a role; use owner, developer or viewer", s)
+}
+
+// Action is something that a member may want to do in an account.
+type Action string
+
+// The actions.
+const (
+	ActionView     Action = "view"    // sessions, deliveries, usage, keys without their secrets, members
+	ActionAudit    Action = "audit"   // read the audit log
+	ActionSend     Action = "send"    // send a callback again, send a test callback
+	ActionKeys     Action = "keys"    // create, roll and revoke API keys
+	ActionReveal   Action = "reveal"  // see the callback signing secrets
+	ActionSecrets  Action = "secrets" // rotate the callback signing secret
+	ActionBranding Action = "face"    // set what end users see of the account: where its link back leads, its colour
+	ActionMembers  Action = "members" // invite, change roles, remove
+	ActionOperate  Action = "operate" // quota, name, login links, disabling, deleting: the operator alone
+	ActionInvited  Action = "invited" // accept an invite: who has its token, whoever they are
+)
+
+// rights is the table of what each role may do. What is not in it nobody may.
+var rights = map[Action][]Role{
+	ActionView:     {RoleOwner, RoleDeveloper, RoleViewer},
+	ActionAudit:    {RoleOwner, RoleDeveloper},
+	ActionSend:     {RoleOwner, RoleDeveloper},
+	ActionKeys:     {RoleOwner, RoleDeveloper},
+	ActionReveal:   {RoleOwner, RoleDeveloper},
+	ActionSecrets:  {RoleOwner, RoleDeveloper},
+	ActionBranding: {RoleOwner},
+	ActionMembers:  {RoleOwner},
+}
+
+// May reports whether the role has the right to an action.
+func (r Role) May(a Action) bool {
+	return slices.Contains(rights[a], r)
+}
+
+// ErrNotAllowed is returned where the actor has no right to the change.
+var ErrNotAllowed = errors.New("not allowed")

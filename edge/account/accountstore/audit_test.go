@@ -1,0 +1,205 @@
+package accountstore_test
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"verifyd/edge/account"
+	"verifyd/edge/account/access"
+	"verifyd/edge/account/audit"
+	"verifyd/natsconf/topology"
+)
+
+// all reads the whole log by pages, oldest first, and checks that nothing is missing and nothing is there
+// twice.
+func (h harness) all(t *testing.T, id string, limit int) []audit.Record {
+	t.Helper()
+	var newest []audit.Record
+	for cursor := ""; ; {
+		page, err := h.store.Audit(t.Context(), id, cursor, limit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(page.Records) > limit {
+			t.Errorf("a page of %d records", len(page.Records))
+		}
+		newest = append(newest, page.Records...)
+		if cursor = page.Next; cursor == "" {
+			break
+		}
+	}
+	records := make([]audit.Record, len(newest))
+	for i, r := range newest {
+		records[len(newest)-1-i] = r
+		if want := int64(len(newest) - i); r.Number != want {
+			t.Errorf("record %d has number %d", want, r.Number)
+		}
+	}
+	return records
+}
+
+// Each change is in the log when it is acknowledged, with who, what and on what; what was refused is not.
+func TestEveryChangeIsInTheLog(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	a := h.account(t, "a", ada)
+	by := ada.Actor()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, k, err := h.store.CreateKey(t.Context(), by, a.ID, account.KeyOptions{Name: "bot"})
+	must(err)
+	_, next, err := h.store.RollKey(t.Context(), by, a.ID, k.ID, time.Hour)
+	must(err)
+	must(third(h.store.RevokeKey(t.Context(), operator, "", k.ID)))
+	must(third(h.store.RevokeKey(t.Context(), operator, "", k.ID))) // a repeat changes nothing
+	must(err2(h.store.RotateSecret(t.Context(), by, a.ID, time.Hour)))
+	must(err2(h.store.EndRotation(t.Context(), by, a.ID)))
+	must(err2(h.store.RevealSecrets(t.Context(), by, a.ID)))
+	must(h.store.SetQuota(t.Context(), operator, a.ID, 7))
+	must(h.store.SetQuota(t.Context(), operator, a.ID, 7))
+	token, invite, err := h.store.CreateInvite(t.Context(), by, a.ID, access.RoleViewer, "Bob")
+	must(err)
+	must(err2(h.store.AcceptInvite(t.Context(), token, bob)))
+	must(err2(h.store.SetRole(t.Context(), by, a.ID, "dev", "bob", access.RoleDeveloper)))
+	must(err2(h.store.RemoveMember(t.Context(), bob.Actor(), a.ID, "dev", "bob")))
+	must(err2(h.store.AddMember(t.Context(), operator, a.ID, cleo)))
+	_, gone, err := h.store.CreateInvite(t.Context(), by, a.ID, access.RoleViewer, "")
+	must(err)
+	must(err2(h.store.WithdrawInvite(t.Context(), by, a.ID, gone.ID)))
+	link, l, err := h.store.LoginLink(t.Context(), operator, a.ID, access.RoleOwner)
+	must(err)
+	must(err2(h.store.RedeemLoginLink(t.Context(), link)))
+	must(h.store.RevokeLoginLink(t.Context(), operator, a.ID, l.ID))
+	must(h.store.Note(t.Context(), by, a.ID, audit.CallbackSent, "sid", nil))
+	for _, err := range []error{
+		err2(h.store.RotateSecret(t.Context(), cleo.Actor(), a.ID, 0)),
+		err2(h.store.EndRotation(t.Context(), by, a.ID)),
+		err2(h.store.RedeemLoginLink(t.Context(), link)),
+		fourth(h.store.RollKey(t.Context(), by, a.ID, k.ID, 0)),
+	} {
+		if err == nil {
+			t.Error("a refusal is missing")
+		}
+	}
+
+	want := []string{
+		"operator: account.created  name=a", "Ada: key.created " + k.ID + " mode=live",
+		"Ada: key.rolled " + k.ID + " into=" + next.ID, "operator: key.revoked " + k.ID + " name=bot",
+		"Ada: secret.rotated  ", "Ada: secret.rotation_ended  ", "Ada: secret.revealed  ",
+		"operator: quota.set  to=7",
+		"Ada: invite.created " + invite.ID + " for=Bob", "Bob: member.joined dev:bob role=viewer",
+		"Ada: member.role_changed dev:bob to=developer", "Bob: member.removed dev:bob role=developer",
+		"operator: member.added dev:cleo name=Cleo", "Ada: invite.created " + gone.ID + " role=viewer",
+		"Ada: invite.withdrawn " + gone.ID + " ",
+		"operator: login_link.created " + l.ID + " role=owner",
+		"login link " + l.ID + ": login_link.redeemed " + l.ID + " role=owner",
+		"operator: login_link.revoked " + l.ID + " role=owner", "Ada: callback.sent_again sid ",
+	}
+	got := h.all(t, a.ID, 5)
+	if len(got) != len(want) {
+		t.Errorf("%d records, want %d", len(got), len(want))
+	}
+	for i, r := range got[:min(len(got), len(want))] {
+		line := fmt.Sprintf("%s: %s %s ", r.Who, r.What, r.On)
+		if _, ok := cutLine(want[i], line, r.Detail); !ok || r.Account != a.ID ||
+			time.Since(r.At) > time.Minute {
+			t.Errorf("record %d is %q %v at %s, want %q", i+1, line, r.Detail, r.At, want[i])
+		}
+	}
+}
+
+// cutLine compares a line and the one detail that a test names after it.
+func cutLine(want, line string, detail map[string]string) (string, bool) {
+	if len(want) < len(line) || want[:len(line)] != line {
+		return "", false
+	}
+	rest := want[len(line):]
+	for name, value := range detail {
+		if rest == name+"="+value {
+			return rest, true
+		}
+	}
+	return rest, rest == ""
+}
+
+// Many changes at once, from several edges, are numbered without a gap and without a loss.
+func TestLogOfManyAtOnce(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	a := h.account(t, "a")
+	edges := h.edges(t)
+	var wg sync.WaitGroup
+	for i := range 40 {
+		wg.Go(func() {
+			if err := edges[i%4].Note(t.Context(), operator, a.ID, "test.note", fmt.Sprint(i),
+				nil); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	seen := map[string]bool{}
+	for _, r := range h.all(t, a.ID, 7) {
+		seen[r.On] = true
+	}
+	if len(seen) != 41 {
+		t.Errorf("%d records, want 41", len(seen))
+	}
+}
+
+func TestLogOfOthersAndCursors(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	a := h.account(t, "a")
+	if page, err := h.store.Audit(t.Context(), "acc_aaaaaaaaaaaaaaaaaaaa", "", 10); err != nil ||
+		len(page.Records) != 0 || page.Next != "" {
+		t.Errorf("log of nobody: %+v, %v", page, err)
+	}
+	for _, cursor := range []string{"0", "-1", "x", "1.5", "99999999999999999999"} {
+		if err := err2(h.store.Audit(t.Context(), a.ID, cursor, 10)); !errors.Is(err, audit.ErrCursor) {
+			t.Errorf("cursor %q: %v", cursor, err)
+		}
+	}
+	if err := err2(h.store.Audit(t.Context(), "*", "", 10)); !errors.Is(err, account.ErrNoAccount) {
+		t.Errorf("everybody's log: %v", err)
+	}
+}
+
+// Nobody writes over a record, takes one away, or clears the log, not even with the server's own commands.
+func TestLogIsAppendOnly(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	a := h.account(t, "a")
+	subject := "audit." + a.ID + ".1"
+	m, err := h.conn.Last(t.Context(), topology.StreamAudit, subject)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.conn.JS.Publish(t.Context(), subject, []byte("forged")); err == nil {
+		t.Error("a record was written over")
+	}
+	roll := &nats.Msg{Subject: subject, Data: []byte("forged"), Header: nats.Header{"Nats-Rollup": {"sub"}}}
+	if _, err := h.conn.JS.PublishMsg(t.Context(), roll); err == nil {
+		t.Error("a record was rolled up")
+	}
+	s, err := h.conn.JS.Stream(t.Context(), topology.StreamAudit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.DeleteMsg(t.Context(), m.Sequence) == nil || s.SecureDeleteMsg(t.Context(), m.Sequence) == nil ||
+		s.Purge(t.Context()) == nil {
+		t.Error("a record was taken away")
+	}
+	if got := h.all(t, a.ID, 10); len(got) != 1 || got[0].What != audit.AccountCreated {
+		t.Errorf("the log: %+v", got)
+	}
+}

@@ -1,0 +1,99 @@
+package accountstore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"verifyd/edge/account"
+	"verifyd/edge/account/access"
+	"verifyd/edge/account/audit"
+	"verifyd/edge/account/input"
+	"verifyd/edge/origin"
+)
+
+// SetReturnURL sets where the end user's page offers to go back to once a session has ended; empty: nowhere.
+// It is the one address that the page will ever link to, so nothing that comes with a session can lead
+// elsewhere. It must be on one of the origins that the account allows; where the operator sets it, its origin
+// is allowed with it. Its errors are ErrNoAccount, ErrNotAllowed and an *input.Error.
+func (s accounts) SetReturnURL(ctx context.Context, by access.Actor, id, to string) error {
+	if err := input.ReturnURL("return_url", to); err != nil {
+		return err
+	}
+	_, err := s.change(ctx, by, id, access.ActionBranding, func(a *account.Account, _ time.Time) (deed,
+		error) {
+		if a.ReturnURL == to {
+			return deed{}, errUnchanged
+		}
+		d := deed{what: audit.ReturnURLSet, detail: map[string]string{"from": a.ReturnURL, "to": to}}
+		if site := origin.Of(to); to != "" && !slices.Contains(a.ReturnOrigins, site) {
+			if by.Kind != access.ActorOperator || len(a.ReturnOrigins) >= input.MaxOrigins {
+				return deed{}, notAllowedOrigin(site, a.ReturnOrigins)
+			}
+			a.ReturnOrigins = append(slices.Clone(a.ReturnOrigins), site)
+			d.detail["allowed"] = site
+		}
+		a.ReturnURL = to
+		return d, nil
+	})
+	return err
+}
+
+func notAllowedOrigin(origin string, allowed []string) error {
+	detail := fmt.Sprintf("%.100q is none of the allowed sites; allow it first", origin)
+	if len(allowed) > 0 {
+		detail += ", or give a page of " + strings.Join(allowed, " or ")
+	}
+	return &input.Error{Field: "return_url", Detail: detail}
+}
+
+// SetReturnOrigins sets the sites that a return URL may be on, each exactly: scheme, host and port. That of
+// the return URL that is set cannot be left out. Its errors are ErrNoAccount, ErrNotAllowed and an
+// *input.Error.
+func (s accounts) SetReturnOrigins(ctx context.Context, by access.Actor, id string, sites []string) error {
+	origins, err := input.Origins(sites)
+	if err != nil {
+		return err
+	}
+	_, err = s.change(ctx, by, id, access.ActionBranding, func(a *account.Account, _ time.Time) (deed,
+		error) {
+		if slices.Equal(a.ReturnOrigins, origins) {
+			return deed{}, errUnchanged
+		}
+		if used := origin.Of(a.ReturnURL); a.ReturnURL != "" && !slices.Contains(origins, used) {
+			return deed{}, &input.Error{
+				Field:  "return_origins",
+				Detail: fmt.Sprintf("the link back leads to %s; change the link before you take that site away", used),
+			}
+		}
+		d := deed{
+			what: audit.ReturnOriginsSet, detail: map[string]string{
+				"from": strings.Join(a.ReturnOrigins, " "), "to": strings.Join(origins, " "),
+			},
+		}
+		a.ReturnOrigins = origins
+		return d, nil
+	})
+	return err
+}
+
+// SetColour sets the colour of the account's sign on the end user's page, #rrggbb; empty: no sign. Its errors
+// are ErrNoAccount, ErrNotAllowed and an *input.Error.
+func (s accounts) SetColour(ctx context.Context, by access.Actor, id, colour string) error {
+	colour, err := input.Colour(colour)
+	if err != nil {
+		return err
+	}
+	_, err = s.change(ctx, by, id, access.ActionBranding, func(a *account.Account, _ time.Time) (deed,
+		error) {
+		if a.Colour == colour {
+			return deed{}, errUnchanged
+		}
+		d := deed{what: audit.ColourSet, detail: map[string]string{"from": a.Colour, "to": colour}}
+		a.Colour = colour
+		return d, nil
+	})
+	return err
+}

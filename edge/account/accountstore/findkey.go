@@ -1,0 +1,121 @@
+package accountstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"verifyd/edge/account"
+	"verifyd/edge/account/access"
+	"verifyd/edge/account/entry"
+	"verifyd/edge/account/record"
+	"verifyd/edge/account/secrets"
+	"verifyd/natsconf"
+	"verifyd/natsconf/topology"
+)
+
+// stored is a key as it lies in the bucket.
+type stored struct {
+	record.Key
+
+	entry    string
+	data     []byte // the record as it was read
+	revision uint64
+}
+
+// ownKey reads a key that the actor is about to change, if they may, with the record of its last change
+// safely in the log.
+func (s keys) ownKey(
+	ctx context.Context, by access.Actor, accountID, name string,
+	may func(context.Context, access.Actor, string) error,
+) (stored, error) {
+	k, err := s.find(ctx, name)
+	if err != nil {
+		return stored{}, err
+	}
+	if k.Account != accountID && (accountID != "" || by.Kind != access.ActorOperator) {
+		return stored{}, account.ErrNoKey
+	}
+	if err := may(ctx, by, k.Account); err != nil {
+		return stored{}, err
+	}
+	return k, s.log.Settle(ctx, k.Last)
+}
+
+// find reads a key by its id or by the key itself. One read finds it; keys of record version 1 have entries
+// that are not found by an id, so that those are looked through.
+func (s keys) find(ctx context.Context, name string) (stored, error) {
+	if d, _, err := secrets.ParseKey(name); err == nil {
+		for _, name := range []string{d.Entry(), d.EntryV1()} {
+			k, err := s.read(ctx, name)
+			if !errors.Is(err, natsconf.ErrNotFound) {
+				return k, err
+			}
+		}
+		return stored{}, account.ErrNoKey // without the name: it is a secret
+	}
+	filter, ok := secrets.EntriesOf(name)
+	if !ok {
+		return stored{}, noKey(name)
+	}
+	k, err := s.read(ctx, filter)
+	if !errors.Is(err, natsconf.ErrNotFound) {
+		return k, err
+	}
+	entries, err := entry.List(ctx, s.conn, topology.BucketKeys, "*")
+	if err != nil {
+		return stored{}, err
+	}
+	for _, e := range entries {
+		if d, k, err := record.DecodeKey(e.Key, e.Value); err == nil && d.ID() == name {
+			return stored{Key: k, entry: e.Key, data: e.Value, revision: e.Revision}, nil
+		}
+	}
+	return stored{}, noKey(name)
+}
+
+func noKey(name string) error {
+	return fmt.Errorf("%w: %q; list them with: verifyd key list", account.ErrNoKey, name)
+}
+
+// read reads the entry that matches a filter. The error is natsconf.ErrNotFound where none does.
+func (s keys) read(ctx context.Context, filter string) (stored, error) {
+	m, err := s.conn.Last(ctx, topology.BucketStream(topology.BucketKeys),
+		topology.BucketSubject(topology.BucketKeys, filter))
+	if err != nil {
+		return stored{}, fmt.Errorf("read key: %w", err)
+	}
+	name := strings.TrimPrefix(m.Subject, topology.BucketSubject(topology.BucketKeys, ""))
+	_, k, err := record.DecodeKey(name, m.Data)
+	return stored{Key: k, entry: name, data: m.Data, revision: m.Sequence}, err
+}
+
+// Keys lists all keys, oldest first.
+func (s keys) Keys(ctx context.Context) ([]account.Key, error) {
+	records, err := s.every(ctx)
+	keys := make([]account.Key, 0, len(records))
+	for _, r := range records {
+		keys = append(keys, r.Key)
+	}
+	return keys, err
+}
+
+// every lists the records of all keys, oldest first.
+func (s keys) every(ctx context.Context) ([]record.Key, error) {
+	entries, err := entry.List(ctx, s.conn, topology.BucketKeys, ">")
+	if err != nil {
+		return nil, err
+	}
+	records := make([]record.Key, 0, len(entries))
+	for _, e := range entries {
+		_, k, err := record.DecodeKey(e.Key, e.Value)
+		if err != nil {
+			return nil, err
+		}
+		records = append(records, k)
+	}
+	slices.SortFunc(records, func(a, b record.Key) int { return a.Compare(b.Key) })
+	return records, nil
+}

@@ -1,0 +1,180 @@
+package accountstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"verifyd/edge/account"
+	"verifyd/edge/account/access"
+	"verifyd/edge/account/audit"
+	"verifyd/edge/account/grant"
+	"verifyd/edge/account/input"
+	"verifyd/edge/account/record"
+	"verifyd/edge/account/secrets"
+	"verifyd/natsconf"
+)
+
+// CreateInvite makes an invite. The token is returned this once; it names the account, so that nothing needs
+// to be searched for it. Its errors are ErrFull, ErrNoAccount, ErrNotAllowed and an *input.Error.
+func (s members) CreateInvite(ctx context.Context, by access.Actor, id string, role access.Role,
+	whom string) (token string, i account.Invite, err error) {
+	if err := input.Role(role); err != nil {
+		return "", account.Invite{}, err
+	}
+	if err := input.Text("for", whom, input.NameBytes); err != nil {
+		return "", account.Invite{}, err
+	}
+	secret, digest := secrets.NewToken()
+	_, err = s.change(ctx, by, id, access.ActionMembers, func(a *account.Account, now time.Time) (deed,
+		error) {
+		a.Invites = slices.DeleteFunc(a.Invites,
+			func(i account.Invite) bool { return !now.Before(i.ExpiresAt) })
+		if a.Full() {
+			return deed{}, account.ErrFull
+		}
+		i = account.Invite{
+			ID: record.InviteID(digest), Role: role, For: whom, By: by.String(), CreatedAt: now,
+			ExpiresAt: now.Add(account.InviteLifetime), Digest: digest,
+			Maker: by.Maker(),
+		}
+		if i.ExpiresAt, err = s.inviteEnd(ctx, id, i); err != nil {
+			return deed{}, err
+		}
+		a.Invites = append(a.Invites, i)
+		return deed{what: audit.InviteCreated, on: i.ID, detail: map[string]string{
+			"role": string(role), "for": whom, "until": audit.Stamp(i.ExpiresAt),
+		}}, nil
+	})
+	if err != nil {
+		return "", account.Invite{}, err
+	}
+	return id + "." + secret, i, nil
+}
+
+// Invite reads the invite of a token, for a page that asks before it is accepted. Its errors are ErrNoInvite
+// and ErrInviteExpired.
+func (s members) Invite(ctx context.Context, token string) (account.Account, account.Invite, error) {
+	id, digest, ok := splitInvite(token)
+	if !ok {
+		return account.Account{}, account.Invite{}, account.ErrNoInvite
+	}
+	a, _, err := s.account(ctx, id)
+	if errors.Is(err, account.ErrNoAccount) {
+		return account.Account{}, account.Invite{}, account.ErrNoInvite
+	}
+	if err != nil {
+		return account.Account{}, account.Invite{}, err
+	}
+	i, err := a.OpenInvite(digest, s.now())
+	if err == nil {
+		_, err = s.inviteEnd(ctx, id, i)
+	}
+	return a.Account, i, err
+}
+
+// AcceptInvite makes somebody a member, with the invite's role, and spends the invite. Of several who accept
+// it at once one does. Its errors are ErrNoInvite, ErrInviteExpired, ErrAlreadyMember, which leaves the
+// invite open, and an *input.Error.
+func (s members) AcceptInvite(ctx context.Context, token string, m account.Member) (account.Account, error) {
+	id, digest, ok := splitInvite(token)
+	if !ok {
+		return account.Account{}, account.ErrNoInvite
+	}
+	m.Role = access.RoleViewer // the invite's role takes its place
+	m, err := m.Checked(s.log.Instant())
+	if err != nil {
+		return account.Account{}, err
+	}
+	a, err := s.change(ctx, m.Actor(), id, access.ActionInvited, func(a *account.Account,
+		now time.Time) (deed, error) {
+		if a.MemberIndex(m.Network, m.Subject) >= 0 {
+			return deed{}, account.ErrAlreadyMember
+		}
+		i, err := a.OpenInvite(digest, now)
+		if err == nil {
+			_, err = s.inviteEnd(ctx, id, i)
+		}
+		if err != nil {
+			return deed{}, err
+		}
+		m.Role = i.Role
+		a.Invites = slices.DeleteFunc(a.Invites,
+			func(other account.Invite) bool { return other.Digest == digest })
+		a.Members, err = a.Admit(m)
+		return deed{what: audit.MemberJoined, on: m.Identity().String(),
+			detail: map[string]string{"name": m.Name, "role": string(m.Role), "invite": i.ID}}, err
+	})
+	if errors.Is(err, account.ErrNoAccount) {
+		return account.Account{}, account.ErrNoInvite
+	}
+	return a, err
+}
+
+// WithdrawInvite takes an invite back. Its errors are ErrNoInvite, ErrNoAccount and ErrNotAllowed.
+func (s members) WithdrawInvite(ctx context.Context, by access.Actor, id, invite string) (account.Account,
+	error) {
+	return s.change(ctx, by, id, access.ActionMembers, func(a *account.Account, _ time.Time) (deed, error) {
+		i := slices.IndexFunc(a.Invites, func(i account.Invite) bool { return i.ID == invite })
+		if i < 0 {
+			return deed{}, fmt.Errorf("%w: %q", account.ErrNoInvite, invite)
+		}
+		d := deed{
+			what: audit.InviteWithdrawn, on: invite, detail: map[string]string{
+				"role": string(a.Invites[i].Role), "for": a.Invites[i].For,
+			},
+		}
+		a.Invites = slices.Delete(a.Invites, i, i+1)
+		return d, nil
+	})
+}
+
+// inviteEnd returns until when an invite can be accepted: one that was made under a login link ends with what
+// the link gives. The error is ErrNoInvite where that is over or was taken back, which is asked of the store
+// at every use: no write has to reach the invite first.
+func (s members) inviteEnd(ctx context.Context, id string, i account.Invite) (time.Time, error) {
+	link := i.Link()
+	if link == "" {
+		return i.ExpiresAt, nil
+	}
+	g, err := s.grants.LoginLinkGrant(ctx, id, link)
+	switch {
+	case errors.Is(err, grant.ErrNoLink) || err == nil && !g.Role.May(access.ActionMembers):
+		return time.Time{}, account.ErrNoInvite
+	case err == nil && g.Until.Before(i.ExpiresAt):
+		return g.Until, nil
+	}
+	return i.ExpiresAt, err
+}
+
+func splitInvite(token string) (id, digest string, ok bool) {
+	id, secret, ok := strings.Cut(token, ".")
+	if !ok || !account.IsID(id) {
+		return "", "", false
+	}
+	digest, ok = secrets.DigestToken(secret)
+	return id, digest, ok
+}
+
+// withdrawInvitesOf takes the invites of a login link that was taken back out of the account's record.
+// They let nobody in any more, whether that is written or not, so a record that a newer build has written
+// is left to it.
+func (s members) withdrawInvitesOf(ctx context.Context, by access.Actor, id, link string) error {
+	_, err := s.change(ctx, by, id, access.ActionMembers, func(a *account.Account, _ time.Time) (deed,
+		error) {
+		n := dropInvites(a, access.Identity{Subject: link})
+		if n == 0 {
+			return deed{}, errUnchanged
+		}
+		return deed{what: audit.InviteWithdrawn, on: link, detail: map[string]string{
+			"invites_withdrawn": some(n),
+		}}, nil
+	})
+	if errors.Is(err, natsconf.ErrNewer) || errors.Is(err, account.ErrNoAccount) {
+		return nil
+	}
+	return s.log.Uncertain(err)
+}

@@ -1,0 +1,230 @@
+package accountstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"verifyd/edge/account"
+	"verifyd/edge/account/access"
+	"verifyd/edge/account/audit"
+	"verifyd/edge/account/entry"
+	"verifyd/edge/account/input"
+	"verifyd/edge/account/record"
+	"verifyd/edge/account/secrets"
+	"verifyd/natsconf"
+	"verifyd/natsconf/topology"
+)
+
+// keys changes API keys.
+type keys struct {
+	*records
+
+	kv jetstream.KeyValue // of the keys
+}
+
+// maxYears bounds how far the end of a key lies ahead, so that the lifetime of its successors can be
+// reckoned, too.
+const maxYears = 100
+
+// CreateKey makes an API key of an account. The secret is returned this once and cannot be had again. Its
+// errors are ErrNoAccount, ErrNotAllowed and an *input.Error. Beside natsconf.ErrUncertain the secret is
+// returned too: the key may be stored.
+func (s keys) CreateKey(ctx context.Context, by access.Actor, id string, o account.KeyOptions) (secret string,
+	k account.Key, err error) {
+	if err := input.Text("name", o.Name, input.KeyNameBytes); err != nil {
+		return "", account.Key{}, err
+	}
+	now := s.log.Instant()
+	if !o.ExpiresAt.IsZero() && !o.ExpiresAt.After(now) {
+		return "", account.Key{}, &input.Error{
+			Field: "expires_at", Detail: audit.Stamp(o.ExpiresAt) + " is over; give a time to come, or none",
+		}
+	}
+	// its record could not be written from the year 10000 on
+	if o.ExpiresAt.After(now.AddDate(maxYears, 0, 0)) {
+		return "", account.Key{}, &input.Error{
+			Field: "expires_at", Detail: fmt.Sprintf(
+				"%s is more than %d years away; give an earlier time, or none", audit.Stamp(o.ExpiresAt),
+				maxYears),
+		}
+	}
+	done, err := s.log.Turn(ctx)
+	if err != nil {
+		return "", account.Key{}, err
+	}
+	defer done()
+	if err := s.mayChangeKeys(ctx, by, id); err != nil {
+		return "", account.Key{}, err
+	}
+	secret, d, k := newKey(o, id, now)
+	detail := map[string]string{"name": k.Name, "mode": k.Mode(), "expires_at": audit.Stamp(k.ExpiresAt)}
+	last, err := s.log.Draft(ctx, by, id, audit.KeyCreated, k.ID, detail)
+	if err != nil {
+		return "", account.Key{}, err
+	}
+	data, err := record.Key{Key: k, Last: last}.Encode()
+	if err != nil {
+		return "", account.Key{}, err
+	}
+	_, err = s.kv.Create(ctx, d.Entry(), data)
+	if err != nil && !errors.Is(err, jetstream.ErrKeyExists) { // that one is ours: its answer was lost
+		if err = natsconf.Kind(err); errors.Is(err, natsconf.ErrUncertain) {
+			return secret, k, fmt.Errorf("create key: %w", err)
+		}
+		return "", account.Key{}, fmt.Errorf("create key: %w", err)
+	}
+	return secret, k, s.log.Conclude(ctx, last)
+}
+
+func newKey(o account.KeyOptions, id string, now time.Time) (string, secrets.Digest, account.Key) {
+	secret := secrets.NewKey(o.Test)
+	d, _, _ := secrets.ParseKey(secret) // it has just been made in that form
+	return secret, d, account.Key{
+		ID: d.ID(), Account: id, Name: o.Name, Test: o.Test, Last4: secret[len(secret)-4:],
+		RateLimit: o.RateLimit, Policy: o.Policy,
+		CreatedAt: now, ExpiresAt: o.ExpiresAt.UTC().Truncate(time.Millisecond),
+	}
+}
+
+func (s keys) mayChangeKeys(ctx context.Context, by access.Actor, id string) error {
+	a, _, err := s.account(ctx, id)
+	if err != nil {
+		return err
+	}
+	return s.permit(ctx, a.Account, by, access.ActionKeys)
+}
+
+// mayEndKeys is mayChangeKeys for what the operator may do to the keys of an account that was deleted, too.
+func (s keys) mayEndKeys(ctx context.Context, by access.Actor, id string) error {
+	err := s.mayChangeKeys(ctx, by, id)
+	if errors.Is(err, account.ErrNoAccount) && by.Kind == access.ActorOperator {
+		return nil
+	}
+	return err
+}
+
+// RollKey makes a key in the place of another, with its name, kind, limits and lifetime. The old one goes on
+// working for the grace or until it expires by itself, whichever is sooner; with no grace it is revoked at
+// once. Both happen or neither: a crash leaves no key without its successor. Its errors are ErrNoKey, also
+// for a key of another account, ErrRolled, ErrKeyEnded, ErrNotAllowed and an *input.Error. Beside
+// natsconf.ErrUncertain the secret is returned too: either the old key works or the new one does, and who
+// holds both is locked out by neither end. An empty account means any; only the operator has a use for that.
+func (s keys) RollKey(ctx context.Context, by access.Actor, accountID, id string,
+	grace time.Duration) (secret string, k account.Key, err error) {
+	if err := input.Span("grace", grace, account.MaxGrace); err != nil {
+		return "", account.Key{}, err
+	}
+	done, err := s.log.Turn(ctx)
+	if err != nil {
+		return "", account.Key{}, err
+	}
+	defer done()
+	var old stored
+	err = natsconf.Retry(ctx, func() (err error) {
+		secret = "" // of the try before, which was not stored
+		if old, err = s.ownKey(ctx, by, accountID, id, s.mayChangeKeys); err == nil {
+			err = record.KeyRewritable(old.data)
+		}
+		if err != nil {
+			return err
+		}
+		now := s.log.Instant()
+		if err = old.Rollable(now); err != nil {
+			return err
+		}
+		fresh, d, next := newKey(account.KeyOptions{
+			Name: old.Name, Test: old.Test, RateLimit: old.RateLimit, Policy: old.Policy,
+			ExpiresAt: old.SuccessorExpires(now),
+		}, old.Account, now)
+		next.Replaces = old.ID
+		old.Key.Key = old.Retired(next.ID, now, grace)
+		detail := map[string]string{"into": next.ID, "until": audit.Stamp(cmp.Or(old.RevokedAt,
+			old.ExpiresAt))}
+		if old.Last, err = s.log.Draft(ctx, by, old.Account, audit.KeyWasRolled, old.ID, detail); err != nil {
+			return err
+		}
+		secret, k = fresh, next
+		return s.exchange(ctx, old, d, k)
+	})
+	switch {
+	case err == nil:
+		return secret, k, s.log.Conclude(ctx, old.Last)
+	case secret != "" && errors.Is(err, natsconf.ErrUncertain):
+		return secret, k, err
+	default:
+		return "", account.Key{}, err
+	}
+}
+
+// exchange stores a key and its successor as one batch.
+func (s keys) exchange(ctx context.Context, old stored, d secrets.Digest, k account.Key) error {
+	before, err := old.Encode()
+	if err != nil {
+		return err
+	}
+	after, err := record.Key{Key: k}.Encode()
+	if err != nil {
+		return err
+	}
+	err = s.conn.PublishBatch(ctx, topology.BucketStream(topology.BucketKeys),
+		entry.Message(topology.BucketKeys, d.Entry(), after, 0),
+		entry.Message(topology.BucketKeys, old.entry, before, old.revision))
+	conflict := errors.Is(err, natsconf.ErrConflict)
+	if !conflict && !errors.Is(err, natsconf.ErrUncertain) {
+		return err
+	}
+	_, rerr := s.kv.Get(ctx, d.Entry())
+	switch {
+	case rerr == nil: // all or nothing: where the successor is, the rest is too
+		return nil
+	case conflict && errors.Is(rerr, jetstream.ErrKeyNotFound):
+		return natsconf.ErrConflict
+	}
+	return fmt.Errorf("%w: %w", natsconf.ErrUncertain, err)
+}
+
+// RevokeKey ends a key, named by its id or by the key itself, for good. Repeating it is harmless. Its errors
+// are ErrNoKey, also for a key of another account, and ErrNotAllowed. An empty account means any; only the
+// operator has a use for that.
+func (s keys) RevokeKey(ctx context.Context, by access.Actor, accountID, name string) (account.Key, error) {
+	done, err := s.log.Turn(ctx)
+	if err != nil {
+		return account.Key{}, err
+	}
+	defer done()
+	var k stored
+	err = natsconf.Retry(ctx, func() (err error) {
+		if k, err = s.ownKey(ctx, by, accountID, name, s.mayEndKeys); err != nil {
+			return err
+		}
+		if !k.RevokedAt.IsZero() {
+			return errUnchanged
+		}
+		k.RevokedAt = s.log.Instant()
+		if k.Last, err = s.log.Draft(ctx, by, k.Account, audit.KeyWasRevoked, k.ID, map[string]string{
+			"name": k.Name,
+		}); err != nil {
+			return err
+		}
+		data, err := k.Encode()
+		if err == nil {
+			data, err = record.KeepKey(k.data, data)
+		}
+		if err != nil {
+			return err
+		}
+		return s.put(ctx, s.kv, k.entry, data, k.revision)
+	})
+	if errors.Is(err, errUnchanged) {
+		return k.Key.Key, nil
+	}
+	if err != nil {
+		return account.Key{}, err
+	}
+	return k.Key.Key, s.log.Conclude(ctx, k.Last)
+}

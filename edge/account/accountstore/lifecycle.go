@@ -1,0 +1,141 @@
+package accountstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"verifyd/edge/account"
+	"verifyd/edge/account/access"
+	"verifyd/edge/account/audit"
+	"verifyd/edge/account/grant"
+	"verifyd/edge/account/record"
+	"verifyd/natsconf"
+	"verifyd/natsconf/topology"
+)
+
+// signsBeyond is how much longer the secrets of a deleted account sign than the outcomes are kept that it
+// owes: an edge that has not seen the end yet may complete one more session.
+const signsBeyond = time.Hour
+
+// Deletion is what went with an account.
+type Deletion struct {
+	Account                       account.Account // as it was, or what was left where it is repeated
+	Members, Invites, Keys, Links int
+	SignsUntil                    time.Time // until when what it owes is signed
+}
+
+// DeleteAccount ends an account for good. One write takes its members, its invites and its right to
+// everything away, and sets an end to its signing secrets: they sign the outcomes that stand until none is
+// kept any more. Then its keys are revoked and its login links are taken back. A repeat, by the account's
+// id, finishes what a crash left. With dry nothing is changed. Its errors are ErrNoAccount and
+// ErrNotAllowed for who is not at the command line.
+func (s *Store) DeleteAccount(ctx context.Context, by access.Actor, id string, dry bool) (Deletion, error) {
+	if !by.AtCommandLine() {
+		return Deletion{}, fmt.Errorf("%w: only the command line deletes accounts", access.ErrNotAllowed)
+	}
+	a, err := s.Deleted(ctx, id)
+	if errors.Is(err, account.ErrNoAccount) {
+		a, err = s.Account(ctx, id)
+	}
+	if err != nil {
+		return Deletion{}, err
+	}
+	d := Deletion{Account: a, Members: len(a.Members), Invites: len(a.Invites)}
+	if d.SignsUntil, err = s.signsUntil(ctx); err != nil {
+		return Deletion{}, err
+	}
+	if a.DeletedAt.IsZero() && !dry {
+		if _, err := s.change(ctx, by, id, access.ActionOperate, d.bury); err != nil {
+			return Deletion{}, err
+		}
+	}
+	if err := s.endKeys(ctx, by, dry, &d); err != nil {
+		return d, err
+	}
+	return d, s.endLinks(ctx, by, dry, &d)
+}
+
+// bury leaves of an account what its last callbacks need, and its name for who reads of it.
+func (d *Deletion) bury(a *account.Account, now time.Time) (deed, error) {
+	d.Members, d.Invites = len(a.Members), len(a.Invites)
+	a.DeletedAt, a.Members, a.Invites = now, nil, nil
+	for i, secret := range a.Secrets {
+		if secret.ExpiresAt.IsZero() || secret.ExpiresAt.After(d.SignsUntil) {
+			a.Secrets[i].ExpiresAt = d.SignsUntil
+		}
+	}
+	return deed{what: audit.AccountDeleted, detail: map[string]string{
+		"name": a.Name, "members": some(d.Members), "invites": some(d.Invites),
+		"signs_until": audit.Stamp(d.SignsUntil),
+	}}, nil
+}
+
+// signsUntil returns when the last outcome that stands now leaves the store.
+func (s *Store) signsUntil(ctx context.Context) (time.Time, error) {
+	stream, err := s.conn.JS.Stream(ctx, topology.StreamCompletions)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("read how long outcomes are kept: %w", natsconf.Kind(err))
+	}
+	return s.log.Instant().Add(stream.CachedInfo().Config.MaxAge + signsBeyond), nil
+}
+
+func (s *Store) endKeys(ctx context.Context, by access.Actor, dry bool, d *Deletion) error {
+	keys, err := s.Keys(ctx)
+	if err != nil {
+		return err
+	}
+	for _, k := range keys {
+		if k.Account != d.Account.ID || !k.RevokedAt.IsZero() {
+			continue
+		}
+		if d.Keys++; dry {
+			continue
+		}
+		if _, err := s.RevokeKey(ctx, by, k.Account, k.ID); err != nil {
+			return fmt.Errorf("revoke %s: %w", k.ID, err)
+		}
+	}
+	return nil
+}
+
+func (s *Store) endLinks(ctx context.Context, by access.Actor, dry bool, d *Deletion) error {
+	links, err := s.LoginLinks(ctx, d.Account.ID)
+	if err != nil {
+		return err
+	}
+	d.Links = len(links)
+	for _, l := range links {
+		if dry {
+			break
+		}
+		if err := s.RevokeLoginLink(ctx, by, d.Account.ID, l.Link); err != nil && !errors.Is(err,
+			grant.ErrNoLink) {
+			return fmt.Errorf("take %s back: %w", l.Link, err)
+		}
+	}
+	return nil
+}
+
+// forget takes the signing secrets of a deleted account out of the store once they sign nothing any more.
+func (s *Store) forget(ctx context.Context, a record.Account) error {
+	if a.DeletedAt.IsZero() || len(a.Secrets) == 0 || len(a.Signing(s.now())) > 0 {
+		return nil
+	}
+	return natsconf.Retry(ctx, func() error {
+		a, e, err := s.remains(ctx, a.ID)
+		if err != nil {
+			return err
+		}
+		if err := record.AccountRewritable(e.Value()); err != nil {
+			return nil //nolint:nilerr // a newer build does it
+		}
+		a.Secrets = nil
+		data, err := a.Encode(s.box)
+		if err != nil {
+			return err
+		}
+		return s.putAlone(ctx, a.ID, data, e.Revision())
+	})
+}

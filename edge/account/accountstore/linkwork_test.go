@@ -1,0 +1,239 @@
+package accountstore_test
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"verifyd/edge/account"
+	"verifyd/edge/account/access"
+	"verifyd/edge/account/grant"
+	"verifyd/natsconf/topology"
+)
+
+// link makes a login link into an account and returns who came by it.
+func (h harness) link(t *testing.T, a account.Account, role access.Role) grant.Link {
+	t.Helper()
+	_, l, err := h.store.LoginLink(t.Context(), operator, a.ID, role)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func (h harness) invite(t *testing.T, by access.Actor, a account.Account) (token string, i account.Invite) {
+	t.Helper()
+	token, i, err := h.store.CreateInvite(t.Context(), by, a.ID, access.RoleOwner, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token, i
+}
+
+// An invite that was made under a login link lets nobody in once the link was taken back, or its time is
+// over; others stay.
+func TestInvitesGoWithTheirLoginLink(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	a := h.account(t, "a", ada)
+	revoked, over := h.link(t, a, access.RoleOwner), h.link(t, a, access.RoleOwner)
+	theirs, i := h.invite(t, revoked.Actor(), a)
+	late, _ := h.invite(t, over.Actor(), a)
+	hers, _ := h.invite(t, ada.Actor(), a)
+	if end := revoked.ExpiresAt.Add(topology.LoginTTL); !i.ExpiresAt.Equal(end) {
+		t.Errorf("the invite ends at %s, the link at %s", i.ExpiresAt, end)
+	}
+	if _, got, err := h.store.Invite(t.Context(), theirs); err != nil || got.ID != i.ID {
+		t.Errorf("while the link holds: %+v, %v", got, err)
+	}
+	if err := h.store.RevokeLoginLink(t.Context(), operator, a.ID, revoked.ID); err != nil {
+		t.Fatal(err)
+	}
+	stranger := account.Member{Network: "dev", Subject: "mallory"}
+	if err := err3(h.store.Invite(t.Context(), theirs)); !errors.Is(err, account.ErrNoInvite) {
+		t.Errorf("shown after the revocation: %v", err)
+	}
+	if err := err2(h.store.AcceptInvite(t.Context(), theirs, stranger)); !errors.Is(err,
+		account.ErrNoInvite) {
+		t.Errorf("accepted after the revocation: %v", err)
+	}
+	if now, err := h.store.Account(t.Context(), a.ID); err != nil || len(now.Invites) != 2 {
+		t.Errorf("%d invites are listed, want the two that still hold: %v", len(now.Invites), err)
+	}
+	h.at(over.ExpiresAt.Add(topology.LoginTTL))
+	if err := err2(h.store.AcceptInvite(t.Context(), late, stranger)); !errors.Is(err,
+		account.ErrInviteExpired) {
+		t.Errorf("accepted after the link's time: %v", err)
+	}
+	if err := err2(h.store.AcceptInvite(t.Context(), hers, cleo)); err != nil {
+		t.Errorf("a member's invite: %v", err)
+	}
+}
+
+// The build before wrote the link into By alone, gave its invites a week, and left them where they were.
+// They let nobody in either.
+func TestInvitesOfOlderBuildsGoWithTheirLoginLink(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	a := h.account(t, "a", ada)
+	l := h.link(t, a, access.RoleOwner)
+	token, i := h.invite(t, l.Actor(), a)
+	older := func() {
+		t.Helper()
+		subject, data := entryOf(t, h, topology.BucketAccounts,
+			topology.BucketSubject(topology.BucketAccounts, a.ID), "")
+		var r map[string]any
+		if err := json.Unmarshal(data, &r); err != nil {
+			t.Fatal(err)
+		}
+		invite, _ := r["invites"].([]any)[0].(map[string]any)
+		delete(invite, "by_subject")
+		invite["expires_at"] = i.CreatedAt.Add(account.InviteLifetime)
+		data, _ = json.Marshal(r)
+		if _, err := h.conn.JS.Publish(t.Context(), subject, data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	older()
+	if now, err := h.store.Account(t.Context(), a.ID); err != nil ||
+		now.Invites[0].ExpiresAt.After(l.ExpiresAt.Add(topology.LoginTTL+time.Minute)) {
+		t.Errorf("%+v, %v: it ends after the link", now.Invites, err)
+	}
+	if _, _, err := h.store.Invite(t.Context(), token); err != nil {
+		t.Errorf("while the link holds: %v", err)
+	}
+	if err := h.store.RevokeLoginLink(t.Context(), operator, a.ID, l.ID); err != nil {
+		t.Fatal(err)
+	}
+	if now, err := h.store.Account(t.Context(), a.ID); err != nil || len(now.Invites) != 0 {
+		t.Errorf("%+v, %v: the invite is still there", now.Invites, err)
+	}
+	if err := err2(h.store.AcceptInvite(t.Context(), token, cleo)); !errors.Is(err, account.ErrNoInvite) {
+		t.Errorf("accepted: %v", err)
+	}
+}
+
+// The death of a process between the two writes of a revocation leaves the invite in the account, where it
+// is worth nothing.
+func TestInviteIsVoidBeforeItIsTakenOut(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	a := h.account(t, "a", ada)
+	l := h.link(t, a, access.RoleOwner)
+	token, _ := h.invite(t, l.Actor(), a)
+	subject, data := entryOf(t, h, topology.BucketAccounts,
+		topology.BucketSubject(topology.BucketAccounts, a.ID), "")
+	if err := h.store.RevokeLoginLink(t.Context(), operator, a.ID, l.ID); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.conn.JS.Publish(t.Context(), subject, data); err != nil { // as it stood before
+		t.Fatal(err)
+	}
+	if err := err2(h.store.AcceptInvite(t.Context(), token, cleo)); !errors.Is(err, account.ErrNoInvite) {
+		t.Errorf("accepted: %v", err)
+	}
+	if err := err3(h.store.Invite(t.Context(), token)); !errors.Is(err, account.ErrNoInvite) {
+		t.Errorf("shown: %v", err)
+	}
+}
+
+// What a login link may do is read from what it was made for, at the write, whatever who comes by it says
+// of their role; what an operator may do, from the grant.
+func TestLinksAndOperatorsAreJudgedAtTheWrite(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	a := h.account(t, "a", ada)
+	viewer, owner := h.link(t, a, access.RoleViewer), h.link(t, a, access.RoleOwner)
+	elsewhere := h.link(t, h.account(t, "b", ada), access.RoleOwner)
+	changes := map[string]func(by access.Actor) error{
+		"key": func(by access.Actor) error {
+			return err3(h.store.CreateKey(t.Context(), by, a.ID, account.KeyOptions{}))
+		},
+		"invite": func(by access.Actor) error {
+			return err3(h.store.CreateInvite(t.Context(), by, a.ID, access.RoleViewer, ""))
+		},
+		"member": func(by access.Actor) error {
+			return err2(h.store.SetRole(t.Context(), by, a.ID, "dev", "ada", access.RoleOwner))
+		},
+		"secret": func(by access.Actor) error { return err2(h.store.RevealSecrets(t.Context(), by, a.ID)) },
+	}
+	forged := viewer.Actor()
+	forged.Role = access.RoleOwner
+	olga := access.OperatorWith("dev", "olga", "Olga")
+	refused := map[string]access.Actor{
+		"a viewer's link that says owner": forged, "another account's": elsewhere.Actor(),
+		"no operator": olga,
+	}
+	try := func(want error, who map[string]access.Actor) {
+		t.Helper()
+		for name, by := range who {
+			for what, change := range changes {
+				if err := change(by); !errors.Is(err, want) {
+					t.Errorf("%s, %s: %v, want %v", name, what, err, want)
+				}
+			}
+		}
+	}
+	try(access.ErrNotAllowed, refused)
+	if _, err := h.store.GrantOperator(t.Context(), operator, "dev", "olga"); err != nil {
+		t.Fatal(err)
+	}
+	allowed := map[string]access.Actor{"an owner's link": owner.Actor(), "an operator": olga}
+	try(nil, allowed)
+	if err := h.store.RevokeOperator(t.Context(), operator, "dev", "olga"); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.store.RevokeLoginLink(t.Context(), operator, a.ID, owner.ID); err != nil {
+		t.Fatal(err)
+	}
+	try(access.ErrNotAllowed, allowed)
+}
+
+// What a login link leaves behind is told from the log: keys, members, whether a secret was seen; nothing
+// of anybody else's.
+func TestLinkWorkNamesWhatStays(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	a := h.account(t, "a", ada)
+	others := h.link(t, a, access.RoleOwner)
+	l := h.link(t, a, access.RoleOwner)
+	_, hers := h.key(t, a, account.KeyOptions{Name: "hers"})
+	_, first, err := h.store.CreateKey(t.Context(), l.Actor(), a.ID, account.KeyOptions{Name: "first"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rolled, err := h.store.RollKey(t.Context(), l.Actor(), a.ID, hers.ID, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := h.store.CreateKey(t.Context(), others.Actor(), a.ID, account.KeyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	token, _ := h.invite(t, l.Actor(), a)
+	if _, err := h.store.AcceptInvite(t.Context(), token, cleo); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.store.RevokeLoginLink(t.Context(), operator, a.ID, l.ID); err != nil {
+		t.Fatal(err)
+	}
+	w, err := h.store.LinkWork(t.Context(), a.ID, l.ID)
+	if err != nil || len(w.Keys) != 2 || w.Revealed || len(w.Members) != 1 ||
+		w.Members[0].Subject != cleo.Subject {
+		t.Fatalf("%+v, %v", w, err)
+	}
+	if ids := w.Keys[0].ID + " " + w.Keys[1].ID; !strings.Contains(ids, first.ID) ||
+		!strings.Contains(ids, rolled.ID) {
+		t.Errorf("the keys are %s, want %s and %s", ids, first.ID, rolled.ID)
+	}
+	if _, err := h.store.RemoveMember(t.Context(), operator, a.ID, cleo.Network, cleo.Subject); err != nil {
+		t.Fatal(err)
+	}
+	if w, err := h.store.LinkWork(t.Context(), a.ID, l.ID); err != nil || len(w.Members) != 0 {
+		t.Errorf("after the member was removed: %+v, %v", w.Members, err)
+	}
+	if _, err := h.store.LinkWork(t.Context(), "acc_nobody", l.ID); !errors.Is(err, account.ErrNoAccount) {
+		t.Errorf("no account: %v", err)
+	}
+}

@@ -1,0 +1,82 @@
+package accountstore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"verifyd/edge/account"
+	"verifyd/edge/account/access"
+	"verifyd/edge/account/audit"
+)
+
+// Reconciled is what a damaged store lacked of accounts and keys, by what the audit log says of them.
+type Reconciled struct {
+	LostKeys     []string // "key_… (name) of acc_…": what the log says was made, and is there no more
+	LostAccounts []string // ids, the same
+	// keys that the log says were revoked or rolled, and that a damaged store let in again
+	Revoked []string
+}
+
+// Reconcile holds accounts and keys against the audit log, after a damaged store was recovered, and revokes
+// again what the log says was revoked or has been rolled. A repeat is harmless. Its errors are natsconf's and
+// those of RevokeKey.
+func (s *Store) Reconcile(ctx context.Context, by access.Actor) (r Reconciled, err error) {
+	log, err := s.logged(ctx)
+	if err != nil {
+		return r, err
+	}
+	keys, err := s.Keys(ctx)
+	if err != nil {
+		return r, err
+	}
+	accounts, err := s.Accounts(ctx)
+	if err != nil {
+		return r, err
+	}
+	for _, a := range log.accounts {
+		if !slices.ContainsFunc(accounts, func(have account.Account) bool { return have.ID == a }) {
+			r.LostAccounts = append(r.LostAccounts, a)
+		}
+	}
+	for _, made := range log.keys {
+		i := slices.IndexFunc(keys, func(k account.Key) bool { return k.ID == made.On })
+		if i < 0 {
+			r.LostKeys = append(r.LostKeys,
+				strings.TrimSpace(made.On+" "+made.Detail["name"])+" of "+made.Account)
+			continue
+		}
+		if log.ended[made.On] && keys[i].RevokedAt.IsZero() && keys[i].ExpiresAt.IsZero() {
+			if _, err := s.RevokeKey(ctx, by, made.Account, made.On); err != nil {
+				return r, fmt.Errorf("revoke %s again: %w", made.On, err)
+			}
+			r.Revoked = append(r.Revoked, made.On)
+		}
+	}
+	return r, nil
+}
+
+// logged is what the audit log says of accounts and keys.
+type logged struct {
+	accounts []string
+	keys     []audit.Record
+	ended    map[string]bool // keys that were revoked or rolled
+}
+
+func (s *Store) logged(ctx context.Context) (l logged, err error) {
+	l.ended = map[string]bool{}
+	err = s.log.Each(ctx, l.take)
+	return l, err
+}
+
+func (l *logged) take(r audit.Record) {
+	switch r.What {
+	case audit.AccountCreated:
+		l.accounts = append(l.accounts, r.Account)
+	case audit.KeyCreated:
+		l.keys = append(l.keys, r)
+	case audit.KeyWasRevoked, audit.KeyWasRolled:
+		l.ended[r.On] = true
+	}
+}

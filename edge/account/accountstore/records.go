@@ -1,0 +1,233 @@
+package accountstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"verifyd/edge/account"
+	"verifyd/edge/account/access"
+	"verifyd/edge/account/audit"
+	"verifyd/edge/account/entry"
+	"verifyd/edge/account/grant"
+	"verifyd/edge/account/record"
+	"verifyd/natsconf"
+	"verifyd/natsconf/secretbox"
+	"verifyd/natsconf/topology"
+)
+
+// records reads and writes the records of accounts.
+type records struct {
+	Now func() time.Time // tests move it; nil: time.Now
+
+	conn   *natsconf.Conn
+	kv     jetstream.KeyValue
+	box    *secretbox.Box
+	log    *audit.Log
+	grants *grant.Store
+}
+
+func (s *records) account(ctx context.Context, id string) (record.Account, jetstream.KeyValueEntry, error) {
+	a, e, err := s.remains(ctx, id)
+	if err == nil && !a.Exists() {
+		err = account.ErrNoAccount
+	}
+	return a, e, err
+}
+
+// remains is account for what stands in the entry of an id in any case: an account, what is left of one that
+// was deleted, or a name that leads to another account.
+func (s *records) remains(ctx context.Context, id string) (record.Account, jetstream.KeyValueEntry, error) {
+	if !account.IsID(id) {
+		return record.Account{}, nil, account.ErrNoAccount
+	}
+	e, err := s.kv.Get(ctx, id)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return record.Account{}, nil, account.ErrNoAccount
+	}
+	if err != nil {
+		return record.Account{}, nil, fmt.Errorf("read account: %w: %w", natsconf.ErrUnavailable, err)
+	}
+	a, err := record.DecodeAccount(id, e.Value(), s.box)
+	return a, e, err
+}
+
+// deed is what a change did, for its record.
+type deed struct {
+	what, on string
+	detail   map[string]string
+}
+
+// takingAway are changes that cannot wait for a newer build, which has put more into the record than this one
+// knows.
+var takingAway = []string{audit.MemberRemoved, audit.AccountDisabled, audit.AccountDeleted}
+
+// errUnchanged is what an edit returns that finds nothing to do.
+var errUnchanged = errors.New("unchanged")
+
+// change lets edit alter an account, if the actor may, and stores it with the record of the change. It starts
+// over when another change came first, so that edit may run several times. The errors are edit's,
+// ErrNoAccount, ErrNotAllowed, and that of a record that a newer build has written.
+func (s *records) change(ctx context.Context, by access.Actor, id string, action access.Action,
+	edit func(*account.Account, time.Time) (deed, error)) (account.Account, error) {
+	done, err := s.log.Turn(ctx)
+	if err != nil {
+		return account.Account{}, err
+	}
+	defer done()
+	var a record.Account
+	err = natsconf.Retry(ctx, func() (err error) {
+		var e jetstream.KeyValueEntry
+		if a, e, err = s.account(ctx, id); err != nil {
+			return err
+		}
+		if err = s.log.Settle(ctx, a.Last); err != nil {
+			return err
+		}
+		if err = s.permit(ctx, a.Account, by, action); err != nil {
+			return err
+		}
+		d, err := edit(&a.Account, s.log.Instant())
+		if err != nil {
+			return err
+		}
+		if err = record.AccountRewritable(e.Value()); err != nil &&
+			!slices.Contains(takingAway, d.what) {
+			return fmt.Errorf("account %s: %w", id, err)
+		}
+		if a.Last, err = s.log.Draft(ctx, by, id, d.what, d.on, d.detail); err != nil {
+			return err
+		}
+		data, err := a.Encode(s.box)
+		if err == nil {
+			data, err = record.KeepAccount(e.Value(), data)
+		}
+		if err != nil {
+			return err
+		}
+		return s.putAccount(ctx, a, data, e.Revision())
+	})
+	if errors.Is(err, errUnchanged) {
+		return a.Account, nil
+	}
+	if err != nil {
+		return account.Account{}, err
+	}
+	return a.Account, s.log.Conclude(ctx, a.Last)
+}
+
+// permit checks an actor's right against the account, and against what makes somebody an operator or a login
+// link good for anything, as they are stored now: who was removed or taken back a moment ago changes nothing,
+// whatever a mirror or a page still shows. The error is ErrNotAllowed, or natsconf's.
+//
+// In an account that is disabled the operator alone changes anything; to the others the error is
+// account.ErrDisabled.
+func (s *records) permit(ctx context.Context, a account.Account, by access.Actor,
+	action access.Action) error {
+	if !a.DisabledAt.IsZero() && by.Kind != access.ActorOperator {
+		return account.ErrDisabled
+	}
+	if action == access.ActionInvited {
+		return nil
+	}
+	if by.Kind == access.ActorOperator {
+		return s.grants.PermitOperator(ctx, by)
+	}
+	role, err := s.roleOf(ctx, a, by)
+	if err != nil {
+		return err
+	}
+	if !role.May(action) {
+		return fmt.Errorf("%w: %s is %s of %s, which does not include the right to %q", access.ErrNotAllowed,
+			by, role, a.Name, action)
+	}
+	return nil
+}
+
+// roleOf returns what an actor is in an account. The error is ErrNotAllowed for who is nothing there.
+func (s *records) roleOf(ctx context.Context, a account.Account, by access.Actor) (access.Role, error) {
+	switch by.Kind {
+	case access.ActorMember:
+		m, ok := a.Member(by.Network, by.Subject)
+		if !ok {
+			return "", fmt.Errorf("%w: %s is not a member of %s", access.ErrNotAllowed, by, a.Name)
+		}
+		return m.Role, nil
+	case access.ActorLink:
+		g, err := s.grants.LoginLinkGrant(ctx, a.ID, by.ID)
+		if errors.Is(err, grant.ErrNoLink) {
+			return "", fmt.Errorf("%w: %s gives nothing in %s any more", access.ErrNotAllowed, by, a.Name)
+		}
+		return g.Role, err
+	case access.ActorOperator, access.ActorKey:
+	}
+	return "", fmt.Errorf("%w: %s changes nothing in an account", access.ErrNotAllowed, by)
+}
+
+// put replaces an entry that has not changed since it was read. Its errors are natsconf's:
+// ErrConflict where it has.
+func (s *records) put(ctx context.Context, kv jetstream.KeyValue, name string, data []byte,
+	revision uint64) error {
+	_, err := kv.Update(ctx, name, data, revision)
+	switch {
+	case err == nil:
+		return s.conn.Durable(kv.Bucket())
+	case errors.Is(err, jetstream.ErrKeyRevisionMismatch):
+		return natsconf.ErrConflict
+	default:
+		return fmt.Errorf("store the change: %w", natsconf.Kind(err))
+	}
+}
+
+// every lists what stands in the entries of all accounts, by name.
+func (s *records) every(ctx context.Context) ([]record.Account, error) {
+	entries, err := entry.List(ctx, s.conn, topology.BucketAccounts, ">")
+	if err != nil {
+		return nil, err
+	}
+	accounts := make([]record.Account, 0, len(entries))
+	for _, e := range entries {
+		if e.Key == record.CheckEntry {
+			continue
+		}
+		a, err := record.DecodeAccount(e.Key, e.Value, s.box)
+		if err != nil {
+			return nil, err
+		}
+		accounts = append(accounts, a)
+	}
+	slices.SortFunc(accounts, func(a, b record.Account) int { return cmp.Compare(a.Name, b.Name) })
+	return accounts, nil
+}
+
+// putAccount is put for an account.
+func (s *records) putAccount(ctx context.Context, a record.Account, data []byte, revision uint64) error {
+	if !a.DeletedAt.IsZero() {
+		return s.putAlone(ctx, a.ID, data, revision)
+	}
+	return s.put(ctx, s.kv, a.ID, data, revision)
+}
+
+// putAlone is put for an account's record beside which no earlier one stays: those hold secrets, and
+// members.
+func (s *records) putAlone(ctx context.Context, id string, data []byte, revision uint64) error {
+	m := entry.Message(topology.BucketAccounts, id, data, revision)
+	m.Header.Set(jetstream.MsgRollup, jetstream.MsgRollupSubject)
+	err := s.conn.PublishOne(ctx, topology.BucketStream(topology.BucketAccounts), m)
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("store the change: %w", natsconf.Kind(err))
+}
+
+func (s *records) now() time.Time {
+	if s.Now != nil {
+		return s.Now()
+	}
+	return time.Now()
+}

@@ -1,0 +1,192 @@
+package accountstore_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"verifyd/edge/account"
+	"verifyd/edge/account/accountstore"
+	"verifyd/edge/account/audit"
+	"verifyd/natsconf"
+	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/secretbox"
+	"verifyd/natsconf/topology"
+)
+
+// wire stands between a client and a NATS server, until the end of a batch passes: from then on the client
+// hears nothing.
+type wire struct {
+	net.Listener
+
+	to      string
+	mark    []byte
+	swallow bool // the end of the batch does not reach the server, either
+	deaf    atomic.Bool
+	conns   sync.WaitGroup
+}
+
+func newWire(t *testing.T, to, mark string, swallow bool) *wire {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &wire{Listener: l, to: to, mark: []byte(mark), swallow: swallow}
+	w.conns.Go(func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			server, err := net.Dial("tcp", to)
+			if err != nil {
+				_ = client.Close()
+				continue
+			}
+			w.conns.Go(func() { w.carry(server, client, true) })
+			w.conns.Go(func() { w.carry(client, server, false) })
+		}
+	})
+	t.Cleanup(func() { _ = l.Close(); w.conns.Wait() })
+	return w
+}
+
+func (w *wire) carry(to, from net.Conn, toServer bool) {
+	defer func() { _, _ = to.Close(), from.Close() }()
+	b := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(b)
+		if err != nil {
+			return
+		}
+		if toServer && bytes.Contains(b[:n], w.mark) {
+			w.deaf.Store(true)
+			if w.swallow {
+				continue
+			}
+		}
+		if !toServer && w.deaf.Load() {
+			continue
+		}
+		if _, err := to.Write(b[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// Nobody is locked out by a roll of which nobody knows whether it took place: who rolls has the old key and
+// gets the new one, and whichever way it ended one of them works. The next one who looks can tell which.
+func TestRollWithoutAnAnswerLeavesAKeyThatWorks(t *testing.T) {
+	t.Parallel()
+	for name, swallow := range map[string]bool{"stored": false, "lost": true} {
+		t.Run(name, func(t *testing.T) {
+			address := natstest.Bare(t, t.TempDir())
+			conn := natstest.ConnectTo(t, address)
+			natstest.Ensure(t, conn)
+			master := secretbox.NewKey()
+			near := storeOn(t, conn, master)
+			a, err := near.CreateAccount(t.Context(), operator, "a")
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, old, err := near.CreateKey(t.Context(), operator, a.ID, account.KeyOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			at, err := url.Parse(address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			at.Host = newWire(t, at.Host, "Nats-Batch-Commit", swallow).Addr().String()
+			far := storeOn(t, natstest.ConnectTo(t, at.String()), master)
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+			defer cancel()
+			secret, next, err := far.RollKey(ctx, operator, a.ID, old.ID, 0)
+			if !errors.Is(err, natsconf.ErrUncertain) || secret == "" || next.Replaces != old.ID {
+				t.Fatalf("it gives the key %t of %+v, and %v", secret != "", next, err)
+			}
+			working := 0
+			keys, err := near.Keys(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, k := range keys {
+				if k.State(time.Now()) != account.KeyActive {
+					continue
+				}
+				if working++; k.ID != old.ID && k.ID != next.ID {
+					t.Errorf("the key that works is %s", k.ID)
+				}
+			}
+			if stored := len(keys) == 2; working != 1 || stored == swallow {
+				t.Errorf("%d of %d keys work", working, len(keys))
+			}
+		})
+	}
+}
+
+func storeOn(t *testing.T, conn *natsconf.Conn, master secretbox.Key) *accountstore.Store {
+	t.Helper()
+	s, err := accountstore.New(t.Context(), conn, master)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// A key is handed out also where it stands and its record could not be written: the old one may have ended
+// with it.
+func TestKeysAreHandedOutWithoutTheirRecord(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	a := h.account(t, "a")
+	_, old := h.key(t, a, account.KeyOptions{})
+	stream, err := h.conn.JS.Stream(t.Context(), topology.StreamAudit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	limit := func(most int32) {
+		t.Helper()
+		config := stream.CachedInfo().Config
+		config.MaxMsgSize = most
+		if _, err := h.conn.JS.UpdateStream(t.Context(), config); err != nil {
+			t.Fatal(err)
+		}
+	}
+	limit(1) // the log takes nothing
+	for what, hand := range map[string]func() (string, account.Key, error){
+		"create": func() (string, account.Key, error) {
+			return h.store.CreateKey(t.Context(), operator, a.ID, account.KeyOptions{})
+		},
+		"roll": func() (string, account.Key, error) {
+			return h.store.RollKey(t.Context(), operator, a.ID, old.ID, 0)
+		},
+	} {
+		secret, k, err := hand()
+		if !errors.Is(err, natsconf.ErrUncertain) || secret == "" {
+			t.Fatalf("%s: the key %t, %v", what, secret != "", err)
+		}
+		natstest.Await(t, what+": the key works", func() bool {
+			p, err := h.mirror.Lookup(secret)
+			return err == nil && p.Key.ID == k.ID
+		})
+	}
+	limit(-1)
+	if err := h.store.Settle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	log := map[string]bool{}
+	for _, r := range h.all(t, a.ID, 10) {
+		log[r.What] = true
+	}
+	if !log[audit.KeyWasRolled] {
+		t.Errorf("the log after all: %v", log)
+	}
+}

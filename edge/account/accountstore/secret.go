@@ -1,0 +1,67 @@
+package accountstore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"verifyd/edge/account"
+	"verifyd/edge/account/access"
+	"verifyd/edge/account/audit"
+	"verifyd/edge/account/input"
+	"verifyd/edge/account/secrets"
+)
+
+// RotateSecret returns the account a new signing secret. For the time of the overlap callbacks carry a
+// signature of the old one too; with none they never do again. Its errors are ErrRotating while an earlier
+// overlap goes on, ErrNoAccount, ErrNotAllowed and an *input.Error.
+func (s accounts) RotateSecret(ctx context.Context, by access.Actor, id string,
+	overlap time.Duration) (account.Account, error) {
+	if err := input.Span("overlap", overlap, account.MaxOverlap); err != nil {
+		return account.Account{}, err
+	}
+	fresh := secrets.NewSigning()
+	return s.change(ctx, by, id, access.ActionSecrets, func(a *account.Account, now time.Time) (deed, error) {
+		signing := a.Signing(now)
+		if len(signing) > 1 {
+			return deed{}, fmt.Errorf("%w, or wait until %s", account.ErrRotating,
+				audit.Stamp(signing[1].ExpiresAt))
+		}
+		a.Secrets = []account.Secret{{Value: fresh, CreatedAt: now}}
+		if overlap > 0 && len(signing) > 0 {
+			old := signing[0]
+			old.ExpiresAt = now.Add(overlap)
+			a.Secrets = append(a.Secrets, old)
+		}
+		return deed{what: audit.SecretRotated,
+			detail: map[string]string{"until": audit.Stamp(now.Add(overlap))}}, nil
+	})
+}
+
+// EndRotation ends the overlap of a rotation now: the old secret signs no more. Its errors are
+// ErrNotRotating, ErrNoAccount and ErrNotAllowed.
+func (s accounts) EndRotation(ctx context.Context, by access.Actor, id string) (account.Account, error) {
+	return s.change(ctx, by, id, access.ActionSecrets, func(a *account.Account, now time.Time) (deed, error) {
+		if len(a.Signing(now)) < 2 {
+			return deed{}, account.ErrNotRotating
+		}
+		a.Secrets = a.Secrets[:1]
+		return deed{what: audit.RotationEnded}, nil
+	})
+}
+
+// RevealSecrets returns the secrets that sign now, the current one first, and writes down who asked. Its
+// errors are ErrNoAccount and ErrNotAllowed.
+func (s accounts) RevealSecrets(ctx context.Context, by access.Actor, id string) ([]account.Secret, error) {
+	a, _, err := s.account(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.permit(ctx, a.Account, by, access.ActionReveal); err != nil {
+		return nil, err
+	}
+	if err := s.log.Note(ctx, by, id, audit.SecretRevealed, "", nil); err != nil {
+		return nil, err
+	}
+	return a.Signing(s.now()), nil
+}

@@ -1,0 +1,92 @@
+package accountstore_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"verifyd/edge/account"
+	"verifyd/edge/account/input"
+	"verifyd/natsconf/natstest"
+)
+
+func TestRotationHasAnOverlap(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	a := h.account(t, "a")
+	first := a.Secrets[0].Value
+	rotated, err := h.store.RotateSecret(t.Context(), operator, a.ID, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fresh, end := rotated.Secrets[0].Value, rotated.Secrets[1].ExpiresAt
+	signs := func(want ...string) func() bool {
+		return func() bool { got, ok := h.mirror.SigningSecrets(a.ID); return ok && slices.Equal(got, want) }
+	}
+	natstest.Await(t, "both sign", signs(fresh, first))
+	h.at(end.Add(-time.Millisecond))
+	if !signs(fresh, first)() {
+		t.Error("the old secret was not given to the end of the overlap")
+	}
+	if err := err2(h.store.RotateSecret(t.Context(), operator, a.ID, time.Hour)); !errors.Is(err,
+		account.ErrRotating) {
+		t.Errorf("a rotation within a rotation: %v", err)
+	}
+	h.at(end)
+	if !signs(fresh)() {
+		t.Error("the old secret is given after the overlap")
+	}
+	if err := err2(h.store.EndRotation(t.Context(), operator, a.ID)); !errors.Is(err,
+		account.ErrNotRotating) {
+		t.Errorf("ending what has ended: %v", err)
+	}
+	again, err := h.store.RotateSecret(t.Context(), operator, a.ID, time.Hour)
+	if err != nil || len(again.Secrets) != 2 || again.Secrets[1].Value != fresh {
+		t.Errorf("the next rotation: %d secrets, %v", len(again.Secrets), err)
+	}
+	if _, err := h.store.EndRotation(t.Context(), operator, a.ID); err != nil {
+		t.Fatal(err)
+	}
+	natstest.Await(t, "the newest alone signs", signs(again.Secrets[0].Value))
+	none, err := h.store.RotateSecret(t.Context(), operator, a.ID, 0)
+	if err != nil || len(none.Secrets) != 1 {
+		t.Errorf("a rotation without overlap: %d secrets, %v", len(none.Secrets), err)
+	}
+}
+
+func TestOneRotationWins(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	a := h.account(t, "a")
+	edges := h.edges(t)
+	wins := race(t, 8, func(i int) error {
+		return err2(edges[i%4].RotateSecret(t.Context(), operator, a.ID, time.Hour))
+	}, account.ErrRotating)
+	got, err := h.store.RevealSecrets(t.Context(), operator, a.ID)
+	if err != nil || wins != 1 || len(got) != 2 || got[1].Value != a.Secrets[0].Value {
+		t.Errorf("%d rotations succeeded, %d secrets sign, %v", wins, len(got), err)
+	}
+}
+
+func TestSecretRefusals(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	a := h.account(t, "a")
+	for _, overlap := range []time.Duration{-1, account.MaxOverlap + 1} {
+		if input, ok := errors.AsType[*input.Error](
+			err2(h.store.RotateSecret(t.Context(), operator, a.ID, overlap))); !ok ||
+			input.Field != "overlap" {
+			t.Errorf("overlap of %s: %v", overlap, input)
+		}
+	}
+	for what, err := range map[string]error{
+		"rotate": err2(h.store.RotateSecret(t.Context(), operator, "acc_nobody", 0)),
+		"end":    err2(h.store.EndRotation(t.Context(), operator, "acc_nobody")),
+		"reveal": err2(h.store.RevealSecrets(t.Context(), operator, "acc_nobody")),
+	} {
+		if !errors.Is(err, account.ErrNoAccount) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}

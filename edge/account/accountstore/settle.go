@@ -1,0 +1,70 @@
+package accountstore
+
+import (
+	"context"
+	"time"
+
+	"github.com/rs/zerolog"
+)
+
+// settleEvery is how often accounts, keys and grants are gone through: what waits for it waits for no person.
+const settleEvery = 24 * time.Hour
+
+// Settler is the actor that goes through all accounts, keys and grants, at the start of a service and once a
+// day, and makes sure that every change that stands is in the audit log: a process may have died between a
+// change and its record, and the thing may never be changed again. It also takes the secrets of deleted
+// accounts out of the store once they sign nothing any more.
+type Settler struct {
+	store *Store
+	log   zerolog.Logger
+}
+
+// NewSettler makes the actor.
+func NewSettler(s *Store, log zerolog.Logger) *Settler { return &Settler{store: s, log: log} }
+
+// Serve settles until ctx ends. What fails is tried again a day later, or at the next start.
+func (s *Settler) Serve(ctx context.Context) error {
+	again := time.NewTicker(settleEvery)
+	defer again.Stop()
+	for {
+		if err := s.store.Settle(ctx); err != nil && ctx.Err() == nil {
+			s.log.Warn().Err(err).Msg(
+				"the audit log could not be compared with the accounts; it is within a day, or at the next start")
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// String names the actor in the supervisor's log.
+func (s *Settler) String() string { return "audit settler" }
+
+// Settle writes the records that are missing in the audit log. A repeat is harmless. It reads every account,
+// key and grant, and one message of the log for each.
+func (s *Store) Settle(ctx context.Context) error {
+	accounts, err := s.records.every(ctx)
+	if err != nil {
+		return err
+	}
+	keys, err := s.keys.every(ctx)
+	if err != nil {
+		return err
+	}
+	for _, a := range accounts {
+		if err := s.log.Settle(ctx, a.Last); err != nil {
+			return err
+		}
+		if err := s.forget(ctx, a); err != nil {
+			return err
+		}
+	}
+	for _, k := range keys {
+		if err := s.log.Settle(ctx, k.Last); err != nil {
+			return err
+		}
+	}
+	return s.grants.Settle(ctx)
+}

@@ -1,0 +1,285 @@
+package accountstore
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"verifyd/edge/account"
+	"verifyd/edge/account/access"
+	"verifyd/edge/account/audit"
+	"verifyd/edge/account/grant"
+	"verifyd/edge/account/secrets"
+	"verifyd/natsconf"
+	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/secretbox"
+	"verifyd/natsconf/topology"
+	"verifyd/sessions"
+)
+
+func startStore(t *testing.T) *Store {
+	t.Helper()
+	s, err := New(t.Context(), natstest.Start(t), secretbox.NewKey())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// dieAfter makes a change as Store.change does, up to the moment at which its record would be written.
+func dieAfter(t *testing.T, s *Store, id string, quota int64) {
+	t.Helper()
+	a, e, err := s.account(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Quota = quota
+	if a.Last, err = s.log.Draft(t.Context(), access.Operator("dead"), id, audit.QuotaSet, "",
+		map[string]string{
+			"to": fmt.Sprint(quota),
+		}); err != nil {
+		t.Fatal(err)
+	}
+	data, err := a.Encode(s.box)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.put(t.Context(), s.records.kv, id, data, e.Revision()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Who dies between a change and its record leaves the record in what was changed; the next one who changes it
+// writes both.
+func TestRecordOfAChangeWhoseMakerDied(t *testing.T) {
+	t.Parallel()
+	s := startStore(t)
+	a, err := s.CreateAccount(t.Context(), access.Operator(""), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dieAfter(t, s, a.ID, 7)
+	for i := range 3 { // others take the number that the record was drafted with
+		if err := s.Note(t.Context(), access.Operator(""), a.ID, "test.note", fmt.Sprint(i),
+			nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.RotateSecret(t.Context(), access.Operator(""), a.ID, 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.RotateSecret(t.Context(), access.Operator(""), a.ID, 0); err != nil { // and not once more
+		t.Fatal(err)
+	}
+	page, err := s.Audit(t.Context(), a.ID, "", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		audit.SecretRotated, audit.SecretRotated, audit.QuotaSet, "test.note", "test.note", "test.note",
+		audit.AccountCreated,
+	}
+	if len(page.Records) != len(want) {
+		t.Fatalf("the log: %+v", page.Records)
+	}
+	for i, r := range page.Records {
+		if r.What != want[i] || r.Number != int64(len(want)-i) || r.What == audit.QuotaSet &&
+			r.Who.Name != "dead" {
+			t.Errorf("record %d: %+v", i, r)
+		}
+	}
+}
+
+// dieRevoking is dieAfter for a key.
+func dieRevoking(t *testing.T, s *Store, id string) {
+	t.Helper()
+	k, err := s.find(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.RevokedAt = s.log.Instant()
+	if k.Last, err = s.log.Draft(t.Context(), access.Operator("dead"), k.Account, audit.KeyWasRevoked, id,
+		nil); err != nil {
+		t.Fatal(err)
+	}
+	data, err := k.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.put(t.Context(), s.keys.kv, k.entry, data, k.revision); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The same for a key, also when the next one finds nothing left to change; and at the start of a service, for
+// what nobody changes again.
+func TestRecordOfAKeyWhoseMakerDied(t *testing.T) {
+	t.Parallel()
+	s := startStore(t)
+	a, err := s.CreateAccount(t.Context(), access.Operator(""), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, settle := range map[string]func(id string) error{
+		"a repeat": func(id string) error {
+			_, err := s.RevokeKey(t.Context(), access.Operator(""), a.ID, id)
+			return err
+		},
+		"a start": func(string) error { return s.Settle(t.Context()) },
+	} {
+		_, k, err := s.CreateKey(t.Context(), access.Operator(""), a.ID, account.KeyOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		dieRevoking(t, s, k.ID)
+		before, err := s.log.Last(t.Context(), a.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // the second time there is nothing to do
+			if err := settle(k.ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+		page, err := s.Audit(t.Context(), a.ID, "", 0)
+		if err != nil || page.Records[0].What != audit.KeyWasRevoked || page.Records[0].On != k.ID ||
+			page.Records[0].Number != before+1 {
+			t.Errorf("%s: the log: %+v, %v", what, page.Records, err)
+		}
+	}
+}
+
+// What was taken back is so before the log is asked: it cannot wait for it.
+func TestTakingBackDoesNotWaitForItsRecord(t *testing.T) {
+	t.Parallel()
+	s := startStore(t)
+	a, err := s.CreateAccount(t.Context(), access.Operator(""), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, l, err := s.LoginLink(t.Context(), access.Operator(""), a.ID, access.RoleOwner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := s.conn.JS.Stream(t.Context(), topology.StreamAudit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	full := stream.CachedInfo().Config
+	full.MaxMsgs, full.Discard = int64(stream.CachedInfo().State.Msgs), jetstream.DiscardNew
+	if _, err := s.conn.JS.UpdateStream(t.Context(), full); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.RevokeLoginLink(t.Context(), access.Operator(""), a.ID, l.ID); !errors.Is(err,
+		natsconf.ErrUncertain) {
+		t.Errorf("without its record: %v", err)
+	}
+	if g, err := s.LoginLinkGrant(t.Context(), a.ID, l.ID); !errors.Is(err, grant.ErrNoLink) {
+		t.Errorf("it gives %+v still: %v", g, err)
+	}
+	full.MaxMsgs = -1
+	if _, err := s.conn.JS.UpdateStream(t.Context(), full); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Settle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	page, err := s.Audit(t.Context(), a.ID, "", 0)
+	if err != nil || page.Records[0].What != audit.LinkRevoked || page.Records[0].On != l.ID {
+		t.Errorf("the log: %+v, %v", page.Records, err)
+	}
+}
+
+// And for an account, at the start.
+func TestSettleOfAnAccount(t *testing.T) {
+	t.Parallel()
+	s := startStore(t)
+	a, err := s.CreateAccount(t.Context(), access.Operator(""), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dieAfter(t, s, a.ID, 7)
+	for range 2 {
+		if err := s.Settle(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	page, err := s.Audit(t.Context(), a.ID, "", 0)
+	if err != nil || len(page.Records) != 2 || page.Records[0].What != audit.QuotaSet {
+		t.Errorf("the log: %+v, %v", page.Records, err)
+	}
+}
+
+// Records of the version before are read, found by id, changed, and written in the new version.
+func TestRecordsOfVersion1(t *testing.T) {
+	t.Parallel()
+	s := startStore(t)
+	created := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	id := account.IDOf("Old Guild")
+	var sealed [][]byte
+	for _, v := range []string{"whsec_new", "whsec_old"} {
+		sealed = append(sealed, s.box.Seal([]byte(v), id))
+	}
+	put := func(bucket, entry string, record map[string]any) {
+		t.Helper()
+		data, err := json.Marshal(record)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.conn.JS.Publish(t.Context(), topology.BucketSubject(bucket, entry), data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(topology.BucketAccounts, id, map[string]any{
+		"v": 1, "name": "Old Guild", "quota": 5, "created_at": created, "secrets": sealed,
+	})
+	secret := secrets.NewKey(false)
+	d, _, err := secrets.ParseKey(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(topology.BucketKeys, d.EntryV1(), map[string]any{
+		"v": 1, "account": id, "last4": secret[len(secret)-4:], "policy": sessions.PolicyOnce,
+		"created_at": created,
+	})
+
+	a, err := s.AccountByName(t.Context(), "Old Guild")
+	if err != nil || a.Quota != 5 || len(a.Signing(time.Now())) != 2 || a.Secrets[0].Value != "whsec_new" ||
+		!a.Secrets[1].CreatedAt.Equal(created) {
+		t.Errorf("account: %+v, %v", a, err)
+	}
+	for _, name := range []string{secret, d.ID()} {
+		k, err := s.find(t.Context(), name)
+		if err != nil || k.Account != id || k.entry != d.EntryV1() {
+			t.Errorf("key by %q: %+v, %v", name[:4], k.Key, err)
+		}
+	}
+	_, next, err := s.RollKey(t.Context(), access.Operator(""), id, d.ID(), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.SetQuota(t.Context(), access.Operator(""), id, 6); err != nil {
+		t.Fatal(err)
+	}
+	a, err = s.AccountByName(t.Context(), "Old Guild")
+	if err != nil || a.Quota != 6 || len(a.Secrets) != 2 {
+		t.Errorf("account after a change: %+v, %v", a, err)
+	}
+	if keys, err := s.Keys(t.Context()); err != nil || len(keys) != 2 || keys[0].ReplacedBy != next.ID {
+		t.Errorf("both keys, the old one as replaced by %s: %+v, %v", next.ID, keys, err)
+	}
+	if _, err := s.RevokeKey(t.Context(), access.Operator(""), "", secret); err != nil {
+		t.Errorf("revoking it by the key itself: %v", err)
+	}
+	put(topology.BucketAccounts, account.IDOf("Next Guild"), map[string]any{
+		"v": 4, "name": "Next Guild",
+	})
+	if _, err := s.AccountByName(t.Context(), "Next Guild"); err == nil || errors.Is(err,
+		account.ErrNoAccount) {
+		t.Errorf("a record of a newer version: %v", err)
+	}
+}

@@ -1,0 +1,136 @@
+package accountstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"verifyd/edge/account/access"
+	"verifyd/edge/account/audit"
+	"verifyd/edge/account/grant"
+	"verifyd/edge/account/input"
+	"verifyd/edge/account/keyuse"
+	"verifyd/edge/account/record"
+	"verifyd/natsconf"
+	"verifyd/natsconf/secretbox"
+	"verifyd/natsconf/topology"
+)
+
+// Store creates and changes accounts, keys and members, and keeps the audit log of it. It is the sum of its
+// parts, each of which changes one thing. It is for the operator's commands and the dashboard; requests use
+// keymirror.Mirror. Every change is one compare-and-set,
+// whoever makes it where, and is in the audit log when it is acknowledged. Its methods are safe for
+// concurrent use; beside the errors that each names they return natsconf's.
+type Store struct {
+	*records
+	accounts
+	members
+	keys
+	*grant.Store
+	*keyuse.Reader
+}
+
+// MasterKeySubject is where the check of the master key stands. Each store has its own.
+func MasterKeySubject() string {
+	return topology.BucketSubject(topology.BucketAccounts, record.CheckEntry)
+}
+
+// ErrMasterKey is returned for a store that was made with another master key: its secrets would not open, and
+// what this key sealed would not open for the others.
+var ErrMasterKey = errors.New("this is not the master key that the store was made with")
+
+// checkKey compares the check, and writes it where there is none yet. It looks first: a dispatcher's
+// credential may only read.
+func checkKey(ctx context.Context, accounts jetstream.KeyValue, key secretbox.Key) error {
+	e, err := accounts.Get(ctx, record.CheckEntry)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		_, err = accounts.Create(ctx, record.CheckEntry, key.NewCheck())
+		if err == nil {
+			return nil
+		}
+		if !errors.Is(err, jetstream.ErrKeyExists) {
+			return fmt.Errorf("write the check of the master key: %w", err)
+		}
+		e, err = accounts.Get(ctx, record.CheckEntry)
+	}
+	if err != nil {
+		return fmt.Errorf("read the check of the master key: %w", err)
+	}
+	if !key.Checks(e.Value()) {
+		return ErrMasterKey
+	}
+	return nil
+}
+
+// New binds to the buckets. The error is ErrMasterKey where the store belongs to another master key.
+func New(ctx context.Context, c *natsconf.Conn, key secretbox.Key) (*Store, error) {
+	r := &records{conn: c, box: key.Box(record.SecretUse)}
+	r.log = audit.New(c, r.now)
+	r.grants = grant.NewStore(c, r.log, r.now)
+	s := &Store{
+		records: r, accounts: accounts{r}, members: members{r}, keys: keys{records: r}, Store: r.grants,
+	}
+	for name, kv := range map[string]*jetstream.KeyValue{
+		topology.BucketAccounts: &r.kv, topology.BucketKeys: &s.keys.kv,
+	} {
+		var err error
+		if *kv, err = c.JS.KeyValue(ctx, name); err != nil {
+			return nil, fmt.Errorf("open the bucket %s: %w", name, err)
+		}
+	}
+	var err error
+	if s.Reader, err = keyuse.OpenReader(ctx, c); err != nil {
+		return nil, err
+	}
+	if err := checkKey(ctx, r.kv, key); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Audit reads an account's audit log, or ServiceLog's; see audit.Log.Audit.
+func (s *Store) Audit(ctx context.Context, account, cursor string, limit int) (audit.Page, error) {
+	return s.log.Audit(ctx, account, cursor, limit)
+}
+
+// Note writes a record of something that changed nothing in the account; see audit.Log.Note.
+func (s *Store) Note(ctx context.Context, by access.Actor, account, what, on string,
+	detail map[string]string) error {
+	return s.log.Note(ctx, by, account, what, on, detail)
+}
+
+// MadeBy returns who made an account and when; see audit.Log.MadeBy.
+func (s *Store) MadeBy(ctx context.Context, id string) (by access.Actor, at time.Time, known bool,
+	err error) {
+	return s.log.MadeBy(ctx, id)
+}
+
+// LoginLink makes a login link for an account and returns its token, this once. RevokeLoginLink takes it
+// back. Only the operator may. Its errors are ErrNoAccount, ErrNotAllowed, natsconf.ErrCredential and an
+// *input.Error.
+func (s *Store) LoginLink(ctx context.Context, by access.Actor, id string, role access.Role) (token string,
+	l grant.Link, err error) {
+	if err := input.Role(role); err != nil {
+		return "", grant.Link{}, err
+	}
+	a, err := s.Account(ctx, id)
+	if err != nil {
+		return "", grant.Link{}, err
+	}
+	if err := s.permit(ctx, a, by, access.ActionOperate); err != nil {
+		return "", grant.Link{}, err
+	}
+	return s.grants.LoginLink(ctx, by, id, role)
+}
+
+// RevokeLoginLink ends what a login link into an account gives, as grant.Store.RevokeLoginLink does, and
+// takes the invites out of the account that were made under it. LinkWork says what stays.
+func (s *Store) RevokeLoginLink(ctx context.Context, by access.Actor, id, link string) error {
+	if err := s.grants.RevokeLoginLink(ctx, by, id, link); err != nil {
+		return err
+	}
+	return s.withdrawInvitesOf(ctx, by, id, link)
+}

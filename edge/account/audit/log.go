@@ -1,0 +1,170 @@
+package audit
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"strconv"
+	"time"
+
+	"verifyd/edge/account/access"
+	"verifyd/edge/account/entry"
+	"verifyd/natsconf"
+	"verifyd/natsconf/topology"
+)
+
+// Log writes and reads the audit log. Record n of an account is the one message on audit.<account>.<n>; the
+// stream takes no second one there and deletes none. Its methods are safe for concurrent use.
+type Log struct {
+	conn     *natsconf.Conn
+	now      func() time.Time
+	changing chan struct{} // holds one: whoever has the turn
+}
+
+// New makes a log; now is the clock of who changes things.
+func New(c *natsconf.Conn, now func() time.Time) *Log {
+	return &Log{conn: c, now: now, changing: make(chan struct{}, 1)}
+}
+
+// Instant returns the instant of a change, as it is stored.
+func (l *Log) Instant() time.Time { return l.now().UTC().Truncate(time.Millisecond) }
+
+// Turn waits until no other change of this process is under way. Changes of other processes meet in the
+// compare-and-set; without turns, hundreds at once here would race for each number of the audit log.
+func (l *Log) Turn(ctx context.Context) (done func(), err error) {
+	select {
+	case l.changing <- struct{}{}:
+		return func() { <-l.changing }, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("wait for another change: %w: %w", natsconf.ErrUnavailable, ctx.Err())
+	}
+}
+
+func subject(account string, number int64) string {
+	return "audit." + account + "." + strconv.FormatInt(number, 10)
+}
+
+// Draft makes a record with the number that is free just now.
+func (l *Log) Draft(ctx context.Context, by access.Actor, account, what, on string,
+	detail map[string]string) (*Record, error) {
+	now := l.Instant()
+	last, err := l.Last(ctx, account)
+	if err != nil {
+		return nil, err
+	}
+	detail = maps.Clone(detail)
+	maps.DeleteFunc(detail, func(_, v string) bool { return v == "" })
+	return &Record{
+		Version: entry.Version, ID: rand.Text(), Number: last + 1, At: now, Account: account, Who: by,
+		What: what, On: on, Detail: detail,
+	}, nil
+}
+
+// Last returns the number of an account's newest record; 0 where there is none.
+func (l *Log) Last(ctx context.Context, account string) (int64, error) {
+	m, err := l.conn.Last(ctx, topology.StreamAudit, "audit."+account+".*")
+	if errors.Is(err, natsconf.ErrNotFound) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read the audit log: %w", err)
+	}
+	r, err := decodeRecord(m.Data)
+	if err != nil {
+		return 0, err
+	}
+	return r.Number, nil
+}
+
+// write stores a record under its own number, or under the next one that is free where others took that.
+// Numbers have no gap, and all who write one record begin at the same number, so that it cannot be there
+// twice.
+func (l *Log) write(ctx context.Context, r *Record) error {
+	for {
+		err := l.publish(ctx, *r)
+		if err == nil {
+			return nil
+		}
+		if !errors.Is(err, natsconf.ErrConflict) && !errors.Is(err, natsconf.ErrUncertain) {
+			return err
+		}
+		found, rerr := l.read(ctx, r.Account, r.Number)
+		switch {
+		case errors.Is(rerr, natsconf.ErrNotFound): // another one is on its way there, or ours is: look again
+			if perr := entry.Pause(ctx); perr != nil {
+				return fmt.Errorf("%w (last: %w)", perr, err)
+			}
+		case rerr != nil:
+			return rerr
+		case found.ID == r.ID:
+			return nil
+		default:
+			r.Number++
+		}
+	}
+}
+
+// Conclude is write for the record of a change that stands: whatever keeps the record away, nobody may take
+// the change for undone.
+func (l *Log) Conclude(ctx context.Context, r *Record) error {
+	return l.Uncertain(l.write(ctx, r))
+}
+
+// Uncertain says of a failure after a change that the change stands, or may.
+func (*Log) Uncertain(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: the change is made, its record is not: %w", natsconf.ErrUncertain, err)
+}
+
+// Settle makes sure that the record of a change that stands is in the log: who made the change may have died
+// in between. The record lies in what was changed until the next change of the same thing, which settles it
+// first. The usual case is one read.
+func (l *Log) Settle(ctx context.Context, r *Record) error {
+	if r == nil || l.now().Sub(r.At) > topology.AuditTTL-24*time.Hour { // older ones have left the log
+		return nil
+	}
+	found, err := l.read(ctx, r.Account, r.Number)
+	switch {
+	case err == nil && found.ID == r.ID:
+		return nil
+	case err != nil && !errors.Is(err, natsconf.ErrNotFound):
+		return err
+	}
+	late := *r
+	return l.write(ctx, &late)
+}
+
+func (l *Log) publish(ctx context.Context, r Record) error {
+	r.Version = entry.Version
+	data, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("encode audit record: %w", err)
+	}
+	m := entry.Replace(subject(r.Account, r.Number), data, 0)
+	// No retries: a repeat without a look at the leader could take its own first try for another's record.
+	if err = l.conn.PublishOne(ctx, topology.StreamAudit, m); err != nil {
+		return fmt.Errorf("write the audit log: %w", natsconf.Kind(err))
+	}
+	return nil
+}
+
+func (l *Log) read(ctx context.Context, account string, number int64) (*Record, error) {
+	m, err := l.conn.Last(ctx, topology.StreamAudit, subject(account, number))
+	if err != nil {
+		return nil, fmt.Errorf("read the audit log: %w", err)
+	}
+	return decodeRecord(m.Data)
+}
+
+func decodeRecord(data []byte) (*Record, error) {
+	var r Record
+	if err := entry.Decode(data, &r, &r.Version); err != nil {
+		return nil, fmt.Errorf("audit record: %w", err)
+	}
+	return &r, nil
+}

@@ -1,0 +1,120 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"verifyd/edge/account"
+	"verifyd/edge/account/access"
+	"verifyd/natsconf"
+	"verifyd/natsconf/topology"
+)
+
+// maxPage bounds one piece of the log.
+const maxPage = 100
+
+// Audit reads an account's audit log, newest first, from a cursor; an empty one begins at the newest record.
+// limit is bounded by maxPage; below 1 it is maxPage. Its errors are ErrCursor, account.ErrNoAccount for what
+// is no account's id, and natsconf.ErrUnavailable.
+func (l *Log) Audit(ctx context.Context, id, cursor string, limit int) (Page, error) {
+	if limit < 1 || limit > maxPage {
+		limit = maxPage
+	}
+	if !account.IsID(id) && id != ServiceLog {
+		return Page{}, account.ErrNoAccount
+	}
+	from, err := l.from(ctx, id, cursor)
+	if err != nil {
+		return Page{}, err
+	}
+	var page Page
+	for n := from; n > 0; n-- {
+		if len(page.Records) == limit {
+			page.Next = strconv.FormatInt(n, 10)
+			break
+		}
+		r, err := l.read(ctx, id, n)
+		if errors.Is(err, natsconf.ErrNotFound) {
+			break // aged out, and all before it
+		}
+		if err != nil {
+			return Page{}, err
+		}
+		page.Records = append(page.Records, *r)
+	}
+	return page, nil
+}
+
+// from returns the number of the first record to read.
+func (l *Log) from(ctx context.Context, id, cursor string) (int64, error) {
+	if cursor == "" {
+		return l.Last(ctx, id)
+	}
+	n, err := strconv.ParseInt(cursor, 10, 64)
+	if err != nil || n < 1 {
+		return 0, fmt.Errorf("%w: %q", ErrCursor, cursor)
+	}
+	return n, nil
+}
+
+// Note writes a record of something that changed nothing in the account, such as a callback that was sent
+// again. What it says is durable when it returns. It judges no right: who did the thing has. The error is
+// account.ErrNoAccount for what is no account's id.
+func (l *Log) Note(ctx context.Context, by access.Actor, id, what, on string,
+	detail map[string]string) error {
+	if !account.IsID(id) && id != ServiceLog {
+		return account.ErrNoAccount
+	}
+	done, err := l.Turn(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	r, err := l.Draft(ctx, by, id, what, on, detail)
+	if err != nil {
+		return err
+	}
+	return l.write(ctx, r)
+}
+
+// MadeBy returns who made an account and when, as its audit log says. known is false where the log does not
+// reach back so far.
+func (l *Log) MadeBy(ctx context.Context, id string) (by access.Actor, at time.Time, known bool, err error) {
+	if !account.IsID(id) {
+		return access.Actor{}, time.Time{}, false, account.ErrNoAccount
+	}
+	r, err := l.read(ctx, id, 1)
+	if errors.Is(err, natsconf.ErrNotFound) {
+		return access.Actor{}, time.Time{}, false, nil
+	}
+	if err != nil || r.What != AccountCreated {
+		return access.Actor{}, time.Time{}, false, err
+	}
+	return r.Who, r.At, true, nil
+}
+
+// Each calls do with every record of every account that can be read, the oldest first. The error is
+// natsconf.ErrNewer where a newer build has written one.
+func (l *Log) Each(ctx context.Context, do func(Record)) error {
+	_, last, err := l.conn.Bounds(ctx, topology.StreamAudit)
+	if err != nil {
+		return err
+	}
+	return l.conn.Pages(ctx, topology.StreamAudit, ">", 1, last, func(msgs []jetstream.Msg) error {
+		for _, m := range msgs {
+			r, err := decodeRecord(m.Data())
+			if errors.Is(err, natsconf.ErrNewer) {
+				return err
+			}
+			if err == nil {
+				do(*r)
+			}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,84 @@
+package audit
+
+import (
+	"errors"
+	"time"
+
+	"verifyd/edge/account/access"
+)
+
+// What a record says was done. On names the thing: a key's id, an identity as "network:subject", an invite's
+// or a login link's id; it is empty where it is the account itself.
+const (
+	AccountCreated  = "account.created"
+	AccountRenamed  = "account.renamed"           // Detail: from, to
+	AccountDisabled = "account.disabled"          //
+	AccountEnabled  = "account.enabled"           //
+	AccountDeleted  = "account.deleted"           // Detail: name, members, invites, signs_until
+	SessionsEnded   = "account.sessions_canceled" // for who deletes: Detail: sessions
+	QuotaSet        = "quota.set"                 // Detail: from, to
+	KeyCreated      = "key.created"               // Detail: name, mode, expires_at
+	KeyWasRolled    = "key.rolled"                // Detail: into, until
+	KeyWasRevoked   = "key.revoked"               //
+	SecretRotated   = "secret.rotated"            // Detail: until
+	RotationEnded   = "secret.rotation_ended"
+	SecretRevealed  = "secret.revealed"     //
+	MemberAdded     = "member.added"        // Detail: name, role
+	MemberJoined    = "member.joined"       // by an invite. Detail: name, role, invite
+	RoleChanged     = "member.role_changed" // Detail: name, from, to, invites_withdrawn
+	MemberRemoved   = "member.removed"      // Detail: name, role, invites_withdrawn
+	InviteCreated   = "invite.created"      // Detail: role, until
+	InviteWithdrawn = "invite.withdrawn"    // Detail: role; invites_withdrawn where On is a login link, of which all are
+	LinkCreated     = "login_link.created"  // Detail: role, until
+	LinkRedeemed    = "login_link.redeemed" // Detail: role
+	LinkRevoked     = "login_link.revoked"  // Detail: role
+	CallbackSent    = "callback.sent_again" // for who sends: On is the session
+	CallbackTested  = "callback.test_sent"  // for who sends: Detail: host
+	UserErased      = "user.erased"         // for who erases: Detail: sessions, identities; never who
+	OperatorGranted = "operator.granted"    // in ServiceLog, as all below: On is the identity
+	OperatorRevoked = "operator.revoked"    // the same
+	HostPaused      = "host.paused"         // for who pauses: On is host and port. Detail: until, reason
+	HostResumed     = "host.resumed"        // for who resumes
+	StoreRecovered  = "store.recovered"     // On is the stream. Detail: what, file, lost, from, to, kept, deliveries_unknown, sessions_closed
+)
+
+// What records say of an account's branding.
+const (
+	ReturnOriginsSet = "return_origins.set" // Detail: from, to
+	ReturnURLSet     = "return_url.set"     // Detail: from, to; allowed, an origin, where the operator allowed it at the same time
+	ColourSet        = "colour.set"         // Detail: from, to
+)
+
+// ServiceLog stands in the place of an account's id in the audit log, for what concerns the whole service:
+// who is an operator, and which receiver hosts are paused.
+const ServiceLog = "service"
+
+// Record is one line of an account's audit log, as it is stored.
+type Record struct {
+	Version int               `json:"v"`                //
+	ID      string            `json:"id"`               // tells this record from another that took its number
+	Number  int64             `json:"n"`                // from 1, without a gap
+	At      time.Time         `json:"at"`               //
+	Account string            `json:"account"`          // its id
+	Who     access.Actor      `json:"who"`              //
+	What    string            `json:"what"`             // "key.created" and the like
+	On      string            `json:"on,omitempty"`     //
+	Detail  map[string]string `json:"detail,omitempty"` // never a secret; may be nil
+}
+
+// Page is a piece of an account's audit log, newest first.
+type Page struct {
+	Records []Record
+	Next    string // the cursor of the next piece; empty: there is no more
+}
+
+// ErrCursor is returned for a cursor that no page gave.
+var ErrCursor = errors.New("not a cursor of this list")
+
+// Stamp writes an instant into the detail of a record; a zero one is left out.
+func Stamp(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339)
+}

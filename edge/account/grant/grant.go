@@ -1,0 +1,383 @@
+package grant
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"verifyd/edge/account"
+	"verifyd/edge/account/access"
+	"verifyd/edge/account/audit"
+	"verifyd/edge/account/entry"
+	"verifyd/edge/account/input"
+	"verifyd/natsconf"
+	"verifyd/natsconf/topology"
+)
+
+// Grant makes somebody an operator in the dashboard: they see all accounts, pause receiver hosts and send
+// callbacks again. It is for an identity, or for a login link: then for whoever redeems that. Of a login link
+// into an account it says that it leads there, and makes nobody an operator. Only the command line makes one.
+type Grant struct {
+	Network string      `json:"network,omitempty"` // the identity network's namespace
+	Subject string      `json:"subject,omitempty"` // who they are there
+	Link    string      `json:"link,omitempty"`    // the login link's id, in place of an identity
+	Account string      `json:"account,omitempty"` // of a login link into an account: the account's id,
+	Role    access.Role `json:"role,omitempty"`    // and what whoever redeems it is there
+	By      string      `json:"by"`
+	Since   time.Time   `json:"since"`
+	// when a login link's last login ends; zero for an identity, whose grant holds until it is revoked
+	Until time.Time `json:"until,omitzero"`
+	Ended time.Time `json:"ended,omitzero"` // when it was revoked; zero: it was not
+
+	last *audit.Record // of the change that made it so; see audit.Log.Settle
+}
+
+type grantRecord struct {
+	Version int `json:"v"`
+	Grant
+
+	Last *audit.Record `json:"last,omitempty"`
+}
+
+// grantVersion is of grants alone: they are younger than accounts.
+const grantVersion = 1
+
+// ErrNoOperator is returned for who is no operator.
+var ErrNoOperator = errors.New("no such operator; list them with: verifyd operator list")
+
+// Grants are below these in the bucket topology.BucketOperations, where an edge writes nothing but pauses: a
+// login that says of itself that it is an operator's, or came by a login link, is none without a grant.
+const (
+	operatorEntry     = "operator."
+	operatorLinkEntry = "operator-link."
+	accountLinkEntry  = "account-link." // and the account's id
+)
+
+// Holder names who has the grant, as the audit log does: an identity, or a login link's id.
+func (g Grant) Holder() string {
+	if g.Link != "" {
+		return g.Link
+	}
+	return access.Identity{Network: g.Network, Subject: g.Subject}.String()
+}
+
+// subject is where the grant stands.
+func (g Grant) subject() string {
+	entry, name := operatorEntry, g.Network+"\x00"+g.Subject // a network's id holds no zero byte
+	switch {
+	case g.Account != "":
+		entry, name = accountLinkEntry+g.Account+".", g.Link
+	case g.Link != "":
+		entry, name = operatorLinkEntry, g.Link
+	}
+	sum := sha256.Sum256([]byte(name))
+	return topology.BucketSubject(topology.BucketOperations, entry+hex.EncodeToString(sum[:]))
+}
+
+// log is where the grant's records are.
+func (g Grant) log() string {
+	if g.Account != "" {
+		return g.Account
+	}
+	return audit.ServiceLog
+}
+
+// none is the error for a grant that is not there.
+func (g Grant) none() error {
+	if g.Account != "" {
+		return ErrNoLink
+	}
+	return ErrNoOperator
+}
+
+// what names the grant in errors.
+func (g Grant) what() string {
+	if g.Link != "" {
+		return "login link"
+	}
+	return "operator"
+}
+
+// holds reports whether the grant is in force at an instant.
+func (g Grant) holds(at time.Time) bool {
+	return g.Ended.IsZero() && (g.Until.IsZero() || at.Before(g.Until))
+}
+
+// Store keeps grants and login links. Its methods are safe for concurrent use; beside the errors that each
+// names they return natsconf's.
+type Store struct {
+	conn   *natsconf.Conn
+	tokens tokens
+	log    *audit.Log
+	now    func() time.Time
+}
+
+// NewStore makes a store that writes its records to a log.
+func NewStore(c *natsconf.Conn, log *audit.Log, now func() time.Time) *Store {
+	return &Store{conn: c, tokens: tokens{c, now}, log: log, now: now}
+}
+
+// GrantOperator makes somebody an operator. A repeat is harmless. Its errors are ErrNotAllowed for who is not
+// at the command line, natsconf.ErrCredential, and an *input.Error.
+func (s *Store) GrantOperator(ctx context.Context, by access.Actor, network, subject string) (Grant, error) {
+	if !input.IsIdentity(network, subject) {
+		return Grant{}, &input.Error{
+			Field:  "identity",
+			Detail: "an operator is an identity network's id, a colon, and a subject there of at most 1024 bytes, for example example:12345",
+		}
+	}
+	g := Grant{Network: network, Subject: subject, By: by.String(), Since: s.log.Instant()}
+	return g, s.decide(ctx, by, audit.OperatorGranted, g, func(Grant, error) (Grant, error) { return g, nil })
+}
+
+// RevokeOperator ends an identity's grant; every page asks for it anew. Its errors are ErrNoOperator,
+// natsconf.ErrCredential, and ErrNotAllowed for who is not at the command line.
+func (s *Store) RevokeOperator(ctx context.Context, by access.Actor, network, subject string) error {
+	return s.revoke(ctx, by, audit.OperatorRevoked, Grant{Network: network, Subject: subject})
+}
+
+// RevokeOperatorLink ends what an operator's login link gives, whether it was redeemed or not: nobody can
+// redeem it any more, and who did is an operator no more. Its errors are those of RevokeOperator.
+func (s *Store) RevokeOperatorLink(ctx context.Context, by access.Actor, link string) error {
+	return s.revoke(ctx, by, audit.OperatorRevoked, Grant{Link: link})
+}
+
+// RevokeLoginLink ends what a login link into an account gives, whether it was redeemed or not: nobody can
+// redeem it any more, who did is logged in no more, and invites that they made let nobody in. Its errors are
+// ErrNoLink, ErrNoAccount for what is no account's id, natsconf.ErrCredential, and ErrNotAllowed for who is
+// not at the command line.
+func (s *Store) RevokeLoginLink(ctx context.Context, by access.Actor, id, link string) error {
+	if !account.IsID(id) {
+		return account.ErrNoAccount
+	}
+	return s.revoke(ctx, by, audit.LinkRevoked, Grant{Link: link, Account: id})
+}
+
+func (s *Store) revoke(ctx context.Context, by access.Actor, what string, of Grant) error {
+	return s.decide(ctx, by, what, of, func(g Grant, err error) (Grant, error) {
+		g.Ended = s.log.Instant() // put, not deleted: what is deleted can come back
+		return g, err
+	})
+}
+
+// decide changes a grant. edit is given the one that is in force, or the error that there is none; it may run
+// several times. The record lies in the grant and is written after it, as a key's is: what takes a right away
+// cannot wait for the log, and no record reports what did not happen.
+func (s *Store) decide(ctx context.Context, by access.Actor, what string, of Grant,
+	edit func(Grant, error) (Grant, error)) error {
+	if !by.AtCommandLine() {
+		return fmt.Errorf("%w: only the command line makes operators and login links", access.ErrNotAllowed)
+	}
+	if err := s.mayGrant(ctx, of); err != nil {
+		return err
+	}
+	done, err := s.log.Turn(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	var g Grant
+	err = natsconf.Retry(ctx, func() error {
+		found, revision, err := s.grant(ctx, of)
+		if err != nil && !errors.Is(err, of.none()) {
+			return err
+		}
+		if err := s.log.Settle(ctx, found.last); err != nil {
+			return err
+		}
+		if g, err = edit(found, err); err != nil {
+			return err
+		}
+		if g.last, err = s.log.Draft(ctx, by, g.log(), what, g.Holder(), map[string]string{
+			"role": string(g.Role),
+		}); err != nil {
+			return err
+		}
+		return s.putGrant(ctx, g, revision)
+	})
+	if err != nil {
+		return err
+	}
+	return s.log.Conclude(ctx, g.last)
+}
+
+// mayGrant reports at once where this process's credential may not write a grant.
+func (s *Store) mayGrant(ctx context.Context, g Grant) error {
+	if err := s.conn.MayWrite(ctx, g.subject()); err != nil {
+		return fmt.Errorf("change the %s: %w", g.what(), err)
+	}
+	return nil
+}
+
+// putGrant stores a grant that has not changed since it was read, for as long as it says something. The error
+// is natsconf.ErrConflict where it has.
+func (s *Store) putGrant(ctx context.Context, g Grant, revision uint64) error {
+	data, err := json.Marshal(grantRecord{grantVersion, g, g.last})
+	if err != nil {
+		return fmt.Errorf("encode the %s: %w", g.what(), err)
+	}
+	m := entry.Replace(g.subject(), data, revision)
+	switch {
+	case g.Until.IsZero():
+	case !g.Ended.IsZero():
+		// it holds the record of that, which the next start of a service may have to write
+		m.Header.Set(jetstream.MsgTTLHeader, topology.AuditTTL.String())
+	default:
+		m.Header.Set(jetstream.MsgTTLHeader, max(g.Until.Sub(s.now()), time.Second).Round(time.Second).
+			String())
+	}
+	err = s.conn.PublishOne(ctx, topology.BucketStream(topology.BucketOperations), m)
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("store the %s: %w", g.what(), natsconf.Kind(err))
+}
+
+// IsOperator reports whether somebody is an operator at this moment, as the leader has it.
+func (s *Store) IsOperator(ctx context.Context, network, subject string) (bool, error) {
+	return s.granted(ctx, Grant{Network: network, Subject: subject})
+}
+
+// IsOperatorLink reports whether a login link makes whoever redeemed it an operator at this moment, as the
+// leader has it.
+func (s *Store) IsOperatorLink(ctx context.Context, link string) (bool, error) {
+	return s.granted(ctx, Grant{Link: link})
+}
+
+// LoginLinkGrant returns what a login link gives in an account at this moment, as the leader has it: whoever
+// redeemed it is that there, for as long, and nothing else. The error is ErrNoLink where it gives nothing.
+func (s *Store) LoginLinkGrant(ctx context.Context, id, link string) (Grant, error) {
+	if !account.IsID(id) {
+		return Grant{}, ErrNoLink
+	}
+	g, _, err := s.grant(ctx, Grant{Link: link, Account: id})
+	if err != nil {
+		return Grant{}, err
+	}
+	return g, nil
+}
+
+// PermitOperator lets in who has the command line, and who is an operator by an identity or a login link at
+// this moment. The error is ErrNotAllowed for everybody else.
+func (s *Store) PermitOperator(ctx context.Context, by access.Actor) error {
+	if by.AtCommandLine() {
+		return nil
+	}
+	is, err := s.granted(ctx, Grant{Network: by.Network, Subject: by.Subject, Link: by.ID})
+	if err == nil && !is {
+		return fmt.Errorf("%w: %s is no operator any more", access.ErrNotAllowed, by)
+	}
+	return err
+}
+
+func (s *Store) granted(ctx context.Context, to Grant) (bool, error) {
+	_, _, err := s.grant(ctx, to)
+	if errors.Is(err, to.none()) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// grant reads what stands of a holder's grant, and its revision. The error is ErrNoOperator where none is in
+// force, and ErrNoLink for a link into an account.
+func (s *Store) grant(ctx context.Context, to Grant) (g Grant, revision uint64, err error) {
+	m, err := s.conn.Last(ctx, topology.BucketStream(topology.BucketOperations), to.subject())
+	if errors.Is(err, natsconf.ErrNotFound) {
+		return Grant{}, 0, to.none()
+	}
+	if err != nil {
+		return Grant{}, 0, fmt.Errorf("read the %s: %w", to.what(), err)
+	}
+	g, err = decodeGrant(m.Data)
+	if err == nil &&
+		(!g.holds(s.now()) || g.Network != to.Network || g.Subject != to.Subject || g.Link != to.Link ||
+			g.Account != to.Account) {
+		err = to.none()
+	}
+	return g, m.Sequence, err
+}
+
+func decodeGrant(data []byte) (Grant, error) {
+	var r grantRecord
+	if err := natsconf.DecodeRecord(data, &r, &r.Version, grantVersion); err != nil {
+		return Grant{}, fmt.Errorf("operator or login link: %w", err)
+	}
+	r.last = r.Last
+	return r.Grant, nil
+}
+
+// Operators lists the grants of operators that are in force, by holder.
+func (s *Store) Operators(ctx context.Context) ([]Grant, error) {
+	grants, err := s.grants(ctx, operatorEntry, operatorLinkEntry)
+	if err != nil {
+		return nil, fmt.Errorf("list operators: %w", err)
+	}
+	return grants, nil
+}
+
+// LoginLinks lists what login links into an account give and nobody has taken back, by link: until the last
+// login that one may have led to ends. The error is ErrNoAccount for what is no account's id.
+func (s *Store) LoginLinks(ctx context.Context, id string) ([]Grant, error) {
+	if !account.IsID(id) {
+		return nil, account.ErrNoAccount
+	}
+	grants, err := s.grants(ctx, accountLinkEntry+id+".")
+	if err != nil {
+		return nil, fmt.Errorf("list login links: %w", err)
+	}
+	return grants, nil
+}
+
+// grants lists the grants below some entries that are in force, by holder.
+func (s *Store) grants(ctx context.Context, entries ...string) ([]Grant, error) {
+	grants, err := s.decisions(ctx, entries...)
+	if err != nil {
+		return nil, err
+	}
+	grants = slices.DeleteFunc(grants, func(g Grant) bool { return !g.holds(s.now()) })
+	slices.SortFunc(grants, func(a, b Grant) int { return strings.Compare(a.Holder(), b.Holder()) })
+	return grants, nil
+}
+
+// decisions lists the grants below some entries, in force or not.
+func (s *Store) decisions(ctx context.Context, entries ...string) ([]Grant, error) {
+	var subjects []string
+	for _, entry := range entries {
+		subjects = append(subjects, topology.BucketSubject(topology.BucketOperations, entry+">"))
+	}
+	msgs, err := s.conn.Newest(ctx, topology.BucketStream(topology.BucketOperations), subjects...)
+	if err != nil {
+		return nil, err
+	}
+	var grants []Grant
+	for _, m := range msgs {
+		g, err := decodeGrant(m.Data())
+		if err != nil {
+			return nil, err
+		}
+		grants = append(grants, g)
+	}
+	return grants, nil
+}
+
+// Settle writes the records of grants that are missing in the audit log. A repeat is harmless.
+func (s *Store) Settle(ctx context.Context) error {
+	grants, err := s.decisions(ctx, operatorEntry, operatorLinkEntry, accountLinkEntry)
+	if err != nil {
+		return err
+	}
+	for _, g := range grants {
+		if err := s.log.Settle(ctx, g.last); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,234 @@
+package grant
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"verifyd/edge/account"
+	"verifyd/edge/account/access"
+	"verifyd/edge/account/audit"
+	"verifyd/edge/account/entry"
+	"verifyd/edge/account/input"
+	"verifyd/edge/account/secrets"
+	"verifyd/natsconf"
+	"verifyd/natsconf/topology"
+)
+
+// Link is an operator's login link: whoever redeems it is logged in to the dashboard of one account, with a
+// role, as nobody's member.
+type Link struct {
+	ID        string // "link_" and 16 characters, from the token's digest
+	Account   string // id of the account; empty for an operator's
+	Role      access.Role
+	Operator  bool      // it leads to the operator's pages instead
+	ExpiresAt time.Time // until when it can be redeemed
+}
+
+var (
+	// ErrNoLink is returned for a login link that never was, was made long ago, or was taken back.
+	ErrNoLink = errors.New("no such login link")
+	// ErrLinkExpired is returned for a login link that nobody redeemed in time.
+	ErrLinkExpired = errors.New("the login link has expired; ask the operator for a new one")
+	// ErrLinkUsed is returned for a login link that was redeemed before.
+	ErrLinkUsed = errors.New("the login link was used before; ask the operator for a new one")
+)
+
+type linkRecord struct {
+	Version   int         `json:"v"`
+	Account   string      `json:"account"`
+	Role      access.Role `json:"role"`
+	ExpiresAt time.Time   `json:"expires_at"`
+	Operator  bool        `json:"operator,omitempty"`
+}
+
+const (
+	linkEntry     = "link."     // and the digest of the token
+	redeemedEntry = "redeemed." // the same: written once, by who redeems the link
+	// nonceHeader carries who wrote a message, so that a lost answer to one's own write does not read as
+	// another's.
+	nonceHeader = "Verifyd-Nonce"
+)
+
+// LoginLink makes a login link for an account and returns its token, this once. RevokeLoginLink takes it
+// back. Only the operator may. Whether there is such an account is for the caller to know. Its errors are
+// ErrNotAllowed, natsconf.ErrCredential and an *input.Error.
+func (s *Store) LoginLink(ctx context.Context, by access.Actor, account string,
+	role access.Role) (token string, l Link, err error) {
+	if err := input.Role(role); err != nil {
+		return "", Link{}, err
+	}
+	if err := s.PermitOperator(ctx, by); err != nil {
+		return "", Link{}, err
+	}
+	return s.newLink(ctx, by, Link{Account: account, Role: role})
+}
+
+// OperatorLink makes a login link for the operator's pages and returns its token, this once.
+// RevokeOperatorLink takes it back. Its errors are natsconf.ErrCredential, and ErrNotAllowed for who is not
+// at the command line.
+func (s *Store) OperatorLink(ctx context.Context, by access.Actor) (token string, l Link, err error) {
+	if !by.AtCommandLine() {
+		return "", Link{}, fmt.Errorf("%w: only the command line makes operators", access.ErrNotAllowed)
+	}
+	return s.newLink(ctx, by, Link{Operator: true})
+}
+
+// newLink stores a link, and returns its token.
+func (s *Store) newLink(ctx context.Context, by access.Actor, l Link) (token string, _ Link, err error) {
+	token, digest := secrets.NewToken()
+	l.ID, l.ExpiresAt = linkID(digest), s.log.Instant().Add(account.LinkLifetime)
+	data, err := json.Marshal(linkRecord{
+		Version: entry.Version, Account: l.Account, Role: l.Role, Operator: l.Operator,
+		ExpiresAt: l.ExpiresAt,
+	})
+	if err != nil {
+		return "", Link{}, fmt.Errorf("encode login link: %w", err)
+	}
+	g := Grant{
+		Link: l.ID, Account: l.Account, Role: l.Role, By: by.String(), Since: s.log.Instant(),
+		Until: l.ExpiresAt.Add(topology.LoginTTL),
+	}
+	if err := s.mayGrant(ctx, g); err != nil {
+		return "", Link{}, err
+	}
+	// Before the link, which is worth nothing without, and before the record: whose credential may not write
+	// it has made no link.
+	if err := s.putGrant(ctx, g, 0); err != nil {
+		return "", Link{}, err
+	}
+	// The record comes before the link: one that nobody has harms nobody, one that nobody knows of might.
+	if err := s.log.Note(ctx, by, l.log(), audit.LinkCreated, l.ID, map[string]string{
+		"role": l.means(), "until": audit.Stamp(l.ExpiresAt),
+	}); err != nil {
+		return "", Link{}, err
+	}
+	if err := s.tokens.publishFirst(ctx, linkEntry+digest, data, ""); err != nil {
+		return "", Link{}, fmt.Errorf("store login link: %w", err)
+	}
+	return token, l, nil
+}
+
+// log is where the link's records are.
+func (l Link) log() string {
+	if l.Operator {
+		return audit.ServiceLog
+	}
+	return l.Account
+}
+
+// means is what whoever follows the link is.
+func (l Link) means() string {
+	if l.Operator {
+		return "operator"
+	}
+	return string(l.Role)
+}
+
+// RedeemLoginLink spends a login link. Of many who redeem it, on whatever machines, one succeeds. Its errors
+// are ErrNoLink, ErrLinkExpired and ErrLinkUsed; after natsconf's the link may be spent.
+func (s *Store) RedeemLoginLink(ctx context.Context, token string) (Link, error) {
+	digest, ok := secrets.DigestToken(token)
+	if !ok {
+		return Link{}, ErrNoLink
+	}
+	l, err := s.tokens.link(ctx, digest)
+	if err != nil {
+		return Link{}, err
+	}
+	if !s.now().Before(l.ExpiresAt) {
+		return Link{}, ErrLinkExpired
+	}
+	switch g, _, err := s.grant(ctx, Grant{Link: l.ID, Account: l.Account}); {
+	case errors.Is(err, ErrNoLink), errors.Is(err, ErrNoOperator):
+		return Link{}, ErrNoLink // it was taken back
+	case err != nil:
+		return Link{}, err
+	case g.Role != l.Role || l.Operator != (g.Account == ""):
+		return Link{}, ErrNoLink // an edge's credential could write a link that promises more
+	}
+	if err := s.tokens.redeem(ctx, digest); err != nil {
+		return Link{}, err
+	}
+	if err := s.log.Note(ctx, l.Actor(), l.log(), audit.LinkRedeemed, l.ID, map[string]string{
+		"role": l.means(),
+	}); err != nil {
+		return Link{}, s.log.Uncertain(err)
+	}
+	return l, nil
+}
+
+// tokens are the login links as they lie in the bucket of logins, by the digest of their token, and who has
+// spent them.
+type tokens struct {
+	conn *natsconf.Conn
+	now  func() time.Time
+}
+
+func (t tokens) link(ctx context.Context, digest string) (Link, error) {
+	m, err := t.conn.Last(ctx, topology.BucketStream(topology.BucketLogins),
+		topology.BucketSubject(topology.BucketLogins, linkEntry+digest))
+	if errors.Is(err, natsconf.ErrNotFound) {
+		return Link{}, ErrNoLink
+	}
+	if err != nil {
+		return Link{}, fmt.Errorf("read login link: %w", err)
+	}
+	var r linkRecord
+	if err := entry.Decode(m.Data, &r, &r.Version); err != nil {
+		return Link{}, fmt.Errorf("login link: %w", err)
+	}
+	return Link{ID: linkID(digest), Account: r.Account, Role: r.Role, Operator: r.Operator,
+		ExpiresAt: r.ExpiresAt}, nil
+}
+
+// redeem writes the fact that the link is spent. Where the answer is lost, the nonce shows whose fact it is.
+func (t tokens) redeem(ctx context.Context, digest string) error {
+	nonce := rand.Text()
+	for range entry.Tries {
+		err := t.publishFirst(ctx, redeemedEntry+digest, []byte(audit.Stamp(t.now())), nonce)
+		if err == nil {
+			return nil
+		}
+		if !errors.Is(err, natsconf.ErrConflict) && !errors.Is(err, natsconf.ErrUncertain) {
+			return fmt.Errorf("redeem login link: %w", err)
+		}
+		m, rerr := t.conn.Last(ctx, topology.BucketStream(topology.BucketLogins),
+			topology.BucketSubject(topology.BucketLogins, redeemedEntry+digest))
+		switch {
+		case rerr == nil && m.Header.Get(nonceHeader) == nonce:
+			return nil
+		case rerr == nil:
+			return ErrLinkUsed
+		case !errors.Is(rerr, natsconf.ErrNotFound):
+			return fmt.Errorf("redeem login link: %w: %w", natsconf.ErrUncertain, rerr)
+		}
+		if err := entry.Pause(ctx); err != nil { // another one is on its way there, or ours is
+			return fmt.Errorf("redeem login link: %w", err)
+		}
+	}
+	return fmt.Errorf("redeem login link: %w", natsconf.ErrUncertain)
+}
+
+// publishFirst stores an entry of the logins that has no message yet. Its errors are natsconf's.
+func (t tokens) publishFirst(ctx context.Context, name string, data []byte, nonce string) error {
+	m := entry.Message(topology.BucketLogins, name, data, 0)
+	m.Header.Set(nonceHeader, nonce)
+	if err := t.conn.PublishOne(ctx, topology.BucketStream(topology.BucketLogins), m); err != nil {
+		return natsconf.Kind(err)
+	}
+	return nil
+}
+
+func linkID(digest string) string { return secrets.ShortID("link_", digest) }
+
+// Actor is whoever redeemed the link, as an actor with the link's role.
+func (l Link) Actor() access.Actor {
+	if l.Operator {
+		return access.Actor{Kind: access.ActorOperator, ID: l.ID}
+	}
+	return access.Actor{Kind: access.ActorLink, ID: l.ID, Role: l.Role}
+}

@@ -1,0 +1,90 @@
+// Package input checks what people give: names, times, addresses, colours. What it refuses it says so that
+// the person can put it right. It knows no accounts.
+package input
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"verifyd/edge/account/access"
+)
+
+// Error says which field of a change is wrong, and what would be right.
+type Error struct {
+	// "name", "expires_at", "grace", "overlap", "role", "for", "member", "quota", "return_url",
+	// "return_origins", "colour"
+	Field  string
+	Detail string // for the person who gave it
+}
+
+func (e *Error) Error() string { return e.Field + ": " + e.Detail }
+
+// How long names may be.
+const (
+	NameBytes    = 128 // of an account: what a page and a table can show
+	KeyNameBytes = 64  // of a key, which stands beside nine other columns
+	// subjectBytes bounds who somebody is at a network.
+	subjectBytes = 1024
+)
+
+// Text checks a name that may be left out. The error is an *Error.
+func Text(field, text string, most int) error {
+	if !Plain(text, most) {
+		return &Error{
+			Field: field, Detail: fmt.Sprintf(
+				"%q is not usable; want at most %d bytes of printable text without spaces around it", text,
+				most),
+		}
+	}
+	return nil
+}
+
+// Plain reports whether a text has at most so many bytes, all printable, and no space around it.
+func Plain(text string, most int) bool {
+	return len(text) <= most && utf8.ValidString(text) && strings.TrimSpace(text) == text &&
+		!strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) })
+}
+
+// Role checks a role. The error is an *Error.
+func Role(r access.Role) error {
+	if _, err := access.ParseRole(string(r)); err != nil {
+		return &Error{Field: "role", Detail: err.Error()}
+	}
+	return nil
+}
+
+// Span bounds a time of grace or overlap. The error is an *Error.
+func Span(field string, d, most time.Duration) error {
+	if d < 0 || d > most {
+		return &Error{
+			Field: field, Detail: fmt.Sprintf("%s is out of range; use 0 (at once) to %s, for example 24h", d,
+				most),
+		}
+	}
+	return nil
+}
+
+// IsIdentity reports whether an identity network and a subject there can be somebody's.
+func IsIdentity(network, subject string) bool {
+	return network != "" && subject != "" && Plain(network, NameBytes) && len(subject) <= subjectBytes
+}
+
+// Readable makes one line of at most NameBytes out of what another service calls somebody.
+func Readable(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) && r != unicode.ReplacementChar {
+			return r
+		}
+		return -1
+	}, text)
+	for i := range text { // cut between characters
+		if i > NameBytes-4 {
+			text = text[:i]
+			break
+		}
+	}
+	return strings.TrimSpace(text)
+}

@@ -1,0 +1,352 @@
+// Package keymirror keeps every account and API key in memory, so that a request reads nothing from
+// JetStream.
+//
+// The mirror is the only reader on the path of a request. Until it has read everything, it knows nobody. It
+// never lets a digest that was revoked live again.
+package keymirror
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/rs/zerolog"
+
+	"verifyd/edge/account"
+	"verifyd/edge/account/access"
+	"verifyd/edge/account/record"
+	"verifyd/edge/account/secrets"
+	"verifyd/natsconf"
+	"verifyd/natsconf/secretbox"
+	"verifyd/natsconf/topology"
+)
+
+// Mirror is the actor that keeps every account and key in memory, by watching the two buckets
+// (natsconf.Watch). Requests read an immutable snapshot of it without a lock. It may be served again after it
+// stopped; the last snapshot stands meanwhile.
+type Mirror struct {
+	Now func() time.Time // tests move it; nil: time.Now
+
+	conn *natsconf.Conn
+	box  *secretbox.Box
+	log  zerolog.Logger
+	now  atomic.Pointer[snapshot]
+
+	// Until when the entries of the two buckets were seen.
+	accounts, keys natsconf.Freshness
+
+	loaded chan struct{} // closed at the first snapshot
+	once   sync.Once
+}
+
+type snapshot struct {
+	keys     map[secrets.Digest]*account.Key // by pointer: both are copied once per request as it is
+	accounts map[string]*account.Account
+	// newer are the entries that a newer build has written, without the dot of a key's. What was known of
+	// them before no longer holds: the newer build may have ended the key.
+	newer map[string]bool
+
+	once  sync.Once
+	index index
+}
+
+// index finds things in a snapshot. It is made at the first question after a change, and questions are few:
+// the dashboard's.
+type index struct {
+	keys     map[string][]account.Key              // by account, oldest first
+	accounts map[access.Identity][]account.Account // by member, by name
+	byName   []account.Account
+}
+
+func (s *snapshot) find() *index {
+	s.once.Do(func() {
+		s.index = index{keys: map[string][]account.Key{}, accounts: map[access.Identity][]account.Account{}}
+		for _, k := range s.keys {
+			s.index.keys[k.Account] = append(s.index.keys[k.Account], *k)
+		}
+		for _, keys := range s.index.keys {
+			slices.SortFunc(keys, account.Key.Compare)
+		}
+		for _, a := range s.accounts {
+			if !a.Exists() {
+				continue
+			}
+			s.index.byName = append(s.index.byName, *a)
+			for _, m := range a.Members {
+				who := m.Identity()
+				s.index.accounts[who] = append(s.index.accounts[who], *a)
+			}
+		}
+		byName := func(a, b account.Account) int { return cmp.Compare(a.Name, b.Name) }
+		slices.SortFunc(s.index.byName, byName)
+		for _, accounts := range s.index.accounts {
+			slices.SortFunc(accounts, byName)
+		}
+	})
+	return &s.index
+}
+
+// New makes a mirror that knows nobody until it is served.
+func New(c *natsconf.Conn, key secretbox.Key, log zerolog.Logger) *Mirror {
+	return &Mirror{conn: c, box: key.Box(record.SecretUse), log: log, loaded: make(chan struct{})}
+}
+
+// Lookup returns who an API key belongs to. The instant at which it is asked decides whether the key has
+// expired. Its errors are secrets.ErrMalformedKey, and account's ErrUnknownKey, ErrRevokedKey,
+// *ExpiredKeyError, ErrDisabled and ErrNotReady.
+func (m *Mirror) Lookup(secret string) (account.Principal, error) {
+	d, _, err := secrets.ParseKey(secret)
+	if err != nil {
+		return account.Principal{}, err
+	}
+	s := m.now.Load()
+	if s == nil {
+		return account.Principal{}, account.ErrNotReady
+	}
+	if len(s.newer) > 0 && s.newer[d.EntryV1()] {
+		return account.Principal{}, account.ErrNotReady // the next edge that is asked may be of that build
+	}
+	k, ok := s.keys[d]
+	if !ok {
+		return account.Principal{}, account.ErrUnknownKey
+	}
+	if !k.RevokedAt.IsZero() {
+		return account.Principal{}, account.ErrRevokedKey
+	}
+	if !k.ExpiresAt.IsZero() && !m.clock().Before(k.ExpiresAt) {
+		return account.Principal{}, &account.ExpiredKeyError{At: k.ExpiresAt, Rolled: k.ReplacedBy != ""}
+	}
+	if s.newer[k.Account] {
+		return account.Principal{}, account.ErrNotReady
+	}
+	a, ok := s.accounts[k.Account]
+	if !ok {
+		// its account's record has not come yet, or does not open
+		return account.Principal{}, account.ErrUnknownKey
+	}
+	switch {
+	case !a.Exists():
+		return account.Principal{}, account.ErrRevokedKey // as it is about to be
+	case !a.DisabledAt.IsZero():
+		return account.Principal{}, account.ErrDisabled
+	}
+	return account.Principal{Key: *k, Account: *a}, nil
+}
+
+// Account returns an account by its id, or what is left of one that was deleted.
+func (m *Mirror) Account(id string) (account.Account, bool) {
+	s := m.now.Load()
+	if s == nil {
+		return account.Account{}, false
+	}
+	a, ok := s.accounts[id]
+	if !ok {
+		return account.Account{}, false
+	}
+	return *a, true
+}
+
+// Name returns the name of an account by its id.
+func (m *Mirror) Name(id string) (string, bool) {
+	a, ok := m.Account(id)
+	return a.Name, ok
+}
+
+// SigningSecrets returns an account's callback signing secrets that sign now, the current one first.
+func (m *Mirror) SigningSecrets(id string) ([]string, bool) {
+	a, ok := m.Account(id)
+	signing := a.Signing(m.clock())
+	values := make([]string, len(signing))
+	for i, s := range signing {
+		values[i] = s.Value
+	}
+	return values, ok
+}
+
+// Keys returns the keys of an account, oldest first. The caller does not change them.
+func (m *Mirror) Keys(account string) []account.Key {
+	s := m.now.Load()
+	if s == nil {
+		return nil
+	}
+	return s.find().keys[account]
+}
+
+// AccountsOf returns the accounts that somebody is a member of, by name. The caller does not change them.
+func (m *Mirror) AccountsOf(network, subject string) []account.Account {
+	s := m.now.Load()
+	if s == nil {
+		return nil
+	}
+	return s.find().accounts[access.Identity{Network: network, Subject: subject}]
+}
+
+// Accounts returns accounts by name, at most so many, from behind the one that is called after; more says
+// that others follow. Where text is not empty they are those whose name holds it, whatever the case, or whose
+// id it is. The caller does not change them.
+func (m *Mirror) Accounts(text, after string, most int) (found []account.Account, more bool) {
+	s := m.now.Load()
+	if s == nil {
+		return nil, false
+	}
+	all := s.find().byName
+	from, is := slices.BinarySearchFunc(all, after, func(a account.Account, name string) int {
+		return cmp.Compare(a.Name, name)
+	})
+	if is {
+		from++
+	}
+	text = strings.ToLower(text)
+	for _, a := range all[from:] {
+		if a.ID != text && !strings.Contains(strings.ToLower(a.Name), text) {
+			continue
+		}
+		if len(found) == most {
+			return found, true
+		}
+		found = append(found, a)
+	}
+	return found, false
+}
+
+func (m *Mirror) clock() time.Time {
+	if m.Now != nil {
+		return m.Now()
+	}
+	return time.Now()
+}
+
+// Ready reports whether the mirror has seen everything there is, once.
+func (m *Mirror) Ready() bool { return m.now.Load() != nil }
+
+// BlindSince returns since when changes may not be seen, as while the connection is away or nobody leads the
+// buckets; zero while the snapshot is what is stored.
+func (m *Mirror) BlindSince() time.Time {
+	var since time.Time
+	for _, at := range []time.Time{m.conn.LostSince(), m.accounts.StaleSince(), m.keys.StaleSince()} {
+		if since.IsZero() || !at.IsZero() && at.Before(since) {
+			since = at
+		}
+	}
+	return since
+}
+
+// Loaded returns a channel that is closed when the mirror has seen everything there is for the first time.
+func (m *Mirror) Loaded() <-chan struct{} { return m.loaded }
+
+// String names the actor in the supervisor's log.
+func (m *Mirror) String() string { return "key mirror" }
+
+// Serve mirrors until ctx ends, or a bucket has lost what was seen in it: then everything has to be read
+// anew.
+func (m *Mirror) Serve(ctx context.Context) error {
+	accounts := m.conn.Watch(ctx, topology.BucketAccounts, ">", &m.accounts)
+	defer accounts.Close()
+	keys := m.conn.Watch(ctx, topology.BucketKeys, ">", &m.keys)
+	defer keys.Close()
+
+	next := &snapshot{
+		keys: map[secrets.Digest]*account.Key{}, accounts: map[string]*account.Account{},
+		newer: map[string]bool{},
+	}
+	missing := 2 // buckets whose present content has not come in full
+	for {
+		select {
+		case e, ok := <-accounts.Updates():
+			if !ok {
+				return accounts.Err()
+			}
+			missing = m.take(next, e, missing, m.putAccount)
+		case e, ok := <-keys.Updates():
+			if !ok {
+				return keys.Err()
+			}
+			missing = m.take(next, e, missing, m.putKey)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if missing == 0 && len(accounts.Updates()) == 0 && len(keys.Updates()) == 0 {
+			m.now.Store(next)
+			m.once.Do(func() { close(m.loaded) })
+			next = &snapshot{
+				keys: maps.Clone(next.keys), accounts: maps.Clone(next.accounts),
+				newer: maps.Clone(next.newer),
+			}
+		}
+	}
+}
+
+// take puts one entry into the next snapshot; nil is the watch's word for "that was all there is".
+func (m *Mirror) take(next *snapshot, e jetstream.KeyValueEntry, missing int,
+	put func(*snapshot, jetstream.KeyValueEntry) error) int {
+	if e == nil {
+		return missing - 1
+	}
+	if e.Key() == record.CheckEntry {
+		return missing
+	}
+	err := put(next, e)
+	if name := strings.Replace(e.Key(), ".", "", 1); errors.Is(err, natsconf.ErrNewer) {
+		next.newer[name] = true
+	} else {
+		delete(next.newer, name)
+	}
+	if err != nil {
+		// One damaged entry must not lock everybody out; its owner is unknown until it is repaired.
+		m.log.Error().Err(err).Msg("an entry cannot be read")
+	}
+	return missing
+}
+
+func (m *Mirror) putAccount(next *snapshot, e jetstream.KeyValueEntry) error {
+	r, err := record.DecodeAccount(e.Key(), e.Value(), m.box)
+	if err != nil {
+		return err
+	}
+	a := r.Account
+	if old, ok := m.before(next, a.ID); ok && !old.DeletedAt.IsZero() && a.DeletedAt.IsZero() {
+		m.log.Error().Str("account", a.ID).
+			Msg("an account that was deleted came back as it was before; it stays deleted")
+		return nil
+	}
+	next.accounts[a.ID] = &a
+	return nil
+}
+
+// before returns an account as it was seen last.
+func (m *Mirror) before(next *snapshot, id string) (*account.Account, bool) {
+	old, ok := next.accounts[id]
+	if s := m.now.Load(); !ok && s != nil {
+		old, ok = s.accounts[id]
+	}
+	return old, ok
+}
+
+func (m *Mirror) putKey(next *snapshot, e jetstream.KeyValueEntry) error {
+	d, k, err := record.DecodeKey(e.Key(), e.Value())
+	if err != nil {
+		return err
+	}
+	next.keys[d] = m.standing(next, d, &k.Key)
+	return nil
+}
+
+// standing returns what holds of a key: what has come, unless that would undo an end that was seen.
+func (m *Mirror) standing(next *snapshot, d secrets.Digest, k *account.Key) *account.Key {
+	old, ok := next.keys[d]
+	if s := m.now.Load(); !ok && s != nil {
+		old, ok = s.keys[d]
+	}
+	if ok && k.Revives(*old) {
+		m.log.Error().Str("key", k.ID).Msg("a key that had ended came back as it was before; it stays ended")
+		return old
+	}
+	return k
+}

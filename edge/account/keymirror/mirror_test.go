@@ -1,0 +1,248 @@
+package keymirror_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"go.uber.org/goleak"
+
+	"verifyd/edge/account"
+	"verifyd/edge/account/access"
+	"verifyd/edge/account/accountstore"
+	"verifyd/edge/account/keymirror"
+	"verifyd/natsconf"
+	"verifyd/natsconf/embedded"
+	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/secretbox"
+	"verifyd/natsconf/topology"
+)
+
+var operator = access.Operator("")
+
+func TestMain(m *testing.M) {
+	natstest.Parallel(8)
+	goleak.VerifyTestMain(m)
+}
+
+type rig struct {
+	conn   *natsconf.Conn
+	store  *accountstore.Store
+	mirror *keymirror.Mirror
+}
+
+func start(t *testing.T) rig {
+	t.Helper()
+	conn := natstest.Start(t)
+	key := secretbox.NewKey()
+	store, err := accountstore.New(t.Context(), conn, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mirror := keymirror.New(conn, key, zerolog.Nop())
+	natstest.Serve(t, mirror)
+	return rig{conn, store, mirror}
+}
+
+// A key that an old replica brings back to life stays revoked, also across a fresh watch.
+func TestRevokedKeyCannotComeBack(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	a, _ := h.store.EnsureAccount(t.Context(), operator, "a")
+	secret, k, err := h.store.CreateKey(t.Context(), operator, a.ID, account.KeyOptions{Test: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kv, err := h.conn.JS.KeyValue(t.Context(), topology.BucketKeys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names, err := kv.Keys(t.Context())
+	if err != nil || len(names) != 1 {
+		t.Fatal(names, err)
+	}
+	valid, err := kv.Get(t.Context(), names[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.store.RevokeKey(t.Context(), operator, "", k.ID); err != nil {
+		t.Fatal(err)
+	}
+	natstest.Await(t, "revoked", func() bool {
+		_, err := h.mirror.Lookup(secret)
+		return errors.Is(err, account.ErrRevokedKey)
+	})
+	if _, err := kv.Put(t.Context(), names[0], valid.Value()); err != nil {
+		t.Fatal(err)
+	}
+	// seen after the put, so the put was seen
+	marker, err := h.store.EnsureAccount(t.Context(), operator, "marker")
+	if err != nil {
+		t.Fatal(err)
+	}
+	natstest.Await(t, "the marker is seen", func() bool { _, ok := h.mirror.Account(marker.ID); return ok })
+	if _, err := h.mirror.Lookup(secret); !errors.Is(err, account.ErrRevokedKey) {
+		t.Errorf("after the old record came back: %v, want ErrRevokedKey", err)
+	}
+}
+
+// A watch that is left before it was read out takes its goroutine with it (goleak looks at the end).
+func TestManyKeysAreMirroredAndLeftInTheMiddle(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	a, _ := h.store.EnsureAccount(t.Context(), operator, "a")
+	var wg sync.WaitGroup
+	secrets := make([]string, 600)
+	for i := range secrets {
+		wg.Go(func() {
+			secrets[i], _, _ = h.store.CreateKey(t.Context(), operator, a.ID, account.KeyOptions{})
+		})
+	}
+	wg.Wait()
+	// of another master key: every account is damaged to it
+	mirror := keymirror.New(h.conn, secretbox.NewKey(), zerolog.Nop())
+	for range 5 {
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); _ = mirror.Serve(ctx) }()
+		cancel()
+		<-done
+	}
+	natstest.Await(t, "all keys are known", func() bool {
+		for _, s := range secrets {
+			if _, err := h.mirror.Lookup(s); err != nil {
+				return false
+			}
+		}
+		return true
+	})
+	if keys, err := h.store.Keys(t.Context()); err != nil || len(keys) != len(secrets) {
+		t.Errorf("%d keys listed, %v", len(keys), err)
+	}
+}
+
+// A damaged entry locks out its owner, nobody else.
+func TestDamagedEntryHurtsNobodyElse(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	kv, err := h.conn.JS.KeyValue(t.Context(), topology.BucketKeys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range map[string]string{
+		"nothex": "{}", strings.Repeat("ab", 32): "not json", strings.Repeat("cd", 32): `{"v":99}`,
+	} {
+		if _, err := kv.Put(t.Context(), name, []byte(value)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a, _ := h.store.EnsureAccount(t.Context(), operator, "a")
+	secret, _, err := h.store.CreateKey(t.Context(), operator, a.ID, account.KeyOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	natstest.Await(t, "the good key is known", func() bool {
+		_, err := h.mirror.Lookup(secret)
+		return err == nil
+	})
+}
+
+var _ interface { // what the edge and the dispatcher ask of the mirror
+	Lookup(secret string) (account.Principal, error)
+	SigningSecrets(id string) ([]string, bool)
+} = (*keymirror.Mirror)(nil)
+
+func BenchmarkLookup(b *testing.B) {
+	conn := natstest.Start(b)
+	key := secretbox.NewKey()
+	store, err := accountstore.New(b.Context(), conn, key)
+	if err != nil {
+		b.Fatal(err)
+	}
+	a, _ := store.EnsureAccount(b.Context(), operator, "a")
+	secret, _, err := store.CreateKey(b.Context(), operator, a.ID, account.KeyOptions{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	mirror := keymirror.New(conn, key, zerolog.Nop())
+	natstest.Serve(b, mirror)
+	for {
+		if _, err := mirror.Lookup(secret); err == nil {
+			break
+		}
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := mirror.Lookup(secret); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// A restarted server has forgotten every watch: a revocation right after it is seen all the same.
+func TestRevocationIsSeenAfterTheServerRestarted(t *testing.T) {
+	e, err := embedded.Open(embedded.Options{DataDir: t.TempDir(), Log: zerolog.Nop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = e.Close() })
+	stop := natstest.Serve(t, e)
+	<-e.Ready()
+	conn, err := natsconf.Connect(t.Context(), natsconf.ConnectOptions{Embedded: e, Log: zerolog.Nop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	natstest.Ensure(t, conn)
+	key := secretbox.NewKey()
+	store, err := accountstore.New(t.Context(), conn, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mirror := keymirror.New(conn, key, zerolog.Nop())
+	natstest.Serve(t, mirror)
+	a, _ := store.EnsureAccount(t.Context(), operator, "a")
+	secret, k, err := store.CreateKey(t.Context(), operator, a.ID, account.KeyOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	natstest.Await(t, "the key is known", func() bool { _, err := mirror.Lookup(secret); return err == nil })
+	back := conn.Back()
+	stop()
+	natstest.Serve(t, e)
+	<-back
+	if _, err := mirror.Lookup(secret); err != nil {
+		t.Errorf("while the watch starts over: %v", err)
+	}
+	if _, err := store.RevokeKey(t.Context(), operator, "", k.ID); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	natstest.Await(t, "the key is revoked", func() bool {
+		_, err := mirror.Lookup(secret)
+		return errors.Is(err, account.ErrRevokedKey)
+	})
+	t.Logf("revocation seen after %s", time.Since(began))
+}
+
+// A mirror says since when it sees no changes: a revocation may have been missed since then.
+func TestMirrorKnowsWhenItIsBlind(t *testing.T) {
+	t.Parallel()
+	conn := natstest.Start(t)
+	m := keymirror.New(conn, secretbox.NewKey(), zerolog.Nop())
+	stop := natstest.Serve(t, m)
+	<-m.Loaded()
+	if since := m.BlindSince(); !since.IsZero() {
+		t.Errorf("blind since %s while it is served", since)
+	}
+	stop()
+	if since := m.BlindSince(); since.IsZero() || time.Since(since) > time.Minute {
+		t.Errorf("blind since %s after its end", since)
+	}
+	natstest.Serve(t, m)
+	natstest.Await(t, "it sees again", func() bool { return m.BlindSince().IsZero() })
+}

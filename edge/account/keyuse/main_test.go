@@ -1,0 +1,14 @@
+package keyuse_test
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"verifyd/natsconf/natstest"
+)
+
+func TestMain(m *testing.M) {
+	natstest.Parallel(8)
+	goleak.VerifyTestMain(m)
+}

@@ -1,0 +1,133 @@
+// Package keyuse writes down when each API key was last used, to the hour, and reads it.
+package keyuse
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/rs/zerolog"
+
+	"verifyd/natsconf"
+	"verifyd/natsconf/topology"
+)
+
+// useEvery is how exactly it is known when a key was last used: at most one message per key is written in
+// that time.
+const useEvery = time.Hour
+
+// Uses is the actor that writes down when each key was last used. Whoever accepts a key calls RecordUse; that
+// costs a look into a map and one atomic load, and once an hour and key an entry in the list of what is to be
+// written. What it knows may be lost in a crash: the next use records it again.
+type Uses struct {
+	conn *natsconf.Conn
+	log  zerolog.Logger
+
+	seen sync.Map // key id → *atomic.Int64, the instant of the last note in Unix nanoseconds
+
+	mu   sync.Mutex
+	due  map[string]time.Time // what is to be written
+	wake chan struct{}
+}
+
+// New makes the actor; it writes nothing until it is served.
+func New(c *natsconf.Conn, log zerolog.Logger) *Uses {
+	return &Uses{conn: c, log: log, due: map[string]time.Time{}, wake: make(chan struct{}, 1)}
+}
+
+// RecordUse notes that a key was accepted at an instant. It never waits.
+func (u *Uses) RecordUse(key string, at time.Time) {
+	v, ok := u.seen.Load(key)
+	if !ok {
+		v, _ = u.seen.LoadOrStore(key, new(atomic.Int64))
+	}
+	noted, ok := v.(*atomic.Int64)
+	if !ok {
+		return // nothing else is ever put there
+	}
+	before := noted.Load()
+	if at.UnixNano()-before < int64(useEvery) || !noted.CompareAndSwap(before, at.UnixNano()) {
+		return
+	}
+	u.mu.Lock()
+	u.due[key] = at
+	u.mu.Unlock()
+	select {
+	case u.wake <- struct{}{}:
+	default: // it is awake already
+	}
+}
+
+// Serve writes what is due until ctx ends.
+func (u *Uses) Serve(ctx context.Context) error {
+	uses, err := openBucket(ctx, u.conn)
+	if err != nil {
+		return err
+	}
+	for {
+		u.writeDue(ctx, uses)
+		select {
+		case <-u.wake:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// String names the actor in the supervisor's log.
+func (u *Uses) String() string { return "key uses" }
+
+func (u *Uses) writeDue(ctx context.Context, uses jetstream.KeyValue) {
+	u.mu.Lock()
+	due := u.due
+	u.due = map[string]time.Time{}
+	u.mu.Unlock()
+	for key, at := range due {
+		if err := writeUse(ctx, uses, key, at); err != nil && ctx.Err() == nil {
+			// The next use after an hour is written again; nothing but a figure on a page depends on it.
+			u.log.Warn().Err(err).Str("key", key).Msg("when a key was used could not be written")
+		}
+	}
+}
+
+// writeUse writes a use unless one within the hour before it is there, perhaps another edge's.
+func writeUse(ctx context.Context, uses jetstream.KeyValue, key string, at time.Time) error {
+	value := []byte(at.UTC().Format(time.RFC3339))
+	e, err := uses.Get(ctx, key)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		_, err = uses.Create(ctx, key, value)
+		if errors.Is(err, jetstream.ErrKeyExists) {
+			return nil
+		}
+		return err
+	}
+	if err != nil || at.Sub(parseUse(e.Value())) < useEvery {
+		return err
+	}
+	_, err = uses.Update(ctx, key, value, e.Revision())
+	if errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
+		return nil // another edge has just written it
+	}
+	return err
+}
+
+// parseUse reads an entry; one that cannot be read counts as none.
+func parseUse(value []byte) time.Time {
+	at, err := time.Parse(time.RFC3339, string(value))
+	if err != nil {
+		return time.Time{}
+	}
+	return at
+}
+
+func openBucket(ctx context.Context, c *natsconf.Conn) (jetstream.KeyValue, error) {
+	uses, err := c.JS.KeyValue(ctx, topology.BucketKeyUses)
+	if err != nil {
+		return nil, fmt.Errorf("open the bucket %s: %w", topology.BucketKeyUses, err)
+	}
+	return uses, nil
+}

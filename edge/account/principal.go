@@ -1,0 +1,39 @@
+package account
+
+import (
+	"errors"
+	"time"
+)
+
+// Principal is who makes a request: a valid key and its account.
+type Principal struct {
+	Key     Key
+	Account Account
+}
+
+// The reasons for which a key is not accepted. All but ErrNotReady are 401 to the caller, as is
+// secrets.ErrMalformedKey.
+var (
+	ErrUnknownKey = errors.New("unknown API key")
+	ErrRevokedKey = errors.New("revoked API key")
+	// ErrExpiredKey is what an *ExpiredKeyError is.
+	ErrExpiredKey = errors.New("expired API key")
+	// ErrDisabled: the key is good, and its account is disabled. Members of the account get it too, for what
+	// they may not do meanwhile.
+	ErrDisabled = errors.New("the account is disabled")
+	// ErrNotReady: the mirror has not yet seen all keys; the caller answers 503.
+	ErrNotReady = errors.New("the keys are not loaded yet")
+)
+
+// ExpiredKeyError says that a key was good until an instant. It is ErrExpiredKey to errors.Is.
+type ExpiredKeyError struct {
+	At     time.Time
+	Rolled bool // another key took its place, and the grace for that is over
+}
+
+func (e *ExpiredKeyError) Error() string {
+	return ErrExpiredKey.Error() + " since " + e.At.Format(time.RFC3339)
+}
+
+// Is makes it ErrExpiredKey.
+func (e *ExpiredKeyError) Is(target error) bool { return target == ErrExpiredKey }

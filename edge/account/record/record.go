@@ -1,0 +1,244 @@
+package record
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"verifyd/edge/account"
+	"verifyd/edge/account/access"
+	"verifyd/edge/account/audit"
+	"verifyd/edge/account/entry"
+	"verifyd/edge/account/secrets"
+	"verifyd/edge/origin"
+	"verifyd/natsconf"
+	"verifyd/natsconf/secretbox"
+	"verifyd/natsconf/topology"
+	"verifyd/sessions"
+)
+
+// accountVersion is what an account's record carries that is not simply in service: disabled, deleted, or a
+// name that leads to another account. A build that knows version 2 alone refuses it, and with it the
+// account's keys; it would take them otherwise.
+const accountVersion = 3
+
+// SecretUse is the use of the box that signing secrets are sealed in; their owner is the account id.
+const SecretUse = "signing-secret"
+
+// CheckEntry is the entry of the accounts bucket that says which master key the store was made with. Account
+// ids have another prefix.
+const CheckEntry = "master-key-check"
+
+// Account is an account as it lies in its entry.
+type Account struct {
+	account.Account
+
+	LeadsTo string        // id of the account that has the name which this one's id was made from
+	Last    *audit.Record // of the change that made this version
+}
+
+// Key is an API key as it lies in its entry.
+type Key struct {
+	account.Key
+
+	Last *audit.Record // of the change that made this version
+}
+
+type accountRecord struct {
+	Version   int    `json:"v"`
+	Name      string `json:"name"`
+	Quota     int64  `json:"quota,omitempty"`
+	ReturnURL string `json:"return_url,omitempty"`
+	// ReturnOrigins is missing in records of builds that knew no such list.
+	ReturnOrigins []string       `json:"return_origins,omitempty"`
+	Colour        string         `json:"colour,omitempty"`
+	CreatedAt     time.Time      `json:"created_at"`
+	DisabledAt    time.Time      `json:"disabled_at,omitzero"` // this and the next two from version 3 on
+	DeletedAt     time.Time      `json:"deleted_at,omitzero"`
+	LeadsTo       string         `json:"leads_to,omitempty"`
+	SecretsV1     [][]byte       `json:"secrets,omitempty"` // of version 1: sealed, newest first
+	Secrets       []secretRecord `json:"signing_secrets,omitempty"`
+	Members       []memberRecord `json:"members,omitempty"`
+	Invites       []inviteRecord `json:"invites,omitempty"`
+	Last          *audit.Record  `json:"last,omitempty"`
+}
+
+type secretRecord struct {
+	Sealed    []byte    `json:"sealed"`
+	CreatedAt time.Time `json:"created_at"`
+	ExpiresAt time.Time `json:"expires_at,omitzero"`
+}
+
+type memberRecord struct {
+	Network string      `json:"network"`
+	Subject string      `json:"subject"`
+	Name    string      `json:"name,omitempty"`
+	Email   string      `json:"email,omitempty"`
+	Role    access.Role `json:"role"`
+	Since   time.Time   `json:"since"`
+}
+
+type inviteRecord struct {
+	Digest    string      `json:"digest"` // SHA-256 of the token's secret part, hexadecimal
+	Role      access.Role `json:"role"`
+	For       string      `json:"for,omitempty"`
+	By        string      `json:"by,omitempty"`
+	CreatedAt time.Time   `json:"created_at"`
+	ExpiresAt time.Time   `json:"expires_at"`
+	// Who made it, where that is a member, or a login link: then there is no network, and the subject is the
+	// link's id. Older builds keep what stands there, and match it with no member.
+	ByNetwork string `json:"by_network,omitempty"`
+	BySubject string `json:"by_subject,omitempty"`
+}
+
+// invite reads an invite. One that an older build made under a login link names the link in By alone, and
+// lives for longer than the link.
+func (r inviteRecord) invite() account.Invite {
+	i := account.Invite{
+		ID: InviteID(r.Digest), Role: r.Role, For: r.For, By: r.By, CreatedAt: r.CreatedAt,
+		ExpiresAt: r.ExpiresAt, Digest: r.Digest,
+		Maker: access.Identity{Network: r.ByNetwork, Subject: r.BySubject},
+	}
+	if link, ok := strings.CutPrefix(r.By, access.LinkWords); ok && i.Maker == (access.Identity{}) {
+		i.Maker = access.Identity{Subject: link}
+		if end := r.CreatedAt.Add(account.LinkLifetime + topology.LoginTTL); end.Before(i.ExpiresAt) {
+			i.ExpiresAt = end
+		}
+	}
+	return i
+}
+
+type keyRecord struct {
+	Version    int             `json:"v"`
+	Account    string          `json:"account"`
+	Name       string          `json:"name,omitempty"`
+	Test       bool            `json:"test,omitempty"`
+	Last4      string          `json:"last4"`
+	RateLimit  account.Rate    `json:"rate_limit,omitzero"`
+	Policy     sessions.Policy `json:"policy,omitempty"`
+	CreatedAt  time.Time       `json:"created_at"`
+	ExpiresAt  time.Time       `json:"expires_at,omitzero"`
+	RevokedAt  time.Time       `json:"revoked_at,omitzero"`
+	Replaces   string          `json:"replaces,omitempty"`
+	ReplacedBy string          `json:"replaced_by,omitempty"`
+	Last       *audit.Record   `json:"last,omitempty"`
+}
+
+// Encode writes the account, its signing secrets sealed.
+func (a Account) Encode(box *secretbox.Box) ([]byte, error) {
+	r := accountRecord{
+		Version: entry.Version, Name: a.Name, Quota: a.Quota, ReturnURL: a.ReturnURL,
+		ReturnOrigins: a.ReturnOrigins, Colour: a.Colour, CreatedAt: a.CreatedAt, Last: a.Last,
+		DisabledAt: a.DisabledAt, DeletedAt: a.DeletedAt, LeadsTo: a.LeadsTo,
+	}
+	if !a.InService() || a.LeadsTo != "" {
+		r.Version = accountVersion
+	}
+	for _, s := range a.Secrets {
+		r.Secrets = append(r.Secrets, secretRecord{
+			Sealed: box.Seal([]byte(s.Value), a.ID), CreatedAt: s.CreatedAt, ExpiresAt: s.ExpiresAt,
+		})
+	}
+	for _, m := range a.Members {
+		r.Members = append(r.Members, memberRecord(m))
+	}
+	for _, i := range a.Invites {
+		r.Invites = append(r.Invites, inviteRecord{
+			Digest: i.Digest, Role: i.Role, For: i.For, By: i.By, CreatedAt: i.CreatedAt,
+			ExpiresAt: i.ExpiresAt,
+			ByNetwork: i.Maker.Network, BySubject: i.Maker.Subject,
+		})
+	}
+	data, err := json.Marshal(r)
+	if err != nil {
+		return nil, fmt.Errorf("encode account: %w", err)
+	}
+	return data, nil
+}
+
+// DecodeAccount reads the account of an id. Its errors are natsconf.ErrNewer, and that of a record or a
+// secret which cannot be read.
+func DecodeAccount(id string, data []byte, box *secretbox.Box) (Account, error) {
+	var r accountRecord
+	if err := natsconf.DecodeRecord(data, &r, &r.Version, accountVersion); err != nil {
+		return Account{}, fmt.Errorf("account %s: %w", id, err)
+	}
+	a := Account{LeadsTo: r.LeadsTo, Last: r.Last, Account: account.Account{
+		ID: id, Name: r.Name, Quota: r.Quota, ReturnURL: r.ReturnURL, ReturnOrigins: r.ReturnOrigins,
+		Colour: r.Colour, CreatedAt: r.CreatedAt, DisabledAt: r.DisabledAt, DeletedAt: r.DeletedAt,
+	}}
+	if site := origin.Of(a.ReturnURL); a.ReturnURL != "" && !slices.Contains(a.ReturnOrigins, site) {
+		a.ReturnOrigins = append(a.ReturnOrigins, site)
+	}
+	for _, sealed := range r.SecretsV1 {
+		r.Secrets = append(r.Secrets, secretRecord{Sealed: sealed, CreatedAt: r.CreatedAt})
+	}
+	for _, sr := range r.Secrets {
+		s, err := box.Open(sr.Sealed, id)
+		if err != nil {
+			return Account{}, fmt.Errorf("signing secret of account %s: %w", id, err)
+		}
+		a.Secrets = append(a.Secrets, account.Secret{
+			Value: string(s), CreatedAt: sr.CreatedAt, ExpiresAt: sr.ExpiresAt,
+		})
+	}
+	for _, m := range r.Members {
+		a.Members = append(a.Members, account.Member(m))
+	}
+	for _, i := range r.Invites {
+		a.Invites = append(a.Invites, i.invite())
+	}
+	return a, nil
+}
+
+// Encode writes the key.
+func (k Key) Encode() ([]byte, error) {
+	data, err := json.Marshal(keyRecord{
+		Version: entry.Version, Account: k.Account, Name: k.Name, Test: k.Test, Last4: k.Last4,
+		RateLimit: k.RateLimit, Policy: k.Policy,
+		CreatedAt: k.CreatedAt, ExpiresAt: k.ExpiresAt, RevokedAt: k.RevokedAt, Replaces: k.Replaces,
+		ReplacedBy: k.ReplacedBy,
+		Last:       k.Last,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("encode key: %w", err)
+	}
+	return data, nil
+}
+
+// DecodeKey reads the key of an entry. Its errors are natsconf.ErrNewer, and that of an entry or a record
+// which cannot be read.
+func DecodeKey(name string, data []byte) (secrets.Digest, Key, error) {
+	d, err := secrets.ParseEntry(name)
+	if err != nil {
+		return d, Key{}, err
+	}
+	var r keyRecord
+	if err := entry.Decode(data, &r, &r.Version); err != nil {
+		return d, Key{}, fmt.Errorf("key %s: %w", d.ID(), err)
+	}
+	return d, Key{Last: r.Last, Key: account.Key{
+		ID: d.ID(), Account: r.Account, Name: r.Name, Test: r.Test, Last4: r.Last4, RateLimit: r.RateLimit,
+		Policy:    r.Policy,
+		CreatedAt: r.CreatedAt, ExpiresAt: r.ExpiresAt, RevokedAt: r.RevokedAt, Replaces: r.Replaces,
+		ReplacedBy: r.ReplacedBy,
+	}}, nil
+}
+
+// InviteID returns the id of an invite by the digest of its token.
+func InviteID(digest string) string { return secrets.ShortID("inv_", digest) }
+
+// Members returns the members in an account's record, and opens no secret. The record may be none.
+func Members(data []byte) []account.Member {
+	var r accountRecord
+	if json.Unmarshal(data, &r) != nil {
+		return nil
+	}
+	var members []account.Member
+	for _, m := range r.Members {
+		members = append(members, account.Member(m))
+	}
+	return members
+}

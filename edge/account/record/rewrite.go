@@ -1,0 +1,64 @@
+package record
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"strings"
+
+	"verifyd/natsconf"
+)
+
+// AccountRewritable refuses an account's record that holds what this build does not know: written anew from
+// what it knows, the rest would be gone. A newer build may add a member without another version, where who
+// only reads can do without it. What takes a right away is written all the same (KeepAccount): it cannot
+// wait. The error is natsconf.ErrNewer.
+func AccountRewritable(data []byte) error { return rewritable(data, new(accountRecord)) }
+
+// KeyRewritable is AccountRewritable for a key's record.
+func KeyRewritable(data []byte) error { return rewritable(data, new(keyRecord)) }
+
+func rewritable(data []byte, known any) error {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(known); err != nil {
+		return fmt.Errorf("it holds more than this build can write again (%w): %w", err, natsconf.ErrNewer)
+	}
+	return nil
+}
+
+// KeepAccount returns an account's record as this build writes it, with what an older text of it holds beside
+// what this build knows. Of parts only what this build knows is left: that is for changes that must not wait
+// for a newer build.
+func KeepAccount(older, written []byte) ([]byte, error) {
+	data, err := keeping(older, written, accountRecord{})
+	if err != nil {
+		return nil, fmt.Errorf("encode account: %w", err)
+	}
+	return data, nil
+}
+
+// KeepKey is KeepAccount for a key's record.
+func KeepKey(older, written []byte) ([]byte, error) {
+	data, err := keeping(older, written, keyRecord{})
+	if err != nil {
+		return nil, fmt.Errorf("encode key: %w", err)
+	}
+	return data, nil
+}
+
+func keeping(older, written []byte, known any) ([]byte, error) {
+	var all, now map[string]json.RawMessage
+	if err := errors.Join(json.Unmarshal(older, &all), json.Unmarshal(written, &now)); err != nil {
+		return nil, err
+	}
+	for _, f := range reflect.VisibleFields(reflect.TypeOf(known)) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		delete(all, name)
+	}
+	maps.Copy(all, now)
+	return json.Marshal(all)
+}

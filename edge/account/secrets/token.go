@@ -1,0 +1,59 @@
+package secrets
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/base64"
+	"encoding/hex"
+)
+
+var idEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+
+// Base32 writes bytes as ids are written: in lower case, without padding.
+func Base32(b []byte) string { return idEncoding.EncodeToString(b) }
+
+// tokenBytes of randomness in an invite's or a login link's token. Nobody guesses them, so a plain digest is
+// kept of it.
+const tokenBytes = 32
+
+// NewToken makes a random token in base64url and what is stored of it.
+func NewToken() (token, digest string) {
+	var b [tokenBytes]byte
+	_, _ = rand.Read(b[:]) // never fails
+	token = base64.RawURLEncoding.EncodeToString(b[:])
+	sum := sha256.Sum256([]byte(token))
+	return token, hex.EncodeToString(sum[:])
+}
+
+// DigestToken returns what is stored of a token, if it has the form of one.
+func DigestToken(token string) (digest string, ok bool) {
+	b, err := base64.RawURLEncoding.Strict().DecodeString(token)
+	if err != nil || len(b) != tokenBytes {
+		return "", false
+	}
+	sum := sha256.Sum256([]byte(token))
+	return hex.EncodeToString(sum[:]), true
+}
+
+// ShortID makes an id out of a digest, long enough that no two of an account meet.
+func ShortID(prefix, digest string) string {
+	b, err := hex.DecodeString(digest)
+	if err != nil || len(b) < idBytes {
+		return prefix
+	}
+	return prefix + idEncoding.EncodeToString(b[:idBytes])
+}
+
+const (
+	// signingBytes of randomness in a signing secret, as Standard Webhooks recommends (24 to 64).
+	signingBytes  = 32
+	signingPrefix = "whsec_"
+)
+
+// NewSigning makes a callback signing secret, as Standard Webhooks writes it.
+func NewSigning() string {
+	var b [signingBytes]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return signingPrefix + base64.StdEncoding.EncodeToString(b[:])
+}

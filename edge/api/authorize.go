@@ -1,0 +1,154 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"verifyd/edge/account"
+	"verifyd/edge/account/secrets"
+	"verifyd/edge/problem"
+	"verifyd/edge/web"
+	"verifyd/natsconf"
+)
+
+const (
+	// retryUnavailable is the Retry-After of answers while JetStream is away: a leader election takes a
+	// second or two.
+	retryUnavailable = 2 * time.Second
+	// retryStoreFull is longer: room comes when sessions and results age out, or when an operator acts.
+	retryStoreFull = time.Minute
+)
+
+// guard is who asks, and whether they may: the key, its rate, its account's quota.
+type guard struct{ Config }
+
+// authorize finds out whose request it is (contract §5; RFC 6750 §2.1). An address that has failed too often
+// gets a Retry-After instead of the reason; a key that is good is never refused for what others at its
+// address do.
+func (g *guard) authorize(r *http.Request) (account.Principal, *problem.Problem) {
+	who, p := g.identify(r)
+	if p == nil || p.Code != problem.CodeKeyMissing && p.Code != problem.CodeKeyInvalid ||
+		g.FailedKeys == nil {
+		return who, p
+	}
+	if d := g.FailedKeys.Fail(web.EventFrom(r.Context()).ClientIP, g.Now()); !d.Allowed {
+		return who, &problem.Problem{
+			Code:       problem.CodeTooManyFailedKeys,
+			Detail:     "Too many requests without a valid API key came from this address; fix the key first.",
+			RetryAfter: d.RetryAfter,
+		}
+	}
+	return who, p
+}
+
+func (g *guard) identify(r *http.Request) (account.Principal, *problem.Problem) {
+	secret, detail := bearer(r.Header)
+	if detail != "" {
+		return account.Principal{}, &problem.Problem{Code: problem.CodeKeyMissing, Detail: detail}
+	}
+	who, err := g.Keys.Lookup(secret)
+	if err != nil {
+		return account.Principal{}, keyProblem(err)
+	}
+	if who.Key.Test && !g.TestKeys {
+		return account.Principal{}, &problem.Problem{
+			Code: problem.CodeKeyInvalid, Detail: "This is a test key, and test keys are switched off here (VERIFYD_TEST_KEYS); use a live key.",
+		}
+	}
+	event := web.EventFrom(r.Context())
+	event.Account, event.Key = who.Account.ID, who.Key.ID
+	if g.Uses != nil {
+		g.Uses.RecordUse(who.Key.ID, g.Now())
+	}
+	return who, nil
+}
+
+// bearer takes the key out of the header, or says what is wrong with the header.
+func bearer(h http.Header) (secret, detail string) {
+	values := h.Values("Authorization")
+	if len(values) == 0 {
+		return "", "Send the API key in the header Authorization: Bearer <API_KEY>."
+	}
+	if len(values) > 1 {
+		return "", "There are several Authorization headers; send one."
+	}
+	scheme, secret, _ := strings.Cut(values[0], " ")
+	secret = strings.TrimSpace(secret)
+	if !strings.EqualFold(scheme, "Bearer") || secret == "" { // RFC 9110 §11.1: schemes are case-insensitive
+		return "", "The Authorization header must be: Bearer <API_KEY>."
+	}
+	return secret, ""
+}
+
+func keyProblem(err error) *problem.Problem {
+	if expired, ok := errors.AsType[*account.ExpiredKeyError](err); ok {
+		return &problem.Problem{Code: problem.CodeKeyInvalid, Detail: expiryDetail(expired)}
+	}
+	switch {
+	case errors.Is(err, secrets.ErrMalformedKey):
+		return &problem.Problem{
+			Code:   problem.CodeKeyInvalid,
+			Detail: "This is not an API key of this service, or a character of it is missing or wrong.",
+		}
+	case errors.Is(err, account.ErrUnknownKey):
+		return &problem.Problem{Code: problem.CodeKeyInvalid, Detail: "This API key is not known here."}
+	case errors.Is(err, account.ErrRevokedKey):
+		return &problem.Problem{Code: problem.CodeKeyInvalid, Detail: "This API key was revoked."}
+	case errors.Is(err, account.ErrDisabled):
+		return &problem.Problem{
+			Code:   problem.CodeAccountDisabled,
+			Detail: "The operator of this service has disabled the account of this API key; the key works again once the account is enabled.",
+		}
+	default: // account.ErrNotReady, and whatever else keeps the service from knowing
+		return &problem.Problem{
+			Code: problem.CodeUnavailable, Detail: "The API keys are not loaded yet.",
+			RetryAfter: retryUnavailable,
+			Cause:      err,
+		}
+	}
+}
+
+func expiryDetail(e *account.ExpiredKeyError) string {
+	if e.Rolled {
+		return "This API key was replaced by another, and its grace ended on " + web.Timestamp(e.At) + "."
+	}
+	return "This API key expired on " + web.Timestamp(e.At) + "."
+}
+
+// storeProblem reports what becomes of an error of the store.
+func storeProblem(err error) *problem.Problem {
+	switch {
+	case errors.Is(err, natsconf.ErrStoreFull):
+		return storeFull(err)
+	case errors.Is(err, natsconf.ErrUnavailable), errors.Is(err, natsconf.ErrUncertain),
+		errors.Is(err, natsconf.ErrConflict),
+		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return &problem.Problem{
+			Code: problem.CodeUnavailable, Detail: "The service cannot reach its store; try again.",
+			RetryAfter: retryUnavailable, Cause: err,
+		}
+	case errors.Is(err,
+		natsconf.ErrNewer): // while a newer build is rolled out: the next edge that is asked may be one
+		return &problem.Problem{
+			Code: problem.CodeUnavailable, Detail: "The service is being upgraded; try again.",
+			RetryAfter: retryUnavailable, Cause: err,
+		}
+	default:
+		return &problem.Problem{
+			Code:   problem.CodeInternal,
+			Detail: "The service failed; its log has the reason under this request_id.",
+			Cause:  err,
+		}
+	}
+}
+
+func storeFull(cause error) *problem.Problem {
+	return &problem.Problem{
+		Code:       problem.CodeStoreFull,
+		Detail:     "New sessions do not start until there is room; open ones go on.",
+		RetryAfter: retryStoreFull, Cause: cause,
+	}
+}

@@ -1,0 +1,54 @@
+package api
+
+import (
+	"encoding/json"
+	"testing"
+	"unicode/utf8"
+
+	"verifyd/sessions/urlpolicy"
+)
+
+// FuzzDecodeVerification holds the decoder to what it promises about any body: no panic; either a whole
+// verification or faults; what is accepted, another JSON reader reads the same, and the store can keep
+// unchanged.
+func FuzzDecodeVerification(f *testing.F) {
+	f.Add([]byte(goodBody))
+	for _, row := range badInits {
+		f.Add([]byte(row.body))
+	}
+	policy := urlpolicy.NewPolicy(nil, nil)
+	f.Fuzz(func(t *testing.T, body []byte) {
+		v, faults := decodeVerification(body, policy)
+		for _, fault := range faults {
+			if fault.Code == "" || fault.Detail == "" || !utf8.ValidString(fault.Field+fault.Detail) ||
+				len(fault.Field) > maxShownName {
+				t.Fatalf("fault = %+q", fault)
+			}
+		}
+		if slow, slowFaults := explainVerification(body, policy); slow != v ||
+			len(slowFaults) != len(faults) {
+			t.Fatalf("read %+v in short, and %+v with %v at length", v, slow, slowFaults)
+		}
+		if len(faults) > 0 {
+			return
+		}
+		var std map[string]any
+		if err := json.Unmarshal(body, &std); err != nil {
+			t.Fatalf("accepted what encoding/json refuses: %v", err)
+		}
+		guild, given := std["guild_id"]
+		if std["platform"] != v.platform || std["platform_user_id"] != v.platformUserID ||
+			std["callback_url"] != v.callback.String() ||
+			given && guild != v.guildID || !given && v.guildID != "" {
+			t.Fatalf("read %+v, encoding/json reads %v", v, std)
+		}
+		for _, s := range []string{v.platform, v.platformUserID, v.guildID} {
+			if !utf8.ValidString(s) || len(s) > MaxFieldBytes {
+				t.Fatalf("accepted %q", s)
+			}
+		}
+		if v.platform == "" || v.platformUserID == "" || v.callback.Host() == "" {
+			t.Fatalf("accepted %+v", v)
+		}
+	})
+}

@@ -1,0 +1,158 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+	"go.opentelemetry.io/otel/trace"
+
+	"verifyd/edge/account"
+	"verifyd/edge/limit"
+	"verifyd/edge/web"
+	"verifyd/sessions"
+	"verifyd/sessions/facts"
+	"verifyd/sessions/urlpolicy"
+)
+
+// Keys knows the API keys. Its errors are those of package account.
+type Keys interface {
+	Lookup(key string) (account.Principal, error)
+}
+
+// Uses records each key that was accepted; a *keyuse.Uses. It never waits.
+type Uses interface {
+	RecordUse(key string, at time.Time)
+}
+
+// Sessions is what the edge does with sessions; a *store.Store.
+type Sessions interface {
+	Create(ctx context.Context, r sessions.Request) (sessions.Session, sessions.Token, error)
+	Read(ctx context.Context, id sessions.ID) (facts.View, error)
+	CompleteSession(ctx context.Context, s sessions.Session, o sessions.Outcome) (sessions.Completion, error)
+	Resend(ctx context.Context, id sessions.ID, by string) (facts.Resend, error)
+}
+
+// Rates limits how fast a key may start sessions; a *limit.Rates.
+type Rates interface {
+	RateOf(k account.Key) account.Rate
+	Allow(k account.Key, now time.Time) limit.Decision
+}
+
+// FailedKeys limits how often an address may come without a valid key; a *limit.Failures.
+type FailedKeys interface {
+	Fail(address netip.Addr, now time.Time) limit.Decision
+}
+
+// Quota limits how many sessions an account may start in a month; a *limit.Quota.
+type Quota interface {
+	Take(ctx context.Context, account string, quota int64, now time.Time) (limit.Usage, error)
+	GiveBack(ctx context.Context, account string, now time.Time) error
+	Limit(own int64) int64
+}
+
+// Callbacks says where a callback may go; a *urlpolicy.Policy. Its error is a *urlpolicy.Fault.
+type Callbacks interface {
+	Parse(raw string) (urlpolicy.URL, error)
+}
+
+// Config is what the public handler needs. Fields without a default are required.
+type Config struct {
+	// {base_url} of the contract, http or https; a path prefix goes before every route
+	BaseURL      string
+	Keys         Keys          //
+	Uses         Uses          // default: nothing is recorded
+	Sessions     Sessions      //
+	Reservations Reservations  //
+	Lister       Lister        //
+	Changes      Changes       //
+	Usages       Usages        //
+	Rates        Rates         //
+	Quota        Quota         //
+	Callbacks    Callbacks     //
+	Listeners    Listeners     // where callbacks for developers' own machines come in
+	ListenBeat   time.Duration // how often a listener hears something; default 15 s
+	// whether the store is so full that only open sessions may go on; default: never
+	StoreHigh func() bool
+	// why nothing can be stored any more, as where the store was moved away; default: it can
+	StoreLeft      func() error
+	TrustedProxies []netip.Prefix // whose X-Forwarded-For counts; default: nobody's
+	Routes         []web.Route    // what others mount
+	// for a browser whose address leads nowhere; default: a problem document, as for programs
+	Nowhere      web.Page
+	Metrics      prometheus.Registerer // default: a registry that nobody reads
+	Tracer       trace.Tracer          // default: nothing is traced
+	Log          zerolog.Logger        //
+	Now          func() time.Time      // default: time.Now
+	StoreTimeout time.Duration         // how long one request may wait for JetStream in all; default 10 s
+	FailedKeys   FailedKeys            // default: no limit
+	TestKeys     bool                  // whether test keys are taken; default: they get 401
+	// requests that wait for a session to change, at once; default 1,000, a quarter of it for one account
+	MaxWaiting int
+	// lists of sessions that are made at once; default 32, a quarter of it for one account
+	MaxListing int
+}
+
+// defaultStoreTimeout is twice what one write waits for its acknowledgement: a leader election fits into it,
+// and the answer leaves well before DefaultWriteTimeout.
+const defaultStoreTimeout = 10 * time.Second
+
+// WithDefaults returns a copy with the defaults filled in.
+func (c Config) WithDefaults() Config {
+	if c.StoreHigh == nil {
+		c.StoreHigh = func() bool { return false }
+	}
+	if c.StoreLeft == nil {
+		c.StoreLeft = func() error { return nil }
+	}
+	if c.Metrics == nil {
+		c.Metrics = prometheus.NewRegistry()
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.ListenBeat == 0 {
+		c.ListenBeat = listenBeat
+	}
+	if c.StoreTimeout == 0 {
+		c.StoreTimeout = defaultStoreTimeout
+	}
+	if c.MaxWaiting == 0 {
+		c.MaxWaiting = defaultMaxWaiting
+	}
+	if c.MaxListing == 0 {
+		c.MaxListing = defaultMaxListing
+	}
+	return c
+}
+
+func (c Config) validate() error {
+	for name, missing := range map[string]bool{
+		"Keys": c.Keys == nil, "Sessions": c.Sessions == nil, "Reservations": c.Reservations == nil,
+		"Usages": c.Usages == nil, "Lister": c.Lister == nil, "Changes": c.Changes == nil,
+		"Rates": c.Rates == nil, "Quota": c.Quota == nil,
+		"Callbacks": c.Callbacks == nil, "Listeners": c.Listeners == nil,
+	} {
+		if missing {
+			return fmt.Errorf("edge: %s is missing", name)
+		}
+	}
+	if c.StoreTimeout < 0 {
+		return fmt.Errorf("edge: StoreTimeout is %s, it must be positive", c.StoreTimeout)
+	}
+	if c.MaxWaiting < 0 {
+		return fmt.Errorf("edge: MaxWaiting is %d, it must be positive", c.MaxWaiting)
+	}
+	if c.MaxListing < 0 {
+		return fmt.Errorf("edge: MaxListing is %d, it must be positive", c.MaxListing)
+	}
+	return nil
+}
+
+// accountShare is the part of the places that one account may hold: a quarter.
+func accountShare(id string, places int) limit.Share {
+	return limit.Share{Of: id, Max: max(places/4, 1)}
+}

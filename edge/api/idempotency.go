@@ -1,0 +1,143 @@
+package api
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"verifyd/edge/account"
+	"verifyd/edge/problem"
+	"verifyd/edge/web"
+	"verifyd/natsconf"
+	"verifyd/sessions"
+	"verifyd/sessions/stats"
+	"verifyd/sessions/store"
+)
+
+const (
+	// headerIdempotencyKey names a start, so that repeating it after a lost answer starts nothing new. Its
+	// value is taken as it stands: quotes belong to the key.
+	headerIdempotencyKey = "Idempotency-Key"
+	// headerReplayed marks an answer whose session an earlier request started.
+	headerReplayed = "Idempotent-Replayed"
+	// maxIdempotencyKey bounds the key in bytes: room for any kind of random id with a prefix.
+	maxIdempotencyKey = 255
+	// retryInProgress is the Retry-After of a repeat while the first request is under way: a start takes
+	// milliseconds, and a second is the least that Retry-After can say.
+	retryInProgress = time.Second
+)
+
+// Reservations lets an idempotency key lead to one session; a *store.Store.
+type Reservations interface {
+	Reserve(ctx context.Context, k store.IdempotencyKey, start bool) (store.Reservation, error)
+	Commit(ctx context.Context, t store.Reservation, r sessions.Request) (s sessions.Session, made bool,
+		err error)
+	Release(ctx context.Context, t store.Reservation) error
+}
+
+// idempotencyKey takes the key out of the header; empty where there is none.
+func idempotencyKey(h http.Header) (string, *problem.Problem) {
+	values := h[headerIdempotencyKey]
+	if len(values) == 0 {
+		return "", nil
+	}
+	bad := func(format string, args ...any) (string, *problem.Problem) {
+		f := problem.Fault{Field: headerIdempotencyKey, Code: problem.FaultHeader,
+			Detail: fmt.Sprintf(format, args...)}
+		return "", &problem.Problem{Code: problem.CodeInvalidRequest, Detail: summary([]problem.Fault{f}),
+			Faults: []problem.Fault{f}}
+	}
+	key := values[0]
+	switch {
+	case len(values) > 1:
+		return bad("the header is there %d times; send one, or none", len(values))
+	case key == "" || len(key) > maxIdempotencyKey:
+		return bad("the header has %d characters; it must have 1 to %d, for example a random UUID", len(key),
+			maxIdempotencyKey)
+	case strings.ContainsFunc(key, func(r rune) bool { return r < '!' || r > '~' }):
+		return bad("the header may hold visible ASCII characters only, without spaces; for example a random UUID")
+	}
+	return key, nil
+}
+
+// fingerprint distinguishes requests by their decoded fields: a client that writes the same members in
+// another order, or escapes them otherwise, asks for the same. Members that are not of the contract do not
+// count.
+func (v verification) fingerprint() [sha256.Size]byte {
+	var b []byte
+	for _, field := range []string{v.platform, v.platformUserID, v.guildID, v.callback.String()} {
+		b = binary.BigEndian.AppendUint32(b, uint32(len(field))) //nolint:gosec // bounded by MaxBodyBytes
+		b = append(b, field...)
+	}
+	return sha256.Sum256(b)
+}
+
+// startKeyed starts a session under an idempotency key, or returns the one that was started. A repeat takes
+// no unit of quota, and is answered even when the store takes no new sessions, as long as it can be read.
+func (a *api) startKeyed(ctx context.Context, h http.Header, key string, who account.Principal,
+	v verification, now time.Time) (initAnswer, *problem.Problem) {
+	high, left := a.StoreHigh(), a.StoreLeft()
+	turn, err := a.Reservations.Reserve(ctx, store.IdempotencyKey{
+		Account: who.Account.ID, Test: who.Key.Test, Key: key, Fingerprint: v.fingerprint(),
+	}, !high && left == nil)
+	switch {
+	case errors.Is(err, store.ErrNotStarted) && left != nil:
+		return initAnswer{}, storeLeft(left)
+	case errors.Is(err, store.ErrNotStarted):
+		return initAnswer{}, storeFull(nil)
+	case err != nil:
+		return initAnswer{}, turnProblem(err)
+	case turn.Session != nil:
+		return a.replay(ctx, h, turn.Token, *turn.Session), nil
+	}
+	if p := a.withinQuota(ctx, h, who, now); p != nil {
+		_ = a.Reservations.Release(context.WithoutCancel(ctx), turn) // or it ends by itself, a little later
+		return initAnswer{}, p
+	}
+	s, made, err := a.Reservations.Commit(ctx, turn, request(who, v))
+	switch {
+	case errors.Is(err, natsconf.ErrUncertain):
+		// The session may stand, and a repeat will find it: its unit stays counted, and the turn is not given
+		// back.
+		return initAnswer{}, storeProblem(err)
+	case err != nil:
+		err = errors.Join(err, a.giveBack(ctx, who, now), a.Reservations.Release(context.WithoutCancel(ctx), turn))
+		return initAnswer{}, storeProblem(err)
+	case !made:
+		// Another edge took this turn over and was faster; its unit counts. Where giving ours back fails the
+		// account has one less.
+		_ = a.giveBack(ctx, who, now)
+		return a.replay(ctx, h, turn.Token, s), nil
+	}
+	return a.answer(ctx, turn.Token, s), nil
+}
+
+func (a *api) replay(ctx context.Context, h http.Header, token sessions.Token,
+	s sessions.Session) initAnswer {
+	a.Usages.Count(s.Account, s.Test, stats.CountReplayed)
+	h.Set(headerReplayed, "true")
+	web.EventFrom(ctx).Replayed = true
+	return a.answer(ctx, token, s)
+}
+
+func turnProblem(err error) *problem.Problem {
+	switch {
+	case errors.Is(err, store.ErrKeyReused):
+		return &problem.Problem{
+			Code:   problem.CodeIdempotencyReused,
+			Detail: "This Idempotency-Key started a session with other fields within the last 10 minutes; send a new key for a new session.",
+		}
+	case errors.Is(err, store.ErrInProgress):
+		return &problem.Problem{
+			Code:   problem.CodeIdempotencyInProgress,
+			Detail: "The first request with this Idempotency-Key is still being answered; send it again in a moment.", RetryAfter: retryInProgress,
+		}
+	default:
+		return storeProblem(err)
+	}
+}

@@ -1,0 +1,145 @@
+package api
+
+import (
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"verifyd/edge/limit"
+	"verifyd/edge/problem"
+	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/topology"
+)
+
+// keyed posts a body under an idempotency key.
+func (s *service) keyed(t *testing.T, key, idempotency, body string) answer {
+	t.Helper()
+	return s.do(t, http.MethodPost, pathInit, body, "Authorization", "Bearer "+key, "Content-Type",
+		"application/json", "Idempotency-Key", idempotency)
+}
+
+func TestSameIdempotencyKeyIsTheSameSession(t *testing.T) {
+	t.Parallel()
+	s := newService(t, nil)
+	first := s.keyed(t, acmeKey, "order-1", goodBody)
+	began := parse[started](t, first, http.StatusOK)
+	if first.header.Get(headerReplayed) != "" {
+		t.Error("the first answer says that it is replayed")
+	}
+	s.clock.advance(9 * time.Minute)
+	for name, body := range map[string]string{
+		"same body": goodBody,
+		"same fields": `{"x":1, "callback_url":"` + callback +
+			`","guild_id":"g-1","platform_user_id":"u-\u0031","platform":"chat"}`,
+	} {
+		again := s.keyed(t, slowKey, "order-1", body) // another key of the account
+		if got := parse[started](t, again, http.StatusOK); got != began ||
+			again.header.Get(headerReplayed) != "true" {
+			t.Errorf("%s: %+v, replayed %q; want %+v", name, got, again.header.Get(headerReplayed), began)
+		}
+	}
+	for name, key := range map[string]string{"a test key": acmeTest, "another account": otherKey} {
+		if got := parse[started](t, s.keyed(t, key, "order-1", goodBody),
+			http.StatusOK); got.Session == began.Session {
+			t.Errorf("%s got the session", name)
+		}
+	}
+	wantProblem(t, s.keyed(t, acmeKey, "order-1", strings.Replace(goodBody, "u-1", "u-2", 1)),
+		problem.CodeIdempotencyReused)
+	s.clock.advance(time.Minute)
+	if got := parse[started](t, s.keyed(t, acmeKey, "order-1", goodBody),
+		http.StatusOK); got.Session == began.Session {
+		t.Error("the key still stands for its session after ten minutes")
+	}
+}
+
+func TestRepeatCostsNoQuota(t *testing.T) {
+	t.Parallel()
+	conn := natstest.Start(t)
+	s := newServiceOn(t, conn, func(c *Config) {
+		c.Quota = limit.NewQuota(natstest.Writer(t, conn, topology.StreamUsage), 2)
+	})
+	began := parse[started](t, s.keyed(t, acmeKey, "a", goodBody), http.StatusOK)
+	for range 3 {
+		parse[started](t, s.keyed(t, acmeKey, "a", goodBody), http.StatusOK)
+	}
+	parse[started](t, s.keyed(t, acmeKey, "b", goodBody), http.StatusOK)
+	wantProblem(t, s.keyed(t, acmeKey, "c", goodBody), problem.CodeQuotaExceeded)
+	// The refused one is not "in progress", and those that stand are still answered.
+	wantProblem(t, s.keyed(t, acmeKey, "c", goodBody), problem.CodeQuotaExceeded)
+	if got := parse[started](t, s.keyed(t, acmeKey, "a", goodBody), http.StatusOK); got != began {
+		t.Errorf("replayed = %+v, want %+v", got, began)
+	}
+}
+
+func TestRepeatIsAnsweredWhenTheStoreIsHigh(t *testing.T) {
+	t.Parallel()
+	high := false
+	s := newService(t, func(c *Config) { c.StoreHigh = func() bool { return high } })
+	began := parse[started](t, s.keyed(t, acmeKey, "a", goodBody), http.StatusOK)
+	high = true
+	if got := parse[started](t, s.keyed(t, acmeKey, "a", goodBody), http.StatusOK); got != began {
+		t.Errorf("replayed = %+v, want %+v", got, began)
+	}
+	wantProblem(t, s.keyed(t, acmeKey, "b", goodBody), problem.CodeStoreFull)
+}
+
+func TestBadIdempotencyKeys(t *testing.T) {
+	t.Parallel()
+	s := newService(t, nil)
+	for name, values := range map[string][]string{
+		"empty": {""}, "too long": {strings.Repeat("k", 256)}, "a space": {"a b"}, "not ASCII": {"schlüssel"},
+		"a tab": {"a\tb"}, "two": {"a", "a"},
+	} {
+		header := []string{"Authorization", "Bearer " + acmeKey, "Content-Type", "application/json"}
+		for _, v := range values {
+			header = append(header, "Idempotency-Key", v)
+		}
+		p := wantProblem(t, s.do(t, http.MethodPost, pathInit, goodBody, header...),
+			problem.CodeInvalidRequest)
+		if len(p.Errors) != 1 || p.Errors[0].Field != "Idempotency-Key" ||
+			p.Errors[0].Code != problem.FaultHeader {
+			t.Errorf("%s: errors = %+v", name, p.Errors)
+		}
+	}
+	parse[started](t, s.keyed(t, acmeKey, strings.Repeat("~", 255), goodBody), http.StatusOK)
+}
+
+// Many repeats at once, over two edges: each gets the one session or is told to wait, and one unit is
+// counted.
+func TestRepeatsAtOnceOverTwoEdges(t *testing.T) {
+	t.Parallel()
+	conn := natstest.Start(t)
+	edges := []*service{newServiceOn(t, conn, nil), nil}
+	// The second edge has the same master key, as all processes of one service do.
+	edges[1] = newServiceOn(t, conn, func(c *Config) { c.Sessions, c.Reservations = edges[0].store, edges[0].store })
+	var mu sync.Mutex
+	tokens := map[string]bool{}
+	var wg sync.WaitGroup
+	for i := range 20 {
+		wg.Go(func() {
+			for {
+				a := edges[i%2].keyed(t, acmeKey, "k", goodBody)
+				if a.status == http.StatusConflict {
+					wantProblem(t, a, problem.CodeIdempotencyInProgress)
+					wantRetryAfter(t, a, 1, 1)
+					continue
+				}
+				mu.Lock()
+				tokens[parse[started](t, a, http.StatusOK).Session] = true
+				mu.Unlock()
+				return
+			}
+		})
+	}
+	wg.Wait()
+	if len(tokens) != 1 {
+		t.Errorf("%d sessions, want 1", len(tokens))
+	}
+	m, err := conn.Last(t.Context(), topology.StreamUsage, "usage.>")
+	if err != nil || !strings.Contains(string(m.Data), `"1"`) {
+		t.Errorf("counted = %s, %v; want 1", m.Data, err)
+	}
+}

@@ -1,0 +1,152 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"verifyd/edge/account"
+	"verifyd/edge/limit"
+	"verifyd/edge/problem"
+	"verifyd/edge/web"
+	"verifyd/natsconf"
+	"verifyd/sessions"
+	"verifyd/sessions/stats"
+)
+
+// initAnswer is the contract's verification session (contract §2.1): these three members and no others.
+type initAnswer struct {
+	VerifyURL string `json:"verify_url"`
+	Session   string `json:"session"`
+	ExpiresAt string `json:"expires_at"`
+}
+
+// POST /verify/init starts a session (contract §4.1). The order of its checks is the package's first law.
+func (a *api) init(w http.ResponseWriter, r *http.Request) {
+	answer, p := a.start(w.Header(), r)
+	if p != nil {
+		web.WriteProblem(w, r, p)
+		return
+	}
+	web.WriteJSON(w, http.StatusOK, "application/json", answer)
+}
+
+func (a *api) start(h http.Header, r *http.Request) (initAnswer, *problem.Problem) {
+	traced := web.EventFrom(r.Context()).Begin(r.Context())
+	who, p := a.authorize(r)
+	if p != nil {
+		return initAnswer{}, p
+	}
+	now := a.Now()
+	if p := a.withinRate(h, who, now); p != nil {
+		return initAnswer{}, p
+	}
+	v, p := a.readVerification(r)
+	if p != nil {
+		return initAnswer{}, p
+	}
+	key, p := idempotencyKey(r.Header)
+	if p != nil {
+		return initAnswer{}, p
+	}
+	ctx, cancel := context.WithTimeout(traced, a.StoreTimeout)
+	defer cancel()
+	if key != "" {
+		return a.startKeyed(ctx, h, key, who, v, now)
+	}
+	if a.StoreHigh() {
+		return initAnswer{}, storeFull(nil)
+	}
+	if err := a.StoreLeft(); err != nil {
+		return initAnswer{}, storeLeft(err)
+	}
+	if p := a.withinQuota(ctx, h, who, now); p != nil {
+		return initAnswer{}, p
+	}
+	return a.create(ctx, who, v, now)
+}
+
+// storeLeft is for a start in a store that takes nothing any more. It is checked before the quota: a unit
+// that is taken and given back would be a change in a store whose end is being compared.
+func storeLeft(cause error) *problem.Problem {
+	return storeProblem(fmt.Errorf("%w: %w", natsconf.ErrUnavailable, cause))
+}
+
+func (g *guard) withinRate(h http.Header, who account.Principal, now time.Time) *problem.Problem {
+	d := g.Rates.Allow(who.Key, now)
+	rateHeaders(h, g.Rates.RateOf(who.Key), d)
+	if d.Allowed {
+		return nil
+	}
+	g.Usages.Count(who.Account.ID, who.Key.Test, stats.CountRateLimited)
+	return &problem.Problem{
+		Code: problem.CodeRateLimited, Detail: "This API key starts sessions, or sends outcomes again, faster than its rate allows.", RetryAfter: d.RetryAfter,
+	}
+}
+
+// withinQuota takes a unit of the account's quota. Test sessions cost none.
+func (g *guard) withinQuota(ctx context.Context, h http.Header, who account.Principal,
+	now time.Time) *problem.Problem {
+	if who.Key.Test {
+		return nil
+	}
+	ctx, done := web.Step(ctx, "take quota", trace.SpanKindProducer)
+	u, err := g.Quota.Take(ctx, who.Account.ID, who.Account.Quota, now)
+	done(web.StepOutcome(err))
+	if err != nil && !errors.Is(err, limit.ErrQuotaExceeded) {
+		return storeProblem(err)
+	}
+	quotaHeaders(h, u, now)
+	if err == nil {
+		return nil
+	}
+	g.Usages.Count(who.Account.ID, false, stats.CountQuotaExceeded)
+	return &problem.Problem{
+		Code: problem.CodeQuotaExceeded,
+		Detail: "This account has started as many sessions this month as it may; the count starts anew at " +
+			web.Timestamp(u.ResetAt) + ".",
+		RetryAfter: u.ResetAt.Sub(now),
+	}
+}
+
+// giveBack returns what withinQuota took.
+func (g *guard) giveBack(ctx context.Context, who account.Principal, now time.Time) error {
+	if who.Key.Test {
+		return nil
+	}
+	return g.Quota.GiveBack(ctx, who.Account.ID, now)
+}
+
+// create makes the session, and gives its unit of quota back where there is none to show for it. After an
+// uncertain write a session may exist, but nobody holds its token.
+func (a *api) create(ctx context.Context, who account.Principal, v verification, now time.Time) (initAnswer,
+	*problem.Problem) {
+	ctx, done := web.Step(ctx, "store session", trace.SpanKindProducer)
+	s, token, err := a.Sessions.Create(ctx, request(who, v))
+	done(web.StepOutcome(err))
+	if err != nil {
+		err = errors.Join(err, a.giveBack(ctx, who, now))
+		return initAnswer{}, storeProblem(err)
+	}
+	return a.answer(ctx, token, s), nil
+}
+
+func request(who account.Principal, v verification) sessions.Request {
+	return sessions.Request{
+		Account: who.Account.ID, Key: who.Key.ID, Test: who.Key.Test, Policy: who.Key.Policy,
+		Platform: v.platform, PlatformUserID: v.platformUserID, GuildID: v.guildID,
+		CallbackURL: v.callback.String(),
+	}
+}
+
+func (a *api) answer(ctx context.Context, token sessions.Token, s sessions.Session) initAnswer {
+	web.EventFrom(ctx).Session = s.ID
+	return initAnswer{
+		VerifyURL: a.base + "/?session=" + token.Reveal(), Session: token.Reveal(),
+		ExpiresAt: web.Timestamp(s.ExpiresAt),
+	}
+}

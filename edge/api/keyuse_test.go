@@ -1,0 +1,73 @@
+package api
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"verifyd/edge/account"
+	"verifyd/edge/problem"
+	"verifyd/edge/web"
+)
+
+// endings is a Keys whose keys have ended, each in its own way.
+type endings map[string]error
+
+func (e endings) Lookup(secret string) (account.Principal, error) {
+	return account.Principal{}, e[secret]
+}
+
+// A 401 tells an expired key from a revoked one, and since when.
+func TestEndedKeysSayHow(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 11, 21, 13, 22, 9, 105e6, time.UTC)
+	s := newService(t, func(c *Config) {
+		c.Keys = endings{
+			"expired": &account.ExpiredKeyError{At: at},
+			"rolled":  &account.ExpiredKeyError{At: at, Rolled: true}, "revoked": account.ErrRevokedKey,
+		}
+	})
+	for key, want := range map[string]string{
+		"expired": "This API key expired on 2026-11-21T13:22:09.105Z.",
+		"rolled":  "This API key was replaced by another, and its grace ended on 2026-11-21T13:22:09.105Z.",
+		"revoked": "This API key was revoked.",
+	} {
+		a := s.do(t, http.MethodPost, pathInit, "{}", "Authorization", "Bearer "+key)
+		wantProblem(t, a, problem.CodeKeyInvalid)
+		var doc web.Document
+		if err := json.Unmarshal([]byte(a.body), &doc); err != nil || doc.Detail != want {
+			t.Errorf("%s: %q, %v", key, doc.Detail, err)
+		}
+	}
+}
+
+// sightings is a Uses that remembers.
+type sightings struct {
+	mu   sync.Mutex
+	seen []string
+}
+
+func (s *sightings) RecordUse(key string, _ time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seen = append(s.seen, key)
+}
+
+// A key counts as used when it was accepted, whatever became of the request; a key that was refused was not
+// used.
+func TestAcceptedKeysAreSeen(t *testing.T) {
+	t.Parallel()
+	var uses sightings
+	s := newService(t, func(c *Config) { c.Uses = &uses })
+	s.do(t, http.MethodPost, pathInit, "{}", "Authorization", "Bearer "+acmeKey)
+	s.do(t, http.MethodGet, "/sessions/none", "", "Authorization", "Bearer "+otherKey)
+	s.do(t, http.MethodGet, "/sessions/none", "", "Authorization", "Bearer "+revokedKey)
+	uses.mu.Lock()
+	defer uses.mu.Unlock()
+	if got := strings.Join(uses.seen, " "); got != "key_acme key_other" {
+		t.Errorf("seen: %s", got)
+	}
+}

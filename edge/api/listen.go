@@ -1,0 +1,243 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/nats-io/nats.go"
+
+	"verifyd/edge/account"
+	"verifyd/edge/limit"
+	"verifyd/edge/problem"
+	"verifyd/edge/web"
+	"verifyd/natsconf/devtunnel"
+)
+
+const (
+	// listenBeat is how often a listener hears something, so that proxies keep the answer open and a dead
+	// connection is noticed.
+	listenBeat = 15 * time.Second
+	// listenWrite bounds one line's way into the connection.
+	listenWrite = 10 * time.Second
+	// maxListeners bounds the listeners at one edge, listenersOfKey those of one key, and listenersOfAccount
+	// those of one account, so that nobody's keys keep others out.
+	maxListeners       = 500
+	listenersOfKey     = 5
+	listenersOfAccount = 50
+	// retryListeners is the Retry-After of one beyond the bound.
+	retryListeners = 10 * time.Second
+	// maxAnswerBytes bounds the detail and the body of an answer that are kept.
+	maxAnswerBytes = 1 << 10
+)
+
+// Listeners is where callbacks for developers' own machines come in; a *devtunnel.Relay.
+type Listeners interface {
+	Open(key string) (*devtunnel.Post, error)
+	Answer(ctx context.Context, key, exchange string, a devtunnel.Answer) error
+}
+
+// listenLine is one line of the answer to POST /listen.
+type listenLine struct {
+	Type string `json:"type"`          // "ready", "callback", "beat" or "bye"
+	Beat int    `json:"beat,omitzero"` // with ready: the seconds between two lines, at most
+	*devtunnel.Callback
+}
+
+// listenAnswer is the body of POST /listen/{exchange}.
+type listenAnswer struct {
+	Sent   bool   `json:"sent"`
+	Status int    `json:"status"`
+	Detail string `json:"detail"`
+	Body   string `json:"body"`
+}
+
+// acquireListener takes a place for a listener; where there is none, it returns why.
+func acquireListener(places *limit.Places, who account.Principal) (release func(), full *problem.Problem) {
+	key := limit.Share{Of: who.Key.ID, Max: listenersOfKey}
+	tenant := limit.Share{Of: who.Account.ID, Max: listenersOfAccount}
+	release, err := places.Acquire(key, tenant)
+	if err == nil {
+		return release, nil
+	}
+	detail := "As many listen here as can, all accounts together."
+	switch share, ok := errors.AsType[*limit.ShareError](err); {
+	case ok && share.Share == key:
+		detail = fmt.Sprintf("At most %d listen with one key.", listenersOfKey)
+	case ok:
+		detail = fmt.Sprintf("At most %d listen with the keys of one account.", listenersOfAccount)
+	}
+	return nil,
+		&problem.Problem{Code: problem.CodeTooManyListeners, Detail: detail, RetryAfter: retryListeners}
+}
+
+// POST /listen returns the callbacks of a test key's sessions, for as long as the answer is read: one JSON
+// object a line. They do not go to their receivers meanwhile.
+func (a *api) listen(w http.ResponseWriter, r *http.Request) {
+	who, p := a.authorizeTest(r)
+	if p != nil {
+		web.WriteProblem(w, r, p)
+		return
+	}
+	release, p := acquireListener(a.listening, who)
+	if p != nil {
+		web.WriteProblem(w, r, p)
+		return
+	}
+	defer release()
+	post, err := a.Listeners.Open(who.Key.ID)
+	if err != nil {
+		web.WriteProblem(w, r, storeProblem(err))
+		return
+	}
+	defer post.Close()
+	h := w.Header()
+	h.Set("Content-Type", "application/x-ndjson")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Accel-Buffering", "no") // nginx would keep lines back otherwise
+	l := &listening{api: a, w: w, control: http.NewResponseController(w), key: who.Key.ID}
+	l.run(r, post)
+}
+
+// authorizeTest finds out whose request it is, and refuses live keys.
+func (g *guard) authorizeTest(r *http.Request) (who account.Principal, p *problem.Problem) {
+	who, p = g.authorize(r)
+	if p == nil && !who.Key.Test {
+		p = &problem.Problem{
+			Code: problem.CodeLiveKey, Detail: "Only test keys (vfytest_…) are listened with: a live key's results belong to its receivers alone.",
+		}
+	}
+	return who, p
+}
+
+// listening is one listener's answer.
+type listening struct {
+	*api
+	w       http.ResponseWriter
+	control *http.ResponseController
+	key     string
+}
+
+func (l *listening) run(r *http.Request, post *devtunnel.Post) {
+	beat := time.NewTicker(l.ListenBeat)
+	defer beat.Stop()
+	if !l.say(listenLine{Type: "ready", Beat: int(l.ListenBeat / time.Second)}) {
+		return
+	}
+	for {
+		select {
+		case m := <-post.Callbacks():
+			if !l.pass(r, post, m) {
+				return
+			}
+		case <-beat.C:
+			if !l.stillMay(r) || !l.say(listenLine{Type: "beat"}) {
+				return
+			}
+		case <-web.Draining(r.Context()):
+			l.say(listenLine{Type: "bye"})
+			return
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+// stillMay reports whether the key is still good: it may be revoked while its holder listens.
+func (l *listening) stillMay(r *http.Request) bool {
+	_, p := l.authorizeTest(r)
+	return p == nil
+}
+
+// pass brings one callback to the listener. Where the line cannot be written whole, part of it may have
+// arrived.
+func (l *listening) pass(r *http.Request, post *devtunnel.Post, m *nats.Msg) bool {
+	c, err := post.Read(m)
+	switch {
+	case err != nil:
+		l.Log.Error().Err(err).Msg("a callback for a listener cannot be read")
+		return true
+	case !l.stillMay(r):
+		l.fail(r.Context(), c, devtunnel.Answer{Detail: "the listener's key is not valid any more"})
+		return false
+	case !l.say(listenLine{Type: "callback", Callback: &c}):
+		l.fail(r.Context(), c, devtunnel.Answer{Sent: true, Detail: "the connection to the listener broke"})
+		return false
+	}
+	return true
+}
+
+// fail answers for a listener that cannot.
+func (l *listening) fail(ctx context.Context, c devtunnel.Callback, a devtunnel.Answer) {
+	// the listener is gone; who waits for its answer is not
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.StoreTimeout)
+	defer cancel()
+	if err := l.Listeners.Answer(ctx, l.key, c.Exchange, a); err != nil {
+		l.Log.Warn().Err(err).Msg("nobody was told that a listener is gone")
+	}
+}
+
+// say writes a line and sees it off.
+func (l *listening) say(line listenLine) bool {
+	data, err := json.Marshal(line)
+	if err != nil {
+		return false
+	}
+	// The server's own write time-out is for answers that come at once. Where it cannot be moved the server
+	// cuts this one off.
+	_ = l.control.SetWriteDeadline(time.Now().Add(listenWrite))
+	if _, err := l.w.Write(append(data, '\n')); err != nil {
+		return false
+	}
+	return l.control.Flush() == nil
+}
+
+// POST /listen/{exchange} says how a callback ended at the developer's machine: 204, or 404 where nobody
+// waits for it any more.
+func (a *api) answerListen(w http.ResponseWriter, r *http.Request) {
+	if p := a.tellListen(r); p != nil {
+		web.WriteProblem(w, r, p)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func (a *api) tellListen(r *http.Request) *problem.Problem {
+	who, p := a.authorizeTest(r)
+	if p != nil {
+		return p
+	}
+	var doc listenAnswer
+	if err := json.UnmarshalRead(r.Body, &doc); err != nil {
+		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+			return &problem.Problem{
+				Code: problem.CodeBodyTooLarge, Detail: fmt.Sprintf("The body is larger than %d bytes.",
+					web.MaxBodyBytes),
+			}
+		}
+		return &problem.Problem{
+			Code:   problem.CodeInvalidRequest,
+			Detail: "The body is not a JSON object with sent, status, detail and body.",
+		}
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), a.StoreTimeout)
+	defer cancel()
+	err := a.Listeners.Answer(ctx, who.Key.ID, r.PathValue("exchange"), devtunnel.Answer{
+		Sent: doc.Sent, Status: doc.Status,
+		Detail: doc.Detail[:min(len(doc.Detail), maxAnswerBytes)],
+		Body:   doc.Body[:min(len(doc.Body), maxAnswerBytes)],
+	})
+	switch {
+	case errors.Is(err, devtunnel.ErrOver):
+		return &problem.Problem{
+			Code:   problem.CodeExchangeOver,
+			Detail: "Nobody waits for this answer: it came too late, or was given already.",
+		}
+	case err != nil:
+		return storeProblem(err)
+	}
+	return nil
+}

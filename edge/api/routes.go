@@ -1,0 +1,89 @@
+package api
+
+import (
+	"net/http"
+
+	"verifyd/edge/apidoc"
+	"verifyd/edge/limit"
+	"verifyd/edge/page"
+	"verifyd/edge/web"
+)
+
+// The paths of this package's own routes.
+const (
+	pathInit    = "/verify/init"
+	pathUsage   = "/usage"
+	pathList    = "/sessions"
+	pathSession = "/sessions/{session}"
+	pathCancel  = "/sessions/{session}/cancel"
+	pathResend  = "/sessions/{session}/resend"
+	pathListen  = "/listen"
+	pathListens = "/listen/{exchange}"
+	pathOpenAPI = "/openapi.yaml"
+	pathDocs    = "/docs"
+	pathIcon    = "/favicon.ico"
+)
+
+// api holds what the handlers share.
+type api struct {
+	guard
+
+	base string // {base_url} without a final slash
+	docs *apidoc.Document
+
+	waiting   *limit.Places // requests that wait for a change
+	listing   *limit.Places
+	listening *limit.Places
+}
+
+// New makes the public handler: the routes of this package and those of Config.Routes, each under request
+// log, metrics, size limit and recovery. It starts nothing.
+func New(c Config) (http.Handler, error) {
+	c = c.WithDefaults()
+	if err := c.validate(); err != nil {
+		return nil, err
+	}
+	base, prefix, err := web.ParseBaseURL(c.BaseURL)
+	if err != nil {
+		return nil, err
+	}
+	starts, err := newStarts(c.Metrics)
+	if err != nil {
+		return nil, err
+	}
+	docs, err := apidoc.New(base, prefix)
+	if err != nil {
+		return nil, err
+	}
+	a := &api{
+		guard: guard{c}, base: base, docs: docs,
+		waiting: limit.NewPlaces(c.MaxWaiting), listing: limit.NewPlaces(c.MaxListing),
+		listening: limit.NewPlaces(maxListeners),
+	}
+	return web.New(web.Config{
+		Prefix: prefix, Routes: a.routes(), Nowhere: c.Nowhere, TrustedProxies: c.TrustedProxies,
+		Metrics: c.Metrics, Tracer: c.Tracer, Log: c.Log, Answered: starts.count,
+	})
+}
+
+// routes is the route table.
+func (a *api) routes() []web.Route {
+	return append([]web.Route{
+		{Method: http.MethodPost, Path: pathInit, Name: "init", Handler: http.HandlerFunc(a.init)},
+		{Method: http.MethodGet, Path: pathUsage, Name: "usage", Handler: http.HandlerFunc(a.readUsage)},
+		{Method: http.MethodGet, Path: pathList, Name: "list", Handler: http.HandlerFunc(a.listSessions)},
+		{Method: http.MethodGet, Path: pathSession, Name: "session",
+			Handler: http.HandlerFunc(a.readSession)},
+		{Method: http.MethodPost, Path: pathCancel, Name: "cancel",
+			Handler: http.HandlerFunc(a.cancelSession)},
+		{Method: http.MethodPost, Path: pathResend, Name: "resend",
+			Handler: http.HandlerFunc(a.resendSession)},
+		{Method: http.MethodPost, Path: pathListen, Name: "listen", Handler: http.HandlerFunc(a.listen)},
+		{Method: http.MethodPost, Path: pathListens, Name: "listen_answer",
+			Handler: http.HandlerFunc(a.answerListen)},
+		{Method: http.MethodGet, Path: pathOpenAPI, Name: "openapi", Handler: a.docs.YAML()},
+		{Method: http.MethodGet, Path: pathDocs, Name: "docs", Handler: a.docs.Page()},
+		{Method: http.MethodGet, Path: a.docs.StylePath(), Name: "docs_asset", Handler: a.docs.Style()},
+		{Method: http.MethodGet, Path: pathIcon, Name: "icon", Handler: page.Icon()},
+	}, a.Routes...)
+}

@@ -1,0 +1,80 @@
+// Package paths is where the pages of the dashboard are, and how their routes are named.
+package paths
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+
+	"verifyd/edge/web"
+)
+
+// The paths of pages that lead to each other, below the base URL. Those below them are their packages' own.
+const (
+	Root       = "/dashboard"
+	Login      = "/dashboard/login"
+	Invite     = "/dashboard/invite"
+	NewAccount = "/dashboard/new-account"
+
+	Sessions   = "/dashboard/sessions"
+	Keys       = "/dashboard/keys"
+	Signing    = "/dashboard/signing"
+	Usage      = "/dashboard/usage"
+	Quickstart = "/dashboard/quickstart"
+	Members    = "/dashboard/members"
+	Audit      = "/dashboard/audit"
+
+	Operator         = "/dashboard/operator"
+	OperatorAccounts = "/dashboard/operator/accounts"
+	OperatorHosts    = "/dashboard/operator/hosts"
+	Undelivered      = "/dashboard/operator/undelivered"
+	OperatorAudit    = "/dashboard/operator/audit"
+)
+
+// Get returns a route of the dashboard. HEAD comes with GET.
+func Get(path string, handler http.Handler) web.Route {
+	return web.Route{Method: http.MethodGet, Path: path, Name: RouteName(path), Handler: handler}
+}
+
+// Post returns a route of the dashboard.
+func Post(path string, handler http.Handler) web.Route {
+	return web.Route{Method: http.MethodPost, Path: path, Name: RouteName(path), Handler: handler}
+}
+
+// RouteName returns the name of a path's route in logs and metrics.
+func RouteName(path string) string {
+	var words []string
+	for part := range strings.SplitSeq(strings.Trim(path, "/"), "/") {
+		if !strings.HasPrefix(part, "{") {
+			words = append(words, strings.ReplaceAll(part, "-", "_"))
+		} else if len(words) > 0 && part != "{network}" {
+			words[len(words)-1] = strings.TrimSuffix(words[len(words)-1], "s")
+		}
+	}
+	return strings.Join(words, "_")
+}
+
+// Of fills the one name in a path.
+func Of(path, value string) string {
+	from, rest, _ := strings.Cut(path, "{")
+	_, rest, _ = strings.Cut(rest, "}")
+	return from + value + rest
+}
+
+// SafeNext returns where the browser may go after a login: a page of the dashboard, and nowhere else. What is
+// no such page becomes the dashboard itself.
+func SafeNext(next string) string {
+	u, err := url.Parse(next)
+	if err != nil || u.Host != "" || u.Scheme != "" || u.Opaque != "" ||
+		strings.ContainsAny(next, "\\\r\n\t") || len(next) > maxNextBytes {
+		return Root
+	}
+	if u.Path != Root && !strings.HasPrefix(u.Path, Root+"/") || strings.Contains(u.Path, "..") ||
+		strings.HasPrefix(u.Path, Login) {
+		return Root
+	}
+	return next
+}
+
+// maxNextBytes leaves room in the attempt's cookie.
+const maxNextBytes = 512

@@ -1,0 +1,194 @@
+package netsettings
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"os"
+	"strings"
+)
+
+// The kinds of identity network.
+const (
+	KindOIDC   = "oidc"   // OpenID Connect: everything but the issuer and the client comes from discovery
+	KindOAuth2 = "oauth2" // plain OAuth 2: three endpoints, and a field of the user-info answer that identifies the user
+)
+
+// How the client shows its secret at the token endpoint (RFC 6749 §2.3.1). It is stated and never found out
+// by trying, since a try that fails has already sent the code.
+const (
+	AuthHeader = "header" // HTTP Basic
+	AuthParams = "params" // client_id and client_secret in the body
+)
+
+// ClaimSubject is the claim of OpenID Connect that identifies the user.
+const ClaimSubject = "sub"
+
+const (
+	scopeOpenID    = "openid"
+	maxIDLen       = 32
+	maxNameRunes   = 64
+	maxSecretBytes = 4096 // a client secret in a file: anything longer is the wrong file
+)
+
+// Settings says how to reach one identity network: one entry of VERIFYD_NETWORKS_FILE, or the
+// VERIFYD_NETWORK_… variables.
+type Settings struct { //nolint:recvcheck // targets fills the settings in; all else reads them
+	// in the redirect URI, logs and completions: a–z, 0–9 and hyphen, at most 32 characters
+	ID   string `yaml:"id"`
+	Name string `yaml:"name"` // for users: "Continue with NAME"
+	// "oidc", "oauth2", or a network that is known by name, which needs no more than a client
+	Kind string `yaml:"kind"`
+
+	// Issuer is the provider's issuer identifier, exactly as its metadata spells it. Required for oidc. For
+	// oauth2 it is optional and, when set, compared with the iss parameter of returns (RFC 9207).
+	Issuer                string `yaml:"issuer"`
+	AuthorizationEndpoint string `yaml:"authorization_endpoint"` // oauth2 only
+	TokenEndpoint         string `yaml:"token_endpoint"`         // oauth2 only
+	// UserInfoEndpoint is required for oauth2. For oidc it is optional: when set it is asked in every
+	// sign-in; otherwise the discovered one is asked only for a subject claim that the ID token lacks.
+	UserInfoEndpoint string `yaml:"user_info_endpoint"`
+
+	ClientID     string `yaml:"client_id"`
+	ClientSecret string `yaml:"client_secret"` // this or ClientSecretFile
+	// path of a file with the secret alone; white space around it is dropped
+	ClientSecretFile string `yaml:"client_secret_file"`
+	AuthStyle        string `yaml:"auth_style"` // "header" (default) or "params"
+
+	Scopes []string `yaml:"scopes"` // default for oidc: openid alone; oauth2 asks for none unless told
+	// SubjectClaim is the field that identifies the user for ever, default "sub": a top-level name, a dotted
+	// path (data.0.id) or a JSON Pointer (/data/0/id, RFC 6901). Its value is text or a whole number. The
+	// claim "email" of an oidc network counts only together with email_verified.
+	SubjectClaim string `yaml:"subject_claim"`
+	Prompt       string `yaml:"prompt"` // sent as prompt, for instance "select_account"; default none
+	// CreatedClaim is where the network reports when the account was made: Unix seconds or RFC 3339.
+	// GroupsClaim is where it reports groups: a text or a list of texts; default "groups". Both are paths
+	// like SubjectClaim.
+	CreatedClaim string `yaml:"created_claim"`
+	GroupsClaim  string `yaml:"groups_claim"`
+
+	// IdentitiesOf is for a provider that has moved to another address, or is spoken to in another way: the
+	// issuer that its identities were known under before, so that they stay the same. Where the provider is
+	// another one it would hand these to strangers.
+	IdentitiesOf string `yaml:"identities_of"`
+
+	Rules `yaml:",inline"`
+
+	// Dashboard lets integrators log in to the dashboard through this network. It then has a second redirect
+	// URI there, {base_url}/dashboard/login/{id}/callback.
+	Dashboard bool `yaml:"dashboard"`
+}
+
+// String keeps client secrets out of logs and error texts.
+func (s Settings) String() string { return fmt.Sprintf("network.Settings(%q, secrets hidden)", s.ID) }
+
+// GoString keeps them out of %#v as well.
+func (s Settings) GoString() string { return s.String() }
+
+// NetworkID returns the network's id, where it was left out, too: a network known by name then has that for
+// one.
+func (s Settings) NetworkID() string { return s.withDefaults().ID }
+
+// IdentityIssuer names whose subjects the network's are: its issuer; for kind oauth2, where the issuer may be
+// left out and vouches for nothing, the address that reports who somebody is; for a network known by name
+// that has none, where it signs people in. The same subject of another is somebody else.
+func (s Settings) IdentityIssuer() string {
+	s = s.withDefaults()
+	switch {
+	case s.IdentitiesOf != "":
+		return s.IdentitiesOf
+	case s.Kind == KindOAuth2:
+		return s.UserInfoEndpoint
+	case s.Issuer != "":
+		return s.Issuer
+	}
+	return s.SignInAddress()
+}
+
+// SignInAddress is where a network of ProtocolOpenID2 signs people in.
+func (s Settings) SignInAddress() string { return presets[s.Kind].authorization }
+
+// withDefaults fills what was left out.
+func (s Settings) withDefaults() Settings {
+	if p, ok := presets[s.Kind]; ok {
+		s = s.withPreset(p)
+	}
+	if s.AuthStyle == "" {
+		s.AuthStyle = AuthHeader
+	}
+	if s.SubjectClaim == "" {
+		s.SubjectClaim = ClaimSubject
+	}
+	if len(s.Scopes) == 0 && s.Kind == KindOIDC {
+		s.Scopes = []string{scopeOpenID}
+	}
+	if s.OneIdentityPer != "" && s.OneIdentityFor == 0 {
+		s.OneIdentityFor = defaultOneIdentityFor
+	}
+	return s
+}
+
+// Checked returns the settings with their defaults filled, or all that is wrong with them at once.
+func (s Settings) Checked() (Settings, error) {
+	full := s.withDefaults()
+	c := checker{full}
+	return full, errors.Join(c.validate(), c.checkPreset(s))
+}
+
+// wrong is the form of every error about a setting: which network, which setting, what would be right.
+func (s Settings) wrong(setting, format string, args ...any) error {
+	return fmt.Errorf("network %q: %s: %w", s.ID, setting, fmt.Errorf(format, args...))
+}
+
+// CheckURL accepts what may be asked for an identity: https, or plain http on this machine alone. Its errors
+// do not repeat the value, which may hold a password.
+func CheckURL(raw string) error {
+	u, err := url.Parse(raw)
+	switch {
+	case err != nil || u.Hostname() == "" || u.Opaque != "":
+		return errors.New("not an absolute URL; right would be https://accounts.example.com")
+	case u.User != nil:
+		return errors.New("holds a user name or password; leave them out")
+	case strings.Contains(raw, "#"):
+		return errors.New("has a fragment; leave out what follows #")
+	case u.Scheme == "https", u.Scheme == "http" && isLoopback(u.Hostname()):
+		return nil
+	}
+	return errors.New("must be https; plain http is for 127.0.0.0/8, ::1 and localhost alone")
+}
+
+func isLoopback(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && addr.IsLoopback()
+}
+
+// Secret returns the client secret, from its file where it has one.
+func (s Settings) Secret() (string, error) {
+	if s.ClientSecretFile == "" { // Steam has neither
+		return s.ClientSecret, nil
+	}
+	b, err := os.ReadFile(s.ClientSecretFile)
+	if err != nil {
+		return "", s.wrong("client_secret_file", "%w", err)
+	}
+	secret := strings.TrimSpace(string(b))
+	if secret == "" || len(secret) > maxSecretBytes {
+		return "", s.wrong("client_secret_file", "must hold the secret alone, 1 to %d bytes", maxSecretBytes)
+	}
+	return secret, nil
+}
+
+// maxDetailBytes bounds what others' words add to a log line.
+const maxDetailBytes = 200
+
+// Plain makes a text that others influenced fit for one log line: printable ASCII, bounded.
+func Plain(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return '?'
+		}
+		return r
+	}, s)
+	return s[:min(len(s), maxDetailBytes)]
+}

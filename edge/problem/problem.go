@@ -1,0 +1,119 @@
+// Package problem is the table of what a request can be refused for.
+package problem
+
+import (
+	"iter"
+	"maps"
+	"net/http"
+	"time"
+)
+
+// Code names a kind of problem. Codes are part of the public interface and never change their meaning.
+type Code string
+
+// The codes of problem documents.
+const (
+	CodeInvalidRequest        Code = "invalid_request"         // the body is not JSON, or fields are missing or invalid; errors lists all
+	CodeKeyMissing            Code = "key_missing"             // no Authorization header, several, or another scheme than Bearer
+	CodeKeyInvalid            Code = "key_invalid"             // not a key of this service, unknown, revoked, or a test key where those are off
+	CodeAccountDisabled       Code = "account_disabled"        // the key is good, and its account is out of service for now
+	CodeNotFound              Code = "not_found"               // no such route
+	CodeSessionNotFound       Code = "session_not_found"       // no such session in the key's account, or not kept any more
+	CodeMethodNotAllowed      Code = "method_not_allowed"      // the route has other methods; Allow lists them
+	CodeRequestTimeout        Code = "request_timeout"         // the body did not arrive in time
+	CodeSessionCompleted      Code = "session_completed"       // verified or failed already: it cannot be canceled any more
+	CodeSessionExpired        Code = "session_expired"         // its 10 minutes are over: there is nothing to cancel
+	CodeNothingToSend         Code = "nothing_to_send"         // the session has no outcome that is sent
+	CodeDeliveryOpen          Code = "delivery_open"           // the delivery is not at an end: nothing can be sent again yet
+	CodeIdempotencyInProgress Code = "idempotency_in_progress" // the first request with this Idempotency-Key goes on; see Retry-After
+	CodeIdempotencyReused     Code = "idempotency_key_reused"  // the Idempotency-Key stands for a start with other fields
+	CodeBodyTooLarge          Code = "body_too_large"          // more than MaxBodyBytes
+	CodeUnsupportedMedia      Code = "unsupported_media"       // Content-Type or Content-Encoding
+	CodeTooManyFailedKeys     Code = "too_many_failed_keys"    // too many requests without a valid key from this address; see Retry-After
+	CodeRateLimited           Code = "rate_limited"            // too many sessions with this key just now; see Retry-After
+	CodeQuotaExceeded         Code = "quota_exceeded"          // too many sessions in this account this month; see Retry-After
+	CodeInternal              Code = "internal"                // a fault of the service
+	CodeUnavailable           Code = "unavailable"             // the service cannot reach its store; see Retry-After
+	CodeTooManyWaiting        Code = "too_many_waiting"        // too many requests wait for a change already; see Retry-After
+	CodeTooManyLists          Code = "too_many_lists"          // the account makes too many lists at once; see Retry-After
+	CodeStoreFull             Code = "store_full"              // the store is nearly full: open sessions go on, new ones do not start
+	CodeLiveKey               Code = "live_key"                // only test keys may do this
+	CodeTooManyListeners      Code = "too_many_listeners"      // too many listen already; see Retry-After
+	CodeExchangeOver          Code = "exchange_over"           // nobody waits for the answer of a listener any more
+)
+
+// problems is the table of all problems: status and title (RFC 9457 §3.1) of each code.
+var problems = map[Code]struct {
+	status int
+	title  string
+}{
+	CodeInvalidRequest: {http.StatusBadRequest, "The request is not valid"},
+	CodeKeyMissing:     {http.StatusUnauthorized, "An API key is required"},
+	CodeKeyInvalid:     {http.StatusUnauthorized, "The API key is not valid"},
+	// contract §4.1 knows no other status for it
+	CodeAccountDisabled:       {http.StatusUnauthorized, "The account is disabled"},
+	CodeNotFound:              {http.StatusNotFound, "There is nothing at this address"},
+	CodeSessionNotFound:       {http.StatusNotFound, "There is no such session"},
+	CodeMethodNotAllowed:      {http.StatusMethodNotAllowed, "The method is not allowed here"},
+	CodeRequestTimeout:        {http.StatusRequestTimeout, "The request did not arrive in time"},
+	CodeSessionCompleted:      {http.StatusConflict, "The session is completed already"},
+	CodeSessionExpired:        {http.StatusConflict, "The session has expired"},
+	CodeNothingToSend:         {http.StatusConflict, "The session has nothing to send"},
+	CodeDeliveryOpen:          {http.StatusConflict, "The delivery is still under way"},
+	CodeIdempotencyInProgress: {http.StatusConflict, "The first request goes on"},
+	CodeIdempotencyReused: {
+		http.StatusUnprocessableEntity, "The idempotency key stands for another request",
+	},
+	CodeBodyTooLarge:      {http.StatusRequestEntityTooLarge, "The request body is too large"},
+	CodeUnsupportedMedia:  {http.StatusUnsupportedMediaType, "The body is not plain application/json"},
+	CodeTooManyFailedKeys: {http.StatusTooManyRequests, "Too many requests without a valid API key"},
+	CodeRateLimited:       {http.StatusTooManyRequests, "The rate limit is exceeded"},
+	CodeQuotaExceeded:     {http.StatusTooManyRequests, "The monthly quota is exceeded"},
+	CodeInternal:          {http.StatusInternalServerError, "The service failed"},
+	CodeUnavailable:       {http.StatusServiceUnavailable, "The service is not available"},
+	CodeTooManyWaiting:    {http.StatusServiceUnavailable, "Too many requests are waiting"},
+	CodeTooManyLists:      {http.StatusTooManyRequests, "Too many lists at once"},
+	CodeStoreFull:         {http.StatusServiceUnavailable, "The store is nearly full"},
+	CodeLiveKey:           {http.StatusForbidden, "A test key is required"},
+	CodeTooManyListeners:  {http.StatusTooManyRequests, "Too many listen already"},
+	CodeExchangeOver:      {http.StatusNotFound, "The exchange is over"},
+}
+
+// Codes returns all codes, in no order.
+func Codes() iter.Seq[Code] { return maps.Keys(problems) }
+
+// Status returns the status of answers with a code; 0 where there is no such code.
+func (c Code) Status() int { return problems[c].status }
+
+// Title returns the title of problems with a code.
+func (c Code) Title() string { return problems[c].title }
+
+// The codes of a Fault, beside the callback_url_… codes of package urlpolicy. They never change their meaning.
+const (
+	FaultMissing   = "missing"   // a required field is not there
+	FaultType      = "type"      // not a string, or for the body as a whole: not an object
+	FaultLength    = "length"    // a string that is empty or too long
+	FaultDuplicate = "duplicate" // a name stands twice in one object
+	FaultEncoding  = "encoding"  // not UTF-8, or half of a surrogate pair
+	FaultSyntax    = "syntax"    // not JSON (RFC 8259)
+	FaultTrailing  = "trailing"  // something follows the JSON object
+	FaultHeader    = "header"    // Field is a header's name
+	FaultParameter = "parameter" // Field is a query parameter's name
+)
+
+// Fault is what is wrong with one field of a request.
+type Fault struct {
+	// the member's, header's or query parameter's name; empty where the body as a whole is meant
+	Field  string `json:"field"`
+	Code   string `json:"code"`   // one of the Fault… constants or of urlpolicy's
+	Detail string `json:"detail"` // what is wrong and what would be right, in lower case, without a full stop
+}
+
+// Problem is what a handler says instead of an answer.
+type Problem struct {
+	Code       Code
+	Detail     string        // one sentence for the integrator, without secrets
+	Faults     []Fault       // the faulty fields, for CodeInvalidRequest
+	RetryAfter time.Duration // sent in whole seconds, rounded up; 0: not sent
+	Cause      error         // for the log only
+}

@@ -1,0 +1,160 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/pprof"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"verifyd/edge/ownname"
+	"verifyd/edge/problem"
+)
+
+// The paths of the operators' routes.
+const (
+	pathLive    = "/livez"
+	pathReady   = "/readyz"
+	pathMetrics = "/metrics"
+	pathPprof   = "/debug/pprof/"
+)
+
+const (
+	// checkTimeout bounds one look at all checks; probes give up after a second or a few.
+	checkTimeout = 2 * time.Second
+	// AdminWriteTimeout is the write timeout that the operators' server needs: a CPU profile takes 30 s
+	// by default, and people ask for a minute.
+	AdminWriteTimeout = 2 * time.Minute
+)
+
+// Check is one thing that the process depends on, and one named condition of readiness.
+type Check struct {
+	Name string // as in "keys" or "jetstream"
+	// Check reports how it stands in a few words, which may be none, and, where it is not well, why. Both are
+	// shown to operators.
+	Check func(ctx context.Context) (state string, err error)
+	// Advisory: reported to operators, but requests should be sent here whatever it says, since no other
+	// process fares better.
+	Advisory bool
+}
+
+// readiness is the answer of GET /readyz.
+type readiness struct {
+	Ready  bool       `json:"ready"`
+	Checks []checkDoc `json:"checks"`
+}
+
+type checkDoc struct {
+	Name     string `json:"name"`
+	OK       bool   `json:"ok"`
+	Advisory bool   `json:"advisory,omitzero"`
+	State    string `json:"state,omitempty"`
+	Reason   string `json:"reason,omitempty"` // what is wrong
+}
+
+// NewAdmin makes the operators' handler. It asks nobody who they are: it belongs on an address that only
+// operators reach, and it answers only what names it by an IP address, as localhost, or by one of names
+// (package ownname). levels may be nil: then the log's level stays as it is.
+func NewAdmin(checks []Check, metrics prometheus.Gatherer, levels Levels, names ...string) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+pathReady, ready(checks))
+	// exemplars need OpenMetrics
+	mux.Handle("GET "+pathMetrics, promhttp.HandlerFor(metrics, promhttp.HandlerOpts{
+		EnableOpenMetrics: true,
+	}))
+	if levels != nil {
+		mux.HandleFunc("GET "+pathLogLevel, logLevel(levels))
+		mux.HandleFunc("PUT "+pathLogLevel, logLevel(levels))
+	}
+	// Not cmdline: flags may hold secrets.
+	mux.HandleFunc("GET "+pathPprof, pprof.Index)
+	mux.HandleFunc("GET "+pathPprof+"profile", pprof.Profile)
+	mux.HandleFunc("GET "+pathPprof+"symbol", pprof.Symbol)
+	mux.HandleFunc("POST "+pathPprof+"symbol", pprof.Symbol) // as go tool pprof asks
+	mux.HandleFunc("GET "+pathPprof+"trace", pprof.Trace)
+	outer := http.NewServeMux()
+	outer.HandleFunc("GET "+pathLive, live) // a load balancer asks by any name, and learns nothing but this
+	outer.Handle("/", ownname.Only(names, http.HandlerFunc(otherName), mux))
+	return outer
+}
+
+// codeMisdirected is the problem of a request for a name that is not the server's own.
+const codeMisdirected problem.Code = "misdirected"
+
+// otherName refuses a request for a name that is not this server's (421, RFC 9110 §15.5.20).
+func otherName(w http.ResponseWriter, r *http.Request) {
+	const title = "The operators' address does not go by this name"
+	WriteJSON(w, http.StatusMisdirectedRequest, "application/problem+json", Document{
+		Type: problemType + string(codeMisdirected), Title: title, Status: http.StatusMisdirectedRequest,
+		Code:   codeMisdirected,
+		Detail: fmt.Sprintf("The request asks for the host %.100q. It is answered as an IP address, as localhost, and by the names in VERIFYD_ADMIN_NAMES (--admin-names).", r.Host),
+	})
+}
+
+// GET /livez says that the process answers at all.
+func live(w http.ResponseWriter, _ *http.Request) {
+	WriteJSON(w, http.StatusOK, "application/json", struct {
+		Live bool `json:"live"`
+	}{true})
+}
+
+// GET /readyz reports whether requests should be sent here, check by check: 200, or 503 if one of them fails
+// that is not advisory.
+func ready(checks []Check) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		doc := judge(r.Context(), checks)
+		status := http.StatusOK
+		if !doc.Ready {
+			status = http.StatusServiceUnavailable
+		}
+		WriteJSON(w, status, "application/json", doc)
+	}
+}
+
+// Failing is a check that fails.
+type Failing struct{ Name, Reason string }
+
+// Judge says what GET /readyz says: whether requests should be sent here, and which checks fail, advisory
+// ones included. It takes two seconds at most.
+func Judge(ctx context.Context, checks []Check) (ready bool, failing []Failing) {
+	doc := judge(ctx, checks)
+	for _, c := range doc.Checks {
+		if !c.OK {
+			failing = append(failing, Failing{c.Name, c.Reason})
+		}
+	}
+	return doc.Ready, failing
+}
+
+func judge(ctx context.Context, checks []Check) readiness {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	doc := readiness{Ready: true, Checks: ask(ctx, checks)}
+	for _, c := range doc.Checks {
+		if !c.OK && !c.Advisory {
+			doc.Ready = false
+		}
+	}
+	return doc
+}
+
+// ask runs all checks at once: each is reported by itself even where one of them takes all the time there is.
+func ask(ctx context.Context, checks []Check) []checkDoc {
+	docs := make([]checkDoc, len(checks))
+	var wg sync.WaitGroup
+	for i, c := range checks {
+		wg.Go(func() {
+			state, err := c.Check(ctx)
+			docs[i] = checkDoc{Name: c.Name, OK: err == nil, Advisory: c.Advisory, State: state}
+			if err != nil {
+				docs[i].Reason = err.Error()
+			}
+		})
+	}
+	wg.Wait()
+	return docs
+}

@@ -1,0 +1,87 @@
+package web
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// A check that hangs is told apart from those that are well, and does not hang the probe.
+func TestReadinessDoesNotHang(t *testing.T) {
+	hang := func(ctx context.Context) (string, error) { <-ctx.Done(); return "", ctx.Err() }
+	began := time.Now()
+	docs := ask(deadline(t, 50*time.Millisecond), []Check{
+		{Name: "hangs", Check: hang},
+		{Name: "well", Check: func(context.Context) (string, error) { return "2 known", nil }},
+		{Name: "hangs too", Check: hang},
+	})
+	if docs[0].OK || docs[0].Reason == "" || !docs[1].OK || docs[2].OK || docs[2].Name != "hangs too" {
+		t.Errorf("checks = %+v", docs)
+	}
+	if took := time.Since(began); took > checkTimeout {
+		t.Errorf("took %s", took)
+	}
+}
+
+func deadline(t *testing.T, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// A name that is not the server's own may be a page's from anywhere, which had it lead here: it reads and
+// changes nothing. What a load balancer asks by any name is answered, and says nothing else.
+func TestOtherNamesAreNotAnswered(t *testing.T) {
+	levels := &levelsForTest{}
+	h := NewAdmin(nil, prometheus.NewRegistry(), levels, "metrics.internal:9090")
+	ask := func(method, host, path string) *httptest.ResponseRecorder {
+		r := httptest.NewRequest(method, path, http.NoBody)
+		r.Host = host
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w
+	}
+	for _, path := range []string{
+		pathReady, pathMetrics, pathPprof, pathPprof + "goroutine?debug=2", pathPprof + "cmdline",
+		pathLogLevel, "/",
+	} {
+		for _, host := range []string{"evil.example", "evil.example:9090", "127.0.0.1.evil.example"} {
+			w := ask(http.MethodGet, host, path)
+			if w.Code != http.StatusMisdirectedRequest ||
+				w.Header().Get("Content-Type") != "application/problem+json" ||
+				!strings.Contains(w.Body.String(), "VERIFYD_ADMIN_NAMES") ||
+				!strings.Contains(w.Body.String(), host) {
+				t.Errorf("%s of %s: %d %s", path, host, w.Code, w.Body)
+			}
+		}
+	}
+	if w := ask(http.MethodPut, "evil.example",
+		pathLogLevel+"?level=trace"); w.Code != http.StatusMisdirectedRequest || levels.set != 0 {
+		t.Errorf("the log's level was set %d times: %d", levels.set, w.Code)
+	}
+	for _, host := range []string{
+		"127.0.0.1:9090", "localhost", "[::1]:9090", "metrics.internal", "METRICS.internal:1",
+	} {
+		if w := ask(http.MethodGet, host, pathReady); w.Code != http.StatusOK {
+			t.Errorf("%s: %d %s", host, w.Code, w.Body)
+		}
+	}
+	if w := ask(http.MethodGet, "edge-1:9090", pathLive); w.Code != http.StatusOK {
+		t.Errorf("%s by another name: %d", pathLive, w.Code)
+	}
+}
+
+type levelsForTest struct{ set int }
+
+func (*levelsForTest) Level() (string, time.Time) { return "info", time.Time{} }
+
+func (l *levelsForTest) SetLevel(string, time.Duration) error {
+	l.set++
+	return nil
+}

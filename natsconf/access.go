@@ -1,0 +1,199 @@
+package natsconf
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
+
+	"verifyd/natsconf/permission"
+)
+
+// errNoCredential is what a file is that holds neither form of a credential.
+var errNoCredential = errors.New(
+	"it holds neither NATS credentials (a JWT and its seed) nor the seed of a user's nkey, which begins with SU")
+
+// credential proves a user to an external server.
+type credential struct {
+	user   string // the public nkey; the user's inboxes lie below it
+	option nats.Option
+}
+
+// CredentialUser returns the public key of the user whom a file's credential proves. Its errors never repeat
+// what is in the file.
+func CredentialUser(path string) (string, error) {
+	c, err := readCredential(path)
+	return c.user, err
+}
+
+// readCredential reads which user a file stands for. The secret itself is read by the client, anew at each
+// connect, so that it can be replaced while the service runs.
+func readCredential(path string) (credential, error) {
+	b, err := os.ReadFile(path) //nolint:gosec // the operator's own setting
+	if err != nil {
+		return credential{}, fmt.Errorf("read the NATS credential: %w", err)
+	}
+	defer clear(b)
+	key, err := nkeys.ParseDecoratedUserNKey(b)
+	if err != nil {
+		return credential{}, fmt.Errorf("the NATS credential %s: %w", path, errNoCredential)
+	}
+	defer key.Wipe()
+	public, err := key.PublicKey()
+	if err != nil {
+		return credential{}, fmt.Errorf("the NATS credential %s: %w", path, errNoCredential)
+	}
+	if bytes.Contains(b, []byte("BEGIN NATS USER JWT")) {
+		return credential{user: public, option: nats.UserCredentials(path)}, nil
+	}
+	option, err := nats.NkeyOptionFromSeed(path)
+	if err != nil {
+		return credential{}, fmt.Errorf("the NATS credential %s: %w", path, errNoCredential)
+	}
+	return credential{user: public, option: option}, nil
+}
+
+// userOfURL returns the user name in the first of the servers' URLs. What stands there without a password is
+// a token, which is a secret.
+func userOfURL(servers string) string {
+	first, _, _ := strings.Cut(servers, ",")
+	u, err := url.Parse(first)
+	if err != nil {
+		return ""
+	}
+	if _, hasPassword := u.User.Password(); !hasPassword {
+		return ""
+	}
+	return u.User.Username()
+}
+
+// isToken reports whether a user's name can stand in a subject.
+func isToken(user string) bool {
+	return user != "" &&
+		strings.Trim(user, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == ""
+}
+
+// grantsWait is how long the server's word on a user's permissions is waited for. Where a user may not even
+// ask, nothing answers.
+const grantsWait = time.Second
+
+// errNoGrants is returned where the server does not report to a user what it may do: the user may not ask, or
+// the server keeps no system account.
+var errNoGrants = errors.New("the server does not tell what this credential may do")
+
+// Grants are what the server lets a user do.
+type Grants struct {
+	User, Account   string
+	publish, listen *server.SubjectPermission // nil: no limits
+}
+
+// Grants asks the server what this connection's user may do. The error is errNoGrants where it does not
+// tell.
+func (c *Conn) Grants(ctx context.Context) (Grants, error) {
+	ctx, cancel := context.WithTimeout(ctx, grantsWait)
+	defer cancel()
+	m, err := c.NC.RequestWithContext(ctx, permission.SubjectUserInfo, nil)
+	if err != nil {
+		return Grants{}, fmt.Errorf("%w: %w", errNoGrants, err)
+	}
+	var answer struct {
+		Data *server.UserInfo `json:"data"`
+	}
+	if err := json.Unmarshal(m.Data, &answer); err != nil || answer.Data == nil {
+		return Grants{}, fmt.Errorf("%w: unreadable answer", errNoGrants)
+	}
+	g := Grants{User: answer.Data.UserID, Account: answer.Data.Account}
+	if p := answer.Data.Permissions; p != nil {
+		g.publish, g.listen = p.Publish, p.Subscribe
+	}
+	return g, nil
+}
+
+// ErrCredential is returned for what another credential alone may write.
+var ErrCredential = errors.New("this credential may not write that: run it with the operator's credential")
+
+// MayWrite asks the server whether this connection's user may write to a subject; what is refused would get
+// no answer. The error is ErrCredential. Where the server does not report it, the caller tries.
+func (c *Conn) MayWrite(ctx context.Context, subject string) error {
+	if g, err := c.Grants(ctx); err == nil && !g.MayPublish(subject) {
+		return ErrCredential
+	}
+	return nil
+}
+
+// MayPublish reports whether messages may be sent to all subjects that match.
+func (g Grants) MayPublish(subject string) bool { return may(g.publish, subject) }
+
+// MayListen reports whether all subjects that match may be listened to.
+func (g Grants) MayListen(subject string) bool { return may(g.listen, subject) }
+
+func may(p *server.SubjectPermission, subject string) bool {
+	if p == nil {
+		return true
+	}
+	if slices.ContainsFunc(p.Deny, func(deny string) bool { return server.SubjectsCollide(subject, deny) }) {
+		return false
+	}
+	return len(p.Allow) == 0 || Covered(subject, p.Allow)
+}
+
+// Lacking lists what a role needs and the user may not do.
+func (g Grants) Lacking(role permission.Role) (lacking []string) {
+	need := permission.Of(role, g.User)
+	for _, s := range need.Publish.Allow {
+		// Its own denials lie inside what it needs: it may do with what is left.
+		if !may(g.publishBeyond(need.Publish.Deny), s) {
+			lacking = append(lacking, "publish "+s)
+		}
+	}
+	for _, s := range need.Listen.Allow {
+		if !g.MayListen(s) {
+			lacking = append(lacking, "subscribe "+s)
+		}
+	}
+	return lacking
+}
+
+// publishBeyond leaves out denials that the role's own table has.
+func (g Grants) publishBeyond(own []string) *server.SubjectPermission {
+	if g.publish == nil {
+		return nil
+	}
+	deny := slices.DeleteFunc(slices.Clone(g.publish.Deny), func(d string) bool { return Covered(d, own) })
+	return &server.SubjectPermission{Allow: g.publish.Allow, Deny: deny}
+}
+
+// Excess lists what the user may write although its role does not: the facts and records that another role
+// answers for.
+func (g Grants) Excess(roles ...permission.Role) (excess []string) {
+	var own []string
+	for _, role := range roles {
+		if role == permission.RoleOperator {
+			return nil
+		}
+		own = append(own, permission.WritesOf(role)...)
+	}
+	for _, other := range permission.Roles() {
+		for _, s := range permission.WritesOf(other) {
+			if !Covered(s, own) && !Covered(s, excess) && g.MayPublish(s) {
+				excess = append(excess, s)
+			}
+		}
+	}
+	return excess
+}
+
+// Covered reports whether one of those, which may have wildcards, covers a subject.
+func Covered(subject string, those []string) bool {
+	return slices.ContainsFunc(those, func(s string) bool { return server.SubjectMatchesFilter(subject, s) })
+}

@@ -1,0 +1,134 @@
+package natsconf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"verifyd/natsconf/topology"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// EnsureConsumer creates or updates a durable consumer. It is harmless to repeat.
+func EnsureConsumer(ctx context.Context, js jetstream.JetStream, c topology.Consumer) error {
+	if _, err := js.CreateOrUpdateConsumer(ctx, c.Stream, c.Config); err != nil {
+		return fmt.Errorf("ensure consumer %s: %w", c.Config.Durable, err)
+	}
+	return nil
+}
+
+// Acknowledge goes through everything that a durable consumer has still to deliver, acknowledges what ended
+// says is done with, and returns the rest to it at once. Nobody else may use the consumer meanwhile. Its
+// error is ErrUnavailable; a repeat is harmless.
+func (c *Conn) Acknowledge(ctx context.Context, asset topology.Consumer,
+	ended func(jetstream.Msg) bool) error {
+	if err := EnsureConsumer(ctx, c.JS, asset); err != nil {
+		return err
+	}
+	consumer, err := c.JS.Consumer(ctx, asset.Stream, asset.Config.Durable)
+	if err != nil {
+		return fmt.Errorf("look up consumer %s: %w: %w", asset.Config.Durable, ErrUnavailable, err)
+	}
+	g := delivering{consumer: consumer, ended: ended}
+	for left := consumer.CachedInfo().NumPending; left > 0; {
+		if ctx.Err() != nil {
+			return fmt.Errorf("acknowledge: %w: %w", ErrUnavailable, ctx.Err())
+		}
+		n, err := g.page(ctx)
+		if err != nil {
+			return fmt.Errorf("acknowledge: %w: %w", ErrUnavailable, err)
+		}
+		if n == 0 {
+			break // what was counted has aged out
+		}
+		left -= min(left, n)
+	}
+	for _, m := range g.rest {
+		if err := m.Nak(); err != nil {
+			return fmt.Errorf("return to the consumer: %w: %w", ErrUnavailable, err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, ackTimeout)
+	defer cancel()
+	if err := c.NC.FlushWithContext(ctx); err != nil {
+		return fmt.Errorf("acknowledge: %w: %w", ErrUnavailable, err)
+	}
+	return nil
+}
+
+// delivering is one pass over what a consumer delivers.
+type delivering struct {
+	consumer jetstream.Consumer
+	ended    func(jetstream.Msg) bool
+	rest     []jetstream.Msg // what has not ended
+}
+
+// page takes the next messages and says how many there were.
+func (g *delivering) page(ctx context.Context) (n uint64, err error) {
+	msgs, err := fetch(ctx, g.consumer, readingPage)
+	if err != nil {
+		return 0, err
+	}
+	for _, m := range msgs {
+		n++
+		if !g.ended(m) {
+			g.rest = append(g.rest, m)
+		} else if err := m.Ack(); err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// consumer makes a consumer for one reading; done takes it away.
+func (r *Reader) consumer(ctx context.Context, stream string,
+	config jetstream.ConsumerConfig) (_ jetstream.Consumer, done func(), err error) {
+	config.Description, config.AckPolicy = "one reading", jetstream.AckNonePolicy
+	config.MemoryStorage, config.Replicas, config.InactiveThreshold = true, 1, readingKept
+	try, cancel := context.WithTimeout(ctx, ackTimeout)
+	defer cancel()
+	consumer, err := r.js.CreateConsumer(try, stream, config)
+	if err != nil {
+		return nil, nil, fmt.Errorf("begin to read %s: %w: %w", stream, ErrUnavailable, err)
+	}
+	return consumer, func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ackTimeout)
+		defer cancel()
+		// or the server does, after readingKept
+		_ = r.js.DeleteConsumer(ctx, stream, consumer.CachedInfo().Name)
+	}, nil
+}
+
+// fetch takes what a consumer has, at most limit.
+func fetch(ctx context.Context, consumer jetstream.Consumer, limit int) ([]jetstream.Msg, error) {
+	for late := time.Now().Add(heardWithin); ; {
+		batch, err := consumer.FetchNoWait(limit)
+		if err != nil {
+			return nil, err
+		}
+		var msgs []jetstream.Msg
+		for m := range batch.Messages() {
+			msgs = append(msgs, m)
+		}
+		err = batch.Error()
+		if !errors.Is(err, nats.ErrNoResponders) || time.Now().After(late) {
+			return msgs, err
+		}
+		if err := pause(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// pause waits a moment for another server.
+func pause(ctx context.Context) error {
+	select {
+	case <-time.After(readingPause):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

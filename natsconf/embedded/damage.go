@@ -1,0 +1,58 @@
+package embedded
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Damage is something that the embedded store must have and does not.
+type Damage struct {
+	Stream string `json:"stream"`
+	What   string `json:"what"` // for people
+	Lost   uint64 `json:"lost"` // messages, at most; 0: it is not known how many
+	// when the first was stored, as far as the messages before it show; zero: not known
+	From time.Time `json:"from,omitzero"`
+	To   time.Time `json:"to,omitzero"`    // and the last
+	File string    `json:"file,omitempty"` // empty: no single one
+}
+
+func (d Damage) String() string {
+	lost := "an unknown number of messages is lost"
+	if d.Lost > 0 {
+		lost = fmt.Sprintf("up to %d messages are lost", d.Lost)
+	}
+	where := ""
+	if d.File != "" {
+		where = " of " + d.File
+	}
+	return fmt.Sprintf("%s: %s%s; %s, stored %s", d.Stream, d.What, where, lost, between(d.From, d.To))
+}
+
+func between(from, to time.Time) string {
+	text := func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
+	switch {
+	case from.IsZero() && to.IsZero():
+		return "at an unknown time"
+	case from.IsZero():
+		return "before " + text(to)
+	case to.IsZero():
+		return "after " + text(from)
+	default:
+		return "between " + text(from) + " and " + text(to)
+	}
+}
+
+// DamageError reports that the embedded store lacks what was acknowledged. It is not served.
+type DamageError struct{ Damages []Damage }
+
+func (e *DamageError) Error() string {
+	var b strings.Builder
+	b.WriteString("the store is damaged and is not served:")
+	for _, d := range e.Damages {
+		b.WriteString("\n  " + d.String())
+	}
+	b.WriteString("\nPut back the files if you have them, restore a copy into another data directory (verifyd restore), or run verifyd recover, " +
+		"which keeps what is left and ends what cannot be known any more")
+	return b.String()
+}

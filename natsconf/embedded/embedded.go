@@ -1,0 +1,371 @@
+package embedded
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"verifyd/natsconf"
+	"verifyd/natsconf/topology"
+
+	"github.com/gofrs/flock"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/rs/zerolog"
+)
+
+// SyncMode is when the embedded store reaches the disk.
+type SyncMode string
+
+// The two modes. SyncInterval risks what was acknowledged in the last two minutes, when the machine loses
+// power.
+const (
+	SyncAlways   SyncMode = "always"
+	SyncInterval SyncMode = "interval"
+)
+
+const (
+	// defaultStoreBytes is the default size limit of the embedded store.
+	defaultStoreBytes = 8 << 30
+	// serverReady bounds the start of the embedded server, recovery of the store included.
+	serverReady = 60 * time.Second
+	// EndpointFile holds, inside the data directory, where the embedded server listens and the credential
+	// for it.
+	EndpointFile = "nats.json"
+	lockFile     = "lock"
+	storeFolder  = "nats"
+)
+
+// ErrLocked is returned where another process holds the data directory.
+var ErrLocked = errors.New("the data directory is in use by another verifyd")
+
+// Options configure the embedded server.
+type Options struct {
+	DataDir    string // made with mode 0700 when missing
+	Sync       SyncMode
+	StoreBytes int64 // size limit of the store; defaultStoreBytes when zero
+	Log        zerolog.Logger
+}
+
+// Endpoint is the content of EndpointFile: how the operator's commands and the nats tool reach a running
+// embedded server.
+type Endpoint struct {
+	URL      string `json:"url"`
+	User     string `json:"user"`
+	Password string `json:"password"`
+	PID      int    `json:"pid"`
+}
+
+// Server is the actor that owns the embedded NATS server and the data directory. It may be served again
+// after it stopped: the port and the credential stay the same, so that connections find their way back.
+type Server struct {
+	files
+
+	storeBytes int64
+	lock       *flock.Flock
+	endpoint   Endpoint
+	port       int
+
+	failed  chan error    // receives what Fail was called with
+	probe   *os.File      // of the data directory's filesystem: see filesystem
+	latch   *latch        // the first failure to write
+	gone    chan struct{} // closed when that was no full disk
+	staging *staging
+
+	mu      sync.Mutex
+	running *server.Server
+	ready   chan struct{} // closed while running
+}
+
+// Open takes the data directory for this process. It returns ErrLocked when another process has it.
+func Open(o Options) (*Server, error) {
+	if o.StoreBytes == 0 {
+		o.StoreBytes = defaultStoreBytes
+	}
+	if err := os.MkdirAll(o.DataDir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the data directory: %w", err)
+	}
+	// The store itself has no lock: two servers on it would corrupt it.
+	lock := flock.New(filepath.Join(o.DataDir, lockFile))
+	got, err := lock.TryLock()
+	if err != nil {
+		return nil, fmt.Errorf("lock the data directory: %w", err)
+	}
+	if !got {
+		return nil, fmt.Errorf("%w: %s", ErrLocked, o.DataDir)
+	}
+	probe, err := os.Open(filepath.Join(o.DataDir, lockFile))
+	if err != nil {
+		_ = lock.Close()
+		return nil, fmt.Errorf("open the data directory: %w", err)
+	}
+	var secret [24]byte
+	_, _ = rand.Read(secret[:])
+	return &Server{
+		files:      files{dataDir: o.DataDir, sync: o.Sync, log: o.Log},
+		storeBytes: o.StoreBytes,
+		lock:       lock,
+		port:       server.RANDOM_PORT,
+		endpoint: Endpoint{
+			User: "verifyd", Password: base64.RawURLEncoding.EncodeToString(secret[:]), PID: os.Getpid(),
+		},
+		ready:   make(chan struct{}),
+		failed:  make(chan error, 1),
+		latch:   newLatch(),
+		probe:   probe,
+		gone:    make(chan struct{}),
+		staging: newStaging(filepath.Join(o.DataDir, storeFolder)),
+	}, nil
+}
+
+// HasStore reports whether the data directory holds a store already, which an earlier start made.
+func (f *files) HasStore() bool { return HasStore(f.dataDir) }
+
+// HasStore reports whether a data directory holds a store already.
+func HasStore(dataDir string) bool {
+	_, err := os.Stat(filepath.Join(dataDir, storeFolder))
+	return err == nil
+}
+
+// MayHoldStore reports whether a data directory holds a store, or was taken by a process that may be about
+// to make one.
+func MayHoldStore(dataDir string) bool {
+	_, err := os.Stat(filepath.Join(dataDir, lockFile))
+	return err == nil || HasStore(dataDir)
+}
+
+// Close releases the data directory. Serve must have returned.
+func (e *Server) Close() error {
+	_ = os.Remove(filepath.Join(e.dataDir, EndpointFile))
+	e.staging.close()
+	_ = e.probe.Close()
+	if err := e.lock.Close(); err != nil {
+		return fmt.Errorf("release the data directory: %w", err)
+	}
+	return nil
+}
+
+// Serve runs the server until ctx ends and its store is closed. Once the store has failed to write, for
+// another reason than a full disk, it is not used again by this process: what the kernel still shows of the
+// last writes may not be on the disk.
+func (e *Server) Serve(ctx context.Context) error {
+	if e.isAbandoned() {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	e.latch.reset()
+	if err := e.prepare(); err != nil {
+		return err
+	}
+	ns, err := e.start()
+	if err != nil {
+		// Somebody may have taken the port meanwhile. In-process connections need none, and commands read
+		// the new one.
+		e.port = server.RANDOM_PORT
+		return err
+	}
+	stopped := make(chan struct{})
+	go func() {
+		ns.WaitForShutdown()
+		close(stopped)
+	}()
+	if err := e.checkServed(ns); err != nil {
+		// it is not tried again in this process
+		e.latch.note(&Failure{Stream: "the start's check", At: time.Now(), Cause: err})
+		ns.Shutdown()
+		<-stopped
+		return err
+	}
+	e.StageInMemory() // the start has taken the links away
+	witnessed := e.witness(ns)
+	e.up(ns)
+	defer e.down()
+	defer witnessed()
+	var cause error
+	select {
+	case <-ctx.Done():
+		cause = ctx.Err()
+	case cause = <-e.failed:
+	case <-e.Failed():
+		cause = e.Failure()
+		if e.isAbandoned() {
+			close(e.gone)
+			e.log.Error().Err(cause).Msg("the store has failed")
+			// the server itself goes on, so that commands can ask this process how it is
+			_ = ns.ShutdownJetStream()
+			<-ctx.Done()
+		}
+	case <-stopped:
+		return errors.New("the embedded NATS server stopped by itself")
+	}
+	// Clients are gone by now: the program stops the server last. Shutdown closes the store; waiting is what
+	// makes the next start find it closed.
+	marks, _ := marksOf(ns)
+	ns.Shutdown()
+	<-stopped
+	if e.Failure() == nil {
+		e.remember(marks)
+	}
+	if ctx.Err() != nil {
+		witnessed()
+		e.saveCleanWitness(marks)
+	}
+	return cause
+}
+
+// isAbandoned reports whether the store has failed for good.
+func (e *Server) isAbandoned() bool {
+	f, _ := e.latch.get()
+	return f != nil && !f.Full()
+}
+
+// StageInMemory has the server stage atomic batches in memory, for the streams that exist. It is called once
+// more when the topology was made, before anything is published. Where it is not possible, batches are
+// staged on disk, as right and about half as fast.
+func (e *Server) StageInMemory() {
+	if err := e.staging.link(topology.StreamCompletions,
+		topology.BucketStream(topology.BucketSessions)); err != nil {
+		e.log.Debug().Err(err).Msg("atomic batches are staged on disk")
+	}
+}
+
+// Limit returns the size limit of the store, in bytes.
+func (e *Server) Limit() int64 { return e.storeBytes }
+
+// Free returns the bytes that are left on the store's filesystem.
+func (f *files) Free() (int64, error) { return FreeBytes(f.dataDir) }
+
+// Fail makes the server fail, so that its supervisor starts it anew.
+func (e *Server) Fail(cause error) {
+	select {
+	case e.failed <- cause:
+	default: // it has failed already
+	}
+}
+
+func (e *Server) start() (*server.Server, error) {
+	e.staging.sever()
+	log := &serverLog{log: e.log, onError: e.noteWriteError}
+	ns, err := server.NewServer(&server.Options{
+		ServerName:             "verifyd",
+		Host:                   "127.0.0.1",
+		Port:                   e.port,
+		Username:               e.endpoint.User,
+		Password:               e.endpoint.Password,
+		NoSigs:                 true, // signals are the program's
+		DisableJetStreamBanner: true,
+		JetStream:              true,
+		StoreDir:               filepath.Join(e.dataDir, storeFolder),
+		JetStreamMaxStore:      e.storeBytes,
+		JetStreamMaxMemory:     64 << 20, // nothing of ours is kept in memory streams
+		SyncAlways:             e.sync != SyncInterval,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("configure the embedded NATS server: %w", err)
+	}
+	ns.SetLogger(log, false, false)
+	ns.Start()
+	if !ns.ReadyForConnections(serverReady) || !ns.JetStreamEnabled() {
+		ns.Shutdown()
+		ns.WaitForShutdown()
+		return nil, fmt.Errorf("start the embedded NATS server: %w", log.reason())
+	}
+	addr, ok := ns.Addr().(*net.TCPAddr)
+	if !ok {
+		return nil, fmt.Errorf("the embedded NATS server listens on %v, not TCP", ns.Addr())
+	}
+	e.port = addr.Port
+	e.endpoint.URL = "nats://" + addr.String()
+	if err := writeEndpoint(filepath.Join(e.dataDir, EndpointFile), e.endpoint); err != nil {
+		ns.Shutdown()
+		ns.WaitForShutdown()
+		return nil, err
+	}
+	return ns, nil
+}
+
+func (e *Server) up(ns *server.Server) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.running = ns
+	close(e.ready)
+}
+
+func (e *Server) down() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.running = nil
+	e.ready = make(chan struct{})
+}
+
+// Credential returns whom the server lets in.
+func (e *Server) Credential() (user, password string) { return e.endpoint.User, e.endpoint.Password }
+
+// Abandoned returns a channel that is closed when the store has failed for good.
+func (e *Server) Abandoned() <-chan struct{} { return e.gone }
+
+// Ready returns a channel that is closed while the server takes connections.
+func (e *Server) Ready() <-chan struct{} {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.ready
+}
+
+// InProcessConn returns a connection to the server that runs now, which after a restart is another one.
+// nats.go asks again at each reconnect; a *server.Server handed to it would lead back to the stopped one for
+// ever.
+func (e *Server) InProcessConn() (net.Conn, error) {
+	e.mu.Lock()
+	ns := e.running
+	e.mu.Unlock()
+	if ns == nil {
+		return nil, fmt.Errorf("embedded NATS server: %w", natsconf.ErrUnavailable)
+	}
+	conn, err := ns.InProcessConn()
+	if err != nil {
+		return nil, fmt.Errorf("connect in process: %w", err)
+	}
+	return conn, nil
+}
+
+// ReadEndpoint reads where the embedded server of a data directory listens.
+func ReadEndpoint(dataDir string) (Endpoint, error) {
+	var e Endpoint
+	b, err := os.ReadFile(filepath.Join(dataDir, //nolint:gosec // the operator's own data directory
+		EndpointFile))
+	if err != nil {
+		return e, fmt.Errorf("read the endpoint: %w", err)
+	}
+	if err := json.Unmarshal(b, &e); err != nil {
+		return e, fmt.Errorf("read the endpoint: %w", err)
+	}
+	return e, nil
+}
+
+// writeEndpoint replaces the file as a whole: a reader sees the old endpoint or the new one. One that holds
+// already is left, so that a server is started anew on a full disk.
+func writeEndpoint(path string, e Endpoint) error {
+	if have, err := ReadEndpoint(filepath.Dir(path)); err == nil && have == e {
+		return nil
+	}
+	b, err := json.MarshalIndent(e, "", //nolint:gosec // the credential is what this file is for; it is 0600
+		"  ")
+	if err != nil {
+		return fmt.Errorf("encode the endpoint: %w", err)
+	}
+	tmp := path + ".new"
+	if err := os.WriteFile(tmp, append(b, '\n'), 0o600); err != nil {
+		return fmt.Errorf("write the endpoint: %w", err)
+	}
+	if err := os.Rename(tmp, path); err != nil {
+		return fmt.Errorf("write the endpoint: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,79 @@
+package embedded_test
+
+import (
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/rs/zerolog"
+
+	"verifyd/natsconf"
+	"verifyd/natsconf/embedded"
+	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/topology"
+)
+
+// The disk fails while a batch is written. What the server still has in its memory of them is not to be
+// read: nobody may act on a write that never reached the disk.
+func TestWritesOfAFailedStoreAreNotReadBack(t *testing.T) {
+	t.Parallel()
+	natstest.NeedsEmbedded(t, "the disk under its store")
+	if testing.Short() {
+		t.Skip("skipped under -short: it makes a filesystem")
+	}
+	disk := natstest.NewDisk(t, filepath.Join(t.TempDir(), "store"))
+	e, err := embedded.Open(embedded.Options{DataDir: disk.At, Log: zerolog.Nop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = e.Close() })
+	natstest.Serve(t, e)
+	<-e.Ready()
+	conn, err := natsconf.Connect(t.Context(), natsconf.ConnectOptions{Embedded: e, Log: zerolog.Nop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	natstest.Ensure(t, conn)
+	e.StageInMemory() // a batch that cannot be staged is refused as a whole
+	w := natsconf.NewWriter(conn, topology.StreamCompletions)
+	natstest.Serve(t, w)
+	if _, err := w.Publish(t.Context(), claim("before")); err != nil {
+		t.Fatal(err)
+	}
+
+	disk.FailSyncs(t)
+	names := []string{"a", "b", "c", "d"}
+	var batch []*nats.Msg
+	for _, name := range names {
+		batch = append(batch, claim(name))
+	}
+	if err := conn.PublishBatch(t.Context(), topology.StreamCompletions, batch...); !errors.Is(err,
+		natsconf.ErrUncertain) {
+		t.Errorf("a batch that could not be synced: %v", err)
+	}
+	if _, err := w.Publish(t.Context(), claim("e")); !errors.Is(err, natsconf.ErrUnavailable) {
+		t.Errorf("a message after that: %v", err)
+	}
+	for _, name := range append(names, "before") {
+		if m, err := conn.Last(t.Context(), topology.StreamCompletions, "claim."+name+".1"); !errors.Is(err,
+			natsconf.ErrUnavailable) {
+			t.Errorf("claim %s is read back from a failed store: %v, %v", name, m, err)
+		}
+	}
+	if err := e.Failure(); err == nil || !strings.Contains(err.Error(), "failed to write to its disk") {
+		t.Errorf("the failure reads %v", err)
+	}
+	<-e.Failed()
+}
+
+func claim(name string) *nats.Msg {
+	return &nats.Msg{
+		Subject: "claim." + name + ".1", Data: []byte("{}"), Header: nats.Header{
+			jetstream.ExpectedLastSubjSeqHeader: {"0"},
+		},
+	}
+}

@@ -1,0 +1,235 @@
+package embedded
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"verifyd/natsconf/storefile"
+	"verifyd/natsconf/topology"
+)
+
+// files are the files of a store, which are held against what they must have before a server opens them.
+type files struct {
+	dataDir    string
+	sync       SyncMode
+	log        zerolog.Logger
+	recovering bool // a recovery opened them
+
+	inspected bool              // they were held against what they must have
+	least     map[string]uint64 // the last sequence that each stream must have
+	counted   *mark             // the counters that there must be
+}
+
+// recencyLost is how far back a power cut may take what is not synced with each message: the server syncs it
+// every two minutes.
+const recencyLost = 10 * time.Minute
+
+// neverDeleted are the streams whose messages leave by age alone, so that a gap is a loss.
+var neverDeleted = []string{topology.StreamCompletions, topology.StreamAudit}
+
+// Inspect holds the files of a data directory, whose service may run, against what they must have. It
+// changes nothing. Its errors are a *DamageError and those of files that cannot be read.
+func Inspect(dataDir string, sync SyncMode) error {
+	f := files{dataDir: dataDir, sync: sync}
+	_, err := f.inspect()
+	return err
+}
+
+// ReadWitness returns when the witness of a data directory's store was written. Its error is why nothing
+// is known of such a store.
+func ReadWitness(dataDir string) (at time.Time, err error) {
+	w, err := readWitness(dataDir)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return w.At, nil
+}
+
+// inspection is what an inspection found, besides damage.
+type inspection struct {
+	witness *witness // nil: there is none
+	streams map[string]storefile.Stream
+	minor   []Damage // of streams that may lose it
+}
+
+func (f *files) inspect() (*inspection, error) {
+	if err := f.unfinishedRecovery(); err != nil {
+		return nil, err
+	}
+	w, err := readWitness(f.dataDir) // first, since what is written meanwhile is more
+	if err != nil && !errors.Is(err, errNoWitness) {
+		return nil, err
+	}
+	found := &inspection{witness: w, streams: map[string]storefile.Stream{}}
+	var damages []Damage
+	for _, name := range topology.StreamNames() {
+		s, err := storefile.Scan(f.streamFolder(name), name)
+		if err != nil {
+			return nil, err
+		}
+		found.streams[name] = s
+		for _, d := range f.judge(s, w) {
+			if f.mayLose(name, d, w) {
+				found.minor = append(found.minor, d)
+			} else {
+				damages = append(damages, d)
+			}
+		}
+	}
+	if damages != nil {
+		return found, &DamageError{damages}
+	}
+	return found, nil
+}
+
+// mayLose reports whether a loss breaks no promise: of a stream that no promise depends on, or, where the
+// operator has chosen to sync in intervals, of what was stored shortly before the process ended without
+// closing the store.
+func (f *files) mayLose(name string, d Damage, w *witness) bool {
+	if slices.Contains(topology.Unsynced, name) {
+		return true
+	}
+	return f.sync == SyncInterval && w != nil && !w.Clean && d.From.After(w.At.Add(-recencyLost))
+}
+
+// judge returns what a stream lacks.
+func (f *files) judge(s storefile.Stream, w *witness) (damages []Damage) {
+	m := w.mark(s.Name)
+	if m != nil && m.Last > 0 && len(s.Blocks) == 0 {
+		return []Damage{{Stream: s.Name, What: "its files are gone", Lost: m.Messages, To: w.At}}
+	}
+	for _, h := range s.Holes {
+		damages = append(damages, Damage{
+			Stream: s.Name, What: fmt.Sprintf("%d bytes at offset %d are damaged", h.Bytes, h.Offset),
+			File: f.relative(h.File),
+			Lost: h.Gap.Count(), From: h.Gap.From, To: h.Gap.To,
+		})
+	}
+	if m != nil && s.Last < m.Last {
+		damages = append(damages, Damage{
+			Stream: s.Name, What: "its end is missing", Lost: m.Last - s.Last, From: s.LastAt, To: w.At,
+		})
+	}
+	known := uint64(0)
+	if m != nil {
+		known = m.Deleted
+	}
+	if slices.Contains(neverDeleted, s.Name) && len(s.Holes) == 0 && s.Missing > known &&
+		(m != nil || !s.OwnLives) {
+		first, last := s.Gaps[0], s.Gaps[len(s.Gaps)-1]
+		damages = append(damages, Damage{
+			Stream: s.Name, What: "messages are missing in its midst", Lost: s.Missing - known,
+			From: first.From, To: last.To,
+		})
+	}
+	return append(damages, judgeBlocks(s, m, w)...)
+}
+
+// judgeBlocks reports a block that is missing before or between others. A block goes when all its messages
+// are replaced, deleted or aged out, and the witness hears of it within a second; so what is missing is
+// judged by what such a block could have held.
+func judgeBlocks(s storefile.Stream, m *mark, w *witness) []Damage {
+	if m == nil || len(s.Blocks) == 0 || slices.Contains(neverDeleted, s.Name) && len(m.Blocks) > 0 &&
+		s.Blocks[0] == m.Blocks[0] {
+		return nil // of those, a gap shows more
+	}
+	for _, n := range m.Blocks {
+		if slices.Contains(s.Blocks, n) || n > s.Blocks[len(s.Blocks)-1] {
+			continue
+		}
+		aged := n < s.Blocks[0] && m.MaxAge > 0 && m.FirstWritten.Before(w.At.Add(agedSlack-m.MaxAge))
+		if !aged && (slices.Contains(longKept, s.Name) || s.Records < m.Messages) {
+			return []Damage{
+				{Stream: s.Name, What: fmt.Sprintf("block %d is missing", n),
+					Lost: missing(m.Messages, s.Records), To: w.At},
+			}
+		}
+	}
+	return nil
+}
+
+// agedSlack covers what touches a block file after its newest message, as the deletion of others in it does.
+const agedSlack = time.Hour
+
+// longKept are the streams of which hardly a message is ever replaced, so that a block between others does
+// not go by itself.
+var longKept = []string{
+	topology.StreamCompletions, topology.StreamAudit, topology.StreamSessionKeys,
+	topology.BucketStream(topology.BucketSessions),
+	topology.BucketStream(topology.BucketAccounts), topology.BucketStream(topology.BucketKeys),
+}
+
+func missing(want, have uint64) uint64 {
+	if have >= want {
+		return 0
+	}
+	return want - have
+}
+
+func (f *files) relative(path string) string {
+	rel, err := filepath.Rel(f.dataDir, path)
+	if err != nil {
+		return path
+	}
+	return rel
+}
+
+// recoveryFile records, inside the data directory, that a recovery has begun and not ended.
+const recoveryFile = "recovery.json"
+
+func (f *files) unfinishedRecovery() error {
+	if f.recovering {
+		return nil
+	}
+	_, err := os.Stat(filepath.Join(f.dataDir, recoveryFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("look for a recovery: %w", err)
+	}
+	return errors.New("a recovery of this store has begun and not ended: run verifyd recover again")
+}
+
+// keepFolder is where damaged files of a stream are kept.
+func (f *files) keepFolder(name string) string {
+	return filepath.Join(f.dataDir, "damaged", time.Now().UTC().Format("20060102T150405Z"), name)
+}
+
+// InspectFiles reads the records of all streams of a NATS server's store folder, while that server is
+// stopped. It changes nothing. Its errors are a *DamageError and those of files that cannot be read.
+func InspectFiles(dir string) error {
+	var damages []Damage
+	streams := 0
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.IsDir() || entry.Name() != storefile.BlockFolder ||
+			filepath.Base(filepath.Dir(filepath.Dir(path))) != "streams" {
+			return err
+		}
+		streams++
+		folder := filepath.Dir(path)
+		s, err := storefile.Scan(folder, filepath.Base(folder))
+		if err != nil {
+			return err
+		}
+		f := files{dataDir: dir}
+		damages = append(damages, f.judge(s, nil)...)
+		return fs.SkipDir
+	})
+	switch {
+	case err != nil:
+		return fmt.Errorf("read the streams of %q: %w", dir, err)
+	case streams == 0:
+		return fmt.Errorf("there are no streams in %q: name the store_dir of the NATS server", dir)
+	case damages != nil:
+		return &DamageError{damages}
+	}
+	return nil
+}

@@ -1,0 +1,161 @@
+package embedded
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"verifyd/natsconf"
+	"verifyd/natsconf/storefile"
+	"verifyd/natsconf/topology"
+)
+
+// prepare holds the store's files against what they must have, once, and makes them fit for the server.
+// Where the server is started anew in this process, what it held before is known.
+func (f *files) prepare() error {
+	if f.inspected {
+		for _, name := range topology.StreamNames() {
+			if err := storefile.Settle(f.streamFolder(name)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	found, err := f.inspect()
+	if _, damaged := errors.AsType[*DamageError](err); err != nil && (!damaged || !f.recovering) {
+		return err
+	}
+	if f.recovering {
+		found.witness = begunAnew() // everything is given out again, and what is known to have ended stays so
+	}
+	if err := f.makeReady(found); err != nil {
+		return err
+	}
+	f.least = map[string]uint64{}
+	for name, s := range found.streams {
+		if len(s.Blocks) > 0 && !slices.Contains(topology.Unsynced, name) {
+			f.least[name] = s.Last
+		}
+	}
+	f.counted = found.witness.mark(topology.StreamUsage)
+	f.inspected = true
+	return nil
+}
+
+// remember notes what a server that has stopped held, for its next start.
+func (f *files) remember(marks []mark) {
+	for _, m := range marks {
+		if _, ok := f.least[m.Name]; ok {
+			f.least[m.Name] = m.Last
+		}
+	}
+}
+
+// CheckServed holds what the server has made of the files against what these held. Its error is a
+// *DamageError.
+func (e *Server) CheckServed() error {
+	e.mu.Lock()
+	ns := e.running
+	e.mu.Unlock()
+	if ns == nil {
+		return fmt.Errorf("embedded NATS server: %w", natsconf.ErrUnavailable)
+	}
+	return e.checkServed(ns)
+}
+
+func (f *files) checkServed(ns *server.Server) error {
+	marks, err := marksOf(ns)
+	if err != nil {
+		return err
+	}
+	var damages []Damage
+	for _, m := range marks {
+		if least, ok := f.least[m.Name]; ok && m.Last < least {
+			damages = append(damages, Damage{
+				Stream: m.Name, What: "the server has dropped its end", Lost: least - m.Last,
+			})
+		}
+		if c := f.counted; c != nil && m.Name == c.Name && m.First <= c.First && m.Messages < c.Messages {
+			damages = append(damages, Damage{
+				Stream: m.Name, What: "counters are missing", Lost: c.Messages - m.Messages,
+			})
+		}
+	}
+	if damages != nil {
+		return &DamageError{damages}
+	}
+	return nil
+}
+
+// makeReady makes a store that is not damaged fit for its server: what is read of it is on the disk, and
+// consumers go on from where they are known to have been.
+func (f *files) makeReady(found *inspection) error {
+	for _, d := range found.minor {
+		f.log.Warn().Str("stream", d.Stream).Uint64("lost", d.Lost).Time("from", d.From).Time("to", d.To).
+			Msg("messages that no promise depends on are lost: " + d.What)
+	}
+	for name, s := range found.streams {
+		folder := f.streamFolder(name)
+		if len(s.Holes) > 0 { // of streams that may lose it
+			if err := storefile.Repair(folder, name, f.keepFolder(name)); err != nil {
+				return err
+			}
+		}
+		if w := found.witness; w != nil && w.Clean {
+			if err := f.checkConsumers(folder, w.mark(name)); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := f.settle(folder, found.witness.mark(name)); err != nil {
+			return err
+		}
+	}
+	if w := found.witness; w != nil && w.Clean {
+		w.Clean = false
+		return writeWitness(f.dataDir, w)
+	}
+	return nil
+}
+
+// settle is for what was not closed. The file with a consumer's position has no checksum, and one that is
+// wrong would have outcomes count as delivered: what is behind the last position that is known is given out
+// again, and the facts decide.
+func (f *files) settle(folder string, m *mark) error {
+	if err := storefile.Settle(folder); err != nil {
+		return err
+	}
+	if m == nil {
+		return nil
+	}
+	for _, c := range m.Consumers {
+		if err := storefile.SetConsumer(folder, c.Name, c.Position); err != nil {
+			return fmt.Errorf("set consumer %s: %w", c.Name, err)
+		}
+	}
+	return nil
+}
+
+// checkConsumers sets the positions of consumers whose files are not what the stop left.
+func (f *files) checkConsumers(folder string, m *mark) error {
+	if m == nil {
+		return nil
+	}
+	for _, c := range m.Consumers {
+		digest, err := storefile.ConsumerDigest(folder, c.Name)
+		if err != nil {
+			return fmt.Errorf("read consumer %s: %w", c.Name, err)
+		}
+		if digest == c.Digest {
+			continue
+		}
+		f.log.Warn().Str("consumer", c.Name).Uint64("sequence", c.Stream).
+			Msg("the file with a consumer's position was changed or damaged: it goes on from where it is known to have been")
+		if err := storefile.SetConsumer(folder, c.Name, c.Position); err != nil {
+			return fmt.Errorf("set consumer %s: %w", c.Name, err)
+		}
+	}
+	return nil
+}

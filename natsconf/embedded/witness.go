@@ -1,0 +1,239 @@
+package embedded
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"verifyd/natsconf"
+	"verifyd/natsconf/storefile"
+	"verifyd/natsconf/topology"
+)
+
+const (
+	// WitnessFile holds, inside the data directory, what the store beside it must have.
+	WitnessFile = "witness.json"
+	// witnessEvery is how often the store is looked at. What one look saw is written at the next, when all
+	// of it is on the disk or the store has failed, so that the file is less than a second behind.
+	witnessEvery   = 400 * time.Millisecond
+	witnessVersion = 1
+)
+
+// witness is what the embedded store held at an instant. It is kept beside the store, so that a start
+// notices what has gone missing there.
+type witness struct {
+	Version int       `json:"v"`
+	At      time.Time `json:"at"`
+	Clean   bool      `json:"clean"` // the store was closed then, and not opened since
+	Streams []mark    `json:"streams"`
+}
+
+// mark is what a stream held.
+type mark struct {
+	Name     string        `json:"name"`
+	First    uint64        `json:"first"`
+	Last     uint64        `json:"last"`
+	Messages uint64        `json:"messages"`
+	Deleted  uint64        `json:"deleted,omitempty"` // of the sequences between First and Last
+	Blocks   []uint32      `json:"blocks,omitempty"`
+	MaxAge   time.Duration `json:"max_age,omitempty"`
+	// FirstWritten is when the file of the first block was last written.
+	FirstWritten time.Time      `json:"first_written,omitzero"`
+	Consumers    []consumerMark `json:"consumers,omitempty"`
+}
+
+// consumerMark is how far a durable consumer had come.
+type consumerMark struct {
+	Name string `json:"name"`
+	storefile.Position
+	Digest string `json:"digest,omitempty"` // of its file, after a clean stop
+}
+
+func (w *witness) mark(stream string) *mark {
+	if w == nil {
+		return nil
+	}
+	for i := range w.Streams {
+		if w.Streams[i].Name == stream {
+			return &w.Streams[i]
+		}
+	}
+	return nil
+}
+
+// begunAnew returns a witness of the durable consumers alone, of which each begins at its stream's
+// beginning.
+func begunAnew() *witness {
+	anew := &witness{Version: witnessVersion}
+	for _, s := range topology.DispatcherConsumers() {
+		anew.Streams = append(anew.Streams, mark{
+			Name: s.Stream, Consumers: []consumerMark{{Name: s.Config.Durable}},
+		})
+	}
+	return anew
+}
+
+// errNoWitness reports that nothing is known of what the store must have, as of one that an older build has
+// served.
+var errNoWitness = errors.New("there is no witness of the store")
+
+// readWitness reads the file of a data directory. Its errors are errNoWitness, also where the file is
+// damaged, and the file system's.
+func readWitness(dataDir string) (*witness, error) {
+	b, err := os.ReadFile(filepath.Join(dataDir, WitnessFile)) //nolint:gosec // the operator's own data directory
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, errNoWitness
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the store's witness: %w", err)
+	}
+	sum, text, _ := bytes.Cut(b, []byte("\n"))
+	if want := sha256.Sum256(text); hex.EncodeToString(want[:]) != string(sum) {
+		return nil, fmt.Errorf("%w: %s is damaged", errNoWitness, WitnessFile)
+	}
+	var w witness
+	if err := natsconf.DecodeRecord(text, &w, &w.Version, witnessVersion); err != nil {
+		return nil, fmt.Errorf("the store's witness: %w", err)
+	}
+	return &w, nil
+}
+
+func writeWitness(dataDir string, w *witness) error {
+	text, err := json.Marshal(w)
+	if err != nil {
+		return fmt.Errorf("encode the store's witness: %w", err)
+	}
+	sum := sha256.Sum256(text)
+	b := append([]byte(hex.EncodeToString(sum[:])+"\n"), text...)
+	if err := storefile.Replace(filepath.Join(dataDir, WitnessFile), b); err != nil {
+		return fmt.Errorf("write the store's witness: %w", err)
+	}
+	return nil
+}
+
+// marksOf returns what the server holds now.
+func marksOf(ns *server.Server) ([]mark, error) {
+	info, err := ns.Jsz(&server.JSzOptions{Accounts: true, Streams: true, Consumer: true, Config: true})
+	if err != nil {
+		return nil, fmt.Errorf("ask the server for its streams: %w", err)
+	}
+	var marks []mark
+	for _, a := range info.AccountDetails {
+		for _, s := range a.Streams {
+			m := mark{
+				Name: s.Name, First: s.State.FirstSeq, Last: s.State.LastSeq, Messages: s.State.Msgs,
+				Deleted: uint64(s.State.NumDeleted), //nolint:gosec // a count
+			}
+			if s.Config != nil {
+				m.MaxAge = s.Config.MaxAge
+			}
+			for _, c := range s.Consumer {
+				if c.Config != nil && c.Config.Durable != "" {
+					m.Consumers = append(m.Consumers, consumerMark{
+						Name: c.Name, Position: storefile.Position{
+							Stream: c.AckFloor.Stream, Consumer: c.AckFloor.Consumer,
+						},
+					})
+				}
+			}
+			marks = append(marks, m)
+		}
+	}
+	return marks, nil
+}
+
+// witness keeps the witness of what a server holds, until the function that it returns is called.
+func (e *Server) witness(ns *server.Server) (end func()) {
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() { defer close(done); e.keepWitness(ns, stop) }()
+	return sync.OnceFunc(func() { close(stop); <-done })
+}
+
+// keepWitness writes what the store holds, again and again, until stop is closed.
+func (e *Server) keepWitness(ns *server.Server, stop <-chan struct{}) {
+	tick := time.NewTicker(witnessEvery)
+	defer tick.Stop()
+	var seen, written []mark
+	for {
+		select {
+		case <-stop:
+			return
+		case <-tick.C:
+		}
+		now, err := marksOf(ns)
+		if err != nil || e.Failure() != nil {
+			continue
+		}
+		if seen != nil && !reflect.DeepEqual(seen, written) {
+			written = seen
+			e.saveWitness(&witness{
+				Version: witnessVersion, At: time.Now().UTC(), Streams: e.withBlocks(seen),
+			})
+		}
+		seen = now
+	}
+}
+
+// saveWitness writes the witness. A disk that cannot take it has failed, unless it is full: then the file is
+// behind for as long.
+func (e *Server) saveWitness(w *witness) {
+	err := writeWitness(e.dataDir, w)
+	if err == nil {
+		return
+	}
+	if f := (&Failure{Stream: WitnessFile, At: time.Now(), Cause: err}); !f.Full() {
+		e.latch.note(f)
+	}
+	e.log.Warn().Err(err).Msg("what the store holds could not be noted beside it")
+}
+
+// withBlocks adds the numbers of the streams' block files.
+func (f *files) withBlocks(marks []mark) []mark {
+	full := make([]mark, len(marks))
+	for i, m := range marks {
+		folder := f.streamFolder(m.Name)
+		// of none that cannot be listed it is not told that one is missing
+		m.Blocks, _ = storefile.Blocks(folder)
+		if len(m.Blocks) > 0 {
+			if info, err := os.Stat(storefile.BlockPath(folder, m.Blocks[0])); err == nil {
+				m.FirstWritten = info.ModTime().UTC()
+			}
+		}
+		full[i] = m
+	}
+	return full
+}
+
+// StreamFolder returns where the embedded store in a data directory has a stream's files. $G is the account
+// of all of its clients.
+func StreamFolder(dataDir, name string) string {
+	return filepath.Join(dataDir, storeFolder, "jetstream", "$G", "streams", name)
+}
+
+func (f *files) streamFolder(name string) string { return StreamFolder(f.dataDir, name) }
+
+// saveCleanWitness notes what the closed store holds, with digests of what has no checksum of its own.
+func (e *Server) saveCleanWitness(marks []mark) {
+	if e.Failure() != nil || marks == nil {
+		return
+	}
+	w := &witness{Version: witnessVersion, At: time.Now().UTC(), Clean: true, Streams: e.withBlocks(marks)}
+	for _, m := range w.Streams {
+		for i, c := range m.Consumers {
+			// without one its position is set at the next start
+			m.Consumers[i].Digest, _ = storefile.ConsumerDigest(e.streamFolder(m.Name), c.Name)
+		}
+	}
+	e.saveWitness(w)
+}

@@ -1,0 +1,80 @@
+package natsconf
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// originHeader is carried by each message that was brought from another store, or from a backup of one
+// (package carry).
+const originHeader = "Verifyd-Origin"
+
+// Origin is where a message comes from that was brought from another store. Its own sequence and time in
+// this store say when it was brought.
+type Origin struct {
+	Sequence uint64    `json:"n"`              // in the store that it was read from
+	Stored   time.Time `json:"at"`             // when it was first stored, in whatever store
+	Until    time.Time `json:"until,omitzero"` // when its life ends; zero: never
+}
+
+// OriginOf reads a message's origin; ok is false for a message that was written here.
+func OriginOf(h nats.Header) (o Origin, ok bool) {
+	text := h.Get(originHeader)
+	if text == "" {
+		return Origin{}, false
+	}
+	var stored, until int64
+	if n, err := fmt.Sscan(text, &o.Sequence, &stored, &until); err != nil || n != 3 {
+		return Origin{}, false
+	}
+	o.Stored = time.UnixMilli(stored).UTC()
+	if until != 0 {
+		o.Until = time.UnixMilli(until).UTC()
+	}
+	return o, true
+}
+
+// Put writes an origin into a message's header, in place of the one that it may have.
+func (o Origin) Put(h nats.Header) {
+	until := int64(0)
+	if !o.Until.IsZero() {
+		until = o.Until.UnixMilli()
+	}
+	h[originHeader] = []string{strings.Join([]string{
+		strconv.FormatUint(o.Sequence, 10), strconv.FormatInt(o.Stored.UnixMilli(), 10),
+		strconv.FormatInt(until, 10),
+	}, " ")}
+}
+
+// IsOriginHeader reports whether a header field is the one that Put writes.
+func IsOriginHeader(name string) bool { return name == originHeader }
+
+// StoredAt returns when a message was first stored, be it in another store; at is its time in this one.
+func StoredAt(h nats.Header, at time.Time) time.Time {
+	if o, ok := OriginOf(h); ok {
+		return o.Stored
+	}
+	return at
+}
+
+// IsMarker reports whether a message of a bucket's stream says that the key is gone, instead of what it
+// holds.
+func IsMarker(h nats.Header) bool { return h.Get("KV-Operation") != "" }
+
+// ScheduleMsg makes a message that JetStream keeps on subject and, when its time has come, puts on target,
+// another subject of the same stream, which must allow schedules. Times are whole seconds: at is rounded up.
+// A later schedule on the same subject replaces an earlier one.
+func ScheduleMsg(subject, target string, at time.Time, data []byte) *nats.Msg {
+	if cut := at.Truncate(time.Second); cut.Before(at) {
+		at = cut.Add(time.Second)
+	}
+	return &nats.Msg{Subject: subject, Data: data, Header: nats.Header{
+		jetstream.ScheduleHeader:       {"@at " + at.UTC().Format(time.RFC3339)},
+		jetstream.ScheduleTargetHeader: {target},
+	}}
+}

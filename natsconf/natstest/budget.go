@@ -1,0 +1,79 @@
+package natstest
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// slowest is how many tests a run over its budget names.
+const slowest = 10
+
+// times are how long tests took that called Clock.
+var times struct {
+	sync.Mutex
+
+	took map[string]time.Duration
+}
+
+// Clock notes how long a test takes from here on, for the report of a run over its budget. One that waits
+// for a place among parallel tests calls it when it has one. The first call of a test counts.
+func Clock(tb testing.TB) {
+	tb.Helper()
+	times.Lock()
+	defer times.Unlock()
+	if _, runs := times.took[tb.Name()]; runs {
+		return
+	}
+	if times.took == nil {
+		times.took = map[string]time.Duration{}
+	}
+	times.took[tb.Name()] = 0
+	began := time.Now()
+	tb.Cleanup(func() {
+		times.Lock()
+		defer times.Unlock()
+		times.took[tb.Name()] = time.Since(began)
+	})
+}
+
+// budgeted is a package's tests with a time that they should not need more than.
+type budgeted struct {
+	*testing.M
+
+	budget time.Duration
+}
+
+// Budget has a run of a package's tests that takes longer than its budget say which of them took longest,
+// and nothing else: how long a run takes depends on the machine. go test shows it under -v, and where a test
+// failed.
+func Budget(m *testing.M, budget time.Duration) interface{ Run() int } { return budgeted{m, budget} }
+
+// Run runs the tests.
+func (b budgeted) Run() int {
+	began := time.Now()
+	code := b.M.Run()
+	if took := time.Since(began); took > b.budget {
+		fmt.Fprintf(os.Stderr, "these tests took %s, which should take %s at most; the longest:\n%s",
+			took.Round(time.Second), b.budget, longest())
+	}
+	return code
+}
+
+func longest() (text string) {
+	times.Lock()
+	defer times.Unlock()
+	var names []string
+	for name := range times.took {
+		names = append(names, name)
+	}
+	slices.SortFunc(names, func(a, b string) int { return cmp.Compare(times.took[b], times.took[a]) })
+	for _, name := range names[:min(slowest, len(names))] {
+		text += fmt.Sprintf("%8.1f s  %s\n", times.took[name].Seconds(), name)
+	}
+	return text
+}

@@ -1,0 +1,215 @@
+// Package permission is who may do what with the topology: the roles of the processes, and the subjects that
+// each may publish and listen to.
+package permission
+
+import (
+	"slices"
+
+	"verifyd/natsconf/topology"
+)
+
+// Role is what a process or a person does with the store. Each has a credential of its own where the server
+// tells them apart.
+type Role string
+
+// The roles. RoleOperator is everything within the account: it makes the topology, runs the commands that
+// change it, and is also what a process takes that runs edge and dispatcher in one. RoleMonitor sees figures
+// and settings, hears operator events, and reads nothing stored.
+const (
+	RoleEdge       Role = "edge"
+	RoleDispatcher Role = "dispatcher"
+	RoleOperator   Role = "operator"
+	RoleMonitor    Role = "monitor"
+)
+
+// Roles lists all roles.
+func Roles() []Role { return []Role{RoleEdge, RoleDispatcher, RoleOperator, RoleMonitor} }
+
+// Subjects that belong to no stream.
+const (
+	// SubjectUserInfo is where a user learns what the server lets it do.
+	SubjectUserInfo = "$SYS.REQ.USER.INFO"
+	// inboxes is where answers come, below a name that is the user's own: who could listen to all inboxes
+	// would read every answer.
+	inboxes = "_INBOX"
+	// answers is where who is asked answers. The server could allow that for each question instead
+	// (allow_responses), but then at whatever subject the question names: who may ask and be asked would
+	// allow itself everything. An inbox's name cannot be guessed.
+	answers = inboxes + ".>"
+)
+
+// Set are what a role may do. Unlimited ones leave the lists empty.
+type Set struct {
+	Unlimited       bool
+	Publish, Listen Rule
+}
+
+// Rule lists subjects; what is denied is so although a wildcard allows it.
+type Rule struct{ Allow, Deny []string }
+
+// reading is how a role reads a stream.
+type reading int
+
+const (
+	unread reading = iota
+	single         // messages one by one, from the leader
+	many           // besides, through consumers of its own that end by themselves
+)
+
+// access is what a role does with one stream.
+type access struct {
+	stream string
+	writes []string
+	reads  reading
+}
+
+// accesses is the table of who does what with which stream. What is not in it the server refuses.
+//
+//	asset               edge                         dispatcher
+//	KV sessions         makes and reads              –
+//	SESSION_KEYS        makes and reads              reads
+//	COMPLETIONS         completion, resend; reads    claim, result; reads
+//	EVENTS              makes and reads              not_sent
+//	RETRIES             reads                        schedule; reads; what is due the server itself puts on retry
+//	USAGE               counts and reads             counts statistics
+//	KV accounts, keys   changes and reads            reads
+//	KV alarms           makes and reads              makes and reads
+//	KV operations       pauses and reads             reads
+//	KV store            reads                        reads
+//	the others          makes and reads              –
+//
+// So an edge cannot claim or settle an attempt, and a dispatcher can neither make a session nor decide how
+// one ended.
+var accesses = map[Role][]access{
+	RoleEdge: {
+		{topology.BucketStream(topology.BucketSessions),
+			[]string{topology.BucketSubject(topology.BucketSessions, ">")}, many},
+		{topology.StreamSessionKeys, []string{"session-keys.*"}, single},
+		{topology.StreamCompletions, []string{"completion.*", "resend.*.*"}, many},
+		{topology.StreamEvents, []string{"session.*.*"}, single},
+		{topology.StreamRetries, nil, many}, // operators' pages tell the backlog
+		{topology.StreamUsage, []string{"usage.*.*", "stat.*.*.*"}, many},
+		{topology.StreamAudit, []string{"audit.*.*"}, many},
+		{topology.BucketStream(topology.BucketAccounts),
+			[]string{topology.BucketSubject(topology.BucketAccounts, ">")}, many},
+		{topology.BucketStream(topology.BucketKeys),
+			[]string{topology.BucketSubject(topology.BucketKeys, ">")}, many},
+		{topology.BucketStream(topology.BucketLogins),
+			[]string{topology.BucketSubject(topology.BucketLogins, ">")}, single},
+		{topology.BucketStream(topology.BucketKeyUses),
+			[]string{topology.BucketSubject(topology.BucketKeyUses, ">")}, many},
+		{topology.BucketStream(topology.BucketIdempotency),
+			[]string{topology.BucketSubject(topology.BucketIdempotency, ">")}, single},
+		{topology.BucketStream(topology.BucketIdentities),
+			[]string{topology.BucketSubject(topology.BucketIdentities, ">")}, single},
+		{topology.BucketStream(topology.BucketAlarms),
+			[]string{topology.BucketSubject(topology.BucketAlarms, ">")}, many},
+		// operators and login links are made by an operator's credential
+		{topology.BucketStream(topology.BucketOperations),
+			[]string{topology.BucketSubject(topology.BucketOperations, "pause.*")}, many},
+		{topology.BucketStream(topology.BucketStore), nil, many},
+	},
+	RoleDispatcher: {
+		{topology.StreamSessionKeys, nil, single},
+		{topology.StreamCompletions, []string{"claim.*.*", "result.*.*"}, single},
+		{topology.StreamEvents, []string{"session.not_sent.*"}, unread},
+		{topology.StreamRetries, []string{"schedule.*"}, many},
+		{topology.StreamUsage, []string{"stat.*.*.*"}, unread},
+		{topology.BucketStream(topology.BucketAccounts), nil, many},
+		{topology.BucketStream(topology.BucketKeys), nil, many},
+		{topology.BucketStream(topology.BucketAlarms),
+			[]string{topology.BucketSubject(topology.BucketAlarms, ">")}, many},
+		{topology.BucketStream(topology.BucketOperations), nil, many},
+		{topology.BucketStream(topology.BucketStore), nil, single},
+	},
+}
+
+// Of returns what a role may do as the user of that name, which is the public part of its nkey,
+// or its user name.
+func Of(role Role, user string) Set {
+	if role == RoleOperator {
+		return Set{Unlimited: true}
+	}
+	p := Set{
+		Publish: Rule{Allow: []string{
+			SubjectUserInfo, "$JS.API.INFO",
+			"$JS.API.STREAM.INFO.*", "$JS.API.CONSUMER.INFO.*.*", // settings and figures
+		}},
+		Listen: Rule{Allow: []string{InboxOf(user) + ".>"}},
+	}
+	for _, a := range accesses[role] {
+		p.Publish.Allow = append(p.Publish.Allow, a.subjects()...)
+	}
+	switch role {
+	case RoleEdge:
+		p.edge()
+	case RoleDispatcher:
+		p.dispatcher()
+	case RoleMonitor:
+		p.Publish.Allow = append(p.Publish.Allow, "$JS.API.STREAM.NAMES", "$JS.API.STREAM.LIST",
+			"$JS.API.CONSUMER.NAMES.*", "$JS.API.CONSUMER.LIST.*")
+		p.Listen.Allow = append(p.Listen.Allow, topology.SubjectAlarms+".>")
+	case RoleOperator: // answered above
+	}
+	return p
+}
+
+// edge adds what edges tell each other and listeners' callbacks (package natsconf/devtunnel), and keeps them
+// off the dispatchers' consumers.
+func (p *Set) edge() {
+	p.Publish.Allow = append(p.Publish.Allow, topology.SubjectSpent, topology.SubjectFleet,
+		topology.SubjectAlarms+".>", "listened.*.*",
+		answers)
+	p.Listen.Allow = append(p.Listen.Allow, topology.SubjectSpent, topology.SubjectFleet, "listen.*",
+		"listen.*.*")
+	for _, c := range topology.DispatcherConsumers() {
+		p.Publish.Deny = append(p.Publish.Deny, consumerSubjects(c)...)
+	}
+}
+
+func (p *Set) dispatcher() {
+	p.Publish.Allow = append(p.Publish.Allow, topology.SubjectAlarms+".>", "listen.*", "listen.*.*", answers)
+	p.Listen.Allow = append(p.Listen.Allow, topology.SubjectFleet, "listened.*.*")
+	for _, c := range topology.DispatcherConsumers() {
+		p.Publish.Allow = append(p.Publish.Allow, consumerSubjects(c)...)
+		p.Publish.Allow = append(p.Publish.Allow, "$JS.ACK."+c.Stream+"."+c.Config.Durable+".>")
+	}
+	slices.Sort(p.Publish.Allow)
+	p.Publish.Allow = slices.Compact(p.Publish.Allow)
+}
+
+// subjects are what the access takes.
+func (a access) subjects() []string {
+	s := slices.Clone(a.writes)
+	if a.reads >= single {
+		s = append(s, "$JS.API.STREAM.MSG.GET."+a.stream)
+	}
+	if a.reads == many {
+		s = append(s,
+			"$JS.API.CONSUMER.CREATE."+a.stream+".>", "$JS.API.CONSUMER.MSG.NEXT."+a.stream+".*",
+			"$JS.API.CONSUMER.DELETE."+a.stream+".*",
+			"$JS.FC."+a.stream+".>", // flow control of watches
+		)
+	}
+	return s
+}
+
+// consumerSubjects are what making, changing, reading and deleting a durable consumer takes.
+func consumerSubjects(c topology.Consumer) []string {
+	name := c.Stream + "." + c.Config.Durable
+	return []string{
+		"$JS.API.CONSUMER.CREATE." + name, "$JS.API.CONSUMER.CREATE." + name + ".>",
+		"$JS.API.CONSUMER.MSG.NEXT." + name, "$JS.API.CONSUMER.DELETE." + name,
+	}
+}
+
+// WritesOf lists what a role stores.
+func WritesOf(role Role) (subjects []string) {
+	for _, a := range accesses[role] {
+		subjects = append(subjects, a.writes...)
+	}
+	return subjects
+}
+
+// InboxOf returns where answers to a user come.
+func InboxOf(user string) string { return inboxes + "." + user }

@@ -1,0 +1,222 @@
+package provision
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"verifyd/natsconf"
+	"verifyd/natsconf/topology"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+const (
+	// healthFresh is how long an Observer returns what the server said before it asks anew: probes come
+	// every second or so, to each process.
+	healthFresh = 5 * time.Second
+	// healthWait bounds one look, below the two seconds that a probe of readiness has. A stream without a
+	// leader answers nothing.
+	healthWait = 1500 * time.Millisecond
+	// SkewError is from where instants of two machines that differ are judged wrongly: a claim's deadline is
+	// seconds away.
+	SkewError = 5 * time.Second
+)
+
+// Health is what the server said of verifyd's assets.
+type Health struct {
+	At        time.Time
+	Streams   []StreamHealth   // in the topology's order
+	Consumers []ConsumerHealth // the same
+	// Skew is how far the server's clock is ahead of this machine's, within the time that an answer takes;
+	// Known reports whether one came.
+	Skew      time.Duration
+	SkewKnown bool
+}
+
+// StreamHealth is how one stream stands.
+type StreamHealth struct {
+	Name        string
+	Leader      string // the server that leads it; empty where none answers
+	Copies      int    // as the stream is configured
+	Current     int    // of these, those that hold everything and can be reached, the leader's included
+	Messages    uint64
+	Bytes       uint64
+	Differences []Difference // from the topology
+	Err         error        // why nothing is known; nil otherwise
+}
+
+// ConsumerHealth is how one durable consumer stands.
+type ConsumerHealth struct {
+	Name   string
+	Leader string
+	State  natsconf.ConsumerState
+	Err    error
+}
+
+// Check returns how the stream stands, and, where it is not well, why.
+func (s StreamHealth) Check() (state string, err error) {
+	if s.Err != nil {
+		return "", s.Err
+	}
+	state = fmt.Sprintf("led by %s, %d of %d copies current, %d messages", s.Leader, s.Current, s.Copies,
+		s.Messages)
+	switch {
+	case s.Leader == "":
+		err = errors.New("no server leads it: nothing can be written")
+	case s.Current < s.Copies/2+1:
+		err = errors.New("fewer than a majority of its copies are current: nothing can be written")
+	case s.Current < s.Copies:
+		err = errors.New("a copy is missing or behind: one more failure may stop it")
+	}
+	return state, err
+}
+
+// Check returns how the consumer stands, and, where it is not well, why.
+func (c ConsumerHealth) Check() (state string, err error) {
+	if c.Err != nil {
+		return "", c.Err
+	}
+	state = fmt.Sprintf("%d waiting, %d given out", c.State.Waiting, c.State.Given)
+	if c.Leader != "" { // a single server does not report it
+		state = "led by " + c.Leader + ", " + state
+	}
+	return state, nil
+}
+
+// CheckTopology reports whether the server's settings are the table's.
+func (h Health) CheckTopology() (state string, err error) {
+	var differ []string
+	for _, s := range h.Streams {
+		for _, d := range s.Differences {
+			if d.Kind == Missing {
+				differ = append(differ, d.Asset+" is missing")
+				continue
+			}
+			differ = append(differ, fmt.Sprintf("%s: %s is %s, these settings ask for %s", d.Asset, d.Field,
+				d.Have, d.Want))
+		}
+	}
+	if len(differ) > 0 {
+		return "", errors.New(strings.Join(differ, "; "))
+	}
+	return "as it should be", nil
+}
+
+// CheckClock returns how far the server's clock is from this machine's.
+func (h Health) CheckClock() (state string, err error) {
+	if !h.SkewKnown {
+		return "", errors.New("no stream answered, so that the server's clock is not known")
+	}
+	if h.Skew.Abs() >= SkewError {
+		return "", fmt.Errorf("the server's clock is %s off this machine's: claims and expiries are judged wrongly", h.Skew)
+	}
+	return fmt.Sprintf("%s off the server's", h.Skew.Abs()), nil
+}
+
+// Health asks for everything at once, each with its own answer, and changes nothing. What does not answer
+// within 1.5 s says so.
+func (e Ensurer) Health(ctx context.Context) Health {
+	ctx, cancel := context.WithTimeout(ctx, healthWait)
+	defer cancel()
+	h := Health{
+		At: time.Now(), Streams: make([]StreamHealth, len(e.Topology.Streams)),
+		Consumers: make([]ConsumerHealth, len(e.Topology.Consumers)),
+	}
+	skews := make([]*time.Duration, len(h.Streams))
+	var all sync.WaitGroup
+	for i, want := range e.Topology.Streams {
+		all.Go(func() { h.Streams[i], skews[i] = e.streamHealth(ctx, want) })
+	}
+	for i, want := range e.Topology.Consumers {
+		all.Go(func() { h.Consumers[i] = e.consumerHealth(ctx, want) })
+	}
+	all.Wait()
+	for _, s := range skews {
+		// the quickest answer has the smallest error
+		if s != nil && (!h.SkewKnown || s.Abs() < h.Skew.Abs()) {
+			h.Skew, h.SkewKnown = *s, true
+		}
+	}
+	return h
+}
+
+func (e Ensurer) streamHealth(ctx context.Context, want jetstream.StreamConfig) (h StreamHealth,
+	skew *time.Duration) {
+	h.Name = want.Name
+	asked := time.Now()
+	s, err := e.Conn.JS.Stream(ctx, want.Name)
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		h.Differences = []Difference{{Asset: "stream " + want.Name, Kind: Missing}}
+		h.Err = errors.New("there is no such stream")
+		return h, nil
+	case err != nil:
+		h.Err = fmt.Errorf("nobody answers for it: %w", err)
+		return h, nil
+	}
+	info := s.CachedInfo()
+	h.Copies, h.Current = info.Config.Replicas, 1
+	h.Messages, h.Bytes = info.State.Msgs, info.State.Bytes
+	if c := info.Cluster; c != nil {
+		h.Leader = c.Leader
+		for _, r := range c.Replicas {
+			if r.Current && !r.Offline {
+				h.Current++
+			}
+		}
+	}
+	h.Differences, h.Err = inspectConfig(info.Config, want)
+	return h, skewOf(info, asked)
+}
+
+func (e Ensurer) consumerHealth(ctx context.Context, want topology.Consumer) ConsumerHealth {
+	h := ConsumerHealth{Name: want.Config.Durable}
+	c, err := e.Conn.JS.Consumer(ctx, want.Stream, want.Config.Durable)
+	if err != nil {
+		h.Err = fmt.Errorf("nobody answers for it: %w", err)
+		return h
+	}
+	info := c.CachedInfo()
+	if info.Cluster != nil {
+		h.Leader = info.Cluster.Leader
+	}
+	h.State = natsconf.ConsumerStateOf(info)
+	return h
+}
+
+// Observer returns the health of the assets to many who ask often. It starts nothing: who asks first after a
+// while waits for the server.
+type Observer struct {
+	ensurer Ensurer
+	turn    chan struct{} // holds one: whoever has it owns last
+	last    Health
+}
+
+// NewObserver makes an observer of a topology.
+func NewObserver(c *natsconf.Conn, t topology.Topology) *Observer {
+	o := &Observer{ensurer: Ensurer{Conn: c, Topology: t}, turn: make(chan struct{}, 1)}
+	o.turn <- struct{}{}
+	return o
+}
+
+// Health returns what the server said within the last five seconds, or says now. The error is ctx's.
+func (o *Observer) Health(ctx context.Context) (Health, error) {
+	select {
+	case <-o.turn:
+	case <-ctx.Done():
+		return Health{}, fmt.Errorf("ask for the streams: %w", ctx.Err())
+	}
+	defer func() { o.turn <- struct{}{} }()
+	if time.Since(o.last.At) < healthFresh {
+		return o.last, nil
+	}
+	h := o.ensurer.Health(ctx)
+	if ctx.Err() == nil {
+		o.last = h
+	}
+	return h, nil
+}

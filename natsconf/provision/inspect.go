@@ -1,0 +1,151 @@
+package provision
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"verifyd/natsconf/topology"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Difference is where the server's topology is not the table's.
+type Difference struct {
+	Asset, Field string
+	Have, Want   string
+	Kind         DifferenceKind
+}
+
+// DifferenceKind is what becomes of a difference when the service starts.
+type DifferenceKind int
+
+// The kinds of a difference.
+const (
+	Missing DifferenceKind = iota // the asset is made
+	Updated                       // the setting is changed in place
+	Drift                         // the service refuses to start: see DriftError
+)
+
+// Inspection is what a server reports of itself and of verifyd's assets on it.
+type Inspection struct {
+	Version  string // of the server that answered
+	APILevel int
+	Cluster  string // its name; empty for a single server
+	URL      string // without credentials
+	TLS      bool
+	RTT      time.Duration
+	// Skew is how far the server's clock is ahead of this machine's, within RTT; Known reports whether it
+	// could be learnt.
+	Skew      time.Duration
+	SkewKnown bool
+	Used      uint64 // bytes of file storage in the account
+	Limit     int64  // its limit; -1 for none
+	// What else the server and the account allow; counts of -1 mean that there is no limit.
+	MaxPayload        int64 // bytes of one message
+	MaxStreams        int
+	MaxConsumers      int
+	MaxAckPending     int
+	MaxStreamBytes    int64 // of one stream; 0 or -1: no limit
+	StreamsNeedLimits bool  // streams without a size limit are refused
+
+	// KeptFor is how long StreamCompletions keeps outcomes; 0 where there is no such stream yet. MayUpdate:
+	// a service with this credential makes it keep them for as long as its own settings say.
+	KeptFor   time.Duration
+	MayUpdate bool
+
+	Differences []Difference
+}
+
+// Inspect looks and changes nothing. Its errors are *VersionError, those of the server's API, and ctx's.
+func (e Ensurer) Inspect(ctx context.Context) (Inspection, error) {
+	nc := e.Conn.NC
+	in := Inspection{
+		Version: nc.ConnectedServerVersion(), Cluster: nc.ConnectedClusterName(),
+		URL: nc.ConnectedUrlRedacted(), Limit: -1,
+	}
+	_, notTLS := nc.TLSConnectionState()
+	in.TLS = notTLS == nil
+	var err error
+	if in.RTT, err = nc.RTT(); err != nil {
+		return in, fmt.Errorf("measure the way to the server: %w", err)
+	}
+	info, err := e.Conn.JS.AccountInfo(ctx)
+	if err != nil {
+		return in, fmt.Errorf("ask for the account: %w", err)
+	}
+	in.APILevel, in.Used, in.Limit = info.API.Level, info.Store, info.Limits.MaxStore
+	in.MaxPayload, in.MaxStreams, in.MaxConsumers = nc.MaxPayload(), info.Limits.MaxStreams,
+		info.Limits.MaxConsumers
+	in.MaxAckPending, in.MaxStreamBytes, in.StreamsNeedLimits = info.Limits.MaxAckPending,
+		info.Limits.StoreMaxStreamBytes, info.Limits.MaxBytesRequired
+	if in.APILevel < minAPILevel {
+		return in, &VersionError{Version: in.Version}
+	}
+	in.MayUpdate = !e.isBound(ctx)
+	for _, want := range e.Topology.Streams {
+		if err := e.inspectStream(ctx, want, &in); err != nil {
+			return in, err
+		}
+	}
+	for _, c := range e.Topology.Consumers {
+		if _, err := e.Conn.JS.Consumer(ctx, c.Stream, c.Config.Durable); errors.Is(err,
+			jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
+			in.Differences = append(in.Differences, Difference{
+				Asset: "consumer " + c.Config.Durable, Kind: Missing,
+			})
+		} else if err != nil {
+			return in, fmt.Errorf("look up consumer %s: %w", c.Config.Durable, err)
+		}
+	}
+	return in, nil
+}
+
+func (e Ensurer) inspectStream(ctx context.Context, want jetstream.StreamConfig, in *Inspection) error {
+	asked := time.Now()
+	s, err := e.Conn.JS.Stream(ctx, want.Name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		in.Differences = append(in.Differences, Difference{Asset: "stream " + want.Name, Kind: Missing})
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("look up stream %s: %w", want.Name, err)
+	}
+	info := s.CachedInfo()
+	if skew := skewOf(info, asked); skew != nil {
+		in.Skew, in.SkewKnown = *skew, true
+	}
+	if want.Name == topology.StreamCompletions {
+		in.KeptFor = info.Config.MaxAge
+	}
+	differ, err := inspectConfig(info.Config, want)
+	in.Differences = append(in.Differences, differ...)
+	return err
+}
+
+// skewOf returns how far the clock of the server that answered is ahead; nil where it did not report its
+// time.
+func skewOf(info *jetstream.StreamInfo, asked time.Time) *time.Duration {
+	if info.TimeStamp.IsZero() {
+		return nil
+	}
+	skew := info.TimeStamp.Sub(asked.Add(time.Since(asked) / 2)).Round(time.Millisecond)
+	return &skew
+}
+
+// inspectConfig returns the differences of a stream that exists.
+func inspectConfig(have, want jetstream.StreamConfig) ([]Difference, error) {
+	differ, err := differences(have, want)
+	if drift, ok := errors.AsType[*DriftError](err); ok {
+		return []Difference{{Asset: drift.Asset, Field: drift.Field, Have: drift.Have, Want: drift.Want,
+			Kind: Drift}}, nil
+	}
+	var found []Difference
+	for _, d := range differ {
+		found = append(found, Difference{
+			Asset: d.Asset, Field: d.Field, Have: d.Have, Want: d.Want, Kind: Updated,
+		})
+	}
+	return found, err
+}

@@ -1,0 +1,80 @@
+package natsconf
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// PublishOne stores one message of a stream that is seldom written, and so has no Writer. A batch of one
+// would be staged in files first. Its errors are those of PublishBatch.
+func (c *Conn) PublishOne(ctx context.Context, stream string, m *nats.Msg) error {
+	return c.retryUntilAccepted(ctx, stream, func() error {
+		_, err := c.JS.PublishMsg(ctx, m, jetstream.WithRetryAttempts(0))
+		if err == nil {
+			return nil
+		}
+		return fmt.Errorf("publish to %s: %w", stream, Kind(err))
+	})
+}
+
+// PublishBatch stores all of the messages or none, as one atomic batch of a stream that takes them. It is
+// for the few places where two entries must change together; streams that are written much have a Writer.
+// Its errors are ErrConflict where one of the messages expects another last message of its subject,
+// ErrUncertain, ErrUnavailable and ErrStoreFull.
+func (c *Conn) PublishBatch(ctx context.Context, stream string, msgs ...*nats.Msg) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("publish to %s: %w: %w", stream, ErrUnavailable, err)
+	}
+	pending := make([]*pendingPublish, len(msgs))
+	for i, m := range msgs {
+		pending[i] = &pendingPublish{msg: m}
+	}
+	w := Writer{conn: c, stream: stream} // never served: the batch is whole already
+	return c.retryUntilAccepted(ctx, stream, func() error {
+		err := w.writeBatch(pending)
+		w.recordResult(err)
+		return err
+	})
+}
+
+// retryUntilAccepted publishes again what no server takes. It waits on the caller's time, not on a writer's:
+// others' messages do not wait for it.
+func (c *Conn) retryUntilAccepted(ctx context.Context, stream string, publish func() error) error {
+	late := time.Now().Add(retryFor)
+	for pause := minRetryPause; ; pause = min(2*pause, maxRetryPause) {
+		err := c.Failure()
+		if err != nil {
+			err = fmt.Errorf("publish to %s: %w", stream, err)
+			c.metrics.failed(stream, opWrite, err)
+			return err
+		}
+		if err = publish(); err == nil {
+			return c.Durable(stream)
+		}
+		if !noResponders(err) {
+			return err
+		}
+		select {
+		case <-time.After(pause):
+			if time.Now().Before(late) {
+				continue
+			}
+		case <-ctx.Done():
+		}
+		c.metrics.failed(stream, opWrite, err) // once, however often it was tried
+		return err
+	}
+}
+
+// Durable checks an acknowledgement. Where the store has failed meanwhile, it counts for nothing: the error
+// is ErrUncertain.
+func (c *Conn) Durable(stream string) error {
+	if err := c.Failure(); err != nil {
+		return fmt.Errorf("publish to %s: %w: it was acknowledged, and %w", stream, ErrUncertain, err)
+	}
+	return nil
+}

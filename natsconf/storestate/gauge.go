@@ -1,0 +1,121 @@
+package storestate
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"verifyd/natsconf"
+	"verifyd/natsconf/embedded"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+const (
+	// storePoll is how often the store's use is asked for; at 10,000 of the largest sessions a second it
+	// moves by 30 MiB in between.
+	storePoll = 250 * time.Millisecond
+	// storeHigh is the share of the limit from which no new sessions are taken, so that open ones can still
+	// complete and be delivered.
+	storeHigh = 0.9
+	// MinFreeBytes is the space below which no new sessions are taken, under the store's limit and on its
+	// filesystem: room for what storePoll lets pass, for what is open, and for the server's own files.
+	MinFreeBytes = 64 << 20
+	// MinStoreBytes is the smallest limit of a store with which that leaves room for sessions.
+	MinStoreBytes = 256 << 20
+	// askTimeout bounds one question for how much of the account is used.
+	askTimeout = 3 * time.Second
+)
+
+// Gauge is the actor that watches how full the store is.
+type Gauge struct {
+	conn     *natsconf.Conn
+	embedded *embedded.Server // nil for an external server, whose account limit counts
+	used     atomic.Int64
+	most     atomic.Int64
+	free     atomic.Int64
+}
+
+// NewGauge makes the gauge of the embedded store, or of an external server's where embedded is nil.
+func NewGauge(c *natsconf.Conn, embedded *embedded.Server) *Gauge {
+	g := &Gauge{conn: c, embedded: embedded}
+	g.free.Store(MinFreeBytes)
+	if embedded != nil {
+		g.most.Store(embedded.Limit())
+	}
+	return g
+}
+
+// Serve asks every storePoll until ctx ends. While the server does not answer, the last figures stand.
+func (g *Gauge) Serve(ctx context.Context) error {
+	tick := time.NewTicker(storePoll)
+	defer tick.Stop()
+	for {
+		g.readOnce(ctx)
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// String names the actor in the supervisor's log.
+func (g *Gauge) String() string { return "store gauge" }
+
+func (g *Gauge) readOnce(ctx context.Context) {
+	if g.embedded != nil {
+		if free, err := g.embedded.Free(); err == nil {
+			g.free.Store(free)
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	info, err := g.conn.JS.AccountInfo(ctx)
+	if err != nil {
+		return
+	}
+	g.used.Store(int64(info.Store)) //nolint:gosec // a store of 2^63 bytes is not near
+	if g.embedded == nil && info.Limits.MaxStore > 0 {
+		g.most.Store(info.Limits.MaxStore)
+	}
+}
+
+// Use returns the bytes used and the limit; a limit of 0 means none is known.
+func (g *Gauge) Use() (used, limit int64) { return g.used.Load(), g.most.Load() }
+
+// High reports whether there is no room for new sessions.
+func (g *Gauge) High() bool { return g.Check() != nil }
+
+// Check returns why there is no room for new sessions, or nil.
+func (g *Gauge) Check() error {
+	used, limit := g.Use()
+	// An account's limit on an external server may be small; of the embedded store's, MinStoreBytes is the
+	// least.
+	if limit > 0 && (float64(used) > storeHigh*float64(limit) || limit-used < min(MinFreeBytes, limit/4)) {
+		return fmt.Errorf("no new sessions are taken: %d of %d bytes of the store's limit are used", used,
+			limit)
+	}
+	if free := g.free.Load(); free < MinFreeBytes {
+		return fmt.Errorf("no new sessions are taken: %d bytes are left on the store's filesystem, %d are needed", free, MinFreeBytes)
+	}
+	return nil
+}
+
+// Measure shows how full the store is, in a registry.
+func (g *Gauge) Measure(r prometheus.Registerer) {
+	r.MustRegister(
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "verifyd_store_used_bytes", Help: "Bytes that JetStream's store has used.",
+		}, func() float64 { return float64(g.used.Load()) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "verifyd_store_limit_bytes", Help: "Limit of JetStream's store; 0 where none is known.",
+		}, func() float64 { return float64(g.most.Load()) }),
+	)
+	if g.embedded != nil {
+		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "verifyd_store_free_bytes", Help: "Bytes left on the filesystem of the embedded store.",
+		}, func() float64 { return float64(g.free.Load()) }))
+	}
+}

@@ -1,0 +1,325 @@
+package topology
+
+import (
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// The names of the assets. Rooms use these constants; nobody writes a stream's name out.
+const (
+	StreamCompletions = "COMPLETIONS"
+	StreamEvents      = "EVENTS"
+	StreamRetries     = "RETRIES"
+	StreamUsage       = "USAGE"
+	StreamAudit       = "AUDIT"
+	StreamSessionKeys = "SESSION_KEYS"
+	BucketSessions    = "sessions"
+	BucketAccounts    = "accounts"
+	BucketKeys        = "keys"
+	BucketLogins      = "logins"
+	BucketKeyUses     = "key-uses"
+	BucketIdempotency = "idempotency"
+	BucketIdentities  = "identities"
+	BucketAlarms      = "alarms"
+	BucketOperations  = "operations"
+	BucketStore       = "store"
+
+	// ConsumerDispatcher and ConsumerRetries are the durable consumers that all dispatcher processes share:
+	// of completions, and of those whose next try has come due.
+	ConsumerDispatcher = "dispatcher"
+	ConsumerRetries    = "retries"
+)
+
+// Subjects that are no stream's.
+const (
+	// SubjectSpent is where edges tell each other what they allowed of a rate limit. It is no stream's: what
+	// is lost was a few sessions.
+	SubjectSpent = "verifyd.limit.spent"
+	// SubjectAlarms is below which processes tell operators of events; the type follows. What is to be kept
+	// of them is in BucketAlarms.
+	SubjectAlarms = "verifyd.alarm"
+	// SubjectFleet is where processes are asked what they know (package natsconf/fleet). It is no stream's,
+	// either.
+	SubjectFleet = "verifyd.roster"
+)
+
+// Times that the topology fixes.
+const (
+	// DefaultKeepResults is how long records, facts and timelines are kept, and so how long results can be
+	// read. The instant in a session's record decides its expiry.
+	DefaultKeepResults = 72 * time.Hour
+	// IdempotencyTTL is how long an idempotency key stands for its session.
+	IdempotencyTTL = 10 * time.Minute
+	// usageTTL covers a year of months and the current one, which is what people compare.
+	usageTTL = 400 * 24 * time.Hour
+	// AuditTTL is how long the audit log is kept: a year and the month in which somebody looks back at it.
+	AuditTTL = 400 * 24 * time.Hour
+	// LoginTTL is how long a dashboard login lives at most, and login links with it.
+	LoginTTL = 12 * time.Hour
+	// AckWait is after how long without a word a completion is given to a dispatcher again. Deliveries
+	// outlast it by sending progress; after a crash it bounds the pause.
+	AckWait = 30 * time.Second
+	// dedupWindow is how long a message id protects a publisher's own retry.
+	dedupWindow = 2 * time.Minute
+	// maxAckPending is unlimited: what waits for its next try counts as pending, so that any bound would let
+	// one dead receiver stop the deliveries to all others. The dispatchers bound what they hold.
+	maxAckPending = -1
+)
+
+// BucketStream returns the name of the stream under a key-value bucket.
+func BucketStream(bucket string) string { return "KV_" + bucket }
+
+// BucketSubject returns the subject of a key in a key-value bucket.
+func BucketSubject(bucket, key string) string { return "$KV." + bucket + "." + key }
+
+// Options are the operator's choices that shape the topology.
+type Options struct {
+	Replicas    int           // copies of every stream: 1 embedded, 3 on a cluster
+	Embedded    bool          // the store is this process's own
+	KeepResults time.Duration // how long results can be read; DefaultKeepResults when zero
+}
+
+// Topology is everything that JetStream holds for verifyd.
+type Topology struct {
+	Streams   []jetstream.StreamConfig
+	Consumers []Consumer
+}
+
+// Consumer is a durable consumer and the stream it reads.
+type Consumer struct {
+	Stream string
+	Config jetstream.ConsumerConfig
+}
+
+// New returns the table for the operator's choices.
+func New(o Options) Topology {
+	if o.Replicas == 0 {
+		o.Replicas = 1
+	}
+	if o.KeepResults == 0 {
+		o.KeepResults = DefaultKeepResults
+	}
+	return Topology{
+		Streams: []jetstream.StreamConfig{
+			completions(o), events(o), retries(o), usage(o), audit(o),
+			records(o), sessionKeys(o),
+			bucket(o, BucketAccounts, "integrators and their sealed signing secrets", 5, 0),
+			bucket(o, BucketKeys, "API keys as digests; revoked by putting a revoked record", 5, 0),
+			bucket(o, BucketLogins, "dashboard logins and login links, as digests", 1, LoginTTL),
+			keyUses(o),
+			alarms(o),
+			bucket(o, BucketIdempotency, "idempotency keys and the sealed tokens of their sessions", 1,
+				IdempotencyTTL),
+			identities(o),
+			operations(o),
+			whole(o),
+		},
+		Consumers: DispatcherConsumers(),
+	}
+}
+
+// DispatcherConsumers are the consumers that all dispatcher processes share.
+func DispatcherConsumers() []Consumer {
+	return []Consumer{
+		dispatcherConsumer(StreamCompletions, ConsumerDispatcher,
+			"completions still to be delivered, and what is to be sent again; shared by all dispatchers",
+			"completion.*", "resend.*.*"),
+		dispatcherConsumer(StreamRetries, ConsumerRetries,
+			"deliveries whose next try has come due; shared by all dispatchers", "retry.*"),
+	}
+}
+
+func dispatcherConsumer(stream, name, description string, subjects ...string) Consumer {
+	return Consumer{Stream: stream, Config: jetstream.ConsumerConfig{
+		Durable:        name,
+		Description:    description,
+		FilterSubjects: subjects,
+		DeliverPolicy:  jetstream.DeliverAllPolicy,
+		AckPolicy:      jetstream.AckExplicitPolicy,
+		AckWait:        AckWait,
+		MaxDeliver:     -1, // the dispatcher has its own budget; the broker's would drop an outcome silently
+		MaxAckPending:  maxAckPending,
+		ReplayPolicy:   jetstream.ReplayInstantPolicy,
+	}}
+}
+
+// base holds what every stream shares.
+func base(o Options, name, description string, subjects ...string) jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name:              name,
+		Description:       description,
+		Subjects:          subjects,
+		Retention:         jetstream.LimitsPolicy,
+		Storage:           jetstream.FileStorage,
+		Replicas:          o.Replicas,
+		Discard:           jetstream.DiscardOld,
+		MaxConsumers:      -1,
+		MaxMsgs:           -1,
+		MaxBytes:          -1,
+		MaxMsgsPerSubject: -1,
+		MaxMsgSize:        -1,
+		Duplicates:        dedupWindow,
+		AllowDirect:       false,
+	}
+}
+
+func completions(o Options) jetstream.StreamConfig {
+	c := base(o, StreamCompletions, "the facts of sessions: outcome, claims and results, each written once",
+		"completion.*", "claim.*.*", "result.*.*", "resend.*.*")
+	// One message per subject, a second is refused: this is what makes an outcome and a claim unique.
+	// Deleting or purging one would open the fence again.
+	c.MaxMsgsPerSubject = 1
+	c.Discard = jetstream.DiscardNew
+	c.DiscardNewPerSubject = true
+	c.DenyDelete = true
+	c.DenyPurge = true
+	c.AllowAtomicPublish = true
+	c.AllowMsgTTL = true // what is brought from another store keeps the end of its life
+	c.MaxAge = o.KeepResults
+	return c
+}
+
+func events(o Options) jetstream.StreamConfig {
+	c := base(o, StreamEvents, "the timeline of sessions; may lose its last moments in a crash",
+		"session.*.*")
+	c.AllowMsgTTL = true // see completions
+	c.MaxAge = o.KeepResults
+	if o.Embedded {
+		c.PersistMode = jetstream.AsyncPersistMode // it can never be changed, and excludes more replicas
+	}
+	return c
+}
+
+// retries holds what is to be tried later, as message schedules: schedule.<sid> waits in the server, which
+// puts it on retry.<sid> when its time has come. Both are hints, and the newest of each replaces the one
+// before: the facts decide.
+func retries(o Options) jetstream.StreamConfig {
+	c := base(o, StreamRetries, "deliveries that wait for their next try, as message schedules", "schedule.*",
+		"retry.*")
+	c.MaxMsgsPerSubject = 1
+	c.AllowMsgSchedules = true
+	c.AllowRollup = true // schedules need it
+	c.MaxAge = o.KeepResults
+	return c
+}
+
+// records holds the record of each session, for as long as its results: it tells an expired session from one
+// that never was, and an account's sessions are listed from it. A message may ask for a shorter life, as a
+// redeemed sign-in attempt does.
+func records(o Options) jetstream.StreamConfig {
+	c := bucket(o, BucketSessions, "records of sessions and redeemed sign-in attempts", 1, o.KeepResults)
+	c.AllowMsgTTL = true
+	return c
+}
+
+// pageKept is how much longer than the results the keys are kept under which they are sealed: a page of keys
+// is given out for up to an hour, and a session's last facts are some ten minutes younger than its key.
+const pageKept = 2 * time.Hour
+
+// sessionKeys holds the keys under which each session's personal part is sealed, many on a page. To destroy
+// a key its page is written anew without it, and the message before is overwritten in the servers' files: so
+// this stream alone lets messages be deleted, and keeps more than one on a subject, or the one before would
+// go without being overwritten.
+func sessionKeys(o Options) jetstream.StreamConfig {
+	c := base(o, StreamSessionKeys,
+		"keys of sessions' personal parts, sealed; a key that is destroyed is overwritten", "session-keys.*")
+	c.Discard = jetstream.DiscardNew
+	c.AllowAtomicPublish = true
+	c.AllowMsgTTL = true // see completions
+	c.MaxAge = o.KeepResults + pageKept
+	return c
+}
+
+// identities holds which user an identity stands for, both as keyed hashes, where a network's rules let it
+// stand for one alone. Each message has a life of its own, which the rules state.
+func identities(o Options) jetstream.StreamConfig {
+	c := bucket(o, BucketIdentities, "which user an identity stands for, as keyed hashes", 1, 0)
+	c.AllowMsgTTL = true
+	return c
+}
+
+// whole holds what is said of the store as a whole: whether it is in service (StoreState), and the sessions
+// whose user was erased, for as long as facts of them are kept.
+func whole(o Options) jetstream.StreamConfig {
+	c := bucket(o, BucketStore, "whether the store is in service, and which sessions are erased", 1, 0)
+	c.AllowMsgTTL = true
+	return c
+}
+
+// operations holds what operators decided. What a login link gives has a life of its own.
+func operations(o Options) jetstream.StreamConfig {
+	c := bucket(o, BucketOperations,
+		"what operators decided: who else is one, which receiver hosts are paused", 1, 0)
+	c.AllowMsgTTL = true
+	return c
+}
+
+// alarms holds what operators were told of. A record of what is over has a life of its own.
+func alarms(o Options) jetstream.StreamConfig {
+	c := bucket(o, BucketAlarms, "what operators are told of: causes, and who reports them", 1, 0)
+	c.AllowMsgTTL = true
+	return c
+}
+
+func usage(o Options) jetstream.StreamConfig {
+	c := base(o, StreamUsage, "sessions started, per account and UTC month, and statistics per UTC day",
+		"usage.*.*", "stat.*.*.*")
+	c.MaxMsgsPerSubject = 1 // each message carries the total
+	c.AllowMsgCounter = true
+	c.MaxAge = usageTTL
+	return c
+}
+
+// audit holds who changed what in an account: audit.<account>.<n>, numbered from 1 without a gap. As with
+// the facts of sessions, a second message on a subject is refused, so that nobody can write over a record,
+// nor take one away.
+func audit(o Options) jetstream.StreamConfig {
+	c := base(o, StreamAudit,
+		"who changed what in an account, and when: each record written once, none deleted", "audit.*.*")
+	c.MaxMsgsPerSubject = 1
+	c.Discard = jetstream.DiscardNew
+	c.DiscardNewPerSubject = true
+	c.DenyDelete = true
+	c.DenyPurge = true
+	c.AllowMsgTTL = true // see completions
+	c.MaxAge = AuditTTL
+	return c
+}
+
+// keyUses may lose its last moments in a crash: a key that is still used is noted again within the hour.
+func keyUses(o Options) jetstream.StreamConfig {
+	c := bucket(o, BucketKeyUses, "when each API key was last used, to the hour", 1, AuditTTL)
+	c.AllowAtomicPublish = false // excludes asynchronous persistence
+	if o.Embedded {
+		c.PersistMode = jetstream.AsyncPersistMode
+	}
+	return c
+}
+
+// bucket declares the stream under a key-value bucket as nats.go would, but with direct reads off, which
+// nats.go always turns on.
+func bucket(o Options, name, description string, history int64,
+	ttl time.Duration) jetstream.StreamConfig {
+	c := base(o, BucketStream(name), description, BucketSubject(name, ">"))
+	c.MaxMsgsPerSubject = history
+	c.Discard = jetstream.DiscardNew
+	c.AllowRollup = true
+	c.DenyDelete = true
+	c.AllowAtomicPublish = true
+	c.MaxAge = ttl
+	return c
+}
+
+// Unsynced are the streams that no promise depends on: they are written to disk a moment after their
+// messages are acknowledged.
+var Unsynced = []string{StreamEvents, BucketStream(BucketKeyUses)}
+
+// StreamNames returns the names of all streams, in the topology's order.
+var StreamNames = sync.OnceValue(func() (names []string) {
+	for _, s := range New(Options{}).Streams {
+		names = append(names, s.Name)
+	}
+	return names
+})

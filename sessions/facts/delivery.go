@@ -1,0 +1,132 @@
+package facts
+
+import (
+	"time"
+
+	"verifyd/sessions"
+	"verifyd/sessions/failure"
+)
+
+// View is everything that can be read about a session.
+type View struct {
+	sessions.Session
+	sessions.Outcome
+	CompletedAt time.Time // zero while pending and when expired
+	Delivery    Delivery
+}
+
+// DeliveryState is where the single POST stands.
+type DeliveryState string
+
+// The states of a delivery (package dispatcher moves them).
+const (
+	DeliveryNone          DeliveryState = "none"          // no outcome yet, or one that sends no callback
+	DeliveryDue           DeliveryState = "due"           // waiting for its first or next attempt
+	DeliveryClaimed       DeliveryState = "claimed"       // a worker is sending
+	DeliveryDelivered     DeliveryState = "delivered"     // a 2xx status line was read
+	DeliveryRejected      DeliveryState = "rejected"      // another final status line was read
+	DeliveryUnknown       DeliveryState = "unknown"       // bytes left and no status line came back
+	DeliveryUndeliverable DeliveryState = "undeliverable" // provably nothing was sent until the retry deadline passed
+)
+
+// Delivery is what is known about a session's callback.
+type Delivery struct {
+	State    DeliveryState
+	Attempts []Attempt // by number, first is 1
+}
+
+// Attempt is one claim and, where it has ended, its result.
+type Attempt struct {
+	Claim  Claim
+	Result *Result // nil while open
+	// Presumed is set where the result is no fact yet, but what an unreadable claim means.
+	Presumed bool
+}
+
+// StateOfDelivery derives the state of a delivery from its facts.
+func StateOfDelivery(o sessions.Outcome, attempts []Attempt) DeliveryState {
+	if o.State != sessions.Verified && o.State != sessions.Failed {
+		return DeliveryNone
+	}
+	if isDue(attempts) {
+		return DeliveryDue
+	}
+	last := attempts[len(attempts)-1]
+	if last.Result == nil {
+		return DeliveryClaimed
+	}
+	switch last.Result.Verdict {
+	case VerdictDelivered:
+		return DeliveryDelivered
+	case VerdictRejected:
+		return DeliveryRejected
+	case VerdictUndeliverable:
+		return DeliveryUndeliverable
+	case VerdictReleased:
+		return DeliveryDue
+	case VerdictUnknown:
+		return DeliveryUnknown
+	default:
+		return DeliveryUnknown // a verdict of a newer build: final, and not for this one to judge
+	}
+}
+
+// isDue reports whether one more attempt follows, without a resend being requested.
+func isDue(attempts []Attempt) bool {
+	if len(attempts) == 0 {
+		return true
+	}
+	last := attempts[len(attempts)-1].Result
+	return last != nil && last.LeavesDue()
+}
+
+// LeavesDue reports whether another attempt follows: nothing was sent, or the policy sends it again.
+func (r Result) LeavesDue() bool { return r.Verdict == VerdictReleased || !r.Next.IsZero() }
+
+// AttemptFacts reads the facts of one session's attempts, by number. What cannot be read is returned with
+// its meaning.
+type AttemptFacts struct {
+	Claim           func(n int) (*Claim, error)  // nil: there is none
+	Result          func(n int) (*Result, error) // nil: there is none
+	ResendRequested func(n int) (bool, error)    // whether somebody asked for it
+}
+
+// Attempts puts the attempts together. They end before an unreadable claim of an attempt that was not due:
+// it reopens no delivery. So there are never more attempts than were due.
+func (f AttemptFacts) Attempts() (attempts []Attempt, err error) {
+	for n := 1; ; n++ {
+		claim, err := f.Claim(n)
+		if err != nil || claim == nil {
+			return attempts, err
+		}
+		if claim.Unreadable && !isDue(attempts) {
+			if requested, err := f.ResendRequested(n); err != nil || !requested {
+				return attempts, err
+			}
+		}
+		result, err := f.Result(n)
+		if err != nil {
+			return nil, err
+		}
+		attempts = append(attempts, NewAttempt(*claim, result))
+	}
+}
+
+// NewAttempt puts a claim and its result together; nil: there is none.
+func NewAttempt(c Claim, r *Result) Attempt {
+	if r == nil && c.Unreadable {
+		presumed := UnreadableResult(c.Session, c.Number, c.At)
+		return Attempt{Claim: c, Result: &presumed, Presumed: true}
+	}
+	return Attempt{Claim: c, Result: r}
+}
+
+// UnreadableClaim represents a claim that cannot be read.
+func UnreadableClaim(id sessions.ID, n int, at time.Time) Claim {
+	return Claim{Session: id, Number: n, Unreadable: true, At: at}
+}
+
+// UnreadableResult is the result of an attempt whose claim or result cannot be read.
+func UnreadableResult(id sessions.ID, n int, at time.Time) Result {
+	return NewResult(id, n, VerdictUnknown, failure.Unreadable, "", at)
+}

@@ -1,0 +1,39 @@
+package facts_test
+
+import (
+	"testing"
+
+	"verifyd/sessions"
+	"verifyd/sessions/facts"
+)
+
+func TestDeliveryStateFollowsFacts(t *testing.T) {
+	with := func(v facts.Verdict) []facts.Attempt {
+		return []facts.Attempt{{Result: &facts.Result{Verdict: v}}}
+	}
+	verified := sessions.Outcome{State: sessions.Verified}
+	failed := sessions.Outcome{State: sessions.Failed}
+	for _, c := range []struct {
+		outcome  sessions.Outcome
+		attempts []facts.Attempt
+		want     facts.DeliveryState
+	}{
+		{verified, nil, facts.DeliveryDue},
+		{failed, nil, facts.DeliveryDue},
+		{sessions.Outcome{State: sessions.Canceled}, nil, facts.DeliveryNone},
+		{sessions.Outcome{State: sessions.Pending}, nil, facts.DeliveryNone},
+		{sessions.Outcome{State: sessions.Expired}, nil, facts.DeliveryNone},
+		{verified, []facts.Attempt{{}}, facts.DeliveryClaimed},
+		{verified, with(facts.VerdictDelivered), facts.DeliveryDelivered},
+		{verified, with(facts.VerdictRejected), facts.DeliveryRejected},
+		{verified, with(facts.VerdictUnknown), facts.DeliveryUnknown},
+		{verified, with(facts.VerdictUndeliverable), facts.DeliveryUndeliverable},
+		{verified, with(facts.VerdictReleased), facts.DeliveryDue},
+		{verified, with("of a newer build"), facts.DeliveryUnknown},
+		{verified, append(with(facts.VerdictReleased), facts.Attempt{}), facts.DeliveryClaimed},
+	} {
+		if got := facts.StateOfDelivery(c.outcome, c.attempts); got != c.want {
+			t.Errorf("%s with %d attempts = %s, want %s", c.outcome.State, len(c.attempts), got, c.want)
+		}
+	}
+}

@@ -1,0 +1,137 @@
+// Package facts is what is known of a session's delivery: the facts themselves (claim, result, resend), and
+// what follows from them (the attempts, the state of the delivery). It reads nothing: whoever has read facts
+// asks it what they mean. What cannot be read has the meaning that ErrUnreadable defines.
+package facts
+
+import (
+	"errors"
+	"time"
+
+	"verifyd/sessions"
+	"verifyd/sessions/failure"
+)
+
+// Claim is the fact "worker W is about to send attempt N". It is the fence of the single POST: written once,
+// before the first byte, by the process that sends; a process that does not own it never sends.
+type Claim struct {
+	Session sessions.ID `json:"-"`
+	Number  int         `json:"n"`      // the attempt, from 1
+	Worker  string      `json:"worker"` // the process that claims, for people
+	// GiveUp marks a claim that is taken in order to end the delivery as undeliverable: its owner sends
+	// nothing, and nobody else can send any more.
+	GiveUp bool      `json:"give_up,omitzero"`
+	At     time.Time `json:"at"`
+	// Deadline is the last instant at which the owner may begin to write. An owner that finds it passed
+	// releases the claim.
+	Deadline time.Time `json:"deadline"`
+	// SettleAfter is the instant from which anyone may settle an open claim: Deadline plus a whole attempt
+	// and a margin.
+	SettleAfter time.Time `json:"settle_after"`
+	// Unreadable marks what is stored in a claim's place and is none (ErrUnreadable). Of the rest only At is
+	// set then, to when it was stored.
+	Unreadable bool `json:"-"`
+}
+
+// NewClaim returns the claim of an attempt. Its owner may begin to write until begin has passed, and anyone
+// may settle it when settle has passed after that: how long an attempt may take, and a margin. Where nothing
+// is to be sent, begin is 0.
+func NewClaim(id sessions.ID, number int, worker string, at time.Time, begin, settle time.Duration) Claim {
+	deadline := at.Add(begin)
+	return Claim{
+		Session: id, Number: number, Worker: worker, At: at, Deadline: deadline,
+		SettleAfter: deadline.Add(settle),
+	}
+}
+
+// Resend is the fact "attempt N was requested", after the attempts before it had come to an end.
+type Resend struct {
+	Session sessions.ID `json:"-"`
+	Number  int         `json:"n"`  // the attempt that is asked for, from 2
+	By      string      `json:"by"` // who asked, for people: a key's id, or "operator"
+	At      time.Time   `json:"at"`
+}
+
+// Verdict is how one attempt ended.
+type Verdict string
+
+// The verdicts of a result. VerdictReleased leaves the delivery due; the others are final.
+const (
+	VerdictDelivered     Verdict = "delivered"
+	VerdictRejected      Verdict = "rejected"
+	VerdictUnknown       Verdict = "unknown"
+	VerdictUndeliverable Verdict = "undeliverable"
+	VerdictReleased      Verdict = "released" // claimed, but not one byte was written: attempt N+1 may follow
+)
+
+// Timing holds how long each step of an attempt took; zero where the step did not happen.
+type Timing struct {
+	DNS     time.Duration `json:"dns,omitzero"`
+	Connect time.Duration `json:"connect,omitzero"`
+	TLS     time.Duration `json:"tls,omitzero"`
+	// from the write to the first byte of the status line
+	FirstByte time.Duration `json:"first_byte,omitzero"`
+	Total     time.Duration `json:"total,omitzero"`
+}
+
+// Result is the fact "attempt N ended so". Written once, by the claim's owner or, after Claim.SettleAfter,
+// by whoever sees it.
+type Result struct {
+	Session sessions.ID   `json:"-"`
+	Number  int           `json:"n"`
+	Verdict Verdict       `json:"verdict"`
+	Class   failure.Class `json:"class,omitempty"`
+	Status  int           `json:"status,omitzero"` // the receiver's final status; 0 where none was read
+	// one sentence for people, without URL or secrets; sealed in storage, as what follows (Of)
+	Detail  string `json:"detail,omitempty"`
+	Address string `json:"address,omitempty"` // the address dialled, ip:port
+	// the first 1 KiB of the answer's body, escaped by whoever shows it
+	Answer string `json:"answer,omitempty"`
+	Timing Timing `json:"timing,omitzero"`
+	// Next is from when the next attempt is due, where the policy sends such a result again; zero where the
+	// result is final.
+	Next time.Time `json:"next,omitzero"`
+	By   string    `json:"by"` // the worker that wrote this fact
+	At   time.Time `json:"at"`
+
+	// where the key of its session is, which what the receiver said is stored under; and that, still sealed
+	SealedUnder   sessions.KeyRef `json:"-"`
+	SealedDetails string          `json:"-"`
+}
+
+// NewResult returns the result of an attempt. The sender sets what the receiver answered and how long it
+// took.
+func NewResult(id sessions.ID, number int, verdict Verdict, class failure.Class, by string,
+	at time.Time) Result {
+	return Result{Session: id, Number: number, Verdict: verdict, Class: class, By: by, At: at}
+}
+
+// Of returns the result as one of a session: what the receiver answered is stored sealed under the session's
+// key, as the callback URL is.
+func (r Result) Of(s sessions.Session) Result {
+	r.SealedUnder = s.SealedUnder
+	return r
+}
+
+// Retry is the hint "process this delivery again at At". The facts decide what is done then: a retry that
+// arrives twice, or too late, changes nothing.
+type Retry struct {
+	Session sessions.ID `json:"-"`
+	// the attempt that somebody asked for; 0: the delivery of the completion itself
+	RequestedAttempt int `json:"asked,omitzero"`
+	Tries            int `json:"tries"` // how often it was taken up before
+	// since when it is to be sent: the completion, or the request to send it again
+	Since time.Time `json:"since"`
+	At    time.Time `json:"at"`
+}
+
+// The errors of a delivery.
+var (
+	// ErrClaimed: another owner holds the claim; the caller that gets this error never sends.
+	ErrClaimed = errors.New("another owner holds the claim")
+	// ErrDeliveryOpen: the delivery is not at an end, so that nothing can be sent again.
+	ErrDeliveryOpen = errors.New("the delivery is not at an end yet")
+	// ErrNoDelivery: the session has no outcome that is sent.
+	ErrNoDelivery = errors.New("the session has no outcome that is sent")
+	// ErrSettled: the attempt has a result already; the existing result is returned beside this error.
+	ErrSettled = errors.New("the attempt has a result already")
+)

@@ -1,0 +1,17 @@
+package failure
+
+// Rule names the identity network's rule that refused an identity, by the key that sets it in the networks
+// file. Empty unless the reason is Refused; records of builds that had one rule alone leave it out.
+type Rule string
+
+// The rules of identity networks.
+const (
+	NoRule           Rule = ""
+	RuleSubjectMatch Rule = "require_subject_match"
+	RuleEmailDomains Rule = "email_domains"
+	RuleAccountAge   Rule = "min_account_age"
+	RuleGroups       Rule = "require_groups"
+	RuleAllow        Rule = "allow_subjects"
+	RuleDeny         Rule = "deny_subjects"
+	RuleOneIdentity  Rule = "one_identity_per"
+)

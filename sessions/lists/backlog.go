@@ -1,0 +1,112 @@
+package lists
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"verifyd/natsconf"
+	"verifyd/natsconf/topology"
+	"verifyd/sessions/facts"
+	"verifyd/sessions/records"
+)
+
+// maxBacklogSchedules is how many schedules are read to find the oldest delivery.
+const maxBacklogSchedules = 2048
+
+// Backlog counts the deliveries of the whole service that have not ended, by where they wait.
+type Backlog struct {
+	Waiting   uint64 // not given to a dispatcher yet
+	Given     uint64 // with a dispatcher, or pausing shortly before the next try
+	Scheduled uint64 // pausing as message schedules
+	// Oldest is since when the oldest of them is to be sent; zero where there is none. Of more than 2,048
+	// schedules it sees those that were stored first.
+	Oldest time.Time
+}
+
+// Backlog reads the backlog from the leaders. Its error is natsconf.ErrUnavailable.
+func (st *Lists) Backlog(ctx context.Context) (Backlog, error) {
+	var b Backlog
+	for _, c := range topology.DispatcherConsumers() {
+		if err := st.backlogOf(ctx, c, &b); err != nil {
+			return Backlog{}, fmt.Errorf("measure the backlog: %w", err)
+		}
+	}
+	msgs, all, err := st.Conn.Head(ctx, topology.StreamRetries, records.ScheduleSubject("*"),
+		maxBacklogSchedules)
+	if err != nil {
+		return Backlog{}, fmt.Errorf("measure the backlog: %w", err)
+	}
+	b.Scheduled = all
+	for _, m := range msgs {
+		b.retry(st, m.Subject(), m.Data())
+	}
+	return b, nil
+}
+
+// Overdue reads the schedules whose instant has passed by so much, of the 2,048 that were stored first, and
+// those that cannot be read: of these only the session is known. Its error is natsconf.ErrUnavailable.
+func (st *Lists) Overdue(ctx context.Context, by time.Duration) ([]facts.Retry, error) {
+	msgs, _, err := st.Conn.Head(ctx, topology.StreamRetries, records.ScheduleSubject("*"),
+		maxBacklogSchedules)
+	if err != nil {
+		return nil, fmt.Errorf("look for overdue retries: %w", err)
+	}
+	var overdue []facts.Retry
+	for _, m := range msgs {
+		r, err := st.DecodeRetry(m.Subject(), m.Data())
+		if errors.Is(err, natsconf.ErrNewer) || r.Session == "" {
+			continue // the newer build's, or nobody's
+		}
+		if err != nil {
+			_ = st.CheckUnreadable(m, err)
+		}
+		if st.Now().Sub(r.At) > by {
+			overdue = append(overdue, r)
+		}
+	}
+	return overdue, nil
+}
+
+// backlogOf adds what one consumer has still to deliver, and reads the first message of each kind that is
+// not acknowledged.
+func (st *Lists) backlogOf(ctx context.Context, c topology.Consumer, b *Backlog) error {
+	state, err := st.Conn.ConsumerState(ctx, c.Stream, c.Config.Durable)
+	if errors.Is(err, natsconf.ErrNotFound) {
+		return nil // the dispatcher makes it
+	}
+	if err != nil {
+		return err
+	}
+	b.Waiting, b.Given = b.Waiting+state.Waiting, b.Given+state.Given
+	if state.Waiting+state.Given == 0 {
+		return nil
+	}
+	for _, subject := range c.Config.FilterSubjects {
+		m, err := st.Conn.Next(ctx, c.Stream, subject, state.Floor+1)
+		switch {
+		case errors.Is(err, natsconf.ErrNotFound):
+		case err != nil:
+			return err
+		case c.Stream == topology.StreamRetries:
+			b.retry(st, m.Subject, m.Data)
+		default:
+			b.since(natsconf.StoredAt(m.Header, m.Time))
+		}
+	}
+	return nil
+}
+
+// retry reads a hint. One that cannot be read must not hide the others.
+func (b *Backlog) retry(st *Lists, subject string, data []byte) {
+	if r, err := st.DecodeRetry(subject, data); err == nil {
+		b.since(r.Since)
+	}
+}
+
+func (b *Backlog) since(t time.Time) {
+	if b.Oldest.IsZero() || t.Before(b.Oldest) {
+		b.Oldest = t
+	}
+}

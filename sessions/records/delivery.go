@@ -1,0 +1,138 @@
+package records
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"verifyd/natsconf"
+	"verifyd/natsconf/crashpoint"
+	"verifyd/natsconf/topology"
+	"verifyd/sessions"
+	"verifyd/sessions/facts"
+)
+
+// Claim claims an attempt for its owner, by a write-once fact. Only nil allows the owner to send. ErrClaimed
+// means that another owner has it; with any other error nobody may send, since the claim may be stored.
+func (st *Writer) Claim(ctx context.Context, c facts.Claim) error {
+	data, err := encodeClaim(c)
+	if err != nil {
+		return fmt.Errorf("encode claim: %w", err)
+	}
+	w := Write{Writer: st.Completions, Stream: topology.StreamCompletions,
+		Subject: facts.Key{Kind: "claim", ID: c.Session, N: c.Number}.Subject(), Data: data,
+		Before: crashpoint.BeforeClaim, After: crashpoint.AfterClaim}
+	_, err = st.Once(ctx, w)
+	if errors.Is(err, ErrTaken) {
+		return facts.ErrClaimed
+	}
+	if err != nil {
+		return fmt.Errorf("claim attempt %d of session %s: %w", c.Number, c.Session, err)
+	}
+	return nil
+}
+
+// Settle records how an attempt ended, by a write-once fact. ErrSettled comes with the existing result;
+// where that cannot be read, with the result that it stands for. With any other error the caller tries
+// again: an attempt without a result is settled as unknown by whoever sees it after Claim.SettleAfter.
+func (st *Writer) Settle(ctx context.Context, r facts.Result) (facts.Result, error) {
+	with, err := st.SealerOf(ctx, r.SealedUnder)
+	if err != nil && !errors.Is(err, ErrErased) && !errors.Is(err, facts.ErrUnreadable) {
+		return facts.Result{}, fmt.Errorf("settle attempt %d of session %s: %w", r.Number, r.Session, err)
+	}
+	if err != nil { // without its key the verdict is stored, and what the receiver answered is not
+		r.SealedUnder, r.Detail, r.Address, r.Answer = sessions.KeyRef{}, "", "", ""
+	}
+	data, err := encodeResult(r, with)
+	if err != nil {
+		return facts.Result{}, fmt.Errorf("encode result: %w", err)
+	}
+	w := Write{Writer: st.Completions, Stream: topology.StreamCompletions,
+		Subject: facts.Key{Kind: "result", ID: r.Session, N: r.Number}.Subject(), Data: data,
+		Before: crashpoint.BeforeSettle, After: crashpoint.AfterSettle}
+	existing, err := st.Once(ctx, w)
+	switch {
+	case err == nil:
+		return r, nil
+	case errors.Is(err, ErrTaken):
+		other, err := DecodeResult(r.Session, r.Number, existing.Data)
+		if at, unreadable := storedAt(st.checkUnreadable(existing, err)); unreadable {
+			other, err = facts.UnreadableResult(r.Session, r.Number, at), nil
+		}
+		if err != nil {
+			return facts.Result{}, fmt.Errorf("result %d of session %s: %w", r.Number, r.Session, err)
+		}
+		if err := st.openResult(ctx, r.SealedUnder, &other); err != nil {
+			return facts.Result{}, err
+		}
+		return other, facts.ErrSettled
+	default:
+		return facts.Result{}, fmt.Errorf("settle attempt %d of session %s: %w", r.Number, r.Session, err)
+	}
+}
+
+// Resend asks for one more attempt at a delivery that has come to an end, with the same webhook-id. It is a
+// write-once fact, so that of two concurrent requests one gets ErrDeliveryOpen. The other errors are
+// ErrNoDelivery, ErrNotFound, natsconf's, and an *UnreadableError where something stands in the place of the
+// request that is none.
+func (st *Writer) Resend(ctx context.Context, id sessions.ID, by string) (facts.Resend, error) {
+	c, err := st.Completion(ctx, id)
+	if errors.Is(err, sessions.ErrNotFound) || errors.Is(err, facts.ErrUnreadable) {
+		if _, err := st.Read(ctx, id); err != nil {
+			return facts.Resend{}, err
+		}
+		return facts.Resend{}, facts.ErrNoDelivery
+	}
+	if err != nil {
+		return facts.Resend{}, err
+	}
+	if c.Lost { // there is nowhere to send it
+		return facts.Resend{}, facts.ErrNoDelivery
+	}
+	v, err := st.viewOf(ctx, statusOf(c), true)
+	switch {
+	case err != nil:
+		return facts.Resend{}, err
+	case v.Delivery.State == facts.DeliveryNone:
+		return facts.Resend{}, facts.ErrNoDelivery
+	case v.Delivery.State == facts.DeliveryDue || v.Delivery.State == facts.DeliveryClaimed:
+		return facts.Resend{}, facts.ErrDeliveryOpen
+	}
+	r := facts.Resend{Session: id, Number: len(v.Delivery.Attempts) + 1, By: by, At: st.Instant()}
+	data, err := encodeResend(r)
+	if err != nil {
+		return facts.Resend{}, fmt.Errorf("encode resend: %w", err)
+	}
+	existing, err := st.Once(ctx, Write{
+		Writer: st.Completions, Stream: topology.StreamCompletions,
+		Subject: facts.Key{Kind: "resend", ID: id, N: r.Number}.Subject(),
+		Data:    data,
+	})
+	if errors.Is(err, ErrTaken) {
+		if _, err := DecodeResend(id, r.Number, existing.Data); errors.Is(err, facts.ErrUnreadable) {
+			return facts.Resend{}, st.checkUnreadable(existing, err)
+		}
+		return facts.Resend{}, facts.ErrDeliveryOpen
+	}
+	if err != nil {
+		return facts.Resend{}, fmt.Errorf("ask for attempt %d of session %s: %w", r.Number, id, err)
+	}
+	return r, nil
+}
+
+// Schedule has a delivery passed to a dispatcher at r.At, to the second, even if all processes restart until
+// then. A later call for the same session replaces an earlier one. Its errors are those of
+// natsconf.Writer.Publish; a repeat is harmless.
+func (st *Writer) Schedule(ctx context.Context, r facts.Retry) error {
+	data, err := encodeRetry(r)
+	if err != nil {
+		return fmt.Errorf("encode retry: %w", err)
+	}
+	crashpoint.Reach(crashpoint.BeforeSchedule)
+	defer crashpoint.Reach(crashpoint.AfterSchedule)
+	if _, err := st.Retries.Publish(ctx,
+		natsconf.ScheduleMsg(ScheduleSubject(r.Session), retrySubject(r.Session), r.At, data)); err != nil {
+		return fmt.Errorf("schedule a retry of session %s: %w", r.Session, err)
+	}
+	return nil
+}

@@ -1,0 +1,102 @@
+package records
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"verifyd/natsconf"
+	"verifyd/natsconf/topology"
+	"verifyd/sessions"
+	"verifyd/sessions/facts"
+)
+
+// ErasedRecord is stored for each session whose user was erased.
+type ErasedRecord struct {
+	Version int       `json:"v"`
+	At      time.Time `json:"at"`
+	// Account is set until everything is erased, so that the next erasure, of whomever, finishes one that
+	// was interrupted. Page and Slot are where the session's key is.
+	Account string `json:"account,omitempty"`
+	Page    string `json:"page,omitempty"`
+	Slot    int    `json:"slot,omitzero"`
+}
+
+// ErrErased is returned for what would be opened by a key that was destroyed. To callers it is what is not
+// there.
+var ErrErased = fmt.Errorf("its user was erased: %w: %w", sessions.ErrNotFound, natsconf.ErrNotFound)
+
+// IsErased reports whether a session's user was erased; of "*", whether any session's was.
+func (st *Reader) IsErased(ctx context.Context, id sessions.ID) (bool, error) {
+	_, err := st.Conn.Last(ctx, topology.BucketStream(topology.BucketStore), ErasedSubject(id))
+	switch {
+	case err == nil:
+		return true, nil
+	case errors.Is(err, natsconf.ErrNotFound),
+		errors.Is(err, jetstream.ErrStreamNotFound): // the store of an older build
+		return false, nil
+	default:
+		return false, fmt.Errorf("read whether session %s is erased: %w", id, err)
+	}
+}
+
+// Erased returns all sessions whose user was erased and of whom facts may be kept. Its error is
+// natsconf.ErrUnavailable.
+func (st *Reader) Erased(ctx context.Context) (map[sessions.ID]bool, error) {
+	notes, err := st.ErasedRecords(ctx)
+	erased := make(map[sessions.ID]bool, len(notes))
+	for id := range notes {
+		erased[id] = true
+	}
+	return erased, err
+}
+
+// ErasedRecords reads what is noted of erased sessions. Of a note that cannot be read only the session
+// is known.
+func (st *Reader) ErasedRecords(ctx context.Context) (map[sessions.ID]ErasedRecord, error) {
+	msgs, err := st.Conn.Newest(ctx, topology.BucketStream(topology.BucketStore), ErasedSubject("*"))
+	if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil, err
+	}
+	notes := make(map[sessions.ID]ErasedRecord, len(msgs))
+	for _, m := range msgs {
+		var r ErasedRecord
+		if DecodeRecord(m.Data(), &r, &r.Version, RecordVersions) != nil {
+			r = ErasedRecord{}
+		}
+		notes[sessions.ID(m.Subject()[strings.LastIndexByte(m.Subject(), '.')+1:])] = r
+	}
+	return notes, nil
+}
+
+// EachRecord reads what is stored on the subjects that match, still sealed: records, or outcomes, which hold
+// the same. A newer build's is passed as an error, and nil where the record was deleted.
+func (st *Reader) EachRecord(ctx context.Context, stream, subject string,
+	do func(sessions.ID, *SessionRecord, error) error) error {
+	_, last, err := st.Conn.Bounds(ctx, stream)
+	if err != nil {
+		return err
+	}
+	return st.Conn.Pages(ctx, stream, subject, 1, last, func(msgs []jetstream.Msg) error {
+		for _, m := range msgs {
+			id, err := sessions.ParseID(m.Subject()[strings.LastIndexByte(m.Subject(), '.')+1:])
+			if err != nil {
+				continue
+			}
+			var r *SessionRecord
+			if !natsconf.IsMarker(m.Headers()) {
+				if r, err = decodeOutcomeOrRecord(id, stream, m.Data()); errors.Is(err, facts.ErrUnreadable) {
+					continue
+				}
+			}
+			if err := do(id, r, err); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

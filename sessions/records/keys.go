@@ -1,0 +1,273 @@
+package records
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"verifyd/natsconf"
+	"verifyd/natsconf/secretbox"
+	"verifyd/natsconf/topology"
+	"verifyd/sessions"
+	"verifyd/sessions/facts"
+)
+
+const (
+	// keysOfPage is how many sessions' keys stand on one page. With a message for each key, starting a
+	// session would cost a second synced write and a delivery a read (docs/DECISIONS.md has the figures); so
+	// both cost one in 256.
+	keysOfPage = 256
+	// pageFor is for how long new sessions take keys from a page: natsconf keeps it for longer than results
+	// by more than that.
+	pageFor = time.Hour
+	// maxPages bounds the pages that a process remembers, 8 KiB each.
+	maxPages = 1024
+	// pageUse is the use of the box that pages are sealed in; their owner is the page's name.
+	pageUse = "session-keys"
+	// pageNameLen is the length of a page's name, of base32's letters: 80 random bits.
+	pageNameLen = 16
+)
+
+// errNoPage is returned where the page of a key is not there: it has aged out, as all that it opens has, or
+// the store was damaged (Session.Lost).
+var errNoPage = fmt.Errorf("the page of its key is not there: %w", facts.ErrUnreadable)
+
+func isValid(r sessions.KeyRef) bool {
+	return len(r.Page) == pageNameLen && strings.Trim(r.Page, "abcdefghijklmnopqrstuvwxyz234567") == "" &&
+		r.Slot >= 0 && r.Slot < keysOfPage
+}
+
+// keyPage holds keys of sessions. One that was destroyed is zero.
+type keyPage [keysOfPage]secretbox.Key
+
+// pageRecord is a keyPage as it is stored, one message for each page. Its name is in the subject.
+type pageRecord struct {
+	Version int    `json:"v"`
+	Keys    []byte `json:"keys"` // one behind the other, sealed
+}
+
+// PageSubject is where a page of keys stands.
+func PageSubject(page string) string { return "session-keys." + page }
+
+// sessionKeys returns keys to new sessions and finds those of others. Keys that are destroyed meanwhile are
+// remembered: who asks for one looks first whether its session was erased, and what is in a process's memory
+// ends with it.
+type sessionKeys struct {
+	conn *natsconf.Conn
+	box  *secretbox.Box
+	now  func() time.Time
+
+	mu     sync.Mutex
+	pages  map[string]*keyPage
+	oldest []string // the names of pages, in the order in which they came
+	open   openPage // new sessions take their keys from it
+	making *newPage // nil: nobody makes the next one
+}
+
+// openPage is the page that new sessions take their keys from. No other process does.
+type openPage struct {
+	name string
+	next int       // the first slot that is not taken; keysOfPage at the end
+	till time.Time // from when on no key of it is taken
+}
+
+// newPage is a page that is being stored.
+type newPage struct {
+	done chan struct{}
+	err  error // once done is closed
+}
+
+func newSessionKeys(conn *natsconf.Conn, box *secretbox.Box, now func() time.Time) *sessionKeys {
+	return &sessionKeys{conn: conn, box: box, now: now, pages: map[string]*keyPage{}}
+}
+
+// take returns a key for a new session, which is stored already. Its errors are natsconf.ErrUnavailable and
+// ErrStoreFull.
+func (k *sessionKeys) take(ctx context.Context) (sessions.KeyRef, secretbox.Key, error) {
+	for {
+		ref, key, making, mine := k.tryTake()
+		switch {
+		case making == nil:
+			return ref, key, nil
+		case mine:
+			k.make(context.WithoutCancel(ctx), making) // others wait for it too
+		default:
+			select {
+			case <-making.done:
+			case <-ctx.Done():
+				return sessions.KeyRef{}, secretbox.Key{},
+					fmt.Errorf("take a key: %w: %w", natsconf.ErrUnavailable, ctx.Err())
+			}
+		}
+		if making.err != nil {
+			return sessions.KeyRef{}, secretbox.Key{}, making.err
+		}
+	}
+}
+
+// tryTake takes a key from the open page. Where that has none left, it returns the page that is to be made,
+// and whether the caller makes it.
+func (k *sessionKeys) tryTake() (ref sessions.KeyRef, key secretbox.Key, making *newPage, mine bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if page := k.pages[k.open.name]; page != nil && k.open.next < keysOfPage && k.now().Before(k.open.till) {
+		ref = sessions.KeyRef{Page: k.open.name, Slot: k.open.next}
+		k.open.next++
+		return ref, page[ref.Slot], nil, false
+	}
+	if mine = k.making == nil; mine {
+		k.making = &newPage{done: make(chan struct{})}
+	}
+	return sessions.KeyRef{}, secretbox.Key{}, k.making, mine
+}
+
+// make stores a new page. One of which nobody knows whether it is stored is not used.
+func (k *sessionKeys) make(ctx context.Context, making *newPage) {
+	name, page := strings.ToLower(rand.Text()[:pageNameLen]), &keyPage{}
+	for i := range page {
+		page[i] = secretbox.NewKey()
+	}
+	till := k.now().Add(pageFor)
+	m, err := k.encode(name, page)
+	if err == nil {
+		err = k.conn.PublishOne(ctx, topology.StreamSessionKeys, m)
+	}
+	switch {
+	case errors.Is(err, natsconf.ErrUncertain): // of the session nothing is stored: its caller need not look
+		making.err = fmt.Errorf("store keys of sessions: %w: no answer came", natsconf.ErrUnavailable)
+	case err != nil:
+		making.err = fmt.Errorf("store keys of sessions: %w", err)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if err == nil {
+		k.open = openPage{name: name, till: till}
+		k.remember(name, page)
+	}
+	k.making = nil
+	close(making.done)
+}
+
+func (k *sessionKeys) encode(name string, page *keyPage) (*nats.Msg, error) {
+	plain := make([]byte, 0, len(page)*secretbox.KeyBytes)
+	for _, key := range page {
+		plain = append(plain, key[:]...)
+	}
+	data, err := EncodeRecord(pageRecord{RecordVersions.Newest, k.box.Seal(plain, name)})
+	if err != nil {
+		return nil, fmt.Errorf("encode keys of sessions: %w", err)
+	}
+	return &nats.Msg{Subject: PageSubject(name), Data: data}, nil
+}
+
+// remember keeps a page in memory. k.mu is held.
+func (k *sessionKeys) remember(name string, page *keyPage) {
+	if k.pages[name] == nil {
+		k.oldest = append(k.oldest, name)
+	}
+	k.pages[name] = page
+	for len(k.oldest) > maxPages {
+		if k.oldest[0] != k.open.name {
+			delete(k.pages, k.oldest[0])
+		} else {
+			k.oldest = append(k.oldest, k.open.name)
+		}
+		k.oldest = k.oldest[1:]
+	}
+}
+
+// key finds the key of a session. Its errors are ErrErased, ErrUnreadable where there is no such page,
+// ErrNewer and natsconf.ErrUnavailable.
+func (k *sessionKeys) key(ctx context.Context, ref sessions.KeyRef) (secretbox.Key, error) {
+	if !isValid(ref) {
+		return secretbox.Key{}, fmt.Errorf("its key has no place: %w", facts.ErrUnreadable)
+	}
+	k.mu.Lock()
+	page := k.pages[ref.Page]
+	k.mu.Unlock()
+	if page == nil {
+		var err error
+		if page, _, err = k.read(ctx, ref.Page); err != nil {
+			return secretbox.Key{}, err
+		}
+		k.mu.Lock()
+		k.remember(ref.Page, page)
+		k.mu.Unlock()
+	}
+	if key := page[ref.Slot]; key != (secretbox.Key{}) {
+		return key, nil
+	}
+	return secretbox.Key{}, ErrErased
+}
+
+// cached returns a session's key without a wait, where its page is remembered.
+func (k *sessionKeys) cached(ref sessions.KeyRef) (secretbox.Key, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	page := k.pages[ref.Page]
+	if page == nil || !isValid(ref) || page[ref.Slot] == (secretbox.Key{}) {
+		return secretbox.Key{}, false
+	}
+	return page[ref.Slot], true
+}
+
+// read reads a page from the leader, and its sequence.
+func (k *sessionKeys) read(ctx context.Context, name string) (*keyPage, uint64, error) {
+	m, err := k.conn.Last(ctx, topology.StreamSessionKeys, PageSubject(name))
+	if errors.Is(err, natsconf.ErrNotFound) {
+		return nil, 0, errNoPage
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("read the keys of sessions: %w", err)
+	}
+	var r pageRecord
+	if err := DecodeRecord(m.Data, &r, &r.Version, RecordVersions); err != nil {
+		return nil, 0, fmt.Errorf("the page of its key: %w", err)
+	}
+	plain, err := k.box.Open(r.Keys, name)
+	page := &keyPage{}
+	if err == nil && len(plain) != len(page)*secretbox.KeyBytes {
+		err = fmt.Errorf("%d bytes", len(plain))
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("the page of its key: %w: %w", facts.ErrUnreadable, err)
+	}
+	for i := range page {
+		page[i] = secretbox.Key(plain[i*secretbox.KeyBytes:])
+	}
+	return page, m.Sequence, nil
+}
+
+// destroy takes a session's key away for good: its page is written without it, and what stood there before is
+// overwritten in the servers' files. A repeat is harmless, and ends what was cut off. Its errors are
+// natsconf's, ErrNewer, and ErrUnreadable where the page does not open: it holds others' keys. Where it
+// has aged out, so has the key.
+func (k *sessionKeys) destroy(ctx context.Context, ref sessions.KeyRef) error {
+	err := natsconf.Retry(ctx, func() error { return k.destroyOnce(ctx, ref) })
+	if errors.Is(err, errNoPage) {
+		return nil
+	}
+	return err
+}
+
+func (k *sessionKeys) destroyOnce(ctx context.Context, ref sessions.KeyRef) error {
+	page, last, err := k.read(ctx, ref.Page)
+	if err != nil {
+		return err
+	}
+	if page[ref.Slot] == (secretbox.Key{}) {
+		return k.conn.Destroy(ctx, topology.StreamSessionKeys, PageSubject(ref.Page), last)
+	}
+	page[ref.Slot] = secretbox.Key{}
+	m, err := k.encode(ref.Page, page)
+	if err != nil {
+		return err
+	}
+	return k.conn.Replace(ctx, topology.StreamSessionKeys, m, last)
+}

@@ -1,0 +1,264 @@
+package records
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"verifyd/natsconf"
+	"verifyd/natsconf/secretbox"
+	"verifyd/natsconf/topology"
+	"verifyd/sessions"
+	"verifyd/sessions/facts"
+	"verifyd/sessions/tracing"
+)
+
+// ClockSkew is how far the instants of edges and the store may differ.
+const ClockSkew = time.Minute
+
+// Reader reads sessions and their facts from the leaders. Its methods are safe for concurrent use.
+type Reader struct {
+	*Opener
+
+	Conn         *natsconf.Conn
+	metrics      *metrics
+	onUnreadable func(*facts.UnreadableError)
+	Now          func() time.Time
+}
+
+// NewReader makes a reader. onUnreadable is called with what cannot be read, each time that it is read; it
+// must not block, and may be nil, as may metrics.
+func NewReader(conn *natsconf.Conn, key secretbox.Key, now func() time.Time, metrics prometheus.Registerer,
+	onUnreadable func(*facts.UnreadableError)) *Reader {
+	return &Reader{
+		Opener: &Opener{box: key.Box(sealUse), keys: newSessionKeys(conn, key.Box(pageUse), now)},
+		Conn:   conn, metrics: newMetrics(metrics), onUnreadable: onUnreadable, Now: now,
+	}
+}
+
+// Instant returns the current instant as the contract writes it: UTC, whole milliseconds.
+func (st *Reader) Instant() time.Time { return st.Now().UTC().Truncate(time.Millisecond) }
+
+// Read returns everything about a session. It reads from the leaders, so that it sees every acknowledged
+// write. Its errors are ErrNotFound and natsconf's.
+func (st *Reader) Read(ctx context.Context, id sessions.ID) (facts.View, error) {
+	s, completed, err := st.status(ctx, id)
+	if err != nil {
+		return facts.View{}, err
+	}
+	return st.viewOf(ctx, s, completed)
+}
+
+// ReadOutcome is Read without the delivery, which takes a read for each of its facts.
+func (st *Reader) ReadOutcome(ctx context.Context, id sessions.ID) (sessions.Status, error) {
+	s, _, err := st.status(ctx, id)
+	return s, err
+}
+
+// status reads a session and its outcome. completed: a completion is stored, so that there may be a delivery.
+func (st *Reader) status(ctx context.Context, id sessions.ID) (s sessions.Status, completed bool, err error) {
+	c, err := st.completionUnlessErased(ctx, id)
+	if err == nil {
+		return statusOf(c), true, nil
+	}
+	at, unreadable := storedAt(err)
+	if !unreadable && !errors.Is(err, natsconf.ErrNotFound) {
+		return sessions.Status{}, false, err
+	}
+	found, err := st.ReadOpen(ctx, id)
+	if unreadable && (err == nil || errors.Is(err, sessions.ErrExpired)) {
+		return endedUnreadable(found, at), false, nil
+	}
+	switch {
+	case err == nil:
+		return pendingStatus(found), false, nil
+	case errors.Is(err, sessions.ErrExpired):
+		return st.expiredStatus(ctx, found)
+	default:
+		return sessions.Status{}, false, err
+	}
+}
+
+// View returns everything about a session whose record is known.
+func (st *Reader) View(ctx context.Context, s sessions.Session) (facts.View, error) {
+	c, err := st.completionOf(ctx, s.ID)
+	at, unreadable := storedAt(err)
+	switch {
+	case err == nil:
+		return st.viewOf(ctx, statusOf(c), true)
+	case unreadable:
+		return st.viewOf(ctx, endedUnreadable(s, at), false)
+	case !errors.Is(err, natsconf.ErrNotFound):
+		return facts.View{}, err
+	case st.Now().Before(s.ExpiresAt) && !s.Lost:
+		return st.viewOf(ctx, pendingStatus(s), false)
+	}
+	ended, completed, err := st.expiredStatus(ctx, s)
+	if err != nil {
+		return facts.View{}, err
+	}
+	return st.viewOf(ctx, ended, completed)
+}
+
+func pendingStatus(s sessions.Session) sessions.Status {
+	return sessions.Status{Session: s, Outcome: sessions.Outcome{State: sessions.Pending}}
+}
+
+func statusOf(c sessions.Completion) sessions.Status {
+	return sessions.Status{Session: c.Session, Outcome: c.Outcome, CompletedAt: c.CompletedAt}
+}
+
+// viewOf adds its delivery to a session that is completed; others have none.
+func (st *Reader) viewOf(ctx context.Context, s sessions.Status, completed bool) (facts.View, error) {
+	v := facts.View{
+		Session: s.Session, Outcome: s.Outcome, CompletedAt: s.CompletedAt,
+		Delivery: facts.Delivery{State: facts.DeliveryNone},
+	}
+	if !completed {
+		return v, nil
+	}
+	attempts, err := st.Attempts(ctx, s.ID)
+	if err != nil {
+		return facts.View{}, err
+	}
+	if err := st.OpenResults(ctx, s.Session, attempts); err != nil {
+		return facts.View{}, err
+	}
+	v.Delivery = facts.Delivery{State: facts.StateOfDelivery(s.Outcome, attempts), Attempts: attempts}
+	if n := len(attempts); n > 0 && v.Delivery.State != facts.DeliveryDue &&
+		v.Delivery.State != facts.DeliveryClaimed {
+		requested, err := st.ResendOf(ctx, s.ID, n+1)
+		if err != nil {
+			return facts.View{}, err
+		}
+		if requested != nil {
+			v.Delivery.State = facts.DeliveryDue
+		}
+	}
+	return v, nil
+}
+
+// expiredStatus reads the completion once more: one may have been stored, in time, between the first read and
+// the expiry.
+func (st *Reader) expiredStatus(ctx context.Context, s sessions.Session) (_ sessions.Status, completed bool,
+	err error) {
+	c, err := st.completionOf(ctx, s.ID)
+	if err == nil {
+		return statusOf(c), true, nil
+	}
+	if at, unreadable := storedAt(err); unreadable {
+		return endedUnreadable(s, at), false, nil
+	}
+	if !errors.Is(err, natsconf.ErrNotFound) {
+		return sessions.Status{}, false, err
+	}
+	why := sessions.ExpiredReason
+	if s.Lost && st.Now().Before(s.ExpiresAt) {
+		why = sessions.LostReason
+	}
+	return sessions.Status{Session: s, Outcome: sessions.Outcome{State: sessions.Expired,
+		Reason: why}}, false, nil
+}
+
+// ReadOpen reads a session that may still be completed. Its errors are ErrExpired, ErrNotFound and
+// natsconf's.
+func (st *Reader) ReadOpen(ctx context.Context, id sessions.ID) (sessions.Session, error) {
+	m, err := st.Conn.Last(ctx, topology.BucketStream(topology.BucketSessions), AnyRecordSubject(id))
+	if errors.Is(err, natsconf.ErrNotFound) {
+		return sessions.Session{}, sessions.ErrNotFound
+	}
+	if err != nil {
+		return sessions.Session{}, fmt.Errorf("read session %s: %w", id, err)
+	}
+	if natsconf.IsMarker(m.Header) {
+		return sessions.Session{}, sessions.ErrNotFound // its user was erased
+	}
+	s, err := st.OpenSession(ctx, id, m.Data)
+	if err != nil {
+		return sessions.Session{}, err
+	}
+	s.Trace = tracing.Extract(m.Header)
+	if s.Lost {
+		return s, fmt.Errorf("session %s: %w: %w", id, sessions.ErrExpired, errNoPage)
+	}
+	if !st.Now().Before(s.ExpiresAt) {
+		return s, sessions.ErrExpired
+	}
+	return s, nil
+}
+
+// completionUnlessErased reads the outcome of a session, unless its user was erased. Its errors are
+// natsconf.ErrNotFound, an *UnreadableError, ErrNewer and natsconf's.
+func (st *Reader) completionUnlessErased(ctx context.Context, id sessions.ID) (sessions.Completion, error) {
+	c, err := st.completionOf(ctx, id)
+	if err != nil {
+		return sessions.Completion{}, err
+	}
+	gone, err := st.IsErased(ctx, id)
+	if err != nil {
+		return sessions.Completion{}, err
+	}
+	if gone {
+		return sessions.Completion{}, fmt.Errorf("read completion of session %s: %w", id,
+			natsconf.ErrNotFound)
+	}
+	return c, nil
+}
+
+// completionOf is completion for a session whose record is there, and so was not erased.
+func (st *Reader) completionOf(ctx context.Context, id sessions.ID) (sessions.Completion, error) {
+	m, err := st.Conn.Last(ctx, topology.StreamCompletions, CompletionSubject(id))
+	if err != nil {
+		return sessions.Completion{}, fmt.Errorf("read completion of session %s: %w", id, err)
+	}
+	c, err := st.readCompletion(ctx, id, m)
+	return withHeader(c, m.Header), err
+}
+
+// readCompletion reads what is stored in the place of a session's completion. Its errors are an
+// *UnreadableError, ErrNewer, ErrErased and natsconf.ErrUnavailable.
+func (st *Reader) readCompletion(ctx context.Context, id sessions.ID,
+	m *jetstream.RawStreamMsg) (sessions.Completion, error) {
+	c, err := st.OpenCompletion(ctx, id, m.Data)
+	if err != nil {
+		return sessions.Completion{}, st.checkUnreadable(m, err)
+	}
+	return c, nil
+}
+
+// Completion reads the completion of a session. The error is ErrNotFound where there is none, and
+// ErrUnreadable where what is stored is none.
+func (st *Reader) Completion(ctx context.Context, id sessions.ID) (sessions.Completion, error) {
+	c, err := st.completionUnlessErased(ctx, id)
+	if errors.Is(err, natsconf.ErrNotFound) {
+		return sessions.Completion{}, sessions.ErrNotFound
+	}
+	return c, err
+}
+
+// DecodeCompletion reads a completion as a consumer of StreamCompletions gets it. Its errors are
+// ErrUnreadable, ErrNewer, ErrNotFound where the user was erased, and natsconf.ErrUnavailable.
+func (st *Reader) DecodeCompletion(ctx context.Context, subject string, header nats.Header,
+	data []byte) (sessions.Completion, error) {
+	id, err := sessions.ParseID(subject[min(len(subject), len("completion.")):])
+	if err != nil {
+		return sessions.Completion{}, fmt.Errorf("completion on subject %q: %w: %w", subject,
+			facts.ErrUnreadable, err)
+	}
+	c, err := st.OpenCompletion(ctx, id, data)
+	return withHeader(c, header), err
+}
+
+// withHeader adds what the message's header holds.
+func withHeader(c sessions.Completion, h nats.Header) sessions.Completion {
+	c.Trace = tracing.Extract(h)
+	if o, ok := natsconf.OriginOf(h); ok {
+		c.KeptUntil = o.Until
+	}
+	return c
+}

@@ -1,0 +1,108 @@
+// Package records is how sessions, their facts and their events lie in JetStream: the records and their
+// versions, what is sealed in them and under which keys, the subjects, and the one way in which a fact is
+// read (Reader) and written (Writer). The packages that list, erase and close sessions are built on it;
+// package store puts them together, and is what others use.
+package records
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	jsonv1 "github.com/go-json-experiment/json/v1"
+
+	"verifyd/natsconf"
+	"verifyd/sessions"
+	"verifyd/sessions/facts"
+)
+
+// Every record, fact, hint and event of this package is one JSON object that carries its version as "v".
+// This file is the one codec of all of them. It is strict: a member that is unknown, a member that is there
+// twice, a name in another case and text that is not UTF-8 are errors, so that two builds never read the
+// same bytes differently. A build that adds a member therefore raises the version of the kind; builds from
+// before refuse such a record with ErrNewer and leave it alone.
+//
+// Nothing that is refused counts as absent. A claim that cannot be decoded fences its attempt as one that
+// can (ErrUnreadable).
+
+// versions are those of one kind of record that this build reads.
+type versions struct{ Oldest, Newest int }
+
+// The versions of each kind.
+var (
+	// Records and completions of sessions: from 2 on their personal part is sealed under a key of the
+	// session's own. Those of version 1 hold it in clear text.
+	sessionVersions = versions{1, 2}
+	// Claims, resends and retries. Those of builds before the version was introduced carry none, and read
+	// the same.
+	factVersions = versions{0, 1}
+	// Results: from 2 on what the receiver said is sealed.
+	resultVersions = versions{0, 2}
+	// Events: from 2 on what they say of the receiver is sealed.
+	eventVersions = versions{1, 2}
+	// ReservationVersions are those of idempotency reservations: from 2 on the fingerprint is a keyed hash of
+	// the request's. The request names the user, and whom a hash without a key is of can be found out by
+	// trying. Those of version 1 hold the fingerprint itself.
+	ReservationVersions = versions{1, 2}
+	// RecordVersions are those of identity bindings, sign-in leases, notes of erasures and pages of keys.
+	RecordVersions = versions{1, 1}
+)
+
+// Durations are stored as whole nanoseconds.
+var (
+	decoding = json.JoinOptions(json.RejectUnknownMembers(true), jsonv1.FormatDurationAsNano(true))
+	encoding = json.JoinOptions(jsontext.AllowInvalidUTF8(true), jsonv1.FormatDurationAsNano(true))
+)
+
+// EncodeRecord writes a record. Invalid UTF-8 is replaced: a text of others must not keep a fact from being
+// stored.
+func EncodeRecord(r any) ([]byte, error) { return json.Marshal(r, encoding) }
+
+// DecodeRecord reads a record into a struct whose version is at version. Its errors are ErrNewer for what
+// has a newer version, in any shape, and ErrUnreadable for what no build has written.
+func DecodeRecord(data []byte, into any, version *int, v versions) error {
+	if err := json.Unmarshal(data, into, decoding); err != nil {
+		if newer := natsconf.CheckNewer(data, v.Newest); newer != nil {
+			return newer
+		}
+		return fmt.Errorf("decode: %w: %w", facts.ErrUnreadable, err)
+	}
+	if *version < v.Oldest { // a server's answer is a JSON object too
+		return fmt.Errorf("version %d: %w", *version, facts.ErrUnreadable)
+	}
+	return natsconf.CheckVersion(*version, v.Newest)
+}
+
+// decodeSealed reads what was sealed within a record, whose version is its own too.
+func decodeSealed(plain []byte, into any) error { return json.Unmarshal(plain, into, decoding) }
+
+// BindingRecord is an IdentityBinding as it is stored. What it is about is in the subject, as a hash.
+type BindingRecord struct {
+	Version int         `json:"v"`
+	User    string      `json:"by"`
+	Session sessions.ID `json:"session"` // the user's newest
+	// Earlier are sessions of the same user that held the identity before and had not ended then; Confirmed
+	// says that one of that user's was verified. So a binding lapses with the last of its user's sessions,
+	// never with the newest alone.
+	Earlier   []sessions.ID `json:"earlier,omitempty"`
+	Confirmed bool          `json:"sure,omitzero"`
+}
+
+// ReservationRecord is a reservation as it is stored.
+type ReservationRecord struct {
+	Version     int       `json:"v"`
+	Fingerprint []byte    `json:"fingerprint,omitempty"`
+	Token       []byte    `json:"token,omitempty"` // sealed: who holds it may sign in
+	At          time.Time `json:"at"`
+	Until       time.Time `json:"until,omitzero"` // when another may take over, unless the session is there
+	// Released says that no session was created: the key is free again.
+	Released bool `json:"released,omitzero"`
+}
+
+// LeaseRecord is a SignInLease as it is stored.
+type LeaseRecord struct {
+	Version int    `json:"v"`
+	Nonce   string `json:"nonce,omitempty"` // of earlier builds, whose loop it served; nobody reads it
+	sessions.SignInLease
+}

@@ -1,0 +1,45 @@
+package records
+
+import (
+	"verifyd/natsconf/topology"
+	"verifyd/sessions"
+)
+
+// CompletionSubject is where a session's completion stands (natsconf has the table of subjects).
+func CompletionSubject(id sessions.ID) string { return "completion." + string(id) }
+
+// ScheduleSubject is where the schedule of a session's next try stands.
+func ScheduleSubject(id sessions.ID) string { return "schedule." + string(id) }
+
+func retrySubject(id sessions.ID) string { return "retry." + string(id) }
+
+// EventSubject is where an event of a session stands.
+func EventSubject(event string, id sessions.ID) string {
+	return "session." + event + "." + string(id)
+}
+
+// RecordSubject is where a session's record stands: below its account, so that an account's sessions can be
+// listed.
+func RecordSubject(account string, id sessions.ID) string {
+	return topology.BucketSubject(topology.BucketSessions, account+"."+string(id))
+}
+
+// AnyRecordSubject matches the one record of a session whose account is not known: ids are unique over all
+// accounts. The server looks it up once for each account.
+func AnyRecordSubject(id sessions.ID) string { return RecordSubject("*", id) }
+
+func redeemedSubject(attempt string) string {
+	return topology.BucketSubject(topology.BucketSessions, "redeemed."+attempt)
+}
+
+// BindingSubject is where the binding of an identity stands, by its keyed hash.
+func BindingSubject(hash string) string {
+	return topology.BucketSubject(topology.BucketIdentities, hash)
+}
+
+const erasedEntry = "erased."
+
+// ErasedSubject is where it is stored that a session's user was erased; of "*" and "", any session's.
+func ErasedSubject(id sessions.ID) string {
+	return topology.BucketSubject(topology.BucketStore, erasedEntry+string(id))
+}

@@ -1,0 +1,189 @@
+package records
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"verifyd/natsconf"
+	"verifyd/natsconf/crashpoint"
+	"verifyd/natsconf/topology"
+	"verifyd/sessions"
+	"verifyd/sessions/facts"
+	"verifyd/sessions/stats"
+	"verifyd/sessions/tracing"
+)
+
+// Writer writes sessions and their facts, each fact once. Its methods are safe for concurrent use.
+type Writer struct {
+	*Reader
+
+	Pending     *natsconf.Writer // of the sessions bucket's stream
+	Completions *natsconf.Writer // of StreamCompletions
+	Retries     *natsconf.Writer // of StreamRetries; only dispatchers need it
+	Meter       *stats.Meter     // nil: nothing is counted
+	// plain has new sessions stored as builds did before these were sealed under keys of their own.
+	Plain bool
+}
+
+// Create starts a session that expires Lifetime from now. It returns once the record is durable. After
+// ErrUncertain the session may exist, but nobody can hold its token; a repeat makes another one. The
+// account's id must be one word of [a-z0-9_]. The span that ctx carries is kept with the record, so that the
+// session's later steps belong to its trace.
+func (st *Writer) Create(ctx context.Context, r sessions.Request) (sessions.Session, sessions.Token, error) {
+	token := sessions.NewToken()
+	s := sessions.NewSession(r, token, st.Instant())
+	s.Trace = tracing.Parent(ctx)
+	data, err := st.EncodeNew(ctx, &s)
+	if err != nil {
+		return sessions.Session{}, "", fmt.Errorf("create session: %w", err)
+	}
+	if err := st.put(ctx, RecordSubject(s.Account, s.ID), data, s.Trace); err != nil {
+		return sessions.Session{}, "", fmt.Errorf("create session: %w", err)
+	}
+	st.Meter.CountStarted(s)
+	return s, token, nil
+}
+
+// EncodeNew returns a new session its key, and its record.
+func (st *Writer) EncodeNew(ctx context.Context, s *sessions.Session) (data []byte, err error) {
+	with := Sealer{box: st.box}
+	if !st.Plain {
+		if s.SealedUnder, with.key, err = st.keys.take(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return encodeSession(*s, with)
+}
+
+// put stores a new session's record. It needs no condition, since nobody else can make the same id, and so a
+// repeat after a lost answer stores the same record once more.
+func (st *Writer) put(ctx context.Context, subject string, data []byte, trace string) (err error) {
+	crashpoint.Reach(crashpoint.BeforeCreate)
+	defer crashpoint.Reach(crashpoint.AfterCreate)
+	for range OnceTries {
+		m := &nats.Msg{Subject: subject, Data: data}
+		tracing.Inject(m, trace)
+		if _, err = st.Pending.Publish(ctx, m); !errors.Is(err, natsconf.ErrUncertain) || ctx.Err() != nil {
+			return err
+		}
+	}
+	return err
+}
+
+// Redeem uses up a sign-in attempt of a session, named by up to 64 characters of [a-z0-9]. The second call
+// for the same attempt, on whatever machine, gets ErrRedeemed.
+func (st *Writer) Redeem(ctx context.Context, id sessions.ID, attempt string) error {
+	return st.redeem(ctx, attempt, []byte(id), sessions.Lifetime)
+}
+
+// redeemMargin is how much longer than its flow a login attempt is remembered, for machines whose clocks
+// differ.
+const redeemMargin = time.Minute
+
+// RedeemLogin is Redeem for an attempt to log in to the dashboard, which belongs to no session. It is
+// remembered for as long as a return may come: until is when its flow ends.
+func (st *Writer) RedeemLogin(ctx context.Context, attempt string, until time.Time) error {
+	life := max(until.Sub(st.Instant()), 0).Truncate(time.Second) + redeemMargin
+	return st.redeem(ctx, attempt, []byte("login"), life)
+}
+
+func (st *Writer) redeem(ctx context.Context, attempt string, by []byte, life time.Duration) error {
+	w := Write{
+		Writer: st.Pending, Stream: topology.BucketStream(topology.BucketSessions),
+		Subject: redeemedSubject(attempt), Data: by, life: life, Before: crashpoint.BeforeRedeem,
+		After: crashpoint.AfterRedeem,
+	}
+	_, err := st.Once(ctx, w)
+	if errors.Is(err, ErrTaken) {
+		return sessions.ErrRedeemed
+	}
+	if err != nil {
+		return fmt.Errorf("redeem sign-in attempt: %w", err)
+	}
+	return nil
+}
+
+// Complete is CompleteSession for a session that was not read yet. Beside its errors there is ErrNotFound.
+func (st *Writer) Complete(ctx context.Context, id sessions.ID, o sessions.Outcome) (sessions.Completion,
+	error) {
+	s, err := st.ReadOpen(ctx, id)
+	if err != nil {
+		return st.orCompletion(ctx, id, err)
+	}
+	return st.CompleteSession(ctx, s, o)
+}
+
+// CompleteSession ends a session, as it was read from this store, by the one write-once publish that is the
+// truth about its outcome. Whoever comes second gets the existing completion and ErrCompleted. Other errors
+// are ErrExpired, also where what exists cannot be read, and those of natsconf; after natsconf.ErrUncertain
+// the session may be completed, and a repeat is harmless.
+//
+// It does not read the record again: that never changes, and a session that can still be completed cannot be
+// erased.
+func (st *Writer) CompleteSession(ctx context.Context, s sessions.Session,
+	o sessions.Outcome) (sessions.Completion, error) {
+	id := s.ID
+	if !st.Now().Before(s.ExpiresAt) {
+		return st.orCompletion(ctx, id, sessions.ErrExpired)
+	}
+	if parent := tracing.Parent(ctx); parent != "" {
+		s.Trace = parent
+	}
+	c := sessions.Completion{Session: s, Outcome: o, CompletedAt: st.Instant()}
+	with, err := st.SealerOf(ctx, s.SealedUnder)
+	if err != nil {
+		return sessions.Completion{}, fmt.Errorf("complete session %s: %w", id, err)
+	}
+	data, err := EncodeCompletion(c, with)
+	if err != nil {
+		return sessions.Completion{}, fmt.Errorf("encode completion: %w", err)
+	}
+	w := Write{Writer: st.Completions, Stream: topology.StreamCompletions, Subject: CompletionSubject(id),
+		Data: data, Trace: s.Trace,
+		Before: crashpoint.BeforeComplete, After: crashpoint.AfterComplete}
+	existing, err := st.Once(ctx, w)
+	switch {
+	case err == nil:
+		st.Meter.CountCompleted(c)
+		st.metrics.completed(o)
+		return c, nil
+	case errors.Is(err, ErrTaken):
+		c, err := st.readCompletion(ctx, id, existing)
+		return c, completedError(err)
+	default:
+		return sessions.Completion{}, fmt.Errorf("complete session %s: %w", id, err)
+	}
+}
+
+// completedError turns the reading of the existing completion into why another cannot be stored.
+func completedError(err error) error {
+	switch {
+	case err == nil:
+		return sessions.ErrCompleted
+	case errors.Is(err, facts.ErrUnreadable):
+		return fmt.Errorf("%w: %w", sessions.ErrExpired, err)
+	default:
+		return err
+	}
+}
+
+// orCompletion turns "expired" and "not found" into "completed" where a completion exists.
+func (st *Writer) orCompletion(ctx context.Context, id sessions.ID, cause error) (sessions.Completion,
+	error) {
+	if !errors.Is(cause, sessions.ErrExpired) && !errors.Is(cause, sessions.ErrNotFound) {
+		return sessions.Completion{}, cause
+	}
+	c, err := st.completionUnlessErased(ctx, id)
+	switch {
+	case err == nil:
+		return c, sessions.ErrCompleted
+	case errors.Is(err, natsconf.ErrNotFound), errors.Is(err, facts.ErrUnreadable):
+		return sessions.Completion{}, cause
+	default:
+		return sessions.Completion{}, err
+	}
+}

@@ -1,0 +1,316 @@
+package store_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"verifyd/natsconf"
+	"verifyd/natsconf/topology"
+	"verifyd/sessions"
+	"verifyd/sessions/erasure"
+	"verifyd/sessions/facts"
+	"verifyd/sessions/lists"
+	"verifyd/sessions/store"
+)
+
+// anybody is the person of every session of the tests' account who has this name, and is known to identities
+// by it.
+func anybody(user string) erasure.Person {
+	return erasure.Person{
+		Account: request.Account, PlatformUserID: user,
+		BindingUsersOf: func(s sessions.Session) []string { return []string{s.PlatformUserID} },
+	}
+}
+
+// An identity that stood for somebody who is erased may stand for another; what stands for others goes on
+// standing. A session of the erased user is unknown, can never be completed again, and is in no list.
+func TestErase(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	st := h.binder(t, h.key)
+	gone, stays := h.binding(t, "planted-user"), h.binding(t, "another")
+	stays.Identity = "another identity"
+	for _, bind := range []store.IdentityBinding{gone, stays} {
+		if err := st.BindIdentity(t.Context(), bind); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.complete(t, gone.Session, sessions.Canceled, sessions.CanceledReason) // nothing is to be delivered
+	if e, err := st.Erase(t.Context(), anybody("planted-user"), false); err != nil || e.Open != 1 ||
+		e.Sessions+e.Bindings != 0 {
+		t.Errorf("within its lifetime: %+v, %v", e, err)
+	}
+	h.clock.Advance(sessions.Lifetime + time.Second)
+	want := erasure.Erasure{Sessions: 1, Outcomes: 1, Bindings: 1}
+	for _, dry := range []bool{true, false} {
+		if e, err := st.Erase(t.Context(), anybody("planted-user"), dry); err != nil || e != want {
+			t.Errorf("dry %t: %+v, %v", dry, e, err)
+		}
+	}
+	if e, err := st.Erase(t.Context(), anybody("planted-user"), false); err != nil ||
+		e != (erasure.Erasure{}) {
+		t.Errorf("a second time: %+v, %v", e, err)
+	}
+	if _, err := st.Read(t.Context(), gone.Session); !errors.Is(err, sessions.ErrNotFound) {
+		t.Errorf("read: %v", err)
+	}
+	if _, err := st.Complete(t.Context(), gone.Session, verified); !errors.Is(err, sessions.ErrNotFound) {
+		t.Errorf("complete: %v", err)
+	}
+	if _, err := st.Resend(t.Context(), gone.Session, "somebody"); !errors.Is(err, sessions.ErrNotFound) {
+		t.Errorf("resend: %v", err)
+	}
+	page, err := st.List(t.Context(), lists.Query{Account: request.Account, Limit: 10})
+	if err != nil || len(page.Sessions) != 1 || page.Sessions[0].ID != stays.Session {
+		t.Errorf("list: %+v, %v", page.Sessions, err)
+	}
+	erased, err := st.Erased(t.Context())
+	if err != nil || len(erased) != 1 || !erased[gone.Session] {
+		t.Errorf("erased: %v, %v", erased, err)
+	}
+	next := h.binding(t, "next")
+	if err := st.BindIdentity(t.Context(), next); err != nil {
+		t.Errorf("the identity is still held: %v", err)
+	}
+	next.Identity = stays.Identity
+	if err := st.BindIdentity(t.Context(), next); !errors.Is(err, store.ErrIdentityBound) {
+		t.Errorf("another's identity: %v", err)
+	}
+}
+
+// A list is put together from what a server gives that may be behind the store's leader, and so may hold the
+// record of somebody who is erased. Here it has given one before that is taken away: no list that comes to
+// it shows it.
+func TestListShowsNobodyWhoWasErasedMeanwhile(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	ended := func(user string) sessions.ID {
+		t.Helper()
+		r := request
+		r.PlatformUserID = user
+		s, _, err := h.store.Create(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.complete(t, s.ID, sessions.Canceled, sessions.CanceledReason)
+		return s.ID
+	}
+	erase := func(user string) {
+		t.Helper()
+		if e, err := h.store.Erase(t.Context(), anybody(user), false); err != nil || e.Sessions != 1 {
+			t.Errorf("erase: %+v, %v", e, err)
+		}
+	}
+	ended("an earlier one")
+	gone := ended("planted-user")
+	expired, _ := h.create(t)
+	h.clock.Advance(sessions.Lifetime + time.Second)
+	erase("an earlier one")
+	once := sync.OnceFunc(func() { erase("planted-user") })
+	// the time is asked for the newest session, when all records have been read
+	st := newStoreAt(t, h, func() time.Time {
+		once()
+		return h.clock.Now()
+	})
+	page, err := st.List(t.Context(), lists.Query{Account: request.Account, Limit: 10})
+	if err != nil || !slices.Equal(ids(page), []sessions.ID{expired.ID}) {
+		t.Errorf("%s was erased, %s was not; the list: %v, %v", gone, expired.ID, ids(page), err)
+	}
+}
+
+// What an erasure would find is what it then finds, and all that was stored until then, however shortly
+// before: servers that are behind the store's leader change neither.
+func TestEraseCountsTheSameDry(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	late := newStoreAt(t, h, func() time.Time { return h.clock.Now().Add(sessions.Lifetime + time.Second) })
+	binder := h.binder(t, h.key)
+	const users, canceled, expired = 12, 6, 3
+	for user := range users {
+		name := fmt.Sprint("user ", user)
+		// whose callbacks are due: they stay, and with them what stands for the user
+		failed := user % 2 * 3
+		bound := h.binding(t, name) // one that expires, too
+		bound.Identity = name
+		if err := binder.BindIdentity(t.Context(), bound); err != nil {
+			t.Fatal(err)
+		}
+		var writes sync.WaitGroup
+		for i := range canceled + failed + expired {
+			writes.Go(func() {
+				r := request
+				r.PlatformUserID = name
+				s, _, err := h.store.Create(t.Context(), r)
+				if err == nil && i < canceled {
+					_, err = h.store.Complete(t.Context(), s.ID, sessions.Outcome{
+						State: sessions.Canceled, Reason: sessions.CanceledReason,
+					})
+				} else if err == nil && i < canceled+failed {
+					_, err = h.store.Complete(t.Context(), s.ID, sessions.Outcome{
+						State: sessions.Failed, Reason: sessions.Declined,
+					})
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		writes.Wait()
+		want := erasure.Erasure{Sessions: canceled + expired + 1, Outcomes: canceled, Open: failed}
+		if failed == 0 {
+			want.Bindings = 1
+		}
+		for _, dry := range []bool{true, true, false} {
+			if e, err := late.Erase(t.Context(), anybody(name), dry); err != nil || e != want {
+				t.Errorf("%s, dry %t: %+v, %v; want %+v", name, dry, e, err, want)
+			}
+		}
+		if e, err := late.Erase(t.Context(), anybody(name), true); err != nil || e != (erasure.Erasure{
+			Open: failed,
+		}) {
+			t.Errorf("%s, afterwards: %+v, %v", name, e, err)
+		}
+	}
+}
+
+// What is on its way to its receiver is not erased: the user's outcome would be lost.
+func TestEraseLeavesWhatIsDue(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	s, _ := h.create(t)
+	h.complete(t, s.ID, sessions.Verified, sessions.NoReason)
+	h.clock.Advance(sessions.Lifetime + time.Second)
+	for _, settle := range []bool{false, true} {
+		if settle {
+			if err := h.store.Claim(t.Context(), facts.Claim{Session: s.ID, Number: 1}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if e, err := h.store.Erase(t.Context(), anybody(s.PlatformUserID), false); err != nil ||
+			e.Open != 1 || e.Sessions != 0 {
+			t.Errorf("claimed %t: %+v, %v", settle, e, err)
+		}
+	}
+	if _, err := h.store.Settle(t.Context(), facts.Result{
+		Session: s.ID, Number: 1, Verdict: facts.VerdictDelivered,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if e, err := h.store.Erase(t.Context(), anybody(s.PlatformUserID), false); err != nil || e.Open != 0 ||
+		e.Sessions != 1 {
+		t.Errorf("delivered: %+v, %v", e, err)
+	}
+}
+
+// While one session of a user is open, an identity that stands for them elsewhere is erased with the
+// sessions that have ended there: when the open one is erased later, no record tells of it any more.
+func TestEraseInOneGuildWhileAnotherIsOpen(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	st := h.binder(t, h.key)
+	person := anybody("user")
+	person.BindingUsersOf = func(s sessions.Session) []string {
+		return []string{s.PlatformUserID + " in " + s.GuildID}
+	}
+	bind := func(guild string) store.IdentityBinding {
+		r := request
+		r.PlatformUserID, r.GuildID = "user", guild
+		s, _, err := st.Create(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		bind := store.IdentityBinding{
+			Identity: "identity in " + guild, User: "user in " + guild, Session: s.ID, For: time.Hour,
+		}
+		if err := st.BindIdentity(t.Context(), bind); err != nil {
+			t.Fatal(err)
+		}
+		return bind
+	}
+	bind("first")
+	h.clock.Advance(sessions.Lifetime + time.Second)
+	bind("second")
+	if e, err := st.Erase(t.Context(), person, false); err != nil || e.Sessions != 1 || e.Open != 1 ||
+		e.Bindings != 1 {
+		t.Errorf("one open: %+v, %v", e, err)
+	}
+	h.clock.Advance(sessions.Lifetime + time.Second)
+	if e, err := st.Erase(t.Context(), person, false); err != nil || e.Sessions != 1 || e.Open != 0 ||
+		e.Bindings != 1 {
+		t.Errorf("none open: %+v, %v", e, err)
+	}
+}
+
+// ageRecord takes a session's record away, as its age does, which ends up to ten minutes before that of the
+// outcome.
+func (h fixture) ageRecord(t *testing.T, id sessions.ID) {
+	t.Helper()
+	if err := h.conn.Purge(t.Context(), topology.BucketStream(topology.BucketSessions),
+		topology.BucketSubject(topology.BucketSessions, "*."+string(id))); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A session whose record has aged out can be read while its outcome stands. It is erased like any other.
+func TestEraseFindsAnOutcomeWithoutItsRecord(t *testing.T) {
+	h := start(t)
+	st := h.binder(t, h.key)
+	gone, stays := h.binding(t, "planted-user"), h.binding(t, "another")
+	if err := st.BindIdentity(t.Context(), gone); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []sessions.ID{gone.Session, stays.Session} {
+		h.complete(t, s, sessions.Canceled, sessions.CanceledReason)
+	}
+	if _, err := h.conn.JS.Publish(t.Context(), "session.opened."+string(gone.Session), nil); err != nil {
+		t.Fatal(err)
+	}
+	h.clock.Advance(sessions.Lifetime + time.Second)
+	h.ageRecord(t, gone.Session)
+	h.ageRecord(t, stays.Session)
+	if v, err := st.Read(t.Context(), gone.Session); err != nil || v.PlatformUserID != "planted-user" {
+		t.Fatalf("before: %+v, %v", v, err)
+	}
+	want := erasure.Erasure{Sessions: 1, Outcomes: 1, Bindings: 1}
+	for _, dry := range []bool{true, false} {
+		if e, err := st.Erase(t.Context(), anybody("planted-user"), dry); err != nil || e != want {
+			t.Errorf("dry %t: %+v, %v", dry, e, err)
+		}
+	}
+	if _, err := st.Read(t.Context(), gone.Session); !errors.Is(err, sessions.ErrNotFound) {
+		t.Errorf("read: %v", err)
+	}
+	if m, err := h.conn.Last(t.Context(), topology.StreamEvents,
+		"session.*."+string(gone.Session)); !errors.Is(err, natsconf.ErrNotFound) {
+		t.Errorf("an event of it: %v, %v", m, err)
+	}
+	if v, err := st.Read(t.Context(), stays.Session); err != nil || v.State != sessions.Canceled {
+		t.Errorf("somebody else's: %+v, %v", v, err)
+	}
+	if e, err := st.Erase(t.Context(), anybody("planted-user"), false); err != nil ||
+		e != (erasure.Erasure{}) {
+		t.Errorf("a second time: %+v, %v", e, err)
+	}
+}
+
+// An outcome that cannot be read may be the person's: where no record tells whose it is, nothing is erased.
+func TestEraseRefusesAnOutcomeThatCannotBeRead(t *testing.T) {
+	h := start(t)
+	strange, _ := h.create(t)
+	if _, err := h.conn.JS.Publish(t.Context(), "completion."+string(strange.ID),
+		[]byte(`{"v":3}`)); err != nil {
+		t.Fatal(err)
+	}
+	nobody := anybody("nobody")
+	if _, err := h.store.Erase(t.Context(), nobody, false); err != nil {
+		t.Errorf("its record tells whose it is: %v", err)
+	}
+	h.ageRecord(t, strange.ID)
+	if _, err := h.store.Erase(t.Context(), nobody, false); !errors.Is(err, natsconf.ErrNewer) {
+		t.Errorf("nothing tells whose it is: %v", err)
+	}
+}

@@ -1,0 +1,268 @@
+package store_test
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"verifyd/natsconf"
+	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/topology"
+	"verifyd/sessions"
+	"verifyd/sessions/erasure"
+	"verifyd/sessions/facts"
+	"verifyd/sessions/lists"
+	"verifyd/sessions/store"
+)
+
+var versionMember = regexp.MustCompile(`"v":\d+`)
+
+// renew rewrites what stands on a subject as a build of the future would have written it, in a store that
+// lets it: another one, for a write-once stream.
+func (h fixture) renew(t *testing.T, to *natsconf.Conn, stream, subject string) {
+	t.Helper()
+	m, err := h.conn.Last(t.Context(), stream, subject)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := versionMember.ReplaceAllString(string(m.Data), `"v":99`)
+	if data == string(m.Data) {
+		t.Fatalf("%s carries no version: %s", m.Subject, m.Data)
+	}
+	if _, err := to.JS.Publish(t.Context(), m.Subject, []byte(data)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// subject returns the one subject that has a message.
+func (h fixture) subject(t *testing.T, stream, filter string) string {
+	t.Helper()
+	m, err := h.conn.Last(t.Context(), stream, filter)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m.Subject
+}
+
+// While a newer build is rolled out, two builds read the same store. What the newer one has written, the
+// older one refuses with a word on what to do, or passes over where nothing depends on it. It never misreads
+// it, writes over it, or sends on the strength of it.
+func TestNewerRecordsAreNotMisread(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	s, _ := h.create(t)
+	other, _ := h.create(t)
+	h.complete(t, other.ID, sessions.Verified, sessions.NoReason)
+	if err := h.store.Claim(t.Context(), facts.Claim{Session: other.ID, Number: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.store.Settle(t.Context(), facts.Result{
+		Session: other.ID, Number: 1, Verdict: facts.VerdictUnknown,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.store.Resend(t.Context(), other.ID, "somebody"); err != nil {
+		t.Fatal(err)
+	}
+	completion, claim, result, resend := "completion."+string(other.ID), "claim."+string(other.ID)+".1",
+		"result."+string(other.ID)+".1", "resend."+string(other.ID)+".2"
+	st := func(renewed ...string) *store.Store {
+		t.Helper()
+		conn := natstest.Start(t)
+		keys, err := h.conn.Last(t.Context(), topology.StreamSessionKeys, ">")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.JS.PublishMsg(t.Context(), &nats.Msg{
+			Subject: keys.Subject, Data: keys.Data,
+		}); err != nil {
+			t.Fatal(err)
+		}
+		for _, subject := range []string{completion, claim, result, resend} {
+			if len(renewed) > 0 && subject == renewed[0] {
+				h.renew(t, conn, topology.StreamCompletions, subject)
+				continue
+			}
+			m, err := h.conn.Last(t.Context(), topology.StreamCompletions, subject)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := conn.JS.PublishMsg(t.Context(), &nats.Msg{
+				Subject: m.Subject, Data: m.Data,
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return store.New(store.Config{Conn: conn, Key: h.key, Now: h.clock.Now})
+	}
+	newer := map[string]*store.Store{}
+	for _, subject := range []string{completion, claim, result, resend} {
+		newer[subject] = st(subject)
+	}
+	for _, subject := range []string{completion, claim, result} {
+		if _, err := newer[subject].Read(t.Context(), other.ID); !errors.Is(err, natsconf.ErrNewer) {
+			t.Errorf("%s: %v", subject, err)
+		}
+	}
+	// who cannot read them does not send: package dispatcher goes by these
+	for _, subject := range []string{claim, result} {
+		if _, err := newer[subject].Attempts(t.Context(), other.ID); !errors.Is(err, natsconf.ErrNewer) {
+			t.Errorf("attempts with %s: %v", subject, err)
+		}
+	}
+	if _, err := newer[resend].ResendOf(t.Context(), other.ID, 2); !errors.Is(err, natsconf.ErrNewer) {
+		t.Errorf("resend: %v", err)
+	}
+	if v, err := st().Read(t.Context(), other.ID); err != nil ||
+		v.Delivery.State != facts.DeliveryDue {
+		t.Errorf("with none of them newer: %+v, %v", v.Delivery, err)
+	}
+	if _, _, err := newer[claim].Unfinished(t.Context(), 1, nil); !errors.Is(err, natsconf.ErrNewer) {
+		t.Errorf("unfinished: %v", err)
+	}
+	if _, err := h.store.DecodeRetry("retry."+string(s.ID), []byte(`{"v":99}`)); !errors.Is(err,
+		natsconf.ErrNewer) {
+		t.Errorf("retry: %v", err)
+	}
+
+	h.renew(t, h.conn, topology.BucketStream(topology.BucketSessions),
+		"$KV.sessions."+s.Account+"."+string(s.ID))
+	if _, err := h.store.Read(t.Context(), s.ID); !errors.Is(err, natsconf.ErrNewer) ||
+		!strings.Contains(err.Error(), "newer verifyd") {
+		t.Errorf("session: %v", err)
+	}
+	if _, err := h.store.Complete(t.Context(), s.ID, verified); !errors.Is(err, natsconf.ErrNewer) {
+		t.Errorf("complete: %v", err)
+	}
+	page, err := h.store.List(t.Context(), lists.Query{Account: s.Account, Limit: 10})
+	if err != nil || len(page.Sessions) != 1 || page.Sessions[0].ID != other.ID {
+		t.Errorf("a list with a newer session in it: %d, %v", len(page.Sessions), err)
+	}
+	if e, err := h.store.Erase(t.Context(), anybody(s.PlatformUserID), false); !errors.Is(err,
+		natsconf.ErrNewer) || e.Sessions != 0 {
+		t.Errorf("erase: %+v, %v", e, err)
+	}
+}
+
+// A newer build may write other shapes, not only other numbers: what has its version is still that build's,
+// and not what nobody has written.
+func TestNewerShapesAreNotMisread(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	for name, at := range map[string]struct{ fact, data string }{
+		"claim":  {"claim.%s.1", `{"v":2,"n":1,"worker":{"id":"w"},"at":"2026-01-01T00:00:00Z"}`},
+		"result": {"result.%s.1", `{"v":3,"n":"1","verdict":["delivered"]}`},
+	} {
+		c := h.begun(t, verified)
+		if name == "result" {
+			h.claim(t, c.ID, 1, c.CompletedAt)
+		}
+		h.put(t, fmt.Sprintf(at.fact, c.ID), at.data)
+		if a, err := h.store.Attempts(t.Context(), c.ID); !errors.Is(err, natsconf.ErrNewer) {
+			t.Errorf("%s: %+v, %v", name, a, err)
+		}
+		if _, _, err := h.store.Unfinished(t.Context(), 1, nil); !errors.Is(err, natsconf.ErrNewer) {
+			t.Errorf("%s: unfinished: %v", name, err)
+		}
+	}
+	s, _ := h.create(t)
+	if _, err := h.store.DecodeCompletion(t.Context(), "completion."+string(s.ID), nil,
+		[]byte(`{"v":3,"account":{"id":"a"}}`)); !errors.Is(err, natsconf.ErrNewer) {
+		t.Errorf("completion: %v", err)
+	}
+	if _, err := h.store.DecodeResend("resend."+string(s.ID)+".2",
+		[]byte(`{"v":2,"n":2,"by":["a"]}`)); !errors.Is(err, natsconf.ErrNewer) {
+		t.Errorf("resend: %v", err)
+	}
+	if _, err := h.store.DecodeRetry("retry."+string(s.ID), []byte(`{"v":2,"since":0}`)); !errors.Is(err,
+		natsconf.ErrNewer) {
+		t.Errorf("retry: %v", err)
+	}
+	if _, err := h.store.DecodeRetry("retry."+string(s.ID), []byte(`{"v":1,"since":0}`)); !errors.Is(err,
+		facts.ErrUnreadable) || errors.Is(err, natsconf.ErrNewer) {
+		t.Errorf("a retry of this version: %v", err)
+	}
+	verdicts, err := h.store.Verdicts(t.Context(), s.CreatedAt.Add(-time.Hour))
+	if err != nil || verdicts.By[facts.VerdictUnknown] != 1 || len(verdicts.By) != 1 {
+		t.Errorf("verdicts: %+v, %v", verdicts, err)
+	}
+}
+
+// The same for what is no session's: identity bindings and reservations are refused; a sign-in lease is a
+// convenience, and excludes nobody.
+func TestNewerBindingsAndReservations(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	st := h.binder(t, h.key)
+	binding := h.binding(t, "planted-user")
+	if err := st.BindIdentity(t.Context(), binding); err != nil {
+		t.Fatal(err)
+	}
+	h.renew(t, h.conn, topology.BucketStream(topology.BucketIdentities), "$KV.identities.*")
+	if err := st.BindIdentity(t.Context(), binding); !errors.Is(err, natsconf.ErrNewer) {
+		t.Errorf("binding: %v", err)
+	}
+	h.put(t, h.subject(t, topology.BucketStream(topology.BucketIdentities), "$KV.identities.*"),
+		`{"v":2,"by":["planted"],"session":{}}`)
+	if err := st.BindIdentity(t.Context(), binding); !errors.Is(err, natsconf.ErrNewer) ||
+		!strings.Contains(err.Error(), "run the newer verifyd") {
+		t.Errorf("binding of another shape: %v", err)
+	}
+	if e, err := st.Erase(t.Context(), anybody("planted-user"), false); err != nil ||
+		e != (erasure.Erasure{Open: 1}) {
+		t.Errorf("erase who has no name to look for, beside a binding of another shape: %+v, %v", e, err)
+	}
+	named := anybody("somebody-else")
+	named.BindingUsers = []string{"somebody-else"}
+	if e, err := st.Erase(t.Context(), named, false); !errors.Is(err, natsconf.ErrNewer) ||
+		!strings.Contains(err.Error(), "somebody else") || e != (erasure.Erasure{}) {
+		t.Errorf("erase beside a binding of another shape: %+v, %v", e, err)
+	}
+	h.put(t, h.subject(t, topology.BucketStream(topology.BucketIdentities), "$KV.identities.*"),
+		`{"stream":"a server's answer"}`)
+	if err := st.BindIdentity(t.Context(), binding); err == nil || errors.Is(err, natsconf.ErrNewer) ||
+		errors.Is(err, store.ErrIdentityBound) {
+		t.Errorf("binding that nobody has written: %v", err)
+	}
+	reserving := store.New(store.Config{
+		Conn: h.conn, Key: h.key, Now: h.clock.Now,
+		Idempotency: natstest.Writer(t, h.conn, topology.BucketStream(topology.BucketIdempotency)),
+	})
+	keyed := store.IdempotencyKey{Account: request.Account, Key: "k", Fingerprint: sha256.Sum256(nil)}
+	if _, err := reserving.Reserve(t.Context(), keyed, true); err != nil {
+		t.Fatal(err)
+	}
+	h.renew(t, h.conn, topology.BucketStream(topology.BucketIdempotency), "$KV.idempotency.>")
+	if _, err := reserving.Reserve(t.Context(), keyed, true); !errors.Is(err, natsconf.ErrNewer) {
+		t.Errorf("reservation: %v", err)
+	}
+	h.put(t, h.subject(t, topology.BucketStream(topology.BucketIdempotency), "$KV.idempotency.>"),
+		`{"v":3,"at":{"by":"planted"},"token":7}`)
+	for _, begin := range []bool{true, false} {
+		if _, err := reserving.Reserve(t.Context(), keyed, begin); !errors.Is(err, natsconf.ErrNewer) ||
+			!strings.Contains(err.Error(), "run the newer verifyd") {
+			t.Errorf("reservation of another shape: %v", err)
+		}
+	}
+	h.put(t, h.subject(t, topology.BucketStream(topology.BucketIdempotency), "$KV.idempotency.>"),
+		`{"stream":"a server's answer"}`)
+	if _, err := reserving.Reserve(t.Context(), keyed, true); err == nil ||
+		errors.Is(err, natsconf.ErrNewer) ||
+		errors.Is(err, store.ErrKeyReused) {
+		t.Errorf("reservation that nobody has written: %v", err)
+	}
+	if _, err := st.AcquireLease(t.Context(), binding.Session, "browser1"); err != nil {
+		t.Fatal(err)
+	}
+	h.renew(t, h.conn, topology.BucketStream(topology.BucketSessions),
+		"$KV.sessions.seat.browser."+string(binding.Session))
+	if lease, err := st.LeaseOf(t.Context(), binding.Session); err != nil || lease.Browser != "" {
+		t.Errorf("lease: %+v, %v", lease, err)
+	}
+}

@@ -1,0 +1,281 @@
+package store
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base32"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"verifyd/natsconf"
+	"verifyd/natsconf/crashpoint"
+	"verifyd/natsconf/secretbox"
+	"verifyd/natsconf/topology"
+	"verifyd/sessions"
+	"verifyd/sessions/records"
+	"verifyd/sessions/tracing"
+)
+
+const (
+	// reservedFor is how long a reservation excludes others. A start takes milliseconds; taking over from a
+	// live owner that is slow creates the same session, so that a short time costs only a second try.
+	reservedFor = 5 * time.Second
+	// reservationUse is the use of the box that the tokens of reservations are sealed in; their owner is the
+	// subject.
+	reservationUse = "idempotent-token"
+	// requestHashUse is the use of that keyed hash.
+	requestHashUse = "idempotent-request"
+)
+
+// The errors of Reserve, beside those of natsconf.
+var (
+	// ErrKeyReused: the idempotency key stands for another request.
+	ErrKeyReused = errors.New("the idempotency key was used for another request")
+	// ErrInProgress: the first request with this idempotency key is being answered.
+	ErrInProgress = errors.New("the first request with this idempotency key is still being answered")
+	// ErrNotStarted: no session stands for the idempotency key, and none was to be started.
+	ErrNotStarted = errors.New("no session stands for this idempotency key")
+)
+
+// IdempotencyKey names a start of a session. The same key means something else in another account, and for
+// test and live keys.
+type IdempotencyKey struct {
+	Account     string
+	Test        bool
+	Key         string            // as the integrator chose it
+	Fingerprint [sha256.Size]byte // of the request; a repeat has the same
+}
+
+// Reservation is what an idempotency key leads to: an existing session, or the right to create it. The token
+// is chosen before the session is created, so that whoever creates it, and however often that is tried, one
+// key leads to one session.
+type Reservation struct {
+	Token   sessions.Token
+	Session *sessions.Session // nil: to be made, by Commit
+
+	subject, nonce string
+	takenOver      bool // taken over from an owner who may only be slow
+}
+
+// Reservations stores which session an idempotency key leads to.
+type Reservations struct {
+	*records.Writer
+
+	idempotency    *natsconf.Writer
+	reservationBox *secretbox.Box
+	requestHash    *secretbox.Hash
+}
+
+// Reserve returns the session of an idempotency key, or reserves the right to create it, by a write-once
+// entry; without start it only reads. Its errors are ErrKeyReused, ErrInProgress, ErrNotStarted, ErrNewer
+// and natsconf's.
+//
+// The reservation of an owner that ended is taken over after 5 s, with its token: where that owner had
+// created the session, it is that one. So the reservation's time and machines' clocks decide only who does
+// the work, never how many sessions there are.
+//
+// As in once, the entry is written without a read before: nearly every key is new. One that was released is
+// replaced on condition that nobody else did.
+func (st *Reservations) Reserve(ctx context.Context, k IdempotencyKey, start bool) (Reservation, error) {
+	subject, nonce := reservationSubject(k), rand.Text()
+	if !start {
+		return st.findReservation(ctx, subject, k)
+	}
+	token, last, over := sessions.NewToken(), uint64(0), false
+	var err error
+	for range records.OnceTries {
+		err = st.putReservation(ctx, subject, nonce, last, st.newReservation(subject, k, token))
+		if err == nil {
+			return Reservation{Token: token, subject: subject, nonce: nonce, takenOver: over}, nil
+		}
+		if !errors.Is(err, natsconf.ErrConflict) && !errors.Is(err, natsconf.ErrUncertain) {
+			return Reservation{}, fmt.Errorf("reserve an idempotency key: %w", err)
+		}
+		m, rerr := st.Conn.Last(ctx, topology.BucketStream(topology.BucketIdempotency), subject)
+		switch {
+		case errors.Is(rerr, natsconf.ErrNotFound): // in flight, lost, or gone with its age
+			last = 0
+			select {
+			case <-ctx.Done():
+				return Reservation{}, fmt.Errorf("%w: %w", natsconf.ErrUncertain, ctx.Err())
+			case <-time.After(records.OncePause):
+			}
+			continue
+		case rerr != nil:
+			return Reservation{}, fmt.Errorf("read the reservation of an idempotency key: %w", rerr)
+		}
+		t, free, jerr := st.interpretReservation(ctx, subject, nonce, m, k)
+		if !free {
+			t.takenOver = over
+			return t, jerr
+		}
+		last = m.Sequence
+		token, over = t.Token, t.Token != ""
+		if !over {
+			token = sessions.NewToken()
+		}
+	}
+	return Reservation{}, fmt.Errorf("reserve an idempotency key: %w", err)
+}
+
+// findReservation returns the existing session of an idempotency key.
+func (st *Reservations) findReservation(ctx context.Context, subject string, k IdempotencyKey) (Reservation,
+	error) {
+	m, err := st.Conn.Last(ctx, topology.BucketStream(topology.BucketIdempotency), subject)
+	if errors.Is(err, natsconf.ErrNotFound) {
+		return Reservation{}, ErrNotStarted
+	}
+	if err != nil {
+		return Reservation{}, fmt.Errorf("read the reservation of an idempotency key: %w", err)
+	}
+	t, free, err := st.interpretReservation(ctx, subject, "", m, k)
+	if free {
+		return Reservation{}, ErrNotStarted
+	}
+	return t, err
+}
+
+// interpretReservation determines what a stored reservation means for a request. free: it may be taken over,
+// with the reservation's token where it has one.
+func (st *Reservations) interpretReservation(ctx context.Context, subject, nonce string,
+	m *jetstream.RawStreamMsg,
+	k IdempotencyKey) (t Reservation, free bool, err error) {
+	var r records.ReservationRecord
+	if err := records.DecodeRecord(m.Data, &r, &r.Version, records.ReservationVersions); err != nil {
+		return Reservation{}, false, fmt.Errorf("the reservation of an idempotency key: %w", err)
+	}
+	now := st.Instant()
+	if r.Released || !now.Before(r.At.Add(topology.IdempotencyTTL)) {
+		return Reservation{}, true, nil
+	}
+	plain, err := st.reservationBox.Open(r.Token, subject)
+	if err != nil {
+		return Reservation{}, false, fmt.Errorf("token of an idempotency key: %w", err)
+	}
+	t = Reservation{Token: sessions.Token(plain), subject: subject, nonce: nonce}
+	switch {
+	case m.Header.Get(records.NonceHeader) == nonce && nonce != "": // our own, whose answer was lost
+		return t, false, nil
+	case string(r.Fingerprint) != string(st.fingerprint(r.Version, subject, k)):
+		return Reservation{}, false, ErrKeyReused
+	}
+	s, err := st.ReadOpen(ctx, t.Token.ID())
+	switch {
+	case err == nil, errors.Is(err, sessions.ErrExpired):
+		t.Session = &s
+		return t, false, nil
+	case !errors.Is(err, sessions.ErrNotFound):
+		return Reservation{}, false, err
+	case now.Before(r.Until):
+		return Reservation{}, false, ErrInProgress
+	default:
+		return t, true, nil
+	}
+}
+
+func (st *Reservations) newReservation(subject string, k IdempotencyKey,
+	token sessions.Token) records.ReservationRecord {
+	now, version := st.Instant(), records.ReservationVersions.Newest
+	if st.Plain {
+		version = records.ReservationVersions.Oldest
+	}
+	return records.ReservationRecord{
+		Version: version, Fingerprint: st.fingerprint(version, subject, k),
+		Token: st.reservationBox.Seal([]byte(token.Reveal()), subject),
+		At:    now, Until: now.Add(reservedFor),
+	}
+}
+
+// fingerprint returns a request's fingerprint as reservations of a version hold it.
+func (st *Reservations) fingerprint(version int, subject string, k IdempotencyKey) []byte {
+	if version < records.ReservationVersions.Newest {
+		return k.Fingerprint[:]
+	}
+	return []byte(st.requestHash.Sum(subject + " " + string(k.Fingerprint[:])))
+}
+
+// putReservation stores a reservation behind the message of a sequence; 0: where there is none. Its errors
+// are those of natsconf.
+func (st *Reservations) putReservation(ctx context.Context, subject, nonce string, last uint64,
+	r records.ReservationRecord) error {
+	data, err := records.EncodeRecord(r)
+	if err != nil {
+		return fmt.Errorf("encode reservation: %w", err)
+	}
+	crashpoint.Reach(crashpoint.BeforeReservation)
+	_, err = st.idempotency.Publish(ctx, &nats.Msg{Subject: subject, Data: data, Header: nats.Header{
+		records.NonceHeader:                 {nonce},
+		jetstream.ExpectedLastSubjSeqHeader: {strconv.FormatUint(last, 10)},
+	}})
+	crashpoint.Reach(crashpoint.AfterReservation)
+	return err
+}
+
+// Commit creates the session of a reservation. It returns once the record is durable; made is false where
+// another owner of the reservation came first; s is then that session. Its errors are those of natsconf;
+// after ErrUncertain the session may exist, and the next Reserve finds out.
+func (st *Reservations) Commit(ctx context.Context, t Reservation, r sessions.Request) (s sessions.Session,
+	made bool, err error) {
+	s = sessions.NewSession(r, t.Token, st.Instant())
+	s.Trace = tracing.Parent(ctx)
+	data, err := st.EncodeNew(ctx, &s)
+	if err != nil {
+		return sessions.Session{}, false, fmt.Errorf("create session: %w", err)
+	}
+	w := records.Write{Writer: st.Pending, Stream: topology.BucketStream(topology.BucketSessions),
+		Subject: records.RecordSubject(s.Account, s.ID), Data: data, Trace: s.Trace,
+		Before: crashpoint.BeforeCreate, After: crashpoint.AfterCreate}
+	existing, err := st.Once(ctx, w)
+	if errors.Is(err, records.ErrTaken) {
+		s, err = st.OpenSession(ctx, s.ID, existing.Data)
+		return s, false, err
+	}
+	if err != nil {
+		return sessions.Session{}, false, fmt.Errorf("create session: %w", err)
+	}
+	st.Meter.CountStarted(s)
+	return s, true, nil
+}
+
+// Release ends a reservation without a session: the next request with its key starts afresh. A reservation
+// that another has taken over meanwhile stays, and so does one that was itself taken over: its former owner
+// may still create the session. Its errors are those of natsconf; the reservation then expires by itself.
+func (st *Reservations) Release(ctx context.Context, t Reservation) error {
+	if t.takenOver {
+		return nil
+	}
+	m, err := st.Conn.Last(ctx, topology.BucketStream(topology.BucketIdempotency), t.subject)
+	if errors.Is(err, natsconf.ErrNotFound) || err == nil && m.Header.Get(records.NonceHeader) != t.nonce {
+		return nil
+	}
+	if err == nil {
+		err = st.putReservation(ctx, t.subject, rand.Text(), m.Sequence, records.ReservationRecord{
+			Version: records.ReservationVersions.Oldest, At: st.Instant(), Released: true,
+		})
+	}
+	if err != nil && !errors.Is(err, natsconf.ErrConflict) {
+		return fmt.Errorf("release the reservation of an idempotency key: %w", err)
+	}
+	return nil
+}
+
+// keyEncoding is that of session ids.
+var keyEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+
+// reservationSubject is where a key's reservation is stored. The key is the integrator's own text, which may
+// contain data about users, so its hash is used.
+func reservationSubject(k IdempotencyKey) string {
+	kind := "live"
+	if k.Test {
+		kind = "test"
+	}
+	sum := sha256.Sum256([]byte(k.Key))
+	return topology.BucketSubject(topology.BucketIdempotency,
+		k.Account+"."+kind+"."+keyEncoding.EncodeToString(sum[:]))
+}

@@ -1,0 +1,205 @@
+package store_test
+
+import (
+	"crypto/sha256"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"verifyd/natsconf/topology"
+	"verifyd/sessions"
+	"verifyd/sessions/store"
+)
+
+func keyed(key string) store.IdempotencyKey {
+	return store.IdempotencyKey{
+		Account: request.Account, Key: key, Fingerprint: sha256.Sum256([]byte("body")),
+	}
+}
+
+func TestReservationLeadsToOneSession(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	reservation, err := h.store.Reserve(t.Context(), keyed("k"), true)
+	if err != nil || reservation.Session != nil {
+		t.Fatalf("first = %+v, %v", reservation, err)
+	}
+	if _, err := h.store.Reserve(t.Context(), keyed("k"), true); !errors.Is(err, store.ErrInProgress) {
+		t.Errorf("while it goes on: %v", err)
+	}
+	s, made, err := h.store.Commit(t.Context(), reservation, request)
+	if err != nil || !made {
+		t.Fatal(made, err)
+	}
+	for _, start := range []bool{true, false} {
+		again, err := newStore(t, h).Reserve(t.Context(), keyed("k"), start)
+		if err != nil || again.Session == nil || again.Session.ID != s.ID ||
+			again.Token != reservation.Token {
+			t.Errorf("again = %+v, %v", again, err)
+		}
+	}
+	other := keyed("k")
+	other.Fingerprint[0]++
+	if _, err := h.store.Reserve(t.Context(), other, true); !errors.Is(err, store.ErrKeyReused) {
+		t.Errorf("another request: %v", err)
+	}
+	for name, k := range map[string]store.IdempotencyKey{
+		"another account": {Account: "acc_b", Key: "k", Fingerprint: other.Fingerprint},
+		"a test key":      {Account: request.Account, Test: true, Key: "k", Fingerprint: other.Fingerprint},
+	} {
+		if reservation, err := h.store.Reserve(t.Context(), k, true); err != nil ||
+			reservation.Session != nil {
+			t.Errorf("%s: %+v, %v", name, reservation, err)
+		}
+	}
+}
+
+// An owner that dies before its session is made, and one that dies after it, and one that was only slow.
+func TestReservationOfAVanishedOwner(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	slow, err := h.store.Reserve(t.Context(), keyed("k"), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.clock.Advance(5*time.Second + time.Millisecond)
+	next, err := newStore(t, h).Reserve(t.Context(), keyed("k"), true)
+	if err != nil || next.Session != nil {
+		t.Fatalf("taken over = %+v, %v", next, err)
+	}
+	first, made, err := h.store.Commit(t.Context(), next, request)
+	if err != nil || !made {
+		t.Fatal(made, err)
+	}
+	h.clock.Advance(time.Second)
+	second, made, err := h.store.Commit(t.Context(), slow, request)
+	if err != nil || made || second != first {
+		t.Errorf("the slow owner: %+v, made %v, %v; want %+v", second, made, err, first)
+	}
+	if err := h.store.Release(t.Context(), slow); err != nil {
+		t.Fatal(err)
+	}
+	h.clock.Advance(5 * time.Second)
+	again, err := h.store.Reserve(t.Context(), keyed("k"), true)
+	if err != nil || again.Session == nil || *again.Session != first {
+		t.Errorf("again = %+v, %v", again, err)
+	}
+}
+
+func TestReservationEndsAfterTenMinutes(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	reservation, err := h.store.Reserve(t.Context(), keyed("k"), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := h.store.Commit(t.Context(), reservation, request); err != nil {
+		t.Fatal(err)
+	}
+	h.clock.Advance(topology.IdempotencyTTL)
+	next, err := h.store.Reserve(t.Context(), keyed("k"), true)
+	if err != nil || next.Session != nil || next.Token == reservation.Token {
+		t.Errorf("after ten minutes: %+v, %v", next, err)
+	}
+}
+
+func TestReleasedReservationBeginsAnew(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	reservation, err := h.store.Reserve(t.Context(), keyed("k"), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.store.Release(t.Context(), reservation); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.store.Reserve(t.Context(), keyed("k"), false); !errors.Is(err, store.ErrNotStarted) {
+		t.Errorf("a look: %v", err)
+	}
+	other := keyed("k")
+	other.Fingerprint[0]++ // nothing stands for the first request, so the key may stand for another
+	next, err := h.store.Reserve(t.Context(), other, true)
+	if err != nil || next.Session != nil || next.Token == reservation.Token {
+		t.Errorf("next = %+v, %v", next, err)
+	}
+}
+
+func TestManyReserveOneKey(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	stores := []*store.Store{h.store, newStore(t, h)}
+	var mu sync.Mutex
+	won := map[sessions.Token]int{}
+	var wg sync.WaitGroup
+	for i := range 40 {
+		wg.Go(func() {
+			reservation, err := stores[i%2].Reserve(t.Context(), keyed("k"), true)
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err == nil:
+				won[reservation.Token]++
+			case !errors.Is(err, store.ErrInProgress):
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if len(won) != 1 {
+		t.Errorf("%d tokens, want 1", len(won))
+	}
+	for _, n := range won {
+		if n != 1 {
+			t.Errorf("%d owners, want 1", n)
+		}
+	}
+}
+
+func TestStoredReservationHoldsNeitherTokenNorKey(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	reservation, err := h.store.Reserve(t.Context(), keyed("planted-key"), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := h.conn.Last(t.Context(), topology.BucketStream(topology.BucketIdempotency),
+		topology.BucketSubject(topology.BucketIdempotency, ">"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, secret := range []string{reservation.Token.Reveal(), "planted-key"} {
+		if strings.Contains(m.Subject+string(m.Data), secret) {
+			t.Errorf("%q stands in %s %s", secret, m.Subject, m.Data)
+		}
+	}
+}
+
+// An owner who has taken a reservation over and returns up leaves the reservation with its token: the owner
+// before, who was only slow, may make the session yet, and one key leads to one session.
+func TestReservationThatWasTakenOverIsNotReleased(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	slow, err := h.store.Reserve(t.Context(), keyed("k"), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.clock.Advance(5*time.Second + time.Millisecond)
+	other := newStore(t, h)
+	second, err := other.Reserve(t.Context(), keyed("k"), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Release(t.Context(), second); err != nil { // it was over its quota
+		t.Fatal(err)
+	}
+	first, made, err := h.store.Commit(t.Context(), slow, request)
+	if err != nil || !made {
+		t.Fatal(made, err)
+	}
+	again, err := other.Reserve(t.Context(), keyed("k"), true)
+	if err != nil || again.Session == nil || again.Session.ID != first.ID {
+		t.Errorf("one key leads to %+v, %v, and to %s", again, err, first.ID)
+	}
+}

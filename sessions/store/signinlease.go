@@ -1,0 +1,108 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"verifyd/natsconf"
+	"verifyd/natsconf/topology"
+	"verifyd/sessions"
+	"verifyd/sessions/records"
+)
+
+// ErrLeaseHeld is returned where another browser has the session's lease; the lease that stands is returned
+// beside it.
+var ErrLeaseHeld = errors.New("another browser holds the session's sign-in lease")
+
+// leaseSubject has one word more than a session's record, so that no look-up of a record finds it.
+func leaseSubject(id sessions.ID) string {
+	return topology.BucketSubject(topology.BucketSessions, "seat.browser."+string(id))
+}
+
+// Leases stores which browser signs in for a session.
+type Leases struct{ *records.Writer }
+
+// LeaseOf reads a session's lease from the leader. It is empty where nobody holds it. Its errors are
+// natsconf's.
+func (st *Leases) LeaseOf(ctx context.Context, id sessions.ID) (sessions.SignInLease, error) {
+	m, err := st.Conn.Last(ctx, topology.BucketStream(topology.BucketSessions), leaseSubject(id))
+	if errors.Is(err, natsconf.ErrNotFound) {
+		return sessions.SignInLease{}, nil
+	}
+	if err != nil {
+		return sessions.SignInLease{}, fmt.Errorf("read who has the sign-in lease of session %s: %w", id, err)
+	}
+	return decodeLease(m.Data), nil
+}
+
+// AcquireLease returns a browser the lease of a session, or extends it to LeaseDuration from now. browser is
+// up to 64 characters of [a-zA-Z0-9]. The error is ErrLeaseHeld, with the existing lease, while another
+// browser holds it; others are natsconf's, and a repeat after those is harmless.
+func (st *Leases) AcquireLease(ctx context.Context, id sessions.ID, browser string) (sessions.SignInLease,
+	error) {
+	return st.changeLease(ctx, id, func(current sessions.SignInLease, now time.Time) (sessions.SignInLease,
+		bool, error) {
+		if current.HeldByOther(browser, now) {
+			return current, false, ErrLeaseHeld
+		}
+		return sessions.SignInLease{Browser: browser, At: now}, true, nil
+	})
+}
+
+// ReleaseLease releases a session's lease, so that another browser may begin at once. Where the browser does
+// not hold it, nothing happens. Its errors are natsconf's.
+func (st *Leases) ReleaseLease(ctx context.Context, id sessions.ID, browser string) error {
+	_, err := st.changeLease(ctx, id, func(current sessions.SignInLease, _ time.Time) (sessions.SignInLease,
+		bool, error) {
+		if current.Browser != browser || current.Released {
+			return current, false, nil
+		}
+		current.Released = true
+		return current, true, nil
+	})
+	return err
+}
+
+// decodeLease returns an empty lease for one of a newer build: nobody is kept out for its sake, since a lease
+// only spares people trouble.
+func decodeLease(data []byte) sessions.SignInLease {
+	var r records.LeaseRecord
+	if err := records.DecodeRecord(data, &r, &r.Version, records.RecordVersions); err != nil {
+		return sessions.SignInLease{}
+	}
+	return r.SignInLease
+}
+
+// changeLease changes a session's lease. change returns what should stand, and whether anything is to be
+// written.
+func (st *Leases) changeLease(
+	ctx context.Context, id sessions.ID, change func(sessions.SignInLease, time.Time) (sessions.SignInLease,
+		bool, error),
+) (lease sessions.SignInLease, err error) {
+	err = st.Pending.Update(ctx, leaseSubject(id), func(m *jetstream.RawStreamMsg) (*nats.Msg, error) {
+		var now sessions.SignInLease
+		if m != nil {
+			now = decodeLease(m.Data)
+		}
+		var write bool
+		if lease, write, err = change(now, st.Instant()); err != nil || !write {
+			return nil, err
+		}
+		data, err := records.EncodeRecord(records.LeaseRecord{Version: records.RecordVersions.Newest,
+			SignInLease: lease})
+		if err != nil {
+			return nil, fmt.Errorf("encode the sign-in lease: %w", err)
+		}
+		return &nats.Msg{Data: data,
+			Header: nats.Header{jetstream.MsgTTLHeader: {sessions.Lifetime.String()}}}, nil
+	})
+	if err != nil && !errors.Is(err, ErrLeaseHeld) {
+		return sessions.SignInLease{}, fmt.Errorf("change the sign-in lease of session %s: %w", id, err)
+	}
+	return lease, err
+}

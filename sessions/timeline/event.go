@@ -1,0 +1,54 @@
+package timeline
+
+import (
+	"time"
+
+	"verifyd/sessions"
+	"verifyd/sessions/facts"
+	"verifyd/sessions/failure"
+)
+
+// EventName is the middle of an event's subject: one word of [a-z_].
+type EventName string
+
+// The events of a session; add new ones here.
+const (
+	EventSignIn       EventName = "sign_in"  // the user pressed Continue and was sent to Network
+	EventNetworkError EventName = "trouble"  // Network failed to give a verdict: Detail; the user may try again
+	EventNotSent      EventName = "not_sent" // a try of Attempt failed before the claim: Class, Detail, Timing, Next
+)
+
+// The events of the user's way through the sign-in page, beside EventSignIn, which is its second step.
+// Together they show where users drop off; who they are is in none of them.
+const (
+	EventOpened   EventName = "opened"   // a person's browser opened the page of a session that was pending
+	EventReturned EventName = "returned" // the browser came back from Network with an attempt that was not used before
+	EventFinished EventName = "finished" // the user was sent on to the page that shows the outcome
+)
+
+// Event is something that happened to a session and that no promise depends on. It is for people: it may be
+// missing after a crash.
+type Event struct {
+	Name    EventName   `json:"-"`
+	Session sessions.ID `json:"-"`
+	At      time.Time   `json:"at"` // now where zero
+
+	// What follows is set as the name asks for it.
+	Network string        `json:"network,omitempty"` // id of the identity network
+	Attempt int           `json:"attempt,omitzero"`
+	Class   failure.Class `json:"class,omitempty"`
+	Detail  string        `json:"detail,omitempty"` // one sentence for people, without URL or secrets
+	Address string        `json:"address,omitempty"`
+	Timing  facts.Timing  `json:"timing,omitzero"`
+	Next    time.Duration `json:"next,omitzero"` // the pause until the next try; zero where there is none
+
+	// where the key of its session is, which Detail and Address are stored under
+	SealedUnder sessions.KeyRef `json:"-"`
+}
+
+// Of returns the event as one of a session: Detail and Address, which show where the callback URL leads, are
+// stored sealed under its key.
+func (e Event) Of(s sessions.Session) Event {
+	e.Session, e.SealedUnder = s.ID, s.SealedUnder
+	return e
+}
