@@ -49,6 +49,11 @@ func (r *Reader) Last(ctx context.Context, stream, subject string) (_ *jetstream
 		return nil, err
 	}
 	m, err := s.GetLastMsgForSubject(ctx, subject)
+	if subject == ">" && errors.Is(err, jetstream.ErrMsgNotFound) {
+		// Of a whole stream the server knows the last sequence, and finds nothing where that message has left
+		// the stream before others. No subject of ours has one token alone.
+		m, err = s.GetLastMsgForSubject(ctx, "*.>")
+	}
 	switch {
 	case err == nil:
 		return m, nil

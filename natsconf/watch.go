@@ -176,18 +176,15 @@ func (w *Watch) catchUp(ctx context.Context, last uint64) error {
 
 // last reads the sequence of the newest entry, 0 where there is none. Of a whole bucket that is the stream's
 // last message, which the server has at hand, whereas it goes through all keys for those that match (15 ms
-// at 50,000). It has to where the last message was purged: what is before it counts then.
+// at 50,000).
 func (w *Watch) last(ctx context.Context) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
-	var m *jetstream.RawStreamMsg
-	err := ErrNotFound
+	subject := topology.BucketSubject(w.bucket, w.keys)
 	if w.keys == ">" {
-		m, err = w.conn.Last(ctx, topology.BucketStream(w.bucket), ">")
+		subject = ">"
 	}
-	if errors.Is(err, ErrNotFound) {
-		m, err = w.conn.Last(ctx, topology.BucketStream(w.bucket), topology.BucketSubject(w.bucket, w.keys))
-	}
+	m, err := w.conn.Last(ctx, topology.BucketStream(w.bucket), subject)
 	if errors.Is(err, ErrNotFound) {
 		return 0, nil
 	}

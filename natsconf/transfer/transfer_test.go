@@ -206,6 +206,19 @@ func TestCopyKeepsLives(t *testing.T) {
 	}
 }
 
+// What stands before a message that has left by a life of its own is brought all the same.
+func TestCopyWithoutTheNewestMessage(t *testing.T) {
+	t.Parallel()
+	p := newPair(t)
+	publish(t, p.from, "completion.old", "outcome")
+	publish(t, p.from, "completion.short", "outcome", jetstream.MsgTTLHeader, "1s")
+	gone(t, p.from, "completion.short")
+	p.copy(t)
+	if _, err := p.to.Last(t.Context(), topology.StreamCompletions, "completion.old"); err != nil {
+		t.Error(err)
+	}
+}
+
 // gone waits until a fact has left the store by its age.
 func gone(t *testing.T, c *natsconf.Conn, subject string) {
 	t.Helper()
