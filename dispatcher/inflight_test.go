@@ -80,7 +80,7 @@ func TestProgressIsSpread(t *testing.T) {
 			l.remove(id(i), account(i))
 		}
 		removed := time.Now()
-		time.Sleep(2 * progressEvery)
+		time.Sleep(2 * progressEvery) // the same
 		stop()
 		<-served
 		at := map[time.Time]int{}

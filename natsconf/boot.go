@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"verifyd/natsconf/topology"
-
 	"github.com/nats-io/nats.go/jetstream"
+
+	"verifyd/natsconf/topology"
 )
 
 // Tries at boot are short and bounded: after a cluster restarts, the first call to its API may hang for

@@ -11,11 +11,11 @@ import (
 	"sync"
 	"time"
 
-	"verifyd/natsconf/permission"
-
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rs/zerolog"
+
+	"verifyd/natsconf/permission"
 )
 
 // Server is a NATS server of this process, whose store may fail under it.

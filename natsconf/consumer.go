@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"time"
 
-	"verifyd/natsconf/topology"
-
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"verifyd/natsconf/topology"
 )
 
 // EnsureConsumer creates or updates a durable consumer. It is harmless to repeat.

@@ -9,9 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"verifyd/natsconf/topology"
-
 	"github.com/nats-io/nats.go/jetstream"
+
+	"verifyd/natsconf/topology"
 )
 
 const (

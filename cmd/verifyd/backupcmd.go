@@ -14,7 +14,6 @@ import (
 	"verifyd/cmd/verifyd/store"
 	"verifyd/cmd/verifyd/table"
 	"verifyd/cmd/verifyd/version"
-
 	"verifyd/natsconf/fleet"
 	"verifyd/natsconf/storestate"
 	"verifyd/natsconf/transfer"

@@ -11,12 +11,11 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/alecthomas/kong"
+
 	"verifyd/cmd/verifyd/config"
 	"verifyd/cmd/verifyd/flags"
 	"verifyd/cmd/verifyd/version"
-
-	"github.com/alecthomas/kong"
-
 	"verifyd/edge/redrive"
 )
 

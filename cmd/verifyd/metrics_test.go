@@ -101,7 +101,7 @@ func TestMetricsAreAsDocumented(t *testing.T) {
 	for name := range table {
 		if name == "verifyd_log_suppressed_lines_total" || name == "verifyd_store_free_bytes" &&
 			natstest.OnCluster() {
-			continue // a program of a test has no journal, and one on a cluster no filesystem under its store
+			continue // a program of a test has no logger, and one on a cluster no filesystem under its store
 		}
 		if _, ok := shown[name]; !ok {
 			t.Errorf("OPERATING.md tells of %s, which nobody shows", name)

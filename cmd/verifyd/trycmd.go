@@ -7,9 +7,8 @@ import (
 	"time"
 
 	"verifyd/cmd/verifyd/config"
-	"verifyd/cmd/verifyd/version"
-
 	"verifyd/cmd/verifyd/receivertest"
+	"verifyd/cmd/verifyd/version"
 )
 
 // tryPause lies between two looks whether the receiver has been given its secret.

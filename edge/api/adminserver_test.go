@@ -8,10 +8,10 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"verifyd/edge/web"
-
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
+
+	"verifyd/edge/web"
 )
 
 func startAdmin(t *testing.T, checks []web.Check, reg *prometheus.Registry) *web.Server {

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"net/http"
 
-	"verifyd/edge/web"
-
 	"github.com/prometheus/client_golang/prometheus"
+
+	"verifyd/edge/web"
 )
 
 // starts counts the answers of POST /verify/init.

@@ -56,7 +56,7 @@ type Config struct {
 // Handler answers the routes of this package. It is safe for concurrent use and starts nothing.
 type Handler struct {
 	*pages
-	*journal
+	*stepLog
 
 	sessions *store.Store
 	attempts *limit.Attempts
@@ -110,7 +110,7 @@ func New(c Config) (*Handler, error) {
 			origin: strings.TrimSuffix(base, prefix), prefix: prefix,
 			https: strings.HasPrefix(base, "https:"), assets: files, locales: ts, frame: frame,
 		},
-		journal:  &journal{sessions: c.Sessions, metrics: m, log: c.Log},
+		stepLog:  &stepLog{sessions: c.Sessions, metrics: m, log: c.Log},
 		sessions: c.Sessions, attempts: c.Attempts, log: c.Log, csrf: csrf, completeWithin: completeWithin,
 	}
 	if c.Test != nil {

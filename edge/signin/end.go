@@ -120,7 +120,7 @@ type stepEvent struct{ *zerolog.Event }
 
 // step begins the log line of a step of a sign-in. Of the identity, the code, the state and the token it
 // holds nothing.
-func (j *journal) step(s sessions.Status, network string) stepEvent {
+func (j *stepLog) step(s sessions.Status, network string) stepEvent {
 	e := j.log.Info().Str("sid", string(s.ID)). //nolint:zerologlint // whoever asked for the line sends it
 							Str("account", s.Account)
 	if network != "" {

@@ -43,15 +43,15 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	return m, nil
 }
 
-// journal is where the user's way through the sign-in is noted: the timeline, the measurements, the log.
-type journal struct {
+// stepLog is where the user's way through the sign-in is noted: the timeline, the measurements, the log.
+type stepLog struct {
 	sessions *store.Store
 	metrics  *metrics
 	log      zerolog.Logger
 }
 
 // stepped puts a step of the user's way where it is counted, and counts it here.
-func (j *journal) stepped(s sessions.Session, e timeline.Event) {
+func (j *stepLog) stepped(s sessions.Session, e timeline.Event) {
 	network := e.Network
 	if network == "" {
 		network = noNetwork
@@ -61,7 +61,7 @@ func (j *journal) stepped(s sessions.Session, e timeline.Event) {
 }
 
 // recordFailure does the same for a sign-in that ended without a verdict.
-func (j *journal) recordFailure(s sessions.Session, network string, t *failure) {
+func (j *stepLog) recordFailure(s sessions.Session, network string, t *failure) {
 	j.metrics.failures.WithLabelValues(network, t.class).Inc()
 	j.sessions.Step(s, timeline.Event{Name: timeline.EventNetworkError, Network: network, Detail: t.Error()})
 }

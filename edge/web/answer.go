@@ -5,9 +5,9 @@ import (
 	"strconv"
 	"time"
 
-	"verifyd/edge/problem"
-
 	"github.com/go-json-experiment/json"
+
+	"verifyd/edge/problem"
 )
 
 // MaxBodyBytes bounds a request's body on every route. The largest sensible init, every string at its limit and

@@ -12,7 +12,7 @@ const pathLogLevel = "/debug/log-level"
 // maxLogLevelSpan bounds a change for a while: what is to last longer is a setting.
 const maxLogLevelSpan = 24 * time.Hour
 
-// Levels is the level of the process's log; a *journal.Journal.
+// Levels is the level of the process's log; a *logging.Logger.
 type Levels interface {
 	// Level returns the level, and until when it holds; zero: for good.
 	Level() (level string, until time.Time)

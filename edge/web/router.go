@@ -11,12 +11,12 @@ import (
 	"strconv"
 	"strings"
 
-	"verifyd/edge/problem"
-
 	"github.com/julienschmidt/httprouter"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 	"go.opentelemetry.io/otel/trace"
+
+	"verifyd/edge/problem"
 )
 
 // Route is one row of the route table, for what others mount.

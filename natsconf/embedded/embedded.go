@@ -13,12 +13,12 @@ import (
 	"sync"
 	"time"
 
-	"verifyd/natsconf"
-	"verifyd/natsconf/topology"
-
 	"github.com/gofrs/flock"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/rs/zerolog"
+
+	"verifyd/natsconf"
+	"verifyd/natsconf/topology"
 )
 
 // SyncMode is when the embedded store reaches the disk.

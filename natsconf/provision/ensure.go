@@ -10,10 +10,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"verifyd/natsconf"
 	"verifyd/natsconf/topology"
-
-	"github.com/nats-io/nats.go/jetstream"
 )
 
 // DriftError reports that an asset on the server differs from the table in a way that must not be changed

@@ -8,10 +8,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"verifyd/natsconf"
 	"verifyd/natsconf/topology"
-
-	"github.com/nats-io/nats.go/jetstream"
 )
 
 const (

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"verifyd/natsconf/topology"
-
 	"github.com/nats-io/nats.go/jetstream"
+
+	"verifyd/natsconf/topology"
 )
 
 // Difference is where the server's topology is not the table's.

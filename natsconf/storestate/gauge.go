@@ -6,10 +6,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"verifyd/natsconf"
 	"verifyd/natsconf/embedded"
-
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 const (

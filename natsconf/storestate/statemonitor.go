@@ -6,9 +6,9 @@ import (
 	"sync"
 	"time"
 
-	"verifyd/natsconf"
-
 	"github.com/rs/zerolog"
+
+	"verifyd/natsconf"
 )
 
 // statePollEvery is how often a service reads its store's state. A move that finishes waits for open claims

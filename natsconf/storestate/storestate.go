@@ -9,11 +9,11 @@ import (
 	"strconv"
 	"time"
 
-	"verifyd/natsconf"
-	"verifyd/natsconf/topology"
-
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"verifyd/natsconf"
+	"verifyd/natsconf/topology"
 )
 
 // State reports whether a store is in service.

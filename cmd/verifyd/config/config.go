@@ -10,21 +10,20 @@ import (
 	"strings"
 	"time"
 
-	"verifyd/cmd/verifyd/version"
-	"verifyd/edge/network/netsettings"
-	"verifyd/natsconf/permission"
-	"verifyd/natsconf/topology"
-
 	"github.com/rs/zerolog"
 
 	"verifyd/cmd/verifyd/logging"
 	"verifyd/cmd/verifyd/trace"
+	"verifyd/cmd/verifyd/version"
 	"verifyd/dispatcher/callback"
 	"verifyd/edge/account"
 	"verifyd/edge/dashboard/logins"
 	"verifyd/edge/limit"
 	"verifyd/edge/network"
+	"verifyd/edge/network/netsettings"
 	"verifyd/edge/web"
+	"verifyd/natsconf/permission"
+	"verifyd/natsconf/topology"
 	"verifyd/sessions"
 	"verifyd/sessions/urlpolicy"
 )

@@ -53,7 +53,7 @@ type repeat struct {
 	written, withholds int
 }
 
-// New makes a journal that writes lines to out, from a level on. The messages in always are never withheld.
+// New makes a logger that writes lines to out, from a level on. The messages in always are never withheld.
 func New(out io.Writer, level zerolog.Level, always ...string) *Logger {
 	j := &Logger{
 		out: zerolog.SyncWriter(out), always: always, usual: level, repeats: map[cause]*repeat{},
@@ -66,7 +66,7 @@ func New(out io.Writer, level zerolog.Level, always ...string) *Logger {
 	return j
 }
 
-// Log returns the log that writes to the journal.
+// Log returns the log that writes through it.
 func (j *Logger) Log() zerolog.Logger {
 	return zerolog.New(j).Sample(j).With().Timestamp().Logger()
 }

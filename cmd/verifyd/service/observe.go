@@ -1,14 +1,13 @@
 package service
 
 import (
-	"verifyd/cmd/verifyd/supervise"
-	"verifyd/cmd/verifyd/version"
-	"verifyd/edge/web"
-
 	"github.com/prometheus/client_golang/prometheus"
 	oteltrace "go.opentelemetry.io/otel/trace"
 
+	"verifyd/cmd/verifyd/supervise"
 	"verifyd/cmd/verifyd/trace"
+	"verifyd/cmd/verifyd/version"
+	"verifyd/edge/web"
 )
 
 // observe starts what shows others how the service does. It stops last, so that the end of everything else is

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"verifyd/cmd/verifyd/version"
-
 	"verifyd/edge/account"
 	"verifyd/edge/web"
 	"verifyd/natsconf/fleet"

@@ -31,7 +31,7 @@ func newUnreadables(log zerolog.Logger, now func() time.Time) *unreadables {
 	return &unreadables{log: log, now: now, seen: map[string]bool{}}
 }
 
-// onUnreadable takes note of one. The line is the journal's to withhold where it comes over and over.
+// onUnreadable takes note of one. The line is the logger's to withhold where it comes over and over.
 func (u *unreadables) onUnreadable(e *facts.UnreadableError) {
 	u.log.Error().Err(e.Cause).Str("sid", string(e.Session)).Str("subject", e.Subject).
 		Uint64("sequence", e.Sequence).Time("stored", e.At).
