@@ -28,7 +28,7 @@ func (h *fixture) completeFor(t *testing.T, account, url string) sessions.ID {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.store.Complete(t.Context(), s.ID, verified); err != nil {
+	if _, err := h.store.Complete(t.Context(), s, verified); err != nil {
 		t.Fatal(err)
 	}
 	return s.ID

@@ -98,7 +98,7 @@ func TestPolicyOfTheKeyWins(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.store.Complete(t.Context(), s.ID, verified); err != nil {
+	if _, err := h.store.Complete(t.Context(), s, verified); err != nil {
 		t.Fatal(err)
 	}
 	h.until(t, s.ID, facts.DeliveryDelivered)

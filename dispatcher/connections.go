@@ -1,7 +1,6 @@
 package dispatcher
 
 import (
-	"context"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -12,14 +11,9 @@ import (
 )
 
 const (
-	// aheadFor is how far ahead deliveries are claimed at a destination that is sending: what it will send
-	// within that time, at most maxAhead. Then the claims and results of many share a batch, while its
-	// connections are kept busy by those that have one.
-	aheadFor = 20 * time.Millisecond
-	maxAhead = 448
-	// aheadWait is how long a delivery that is claimed waits for a connection. Then its claim is released:
-	// nothing was sent.
-	aheadWait = time.Second
+	// maxStoring bounds the deliveries of a destination that have returned their connection and still store
+	// their result. Their results share a batch; a store that falls behind is not to gather more of them.
+	maxStoring = 448
 	// minDials is how many connections are dialled at once to begin with. Each dial that succeeds allows
 	// one more, so that they double with each round trip, and one that fails begins anew: a burst to a
 	// receiver that answers soon is carried by few connections, and a slow one has all of its own within a
@@ -34,8 +28,8 @@ const (
 	paceFor   = 250 * time.Millisecond
 )
 
-// connections are those to one receiver host: who uses one, who waits for one, and which are kept for the
-// next. Its methods lock, but those that say that they are called under the lock.
+// connections are those to one receiver host: who uses one, and which are kept for the next. Its methods
+// lock, but those that say that they are called under the lock.
 type connections struct {
 	limit   int // of those in use
 	breaker *breaker
@@ -44,16 +38,14 @@ type connections struct {
 	// too late for the request before, so none is used twice any more.
 	distrusted atomic.Bool
 
-	mu       sync.Mutex
-	idle     []idleConn  // the one that came back last is the last
-	slots    int         // connections in use or being dialled
-	dialing  int         // of these, being dialled
-	dials    int         // how many may be dialled at once
-	reusable bool        // the last connection that came back after a POST may be used again
-	waiting  []*connSlot // claimed and without a connection, oldest first
-	active   int         // deliveries under way
-	last     time.Time   // when a delivery last ended
-	pace     pace
+	mu      sync.Mutex
+	idle    []idleConn // the one that came back last is the last
+	slots   int        // connections in use or being dialled
+	dialing int        // of these, being dialled
+	dials   int        // how many may be dialled at once
+	active  int        // deliveries under way: with a connection, or storing their result
+	last    time.Time  // when a delivery last ended
+	pace    pace
 }
 
 // idleConn is a connection kept for the next delivery of a burst, of the same account: what comes late over
@@ -64,14 +56,12 @@ type idleConn struct {
 	since   time.Time
 }
 
-// connSlot is a delivery's right to one connection. A delivery has it from the beginning or, where it is
-// claimed ahead, waits for it.
+// connSlot is a delivery's right to one connection.
 type connSlot struct {
 	of            *connections
 	account       string
 	reportContact func(contact)  // reports to the breaker; nil once that is done, or where there is none
-	assigned      chan struct{}  // closed when it is held; nil where nobody waits for that
-	held          bool           // it may use, or dial, one connection
+	held          bool           // not returned yet
 	conn          *callback.Conn // nil: none came with it, or it was closed
 	dials         bool           // no connection came with it: a dial is counted until it has ended
 }
@@ -80,47 +70,29 @@ func newConnections(limit int, b *breaker, changed chan<- struct{}) *connections
 	return &connections{limit: limit, breaker: b, changed: changed, dials: minDials, last: time.Now()}
 }
 
-// canStart reports whether one more delivery of the account may begin. It is called under the lock.
+// canStart reports whether one more delivery of the account may begin: there is an unused connection of the
+// account, or room for a dial. It is called under the lock.
 func (c *connections) canStart(account string) bool {
-	if len(c.waiting) == 0 && c.canConnect(account) {
-		return c.active < c.limit+maxAhead
-	}
-	return c.slots == c.limit && c.active < c.limit+c.ahead()
-}
-
-// start begins a delivery, with a connection or the right to dial one; or, where all are in use, ahead of
-// them. It is called under the lock.
-func (c *connections) start(account string, reportContact func(contact)) *connSlot {
-	s := &connSlot{of: c, account: account, reportContact: reportContact}
-	c.active++
-	if len(c.waiting) == 0 && c.canConnect(account) {
-		c.assign(s)
-	}
-	return s
-}
-
-// canConnect reports whether a slot can be assigned: an unused connection of the account, or a dial. It is
-// called under the lock.
-func (c *connections) canConnect(account string) bool {
-	if c.slots >= c.limit {
+	if c.slots >= c.limit || c.active >= c.limit+maxStoring {
 		return false
 	}
 	// While the breaker is not closed only a probe, and those whose time is over, are dialled at all.
 	return c.dialing < c.dials || !c.breaker.closed() || c.newestIdle(account) >= 0
 }
 
-// assign takes a connection for a slot, or the right to dial one. It is called under the lock.
-func (c *connections) assign(s *connSlot) {
+// start begins a delivery, with a connection or the right to dial one. It is called under the lock.
+func (c *connections) start(account string, reportContact func(contact)) *connSlot {
 	c.closeIdle(connIdle)
 	if c.distrusted.Load() {
 		c.closeIdle(0)
 	}
+	s := &connSlot{of: c, account: account, reportContact: reportContact, held: true}
+	c.active++
 	c.slots++
-	s.held = true
-	if i := c.newestIdle(s.account); i >= 0 {
+	if i := c.newestIdle(account); i >= 0 {
 		s.conn = c.idle[i].conn
 		c.idle = slices.Delete(c.idle, i, i+1)
-		return
+		return s
 	}
 	s.dials = true
 	c.dialing++
@@ -129,6 +101,7 @@ func (c *connections) assign(s *connSlot) {
 		_ = c.idle[0].conn.Close()
 		c.idle = slices.Delete(c.idle, 0, 1)
 	}
+	return s
 }
 
 // newestIdle returns where the account's connection is that was used last; -1 where it has none.
@@ -139,54 +112,6 @@ func (c *connections) newestIdle(account string) int {
 		}
 	}
 	return -1
-}
-
-// ahead returns how many deliveries may be claimed before they have a connection. A receiver that closes
-// each gets none: dials would come after the claim.
-func (c *connections) ahead() int {
-	if !c.reusable {
-		return 0
-	}
-	return int(min(maxAhead, c.pace.perSecond()*int64(aheadFor)/int64(time.Second)))
-}
-
-// wait waits for a connection, or the right to dial one, and reports whether the slot has it.
-func (s *connSlot) wait(ctx context.Context) bool {
-	c := s.of
-	s.assigned = make(chan struct{})
-	c.mu.Lock()
-	c.waiting = append(c.waiting, s)
-	c.serveWaiting()
-	c.mu.Unlock()
-	timeout := time.NewTimer(aheadWait)
-	defer timeout.Stop()
-	select {
-	case <-s.assigned:
-		return true
-	case <-timeout.C:
-	case <-ctx.Done():
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if i := slices.Index(c.waiting, s); i >= 0 {
-		c.waiting = slices.Delete(c.waiting, i, i+1)
-		bounds.Signal(c.changed)
-	}
-	return s.held // it may have been assigned just then
-}
-
-// serveWaiting is called under the lock.
-func (c *connections) serveWaiting() {
-	for {
-		i := slices.IndexFunc(c.waiting, func(s *connSlot) bool { return c.canConnect(s.account) })
-		if i < 0 {
-			return
-		}
-		s := c.waiting[i]
-		c.waiting = slices.Delete(c.waiting, i, i+1)
-		c.assign(s)
-		close(s.assigned)
-	}
 }
 
 // dialEnded reports that a dial has ended, well or not. A repeat, and a dial that nobody counted, are
@@ -204,7 +129,6 @@ func (s *connSlot) dialEnded(well bool) {
 	if !well {
 		c.dials = minDials
 	}
-	c.serveWaiting()
 	bounds.Signal(c.changed)
 }
 
@@ -240,12 +164,10 @@ func (s *connSlot) release(learnt contact) {
 	c.slots--
 	if learnt == reached {
 		c.pace.count()
-		c.reusable = s.conn != nil
 	}
 	if s.conn != nil {
 		c.idle = append(c.idle, idleConn{conn: s.conn, account: s.account, since: time.Now()})
 	}
-	c.serveWaiting()
 	bounds.Signal(c.changed)
 }
 

@@ -131,11 +131,11 @@ func TestDialsGrowWithSuccess(t *testing.T) {
 	}
 	s := newConnections(d.c.Connections, newBreaker(d), make(chan struct{}, 1))
 	dials := func() (n int) {
-		for s.canConnect("a") {
-			s.assign(&connSlot{of: s, account: "a"})
+		for s.canStart("a") {
+			s.start("a", nil)
 			n++
 		}
-		s.slots, s.dialing = 0, 0
+		s.active, s.slots, s.dialing = 0, 0, 0
 		return n
 	}
 	if got := dials(); got != minDials {
@@ -169,8 +169,29 @@ func TestDialsGrowWithSuccess(t *testing.T) {
 	}
 }
 
-// A receiver that closes each connection has a pace, which tells when there is room again, and no claims go
-// ahead at it; one that keeps them has both.
+// A store that falls behind gathers only so many deliveries of a destination that have returned their
+// connection; with the end of one the next may begin.
+func TestWhatIsStoringIsBounded(t *testing.T) {
+	d := &shared{
+		c: Config{Now: time.Now, Connections: 16, BreakerOpen: time.Hour}, metrics: newMetrics(nil),
+	}
+	s := newConnections(d.c.Connections, newBreaker(d), make(chan struct{}, 1))
+	storing := 0
+	for storing < 2*maxStoring && s.canStart("a") {
+		s.start("a", nil).release(reached)
+		storing++
+	}
+	if storing != 16+maxStoring {
+		t.Errorf("%d deliveries are storing their result, want %d", storing, 16+maxStoring)
+	}
+	s.ended()
+	if !s.canStart("a") {
+		t.Error("one has ended, and no other may begin")
+	}
+}
+
+// A receiver that closes each connection has a pace, which tells when there is room again, as one that keeps
+// them has.
 func TestEveryPOSTCountsTowardsThePace(t *testing.T) {
 	for _, keeps := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -189,9 +210,6 @@ func TestEveryPOSTCountsTowardsThePace(t *testing.T) {
 			}
 			if rate := s.rate(); rate < 500 || rate > 1500 {
 				t.Errorf("keeps %v: %d a second, one came each millisecond", keeps, rate)
-			}
-			if ahead := s.ahead(); (ahead > 0) != keeps {
-				t.Errorf("keeps %v: %d claims may go ahead", keeps, ahead)
 			}
 		})
 	}

@@ -125,7 +125,7 @@ func (h *fixture) complete(t *testing.T, url, user string, o sessions.Outcome) s
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := h.store.Complete(t.Context(), s.ID, o)
+	c, err := h.store.Complete(t.Context(), s, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -604,7 +604,7 @@ func TestAccountWithoutSecretWaits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.store.Complete(t.Context(), s.ID, verified); err != nil {
+	if _, err := h.store.Complete(t.Context(), s, verified); err != nil {
 		t.Fatal(err)
 	}
 	config := h.config()

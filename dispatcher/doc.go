@@ -21,9 +21,7 @@
 //   - A silent loss. A completion is acknowledged only after its result is stored. The claim of an owner
 //     that ended is settled as unknown, after Claim.SettleAfter, by any process that reads it.
 //   - A claim spent on nothing. DNS, address check, TCP and TLS come before the claim; where they fail,
-//     provably nothing was sent, and the delivery is tried again later. In a burst, where all connections of
-//     a destination are busy and it answers fast, claims go ahead of their connection by what it sends
-//     within 20 ms; one whose connection does not come is released.
+//     provably nothing was sent, and the delivery is tried again later.
 //   - Endless work on what nobody can read. Its meaning is defined by facts.ErrUnreadable; its message is
 //     terminated after a few tries.
 //   - A late write. An owner that finds its claim's deadline passed before it wrote does not write, and

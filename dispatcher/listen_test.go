@@ -76,7 +76,7 @@ func (h *fixture) completeTest(t *testing.T, url string, test bool) sessions.Com
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := h.store.Complete(t.Context(), s.ID, verified)
+	c, err := h.store.Complete(t.Context(), s, verified)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,9 +29,7 @@ type sender interface {
 	release()
 }
 
-// connSender sends over a connection to the receiver. Where the destination's connections are all in use, and
-// it sends so fast that one will be free in a moment, the claim goes ahead of the connection, and is released
-// should none come.
+// connSender sends over a connection to the receiver.
 type connSender struct {
 	d       *shared
 	account string
@@ -43,15 +41,8 @@ type connSender struct {
 	contact     contact
 }
 
+// acquire ensures a connection that is alive.
 func (s *connSender) acquire(ctx context.Context) *callback.NotSent {
-	if !s.slot.held {
-		return nil // claimed ahead: send waits for it
-	}
-	return s.connect(ctx)
-}
-
-// connect ensures a connection that is alive.
-func (s *connSender) connect(ctx context.Context) *callback.NotSent {
 	if s.canReuse() {
 		s.contact = reached
 		return nil
@@ -97,17 +88,6 @@ func (s *connSender) send(ctx context.Context, r callback.Request,
 			s.closeConn()
 		}
 	}()
-	if !s.slot.held {
-		if !s.slot.wait(ctx) {
-			return late("no connection became free in time")
-		}
-		if n := s.connect(ctx); n != nil {
-			return callback.Answer{
-				Verdict: facts.VerdictReleased, Class: n.Class, Detail: n.Detail, Address: n.Address,
-				Timing: n.Timing,
-			}
-		}
-	}
 	if !s.d.c.Now().Before(before) {
 		return late("the claim's deadline passed before the first byte")
 	}

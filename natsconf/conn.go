@@ -25,6 +25,8 @@ type Server interface {
 	Credential() (user, password string)
 	// Failure returns why the store is not to be used, or nil.
 	Failure() error
+	// Failed returns a channel that is closed when the store fails the next time, or has failed.
+	Failed() <-chan struct{}
 	// Abandoned returns a channel that is closed when the store has failed for good.
 	Abandoned() <-chan struct{}
 }

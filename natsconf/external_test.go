@@ -199,3 +199,26 @@ func TestTokenIsInNoSubject(t *testing.T) {
 		t.Errorf("answers come at %s", inbox)
 	}
 }
+
+// A file that holds no credential is named without its content, and is not tried again.
+func TestFileThatIsNoCredential(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "edge.nk")
+	if err := os.WriteFile(file, []byte("hunter2"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := natsconf.CredentialUser(file); err == nil || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("err = %v", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), natstest.TestTimeout)
+	defer cancel()
+	conn, err := natsconf.Connect(ctx, natsconf.ConnectOptions{
+		URL: "nats://127.0.0.1:1", CredsFile: file, Log: zerolog.Nop(),
+	})
+	if err == nil {
+		conn.Close()
+	}
+	if err == nil || ctx.Err() != nil {
+		t.Errorf("a credential that is none is not refused at once: %v", err)
+	}
+}

@@ -15,7 +15,7 @@ func (c *Conn) PublishOne(ctx context.Context, stream string, m *nats.Msg) error
 	return c.retryUntilAccepted(ctx, stream, func() error {
 		_, err := c.JS.PublishMsg(ctx, m, jetstream.WithRetryAttempts(0))
 		if err == nil {
-			return nil
+			return c.Durable(stream)
 		}
 		return fmt.Errorf("publish to %s: %w", stream, Kind(err))
 	})
@@ -46,16 +46,13 @@ func (c *Conn) PublishBatch(ctx context.Context, stream string, msgs ...*nats.Ms
 func (c *Conn) retryUntilAccepted(ctx context.Context, stream string, publish func() error) error {
 	late := time.Now().Add(retryFor)
 	for pause := minRetryPause; ; pause = min(2*pause, maxRetryPause) {
-		err := c.Failure()
+		err := c.noticed()
 		if err != nil {
 			err = fmt.Errorf("publish to %s: %w", stream, err)
 			c.metrics.failed(stream, opWrite, err)
 			return err
 		}
-		if err = publish(); err == nil {
-			return c.Durable(stream)
-		}
-		if !noResponders(err) {
+		if err = publish(); !noResponders(err) {
 			return err
 		}
 		select {

@@ -29,6 +29,19 @@ func (r *Reader) Failure() error {
 	return r.embedded.Failure()
 }
 
+// noticed is Failure without asking the filesystem: after a failure the server does not answer.
+func (r *Reader) noticed() error {
+	if r.embedded == nil {
+		return nil
+	}
+	select {
+	case <-r.embedded.Failed():
+		return r.embedded.Failure()
+	default:
+		return nil
+	}
+}
+
 // Abandoned returns a channel that is closed when the embedded store behind this connection has failed for
 // good; nil where there is none.
 func (r *Reader) Abandoned() <-chan struct{} {
@@ -78,7 +91,7 @@ func (r *Reader) answered(stream string, err error) error {
 
 // stream returns a handle, asking the server only the first time.
 func (r *Reader) stream(ctx context.Context, name string) (jetstream.Stream, error) {
-	if err := r.Failure(); err != nil {
+	if err := r.noticed(); err != nil {
 		return nil, fmt.Errorf("look up stream %s: %w", name, err)
 	}
 	r.mu.Lock()

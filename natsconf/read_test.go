@@ -248,7 +248,7 @@ func TestManySubjectsAreAskedForAtOnce(t *testing.T) {
 	}
 	asked := make(chan string, 100)
 	const after = "test.after"
-	for _, subject := range []string{"$JS.API.STREAM.MSG.GET." + topology.StreamEvents, after} {
+	for _, subject := range []string{"$JS.API.DIRECT.GET." + topology.StreamEvents + ".>", after} {
 		sub, err := c.NC.Subscribe(subject, func(m *nats.Msg) { asked <- m.Subject })
 		if err != nil {
 			t.Fatal(err)

@@ -8,13 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rs/zerolog"
 
 	"verifyd/natsconf"
 	"verifyd/natsconf/embedded"
 	"verifyd/natsconf/natstest"
-	"verifyd/natsconf/provision"
 	"verifyd/natsconf/storestate"
 	"verifyd/natsconf/topology"
 )
@@ -112,64 +110,5 @@ func TestAtBootTriesAgain(t *testing.T) {
 	})
 	if !errors.Is(err, context.Canceled) || !errors.Is(err, passing) {
 		t.Errorf("at the end of its time: %v, want both that and the last fault", err)
-	}
-}
-
-// Three copies on a server that is alone are refused at once, not waited for.
-func TestCopiesOnALoneServerAreRefused(t *testing.T) {
-	natstest.NeedsEmbedded(t, "it is alone")
-	t.Parallel()
-	conn := natstest.Start(t)
-	if err := conn.JS.DeleteStream(t.Context(), topology.StreamCompletions); err != nil {
-		t.Fatal(err)
-	}
-	err := provision.Ensurer{Conn: conn,
-		Topology: topology.New(topology.Options{Replicas: 3})}.EnsureAtBoot(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "replicas > 1") {
-		t.Errorf("err = %v", err)
-	}
-}
-
-// Two of three servers are up, and know that the third is away: three copies are waited for, not refused.
-func TestCopiesWaitForServersThatJoin(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped under -short: three servers, started twice")
-	}
-	t.Parallel()
-	trio := natstest.StartTrio(t)
-	conn := trio.Connect(t)
-	natstest.Ensure(t, conn)
-	for _, name := range trio.Names() {
-		trio.Kill(name)
-	}
-	trio.Start(t, "n1")
-	trio.Start(t, "n2")
-	later := jetstream.StreamConfig{
-		Name: "LATER", Subjects: []string{"later"}, Replicas: natstest.Replicas,
-		MaxBytes: -1, MaxMsgs: -1, MaxMsgsPerSubject: -1, MaxMsgSize: -1, MaxConsumers: -1,
-		Duplicates: 2 * time.Minute,
-	}
-	natstest.Await(t, "the two know that the third is away", func() bool {
-		_, err := conn.JS.CreateStream(t.Context(), later)
-		if err == nil { // they do not know yet
-			_ = conn.JS.DeleteStream(t.Context(), later.Name)
-		}
-		return err != nil && strings.Contains(err.Error(), "no suitable peers")
-	})
-	told, up := make(chan error, 1), make(chan error, 1)
-	table := topology.Topology{Streams: []jetstream.StreamConfig{later}}
-	waiting := []func(error){func(err error) { told <- err }}
-	go func() {
-		up <- provision.Ensurer{Conn: conn, Topology: table, Waiting: waiting}.EnsureAtBoot(t.Context())
-	}()
-	select {
-	case err := <-told:
-		t.Log(err) // on a busy machine another fault may come first; what ends the start comes below
-	case err := <-up:
-		t.Fatalf("it is not waited for: %v", err)
-	}
-	trio.Start(t, "n3")
-	if err := <-up; err != nil {
-		t.Error(err)
 	}
 }

@@ -281,7 +281,7 @@ func (w *Writer) await(f jetstream.PubAckFuture) publishResult {
 	select {
 	case a := <-f.Ok():
 		total, _ := strconv.ParseUint(a.Value, 10, 64) // empty unless the stream counts
-		return publishResult{ack: Ack{Duplicate: a.Duplicate, Total: total}}
+		return publishResult{ack: Ack{Duplicate: a.Duplicate, Total: total}, err: w.conn.Durable(w.stream)}
 	case err := <-f.Err():
 		return publishResult{err: w.kind(err)}
 	}
@@ -330,7 +330,7 @@ func (w *Writer) batchResult(answer []byte, id string, size int) error {
 			return fmt.Errorf("publish to %s: %w: the server acknowledged %d of %d messages", w.stream,
 				ErrUncertain, a.Count, size)
 		}
-		return nil
+		return w.conn.Durable(w.stream)
 	}
 	err := w.kind(a.Error)
 	if errors.Is(err, ErrStoreFull) {

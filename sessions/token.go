@@ -3,16 +3,28 @@ package sessions
 import (
 	"crypto/rand"
 	"crypto/sha256"
+	"crypto/subtle"
 	"encoding/base32"
 	"encoding/base64"
 	"errors"
+	"strings"
 )
 
 const (
-	tokenBytes = 32 // 256 bits: not guessable, and no two ever meet
-	tokenLen   = 43 // tokenBytes in unpadded base64url
-	idBytes    = 20 // 160 bits of SHA-256: finding another token with the same id takes 2^160 tries
-	idLen      = 32 // idBytes in base32
+	tokenBytes   = 32
+	accountBytes = 15                        // of which 20 bits are zero
+	randomBytes  = tokenBytes - accountBytes // 136 bits: not guessable, and no two ever meet
+	tokenLen     = 43                        // tokenBytes in unpadded base64url
+	// 160 bits of SHA-256: finding another token with the same id takes 2^160 tries
+	idBytes = 20
+	idLen   = 32 // idBytes in base32
+)
+
+// The form of an account's id, without which a token does not lead to it.
+const (
+	accountPrefix = "acc_"
+	accountChars  = 20     // of idEncoding
+	accountRest   = "aaaa" // of zero bits, up to accountBytes
 )
 
 // ErrMalformed is returned for a string that is neither a session token nor a session id.
@@ -21,15 +33,41 @@ var ErrMalformed = errors.New(
 
 var idEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// Token is the secret in verify_url: 32 random bytes in unpadded base64url, 43 characters. Whoever holds it
-// may sign in for the session. It is given out by Create and never stored.
+// Token is the secret in verify_url: 32 bytes in unpadded base64url, 43 characters, which nobody without the
+// store's key can tell from random ones. Whoever holds it may sign in for the session. It is given out by
+// Create and never stored.
 type Token string
 
-// NewToken makes a random token.
-func NewToken() Token {
+// Mask makes of a token's random part what its other part is hidden with, at least as long.
+type Mask func(random []byte) []byte
+
+// NewToken makes a token that leads to an account, for who has the mask: a session's record stands below its
+// account, and to look for it below every account takes a look-up for each. To accounts whose ids have
+// another form than that of account.NewID it does not lead.
+func NewToken(account string, mask Mask) Token {
 	var b [tokenBytes]byte
 	_, _ = rand.Read(b[:]) // never fails: the program ends if the system's source is broken
+	if text, ok := strings.CutPrefix(account, accountPrefix); ok && len(text) == accountChars {
+		if packed, err := idEncoding.DecodeString(text + accountRest); err == nil {
+			subtle.XORBytes(b[randomBytes:], packed, mask(b[:randomBytes]))
+		}
+	}
 	return Token(base64.RawURLEncoding.EncodeToString(b[:]))
+}
+
+// Account returns the account that the token was made for, or nothing where it leads to none. One token in a
+// million that leads to none seems to: who finds nothing there looks below every account.
+func (t Token) Account(mask Mask) string {
+	b, err := base64.RawURLEncoding.DecodeString(string(t))
+	if err != nil || len(b) != tokenBytes {
+		return ""
+	}
+	subtle.XORBytes(b[randomBytes:], b[randomBytes:], mask(b[:randomBytes]))
+	text, ok := strings.CutSuffix(idEncoding.EncodeToString(b[randomBytes:]), accountRest)
+	if !ok {
+		return ""
+	}
+	return accountPrefix + text
 }
 
 // ParseToken checks the form of a token. The error is ErrMalformed. A well-formed token need not belong to

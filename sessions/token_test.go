@@ -6,12 +6,13 @@ import (
 	"testing"
 	"time"
 
+	"verifyd/natsconf/secretbox"
 	"verifyd/sessions"
 )
 
 func TestTokenAndIDLeadOneWay(t *testing.T) {
 	t.Parallel()
-	token := sessions.NewToken()
+	token := sessions.NewToken("", nil)
 	s := sessions.NewSession(sessions.Request{Account: "acc_a"}, token, time.Now())
 	if token.ID() != s.ID || len(s.ID) != 32 {
 		t.Fatalf("id of the token = %s, session has %s", token.ID(), s.ID)
@@ -31,5 +32,35 @@ func TestTokenAndIDLeadOneWay(t *testing.T) {
 	}
 	if s := token.String(); strings.Contains(s, token.Reveal()) {
 		t.Error("a token prints itself")
+	}
+}
+
+// A token leads to its account for who has the mask; nobody else can tell, and those of older builds, which
+// are random, lead nowhere.
+func TestTokenLeadsToItsAccount(t *testing.T) {
+	t.Parallel()
+	mask := secretbox.NewKey().Hash("tokens").Bytes
+	const account = "acc_k3v7q2m5zt4yd6n2xw7p"
+	seen := map[sessions.Token]bool{}
+	for range 100 {
+		token := sessions.NewToken(account, mask)
+		if _, err := sessions.ParseToken(token.Reveal()); err != nil || seen[token] {
+			t.Fatalf("a token of %d characters: %v, seen before: %v", len(token), err, seen[token])
+		}
+		seen[token] = true
+		if got := token.Account(mask); got != account {
+			t.Errorf("leads to %q", got)
+		}
+		if got := token.Account(secretbox.NewKey().Hash("tokens").Bytes); got != "" {
+			t.Errorf("without the mask it leads to %q", got)
+		}
+	}
+	for _, other := range []string{"", "acme", "acc_acme", "acc_k3v7q2m5zt4yd6n2xw7P", account + "a"} {
+		if got := sessions.NewToken(other, mask).Account(mask); got != "" {
+			t.Errorf("a token for %q leads to %q", other, got)
+		}
+	}
+	if got := sessions.Token("no token").Account(mask); got != "" {
+		t.Errorf("what is no token leads to %q", got)
 	}
 }

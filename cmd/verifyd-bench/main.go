@@ -24,6 +24,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"verifyd/cmd/verifyd-bench/bench"
+	"verifyd/cmd/verifyd-bench/bench/child"
 )
 
 func main() {
@@ -113,8 +114,8 @@ func (m measureCmd) Run(ctx context.Context, c console) (err error) {
 	}
 	if withPassword.MatchString(m.NATSURL) {
 		_, _ = fmt.Fprintln(c.err,
-			"verifyd-bench: warning: --nats-url: the command line shows a secret to everybody on this machine; "+
-				"name a file with --nats-creds")
+			"verifyd-bench: warning: --nats-url: the command line shows a secret to everybody on this "+
+				"machine; name a file with --nats-creds")
 	}
 	if o.Self, err = os.Executable(); err != nil {
 		return fmt.Errorf("find this program's own file: %w", err)
@@ -144,7 +145,8 @@ func build(ctx context.Context, dir string) (file string, err error) {
 	said, err := exec.CommandContext(ctx, "go", "build", "-o", file, "verifyd/cmd/verifyd"). //nolint:gosec // our own folder
 													CombinedOutput()
 	if err != nil {
-		return "", fmt.Errorf("build verifyd: %w\n%s\nrun this in verifyd's source, or name a verifyd with --verifyd", err, said)
+		return "", fmt.Errorf("build verifyd: %w\n%s\n"+
+			"run this in verifyd's source, or name a verifyd with --verifyd", err, said)
 	}
 	return file, nil
 }
@@ -175,5 +177,5 @@ type childCmd struct {
 
 // Run does what the bench says on standard input, until that ends.
 func (m childCmd) Run(ctx context.Context, c console) error {
-	return bench.Child(ctx, m.Kind, os.Stdin, c.out)
+	return child.Main(ctx, m.Kind, os.Stdin, c.out)
 }

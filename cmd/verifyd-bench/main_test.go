@@ -20,6 +20,8 @@ import (
 	"go.uber.org/goleak"
 
 	"verifyd/cmd/verifyd-bench/bench"
+	"verifyd/cmd/verifyd-bench/bench/child"
+	"verifyd/cmd/verifyd-bench/bench/report"
 	"verifyd/natsconf"
 	"verifyd/natsconf/embedded"
 	"verifyd/natsconf/natstest"
@@ -96,13 +98,13 @@ func benchOptions(t *testing.T, out *bytes.Buffer, rows ...string) bench.Options
 }
 
 // runBench runs a bench and checks that it leaves nothing behind.
-func runBench(t *testing.T, o bench.Options, out *bytes.Buffer) bench.Document {
+func runBench(t *testing.T, o bench.Options, out *bytes.Buffer) report.Document {
 	t.Helper()
 	if err := bench.Run(t.Context(), o); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	leavesNothing(t, o.Dir)
-	var doc bench.Document
+	var doc report.Document
 	if err := json.Unmarshal(out.Bytes(), &doc); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -164,7 +166,7 @@ var figures = map[string]struct{ rate, latency, ceiling, more string }{
 	"million":    {rate: "yes", latency: "yes", more: "tenth_10_per_s"},
 }
 
-func checkBenchResult(t *testing.T, r bench.Result) {
+func checkBenchResult(t *testing.T, r report.Result) {
 	t.Helper()
 	if r.Errors != 0 || r.Duplicates != 0 || r.Sync != "always" {
 		t.Errorf("errors or duplicates: %+v", r)
@@ -367,11 +369,11 @@ func TestBenchWarnsOfASecretOnTheCommandLine(t *testing.T) {
 func TestBenchChildAloneSaysWhatItIs(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	if err := bench.Child(t.Context(), "publish", strings.NewReader(""), &out); err == nil ||
+	if err := child.Main(t.Context(), "publish", strings.NewReader(""), &out); err == nil ||
 		!strings.Contains(err.Error(), "for verifyd-bench alone") {
 		t.Error(err)
 	}
-	if err := bench.Child(t.Context(), "nobody", strings.NewReader("{}\n"), &out); err == nil ||
+	if err := child.Main(t.Context(), "nobody", strings.NewReader("{}\n"), &out); err == nil ||
 		!strings.Contains(err.Error(), `"nobody"`) {
 		t.Error(err)
 	}

@@ -10,11 +10,15 @@ import (
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
+	"verifyd/cmd/verifyd/command"
 	"verifyd/cmd/verifyd/demo"
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
 	"verifyd/natsconf/natstest"
 )
+
+// operator is who changes accounts in the tests: whoever runs them, as in the commands.
+var operator = command.Operator
 
 // Accounts are made, shown, let in and rotated by the operator, on a stopped service as on a running one.
 func TestAccountCommands(t *testing.T) {
@@ -177,22 +181,6 @@ func TestAccountCommandRefusals(t *testing.T) {
 	}
 }
 
-func TestParseEnd(t *testing.T) {
-	parallel(t)
-	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	for text, want := range map[string]string{
-		"2026-11-21": "2026-11-22T00:00:00Z", "2027-01-31T12:00:00+01:00": "2027-01-31T11:00:00Z",
-		"90d": "2027-02-19T12:00:00Z", "90m": "2026-11-21T13:30:00Z",
-		"2026-11-20": "", "2026-11-21T12:00:00Z": "", "0d": "", "99999d": "", "d": "", "1.5d": "", "-1h": "",
-		"tomorrow": "",
-	} {
-		end, err := parseEnd(text, now)
-		if (err == nil) != (want != "") || err == nil && end.UTC().Format(time.RFC3339) != want {
-			t.Errorf("%q: %s, %v; want %q", text, end, err, want)
-		}
-	}
-}
-
 // Through a rotation callbacks carry both signatures, then one; a rolled key works until its grace is over,
 // then says so.
 func TestRotationAndRollSeenFromOutside(t *testing.T) {
@@ -257,7 +245,7 @@ func TestAuditNamesAreTold(t *testing.T) {
 		"operator": access.Operator(""), "operator (example:1)": member.Actor(),
 		"example:1": nameless.Actor(),
 	} {
-		if got := whoText(who); got != want {
+		if got := command.ActorText(who); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}

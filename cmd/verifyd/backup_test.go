@@ -15,6 +15,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/rs/zerolog"
 
+	"verifyd/cmd/verifyd/command"
+	"verifyd/cmd/verifyd/command/storage"
 	"verifyd/cmd/verifyd/config"
 	"verifyd/cmd/verifyd/demo"
 	"verifyd/cmd/verifyd/store"
@@ -198,7 +200,7 @@ func TestBackupKnowsWhetherAServiceRuns(t *testing.T) {
 		}
 	}))
 	defer func() { _ = sub.Unsubscribe() }()
-	if header, err := external.backUp(t, func() { runs.Store(true) }); !errors.Is(err, errBegan) {
+	if header, err := external.backUp(t, func() { runs.Store(true) }); !errors.Is(err, storage.ErrBegan) {
 		t.Errorf("where a service begins to run meanwhile: %+v, %v", header, err)
 	}
 	if header, err := external.backUp(t, nil); err != nil || !header.Running {
@@ -214,8 +216,8 @@ func (h headerOf) backUp(t *testing.T, begun func()) (transfer.Header, error) {
 	t.Helper()
 	w := &noticed{first: begun}
 	h.Sync, h.StoreLimit, h.KeepResults = "always", "8GiB", 72*time.Hour
-	b := backupCmd{storeCmd: storeCmd{StoreSettings: config.StoreSettings(h)}, File: "-"}
-	if err := b.Run(t.Context(), console{out: w, err: io.Discard}); err != nil {
+	b := storage.Backup{Store: command.Store{StoreSettings: config.StoreSettings(h)}, File: "-"}
+	if err := b.Run(t.Context(), command.Console{Out: w, Err: io.Discard}); err != nil {
 		return transfer.Header{}, err
 	}
 	return must[*transfer.File](t)(transfer.Open(bytes.NewReader(w.Bytes()))).Header, nil
@@ -252,9 +254,9 @@ func TestInterruptedRestoreIsFinishedAsItBegan(t *testing.T) {
 	b := newBackedUp(t)
 	b.stopAndBackUp(t)
 	backup := must[*transfer.File](t)(transfer.Open(must[*os.File](t)(os.Open(b.file))))
-	for _, c := range []struct{ began, other restoreCmd }{
-		{restoreCmd{}, restoreCmd{GoOn: true}},
-		{restoreCmd{GoOn: true}, restoreCmd{}},
+	for _, c := range []struct{ began, other storage.Restore }{
+		{storage.Restore{}, storage.Restore{GoOn: true}},
+		{storage.Restore{GoOn: true}, storage.Restore{}},
 	} {
 		n := *b.child
 		n.dir, n.log = t.TempDir(), &buffer{}
@@ -268,17 +270,18 @@ func TestInterruptedRestoreIsFinishedAsItBegan(t *testing.T) {
 			t.Errorf("go on %v: the service starts on a store that is being filled: %v\n%s", c.began.GoOn,
 				err, n.log)
 		}
-		if out, err := n.command(t, append(c.other.args(), b.file)...); err == nil ||
+		if out, err := n.command(t, append(restoreArgs(c.other), b.file)...); err == nil ||
 			!strings.Contains(err.Error(), "with or without --go-on as before") {
 			t.Errorf("begun with go on %v, finished with %v: %s %v", c.began.GoOn, c.other.GoOn, out, err)
 		}
-		if out, err := n.command(t, append(c.began.args(), b.file)...); err != nil {
+		if out, err := n.command(t, append(restoreArgs(c.began), b.file)...); err != nil {
 			t.Errorf("the same command again: %s %v", out, err)
 		}
 	}
 }
 
-func (r restoreCmd) args() []string {
+// restoreArgs are the command line of a restore, without the file.
+func restoreArgs(r storage.Restore) []string {
 	if r.GoOn {
 		return []string{"restore", "--go-on"}
 	}
@@ -286,14 +289,14 @@ func (r restoreCmd) args() []string {
 }
 
 // began leaves a store as a restore does that was interrupted before it brought anything.
-func began(t *testing.T, dir string, r restoreCmd, h transfer.Header) {
+func began(t *testing.T, dir string, r storage.Restore, h transfer.Header) {
 	t.Helper()
 	cfg := config.Store{
 		DataDir: filepath.Join(dir, "store"), Topology: topology.Options{Embedded: true},
 	}
 	st := must[*store.Store](t)(store.Open(t.Context(), cfg, zerolog.Nop(), store.ToFill))
 	defer st.Close()
-	if _, err := r.begin(t.Context(), st, store.Assets(), h); err != nil {
+	if _, err := r.Begin(t.Context(), st, store.Assets(), h); err != nil {
 		t.Fatal(err)
 	}
 }

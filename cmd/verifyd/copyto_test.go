@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"verifyd/cmd/verifyd/command/process"
 	"verifyd/cmd/verifyd/demo"
 	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/transfer"
@@ -220,7 +221,7 @@ func (in *inbox) total() (n int) {
 }
 
 // status reads what verifyd status says as JSON.
-func (c *child) status(t *testing.T) (doc statusDoc) {
+func (c *child) status(t *testing.T) (doc process.StatusDoc) {
 	t.Helper()
 	_, out, _ := verifydAs(t, c, "status", "--json")
 	if err := json.Unmarshal([]byte(out), &doc); err != nil {

@@ -26,7 +26,16 @@
 //	verifyd version       which build this is
 //	verifyd help          what a command is for, with an example
 //
-// This package has the commands: their flags, and what they print. What they do is in the packages below it:
+// This package is the command line: it reads one, runs its command, and says what went wrong. The commands
+// are in command and the packages below it, each with its flags and what it prints:
+//
+//	command/accounts    key, account, operator
+//	command/delivery    deliveries, hosts, explain
+//	command/integrator  try, listen, demo, demo-beside
+//	command/process     serve, status, check, log-level, healthcheck
+//	command/storage     move, backup, restore, recover, erase, prepare, apply
+//
+// What they do is in the packages beside it:
 //
 //	config        the settings, checked, and what a service runs with
 //	flags         where the values of flags come from: command line, variables, file
@@ -40,7 +49,7 @@
 //	table         rows for people, JSON for programs
 //	alarm, logging, trace, version
 //
-// The laws of this package:
+// The laws of the command line:
 //
 //   - A setting has one name: --callback-timeout, VERIFYD_CALLBACK_TIMEOUT, callback_timeout in the YAML
 //     file; the flag wins over the variable, the variable over the file. Every fault is reported at once,

@@ -87,9 +87,8 @@ func failDiskOnce(t *testing.T, fail func(*natstest.Disk, testing.TB)) *toll {
 	pass(ctx, failingFor/4+rand.N(failingFor/2))
 
 	fail(disk, t)
-	// Where syncs alone fail, they do so from when the disk has to take something new. A filesystem that was
-	// shut down is met by a write, or found by one of the process's own looks, after which nothing is
-	// written.
+	// A disk that takes nothing more is met by the next sync. A filesystem that was shut down is met by a
+	// write, or found by one of the process's own looks, after which nothing is written.
 	natstest.Await(t, "the store meets the failure", func() bool {
 		log := c.log.String()
 		return strings.Contains(log, "Critical write error") || strings.Contains(log, saysFailed)

@@ -7,16 +7,24 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 
 	"github.com/alecthomas/kong"
 
+	"verifyd/cmd/verifyd/command"
+	"verifyd/cmd/verifyd/command/accounts"
+	"verifyd/cmd/verifyd/command/delivery"
+	"verifyd/cmd/verifyd/command/integrator"
+	"verifyd/cmd/verifyd/command/process"
+	"verifyd/cmd/verifyd/command/storage"
 	"verifyd/cmd/verifyd/config"
 	"verifyd/cmd/verifyd/flags"
 	"verifyd/cmd/verifyd/version"
 	"verifyd/edge/redrive"
+	"verifyd/sessions"
 )
 
 func main() {
@@ -32,34 +40,41 @@ type cli struct {
 	Config      flags.ConfigFile `env:"VERIFYD_CONFIG" help:"YAML file of settings." placeholder:"FILE"`
 	ShowVersion kong.VersionFlag `name:"version" help:"Print the version."`
 
-	Serve      serveCmd      `cmd:"" help:"Run the service."`
-	Demo       demoCmd       `cmd:"" help:"Run everything on loopback, with a sample integrator, and show a callback."`
-	DemoBeside besideCmd     `cmd:"" help:"Play integrator, identity network and user beside a running service, and show a callback."`
-	Key        keyCmd        `cmd:"" help:"API keys."`
-	Account    accountCmd    `cmd:"" help:"Accounts."`
-	Operator   operatorCmd   `cmd:"" help:"Who may use the operator's pages of the dashboard."`
-	Hosts      hostsCmd      `cmd:"" help:"Receiver hosts: where nobody answers, and which are paused."`
-	Deliveries deliveriesCmd `cmd:"" help:"Callbacks and how they ended."`
-	Explain    explainCmd    `cmd:"" help:"Tell in plain words what happened to a session, and what to do."`
-	Try        tryCmd        `cmd:"" help:"Judge an integrator's receiver: what it must take, and what it must refuse."`
-	Listen     listenCmd     `cmd:"" help:"Bring the callbacks of a test key's sessions to a program on this machine."`
-	Status     statusCmd     `cmd:"" help:"Show how the service is: processes, cluster, backlog, verdicts, store, receiver hosts in trouble."`
-	Check      checkCmd      `cmd:"" help:"Check the settings and what they lead to, and say what to do."`
-	Move       moveCmd       `cmd:"" help:"Bring the store to a NATS cluster while the service runs."`
-	Backup     backupCmd     `cmd:"" help:"Write everything in the store into one file, while the service runs."`
-	Restore    restoreCmd    `cmd:"" help:"Fill a new store from a backup."`
-	Recover    recoverCmd    `cmd:"" help:"Make a damaged store fit to be served again, and say what it has lost."`
-	Erase      eraseCmd      `cmd:"" help:"Erase what is stored of one user."`
-	LogLevel   logLevelCmd   `cmd:"" help:"Tell the log level of a running process, or change it."`
-	Prepare    prepareCmd    `cmd:"" help:"Make what a service on several machines shares: secrets, credentials, the NATS servers' configuration."`
-	Apply      applyCmd      `cmd:"" help:"Make and change on external NATS servers what verifyd keeps there, with the operator's credential."`
-	Health     healthCmd     `cmd:"" name:"healthcheck" help:"Ask a process on this machine whether it is ready; for containers, which have no other client."`
-	Version    versionCmd    `cmd:"" help:"Print the version."`
-	Help       helpCmd       `cmd:"" help:"Explain a command: what it is for, an example, and its flags."`
-}
+	Serve process.Serve `cmd:"" help:"Run the service."`
 
-// console is where a command speaks: results to out, everything else to err.
-type console struct{ out, err io.Writer }
+	Demo       integrator.Demo   `cmd:"" help:"Run everything on loopback, with a sample integrator, and show a callback."`
+	DemoBeside integrator.Beside `cmd:"" help:"Play integrator, identity network and user beside a running service, and show a callback."`
+
+	Key      accounts.Key      `cmd:"" help:"API keys."`
+	Account  accounts.Account  `cmd:"" help:"Accounts."`
+	Operator accounts.Operator `cmd:"" help:"Who may use the operator's pages of the dashboard."`
+
+	Hosts      delivery.Hosts      `cmd:"" help:"Receiver hosts: where nobody answers, and which are paused."`
+	Deliveries delivery.Deliveries `cmd:"" help:"Callbacks and how they ended."`
+	Explain    delivery.Explain    `cmd:"" help:"Tell in plain words what happened to a session, and what to do."`
+
+	Try    integrator.Try    `cmd:"" help:"Judge an integrator's receiver: what it must take, and what it must refuse."`
+	Listen integrator.Listen `cmd:"" help:"Bring the callbacks of a test key's sessions to a program on this machine."`
+
+	Status process.Status `cmd:"" help:"Show how the service is: processes, cluster, backlog, verdicts, store, receiver hosts in trouble."`
+	Check  process.Check  `cmd:"" help:"Check the settings and what they lead to, and say what to do."`
+
+	Move    storage.Move    `cmd:"" help:"Bring the store to a NATS cluster while the service runs."`
+	Backup  storage.Backup  `cmd:"" help:"Write everything in the store into one file, while the service runs."`
+	Restore storage.Restore `cmd:"" help:"Fill a new store from a backup."`
+	Recover storage.Recover `cmd:"" help:"Make a damaged store fit to be served again, and say what it has lost."`
+	Erase   storage.Erase   `cmd:"" help:"Erase what is stored of one user."`
+
+	LogLevel process.LogLevel `cmd:"" help:"Tell the log level of a running process, or change it."`
+
+	Prepare storage.Prepare `cmd:"" help:"Make what a service on several machines shares: secrets, credentials, the NATS servers' configuration."`
+	Apply   storage.Apply   `cmd:"" help:"Make and change on external NATS servers what verifyd keeps there, with the operator's credential."`
+
+	Health process.Health `cmd:"" name:"healthcheck" help:"Ask a process on this machine whether it is ready; for containers, which have no other client."`
+
+	Version versionCmd `cmd:"" help:"Print the version."`
+	Help    helpCmd    `cmd:"" help:"Explain a command: what it is for, an example, and its flags."`
+}
 
 // The exit codes: 1 for a failure, 2 for a command line or a setting that is wrong.
 const (
@@ -91,10 +106,23 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) (code int) {
 	}
 	parsed.BindTo(ctx, (*context.Context)(nil))
 	parsed.Bind(flags.NotesOn(parsed, errOut))
-	if err := parsed.Run(console{out, errOut}); err != nil {
+	if err := parsed.Run(command.Console{Out: out, Err: errOut}); err != nil {
 		return fail(errOut, err)
 	}
 	return 0
+}
+
+// dashed lets the last argument be a session token that begins with a dash, as one in 64 does: the flag
+// library would read it as a flag.
+func dashed(args []string) []string {
+	last := len(args) - 1
+	if last < 0 || !strings.HasPrefix(args[last], "-") || slices.Contains(args, "--") {
+		return args
+	}
+	if _, err := sessions.ParseToken(args[last]); err != nil {
+		return args
+	}
+	return append(slices.Clone(args[:last]), "--", args[last])
 }
 
 // newParser makes what reads command lines.
@@ -105,7 +133,7 @@ func newParser(more ...kong.Option) (*kong.Kong, error) {
 		kong.ExplicitGroups(flags.SettingGroups),
 		flags.SettingVariables(),
 		kong.Vars{
-			"status_every": statusEvery.String(), "redrive_most": strconv.Itoa(redrive.Max),
+			"status_every": process.StatusEvery.String(), "redrive_most": strconv.Itoa(redrive.Max),
 			"version": versionLine(),
 		},
 		kong.Help(helpPage),
@@ -139,8 +167,8 @@ func fail(w io.Writer, err error) int {
 type versionCmd struct{}
 
 // Run prints the version.
-func (versionCmd) Run(c console) error {
-	_, err := fmt.Fprintln(c.out, versionLine())
+func (versionCmd) Run(c command.Console) error {
+	_, err := fmt.Fprintln(c.Out, versionLine())
 	return err
 }
 

@@ -22,10 +22,9 @@ func (r *rig) finisher(t *testing.T) func(session string) {
 	})
 	return func(session string) {
 		t.Helper()
-		if _, err := store.Complete(t.Context(), must[sessions.ID](t)(sessions.ParseID(session)),
-			sessions.Outcome{State: sessions.Verified}); err != nil {
-			t.Fatal(err)
-		}
+		id := must[sessions.ID](t)(sessions.ParseID(session))
+		open := must[sessions.Session](t)(store.ReadOpen(t.Context(), id))
+		must[sessions.Completion](t)(store.Complete(t.Context(), open, sessions.Outcome{State: sessions.Verified}))
 	}
 }
 
@@ -39,6 +38,10 @@ func TestHostsCommand(t *testing.T) {
 		!strings.Contains(errOut, "Nothing is sent to "+host) {
 		t.Fatalf("%d %s", code, errOut)
 	}
+	natstest.Await(t, "the dispatcher knows of the pause", func() bool {
+		_, known := r.Paused.Of(host)
+		return known
+	})
 	s := r.begin(t)
 	finish(s.Session)
 	id := string(must[sessions.ID](t)(sessions.ParseID(s.Session)))

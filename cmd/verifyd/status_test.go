@@ -9,18 +9,15 @@ import (
 	"testing"
 	"time"
 
-	"verifyd/cmd/verifyd/demo"
-	"verifyd/natsconf/fleet"
+	"verifyd/cmd/verifyd/command/process"
 	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/topology"
-	"verifyd/sessions"
 	"verifyd/sessions/facts"
 	"verifyd/sessions/failure"
 	"verifyd/sessions/pauses"
-	sessionstore "verifyd/sessions/store"
 )
 
-func statusOf(t *testing.T, args ...string) (code int, doc statusDoc) {
+func statusOf(t *testing.T, args ...string) (code int, doc process.StatusDoc) {
 	t.Helper()
 	code, out, errOut := verifyd(t, append([]string{"status", "--json"}, args...)...)
 	if err := json.Unmarshal([]byte(out), &doc); err != nil {
@@ -43,7 +40,7 @@ func reachOf(t *testing.T, dir string) []string {
 }
 
 // expectTrouble looks for a line of trouble.
-func expectTrouble(t *testing.T, doc statusDoc, words string) {
+func expectTrouble(t *testing.T, doc process.StatusDoc, words string) {
 	t.Helper()
 	if !slices.ContainsFunc(doc.Trouble, func(s string) bool { return strings.Contains(s, words) }) {
 		t.Errorf("want %q in %q", words, doc.Trouble)
@@ -60,31 +57,21 @@ func TestStatusOfAService(t *testing.T) {
 		return code == 0 && len(doc.Processes) == 1
 	})
 	dead := natstest.Address(t) // where nobody answers
-	store := sessionstore.New(sessionstore.Config{
-		Conn: r.Store.Conn, Key: r.Store.Key,
-		Completions: natstest.Writer(t, r.Store.Conn, topology.StreamCompletions),
-	})
-	verify := func(s demo.Started) {
-		t.Helper()
-		if _, err := store.Complete(t.Context(), must[sessions.ID](t)(sessions.ParseID(s.Session)),
-			sessions.Outcome{State: sessions.Verified}); err != nil {
-			t.Fatal(err)
-		}
-	}
+	verify := r.finisher(t)
 	for range 6 {
 		s := r.api().init(t, map[string]any{
 			"platform": "p", "platform_user_id": "u", "callback_url": "https://" + dead + "/secret-path",
 		})
-		verify(s)
+		verify(s.Session)
 	}
 	done := r.begin(t)
-	verify(done)
+	verify(done.Session)
 	r.api().until(t, done.Session, "delivered")
 	operator := must[*pauses.Store](t)(pauses.NewStore(t.Context(), r.Store.Conn, nil))
 	if _, err := operator.Begin(t.Context(), "bot.example.com", "olga", "moving", time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	var doc statusDoc
+	var doc process.StatusDoc
 	natstest.Await(t, "a breaker opens", func() bool {
 		_, doc = statusOf(t, reach...)
 		return len(doc.Hosts) > 0
@@ -178,27 +165,4 @@ func (l *lines) Write(p []byte) (int, error) {
 		l.cancel()
 	}
 	return l.b.Write(p)
-}
-
-// On a terminal each look is drawn over the one before: every line is cleared behind its end, and the screen
-// is not.
-func TestStatusOnATerminal(t *testing.T) {
-	parallel(t)
-	var b bytes.Buffer
-	doc := &statusDoc{
-		At: time.Unix(0, 0), OK: true, Processes: []fleet.Process{
-			{Host: "a\x1b[2Jb", Since: time.Unix(0, 0), Ready: true},
-		},
-	}
-	if err := (statusCmd{}).show(&b, doc, true); err != nil {
-		t.Fatal(err)
-	}
-	text := b.String()
-	if !strings.HasPrefix(text, termHome) || !strings.HasSuffix(text, termClearRest) ||
-		strings.Contains(text, termClear) {
-		t.Errorf("%q", text)
-	}
-	if strings.Count(text, "\n") != strings.Count(text, termClearLine+"\n") {
-		t.Errorf("a line is not cleared behind its end: %q", text)
-	}
 }

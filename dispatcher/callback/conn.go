@@ -13,24 +13,17 @@ import (
 	"verifyd/natsconf/crashpoint"
 	"verifyd/sessions/facts"
 	"verifyd/sessions/failure"
+	"verifyd/sessions/wire"
 )
-
-// probeTimeout bounds the one thing a probe may wait for: room to answer a TLS key update.
-const probeTimeout = 100 * time.Millisecond
-
-// errUnsolicited: the receiver sent bytes before it got a request. They must never be read as the answer to
-// a request that was not sent yet. The beginning of a record is enough: its rest would come after the
-// request.
-var errUnsolicited = errors.New("the receiver sent bytes before it got a request")
 
 // Conn is a ready connection to one destination. It belongs to one goroutine.
 type Conn struct {
 	tls         *tls.Conn
-	wire        *wire    // below all TLS, also the egress proxy's
-	inner       *records // of the session with the receiver
-	outer       *records // of the one with the egress proxy; nil where there is none
-	destination string   // HostPort of the URL it was dialled for
-	address     string   // the receiver's
+	wire        *wire.Wire    // below all TLS, also the egress proxy's
+	inner       *wire.Records // of the session with the receiver
+	outer       *wire.Records // of the one with the egress proxy; nil where there is none
+	destination string        // HostPort of the URL it was dialled for
+	address     string        // the receiver's
 	timing      facts.Timing
 	timeout     time.Duration // of a whole attempt
 	fresh       bool          // nothing was sent yet: the next attempt's time includes the dial's
@@ -77,28 +70,17 @@ func (cn *Conn) probe() error {
 	if cn.broken {
 		return net.ErrClosed
 	}
-	if err := cn.wire.SetDeadline(time.Now().Add(probeTimeout)); err != nil {
-		cn.broken = true
-		return err
+	err := cn.wire.Probe(cn.tls)
+	if err == nil && !cn.fresh && cn.within() { // on a new one it may be TLS's own: a session ticket
+		err = wire.ErrUnsolicited
 	}
-	cn.wire.probing = true
-	n, err := cn.tls.Read(make([]byte, 1))
-	cn.wire.probing = false
-	switch {
-	case n > 0:
-		err = errUnsolicited
-	case errors.Is(err, errWouldBlock) && (cn.fresh || !cn.within()):
-		return nil // on a new connection, what is under way may be TLS's own: a session ticket
-	case errors.Is(err, errWouldBlock):
-		err = errUnsolicited
-	}
-	cn.unsolicited = errors.Is(err, errUnsolicited)
-	cn.broken = true
+	cn.unsolicited = errors.Is(err, wire.ErrUnsolicited)
+	cn.broken = err != nil
 	return err
 }
 
-// within reports whether part of a record has arrived.
-func (cn *Conn) within() bool { return cn.inner.within() || cn.outer != nil && cn.outer.within() }
+// within reports whether part of a record has arrived: its rest would come after the request.
+func (cn *Conn) within() bool { return cn.inner.Within() || cn.outer != nil && cn.outer.Within() }
 
 // Unsolicited reports whether the receiver was found to have sent unsolicited bytes. Whatever was booked on
 // such a connection before may belong to another request, and so may what comes over the receiver's next
@@ -139,8 +121,8 @@ func (a *attempt) run(ctx context.Context, r Request) Answer {
 	}
 	// Asked again here, with nothing but the write after it: what has closed since the dial costs a claim,
 	// not an unknown.
-	if err := cn.probe(); errors.Is(err, errUnsolicited) {
-		return released(failure.Protocol, err.Error())
+	if err := cn.probe(); errors.Is(err, wire.ErrUnsolicited) {
+		return released(failure.Protocol, "the receiver sent bytes before it got a request")
 	} else if err != nil {
 		return released(failure.Connect, "the connection ended before the request was written")
 	}
@@ -172,10 +154,10 @@ func (a *attempt) deadline() time.Time {
 func (a *attempt) exchange(ctx context.Context, r Request) Answer {
 	cn := a.conn
 	crashpoint.Reach(crashpoint.BeforeSend)
-	before := cn.wire.sent
+	before := cn.wire.Sent()
 	a.watch.step()
 	if err := r.writeTo(cn.tls); err != nil {
-		if cn.wire.sent == before {
+		if cn.wire.Sent() == before {
 			return released(failure.Connect,
 				"the connection ended before one byte of the request was taken")
 		}

@@ -12,6 +12,7 @@ import (
 	"verifyd/sessions/facts"
 	"verifyd/sessions/failure"
 	"verifyd/sessions/urlpolicy"
+	"verifyd/sessions/wire"
 )
 
 const (
@@ -144,10 +145,10 @@ func interleave(ips []netip.Addr) []netip.Addr {
 // path leads to a receiver's address: the wire, and what the receiver's TLS is spoken over, which is the
 // wire itself or, where the egress proxy is spoken to over TLS, that session.
 type path struct {
-	wire  *wire
+	wire  *wire.Wire
 	over  net.Conn
-	outer *records // of the session with the egress proxy; nil where there is none
-	leave func()   // what Admit gave for it
+	outer *wire.Records // of the session with the egress proxy; nil where there is none
+	leave func()        // what Admit gave for it
 }
 
 // close closes the path without a close_notify, which could block on a peer that reads nothing.
@@ -163,7 +164,7 @@ func dialPath(ctx context.Context, dialer *net.Dialer, address string) (path, er
 	if err != nil {
 		return path{}, err
 	}
-	w, err := newWire(conn)
+	w, err := wire.New(conn)
 	if err != nil {
 		_ = conn.Close()
 		return path{}, err
@@ -261,7 +262,7 @@ func drain(ends <-chan dialResult, open int) {
 func (d *dial) secure(ctx context.Context, p path) (*Conn, error) {
 	config := d.client.tls.Clone()
 	config.ServerName = d.url.Host()
-	inner := &records{Conn: p.over}
+	inner := &wire.Records{Conn: p.over}
 	session := tls.Client(inner, config)
 	if err := session.HandshakeContext(ctx); err != nil {
 		return nil, err

@@ -13,7 +13,11 @@ import (
 // taking it in.
 func WaitReadable(cn *Conn) error {
 	_ = cn.wire.SetReadDeadline(time.Now().Add(10 * time.Second))
-	return cn.wire.raw.Read(func(fd uintptr) bool {
+	raw, err := cn.wire.Conn.(syscall.Conn).SyscallConn()
+	if err != nil {
+		return err
+	}
+	return raw.Read(func(fd uintptr) bool {
 		_, _, err := syscall.Recvfrom(int(fd), make([]byte, 1), syscall.MSG_PEEK)
 		return !errors.Is(err, syscall.EAGAIN)
 	})

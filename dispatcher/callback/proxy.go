@@ -16,6 +16,7 @@ import (
 	"unicode"
 
 	"verifyd/sessions/urlpolicy"
+	"verifyd/sessions/wire"
 )
 
 // Proxy is an egress proxy that callbacks leave through. It may hold a password, which nothing shows. It is
@@ -158,7 +159,7 @@ func (g *gateway) tunnel(ctx context.Context, to netip.AddrPort) (path, error) {
 // enter turns the way to the proxy into one to the receiver.
 func (g *gateway) enter(ctx context.Context, p *path, to netip.AddrPort) error {
 	if g.tls != nil {
-		p.outer = &records{Conn: p.wire}
+		p.outer = &wire.Records{Conn: p.wire}
 		session := tls.Client(p.outer, g.tls)
 		if err := session.HandshakeContext(ctx); err != nil {
 			return &proxyFault{during: handshaking, err: err}

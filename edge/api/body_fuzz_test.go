@@ -25,10 +25,6 @@ func FuzzDecodeVerification(f *testing.F) {
 				t.Fatalf("fault = %+q", fault)
 			}
 		}
-		if slow, slowFaults := explainVerification(body, policy); slow != v ||
-			len(slowFaults) != len(faults) {
-			t.Fatalf("read %+v in short, and %+v with %v at length", v, slow, slowFaults)
-		}
 		if len(faults) > 0 {
 			return
 		}

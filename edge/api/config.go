@@ -31,8 +31,8 @@ type Uses interface {
 // Sessions is what the edge does with sessions; a *store.Store.
 type Sessions interface {
 	Create(ctx context.Context, r sessions.Request) (sessions.Session, sessions.Token, error)
-	Read(ctx context.Context, id sessions.ID) (facts.View, error)
-	CompleteSession(ctx context.Context, s sessions.Session, o sessions.Outcome) (sessions.Completion, error)
+	ReadOf(ctx context.Context, account string, id sessions.ID) (facts.View, error)
+	Complete(ctx context.Context, s sessions.Session, o sessions.Outcome) (sessions.Completion, error)
 	Resend(ctx context.Context, id sessions.ID, by string) (facts.Resend, error)
 }
 

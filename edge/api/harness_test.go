@@ -350,14 +350,24 @@ func mustPrefixes(s ...string) (prefixes []netip.Prefix) {
 	return prefixes
 }
 
-// complete ends a session as the sign-in would.
-func (s *service) complete(t *testing.T, token string, o sessions.Outcome) sessions.Completion {
+// read returns a session that may be completed.
+func (s *service) read(t *testing.T, token string) sessions.Session {
 	t.Helper()
 	id, err := sessions.ParseID(token)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := s.store.Complete(context.WithoutCancel(t.Context()), id, o)
+	open, err := s.store.ReadOpen(context.WithoutCancel(t.Context()), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return open
+}
+
+// complete ends a session as the sign-in would.
+func (s *service) complete(t *testing.T, token string, o sessions.Outcome) sessions.Completion {
+	t.Helper()
+	c, err := s.store.Complete(context.WithoutCancel(t.Context()), s.read(t, token), o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -56,11 +56,11 @@ func (f faulty) Create(ctx context.Context, r sessions.Request) (sessions.Sessio
 	return f.Store.Create(ctx, r)
 }
 
-func (f faulty) Read(ctx context.Context, id sessions.ID) (facts.View, error) {
+func (f faulty) ReadOf(ctx context.Context, account string, id sessions.ID) (facts.View, error) {
 	if err := f.err(); err != nil {
 		return facts.View{}, err
 	}
-	return f.Store.Read(ctx, id)
+	return f.Store.ReadOf(ctx, account, id)
 }
 
 func (f faulty) List(ctx context.Context, q lists.Query) (lists.Page, error) {

@@ -103,8 +103,8 @@ func TestNoSecretIsLogged(t *testing.T) {
 // sealedReads is a store whose reads fail in a way that nobody foresaw.
 type sealedReads struct{ Sessions }
 
-func (s sealedReads) Read(ctx context.Context, id sessions.ID) (facts.View, error) {
-	if _, err := s.Sessions.Read(ctx, id); err != nil {
+func (s sealedReads) ReadOf(ctx context.Context, account string, id sessions.ID) (facts.View, error) {
+	if _, err := s.Sessions.ReadOf(ctx, account, id); err != nil {
 		return facts.View{}, err
 	}
 	return facts.View{}, fmt.Errorf("decode session %s: %w", id, secretbox.ErrOpen)

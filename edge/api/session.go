@@ -97,7 +97,7 @@ func (a *api) session(ctx context.Context, r *http.Request) (facts.View, *proble
 	if err != nil {
 		return facts.View{}, noSession()
 	}
-	view, err := a.Sessions.Read(ctx, id)
+	view, err := a.Sessions.ReadOf(ctx, who.Account.ID, id)
 	switch {
 	case errors.Is(err, sessions.ErrNotFound):
 		return facts.View{}, noSession()
@@ -114,7 +114,7 @@ func (a *api) session(ctx context.Context, r *http.Request) (facts.View, *proble
 
 func (a *api) cancel(ctx context.Context, view facts.View) (facts.View, *problem.Problem) {
 	if view.State == sessions.Pending {
-		c, err := a.Sessions.CompleteSession(ctx, view.Session, sessions.Outcome{
+		c, err := a.Sessions.Complete(ctx, view.Session, sessions.Outcome{
 			State: sessions.Canceled, Reason: sessions.CanceledReason,
 		})
 		switch {

@@ -94,7 +94,7 @@ func (a *api) follow(ctx context.Context, first facts.View, over <-chan time.Tim
 		expires = t.C
 	}
 	for last := false; ; {
-		view, err := a.readView(ctx, first.ID)
+		view, err := a.readView(ctx, first)
 		switch {
 		case err != nil:
 			return view, storeProblem(err)
@@ -114,10 +114,10 @@ func (a *api) follow(ctx context.Context, first facts.View, over <-chan time.Tim
 	}
 }
 
-func (a *api) readView(ctx context.Context, id sessions.ID) (facts.View, error) {
+func (a *api) readView(ctx context.Context, v facts.View) (facts.View, error) {
 	ctx, cancel := context.WithTimeout(ctx, a.StoreTimeout)
 	defer cancel()
-	return a.Sessions.Read(ctx, id)
+	return a.Sessions.ReadOf(ctx, v.Account, v.ID)
 }
 
 // settled says that nothing more comes by itself: the session has ended, and so has its delivery.

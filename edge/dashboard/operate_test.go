@@ -238,7 +238,7 @@ func TestHostsAgreeOnWhatWaits(t *testing.T) {
 	r.grant("root")
 	a := r.account("Harbor Guild")
 	s := r.session(a)
-	if _, err := r.store.Complete(t.Context(), s.ID, sessions.Outcome{State: sessions.Verified}); err != nil {
+	if _, err := r.store.Complete(t.Context(), s, sessions.Outcome{State: sessions.Verified}); err != nil {
 		t.Fatal(err)
 	}
 	r.store.Emit(timeline.Event{

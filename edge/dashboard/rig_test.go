@@ -338,7 +338,7 @@ func (r *rig) session(a account.Account, change ...func(*sessions.Request)) sess
 // delivered ends a session with an attempt that ended so.
 func (r *rig) ended(s sessions.Session, o sessions.Outcome, res ...facts.Result) {
 	r.t.Helper()
-	if _, err := r.store.Complete(r.t.Context(), s.ID, o); err != nil {
+	if _, err := r.store.Complete(r.t.Context(), s, o); err != nil {
 		r.t.Fatal(err)
 	}
 	for i, result := range res {

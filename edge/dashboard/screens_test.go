@@ -227,7 +227,7 @@ func furnishSessions(t *testing.T, r *rig, a account.Account, key string) sessio
 	}
 	s := start("sailor_42")
 	r.store.Emit(timeline.Event{Name: timeline.EventSignIn, Session: s.ID, Network: "example"})
-	if _, err := r.store.Complete(t.Context(), s.ID, verified); err != nil {
+	if _, err := r.store.Complete(t.Context(), s, verified); err != nil {
 		t.Fatal(err)
 	}
 	r.store.Emit(timeline.Event{

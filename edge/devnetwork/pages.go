@@ -2,30 +2,27 @@ package devnetwork
 
 import (
 	"bytes"
-	_ "embed" // the page and its style
+	"embed"
 	"html/template"
 	"net/http"
 	"net/url"
 	"regexp"
-	"slices"
 
 	shared "verifyd/edge/page"
 )
 
 var (
-	//go:embed page.html
-	pageText string
-	//go:embed style.css
-	ownStyle []byte
+	//go:embed page.html style.css
+	files embed.FS
 
-	styleText = slices.Concat(shared.Colours(), ownStyle)
-
-	page = template.Must(template.New("page").Parse(pageText))
+	page            = template.Must(template.ParseFS(files, "page.html"))
+	style, styleErr = shared.LoadStyle(files, "style.css")
 )
 
 // view is what the page shows: the form, or a problem alone.
 type view struct {
 	Title   string
+	Style   string // where the style sheet is
 	Problem string
 	Hidden  []hidden // the request; empty where there is no form
 	Wrong   string   // what was wrong with the form's input
@@ -58,6 +55,7 @@ func drawProblem(w http.ResponseWriter, status int, problem string) {
 }
 
 func draw(w http.ResponseWriter, status int, v view) {
+	v.Style = "/" + style.Name
 	var b bytes.Buffer // a template that fails half-way must not leave half a page with status 200
 	if err := page.Execute(&b, v); err != nil {
 		http.Error(w, "the page could not be drawn", http.StatusInternalServerError)
@@ -92,11 +90,4 @@ func returnOrigin(a authRequest) string {
 		return origin
 	}
 	return ""
-}
-
-func serveStyle(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", "text/css; charset=utf-8")
-	w.Header().Set("Cache-Control", "no-cache")
-	w.Header().Set("X-Content-Type-Options", "nosniff")
-	_, _ = w.Write(styleText)
 }

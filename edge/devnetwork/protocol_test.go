@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -208,13 +209,17 @@ func TestEveryPageSaysThatItIsNotReal(t *testing.T) {
 			t.Errorf("%s: headers %v", address, resp.Header)
 		}
 	}
-	resp, _ := get(t, p.Issuer()+"/authorize?"+request(verifier).Encode())
+	resp, form := get(t, p.Issuer()+"/authorize?"+request(verifier).Encode())
 	if csp := resp.Header.Get("Content-Security-Policy"); !strings.HasSuffix(csp,
 		"form-action 'self' https://verify.example.com") {
 		t.Errorf("the form may not return to the service: %s", csp)
 	}
-	if resp, body := get(t, p.Issuer()+"/style.css"); resp.StatusCode != 200 ||
-		!strings.Contains(body, "prefers-color-scheme: dark") {
+	style := regexp.MustCompile(`rel="stylesheet" href="([^"]+)"`).FindStringSubmatch(form)
+	if style == nil {
+		t.Fatal("the page has no style sheet")
+	}
+	if resp, body := get(t, p.Issuer()+style[1]); resp.StatusCode != 200 ||
+		!strings.Contains(body, "prefers-color-scheme:dark") {
 		t.Errorf("style: status %d", resp.StatusCode)
 	}
 }

@@ -86,6 +86,9 @@ func New(cfg Config) (*Provider, error) {
 	case cfg.Issuer != "" && !isOrigin(cfg.Issuer):
 		return nil, fmt.Errorf("dev network: issuer %q: not an https origin, for instance https://network.localhost", cfg.Issuer)
 	}
+	if styleErr != nil {
+		return nil, styleErr
+	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("make dev network key: %w", err)

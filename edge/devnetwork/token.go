@@ -24,7 +24,7 @@ func (p *Provider) routes() http.Handler {
 	mux.HandleFunc("GET /jwks", func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, http.StatusOK, p.keys)
 	})
-	mux.HandleFunc("GET /style.css", serveStyle)
+	mux.Handle("GET /"+style.Name, style)
 	mux.Handle("GET /favicon.ico", shared.Icon())
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		drawProblem(w, http.StatusNotFound,

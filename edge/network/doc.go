@@ -12,8 +12,9 @@
 //
 // The law:
 //
-//  1. The code is posted at most once per Redeem, whatever the provider answers or fails to answer: a fresh
-//     HTTP/1.1 connection, a stated way of client authentication, no redirect, no second try.
+//  1. The code is posted at most once per Redeem, whatever the provider answers or fails to answer: by
+//     package kept, which keeps connections and repeats no POST, with a stated way of client
+//     authentication, no redirect, no second try.
 //
 //  2. Every attempt has its own state, PKCE verifier (RFC 7636, S256) and nonce. An attempt belongs to one
 //     network, which has a redirect URI of its own, and a return that names another issuer is refused before

@@ -51,8 +51,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Network is one identity network. Its methods are safe for concurrent use. It starts nothing and keeps no
-// connection, so it needs no Close.
+// Network is one identity network. Its methods are safe for concurrent use. It starts nothing, and the
+// connections that it keeps close themselves, so it needs no Close.
 type Network struct {
 	reporter
 	*discovery

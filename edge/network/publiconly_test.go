@@ -13,7 +13,7 @@ import (
 // elsewhere is a connection to the stand-in that says it leads to another address, as a name does that
 // resolves to it.
 type elsewhere struct {
-	net.Conn
+	*net.TCPConn
 
 	address net.Addr
 }
@@ -29,7 +29,7 @@ func (w *world) at(hosts map[string]string) network.Options {
 			return nil, err
 		}
 		host, _, _ := strings.Cut(address, ":")
-		return elsewhere{conn, &net.TCPAddr{IP: net.ParseIP(hosts[host]), Port: 443}}, nil
+		return elsewhere{conn.(*net.TCPConn), &net.TCPAddr{IP: net.ParseIP(hosts[host]), Port: 443}}, nil
 	}
 	return o
 }

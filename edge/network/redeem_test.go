@@ -141,9 +141,9 @@ func TestTokenRequestIsExactlyWhatTheSettingsSay(t *testing.T) {
 			(id != "client" || secret != plantedSecret) {
 			t.Errorf("style %q: basic auth = %v", style, ok)
 		}
-		if r.ProtoMajor != 1 || !r.Close {
-			t.Errorf("style %q: sent by %s, close %v; want HTTP/1.1 on a connection of its own", style,
-				r.Proto, r.Close)
+		if r.ProtoMajor != 1 || r.Close || r.Header.Get("Accept-Encoding") != "identity" {
+			t.Errorf("style %q: sent by %s, close %v, %v; want HTTP/1.1 on a connection that is kept", style,
+				r.Proto, r.Close, r.Header)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
 	"io"
@@ -38,6 +39,7 @@ type standIn struct {
 	key     *ecdsa.PrivateKey
 	attempt network.Attempt
 
+	handshakes   atomic.Int32
 	codePosts    atomic.Int32 // how often a request with the code came to the token endpoint
 	discoveries  atomic.Int32
 	keyFetches   atomic.Int32
@@ -78,6 +80,10 @@ func newStandIn(t *testing.T) *standIn {
 	s.Server = httptest.NewUnstartedServer(s.routes())
 	s.EnableHTTP2 = true                           // offered, so that a client which must not take it is seen
 	s.Config.ErrorLog = log.New(io.Discard, "", 0) // refused certificates are part of the tests
+	s.TLS = &tls.Config{MinVersion: tls.VersionTLS12, VerifyConnection: func(tls.ConnectionState) error {
+		s.handshakes.Add(1)
+		return nil
+	}}
 	s.StartTLS()
 	t.Cleanup(s.Close)
 	return s

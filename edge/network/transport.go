@@ -10,15 +10,15 @@ import (
 	"net/http"
 	"time"
 
+	"verifyd/edge/network/kept"
 	"verifyd/sessions/urlpolicy"
 )
 
 const (
 	defaultRequestTimeout = 10 * time.Second // a user is waiting at the other end
 	connectTimeout        = 5 * time.Second  // leaves half of the request's time for its answer
-	maxHeaderBytes        = 64 << 10
-	maxAnswerBytes        = 64 << 10 // token and user-info answers are a few KiB
-	maxMetadataBytes      = 1 << 20  // key sets carry certificate chains and many keys
+	maxAnswerBytes        = 64 << 10         // token and user-info answers are a few KiB
+	maxMetadataBytes      = 1 << 20          // key sets carry certificate chains and many keys
 )
 
 // boundedTransport is the one way to a provider. It bounds each request in time and each answer in bytes, and
@@ -30,33 +30,23 @@ type boundedTransport struct {
 	timeout   time.Duration // for the whole request: name, connection, TLS, answer
 }
 
-// newTransport makes the transport of a network's transports.
+// newTransport makes the transport of a network's transports. It keeps connections and sends nothing twice: a
+// code is redeemed once, so a POST that is sent again turns a good sign-in into invalid_grant or trips the
+// provider's theft alarm (RFC 6749 §4.1.2). There is no proxy: secrets go to the provider, not to whatever
+// the environment names.
 //
-// net/http sends a request again by itself when a kept connection turns out closed or an HTTP/2 server says
-// GOAWAY. A code is redeemed once, so a resent POST turns a good sign-in into invalid_grant or trips the
-// provider's theft alarm (RFC 6749 §4.1.2). A connection that was never used before is never resent on: hence
-// HTTP/1.1 and no keep-alive. It costs a TLS handshake per request and leaves no idle connection that anybody
-// would have to close.
-//
-// Where publicOnly, nothing but public addresses is reached; see guard.
-func newTransport(o Options, publicOnly bool) *http.Transport {
-	protocols := new(http.Protocols)
-	protocols.SetHTTP1(true)
+// Where publicOnly, nothing but public addresses is reached; see guard. Its connections are its own, so that
+// none was dialled without the guard.
+func newTransport(o Options, publicOnly bool) *kept.Transport {
 	switch {
 	case publicOnly:
 		o.Dial = guard(o.Dial)
 	case o.Dial == nil:
 		o.Dial = (&net.Dialer{Timeout: connectTimeout}).DialContext
 	}
-	return &http.Transport{
-		Proxy:                  nil, // secrets go to the provider, not to whatever the environment names
-		DialContext:            o.Dial,
-		TLSClientConfig:        &tls.Config{RootCAs: o.RootCAs, MinVersion: tls.VersionTLS12},
-		TLSHandshakeTimeout:    connectTimeout,
-		Protocols:              protocols,
-		DisableKeepAlives:      true,
-		MaxResponseHeaderBytes: maxHeaderBytes,
-	}
+	return kept.New(kept.Config{
+		Dial: o.Dial, TLS: &tls.Config{RootCAs: o.RootCAs, MinVersion: tls.VersionTLS12}, Now: o.Now,
+	})
 }
 
 // guard lets a dial lead to public addresses alone. It looks at the address that is being connected to, after
@@ -95,8 +85,8 @@ func (d *boundedTransport) RoundTrip(req *http.Request) (*http.Response, error) 
 	ctx, cancel := context.WithTimeout(req.Context(), d.timeout)
 	defer cancel()
 	once := req.Clone(ctx)
-	once.GetBody = nil // without it nothing in net/http can play the body a second time
 	once.Header.Set("Accept", "application/json")
+	once.Header.Set("Accept-Encoding", "identity") // nothing here unpacks anything
 	once.Header.Set("User-Agent", "verifyd")
 	resp, err := d.transport.RoundTrip(once)
 	if err != nil {

@@ -3,7 +3,7 @@ package page
 import (
 	"bytes"
 	"crypto/sha256"
-	_ "embed" // of the colours
+	_ "embed" // of the style sheets and the icon
 	"encoding/hex"
 	"fmt"
 	"io/fs"
@@ -25,20 +25,29 @@ type Asset struct {
 	data  []byte
 }
 
-//go:embed colours.css
-var colours []byte
+var (
+	//go:embed base.css
+	base []byte
 
-// Colours is a style sheet of the colours of all pages, for the one that has its own way of serving assets.
-func Colours() []byte { return slices.Clone(colours) }
+	//go:embed parts.css
+	parts []byte
+)
 
-// LoadStyle reads a style sheet, which begins with the colours of all pages: a sheet of their own would be
-// one more round trip.
+// LoadStyle reads a page's own style sheet. It begins with what all pages share: a sheet of their own would
+// be one more round trip.
 func LoadStyle(files fs.FS, file string) (Asset, error) {
-	data, err := fs.ReadFile(files, file)
+	return loadStyle(files, file, slices.Concat(base, parts))
+}
+
+// LoadSmallStyle is LoadStyle for a page whose bytes count: it does without code, fields and tables.
+func LoadSmallStyle(files fs.FS, file string) (Asset, error) { return loadStyle(files, file, base) }
+
+func loadStyle(files fs.FS, file string, shared []byte) (Asset, error) {
+	own, err := fs.ReadFile(files, file)
 	if err != nil {
 		return Asset{}, fmt.Errorf("read style sheet: %w", err)
 	}
-	return newAsset(file, "text/css; charset=utf-8", slim(slices.Concat(colours, data))), nil
+	return newAsset(file, "text/css; charset=utf-8", slim(slices.Concat(shared, own))), nil
 }
 
 // LoadAsset reads a file of the given media type.

@@ -15,14 +15,19 @@ import (
 func Typed(s string) template.HTML {
 	var b strings.Builder
 	runes := []rune(s)
+	s = string(runes) // each broken byte is U+FFFD
 	if Long(s) {
 		b.WriteString(`<bdi class="long">`)
 	} else {
 		b.WriteString("<bdi>")
 	}
-	open := false // inside the <i> that sets signs apart from the text
+	open, from := false, 0 // inside the <i> that sets signs apart from the text; where text begins
+	at := 0                // of the character, in bytes
 	for i, r := range runes {
 		sign := !seen(runes, i)
+		if sign && from < at {
+			b.WriteString(template.HTMLEscapeString(s[from:at]))
+		}
 		switch {
 		case sign && open:
 			b.WriteByte(' ')
@@ -32,15 +37,16 @@ func Typed(s string) template.HTML {
 			b.WriteString("</i>")
 		}
 		open = sign
+		at += utf8.RuneLen(r)
 		if sign {
 			fmt.Fprintf(&b, "U+%04X", r)
-			continue
+			from = at
 		}
-		b.WriteString(template.HTMLEscapeString(string(r)))
 	}
 	if open {
 		b.WriteString("</i>")
 	}
+	b.WriteString(template.HTMLEscapeString(s[from:]))
 	b.WriteString("</bdi>")
 	return template.HTML(b.String()) //nolint:gosec // every piece is escaped above or written by this function
 }
@@ -86,6 +92,9 @@ const (
 // count as seen: with signs between its parts, an emoji could not be read.
 func seen(text []rune, i int) bool {
 	r := text[i]
+	if ' ' <= r && r <= '~' {
+		return true
+	}
 	if r == brailleBlank {
 		return false
 	}

@@ -12,7 +12,7 @@ import (
 	"verifyd/sessions"
 )
 
-var againForm = regexp.MustCompile(`class="button" href="([^"]*)"`)
+var againForm = regexp.MustCompile(`class="button main" href="([^"]*)"`)
 
 func TestJetStreamAway(t *testing.T) {
 	t.Parallel()
@@ -80,7 +80,7 @@ func TestUncertainEndThatStands(t *testing.T) {
 	end := b.To(b.Post(r.base+"/signin", url.Values{"session": {token.Reveal()}, "action": {"decline"}}))
 	r.listen()
 	outcome := sessions.Outcome{State: sessions.Verified, Network: "example"}
-	if c, err := r.store.Complete(t.Context(), session.ID, outcome); err == nil ||
+	if c, err := r.store.Complete(t.Context(), session, outcome); err == nil ||
 		c.State != sessions.Failed {
 		t.Fatalf("the late verdict does not stand: %v, %v", c.State, err)
 	}

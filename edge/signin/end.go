@@ -38,7 +38,7 @@ func (h *Handler) complete(ctx context.Context, s sessions.Session,
 	defer func() { done(string(standing)) }()
 	unstored := noteUnsaved
 	for {
-		c, err := h.sessions.CompleteSession(ctx, s, o)
+		c, err := h.sessions.Complete(ctx, s, o)
 		switch {
 		case err == nil, errors.Is(err, sessions.ErrCompleted):
 			return c.State, ""

@@ -99,8 +99,8 @@ func (h *Handler) spend(
 	ctx context.Context, w http.ResponseWriter, r *http.Request, vis visitor, f flow.Flow,
 	token sessions.Token,
 ) (sessions.Status, bool) {
-	id := token.ID()
-	s, err := h.read(ctx, r, id)
+	lease := h.sessions.AskLeaseOf(ctx, token.ID())
+	s, err := h.read(ctx, r, token, h.sessions.ReadPending)
 	if err != nil {
 		h.drawReadError(w, r, vis, err, "?"+r.URL.RawQuery) // this very return
 		return s, false
@@ -116,10 +116,10 @@ func (h *Handler) spend(
 		h.draw(w, h.sessionView(vis, s, token))
 		return s, false
 	}
-	if !h.stillOurs(ctx, w, r, vis, f, s, token) {
+	if !h.stillOurs(lease, w, r, vis, f, s, token) {
 		return s, false
 	}
-	switch err := h.sessions.Redeem(ctx, id, flow.Hash(f.Attempt.State)); {
+	switch err := h.sessions.Redeem(ctx, s.ID, flow.Hash(f.Attempt.State)); {
 	case errors.Is(err, sessions.ErrRedeemed):
 		h.step(s, f.Network).Str("outcome", "repeated").Msg("a return came again")
 		h.toNotice(w, vis, token, noteChecking, f.Network)

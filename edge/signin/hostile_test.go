@@ -32,7 +32,7 @@ func TestLongValuesStayInside(t *testing.T) {
 		}
 		_, open := r.session(long)
 		ended, token := r.session(long)
-		if _, err := r.store.Complete(t.Context(), ended.ID, sessions.Outcome{
+		if _, err := r.store.Complete(t.Context(), ended, sessions.Outcome{
 			State: sessions.Verified, Network: "example",
 		}); err != nil {
 			t.Fatal(err)

@@ -35,6 +35,9 @@ type locale struct {
 	name  string // what it calls itself
 	dir   string // ltr or rtl
 	texts texts
+
+	chosen        string // the language in the list of languages, on a page that is drawn in it
+	before, after string // and on others, around the address of the page in this language
 }
 
 // word returns a text that stands by itself. A key that does not exist shows as itself; a test finds those.
@@ -103,7 +106,30 @@ func loadLocale(file string) (*locale, error) {
 		return nil, fmt.Errorf("read %s: lang is %q; it must be the language's tag and the file's name", file,
 			t.code)
 	}
+	item := `<li lang="` + t.code + `"`
+	if t.dir == "rtl" {
+		item += ` dir="rtl"`
+	}
+	t.chosen = item + `><b aria-current="true">` + template.HTMLEscapeString(t.name) + "</b></li>\n"
+	t.before, t.after = item+`><a href="`, "lang="+t.code+`">`+template.HTMLEscapeString(t.name)+"</a></li>\n"
 	return t, nil
+}
+
+// list draws the languages, each with the address of the page in it, which begins as address does: the
+// addresses are relative, since they are many.
+func (ts locales) list(chosen *locale, address string) template.HTML {
+	var b strings.Builder
+	escaped := template.HTMLEscapeString(address)
+	for _, t := range ts.all {
+		if t == chosen {
+			b.WriteString(t.chosen)
+			continue
+		}
+		b.WriteString(t.before)
+		b.WriteString(escaped)
+		b.WriteString(t.after)
+	}
+	return template.HTML(b.String()) //nolint:gosec // every piece is escaped above
 }
 
 // find returns the language of a code that was chosen on a page, or nil.
@@ -175,6 +201,9 @@ func (m *message) UnmarshalYAML(node *yaml.Node) error {
 
 // of returns the wording for a count in a language.
 func (m message) of(tag language.Tag, count int) wording {
+	if len(m) == 1 {
+		return m[plural.Other]
+	}
 	if w, ok := m[plural.Cardinal.MatchPlural(tag, count, 0, 0, 0, 0)]; ok {
 		return w
 	}
@@ -187,6 +216,7 @@ type wording []part
 type part struct {
 	kind partKind
 	text string // the literal, or the value's name
+	html string // the literal, escaped
 }
 
 type partKind int
@@ -209,19 +239,19 @@ func parseWording(s string) (wording, error) {
 			if at < 0 {
 				at = len(s)
 			}
-			m, s = append(m, part{partLiteral, s[:at]}), s[at:]
+			m, s = append(m, part{partLiteral, s[:at], template.HTMLEscapeString(s[:at])}), s[at:]
 			continue
 		}
 		if s[0] == '*' {
 			stress++
-			m, s = append(m, part{partStress, ""}), s[1:]
+			m, s = append(m, part{kind: partStress}), s[1:]
 			continue
 		}
 		end := strings.IndexByte(s, '}')
 		if s[0] == '}' || end < 2 {
 			return nil, errors.New("a brace that is not part of a {name}")
 		}
-		m, s = append(m, part{partValue, s[1:end]}), s[end+1:]
+		m, s = append(m, part{kind: partValue, text: s[1:end]}), s[end+1:]
 	}
 	if stress%2 != 0 {
 		return nil, errors.New("a * without its partner")
@@ -231,15 +261,21 @@ func parseWording(s string) (wording, error) {
 
 // html draws the wording. A value that is missing is an error: a sentence with a hole misleads.
 func (m wording) html(values map[string]string) (template.HTML, error) {
+	if len(m) == 1 && m[0].kind == partLiteral {
+		return template.HTML(m[0].html), nil //nolint:gosec // it is escaped
+	}
 	var b strings.Builder
 	stress := false
 	for _, p := range m {
 		switch p.kind {
 		case partLiteral:
-			b.WriteString(template.HTMLEscapeString(p.text))
+			b.WriteString(p.html)
 		case partStress:
-			stress = !stress
-			b.WriteString(map[bool]string{true: "<strong>", false: "</strong>"}[stress])
+			if stress = !stress; stress {
+				b.WriteString("<strong>")
+			} else {
+				b.WriteString("</strong>")
+			}
 		case partValue:
 			v, ok := values[p.text]
 			if !ok {

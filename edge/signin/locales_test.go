@@ -132,7 +132,7 @@ func TestReturnURL(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
 	b := r.browser()
-	const link = `<a class="button plain" href="https://harbor.example/done?from=verify" rel="noreferrer">Back to <bdi>Harbor Guild</bdi></a>`
+	const link = `<a class="button" href="https://harbor.example/done?from=verify" rel="noreferrer">Back to <bdi>Harbor Guild</bdi></a>`
 	mine := func(q *sessions.Request) { q.Account = "acc_back" }
 	session, token := r.session(mine)
 	if body := b.Get(b.page(token) + "&return_url=https://evil.example").

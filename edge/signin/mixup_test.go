@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -18,6 +19,7 @@ import (
 type evil struct {
 	server *httptest.Server
 	posts  atomic.Int32 // to its token endpoint
+	cut    atomic.Bool  // it closes the connection where a code comes
 }
 
 func newEvil(t *testing.T) *evil {
@@ -32,6 +34,9 @@ func newEvil(t *testing.T) *evil {
 	})
 	mux.HandleFunc("POST /token", func(w http.ResponseWriter, _ *http.Request) {
 		e.posts.Add(1)
+		if e.cut.Load() {
+			panic(http.ErrAbortHandler)
+		}
 		http.Error(w, "thanks", http.StatusBadRequest)
 	})
 	e.server = httptest.NewServer(mux)
@@ -86,5 +91,32 @@ func TestMixUpBetweenTwoProviders(t *testing.T) {
 				t.Error("the honest provider's code was posted to the evil one")
 			}
 		})
+	}
+}
+
+// A provider that closes its kept connection when the code comes gets the code once. The user reads that
+// nothing was decided, and may try again.
+func TestProviderClosesAKeptConnection(t *testing.T) {
+	t.Parallel()
+	e := newEvil(t)
+	r := newRig(t, setup{evil: e})
+	for n, cut := range []bool{false, true} {
+		e.cut.Store(cut)
+		session, token := r.session()
+		b := r.browser()
+		b.Get(b.page(token))
+		asked := mustQuery(t, b.To(b.Post(r.base+"/signin", url.Values{
+			"session": {token.Reveal()}, "action": {"continue"}, "network": {"evil"},
+		})))
+		back := url.Values{"code": {"c"}, "state": {asked.Get("state")}}
+		page := b.Follow(b.Get(r.base + "/signin/evil/callback?" + back.Encode()))
+		page.WantPage(t, http.StatusOK, headingAsk)
+		if cut && !strings.Contains(page.Body, "did not answer. Nothing was decided.") {
+			t.Errorf("no notice:\n%s", page.Body)
+		}
+		r.want(session.ID, sessions.Pending, sessions.NoReason)
+		if posts := e.posts.Load(); posts != int32(n)+1 {
+			t.Errorf("%d codes came of %d sign-ins", posts, n+1)
+		}
 	}
 }

@@ -53,10 +53,10 @@ func (h *Handler) free(w http.ResponseWriter, r *http.Request, vis visitor, s se
 // stillOurs reports whether a return comes to the browser that signs in, and not to one that another has
 // taken over from since. That one is sent to the page, which says so, and its attempt stays whole.
 func (h *Handler) stillOurs(
-	ctx context.Context, w http.ResponseWriter, r *http.Request, vis visitor, f flow.Flow, s sessions.Status,
-	token sessions.Token,
+	waitForLease func() (sessions.SignInLease, error), w http.ResponseWriter, r *http.Request, vis visitor,
+	f flow.Flow, s sessions.Status, token sessions.Token,
 ) bool {
-	lease, err := h.sessions.LeaseOf(ctx, s.ID)
+	lease, err := waitForLease()
 	switch {
 	case err != nil:
 		h.drawReadError(w, r, vis, err, "?"+r.URL.RawQuery) // this very return
@@ -100,7 +100,7 @@ func (p *pages) drawElsewhere(w http.ResponseWriter, r *http.Request, vis visito
 	v.Test, v.Caution = s.Test, true
 	v.Again, v.AgainWord = p.pageURL(token, vis.chosen), "note.again"
 	if r.Method != http.MethodPost { // what answers a press has no address that could be opened again
-		v.Locales = p.choices(vis, url.Values{"session": {token.Reveal()}})
+		v.Languages = p.languages(vis, url.Values{"session": {token.Reveal()}})
 	}
 	p.draw(w, v)
 }

@@ -1,6 +1,7 @@
 package signin
 
 import (
+	"html/template"
 	"net/http"
 	"net/url"
 	"slices"
@@ -103,14 +104,14 @@ type view struct {
 	Again   string // where another look leads; empty for none
 	// AgainWord is the text's key on the button that leads to Again.
 	AgainWord string
-	Stop      bool   // this browser holds the session and may give it up
-	Caution   bool   // the page has a word of caution
-	Lang      string // the language chosen on a page, for the forms
-	Sign      *sign  // the requester's; may be nil
-	InApp     *inApp // nil outside of apps
-	Back      string // where "Back to …" leads; empty for none
-	Nowhere   bool   // nobody's link: the page shows the way for those who send links
-	Locales   []choice
+	Stop      bool          // this browser holds the session and may give it up
+	Caution   bool          // the page has a word of caution
+	Lang      string        // the language chosen on a page, for the forms
+	Sign      *sign         // the requester's; may be nil
+	InApp     *inApp        // nil outside of apps
+	Back      string        // where "Back to …" leads; empty for none
+	Nowhere   bool          // nobody's link: the page shows the way for those who send links
+	Languages template.HTML // the list of them; empty for none
 
 	words      *locale
 	count      int // what a text of the page counts
@@ -120,24 +121,13 @@ type view struct {
 	values     map[string]string
 }
 
-// choice is one language of the switch. Address is empty for the page's own.
-type choice struct{ Code, Name, Dir, Address string }
-
-// choices are the languages, each at its address: that of the page with the language's code added. query is
-// the page's own, relative to it, since the addresses are many.
-func (p *pages) choices(vis visitor, query url.Values) []choice {
-	base := "?"
+// languages lists the languages, each at its address: that of the page with the language's code added.
+func (p *pages) languages(vis visitor, query url.Values) template.HTML {
+	address := "?"
 	if len(query) > 0 {
-		base += query.Encode() + "&"
+		address += query.Encode() + "&"
 	}
-	cs := make([]choice, len(p.locales.all))
-	for i, t := range p.locales.all {
-		cs[i] = choice{Code: t.code, Name: t.name, Dir: t.dir}
-		if t != vis.words {
-			cs[i].Address = base + "lang=" + t.code
-		}
-	}
-	return cs
+	return p.locales.list(vis.words, address)
 }
 
 // view starts the view of a page.
@@ -166,7 +156,7 @@ func (p *pages) sessionView(vis visitor, s sessions.Status, t sessions.Token) vi
 	}
 	v := p.view(vis, k)
 	v.Test = s.Test
-	v.Locales = p.choices(vis, url.Values{"session": {t.Reveal()}})
+	v.Languages = p.languages(vis, url.Values{"session": {t.Reveal()}})
 	v.values["asker"], v.values["Asker"] = p.requester(vis, s.Account)
 	v.values["network"] = p.networkName(vis.words, s.Network)
 	if a, ok := p.accounts.Requester(s.Account); ok {
@@ -229,17 +219,14 @@ func (p *pages) ask(v *view, s sessions.Session, t sessions.Token) {
 
 // addNotice puts a notice on the page of a pending session. What the address says is only ever looked up,
 // never shown.
-func (p *pages) addNotice(v *view, note notice, network string, again string) {
+func (p *pages) addNotice(vis visitor, v *view, note notice, network string, again string) {
 	n, known := notices[note]
 	if !known || v.Kind != pageAsk.name {
 		return
 	}
 	v.Note = "note." + string(note)
-	for i, c := range v.Locales { // the notice stays where the language is changed
-		if c.Address != "" {
-			v.Locales[i].Address += "&note=" + string(note)
-		}
-	}
+	// the notice stays where the language is changed
+	v.Languages = p.languages(vis, url.Values{"session": {v.Session}, "note": {string(note)}})
 	v.values["network"] = p.networkName(v.words, network)
 	if len(v.Buttons) == 1 {
 		v.values["network"] = v.Buttons[0].Name

@@ -46,21 +46,18 @@ func loadFrame() (*template.Template, error) {
 	return frame, nil
 }
 
-// drawn is a view as the templates see it.
-type drawn struct{ view }
-
 // Say draws the text of a key with the view's values, and with one more of its own where two words follow.
-func (d drawn) Say(key string, more ...string) (template.HTML, error) {
-	m, ok := d.words.texts[key]
+func (v *view) Say(key string, more ...string) (template.HTML, error) {
+	m, ok := v.words.texts[key]
 	if !ok {
 		return "", fmt.Errorf("no text %q", key)
 	}
-	values := maps.Clone(d.values)
-	values["count"] = strconv.Itoa(d.count)
+	values := v.values
 	if len(more) == 2 {
+		values = maps.Clone(values)
 		values[more[0]] = more[1]
 	}
-	html, err := m.of(d.words.tag, d.count).html(values)
+	html, err := m.of(v.words.tag, v.count).html(values)
 	if err != nil {
 		return "", fmt.Errorf("text %q: %w", key, err)
 	}
@@ -68,8 +65,8 @@ func (d drawn) Say(key string, more ...string) (template.HTML, error) {
 }
 
 // Word returns a text without values, for a title or an attribute.
-func (d drawn) Word(key string) (string, error) {
-	s, err := d.words.texts[key].plain()
+func (v *view) Word(key string) (string, error) {
+	s, err := v.words.texts[key].plain()
 	if err != nil {
 		return "", fmt.Errorf("text %q: %w", key, err)
 	}
@@ -80,14 +77,18 @@ func (d drawn) Word(key string) (string, error) {
 const roomShown = 100
 
 // Tall reports whether a value takes so much room that it is scrolled in a box of its own.
-func (drawn) Tall(s string) bool { return page.Room(s) > roomShown }
+func (*view) Tall(s string) bool { return page.Room(s) > roomShown }
 
 // Typed draws a value that somebody else wrote.
-func (drawn) Typed(s string) template.HTML { return page.Typed(s) }
+func (*view) Typed(s string) template.HTML { return page.Typed(s) }
+
+// pageBytes is what most pages take.
+const pageBytes = 8 << 10
 
 func (p *pages) paint(v view) ([]byte, error) {
-	var b bytes.Buffer
-	if err := p.frame.Execute(&b, drawn{v}); err != nil {
+	v.values["count"] = strconv.Itoa(v.count)
+	b := bytes.NewBuffer(make([]byte, 0, pageBytes))
+	if err := p.frame.Execute(b, &v); err != nil {
 		return nil, fmt.Errorf("draw page %s: %w", v.Kind, err)
 	}
 	return b.Bytes(), nil
@@ -123,7 +124,7 @@ type assets struct{ css, icon page.Asset }
 func (a assets) all() []page.Asset { return []page.Asset{a.css, a.icon} }
 
 func loadAssets() (assets, error) {
-	css, err := page.LoadStyle(webFiles, "web/page.css")
+	css, err := page.LoadSmallStyle(webFiles, "web/page.css")
 	if err != nil {
 		return assets{}, err
 	}

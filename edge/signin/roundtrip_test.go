@@ -381,7 +381,7 @@ func TestCanceled(t *testing.T) {
 	session, token := r.session()
 	b := r.browser()
 	back := b.back(token, "sailor_42", "sign-in")
-	if _, err := r.store.Complete(t.Context(), session.ID, sessions.Outcome{
+	if _, err := r.store.Complete(t.Context(), session, sessions.Outcome{
 		State: sessions.Canceled, Reason: sessions.CanceledReason,
 	}); err != nil {
 		t.Fatal(err)

@@ -79,7 +79,7 @@ func TestEachRuleIsExplained(t *testing.T) {
 		o := sessions.Outcome{
 			State: sessions.Failed, Reason: sessions.Refused, Rule: rule, Network: "example",
 		}
-		if _, err := r.store.Complete(t.Context(), s.ID, o); err != nil {
+		if _, err := r.store.Complete(t.Context(), s, o); err != nil {
 			t.Fatal(err)
 		}
 		b := r.browser()

@@ -67,7 +67,7 @@ func TestScreensInEveryLanguage(t *testing.T) {
 	tab, axe := chromiumtest.Start(t), chromiumtest.Axe(t)
 	r := newRig(t, setup{})
 	session, ended := r.session(func(q *sessions.Request) { q.Account = "acc_back" })
-	if _, err := r.store.Complete(t.Context(), session.ID,
+	if _, err := r.store.Complete(t.Context(), session,
 		sessions.Outcome{State: sessions.Verified}); err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +149,7 @@ func everyState(t *testing.T) map[string]shownState {
 	at := func(token sessions.Token) shownState { return shownState{address: r.page(token)} }
 	ended := func(o sessions.Outcome, change ...func(*sessions.Request)) shownState {
 		session, token := r.session(change...)
-		if _, err := r.store.Complete(t.Context(), session.ID, o); err != nil {
+		if _, err := r.store.Complete(t.Context(), session, o); err != nil {
 			t.Fatal(err)
 		}
 		return at(token)

@@ -28,11 +28,11 @@ func (h *Handler) show(w http.ResponseWriter, r *http.Request) {
 	token, err := sessions.ParseToken(page.Single(q, "session"))
 	if err != nil {
 		v := h.view(vis, pageUnknown)
-		v.Locales = h.choices(vis, nil)
+		v.Languages = h.languages(vis, nil)
 		h.draw(w, v)
 		return
 	}
-	s, err := h.read(r.Context(), r, token.ID())
+	s, err := h.read(r.Context(), r, token, h.sessions.ReadByToken)
 	if err != nil {
 		h.drawReadError(w, r, vis, err, h.pageURL(token, vis.chosen))
 		return
@@ -79,16 +79,18 @@ func (h *Handler) showPending(w http.ResponseWriter, r *http.Request, vis visito
 	q := r.URL.Query()
 	v := h.sessionView(vis, s, token)
 	h.addLease(&v, lease, vis.browser(s.ID))
-	h.addNotice(&v, notice(page.Single(q, "note")), page.Single(q, "network"), h.pageURL(token, vis.chosen))
+	h.addNotice(vis, &v, notice(page.Single(q, "note")), page.Single(q, "network"),
+		h.pageURL(token, vis.chosen))
 	addInApp(&v, r, h.origin+h.pageURL(token, vis.chosen))
 	h.draw(w, v)
 }
 
-// read reads a session, and notes on the request's log line whose it is.
-func (h *Handler) read(ctx context.Context, r *http.Request, id sessions.ID) (sessions.Status, error) {
+// read reads a session in that way, and notes on the request's log line whose it is.
+func (h *Handler) read(ctx context.Context, r *http.Request, token sessions.Token,
+	way func(context.Context, sessions.Token) (sessions.Status, error)) (sessions.Status, error) {
 	line := web.EventFrom(r.Context())
-	line.Session = id
-	s, err := h.sessions.ReadOutcome(ctx, id)
+	line.Session = token.ID()
+	s, err := way(ctx, token)
 	line.Account = s.Account
 	line.Follow(ctx, s.Trace)
 	return s, err
@@ -118,7 +120,7 @@ func (h *Handler) Preview(w http.ResponseWriter, r *http.Request, a Requester, e
 		q.Set("end", "yes")
 	}
 	v := h.view(vis, k)
-	v.Preview, v.Locales = true, h.choices(vis, q)
+	v.Preview, v.Languages = true, h.languages(vis, q)
 	v.Sign = newSign(a)
 	v.values["asker"], v.values["Asker"] = named(vis, a)
 	v.values["network"] = h.networks[0].Name()

@@ -39,7 +39,7 @@ func (h *Handler) start(w http.ResponseWriter, r *http.Request) {
 	if !h.mayStart(w, r, vis, token) {
 		return
 	}
-	s, err := h.read(r.Context(), r, token.ID())
+	s, err := h.read(r.Context(), r, token, h.sessions.ReadPending)
 	switch action := page.Single(r.PostForm, "action"); {
 	case err != nil:
 		h.drawReadError(w, r, vis, err, h.pageURL(token, vis.chosen))

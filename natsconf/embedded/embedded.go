@@ -74,7 +74,7 @@ type Server struct {
 	port       int
 
 	failed  chan error    // receives what Fail was called with
-	probe   *os.File      // of the data directory's filesystem: see filesystem
+	probe   *probe        // of the data directory's filesystem
 	latch   *latch        // the first failure to write
 	gone    chan struct{} // closed when that was no full disk
 	staging *staging
@@ -101,10 +101,10 @@ func Open(o Options) (*Server, error) {
 	if !got {
 		return nil, fmt.Errorf("%w: %s", ErrLocked, o.DataDir)
 	}
-	probe, err := os.Open(filepath.Join(o.DataDir, lockFile))
+	probe, err := openProbe(o.DataDir)
 	if err != nil {
 		_ = lock.Close()
-		return nil, fmt.Errorf("open the data directory: %w", err)
+		return nil, fmt.Errorf("take the data directory: %w", err)
 	}
 	var secret [24]byte
 	_, _ = rand.Read(secret[:])
@@ -145,7 +145,7 @@ func MayHoldStore(dataDir string) bool {
 func (e *Server) Close() error {
 	_ = os.Remove(filepath.Join(e.dataDir, EndpointFile))
 	e.staging.close()
-	_ = e.probe.Close()
+	e.probe.close()
 	if err := e.lock.Close(); err != nil {
 		return fmt.Errorf("release the data directory: %w", err)
 	}

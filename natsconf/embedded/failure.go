@@ -83,17 +83,14 @@ func (l *latch) get() (*Failure, <-chan struct{}) {
 	return l.failure, l.failed
 }
 
-// Failure returns why the store is not to be used, or nil.
-//
-// It also asks the filesystem. Where ext4 cannot write its journal it becomes read-only, or is shut down,
-// and a sync that is under way then may end with success although nothing was written (ext4_sync_file,
-// ext4_fc_commit, Linux 6), so that the server acknowledges what is not on the disk. A filesystem that is
-// well after an acknowledgement was so at its sync.
+// Failure returns why the store is not to be used, or nil. It asks the filesystem, too: a sync may end with
+// success although the filesystem could write no more. A filesystem that is well after an acknowledgement
+// was so at its sync.
 func (e *Server) Failure() error {
 	if f, _ := e.latch.get(); f != nil {
 		return f
 	}
-	if err := e.filesystem(); err != nil {
+	if err := e.probe.fault(); err != nil {
 		e.failWrite("its filesystem", err)
 		f, _ := e.latch.get()
 		return f
@@ -101,20 +98,7 @@ func (e *Server) Failure() error {
 	return nil
 }
 
-// filesystem returns why the filesystem under the store is not to be trusted, or nil. It takes about a
-// microsecond: a filesystem that was shut down refuses even to read what is in memory.
-func (e *Server) filesystem() error {
-	if readOnly(e.dataDir) {
-		return syscall.EROFS
-	}
-	var b [1]byte
-	if _, err := e.probe.ReadAt(b[:], 0); errors.Is(err, syscall.EIO) {
-		return syscall.EIO
-	}
-	return nil
-}
-
-// Failed returns a channel that is closed when the store fails the next time.
+// Failed returns a channel that is closed when the store fails the next time, or has failed.
 func (e *Server) Failed() <-chan struct{} {
 	_, failed := e.latch.get()
 	return failed

@@ -2,8 +2,10 @@ package embedded_test
 
 import (
 	"errors"
+	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/nats-io/nats.go"
@@ -19,17 +21,7 @@ import (
 // The disk fails while a batch is written. What the server still has in its memory of them is not to be
 // read: nobody may act on a write that never reached the disk.
 func TestWritesOfAFailedStoreAreNotReadBack(t *testing.T) {
-	t.Parallel()
-	natstest.NeedsEmbedded(t, "the disk under its store")
-	if testing.Short() {
-		t.Skip("skipped under -short: it makes a filesystem")
-	}
-	disk := natstest.NewDisk(t, filepath.Join(t.TempDir(), "store"))
-	e, err := embedded.Open(embedded.Options{DataDir: disk.At, Log: zerolog.Nop()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = e.Close() })
+	disk, e := openOnDisk(t)
 	natstest.Serve(t, e)
 	<-e.Ready()
 	conn, err := natsconf.Connect(t.Context(), natsconf.ConnectOptions{Embedded: e, Log: zerolog.Nop()})
@@ -68,6 +60,47 @@ func TestWritesOfAFailedStoreAreNotReadBack(t *testing.T) {
 		t.Errorf("the failure reads %v", err)
 	}
 	<-e.Failed()
+}
+
+// The filesystem gives its journal up where a file that is not the store's is synced. Nobody has written to
+// the store, which finds it out when it is asked.
+func TestJournalGivenUpIsAFailure(t *testing.T) {
+	disk, e := openOnDisk(t)
+	other, err := os.Create(filepath.Join(disk.At, "other"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = other.Close() }()
+	if err := other.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Failure(); err != nil {
+		t.Fatalf("of a filesystem that is well: %v", err)
+	}
+	disk.FailSyncs(t)
+	if err := errors.Join(other.Chmod(0o640), other.Sync()); err == nil {
+		t.Fatal("the journal was written to a disk that takes nothing")
+	}
+	if err := e.Failure(); !errors.Is(err, syscall.EROFS) {
+		t.Errorf("after the journal was given up: %v", err)
+	}
+}
+
+// openOnDisk opens a store on a disk of its own.
+func openOnDisk(t *testing.T) (*natstest.Disk, *embedded.Server) {
+	t.Helper()
+	t.Parallel()
+	natstest.NeedsEmbedded(t, "the disk under its store")
+	if testing.Short() {
+		t.Skip("skipped under -short: it makes a filesystem")
+	}
+	disk := natstest.NewDisk(t, filepath.Join(t.TempDir(), "store"))
+	e, err := embedded.Open(embedded.Options{DataDir: disk.At, Log: zerolog.Nop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = e.Close() })
+	return disk, e
 }
 
 func claim(name string) *nats.Msg {

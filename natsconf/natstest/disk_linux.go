@@ -1,6 +1,7 @@
 package natstest
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,52 +11,68 @@ import (
 )
 
 const (
-	// diskBytes is the size of a test's disk, of which the image holds what is used. The memory that holds
-	// the image has room for two.
+	// diskBytes is the size of a test's disk, of which the image holds what is used, and memoryBytes that of
+	// the filesystem in memory that holds the image.
 	diskBytes   = 256 << 20
-	imageMemory = "size=512m"
-	// shutdownRequest and withoutLog are ext4's EXT4_IOC_SHUTDOWN and EXT4_GOING_FLAGS_NOLOGFLUSH.
-	shutdownRequest = 0x8004587d
-	withoutLog      = 2
+	memoryBytes = 384 << 20
+	// shutdownRequest is ext4's EXT4_IOC_SHUTDOWN. Its flags: with what was written before, and without
+	// (EXT4_GOING_FLAGS_DEFAULT, EXT4_GOING_FLAGS_NOLOGFLUSH).
+	shutdownRequest  = 0x8004587d
+	afterFlush, lost = 0, 2
 )
 
-// Disk is an ext4 filesystem of a test's own, in a file. What was written and not synced is in the kernel's
-// cache alone, and a copy of the file holds what a power cut would have left.
-type Disk struct{ Image, At string }
+// Disk is an ext4 filesystem of a test's own, in a file of another. What was written and not synced is in the
+// kernel's cache alone, and a copy of the file holds what a power cut would have left.
+type Disk struct {
+	Image, At string
+	under     mounted // the filesystem that holds the image
+}
+
+type mounted struct{ image, at string }
 
 // NewDisk makes and mounts a filesystem at a folder, until the test ends. Where that is not possible, the
 // test is skipped.
 func NewDisk(t testing.TB, at string) *Disk {
 	t.Helper()
 	memory := t.TempDir()
-	if err := run("mount", "-t", "tmpfs", "-o", imageMemory, "tmpfs", memory); err != nil {
-		t.Skipf("skipped: this test needs to mount a filesystem, as root on Linux: %v", err)
-	}
-	t.Cleanup(func() { _ = run("umount", "-l", memory) })
-	d := &Disk{Image: filepath.Join(memory, "disk.img"), At: at}
-	f, err := os.Create(d.Image)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Truncate(diskBytes); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.MkdirAll(at, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	err = run("mkfs.ext4", "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0", d.Image)
-	if err == nil {
-		err = d.Mount(d.Image)
+	d := &Disk{At: at, under: mounted{filepath.Join(memory, "under.img"), filepath.Join(memory, "under")}}
+	d.Image = filepath.Join(d.under.at, "disk.img")
+	t.Cleanup(func() {
+		for _, at := range []string{at, d.under.at, memory} {
+			_ = run("umount", "-l", at)
+		}
+	})
+	err := run("mount", "-t", "tmpfs", "tmpfs", memory)
+	for _, step := range []func() error{
+		func() error { return makeImage(d.under.image, memoryBytes, "-O", "^has_journal") },
+		func() error { return os.MkdirAll(d.under.at, 0o700) },
+		d.under.mount,
+		func() error { return makeImage(d.Image, diskBytes) },
+		func() error { return os.MkdirAll(at, 0o700) },
+		func() error { return d.Mount(d.Image) },
+	} {
+		if err == nil {
+			err = step()
+		}
 	}
 	if err != nil {
 		t.Skipf("skipped: this test needs to make and mount a filesystem, as root on Linux: %v", err)
 	}
-	t.Cleanup(func() { _ = run("umount", "-l", at) })
 	return d
 }
+
+func makeImage(path string, size int64, options ...string) error {
+	f, err := os.Create(path) //nolint:gosec // the test's own
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(f.Truncate(size), f.Close()); err != nil {
+		return err
+	}
+	return run("mkfs.ext4", append(options, "-q", path)...)
+}
+
+func (m mounted) mount() error { return run("mount", "-o", "loop", m.image, m.at) }
 
 // Mount mounts an image. The journal itself writes only when somebody syncs.
 func (d *Disk) Mount(image string) error { return run("mount", "-o", "loop,commit=300", image, d.At) }
@@ -66,45 +83,40 @@ func (d *Disk) Unmount() error { return run("umount", d.At) }
 // Remount takes a failed filesystem away and mounts what reached its disk.
 func (d *Disk) Remount(t testing.TB) {
 	t.Helper()
-	if err := d.Unmount(); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Remove(d.ballast()); err != nil && !os.IsNotExist(err) {
-		t.Fatal(err)
-	}
-	if err := d.Mount(d.Image); err != nil {
-		t.Fatal(err)
+	for _, step := range []func() error{
+		d.Unmount,
+		func() error { return run("umount", d.under.at) },
+		d.under.mount,
+		func() error { return d.Mount(d.Image) },
+	} {
+		if err := step(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
-func (d *Disk) ballast() string { return filepath.Join(filepath.Dir(d.Image), "ballast") }
-
-// FailSyncs makes every later sync return an error, while writes still succeed: the image finds no room for
-// what is new.
+// FailSyncs makes the disk take nothing more: each later sync returns an error, while writes to the kernel's
+// cache succeed until the filesystem notices.
 func (d *Disk) FailSyncs(t testing.TB) {
 	t.Helper()
-	f, err := os.Create(d.ballast())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = f.Close() }()
-	for block := make([]byte, 1<<20); len(block) > 0; {
-		if _, err := f.Write(block); err != nil {
-			block = block[:len(block)/2]
-		}
-	}
+	shutDown(t, d.under.at, afterFlush)
 }
 
 // Fail makes every later write and sync of the filesystem return an error, and takes away what its log has
 // not written yet, as where a disk drops off its bus.
 func (d *Disk) Fail(t testing.TB) {
 	t.Helper()
-	f, err := os.Open(d.At)
+	shutDown(t, d.At, lost)
+}
+
+func shutDown(t testing.TB, at string, flags int) {
+	t.Helper()
+	f, err := os.Open(at) //nolint:gosec // the test's own
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = f.Close() }()
-	if err := unix.IoctlSetPointerInt(int(f.Fd()), shutdownRequest, withoutLog); err != nil {
+	if err := unix.IoctlSetPointerInt(int(f.Fd()), shutdownRequest, flags); err != nil {
 		t.Skipf("skipped: this kernel does not shut a filesystem down: %v", err)
 	}
 }

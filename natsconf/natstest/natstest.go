@@ -139,10 +139,14 @@ func Bare(tb testing.TB, dir string) (address string) {
 
 // Options are the topology's for the server behind a connection.
 func Options(c *natsconf.Conn) topology.Options {
-	if c.NC.ConnectedClusterName() != "" {
+	switch {
+	case c.NC.ConnectedClusterName() != "":
 		return topology.Options{Replicas: Replicas}
+	case c.NC.ConnectedServerName() == externalName:
+		return topology.Options{Replicas: 1}
+	default:
+		return topology.Options{Embedded: true}
 	}
-	return topology.Options{Embedded: true}
 }
 
 // Ensure returns a server the topology, on a cluster with as many copies as it keeps.

@@ -21,6 +21,9 @@ type External struct {
 	Credentials string // the folder of the roles' seeds
 }
 
+// externalName is the name of the server of StartExternal.
+const externalName = "nats-1"
+
 // StartExternal runs such a server until the test ends. It holds nothing yet.
 func StartExternal(tb testing.TB) External {
 	tb.Helper()
@@ -38,8 +41,8 @@ func StartExternal(tb testing.TB) External {
 		tb.Fatal(err)
 	}
 	file := filepath.Join(dir, "nats.conf")
-	text := fmt.Sprintf("server_name: nats-1\nlisten: \"127.0.0.1:-1\"\njetstream {\n  store_dir: %q\n  sync_interval: always\n}\ninclude ./accounts.conf\n",
-		filepath.Join(dir, "store"))
+	text := fmt.Sprintf("server_name: %s\nlisten: \"127.0.0.1:-1\"\njetstream {\n  store_dir: %q\n  sync_interval: always\n}\ninclude ./accounts.conf\n",
+		externalName, filepath.Join(dir, "store"))
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		tb.Fatal(err)
 	}

@@ -193,6 +193,8 @@ func differences(have, want jetstream.StreamConfig) ([]DriftError, error) {
 		d := DriftError{Asset: "stream " + want.Name, Field: name, Have: show(h[name]), Want: show(w[name])}
 		switch {
 		case bytes.Equal(h[name], w[name]), slices.Contains(ignored, name):
+		case name == "allow_direct" && want.AllowDirect:
+			// Stores of older builds stay without: those would refuse them with.
 		case name == "subjects" && contains(want.Subjects, have.Subjects): // more of them take nothing away
 			differ = append(differ, d)
 		case slices.Contains(changeable, name):

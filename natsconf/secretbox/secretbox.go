@@ -178,10 +178,13 @@ func (k Key) Hash(use string) *Hash {
 }
 
 // Sum returns the HMAC-SHA256 (RFC 2104) of a text, in lower-case base32: 52 characters, fit for a subject.
-func (h *Hash) Sum(text string) string {
+func (h *Hash) Sum(text string) string { return hashEncoding.EncodeToString(h.Bytes([]byte(text))) }
+
+// Bytes is Sum for bytes, without the encoding: 32 of them.
+func (h *Hash) Bytes(b []byte) []byte {
 	mac := hmac.New(sha256.New, h.key)
-	mac.Write([]byte(text))
-	return hashEncoding.EncodeToString(mac.Sum(nil))
+	mac.Write(b)
+	return mac.Sum(nil)
 }
 
 var hashEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)

@@ -1,5 +1,5 @@
 // Package topology is the table of what JetStream holds, as values: streams, key-value buckets, durable
-// consumers, and their names. testdata/topology.golden of package natsconf has its every field.
+// consumers, and their names. testdata/topology.golden has its every field.
 //
 //	asset           subjects                                      kept      why
 //	COMPLETIONS     completion.* claim.*.* result.*.* resend.*.*  72 h      facts of sessions, written once

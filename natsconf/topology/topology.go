@@ -161,7 +161,8 @@ func base(o Options, name, description string, subjects ...string) jetstream.Str
 		MaxMsgsPerSubject: -1,
 		MaxMsgSize:        -1,
 		Duplicates:        dedupWindow,
-		AllowDirect:       false,
+		// Where there is one copy, its leader answers them; where there are more, whichever is asked.
+		AllowDirect: o.Embedded,
 	}
 }
 
@@ -298,8 +299,8 @@ func keyUses(o Options) jetstream.StreamConfig {
 	return c
 }
 
-// bucket declares the stream under a key-value bucket as nats.go would, but with direct reads off, which
-// nats.go always turns on.
+// bucket declares the stream under a key-value bucket as nats.go would, but for direct reads, which nats.go
+// always turns on.
 func bucket(o Options, name, description string, history int64,
 	ttl time.Duration) jetstream.StreamConfig {
 	c := base(o, BucketStream(name), description, BucketSubject(name, ">"))

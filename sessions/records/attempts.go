@@ -7,18 +7,64 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"verifyd/natsconf"
 	"verifyd/natsconf/topology"
 	"verifyd/sessions"
 	"verifyd/sessions/facts"
 )
 
+// factSource reads what is stored in a fact's place from the leader.
+type factSource func(facts.Key) (*jetstream.RawStreamMsg, error)
+
+// oneByOne reads one fact after the other.
+func oneByOne(ctx context.Context, c *natsconf.Conn) factSource {
+	return func(k facts.Key) (*jetstream.RawStreamMsg, error) {
+		return c.Last(ctx, topology.StreamCompletions, k.Subject())
+	}
+}
+
+// atOnce reads the facts of a session's first attempt, and what a second one begins with, at once; then those
+// of each further attempt.
+func atOnce(ctx context.Context, c *natsconf.Conn, id sessions.ID) factSource {
+	one, begun := oneByOne(ctx, c), map[facts.Key]func() (*jetstream.RawStreamMsg, error){}
+	begin := func(n int) {
+		for _, k := range []facts.Key{
+			{Kind: "claim", ID: id, N: n}, {Kind: "result", ID: id, N: n},
+			{Kind: "claim", ID: id, N: n + 1}, {Kind: "resend", ID: id, N: n + 1},
+		} {
+			if begun[k] == nil {
+				begun[k] = Begin(func() (*jetstream.RawStreamMsg, error) { return one(k) })
+			}
+		}
+	}
+	return func(k facts.Key) (*jetstream.RawStreamMsg, error) {
+		if begun[k] == nil {
+			begin(k.N)
+		}
+		return begun[k]()
+	}
+}
+
 // Attempts reads all claims and results of a session from the leader, by number. What cannot be read among
 // them has the meaning that is defined (ErrUnreadable).
 func (st *Reader) Attempts(ctx context.Context, id sessions.ID) ([]facts.Attempt, error) {
+	return history{st, id, oneByOne(ctx, st.Conn)}.attempts()
+}
+
+// history is what happened to a session's delivery, as its facts are read.
+type history struct {
+	st   *Reader
+	id   sessions.ID
+	read factSource
+}
+
+func (h history) attempts() ([]facts.Attempt, error) {
+	id := h.id
 	return facts.AttemptFacts{
 		Claim: func(n int) (*facts.Claim, error) {
-			claim, at, err := readFact(ctx, st, facts.Key{Kind: "claim", ID: id, N: n}, DecodeClaim)
+			claim, at, err := readFact(h, facts.Key{Kind: "claim", ID: id, N: n}, DecodeClaim)
 			if claim == nil && !at.IsZero() {
 				c := facts.UnreadableClaim(id, n, at)
 				claim = &c
@@ -26,7 +72,7 @@ func (st *Reader) Attempts(ctx context.Context, id sessions.ID) ([]facts.Attempt
 			return claim, err
 		},
 		Result: func(n int) (*facts.Result, error) {
-			result, at, err := readFact(ctx, st, facts.Key{Kind: "result", ID: id, N: n}, DecodeResult)
+			result, at, err := readFact(h, facts.Key{Kind: "result", ID: id, N: n}, DecodeResult)
 			if result == nil && !at.IsZero() {
 				r := facts.UnreadableResult(id, n, at)
 				result = &r
@@ -34,36 +80,40 @@ func (st *Reader) Attempts(ctx context.Context, id sessions.ID) ([]facts.Attempt
 			return result, err
 		},
 		ResendRequested: func(n int) (bool, error) {
-			r, err := st.ResendOf(ctx, id, n)
+			r, err := h.resend(n)
 			return r != nil, err
 		},
 	}.Attempts()
 }
 
-// readFact reads one fact of a session from the leader; nil where there is none. Where something is there
-// that cannot be read, unreadable is when that was stored.
-func readFact[F any](ctx context.Context, st *Reader, p facts.Key,
+// readFact reads one fact of a session; nil where there is none. Where something is there that cannot be
+// read, unreadable is when that was stored.
+func readFact[F any](h history, k facts.Key,
 	decode func(sessions.ID, int, []byte) (F, error)) (fact *F, unreadable time.Time, err error) {
-	m, err := st.Conn.Last(ctx, topology.StreamCompletions, p.Subject())
+	m, err := h.read(k)
 	if errors.Is(err, natsconf.ErrNotFound) {
 		return nil, time.Time{}, nil
 	}
 	if err != nil {
-		return nil, time.Time{}, fmt.Errorf("read %s: %w", p.Subject(), err)
+		return nil, time.Time{}, fmt.Errorf("read %s: %w", k.Subject(), err)
 	}
-	f, err := decode(p.ID, p.N, m.Data)
+	f, err := decode(k.ID, k.N, m.Data)
 	if err == nil {
 		return &f, time.Time{}, nil
 	}
-	if at, ok := storedAt(st.checkUnreadable(m, err)); ok {
+	if at, ok := storedAt(h.st.checkUnreadable(m, err)); ok {
 		return nil, at, nil
 	}
-	return nil, time.Time{}, fmt.Errorf("%s: %w", p.Subject(), err)
+	return nil, time.Time{}, fmt.Errorf("%s: %w", k.Subject(), err)
 }
 
 // ResendOf reads who asked for an attempt, or nil where nobody did.
 func (st *Reader) ResendOf(ctx context.Context, id sessions.ID, n int) (*facts.Resend, error) {
-	r, _, err := readFact(ctx, st, facts.Key{Kind: "resend", ID: id, N: n}, DecodeResend)
+	return history{st, id, oneByOne(ctx, st.Conn)}.resend(n)
+}
+
+func (h history) resend(n int) (*facts.Resend, error) {
+	r, _, err := readFact(h, facts.Key{Kind: "resend", ID: h.id, N: n}, DecodeResend)
 	return r, err
 }
 

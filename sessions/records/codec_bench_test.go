@@ -12,7 +12,7 @@ import (
 func benchSession() sessions.Session {
 	at := time.Now().UTC().Truncate(time.Millisecond)
 	return sessions.Session{
-		ID: sessions.NewToken().ID(), Request: sessions.Request{Account: "acc_k3v7q2m5zt4yd6n2xw7p",
+		ID: sessions.NewToken("", nil).ID(), Request: sessions.Request{Account: "acc_k3v7q2m5zt4yd6n2xw7p",
 			Key:      "key_k3v7q2m5zt4yd6n2",
 			Platform: "discord", PlatformUserID: "sailor_42",
 			GuildID:     "118203948571029384",
@@ -35,7 +35,7 @@ func benchSealed() (sessions.Session, *Opener, Sealer) {
 func BenchmarkNewToken(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
-		if sessions.NewToken().ID() == "" {
+		if sessions.NewToken("", nil).ID() == "" {
 			b.Fatal("no id")
 		}
 	}

@@ -24,6 +24,7 @@ const ClockSkew = time.Minute
 // Reader reads sessions and their facts from the leaders. Its methods are safe for concurrent use.
 type Reader struct {
 	*Opener
+	*Tokens
 
 	Conn         *natsconf.Conn
 	metrics      *metrics
@@ -35,10 +36,12 @@ type Reader struct {
 // must not block, and may be nil, as may metrics.
 func NewReader(conn *natsconf.Conn, key secretbox.Key, now func() time.Time, metrics prometheus.Registerer,
 	onUnreadable func(*facts.UnreadableError)) *Reader {
-	return &Reader{
+	st := &Reader{
 		Opener: &Opener{box: key.Box(sealUse), keys: newSessionKeys(conn, key.Box(pageUse), now)},
 		Conn:   conn, metrics: newMetrics(metrics), onUnreadable: onUnreadable, Now: now,
 	}
+	st.Tokens = &Tokens{st, key.Hash(tokenUse).Bytes}
+	return st
 }
 
 // Instant returns the current instant as the contract writes it: UTC, whole milliseconds.
@@ -47,41 +50,29 @@ func (st *Reader) Instant() time.Time { return st.Now().UTC().Truncate(time.Mill
 // Read returns everything about a session. It reads from the leaders, so that it sees every acknowledged
 // write. Its errors are ErrNotFound and natsconf's.
 func (st *Reader) Read(ctx context.Context, id sessions.ID) (facts.View, error) {
-	s, completed, err := st.status(ctx, id)
+	return st.ReadOf(ctx, "", id)
+}
+
+// ReadOf is Read for a session of an account; of "", whichever it belongs to.
+func (st *Reader) ReadOf(ctx context.Context, account string, id sessions.ID) (facts.View, error) {
+	s, completed, err := lookUpOf(ctx, st, account, id).status(ctx)
 	if err != nil {
 		return facts.View{}, err
 	}
-	return st.viewOf(ctx, s, completed)
+	if !completed {
+		return st.viewOf(ctx, s, false)
+	}
+	erased := Begin(func() (any, error) { return nil, checkErased(ctx, st, id) })
+	v, err := st.viewOf(ctx, s, true)
+	if _, gone := erased(); gone != nil {
+		return facts.View{}, gone
+	}
+	return v, err
 }
 
 // ReadOutcome is Read without the delivery, which takes a read for each of its facts.
 func (st *Reader) ReadOutcome(ctx context.Context, id sessions.ID) (sessions.Status, error) {
-	s, _, err := st.status(ctx, id)
-	return s, err
-}
-
-// status reads a session and its outcome. completed: a completion is stored, so that there may be a delivery.
-func (st *Reader) status(ctx context.Context, id sessions.ID) (s sessions.Status, completed bool, err error) {
-	c, err := st.completionUnlessErased(ctx, id)
-	if err == nil {
-		return statusOf(c), true, nil
-	}
-	at, unreadable := storedAt(err)
-	if !unreadable && !errors.Is(err, natsconf.ErrNotFound) {
-		return sessions.Status{}, false, err
-	}
-	found, err := st.ReadOpen(ctx, id)
-	if unreadable && (err == nil || errors.Is(err, sessions.ErrExpired)) {
-		return endedUnreadable(found, at), false, nil
-	}
-	switch {
-	case err == nil:
-		return pendingStatus(found), false, nil
-	case errors.Is(err, sessions.ErrExpired):
-		return st.expiredStatus(ctx, found)
-	default:
-		return sessions.Status{}, false, err
-	}
+	return lookUpOf(ctx, st, "", id).outcome(ctx)
 }
 
 // View returns everything about a session whose record is known.
@@ -122,7 +113,8 @@ func (st *Reader) viewOf(ctx context.Context, s sessions.Status, completed bool)
 	if !completed {
 		return v, nil
 	}
-	attempts, err := st.Attempts(ctx, s.ID)
+	h := history{st, s.ID, atOnce(ctx, st.Conn, s.ID)}
+	attempts, err := h.attempts()
 	if err != nil {
 		return facts.View{}, err
 	}
@@ -132,7 +124,7 @@ func (st *Reader) viewOf(ctx context.Context, s sessions.Status, completed bool)
 	v.Delivery = facts.Delivery{State: facts.StateOfDelivery(s.Outcome, attempts), Attempts: attempts}
 	if n := len(attempts); n > 0 && v.Delivery.State != facts.DeliveryDue &&
 		v.Delivery.State != facts.DeliveryClaimed {
-		requested, err := st.ResendOf(ctx, s.ID, n+1)
+		requested, err := h.resend(n + 1)
 		if err != nil {
 			return facts.View{}, err
 		}
@@ -168,7 +160,15 @@ func (st *Reader) expiredStatus(ctx context.Context, s sessions.Session) (_ sess
 // ReadOpen reads a session that may still be completed. Its errors are ErrExpired, ErrNotFound and
 // natsconf's.
 func (st *Reader) ReadOpen(ctx context.Context, id sessions.ID) (sessions.Session, error) {
-	m, err := st.Conn.Last(ctx, topology.BucketStream(topology.BucketSessions), AnyRecordSubject(id))
+	return readOpen(ctx, st, "", id)
+}
+
+// readOpen is ReadOpen for a session of an account; of "", whichever it belongs to.
+func readOpen(ctx context.Context, st *Reader, account string, id sessions.ID) (sessions.Session, error) {
+	if account == "" {
+		account = "*"
+	}
+	m, err := st.Conn.Last(ctx, topology.BucketStream(topology.BucketSessions), RecordSubject(account, id))
 	if errors.Is(err, natsconf.ErrNotFound) {
 		return sessions.Session{}, sessions.ErrNotFound
 	}
@@ -196,21 +196,17 @@ func (st *Reader) ReadOpen(ctx context.Context, id sessions.ID) (sessions.Sessio
 // natsconf.ErrNotFound, an *UnreadableError, ErrNewer and natsconf's.
 func (st *Reader) completionUnlessErased(ctx context.Context, id sessions.ID) (sessions.Completion, error) {
 	c, err := st.completionOf(ctx, id)
+	if err == nil {
+		err = checkErased(ctx, st, id)
+	}
 	if err != nil {
 		return sessions.Completion{}, err
-	}
-	gone, err := st.IsErased(ctx, id)
-	if err != nil {
-		return sessions.Completion{}, err
-	}
-	if gone {
-		return sessions.Completion{}, fmt.Errorf("read completion of session %s: %w", id,
-			natsconf.ErrNotFound)
 	}
 	return c, nil
 }
 
-// completionOf is completion for a session whose record is there, and so was not erased.
+// completionOf is completionUnlessErased for a session whose record is there, and so was not erased, and for
+// who looks for that beside.
 func (st *Reader) completionOf(ctx context.Context, id sessions.ID) (sessions.Completion, error) {
 	m, err := st.Conn.Last(ctx, topology.StreamCompletions, CompletionSubject(id))
 	if err != nil {

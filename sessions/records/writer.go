@@ -34,7 +34,7 @@ type Writer struct {
 // account's id must be one word of [a-z0-9_]. The span that ctx carries is kept with the record, so that the
 // session's later steps belong to its trace.
 func (st *Writer) Create(ctx context.Context, r sessions.Request) (sessions.Session, sessions.Token, error) {
-	token := sessions.NewToken()
+	token := st.NewToken(r.Account)
 	s := sessions.NewSession(r, token, st.Instant())
 	s.Trace = tracing.Parent(ctx)
 	data, err := st.EncodeNew(ctx, &s)
@@ -107,28 +107,18 @@ func (st *Writer) redeem(ctx context.Context, attempt string, by []byte, life ti
 	return nil
 }
 
-// Complete is CompleteSession for a session that was not read yet. Beside its errors there is ErrNotFound.
-func (st *Writer) Complete(ctx context.Context, id sessions.ID, o sessions.Outcome) (sessions.Completion,
-	error) {
-	s, err := st.ReadOpen(ctx, id)
-	if err != nil {
-		return st.orCompletion(ctx, id, err)
-	}
-	return st.CompleteSession(ctx, s, o)
-}
-
-// CompleteSession ends a session, as it was read from this store, by the one write-once publish that is the
-// truth about its outcome. Whoever comes second gets the existing completion and ErrCompleted. Other errors
-// are ErrExpired, also where what exists cannot be read, and those of natsconf; after natsconf.ErrUncertain
-// the session may be completed, and a repeat is harmless.
+// Complete ends a session, as it was read from this store, by the one write-once publish that is the truth
+// about its outcome. Whoever comes second gets the existing completion and ErrCompleted. Other errors are
+// ErrExpired, also where what exists cannot be read, and those of natsconf; after natsconf.ErrUncertain the
+// session may be completed, and a repeat is harmless.
 //
 // It does not read the record again: that never changes, and a session that can still be completed cannot be
 // erased.
-func (st *Writer) CompleteSession(ctx context.Context, s sessions.Session,
-	o sessions.Outcome) (sessions.Completion, error) {
+func (st *Writer) Complete(ctx context.Context, s sessions.Session, o sessions.Outcome) (sessions.Completion,
+	error) {
 	id := s.ID
 	if !st.Now().Before(s.ExpiresAt) {
-		return st.orCompletion(ctx, id, sessions.ErrExpired)
+		return st.completionOfExpired(ctx, id)
 	}
 	if parent := tracing.Parent(ctx); parent != "" {
 		s.Trace = parent
@@ -171,19 +161,12 @@ func completedError(err error) error {
 	}
 }
 
-// orCompletion turns "expired" and "not found" into "completed" where a completion exists.
-func (st *Writer) orCompletion(ctx context.Context, id sessions.ID, cause error) (sessions.Completion,
-	error) {
-	if !errors.Is(cause, sessions.ErrExpired) && !errors.Is(cause, sessions.ErrNotFound) {
-		return sessions.Completion{}, cause
-	}
+// completionOfExpired returns the completion of a session that has expired, if it was stored in time, and why
+// another cannot be stored.
+func (st *Writer) completionOfExpired(ctx context.Context, id sessions.ID) (sessions.Completion, error) {
 	c, err := st.completionUnlessErased(ctx, id)
-	switch {
-	case err == nil:
-		return c, sessions.ErrCompleted
-	case errors.Is(err, natsconf.ErrNotFound), errors.Is(err, facts.ErrUnreadable):
-		return sessions.Completion{}, cause
-	default:
-		return sessions.Completion{}, err
+	if errors.Is(err, natsconf.ErrNotFound) {
+		return sessions.Completion{}, sessions.ErrExpired
 	}
+	return c, completedError(err)
 }

@@ -54,9 +54,7 @@ func TestAnIdentityStandsForOneUser(t *testing.T) {
 			t.Errorf("hold %d: %v, want %v", i, err, c.want)
 		}
 	}
-	if _, err := st.Complete(t.Context(), again.Session, verified); err != nil {
-		t.Fatal(err)
-	}
+	h.complete(t, again.Session, sessions.Verified, sessions.NoReason)
 	if err := st.BindIdentity(t.Context(), other); !errors.Is(err, store.ErrIdentityBound) {
 		t.Errorf("after the verification: %v", err)
 	}
@@ -111,9 +109,11 @@ func TestABindingOutlastsTheExpiryByAMoment(t *testing.T) {
 
 func (h fixture) complete(t *testing.T, id sessions.ID, state sessions.State, reason sessions.Reason) {
 	t.Helper()
-	if _, err := h.store.Complete(t.Context(), id, sessions.Outcome{
-		State: state, Reason: reason,
-	}); err != nil {
+	s, err := h.store.ReadOpen(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.store.Complete(t.Context(), s, sessions.Outcome{State: state, Reason: reason}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -182,7 +182,7 @@ func TestRuleIsPartOfTheOutcome(t *testing.T) {
 	o := sessions.Outcome{
 		State: sessions.Failed, Reason: sessions.Refused, Rule: failure.RuleAccountAge, Network: "github",
 	}
-	if _, err := h.store.Complete(t.Context(), s.ID, o); err != nil {
+	if _, err := h.store.Complete(t.Context(), s, o); err != nil {
 		t.Fatal(err)
 	}
 	if v, err := h.store.Read(t.Context(), s.ID); err != nil || v.Outcome != o {

@@ -29,7 +29,7 @@ func (st *Store) CancelOpen(ctx context.Context, account string, reason sessions
 			return canceled, err
 		}
 		for _, s := range page.Sessions {
-			_, err := st.CompleteSession(ctx, s.Session, sessions.Outcome{State: sessions.Canceled,
+			_, err := st.Complete(ctx, s.Session, sessions.Outcome{State: sessions.Canceled,
 				Reason: reason})
 			switch {
 			case err == nil:

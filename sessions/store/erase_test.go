@@ -39,6 +39,10 @@ func TestErase(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	read, err := st.ReadOpen(t.Context(), gone.Session)
+	if err != nil {
+		t.Fatal(err)
+	}
 	h.complete(t, gone.Session, sessions.Canceled, sessions.CanceledReason) // nothing is to be delivered
 	if e, err := st.Erase(t.Context(), anybody("planted-user"), false); err != nil || e.Open != 1 ||
 		e.Sessions+e.Bindings != 0 {
@@ -58,8 +62,12 @@ func TestErase(t *testing.T) {
 	if _, err := st.Read(t.Context(), gone.Session); !errors.Is(err, sessions.ErrNotFound) {
 		t.Errorf("read: %v", err)
 	}
-	if _, err := st.Complete(t.Context(), gone.Session, verified); !errors.Is(err, sessions.ErrNotFound) {
-		t.Errorf("complete: %v", err)
+	if _, err := st.ReadOpen(t.Context(), gone.Session); !errors.Is(err, sessions.ErrNotFound) {
+		t.Errorf("read to be completed: %v", err)
+	}
+	if c, err := st.Complete(t.Context(), read, verified); !errors.Is(err, sessions.ErrExpired) ||
+		c != (sessions.Completion{}) {
+		t.Errorf("complete as it was read before: %+v, %v", c, err)
 	}
 	if _, err := st.Resend(t.Context(), gone.Session, "somebody"); !errors.Is(err, sessions.ErrNotFound) {
 		t.Errorf("resend: %v", err)
@@ -146,11 +154,11 @@ func TestEraseCountsTheSameDry(t *testing.T) {
 				r.PlatformUserID = name
 				s, _, err := h.store.Create(t.Context(), r)
 				if err == nil && i < canceled {
-					_, err = h.store.Complete(t.Context(), s.ID, sessions.Outcome{
+					_, err = h.store.Complete(t.Context(), s, sessions.Outcome{
 						State: sessions.Canceled, Reason: sessions.CanceledReason,
 					})
 				} else if err == nil && i < canceled+failed {
-					_, err = h.store.Complete(t.Context(), s.ID, sessions.Outcome{
+					_, err = h.store.Complete(t.Context(), s, sessions.Outcome{
 						State: sessions.Failed, Reason: sessions.Declined,
 					})
 				}

@@ -105,7 +105,7 @@ func TestListFilters(t *testing.T) {
 		r.PlatformUserID, r.Test = name, name == "canceled"
 		s, _, err := h.store.Create(t.Context(), r)
 		if err == nil && o.State != "" {
-			_, err = h.store.Complete(t.Context(), s.ID, o)
+			_, err = h.store.Complete(t.Context(), s, o)
 		}
 		if err != nil {
 			t.Fatal(err)

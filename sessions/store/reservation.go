@@ -87,7 +87,7 @@ func (st *Reservations) Reserve(ctx context.Context, k IdempotencyKey, start boo
 	if !start {
 		return st.findReservation(ctx, subject, k)
 	}
-	token, last, over := sessions.NewToken(), uint64(0), false
+	token, last, over := st.NewToken(k.Account), uint64(0), false
 	var err error
 	for range records.OnceTries {
 		err = st.putReservation(ctx, subject, nonce, last, st.newReservation(subject, k, token))
@@ -118,7 +118,7 @@ func (st *Reservations) Reserve(ctx context.Context, k IdempotencyKey, start boo
 		last = m.Sequence
 		token, over = t.Token, t.Token != ""
 		if !over {
-			token = sessions.NewToken()
+			token = st.NewToken(k.Account)
 		}
 	}
 	return Reservation{}, fmt.Errorf("reserve an idempotency key: %w", err)
@@ -165,7 +165,7 @@ func (st *Reservations) interpretReservation(ctx context.Context, subject, nonce
 	case string(r.Fingerprint) != string(st.fingerprint(r.Version, subject, k)):
 		return Reservation{}, false, ErrKeyReused
 	}
-	s, err := st.ReadOpen(ctx, t.Token.ID())
+	s, err := st.ReadOpenByToken(ctx, t.Token)
 	switch {
 	case err == nil, errors.Is(err, sessions.ErrExpired):
 		t.Session = &s

@@ -82,7 +82,7 @@ func (r *sealedRig) deliver(t *testing.T, st *Store, req sessions.Request) sessi
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := st.Complete(t.Context(), s.ID, sessions.Outcome{State: sessions.Verified, Network: "default"})
+	c, err := st.Complete(t.Context(), s, sessions.Outcome{State: sessions.Verified, Network: "default"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -420,10 +420,16 @@ func TestLostKeyIsNoErasure(t *testing.T) {
 		v.CallbackURL != "" {
 		t.Errorf("read: %+v, %v", v, err)
 	}
-	if c, err := st.Complete(t.Context(), s.ID, sessions.Outcome{State: sessions.Failed}); !errors.Is(err,
-		sessions.ErrCompleted) ||
-		c.State != sessions.Verified {
-		t.Errorf("complete: %+v, %v", c, err)
+	for name, was := range map[string]sessions.Session{"ended": s, "open": open} { // as read before the loss
+		_, err := st.ReadOpen(t.Context(), was.ID)
+		if !errors.Is(err, sessions.ErrExpired) || !errors.Is(err, facts.ErrUnreadable) ||
+			errors.Is(err, sessions.ErrNotFound) {
+			t.Errorf("%s: read to be completed: %v", name, err)
+		}
+		_, err = st.Complete(t.Context(), was, sessions.Outcome{State: sessions.Failed})
+		if !errors.Is(err, facts.ErrUnreadable) || errors.Is(err, sessions.ErrNotFound) {
+			t.Errorf("%s: complete: %v", name, err)
+		}
 	}
 	lost := func(when string) {
 		t.Helper()
@@ -433,11 +439,6 @@ func TestLostKeyIsNoErasure(t *testing.T) {
 		}
 	}
 	lost("while it could be completed")
-	_, err = st.Complete(t.Context(), open.ID, sessions.Outcome{State: sessions.Verified})
-	if !errors.Is(err, sessions.ErrExpired) || !errors.Is(err, facts.ErrUnreadable) ||
-		errors.Is(err, sessions.ErrNotFound) {
-		t.Errorf("complete what is open: %v", err)
-	}
 	for _, closed := range []int{1, 0} {
 		if k, err := st.CloseKeyless(t.Context()); err != nil ||
 			k != (recovery.Keyless{Sessions: 2, Closed: closed}) {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"go.uber.org/goleak"
 
 	"verifyd/natsconf"
@@ -104,7 +105,7 @@ func TestSessionReadsBackAsGiven(t *testing.T) {
 			!s.ExpiresAt.Equal(s.CreatedAt.Add(10*time.Minute)) {
 			t.Errorf("%s: fresh session is %+v", name, v)
 		}
-		c, err := h.store.Complete(t.Context(), s.ID, verified)
+		c, err := h.store.Complete(t.Context(), s, verified)
 		if err != nil || c.PlatformUserID != text {
 			t.Fatalf("%s: completion = %+v, %v", name, c, err)
 		}
@@ -115,7 +116,7 @@ func TestStoredRecordsHoldNeitherTokenNorCallback(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	s, token := h.create(t)
-	if _, err := h.store.Complete(t.Context(), s.ID, verified); err != nil {
+	if _, err := h.store.Complete(t.Context(), s, verified); err != nil {
 		t.Fatal(err)
 	}
 	for stream, subject := range map[string]string{
@@ -152,7 +153,7 @@ func TestOneCompletionWins(t *testing.T) {
 	for i := range got {
 		wg.Go(func() {
 			st := []*store.Store{h.store, other}[i%2]
-			c, err := st.Complete(t.Context(), s.ID, outcomes[i%3])
+			c, err := st.Complete(t.Context(), s, outcomes[i%3])
 			if err == nil {
 				wins.Add(1)
 			} else if !errors.Is(err, sessions.ErrCompleted) {
@@ -181,11 +182,11 @@ func TestExpiryInstantDecides(t *testing.T) {
 	h := start(t)
 	s, _ := h.create(t)
 	done, _ := h.create(t)
-	if _, err := h.store.Complete(t.Context(), done.ID, verified); err != nil {
+	if _, err := h.store.Complete(t.Context(), done, verified); err != nil {
 		t.Fatal(err)
 	}
 	h.clock.Advance(sessions.Lifetime + time.Millisecond) // the record is still there, and does not count
-	if _, err := h.store.Complete(t.Context(), s.ID, verified); !errors.Is(err, sessions.ErrExpired) {
+	if _, err := h.store.Complete(t.Context(), s, verified); !errors.Is(err, sessions.ErrExpired) {
 		t.Errorf("completing an expired session: %v", err)
 	}
 	v, err := h.store.Read(t.Context(), s.ID)
@@ -193,7 +194,7 @@ func TestExpiryInstantDecides(t *testing.T) {
 		v.Delivery.State != facts.DeliveryNone {
 		t.Errorf("expired session = %+v, %v", v, err)
 	}
-	if c, err := h.store.Complete(t.Context(), done.ID, verified); !errors.Is(err, sessions.ErrCompleted) ||
+	if c, err := h.store.Complete(t.Context(), done, verified); !errors.Is(err, sessions.ErrCompleted) ||
 		c.State != sessions.Verified {
 		t.Errorf("completing a completed session after its expiry: %+v, %v", c, err)
 	}
@@ -213,7 +214,7 @@ func TestASessionThatWasReadIsCompleted(t *testing.T) {
 		return v.Session
 	}
 	first, late, done := read(), read(), read()
-	if _, err := h.store.Complete(t.Context(), done.ID, verified); err != nil {
+	if _, err := h.store.Complete(t.Context(), done, verified); err != nil {
 		t.Fatal(err)
 	}
 	stream, err := h.conn.JS.Stream(t.Context(), topology.BucketStream(topology.BucketSessions))
@@ -223,20 +224,20 @@ func TestASessionThatWasReadIsCompleted(t *testing.T) {
 	if err := stream.Purge(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if c, err := h.store.CompleteSession(t.Context(), first, verified); err != nil ||
+	if c, err := h.store.Complete(t.Context(), first, verified); err != nil ||
 		c.PlatformUserID != first.PlatformUserID {
 		t.Errorf("completing: %+v, %v", c, err)
 	}
 	refused := sessions.Outcome{State: sessions.Failed, Reason: sessions.Declined}
-	if c, err := h.store.CompleteSession(t.Context(), done, refused); !errors.Is(err,
+	if c, err := h.store.Complete(t.Context(), done, refused); !errors.Is(err,
 		sessions.ErrCompleted) || c.State != sessions.Verified {
 		t.Errorf("completing a completed session: %+v, %v", c, err)
 	}
 	h.clock.Advance(sessions.Lifetime)
-	if _, err := h.store.CompleteSession(t.Context(), late, verified); !errors.Is(err, sessions.ErrExpired) {
+	if _, err := h.store.Complete(t.Context(), late, verified); !errors.Is(err, sessions.ErrExpired) {
 		t.Errorf("completing an expired session: %v", err)
 	}
-	if c, err := h.store.CompleteSession(t.Context(), done, refused); !errors.Is(err,
+	if c, err := h.store.Complete(t.Context(), done, refused); !errors.Is(err,
 		sessions.ErrCompleted) || c.State != sessions.Verified {
 		t.Errorf("completing a completed session after its expiry: %+v, %v", c, err)
 	}
@@ -247,7 +248,7 @@ func TestExpiredIsNotUnknown(t *testing.T) {
 	h := start(t)
 	s, _ := h.create(t)
 	done, _ := h.create(t)
-	if _, err := h.store.Complete(t.Context(), done.ID, verified); err != nil {
+	if _, err := h.store.Complete(t.Context(), done, verified); err != nil {
 		t.Fatal(err)
 	}
 	h.clock.Advance(70 * time.Hour) // as long as results are kept
@@ -268,15 +269,15 @@ func TestExpiredIsNotUnknown(t *testing.T) {
 	if v, err := h.store.Read(t.Context(), done.ID); err != nil || v.State != sessions.Verified {
 		t.Errorf("completed session after its record aged out = %+v, %v", v, err)
 	}
-	if _, err := h.store.Complete(t.Context(), done.ID, verified); !errors.Is(err, sessions.ErrCompleted) {
+	if _, err := h.store.Complete(t.Context(), done, verified); !errors.Is(err, sessions.ErrCompleted) {
 		t.Errorf("completing again: %v", err)
 	}
 	never := sessions.ID(strings.Repeat("a", 32))
 	if _, err := h.store.Read(t.Context(), never); !errors.Is(err, sessions.ErrNotFound) {
 		t.Errorf("reading one that never was: %v", err)
 	}
-	if _, err := h.store.Complete(t.Context(), never, verified); !errors.Is(err, sessions.ErrNotFound) {
-		t.Errorf("completing one that never was: %v", err)
+	if _, err := h.store.ReadOpen(t.Context(), never); !errors.Is(err, sessions.ErrNotFound) {
+		t.Errorf("reading one that never was, to complete it: %v", err)
 	}
 }
 
@@ -310,7 +311,7 @@ func TestClaimHasOneOwnerAndOneResult(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	s, _ := h.create(t)
-	if _, err := h.store.Complete(t.Context(), s.ID, verified); err != nil {
+	if _, err := h.store.Complete(t.Context(), s, verified); err != nil {
 		t.Fatal(err)
 	}
 	expect := func(want facts.DeliveryState) {
@@ -395,28 +396,39 @@ func TestAnotherKeyDoesNotOpenTheStore(t *testing.T) {
 func TestReadOutcomeIsReadWithoutTheDelivery(t *testing.T) {
 	t.Parallel()
 	h := start(t)
-	pending, _ := h.create(t)
-	canceled, _ := h.create(t)
+	tokens := map[sessions.ID]sessions.Token{}
+	create := func() sessions.Session {
+		s, token := h.create(t)
+		tokens[s.ID] = token
+		return s
+	}
+	create()
+	canceled := create()
 	h.complete(t, canceled.ID, sessions.Canceled, sessions.CanceledReason)
-	delivered, _ := h.create(t)
+	delivered := create()
 	h.complete(t, delivered.ID, sessions.Verified, sessions.NoReason)
 	if err := h.store.Claim(t.Context(),
 		facts.NewClaim(delivered.ID, 1, "w", h.clock.Now(), 0, 0)); err != nil {
 		t.Fatal(err)
 	}
-	unreadable, _ := h.create(t)
+	unreadable := create()
 	h.put(t, "completion."+string(unreadable.ID), "garbage")
 	compare := func(when string) {
 		t.Helper()
-		for _, id := range []sessions.ID{pending.ID, canceled.ID, delivered.ID, unreadable.ID} {
-			v, err := h.store.Read(t.Context(), id)
+		for id, token := range tokens {
+			v, err := h.store.ReadOf(t.Context(), request.Account, id)
 			if err != nil {
 				t.Fatal(err)
 			}
-			s, err := h.store.ReadOutcome(t.Context(), id)
 			want := sessions.Status{Session: v.Session, Outcome: v.Outcome, CompletedAt: v.CompletedAt}
-			if err != nil || s != want {
-				t.Errorf("%s: outcome %+v, %v; read %+v", when, s, err, want)
+			for way, read := range map[string]func() (sessions.Status, error){
+				"by its id":  func() (sessions.Status, error) { return h.store.ReadOutcome(t.Context(), id) },
+				"by token":   func() (sessions.Status, error) { return h.store.ReadByToken(t.Context(), token) },
+				"as pending": func() (sessions.Status, error) { return h.store.ReadPending(t.Context(), token) },
+			} {
+				if s, err := read(); err != nil || s != want {
+					t.Errorf("%s, %s: outcome %+v, %v; read %+v", when, way, s, err, want)
+				}
 			}
 		}
 	}
@@ -431,9 +443,48 @@ func TestReadOutcomeIsReadWithoutTheDelivery(t *testing.T) {
 	if s, err := h.store.ReadOutcome(t.Context(), delivered.ID); err != nil || s.State != sessions.Verified {
 		t.Errorf("outcome with a newer result: %+v, %v", s, err)
 	}
-	if _, err := h.store.ReadOutcome(t.Context(), sessions.NewToken().ID()); !errors.Is(err,
-		sessions.ErrNotFound) {
+	none := sessions.NewToken("", nil)
+	if _, err := h.store.ReadOutcome(t.Context(), none.ID()); !errors.Is(err, sessions.ErrNotFound) {
 		t.Errorf("outcome of no session: %v", err)
+	}
+	if _, err := h.store.ReadPending(t.Context(), none); !errors.Is(err, sessions.ErrNotFound) {
+		t.Errorf("outcome of no session, by token: %v", err)
+	}
+}
+
+// A session is looked for below the account that its token leads to, since below every account that costs
+// once for each. Tokens of older builds lead nowhere, and their sessions are found all the same.
+func TestTokenSparesALookUpForEachAccount(t *testing.T) {
+	t.Parallel()
+	natstest.NeedsEmbedded(t, "what is asked for, which direct reads show in their subject")
+	h := start(t)
+	asked := make(chan string, 10)
+	const ask = "$JS.API.DIRECT.GET.KV_sessions."
+	sub, err := h.conn.NC.Subscribe(ask+">", func(m *nats.Msg) { asked <- strings.TrimPrefix(m.Subject, ask) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = sub.Unsubscribe() })
+	const known = "acc_k3v7q2m5zt4yd6n2xw7p"
+	for account, below := range map[string]string{known: known, "acme": "*"} {
+		r := request
+		r.Account = account
+		s, token, err := h.store.Create(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := newStore(t, h).ReadByToken(t.Context(), token) // on another edge
+		if err != nil || got.Session != s {
+			t.Errorf("%s: %+v, %v; want %+v", account, got, err, s)
+		}
+		if subject := <-asked; subject != "$KV.sessions."+below+"."+string(s.ID) {
+			t.Errorf("%s: asked for %s", account, subject)
+		}
+	}
+	select {
+	case subject := <-asked:
+		t.Errorf("asked for %s too", subject)
+	default:
 	}
 }
 

@@ -24,7 +24,7 @@ import (
 func (h fixture) begun(t *testing.T, o sessions.Outcome) sessions.Completion {
 	t.Helper()
 	s, _ := h.create(t)
-	c, err := h.store.Complete(t.Context(), s.ID, o)
+	c, err := h.store.Complete(t.Context(), s, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func TestTimelineMergesFactsAndEvents(t *testing.T) {
 		h.store.Emit(timeline.Event{Session: s.ID, Name: dropped})
 	}
 	h.conn.Emit("session.newer."+string(s.ID), []byte(`{"v":3,"at":"2026-11-21T12:03:11Z"}`))
-	c, err := h.store.Complete(t.Context(), s.ID, verified)
+	c, err := h.store.Complete(t.Context(), s, verified)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -281,7 +281,7 @@ func TestDeliveriesOverSeveralPages(t *testing.T) {
 			turns <- struct{}{}
 			s, _, err := h.store.Create(t.Context(), request)
 			if err == nil {
-				_, err = h.store.Complete(t.Context(), s.ID, verified)
+				_, err = h.store.Complete(t.Context(), s, verified)
 			}
 			<-turns
 			done <- err

@@ -148,7 +148,7 @@ func (h fixture) endedUnreadable(t *testing.T, name string, s sessions.Session) 
 	if v.ExpiresAt.After(time.Now().Add(time.Second)) || v.ExpiresAt.Before(s.CreatedAt.Add(-time.Second)) {
 		t.Errorf("%s: it ended at %s", name, v.ExpiresAt)
 	}
-	if _, err := h.store.Complete(t.Context(), s.ID, verified); !errors.Is(err, sessions.ErrExpired) ||
+	if _, err := h.store.Complete(t.Context(), s, verified); !errors.Is(err, sessions.ErrExpired) ||
 		!errors.Is(err, facts.ErrUnreadable) {
 		t.Errorf("%s: complete: %v", name, err)
 	}
@@ -218,7 +218,7 @@ func TestUnreadableClaimAndResultAreUnknown(t *testing.T) {
 func TestFactsOfNobody(t *testing.T) {
 	h, told := watching(t)
 	s, token := h.create(t)
-	c, err := h.store.Complete(t.Context(), s.ID, verified)
+	c, err := h.store.Complete(t.Context(), s, verified)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -61,7 +61,7 @@ func TestVisitOnTheTimeline(t *testing.T) {
 	}
 	h.store.Step(s, timeline.Event{Name: timeline.EventSignIn, Network: "default"})
 	h.store.Step(s, timeline.Event{Name: timeline.EventReturned, Network: "default"})
-	c, err := h.store.Complete(t.Context(), s.ID, verified)
+	c, err := h.store.Complete(t.Context(), s, verified)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func TestStepsCountEachSessionOnce(t *testing.T) {
 	h.clock.Advance(time.Second)
 	a.Step(s, timeline.Event{Name: timeline.EventSignIn, Network: "two-2"})
 	h.clock.Advance(time.Second)
-	if _, err := b.Complete(t.Context(), s.ID, sessions.Outcome{
+	if _, err := b.Complete(t.Context(), s, sessions.Outcome{
 		State: sessions.Verified, Network: "two-2",
 	}); err != nil {
 		t.Fatal(err)
@@ -151,7 +151,7 @@ func TestExpiredSessionsAreCounted(t *testing.T) {
 		{State: sessions.Canceled, Reason: sessions.CanceledReason},
 	} {
 		h.clock.Advance(2 * time.Minute)
-		if _, err := []*store.Store{a, b, b}[i].Complete(t.Context(), made[i].ID, o); err != nil {
+		if _, err := []*store.Store{a, b, b}[i].Complete(t.Context(), made[i], o); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -193,7 +193,7 @@ func TestExpiredBesideOpenSessions(t *testing.T) {
 		}
 	}
 	complete := func(s sessions.Session) {
-		if _, err := b.Complete(t.Context(), s.ID, sessions.Outcome{State: sessions.Verified}); err != nil {
+		if _, err := b.Complete(t.Context(), s, sessions.Outcome{State: sessions.Verified}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -49,7 +49,7 @@ func TestWatchGoesOnWhenItsReadingIsTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	changes(t, f)
-	if _, err := h.store.Complete(t.Context(), s.ID, verified); err != nil {
+	if _, err := h.store.Complete(t.Context(), s, verified); err != nil {
 		t.Fatal(err)
 	}
 	changes(t, f)

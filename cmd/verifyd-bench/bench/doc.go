@@ -1,11 +1,16 @@
-// Package bench measures verifyd. It starts the service as a child process, loads it from this
-// one, and puts the figures beside those of ceilings: things that do less and that nobody could be faster
-// than, measured in the same run.
+// Package bench measures verifyd. It starts the service as a child process, loads it from this one, and puts
+// the figures beside those of ceilings: things that do less, which the service cannot be faster than,
+// measured in the same run.
+//
+// rows.go lists what is measured, and each rows_*.go measures some of it. The parts are packages of their
+// own: load is what stands around the service, child the bench's own children, proc processes and what they
+// use, report the figures and how they are printed. Load, proc and report know neither each other nor the
+// rows.
 //
 // Who runs where:
 //
 //	this process   the load generator, the receiver of callbacks, the dev network, the clocks
-//	a child        verifyd serve, or one ceiling; its CPU time and peak memory are its own and nobody else's
+//	a child        verifyd serve, or one ceiling; its CPU time and peak memory are counted by themselves
 //
 // The laws:
 //

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -9,11 +10,12 @@ import (
 	"strings"
 	"time"
 
+	"verifyd/cmd/verifyd-bench/bench/child"
 	"verifyd/dispatcher"
 	"verifyd/natsconf/embedded"
 )
 
-// Options say what is measured and where it is told. Validate checks them.
+// Options say what is measured and where the results are printed. Validate checks them.
 type Options struct {
 	Rows     []string      // names of rows; empty: all that take seconds
 	Sync     string        // always, interval or both; what the embedded store does
@@ -34,9 +36,9 @@ type Options struct {
 
 	Verifyd string // the binary of the service that is measured
 	Version string // its version
-	Self    string // the binary whose command child is Child: this one
-	// what a child needs beside its settings; tests pass on what makes their binary be the bench
-	Env      []string
+	Self    string // the binary whose command child is child.Main: this one
+
+	Env      []string // further variables of children: tests set what makes their binary be the bench
 	Out, Err io.Writer
 	Terminal bool // Err is one: the progress line is rewritten
 }
@@ -138,7 +140,7 @@ func (o Options) syncs() []string {
 	}
 }
 
-// wants reports whether a row is measured.
+// wants reports whether a row is named, or there by default.
 func (o Options) wants(row string) bool {
 	if len(o.Rows) > 0 {
 		return slices.Contains(o.Rows, row)
@@ -148,8 +150,26 @@ func (o Options) wants(row string) bool {
 	})
 }
 
+// wantsAny reports whether a suite has a row that is wanted.
+func (o Options) wantsAny(s suite) bool { return slices.ContainsFunc(s.rows, o.wants) }
+
+// shown returns the rows of the table: those that are wanted, and the ceilings that ran beside them.
+func (o Options) shown() (rows []string) {
+	for _, s := range suites {
+		if o.wantsAny(s) {
+			rows = append(rows, s.rows...)
+		}
+	}
+	return rows
+}
+
 // scaled returns a number of sessions at the scale, at least 1.
 func (o Options) scaled(n int) int { return max(1, int(float64(n)*o.Scale)) }
 
 // warmUp is how long a load runs before it counts: connections are made, and the store has begun its files.
 func (o Options) warmUp() time.Duration { return min(o.Duration/4, 500*time.Millisecond) }
+
+// startChild starts one of the bench's own children.
+func (o Options) startChild(ctx context.Context, kind string, c child.Config) (*child.Child, error) {
+	return child.Start(ctx, o.Self, o.Env, kind, c)
+}

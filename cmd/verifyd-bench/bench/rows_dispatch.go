@@ -9,6 +9,9 @@ import (
 	"sync"
 	"time"
 
+	"verifyd/cmd/verifyd-bench/bench/child"
+	"verifyd/cmd/verifyd-bench/bench/load"
+	"verifyd/cmd/verifyd-bench/bench/report"
 	"verifyd/dispatcher/callback"
 	"verifyd/natsconf"
 	"verifyd/sessions"
@@ -34,16 +37,16 @@ const (
 
 // dispatches measures the drain of waiting completions beside the bare client, in turns.
 func (b *bench) dispatches(ctx context.Context) error {
-	one, err := newReceiver(1)
+	one, err := load.NewReceiver(1)
 	if err != nil {
 		return err
 	}
-	defer one.close()
-	client, err := b.o.startChild(ctx, kindBareClient, childConfig{Target: one.url(0), CA: one.ca.PEM()})
+	defer one.Close()
+	client, err := b.o.startChild(ctx, child.BareClient, child.Config{Target: one.URL(0), CA: one.CA.PEM()})
 	if err != nil {
 		return err
 	}
-	defer client.end()
+	defer client.End()
 	if !b.o.wants(rowDispatch) {
 		for run := range b.o.Runs {
 			if _, err := b.bareClient(ctx, run, client, one); err != nil {
@@ -53,13 +56,13 @@ func (b *bench) dispatches(ctx context.Context) error {
 		return nil
 	}
 	hosts := min(manyHosts, b.o.scaled(manyHosts))
-	many, err := newReceiver(hosts)
+	many, err := load.NewReceiver(hosts)
 	if err != nil {
 		return err
 	}
-	defer many.close()
+	defer many.Close()
 	for run := range b.o.Runs {
-		for _, r := range []*receiver{one, many} {
+		for _, r := range []*load.Receiver{one, many} {
 			ceiling, err := b.bareClient(ctx, run, client, one)
 			if err != nil {
 				return err
@@ -68,95 +71,93 @@ func (b *bench) dispatches(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			got.ceiling = &ceiling
+			got.Ceiling = &ceiling
 			b.add(ctx, got)
 		}
 	}
 	return nil
 }
 
-func (b *bench) bareClient(ctx context.Context, run int, client *child, r *receiver) (sample, error) {
+func (b *bench) bareClient(ctx context.Context, run int, client *child.Child,
+	r *load.Receiver) (report.Sample, error) {
 	b.announce(run, "bare-client, c = %d", clientConns)
-	t := r.count(0)
-	if _, err := client.tell(ctx, order{Clients: clientConns, Duration: b.o.warmUp()}); err != nil {
-		return sample{}, err
+	t := r.Count(0)
+	if err := client.Do(ctx, child.Order{Clients: clientConns, Duration: b.o.warmUp()}); err != nil {
+		return report.Sample{}, err
 	}
-	s, err := client.measured(ctx, order{Clients: clientConns, Duration: b.o.Duration})
-	s.row = rowBareClient
-	_, s.duplicates, _ = t.seen() // ids are new for each POST: net/http would have sent again by itself
+	s, err := client.Measured(ctx, child.Order{Clients: clientConns, Duration: b.o.Duration})
+	s.Row = rowBareClient
+	_, s.Duplicates, _ = t.Seen() // ids are new for each POST: net/http would have sent again by itself
 	b.add(ctx, s)
 	return s, err
 }
 
 // drain fills a store with completions that nobody delivers, starts the service, and measures until all is
 // delivered and stored.
-func (b *bench) drain(ctx context.Context, run int, r *receiver) (sample, error) {
+func (b *bench) drain(ctx context.Context, run int, r *load.Receiver) (report.Sample, error) {
 	n := b.o.scaled(backlog)
-	what := fmt.Sprintf("to %d hosts", len(r.hosts))
-	if len(r.hosts) == 1 {
+	what := fmt.Sprintf("to %d hosts", len(r.Hosts))
+	if len(r.Hosts) == 1 {
 		what = "to 1 host"
 	}
 	b.announce(run, "dispatch %s, filling the store with %d completions", what, n)
 	s, end, err := b.freshService(ctx, r, roleEdge)
 	if err != nil {
-		return sample{}, err
+		return report.Sample{}, err
 	}
 	defer end()
 	if err := s.fill(ctx, n, r); err != nil {
-		return sample{}, err
+		return report.Sample{}, err
 	}
 	s.disconnect()
-	s.stop()
+	s.Stop()
 	b.announce(run, "dispatch %s", what)
 	ctx, cancel := context.WithTimeout(ctx, drainWithin+time.Duration(n)*10*time.Millisecond)
 	defer cancel()
-	t := r.count(n)
+	t := r.Count(n)
 	if err := s.start(ctx, rolesBoth); err != nil {
-		return sample{}, err
+		return report.Sample{}, err
 	}
-	return s.drained(ctx, t, sample{row: rowDispatch, variant: what, ops: int64(n)})
+	return s.drained(ctx, t, report.Sample{Row: rowDispatch, Variant: what, Ops: int64(n)})
 }
 
 // fill completes n sessions.
-func (s *service) fill(ctx context.Context, n int, r *receiver) error {
-	st := newSessionStore(s.conn, s.site.key, s.site.sync)
-	defer st.writers.stop()
-	ids, err := st.create(ctx, n, s.account.ID, r.url)
+func (s *service) fill(ctx context.Context, n int, r *load.Receiver) error {
+	st := load.OpenSessions(s.conn, s.site.key, s.site.sync)
+	defer st.Close()
+	ids, err := st.CreateAll(ctx, n, s.account.ID, r.URL)
 	if err != nil {
 		return err
 	}
-	return inParallel(ctx, fillers, n, func(ctx context.Context, i int) error {
-		_, err := st.Complete(ctx, ids[i], verified)
-		return err
-	})
+	return st.CompleteAll(ctx, ids)
 }
 
 // drained waits until every delivery has come to its end. Those that ended without a callback count as
 // errors.
-func (s *service) drained(ctx context.Context, t *tally, got sample) (sample, error) {
+func (s *service) drained(ctx context.Context, t *load.Tally, got report.Sample) (report.Sample, error) {
 	// Counted from the start of the process on: a drain begins before it says that it is ready.
-	u := usage{p: s.process, profile: s.startProfile()}
+	u := s.profiled(s.SinceStart())
 	if err := s.connect(ctx); err != nil {
 		return got, err
 	}
-	settled, err := s.settled(ctx, t, int(got.ops))
+	settled, err := s.settled(ctx, t, int(got.Ops))
 	if err != nil {
 		return got, err
 	}
-	u.into(&got)
-	n, duplicates, took := t.seen()
-	got.duplicates, got.took = duplicates, took
-	if missing := got.ops - int64(n); missing > 0 {
-		got.errors += missing
-		got.firstErr = fmt.Sprintf("%d deliveries ended without a callback%s", missing, s.explain(ctx))
+	enter(&got, u)
+	n, duplicates, took := t.Seen()
+	got.Duplicates, got.Took = duplicates, took
+	if missing := got.Ops - int64(n); missing > 0 {
+		got.Errors += missing
+		got.FirstErr = fmt.Sprintf("%d deliveries ended without a callback%s", missing, s.explain(ctx))
 	}
-	got.ops = int64(n)
-	got.note("settled_per_s", float64(got.ops)/settled.Sub(t.began).Seconds())
-	got.note("first_post_ms", milliseconds(t.began.Sub(s.began)))
+	got.Ops = int64(n)
+	got.Note("settled_per_s", float64(got.Ops)/settled.Sub(t.First()).Seconds())
+	got.Note("first_post_ms", report.Milliseconds(t.First().Sub(s.Began)))
 	return got, nil
 }
 
-// explain tells how one of the deliveries ended that brought no callback, where one is found.
+// explain returns how one of the deliveries ended that brought no callback, where one is found.
 func (s *service) explain(ctx context.Context) string {
 	st := store.New(store.Config{Conn: s.conn, Key: s.site.key})
 	for _, state := range []facts.DeliveryState{
@@ -184,7 +185,7 @@ func (s *service) explain(ctx context.Context) string {
 // settled waits until nothing is left for the dispatcher to do, and returns when that was. A completion is
 // acknowledged once its result is stored, so that nothing unacknowledged means all settled. Where callbacks
 // are missing by then it looks again for a while.
-func (s *service) settled(ctx context.Context, t *tally, n int) (at time.Time, err error) {
+func (s *service) settled(ctx context.Context, t *load.Tally, n int) (at time.Time, err error) {
 	tick := time.NewTicker(settlePoll)
 	defer tick.Stop()
 	for {
@@ -192,7 +193,7 @@ func (s *service) settled(ctx context.Context, t *tally, n int) (at time.Time, e
 		if err != nil && (!errors.Is(err, natsconf.ErrUnavailable) || ctx.Err() != nil) {
 			return at, err
 		}
-		have, _, _ := t.seen()
+		have, _, _ := t.Seen()
 		switch {
 		case left > 0 || err != nil: // a store whose disk is busy answers a later look
 			at = time.Time{}
@@ -204,8 +205,8 @@ func (s *service) settled(ctx context.Context, t *tally, n int) (at time.Time, e
 		}
 		select {
 		case <-tick.C:
-		case <-s.exited:
-			return at, s.failure()
+		case <-s.Exited:
+			return at, s.Failure()
 		case <-ctx.Done():
 			return at, fmt.Errorf("%d of %d callbacks arrived, %d completions wait: %w", have, n, left,
 				ctx.Err())
@@ -223,54 +224,47 @@ func (s *service) undelivered(ctx context.Context) (n uint64, err error) {
 var pacedRates = []float64{200, 1000}
 
 // paced measures how long a single completion takes to its receiver while others come at a fixed rate.
-func (b *bench) paced(ctx context.Context) error {
-	r, err := newReceiver(1)
-	if err != nil {
-		return err
-	}
-	defer r.close()
-	for run := range b.o.Runs {
-		for _, rate := range pacedRates {
-			if err := b.pacedOnce(ctx, run, r, rate); err != nil {
-				return err
-			}
+func (b *bench) paced(ctx context.Context, run int, r *load.Receiver) error {
+	for _, rate := range pacedRates {
+		if err := b.pacedOnce(ctx, run, r, rate); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func (b *bench) pacedOnce(ctx context.Context, run int, r *receiver, rate float64) error {
+func (b *bench) pacedOnce(ctx context.Context, run int, r *load.Receiver, rate float64) error {
 	b.announce(run, "paced, %.0f/s", rate)
 	s, end, err := b.freshService(ctx, r, rolesBoth)
 	if err != nil {
 		return err
 	}
 	defer end()
-	st := newSessionStore(s.conn, s.site.key, s.site.sync)
-	defer st.writers.stop()
+	st := load.OpenSessions(s.conn, s.site.key, s.site.sync)
+	defer st.Close()
 	warm := max(1, int(rate*b.o.warmUp().Seconds()))
 	n := max(1, int(rate*b.o.Duration.Seconds()))
-	ids, err := st.create(ctx, warm+n, s.account.ID, r.url)
+	ids, err := st.CreateAll(ctx, warm+n, s.account.ID, r.URL)
 	if err != nil {
 		return err
 	}
-	t := r.count(warm + n)
-	st.completeAt(ctx, rate, ids[:warm])
-	u := s.measure()
+	t := r.Count(warm + n)
+	completeAt(ctx, st, rate, ids[:warm])
+	u := s.Measure()
 	began := time.Now()
-	c := st.completeAt(ctx, rate, ids[warm:])
+	c := completeAt(ctx, st, rate, ids[warm:])
 	took := time.Since(began)
-	late := time.NewTimer(answerWithin)
+	late := time.NewTimer(load.AnswerWithin)
 	defer late.Stop()
 	select {
-	case <-t.done:
+	case <-t.Done:
 	case <-late.C: // counted below
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 	got := c.sample(t)
-	got.variant, got.took = fmt.Sprintf("%.0f/s", rate), took
-	u.into(&got)
+	got.Variant, got.Took = fmt.Sprintf("%.0f/s", rate), took
+	enter(&got, u)
 	b.add(ctx, got)
 	return nil
 }
@@ -278,25 +272,25 @@ func (b *bench) pacedOnce(ctx context.Context, run int, r *receiver, rate float6
 // completions are what became of sessions that were completed on a schedule.
 type completions struct {
 	ids   []sessions.ID
-	asked []time.Time     // when Complete was called
+	asked []time.Time     // when ReadAndComplete was called
 	took  []time.Duration // until it returned
 	errs  []error
 }
 
 // completeAt completes the sessions at a rate, each on a goroutine of its own: a slow one holds up no other.
-func (s *sessionStore) completeAt(ctx context.Context, rate float64, ids []sessions.ID) completions {
+func completeAt(ctx context.Context, s *load.Sessions, rate float64, ids []sessions.ID) completions {
 	c := completions{
 		ids: ids, asked: make([]time.Time, len(ids)), took: make([]time.Duration, len(ids)),
 		errs: make([]error, len(ids)),
 	}
 	var wg sync.WaitGroup
 	next := 0
-	pace(ctx, rate, len(ids), func(time.Time) {
+	load.Pace(ctx, rate, len(ids), func(time.Time) {
 		i := next
 		next++
 		wg.Go(func() {
 			c.asked[i] = time.Now()
-			_, c.errs[i] = s.Complete(ctx, ids[i], verified)
+			c.errs[i] = s.ReadAndComplete(ctx, ids[i])
 			c.took[i] = time.Since(c.asked[i])
 		})
 	})
@@ -305,12 +299,12 @@ func (s *sessionStore) completeAt(ctx context.Context, rate float64, ids []sessi
 }
 
 // sample holds each completion against its arrival.
-func (c completions) sample(t *tally) sample {
+func (c completions) sample(t *load.Tally) report.Sample {
 	var receipts []time.Duration
 	var failed error
-	s := sample{row: rowPaced}
+	s := report.Sample{Row: rowPaced}
 	for i, id := range c.ids {
-		at, arrived := t.arrival(callback.ID(id, false))
+		at, arrived := t.Arrival(callback.ID(id, false))
 		switch {
 		case c.errs[i] != nil:
 			failed = c.errs[i]
@@ -320,15 +314,15 @@ func (c completions) sample(t *tally) sample {
 			receipts = append(receipts, at.Sub(c.asked[i]))
 			continue
 		}
-		s.errors++
-		s.firstErr = failed.Error()
+		s.Errors++
+		s.FirstErr = failed.Error()
 	}
 	slices.Sort(receipts)
 	took := slices.Sorted(slices.Values(c.took))
-	s.ops = int64(len(receipts))
-	s.p50, s.p99 = percentile(receipts, 0.50), percentile(receipts, 0.99)
-	s.note("complete_p50_ms", milliseconds(percentile(took, 0.50)))
-	s.note("complete_p99_ms", milliseconds(percentile(took, 0.99)))
-	_, s.duplicates, _ = t.seen()
+	s.Ops = int64(len(receipts))
+	s.P50, s.P99 = load.Percentile(receipts, 0.50), load.Percentile(receipts, 0.99)
+	s.Note("complete_p50_ms", report.Milliseconds(load.Percentile(took, 0.50)))
+	s.Note("complete_p99_ms", report.Milliseconds(load.Percentile(took, 0.99)))
+	_, s.Duplicates, _ = t.Seen()
 	return s
 }

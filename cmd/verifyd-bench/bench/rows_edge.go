@@ -2,8 +2,10 @@ package bench
 
 import (
 	"context"
-	"fmt"
-	"net/http"
+
+	"verifyd/cmd/verifyd-bench/bench/child"
+	"verifyd/cmd/verifyd-bench/bench/load"
+	"verifyd/cmd/verifyd-bench/bench/report"
 )
 
 // initClients are the numbers of clients at once of init and its ceiling.
@@ -12,72 +14,18 @@ var initClients = []int{1, 16, 64, 256}
 // halfLoadAt is the number of clients whose rate the paced init takes half of.
 const halfLoadAt = 64
 
-// httpLoad is clients that post the same request again and again.
-type httpLoad struct {
-	conns []*httpConn
-	steps []step
-}
-
-func newHTTPLoad(clients int, address string, request []byte) *httpLoad {
-	l := &httpLoad{}
-	for range clients {
-		c := newHTTPConn(address)
-		l.conns = append(l.conns, c)
-		l.steps = append(l.steps, func(ctx context.Context) error {
-			a, err := c.do(ctx, request)
-			if err != nil {
-				return err
-			}
-			return judgeInit(a)
-		})
-	}
-	return l
-}
-
-// minInitBytes is what an answer to init has at least: a token twice, and an instant.
-const minInitBytes = 100
-
-func judgeInit(a answer) error {
-	if a.status != http.StatusOK || len(a.body) < minInitBytes {
-		return fmt.Errorf("%d %s", a.status, a.body)
-	}
-	return nil
-}
-
-func (l *httpLoad) close() {
-	for _, c := range l.conns {
-		c.close()
-	}
-}
-
-// measurable is a child whose use is measured.
-type measurable interface{ measure() usage }
-
-// closedHTTP measures a closed loop against a child, after a warm-up.
-func (b *bench) closedHTTP(ctx context.Context, p measurable, row string, clients int, address string,
-	request []byte) sample {
-	l := newHTTPLoad(clients, address, request)
-	defer l.close()
-	closedLoop(ctx, b.o.warmUp(), l.steps)
-	u := p.measure()
-	s := loadSample(row, "", clients, closedLoop(ctx, b.o.Duration, l.steps))
-	u.into(&s)
-	return s
-}
-
 // generator measures the generator itself.
 func (b *bench) generator(ctx context.Context) error {
-	server, err := b.o.startChild(ctx, kindGenerator, childConfig{})
+	server, err := b.o.startChild(ctx, child.Generator, child.Config{})
 	if err != nil {
 		return err
 	}
-	defer server.end()
-	request := httpRequest(http.MethodPost, server.address, initPath, jsonHeader,
-		initBody("https://127.0.0.1:8443"+receiverPath))
+	defer server.End()
+	request := load.InitRequest(server.Address, "", "https://127.0.0.1:8443"+load.ReceiverPath)
 	for run := range b.o.Runs {
 		for _, c := range initClients {
 			b.announce(run, "generator, c = %d", c)
-			b.add(ctx, b.closedHTTP(ctx, server.process, rowGenerator, c, server.address, request))
+			b.add(ctx, b.o.closedInits(ctx, server, rowGenerator, c, server.Address, request))
 		}
 	}
 	return ctx.Err()
@@ -85,16 +33,16 @@ func (b *bench) generator(ctx context.Context) error {
 
 // inits measures POST /verify/init beside the bare handler, in turns.
 func (b *bench) inits(ctx context.Context) error {
-	r, err := newReceiver(1)
+	r, err := load.NewReceiver(1)
 	if err != nil {
 		return err
 	}
-	defer r.close()
-	handler, err := b.o.startChild(ctx, kindBareHandler, childConfig{})
+	defer r.Close()
+	handler, err := b.o.startChild(ctx, child.BareHandler, child.Config{})
 	if err != nil {
 		return err
 	}
-	defer handler.end()
+	defer handler.End()
 	for run := range b.o.Runs {
 		if err := b.initsOnce(ctx, run, r, handler); err != nil {
 			return err
@@ -103,8 +51,8 @@ func (b *bench) inits(ctx context.Context) error {
 	return ctx.Err()
 }
 
-func (b *bench) initsOnce(ctx context.Context, run int, r *receiver, handler *child) error {
-	bare := httpRequest(http.MethodPost, handler.address, initPath, jsonHeader, initBody(r.url(0)))
+func (b *bench) initsOnce(ctx context.Context, run int, r *load.Receiver, handler *child.Child) error {
+	bare := load.InitRequest(handler.Address, "", r.URL(0))
 	var s *service
 	if b.o.wants(rowInit) {
 		b.announce(run, "init, starting the service")
@@ -121,35 +69,35 @@ func (b *bench) initsOnce(ctx context.Context, run int, r *receiver, handler *ch
 			return ctx.Err()
 		}
 		b.announce(run, "bare-handler, c = %d", c)
-		ceiling := b.closedHTTP(ctx, handler.process, rowBareHandler, c, handler.address, bare)
+		ceiling := b.o.closedInits(ctx, handler, rowBareHandler, c, handler.Address, bare)
 		b.add(ctx, ceiling)
 		if s == nil {
 			continue
 		}
 		b.announce(run, "init, c = %d", c)
-		got := b.closedHTTP(ctx, s, rowInit, c, s.listen, s.initRequest(r.url(0)))
-		got.ceiling = &ceiling
+		got := b.o.closedInits(ctx, s, rowInit, c, s.listen, s.initRequest(r.URL(0)))
+		got.Ceiling = &ceiling
 		b.add(ctx, got)
 		if c == halfLoadAt {
-			half = got.rate() / 2
+			half = got.Rate() / 2
 		}
 	}
 	if s == nil || half == 0 {
 		return ctx.Err()
 	}
 	b.announce(run, "init at half load, %.0f/s", half)
-	b.add(ctx, b.halfLoad(ctx, s, r, half))
+	b.add(ctx, s.halfLoad(ctx, r, half))
 	return ctx.Err()
 }
 
 // halfLoad measures init on a schedule, at half of the rate that a closed loop reached.
-func (b *bench) halfLoad(ctx context.Context, s *service, r *receiver, rate float64) sample {
-	l := newHTTPLoad(halfLoadAt, s.listen, s.initRequest(r.url(0)))
-	defer l.close()
-	pacedLoop(ctx, rate, b.o.warmUp(), l.steps)
-	u := s.measure()
-	got := loadSample(rowInit, "at half load", halfLoadAt, pacedLoop(ctx, rate, b.o.Duration, l.steps))
-	u.into(&got)
+func (s *service) halfLoad(ctx context.Context, r *load.Receiver, rate float64) report.Sample {
+	l := load.NewInits(halfLoadAt, s.listen, s.initRequest(r.URL(0)))
+	defer l.Close()
+	load.Paced(ctx, rate, s.o.warmUp(), l.Steps)
+	u := s.Measure()
+	got := loadSample(rowInit, "at half load", halfLoadAt, load.Paced(ctx, rate, s.o.Duration, l.Steps))
+	enter(&got, u)
 	return got
 }
 
@@ -159,22 +107,8 @@ const signinClients = 64
 // signinRate is more than any two cores do: so many sessions a second are started ahead.
 const signinRate = 1500
 
-// signinRow measures the way of users from the page to the outcome.
-func (b *bench) signinRow(ctx context.Context) error {
-	r, err := newReceiver(1)
-	if err != nil {
-		return err
-	}
-	defer r.close()
-	for run := range b.o.Runs {
-		if err := b.signinOnce(ctx, run, r); err != nil {
-			return err
-		}
-	}
-	return ctx.Err()
-}
-
-func (b *bench) signinOnce(ctx context.Context, run int, r *receiver) error {
+// signin measures the way of users from the page to the outcome.
+func (b *bench) signin(ctx context.Context, run int, r *load.Receiver) error {
 	b.announce(run, "signin, starting the service and sessions")
 	s, end, err := b.freshService(ctx, r, rolesBoth)
 	if err != nil {
@@ -186,51 +120,48 @@ func (b *bench) signinOnce(ctx context.Context, run int, r *receiver) error {
 		return err
 	}
 	b.announce(run, "signin, c = %d", signinClients)
-	steps := make([]step, signinClients)
+	steps := make([]load.Step, signinClients)
 	for i := range steps {
-		u := newUser(s, b.network)
-		defer u.close()
+		u := load.NewUser(s.listen, b.network.Issuer())
+		defer u.Close()
 		steps[i] = func(ctx context.Context) error {
 			select {
 			case token := <-tokens:
-				return u.signIn(ctx, token)
+				return u.SignIn(ctx, token)
 			default:
-				return errNoMore
+				return load.ErrNoMore
 			}
 		}
 	}
-	closedLoop(ctx, b.o.warmUp(), steps)
-	used := s.measure()
-	got := loadSample(rowSignin, "", signinClients, closedLoop(ctx, b.o.Duration, steps))
-	used.into(&got)
+	load.Closed(ctx, b.o.warmUp(), steps)
+	used := s.Measure()
+	got := loadSample(rowSignin, "", signinClients, load.Closed(ctx, b.o.Duration, steps))
+	enter(&got, used)
 	b.add(ctx, got)
 	return ctx.Err()
 }
 
 // begin starts sessions and returns their tokens.
-func (s *service) begin(ctx context.Context, n int, r *receiver) (tokens chan string, err error) {
-	conns := make(chan *httpConn, signinClients)
+func (s *service) begin(ctx context.Context, n int, r *load.Receiver) (tokens chan string, err error) {
+	conns := make(chan *load.Conn, signinClients)
 	for range signinClients {
-		conns <- newHTTPConn(s.listen)
+		conns <- load.NewConn(s.listen)
 	}
 	defer func() {
 		for range signinClients {
-			(<-conns).close()
+			(<-conns).Close()
 		}
 	}()
 	tokens = make(chan string, n)
-	request := s.initRequest(r.url(0))
-	err = inParallel(ctx, signinClients, n, func(ctx context.Context, _ int) error {
+	request := s.initRequest(r.URL(0))
+	err = load.InParallel(ctx, signinClients, n, func(ctx context.Context, _ int) error {
 		c := <-conns
 		defer func() { conns <- c }()
-		a, err := c.do(ctx, request)
-		if err == nil {
-			err = judgeInit(a)
-		}
+		token, err := c.StartSession(ctx, request)
 		if err != nil {
-			return fmt.Errorf("start a session: %w", err)
+			return err
 		}
-		tokens <- tokenOf(a.body)
+		tokens <- token
 		return nil
 	})
 	return tokens, err
@@ -238,66 +169,48 @@ func (s *service) begin(ctx context.Context, n int, r *receiver) (tokens chan st
 
 // endToEnd measures whole sessions: init, sign-in, callback. A session counts when its callback has arrived,
 // and its latency begins with the user's last request.
-func (b *bench) endToEnd(ctx context.Context) error {
-	r, err := newReceiver(1)
-	if err != nil {
-		return err
-	}
-	defer r.close()
-	for run := range b.o.Runs {
-		if err := b.endToEndOnce(ctx, run, r); err != nil {
-			return err
-		}
-	}
-	return ctx.Err()
-}
-
-func (b *bench) endToEndOnce(ctx context.Context, run int, r *receiver) error {
+func (b *bench) endToEnd(ctx context.Context, run int, r *load.Receiver) error {
 	b.announce(run, "end-to-end, c = %d", signinClients)
 	s, end, err := b.freshService(ctx, r, rolesBoth)
 	if err != nil {
 		return err
 	}
 	defer end()
-	request := s.initRequest(r.url(0))
-	t := r.count(0)
-	waits := make([]client, signinClients) // from the last request to the receipt
-	steps := make([]step, signinClients)
+	request := s.initRequest(r.URL(0))
+	t := r.Count(0)
+	waits := make([]load.Result, signinClients) // from the last request to the receipt
+	steps := make([]load.Step, signinClients)
 	for i := range steps {
-		u := newUser(s, b.network)
-		defer u.close()
+		u := load.NewUser(s.listen, b.network.Issuer())
+		defer u.Close()
 		steps[i] = func(ctx context.Context) error {
-			a, err := u.service.do(ctx, request)
-			if err == nil {
-				err = judgeInit(a)
-			}
-			if err != nil {
-				return fmt.Errorf("start a session: %w", err)
-			}
-			token := tokenOf(a.body)
-			if err := u.signIn(ctx, token); err != nil {
-				return err
-			}
-			at, err := t.wait(ctx, webhookID(token))
+			token, err := u.Service.StartSession(ctx, request)
 			if err != nil {
 				return err
 			}
-			waits[i].latencies = append(waits[i].latencies, at.Sub(u.returned))
+			if err := u.SignIn(ctx, token); err != nil {
+				return err
+			}
+			at, err := t.Wait(ctx, load.WebhookID(token))
+			if err != nil {
+				return err
+			}
+			waits[i].Latencies = append(waits[i].Latencies, at.Sub(u.Returned))
 			return nil
 		}
 	}
-	closedLoop(ctx, b.o.warmUp(), steps)
+	load.Closed(ctx, b.o.warmUp(), steps)
 	for i := range waits {
-		waits[i].latencies = nil
+		waits[i].Latencies = nil
 	}
-	used := s.measure()
-	l := closedLoop(ctx, b.o.Duration, steps)
+	used := s.Measure()
+	l := load.Closed(ctx, b.o.Duration, steps)
 	whole := loadSample(rowEndToEnd, "", signinClients, l)
-	used.into(&whole)
-	receipts := gather(waits, l.took)
-	whole.note("whole_session_p50_ms", milliseconds(whole.p50))
-	whole.p50, whole.p99 = percentile(receipts.latencies, 0.50), percentile(receipts.latencies, 0.99)
-	_, whole.duplicates, _ = t.seen()
+	enter(&whole, used)
+	receipts := load.Join(waits).Latencies
+	whole.Note("whole_session_p50_ms", report.Milliseconds(whole.P50))
+	whole.P50, whole.P99 = load.Percentile(receipts, 0.50), load.Percentile(receipts, 0.99)
+	_, whole.Duplicates, _ = t.Seen()
 	b.add(ctx, whole)
 	return ctx.Err()
 }

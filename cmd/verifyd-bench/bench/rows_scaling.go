@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"verifyd/cmd/verifyd-bench/bench/load"
+	"verifyd/cmd/verifyd-bench/bench/report"
 )
 
 const (
@@ -30,14 +33,15 @@ var scalingDispatchers = []int{1, 2, 4}
 // connections can, wherever the machine has time for them all.
 func (b *bench) scaling(ctx context.Context) error {
 	if b.o.NATSURL == "" {
-		return errors.New("several processes share a store on external NATS servers alone: name some with --nats-url")
+		return errors.New("several processes share a store on external NATS servers alone: " +
+			"name some with --nats-url")
 	}
-	r, err := newReceiver(1)
+	r, err := load.NewReceiver(1)
 	if err != nil {
 		return err
 	}
-	defer r.close()
-	r.delay = slowAnswer
+	defer r.Close()
+	r.Delay = slowAnswer
 	for run := range b.o.Runs {
 		var one float64
 		for _, n := range scalingDispatchers {
@@ -46,10 +50,10 @@ func (b *bench) scaling(ctx context.Context) error {
 				return err
 			}
 			if n == 1 {
-				one = got.rate()
+				one = got.Rate()
 			}
 			if one > 0 {
-				got.note("of_linear_share", got.rate()/(one*float64(n)))
+				got.Note("of_linear_share", got.Rate()/(one*float64(n)))
 			}
 			b.add(ctx, got)
 		}
@@ -57,7 +61,8 @@ func (b *bench) scaling(ctx context.Context) error {
 	return ctx.Err()
 }
 
-func (b *bench) scalingOnce(ctx context.Context, run int, r *receiver, dispatchers int) (sample, error) {
+func (b *bench) scalingOnce(ctx context.Context, run int, r *load.Receiver,
+	dispatchers int) (report.Sample, error) {
 	what := "1 dispatcher"
 	if dispatchers > 1 {
 		what = fmt.Sprintf("%d dispatchers", dispatchers)
@@ -66,76 +71,67 @@ func (b *bench) scalingOnce(ctx context.Context, run int, r *receiver, dispatche
 	b.announce(run, "scaling, %s, starting %d sessions", what, n)
 	s, end, err := b.freshService(ctx, r, roleEdge)
 	if err != nil {
-		return sample{}, err
+		return report.Sample{}, err
 	}
 	defer end()
-	st := newSessionStore(s.conn, s.site.key, s.site.sync)
-	defer st.writers.stop()
-	ids, err := st.create(ctx, n, s.account.ID, r.url)
+	st := load.OpenSessions(s.conn, s.site.key, s.site.sync)
+	defer st.Close()
+	ids, err := st.CreateAll(ctx, n, s.account.ID, r.URL)
 	if err != nil {
-		return sample{}, err
+		return report.Sample{}, err
 	}
 	h := s.site
 	h.env = append(slices.Clone(h.env), fmt.Sprintf("VERIFYD_CALLBACK_CONNECTIONS=%d", b.o.Connections))
 	for range dispatchers {
 		d, err := b.o.startService(ctx, h, roleDispatcher)
 		if err != nil {
-			return sample{}, err
+			return report.Sample{}, err
 		}
-		defer d.stop()
+		defer d.Stop()
 	}
 	b.announce(run, "scaling, %s", what)
 	ctx, cancel := context.WithTimeout(ctx, drainWithin+time.Duration(n)*slowAnswer)
 	defer cancel()
-	t := r.count(n)
-	err = inParallel(ctx, fillers, n, func(ctx context.Context, i int) error {
-		_, err := st.Complete(ctx, ids[i], verified)
-		return err
-	})
-	if err != nil {
-		return sample{}, err
+	t := r.Count(n)
+	if err := st.CompleteAll(ctx, ids); err != nil {
+		return report.Sample{}, err
 	}
 	if _, err := s.settled(ctx, t, n); err != nil {
-		return sample{}, err
+		return report.Sample{}, err
 	}
-	got := t.steady(sample{row: rowScaling, variant: what, cpu: -1}, n)
-	got.note(connectionsNote, float64(b.o.Connections))
-	got.note("of_bound_share", got.rate()/(scalingBound(b.o.Connections)*float64(dispatchers)))
-	got.note("under_way_most", float64(t.maxAtOnce()))
+	got := steady(t, report.Sample{Row: rowScaling, Variant: what, CPU: -1}, n)
+	got.Note(connectionsNote, float64(b.o.Connections))
+	got.Note("of_bound_share", got.Rate()/(scalingBound(b.o.Connections)*float64(dispatchers)))
+	got.Note("under_way_most", float64(t.MaxAtOnce()))
 	return got, nil
 }
 
 // scalingBound is how many callbacks a second so many connections of one process can make at most.
 func scalingBound(connections int) float64 { return float64(connections) / slowAnswer.Seconds() }
 
-// scalingSays says in a table's head what the row scaling bounded; empty where the row is not there.
-func scalingSays(results []Result) string {
-	i := slices.IndexFunc(results, func(r Result) bool { return r.Row == rowScaling })
+// scalingRemarks say above a table what the row scaling bounded, where it was measured.
+func scalingRemarks(results []report.Result) []string {
+	i := slices.IndexFunc(results, func(r report.Result) bool { return r.Row == rowScaling })
 	if i < 0 {
-		return ""
+		return nil
 	}
 	c := int(results[i].More[connectionsNote])
-	return fmt.Sprintf("\nscaling: each dispatcher process has at most %d callbacks under way at once (--connections), to one receiver that takes %s for each: "+
-		"%g/s at most for each process.", c, slowAnswer, scalingBound(c))
+	return []string{fmt.Sprintf("scaling: each dispatcher process has at most %d callbacks under way at "+
+		"once (--connections), to one receiver that takes %s for each: %g/s at most for each process.",
+		c, slowAnswer, scalingBound(c))}
 }
 
 // steady enters the rate of the arrivals while all dispatchers had work. Callbacks that did not arrive count
 // as errors.
-func (t *tally) steady(got sample, want int) sample {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	var at []time.Time
-	for _, a := range t.at {
-		at = append(at, a)
-	}
-	slices.SortFunc(at, time.Time.Compare)
+func steady(t *load.Tally, got report.Sample, want int) report.Sample {
+	at := t.Arrivals()
 	if missing := want - len(at); missing > 0 {
-		got.errors, got.firstErr = int64(missing), "the callback did not arrive"
+		got.Errors, got.FirstErr = int64(missing), "the callback did not arrive"
 	}
-	got.duplicates = t.duplicates
+	_, got.Duplicates, _ = t.Seen()
 	from, to := int(steadyFrom*float64(len(at))), int(steadyTo*float64(len(at)))
 	if from < to {
-		got.ops, got.took = int64(to-from), at[to].Sub(at[from])
+		got.Ops, got.Took = int64(to-from), at[to].Sub(at[from])
 	}
 	return got
 }

@@ -2,10 +2,12 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
+	"verifyd/cmd/verifyd-bench/bench/child"
+	"verifyd/cmd/verifyd-bench/bench/load"
+	"verifyd/cmd/verifyd-bench/bench/report"
 	"verifyd/natsconf/topology"
 )
 
@@ -47,131 +49,113 @@ func (b *bench) writes(ctx context.Context) error {
 }
 
 // publishOnce returns the fastest of one publisher, which is what a writer could be at most.
-func (b *bench) publishOnce(ctx context.Context, run int) (*sample, error) {
-	p, err := b.o.startChild(ctx, kindPublish, childConfig{Store: b.childStore()})
+func (b *bench) publishOnce(ctx context.Context, run int) (*report.Sample, error) {
+	p, err := b.o.startChild(ctx, child.Publish, child.Config{Store: b.childStore()})
 	if err != nil {
 		return nil, err
 	}
-	defer p.end()
-	var fastest *sample
+	defer p.End()
+	var fastest *report.Sample
 	for _, how := range publishes {
 		b.announce(run, "publish %s, c = %d", how.variant, how.clients)
-		o := order{Clients: how.clients, Batch: how.batch, Duration: b.o.Duration}
-		if _, err := p.tell(ctx, order{
-			Clients: how.clients, Batch: how.batch, Duration: b.o.warmUp(),
-		}); err != nil {
+		o := child.Order{Clients: how.clients, Batch: how.batch, Duration: b.o.warmUp()}
+		if err := p.Do(ctx, o); err != nil {
 			return nil, err
 		}
-		s, err := p.measured(ctx, o)
+		o.Duration = b.o.Duration
+		s, err := p.Measured(ctx, o)
 		if err != nil {
 			return nil, err
 		}
-		s.row, s.variant = rowPublish, how.variant
+		s.Row, s.Variant = rowPublish, how.variant
 		b.add(ctx, s)
-		if how.clients == 1 && (fastest == nil || s.rate() > fastest.rate()) {
+		if how.clients == 1 && (fastest == nil || s.Rate() > fastest.Rate()) {
 			fastest = &s
 		}
 	}
 	return fastest, nil
 }
 
-func (b *bench) completeOnce(ctx context.Context, run int, ceiling *sample) error {
+func (b *bench) completeOnce(ctx context.Context, run int, ceiling *report.Sample) error {
 	b.announce(run, "complete, starting sessions")
-	c, err := b.o.startChild(ctx, kindComplete, childConfig{Store: b.childStore()})
+	c, err := b.o.startChild(ctx, child.Complete, child.Config{Store: b.childStore()})
 	if err != nil {
 		return err
 	}
-	defer c.end()
+	defer c.End()
 	n := completeClients + int(completionsPerSecond*(b.o.Duration+b.o.warmUp()).Seconds())
-	if _, err := c.tell(ctx, order{Prepare: n}); err != nil {
+	if err := c.Do(ctx, child.Order{Prepare: n}); err != nil {
 		return err
 	}
 	b.announce(run, "complete, c = %d", completeClients)
-	if _, err := c.tell(ctx, order{Clients: completeClients, Duration: b.o.warmUp()}); err != nil {
+	if err := c.Do(ctx, child.Order{Clients: completeClients, Duration: b.o.warmUp()}); err != nil {
 		return err
 	}
-	s, err := c.measured(ctx, order{Clients: completeClients, Duration: b.o.Duration})
+	s, err := c.Measured(ctx, child.Order{Clients: completeClients, Duration: b.o.Duration})
 	if err != nil {
 		return err
 	}
-	s.row, s.ceiling = rowComplete, ceiling
+	s.Row, s.Ceiling = rowComplete, ceiling
 	b.add(ctx, s)
 	return external{b.o}.wipe(ctx)
-}
-
-// idle measures a service that has nothing to do: how soon it is ready on an empty folder and on its own
-// store, and its memory.
-func (b *bench) idle(ctx context.Context) error {
-	r, err := newReceiver(1)
-	if err != nil {
-		return err
-	}
-	defer r.close()
-	for run := range b.o.Runs {
-		if err := b.idleOnce(ctx, run, r); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // idleFor is when an idle service's memory is read: what its start took is collected by then.
 const idleFor = time.Second
 
-func (b *bench) idleOnce(ctx context.Context, run int, r *receiver) error {
+// idle measures a service that has nothing to do: how soon it is ready on an empty folder and on its own
+// store, and its memory.
+func (b *bench) idle(ctx context.Context, run int, r *load.Receiver) error {
 	b.announce(run, "idle")
 	s, end, err := b.freshService(ctx, r, rolesBoth)
 	if err != nil {
 		return err
 	}
 	defer end()
-	got := sample{row: rowIdle, cpu: -1}
-	got.note("first_ready_ms", milliseconds(s.ready))
+	got := report.Sample{Row: rowIdle, CPU: -1}
+	got.Note("first_ready_ms", report.Milliseconds(s.ready))
 	s.disconnect()
-	s.stop()
+	s.Stop()
 	if err := s.start(ctx, rolesBoth); err != nil {
 		return err
 	}
-	got.note("ready_ms", milliseconds(s.ready))
+	got.Note("ready_ms", report.Milliseconds(s.ready))
 	select {
 	case <-time.After(min(idleFor, b.o.Duration)):
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	if resident := s.memory(residentNow); resident > 0 {
-		got.note("resident_mb", float64(resident)/1e6)
+	if resident := s.Resident(); resident > 0 {
+		got.Note("resident_mb", float64(resident)/1e6)
 	}
-	got.peak = s.memory(residentPeak)
+	got.Peak = s.Peak()
 	b.add(ctx, got)
 	return nil
 }
 
 const (
-	// pendingSessions is how many are started for the row million, in tenths whose rates are told.
+	// pendingSessions is how many are started for the row million, in tenths that each have a rate.
 	pendingSessions = 1_000_000
 	tenths          = 10
 	millionClients  = 256
-	// tenthNote begins the names of the tenths' rates, which are for the document: the table has no room for
-	// them.
-	tenthNote = "tenth_"
 )
 
 // million starts a million sessions, then kills the service and starts it again.
 func (b *bench) million(ctx context.Context) error {
-	r, err := newReceiver(1)
+	r, err := load.NewReceiver(1)
 	if err != nil {
 		return err
 	}
-	defer r.close()
-	b.progress.step("million, starting the service")
+	defer r.Close()
+	b.progress.Step("million, starting the service")
 	s, end, err := b.freshService(ctx, r, rolesBoth)
 	if err != nil {
 		return err
 	}
 	defer end()
-	u := s.measure()
+	u := s.Measure()
 	got := b.startPending(ctx, s, r)
-	u.into(&got)
+	enter(&got, u)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -179,41 +163,36 @@ func (b *bench) million(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	got.note("pending", float64(pending))
-	got.note("resident_mb", float64(s.memory(residentNow))/1e6)
-	got.note("disk_mb", float64(s.diskBytes())/1e6)
-	b.progress.step("million, killed and started again")
+	got.Note("pending", float64(pending))
+	got.Note("resident_mb", float64(s.Resident())/1e6)
+	got.Note("disk_mb", float64(s.diskBytes())/1e6)
+	b.progress.Step("million, killed and started again")
 	s.disconnect()
-	s.kill()
+	s.Kill()
 	if err := s.start(ctx, rolesBoth); err != nil {
 		return err
 	}
-	got.note("ready_after_kill_ms", milliseconds(s.ready))
-	got.note("peak_after_kill_mb", float64(s.memory(residentPeak))/1e6)
+	got.Note("ready_after_kill_ms", report.Milliseconds(s.ready))
+	got.Note("peak_after_kill_mb", float64(s.Peak())/1e6)
 	b.add(ctx, got)
 	return nil
 }
 
 // startPending starts the sessions and notes the rate of each tenth.
-func (b *bench) startPending(ctx context.Context, s *service, r *receiver) sample {
-	l := newHTTPLoad(millionClients, s.listen, s.initRequest(r.url(0)))
-	defer l.close()
-	whole, rates := load{}, [tenths]float64{}
-	for tenth := range tenths {
-		b.progress.step(fmt.Sprintf("million, tenth %d, so far %d sessions", tenth+1, whole.ops()))
-		part := closedNumber(ctx, b.o.scaled(pendingSessions)/tenths, l.steps)
-		rates[tenth] = part.rate()
-		whole.latencies = append(whole.latencies, part.latencies...)
-		whole.took += part.took
-		whole.errors += part.errors
-		whole.firstErr = errors.Join(whole.firstErr, part.firstErr)
+func (b *bench) startPending(ctx context.Context, s *service, r *load.Receiver) report.Sample {
+	l := load.NewInits(millionClients, s.listen, s.initRequest(r.URL(0)))
+	defer l.Close()
+	var parts [tenths]load.Result
+	var begun int64
+	for tenth := range parts {
+		b.progress.Step(fmt.Sprintf("million, tenth %d, so far %d sessions", tenth+1, begun))
+		parts[tenth] = load.ClosedNumber(ctx, b.o.scaled(pendingSessions)/tenths, l.Steps)
+		begun += parts[tenth].Ops()
 	}
-	whole = gather([]client{{latencies: whole.latencies, errors: whole.errors, firstErr: whole.firstErr}},
-		whole.took)
-	got := loadSample(rowMillion, "", millionClients, whole)
-	for tenth, rate := range rates {
-		got.note(fmt.Sprintf("%s%02d_per_s", tenthNote, tenth+1), rate)
+	got := loadSample(rowMillion, "", millionClients, load.Join(parts[:]))
+	for tenth, part := range parts {
+		got.Note(fmt.Sprintf("%s%02d_per_s", report.DocumentOnly, tenth+1), part.Rate())
 	}
-	got.note("last_tenth_share_of_first", rates[tenths-1]/max(rates[0], 1))
+	got.Note("last_tenth_share_of_first", parts[tenths-1].Rate()/max(parts[0].Rate(), 1))
 	return got
 }

@@ -8,19 +8,20 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rs/zerolog"
 
+	"verifyd/cmd/verifyd-bench/bench/load"
+	"verifyd/cmd/verifyd-bench/bench/proc"
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
 	"verifyd/edge/account/accountstore"
 	"verifyd/natsconf"
 	"verifyd/natsconf/embedded"
 	"verifyd/natsconf/secretbox"
-	"verifyd/natsconf/topology"
 )
 
 const (
@@ -54,7 +55,7 @@ type site struct {
 
 // service is verifyd serve as a child, and a way into its store.
 type service struct {
-	*process
+	*proc.Process
 
 	o      Options
 	site   site
@@ -97,10 +98,14 @@ func freeAddress() (string, error) {
 	return l.Addr().String(), l.Close()
 }
 
-// measure is the process's, with a profile where one is wanted.
-func (s *service) measure() usage {
-	u := s.process.measure()
-	u.profile = s.startProfile()
+// Measure is the process's, with a profile where one is wanted.
+func (s *service) Measure() proc.Usage { return s.profiled(s.Process.Measure()) }
+
+// profiled begins a profile, where one is wanted.
+func (s *service) profiled(u proc.Usage) proc.Usage {
+	if s.o.Profile != "" {
+		u.Profile = proc.StartProfile(s.admin, s.o.Profile, s.site.sync, s.o.Duration)
+	}
 	return u
 }
 
@@ -109,16 +114,16 @@ func (s *service) base() string { return "http://" + s.listen }
 // start runs the process, again after it has ended, on the same addresses.
 func (s *service) start(ctx context.Context, roles string) error {
 	s.site.allow(s.base())
-	p, err := s.o.startProcess(s.o.Verifyd, []string{"serve"}, s.settings(roles), nil, nil)
+	p, err := proc.Start(s.o.Verifyd, []string{"serve"}, slices.Concat(s.o.Env, s.settings(roles)), nil, nil)
 	if err != nil {
 		return err
 	}
-	s.process = p
+	s.Process = p
 	if err := s.becomeReady(ctx); err != nil {
-		s.kill()
+		s.Kill()
 		return err
 	}
-	s.ready = time.Since(p.began)
+	s.ready = time.Since(p.Began)
 	return nil
 }
 
@@ -149,21 +154,21 @@ func (s *service) settings(roles string) []string {
 func (s *service) becomeReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
-	ask := newHTTPConn(s.admin)
-	defer ask.close()
-	request := httpRequest(http.MethodGet, s.admin, "/readyz", "", "")
+	ask := load.NewConn(s.admin)
+	defer ask.Close()
+	request := load.Request(http.MethodGet, s.admin, "/readyz", "", "")
 	tick := time.NewTicker(readyPoll)
 	defer tick.Stop()
 	for {
-		if a, err := ask.do(ctx, request); err == nil && a.status == http.StatusOK {
+		if a, err := ask.Do(ctx, request); err == nil && a.Status == http.StatusOK {
 			return nil
 		}
 		select {
 		case <-tick.C:
-		case <-s.exited:
-			return s.failure()
+		case <-s.Exited:
+			return s.Failure()
 		case <-ctx.Done():
-			return fmt.Errorf("the service does not become ready: %w: %s", ctx.Err(), s.log)
+			return fmt.Errorf("the service does not become ready: %w: %s", ctx.Err(), s.Log())
 		}
 	}
 }
@@ -216,23 +221,23 @@ func (s *service) disconnect() {
 
 // knowsKey waits until the key, which this process made, is in the service's memory.
 func (s *service) knowsKey(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	ctx, cancel := context.WithTimeout(ctx, load.AnswerWithin)
 	defer cancel()
-	ask := newHTTPConn(s.listen)
-	defer ask.close()
-	request := httpRequest(http.MethodGet, s.listen, "/sessions/"+strings.Repeat("a", 32), s.authorization(),
+	ask := load.NewConn(s.listen)
+	defer ask.Close()
+	request := load.Request(http.MethodGet, s.listen, "/sessions/"+strings.Repeat("a", 32), s.authorization(),
 		"")
 	tick := time.NewTicker(readyPoll)
 	defer tick.Stop()
 	for {
-		a, err := ask.do(ctx, request)
-		if err == nil && a.status == http.StatusNotFound { // known, and no such session
+		a, err := ask.Do(ctx, request)
+		if err == nil && a.Status == http.StatusNotFound { // known, and no such session
 			return nil
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return errors.Join(fmt.Errorf("the service does not know the API key: it answered %d", a.status),
+			return errors.Join(fmt.Errorf("the service does not know the API key: it answered %d", a.Status),
 				err, ctx.Err())
 		}
 	}
@@ -242,14 +247,13 @@ func (s *service) authorization() string { return "Authorization: Bearer " + s.a
 
 // initRequest is POST /verify/init with a callback to the URL.
 func (s *service) initRequest(callbackURL string) []byte {
-	return httpRequest(http.MethodPost, s.listen, initPath, s.authorization()+jsonHeader,
-		initBody(callbackURL))
+	return load.InitRequest(s.listen, s.authorization(), callbackURL)
 }
 
 // throwAway ends the service and removes its store.
 func (s *service) throwAway() {
 	s.disconnect()
-	s.kill()
+	s.Kill()
 	_ = os.RemoveAll(s.site.dir)
 	if s.site.copyTo != "" {
 		_ = os.RemoveAll(s.site.copyTo)
@@ -277,58 +281,4 @@ func (s *service) messages(ctx context.Context, stream string) (int64, error) {
 		return 0, fmt.Errorf("look at %s: %w", stream, err)
 	}
 	return int64(st.CachedInfo().State.Msgs), nil //nolint:gosec // no store holds 2^63 messages
-}
-
-// external is the server of --nats-url, which is somebody's.
-type external struct{ o Options }
-
-// ErrForeignStore is returned where the external server holds a store that the bench did not make.
-var ErrForeignStore = errors.New(
-	"the server of --nats-url holds a store of verifyd already, which the bench would load and then remove; " +
-		"give it an account or a server of its own")
-
-// checkEmpty refuses a server that holds a store.
-func (e external) checkEmpty(ctx context.Context) error {
-	return e.with(ctx, func(js jetstream.JetStream, name string) error {
-		_, err := js.Stream(ctx, name)
-		switch {
-		case errors.Is(err, jetstream.ErrStreamNotFound):
-			return nil
-		case err != nil:
-			return fmt.Errorf("look at the server of --nats-url: %w", err)
-		default:
-			return fmt.Errorf("%w (stream %s)", ErrForeignStore, name)
-		}
-	})
-}
-
-// wipe removes the store that the bench made.
-func (e external) wipe(ctx context.Context) error {
-	return e.with(ctx, func(js jetstream.JetStream, name string) error {
-		if err := js.DeleteStream(ctx, name); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
-			return fmt.Errorf("remove %s from the server of --nats-url: %w", name, err)
-		}
-		return nil
-	})
-}
-
-func (e external) with(ctx context.Context, do func(js jetstream.JetStream, name string) error) error {
-	if e.o.NATSURL == "" {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, answerWithin)
-	defer cancel()
-	conn, err := natsconf.Connect(ctx, natsconf.ConnectOptions{
-		URL: e.o.NATSURL, CredsFile: e.o.NATSCreds, Name: "verifyd bench", Log: zerolog.Nop(),
-	})
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	for _, stream := range topology.New(topology.Options{}).Streams {
-		if err := do(conn.JS, stream.Name); err != nil {
-			return err
-		}
-	}
-	return do(conn.JS, publishStream)
 }

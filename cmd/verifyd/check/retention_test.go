@@ -37,7 +37,7 @@ func TestRetentionFitsWhatWaits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := kept.Complete(t.Context(), s.ID, sessions.Outcome{State: sessions.Verified}); err != nil {
+	if _, err := kept.Complete(t.Context(), s, sessions.Outcome{State: sessions.Verified}); err != nil {
 		t.Fatal(err)
 	}
 	natstest.Await(t, "the consumer counts the callback", func() bool {

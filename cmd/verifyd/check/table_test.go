@@ -77,7 +77,7 @@ func TestServeDoesNotRefuseForASilentServer(t *testing.T) {
 	natstest.Ensure(t, conn)
 	c := config.Config{
 		Edge: true, Log: zerolog.Nop(), Store: config.Store{
-			NATSURL: e.URL, Topology: topology.Options{Embedded: true},
+			NATSURL: e.URL, Topology: topology.Options{Replicas: 1},
 		},
 	}
 	if err := RefuseThere(t.Context(), conn, c); err != nil {

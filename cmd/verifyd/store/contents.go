@@ -59,7 +59,7 @@ func Assets() []transfer.Asset {
 // CloseUnfinished ends what had not ended when the store was written down: a second POST must not follow from
 // a restore.
 func (s *Store) CloseUnfinished(ctx context.Context, written time.Time) (deliveries, open int, err error) {
-	err = s.withFacts(func(st *sessionstore.Store) error {
+	err = s.WithFacts(func(st *sessionstore.Store) error {
 		deliveries, open, err = st.CloseUnfinished(ctx, written)
 		return err
 	})
@@ -68,7 +68,7 @@ func (s *Store) CloseUnfinished(ctx context.Context, written time.Time) (deliver
 
 // CloseLost ends what a damaged store no longer knows the end of.
 func (s *Store) CloseLost(ctx context.Context, from, to time.Time) (deliveries, closed int, err error) {
-	err = s.withFacts(func(st *sessionstore.Store) error {
+	err = s.WithFacts(func(st *sessionstore.Store) error {
 		deliveries, closed, err = st.CloseLost(ctx, from, to)
 		return err
 	})
@@ -77,15 +77,15 @@ func (s *Store) CloseLost(ctx context.Context, from, to time.Time) (deliveries, 
 
 // CloseKeyless ends what has lost its keys with a damaged store.
 func (s *Store) CloseKeyless(ctx context.Context) (k recovery.Keyless, err error) {
-	err = s.withFacts(func(st *sessionstore.Store) error {
+	err = s.WithFacts(func(st *sessionstore.Store) error {
 		k, err = st.CloseKeyless(ctx)
 		return err
 	})
 	return k, err
 }
 
-// withFacts has the writers of facts run for a command.
-func (s *Store) withFacts(do func(*sessionstore.Store) error) error {
+// WithFacts has the writers of facts run for a command, while do is at work with them.
+func (s *Store) WithFacts(do func(*sessionstore.Store) error) error {
 	completions := natsconf.NewWriter(s.Conn, topology.StreamCompletions)
 	pending := natsconf.NewWriter(s.Conn, topology.BucketStream(topology.BucketSessions))
 	writing := supervise.Start("command", zerolog.Nop(), supervise.New("completions writer", completions),

@@ -187,6 +187,9 @@ func Instant(t time.Time) string {
 	return t.Format(time.RFC3339)
 }
 
+// Exactly writes an instant as the contract does, in UTC with milliseconds.
+func Exactly(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
+
 // OrDash returns a text, or - in the place of none.
 func OrDash(s string) string {
 	if s == "" {

@@ -1,8 +1,0 @@
-//go:build !linux
-
-package bench
-
-import "syscall"
-
-// notOrphaned does nothing where the system has no means: a bench that is killed leaves its children there.
-func notOrphaned() *syscall.SysProcAttr { return nil }

@@ -1,0 +1,43 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"time"
+)
+
+// Progress shows on standard error what is being measured: on a terminal in one line that is rewritten,
+// otherwise in a line each.
+type Progress struct {
+	out      io.Writer
+	terminal bool
+	began    time.Time
+}
+
+// NewProgress begins to count the time.
+func NewProgress(out io.Writer, terminal bool) *Progress {
+	return &Progress{out: out, terminal: terminal, began: time.Now()}
+}
+
+// The line's beginning, and the end of what stood there.
+const (
+	lineStart = "\r"
+	lineErase = "\x1b[K"
+)
+
+// Step shows what comes next.
+func (p *Progress) Step(what string) {
+	line := fmt.Sprintf("%5.0f s  %s", time.Since(p.began).Seconds(), what)
+	if p.terminal {
+		_, _ = fmt.Fprint(p.out, lineStart+line+lineErase)
+		return
+	}
+	_, _ = fmt.Fprintln(p.out, line)
+}
+
+// End leaves a clean line behind.
+func (p *Progress) End() {
+	if p.terminal {
+		_, _ = fmt.Fprint(p.out, lineStart+lineErase)
+	}
+}

@@ -1,0 +1,81 @@
+package bench
+
+import (
+	"context"
+
+	"verifyd/cmd/verifyd-bench/bench/load"
+)
+
+// suite is a set of rows that are measured together, in turns.
+type suite struct {
+	rows   []string
+	byName bool // takes minutes, or is for who works on the bench: run only when named
+	hidden bool
+	run    func(b *bench, ctx context.Context) error
+}
+
+// suites in the order of the table.
+var suites []suite
+
+func init() { //nolint:gochecknoinits // the suites lead back to the options, which look rows up here
+	suites = []suite{
+		{rows: []string{rowGenerator}, byName: true, hidden: true, run: (*bench).generator},
+		{rows: []string{rowBareHandler, rowInit}, run: (*bench).inits},
+		{rows: []string{rowSignin}, run: eachRun((*bench).signin)},
+		{rows: []string{rowPublish, rowComplete}, run: (*bench).writes},
+		{rows: []string{rowBareClient, rowDispatch}, run: (*bench).dispatches},
+		{rows: []string{rowPaced}, run: eachRun((*bench).paced)},
+		{rows: []string{rowEndToEnd}, run: eachRun((*bench).endToEnd)},
+		{rows: []string{rowIdle}, run: eachRun((*bench).idle)},
+		{rows: []string{rowScaling}, byName: true, run: (*bench).scaling},
+		{rows: []string{rowMillion}, byName: true, run: (*bench).million},
+	}
+}
+
+// eachRun makes a suite of what is measured in one run. All runs have the same receiver.
+func eachRun(once func(b *bench, ctx context.Context, run int, r *load.Receiver) error) func(b *bench,
+	ctx context.Context) error {
+	return func(b *bench, ctx context.Context) error {
+		r, err := load.NewReceiver(1)
+		if err != nil {
+			return err
+		}
+		defer r.Close()
+		for run := range b.o.Runs {
+			if err := once(b, ctx, run, r); err != nil {
+				return err
+			}
+		}
+		return ctx.Err()
+	}
+}
+
+// The rows.
+const (
+	rowGenerator   = "generator"
+	rowBareHandler = "bare-handler"
+	rowInit        = "init"
+	rowSignin      = "signin"
+	rowPublish     = "publish"
+	rowComplete    = "complete"
+	rowBareClient  = "bare-client"
+	rowDispatch    = "dispatch"
+	rowPaced       = "paced"
+	rowEndToEnd    = "end-to-end"
+	rowIdle        = "idle"
+	rowScaling     = "scaling"
+	rowMillion     = "million"
+)
+
+// Rows returns the names of the rows in the order of the table.
+func Rows() []string { return rowNames(false) }
+
+// rowNames returns the names in the order of the table, the hidden ones too where they are wanted.
+func rowNames(hidden bool) (names []string) {
+	for _, s := range suites {
+		if hidden || !s.hidden {
+			names = append(names, s.rows...)
+		}
+	}
+	return names
+}

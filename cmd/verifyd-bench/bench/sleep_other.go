@@ -1,8 +1,0 @@
-//go:build !linux
-
-package bench
-
-import "time"
-
-// preciseSleep is as precise as the runtime's timers.
-func preciseSleep(d time.Duration) { time.Sleep(d) }

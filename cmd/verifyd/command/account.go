@@ -1,0 +1,80 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	osuser "os/user"
+	"strconv"
+
+	"verifyd/cmd/verifyd/config"
+	"verifyd/cmd/verifyd/table"
+	"verifyd/edge/account"
+	"verifyd/edge/account/access"
+	"verifyd/edge/account/accountstore"
+	"verifyd/edge/account/input"
+)
+
+// Operator is who runs a command, as the audit log names them: by the name that the machine knows.
+func Operator() access.Actor {
+	u, err := osuser.Current()
+	if err != nil {
+		return access.Operator("")
+	}
+	return access.Operator(u.Username)
+}
+
+// OwnAccount returns the account that a command is to change, or to hand something out of. Anybody may have
+// made one on the dashboard, under whatever name was free: such a one is taken by its id alone, or a key
+// that is meant for one customer would be another's.
+func OwnAccount(ctx context.Context, s *accountstore.Store, name string) (account.Account, error) {
+	a, err := s.AccountByName(ctx, name)
+	if err != nil || name == a.ID {
+		return a, BadInput(err)
+	}
+	by, at, known, err := s.MadeBy(ctx, a.ID)
+	switch {
+	case err != nil:
+		return a, err
+	case known && by.Kind == access.ActorOperator, !known && len(a.Members) == 0:
+		return a, nil
+	case known:
+		return a, config.Usage(fmt.Errorf(
+			"%s was made on the dashboard by %s on %s, and anybody may take a name there: "+
+				"if it is the account that you mean, name it by its id, %s",
+			strconv.Quote(a.Name), ActorText(by), table.Instant(at), a.ID))
+	default:
+		return a, config.Usage(fmt.Errorf(
+			"%s has members, and its audit log does not reach back to who made it: "+
+				"if it is the account that you mean, name it by its id, %s",
+			strconv.Quote(a.Name), a.ID))
+	}
+}
+
+// ActorText names who did something, with the identity of a member beside the name, which may be another's,
+// too.
+func ActorText(who access.Actor) string {
+	if id := who.Identity(); id != "" && id != who.String() {
+		return who.String() + " (" + id + ")"
+	}
+	return who.String()
+}
+
+// wrongInput are the refusals that a person fixes at the command line, by naming something else.
+var wrongInput = []error{
+	account.ErrNoKey, account.ErrNoAccount, account.ErrAccountExists, account.ErrRolled, account.ErrKeyEnded,
+	account.ErrRotating, account.ErrNotRotating,
+}
+
+// BadInput marks such a refusal as a fault of the command line.
+func BadInput(err error) error {
+	if _, ok := errors.AsType[*input.Error](err); ok {
+		return config.Usage(err)
+	}
+	for _, wrong := range wrongInput {
+		if errors.Is(err, wrong) {
+			return config.Usage(err)
+		}
+	}
+	return err
+}

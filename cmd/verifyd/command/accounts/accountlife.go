@@ -1,0 +1,330 @@
+package accounts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"verifyd/cmd/verifyd/command"
+	"verifyd/cmd/verifyd/config"
+	"verifyd/cmd/verifyd/store"
+	"verifyd/cmd/verifyd/table"
+	"verifyd/edge/account"
+	"verifyd/edge/account/access"
+	"verifyd/edge/account/accountstore"
+	"verifyd/edge/account/audit"
+	"verifyd/sessions"
+	sessionstore "verifyd/sessions/store"
+	"verifyd/sessions/timeline"
+)
+
+// accountArg names the account that a command changes.
+type accountArg struct {
+	Name string `arg:"" help:"The account's name; its id where it was made on the dashboard."`
+}
+
+type accountQuotaCmd struct {
+	command.Store `embed:""`
+	accountArg    `embed:""`
+
+	Sessions *int64 `arg:"" optional:"" name:"n" help:"Sessions that the account may start in a UTC month."`
+	Default  bool   `help:"As many as the service grants to accounts without a quota of their own."`
+}
+
+// Run sets the quota.
+func (a accountQuotaCmd) Run(ctx context.Context, c command.Console) error {
+	quota := int64(0)
+	switch {
+	case a.Default == (a.Sessions != nil):
+		return config.Usage(errors.New("give a number of sessions, for example 5000, or --default"))
+	case a.Sessions != nil:
+		if quota = *a.Sessions; quota < 1 {
+			return config.Usage(fmt.Errorf(
+				"%d is no quota; give a number of sessions, for example 5000, or --default; "+
+					"an account that is to start none is disabled: verifyd account disable NAME", quota))
+		}
+	}
+	return a.UseAccounts(ctx, c, func(s *accountstore.Store) error {
+		acc, err := command.OwnAccount(ctx, s, a.Name)
+		if err != nil {
+			return err
+		}
+		if err := s.SetQuota(ctx, command.Operator(), acc.ID, quota); err != nil {
+			return command.BadInput(err)
+		}
+		_, err = fmt.Fprintf(c.Err, "The quota of %s is %s.\n", acc.Name, monthText(quota))
+		return err
+	})
+}
+
+type accountRenameCmd struct {
+	command.Store `embed:""`
+	accountArg    `embed:""`
+
+	To string `arg:"" help:"The new name, as end users will read it."`
+}
+
+// Run renames the account.
+func (a accountRenameCmd) Run(ctx context.Context, c command.Console) error {
+	return a.UseAccounts(ctx, c, func(s *accountstore.Store) error {
+		acc, err := command.OwnAccount(ctx, s, a.Name)
+		if err != nil {
+			return err
+		}
+		if _, err := s.RenameAccount(ctx, command.Operator(), acc.ID, a.To); err != nil {
+			return command.BadInput(err)
+		}
+		_, err = fmt.Fprintf(c.Err,
+			"Account %s is called %s now. Nobody else can take its old name while it exists.\n",
+			acc.ID, strconv.Quote(a.To))
+		return err
+	})
+}
+
+type accountDisableCmd struct {
+	command.Store `embed:""`
+	accountArg    `embed:""`
+}
+
+// Run disables the account.
+func (a accountDisableCmd) Run(ctx context.Context, c command.Console) error {
+	return setDisabled(ctx, c, a.Store, a.Name, true,
+		"Account %s is disabled: within a second its keys are refused and nobody signs in for it any more. "+
+			"Outcomes that stand are still delivered. To take it back: verifyd account enable %s\n")
+}
+
+type accountEnableCmd struct {
+	command.Store `embed:""`
+	accountArg    `embed:""`
+}
+
+// Run enables the account.
+func (a accountEnableCmd) Run(ctx context.Context, c command.Console) error {
+	return setDisabled(ctx, c, a.Store, a.Name, false,
+		"Account %s is in service: its keys work, and its users can sign in. See: verifyd account show %s\n")
+}
+
+func setDisabled(ctx context.Context, c command.Console, store command.Store, name string, disabled bool,
+	said string) error {
+	return store.UseAccounts(ctx, c, func(s *accountstore.Store) error {
+		acc, err := command.OwnAccount(ctx, s, name)
+		if err != nil {
+			return err
+		}
+		if _, err := s.SetDisabled(ctx, command.Operator(), acc.ID, disabled); err != nil {
+			return command.BadInput(err)
+		}
+		_, err = fmt.Fprintf(c.Err, said, acc.ID, strconv.Quote(name))
+		return err
+	})
+}
+
+type accountDeleteCmd struct {
+	command.Store `embed:""`
+	accountArg    `embed:""`
+
+	DryRun bool `help:"Say what would go, and delete nothing."`
+}
+
+// Run deletes the account, and cancels its sessions that are open. A repeat, by the account's id, finishes
+// what was interrupted.
+func (a accountDeleteCmd) Run(ctx context.Context, c command.Console) error {
+	return a.Use(ctx, c, func(st *store.Store) error {
+		id := a.Name
+		if _, gone := st.Accounts.Deleted(ctx, id); gone != nil {
+			acc, err := command.OwnAccount(ctx, st.Accounts, a.Name)
+			if err != nil {
+				return err
+			}
+			id = acc.ID
+		}
+		d, err := st.Accounts.DeleteAccount(ctx, command.Operator(), id, a.DryRun)
+		if err != nil {
+			return command.BadInput(err)
+		}
+		went := fmt.Sprintf("%d keys, %d members, %d invites and %d login links", d.Keys, d.Members,
+			d.Invites, d.Links)
+		if a.DryRun {
+			_, err = fmt.Fprintf(c.Err, "Nothing was deleted (--dry-run). With %s (%s) would go %s, "+
+				"and its open sessions would be canceled.\n",
+				d.Account.Name, id, went)
+			return err
+		}
+		canceled, err := cancelOpen(ctx, st, id)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(c.Err, "Account %s (%s) is deleted, with %s; %d open sessions were canceled. "+
+			"Outcomes that stood are still delivered, signed until %s at most; nobody reads them any more.\n",
+			d.Account.Name, id, went, canceled, table.Instant(d.SignsUntil))
+		return err
+	})
+}
+
+// cancelOpen cancels the sessions of a deleted account, and writes down how many.
+func cancelOpen(ctx context.Context, s *store.Store, account string) (canceled int, err error) {
+	err = s.WithFacts(func(ender *sessionstore.Store) (err error) {
+		canceled, err = ender.CancelOpen(ctx, account, sessions.AccountDeletedReason)
+		return err
+	})
+	if err != nil || canceled == 0 {
+		return canceled, err
+	}
+	return canceled, noteEnded(ctx, s, account, canceled)
+}
+
+func noteEnded(ctx context.Context, s *store.Store, id string, canceled int) error {
+	detail := map[string]string{"sessions": strconv.Itoa(canceled)}
+	return s.Accounts.Note(ctx, command.Operator(), id, audit.SessionsEnded, "", detail)
+}
+
+type accountReturnURLCmd struct {
+	command.Store `embed:""`
+
+	Account string `required:"" placeholder:"NAME" help:"The account's name."`
+	URL     string `arg:"" optional:"" help:"The https address that the end user's page links to once a session has ended."`
+	Clear   bool   `help:"Show no such link any more."`
+}
+
+// Run sets the address, or takes it away.
+func (a accountReturnURLCmd) Run(ctx context.Context, c command.Console) error {
+	return setFace(ctx, c, a.Store, a.Account, a.URL, a.Clear,
+		"a URL, for example https://example.com/verified", (*accountstore.Store).SetReturnURL)
+}
+
+type accountColourCmd struct {
+	command.Store `embed:""`
+
+	Account string `required:"" placeholder:"NAME" help:"The account's name."`
+	Colour  string `arg:"" optional:"" help:"The colour of the account's sign on the end user's page, for example #1f5fd0."`
+	Clear   bool   `help:"Show no sign any more."`
+}
+
+// Run sets the colour, or takes it away.
+func (a accountColourCmd) Run(ctx context.Context, c command.Console) error {
+	return setFace(ctx, c, a.Store, a.Account, a.Colour, a.Clear, "a colour, for example #1f5fd0",
+		(*accountstore.Store).SetColour)
+}
+
+// setFace sets a part of what end users see of an account.
+func setFace(
+	ctx context.Context, c command.Console, store command.Store, name, value string, empty bool, want string,
+	set func(*accountstore.Store, context.Context, access.Actor, string, string) error,
+) error {
+	if empty == (value != "") {
+		return config.Usage(errors.New("give " + want + ", or --clear"))
+	}
+	return store.UseAccounts(ctx, c, func(s *accountstore.Store) error {
+		acc, err := command.OwnAccount(ctx, s, name)
+		if err != nil {
+			return err
+		}
+		if err := set(s, ctx, command.Operator(), acc.ID, value); err != nil {
+			return command.BadInput(err)
+		}
+		_, err = fmt.Fprintf(c.Err, "The pages of %s show it from now on.\n", acc.Name)
+		return err
+	})
+}
+
+// revokeLink takes a login link back and says what it leaves behind: what the link gave is over, what was
+// made with it is the account's.
+func revokeLink(ctx context.Context, s *accountstore.Store, a account.Account, link string,
+	out io.Writer) error {
+	if err := s.RevokeLoginLink(ctx, command.Operator(), a.ID, link); err != nil {
+		return err
+	}
+	_, _ = fmt.Fprintf(out, "%s lets nobody into %s any more, from the next click on. Invites that were made with it are void.\n", timeline.Legible(link), a.Name)
+	w, err := s.LinkWork(ctx, a.ID, link)
+	if err != nil {
+		return fmt.Errorf("the link is taken back; what was made with it cannot be read, look into verifyd account audit %s: %w", strconv.Quote(a.Name), err)
+	}
+	return tellLinkWork(out, a.Name, w, time.Now())
+}
+
+func tellLinkWork(out io.Writer, name string, w accountstore.LinkWork, now time.Time) (err error) {
+	say := func(format string, args ...any) {
+		if err == nil {
+			_, err = fmt.Fprintf(out, format+"\n", args...)
+		}
+	}
+	if len(w.Keys) == 0 {
+		say("It made no API key.")
+	} else {
+		say("API keys that it made, which work on until they end: verifyd key revoke ID")
+	}
+	for _, k := range w.Keys {
+		say("  %s  %s  %s  made %s, %s", k.ID, shortKey(k), table.OrDash(timeline.Legible(k.Name)),
+			table.Instant(k.CreatedAt), k.State(now))
+	}
+	for _, m := range w.Members {
+		say("A member by it, %s: %s (%s), on the members page of the account's owners", m.Role,
+			table.OrDash(timeline.Legible(m.Name)), timeline.Legible(m.Network+":"+m.Subject))
+	}
+	if w.Revealed {
+		say("The signing secret was seen by it; to change it: verifyd account rotate-secret --account %s",
+			strconv.Quote(name))
+	}
+	return err
+}
+
+type accountAuditCmd struct {
+	command.Store `embed:""`
+	table.Listing `embed:""`
+
+	Name  string `arg:"" help:"The account's name; the id of one that was deleted."`
+	Limit int    `default:"50" help:"How many records, newest first; 0 for all."`
+}
+
+// Run lists the records.
+func (a accountAuditCmd) Run(ctx context.Context, c command.Console) error {
+	return a.UseAccounts(ctx, c, func(s *accountstore.Store) error {
+		acc, err := s.Deleted(ctx, a.Name)
+		if errors.Is(err, account.ErrNoAccount) {
+			acc, err = s.AccountByName(ctx, a.Name)
+		}
+		if err != nil {
+			return command.BadInput(err)
+		}
+		return listAudit(ctx, c, s, acc.ID, a.Limit, a.Listing)
+	})
+}
+
+// listAudit writes out the newest records of a log; all of them where the limit is 0.
+func listAudit(ctx context.Context, c command.Console, s *accountstore.Store, log string, limit int,
+	as table.Listing) error {
+	if limit < 0 {
+		return config.Usage(fmt.Errorf("--limit: %d is below zero; give a number of records, or 0 for all",
+			limit))
+	}
+	t := table.New("records", "AT", "WHO", "WHAT", "ON", "DETAIL")
+	cursor, left := "", limit
+	for {
+		page, err := s.Audit(ctx, log, cursor, left)
+		if err != nil {
+			return err
+		}
+		for _, r := range page.Records {
+			t.Add(r.At, timeline.Legible(command.ActorText(r.Who)), r.What, timeline.Legible(r.On),
+				table.NewCell(detailText(r.Detail), r.Detail))
+		}
+		left -= len(page.Records)
+		if cursor = page.Next; cursor == "" || limit > 0 && left <= 0 {
+			return as.Print(c.Out, t)
+		}
+	}
+}
+
+func detailText(detail map[string]string) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(detail)) {
+		parts = append(parts, name+": "+timeline.Legible(detail[name]))
+	}
+	return table.OrDash(strings.Join(parts, ", "))
+}

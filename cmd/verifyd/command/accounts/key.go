@@ -1,0 +1,259 @@
+package accounts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"verifyd/cmd/verifyd/command"
+	"verifyd/cmd/verifyd/config"
+	"verifyd/cmd/verifyd/table"
+	"verifyd/edge/account"
+	"verifyd/edge/account/accountstore"
+	"verifyd/edge/limit"
+	"verifyd/sessions"
+)
+
+// Key has the commands on API keys.
+type Key struct {
+	Create keyCreateCmd `cmd:"" help:"Make an API key and print it, this once, alone on standard output."`
+	Roll   keyRollCmd   `cmd:"" help:"Put a new API key in the place of another, which goes on working for a while, and print it alone on standard output."`
+	List   keyListCmd   `cmd:"" help:"List API keys."`
+	Revoke keyRevokeCmd `cmd:"" help:"End an API key for good."`
+}
+
+type keyCreateCmd struct {
+	command.Store `embed:""`
+
+	Account   string `required:"" placeholder:"NAME" help:"Account the key belongs to, by its name; by its id where it was made on the dashboard."`
+	Name      string `help:"What its owners call it, for example production."`
+	Expires   string `placeholder:"WHEN" help:"When it ends: a day (2027-01-31, at the end of it in UTC), an instant (2027-01-31T12:00:00Z), or from now on (90d, 12h); default: never."`
+	Test      bool   `help:"Make a test key (vfytest_…)."`
+	RateLimit string `placeholder:"R" help:"Sessions this key may start, for example 5/s; default: the service's."`
+	Policy    string `placeholder:"P" help:"Of its callbacks: once or at-least-once; default: the service's."`
+}
+
+// Run makes the key.
+func (k keyCreateCmd) Run(ctx context.Context, c command.Console) error {
+	o, err := k.options(time.Now())
+	if err != nil {
+		return config.Usage(err)
+	}
+	return k.UseAccounts(ctx, c, func(s *accountstore.Store) error {
+		a, err := command.OwnAccount(ctx, s, k.Account)
+		if errors.Is(err, account.ErrNoAccount) {
+			return config.Usage(fmt.Errorf("%w; make it with: verifyd account create %s", err,
+				strconv.Quote(k.Account)))
+		}
+		if err != nil {
+			return err
+		}
+		secret, key, unsure := s.CreateKey(ctx, command.Operator(), a.ID, o)
+		if secret == "" {
+			return command.BadInput(unsure)
+		}
+		_, _ = fmt.Fprintf(c.Err, "API key %s of %s. It is shown this once; keep it like a password.\n",
+			key.ID, a.Name)
+		if key.Test {
+			_, _ = fmt.Fprintln(c.Err,
+				"It is a test key: services take it where VERIFYD_TEST_KEYS is true, and sign in by the built-in network.")
+		}
+		if !key.ExpiresAt.IsZero() {
+			_, _ = fmt.Fprintf(c.Err, "It works until %s.\n", table.Instant(key.ExpiresAt))
+		}
+		if unsure != nil {
+			_, _ = fmt.Fprintln(c.Err,
+				"It may not work: the store did not say that it took the key. See: verifyd key list")
+		}
+		_, err = fmt.Fprintln(c.Out, secret)
+		return errors.Join(unsure, err)
+	})
+}
+
+func (k keyCreateCmd) options(now time.Time) (o account.KeyOptions, err error) {
+	o = account.KeyOptions{Name: k.Name, Test: k.Test}
+	if k.RateLimit != "" {
+		if o.RateLimit, err = limit.ParseRate(k.RateLimit); err != nil {
+			return o, fmt.Errorf("--rate-limit: %w", err)
+		}
+	}
+	if k.Policy != "" {
+		var f config.Faults
+		o.Policy = config.Policy(&f, "policy", k.Policy)
+		if err := f.OwnErr(); err != nil {
+			return o, err
+		}
+	}
+	if k.Expires != "" {
+		if o.ExpiresAt, err = parseEnd(k.Expires, now); err != nil {
+			return o, fmt.Errorf("--expires: %w", err)
+		}
+	}
+	return o, nil
+}
+
+// parseEnd reads when something ends: a day, at the end of it in UTC; an instant; or a time from now on,
+// where d is a day of 24 hours.
+func parseEnd(text string, now time.Time) (time.Time, error) {
+	var end time.Time
+	if day, err := time.Parse(time.DateOnly, text); err == nil {
+		end = day.AddDate(0, 0, 1)
+	} else if at, err := time.Parse(time.RFC3339, text); err == nil {
+		end = at
+	} else if d, err := parseSpan(text); err == nil {
+		end = now.Add(d)
+	} else {
+		return end, fmt.Errorf("%q is not a time; use a day (2027-01-31), an instant (2027-01-31T12:00:00Z), or a time from now on (90d, 12h)", text)
+	}
+	if !end.After(now) {
+		return end, fmt.Errorf("%q is over; give a time to come", text)
+	}
+	return end, nil
+}
+
+// maxDays keeps a number of days within a time.Duration.
+const maxDays = 100 * 365
+
+// parseSpan reads a duration, in days too.
+func parseSpan(text string) (time.Duration, error) {
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		n, err := strconv.ParseUint(days, 10, 16)
+		if err != nil || n > maxDays {
+			return 0, fmt.Errorf("%q is not a number of days", text)
+		}
+		return time.Duration(n) * 24 * time.Hour, nil
+	}
+	return time.ParseDuration(text)
+}
+
+type keyRollCmd struct {
+	command.Store `embed:""`
+
+	ID    string `arg:"" name:"key-id" help:"The key's id (verifyd key list shows it)."`
+	Grace string `default:"24h" help:"How long the old key goes on working, up to 30d; 0 ends it at once."`
+}
+
+// Run rolls the key.
+func (k keyRollCmd) Run(ctx context.Context, c command.Console) error {
+	grace, err := parseSpan(k.Grace)
+	if err != nil {
+		return config.Usage(fmt.Errorf("--grace: %q is not a time; for example 24h, 7d, or 0", k.Grace))
+	}
+	return k.UseAccounts(ctx, c, func(s *accountstore.Store) error {
+		secret, key, unsure := s.RollKey(ctx, command.Operator(), "", k.ID, grace)
+		if secret == "" {
+			return command.BadInput(unsure)
+		}
+		if unsure != nil {
+			_, _ = fmt.Fprintf(c.Err,
+				"The store did not say that it took the change. Either this is API key %s, and it takes the place of %s, or %s works as before: keep both until verifyd key list shows which.\n",
+				key.ID, key.Replaces, key.Replaces)
+			_, err = fmt.Fprintln(c.Out, secret)
+			return errors.Join(unsure, err)
+		}
+		_, _ = fmt.Fprintf(c.Err,
+			"API key %s takes the place of %s. It is shown this once; keep it like a password.\n", key.ID,
+			key.Replaces)
+		if grace == 0 {
+			_, _ = fmt.Fprintln(c.Err, "The old key is revoked.")
+		} else {
+			_, _ = fmt.Fprintf(c.Err, "The old key works for %s more at most.\n", grace)
+		}
+		_, err = fmt.Fprintln(c.Out, secret)
+		return err
+	})
+}
+
+type keyListCmd struct {
+	command.Store `embed:""`
+	table.Listing `embed:""`
+}
+
+// Run lists the keys, oldest first.
+func (l keyListCmd) Run(ctx context.Context, c command.Console) error {
+	return l.UseAccounts(ctx, c, func(s *accountstore.Store) error {
+		accounts, err := s.EveryAccount(ctx)
+		if err != nil {
+			return err
+		}
+		names := map[string]string{}
+		for _, a := range accounts { // those that were deleted, too
+			names[a.ID] = a.Name
+		}
+		keys, err := s.Keys(ctx)
+		if err != nil {
+			return err
+		}
+		used, err := s.LastUsed(ctx)
+		if err != nil {
+			return err
+		}
+		t := table.New("keys", "ID", "ACCOUNT", "NAME", "KEY", "STATE", "CREATED", "EXPIRES", "REVOKED",
+			"LAST USED", "REPLACED BY", "RATE", "CALLBACKS:policy")
+		now := time.Now()
+		for _, k := range keys {
+			t.Add(k.ID, names[k.Account], k.Name, shortKey(k), k.State(now), k.CreatedAt, k.ExpiresAt,
+				k.RevokedAt,
+				used[k.ID], k.ReplacedBy, rateCell(k), policyCell(k))
+		}
+		return l.Print(c.Out, t)
+	})
+}
+
+// shortKey shows a key as people tell it from others: its prefix and last four characters.
+func shortKey(k account.Key) string { return k.Prefix() + "…" + k.Last4 }
+
+type keyRevokeCmd struct {
+	command.Store `embed:""`
+
+	ID string `arg:"" help:"The key's id (verifyd key list shows it)."`
+}
+
+// Run ends the key.
+func (k keyRevokeCmd) Run(ctx context.Context, c command.Console) error {
+	return k.UseAccounts(ctx, c, func(s *accountstore.Store) error {
+		key, err := s.RevokeKey(ctx, command.Operator(), "", k.ID)
+		if err != nil {
+			return command.BadInput(err)
+		}
+		_, err = fmt.Fprintf(c.Err, "API key %s is revoked since %s.\n", key.ID, table.Instant(key.RevokedAt))
+		return err
+	})
+}
+
+// rateText shows the rate limit of a key, as --rate-limit takes it.
+func rateText(r account.Rate) string {
+	if r == (account.Rate{}) {
+		return "the service's default"
+	}
+	unit := map[time.Duration]string{time.Second: "s", time.Minute: "m", time.Hour: "h"}[r.Per]
+	if unit == "" {
+		unit = r.Per.String()
+	}
+	text := fmt.Sprintf("%d/%s", r.Count, unit)
+	if r.Burst > 0 && r.Burst != r.Count {
+		text += fmt.Sprintf(", bursts of %d", r.Burst)
+	}
+	return text
+}
+
+// rateCell and policyCell are null for programs where the service's default holds.
+func rateCell(k account.Key) table.Cell {
+	if k.RateLimit == (account.Rate{}) {
+		return table.NewCell(rateText(k.RateLimit), nil)
+	}
+	return table.NewCell(rateText(k.RateLimit), rateText(k.RateLimit))
+}
+
+func policyCell(k account.Key) table.Cell { return table.NewCell(policyText(k.Policy), k.Policy) }
+
+// policyText shows the policy of a key.
+func policyText(p sessions.Policy) string {
+	if p == "" {
+		return "the service's default"
+	}
+	return string(p)
+}

@@ -1,0 +1,195 @@
+package accounts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"verifyd/cmd/verifyd/command"
+	"verifyd/cmd/verifyd/config"
+	"verifyd/cmd/verifyd/store"
+	"verifyd/cmd/verifyd/table"
+	"verifyd/edge/account/accountstore"
+	"verifyd/edge/account/audit"
+	"verifyd/edge/account/grant"
+	"verifyd/edge/web"
+	"verifyd/natsconf/fleet"
+	"verifyd/sessions/timeline"
+)
+
+// Operator has the commands on operators: who may use the operator's pages of the dashboard.
+type Operator struct {
+	Grant     operatorGrantCmd  `cmd:"" help:"Make somebody who can log in to the dashboard an operator."`
+	Revoke    operatorRevokeCmd `cmd:"" help:"Take that away again."`
+	List      operatorListCmd   `cmd:"" help:"List the operators."`
+	LoginLink operatorLinkCmd   `cmd:"" help:"Print a link that leads to the operator's pages once, within 10 minutes."`
+	Audit     operatorAuditCmd  `cmd:"" help:"Tell who became an operator, and which receiver hosts were paused, newest first."`
+}
+
+// identityArg names somebody at an identity network.
+type identityArg struct {
+	Identity string `arg:"" help:"Who, as NETWORK:SUBJECT, for example example:12345; the members page of an account shows both."`
+}
+
+func (a identityArg) parts() (network, subject string, err error) {
+	network, subject, ok := strings.Cut(a.Identity, ":")
+	if !ok || network == "" || subject == "" {
+		return "", "", config.Usage(
+			errors.New("IDENTITY: this is not NETWORK:SUBJECT; for example example:12345"))
+	}
+	return network, subject, nil
+}
+
+type operatorGrantCmd struct {
+	command.Store `embed:""`
+	identityArg   `embed:""`
+
+	Unchecked bool `help:"Take the network's id as it is, where no running service can say which networks there are."`
+}
+
+// Run makes the grant.
+func (o operatorGrantCmd) Run(ctx context.Context, c command.Console) error {
+	network, subject, err := o.parts()
+	if err != nil {
+		return err
+	}
+	return o.Use(ctx, c, func(st *store.Store) error {
+		if err := o.known(ctx, st, network); err != nil {
+			return err
+		}
+		if _, err := st.Accounts.GrantOperator(ctx, command.Operator(), network, subject); err != nil {
+			return command.BadInput(err)
+		}
+		_, err := fmt.Fprintf(c.Err,
+			"%s is an operator: they see all accounts, pause receiver hosts and send callbacks again, on {base_url}/dashboard/operator.\n", timeline.Legible(o.Identity))
+		return err
+	})
+}
+
+// known reports by its error that no edge lets anybody in by a network: a grant for a mistyped one helps
+// nobody now, and somebody else once a network of that id is there.
+func (o operatorGrantCmd) known(ctx context.Context, st *store.Store, network string) error {
+	if o.Unchecked {
+		return nil
+	}
+	all, err := fleet.Ask(ctx, st.Conn)
+	if err != nil {
+		return err
+	}
+	var known []string
+	for _, p := range all {
+		known = append(known, p.Networks...)
+	}
+	slices.Sort(known)
+	known = slices.Compact(known)
+	switch {
+	case slices.Contains(known, network):
+		return nil
+	case len(known) == 0:
+		return config.Usage(errors.New(
+			"IDENTITY: no running edge says which identity networks lead into its dashboard; " +
+				"start the service with one (dashboard: true, or --network-dashboard), or say --unchecked"))
+	default:
+		return config.Usage(fmt.Errorf(
+			"IDENTITY: no identity network %s leads into the dashboard; there is %s", strconv.Quote(network),
+			strings.Join(known, ", ")))
+	}
+}
+
+type operatorRevokeCmd struct {
+	command.Store `embed:""`
+
+	Who string `arg:"" help:"Who, as NETWORK:SUBJECT, or a login link by its id; verifyd operator list shows both."`
+}
+
+// Run ends the grant.
+func (o operatorRevokeCmd) Run(ctx context.Context, c command.Console) error {
+	revoke := func(s *accountstore.Store) error {
+		return s.RevokeOperatorLink(ctx, command.Operator(), o.Who)
+	}
+	if strings.Contains(o.Who, ":") {
+		network, subject, err := identityArg{o.Who}.parts()
+		if err != nil {
+			return err
+		}
+		revoke = func(s *accountstore.Store) error {
+			return s.RevokeOperator(ctx, command.Operator(), network, subject)
+		}
+	}
+	return o.UseAccounts(ctx, c, func(s *accountstore.Store) error {
+		err := revoke(s)
+		if errors.Is(err, grant.ErrNoOperator) {
+			return config.Usage(fmt.Errorf("WHO: %w", err))
+		}
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(c.Err, "%s is an operator no more, from the next click on.\n",
+			timeline.Legible(o.Who))
+		return err
+	})
+}
+
+type operatorListCmd struct {
+	command.Store `embed:""`
+	table.Listing `embed:""`
+}
+
+// Run lists the operators.
+func (o operatorListCmd) Run(ctx context.Context, c command.Console) error {
+	return o.UseAccounts(ctx, c, func(s *accountstore.Store) error {
+		grants, err := s.Operators(ctx)
+		if err != nil {
+			return err
+		}
+		t := table.New("operators", "WHO", "SINCE", "UNTIL", "BY")
+		for _, g := range grants {
+			t.Add(timeline.Legible(g.Holder()), g.Since, g.Until, timeline.Legible(g.By))
+		}
+		return o.Print(c.Out, t)
+	})
+}
+
+type operatorLinkCmd struct {
+	command.Store `embed:""`
+
+	BaseURL string `name:"base-url" required:"" help:"{base_url} under which users reach the service, as the service has it."`
+}
+
+// Run prints the link alone on standard output.
+func (o operatorLinkCmd) Run(ctx context.Context, c command.Console) error {
+	base, _, err := web.ParseBaseURL(o.BaseURL)
+	if err != nil {
+		var f config.Faults
+		f.Add("base-url", fmt.Sprintf("%q is %v", o.BaseURL, err), "for example https://verify.example.com")
+		return config.Usage(f.OwnErr())
+	}
+	return o.UseAccounts(ctx, c, func(s *accountstore.Store) error {
+		token, link, err := s.OperatorLink(ctx, command.Operator())
+		if err != nil {
+			return err
+		}
+		_, _ = fmt.Fprintf(c.Err,
+			"The link works once, until %s. Whoever has it is an operator for 12 hours: send it as you would a password. To take it back, then too: verifyd operator revoke %s\n", table.Instant(link.ExpiresAt), link.ID)
+		_, err = fmt.Fprintln(c.Out, base+linkPath+"?token="+url.QueryEscape(token))
+		return err
+	})
+}
+
+type operatorAuditCmd struct {
+	command.Store `embed:""`
+	table.Listing `embed:""`
+
+	Limit int `default:"50" help:"How many records, newest first; 0 for all."`
+}
+
+// Run lists the records of the service.
+func (o operatorAuditCmd) Run(ctx context.Context, c command.Console) error {
+	return o.UseAccounts(ctx, c, func(s *accountstore.Store) error {
+		return listAudit(ctx, c, s, audit.ServiceLog, o.Limit, o.Listing)
+	})
+}

@@ -1,0 +1,64 @@
+// Package command has what the commands of verifyd share; the commands themselves are in the packages below
+// it, by what they are about:
+//
+//	accounts    key, account, operator
+//	delivery    deliveries, hosts, explain
+//	integrator  try, listen, demo, demo-beside
+//	process     serve, status, check, log-level, healthcheck
+//	storage     move, backup, restore, recover, erase, prepare, apply
+//
+// A command is a struct: its flags are the fields, and Run is what it does. Package main joins them to the
+// command line, whose library they know by tags of their fields alone. Results go to standard output, and
+// everything else to standard error. What people can fix by typing something else is a config.UsageError.
+package command
+
+import (
+	"context"
+	"io"
+
+	"github.com/rs/zerolog"
+
+	"verifyd/cmd/verifyd/config"
+	"verifyd/cmd/verifyd/store"
+	"verifyd/edge/account/accountstore"
+)
+
+// Console is where a command speaks: results to out, everything else to err.
+type Console struct{ Out, Err io.Writer }
+
+// Store is what the commands on a store share.
+type Store struct {
+	config.StoreSettings `embed:"" group:"store"`
+}
+
+// UseAccounts runs do with the accounts of a running service or a stopped one. Where there is no store, none
+// is made: a folder or servers that were named by mistake stay as they are.
+func (s Store) UseAccounts(ctx context.Context, c Console, do func(*accountstore.Store) error) error {
+	return s.Use(ctx, c, func(st *store.Store) error { return do(st.Accounts) })
+}
+
+// Use is UseAccounts for commands that need more than accounts.
+func (s Store) Use(ctx context.Context, c Console, do func(*store.Store) error) error {
+	return s.reach(ctx, c, store.ToUse, do)
+}
+
+// BeginAccounts is UseAccounts for a command that was told, by its flag --new-store, to make the store where
+// there is none.
+func (s Store) BeginAccounts(ctx context.Context, c Console, do func(*accountstore.Store) error) error {
+	return s.reach(ctx, c, store.ToBegin, func(st *store.Store) error { return do(st.Accounts) })
+}
+
+func (s Store) reach(ctx context.Context, c Console, why store.Purpose,
+	do func(*store.Store) error) error {
+	var f config.Faults
+	cfg := s.Config(&f)
+	if err := f.Err(); err != nil {
+		return config.Usage(err)
+	}
+	st, err := store.Reach(ctx, cfg, zerolog.New(c.Err).Level(zerolog.ErrorLevel), why)
+	if err != nil {
+		return err
+	}
+	defer st.Close()
+	return do(st)
+}

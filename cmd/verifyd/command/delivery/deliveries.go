@@ -1,0 +1,281 @@
+// Package delivery has the commands on callbacks: how they ended, sending them again, where they go, and what
+// became of the session that one is about. None shows the path or the query of a callback URL: they carry
+// the integrators' secrets.
+package delivery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"verifyd/cmd/verifyd/command"
+	"verifyd/cmd/verifyd/config"
+	"verifyd/cmd/verifyd/store"
+	"verifyd/cmd/verifyd/table"
+	"verifyd/sessions"
+	"verifyd/sessions/facts"
+	"verifyd/sessions/failure"
+	sessionstore "verifyd/sessions/store"
+	"verifyd/sessions/timeline"
+)
+
+const (
+	// lookFor bounds how long one look at the store may take; a list that is cut off by it says so.
+	lookFor = 30 * time.Second
+	// maxDeliveries bounds a list to what is held in memory at once without harm: each holds answers of up
+	// to 1 KiB.
+	maxDeliveries = 10_000
+)
+
+// Deliveries has the commands on callbacks and how they ended.
+type Deliveries struct {
+	List deliveriesListCmd `cmd:"" help:"List deliveries, newest first."`
+	Show deliveriesShowCmd `cmd:"" help:"Show every attempt of a session's delivery."`
+
+	Resend  deliveriesResendCmd  `cmd:"" help:"Send an outcome again whose delivery has ended, with the same webhook-id."`
+	Redrive deliveriesRedriveCmd `cmd:"" help:"Send many again, with the same webhook-ids: those that ended in one way."`
+}
+
+type deliveriesListCmd struct {
+	command.Store `embed:""`
+	table.Listing `embed:""`
+
+	State string `enum:",due,claimed,delivered,rejected,unknown,undeliverable" default:"" help:"Only deliveries in this state: due, claimed, delivered, rejected, unknown or undeliverable."`
+	Limit int    `default:"50" help:"At most so many."`
+}
+
+// Run lists deliveries. It shows a receiver's host and port, never its path and query, which carry the
+// integrators' secrets.
+func (d deliveriesListCmd) Run(ctx context.Context, c command.Console) error {
+	if d.Limit < 1 || d.Limit > maxDeliveries {
+		return config.Usage(fmt.Errorf(
+			"--limit: %d is not from 1 to %d; give a number of deliveries, for example 50", d.Limit,
+			maxDeliveries))
+	}
+	return d.Use(ctx, c, func(st *store.Store) error {
+		ctx, cancel := context.WithTimeout(ctx, lookFor)
+		defer cancel()
+		found, err := st.Reader().Deliveries(ctx, facts.DeliveryState(d.State), d.Limit)
+		if err != nil {
+			return err
+		}
+		if err := d.Print(c.Out, deliveriesTable(found.Views)); err != nil {
+			return err
+		}
+		if !found.BackTo.IsZero() {
+			_, err = fmt.Fprintf(c.Err, "Looked back to %s; older ones are shown with a higher --limit.\n",
+				table.Instant(found.BackTo))
+		} else if len(found.Views) == 0 {
+			_, err = fmt.Fprintln(c.Err,
+				"No such delivery is kept. One is made when a user completes a session.")
+		}
+		return err
+	})
+}
+
+func deliveriesTable(views []facts.View) *table.Table {
+	t := table.New("deliveries", "SESSION", "STATE", "DELIVERY", "ATTEMPTS", "HOST", "COMPLETED", "CLASS")
+	for _, v := range views {
+		d := v.Delivery
+		t.Add(v.ID, v.State, d.State, len(d.Attempts), timeline.Host(v.Session), v.CompletedAt, lastClass(v))
+	}
+	return t
+}
+
+// lastClass says what went wrong in the last attempt that has ended.
+func lastClass(v facts.View) failure.Class {
+	for _, a := range slices.Backward(v.Delivery.Attempts) {
+		if a.Result != nil {
+			return a.Result.Class
+		}
+	}
+	return failure.None
+}
+
+type deliveriesShowCmd struct {
+	command.Store `embed:""`
+	table.Listing `embed:""`
+	sessionArg    `embed:""`
+}
+
+// Run shows the attempts.
+func (d deliveriesShowCmd) Run(ctx context.Context, c command.Console) error {
+	id, err := d.id()
+	if err != nil {
+		return err
+	}
+	return d.Use(ctx, c, func(st *store.Store) error {
+		ctx, cancel := context.WithTimeout(ctx, lookFor)
+		defer cancel()
+		v, err := st.Reader().Read(ctx, id)
+		if err != nil {
+			return noneKept(id, err)
+		}
+		if d.JSON {
+			return d.Print(c.Out, deliveryCard(v), attemptsTable(v))
+		}
+		return showDelivery(c.Out, v)
+	})
+}
+
+// deliveryCard and attemptsTable are for programs; showDelivery tells people the same, and leaves out
+// what there is nothing of.
+func deliveryCard(v facts.View) *table.Table {
+	t := table.NewCard("delivery", ":session", ":state", ":completed", ":host", ":delivery")
+	t.Add(v.ID, v.State, v.CompletedAt, timeline.Host(v.Session), v.Delivery.State)
+	return t
+}
+
+func attemptsTable(v facts.View) *table.Table {
+	t := table.New("attempts", ":number", ":claimed", ":worker", ":ended", ":by", ":verdict", ":class",
+		":status",
+		":detail", ":address", ":answer", ":next_from")
+	for _, a := range v.Delivery.Attempts {
+		r := facts.Result{}
+		if a.Result != nil {
+			r = *a.Result
+		}
+		t.Add(a.Claim.Number, exactValue(a.Claim.At), a.Claim.Worker, exactValue(r.At), r.By, r.Verdict,
+			r.Class,
+			table.UnlessZero(r.Status), r.Detail, r.Address, r.Answer, exactValue(r.Next))
+	}
+	return t
+}
+
+// exactValue is an instant with its milliseconds.
+func exactValue(t time.Time) any {
+	if t.IsZero() {
+		return nil
+	}
+	return table.Exactly(t)
+}
+
+func showDelivery(out io.Writer, v facts.View) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	line := func(name, value string) {
+		if value != "" {
+			_, _ = fmt.Fprintf(w, "%s\t%s\n", name, value)
+		}
+	}
+	line("Session", string(v.ID))
+	line("State", string(v.State))
+	line("Completed", table.Instant(v.CompletedAt))
+	line("Host", timeline.Host(v.Session))
+	line("Delivery", string(v.Delivery.State))
+	if len(v.Delivery.Attempts) == 0 {
+		line("Attempts", "none")
+	}
+	for _, a := range v.Delivery.Attempts {
+		_, _ = fmt.Fprintf(w, "\nAttempt %d\n", a.Claim.Number)
+		line("  Claimed", table.Exactly(a.Claim.At)+byWhom(a.Claim.Worker))
+		r := a.Result
+		if r == nil {
+			line("  Verdict", "none yet")
+			continue
+		}
+		line("  Ended", table.Exactly(r.At)+byWhom(r.By))
+		line("  Verdict", string(r.Verdict))
+		line("  Class", string(r.Class))
+		if r.Status != 0 {
+			line("  Status", strconv.Itoa(r.Status))
+		}
+		line("  Detail", timeline.Legible(r.Detail))
+		line("  Address", timeline.Legible(r.Address))
+		for _, s := range timeline.Phases(r.Timing) {
+			line("  "+s.Name, timeline.FormatDuration(s.Took))
+		}
+		line("  Answer", answerOf(*r))
+		if !r.Next.IsZero() {
+			line("  Next from", table.Exactly(r.Next))
+		}
+	}
+	return w.Flush()
+}
+
+// byWhom names the worker that wrote a fact; of one that cannot be read nobody knows.
+func byWhom(worker string) string {
+	if worker == "" {
+		return ", by nobody knows whom"
+	}
+	return " by " + timeline.Legible(worker)
+}
+
+// answerOf shows what the receiver said, as one quoted line: it is the receiver's text, and must not reach
+// the terminal as it is.
+func answerOf(r facts.Result) string {
+	const most = 1 << 10
+	if r.Answer == "" {
+		return ""
+	}
+	// the cut may fall into a character
+	return strconv.QuoteToGraphic(strings.ToValidUTF8(r.Answer[:min(len(r.Answer), most)], ""))
+}
+
+// sessionArg names the session that a command is about.
+type sessionArg struct {
+	Session string `arg:"" help:"The session's id, or its token."`
+}
+
+// id reads the argument. Errors never repeat it: it may be a token.
+func (a sessionArg) id() (sessions.ID, error) {
+	id, err := sessions.ParseID(a.Session)
+	if err != nil {
+		return "", config.Usage(fmt.Errorf("SESSION: this is %w; verifyd deliveries list shows the ids", err))
+	}
+	return id, nil
+}
+
+// noneKept makes an unknown session the fault of the command line that it is.
+func noneKept(id sessions.ID, err error) error {
+	if errors.Is(err, sessions.ErrNotFound) {
+		return config.Usage(fmt.Errorf(
+			"session %s: %w, or its results are no longer kept; verifyd deliveries list shows those that are",
+			id, err))
+	}
+	return err
+}
+
+// resender is who asked, in the facts of an attempt that an operator asked for.
+const resender = "operator"
+
+type deliveriesResendCmd struct {
+	command.Store `embed:""`
+	sessionArg    `embed:""`
+}
+
+// Run asks for one more attempt. A running dispatcher takes it at once; a stopped service sends it at its
+// next start.
+func (d deliveriesResendCmd) Run(ctx context.Context, c command.Console) error {
+	id, err := d.id()
+	if err != nil {
+		return err
+	}
+	return d.Use(ctx, c, func(st *store.Store) error {
+		ctx, cancel := context.WithTimeout(ctx, lookFor)
+		defer cancel()
+		var asked facts.Resend
+		err := st.WithFacts(func(sender *sessionstore.Store) (err error) {
+			asked, err = sender.Resend(ctx, id, resender)
+			return err
+		})
+		switch {
+		case errors.Is(err, facts.ErrDeliveryOpen):
+			return config.Usage(fmt.Errorf(
+				"session %s: the callback is waiting or being sent; see: verifyd explain %s", id, id))
+		case errors.Is(err, facts.ErrNoDelivery):
+			return config.Usage(fmt.Errorf(
+				"session %s has nothing to send: only verified and failed sessions are sent", id))
+		case err != nil:
+			return noneKept(id, err)
+		}
+		_, err = fmt.Fprintf(c.Err,
+			"Attempt %d of session %s is due. verifyd explain %s shows how it ends.\n", asked.Number, id, id)
+		return err
+	})
+}

@@ -1,0 +1,153 @@
+package delivery
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"verifyd/cmd/verifyd/command"
+	"verifyd/cmd/verifyd/store"
+	"verifyd/cmd/verifyd/table"
+	"verifyd/dispatcher/callback"
+	"verifyd/sessions"
+	"verifyd/sessions/facts"
+	"verifyd/sessions/pauses"
+	"verifyd/sessions/timeline"
+)
+
+// Explain describes in plain words what happened to a session, and what to do.
+type Explain struct {
+	command.Store `embed:""`
+	sessionArg    `embed:""`
+}
+
+// Run tells what happened to a session, oldest first, and what to do.
+func (e Explain) Run(ctx context.Context, c command.Console) error {
+	id, err := e.id()
+	if err != nil {
+		return err
+	}
+	return e.Use(ctx, c, func(st *store.Store) error {
+		ctx, cancel := context.WithTimeout(ctx, lookFor)
+		defer cancel()
+		v, entries, err := st.Reader().Timeline(ctx, id)
+		if err != nil {
+			return noneKept(id, err)
+		}
+		accounts, err := st.Accounts.Accounts(ctx)
+		if err != nil {
+			return err
+		}
+		story := story{Report: timeline.Report{View: v, Account: v.Account, Workers: true}}
+		if v.Delivery.State == facts.DeliveryDue {
+			if story.pause, err = pauseOf(ctx, st, timeline.Host(v.Session)); err != nil {
+				return err
+			}
+		}
+		for _, a := range accounts {
+			if a.ID == v.Account {
+				story.Account = a.Name
+			}
+		}
+		return story.tell(c.Out, entries)
+	})
+}
+
+// story is a session as verifyd explain tells it.
+type story struct {
+	timeline.Report
+
+	pause *pauses.Pause // of its receiver host; nil: it is not paused
+}
+
+// pauseOf returns the pause of a receiver host that is on.
+func pauseOf(ctx context.Context, st *store.Store, host string) (*pauses.Pause, error) {
+	book, err := pauses.NewStore(ctx, st.Conn, nil)
+	if err != nil {
+		return nil, err
+	}
+	return book.Of(ctx, host)
+}
+
+func (s story) tell(out io.Writer, entries []timeline.Entry) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Session %s: %s\n", s.ID, s.title())
+	fmt.Fprintf(&b, "User %s on %s", timeline.Legible(s.PlatformUserID), timeline.Legible(s.Platform))
+	if s.GuildID != "" {
+		fmt.Fprintf(&b, ", group %s", timeline.Legible(s.GuildID))
+	}
+	if s.Test {
+		b.WriteString(", test key")
+	}
+	b.WriteString("\n")
+	day := ""
+	for _, e := range entries {
+		if d := e.At.UTC().Format("2 January 2006"); d != day {
+			day = d
+			fmt.Fprintf(&b, "\n%s, UTC\n", day)
+		}
+		fmt.Fprintf(&b, "%s  %s\n", e.At.UTC().Format("15:04:05.000"), s.Describe(e))
+	}
+	fmt.Fprintf(&b, "\n%s\n", s.advice())
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+// title is the state, with the delivery's where there is one.
+func (s story) title() string {
+	if s.Delivery.State == facts.DeliveryNone {
+		return string(s.State)
+	}
+	return string(s.State) + ", " + string(s.Delivery.State)
+}
+
+// advice is one sentence or two: what it means and what to do.
+func (s story) advice() string {
+	words := meanings[s.State]
+	if s.Delivery.State != facts.DeliveryNone {
+		words = deliveryMeanings[s.Delivery.State]
+	}
+	if s.Reason == sessions.UnreadableReason {
+		words = unreadableMeaning
+	}
+	if s.Reason == sessions.LostReason || s.Lost && s.Delivery.State != facts.DeliveryDelivered {
+		words = lostMeaning
+	}
+	until := ""
+	if s.pause != nil {
+		words, until = pausedMeaning, table.Exactly(s.pause.Until)
+	}
+	return strings.NewReplacer(
+		"{host}", timeline.Host(s.Session), "{until}", until, "{account}", timeline.Legible(s.Account),
+		"{sid}", string(s.ID), "{webhook-id}", callback.ID(s.ID, s.Test), "{expires}", s.ExpiresAt.UTC().
+			Format(time.TimeOnly),
+	).Replace(words)
+}
+
+// meanings say what to do about a session without a callback.
+var meanings = map[sessions.State]string{
+	sessions.Pending:  "The user has not finished yet and has until {expires}. Nothing to do; after that, {account} starts a new session.",
+	sessions.Expired:  "Nobody finished in time, so no callback is sent. {account} can start a new session for this user.",
+	sessions.Canceled: "{account} took the session back, so no callback is sent. Nothing to do.",
+}
+
+// deliveryMeanings say what to do about a callback.
+var deliveryMeanings = map[facts.DeliveryState]string{
+	facts.DeliveryDue:           "The callback waits for its next try and is sent by itself. If it stays so, look whether a dispatcher runs and whether {host} can be reached.",
+	facts.DeliveryClaimed:       "A worker is sending the callback at this moment. Look again in a minute.",
+	facts.DeliveryDelivered:     "{host} has the result. Nothing to do.",
+	facts.DeliveryRejected:      "{host} got the callback and refused it, and it is not sent again. Fix the receiver; then send it again with: verifyd deliveries resend {sid}. {account} can also read the result with GET /sessions/{sid}.",
+	facts.DeliveryUnknown:       "The callback may have reached {host} or not, and is not sent again. Look there for webhook-id {webhook-id}; send it again, with the same webhook-id, by: verifyd deliveries resend {sid}. {account} can also read the result with GET /sessions/{sid}.",
+	facts.DeliveryUndeliverable: "Nothing was ever sent to {host}. Fix what kept it from being reached; then send it again with: verifyd deliveries resend {sid}. {account} can also read the result with GET /sessions/{sid}.",
+}
+
+// unreadableMeaning says what to do about a session whose outcome cannot be read.
+const unreadableMeaning = "What stands in the place of this session's outcome was written by no verifyd, so nobody was verified and no callback is sent. {account} starts a new session for this user. Look who has the NATS credentials: OPERATING.md, facts that cannot be read."
+
+// lostMeaning says what to do about a session whose outcome a damaged store may have lost.
+const lostMeaning = "The store was damaged and recovered (verifyd operator audit says what was lost). Whether this session was completed, and whether its callback was sent, is not known any more; no callback is sent. {account} asks the receiver, or starts a new session for this user."
+
+// pausedMeaning says what to do about a callback whose receiver host an operator has paused.
+const pausedMeaning = "{host} is paused by an operator until {until}, so the callback waits. After that it has its whole time to be sent. To send it now: verifyd hosts resume {host}"

@@ -1,0 +1,36 @@
+package integrator
+
+import (
+	"context"
+
+	"verifyd/cmd/verifyd/command"
+	"verifyd/cmd/verifyd/demo"
+)
+
+// Demo runs everything on loopback, with a sample integrator, and shows a callback.
+type Demo struct {
+	Auto     bool   `help:"Play the browser too, and exit after the callback: 0 when its signature verified."`
+	LogLevel string `default:"error" help:"trace, debug, info, warn or error."`
+}
+
+// Run shows the whole path on loopback.
+func (d Demo) Run(ctx context.Context, c command.Console) error {
+	return demo.Run(ctx, demo.Options{
+		Auto: d.Auto, LogLevel: d.LogLevel, Operator: demoOperator(), Out: c.Out, Err: c.Err,
+	})
+}
+
+// Beside plays integrator, identity network and user beside a running service, and shows a callback.
+type Beside struct {
+	demo.Beside `embed:""`
+}
+
+// Run plays beside a running service.
+func (b Beside) Run(ctx context.Context, c command.Console) error {
+	return b.Play(ctx, demoOperator(), c.Out, c.Err)
+}
+
+// demoOperator enrolls the demo's integrator as this command's other accounts are.
+func demoOperator() demo.Operator {
+	return demo.Operator{Actor: command.Operator(), Account: command.OwnAccount}
+}

@@ -1,0 +1,45 @@
+package process
+
+import (
+	"context"
+	"errors"
+
+	"verifyd/cmd/verifyd/check"
+	"verifyd/cmd/verifyd/command"
+	"verifyd/cmd/verifyd/config"
+	"verifyd/cmd/verifyd/flags"
+)
+
+// Check checks the settings and what they lead to, and says what to do.
+type Check struct {
+	config.Settings `embed:""`
+
+	JSON  bool   `name:"json" help:"Print the findings as one JSON document."`
+	Deep  bool   `help:"Read every record of the embedded store and its checksum, and hold the store against what it must have."`
+	Files string `placeholder:"DIR" help:"Read the files of a stopped NATS server's JetStream store, and say which streams are damaged there."`
+	Probe string `placeholder:"URL" help:"A callback_url to connect to as a callback would, without sending anything."`
+}
+
+// errCheck is returned where a finding is an error: verifyd serve would not start, or not work.
+var errCheck = errors.New(
+	"errors were found; verifyd serve would not start, or not work, until they are fixed")
+
+// Run checks the settings that serve would get, and what they lead to, and changes nothing.
+func (k Check) Run(ctx context.Context, c command.Console, said flags.Notes) error {
+	var s check.Survey
+	for _, n := range said {
+		s.Warn("configuration", n.Right, "%s", n.Wrong)
+	}
+	if k.Files != "" {
+		s.Files(k.Files)
+	} else {
+		s.Run(ctx, k.Settings, k.Probe, k.Deep)
+	}
+	if err := s.Print(c.Out, k.JSON); err != nil {
+		return err
+	}
+	if s.Worst() == check.LevelError {
+		return errCheck
+	}
+	return nil
+}

@@ -1,0 +1,64 @@
+package process
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"verifyd/cmd/verifyd/command"
+	"verifyd/cmd/verifyd/config"
+)
+
+const (
+	// healthWait is less than what container runtimes wait for a check by default.
+	healthWait  = 5 * time.Second
+	healthBytes = 4 << 10
+)
+
+// Health asks a process on this machine whether it is ready; for containers, which have no other client.
+type Health struct {
+	AdminListen string `group:"process" default:"127.0.0.1:9090" help:"Address of the operators' server that is asked for /readyz."`
+	URL         string `name:"url" placeholder:"URL" help:"Ask this address instead."`
+}
+
+// Run succeeds where the answer is 200, and tells the answer otherwise.
+func (h Health) Run(ctx context.Context, c command.Console) error {
+	ctx, cancel := context.WithTimeout(ctx, healthWait)
+	defer cancel()
+	target := h.URL
+	if target == "" {
+		var f config.Faults
+		if target = readyURL(config.Address(&f, "admin-listen", h.AdminListen)); f.Err() != nil {
+			return config.Usage(f.Err())
+		}
+	}
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
+	if err != nil {
+		return config.Usage(fmt.Errorf("--url: %w; for example http://127.0.0.1:9090/readyz", err))
+	}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	answer, err := client.Do(q)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	if answer.StatusCode == http.StatusOK {
+		return nil
+	}
+	said, _ := io.ReadAll(io.LimitReader(answer.Body, healthBytes))
+	_, _ = fmt.Fprintln(c.Out, strings.TrimSpace(string(said)))
+	return fmt.Errorf("%s answers %s", target, answer.Status)
+}
+
+// readyURL asks a server that listens on every interface by loopback.
+func readyURL(listen string) string {
+	host, port, _ := net.SplitHostPort(listen)
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return "http://" + net.JoinHostPort(host, port) + "/readyz"
+}

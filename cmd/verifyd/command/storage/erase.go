@@ -1,0 +1,138 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"verifyd/cmd/verifyd/command"
+	"verifyd/cmd/verifyd/config"
+	"verifyd/cmd/verifyd/store"
+	"verifyd/cmd/verifyd/table"
+	"verifyd/edge/account"
+	"verifyd/edge/account/accountstore"
+	"verifyd/edge/account/audit"
+	"verifyd/edge/rules"
+	"verifyd/sessions"
+	"verifyd/sessions/erasure"
+)
+
+// Erase erases what is stored of one user.
+type Erase struct {
+	command.Store `embed:""`
+	table.Listing `embed:""`
+
+	PlatformUserID string `name:"platform-user-id" required:"" help:"The user, as the integrator named them."`
+	Platform       string `help:"On this platform alone. With it, identities are found also where the user's sessions are no longer kept."`
+	Guild          string `help:"In this guild alone."`
+	Account        string `help:"The account whose user it is."`
+	AllAccounts    bool   `help:"Users of this name of all accounts."`
+	DryRun         bool   `help:"Say what would be erased, and erase nothing."`
+}
+
+// errStillOpen is returned where something of the user is left to erase.
+var errStillOpen = errors.New(
+	"sessions are left that are not at their end: cancel them, or run this again when they have expired and their callbacks have ended")
+
+// Run erases what is stored of a user.
+func (e Erase) Run(ctx context.Context, c command.Console) error {
+	if (e.Account == "") == !e.AllAccounts {
+		return config.Usage(errors.New("--account: name the account whose user it is, or say --all-accounts"))
+	}
+	if e.Guild != "" && e.Platform == "" {
+		return config.Usage(errors.New("--guild: a guild is one of a platform; name that with --platform"))
+	}
+	return e.Use(ctx, c, func(st *store.Store) error {
+		accounts, err := e.accounts(ctx, st.Accounts)
+		if err != nil {
+			return command.BadInput(err)
+		}
+		t := table.New("accounts", "ACCOUNT", "SESSIONS", "OF THESE WITH AN OUTCOME:outcomes",
+			"IN CLEAR TEXT UNTIL:clear_until", ":clear", "IDENTITIES", "STILL OPEN:open")
+		var all erasure.Erasure
+		for _, a := range accounts {
+			found, err := e.erase(ctx, st, a)
+			if err != nil {
+				return err
+			}
+			until := table.NewCell("-", found.Until)
+			if !found.Until.IsZero() {
+				until.Text = fmt.Sprintf("%s (%d of them)", table.Exactly(found.Until), found.Clear)
+			}
+			t.Add(a.Name, found.Sessions, found.Outcomes, until, found.Clear, found.Bindings, found.Open)
+			all.Sessions, all.Clear, all.Open = all.Sessions+found.Sessions, all.Clear+found.Clear,
+				all.Open+found.Open
+		}
+		if err := e.Print(c.Out, t); err != nil {
+			return err
+		}
+		_, _ = fmt.Fprint(c.Err, e.words(all))
+		if all.Open > 0 && !e.DryRun {
+			return errStillOpen
+		}
+		return nil
+	})
+}
+
+// words say what was done, and what it does not reach.
+func (e Erase) words(all erasure.Erasure) string {
+	if e.DryRun {
+		return fmt.Sprintf("Nothing was erased (--dry-run). Of what is counted, %d sessions that are not at their end would stay.\n", all.Open)
+	}
+	if all.Sessions == 0 {
+		return ""
+	}
+	said := "The keys of these sessions are destroyed in the store: what is left of them names nobody, here and in backups and moves from now on.\n" +
+		"Backups made before hold the user. On several NATS servers, their logs hold the keys, sealed, for some three minutes more.\n"
+	if all.Clear > 0 {
+		said += fmt.Sprintf("%d of them were not sealed when they were stored, by an older build or VERIFYD_PLAIN_SESSIONS: nothing shows them any more,\n"+
+			"but their words stay in the store's files until the instant above.\n", all.Clear)
+	}
+	return said
+}
+
+func (e Erase) accounts(ctx context.Context, s *accountstore.Store) ([]account.Account, error) {
+	if e.AllAccounts {
+		return s.EveryAccount(ctx)
+	}
+	a, err := s.Deleted(ctx, e.Account)
+	if errors.Is(err, account.ErrNoAccount) {
+		a, err = s.AccountByName(ctx, e.Account)
+	}
+	return []account.Account{a}, err
+}
+
+// holders are the names under which identities may stand for a session's user: of one guild, those of that
+// guild alone.
+func (e Erase) holders(s sessions.Session) []string {
+	platform, guild := rules.Holders(s)
+	if e.Guild != "" {
+		return []string{guild}
+	}
+	return []string{platform, guild}
+}
+
+// erase erases a user of one account, and writes down that somebody was erased, not who.
+func (e Erase) erase(ctx context.Context, st *store.Store, a account.Account) (erasure.Erasure, error) {
+	person := erasure.Person{
+		Account: a.ID, PlatformUserID: e.PlatformUserID, Platform: e.Platform, GuildID: e.Guild,
+		BindingUsersOf: e.holders,
+	}
+	if e.Platform != "" {
+		for _, test := range []bool{false, true} {
+			person.BindingUsers = append(person.BindingUsers,
+				e.holders(sessions.Session{Request: sessions.Request{
+					Account: a.ID, Test: test, Platform: e.Platform, GuildID: e.Guild,
+					PlatformUserID: e.PlatformUserID,
+				}})...)
+		}
+	}
+	found, err := st.Reader().Erase(ctx, person, e.DryRun)
+	if err != nil || e.DryRun || found.Sessions+found.Bindings == 0 {
+		return found, err
+	}
+	return found, st.Accounts.Note(ctx, command.Operator(), a.ID, audit.UserErased, "", map[string]string{
+		"sessions": strconv.Itoa(found.Sessions), "identities": strconv.Itoa(found.Bindings),
+	})
+}

@@ -1,0 +1,217 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/rs/zerolog"
+
+	"verifyd/cmd/verifyd/command"
+	"verifyd/cmd/verifyd/config"
+	"verifyd/cmd/verifyd/move"
+	"verifyd/cmd/verifyd/store"
+	"verifyd/cmd/verifyd/table"
+	"verifyd/natsconf/storestate"
+	"verifyd/natsconf/transfer"
+)
+
+// Move brings the store to a NATS cluster while the service runs.
+type Move struct {
+	command.Store `embed:""`
+	table.Listing `embed:""`
+
+	To         string `help:"NATS servers to move to (nats://a:4222,nats://b:4222)."`
+	ToCreds    string `help:"Credentials file for them."`
+	ToCAFile   string `name:"to-ca-file" help:"Extra PEM roots for their certificates."`
+	ToReplicas int    `default:"3" help:"Copies of every stream there."`
+	Finish     bool   `help:"Leave the old store for good when everything is brought, and open the new one."`
+	Abort      bool   `help:"Take the old store back, where a finish was begun and could not be ended."`
+}
+
+// Run brings a store to a cluster while the service runs. It can be repeated: each run brings what is new.
+func (m Move) Run(ctx context.Context, c command.Console) error {
+	if m.Abort {
+		return m.Use(ctx, c, func(st *store.Store) error { return m.takeBack(ctx, c, st) })
+	}
+	return m.Use(ctx, c, func(from *store.Store) error {
+		target, err := m.target(from)
+		if err != nil {
+			return err
+		}
+		to, err := store.Open(ctx, target, zerolog.New(c.Err).Level(zerolog.ErrorLevel), m.purpose(ctx, from))
+		if err != nil {
+			return fmt.Errorf("the store to move to: %w", err)
+		}
+		defer to.Close()
+		return m.move(ctx, c, &move.Move{
+			From: from, To: to, Assets: store.Assets(), Running: from.Embedded == nil,
+		})
+	})
+}
+
+// purpose lets a move be repeated that has ended: then there is nothing left to do, and it says so.
+func (m Move) purpose(ctx context.Context, from *store.Store) store.Purpose {
+	if s, err := storestate.Read(ctx, from.Conn); err == nil && s.State == storestate.StateRetired {
+		return store.ToRepeat
+	}
+	return store.ToFill
+}
+
+// target returns the settings of the store to move to: those of this service, but for where it is.
+func (m Move) target(from *store.Store) (config.Store, error) {
+	s := m.StoreSettings
+	s.NATSURL, s.NATSCreds, s.NATSCAFile, s.Replicas = m.To, m.ToCreds, m.ToCAFile, m.ToReplicas
+	s.SecretKey, s.SecretKeyFile = from.Key.Encode(), ""
+	if m.To == "" {
+		return config.Store{}, config.Usage(
+			fmt.Errorf("--to: not set; name the NATS servers to move to, for example --to nats://10.0.0.1:4222,nats://10.0.0.2:4222"))
+	}
+	if m.To == m.NATSURL {
+		return config.Store{}, config.Usage(fmt.Errorf("--to: it names the servers that the store is on"))
+	}
+	var f config.Faults
+	c := s.Config(&f)
+	return c, asFlags(f.Err())
+}
+
+// asFlags tells faults of settings by the flags of this command, which no environment variable sets.
+func asFlags(err error) error {
+	if err == nil {
+		return nil
+	}
+	r := strings.NewReplacer("VERIFYD_NATS_URL (--nats-url)", "--to", "VERIFYD_NATS_CREDS (--nats-creds)",
+		"--to-creds",
+		"VERIFYD_NATS_CA_FILE (--nats-ca-file)", "--to-ca-file", "VERIFYD_REPLICAS (--replicas)",
+		"--to-replicas", "VERIFYD_NATS_URL", "--to")
+	return config.Usage(fmt.Errorf("%s", r.Replace(err.Error())))
+}
+
+func (m Move) takeBack(ctx context.Context, c command.Console, st *store.Store) error {
+	if err := move.Abort(ctx, st); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(c.Err,
+		"The store is in service again. What was brought stays in the store that was being filled: another move to it goes on from there.")
+	return err
+}
+
+func (m Move) move(ctx context.Context, c command.Console, v *move.Move) error {
+	if ended, err := v.Ended(ctx); err != nil || ended {
+		if err == nil {
+			_, err = fmt.Fprintln(c.Err, "The move has ended before; nothing was done now.")
+		}
+		return err
+	}
+	if err := v.Pair(ctx, m.source()); err != nil {
+		return err
+	}
+	reports, err := v.CopyOnce(ctx)
+	if err != nil {
+		return err
+	}
+	shown := []*table.Table{broughtTable(reports)}
+	if !m.JSON { // people read it while the rest goes on; programs get one document
+		if err := m.Print(c.Out, shown...); err != nil {
+			return err
+		}
+		shown = nil
+	}
+	if !m.Finish {
+		all, equal, err := v.Compare(ctx)
+		if err == nil {
+			err = m.Print(c.Out, append(shown, comparedTable(all))...)
+		}
+		if err != nil {
+			return err
+		}
+		old, err := storestate.Read(ctx, v.From.Conn)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintln(c.Err, comparedText(equal, v.Running, old))
+		return err
+	}
+	all, err := v.Finish(ctx, redacted(m.To))
+	if len(all) > 0 { // a repeat of what was compared before has nothing to compare
+		shown = append(shown, comparedTable(all))
+	}
+	if len(shown) > 0 {
+		err = errors.Join(err, m.Print(c.Out, shown...))
+	}
+	if err != nil {
+		return v.NotFinished(ctx, err)
+	}
+	_, err = fmt.Fprintln(c.Err, m.finishedText())
+	return err
+}
+
+// comparedText says how both stores stand after a run that does not change over.
+func comparedText(equal, running bool, old storestate.Record) string {
+	text := "Both stores hold the same."
+	switch {
+	case equal:
+	case running && old.State == storestate.StateOpen:
+		text = "The service has gone on meanwhile; run this again to bring what is new."
+	default:
+		text = "The stores differ: the old one has taken something away since it was brought; verifyd move --finish brings that again."
+	}
+	if old.State != storestate.StateOpen {
+		return text + " A verifyd move --finish was begun and has not ended: " +
+			(&storestate.Error{Record: old}).Error() + "."
+	}
+	return text + " The old one is the one to serve; verifyd move --finish changes over."
+}
+
+// finishedText says what is to be done after a move.
+func (m Move) finishedText() string {
+	rest := "its data directory can go when the new service runs."
+	if m.NATSURL != "" {
+		rest = "its streams can go when the new service runs."
+	}
+	return fmt.Sprintf("The new store is open: start the service with VERIFYD_NATS_URL=%s and the same master key. The old store is closed for good; %s", redacted(m.To), rest)
+}
+
+// source names the store that is left, for people.
+func (m Move) source() string {
+	if m.NATSURL != "" {
+		return redacted(m.NATSURL)
+	}
+	return m.DataDir
+}
+
+// redacted keeps passwords out of what is printed and stored.
+func redacted(urls string) string {
+	var parts []string
+	for text := range strings.SplitSeq(urls, ",") {
+		if u, err := url.Parse(text); err == nil {
+			text = u.Redacted()
+		}
+		parts = append(parts, text)
+	}
+	return strings.Join(parts, ",")
+}
+
+// broughtTable is what a run has brought.
+func broughtTable(reports []transfer.Report) *table.Table {
+	t := table.New("brought", "ASSET", "BROUGHT NOW:messages")
+	for _, r := range reports {
+		t.Add(r.Stream, r.Brought)
+	}
+	return t
+}
+
+// comparedTable is what stands on both sides.
+func comparedTable(all []transfer.Comparison) *table.Table {
+	t := table.New("compared", "ASSET", "OLD STORE", "NEW STORE", "DIGEST")
+	for _, c := range all {
+		digest := table.NewCell(c.To.Digest()[:16], c.To.Digest()[:16])
+		if !c.Equal() {
+			digest = table.NewCell("differs", nil)
+		}
+		t.Add(c.Stream, c.From.Count, c.To.Count, digest)
+	}
+	return t
+}

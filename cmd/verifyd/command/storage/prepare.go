@@ -1,0 +1,208 @@
+package storage
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"verifyd/cmd/verifyd/command"
+	"verifyd/cmd/verifyd/config"
+	"verifyd/cmd/verifyd/store"
+	"verifyd/dispatcher/callback/localca"
+	"verifyd/natsconf/permission"
+	"verifyd/natsconf/secretbox"
+	"verifyd/natsconf/serverconf"
+)
+
+// trialRenew is how long a trial's certificate must still hold for it to be kept.
+const trialRenew = 7 * 24 * time.Hour
+
+// accountsFile is the servers' configuration of the account, which also keeps its limit for a repeat.
+const accountsFile = "accounts.conf"
+
+// Prepare makes what a service on several machines shares: secrets, credentials, the NATS servers'
+// configuration.
+type Prepare struct {
+	Dir         string   `arg:"" help:"Where to put it: a folder for each role (edge, dispatcher, operator, monitor) with nats.nk and secret.key, and nats with the servers' configuration."`
+	NATSServers []string `name:"nats-servers" sep:"," placeholder:"HOST" help:"The NATS servers' names among each other, for the routes between them; none: a server alone."`
+	StoreLimit  string   `placeholder:"SIZE" help:"What verifyd may store on all NATS servers together, all copies counted, for example 60GiB for three servers of 20. A repeat without it keeps the last one. Without any, nobody knows how full the store is."`
+	Trial       []string `sep:"," placeholder:"HOST" help:"Make also a certificate for a proxy with these names (proxy/cert.pem and key.pem), by an authority that nobody can use again (trust/ca.pem). For trying out."`
+}
+
+// Run makes what is missing. What is secret stays as it is, at a repeat, and so does the limit unless another
+// is given; the NATS configuration follows this version's table of permissions.
+func (p Prepare) Run(c command.Console) error {
+	limit, err := p.storeLimit()
+	if err != nil {
+		return err
+	}
+	public, err := serverconf.EnsureSeeds(p.Dir)
+	if err != nil {
+		return err
+	}
+	if err := p.masterKey(); err != nil {
+		return err
+	}
+	accounts, err := serverconf.Accounts(public, limit)
+	if err != nil {
+		return err
+	}
+	if err := put(p.Dir, "nats", accountsFile, accounts); err != nil {
+		return err
+	}
+	if len(p.NATSServers) > 0 {
+		password, err := kept(p.Dir, "nats", "routes.secret", rand.Text)
+		if err != nil {
+			return err
+		}
+		if err := put(p.Dir, "nats", "routes.conf",
+			serverconf.Routes(p.NATSServers, password)); err != nil {
+			return err
+		}
+	}
+	if len(p.Trial) > 0 {
+		if err := p.trial(); err != nil {
+			return err
+		}
+	}
+	_, err = fmt.Fprintf(c.Err,
+		"%s is prepared. Keep a copy of the master key (%s) away from these machines: nothing sealed opens without it.\n",
+		p.Dir, filepath.Join(p.Dir, string(permission.RoleOperator), config.SecretFile))
+	return err
+}
+
+// storeLimit returns the limit of the flag, or else that of the configuration that is there; 0: none.
+func (p Prepare) storeLimit() (int64, error) {
+	if p.StoreLimit != "" {
+		limit, err := config.ParseBytes(p.StoreLimit)
+		if err != nil {
+			return 0, config.Usage(fmt.Errorf("--store-limit: %w; for example 60GiB", err))
+		}
+		return limit, nil
+	}
+	before, err := os.ReadFile(filepath.Join(p.Dir, "nats", accountsFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return 0, fmt.Errorf("look for the store's limit: %w", err)
+	}
+	return serverconf.StoreLimit(before), nil
+}
+
+// masterKey writes the same one for every role: the one that is there, or a new one.
+func (p Prepare) masterKey() error {
+	key, err := kept(p.Dir, string(permission.RoleOperator), config.SecretFile, func() string {
+		return secretbox.NewKey().Encode()
+	})
+	if err != nil {
+		return err
+	}
+	if _, err := secretbox.ParseKey(key); err != nil {
+		return fmt.Errorf("the master key in %s: %w",
+			filepath.Join(p.Dir, string(permission.RoleOperator), config.SecretFile), err)
+	}
+	for _, role := range []permission.Role{permission.RoleEdge, permission.RoleDispatcher} {
+		if err := put(p.Dir, string(role), config.SecretFile, []byte(key+"\n")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// trial makes a certificate for a month. Its authority's key is never written down, so that who trusts the
+// authority trusts this one certificate.
+func (p Prepare) trial() error {
+	if cert, err := tls.LoadX509KeyPair(filepath.Join(p.Dir, "proxy", "cert.pem"),
+		filepath.Join(p.Dir, "proxy", "key.pem")); err == nil && holds(cert, p.Trial) {
+		return nil
+	}
+	ca, err := localca.New()
+	if err != nil {
+		return err
+	}
+	cert, err := ca.Issue(localca.Certificate{Hosts: p.Trial})
+	if err != nil {
+		return err
+	}
+	key, err := x509.MarshalPKCS8PrivateKey(cert.PrivateKey)
+	if err != nil {
+		return fmt.Errorf("encode the trial's key: %w", err)
+	}
+	return errors.Join(
+		put(p.Dir, "proxy", "cert.pem", pem.EncodeToMemory(&pem.Block{
+			Type: "CERTIFICATE", Bytes: cert.Certificate[0],
+		})),
+		put(p.Dir, "proxy", "key.pem", pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})),
+		put(p.Dir, "trust", "ca.pem", ca.PEM()),
+	)
+}
+
+// holds reports whether a certificate is good for all names, for a while.
+func holds(cert tls.Certificate, hosts []string) bool {
+	for _, h := range hosts {
+		if cert.Leaf == nil || cert.Leaf.VerifyHostname(h) != nil ||
+			time.Until(cert.Leaf.NotAfter) < trialRenew {
+			return false
+		}
+	}
+	return true
+}
+
+// kept returns what a file holds, and makes it where it is missing.
+func kept(dir, folder, name string, fresh func() string) (string, error) {
+	b, err := os.ReadFile(filepath.Join(dir, folder, name)) //nolint:gosec // the operator's own folder
+	if errors.Is(err, fs.ErrNotExist) {
+		made := fresh()
+		return made, put(dir, folder, name, []byte(made+"\n"))
+	}
+	return strings.TrimSpace(string(b)), err
+}
+
+// put replaces a file as a whole. Its owner alone can read it.
+func put(dir, folder, name string, content []byte) error {
+	path := filepath.Join(dir, folder, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return fmt.Errorf("make the folder: %w", err)
+	}
+	if err := os.WriteFile(path+".new", content, 0o600); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}
+
+// Apply makes and changes on external NATS servers what verifyd keeps there, with the operator's credential.
+type Apply struct {
+	config.StoreSettings `embed:"" group:"store"`
+}
+
+// Run makes the topology, as each start of the service does whose credential may. A repeat changes nothing.
+func (a Apply) Run(ctx context.Context, c command.Console) error {
+	var f config.Faults
+	cfg := a.Config(&f)
+	if cfg.NATSURL == "" {
+		f.Add("nats-url", "not set, and an embedded store is made by the service itself",
+			"set it to the external servers")
+	}
+	if err := f.Err(); err != nil {
+		return config.Usage(err)
+	}
+	st, err := store.Open(ctx, cfg, zerolog.New(c.Err).Level(zerolog.WarnLevel), store.ToServe)
+	if err != nil {
+		return err
+	}
+	defer st.Close()
+	_, err = fmt.Fprintln(c.Err, "The servers hold what verifyd needs.")
+	return err
+}

@@ -1,0 +1,129 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"verifyd/cmd/verifyd/command"
+	"verifyd/cmd/verifyd/config"
+	"verifyd/cmd/verifyd/store"
+	"verifyd/edge/account/access"
+	"verifyd/edge/account/audit"
+	"verifyd/natsconf/embedded"
+	"verifyd/natsconf/topology"
+)
+
+// Recover makes a damaged store fit to be served again, and reports what it has lost.
+type Recover struct {
+	command.Store `embed:""`
+}
+
+// Run makes a damaged store fit to be served, without a second POST and without a second outcome.
+func (r Recover) Run(ctx context.Context, c command.Console) error {
+	var f config.Faults
+	cfg := r.Config(&f)
+	if err := f.Err(); err != nil {
+		return config.Usage(err)
+	}
+	if cfg.NATSURL != "" {
+		return config.Usage(errors.New(
+			"--nats-url: recover is for the embedded store; on a cluster take the damaged server's files away, and the other servers fill it anew (docs/OPERATING.md)"))
+	}
+	if _, err := embedded.ReadWitness(cfg.DataDir); err != nil && !embedded.HasStore(cfg.DataDir) {
+		return config.Usage(fmt.Errorf(
+			"--data-dir: there is no store in %q; name the data directory of the service", cfg.DataDir))
+	}
+	st, err := store.Open(ctx, cfg, zerolog.New(c.Err).Level(zerolog.ErrorLevel), store.ToRecover)
+	if errors.Is(err, embedded.ErrLocked) {
+		return config.Usage(fmt.Errorf("%w: stop the service first", err))
+	}
+	if errors.Is(err, store.ErrNotDamaged) {
+		_, err = fmt.Fprintln(c.Out, "The store is whole: there is nothing to recover.")
+		return err
+	}
+	if err != nil {
+		return err
+	}
+	defer st.Close()
+	return endRecovery(ctx, c, st)
+}
+
+// endRecovery ends what the store no longer knows the end of, and says and records what was lost.
+func endRecovery(ctx context.Context, c command.Console, s *store.Store) error {
+	deliveries, closed := 0, 0
+	for _, d := range s.Recovery.Damages {
+		_, _ = fmt.Fprintln(c.Out, d)
+	}
+	if from, to, lost := s.Recovery.Lost(topology.StreamCompletions); lost {
+		var err error
+		if deliveries, closed, err = s.CloseLost(ctx, from, to); err != nil {
+			return err
+		}
+	}
+	if _, _, lost := s.Recovery.Lost(topology.StreamSessionKeys); lost {
+		k, err := s.CloseKeyless(ctx)
+		if err != nil {
+			return err
+		}
+		closed += k.Closed
+		_, _ = fmt.Fprintf(c.Out,
+			"Sessions whose keys are lost, so that nobody knows their users and callback URLs any more: %d. "+
+				"Callbacks of these that have not ended, and cannot be sent: %d.\n", k.Sessions,
+			k.Undelivered)
+	}
+	found, err := s.Accounts.Reconcile(ctx, access.Operator(""))
+	if err != nil {
+		return err
+	}
+	if err := noteRecovery(ctx, s, deliveries, closed); err != nil {
+		return err
+	}
+	if err := s.Embedded.EndRecovery(); err != nil {
+		return err
+	}
+	for what, names := range map[string][]string{
+		"API keys that are lost, to be made anew": found.LostKeys,
+		"Accounts that are lost":                  found.LostAccounts,
+		"API keys that were revoked again":        found.Revoked,
+	} {
+		if len(names) > 0 {
+			_, _ = fmt.Fprintf(c.Out, "%s: %s\n", what, strings.Join(names, ", "))
+		}
+	}
+	_, err = fmt.Fprintf(c.Out,
+		"Recovered: %d deliveries are unknown, %d sessions were closed because their outcome or their key may be lost.\n"+
+			"The damaged files are in %s. Start the service again.\n", deliveries, closed,
+		filepath.Join(s.DataDir, s.Recovery.Kept))
+	return err
+}
+
+// noteRecovery writes one record for each damage into the log of operations.
+func noteRecovery(ctx context.Context, s *store.Store, deliveries, closed int) error {
+	for _, d := range s.Recovery.Damages {
+		err := s.Accounts.Note(ctx, access.Operator(""), audit.ServiceLog, audit.StoreRecovered,
+			d.Stream, map[string]string{
+				"what": d.What, "file": d.File, "lost": strconv.FormatUint(d.Lost, 10),
+				"from": instantText(d.From), "to": instantText(d.To),
+				"kept": s.Recovery.Kept, "deliveries_unknown": strconv.Itoa(deliveries),
+				"sessions_closed": strconv.Itoa(closed),
+			})
+		if err != nil {
+			return fmt.Errorf("record the recovery: %w", err)
+		}
+	}
+	return nil
+}
+
+func instantText(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339Nano)
+}

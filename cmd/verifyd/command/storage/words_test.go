@@ -1,0 +1,143 @@
+package storage
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"go.uber.org/goleak"
+
+	"verifyd/cmd/verifyd/command"
+	"verifyd/cmd/verifyd/config"
+	"verifyd/cmd/verifyd/move"
+	"verifyd/cmd/verifyd/store"
+	"verifyd/natsconf/embedded"
+	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/secretbox"
+	"verifyd/natsconf/storestate"
+	"verifyd/natsconf/topology"
+	"verifyd/natsconf/transfer"
+)
+
+func TestMain(m *testing.M) {
+	natstest.Parallel(4)
+	goleak.VerifyTestMain(natstest.Budget(m, 10*time.Second))
+}
+
+// What a move says is what it did: also where one that was begun to finish has not ended, nothing runs, or it
+// has ended before.
+func TestMoveSaysWhatItDid(t *testing.T) {
+	open, leaving := storestate.Record{State: storestate.StateOpen}, storestate.Record{
+		State: storestate.StateDraining, Where: "nats://b:4222", At: time.Now(),
+	}
+	for _, c := range []struct {
+		equal, running bool
+		old            storestate.Record
+		want, not      string
+	}{
+		{true, true, open, "hold the same. The old one is the one to serve", "gone on"},
+		{false, true, open, "has gone on meanwhile; run this again", "differ"},
+		{false, false, open, "has taken something away", "gone on"},
+		{true, true, leaving, "has not ended: this store is being moved to nats://b:4222",
+			"the one to serve"},
+		{false, true, leaving, "verifyd move --abort", "gone on"},
+	} {
+		if said := comparedText(c.equal, c.running, c.old); !strings.Contains(said, c.want) ||
+			strings.Contains(said, c.not) {
+			t.Errorf("equal %t, running %t, %s: %s", c.equal, c.running, c.old.State, said)
+		}
+	}
+	if said := (Move{To: "nats://b:4222"}).
+		finishedText(); !strings.Contains(said, "data directory can go") {
+		t.Error(said)
+	}
+	if said := (Move{To: "nats://b:4222",
+		Store: command.Store{StoreSettings: config.StoreSettings{NATSURL: "nats://a:4222"}}}).
+		finishedText(); strings.Contains(said, "data directory") {
+		t.Error(said)
+	}
+}
+
+// What a restore prints is what it brought: logins that stay out are not counted as restored, and a repeat
+// does not claim what the run before has ended.
+func TestRestoreSaysWhatItDid(t *testing.T) {
+	var b bytes.Buffer
+	held := []transfer.Held{{Asset: "COMPLETIONS", Count: 7}, {Asset: "KV_logins", Count: 3}}
+	if err := (Restore{}).tellRestored(command.Console{Err: &b}, held, []transfer.Report{
+		{Stream: "COMPLETIONS", Brought: 5},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if rows := strings.Join(strings.Fields(b.String()), " "); !strings.Contains(rows, "COMPLETIONS 7 5") ||
+		!strings.Contains(rows, "KV_logins 3 0") || !strings.Contains(rows, "was a login") {
+		t.Error(rows)
+	}
+	h := transfer.Header{CreatedAt: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
+	if said := endedText(h, 2, 1, false); !strings.Contains(said,
+		"has ended now: 2 deliveries are unknown, 1 open sessions") ||
+		strings.Contains(said, "those seconds") {
+		t.Error(said)
+	}
+	if said := endedText(h, 2, 1, true); !strings.Contains(said, "By this one: 2 deliveries") {
+		t.Error(said)
+	}
+	h.Format = "verifyd copy"
+	if said := endedText(h, 2, 1, false); !strings.Contains(said, "of those seconds are not known here") {
+		t.Error(said)
+	}
+	for _, c := range []struct {
+		header transfer.Header
+		want   string
+	}{
+		{transfer.Header{}, "--go-on goes on where it is"},
+		{transfer.Header{Running: true}, "a restore ends"},
+		{transfer.Header{Leaving: true, Running: true}, "sends nothing that was due"},
+	} {
+		if said := (madeBackup{header: c.header}).text("FILE"); !strings.Contains(said, c.want) ||
+			!strings.Contains(said, "The backup FILE is whole") {
+			t.Error(said)
+		}
+	}
+}
+
+// A backup of a store that was moved cannot be restored as if nothing had happened since: the new store sends
+// what was due.
+func TestRestoreOfAMovedStoreDoesNotGoOn(t *testing.T) {
+	t.Parallel()
+	key := secretbox.NewKey()
+	open := func(why store.Purpose) *store.Store {
+		st, err := store.Open(t.Context(), config.Store{
+			DataDir: t.TempDir(), Sync: embedded.SyncAlways, StoreBytes: 64 << 20, Key: &key,
+			Topology: topology.Options{Replicas: 1, Embedded: true},
+		}, zerolog.Nop(), why)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(st.Close)
+		return st
+	}
+	m := &move.Move{From: open(store.ToServe), To: open(store.ToFill), Assets: store.Assets()}
+	if err := m.Pair(t.Context(), "the old store"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Finish(t.Context(), "the new store"); err != nil {
+		t.Fatal(err)
+	}
+	var text bytes.Buffer
+	if _, err := (Backup{}).write(t.Context(), m.From, &text); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "backup")
+	if err := os.WriteFile(file, text.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	err := Restore{File: file, GoOn: true}.Run(t.Context(), command.Console{Err: io.Discard})
+	if err == nil || !strings.Contains(err.Error(), "moved elsewhere") {
+		t.Errorf("restore --go-on: %v", err)
+	}
+}

@@ -1,0 +1,223 @@
+package dispatcher_test
+
+import (
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"verifyd/dispatcher"
+	"verifyd/dispatcher/callback"
+	"verifyd/natsconf/natstest"
+	"verifyd/sessions"
+	"verifyd/sessions/facts"
+)
+
+// waiting completes n sessions for a receiver, many at once.
+func (h *fixture) waiting(t *testing.T, r *receiver, n int) []sessions.ID {
+	t.Helper()
+	ids := h.prepare(t, &occupancy{urls: []string{r.URL}}, n)
+	var wg sync.WaitGroup
+	for worker := range 32 {
+		wg.Go(func() {
+			for i := worker; i < n; i += 32 {
+				h.readAndComplete(t, ids[i])
+			}
+		})
+	}
+	wg.Wait()
+	return ids
+}
+
+// burst is how many deliveries wait for one receiver.
+func burst() int {
+	if testing.Short() {
+		return 1000
+	}
+	return 3000
+}
+
+// atOnce counts the POSTs that a receiver has under way.
+type atOnce struct{ now, most atomic.Int64 }
+
+// one notes a POST that has begun. Its end is to be told before it is answered: with the answer the next one
+// may begin.
+func (a *atOnce) one() (ended func()) {
+	now := a.now.Add(1)
+	for most := a.most.Load(); now > most && !a.most.CompareAndSwap(most, now); most = a.most.Load() {
+		continue
+	}
+	return func() { a.now.Add(-1) }
+}
+
+// A receiver that takes its time has as many POSTs under way at once as it may have connections: that many,
+// and never more, whatever waits and whatever else is sent meanwhile.
+func TestConnectionsBoundWhatIsUnderWay(t *testing.T) {
+	for _, bound := range []int{3, 80} { // below the default and above it
+		t.Run(strconv.Itoa(bound), func(t *testing.T) {
+			h := start(t)
+			var seen atOnce
+			gate := make(chan struct{})
+			slow := h.receive(t, "127.0.0.1", func(w http.ResponseWriter, q *http.Request) {
+				defer seen.one()()
+				select {
+				case <-gate:
+				case <-q.Context().Done():
+				}
+				w.WriteHeader(http.StatusNoContent)
+			})
+			quick := h.receive(t, "127.0.0.2", status(http.StatusNoContent))
+			ids := h.waiting(t, slow, 3*bound)
+			config, registry := h.config(), prometheus.NewRegistry()
+			config.Connections, config.Metrics, config.Timeout = bound, registry, time.Minute
+			config.Client = callback.New(callback.Config{
+				RootCAs: h.ca.Pool(), Policy: h.policy, Timeout: time.Minute, UserAgent: "verifyd/test",
+			})
+			h.dispatch(t, config)
+			release := sync.OnceFunc(func() { close(gate) })
+			t.Cleanup(release)
+			natstest.Await(t, "as many POSTs are under way as may be", func() bool {
+				return seen.now.Load() >= int64(bound)
+			})
+			natstest.Await(t, "the others wait at their destination", func() bool {
+				return gauge(t, registry, "verifyd_deliveries_held") >= float64(len(ids))
+			})
+			for range 20 { // whoever did not keep the bound would have passed it by the end of these
+				h.until(t, h.complete(t, quick.URL, "u", verified).ID, facts.DeliveryDelivered)
+			}
+			release()
+			for _, id := range ids {
+				h.until(t, id, facts.DeliveryDelivered)
+				if n := slow.count(id); n != 1 {
+					t.Errorf("%d POSTs", n)
+				}
+			}
+			if most := seen.most.Load(); most != int64(bound) {
+				t.Errorf("%d POSTs were under way at once, want %d", most, bound)
+			}
+		})
+	}
+}
+
+// More connections than deliveries may wait at a destination, or fewer than none, are refused.
+func TestConnectionsOutOfRangeAreRefused(t *testing.T) {
+	h := start(t)
+	for _, connections := range []int{-1, dispatcher.MaxConnections + 1} {
+		config := h.config()
+		config.Connections = connections
+		if _, err := dispatcher.New(config); err == nil || !strings.Contains(err.Error(), "use 1 to 1024") {
+			t.Errorf("%d connections: %v", connections, err)
+		}
+	}
+}
+
+// A burst to one receiver goes over few connections, never more than its limit, and each delivery is one
+// POST and one claim.
+func TestBurstSharesConnections(t *testing.T) {
+	h := start(t)
+	var conns sync.Map // by the dispatcher's address
+	var seen atOnce
+	r := h.receive(t, "127.0.0.1", func(w http.ResponseWriter, q *http.Request) {
+		conns.Store(q.RemoteAddr, true)
+		defer seen.one()()
+		w.WriteHeader(http.StatusNoContent)
+	})
+	ids := h.waiting(t, r, burst())
+	config := h.config()
+	config.Connections = 16
+	h.dispatch(t, config)
+	for _, id := range ids {
+		v := h.until(t, id, facts.DeliveryDelivered)
+		if n := r.count(id); n != 1 || len(v.Delivery.Attempts) != 1 {
+			t.Fatalf("%d POSTs, attempts %+v", n, v.Delivery.Attempts)
+		}
+	}
+	dialled := 0
+	conns.Range(func(any, any) bool { dialled++; return true })
+	if most := seen.most.Load(); most > 16 || dialled > 64 {
+		t.Errorf("%d POSTs at once over %d connections in all, for a limit of 16", most, dialled)
+	}
+}
+
+// silenceAtMost is a last resort: while eight deliveries hang, nothing arrives for the two seconds of their
+// time.
+const silenceAtMost = time.Minute
+
+// A receiver falls silent in the middle of a burst. What was being sent is unknown; what waited for a
+// connection has no claim, is sent later, and never twice: each delivery is one attempt.
+func TestSilenceInABurst(t *testing.T) {
+	h := start(t)
+	var got atomic.Int64
+	half := int64(burst() / 2)
+	gate := make(chan struct{})
+	r := h.receive(t, "127.0.0.1", func(w http.ResponseWriter, q *http.Request) {
+		if got.Add(1) > half {
+			select {
+			case <-gate:
+			case <-q.Context().Done():
+			}
+		}
+		w.WriteHeader(http.StatusNoContent)
+	})
+	ids := h.waiting(t, r, burst())
+	config := h.config()
+	config.Connections = 8
+	h.dispatch(t, config)
+	for n := range half + 9 { // with the last of these, one of the first eight who fell silent has timed out
+		select {
+		case <-r.got:
+		case <-time.After(silenceAtMost):
+			t.Fatalf("%d POSTs, and no more for %s", n, silenceAtMost)
+		}
+	}
+	close(gate)
+	unknown := 0
+	for _, id := range ids {
+		v := h.untilSettled(t, id)
+		if len(v.Delivery.Attempts) != 1 {
+			t.Errorf("attempts %+v", v.Delivery.Attempts)
+		}
+		switch v.Delivery.State {
+		case facts.DeliveryDelivered:
+		case facts.DeliveryUnknown:
+			unknown++
+		default:
+			t.Errorf("delivery %s", v.Delivery.State)
+		}
+		// The receiver may read only now what was sent before the attempt's time was over.
+		natstest.Await(t, "the receiver has read the POST", func() bool { return r.count(id) > 0 })
+		if n := r.count(id); n != 1 {
+			t.Errorf("%d POSTs, delivery %s", n, v.Delivery.State)
+		}
+	}
+	if unknown == 0 || unknown > 64 {
+		t.Errorf("%d deliveries are unknown; 8 at a time were silent", unknown)
+	}
+}
+
+// A receiver takes connections and never does TLS. Deliveries whose time is over are given up together, not
+// one dial after the other: with one second each that would be a minute and a half.
+func TestDeliveriesToADeadReceiverAreGivenUpTogether(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	hang, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = hang.Close() }()
+	r := &receiver{Server: &httptest.Server{URL: "https://" + hang.Addr().String()}}
+	ids := h.waiting(t, r, 90)
+	config := h.config()
+	config.RetryFor = time.Second
+	h.dispatch(t, config)
+	for _, id := range ids {
+		h.until(t, id, facts.DeliveryUndeliverable)
+	}
+}

@@ -1,0 +1,221 @@
+// Package kept asks identity networks over connections that are kept and used again, and sends no request
+// twice. Messages are written and read by net/http, whose Transport is not used (docs/DECISIONS.md).
+//
+// The law:
+//
+//  1. A request is written once, in one piece. It goes on a second connection, which is a new one, where the
+//     first was kept and not one byte of it was taken by the kernel. A GET, which changes nothing (RFC 9110
+//     §9.2.2), also does where the kept connection ended before one byte of an answer. Nothing else is
+//     repeated: a POST of which one byte left is answered or is an error.
+//
+//  2. A kept connection belongs to whoever took it, and nobody reads from it meanwhile. It is looked at right
+//     before the write: where the other side has closed it, or has sent anything, be it the beginning of a
+//     record, it is closed without a word of what came. An answer to one request is never read as the answer
+//     to another.
+//
+//  3. A connection is kept after an answer that was read whole and that neither side ends it with. It is
+//     closed once it was idle for idleTime, and not used again after maxAge: where the name leads and the
+//     certificate are judged at the dial.
+//
+//  4. HTTP/1.1 alone. An HTTP/2 server may say that it did not process a request and have it sent again; that
+//     is its word, and no proof.
+package kept
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"sync"
+	"time"
+
+	"golang.org/x/net/idna"
+
+	"verifyd/sessions/wire"
+)
+
+const (
+	handshakeTimeout = 5 * time.Second  // of TLS
+	idleTime         = 4 * time.Second  // Apache and Node.js close after 5 s where nobody sets it
+	maxAge           = 10 * time.Minute // where the name leads and the certificate are judged as often
+	maxIdle          = 64               // connections, in all
+	maxIdlePerHost   = 32               // of them, so that no host takes the room of all others
+)
+
+// Config is what a Transport is made of.
+type Config struct {
+	// Dial connects to an address, and judges it. It bounds itself in time.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	TLS  *tls.Config // the name in the certificate is the URL's
+	Now  func() time.Time
+}
+
+// Transport is an http.RoundTripper. An idle connection closes itself, so it needs no Close.
+type Transport struct {
+	config   Config
+	idleTime time.Duration
+
+	mu    sync.Mutex
+	idle  map[host][]*conn // the one that was used last is the last
+	count int              // of all of them
+}
+
+// host is where a connection leads.
+type host struct{ scheme, name, address string }
+
+// New makes a Transport. It starts nothing.
+func New(c Config) *Transport {
+	c.TLS = c.TLS.Clone()
+	c.TLS.NextProtos = []string{"http/1.1"}
+	// Whole records: a request is one record and one system call.
+	c.TLS.DynamicRecordSizingDisabled = true
+	return &Transport{config: c, idleTime: idleTime, idle: map[host][]*conn{}}
+}
+
+// RoundTrip implements http.RoundTripper. A redirect is an answer like any other. The context bounds it all,
+// the answer's body too. An answer of which a part was not read, or that was not closed, keeps no connection.
+func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	var text bytes.Buffer
+	if err := req.Write(&text); err != nil { // closes the body
+		return nil, err
+	}
+	to, err := hostOf(req.URL)
+	if err != nil {
+		return nil, err
+	}
+	ctx := req.Context()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if c := t.take(to); c != nil {
+		got(req, c, true)
+		resp, err := c.exchange(req, text.Bytes())
+		if err == nil || ctx.Err() != nil || !c.mayGoOnAnother(req) {
+			return resp, err
+		}
+	}
+	c, err := t.dial(ctx, to)
+	if err != nil {
+		return nil, err
+	}
+	got(req, c, false)
+	return c.exchange(req, text.Bytes())
+}
+
+// hostOf returns where a URL leads.
+func hostOf(u *url.URL) (host, error) {
+	name, err := idna.Lookup.ToASCII(u.Hostname())
+	if err != nil {
+		name = u.Hostname() // an address, or what no resolver will know
+	}
+	port := u.Port()
+	switch {
+	case u.Scheme == "https" && port == "":
+		port = "443"
+	case u.Scheme == "http" && port == "":
+		port = "80"
+	case u.Scheme != "https" && u.Scheme != "http":
+		return host{}, http.ErrNotSupported
+	}
+	return host{u.Scheme, name, net.JoinHostPort(name, port)}, nil
+}
+
+// got tells who asks which connection the request goes over.
+func got(req *http.Request, c *conn, kept bool) {
+	if trace := httptrace.ContextClientTrace(req.Context()); trace != nil && trace.GotConn != nil {
+		trace.GotConn(httptrace.GotConnInfo{Conn: c.session, Reused: kept, WasIdle: kept})
+	}
+}
+
+// dial gets a new connection.
+func (t *Transport) dial(ctx context.Context, to host) (*conn, error) {
+	socket, err := t.config.Dial(ctx, "tcp", to.address)
+	if err != nil {
+		return nil, err
+	}
+	w, err := wire.New(socket)
+	if err != nil {
+		_ = socket.Close()
+		return nil, err
+	}
+	c := newConn(t, to, w)
+	if to.scheme == "https" {
+		ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
+		defer cancel()
+		if err := c.secure(ctx, t.config.TLS); err != nil {
+			_ = w.Close()
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// take returns a kept connection that can carry a request, or nil.
+func (t *Transport) take(to host) *conn {
+	for {
+		c := t.last(to)
+		if c == nil || c.quiet() {
+			return c
+		}
+		_ = c.wire.Close()
+	}
+}
+
+// last takes the connection that was used last from those of a host.
+func (t *Transport) last(to host) *conn {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	idle := t.idle[to]
+	if len(idle) == 0 {
+		return nil
+	}
+	c := idle[len(idle)-1]
+	t.remove(c)
+	return c
+}
+
+// remove takes a connection out, and reports whether it was there. The caller holds the lock.
+func (t *Transport) remove(c *conn) bool {
+	idle := t.idle[c.to]
+	for i, other := range idle {
+		if other != c {
+			continue
+		}
+		c.timer.Stop()
+		t.count--
+		if idle = append(idle[:i], idle[i+1:]...); len(idle) > 0 {
+			t.idle[c.to] = idle
+		} else {
+			delete(t.idle, c.to)
+		}
+		return true
+	}
+	return false
+}
+
+// keep keeps a connection for the next request, where there is room.
+func (t *Transport) keep(c *conn) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.count >= maxIdle || len(t.idle[c.to]) >= maxIdlePerHost {
+		_ = c.wire.Close()
+		return
+	}
+	t.count++
+	t.idle[c.to] = append(t.idle[c.to], c)
+	c.since = t.config.Now()
+	c.timer = time.AfterFunc(t.idleTime, func() { t.expire(c) })
+}
+
+// expire closes a connection that nobody has taken in time.
+func (t *Transport) expire(c *conn) {
+	t.mu.Lock()
+	idle := t.remove(c)
+	t.mu.Unlock()
+	if idle {
+		_ = c.session.Close()
+	}
+}

@@ -1,0 +1,31 @@
+package signin
+
+import (
+	"net/url"
+	"testing"
+	"time"
+)
+
+// What drawing the question costs, in each of two languages.
+func BenchmarkPaint(b *testing.B) {
+	p := pages{frame: must(loadFrame())(b), locales: must(loadLocales())(b)}
+	for _, code := range []string{"en", "ar"} {
+		words := p.locales.find(code)
+		for _, v := range everyPage(words) {
+			if v.Kind != pageAsk.name {
+				continue
+			}
+			v.Languages = p.languages(visitor{words: words}, url.Values{"session": {"a-token-of-43-characters"}})
+			v.Expires = time.Time{}.Format(time.RFC3339)
+			b.Run(code, func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					if _, err := p.paint(v); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+			break
+		}
+	}
+}

@@ -1,0 +1,35 @@
+package serverconf_test
+
+import (
+	"os"
+	"testing"
+
+	"verifyd/natsconf/permission"
+	"verifyd/natsconf/serverconf"
+)
+
+// Seeds are made once, for their owner alone.
+func TestSeeds(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	first, err := serverconf.EnsureSeeds(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := serverconf.EnsureSeeds(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, role := range permission.Roles() {
+		if first[role] != second[role] || first[role] == "" {
+			t.Errorf("%s: %q, then %q", role, first[role], second[role])
+		}
+		info, err := os.Stat(serverconf.SeedFile(dir, role))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %s", role, info.Mode())
+		}
+	}
+}

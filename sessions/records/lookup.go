@@ -1,0 +1,126 @@
+package records
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"verifyd/natsconf"
+	"verifyd/sessions"
+)
+
+// Begin begins a read, and returns what waits for its answer: so several are under way at once. A panic is
+// that of who waits.
+func Begin[T any](read func() (T, error)) (wait func() (T, error)) {
+	var answer T
+	var err error
+	var panicked any
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() { panicked = recover() }()
+		answer, err = read()
+	}()
+	return func() (T, error) {
+		<-done
+		if panicked != nil {
+			panic(panicked)
+		}
+		return answer, err
+	}
+}
+
+// lookUp is how a session is found: open reads its record, where that is wanted, with the errors of ReadOpen.
+type lookUp struct {
+	st   *Reader
+	id   sessions.ID
+	open func() (sessions.Session, error)
+}
+
+func lookUpOf(ctx context.Context, st *Reader, account string, id sessions.ID) lookUp {
+	return lookUp{st, id, func() (sessions.Session, error) { return readOpen(ctx, st, account, id) }}
+}
+
+// outcome reads a session and its outcome. Its errors are ErrNotFound and natsconf's.
+func (l lookUp) outcome(ctx context.Context) (sessions.Status, error) {
+	s, completed, err := l.status(ctx)
+	if err == nil && completed {
+		err = checkErased(ctx, l.st, l.id)
+	}
+	if err != nil {
+		return sessions.Status{}, err
+	}
+	return s, nil
+}
+
+// status is outcome, whether the user was erased or not. completed: a completion is stored, so that there may
+// be a delivery.
+func (l lookUp) status(ctx context.Context) (s sessions.Status, completed bool, err error) {
+	c, err := l.st.completionOf(ctx, l.id)
+	if err == nil {
+		return statusOf(c), true, nil
+	}
+	at, unreadable := storedAt(err)
+	if !unreadable && !errors.Is(err, natsconf.ErrNotFound) {
+		return sessions.Status{}, false, err
+	}
+	found, err := l.open()
+	if unreadable && (err == nil || errors.Is(err, sessions.ErrExpired)) {
+		return endedUnreadable(found, at), false, nil
+	}
+	switch {
+	case err == nil:
+		return pendingStatus(found), false, nil
+	case errors.Is(err, sessions.ErrExpired):
+		return l.st.expiredStatus(ctx, found)
+	default:
+		return sessions.Status{}, false, err
+	}
+}
+
+// checkErased returns ErrErased for a session whose user was erased. Its other errors are natsconf's.
+func checkErased(ctx context.Context, st *Reader, id sessions.ID) error {
+	gone, err := st.IsErased(ctx, id)
+	if err == nil && gone {
+		err = fmt.Errorf("session %s: %w", id, ErrErased)
+	}
+	return err
+}
+
+// tokenUse is the use of the keyed hash that masks the accounts in sessions' tokens.
+const tokenUse = "session-token"
+
+// Tokens makes sessions' tokens, and finds the sessions of those who have them.
+type Tokens struct {
+	st   *Reader
+	mask sessions.Mask
+}
+
+// NewToken makes a token for a new session of an account.
+func (ts *Tokens) NewToken(account string) sessions.Token { return sessions.NewToken(account, ts.mask) }
+
+// ReadByToken reads a session and its outcome. Its errors are ErrNotFound and natsconf's.
+func (ts *Tokens) ReadByToken(ctx context.Context, t sessions.Token) (sessions.Status, error) {
+	return lookUp{ts.st, t.ID(), ts.opener(ctx, t)}.outcome(ctx)
+}
+
+// ReadPending is ReadByToken for a session that is most likely pending: its record is read beside the outcome
+// that it has not, and not after it.
+func (ts *Tokens) ReadPending(ctx context.Context, t sessions.Token) (sessions.Status, error) {
+	return lookUp{ts.st, t.ID(), Begin(ts.opener(ctx, t))}.outcome(ctx)
+}
+
+func (ts *Tokens) opener(ctx context.Context, t sessions.Token) func() (sessions.Session, error) {
+	return func() (sessions.Session, error) { return ts.ReadOpenByToken(ctx, t) }
+}
+
+// ReadOpenByToken is Reader.ReadOpen. Where the token leads to no account, as those of older builds, or to
+// one that has no such session, it looks below all accounts.
+func (ts *Tokens) ReadOpenByToken(ctx context.Context, t sessions.Token) (sessions.Session, error) {
+	if account := t.Account(ts.mask); account != "" {
+		if s, err := readOpen(ctx, ts.st, account, t.ID()); !errors.Is(err, sessions.ErrNotFound) {
+			return s, err
+		}
+	}
+	return ts.st.ReadOpen(ctx, t.ID())
+}

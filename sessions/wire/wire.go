@@ -1,0 +1,92 @@
+// Package wire is the TCP connection below TLS, for clients that send a request once. It counts the bytes
+// that the kernel took, which is how "nothing left" is known for sure, and it looks, without waiting, at what
+// has arrived: a kept connection that its server has closed is recognized before a request is written, and
+// bytes that nobody asked for are never read as the answer to the next one.
+package wire
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"syscall"
+	"time"
+)
+
+// probeTimeout bounds the one thing a probe may wait for: room to answer a TLS key update.
+const probeTimeout = 100 * time.Millisecond
+
+// ErrUnsolicited says that bytes came before a request was sent. They must never be read as the answer to a
+// request that was not sent yet.
+var ErrUnsolicited = errors.New("bytes came before a request was sent")
+
+// Wire is one connection. It belongs to one goroutine, but for Close.
+type Wire struct {
+	net.Conn
+
+	raw     syscall.RawConn
+	sent    int64 // bytes that the kernel accepted for sending
+	probing bool  // reads return errWouldBlock instead of waiting
+}
+
+// errWouldBlock is what a probing read returns when nothing has arrived. It is a temporary net.Error:
+// crypto/tls then forgets it and goes on with the next read; any other error would end the session for good.
+var errWouldBlock net.Error = wouldBlockError{}
+
+type wouldBlockError struct{}
+
+func (wouldBlockError) Error() string   { return "nothing has arrived" }
+func (wouldBlockError) Timeout() bool   { return true }
+func (wouldBlockError) Temporary() bool { return true }
+
+// New returns the wire of a connection, which must be a system socket.
+func New(conn net.Conn) (*Wire, error) {
+	system, ok := conn.(syscall.Conn)
+	if !ok {
+		return nil, errors.New("probe connection: not a system socket")
+	}
+	raw, err := system.SyscallConn()
+	if err != nil {
+		return nil, fmt.Errorf("probe connection: %w", err)
+	}
+	return &Wire{Conn: conn, raw: raw}, nil
+}
+
+// Sent returns how many bytes the kernel took.
+func (w *Wire) Sent() int64 { return w.sent }
+
+// Write sends b and counts what the kernel took of it.
+func (w *Wire) Write(b []byte) (int, error) {
+	n, err := w.Conn.Write(b)
+	w.sent += int64(n)
+	return n, err
+}
+
+// Read waits for bytes, or, while probing, takes only what has arrived.
+func (w *Wire) Read(b []byte) (int, error) {
+	if w.probing {
+		return w.readArrived(b)
+	}
+	return w.Conn.Read(b)
+}
+
+// Probe reports, without waiting, whether a request may be written to the session that is spoken over the
+// wire, which is the wire itself where there is no TLS: nil where the other side has neither closed it nor
+// sent anything, ErrUnsolicited where bytes for a reader have come, otherwise what ended it. It takes in what
+// TLS itself has sent, such as session tickets. The beginning of a record is none of the session's bytes yet;
+// see Records. It leaves a deadline behind.
+func (w *Wire) Probe(session io.Reader) error {
+	if err := w.SetDeadline(time.Now().Add(probeTimeout)); err != nil {
+		return err
+	}
+	w.probing = true
+	n, err := session.Read(make([]byte, 1))
+	w.probing = false
+	switch {
+	case n > 0:
+		return ErrUnsolicited
+	case errors.Is(err, errWouldBlock):
+		return nil
+	}
+	return err
+}
