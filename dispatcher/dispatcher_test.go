@@ -3,6 +3,7 @@ package dispatcher_test
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -146,10 +147,14 @@ func (h *fixture) until(t *testing.T, id sessions.ID, want ...facts.DeliveryStat
 		}
 	}()
 	natstest.Await(t, fmt.Sprint("the delivery is one of ", want), func() bool {
-		var err error
-		if v, err = h.store.Read(t.Context(), id); err != nil {
+		read, err := h.store.Read(t.Context(), id)
+		if errors.Is(err, natsconf.ErrUnavailable) { // a leader is elected
+			return false
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
+		v = read
 		return slices.Contains(want, v.Delivery.State)
 	})
 	return v
