@@ -77,8 +77,8 @@ func TestSilentServerIsLeft(t *testing.T) {
 	go func() { opened <- storestate.OpenAtBoot(t.Context(), conn) }()
 	select {
 	case <-back:
-	case <-time.After(20 * time.Second):
-		t.Fatal("after 20 s it still waits for a server that says nothing")
+	case <-time.After(natstest.TestTimeout):
+		t.Fatal("it still waits for a server that says nothing")
 	}
 	if _, err := conn.Last(t.Context(), topology.StreamCompletions, "completion.nobody"); !errors.Is(err,
 		natsconf.ErrNotFound) {

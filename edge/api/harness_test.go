@@ -197,7 +197,7 @@ func newServiceOn(t *testing.T, conn *natsconf.Conn, change func(*Config),
 	if err != nil {
 		t.Fatal(err)
 	}
-	sc := web.ServerConfig{Name: "public", Listen: "127.0.0.1:0", Handler: handler, Log: zerolog.Nop()}
+	sc := web.ServerConfig{Name: "public", Listen: "127.0.0.1:0", Handler: handler, Log: zerolog.New(s.log)}
 	for _, change := range changeServer {
 		change(&sc)
 	}

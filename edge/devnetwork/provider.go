@@ -6,6 +6,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -39,6 +40,7 @@ type Config struct {
 	ClientID     string   // default verifyd
 	ClientSecret string   // default random
 	RedirectURIs []string // compared exactly (RFC 9700 §2.1); AllowRedirect adds more
+	TLS          *tls.Config // set: it is shown over TLS, without a proxy
 	Now          func() time.Time
 	Logger       zerolog.Logger // the HTTP server's own complaints; the zero value drops them
 }
@@ -145,7 +147,11 @@ func (p *Provider) Listen() error {
 		_ = l.Close()
 		return errors.New("listen for dev network: the address is not a loopback one; right would be 127.0.0.1:0")
 	}
-	p.listener, p.addr, p.issuer = l, l.Addr().String(), cmp.Or(p.cfg.Issuer, "http://"+l.Addr().String())
+	p.addr, p.issuer = l.Addr().String(), cmp.Or(p.cfg.Issuer, "http://"+l.Addr().String())
+	if p.cfg.TLS != nil {
+		l, p.issuer = tls.NewListener(l, p.cfg.TLS), cmp.Or(p.cfg.Issuer, "https://"+p.addr)
+	}
+	p.listener = l
 	return nil
 }
 

@@ -21,12 +21,12 @@ func init() { //nolint:gochecknoinits // the suites lead back to the options, wh
 	suites = []suite{
 		{rows: []string{rowGenerator}, byName: true, hidden: true, run: (*bench).generator},
 		{rows: []string{rowBareHandler, rowInit}, run: (*bench).inits},
-		{rows: []string{rowSignin}, run: eachRun((*bench).signin)},
 		{rows: []string{rowPublish, rowComplete}, run: (*bench).writes},
 		{rows: []string{rowBareClient, rowDispatch}, run: (*bench).dispatches},
 		{rows: []string{rowPaced}, run: eachRun((*bench).paced)},
-		{rows: []string{rowEndToEnd}, run: eachRun((*bench).endToEnd)},
+		{rows: []string{rowBareSession, rowSignin, rowEndToEnd}, run: eachRun((*bench).sessions)},
 		{rows: []string{rowIdle}, run: eachRun((*bench).idle)},
+		{rows: []string{rowAccounts}, byName: true, run: eachRun((*bench).accounts)},
 		{rows: []string{rowScaling}, byName: true, run: (*bench).scaling},
 		{rows: []string{rowMillion}, byName: true, run: (*bench).million},
 	}
@@ -36,7 +36,7 @@ func init() { //nolint:gochecknoinits // the suites lead back to the options, wh
 func eachRun(once func(b *bench, ctx context.Context, run int, r *load.Receiver) error) func(b *bench,
 	ctx context.Context) error {
 	return func(b *bench, ctx context.Context) error {
-		r, err := load.NewReceiver(1)
+		r, err := b.newReceiver(1)
 		if err != nil {
 			return err
 		}
@@ -55,14 +55,16 @@ const (
 	rowGenerator   = "generator"
 	rowBareHandler = "bare-handler"
 	rowInit        = "init"
-	rowSignin      = "signin"
 	rowPublish     = "publish"
 	rowComplete    = "complete"
 	rowBareClient  = "bare-client"
 	rowDispatch    = "dispatch"
 	rowPaced       = "paced"
+	rowBareSession = "bare-session"
+	rowSignin      = "signin"
 	rowEndToEnd    = "end-to-end"
 	rowIdle        = "idle"
+	rowAccounts    = "accounts"
 	rowScaling     = "scaling"
 	rowMillion     = "million"
 )

@@ -37,12 +37,12 @@ const (
 
 // dispatches measures the drain of waiting completions beside the bare client, in turns.
 func (b *bench) dispatches(ctx context.Context) error {
-	one, err := load.NewReceiver(1)
+	one, err := b.newReceiver(1)
 	if err != nil {
 		return err
 	}
 	defer one.Close()
-	client, err := b.o.startChild(ctx, child.BareClient, child.Config{Target: one.URL(0), CA: one.CA.PEM()})
+	client, err := b.o.startChild(ctx, child.BareClient, child.Config{Target: one.URL(0), CA: b.ca.PEM()})
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func (b *bench) dispatches(ctx context.Context) error {
 		return nil
 	}
 	hosts := min(manyHosts, b.o.scaled(manyHosts))
-	many, err := load.NewReceiver(hosts)
+	many, err := b.newReceiver(hosts)
 	if err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func (b *bench) drain(ctx context.Context, run int, r *load.Receiver) (report.Sa
 		what = "to 1 host"
 	}
 	b.announce(run, "dispatch %s, filling the store with %d completions", what, n)
-	s, end, err := b.freshService(ctx, r, roleEdge)
+	s, end, err := b.freshService(ctx, roleEdge)
 	if err != nil {
 		return report.Sample{}, err
 	}
@@ -154,6 +154,9 @@ func (s *service) drained(ctx context.Context, t *load.Tally, got report.Sample)
 	got.Ops = int64(n)
 	got.Note("settled_per_s", float64(got.Ops)/settled.Sub(t.First()).Seconds())
 	got.Note("first_post_ms", report.Milliseconds(t.First().Sub(s.Began)))
+	if disk := s.diskBytes(); disk > 0 {
+		got.Note("kept_bytes_each", float64(disk)/float64(max(1, got.Ops)))
+	}
 	return got, nil
 }
 
@@ -235,7 +238,7 @@ func (b *bench) paced(ctx context.Context, run int, r *load.Receiver) error {
 
 func (b *bench) pacedOnce(ctx context.Context, run int, r *load.Receiver, rate float64) error {
 	b.announce(run, "paced, %.0f/s", rate)
-	s, end, err := b.freshService(ctx, r, rolesBoth)
+	s, end, err := b.freshService(ctx, rolesBoth)
 	if err != nil {
 		return err
 	}

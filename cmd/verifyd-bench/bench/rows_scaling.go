@@ -36,7 +36,7 @@ func (b *bench) scaling(ctx context.Context) error {
 		return errors.New("several processes share a store on external NATS servers alone: " +
 			"name some with --nats-url")
 	}
-	r, err := load.NewReceiver(1)
+	r, err := b.newReceiver(1)
 	if err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func (b *bench) scalingOnce(ctx context.Context, run int, r *load.Receiver,
 	}
 	n := b.o.scaled(b.o.Connections*int(eachDrainsFor/slowAnswer)) * dispatchers
 	b.announce(run, "scaling, %s, starting %d sessions", what, n)
-	s, end, err := b.freshService(ctx, r, roleEdge)
+	s, end, err := b.freshService(ctx, roleEdge)
 	if err != nil {
 		return report.Sample{}, err
 	}

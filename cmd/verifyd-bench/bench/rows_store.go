@@ -107,7 +107,7 @@ const idleFor = time.Second
 // store, and its memory.
 func (b *bench) idle(ctx context.Context, run int, r *load.Receiver) error {
 	b.announce(run, "idle")
-	s, end, err := b.freshService(ctx, r, rolesBoth)
+	s, end, err := b.freshService(ctx, rolesBoth)
 	if err != nil {
 		return err
 	}
@@ -142,13 +142,13 @@ const (
 
 // million starts a million sessions, then kills the service and starts it again.
 func (b *bench) million(ctx context.Context) error {
-	r, err := load.NewReceiver(1)
+	r, err := b.newReceiver(1)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
 	b.progress.Step("million, starting the service")
-	s, end, err := b.freshService(ctx, r, rolesBoth)
+	s, end, err := b.freshService(ctx, rolesBoth)
 	if err != nil {
 		return err
 	}

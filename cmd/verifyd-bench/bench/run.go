@@ -2,16 +2,19 @@ package bench
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync/atomic"
 
 	"verifyd/cmd/verifyd-bench/bench/child"
 	"verifyd/cmd/verifyd-bench/bench/load"
 	"verifyd/cmd/verifyd-bench/bench/proc"
 	"verifyd/cmd/verifyd-bench/bench/report"
+	"verifyd/dispatcher/callback/localca"
 	"verifyd/edge/devnetwork"
 	"verifyd/natsconf/secretbox"
 )
@@ -22,10 +25,13 @@ type bench struct {
 	sync     string // of the rows being measured
 	dir      string // of everything
 	progress *report.Progress
+	ca       *localca.Authority // of whoever stands outside, over TLS
 	network  *devnetwork.Provider
-	key      secretbox.Key
-	sites    int // made so far
-	samples  report.Samples
+	// TLS handshakes that the network has begun
+	handshakes atomic.Int64
+	key        secretbox.Key
+	sites      int // made so far
+	samples    report.Samples
 }
 
 // Run measures, and prints the results. It stops soon after ctx ends, and prints what it has by then. Its
@@ -43,10 +49,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	b := &bench{o: o, dir: dir, progress: report.NewProgress(o.Err, o.Terminal), key: secretbox.NewKey()}
-	if b.network, err = devnetwork.New(devnetwork.Config{}); err != nil {
-		return err
-	}
-	if err := b.network.Listen(); err != nil {
+	if err := b.makeOutside(); err != nil {
 		return err
 	}
 	defer load.Serve(b.network)()
@@ -61,6 +64,30 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	return verdict(ctx, &b.samples, failed)
 }
+
+// makeOutside makes the authority of the receivers and of the identity network, and the network.
+func (b *bench) makeOutside() (err error) {
+	if b.ca, err = localca.New(); err != nil {
+		return err
+	}
+	certificate, err := b.ca.Issue(localca.Certificate{Hosts: []string{"127.0.0.1"}})
+	if err != nil {
+		return err
+	}
+	if b.network, err = devnetwork.New(devnetwork.Config{TLS: &tls.Config{
+		Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12,
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			b.handshakes.Add(1)
+			return nil, nil //nolint:nilnil // the configuration stays as it is
+		},
+	}}); err != nil {
+		return err
+	}
+	return b.network.Listen()
+}
+
+// newReceiver listens for callbacks on so many hosts.
+func (b *bench) newReceiver(hosts int) (*load.Receiver, error) { return load.NewReceiver(b.ca, hosts) }
 
 // print prints the document or the table.
 func (b *bench) print(m report.Machine, failed []report.Failure) error {
@@ -116,8 +143,9 @@ func (b *bench) add(ctx context.Context, s report.Sample) {
 	}
 }
 
-// newSite makes what a service on a fresh store needs around it. The receiver's authority is trusted.
-func (b *bench) newSite(r *load.Receiver) (site, error) {
+// newSite makes what a service on a fresh store needs around it. The authority of who stands outside is
+// trusted.
+func (b *bench) newSite() (site, error) {
 	b.sites++
 	h := site{
 		dir: filepath.Join(b.dir, "store-"+strconv.Itoa(b.sites)), sync: b.sync, key: b.key,
@@ -134,16 +162,17 @@ func (b *bench) newSite(r *load.Receiver) (site, error) {
 	h.env = []string{
 		"VERIFYD_NETWORK_ISSUER=" + n.Issuer, "VERIFYD_NETWORK_NAME=Bench Network",
 		"VERIFYD_NETWORK_CLIENT_ID=" + n.ClientID, "VERIFYD_NETWORK_CLIENT_SECRET=" + n.ClientSecret,
+		"SSL_CERT_FILE=" + h.caFile, // the system's, as a service has for networks
 	}
-	if err := os.WriteFile(h.caFile, r.CA.PEM(), 0o600); err != nil {
-		return h, fmt.Errorf("write the receiver's authority: %w", err)
+	if err := os.WriteFile(h.caFile, b.ca.PEM(), 0o600); err != nil {
+		return h, fmt.Errorf("write the authority of who stands outside: %w", err)
 	}
 	return h, nil
 }
 
 // freshService starts the service on a store of its own. Its end throws both away.
-func (b *bench) freshService(ctx context.Context, r *load.Receiver, roles string) (*service, func(), error) {
-	h, err := b.newSite(r)
+func (b *bench) freshService(ctx context.Context, roles string) (*service, func(), error) {
+	h, err := b.newSite()
 	if err != nil {
 		return nil, nil, err
 	}

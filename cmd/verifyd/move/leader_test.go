@@ -74,9 +74,13 @@ func TestMoveWhileTheLeadersChange(t *testing.T) {
 			return
 		}
 		count, stop := natstest.Unrest(t, conn, 50*time.Millisecond, topology.StreamCompletions, records)
-		<-time.After(2 * time.Second) // of changes
-		stop()
-		changes = count()
+		defer func() { stop(); changes = count() }()
+		_ = natsconf.AtBoot(t.Context(), func(context.Context) error {
+			if count() < 8 {
+				return errors.New("too few have stepped down")
+			}
+			return nil
+		}, func(error) bool { return false })
 	})
 	var moved time.Time
 	tries := 1

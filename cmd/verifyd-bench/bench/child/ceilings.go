@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -52,28 +51,30 @@ func newBareHandler(context.Context, Config) (worker, string, error) {
 		return nil, "", fmt.Errorf("listen: %w", err)
 	}
 	router := httprouter.New()
-	base := "http://" + l.Addr().String()
-	router.POST(load.InitPath, func(w http.ResponseWriter, r *http.Request, _ httprouter.Params) {
+	router.POST(load.InitPath, answerInit("http://"+l.Addr().String()))
+	server := &http.Server{Handler: router, ReadHeaderTimeout: load.AnswerWithin}
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = server.Serve(l) })
+	return listening(func() { _ = server.Close(); wg.Wait() }), l.Addr().String(), nil
+}
+
+// answerInit answers an init with a token.
+func answerInit(base string) httprouter.Handle {
+	return func(w http.ResponseWriter, r *http.Request, _ httprouter.Params) {
 		var in initInput
 		if err := json.NewDecoder(r.Body).Decode(&in); err != nil || in.Platform == "" ||
 			in.PlatformUserID == "" || in.CallbackURL == "" {
 			w.WriteHeader(http.StatusBadRequest)
 			return
 		}
-		var secret [32]byte
-		_, _ = rand.Read(secret[:])
-		token := base64.RawURLEncoding.EncodeToString(secret[:])
+		token := secretText()
 		out, _ := json.Marshal(initOutput{
 			VerifyURL: base + "/?session=" + token, Session: token,
 			ExpiresAt: time.Now().Add(10 * time.Minute).UTC().Format("2006-01-02T15:04:05.000Z"),
 		})
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(out)
-	})
-	server := &http.Server{Handler: router, ReadHeaderTimeout: load.AnswerWithin}
-	var wg sync.WaitGroup
-	wg.Go(func() { _ = server.Serve(l) })
-	return listening(func() { _ = server.Close(); wg.Wait() }), l.Addr().String(), nil
+	}
 }
 
 // newPreparedServer answers every request with the same bytes and looks at nothing but the end of its header:
@@ -150,13 +151,15 @@ func (b *bareClient) do(ctx context.Context, o Order) (reply, error) {
 	client := &http.Client{Transport: b.transport, Timeout: load.AnswerWithin}
 	steps := make([]load.Step, o.Clients)
 	for i := range steps {
-		steps[i] = func(ctx context.Context) error { return b.post(ctx, client) }
+		steps[i] = func(ctx context.Context) error {
+			return b.post(ctx, client, fmt.Sprintf("cb_%032d", b.next.Add(1)))
+		}
 	}
 	return replyOf(load.Closed(ctx, o.Duration, steps)), nil
 }
 
 // post sends a callback with the service's own fields and sizes.
-func (b *bareClient) post(ctx context.Context, client *http.Client) error {
+func (b *bareClient) post(ctx context.Context, client *http.Client, id string) error {
 	const body = `{"platform_user_id":"` + load.PlatformUserID + `","guild_id":"` + load.GuildID +
 		`","verified":true}`
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, b.url, strings.NewReader(body))
@@ -165,7 +168,7 @@ func (b *bareClient) post(ctx context.Context, client *http.Client) error {
 	}
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("User-Agent", "verifyd/bench")
-	r.Header.Set("Webhook-Id", fmt.Sprintf("cb_%032d", b.next.Add(1)))
+	r.Header.Set("Webhook-Id", id)
 	r.Header.Set("Webhook-Timestamp", "1795266694")
 	r.Header.Set("Webhook-Signature", "v1,kJqyeycamCMxtdoI9alETvPKWjw0l4HlmZyl3li46qI=")
 	answer, err := client.Do(r)

@@ -20,6 +20,7 @@ const (
 	Generator   = "generator"    // answers prepared bytes: what the generator can do at most
 	BareHandler = "bare-handler" // the same JSON in and out, and nothing behind it
 	BareClient  = "bare-client"  // net/http's client, against the same receiver
+	BareSession = "bare-session" // the requests of a whole session, and nothing behind them
 	Publish     = "publish"      // synced publishes, and nothing around them
 	Complete    = "complete"     // store.Store.Complete, without HTTP
 )
@@ -32,7 +33,17 @@ const Command = "child"
 type Config struct {
 	Store  StoreConfig `json:"store,omitzero"`
 	Target string      `json:"target,omitempty"` // URL of the receiver
-	CA     []byte      `json:"ca,omitempty"`     // its authority, PEM
+	CA     []byte      `json:"ca,omitempty"`     // its authority and the network's, PEM
+
+	Network   Network `json:"network,omitzero"`     // where codes are redeemed
+	PageBytes int     `json:"page_bytes,omitempty"` // length of a page
+}
+
+// Network is an identity network, and the client that it knows a child as.
+type Network struct {
+	Issuer       string `json:"issuer"`
+	ClientID     string `json:"client_id"`
+	ClientSecret string `json:"client_secret"`
 }
 
 // StoreConfig says where a child that writes has its store.

@@ -24,6 +24,7 @@ var workers = map[string]func(ctx context.Context, c Config) (_ worker, address 
 	Generator:   newPreparedServer,
 	BareHandler: newBareHandler,
 	BareClient:  newBareClient,
+	BareSession: newBareSession,
 	Publish:     newPublisher,
 	Complete:    newCompleter,
 }

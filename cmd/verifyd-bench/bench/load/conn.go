@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -27,6 +28,7 @@ const (
 // one goroutine.
 type Conn struct {
 	address string
+	tls     *tls.Config // nil: without TLS
 	nc      net.Conn
 	in      *bufio.Reader
 	body    []byte
@@ -34,6 +36,11 @@ type Conn struct {
 
 // NewConn returns a client of an address, which it connects to when it has something to ask.
 func NewConn(address string) *Conn { return &Conn{address: address} }
+
+// NewTLSConn returns a client as NewConn does, over TLS.
+func NewTLSConn(address string, config *tls.Config) *Conn {
+	return &Conn{address: address, tls: config}
+}
 
 // Answer is what a server answered.
 type Answer struct {
@@ -64,6 +71,9 @@ func (c *Conn) dial(ctx context.Context) error {
 	nc, err := new(net.Dialer).DialContext(ctx, "tcp", c.address)
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)
+	}
+	if c.tls != nil { // its handshake is made with the first request, whose deadline holds for it
+		nc = tls.Client(nc, c.tls)
 	}
 	c.nc = nc
 	if c.in == nil {

@@ -23,10 +23,10 @@ var noContent = []byte("HTTP/1.1 204 No Content\r\n\r\n")
 // of HTTP as a POST needs and answers with bytes made ahead: a framework's server would be slower than what
 // it receives from.
 type Receiver struct {
-	CA    *localca.Authority
 	Hosts []string      // ip:port of each
 	Delay time.Duration // before each answer; set before the first callback
 
+	ca        *localca.Authority
 	listeners []net.Listener
 	wg        sync.WaitGroup
 
@@ -36,14 +36,10 @@ type Receiver struct {
 	tally  *Tally
 }
 
-// NewReceiver listens. Each host beyond the first is a loopback address of its own, so that it is a host of
+// NewReceiver listens, with certificates of an authority. Each host beyond the first is a loopback address of its own, so that it is a host of
 // its own to the sender; only Linux has such addresses by itself.
-func NewReceiver(hosts int) (*Receiver, error) {
-	ca, err := localca.New()
-	if err != nil {
-		return nil, err
-	}
-	r := &Receiver{CA: ca, conns: map[net.Conn]struct{}{}, tally: newTally(0)}
+func NewReceiver(ca *localca.Authority, hosts int) (*Receiver, error) {
+	r := &Receiver{ca: ca, conns: map[net.Conn]struct{}{}, tally: newTally(0)}
 	port := "0"
 	for i := range hosts {
 		// 127.0.0.1, then 127.1.0.1, 127.1.0.2 …: nothing else listens there.
@@ -59,10 +55,7 @@ func NewReceiver(hosts int) (*Receiver, error) {
 			}
 			return nil, fmt.Errorf("listen as receiver: %w", err)
 		}
-		if _, port, err = net.SplitHostPort(r.Hosts[0]); err != nil {
-			r.Close()
-			return nil, fmt.Errorf("listen as receiver: %w", err)
-		}
+		_, port, _ = net.SplitHostPort(r.Hosts[0]) // a listener's address
 	}
 	return r, nil
 }
@@ -77,7 +70,7 @@ func (r *Receiver) listen(address string) error {
 		_ = l.Close()
 		return err
 	}
-	certificate, err := r.CA.Issue(localca.Certificate{Hosts: []string{host}})
+	certificate, err := r.ca.Issue(localca.Certificate{Hosts: []string{host}})
 	if err != nil {
 		_ = l.Close()
 		return err

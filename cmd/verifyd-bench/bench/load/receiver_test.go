@@ -8,13 +8,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"verifyd/dispatcher/callback/localca"
 )
 
 // send opens a connection to a host of the receiver, with its certificate checked, and writes to it.
 func send(t *testing.T, r *Receiver, host int, requests string) *tls.Conn {
 	t.Helper()
 	c, err := tls.DialWithDialer(&net.Dialer{Timeout: 5 * time.Second}, "tcp", r.Hosts[host], &tls.Config{
-		RootCAs: r.CA.Pool(), MinVersion: tls.VersionTLS12,
+		RootCAs: r.ca.Pool(), MinVersion: tls.VersionTLS12,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -29,6 +31,15 @@ func send(t *testing.T, r *Receiver, host int, requests string) *tls.Conn {
 	return c
 }
 
+func newCA(t *testing.T) *localca.Authority {
+	t.Helper()
+	ca, err := localca.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ca
+}
+
 func post(id string) string {
 	return "POST /verified HTTP/1.1\r\nHost: x\r\nWebhook-Id: " + id + "\r\nContent-Length: 4\r\n\r\nbody"
 }
@@ -36,7 +47,7 @@ func post(id string) string {
 // Callbacks are counted once each, at whichever host they arrive; one that comes again is told as a
 // duplicate.
 func TestReceiverCounts(t *testing.T) {
-	r, err := NewReceiver(1)
+	r, err := NewReceiver(newCA(t), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +84,7 @@ func TestReceiverCounts(t *testing.T) {
 
 // Each host is an address of its own, with a certificate for it.
 func TestReceiverIsManyHosts(t *testing.T) {
-	r, err := NewReceiver(300)
+	r, err := NewReceiver(newCA(t), 300)
 	if err != nil {
 		t.Skipf("skipped: %v", err) // beyond Linux
 	}
@@ -96,7 +107,7 @@ func TestReceiverIsManyHosts(t *testing.T) {
 
 // What is not a callback is neither counted nor answered.
 func TestReceiverTakesCallbacksOnly(t *testing.T) {
-	r, err := NewReceiver(1)
+	r, err := NewReceiver(newCA(t), 1)
 	if err != nil {
 		t.Fatal(err)
 	}

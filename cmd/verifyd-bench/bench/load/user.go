@@ -3,6 +3,7 @@ package load
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -12,59 +13,76 @@ import (
 // User is a person with a browser, as far as requests and cookies go. The fields of the service's own forms
 // are known; those of the provider come with the redirect to it.
 type User struct {
-	Service  *Conn // to the service: an integrator may use it too
+	service  *Conn // the integrator uses it too
 	provider *Conn
-	Returned time.Time // when the last walk came back from the provider: the request that decides
 }
 
-// NewUser returns a user of the service at an address, who signs in at the dev network with this issuer.
-func NewUser(service, issuer string) *User {
+// newUser returns a user of the service at an address, who signs in at the dev network with this issuer, over
+// TLS.
+func newUser(service, issuer string, config *tls.Config) *User {
 	at, _ := url.Parse(issuer) // the dev network's own address parses
-	return &User{Service: NewConn(service), provider: NewConn(at.Host)}
+	return &User{service: NewConn(service), provider: NewTLSConn(at.Host, config)}
 }
 
-// Close ends the connections.
-func (u *User) Close() {
-	u.Service.Close()
+func (u *User) close() {
+	u.service.Close()
 	u.provider.Close()
+}
+
+// Waits are how long a user waited for the answers of one walk, and then for the callback.
+type Waits struct {
+	Page, Press, Return, Outcome time.Duration
+
+	// Receipt is from the request that decides, the return, to the arrival of the callback.
+	Receipt time.Duration
+	// PageBytes is the length of the first page.
+	PageBytes int
 }
 
 const (
 	formHeader = "Content-Type: application/x-www-form-urlencoded\r\n"
-	// verifiedHeading is what a user reads at the end.
-	verifiedHeading = "You are verified"
+	// VerifiedHeading is what a user reads at the end.
+	VerifiedHeading = "You are verified"
 )
 
-// SignIn walks from the service's page to the one that shows the outcome.
-func (u *User) SignIn(ctx context.Context, token string) error {
-	opened, err := u.expect(ctx, u.Service, http.StatusOK, http.MethodGet, "/?session="+token, "", "")
+// signIn walks from the service's page to the one that shows the outcome, and returns when it came back from
+// the provider.
+func (u *User) signIn(ctx context.Context, token string, w *Waits) (returned time.Time, err error) {
+	began := time.Now()
+	opened, err := u.expect(ctx, u.service, http.StatusOK, http.MethodGet, "/?session="+token, "", "")
 	if err != nil {
-		return fmt.Errorf("open the page: %w", err)
+		return returned, fmt.Errorf("open the page: %w", err)
 	}
+	w.Page, w.PageBytes = time.Since(began), len(opened.Body)
 	press := url.Values{"session": {token}, "action": {"continue"}, "network": {"default"}}.Encode()
-	a, err := u.expect(ctx, u.Service, http.StatusSeeOther, http.MethodPost, "/signin",
+	began = time.Now()
+	a, err := u.expect(ctx, u.service, http.StatusSeeOther, http.MethodPost, "/signin",
 		formHeader+"Cookie: "+opened.Cookie+"\r\n", press)
 	if err != nil {
-		return fmt.Errorf("press Continue: %w", err)
+		return returned, fmt.Errorf("press Continue: %w", err)
 	}
+	w.Press = time.Since(began)
 	back, err := u.atProvider(ctx, a.Location)
 	if err != nil {
-		return err
+		return returned, err
 	}
-	u.Returned = time.Now()
-	a, err = u.expect(ctx, u.Service, http.StatusSeeOther, http.MethodGet, back,
+	returned = time.Now()
+	a, err = u.expect(ctx, u.service, http.StatusSeeOther, http.MethodGet, back,
 		"Cookie: "+opened.Cookie+"; "+a.Cookie+"\r\n", "")
 	if err != nil {
-		return fmt.Errorf("return from the provider: %w", err)
+		return returned, fmt.Errorf("return from the provider: %w", err)
 	}
-	a, err = u.expect(ctx, u.Service, http.StatusOK, http.MethodGet, a.Location, "", "")
-	if err == nil && !bytes.Contains(a.Body, []byte(verifiedHeading)) {
-		err = fmt.Errorf("the page does not say %q", verifiedHeading)
+	began = time.Now()
+	w.Return = began.Sub(returned)
+	a, err = u.expect(ctx, u.service, http.StatusOK, http.MethodGet, a.Location, "", "")
+	if err == nil && !bytes.Contains(a.Body, []byte(VerifiedHeading)) {
+		err = fmt.Errorf("the page does not say %q", VerifiedHeading)
 	}
 	if err != nil {
-		return fmt.Errorf("read the outcome: %w", err)
+		return returned, fmt.Errorf("read the outcome: %w", err)
 	}
-	return nil
+	w.Outcome = time.Since(began)
+	return returned, nil
 }
 
 // atProvider signs in at the dev network, and returns the path and query of the way back.
