@@ -21,7 +21,8 @@ import (
 
 // errNoCredential is what a file is that holds neither form of a credential.
 var errNoCredential = errors.New(
-	"it holds neither NATS credentials (a JWT and its seed) nor the seed of a user's nkey, which begins with SU")
+	"it holds neither NATS credentials (a JWT and its seed) nor the seed of a user's nkey, which " +
+		"begins with SU")
 
 // credential proves a user to an external server.
 type credential struct {

@@ -107,7 +107,8 @@ func TestBatchCutByALeaderChange(t *testing.T) {
 			select {
 			case err := <-told:
 				if !open(err) || errors.Is(err, natsconf.ErrConflict) {
-					t.Errorf("the caller was told %v, want that it is not stored, or not known to be, and that nobody else was there", err)
+					t.Errorf("the caller was told %v, want that it is not stored, or not known to be, "+
+						"and that nobody else was there", err)
 				}
 			case <-time.After(natstest.TestTimeout):
 				t.Fatal("the caller hangs")

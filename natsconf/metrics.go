@@ -33,7 +33,8 @@ func newMetrics() *metrics {
 		}, []string{"stream"}),
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "verifyd_jetstream_errors_total",
-			Help: "What JetStream did not do, by stream, op and kind: conflict, a race that somebody else has won; uncertain, no answer; unavailable; store_full.",
+			Help: "What JetStream did not do, by stream, op and kind: conflict, a race that somebody " +
+				"else has won; uncertain, no answer; unavailable; store_full.",
 		}, []string{"stream", "op", "kind"}),
 	}
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Reader reads from the leaders of streams, so that it sees every acknowledged write. Its methods are safe for
+// Reader reads from the leaders of streams, so that it sees every acknowledged write. Its methods are safe
+// for
 // concurrent use.
 type Reader struct {
 	js       jetstream.JetStream

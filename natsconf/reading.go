@@ -342,7 +342,8 @@ func (s *scan) wait(ctx context.Context, begun time.Time) error {
 	case s.at >= s.goal:
 		return nil
 	case time.Since(begun) > maxBehind:
-		return fmt.Errorf("message %d has not come within %s: the servers that were read from are busy, or behind the stream's leader", s.goal, maxBehind)
+		return fmt.Errorf("message %d has not come within %s: the servers that were read from are "+
+			"busy, or behind the stream's leader", s.goal, maxBehind)
 	case lost || time.Since(s.heard) > anotherAfter:
 		return s.another(ctx)
 	default:

@@ -312,12 +312,13 @@ func TestBenchScalesUnderABound(t *testing.T) {
 func TestBenchRefusesBadFlags(t *testing.T) {
 	t.Parallel()
 	for flags, want := range map[string]string{
-		"--row inits":                         `there is no row "inits"; the rows are bare-handler, init,`,
-		"--sync never":                        `--sync: "never" is not a mode; use always, interval or both`,
-		"--duration 1ms":                      "--duration: 1ms is out of range; use 20ms to 1h",
-		"--runs 0":                            "--runs: 0 is out of range",
-		"--scale 0":                           "--scale: 0 is out of range",
-		"--connections 0":                     "--connections: 0 is out of range; use 1 to 1024, for example 16",
+		"--row inits":    `there is no row "inits"; the rows are bare-handler, init,`,
+		"--sync never":   `--sync: "never" is not a mode; use always, interval or both`,
+		"--duration 1ms": "--duration: 1ms is out of range; use 20ms to 1h",
+		"--runs 0":       "--runs: 0 is out of range",
+		"--scale 0":      "--scale: 0 is out of range",
+		"--connections 0": "--connections: 0 is out of range; use 1 to 1024, for " +
+			"example 16",
 		"--profile /nowhere":                  `--profile: "/nowhere" is not a folder`,
 		"--dir /nowhere/at/all":               `--dir: "/nowhere/at/all" is not a folder`,
 		"--nats-creds x":                      "--nats-creds: set without --nats-url",

@@ -254,8 +254,10 @@ func (tl *toll) broken() bool {
 }
 
 func (tl *toll) String() string {
-	return fmt.Sprintf("%d sessions: %d delivered, %d unknown, %d never finished by their user; %d duplicates, %d lost, %d stuck, "+
-		"%d told falsely, %d POSTs unasked, %d wrong bodies or ends, %d POSTs after others might settle; %d claims settled for a vanished owner",
+	return fmt.Sprintf("%d sessions: %d delivered, %d unknown, %d never finished by their user; %d "+
+		"duplicates, %d lost, %d stuck, "+
+		"%d told falsely, %d POSTs unasked, %d wrong bodies or ends, %d POSTs after others might "+
+		"settle; %d claims settled for a vanished owner",
 		tl.sessions, tl.delivered, tl.unknown, tl.unfinished, tl.duplicates, tl.lost, tl.stuck,
 		tl.toldFalsely, tl.unasked, tl.wrong, tl.tooLate,
 		tl.settledForOthers)

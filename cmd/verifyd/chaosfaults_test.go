@@ -296,7 +296,8 @@ func (d *demon) report() string {
 			fmt.Fprintf(&b, "started again after it had ended by itself %d times, ", v.exits)
 		}
 	}
-	return fmt.Sprintf("%d kills, %d stops (%s%d stops of a dispatcher and %d absences of the store were long); "+
+	return fmt.Sprintf("%d kills, %d stops (%s%d stops of a dispatcher and %d absences of the store "+
+		"were long); "+
 		"at least %d claims lost to the other dispatcher, %d late owners", kills, stops, &b, d.long,
 		d.absences, d.conflicts(), d.lateOwners())
 }

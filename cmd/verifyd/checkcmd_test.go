@@ -120,7 +120,8 @@ func TestCheckOfTheWayOut(t *testing.T) {
 	}
 	networks := filepath.Join(t.TempDir(), "networks.yaml")
 	if err := os.WriteFile(networks,
-		[]byte("- {kind: steam}\n- {id: gone, name: Gone, kind: oidc, issuer: 'http://127.0.0.1:1', client_id: c, client_secret: s}\n"), 0o600); err != nil {
+		[]byte("- {kind: steam}\n- {id: gone, name: Gone, kind: oidc, issuer: 'http://127.0.0.1:1', "+
+			"client_id: c, client_secret: s}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	dir := "--data-dir=" + filepath.Join(t.TempDir(), "store")
@@ -155,7 +156,8 @@ func TestCheckOfSilentNetworks(t *testing.T) {
 	ids := []string{"a", "b", "c", "d", "e", "f", "g"}
 	together := heldAtOnce(t, silent)
 	for _, id := range ids {
-		fmt.Fprintf(&text, "- {id: %s, name: N, kind: oidc, issuer: 'http://%s', client_id: c, client_secret: s}\n", id, silent.Addr())
+		fmt.Fprintf(&text, "- {id: %s, name: N, kind: oidc, issuer: 'http://%s', client_id: c, "+
+			"client_secret: s}\n", id, silent.Addr())
 	}
 	networks := filepath.Join(t.TempDir(), "networks.yaml")
 	if err := os.WriteFile(networks, []byte(text.String()), 0o600); err != nil {

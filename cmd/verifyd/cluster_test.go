@@ -255,7 +255,8 @@ func (p *probe) String() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var b strings.Builder
-	fmt.Fprintf(&b, "init: %d of %d tries succeeded, the slowest in %.1f s; the longest time without one that succeeded: %.1f s",
+	fmt.Fprintf(&b, "init: %d of %d tries succeeded, the slowest in %.1f s; the longest time without "+
+		"one that succeeded: %.1f s",
 		len(p.good), p.tries, p.slowest.Seconds(), p.longest().Seconds())
 	for text, n := range p.refusals {
 		fmt.Fprintf(&b, "\n%6d × %s", n, text)

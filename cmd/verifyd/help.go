@@ -13,10 +13,12 @@ import (
 
 // examples are command lines that help pages show, by the command. Each command has one.
 var examples = map[string]string{
-	"":                          "verifyd demo",
-	"serve":                     "VERIFYD_BASE_URL=https://verify.example.com VERIFYD_NETWORKS_FILE=networks.yaml verifyd serve",
-	"demo":                      "verifyd demo --auto",
-	"demo-beside":               "verifyd demo-beside --service https://verify.test --network https://network.test --receiver https://bot.test",
+	"": "verifyd demo",
+	"serve": "VERIFYD_BASE_URL=https://verify.example.com " +
+		"VERIFYD_NETWORKS_FILE=networks.yaml verifyd serve",
+	"demo": "verifyd demo --auto",
+	"demo-beside": "verifyd demo-beside --service https://verify.test --network " +
+		"https://network.test --receiver https://bot.test",
 	"key":                       `verifyd key create --account "Harbor Guild"`,
 	"key create":                `verifyd key create --account "Harbor Guild" --name production --expires 2027-01-31`,
 	"key roll":                  "verifyd key roll key_5ah3gk7zq2mxw4td --grace 24h",
@@ -53,23 +55,27 @@ var examples = map[string]string{
 	"deliveries list":           "verifyd deliveries list --state unknown",
 	"deliveries show":           "verifyd deliveries show k3v7q2m5zt4yd6n2xw7p2c4hf2jb5ral",
 	"deliveries resend":         "verifyd deliveries resend k3v7q2m5zt4yd6n2xw7p2c4hf2jb5ral",
-	"deliveries redrive":        "verifyd deliveries redrive --state undeliverable --host bot.example.com --dry-run",
-	"explain":                   "verifyd explain k3v7q2m5zt4yd6n2xw7p2c4hf2jb5ral",
-	"try":                       "VERIFYD_TRY_SECRET=whsec_… verifyd try https://bot.example.com/verified",
-	"listen":                    "VERIFYD_API_KEY=vfytest_… verifyd listen --base-url https://verify.example.com --forward http://localhost:3000/hook",
-	"status":                    "verifyd status --watch",
-	"check":                     "verifyd check --probe https://bot.example.com/verified",
-	"move":                      "verifyd move --to nats://n1:4222,nats://n2:4222,nats://n3:4222 --to-creds operator/nats.nk",
-	"backup":                    "verifyd backup /backups/verifyd-2026-11-21",
-	"restore":                   "verifyd restore /backups/verifyd-2026-11-21 --data-dir new-store",
-	"recover":                   "verifyd recover --data-dir /var/lib/verifyd",
-	"erase":                     `verifyd erase --platform-user-id 118230984 --platform discord --account "Harbor Guild" --dry-run`,
-	"log-level":                 "verifyd log-level debug --for 10m",
-	"prepare":                   "verifyd prepare /etc/verifyd --nats-servers n1,n2,n3 --store-limit 60GiB",
-	"apply":                     "verifyd apply --nats-url nats://n1:4222 --nats-creds operator/nats.nk --secret-key-file operator/secret.key",
-	"healthcheck":               "verifyd healthcheck",
-	"version":                   "verifyd version",
-	"help":                      "verifyd help key create",
+	"deliveries redrive": "verifyd deliveries redrive --state undeliverable --host " +
+		"bot.example.com --dry-run",
+	"explain": "verifyd explain k3v7q2m5zt4yd6n2xw7p2c4hf2jb5ral",
+	"try":     "VERIFYD_TRY_SECRET=whsec_… verifyd try https://bot.example.com/verified",
+	"listen": "VERIFYD_API_KEY=vfytest_… verifyd listen --base-url " +
+		"https://verify.example.com --forward http://localhost:3000/hook",
+	"status": "verifyd status --watch",
+	"check":  "verifyd check --probe https://bot.example.com/verified",
+	"move": "verifyd move --to nats://n1:4222,nats://n2:4222,nats://n3:4222 " +
+		"--to-creds operator/nats.nk",
+	"backup":    "verifyd backup /backups/verifyd-2026-11-21",
+	"restore":   "verifyd restore /backups/verifyd-2026-11-21 --data-dir new-store",
+	"recover":   "verifyd recover --data-dir /var/lib/verifyd",
+	"erase":     `verifyd erase --platform-user-id 118230984 --platform discord --account "Harbor Guild" --dry-run`,
+	"log-level": "verifyd log-level debug --for 10m",
+	"prepare":   "verifyd prepare /etc/verifyd --nats-servers n1,n2,n3 --store-limit 60GiB",
+	"apply": "verifyd apply --nats-url nats://n1:4222 --nats-creds " +
+		"operator/nats.nk --secret-key-file operator/secret.key",
+	"healthcheck": "verifyd healthcheck",
+	"version":     "verifyd version",
+	"help":        "verifyd help key create",
 }
 
 // helpCmd is for who writes verifyd help key, as one does elsewhere.

@@ -24,7 +24,8 @@ const lemonldapPortal = "/usr/share/lemonldap-ng/portal"
 // their passwords are their names.
 func startLemonLDAP(t *testing.T, p *realProvider, redirectURIs []string) {
 	t.Helper()
-	const means = "LemonLDAP::NG: apt-get install liblemonldap-ng-portal-perl starman libgd-securityimage-perl libimage-magick-perl libio-string-perl libstring-random-perl"
+	const means = "LemonLDAP::NG: apt-get install liblemonldap-ng-portal-perl starman " +
+		"libgd-securityimage-perl libimage-magick-perl libio-string-perl libstring-random-perl"
 	program := chromiumtest.Program(t, "providers", means, "starman")
 	if _, err := os.Stat(lemonldapPortal); err != nil {
 		chromiumtest.Lack(t, "providers", means)

@@ -76,7 +76,8 @@ func described(registry *prometheus.Registry) map[string][]string {
 	return all
 }
 
-// What the service can show and what OPERATING.md says of it are the same: names, labels, types and units. Names follow Prometheus's
+// What the service can show and what OPERATING.md says of it are the same: names, labels, types and units.
+// Names follow Prometheus's
 // conventions.
 func TestMetricsAreAsDocumented(t *testing.T) {
 	parallel(t)
@@ -128,7 +129,8 @@ func TestMetricsAreAsDocumented(t *testing.T) {
 	}
 }
 
-// checkValues does what hostile clients do, and looks at the values that labels have then: each stands in OPERATING.md, or is a word of
+// checkValues does what hostile clients do, and looks at the values that labels have then: each stands in
+// OPERATING.md, or is a word of
 // the service's own.
 func checkValues(t *testing.T, r *rig, table map[string]documented) {
 	t.Helper()

@@ -131,7 +131,8 @@ func visitRealProvider(t *testing.T,
 func networksOf(p *realProvider) []byte {
 	var file bytes.Buffer
 	for id, more := range realNetworks(p) {
-		fmt.Fprintf(&file, "- id: %s\n  name: Network %s\n  kind: oidc\n  issuer: %s\n  client_id: %s\n  client_secret: %s\n", id, id, p.issuer, realClient, realSecret)
+		fmt.Fprintf(&file, "- id: %s\n  name: Network %s\n  kind: oidc\n  issuer: %s\n  client_id: "+
+			"%s\n  client_secret: %s\n", id, id, p.issuer, realClient, realSecret)
 		if more != "" {
 			fmt.Fprintf(&file, "  %s\n", more)
 		}

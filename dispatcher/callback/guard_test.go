@@ -294,7 +294,8 @@ func TestGuard(t *testing.T) {
 		}
 	}
 	if public.conns == 0 || public.conns != allowed {
-		t.Errorf("%d connections to the permitted address, %d sockets let through: the count is not to be trusted", public.conns, allowed)
+		t.Errorf("%d connections to the permitted address, %d sockets let through: the count is not to "+
+			"be trusted", public.conns, allowed)
 	}
 	t.Logf("%d hostile URLs under 2 policies: %d connections, all of them to the permitted address",
 		len(distinct), public.conns)

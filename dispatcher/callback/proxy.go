@@ -69,7 +69,8 @@ func basic(user *url.Userinfo) (string, error) {
 	case strings.Contains(user.Username(), ":"):
 		return "", errors.New("the user name has a colon in it, which Basic authentication cannot carry")
 	case strings.ContainsFunc(pair, unicode.IsControl):
-		return "", errors.New("user name or password has a control character in it, which Basic authentication does not allow")
+		return "", errors.New("user name or password has a control character in it, which Basic " +
+			"authentication does not allow")
 	default:
 		return "Basic " + base64.StdEncoding.EncodeToString([]byte(pair)), nil
 	}

@@ -22,7 +22,7 @@ const (
 )
 
 // maxWide is how many lines of Go are wider than maxColumns: it may only fall.
-const maxWide = 530
+const maxWide = 291
 
 // size is what a package measures.
 type size struct{ files, exported, methods int }

@@ -41,7 +41,8 @@ func IsID(id string) bool {
 func CheckName(name string) error {
 	if name == "" || !input.Plain(name, input.NameBytes) {
 		return &input.Error{Field: "name",
-			Detail: fmt.Sprintf("%q cannot be an account's name; want 1 to %d bytes of printable text without spaces around it, for example %q",
+			Detail: fmt.Sprintf("%q cannot be an account's name; want 1 to %d bytes of printable text "+
+				"without spaces around it, for example %q",
 				name, input.NameBytes, "Harbor Guild")}
 	}
 	if IsID(name) { // commands take either, and one account's name must not be another's id

@@ -36,8 +36,9 @@ func (g *guard) authorize(r *http.Request) (account.Principal, *problem.Problem)
 	}
 	if d := g.FailedKeys.Fail(web.EventFrom(r.Context()).ClientIP, g.Now()); !d.Allowed {
 		return who, &problem.Problem{
-			Code:       problem.CodeTooManyFailedKeys,
-			Detail:     "Too many requests without a valid API key came from this address; fix the key first.",
+			Code: problem.CodeTooManyFailedKeys,
+			Detail: "Too many requests without a valid API key came from this address; fix the key " +
+				"first.",
 			RetryAfter: d.RetryAfter,
 		}
 	}
@@ -55,7 +56,8 @@ func (g *guard) identify(r *http.Request) (account.Principal, *problem.Problem) 
 	}
 	if who.Key.Test && !g.TestKeys {
 		return account.Principal{}, &problem.Problem{
-			Code: problem.CodeKeyInvalid, Detail: "This is a test key, and test keys are switched off here (VERIFYD_TEST_KEYS); use a live key.",
+			Code: problem.CodeKeyInvalid, Detail: "This is a test key, and test keys are switched off " +
+				"here (VERIFYD_TEST_KEYS); use a live key.",
 		}
 	}
 	event := web.EventFrom(r.Context())
@@ -99,8 +101,9 @@ func keyProblem(err error) *problem.Problem {
 		return &problem.Problem{Code: problem.CodeKeyInvalid, Detail: "This API key was revoked."}
 	case errors.Is(err, account.ErrDisabled):
 		return &problem.Problem{
-			Code:   problem.CodeAccountDisabled,
-			Detail: "The operator of this service has disabled the account of this API key; the key works again once the account is enabled.",
+			Code: problem.CodeAccountDisabled,
+			Detail: "The operator of this service has disabled the account of this API key; the key " +
+				"works again once the account is enabled.",
 		}
 	default: // account.ErrNotReady, and whatever else keeps the service from knowing
 		return &problem.Problem{

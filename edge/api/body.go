@@ -193,7 +193,8 @@ func syntaxFault(body []byte, err error) *problem.Fault {
 		f.Code, f.Detail = problem.FaultDuplicate, "the name stands twice in one object; each may stand once"
 	case onlyEncoding(body, s.ByteOffset):
 		f.Code = problem.FaultEncoding
-		f.Detail = fmt.Sprintf("at or after byte %d is text that is not UTF-8, or half of a surrogate pair (\\ud800 to \\udfff)", s.ByteOffset)
+		f.Detail = fmt.Sprintf("at or after byte %d is text that is not UTF-8, or half of a surrogate "+
+			"pair (\\ud800 to \\udfff)", s.ByteOffset)
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		f.Code, f.Detail = problem.FaultSyntax, "the body ends in the middle of its JSON"
 	default:

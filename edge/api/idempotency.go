@@ -60,7 +60,8 @@ func idempotencyKey(h http.Header) (string, *problem.Problem) {
 		return bad("the header has %d characters; it must have 1 to %d, for example a random UUID", len(key),
 			maxIdempotencyKey)
 	case strings.ContainsFunc(key, func(r rune) bool { return r < '!' || r > '~' }):
-		return bad("the header may hold visible ASCII characters only, without spaces; for example a random UUID")
+		return bad("the header may hold visible ASCII characters only, without spaces; for example a " +
+			"random UUID")
 	}
 	return key, nil
 }
@@ -129,13 +130,15 @@ func turnProblem(err error) *problem.Problem {
 	switch {
 	case errors.Is(err, store.ErrKeyReused):
 		return &problem.Problem{
-			Code:   problem.CodeIdempotencyReused,
-			Detail: "This Idempotency-Key started a session with other fields within the last 10 minutes; send a new key for a new session.",
+			Code: problem.CodeIdempotencyReused,
+			Detail: "This Idempotency-Key started a session with other fields within the last 10 " +
+				"minutes; send a new key for a new session.",
 		}
 	case errors.Is(err, store.ErrInProgress):
 		return &problem.Problem{
-			Code:   problem.CodeIdempotencyInProgress,
-			Detail: "The first request with this Idempotency-Key is still being answered; send it again in a moment.", RetryAfter: retryInProgress,
+			Code: problem.CodeIdempotencyInProgress,
+			Detail: "The first request with this Idempotency-Key is still being answered; send it " +
+				"again in a moment.", RetryAfter: retryInProgress,
 		}
 	default:
 		return storeProblem(err)

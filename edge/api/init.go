@@ -84,7 +84,8 @@ func (g *guard) withinRate(h http.Header, who account.Principal, now time.Time) 
 	}
 	g.Usages.Count(who.Account.ID, who.Key.Test, stats.CountRateLimited)
 	return &problem.Problem{
-		Code: problem.CodeRateLimited, Detail: "This API key starts sessions, or sends outcomes again, faster than its rate allows.", RetryAfter: d.RetryAfter,
+		Code: problem.CodeRateLimited, Detail: "This API key starts sessions, or sends outcomes again, " +
+			"faster than its rate allows.", RetryAfter: d.RetryAfter,
 	}
 }
 

@@ -80,7 +80,8 @@ func (a *api) listSessions(w http.ResponseWriter, r *http.Request) {
 func noListing(err error) *problem.Problem {
 	if _, ok := errors.AsType[*limit.ShareError](err); ok {
 		return &problem.Problem{
-			Code: problem.CodeTooManyLists, Detail: "This account makes too many lists at once; send list requests one at a time.", RetryAfter: retryListing,
+			Code: problem.CodeTooManyLists, Detail: "This account makes too many lists at once; send " +
+				"list requests one at a time.", RetryAfter: retryListing,
 		}
 	}
 	return &problem.Problem{

@@ -107,7 +107,8 @@ func (g *guard) authorizeTest(r *http.Request) (who account.Principal, p *proble
 	who, p = g.authorize(r)
 	if p == nil && !who.Key.Test {
 		p = &problem.Problem{
-			Code: problem.CodeLiveKey, Detail: "Only test keys (vfytest_…) are listened with: a live key's results belong to its receivers alone.",
+			Code: problem.CodeLiveKey, Detail: "Only test keys (vfytest_…) are listened with: a live " +
+				"key's results belong to its receivers alone.",
 		}
 	}
 	return who, p

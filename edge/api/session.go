@@ -184,7 +184,8 @@ func (a *api) resend(ctx context.Context, view facts.View) (facts.View, *problem
 		return view, nil
 	case errors.Is(err, facts.ErrDeliveryOpen):
 		return view, &problem.Problem{
-			Code: problem.CodeDeliveryOpen, Detail: "The callback is waiting or being sent. Read the session, and ask again once its delivery has ended.",
+			Code: problem.CodeDeliveryOpen, Detail: "The callback is waiting or being sent. Read the " +
+				"session, and ask again once its delivery has ended.",
 		}
 	case errors.Is(err, facts.ErrNoDelivery) && view.Lost:
 		return view, &problem.Problem{Code: problem.CodeNothingToSend,

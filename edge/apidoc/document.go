@@ -96,7 +96,8 @@ func fixed(media, cache string, data []byte) http.Handler {
 		h.Set("Cache-Control", cache)
 		h.Set("Content-Length", strconv.Itoa(len(data)))
 		h.Set("Content-Security-Policy",
-			"default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+			"default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action "+
+				"'none'; frame-ancestors 'none'")
 		h.Set("Content-Type", media)
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Referrer-Policy", "same-origin")

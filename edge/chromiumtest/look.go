@@ -105,7 +105,8 @@ func (s Screen) show() chromedp.Action[chromedp.Void] {
 
 // Look opens a page on the first of the screens and turns the window into each of the others. It fails the
 // test where the page sticks out to the side or breaks a rule of axe. With -args -screenshots FOLDER it takes
-// a picture of those of Docs. name is the page's, and its pictures'; open leads the tab to it; axe is what Axe
+// a picture of those of Docs. name is the page's, and its pictures'; open leads the tab to it; axe is what
+// Axe
 // gave.
 func Look(tab context.Context, t *testing.T, name, axe string, open chromedp.Action[chromedp.Void],
 	screens ...Screen) {

@@ -50,7 +50,8 @@ func New(baseURL, apiKey string, options ...Option) (*Client, error) {
 		return nil, err
 	}
 	if apiKey == "" || strings.ContainsFunc(apiKey, isInvisible) {
-		return nil, errors.New("the API key is empty or holds spaces or control characters; it is one word that begins with vfy_ or vfytest_")
+		return nil, errors.New("the API key is empty or holds spaces or control characters; it is one " +
+			"word that begins with vfy_ or vfytest_")
 	}
 	c := &Client{
 		base: base, apiKey: apiKey, http: http.Client{Timeout: defaultTimeout}, agent: "verifyd-client",
@@ -75,7 +76,8 @@ func parseBase(text string) (string, error) {
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
 		return "", errors.New("the base URL holds a user, a query or a fragment; " + right)
 	case u.Scheme != "https" && (u.Scheme != "http" || !isLoopback(u.Hostname())):
-		return "", errors.New("the base URL is not https, and the API key would be readable on its way; http is for localhost only; " + right)
+		return "", errors.New("the base URL is not https, and the API key would be readable on its " +
+			"way; http is for localhost only; " + right)
 	}
 	return strings.TrimRight(u.String(), "/"), nil
 }

@@ -213,7 +213,8 @@ func TestErrorsSayWhatTheProblemDocumentSays(t *testing.T) {
 		len(e.Fields) != 1 || e.Fields[0].Name != "callback_url" {
 		t.Fatalf("%#v", err)
 	}
-	const want = "verifyd answered 400 invalid_request: 1 field is wrong. callback_url: not https. (request ABC)"
+	const want = "verifyd answered 400 invalid_request: 1 field is wrong. callback_url: not https. " +
+		"(request ABC)"
 	if e.Error() != want {
 		t.Errorf("it reads %q", e)
 	}

@@ -62,7 +62,8 @@ func NewVerifier(secrets ...string) (*Verifier, error) {
 		hook, err := standardwebhooks.NewWebhook(secret)
 		// An empty secret would be a valid key to anybody who guesses that it is empty.
 		if err != nil || strings.TrimPrefix(secret, "whsec_") == "" {
-			return nil, fmt.Errorf("signing secret %d of %d is not whsec_ and base64; copy it from the dashboard or from verifyd account secret", i+1, len(secrets))
+			return nil, fmt.Errorf("signing secret %d of %d is not whsec_ and base64; copy it from the "+
+				"dashboard or from verifyd account secret", i+1, len(secrets))
 		}
 		v.hooks = append(v.hooks, hook)
 	}

@@ -77,8 +77,10 @@ func (c *callbacks) Draft(cb integrator.Callback) (string, error) {
 	}
 	body := fmt.Sprintf(`{"platform_user_id":%q,"guild_id":%q,"verified":%t}`, cb.PlatformUserID, cb.GuildID,
 		cb.Verified)
-	return fmt.Sprintf("POST /verified HTTP/1.1\r\nHost: bot.example.com\r\nUser-Agent: verifyd/test\r\nContent-Length: %d\r\n"+
-		"Content-Type: application/json\r\nwebhook-id: %s\r\nwebhook-timestamp: %d\r\nwebhook-signature: v1,%s\r\n\r\n%s",
+	return fmt.Sprintf("POST /verified HTTP/1.1\r\nHost: bot.example.com\r\nUser-Agent: "+
+		"verifyd/test\r\nContent-Length: %d\r\n"+
+		"Content-Type: application/json\r\nwebhook-id: %s\r\nwebhook-timestamp: "+
+		"%d\r\nwebhook-signature: v1,%s\r\n\r\n%s",
 		len(body), map[bool]string{true: "cbtest_", false: "cb_"}[cb.Test]+cb.ID, cb.At.Unix(),
 		strings.Repeat("A", 43)+"=", body), nil
 }

@@ -150,7 +150,8 @@ func furnish(t *testing.T, r *rig) furnished {
 	}}
 }
 
-// furnishService returns the service processes, failing receiver hosts and a pause, and returns the cookies of
+// furnishService returns the service processes, failing receiver hosts and a pause, and returns the cookies
+// of
 // an operator.
 func furnishService(t *testing.T, r *rig) []*http.Cookie {
 	t.Helper()

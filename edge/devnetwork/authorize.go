@@ -69,7 +69,8 @@ func (p *Provider) readRequest(q url.Values) (a authRequest, problem, code strin
 	case a.clientID != p.cfg.ClientID:
 		return a, "The service that sent you here is not registered: its client_id is unknown.", ""
 	case len(q["redirect_uri"]) != 1 || !p.allowsRedirect(a.redirectURI):
-		return a, "The address to return to is not registered: redirect_uri must equal a registered one exactly.", ""
+		return a, "The address to return to is not registered: redirect_uri must equal a registered " +
+			"one exactly.", ""
 	case repeated:
 		return a, "", "invalid_request"
 	case a.responseType != "code":

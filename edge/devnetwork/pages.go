@@ -71,7 +71,8 @@ func draw(w http.ResponseWriter, status int, v view) {
 func setHeaders(w http.ResponseWriter, a authRequest) {
 	h := w.Header()
 	h.Set("Content-Security-Policy",
-		"default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; frame-ancestors 'none'; form-action 'self' "+returnOrigin(a))
+		"default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; frame-ancestors "+
+			"'none'; form-action 'self' "+returnOrigin(a))
 	h.Set("Cache-Control", "no-store")
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("X-Content-Type-Options", "nosniff")

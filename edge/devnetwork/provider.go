@@ -37,9 +37,9 @@ type Config struct {
 	Listen string // loopback address; default 127.0.0.1:0, where the system chooses a port
 	// https origin under which a proxy shows it; then Listen may be any address. Default http and what Listen gives
 	Issuer       string
-	ClientID     string   // default verifyd
-	ClientSecret string   // default random
-	RedirectURIs []string // compared exactly (RFC 9700 §2.1); AllowRedirect adds more
+	ClientID     string      // default verifyd
+	ClientSecret string      // default random
+	RedirectURIs []string    // compared exactly (RFC 9700 §2.1); AllowRedirect adds more
 	TLS          *tls.Config // set: it is shown over TLS, without a proxy
 	Now          func() time.Time
 	Logger       zerolog.Logger // the HTTP server's own complaints; the zero value drops them
@@ -86,7 +86,8 @@ func New(cfg Config) (*Provider, error) {
 		return nil, fmt.Errorf("dev network: listen %q: only loopback is allowed, for instance 127.0.0.1:0",
 			cfg.Listen)
 	case cfg.Issuer != "" && !isOrigin(cfg.Issuer):
-		return nil, fmt.Errorf("dev network: issuer %q: not an https origin, for instance https://network.localhost", cfg.Issuer)
+		return nil, fmt.Errorf("dev network: issuer %q: not an https origin, for instance "+
+			"https://network.localhost", cfg.Issuer)
 	}
 	if styleErr != nil {
 		return nil, styleErr
@@ -145,7 +146,8 @@ func (p *Provider) Listen() error {
 	// localhost is whatever the machine's hosts file says.
 	if bound, ok := l.Addr().(*net.TCPAddr); p.cfg.Issuer == "" && (!ok || !bound.IP.IsLoopback()) {
 		_ = l.Close()
-		return errors.New("listen for dev network: the address is not a loopback one; right would be 127.0.0.1:0")
+		return errors.New("listen for dev network: the address is not a loopback one; right would be " +
+			"127.0.0.1:0")
 	}
 	p.addr, p.issuer = l.Addr().String(), cmp.Or(p.cfg.Issuer, "http://"+l.Addr().String())
 	if p.cfg.TLS != nil {

@@ -33,7 +33,8 @@ func (p *Provider) routes() http.Handler {
 	// Whoever reaches it signs in as anybody: no page from elsewhere shall, by a name that it had lead here.
 	return ownname.Only([]string{p.host()}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		drawProblem(w, http.StatusMisdirectedRequest,
-			"This network is not called by the name in the address. Sign-ins start at the service that sends you here.")
+			"This network is not called by the name in the address. Sign-ins start at the service that "+
+				"sends you here.")
 	}), mux)
 }
 

@@ -84,7 +84,8 @@ func NewAttempts(rate account.Rate, r prometheus.Registerer) (*Attempts, error) 
 		starts: map[Trip]bounds{}, returns: map[Trip]bounds{},
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "verifyd_sign_in_refused_total",
-			Help: "Attempts that were refused before the store or an identity network was asked, by trip, step and what was exceeded.",
+			Help: "Attempts that were refused before the store or an identity network was asked, by " +
+				"trip, step and what was exceeded.",
 		}, []string{"trip", "step", "by"}),
 	}
 	logins := rate

@@ -113,7 +113,8 @@ func TestQuotaAcrossLeaderChanges(t *testing.T) {
 	if err := json.Unmarshal([]byte(used(t, conn, acme, june)), &counter); err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%d leader changes and a kill; %d granted, %d failed; acknowledged %d, not answered %d (%+d %+d); the counter is %d",
+	t.Logf("%d leader changes and a kill; %d granted, %d failed; acknowledged %d, not answered %d (%+d "+
+		"%+d); the counter is %d",
 		leaderChanges, granted.Load(), failed.Load(), sure, unheard, up, down, counter.Val)
 	if granted.Load() > quota {
 		t.Errorf("%d sessions were granted on a quota of %d", granted.Load(), quota)

@@ -193,7 +193,8 @@ func (d *discovery) checkMetadata(found *oidc.Provider, m metadata, publicOnly b
 	}
 	if len(algorithms) == 0 {
 		return nil, d.newError(StageDiscovery, ClassSignature,
-			"the provider signs ID tokens with no asymmetric algorithm; choose one there, for instance RS256 or ES256")
+			"the provider signs ID tokens with no asymmetric algorithm; choose one there, for instance "+
+				"RS256 or ES256")
 	}
 	keys, cache := d.keysAt(m.Keys, publicOnly)
 	p := &provider{

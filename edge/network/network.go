@@ -148,7 +148,8 @@ func redirectURI(baseURL, path, id string) (string, error) {
 	u, err := url.Parse(baseURL)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.User != nil ||
 		strings.ContainsAny(baseURL, "?#") {
-		return "", errors.New("base URL: an absolute http or https URL without query, for instance https://verify.example.com")
+		return "", errors.New("base URL: an absolute http or https URL without query, for instance " +
+			"https://verify.example.com")
 	}
 	return strings.TrimRight(baseURL, "/") + strings.ReplaceAll(path, "{network}", id), nil
 }

@@ -8,9 +8,11 @@ import (
 
 // A style sheet loses what browsers do not read, and nothing else.
 func TestStyleSheetsAreSlim(t *testing.T) {
-	const written = "/* a\n   comment */\n:root {\n  color-scheme: light dark;\n  font: 1rem/1.5 \"Segoe UI\",\n    sans-serif;\n}\n\n@media (max-width: 30rem) {\n" +
+	const written = "/* a\n   comment */\n:root {\n  color-scheme: light dark;\n  font: 1rem/1.5 " +
+		"\"Segoe UI\",\n    sans-serif;\n}\n\n@media (max-width: 30rem) {\n" +
 		"  a,\n  b + b {\n    color: red;\n  }\n}\ndl\ndiv {\n  gap: min(-0.5rem, 10.25px); /* why */\n}\n"
-	const want = ":root{color-scheme:light dark;font:1rem/1.5 \"Segoe UI\",sans-serif}@media (max-width:30rem){a,b + b{color:red}}dl\ndiv{gap:min(-.5rem,10.25px)}"
+	const want = ":root{color-scheme:light dark;font:1rem/1.5 \"Segoe UI\",sans-serif}@media " +
+		"(max-width:30rem){a,b + b{color:red}}dl\ndiv{gap:min(-.5rem,10.25px)}"
 	files := fstest.MapFS{"x.css": {Data: []byte(written)}, "none.css": {}}
 	none, err := LoadSmallStyle(files, "none.css")
 	if err != nil ||

@@ -30,7 +30,8 @@ func Guard(https bool, next http.HandlerFunc) http.Handler {
 // Policy is the content security policy with the given form-action, and with what else a page needs, each a
 // whole directive.
 func Policy(formAction string, more ...string) string {
-	p := "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; frame-ancestors 'none'; form-action " + formAction
+	p := "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; frame-ancestors " +
+		"'none'; form-action " + formAction
 	return strings.Join(append([]string{p}, more...), "; ")
 }
 

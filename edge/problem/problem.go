@@ -88,7 +88,8 @@ func (c Code) Status() int { return problems[c].status }
 // Title returns the title of problems with a code.
 func (c Code) Title() string { return problems[c].title }
 
-// The codes of a Fault, beside the callback_url_… codes of package urlpolicy. They never change their meaning.
+// The codes of a Fault, beside the callback_url_… codes of package urlpolicy. They never change their
+// meaning.
 const (
 	FaultMissing   = "missing"   // a required field is not there
 	FaultType      = "type"      // not a string, or for the body as a whole: not an object

@@ -92,11 +92,11 @@ func New(c Config) (*Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	frame, err := loadFrame()
+	ts, err := loadLocales()
 	if err != nil {
 		return nil, err
 	}
-	ts, err := loadLocales()
+	frames, err := loadFrames(ts)
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +108,7 @@ func New(c Config) (*Handler, error) {
 		pages: &pages{
 			networks: c.Networks, accounts: c.Accounts, log: c.Log, now: c.Now,
 			origin: strings.TrimSuffix(base, prefix), prefix: prefix,
-			https: strings.HasPrefix(base, "https:"), assets: files, locales: ts, frame: frame,
+			https: strings.HasPrefix(base, "https:"), assets: files, locales: ts, frames: frames,
 		},
 		stepLog:  &stepLog{sessions: c.Sessions, metrics: m, log: c.Log},
 		sessions: c.Sessions, attempts: c.Attempts, log: c.Log, csrf: csrf, completeWithin: completeWithin,
@@ -138,7 +138,8 @@ func checkNetworks(ns []*network.Network, test *network.Network) error {
 		seen[n.ID()] = n
 	}
 	if test != nil && seen[test.ID()] != nil && seen[test.ID()] != test {
-		return fmt.Errorf("identity networks: the id %q is that of the network of test sessions; give this one another", test.ID())
+		return fmt.Errorf("identity networks: the id %q is that of the network of test sessions; give "+
+			"this one another", test.ID())
 	}
 	return nil
 }

@@ -25,7 +25,8 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
 		steps: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "verifyd_sign_in_steps_total",
-			Help: "Steps of users through the sign-in, by step and network: opened the page (a reload counts), sign_in, returned, finished.",
+			Help: "Steps of users through the sign-in, by step and network: opened the page (a reload " +
+				"counts), sign_in, returned, finished.",
 		}, []string{"step", "network"}),
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "verifyd_sign_in_troubles_total",

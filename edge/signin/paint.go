@@ -10,9 +10,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"text/template/parse"
 	"time"
 
 	"github.com/rs/zerolog"
+	"golang.org/x/text/feature/plural"
 
 	"verifyd/edge/flow"
 	"verifyd/edge/network"
@@ -33,7 +35,27 @@ type pages struct {
 	browsers flow.Browsers
 	assets   assets
 	locales  locales
-	frame    *template.Template
+	frames   map[*locale]*template.Template
+}
+
+// loadFrames returns the pages' templates, for each language those in which its texts stand already.
+func loadFrames(of locales) (map[*locale]*template.Template, error) {
+	frame, err := loadFrame()
+	if err != nil {
+		return nil, err
+	}
+	frames := map[*locale]*template.Template{}
+	for _, words := range of.all {
+		own, err := frame.Clone()
+		if err != nil {
+			return nil, fmt.Errorf("copy the page's templates: %w", err)
+		}
+		for _, t := range own.Templates() {
+			words.set(t.Tree.Root)
+		}
+		frames[words] = own
+	}
+	return frames, nil
 }
 
 func loadFrame() (*template.Template, error) {
@@ -44,6 +66,55 @@ func loadFrame() (*template.Template, error) {
 		return nil, fmt.Errorf("read the page's templates: %w", err)
 	}
 	return frame, nil
+}
+
+// set puts this language's texts into a template where it asks for one by a key that stands there. What is
+// left to look up while a page is drawn are texts with values, and those whose key the page knows.
+// html/template
+// judges what is around each place afterwards, as it does with any other text.
+func (t *locale) set(in parse.Node) {
+	switch n := in.(type) {
+	case *parse.ListNode:
+		if n == nil {
+			return
+		}
+		for i, child := range n.Nodes {
+			if text, ok := t.fixed(child); ok {
+				n.Nodes[i] = text
+				continue
+			}
+			t.set(child)
+		}
+	case *parse.IfNode:
+		t.set(n.List)
+		t.set(n.ElseList)
+	case *parse.WithNode:
+		t.set(n.List)
+		t.set(n.ElseList)
+	case *parse.RangeNode:
+		t.set(n.List)
+		t.set(n.ElseList)
+	}
+}
+
+// fixed returns the text that stands for an action of the kind {{.Say "key"}} or {{.Word "key"}}, where its
+// wording has no values, stress or plural forms.
+func (t *locale) fixed(n parse.Node) (*parse.TextNode, bool) {
+	action, ok := n.(*parse.ActionNode)
+	if !ok || len(action.Pipe.Decl) > 0 || len(action.Pipe.Cmds) != 1 || len(action.Pipe.Cmds[0].Args) != 2 {
+		return nil, false
+	}
+	args := action.Pipe.Cmds[0].Args
+	key, ok := args[1].(*parse.StringNode)
+	if !ok || args[0].String() != ".Say" && args[0].String() != "$.Say" && args[0].String() != ".Word" &&
+		args[0].String() != "$.Word" {
+		return nil, false
+	}
+	m := t.texts[key.Text]
+	if _, err := m.plain(); err != nil {
+		return nil, false
+	}
+	return &parse.TextNode{NodeType: parse.NodeText, Pos: n.Position(), Text: []byte(m[plural.Other][0].html)}, true
 }
 
 // Say draws the text of a key with the view's values, and with one more of its own where two words follow.
@@ -88,7 +159,7 @@ const pageBytes = 8 << 10
 func (p *pages) paint(v view) ([]byte, error) {
 	v.values["count"] = strconv.Itoa(v.count)
 	b := bytes.NewBuffer(make([]byte, 0, pageBytes))
-	if err := p.frame.Execute(b, &v); err != nil {
+	if err := p.frames[v.words].Execute(b, &v); err != nil {
 		return nil, fmt.Errorf("draw page %s: %w", v.Kind, err)
 	}
 	return b.Bytes(), nil

@@ -8,7 +8,8 @@ import (
 
 // What drawing the question costs, in each of two languages.
 func BenchmarkPaint(b *testing.B) {
-	p := pages{frame: must(loadFrame())(b), locales: must(loadLocales())(b)}
+	ts := must(loadLocales())(b)
+	p := pages{frames: must(loadFrames(ts))(b), locales: ts}
 	for _, code := range []string{"en", "ar"} {
 		words := p.locales.find(code)
 		for _, v := range everyPage(words) {

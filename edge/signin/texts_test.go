@@ -62,7 +62,8 @@ func noted() (keys []string) {
 // In every language every page and notice is drawn, which fails on a missing value, with every number that
 // may be counted.
 func TestPagesInEveryLanguage(t *testing.T) {
-	p, ts := pages{frame: must(loadFrame())(t)}, must(loadLocales())(t)
+	ts := must(loadLocales())(t)
+	p := pages{frames: must(loadFrames(ts))(t)}
 	if len(ts.all) != 11 {
 		t.Errorf("%d languages, want 11", len(ts.all))
 	}

@@ -90,8 +90,9 @@ func otherName(w http.ResponseWriter, r *http.Request) {
 	const title = "The operators' address does not go by this name"
 	WriteJSON(w, http.StatusMisdirectedRequest, "application/problem+json", Document{
 		Type: problemType + string(codeMisdirected), Title: title, Status: http.StatusMisdirectedRequest,
-		Code:   codeMisdirected,
-		Detail: fmt.Sprintf("The request asks for the host %.100q. It is answered as an IP address, as localhost, and by the names in VERIFYD_ADMIN_NAMES (--admin-names).", r.Host),
+		Code: codeMisdirected,
+		Detail: fmt.Sprintf("The request asks for the host %.100q. It is answered as an IP address, as "+
+			"localhost, and by the names in VERIFYD_ADMIN_NAMES (--admin-names).", r.Host),
 	})
 }
 

@@ -9,7 +9,8 @@ import (
 
 // ErrBaseURL is returned, wrapped with what is wrong, for a base URL that cannot be used.
 var ErrBaseURL = errors.New(
-	"not a base URL; write where users reach the service, as in https://verify.example.com or https://example.com/verify")
+	"not a base URL; write where users reach the service, as in https://verify.example.com or " +
+		"https://example.com/verify")
 
 // ParseBaseURL checks a base URL and returns it without its final slashes, and the path prefix that every
 // route is mounted under: empty, or with a slash in front and none at its end. The error is ErrBaseURL.

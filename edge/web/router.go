@@ -1,4 +1,5 @@
-// Package web is what every HTTP answer of the edge shares: the router, the frame around each request (id, log
+// Package web is what every HTTP answer of the edge shares: the router, the frame around each request (id,
+// log
 // line, metrics, trace, bounded body, recovery), problem documents, and the public and the operators' server.
 package web
 

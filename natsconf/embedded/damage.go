@@ -52,7 +52,8 @@ func (e *DamageError) Error() string {
 	for _, d := range e.Damages {
 		b.WriteString("\n  " + d.String())
 	}
-	b.WriteString("\nPut back the files if you have them, restore a copy into another data directory (verifyd restore), or run verifyd recover, " +
+	b.WriteString("\nPut back the files if you have them, restore a copy into another data directory " +
+		"(verifyd restore), or run verifyd recover, " +
 		"which keeps what is left and ends what cannot be known any more")
 	return b.String()
 }

@@ -25,10 +25,12 @@ type Failure struct {
 
 func (f *Failure) Error() string {
 	if f.Full() {
-		return fmt.Sprintf("the disk under the store is full since %s (%s: %v); the store is started anew and checked until it can write",
+		return fmt.Sprintf("the disk under the store is full since %s (%s: %v); the store is started "+
+			"anew and checked until it can write",
 			f.At.UTC().Format(time.RFC3339), f.Stream, f.Cause)
 	}
-	return fmt.Sprintf("the store failed to write to its disk at %s (%s: %v): this process has stopped using it and sends no callbacks; "+
+	return fmt.Sprintf("the store failed to write to its disk at %s (%s: %v): this process has stopped "+
+		"using it and sends no callbacks; "+
 		"check the disk, then start verifyd again, which checks the store first", f.At.UTC().
 		Format(time.RFC3339), f.Stream, f.Cause)
 }

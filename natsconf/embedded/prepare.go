@@ -152,7 +152,8 @@ func (f *files) checkConsumers(folder string, m *mark) error {
 			continue
 		}
 		f.log.Warn().Str("consumer", c.Name).Uint64("sequence", c.Stream).
-			Msg("the file with a consumer's position was changed or damaged: it goes on from where it is known to have been")
+			Msg("the file with a consumer's position was changed or damaged: it goes on from where it " +
+				"is known to have been")
 		if err := storefile.SetConsumer(folder, c.Name, c.Position); err != nil {
 			return fmt.Errorf("set consumer %s: %w", c.Name, err)
 		}

@@ -41,7 +41,8 @@ func StartExternal(tb testing.TB) External {
 		tb.Fatal(err)
 	}
 	file := filepath.Join(dir, "nats.conf")
-	text := fmt.Sprintf("server_name: %s\nlisten: \"127.0.0.1:-1\"\njetstream {\n  store_dir: %q\n  sync_interval: always\n}\ninclude ./accounts.conf\n",
+	text := fmt.Sprintf("server_name: %s\nlisten: \"127.0.0.1:-1\"\njetstream {\n  store_dir: %q\n  "+
+		"sync_interval: always\n}\ninclude ./accounts.conf\n",
 		externalName, filepath.Join(dir, "store"))
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		tb.Fatal(err)

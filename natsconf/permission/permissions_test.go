@@ -187,7 +187,8 @@ func TestGrantsAreTheTables(t *testing.T) {
 		t.Fatal(err)
 	}
 	if x := g.Excess(permission.RoleEdge); len(x) != 3 {
-		t.Errorf("an edge with the operator's credential may also write %q, want claims, results and schedules",
+		t.Errorf("an edge with the operator's credential may also write %q, want claims, results and "+
+			"schedules",
 			x)
 	}
 }
@@ -220,7 +221,8 @@ func TestPermissionsAreTheGoldenOnes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if b.String() != string(want) {
-		t.Errorf("permissions have changed; if that is meant: go test ./natsconf/permission -run Golden -update\n%s",
+		t.Errorf("permissions have changed; if that is meant: go test ./natsconf/permission -run "+
+			"Golden -update\n%s",
 			b.String())
 	}
 }

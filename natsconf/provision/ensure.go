@@ -56,7 +56,8 @@ func (e *ShortenError) Unwrap() error { return e.Err }
 type MissingError struct{ Asset string }
 
 func (e *MissingError) Error() string {
-	return e.Asset + " is missing on the server, and this credential may not make it: run verifyd apply with the operator's credential"
+	return e.Asset + " is missing on the server, and this credential may not make it: run verifyd " +
+		"apply with the operator's credential"
 }
 
 // Ensurer makes sure that the server holds the topology.

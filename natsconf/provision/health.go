@@ -112,7 +112,8 @@ func (h Health) CheckClock() (state string, err error) {
 		return "", errors.New("no stream answered, so that the server's clock is not known")
 	}
 	if h.Skew.Abs() >= SkewError {
-		return "", fmt.Errorf("the server's clock is %s off this machine's: claims and expiries are judged wrongly", h.Skew)
+		return "", fmt.Errorf("the server's clock is %s off this machine's: claims and expiries are "+
+			"judged wrongly", h.Skew)
 	}
 	return fmt.Sprintf("%s off the server's", h.Skew.Abs()), nil
 }

@@ -109,7 +109,8 @@ func Accounts(public map[permission.Role]string, storeBytes int64) ([]byte, erro
 	if storeBytes > 0 {
 		jetStream = fmt.Sprintf(limitSetting, storeBytes)
 	}
-	fmt.Fprintf(&b, "# Made by verifyd prepare, and made anew for each version: include it in the configuration of every server.\n"+
+	fmt.Fprintf(&b, "# Made by verifyd prepare, and made anew for each version: include it in the "+
+		"configuration of every server.\n"+
 		"accounts {\n  %s {\n    jetstream: %s\n    users: [\n", Account, jetStream)
 	for _, role := range permission.Roles() {
 		key, ok := public[role]
@@ -142,7 +143,8 @@ func unescaped(text []byte) []byte { return bytes.ReplaceAll(text, []byte(`\u003
 func Routes(servers []string, password string) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "# Made by verifyd prepare: include it in the configuration of every server.\n"+
-		"cluster {\n  name: %s\n  listen: \"0.0.0.0:6222\"\n  authorization {user: route, password: %q, timeout: 2}\n"+
+		"cluster {\n  name: %s\n  listen: \"0.0.0.0:6222\"\n  authorization {user: route, password: "+
+		"%q, timeout: 2}\n"+
 		"  ping_interval: \"2s\"\n  ping_max: 2\n  routes: [\n", Account, password)
 	for _, s := range servers {
 		fmt.Fprintf(&b, "    %q\n",

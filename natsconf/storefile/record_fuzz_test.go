@@ -75,7 +75,8 @@ func sumOf(stream string, raw []byte) []byte {
 	return hash.Sum(nil)
 }
 
-// sumUp returns the records that some bytes seem to hold the checksums that these should have, so that what is
+// sumUp returns the records that some bytes seem to hold the checksums that these should have, so that what
+// is
 // in them is looked at.
 func sumUp(stream string, b []byte) {
 	le := binary.LittleEndian

@@ -98,7 +98,8 @@ func (g *Gauge) Check() error {
 			limit)
 	}
 	if free := g.free.Load(); free < MinFreeBytes {
-		return fmt.Errorf("no new sessions are taken: %d bytes are left on the store's filesystem, %d are needed", free, MinFreeBytes)
+		return fmt.Errorf("no new sessions are taken: %d bytes are left on the store's filesystem, %d "+
+			"are needed", free, MinFreeBytes)
 	}
 	return nil
 }

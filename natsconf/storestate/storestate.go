@@ -52,11 +52,15 @@ type Error struct{ Record }
 func (e *Error) Error() string {
 	switch e.State {
 	case StateFilling:
-		return fmt.Sprintf("this store is being filled from %s since %s and is not whole: finish that first (verifyd move --finish, or the same verifyd restore again, with or without --go-on as before)", e.Where, e.since())
+		return fmt.Sprintf("this store is being filled from %s since %s and is not whole: finish that "+
+			"first (verifyd move --finish, or the same verifyd restore again, with or without --go-on "+
+			"as before)", e.Where, e.since())
 	case StateDraining:
-		return fmt.Sprintf("this store is being moved to %s since %s: finish it with verifyd move --finish, or take it back with verifyd move --abort", e.Where, e.since())
+		return fmt.Sprintf("this store is being moved to %s since %s: finish it with verifyd move "+
+			"--finish, or take it back with verifyd move --abort", e.Where, e.since())
 	case StateSealing:
-		return fmt.Sprintf("this store is being moved to %s since %s and its streams are being sealed, for good: finish it with verifyd move --finish", e.Where, e.since())
+		return fmt.Sprintf("this store is being moved to %s since %s and its streams are being sealed, "+
+			"for good: finish it with verifyd move --finish", e.Where, e.since())
 	case StateRetired:
 		return fmt.Sprintf("this store was moved to %s on %s and is closed for good: serve that one", e.Where,
 			e.since())

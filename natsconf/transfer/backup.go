@@ -61,7 +61,8 @@ type VersionError struct {
 }
 
 func (e *VersionError) Error() string {
-	return fmt.Sprintf("the backup has version %d (made by verifyd %s), this build reads %d: restore it with the newer verifyd", e.Version, e.Build, backupVersion)
+	return fmt.Sprintf("the backup has version %d (made by verifyd %s), this build reads %d: restore "+
+		"it with the newer verifyd", e.Version, e.Build, backupVersion)
 }
 
 // line is one line of a backup.

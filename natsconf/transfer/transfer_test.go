@@ -31,7 +31,8 @@ type pair struct{ from, to *natsconf.Conn }
 func newPair(t *testing.T) pair {
 	t.Helper()
 	natstest.NeedsEmbedded(t,
-		"what is moved is an embedded store, and the counts are exact; a reading of three servers may be behind by the time of a replication")
+		"what is moved is an embedded store, and the counts are exact; a reading of three servers may "+
+			"be behind by the time of a replication")
 	return pair{natstest.Start(t), natstest.Start(t)}
 }
 

@@ -76,7 +76,8 @@ func isBindingOf(m jetstream.Msg, names map[string]bool) (bool, error) {
 	err := records.DecodeRecord(m.Data(), &r, &r.Version, records.RecordVersions)
 	if errors.Is(err, natsconf.ErrNewer) {
 		return false, fmt.Errorf(
-			"nothing was erased: a newer build holds an identity, for this user or somebody else; erasing waits for the newer binary: %w", err)
+			"nothing was erased: a newer build holds an identity, for this user or somebody else; "+
+				"erasing waits for the newer binary: %w", err)
 	}
 	return err == nil && names[r.User], nil
 }

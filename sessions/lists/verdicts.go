@@ -18,7 +18,8 @@ const maxVerdictFacts = 30_000
 
 // Verdicts counts how attempts ended lately.
 type Verdicts struct {
-	// the start of the count: what was asked for, or later, where there are more facts since then than are read
+	// the start of the count: what was asked for, or later, where there are more facts since then than are
+	// read
 	Since time.Time
 	By    map[facts.Verdict]int
 }

@@ -50,7 +50,8 @@ var (
 	ErrNotPaused = errors.New("the host is not paused")
 	// ErrTooLong is returned for a pause that would last longer than it may.
 	ErrTooLong = errors.New(
-		"a pause lasts for more than 0 and at most 24 hours, and at most for half of the time for which results are kept")
+		"a pause lasts for more than 0 and at most 24 hours, and at most for half of the time for " +
+			"which results are kept")
 	// ErrReason is returned for a reason that is too long.
 	ErrReason = fmt.Errorf("the reason may have %d bytes", reasonBytes)
 )
@@ -62,9 +63,11 @@ type TooLongError struct {
 }
 
 func (e *TooLongError) Error() string {
-	what := fmt.Sprintf("the oldest callback waits since %s, and its result leaves the store before such a pause is over", e.Oldest.UTC().Format(time.RFC3339))
+	what := fmt.Sprintf("the oldest callback waits since %s, and its result leaves the store before "+
+		"such a pause is over", e.Oldest.UTC().Format(time.RFC3339))
 	if e.Left < time.Minute {
-		return what + "; no host can be paused until it has ended: resume the hosts that are paused, so that it is tried"
+		return what + "; no host can be paused until it has ended: resume the hosts that are paused, " +
+			"so that it is tried"
 	}
 	return fmt.Sprintf("%s; pause for at most %s", what, e.Left.Truncate(time.Minute))
 }

@@ -20,11 +20,13 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	m := &metrics{
 		completions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "verifyd_completions_total",
-			Help: "Sessions that this process has completed, by outcome (verified, or the reason why not) and network; none where no network took part.",
+			Help: "Sessions that this process has completed, by outcome (verified, or the reason why " +
+				"not) and network; none where no network took part.",
 		}, []string{"outcome", "network"}),
 		unreadable: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "verifyd_unreadable_facts_total",
-			Help: "How often this process met something in the place of a session's fact, or of a hint, that no verifyd has written, by what belongs there.",
+			Help: "How often this process met something in the place of a session's fact, or of a " +
+				"hint, that no verifyd has written, by what belongs there.",
 		}, []string{"kind"}),
 	}
 	if r != nil {

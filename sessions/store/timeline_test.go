@@ -312,7 +312,8 @@ func TestDeliveriesOverSeveralPages(t *testing.T) {
 		return stream.CachedInfo().State.Consumers == 1
 	})
 	if took := time.Since(ended); took > 20*time.Second {
-		t.Errorf("the readings' consumers stayed for %s: they were left to the server, which takes them away after 30 s", took)
+		t.Errorf("the readings' consumers stayed for %s: they were left to the server, which takes "+
+			"them away after 30 s", took)
 	}
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -7,10 +7,11 @@ import (
 )
 
 const (
-	textCreated         = "Session started by %s, expires %s" // account, time of day
-	textExpired         = "Expired: nobody finished in time"
-	textUnreadable      = "Ended without an outcome: what stands in its place cannot be read"
-	textLost            = "Closed: the store was damaged, and this session's outcome may be among what it lost"
+	textCreated    = "Session started by %s, expires %s" // account, time of day
+	textExpired    = "Expired: nobody finished in time"
+	textUnreadable = "Ended without an outcome: what stands in its place cannot be read"
+	textLost       = "Closed: the store was damaged, and this session's outcome may be among what " +
+		"it lost"
 	textClaimed         = "Attempt %d: claimed%s"
 	textNoClaim         = "Attempt %d: what stands in the place of its claim cannot be read"
 	textGivenUp         = "Attempt %d: given up%s, since the time for tries is over"

@@ -37,7 +37,8 @@ func splitAuthority(authority string) (host, port string, err error) {
 	}
 	if strings.Count(port, ":") > 1 {
 		return "", "", fault(CodeHost,
-			"more than one colon in the host; an IPv6 address stands in brackets, as in https://[2001:db8::1]/")
+			"more than one colon in the host; an IPv6 address stands in brackets, as in "+
+				"https://[2001:db8::1]/")
 	}
 	return host, port, nil
 }
@@ -50,7 +51,8 @@ func (p *Policy) parsePort(s string) (uint16, error) {
 		port, err = strconv.ParseUint(s[1:], 10, 16)
 		if err != nil || port == 0 || strconv.FormatUint(port, 10) != s[1:] {
 			return 0, fault(CodePort,
-				"the port must be a number from 1 to 65535 without leading zeros, or absent together with its colon")
+				"the port must be a number from 1 to 65535 without leading zeros, or absent together "+
+					"with its colon")
 		}
 	}
 	if p.checkPort(uint16(port)) != nil {

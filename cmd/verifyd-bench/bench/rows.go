@@ -36,7 +36,7 @@ func init() { //nolint:gochecknoinits // the suites lead back to the options, wh
 func eachRun(once func(b *bench, ctx context.Context, run int, r *load.Receiver) error) func(b *bench,
 	ctx context.Context) error {
 	return func(b *bench, ctx context.Context) error {
-		r, err := b.newReceiver(1)
+		r, err := b.outside.receiver(1)
 		if err != nil {
 			return err
 		}

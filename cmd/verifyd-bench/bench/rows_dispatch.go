@@ -37,12 +37,12 @@ const (
 
 // dispatches measures the drain of waiting completions beside the bare client, in turns.
 func (b *bench) dispatches(ctx context.Context) error {
-	one, err := b.newReceiver(1)
+	one, err := b.outside.receiver(1)
 	if err != nil {
 		return err
 	}
 	defer one.Close()
-	client, err := b.o.startChild(ctx, child.BareClient, child.Config{Target: one.URL(0), CA: b.ca.PEM()})
+	client, err := b.o.startChild(ctx, child.BareClient, child.Config{Target: one.URL(0), CA: b.outside.ca.PEM()})
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func (b *bench) dispatches(ctx context.Context) error {
 		return nil
 	}
 	hosts := min(manyHosts, b.o.scaled(manyHosts))
-	many, err := b.newReceiver(hosts)
+	many, err := b.outside.receiver(hosts)
 	if err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ func (b *bench) generator(ctx context.Context) error {
 
 // inits measures POST /verify/init beside the bare handler, in turns.
 func (b *bench) inits(ctx context.Context) error {
-	r, err := b.newReceiver(1)
+	r, err := b.outside.receiver(1)
 	if err != nil {
 		return err
 	}

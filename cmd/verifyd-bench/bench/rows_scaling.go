@@ -36,7 +36,7 @@ func (b *bench) scaling(ctx context.Context) error {
 		return errors.New("several processes share a store on external NATS servers alone: " +
 			"name some with --nats-url")
 	}
-	r, err := b.newReceiver(1)
+	r, err := b.outside.receiver(1)
 	if err != nil {
 		return err
 	}

@@ -42,20 +42,21 @@ func (b *bench) sessions(ctx context.Context, run int, r *load.Receiver) error {
 			return err
 		}
 		defer end()
-		got, page = b.walk(ctx, run, r, walked{s, s.listen, s.initRequest(r.URL(0)), rowSignin, rowEndToEnd})
+		w := walked{s, s.listen, s.initRequest(r.URL(0)), rowSignin, rowEndToEnd}
+		got, page = w.walk(ctx, b, run, r)
 	}
-	n := b.network.Settings()
+	n := b.outside.network.Settings()
 	c, err := b.o.startChild(ctx, child.BareSession, child.Config{
-		Target: r.URL(0), CA: b.ca.PEM(), PageBytes: page,
+		Target: r.URL(0), CA: b.outside.ca.PEM(), PageBytes: page,
 		Network: child.Network{Issuer: n.Issuer, ClientID: n.ClientID, ClientSecret: n.ClientSecret},
 	})
 	if err != nil {
 		return err
 	}
 	defer c.End()
-	b.network.AllowRedirect(c.ReturnURL())
-	bare, _ := b.walk(ctx, run, r, walked{c, c.Address, load.InitRequest(c.Address, "", r.URL(0)),
-		rowBareSession, rowBareSession})
+	b.outside.network.AllowRedirect(c.ReturnURL())
+	w := walked{c, c.Address, load.InitRequest(c.Address, "", r.URL(0)), rowBareSession, rowBareSession}
+	bare, _ := w.walk(ctx, b, run, r)
 	for i := range bare {
 		b.add(ctx, bare[i])
 		if got != nil {
@@ -68,11 +69,11 @@ func (b *bench) sessions(ctx context.Context, run int, r *load.Receiver) error {
 
 // walk measures what users wait for at a fixed rate, and whole sessions in a closed loop. It returns the
 // samples, and how long a page is.
-func (b *bench) walk(ctx context.Context, run int, r *load.Receiver, w walked) ([]report.Sample, int) {
+func (w walked) walk(ctx context.Context, b *bench, run int, r *load.Receiver) ([]report.Sample, int) {
 	t := r.Count(0)
 	users := load.NewWalks(walkers, load.Site{
-		Service: w.address, Init: w.init, Issuer: b.network.Issuer(), Tally: t,
-		TLS: &tls.Config{RootCAs: b.ca.Pool(), ServerName: "127.0.0.1", MinVersion: tls.VersionTLS12},
+		Service: w.address, Init: w.init, Issuer: b.outside.network.Issuer(), Tally: t,
+		TLS: &tls.Config{RootCAs: b.outside.ca.Pool(), ServerName: "127.0.0.1", MinVersion: tls.VersionTLS12},
 	})
 	defer users.Close()
 	b.announce(run, "%s, %d/s", w.waits, signinRate)
@@ -87,11 +88,11 @@ func (b *bench) walk(ctx context.Context, run int, r *load.Receiver, w walked) (
 
 	b.announce(run, "%s, c = %d", w.whole, walkers)
 	users.Forget()
-	handshakes := b.handshakes.Load()
+	handshakes := b.outside.handshakes.Load()
 	used = w.Measure()
 	whole := loadSample(w.whole, "", walkers, load.Closed(ctx, b.o.Duration, users.Steps))
 	enter(&whole, used)
-	whole.Note("handshakes_each", float64(b.handshakes.Load()-handshakes)/float64(max(1, whole.Ops)))
+	whole.Note("handshakes_each", float64(b.outside.handshakes.Load()-handshakes)/float64(max(1, whole.Ops)))
 	whole.Note("whole_session_p50_ms", report.Milliseconds(whole.P50))
 	receipts := users.Waited(func(w load.Waits) time.Duration { return w.Receipt })
 	whole.P50, whole.P99 = load.Percentile(receipts, 0.50), load.Percentile(receipts, 0.99)
@@ -134,7 +135,8 @@ func (b *bench) accounts(ctx context.Context, run int, r *load.Receiver) error {
 		return err
 	}
 	defer end()
-	few, err := b.pages(ctx, run, r, s, 1)
+	b.announce(run, "accounts, the page with 1")
+	few, err := s.pages(ctx, r, 1)
 	if err != nil {
 		return err
 	}
@@ -146,11 +148,13 @@ func (b *bench) accounts(ctx context.Context, run int, r *load.Receiver) error {
 		return err
 	}
 	for i := 1; i < n; i++ {
-		if _, err := all.CreateAccount(ctx, access.Operator("bench"), fmt.Sprintf("Account %d", i)); err != nil {
+		name := fmt.Sprintf("Account %d", i)
+		if _, err := all.CreateAccount(ctx, access.Operator("bench"), name); err != nil {
 			return err
 		}
 	}
-	many, err := b.pages(ctx, run, r, s, n)
+	b.announce(run, "accounts, the page with %d", n)
+	many, err := s.pages(ctx, r, n)
 	if err != nil {
 		return err
 	}
@@ -160,20 +164,18 @@ func (b *bench) accounts(ctx context.Context, run int, r *load.Receiver) error {
 }
 
 // pages measures how long one user waits for the pages of one session after the other.
-func (b *bench) pages(ctx context.Context, run int, r *load.Receiver, s *service,
-	accounts int) (report.Sample, error) {
-	b.announce(run, "accounts, the page with %d", accounts)
-	n := 1 + int(pagesPerSecond*(b.o.Duration+b.o.warmUp()).Seconds())
+func (s *service) pages(ctx context.Context, r *load.Receiver, accounts int) (report.Sample, error) {
+	n := 1 + int(pagesPerSecond*(s.o.Duration+s.o.warmUp()).Seconds())
 	tokens, err := load.StartSessions(ctx, walkers, n, s.listen, s.initRequest(r.URL(0)))
 	if err != nil {
 		return report.Sample{}, err
 	}
 	p := load.NewPages(s.listen, tokens)
 	defer p.Close()
-	load.Closed(ctx, b.o.warmUp(), p.Steps)
+	load.Closed(ctx, s.o.warmUp(), p.Steps)
 	u := s.Measure()
 	got := loadSample(rowAccounts, fmt.Sprintf("page with %d", accounts), 1,
-		load.Closed(ctx, b.o.Duration, p.Steps))
+		load.Closed(ctx, s.o.Duration, p.Steps))
 	enter(&got, u)
 	return got, nil
 }

@@ -105,7 +105,7 @@ const idleFor = time.Second
 
 // idle measures a service that has nothing to do: how soon it is ready on an empty folder and on its own
 // store, and its memory.
-func (b *bench) idle(ctx context.Context, run int, r *load.Receiver) error {
+func (b *bench) idle(ctx context.Context, run int, _ *load.Receiver) error {
 	b.announce(run, "idle")
 	s, end, err := b.freshService(ctx, rolesBoth)
 	if err != nil {
@@ -142,7 +142,7 @@ const (
 
 // million starts a million sessions, then kills the service and starts it again.
 func (b *bench) million(ctx context.Context) error {
-	r, err := b.newReceiver(1)
+	r, err := b.outside.receiver(1)
 	if err != nil {
 		return err
 	}

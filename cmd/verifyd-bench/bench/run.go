@@ -2,20 +2,16 @@ package bench
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
-	"sync/atomic"
 
 	"verifyd/cmd/verifyd-bench/bench/child"
 	"verifyd/cmd/verifyd-bench/bench/load"
 	"verifyd/cmd/verifyd-bench/bench/proc"
 	"verifyd/cmd/verifyd-bench/bench/report"
-	"verifyd/dispatcher/callback/localca"
-	"verifyd/edge/devnetwork"
 	"verifyd/natsconf/secretbox"
 )
 
@@ -25,13 +21,10 @@ type bench struct {
 	sync     string // of the rows being measured
 	dir      string // of everything
 	progress *report.Progress
-	ca       *localca.Authority // of whoever stands outside, over TLS
-	network  *devnetwork.Provider
-	// TLS handshakes that the network has begun
-	handshakes atomic.Int64
-	key        secretbox.Key
-	sites      int // made so far
-	samples    report.Samples
+	outside  *outside
+	key      secretbox.Key
+	sites    int // made so far
+	samples  report.Samples
 }
 
 // Run measures, and prints the results. It stops soon after ctx ends, and prints what it has by then. Its
@@ -49,10 +42,10 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	b := &bench{o: o, dir: dir, progress: report.NewProgress(o.Err, o.Terminal), key: secretbox.NewKey()}
-	if err := b.makeOutside(); err != nil {
+	if b.outside, err = newOutside(); err != nil {
 		return err
 	}
-	defer load.Serve(b.network)()
+	defer load.Serve(b.outside.network)()
 	m := report.ThisMachine(dir)
 	m.Version, m.Duration, m.Runs, m.Scale = o.Version, o.Duration.Seconds(), o.Runs, o.Scale
 	others := proc.WatchOthers()
@@ -64,30 +57,6 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	return verdict(ctx, &b.samples, failed)
 }
-
-// makeOutside makes the authority of the receivers and of the identity network, and the network.
-func (b *bench) makeOutside() (err error) {
-	if b.ca, err = localca.New(); err != nil {
-		return err
-	}
-	certificate, err := b.ca.Issue(localca.Certificate{Hosts: []string{"127.0.0.1"}})
-	if err != nil {
-		return err
-	}
-	if b.network, err = devnetwork.New(devnetwork.Config{TLS: &tls.Config{
-		Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12,
-		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
-			b.handshakes.Add(1)
-			return nil, nil //nolint:nilnil // the configuration stays as it is
-		},
-	}}); err != nil {
-		return err
-	}
-	return b.network.Listen()
-}
-
-// newReceiver listens for callbacks on so many hosts.
-func (b *bench) newReceiver(hosts int) (*load.Receiver, error) { return load.NewReceiver(b.ca, hosts) }
 
 // print prints the document or the table.
 func (b *bench) print(m report.Machine, failed []report.Failure) error {
@@ -150,7 +119,7 @@ func (b *bench) newSite() (site, error) {
 	h := site{
 		dir: filepath.Join(b.dir, "store-"+strconv.Itoa(b.sites)), sync: b.sync, key: b.key,
 		caFile: filepath.Join(b.dir, "ca.pem"),
-		allow:  func(base string) { b.network.AllowRedirect(base + "/signin/default/callback") },
+		allow:  func(base string) { b.outside.network.AllowRedirect(base + "/signin/default/callback") },
 	}
 	if b.o.CopyTo != "" {
 		h.copyTo = filepath.Join(b.o.CopyTo, filepath.Base(h.dir))
@@ -158,13 +127,13 @@ func (b *bench) newSite() (site, error) {
 			return h, fmt.Errorf("--copy-to: %w", err)
 		}
 	}
-	n := b.network.Settings()
+	n := b.outside.network.Settings()
 	h.env = []string{
 		"VERIFYD_NETWORK_ISSUER=" + n.Issuer, "VERIFYD_NETWORK_NAME=Bench Network",
 		"VERIFYD_NETWORK_CLIENT_ID=" + n.ClientID, "VERIFYD_NETWORK_CLIENT_SECRET=" + n.ClientSecret,
 		"SSL_CERT_FILE=" + h.caFile, // the system's, as a service has for networks
 	}
-	if err := os.WriteFile(h.caFile, b.ca.PEM(), 0o600); err != nil {
+	if err := os.WriteFile(h.caFile, b.outside.ca.PEM(), 0o600); err != nil {
 		return h, fmt.Errorf("write the authority of who stands outside: %w", err)
 	}
 	return h, nil

@@ -202,7 +202,8 @@ func checkReach(ctx context.Context, s *Survey, c config.Config) {
 		Log: zerolog.Nop(),
 	})
 	if err != nil {
-		s.err("server", "check VERIFYD_NATS_URL and VERIFYD_NATS_CREDS, and that the server is up and reachable from here", "%s", err)
+		s.err("server", "check VERIFYD_NATS_URL and VERIFYD_NATS_CREDS, and that the server is up and "+
+			"reachable from here", "%s", err)
 		return
 	}
 	defer conn.Close()
@@ -239,7 +240,8 @@ func RefuseThere(ctx context.Context, conn *natsconf.Conn, c config.Config) erro
 		// The streams were there a moment ago. What has no leader answers nothing for a while, and the
 		// connection may just be away: that the service waits for while it runs, so its start does not end by
 		// it.
-		c.Log.Warn().Err(err).Msg("what the NATS server allows could not be looked at, and the start goes on; verifyd check looks again")
+		c.Log.Warn().Err(err).Msg("what the NATS server allows could not be looked at, and the start " +
+			"goes on; verifyd check looks again")
 	}
 	return s.refusal()
 }
@@ -322,7 +324,8 @@ func checkMasterKey(s *Survey, c config.Config) {
 // checkCopies looks at how many copies an external store has.
 func checkCopies(s *Survey, c config.Config) {
 	if c.Store.NATSURL != "" && c.Store.Topology.Replicas == 1 {
-		s.Warn("replicas", "use VERIFYD_REPLICAS=3 on a cluster", "1: what is acknowledged is as durable as that one server's own sync setting (2 minutes by default)")
+		s.Warn("replicas", "use VERIFYD_REPLICAS=3 on a cluster", "1: what is acknowledged is as "+
+			"durable as that one server's own sync setting (2 minutes by default)")
 	}
 }
 
@@ -343,9 +346,12 @@ func checkWritable(s *Survey, dir string, isStore bool, format string, args ...a
 	case err != nil:
 		s.ok("data directory", "%s", what)
 	case free < storestate.MinFreeBytes && !isStore:
-		s.err("data directory", "make room, or name another disk in VERIFYD_DATA_DIR", "%s: %d MiB are free there, with less than %d no session is taken", what, free>>20, storestate.MinFreeBytes>>20)
+		s.err("data directory", "make room, or name another disk in VERIFYD_DATA_DIR", "%s: %d MiB are "+
+			"free there, with less than %d no session is taken", what, free>>20, storestate.MinFreeBytes>>20)
 	case free < storestate.MinStoreBytes:
-		s.Warn("data directory", "make room, or name another disk in VERIFYD_DATA_DIR", "%s: %d MiB are free there, with less than %d no new session is taken", what, free>>20, storestate.MinFreeBytes>>20)
+		s.Warn("data directory", "make room, or name another disk in VERIFYD_DATA_DIR", "%s: %d MiB "+
+			"are free there, with less than %d no new session is "+
+			"taken", what, free>>20, storestate.MinFreeBytes>>20)
 	default:
 		s.ok("data directory", "%s, %d MiB free", what, free>>20)
 	}

@@ -21,7 +21,8 @@ func checkDeep(s *Survey, c config.Store) {
 // Files reads the records of a NATS server's store.
 func (s *Survey) Files(dir string) {
 	addDamage(s, "store's records",
-		"take the damaged streams' folders away while the server is stopped; when it starts, the other servers fill them anew", embedded.InspectFiles(dir))
+		"take the damaged streams' folders away while the server is stopped; when it starts, the other "+
+			"servers fill them anew", embedded.InspectFiles(dir))
 }
 
 // addDamage adds what an inspection has found.

@@ -24,8 +24,10 @@ func checkSubjectMatch(s *Survey, c config.Config) {
 		}
 	}
 	if len(strict) > 0 && len(open) > 0 {
-		s.Warn("networks", "set require_subject_match for each network, or for none; links that are sent on to others are refused only where it is set",
-			"require_subject_match is set for %s and not for %s: a session's user can choose the network, and by the latter anybody can sign in for anybody",
+		s.Warn("networks", "set require_subject_match for each network, or for none; links that are "+
+			"sent on to others are refused only where it is set",
+			"require_subject_match is set for %s and not for %s: a session's user can choose the "+
+				"network, and by the latter anybody can sign in for anybody",
 			strings.Join(strict, ", "), strings.Join(open, ", "))
 	}
 }
@@ -59,12 +61,16 @@ func checkIdentitiesOf(ctx context.Context, s *Survey, conn *natsconf.Conn, n ne
 	switch {
 	case theirs.Name != first.Name:
 		s.Warn("identities",
-			fmt.Sprintf("where the provider is the same and has only moved, set identities_of: %s for it in VERIFYD_NETWORKS_FILE; where it is another, let its people in by invites and login links, and make operators by %s:SUBJECT",
+			fmt.Sprintf("where the provider is the same and has only moved, set identities_of: %s for "+
+				"it in VERIFYD_NETWORKS_FILE; where it is another, let its people in by invites and "+
+				"login links, and make operators by %s:SUBJECT",
 				first.Issuer, theirs.Name),
-			"%s is pointed at %s, and was first used with %s: %s of the latter cannot get in by it, and count for nothing; identities of the former are known as %s (%s)",
+			"%s is pointed at %s, and was first used with %s: %s of the latter cannot get in by it, "+
+				"and count for nothing; identities of the former are known as %s (%s)",
 			id, issuer, first.Issuer, countOf(before), theirs.Name, countOf(people[theirs.Name]))
 	case first.Issuer == "" && before != (accountstore.People{}):
-		s.Warn("identities", "nothing, if that is whose they are; otherwise start the service once with the provider that they used, before it is pointed elsewhere",
+		s.Warn("identities", "nothing, if that is whose they are; otherwise start the service once "+
+			"with the provider that they used, before it is pointed elsewhere",
 			"%s is bound to its provider by the next start: %s are taken for those of %s from then on", id,
 			countOf(before), issuer)
 	default:

@@ -45,7 +45,8 @@ func checkCollector(ctx context.Context, s *Survey, c config.Config) {
 	try, cancel := context.WithTimeout(ctx, outsideFor)
 	defer cancel()
 	if err := trace.Probe(try, *c.Traces); err != nil {
-		s.Warn("traces", "check VERIFYD_TRACE_ENDPOINT, VERIFYD_TRACE_HEADERS and the collector; until it takes spans they are dropped, and the service runs without", "%s", err)
+		s.Warn("traces", "check VERIFYD_TRACE_ENDPOINT, VERIFYD_TRACE_HEADERS and the collector; until "+
+			"it takes spans they are dropped, and the service runs without", "%s", err)
 		return
 	}
 	s.ok("traces", "the collector takes spans")
@@ -58,7 +59,8 @@ func checkAlarmAddress(ctx context.Context, s *Survey, c config.Config) {
 	defer cancel()
 	conn, err := c.CallbackClient().Dial(try, c.Alarms.URL)
 	if err != nil {
-		s.Warn("alarms", "check VERIFYD_ALARM_URL, and that VERIFYD_CALLBACK_ALLOW_CIDRS covers an address that is not public; until it is reached, events are in the log and on NATS alone",
+		s.Warn("alarms", "check VERIFYD_ALARM_URL, and that VERIFYD_CALLBACK_ALLOW_CIDRS covers an "+
+			"address that is not public; until it is reached, events are in the log and on NATS alone",
 			"%s cannot be reached: %s", c.Alarms.URL.HostPort(), err)
 		return
 	}
@@ -91,7 +93,8 @@ func checkNetwork(ctx context.Context, s *Survey, c config.Config, settings nets
 	_, err = n.AuthURL(try, network.NewAttempt())
 	switch {
 	case err != nil:
-		s.Warn("networks", "check the issuer, and that it can be reached from here; until then nobody can sign in by it", "%s does not answer: %s", n.ID(), err)
+		s.Warn("networks", "check the issuer, and that it can be reached from here; until then nobody "+
+			"can sign in by it", "%s does not answer: %s", n.ID(), err)
 	case settings.Kind == netsettings.KindOIDC:
 		s.ok("networks", "%s answers", n.ID())
 	default:
@@ -139,7 +142,8 @@ func checkEgress(ctx context.Context, s *Survey, c config.Config) {
 	if answered(err) {
 		s.ok("egress", "names are resolved")
 	} else {
-		s.Warn("egress", "check the machine's name servers (/etc/resolv.conf); until they answer, callbacks wait", "names are not resolved: %s", err)
+		s.Warn("egress", "check the machine's name servers (/etc/resolv.conf); until they answer, "+
+			"callbacks wait", "names are not resolved: %s", err)
 	}
 	if c.CallbackProxy == nil {
 		return

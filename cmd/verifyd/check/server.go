@@ -58,7 +58,8 @@ func some(list []string) string {
 // checkServer looks at a server that has been reached.
 func checkServer(ctx context.Context, s *Survey, conn *natsconf.Conn, c config.Config) {
 	if err := askServer(ctx, s, conn, c); err != nil {
-		s.err("server", "JetStream must be enabled for these credentials, with leave to use its API ($JS.API.>)", "%s", err)
+		s.err("server", "JetStream must be enabled for these credentials, with leave to use its API "+
+			"($JS.API.>)", "%s", err)
 		return
 	}
 	checkIdentities(ctx, s, conn, c)
@@ -130,7 +131,8 @@ func checkLimits(s *Survey, in provision.Inspection, c config.Config) {
 	}
 	if in.MaxConsumers >= 0 && in.MaxConsumers < minConsumers+consumers {
 		s.err("limits", "raise the account's limit of consumers",
-			"the account may have %d consumers, verifyd needs %d, and two more for each edge and each look at a list",
+			"the account may have %d consumers, verifyd needs %d, and two more for each edge and each "+
+				"look at a list",
 			in.MaxConsumers, minConsumers+consumers)
 	}
 	if in.MaxAckPending > 0 {
@@ -179,13 +181,16 @@ func checkStoreRoom(s *Survey, in provision.Inspection, c config.Config) {
 		s.ok("store", "%d MiB used", in.Used>>20) // the process that runs the store keeps its limit
 		return
 	default:
-		s.Warn("store", "give the account one: verifyd prepare --store-limit, or max_store where you write its configuration yourself",
-			"%d MiB used, no limit in the account: nobody is told when the disks fill, and no room is kept for open sessions", in.Used>>20)
+		s.Warn("store", "give the account one: verifyd prepare --store-limit, or max_store where you "+
+			"write its configuration yourself",
+			"%d MiB used, no limit in the account: nobody is told when the disks fill, and no room is "+
+				"kept for open sessions", in.Used>>20)
 		return
 	}
 	share := float64(in.Used) / float64(in.Limit)
 	if share >= FullWarning {
-		s.Warn("store", "raise the limit, or lower VERIFYD_KEEP_RESULTS; from 90 % on no new session is taken", "%.0f %% of %d MiB are used", 100*share, in.Limit>>20)
+		s.Warn("store", "raise the limit, or lower VERIFYD_KEEP_RESULTS; from 90 % on no new session "+
+			"is taken", "%.0f %% of %d MiB are used", 100*share, in.Limit>>20)
 		return
 	}
 	s.ok("store", "%d of %d MiB used", in.Used>>20, in.Limit>>20)

@@ -87,7 +87,8 @@ func (s Settings) Config(log zerolog.Logger) (Config, error) {
 	c.Traces, c.TraceReceivers = s.traceSettings.config(&f), s.TraceCallbacks
 	if s.KeepResults < s.CallbackRetryFor+time.Hour {
 		f.Add("keep-results", fmt.Sprintf(
-			"%s is less than an hour longer than VERIFYD_CALLBACK_RETRY_FOR (%s): outcomes could be forgotten before they are delivered", s.KeepResults, s.CallbackRetryFor),
+			"%s is less than an hour longer than VERIFYD_CALLBACK_RETRY_FOR (%s): outcomes could be "+
+				"forgotten before they are delivered", s.KeepResults, s.CallbackRetryFor),
 			"for example 72h")
 	}
 	return c, f.Err()
@@ -155,11 +156,13 @@ func (s Settings) NetworkConfig(c *Config, f *Faults) {
 		(s.NetworkDashboard || s.NetworkClientID != "" || s.NetworkClientSecret != "" ||
 			s.NetworkName != "") {
 		f.Add("network-issuer", "not set, but other settings of that network are",
-			"set it to the network's issuer, for example https://accounts.example.com, or set VERIFYD_NETWORK_KIND")
+			"set it to the network's issuer, for example https://accounts.example.com, or set "+
+				"VERIFYD_NETWORK_KIND")
 	}
 	if c.Edge && len(c.Networks) == 0 && !s.DevNetwork && s.NetworksFile == "" {
 		f.Add("network-issuer", "no identity network is configured, so nobody could sign in",
-			"set it to an OpenID Connect issuer such as https://accounts.example.com, or set VERIFYD_NETWORKS_FILE; to try things out: --dev-network")
+			"set it to an OpenID Connect issuer such as https://accounts.example.com, or set "+
+				"VERIFYD_NETWORKS_FILE; to try things out: --dev-network")
 	}
 }
 
@@ -196,7 +199,8 @@ func (s Settings) callbackConfig(c *Config, f *Faults) {
 		var err error
 		if c.CallbackProxy, err = callback.ParseProxy(s.CallbackProxy); err != nil {
 			f.Add("callback-proxy", err.Error(),
-				"for example http://proxy.internal:3128 or https://user:password@proxy.internal:3129, with special characters of the password percent-encoded")
+				"for example http://proxy.internal:3128 or https://user:password@proxy.internal:3129, "+
+					"with special characters of the password percent-encoded")
 		}
 	}
 	c.DefaultPolicy = Policy(f, "callback-policy", s.CallbackPolicy)

@@ -14,7 +14,8 @@ func (s copySettings) config(f *Faults, st Store) string {
 	}
 	if st.NATSURL != "" {
 		f.Add("copy-to", "set together with VERIFYD_NATS_URL: it copies the embedded store alone",
-			"leave it out; external servers keep VERIFYD_REPLICAS copies of everything, and verifyd backup makes one more")
+			"leave it out; external servers keep VERIFYD_REPLICAS copies of everything, and verifyd "+
+				"backup makes one more")
 		return ""
 	}
 	dir, err := filepath.Abs(s.CopyTo)

@@ -34,7 +34,8 @@ func (s traceSettings) config(f *Faults) *trace.Config {
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil ||
 		u.RawQuery != "" || u.Fragment != "" {
 		// The value is not shown: it may hold a password.
-		f.Add("trace-endpoint", "it is not the http or https address of a collector, without user, query and fragment", "for example http://collector.internal:4318")
+		f.Add("trace-endpoint", "it is not the http or https address of a collector, without user, "+
+			"query and fragment", "for example http://collector.internal:4318")
 	}
 	c.Endpoint = u
 	if s.TraceShare <= 0 || s.TraceShare > 1 {

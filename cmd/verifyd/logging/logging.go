@@ -59,7 +59,8 @@ func New(out io.Writer, level zerolog.Level, always ...string) *Logger {
 		out: zerolog.SyncWriter(out), always: always, usual: level, repeats: map[cause]*repeat{},
 		suppressed: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "verifyd_log_suppressed_lines_total",
-			Help: "Log lines that were withheld, since the same message with the same cause had just been written.",
+			Help: "Log lines that were withheld, since the same message with the same cause had just " +
+				"been written.",
 		}),
 	}
 	j.level.Store(level)

@@ -82,8 +82,10 @@ func TestRepeatsAreCounted(t *testing.T) {
 			t.Error("the next minute's first line was withheld")
 		}
 		if err := testutil.GatherAndCompare(registry, strings.NewReader(
-			"# HELP verifyd_log_suppressed_lines_total Log lines that were withheld, since the same message with the same cause had just been written.\n"+
-				"# TYPE verifyd_log_suppressed_lines_total counter\nverifyd_log_suppressed_lines_total 95\n")); err != nil {
+			"# HELP verifyd_log_suppressed_lines_total Log lines that were withheld, since the same "+
+				"message with the same cause had just been written.\n"+
+				"# TYPE verifyd_log_suppressed_lines_total counter\nverifyd_log_suppressed_lines_total "+
+				"95\n")); err != nil {
 			t.Error(err)
 		}
 		cancel()

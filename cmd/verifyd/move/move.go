@@ -44,7 +44,8 @@ type Move struct {
 
 // errNotWhole is returned where both stores do not hold the same after a move.
 var errNotWhole = errors.New(
-	"the stores differ; nothing was opened and nothing is lost: run the same command again, and where that does not help, empty the new store and move once more")
+	"the stores differ; nothing was opened and nothing is lost: run the same command again, and where " +
+		"that does not help, empty the new store and move once more")
 
 // Pair marks the new store as being filled from the old one, or makes sure that it is.
 func (m *Move) Pair(ctx context.Context, where string) error {
@@ -54,7 +55,8 @@ func (m *Move) Pair(ctx context.Context, where string) error {
 	}
 	if old.State == "" && m.Running {
 		return config.Usage(errors.New(
-			"the service that runs on this store is of a build that cannot leave it: upgrade it first, then move"))
+			"the service that runs on this store is of a build that cannot leave it: upgrade it first, " +
+				"then move"))
 	}
 	if old.State == "" {
 		if old, err = storestate.Set(ctx, m.From.Conn, old, storestate.StateOpen, "", ""); err != nil {

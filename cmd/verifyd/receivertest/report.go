@@ -63,7 +63,8 @@ func (r Report) weigh() {
 	for _, name := range []string{checkKnownLast, checkKnownFirst} {
 		if f := found(name); f.Outcome == Pass {
 			f.Outcome, f.Why = Look,
-				"It was taken, as is everything: check signatures first, then see whether one of two is enough."
+				"It was taken, as is everything: check signatures first, then see whether one of two "+
+					"is enough."
 		}
 	}
 }

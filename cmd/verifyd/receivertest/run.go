@@ -69,7 +69,8 @@ func New(o Options) (*Bench, error) {
 	raw, roots := o.URL, o.Roots
 	if plain, err := url.Parse(o.URL); err == nil && plain.Scheme == "http" && plain.Host != "" {
 		if !o.AllowPrivate || !isLoopback(plain.Hostname()) {
-			return nil, errors.New("callbacks go over https; http is tried only on this machine, as http://localhost:3000/…, with --allow-private")
+			return nil, errors.New("callbacks go over https; http is tried only on this machine, as " +
+				"http://localhost:3000/…, with --allow-private")
 		}
 		if b.front, err = newFront(plain); err != nil {
 			return nil, err
@@ -94,7 +95,8 @@ func New(o Options) (*Bench, error) {
 	})
 	if _, err := b.client.PrepareProbe(b.valid()); err != nil {
 		b.Close()
-		return nil, errors.New("the signing secret is not whsec_ and base64; copy it from the dashboard, or from verifyd account secret")
+		return nil, errors.New("the signing secret is not whsec_ and base64; copy it from the " +
+			"dashboard, or from verifyd account secret")
 	}
 	return b, nil
 }
@@ -114,9 +116,11 @@ func urlError(err error, private bool) error {
 	switch fault.Code {
 	case urlpolicy.CodeHost, urlpolicy.CodeAddress:
 		if private {
-			return fmt.Errorf("the URL: %s; with --allow-private, an address such as https://127.0.0.1:3000 is tried, and http://localhost:3000", fault.Detail)
+			return fmt.Errorf("the URL: %s; with --allow-private, an address such as "+
+				"https://127.0.0.1:3000 is tried, and http://localhost:3000", fault.Detail)
 		}
-		return fmt.Errorf("the URL: %s; --allow-private tries receivers on this machine and in private networks", fault.Detail)
+		return fmt.Errorf("the URL: %s; --allow-private tries receivers on this machine and in private "+
+			"networks", fault.Detail)
 	}
 	return fmt.Errorf("the URL: %s", fault.Detail)
 }
@@ -167,7 +171,8 @@ func (b *Bench) Run(ctx context.Context) (Report, error) {
 		}
 		r.Checks = append(r.Checks, f)
 		if len(r.Checks) == 1 && f.Outcome == Fail {
-			r.Stopped = "A valid callback was not taken, so what the other checks would show means nothing yet. Fix that first."
+			r.Stopped = "A valid callback was not taken, so what the other checks would show means " +
+				"nothing yet. Fix that first."
 			break
 		}
 	}
@@ -184,7 +189,8 @@ func (b *Bench) ask(ctx context.Context, c check) Finding {
 		answer, err := b.send(ctx, p)
 		if err != nil {
 			f.Got, f.unreached = err.Error(), true
-			f.Why = "Nothing was sent, and nothing more was tried. A real callback is tried again for 15 minutes by default."
+			f.Why = "Nothing was sent, and nothing more was tried. A real callback is tried again for " +
+				"15 minutes by default."
 			return f
 		}
 		answers = append(answers, answer)

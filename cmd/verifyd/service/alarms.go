@@ -104,7 +104,8 @@ func storeWatch(g *storestate.Gauge) func(context.Context) []alarm.Condition {
 			return nil
 		}
 		return []alarm.Condition{{
-			Type: alarm.StoreHigh, Detail: fmt.Sprintf("%d %% of the store's limit are used; from 90 %% on no new sessions are taken", 100*used/most),
+			Type: alarm.StoreHigh, Detail: fmt.Sprintf("%d %% of the store's limit are used; from 90 "+
+				"%% on no new sessions are taken", 100*used/most),
 			Data: map[string]any{"used_bytes": used, "limit_bytes": most},
 		}}
 	}
@@ -251,8 +252,9 @@ func (r *receivers) conditions(context.Context) []alarm.Condition {
 		case len(f.sessions) >= r.failures:
 			all = append(all, alarm.Condition{
 				Type: alarm.ReceiverFailing, About: host,
-				Detail: fmt.Sprintf("the receiver did not take the callbacks of %d sessions in a row; the last trouble: %s", r.failures, f.class),
-				Data:   map[string]any{"receiver": host, "class": f.class},
+				Detail: fmt.Sprintf("the receiver did not take the callbacks of %d sessions in a row; "+
+					"the last trouble: %s", r.failures, f.class),
+				Data: map[string]any{"receiver": host, "class": f.class},
 			})
 		}
 	}
@@ -262,7 +264,8 @@ func (r *receivers) conditions(context.Context) []alarm.Condition {
 			return all
 		}
 		all = append(all, alarm.Condition{
-			Type: alarm.DeliveriesUnknown, Detail: fmt.Sprintf("nobody knows whether %s got a callback; it is not sent again by itself", u.receiver),
+			Type: alarm.DeliveriesUnknown, Detail: fmt.Sprintf("nobody knows whether %s got a "+
+				"callback; it is not sent again by itself", u.receiver),
 			Data: map[string]any{"count": u.count, "session": u.session, "receiver": u.receiver},
 		})
 	}

@@ -68,7 +68,8 @@ func measureCopy(r prometheus.Registerer, k *transfer.Copier) {
 		}))
 	}
 	gauge("verifyd_copy_lag_seconds",
-		"How far the copy of the store is behind; without one, for how long this process has tried to make it.",
+		"How far the copy of the store is behind; without one, for how long this process has tried to "+
+			"make it.",
 		func(s transfer.CopyState) float64 { return s.Lag(time.Now()).Seconds() })
 	gauge("verifyd_copy_bytes", "Bytes of the copy of the store.", func(s transfer.CopyState) float64 {
 		return float64(s.Bytes)

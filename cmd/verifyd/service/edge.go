@@ -55,7 +55,8 @@ func (p *Program) startEdge(ctx context.Context, h shared, public net.Listener) 
 	}
 	if err := p.serve(ctx, "admin server", admin); err != nil {
 		return nil, config.Usage(
-			fmt.Errorf("VERIFYD_ADMIN_LISTEN (--admin-listen): %w; choose an address that is free, for example 127.0.0.1:9091", err))
+			fmt.Errorf("VERIFYD_ADMIN_LISTEN (--admin-listen): %w; choose an address that is free, for "+
+				"example 127.0.0.1:9091", err))
 	}
 	p.Admin = admin.Addr()
 	return checks, nil

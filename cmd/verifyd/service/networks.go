@@ -151,7 +151,8 @@ func bindNamespace(ctx context.Context, p *Program, s netsettings.Settings) (str
 	if theirs.Name != first.Name {
 		p.Config.Log.Warn().Str("network", id).Str("namespace", theirs.Name).Str("issuer", theirs.Issuer).
 			Str("before", first.Issuer).
-			Msg("the network's id was used with another provider before: identities of that one count for nothing here; verifyd check says whose they are")
+			Msg("the network's id was used with another provider before: identities of that one count " +
+				"for nothing here; verifyd check says whose they are")
 	}
 	return theirs.Name, nil
 }

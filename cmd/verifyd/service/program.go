@@ -219,7 +219,8 @@ func (p *Program) listen() (net.Listener, error) {
 	l, err := net.Listen("tcp", p.Config.Listen)
 	if err != nil {
 		return nil, config.Usage(
-			fmt.Errorf("VERIFYD_LISTEN (--listen): %w; choose an address that is free, for example 127.0.0.1:8081", err))
+			fmt.Errorf("VERIFYD_LISTEN (--listen): %w; choose an address that is free, for example "+
+				"127.0.0.1:8081", err))
 	}
 	p.Base = p.Config.BaseURL
 	if addr, ok := l.Addr().(*net.TCPAddr); ok && p.Base == "" {

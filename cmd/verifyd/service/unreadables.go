@@ -57,7 +57,8 @@ func (u *unreadables) Conditions(context.Context) []alarm.Condition {
 	}
 	return []alarm.Condition{{
 		Type: alarm.FactsUnreadable,
-		Detail: fmt.Sprintf("something stands on %s (sequence %d) that no verifyd has written: somebody has used a NATS credential for it; what it was to say of the session is not known",
+		Detail: fmt.Sprintf("something stands on %s (sequence %d) that no verifyd has written: "+
+			"somebody has used a NATS credential for it; what it was to say of the session is not known",
 			u.last.Subject, u.last.Sequence),
 		Data: map[string]any{
 			"count": len(u.seen), "session": u.last.Session, "subject": u.last.Subject,

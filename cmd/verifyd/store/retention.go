@@ -41,8 +41,10 @@ func MayShorten(ctx context.Context, conn *natsconf.Conn, stream string, to time
 	}
 	if age := time.Since(oldest); age > to-RetentionSpare {
 		return config.Usage(fmt.Errorf(
-			"VERIFYD_KEEP_RESULTS (--keep-results): %s is too short now: a callback waits since %s, and its outcome would be forgotten before it has ended; "+
-				"keep results for at least %s until it has (verifyd deliveries list --state due), or resume the host that it waits for",
+			"VERIFYD_KEEP_RESULTS (--keep-results): %s is too short now: a callback waits since %s, "+
+				"and its outcome would be forgotten before it has ended; "+
+				"keep results for at least %s until it has (verifyd deliveries list --state due), or "+
+				"resume the host that it waits for",
 			to, oldest.Format(time.RFC3339), (age + 2*RetentionSpare).Truncate(time.Hour)))
 	}
 	return nil

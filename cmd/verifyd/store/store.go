@@ -108,7 +108,8 @@ func Open(ctx context.Context, c config.Store, log zerolog.Logger, why Purpose) 
 		return nil, err
 	}
 	if c.NATSURL != "" && c.Topology.Replicas == 1 && why == ToServe {
-		log.Warn().Msg("VERIFYD_REPLICAS=1 on an external server: what is acknowledged is as durable as that server's own sync setting (2 minutes by default)")
+		log.Warn().Msg("VERIFYD_REPLICAS=1 on an external server: what is acknowledged is as durable " +
+			"as that server's own sync setting (2 minutes by default)")
 	}
 	waiting := Waits(log)
 	if err := s.expectHeld(ctx, c, why, waiting); err != nil {
@@ -175,7 +176,8 @@ func (s *Store) bindAccounts(ctx context.Context, waiting func(error)) error {
 	if errors.Is(err, accountstore.ErrMasterKey) {
 		var f config.Faults
 		f.Add("secret-key", err.Error(),
-			"set it, or VERIFYD_SECRET_KEY_FILE, as the service that made the store has it; embedded, the key is in "+config.SecretFile+" beside the store unless set")
+			"set it, or VERIFYD_SECRET_KEY_FILE, as the service that made the store has it; embedded, "+
+				"the key is in "+config.SecretFile+" beside the store unless set")
 		return config.Usage(f.Err())
 	}
 	return err
@@ -185,7 +187,8 @@ func (s *Store) bindAccounts(ctx context.Context, waiting func(error)) error {
 func noStore(setting, where string) error {
 	var f config.Faults
 	f.Add(setting, where,
-		"name the service's own; verifyd serve makes a new store, and so does verifyd account create NAME --new-store")
+		"name the service's own; verifyd serve makes a new store, and so does verifyd account create "+
+			"NAME --new-store")
 	return config.Usage(f.Err())
 }
 
@@ -236,7 +239,8 @@ func (s *Store) openEmbedded(ctx context.Context, c config.Store, log zerolog.Lo
 		return err
 	}
 	if c.Sync == embedded.SyncInterval {
-		log.Warn().Msg("VERIFYD_SYNC=interval: a power cut can take back up to two minutes of acknowledged sessions, outcomes and claims")
+		log.Warn().Msg("VERIFYD_SYNC=interval: a power cut can take back up to two minutes of " +
+			"acknowledged sessions, outcomes and claims")
 	}
 	s.Server = supervise.New("embedded server", e)
 	s.layer = supervise.Start("store", log, s.Server)

@@ -20,7 +20,8 @@ func TestTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	const text = "Name   Harbor Guild\nQuota  default\n\n" +
-		"PART  LAST USED             AGE  COUNT\na     -                     old  0\n-     2026-11-21T12:00:00Z  new  2\n"
+		"PART  LAST USED             AGE  COUNT\na     -                     old  0\n-     " +
+		"2026-11-21T12:00:00Z  new  2\n"
 	if out.String() != text {
 		t.Errorf("for people:\n%s", &out)
 	}

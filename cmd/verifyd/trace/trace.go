@@ -118,7 +118,8 @@ type gate struct {
 func newGate(life context.Context, to sdktrace.SpanExporter, log zerolog.Logger) *gate {
 	g := &gate{life: life, to: to, log: log, spans: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "verifyd_trace_spans_total",
-		Help: "Spans by what became of them: exported; failed, not taken by the collector; dropped, since too many waited.",
+		Help: "Spans by what became of them: exported; failed, not taken by the collector; dropped, " +
+			"since too many waited.",
 	}, []string{"outcome"})}
 	g.SpanProcessor = sdktrace.NewBatchSpanProcessor(exit{g},
 		sdktrace.WithMaxQueueSize(maxHeld), sdktrace.WithMaxExportBatchSize(maxBatch),

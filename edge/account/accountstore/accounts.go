@@ -28,7 +28,8 @@ func (s accounts) SetQuota(ctx context.Context, by access.Actor, id string, quot
 	if quota < 0 {
 		return &input.Error{
 			Field: "quota", Detail: fmt.Sprintf(
-				"%d is below zero; give a number of sessions, for example 5000, or 0 for the service's default", quota),
+				"%d is below zero; give a number of sessions, for example 5000, or 0 for the service's "+
+					"default", quota),
 		}
 	}
 	_, err := s.change(ctx, by, id, access.ActionOperate, func(a *account.Account, _ time.Time) (deed,

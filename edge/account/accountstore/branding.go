@@ -64,8 +64,9 @@ func (s accounts) SetReturnOrigins(ctx context.Context, by access.Actor, id stri
 		}
 		if used := origin.Of(a.ReturnURL); a.ReturnURL != "" && !slices.Contains(origins, used) {
 			return deed{}, &input.Error{
-				Field:  "return_origins",
-				Detail: fmt.Sprintf("the link back leads to %s; change the link before you take that site away", used),
+				Field: "return_origins",
+				Detail: fmt.Sprintf("the link back leads to %s; change the link before you take that "+
+					"site away", used),
 			}
 		}
 		d := deed{

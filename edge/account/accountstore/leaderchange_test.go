@@ -91,7 +91,8 @@ func (h *trioRig) revoke(t *testing.T, secret string, k account.Key) (took taken
 		}
 		last = now
 		if took.sighted > honoured {
-			t.Fatalf("a key is taken %s after it was revoked, for %s of which the mirror says that it sees everything", now.Sub(acknowledged), took.sighted)
+			t.Fatalf("a key is taken %s after it was revoked, for %s of which the mirror says that it "+
+				"sees everything", now.Sub(acknowledged), took.sighted)
 		}
 		if now.Sub(acknowledged) > natstest.TestTimeout {
 			t.Fatal("the key is taken for ever")

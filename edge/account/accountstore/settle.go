@@ -29,7 +29,8 @@ func (s *Settler) Serve(ctx context.Context) error {
 	for {
 		if err := s.store.Settle(ctx); err != nil && ctx.Err() == nil {
 			s.log.Warn().Err(err).Msg(
-				"the audit log could not be compared with the accounts; it is within a day, or at the next start")
+				"the audit log could not be compared with the accounts; it is within a day, or at the " +
+					"next start")
 		}
 		select {
 		case <-again.C:

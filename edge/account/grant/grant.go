@@ -130,8 +130,9 @@ func NewStore(c *natsconf.Conn, log *audit.Log, now func() time.Time) *Store {
 func (s *Store) GrantOperator(ctx context.Context, by access.Actor, network, subject string) (Grant, error) {
 	if !input.IsIdentity(network, subject) {
 		return Grant{}, &input.Error{
-			Field:  "identity",
-			Detail: "an operator is an identity network's id, a colon, and a subject there of at most 1024 bytes, for example example:12345",
+			Field: "identity",
+			Detail: "an operator is an identity network's id, a colon, and a subject there of at most " +
+				"1024 bytes, for example example:12345",
 		}
 	}
 	g := Grant{Network: network, Subject: subject, By: by.String(), Since: s.log.Instant()}

@@ -27,8 +27,9 @@ func Origins(sites []string) ([]string, error) {
 		allowed := origin.Of(site)
 		if rest := strings.TrimSuffix(strings.ToLower(site), "/"); rest != allowed && rest != allowed+":443" {
 			return nil, &Error{
-				Field:  "return_origins",
-				Detail: fmt.Sprintf("%.100q is more than a site; leave out what follows the host, for example %s", site, allowed),
+				Field: "return_origins",
+				Detail: fmt.Sprintf("%.100q is more than a site; leave out what follows the host, for "+
+					"example %s", site, allowed),
 			}
 		}
 		if !slices.Contains(origins, allowed) {

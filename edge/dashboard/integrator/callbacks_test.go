@@ -16,7 +16,8 @@ func TestCurlLineIsSafeToPaste(t *testing.T) {
 		"100% $HOME `id` $(id) !! \\n \u200b \"x\"", "שלום 👩‍👩‍👧 e\u0301", "*?[a-z]{1,2}~",
 	} {
 		body := `{"platform_user_id":"` + user + `","guild_id":"","verified":true}`
-		raw := fmt.Sprintf("POST /v HTTP/1.1\r\nHost: bot.example.com\r\nContent-Length: %d\r\nWebhook-Id: cb_x\r\n\r\n%s", len(body), body)
+		raw := fmt.Sprintf("POST /v HTTP/1.1\r\nHost: bot.example.com\r\nContent-Length: "+
+			"%d\r\nWebhook-Id: cb_x\r\n\r\n%s", len(body), body)
 		line := curlOf("https://bot.example.com/v?a[]=1&b={1,2}", raw)
 		for _, r := range strings.ReplaceAll(line, "\n", "") {
 			if !strconv.IsGraphic(r) {

@@ -191,7 +191,8 @@ func (h keyPages) createKey(w http.ResponseWriter, r *http.Request, v site.Visit
 // commands know no such bound.
 const maxKeys = 100
 
-const manyKeysFault = "This account has created 100 keys in 24 hours and cannot create more for now. You can still revoke keys. Ask the operator of this service if you need one right away."
+const manyKeysFault = "This account has created 100 keys in 24 hours and cannot create more for now. " +
+	"You can still revoke keys. Ask the operator of this service if you need one right away."
 
 func (h keyPages) manyKeys(id string) bool {
 	fresh := 0

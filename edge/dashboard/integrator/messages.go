@@ -29,7 +29,8 @@ var flashes = map[site.FlashCode]site.Flash{
 	flashResent:        {Tone: "good", Text: "The callback is on its way again, with the same webhook-id."},
 	flashNothingToSend: {Tone: "caution", Text: "This session has no outcome to send."},
 	flashRotated: {
-		Tone: "good", Text: "The signing secret is replaced. Give the new one to your receiver before the overlap ends.",
+		Tone: "good", Text: "The signing secret is replaced. Give the new one to your receiver before " +
+			"the overlap ends.",
 	},
 	flashRotationEnded: {
 		Tone: "good", Text: "The old secret no longer signs. Callbacks carry only the new signature.",

@@ -184,25 +184,33 @@ func lineOf(story timeline.Report, e timeline.Entry) line {
 // What to do about a session, by where it stands.
 var (
 	sessionAdvice = map[sessions.State]string{
-		sessions.Pending:  "The user has not finished yet and has until {expires} UTC. Nothing to do.",
-		sessions.Expired:  "Nobody finished in time, so no callback is sent. Start a new session for this user.",
+		sessions.Pending: "The user has not finished yet and has until {expires} UTC. Nothing to do.",
+		sessions.Expired: "Nobody finished in time, so no callback is sent. Start a new session for " +
+			"this user.",
 		sessions.Canceled: "You canceled the session, so no callback is sent. Nothing to do.",
 	}
 	deliveryAdvice = map[facts.DeliveryState]string{
-		facts.DeliveryDue:           "The callback is waiting for its next attempt and is sent automatically.",
-		facts.DeliveryClaimed:       "The callback is being sent at this moment.",
-		facts.DeliveryDelivered:     "{host} has the result. Nothing to do.",
-		facts.DeliveryRejected:      "{host} got the callback and refused it, and it is not sent again automatically. Fix the receiver, then send it again.",
-		facts.DeliveryUnknown:       "The callback may have reached {host} or not, and is not sent again automatically. Check there for this webhook-id before you send it again.",
-		facts.DeliveryUndeliverable: "Nothing was ever sent to {host}. Fix what kept it from being reached, then send it again.",
+		facts.DeliveryDue: "The callback is waiting for its next attempt and is sent " +
+			"automatically.",
+		facts.DeliveryClaimed:   "The callback is being sent at this moment.",
+		facts.DeliveryDelivered: "{host} has the result. Nothing to do.",
+		facts.DeliveryRejected: "{host} got the callback and refused it, and it is not sent again " +
+			"automatically. Fix the receiver, then send it again.",
+		facts.DeliveryUnknown: "The callback may have reached {host} or not, and is not sent " +
+			"again automatically. Check there for this webhook-id before you send it again.",
+		facts.DeliveryUndeliverable: "Nothing was ever sent to {host}. Fix what kept it from being " +
+			"reached, then send it again.",
 	}
 )
 
 // unreadableAdvice is about a session whose outcome cannot be read (facts.ErrUnreadable).
-const unreadableAdvice = "What is stored as this session's outcome cannot be read, so nobody was verified and no callback is sent. Start a new session for this user."
+const unreadableAdvice = "What is stored as this session's outcome cannot be read, so nobody was " +
+	"verified and no callback is sent. Start a new session for this user."
 
 // lostAdvice is about a session whose outcome a damaged store may have lost, or where it goes.
-const lostAdvice = "This service's store was damaged, and this session's outcome may be among what was lost. No callback is sent any more. If you received one, it is valid; otherwise start a new session for this user."
+const lostAdvice = "This service's store was damaged, and this session's outcome may be among what was " +
+	"lost. No callback is sent any more. If you received one, it is valid; otherwise start a new " +
+	"session for this user."
 
 func advice(s timeline.Report, maySend bool) string {
 	words := sessionAdvice[s.State]

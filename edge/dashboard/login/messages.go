@@ -38,17 +38,20 @@ var flashes = map[site.FlashCode]site.Flash{
 var (
 	problemOften = site.Problem{
 		Status: http.StatusTooManyRequests, Heading: "Too many logins",
-		Lead: "Many logins began in a short time from your network, so this one has to wait. Nothing was done.",
+		Lead: "Many logins began in a short time from your network, so this one has to wait. Nothing " +
+			"was done.",
 		Next: "", // drawOften says what to do
 	}
 	problemLost = site.Problem{
 		Status: http.StatusBadRequest, Heading: "We lost track of your login",
-		Lead: "This browser did not bring back the cookie that your login began with. It happens when cookies are blocked, or when too much time has passed.",
+		Lead: "This browser did not bring back the cookie that your login began with. It happens when " +
+			"cookies are blocked, or when too much time has passed.",
 		Next: "Allow cookies for this site, then log in again.",
 	}
 	problemLoginLink = site.Problem{
 		Status: http.StatusGone, Heading: "This login link cannot be used",
-		Lead: "It was used before, has expired, was revoked, or is incomplete. A login link works once, for 10 minutes.",
+		Lead: "It was used before, has expired, was revoked, or is incomplete. A login link works " +
+			"once, for 10 minutes.",
 		Next: "Ask the operator for a new one.",
 	}
 	problemInvite = site.Problem{

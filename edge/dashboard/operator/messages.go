@@ -16,13 +16,15 @@ const (
 
 var flashes = map[site.FlashCode]site.Flash{
 	flashPaused: {
-		Tone: "good", Text: "The host is paused. Nothing new is sent to it; waiting callbacks have their full time after the pause.",
+		Tone: "good", Text: "The host is paused. Nothing new is sent to it; waiting callbacks have " +
+			"their full time after the pause.",
 	},
 	flashResumed: {
 		Tone: "good", Text: "Callbacks are sent to the host again. Waiting ones go out within half a minute.",
 	},
 	flashRedriven: {
-		Tone: "good", Text: "They are on their way again, with the same webhook-ids. What was already due was left alone.",
+		Tone: "good", Text: "They are on their way again, with the same webhook-ids. What was already " +
+			"due was left alone.",
 	},
 	flashNothingTicked: {Tone: "caution", Text: "Nothing was selected, so nothing is sent again."},
 }

@@ -35,7 +35,8 @@ var (
 	problemForeign = Problem{
 		Status: http.StatusForbidden, Heading: "Please start from the dashboard",
 		Lead: "Another site sent you here, so nothing was done.",
-		Next: "Open the dashboard and press the button there. If you did, update your browser or try another one.",
+		Next: "Open the dashboard and press the button there. If you did, update your browser or try " +
+			"another one.",
 	}
 	ProblemMalformed = Problem{
 		Status: http.StatusBadRequest, Heading: "That did not work",

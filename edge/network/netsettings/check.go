@@ -68,7 +68,8 @@ func (s checker) checkAddresses() error {
 	}
 	if Plain(s.IdentitiesOf) != s.IdentitiesOf {
 		errs = append(errs, s.wrong("identities_of",
-			"the issuer that the network's identities were known under, printable ASCII, for instance https://accounts.example.com"))
+			"the issuer that the network's identities were known under, printable ASCII, for instance "+
+				"https://accounts.example.com"))
 	}
 	if strings.Contains(s.Issuer, "?") { // OpenID Connect Discovery 1.0 §3, RFC 8414 §2
 		errs = append(errs, s.wrong("issuer", "an issuer has no query; leave out what follows ?"))

@@ -162,7 +162,8 @@ func TestParseFileRefusesPresetsAndRulesByName(t *testing.T) {
 		"- {kind: steam, require_groups: [a], min_account_age: 1d}": {
 			"require_groups: kind steam", "min_account_age: kind steam",
 		},
-		"- {id: a, name: A, kind: oidc, issuer: 'https://i.example.com', client_id: c, client_secret: s, min_account_age: 1d}": {"min_account_age: kind oidc", "set created_claim"},
+		"- {id: a, name: A, kind: oidc, issuer: 'https://i.example.com', client_id: c, client_secret: " +
+			"s, min_account_age: 1d}": {"min_account_age: kind oidc", "set created_claim"},
 	} {
 		got, err := netsettings.ParseFile([]byte(file))
 		if err == nil || got != nil {

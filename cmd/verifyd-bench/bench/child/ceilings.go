@@ -135,14 +135,19 @@ type bareClient struct {
 }
 
 func newBareClient(_ context.Context, c Config) (worker, string, error) {
+	b, err := makeBareClient(c)
+	return b, "", err
+}
+
+func makeBareClient(c Config) (*bareClient, error) {
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(c.CA) {
-		return nil, "", errors.New("the receiver's authority is no certificate")
+		return nil, errors.New("the receiver's authority is no certificate")
 	}
 	return &bareClient{url: c.Target, transport: &http.Transport{
 		TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
 		MaxIdleConns:    1024, MaxIdleConnsPerHost: 1024,
-	}}, "", nil
+	}}, nil
 }
 
 func (b *bareClient) close() { b.transport.CloseIdleConnections() }

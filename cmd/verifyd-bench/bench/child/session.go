@@ -41,8 +41,8 @@ const bareReturn = "/signin/default/callback"
 // ReturnURL returns where the network sends users back to, of a child that is a BareSession.
 func (c *Child) ReturnURL() string { return "http://" + c.Address + bareReturn }
 
-func newBareSession(ctx context.Context, c Config) (worker, string, error) {
-	client, _, err := newBareClient(ctx, c)
+func newBareSession(_ context.Context, c Config) (worker, string, error) {
+	client, err := makeBareClient(c)
 	if err != nil {
 		return nil, "", err
 	}
@@ -51,7 +51,7 @@ func newBareSession(ctx context.Context, c Config) (worker, string, error) {
 		return nil, "", fmt.Errorf("listen: %w", err)
 	}
 	s := &bareSession{
-		base: "http://" + l.Addr().String(), network: c.Network, client: client.(*bareClient), //nolint:forcetypeassert // above
+		base: "http://" + l.Addr().String(), network: c.Network, client: client,
 		page: append([]byte(load.VerifiedHeading), bytes.Repeat([]byte{' '}, c.PageBytes)...),
 	}
 	s.http = &http.Client{Transport: s.client.transport, Timeout: load.AnswerWithin}
@@ -88,12 +88,12 @@ func (s *bareSession) answerPress(w http.ResponseWriter, r *http.Request, _ http
 
 func (s *bareSession) answerReturn(w http.ResponseWriter, r *http.Request, _ httprouter.Params) {
 	q := r.URL.Query()
-	found, ok := s.flows.LoadAndDelete(q.Get("state"))
+	found, _ := s.flows.LoadAndDelete(q.Get("state"))
+	f, ok := found.(bareFlow)
 	if !ok {
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
-	f := found.(bareFlow) //nolint:forcetypeassert // nothing else is stored
 	if err := s.redeem(r.Context(), q.Get("code"), f.verifier); err != nil {
 		http.Error(w, err.Error(), http.StatusBadGateway)
 		return

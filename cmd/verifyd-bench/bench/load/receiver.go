@@ -36,8 +36,8 @@ type Receiver struct {
 	tally  *Tally
 }
 
-// NewReceiver listens, with certificates of an authority. Each host beyond the first is a loopback address of its own, so that it is a host of
-// its own to the sender; only Linux has such addresses by itself.
+// NewReceiver listens, with certificates of an authority. Each host beyond the first is a loopback address of
+// its own, so that it is a host of its own to the sender; only Linux has such addresses by itself.
 func NewReceiver(ca *localca.Authority, hosts int) (*Receiver, error) {
 	r := &Receiver{ca: ca, conns: map[net.Conn]struct{}{}, tally: newTally(0)}
 	port := "0"

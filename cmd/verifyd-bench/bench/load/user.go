@@ -10,21 +10,21 @@ import (
 	"time"
 )
 
-// User is a person with a browser, as far as requests and cookies go. The fields of the service's own forms
+// user is a person with a browser, as far as requests and cookies go. The fields of the service's own forms
 // are known; those of the provider come with the redirect to it.
-type User struct {
+type user struct {
 	service  *Conn // the integrator uses it too
 	provider *Conn
 }
 
 // newUser returns a user of the service at an address, who signs in at the dev network with this issuer, over
 // TLS.
-func newUser(service, issuer string, config *tls.Config) *User {
+func newUser(service, issuer string, config *tls.Config) *user {
 	at, _ := url.Parse(issuer) // the dev network's own address parses
-	return &User{service: NewConn(service), provider: NewTLSConn(at.Host, config)}
+	return &user{service: NewConn(service), provider: NewTLSConn(at.Host, config)}
 }
 
-func (u *User) close() {
+func (u *user) close() {
 	u.service.Close()
 	u.provider.Close()
 }
@@ -47,7 +47,7 @@ const (
 
 // signIn walks from the service's page to the one that shows the outcome, and returns when it came back from
 // the provider.
-func (u *User) signIn(ctx context.Context, token string, w *Waits) (returned time.Time, err error) {
+func (u *user) signIn(ctx context.Context, token string, w *Waits) (returned time.Time, err error) {
 	began := time.Now()
 	opened, err := u.expect(ctx, u.service, http.StatusOK, http.MethodGet, "/?session="+token, "", "")
 	if err != nil {
@@ -86,7 +86,7 @@ func (u *User) signIn(ctx context.Context, token string, w *Waits) (returned tim
 }
 
 // atProvider signs in at the dev network, and returns the path and query of the way back.
-func (u *User) atProvider(ctx context.Context, link string) (string, error) {
+func (u *user) atProvider(ctx context.Context, link string) (string, error) {
 	to, err := url.Parse(link)
 	if err != nil {
 		return "", fmt.Errorf("go to the provider: %w", err)
@@ -110,7 +110,7 @@ func (u *User) atProvider(ctx context.Context, link string) (string, error) {
 	return back.RequestURI(), nil
 }
 
-func (u *User) expect(ctx context.Context, c *Conn, status int, method, target, header,
+func (u *user) expect(ctx context.Context, c *Conn, status int, method, target, header,
 	body string) (Answer, error) {
 	a, err := c.Do(ctx, Request(method, c.address, target, header, body))
 	if err == nil && a.Status != status {

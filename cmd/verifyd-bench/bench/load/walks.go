@@ -11,7 +11,7 @@ import (
 type Walks struct {
 	Steps []Step // of each user; one is done when the callback has arrived
 
-	users []*User
+	users []*user
 	waits [][]Waits // of each user's walks
 }
 
@@ -41,7 +41,7 @@ func NewWalks(users int, at Site) *Walks {
 	return w
 }
 
-func (u *User) walk(ctx context.Context, at Site) (w Waits, err error) {
+func (u *user) walk(ctx context.Context, at Site) (w Waits, err error) {
 	token, err := u.service.StartSession(ctx, at.Init)
 	if err != nil {
 		return w, err

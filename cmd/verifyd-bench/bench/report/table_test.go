@@ -56,8 +56,10 @@ func TestTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"init at half load  always  64   1234        0.35    1.23       -          -        - 2 ERRORS: 503\n",
-		"             idle  always   -      -           -       -       -          -       33 ready ms 75.75\n",
+		"init at half load  always  64   1234        0.35    1.23       -          -        - 2 " +
+			"ERRORS: 503\n",
+		"             idle  always   -      -           -       -       -          -       33 ready ms " +
+			"75.75\n",
 		"The stores lie in memory", "\na remark\n\n",
 	} {
 		if !strings.Contains(out.String(), want) {

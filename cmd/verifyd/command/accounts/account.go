@@ -61,7 +61,9 @@ func (a accountCreateCmd) Run(ctx context.Context, c command.Console) error {
 			return command.BadInput(err)
 		}
 		_, err = fmt.Fprintf(c.Err,
-			"Account %s is made. Make a key with: verifyd key create --account %[2]s. Let its owner in with: verifyd account login-link --account %[2]s --base-url URL\n", acc.ID, strconv.Quote(acc.Name))
+			"Account %s is made. Make a key with: verifyd key create --account %[2]s. Let its owner in "+
+				"with: verifyd account login-link --account %[2]s --base-url "+
+				"URL\n", acc.ID, strconv.Quote(acc.Name))
 		return err
 	})
 }
@@ -250,7 +252,8 @@ func (a accountRotateCmd) Run(ctx context.Context, c command.Console) error {
 		}
 		if len(acc.Secrets) > 1 {
 			_, _ = fmt.Fprintf(c.Err,
-				"Callbacks of %s carry both signatures until %s. Put the new secret into the receiver before then.\n", acc.Name, table.Instant(acc.Secrets[1].ExpiresAt))
+				"Callbacks of %s carry both signatures until %s. Put the new secret into the receiver "+
+					"before then.\n", acc.Name, table.Instant(acc.Secrets[1].ExpiresAt))
 		} else {
 			_, _ = fmt.Fprintf(c.Err, "Callbacks of %s are signed with the new secret alone, from now on.\n",
 				acc.Name)
@@ -314,7 +317,9 @@ func (a accountLoginLinkCmd) Run(ctx context.Context, c command.Console) error {
 			return command.BadInput(err)
 		}
 		_, _ = fmt.Fprintf(c.Err,
-			"The link works once, until %s. Whoever has it is %s of %s for 12 hours: send it as you would a password. To take it back, then too: verifyd account revoke-login-link --account %s %s\n",
+			"The link works once, until %s. Whoever has it is %s of %s for 12 hours: send it as you "+
+				"would a password. To take it back, then too: verifyd account revoke-login-link "+
+				"--account %s %s\n",
 			table.Instant(link.ExpiresAt), role, acc.Name, strconv.Quote(acc.Name), link.ID)
 		_, err = fmt.Fprintln(c.Out, base+linkPath+"?token="+url.QueryEscape(token))
 		return err

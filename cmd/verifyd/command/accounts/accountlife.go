@@ -240,10 +240,12 @@ func revokeLink(ctx context.Context, s *accountstore.Store, a account.Account, l
 	if err := s.RevokeLoginLink(ctx, command.Operator(), a.ID, link); err != nil {
 		return err
 	}
-	_, _ = fmt.Fprintf(out, "%s lets nobody into %s any more, from the next click on. Invites that were made with it are void.\n", timeline.Legible(link), a.Name)
+	_, _ = fmt.Fprintf(out, "%s lets nobody into %s any more, from the next click on. Invites that "+
+		"were made with it are void.\n", timeline.Legible(link), a.Name)
 	w, err := s.LinkWork(ctx, a.ID, link)
 	if err != nil {
-		return fmt.Errorf("the link is taken back; what was made with it cannot be read, look into verifyd account audit %s: %w", strconv.Quote(a.Name), err)
+		return fmt.Errorf("the link is taken back; what was made with it cannot be read, look into "+
+			"verifyd account audit %s: %w", strconv.Quote(a.Name), err)
 	}
 	return tellLinkWork(out, a.Name, w, time.Now())
 }

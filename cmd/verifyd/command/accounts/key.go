@@ -59,7 +59,8 @@ func (k keyCreateCmd) Run(ctx context.Context, c command.Console) error {
 			key.ID, a.Name)
 		if key.Test {
 			_, _ = fmt.Fprintln(c.Err,
-				"It is a test key: services take it where VERIFYD_TEST_KEYS is true, and sign in by the built-in network.")
+				"It is a test key: services take it where VERIFYD_TEST_KEYS is true, and sign in by "+
+					"the built-in network.")
 		}
 		if !key.ExpiresAt.IsZero() {
 			_, _ = fmt.Fprintf(c.Err, "It works until %s.\n", table.Instant(key.ExpiresAt))
@@ -106,7 +107,8 @@ func parseEnd(text string, now time.Time) (time.Time, error) {
 	} else if d, err := parseSpan(text); err == nil {
 		end = now.Add(d)
 	} else {
-		return end, fmt.Errorf("%q is not a time; use a day (2027-01-31), an instant (2027-01-31T12:00:00Z), or a time from now on (90d, 12h)", text)
+		return end, fmt.Errorf("%q is not a time; use a day (2027-01-31), an instant "+
+			"(2027-01-31T12:00:00Z), or a time from now on (90d, 12h)", text)
 	}
 	if !end.After(now) {
 		return end, fmt.Errorf("%q is over; give a time to come", text)
@@ -149,7 +151,9 @@ func (k keyRollCmd) Run(ctx context.Context, c command.Console) error {
 		}
 		if unsure != nil {
 			_, _ = fmt.Fprintf(c.Err,
-				"The store did not say that it took the change. Either this is API key %s, and it takes the place of %s, or %s works as before: keep both until verifyd key list shows which.\n",
+				"The store did not say that it took the change. Either this is API key %s, and it "+
+					"takes the place of %s, or %s works as before: keep both until verifyd key list "+
+					"shows which.\n",
 				key.ID, key.Replaces, key.Replaces)
 			_, err = fmt.Fprintln(c.Out, secret)
 			return errors.Join(unsure, err)

@@ -65,7 +65,8 @@ func (o operatorGrantCmd) Run(ctx context.Context, c command.Console) error {
 			return command.BadInput(err)
 		}
 		_, err := fmt.Fprintf(c.Err,
-			"%s is an operator: they see all accounts, pause receiver hosts and send callbacks again, on {base_url}/dashboard/operator.\n", timeline.Legible(o.Identity))
+			"%s is an operator: they see all accounts, pause receiver hosts and send callbacks again, "+
+				"on {base_url}/dashboard/operator.\n", timeline.Legible(o.Identity))
 		return err
 	})
 }
@@ -174,7 +175,9 @@ func (o operatorLinkCmd) Run(ctx context.Context, c command.Console) error {
 			return err
 		}
 		_, _ = fmt.Fprintf(c.Err,
-			"The link works once, until %s. Whoever has it is an operator for 12 hours: send it as you would a password. To take it back, then too: verifyd operator revoke %s\n", table.Instant(link.ExpiresAt), link.ID)
+			"The link works once, until %s. Whoever has it is an operator for 12 hours: send it as you "+
+				"would a password. To take it back, then too: verifyd operator revoke "+
+				"%s\n", table.Instant(link.ExpiresAt), link.ID)
 		_, err = fmt.Fprintln(c.Out, base+linkPath+"?token="+url.QueryEscape(token))
 		return err
 	})

@@ -108,7 +108,8 @@ func (h hostsPauseCmd) Run(ctx context.Context, c command.Console) error {
 			return err
 		}
 		_, err = fmt.Fprintf(c.Err,
-			"Nothing is sent to %s until %s. Callbacks to it wait, and have their whole time after that. End it early with: verifyd hosts resume %s\n", p.Host, table.Instant(p.Until), p.Host)
+			"Nothing is sent to %s until %s. Callbacks to it wait, and have their whole time after "+
+				"that. End it early with: verifyd hosts resume %s\n", p.Host, table.Instant(p.Until), p.Host)
 		return err
 	})
 }

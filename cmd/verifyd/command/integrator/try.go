@@ -78,7 +78,8 @@ func (t Try) Run(ctx context.Context, c command.Console) error {
 // time is over: the checks then say what is wrong.
 func (t Try) await(ctx context.Context, c command.Console, bench *receivertest.Bench) {
 	_, _ = fmt.Fprintf(c.Err, "No signing secret was given, so this one was made:\n\n    %s\n\n"+
-		"Give it to the receiver. The checks begin when it takes a callback signed with it, at the latest in %s.\n", t.Secret, t.Wait)
+		"Give it to the receiver. The checks begin when it takes a callback signed with it, at the "+
+		"latest in %s.\n", t.Secret, t.Wait)
 	ctx, cancel := context.WithTimeout(ctx, t.Wait)
 	defer cancel()
 	tick := time.NewTicker(tryPause)

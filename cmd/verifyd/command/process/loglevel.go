@@ -42,7 +42,8 @@ func (l LogLevel) Run(ctx context.Context, c command.Console) error {
 	if l.For != 0 {
 		if l.Level == "" {
 			return config.Usage(errors.New(
-				"--for: there is no level to hold for so long; write it first, as in: verifyd log-level debug --for 10m"))
+				"--for: there is no level to hold for so long; write it first, as in: verifyd " +
+					"log-level debug --for 10m"))
 		}
 		query.Set("for", l.For.String())
 	}

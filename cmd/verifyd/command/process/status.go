@@ -92,7 +92,8 @@ func connectStatus(ctx context.Context, c config.Store) (*store.Store, error) {
 	if c.NATSURL == "" {
 		conn, err := store.ConnectRunning(ctx, c.DataDir, zerolog.Nop())
 		if path, ok := errors.AsType[*fs.PathError](err); ok && !errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("the data directory %q cannot be read; the disk under it may have failed: %w", c.DataDir, path)
+			return nil, fmt.Errorf("the data directory %q cannot be read; the disk under it may have "+
+				"failed: %w", c.DataDir, path)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("no service runs on the data directory %q: %w", c.DataDir, err)

@@ -61,11 +61,14 @@ func (m madeBackup) text(file string) string {
 	what += " is whole. "
 	switch {
 	case m.header.Leaving:
-		return what + "It is of a store that was moved elsewhere, or is about to be: restored, it sends nothing that was due.\n"
+		return what + "It is of a store that was moved elsewhere, or is about to be: restored, it " +
+			"sends nothing that was due.\n"
 	case m.header.Running:
-		return what + "The service ran meanwhile: what is due and open in it a restore ends, since nobody knows what became of it.\n"
+		return what + "The service ran meanwhile: what is due and open in it a restore ends, since " +
+			"nobody knows what became of it.\n"
 	default:
-		return what + "No service ran meanwhile: while none has run since, verifyd restore --go-on goes on where it is.\n"
+		return what + "No service ran meanwhile: while none has run since, verifyd restore --go-on " +
+			"goes on where it is.\n"
 	}
 }
 
@@ -134,7 +137,8 @@ func (b Backup) write(ctx context.Context, st *store.Store, w io.Writer) (made m
 
 // ErrBegan is returned where the backup says that nothing ran, which is no longer so.
 var ErrBegan = errors.New(
-	"a service has begun to run while the backup was made; make it again while the service runs, or, for restore --go-on, while it is stopped")
+	"a service has begun to run while the backup was made; make it again while the service runs, or, " +
+		"for restore --go-on, while it is stopped")
 
 // served reports whether a service runs on the store. A process that is cut off from external servers does
 // not answer.

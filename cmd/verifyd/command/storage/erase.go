@@ -33,7 +33,8 @@ type Erase struct {
 
 // errStillOpen is returned where something of the user is left to erase.
 var errStillOpen = errors.New(
-	"sessions are left that are not at their end: cancel them, or run this again when they have expired and their callbacks have ended")
+	"sessions are left that are not at their end: cancel them, or run this again when they have " +
+		"expired and their callbacks have ended")
 
 // Run erases what is stored of a user.
 func (e Erase) Run(ctx context.Context, c command.Console) error {
@@ -78,15 +79,19 @@ func (e Erase) Run(ctx context.Context, c command.Console) error {
 // words say what was done, and what it does not reach.
 func (e Erase) words(all erasure.Erasure) string {
 	if e.DryRun {
-		return fmt.Sprintf("Nothing was erased (--dry-run). Of what is counted, %d sessions that are not at their end would stay.\n", all.Open)
+		return fmt.Sprintf("Nothing was erased (--dry-run). Of what is counted, %d sessions that are "+
+			"not at their end would stay.\n", all.Open)
 	}
 	if all.Sessions == 0 {
 		return ""
 	}
-	said := "The keys of these sessions are destroyed in the store: what is left of them names nobody, here and in backups and moves from now on.\n" +
-		"Backups made before hold the user. On several NATS servers, their logs hold the keys, sealed, for some three minutes more.\n"
+	said := "The keys of these sessions are destroyed in the store: what is left of them names nobody, " +
+		"here and in backups and moves from now on.\n" +
+		"Backups made before hold the user. On several NATS servers, their logs hold the keys, sealed, " +
+		"for some three minutes more.\n"
 	if all.Clear > 0 {
-		said += fmt.Sprintf("%d of them were not sealed when they were stored, by an older build or VERIFYD_PLAIN_SESSIONS: nothing shows them any more,\n"+
+		said += fmt.Sprintf("%d of them were not sealed when they were stored, by an older build or "+
+			"VERIFYD_PLAIN_SESSIONS: nothing shows them any more,\n"+
 			"but their words stay in the store's files until the instant above.\n", all.Clear)
 	}
 	return said

@@ -67,7 +67,8 @@ func (m Move) target(from *store.Store) (config.Store, error) {
 	s.SecretKey, s.SecretKeyFile = from.Key.Encode(), ""
 	if m.To == "" {
 		return config.Store{}, config.Usage(
-			fmt.Errorf("--to: not set; name the NATS servers to move to, for example --to nats://10.0.0.1:4222,nats://10.0.0.2:4222"))
+			fmt.Errorf("--to: not set; name the NATS servers to move to, for example --to " +
+				"nats://10.0.0.1:4222,nats://10.0.0.2:4222"))
 	}
 	if m.To == m.NATSURL {
 		return config.Store{}, config.Usage(fmt.Errorf("--to: it names the servers that the store is on"))
@@ -94,7 +95,8 @@ func (m Move) takeBack(ctx context.Context, c command.Console, st *store.Store) 
 		return err
 	}
 	_, err := fmt.Fprintln(c.Err,
-		"The store is in service again. What was brought stays in the store that was being filled: another move to it goes on from there.")
+		"The store is in service again. What was brought stays in the store that was being filled: "+
+			"another move to it goes on from there.")
 	return err
 }
 
@@ -156,7 +158,8 @@ func comparedText(equal, running bool, old storestate.Record) string {
 	case running && old.State == storestate.StateOpen:
 		text = "The service has gone on meanwhile; run this again to bring what is new."
 	default:
-		text = "The stores differ: the old one has taken something away since it was brought; verifyd move --finish brings that again."
+		text = "The stores differ: the old one has taken something away since it was brought; verifyd " +
+			"move --finish brings that again."
 	}
 	if old.State != storestate.StateOpen {
 		return text + " A verifyd move --finish was begun and has not ended: " +
@@ -171,7 +174,8 @@ func (m Move) finishedText() string {
 	if m.NATSURL != "" {
 		rest = "its streams can go when the new service runs."
 	}
-	return fmt.Sprintf("The new store is open: start the service with VERIFYD_NATS_URL=%s and the same master key. The old store is closed for good; %s", redacted(m.To), rest)
+	return fmt.Sprintf("The new store is open: start the service with VERIFYD_NATS_URL=%s and the same "+
+		"master key. The old store is closed for good; %s", redacted(m.To), rest)
 }
 
 // source names the store that is left, for people.

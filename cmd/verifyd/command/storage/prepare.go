@@ -77,7 +77,8 @@ func (p Prepare) Run(c command.Console) error {
 		}
 	}
 	_, err = fmt.Fprintf(c.Err,
-		"%s is prepared. Keep a copy of the master key (%s) away from these machines: nothing sealed opens without it.\n",
+		"%s is prepared. Keep a copy of the master key (%s) away from these machines: nothing sealed "+
+			"opens without it.\n",
 		p.Dir, filepath.Join(p.Dir, string(permission.RoleOperator), config.SecretFile))
 	return err
 }

@@ -34,7 +34,8 @@ func (r Recover) Run(ctx context.Context, c command.Console) error {
 	}
 	if cfg.NATSURL != "" {
 		return config.Usage(errors.New(
-			"--nats-url: recover is for the embedded store; on a cluster take the damaged server's files away, and the other servers fill it anew (docs/OPERATING.md)"))
+			"--nats-url: recover is for the embedded store; on a cluster take the damaged server's " +
+				"files away, and the other servers fill it anew (docs/OPERATING.md)"))
 	}
 	if _, err := embedded.ReadWitness(cfg.DataDir); err != nil && !embedded.HasStore(cfg.DataDir) {
 		return config.Usage(fmt.Errorf(
@@ -98,7 +99,8 @@ func endRecovery(ctx context.Context, c command.Console, s *store.Store) error {
 		}
 	}
 	_, err = fmt.Fprintf(c.Out,
-		"Recovered: %d deliveries are unknown, %d sessions were closed because their outcome or their key may be lost.\n"+
+		"Recovered: %d deliveries are unknown, %d sessions were closed because their outcome or their "+
+			"key may be lost.\n"+
 			"The damaged files are in %s. Start the service again.\n", deliveries, closed,
 		filepath.Join(s.DataDir, s.Recovery.Kept))
 	return err

@@ -92,10 +92,12 @@ func (r Restore) mayGoOn(h transfer.Header) error {
 		return nil
 	case h.Leaving:
 		return config.Usage(fmt.Errorf(
-			"--go-on: %s is of a store that was moved elsewhere, or about to be: what was due in it is sent from there; restore it without --go-on", r.File))
+			"--go-on: %s is of a store that was moved elsewhere, or about to be: what was due in it is "+
+				"sent from there; restore it without --go-on", r.File))
 	case h.Running:
 		return config.Usage(fmt.Errorf(
-			"--go-on: the service ran while %s was made, so what was due in it may have been sent since; restore it without --go-on, or make another backup while nothing runs", r.File))
+			"--go-on: the service ran while %s was made, so what was due in it may have been sent "+
+				"since; restore it without --go-on, or make another backup while nothing runs", r.File))
 	default:
 		return nil
 	}
@@ -298,11 +300,14 @@ func endedText(h transfer.Header, deliveries, sessions int, again bool) string {
 	if again {
 		now = "has ended, in this run or in those before it. By this one"
 	}
-	text := fmt.Sprintf("The store is as it was at %s, but that nobody is logged in, and that whatever had not ended then %s: %d deliveries are unknown, %d open sessions have expired.\n",
+	text := fmt.Sprintf("The store is as it was at %s, but that nobody is logged in, and that whatever "+
+		"had not ended then %s: %d deliveries are unknown, %d open sessions have expired.\n",
 		at, now, deliveries, sessions)
 	if h.IsCopy() {
-		text += "What was started, completed or delivered after that is not in it: sessions of those seconds are not known here, or have expired.\n"
+		text += "What was started, completed or delivered after that is not in it: sessions of those " +
+			"seconds are not known here, or have expired.\n"
 	}
-	return text + "What was revoked, rolled, removed or erased after that is not: look at verifyd key list, verifyd operator list and verifyd account list, " +
+	return text + "What was revoked, rolled, removed or erased after that is not: look at verifyd key " +
+		"list, verifyd operator list and verifyd account list, " +
 		"and erase again whom you have erased since.\n"
 }
