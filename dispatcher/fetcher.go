@@ -100,7 +100,8 @@ func (f *fetcher) dispatch(ctx context.Context, m jetstream.Msg) {
 		f.d.c.Log.Error().Err(err).Str("sid", sidOf(m.Subject())).
 			Msg("a delivery cannot be read; it stays and is tried again")
 		_ = m.NakWithDelay(f.d.c.UnreadablePause) // a newer build's: one of its dispatchers may take it
-	case dl.State != sessions.Verified && dl.State != sessions.Failed: // canceled, or closed without an outcome
+	// canceled, or closed without an outcome
+	case dl.State != sessions.Verified && dl.State != sessions.Failed:
 		_ = m.Ack() // the integrator's own act: no callback
 	default:
 		dl.msg, dl.given = m, given

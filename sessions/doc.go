@@ -5,9 +5,9 @@
 // Its state machine:
 //
 //	                 Create                    Complete
-//	(none) ───────────────────────► pending ─────────────────► verified | failed | canceled     (final)
+//	(none) ───────────────────────► pending ─────────────────► verified | failed | canceled  (final)
 //	                                  │ ExpiresAt
-//	                                  └──────────────────────► expired                          (final, no callback)
+//	                                  └──────────────────────► expired           (final, no callback)
 //
 // and, once there is an outcome other than canceled, its delivery:
 //

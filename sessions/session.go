@@ -47,8 +47,9 @@ type Policy string
 
 // The policies. A key that has none gets the service's.
 const (
-	PolicyOnce        Policy = "once"          // only what was provably not sent
-	PolicyAtLeastOnce Policy = "at-least-once" // also what ended as unknown, and the answers 408, 425, 429 and 5xx
+	PolicyOnce Policy = "once" // only what was provably not sent
+	// PolicyAtLeastOnce: also what ended as unknown, and the answers 408, 425, 429 and 5xx
+	PolicyAtLeastOnce Policy = "at-least-once"
 )
 
 // Request is what a session is started for.

@@ -5,7 +5,7 @@
 //	verifyd demo          run everything on loopback, with a sample integrator, and show a callback
 //	verifyd demo-beside   play integrator, identity network and user beside a running service
 //	verifyd key           API keys
-//	verifyd account       integrators: their keys, quota, name, members, secrets, and whether they are in service
+//	verifyd account       integrators: keys, quota, name, members, secrets, in service or not
 //	verifyd operator      who may use the operator's pages of the dashboard, and the log of operations
 //	verifyd hosts         receiver hosts in trouble, or left alone
 //	verifyd deliveries    callbacks and how they ended; send them again

@@ -173,4 +173,4 @@ func (versionCmd) Run(c command.Console) error {
 }
 
 // versionLine is what tells the version, asked for in any way.
-func versionLine() string { return "verifyd " + version.Text() }
+func versionLine() string { return "verifyd " + version.Details() }

@@ -39,7 +39,8 @@ type documented struct {
 func documentedMetrics(t *testing.T) map[string]documented {
 	t.Helper()
 	row := regexp.MustCompile(
-		"(?m)^\\| `(verifyd_[a-z_]+)(?:\\{([a-z_,]+)\\})?` \\| ([a-z]+)(?:, (s|B))?(?:, whole service)? \\| (.*) \\|$")
+		"(?m)^\\| `(verifyd_[a-z_]+)(?:\\{([a-z_,]+)\\})?` \\| " +
+			"([a-z]+)(?:, (s|B))?(?:, whole service)? \\| (.*) \\|$")
 	rows := map[string]documented{}
 	for _, m := range row.FindAllStringSubmatch(
 		string(must[[]byte](t)(os.ReadFile("../../docs/OPERATING.md"))), -1) {

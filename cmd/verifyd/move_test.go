@@ -79,7 +79,8 @@ func (m *moving) load(t *testing.T) {
 					select {
 					case <-m.stop:
 						return
-					case <-time.After(50 * time.Millisecond): // the service is away: nobody asks without a pause
+					// the service is away: nobody asks without a pause
+					case <-time.After(50 * time.Millisecond):
 					}
 					continue
 				}

@@ -288,7 +288,8 @@ func TestStrangeVariablesAreTold(t *testing.T) {
 func TestDocumentedVariablesAreKnown(t *testing.T) {
 	model := must[*kong.Kong](t)(newParser()).Model
 	for _, name := range []string{
-		"README.md", "docs/OPERATING.md", "docs/SECURITY.md", "docs/INTEGRATING.md", "docker-compose.yml",
+		"README.md", "docs/OPERATING.md", "docs/SECURITY.md", "docs/INTEGRATING.md", "docs/NETWORKS.md",
+		"docs/UPGRADING.md", "docs/CONFIGURATION.md", "docs/CLI.md", "docker-compose.yml",
 		"docs/compose/verifyd.env",
 	} {
 		text := string(must[[]byte](t)(os.ReadFile(filepath.Join("../..", filepath.FromSlash(name)))))
@@ -298,37 +299,9 @@ func TestDocumentedVariablesAreKnown(t *testing.T) {
 			}
 		}
 	}
-	table := settingsTable(t)
-	for _, key := range flags.SettingKeys(model) {
-		if !slices.Contains(table, flags.VariableOf(key)) {
-			t.Errorf("the README's table lacks %s", flags.VariableOf(key))
-		}
-	}
 }
 
-var (
-	variableNames = regexp.MustCompile(`\bVERIFYD_[A-Z_]*[A-Z]\b`)
-	cellNames     = regexp.MustCompile("`((?:VERIFYD_|_)[A-Z_]+)`")
-)
-
-// settingsTable returns the variables of the README's table, where `_FILE` behind `VERIFYD_SECRET_KEY` is
-// short for both together, or for another word in the place of the last.
-func settingsTable(t *testing.T) (names []string) {
-	t.Helper()
-	for line := range strings.Lines(string(must[[]byte](t)(os.ReadFile("../../README.md")))) {
-		first := ""
-		cell, _, _ := strings.Cut(strings.TrimPrefix(line, "| "), " | ")
-		for _, m := range cellNames.FindAllStringSubmatch(cell, -1) {
-			if strings.HasPrefix(m[1], "_") && first != "" {
-				names = append(names, first+m[1], first[:strings.LastIndex(first, "_")]+m[1])
-				continue
-			}
-			first = m[1]
-			names = append(names, first)
-		}
-	}
-	return names
-}
+var variableNames = regexp.MustCompile(`\bVERIFYD_[A-Z_]*[A-Z]\b`)
 
 // A secret on a command line is told, with what to use instead; by its variable it is not.
 func TestSecretsOnACommandLineAreTold(t *testing.T) {

@@ -27,7 +27,8 @@ const (
 // error is a *NotSent: not one byte of a request has left. The caller owns the connection and closes it.
 // Dial starts goroutines while it runs, and waits for all of them.
 func (c *Client) Dial(ctx context.Context, u urlpolicy.URL) (*Conn, error) {
-	cn, _, err := c.DialAdmitted(ctx, u, func(context.Context, netip.Addr) (func(), error) { return func() {}, nil })
+	anybody := func(context.Context, netip.Addr) (func(), error) { return func() {}, nil }
+	cn, _, err := c.DialAdmitted(ctx, u, anybody)
 	return cn, err
 }
 
@@ -41,7 +42,8 @@ var ErrAddressBusy = errors.New("no connection became free in time")
 
 // DialAdmitted is Dial, but each address is connected to only once admit lets it. leave belongs to the
 // connection's, and is to be called.
-func (c *Client) DialAdmitted(ctx context.Context, u urlpolicy.URL, admit Admit) (cn *Conn, leave func(), err error) {
+func (c *Client) DialAdmitted(ctx context.Context, u urlpolicy.URL,
+	admit Admit) (cn *Conn, leave func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.config.DialTimeout)
 	defer cancel()
 	d := dial{client: c, url: u, admit: admit, watch: startWatch()}
@@ -268,6 +270,7 @@ func (d *dial) secure(ctx context.Context, p path) (*Conn, error) {
 		return nil, err
 	}
 	return &Conn{
-		tls: session, wire: p.wire, inner: inner, outer: p.outer, destination: d.url.HostPort(), timeout: d.client.config.Timeout, fresh: true,
+		tls: session, wire: p.wire, inner: inner, outer: p.outer, destination: d.url.HostPort(),
+		timeout: d.client.config.Timeout, fresh: true,
 	}, nil
 }

@@ -1,13 +1,14 @@
 package laws
 
 import (
-	"bufio"
 	"go/ast"
 	"go/parser"
+	"go/scanner"
 	"go/token"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -20,9 +21,6 @@ const (
 	maxFileLines = 400 // without tests
 	maxColumns   = 110 // of a line of Go; a tab counts four
 )
-
-// maxWide is how many lines of Go are wider than maxColumns: it may only fall.
-const maxWide = 291
 
 // size is what a package measures.
 type size struct{ files, exported, methods int }
@@ -37,16 +35,14 @@ func TestSizes(t *testing.T) {
 	t.Parallel()
 	sizes := map[string]*size{}
 	methods := map[string]int{} // by package and type
-	wideLines := 0
-	err := eachGoFile(func(name, path string) error {
+	err := eachFile(".go", func(name, path string) error {
 		lines, wide, err := measure(path)
 		if err != nil {
 			return err
 		}
 		for _, line := range wide {
-			t.Logf("%s:%d has more than %d columns", name, line, maxColumns)
+			t.Errorf("%s:%d has more than %d columns", name, line, maxColumns)
 		}
-		wideLines += len(wide)
 		if strings.HasSuffix(name, "_test.go") {
 			return nil
 		}
@@ -77,9 +73,6 @@ func TestSizes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if wideLines > maxWide {
-		t.Errorf("%d lines are too wide; there may be %d", wideLines, maxWide)
-	}
 	for folder, s := range sizes {
 		may := size{maxFiles, maxExported, maxMethods}
 		if l, ok := larger[folder]; ok {
@@ -94,8 +87,9 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// eachGoFile calls do with each Go file of the project, by its name from the root and its path from here.
-func eachGoFile(do func(name, path string) error) error {
+// eachFile calls do with each file of the project that has the extension, by its name from the root and its
+// path from here.
+func eachFile(ext string, do func(name, path string) error) error {
 	root := filepath.Join("..", "..")
 	return filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -108,29 +102,52 @@ func eachGoFile(do func(name, path string) error) error {
 		if entry.IsDir() && strings.HasPrefix(entry.Name(), ".") && name != "." {
 			return filepath.SkipDir
 		}
-		if entry.IsDir() || filepath.Ext(name) != ".go" {
+		if entry.IsDir() || filepath.Ext(name) != ext {
 			return nil
 		}
 		return do(filepath.ToSlash(name), path)
 	})
 }
 
-// measure returns how many lines a file has, and which are too wide. A line of a raw string may be: its
-// content is not the project's layout.
+// measure returns how many lines a file has, and which are too wide. A line with a raw string may be: its
+// content is not the project's layout, and that of a struct tag cannot be wrapped. So may an address.
 func measure(path string) (lines int, wide []int, err error) {
-	f, err := os.Open(path)
+	source, err := os.ReadFile(path)
 	if err != nil {
 		return 0, nil, err
 	}
-	defer func() { _ = f.Close() }()
-	for s := bufio.NewScanner(f); s.Scan(); {
+	raw := rawLines(source)
+	for text := range strings.Lines(string(source)) {
 		lines++
-		text := strings.ReplaceAll(s.Text(), "\t", "    ")
-		if len([]rune(text)) > maxColumns && !strings.Contains(text, "//nolint") {
+		text = strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\t", "    ")
+		if len([]rune(text)) > maxColumns && !raw[lines] && !strings.Contains(text, "//nolint") &&
+			!addressAlone.MatchString(text) {
 			wide = append(wide, lines)
 		}
 	}
 	return lines, wide, nil
+}
+
+var addressAlone = regexp.MustCompile(`^ *// https://\S+$`)
+
+// rawLines are the lines on which a raw string stands, or a part of one.
+func rawLines(source []byte) map[int]bool {
+	lines := map[int]bool{}
+	files := token.NewFileSet()
+	file := files.AddFile("", files.Base(), len(source))
+	var s scanner.Scanner
+	s.Init(file, source, nil, 0)
+	for {
+		at, kind, text := s.Scan()
+		switch {
+		case kind == token.EOF:
+			return lines
+		case kind == token.STRING && text[0] == '`':
+			for i := range 1 + strings.Count(text, "\n") {
+				lines[file.Line(at)+i] = true
+			}
+		}
+	}
 }
 
 // exported counts the exported names that a declaration makes at the top of its package, without methods.

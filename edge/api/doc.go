@@ -6,14 +6,14 @@
 //	POST /verify/init                 start a session (contract §4.1)
 //	GET  /usage                       what the account used in a month, day by day
 //	GET  /sessions                    list the account's sessions, newest first
-//	GET  /sessions/{session}          read a session; {session} is its id or its token; ?wait= holds the answer until it changes
+//	GET  /sessions/{session}          read a session, by its id or its token; ?wait= until it changes
 //	POST /sessions/{session}/cancel   cancel a pending session; no callback is sent
 //	POST /sessions/{session}/resend   send the outcome again, once its delivery has ended
-//	POST /listen                      stream a test key's callbacks to a developer's machine, one JSON object a line
+//	POST /listen                      stream a test key's callbacks, one JSON object a line
 //	POST /listen/{exchange}           report how one of them ended there
 //	GET  /favicon.ico                 the icon, for browsers that ask for it by themselves
 //	GET  /openapi.yaml, /docs         this interface as an OpenAPI document (package apidoc), and as a page
-//	…                                 what Config.Routes mounts: the sign-in page and its round trip, the dashboard
+//	…                                 what Config.Routes mounts: sign-in page, dashboard
 //
 // HEAD is answered wherever GET is. The operators' routes are GET /livez, /readyz, /metrics and
 // /debug/pprof/, and GET and PUT /debug/log-level; all but /livez are answered only under names that

@@ -107,7 +107,8 @@ func (a *api) startKeyed(ctx context.Context, h http.Header, key string, who acc
 		// back.
 		return initAnswer{}, storeProblem(err)
 	case err != nil:
-		err = errors.Join(err, a.giveBack(ctx, who, now), a.Reservations.Release(context.WithoutCancel(ctx), turn))
+		err = errors.Join(err, a.giveBack(ctx, who, now),
+			a.Reservations.Release(context.WithoutCancel(ctx), turn))
 		return initAnswer{}, storeProblem(err)
 	case !made:
 		// Another edge took this turn over and was faster; its unit counts. Where giving ours back fails the

@@ -114,7 +114,9 @@ func TestRepeatsAtOnceOverTwoEdges(t *testing.T) {
 	conn := natstest.Start(t)
 	edges := []*service{newServiceOn(t, conn, nil), nil}
 	// The second edge has the same master key, as all processes of one service do.
-	edges[1] = newServiceOn(t, conn, func(c *Config) { c.Sessions, c.Reservations = edges[0].store, edges[0].store })
+	edges[1] = newServiceOn(t, conn, func(c *Config) {
+		c.Sessions, c.Reservations = edges[0].store, edges[0].store
+	})
 	var mu sync.Mutex
 	tokens := map[string]bool{}
 	var wg sync.WaitGroup

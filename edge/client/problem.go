@@ -14,23 +14,29 @@ type Code string
 
 // The codes that a program may want to tell apart. The service's documentation lists all of them.
 const (
-	CodeInvalidRequest        Code = "invalid_request"         // 400: Fields says which members are wrong, and how
-	CodeKeyMissing            Code = "key_missing"             // 401
-	CodeKeyInvalid            Code = "key_invalid"             // 401: unknown, expired or revoked
-	CodeAccountDisabled       Code = "account_disabled"        // 401: the operator has disabled the key's account; the key may work again
-	CodeSessionNotFound       Code = "session_not_found"       // 404: not this account's, or not kept any more
-	CodeSessionCompleted      Code = "session_completed"       // 409: it cannot be canceled any more
-	CodeSessionExpired        Code = "session_expired"         // 409
-	CodeDeliveryOpen          Code = "delivery_open"           // 409: the delivery has not ended, so nothing is sent again
+	// CodeInvalidRequest: 400: Fields says which members are wrong, and how
+	CodeInvalidRequest Code = "invalid_request"
+	CodeKeyMissing     Code = "key_missing" // 401
+	CodeKeyInvalid     Code = "key_invalid" // 401: unknown, expired or revoked
+	// CodeAccountDisabled: 401: the operator has disabled the key's account; the key may work again
+	CodeAccountDisabled Code = "account_disabled"
+	// CodeSessionNotFound: 404: not this account's, or not kept any more
+	CodeSessionNotFound  Code = "session_not_found"
+	CodeSessionCompleted Code = "session_completed" // 409: it cannot be canceled any more
+	CodeSessionExpired   Code = "session_expired"   // 409
+	// CodeDeliveryOpen: 409: the delivery has not ended, so nothing is sent again
+	CodeDeliveryOpen          Code = "delivery_open"
 	CodeNothingToSend         Code = "nothing_to_send"         // 409: the session has no outcome that is sent
 	CodeIdempotencyInProgress Code = "idempotency_in_progress" // 409: the first call with this key still runs
-	CodeIdempotencyKeyReused  Code = "idempotency_key_reused"  // 422: the key was used with another verification
-	CodeRateLimited           Code = "rate_limited"            // 429: too many just now; see RetryAfter
-	CodeQuotaExceeded         Code = "quota_exceeded"          // 429: too many this month; see RetryAfter
-	CodeLiveKey               Code = "live_key"                // 403: Listen is for test keys
-	CodeExchangeOver          Code = "exchange_over"           // 404: a listener's answer came too late, or a second time
-	CodeUnavailable           Code = "unavailable"             // 503: nothing was started; see RetryAfter
-	CodeStoreFull             Code = "store_full"              // 503: nothing was started
+	// CodeIdempotencyKeyReused: 422: the key was used with another verification
+	CodeIdempotencyKeyReused Code = "idempotency_key_reused"
+	CodeRateLimited          Code = "rate_limited"   // 429: too many just now; see RetryAfter
+	CodeQuotaExceeded        Code = "quota_exceeded" // 429: too many this month; see RetryAfter
+	CodeLiveKey              Code = "live_key"       // 403: Listen is for test keys
+	// CodeExchangeOver: 404: a listener's answer came too late, or a second time
+	CodeExchangeOver Code = "exchange_over"
+	CodeUnavailable  Code = "unavailable" // 503: nothing was started; see RetryAfter
+	CodeStoreFull    Code = "store_full"  // 503: nothing was started
 )
 
 // Error is a refusal of the service.

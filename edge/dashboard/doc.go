@@ -2,14 +2,14 @@
 // {base_url}/dashboard, drawn by the server, which work without JavaScript. It joins packages login,
 // integrator and operator over one site.Site; its tests walk through all pages.
 //
-//	login, callback, link, invite    authentication: an identity network, an operator's login link, an invite
+//	login, callback, link, invite    by an identity network, an operator's login link, an invite
 //	new-account, account, logout     which account, and the end of a login
 //	keys                             API keys: list, create (shown once), roll, revoke
-//	sessions, sessions/{session}     what happened, and to which callbacks; send again; live while it is open
+//	sessions, sessions/{session}     what happened, to which callbacks; send again; live
 //	signing                          the callback signing secret, its rotation, snippets, a test callback
 //	usage, quickstart                this month's sessions; the first steps with the account's own key
 //	members, audit, settings         who may do what, who did what, and the login itself
-//	operator/…                       the operator's: the service, all accounts, receiver hosts, what was not delivered
+//	operator/…                       the operator's: service, accounts, receiver hosts, undelivered
 //
 // The law:
 //

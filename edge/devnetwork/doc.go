@@ -10,7 +10,7 @@
 //
 //	GET  /.well-known/openid-configuration  metadata (OpenID Connect Discovery 1.0)
 //	GET  /authorize                         draws the sign-in form; changes nothing
-//	POST /authorize                         subject, action: sign-in | decline | error | token-error; 303 to the redirect URI
+//	POST /authorize                         subject, action (sign-in, decline, error, token-error); 303
 //	POST /token                             code for tokens, client authentication by Basic or in the body
 //	GET  /userinfo                          sub and names of the access token's user
 //	GET  /jwks                              the ES256 key, made at start

@@ -35,7 +35,8 @@ const (
 // Config says where the dev network listens and whom it serves.
 type Config struct {
 	Listen string // loopback address; default 127.0.0.1:0, where the system chooses a port
-	// https origin under which a proxy shows it; then Listen may be any address. Default http and what Listen gives
+	// https origin under which a proxy shows it; then Listen may be any address. The default is http and what
+	// Listen gives
 	Issuer       string
 	ClientID     string      // default verifyd
 	ClientSecret string      // default random

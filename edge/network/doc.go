@@ -6,9 +6,11 @@
 //
 // An attempt is one try of one browser:
 //
-//	NewAttempt ─► AuthURL ─► (the browser at the provider) ─► ParseReturn ─► Redeem ─► Identity    the provider vouched
-//	                                                                           ├─────► ErrDeclined the user said no there
-//	                                                                           └─────► *Error      no verdict
+//	NewAttempt ─► AuthURL ─► (the browser at the provider) ─► ParseReturn ─► Redeem
+//
+//	Redeem ─┬─► Identity    the provider vouched
+//	        ├─► ErrDeclined the user said no there
+//	        └─► *Error      no verdict
 //
 // The law:
 //

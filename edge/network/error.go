@@ -32,26 +32,28 @@ const (
 // What the failure was, in one bounded word. Those that a callback attempt knows as well carry the same name
 // there.
 const (
-	ClassDNS       = "dns"             // the provider's name did not resolve
-	ClassConnect   = "connect"         // no TCP connection
-	ClassAddress   = "refused_address" // the provider's metadata lead to an address that is not public
-	ClassTLS       = "tls"             // no TLS session, or a certificate that does not verify
-	ClassTimeout   = "timeout"         // no whole answer in time
-	ClassCanceled  = "canceled"        // the caller gave up
-	ClassReset     = "reset"           // the connection ended before a whole answer, or what came is not HTTP/1
-	ClassStatus    = "status"          // an unexpected HTTP status
-	ClassRedirect  = "redirect"        // a 3xx, which is never followed
-	ClassTooLarge  = "too_large"       // more bytes than any honest answer has
-	ClassMalformed = "malformed"       // not the JSON expected, or a required member is missing
-	ClassRefused   = "refused"         // the provider answered with an OAuth error
-	ClassState     = "state"           // the return belongs to another attempt
-	ClassIssuer    = "issuer"          // another provider than the one asked
-	ClassSignature = "signature"       // not signed by a key the provider publishes, or with an algorithm that is not allowed
-	ClassAudience  = "audience"        // an ID token for another client
-	ClassExpired   = "expired"         // an ID token that is over
-	ClassEarly     = "early"           // an ID token of the future: one of the two clocks is wrong
-	ClassNonce     = "nonce"           // an ID token for another attempt
-	ClassSubject   = "subject"         // no usable subject, or two that differ
+	ClassDNS      = "dns"             // the provider's name did not resolve
+	ClassConnect  = "connect"         // no TCP connection
+	ClassAddress  = "refused_address" // the provider's metadata lead to an address that is not public
+	ClassTLS      = "tls"             // no TLS session, or a certificate that does not verify
+	ClassTimeout  = "timeout"         // no whole answer in time
+	ClassCanceled = "canceled"        // the caller gave up
+	// ClassReset: the connection ended before a whole answer, or what came is not HTTP/1
+	ClassReset     = "reset"
+	ClassStatus    = "status"    // an unexpected HTTP status
+	ClassRedirect  = "redirect"  // a 3xx, which is never followed
+	ClassTooLarge  = "too_large" // more bytes than any honest answer has
+	ClassMalformed = "malformed" // not the JSON expected, or a required member is missing
+	ClassRefused   = "refused"   // the provider answered with an OAuth error
+	ClassState     = "state"     // the return belongs to another attempt
+	ClassIssuer    = "issuer"    // another provider than the one asked
+	// ClassSignature: not signed by a key the provider publishes, or with an algorithm that is not allowed
+	ClassSignature = "signature"
+	ClassAudience  = "audience" // an ID token for another client
+	ClassExpired   = "expired"  // an ID token that is over
+	ClassEarly     = "early"    // an ID token of the future: one of the two clocks is wrong
+	ClassNonce     = "nonce"    // an ID token for another attempt
+	ClassSubject   = "subject"  // no usable subject, or two that differ
 )
 
 // Passing reports whether waiting cures failure of a class: the provider was not there, or not well.

@@ -13,33 +13,52 @@ type Code string
 
 // The codes of problem documents.
 const (
-	CodeInvalidRequest        Code = "invalid_request"         // the body is not JSON, or fields are missing or invalid; errors lists all
-	CodeKeyMissing            Code = "key_missing"             // no Authorization header, several, or another scheme than Bearer
-	CodeKeyInvalid            Code = "key_invalid"             // not a key of this service, unknown, revoked, or a test key where those are off
-	CodeAccountDisabled       Code = "account_disabled"        // the key is good, and its account is out of service for now
-	CodeNotFound              Code = "not_found"               // no such route
-	CodeSessionNotFound       Code = "session_not_found"       // no such session in the key's account, or not kept any more
-	CodeMethodNotAllowed      Code = "method_not_allowed"      // the route has other methods; Allow lists them
-	CodeRequestTimeout        Code = "request_timeout"         // the body did not arrive in time
-	CodeSessionCompleted      Code = "session_completed"       // verified or failed already: it cannot be canceled any more
-	CodeSessionExpired        Code = "session_expired"         // its 10 minutes are over: there is nothing to cancel
-	CodeNothingToSend         Code = "nothing_to_send"         // the session has no outcome that is sent
-	CodeDeliveryOpen          Code = "delivery_open"           // the delivery is not at an end: nothing can be sent again yet
-	CodeIdempotencyInProgress Code = "idempotency_in_progress" // the first request with this Idempotency-Key goes on; see Retry-After
-	CodeIdempotencyReused     Code = "idempotency_key_reused"  // the Idempotency-Key stands for a start with other fields
-	CodeBodyTooLarge          Code = "body_too_large"          // more than MaxBodyBytes
-	CodeUnsupportedMedia      Code = "unsupported_media"       // Content-Type or Content-Encoding
-	CodeTooManyFailedKeys     Code = "too_many_failed_keys"    // too many requests without a valid key from this address; see Retry-After
-	CodeRateLimited           Code = "rate_limited"            // too many sessions with this key just now; see Retry-After
-	CodeQuotaExceeded         Code = "quota_exceeded"          // too many sessions in this account this month; see Retry-After
-	CodeInternal              Code = "internal"                // a fault of the service
-	CodeUnavailable           Code = "unavailable"             // the service cannot reach its store; see Retry-After
-	CodeTooManyWaiting        Code = "too_many_waiting"        // too many requests wait for a change already; see Retry-After
-	CodeTooManyLists          Code = "too_many_lists"          // the account makes too many lists at once; see Retry-After
-	CodeStoreFull             Code = "store_full"              // the store is nearly full: open sessions go on, new ones do not start
-	CodeLiveKey               Code = "live_key"                // only test keys may do this
-	CodeTooManyListeners      Code = "too_many_listeners"      // too many listen already; see Retry-After
-	CodeExchangeOver          Code = "exchange_over"           // nobody waits for the answer of a listener any more
+	// CodeInvalidRequest: the body is not JSON, or fields are missing or invalid; errors lists all
+	CodeInvalidRequest Code = "invalid_request"
+	// CodeKeyMissing: no Authorization header, several, or another scheme than Bearer
+	CodeKeyMissing Code = "key_missing"
+	// CodeKeyInvalid: not a key of this service, unknown, revoked, or a test key where those are off
+	CodeKeyInvalid Code = "key_invalid"
+	// CodeAccountDisabled: the key is good, and its account is out of service for now
+	CodeAccountDisabled Code = "account_disabled"
+	CodeNotFound        Code = "not_found" // no such route
+	// CodeSessionNotFound: no such session in the key's account, or not kept any more
+	CodeSessionNotFound Code = "session_not_found"
+	// CodeMethodNotAllowed: the route has other methods; Allow lists them
+	CodeMethodNotAllowed Code = "method_not_allowed"
+	CodeRequestTimeout   Code = "request_timeout" // the body did not arrive in time
+	// CodeSessionCompleted: verified or failed already: it cannot be canceled any more
+	CodeSessionCompleted Code = "session_completed"
+	// CodeSessionExpired: its 10 minutes are over: there is nothing to cancel
+	CodeSessionExpired Code = "session_expired"
+	CodeNothingToSend  Code = "nothing_to_send" // the session has no outcome that is sent
+	// CodeDeliveryOpen: the delivery is not at an end: nothing can be sent again yet
+	CodeDeliveryOpen Code = "delivery_open"
+	// CodeIdempotencyInProgress: the first request with this Idempotency-Key goes on; see Retry-After
+	CodeIdempotencyInProgress Code = "idempotency_in_progress"
+	// CodeIdempotencyReused: the Idempotency-Key stands for a start with other fields
+	CodeIdempotencyReused Code = "idempotency_key_reused"
+	CodeBodyTooLarge      Code = "body_too_large"    // more than MaxBodyBytes
+	CodeUnsupportedMedia  Code = "unsupported_media" // Content-Type or Content-Encoding
+	// CodeTooManyFailedKeys: too many requests without a valid key from this address; see Retry-After
+	CodeTooManyFailedKeys Code = "too_many_failed_keys"
+	// CodeRateLimited: too many sessions with this key just now; see Retry-After
+	CodeRateLimited Code = "rate_limited"
+	// CodeQuotaExceeded: too many sessions in this account this month; see Retry-After
+	CodeQuotaExceeded Code = "quota_exceeded"
+	CodeInternal      Code = "internal" // a fault of the service
+	// CodeUnavailable: the service cannot reach its store; see Retry-After
+	CodeUnavailable Code = "unavailable"
+	// CodeTooManyWaiting: too many requests wait for a change already; see Retry-After
+	CodeTooManyWaiting Code = "too_many_waiting"
+	// CodeTooManyLists: the account makes too many lists at once; see Retry-After
+	CodeTooManyLists Code = "too_many_lists"
+	// CodeStoreFull: the store is nearly full: open sessions go on, new ones do not start
+	CodeStoreFull        Code = "store_full"
+	CodeLiveKey          Code = "live_key"           // only test keys may do this
+	CodeTooManyListeners Code = "too_many_listeners" // too many listen already; see Retry-After
+	// CodeExchangeOver: nobody waits for the answer of a listener any more
+	CodeExchangeOver Code = "exchange_over"
 )
 
 // problems is the table of all problems: status and title (RFC 9457 §3.1) of each code.

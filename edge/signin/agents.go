@@ -23,7 +23,8 @@ var previewers = []string{
 	"slack-imgproxy",
 	// "TelegramBot (like TwitterBot)"
 	"telegrambot",
-	// https://developers.facebook.com/docs/sharing/webmasters/web-crawlers; iMessage and LINE (line-poker) too
+	// https://developers.facebook.com/docs/sharing/webmasters/web-crawlers; iMessage and LINE (line-poker)
+	// too
 	"facebookexternalhit",
 	// the same page
 	"facebot",
@@ -129,7 +130,8 @@ const (
 	byMenu way = iota // by hand only
 	// on Android, by an intent address (https://developer.chrome.com/docs/android/intents)
 	byIntent
-	// by LINE's parameter openExternalBrowser=1 (https://developers.line.biz/en/docs/line-login/using-line-url-scheme/)
+	// by LINE's parameter openExternalBrowser=1
+	// (https://developers.line.biz/en/docs/line-login/using-line-url-scheme/)
 	byLine
 )
 

@@ -12,7 +12,8 @@ import (
 
 // The path has each dark module once, in its place, and no other; around it the quiet edge is free.
 func TestCodeIsDrawnModuleByModule(t *testing.T) {
-	const text = "https://verify.example.com/?session=iPx30Nf1YxksqwSLPvkDBpNZosLCCpeqNuUdXCdJ7ng&lang=zh-Hans"
+	const text = "https://verify.example.com/?session=iPx30Nf1YxksqwSLPvkDBpNZosLCCpeqNuUdXCdJ7ng" +
+		"&lang=zh-Hans"
 	drawn, err := newCode(text)
 	if err != nil {
 		t.Fatal(err)

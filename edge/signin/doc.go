@@ -4,24 +4,24 @@
 // The route table, relative to {base_url}, which may carry a path prefix that every link, redirect and cookie
 // keeps:
 //
-//	GET, HEAD /?session=…                draws the page of a session, in the language of lang=… or of the browser; a GET of a pending
-//	                                     one sets the cookie by which the browser is known again, and is on the timeline as opened
-//	POST      /signin                    continue: 303 to the network, with a flow cookie · decline, stop: 303 to the clean page
+//	GET, HEAD /?session=…                draws the page of a session, in the language of lang=… or of the
+//	                                     browser; a GET of a pending one sets the browser's cookie
+//	POST      /signin                    continue: 303 to the network; decline, stop: 303 to the clean page
 //	GET       /signin/{network}/callback the network's return: judged once, then 303 to the clean page
 //	GET       /assets/<name>-<hash>…     the style sheet and the icon, immutable
 //
 // What the page shows, by the session's facts:
 //
-//	pending                    200  "Is this you?", a button per network, and a notice after an attempt without a verdict
+//	pending                    200  "Is this you?", a button per network, a notice after an attempt in vain
 //	verified, failed, canceled 200  the session's outcome
-//	pending, another browser's 409  it is signing in there and may stop; two minutes after its last press anybody may go on
+//	pending, another browser's 409  it is signing in there; two minutes after its last press anybody may
 //	expired                    410
 //	the account is disabled    403  while it is pending; it continues if the account is enabled in time
 //	unknown                    404
-//	no session in the address  404  what the service is, with links to dashboard and documentation; so is any wrong path (Nowhere)
+//	no session in the address  404  what the service is; so is any wrong path (Nowhere)
 //	JetStream away             503  with Retry-After; nothing is lost by trying again
 //	a press without a cookie   400  the browser keeps none, which the page's own would have shown
-//	too many presses, returns  429  with Retry-After, by address and by session (limit.Attempts); the store is not asked
+//	too many presses, returns  429  with Retry-After, by address and by session; the store is not asked
 //	link previews, crawlers    200  one card for all links, known or not; the store is not asked
 //
 // The law:

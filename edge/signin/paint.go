@@ -114,7 +114,8 @@ func (t *locale) fixed(n parse.Node) (*parse.TextNode, bool) {
 	if _, err := m.plain(); err != nil {
 		return nil, false
 	}
-	return &parse.TextNode{NodeType: parse.NodeText, Pos: n.Position(), Text: []byte(m[plural.Other][0].html)}, true
+	text := []byte(m[plural.Other][0].html)
+	return &parse.TextNode{NodeType: parse.NodeText, Pos: n.Position(), Text: text}, true
 }
 
 // Say draws the text of a key with the view's values, and with one more of its own where two words follow.

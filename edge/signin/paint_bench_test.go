@@ -16,7 +16,8 @@ func BenchmarkPaint(b *testing.B) {
 			if v.Kind != pageAsk.name {
 				continue
 			}
-			v.Languages = p.languages(visitor{words: words}, url.Values{"session": {"a-token-of-43-characters"}})
+			v.Languages = p.languages(visitor{words: words},
+				url.Values{"session": {"a-token-of-43-characters"}})
 			v.Expires = time.Time{}.Format(time.RFC3339)
 			b.Run(code, func(b *testing.B) {
 				b.ReportAllocs()

@@ -36,9 +36,11 @@ type Page func(w http.ResponseWriter, r *http.Request, status int)
 
 // Config is what every request goes through, and where it is led.
 type Config struct {
-	Prefix         string         // goes before every route's path: empty, or with a slash in front and none at its end
-	Routes         []Route        // the table
-	Nowhere        Page           // for a browser whose address leads nowhere; nil: a problem document, as for programs
+	// goes before every route's path: empty, or with a slash in front and none at its end
+	Prefix string
+	Routes []Route // the table
+	// for a browser whose address leads nowhere; nil: a problem document, as for programs
+	Nowhere        Page
 	TrustedProxies []netip.Prefix // whose X-Forwarded-For counts
 	Metrics        prometheus.Registerer
 	Tracer         trace.Tracer // nil: nothing is traced

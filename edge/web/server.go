@@ -42,9 +42,10 @@ const (
 	DefaultReadTimeout       = 15 * time.Second
 	DefaultWriteTimeout      = 30 * time.Second
 	DefaultIdleTimeout       = 60 * time.Second
-	DefaultDrainTimeout      = DefaultWriteTimeout // no answer takes longer, so that all who have asked are answered
-	DefaultMaxHeaderBytes    = 16 << 10
-	DefaultMaxConns          = 10_000
+	// DefaultDrainTimeout: no answer takes longer, so that all who have asked are answered
+	DefaultDrainTimeout   = DefaultWriteTimeout
+	DefaultMaxHeaderBytes = 16 << 10
+	DefaultMaxConns       = 10_000
 )
 
 // WithDefaults returns a copy with the defaults filled in.

@@ -2,7 +2,7 @@
 // address: from the dispatcher that sends them to the edge that the developer's program listens at. The two
 // meet on subjects of NATS, and nothing is stored.
 //
-//	listen.<key>               "does somebody listen?", answered by one of those who do, with the listener's name
+//	listen.<key>               "does somebody listen?", answered with the name of one who does
 //	listen.<key>.<listener>    a callback, handed over
 //	listened.<key>.<exchange>  how that ended, from whichever edge the developer's program told it
 //

@@ -70,7 +70,7 @@ type access struct {
 //	SESSION_KEYS        makes and reads              reads
 //	COMPLETIONS         completion, resend; reads    claim, result; reads
 //	EVENTS              makes and reads              not_sent
-//	RETRIES             reads                        schedule; reads; what is due the server itself puts on retry
+//	RETRIES             reads                        schedule; reads; the server puts on retry what is due
 //	USAGE               counts and reads             counts statistics
 //	KV accounts, keys   changes and reads            reads
 //	KV alarms           makes and reads              makes and reads

@@ -23,7 +23,7 @@ type State string
 // is one compare-and-set.
 //
 //	(new) ──► open ◄──► leaving ──► sealing ──► left   a move finishes; from sealing on there is no way back
-//	  └──► filling ──► open                            a move or a restore fills a new store, which nobody serves until it is whole
+//	  └──► filling ──► open                            a move or a restore fills a new store
 const (
 	StateOpen     State = "open"    // in service
 	StateFilling  State = "filling" // being filled by a move or a restore: nobody else may write

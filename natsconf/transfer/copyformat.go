@@ -18,8 +18,9 @@ import (
 
 // The format of a copy, version 1. A folder holds
 //
-//	verifyd-copy         what the copy is: one line of JSON, a Header, ended by a newline; then a box with a copyState. It is replaced as a whole.
-//	verifyd-copy.GEN     the messages of one generation: frames, one behind the other, to which is only appended.
+//	verifyd-copy         what the copy is: one line of JSON, a Header; then a box with a copyState. It is
+//	                     replaced as a whole.
+//	verifyd-copy.GEN     the messages of one generation: frames, to which is only appended.
 //	verifyd-copy.lock    held by the service that writes.
 //
 // A frame is four bytes of length, big-endian, and a box, which belongs to the generation and the frame's

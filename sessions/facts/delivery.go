@@ -20,13 +20,14 @@ type DeliveryState string
 
 // The states of a delivery (package dispatcher moves them).
 const (
-	DeliveryNone          DeliveryState = "none"          // no outcome yet, or one that sends no callback
-	DeliveryDue           DeliveryState = "due"           // waiting for its first or next attempt
-	DeliveryClaimed       DeliveryState = "claimed"       // a worker is sending
-	DeliveryDelivered     DeliveryState = "delivered"     // a 2xx status line was read
-	DeliveryRejected      DeliveryState = "rejected"      // another final status line was read
-	DeliveryUnknown       DeliveryState = "unknown"       // bytes left and no status line came back
-	DeliveryUndeliverable DeliveryState = "undeliverable" // provably nothing was sent until the retry deadline passed
+	DeliveryNone      DeliveryState = "none"      // no outcome yet, or one that sends no callback
+	DeliveryDue       DeliveryState = "due"       // waiting for its first or next attempt
+	DeliveryClaimed   DeliveryState = "claimed"   // a worker is sending
+	DeliveryDelivered DeliveryState = "delivered" // a 2xx status line was read
+	DeliveryRejected  DeliveryState = "rejected"  // another final status line was read
+	DeliveryUnknown   DeliveryState = "unknown"   // bytes left and no status line came back
+	// DeliveryUndeliverable: provably nothing was sent until the retry deadline passed
+	DeliveryUndeliverable DeliveryState = "undeliverable"
 )
 
 // Delivery is what is known about a session's callback.

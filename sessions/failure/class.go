@@ -11,17 +11,21 @@ const (
 	DNS            Class = "dns"             // the name did not resolve
 	RefusedAddress Class = "refused_address" // every address is one that the operator does not allow
 	Connect        Class = "connect"         // no TCP connection
-	Proxy          Class = "proxy"           // the egress proxy opened no tunnel, for a reason that is not the receiver's
-	TLS            Class = "tls"             // no TLS session, or a certificate that does not verify
-	Timeout        Class = "timeout"         // bytes left and the deadline passed
-	Reset          Class = "reset"           // bytes left and the connection ended
-	Protocol       Class = "protocol"        // what came back is not HTTP/1
-	Status         Class = "status"          // a final status line other than 2xx
-	Unsigned       Class = "unsigned"        // no usable signing secret for the account
-	Crash          Class = "crash"           // the process that held the claim ended before it wrote a result
-	Late           Class = "late"            // no connection came free, or the claim's deadline passed, before the first byte
-	Paused         Class = "paused"          // the receiver host was paused until the outcome had to end
-	Restored       Class = "restored"        // the store was restored from a backup in which the delivery had not ended
-	Lost           Class = "lost"            // a damaged store has lost the session's key and callback URL
-	Unreadable     Class = "unreadable"      // what stands in the place of its claim or its result cannot be read
+	// Proxy: the egress proxy opened no tunnel, for a reason that is not the receiver's
+	Proxy    Class = "proxy"
+	TLS      Class = "tls"      // no TLS session, or a certificate that does not verify
+	Timeout  Class = "timeout"  // bytes left and the deadline passed
+	Reset    Class = "reset"    // bytes left and the connection ended
+	Protocol Class = "protocol" // what came back is not HTTP/1
+	Status   Class = "status"   // a final status line other than 2xx
+	Unsigned Class = "unsigned" // no usable signing secret for the account
+	Crash    Class = "crash"    // the process that held the claim ended before it wrote a result
+	// Late: no connection came free, or the claim's deadline passed, before the first byte
+	Late   Class = "late"
+	Paused Class = "paused" // the receiver host was paused until the outcome had to end
+	// Restored: the store was restored from a backup in which the delivery had not ended
+	Restored Class = "restored"
+	Lost     Class = "lost" // a damaged store has lost the session's key and callback URL
+	// Unreadable: what stands in the place of its claim or its result cannot be read
+	Unreadable Class = "unreadable"
 )

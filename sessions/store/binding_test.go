@@ -113,7 +113,8 @@ func (h fixture) complete(t *testing.T, id sessions.ID, state sessions.State, re
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.store.Complete(t.Context(), s, sessions.Outcome{State: state, Reason: reason}); err != nil {
+	if _, err := h.store.Complete(t.Context(), s,
+		sessions.Outcome{State: state, Reason: reason}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -422,9 +422,13 @@ func TestReadOutcomeIsReadWithoutTheDelivery(t *testing.T) {
 			}
 			want := sessions.Status{Session: v.Session, Outcome: v.Outcome, CompletedAt: v.CompletedAt}
 			for way, read := range map[string]func() (sessions.Status, error){
-				"by its id":  func() (sessions.Status, error) { return h.store.ReadOutcome(t.Context(), id) },
-				"by token":   func() (sessions.Status, error) { return h.store.ReadByToken(t.Context(), token) },
-				"as pending": func() (sessions.Status, error) { return h.store.ReadPending(t.Context(), token) },
+				"by its id": func() (sessions.Status, error) { return h.store.ReadOutcome(t.Context(), id) },
+				"by token": func() (sessions.Status, error) {
+					return h.store.ReadByToken(t.Context(), token)
+				},
+				"as pending": func() (sessions.Status, error) {
+					return h.store.ReadPending(t.Context(), token)
+				},
 			} {
 				if s, err := read(); err != nil || s != want {
 					t.Errorf("%s, %s: outcome %+v, %v; read %+v", when, way, s, err, want)
@@ -460,7 +464,9 @@ func TestTokenSparesALookUpForEachAccount(t *testing.T) {
 	h := start(t)
 	asked := make(chan string, 10)
 	const ask = "$JS.API.DIRECT.GET.KV_sessions."
-	sub, err := h.conn.NC.Subscribe(ask+">", func(m *nats.Msg) { asked <- strings.TrimPrefix(m.Subject, ask) })
+	sub, err := h.conn.NC.Subscribe(ask+">", func(m *nats.Msg) {
+		asked <- strings.TrimPrefix(m.Subject, ask)
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

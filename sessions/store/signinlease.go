@@ -41,7 +41,8 @@ func (st *Leases) LeaseOf(ctx context.Context, id sessions.ID) (sessions.SignInL
 }
 
 // AskLeaseOf is LeaseOf, and returns at once what waits for the answer.
-func (st *Leases) AskLeaseOf(ctx context.Context, id sessions.ID) (wait func() (sessions.SignInLease, error)) {
+func (st *Leases) AskLeaseOf(ctx context.Context,
+	id sessions.ID) (wait func() (sessions.SignInLease, error)) {
 	return records.Begin(func() (sessions.SignInLease, error) { return st.LeaseOf(ctx, id) })
 }
 

@@ -13,16 +13,19 @@ type EventName string
 
 // The events of a session; add new ones here.
 const (
-	EventSignIn       EventName = "sign_in"  // the user pressed Continue and was sent to Network
-	EventNetworkError EventName = "trouble"  // Network failed to give a verdict: Detail; the user may try again
-	EventNotSent      EventName = "not_sent" // a try of Attempt failed before the claim: Class, Detail, Timing, Next
+	EventSignIn EventName = "sign_in" // the user pressed Continue and was sent to Network
+	// EventNetworkError: Network failed to give a verdict: Detail; the user may try again
+	EventNetworkError EventName = "trouble"
+	// EventNotSent: a try of Attempt failed before the claim: Class, Detail, Timing, Next
+	EventNotSent EventName = "not_sent"
 )
 
 // The events of the user's way through the sign-in page, beside EventSignIn, which is its second step.
 // Together they show where users drop off; who they are is in none of them.
 const (
-	EventOpened   EventName = "opened"   // a person's browser opened the page of a session that was pending
-	EventReturned EventName = "returned" // the browser came back from Network with an attempt that was not used before
+	EventOpened EventName = "opened" // a person's browser opened the page of a session that was pending
+	// EventReturned: the browser came back from Network with an attempt that was not used before
+	EventReturned EventName = "returned"
 	EventFinished EventName = "finished" // the user was sent on to the page that shows the outcome
 )
 

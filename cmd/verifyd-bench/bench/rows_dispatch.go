@@ -42,7 +42,8 @@ func (b *bench) dispatches(ctx context.Context) error {
 		return err
 	}
 	defer one.Close()
-	client, err := b.o.startChild(ctx, child.BareClient, child.Config{Target: one.URL(0), CA: b.outside.ca.PEM()})
+	client, err := b.o.startChild(ctx, child.BareClient,
+		child.Config{Target: one.URL(0), CA: b.outside.ca.PEM()})
 	if err != nil {
 		return err
 	}

@@ -82,7 +82,10 @@ type process struct {
 func (s *service) start() *process {
 	p := &process{}
 	p.Keeper = alarm.New(alarm.Config{
-		Conn: s.conn, Sources: []func(context.Context) []alarm.Condition{func(context.Context) []alarm.Condition { return p.sees }},
+		Conn: s.conn,
+		Sources: []func(context.Context) []alarm.Condition{
+			func(context.Context) []alarm.Condition { return p.sees },
+		},
 		Tell: s.tell, Log: zerolog.Nop(), Metrics: prometheus.NewRegistry(), Now: s.now,
 	})
 	return p

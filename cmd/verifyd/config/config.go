@@ -176,7 +176,7 @@ func NetworksFile(f *Faults, path string) []netsettings.Settings {
 	}
 	networks, err := netsettings.ParseFile(b)
 	if err != nil {
-		f.Add("networks-file", err.Error(), "the README shows a whole file")
+		f.Add("networks-file", err.Error(), "docs/NETWORKS.md shows a whole file")
 	}
 	return networks
 }

@@ -25,8 +25,8 @@ type StoreSettings struct {
 	NATSCreds     string        `name:"nats-creds" help:"Credential for the external NATS servers: a credentials file, or the seed of an nkey."`
 	NATSCAFile    string        `name:"nats-ca-file" help:"Extra PEM roots for the external servers' certificates."`
 	Replicas      int           `help:"Copies of every stream; default 1 embedded, 3 external."`
-	Sync          string        `default:"always" help:"When the embedded store reaches the disk: always or interval."`
-	StoreLimit    string        `default:"8GiB" help:"Size limit of the embedded store."`
+	Sync          string        `default:"always" help:"When the embedded store reaches the disk: always, or interval, which is faster and can lose two minutes in a power cut."`
+	StoreLimit    string        `default:"8GiB" help:"Size limit of the embedded store, at least 256MiB; above 90 % of it, or with less than 64 MiB left, no new sessions are taken."`
 	KeepResults   time.Duration `default:"72h" help:"How long results can be read."`
 	SecretKey     string        `secret:"" help:"Master key, 32 bytes of base64, that seals secrets in the store; all processes share it."`
 	SecretKeyFile string        `help:"File with the master key; embedded default: secret.key in the data directory."`
@@ -37,14 +37,14 @@ type edgeSettings struct {
 	BaseURL        string   `name:"base-url" help:"{base_url} under which users reach this service; may carry a path prefix; default http://localhost and the listening port."`
 	AdminListen    string   `default:"127.0.0.1:9090" help:"Address of /metrics, /livez, /readyz, /debug/pprof and /debug/log-level; empty: none."`
 	AdminNames     []string `sep:"," help:"Host names by which the operators' address is asked, such as a scraper's target; IP addresses, localhost and the name in --admin-listen always are."`
-	TrustedProxies []string `sep:"," help:"CIDRs whose X-Forwarded-For counts."`
+	TrustedProxies []string `sep:"," help:"CIDRs of proxies whose X-Forwarded-For counts."`
 	PlainSessions  bool     `help:"Store new sessions so that builds which do not seal them can read them: for the time that such a build runs beside."`
 }
 
 // NetworkSettings say where users and members sign in, and who may log in to the dashboard.
 type NetworkSettings struct {
-	NetworksFile        string `help:"YAML list of identity networks."`
-	NetworkIssuer       string `help:"Issuer of one OpenID Connect network, without a file."`
+	NetworksFile        string `help:"YAML list of identity networks; see NETWORKS.md."`
+	NetworkIssuer       string `help:"Issuer of one OpenID Connect network, without a file; its id is default."`
 	NetworkKind         string `help:"Its kind: oidc (default), or a network that is known by name and needs no issuer, such as discord."`
 	NetworkName         string `help:"Its name, as users read it."`
 	NetworkClientID     string `name:"network-client-id" help:"Its client id."`
@@ -52,7 +52,7 @@ type NetworkSettings struct {
 	NetworkCAFile       string `name:"network-ca-file" help:"Extra PEM roots for the certificates of identity networks."`
 	NetworkDashboard    bool   `help:"It leads into the dashboard, too; its second redirect URI is {base_url}/dashboard/login/default/callback."`
 	TestKeys            bool   `help:"Take test keys (vfytest_…); their sessions use the built-in network and cost no quota."`
-	DevNetwork          bool   `help:"Run the built-in network that is not real, on loopback."`
+	DevNetwork          bool   `help:"Offer the built-in network that is not real, on loopback, to live sessions."`
 	DevNetworkListen    string `default:"127.0.0.1:0" help:"Address of the built-in network."`
 	DevNetworkDashboard bool   `help:"The built-in network leads into the dashboard, too: anybody who reaches it gets in as anybody."`
 	DashboardAllow      string `help:"Who may make an account on the dashboard: open, or a list of identities (network:subject) and verified e-mail domains (@example.org); empty: nobody new."`
@@ -63,19 +63,19 @@ type callbackSettings struct {
 	CallbackAllowCIDRs  []string      `name:"callback-allow-cidrs" sep:"," help:"Non-public addresses the dispatcher may reach."`
 	CallbackAllowPorts  string        `default:"*" help:"Ports a callback_url may name: * or a list such as 443,8443."`
 	CallbackProxy       string        `help:"Egress proxy that callbacks go through: http://[user:password@]host:port, or https."`
-	CallbackConnections int           `default:"64" help:"Callbacks to one receiver host that this process has under way at once."`
+	CallbackConnections int           `default:"64" help:"Callbacks to one receiver host that this process has under way at once, 1 to 1,024."`
 	CallbackAttempts    int           `default:"2048" help:"Callbacks that this process has under way at once, to all hosts."`
 	CallbackShare       int           `placeholder:"N" help:"Of these, at most so many of one account; default: half of them."`
 	CallbackTimeout     time.Duration `default:"10s" help:"A whole callback attempt."`
-	CallbackPolicy      string        `default:"once" help:"once, or at-least-once: unknown ends, 408, 425, 429 and 5xx are sent again too."`
+	CallbackPolicy      string        `default:"once" help:"once, or at-least-once: unknown ends, 408, 425, 429 and 5xx are sent again too, with the same webhook-id."`
 	CallbackRetryFor    time.Duration `default:"15m" help:"How long a callback that could not be sent is tried again."`
 }
 
 type limitSettings struct {
-	RateLimit      string `default:"20/s" help:"Sessions that one API key may start: 20/s, 100/m or 1000/h."`
+	RateLimit      string `default:"20/s" help:"Sessions that one API key may start, over all processes together: 20/s, 100/m or 1000/h."`
 	RateBurst      int    `default:"40" help:"Burst above the rate limit."`
-	FailedKeyLimit string `default:"10/m" help:"Requests without a valid API key that one address may send: 10/m, with bursts of twice as many."`
-	SignInLimit    string `default:"600/m" help:"Sign-ins that one address may start (IPv6: one network of 64 bits), at once and in that time; bounds of returns and of dashboard logins follow from it."`
+	FailedKeyLimit string `default:"10/m" help:"Requests without a valid API key that one address may send to a process, with bursts of twice as many; then they get 429."`
+	SignInLimit    string `default:"600/m" help:"Sign-ins that one address may start (IPv6: one network of 64 bits), at once and in that time; bounds of returns and of dashboard logins follow from it. Behind a proxy, trusted-proxies must name it, or all users have one address."`
 	MonthlyQuota   int64  `default:"100000" help:"Sessions that one account may start in a UTC month."`
 }
 

@@ -25,7 +25,7 @@ const (
 // SettingGroups are the groups of settings. Help pages show them behind what is the command's own.
 var SettingGroups = []kong.Group{
 	{Key: groupProcess, Title: "Settings of the process:"},
-	{Key: "networks", Title: "Settings of identity networks, and of who may log in:"},
+	{Key: "networks", Title: "Settings of identity networks and logins:"},
 	{Key: "callbacks", Title: "Settings of callbacks:"},
 	{Key: "limits", Title: "Settings of limits:"},
 	{Key: "log", Title: "Settings of the log:"},

@@ -54,6 +54,20 @@ const (
 // and an emoji of several.
 const unusual = "a\"'<b>\\n\n\u2028\u202eעברית\u202c e\u0301 👩‍👩‍👧 "
 
+// Why a check that failed matters.
+const (
+	whyAnother = "Anybody who knows the URL could verify anybody. Check webhook-signature before all else, " +
+		"and answer 401."
+	whyChanged = "The signature has to be checked over the body, byte for byte as it came; it seems to be " +
+		"looked at, but not computed."
+	whyOld = "Whoever gets hold of one callback could send it again for ever. Refuse a webhook-timestamp " +
+		"more than 5 minutes off."
+	whyTwo = "While the signing secret rotates there are two, separated by a space: one that matches is " +
+		"enough, whichever it is."
+	whySlow = "The request came in %d pieces within %.1f s. Read a body to its end: networks " +
+		"are slow at times."
+)
+
 // checks are all of them, in the order in which they are made.
 func checks(another string, slowPause time.Duration) []check {
 	one := func(change func(p *callback.Probe)) func(callback.Probe) []callback.Probe {
@@ -72,25 +86,25 @@ func checks(another string, slowPause time.Duration) []check {
 		{
 			"A signature made with another secret",
 			one(func(p *callback.Probe) { p.Secrets = []string{another} }),
-			refused("Anybody who knows the URL could verify anybody. Check webhook-signature before all else, and answer 401."),
+			refused(whyAnother),
 		},
 		{
 			checkChanged, one(func(p *callback.Probe) { p.Verified, p.Change = false, changed }),
-			refused("The signature has to be checked over the body, byte for byte as it came; it seems to be looked at, but not computed."),
+			refused(whyChanged),
 		},
 		{checkUnsigned, one(func(p *callback.Probe) { p.Unsigned = true }),
 			refused("A callback without a signature has to be refused like one with a wrong one.")},
 		{
 			"A timestamp of an hour ago", one(func(p *callback.Probe) { p.At = p.At.Add(-oldBy) }),
-			refused("Whoever gets hold of one callback could send it again for ever. Refuse a webhook-timestamp more than 5 minutes off."),
+			refused(whyOld),
 		},
 		{
 			checkKnownLast, one(func(p *callback.Probe) { p.Secrets = []string{another, p.Secrets[0]} }),
-			taken("While the signing secret rotates there are two, separated by a space: one that matches is enough, whichever it is."),
+			taken(whyTwo),
 		},
 		{
 			checkKnownFirst, one(func(p *callback.Probe) { p.Secrets = []string{p.Secrets[0], another} }),
-			taken("While the signing secret rotates there are two, separated by a space: one that matches is enough, whichever it is."),
+			taken(whyTwo),
 		},
 		{"The same webhook-id again",
 			func(p callback.Probe) []callback.Probe { return []callback.Probe{p, p} }, repeated},
@@ -110,7 +124,7 @@ func checks(another string, slowPause time.Duration) []check {
 		},
 		{
 			"A slow sender", one(func(p *callback.Probe) { p.Pieces, p.Pause = slowPieces, slowPause }),
-			taken(fmt.Sprintf("The request came in %d pieces within %.1f s. Read a body to its end: networks are slow at times.", slowPieces, (slowPieces * slowPause).Seconds())),
+			taken(fmt.Sprintf(whySlow, slowPieces, (slowPieces * slowPause).Seconds())),
 		},
 		{"GET", one(func(p *callback.Probe) { p.Method, p.Unsigned = http.MethodGet, true }), idle},
 		{"HEAD", one(func(p *callback.Probe) { p.Method, p.Unsigned = http.MethodHead, true }), idle},
@@ -128,7 +142,8 @@ func taken(why string) func([]callback.Answer) (Outcome, string) {
 		a := answers[0]
 		switch {
 		case a.Verdict == facts.VerdictDelivered && a.Timing.FirstByte > slowAnswer:
-			return Look, "A callback has 10 seconds in all, by default. Take the result, answer, and do the work afterwards."
+			return Look, "A callback has 10 seconds in all, by default. Take the result, answer, and do " +
+				"the work afterwards."
 		case a.Verdict == facts.VerdictDelivered:
 			return Pass, ""
 		case a.Status >= 300 && a.Status < 400:
@@ -161,9 +176,11 @@ func repeated(answers []callback.Answer) (Outcome, string) {
 		return outcome, strings.TrimSpace("The first of the two was not taken. " + why)
 	}
 	if outcome, _ := taken("")(answers[1:]); outcome == Fail {
-		return Fail, "A result that is sent again is the same result: answer 200 and do nothing, or it stays rejected for ever."
+		return Fail, "A result that is sent again is the same result: answer 200 and do nothing, or it " +
+			"stays rejected for ever."
 	}
-	return Look, "Both were taken. Look in your own data that this was done once: the same webhook-id is the same result."
+	return Look, "Both were taken. Look in your own data that this was done once: the same webhook-id is " +
+		"the same result."
 }
 
 func strange(what string) func([]callback.Answer) (Outcome, string) {
@@ -182,7 +199,8 @@ func strange(what string) func([]callback.Answer) (Outcome, string) {
 func idle(answers []callback.Answer) (Outcome, string) {
 	switch a := answers[0]; {
 	case a.Verdict == facts.VerdictDelivered:
-		return Look, "Callbacks come by POST. See that other methods change nothing: chat applications and scanners open every address they see."
+		return Look, "Callbacks come by POST. See that other methods change nothing: chat applications and " +
+			"scanners open every address they see."
 	case a.Status >= 500 && a.Status != http.StatusNotImplemented, a.Status == 0:
 		return Look, "Callbacks come by POST; a 405 for other methods would say so."
 	}

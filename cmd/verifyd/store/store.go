@@ -47,12 +47,13 @@ type Purpose int
 
 // What a store may be opened for.
 const (
-	ToServe   Purpose = iota // the service: it may update the topology, and the store has to be in service or new
-	ToUse                    // a command: it leaves the topology as it is, and makes no store
-	ToBegin                  // a command that was told that it may make a new store
-	ToFill                   // a move or a restore: the store has to be new, or one that is being filled
-	ToRepeat                 // a move that has ended, or nearly: the store may be open
-	ToRecover                // a recovery: the store is damaged
+	// ToServe: the service: it may update the topology, and the store has to be in service or new
+	ToServe   Purpose = iota
+	ToUse             // a command: it leaves the topology as it is, and makes no store
+	ToBegin           // a command that was told that it may make a new store
+	ToFill            // a move or a restore: the store has to be new, or one that is being filled
+	ToRepeat          // a move that has ended, or nearly: the store may be open
+	ToRecover         // a recovery: the store is damaged
 )
 
 // Admits reports whether a store of this standing may be opened.

@@ -1,18 +1,71 @@
 // Package version knows which build this is.
 package version
 
-import "runtime/debug"
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"strings"
+)
 
-// built is set by the build: -ldflags "-X verifyd/cmd/verifyd/version.built=v1.2.3".
-var built = ""
+// number is the version that this source is, or is on its way to be (semantic versioning; CHANGELOG.md).
+const number = "0.9.0"
 
-// Text returns the version that was built in, or what Go recorded of the build.
+// What a release is built with, by -ldflags "-X verifyd/cmd/verifyd/version.built=0.9.0". The commit and its
+// date stand for those of the repository where the build does not see one.
+var built, commit, date = "", "", ""
+
+// commitShown is how many characters of a commit tell it from others.
+const commitShown = 12
+
+// Text returns the version: 0.9.0 of a release, and 0.9.0-dev+5221851a2264 of a build on the way to it, with
+// the commit where it is known.
 func Text() string {
 	if built != "" {
 		return built
 	}
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
-		return info.Main.Version
+	if hash, _, _ := source(); hash != "" {
+		return number + "-dev+" + hash[:min(commitShown, len(hash))]
 	}
-	return "devel"
+	return number + "-dev"
+}
+
+// Details returns the version with the commit, its date, and what it was built with.
+func Details() string {
+	facts := make([]string, 0, 4)
+	hash, at, changed := source()
+	if hash != "" {
+		facts = append(facts, "commit "+hash)
+	}
+	if changed {
+		facts = append(facts, "with changes")
+	}
+	if at != "" {
+		facts = append(facts, at)
+	}
+	facts = append(facts, runtime.Version()+" "+runtime.GOOS+"/"+runtime.GOARCH)
+	return fmt.Sprintf("%s (%s)", Text(), strings.Join(facts, ", "))
+}
+
+// source returns the commit that this was built from and its date, empty where they are not known, and
+// whether files were changed since.
+func source() (hash, at string, changed bool) {
+	if commit != "" {
+		return commit, date, false
+	}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "", "", false
+	}
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			hash = s.Value
+		case "vcs.time":
+			at = s.Value
+		case "vcs.modified":
+			changed = s.Value == "true"
+		}
+	}
+	return hash, at, changed
 }

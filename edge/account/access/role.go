@@ -34,13 +34,14 @@ type Action string
 
 // The actions.
 const (
-	ActionView     Action = "view"    // sessions, deliveries, usage, keys without their secrets, members
-	ActionAudit    Action = "audit"   // read the audit log
-	ActionSend     Action = "send"    // send a callback again, send a test callback
-	ActionKeys     Action = "keys"    // create, roll and revoke API keys
-	ActionReveal   Action = "reveal"  // see the callback signing secrets
-	ActionSecrets  Action = "secrets" // rotate the callback signing secret
-	ActionBranding Action = "face"    // set what end users see of the account: where its link back leads, its colour
+	ActionView    Action = "view"    // sessions, deliveries, usage, keys without their secrets, members
+	ActionAudit   Action = "audit"   // read the audit log
+	ActionSend    Action = "send"    // send a callback again, send a test callback
+	ActionKeys    Action = "keys"    // create, roll and revoke API keys
+	ActionReveal  Action = "reveal"  // see the callback signing secrets
+	ActionSecrets Action = "secrets" // rotate the callback signing secret
+	// ActionBranding: set what end users see of the account: where its link back leads, its colour
+	ActionBranding Action = "face"
 	ActionMembers  Action = "members" // invite, change roles, remove
 	ActionOperate  Action = "operate" // quota, name, login links, disabling, deleting: the operator alone
 	ActionInvited  Action = "invited" // accept an invite: who has its token, whoever they are

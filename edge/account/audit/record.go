@@ -28,7 +28,8 @@ const (
 	RoleChanged     = "member.role_changed" // Detail: name, from, to, invites_withdrawn
 	MemberRemoved   = "member.removed"      // Detail: name, role, invites_withdrawn
 	InviteCreated   = "invite.created"      // Detail: role, until
-	InviteWithdrawn = "invite.withdrawn"    // Detail: role; invites_withdrawn where On is a login link, of which all are
+	// InviteWithdrawn: Detail: role; invites_withdrawn where On is a login link, of which all are
+	InviteWithdrawn = "invite.withdrawn"
 	LinkCreated     = "login_link.created"  // Detail: role, until
 	LinkRedeemed    = "login_link.redeemed" // Detail: role
 	LinkRevoked     = "login_link.revoked"  // Detail: role
@@ -39,14 +40,17 @@ const (
 	OperatorRevoked = "operator.revoked"    // the same
 	HostPaused      = "host.paused"         // for who pauses: On is host and port. Detail: until, reason
 	HostResumed     = "host.resumed"        // for who resumes
-	StoreRecovered  = "store.recovered"     // On is the stream. Detail: what, file, lost, from, to, kept, deliveries_unknown, sessions_closed
+	// StoreRecovered: On is the stream. Detail: what, file, lost, from, to, kept, deliveries_unknown,
+	// sessions_closed
+	StoreRecovered = "store.recovered"
 )
 
 // What records say of an account's branding.
 const (
 	ReturnOriginsSet = "return_origins.set" // Detail: from, to
-	ReturnURLSet     = "return_url.set"     // Detail: from, to; allowed, an origin, where the operator allowed it at the same time
-	ColourSet        = "colour.set"         // Detail: from, to
+	// ReturnURLSet: Detail: from, to; allowed, an origin, where the operator allowed it at the same time
+	ReturnURLSet = "return_url.set"
+	ColourSet    = "colour.set" // Detail: from, to
 )
 
 // ServiceLog stands in the place of an account's id in the audit log, for what concerns the whole service:

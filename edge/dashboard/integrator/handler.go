@@ -1,7 +1,7 @@
 // Package integrator is an account's pages of the dashboard:
 //
 //	keys                             API keys: list, create (shown once), roll, revoke
-//	sessions, sessions/{session}     what happened, and to which callbacks; send again; live while it is open
+//	sessions, sessions/{session}     what happened, to which callbacks; send again; live
 //	signing                          the callback signing secret, its rotation, snippets, a test callback
 //	usage, quickstart                this month's sessions; the first steps with the account's own key
 //	members, audit, settings         who may do what, who did what, and the login itself

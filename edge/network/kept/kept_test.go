@@ -152,7 +152,9 @@ func TestWhatKeepsNoConnection(t *testing.T) {
 		"HTTP/1.0":   {"HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n", true},
 		"another": {"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: " +
 			"Upgrade\r\n\r\n", true},
-		"endless header":  {"HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", kept.MaxHeaderBytes) + "\r\n\r\n", true},
+		"endless header": {
+			"HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", kept.MaxHeaderBytes) + "\r\n\r\n", true,
+		},
 		"endless hints":   {strings.Repeat("HTTP/1.1 103 Early Hints\r\n\r\n", kept.MaxHeaderBytes/20), true},
 		"no HTTP":         {"SSH-2.0-OpenSSH\r\n\r\n", true},
 		"length and more": {"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nmore", true},

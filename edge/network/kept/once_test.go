@@ -77,7 +77,8 @@ func TestConnectionThatEndsAtEachByteOfTheAnswer(t *testing.T) {
 							(came != 1 || n < len(whole) && err == nil) {
 							t.Errorf("%s: it came %d times, %v", name, came, err)
 						}
-					} else if answered := n == len(whole) || again == 1; answered != (err == nil) || came != 1+again {
+					} else if answered := n == len(whole) || again == 1; answered != (err == nil) ||
+						came != 1+again {
 						t.Errorf("%s: it came %d times, %v", name, came, err)
 					}
 					if n < len(whole) { // otherwise the end may be under way

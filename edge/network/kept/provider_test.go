@@ -146,7 +146,8 @@ func answer(body string) string {
 
 // chunked is one whose length is not told.
 func chunked(body string) string {
-	return "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + string(rune('0'+len(body))) + "\r\n" + body +
+	return "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" +
+		string(rune('0'+len(body))) + "\r\n" + body +
 		"\r\n0\r\n\r\n"
 }
 

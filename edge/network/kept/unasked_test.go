@@ -21,9 +21,11 @@ func TestUnaskedBytesEndTheConnection(t *testing.T) {
 	log.SetOutput(&logged) // where net/http would write what came
 	t.Cleanup(func() { log.SetOutput(io.Discard) })
 	for name, send := range map[string]func(c *link){
-		"an answer":        func(c *link) { _, _ = io.WriteString(c, unasked()) },
-		"a byte":           func(c *link) { _, _ = io.WriteString(c, "H") },
-		"a time-out":       func(c *link) { _, _ = io.WriteString(c, "HTTP/1.1 408 Request Timeout\r\n\r\n") },
+		"an answer": func(c *link) { _, _ = io.WriteString(c, unasked()) },
+		"a byte":    func(c *link) { _, _ = io.WriteString(c, "H") },
+		"a time-out": func(c *link) {
+			_, _ = io.WriteString(c, "HTTP/1.1 408 Request Timeout\r\n\r\n")
+		},
 		"a record's head":  func(c *link) { _, _ = c.tcp.Write([]byte{23, 3, 3, 0, 40}) },
 		"a record's first": func(c *link) { _, _ = c.tcp.Write([]byte{23}) },
 		"no TLS":           func(c *link) { _, _ = io.WriteString(c.tcp, unasked()) },

@@ -11,8 +11,10 @@ import (
 
 // The kinds of identity network.
 const (
-	KindOIDC   = "oidc"   // OpenID Connect: everything but the issuer and the client comes from discovery
-	KindOAuth2 = "oauth2" // plain OAuth 2: three endpoints, and a field of the user-info answer that identifies the user
+	KindOIDC = "oidc" // OpenID Connect: everything but the issuer and the client comes from discovery
+	// KindOAuth2: plain OAuth 2: three endpoints, and a field of the user-info answer that identifies the
+	// user
+	KindOAuth2 = "oauth2"
 )
 
 // How the client shows its secret at the token endpoint (RFC 6749 §2.3.1). It is stated and never found out

@@ -99,7 +99,8 @@ func (s *bareSession) answerReturn(w http.ResponseWriter, r *http.Request, _ htt
 		return
 	}
 	s.posts.Go(func() {
-		_ = s.client.post(context.WithoutCancel(r.Context()), s.http, load.WebhookID(f.token)) // counted there
+		// counted there
+		_ = s.client.post(context.WithoutCancel(r.Context()), s.http, load.WebhookID(f.token))
 	})
 	http.Redirect(w, r, s.base+"/?session="+f.token, http.StatusSeeOther)
 }

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/alecthomas/kong"
+
+	"verifyd/cmd/verifyd/flags"
+)
+
+var updateDocs = flag.Bool("update", false,
+	"write anew what the program makes of docs/CONFIGURATION.md and docs/CLI.md")
+
+// The settings and commands in the documents are the program's own.
+func TestDocumentsOfTheProgram(t *testing.T) {
+	parallel(t)
+	for name, made := range map[string]string{
+		"CONFIGURATION.md": settingsMade(t), "CLI.md": commandsMade(t),
+	} {
+		path := filepath.Join("../../docs", name)
+		text := string(must[[]byte](t)(os.ReadFile(path)))
+		const begin, end = "<!-- made from the program", "<!-- /made -->"
+		head, rest, ok := strings.Cut(text, begin)
+		how, rest, ok2 := strings.Cut(rest, "\n")
+		old, tail, ok3 := strings.Cut(rest, end)
+		old = strings.TrimSuffix(old, "\n")
+		if !ok || !ok2 || !ok3 {
+			t.Errorf("%s has no place for what the program makes", name)
+			continue
+		}
+		if old == made {
+			continue
+		}
+		if !*updateDocs {
+			t.Errorf("%s is not what the program says; write it anew: "+
+				"go test ./cmd/verifyd -run %s -args -update", name, t.Name())
+			continue
+		}
+		if err := os.WriteFile(path, []byte(head+begin+how+"\n"+made+"\n"+end+tail), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// settingsMade is a table of each group of settings.
+func settingsMade(t *testing.T) string {
+	t.Helper()
+	var serve *kong.Node
+	for _, command := range must[*kong.Kong](t)(newParser()).Model.Children {
+		if command.Name == "serve" {
+			serve = command
+		}
+	}
+	var b strings.Builder
+	for _, group := range flags.SettingGroups {
+		title := strings.TrimSuffix(strings.TrimPrefix(group.Title, "Settings of "), ":")
+		title, _, _ = strings.Cut(title, ", the same as")
+		fmt.Fprintf(&b, "\n## %s%s\n\n| variable | default | meaning |\n|---|---|---|\n",
+			strings.ToUpper(title[:1]), title[1:])
+		for _, f := range serve.Flags {
+			if f.Group == nil || f.Group.Key != group.Key {
+				continue
+			}
+			value := "–"
+			switch {
+			case f.Default != "":
+				value = "`" + f.Default + "`"
+			case f.IsBool():
+				value = "`false`"
+			}
+			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", strings.Join(f.Envs, "` or `"), value,
+				strings.ReplaceAll(strings.TrimSuffix(f.Help, "."), "|", `\|`))
+		}
+	}
+	return b.String()
+}
+
+// commandsMade is the help of each command, without what all have in common.
+func commandsMade(t *testing.T) string {
+	t.Helper()
+	var b strings.Builder
+	var walk func(n *kong.Node)
+	walk = func(n *kong.Node) {
+		for _, child := range n.Children {
+			if child.Hidden {
+				continue
+			}
+			if len(child.Children) > 0 {
+				walk(child)
+				continue
+			}
+			code, out, errOut := verifyd(t, append([]string{"help"}, strings.Fields(child.Path())...)...)
+			if code != 0 {
+				t.Fatalf("help of %s: %s", child.Path(), errOut)
+			}
+			own, _, _ := strings.Cut(out, "Flags of every command:")
+			what, usage, _ := strings.Cut(own, "\n\n")
+			fmt.Fprintf(&b, "\n## verifyd %s\n\n%s\n\n```\n%s\n```\n", child.Path(),
+				strings.Join(strings.Fields(what), " "), strings.TrimSpace(usage))
+		}
+	}
+	walk(must[*kong.Kong](t)(newParser()).Model.Node)
+	return b.String()
+}
