@@ -146,7 +146,7 @@ func (v *realVisit) pass(who realUser, pages []providerPage) (asked []string) {
 	var script strings.Builder
 	fmt.Fprintf(&script, `(() => {
 		if (document.readyState !== "complete") return "";
-		if (location.origin === %q) return location.pathname === %q || document.querySelector(".sign, .note") ? "back" : "";
+		if (location.origin === %q) return location.pathname === %q || document.querySelector(".sign, [role=status]") ? "back" : "";
 		let e;`, v.base, probePath)
 	for i, page := range pages {
 		fmt.Fprintf(&script, `

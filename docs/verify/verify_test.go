@@ -118,8 +118,7 @@ def run(app)
     end
     env["rack.input"] = StringIO.new(client.read(env["HTTP_CONTENT_LENGTH"].to_i))
     status, _, body = app.call(env)
-    client.write("HTTP/1.1 #{status} X\r\nConnection: close\r\nContent-Length: " +
-	"#{body.join.bytesize}\r\n\r\n#{body.join}")
+    client.write("HTTP/1.1 #{status} X\r\nConnection: close\r\nContent-Length: #{body.join.bytesize}\r\n\r\n#{body.join}")
     client.close
   end
 end

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"html/template"
 	"net/http"
-	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -80,28 +79,12 @@ func paragraphs(text string) []string { return strings.Split(strings.TrimSpace(t
 func (d *Document) StylePath() string { return "/assets/" + d.style.Name }
 
 // YAML answers with the document.
-func (d *Document) YAML() http.Handler { return fixed("application/yaml", "no-cache", d.yaml) }
+func (d *Document) YAML() http.Handler { return page.Fixed("application/yaml", "no-cache", d.yaml) }
 
 // Page answers with the page.
 func (d *Document) Page() http.Handler {
-	return fixed("text/html; charset=utf-8", "no-cache", d.page)
+	return page.Fixed("text/html; charset=utf-8", "no-cache", d.page)
 }
 
 // Style answers with the page's style sheet, whose path changes with its content.
 func (d *Document) Style() http.Handler { return d.style }
-
-func fixed(media, cache string, data []byte) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		h := w.Header()
-		h.Set("Cache-Control", cache)
-		h.Set("Content-Length", strconv.Itoa(len(data)))
-		h.Set("Content-Security-Policy",
-			"default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action "+
-				"'none'; frame-ancestors 'none'")
-		h.Set("Content-Type", media)
-		h.Set("Cross-Origin-Resource-Policy", "same-origin")
-		h.Set("Referrer-Policy", "same-origin")
-		h.Set("X-Content-Type-Options", "nosniff")
-		_, _ = w.Write(data) // the client is gone
-	})
-}

@@ -3,6 +3,7 @@ package page
 import (
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 )
 
@@ -54,4 +55,21 @@ func PlainSources(origin string, https bool) []string {
 func SeeOther(w http.ResponseWriter, to string) {
 	w.Header().Set("Location", to)
 	w.WriteHeader(http.StatusSeeOther)
+}
+
+// Fixed answers with bytes that are the same for everybody: a page without scripts and forms, or a file.
+func Fixed(media, cache string, data []byte) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		h := w.Header()
+		h.Set("Cache-Control", cache)
+		h.Set("Content-Length", strconv.Itoa(len(data)))
+		h.Set("Content-Security-Policy",
+			"default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action "+
+				"'none'; frame-ancestors 'none'")
+		h.Set("Content-Type", media)
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Referrer-Policy", "same-origin")
+		h.Set("X-Content-Type-Options", "nosniff")
+		_, _ = w.Write(data) // the client is gone
+	})
 }

@@ -9,8 +9,10 @@ import (
 
 	"verifyd/cmd/verifyd/config"
 	"verifyd/cmd/verifyd/supervise"
+	"verifyd/cmd/verifyd/version"
 	"verifyd/edge/api"
 	"verifyd/edge/limit"
+	"verifyd/edge/sdk"
 	"verifyd/edge/signin"
 	"verifyd/edge/web"
 	"verifyd/natsconf/devtunnel"
@@ -93,6 +95,10 @@ func (p *Program) handler(ctx context.Context, h shared) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	kits, err := p.kits()
+	if err != nil {
+		return nil, err
+	}
 	rates, err := limit.NewRates(p.Config.Rate)
 	if err != nil {
 		return nil, err
@@ -111,10 +117,19 @@ func (p *Program) handler(ctx context.Context, h shared) (http.Handler, error) {
 		Rates: rates, FailedKeys: failures, Quota: quota, Callbacks: p.Config.CallbackPolicy,
 		Listeners: p.listeners(),
 		StoreHigh: h.gauge.High, StoreLeft: h.stateMonitor.Check, TrustedProxies: p.Config.TrustedProxies,
-		TestKeys: p.Config.TestKeys, Routes: append(pages.Routes(), board.Routes()...),
+		TestKeys: p.Config.TestKeys, Routes: slices.Concat(pages.Routes(), board.Routes(), kits.Routes()),
 		Nowhere: pages.Nowhere,
 		Metrics: p.Registry, Tracer: tracerOf(p), Log: p.Config.Log, Now: p.Config.Now,
 	})
+}
+
+// kits are the SDKs that fit this service.
+func (p *Program) kits() (*sdk.Kits, error) {
+	base, prefix, err := web.ParseBaseURL(p.Base)
+	if err != nil {
+		return nil, err
+	}
+	return sdk.New(version.Number(), base, prefix)
 }
 
 // listeners is where edge and dispatcher meet for callbacks that go to developers' own machines.

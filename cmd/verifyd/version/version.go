@@ -18,6 +18,9 @@ var built, commit, date = "", "", ""
 // commitShown is how many characters of a commit tell it from others.
 const commitShown = 12
 
+// Number returns the version without what distinguishes builds on the way to it: what the SDKs are called by.
+func Number() string { return number }
+
 // Text returns the version: 0.9.0 of a release, and 0.9.0-dev+5221851a2264 of a build on the way to it, with
 // the commit where it is known.
 func Text() string {

@@ -1,0 +1,218 @@
+package sdk
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"verifyd/edge/client"
+)
+
+// exchange is a request that a kit is to make, and how it is answered.
+type exchange struct {
+	request string // method and target
+	body    string // what it brings; empty: nothing is looked at
+	status  int
+	header  map[string]string
+	answer  string // empty with status 0: the connection is cut
+}
+
+const (
+	startBody = `{"platform":"discord","platform_user_id":"sailor_42","guild_id":"g","callback_url":"https://h.example/v"}`
+	started   = `{"verify_url":"https://v.example/?session=tok","session":"tok","expires_at":"2026-11-21T13:22:09.105Z"}`
+	pending   = `{"id":"a","state":"pending","platform":"p","platform_user_id":"u","expires_at":"2026-11-21T13:22:09.105Z"}`
+	verified  = `{"id":"a","state":"verified","verified":true,"platform":"p","platform_user_id":"u","test":true,` +
+		`"completed_at":"2026-11-21T13:22:09.105Z","delivery":{"state":"delivered","attempts":[{"number":1,` +
+		`"verdict":"delivered","status":204,"claimed_at":"2026-11-21T13:22:09.105Z"}]}}`
+	refusal = `{"code":"invalid_request","detail":"no","errors":[{"name":"platform","code":"missing","detail":"x"}]}`
+)
+
+// script is a conversation: what a kit is called for, what it then asks, and what the call ends with.
+var script = []struct {
+	call string
+	asks []exchange
+	ends string
+}{
+	{ // an edge that is away is asked again, under the same key
+		`{"call":"start","platform":"discord","user":"sailor_42","guild":"g","callback":"https://h.example/v"}`,
+		[]exchange{
+			{request: "POST /verify/init", body: startBody, status: 503, header: map[string]string{"Retry-After": "0"}},
+			{request: "POST /verify/init", body: startBody},
+			{request: "POST /verify/init", body: startBody, status: 200, answer: started},
+		},
+		`{"ok":{"url":"https://v.example/?session=tok","session":"tok","id":"` + client.Started{Session: "tok"}.ID() +
+			`","expires":"2026-11-21T13:22:09.105Z"}}`,
+	},
+	{ // one's own key, while the first request with it goes on
+		`{"call":"start","platform":"p","user":"u","callback":"https://h.example/v","key":"mine"}`,
+		[]exchange{
+			{request: "POST /verify/init", status: 409, answer: `{"code":"idempotency_in_progress"}`},
+			{request: "POST /verify/init", status: 200, answer: started},
+		},
+		"",
+	},
+	{ // what is wrong stays wrong
+		`{"call":"start","platform":"","user":"u","callback":"https://h.example/v"}`,
+		[]exchange{{request: "POST /verify/init", status: 400, answer: refusal}},
+		`{"refused":{"status":400,"code":"invalid_request","fields":["platform"],"retry":0}}`,
+	},
+	{
+		`{"call":"start","platform":"p","user":"u","callback":"https://h.example/v"}`,
+		[]exchange{{request: "POST /verify/init", status: 429, header: map[string]string{"Retry-After": "7"},
+			answer: `{"code":"rate_limited"}`}},
+		`{"refused":{"status":429,"code":"rate_limited","fields":[],"retry":7}}`,
+	},
+	{
+		`{"call":"read","session":"a/b"}`, []exchange{{request: "GET /sessions/a%2Fb", status: 200, answer: verified}},
+		`{"ok":{"id":"a","state":"verified","verified":true,"test":true,"user":"u","delivery":"delivered",` +
+			`"attempts":[204],"completed":"2026-11-21T13:22:09.105Z"}}`,
+	},
+	{ // no redirect is followed: the API key would go along
+		`{"call":"read","session":"a"}`,
+		[]exchange{{request: "GET /sessions/a", status: 302, header: map[string]string{"Location": "/elsewhere"}}},
+		`{"refused":{"status":302,"code":"","fields":[],"retry":0}}`,
+	},
+	{`{"call":"read","session":"a"}`, []exchange{{request: "GET /sessions/a", status: 200, answer: "<html>"}},
+		`{"noAnswer":true}`},
+	{`{"call":"read","session":"a"}`, []exchange{{request: "GET /sessions/a"}}, `{"noAnswer":true}`},
+	{
+		`{"call":"wait","session":"a"}`,
+		[]exchange{
+			{request: "GET /sessions/a?wait=30", status: 200, answer: pending},
+			{request: "GET /sessions/a?wait=30", status: 200, answer: verified},
+		},
+		"",
+	},
+	{
+		`{"call":"list","user":"u v","state":"failed","limit":2}`,
+		[]exchange{{request: "GET /sessions?platform_user_id=u+v&state=failed&limit=2", status: 200,
+			answer: `{"sessions":[` + pending + `],"next":"c"}`}},
+		`{"ok":{"ids":["a"],"next":"c"}}`,
+	},
+	{
+		`{"call":"pages"}`,
+		[]exchange{
+			{request: "GET /sessions", status: 200, answer: `{"sessions":[` + pending + `],"next":"c d"}`},
+			{request: "GET /sessions?cursor=c+d", status: 200, answer: `{"sessions":[` + verified + `],"next":null}`},
+		},
+		`{"ok":{"ids":["a","a"]}}`,
+	},
+	{`{"call":"cancel","session":"a"}`, []exchange{{request: "POST /sessions/a/cancel", status: 409,
+		answer: `{"code":"session_completed"}`}},
+		`{"refused":{"status":409,"code":"session_completed","fields":[],"retry":0}}`},
+	{`{"call":"resend","session":"a"}`, []exchange{{request: "POST /sessions/a/resend", status: 503}},
+		`{"refused":{"status":503,"code":"","fields":[],"retry":0}}`},
+}
+
+// recorded answers with the script's exchanges, in their order.
+type recorded struct {
+	t *testing.T
+
+	mu   sync.Mutex
+	left []exchange
+	keys []string // that came with starts
+}
+
+func (r *recorded) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	got := q.Method + " " + q.RequestURI
+	if len(r.left) == 0 || r.left[0].request != got {
+		r.t.Errorf("it asks %s", got)
+		w.WriteHeader(http.StatusTeapot)
+		return
+	}
+	x := r.left[0]
+	r.left = r.left[1:]
+	body, err := io.ReadAll(q.Body)
+	if err != nil || x.body != "" && !sameJSON(r.t, string(body), x.body) {
+		r.t.Errorf("%s brings %s, %v", got, body, err)
+	}
+	if q.Header.Get("Authorization") != "Bearer vfy_conformance" || !strings.Contains(q.UserAgent(), version) {
+		r.t.Errorf("%s with %v", got, q.Header)
+	}
+	if strings.HasSuffix(got, "/init") {
+		r.keys = append(r.keys, q.Header.Get("Idempotency-Key"))
+	}
+	if x.status == 0 {
+		panic(http.ErrAbortHandler)
+	}
+	for name, value := range x.header {
+		w.Header().Set(name, value)
+	}
+	w.WriteHeader(x.status)
+	_, _ = io.WriteString(w, x.answer)
+}
+
+// Each kit asks what the script says and nothing else, and says what came of it.
+func TestClients(t *testing.T) {
+	t.Parallel()
+	for _, k := range kits {
+		t.Run(k.name, func(t *testing.T) {
+			t.Parallel()
+			dir := k.installed(t)
+			r := &recorded{t: t}
+			var calls []string
+			for _, s := range script {
+				r.left = append(r.left, s.asks...)
+				calls = append(calls, s.call)
+			}
+			server := httptest.NewServer(r)
+			defer server.Close()
+			c := k.command(dir, k.client)
+			c.Stdin = strings.NewReader(fmt.Sprintf(`{"base":%q,"calls":[%s]}`, server.URL+"/", strings.Join(calls, ",")))
+			var errOut bytes.Buffer
+			c.Stderr = &errOut
+			out, err := c.Output()
+			if err != nil {
+				t.Fatalf("%v\n%s%s", err, out, &errOut)
+			}
+			var said struct {
+				Ends   []map[string]any `json:"ends"`
+				Client string           `json:"client"`
+			}
+			if err := json.Unmarshal(out, &said); err != nil || len(said.Ends) != len(script) {
+				t.Fatalf("%v: %s", err, out)
+			}
+			for i, s := range script {
+				if ok, _ := said.Ends[i]["ok"].(map[string]any); ok["shown"] != nil {
+					if strings.Contains(fmt.Sprint(ok["shown"]), "tok") {
+						t.Errorf("a started session shows its token: %v", ok["shown"])
+					}
+					delete(ok, "shown")
+				}
+				got, err := json.Marshal(said.Ends[i])
+				if err != nil {
+					t.Fatal(err)
+				}
+				if s.ends != "" && !sameJSON(t, string(got), s.ends) || s.ends == "" && said.Ends[i]["ok"] == nil {
+					t.Errorf("%s ends with %s, want %s", s.call, got, s.ends)
+				}
+			}
+			if strings.Contains(said.Client, "vfy_") {
+				t.Errorf("a client shows its key: %s", said.Client)
+			}
+			k := r.keys
+			if len(k) != 7 || len(r.left) > 0 || len(k[0]) < 20 || k[0] != k[1] || k[1] != k[2] || k[3] != "mine" ||
+				k[4] != "mine" || k[5] == k[0] || k[6] == k[5] || slices.Contains(k, "") {
+				t.Errorf("idempotency keys %q, %d exchanges are left", k, len(r.left))
+			}
+		})
+	}
+}
+
+func sameJSON(t *testing.T, a, b string) bool {
+	t.Helper()
+	var x, y any
+	if json.Unmarshal([]byte(a), &x) != nil || json.Unmarshal([]byte(b), &y) != nil {
+		return false
+	}
+	return fmt.Sprint(x) == fmt.Sprint(y)
+}

@@ -1,0 +1,15 @@
+// Package sdk hands out the software development kits that fit this service: the service that an integrator
+// already talks to serves them, in its own version, so that nobody needs a registry.
+//
+//	GET /sdk/                                    a page with one install line each
+//	GET /sdk/verifyd-X.Y.Z.tgz                   JavaScript and TypeScript, for npm
+//	GET /sdk/verifyd-X.Y.Z-py3-none-any.whl      Python, for pip
+//
+// The laws:
+//
+//   - A kit has no dependencies, and does what package client does: it repeats a start alone, under one
+//     idempotency key, and its receiver answers with the same statuses.
+//   - The same source gives the same bytes: archives hold no time and no owner of this machine.
+//
+// The kits' own sources are the folders javascript and python; @VERSION@ in them is the service's version.
+package sdk

@@ -1,0 +1,230 @@
+package sdk
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"verifyd/edge/client"
+	"verifyd/natsconf/natstest"
+)
+
+const (
+	oldSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+	newSecret = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
+	another   = "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+)
+
+// handed is a result that a receiver handed over.
+type handed struct {
+	User, Guild, ID, Session string
+	Verified, Test           bool
+	At                       float64
+}
+
+// callback is one that is posted, and what a receiver answers.
+type callback struct {
+	name    string
+	id      string
+	body    string
+	secrets []string // that sign it
+	age     time.Duration
+	change  func(q *http.Request)
+	status  int
+	handed  bool
+}
+
+func callbacks() []callback {
+	const body = `{"platform_user_id":"sailor_42","guild_id":"ü\u2028","verified":true}`
+	signed := []string{oldSecret}
+	return []callback{
+		{name: "valid", id: "cb_a", body: body, secrets: signed, status: 200, handed: true},
+		{name: "again", id: "cb_a", body: body, secrets: signed, status: 200},
+		{name: "declined, and unknown members", id: "cb_b",
+			body: `{"platform_user_id":"u","guild_id":"","verified":false,"more":1}`, secrets: signed, status: 200, handed: true},
+		{name: "by the new secret", id: "cb_c", body: body, secrets: []string{newSecret}, status: 200, handed: true},
+		{name: "while secrets rotate", id: "cb_d", body: body, secrets: []string{another, newSecret}, status: 200,
+			handed: true},
+		{name: "by another secret", id: "cb_e", body: body, secrets: []string{another}, status: 401},
+		{name: "unsigned", id: "cb_f", body: body, secrets: signed, status: 401,
+			change: func(q *http.Request) { q.Header.Del("webhook-signature") }},
+		{name: "signed in a way that nobody knows", id: "cb_f", body: body, secrets: signed, status: 401,
+			change: func(q *http.Request) { q.Header.Set("webhook-signature", "v2,AAAA v1,%% v1 ,") }},
+		{name: "without a time", id: "cb_f", body: body, secrets: signed, status: 401,
+			change: func(q *http.Request) { q.Header.Set("webhook-timestamp", "soon") }},
+		{name: "changed", id: "cb_g", body: body, secrets: signed, status: 401, change: func(q *http.Request) {
+			q.Body = io.NopCloser(strings.NewReader(strings.Replace(body, "true", "TRUE", 1)))
+		}},
+		{name: "of six minutes ago", id: "cb_h", body: body, secrets: signed, age: 6 * time.Minute, status: 401},
+		{name: "of the future", id: "cb_h", body: body, secrets: signed, age: -6 * time.Minute, status: 401},
+		{name: "of four minutes ago", id: "cb_h", body: body, secrets: signed, age: 4 * time.Minute, status: 200,
+			handed: true},
+		{name: "no result", id: "cb_i", body: `{"platform_user_id":7}`, secrets: signed, status: 422},
+		{name: "no JSON", id: "cb_i", body: `[]`, secrets: signed, status: 422},
+		{name: "of a test key", id: "cbtest_j", body: body, secrets: signed, status: 200},
+		{name: "a test by its header", id: "cb_k", body: body, secrets: signed, status: 200,
+			change: func(q *http.Request) { q.Header.Set("verifyd-test", "true") }},
+		{name: "that the handler cannot take", id: "cb_l", secrets: signed, status: 500,
+			body: `{"platform_user_id":"fails once","guild_id":"","verified":true}`},
+		{name: "that it can take now", id: "cb_l", secrets: signed, status: 200, handed: true,
+			body: `{"platform_user_id":"fails once","guild_id":"","verified":true}`},
+		{name: "another method", id: "cb_m", body: body, secrets: signed, status: 405,
+			change: func(q *http.Request) { q.Method, q.Body, q.ContentLength = http.MethodGet, nil, 0 }},
+		{name: "too large", id: "cb_n", body: strings.Repeat(" ", 70<<10), secrets: signed, status: 413},
+	}
+}
+
+// Each kit's receivers answer as package client does, and hand over the same.
+func TestReceivers(t *testing.T) {
+	t.Parallel()
+	t.Run("Go", func(t *testing.T) {
+		t.Parallel()
+		results, failed := make(chan handed, 1), false
+		receiver, err := client.NewReceiver([]string{oldSecret, newSecret}, fromGo(results, &failed))
+		if err != nil {
+			t.Fatal(err)
+		}
+		server := httptest.NewServer(receiver)
+		defer server.Close()
+		postAll(t, server.URL, results)
+	})
+	for _, k := range kits {
+		for _, kind := range k.kinds {
+			t.Run(k.name+", "+kind, func(t *testing.T) {
+				t.Parallel()
+				c := k.command(k.installed(t), k.receiver, kind, oldSecret, newSecret)
+				out, err := c.StdoutPipe()
+				if err != nil {
+					t.Fatal(err)
+				}
+				var errOut strings.Builder
+				c.Stderr = &errOut
+				if err := c.Start(); err != nil {
+					t.Fatal(err)
+				}
+				lines := bufio.NewScanner(out)
+				results := make(chan handed, 100)
+				defer func() {
+					_ = c.Process.Kill()
+					for range results { // until its output ends
+					}
+					_ = c.Wait()
+					if t.Failed() {
+						t.Log(errOut.String())
+					}
+				}()
+				if !lines.Scan() {
+					close(results)
+					t.Fatal("it does not listen")
+				}
+				port := lines.Text()
+				go func() {
+					defer close(results)
+					for lines.Scan() {
+						var h handed
+						if json.Unmarshal(lines.Bytes(), &h) == nil {
+							results <- h
+						}
+					}
+				}()
+				postAll(t, "http://127.0.0.1:"+port, results)
+			})
+		}
+	}
+}
+
+func postAll(t *testing.T, url string, results <-chan handed) {
+	t.Helper()
+	transport := &http.Transport{DisableKeepAlives: true}
+	httpClient := &http.Client{Transport: transport, Timeout: natstest.TestTimeout}
+	for _, c := range callbacks() {
+		q, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/verified", strings.NewReader(c.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := time.Now().Add(-c.age)
+		q.Header.Set("Content-Type", "application/json")
+		q.Header.Set("webhook-id", c.id)
+		q.Header.Set("webhook-timestamp", fmt.Sprint(at.Unix()))
+		q.Header.Set("webhook-signature", sign(t, c, at))
+		if c.change != nil {
+			c.change(q)
+		}
+		answer, err := httpClient.Do(q)
+		if err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		words, _ := io.ReadAll(answer.Body)
+		_ = answer.Body.Close()
+		if answer.StatusCode != c.status || answer.Header.Get("Content-Type") != "text/plain; charset=utf-8" ||
+			c.status == http.StatusMethodNotAllowed && answer.Header.Get("Allow") != http.MethodPost {
+			t.Errorf("%s: %d %q %v, want %d", c.name, answer.StatusCode, words, answer.Header, c.status)
+		}
+		if !c.handed {
+			select {
+			case h := <-results:
+				t.Errorf("%s: it hands over %+v", c.name, h)
+			default:
+			}
+			continue
+		}
+		select {
+		case h := <-results:
+			want := handed{ID: c.id, Session: strings.TrimPrefix(c.id, "cb_"), At: float64(at.Unix())}
+			var body struct {
+				User     string `json:"platform_user_id"`
+				Guild    string `json:"guild_id"`
+				Verified bool   `json:"verified"`
+			}
+			if err := json.Unmarshal([]byte(c.body), &body); err != nil {
+				t.Fatal(err)
+			}
+			want.User, want.Guild, want.Verified = body.User, body.Guild, body.Verified
+			if h != want {
+				t.Errorf("%s: it hands over %+v, want %+v", c.name, h, want)
+			}
+		case <-time.After(natstest.TestTimeout):
+			t.Fatalf("%s: nothing is handed over", c.name)
+		}
+	}
+}
+
+func sign(t *testing.T, c callback, at time.Time) string {
+	t.Helper()
+	var all []string
+	for _, secret := range c.secrets {
+		hook, err := standardwebhooks.NewWebhook(secret)
+		if err != nil {
+			t.Fatal(err)
+		}
+		signature, err := hook.Sign(c.id, at, []byte(c.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, signature)
+	}
+	return strings.Join(all, " ")
+}
+
+// fromGo is the handler of package client's receiver; like the kits' programs it fails once.
+func fromGo(results chan<- handed, failed *bool) client.Handle {
+	return func(_ context.Context, r client.Result) error {
+		if r.PlatformUserID == "fails once" && !*failed {
+			*failed = true
+			return errors.New("the database is away")
+		}
+		results <- handed{User: r.PlatformUserID, Guild: r.GuildID, ID: r.ID, Session: r.Session,
+			Verified: r.Verified, Test: r.Test, At: float64(r.SentAt.Unix())}
+		return nil
+	}
+}
