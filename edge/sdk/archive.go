@@ -53,15 +53,17 @@ var zipEpoch = time.Date(1980, time.January, 1, 0, 0, 0, 0, time.UTC)
 func wheel(version, summary string, files []file, readme []byte) ([]byte, error) {
 	info := "verifyd-" + version + ".dist-info/"
 	files = append(files,
-		file{info + "METADATA", fmt.Appendf(nil, "Metadata-Version: 2.1\nName: verifyd\nVersion: %s\nSummary: %s\n"+
-			"License: Apache-2.0\nRequires-Python: >=3.9\nDescription-Content-Type: text/markdown\n\n%s",
-			version, summary, readme)},
-		file{info + "WHEEL", []byte("Wheel-Version: 1.0\nGenerator: verifyd\nRoot-Is-Purelib: true\nTag: py3-none-any\n")},
+		file{info + "METADATA", fmt.Appendf(nil, "Metadata-Version: 2.1\nName: verifyd\nVersion: %s\n"+
+			"Summary: %s\nLicense: Apache-2.0\nRequires-Python: >=3.9\n"+
+			"Description-Content-Type: text/markdown\n\n%s", version, summary, readme)},
+		file{info + "WHEEL", []byte("Wheel-Version: 1.0\nGenerator: verifyd\n" +
+			"Root-Is-Purelib: true\nTag: py3-none-any\n")},
 	)
 	var record strings.Builder
 	for _, f := range files {
 		sum := sha256.Sum256(f.data)
-		fmt.Fprintf(&record, "%s,sha256=%s,%d\n", f.name, base64.RawURLEncoding.EncodeToString(sum[:]), len(f.data))
+		fmt.Fprintf(&record, "%s,sha256=%s,%d\n", f.name, base64.RawURLEncoding.EncodeToString(sum[:]),
+			len(f.data))
 	}
 	record.WriteString(info + "RECORD,,\n")
 	files = append(files, file{info + "RECORD", []byte(record.String())})

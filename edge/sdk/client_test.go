@@ -43,7 +43,8 @@ var script = []struct {
 	{ // an edge that is away is asked again, under the same key
 		`{"call":"start","platform":"discord","user":"sailor_42","guild":"g","callback":"https://h.example/v"}`,
 		[]exchange{
-			{request: "POST /verify/init", body: startBody, status: 503, header: map[string]string{"Retry-After": "0"}},
+			{request: "POST /verify/init", body: startBody, status: 503,
+				header: map[string]string{"Retry-After": "0"}},
 			{request: "POST /verify/init", body: startBody},
 			{request: "POST /verify/init", body: startBody, status: 200, answer: started},
 		},
@@ -70,13 +71,15 @@ var script = []struct {
 		`{"refused":{"status":429,"code":"rate_limited","fields":[],"retry":7}}`,
 	},
 	{
-		`{"call":"read","session":"a/b"}`, []exchange{{request: "GET /sessions/a%2Fb", status: 200, answer: verified}},
+		`{"call":"read","session":"a/b"}`,
+		[]exchange{{request: "GET /sessions/a%2Fb", status: 200, answer: verified}},
 		`{"ok":{"id":"a","state":"verified","verified":true,"test":true,"user":"u","delivery":"delivered",` +
 			`"attempts":[204],"completed":"2026-11-21T13:22:09.105Z"}}`,
 	},
 	{ // no redirect is followed: the API key would go along
 		`{"call":"read","session":"a"}`,
-		[]exchange{{request: "GET /sessions/a", status: 302, header: map[string]string{"Location": "/elsewhere"}}},
+		[]exchange{{request: "GET /sessions/a", status: 302,
+			header: map[string]string{"Location": "/elsewhere"}}},
 		`{"refused":{"status":302,"code":"","fields":[],"retry":0}}`,
 	},
 	{`{"call":"read","session":"a"}`, []exchange{{request: "GET /sessions/a", status: 200, answer: "<html>"}},
@@ -100,7 +103,8 @@ var script = []struct {
 		`{"call":"pages"}`,
 		[]exchange{
 			{request: "GET /sessions", status: 200, answer: `{"sessions":[` + pending + `],"next":"c d"}`},
-			{request: "GET /sessions?cursor=c+d", status: 200, answer: `{"sessions":[` + verified + `],"next":null}`},
+			{request: "GET /sessions?cursor=c+d", status: 200,
+				answer: `{"sessions":[` + verified + `],"next":null}`},
 		},
 		`{"ok":{"ids":["a","a"]}}`,
 	},
@@ -135,7 +139,8 @@ func (r *recorded) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	if err != nil || x.body != "" && !sameJSON(r.t, string(body), x.body) {
 		r.t.Errorf("%s brings %s, %v", got, body, err)
 	}
-	if q.Header.Get("Authorization") != "Bearer vfy_conformance" || !strings.Contains(q.UserAgent(), version) {
+	if q.Header.Get("Authorization") != "Bearer vfy_conformance" ||
+		!strings.Contains(q.UserAgent(), version) {
 		r.t.Errorf("%s with %v", got, q.Header)
 	}
 	if strings.HasSuffix(got, "/init") {
@@ -167,7 +172,8 @@ func TestClients(t *testing.T) {
 			server := httptest.NewServer(r)
 			defer server.Close()
 			c := k.command(dir, k.client)
-			c.Stdin = strings.NewReader(fmt.Sprintf(`{"base":%q,"calls":[%s]}`, server.URL+"/", strings.Join(calls, ",")))
+			c.Stdin = strings.NewReader(fmt.Sprintf(`{"base":%q,"calls":[%s]}`, server.URL+"/",
+				strings.Join(calls, ",")))
 			var errOut bytes.Buffer
 			c.Stderr = &errOut
 			out, err := c.Output()
@@ -192,7 +198,8 @@ func TestClients(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if s.ends != "" && !sameJSON(t, string(got), s.ends) || s.ends == "" && said.Ends[i]["ok"] == nil {
+				if s.ends != "" && !sameJSON(t, string(got), s.ends) ||
+					s.ends == "" && said.Ends[i]["ok"] == nil {
 					t.Errorf("%s ends with %s, want %s", s.call, got, s.ends)
 				}
 			}
@@ -200,8 +207,8 @@ func TestClients(t *testing.T) {
 				t.Errorf("a client shows its key: %s", said.Client)
 			}
 			k := r.keys
-			if len(k) != 7 || len(r.left) > 0 || len(k[0]) < 20 || k[0] != k[1] || k[1] != k[2] || k[3] != "mine" ||
-				k[4] != "mine" || k[5] == k[0] || k[6] == k[5] || slices.Contains(k, "") {
+			if len(k) != 7 || len(r.left) > 0 || len(k[0]) < 20 || k[0] != k[1] || k[1] != k[2] ||
+				k[3] != "mine" || k[4] != "mine" || k[5] == k[0] || k[6] == k[5] || slices.Contains(k, "") {
 				t.Errorf("idempotency keys %q, %d exchanges are left", k, len(r.left))
 			}
 		})

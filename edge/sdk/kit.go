@@ -7,6 +7,7 @@ import (
 	"html/template"
 	"net/http"
 	"regexp"
+	"strings"
 
 	"verifyd/edge/page"
 	"verifyd/edge/web"
@@ -97,14 +98,15 @@ func (k *Kits) pack(version, base string) error {
 	if err != nil {
 		return err
 	}
-	whl, err := wheel(version, "Start identity verifications with verifyd, read them, and receive their results",
-		python, readme[0].data)
+	const summary = "Start identity verifications with verifyd, read them, and receive their results"
+	whl, err := wheel(version, summary, python, readme[0].data)
 	if err != nil {
 		return err
 	}
 	tgzName, whlName := "verifyd-"+version+".tgz", "verifyd-"+version+"-py3-none-any.whl"
 	k.artifacts = []artifact{
-		{"JavaScript, TypeScript", "npm install " + base + pathPage + tgzName, tgzName, "application/gzip", tgz},
+		{"JavaScript, TypeScript", "npm install " + base + pathPage + tgzName, tgzName, "application/gzip",
+			tgz},
 		{"Python", "pip install " + base + pathPage + whlName, whlName, "application/zip", whl},
 	}
 	return nil
@@ -114,9 +116,10 @@ func (k *Kits) stylePath() string { return "/assets/" + k.style.Name }
 
 // Routes are what the service's router mounts.
 func (k *Kits) Routes() []web.Route {
+	drawn := page.Fixed("text/html; charset=utf-8", "no-cache", k.page)
 	routes := []web.Route{
-		{Method: http.MethodGet, Path: pathPage, Name: "sdk",
-			Handler: page.Fixed("text/html; charset=utf-8", "no-cache", k.page)},
+		{Method: http.MethodGet, Path: pathPage, Name: "sdk", Handler: drawn},
+		{Method: http.MethodGet, Path: strings.TrimSuffix(pathPage, "/"), Name: "sdk", Handler: drawn},
 		{Method: http.MethodGet, Path: k.stylePath(), Name: "sdk_asset", Handler: k.style},
 	}
 	for _, a := range k.artifacts {

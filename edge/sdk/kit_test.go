@@ -8,12 +8,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
 
+	"verifyd/edge/chromiumtest"
 	"verifyd/natsconf/natstest"
 )
 
@@ -112,8 +111,9 @@ var kits = []kit{
 		},
 		install: func(t *testing.T, base, dir string) {
 			t.Helper()
-			run(t, dir, "python3", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-cache-dir",
-				"--no-index", "--target", "installed", base+"/sdk/verifyd-"+version+"-py3-none-any.whl")
+			run(t, dir, "python3", "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
+				"--no-cache-dir", "--no-index", "--target", "installed",
+				base+"/sdk/verifyd-"+version+"-py3-none-any.whl")
 		},
 	},
 }
@@ -121,12 +121,7 @@ var kits = []kit{
 // installed installs a kit from the service by the language's own tool, beside the programs of testdata.
 func (k kit) installed(t *testing.T) (dir string) {
 	t.Helper()
-	if _, err := exec.LookPath(k.program); err != nil {
-		if slices.Contains(strings.Split(os.Getenv(requireVariable), ","), k.program) {
-			t.Fatalf("%s is missing, and %s wants it", k.program, requireVariable)
-		}
-		t.Skipf("skipped: there is no %s", k.program)
-	}
+	chromiumtest.Program(t, k.program, k.program+", in which the SDK's users write", k.program)
 	dir = t.TempDir()
 	k.install(t, served(t), dir)
 	for _, name := range []string{k.client, k.receiver} {
@@ -147,9 +142,6 @@ func (k kit) command(dir string, args ...string) *exec.Cmd {
 	c.Dir, c.Env = dir, append(os.Environ(), k.env(dir)...)
 	return c
 }
-
-// requireVariable lists, separated by commas, the programs without which tests fail instead of being skipped.
-const requireVariable = "VERIFYD_TEST_REQUIRE"
 
 func run(t *testing.T, dir, program string, args ...string) {
 	t.Helper()

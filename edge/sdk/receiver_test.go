@@ -51,10 +51,12 @@ func callbacks() []callback {
 		{name: "valid", id: "cb_a", body: body, secrets: signed, status: 200, handed: true},
 		{name: "again", id: "cb_a", body: body, secrets: signed, status: 200},
 		{name: "declined, and unknown members", id: "cb_b",
-			body: `{"platform_user_id":"u","guild_id":"","verified":false,"more":1}`, secrets: signed, status: 200, handed: true},
-		{name: "by the new secret", id: "cb_c", body: body, secrets: []string{newSecret}, status: 200, handed: true},
-		{name: "while secrets rotate", id: "cb_d", body: body, secrets: []string{another, newSecret}, status: 200,
+			body: `{"platform_user_id":"u","guild_id":"","verified":false,"more":1}`, secrets: signed,
+			status: 200, handed: true},
+		{name: "by the new secret", id: "cb_c", body: body, secrets: []string{newSecret}, status: 200,
 			handed: true},
+		{name: "while secrets rotate", id: "cb_d", body: body, secrets: []string{another, newSecret},
+			status: 200, handed: true},
 		{name: "by another secret", id: "cb_e", body: body, secrets: []string{another}, status: 401},
 		{name: "unsigned", id: "cb_f", body: body, secrets: signed, status: 401,
 			change: func(q *http.Request) { q.Header.Del("webhook-signature") }},
@@ -62,13 +64,15 @@ func callbacks() []callback {
 			change: func(q *http.Request) { q.Header.Set("webhook-signature", "v2,AAAA v1,%% v1 ,") }},
 		{name: "without a time", id: "cb_f", body: body, secrets: signed, status: 401,
 			change: func(q *http.Request) { q.Header.Set("webhook-timestamp", "soon") }},
-		{name: "changed", id: "cb_g", body: body, secrets: signed, status: 401, change: func(q *http.Request) {
-			q.Body = io.NopCloser(strings.NewReader(strings.Replace(body, "true", "TRUE", 1)))
-		}},
-		{name: "of six minutes ago", id: "cb_h", body: body, secrets: signed, age: 6 * time.Minute, status: 401},
+		{name: "changed", id: "cb_g", body: body, secrets: signed, status: 401,
+			change: func(q *http.Request) {
+				q.Body = io.NopCloser(strings.NewReader(strings.Replace(body, "true", "TRUE", 1)))
+			}},
+		{name: "of six minutes ago", id: "cb_h", body: body, secrets: signed, age: 6 * time.Minute,
+			status: 401},
 		{name: "of the future", id: "cb_h", body: body, secrets: signed, age: -6 * time.Minute, status: 401},
-		{name: "of four minutes ago", id: "cb_h", body: body, secrets: signed, age: 4 * time.Minute, status: 200,
-			handed: true},
+		{name: "of four minutes ago", id: "cb_h", body: body, secrets: signed, age: 4 * time.Minute,
+			status: 200, handed: true},
 		{name: "no result", id: "cb_i", body: `{"platform_user_id":7}`, secrets: signed, status: 422},
 		{name: "no JSON", id: "cb_i", body: `[]`, secrets: signed, status: 422},
 		{name: "of a test key", id: "cbtest_j", body: body, secrets: signed, status: 200},
@@ -148,7 +152,8 @@ func postAll(t *testing.T, url string, results <-chan handed) {
 	transport := &http.Transport{DisableKeepAlives: true}
 	httpClient := &http.Client{Transport: transport, Timeout: natstest.TestTimeout}
 	for _, c := range callbacks() {
-		q, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/verified", strings.NewReader(c.body))
+		q, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/verified",
+			strings.NewReader(c.body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -166,8 +171,9 @@ func postAll(t *testing.T, url string, results <-chan handed) {
 		}
 		words, _ := io.ReadAll(answer.Body)
 		_ = answer.Body.Close()
-		if answer.StatusCode != c.status || answer.Header.Get("Content-Type") != "text/plain; charset=utf-8" ||
-			c.status == http.StatusMethodNotAllowed && answer.Header.Get("Allow") != http.MethodPost {
+		head := answer.Header
+		if answer.StatusCode != c.status || head.Get("Content-Type") != "text/plain; charset=utf-8" ||
+			c.status == http.StatusMethodNotAllowed && head.Get("Allow") != http.MethodPost {
 			t.Errorf("%s: %d %q %v, want %d", c.name, answer.StatusCode, words, answer.Header, c.status)
 		}
 		if !c.handed {
