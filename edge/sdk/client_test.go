@@ -31,7 +31,7 @@ const (
 	verified  = `{"id":"a","state":"verified","verified":true,"platform":"p","platform_user_id":"u","test":true,` +
 		`"completed_at":"2026-11-21T13:22:09.105Z","delivery":{"state":"delivered","attempts":[{"number":1,` +
 		`"verdict":"delivered","status":204,"claimed_at":"2026-11-21T13:22:09.105Z"}]}}`
-	refusal = `{"code":"invalid_request","detail":"no","errors":[{"name":"platform","code":"missing","detail":"x"}]}`
+	refusal = `{"code":"invalid_request","detail":"no","errors":[{"field":"platform","code":"missing","detail":"x"}]}`
 )
 
 // script is a conversation: what a kit is called for, what it then asks, and what the call ends with.
@@ -156,62 +156,57 @@ func (r *recorded) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	_, _ = io.WriteString(w, x.answer)
 }
 
-// Each kit asks what the script says and nothing else, and says what came of it.
-func TestClients(t *testing.T) {
-	t.Parallel()
-	for _, k := range kits {
-		t.Run(k.name, func(t *testing.T) {
-			t.Parallel()
-			dir := k.installed(t)
-			r := &recorded{t: t}
-			var calls []string
-			for _, s := range script {
-				r.left = append(r.left, s.asks...)
-				calls = append(calls, s.call)
+// asks checks that a kit asks what the script says and nothing else, and says what came of it.
+func (k kit) asks(t *testing.T, dir string) {
+	t.Helper()
+	r := &recorded{t: t}
+	var calls []string
+	for _, s := range script {
+		r.left = append(r.left, s.asks...)
+		calls = append(calls, s.call)
+	}
+	server := httptest.NewServer(r)
+	defer server.Close()
+	c := k.command(dir, k.client)
+	c.Stdin = strings.NewReader(fmt.Sprintf(`{"base":%q,"key":"vfy_conformance","calls":[%s]}`,
+		server.URL+"/", strings.Join(calls, ",")))
+	var errOut bytes.Buffer
+	c.Stderr = &errOut
+	out, err := c.Output()
+	if err != nil {
+		t.Fatalf("%v\n%s%s", err, out, &errOut)
+	}
+	var said struct {
+		Ends   []map[string]any `json:"ends"`
+		Client string           `json:"client"`
+	}
+	if err := json.Unmarshal(out, &said); err != nil || len(said.Ends) != len(script) {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for i, s := range script {
+		if ok, _ := said.Ends[i]["ok"].(map[string]any); ok["shown"] != nil {
+			if strings.Contains(fmt.Sprint(ok["shown"]), "tok") {
+				t.Errorf("a started session shows its token: %v", ok["shown"])
 			}
-			server := httptest.NewServer(r)
-			defer server.Close()
-			c := k.command(dir, k.client)
-			c.Stdin = strings.NewReader(fmt.Sprintf(`{"base":%q,"calls":[%s]}`, server.URL+"/",
-				strings.Join(calls, ",")))
-			var errOut bytes.Buffer
-			c.Stderr = &errOut
-			out, err := c.Output()
-			if err != nil {
-				t.Fatalf("%v\n%s%s", err, out, &errOut)
-			}
-			var said struct {
-				Ends   []map[string]any `json:"ends"`
-				Client string           `json:"client"`
-			}
-			if err := json.Unmarshal(out, &said); err != nil || len(said.Ends) != len(script) {
-				t.Fatalf("%v: %s", err, out)
-			}
-			for i, s := range script {
-				if ok, _ := said.Ends[i]["ok"].(map[string]any); ok["shown"] != nil {
-					if strings.Contains(fmt.Sprint(ok["shown"]), "tok") {
-						t.Errorf("a started session shows its token: %v", ok["shown"])
-					}
-					delete(ok, "shown")
-				}
-				got, err := json.Marshal(said.Ends[i])
-				if err != nil {
-					t.Fatal(err)
-				}
-				if s.ends != "" && !sameJSON(t, string(got), s.ends) ||
-					s.ends == "" && said.Ends[i]["ok"] == nil {
-					t.Errorf("%s ends with %s, want %s", s.call, got, s.ends)
-				}
-			}
-			if strings.Contains(said.Client, "vfy_") {
-				t.Errorf("a client shows its key: %s", said.Client)
-			}
-			k := r.keys
-			if len(k) != 7 || len(r.left) > 0 || len(k[0]) < 20 || k[0] != k[1] || k[1] != k[2] ||
-				k[3] != "mine" || k[4] != "mine" || k[5] == k[0] || k[6] == k[5] || slices.Contains(k, "") {
-				t.Errorf("idempotency keys %q, %d exchanges are left", k, len(r.left))
-			}
-		})
+			delete(ok, "shown")
+		}
+		got, err := json.Marshal(said.Ends[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.ends != "" && !sameJSON(t, string(got), s.ends) ||
+			s.ends == "" && said.Ends[i]["ok"] == nil {
+			t.Errorf("%s ends with %s, want %s", s.call, got, s.ends)
+		}
+	}
+	if strings.Contains(said.Client, "vfy_") {
+		t.Errorf("a client shows its key: %s", said.Client)
+	}
+	keys := r.keys
+	if len(keys) != 7 || len(r.left) > 0 || len(keys[0]) < 20 || keys[0] != keys[1] || keys[1] != keys[2] ||
+		keys[3] != "mine" || keys[4] != "mine" || keys[5] == keys[0] || keys[6] == keys[5] ||
+		slices.Contains(keys, "") {
+		t.Errorf("idempotency keys %q, %d exchanges are left", keys, len(r.left))
 	}
 }
 

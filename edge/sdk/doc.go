@@ -4,6 +4,9 @@
 //	GET /sdk/                                    a page with one install line each
 //	GET /sdk/verifyd-X.Y.Z.tgz                   JavaScript and TypeScript, for npm
 //	GET /sdk/verifyd-X.Y.Z-py3-none-any.whl      Python, for pip
+//	GET /sdk/verifyd.php, /sdk/verifyd.rb        PHP and Ruby, one file each
+//	GET /sdk/go                                  where the go command finds the module, and below
+//	GET /sdk/mod/…                               the module, which is package client
 //
 // The laws:
 //
@@ -11,5 +14,6 @@
 //     idempotency key, and its receiver answers with the same statuses.
 //   - The same source gives the same bytes: archives hold no time and no owner of this machine.
 //
-// The kits' own sources are the folders javascript and python; @VERSION@ in them is the service's version.
+// The kits' own sources are the folders javascript, python, php and ruby; @VERSION@ in them is the service's
+// version.
 package sdk

@@ -16,6 +16,7 @@ import (
 var (
 	//go:embed javascript/package.json javascript/README.md javascript/index.js javascript/index.d.ts
 	//go:embed python/README.md python/verifyd/__init__.py python/verifyd/py.typed
+	//go:embed php/verifyd.php ruby/verifyd.rb
 	sources embed.FS
 
 	//go:embed web
@@ -30,13 +31,14 @@ type Kits struct {
 	page      []byte
 	style     page.Asset
 	artifacts []artifact
+	module    []web.Route // of Go
 }
 
 // artifact is what one language's tool installs.
 type artifact struct {
 	Language string
 	Install  string // the line that installs it
-	Name     string // of the file
+	Name     string // of the file; empty for Go, whose command fetches more than one
 	Media    string
 	data     []byte
 }
@@ -103,13 +105,43 @@ func (k *Kits) pack(version, base string) error {
 	if err != nil {
 		return err
 	}
+	php, err := read("php", "verifyd.php")
+	if err != nil {
+		return err
+	}
+	ruby, err := read("ruby", "verifyd.rb")
+	if err != nil {
+		return err
+	}
+	if err := k.packModule(version, base); err != nil {
+		return err
+	}
 	tgzName, whlName := "verifyd-"+version+".tgz", "verifyd-"+version+"-py3-none-any.whl"
-	k.artifacts = []artifact{
+	const text = "text/plain; charset=utf-8"
+	k.artifacts = append(k.artifacts, []artifact{
 		{"JavaScript, TypeScript", "npm install " + base + pathPage + tgzName, tgzName, "application/gzip",
 			tgz},
 		{"Python", "pip install " + base + pathPage + whlName, whlName, "application/zip", whl},
-	}
+		{"PHP", "curl -O " + base + pathPage + "verifyd.php", "verifyd.php", text, php[0].data},
+		{"Ruby", "curl -O " + base + pathPage + "verifyd.rb", "verifyd.rb", text, ruby[0].data},
+	}...)
 	return nil
+}
+
+// packModule packs package client, where the go command would find it.
+func (k *Kits) packModule(version, base string) error {
+	if modulePath(base) == "" {
+		return nil
+	}
+	m, err := newModule(version, base)
+	if err != nil {
+		return err
+	}
+	host, _, _ := strings.Cut(m.path, "/")
+	k.artifacts = []artifact{{Language: "Go",
+		Install: "GOPRIVATE=" + host + " go get " + m.path + "@" + m.version}}
+	k.module, err = m.routes()
+	return err
 }
 
 func (k *Kits) stylePath() string { return "/assets/" + k.style.Name }
@@ -123,8 +155,11 @@ func (k *Kits) Routes() []web.Route {
 		{Method: http.MethodGet, Path: k.stylePath(), Name: "sdk_asset", Handler: k.style},
 	}
 	for _, a := range k.artifacts {
+		if a.Name == "" {
+			continue
+		}
 		routes = append(routes, web.Route{Method: http.MethodGet, Path: pathPage + a.Name, Name: "sdk_file",
 			Handler: page.Fixed(a.Media, "no-cache", a.data)})
 	}
-	return routes
+	return append(routes, k.module...)
 }

@@ -9,6 +9,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -88,8 +90,9 @@ func callbacks() []callback {
 	}
 }
 
-// Each kit's receivers answer as package client does, and hand over the same.
-func TestReceivers(t *testing.T) {
+// Each kit does what package client does: it asks the same, and its receivers answer the same and hand over
+// the same.
+func TestKits(t *testing.T) {
 	t.Parallel()
 	t.Run("Go", func(t *testing.T) {
 		t.Parallel()
@@ -103,48 +106,74 @@ func TestReceivers(t *testing.T) {
 		postAll(t, server.URL, results)
 	})
 	for _, k := range kits {
-		for _, kind := range k.kinds {
-			t.Run(k.name+", "+kind, func(t *testing.T) {
-				t.Parallel()
-				c := k.command(k.installed(t), k.receiver, kind, oldSecret, newSecret)
-				out, err := c.StdoutPipe()
-				if err != nil {
-					t.Fatal(err)
-				}
-				var errOut strings.Builder
-				c.Stderr = &errOut
-				if err := c.Start(); err != nil {
-					t.Fatal(err)
-				}
-				lines := bufio.NewScanner(out)
-				results := make(chan handed, 100)
-				defer func() {
-					_ = c.Process.Kill()
-					for range results { // until its output ends
-					}
-					_ = c.Wait()
-					if t.Failed() {
-						t.Log(errOut.String())
-					}
-				}()
-				if !lines.Scan() {
-					close(results)
-					t.Fatal("it does not listen")
-				}
-				port := lines.Text()
-				go func() {
-					defer close(results)
-					for lines.Scan() {
-						var h handed
-						if json.Unmarshal(lines.Bytes(), &h) == nil {
-							results <- h
-						}
-					}
-				}()
-				postAll(t, "http://127.0.0.1:"+port, results)
-			})
-		}
+		t.Run(k.name, func(t *testing.T) {
+			t.Parallel()
+			dir := k.installed(t)
+			k.asks(t, dir)
+			for _, kind := range k.kinds {
+				t.Run(kind, func(t *testing.T) {
+					url, results := k.receives(t, dir, kind)
+					postAll(t, url, results)
+				})
+			}
+		})
 	}
+}
+
+// receives runs a receiver of the kit, and returns its address and what it hands over.
+func (k kit) receives(t *testing.T, dir, kind string) (url string, _ <-chan handed) {
+	t.Helper()
+	address, args := "", []string{k.receiver, kind, oldSecret, newSecret}
+	if k.listen != nil {
+		address = k.listen(t)
+		args = []string{"-S", address, k.receiver}
+	}
+	c := k.command(dir, args...)
+	out, in, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Stdout, c.Stderr = in, in
+	err = c.Start()
+	_ = in.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	results, ready := make(chan handed, 100), make(chan string, 1)
+	var said strings.Builder
+	go func() {
+		defer close(results)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			var h handed
+			text := lines.Text()
+			switch _, err := strconv.Atoi(text); {
+			case err == nil:
+				ready <- "http://127.0.0.1:" + text
+			case strings.HasSuffix(text, " started"): // PHP's server
+				ready <- "http://" + address
+			case json.Unmarshal([]byte(text), &h) == nil:
+				results <- h
+			default:
+				said.WriteString(text + "\n")
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		_ = c.Process.Kill()
+		for range results { // until its output ends
+		}
+		_ = c.Wait()
+		_ = out.Close()
+		if t.Failed() {
+			t.Log(said.String())
+		}
+	})
+	select {
+	case url = <-ready:
+	case <-time.After(natstest.TestTimeout):
+		t.Fatal("it does not listen")
+	}
+	return url, results
 }
 
 func postAll(t *testing.T, url string, results <-chan handed) {

@@ -24,7 +24,9 @@ export class Refused extends Error {
     this.status = status;
     this.code = code;
     this.detail = problem.detail ?? "";
-    this.fields = Array.isArray(problem.errors) ? problem.errors : [];
+    this.fields = (Array.isArray(problem.errors) ? problem.errors : []).map((e) => ({
+      name: e?.field ?? "", code: e?.code ?? "", detail: e?.detail ?? "",
+    }));
     this.requestId = problem.request_id ?? "";
     this.retryAfter = retryAfter;
   }

@@ -1,8 +1,8 @@
 // Does what standard input says, a JSON list of calls, and prints what became of each.
 import { Client, NoAnswer, Refused } from "verifyd";
 
-const { base, calls } = JSON.parse(await new Response(process.stdin).text());
-const client = new Client(base, "vfy_conformance");
+const { base, key, calls } = JSON.parse(await new Response(process.stdin).text());
+const client = new Client(base, key);
 const shown = (s) => ({
   id: s.id, state: s.state, verified: s.verified, test: s.test, user: s.platformUserId,
   delivery: s.delivery.state, attempts: s.delivery.attempts.map((a) => a.status),

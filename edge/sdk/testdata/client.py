@@ -5,7 +5,7 @@ import sys
 import verifyd
 
 order = json.load(sys.stdin)
-client = verifyd.Client(order["base"], "vfy_conformance")
+client = verifyd.Client(order["base"], order["key"])
 
 
 def instant(at):

@@ -57,7 +57,7 @@ class Refused(VerifydError):
         self.code = str(problem.get("code") or "")
         self.detail = str(problem.get("detail") or "")
         self.fields = tuple(
-            Field(str(f.get("name", "")), str(f.get("code", "")), str(f.get("detail", "")))
+            Field(str(f.get("field", "")), str(f.get("code", "")), str(f.get("detail", "")))
             for f in problem.get("errors") or () if isinstance(f, dict)
         )
         self.request_id = str(problem.get("request_id") or "")
