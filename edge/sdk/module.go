@@ -53,7 +53,7 @@ func newModule(version, base string) (*goModule, error) {
 	m := &goModule{path: modulePath(base), version: "v" + version, files: map[string][]byte{}}
 	m.files["go.mod"] = fmt.Appendf(nil, "module %s\n\ngo 1.26\n\nrequire %s\n", m.path, webhooksModule)
 	err := fs.WalkDir(edge.Client, "client", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || strings.HasSuffix(name, "_test.go") {
+		if err != nil || d.IsDir() {
 			return err
 		}
 		data, err := fs.ReadFile(edge.Client, name)

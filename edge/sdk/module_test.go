@@ -2,11 +2,13 @@ package sdk
 
 import (
 	"bytes"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -76,6 +78,29 @@ func main() {
 	}
 	if !strings.Contains(string(project), webhooksModule) {
 		t.Errorf("the module needs %s, and this project another version", webhooksModule)
+	}
+}
+
+// The module has every file of package client, but for its tests.
+func TestGoModuleIsWhole(t *testing.T) {
+	t.Parallel()
+	m, err := newModule(version, "https://verify.example.com")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob("../client/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"go.mod"}
+	for _, name := range files {
+		if !strings.HasSuffix(name, "_test.go") {
+			want = append(want, filepath.Base(name))
+		}
+	}
+	slices.Sort(want)
+	if got := slices.Sorted(maps.Keys(m.files)); !slices.Equal(got, want) {
+		t.Errorf("the module has %q, package client %q", got, want)
 	}
 }
 

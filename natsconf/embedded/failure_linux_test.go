@@ -43,8 +43,11 @@ func TestWritesOfAFailedStoreAreNotReadBack(t *testing.T) {
 	for _, name := range names {
 		batch = append(batch, claim(name))
 	}
-	if err := conn.PublishBatch(t.Context(), topology.StreamCompletions, batch...); !errors.Is(err,
-		natsconf.ErrUncertain) {
+	err = conn.PublishBatch(t.Context(), topology.StreamCompletions, batch...)
+	// The store's witness, which is written every now and then, may meet the failure before: then nothing is
+	// sent.
+	refused := errors.Is(err, natsconf.ErrUnavailable) && strings.Contains(err.Error(), "witness")
+	if !errors.Is(err, natsconf.ErrUncertain) && !refused {
 		t.Errorf("a batch that could not be synced: %v", err)
 	}
 	if _, err := w.Publish(t.Context(), claim("e")); !errors.Is(err, natsconf.ErrUnavailable) {
