@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"verifyd/sessions/failure"
+	"verifyd/sessions/proof"
 )
 
 // Lifetime is how long a session may be completed after its creation (contract §8).
@@ -27,9 +28,11 @@ type Reason string
 
 // The reasons of the final states.
 const (
-	NoReason       Reason = ""
-	Declined       Reason = "declined" // the user said no, at the provider or on the sign-in page
-	Refused        Reason = "refused"  // the network's rules do not accept the identity
+	NoReason Reason = ""
+	Declined Reason = "declined" // the user said no, at the provider or on the sign-in page
+	Refused  Reason = "refused"  // the network's rules do not accept the identity
+	// Unconfirmed: the code that confirms the sign-in was given wrong as often as it may be (proof.MaxTries)
+	Unconfirmed    Reason = "unconfirmed"
 	CanceledReason Reason = "canceled"
 	ExpiredReason  Reason = "expired"
 	// AccountDeletedReason: the session was canceled when its account was deleted. No key reads it any more.
@@ -58,6 +61,8 @@ type Request struct {
 	Key     string `json:"-"` // id of that key
 	Test    bool   `json:"-"` // started with a test key
 	Policy  Policy `json:"-"` // of that key; empty: the service's
+	// Level is what is to be proven before the session is verified; empty: proof.Link
+	Level proof.Level `json:"-"`
 
 	// What follows is sealed in storage, as JSON of these members, under a key of the session's own.
 	Platform       string `json:"p"`           // arbitrary, 1 to 1,024 bytes
@@ -95,19 +100,31 @@ type KeyRef struct {
 
 // NewSession returns the session that is started under a token at an instant.
 func NewSession(r Request, token Token, at time.Time) Session {
+	r.Level = r.Level.Or(proof.Link)
 	return Session{ID: token.ID(), Request: r, CreatedAt: at, ExpiresAt: at.Add(Lifetime)}
 }
 
 // Outcome is how a session is completed.
 type Outcome struct {
 	State   State        // Verified, Failed or Canceled
-	Reason  Reason       // Declined, Refused, CanceledReason or AccountDeletedReason; NoReason when verified
+	Reason  Reason       // Declined, Refused, Unconfirmed, CanceledReason …; NoReason when verified
 	Rule    failure.Rule // which of the network's rules refused
 	Network string       // id of the identity network that vouched or refused; empty where none took part
+	// Reached is the level that was proven, verified or not; empty: none, and with Verified proof.Link
+	Reached proof.Level
 }
 
 // Verified is the contract's `verified` member (contract §2.3).
 func (o Outcome) Verified() bool { return o.State == Verified }
+
+// WithLevel returns the outcome with the level that it reached, where that goes without saying: one that is
+// verified has reached proof.Link at least.
+func (o Outcome) WithLevel() Outcome {
+	if o.Verified() {
+		o.Reached = o.Reached.Or(proof.Link)
+	}
+	return o
+}
 
 // Status is a session and its outcome, as they stand.
 type Status struct {

@@ -34,6 +34,7 @@ var examples = map[string]string{
 	"account login-link":        `verifyd account login-link --account "Harbor Guild" --base-url https://verify.example.com`,
 	"account revoke-login-link": `verifyd account revoke-login-link --account "Harbor Guild" link_5ah3gk7zq2mxw4td`,
 	"account return-url":        `verifyd account return-url --account "Harbor Guild" https://harbor.example/verified`,
+	"account binding":           `verifyd account binding --account "Harbor Guild" code`,
 	"account colour":            `verifyd account colour --account "Harbor Guild" "#1f5fd0"`,
 	"account quota":             `verifyd account quota "Harbor Guild" 5000`,
 	"account rename":            `verifyd account rename "Harbor Guild" "Harbour Guild"`,

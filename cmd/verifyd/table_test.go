@@ -23,7 +23,7 @@ var tableless = []string{
 	"account rename",
 	"account disable", "account enable", "account delete", "account secret", "account rotate-secret",
 	"account end-rotation", "account login-link", "account revoke-login-link", "account return-url",
-	"account colour", "operator grant",
+	"account colour", "account binding", "operator grant",
 	"operator revoke", "operator login-link", "hosts pause", "hosts resume", "deliveries resend", "explain",
 	"listen", "log-level", "prepare",
 	"apply", "recover", "healthcheck", "version", "help",

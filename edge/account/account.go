@@ -3,6 +3,8 @@ package account
 import (
 	"errors"
 	"time"
+
+	"verifyd/sessions/proof"
 )
 
 var (
@@ -24,9 +26,11 @@ type Account struct {
 	// ReturnOrigins are the sites that ReturnURL may be on, as browsers write origins: https://example.com,
 	// https://example.com:8443.
 	ReturnOrigins []string
-	Colour        string // of its sign there, #rrggbb; empty: it has none
-	CreatedAt     time.Time
-	DisabledAt    time.Time // zero while it is in service
+	// Level is what its sessions ask to be proven where they do not say; empty: the service's
+	Level      proof.Level
+	Colour     string // of its sign there, #rrggbb; empty: it has none
+	CreatedAt  time.Time
+	DisabledAt time.Time // zero while it is in service
 	// DeletedAt is zero unless the account was deleted. What is left of it signs the callbacks that were owed
 	// by then, and nothing else.
 	DeletedAt time.Time

@@ -14,7 +14,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"verifyd/edge/problem"
+	"verifyd/edge/problem/fault"
 	"verifyd/edge/web"
+	"verifyd/sessions/proof"
 	"verifyd/sessions/urlpolicy"
 )
 
@@ -27,6 +29,8 @@ const (
 type verification struct {
 	platform, platformUserID, guildID string
 	callback                          urlpolicy.URL
+	level                             proof.Level // as the request says; empty: it does not
+	asked                             proof.Level // that counts
 }
 
 // readVerification reads and checks the body of POST /verify/init.
@@ -36,11 +40,7 @@ func (a *api) readVerification(r *http.Request) (verification, *problem.Problem)
 		return verification{}, p
 	}
 	v, faults := decodeVerification(body, a.Callbacks)
-	if len(faults) > 0 {
-		return verification{},
-			&problem.Problem{Code: problem.CodeInvalidRequest, Detail: summary(faults), Faults: faults}
-	}
-	return v, nil
+	return v, invalid(&members{faults: faults})
 }
 
 func summary(faults []problem.Fault) string {
@@ -79,7 +79,7 @@ func readJSONBody(r *http.Request) ([]byte, *problem.Problem) {
 		return nil, &problem.Problem{Code: problem.CodeInvalidRequest,
 			Detail: "The body ended before its announced length.",
 			Faults: []problem.Fault{
-				{Code: problem.FaultSyntax, Detail: "the body ends before its announced length"},
+				{Code: fault.Syntax, Detail: "the body ends before its announced length"},
 			}}
 	}
 }
@@ -137,6 +137,7 @@ func decodeVerification(body []byte, callbacks Callbacks) (verification, []probl
 		return verification{}, []problem.Fault{*f}
 	}
 	v := verification{
+		level:          m.level("binding"),
 		platform:       m.text("platform", true),
 		platformUserID: m.text("platform_user_id", true),
 		guildID:        m.text("guild_id", false),
@@ -158,13 +159,13 @@ func readMembers(body []byte) (*members, *problem.Fault) {
 	value, err := dec.ReadValue()
 	switch {
 	case errors.Is(err, io.EOF):
-		return nil, &problem.Fault{Code: problem.FaultSyntax,
+		return nil, &problem.Fault{Code: fault.Syntax,
 			Detail: "the body is empty; it must be a JSON object"}
 	case err != nil:
 		return nil, syntaxFault(body, err)
 	case value.Kind() != jsontext.KindBeginObject:
 		return nil, &problem.Fault{
-			Code:   problem.FaultType,
+			Code:   fault.Type,
 			Detail: "the body is JSON but not an object; it must start with { and end with }",
 		}
 	}
@@ -175,7 +176,7 @@ func readMembers(body []byte) (*members, *problem.Fault) {
 	end := dec.InputOffset()
 	if _, err := dec.ReadToken(); !errors.Is(err, io.EOF) {
 		return nil, &problem.Fault{
-			Code: problem.FaultTrailing, Detail: fmt.Sprintf(
+			Code: fault.Trailing, Detail: fmt.Sprintf(
 				"after the object, from byte %d on, nothing but white space may follow", end),
 		}
 	}
@@ -185,20 +186,20 @@ func readMembers(body []byte) (*members, *problem.Fault) {
 func syntaxFault(body []byte, err error) *problem.Fault {
 	var s *jsontext.SyntacticError
 	if !errors.As(err, &s) {
-		return &problem.Fault{Code: problem.FaultSyntax, Detail: "the body is not JSON"}
+		return &problem.Fault{Code: fault.Syntax, Detail: "the body is not JSON"}
 	}
 	f := &problem.Fault{Field: memberOf(s.JSONPointer)}
 	switch {
 	case errors.Is(err, jsontext.ErrDuplicateName):
-		f.Code, f.Detail = problem.FaultDuplicate, "the name stands twice in one object; each may stand once"
+		f.Code, f.Detail = fault.Duplicate, "the name stands twice in one object; each may stand once"
 	case onlyEncoding(body, s.ByteOffset):
-		f.Code = problem.FaultEncoding
+		f.Code = fault.Encoding
 		f.Detail = fmt.Sprintf("at or after byte %d is text that is not UTF-8, or half of a surrogate "+
 			"pair (\\ud800 to \\udfff)", s.ByteOffset)
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		f.Code, f.Detail = problem.FaultSyntax, "the body ends in the middle of its JSON"
+		f.Code, f.Detail = fault.Syntax, "the body ends in the middle of its JSON"
 	default:
-		f.Code, f.Detail = problem.FaultSyntax,
+		f.Code, f.Detail = fault.Syntax,
 			fmt.Sprintf("the body is not JSON (RFC 8259) at or after byte %d", s.ByteOffset)
 	}
 	return f
@@ -237,17 +238,17 @@ func (m *members) str(name string, required bool) (s string, ok bool) {
 	value, given := m.values[name]
 	if !given {
 		if required {
-			m.faultf(name, problem.FaultMissing, "the field is required%s", m.lookalike(name))
+			m.faultf(name, fault.Missing, "the field is required%s", m.lookalike(name))
 		}
 		return "", false
 	}
 	if value.Kind() != jsontext.KindString {
-		m.faultf(name, problem.FaultType, "the field is %s; it must be a string", kindWord(value.Kind()))
+		m.faultf(name, fault.Type, "the field is %s; it must be a string", kindWord(value.Kind()))
 		return "", false
 	}
 	text, err := jsontext.AppendUnquote(nil, value)
 	if err != nil {
-		m.faultf(name, problem.FaultSyntax, "the field is not a JSON string")
+		m.faultf(name, fault.Syntax, "the field is not a JSON string")
 		return "", false
 	}
 	return string(text), true
@@ -260,12 +261,21 @@ func (m *members) text(name string, required bool) string {
 	switch {
 	case !ok:
 	case len(s) > MaxFieldBytes:
-		m.faultf(name, problem.FaultLength, "the field has %d bytes; it may have up to %d as UTF-8", len(s),
+		m.faultf(name, fault.Length, "the field has %d bytes; it may have up to %d as UTF-8", len(s),
 			MaxFieldBytes)
 	case s == "" && required:
-		m.faultf(name, problem.FaultLength, "the field is empty; it must have 1 to %d bytes", MaxFieldBytes)
+		m.faultf(name, fault.Length, "the field is empty; it must have 1 to %d bytes", MaxFieldBytes)
 	}
 	return s
+}
+
+// level reads the level that a session asks for.
+func (m *members) level(name string) proof.Level {
+	s, ok := m.str(name, false)
+	if ok && !proof.Level(s).Known() {
+		m.faultf(name, fault.Value, "the field is %.40q; it must be one of %s", s, join(proof.Levels))
+	}
+	return proof.Level(s)
 }
 
 func (m *members) url(name string, callbacks Callbacks) urlpolicy.URL {

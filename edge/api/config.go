@@ -15,6 +15,7 @@ import (
 	"verifyd/edge/web"
 	"verifyd/sessions"
 	"verifyd/sessions/facts"
+	"verifyd/sessions/timeline"
 	"verifyd/sessions/urlpolicy"
 )
 
@@ -34,6 +35,8 @@ type Sessions interface {
 	ReadOf(ctx context.Context, account string, id sessions.ID) (facts.View, error)
 	Complete(ctx context.Context, s sessions.Session, o sessions.Outcome) (sessions.Completion, error)
 	Resend(ctx context.Context, id sessions.ID, by string) (facts.Resend, error)
+	Confirm(ctx context.Context, s sessions.Session, user, code string) (sessions.Completion, error)
+	Emit(e timeline.Event)
 }
 
 // Rates limits how fast a key may start sessions; a *limit.Rates.
@@ -89,7 +92,10 @@ type Config struct {
 	Now          func() time.Time      // default: time.Now
 	StoreTimeout time.Duration         // how long one request may wait for JetStream in all; default 10 s
 	FailedKeys   FailedKeys            // default: no limit
-	TestKeys     bool                  // whether test keys are taken; default: they get 401
+	Levels       Levels                // what sessions ask to be proven
+	// whether an identity network proves who has an account on a platform; default: none does
+	Proves   func(platform string, test bool) bool
+	TestKeys bool // whether test keys are taken; default: they get 401
 	// requests that wait for a session to change, at once; default 1,000, a quarter of it for one account
 	MaxWaiting int
 	// lists of sessions that are made at once; default 32, a quarter of it for one account
@@ -104,6 +110,9 @@ const defaultStoreTimeout = 10 * time.Second
 func (c Config) WithDefaults() Config {
 	if c.StoreHigh == nil {
 		c.StoreHigh = func() bool { return false }
+	}
+	if c.Proves == nil {
+		c.Proves = func(string, bool) bool { return false }
 	}
 	if c.StoreLeft == nil {
 		c.StoreLeft = func() error { return nil }

@@ -12,6 +12,7 @@ import (
 
 	"verifyd/edge/account"
 	"verifyd/edge/problem"
+	"verifyd/edge/problem/fault"
 	"verifyd/edge/web"
 	"verifyd/natsconf"
 	"verifyd/sessions"
@@ -47,7 +48,7 @@ func idempotencyKey(h http.Header) (string, *problem.Problem) {
 		return "", nil
 	}
 	bad := func(format string, args ...any) (string, *problem.Problem) {
-		f := problem.Fault{Field: headerIdempotencyKey, Code: problem.FaultHeader,
+		f := problem.Fault{Field: headerIdempotencyKey, Code: fault.Header,
 			Detail: fmt.Sprintf(format, args...)}
 		return "", &problem.Problem{Code: problem.CodeInvalidRequest, Detail: summary([]problem.Fault{f}),
 			Faults: []problem.Fault{f}}
@@ -71,7 +72,11 @@ func idempotencyKey(h http.Header) (string, *problem.Problem) {
 // count.
 func (v verification) fingerprint() [sha256.Size]byte {
 	var b []byte
-	for _, field := range []string{v.platform, v.platformUserID, v.guildID, v.callback.String()} {
+	fields := []string{v.platform, v.platformUserID, v.guildID, v.callback.String()}
+	if v.level != "" { // so that requests without it have the fingerprint that older builds make
+		fields = append(fields, string(v.level))
+	}
+	for _, field := range fields {
 		b = binary.BigEndian.AppendUint32(b, uint32(len(field))) //nolint:gosec // bounded by MaxBodyBytes
 		b = append(b, field...)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"verifyd/edge/limit"
 	"verifyd/edge/problem"
+	"verifyd/edge/problem/fault"
 	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/topology"
 )
@@ -100,7 +101,7 @@ func TestBadIdempotencyKeys(t *testing.T) {
 		p := wantProblem(t, s.do(t, http.MethodPost, pathInit, goodBody, header...),
 			problem.CodeInvalidRequest)
 		if len(p.Errors) != 1 || p.Errors[0].Field != "Idempotency-Key" ||
-			p.Errors[0].Code != problem.FaultHeader {
+			p.Errors[0].Code != fault.Header {
 			t.Errorf("%s: errors = %+v", name, p.Errors)
 		}
 	}

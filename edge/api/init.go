@@ -46,6 +46,9 @@ func (a *api) start(h http.Header, r *http.Request) (initAnswer, *problem.Proble
 		return initAnswer{}, p
 	}
 	v, p := a.readVerification(r)
+	if p == nil {
+		v.asked, p = a.level(who, v)
+	}
 	if p != nil {
 		return initAnswer{}, p
 	}
@@ -140,7 +143,7 @@ func request(who account.Principal, v verification) sessions.Request {
 	return sessions.Request{
 		Account: who.Account.ID, Key: who.Key.ID, Test: who.Key.Test, Policy: who.Key.Policy,
 		Platform: v.platform, PlatformUserID: v.platformUserID, GuildID: v.guildID,
-		CallbackURL: v.callback.String(),
+		CallbackURL: v.callback.String(), Level: v.asked,
 	}
 }
 

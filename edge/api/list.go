@@ -13,6 +13,7 @@ import (
 
 	"verifyd/edge/limit"
 	"verifyd/edge/problem"
+	"verifyd/edge/problem/fault"
 	"verifyd/edge/web"
 	"verifyd/sessions"
 	"verifyd/sessions/facts"
@@ -146,7 +147,7 @@ type parameters struct {
 
 func (p *parameters) faultf(name, format string, args ...any) {
 	p.faults = append(p.faults, problem.Fault{
-		Field: name, Code: problem.FaultParameter, Detail: fmt.Sprintf(format, args...),
+		Field: name, Code: fault.Parameter, Detail: fmt.Sprintf(format, args...),
 	})
 }
 

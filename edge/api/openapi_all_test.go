@@ -123,8 +123,10 @@ func TestEveryDescribedAnswerIsGiven(t *testing.T) {
 		c.Keys = keys
 	})
 	walkInit(t, w, &high)
-	walkSlowBody(t, w)
+	walkSlowBody(t, w, pathInit)
+	walkSlowBody(t, w, "/sessions/unknown/confirm")
 	walkSessions(t, w)
+	walkConfirmations(t, w)
 	walkLists(t, w, slow)
 	walkFaults(t, w, &fault)
 	walkListen(t, w)
@@ -135,6 +137,7 @@ func TestEveryDescribedAnswerIsGiven(t *testing.T) {
 	w.do(t, http.MethodGet, "/sessions/unknown", "")
 	w.do(t, http.MethodPost, "/sessions/unknown/cancel", "")
 	w.do(t, http.MethodPost, "/sessions/unknown/resend", "")
+	w.do(t, http.MethodPost, "/sessions/unknown/confirm", "")
 	w.do(t, http.MethodPost, pathListen, "")
 	w.do(t, http.MethodPost, "/listen/unknown", "")
 
@@ -191,7 +194,7 @@ func walkInit(t *testing.T, w waiter, high *bool) {
 
 // walkSlowBody sends a body that never comes to a server that waits for none for long, as no other request
 // here would like.
-func walkSlowBody(t *testing.T, w waiter) {
+func walkSlowBody(t *testing.T, w waiter, path string) {
 	t.Helper()
 	s, _ := startServer(t, web.ServerConfig{
 		Name: "impatient", Listen: "127.0.0.1:0", Handler: w.server.Handler(), Log: zerolog.Nop(),
@@ -199,7 +202,7 @@ func walkSlowBody(t *testing.T, w waiter) {
 	})
 	slow, hold := io.Pipe()
 	defer func() { _ = hold.Close() }()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+s.Addr()+pathInit, slow)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+s.Addr()+path, slow)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -265,6 +268,28 @@ func walkSessions(t *testing.T, w waiter) {
 	act(old, "cancel", acmeKey)
 }
 
+// walkConfirmations brings about what a confirmation can answer, but for faults.
+func walkConfirmations(t *testing.T, w waiter) {
+	const given = `{"platform_user_id":"u-1","code":"ZZZZZZ"}`
+	coded, link := w.asking(t, "code"), w.start(t).Session
+	w.confirm(t, coded, acmeKey, given) // nobody has signed in
+	code := w.signedIn(t, coded)
+	for _, key := range []string{revokedKey, closedKey, slowKey, slowKey, slowKey, ""} {
+		w.confirm(t, coded, key, given)
+	}
+	w.confirm(t, "unknown", acmeKey, given)
+	w.confirm(t, link, acmeKey, given)
+	w.confirm(t, coded, acmeKey, given)
+	w.confirm(t, coded, acmeKey, `{"code":"?"}`)
+	w.confirm(t, coded, acmeKey, `{"x":"`+strings.Repeat("x", web.MaxBodyBytes)+`"}`)
+	w.do(t, http.MethodPost, "/sessions/"+coded+"/confirm", given, "Authorization", "Bearer "+acmeKey,
+		"Content-Type", "text/plain")
+	w.confirm(t, coded, acmeKey, `{"platform_user_id":"u-1","code":"`+code+`"}`)
+	late := w.asking(t, "code")
+	w.clock.advance(sessions.Lifetime)
+	w.confirm(t, late, acmeKey, given)
+}
+
 // walkLists has one list take long, so that there is no place for another one.
 func walkLists(t *testing.T, w waiter, slow *slowLists) {
 	t.Helper()
@@ -299,6 +324,8 @@ func walkFaults(t *testing.T, w waiter, fault *atomic.Pointer[error]) {
 			w.do(t, http.MethodPost, "/sessions/k3v7q2m5zt4yd6n2xw7p2c4hf2jb5ral/"+verb, "", "Authorization",
 				"Bearer "+acmeKey)
 		}
+		w.confirm(t, "k3v7q2m5zt4yd6n2xw7p2c4hf2jb5ral", acmeKey,
+			`{"platform_user_id":"u-1","code":"ZZZZZZ"}`)
 	}
 	fault.Store(nil)
 }

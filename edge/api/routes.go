@@ -17,6 +17,7 @@ const (
 	pathSession = "/sessions/{session}"
 	pathCancel  = "/sessions/{session}/cancel"
 	pathResend  = "/sessions/{session}/resend"
+	pathConfirm = "/sessions/{session}/confirm"
 	pathListen  = "/listen"
 	pathListens = "/listen/{exchange}"
 	pathOpenAPI = "/openapi.yaml"
@@ -78,6 +79,8 @@ func (a *api) routes() []web.Route {
 			Handler: http.HandlerFunc(a.cancelSession)},
 		{Method: http.MethodPost, Path: pathResend, Name: "resend",
 			Handler: http.HandlerFunc(a.resendSession)},
+		{Method: http.MethodPost, Path: pathConfirm, Name: "confirm",
+			Handler: http.HandlerFunc(confirmations{a}.answer)},
 		{Method: http.MethodPost, Path: pathListen, Name: "listen", Handler: http.HandlerFunc(a.listen)},
 		{Method: http.MethodPost, Path: pathListens, Name: "listen_answer",
 			Handler: http.HandlerFunc(a.answerListen)},

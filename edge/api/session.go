@@ -11,6 +11,7 @@ import (
 	"verifyd/sessions"
 	"verifyd/sessions/facts"
 	"verifyd/sessions/failure"
+	"verifyd/sessions/proof"
 )
 
 // sessionDoc is a session as its integrator reads it. The callback URL and what the receiver answered are
@@ -18,13 +19,17 @@ import (
 type sessionDoc struct {
 	ID sessions.ID `json:"id"` // never the token
 	// started with a test key: its outcome says nothing about anybody
-	Test           bool            `json:"test"`
-	Platform       string          `json:"platform"`
-	PlatformUserID string          `json:"platform_user_id"`
-	GuildID        string          `json:"guild_id"`
-	State          sessions.State  `json:"state"`
-	Verified       *bool           `json:"verified"` // null unless verified or failed
-	Reason         sessions.Reason `json:"reason"`   // empty while pending and when verified
+	Test           bool   `json:"test"`
+	Platform       string `json:"platform"`
+	PlatformUserID string `json:"platform_user_id"`
+	GuildID        string `json:"guild_id"`
+	// what it asks to be proven, and what was; the latter is null where nothing was
+	Binding  proof.Level     `json:"binding"`
+	Reached  *proof.Level    `json:"reached"`
+	State    sessions.State  `json:"state"`
+	Step     proof.Step      `json:"step"`     // what a pending session waits for; empty: the user's sign-in
+	Verified *bool           `json:"verified"` // null unless verified or failed
+	Reason   sessions.Reason `json:"reason"`   // empty while pending and when verified
 	// the identity network's rule that refused; empty for other reasons
 	Rule        failure.Rule `json:"rule"`
 	CreatedAt   string       `json:"created_at"`
@@ -214,7 +219,7 @@ func noSession() *problem.Problem {
 func document(v facts.View) sessionDoc {
 	doc := sessionDoc{
 		ID: v.ID, Test: v.Test, Platform: v.Platform, PlatformUserID: v.PlatformUserID, GuildID: v.GuildID,
-		State: v.State, Reason: v.Reason, Rule: v.Rule,
+		Binding: v.Level.Or(proof.Link), State: v.State, Reason: v.Reason, Rule: v.Rule,
 		CreatedAt: web.Timestamp(v.CreatedAt), ExpiresAt: web.Timestamp(v.ExpiresAt),
 		CompletedAt: timestampOrNull(v.CompletedAt),
 		Delivery:    deliveryDoc{State: v.Delivery.State, Attempts: []attemptDoc{}},
@@ -222,6 +227,12 @@ func document(v facts.View) sessionDoc {
 	if v.State == sessions.Verified || v.State == sessions.Failed {
 		verified := v.Verified()
 		doc.Verified = &verified
+	}
+	if v.State == sessions.Pending {
+		doc.Step = v.Progress.Step()
+	}
+	if v.Reached != "" {
+		doc.Reached = &v.Reached
 	}
 	for _, at := range v.Delivery.Attempts {
 		doc.Delivery.Attempts = append(doc.Delivery.Attempts, attempt(at))

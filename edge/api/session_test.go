@@ -33,7 +33,7 @@ func TestReadPendingSession(t *testing.T) {
 	for _, name := range []string{begun.Session, id} {
 		a := s.get(t, name, acmeKey)
 		created := web.Timestamp(s.clock.now())
-		want := fmt.Sprintf(`{"id":%q,"test":false,"platform":"chat","platform_user_id":"u-1","guild_id":"g-1","state":"pending","verified":null,"reason":"","rule":"",`+
+		want := fmt.Sprintf(`{"id":%q,"test":false,"platform":"chat","platform_user_id":"u-1","guild_id":"g-1","binding":"link","reached":null,"state":"pending","step":"","verified":null,"reason":"","rule":"",`+
 			`"created_at":%q,"expires_at":%q,"completed_at":null,"delivery":{"state":"none","attempts":[]}}`,
 			id, created, begun.ExpiresAt)
 		if a.status != http.StatusOK || a.body != want {
@@ -68,7 +68,7 @@ func TestReadEveryOutcome(t *testing.T) {
 		token := s.start(t).Session
 		s.complete(t, token, row.outcome)
 		a := s.get(t, token, acmeKey)
-		want := fmt.Sprintf(`"state":%q,"verified":%s,"reason":%q,"rule":%q,`, row.outcome.State,
+		want := fmt.Sprintf(`"state":%q,"step":"","verified":%s,"reason":%q,"rule":%q,`, row.outcome.State,
 			row.verified, row.outcome.Reason, row.outcome.Rule)
 		completed := fmt.Sprintf(`"completed_at":%q,"delivery":{"state":%q,"attempts":[]}`,
 			web.Timestamp(s.clock.now()), row.delivery)

@@ -57,6 +57,8 @@ type stepsDoc struct {
 	Opened   int64 `json:"opened"`
 	SignIn   int64 `json:"sign_in"`
 	Returned int64 `json:"returned"`
+	Platform int64 `json:"platform"` // the platform account was proven (binding account)
+	Code     int64 `json:"code"`     // the code was shown (binding code)
 	Finished int64 `json:"finished"`
 }
 
@@ -71,8 +73,9 @@ type networkDoc struct {
 }
 
 type failedDoc struct {
-	Declined int64 `json:"declined"`
-	Refused  int64 `json:"refused"`
+	Declined    int64 `json:"declined"`
+	Refused     int64 `json:"refused"`
+	Unconfirmed int64 `json:"unconfirmed"`
 }
 
 type callbackDoc struct {
@@ -150,10 +153,12 @@ func dayOf(day string, n map[stats.Count]int64) dayDoc {
 		Day: day, Started: n[stats.CountStarted],
 		Steps: stepsDoc{
 			Opened: n[stats.CountOpened], SignIn: n[stats.CountSignIn],
-			Returned: n[stats.CountReturned], Finished: n[stats.CountFinished],
+			Returned: n[stats.CountReturned], Platform: n[stats.CountPlatform], Code: n[stats.CountCode],
+			Finished: n[stats.CountFinished],
 		},
 		Verified: n[stats.CountVerified], Failed: failedDoc{
 			Declined: n[stats.CountDeclined], Refused: n[stats.CountRefused],
+			Unconfirmed: n[stats.CountUnconfirmed],
 		},
 		Canceled: n[stats.CountCanceled], Expired: n[stats.CountExpired], Networks: []networkDoc{},
 		Callbacks: callbackDoc{
@@ -173,6 +178,7 @@ func dayOf(day string, n map[stats.Count]int64) dayDoc {
 			Verified: n[stats.CountVerified.Of(id)],
 			Failed: failedDoc{
 				Declined: n[stats.CountDeclined.Of(id)], Refused: n[stats.CountRefused.Of(id)],
+				Unconfirmed: n[stats.CountUnconfirmed.Of(id)],
 			},
 		})
 	}

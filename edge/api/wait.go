@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"verifyd/edge/problem"
+	"verifyd/edge/problem/fault"
 	"verifyd/edge/web"
 	"verifyd/sessions"
 	"verifyd/sessions/facts"
@@ -49,7 +50,7 @@ func waitOf(q url.Values) (time.Duration, *problem.Problem) {
 
 // badParameter is a fault of the query.
 func badParameter(name, detail string) *problem.Problem {
-	faults := []problem.Fault{{Field: name, Code: problem.FaultParameter, Detail: detail}}
+	faults := []problem.Fault{{Field: name, Code: fault.Parameter, Detail: detail}}
 	return &problem.Problem{Code: problem.CodeInvalidRequest, Detail: summary(faults), Faults: faults}
 }
 

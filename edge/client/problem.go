@@ -16,7 +16,6 @@ type Code string
 const (
 	// CodeInvalidRequest: 400: Fields says which members are wrong, and how
 	CodeInvalidRequest Code = "invalid_request"
-	CodeKeyMissing     Code = "key_missing" // 401
 	CodeKeyInvalid     Code = "key_invalid" // 401: unknown, expired or revoked
 	// CodeAccountDisabled: 401: the operator has disabled the key's account; the key may work again
 	CodeAccountDisabled Code = "account_disabled"
@@ -26,6 +25,8 @@ const (
 	CodeSessionExpired   Code = "session_expired"   // 409
 	// CodeDeliveryOpen: 409: the delivery has not ended, so nothing is sent again
 	CodeDeliveryOpen          Code = "delivery_open"
+	CodeNothingToConfirm      Code = "nothing_to_confirm"      // 409: no code, no sign-in yet, or ended
+	CodeWrongCode             Code = "wrong_code"              // 422: see TriesLeft
 	CodeNothingToSend         Code = "nothing_to_send"         // 409: the session has no outcome that is sent
 	CodeIdempotencyInProgress Code = "idempotency_in_progress" // 409: the first call with this key still runs
 	// CodeIdempotencyKeyReused: 422: the key was used with another verification
@@ -49,6 +50,7 @@ type Error struct {
 	RequestID  string        // under which the service's log knows it
 	RetryAfter time.Duration // 0 where nothing was said
 	Fields     []Field       // the faulty members, for CodeInvalidRequest
+	TriesLeft  int           // how many more codes are taken, for CodeWrongCode; 0: the session has failed
 }
 
 // Field is what is wrong with one member of a request.
@@ -85,6 +87,7 @@ func newError(response *http.Response, body []byte, now time.Time) *Error {
 		Code      Code    `json:"code"`
 		RequestID string  `json:"request_id"`
 		Errors    []Field `json:"errors"`
+		TriesLeft int     `json:"tries_left"`
 	}
 	e := &Error{Status: response.StatusCode, RetryAfter: retryAfter(response.Header.Get("Retry-After"), now)}
 	if err := json.Unmarshal(body, &doc); err != nil || doc.Code == "" {
@@ -94,8 +97,8 @@ func newError(response *http.Response, body []byte, now time.Time) *Error {
 		}
 		return e
 	}
-	e.Code, e.Title, e.Detail, e.RequestID, e.Fields = doc.Code, doc.Title, doc.Detail, doc.RequestID,
-		doc.Errors
+	e.Code, e.Title, e.Detail, e.RequestID = doc.Code, doc.Title, doc.Detail, doc.RequestID
+	e.Fields, e.TriesLeft = doc.Errors, doc.TriesLeft
 	return e
 }
 

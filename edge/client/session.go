@@ -18,6 +18,11 @@ type Verification struct {
 	PlatformUserID string `json:"platform_user_id"` // identifies the user there
 	GuildID        string `json:"guild_id,omitempty"`
 	CallbackURL    string `json:"callback_url"` // absolute https URL of the receiver
+	// Binding is what is to be proven before the session is verified: "link", that whoever has the link
+	// controls an identity; "code", and that the account's owner confirms on the platform, with a code
+	// (Client.Confirm); "account", and that the same browser signed in as that platform account. Empty: what
+	// the account has set.
+	Binding string `json:"binding,omitempty"`
 
 	// IdempotencyKey makes Start safe to repeat: for ten minutes the same key and verification give the same
 	// session, and cost no quota. 1 to 255 visible ASCII characters, new for each session that is wanted;
@@ -118,9 +123,14 @@ type Session struct {
 	Platform       string `json:"platform"`
 	PlatformUserID string `json:"platform_user_id"`
 	GuildID        string `json:"guild_id"`
+	Binding        string `json:"binding"` // what it asks to be proven: "link", "code" or "account"
+	Reached        string `json:"reached"` // what was proven; empty where nothing was
 	State          State  `json:"state"`
-	Verified       *bool  `json:"verified"` // nil unless State is Verified or Failed
-	// why it is not verified: "declined", "refused", "canceled", "expired", "unreadable"
+	// what a pending session waits for: "identity" after the platform account was proven, "confirm" until the
+	// user's code is given; empty: the sign-in
+	Step     string `json:"step"`
+	Verified *bool  `json:"verified"` // nil unless State is Verified or Failed
+	// why it is not verified: "declined", "refused", "unconfirmed", "canceled", "expired", "unreadable"
 	Reason string `json:"reason"`
 	// the network's rule that refused, such as "min_account_age"; empty for other reasons
 	Rule        string     `json:"rule"`
@@ -151,7 +161,7 @@ type Attempt struct {
 // is harmless. Its errors are *Error (CodeSessionNotFound where the account has no such session) and
 // *NoAnswer.
 func (c *Client) Session(ctx context.Context, session string) (Session, error) {
-	return c.read(ctx, http.MethodGet, sessionPath(session))
+	return c.read(ctx, http.MethodGet, sessionPath(session), nil)
 }
 
 const (
@@ -167,7 +177,7 @@ const (
 func (c *Client) Wait(ctx context.Context, session string) (Session, error) {
 	for {
 		next := time.Now().Add(minWait)
-		s, err := c.read(ctx, http.MethodGet, sessionPath(session)+"?wait="+waitHeld)
+		s, err := c.read(ctx, http.MethodGet, sessionPath(session)+"?wait="+waitHeld, nil)
 		if err != nil || s.State != Pending {
 			return s, err
 		}
@@ -181,19 +191,32 @@ func (c *Client) Wait(ctx context.Context, session string) (Session, error) {
 // Its errors are those of Session, and an *Error with CodeSessionCompleted or CodeSessionExpired where it
 // came too late.
 func (c *Client) Cancel(ctx context.Context, session string) (Session, error) {
-	return c.read(ctx, http.MethodPost, sessionPath(session)+"/cancel")
+	return c.read(ctx, http.MethodPost, sessionPath(session)+"/cancel", nil)
+}
+
+// Confirm completes a session whose Binding is "code" as verified, where this is its code, in any case, with
+// or without spaces and hyphens, and who gave it is the user that it was started for: platformUserID is what
+// the platform says of who is writing, never what the user writes. Five codes are taken; the same one from
+// the same user is one try, so a repeat is harmless. Its errors are those of Session, and an *Error with
+// CodeWrongCode, whose TriesLeft says how many more are taken, CodeNothingToConfirm, or the status 410 where
+// the session has expired.
+func (c *Client) Confirm(ctx context.Context, session, platformUserID, code string) (Session, error) {
+	return c.read(ctx, http.MethodPost, sessionPath(session)+"/confirm", struct {
+		PlatformUserID string `json:"platform_user_id"`
+		Code           string `json:"code"`
+	}{platformUserID, code})
 }
 
 // Resend has the callback sent once more, with the same webhook-id, after its delivery has ended. It returns
 // when that is recorded; reading the session shows how it goes. A repeat sends another one as soon as this
 // one has ended. Its errors are those of Session, and an *Error with CodeDeliveryOpen or CodeNothingToSend.
 func (c *Client) Resend(ctx context.Context, session string) (Session, error) {
-	return c.read(ctx, http.MethodPost, sessionPath(session)+"/resend")
+	return c.read(ctx, http.MethodPost, sessionPath(session)+"/resend", nil)
 }
 
-func (c *Client) read(ctx context.Context, method, path string) (Session, error) {
+func (c *Client) read(ctx context.Context, method, path string, body any) (Session, error) {
 	var s Session
-	err := c.call(ctx, method, path, nil, nil, &s)
+	err := c.call(ctx, method, path, nil, body, &s)
 	if err == nil && (s.ID == "" || s.State == "") {
 		err = &NoAnswer{err: errors.New("the answer has no id or no state")}
 	}

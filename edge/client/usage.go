@@ -22,9 +22,18 @@ type Usage struct {
 // UsageDay counts what happened on a UTC day. What is counted of a session stands on the day on which it was
 // started, so that each started session is verified, failed, canceled, expired or still open.
 type UsageDay struct {
-	Day      string      `json:"day"`     // as in "2026-11-21"; empty in a total
-	Started  int64       `json:"started"` // sessions
-	Steps    UsageSteps  `json:"steps"`
+	Day     string `json:"day"`     // as in "2026-11-21"; empty in a total
+	Started int64  `json:"started"` // sessions
+	// Steps counts sessions by how far their users came, each once at each step: where two numbers fall
+	// apart, users dropped off.
+	Steps struct {
+		Opened   int64 `json:"opened"`   // the page; previews in chats are not counted
+		SignIn   int64 `json:"sign_in"`  // pressed Continue, and was sent to an identity network
+		Returned int64 `json:"returned"` // from there
+		Platform int64 `json:"platform"` // proved the platform account first (binding "account")
+		Code     int64 `json:"code"`     // was shown the code that confirms the session (binding "code")
+		Finished int64 `json:"finished"` // was shown the outcome
+	} `json:"steps"`
 	Verified int64       `json:"verified"`
 	Failed   UsageFailed `json:"failed"`
 	Canceled int64       `json:"canceled"`
@@ -44,19 +53,11 @@ type UsageDay struct {
 	Replayed int64 `json:"replayed"` // repeats of a start under an idempotency key, on the day of that
 }
 
-// UsageSteps counts sessions by how far their users came, each once at each step: where two numbers fall
-// apart, users dropped off.
-type UsageSteps struct {
-	Opened   int64 `json:"opened"`   // the page; previews in chats are not counted
-	SignIn   int64 `json:"sign_in"`  // pressed Continue, and was sent to an identity network
-	Returned int64 `json:"returned"` // from there
-	Finished int64 `json:"finished"` // was shown the outcome
-}
-
 // UsageFailed counts failed sessions by reason.
 type UsageFailed struct {
-	Declined int64 `json:"declined"`
-	Refused  int64 `json:"refused"`
+	Declined    int64 `json:"declined"`
+	Refused     int64 `json:"refused"`
+	Unconfirmed int64 `json:"unconfirmed"` // too many wrong codes were given
 }
 
 // UsageNetwork counts tries at one identity network, of which a session may have several, and the sessions

@@ -22,11 +22,12 @@ func TestUsage(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := client.UsageDay{
-		Started: 5, Steps: client.UsageSteps{Opened: 4, SignIn: 3, Returned: 2, Finished: 2}, Verified: 1,
+		Started: 5, Verified: 1,
 		Failed: client.UsageFailed{Declined: 1}, Expired: 3,
 		Networks: []client.UsageNetwork{{Network: "github", SignIn: 4, Returned: 2, Trouble: 1, Verified: 1,
 			Failed: client.UsageFailed{Declined: 1}}}, Replayed: 6,
 	}
+	want.Steps.Opened, want.Steps.SignIn, want.Steps.Returned, want.Steps.Finished = 4, 3, 2, 2
 	want.Callbacks.Delivered, want.Limited.RateLimited = 2, 7
 	if !reflect.DeepEqual(u.Total, want) {
 		t.Errorf("total = %+v", u.Total)

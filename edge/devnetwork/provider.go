@@ -230,6 +230,7 @@ func (p *Provider) Settings() netsettings.Settings {
 		ClientID:     p.cfg.ClientID,
 		ClientSecret: p.cfg.ClientSecret,
 		Scopes:       []string{"openid", "profile"},
+		Platforms:    []string{netsettings.AnyPlatform}, // anybody signs in as anybody
 	}
 }
 

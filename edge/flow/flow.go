@@ -39,6 +39,8 @@ type Flow struct {
 	// Browser is the BrowserHash of the browser that began the attempt. A return to another one is refused
 	// (Browsers.Began).
 	Browser string `json:"browser,omitempty"`
+	// Platform says that the attempt is to prove a platform account, and nothing else.
+	Platform bool `json:"platform,omitzero"`
 	// Lang is the language that was chosen on the sign-in page.
 	Lang string `json:"lang,omitempty"`
 }

@@ -185,6 +185,13 @@ func (n *Network) Rules() netsettings.Rules { return n.settings.Rules }
 // Dashboard reports whether integrators log in to the dashboard through the network.
 func (n *Network) Dashboard() bool { return n.settings.Dashboard }
 
+// Proves reports whether the network's subjects are the user ids of a platform, so that a sign-in with it
+// proves who has the account there.
+func (n *Network) Proves(platform string) bool { return n.settings.Proves(platform) }
+
+// PlatformOnly reports whether the network proves platform accounts and says of nobody who they are.
+func (n *Network) PlatformOnly() bool { return n.settings.PlatformOnly }
+
 // RedirectURI is {base_url}/signin/{id}/callback, or where Options.ReturnPath says; the operator registers it
 // with the provider.
 func (n *Network) RedirectURI() string { return n.redirectURI }

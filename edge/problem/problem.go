@@ -34,6 +34,12 @@ const (
 	CodeNothingToSend  Code = "nothing_to_send" // the session has no outcome that is sent
 	// CodeDeliveryOpen: the delivery is not at an end: nothing can be sent again yet
 	CodeDeliveryOpen Code = "delivery_open"
+	// CodeNothingToConfirm: the session asks for no code, nobody has signed in yet, or it has ended
+	CodeNothingToConfirm Code = "nothing_to_confirm"
+	// CodeWrongCode: the code is not the session's, or another platform user gave it; see tries_left
+	CodeWrongCode Code = "wrong_code"
+	// CodeConfirmationExpired: the session's 10 minutes are over: no code is taken any more
+	CodeConfirmationExpired Code = "confirmation_expired"
 	// CodeIdempotencyInProgress: the first request with this Idempotency-Key goes on; see Retry-After
 	CodeIdempotencyInProgress Code = "idempotency_in_progress"
 	// CodeIdempotencyReused: the Idempotency-Key stands for a start with other fields
@@ -79,6 +85,9 @@ var problems = map[Code]struct {
 	CodeSessionExpired:        {http.StatusConflict, "The session has expired"},
 	CodeNothingToSend:         {http.StatusConflict, "The session has nothing to send"},
 	CodeDeliveryOpen:          {http.StatusConflict, "The delivery is still under way"},
+	CodeNothingToConfirm:      {http.StatusConflict, "The session has nothing to confirm"},
+	CodeWrongCode:             {http.StatusUnprocessableEntity, "The code is wrong"},
+	CodeConfirmationExpired:   {http.StatusGone, "The session has expired"},
 	CodeIdempotencyInProgress: {http.StatusConflict, "The first request goes on"},
 	CodeIdempotencyReused: {
 		http.StatusUnprocessableEntity, "The idempotency key stands for another request",
@@ -107,25 +116,11 @@ func (c Code) Status() int { return problems[c].status }
 // Title returns the title of problems with a code.
 func (c Code) Title() string { return problems[c].title }
 
-// The codes of a Fault, beside the callback_url_… codes of package urlpolicy. They never change their
-// meaning.
-const (
-	FaultMissing   = "missing"   // a required field is not there
-	FaultType      = "type"      // not a string, or for the body as a whole: not an object
-	FaultLength    = "length"    // a string that is empty or too long
-	FaultDuplicate = "duplicate" // a name stands twice in one object
-	FaultEncoding  = "encoding"  // not UTF-8, or half of a surrogate pair
-	FaultSyntax    = "syntax"    // not JSON (RFC 8259)
-	FaultTrailing  = "trailing"  // something follows the JSON object
-	FaultHeader    = "header"    // Field is a header's name
-	FaultParameter = "parameter" // Field is a query parameter's name
-)
-
 // Fault is what is wrong with one field of a request.
 type Fault struct {
 	// the member's, header's or query parameter's name; empty where the body as a whole is meant
 	Field  string `json:"field"`
-	Code   string `json:"code"`   // one of the Fault… constants or of urlpolicy's
+	Code   string `json:"code"`   // one of package fault, or of urlpolicy's
 	Detail string `json:"detail"` // what is wrong and what would be right, in lower case, without a full stop
 }
 
@@ -135,5 +130,6 @@ type Problem struct {
 	Detail     string        // one sentence for the integrator, without secrets
 	Faults     []Fault       // the faulty fields, for CodeInvalidRequest
 	RetryAfter time.Duration // sent in whole seconds, rounded up; 0: not sent
+	TriesLeft  *int          // sent as tries_left, for CodeWrongCode
 	Cause      error         // for the log only
 }

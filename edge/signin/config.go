@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,6 +17,8 @@ import (
 	"verifyd/edge/page"
 	"verifyd/edge/web"
 	"verifyd/natsconf/secretbox"
+	"verifyd/sessions"
+	"verifyd/sessions/proof"
 	"verifyd/sessions/store"
 )
 
@@ -39,9 +42,11 @@ const (
 
 // Config is what a Handler needs.
 type Config struct {
-	BaseURL  string             // {base_url} of the contract, with its path prefix where it has one
-	Sessions *store.Store       //
-	Networks []*network.Network // of live sessions, in the order of their buttons; each with its own id
+	BaseURL  string       // {base_url} of the contract, with its path prefix where it has one
+	Sessions *store.Store //
+	// of live sessions, in the order of their buttons; each with its own id. Those that prove platform
+	// accounts alone have no button
+	Networks []*network.Network
 	// Test is the one network of sessions that a test key started; nil: there are none. Where Networks has it
 	// too, it is one of live sessions as well, which is the operator's explicit choice.
 	Test     *network.Network
@@ -57,14 +62,14 @@ type Config struct {
 type Handler struct {
 	*pages
 	*stepLog
+	*verdicts
 
 	sessions *store.Store
 	attempts *limit.Attempts
 	log      zerolog.Logger
 	cookies  flow.Cookies
 	csrf     *http.CrossOriginProtection
-
-	completeWithin time.Duration // for one verdict
+	judge    *judge
 }
 
 // New checks the configuration and makes the handler. Errors name what is wrong and what would be right.
@@ -104,17 +109,20 @@ func New(c Config) (*Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	nets := networks{live: identities(c.Networks), known: c.Networks}
+	if c.Test != nil {
+		nets.test = []*network.Network{c.Test}
+	}
 	h := &Handler{
 		pages: &pages{
-			networks: c.Networks, accounts: c.Accounts, log: c.Log, now: c.Now,
+			networks: nets, accounts: c.Accounts, log: c.Log, now: c.Now,
 			origin: strings.TrimSuffix(base, prefix), prefix: prefix,
 			https: strings.HasPrefix(base, "https:"), assets: files, locales: ts, frames: frames,
 		},
 		stepLog:  &stepLog{sessions: c.Sessions, metrics: m, log: c.Log},
-		sessions: c.Sessions, attempts: c.Attempts, log: c.Log, csrf: csrf, completeWithin: completeWithin,
-	}
-	if c.Test != nil {
-		h.test = []*network.Network{c.Test}
+		verdicts: &verdicts{sessions: c.Sessions, log: c.Log, completeWithin: completeWithin},
+		judge:    &judge{networks: nets, sessions: c.Sessions, log: c.Log, now: c.Now},
+		sessions: c.Sessions, attempts: c.Attempts, log: c.Log, csrf: csrf,
 	}
 	cookies := page.Cookies{HTTPS: h.https, Prefix: prefix}
 	h.cookies = flow.NewCookies(flow.Config{
@@ -125,9 +133,17 @@ func New(c Config) (*Handler, error) {
 	return h, nil
 }
 
+// networks are the identity networks, by what they are for.
+type networks struct {
+	live  []*network.Network // of live sessions, that say who somebody is
+	known []*network.Network // of live sessions, those that prove platform accounts alone included
+	test  []*network.Network // of test sessions: one or none
+}
+
 func checkNetworks(ns []*network.Network, test *network.Network) error {
-	if len(ns) == 0 {
-		return errors.New("identity networks: at least one is needed, or nobody can sign in")
+	if len(identities(ns)) == 0 {
+		return errors.New("identity networks: at least one is needed that is not platform_only, or nobody " +
+			"can sign in")
 	}
 	seen := map[string]*network.Network{}
 	for _, n := range ns {
@@ -144,19 +160,82 @@ func checkNetworks(ns []*network.Network, test *network.Network) error {
 	return nil
 }
 
+// identities returns the networks that say who somebody is, and not only that a platform account is theirs.
+func identities(ns []*network.Network) []*network.Network {
+	return slices.DeleteFunc(slices.Clone(ns), (*network.Network).PlatformOnly)
+}
+
 // networksOf returns the networks by which a session may be completed. A test session never ends by a real
 // network, nor a live one by that of test sessions, unless the operator has made it one of both.
-func (p *pages) networksOf(test bool) []*network.Network {
+func (ns networks) networksOf(test bool) []*network.Network {
 	if test {
-		return p.test
+		return ns.test
 	}
-	return p.networks
+	return ns.live
 }
 
 // network returns the network of an id among those of a session, or nil.
-func (p *pages) network(id string, test bool) *network.Network {
-	for _, n := range p.networksOf(test) {
+func (ns networks) network(id string, test bool) *network.Network {
+	for _, n := range ns.networksOf(test) {
 		if n.ID() == id {
+			return n
+		}
+	}
+	return nil
+}
+
+// Proves reports whether a network vouches for the accounts of a platform, for live sessions or for test
+// ones.
+func (ns networks) Proves(platform string, test bool) bool { return ns.prover(platform, test) != nil }
+
+// prover returns the network that vouches for a platform's accounts: the first one that answers, or else the
+// first; nil: there is none.
+func (ns networks) prover(platform string, test bool) (found *network.Network) {
+	for _, n := range ns.knownOf(test) {
+		switch {
+		case !n.Proves(platform):
+		case n.Available() == nil:
+			return n
+		case found == nil:
+			found = n
+		}
+	}
+	return found
+}
+
+// knownOf returns all networks that take part in sessions, those that prove platform accounts alone included.
+func (ns networks) knownOf(test bool) []*network.Network {
+	if test {
+		return ns.test
+	}
+	return ns.known
+}
+
+// next returns the network to which a press on the button of another leads, and whether it is to prove the
+// platform account alone; nil: there is no such button.
+func (ns networks) next(s sessions.Session, button string, progress proof.Progress,
+	browser string) (n *network.Network, platform bool) {
+	n = ns.network(button, s.Test)
+	if n == nil || !ns.comesSecond(s, n, progress, browser) {
+		return n, false
+	}
+	return ns.prover(s.Platform, s.Test), true
+}
+
+// comesSecond reports whether a browser is to prove the platform account elsewhere before it signs in with a
+// network.
+func (networks) comesSecond(s sessions.Session, n *network.Network, progress proof.Progress,
+	browser string) bool {
+	return s.Level == proof.Account && !n.Proves(s.Platform) && !progress.PlatformIn(browser)
+}
+
+// networkOf returns the network of an attempt, or nil.
+func (ns networks) networkOf(f flow.Flow, s sessions.Session) *network.Network {
+	if !f.Platform {
+		return ns.network(f.Network, s.Test)
+	}
+	for _, n := range ns.knownOf(s.Test) {
+		if n.ID() == f.Network && n.Proves(s.Platform) {
 			return n
 		}
 	}

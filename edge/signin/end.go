@@ -14,6 +14,7 @@ import (
 	"verifyd/natsconf"
 	"verifyd/sessions"
 	sessionfailure "verifyd/sessions/failure"
+	"verifyd/sessions/store"
 	"verifyd/sessions/timeline"
 	"verifyd/sessions/tracing"
 )
@@ -26,34 +27,58 @@ const (
 	completePause = 200 * time.Millisecond
 )
 
-// complete ends the session with a verdict. It returns the state that stands afterwards, which is another's
-// where that came first, and the notice for the user where it cannot be said that any does. The clean page
-// shows what stands, so to have come second is no failure. The verdict is there: that a browser does not wait
-// for the answer takes nothing back, so the end of ctx counts for nothing.
-func (h *Handler) complete(ctx context.Context, s sessions.Session,
-	o sessions.Outcome) (standing sessions.State, doubt notice) {
+// verdicts stores what sign-ins come to.
+type verdicts struct {
+	sessions *store.Store
+	log      zerolog.Logger
+
+	completeWithin time.Duration // for one verdict
+}
+
+// offer writes until it is stored, and returns the notice for the user where it cannot be said that it is.
+// The verdict is there: that a browser does not wait for the answer takes nothing back, so the end of ctx
+// counts for nothing.
+func (h *verdicts) offer(ctx context.Context, id sessions.ID, write func(context.Context) error) notice {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.completeWithin)
 	defer cancel()
-	ctx, done := web.Step(ctx, "complete session", trace.SpanKindProducer, tracing.Network.String(o.Network))
-	defer func() { done(string(standing)) }()
 	unstored := noteUnsaved
 	for {
-		c, err := h.sessions.Complete(ctx, s, o)
-		switch {
-		case err == nil, errors.Is(err, sessions.ErrCompleted):
-			return c.State, ""
-		case errors.Is(err, sessions.ErrExpired), errors.Is(err, sessions.ErrNotFound):
-			return sessions.Expired, ""
-		case errors.Is(err, natsconf.ErrUncertain):
+		err := write(ctx)
+		if err == nil {
+			return ""
+		}
+		if errors.Is(err, natsconf.ErrUncertain) {
 			unstored = noteUnconfirmed // an offer may be stored, though nobody said so
 		}
-		h.log.Warn().Err(err).Str("sid", string(s.ID)).Msg("a verdict is not stored yet")
+		h.log.Warn().Err(err).Str("sid", string(id)).Msg("a verdict is not stored yet")
 		select {
 		case <-time.After(completePause):
 		case <-ctx.Done():
-			return "", unstored
+			return unstored
 		}
 	}
+}
+
+// complete ends the session with a verdict. It returns the state that stands afterwards, which is another's
+// where that came first, and the notice for the user where it cannot be said that any does. The clean page
+// shows what stands, so to have come second is no failure.
+func (h *verdicts) complete(ctx context.Context, s sessions.Session,
+	o sessions.Outcome) (standing sessions.State, doubt notice) {
+	ctx, done := web.Step(ctx, "complete session", trace.SpanKindProducer, tracing.Network.String(o.Network))
+	defer func() { done(string(standing)) }()
+	doubt = h.offer(ctx, s.ID, func(ctx context.Context) error {
+		c, err := h.sessions.Complete(ctx, s, o)
+		switch {
+		case err == nil, errors.Is(err, sessions.ErrCompleted):
+			standing = c.State
+			return nil
+		case errors.Is(err, sessions.ErrExpired), errors.Is(err, sessions.ErrNotFound):
+			standing = sessions.Expired
+			return nil
+		}
+		return err
+	})
+	return standing, doubt
 }
 
 // toEnd sends the browser to the clean page, with a notice where the end is in doubt.

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/rs/zerolog"
 	"go.opentelemetry.io/otel/trace"
 
 	"verifyd/edge/flow"
@@ -16,6 +17,7 @@ import (
 	"verifyd/edge/web"
 	"verifyd/sessions"
 	sessionfailure "verifyd/sessions/failure"
+	"verifyd/sessions/proof"
 	"verifyd/sessions/store"
 	"verifyd/sessions/timeline"
 	"verifyd/sessions/tracing"
@@ -49,7 +51,7 @@ func (h *Handler) finish(w http.ResponseWriter, r *http.Request) {
 	if !spent {
 		return
 	}
-	o, err := h.judge(ctx, f, s.Session, q, r.PathValue("network"))
+	o, err := h.judge.verdict(ctx, f, s.Session, q, r.PathValue("network"))
 	if err != nil {
 		t := failureOf(err)
 		h.step(s, f.Network).failure(t).took(h.now().Sub(began)).Msg("a sign-in ended without a verdict")
@@ -63,6 +65,13 @@ func (h *Handler) finish(w http.ResponseWriter, r *http.Request) {
 		h.step(s, f.Network).Str("outcome", "closed").
 			Msg("a sign-in ended for an account that is out of service")
 		h.toPage(w, vis, token)
+		return
+	}
+	if goesOn(s.Session, f, o) {
+		note := h.goOn(r.Context(), s.Session, f, vis)
+		h.step(s, f.Network).took(h.now().Sub(began)).Str("outcome", "goes_on").Msg("a step is proven")
+		h.stepped(s.Session, timeline.Event{Name: eventOf(f), Network: f.Network})
+		h.toNotice(w, vis, token, note, f.Network)
 		return
 	}
 	standing, note := h.complete(r.Context(), s.Session, o)
@@ -116,7 +125,7 @@ func (h *Handler) spend(
 		h.draw(w, h.sessionView(vis, s, token))
 		return s, false
 	}
-	if !h.stillOurs(lease, w, r, vis, f, s, token) {
+	if !h.stillOurs(lease, w, r, vis, f, s, token) || !h.isNext(ctx, w, r, vis, f, s, token) {
 		return s, false
 	}
 	switch err := h.sessions.Redeem(ctx, s.ID, flow.Hash(f.Attempt.State)); {
@@ -133,10 +142,19 @@ func (h *Handler) spend(
 	return s, true
 }
 
-// judge takes the return of a spent attempt to a verdict. Any error is nobody's verdict.
-func (h *Handler) judge(ctx context.Context, f flow.Flow, s sessions.Session, q url.Values,
+// judge asks identity networks who somebody is, and judges what they say.
+type judge struct {
+	networks
+
+	sessions *store.Store
+	log      zerolog.Logger
+	now      func() time.Time
+}
+
+// verdict takes the return of a spent attempt to a verdict. Any error is nobody's verdict.
+func (h *judge) verdict(ctx context.Context, f flow.Flow, s sessions.Session, q url.Values,
 	arrivedAt string) (sessions.Outcome, error) {
-	n := h.network(f.Network, s.Test)
+	n := h.networkOf(f, s)
 	if n == nil {
 		return sessions.Outcome{}, &failure{
 			stage: network.StageAuthorization, class: classGone, note: noteUnfinished,
@@ -165,7 +183,7 @@ func (h *Handler) judge(ctx context.Context, f flow.Flow, s sessions.Session, q 
 	case err != nil:
 		return sessions.Outcome{}, err
 	}
-	return h.accept(ctx, n, who, s)
+	return h.accept(ctx, n, who, s, f.Platform)
 }
 
 // askOutcome is the word for how asking a network ended.
@@ -180,11 +198,20 @@ func askOutcome(err error) string {
 	}
 }
 
-// accept judges an identity that the provider vouched for by the network's rules. The error says that the
-// store could not report whether the identity stands for another user.
-func (h *Handler) accept(ctx context.Context, n *network.Network, who network.Identity,
-	s sessions.Session) (sessions.Outcome, error) {
+// accept judges an identity that the provider vouched for: whether it is the platform account, where the
+// session asks for that and the network can say it, and, where that is not all that the sign-in was for, by
+// the network's rules. The error says that the store could not report whether the identity stands for another
+// user.
+func (h *judge) accept(ctx context.Context, n *network.Network, who network.Identity, s sessions.Session,
+	platform bool) (sessions.Outcome, error) {
 	refused := sessions.Outcome{State: sessions.Failed, Reason: sessions.Refused, Network: n.ID()}
+	if s.Level == proof.Account && n.Proves(s.Platform) && who.Subject != s.PlatformUserID {
+		refused.Rule = sessionfailure.RulePlatformAccount
+		return refused, nil
+	}
+	if platform {
+		return sessions.Outcome{State: sessions.Pending, Network: n.ID()}, nil
+	}
 	rule, ok := rules.Judge(n.Rules(), who, s, h.now())
 	if !ok {
 		refused.Rule = rule
@@ -200,5 +227,9 @@ func (h *Handler) accept(ctx context.Context, n *network.Network, who network.Id
 			return sessions.Outcome{}, &failure{stage: stageRules, class: classStore, note: noteUnsaved}
 		}
 	}
-	return sessions.Outcome{State: sessions.Verified, Network: n.ID()}, nil
+	verified := sessions.Outcome{State: sessions.Verified, Network: n.ID()}
+	if s.Level == proof.Account { // isNext has seen to it, or this network has
+		verified.Reached = proof.Account
+	}
+	return verified, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"verifyd/sessions"
 	sessionfailure "verifyd/sessions/failure"
+	"verifyd/sessions/proof"
 )
 
 // kind is one of the pages a user can see. Its name is the prefix of its texts' keys.
@@ -30,19 +31,23 @@ const (
 
 // The pages.
 var (
-	pageAsk        = kind{"ask", http.StatusOK, ""}
-	pageCard       = kind{"card", http.StatusOK, ""} // for link previews
-	pageVerified   = kind{"verified", http.StatusOK, toneGood}
-	pageDeclined   = kind{"declined", http.StatusOK, tonePlain}
-	pageRefused    = kind{"refused", http.StatusOK, toneBad}
-	pageCanceled   = kind{"canceled", http.StatusOK, tonePlain}
-	pageExpired    = kind{"expired", http.StatusGone, tonePlain}
-	pageClosed     = kind{"closed", http.StatusForbidden, toneWait}
-	pageElsewhere  = kind{"elsewhere", http.StatusConflict, toneWait}
-	pageCookies    = kind{"cookies", http.StatusBadRequest, toneWait}
-	pageOften      = kind{"often", http.StatusTooManyRequests, toneWait}
-	pageUntestable = kind{"untestable", http.StatusGone, toneWait}
-	pageUnknown    = kind{"unknown", http.StatusNotFound, tonePlain}
+	pageAsk      = kind{"ask", http.StatusOK, ""}
+	pageCard     = kind{"card", http.StatusOK, ""} // for link previews
+	pageVerified = kind{"verified", http.StatusOK, toneGood}
+	pageDeclined = kind{"declined", http.StatusOK, tonePlain}
+	pageRefused  = kind{"refused", http.StatusOK, toneBad}
+	pageConfirm  = kind{"confirm", http.StatusOK, ""}
+	// somebody signed in, and the code is in another browser
+	pageSignedIn    = kind{"signed_in", http.StatusConflict, toneWait}
+	pageUnconfirmed = kind{"unconfirmed", http.StatusOK, toneBad}
+	pageCanceled    = kind{"canceled", http.StatusOK, tonePlain}
+	pageExpired     = kind{"expired", http.StatusGone, tonePlain}
+	pageClosed      = kind{"closed", http.StatusForbidden, toneWait}
+	pageElsewhere   = kind{"elsewhere", http.StatusConflict, toneWait}
+	pageCookies     = kind{"cookies", http.StatusBadRequest, toneWait}
+	pageOften       = kind{"often", http.StatusTooManyRequests, toneWait}
+	pageUntestable  = kind{"untestable", http.StatusGone, toneWait}
+	pageUnknown     = kind{"unknown", http.StatusNotFound, tonePlain}
 	// its status is that of what was asked for
 	pageNowhere     = kind{"nowhere", http.StatusNotFound, tonePlain}
 	pageLost        = kind{"lost", http.StatusBadRequest, toneWait}
@@ -84,6 +89,7 @@ type fact struct{ Label, Value string }
 type button struct {
 	Network, Name string
 	Away, Plain   bool
+	Second        bool // after a sign-in that proves the platform account
 }
 
 // view is what a page's template is given.
@@ -100,6 +106,9 @@ type view struct {
 	Buttons []button
 	Expires string // RFC 3339
 	Left    string // a text's key
+	Lead    string // of the question: a text's key
+	Gives   bool   // a code follows the sign-in
+	Code    string // that confirms the sign-in
 	Note    string // a text's key
 	Again   string // where another look leads; empty for none
 	// AgainWord is the text's key on the button that leads to Again.
@@ -188,10 +197,14 @@ func kindOf(o sessions.Outcome) kind {
 	case sessions.Expired:
 		return pageExpired
 	default:
-		if o.Reason == sessions.Refused {
+		switch o.Reason {
+		case sessions.Refused:
 			return refusedPage(o.Rule)
+		case sessions.Unconfirmed:
+			return pageUnconfirmed
+		default:
+			return pageDeclined
 		}
-		return pageDeclined
 	}
 }
 
@@ -201,6 +214,10 @@ func (p *pages) ask(v *view, s sessions.Session, t sessions.Token) {
 	v.Facts = facts(s)
 	networks := p.networksOf(s.Test)
 	v.formAction = p.formAction(networks)
+	v.Lead, v.Gives = "ask.lead.many", s.Level == proof.Code
+	if len(networks) == 1 {
+		v.Lead = "ask.lead.one"
+	}
 	for _, n := range networks {
 		v.Buttons = append(v.Buttons, button{
 			Network: n.ID(), Name: n.Name(), Away: n.Available() != nil, Plain: true,
@@ -208,6 +225,11 @@ func (p *pages) ask(v *view, s sessions.Session, t sessions.Token) {
 	}
 	v.Buttons[max(slices.IndexFunc(v.Buttons, func(b button) bool { return !b.Away }), 0)].Plain = false
 	v.values["network"] = networks[0].Name()
+	p.addExpiry(v, s)
+}
+
+// addExpiry says until when the session can be completed.
+func (p *pages) addExpiry(v *view, s sessions.Session) {
 	v.Expires = s.ExpiresAt.Format(time.RFC3339)
 	// a page that is left open says nothing that turns untrue
 	v.values["until"] = s.ExpiresAt.UTC().Format("15:04")
@@ -286,7 +308,7 @@ func (p *pages) networkName(words *locale, id string) string {
 // nobody: to be on one and not to be on the other read the same, so that nobody learns what others have
 // entered about them.
 var refusedPages = map[sessionfailure.Rule]kind{
-	sessionfailure.RuleSubjectMatch: pageRefused,
+	sessionfailure.RuleSubjectMatch: pageRefused, sessionfailure.RulePlatformAccount: pageRefused,
 	sessionfailure.RuleEmailDomains: {"refused_email", http.StatusOK, toneBad},
 	sessionfailure.RuleAccountAge:   {"refused_age", http.StatusOK, toneBad},
 	sessionfailure.RuleGroups:       {"refused_groups", http.StatusOK, toneBad},

@@ -23,8 +23,8 @@ import (
 
 // pages is what the pages are made of, and how they are drawn.
 type pages struct {
-	networks []*network.Network // of live sessions
-	test     []*network.Network // of test sessions: one or none
+	networks
+
 	accounts Accounts
 	log      zerolog.Logger
 	now      func() time.Time
@@ -61,7 +61,8 @@ func loadFrames(of locales) (map[*locale]*template.Template, error) {
 func loadFrame() (*template.Template, error) {
 	// An error in the middle of a page must be one of ours in a test, not a hole that a user finds.
 	frame, err := template.New("page.html").Option("missingkey=error").
-		ParseFS(webFiles, "web/page.html", "web/ask.html", "web/inapp.html", "web/end.html", "web/card.html")
+		ParseFS(webFiles, "web/page.html", "web/ask.html", "web/confirm.html", "web/inapp.html",
+			"web/end.html", "web/card.html")
 	if err != nil {
 		return nil, fmt.Errorf("read the page's templates: %w", err)
 	}

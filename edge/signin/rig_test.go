@@ -107,8 +107,10 @@ type setup struct {
 	noTest       bool   // there is no network for test sessions
 	testForLive  bool   // the network of test sessions is one of live sessions too
 	networks     int    // 1 when zero; all of them lead to the same provider
-	counted      bool   // steps are counted; rig.counts reads them
-	deaf         bool   // the completions' writer is not served: nothing is stored and nobody says so
+	// the network of the platform "discord", beside the others: true where it proves accounts there alone
+	platform *bool
+	counted  bool // steps are counted; rig.counts reads them
+	deaf     bool // the completions' writer is not served: nothing is stored and nobody says so
 }
 
 // rig is the real thing: embedded JetStream, the dev network, and an HTTP server with the routes.
@@ -263,6 +265,11 @@ func (r *rig) startNetworks() {
 	if r.setup.testForLive {
 		r.nets = append(r.nets, r.testNet)
 	}
+	if only := r.setup.platform; only != nil {
+		s := r.settings("platform", "Platform")
+		s.Platforms, s.PlatformOnly = []string{"discord"}, *only
+		r.nets = append(r.nets, r.networkOf(s))
+	}
 	if r.setup.steam != nil {
 		r.nets = append(r.nets, r.setup.steam.network(r.t, r.base))
 	}
@@ -273,9 +280,22 @@ func (r *rig) startNetworks() {
 
 func (r *rig) network(id, name string) *network.Network {
 	r.t.Helper()
+	return r.networkOf(r.settings(id, name))
+}
+
+// settings are those of a network that proves no platform's accounts, but where test sessions use it.
+func (r *rig) settings(id, name string) netsettings.Settings {
 	s := r.dev.Settings()
+	if id != "dev" {
+		s.Platforms = []string{}
+	}
 	s.ID, s.Name, s.Rules = id, name, r.setup.rules
 	s.RequireSubjectMatch = s.RequireSubjectMatch || r.setup.subjectMatch
+	return s
+}
+
+func (r *rig) networkOf(s netsettings.Settings) *network.Network {
+	r.t.Helper()
 	n, err := network.New(s, network.Options{BaseURL: r.base})
 	if err != nil {
 		r.t.Fatal(err)

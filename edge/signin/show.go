@@ -61,8 +61,10 @@ func (p *pages) nowhere(w http.ResponseWriter, vis visitor, status int) {
 // showPending draws the question, or that somebody is answering it in another browser.
 func (h *Handler) showPending(w http.ResponseWriter, r *http.Request, vis visitor, s sessions.Status,
 	token sessions.Token) {
+	await := h.sessions.AskProgressOf(r.Context(), s.Session)
 	lease, err := h.sessions.LeaseOf(r.Context(), s.ID)
-	if err != nil {
+	progress, perr := await()
+	if err := errors.Join(err, perr); err != nil {
 		h.drawReadError(w, r, vis, err, h.pageURL(token, vis.chosen))
 		return
 	}
@@ -72,13 +74,18 @@ func (h *Handler) showPending(w http.ResponseWriter, r *http.Request, vis visito
 	if opens(r) {
 		h.stepped(s.Session, timeline.Event{Name: timeline.EventOpened})
 	}
-	if lease.HeldByOther(vis.browser(s.ID), h.now()) {
+	switch {
+	case progress.Network != "":
+		h.drawConfirm(w, vis, s, token, progress)
+		return
+	case lease.HeldByOther(vis.browser(s.ID), h.now()):
 		h.drawElsewhere(w, r, vis, s, token, lease)
 		return
 	}
 	q := r.URL.Query()
 	v := h.sessionView(vis, s, token)
 	h.addLease(&v, lease, vis.browser(s.ID))
+	h.addProgress(&v, s.Session, progress, vis.browser(s.ID))
 	h.addNotice(vis, &v, notice(page.Single(q, "note")), page.Single(q, "network"),
 		h.pageURL(token, vis.chosen))
 	addInApp(&v, r, h.origin+h.pageURL(token, vis.chosen))
@@ -123,7 +130,7 @@ func (h *Handler) Preview(w http.ResponseWriter, r *http.Request, a Requester, e
 	v.Preview, v.Languages = true, h.languages(vis, q)
 	v.Sign = newSign(a)
 	v.values["asker"], v.values["Asker"] = named(vis, a)
-	v.values["network"] = h.networks[0].Name()
+	v.values["network"] = h.pages.live[0].Name()
 	s := sessions.Session{
 		Request:   sessions.Request{Platform: "my app", PlatformUserID: "sailor_42"},
 		ExpiresAt: h.now().Add(sessions.Lifetime),

@@ -67,7 +67,7 @@ func (p *pages) drawMalformed(w http.ResponseWriter, vis visitor, status int, ag
 // decline completes the session as the user wishes.
 func (h *Handler) decline(w http.ResponseWriter, r *http.Request, vis visitor, s sessions.Status,
 	token sessions.Token) {
-	if !h.free(w, r, vis, s, token) {
+	if !h.mayDecline(w, r, vis, s, token) || !h.free(w, r, vis, s, token) {
 		return
 	}
 	o := sessions.Outcome{State: sessions.Failed, Reason: sessions.Declined}
@@ -79,12 +79,21 @@ func (h *Handler) decline(w http.ResponseWriter, r *http.Request, vis visitor, s
 // leave sends the browser to the identity network, with a cookie to know it again by.
 func (h *Handler) leave(w http.ResponseWriter, r *http.Request, vis visitor, s sessions.Status,
 	token sessions.Token) {
-	id := page.Single(r.PostForm, "network")
-	n := h.network(id, s.Test)
+	progress, err := h.sessions.AskProgressOf(r.Context(), s.Session)()
+	if err != nil {
+		h.drawReadError(w, r, vis, err, h.pageURL(token, vis.chosen))
+		return
+	}
+	if progress.Network != "" {
+		h.toPage(w, vis, token) // where the code is, or that it is elsewhere
+		return
+	}
+	n, platform := h.next(s.Session, page.Single(r.PostForm, "network"), progress, vis.browser(s.ID))
 	if n == nil {
 		h.drawMalformed(w, vis, http.StatusBadRequest, h.pageURL(token, vis.chosen))
 		return
 	}
+	id := n.ID()
 	if vis.id == "" { // the page that has this button set a cookie
 		h.step(s, id).Str("outcome", "no_cookie").Msg("a press came without the page's cookie")
 		v := h.view(vis, pageCookies)
@@ -97,7 +106,7 @@ func (h *Handler) leave(w http.ResponseWriter, r *http.Request, vis visitor, s s
 	}
 	f := flow.Flow{
 		About: token.Reveal(), Network: id, Attempt: network.NewAttempt(), IssuedAt: h.now(),
-		Browser: vis.browser(s.ID), Lang: vis.chosen,
+		Browser: vis.browser(s.ID), Lang: vis.chosen, Platform: platform,
 	}
 	to, err := n.AuthURL(r.Context(), f.Attempt)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 func everyPage(words *locale) []view {
 	kinds := []kind{
 		pageAsk, pageCard, pageVerified, pageDeclined, pageRefused, pageCanceled, pageExpired, pageUntestable,
-		pageClosed, pageElsewhere, pageCookies, pageOften,
+		pageClosed, pageElsewhere, pageCookies, pageOften, pageConfirm, pageSignedIn, pageUnconfirmed,
 		pageUnknown, pageNowhere, pageLost, pageForeign, pageMalformed, pageUnavailable,
 	}
 	for _, k := range refusedPages {
@@ -29,12 +29,13 @@ func everyPage(words *locale) []view {
 		v := view{
 			Kind: k.name, Tone: k.tone, Test: true, Again: "/", AgainWord: "note.again",
 			Left: "ask.left.minutes", Back: "/",
-			Caution: k == pageElsewhere, Nowhere: k == pageNowhere, words: words,
+			Code: "K7M2QX", Lead: "ask.lead.many", Gives: true,
+			Caution: k == pageElsewhere || k == pageSignedIn, Nowhere: k == pageNowhere, words: words,
 			Facts: []fact{{"ask.account", "x"}, {"ask.where", "x"}, {"ask.group", "x"}}, Buttons: []button{
 				{Network: "a", Name: "A"}, {Network: "b", Name: "B", Away: true},
 			},
 			values: map[string]string{
-				"asker": "x", "Asker": "X", "network": "N", "app": "P", "until": "14:03",
+				"asker": "x", "Asker": "X", "network": "N", "app": "P", "until": "14:03", "platform": "D",
 			},
 		}
 		if k != pageAsk {
@@ -42,12 +43,15 @@ func everyPage(words *locale) []view {
 			continue
 		}
 		v.Stop, v.InApp = true, &inApp{App: "P", Open: "/"}
-		for _, n := range append(noted(), "note.begun", "note.takeover") {
+		for _, n := range append(noted(), "note.begun", "note.takeover", "note.proven") {
 			v.Note = n
 			views = append(views, v)
 		}
 		v.Left, v.Buttons, v.InApp = "ask.left.last", v.Buttons[:1], &inApp{}
-		views = append(views, v)
+		for _, lead := range []string{"ask.lead.one", "ask.lead.own", "ask.lead.both", "ask.lead.both.many"} {
+			v.Lead, v.Buttons[0].Second = lead, lead == "ask.lead.both"
+			views = append(views, v)
+		}
 	}
 	return views
 }
@@ -184,7 +188,7 @@ func uses(t *testing.T) string {
 	for _, v := range everyPage(nil) {
 		b.WriteString(` "` + v.Kind + `.heading" "` + v.Kind + `.lead" "` + v.Kind + `.next"`)
 	}
-	b.WriteString(` "` + pageElsewhere.name + `.caution" "` + strings.Join(noted(), `" "`) + `"`)
+	b.WriteString(` "` + pageElsewhere.name + `.caution" "` + pageSignedIn.name + `.caution" "` + strings.Join(noted(), `" "`) + `"`)
 	return b.String()
 }
 

@@ -27,6 +27,7 @@ type Document struct {
 	Code      problem.Code    `json:"code"`
 	RequestID string          `json:"request_id"`
 	Errors    []problem.Fault `json:"errors,omitempty"`
+	TriesLeft *int            `json:"tries_left,omitempty"` // of CodeWrongCode: how many codes may be given yet
 }
 
 // WriteProblem is the one function that writes problem documents. Headers that belong to a code alone are set
@@ -48,7 +49,7 @@ func WriteProblem(w http.ResponseWriter, r *http.Request, p *problem.Problem) {
 	WriteJSON(w, status, "application/problem+json", Document{
 		Type: problemType + string(p.Code), Title: p.Code.Title(), Status: status, Detail: p.Detail,
 		Code:      p.Code,
-		RequestID: event.RequestID, Errors: p.Faults,
+		RequestID: event.RequestID, Errors: p.Faults, TriesLeft: p.TriesLeft,
 	})
 }
 

@@ -41,6 +41,12 @@ const (
 	AfterReservation  = "after-reservation"
 )
 
+// The points that only a session passes that is confirmed with a code, before that of its outcome.
+const (
+	BeforeConfirm = "before-confirm" // the try, which is stored before it is judged
+	AfterConfirm  = "after-confirm"
+)
+
 // The points that a move of a store passes (verifyd move), most of them only where it finishes.
 const (
 	MovePage     = "move-page"     // some messages are brought
@@ -62,6 +68,9 @@ var Waiting = []string{BeforeSchedule, AfterSchedule}
 
 // Keyed lists the points that only a start under an idempotency key passes.
 var Keyed = []string{BeforeReservation, AfterReservation}
+
+// Confirmed lists the points that only a session passes that is confirmed with a code.
+var Confirmed = []string{BeforeConfirm, AfterConfirm}
 
 // Moving lists the points that only a move passes.
 var Moving = []string{MovePage, MoveLeaving, MoveSealed, MoveCompared, MoveLeft}

@@ -5,6 +5,7 @@ import (
 
 	"verifyd/sessions"
 	"verifyd/sessions/failure"
+	"verifyd/sessions/proof"
 )
 
 // View is everything that can be read about a session.
@@ -13,6 +14,8 @@ type View struct {
 	sessions.Outcome
 	CompletedAt time.Time // zero while pending and when expired
 	Delivery    Delivery
+	// Progress is what a session has proven that was not completed and asks for more than proof.Link
+	Progress proof.Progress
 }
 
 // DeliveryState is where the single POST stands.

@@ -14,4 +14,6 @@ const (
 	RuleAllow        Rule = "allow_subjects"
 	RuleDeny         Rule = "deny_subjects"
 	RuleOneIdentity  Rule = "one_identity_per"
+	// RulePlatformAccount: the session asks that the platform account signs in, and another one did
+	RulePlatformAccount Rule = "platform_account"
 )

@@ -5,8 +5,12 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"verifyd/natsconf"
+	"verifyd/natsconf/topology"
 	"verifyd/sessions"
+	"verifyd/sessions/proof"
 )
 
 // Begin begins a read, and returns what waits for its answer: so several are under way at once. A panic is
@@ -85,6 +89,32 @@ func checkErased(ctx context.Context, st *Reader, id sessions.ID) error {
 		err = fmt.Errorf("session %s: %w", id, ErrErased)
 	}
 	return err
+}
+
+// Progresses reads what users of sessions have proven so far.
+type Progresses struct{ conn *natsconf.Conn }
+
+// ProgressOf reads from the leader what the user of a session has proven so far; empty where that is nothing.
+// Its errors are ErrNewer, ErrUnreadable and natsconf's.
+func (ps *Progresses) ProgressOf(ctx context.Context, id sessions.ID) (proof.Progress, error) {
+	m, err := ps.conn.Last(ctx, topology.BucketStream(topology.BucketSessions), progressSubject(id))
+	if errors.Is(err, natsconf.ErrNotFound) {
+		return proof.Progress{}, nil
+	}
+	if err != nil {
+		return proof.Progress{}, fmt.Errorf("read the progress of session %s: %w", id, err)
+	}
+	return decodeProgress(m)
+}
+
+// decodeProgress reads a progress; nil: there is none. Its errors are ErrNewer and ErrUnreadable.
+func decodeProgress(m *jetstream.RawStreamMsg) (proof.Progress, error) {
+	if m == nil {
+		return proof.Progress{}, nil
+	}
+	var r progressRecord
+	err := DecodeRecord(m.Data, &r, &r.Version, RecordVersions)
+	return r.Progress, err
 }
 
 // tokenUse is the use of the keyed hash that masks the accounts in sessions' tokens.

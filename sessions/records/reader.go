@@ -15,6 +15,7 @@ import (
 	"verifyd/natsconf/topology"
 	"verifyd/sessions"
 	"verifyd/sessions/facts"
+	"verifyd/sessions/proof"
 	"verifyd/sessions/tracing"
 )
 
@@ -25,6 +26,7 @@ const ClockSkew = time.Minute
 type Reader struct {
 	*Opener
 	*Tokens
+	*Progresses
 
 	Conn         *natsconf.Conn
 	metrics      *metrics
@@ -40,6 +42,7 @@ func NewReader(conn *natsconf.Conn, key secretbox.Key, now func() time.Time, met
 		Opener: &Opener{box: key.Box(sealUse), keys: newSessionKeys(conn, key.Box(pageUse), now)},
 		Conn:   conn, metrics: newMetrics(metrics), onUnreadable: onUnreadable, Now: now,
 	}
+	st.Progresses = &Progresses{conn}
 	st.Tokens = &Tokens{st, key.Hash(tokenUse).Bytes}
 	return st
 }
@@ -105,13 +108,17 @@ func statusOf(c sessions.Completion) sessions.Status {
 }
 
 // viewOf adds its delivery to a session that is completed; others have none.
-func (st *Reader) viewOf(ctx context.Context, s sessions.Status, completed bool) (facts.View, error) {
-	v := facts.View{
+func (st *Reader) viewOf(ctx context.Context, s sessions.Status, completed bool) (v facts.View, err error) {
+	v = facts.View{
 		Session: s.Session, Outcome: s.Outcome, CompletedAt: s.CompletedAt,
 		Delivery: facts.Delivery{State: facts.DeliveryNone},
 	}
 	if !completed {
-		return v, nil
+		if s.Level != proof.Link {
+			v.Progress, err = st.ProgressOf(ctx, s.ID)
+			v.Reached = v.Progress.Reached()
+		}
+		return v, err
 	}
 	h := history{st, s.ID, atOnce(ctx, st.Conn, s.ID)}
 	attempts, err := h.attempts()

@@ -15,6 +15,7 @@ import (
 	"verifyd/natsconf"
 	"verifyd/sessions"
 	"verifyd/sessions/facts"
+	"verifyd/sessions/proof"
 )
 
 // Every record, fact, hint and event of this package is one JSON object that carries its version as "v".
@@ -32,8 +33,9 @@ type versions struct{ Oldest, Newest int }
 // The versions of each kind.
 var (
 	// Records and completions of sessions: from 2 on their personal part is sealed under a key of the
-	// session's own. Those of version 1 hold it in clear text.
-	sessionVersions = versions{1, 2}
+	// session's own. Those of version 1 hold it in clear text. A session that asks for more than proof.Link
+	// has version 3, and others keep theirs: a build that knows no levels must not complete the former.
+	sessionVersions = versions{1, 3}
 	// Claims, resends and retries. Those of builds before the version was introduced carry none, and read
 	// the same.
 	factVersions = versions{0, 1}
@@ -45,8 +47,15 @@ var (
 	// the request's. The request names the user, and whom a hash without a key is of can be found out by
 	// trying. Those of version 1 hold the fingerprint itself.
 	ReservationVersions = versions{1, 2}
-	// RecordVersions are those of identity bindings, sign-in leases, notes of erasures and pages of keys.
+	// RecordVersions are those of identity bindings, sign-in leases, progresses, notes of erasures and pages
+	// of keys.
 	RecordVersions = versions{1, 1}
+)
+
+// The versions of a session's record from which on its personal part is sealed, and it has a level.
+const (
+	sealedVersion = 2
+	levelVersion  = 3
 )
 
 // Durations are stored as whole nanoseconds.
@@ -98,6 +107,12 @@ type ReservationRecord struct {
 	Until       time.Time `json:"until,omitzero"` // when another may take over, unless the session is there
 	// Released says that no session was created: the key is free again.
 	Released bool `json:"released,omitzero"`
+}
+
+// progressRecord is a proof.Progress as it is stored.
+type progressRecord struct {
+	Version int `json:"v"`
+	proof.Progress
 }
 
 // LeaseRecord is a SignInLease as it is stored.

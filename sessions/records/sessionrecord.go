@@ -11,6 +11,7 @@ import (
 	"verifyd/sessions"
 	"verifyd/sessions/facts"
 	"verifyd/sessions/failure"
+	"verifyd/sessions/proof"
 )
 
 // sealUse is the use of the box that callback URLs of version 1 are sealed in; their owner is the session
@@ -31,6 +32,7 @@ type SessionRecord struct {
 	Key     string          `json:"key"`
 	Test    bool            `json:"test,omitzero"`
 	Policy  sessions.Policy `json:"policy,omitempty"`
+	Level   proof.Level     `json:"level,omitempty"` // of version 3
 	// Of version 1: what names the user is in clear text, and the callback URL, whose query carries
 	// integrators' secrets, is sealed under the master key.
 	Platform       string `json:"platform,omitempty"`
@@ -53,6 +55,7 @@ type CompletionRecord struct {
 	Reason      sessions.Reason `json:"reason,omitempty"`
 	Rule        failure.Rule    `json:"rule,omitempty"`
 	Network     string          `json:"network,omitempty"`
+	Reached     proof.Level     `json:"reached,omitempty"` // of version 3
 	CompletedAt time.Time       `json:"completed_at"`
 }
 
@@ -72,7 +75,10 @@ func newRecord(s sessions.Session, with Sealer) (SessionRecord, error) {
 		r.Callback = with.box.Seal([]byte(s.CallbackURL), string(s.ID))
 		return r, nil
 	}
-	r.Version, r.Page, r.Slot = sessionVersions.Newest, s.SealedUnder.Page, s.SealedUnder.Slot
+	r.Version, r.Page, r.Slot = sealedVersion, s.SealedUnder.Page, s.SealedUnder.Slot
+	if s.Level.Or(proof.Link) != proof.Link {
+		r.Version, r.Level = levelVersion, s.Level
+	}
 	if s.Lost {
 		return r, nil
 	}
@@ -83,7 +89,7 @@ func newRecord(s sessions.Session, with Sealer) (SessionRecord, error) {
 
 // keyRef returns where the session's own key is; the zero value: it has none.
 func (r SessionRecord) keyRef() sessions.KeyRef {
-	if r.Version < sessionVersions.Newest {
+	if r.Version < sealedVersion {
 		return sessions.KeyRef{}
 	}
 	return sessions.KeyRef{Page: r.Page, Slot: r.Slot}
@@ -106,7 +112,7 @@ func (r SessionRecord) session(id sessions.ID, with Sealer) (sessions.Session, e
 		return sessions.Session{}, fmt.Errorf("personal part of session %s: %w: %w", id, facts.ErrUnreadable,
 			err)
 	}
-	p := sessions.Request{Account: s.Account, Key: s.Key, Test: s.Test, Policy: s.Policy}
+	p := sessions.Request{Account: s.Account, Key: s.Key, Test: s.Test, Policy: s.Policy, Level: s.Level}
 	if err := decodeSealed(plain, &p); err != nil {
 		return sessions.Session{}, fmt.Errorf("personal part of session %s: %w: %w", id, facts.ErrUnreadable,
 			err)
@@ -120,7 +126,7 @@ func (r SessionRecord) SealedSession(id sessions.ID) sessions.Session {
 	return sessions.Session{
 		ID: id, Request: sessions.Request{
 			Account: r.Account, Key: r.Key, Test: r.Test, Policy: r.Policy, Platform: r.Platform,
-			PlatformUserID: r.PlatformUserID, GuildID: r.GuildID,
+			PlatformUserID: r.PlatformUserID, GuildID: r.GuildID, Level: r.Level.Or(proof.Link),
 		},
 		CreatedAt: r.CreatedAt, ExpiresAt: r.ExpiresAt, SealedUnder: r.keyRef(),
 	}
@@ -140,10 +146,14 @@ func EncodeCompletion(c sessions.Completion, with Sealer) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return EncodeRecord(CompletionRecord{
+	stored := CompletionRecord{
 		SessionRecord: r, State: c.State, Reason: c.Reason, Rule: c.Rule, Network: c.Network,
 		CompletedAt: c.CompletedAt,
-	})
+	}
+	if r.Version >= levelVersion {
+		stored.Reached = c.Reached
+	}
+	return EncodeRecord(stored)
 }
 
 // Opener opens what is stored sealed of sessions, their facts and their events.
@@ -173,11 +183,14 @@ func (st *Opener) OpenCompletion(ctx context.Context, id sessions.ID, data []byt
 	if err != nil {
 		return sessions.Completion{}, err
 	}
-	return sessions.Completion{
-		Session: s, Outcome: sessions.Outcome{State: r.State, Reason: r.Reason, Rule: r.Rule,
-			Network: r.Network},
-		CompletedAt: r.CompletedAt,
-	}, nil
+	return sessions.Completion{Session: s, Outcome: r.outcome(), CompletedAt: r.CompletedAt}, nil
+}
+
+func (r CompletionRecord) outcome() sessions.Outcome {
+	o := sessions.Outcome{
+		State: r.State, Reason: r.Reason, Rule: r.Rule, Network: r.Network, Reached: r.Reached,
+	}
+	return o.WithLevel()
 }
 
 // OpenRecord opens a record. Of one whose key is lost it returns what is not sealed.

@@ -28,6 +28,12 @@ func RecordSubject(account string, id sessions.ID) string {
 // accounts. The server looks it up once for each account.
 func AnyRecordSubject(id sessions.ID) string { return RecordSubject("*", id) }
 
+// progressSubject is where it is stored what the user of a session has proven so far. It has one word more
+// than a session's record, so that no look-up of a record finds it.
+func progressSubject(id sessions.ID) string {
+	return topology.BucketSubject(topology.BucketSessions, "progress.proof."+string(id))
+}
+
 func redeemedSubject(attempt string) string {
 	return topology.BucketSubject(topology.BucketSessions, "redeemed."+attempt)
 }

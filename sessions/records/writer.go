@@ -4,15 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"verifyd/natsconf"
 	"verifyd/natsconf/crashpoint"
 	"verifyd/natsconf/topology"
 	"verifyd/sessions"
 	"verifyd/sessions/facts"
+	"verifyd/sessions/proof"
 	"verifyd/sessions/stats"
 	"verifyd/sessions/tracing"
 )
@@ -51,7 +54,7 @@ func (st *Writer) Create(ctx context.Context, r sessions.Request) (sessions.Sess
 // EncodeNew returns a new session its key, and its record.
 func (st *Writer) EncodeNew(ctx context.Context, s *sessions.Session) (data []byte, err error) {
 	with := Sealer{box: st.box}
-	if !st.Plain {
+	if !st.Plain || s.Level != proof.Link { // which no build reads that knows no sealed sessions
 		if s.SealedUnder, with.key, err = st.keys.take(ctx); err != nil {
 			return nil, err
 		}
@@ -107,16 +110,44 @@ func (st *Writer) redeem(ctx context.Context, attempt string, by []byte, life ti
 	return nil
 }
 
+// ChangeProgress changes what a session's user has proven, and returns what stands then; with an error of
+// edit, what stood before. Its other errors are ErrNewer, ErrUnreadable and natsconf's.
+func (st *Writer) ChangeProgress(ctx context.Context, id sessions.ID,
+	edit func(proof.Progress) (proof.Progress, error)) (p proof.Progress, err error) {
+	life := nats.Header{jetstream.MsgTTLHeader: {sessions.Lifetime.String()}}
+	err = st.Pending.Update(ctx, progressSubject(id), func(m *jetstream.RawStreamMsg) (*nats.Msg, error) {
+		before, err := decodeProgress(m)
+		if err != nil {
+			return nil, err
+		}
+		if p, err = edit(before); err != nil || reflect.DeepEqual(p, before) {
+			return nil, err
+		}
+		data, err := EncodeRecord(progressRecord{RecordVersions.Newest, p})
+		return &nats.Msg{Data: data, Header: life}, err
+	})
+	if err != nil {
+		err = fmt.Errorf("change the progress of session %s: %w", id, err)
+	}
+	return p, err
+}
+
 // Complete ends a session, as it was read from this store, by the one write-once publish that is the truth
 // about its outcome. Whoever comes second gets the existing completion and ErrCompleted. Other errors are
 // ErrExpired, also where what exists cannot be read, and those of natsconf; after natsconf.ErrUncertain the
 // session may be completed, and a repeat is harmless.
+//
+// What is verified below the level that the session asks for is refused, whoever calls.
 //
 // It does not read the record again: that never changes, and a session that can still be completed cannot be
 // erased.
 func (st *Writer) Complete(ctx context.Context, s sessions.Session, o sessions.Outcome) (sessions.Completion,
 	error) {
 	id := s.ID
+	if o = o.WithLevel(); o.Verified() && !o.Reached.AtLeast(s.Level) {
+		return sessions.Completion{}, fmt.Errorf("session %s asks for the level %s, and %s was reached", id,
+			s.Level, o.Reached)
+	}
 	if !st.Now().Before(s.ExpiresAt) {
 		return st.completionOfExpired(ctx, id)
 	}

@@ -23,11 +23,15 @@ const (
 	CountSignIn   Count = Count(timeline.EventSignIn)
 	CountReturned Count = Count(timeline.EventReturned)
 	CountFinished Count = Count(timeline.EventFinished)
+	CountPlatform Count = Count(timeline.EventPlatform) // the platform account is proven
+	CountCode     Count = Count(timeline.EventCode)     // the code was shown
 	CountVerified Count = "verified"
 	CountDeclined Count = "failed_declined"
 	CountRefused  Count = "failed_refused"
-	CountCanceled Count = "canceled"
-	CountExpired  Count = "expired"
+	// CountUnconfirmed: wrong codes were given as often as they may be
+	CountUnconfirmed Count = "failed_unconfirmed"
+	CountCanceled    Count = "canceled"
+	CountExpired     Count = "expired"
 )
 
 // CountNetworkError is counted of networks alone (Count.Of), as are tries with CountSignIn and CountReturned
@@ -69,6 +73,7 @@ func Open(counts map[Count]int64) int64 { return max(unended(counts)-counts[Coun
 
 // unended returns how many of the sessions that were started were not completed or taken back.
 func unended(counts map[Count]int64) int64 {
-	ended := counts[CountVerified] + counts[CountDeclined] + counts[CountRefused] + counts[CountCanceled]
+	ended := counts[CountVerified] + counts[CountDeclined] + counts[CountRefused] +
+		counts[CountUnconfirmed] + counts[CountCanceled]
 	return max(counts[CountStarted]-ended, 0)
 }

@@ -50,6 +50,7 @@ type Store struct {
 	*Reservations
 	*Leases
 	*Bindings
+	*Proofs
 	*Events
 	*stats.Statistics
 	*erasure.Eraser
@@ -71,6 +72,7 @@ func New(c Config) *Store {
 		Reader: r, Writer: w, Lists: lists.New(r), Leases: &Leases{w},
 		Reservations: &Reservations{w, c.Idempotency, c.Key.Box(reservationUse), c.Key.Hash(requestHashUse)},
 		Bindings:     &Bindings{r, c.Identities, identities},
+		Proofs:       &Proofs{w, c.Key.Hash(codeUse), c.Key.Hash(digestUse)},
 		Events:       &Events{r, c.Meter, c.Steps},
 		Statistics:   stats.NewStatistics(c.Conn, c.Meter, c.Now),
 		Eraser:       erasure.New(r, identities),

@@ -27,6 +27,11 @@ const (
 	// EventReturned: the browser came back from Network with an attempt that was not used before
 	EventReturned EventName = "returned"
 	EventFinished EventName = "finished" // the user was sent on to the page that shows the outcome
+	// EventPlatform: Network vouched for the platform account, and the identity is still to be proven
+	EventPlatform EventName = "platform"
+	EventCode     EventName = "code" // Network vouched for the identity, and the user was shown a code
+	// EventWrongCode: a code was given that does not confirm the session; Detail: how many more are taken
+	EventWrongCode EventName = "wrong_code"
 )
 
 // Event is something that happened to a session and that no promise depends on. It is for people: it may be

@@ -8,6 +8,7 @@ import (
 
 const (
 	textCreated    = "Session started by %s, expires %s" // account, time of day
+	textLevel      = ", binding %s"
 	textExpired    = "Expired: nobody finished in time"
 	textUnreadable = "Ended without an outcome: what stands in its place cannot be read"
 	textLost       = "Closed: the store was damaged, and this session's outcome may be among what " +
@@ -22,6 +23,9 @@ const (
 	textSignIn          = "Signing in with %s"
 	textReturned        = "The user came back from %s"
 	textFinished        = "The user was shown the outcome"
+	textPlatform        = "The platform account is proven (%s)"
+	textCode            = "Signed in with %s: the user was shown a code, which confirms the session"
+	textWrongCode       = "A wrong code was given: %s"
 	textNetworkError    = "No verdict from %s: %s"
 	textNotSent         = "Not sent: %s"
 	textNotSentNext     = "Not sent: %s; next try in %s"
@@ -32,8 +36,9 @@ const (
 var outcomes = map[sessions.State]map[sessions.Reason]string{
 	sessions.Verified: {sessions.NoReason: "Verified"},
 	sessions.Failed: {
-		sessions.Declined: "Not verified: the user said no",
-		sessions.Refused:  "Not verified: the network's rules do not accept this identity",
+		sessions.Declined:    "Not verified: the user said no",
+		sessions.Refused:     "Not verified: the network's rules do not accept this identity",
+		sessions.Unconfirmed: "Not verified: too many wrong codes were given",
 	},
 	sessions.Canceled: {
 		sessions.CanceledReason:       "Canceled by the integrator",

@@ -14,6 +14,7 @@ import (
 	"verifyd/sessions"
 	"verifyd/sessions/facts"
 	"verifyd/sessions/failure"
+	"verifyd/sessions/proof"
 	"verifyd/sessions/urlpolicy"
 )
 
@@ -39,7 +40,11 @@ func (s Report) network(id string) string {
 func (s Report) Describe(e Entry) string {
 	switch e.Kind {
 	case EntryCreated:
-		return fmt.Sprintf(textCreated, Legible(s.Account), s.ExpiresAt.UTC().Format(time.TimeOnly))
+		text := fmt.Sprintf(textCreated, Legible(s.Account), s.ExpiresAt.UTC().Format(time.TimeOnly))
+		if s.Level.Or(proof.Link) != proof.Link {
+			text += fmt.Sprintf(textLevel, s.Level)
+		}
+		return text
 	case EntryExpired:
 		if s.Reason == sessions.UnreadableReason {
 			return textUnreadable
@@ -158,6 +163,12 @@ func (s Report) describeEvent(e Event) string {
 		return fmt.Sprintf(textReturned, s.network(e.Network))
 	case EventFinished:
 		return textFinished
+	case EventPlatform:
+		return fmt.Sprintf(textPlatform, s.network(e.Network))
+	case EventCode:
+		return fmt.Sprintf(textCode, s.network(e.Network))
+	case EventWrongCode:
+		return fmt.Sprintf(textWrongCode, Legible(e.Detail))
 	case EventSignIn:
 		return fmt.Sprintf(textSignIn, s.network(e.Network))
 	case EventNetworkError:

@@ -17,6 +17,7 @@ import (
 	"verifyd/cmd/verifyd/version"
 	"verifyd/dispatcher/callback"
 	"verifyd/edge/account"
+	"verifyd/edge/api"
 	"verifyd/edge/dashboard/logins"
 	"verifyd/edge/limit"
 	"verifyd/edge/network"
@@ -38,6 +39,7 @@ type Config struct {
 	AdminNames          []string // by which the operators' address is asked, besides addresses and localhost
 	BaseURL             string   // empty: derived from the listening port
 	TrustedProxies      []netip.Prefix
+	Levels              api.Levels
 	PlainSessions       bool // new sessions are not sealed under keys of their own
 	Networks            []netsettings.Settings
 	NetworkRoots        *x509.CertPool // nil: the system's
@@ -114,6 +116,12 @@ func (s Settings) edgeConfig(c *Config, f *Faults) {
 		c.AdminNames = s.adminNames(f)
 	}
 	c.TrustedProxies, c.PlainSessions = prefixes(f, "trusted-proxies", s.TrustedProxies), s.PlainSessions
+	c.Levels = api.Levels{
+		Default: level(f, "binding", s.Binding), Least: level(f, "min-binding", s.MinBinding),
+	}
+	if !c.Levels.Default.AtLeast(c.Levels.Least) {
+		c.Levels.Default = c.Levels.Least
+	}
 	if s.BaseURL != "" {
 		base, _, err := web.ParseBaseURL(s.BaseURL)
 		if err != nil {

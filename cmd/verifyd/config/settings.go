@@ -38,6 +38,8 @@ type edgeSettings struct {
 	AdminListen    string   `default:"127.0.0.1:9090" help:"Address of /metrics, /livez, /readyz, /debug/pprof and /debug/log-level; empty: none."`
 	AdminNames     []string `sep:"," help:"Host names by which the operators' address is asked, such as a scraper's target; IP addresses, localhost and the name in --admin-listen always are."`
 	TrustedProxies []string `sep:"," help:"CIDRs of proxies whose X-Forwarded-For counts."`
+	Binding        string   `default:"link" help:"What a session asks to be proven where neither its start nor its account says: link, code or account; see INTEGRATING.md."`
+	MinBinding     string   `default:"link" help:"The least that a session may ask for: link, code or account."`
 	PlainSessions  bool     `help:"Store new sessions so that builds which do not seal them can read them: for the time that such a build runs beside."`
 }
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"verifyd/sessions"
+	"verifyd/sessions/proof"
 )
 
 // Policy reads a policy of callbacks, for the flag of that name.
@@ -19,6 +20,15 @@ func Policy(f *Faults, flag, s string) sessions.Policy {
 		f.Add(flag, fmt.Sprintf("%q is not a policy", s), "use once or at-least-once")
 	}
 	return p
+}
+
+// level checks what sessions ask to be proven; empty is the default.
+func level(f *Faults, flag, s string) proof.Level {
+	l := proof.Level(s).Or(proof.Link)
+	if !l.Known() {
+		f.Add(flag, fmt.Sprintf("%q is no binding", s), "use link, code or account")
+	}
+	return l
 }
 
 // Address checks an address to listen on, for the flag of that name.

@@ -117,6 +117,7 @@ func (p *Program) handler(ctx context.Context, h shared) (http.Handler, error) {
 		Rates: rates, FailedKeys: failures, Quota: quota, Callbacks: p.Config.CallbackPolicy,
 		Listeners: p.listeners(),
 		StoreHigh: h.gauge.High, StoreLeft: h.stateMonitor.Check, TrustedProxies: p.Config.TrustedProxies,
+		Levels: p.Config.Levels, Proves: pages.Proves,
 		TestKeys: p.Config.TestKeys, Routes: slices.Concat(pages.Routes(), board.Routes(), kits.Routes()),
 		Nowhere: pages.Nowhere,
 		Metrics: p.Registry, Tracer: tracerOf(p), Log: p.Config.Log, Now: p.Config.Now,

@@ -12,6 +12,7 @@ import (
 	"verifyd/edge/account/audit"
 	"verifyd/edge/account/input"
 	"verifyd/edge/origin"
+	"verifyd/sessions/proof"
 )
 
 // SetReturnURL sets where the end user's page offers to go back to once a session has ended; empty: nowhere.
@@ -94,6 +95,27 @@ func (s accounts) SetColour(ctx context.Context, by access.Actor, id, colour str
 		}
 		d := deed{what: audit.ColourSet, detail: map[string]string{"from": a.Colour, "to": colour}}
 		a.Colour = colour
+		return d, nil
+	})
+	return err
+}
+
+// SetBinding sets what the account's sessions ask to be proven where they do not say: one of proof.Levels;
+// empty: the service's. Its errors are ErrNoAccount, ErrNotAllowed and an *input.Error.
+func (s accounts) SetBinding(ctx context.Context, by access.Actor, id, level string) error {
+	to := proof.Level(level)
+	if level != "" && !to.Known() {
+		return &input.Error{
+			Field: "binding", Detail: fmt.Sprintf("%.40q is no binding; use link, code or account", level),
+		}
+	}
+	_, err := s.change(ctx, by, id, access.ActionBranding, func(a *account.Account, _ time.Time) (deed,
+		error) {
+		if a.Level == to {
+			return deed{}, errUnchanged
+		}
+		d := deed{what: audit.BindingSet, detail: map[string]string{"from": string(a.Level), "to": level}}
+		a.Level = to
 		return d, nil
 	})
 	return err

@@ -11,6 +11,7 @@ import (
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
 	"verifyd/edge/account/audit"
+	"verifyd/edge/account/entry"
 	"verifyd/edge/account/grant"
 	"verifyd/edge/account/input"
 	"verifyd/edge/account/record"
@@ -46,7 +47,7 @@ func (s members) CreateInvite(ctx context.Context, by access.Actor, id string, r
 		}
 		a.Invites = append(a.Invites, i)
 		return deed{what: audit.InviteCreated, on: i.ID, detail: map[string]string{
-			"role": string(role), "for": whom, "until": audit.Stamp(i.ExpiresAt),
+			"role": string(role), "for": whom, "until": entry.Stamp(i.ExpiresAt),
 		}}, nil
 	})
 	if err != nil {

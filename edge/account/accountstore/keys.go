@@ -42,14 +42,14 @@ func (s keys) CreateKey(ctx context.Context, by access.Actor, id string, o accou
 	now := s.log.Instant()
 	if !o.ExpiresAt.IsZero() && !o.ExpiresAt.After(now) {
 		return "", account.Key{}, &input.Error{
-			Field: "expires_at", Detail: audit.Stamp(o.ExpiresAt) + " is over; give a time to come, or none",
+			Field: "expires_at", Detail: entry.Stamp(o.ExpiresAt) + " is over; give a time to come, or none",
 		}
 	}
 	// its record could not be written from the year 10000 on
 	if o.ExpiresAt.After(now.AddDate(maxYears, 0, 0)) {
 		return "", account.Key{}, &input.Error{
 			Field: "expires_at", Detail: fmt.Sprintf(
-				"%s is more than %d years away; give an earlier time, or none", audit.Stamp(o.ExpiresAt),
+				"%s is more than %d years away; give an earlier time, or none", entry.Stamp(o.ExpiresAt),
 				maxYears),
 		}
 	}
@@ -62,7 +62,7 @@ func (s keys) CreateKey(ctx context.Context, by access.Actor, id string, o accou
 		return "", account.Key{}, err
 	}
 	secret, d, k := newKey(o, id, now)
-	detail := map[string]string{"name": k.Name, "mode": k.Mode(), "expires_at": audit.Stamp(k.ExpiresAt)}
+	detail := map[string]string{"name": k.Name, "mode": k.Mode(), "expires_at": entry.Stamp(k.ExpiresAt)}
 	last, err := s.log.Draft(ctx, by, id, audit.KeyCreated, k.ID, detail)
 	if err != nil {
 		return "", account.Key{}, err
@@ -143,7 +143,7 @@ func (s keys) RollKey(ctx context.Context, by access.Actor, accountID, id string
 		}, old.Account, now)
 		next.Replaces = old.ID
 		old.Key.Key = old.Retired(next.ID, now, grace)
-		detail := map[string]string{"into": next.ID, "until": audit.Stamp(cmp.Or(old.RevokedAt,
+		detail := map[string]string{"into": next.ID, "until": entry.Stamp(cmp.Or(old.RevokedAt,
 			old.ExpiresAt))}
 		if old.Last, err = s.log.Draft(ctx, by, old.Account, audit.KeyWasRolled, old.ID, detail); err != nil {
 			return err

@@ -9,6 +9,7 @@ import (
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
 	"verifyd/edge/account/audit"
+	"verifyd/edge/account/entry"
 	"verifyd/edge/account/grant"
 	"verifyd/edge/account/record"
 	"verifyd/natsconf"
@@ -68,7 +69,7 @@ func (d *Deletion) bury(a *account.Account, now time.Time) (deed, error) {
 	}
 	return deed{what: audit.AccountDeleted, detail: map[string]string{
 		"name": a.Name, "members": some(d.Members), "invites": some(d.Invites),
-		"signs_until": audit.Stamp(d.SignsUntil),
+		"signs_until": entry.Stamp(d.SignsUntil),
 	}}, nil
 }
 

@@ -283,7 +283,7 @@ func (s accounts) AccountByName(ctx context.Context, name string) (account.Accou
 			return a.Account, nil
 		case err == nil && !a.DeletedAt.IsZero():
 			return account.Account{}, fmt.Errorf("%w: %s was deleted on %s; %s", account.ErrNoAccount, name,
-				audit.Stamp(a.DeletedAt), listThem)
+				entry.Stamp(a.DeletedAt), listThem)
 		case err != nil && !errors.Is(err, account.ErrNoAccount):
 			return account.Account{}, err
 		}

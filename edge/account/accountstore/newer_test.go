@@ -101,7 +101,7 @@ func TestNewerShapesAreNotJudged(t *testing.T) {
 			func() error { return err2(h.store.RedeemLoginLink(t.Context(), token)) }},
 		{topology.BucketKeys, ">", `{"v":3,"account":{"id":"x"}}`,
 			func() error { return err2(h.store.RevokeKey(t.Context(), operator, a.ID, k.ID)) }},
-		{topology.BucketAccounts, a.ID, `{"v":4,"name":["x"]}`,
+		{topology.BucketAccounts, a.ID, `{"v":5,"name":["x"]}`,
 			func() error { return err2(h.store.Account(t.Context(), a.ID)) }},
 	}
 	for _, s := range shapes {

@@ -8,6 +8,7 @@ import (
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
 	"verifyd/edge/account/audit"
+	"verifyd/edge/account/entry"
 	"verifyd/edge/account/input"
 	"verifyd/edge/account/secrets"
 )
@@ -25,7 +26,7 @@ func (s accounts) RotateSecret(ctx context.Context, by access.Actor, id string,
 		signing := a.Signing(now)
 		if len(signing) > 1 {
 			return deed{}, fmt.Errorf("%w, or wait until %s", account.ErrRotating,
-				audit.Stamp(signing[1].ExpiresAt))
+				entry.Stamp(signing[1].ExpiresAt))
 		}
 		a.Secrets = []account.Secret{{Value: fresh, CreatedAt: now}}
 		if overlap > 0 && len(signing) > 0 {
@@ -34,7 +35,7 @@ func (s accounts) RotateSecret(ctx context.Context, by access.Actor, id string,
 			a.Secrets = append(a.Secrets, old)
 		}
 		return deed{what: audit.SecretRotated,
-			detail: map[string]string{"until": audit.Stamp(now.Add(overlap))}}, nil
+			detail: map[string]string{"until": entry.Stamp(now.Add(overlap))}}, nil
 	})
 }
 

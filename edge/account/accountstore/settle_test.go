@@ -276,7 +276,7 @@ func TestRecordsOfVersion1(t *testing.T) {
 		t.Errorf("revoking it by the key itself: %v", err)
 	}
 	put(topology.BucketAccounts, account.IDOf("Next Guild"), map[string]any{
-		"v": 4, "name": "Next Guild",
+		"v": 5, "name": "Next Guild",
 	})
 	if _, err := s.AccountByName(t.Context(), "Next Guild"); err == nil || errors.Is(err,
 		account.ErrNoAccount) {

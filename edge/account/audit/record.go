@@ -51,6 +51,8 @@ const (
 	// ReturnURLSet: Detail: from, to; allowed, an origin, where the operator allowed it at the same time
 	ReturnURLSet = "return_url.set"
 	ColourSet    = "colour.set" // Detail: from, to
+	// BindingSet: Detail: from, to; empty: the service's
+	BindingSet = "binding.set"
 )
 
 // ServiceLog stands in the place of an account's id in the audit log, for what concerns the whole service:
@@ -78,11 +80,3 @@ type Page struct {
 
 // ErrCursor is returned for a cursor that no page gave.
 var ErrCursor = errors.New("not a cursor of this list")
-
-// Stamp writes an instant into the detail of a record; a zero one is left out.
-func Stamp(t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	return t.UTC().Format(time.RFC3339)
-}

@@ -88,3 +88,11 @@ func List(ctx context.Context, c *natsconf.Conn, bucket, filter string) ([]Entry
 	}
 	return entries, nil
 }
+
+// Stamp writes an instant into a record's text; empty for a zero one.
+func Stamp(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339)
+}

@@ -102,7 +102,7 @@ func (s *Store) newLink(ctx context.Context, by access.Actor, l Link) (token str
 	}
 	// The record comes before the link: one that nobody has harms nobody, one that nobody knows of might.
 	if err := s.log.Note(ctx, by, l.log(), audit.LinkCreated, l.ID, map[string]string{
-		"role": l.means(), "until": audit.Stamp(l.ExpiresAt),
+		"role": l.means(), "until": entry.Stamp(l.ExpiresAt),
 	}); err != nil {
 		return "", Link{}, err
 	}
@@ -189,7 +189,7 @@ func (t tokens) link(ctx context.Context, digest string) (Link, error) {
 func (t tokens) redeem(ctx context.Context, digest string) error {
 	nonce := rand.Text()
 	for range entry.Tries {
-		err := t.publishFirst(ctx, redeemedEntry+digest, []byte(audit.Stamp(t.now())), nonce)
+		err := t.publishFirst(ctx, redeemedEntry+digest, []byte(entry.Stamp(t.now())), nonce)
 		if err == nil {
 			return nil
 		}

@@ -17,12 +17,16 @@ import (
 	"verifyd/natsconf/secretbox"
 	"verifyd/natsconf/topology"
 	"verifyd/sessions"
+	"verifyd/sessions/proof"
 )
 
-// accountVersion is what an account's record carries that is not simply in service: disabled, deleted, or a
-// name that leads to another account. A build that knows version 2 alone refuses it, and with it the
-// account's keys; it would take them otherwise.
-const accountVersion = 3
+// What an account's record carries that is not simply in service, disabled, deleted, or a name that leads to
+// another account; and one whose sessions ask for more than the service's. A build that knows older versions
+// alone refuses it, and with it the account's keys: it would take them otherwise, or ask for less.
+const (
+	stateVersion   = 3
+	accountVersion = 4
+)
 
 // SecretUse is the use of the box that signing secrets are sealed in; their owner is the account id.
 const SecretUse = "signing-secret"
@@ -54,6 +58,7 @@ type accountRecord struct {
 	// ReturnOrigins is missing in records of builds that knew no such list.
 	ReturnOrigins []string       `json:"return_origins,omitempty"`
 	Colour        string         `json:"colour,omitempty"`
+	Level         proof.Level    `json:"binding,omitempty"` // from version 4 on
 	CreatedAt     time.Time      `json:"created_at"`
 	DisabledAt    time.Time      `json:"disabled_at,omitzero"` // this and the next two from version 3 on
 	DeletedAt     time.Time      `json:"deleted_at,omitzero"`
@@ -130,11 +135,15 @@ type keyRecord struct {
 func (a Account) Encode(box *secretbox.Box) ([]byte, error) {
 	r := accountRecord{
 		Version: entry.Version, Name: a.Name, Quota: a.Quota, ReturnURL: a.ReturnURL,
-		ReturnOrigins: a.ReturnOrigins, Colour: a.Colour, CreatedAt: a.CreatedAt, Last: a.Last,
+		ReturnOrigins: a.ReturnOrigins, Colour: a.Colour, Level: a.Level,
+		CreatedAt: a.CreatedAt, Last: a.Last,
 		DisabledAt: a.DisabledAt, DeletedAt: a.DeletedAt, LeadsTo: a.LeadsTo,
 	}
-	if !a.InService() || a.LeadsTo != "" {
+	switch {
+	case a.Level != "":
 		r.Version = accountVersion
+	case !a.InService() || a.LeadsTo != "":
+		r.Version = stateVersion
 	}
 	for _, s := range a.Secrets {
 		r.Secrets = append(r.Secrets, secretRecord{
@@ -167,7 +176,8 @@ func DecodeAccount(id string, data []byte, box *secretbox.Box) (Account, error) 
 	}
 	a := Account{LeadsTo: r.LeadsTo, Last: r.Last, Account: account.Account{
 		ID: id, Name: r.Name, Quota: r.Quota, ReturnURL: r.ReturnURL, ReturnOrigins: r.ReturnOrigins,
-		Colour: r.Colour, CreatedAt: r.CreatedAt, DisabledAt: r.DisabledAt, DeletedAt: r.DeletedAt,
+		Colour: r.Colour, Level: r.Level, CreatedAt: r.CreatedAt,
+		DisabledAt: r.DisabledAt, DeletedAt: r.DeletedAt,
 	}}
 	if site := origin.Of(a.ReturnURL); a.ReturnURL != "" && !slices.Contains(a.ReturnOrigins, site) {
 		a.ReturnOrigins = append(a.ReturnOrigins, site)

@@ -16,6 +16,7 @@ const (
 	fieldColour        = "colour"
 	fieldReturnURL     = "return_url"
 	fieldReturnOrigins = "return_origins" // one a line
+	fieldBinding       = "binding"
 )
 
 // brandingPages are the page of what users see, and its preview.
@@ -35,7 +36,7 @@ func (h brandingPages) draw(w http.ResponseWriter, r *http.Request, v site.Visit
 	values := url.Values{
 		fieldColour: {v.Account.Colour}, fieldReturnURL: {v.Account.ReturnURL}, fieldReturnOrigins: {
 			strings.Join(v.Account.ReturnOrigins, "\n"),
-		},
+		}, fieldBinding: {string(v.Account.Level)},
 	}
 	for name := range values {
 		if f.Values.Has(name) {
@@ -88,6 +89,15 @@ func (h brandingPages) setReturnOrigins(w http.ResponseWriter, r *http.Request, 
 		defer cancel()
 		return h.Accounts.SetReturnOrigins(ctx, v.Actor(), v.Account.ID,
 			strings.Fields(f.Text(fieldReturnOrigins)))
+	})
+}
+
+// setBinding answers POST /dashboard/sign-in-page/binding.
+func (h brandingPages) setBinding(w http.ResponseWriter, r *http.Request, v site.Visit) {
+	h.change(w, r, v, func(f *form.Form) error {
+		ctx, cancel := site.Within(r)
+		defer cancel()
+		return h.Accounts.SetBinding(ctx, v.Actor(), v.Account.ID, f.Text(fieldBinding))
 	})
 }
 

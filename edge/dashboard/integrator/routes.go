@@ -36,6 +36,7 @@ const (
 	pathColour        = "/dashboard/sign-in-page/colour"
 	pathReturnURL     = "/dashboard/sign-in-page/return-url"
 	pathReturnOrigins = "/dashboard/sign-in-page/return-origins"
+	pathBinding       = "/dashboard/sign-in-page/binding"
 )
 
 // Routes returns the route table.
@@ -76,6 +77,7 @@ func (h *Handler) Routes() []web.Route {
 		paths.Post(pathColour, h.Mutate(access.ActionBranding, b.setColour)),
 		paths.Post(pathReturnURL, h.Mutate(access.ActionBranding, b.setReturnURL)),
 		paths.Post(pathReturnOrigins, h.Mutate(access.ActionBranding, b.setReturnOrigins)),
+		paths.Post(pathBinding, h.Mutate(access.ActionBranding, b.setBinding)),
 
 		paths.Get(paths.Usage, view(a.showUsage)),
 		paths.Get(paths.Quickstart, view(a.showQuickstart)),

@@ -31,7 +31,8 @@ var countGroups = []struct {
 }{
 	{"Outcomes", "How sessions ended.", []usageCount{
 		{stats.CountVerified, "verified"}, {stats.CountDeclined, "failed: declined"},
-		{stats.CountRefused, "failed: refused"}, {stats.CountCanceled, "canceled"},
+		{stats.CountRefused, "failed: refused"}, {stats.CountUnconfirmed, "failed: wrong codes"},
+		{stats.CountCanceled, "canceled"},
 		{stats.CountExpired, "expired"}, {countOpen, "still open"},
 	}},
 	{"Callbacks", "How attempts to deliver ended.", []usageCount{

@@ -26,6 +26,7 @@ var deeds = map[string]string{
 	audit.SessionsEnded:    "Open sessions canceled",
 	audit.QuotaSet:         "Monthly quota set",
 	audit.ReturnOriginsSet: "Allowed sites of the link back set",
+	audit.BindingSet:       "Binding of sessions set",
 	audit.ReturnURLSet:     "Link back for users set",
 	audit.ColourSet:        "Colour for users set",
 	audit.KeyCreated:       "API key created",

@@ -18,7 +18,8 @@ type checker struct{ Settings }
 
 // validate checks settings with their defaults filled.
 func (s checker) validate() error {
-	return errors.Join(s.checkNames(), s.checkAddresses(), s.checkClient(), s.checkAsked(), s.checkRules())
+	return errors.Join(s.checkNames(), s.checkAddresses(), s.checkClient(), s.checkAsked(), s.checkRules(),
+		s.checkPlatforms())
 }
 
 var idForm = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*$`)
@@ -163,6 +164,21 @@ func (s checker) checkPreset(written Settings) error {
 		errs = append(errs, s.wrong("issuer", "leave it out: kind %s knows its own", s.Kind))
 	}
 	return errors.Join(errs...)
+}
+
+// checkPlatforms refuses platforms that no session can have, and a network that is of no use.
+func (s checker) checkPlatforms() error {
+	for _, p := range s.Platforms {
+		if p == "" || strings.TrimSpace(p) != p {
+			return s.wrong("platforms", "a list with one platform each, as integrators name them, for "+
+				"instance [discord]; %s stands for all", AnyPlatform)
+		}
+	}
+	if s.PlatformOnly && len(s.Platforms) == 0 {
+		return s.wrong("platform_only", "it proves the accounts of no platform; name them, for instance "+
+			"platforms: [discord]")
+	}
+	return nil
 }
 
 // checkRules refuses rules that could never accept anybody, or that this network gives nothing to judge by.

@@ -33,9 +33,10 @@ type preset struct {
 	userInfo      string // oauth2
 	authStyle     string
 
-	scopes  []string // the least that gives a stable subject
-	subject string   // the claim that identifies the user for ever
-	names   []string // claims with a name for people, best first; empty: the usual ones
+	scopes   []string // the least that gives a stable subject
+	subject  string   // the claim that identifies the user for ever
+	platform string   // whose user ids its subjects are, at its own issuer; empty: nobody's
+	names    []string // claims with a name for people, best first; empty: the usual ones
 
 	email   Fact // its address; claims.verifiedEmail says when it counts
 	created Fact // when the account was made
@@ -83,7 +84,8 @@ var presets = map[string]preset{
 		authorization: "https://discord.com/oauth2/authorize",
 		token:         "https://discord.com/api/oauth2/token",
 		userInfo:      "https://discord.com/api/v10/users/@me",
-		scopes:        []string{"identify"}, subject: "id", names: []string{"global_name", "username"},
+		scopes:        []string{"identify"}, subject: "id", platform: "discord",
+		names:   []string{"global_name", "username"},
 		email:   Fact{Claim: "email", Verified: "verified", Scope: "email"},
 		created: Fact{Of: snowflakeInstant},
 		groups:  Fact{Claim: "id", List: "https://discord.com/api/v10/users/@me/guilds", Scope: "guilds"},
@@ -102,7 +104,7 @@ var presets = map[string]preset{
 		authorization: "https://github.com/login/oauth/authorize",
 		token:         "https://github.com/login/oauth/access_token",
 		userInfo:      "https://api.github.com/user",
-		authStyle:     AuthParams, subject: "id", names: []string{"name", "login"},
+		authStyle:     AuthParams, subject: "id", platform: "github", names: []string{"name", "login"},
 		email: Fact{
 			Claim: "email", Verified: "verified", List: "https://api.github.com/user/emails?per_page=100",
 			Scope: "user:email",
@@ -117,14 +119,15 @@ var presets = map[string]preset{
 	// token). issuer may be a self-managed instance's.
 	KindGitLab: {
 		name: "GitLab", protocol: KindOIDC, issuer: "https://gitlab.com", issuerOpen: true,
-		scopes: []string{scopeOpenID}, subject: ClaimSubject,
+		platform: "gitlab",
+		scopes:   []string{scopeOpenID}, subject: ClaimSubject,
 		email: standardEmail, groups: Fact{Claim: "groups"},
 	},
 	// https://developers.google.com/identity/openid-connect/reference (discovery, claims; sub is never given
 	// to another account; email and email_verified come with the scope email; hd is the Workspace or Cloud
 	// organisation's domain, and missing for other accounts)
 	KindGoogle: {
-		name: "Google", protocol: KindOIDC, issuer: "https://accounts.google.com",
+		name: "Google", protocol: KindOIDC, issuer: "https://accounts.google.com", platform: "google",
 		scopes: []string{scopeOpenID}, subject: ClaimSubject,
 		email: standardEmail, groups: Fact{Claim: "hd"},
 	},
@@ -144,7 +147,7 @@ var presets = map[string]preset{
 	// https://apis.roblox.com/oauth/, with the slash; S256; Basic or body; a code lives for one minute; sub
 	// is the user id, while names change; created_at in Unix seconds, with the scope profile)
 	KindRoblox: {
-		name: "Roblox", protocol: KindOIDC, issuer: "https://apis.roblox.com/oauth/",
+		name: "Roblox", protocol: KindOIDC, issuer: "https://apis.roblox.com/oauth/", platform: "roblox",
 		scopes: []string{scopeOpenID}, subject: ClaimSubject,
 		created: Fact{Claim: "created_at", Scope: "profile"},
 	},
@@ -152,7 +155,7 @@ var presets = map[string]preset{
 	// 2.0; the claimed id holds the 64-bit Steam id). They write the claimed id with http; what is asserted
 	// has https, as clients read it.
 	KindSteam: {
-		name: "Steam", protocol: ProtocolOpenID2,
+		name: "Steam", protocol: ProtocolOpenID2, platform: "steam",
 		authorization: "https://steamcommunity.com/openid/login",
 	},
 	// https://dev.twitch.tv/docs/authentication/getting-tokens-oidc/ (discovery, client in the body; the
@@ -160,7 +163,8 @@ var presets = map[string]preset{
 	// challenge that is sent is not relied on, the nonce is)
 	KindTwitch: {
 		name: "Twitch", protocol: KindOIDC, issuer: "https://id.twitch.tv/oauth2", authStyle: AuthParams,
-		scopes: []string{scopeOpenID}, subject: ClaimSubject,
+		platform: "twitch",
+		scopes:   []string{scopeOpenID}, subject: ClaimSubject,
 		email: Fact{
 			Claim: "email", Verified: "email_verified", Scope: "user:read:email",
 			Request: `{"id_token":{"email":null,"email_verified":null}}`,
@@ -171,7 +175,7 @@ var presets = map[string]preset{
 	// body, scopes; nothing says that the address is verified, nor anything of PKCE). It draws the user
 	// without the member data around it, in which public clients find it.
 	KindVATSIM: { //nolint:gosec // the address of a token endpoint is no credential
-		name: "VATSIM", protocol: KindOAuth2,
+		name: "VATSIM", protocol: KindOAuth2, platform: "vatsim",
 		authorization: "https://auth.vatsim.net/oauth/authorize",
 		token:         "https://auth.vatsim.net/oauth/token",
 		userInfo:      "https://auth.vatsim.net/api/user",
@@ -213,6 +217,10 @@ func (s Settings) withPreset(p preset) Settings {
 	fill(&s.Name, p.name)
 	fill(&s.Issuer, p.issuer)
 	fill(&s.AuthStyle, p.authStyle)
+	// another instance's user ids are not those of the platform that integrators mean
+	if s.Platforms == nil && p.platform != "" && s.Issuer == p.issuer {
+		s.Platforms = []string{p.platform}
+	}
 	fill(&s.SubjectClaim, p.subject)
 	if len(s.Scopes) == 0 {
 		s.Scopes = p.scopes

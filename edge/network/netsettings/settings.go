@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -77,9 +78,26 @@ type Settings struct { //nolint:recvcheck // targets fills the settings in; all 
 
 	Rules `yaml:",inline"`
 
+	// Platforms are the platforms, as integrators write them in any letter case, whose user ids are the
+	// network's subjects: a sign-in with it proves who has the account there. AnyPlatform stands for all. A
+	// network that is known by name has its own; an empty list takes it away.
+	Platforms []string `yaml:"platforms"`
+	// PlatformOnly: users sign in with it to prove a platform account, never to say who they are.
+	PlatformOnly bool `yaml:"platform_only"`
+
 	// Dashboard lets integrators log in to the dashboard through this network. It then has a second redirect
 	// URI there, {base_url}/dashboard/login/{id}/callback.
 	Dashboard bool `yaml:"dashboard"`
+}
+
+// AnyPlatform in Platforms stands for every platform.
+const AnyPlatform = "*"
+
+// Proves reports whether the network's subjects are the user ids of a platform.
+func (s Settings) Proves(platform string) bool {
+	return slices.ContainsFunc(s.Platforms, func(p string) bool {
+		return p == AnyPlatform || strings.EqualFold(p, platform)
+	})
 }
 
 // String keeps client secrets out of logs and error texts.

@@ -39,6 +39,7 @@ type Account struct {
 	RevokeLink   accountRevokeLinkCmd  `cmd:"" name:"revoke-login-link" help:"Take a login link back: nobody can use it any more, and who did is logged in no more."`
 	ReturnURL    accountReturnURLCmd   `cmd:"" name:"return-url" help:"Set where the end user's page offers to go back to after the end."`
 	Colour       accountColourCmd      `cmd:"" help:"Set the colour of an account's sign on the end user's page."`
+	Binding      accountBindingCmd     `cmd:"" help:"Set what an account's sessions ask to be proven where their start does not say."`
 	Audit        accountAuditCmd       `cmd:"" help:"Tell who changed what in an account, newest first."`
 }
 

@@ -212,6 +212,20 @@ func (a accountColourCmd) Run(ctx context.Context, c command.Console) error {
 		(*accountstore.Store).SetColour)
 }
 
+type accountBindingCmd struct {
+	command.Store `embed:""`
+
+	Account string `required:"" placeholder:"NAME" help:"The account's name."`
+	Binding string `arg:"" optional:"" help:"link (whoever has the link), code (the account's owner confirms with a code on the platform) or account (the platform account signs in too)."`
+	Clear   bool   `help:"Ask for what the service asks for."`
+}
+
+// Run sets the binding, or takes it away.
+func (a accountBindingCmd) Run(ctx context.Context, c command.Console) error {
+	return setFace(ctx, c, a.Store, a.Account, a.Binding, a.Clear, "link, code or account",
+		(*accountstore.Store).SetBinding)
+}
+
 // setFace sets a part of what end users see of an account.
 func setFace(
 	ctx context.Context, c command.Console, store command.Store, name, value string, empty bool, want string,
@@ -228,7 +242,7 @@ func setFace(
 		if err := set(s, ctx, command.Operator(), acc.ID, value); err != nil {
 			return command.BadInput(err)
 		}
-		_, err = fmt.Fprintf(c.Err, "The pages of %s show it from now on.\n", acc.Name)
+		_, err = fmt.Fprintf(c.Err, "It holds for %s from now on.\n", acc.Name)
 		return err
 	})
 }

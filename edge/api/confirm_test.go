@@ -1,0 +1,155 @@
+package api
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"verifyd/edge/problem"
+	"verifyd/sessions"
+	"verifyd/sessions/proof"
+)
+
+// asking starts a session with a binding, and returns its token.
+func (s *service) asking(t *testing.T, binding string) string {
+	t.Helper()
+	a := s.init(t, strings.Replace(goodBody, "{", fmt.Sprintf(`{"binding":%q,`, binding), 1))
+	return parse[map[string]string](t, a, http.StatusOK)["session"]
+}
+
+// signedIn has a browser sign in for a session that asks for a code, and returns the code.
+func (s *service) signedIn(t *testing.T, token string) string {
+	t.Helper()
+	id := sessions.ID(idOf(t, token))
+	of, err := s.store.ReadOpen(t.Context(), id)
+	if err == nil {
+		err = s.store.AwaitCode(t.Context(), of, "browser", "cookie", "default")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.store.CodeFor(id, "cookie")
+}
+
+func (s *service) confirm(t *testing.T, session, key, body string) answer {
+	t.Helper()
+	return s.do(t, http.MethodPost, "/sessions/"+session+"/confirm", body, "Authorization", "Bearer "+key,
+		"Content-Type", "application/json")
+}
+
+// What a session asks for is what its start says, else its account, else the operator; never less than the
+// operator allows, and a level that cannot be reached starts no session.
+func TestBindingOfASession(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		given, account, standard, least proof.Level
+		want                            proof.Level // empty: refused
+	}{
+		{"", "", "", "", proof.Link},
+		{"code", "", "", "", proof.Code},
+		{"", "code", "", "", proof.Code},
+		{"", "", "code", "", proof.Code},
+		{"link", "code", "code", "", proof.Link},
+		{"", "link", "code", "code", proof.Code},
+		{"link", "", "", "code", ""},
+		{"account", "", "", "code", proof.Account},
+		{"account", "", "", "account", proof.Account},
+		{"tight", "", "", "", ""},
+	} {
+		s := newService(t, func(c *Config) {
+			c.Levels = Levels{row.standard, row.least}
+			c.Proves = func(platform string, test bool) bool { return platform == "chat" && !test }
+			keys := newKeyring()
+			who := keys[acmeKey]
+			who.Account.Level = row.account
+			keys[acmeKey] = who
+			c.Keys = keys
+		})
+		body := goodBody
+		if row.given != "" {
+			body = strings.Replace(body, "{", fmt.Sprintf(`{"binding":%q,`, row.given), 1)
+		}
+		a := s.init(t, body)
+		if row.want == "" {
+			if a.status != http.StatusBadRequest || !strings.Contains(a.body, `"field":"binding"`) {
+				t.Errorf("%+v: %d %s", row, a.status, a.body)
+			}
+			continue
+		}
+		token := parse[map[string]string](t, a, http.StatusOK)["session"]
+		if got := s.get(t, token, acmeKey); !strings.Contains(got.body,
+			fmt.Sprintf(`"binding":%q,"reached":null`, row.want)) {
+			t.Errorf("%+v: %s", row, got.body)
+		}
+		other := s.init(t, strings.Replace(body, `"chat"`, `"elsewhere"`, 1))
+		if refused := other.status == http.StatusBadRequest; refused != (row.want == proof.Account) {
+			t.Errorf("%+v on a platform that nobody proves: %d %s", row, other.status, other.body)
+		}
+	}
+}
+
+func TestConfirmation(t *testing.T) {
+	t.Parallel()
+	s := newService(t, nil)
+	token := s.asking(t, "code")
+	given := func(user, code string) string {
+		return fmt.Sprintf(`{"platform_user_id":%q,"code":%q}`, user, code)
+	}
+	wantProblem(t, s.confirm(t, token, acmeKey, given("u-1", "ZZZZZZ")), problem.CodeNothingToConfirm)
+	code := s.signedIn(t, token)
+	if a := s.get(t, token, acmeKey); !strings.Contains(a.body, `"binding":"code","reached":"link",`+
+		`"state":"pending","step":"confirm"`) {
+		t.Errorf("it waits: %s", a.body)
+	}
+	wantProblem(t, s.confirm(t, token, otherKey, given("u-1", code)), problem.CodeSessionNotFound)
+	for _, body := range []string{
+		"", "{}", given("u-1", ""), given("u-1", "12345"), given("", code), `{"platform_user_id":"u-1","code":1}`,
+		given("u-1", code) + "x",
+	} {
+		wantProblem(t, s.confirm(t, token, acmeKey, body), problem.CodeInvalidRequest)
+	}
+	for left := range 2 { // the second is the first again, and costs nothing
+		a := s.confirm(t, token, acmeKey, given("u-2", code))
+		wantProblem(t, a, problem.CodeWrongCode)
+		if !strings.Contains(a.body, `"tries_left":4`) {
+			t.Errorf("after %d: %s", left, a.body)
+		}
+	}
+	typed := strings.ToLower(code[:3] + "-" + code[3:])
+	for range 2 {
+		a := s.confirm(t, token, acmeKey, given("u-1", typed))
+		if a.status != http.StatusOK || !strings.Contains(a.body, `"reached":"code","state":"verified","step":"",`+
+			`"verified":true`) || !strings.Contains(a.body, `"delivery":{"state":"due"`) {
+			t.Errorf("confirmed: %d %s", a.status, a.body)
+		}
+	}
+	wantProblem(t, s.confirm(t, token, acmeKey, given("u-1", "ZZZZZZ")), problem.CodeNothingToConfirm)
+	wantProblem(t, s.confirm(t, s.start(t).Session, acmeKey, given("u-1", code)),
+		problem.CodeNothingToConfirm)
+}
+
+func TestConfirmationThatFails(t *testing.T) {
+	t.Parallel()
+	s := newService(t, nil)
+	token := s.asking(t, "code")
+	code := s.signedIn(t, token)
+	for n := range proof.MaxTries {
+		a := s.confirm(t, token, acmeKey, fmt.Sprintf(`{"platform_user_id":"u-1","code":"%06d"}`, n))
+		wantProblem(t, a, problem.CodeWrongCode)
+		if !strings.Contains(a.body, fmt.Sprintf(`"tries_left":%d`, proof.MaxTries-1-n)) {
+			t.Errorf("try %d: %s", n, a.body)
+		}
+	}
+	if a := s.get(t, token, acmeKey); !strings.Contains(a.body, `"reached":"link","state":"failed","step":"",`+
+		`"verified":false,"reason":"unconfirmed"`) {
+		t.Errorf("failed: %s", a.body)
+	}
+	wantProblem(t, s.confirm(t, token, acmeKey, fmt.Sprintf(`{"platform_user_id":"u-1","code":%q}`, code)),
+		problem.CodeNothingToConfirm)
+	late := s.asking(t, "code")
+	code = s.signedIn(t, late)
+	s.clock.advance(sessions.Lifetime)
+	wantProblem(t, s.confirm(t, late, acmeKey, fmt.Sprintf(`{"platform_user_id":"u-1","code":%q}`, code)),
+		problem.CodeConfirmationExpired)
+}

@@ -1,0 +1,39 @@
+package proof
+
+import "strings"
+
+// CodeLength is how many characters a code has: 30 bits, of which MaxTries are given away at most.
+const CodeLength = 6
+
+// alphabet is Crockford's: no I, L, O and U, so that nobody takes one character for another.
+const alphabet = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+
+// NewCode makes a code of random bytes, of which it takes CodeLength.
+func NewCode(random []byte) string {
+	var code strings.Builder
+	for _, b := range random[:CodeLength] {
+		code.WriteByte(alphabet[b%32]) // 256 is a multiple of 32: each character is as likely as another
+	}
+	return code.String()
+}
+
+// ParseCode reads a code as people write it: in any case, with spaces and hyphens, with I and L for 1 and O
+// for 0. It is not ok for what no code can be.
+func ParseCode(s string) (code string, ok bool) {
+	var b strings.Builder
+	for _, c := range strings.ToUpper(s) {
+		switch c {
+		case ' ', '-':
+			continue
+		case 'I', 'L':
+			c = '1'
+		case 'O':
+			c = '0'
+		}
+		if !strings.ContainsRune(alphabet, c) || b.Len() == CodeLength {
+			return "", false
+		}
+		b.WriteRune(c)
+	}
+	return b.String(), b.Len() == CodeLength
+}

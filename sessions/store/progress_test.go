@@ -1,0 +1,283 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"verifyd/natsconf"
+	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/topology"
+	"verifyd/sessions"
+	"verifyd/sessions/facts"
+	"verifyd/sessions/proof"
+	"verifyd/sessions/records"
+	"verifyd/sessions/store"
+)
+
+// coded starts a session that asks for a code, in which a browser has signed in, and returns the code.
+func (h fixture) coded(t *testing.T) (sessions.Session, string) {
+	t.Helper()
+	s := h.asking(t, proof.Code)
+	if err := h.store.AwaitCode(t.Context(), s, "browser", "cookie", "example"); err != nil {
+		t.Fatal(err)
+	}
+	return s, h.store.CodeFor(s.ID, "cookie")
+}
+
+// asking starts a session with a level.
+func (h fixture) asking(t *testing.T, level proof.Level) sessions.Session {
+	t.Helper()
+	r := request
+	r.Level = level
+	s, _, err := h.store.Create(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func (h fixture) view(t *testing.T, id sessions.ID) facts.View {
+	t.Helper()
+	v, err := h.store.Read(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// A session keeps its level, and is verified by what reaches it alone, whoever completes it.
+func TestVerifiedNeedsTheLevel(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	for _, asked := range proof.Levels {
+		for _, reached := range append([]proof.Level{""}, proof.Levels...) {
+			s := h.asking(t, asked)
+			o := sessions.Outcome{State: sessions.Verified, Network: "example", Reached: reached}
+			_, err := h.store.Complete(t.Context(), s, o)
+			if allowed := reached.AtLeast(asked); (err == nil) != allowed {
+				t.Errorf("%s by %q: %v", asked, reached, err)
+			}
+			v := h.view(t, s.ID)
+			want := sessions.Pending
+			if err == nil {
+				want = sessions.Verified
+			}
+			stored := reached.Or(proof.Link)
+			if asked == proof.Link { // of such a session it goes without saying, and is not stored
+				stored = proof.Link
+			}
+			if v.Level != asked || v.State != want || err == nil && v.Reached != stored {
+				t.Errorf("%s by %q: %+v", asked, reached, v)
+			}
+		}
+	}
+}
+
+// A build that knows no levels refuses a session that asks for more than a link, and its outcome; it reads
+// all others.
+func TestOlderBuildsLeaveSessionsWithALevel(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	for level, version := range map[proof.Level]string{
+		proof.Link: `"v":2`, proof.Code: `"v":3`, proof.Account: `"v":3`,
+	} {
+		s := h.asking(t, level)
+		if _, err := h.store.Complete(t.Context(), s, sessions.Outcome{
+			State: sessions.Verified, Reached: level,
+		}); err != nil {
+			t.Fatal(err)
+		}
+		for stream, subject := range map[string]string{
+			topology.BucketStream(topology.BucketSessions): records.RecordSubject(s.Account, s.ID),
+			topology.StreamCompletions:                     records.CompletionSubject(s.ID),
+		} {
+			m, err := h.conn.Last(t.Context(), stream, subject)
+			if err != nil || !strings.Contains(string(m.Data), version) {
+				t.Errorf("%s: %v, %s", level, err, m.Data)
+			}
+		}
+	}
+}
+
+// Not only the code confirms, but the code from the session's user; a repeat of it is harmless.
+func TestConfirm(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	s, code := h.coded(t)
+	if v := h.view(t, s.ID); v.State != sessions.Pending || v.Progress.Step() != proof.StepConfirm ||
+		v.Reached != proof.Link {
+		t.Errorf("after the sign-in: %+v", v)
+	}
+	_, err := h.store.Confirm(t.Context(), s, s.PlatformUserID+"x", code)
+	if wrong, ok := errors.AsType[*store.WrongCodeError](err); !ok || wrong.Left != proof.MaxTries-1 {
+		t.Errorf("from somebody else: %v", err)
+	}
+	for range 2 {
+		c, err := h.store.Confirm(t.Context(), s, s.PlatformUserID, code)
+		if err != nil || c.State != sessions.Verified || c.Reached != proof.Code || c.Network != "example" {
+			t.Fatalf("%+v, %v", c, err)
+		}
+	}
+	if v := h.view(t, s.ID); v.State != sessions.Verified || v.Reached != proof.Code ||
+		v.Progress.Step() != "" {
+		t.Errorf("confirmed: %+v", v)
+	}
+	if c, err := h.store.Confirm(t.Context(), s, s.PlatformUserID, other(code)); !errors.Is(err,
+		sessions.ErrCompleted) || c.State != sessions.Verified {
+		t.Errorf("another code afterwards: %+v, %v", c, err)
+	}
+	if _, err := h.store.Confirm(t.Context(), h.asking(t, proof.Code), "u", code); !errors.Is(err,
+		proof.ErrNothingToConfirm) {
+		t.Errorf("before the sign-in: %v", err)
+	}
+}
+
+// other returns another code.
+func other(code string) string {
+	if code[0] == 'A' {
+		return "B" + code[1:]
+	}
+	return "A" + code[1:]
+}
+
+// Guesses that come at once count as if one came after the other: five are judged, then the session fails,
+// and the code is worth nothing any more.
+func TestGuessesAtOnce(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	s, code := h.coded(t)
+	var wg sync.WaitGroup
+	left := make(chan int, 100)
+	for n := range 100 {
+		wg.Go(func() {
+			_, err := h.store.Confirm(t.Context(), s, s.PlatformUserID, fmt.Sprintf("%06d", n))
+			for errors.Is(err, natsconf.ErrUnavailable) { // too many others came first
+				_, err = h.store.Confirm(t.Context(), s, s.PlatformUserID, fmt.Sprintf("%06d", n))
+			}
+			if wrong, ok := errors.AsType[*store.WrongCodeError](err); ok {
+				left <- wrong.Left
+			} else {
+				t.Errorf("guess %d: %v", n, err)
+			}
+		})
+	}
+	wg.Wait()
+	close(left)
+	counts := map[int]int{}
+	for n := range left {
+		counts[n]++
+	}
+	if counts[0] != 100-proof.MaxTries+1 {
+		t.Errorf("tries left: %v", counts)
+	}
+	if p, err := h.store.ProgressOf(t.Context(), s.ID); err != nil || len(p.Tried) != proof.MaxTries {
+		t.Errorf("%d tries are stored, %v", len(p.Tried), err)
+	}
+	if v := h.view(t, s.ID); v.State != sessions.Failed || v.Reason != sessions.Unconfirmed ||
+		v.Reached != proof.Link {
+		t.Errorf("after the last: %+v", v.Outcome)
+	}
+	if _, err := h.store.Confirm(t.Context(), s, s.PlatformUserID, code); err == nil {
+		t.Error("the code is taken after the last try")
+	}
+}
+
+// Two confirmations at once have one outcome, also against what else ends a session.
+func TestConfirmationsAtOnce(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	for range 10 {
+		s, code := h.coded(t)
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				c, err := h.store.Confirm(t.Context(), s, s.PlatformUserID, code)
+				if err != nil && !errors.Is(err, sessions.ErrCompleted) ||
+					err == nil && !c.Verified() {
+					t.Errorf("%+v, %v", c.Outcome, err)
+				}
+			})
+		}
+		wg.Go(func() {
+			c, err := h.store.Complete(t.Context(), s, sessions.Outcome{
+				State: sessions.Canceled, Reason: sessions.CanceledReason,
+			})
+			if err != nil && !errors.Is(err, sessions.ErrCompleted) {
+				t.Errorf("%+v, %v", c.Outcome, err)
+			}
+		})
+		wg.Wait()
+		if v := h.view(t, s.ID); v.State != sessions.Verified && v.State != sessions.Canceled {
+			t.Errorf("it is %s", v.State)
+		}
+	}
+}
+
+// An expiry beats a late confirmation.
+func TestLateConfirmation(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	s, code := h.coded(t)
+	h.clock.Advance(sessions.Lifetime)
+	if _, err := h.store.Confirm(t.Context(), s, s.PlatformUserID, code); !errors.Is(err,
+		sessions.ErrExpired) {
+		t.Errorf("after the expiry: %v", err)
+	}
+	if v := h.view(t, s.ID); v.State != sessions.Expired || v.Reached != proof.Link {
+		t.Errorf("it is %+v", v)
+	}
+}
+
+// A process that ends after a try was stored, and before what follows from it, loses nothing: the same code
+// again goes on from there, whatever else was tried since.
+func TestStoredTryIsNotLost(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	s, code := h.coded(t)
+	deaf := store.New(store.Config{ // nobody stores its outcomes
+		Conn: h.conn, Key: h.key, Now: h.clock.Now,
+		Pending:     natstest.Writer(t, h.conn, topology.BucketStream(topology.BucketSessions)),
+		Completions: natsconf.NewWriter(h.conn, topology.StreamCompletions),
+	})
+	soon, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if c, err := deaf.Confirm(soon, s, s.PlatformUserID, code); err == nil {
+		t.Fatalf("without its outcome: %+v", c)
+	}
+	for range proof.MaxTries {
+		_, _ = deaf.Confirm(soon, s, s.PlatformUserID, other(code))
+	}
+	if c, err := h.store.Confirm(t.Context(), s, s.PlatformUserID, code); err != nil || !c.Verified() {
+		t.Errorf("again: %+v, %v", c, err)
+	}
+	if p, err := h.store.ProgressOf(t.Context(), s.ID); err != nil || len(p.Tried) != 1 {
+		t.Errorf("%+v, %v", p, err)
+	}
+}
+
+// The first sign-in counts, and the code is nowhere in the store.
+func TestCodeIsNotStored(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	s, code := h.coded(t)
+	if err := h.store.AwaitCode(t.Context(), s, "browser", "cookie", "example"); err != nil {
+		t.Errorf("a repeat: %v", err)
+	}
+	if err := h.store.AwaitCode(t.Context(), s, "another", "thief", "example"); !errors.Is(err,
+		proof.ErrSignedIn) {
+		t.Errorf("another browser: %v", err)
+	}
+	if h.store.CodeFor(s.ID, "thief") == code {
+		t.Error("another browser has the same code")
+	}
+	m, err := h.conn.Last(t.Context(), topology.BucketStream(topology.BucketSessions),
+		topology.BucketSubject(topology.BucketSessions, "progress.proof."+string(s.ID)))
+	if err != nil || strings.Contains(string(m.Data), code) || strings.Contains(string(m.Data), "cookie") {
+		t.Errorf("%v: %s", err, m.Data)
+	}
+}
