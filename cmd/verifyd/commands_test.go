@@ -41,6 +41,19 @@ func TestDemoPlaysTheWholePath(t *testing.T) {
 	}
 }
 
+// The demo shows each binding.
+func TestDemoOfEachBinding(t *testing.T) {
+	parallel(t)
+	for binding, want := range map[string]string{
+		"code": "/confirm: the code is right", "account": "the user reads: You are verified",
+	} {
+		code, out, errOut := verifyd(t, "demo", "--auto", "--binding", binding)
+		if code != 0 || !strings.Contains(out, want) || !strings.Contains(out, `"verified":true}`) {
+			t.Errorf("%s: exit %d: %s\n%s", binding, code, errOut, out)
+		}
+	}
+}
+
 // Keys are made, listed and revoked on a stopped service and on a running one, with the same commands.
 func TestKeyCommands(t *testing.T) {
 	parallel(t)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"verifyd/cmd/verifyd/demo"
+	"verifyd/edge/client"
 	"verifyd/natsconf/crashpoint"
 	"verifyd/natsconf/natstest"
 )
@@ -97,13 +98,14 @@ func TestCrashPoints(t *testing.T) {
 type user struct {
 	session demo.Started
 	browser *demo.Browser // the same one after the restart: another would wait for the first to give up
-	success bool          // read "You are verified"
+	success bool          // read "You are verified", or the integrator that a code confirms
 }
 
 const crashUsers = 4
 
-func crashOnce(t *testing.T, point string, n int) tally {
+func crashOnce(t *testing.T, point string, n int, env ...string) tally {
 	c := newChild(t)
+	c.env = append(c.env, env...)
 	key := c.makeKey(t, "Harbor Guild")
 	c.env = append(c.env, fmt.Sprintf("%s=%s:%d", crashVariable, point, n))
 	c.start(t)
@@ -122,7 +124,7 @@ func crashOnce(t *testing.T, point string, n int) tally {
 			mu.Lock()
 			users = append(users, u)
 			mu.Unlock()
-			u.walkOn(t)
+			u.walkOn(t, a)
 		})
 	}
 	wg.Wait()
@@ -134,7 +136,7 @@ func crashOnce(t *testing.T, point string, n int) tally {
 	c.env = c.env[:len(c.env)-1]
 	c.start(t)
 	for _, u := range users { // those who were in the middle go on
-		u.walkOn(t)
+		u.walkOn(t, a)
 	}
 	return count(t, c, a, users)
 }
@@ -147,15 +149,16 @@ func (a api) tryInit(t *testing.T, callback string) (s demo.Started, ok bool) {
 	return s, err == nil
 }
 
-// walkOn goes through the pages as far as the service lets it, and remembers whether the user read success.
-func (u *user) walkOn(t *testing.T) {
+// walkOn goes through the pages as far as the service lets it, gives the code where one is shown, and
+// remembers whether success was read.
+func (u *user) walkOn(t *testing.T, a api) {
 	b := u.browser
 	p, err := b.Open(t.Context(), u.session.VerifyURL)
 	if err != nil {
 		return
 	}
 	for _, button := range []string{"default", "sign-in"} {
-		if p.Title() == "You are verified" {
+		if p.Title() == "You are verified" || p.Code() != "" {
 			break
 		}
 		if p, err = b.Press(t.Context(), p, button); err != nil {
@@ -163,6 +166,29 @@ func (u *user) walkOn(t *testing.T) {
 		}
 	}
 	u.success = u.success || p.Status == http.StatusOK && p.Title() == "You are verified"
+	if code := p.Code(); code != "" {
+		c := must[*client.Client](t)(client.New(a.base, a.key))
+		_, err := c.Confirm(t.Context(), u.session.Session, "u", code)
+		u.success = u.success || err == nil
+	}
+}
+
+// The process dies around the steps of a session that is confirmed with a code: what the integrator was told
+// stands, nobody is asked for another code, and the outcome is sent once.
+func TestCrashPointsOfAConfirmation(t *testing.T) {
+	skipKills(t)
+	t.Parallel()
+	points := append(slices.Clone(crashpoint.Confirmed), crashpoint.BeforeRedeem, crashpoint.AfterRedeem,
+		crashpoint.BeforeComplete, crashpoint.AfterComplete)
+	for i, point := range points {
+		t.Run(point, func(t *testing.T) {
+			parallel(t)
+			if got := crashOnce(t, point, 1+i%crashUsers, "VERIFYD_BINDING=code"); got.sessions == 0 ||
+				got.duplicates+got.lost+got.toldFalsely > 0 {
+				t.Errorf("broken promises: %s", &got)
+			}
+		})
+	}
 }
 
 // count waits until every session has come to an end and judges it.

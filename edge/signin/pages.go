@@ -296,8 +296,8 @@ func named(vis visitor, a Requester) (inside, atStart string) {
 }
 
 func (p *pages) networkName(words *locale, id string) string {
-	for _, test := range []bool{false, true} {
-		if n := p.network(id, test); n != nil {
+	for _, n := range slices.Concat(p.known, p.test) {
+		if n.ID() == id {
 			return n.Name()
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"verifyd/edge/chromiumtest"
 	"verifyd/sessions"
 	"verifyd/sessions/failure"
+	"verifyd/sessions/proof"
 )
 
 // inDocs are the pages whose pictures are in docs/screens, where integrators see what their users see, and
@@ -25,7 +26,7 @@ import (
 var inDocs = func() map[string]bool {
 	in := map[string]bool{}
 	for name := range strings.FieldsSeq("ask-sign app elsewhere back declined refused-min_account_age " +
-		"expired down ask-ar ask-ja ask-ko ask-zh-Hans") {
+		"expired down code code-wrong account account-half ask-ar ask-ja ask-ko ask-zh-Hans") {
 		in[name+" 390 light"] = true
 	}
 	for _, name := range []string{"ask-sign", "back"} {
@@ -237,7 +238,8 @@ func statesElsewhere(t *testing.T) map[string]shownState {
 	if err := down.nets[0].Discover(t.Context()); err == nil {
 		t.Fatal("a provider that is down answers")
 	}
-	return map[string]shownState{
+	states := statesOfSteps(t)
+	maps.Copy(states, map[string]shownState{
 		"down":        {address: down.page(downToken)},
 		"often":       {address: often.page(oftenToken), press: true},
 		"many":        {address: many.page(manyToken)},
@@ -245,7 +247,45 @@ func statesElsewhere(t *testing.T) map[string]shownState {
 		"expired":     {address: expired.page(expiredToken)},
 		"takeover":    {address: taken.page(takenToken)},
 		"untestable":  {address: untestable.page(untestableToken)},
+	})
+	return states
+}
+
+// statesOfSteps are those of sessions that ask for more than a link.
+func statesOfSteps(t *testing.T) map[string]shownState {
+	t.Helper()
+	only := true
+	r := newRig(t, setup{platform: &only})
+	states := map[string]shownState{}
+	show := func(name string, token sessions.Token, b *browser) {
+		states[name] = shownState{address: r.page(token)}
+		if b != nil {
+			states[name] = shownState{address: r.page(token), cookie: b.cookieAt(r.base, "verifyd_browser")}
+		}
 	}
+	_, token := r.session(asking(proof.Code))
+	show("code-to-come", token, nil)
+	b := r.browser()
+	_, token = r.session(asking(proof.Code))
+	b.signsIn(token, "example", "somebody")
+	show("code", token, b)
+	show("code-elsewhere", token, nil)
+	s, token := r.session(asking(proof.Code))
+	if _, err := r.store.Complete(t.Context(), s, sessions.Outcome{
+		State: sessions.Failed, Reason: sessions.Unconfirmed,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	show("code-wrong", token, nil)
+	_, token = r.session(asking(proof.Account))
+	show("account", token, nil)
+	s, token = r.session(asking(proof.Account))
+	b.signsIn(token, "example", s.PlatformUserID)
+	show("account-half", token, b)
+	arabic := states["code"]
+	arabic.address += "&lang=ar"
+	states["code-ar"] = arabic
+	return states
 }
 
 // cookieAt returns a cookie of the browser.

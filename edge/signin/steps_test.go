@@ -155,7 +155,7 @@ func TestAccount(t *testing.T) {
 			}
 			a = b.signsIn(token, "example", s.PlatformUserID)
 			a.WantPage(t, http.StatusOK, headingAsk)
-			if !strings.Contains(a.Body, "is confirmed. One sign-in is left") {
+			if !strings.Contains(a.Body, "on <bdi>Platform</bdi> is confirmed. One sign-in is left") {
 				t.Errorf("the page does not say what is done:\n%s", a.Body)
 			}
 			if v, err := r.store.Read(t.Context(), s.ID); err != nil || v.State != sessions.Pending ||

@@ -154,6 +154,14 @@ func (p *Page) Title() string {
 	return ""
 }
 
+// Code returns the code that the page shows, which confirms the session; empty where it shows none.
+func (p *Page) Code() string {
+	for k := range nodes(p.doc, "kbd") {
+		return strings.TrimSpace(readable(k))
+	}
+	return ""
+}
+
 // nodes yields the elements of a tag below n.
 func nodes(n *html.Node, tag string) func(yield func(*html.Node) bool) {
 	return func(yield func(*html.Node) bool) {

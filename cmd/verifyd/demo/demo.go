@@ -4,6 +4,7 @@
 package demo
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,6 +29,7 @@ import (
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
 	"verifyd/edge/account/accountstore"
+	"verifyd/edge/client"
 )
 
 const (
@@ -45,9 +47,11 @@ const (
 
 // Options say how the demo is played.
 type Options struct {
-	Auto     bool // play the browser too, and end after the callback
+	Auto     bool   // play the browser too, and end after the callback
+	Binding  string // what sessions ask to be proven: link, code or account; empty: link
 	LogLevel string
 	Operator Operator
+	In       io.Reader // what people type: the codes that pages show; nil: nothing
 	Out, Err io.Writer
 }
 
@@ -69,7 +73,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		return fmt.Errorf("make a temporary folder: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	s := &demo{out: o.Out, err: o.Err, operator: o.Operator, began: time.Now()}
+	s := &demo{out: o.Out, err: o.Err, operator: o.Operator, began: time.Now(), binding: o.Binding}
 	if err := s.start(ctx, dir, j); err != nil {
 		return err
 	}
@@ -77,12 +81,17 @@ func Run(ctx context.Context, o Options) (err error) {
 	if o.Auto {
 		return s.auto(ctx, "dev")
 	}
+	if o.In != nil {
+		s.readLines(ctx, o.In)
+	}
 	return s.interactive(ctx, "Ctrl-C ends the demo and removes its store.")
 }
 
 // demo is a running demo.
 type demo struct {
 	out, err   io.Writer
+	lines      <-chan string // that people type; nil: nobody does
+	binding    string        // what sessions ask to be proven; empty: the account's
 	operator   Operator
 	began      time.Time
 	program    *service.Program
@@ -225,7 +234,7 @@ func (d *demo) account(ctx context.Context, accounts *accountstore.Store) (a acc
 
 // begin starts a session as the sample integrator.
 func (d *demo) begin(ctx context.Context) (Started, error) {
-	s, err := d.integrator.start(ctx, User)
+	s, err := d.integrator.start(ctx, User, d.binding)
 	if err != nil {
 		return s, err
 	}
@@ -261,23 +270,85 @@ func (d *demo) interactive(ctx context.Context, ending string) error {
 		if err != nil {
 			return err
 		}
-		d.detail("", "Open this link and sign in as anybody you like:", "", "    "+s.VerifyURL, "", ending,
-			"")
+		d.detail("", "Open this link and sign in as anybody you like:", "", "    "+s.VerifyURL, "")
+		if d.binding == "code" {
+			d.detail("Then type the code that the page shows, and Enter: that is the user's message to the", "bot.", "")
+		}
+		d.detail(ending, "")
 		expired := time.NewTimer(time.Until(s.ExpiresAt))
-		select {
-		case got := <-d.integrator.received:
-			if err := d.show(got); err != nil {
+		got, err := d.awaitCallback(ctx, s, expired.C)
+		switch {
+		case err != nil:
+			return err
+		case got != nil:
+			if err := d.show(*got); err != nil {
 				return err
 			}
 			d.detail("", "Here is the next one:")
-		case <-expired.C:
-			d.say("the link has expired: no callback is sent for it. Here is another:")
-		case <-ctx.Done():
+		case ctx.Err() != nil:
 			expired.Stop()
 			return nil
+		default:
+			d.say("the link has expired: no callback is sent for it. Here is another:")
 		}
 		expired.Stop()
 	}
+}
+
+// awaitCallback returns the callback of a session, and confirms it with what people type; nil where the
+// session expires or ctx ends before.
+func (d *demo) awaitCallback(ctx context.Context, s Started, expired <-chan time.Time) (*Received, error) {
+	typed := d.lines
+	if d.binding != "code" {
+		typed = nil
+	}
+	for {
+		select {
+		case got := <-d.integrator.received:
+			return &got, nil
+		case code, open := <-typed:
+			if !open {
+				typed = nil
+			} else if code != "" {
+				d.confirm(ctx, s, code)
+			}
+		case <-expired:
+			return nil, nil //nolint:nilnil // there is none, and nothing is wrong
+		case <-ctx.Done():
+			return nil, nil //nolint:nilnil // see above
+		}
+	}
+}
+
+// confirm sends a code to the service, as a bot does that was written to, and says what came of it.
+func (d *demo) confirm(ctx context.Context, s Started, code string) {
+	err := d.integrator.confirm(ctx, s, User, code)
+	refused, ok := errors.AsType[*client.Error](err)
+	switch {
+	case err == nil:
+		d.say("the sample integrator called POST /sessions/{session}/confirm: the code is right")
+	case ok:
+		d.say("the sample integrator called POST /sessions/{session}/confirm and got %d: %s", refused.Status,
+			refused.Detail)
+	default:
+		d.say("the sample integrator called POST /sessions/{session}/confirm: %v", err)
+	}
+}
+
+// readLines reads what people type, for as long as the demo runs.
+func (d *demo) readLines(ctx context.Context, from io.Reader) {
+	lines := make(chan string)
+	d.lines = lines
+	go func() {
+		defer close(lines)
+		for scan := bufio.NewScanner(from); scan.Scan(); {
+			select {
+			case lines <- strings.TrimSpace(scan.Text()):
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
 }
 
 // auto plays the browser: the same pages, forms and redirects that a person's browser would go through.
@@ -304,6 +375,10 @@ func (d *demo) auto(ctx context.Context, network string) error {
 		}
 	}
 	d.say("the user reads: %s", p.Title())
+	if code := p.Code(); code != "" {
+		d.say("the user writes the code that the page shows, %s, to the sample integrator", code)
+		d.confirm(ctx, s, code)
+	}
 	select {
 	case got := <-d.integrator.received:
 		return d.show(got)

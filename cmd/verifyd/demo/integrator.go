@@ -136,20 +136,39 @@ func (o *overheard) Write(b []byte) (int, error) {
 // Started is the answer of POST /verify/init (contract §2.1).
 type Started = client.Started
 
-// start starts a session for a user.
-func (i *Integrator) start(ctx context.Context, user string) (Started, error) {
-	return i.StartFor(ctx, user, i.CallbackURL())
+// start starts a session for a user, which asks for a binding.
+func (i *Integrator) start(ctx context.Context, user, binding string) (Started, error) {
+	return i.begin(ctx, user, binding, i.CallbackURL())
 }
 
 // StartFor starts a session for a user, whose callback goes elsewhere.
 func (i *Integrator) StartFor(ctx context.Context, user, callbackURL string) (Started, error) {
+	return i.begin(ctx, user, "", callbackURL)
+}
+
+// client calls the service with the integrator's key.
+func (i *Integrator) client() (*client.Client, error) {
 	h := &http.Client{Timeout: BrowserTimeout, Transport: &http.Transport{DisableKeepAlives: true}}
-	c, err := client.New(i.Base, i.APIKey, client.WithHTTPClient(h))
+	return client.New(i.Base, i.APIKey, client.WithHTTPClient(h))
+}
+
+// confirm confirms a session with a code that a user gave.
+func (i *Integrator) confirm(ctx context.Context, s Started, user, code string) error {
+	c, err := i.client()
+	if err == nil {
+		_, err = c.Confirm(ctx, s.Session, user, code)
+	}
+	return err
+}
+
+func (i *Integrator) begin(ctx context.Context, user, binding, callbackURL string) (Started, error) {
+	c, err := i.client()
 	if err != nil {
 		return Started{}, err
 	}
 	s, err := c.Start(ctx, client.Verification{
 		Platform: "demo chat", PlatformUserID: user, GuildID: "118203948571029384", CallbackURL: callbackURL,
+		Binding: binding,
 	})
 	if err != nil {
 		return s, fmt.Errorf("POST /verify/init: %w", err)

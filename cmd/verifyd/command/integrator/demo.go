@@ -2,6 +2,7 @@ package integrator
 
 import (
 	"context"
+	"os"
 
 	"verifyd/cmd/verifyd/command"
 	"verifyd/cmd/verifyd/demo"
@@ -10,13 +11,14 @@ import (
 // Demo runs everything on loopback, with a sample integrator, and shows a callback.
 type Demo struct {
 	Auto     bool   `help:"Play the browser too, and exit after the callback: 0 when its signature verified."`
+	Binding  string `enum:"link,code,account" default:"link" help:"What sessions ask to be proven: link, code or account."`
 	LogLevel string `default:"error" help:"trace, debug, info, warn or error."`
 }
 
 // Run shows the whole path on loopback.
 func (d Demo) Run(ctx context.Context, c command.Console) error {
 	return demo.Run(ctx, demo.Options{
-		Auto: d.Auto, LogLevel: d.LogLevel, Operator: demoOperator(), Out: c.Out, Err: c.Err,
+		Auto: d.Auto, Binding: d.Binding, In: os.Stdin, LogLevel: d.LogLevel, Operator: demoOperator(), Out: c.Out, Err: c.Err,
 	})
 }
 
