@@ -1,0 +1,313 @@
+package main
+
+import (
+	"bytes"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"verifyd/cmd/verifyd/demo"
+	"verifyd/edge/chromiumtest"
+	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/storestate"
+	"verifyd/natsconf/topology"
+)
+
+// releasedFile names the last released version and its commit, in one line. A release names itself there
+// once it is out; before the first one it is a build on the way to it.
+const releasedFile = "testdata/released"
+
+// The last released version's store is opened by this build, both run at once on a cluster, and the released
+// one refuses, with a word on what to do, what a newer build has written.
+func TestUpgradeFromReleased(t *testing.T) {
+	if testing.Short() {
+		t.Skip("skipped under -short: it builds another version")
+	}
+	t.Parallel()
+	exe := buildReleased(t)
+	t.Run("store", func(t *testing.T) { parallel(t); upgradeStore(t, exe) })
+	t.Run("beside", func(t *testing.T) { parallel(t); runBeside(t, exe) })
+}
+
+// buildReleased builds the last released version from its commit, which a clone without history lacks.
+func buildReleased(t *testing.T) (exe string) {
+	t.Helper()
+	words := strings.Fields(string(must[[]byte](t)(os.ReadFile(releasedFile))))
+	if len(words) != 2 {
+		t.Fatalf("%s holds %q, not a version and its commit", releasedFile, words)
+	}
+	version, commit := words[0], words[1]
+	dir := t.TempDir()
+	archive, exe := filepath.Join(dir, "source.tar"), filepath.Join(dir, "verifyd")
+	// from the repository's folder: in another one, git archives that alone
+	git := exec.CommandContext(t.Context(), "git", "-C", "../..", "archive", "--output", archive, commit)
+	if out, err := git.CombinedOutput(); err != nil {
+		chromiumtest.Lack(t, "history", "commit "+commit+" of "+version+" in the repository's history, "+
+			"which git has in a whole clone: "+string(bytes.TrimSpace(out)))
+	}
+	source := filepath.Join(dir, "source")
+	if err := os.Mkdir(source, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	// Paths out of it, what is built does not depend on the folder, and is found in the build cache again.
+	for _, line := range [][]string{
+		{"tar", "-xf", archive},
+		{"go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-X verifyd/cmd/verifyd/version.built=" + version,
+			"-o", exe, "./cmd/verifyd"},
+	} {
+		c := exec.CommandContext(t.Context(), line[0], line[1:]...)
+		c.Dir, c.Env = source, append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
+		if out, err := c.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", strings.Join(line, " "), err, out)
+		}
+	}
+	return exe
+}
+
+// upgradeStore has the released version fill a store and stop, and this build take over: everything reads as
+// it did, and what was under way goes on. Then the released version is put back.
+func upgradeStore(t *testing.T, exe string) {
+	t.Helper()
+	natstest.NeedsEmbedded(t, "two builds take turns with one data directory")
+	c := newChild(t)
+	c.exe = exe
+	c.start(t)
+	older, away := c.fill(t)
+	b := &backedUp{child: c, api: api{base: c.base(), key: older.APIKey}}
+	midway := &walk{c: c, api: b.api, browser: demo.NewBrowser()}
+	last := len(steps) - 1
+	for _, s := range steps[:last] { // its user is at the identity network while the build changes
+		s.do(t, midway)
+	}
+	c.stop(t)
+	newCounter(t, c.inbox.ca, must[net.Listener](t)(net.Listen("tcp", away))) // it is back
+	c.exe = ""
+	c.start(t)
+	due, pending := older.session(t, "due"), older.session(t, "none")
+	delete(older.Sessions, due)
+	b.api.until(t, due, "delivered")
+	older.judge(t, b.api)
+	steps[last].do(t, midway)
+	b.api.until(t, midway.session.Session, "delivered")
+	w := walk{c: c, api: b.api, browser: demo.NewBrowser(), session: demo.Started{
+		Session: pending, VerifyURL: c.base() + "/?session=" + pending,
+	}}
+	for _, s := range steps[1:] {
+		s.do(t, &w)
+	}
+	delete(older.Sessions, pending)
+	b.api.until(t, pending, "delivered")
+	next := b.sign(t, c.inbox.CallbackURL()).session.Session
+	b.api.until(t, next, "delivered")
+	c.stop(t)
+
+	c.goBack(t, exe, older, next)
+}
+
+// goBack starts the released version on a store that this build served, and that a build of the future has
+// written a session, a key and, at last, the state of the store into.
+func (c *child) goBack(t *testing.T, exe string, older olderStore, next string) {
+	t.Helper()
+	a := api{base: c.base(), key: older.APIKey}
+	sessions := topology.BucketStream(topology.BucketSessions)
+	c.exe = exe
+	c.start(t)
+	for token, want := range older.Sessions {
+		// What this build has written anew since, the older one may refuse too. It misreads nothing.
+		if status, header, body := a.call(t, http.MethodGet, "/sessions/"+token, ""); status == http.StatusOK {
+			want.like(t, a.read(t, token))
+		} else if status != http.StatusServiceUnavailable || header.Get("Retry-After") == "" {
+			t.Errorf("on the way back a session reads %d %s", status, body)
+		}
+	}
+	pending := a.init(t, map[string]any{
+		"platform": "p", "platform_user_id": "u", "callback_url": c.inbox.CallbackURL(),
+	})
+	id := a.read(t, pending.Session).ID
+	newer := api{base: c.base(), key: must[string](t)(c.command(t, "key", "create", "--account", "Harbor Guild"))}
+	newer.knownSoon(t)
+	c.stop(t)
+	c.renew(t, sessions, "$KV.sessions.*."+id)
+	c.renew(t, topology.BucketStream(topology.BucketKeys), ">") // the newest key
+	c.start(t)
+	for what, asked := range map[string]struct {
+		api
+		path string
+	}{
+		"a newer session":     {a, "/sessions/" + pending.Session},
+		"a newer build's key": {newer, "/sessions/" + next},
+	} {
+		status, header, body := asked.call(t, http.MethodGet, asked.path, "")
+		if status != http.StatusServiceUnavailable || header.Get("Retry-After") == "" {
+			t.Errorf("%s: %d %s, want 503 with Retry-After", what, status, body)
+		}
+	}
+	if status, _, list := a.call(t, http.MethodGet, "/sessions?limit=100", ""); status != http.StatusOK ||
+		strings.Contains(string(list), id) {
+		t.Errorf("a list with a newer session: %d %s", status, list)
+	}
+	const word = "run the newer verifyd"
+	if out, err := c.command(t, "key", "list"); err == nil || !strings.Contains(err.Error(), word) {
+		t.Errorf("key list: %s %v", out, err)
+	}
+	c.stop(t)
+	c.renew(t, topology.BucketStream(topology.BucketStore), storestate.Subject())
+	refuses(t, c, word)
+}
+
+// stop ends the process by SIGTERM.
+func (c *child) stop(t *testing.T) {
+	t.Helper()
+	if err := c.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.end(t); err != nil {
+		t.Fatalf("it was told to stop: %v\n%s", err, c.log)
+	}
+}
+
+var versionMember = regexp.MustCompile(`"v":\d+`)
+
+// renew writes the newest record of a subject again as a build of the future would have written it.
+func (c *child) renew(t *testing.T, stream, subject string) {
+	t.Helper()
+	conn, closed := c.open(t)
+	defer closed()
+	m, err := conn.Last(t.Context(), stream, subject)
+	if err != nil {
+		t.Fatalf("%s: %v", subject, err)
+	}
+	if !versionMember.Match(m.Data) {
+		t.Fatalf("%s carries no version: %s", m.Subject, m.Data)
+	}
+	data := versionMember.ReplaceAll(m.Data, []byte(`"v":99`))
+	if _, err := conn.JS.Publish(t.Context(), m.Subject, data); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// session returns the one session whose delivery stood so.
+func (o olderStore) session(t *testing.T, delivery string) string {
+	t.Helper()
+	for token, s := range o.Sessions {
+		if s.Delivery == delivery {
+			return token
+		}
+	}
+	t.Fatalf("no session is %s", delivery)
+	return ""
+}
+
+// judge checks that a service reads what the older build has stored.
+func (o olderStore) judge(t *testing.T, a api) {
+	t.Helper()
+	for token, want := range o.Sessions {
+		want.like(t, a.read(t, token))
+	}
+	_, _, list := a.call(t, http.MethodGet, "/sessions?limit=100", "")
+	for token := range o.Sessions {
+		if id := a.read(t, token).ID; !strings.Contains(string(list), id) {
+			t.Errorf("session %s is in no list", id)
+		}
+	}
+	if status, _, body := (api{base: a.base, key: o.Revoked}).
+		call(t, http.MethodGet, "/sessions?limit=1", ""); status != http.StatusUnauthorized {
+		t.Errorf("a key that was revoked: %d %s", status, body)
+	}
+}
+
+// balancer is what stands before edges, and decides for each request which of them has it.
+type balancer struct {
+	at   []*child // by turns
+	turn atomic.Int64
+}
+
+// balance serves a balancer at the address that the service has for its users.
+func balance(t *testing.T, address string) *balancer {
+	t.Helper()
+	b := &balancer{}
+	front := httptest.NewUnstartedServer(&httputil.ReverseProxy{
+		Transport: &http.Transport{DisableKeepAlives: true},
+		Rewrite: func(r *httputil.ProxyRequest) {
+			edge := b.at[int(b.turn.Add(1))%len(b.at)]
+			r.SetURL(&url.URL{Scheme: "http", Host: edge.listen})
+			r.Out.Host = r.In.Host
+		},
+	})
+	_ = front.Listener.Close()
+	front.Listener = must[net.Listener](t)(net.Listen("tcp", address))
+	front.Start()
+	t.Cleanup(front.Close)
+	return b
+}
+
+// runBeside has edges and dispatchers of both builds on one cluster: what one begins another one ends,
+// whichever build it is of.
+func runBeside(t *testing.T, exe string) {
+	t.Helper()
+	p := newPlant(t)
+	p.used = true // the balancer has the first address
+	front := balance(t, p.first.listen)
+	launch := func(exe, role string) *child {
+		p.first.exe = exe
+		c := p.launch(t, role)
+		awaitAll(t, c)
+		return c
+	}
+	oldEdge, oldDispatcher := launch(exe, "edge"), launch(exe, "dispatcher")
+	key := keyFor(t, []*child{oldEdge}, "Harbor Guild")
+	newDispatcher, newEdge := launch("", "dispatcher"), launch("", "edge") // the order of docs/UPGRADING.md
+	a := api{base: p.first.base(), key: key}
+	api{base: newEdge.base(), key: key}.knownSoon(t)
+	// sign walks a user whose requests up to a step have one edge, and those from there on another one.
+	sign := func(first, then *child, change int) {
+		t.Helper()
+		w := &walk{c: p.first, api: a, browser: demo.NewBrowser()}
+		for i, s := range steps {
+			front.at = []*child{first}
+			if i >= change {
+				front.at = []*child{then}
+			}
+			s.do(t, w)
+		}
+		front.at = []*child{first, then} // by turns
+		v := a.until(t, w.session.Session, "delivered")
+		for _, at := range []*child{oldEdge, newEdge} {
+			if read := (api{base: at.base(), key: key}).read(t, v.ID); read.State != "verified" ||
+				read.Delivery.State != "delivered" {
+				t.Errorf("an edge reads %+v", read)
+			}
+		}
+		if n := p.first.inbox.count(v.ID); n != 1 {
+			t.Errorf("%d POSTs of a session that two builds worked at", n)
+		}
+	}
+	for change := 1; change < len(steps); change++ {
+		sign(oldEdge, newEdge, change)
+		sign(newEdge, oldEdge, change)
+	}
+	oldDispatcher.stop(t)
+	sign(newEdge, oldEdge, 1) // the outcome is the older edge's, the delivery this build's
+	oldDispatcher = launch(exe, "dispatcher")
+	newDispatcher.stop(t)
+	sign(oldEdge, newEdge, 1) // and the other way about
+	p.first.exe = ""
+	must[string](t)(newEdge.command(t, "key", "revoke", key))
+	for _, at := range []*child{oldEdge, newEdge} {
+		natstest.Await(t, "the key is refused", func() bool {
+			status, _, _ := (api{base: at.base(), key: key}).call(t, http.MethodGet, "/sessions?limit=1", "")
+			return status == http.StatusUnauthorized
+		})
+	}
+	oldDispatcher.stop(t)
+}
