@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.yaml.in/yaml/v3"
 
 	"verifyd/cmd/verifyd/config"
@@ -39,8 +42,10 @@ func (r *rig) names(t *testing.T) []string {
 func TestDashboardAndAlertsNameMetricsThatExist(t *testing.T) {
 	parallel(t)
 	natstest.NeedsEmbedded(t, "the metrics of the copy")
-	known := boot(t, func(c *config.Config) { c.CopyTo = filepath.Join(t.TempDir(), "copy") }).names(t)
-	for _, expr := range append(alertExpressions(t), dashboardExpressions(t)...) {
+	r := boot(t, func(c *config.Config) { c.CopyTo = filepath.Join(t.TempDir(), "copy") })
+	known := r.names(t)
+	all := slices.Concat(alertExpressions(t), dashboardExpressions(t), r.adapterExpressions(t))
+	for _, expr := range all {
 		for _, name := range metricName.FindAllString(expr, -1) {
 			plain := name
 			for _, part := range []string{"_bucket", "_sum", "_count"} {
@@ -89,6 +94,31 @@ func alertExpressions(t *testing.T) (expressions []string) {
 				t.Errorf("docs/OPERATING.md does not tell what to do about %s", r.Alert)
 			}
 		}
+	}
+	return expressions
+}
+
+// adapterExpressions also sees that the series that an autoscaler goes by is one that the program has.
+func (r *rig) adapterExpressions(t *testing.T) (expressions []string) {
+	t.Helper()
+	var doc struct {
+		ExternalRules []struct {
+			SeriesQuery  string `yaml:"seriesQuery"`
+			MetricsQuery string `yaml:"metricsQuery"`
+		} `yaml:"externalRules"`
+	}
+	readConfig(t, &doc, "docs", "kubernetes", "prometheus-adapter.yaml")
+	for _, rule := range doc.ExternalRules {
+		natstest.Await(t, rule.SeriesQuery+" is a series", func() bool {
+			w := httptest.NewRecorder()
+			promhttp.HandlerFor(r.Registry, promhttp.HandlerOpts{}).
+				ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+			return strings.Contains(w.Body.String(), "\n"+rule.SeriesQuery+" ")
+		})
+		expressions = append(expressions, rule.SeriesQuery, rule.MetricsQuery)
+	}
+	if len(expressions) == 0 {
+		t.Error("the adapter has no rule")
 	}
 	return expressions
 }

@@ -62,8 +62,8 @@ func buildReleased(t *testing.T) (exe string) {
 	// Paths out of it, what is built does not depend on the folder, and is found in the build cache again.
 	for _, line := range [][]string{
 		{"tar", "-xf", archive},
-		{"go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-X verifyd/cmd/verifyd/version.built=" + version,
-			"-o", exe, "./cmd/verifyd"},
+		{"go", "build", "-trimpath", "-buildvcs=false", "-o", exe,
+			"-ldflags=-X verifyd/cmd/verifyd/version.built=" + version, "./cmd/verifyd"},
 	} {
 		c := exec.CommandContext(t.Context(), line[0], line[1:]...)
 		c.Dir, c.Env = source, append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
@@ -124,7 +124,8 @@ func (c *child) goBack(t *testing.T, exe string, older olderStore, next string) 
 	c.start(t)
 	for token, want := range older.Sessions {
 		// What this build has written anew since, the older one may refuse too. It misreads nothing.
-		if status, header, body := a.call(t, http.MethodGet, "/sessions/"+token, ""); status == http.StatusOK {
+		status, header, body := a.call(t, http.MethodGet, "/sessions/"+token, "")
+		if status == http.StatusOK {
 			want.like(t, a.read(t, token))
 		} else if status != http.StatusServiceUnavailable || header.Get("Retry-After") == "" {
 			t.Errorf("on the way back a session reads %d %s", status, body)
@@ -134,7 +135,7 @@ func (c *child) goBack(t *testing.T, exe string, older olderStore, next string) 
 		"platform": "p", "platform_user_id": "u", "callback_url": c.inbox.CallbackURL(),
 	})
 	id := a.read(t, pending.Session).ID
-	newer := api{base: c.base(), key: must[string](t)(c.command(t, "key", "create", "--account", "Harbor Guild"))}
+	newer := api{base: c.base(), key: c.makeKey(t, "Harbor Guild")}
 	newer.knownSoon(t)
 	c.stop(t)
 	c.renew(t, sessions, "$KV.sessions.*."+id)

@@ -1,5 +1,5 @@
-// Package kubernetes_test judges the manifests beside it: by the types of the Kubernetes API, strictly, and
-// by what holds them together.
+// Package kubernetes_test judges the manifests beside it, as Kustomize renders them: by the types of the
+// Kubernetes API, strictly, and by what holds them together.
 package kubernetes_test
 
 import (
@@ -22,7 +22,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/apimachinery/pkg/util/yaml"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/api/types"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
 )
 
 const namespace = "verifyd"
@@ -45,7 +49,7 @@ type cluster struct {
 	objects  []runtime.Object
 	pods     []pod
 	names    map[string]bool // kind/name
-	settings []string        // names of config maps
+	settings []*corev1.ConfigMap
 }
 
 // decoder knows the kinds that are used here, and no field that they do not have.
@@ -70,7 +74,7 @@ func documents(t *testing.T, path string) (docs [][]byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for r := yaml.NewDocumentDecoder(io.NopCloser(bytes.NewReader(b))); ; {
+	for r := utilyaml.NewDocumentDecoder(io.NopCloser(bytes.NewReader(b))); ; {
 		doc := make([]byte, 1<<20)
 		n, err := r.Read(doc)
 		if errors.Is(err, io.EOF) {
@@ -83,27 +87,80 @@ func documents(t *testing.T, path string) (docs [][]byte) {
 	}
 }
 
-func load(t *testing.T) *cluster {
+// overlays are what is rendered.
+var overlays = []string{"base", "example"}
+
+// each judges every overlay.
+func each(t *testing.T, judge func(t *testing.T, c *cluster)) {
+	for _, folder := range overlays {
+		t.Run(folder, func(t *testing.T) { judge(t, load(t, folder)) })
+	}
+}
+
+// load renders a folder.
+func load(t *testing.T, folder string) *cluster {
 	t.Helper()
-	files, err := filepath.Glob("*.yaml")
-	if err != nil || len(files) < 6 {
-		t.Fatalf("%d manifests: %v", len(files), err)
+	made, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), folder)
+	if err != nil {
+		t.Fatal(err)
 	}
 	c, d := &cluster{names: map[string]bool{}}, decoder(t)
-	for _, file := range files {
-		for _, doc := range documents(t, file) {
-			o, kind, err := d.Decode(doc, nil, nil)
-			if err != nil {
-				t.Errorf("%s: %v", file, err)
-				continue
-			}
-			c.add(t, o, kind.Kind)
+	for _, r := range made.Resources() {
+		doc, err := r.AsYAML()
+		if err != nil {
+			t.Fatal(err)
 		}
+		o, kind, err := d.Decode(doc, nil, nil)
+		if err != nil {
+			t.Errorf("%s %s: %v", r.GetKind(), r.GetName(), err)
+			continue
+		}
+		c.add(t, o, kind.Kind)
+	}
+	if len(c.objects) < 20 {
+		t.Errorf("%d objects", len(c.objects))
 	}
 	if t.Failed() {
 		t.FailNow()
 	}
 	return c
+}
+
+// The files themselves are strict, too, before a tool has read them: no member stands twice. All are named.
+func TestFilesAreStrict(t *testing.T) {
+	files, err := filepath.Glob("base/*.yaml")
+	if err != nil || len(files) < 6 {
+		t.Fatalf("%d manifests: %v", len(files), err)
+	}
+	var base types.Kustomization
+	for _, file := range files {
+		if filepath.Base(file) == "kustomization.yaml" {
+			continue
+		}
+		for _, doc := range documents(t, file) {
+			if _, _, err := decoder(t).Decode(doc, nil, nil); err != nil {
+				t.Errorf("%s: %v", file, err)
+			}
+		}
+	}
+	strictly(t, "base/kustomization.yaml", &base)
+	for _, file := range files {
+		name := filepath.Base(file)
+		if name != "kustomization.yaml" && !slices.Contains(base.Resources, name) {
+			t.Errorf("base/kustomization.yaml does not name %s", name)
+		}
+	}
+}
+
+func strictly(t *testing.T, path string, into any) {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.UnmarshalStrict(b, into); err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
 }
 
 func (c *cluster) add(t *testing.T, o runtime.Object, kind string) {
@@ -129,7 +186,7 @@ func (c *cluster) add(t *testing.T, o runtime.Object, kind string) {
 	case *batchv1.Job:
 		c.pods = append(c.pods, pod{key, o.Spec.Template})
 	case *corev1.ConfigMap:
-		c.settings = append(c.settings, o.Name)
+		c.settings = append(c.settings, o)
 	}
 }
 
@@ -178,12 +235,18 @@ func listens(pods []pod, port intstr.IntOrString) bool {
 }
 
 func TestEveryPodIsHardened(t *testing.T) {
-	c := load(t)
+	each(t, everyPodIsHardened)
+}
+
+func everyPodIsHardened(t *testing.T, c *cluster) {
+	t.Helper()
 	for _, p := range c.pods {
 		s := p.Spec.SecurityContext
 		if s == nil || s.RunAsNonRoot == nil || !*s.RunAsNonRoot || s.RunAsUser == nil ||
 			*s.RunAsUser != 65532 || s.SeccompProfile == nil ||
-			p.Spec.AutomountServiceAccountToken == nil || *p.Spec.AutomountServiceAccountToken {
+			s.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault ||
+			p.Spec.AutomountServiceAccountToken == nil || *p.Spec.AutomountServiceAccountToken ||
+			p.Spec.EnableServiceLinks == nil || *p.Spec.EnableServiceLinks {
 			t.Errorf("%s: the pod is not hardened", p.of)
 		}
 		for _, k := range p.Spec.Containers {
@@ -214,7 +277,11 @@ func TestEveryPodIsHardened(t *testing.T) {
 
 // What one object says of another is so.
 func TestReferencesHold(t *testing.T) {
-	c := load(t)
+	each(t, referencesHold)
+}
+
+func referencesHold(t *testing.T, c *cluster) {
+	t.Helper()
 	for _, p := range c.pods {
 		c.judgeVolumes(t, p)
 	}
@@ -269,7 +336,9 @@ func (c *cluster) judgeVolumes(t *testing.T, p pod) {
 	}
 	for _, k := range p.Spec.Containers {
 		for _, from := range k.EnvFrom {
-			if from.ConfigMapRef == nil || !slices.Contains(c.settings, from.ConfigMapRef.Name) {
+			if from.ConfigMapRef == nil || !slices.ContainsFunc(c.settings, func(m *corev1.ConfigMap) bool {
+				return m.Name == from.ConfigMapRef.Name
+			}) {
 				t.Errorf("%s: settings come from nowhere", p.of)
 			}
 		}
