@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -15,25 +16,29 @@ import (
 	"verifyd/edge/chromiumtest"
 )
 
-// The SDKs start, read, list and cancel sessions at a real service, by the programs of their own tests.
+// The SDKs, installed by the lines that the service's page has for them, start, read, list and cancel sessions
+// at that service, by the programs of their own tests.
 func TestSDKsAtTheService(t *testing.T) {
 	parallel(t)
 	r := boot(t)
-	for _, kit := range []struct{ program, client, from, to string }{
-		{"python3", "client.py", "../../edge/sdk/python/verifyd/__init__.py", "verifyd.py"},
-		{"node", "client.mjs", "../../edge/sdk/javascript/index.js", "node_modules/verifyd/index.js"},
-		{"php", "client.php", "/sdk/verifyd.php", "verifyd.php"},
-		{"ruby", "client.rb", "/sdk/verifyd.rb", "verifyd.rb"},
+	lines := string(fromService(t, r.Base+"/sdk/"))
+	for _, kit := range []struct {
+		program, client, line string // with the link in it as a group
+		install               func(t *testing.T, dir, link string)
+	}{
+		{"python3", "client.py", `pip install (\S+\.whl)<`, pipInstall},
+		{"node", "client.mjs", `npm install (\S+\.tgz)<`, npmInstall},
+		{"php", "client.php", `curl -O (\S+\.php)<`, download},
+		{"ruby", "client.rb", `curl -O (\S+\.rb)<`, download},
 	} {
 		t.Run(kit.program, func(t *testing.T) {
 			chromiumtest.Program(t, kit.program, kit.program+", in which the SDK's users write", kit.program)
-			dir := t.TempDir()
-			source := fromService(t, r, kit.from)
-			place(t, filepath.Join(dir, kit.to), source)
-			if strings.HasPrefix(kit.to, "node_modules") {
-				place(t, filepath.Join(dir, "node_modules", "verifyd", "package.json"),
-					must[[]byte](t)(os.ReadFile("../../edge/sdk/javascript/package.json")))
+			link := regexp.MustCompile(kit.line).FindStringSubmatch(lines)
+			if link == nil {
+				t.Fatalf("the page has no line for it:\n%s", lines)
 			}
+			dir := t.TempDir()
+			kit.install(t, dir, link[1])
 			place(t, filepath.Join(dir, kit.client),
 				must[[]byte](t)(os.ReadFile(filepath.Join("../../edge/sdk/testdata", kit.client))))
 			does := func(calls ...string) []map[string]map[string]any {
@@ -84,18 +89,50 @@ func TestSDKsAtTheService(t *testing.T) {
 	}
 }
 
-// fromService reads a file of this repository, or of the service where its path begins with a slash.
-func fromService(t *testing.T, r *rig, path string) []byte {
+func pipInstall(t *testing.T, dir, link string) {
 	t.Helper()
-	if !strings.HasPrefix(path, "/") {
-		return must[[]byte](t)(os.ReadFile(path))
+	runIn(t, dir, "python3", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-cache-dir",
+		"--no-index", "--target", ".", link)
+}
+
+// npmInstall has npm install a package, or does what npm would.
+func npmInstall(t *testing.T, dir, link string) {
+	t.Helper()
+	if _, err := exec.LookPath("npm"); err == nil {
+		runIn(t, dir, "npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", "--cache", t.TempDir(), link)
+		return
 	}
+	download(t, dir, link)
+	to := filepath.Join("node_modules", "verifyd")
+	if err := os.MkdirAll(filepath.Join(dir, to), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	runIn(t, dir, "tar", "-xzf", path.Base(link), "-C", to, "--strip-components", "1")
+}
+
+func download(t *testing.T, dir, link string) {
+	t.Helper()
+	place(t, filepath.Join(dir, path.Base(link)), fromService(t, link))
+}
+
+func runIn(t *testing.T, dir, program string, args ...string) {
+	t.Helper()
+	c := exec.CommandContext(t.Context(), program, args...)
+	c.Dir = dir
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", program, err, out)
+	}
+}
+
+// fromService reads what a service serves.
+func fromService(t *testing.T, link string) []byte {
+	t.Helper()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	answer := must[*http.Response](t)(client.Get(r.Base + path))
+	answer := must[*http.Response](t)(client.Get(link))
 	defer answer.Body.Close()
 	data := must[[]byte](t)(io.ReadAll(answer.Body))
 	if answer.StatusCode != http.StatusOK {
-		t.Fatalf("%s: %s", path, answer.Status)
+		t.Fatalf("%s: %s", link, answer.Status)
 	}
 	return data
 }

@@ -34,12 +34,15 @@ const (
 	refusal = `{"code":"invalid_request","detail":"no","errors":[{"field":"platform","code":"missing","detail":"x"}]}`
 )
 
-// script is a conversation: what a kit is called for, what it then asks, and what the call ends with.
-var script = []struct {
+// step is of a conversation: what a kit is called for, what it then asks, and what the call ends with.
+type step struct {
 	call string
 	asks []exchange
 	ends string
-}{
+}
+
+// script is the conversation that every kit has. TestScriptIsTheInterface holds it against the document.
+var script = []step{
 	{ // an edge that is away is asked again, under the same key
 		`{"call":"start","platform":"discord","user":"sailor_42","guild":"g","callback":"https://h.example/v"}`,
 		[]exchange{
@@ -100,6 +103,14 @@ var script = []struct {
 		`{"ok":{"ids":["a"],"next":"c"}}`,
 	},
 	{
+		`{"call":"list","user":"u","state":"verified","delivery":"unknown","since":"2026-11-21T00:00:00Z",` +
+			`"until":"2026-11-22T00:00:00Z","limit":100,"cursor":"c"}`,
+		[]exchange{{request: "GET /sessions?platform_user_id=u&state=verified&delivery=unknown&" +
+			"since=2026-11-21T00%3A00%3A00Z&until=2026-11-22T00%3A00%3A00Z&limit=100&cursor=c", status: 200,
+			answer: `{"sessions":[],"next":null}`}},
+		`{"ok":{"ids":[],"next":null}}`,
+	},
+	{
 		`{"call":"pages"}`,
 		[]exchange{
 			{request: "GET /sessions", status: 200, answer: `{"sessions":[` + pending + `],"next":"c d"}`},
@@ -156,51 +167,67 @@ func (r *recorded) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	_, _ = io.WriteString(w, x.answer)
 }
 
-// asks checks that a kit asks what the script says and nothing else, and says what came of it.
-func (k kit) asks(t *testing.T, dir string) {
+// converse has a kit take the steps, and returns how each of its calls ended.
+func (k kit) converse(t *testing.T, dir string, steps []step) (ends []map[string]any, r *recorded, shown string) {
 	t.Helper()
-	r := &recorded{t: t}
+	r = &recorded{t: t}
 	var calls []string
-	for _, s := range script {
+	for _, s := range steps {
 		r.left = append(r.left, s.asks...)
 		calls = append(calls, s.call)
 	}
 	server := httptest.NewServer(r)
 	defer server.Close()
-	c := k.command(dir, k.client)
-	c.Stdin = strings.NewReader(fmt.Sprintf(`{"base":%q,"key":"vfy_conformance","calls":[%s]}`,
-		server.URL+"/", strings.Join(calls, ",")))
-	var errOut bytes.Buffer
-	c.Stderr = &errOut
-	out, err := c.Output()
-	if err != nil {
-		t.Fatalf("%v\n%s%s", err, out, &errOut)
-	}
 	var said struct {
 		Ends   []map[string]any `json:"ends"`
 		Client string           `json:"client"`
 	}
-	if err := json.Unmarshal(out, &said); err != nil || len(said.Ends) != len(script) {
-		t.Fatalf("%v: %s", err, out)
+	k.says(t, dir, &said, fmt.Sprintf(`{"base":%q,"key":"vfy_conformance","calls":[%s]}`,
+		server.URL+"/", strings.Join(calls, ",")), k.client)
+	if len(said.Ends) != len(steps) {
+		t.Fatalf("%d calls ended, of %d", len(said.Ends), len(steps))
 	}
+	return said.Ends, r, said.Client
+}
+
+// says runs a program that uses the kit, and reads the JSON that it prints.
+func (k kit) says(t *testing.T, dir string, into any, in string, args ...string) {
+	t.Helper()
+	c := k.command(dir, args...)
+	c.Stdin = strings.NewReader(in)
+	var errOut bytes.Buffer
+	c.Stderr = &errOut
+	out, err := c.Output()
+	if err == nil {
+		err = json.Unmarshal(out, into)
+	}
+	if err != nil {
+		t.Fatalf("%s: %v\n%s%s", args[0], err, out, &errOut)
+	}
+}
+
+// asks checks that a kit asks what the script says and nothing else, and says what came of it.
+func (k kit) asks(t *testing.T, dir string) {
+	t.Helper()
+	ends, r, shown := k.converse(t, dir, script)
 	for i, s := range script {
-		if ok, _ := said.Ends[i]["ok"].(map[string]any); ok["shown"] != nil {
+		if ok, _ := ends[i]["ok"].(map[string]any); ok["shown"] != nil {
 			if strings.Contains(fmt.Sprint(ok["shown"]), "tok") {
 				t.Errorf("a started session shows its token: %v", ok["shown"])
 			}
 			delete(ok, "shown")
 		}
-		got, err := json.Marshal(said.Ends[i])
+		got, err := json.Marshal(ends[i])
 		if err != nil {
 			t.Fatal(err)
 		}
 		if s.ends != "" && !sameJSON(t, string(got), s.ends) ||
-			s.ends == "" && said.Ends[i]["ok"] == nil {
+			s.ends == "" && ends[i]["ok"] == nil {
 			t.Errorf("%s ends with %s, want %s", s.call, got, s.ends)
 		}
 	}
-	if strings.Contains(said.Client, "vfy_") {
-		t.Errorf("a client shows its key: %s", said.Client)
+	if strings.Contains(shown, "vfy_") {
+		t.Errorf("a client shows its key: %s", shown)
 	}
 	keys := r.keys
 	if len(keys) != 7 || len(r.left) > 0 || len(keys[0]) < 20 || keys[0] != keys[1] || keys[1] != keys[2] ||

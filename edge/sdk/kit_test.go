@@ -77,6 +77,8 @@ type kit struct {
 	install  func(t *testing.T, base, dir string)
 	client   string // of testdata
 	receiver string
+	surface  string
+	source   string   // of the kit, in this folder
 	kinds    []string // of receivers
 	env      func(dir string) []string
 	// listen is the address of a receiver that is told one; it prints on standard error.
@@ -86,6 +88,7 @@ type kit struct {
 var kits = []kit{
 	{
 		name: "JavaScript", program: "node", client: "client.mjs", receiver: "receiver.mjs",
+		surface: "surface.mjs", source: "javascript/index.js",
 		kinds: []string{"node", "fetch"}, env: func(string) []string { return nil },
 		install: func(t *testing.T, base, dir string) {
 			t.Helper()
@@ -108,6 +111,7 @@ var kits = []kit{
 	},
 	{
 		name: "Python", program: "python3", client: "client.py", receiver: "receiver.py",
+		surface: "surface.py", source: "python/verifyd/__init__.py",
 		kinds: []string{"wsgi", "asgi"},
 		env: func(dir string) []string {
 			return []string{"PYTHONPATH=" + filepath.Join(dir, "installed"), "PYTHONDONTWRITEBYTECODE=1"}
@@ -121,12 +125,14 @@ var kits = []kit{
 	},
 	{
 		name: "PHP", program: "php", client: "client.php", receiver: "receiver.php",
+		surface: "surface.php", source: "php/verifyd.php",
 		kinds:   []string{"respond"},
 		env:     func(string) []string { return []string{"SECRETS=" + oldSecret + " " + newSecret} },
 		install: oneFile("verifyd.php"), listen: natstest.Address,
 	},
 	{
-		name: "Ruby", program: "ruby", client: "client.rb", receiver: "receiver.rb", kinds: []string{"rack"},
+		name: "Ruby", program: "ruby", client: "client.rb", receiver: "receiver.rb",
+		surface: "surface.rb", source: "ruby/verifyd.rb", kinds: []string{"rack"},
 		env: func(string) []string { return nil }, install: oneFile("verifyd.rb"),
 	},
 }
@@ -148,7 +154,7 @@ func (k kit) installed(t *testing.T) (dir string) {
 	chromiumtest.Program(t, k.program, k.program+", in which the SDK's users write", k.program)
 	dir = t.TempDir()
 	k.install(t, served(t), dir)
-	for _, name := range []string{k.client, k.receiver} {
+	for _, name := range []string{k.client, k.receiver, k.surface} {
 		data, err := os.ReadFile(filepath.Join("testdata", name))
 		if err != nil {
 			t.Fatal(err)

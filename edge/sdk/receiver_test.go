@@ -110,6 +110,7 @@ func TestKits(t *testing.T) {
 			t.Parallel()
 			dir := k.installed(t)
 			k.asks(t, dir)
+			k.offers(t, dir)
 			for _, kind := range k.kinds {
 				t.Run(kind, func(t *testing.T) {
 					url, results := k.receives(t, dir, kind)

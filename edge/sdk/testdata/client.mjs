@@ -16,11 +16,15 @@ const does = {
     return { url: s.verifyUrl, session: s.session, id: s.id, expires: s.expiresAt.toISOString(), shown: JSON.stringify(s) };
   },
   read: async (a) => shown(await client.read(a.session)),
+  whole: (a) => client.read(a.session),
   wait: async (a) => shown(await client.wait(a.session)),
   cancel: async (a) => shown(await client.cancel(a.session)),
   resend: async (a) => shown(await client.resend(a.session)),
   list: async (a) => {
-    const page = await client.list({ platformUserId: a.user, state: a.state, limit: a.limit });
+    const page = await client.list({
+      platformUserId: a.user, state: a.state, delivery: a.delivery, since: a.since, until: a.until, limit: a.limit,
+      cursor: a.cursor,
+    });
     return { ids: page.sessions.map((s) => s.id), next: page.next ?? null };
   },
   pages: async () => {

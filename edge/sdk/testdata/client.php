@@ -25,11 +25,16 @@ $does = [
         ];
     },
     'read' => fn (array $a): array => $shown($client->read($a['session'])),
+    'whole' => fn (array $a): array => $client->read($a['session']),
     'wait' => fn (array $a): array => $shown($client->wait($a['session'])),
     'cancel' => fn (array $a): array => $shown($client->cancel($a['session'])),
     'resend' => fn (array $a): array => $shown($client->resend($a['session'])),
     'list' => function (array $a) use ($client, $ids): array {
-        $page = $client->list(['platform_user_id' => $a['user'], 'state' => $a['state'], 'limit' => $a['limit']]);
+        $page = $client->list([
+            'platform_user_id' => $a['user'], 'state' => $a['state'], 'delivery' => $a['delivery'] ?? null,
+            'since' => $a['since'] ?? null, 'until' => $a['until'] ?? null, 'limit' => $a['limit'],
+            'cursor' => $a['cursor'] ?? null,
+        ]);
         return ['ids' => $ids($page['sessions']), 'next' => $page['next']];
     },
     'pages' => fn (array $a): array => ['ids' => $ids((function () use ($client) {

@@ -1,4 +1,5 @@
 """Does what standard input says, a JSON list of calls, and prints what became of each."""
+import dataclasses
 import json
 import sys
 
@@ -29,12 +30,16 @@ def start(a):
 
 
 def list_(a):
-    found, following = client.list(platform_user_id=a.get("user"), state=a.get("state"), limit=a.get("limit"))
+    found, following = client.list(
+        platform_user_id=a.get("user"), state=a.get("state"), delivery=a.get("delivery"), since=a.get("since"),
+        until=a.get("until"), limit=a.get("limit"), cursor=a.get("cursor"),
+    )
     return {"ids": [s.id for s in found], "next": following}
 
 
 does = {
     "start": start, "list": list_, "pages": lambda a: {"ids": [s.id for s in client.pages()]},
+    "whole": lambda a: dataclasses.asdict(client.read(a["session"])),
     "read": lambda a: shown(client.read(a["session"])), "wait": lambda a: shown(client.wait(a["session"])),
     "cancel": lambda a: shown(client.cancel(a["session"])), "resend": lambda a: shown(client.resend(a["session"])),
 }
@@ -48,4 +53,4 @@ for call in order["calls"]:
         }})
     except verifyd.NoAnswer:
         ends.append({"noAnswer": True})
-print(json.dumps({"ends": ends, "client": repr(client)}))
+print(json.dumps({"ends": ends, "client": repr(client)}, default=instant))

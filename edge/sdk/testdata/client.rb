@@ -18,11 +18,13 @@ does = {
     { url: s.verify_url, session: s.session, id: s.id, expires: s.expires_at.utc.iso8601(3), shown: s.inspect }
   end,
   "read" => ->(a) { shown.call(client.read(a["session"])) },
+  "whole" => ->(a) { client.read(a["session"]) },
   "wait" => ->(a) { shown.call(client.wait(a["session"])) },
   "cancel" => ->(a) { shown.call(client.cancel(a["session"])) },
   "resend" => ->(a) { shown.call(client.resend(a["session"])) },
   "list" => lambda do |a|
-    found, following = client.list(platform_user_id: a["user"], state: a["state"], limit: a["limit"])
+    found, following = client.list(platform_user_id: a["user"], state: a["state"], delivery: a["delivery"],
+                                   since: a["since"], until: a["until"], limit: a["limit"], cursor: a["cursor"])
     { ids: found.map { |s| s["id"] }, next: following }
   end,
   "pages" => ->(_) { { ids: client.pages.map { |s| s["id"] } } }

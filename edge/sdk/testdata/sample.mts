@@ -1,0 +1,105 @@
+// Uses everything that the package declares, as its users would. It is compiled, never run.
+import {
+  Client, MemorySeen, NoAnswer, Receiver, Refused, version, type Attempt, type CallOptions, type ClientOptions,
+  type Filter, type ReceiverOptions, type Result, type Seen, type Session, type Started, type State,
+  type Verification,
+} from "verifyd";
+
+const clientOptions: ClientOptions = { fetch: globalThis.fetch, timeout: 5_000 };
+const client = new Client("https://verify.example.com", "vfy_x", clientOptions);
+const call: CallOptions = { signal: new AbortController().signal };
+const verification: Verification = {
+  platform: "discord", platformUserId: "sailor_42", guildId: "g", callbackUrl: "https://h.example/v",
+  idempotencyKey: "mine",
+};
+
+export async function calls(): Promise<string> {
+  const started: Started = await client.start(verification, call);
+  const link: string = started.verifyUrl + started.session + started.id + started.expiresAt.toISOString();
+  await client.start({ platform: "p", platformUserId: "u", callbackUrl: "https://h.example/v" });
+  const session: Session = await client.read(started.session, call);
+  const waited: Session = await client.wait(started.id);
+  const canceled: Session = await client.cancel(started.id, call);
+  const resent: Session = await client.resend(started.id, call);
+  const filter: Filter = {
+    platformUserId: "u", state: "failed", delivery: "unknown", since: new Date(), until: "2026-11-21T00:00:00Z",
+    limit: 10, cursor: "c",
+  };
+  const page = await client.list(filter, call);
+  const next: string | undefined = page.next;
+  for await (const each of client.pages({ state: waited.state }, call)) page.sessions.push(each);
+  return [link, next, tell(session), canceled.id, resent.id].join();
+}
+
+function tell(session: Session): string {
+  const state: State = session.state;
+  const verified: boolean | null = session.verified;
+  const words: string[] = [
+    session.id, session.platform, session.platformUserId, session.guildId, session.reason, session.rule,
+    String(session.test), String(verified), state, session.delivery.state,
+  ];
+  for (const at of [session.createdAt, session.expiresAt, session.completedAt]) words.push(at?.toISOString() ?? "");
+  const attempts: Attempt[] = session.delivery.attempts;
+  for (const a of attempts) {
+    words.push(a.verdict, a.class, a.number.toFixed(), a.status.toFixed());
+    words.push(a.claimedAt?.toISOString() ?? "", a.endedAt?.toISOString() ?? "");
+  }
+  switch (state) { // all states are known
+    case "pending": case "verified": case "failed": case "canceled": case "expired": return words.join();
+    default: { const none: never = state; return none; }
+  }
+}
+
+export function judge(error: unknown): string {
+  if (error instanceof Refused) {
+    const [field] = error.fields;
+    const text = `${error.status} ${error.code} ${error.detail} ${error.requestId} ${error.retryAfter.toFixed()}`;
+    return field ? text + field.name + field.code + field.detail : text;
+  }
+  return error instanceof NoAnswer ? error.message : version;
+}
+
+class OwnSeen implements Seen {
+  async begin(id: string): Promise<"new" | "busy" | "handled"> { return id ? "new" : "busy"; }
+  async end(id: string, handled: boolean): Promise<void> { void [id, handled]; }
+}
+
+const memory = new MemorySeen(1_000, 10);
+const known: "new" | "busy" | "handled" = memory.begin("id");
+memory.end("id", known === "new");
+const options: ReceiverOptions = { seen: memory, tests: true, now: () => Date.now() };
+const receiver = new Receiver(["whsec_x"], async (result: Result) => {
+  const words = result.platformUserId + result.guildId + result.id + result.session + result.sentAt.toISOString();
+  return result.verified && !result.test ? words : undefined;
+}, options);
+new Receiver([], () => undefined, { seen: new OwnSeen() });
+export const answer: Promise<Response> = receiver.fetch(new Request("https://h.example/v"));
+export const done: Promise<void> = receiver.node({}, {});
+
+// What is wrong is found: a line after such a comment that is right fails the compilation.
+// @ts-expect-error the callback URL is missing
+void client.start({ platform: "p", platformUserId: "u" });
+// @ts-expect-error the member's name in the HTTP interface
+void client.start({ platform: "p", platform_user_id: "u", callbackUrl: "https://h.example/v" });
+// @ts-expect-error no such state
+void client.list({ state: "done" });
+// @ts-expect-error no such delivery state
+void client.list({ delivery: "sent" });
+// @ts-expect-error a session is named by text
+void client.read(7);
+// @ts-expect-error a client has a key
+new Client("https://verify.example.com");
+// @ts-expect-error secrets are a list
+new Receiver("whsec_x", () => undefined);
+// @ts-expect-error a memory has both methods
+new Receiver([], () => undefined, { seen: { begin: () => "new" as const } });
+export const wrong = async (): Promise<void> => {
+  const session = await client.read("a");
+  // @ts-expect-error no outcome yet is null
+  const verified: boolean = session.verified;
+  // @ts-expect-error an instant that there may not be
+  session.completedAt.toISOString();
+  const started = await client.start(verification);
+  // @ts-expect-error what was started does not change
+  started.session = String(verified);
+};
