@@ -229,9 +229,12 @@ func (o olderStore) judge(t *testing.T, a api) {
 
 // balancer is what stands before edges, and decides for each request which of them has it.
 type balancer struct {
-	at   []*child // by turns
+	at   atomic.Pointer[[]*child]
 	turn atomic.Int64
 }
+
+// to has the edges take requests by turns.
+func (b *balancer) to(edges ...*child) { b.at.Store(&edges) }
 
 // balance serves a balancer at the address that the service has for its users.
 func balance(t *testing.T, address string) *balancer {
@@ -240,8 +243,8 @@ func balance(t *testing.T, address string) *balancer {
 	front := httptest.NewUnstartedServer(&httputil.ReverseProxy{
 		Transport: &http.Transport{DisableKeepAlives: true},
 		Rewrite: func(r *httputil.ProxyRequest) {
-			edge := b.at[int(b.turn.Add(1))%len(b.at)]
-			r.SetURL(&url.URL{Scheme: "http", Host: edge.listen})
+			at := *b.at.Load()
+			r.SetURL(&url.URL{Scheme: "http", Host: at[int(b.turn.Add(1))%len(at)].listen})
 			r.Out.Host = r.In.Host
 		},
 	})
@@ -275,13 +278,13 @@ func runBeside(t *testing.T, exe string) {
 		t.Helper()
 		w := &walk{c: p.first, api: a, browser: demo.NewBrowser()}
 		for i, s := range steps {
-			front.at = []*child{first}
+			front.to(first)
 			if i >= change {
-				front.at = []*child{then}
+				front.to(then)
 			}
 			s.do(t, w)
 		}
-		front.at = []*child{first, then} // by turns
+		front.to(first, then)
 		v := a.until(t, w.session.Session, "delivered")
 		for _, at := range []*child{oldEdge, newEdge} {
 			if read := (api{base: at.base(), key: key}).read(t, v.ID); read.State != "verified" ||

@@ -16,8 +16,8 @@ import (
 	"verifyd/edge/chromiumtest"
 )
 
-// The SDKs, installed by the lines that the service's page has for them, start, read, list and cancel sessions
-// at that service, by the programs of their own tests.
+// The SDKs, installed by the lines that the service's page has for them, start, read, list and cancel
+// sessions at that service, by the programs of their own tests.
 func TestSDKsAtTheService(t *testing.T) {
 	parallel(t)
 	r := boot(t)
@@ -91,15 +91,16 @@ func TestSDKsAtTheService(t *testing.T) {
 
 func pipInstall(t *testing.T, dir, link string) {
 	t.Helper()
-	runIn(t, dir, "python3", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-cache-dir",
-		"--no-index", "--target", ".", link)
+	runIn(t, dir, "python3", "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
+		"--no-cache-dir", "--no-index", "--target", ".", link)
 }
 
 // npmInstall has npm install a package, or does what npm would.
 func npmInstall(t *testing.T, dir, link string) {
 	t.Helper()
 	if _, err := exec.LookPath("npm"); err == nil {
-		runIn(t, dir, "npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", "--cache", t.TempDir(), link)
+		runIn(t, dir, "npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", "--cache",
+			t.TempDir(), link)
 		return
 	}
 	download(t, dir, link)

@@ -168,7 +168,8 @@ func (r *recorded) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 }
 
 // converse has a kit take the steps, and returns how each of its calls ended.
-func (k kit) converse(t *testing.T, dir string, steps []step) (ends []map[string]any, r *recorded, shown string) {
+func (k kit) converse(t *testing.T, dir string, steps []step) (ends []map[string]any, r *recorded,
+	shown string) {
 	t.Helper()
 	r = &recorded{t: t}
 	var calls []string

@@ -20,9 +20,9 @@ import (
 	"verifyd/edge/client"
 )
 
-// The kits are held against the OpenAPI document that the service serves: each has every call that the document
-// has, takes what it takes, and hands over every member of its answers. Whoever adds an operation or a member
-// there is told here which kits lack it.
+// The kits are held against the OpenAPI document that the service serves: each has every call that the
+// document has, takes what it takes, and hands over every member of its answers. Whoever adds an operation or
+// a member there is told here which kits lack it.
 
 // operation is one of the document, and what a kit calls it.
 type operation struct {
@@ -40,16 +40,17 @@ var lacks = map[string][]string{
 	"Ruby": {"usage", "listen"},
 }
 
-// A kit has these calls beyond the document's, which they repeat, and its own members.
 var (
-	ownCalls   = []string{"wait", "pages"}
+	// ownCalls are made of the document's: a read and a list, repeated.
+	ownCalls = []string{"wait", "pages"}
+	// ownMembers are not in the document: they come from headers, or are worked out.
 	ownMembers = []string{
-		"Started.id", "Verification.idempotency_key", "Result.id", "Result.session", "Result.sent_at", "Result.test", "Refused.retry_after",
+		"Started.id", "Verification.idempotency_key", "Result.id", "Result.session", "Result.sent_at",
+		"Result.test", "Refused.retry_after",
 	}
-	// otherNames are members that a kit calls otherwise, since a language has taken the name, and parameters
-	// that another call of the kit is about.
+	// otherNames are members that a kit calls otherwise, since its language has taken the name.
 	otherNames = map[string]string{"error_class": "class", "problem": "code"}
-	// ownParameters are what a call takes besides: where it ends, and a filter whose members are not declared.
+	// ownParameters are what a call takes besides: what ends it, and a filter whose members are not declared.
 	ownParameters = []string{"signal", "filter"}
 )
 
@@ -94,8 +95,8 @@ func operations(t *testing.T) map[string]operation {
 				o.takes = append(o.takes, strings.ToLower(strings.ReplaceAll(p.Value.Name, "-", "_")))
 			}
 			if op.RequestBody != nil {
-				o.takes = slices.AppendSeq(o.takes, maps.Keys(op.RequestBody.Value.Content.Get("application/json").
-					Schema.Value.Properties))
+				body := op.RequestBody.Value.Content.Get("application/json").Schema.Value
+				o.takes = slices.AppendSeq(o.takes, maps.Keys(body.Properties))
 			}
 			all[o.call] = o
 		}
@@ -133,8 +134,8 @@ func types(t *testing.T) map[string]any {
 	t.Helper()
 	of := map[string]any{}
 	for kit, name := range map[string]string{
-		"Started": "Started", "Session": "Session", "Result": "Result", "Refused": "Problem", "Usage": "Usage",
-		"Outcome": "Heard", "Verification": "Verification",
+		"Started": "Started", "Session": "Session", "Result": "Result", "Refused": "Problem",
+		"Usage": "Usage", "Outcome": "Heard", "Verification": "Verification",
 	} {
 		of[kit] = members(described(t).Components.Schemas[name].Value)
 	}
@@ -226,8 +227,7 @@ func (s surface) judge(t *testing.T, kit string, source []byte) {
 	for name := range all {
 		_, has := s.Calls[name]
 		if without := slices.Contains(lacks[kit], name); has == without {
-			t.Errorf("the call %s is there: %t; it is in the list of those that this kit lacks: %t", name, has,
-				without)
+			t.Errorf("the call %s is there: %t; it stands in the list of lacks: %t", name, has, without)
 		}
 	}
 	for name, want := range types(t) {
@@ -345,13 +345,15 @@ func values(v any) string {
 func TestGoOffersTheInterface(t *testing.T) {
 	t.Parallel()
 	s := surface{Calls: map[string][]string{}, Types: map[string]any{
-		"Started": shape(reflect.TypeFor[client.Started]()), "Session": shape(reflect.TypeFor[client.Session]()),
-		"Usage": shape(reflect.TypeFor[client.Usage]()), "Outcome": shape(reflect.TypeFor[client.Outcome]()),
+		"Started":      shape(reflect.TypeFor[client.Started]()),
+		"Session":      shape(reflect.TypeFor[client.Session]()),
+		"Usage":        shape(reflect.TypeFor[client.Usage]()),
+		"Outcome":      shape(reflect.TypeFor[client.Outcome]()),
 		"Verification": shape(reflect.TypeFor[client.Verification]()),
 	}}
 	of := reflect.TypeFor[*client.Client]()
-	for i := range of.NumMethod() {
-		name := strings.ToLower(of.Method(i).Name)
+	for method := range of.Methods() {
+		name := strings.ToLower(method.Name)
 		if name == "session" {
 			name = "read"
 		}
@@ -368,8 +370,8 @@ func TestGoOffersTheInterface(t *testing.T) {
 
 func fieldNames(of reflect.Type) map[string]any {
 	all := map[string]any{}
-	for i := range of.NumField() {
-		all[of.Field(i).Name] = ""
+	for field := range of.Fields() {
+		all[field.Name] = ""
 	}
 	return all
 }
@@ -385,10 +387,10 @@ func shape(of reflect.Type) any {
 		return ""
 	}
 	all := map[string]any{}
-	for i := range of.NumField() {
-		name, _, _ := strings.Cut(of.Field(i).Tag.Get("json"), ",")
+	for field := range of.Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		if name != "" && name != "-" {
-			all[name] = shape(of.Field(i).Type)
+			all[name] = shape(field.Type)
 		}
 	}
 	return all

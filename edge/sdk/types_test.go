@@ -12,6 +12,15 @@ import (
 	"verifyd/edge/chromiumtest"
 )
 
+// skipCheckers skips a test under -short, which the race detector runs with: a type checker computes for
+// seconds, and nothing of ours runs beside it.
+func skipCheckers(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("skipped under -short: it runs a type checker")
+	}
+}
+
 // declarations are what declared.cjs prints.
 type declarations struct {
 	surface
@@ -25,6 +34,7 @@ type declarations struct {
 // on purpose is found. They export what the JavaScript exports, and say of the interface what the document
 // says.
 func TestTypeScript(t *testing.T) {
+	skipCheckers(t)
 	t.Parallel()
 	tsc := chromiumtest.Program(t, "typescript", "the TypeScript compiler; Debian has it in node-typescript",
 		"tsc")
@@ -36,8 +46,8 @@ func TestTypeScript(t *testing.T) {
 	} {
 		put(t, filepath.Join(dir, to), read(t, filepath.Join(from, filepath.Base(to))))
 	}
-	run(t, dir, tsc, "--strict", "--noEmit", "--target", "ES2022", "--module", "NodeNext", "--moduleResolution",
-		"NodeNext", "--lib", "ES2022,DOM,DOM.Iterable", sample)
+	run(t, dir, tsc, "--strict", "--noEmit", "--target", "ES2022", "--module", "NodeNext",
+		"--moduleResolution", "NodeNext", "--lib", "ES2022,DOM,DOM.Iterable", sample)
 
 	tsc, err := filepath.EvalSymlinks(tsc)
 	if err != nil {
@@ -72,10 +82,12 @@ func TestTypeScript(t *testing.T) {
 // Python's package has types that a strict checker takes, and so has a program that uses all of it; what it
 // does wrong on purpose is found.
 func TestPythonTypes(t *testing.T) {
+	skipCheckers(t)
 	t.Parallel()
-	mypy := chromiumtest.Program(t, "mypy", "mypy, the type checker; Debian has it in the package mypy", "mypy")
+	mypy := chromiumtest.Program(t, "mypy", "mypy, which checks types; Debian has it", "mypy")
 	const sample = "sample.py"
-	run(t, "python", mypy, "--strict", "--cache-dir", t.TempDir(), "verifyd", filepath.Join("..", "testdata", sample))
+	run(t, "python", mypy, "--strict", "--cache-dir", t.TempDir(), "verifyd",
+		filepath.Join("..", "testdata", sample))
 	exported := regexp.MustCompile(`(?s)__all__ = \[(.*?)\]`).FindStringSubmatch(
 		read(t, filepath.Join("python", "verifyd", "__init__.py")))
 	if exported == nil {
