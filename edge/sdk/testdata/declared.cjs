@@ -1,7 +1,9 @@
-// Prints what the declarations of a package say, as the compiler reads them: node declared.cjs TYPESCRIPT FILE
+// Prints what the declarations of a package say, as the compiler reads them. Its arguments are the compiler's
+// library and the file.
 const ts = require(process.argv[2]);
 const program = ts.createProgram([process.argv[3]], {
-  strict: true, target: ts.ScriptTarget.ES2022, lib: ["lib.es2022.d.ts"], // the browser's, the largest, tells nothing here
+  strict: true, target: ts.ScriptTarget.ES2022,
+  lib: ["lib.es2022.d.ts"], // the browser's, which is the largest, tells nothing here
 });
 const checker = program.getTypeChecker();
 const file = program.getSourceFile(process.argv[3]);
