@@ -6,6 +6,8 @@ import (
 	"maps"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
@@ -287,6 +289,9 @@ func sample(name string, s *openapi3.Schema) any {
 // that it reads.
 func (k kit) offers(t *testing.T, dir string) {
 	t.Helper()
+	if _, err := os.Stat(filepath.Join(dir, k.types)); err != nil {
+		t.Errorf("its types are not installed: %v", err)
+	}
 	var s surface
 	k.says(t, dir, &s, "", k.surface)
 	if k.name != "JavaScript" { // whose declarations say more: TestTypeScript

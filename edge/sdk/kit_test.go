@@ -78,6 +78,7 @@ type kit struct {
 	client   string // of testdata
 	receiver string
 	surface  string
+	types    string   // where it is installed, what tells a type checker that there are types
 	source   string   // of the kit, in this folder
 	kinds    []string // of receivers
 	env      func(dir string) []string
@@ -88,7 +89,7 @@ type kit struct {
 var kits = []kit{
 	{
 		name: "JavaScript", program: "node", client: "client.mjs", receiver: "receiver.mjs",
-		surface: "surface.mjs", source: "javascript/index.js",
+		surface: "surface.mjs", types: "node_modules/verifyd/index.d.ts", source: "javascript/index.js",
 		kinds: []string{"node", "fetch"}, env: func(string) []string { return nil },
 		install: func(t *testing.T, base, dir string) {
 			t.Helper()
@@ -111,7 +112,7 @@ var kits = []kit{
 	},
 	{
 		name: "Python", program: "python3", client: "client.py", receiver: "receiver.py",
-		surface: "surface.py", source: "python/verifyd/__init__.py",
+		surface: "surface.py", types: "installed/verifyd/py.typed", source: "python/verifyd/__init__.py",
 		kinds: []string{"wsgi", "asgi"},
 		env: func(dir string) []string {
 			return []string{"PYTHONPATH=" + filepath.Join(dir, "installed"), "PYTHONDONTWRITEBYTECODE=1"}
