@@ -26,7 +26,8 @@ import (
 	"verifyd/sessions/urlpolicy"
 )
 
-// Secrets looks up an account's callback signing secrets, newest first.
+// Secrets looks up what signs an account's callbacks, in the order of their signatures: signing secrets,
+// newest first, and private keys.
 type Secrets interface {
 	SigningSecrets(account string) ([]string, bool)
 }

@@ -205,9 +205,9 @@ func TestRotationAndRollSeenFromOutside(t *testing.T) {
 	must[account.Account](t)(r.Store.Accounts.RotateSecret(t.Context(), operator(), a.ID, time.Hour))
 	natstest.Await(t, "both secrets sign", func() bool {
 		secrets, _ := r.Mirror.SigningSecrets(a.ID)
-		return len(secrets) == 2
+		return len(secrets) == 4
 	})
-	if all, old, fresh := signatures(); len(strings.Fields(all)) != 2 || !old || !fresh {
+	if all, old, fresh := signatures(); len(strings.Fields(all)) != 4 || !old || !fresh {
 		t.Errorf("in the overlap: %q, old %t, new %t", all, old, fresh)
 	}
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -35,7 +34,8 @@ type Callback struct {
 	// PlatformUserID and GuildID are returned as they were given (contract §2.3): any valid Unicode.
 	PlatformUserID, GuildID string
 	Verified                bool
-	// Secrets sign the callback, in the form "whsec_…": one, or two while a secret rotates.
+	// Secrets sign the callback, in this order: signing secrets in the form "whsec_…", one, or two while a
+	// secret rotates, and ed25519 private keys in the form "whsk_…".
 	Secrets []string
 	At      time.Time // webhook-timestamp; receivers refuse one that is minutes old
 	// Trace is a W3C traceparent for the receiver; empty: it gets none.
@@ -156,11 +156,11 @@ func (c *Client) write(m Message, signature string, marks [][2]string) []byte {
 func (c *Client) sign(m Message) (string, error) {
 	signatures := make([]string, 0, len(m.Secrets))
 	for _, secret := range m.Secrets {
-		hook, err := c.signers.of(secret)
+		s, err := c.signers.of(secret)
 		if err != nil {
 			return "", err
 		}
-		signature, err := hook.Sign(m.ID, m.At, m.Body)
+		signature, err := s.Sign(m.ID, m.At, m.Body)
 		if err != nil {
 			return "", errors.New("sign callback: the secret signs nothing")
 		}
@@ -170,36 +170,4 @@ func (c *Client) sign(m Message) (string, error) {
 		return "", errors.New("sign callback: no signing secret")
 	}
 	return strings.Join(signatures, " "), nil
-}
-
-// maxSigners bounds how many decoded secrets are kept; each is some 100 bytes.
-const maxSigners = 4096
-
-// signers keeps the decoded signing secrets: decoding one costs as much as signing with it.
-type signers struct {
-	mu       sync.RWMutex
-	bySecret map[string]*standardwebhooks.Webhook
-}
-
-func (s *signers) of(secret string) (*standardwebhooks.Webhook, error) {
-	s.mu.RLock()
-	hook := s.bySecret[secret]
-	s.mu.RUnlock()
-	if hook != nil {
-		return hook, nil
-	}
-	if strings.TrimPrefix(secret, "whsec_") == "" {
-		return nil, errors.New("sign callback: empty signing secret")
-	}
-	hook, err := standardwebhooks.NewWebhook(secret)
-	if err != nil {
-		return nil, errors.New(`sign callback: a signing secret is not "whsec_" and base64`)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.bySecret == nil || len(s.bySecret) >= maxSigners {
-		s.bySecret = map[string]*standardwebhooks.Webhook{} // rotated ones go with the rest
-	}
-	s.bySecret[secret] = hook
-	return hook, nil
 }

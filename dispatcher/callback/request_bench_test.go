@@ -32,10 +32,17 @@ func BenchmarkPrepare(b *testing.B) {
 	}
 }
 
-func BenchmarkSign(b *testing.B) {
+func BenchmarkSign(b *testing.B) { benchmarkSign(b, benchCallback(b).Secrets...) }
+
+func BenchmarkSignPrivateKey(b *testing.B) {
+	benchmarkSign(b, "whsk_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=")
+}
+
+func benchmarkSign(b *testing.B, secrets ...string) {
+	b.Helper()
 	c, cb := New(Config{}), benchCallback(b)
 	body := []byte(`{"platform_user_id":"sailor_42","guild_id":"118203948571029384","verified":true}`)
-	m := Message{URL: cb.URL, ID: cb.id(), Body: body, Secrets: cb.Secrets, At: cb.At}
+	m := Message{URL: cb.URL, ID: cb.id(), Body: body, Secrets: secrets, At: cb.At}
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := c.sign(m); err != nil {

@@ -1,6 +1,8 @@
 package callback_test
 
 import (
+	"crypto/ed25519"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -137,6 +139,31 @@ func TestEverySecretSigns(t *testing.T) {
 	}
 }
 
+// A private key's signature is over the same content, and the secrets' stay as they are. What the official
+// library makes of the header is what those do that know version 1 alone.
+func TestPrivateKeysSign(t *testing.T) {
+	seed := []byte("0123456789abcdef0123456789abcdef")
+	cb := sample()
+	cb.Secrets = []string{testSecret, "whsk_" + base64.StdEncoding.EncodeToString(seed)}
+	got := send(t, cb, "/")
+	verify(t, testSecret, got)
+	first, second, _ := strings.Cut(got.header.Get(callback.HeaderSignature), " ")
+	text, ok := strings.CutPrefix(second, "v1a,")
+	signature, err := base64.StdEncoding.DecodeString(text)
+	if !strings.HasPrefix(first, "v1,") || !ok || err != nil {
+		t.Fatalf("signatures %q and %q, %v", first, second, err)
+	}
+	public := ed25519.NewKeyFromSeed(seed).Public().(ed25519.PublicKey)
+	content := got.header.Get(callback.HeaderID) + "." + got.header.Get(callback.HeaderTimestamp) + "." +
+		string(got.body)
+	if !ed25519.Verify(public, []byte(content), signature) {
+		t.Error("the signature is not over the content")
+	}
+	if ed25519.Verify(public, []byte(content+" "), signature) {
+		t.Error("an altered body verifies")
+	}
+}
+
 func verify(t *testing.T, secret string, got received) {
 	t.Helper()
 	hook, err := standardwebhooks.NewWebhook(secret)
@@ -156,6 +183,9 @@ func TestPrepareRefuses(t *testing.T) {
 		"no session":       func(cb *callback.Callback) { cb.Session = "" },
 		"no secret":        func(cb *callback.Callback) { cb.Secrets = nil },
 		"an empty secret":  func(cb *callback.Callback) { cb.Secrets = []string{testSecret, "whsec_"} },
+		"no seed":          func(cb *callback.Callback) { cb.Secrets = []string{testSecret, "whsk_"} },
+		"a broken seed":    func(cb *callback.Callback) { cb.Secrets = []string{"whsk_MARKER%%"} },
+		"a short seed":     func(cb *callback.Callback) { cb.Secrets = []string{"whsk_MARKER=="} },
 		"a broken secret":  func(cb *callback.Callback) { cb.Secrets = []string{"whsec_MARKER%%"} },
 		"invalid UTF-8":    func(cb *callback.Callback) { cb.PlatformUserID = "MARKER\xff" },
 		"a lone surrogate": func(cb *callback.Callback) { cb.GuildID = "\xed\xa0\x80" },

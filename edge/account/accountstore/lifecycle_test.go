@@ -40,7 +40,7 @@ func TestDisabledAccount(t *testing.T) {
 	natstest.Await(t, "the key is refused", func() bool {
 		return errors.Is(second(h.mirror.Lookup(secret)), account.ErrDisabled)
 	})
-	if secrets, ok := h.mirror.SigningSecrets(a.ID); !ok || len(secrets) != 1 {
+	if secrets, ok := h.mirror.SigningSecrets(a.ID); !ok || len(secrets) != 2 { // and the private key
 		t.Errorf("it signs with %d secrets", len(secrets))
 	}
 	if _, data := entryOf(t, h, topology.BucketAccounts,
@@ -182,7 +182,7 @@ func TestDeletedAccount(t *testing.T) {
 func (h harness) signsUntilOutcomesAreGone(t *testing.T, a account.Account, link string) {
 	t.Helper()
 	subject := topology.BucketSubject(topology.BucketAccounts, a.ID)
-	if secrets, ok := h.mirror.SigningSecrets(a.ID); !ok || len(secrets) != 1 ||
+	if secrets, ok := h.mirror.SigningSecrets(a.ID); !ok || len(secrets) != 2 ||
 		secrets[0] != a.Secrets[0].Value {
 		t.Errorf("it does not sign what it owes: %d secrets", len(secrets))
 	}
@@ -309,7 +309,7 @@ func TestRenamedAccount(t *testing.T) {
 	leads("Quay Guild", fresh.ID)
 	rename(other.ID, "Harbor Guild", nil) // over what is left of the one that was made with it
 	leads("Harbor Guild", other.ID)
-	if secrets, ok := h.mirror.SigningSecrets(a.ID); !ok || len(secrets) != 1 {
+	if secrets, ok := h.mirror.SigningSecrets(a.ID); !ok || len(secrets) != 2 {
 		t.Errorf("the deleted one signs with %d secrets", len(secrets))
 	}
 	if err := h.store.Settle(t.Context()); err != nil {

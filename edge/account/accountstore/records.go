@@ -16,6 +16,7 @@ import (
 	"verifyd/edge/account/entry"
 	"verifyd/edge/account/grant"
 	"verifyd/edge/account/record"
+	"verifyd/edge/account/signing"
 	"verifyd/natsconf"
 	"verifyd/natsconf/secretbox"
 	"verifyd/natsconf/topology"
@@ -28,6 +29,7 @@ type records struct {
 	conn   *natsconf.Conn
 	kv     jetstream.KeyValue
 	box    *secretbox.Box
+	sign   *signing.Keys
 	log    *audit.Log
 	grants *grant.Store
 }

@@ -22,12 +22,20 @@ func TestRotationHasAnOverlap(t *testing.T) {
 	}
 	fresh, end := rotated.Secrets[0].Value, rotated.Secrets[1].ExpiresAt
 	signs := func(want ...string) func() bool {
-		return func() bool { got, ok := h.mirror.SigningSecrets(a.ID); return ok && slices.Equal(got, want) }
+		return func() bool {
+			got, ok := h.mirror.SigningSecrets(a.ID)
+			return ok && len(got) == 2*len(want) && slices.Equal(got[:len(want)], want)
+		}
 	}
 	natstest.Await(t, "both sign", signs(fresh, first))
 	h.at(end.Add(-time.Millisecond))
 	if !signs(fresh, first)() {
 		t.Error("the old secret was not given to the end of the overlap")
+	}
+	public := h.store.PublicKeys(rotated)
+	if len(public) != 2 || public[0].Value == public[1].Value || !public[0].Until.IsZero() ||
+		!public[1].Until.Equal(end) || public[1].Value != h.store.PublicKeys(a)[0].Value {
+		t.Errorf("the public keys of the overlap: %+v", public)
 	}
 	if err := err2(h.store.RotateSecret(t.Context(), operator, a.ID, time.Hour)); !errors.Is(err,
 		account.ErrRotating) {
@@ -36,6 +44,9 @@ func TestRotationHasAnOverlap(t *testing.T) {
 	h.at(end)
 	if !signs(fresh)() {
 		t.Error("the old secret is given after the overlap")
+	}
+	if public := h.store.PublicKeys(rotated); len(public) != 1 {
+		t.Errorf("%d public keys after the overlap", len(public))
 	}
 	if err := err2(h.store.EndRotation(t.Context(), operator, a.ID)); !errors.Is(err,
 		account.ErrNotRotating) {

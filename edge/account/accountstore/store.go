@@ -14,6 +14,7 @@ import (
 	"verifyd/edge/account/input"
 	"verifyd/edge/account/keyuse"
 	"verifyd/edge/account/record"
+	"verifyd/edge/account/signing"
 	"verifyd/natsconf"
 	"verifyd/natsconf/secretbox"
 	"verifyd/natsconf/topology"
@@ -67,7 +68,7 @@ func checkKey(ctx context.Context, accounts jetstream.KeyValue, key secretbox.Ke
 
 // New binds to the buckets. The error is ErrMasterKey where the store belongs to another master key.
 func New(ctx context.Context, c *natsconf.Conn, key secretbox.Key) (*Store, error) {
-	r := &records{conn: c, box: key.Box(record.SecretUse)}
+	r := &records{conn: c, box: key.Box(record.SecretUse), sign: signing.New(key)}
 	r.log = audit.New(c, r.now)
 	r.grants = grant.NewStore(c, r.log, r.now)
 	s := &Store{

@@ -23,6 +23,7 @@ import (
 	"verifyd/edge/account/access"
 	"verifyd/edge/account/record"
 	"verifyd/edge/account/secrets"
+	"verifyd/edge/account/signing"
 	"verifyd/natsconf"
 	"verifyd/natsconf/secretbox"
 	"verifyd/natsconf/topology"
@@ -36,6 +37,7 @@ type Mirror struct {
 
 	conn *natsconf.Conn
 	box  *secretbox.Box
+	sign *signing.Keys
 	log  zerolog.Logger
 	now  atomic.Pointer[snapshot]
 
@@ -95,7 +97,9 @@ func (s *snapshot) find() *index {
 
 // New makes a mirror that knows nobody until it is served.
 func New(c *natsconf.Conn, key secretbox.Key, log zerolog.Logger) *Mirror {
-	return &Mirror{conn: c, box: key.Box(record.SecretUse), log: log, loaded: make(chan struct{})}
+	return &Mirror{
+		conn: c, box: key.Box(record.SecretUse), sign: signing.New(key), log: log, loaded: make(chan struct{}),
+	}
 }
 
 // Lookup returns who an API key belongs to. The instant at which it is asked decides whether the key has
@@ -159,15 +163,11 @@ func (m *Mirror) Name(id string) (string, bool) {
 	return a.Name, ok
 }
 
-// SigningSecrets returns an account's callback signing secrets that sign now, the current one first.
+// SigningSecrets returns what signs an account's callbacks now: the signing secrets, the current one first,
+// then the private key of each.
 func (m *Mirror) SigningSecrets(id string) ([]string, bool) {
 	a, ok := m.Account(id)
-	signing := a.Signing(m.clock())
-	values := make([]string, len(signing))
-	for i, s := range signing {
-		values[i] = s.Value
-	}
-	return values, ok
+	return m.sign.Secrets(a, m.clock()), ok
 }
 
 // Keys returns the keys of an account, oldest first. The caller does not change them.

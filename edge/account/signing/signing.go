@@ -1,0 +1,74 @@
+// Package signing has the key pairs that sign callbacks beside the signing secrets: one ed25519 pair for each
+// secret, as Standard Webhooks has it ("v1a"). Whoever has the public key alone can check a callback, and make
+// none.
+//
+// The law: a pair is derived from the master key, the account's id and the secret, and stored nowhere. All
+// processes of a store have the master key, and so derive the same pair; a restored or moved store has it
+// again. The secret alone does not lead to it: integrators have the secret, and could sign in the service's
+// name. A pair begins and ends with its secret, in rotations too.
+package signing
+
+import (
+	"crypto/ed25519"
+	"encoding/base64"
+	"time"
+
+	"verifyd/edge/account"
+	"verifyd/natsconf/secretbox"
+)
+
+// How Standard Webhooks marks the keys of a pair: base64 follows.
+const (
+	PublicPrefix  = "whpk_"
+	PrivatePrefix = "whsk_"
+)
+
+// use is the use of the hash that makes the seeds of key pairs.
+const use = "callback-ed25519"
+
+// Keys derives the key pairs of accounts. Its methods are safe for concurrent use.
+type Keys struct{ seeds *secretbox.Hash }
+
+// New makes the derivation of a master key.
+func New(master secretbox.Key) *Keys { return &Keys{seeds: master.Hash(use)} }
+
+// PublicKey is what callbacks are checked with, and when they carry its signature.
+type PublicKey struct {
+	Value string // "whpk_…"
+	From  time.Time
+	Until time.Time // zero: the current one; otherwise the end of the overlap
+}
+
+// Secrets returns what signs an account's callbacks at an instant: its signing secrets, the current one
+// first, then the private key of each, "whsk_" and the seed (RFC 8032 §5.1.5) in base64.
+func (k *Keys) Secrets(a account.Account, now time.Time) []string {
+	signing := a.Signing(now)
+	all := make([]string, 0, 2*len(signing))
+	for _, s := range signing {
+		all = append(all, s.Value)
+	}
+	for _, s := range signing {
+		all = append(all, PrivatePrefix+base64.StdEncoding.EncodeToString(k.seed(a, s)))
+	}
+	return all
+}
+
+// Public returns the public keys of an account whose signatures callbacks carry at an instant, the current
+// one first.
+func (k *Keys) Public(a account.Account, now time.Time) []PublicKey {
+	signing := a.Signing(now)
+	public := make([]PublicKey, len(signing))
+	for i, s := range signing {
+		pair := ed25519.NewKeyFromSeed(k.seed(a, s))
+		public[i] = PublicKey{
+			Value: PublicPrefix + base64.StdEncoding.EncodeToString(pair[ed25519.SeedSize:]), // RFC 8032's A
+			From:  s.CreatedAt, Until: s.ExpiresAt,
+		}
+	}
+	return public
+}
+
+// seed returns the 32 bytes that a pair is made of. Ids hold no space, so that no two texts are the same.
+func (k *Keys) seed(a account.Account, s account.Secret) []byte {
+	return k.seeds.Bytes([]byte(a.ID + " " + s.Value))
+}
