@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"verifyd/edge/account"
+	"verifyd/edge/account/signing"
 	"verifyd/edge/limit"
 	"verifyd/edge/web"
 	"verifyd/sessions"
@@ -67,6 +68,7 @@ type Config struct {
 	// {base_url} of the contract, http or https; a path prefix goes before every route
 	BaseURL      string
 	Keys         Keys          //
+	Signing      *signing.Keys // derives the public keys of accounts
 	Uses         Uses          // default: nothing is recorded
 	Sessions     Sessions      //
 	Reservations Reservations  //
@@ -140,7 +142,7 @@ func (c Config) WithDefaults() Config {
 
 func (c Config) validate() error {
 	for name, missing := range map[string]bool{
-		"Keys": c.Keys == nil, "Sessions": c.Sessions == nil, "Reservations": c.Reservations == nil,
+		"Keys": c.Keys == nil, "Signing": c.Signing == nil, "Sessions": c.Sessions == nil, "Reservations": c.Reservations == nil,
 		"Usages": c.Usages == nil, "Lister": c.Lister == nil, "Changes": c.Changes == nil,
 		"Rates": c.Rates == nil, "Quota": c.Quota == nil,
 		"Callbacks": c.Callbacks == nil, "Listeners": c.Listeners == nil,

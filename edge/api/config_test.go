@@ -9,9 +9,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"verifyd/edge/account/signing"
 	"verifyd/edge/limit"
 	"verifyd/edge/web"
 	"verifyd/natsconf/devtunnel"
+	"verifyd/natsconf/secretbox"
 	"verifyd/sessions/store"
 	"verifyd/sessions/urlpolicy"
 )
@@ -57,6 +59,7 @@ func whole(t *testing.T) Config {
 	}
 	return Config{
 		BaseURL: "http://localhost:8080", Keys: newKeyring(), Sessions: &store.Store{},
+		Signing:      signing.New(secretbox.NewKey()),
 		Reservations: &store.Store{}, Lister: &store.Store{},
 		Changes: &store.Watch{}, Usages: &store.Store{}, Rates: rates, Quota: limit.NewQuota(nil, 1),
 		Callbacks: urlpolicy.NewPolicy(nil, nil), Listeners: devtunnel.New(nil),

@@ -5,6 +5,7 @@
 //
 //	POST /verify/init                 start a session (contract §4.1)
 //	GET  /usage                       what the account used in a month, day by day
+//	GET  /signing-keys                the public keys that the account's callbacks are checked with
 //	GET  /sessions                    list the account's sessions, newest first
 //	GET  /sessions/{session}          read a session, by its id or its token; ?wait= until it changes
 //	POST /sessions/{session}/cancel   cancel a pending session; no callback is sent

@@ -18,6 +18,7 @@ import (
 
 	"verifyd/edge/account"
 	"verifyd/edge/account/secrets"
+	"verifyd/edge/account/signing"
 	"verifyd/edge/limit"
 	"verifyd/edge/problem"
 	"verifyd/edge/web"
@@ -184,7 +185,8 @@ func newServiceOn(t *testing.T, conn *natsconf.Conn, change func(*Config),
 	natstest.Serve(t, watch)
 	c := Config{
 		BaseURL: "https://verify.example.com", Keys: newKeyring(), Sessions: s.store, TestKeys: true,
-		Usages: s.store, Reservations: s.store, Lister: s.store, Changes: watch, Rates: rates,
+		Signing: signing.New(secretbox.NewKey()),
+		Usages:  s.store, Reservations: s.store, Lister: s.store, Changes: watch, Rates: rates,
 		Quota:     limit.NewQuota(natstest.Writer(t, conn, topology.StreamUsage), limit.DefaultQuota),
 		Callbacks: urlpolicy.NewPolicy(nil, nil), Listeners: devtunnel.New(conn), Metrics: s.registry,
 		Log: zerolog.New(s.log), Now: s.clock.now,

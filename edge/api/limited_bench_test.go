@@ -10,6 +10,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"verifyd/edge/account"
+	"verifyd/edge/account/signing"
 	"verifyd/edge/limit"
 	"verifyd/natsconf/devtunnel"
 	"verifyd/natsconf/natstest"
@@ -35,7 +36,8 @@ func benchHandler(b *testing.B, rate account.Rate) http.Handler {
 	}
 	h, err := New(Config{
 		BaseURL: "https://verify.example.com", Keys: newKeyring(), Sessions: store, Reservations: store,
-		Lister: store, Usages: store,
+		Signing: signing.New(secretbox.NewKey()),
+		Lister:  store, Usages: store,
 		Changes: sessionstore.NewWatch(conn), Rates: rates,
 		Quota:     limit.NewQuota(natstest.Writer(b, conn, topology.StreamUsage), 1<<40),
 		Callbacks: urlpolicy.NewPolicy(nil, nil), Listeners: devtunnel.New(nil), Log: zerolog.Nop(),

@@ -134,6 +134,7 @@ func TestEveryDescribedAnswerIsGiven(t *testing.T) {
 	w.do(t, http.MethodPost, pathInit, goodBody)
 	w.do(t, http.MethodGet, pathList, "")
 	w.do(t, http.MethodGet, pathUsage, "")
+	w.do(t, http.MethodGet, pathSigning, "")
 	w.do(t, http.MethodGet, "/sessions/unknown", "")
 	w.do(t, http.MethodPost, "/sessions/unknown/cancel", "")
 	w.do(t, http.MethodPost, "/sessions/unknown/resend", "")
@@ -220,12 +221,14 @@ func walkSessions(t *testing.T, w waiter) {
 	for _, key := range []string{acmeKey, revokedKey, closedKey} {
 		w.list(t, key, "")
 		w.usage(t, key, "")
+		w.signingKeys(t, key)
 		w.get(t, open, key)
 		act(done, "resend", key) // nothing to send
 		act(open, "cancel", key)
 	}
 	act(done, "resend", slowKey) // its rate is used up
-	for _, path := range []string{pathList, pathUsage, "/sessions/" + open} {
+	w.signingKeys(t, brokenKey)
+	for _, path := range []string{pathList, pathUsage, pathSigning, "/sessions/" + open} {
 		w.do(t, http.MethodGet, path, "")
 	}
 	w.do(t, http.MethodPost, "/sessions/"+open+"/cancel", "")

@@ -13,6 +13,7 @@ import (
 const (
 	pathInit    = "/verify/init"
 	pathUsage   = "/usage"
+	pathSigning = "/signing-keys"
 	pathList    = "/sessions"
 	pathSession = "/sessions/{session}"
 	pathCancel  = "/sessions/{session}/cancel"
@@ -72,6 +73,8 @@ func (a *api) routes() []web.Route {
 	return append([]web.Route{
 		{Method: http.MethodPost, Path: pathInit, Name: "init", Handler: http.HandlerFunc(a.init)},
 		{Method: http.MethodGet, Path: pathUsage, Name: "usage", Handler: http.HandlerFunc(a.readUsage)},
+		{Method: http.MethodGet, Path: pathSigning, Name: "signing_keys",
+			Handler: http.HandlerFunc(a.readSigningKeys)},
 		{Method: http.MethodGet, Path: pathList, Name: "list", Handler: http.HandlerFunc(a.listSessions)},
 		{Method: http.MethodGet, Path: pathSession, Name: "session",
 			Handler: http.HandlerFunc(a.readSession)},

@@ -8,6 +8,7 @@ import (
 
 	"verifyd/edge/account"
 	"verifyd/edge/account/accountstore"
+	"verifyd/edge/account/signing"
 	"verifyd/edge/dashboard/integrator"
 	"verifyd/edge/dashboard/login"
 	"verifyd/edge/dashboard/logins"
@@ -55,7 +56,7 @@ type Config struct {
 	Policy    sessions.Policy      // of a key that has none of its own
 	Quota     int64                // of an account that has none of its own; 1 or more
 	TestKeys  bool                 // whether test keys can be made
-	Key       secretbox.Key        // the master key; attempts to log in are sealed with a key derived from it
+	Key       secretbox.Key        // the master key; what seals attempts to log in, and key pairs, come from it
 	Log       zerolog.Logger
 	Now       func() time.Time // time.Now when nil
 }
@@ -87,7 +88,7 @@ func New(c Config) (*Handler, error) {
 		Poll: c.Poll, Usage: c.Usage,
 		Callbacks: c.Callbacks, Preview: c.Preview, Pauses: c.Pauses, Snippets: c.Snippets, Rate: c.Rate,
 		Policy: c.Policy,
-		Quota:  c.Quota, TestKeys: c.TestKeys,
+		Quota:  c.Quota, TestKeys: c.TestKeys, Signing: signing.New(c.Key),
 	})
 	if err != nil {
 		return nil, err

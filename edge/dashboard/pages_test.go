@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"verifyd/edge/account/access"
+	"verifyd/edge/account/signing"
 	"verifyd/edge/dashboard/integrator"
 	"verifyd/natsconf/natstest"
 	"verifyd/sessions"
@@ -243,6 +244,8 @@ func TestSigningSecretIsShownOnDemandAndRotated(t *testing.T) {
 	page := b.Get("/dashboard/signing")
 	page.Want(t, http.StatusOK, "Show secret", "Rotate secret", "Go", "verify.go")
 	page.Lacks(t, secret)
+	public := r.accounts.PublicKeys(a)[0].Value
+	r.as("vera").Get("/dashboard/signing").Want(t, http.StatusOK, public) // no secret: a viewer reads it too
 	shown := b.post("/dashboard/signing/reveal", "account", a.ID)
 	address := b.To(shown)
 	b.Get(address).Want(t, http.StatusOK, secret)
@@ -251,7 +254,7 @@ func TestSigningSecretIsShownOnDemandAndRotated(t *testing.T) {
 		Want(t, http.StatusUnprocessableEntity, "Choose one of these")
 	b.Follow(b.post("/dashboard/signing/rotate", "account", a.ID, "overlap", "24h")).
 		Want(t, http.StatusOK, "The signing secret is replaced", "Callbacks carry both signatures until",
-			"Show secrets")
+			"Show secrets", "Public keys", public)
 	b.Follow(b.post("/dashboard/signing/rotate", "account", a.ID, "overlap", "24h")).
 		Want(t, http.StatusOK, "A rotation is under way already")
 	both := b.Follow(b.post("/dashboard/signing/reveal", "account", a.ID))
@@ -260,7 +263,7 @@ func TestSigningSecretIsShownOnDemandAndRotated(t *testing.T) {
 		Want(t, http.StatusOK, "The old secret no longer signs", "Show secret")
 	b.Follow(b.post("/dashboard/signing/end", "account", a.ID)).
 		Want(t, http.StatusOK, "No rotation is under way")
-	b.Follow(b.post("/dashboard/signing/reveal", "account", a.ID)).Lacks(t, secret)
+	b.Follow(b.post("/dashboard/signing/reveal", "account", a.ID)).Lacks(t, secret, public)
 	r.as("olga").Get("/dashboard/audit").
 		Want(t, http.StatusOK, "Signing secret shown", "Signing secret rotated",
 			"Rotation of the signing secret ended")
@@ -296,10 +299,11 @@ func TestTestCallback(t *testing.T) {
 		"203.0.113.7:443", "<i>no</i>", `"verified":false`)
 	sent := r.callbacks.sent[0]
 	if sent.URL != "https://bot.example.com/verified?k=1" || sent.Secrets[0] != a.Secrets[0].Value ||
+		len(sent.Secrets) != 2 || !strings.HasPrefix(sent.Secrets[1], signing.PrivatePrefix) ||
 		sent.Verified || !sent.Test {
 		t.Errorf("sent %+v", sent)
 	}
-	page.Lacks(t, a.Secrets[0].Value)
+	page.Lacks(t, a.Secrets[0].Value, sent.Secrets[1])
 	refused := 0
 	for range 8 {
 		if b.post("/dashboard/signing/test", "account", a.ID, "url", "https://bot.example.com/verified").

@@ -18,6 +18,7 @@ import (
 	"verifyd/edge/account/access"
 	"verifyd/edge/account/accountstore"
 	"verifyd/edge/account/keymirror"
+	"verifyd/edge/account/signing"
 	"verifyd/edge/api"
 	"verifyd/edge/dashboard"
 	"verifyd/edge/dashboard/integrator"
@@ -243,8 +244,9 @@ func newRig(tb testing.TB, s setup) *rig {
 	natstest.Serve(tb, quota)
 	mounted, err := api.New(api.Config{
 		BaseURL: r.base, Keys: r.mirror, Sessions: r.store, TestKeys: true, Reservations: r.store,
-		Lister: r.store,
-		Usages: r.store, Changes: watch, Rates: rates, Quota: quota, Callbacks: r.callbacks.policy,
+		Signing: signing.New(key),
+		Lister:  r.store,
+		Usages:  r.store, Changes: watch, Rates: rates, Quota: quota, Callbacks: r.callbacks.policy,
 		Listeners: devtunnel.New(conn), Routes: h.Routes(), Log: zerolog.Nop(),
 	})
 	if err != nil {

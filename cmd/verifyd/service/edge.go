@@ -10,6 +10,7 @@ import (
 	"verifyd/cmd/verifyd/config"
 	"verifyd/cmd/verifyd/supervise"
 	"verifyd/cmd/verifyd/version"
+	"verifyd/edge/account/signing"
 	"verifyd/edge/api"
 	"verifyd/edge/limit"
 	"verifyd/edge/sdk"
@@ -112,8 +113,8 @@ func (p *Program) handler(ctx context.Context, h shared) (http.Handler, error) {
 	p.quota = quota
 	p.add("quota", supervise.New("quota", quota)) // before the server, so that it stops after it
 	return api.New(api.Config{
-		BaseURL: p.Base, Keys: h.mirror, Uses: h.uses, Sessions: h.sessions, Reservations: h.sessions,
-		Lister: h.sessions, Usages: h.sessions, Changes: h.watch,
+		BaseURL: p.Base, Keys: h.mirror, Signing: signing.New(p.Store.Key), Uses: h.uses,
+		Sessions: h.sessions, Reservations: h.sessions, Lister: h.sessions, Usages: h.sessions, Changes: h.watch,
 		Rates: rates, FailedKeys: failures, Quota: quota, Callbacks: p.Config.CallbackPolicy,
 		Listeners: p.listeners(),
 		StoreHigh: h.gauge.High, StoreLeft: h.stateMonitor.Check, TrustedProxies: p.Config.TrustedProxies,

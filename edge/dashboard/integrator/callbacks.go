@@ -24,7 +24,7 @@ type Callback struct {
 	PlatformUserID, GuildID string
 	Verified                bool
 	Test                    bool
-	Secrets                 []string
+	Secrets                 []string // as callback.Callback has them
 	At                      time.Time
 }
 
@@ -49,15 +49,6 @@ type Callbacks interface {
 	Send(ctx context.Context, c Callback) (Exchange, error)
 }
 
-// signing returns the values of the secrets that sign now.
-func signing(a account.Account, now time.Time) []string {
-	var values []string
-	for _, s := range a.Signing(now) {
-		values = append(values, s.Value)
-	}
-	return values
-}
-
 // curl writes a session's callback as a command line, signed as of now; empty where it has none.
 func (h sessionPages) curl(s facts.View, a account.Account) string {
 	if s.Delivery.State == facts.DeliveryNone || h.Callbacks == nil {
@@ -66,7 +57,7 @@ func (h sessionPages) curl(s facts.View, a account.Account) string {
 	raw, err := h.Callbacks.Draft(Callback{
 		URL: s.CallbackURL, ID: string(s.ID), PlatformUserID: s.PlatformUserID, GuildID: s.GuildID,
 		Verified: s.Verified(), Test: s.Test,
-		Secrets: signing(a, h.Now()), At: h.Now(),
+		Secrets: h.Signing.Secrets(a, h.Now()), At: h.Now(),
 	})
 	if err != nil {
 		return ""

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"verifyd/edge/account"
+	"verifyd/edge/account/signing"
 	"verifyd/edge/dashboard/logins"
 	"verifyd/edge/dashboard/site"
 	"verifyd/edge/limit"
@@ -52,8 +53,8 @@ type Preview func(w http.ResponseWriter, r *http.Request, a account.Account, end
 // Snippet is how a callback is verified in one language.
 type Snippet struct{ ID, Language, File, Text string }
 
-// Config is what a Handler needs beside the site. Directory, Sessions, List, Usage, Watch and Pauses are
-// required.
+// Config is what a Handler needs beside the site. Directory, Sessions, List, Usage, Watch, Pauses and
+// Signing are required.
 type Config struct {
 	Allow     logins.Allow // who may make an account
 	Directory Directory
@@ -64,6 +65,7 @@ type Config struct {
 	Poll      time.Duration
 	Usage     Usages
 	Callbacks Callbacks       // drafts callbacks and sends test ones
+	Signing   *signing.Keys   // derives the key pairs of accounts
 	Preview   Preview         // draws the sign-in page as an account's users see it
 	Pauses    *pauses.Store   // of receiver hosts, by operators
 	Snippets  []Snippet       // how a callback is verified, in the order in which they are shown
@@ -90,8 +92,9 @@ type Handler struct {
 // New makes the handler.
 func New(s *site.Site, c Config) (*Handler, error) {
 	if c.Directory == nil || c.Sessions == nil || c.List == nil || c.Usage == nil || c.Watch == nil ||
-		c.Pauses == nil {
-		return nil, errors.New("dashboard: Directory, Sessions, List, Usage, Watch and Pauses are required")
+		c.Pauses == nil || c.Signing == nil {
+		return nil, errors.New("dashboard: Directory, Sessions, List, Usage, Watch, Pauses and Signing are " +
+			"required")
 	}
 	if c.Poll == 0 {
 		c.Poll = streamPause

@@ -12,6 +12,7 @@ import (
 
 	"verifyd/edge/account"
 	"verifyd/edge/account/audit"
+	"verifyd/edge/account/signing"
 	"verifyd/edge/dashboard/form"
 	"verifyd/edge/dashboard/logins"
 	"verifyd/edge/dashboard/paths"
@@ -40,8 +41,9 @@ type shownTest struct {
 
 type signingData struct {
 	Current  account.Secret
-	Old      *account.Secret // that signs beside it until the overlap ends
-	Secrets  []string        // asked for, the current one first; none otherwise
+	Old      *account.Secret     // that signs beside it until the overlap ends
+	Secrets  []string            // asked for, the current one first; none otherwise
+	Public   []signing.PublicKey // the current one first
 	Snippets []Snippet
 	Test     *shownTest
 	Steps    []timeline.Phase
@@ -83,7 +85,9 @@ func (t *shownTest) form() *form.Form {
 
 func (h signingPages) drawSigning(w http.ResponseWriter, r *http.Request, v site.Visit, p parcelSigning,
 	f *form.Form) {
-	d := signingData{Secrets: p.Secrets, Snippets: h.Snippets, Test: p.Test}
+	d := signingData{
+		Secrets: p.Secrets, Public: h.Signing.Public(v.Account, h.Now()), Snippets: h.Snippets, Test: p.Test,
+	}
 	for i, s := range v.Account.Signing(h.Now()) {
 		s.Value = "" // the page has no use for it, unless it was asked for
 		if i == 0 {
@@ -203,7 +207,7 @@ func (h signingPages) sendTest(w http.ResponseWriter, r *http.Request, v site.Vi
 	e, err := h.Callbacks.Send(ctx, Callback{
 		URL: to, ID: strings.ToLower(rand.Text()), PlatformUserID: testUser, GuildID: testGuild,
 		Verified: verified,
-		Test:     true, Secrets: signing(v.Account, h.Now()), At: h.Now(),
+		Test:     true, Secrets: h.Signing.Secrets(v.Account, h.Now()), At: h.Now(),
 	})
 	if fault, ok := errors.AsType[*urlpolicy.Fault](err); ok {
 		f.Wrong("url", form.Sentence(fault.Detail))
