@@ -6,5 +6,5 @@ import "embed"
 // Client is the folder client, without its tests: builds that leave tests out have the same bytes.
 //
 //go:embed client/client.go client/doc.go client/listen.go client/problem.go client/receiver.go
-//go:embed client/seen.go client/session.go client/usage.go client/verify.go
+//go:embed client/seen.go client/session.go client/signingkeys.go client/usage.go client/verify.go
 var Client embed.FS

@@ -1,10 +1,13 @@
 package client
 
 import (
+	"crypto/ed25519"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,6 +18,9 @@ import (
 // Tolerance is how far webhook-timestamp may be from the receiver's own clock, either way. Whoever gets hold
 // of a callback can send it again for that long, and Seen is what stops them.
 const Tolerance = 5 * time.Minute
+
+// publicPrefix is how Standard Webhooks marks a public key.
+const publicPrefix = "whpk_"
 
 // headerTest marks callbacks that say nothing about a person: those of test keys, and those sent to try a
 // receiver.
@@ -27,7 +33,7 @@ var (
 	// ErrTime: the timestamp is further from now than Tolerance. It is an old request, or one of the clocks
 	// is wrong.
 	ErrTime = errors.New("the timestamp is more than 5 minutes from this receiver's clock")
-	// ErrSignature: none of the signatures was made with any of the secrets over these bytes.
+	// ErrSignature: none of the signatures was made with any of the secrets or keys over these bytes.
 	ErrSignature = errors.New("no signature matches: another secret, or a changed body")
 	// ErrBody: rightly signed, but not a result.
 	ErrBody = errors.New("the body is not a verification result")
@@ -50,15 +56,29 @@ type Result struct {
 	Test bool
 }
 
-// Verifier checks callbacks against the account's signing secrets. It is immutable and safe for concurrent
-// use.
-type Verifier struct{ hooks []*standardwebhooks.Webhook }
+// Verifier checks callbacks against the account's signing secrets or public keys. It is immutable and safe
+// for concurrent use.
+type Verifier struct {
+	hooks []*standardwebhooks.Webhook
+	keys  []ed25519.PublicKey
+}
 
-// NewVerifier takes the secrets that callbacks may be signed with: one, or the old and the new one while they
-// rotate. The error says which of them is not "whsec_" and base64, by its place.
+// NewVerifier takes what callbacks are checked with: the signing secret, "whsec_…", or the public key,
+// "whpk_…", which makes no signatures; two while they rotate. One that matches is enough: a receiver that is
+// to take the public key's signature alone is given no secret. The error says which of them is not of its
+// form, by its place.
 func NewVerifier(secrets ...string) (*Verifier, error) {
 	v := &Verifier{}
 	for i, secret := range secrets {
+		if text, ok := strings.CutPrefix(secret, publicPrefix); ok {
+			key, err := base64.StdEncoding.DecodeString(text)
+			if err != nil || len(key) != ed25519.PublicKeySize {
+				return nil, fmt.Errorf("public key %d of %d is not whpk_ and 32 bytes of base64; copy it "+
+					"from the dashboard or from GET /signing-keys", i+1, len(secrets))
+			}
+			v.keys = append(v.keys, key)
+			continue
+		}
 		hook, err := standardwebhooks.NewWebhook(secret)
 		// An empty secret would be a valid key to anybody who guesses that it is empty.
 		if err != nil || strings.TrimPrefix(secret, "whsec_") == "" {
@@ -67,8 +87,9 @@ func NewVerifier(secrets ...string) (*Verifier, error) {
 		}
 		v.hooks = append(v.hooks, hook)
 	}
-	if len(v.hooks) == 0 {
-		return nil, errors.New("no signing secret; give the account's, which begins with whsec_")
+	if len(v.hooks)+len(v.keys) == 0 {
+		return nil, errors.New("no signing secret; give the account's, which begins with whsec_, or its " +
+			"public key, which begins with whpk_")
 	}
 	return v, nil
 }
@@ -99,12 +120,31 @@ func (v *Verifier) Verify(header http.Header, body []byte, now time.Time) (Resul
 	return r.read(body)
 }
 
-// signed looks at every secret with every signature. The library's own clock is not asked: the time was
-// judged by ours.
+// signed looks at every secret and key with every signature. The library's own clock is not asked: the time
+// was judged by ours.
 func (v *Verifier) signed(header http.Header, body []byte) bool {
 	for _, hook := range v.hooks {
 		if hook.VerifyIgnoringTimestamp(body, header) == nil {
 			return true
+		}
+	}
+	return len(v.keys) > 0 && v.signedByKey(header, body)
+}
+
+// signedByKey looks at the signatures of version "v1a", which the library does not know.
+func (v *Verifier) signedByKey(header http.Header, body []byte) bool {
+	content := slices.Concat([]byte(header.Get(standardwebhooks.HeaderWebhookID)+"."+
+		header.Get(standardwebhooks.HeaderWebhookTimestamp)+"."), body)
+	for entry := range strings.FieldsSeq(header.Get(standardwebhooks.HeaderWebhookSignature)) {
+		text, ok := strings.CutPrefix(entry, "v1a,")
+		signature, err := base64.StdEncoding.DecodeString(text)
+		if !ok || err != nil {
+			continue
+		}
+		for _, key := range v.keys {
+			if ed25519.Verify(key, content, signature) {
+				return true
+			}
 		}
 	}
 	return false
