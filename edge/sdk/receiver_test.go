@@ -3,6 +3,8 @@ package sdk
 import (
 	"bufio"
 	"context"
+	"crypto/ed25519"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,7 +27,17 @@ const (
 	oldSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 	newSecret = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
 	another   = "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+
+	// seeds of key pairs, which stand among the secrets that sign
+	oldSeed     = "the old pair's seed, of 32 bytes"
+	newSeed     = "the new pair's seed, of 32 bytes"
+	anotherSeed = "another pair's seed, of 32 bytes"
 )
+
+func publicKey(seed string) string {
+	pair := ed25519.NewKeyFromSeed([]byte(seed))
+	return "whpk_" + base64.StdEncoding.EncodeToString(pair.Public().(ed25519.PublicKey))
+}
 
 // handed is a result that a receiver handed over.
 type handed struct {
@@ -39,7 +51,7 @@ type callback struct {
 	name    string
 	id      string
 	body    string
-	secrets []string // that sign it
+	secrets []string // that sign it, and seeds of pairs
 	age     time.Duration
 	change  func(q *http.Request)
 	status  int
@@ -48,7 +60,7 @@ type callback struct {
 
 func callbacks() []callback {
 	const body = `{"platform_user_id":"sailor_42","guild_id":"ü\u2028","verified":true}`
-	signed := []string{oldSecret}
+	signed := []string{oldSecret, oldSeed}
 	return []callback{
 		{name: "valid", id: "cb_a", body: body, secrets: signed, status: 200, handed: true},
 		{name: "again", id: "cb_a", body: body, secrets: signed, status: 200},
@@ -57,8 +69,11 @@ func callbacks() []callback {
 			status: 200, handed: true},
 		{name: "by the new secret", id: "cb_c", body: body, secrets: []string{newSecret}, status: 200,
 			handed: true},
-		{name: "while secrets rotate", id: "cb_d", body: body, secrets: []string{another, newSecret},
-			status: 200, handed: true},
+		{name: "while secrets rotate", id: "cb_d", body: body, status: 200, handed: true,
+			secrets: []string{another, newSecret, anotherSeed, newSeed}},
+		{name: "the secret's behind the pair's", id: "cb_da", body: body, status: 200, handed: true,
+			secrets: []string{oldSeed, oldSecret}},
+		{name: "by the pair alone", id: "cb_e", body: body, secrets: []string{oldSeed}, status: 401},
 		{name: "by another secret", id: "cb_e", body: body, secrets: []string{another}, status: 401},
 		{name: "unsigned", id: "cb_f", body: body, secrets: signed, status: 401,
 			change: func(q *http.Request) { q.Header.Del("webhook-signature") }},
@@ -90,20 +105,48 @@ func callbacks() []callback {
 	}
 }
 
+// keyCallbacks are for receivers that have public keys, and no secret. The official libraries know no v1a: each
+// kit checks it with what its language has, against signatures by Go's crypto/ed25519.
+func keyCallbacks() []callback {
+	const body = `{"platform_user_id":"sailor_42","guild_id":"ü\u2028","verified":true}`
+	signed := []string{oldSecret, oldSeed}
+	set := func(signature string) func(*http.Request) {
+		return func(q *http.Request) { q.Header.Set("webhook-signature", signature) }
+	}
+	return []callback{
+		{name: "by the old pair", id: "cb_ka", body: body, secrets: signed, status: 200, handed: true},
+		{name: "by both", id: "cb_kb", body: body, status: 200, handed: true,
+			secrets: []string{another, another, anotherSeed, newSeed}},
+		{name: "by the pair alone", id: "cb_kc", body: body, secrets: []string{newSeed}, status: 200, handed: true},
+		{name: "by the secret alone", id: "cb_kd", body: body, secrets: signed[:1], status: 401},
+		{name: "by another pair", id: "cb_ke", body: body, secrets: []string{oldSecret, anotherSeed}, status: 401},
+		{name: "no signature at all", id: "cb_kf", body: body, secrets: signed, status: 401,
+			change: set("v1a v1a, v1a,%% v1a,AAAA v1a," + strings.Repeat("A", 86) + "==")},
+		{name: "changed", id: "cb_kg", body: body, secrets: signed, status: 401,
+			change: func(q *http.Request) {
+				q.Body = io.NopCloser(strings.NewReader(strings.Replace(body, "true", "TRUE", 1)))
+			}},
+	}
+}
+
 // Each kit does what package client does: it asks the same, and its receivers answer the same and hand over
 // the same.
 func TestKits(t *testing.T) {
 	t.Parallel()
 	t.Run("Go", func(t *testing.T) {
 		t.Parallel()
-		results, failed := make(chan handed, 1), false
-		receiver, err := client.NewReceiver([]string{oldSecret, newSecret}, fromGo(results, &failed))
-		if err != nil {
-			t.Fatal(err)
+		post := func(callbacks []callback, secrets ...string) {
+			results, failed := make(chan handed, 1), false
+			receiver, err := client.NewReceiver(secrets, fromGo(results, &failed))
+			if err != nil {
+				t.Fatal(err)
+			}
+			server := httptest.NewServer(receiver)
+			defer server.Close()
+			postAll(t, server.URL, results, callbacks)
 		}
-		server := httptest.NewServer(receiver)
-		defer server.Close()
-		postAll(t, server.URL, results)
+		post(callbacks(), oldSecret, newSecret)
+		post(keyCallbacks(), publicKey(oldSeed), publicKey(newSeed))
 	})
 	for _, k := range kits {
 		t.Run(k.name, func(t *testing.T) {
@@ -113,23 +156,33 @@ func TestKits(t *testing.T) {
 			k.offers(t, dir)
 			for _, kind := range k.kinds {
 				t.Run(kind, func(t *testing.T) {
-					url, results := k.receives(t, dir, kind)
-					postAll(t, url, results)
+					url, results := k.receives(t, dir, kind, oldSecret, newSecret)
+					postAll(t, url, results, callbacks())
 				})
 			}
+			if k.noPublicKeys != "" {
+				out, err := k.command(dir, k.receiver, k.kinds[0], publicKey(oldSeed)).CombinedOutput()
+				if err == nil || !strings.Contains(string(out), k.noPublicKeys) {
+					t.Errorf("given a public key it ends with %v and says %s", err, out)
+				}
+				return
+			}
+			url, results := k.receives(t, dir, k.kinds[0], publicKey(oldSeed), publicKey(newSeed))
+			postAll(t, url, results, keyCallbacks())
 		})
 	}
 }
 
 // receives runs a receiver of the kit, and returns its address and what it hands over.
-func (k kit) receives(t *testing.T, dir, kind string) (url string, _ <-chan handed) {
+func (k kit) receives(t *testing.T, dir, kind string, secrets ...string) (url string, _ <-chan handed) {
 	t.Helper()
-	address, args := "", []string{k.receiver, kind, oldSecret, newSecret}
+	address, args := "", append([]string{k.receiver, kind}, secrets...)
 	if k.listen != nil {
 		address = k.listen(t)
 		args = []string{"-S", address, k.receiver}
 	}
 	c := k.command(dir, args...)
+	c.Env = append(c.Env, "SECRETS="+strings.Join(secrets, " "))
 	out, in, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -177,11 +230,11 @@ func (k kit) receives(t *testing.T, dir, kind string) (url string, _ <-chan hand
 	return url, results
 }
 
-func postAll(t *testing.T, url string, results <-chan handed) {
+func postAll(t *testing.T, url string, results <-chan handed, callbacks []callback) {
 	t.Helper()
 	transport := &http.Transport{DisableKeepAlives: true}
 	httpClient := &http.Client{Transport: transport, Timeout: natstest.TestTimeout}
-	for _, c := range callbacks() {
+	for _, c := range callbacks {
 		q, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/verified",
 			strings.NewReader(c.body))
 		if err != nil {
@@ -239,6 +292,12 @@ func sign(t *testing.T, c callback, at time.Time) string {
 	t.Helper()
 	var all []string
 	for _, secret := range c.secrets {
+		if !strings.HasPrefix(secret, "whsec_") {
+			content := fmt.Sprintf("%s.%d.%s", c.id, at.Unix(), c.body)
+			signature := ed25519.Sign(ed25519.NewKeyFromSeed([]byte(secret)), []byte(content))
+			all = append(all, "v1a,"+base64.StdEncoding.EncodeToString(signature))
+			continue
+		}
 		hook, err := standardwebhooks.NewWebhook(secret)
 		if err != nil {
 			t.Fatal(err)

@@ -149,6 +149,10 @@ export interface ReceiverOptions {
 
 /** What is behind a callback_url: checks signature and time, and hands over each result once. */
 export class Receiver {
+  /**
+   * secrets are the account's signing secret, `whsec_…`, or its public key, `whpk_…`: one or, while they rotate, two.
+   * One that matches is enough.
+   */
   constructor(secrets: string[], handle: (result: Result) => unknown, options?: ReceiverOptions);
   /** Answers a Request of the Fetch API: Deno, Bun, Workers. */
   fetch(request: Request): Promise<Response>;

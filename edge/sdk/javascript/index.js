@@ -221,7 +221,8 @@ export class Receiver {
 
   constructor(secrets, handle, options = {}) {
     if (!Array.isArray(secrets) || secrets.length === 0) {
-      throw new TypeError("no signing secret; give the account's, which begins with whsec_");
+      throw new TypeError("no signing secret; give the account's, which begins with whsec_, or its public key, " +
+        "which begins with whpk_");
     }
     this.#keys = secrets.map((secret, i) => keyOf(secret, `signing secret ${i + 1} of ${secrets.length}`));
     if (typeof handle !== "function") throw new TypeError("no handler; give the function that takes results");
@@ -283,7 +284,13 @@ export class Receiver {
     if (Math.abs(this.#now() / 1000 - Number(seconds)) > toleranceSeconds) {
       return { status: 401, words: "the timestamp is more than 5 minutes from this receiver's clock" };
     }
-    if (!(await this.#signed(`${id}.${seconds}.`, body, signatures))) {
+    let signed;
+    try {
+      signed = await this.#signed(`${id}.${seconds}.`, body, signatures);
+    } catch (error) {
+      return { status: 500, words: `this runtime cannot check the signature: ${error.message}` };
+    }
+    if (!signed) {
       return { status: 401, words: "no signature matches: another secret, or a changed body" };
     }
     const doc = objectOf(new TextDecoder().decode(body));
@@ -310,11 +317,10 @@ export class Receiver {
     let matches = false;
     for (const signature of signatures.split(" ")) {
       const [kind, text] = signature.split(",", 2);
-      const bytes = kind === "v1" && base64(text);
-      if (!bytes) continue;
-      for (const key of this.#keys) {
+      for (const { version, algorithm, key } of this.#keys) {
+        const bytes = kind === version && base64(text);
         // verify compares in constant time
-        matches = (await webcrypto.subtle.verify("HMAC", await key, bytes, message)) || matches;
+        if (bytes) matches = (await webcrypto.subtle.verify(algorithm, await key, bytes, message)) || matches;
       }
     }
     return matches;
@@ -434,12 +440,23 @@ function base64(text) {
 }
 
 function keyOf(secret, which) {
+  if (typeof secret === "string" && secret.startsWith("whpk_")) return publicKeyOf(secret, which);
   const bytes = typeof secret === "string" && secret.startsWith("whsec_") && base64(secret.slice("whsec_".length));
   if (!bytes || bytes.length === 0) {
     throw new TypeError(`${which} is not whsec_ and base64; copy it from the dashboard`);
   }
   const key = webcrypto.subtle.importKey("raw", bytes, { name: "HMAC", hash: "SHA-256" }, false, ["verify"]);
-  return key;
+  return { version: "v1", algorithm: "HMAC", key };
+}
+
+function publicKeyOf(text, which) {
+  const bytes = base64(text.slice("whpk_".length));
+  if (bytes?.length !== 32) {
+    throw new TypeError(`${which} is not whpk_ and 32 bytes of base64; copy it from the dashboard`);
+  }
+  const key = webcrypto.subtle.importKey("raw", bytes, { name: "Ed25519" }, false, ["verify"]);
+  key.catch(() => {}); // a runtime without Ed25519: it is answered when a callback comes
+  return { version: "v1a", algorithm: "Ed25519", key };
 }
 
 class TooLarge extends Error {}

@@ -407,13 +407,16 @@ final class Receiver
     private const MAX_CALLBACK = 64 << 10;
     private const TOLERANCE = 5 * 60;
 
-    /** @var list<string> */
+    /** @var list<string> of signing secrets */
     private array $keys = [];
+    /** @var list<string> */
+    private array $publicKeys = [];
     private \Closure $handle;
     private Seen $seen;
 
     /**
-     * @param list<string> $secrets those that callbacks may be signed with: one or, while they rotate, both
+     * @param list<string> $secrets the account's signing secret, whsec_…, or its public key, whpk_…, for which PHP's
+     *     extension sodium is needed: one or, while they rotate, two; one that matches is enough
      * @param callable(Result): mixed $handle where it throws, the callback is answered with 500 and handed over again
      *     when it is sent again
      * @param Seen|null $seen default: a folder below the system's temporary one, named after the first secret
@@ -426,6 +429,10 @@ final class Receiver
         private readonly bool $tests = false,
     ) {
         foreach (array_values($secrets) as $i => $secret) {
+            if (str_starts_with($secret, 'whpk_')) {
+                $this->publicKeys[] = self::publicKey($secret);
+                continue;
+            }
             $key = str_starts_with($secret, 'whsec_') ? base64_decode(substr($secret, 6), true) : false;
             if ($key === false || $key === '') {
                 throw new \InvalidArgumentException(sprintf('signing secret %d of %d is not whsec_ and base64; copy '
@@ -433,18 +440,33 @@ final class Receiver
             }
             $this->keys[] = $key;
         }
-        if ($this->keys === []) {
-            throw new \InvalidArgumentException("no signing secret; give the account's, which begins with whsec_");
+        if ($this->keys === [] && $this->publicKeys === []) {
+            throw new \InvalidArgumentException("no signing secret; give the account's, which begins with whsec_, or "
+                . 'its public key, which begins with whpk_');
         }
         $this->handle = $handle(...);
+        $first = [...$this->keys, ...$this->publicKeys][0];
         $this->seen = $seen
-            ?? new FolderSeen(sys_get_temp_dir() . '/verifyd-' . substr(hash('sha256', $this->keys[0]), 0, 16));
+            ?? new FolderSeen(sys_get_temp_dir() . '/verifyd-' . substr(hash('sha256', $first), 0, 16));
+    }
+
+    private static function publicKey(string $text): string
+    {
+        if (!function_exists('sodium_crypto_sign_verify_detached')) {
+            throw new \InvalidArgumentException("a public key needs PHP's extension sodium; give the signing secret");
+        }
+        $key = base64_decode(substr($text, 5), true);
+        if ($key === false || strlen($key) !== SODIUM_CRYPTO_SIGN_PUBLICKEYBYTES) {
+            throw new \InvalidArgumentException('a public key is not whpk_ and 32 bytes of base64; copy it from the '
+                . 'dashboard');
+        }
+        return $key;
     }
 
     /** @return array<string, mixed> what var_dump shows */
     public function __debugInfo(): array
     {
-        return ['secrets' => count($this->keys)];
+        return ['secrets' => count($this->keys), 'publicKeys' => count($this->publicKeys)];
     }
 
     /** Answers the request that PHP is serving. */
@@ -526,6 +548,10 @@ final class Receiver
             foreach ($kind === 'v1' ? $this->keys : [] as $key) {
                 $right = base64_encode(hash_hmac('sha256', $message, $key, true));
                 $matches = hash_equals($right, $text) || $matches;
+            }
+            $bytes = $kind === 'v1a' ? (string) base64_decode($text, true) : '';
+            foreach (strlen($bytes) === 64 ? $this->publicKeys : [] as $key) {
+                $matches = sodium_crypto_sign_verify_detached($bytes, $message, $key) || $matches;
             }
         }
         return $matches;

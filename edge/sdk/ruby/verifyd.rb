@@ -308,16 +308,19 @@ module Verifyd
   end
 
   # What is behind a callback_url, as a Rack application: checks signature and time, and hands over each result once.
-  # secrets are those that callbacks may be signed with, one or, while they rotate, both. Where the block raises, the
-  # callback is answered with 500 and handed over again when it is sent again. With tests, results of test keys are
-  # handed over too.
+  # secrets are the account's signing secret, whsec_…, or its public key, whpk_…, which needs Ruby 3.1: one or, while
+  # they rotate, two; one that matches is enough. Where the block raises, the callback is answered with 500 and handed
+  # over again when it is sent again. With tests, results of test keys are handed over too.
   class Receiver
     MAX_CALLBACK = 64 << 10
     TOLERANCE = 5 * 60
     private_constant :MAX_CALLBACK, :TOLERANCE
 
     def initialize(secrets, seen: MemorySeen.new, tests: false, &handle)
-      raise ArgumentError, "no signing secret; give the account's, which begins with whsec_" if Array(secrets).empty?
+      if Array(secrets).empty?
+        raise ArgumentError, "no signing secret; give the account's, which begins with whsec_, or its public key, " \
+                             "which begins with whpk_"
+      end
       raise ArgumentError, "no handler; give a block that takes results" unless handle
 
       @keys = secrets.each_with_index.map { |secret, i| key_of(secret, i + 1, secrets.size) }
@@ -404,22 +407,47 @@ module Verifyd
       matches = false
       signatures.split(" ").each do |signature|
         kind, text = signature.split(",", 2)
-        next unless kind == "v1" && text
+        @keys.each do |version, key|
+          next unless kind == version && text
 
-        @keys.each do |key|
-          right = [OpenSSL::HMAC.digest("SHA256", key, message)].pack("m0")
-          same = right.bytesize == text.bytesize && OpenSSL.fixed_length_secure_compare(right, text)
+          same = version == "v1" ? secret_signed?(key, message, text) : key_signed?(key, message, text)
           matches ||= same
         end
       end
       matches
     end
 
+    def secret_signed?(key, message, text)
+      right = [OpenSSL::HMAC.digest("SHA256", key, message)].pack("m0")
+      right.bytesize == text.bytesize && OpenSSL.fixed_length_secure_compare(right, text)
+    end
+
+    def key_signed?(key, message, text)
+      key.verify(nil, text.unpack1("m0"), message)
+    rescue ArgumentError, OpenSSL::PKey::PKeyError
+      false # no base64, or not the length of a signature
+    end
+
+    # What stands before the 32 bytes of a public key in its DER form (RFC 8410 §4).
+    ED25519 = ["302a300506032b6570032100"].pack("H*").freeze
+    private_constant :ED25519
+
+    def public_key_of(text, place, of)
+      key = text.delete_prefix("whpk_").unpack1("m0")
+      raise ArgumentError unless key.bytesize == 32
+
+      ["v1a", OpenSSL::PKey.read(ED25519 + key)]
+    rescue ArgumentError, OpenSSL::PKey::PKeyError
+      raise ArgumentError, "public key #{place} of #{of} is not whpk_ and 32 bytes of base64; copy it from the dashboard"
+    end
+
     def key_of(secret, place, of)
+      return public_key_of(secret, place, of) if secret.is_a?(String) && secret.start_with?("whpk_")
+
       key = secret.is_a?(String) && secret.start_with?("whsec_") && secret.delete_prefix("whsec_").unpack1("m0")
       raise ArgumentError unless key && !key.empty?
 
-      key
+      ["v1", key]
     rescue ArgumentError
       raise ArgumentError, "signing secret #{place} of #{of} is not whsec_ and base64; copy it from the dashboard"
     end

@@ -321,9 +321,10 @@ class MemorySeen:
 class Receiver:
     """What is behind a callback_url: checks signature and time, and hands over each result once.
 
-    secrets are those that callbacks may be signed with, one or, while they rotate, both. handle takes a Result;
-    where it raises, the callback is answered with 500 and handed over again when it is sent again. With tests,
-    results of test keys are handed over too.
+    secrets are those that callbacks may be signed with, one or, while they rotate, both; public keys are not taken,
+    since the standard library does not check ed25519. handle takes a Result; where it raises, the callback is
+    answered with 500 and handed over again when it is sent again. With tests, results of test keys are handed over
+    too.
     """
 
     def __init__(
@@ -522,6 +523,8 @@ def _object(data: bytes) -> Optional[dict[str, Any]]:
 
 
 def _secret(text: str, place: int, of: int) -> bytes:
+    if isinstance(text, str) and text.startswith("whpk_"):
+        raise ValueError("Python's standard library does not check ed25519; give the signing secret, whsec_")
     try:
         key = base64.b64decode(text[len("whsec_"):], validate=True) if text.startswith("whsec_") else b""
     except (ValueError, AttributeError):
