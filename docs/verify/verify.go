@@ -16,9 +16,10 @@ type Guide struct {
 	ID       string // name of the file without its ending: "go"
 	Language string // "Go"
 	Text     string // the whole guide, in Markdown
-	Receiver Code   // an HTTP server that asks Standard or Library, which are exchangeable
+	Receiver Code   // an HTTP server that asks Standard, Library or Public, which are exchangeable
 	Standard Code   // with nothing but the language's own library
 	Library  Code   // with the official library of Standard Webhooks
+	Public   Code   // by the public key, which that library does not know
 	Install  string // the command that gets that library
 }
 
@@ -54,6 +55,7 @@ const (
 	underReceiver = "## The receiver"
 	underStandard = "## Verify, with the standard library"
 	underLibrary  = "## Verify, with the official library"
+	underPublic   = "## Verify, with the public key"
 )
 
 // read takes the code out of the text. Below each heading a fenced block holds one file; it is opened with
@@ -85,5 +87,7 @@ func (g *Guide) put(under string, c Code) {
 		g.Standard = c
 	case underLibrary:
 		g.Library = c
+	case underPublic:
+		g.Public = c
 	}
 }

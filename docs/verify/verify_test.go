@@ -3,8 +3,10 @@ package verify_test
 import (
 	"bytes"
 	"context"
+	"crypto/ed25519"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/base64"
 	"fmt"
 	"io"
 	"net"
@@ -138,7 +140,12 @@ const (
 	secret    = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 	newSecret = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
 	another   = "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
-	session   = sessions.ID("abcdefghijklmnopqrstuvwxyz234567")
+
+	// seeds of key pairs
+	seed        = "the old pair's seed, of 32 bytes"
+	newSeed     = "the new pair's seed, of 32 bytes"
+	anotherSeed = "another pair's seed, of 32 bytes"
+	session     = sessions.ID("abcdefghijklmnopqrstuvwxyz234567")
 )
 
 // Each guide's code receives real callbacks, from the client that sends them, behind a proxy that speaks
@@ -150,6 +157,7 @@ func TestGuides(t *testing.T) {
 	}
 	for _, g := range guides {
 		if g.Install == "" || g.Receiver.Text == "" || g.Standard.Text == "" || g.Library.Text == "" ||
+			g.Public.Text == "" ||
 			g.Library == g.Standard {
 			t.Errorf("the guide %s is not whole: %+v", g.ID, g)
 		}
@@ -158,6 +166,7 @@ func TestGuides(t *testing.T) {
 			t.Parallel()
 			tryOut(t, g, g.Library, libraryFolder(t))
 		})
+		t.Run(g.ID+", public key", func(t *testing.T) { t.Parallel(); tryPublicKey(t, g) })
 	}
 }
 
@@ -170,26 +179,73 @@ func libraryFolder(t *testing.T) string {
 	return strings.TrimSpace(string(out))
 }
 
+// try is a callback, and whether a receiver is to take it.
+type try struct {
+	name    string
+	secrets []string
+	off     time.Duration
+	tamper  bool
+	good    bool
+}
+
+// privateKey and publicKey write the keys of a pair as Standard Webhooks does.
+func privateKey(seed string) string { return "whsk_" + base64.StdEncoding.EncodeToString([]byte(seed)) }
+
+func publicKey(seed string) string {
+	pair := ed25519.NewKeyFromSeed([]byte(seed))
+	return "whpk_" + base64.StdEncoding.EncodeToString(pair.Public().(ed25519.PublicKey))
+}
+
+// The guides to the public key take the signature by it alone. No official library of any language knows v1a,
+// so that what checks it here is each language's own ed25519, none of which is Go's that signs.
+func tryPublicKey(t *testing.T, g verify.Guide) {
+	t.Helper()
+	if g.ID == "python" {
+		need(t, runtimes[g.ID].program)
+		if exec.CommandContext(t.Context(), "python3", "-c", "import cryptography").Run() != nil {
+			missing(t, "cryptography") // Python's package
+		}
+	}
+	r := start(t, g, g.Public, "")
+	hour := time.Hour
+	r.judge(t, []try{
+		{name: "both signatures", secrets: []string{secret, privateKey(seed)}, good: true},
+		{name: "the secret's alone", secrets: []string{secret}},
+		{name: "another pair's", secrets: []string{secret, privateKey(anotherSeed)}},
+		{name: "old timestamp", secrets: []string{secret, privateKey(seed)}, off: -hour},
+		{name: "two of each, the old pair's last", good: true,
+			secrets: []string{another, secret, privateKey(anotherSeed), privateKey(seed)}},
+		{name: "the new pair's, which the receiver knows too", secrets: []string{another, privateKey(newSeed)},
+			good: true},
+		{name: "changed body", secrets: []string{secret, privateKey(seed)}, tamper: true},
+		{name: "both again", secrets: []string{secret, privateKey(seed)}, good: true},
+	})
+}
+
 func tryOut(t *testing.T, g verify.Guide, code verify.Code, lib string) {
 	t.Helper()
 	r := start(t, g, code, lib)
+	if status := r.sendTest(t); status != http.StatusOK {
+		t.Errorf("a test key's callback: %d", status)
+	}
 	hour := time.Hour
-	for _, c := range []struct {
-		name    string
-		secrets []string
-		off     time.Duration
-		tamper  bool
-		good    bool
-	}{
-		{name: "valid", secrets: []string{secret}, good: true},
+	r.judge(t, []try{
+		{name: "valid", secrets: []string{secret, privateKey(seed)}, good: true},
+		{name: "by the pair alone", secrets: []string{privateKey(seed)}},
 		{name: "wrong signature", secrets: []string{another}},
 		{name: "old timestamp", secrets: []string{secret}, off: -hour},
 		{name: "timestamp to come", secrets: []string{secret}, off: hour},
 		{name: "two signatures, the old secret's last", secrets: []string{another, secret}, good: true},
 		{name: "the new secret, which the receiver knows too", secrets: []string{newSecret}, good: true},
 		{name: "changed body", secrets: []string{secret}, tamper: true},
-		{name: "valid again", secrets: []string{secret}, good: true},
-	} {
+		{name: "valid again, behind the pair's", secrets: []string{privateKey(seed), secret}, good: true},
+	})
+}
+
+// judge sends callbacks, of which the receiver is to take four.
+func (r *running) judge(t *testing.T, tries []try) {
+	t.Helper()
+	for _, c := range tries {
 		answer := r.send(t, c.secrets, time.Now().Add(c.off), c.tamper)
 		want := http.StatusUnauthorized
 		if c.good {
@@ -198,9 +254,6 @@ func tryOut(t *testing.T, g verify.Guide, code verify.Code, lib string) {
 		if answer.Status != want {
 			t.Errorf("%s: %d %s%s, want %d", c.name, answer.Status, answer.Detail, answer.Body, want)
 		}
-	}
-	if status := r.sendTest(t); status != http.StatusOK {
-		t.Errorf("a test key's callback: %d", status)
 	}
 	r.stop()
 	if n := strings.Count(r.said.String(), "sailor_42 grüße 🌊 true"); n != 4 {
@@ -230,6 +283,7 @@ func start(t *testing.T, g verify.Guide, code verify.Code, lib string) *running 
 		command.Env = os.Environ()
 	}
 	command.Env = append(command.Env, "VERIFYD_SIGNING_SECRET="+secret+" "+newSecret,
+		"VERIFYD_PUBLIC_KEY="+publicKey(seed)+" "+publicKey(newSeed),
 		fmt.Sprintf("PORT=%d", port), "PYTHONUTF8=1", "LANG=C.UTF-8")
 	r := &running{said: &words{}}
 	command.Stdout, command.Stderr = r.said, r.said
@@ -356,9 +410,13 @@ func (w *words) String() string {
 
 func need(t *testing.T, program string) {
 	t.Helper()
-	if _, err := exec.LookPath(program); err == nil {
-		return
+	if _, err := exec.LookPath(program); err != nil {
+		missing(t, program)
 	}
+}
+
+func missing(t *testing.T, program string) {
+	t.Helper()
 	if slices.Contains(strings.Split(os.Getenv(requireVariable), ","), program) {
 		t.Fatalf("%s names %s, and it is not there", requireVariable, program)
 	}
