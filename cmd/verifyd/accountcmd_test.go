@@ -65,17 +65,18 @@ func TestAccountCommands(t *testing.T) {
 		t.Errorf("one secret: %s", said)
 	}
 	fresh, said := do(0, "account", "rotate-secret", "--account", "Harbor Guild", "--overlap", "24h")
-	contains("rotate-secret", said, "both signatures until")
+	contains("rotate-secret", said, "both signatures until", "Its public key: whpk_")
 	_, said = do(exitUsage, "account", "rotate-secret", "--account", "Harbor Guild")
 	contains("rotating again", said, "end it first")
 	secret, said := do(0, "account", "secret", "Harbor Guild")
-	contains("two secrets", said, first, "signs too, until")
+	contains("two secrets", said, first, "signs too, until", "Its public key: whpk_")
+	public := regexp.MustCompile(`whpk_\S{43}=`).FindString(said)
 	if secret != fresh || fresh == first {
 		t.Error("the current secret is not the new one alone")
 	}
 
 	show, _ := do(0, "account", "show", "Harbor Guild")
-	contains("show", show, "Harbor Guild", "the service's default", "Secret before it", "0 days ago",
+	contains("show", show, "Harbor Guild", "the service's default", "Secret before it", "0 days ago", public,
 		"signs until", "bot", "rolled", "MEMBER")
 	if strings.Contains(show, "whsec_") || strings.Contains(show, next) {
 		t.Error("show shows a secret")
@@ -223,7 +224,7 @@ func TestRotationAndRollSeenFromOutside(t *testing.T) {
 	r.begin(t) // with the old key
 	r.apiKey = secret
 	r.offset.Store(int64(2 * time.Hour))
-	if all, old, fresh := signatures(); len(strings.Fields(all)) != 1 || old || !fresh {
+	if all, old, fresh := signatures(); len(strings.Fields(all)) != 2 || old || !fresh {
 		t.Errorf("after the overlap: %q, old %t, new %t", all, old, fresh)
 	}
 	status, _, answer := (api{base: r.Base, key: before}).call(t, http.MethodGet, "/sessions/x", "")

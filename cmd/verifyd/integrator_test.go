@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"testing"
 	"time"
@@ -35,7 +37,20 @@ func TestGoClient(t *testing.T) {
 			results <- got
 			return nil
 		}))
-	r.inbox.Server.Handler = desk
+	// The same callback is good for who has the public key alone, as the service gives it.
+	keys := must[[]client.SigningKey](t)(c.SigningKeys(t.Context()))
+	if len(keys) != 1 || keys[0].Until != nil || keys[0].From.IsZero() {
+		t.Fatalf("public keys %+v", keys)
+	}
+	public := must[*client.Verifier](t)(client.NewVerifier(keys[0].PublicKey))
+	r.inbox.Server.Handler = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		body := must[[]byte](t)(io.ReadAll(q.Body))
+		if _, err := public.Verify(q.Header, body, time.Now()); err != nil {
+			t.Errorf("by the public key: %v", err)
+		}
+		q.Body = io.NopCloser(bytes.NewReader(body))
+		desk.ServeHTTP(w, q)
+	})
 
 	s := must[client.Started](t)(c.Start(t.Context(), v))
 	if left := time.Until(s.ExpiresAt); left < 9*time.Minute || left > 10*time.Minute {

@@ -3,10 +3,16 @@ package main
 import (
 	"net/http"
 	"net/url"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"verifyd/cmd/verifyd/demo"
+	"verifyd/edge/account"
+	"verifyd/edge/account/signing"
+	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/secretbox"
 )
 
 // Every secret of a whole sign-in is looked for in everything the service leaves behind: its log at the
@@ -25,6 +31,15 @@ func TestSecretsAreNowhereToBeRead(t *testing.T) {
 		"API key": key, "API key without its prefix": strings.TrimPrefix(key, "vfy_")[:32],
 		"signing secret": strings.TrimPrefix(secret, "whsec_"), "callback query": marker,
 		"client secret": c.issuer.Settings().ClientSecret,
+	}
+	if !natstest.OnCluster() { // whose master key is elsewhere
+		keys := signing.New(must[secretbox.Key](t)(secretbox.Load(filepath.Join(c.dir, "store", "secret.key"))))
+		acc := account.Account{ID: account.IDOf("Harbor Guild"), Secrets: []account.Secret{{Value: secret}}}
+		seen["private key"] = strings.TrimPrefix(keys.Secrets(acc, time.Now())[1], signing.PrivatePrefix)
+		if _, _, answer := a.call(t, http.MethodGet, "/signing-keys", ""); !strings.Contains(string(answer),
+			keys.Public(acc, time.Now())[0].Value) {
+			t.Fatalf("the private key is not the one that signs: %s", answer)
+		}
 	}
 	// One session goes through, one is refused with its secrets in the body, one stays open.
 	for _, members := range []map[string]any{

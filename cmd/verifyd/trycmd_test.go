@@ -42,7 +42,7 @@ func TestTryCommand(t *testing.T) {
 
 	t.Setenv("VERIFYD_TRY_SECRET", secret)
 	code, out, errOut := verifyd(t, "try", s.URL, "--allow-private")
-	if code != 0 || errOut != "" || !strings.Contains(out, "No check of 15 failed.") {
+	if code != 0 || errOut != "" || !strings.Contains(out, "No check of 16 failed.") {
 		t.Errorf("exit %d\n%s%s", code, out, errOut)
 	}
 	t.Setenv("VERIFYD_TRY_SECRET", "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA")
@@ -82,7 +82,7 @@ func TestTryWaitsForItsSecret(t *testing.T) {
 	ended := make(chan int, 1)
 	go func() { ended <- run(ctx, []string{"try", s.URL, "--allow-private"}, &out, &errOut) }()
 	receiver.give(t, <-seen)
-	if code := <-ended; code != 0 || !strings.Contains(out.String(), "No check of 15 failed.") {
+	if code := <-ended; code != 0 || !strings.Contains(out.String(), "No check of 16 failed.") {
 		t.Errorf("exit %d\n%s%s", code, out.String(), errOut.String())
 	}
 }

@@ -64,6 +64,8 @@ const (
 		"more than 5 minutes off."
 	whyTwo = "While the signing secret rotates there are two, separated by a space: one that matches is " +
 		"enough, whichever it is."
+	whyPair = "Beside the secret's signature, v1, each callback carries one by the account's key pair, v1a: " +
+		"check those of the version that you know, and pass over the others."
 	whySlow = "The request came in %d pieces within %.1f s. Read a body to its end: networks " +
 		"are slow at times."
 )
@@ -76,6 +78,7 @@ func checks(another string, slowPause time.Duration) []check {
 			return []callback.Probe{p}
 		}
 	}
+	pair := "whsk_" + strings.TrimPrefix(another, "whsec_") // a seed has 32 bytes too
 	return []check{
 		{"A valid callback", one(func(*callback.Probe) {}),
 			taken("Every callback like this one is recorded as rejected, and is not sent again by itself.")},
@@ -94,10 +97,8 @@ func checks(another string, slowPause time.Duration) []check {
 		},
 		{checkUnsigned, one(func(p *callback.Probe) { p.Unsigned = true }),
 			refused("A callback without a signature has to be refused like one with a wrong one.")},
-		{
-			"A timestamp of an hour ago", one(func(p *callback.Probe) { p.At = p.At.Add(-oldBy) }),
-			refused(whyOld),
-		},
+		{"A timestamp of an hour ago", one(func(p *callback.Probe) { p.At = p.At.Add(-oldBy) }),
+			refused(whyOld)},
 		{
 			checkKnownLast, one(func(p *callback.Probe) { p.Secrets = []string{another, p.Secrets[0]} }),
 			taken(whyTwo),
@@ -106,6 +107,8 @@ func checks(another string, slowPause time.Duration) []check {
 			checkKnownFirst, one(func(p *callback.Probe) { p.Secrets = []string{p.Secrets[0], another} }),
 			taken(whyTwo),
 		},
+		{"A signature by a key pair beside it",
+			one(func(p *callback.Probe) { p.Secrets = append(p.Secrets, pair) }), taken(whyPair)},
 		{"The same webhook-id again",
 			func(p callback.Probe) []callback.Probe { return []callback.Probe{p, p} }, repeated},
 		{

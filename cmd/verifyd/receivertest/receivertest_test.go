@@ -141,7 +141,7 @@ func TestAReceiverOnThisMachine(t *testing.T) {
 
 // sloppy is a receiver with faults.
 type sloppy struct {
-	ignoresSignature, ignoresTime, firstSignatureOnly, knowsHeaders, asciiOnly, once, answersGET,
+	ignoresSignature, ignoresTime, firstSignatureOnly, wholeHeader, knowsHeaders, asciiOnly, once, answersGET,
 	parsesFirst bool
 
 	mu   sync.Mutex
@@ -193,6 +193,9 @@ func (s *sloppy) signed(h http.Header, body []byte) bool {
 	if s.firstSignatureOnly && len(signatures) > 1 {
 		signatures = signatures[:1]
 	}
+	if s.wholeHeader {
+		signatures = []string{h.Get("Webhook-Signature")}
+	}
 	for _, signature := range signatures {
 		if signature == "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)) {
 			return true
@@ -224,6 +227,13 @@ func TestFaultsAreFound(t *testing.T) {
 		"looks at the first signature": {
 			&sloppy{firstSignatureOnly: true}, map[string]receivertest.Outcome{
 				"Two signatures, the known one last": receivertest.Fail,
+			},
+		},
+		"takes the header for one signature": {
+			&sloppy{wholeHeader: true}, map[string]receivertest.Outcome{
+				"Two signatures, the known one last":  receivertest.Fail,
+				"Two signatures, the known one first": receivertest.Fail,
+				"A signature by a key pair beside it": receivertest.Fail,
 			},
 		},
 		"refuses headers": {
@@ -367,7 +377,7 @@ func TestReports(t *testing.T) {
 	}
 	for _, want := range []string{
 		"FAIL  A timestamp of an hour ago", "pass  A valid callback", "204 No Content",
-		"1 of 15 checks failed.", "send it again for ever",
+		"1 of 16 checks failed.", "send it again for ever",
 	} {
 		if !strings.Contains(table.String(), want) {
 			t.Errorf("the table lacks %q:\n%s", want, table.String())
@@ -380,7 +390,7 @@ func TestReports(t *testing.T) {
 		Failed int
 		Checks []struct{ Check, Outcome, Got, Why string }
 	}
-	if err := json.Unmarshal(doc.Bytes(), &got); err != nil || got.Failed != 1 || len(got.Checks) != 15 ||
+	if err := json.Unmarshal(doc.Bytes(), &got); err != nil || got.Failed != 1 || len(got.Checks) != 16 ||
 		got.Checks[5].Outcome != "fail" || got.Checks[5].Why == "" {
 		t.Errorf("%v: %s", err, doc.String())
 	}

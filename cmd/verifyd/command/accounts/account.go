@@ -18,6 +18,7 @@ import (
 	"verifyd/edge/account/access"
 	"verifyd/edge/account/accountstore"
 	"verifyd/edge/account/grant"
+	"verifyd/edge/account/signing"
 	"verifyd/edge/web"
 	"verifyd/sessions/timeline"
 )
@@ -149,26 +150,31 @@ func (a accountShowCmd) Run(ctx context.Context, c command.Console) error {
 		if err != nil {
 			return err
 		}
-		return a.Print(c.Out, accountTables(acc, links, keys, used, time.Now())...)
+		return a.Print(c.Out, accountTables(acc, s.PublicKeys(acc), links, keys, used, time.Now())...)
 	})
 }
 
 // accountTables are all that there is to be seen of an account.
 func accountTables(
-	a account.Account, links []grant.Grant, keys []account.Key, used map[string]time.Time, now time.Time,
+	a account.Account, public []signing.PublicKey, links []grant.Grant, keys []account.Key,
+	used map[string]time.Time, now time.Time,
 ) []*table.Table {
 	acc := table.NewCard("account", "Account:name", ":id", "Created", "State", "Quota",
 		"Link back:return_url", "Colour")
 	name, quota := table.NewCell(a.Name+" ("+a.ID+")", a.Name),
 		table.NewCell(monthText(a.Quota), table.UnlessZero(a.Quota))
 	acc.Add(name, a.ID, a.CreatedAt, stateText(a), quota, a.ReturnURL, a.Colour)
-	secrets := table.New("signing_secrets", "SIGNING SECRET:use", "AGE:", ":created", ":ends")
+	secrets := table.New("signing_secrets", "SIGNING SECRET:use", "AGE:", ":created", ":ends", "PUBLIC KEY")
 	for i, s := range a.Signing(now) {
 		use := table.NewCell("Current secret", "current")
 		if i > 0 {
 			use = table.NewCell("Secret before it", "previous")
 		}
-		secrets.Add(use, table.NewCell(secretText(s, now), nil), s.CreatedAt, s.ExpiresAt)
+		key := ""
+		if i < len(public) { // fewer when an overlap has ended since
+			key = public[i].Value
+		}
+		secrets.Add(use, table.NewCell(secretText(s, now), nil), s.CreatedAt, s.ExpiresAt, key)
 	}
 	members := table.New("members", "MEMBER:name", "ROLE", "IDENTITY", "E-MAIL:email", "SINCE")
 	for _, m := range a.Members {
@@ -225,9 +231,17 @@ func (a accountSecretCmd) Run(ctx context.Context, c command.Console) error {
 			_, _ = fmt.Fprintf(c.Err, "The secret before it signs too, until %s: %s\n",
 				table.Instant(old.ExpiresAt), old.Value)
 		}
+		tellPublicKey(c, s, acc)
 		_, err = fmt.Fprintln(c.Out, secrets[0].Value)
 		return err
 	})
+}
+
+// tellPublicKey says which key checks the signature beside that of the current secret.
+func tellPublicKey(c command.Console, s *accountstore.Store, a account.Account) {
+	if keys := s.PublicKeys(a); len(keys) > 0 {
+		_, _ = fmt.Fprintf(c.Err, "Its public key: %s\n", keys[0].Value)
+	}
 }
 
 type accountRotateCmd struct {
@@ -259,6 +273,7 @@ func (a accountRotateCmd) Run(ctx context.Context, c command.Console) error {
 			_, _ = fmt.Fprintf(c.Err, "Callbacks of %s are signed with the new secret alone, from now on.\n",
 				acc.Name)
 		}
+		tellPublicKey(c, s, acc)
 		_, err = fmt.Fprintln(c.Out, acc.Secrets[0].Value)
 		return err
 	})
