@@ -33,7 +33,8 @@ func TestSecretsAreNowhereToBeRead(t *testing.T) {
 		"client secret": c.issuer.Settings().ClientSecret,
 	}
 	if !natstest.OnCluster() { // whose master key is elsewhere
-		keys := signing.New(must[secretbox.Key](t)(secretbox.Load(filepath.Join(c.dir, "store", "secret.key"))))
+		master := must[secretbox.Key](t)(secretbox.Load(filepath.Join(c.dir, "store", "secret.key")))
+		keys := signing.New(master)
 		acc := account.Account{ID: account.IDOf("Harbor Guild"), Secrets: []account.Secret{{Value: secret}}}
 		seen["private key"] = strings.TrimPrefix(keys.Secrets(acc, time.Now())[1], signing.PrivatePrefix)
 		if _, _, answer := a.call(t, http.MethodGet, "/signing-keys", ""); !strings.Contains(string(answer),

@@ -215,8 +215,8 @@ func tryPublicKey(t *testing.T, g verify.Guide) {
 		{name: "old timestamp", secrets: []string{secret, privateKey(seed)}, off: -hour},
 		{name: "two of each, the old pair's last", good: true,
 			secrets: []string{another, secret, privateKey(anotherSeed), privateKey(seed)}},
-		{name: "the new pair's, which the receiver knows too", secrets: []string{another, privateKey(newSeed)},
-			good: true},
+		{name: "the new pair's, which the receiver knows too", good: true,
+			secrets: []string{another, privateKey(newSeed)}},
 		{name: "changed body", secrets: []string{secret, privateKey(seed)}, tamper: true},
 		{name: "both again", secrets: []string{secret, privateKey(seed)}, good: true},
 	})

@@ -142,9 +142,9 @@ func (c Config) WithDefaults() Config {
 
 func (c Config) validate() error {
 	for name, missing := range map[string]bool{
-		"Keys": c.Keys == nil, "Signing": c.Signing == nil, "Sessions": c.Sessions == nil, "Reservations": c.Reservations == nil,
-		"Usages": c.Usages == nil, "Lister": c.Lister == nil, "Changes": c.Changes == nil,
-		"Rates": c.Rates == nil, "Quota": c.Quota == nil,
+		"Keys": c.Keys == nil, "Signing": c.Signing == nil, "Sessions": c.Sessions == nil,
+		"Reservations": c.Reservations == nil, "Usages": c.Usages == nil, "Lister": c.Lister == nil,
+		"Changes": c.Changes == nil, "Rates": c.Rates == nil, "Quota": c.Quota == nil,
 		"Callbacks": c.Callbacks == nil, "Listeners": c.Listeners == nil,
 	} {
 		if missing {

@@ -59,8 +59,8 @@ func WithTests() ReceiverOption { return func(r *Receiver) { r.tests = true } }
 // WithNow sets the clock, for tests.
 func WithNow(now func() time.Time) ReceiverOption { return func(r *Receiver) { r.now = now } }
 
-// NewReceiver makes the receiver of an account: secrets are what NewVerifier takes, one or, while they rotate,
-// both. The error is about the secrets.
+// NewReceiver makes the receiver of an account: secrets are what NewVerifier takes, one or, while they
+// rotate, both. The error is about the secrets.
 func NewReceiver(secrets []string, handle Handle, options ...ReceiverOption) (*Receiver, error) {
 	verifier, err := NewVerifier(secrets...)
 	if err != nil {

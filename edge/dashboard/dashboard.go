@@ -56,7 +56,7 @@ type Config struct {
 	Policy    sessions.Policy      // of a key that has none of its own
 	Quota     int64                // of an account that has none of its own; 1 or more
 	TestKeys  bool                 // whether test keys can be made
-	Key       secretbox.Key        // the master key; what seals attempts to log in, and key pairs, come from it
+	Key       secretbox.Key        // the master key: seals attempts to log in, makes accounts' key pairs
 	Log       zerolog.Logger
 	Now       func() time.Time // time.Now when nil
 }

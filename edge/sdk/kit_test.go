@@ -114,7 +114,7 @@ var kits = []kit{
 	},
 	{
 		name: "Python", program: "python3", client: "client.py", receiver: "receiver.py",
-surface: "surface.py", types: "installed/verifyd/py.typed", source: "python/verifyd/__init__.py",
+		surface: "surface.py", types: "installed/verifyd/py.typed", source: "python/verifyd/__init__.py",
 		kinds: []string{"wsgi", "asgi"}, noPublicKeys: "Python's standard library does not check ed25519",
 		env: func(dir string) []string {
 			return []string{"PYTHONPATH=" + filepath.Join(dir, "installed"), "PYTHONDONTWRITEBYTECODE=1"}

@@ -105,8 +105,8 @@ func callbacks() []callback {
 	}
 }
 
-// keyCallbacks are for receivers that have public keys, and no secret. The official libraries know no v1a: each
-// kit checks it with what its language has, against signatures by Go's crypto/ed25519.
+// keyCallbacks are for receivers that have public keys, and no secret. The official libraries know no v1a:
+// each kit checks it with what its language has, against signatures by Go's crypto/ed25519.
 func keyCallbacks() []callback {
 	const body = `{"platform_user_id":"sailor_42","guild_id":"ü\u2028","verified":true}`
 	signed := []string{oldSecret, oldSeed}
@@ -117,9 +117,11 @@ func keyCallbacks() []callback {
 		{name: "by the old pair", id: "cb_ka", body: body, secrets: signed, status: 200, handed: true},
 		{name: "by both", id: "cb_kb", body: body, status: 200, handed: true,
 			secrets: []string{another, another, anotherSeed, newSeed}},
-		{name: "by the pair alone", id: "cb_kc", body: body, secrets: []string{newSeed}, status: 200, handed: true},
+		{name: "by the pair alone", id: "cb_kc", body: body, secrets: []string{newSeed}, status: 200,
+			handed: true},
 		{name: "by the secret alone", id: "cb_kd", body: body, secrets: signed[:1], status: 401},
-		{name: "by another pair", id: "cb_ke", body: body, secrets: []string{oldSecret, anotherSeed}, status: 401},
+		{name: "by another pair", id: "cb_ke", body: body, secrets: []string{oldSecret, anotherSeed},
+			status: 401},
 		{name: "no signature at all", id: "cb_kf", body: body, secrets: signed, status: 401,
 			change: set("v1a v1a, v1a,%% v1a,AAAA v1a," + strings.Repeat("A", 86) + "==")},
 		{name: "changed", id: "cb_kg", body: body, secrets: signed, status: 401,

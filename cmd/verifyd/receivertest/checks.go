@@ -64,8 +64,8 @@ const (
 		"more than 5 minutes off."
 	whyTwo = "While the signing secret rotates there are two, separated by a space: one that matches is " +
 		"enough, whichever it is."
-	whyPair = "Beside the secret's signature, v1, each callback carries one by the account's key pair, v1a: " +
-		"check those of the version that you know, and pass over the others."
+	whyPair = "Beside the secret's signature, v1, each callback carries one by the account's key pair, " +
+		"v1a: check those of the version that you know, and pass over the others."
 	whySlow = "The request came in %d pieces within %.1f s. Read a body to its end: networks " +
 		"are slow at times."
 )

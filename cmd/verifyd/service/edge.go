@@ -114,8 +114,9 @@ func (p *Program) handler(ctx context.Context, h shared) (http.Handler, error) {
 	p.add("quota", supervise.New("quota", quota)) // before the server, so that it stops after it
 	return api.New(api.Config{
 		BaseURL: p.Base, Keys: h.mirror, Signing: signing.New(p.Store.Key), Uses: h.uses,
-		Sessions: h.sessions, Reservations: h.sessions, Lister: h.sessions, Usages: h.sessions, Changes: h.watch,
-		Rates: rates, FailedKeys: failures, Quota: quota, Callbacks: p.Config.CallbackPolicy,
+		Sessions: h.sessions, Reservations: h.sessions, Lister: h.sessions, Usages: h.sessions,
+		Changes: h.watch,
+		Rates:   rates, FailedKeys: failures, Quota: quota, Callbacks: p.Config.CallbackPolicy,
 		Listeners: p.listeners(),
 		StoreHigh: h.gauge.High, StoreLeft: h.stateMonitor.Check, TrustedProxies: p.Config.TrustedProxies,
 		Levels: p.Config.Levels, Proves: pages.Proves,

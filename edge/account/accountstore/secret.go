@@ -68,5 +68,6 @@ func (s accounts) RevealSecrets(ctx context.Context, by access.Actor, id string)
 	return a.Signing(s.now()), nil
 }
 
-// PublicKeys returns the public keys that callbacks of an account are checked with now, the current one first.
+// PublicKeys returns the public keys that callbacks of an account are checked with now, the current one
+// first.
 func (s accounts) PublicKeys(a account.Account) []signing.PublicKey { return s.sign.Public(a, s.now()) }

@@ -98,7 +98,8 @@ func (s *snapshot) find() *index {
 // New makes a mirror that knows nobody until it is served.
 func New(c *natsconf.Conn, key secretbox.Key, log zerolog.Logger) *Mirror {
 	return &Mirror{
-		conn: c, box: key.Box(record.SecretUse), sign: signing.New(key), log: log, loaded: make(chan struct{}),
+		conn: c, box: key.Box(record.SecretUse), sign: signing.New(key), log: log,
+		loaded: make(chan struct{}),
 	}
 }
 

@@ -1,6 +1,6 @@
 // Package signing has the key pairs that sign callbacks beside the signing secrets: one ed25519 pair for each
-// secret, as Standard Webhooks has it ("v1a"). Whoever has the public key alone can check a callback, and make
-// none.
+// secret, as Standard Webhooks has it ("v1a"). Whoever has the public key alone can check a callback, and
+// make none.
 //
 // The law: a pair is derived from the master key, the account's id and the secret, and stored nowhere. All
 // processes of a store have the master key, and so derive the same pair; a restored or moved store has it

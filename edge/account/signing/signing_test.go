@@ -55,7 +55,8 @@ func TestPairsFollowTheSecrets(t *testing.T) {
 	}
 }
 
-// A pair is of one store, one account and one secret. Who holds the secret but not the master key has another.
+// A pair is of one store, one account and one secret. Who holds the secret but not the master key has
+// another.
 func TestPairsDiffer(t *testing.T) {
 	key := secretbox.NewKey()
 	seen := map[string]string{}
