@@ -111,8 +111,13 @@ func TestRestoreSendsNothingTwice(t *testing.T) {
 	if after.Delivery.State != "delivered" {
 		t.Fatalf("delivery %s", after.Delivery.State)
 	}
+	_, _, publicKeys := b.api.call(t, http.MethodGet, "/signing-keys", "")
 	n := b.restored(t)
 	n.start(t)
+	if _, _, keys := b.api.call(t, http.MethodGet, "/signing-keys", ""); !bytes.Equal(keys, publicKeys) ||
+		!bytes.Contains(keys, []byte("whpk_")) {
+		t.Errorf("public keys %s, before the restore %s", keys, publicKeys)
+	}
 	if v := b.api.read(t, b.settled.session.Session); v.Delivery.State != "delivered" ||
 		v.State != "verified" || len(v.Delivery.Attempts) != 1 {
 		t.Errorf("what was delivered before the backup: %+v", v)

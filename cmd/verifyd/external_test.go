@@ -14,6 +14,7 @@ import (
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
 	"verifyd/edge/account/accountstore"
+	"verifyd/edge/client"
 	"verifyd/edge/dashboard/logins"
 	"verifyd/natsconf"
 	"verifyd/natsconf/fleet"
@@ -97,8 +98,15 @@ func TestEachRoleWithItsOwnCredential(t *testing.T) {
 		""); status != http.StatusAccepted {
 		t.Errorf("resend: %d %s", status, body)
 	}
-	<-edge.inbox.got
-	<-edge.inbox.got
+	// What the dispatcher signs is checked with what the edge says: both have the pair from the master key.
+	keys := must[[]string](t)(edge.newClient(t, edge.apiKey).SigningKeys(t.Context()))
+	public := must[*client.Verifier](t)(client.NewVerifier(keys...))
+	for range 2 {
+		got := <-edge.inbox.got
+		if _, err := public.Verify(got.Header, got.Body, time.Now()); err != nil {
+			t.Errorf("by the public key: %v", err)
+		}
+	}
 	a.untilAttempts(t, s.Session, "delivered", 2)
 
 	if status, _ := a.tryKeyed(t.Context(), "order-1", edge.inbox.CallbackURL()); status != http.StatusOK {
