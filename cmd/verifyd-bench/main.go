@@ -25,6 +25,8 @@ import (
 
 	"verifyd/cmd/verifyd-bench/bench"
 	"verifyd/cmd/verifyd-bench/bench/child"
+	"verifyd/cmd/verifyd/manual"
+	"verifyd/cmd/verifyd/version"
 )
 
 func main() {
@@ -39,6 +41,7 @@ func main() {
 type cli struct {
 	Measure measureCmd `cmd:"" default:"withargs" help:"Measure the service on this machine, beside ceilings, and print a table."`
 	Child   childCmd   `cmd:"" hidden:"" help:"A child of the bench."`
+	Manual  manualCmd  `cmd:"" hidden:"" help:"Print what packages install beside the bench."`
 }
 
 // The exit codes: 1 for a failure, 2 for a command line that is wrong.
@@ -56,6 +59,7 @@ type console struct{ out, err io.Writer }
 // run runs one command line until it is done or ctx ends, and returns the exit code.
 func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	parser, err := kong.New(&cli{}, kong.Name("verifyd-bench"), kong.Writers(out, errOut),
+		kong.Description("Measures verifyd on this machine, beside ceilings."),
 		kong.UsageOnError(),
 		kong.Vars{"rows": strings.Join(bench.Rows(), ", ")}, kong.BindTo(ctx, (*context.Context)(nil)))
 	var parsed *kong.Context
@@ -75,6 +79,16 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 		return exitUsage
 	}
 	return exitFailed
+}
+
+// manualCmd prints the man page or the completions of a shell.
+type manualCmd struct {
+	As string `arg:"" help:"man, bash, zsh or fish."`
+}
+
+// Run prints it.
+func (m manualCmd) Run(k *kong.Kong, c console) error {
+	return manual.Program{App: k.Model, Version: version.Text()}.Write(c.out, m.As)
 }
 
 // measureCmd has no flags with variables: those of the service would point it at the service's own NATS

@@ -7,8 +7,11 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"verifyd/cmd/verifyd/command"
 	"verifyd/cmd/verifyd/config"
 	"verifyd/cmd/verifyd/flags"
+	"verifyd/cmd/verifyd/manual"
+	"verifyd/cmd/verifyd/version"
 )
 
 // examples are command lines that help pages show, by the command. Each command has one.
@@ -81,15 +84,22 @@ var examples = map[string]string{
 
 // helpCmd is for who writes verifyd help key, as one does elsewhere.
 type helpCmd struct {
+	As      string   `default:"page" enum:"page,man,bash,zsh,fish" help:"As what: page; man, the whole manual for man; or the completions of a shell: bash, zsh or fish."`
 	Command []string `arg:"" optional:"" help:"The command that is to be explained; without one, all are listed."`
 }
 
-// Run shows the page that --help shows.
-func (h helpCmd) Run(k *kong.Kong) error { return showHelp(k, h.Command) }
+// Run shows the page that --help shows, or what packages install of all of them.
+func (h helpCmd) Run(k *kong.Kong, c command.Console) error {
+	if h.As == "page" {
+		return showHelp(k, h.Command)
+	}
+	of := manual.Program{App: k.Model, Version: version.Text(), Examples: examples}
+	return of.Write(c.Out, h.As)
+}
 
 // showHelp ends with the parser's exit.
-func showHelp(k *kong.Kong, command []string) error {
-	if _, err := k.Parse(append(slices.Clone(command), "--help")); err != nil {
+func showHelp(k *kong.Kong, of []string) error {
+	if _, err := k.Parse(append(slices.Clone(of), "--help")); err != nil {
 		return config.Usage(fmt.Errorf("%w; verifyd help lists the commands", err))
 	}
 	return nil
