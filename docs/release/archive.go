@@ -1,0 +1,91 @@
+package main
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"io/fs"
+	"strings"
+	"time"
+)
+
+// archives makes an archive for each target: both programs, what the shells and man want, and what people
+// read first.
+func (b *builder) archives() error {
+	for _, t := range b.targets {
+		made := b.binaries[t]
+		folder := fmt.Sprintf("verifyd_%s_%s", b.version, t)
+		files := []file{
+			{name: "verifyd" + t.suffix(), mode: 0o755, data: made.verifyd},
+			{name: "verifyd-bench" + t.suffix(), mode: 0o755, data: made.bench},
+		}
+		for _, name := range []string{"LICENSE", "README.md", "CHANGELOG.md"} {
+			data, err := b.read(name)
+			if err != nil {
+				return err
+			}
+			files = append(files, file{name: name, mode: 0o644, data: data})
+		}
+		files = append(files, b.extras...)
+		for i := range files {
+			files[i].name = folder + "/" + files[i].name
+		}
+		ext, pack := ".tar.gz", writeTarGz
+		if t.os == "windows" {
+			ext, pack = ".zip", writeZip
+		}
+		if err := b.write(folder+ext, func(w io.Writer) error { return pack(w, files, b.date) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeTarGz writes files with the time that they all have.
+func writeTarGz(w io.Writer, files []file, at time.Time) error {
+	z := gzip.NewWriter(w) // its header has no time and no name
+	if err := writeTar(z, files, at); err != nil {
+		return err
+	}
+	return z.Close()
+}
+
+// writeTar writes files that belong to root.
+func writeTar(w io.Writer, files []file, at time.Time) error {
+	t := tar.NewWriter(w)
+	for _, f := range files {
+		h := &tar.Header{
+			Typeflag: tar.TypeReg, Name: f.name, Size: int64(len(f.data)), Mode: f.mode, ModTime: at,
+			Uname: "root", Gname: "root", Format: tar.FormatGNU,
+		}
+		if f.folder {
+			h.Typeflag, h.Name = tar.TypeDir, strings.TrimSuffix(f.name, "/")+"/"
+		}
+		if err := t.WriteHeader(h); err != nil {
+			return err
+		}
+		if _, err := t.Write(f.data); err != nil {
+			return err
+		}
+	}
+	return t.Close()
+}
+
+// writeZip writes files with the time that they all have.
+func writeZip(w io.Writer, files []file, at time.Time) error {
+	z := zip.NewWriter(w)
+	for _, f := range files {
+		h := &zip.FileHeader{Name: f.name, Method: zip.Deflate, Modified: at}
+		h.SetMode(fs.FileMode(f.mode))
+		entry, err := z.CreateHeader(h)
+		if err != nil {
+			return err
+		}
+		if _, err := entry.Write(f.data); err != nil {
+			return err
+		}
+	}
+	return z.Close()
+}
