@@ -139,7 +139,7 @@ func TestArchive(t *testing.T) {
 			t.Errorf("%s is empty", name)
 		}
 	}
-	if help := output(t, filepath.Join(dir, "verifyd-bench"), "--help"); !strings.Contains(help, "--duration") {
+	if help := output(t, filepath.Join(dir, "verifyd-bench"), "measure", "--help"); !strings.Contains(help, "--duration") {
 		t.Errorf("the bench says %s", help)
 	}
 	sums := exec.Command("sha256sum", "--check", "--strict", "SHA256SUMS")
