@@ -6,7 +6,6 @@ import (
 	"compress/gzip"
 	"fmt"
 	"io"
-	"io/fs"
 	"strings"
 	"time"
 )
@@ -57,7 +56,7 @@ func writeTar(w io.Writer, files []file, at time.Time) error {
 	t := tar.NewWriter(w)
 	for _, f := range files {
 		h := &tar.Header{
-			Typeflag: tar.TypeReg, Name: f.name, Size: int64(len(f.data)), Mode: f.mode, ModTime: at,
+			Typeflag: tar.TypeReg, Name: f.name, Size: int64(len(f.data)), Mode: int64(f.mode), ModTime: at,
 			Uname: "root", Gname: "root", Format: tar.FormatGNU,
 		}
 		if f.folder {
@@ -78,7 +77,7 @@ func writeZip(w io.Writer, files []file, at time.Time) error {
 	z := zip.NewWriter(w)
 	for _, f := range files {
 		h := &zip.FileHeader{Name: f.name, Method: zip.Deflate, Modified: at}
-		h.SetMode(fs.FileMode(f.mode))
+		h.SetMode(f.mode)
 		entry, err := z.CreateHeader(h)
 		if err != nil {
 			return err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -48,8 +49,8 @@ type binaries struct{ verifyd, bench []byte }
 
 // file is one of an archive or package.
 type file struct {
-	name   string // in a package from its root, without a slash before it
-	mode   int64  // permissions
+	name   string      // in a package from its root, without a slash before it
+	mode   fs.FileMode // permissions
 	data   []byte
 	folder bool
 	config bool // it is the operator's once it is installed
@@ -83,9 +84,9 @@ func (b *builder) build(ctx context.Context) (err error) {
 }
 
 // write writes one file of the release.
-func (b *builder) write(name string, make func(w io.Writer) error) error {
+func (b *builder) write(name string, pack func(w io.Writer) error) error {
 	var data bytes.Buffer
-	if err := make(&data); err != nil {
+	if err := pack(&data); err != nil {
 		return fmt.Errorf("make %s: %w", name, err)
 	}
 	b.made = append(b.made, name)
@@ -94,7 +95,9 @@ func (b *builder) write(name string, make func(w io.Writer) error) error {
 }
 
 // read reads a file of the repository.
-func (b *builder) read(name string) ([]byte, error) { return os.ReadFile(filepath.Join(b.root, name)) }
+func (b *builder) read(name string) ([]byte, error) {
+	return os.ReadFile(filepath.Join(b.root, name)) //nolint:gosec // names are this program's own
+}
 
 // compile makes the binaries of each target. Version, commit and date are handed over: what Go itself would
 // write of the repository depends on how it was cloned.
@@ -106,15 +109,15 @@ func (b *builder) compile(ctx context.Context) error {
 		if err := b.goBuild(ctx, t, dir); err != nil {
 			return err
 		}
-		verifyd, err := os.ReadFile(filepath.Join(dir, "verifyd"+t.suffix()))
-		if err != nil {
-			return err
+		var made binaries
+		for name, to := range map[string]*[]byte{"verifyd": &made.verifyd, "verifyd-bench": &made.bench} {
+			var err error
+			*to, err = os.ReadFile(filepath.Join(dir, name+t.suffix())) //nolint:gosec // just made
+			if err != nil {
+				return err
+			}
 		}
-		bench, err := os.ReadFile(filepath.Join(dir, "verifyd-bench"+t.suffix()))
-		if err != nil {
-			return err
-		}
-		b.binaries[t] = binaries{verifyd, bench}
+		b.binaries[t] = made
 	}
 	return nil
 }

@@ -63,7 +63,7 @@ func healthcheckOf(text string) (map[string]any, error) {
 		return nil, err
 	}
 	check := map[string]any{"Test": append([]string{"CMD"}, test...)}
-	for _, flag := range strings.Fields(flags) {
+	for flag := range strings.FieldsSeq(flags) {
 		name, value, _ := strings.Cut(flag, "=")
 		d, err := time.ParseDuration(value)
 		if err != nil {

@@ -108,12 +108,15 @@ func (d debian) credential(user string) *syscall.Credential {
 	return &syscall.Credential{Uid: 1 << 30, Gid: 1 << 30} // nobody has it: what is run fails
 }
 
-// as runs a program there that is to succeed.
+// as runs a program there that is to succeed, and returns what it prints.
 func (d debian) as(t *testing.T, user string, line ...string) string {
 	t.Helper()
-	out, err := d.command(t.Context(), user, line...).CombinedOutput()
+	cmd := d.command(t.Context(), user, line...)
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("%q: %v: %s", line, err, out)
+		t.Fatalf("%q: %v: %s%s", line, err, out, said.String())
 	}
 	return strings.TrimSpace(string(out))
 }
@@ -435,7 +438,7 @@ func systemCalls(t *testing.T) (names []string) {
 			continue
 		}
 		sets, without := strings.CutPrefix(filter, "~")
-		for _, set := range strings.Fields(sets) {
+		for set := range strings.FieldsSeq(sets) {
 			of := members(set)
 			if without {
 				names = slices.DeleteFunc(names, func(name string) bool { return slices.Contains(of, name) })

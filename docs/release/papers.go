@@ -27,7 +27,10 @@ func (b *builder) boms() error {
 			return err
 		}
 		const self = "verifyd"
-		components, refs := []map[string]any{goComponent()}, []string{goComponent()["bom-ref"].(string)}
+		components := []map[string]any{{
+			"type": "library", "bom-ref": goPurl(), "name": "std", "version": goVersion(), "purl": goPurl(),
+		}}
+		refs := []string{goPurl()}
 		for _, m := range modules {
 			c := map[string]any{
 				"type": "library", "bom-ref": purl(m), "name": m.Path, "version": m.Version, "purl": purl(m),
@@ -60,14 +63,10 @@ func (b *builder) boms() error {
 	return nil
 }
 
-// goComponent is Go and its standard library.
-func goComponent() map[string]any {
-	version := strings.TrimPrefix(runtime.Version(), "go")
-	return map[string]any{
-		"type": "library", "bom-ref": "pkg:golang/std@" + version, "name": "std", "version": version,
-		"purl": "pkg:golang/std@" + version,
-	}
-}
+func goVersion() string { return strings.TrimPrefix(runtime.Version(), "go") }
+
+// goPurl names Go with its standard library, as scanners of vulnerabilities know it.
+func goPurl() string { return "pkg:golang/std@" + goVersion() }
 
 func purl(m *debug.Module) string { return "pkg:golang/" + m.Path + "@" + m.Version }
 
@@ -104,7 +103,7 @@ func (b *builder) provenance() error {
 	}
 	materials := []map[string]any{
 		{"name": "source", "digest": map[string]string{"gitCommit": b.commit}},
-		{"name": "go", "uri": goComponent()["purl"]},
+		{"name": "go", "uri": goPurl()},
 	}
 	if b.changed {
 		materials[0]["annotations"] = map[string]bool{"changed": true}
@@ -140,14 +139,20 @@ func (b *builder) provenance() error {
 	})
 }
 
-// subjects are the files that were made, with their digests.
-func (b *builder) subjects() (all []map[string]any, err error) {
+// subject is a file that was made.
+type subject struct {
+	Name   string            `json:"name"`
+	Digest map[string]string `json:"digest"`
+}
+
+// subjects returns the files that were made so far, sorted.
+func (b *builder) subjects() (all []subject, err error) {
 	for _, name := range slices.Sorted(slices.Values(b.made)) {
-		data, err := os.ReadFile(filepath.Join(b.out, name))
+		data, err := os.ReadFile(filepath.Join(b.out, name)) //nolint:gosec // just made
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, map[string]any{"name": name, "digest": map[string]string{"sha256": sum(data)}})
+		all = append(all, subject{name, map[string]string{"sha256": sum(data)}})
 	}
 	return all, nil
 }
@@ -160,7 +165,7 @@ func (b *builder) sums() error {
 	}
 	return b.write("SHA256SUMS", func(w io.Writer) error {
 		for _, s := range subjects {
-			if _, err := fmt.Fprintf(w, "%s  %s\n", s["digest"].(map[string]string)["sha256"], s["name"]); err != nil {
+			if _, err := fmt.Fprintf(w, "%s  %s\n", s.Digest["sha256"], s.Name); err != nil {
 				return err
 			}
 		}

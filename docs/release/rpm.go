@@ -65,7 +65,7 @@ func (b *builder) rpm(w io.Writer, t target) error {
 // put beside it.
 func (b *builder) rpmFile(f file) rpmpack.RPMFile {
 	r := rpmpack.RPMFile{
-		Name: "/" + f.name, Body: f.data, Mode: uint(f.mode) | modeFile, //nolint:gosec // permissions
+		Name: "/" + f.name, Body: f.data, Mode: uint(f.mode) | modeFile,
 		Owner: "root", Group: "root", MTime: uint32(b.date.Unix()), //nolint:gosec // until 2106
 	}
 	if f.folder {

@@ -50,7 +50,7 @@ func look(ctx context.Context, root string) (s source, err error) {
 		s.unreleased = append(s.unreleased, "files are not as the commit has them")
 	}
 	s.version = version.Number()
-	changelog, err := os.ReadFile(filepath.Join(root, "CHANGELOG.md"))
+	changelog, err := os.ReadFile(filepath.Join(root, "CHANGELOG.md")) //nolint:gosec // our own
 	if err != nil {
 		return s, err
 	}
@@ -77,7 +77,7 @@ var goImage = regexp.MustCompile(`(?m)^ARG GO_IMAGE=golang:([0-9.]+)`)
 
 // dockerfileGo returns the Go that the Dockerfile builds with: go1.26.8.
 func dockerfileGo(root string) (string, error) {
-	text, err := os.ReadFile(filepath.Join(root, "Dockerfile"))
+	text, err := os.ReadFile(filepath.Join(root, "Dockerfile")) //nolint:gosec // our own
 	if err != nil {
 		return "", err
 	}
@@ -89,7 +89,7 @@ func dockerfileGo(root string) (string, error) {
 }
 
 func git(ctx context.Context, root string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, "git", append([]string{"-C", root}, args...)...)
+	cmd := exec.CommandContext(ctx, "git", append([]string{"-C", root}, args...)...) //nolint:gosec // our own
 	var said bytes.Buffer
 	cmd.Stderr = &said
 	out, err := cmd.Output()
