@@ -47,6 +47,7 @@
 //	demo          the whole path on loopback, with a sample integrator and a browser
 //	receivertest  what a receiver must take, and what it must refuse
 //	table         rows for people, JSON for programs
+//	manual        the man page and the completions of shells
 //	alarm, logging, trace, version
 //
 // The laws of the command line:

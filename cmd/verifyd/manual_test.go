@@ -109,6 +109,7 @@ func TestManPage(t *testing.T) {
 		t.Errorf("%v: %s", err, said.String())
 	}
 	text := strings.Join(strings.Fields(string(out)), " ")
-	expect(t, text, "verifyd key create --account=NAME [flags]", "--data-dir=\"verifyd-data\", VERIFYD_DATA_DIR",
+	expect(t, text, "verifyd key create --account=NAME [flags]",
+		"--data-dir=\"verifyd-data\", VERIFYD_DATA_DIR",
 		examples["key create"], "It takes the settings of the store.")
 }

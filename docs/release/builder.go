@@ -125,8 +125,8 @@ func (b *builder) compile(ctx context.Context) error {
 // goBuild compiles both programs for a target.
 func (b *builder) goBuild(ctx context.Context, t target, dir string) error {
 	const pkg = "verifyd/cmd/verifyd/version."
-	flags := fmt.Sprintf("-s -w -X %sbuilt=%s -X %scommit=%s -X %sdate=%s", pkg, b.version, pkg, b.commit, pkg,
-		b.date.Format(time.RFC3339))
+	flags := "-s -w -X " + pkg + "built=" + b.version + " -X " + pkg + "commit=" + b.commit + " -X " + pkg +
+		"date=" + b.date.Format(time.RFC3339)
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", flags, //nolint:gosec // ours
 		"-o", dir+string(filepath.Separator), "./cmd/verifyd", "./cmd/verifyd-bench")
 	cmd.Dir = b.root

@@ -108,7 +108,8 @@ func (d deb) write(w io.Writer) error {
 		if err := m.pack(&data); err != nil {
 			return err
 		}
-		header := fmt.Sprintf("%-16s%-12d%-6d%-6d%-8s%-10d`\n", m.name, d.at.Unix(), 0, 0, "100644", data.Len())
+		header := fmt.Sprintf("%-16s%-12d%-6d%-6d%-8s%-10d`\n", m.name, d.at.Unix(), 0, 0, "100644",
+			data.Len())
 		if data.Len()%2 == 1 {
 			data.WriteByte('\n') // members begin at even places
 		}

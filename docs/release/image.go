@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"cmp"
 	"compress/gzip"
-	"crypto/sha256"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
@@ -54,9 +53,11 @@ type layout struct {
 	legacy []map[string]any
 }
 
+func digest(data []byte) string { return "sha256:" + sum(data) }
+
 // add adds content once.
 func (l *layout) add(mediaType string, data []byte) descriptor {
-	d := descriptor{MediaType: mediaType, Digest: fmt.Sprintf("sha256:%x", sha256.Sum256(data)), Size: len(data)}
+	d := descriptor{MediaType: mediaType, Digest: digest(data), Size: len(data)}
 	if !l.known[d.Digest] {
 		l.known[d.Digest] = true
 		l.files = append(l.files, file{name: d.blob(), mode: 0o644, data: data})
@@ -157,24 +158,27 @@ func (b *builder) imageFor(l *layout, t target, notes map[string]string) (d desc
 		}
 		layer := l.add(typeLayer, packed.Bytes())
 		layers, blobs = append(layers, layer), append(blobs, layer.blob())
-		ids = append(ids, fmt.Sprintf("sha256:%x", sha256.Sum256(raw)))
+		ids = append(ids, digest(raw))
 	}
 	at := b.date.Format(time.RFC3339)
 	config, err := l.addJSON(typeConfig, map[string]any{
 		"created": at, "architecture": t.arch, "os": t.os, "config": settings,
 		"rootfs": map[string]any{"type": "layers", "diff_ids": ids},
 		"history": []map[string]string{
-			{"created": at, "created_by": "certificates and folders"}, {"created": at, "created_by": "verifyd"},
+			{"created": at, "created_by": "certificates and folders"},
+			{"created": at, "created_by": "verifyd"},
 		},
 	})
 	if err != nil {
 		return d, err
 	}
 	l.legacy = append(l.legacy, map[string]any{
-		"Config": config.blob(), "Layers": blobs, "RepoTags": []string{"verifyd:" + b.imageTag() + "-" + t.arch},
+		"Config": config.blob(), "Layers": blobs,
+		"RepoTags": []string{"verifyd:" + b.imageTag() + "-" + t.arch},
 	})
 	d, err = l.addJSON(typeManifest, map[string]any{
-		"schemaVersion": 2, "mediaType": typeManifest, "config": config, "layers": layers, "annotations": notes,
+		"schemaVersion": 2, "mediaType": typeManifest, "config": config, "layers": layers,
+		"annotations": notes,
 	})
 	d.Platform = map[string]string{"os": t.os, "architecture": t.arch}
 	return d, err

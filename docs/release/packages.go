@@ -36,8 +36,8 @@ func (b *builder) packages() error {
 // What packages tell people.
 const (
 	summary     = "self-hosted identity verification"
-	description = "A server starts a session and sends its user to a link; the user signs in to an identity " +
-		"network; verifyd tells the server the outcome in one signed POST."
+	description = "A server starts a session and sends its user to a link; the user signs in to an " +
+		"identity network; verifyd tells the server the outcome in one signed POST."
 )
 
 // installed returns the files of a package, sorted, with the folders that are its own. zsh reads completions

@@ -279,7 +279,8 @@ func (i *integrator) verify(t *testing.T) client.Started {
 func (b *builder) next(t *testing.T) *builder {
 	t.Helper()
 	n := &builder{
-		source: b.source, targets: b.targets, out: t.TempDir(), log: b.log, binaries: b.binaries, extras: b.extras,
+		source: b.source, targets: b.targets, out: t.TempDir(), log: b.log, binaries: b.binaries,
+		extras: b.extras,
 	}
 	n.version = "99.0.0"
 	if err := n.packages(); err != nil {
@@ -288,8 +289,8 @@ func (b *builder) next(t *testing.T) *builder {
 	return n
 }
 
-// The package for Debian: installed in a clean system, configured, its service run as its unit says, a session
-// from end to end; then upgraded, removed and purged.
+// The package for Debian: installed in a clean system, configured, its service run as its unit says, a
+// session from end to end; then upgraded, removed and purged.
 func TestDebian(t *testing.T) {
 	t.Parallel()
 	b := release(t)
@@ -400,15 +401,16 @@ func TestUnit(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "verifyd.service")
 	// systemd wants what is run to be there.
-	if err := os.WriteFile(file, []byte(strings.ReplaceAll(text, "/usr/bin/verifyd ", "/bin/true ")), 0o644); err != nil {
+	text = strings.ReplaceAll(text, "/usr/bin/verifyd ", "/bin/true ")
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if said := output(t, analyze, "verify", "--man=no", file); said != "" {
 		t.Errorf("systemd-analyze verify: %s", said)
 	}
 	for threshold, passes := range map[string]bool{"20": true, "1": false} { // tenths of the exposure
-		said, err := exec.Command(analyze, "security", "--no-pager", "--offline=true", "--threshold="+threshold,
-			file).CombinedOutput()
+		said, err := exec.Command(analyze, "security", "--no-pager", "--offline=true",
+			"--threshold="+threshold, file).CombinedOutput()
 		if (err == nil) != passes || !strings.Contains(string(said), "Overall exposure level") {
 			t.Errorf("exposure of at most %s tenths: %v: %s", threshold, err, said)
 		}

@@ -130,11 +130,15 @@ func (b *builder) provenance() error {
 		"predicateType": "https://slsa.dev/provenance/v1",
 		"predicate": map[string]any{
 			"buildDefinition": map[string]any{
-				"buildType":            "urn:verifyd:docs/release/build:1",
-				"externalParameters":   map[string]any{"version": b.version, "commit": b.commit, "targets": built},
+				"buildType": "urn:verifyd:docs/release/build:1",
+				"externalParameters": map[string]any{
+					"version": b.version, "commit": b.commit, "targets": built,
+				},
 				"resolvedDependencies": materials,
 			},
-			"runDetails": map[string]any{"builder": map[string]string{"id": "urn:verifyd:docs/release/build"}},
+			"runDetails": map[string]any{
+				"builder": map[string]string{"id": "urn:verifyd:docs/release/build"},
+			},
 		},
 	})
 }

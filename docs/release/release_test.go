@@ -139,12 +139,14 @@ func TestArchive(t *testing.T) {
 			t.Errorf("%s is empty", name)
 		}
 	}
-	if help := output(t, filepath.Join(dir, "verifyd-bench"), "measure", "--help"); !strings.Contains(help, "--duration") {
+	help := output(t, filepath.Join(dir, "verifyd-bench"), "measure", "--help")
+	if !strings.Contains(help, "--duration") {
 		t.Errorf("the bench says %s", help)
 	}
 	sums := exec.Command("sha256sum", "--check", "--strict", "SHA256SUMS")
 	sums.Dir = b.out
-	if said, err := sums.CombinedOutput(); err != nil || strings.Count(string(said), ": OK") != len(b.made)-1 {
+	if said, err := sums.CombinedOutput(); err != nil ||
+		strings.Count(string(said), ": OK") != len(b.made)-1 {
 		t.Errorf("%v: %s", err, said)
 	}
 }
@@ -211,8 +213,8 @@ func TestWhatIsARelease(t *testing.T) {
 	commit := func() {
 		t.Helper()
 		run(t, "git", "-C", root, "add", ".")
-		run(t, "git", "-C", root, "-c", "user.name=Somebody", "-c", "user.email=somebody@example.org", "commit",
-			"--quiet", "--message", "A change")
+		run(t, "git", "-C", root, "-c", "user.name=Somebody", "-c", "user.email=somebody@example.org",
+			"commit", "--quiet", "--message", "A change")
 	}
 	expect := func(version string, reasons int) {
 		t.Helper()

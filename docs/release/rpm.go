@@ -24,8 +24,9 @@ func (b *builder) rpm(w io.Writer, t target) error {
 	}
 	files = append(files, file{name: "var/lib/verifyd", mode: 0o700, folder: true, own: true})
 	meta := rpmpack.RPMMetaData{
-		Name: "verifyd", Summary: summary, Description: description, Version: b.packageVersion(), Release: "1",
-		Arch: rpmArch[t.arch], OS: "linux", Packager: b.author, Licence: "Apache-2.0", BuildHost: "localhost",
+		Name: "verifyd", Summary: summary, Description: description, Version: b.packageVersion(),
+		Release: "1", Arch: rpmArch[t.arch], OS: "linux",
+		Packager: b.author, Licence: "Apache-2.0", BuildHost: "localhost",
 		BuildTime: b.date, Epoch: rpmpack.NoEpoch,
 	}
 	for _, name := range []string{"ca-certificates", "/usr/sbin/useradd", "/usr/bin/getent"} {

@@ -28,8 +28,8 @@ type source struct {
 }
 
 // look finds out what is checked out in the repository at root. The version is that of the code. It is a
-// release where the changelog has it, the files are the commit's, and Go is the one that the Dockerfile names;
-// otherwise it is a build on the way to that version, and its version says so.
+// release where the changelog has it, the files are the commit's, and Go is the one that the Dockerfile
+// names; otherwise it is a build on the way to that version, and its version says so.
 func look(ctx context.Context, root string) (s source, err error) {
 	s.root = root
 	log, err := git(ctx, root, "log", "-1", "--format=%H%n%ct%n%an <%ae>")

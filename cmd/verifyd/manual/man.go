@@ -29,8 +29,8 @@ func (p Program) man() string {
 		manFlag(&b, f)
 	}
 	p.manSettings(&b)
-	b.WriteString(".SH EXIT STATUS\n0 for success, 1 for a failure, 2 for a command line or a setting that is " +
-		"wrong.\n")
+	b.WriteString(".SH EXIT STATUS\n0 for success, 1 for a failure, 2 for a command line or a setting that " +
+		"is wrong.\n")
 	return b.String()
 }
 
@@ -111,8 +111,8 @@ func example(b *strings.Builder, line string) {
 	}
 }
 
-// roff returns text as man prints it: nothing in it is a request, and what is not ASCII is written by its code
-// point, since not every man knows the encoding of its file.
+// roff returns text as man prints it: nothing in it is a request, and what is not ASCII is written by its
+// code point, since not every man knows the encoding of its file.
 func roff(text string) string {
 	var b strings.Builder
 	if strings.HasPrefix(text, ".") || strings.HasPrefix(text, "'") {

@@ -94,7 +94,8 @@ func (p Program) zsh() string {
     [[ $at != help ]] || below=
     case "${below:+$below }$word" in
 `)
-	fmt.Fprintf(&b, "      (%s) at=\"${below:+$below }$word\" ;;\n    esac\n  done\n  case $at in\n", p.paths())
+	fmt.Fprintf(&b, "      (%s) at=\"${below:+$below }$word\" ;;\n    esac\n  done\n", p.paths())
+	b.WriteString("  case $at in\n")
 	for _, c := range p.commands() {
 		fmt.Fprintf(&b, "    (%s)\n", single(c.path))
 		b.WriteString("      commands=(")
@@ -138,7 +139,8 @@ func (p Program) fish() string {
 	name, at := p.App.Name, "_"+p.function()+"_at"
 	fmt.Fprintf(&b, "# Completions of %s for fish.\nfunction %s\n", name, at)
 	b.WriteString("  set -l at\n  for word in (commandline -opc)[2..-1]\n" +
-		"    set -l below $at\n    test \"$at\" = help; and set below\n    switch \"$below $word\"\n      case")
+		"    set -l below $at\n    test \"$at\" = help; and set below\n" +
+		"    switch \"$below $word\"\n      case")
 	for _, c := range p.commands()[1:] {
 		path := c.path
 		if !strings.Contains(path, " ") {
