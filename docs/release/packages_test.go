@@ -275,17 +275,33 @@ func (i *integrator) verify(t *testing.T) client.Started {
 	return s
 }
 
-// next returns a release of a higher version, of the same binaries.
+// nextBuilt is what next has made, once for all tests.
+var (
+	nextMade  sync.Mutex
+	nextBuilt *builder
+)
+
+// next returns packages of a higher version, of the same binaries and with another configuration.
 func (b *builder) next(t *testing.T) *builder {
 	t.Helper()
-	n := &builder{
-		source: b.source, targets: b.targets, out: t.TempDir(), log: b.log, binaries: b.binaries,
-		extras: b.extras,
+	nextMade.Lock()
+	defer nextMade.Unlock()
+	if nextBuilt != nil {
+		return nextBuilt
 	}
-	n.version = "99.0.0"
-	if err := n.packages(); err != nil {
+	n := &builder{
+		source: b.source, targets: b.targets, out: filepath.Join(b.out, "next"), log: b.log,
+		binaries: b.binaries, extras: b.extras,
+	}
+	n.version, n.root = "99.0.0", t.TempDir()
+	copyTree(t, n.root)
+	config := filepath.Join(n.root, "docs/release/package/config.yaml")
+	changed := append(read(t, config), "#another_setting: of a later version\n"...)
+	err := errors.Join(os.Mkdir(n.out, 0o755), os.WriteFile(config, changed, 0o600), n.packages())
+	if err != nil {
 		t.Fatal(err)
 	}
+	nextBuilt = n
 	return n
 }
 
@@ -318,7 +334,10 @@ func TestDebian(t *testing.T) {
 	stop()
 
 	mine := config()
-	d.as(t, "root", "dpkg", "--install", d.put(t, b.next(t).file(t, ".deb")))
+	// As unattended upgrades do it: where both have changed the configuration, the operator's stays.
+	d.as(t, "root", "dpkg", "--force-confdef", "--force-confold", "--install",
+		d.put(t, b.next(t).file(t, ".deb")))
+	d.owned(t, "/etc/verifyd/config.yaml.dpkg-dist", "root:verifyd 640")
 	if got := d.as(t, "root", "dpkg-query", "--show", "--showformat=${Version}", "verifyd"); got != "99.0.0" {
 		t.Errorf("after the upgrade the version is %s", got)
 	}
@@ -383,6 +402,7 @@ func TestRPM(t *testing.T) {
 	if !bytes.Equal(read(t, d.path("etc/verifyd/config.yaml")), mine) {
 		t.Error("the upgrade took the configuration")
 	}
+	d.owned(t, "/etc/verifyd/config.yaml.rpmnew", "root:verifyd 640")
 	do("--erase", "verifyd")
 	d.owned(t, "/usr/bin/verifyd", "")
 	d.owned(t, "/var/lib/verifyd/secret.key", "verifyd:verifyd 600")

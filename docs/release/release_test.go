@@ -19,12 +19,19 @@ import (
 	"verifyd/natsconf/natstest"
 )
 
-func TestMain(m *testing.M) { os.Exit(natstest.Budget(m, 2*time.Minute).Run()) }
+func TestMain(m *testing.M) {
+	code := natstest.Budget(m, 2*time.Minute).Run()
+	_ = os.RemoveAll(releasedIn)
+	os.Exit(code)
+}
 
 const repository = "../.."
 
 // here is the one target that the tests build: the packages' tests run on it.
 var here = target{"linux", runtime.GOARCH}
+
+// releasedIn is the folder of released. It is none of a test's, since all use it.
+var releasedIn string
 
 // released is a release of what is checked out, for one target.
 var released = sync.OnceValues(func() (*builder, error) {
@@ -32,11 +39,10 @@ var released = sync.OnceValues(func() (*builder, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, err := os.MkdirTemp("", "verifyd-release-test-") // for all tests: no test's own folder
-	if err != nil {
+	if releasedIn, err = os.MkdirTemp("", "verifyd-release-test-"); err != nil {
 		return nil, err
 	}
-	b := &builder{source: src, targets: []target{here}, out: out, log: io.Discard}
+	b := &builder{source: src, targets: []target{here}, out: releasedIn, log: io.Discard}
 	return b, b.build(context.Background())
 })
 

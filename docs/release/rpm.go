@@ -28,6 +28,7 @@ func (b *builder) rpm(w io.Writer, t target) error {
 		Release: "1", Arch: rpmArch[t.arch], OS: "linux",
 		Packager: b.author, Licence: "Apache-2.0", BuildHost: "localhost",
 		BuildTime: b.date, Epoch: rpmpack.NoEpoch,
+		Compressor: "gzip:6", // 9 takes thrice the time and saves less than a hundredth
 	}
 	for _, name := range []string{"ca-certificates", "/usr/sbin/useradd", "/usr/bin/getent"} {
 		needed, err := rpmpack.NewRelation(name)
