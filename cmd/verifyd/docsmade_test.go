@@ -84,26 +84,15 @@ func settingsMade(t *testing.T) string {
 func commandsMade(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder
-	var walk func(n *kong.Node)
-	walk = func(n *kong.Node) {
-		for _, child := range n.Children {
-			if child.Hidden {
-				continue
-			}
-			if len(child.Children) > 0 {
-				walk(child)
-				continue
-			}
-			code, out, errOut := verifyd(t, append([]string{"help"}, strings.Fields(child.Path())...)...)
-			if code != 0 {
-				t.Fatalf("help of %s: %s", child.Path(), errOut)
-			}
-			own, _, _ := strings.Cut(out, "Flags of every command:")
-			what, usage, _ := strings.Cut(own, "\n\n")
-			fmt.Fprintf(&b, "\n## verifyd %s\n\n%s\n\n```\n%s\n```\n", child.Path(),
-				strings.Join(strings.Fields(what), " "), strings.TrimSpace(usage))
+	for _, leaf := range must[*kong.Kong](t)(newParser()).Model.Leaves(true) {
+		code, out, errOut := verifyd(t, append([]string{"help"}, strings.Fields(leaf.Path())...)...)
+		if code != 0 {
+			t.Fatalf("help of %s: %s", leaf.Path(), errOut)
 		}
+		own, _, _ := strings.Cut(out, "Flags of every command:")
+		what, usage, _ := strings.Cut(own, "\n\n")
+		fmt.Fprintf(&b, "\n## verifyd %s\n\n%s\n\n```\n%s\n```\n", leaf.Path(),
+			strings.Join(strings.Fields(what), " "), strings.TrimSpace(usage))
 	}
-	walk(must[*kong.Kong](t)(newParser()).Model.Node)
 	return b.String()
 }

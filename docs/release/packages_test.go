@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -191,7 +192,7 @@ func (d debian) start(t *testing.T) (stop func()) {
 // integrator is a receiver, and what its owner knows of the service.
 type integrator struct {
 	server       *httptest.Server
-	handler      http.Handler
+	receiver     atomic.Pointer[client.Receiver]
 	got          chan client.Result
 	base, admin  string
 	key, signing string
@@ -203,7 +204,7 @@ func (d debian) configure(t *testing.T) *integrator {
 	t.Helper()
 	i := &integrator{got: make(chan client.Result, 1), base: natstest.Address(t), admin: natstest.Address(t)}
 	i.server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		i.handler.ServeHTTP(w, r)
+		i.receiver.Load().ServeHTTP(w, r)
 	}))
 	t.Cleanup(i.server.Close)
 	roots := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: i.server.Certificate().Raw})
@@ -232,7 +233,7 @@ func (i *integrator) enroll(t *testing.T, d debian) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	i.handler = receiver
+	i.receiver.Store(receiver)
 }
 
 func (i *integrator) await(t *testing.T) {
