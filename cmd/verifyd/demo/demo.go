@@ -272,16 +272,14 @@ func (d *demo) interactive(ctx context.Context, ending string) error {
 		}
 		d.detail("", "Open this link and sign in as anybody you like:", "", "    "+s.VerifyURL, "")
 		if d.binding == "code" {
-			d.detail("Then type the code that the page shows, and Enter: that is the user's message to the", "bot.", "")
+			d.detail("Then type the code that the page shows, and Enter: the user writes it to the bot.", "")
 		}
 		d.detail(ending, "")
 		expired := time.NewTimer(time.Until(s.ExpiresAt))
-		got, err := d.awaitCallback(ctx, s, expired.C)
+		got, came := d.awaitCallback(ctx, s, expired.C)
 		switch {
-		case err != nil:
-			return err
-		case got != nil:
-			if err := d.show(*got); err != nil {
+		case came:
+			if err := d.show(got); err != nil {
 				return err
 			}
 			d.detail("", "Here is the next one:")
@@ -295,17 +293,18 @@ func (d *demo) interactive(ctx context.Context, ending string) error {
 	}
 }
 
-// awaitCallback returns the callback of a session, and confirms it with what people type; nil where the
+// awaitCallback returns the callback of a session, and confirms it with what people type; none where the
 // session expires or ctx ends before.
-func (d *demo) awaitCallback(ctx context.Context, s Started, expired <-chan time.Time) (*Received, error) {
+func (d *demo) awaitCallback(ctx context.Context, s Started, expired <-chan time.Time) (got Received,
+	came bool) {
 	typed := d.lines
 	if d.binding != "code" {
 		typed = nil
 	}
 	for {
 		select {
-		case got := <-d.integrator.received:
-			return &got, nil
+		case got = <-d.integrator.received:
+			return got, true
 		case code, open := <-typed:
 			if !open {
 				typed = nil
@@ -313,9 +312,9 @@ func (d *demo) awaitCallback(ctx context.Context, s Started, expired <-chan time
 				d.confirm(ctx, s, code)
 			}
 		case <-expired:
-			return nil, nil //nolint:nilnil // there is none, and nothing is wrong
+			return got, false
 		case <-ctx.Done():
-			return nil, nil //nolint:nilnil // see above
+			return got, false
 		}
 	}
 }

@@ -233,3 +233,7 @@ func (s *records) now() time.Time {
 	}
 	return time.Now()
 }
+
+// PublicKeys returns the public keys that callbacks of an account are checked with now, the current one
+// first.
+func (s *records) PublicKeys(a account.Account) []signing.PublicKey { return s.sign.Public(a, s.now()) }

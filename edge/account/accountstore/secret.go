@@ -11,7 +11,6 @@ import (
 	"verifyd/edge/account/entry"
 	"verifyd/edge/account/input"
 	"verifyd/edge/account/secrets"
-	"verifyd/edge/account/signing"
 )
 
 // RotateSecret returns the account a new signing secret. For the time of the overlap callbacks carry a
@@ -67,7 +66,3 @@ func (s accounts) RevealSecrets(ctx context.Context, by access.Actor, id string)
 	}
 	return a.Signing(s.now()), nil
 }
-
-// PublicKeys returns the public keys that callbacks of an account are checked with now, the current one
-// first.
-func (s accounts) PublicKeys(a account.Account) []signing.PublicKey { return s.sign.Public(a, s.now()) }

@@ -18,7 +18,8 @@ type Demo struct {
 // Run shows the whole path on loopback.
 func (d Demo) Run(ctx context.Context, c command.Console) error {
 	return demo.Run(ctx, demo.Options{
-		Auto: d.Auto, Binding: d.Binding, In: os.Stdin, LogLevel: d.LogLevel, Operator: demoOperator(), Out: c.Out, Err: c.Err,
+		Auto: d.Auto, Binding: d.Binding, LogLevel: d.LogLevel, Operator: demoOperator(), In: os.Stdin,
+		Out: c.Out, Err: c.Err,
 	})
 }
 
