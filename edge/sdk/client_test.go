@@ -65,13 +65,20 @@ var script = []step{
 	{ // what is wrong stays wrong
 		`{"call":"start","platform":"","user":"u","callback":"https://h.example/v"}`,
 		[]exchange{{request: "POST /verify/init", status: 400, answer: refusal}},
-		`{"refused":{"status":400,"code":"invalid_request","fields":["platform"],"retry":0}}`,
+		`{"refused":{"status":400,"code":"invalid_request","fields":["platform"],"retry":0,"tries":null}}`,
 	},
 	{
 		`{"call":"start","platform":"p","user":"u","callback":"https://h.example/v"}`,
 		[]exchange{{request: "POST /verify/init", status: 429, header: map[string]string{"Retry-After": "7"},
 			answer: `{"code":"rate_limited"}`}},
-		`{"refused":{"status":429,"code":"rate_limited","fields":[],"retry":7}}`,
+		`{"refused":{"status":429,"code":"rate_limited","fields":[],"retry":7,"tries":null}}`,
+	},
+	{ // what is to be proven, where the caller says it
+		`{"call":"start","platform":"p","user":"u","callback":"https://h.example/v","binding":"code"}`,
+		[]exchange{{request: "POST /verify/init", status: 200, answer: started,
+			body: `{"platform":"p","platform_user_id":"u","callback_url":"https://h.example/v",` +
+				`"binding":"code"}`}},
+		"",
 	},
 	{
 		`{"call":"read","session":"a/b"}`,
@@ -83,7 +90,7 @@ var script = []step{
 		`{"call":"read","session":"a"}`,
 		[]exchange{{request: "GET /sessions/a", status: 302,
 			header: map[string]string{"Location": "/elsewhere"}}},
-		`{"refused":{"status":302,"code":"","fields":[],"retry":0}}`,
+		`{"refused":{"status":302,"code":"","fields":[],"retry":0,"tries":null}}`,
 	},
 	{`{"call":"read","session":"a"}`, []exchange{{request: "GET /sessions/a", status: 200, answer: "<html>"}},
 		`{"noAnswer":true}`},
@@ -121,9 +128,38 @@ var script = []step{
 	},
 	{`{"call":"cancel","session":"a"}`, []exchange{{request: "POST /sessions/a/cancel", status: 409,
 		answer: `{"code":"session_completed"}`}},
-		`{"refused":{"status":409,"code":"session_completed","fields":[],"retry":0}}`},
+		`{"refused":{"status":409,"code":"session_completed","fields":[],"retry":0,"tries":null}}`},
+	{
+		`{"call":"confirm","session":"a/b","user":"sailor_42","code":"k7m-2qx"}`,
+		[]exchange{{request: "POST /sessions/a%2Fb/confirm", status: 200, answer: verified,
+			body: `{"platform_user_id":"sailor_42","code":"k7m-2qx"}`}},
+		`{"ok":{"id":"a","state":"verified","verified":true,"test":true,"user":"u","delivery":"delivered",` +
+			`"attempts":[204],"completed":"2026-11-21T13:22:09.105Z"}}`,
+	},
+	{
+		`{"call":"confirm","session":"a","user":"u","code":"x"}`,
+		[]exchange{{request: "POST /sessions/a/confirm", status: 422,
+			answer: `{"code":"wrong_code","tries_left":4}`}},
+		`{"refused":{"status":422,"code":"wrong_code","fields":[],"retry":0,"tries":4}}`,
+	},
+	{ // no tries left are not the same as none said
+		`{"call":"confirm","session":"a","user":"u","code":"x"}`,
+		[]exchange{{request: "POST /sessions/a/confirm", status: 422,
+			answer: `{"code":"wrong_code","tries_left":0}`}},
+		`{"refused":{"status":422,"code":"wrong_code","fields":[],"retry":0,"tries":0}}`,
+	},
+	{ // the caller may repeat it; the kit does not
+		`{"call":"confirm","session":"a","user":"u","code":"x"}`,
+		[]exchange{{request: "POST /sessions/a/confirm", status: 503}},
+		`{"refused":{"status":503,"code":"","fields":[],"retry":0,"tries":null}}`,
+	},
+	{
+		`{"call":"confirm","session":"a","user":"u","code":"x"}`,
+		[]exchange{{request: "POST /sessions/a/confirm"}},
+		`{"noAnswer":true}`,
+	},
 	{`{"call":"resend","session":"a"}`, []exchange{{request: "POST /sessions/a/resend", status: 503}},
-		`{"refused":{"status":503,"code":"","fields":[],"retry":0}}`},
+		`{"refused":{"status":503,"code":"","fields":[],"retry":0,"tries":null}}`},
 }
 
 // recorded answers with the script's exchanges, in their order.
@@ -231,9 +267,9 @@ func (k kit) asks(t *testing.T, dir string) {
 		t.Errorf("a client shows its key: %s", shown)
 	}
 	keys := r.keys
-	if len(keys) != 7 || len(r.left) > 0 || len(keys[0]) < 20 || keys[0] != keys[1] || keys[1] != keys[2] ||
+	if len(keys) != 8 || len(r.left) > 0 || len(keys[0]) < 20 || keys[0] != keys[1] || keys[1] != keys[2] ||
 		keys[3] != "mine" || keys[4] != "mine" || keys[5] == keys[0] || keys[6] == keys[5] ||
-		slices.Contains(keys, "") {
+		keys[7] == keys[6] || slices.Contains(keys, "") {
 		t.Errorf("idempotency keys %q, %d exchanges are left", keys, len(r.left))
 	}
 }

@@ -1,6 +1,13 @@
 /** The version of this package. */
 export const version: string;
 
+/**
+ * What is proven: "link", that whoever has the link controls an identity; "code", and that the account's
+ * owner confirms on the platform, with a code; "account", and that the same browser signed in as that
+ * platform account.
+ */
+export type Binding = "link" | "code" | "account";
+
 /** What a session is started with. The ids are your own words, and come back exactly as given. */
 export interface Verification {
   platform: string;
@@ -8,6 +15,8 @@ export interface Verification {
   guildId?: string;
   /** Absolute https URL of the receiver. */
   callbackUrl: string;
+  /** What is to be proven before the session is verified. Default: what the account has set. */
+  binding?: Binding;
   /** Makes a repeat of your own harmless: 1 to 255 visible ASCII characters. Default: one that is made for the call. */
   idempotencyKey?: string;
 }
@@ -20,6 +29,14 @@ export interface Started {
   /** The session's id, under which it may be logged. */
   readonly id: string;
   readonly expiresAt: Date;
+}
+
+/** A code, and who gave it. */
+export interface Confirmation {
+  /** What the platform says of who is writing, never what the user writes. */
+  platformUserId: string;
+  /** As the user wrote it: in any case, with or without spaces and hyphens. */
+  code: string;
 }
 
 export type State = "pending" | "verified" | "failed" | "canceled" | "expired";
@@ -43,7 +60,16 @@ export interface Session {
   platform: string;
   platformUserId: string;
   guildId: string;
+  /** What it asks to be proven. */
+  binding: Binding;
+  /** What was proven; empty where nothing was. */
+  reached: Binding | "";
   state: State;
+  /**
+   * What a pending session waits for: "identity" after the platform account was proven, "confirm" until the
+   * user's code is given; empty: the sign-in, or nothing any more.
+   */
+  step: "" | "identity" | "confirm";
   /** null unless the state is verified or failed. */
   verified: boolean | null;
   reason: string;
@@ -93,6 +119,12 @@ export class Client {
   pages(filter?: Filter, options?: CallOptions): AsyncGenerator<Session, void, undefined>;
   /** Takes a pending session back; no callback is sent. */
   cancel(session: string, options?: CallOptions): Promise<Session>;
+  /**
+   * Completes a session whose binding is "code" as verified, with the code that its user gave on the
+   * platform. Five codes are taken; another one is a Refused with the code "wrong_code" and triesLeft. It is
+   * not repeated by itself; a repeat is harmless: the same code from the same user is one try.
+   */
+  confirm(session: string, confirmation: Confirmation, options?: CallOptions): Promise<Session>;
   /** Has the callback sent once more, after its delivery has ended. */
   resend(session: string, options?: CallOptions): Promise<Session>;
 }
@@ -107,6 +139,8 @@ export class Refused extends Error {
   readonly requestId: string;
   /** What Retry-After asked for, in seconds; 0 where it did not. */
   readonly retryAfter: number;
+  /** How many more codes are taken, for "wrong_code"; 0: the session has failed. Otherwise undefined. */
+  readonly triesLeft: number | undefined;
 }
 
 /** No answer came. What was asked for may have been done. */

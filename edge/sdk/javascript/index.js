@@ -29,6 +29,7 @@ export class Refused extends Error {
     }));
     this.requestId = problem.request_id ?? "";
     this.retryAfter = retryAfter;
+    this.triesLeft = Number.isInteger(problem.tries_left) ? problem.tries_left : undefined;
   }
 }
 
@@ -67,6 +68,7 @@ export class Client {
       platform_user_id: verification.platformUserId,
       guild_id: verification.guildId,
       callback_url: verification.callbackUrl,
+      binding: verification.binding,
     });
     for (let left = startTries - 1, wait = startPause; ; left--, wait *= 2) {
       try {
@@ -125,6 +127,12 @@ export class Client {
   /** Takes a pending session back. */
   async cancel(session, options) {
     return sessionOf(await this.#call("POST", `${pathOf(session)}/cancel`, options));
+  }
+
+  /** Confirms a session with the code that its user gave. A repeat is harmless. */
+  async confirm(session, confirmation, options) {
+    const body = JSON.stringify({ platform_user_id: confirmation.platformUserId, code: confirmation.code });
+    return sessionOf(await this.#call("POST", `${pathOf(session)}/confirm`, { body, ...options }));
   }
 
   /** Has the callback of a session sent once more, after its delivery has ended. */
@@ -388,7 +396,8 @@ function sessionOf(doc) {
   const date = (text) => (text ? new Date(text) : null);
   return {
     id: doc.id, test: doc.test ?? false, platform: doc.platform ?? "",
-    platformUserId: doc.platform_user_id ?? "", guildId: doc.guild_id ?? "", state: doc.state,
+    platformUserId: doc.platform_user_id ?? "", guildId: doc.guild_id ?? "",
+    binding: doc.binding ?? "", reached: doc.reached ?? "", state: doc.state, step: doc.step ?? "",
     verified: doc.verified ?? null, reason: doc.reason ?? "", rule: doc.rule ?? "",
     createdAt: date(doc.created_at), expiresAt: date(doc.expires_at), completedAt: date(doc.completed_at),
     delivery: {

@@ -40,6 +40,8 @@ final class Refused extends VerifydException
     /** @var list<array{name: string, code: string, detail: string}> the members that are not right */
     public readonly array $fields;
     public readonly string $requestId;
+    /** How many more codes are taken, for wrong_code; 0: the session has failed. Otherwise null. */
+    public readonly ?int $triesLeft;
 
     /** @param array<string, mixed> $problem */
     public function __construct(public readonly int $status, array $problem, public readonly int $retryAfter)
@@ -51,6 +53,8 @@ final class Refused extends VerifydException
             'detail' => (string) ($e['detail'] ?? ''),
         ], is_array($problem['errors'] ?? null) ? array_values($problem['errors']) : []);
         $this->requestId = (string) ($problem['request_id'] ?? '');
+        $tries = $problem['tries_left'] ?? null;
+        $this->triesLeft = is_int($tries) ? $tries : null;
         parent::__construct(trim("verifyd answered $status $this->problem")
             . ($this->detail === '' ? '' : ": $this->detail")
             . ($this->requestId === '' ? '' : " (request $this->requestId)"));
@@ -127,17 +131,28 @@ final class Client
         return ['base' => $this->base];
     }
 
-    /** Starts a session. It tries up to six times, under one idempotency key. */
+    /**
+     * Starts a session. It tries up to six times, under one idempotency key.
+     *
+     * @param ?string $binding what is to be proven before the session is verified: 'link', that whoever has
+     *     the link controls an identity; 'code', and that the account's owner confirms on the platform, with
+     *     a code; 'account', and that the same browser signed in as that platform account; null: what the
+     *     account has set
+     */
     public function start(
         string $platform,
         string $platformUserId,
         string $callbackUrl,
         string $guildId = '',
         ?string $idempotencyKey = null,
+        ?string $binding = null,
     ): Started {
         $body = ['platform' => $platform, 'platform_user_id' => $platformUserId, 'callback_url' => $callbackUrl];
         if ($guildId !== '') {
             $body['guild_id'] = $guildId;
+        }
+        if ($binding !== null) {
+            $body['binding'] = $binding;
         }
         $key = $idempotencyKey ?? bin2hex(random_bytes(16));
         for ($left = self::TRIES - 1, $wait = 0.25; ; $left--, $wait *= 2) {
@@ -223,6 +238,21 @@ final class Client
         return self::session($this->call('POST', self::path($session) . '/cancel'));
     }
 
+    /**
+     * Completes a session whose binding is 'code' as verified, with the code that its user gave. Five codes
+     * are taken; another one is a Refused with the code wrong_code and triesLeft. It is not repeated by
+     * itself; a repeat is harmless: the same code from the same user is one try.
+     *
+     * @param string $platformUserId what the platform says of who is writing, never what the user writes
+     * @param string $code as the user wrote it: in any case, with or without spaces and hyphens
+     * @return array<string, mixed> the session, verified
+     */
+    public function confirm(string $session, string $platformUserId, string $code): array
+    {
+        $body = ['platform_user_id' => $platformUserId, 'code' => $code];
+        return self::session($this->call('POST', self::path($session) . '/confirm', [], $body));
+    }
+
     /** @return array<string, mixed> the session, whose callback is sent once more; a repeat sends another */
     public function resend(string $session): array
     {
@@ -289,7 +319,10 @@ final class Client
         if (!is_string($doc['id'] ?? null) || !is_string($doc['state'] ?? null)) {
             throw new NoAnswer('the answer has no id or no state');
         }
-        return $doc + ['test' => false, 'verified' => null, 'delivery' => ['state' => 'none', 'attempts' => []]];
+        return $doc + [
+            'test' => false, 'binding' => '', 'reached' => null, 'step' => '', 'verified' => null,
+            'delivery' => ['state' => 'none', 'attempts' => []],
+        ];
     }
 
     private static function parseBase(string $text): string

@@ -33,9 +33,10 @@ module Verifyd
 
   # The service answered, and refused.
   class Refused < Error
-    # code is one of the service's interface, such as "rate_limited", and empty where the answer had none; fields are
-    # hashes with name, code and detail; retry_after is in seconds, 0 where nothing was asked for.
-    attr_reader :status, :code, :detail, :fields, :request_id, :retry_after
+    # code is one of the service's interface, such as "rate_limited", and empty where the answer had none;
+    # fields are hashes with name, code and detail; retry_after is in seconds, 0 where nothing was asked for;
+    # tries_left is how many more codes are taken, for "wrong_code"; 0: the session has failed. Otherwise nil.
+    attr_reader :status, :code, :detail, :fields, :request_id, :retry_after, :tries_left
 
     def initialize(status, problem, retry_after)
       @status = status
@@ -43,6 +44,7 @@ module Verifyd
       errors = problem["errors"].is_a?(Array) ? problem["errors"] : []
       @fields = errors.map { |e| { "name" => e["field"].to_s, "code" => e["code"].to_s, "detail" => e["detail"].to_s } }
       @retry_after = retry_after
+      @tries_left = problem["tries_left"] if problem["tries_left"].is_a?(Integer)
       text = "verifyd answered #{[status, @code].join(" ").strip}"
       text += ": #{@detail}" unless @detail.empty?
       text += " (request #{@request_id})" unless @request_id.empty?
@@ -98,10 +100,14 @@ module Verifyd
       "#<Verifyd::Client #{@base}>"
     end
 
-    # Starts a session. It tries up to six times, under one idempotency key.
-    def start(platform:, platform_user_id:, callback_url:, guild_id: nil, idempotency_key: nil)
+    # Starts a session. It tries up to six times, under one idempotency key. binding is what is to be proven
+    # before the session is verified: "link", that whoever has the link controls an identity; "code", and that
+    # the account's owner confirms on the platform, with a code; "account", and that the same browser signed
+    # in as that platform account; nil: what the account has set.
+    def start(platform:, platform_user_id:, callback_url:, guild_id: nil, binding: nil, idempotency_key: nil)
       body = { platform: platform, platform_user_id: platform_user_id, callback_url: callback_url }
       body[:guild_id] = guild_id unless guild_id.nil? || guild_id.empty?
+      body[:binding] = binding unless binding.nil?
       headers = { "Idempotency-Key" => idempotency_key || SecureRandom.uuid }
       wait = 0.25
       (TRIES - 1).downto(0) do |left|
@@ -160,6 +166,16 @@ module Verifyd
     # Takes a pending session back; no callback is sent.
     def cancel(session)
       session_of(call("POST", "#{path_of(session)}/cancel"))
+    end
+
+    # Completes a session whose binding is "code" as verified, with the code that its user gave.
+    # platform_user_id is what the platform says of who is writing, never what the user writes; code is as the
+    # user wrote it: in any case, with or without spaces and hyphens. Five codes are taken; another one is a
+    # Refused with the code "wrong_code" and tries_left. It is not repeated by itself; a repeat is harmless:
+    # the same code from the same user is one try.
+    def confirm(session, platform_user_id:, code:)
+      body = { platform_user_id: platform_user_id, code: code }
+      session_of(call("POST", "#{path_of(session)}/confirm", {}, body))
     end
 
     # Has the callback sent once more, after its delivery has ended. A repeat sends another.
@@ -223,7 +239,10 @@ module Verifyd
       unless doc.is_a?(Hash) && doc["id"].is_a?(String) && doc["state"].is_a?(String)
         raise NoAnswer, "the answer has no id or no state"
       end
-      { "test" => false, "verified" => nil, "delivery" => { "state" => "none", "attempts" => [] } }.merge(doc)
+      {
+        "test" => false, "binding" => "", "reached" => nil, "step" => "", "verified" => nil,
+        "delivery" => { "state" => "none", "attempts" => [] }
+      }.merge(doc)
     end
 
     def object_of(text)

@@ -11,7 +11,8 @@ const shown = (s) => ({
 const does = {
   start: async (a) => {
     const s = await client.start({
-      platform: a.platform, platformUserId: a.user, guildId: a.guild, callbackUrl: a.callback, idempotencyKey: a.key,
+      platform: a.platform, platformUserId: a.user, guildId: a.guild, callbackUrl: a.callback,
+      binding: a.binding, idempotencyKey: a.key,
     });
     return { url: s.verifyUrl, session: s.session, id: s.id, expires: s.expiresAt.toISOString(), shown: JSON.stringify(s) };
   },
@@ -19,6 +20,7 @@ const does = {
   whole: (a) => client.read(a.session),
   wait: async (a) => shown(await client.wait(a.session)),
   cancel: async (a) => shown(await client.cancel(a.session)),
+  confirm: async (a) => shown(await client.confirm(a.session, { platformUserId: a.user, code: a.code })),
   resend: async (a) => shown(await client.resend(a.session)),
   list: async (a) => {
     const page = await client.list({
@@ -39,7 +41,9 @@ for (const { call, ...args } of calls) {
     ends.push({ ok: await does[call](args) });
   } catch (e) {
     if (e instanceof Refused) {
-      ends.push({ refused: { status: e.status, code: e.code, fields: e.fields.map((f) => f.name), retry: e.retryAfter } });
+      const fields = e.fields.map((f) => f.name);
+      const tries = e.triesLeft ?? null;
+      ends.push({ refused: { status: e.status, code: e.code, fields, retry: e.retryAfter, tries } });
     } else if (e instanceof NoAnswer) {
       ends.push({ noAnswer: true });
     } else {

@@ -18,7 +18,10 @@ $shown = fn (array $s): array => [
 $ids = fn (iterable $sessions): array => array_map(fn ($s) => $s['id'], [...$sessions]);
 $does = [
     'start' => function (array $a) use ($client): array {
-        $s = $client->start($a['platform'], $a['user'], $a['callback'], $a['guild'] ?? '', $a['key'] ?? null);
+        $s = $client->start(
+            platform: $a['platform'], platformUserId: $a['user'], callbackUrl: $a['callback'],
+            guildId: $a['guild'] ?? '', idempotencyKey: $a['key'] ?? null, binding: $a['binding'] ?? null,
+        );
         return [
             'url' => $s->verifyUrl, 'session' => $s->session, 'id' => $s->id(),
             'expires' => $s->expiresAt->format('Y-m-d\TH:i:s.v\Z'), 'shown' => print_r($s, true),
@@ -28,6 +31,9 @@ $does = [
     'whole' => fn (array $a): array => $client->read($a['session']),
     'wait' => fn (array $a): array => $shown($client->wait($a['session'])),
     'cancel' => fn (array $a): array => $shown($client->cancel($a['session'])),
+    'confirm' => fn (array $a): array => $shown(
+        $client->confirm($a['session'], platformUserId: $a['user'], code: $a['code'])
+    ),
     'resend' => fn (array $a): array => $shown($client->resend($a['session'])),
     'list' => function (array $a) use ($client, $ids): array {
         $page = $client->list([
@@ -50,7 +56,7 @@ foreach ($order['calls'] as $call) {
     } catch (Refused $e) {
         $ends[] = ['refused' => [
             'status' => $e->status, 'code' => $e->problem, 'fields' => array_column($e->fields, 'name'),
-            'retry' => $e->retryAfter,
+            'retry' => $e->retryAfter, 'tries' => $e->triesLeft,
         ]];
     } catch (NoAnswer) {
         $ends[] = ['noAnswer' => true];

@@ -24,7 +24,7 @@ def shown(s):
 def start(a):
     s = client.start(
         platform=a["platform"], platform_user_id=a["user"], guild_id=a.get("guild", ""), callback_url=a["callback"],
-        idempotency_key=a.get("key"),
+        binding=a.get("binding"), idempotency_key=a.get("key"),
     )
     return {"url": s.verify_url, "session": s.session, "id": s.id, "expires": instant(s.expires_at), "shown": repr(s)}
 
@@ -42,6 +42,7 @@ does = {
     "whole": lambda a: dataclasses.asdict(client.read(a["session"])),
     "read": lambda a: shown(client.read(a["session"])), "wait": lambda a: shown(client.wait(a["session"])),
     "cancel": lambda a: shown(client.cancel(a["session"])), "resend": lambda a: shown(client.resend(a["session"])),
+    "confirm": lambda a: shown(client.confirm(a["session"], platform_user_id=a["user"], code=a["code"])),
 }
 ends = []
 for call in order["calls"]:
@@ -50,6 +51,7 @@ for call in order["calls"]:
     except verifyd.Refused as e:
         ends.append({"refused": {
             "status": e.status, "code": e.code, "fields": [f.name for f in e.fields], "retry": int(e.retry_after),
+            "tries": e.tries_left,
         }})
     except verifyd.NoAnswer:
         ends.append({"noAnswer": True})

@@ -14,13 +14,16 @@ end
 does = {
   "start" => lambda do |a|
     s = client.start(platform: a["platform"], platform_user_id: a["user"], guild_id: a["guild"],
-                     callback_url: a["callback"], idempotency_key: a["key"])
+                     callback_url: a["callback"], binding: a["binding"], idempotency_key: a["key"])
     { url: s.verify_url, session: s.session, id: s.id, expires: s.expires_at.utc.iso8601(3), shown: s.inspect }
   end,
   "read" => ->(a) { shown.call(client.read(a["session"])) },
   "whole" => ->(a) { client.read(a["session"]) },
   "wait" => ->(a) { shown.call(client.wait(a["session"])) },
   "cancel" => ->(a) { shown.call(client.cancel(a["session"])) },
+  "confirm" => lambda do |a|
+    shown.call(client.confirm(a["session"], platform_user_id: a["user"], code: a["code"]))
+  end,
   "resend" => ->(a) { shown.call(client.resend(a["session"])) },
   "list" => lambda do |a|
     found, following = client.list(platform_user_id: a["user"], state: a["state"], delivery: a["delivery"],
@@ -32,7 +35,8 @@ does = {
 ends = order["calls"].map do |call|
   { ok: does.fetch(call["call"]).call(call) }
 rescue Verifyd::Refused => e
-  { refused: { status: e.status, code: e.code, fields: e.fields.map { |f| f["name"] }, retry: e.retry_after } }
+  fields = e.fields.map { |f| f["name"] }
+  { refused: { status: e.status, code: e.code, fields: fields, retry: e.retry_after, tries: e.tries_left } }
 rescue Verifyd::NoAnswer
   { noAnswer: true }
 end

@@ -13,12 +13,12 @@ const membersOf = (type) => checker.getPropertiesOfType(type).filter(isOwn);
 const isMethod = (symbol) => (symbol.flags & ts.SymbolFlags.Method) !== 0;
 const typeOf = (symbol) => checker.getTypeOfSymbolAtLocation(symbol, file);
 
-// The members of a type, in depth; where it is one of several words, these.
+// The members of a type, in depth; where it is one of several words, these, without the empty one.
 function shape(of) {
   const type = checker.getNonNullableType(of);
   if (checker.isArrayType(type)) return [shape(checker.getTypeArguments(type)[0])];
   if (type.isUnion() && type.types.every((t) => t.isStringLiteral())) {
-    return type.types.map((t) => t.value).sort().join("|");
+    return type.types.map((t) => t.value).filter((word) => word !== "").sort().join("|");
   }
   if (!isOwn(type.symbol)) return "";
   return Object.fromEntries(membersOf(type).filter((m) => !isMethod(m)).map((m) => [m.name, shape(typeOf(m))]));

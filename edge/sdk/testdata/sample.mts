@@ -1,8 +1,8 @@
 // Uses everything that the package declares, as its users would. It is compiled, never run.
 import {
-  Client, MemorySeen, NoAnswer, Receiver, Refused, version, type Attempt, type CallOptions, type ClientOptions,
-  type Filter, type ReceiverOptions, type Result, type Seen, type Session, type Started, type State,
-  type Verification,
+  Client, MemorySeen, NoAnswer, Receiver, Refused, version, type Attempt, type Binding, type CallOptions,
+  type ClientOptions, type Confirmation, type Filter, type ReceiverOptions, type Result, type Seen,
+  type Session, type Started, type State, type Verification,
 } from "verifyd";
 
 const clientOptions: ClientOptions = { fetch: globalThis.fetch, timeout: 5_000 };
@@ -10,8 +10,9 @@ const client = new Client("https://verify.example.com", "vfy_x", clientOptions);
 const call: CallOptions = { signal: new AbortController().signal };
 const verification: Verification = {
   platform: "discord", platformUserId: "sailor_42", guildId: "g", callbackUrl: "https://h.example/v",
-  idempotencyKey: "mine",
+  binding: "code", idempotencyKey: "mine",
 };
+const confirmation: Confirmation = { platformUserId: "sailor_42", code: "k7m-2qx" };
 
 export async function calls(): Promise<string> {
   const started: Started = await client.start(verification, call);
@@ -20,6 +21,8 @@ export async function calls(): Promise<string> {
   const session: Session = await client.read(started.session, call);
   const waited: Session = await client.wait(started.id);
   const canceled: Session = await client.cancel(started.id, call);
+  const confirmed: Session = await client.confirm(started.id, confirmation, call);
+  await client.confirm(started.session, { platformUserId: "u", code: "k7m2qx" });
   const resent: Session = await client.resend(started.id, call);
   const filter: Filter = {
     platformUserId: "u", state: "failed", delivery: "unknown", since: new Date(), until: "2026-11-21T00:00:00Z",
@@ -28,7 +31,7 @@ export async function calls(): Promise<string> {
   const page = await client.list(filter, call);
   const next: string | undefined = page.next;
   for await (const each of client.pages({ state: waited.state }, call)) page.sessions.push(each);
-  return [link, next, tell(session), canceled.id, resent.id].join();
+  return [link, next, tell(session), canceled.id, confirmed.id, resent.id].join();
 }
 
 function tell(session: Session): string {
@@ -38,6 +41,15 @@ function tell(session: Session): string {
     session.id, session.platform, session.platformUserId, session.guildId, session.reason, session.rule,
     String(session.test), String(verified), state, session.delivery.state,
   ];
+  const binding: Binding = session.binding;
+  if (session.reached !== "") { // what was reached is a binding
+    const reached: Binding = session.reached;
+    words.push(binding, reached);
+  }
+  switch (session.step) { // all steps are known
+    case "": case "identity": case "confirm": words.push(session.step); break;
+    default: { const none: never = session.step; return none; }
+  }
   for (const at of [session.createdAt, session.expiresAt, session.completedAt]) words.push(at?.toISOString() ?? "");
   const attempts: Attempt[] = session.delivery.attempts;
   for (const a of attempts) {
@@ -53,7 +65,9 @@ function tell(session: Session): string {
 export function judge(error: unknown): string {
   if (error instanceof Refused) {
     const [field] = error.fields;
-    const text = `${error.status} ${error.code} ${error.detail} ${error.requestId} ${error.retryAfter.toFixed()}`;
+    const tries: number | undefined = error.triesLeft;
+    const numbers = `${error.status} ${error.retryAfter.toFixed()} ${tries?.toFixed() ?? "none"}`;
+    const text = `${numbers} ${error.code} ${error.detail} ${error.requestId}`;
     return field ? text + field.name + field.code + field.detail : text;
   }
   return error instanceof NoAnswer ? error.message : version;
@@ -81,6 +95,10 @@ export const done: Promise<void> = receiver.node({}, {});
 void client.start({ platform: "p", platformUserId: "u" });
 // @ts-expect-error the member's name in the HTTP interface
 void client.start({ platform: "p", platform_user_id: "u", callbackUrl: "https://h.example/v" });
+// @ts-expect-error no such binding
+void client.start({ ...verification, binding: "name" });
+// @ts-expect-error who gave the code is missing
+void client.confirm("a", { code: "k7m-2qx" });
 // @ts-expect-error no such state
 void client.list({ state: "done" });
 // @ts-expect-error no such delivery state
@@ -93,13 +111,17 @@ new Client("https://verify.example.com");
 new Receiver("whsec_x", () => undefined);
 // @ts-expect-error a memory has both methods
 new Receiver([], () => undefined, { seen: { begin: () => "new" as const } });
-export const wrong = async (): Promise<void> => {
+export const wrong = async (refused: Refused): Promise<void> => {
+  // @ts-expect-error a refusal that says nothing of tries
+  const tries: number = refused.triesLeft;
   const session = await client.read("a");
   // @ts-expect-error no outcome yet is null
   const verified: boolean = session.verified;
+  // @ts-expect-error nothing may have been reached
+  const reached: Binding = session.reached;
   // @ts-expect-error an instant that there may not be
   session.completedAt.toISOString();
   const started = await client.start(verification);
   // @ts-expect-error what was started does not change
-  started.session = String(verified);
+  started.session = String(verified) + reached + tries;
 };

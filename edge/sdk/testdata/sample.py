@@ -14,25 +14,27 @@ client = Client("https://verify.example.com", "vfy_x", timeout=5.0)
 def calls() -> str:
     started: Started = client.start(
         platform="discord", platform_user_id="sailor_42", callback_url="https://h.example/v", guild_id="g",
-        idempotency_key="mine",
+        binding="code", idempotency_key="mine",
     )
     link: str = started.verify_url + started.session + started.id + started.expires_at.isoformat()
     session: Session = client.read(started.session)
     waited: Session = client.wait(started.id, 10.0)
     canceled: Session = client.cancel(started.id)
+    confirmed: Session = client.confirm(started.id, platform_user_id="sailor_42", code="k7m-2qx")
     resent: Session = client.resend(started.id)
     page: Tuple[Sequence[Session], Optional[str]] = client.list(
         platform_user_id="u", state="failed", delivery="unknown", since=datetime.now(timezone.utc),
         until="2026-11-21T00:00:00Z", limit=10, cursor="c",
     )
     every: Iterator[Session] = client.pages(state=waited.state)
-    return link + tell(session) + tell(canceled) + tell(resent) + str(page[1]) + "".join(s.id for s in every)
+    told = tell(session) + tell(canceled) + tell(confirmed) + tell(resent)
+    return link + told + str(page[1]) + "".join(s.id for s in every)
 
 
 def tell(session: Session) -> str:
     words: List[str] = [
         session.id, session.platform, session.platform_user_id, session.guild_id, session.state, session.reason,
-        session.rule, str(session.test),
+        session.rule, str(session.test), session.binding, session.reached, session.step,
     ]
     verified: Optional[bool] = session.verified
     times: List[Optional[datetime]] = [session.created_at, session.expires_at, session.completed_at]
@@ -46,9 +48,10 @@ def tell(session: Session) -> str:
 
 def judge(error: VerifydError) -> str:
     if isinstance(error, Refused):
+        tries: Optional[int] = error.tries_left
         fields: Tuple[Field, ...] = error.fields
         text = f"{error.status:d} {error.code} {error.detail} {error.request_id} {error.retry_after:f}"
-        return text + "".join(f.name + f.code + f.detail for f in fields)
+        return text + str(tries) + "".join(f.name + f.code + f.detail for f in fields)
     return str(NoAnswer("away")) + verifyd.__version__
 
 
@@ -74,6 +77,8 @@ applications = [receiver.wsgi, receiver.asgi]
 # What is wrong is found: such a comment on a line that is right is one too many, and fails the check.
 client.start(platform="p", platform_user_id="u")  # type: ignore[call-arg]
 client.start(platform="p", platform_user_id=7, callback_url="https://h.example/v")  # type: ignore[arg-type]
+client.confirm("a", code="k7m-2qx")  # type: ignore[call-arg]
+client.confirm("a", "sailor_42", "k7m-2qx")  # type: ignore[misc]
 client.list(status="failed")  # type: ignore[call-arg]
 client.read(7)  # type: ignore[arg-type]
 Client("https://verify.example.com")  # type: ignore[call-arg]

@@ -63,6 +63,9 @@ class Refused(VerifydError):
         self.request_id = str(problem.get("request_id") or "")
         #: what Retry-After asked for, in seconds; 0 where it did not
         self.retry_after = retry_after
+        tries = problem.get("tries_left")
+        #: how many more codes are taken, for "wrong_code"; 0: the session has failed. Otherwise None
+        self.tries_left: Optional[int] = tries if isinstance(tries, int) else None
         text = f"verifyd answered {status}" + (f" {self.code}" if self.code else "")
         text += f": {self.detail}" if self.detail else ""
         super().__init__(text + (f" (request {self.request_id})" if self.request_id else ""))
@@ -120,7 +123,12 @@ class Session:
     platform: str
     platform_user_id: str
     guild_id: str
+    binding: str  #: what it asks to be proven: link, code or account
+    reached: str  #: what was proven; empty where nothing was
     state: str  #: pending, verified, failed, canceled or expired
+    #: what a pending session waits for: identity after the platform account was proven, confirm until the
+    #: user's code is given; empty: the sign-in, or nothing any more
+    step: str
     verified: Optional[bool]  #: None unless the state is verified or failed
     reason: str
     rule: str
@@ -157,16 +165,23 @@ class Client:
 
     def start(
         self, *, platform: str, platform_user_id: str, callback_url: str, guild_id: str = "",
-        idempotency_key: Optional[str] = None,
+        binding: Optional[str] = None, idempotency_key: Optional[str] = None,
     ) -> Started:
         """Starts a session. It tries up to six times, under one idempotency key.
 
         The ids are your own words, and come back exactly as given. callback_url is the absolute https URL of the
         receiver. An idempotency_key of your own makes a repeat of yours harmless for ten minutes.
+
+        binding is what is to be proven before the session is verified: "link", that whoever has the link
+        controls an identity; "code", and that the account's owner confirms on the platform, with a code;
+        "account", and that the same browser signed in as that platform account; None: what the account has
+        set.
         """
         body = {"platform": platform, "platform_user_id": platform_user_id, "callback_url": callback_url}
         if guild_id:
             body["guild_id"] = guild_id
+        if binding is not None:
+            body["binding"] = binding
         headers = {"Idempotency-Key": idempotency_key or str(uuid.uuid4())}
         wait = _START_PAUSE
         for left in range(_START_TRIES - 1, -1, -1):
@@ -227,6 +242,17 @@ class Client:
     def cancel(self, session: str) -> Session:
         """Takes a pending session back; no callback is sent."""
         return _session(self._call("POST", f"{_path(session)}/cancel"))
+
+    def confirm(self, session: str, *, platform_user_id: str, code: str) -> Session:
+        """Completes a session whose binding is "code" as verified, with the code that its user gave.
+
+        platform_user_id is what the platform says of who is writing, never what the user writes; code is as
+        the user wrote it: in any case, with or without spaces and hyphens. Five codes are taken; another one
+        is a Refused with the code "wrong_code" and tries_left. It is not repeated by itself; a repeat is
+        harmless: the same code from the same user is one try.
+        """
+        body = {"platform_user_id": platform_user_id, "code": code}
+        return _session(self._call("POST", f"{_path(session)}/confirm", body=body))
 
     def resend(self, session: str) -> Session:
         """Has the callback sent once more, after its delivery has ended. A repeat sends another."""
@@ -484,7 +510,8 @@ def _session(doc: Mapping[str, Any]) -> Session:
     return Session(
         id=doc["id"], test=bool(doc.get("test")), platform=doc.get("platform") or "",
         platform_user_id=doc.get("platform_user_id") or "", guild_id=doc.get("guild_id") or "",
-        state=doc["state"], verified=doc.get("verified"), reason=doc.get("reason") or "",
+        binding=doc.get("binding") or "", reached=doc.get("reached") or "", state=doc["state"],
+        step=doc.get("step") or "", verified=doc.get("verified"), reason=doc.get("reason") or "",
         rule=doc.get("rule") or "", created_at=_instant(doc.get("created_at")),
         expires_at=_instant(doc.get("expires_at")), completed_at=_instant(doc.get("completed_at")),
         delivery=Delivery(delivery.get("state") or "none", tuple(
