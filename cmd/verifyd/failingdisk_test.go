@@ -41,16 +41,28 @@ func TestFailingDisk(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped under -short: it makes filesystems")
 	}
+	var mu sync.Mutex
 	var all toll
+	t.Cleanup(func() { t.Logf("%d failures of the disk: %s", *diskRuns, &all) })
 	ways := []struct {
 		name string
 		fail func(*natstest.Disk, testing.TB)
 	}{{"all writes", (*natstest.Disk).Fail}, {"only syncs", (*natstest.Disk).FailSyncs}}
+	// They mostly wait, and go on beside each other, but beside no other test: how soon a probe learns of
+	// the failure would depend on it.
+	places := make(chan struct{}, len(ways))
 	for i := range *diskRuns {
 		way := ways[i%len(ways)]
-		t.Run(way.name, func(t *testing.T) { all.add(failDiskOnce(t, way.fail)) })
+		t.Run(way.name, func(t *testing.T) {
+			t.Parallel()
+			places <- struct{}{}
+			t.Cleanup(func() { <-places })
+			got := failDiskOnce(t, way.fail)
+			mu.Lock()
+			defer mu.Unlock()
+			all.add(got)
+		})
 	}
-	t.Logf("%d failures of the disk: %s", *diskRuns, &all)
 }
 
 func (tl *toll) add(more *toll) {
