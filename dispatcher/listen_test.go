@@ -188,7 +188,7 @@ func TestSilentListenersDoNotHoldUpLiveCallbacks(t *testing.T) {
 	r := h.receive(t, "127.0.0.1", status(http.StatusNoContent))
 	registry := prometheus.NewRegistry()
 	c := h.config()
-	c.Listeners, c.Connections, c.Timeout, c.Metrics = devtunnel.New(h.conn), 1, 20*time.Second, registry
+	c.Listeners, c.Connections, c.Timeout, c.Metrics = devtunnel.New(h.conn), 1, isolationTimeout, registry
 	c.DrainTimeout = 100 * time.Millisecond
 	post, err := devtunnel.New(h.conn).Open("key_k")
 	if err != nil {
