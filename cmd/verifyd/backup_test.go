@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -205,7 +206,7 @@ func TestBackupKnowsWhetherAServiceRuns(t *testing.T) {
 		}
 	}))
 	defer func() { _ = sub.Unsubscribe() }()
-	if header, err := external.backUp(t, func() { runs.Store(true) }); !errors.Is(err, storage.ErrBegan) {
+	if header, err := external.backUp(t, &runs); !errors.Is(err, storage.ErrBegan) {
 		t.Errorf("where a service begins to run meanwhile: %+v, %v", header, err)
 	}
 	if header, err := external.backUp(t, nil); err != nil || !header.Running {
@@ -216,13 +217,23 @@ func TestBackupKnowsWhetherAServiceRuns(t *testing.T) {
 // headerOf makes backups of a store for their headers.
 type headerOf config.StoreSettings
 
-// backUp calls begun, where there is one, as soon as the header is written.
-func (h headerOf) backUp(t *testing.T, begun func()) (transfer.Header, error) {
+// backUp sets begun, where it is given, as soon as the header is written. A backup that finds the store too
+// slow is made again.
+func (h headerOf) backUp(t *testing.T, begun *atomic.Bool) (transfer.Header, error) {
 	t.Helper()
-	w := &noticed{first: begun}
+	w, err := &noticed{}, error(nil)
 	h.Sync, h.StoreLimit, h.KeepResults = "always", "8GiB", 72*time.Hour
 	b := storage.Backup{Store: command.Store{StoreSettings: config.StoreSettings(h)}, File: "-"}
-	if err := b.Run(t.Context(), command.Console{Out: w, Err: io.Discard}); err != nil {
+	natstest.Await(t, "the store answers in time", func() bool {
+		w = &noticed{}
+		if begun != nil {
+			begun.Store(false)
+			w.first = func() { begun.Store(true) }
+		}
+		err = b.Run(t.Context(), command.Console{Out: w, Err: io.Discard})
+		return !errors.Is(err, context.DeadlineExceeded)
+	})
+	if err != nil {
 		return transfer.Header{}, err
 	}
 	return must[*transfer.File](t)(transfer.Open(bytes.NewReader(w.Bytes()))).Header, nil
