@@ -86,7 +86,8 @@ func (d *demon) torment(ctx context.Context, until time.Time) error {
 	for time.Now().Before(until) && d.failed() == nil &&
 		pass(ctx, d.between(150*time.Millisecond, 650*time.Millisecond)) {
 		now, of := time.Now(), d.f.dispatchers
-		if now.After(stop) && now.Add(longStop).Before(until) &&
+		// The first ends after the other faults; of what comes later, both dispatchers suffer more.
+		if now.After(stop) && (d.long == 0 || now.Add(longStop).Before(until)) &&
 			d.ambush(ctx, of[d.long%2], of[(d.long+1)%2]) {
 			stop = now.Add(longStopEvery)
 			d.long++

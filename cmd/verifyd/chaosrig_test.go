@@ -260,6 +260,56 @@ func pass(ctx context.Context, d time.Duration) bool {
 	}
 }
 
+// yardstick is a process that nobody stops: this one. It notes when it went on later than it wanted to, as
+// all processes of the machine do where they wait for the processor.
+type yardstick struct {
+	mu   sync.Mutex
+	went []time.Time
+}
+
+const (
+	// yardEvery is how often the yardstick wants to go on.
+	yardEvery = 50 * time.Millisecond
+	// starved is a wait for the processor that can make a POST too late. Between the last instant at which
+	// an owner begins to write and the first at which others may settle lie the callback's time-out and
+	// 5 s.
+	starved = 5 * time.Second
+)
+
+func newYardstick(t *testing.T) *yardstick {
+	t.Helper()
+	y := &yardstick{}
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			y.mu.Lock()
+			y.went = append(y.went, time.Now())
+			y.mu.Unlock()
+			if !pass(ctx, yardEvery) {
+				return
+			}
+		}
+	})
+	t.Cleanup(func() { cancel(); wg.Wait() })
+	return y
+}
+
+// waited is the longest time between two instants for which the yardstick did not go on.
+func (y *yardstick) waited(from, to time.Time) (longest time.Duration) {
+	if y == nil {
+		return 0
+	}
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	for i := 1; i < len(y.went); i++ {
+		if y.went[i].After(from) && y.went[i-1].Before(to) {
+			longest = max(longest, y.went[i].Sub(y.went[i-1])-yardEvery)
+		}
+	}
+	return longest
+}
+
 // victim is a process that suffers faults, one at a time: who holds the lock may hurt it.
 type victim struct {
 	*child

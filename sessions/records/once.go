@@ -37,7 +37,7 @@ type Write struct {
 	// after which the message may go, in whole seconds; 0: with the stream's age
 	life          time.Duration
 	Trace         string // a traceparent to keep with it; empty: none
-	Before, After string // crash points
+	Before, After string // crash points; After is reached where the write is stored
 }
 
 // Once stores a message on a subject that has none. It returns nil when this very message is stored,
@@ -50,8 +50,10 @@ type Write struct {
 // is nearly always the first on its subject, and who is not the first has lost.
 func (st *Writer) Once(ctx context.Context, w Write) (existing *jetstream.RawStreamMsg, err error) {
 	crashpoint.Reach(w.Before)
-	defer crashpoint.Reach(w.After)
-	return st.onceAs(ctx, w, rand.Text())
+	if existing, err = st.onceAs(ctx, w, rand.Text()); err == nil {
+		crashpoint.Reach(w.After)
+	}
+	return existing, err
 }
 
 func (st *Writer) onceAs(ctx context.Context, w Write, nonce string) (existing *jetstream.RawStreamMsg,
