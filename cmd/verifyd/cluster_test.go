@@ -48,10 +48,11 @@ func TestCluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped under -short: a cluster in containers takes minutes")
 	}
-	parallelNoStack(t)
+	parallelStack(t)
 	s := newProof(t)
 	began := time.Now()
-	c := &crowd{base: s.door.base(), key: s.key, counter: s.counter}
+	over := make(chan struct{})
+	c := &crowd{base: s.door.base(), key: s.key, counter: s.counter, until: over}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	var wg sync.WaitGroup
 	defer func() { cancel(); wg.Wait() }()
@@ -65,6 +66,7 @@ func TestCluster(t *testing.T) {
 	if err := r.torment(ctx); err != nil {
 		t.Fatal(err)
 	}
+	close(over)
 	t.Logf("after %.0f s everything is well again", time.Since(began).Seconds())
 	stopProbing()
 	wg.Wait()
@@ -77,12 +79,11 @@ func TestCluster(t *testing.T) {
 
 // lasts is about how long the faults take, over which the sessions are spread.
 func lasts() time.Duration {
-	return 15*time.Second + 2*20*time.Second +
-		max(3*(*clusterCut+10*time.Second)+*clusterFreeze, 2*(cutOff+5*time.Second))
+	return 20*time.Second + max(3*(*clusterCut+10*time.Second)+*clusterFreeze, 2*(cutOff+5*time.Second))
 }
 
-// ruin brings the faults about: one at a time to the NATS servers, of which two must stand, and one at a time
-// to the rest.
+// ruin brings the faults about: one at a time to the NATS servers, of which two must stand, one at a time to
+// the edges and one to the dispatchers.
 type ruin struct {
 	t *testing.T
 	s *proof
@@ -93,11 +94,12 @@ type ruin struct {
 func (r *ruin) torment(ctx context.Context) error {
 	r.began = time.Now()
 	var wg sync.WaitGroup
-	var stores, rest error
+	var stores, edges, dispatchers error
 	wg.Go(func() { stores = r.stores(ctx) })
-	wg.Go(func() { rest = r.rest(ctx) })
+	wg.Go(func() { edges = r.killAndRoll(ctx, r.s.edges) })
+	wg.Go(func() { dispatchers = r.dispatchers(ctx) })
 	wg.Wait()
-	return errors.Join(stores, rest)
+	return errors.Join(stores, edges, dispatchers)
 }
 
 // say tells what happens, with the second at which it does.
@@ -152,22 +154,28 @@ func (r *ruin) outage(ctx context.Context, m *member, lasts time.Duration, begin
 	return ctx.Err()
 }
 
-func (r *ruin) rest(ctx context.Context) error {
-	s := r.s
-	for _, m := range []*member{s.edges[0], s.dispatchers[0]} {
-		r.say("%s is killed", m.name)
-		if err := r.outage(ctx, m, 0, m.kill, m.start); err != nil {
-			return err
-		}
+// killAndRoll kills one of two and rolls both.
+func (r *ruin) killAndRoll(ctx context.Context, of []*member) error {
+	r.say("%s is killed", of[0].name)
+	if err := r.outage(ctx, of[0], 0, of[0].kill, of[0].start); err != nil {
+		return err
 	}
-	for _, m := range []*member{s.edges[1], s.dispatchers[1], s.edges[0], s.dispatchers[0]} {
+	for _, m := range []*member{of[1], of[0]} {
 		r.say("%s is rolled", m.name)
 		if err := r.outage(ctx, m, 0, m.roll, nothing); err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+func (r *ruin) dispatchers(ctx context.Context) error {
+	of := r.s.dispatchers
+	if err := r.killAndRoll(ctx, of); err != nil {
+		return err
+	}
 	for i, point := range []string{crashpoint.AfterClaim, crashpoint.Answered} {
-		if err := r.cutOff(ctx, s.dispatchers[i], point); err != nil {
+		if err := r.cutOff(ctx, of[i], point); err != nil {
 			return err
 		}
 	}

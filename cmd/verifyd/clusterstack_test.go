@@ -247,20 +247,33 @@ func (p *proof) member(t *testing.T, name, network, path string) *member {
 	return m
 }
 
-// override writes what is different from docker-compose.yml: whose addresses, whose binary.
+// override writes what is different from docker-compose.yml: whose addresses, whose binary. Nobody asks the
+// containers for their health, each time by a process in them: what is started waits for what it needs, as it
+// has to after faults, and the proof waits for all of them.
 func (p *proof) override(t *testing.T, ca string, env map[string]string) {
 	t.Helper()
 	services := map[string]any{}
-	for _, name := range []string{"prepare", "apply", "operator"} {
+	for _, name := range []string{"prepare", "operator"} {
 		services[name] = map[string]any{"image": p.image()}
 	}
+	unasked, started := map[string]any{"interval": "24h"}, map[string]any{"condition": "service_started"}
 	for _, name := range []string{"edge-1", "edge-2", "dispatcher-1", "dispatcher-2"} {
 		services[name] = map[string]any{
 			"image": p.image(), "environment": env, "hostname": name, "volumes": []string{
 				ca + ":/receivers.pem:ro",
 			},
+			"healthcheck": unasked,
 		}
 	}
+	for _, name := range []string{"nats-1", "nats-2", "nats-3"} {
+		services[name] = map[string]any{"healthcheck": unasked}
+	}
+	services["apply"] = map[string]any{"image": p.image(), "depends_on": map[string]any{
+		"nats-1": started, "nats-2": started, "nats-3": started,
+	}}
+	services["proxy"] = map[string]any{"healthcheck": unasked, "depends_on": map[string]any{
+		"edge-1": started, "edge-2": started,
+	}}
 	b, err := json.Marshal(map[string]any{"services": services}) // JSON is YAML
 	if err != nil {
 		t.Fatal(err)
@@ -497,7 +510,7 @@ func newDoor(t *testing.T, proxy string) *door {
 	t.Helper()
 	d := &door{listener: must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))}
 	transport := &http.Transport{
-		DisableKeepAlives: true, ResponseHeaderTimeout: demo.BrowserTimeout,
+		MaxIdleConnsPerHost: chaosUsers, ResponseHeaderTimeout: demo.BrowserTimeout,
 		DialTLSContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
 			c := tls.Dialer{
 				Config: &tls.Config{

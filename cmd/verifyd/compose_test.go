@@ -22,9 +22,8 @@ const maxImage = 40 << 20
 // The whole stack from images built here: every container is hardened and healthy, the demo shows a callback,
 // operators reach it, and nothing is left afterwards.
 func TestComposeStack(t *testing.T) {
-	parallelNoStack(t)
+	parallelStack(t)
 	s := newStack(t)
-	t.Run("image", func(t *testing.T) { s.judgeImage(t) })
 	for _, profile := range []string{"demo", "metrics", "operator"} {
 		s.must(t, "--profile", profile, "config", "--quiet")
 	}
@@ -37,40 +36,57 @@ func TestComposeStack(t *testing.T) {
 	} {
 		t.Run(service, func(t *testing.T) { s.judgeContainer(t, service, forEver) })
 	}
-	if !t.Run("demo", func(t *testing.T) { s.demonstrate(t) }) {
+	p := s.prometheus(t)
+	inUse := t.Run("in use", func(t *testing.T) { // what waits for different things, beside each other
+		for name, judge := range map[string]func(t *testing.T){
+			"image": s.judgeImage, "demo": s.demonstrate, "operator": s.judgeOperator,
+			"check of an edge":       func(t *testing.T) { s.judgeCheck(t, "edge-2") },
+			"check of a dispatcher":  func(t *testing.T) { s.judgeCheck(t, "dispatcher-2") },
+			"targets of Prometheus":  p.judgeTargets,
+			"alerts that are loaded": p.judgeRules,
+		} {
+			t.Run(name, func(t *testing.T) { t.Parallel(); judge(t) })
+		}
+	})
+	if !inUse {
 		return // what comes is about what the demo did
 	}
+	t.Run("panels", func(t *testing.T) { p.judgePanels(t) })
+	t.Run("alert", func(t *testing.T) { s.judgeAlert(t, p) })
+}
+
+// judgeOperator sees that an operator reaches the store.
+func (s *stack) judgeOperator(t *testing.T) {
+	t.Helper()
 	s.must(t, "run", "--rm", "-T", "operator", "account", "create", "Compose Guild")
 	key := strings.TrimSpace(s.must(t, "run", "--rm", "-T", "operator", "key", "create", "--account",
 		"Compose Guild"))
 	if !apiKeyForm.MatchString(key) {
 		t.Errorf("an operator's new key is %q", key)
 	}
-	for _, role := range []string{"edge", "dispatcher"} {
-		out := s.must(t, "exec", "-T", role+"-2", "/verifyd", "check", "--json")
-		var doc struct {
-			Worst    check.Level
-			Findings []check.Finding
-		}
-		if err := json.Unmarshal([]byte(out), &doc); err != nil {
-			t.Fatalf("%v in %s", err, out)
-		}
-		byArea := map[string][]check.Finding{}
-		for _, f := range doc.Findings {
-			byArea[f.Area] = append(byArea[f.Area], f)
-		}
-		expectFound(t, byArea, "permissions", check.LevelOK, "write nothing else")
-		expectFound(t, byArea, "topology", check.LevelOK, "as it should be")
-		expectFound(t, byArea, "store", check.LevelOK, "of 61440 MiB")
-		if doc.Worst == check.LevelError {
-			t.Errorf("%s: %s", role, out)
-		}
+}
+
+// judgeCheck reads what a process's own check finds.
+func (s *stack) judgeCheck(t *testing.T, service string) {
+	t.Helper()
+	out := s.must(t, "exec", "-T", service, "/verifyd", "check", "--json")
+	var doc struct {
+		Worst    check.Level
+		Findings []check.Finding
 	}
-	p := s.prometheus(t)
-	t.Run("targets", func(t *testing.T) { p.judgeTargets(t) })
-	t.Run("rules", func(t *testing.T) { p.judgeRules(t) })
-	t.Run("panels", func(t *testing.T) { p.judgePanels(t) })
-	t.Run("alert", func(t *testing.T) { s.judgeAlert(t, p) })
+	if err := json.Unmarshal([]byte(out), &doc); err != nil {
+		t.Fatalf("%v in %s", err, out)
+	}
+	byArea := map[string][]check.Finding{}
+	for _, f := range doc.Findings {
+		byArea[f.Area] = append(byArea[f.Area], f)
+	}
+	expectFound(t, byArea, "permissions", check.LevelOK, "write nothing else")
+	expectFound(t, byArea, "topology", check.LevelOK, "as it should be")
+	expectFound(t, byArea, "store", check.LevelOK, "of 61440 MiB")
+	if doc.Worst == check.LevelError {
+		t.Errorf("%s: %s", service, out)
+	}
 }
 
 // judgeImage looks at the size, the user and the bytes: what this machine builds beside the image is the same
@@ -110,8 +126,7 @@ func digestOf(t *testing.T, path string) [sha256.Size]byte {
 // judgeContainer looks at what the engine was told to hold a container to.
 func (s *stack) judgeContainer(t *testing.T, service string, forEver bool) {
 	t.Helper()
-	id := s.docker(t, "ps", "--all", "--quiet", "--filter", "label=com.docker.compose.project="+s.project,
-		"--filter", "label=com.docker.compose.service="+service)
+	id := s.container(t, service)
 	var inspected []struct {
 		State struct {
 			Status   string

@@ -82,7 +82,7 @@ func newStack(t *testing.T) *stack {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 		defer cancel()
 		if out, err := s.compose(ctx, "--profile", "demo", "--profile", "metrics", "--profile", "operator",
-			"down", "--volumes", "--timeout", "3").CombinedOutput(); err != nil {
+			"down", "--volumes", "--timeout", "0").CombinedOutput(); err != nil {
 			t.Errorf("take the stack down: %v: %s", err, out)
 		}
 		if left := s.docker(t, "ps", "--all", "--quiet", "--filter",
@@ -169,8 +169,10 @@ func (s *stack) docker(t *testing.T, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// container returns the id of a service's container.
+// container returns the id of a service's container. The engine tells it in a tenth of the time that compose
+// takes.
 func (s *stack) container(t *testing.T, service string) string {
 	t.Helper()
-	return strings.TrimSpace(s.must(t, "ps", "--quiet", service))
+	return s.docker(t, "ps", "--all", "--quiet", "--filter", "label=com.docker.compose.project="+s.project,
+		"--filter", "label=com.docker.compose.service="+service)
 }

@@ -8,13 +8,13 @@ import (
 
 // Tests run beside each other in three kinds, however few processors there are: many that wait for disks,
 // elections and time-outs, and hardly compute; few that load the machine, which would starve each other past
-// the times that users and servers wait; and one in containers, which mostly waits for them, and for long.
+// the times that users and servers wait; and two in containers, which mostly wait for them, and for long.
 var lights, loads, stacked chan struct{}
 
 // inParallel is called in TestMain.
 func inParallel() {
 	natstest.Parallel(1000) // the places below decide
-	lights, loads, stacked = make(chan struct{}, 8), make(chan struct{}, 2), make(chan struct{}, 1)
+	lights, loads, stacked = make(chan struct{}, 8), make(chan struct{}, 2), make(chan struct{}, 2)
 	if natstest.OnCluster() {
 		lights, loads = make(chan struct{}, 4), make(chan struct{}, 1)
 	}
@@ -33,8 +33,8 @@ func parallelHeavy(t *testing.T) {
 	take(t, loads)
 }
 
-// parallelNoStack lets a test that runs containers run beside others that do not.
-func parallelNoStack(t *testing.T) {
+// parallelStack lets a test that runs containers run beside others.
+func parallelStack(t *testing.T) {
 	t.Helper()
 	take(t, stacked)
 }
