@@ -8,12 +8,13 @@ WORKDIR /src
 ENV CGO_ENABLED=0 GOTOOLCHAIN=local GOFLAGS="-trimpath -buildvcs=false"
 COPY go.mod go.sum ./
 RUN go mod download
-COPY . .
-ARG VERSION=""
-RUN go build -ldflags "-s -w -X verifyd/cmd/verifyd/version.built=${VERSION}" -o /out/verifyd ./cmd/verifyd
+# Before the source, with which it does not change.
 RUN go build -ldflags "-s -w" -o /nats/nats-server github.com/nats-io/nats-server/v2
 # Volumes take their owner from the image that they are first mounted in: verifyd prepare fills one for each role.
 RUN mkdir -p /data /tmp-of-images /shared/edge /shared/dispatcher /shared/operator /shared/monitor /shared/nats /shared/proxy /shared/proxy-data /shared/trust
+COPY . .
+ARG VERSION=""
+RUN go build -ldflags "-s -w -X verifyd/cmd/verifyd/version.built=${VERSION}" -o /out/verifyd ./cmd/verifyd
 
 FROM scratch AS nats
 COPY --from=build /nats/nats-server /out/verifyd /
