@@ -18,11 +18,12 @@ import (
 
 	"verifyd/dispatcher/callback"
 	"verifyd/dispatcher/callback/localca"
+	"verifyd/natsconf/natstest"
 	"verifyd/sessions"
 	"verifyd/sessions/urlpolicy"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(natstest.Budget(m, 30*time.Second)) }
 
 const (
 	testSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"

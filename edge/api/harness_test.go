@@ -35,7 +35,7 @@ import (
 
 func TestMain(m *testing.M) {
 	natstest.Parallel(8)
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(natstest.Budget(m, 60*time.Second))
 }
 
 // The API keys of the tests, and whom they belong to.

@@ -22,9 +22,10 @@ import (
 
 	"verifyd/edge/network"
 	"verifyd/edge/network/netsettings"
+	"verifyd/natsconf/natstest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(natstest.Budget(m, 20*time.Second)) }
 
 const (
 	plantedCode    = "code-that-must-not-show"

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -18,7 +19,7 @@ import (
 
 const version = "1.2.3"
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(natstest.Budget(m, 60*time.Second)) }
 
 // served serves the kits as the service does, and returns the base URL.
 func served(t *testing.T) string {

@@ -12,7 +12,7 @@ import (
 	"verifyd/natsconf/natstest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(natstest.Budget(m, 15*time.Second)) }
 
 const key = "key_abc"
 

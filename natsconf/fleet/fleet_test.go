@@ -18,7 +18,7 @@ import (
 	"verifyd/natsconf/topology"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(natstest.Budget(m, 15*time.Second)) }
 
 func TestWhoIsThere(t *testing.T) {
 	conn := natstest.Start(t)

@@ -13,6 +13,10 @@ import (
 // slowest is how many tests a run over its budget names.
 const slowest = 10
 
+// slowVariable names a file to which the report of a run over its budget is written too: go test shows what a
+// package without a failure prints only under -v.
+const slowVariable = "VERIFYD_TEST_SLOW"
+
 // times are how long tests took that called Clock.
 var times struct {
 	sync.Mutex
@@ -50,7 +54,7 @@ type budgeted struct {
 
 // Budget has a run of a package's tests that takes longer than its budget say which of them took longest,
 // and nothing else: how long a run takes depends on the machine. go test shows it under -v, and where a test
-// failed.
+// failed; .ci/run shows it always.
 func Budget(m *testing.M, budget time.Duration) interface{ Run() int } { return budgeted{m, budget} }
 
 // Run runs the tests.
@@ -58,10 +62,22 @@ func (b budgeted) Run() int {
 	began := time.Now()
 	code := b.M.Run()
 	if took := time.Since(began); took > b.budget {
-		fmt.Fprintf(os.Stderr, "these tests took %s, which should take %s at most; the longest:\n%s",
-			took.Round(time.Second), b.budget, longest())
+		which, _ := os.Getwd() // go test runs a package's tests in its folder
+		report(fmt.Sprintf("the tests in %s took %s, which should take %s at most; the longest:\n%s",
+			which, took.Round(time.Second), b.budget, longest()))
 	}
 	return code
+}
+
+func report(text string) {
+	fmt.Fprint(os.Stderr, text)
+	//nolint:gosec // who runs the tests says where
+	f, err := os.OpenFile(os.Getenv(slowVariable), os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		return // nobody asked for it
+	}
+	defer func() { _ = f.Close() }()
+	_, _ = f.WriteString(text) // in one write: packages run beside each other
 }
 
 func longest() (text string) {

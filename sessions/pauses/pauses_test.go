@@ -19,7 +19,7 @@ import (
 	"verifyd/sessions/urlpolicy"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(natstest.Budget(m, 15*time.Second)) }
 
 func newStore(t *testing.T, conn *natsconf.Conn, now func() time.Time) *pauses.Store {
 	t.Helper()

@@ -26,7 +26,7 @@ var operator = access.Operator("")
 
 func TestMain(m *testing.M) {
 	natstest.Parallel(8)
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(natstest.Budget(m, 20*time.Second))
 }
 
 type rig struct {

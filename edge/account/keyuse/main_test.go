@@ -2,6 +2,7 @@ package keyuse_test
 
 import (
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -10,5 +11,5 @@ import (
 
 func TestMain(m *testing.M) {
 	natstest.Parallel(8)
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(natstest.Budget(m, 15*time.Second))
 }
