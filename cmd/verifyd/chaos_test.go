@@ -160,7 +160,8 @@ type crowd struct {
 	people []*person // whose init was acknowledged
 }
 
-// walk sends so many users through, evenly spread over the time, and more at this pace while they are expected.
+// walk sends so many users through, evenly spread over the time, and more at this pace while they are
+// expected.
 func (c *crowd) walk(ctx context.Context, rng *rand.Rand, users int, over time.Duration) {
 	arrivals := make(chan *person)
 	var wg sync.WaitGroup
