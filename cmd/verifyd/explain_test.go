@@ -56,7 +56,7 @@ type telling struct {
 func tell(t *testing.T) telling {
 	t.Helper()
 	r := boot(t, func(c *config.Config) {
-		c.CallbackTimeout, c.CallbackRetryFor = 500*time.Millisecond, time.Second
+		c.CallbackTimeout, c.CallbackRetryFor = 2*time.Second, time.Second
 	})
 	base := r.receiver(t)
 	all := telling{
