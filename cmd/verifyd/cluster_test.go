@@ -48,7 +48,7 @@ func TestCluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped under -short: a cluster in containers takes minutes")
 	}
-	parallelStack(t)
+	parallelLong(t)
 	s := newProof(t)
 	began := time.Now()
 	over := make(chan struct{})

@@ -8,13 +8,14 @@ import (
 
 // Tests run beside each other in three kinds, however few processors there are: many that wait for disks,
 // elections and time-outs, and hardly compute; few that load the machine, which would starve each other past
-// the times that users and servers wait; and two in containers, which mostly wait for them, and for long.
-var lights, loads, stacked chan struct{}
+// the times that users and servers wait; and three that wait for minutes, in containers or for processes that
+// were stopped.
+var lights, loads chan struct{}
 
 // inParallel is called in TestMain.
 func inParallel() {
 	natstest.Parallel(1000) // the places below decide
-	lights, loads, stacked = make(chan struct{}, 8), make(chan struct{}, 2), make(chan struct{}, 2)
+	lights, loads = make(chan struct{}, 8), make(chan struct{}, 2)
 	if natstest.OnCluster() {
 		lights, loads = make(chan struct{}, 4), make(chan struct{}, 1)
 	}
@@ -33,10 +34,11 @@ func parallelHeavy(t *testing.T) {
 	take(t, loads)
 }
 
-// parallelStack lets a test that runs containers run beside others.
-func parallelStack(t *testing.T) {
+// parallelLong lets a test that waits for minutes run beside all others, from the beginning.
+func parallelLong(t *testing.T) {
 	t.Helper()
-	take(t, stacked)
+	t.Parallel()
+	natstest.Clock(t)
 }
 
 func take(t *testing.T, places chan struct{}) {

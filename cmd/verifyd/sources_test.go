@@ -121,7 +121,8 @@ func TestEveryFlagListensToWhoItShould(t *testing.T) {
 	parser := must[*kong.Kong](t)(newParser(kong.Writers(io.Discard, io.Discard)))
 	settings := flags.SettingKeys(parser.Model)
 	for _, command := range parser.Model.Leaves(false) {
-		unmoved := map[string]map[string]string{} // by command line: each flag's value where nothing else is set
+		// by command line: each flag's value where nothing else is set
+		unmoved := map[string]map[string]string{}
 		for _, flag := range command.Flags {
 			path, value := command.Path(), otherValue(flag.Value)
 			t.Run(path+" --"+flag.Name, func(t *testing.T) {
