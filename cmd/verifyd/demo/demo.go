@@ -265,7 +265,7 @@ func (d *demo) show(got Received) error {
 }
 
 func (d *demo) interactive(ctx context.Context, ending string) error {
-	for {
+	for ctx.Err() == nil {
 		s, err := d.begin(ctx)
 		if err != nil {
 			return err
@@ -283,14 +283,12 @@ func (d *demo) interactive(ctx context.Context, ending string) error {
 				return err
 			}
 			d.detail("", "Here is the next one:")
-		case ctx.Err() != nil:
-			expired.Stop()
-			return nil
-		default:
+		case ctx.Err() == nil:
 			d.say("the link has expired: no callback is sent for it. Here is another:")
 		}
 		expired.Stop()
 	}
+	return nil
 }
 
 // awaitCallback returns the callback of a session, and confirms it with what people type; none where the
