@@ -13,8 +13,8 @@
 //	POST /listen                      stream a test key's callbacks, one JSON object a line
 //	POST /listen/{exchange}           report how one of them ended there
 //	GET  /favicon.ico                 the icon, for browsers that ask for it by themselves
-//	GET  /openapi.yaml, /docs         this interface as an OpenAPI document (package apidoc), and as a page
-//	…                                 what Config.Routes mounts: sign-in page, dashboard
+//	GET  /openapi.yaml, /docs/api     this interface as an OpenAPI document (package apidoc), and as a page
+//	…                                 what Config.Routes mounts: sign-in page, dashboard, documents
 //
 // HEAD is answered wherever GET is. The operators' routes are GET /livez, /readyz, /metrics and
 // /debug/pprof/, and GET and PUT /debug/log-level; all but /livez are answered only under names that

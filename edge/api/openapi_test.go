@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -28,7 +29,7 @@ var described = sync.OnceValues(func() (*openapi3.T, error) {
 		return nil, err
 	}
 	answer := &bytes.Buffer{}
-	d.YAML().ServeHTTP(&bodyWriter{answer}, nil)
+	d.YAML().ServeHTTP(&bodyWriter{answer}, httptest.NewRequest(http.MethodGet, pathOpenAPI, nil))
 	doc, err := openapi3.NewLoader().LoadFromData(answer.Bytes())
 	if err != nil {
 		return nil, err

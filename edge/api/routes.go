@@ -22,7 +22,7 @@ const (
 	pathListen  = "/listen"
 	pathListens = "/listen/{exchange}"
 	pathOpenAPI = "/openapi.yaml"
-	pathDocs    = "/docs"
+	pathDocs    = "/docs/api" // below the documents of package guide
 	pathIcon    = "/favicon.ico"
 )
 
@@ -88,7 +88,7 @@ func (a *api) routes() []web.Route {
 		{Method: http.MethodPost, Path: pathListens, Name: "listen_answer",
 			Handler: http.HandlerFunc(a.answerListen)},
 		{Method: http.MethodGet, Path: pathOpenAPI, Name: "openapi", Handler: a.docs.YAML()},
-		{Method: http.MethodGet, Path: pathDocs, Name: "docs", Handler: a.docs.Page()},
+		{Method: http.MethodGet, Path: pathDocs, Name: "docs_api", Handler: a.docs.Page()},
 		{Method: http.MethodGet, Path: a.docs.StylePath(), Name: "docs_asset", Handler: a.docs.Style()},
 		{Method: http.MethodGet, Path: pathIcon, Name: "icon", Handler: page.Icon()},
 	}, a.Routes...)

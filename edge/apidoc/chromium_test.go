@@ -26,11 +26,11 @@ func TestPageInChromium(t *testing.T) {
 	server := httptest.NewServer(mux)
 	defer server.Close()
 	d := mustNew(t, server.URL, "")
-	mux.Handle("/docs", d.Page())
+	mux.Handle("/docs/api", d.Page())
 	mux.Handle(d.StylePath(), d.Style())
 	for _, width := range []int64{320, 390, 1280} {
 		for _, scheme := range []string{"light", "dark"} {
-			look(tab, t, server.URL+"/docs", width, scheme)
+			look(tab, t, server.URL+"/docs/api", width, scheme)
 		}
 	}
 }

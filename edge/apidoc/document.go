@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"html/template"
 	"net/http"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -42,6 +43,40 @@ func New(base, prefix string) (*Document, error) {
 	d := &Document{yaml: text, style: style}
 	d.page, err = draw(node{root.Content[0], root.Content[0]}, base, prefix, prefix+d.StylePath())
 	return d, err
+}
+
+// Entry is a place on the page.
+type Entry struct {
+	ID    string // its anchor
+	Title string // "POST /verify/init", or the code of a problem
+	About string // a line
+	Text  string // what else is said there
+}
+
+// Contents returns the places on the page: the operations, the callback last, and the problems.
+func Contents() (operations, problems []Entry, err error) {
+	var root yaml.Node
+	if err := yaml.Unmarshal(source, &root); err != nil || len(root.Content) != 1 {
+		return nil, nil, fmt.Errorf("read the OpenAPI document: %w", err)
+	}
+	v := newView(node{root.Content[0], root.Content[0]})
+	var all []operation
+	for _, g := range v.Groups {
+		all = append(all, g.Operations...)
+	}
+	for _, o := range append(all, v.Callback) {
+		text := []string{o.Description}
+		for _, f := range slices.Concat(o.Parameters, o.Body) {
+			text = append(text, f.Name, f.Description)
+		}
+		operations = append(operations, Entry{
+			o.ID, o.Method + " " + o.Path, o.Summary, strings.Join(text, " "),
+		})
+	}
+	for _, c := range v.Codes {
+		problems = append(problems, Entry{"problem-" + c.Code, c.Code, c.Action, c.Status})
+	}
+	return operations, problems, nil
 }
 
 func draw(root node, base, prefix, style string) ([]byte, error) {

@@ -1,6 +1,8 @@
 package page
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 )
@@ -20,5 +22,33 @@ func TestPlainSources(t *testing.T) {
 		if got := strings.Join(PlainSources(tc.origin, tc.https), " "); got != tc.want {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
 		}
+	}
+}
+
+// Who has a page already is told so, and gets it anew once it has changed.
+func TestFixedIsFetchedOnce(t *testing.T) {
+	ask := func(h http.Handler, method, tag string) *http.Response {
+		q := httptest.NewRequestWithContext(t.Context(), method, "/", nil)
+		q.Header.Set("If-None-Match", tag)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, q)
+		return w.Result()
+	}
+	one := Fixed("text/html; charset=utf-8", "no-cache", []byte("one"), "script-src 'self'")
+	two := Fixed("text/html; charset=utf-8", "no-cache", []byte("two"))
+	first := ask(one, http.MethodGet, "")
+	tag := first.Header.Get("ETag")
+	if first.StatusCode != http.StatusOK || first.ContentLength != 3 || tag == "" ||
+		!strings.HasSuffix(first.Header.Get("Content-Security-Policy"), "; script-src 'self'") {
+		t.Errorf("%d %v", first.StatusCode, first.Header)
+	}
+	if head := ask(one, http.MethodHead, ""); head.StatusCode != http.StatusOK || head.ContentLength != 3 {
+		t.Errorf("HEAD: %d %v", head.StatusCode, head.Header)
+	}
+	if again := ask(one, http.MethodGet, tag); again.StatusCode != http.StatusNotModified {
+		t.Errorf("again: %d", again.StatusCode)
+	}
+	if changed := ask(two, http.MethodGet, tag); changed.StatusCode != http.StatusOK {
+		t.Errorf("changed: %d", changed.StatusCode)
 	}
 }

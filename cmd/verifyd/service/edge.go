@@ -12,6 +12,7 @@ import (
 	"verifyd/cmd/verifyd/version"
 	"verifyd/edge/account/signing"
 	"verifyd/edge/api"
+	"verifyd/edge/guide"
 	"verifyd/edge/limit"
 	"verifyd/edge/sdk"
 	"verifyd/edge/signin"
@@ -96,7 +97,7 @@ func (p *Program) handler(ctx context.Context, h shared) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	kits, err := p.kits()
+	static, err := p.static()
 	if err != nil {
 		return nil, err
 	}
@@ -120,19 +121,27 @@ func (p *Program) handler(ctx context.Context, h shared) (http.Handler, error) {
 		Listeners: p.listeners(),
 		StoreHigh: h.gauge.High, StoreLeft: h.stateMonitor.Check, TrustedProxies: p.Config.TrustedProxies,
 		Levels: p.Config.Levels, Proves: pages.Proves,
-		TestKeys: p.Config.TestKeys, Routes: slices.Concat(pages.Routes(), board.Routes(), kits.Routes()),
+		TestKeys: p.Config.TestKeys, Routes: slices.Concat(pages.Routes(), board.Routes(), static),
 		Nowhere: pages.Nowhere,
 		Metrics: p.Registry, Tracer: tracerOf(p), Log: p.Config.Log, Now: p.Config.Now,
 	})
 }
 
-// kits are the SDKs that fit this service.
-func (p *Program) kits() (*sdk.Kits, error) {
+// static are the routes of what is the same for everybody: the SDKs that fit this service, and the documents.
+func (p *Program) static() ([]web.Route, error) {
 	base, prefix, err := web.ParseBaseURL(p.Base)
 	if err != nil {
 		return nil, err
 	}
-	return sdk.New(version.Number(), base, prefix)
+	kits, err := sdk.New(version.Number(), base, prefix)
+	if err != nil {
+		return nil, err
+	}
+	documents, err := guide.New(base, prefix)
+	if err != nil {
+		return nil, err
+	}
+	return slices.Concat(kits.Routes(), documents.Routes()), nil
 }
 
 // listeners is where edge and dispatcher meet for callbacks that go to developers' own machines.

@@ -1,0 +1,123 @@
+package guide
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"verifyd/edge/apidoc"
+	"verifyd/edge/chromiumtest"
+	"verifyd/edge/web"
+)
+
+// serve serves the documentation and the description of the interface.
+func serve(t *testing.T) string {
+	t.Helper()
+	d, err := apidoc.New("https://verify.example.com", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	api := []web.Route{
+		{Method: http.MethodGet, Path: PathAPI, Name: "api", Handler: d.Page()},
+		{Method: http.MethodGet, Path: d.StylePath(), Name: "style", Handler: d.Style()},
+	}
+	mux := http.NewServeMux()
+	for _, r := range append(mustNew(t, "https://verify.example.com", "").Routes(), api...) {
+		if !strings.HasSuffix(r.Path, "/") {
+			mux.Handle(r.Path, r.Handler)
+		}
+	}
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// The pages at a phone's width and at a wide screen's, each in one of the colours: nothing sticks out, no
+// rule of axe is broken.
+func TestPagesInChromium(t *testing.T) {
+	t.Parallel()
+	tab, axe := chromiumtest.Start(t), chromiumtest.Axe(t)
+	base := serve(t)
+	for name, path := range map[string]string{
+		"docs-start": PathStart, "docs-integrating": PathStart + "/integrating",
+	} {
+		chromiumtest.Look(tab, t, name, axe, chromedp.Navigate(base+path),
+			chromiumtest.Screen{Width: 390, Scheme: "light", Axe: true},
+			chromiumtest.Screen{Width: 1280, Scheme: "dark", Axe: true})
+	}
+	for file, path := range addresses { // axe takes seconds for a long one, and finds what it finds above
+		chromiumtest.Do(tab, t, chromedp.EmulateViewport(390, 800), chromedp.Navigate(base+path))
+		if wide := chromiumtest.Run(tab, t, chromedp.Evaluate[int64](
+			`document.documentElement.scrollWidth`)); wide > 390 {
+			t.Errorf("%s is %d pixels wide on a screen of 390", file, wide)
+		}
+	}
+}
+
+// The search is used with the keyboard alone, finds what is in a document and in the description of the
+// interface, and leads to the place.
+func TestSearchInChromium(t *testing.T) {
+	t.Parallel()
+	tab := chromiumtest.Start(t)
+	base := serve(t)
+	for _, c := range []struct {
+		typed string
+		keys  string // on the results
+		want  string // the address it leads to
+	}{
+		{"test keys cbtest", kb.Enter, "/docs/integrating#test-keys"},
+		{"idempotency_key_reused", kb.ArrowDown + kb.Enter, "/docs/api#problem-idempotency_key_reused"},
+	} {
+		chromiumtest.Do(tab, t, chromedp.EmulateViewport(390, 800), chromedp.Navigate(base+PathStart),
+			chromedp.WaitVisible("#doc-search"), toSearch, chromedp.KeyEvent(c.typed),
+			chromedp.WaitVisible(".search ol a"))
+		if out := chromiumtest.Overflow(tab, t); out != "" {
+			t.Errorf("with results, something sticks out:\n%s", out)
+		}
+		if said := chromiumtest.Run(tab, t, chromedp.Evaluate[string](
+			`document.querySelector("[role=status]").textContent`)); !strings.HasSuffix(said, "found") {
+			t.Errorf("a screen reader says %q", said)
+		}
+		chromiumtest.Do(tab, t, chromedp.KeyEvent(c.keys), chromedp.WaitVisible(`[id="`+anchor(c.want)+`"]:target`))
+		if at := chromiumtest.Run(tab, t, chromedp.Evaluate[string](
+			`location.pathname + location.hash`)); at != c.want {
+			t.Errorf("%q leads to %s, not to %s", c.typed, at, c.want)
+		}
+	}
+	// What is not there is said, and Escape folds the list.
+	chromiumtest.Do(tab, t, chromedp.Navigate(base+PathStart), chromedp.WaitVisible("#doc-search"),
+		toSearch, chromedp.KeyEvent("xyzzyx"), chromedp.WaitVisible(".search .none"),
+		chromedp.KeyEvent(kb.Escape), chromedp.WaitNotVisible(".search ol"))
+}
+
+// toSearch goes to the field by the Tab key: past the link to the page, the start page's and that to the
+// contents.
+var toSearch = chromedp.KeyEvent(strings.Repeat(kb.Tab, 4))
+
+func anchor(address string) string {
+	_, id, _ := strings.Cut(address, "#")
+	return id
+}
+
+// Without JavaScript there is no search, and all else is there.
+func TestPagesWithoutScripts(t *testing.T) {
+	t.Parallel()
+	tab := chromiumtest.Start(t)
+	base := serve(t)
+	off := chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		_, err := cdp.Call(ctx, target, emulation.SetScriptExecutionDisabled,
+			emulation.SetScriptExecutionDisabledParams{Value: true})
+		return err
+	})
+	chromiumtest.Do(tab, t, off, chromedp.Navigate(base+PathStart), chromedp.WaitNotVisible("#doc-search"),
+		chromiumtest.Click(`main a[href="/docs/integrating"]`),
+		chromiumtest.Click(`nav a[href="#test-keys"]`), chromedp.WaitVisible("#test-keys:target"),
+		chromiumtest.Click(`main a[href="/docs/guarantees"]`), chromedp.WaitVisible("#what-verifyd-promises"))
+}

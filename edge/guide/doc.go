@@ -1,0 +1,19 @@
+// Package guide serves the repository's own documents as pages, so that whoever uses a service reads what
+// fits its version:
+//
+//	GET /docs               the start page: a map by reader, and the contents of the interface's description
+//	GET /docs/{name}        a document of the folder docs, as in /docs/integrating or /docs/verify/go
+//	GET /docs/search.json   what the search looks through
+//
+// The description of the interface itself is the page /docs/api (package apidoc).
+//
+// The laws:
+//
+//   - The files are the only source of a page's text. A document is served, or it is not linked to: what
+//     links to a file that is not served names it as code.
+//   - Nothing in a document becomes HTML that Markdown does not say: raw HTML is left out.
+//   - A page needs no script. The search alone does, asks no server but for its index, and is not there
+//     without one.
+//   - Addresses are kept: a heading's anchor is the one that it has in the repository, and the start page has
+//     the anchors of the description, which was at /docs.
+package guide
