@@ -2,6 +2,9 @@
 package paths
 
 import (
+	"fmt"
+	"iter"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -78,3 +81,34 @@ func SafeNext(next string) string {
 
 // maxNextBytes leaves room in the attempt's cookie.
 const maxNextBytes = 512
+
+// documents are the places in the documentation that answer a question on a page, by what is asked about.
+var documents = map[string]string{
+	"starting":     "integrating#start-a-session",
+	"limits":       "integrating#start-a-session",
+	"callbacks":    "integrating#the-callback",
+	"receivers":    "integrating#other-languages",
+	"trying":       "integrating#try-a-receiver-before-it-goes-live",
+	"listening":    "integrating#develop-without-a-public-address",
+	"test keys":    "integrating#test-keys",
+	"sign-in page": "integrating#what-your-users-see",
+	"roles":        "integrating#who-belongs-to-an-account",
+	"usage":        "integrating#usage",
+	"drop-off":     "integrating#where-users-drop-off",
+	"deliveries":   "guarantees#what-verifyd-promises",
+	"operators":    "operating#operators-in-the-dashboard",
+	"accounts":     "operating#accounts",
+	"alerts":       "operating#what-each-alert-means",
+	"interface":    "api",
+}
+
+// Document returns the path of what the documentation says about a thing.
+func Document(about string) (string, error) {
+	if to := documents[about]; to != "" {
+		return "/docs/" + to, nil
+	}
+	return "", fmt.Errorf("the documentation has no place about %q", about)
+}
+
+// Documents returns the things that Document knows.
+func Documents() iter.Seq[string] { return maps.Keys(documents) }

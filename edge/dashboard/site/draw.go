@@ -163,6 +163,12 @@ type drawn struct {
 // To returns the address of a path of this site.
 func (d drawn) To(path string) string { return d.s.Prefix + path }
 
+// Document returns the address of what the documentation says about a thing.
+func (d drawn) Document(about string) (string, error) {
+	to, err := paths.Document(about)
+	return d.To(to), err
+}
+
 // CSS, JS and Icon return the addresses of the assets.
 func (d drawn) CSS() string { return d.s.Prefix + pathAssets + d.s.templates.css.Name }
 
