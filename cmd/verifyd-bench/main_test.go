@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -378,5 +379,29 @@ func TestBenchChildAloneSaysWhatItIs(t *testing.T) {
 	if err := child.Main(t.Context(), "nobody", strings.NewReader("{}\n"), &out); err == nil ||
 		!strings.Contains(err.Error(), `"nobody"`) {
 		t.Error(err)
+	}
+}
+
+// The command lines in the documents are understood: the one thing that is wrong with them is what the test
+// adds, so that nothing is measured.
+func TestDocumentedBenchCommands(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/PERFORMANCE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := regexp.MustCompile(`(?m)^go run \./cmd/verifyd-bench(.*)$`).FindAllStringSubmatch(string(text), -1)
+	for _, line := range lines {
+		flags, _, _ := strings.Cut(strings.ReplaceAll(line[1], " DIR", " "+t.TempDir()), " #")
+		flags = regexp.MustCompile(`--runs \d+`).ReplaceAllString(flags, "")
+		var out, errOut bytes.Buffer
+		code := run(t.Context(), append(strings.Fields(flags), "--runs", "0"), &out, &errOut)
+		if said := strings.TrimSpace(errOut.String()); code != exitUsage || strings.Count(said, "\n") > 0 ||
+			!strings.Contains(said, "--runs: 0 is out of range") {
+			t.Errorf("%s: exit %d, %s", line[0], code, said)
+		}
+	}
+	if len(lines) < 5 {
+		t.Errorf("%d command lines; are they read?", len(lines))
 	}
 }

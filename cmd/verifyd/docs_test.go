@@ -1,7 +1,6 @@
 package main
 
 import (
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -15,22 +14,10 @@ import (
 // A promise that names a test which is gone is no longer proven.
 func TestTestsThatTheDocsNameExist(t *testing.T) {
 	parallel(t)
-	const root = "../.."
-	var code strings.Builder
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") {
-			return err
-		}
-		b, err := os.ReadFile(path)
-		code.Write(b)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	code := testsOfTheRepository(t)
 	named := regexp.MustCompile(`\b(Test|Fuzz)[A-Z][A-Za-z0-9]+`)
 	for _, doc := range []string{"SECURITY.md", "GUARANTEES.md"} {
-		text, err := os.ReadFile(filepath.Join(root, "docs", doc))
+		text, err := os.ReadFile(filepath.Join("../../docs", doc))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -39,7 +26,7 @@ func TestTestsThatTheDocsNameExist(t *testing.T) {
 			t.Errorf("%s names %d tests; is it read?", doc, len(names))
 		}
 		for _, name := range names {
-			if !strings.Contains(code.String(), "func "+name+"(") {
+			if !strings.Contains(code, "func "+name+"(") {
 				t.Errorf("%s names %s, which does not exist", doc, name)
 			}
 		}
