@@ -29,6 +29,7 @@ import (
 	"verifyd/cmd/verifyd/demo"
 	"verifyd/dispatcher/callback/localca"
 	"verifyd/edge/chromiumtest"
+	"verifyd/edge/client"
 	"verifyd/edge/network/netsettings"
 )
 
@@ -129,6 +130,19 @@ func shape(value string) string {
 	return signed.ReplaceAllString(value, "$1,signature")
 }
 
+// tryConfirm has a user sign in for a session that asks for a code, and confirms it as the document does.
+func tryConfirm(t *testing.T, p *sampleRig, s sample) {
+	c := must[*client.Client](t)(client.New(p.Base, p.apiKey))
+	started := must[client.Started](t)(c.Start(t.Context(), client.Verification{
+		Platform: "discord", PlatformUserID: "sailor_42", CallbackURL: p.inbox.CallbackURL(),
+		Binding: "code",
+	}))
+	b := demo.NewBrowser()
+	page := must[*demo.Page](t)(b.Press(t.Context(), atProvider(t, b, started.VerifyURL), "sign-in"))
+	expect(t, p.sh(t, s, "$SESSION", started.Session, "k7m-2qx", page.Code()), `"state":"verified"`)
+	<-p.inbox.got
+}
+
 func tryPublicKeys(t *testing.T, p *sampleRig, s sample) { expect(t, p.sh(t, s), `"whpk_`) }
 
 func tryRead(t *testing.T, p *sampleRig, s sample) { expect(t, p.sh(t, s), `"state":"verified"`) }
@@ -166,6 +180,7 @@ var (
 	mux     = http.NewServeMux()
 	members roles
 	table   seen
+	message = struct{ AuthorID, Text string }{"sailor_42", "k7m-2qx"}
 	secrets = []string{os.Getenv("VERIFYD_SIGNING_SECRET")}
 )
 

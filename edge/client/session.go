@@ -164,6 +164,26 @@ func (c *Client) Session(ctx context.Context, session string) (Session, error) {
 	return c.read(ctx, http.MethodGet, sessionPath(session), nil)
 }
 
+// List reads one page of the account's sessions, newest first, and the cursor of the next; empty where there
+// is none. The filter has the parameters of GET /sessions, as the service's documentation lists them:
+// platform_user_id, state, delivery, since, until, limit, cursor; nil: none. It changes nothing, so a repeat
+// is harmless. Its errors are *Error (CodeInvalidRequest for a filter that does not exist) and *NoAnswer.
+func (c *Client) List(ctx context.Context, filter url.Values) (page []Session, next string, err error) {
+	var list struct {
+		Sessions []Session `json:"sessions"`
+		Next     string    `json:"next"`
+	}
+	path := "/sessions"
+	if len(filter) > 0 {
+		path += "?" + filter.Encode()
+	}
+	err = c.call(ctx, http.MethodGet, path, nil, nil, &list)
+	if err == nil && list.Sessions == nil {
+		err = &NoAnswer{err: errors.New("the answer has no sessions")}
+	}
+	return list.Sessions, list.Next, err
+}
+
 const (
 	// waitHeld is for how long Wait asks the service to hold an answer back, in seconds.
 	waitHeld = "30"
