@@ -28,9 +28,10 @@ import (
 const (
 	// hostileTimeout is a whole attempt's. Half of it is the dial's, which must be enough for fifty
 	// handshakes on a busy machine.
-	hostileTimeout = 4 * time.Second
-	// hostileRetryFor is how long what was not sent is tried again: at least twice.
-	hostileRetryFor = 3 * time.Second
+	hostileTimeout = 6 * time.Second
+	// hostileRetryFor is how long what was not sent is tried again: longer than those handshakes take where
+	// other processes are busy, so that each receiver gets its request.
+	hostileRetryFor = 12 * time.Second
 	// leastHostile is how many behaviours are promised.
 	leastHostile = 24
 )

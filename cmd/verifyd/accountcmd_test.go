@@ -91,6 +91,12 @@ func TestAccountCommands(t *testing.T) {
 	show, _ = do(0, "account", "show", "Harbor Guild")
 	contains("show", show, "https://harbor.example/verified", "#1f5fd0")
 	do(0, "account", "colour", "--account", "Harbor Guild", "--clear")
+	_, said = do(0, "account", "binding", "--account", "Harbor Guild", "code", "--max-users", "2")
+	contains("binding", said, "Harbor Guild")
+	do(0, "account", "binding", "--account", "Harbor Guild", "--max-users", "3")
+	show, _ = do(0, "account", "show", "Harbor Guild")
+	contains("show", show, "code", "Users of an identity")
+	do(0, "account", "binding", "--account", "Harbor Guild", "--clear")
 
 	link, said := do(0, "account", "login-link", "--account", "Harbor Guild", "--role", "developer",
 		"--base-url", "https://verify.example.com/x/")
@@ -114,7 +120,8 @@ func TestAccountCommands(t *testing.T) {
 	contains("list", list, "Harbor Guild", "QUOTA")
 	log, _ := do(0, "account", "audit", "Harbor Guild")
 	contains("audit", log, "operator", "account.created", "key.created", "key.rolled", "secret.rotated",
-		"secret.revealed", "secret.rotation_ended", "return_url.set", "colour.set", "login_link.created",
+		"secret.revealed", "secret.rotation_ended", "return_url.set", "colour.set", "binding.set",
+		"users_to: 3", "login_link.created",
 		"role: developer")
 	if lines := strings.Split(log, "\n"); !strings.Contains(lines[1], "login_link.revoked") ||
 		!strings.Contains(lines[len(lines)-1], "account.created") {
@@ -157,6 +164,9 @@ func TestAccountCommandRefusals(t *testing.T) {
 		{[]string{"account", "return-url", "--account", "a"}, "--clear"},
 		{[]string{"account", "return-url", "--account", "a", "https://x.example", "--clear"}, "--clear"},
 		{[]string{"account", "colour", "--account", "a", "red"}, "#1f5fd0"},
+		{[]string{"account", "binding", "--account", "a", "tight"}, "link, code or account"},
+		{[]string{"account", "binding", "--account", "a"}, "--max-users"},
+		{[]string{"account", "binding", "--account", "a", "--max-users", "11"}, "use 1 to 10"},
 		{[]string{"account", "login-link", "--account", "a"}, "base-url"},
 		{[]string{"account", "login-link", "--account", "a", "--base-url", "verify.example.com"},
 			"https://verify.example.com"},

@@ -27,7 +27,10 @@ type Account struct {
 	// https://example.com:8443.
 	ReturnOrigins []string
 	// Level is what its sessions ask to be proven where they do not say; empty: the service's
-	Level      proof.Level
+	Level proof.Level
+	// MaxUsers is how many platform users one identity may verify within the account, as long as it is
+	// remembered; 0: any number
+	MaxUsers   int
 	Colour     string // of its sign there, #rrggbb; empty: it has none
 	CreatedAt  time.Time
 	DisabledAt time.Time // zero while it is in service

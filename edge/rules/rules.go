@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -67,6 +68,25 @@ func Hold(r netsettings.Rules, namespace string, who network.Identity,
 		For:      time.Duration(r.OneIdentityFor),
 	}, true
 }
+
+// Slots returns what holds an identity for at most so many users of an account, whatever their platform: each
+// slot lets it stand for one. It is remembered for as long as the network's one_identity_for says, or a year.
+func Slots(most int, r netsettings.Rules, namespace string, who network.Identity,
+	s sessions.Session) []store.IdentityBinding {
+	slots := make([]store.IdentityBinding, most)
+	for i := range slots {
+		slots[i] = store.IdentityBinding{
+			Identity: join("account", namespace, who.Subject, s.Account, strconv.FormatBool(s.Test),
+				strconv.Itoa(i)),
+			User: holder(s.PlatformUserID, platformScope(s)), Session: s.ID,
+			For: cmp.Or(time.Duration(r.OneIdentityFor), slotsFor),
+		}
+	}
+	return slots
+}
+
+// slotsFor is how long an identity's users are remembered where the network does not say.
+const slotsFor = 365 * 24 * time.Hour
 
 // Holders returns the names under which identities may stand for a session's user: on its platform, and in
 // its guild.

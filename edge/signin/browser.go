@@ -63,16 +63,21 @@ func (h *Handler) acquireLease(w http.ResponseWriter, r *http.Request, vis visit
 	return true
 }
 
-// free reports whether no other browser signs in for the session just now. Where one does, or nobody can say,
-// it answers.
+// free reports whether a browser may decline: no other one signs in for the session just now, and where
+// somebody has signed in, it was this one. Otherwise, and where nobody can say, it answers.
 func (h *Handler) free(w http.ResponseWriter, r *http.Request, vis visitor, s sessions.Status,
 	token sessions.Token) bool {
+	await := h.sessions.AskProgressOf(r.Context(), s.Session)
 	lease, err := h.sessions.LeaseOf(r.Context(), s.ID)
-	switch {
+	progress, perr := await()
+	switch err := errors.Join(err, perr); {
 	case err != nil:
 		h.drawReadError(w, r, vis, err, h.pageURL(token, vis.chosen))
 		return false
-	case lease.HeldByOther(vis.browser(s.ID), h.now()):
+	case progress.Network != "" && progress.Browser != vis.browser(s.ID):
+		h.toPage(w, vis, token) // which says where the code is
+		return false
+	case progress.Network == "" && lease.HeldByOther(vis.browser(s.ID), h.now()):
 		h.drawElsewhere(w, r, vis, s, token, lease)
 		return false
 	}

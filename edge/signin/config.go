@@ -121,7 +121,7 @@ func New(c Config) (*Handler, error) {
 		},
 		stepLog:  &stepLog{sessions: c.Sessions, metrics: m, log: c.Log},
 		verdicts: &verdicts{sessions: c.Sessions, log: c.Log, completeWithin: completeWithin},
-		judge:    &judge{networks: nets, sessions: c.Sessions, log: c.Log, now: c.Now},
+		judge:    &judge{networks: nets, accounts: c.Accounts, sessions: c.Sessions, log: c.Log, now: c.Now},
 		sessions: c.Sessions, attempts: c.Attempts, log: c.Log, csrf: csrf,
 	}
 	cookies := page.Cookies{HTTPS: h.https, Prefix: prefix}

@@ -70,8 +70,7 @@ func (h *Handler) finish(w http.ResponseWriter, r *http.Request) {
 	if goesOn(s.Session, f, o) {
 		note := h.goOn(r.Context(), s.Session, f, vis)
 		h.step(s, f.Network).took(h.now().Sub(began)).Str("outcome", "goes_on").Msg("a step is proven")
-		h.stepped(s.Session, timeline.Event{Name: eventOf(f), Network: f.Network})
-		h.toNotice(w, vis, token, note, f.Network)
+		h.toNext(w, vis, s, token, f, note)
 		return
 	}
 	standing, note := h.complete(r.Context(), s.Session, o)
@@ -146,6 +145,7 @@ func (h *Handler) spend(
 type judge struct {
 	networks
 
+	accounts Accounts
 	sessions *store.Store
 	log      zerolog.Logger
 	now      func() time.Time
@@ -217,19 +217,33 @@ func (h *judge) accept(ctx context.Context, n *network.Network, who network.Iden
 		refused.Rule = rule
 		return refused, nil
 	}
-	if hold, wanted := rules.Hold(n.Rules(), n.Namespace(), who, s); wanted {
-		switch err := h.sessions.BindIdentity(ctx, hold); {
-		case errors.Is(err, store.ErrIdentityBound):
-			refused.Rule = sessionfailure.RuleOneIdentity
-			return refused, nil
-		case err != nil:
-			h.log.Warn().Err(err).Str("sid", string(s.ID)).Msg("an identity could not be held")
-			return sessions.Outcome{}, &failure{stage: stageRules, class: classStore, note: noteUnsaved}
-		}
+	switch err := h.bind(ctx, n, who, s); {
+	case errors.Is(err, store.ErrIdentityBound):
+		refused.Rule = sessionfailure.RuleOneIdentity
+		return refused, nil
+	case err != nil:
+		h.log.Warn().Err(err).Str("sid", string(s.ID)).Msg("an identity could not be held")
+		return sessions.Outcome{}, &failure{stage: stageRules, class: classStore, note: noteUnsaved}
 	}
 	verified := sessions.Outcome{State: sessions.Verified, Network: n.ID()}
 	if s.Level == proof.Account { // isNext has seen to it, or this network has
 		verified.Reached = proof.Account
 	}
 	return verified, nil
+}
+
+// bind lets the identity stand for the session's user, where the network's rules or the account ask that it
+// stands for no other, or for few. The error is store.ErrIdentityBound where it stands for others.
+func (h *judge) bind(ctx context.Context, n *network.Network, who network.Identity,
+	s sessions.Session) error {
+	if hold, wanted := rules.Hold(n.Rules(), n.Namespace(), who, s); wanted {
+		if err := h.sessions.BindIdentity(ctx, hold); err != nil {
+			return err
+		}
+	}
+	a, _ := h.accounts.Requester(s.Account)
+	if a.MaxUsers == 0 {
+		return nil
+	}
+	return h.sessions.BindSlot(ctx, rules.Slots(a.MaxUsers, n.Rules(), n.Namespace(), who, s))
 }

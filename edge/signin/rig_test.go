@@ -218,7 +218,7 @@ func (r *rig) mount() {
 	r.handler, err = signin.New(signin.Config{
 		BaseURL: r.base, Sessions: r.store, Networks: r.nets, Test: r.testNet, Key: r.key, Now: r.clock.Now,
 		Accounts: disabling{requesters{
-			"acc_harbor": {Name: "Harbor Guild"},
+			"acc_harbor": {Name: "Harbor Guild"}, "acc_few": {Name: "Harbor Guild", MaxUsers: 2},
 			"acc_back": {
 				Name: "Harbor Guild", ReturnURL: "https://harbor.example/done?from=verify", Colour: "#1f5fd0",
 			},

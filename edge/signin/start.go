@@ -67,7 +67,7 @@ func (p *pages) drawMalformed(w http.ResponseWriter, vis visitor, status int, ag
 // decline completes the session as the user wishes.
 func (h *Handler) decline(w http.ResponseWriter, r *http.Request, vis visitor, s sessions.Status,
 	token sessions.Token) {
-	if !h.mayDecline(w, r, vis, s, token) || !h.free(w, r, vis, s, token) {
+	if !h.free(w, r, vis, s, token) {
 		return
 	}
 	o := sessions.Outcome{State: sessions.Failed, Reason: sessions.Declined}

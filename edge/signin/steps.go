@@ -55,21 +55,6 @@ func (h *verdicts) goOn(ctx context.Context, s sessions.Session, f flow.Flow, vi
 	})
 }
 
-// mayDecline reports whether a browser may decline: where somebody has signed in, only that one's may.
-func (h *Handler) mayDecline(w http.ResponseWriter, r *http.Request, vis visitor, s sessions.Status,
-	token sessions.Token) bool {
-	progress, err := h.sessions.AskProgressOf(r.Context(), s.Session)()
-	switch {
-	case err != nil:
-		h.drawReadError(w, r, vis, err, h.pageURL(token, vis.chosen))
-		return false
-	case progress.Network != "" && progress.Browser != vis.browser(s.ID):
-		h.toPage(w, vis, token)
-		return false
-	}
-	return true
-}
-
 // addProgress says on the page of a session which sign-ins follow, and which is done.
 func (p *pages) addProgress(v *view, s sessions.Session, progress proof.Progress, browser string) {
 	if v.Kind != pageAsk.name || s.Level != proof.Account {
@@ -126,10 +111,18 @@ func (v *view) CodeShown() string {
 // CodeSpelled returns the code's characters one by one, for screen readers.
 func (v *view) CodeSpelled() string { return strings.Join(strings.Split(v.Code, ""), " ") }
 
-// eventOf is the step on the timeline that an attempt proves.
-func eventOf(f flow.Flow) timeline.EventName {
-	if f.Platform {
-		return timeline.EventPlatform
+// toNext sends the browser to the page that says what is left to prove, with a notice where it is in doubt
+// that this step is stored.
+func (h *Handler) toNext(w http.ResponseWriter, vis visitor, s sessions.Status, token sessions.Token,
+	f flow.Flow, note notice) {
+	if note != "" {
+		h.toNotice(w, vis, token, note, f.Network)
+		return
 	}
-	return timeline.EventCode
+	proven := timeline.EventCode
+	if f.Platform {
+		proven = timeline.EventPlatform
+	}
+	h.stepped(s.Session, timeline.Event{Name: proven, Network: f.Network})
+	h.toPage(w, vis, token)
 }

@@ -343,3 +343,37 @@ func TestForwardedAccount(t *testing.T) {
 		})
 	}
 }
+
+// An identity verifies as many users as the account allows, whatever their platform, and no more.
+func TestOneIdentityForFewUsers(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{})
+	b := r.browser()
+	verify := func(user, platform, identity string) sessions.Session {
+		t.Helper()
+		s, token := r.session(func(q *sessions.Request) {
+			q.Account, q.PlatformUserID, q.Platform = "acc_few", user, platform
+		})
+		b.signsIn(token, "example", identity)
+		return s
+	}
+	for _, row := range []struct {
+		user, platform, identity string
+		state                    sessions.State
+		reason                   sessions.Reason
+	}{
+		{"ann", "discord", "shared", sessions.Verified, sessions.NoReason},
+		{"ann", "discord", "shared", sessions.Verified, sessions.NoReason},
+		{"ann", "twitch", "shared", sessions.Verified, sessions.NoReason}, // another user
+		{"bob", "discord", "shared", sessions.Failed, sessions.Refused},
+		{"bob", "discord", "bob's own", sessions.Verified, sessions.NoReason},
+	} {
+		s := verify(row.user, row.platform, row.identity)
+		r.want(s.ID, row.state, row.reason)
+		v, err := r.store.Read(t.Context(), s.ID)
+		if refused := row.reason == sessions.Refused; err != nil ||
+			refused != (v.Rule == failure.RuleOneIdentity) {
+			t.Errorf("%+v: %+v, %v", row, v.Outcome, err)
+		}
+	}
+}

@@ -12,6 +12,7 @@ import (
 
 	"verifyd/natsconf"
 	"verifyd/natsconf/secretbox"
+	"verifyd/natsconf/topology"
 	"verifyd/sessions"
 	"verifyd/sessions/records"
 )
@@ -64,6 +65,44 @@ func (st *Bindings) BindIdentity(ctx context.Context, h IdentityBinding) error {
 		life := h.For.Truncate(time.Second).String()
 		return &nats.Msg{Data: data, Header: nats.Header{jetstream.MsgTTLHeader: {life}}}, nil
 	})
+}
+
+// BindSlot binds an identity in one of several slots: in the one that stands for the user, or else in the
+// first that stands for nobody. Each slot is bound as by BindIdentity; the error is ErrIdentityBound where
+// all of them stand for others.
+func (st *Bindings) BindSlot(ctx context.Context, slots []IdentityBinding) error {
+	own, err := st.slotsOf(ctx, slots)
+	if err != nil {
+		return err
+	}
+	for _, slot := range append(own, slots...) {
+		if err := st.BindIdentity(ctx, slot); !errors.Is(err, ErrIdentityBound) {
+			return err
+		}
+	}
+	return ErrIdentityBound
+}
+
+// slotsOf returns the slots that stand for their user.
+func (st *Bindings) slotsOf(ctx context.Context, slots []IdentityBinding) (own []IdentityBinding, err error) {
+	for _, slot := range slots {
+		m, err := st.Conn.Last(ctx, topology.BucketStream(topology.BucketIdentities),
+			records.BindingSubject(st.identityHash.Sum(slot.Identity)))
+		if errors.Is(err, natsconf.ErrNotFound) || err == nil && natsconf.IsMarker(m.Header) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read the binding of an identity: %w", err)
+		}
+		var r records.BindingRecord
+		if err := records.DecodeRecord(m.Data, &r, &r.Version, records.RecordVersions); err != nil {
+			return nil, fmt.Errorf("the binding of an identity: %w", err)
+		}
+		if r.User == st.identityHash.Sum(slot.User) {
+			own = append(own, slot)
+		}
+	}
+	return own, nil
 }
 
 // canBind checks that the binding that stands, if any, may be replaced, and adds to r what it has to carry on

@@ -190,3 +190,37 @@ func TestRuleIsPartOfTheOutcome(t *testing.T) {
 		t.Errorf("outcome %+v, %v", v.Outcome, err)
 	}
 }
+
+// Of an account's slots an identity takes one for each user, whoever comes first, and the same one again; one
+// whose session was not verified is free.
+func TestAnIdentityStandsForFewUsers(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	st := h.binder(t, h.key)
+	slots := func(b store.IdentityBinding) []store.IdentityBinding {
+		two := []store.IdentityBinding{b, b}
+		two[1].Identity += ", second slot"
+		return two
+	}
+	ann, bob, cid := h.binding(t, "ann"), h.binding(t, "bob"), h.binding(t, "cid")
+	for i, c := range []struct {
+		of   store.IdentityBinding
+		want error
+	}{{ann, nil}, {ann, nil}, {bob, nil}, {cid, store.ErrIdentityBound}, {bob, nil}, {ann, nil}} {
+		if err := st.BindSlot(t.Context(), slots(c.of)); !errors.Is(err, c.want) {
+			t.Errorf("binding %d: %v, want %v", i, err, c.want)
+		}
+	}
+	h.complete(t, ann.Session, sessions.Failed, sessions.Declined)
+	h.complete(t, bob.Session, sessions.Verified, sessions.NoReason)
+	if err := st.BindSlot(t.Context(), slots(h.binding(t, "bob"))); err != nil {
+		t.Errorf("bob again: %v", err)
+	}
+	if err := st.BindSlot(t.Context(), slots(cid)); err != nil {
+		t.Errorf("ann's slot is not free, or bob took it: %v", err)
+	}
+	if err := st.BindSlot(t.Context(), slots(h.binding(t, "ann"))); !errors.Is(err,
+		store.ErrIdentityBound) {
+		t.Errorf("a third: %v", err)
+	}
+}

@@ -18,5 +18,5 @@ func (a requesters) Requester(id string) (signin.Requester, bool) {
 }
 
 func requesterOf(a account.Account) signin.Requester {
-	return signin.Requester{Name: a.Name, ReturnURL: a.ReturnURL, Colour: a.Colour}
+	return signin.Requester{Name: a.Name, ReturnURL: a.ReturnURL, Colour: a.Colour, MaxUsers: a.MaxUsers}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -100,23 +101,42 @@ func (s accounts) SetColour(ctx context.Context, by access.Actor, id, colour str
 	return err
 }
 
-// SetBinding sets what the account's sessions ask to be proven where they do not say: one of proof.Levels;
-// empty: the service's. Its errors are ErrNoAccount, ErrNotAllowed and an *input.Error.
-func (s accounts) SetBinding(ctx context.Context, by access.Actor, id, level string) error {
-	to := proof.Level(level)
-	if level != "" && !to.Known() {
-		return &input.Error{
-			Field: "binding", Detail: fmt.Sprintf("%.40q is no binding; use link, code or account", level),
-		}
+// Binding is what an account asks of its sessions. What is nil stays as it is.
+type Binding struct {
+	Level *proof.Level // where a start does not say; empty: the service's
+	// MaxUsers is how many platform users one identity may verify, 0 to MostUsers; 0: any number
+	MaxUsers *int
+}
+
+// MostUsers is the most that can be asked for: each is looked up at a sign-in.
+const MostUsers = 10
+
+// SetBinding sets what the account asks of its sessions. Its errors are ErrNoAccount, ErrNotAllowed and an
+// *input.Error.
+func (s accounts) SetBinding(ctx context.Context, by access.Actor, id string, to Binding) error {
+	if to.Level != nil && *to.Level != "" && !to.Level.Known() {
+		return &input.Error{Field: "binding",
+			Detail: fmt.Sprintf("%.40q is no binding; use link, code or account", *to.Level)}
+	}
+	if to.MaxUsers != nil && (*to.MaxUsers < 0 || *to.MaxUsers > MostUsers) {
+		return &input.Error{Field: "max_users", Detail: fmt.Sprintf(
+			"%d is out of range; use 1 to %d, or 0 for any number", *to.MaxUsers, MostUsers)}
 	}
 	_, err := s.change(ctx, by, id, access.ActionBranding, func(a *account.Account, _ time.Time) (deed,
 		error) {
-		if a.Level == to {
+		detail := map[string]string{}
+		if to.Level != nil && *to.Level != a.Level {
+			detail["from"], detail["to"] = string(a.Level), string(*to.Level)
+			a.Level = *to.Level
+		}
+		if to.MaxUsers != nil && *to.MaxUsers != a.MaxUsers {
+			detail["users_from"], detail["users_to"] = strconv.Itoa(a.MaxUsers), strconv.Itoa(*to.MaxUsers)
+			a.MaxUsers = *to.MaxUsers
+		}
+		if len(detail) == 0 {
 			return deed{}, errUnchanged
 		}
-		d := deed{what: audit.BindingSet, detail: map[string]string{"from": string(a.Level), "to": level}}
-		a.Level = to
-		return d, nil
+		return deed{what: audit.BindingSet, detail: detail}, nil
 	})
 	return err
 }

@@ -51,7 +51,8 @@ const (
 	// ReturnURLSet: Detail: from, to; allowed, an origin, where the operator allowed it at the same time
 	ReturnURLSet = "return_url.set"
 	ColourSet    = "colour.set" // Detail: from, to
-	// BindingSet: Detail: from, to; empty: the service's
+	// BindingSet: Detail: from, to; empty: the service's. Of how many users one identity may verify: Detail:
+	// users_from, users_to; 0: any number
 	BindingSet = "binding.set"
 )
 

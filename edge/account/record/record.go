@@ -58,7 +58,8 @@ type accountRecord struct {
 	// ReturnOrigins is missing in records of builds that knew no such list.
 	ReturnOrigins []string       `json:"return_origins,omitempty"`
 	Colour        string         `json:"colour,omitempty"`
-	Level         proof.Level    `json:"binding,omitempty"` // from version 4 on
+	Level         proof.Level    `json:"binding,omitempty"`   // from version 4 on
+	MaxUsers      int            `json:"max_users,omitempty"` // from version 4 on
 	CreatedAt     time.Time      `json:"created_at"`
 	DisabledAt    time.Time      `json:"disabled_at,omitzero"` // this and the next two from version 3 on
 	DeletedAt     time.Time      `json:"deleted_at,omitzero"`
@@ -135,12 +136,12 @@ type keyRecord struct {
 func (a Account) Encode(box *secretbox.Box) ([]byte, error) {
 	r := accountRecord{
 		Version: entry.Version, Name: a.Name, Quota: a.Quota, ReturnURL: a.ReturnURL,
-		ReturnOrigins: a.ReturnOrigins, Colour: a.Colour, Level: a.Level,
+		ReturnOrigins: a.ReturnOrigins, Colour: a.Colour, Level: a.Level, MaxUsers: a.MaxUsers,
 		CreatedAt: a.CreatedAt, Last: a.Last,
 		DisabledAt: a.DisabledAt, DeletedAt: a.DeletedAt, LeadsTo: a.LeadsTo,
 	}
 	switch {
-	case a.Level != "":
+	case a.Level != "", a.MaxUsers != 0:
 		r.Version = accountVersion
 	case !a.InService() || a.LeadsTo != "":
 		r.Version = stateVersion
@@ -176,7 +177,7 @@ func DecodeAccount(id string, data []byte, box *secretbox.Box) (Account, error) 
 	}
 	a := Account{LeadsTo: r.LeadsTo, Last: r.Last, Account: account.Account{
 		ID: id, Name: r.Name, Quota: r.Quota, ReturnURL: r.ReturnURL, ReturnOrigins: r.ReturnOrigins,
-		Colour: r.Colour, Level: r.Level, CreatedAt: r.CreatedAt,
+		Colour: r.Colour, Level: r.Level, MaxUsers: r.MaxUsers, CreatedAt: r.CreatedAt,
 		DisabledAt: r.DisabledAt, DeletedAt: r.DeletedAt,
 	}}
 	if site := origin.Of(a.ReturnURL); a.ReturnURL != "" && !slices.Contains(a.ReturnOrigins, site) {

@@ -1,13 +1,18 @@
 package integrator
 
 import (
+	"cmp"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 
+	"verifyd/edge/account/accountstore"
+	"verifyd/edge/account/input"
 	"verifyd/edge/dashboard/form"
 	"verifyd/edge/dashboard/site"
 	"verifyd/edge/page"
+	"verifyd/sessions/proof"
 )
 
 // The page on which an account's owners set what its users see: /dashboard/sign-in-page. Its fields have the
@@ -17,13 +22,15 @@ const (
 	fieldReturnURL     = "return_url"
 	fieldReturnOrigins = "return_origins" // one a line
 	fieldBinding       = "binding"
+	fieldMaxUsers      = "max_users"
 )
 
 // brandingPages are the page of what users see, and its preview.
 type brandingPages struct{ deps }
 
 type brandingData struct {
-	Preview bool // the sign-in page can be looked at
+	Preview bool     // the sign-in page can be looked at
+	Users   []string // how many users one identity may verify
 }
 
 // show answers GET /dashboard/sign-in-page.
@@ -37,6 +44,7 @@ func (h brandingPages) draw(w http.ResponseWriter, r *http.Request, v site.Visit
 		fieldColour: {v.Account.Colour}, fieldReturnURL: {v.Account.ReturnURL}, fieldReturnOrigins: {
 			strings.Join(v.Account.ReturnOrigins, "\n"),
 		}, fieldBinding: {string(v.Account.Level)},
+		fieldMaxUsers: {strconv.Itoa(v.Account.MaxUsers)},
 	}
 	for name := range values {
 		if f.Values.Has(name) {
@@ -50,7 +58,8 @@ func (h brandingPages) draw(w http.ResponseWriter, r *http.Request, v site.Visit
 	}
 	h.Draw(w, site.View{
 		Page: "branding", Title: "Sign-in page", Nav: "settings", Visit: &v, Flash: h.TakeFlash(w, r),
-		Form: f, Status: status, Data: brandingData{Preview: h.Preview != nil},
+		Form: f, Status: status,
+		Data: brandingData{Preview: h.Preview != nil, Users: strings.Fields("1 2 3 5 10")},
 	})
 }
 
@@ -97,7 +106,13 @@ func (h brandingPages) setBinding(w http.ResponseWriter, r *http.Request, v site
 	h.change(w, r, v, func(f *form.Form) error {
 		ctx, cancel := site.Within(r)
 		defer cancel()
-		return h.Accounts.SetBinding(ctx, v.Actor(), v.Account.ID, f.Text(fieldBinding))
+		level := proof.Level(f.Text(fieldBinding))
+		most, err := strconv.Atoi(cmp.Or(f.Text(fieldMaxUsers), "0"))
+		if err != nil {
+			return &input.Error{Field: fieldMaxUsers, Detail: "it is not a number"}
+		}
+		return h.Accounts.SetBinding(ctx, v.Actor(), v.Account.ID,
+			accountstore.Binding{Level: &level, MaxUsers: &most})
 	})
 }
 

@@ -35,6 +35,9 @@ var countGroups = []struct {
 		{stats.CountCanceled, "canceled"},
 		{stats.CountExpired, "expired"}, {countOpen, "still open"},
 	}},
+	{"Bindings", "Steps of sessions that ask for more than a link.", []usageCount{
+		{stats.CountPlatform, "platform account proven"}, {stats.CountCode, "code shown"},
+	}},
 	{"Callbacks", "How attempts to deliver ended.", []usageCount{
 		{stats.CountDelivered, "delivered"}, {stats.CountRejected, "rejected"},
 		{stats.CountUnknown, "unknown"}, {stats.CountUndeliverable, "undeliverable"},
@@ -49,7 +52,7 @@ var countGroups = []struct {
 var steps = []usageCount{
 	{stats.CountStarted, "session started"}, {stats.CountOpened, "page opened"},
 	{stats.CountSignIn, "Continue pressed"},
-	{stats.CountReturned, "back from the network"}, {stats.CountFinished, "outcome shown"},
+	{stats.CountReturned, "back from the network"}, {stats.CountFinished, "outcome or code shown"},
 }
 
 type usageCount struct {
@@ -203,6 +206,9 @@ func stepsOf(totals map[stats.Count]int64) []stepRow {
 	rows := make([]stepRow, len(steps))
 	for i, step := range steps {
 		rows[i] = stepRow{Name: step.Name, Count: totals[step.Count]}
+		if step.Count == stats.CountFinished { // with a code the outcome comes on the platform
+			rows[i].Count += totals[stats.CountCode]
+		}
 		if i > 0 {
 			rows[i].Lost = max(rows[i-1].Count-rows[i].Count, 0)
 		}

@@ -160,10 +160,14 @@ func accountTables(
 	used map[string]time.Time, now time.Time,
 ) []*table.Table {
 	acc := table.NewCard("account", "Account:name", ":id", "Created", "State", "Quota",
-		"Link back:return_url", "Colour")
+		"Link back:return_url", "Colour", "Binding", "Users of an identity:max_users")
 	name, quota := table.NewCell(a.Name+" ("+a.ID+")", a.Name),
 		table.NewCell(monthText(a.Quota), table.UnlessZero(a.Quota))
-	acc.Add(name, a.ID, a.CreatedAt, stateText(a), quota, a.ReturnURL, a.Colour)
+	most := table.NewCell("any number", nil)
+	if a.MaxUsers > 0 {
+		most = table.NewCell(strconv.Itoa(a.MaxUsers), a.MaxUsers)
+	}
+	acc.Add(name, a.ID, a.CreatedAt, stateText(a), quota, a.ReturnURL, a.Colour, string(a.Level), most)
 	secrets := table.New("signing_secrets", "SIGNING SECRET:use", "AGE:", ":created", ":ends", "PUBLIC KEY")
 	for i, s := range a.Signing(now) {
 		use := table.NewCell("Current secret", "current")

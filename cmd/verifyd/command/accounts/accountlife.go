@@ -20,6 +20,7 @@ import (
 	"verifyd/edge/account/accountstore"
 	"verifyd/edge/account/audit"
 	"verifyd/sessions"
+	"verifyd/sessions/proof"
 	sessionstore "verifyd/sessions/store"
 	"verifyd/sessions/timeline"
 )
@@ -215,15 +216,32 @@ func (a accountColourCmd) Run(ctx context.Context, c command.Console) error {
 type accountBindingCmd struct {
 	command.Store `embed:""`
 
-	Account string `required:"" placeholder:"NAME" help:"The account's name."`
-	Binding string `arg:"" optional:"" help:"link (whoever has the link), code (the account's owner confirms with a code on the platform) or account (the platform account signs in too)."`
-	Clear   bool   `help:"Ask for what the service asks for."`
+	Account  string `required:"" placeholder:"NAME" help:"The account's name."`
+	Binding  string `arg:"" optional:"" help:"link (whoever has the link), code (the account's owner confirms with a code on the platform) or account (the platform account signs in too)."`
+	MaxUsers *int   `placeholder:"N" help:"How many platform users one identity may verify, 1 to 10; 0: any number."`
+	Clear    bool   `help:"Ask for what the service asks for."`
 }
 
-// Run sets the binding, or takes it away.
+// Run sets what the account asks of its sessions.
 func (a accountBindingCmd) Run(ctx context.Context, c command.Console) error {
-	return setFace(ctx, c, a.Store, a.Account, a.Binding, a.Clear, "link, code or account",
-		(*accountstore.Store).SetBinding)
+	to := accountstore.Binding{MaxUsers: a.MaxUsers}
+	if level := proof.Level(a.Binding); level != "" || a.Clear {
+		to.Level = &level
+	}
+	if a.Clear && a.Binding != "" || to == (accountstore.Binding{}) {
+		return config.Usage(errors.New("give link, code or account, or --clear, or --max-users"))
+	}
+	return a.UseAccounts(ctx, c, func(s *accountstore.Store) error {
+		acc, err := command.OwnAccount(ctx, s, a.Account)
+		if err != nil {
+			return err
+		}
+		if err := s.SetBinding(ctx, command.Operator(), acc.ID, to); err != nil {
+			return command.BadInput(err)
+		}
+		_, err = fmt.Fprintf(c.Err, "New sessions of %s ask for it from now on.\n", acc.Name)
+		return err
+	})
 }
 
 // setFace sets a part of what end users see of an account.
@@ -242,7 +260,7 @@ func setFace(
 		if err := set(s, ctx, command.Operator(), acc.ID, value); err != nil {
 			return command.BadInput(err)
 		}
-		_, err = fmt.Fprintf(c.Err, "It holds for %s from now on.\n", acc.Name)
+		_, err = fmt.Fprintf(c.Err, "The pages of %s show it from now on.\n", acc.Name)
 		return err
 	})
 }
