@@ -177,3 +177,40 @@ func TestHold(t *testing.T) {
 		t.Error("holds without a rule")
 	}
 }
+
+// The slots of an account stand for users as the other bindings do, so that erasing a user frees them, and
+// for one identity of one account.
+func TestSlots(t *testing.T) {
+	base := sessions.Session{ID: "sid", Request: sessions.Request{
+		Account: "acc_a", Platform: "discord", GuildID: "g", PlatformUserID: "u",
+	}}
+	slots := rules.Slots(3, netsettings.Rules{}, "example", network.Identity{Subject: "42"}, base)
+	seen := map[string]bool{}
+	platform, _ := rules.Holders(base)
+	for _, slot := range slots {
+		seen[slot.Identity] = true
+		if slot.User != platform || slot.Session != base.ID || slot.For != 365*24*time.Hour {
+			t.Errorf("slot %+v", slot)
+		}
+	}
+	if len(seen) != 3 {
+		t.Errorf("%d slots are apart", len(seen))
+	}
+	for name, change := range map[string]func(*sessions.Session){
+		"account": func(s *sessions.Session) { s.Account = "acc_b" },
+		"test":    func(s *sessions.Session) { s.Test = true },
+	} {
+		other := base
+		change(&other)
+		if seen[rules.Slots(1, netsettings.Rules{}, "example", network.Identity{Subject: "42"},
+			other)[0].Identity] {
+			t.Errorf("another %s has the same slots", name)
+		}
+	}
+	elsewhere := base
+	elsewhere.Platform = "twitch"
+	of := rules.Slots(1, netsettings.Rules{}, "example", network.Identity{Subject: "42"}, elsewhere)[0]
+	if of.User == platform || !seen[of.Identity] {
+		t.Error("platforms have slots of their own, or share users")
+	}
+}

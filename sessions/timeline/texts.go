@@ -9,6 +9,7 @@ import (
 const (
 	textCreated    = "Session started by %s, expires %s" // account, time of day
 	textLevel      = ", binding %s"
+	textReached    = "; the binding that was reached is %s"
 	textExpired    = "Expired: nobody finished in time"
 	textUnreadable = "Ended without an outcome: what stands in its place cannot be read"
 	textLost       = "Closed: the store was damaged, and this session's outcome may be among what " +

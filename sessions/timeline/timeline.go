@@ -95,6 +95,9 @@ func (s Report) DescribeOutcome() string {
 	if s.Network != "" {
 		text += " (" + s.network(s.Network) + ")"
 	}
+	if s.Level.Or(proof.Link) != proof.Link && s.Reached != "" {
+		text += fmt.Sprintf(textReached, s.Reached)
+	}
 	return text
 }
 
