@@ -71,7 +71,6 @@ func TestChaos(t *testing.T) {
 	if *chaosSessions < 1 || *chaosFor < time.Second {
 		t.Fatalf("-chaos %d -chaos-for %s: at least one session and one second", *chaosSessions, *chaosFor)
 	}
-	parallelLong(t)
 	seed := *chaosSeed
 	if seed == 0 {
 		seed = rand.Uint64()

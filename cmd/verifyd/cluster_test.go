@@ -48,7 +48,6 @@ func TestCluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped under -short: a cluster in containers takes minutes")
 	}
-	parallelLong(t)
 	s := newProof(t)
 	began := time.Now()
 	over := make(chan struct{})

@@ -39,11 +39,6 @@ func TestDemoPlaysTheWholePath(t *testing.T) {
 			t.Errorf("the demo does not show %q:\n%s", want, out)
 		}
 	}
-}
-
-// The demo shows each binding.
-func TestDemoOfEachBinding(t *testing.T) {
-	parallel(t)
 	for binding, want := range map[string]string{
 		"code": "/confirm: the code is right", "account": "the user reads: You are verified",
 	} {

@@ -193,8 +193,8 @@ func (v visitor) sign() {
 	}
 	v.press(`form[action$="/rotate"] button`, ".flash")
 	v.reads("#rotate", "Rotation under way")
-	if got := test(); !verifies(got, secret) ||
-		len(strings.Fields(got.Header.Get("Webhook-Signature"))) != 2 {
+	if got := test(); !verifies(got, secret) || // by each secret, and by the pair of each
+		len(strings.Fields(got.Header.Get("Webhook-Signature"))) != 4 {
 		v.t.Errorf("during the overlap: %v", got.Header)
 	}
 	v.press(`form[action$="/end"] button`, ".flash")

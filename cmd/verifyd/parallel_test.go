@@ -6,10 +6,10 @@ import (
 	"verifyd/natsconf/natstest"
 )
 
-// Tests run beside each other in three kinds, however few processors there are: many that wait for disks,
-// elections and time-outs, and hardly compute; few that load the machine, which would starve each other past
-// the times that users and servers wait; and three that wait for minutes, in containers or for processes that
-// were stopped.
+// Tests run beside each other in two kinds, however few processors there are: many that wait for disks,
+// elections and time-outs, and hardly compute; and few that load the machine, which would starve each other
+// past the times that users and servers wait. Those in containers, and of processes that are stopped, run
+// alone, before these.
 var lights, loads chan struct{}
 
 // inParallel is called in TestMain.
@@ -32,13 +32,6 @@ func parallel(t *testing.T) {
 func parallelHeavy(t *testing.T) {
 	t.Helper()
 	take(t, loads)
-}
-
-// parallelLong lets a test that waits for minutes run beside all others, from the beginning.
-func parallelLong(t *testing.T) {
-	t.Helper()
-	t.Parallel()
-	natstest.Clock(t)
 }
 
 func take(t *testing.T, places chan struct{}) {

@@ -63,6 +63,28 @@ func (b *Browser) Press(ctx context.Context, p *Page, button string) (*Page, err
 	return b.follow(ctx, http.MethodPost, action, values, browserHops)
 }
 
+// pressUntil presses a button until the page that follows has another one, once a second until ctx ends: one
+// of several edges may have found the identity network away a moment ago, and says so for a little while.
+func (b *Browser) pressUntil(ctx context.Context, p *Page, button, wanted string) (*Page, error) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		next, err := b.Press(ctx, p, button)
+		if err != nil {
+			return nil, err
+		}
+		if _, _, err = next.form(wanted); err == nil {
+			return next, nil
+		}
+		p = next
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
+}
+
 // Begin sends a form as press does and stops at the first redirect, whose address it returns: the moment
 // before the return.
 func (b *Browser) Begin(ctx context.Context, p *Page, button string) (next string, err error) {

@@ -364,12 +364,11 @@ func (d *demo) auto(ctx context.Context, network string) error {
 	if err != nil {
 		return err
 	}
-	for _, step := range []struct{ heading, button string }{
-		{"sign-in page", network}, {"dev network", devNetworkButton},
-	} {
-		if p, err = b.Press(ctx, p, step.button); err != nil {
-			return fmt.Errorf("%s: %w", step.heading, err)
-		}
+	if p, err = b.pressUntil(ctx, p, network, devNetworkButton); err != nil {
+		return fmt.Errorf("sign-in page: %w", err)
+	}
+	if p, err = b.Press(ctx, p, devNetworkButton); err != nil {
+		return fmt.Errorf("dev network: %w", err)
 	}
 	d.say("the user reads: %s", p.Title())
 	if code := p.Code(); code != "" {
