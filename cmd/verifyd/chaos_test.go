@@ -19,8 +19,8 @@ import (
 )
 
 var (
-	chaosSessions = flag.Int("chaos", 2000, "how many sessions TestChaos starts")
-	chaosFor      = flag.Duration("chaos-for", 47*time.Second,
+	chaosSessions = flag.Int("chaos", 3000, "how many sessions TestChaos starts")
+	chaosFor      = flag.Duration("chaos-for", 70*time.Second,
 		"over how long TestChaos spreads its sessions and faults; a long stop that has begun ends")
 	chaosSeed = flag.Uint64("chaos-seed", 0, "seed of TestChaos's faults; 0: another one each time")
 )
