@@ -2,7 +2,6 @@ package dispatcher
 
 import (
 	"errors"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -27,6 +26,7 @@ const (
 type breaker struct {
 	circuit *gobreaker.TwoStepCircuitBreaker[struct{}]
 	openFor time.Duration
+	random  func() float64
 
 	mu          sync.Mutex
 	since       time.Time         // when it left the closed state; zero while it is closed
@@ -34,7 +34,7 @@ type breaker struct {
 }
 
 func newBreaker(d *shared) *breaker {
-	b := &breaker{openFor: d.c.BreakerOpen}
+	b := &breaker{openFor: d.c.BreakerOpen, random: d.c.Random}
 	b.circuit = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
 		MaxRequests: 1,
 		Timeout:     d.c.BreakerOpen,
@@ -89,7 +89,7 @@ var (
 func (b *breaker) allow() (reportContact func(contact), wait time.Duration) {
 	done, err := b.circuit.Allow()
 	if err != nil {
-		return nil, minBreakerPause + rand.N(breakerSpread*b.openFor) //nolint:gosec // jitter
+		return nil, minBreakerPause + time.Duration(b.random()*float64(breakerSpread*b.openFor))
 	}
 	return func(c contact) {
 		switch c {

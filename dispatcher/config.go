@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
@@ -72,6 +73,9 @@ type Config struct {
 	Timeout time.Duration
 	// RetryFor is how long after the completion what was not sent is tried again. Default 15 min.
 	RetryFor time.Duration
+	// EndBefore is how long before an outcome leaves the store its delivery is brought to an end: room for a
+	// stop of all dispatchers. Default 30 min.
+	EndBefore time.Duration
 	// DefaultPolicy is what keys get that have none of their own. Default PolicyOnce.
 	DefaultPolicy sessions.Policy
 	// Connections bounds the connections to one destination, and so the callbacks that are on their way to
@@ -96,6 +100,8 @@ type Config struct {
 	// 1 min.
 	UnreadablePause time.Duration
 	Now             func() time.Time // time.Now when nil
+	// Random is what pauses are drawn by, in [0, 1); rand.Float64 when nil.
+	Random func() float64
 }
 
 // AttemptEnd is how a try at a delivery ended.
@@ -109,6 +115,7 @@ type AttemptEnd struct {
 func (c Config) withDefaults() Config {
 	c.Timeout = cmp.Or(c.Timeout, 10*time.Second)
 	c.RetryFor = cmp.Or(c.RetryFor, 15*time.Minute)
+	c.EndBefore = cmp.Or(c.EndBefore, 30*time.Minute)
 	c.Connections = cmp.Or(c.Connections, 64)
 	c.Attempts = cmp.Or(c.Attempts, defaultAttempts)
 	c.AccountAttempts = cmp.Or(c.AccountAttempts, max(1, c.Attempts/2))
@@ -119,6 +126,9 @@ func (c Config) withDefaults() Config {
 	c.UnreadablePause = cmp.Or(c.UnreadablePause, time.Minute)
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if c.Random == nil {
+		c.Random = rand.Float64
 	}
 	return c
 }

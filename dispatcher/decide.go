@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"slices"
 	"time"
@@ -22,10 +23,6 @@ const (
 	// startGrace is how long a dispatcher that has just started tries, whatever the age of the completion:
 	// after a long outage the first try may fall before the network is up.
 	startGrace = 2 * time.Minute
-	// endMargin is how long before an outcome leaves the store its delivery is brought to an end: room for a
-	// stop of all dispatchers, and half of the hour by which the settings keep results for longer than
-	// callbacks are tried.
-	endMargin = 30 * time.Minute
 )
 
 // decision is what to do with a completion, from its facts alone.
@@ -75,6 +72,62 @@ func decide(c sessions.Completion, attempts []facts.Attempt, requested int, now 
 	default:
 		return decision{do: drop}
 	}
+}
+
+// neverTried reports whether nobody can have tried a completion: this is the first time that its message is
+// given to anybody, and too early for another time.
+func neverTried(first bool, completed, now time.Time) bool {
+	return first && now.Sub(completed) < topology.AckWait
+}
+
+// ownOpen reports whether the last attempt is open and a worker's own.
+func ownOpen(attempts []facts.Attempt, worker string) bool {
+	n := len(attempts)
+	return n > 0 && attempts[n-1].Result == nil && attempts[n-1].Claim.Worker == worker
+}
+
+// mayBeRequested reports whether one more attempt may have been requested of a delivery that came to an end,
+// which the message that it came with does not tell.
+func mayBeRequested(s decision, attempts []facts.Attempt, requested int) bool {
+	return s.do == drop && requested == 0 && len(attempts) > 0
+}
+
+// owner is whose an attempt is after it was claimed.
+type owner int
+
+const (
+	unconfirmed owner = iota // nobody knows whether the claim is stored, or will be
+	ours
+	others
+)
+
+// ownerAfter judges the answer to a claim. Only ours allows a write.
+func ownerAfter(err error) owner {
+	switch {
+	case err == nil:
+		return ours
+	case errors.Is(err, facts.ErrClaimed):
+		return others
+	default:
+		return unconfirmed
+	}
+}
+
+// mayBegin reports whether the owner of a claim may still write its first byte.
+func mayBegin(now, deadline time.Time) bool { return now.Before(deadline) }
+
+// sendsAgain reports whether another attempt follows a result, as long before the retry deadline.
+func sendsAgain(p sessions.Policy, r facts.Result, left time.Duration) bool {
+	return left > 0 && retriesResult(p, r)
+}
+
+// releaseAs returns how an attempt ends under whose claim nothing was sent, after so many that were released,
+// as long before the retry deadline: another one may follow, or none.
+func releaseAs(releases int, left time.Duration) facts.Verdict {
+	if releases+1 >= maxReleases || left <= 0 {
+		return facts.VerdictUndeliverable
+	}
+	return facts.VerdictReleased
 }
 
 // nextDue returns from when the next attempt is due after the last result; zero: at once.
@@ -141,6 +194,33 @@ func lastResult(attempts []facts.Attempt) (last *facts.Result, releases int) {
 	return nil, releases
 }
 
+// disposition is what is done with the message of a delivery. Only dispose acts on it.
+type disposition struct {
+	final bool          // the result is stored: acknowledge
+	after time.Duration // otherwise: deliver it again after this long
+}
+
+var settled = disposition{final: true}
+
+// schedules reports whether the delivery waits as a message schedule.
+func (f disposition) schedules(from time.Duration) bool { return !f.final && f.after >= from }
+
+// acknowledges reports whether the message is not needed any more: what it is about has ended, or stands in
+// a schedule that is stored.
+func (f disposition) acknowledges(scheduled bool) bool { return f.final || scheduled }
+
+func retryIn(after time.Duration) disposition { return disposition{after: after} }
+
+// standing returns what is done with a delivery whose attempt another has settled. Where that result leaves
+// it due, its message is still needed: the other one had a copy of it, and its nak counts for nothing once
+// this one is acknowledged.
+func standing(r facts.Result, now time.Time) disposition {
+	if !r.LeavesDue() {
+		return settled
+	}
+	return retryIn(max(r.Next.Sub(now), settleLook))
+}
+
 // backoff returns the pause after try number n (from 1) was not sent: evenly drawn between one second and a
 // bound that doubles with each try up to a minute. random is in [0, 1).
 func backoff(n int, random float64) time.Duration {
@@ -164,10 +244,10 @@ func (d *shared) readKeptFor(ctx context.Context) {
 // ever, or it is not known for how long.
 func (d *shared) endAt(dl *delivery) (at time.Time, ok bool) {
 	if !dl.KeptUntil.IsZero() {
-		return dl.KeptUntil.Add(-endMargin), true
+		return dl.KeptUntil.Add(-d.c.EndBefore), true
 	}
 	kept := time.Duration(d.keptFor.Load())
-	return dl.CompletedAt.Add(kept - endMargin), kept > 0
+	return dl.CompletedAt.Add(kept - d.c.EndBefore), kept > 0
 }
 
 // outlasted reports whether a delivery waits for a paused host and cannot wait for the pause's end.

@@ -99,7 +99,7 @@ func TestDecide(t *testing.T) {
 // hold the next probe back.
 func TestProbeThatDialledNobodyJudgesNothing(t *testing.T) {
 	b := newBreaker(&shared{
-		c: Config{BreakerOpen: time.Millisecond, Now: time.Now}, metrics: newMetrics(nil),
+		c: Config{BreakerOpen: time.Millisecond}.withDefaults(), metrics: newMetrics(nil),
 	})
 	for range breakerTrips {
 		passed, _ := b.allow()

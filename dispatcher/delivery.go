@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"runtime/debug"
 	"time"
 
@@ -13,7 +12,6 @@ import (
 
 	"verifyd/dispatcher/callback"
 	"verifyd/natsconf/crashpoint"
-	"verifyd/natsconf/topology"
 	"verifyd/sessions"
 	"verifyd/sessions/facts"
 	"verifyd/sessions/failure"
@@ -85,16 +83,6 @@ type attempt struct {
 	span     *span // nil: not traced
 }
 
-// disposition is what is done with the message of a delivery. Only dispose acts on it.
-type disposition struct {
-	final bool          // the result is stored: acknowledge
-	after time.Duration // otherwise: deliver it again after this long
-}
-
-var settled = disposition{final: true}
-
-func retryIn(after time.Duration) disposition { return disposition{after: after} }
-
 // deliver takes one delivery as far as possible now, and releases its slot.
 func (d *shared) deliver(ctx context.Context, dl *delivery, slot *connSlot) {
 	a := &attempt{shared: d, delivery: dl, span: d.newSpan(dl.Completion)}
@@ -141,7 +129,7 @@ func (a *attempt) run(ctx context.Context) disposition {
 // had, the claim would conflict. An old one may come from a replayed stream; its receiver should not be
 // dialled for nothing.
 func (a *attempt) decide(ctx context.Context) (decision, error) {
-	if a.first && a.now().Sub(a.CompletedAt) < topology.AckWait {
+	if neverTried(a.first, a.CompletedAt, a.now()) {
 		return decide(a.Completion, nil, 0, a.now()), nil
 	}
 	attempts, err := a.c.Sessions.Attempts(ctx, a.ID)
@@ -149,15 +137,12 @@ func (a *attempt) decide(ctx context.Context) (decision, error) {
 		return decision{}, err
 	}
 	a.last, a.releases = lastResult(attempts)
-	if n := len(attempts); n > 0 {
+	if n := len(attempts); ownOpen(attempts, a.worker) && a.unconfirmed.has(a.ID, n) {
 		// Another process would have to settle this claim as unknown.
-		if last := attempts[n-1]; last.Result == nil && last.Claim.Worker == a.worker &&
-			a.unconfirmed.has(a.ID, n) {
-			return decision{do: release, attempt: n}, nil
-		}
+		return decision{do: release, attempt: n}, nil
 	}
 	s := decide(a.Completion, attempts, a.requested, a.now())
-	if s.do == drop && a.requested == 0 && len(attempts) > 0 {
+	if mayBeRequested(s, attempts, a.requested) {
 		return a.resendRequested(ctx, len(attempts)+1)
 	}
 	return s, nil
@@ -236,19 +221,19 @@ func (a *attempt) claim(ctx context.Context, c facts.Claim) (f disposition, ok b
 	err := a.c.Sessions.Claim(ctx, c)
 	a.claims.Leave()
 	done()
-	switch {
-	case err == nil:
+	switch ownerAfter(err) {
+	case ours:
 		a.unconfirmed.drop(c)
 		return disposition{}, true
-	case errors.Is(err, facts.ErrClaimed):
+	case others:
 		a.metrics.conflicts.Inc()
 		return retryIn(settleLook), false // the facts tell what the other owner is doing
-	default:
-		// The claim may be stored, or may be yet. Nothing is sent under it; this process, while it lives,
-		// knows that.
-		a.unconfirmed.add(c)
-		return a.fail("claim", err), false
+	case unconfirmed:
 	}
+	// The claim may be stored, or may be yet. Nothing is sent under it; this process, while it lives, knows
+	// that.
+	a.unconfirmed.add(c)
+	return a.fail("claim", err), false
 }
 
 // conclude stores how a sent attempt ended.
@@ -265,10 +250,10 @@ func (a *attempt) conclude(answer callback.Answer) disposition {
 // again.
 func (a *attempt) finish(r facts.Result, retryAfter time.Duration) disposition {
 	left := a.giveUpAt(a.delivery).Sub(r.At)
-	if left <= 0 || !retriesResult(a.policyOf(a.Completion), r) {
+	if !sendsAgain(a.policyOf(a.Completion), r, left) {
 		return a.storeResult(r)
 	}
-	pause := min(max(backoff(a.tries, rand.Float64()), retryAfter), left) //nolint:gosec // jitter
+	pause := min(max(backoff(a.tries, a.c.Random()), retryAfter), left)
 	r.Next = r.At.Add(pause)
 	if f := a.storeResult(r); !f.final {
 		return f
@@ -280,16 +265,15 @@ func (a *attempt) finish(r facts.Result, retryAfter time.Duration) disposition {
 // end: a receiver that breaks each connection between the claim and the write would cost two facts a time
 // until the retry deadline.
 func (a *attempt) release(answer callback.Answer) disposition {
-	answer.Verdict = facts.VerdictReleased
 	a.way.release()
-	if a.releases+1 >= maxReleases || !a.now().Before(a.giveUpAt(a.delivery)) {
-		answer.Verdict = facts.VerdictUndeliverable // the claim is ours already, and nothing was sent
+	left := a.giveUpAt(a.delivery).Sub(a.now())
+	if answer.Verdict = releaseAs(a.releases, left); answer.Verdict != facts.VerdictReleased {
 		return a.storeResult(withEarlierVerdict(a.newResult(answer), a.last))
 	}
 	if f := a.storeResult(a.newResult(answer)); !f.final {
 		return f
 	}
-	return retryIn(backoff(a.number, rand.Float64())) //nolint:gosec // jitter
+	return retryIn(backoff(a.number, a.c.Random()))
 }
 
 // notSent plans the next try or, once the retry deadline has passed, ends the delivery. Giving up takes the
@@ -301,7 +285,7 @@ func (a *attempt) notSent(ctx context.Context, n *callback.NotSent) disposition 
 	a.notify("", n.Class)
 	a.way.release()
 	if left := a.giveUpAt(a.delivery).Sub(a.now()); left > 0 {
-		pause := min(backoff(a.tries, rand.Float64()), left) //nolint:gosec // jitter
+		pause := min(backoff(a.tries, a.c.Random()), left)
 		a.reportNotSent(a.Completion, a.number, a.tries, n, pause)
 		return retryIn(pause)
 	}
@@ -337,6 +321,9 @@ func (a *attempt) storeResult(r facts.Result) disposition {
 			a.span.mark(existing.Verdict, existing.Class)
 			a.notify(existing.Verdict, existing.Class)
 			a.reportResult(a.Completion, existing, err, a.span.id())
+			if err != nil {
+				return standing(existing, a.now())
+			}
 			return settled
 		}
 		select {
@@ -377,7 +364,8 @@ func (a *attempt) fail(doing string, err error) disposition {
 // redelivery leads to. What waits long becomes a message schedule, so that the consumer need not carry it;
 // where that cannot be stored, the consumer does.
 func (d *shared) dispose(dl *delivery, f disposition) {
-	if !f.final && (f.after < d.c.ScheduleFrom || !d.schedule(dl, f.after)) {
+	scheduled := f.schedules(d.c.ScheduleFrom) && d.schedule(dl, f.after)
+	if !f.acknowledges(scheduled) {
 		_ = dl.msg.NakWithDelay(max(f.after, time.Millisecond))
 		return
 	}

@@ -38,7 +38,7 @@ import (
 
 func TestMain(m *testing.M) {
 	natstest.Parallel(6) // those that compute, a burst or a count of connections, are not among them
-	goleak.VerifyTestMain(natstest.Budget(m, 90*time.Second))
+	goleak.VerifyTestMain(natstest.Budget(m, 150*time.Second))
 }
 
 const signingSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"

@@ -280,13 +280,14 @@ func TestIsolation(t *testing.T) {
 	hanging.until(t, held)
 	cost := usage(t).minus(quiet)
 	with := healthy.receipts(t, beside, began)
-	t.Logf("%d sessions to %d hanging hosts, %d to %d healthy ones", n, isolationHosts, n, isolationHosts)
+	t.Logf("figures: %d sessions to %d hanging hosts, %d to %d healthy ones", n, isolationHosts, n,
+		isolationHosts)
 	for _, p := range []int{50, 99, 100} {
 		a, b := percentile(before, p), percentile(with, p)
-		t.Logf("p%d from completion to receipt: %v without the hanging ones, %v with them, ratio %.2f", p,
+		t.Logf("figures: p%d from completion to receipt: %v without the hanging, %v with them, ratio %.2f", p,
 			a.Round(time.Microsecond), b.Round(time.Microsecond), float64(b)/float64(a))
 	}
-	t.Logf("%d hanging deliveries cost %v", held, cost)
+	t.Logf("figures: %d hanging deliveries cost %v", held, cost)
 	most := use{
 		goroutinesBase + goroutinesPerHeld*held, filesBase + filesPerHeld*held,
 		int64(bytesBase + bytesPerHeld*held),
@@ -356,7 +357,8 @@ func TestTenThousandHosts(t *testing.T) {
 	stop()
 	after := usage(t)
 	cost := known.minus(after)
-	t.Logf("%d hosts cost %v; before %v, all known %v, stopped %v", manyHosts, cost, before, known, after)
+	t.Logf("figures: %d hosts cost %v; before %v, all known %v, stopped %v", manyHosts, cost, before, known,
+		after)
 	if cost.goroutines < manyHosts {
 		t.Fatalf("%d goroutines for %d hosts: they were not all known at once", cost.goroutines, manyHosts)
 	}

@@ -85,14 +85,14 @@ func TestIsolationOfAccounts(t *testing.T) {
 	began = h.completeAtPace(t, beside, nil)
 	healthy.until(t, len(warm)+2*n)
 	with := healthy.receipts(t, beside, began)
-	t.Logf("%d callbacks of one account to %d hosts that hang, %d of another to %d healthy ones", len(stuck),
-		n, n, isolationHosts)
+	t.Logf("figures: %d callbacks of one account to %d hosts that hang, %d of another to %d healthy ones",
+		len(stuck), n, n, isolationHosts)
 	for _, p := range []int{50, 99, 100} {
 		a, b := percentile(before, p), percentile(with, p)
-		t.Logf("p%d from completion to receipt: %v without the hanging ones, %v with them, ratio %.2f", p,
+		t.Logf("figures: p%d from completion to receipt: %v without the hanging, %v with them, ratio %.2f", p,
 			a.Round(time.Microsecond), b.Round(time.Microsecond), float64(b)/float64(a))
 	}
-	t.Logf("%d hanging deliveries and %d that wait cost %v", share, len(stuck)-share, cost)
+	t.Logf("figures: %d hanging deliveries and %d that wait cost %v", share, len(stuck)-share, cost)
 	most := use{
 		goroutinesBase + goroutinesPerHeld*share + n, filesBase + filesPerHeld*share,
 		int64(bytesBase + bytesPerHeld*share + bytesPerWaiting*len(stuck)),

@@ -41,7 +41,7 @@ func (s *listenSender) acquire(context.Context) *callback.NotSent { return nil }
 func (s *listenSender) release() {}
 
 func (s *listenSender) send(ctx context.Context, r callback.Request, before time.Time) callback.Answer {
-	if !s.d.c.Now().Before(before) {
+	if !mayBegin(s.d.c.Now(), before) {
 		return late("the claim's deadline passed before the callback was handed over")
 	}
 	headers, body := r.Message()

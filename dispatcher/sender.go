@@ -88,7 +88,7 @@ func (s *connSender) send(ctx context.Context, r callback.Request,
 			s.closeConn()
 		}
 	}()
-	if !s.d.c.Now().Before(before) {
+	if !mayBegin(s.d.c.Now(), before) {
 		return late("the claim's deadline passed before the first byte")
 	}
 	done := s.span.part("POST", trace.SpanKindClient)

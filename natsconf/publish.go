@@ -2,11 +2,13 @@ package natsconf
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"verifyd/natsconf/wait"
 )
 
 // PublishOne stores one message of a stream that is seldom written, and so has no Writer. A batch of one
@@ -41,30 +43,27 @@ func (c *Conn) PublishBatch(ctx context.Context, stream string, msgs ...*nats.Ms
 	})
 }
 
-// retryUntilAccepted publishes again what no server takes. It waits on the caller's time, not on a writer's:
-// others' messages do not wait for it.
-func (c *Conn) retryUntilAccepted(ctx context.Context, stream string, publish func() error) error {
-	late := time.Now().Add(retryFor)
-	for pause := minRetryPause; ; pause = min(2*pause, maxRetryPause) {
-		err := c.noticed()
-		if err != nil {
+// retryUntilAccepted publishes again what was not sent, or what no server takes. It waits on the caller's
+// time, not on a writer's: others' messages do not wait for it.
+func (c *Conn) retryUntilAccepted(ctx context.Context, stream string, publish func() error) (err error) {
+	for range wait.Tries(ctx, acceptTries) {
+		if err := c.noticed(); err != nil {
 			err = fmt.Errorf("publish to %s: %w", stream, err)
 			c.metrics.failed(stream, opWrite, err)
 			return err
 		}
-		if err = publish(); !noResponders(err) {
+		if err = publish(); !unsent(err) {
 			return err
 		}
-		select {
-		case <-time.After(pause):
-			if time.Now().Before(late) {
-				continue
-			}
-		case <-ctx.Done():
-		}
-		c.metrics.failed(stream, opWrite, err) // once, however often it was tried
-		return err
 	}
+	c.metrics.failed(stream, opWrite, err) // once, however often it was tried
+	return err
+}
+
+// unsent reports whether a message is stored nowhere because nobody was there for it, or no connection.
+func unsent(err error) bool {
+	return noResponders(err) || errors.Is(err, nats.ErrReconnectBufExceeded) ||
+		errors.Is(err, nats.ErrConnectionReconnecting)
 }
 
 // Durable checks an acknowledgement. Where the store has failed meanwhile, it counts for nothing: the error

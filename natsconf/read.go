@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"verifyd/natsconf/wait"
 )
 
 // Reader reads from the leaders of streams, so that it sees every acknowledged write. Its methods are safe
@@ -54,27 +56,55 @@ func (r *Reader) Abandoned() <-chan struct{} {
 
 // Last reads the newest message on a subject from the stream's leader, so that it sees every acknowledged
 // write. Its errors are ErrNotFound and ErrUnavailable.
-func (r *Reader) Last(ctx context.Context, stream, subject string) (_ *jetstream.RawStreamMsg, err error) {
-	defer func() { err = r.answered(stream, err) }()
-	ctx, cancel := context.WithTimeout(ctx, ackTimeout)
+func (r *Reader) Last(ctx context.Context, stream, subject string) (m *jetstream.RawStreamMsg, err error) {
+	err = r.ask(ctx, stream, func(ctx context.Context, s jetstream.Stream) (err error) {
+		m, err = s.GetLastMsgForSubject(ctx, subject)
+		if subject == ">" && errors.Is(err, jetstream.ErrMsgNotFound) {
+			// Of a whole stream the server knows the last sequence, and finds nothing where that message has
+			// left the stream before others. No subject of ours has one token alone.
+			m, err = s.GetLastMsgForSubject(ctx, "*.>")
+		}
+		return err
+	})
+	return m, err
+}
+
+// askAgainAfter is how long a request that waits is without an answer until it asks again: it may have asked
+// a server that has vanished, or before there was a leader. A read takes a millisecond.
+const askAgainAfter = 2 * time.Second
+
+// ask asks the leader of a stream, and asks again as long as ctx waits (package wait). Its errors are
+// ErrNotFound and ErrUnavailable.
+func (r *Reader) ask(ctx context.Context, stream string,
+	question func(context.Context, jetstream.Stream) error) (err error) {
+	patience := ackTimeout
+	if wait.Is(ctx) {
+		patience = askAgainAfter
+	}
+	for range wait.Tries(ctx, 1) {
+		err = r.askOnce(ctx, stream, patience, question)
+		if err == nil || errors.Is(err, ErrNotFound) || Lasting(err) || r.noticed() != nil {
+			break
+		}
+	}
+	return r.answered(stream, err)
+}
+
+func (r *Reader) askOnce(ctx context.Context, stream string, patience time.Duration,
+	question func(context.Context, jetstream.Stream) error) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	s, err := r.stream(ctx, stream)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	m, err := s.GetLastMsgForSubject(ctx, subject)
-	if subject == ">" && errors.Is(err, jetstream.ErrMsgNotFound) {
-		// Of a whole stream the server knows the last sequence, and finds nothing where that message has left
-		// the stream before others. No subject of ours has one token alone.
-		m, err = s.GetLastMsgForSubject(ctx, "*.>")
-	}
-	switch {
+	switch err = question(ctx, s); {
 	case err == nil:
-		return m, nil
+		return nil
 	case errors.Is(err, jetstream.ErrMsgNotFound):
-		return nil, ErrNotFound
+		return ErrNotFound
 	default:
-		return nil, fmt.Errorf("read from %s: %w: %w", stream, ErrUnavailable, err)
+		return fmt.Errorf("read from %s: %w: %w", stream, ErrUnavailable, err)
 	}
 }
 
@@ -113,41 +143,26 @@ func (r *Reader) stream(ctx context.Context, name string) (jetstream.Stream, err
 
 // Next reads the first message at or after a sequence whose subject matches, from the stream's leader. Its
 // errors are ErrNotFound, past the last such message, and ErrUnavailable.
-func (r *Reader) Next(ctx context.Context, stream, subject string, from uint64) (_ *jetstream.RawStreamMsg,
+func (r *Reader) Next(ctx context.Context, stream, subject string, from uint64) (m *jetstream.RawStreamMsg,
 	err error) {
-	defer func() { err = r.answered(stream, err) }()
-	ctx, cancel := context.WithTimeout(ctx, ackTimeout)
-	defer cancel()
-	s, err := r.stream(ctx, stream)
-	if err != nil {
-		return nil, err
-	}
-	m, err := s.GetMsg(ctx, from, jetstream.WithGetMsgSubject(subject))
-	switch {
-	case err == nil:
-		return m, nil
-	case errors.Is(err, jetstream.ErrMsgNotFound):
-		return nil, ErrNotFound
-	default:
-		return nil, fmt.Errorf("read from %s: %w: %w", stream, ErrUnavailable, err)
-	}
+	err = r.ask(ctx, stream, func(ctx context.Context, s jetstream.Stream) (err error) {
+		m, err = s.GetMsg(ctx, from, jetstream.WithGetMsgSubject(subject))
+		return err
+	})
+	return m, err
 }
 
 // Bounds returns the first and the last sequence that the stream's leader holds; last is below first while
 // it holds none. Its error is ErrUnavailable.
 func (r *Reader) Bounds(ctx context.Context, stream string) (first, last uint64, err error) {
-	defer func() { err = r.answered(stream, err) }()
-	ctx, cancel := context.WithTimeout(ctx, ackTimeout)
-	defer cancel()
-	s, err := r.stream(ctx, stream)
-	if err != nil {
-		return 0, 0, err
-	}
-	info, err := s.Info(ctx)
-	if err != nil {
-		return 0, 0, fmt.Errorf("ask for the bounds of %s: %w: %w", stream, ErrUnavailable, err)
-	}
-	return info.State.FirstSeq, info.State.LastSeq, nil
+	err = r.ask(ctx, stream, func(ctx context.Context, s jetstream.Stream) error {
+		info, err := s.Info(ctx)
+		if err == nil {
+			first, last = info.State.FirstSeq, info.State.LastSeq
+		}
+		return err
+	})
+	return first, last, err
 }
 
 // Purge takes away what is on a stream's subjects that match, where the stream allows that. Its errors are

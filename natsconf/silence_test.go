@@ -20,6 +20,9 @@ func TestSilenceEnds(t *testing.T) {
 		if !w.Silent() {
 			t.Error("three unanswered publishes do not count")
 		}
+		if time.Sleep(time.Second); w.SilentFor() != ackTimeout+time.Second {
+			t.Errorf("it has not answered for %s", w.SilentFor())
+		}
 		time.Sleep(silentFor) // of the bubble: it costs no time
 		if w.Silent() {
 			t.Error("silent for ever")

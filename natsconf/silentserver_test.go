@@ -15,6 +15,7 @@ import (
 	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/storestate"
 	"verifyd/natsconf/topology"
+	"verifyd/natsconf/wait"
 )
 
 // muteGate is a gate that, told so, carries nothing any more on the connections it has, and ends none of
@@ -53,7 +54,7 @@ func (g *muteGate) fallSilent() {
 }
 
 // A server that says nothing any more, and does not hang up either, is left within seconds, and a start
-// outlasts that.
+// outlasts that, as a read does that waits.
 func TestSilentServerIsLeft(t *testing.T) {
 	natstest.NeedsEmbedded(t, "its endpoint; the connection is the same one")
 	t.Parallel()
@@ -73,7 +74,13 @@ func TestSilentServerIsLeft(t *testing.T) {
 	t.Cleanup(conn.Close)
 	back := conn.Back()
 	g.fallSilent()
-	opened := make(chan error, 1)
+	opened, asked := make(chan error, 1), make(chan error, 1)
+	go func() {
+		ctx, cancel := wait.For(t.Context(), natstest.TestTimeout)
+		defer cancel()
+		_, err := conn.Last(ctx, topology.StreamCompletions, "completion.nobody")
+		asked <- err
+	}()
 	go func() { opened <- storestate.OpenAtBoot(t.Context(), conn) }()
 	select {
 	case <-back:
@@ -86,6 +93,9 @@ func TestSilentServerIsLeft(t *testing.T) {
 	}
 	if err := <-opened; err != nil {
 		t.Errorf("a start meanwhile: %v", err)
+	}
+	if err := <-asked; !errors.Is(err, natsconf.ErrNotFound) {
+		t.Errorf("a read that waits: %v", err)
 	}
 }
 

@@ -11,13 +11,16 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"verifyd/natsconf/wait"
 )
 
 const (
 	// maxTries bounds how often a conditional write is tried because another one came first. With the pauses
 	// it is about six seconds.
 	maxTries = 50
-	// maxUnanswered bounds how many tries of one write may go unanswered, for up to ackTimeout each.
+	// maxUnanswered bounds how many tries of one write may go unanswered, for up to ackTimeout each, where
+	// the caller does not wait (package wait).
 	maxUnanswered = 3
 	// minTryPause and maxTryPause bound the pause between two tries. While another's publish is in flight
 	// the server refuses ours, and a read does not show it yet; on a busy cluster that takes a tenth of a
@@ -128,7 +131,7 @@ func (u *update) try(ctx context.Context) error {
 	if err = u.publish(ctx, u.next); !errors.Is(err, ErrUncertain) {
 		return err
 	}
-	if u.unanswered++; u.unanswered == maxUnanswered || ctx.Err() != nil {
+	if u.unanswered++; u.unanswered >= maxUnanswered && !wait.Is(ctx) || ctx.Err() != nil {
 		return err
 	}
 	return ErrConflict

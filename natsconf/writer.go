@@ -27,11 +27,10 @@ const (
 	maxBatch = 512
 	// mailboxSize bounds how many messages wait. At 36,000/s this is a quarter of a second.
 	mailboxSize = 8192
-	// retryFor is for how long a message that no server takes is published again, after pauses from
-	// minRetryPause up to maxRetryPause. So a stream whose leadership moves on, as at the stop of a server,
-	// is written a little later; where a leader has died, the election takes longer, and the caller learns it
-	// soon enough to answer its own.
-	retryFor, minRetryPause, maxRetryPause = 2 * time.Second, 25 * time.Millisecond, 200 * time.Millisecond
+	// acceptTries bounds how often a message that no server takes is published, over two seconds: a stream
+	// whose leadership moves on, as at the stop of a server, is written a little later. Where a leader has
+	// died the election takes longer, and only requests wait for it (Waiting).
+	acceptTries = 12
 	// maxDrain is how long a stopping writer goes on publishing what waits.
 	maxDrain = 10 * time.Second
 )
@@ -65,6 +64,7 @@ type Writer struct {
 	mailbox chan *pendingPublish
 	silence atomic.Int32 // publishes in a row that were not answered
 	unheard atomic.Int64 // when the last of them was given up, in Unix nanoseconds
+	quiet   atomic.Int64 // when the first of them was
 
 	batches prometheus.Observer
 	waiting prometheus.Gauge
@@ -102,7 +102,7 @@ func NewSingleWriter(c *Conn, stream string) *Writer {
 // Publish stores one message. Its errors are ErrConflict, ErrUncertain, ErrUnavailable and ErrStoreFull;
 // after ErrConflict and ErrUncertain the caller reads the subject from the leader before it acts. When ctx
 // ends while nobody knows, the error is ErrUncertain, since the message may be stored later. What no server
-// takes is published again for two seconds before it is ErrUnavailable.
+// takes is published again for two seconds, and under Waiting until ctx ends, before it is ErrUnavailable.
 func (w *Writer) Publish(ctx context.Context, msg *nats.Msg) (ack Ack, err error) {
 	err = w.conn.retryUntilAccepted(ctx, w.stream, func() error {
 		ack, err = w.enqueue(ctx, msg)
@@ -149,6 +149,11 @@ func (w *Writer) Silent() bool {
 	return w.silence.Load() >= silentFrom && time.Now().UnixNano()-w.unheard.Load() < int64(silentFor)
 }
 
+// SilentFor returns for how long a stream that is silent has not answered.
+func (w *Writer) SilentFor() time.Duration {
+	return time.Since(time.Unix(0, w.quiet.Load()).Add(-ackTimeout))
+}
+
 // EndSilence is Silent, and has the silence end: from here on the writer counts anew.
 func (w *Writer) EndSilence() bool {
 	silent := w.Silent()
@@ -163,12 +168,15 @@ func (w *Writer) Stream() string { return w.stream }
 
 // recordResult counts the answers. What no server accepted is no failure yet.
 func (w *Writer) recordResult(err error) {
-	if err != nil && !noResponders(err) {
+	if err != nil && !unsent(err) {
 		w.conn.metrics.failed(w.stream, opWrite, err)
 	}
 	if errors.Is(err, ErrUncertain) {
-		w.unheard.Store(time.Now().UnixNano())
-		w.silence.Add(1)
+		now := time.Now().UnixNano()
+		w.unheard.Store(now)
+		if w.silence.Add(1) == 1 {
+			w.quiet.Store(now)
+		}
 		return
 	}
 	w.silence.Store(0)
@@ -261,7 +269,9 @@ func (w *Writer) writeSingly(pending []*pendingPublish) {
 		f, err := w.conn.JS.PublishMsgAsync(p.msg, jetstream.WithRetryAttempts(0))
 		if err != nil {
 			err = w.kind(err)
-			w.conn.metrics.failed(w.stream, opWrite, err)
+			if !unsent(err) {
+				w.conn.metrics.failed(w.stream, opWrite, err)
+			}
 			p.result <- publishResult{err: err}
 			continue
 		}
@@ -308,7 +318,11 @@ func (w *Writer) writeBatch(pending []*pendingPublish) error {
 	}
 	commit := pending[last].msg
 	commit.Header.Set("Nats-Batch-Commit", "1")
-	reply, err := w.conn.NC.RequestMsg(commit, ackTimeout)
+	// By a context: the client shares the timers of its other time-outs over connections, and so over the
+	// bubbles of tests in virtual time.
+	ctx, cancel := context.WithTimeout(context.Background(), ackTimeout)
+	defer cancel()
+	reply, err := w.conn.NC.RequestMsgWithContext(ctx, commit)
 	if err != nil {
 		return w.kind(err)
 	}
@@ -362,9 +376,7 @@ func Kind(err error) error {
 	switch {
 	case errors.As(err, &api):
 		kind = apiKind(api)
-	case noResponders(err), errors.Is(err, nats.ErrReconnectBufExceeded),
-		errors.Is(err, nats.ErrConnectionReconnecting),
-		errors.Is(err, nats.ErrMaxPayload):
+	case unsent(err), errors.Is(err, nats.ErrMaxPayload):
 		kind = ErrUnavailable // it was not sent
 	}
 	return fmt.Errorf("%w: %w", kind, err)

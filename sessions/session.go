@@ -91,6 +91,9 @@ type Session struct {
 	SealedUnder KeyRef // where the key is that its personal part is sealed under
 }
 
+// Expired reports whether it is too late to complete the session, at an instant.
+func (s Session) Expired(at time.Time) bool { return !at.Before(s.ExpiresAt) }
+
 // KeyRef says where the key is that a session's personal part is sealed under. The zero value is that of a
 // session that has no key of its own.
 type KeyRef struct {
@@ -124,6 +127,12 @@ func (o Outcome) WithLevel() Outcome {
 		o.Reached = o.Reached.Or(proof.Link)
 	}
 	return o
+}
+
+// Proves reports whether the outcome may be that of a session that asks for a level: nothing less is
+// verified.
+func (o Outcome) Proves(asked proof.Level) bool {
+	return !o.Verified() || o.WithLevel().Reached.AtLeast(asked)
 }
 
 // Status is a session and its outcome, as they stand.

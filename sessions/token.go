@@ -76,9 +76,9 @@ func ParseToken(s string) (Token, error) {
 	if len(s) != tokenLen {
 		return "", ErrMalformed
 	}
-	// Strict refuses a last character with stray bits: one token has one spelling, so one session has one
-	// link.
-	if _, err := base64.RawURLEncoding.Strict().DecodeString(s); err != nil {
+	// Strict refuses a last character with stray bits, and the length the line ends that decoders skip: one
+	// token has one spelling, so one session has one link.
+	if b, err := base64.RawURLEncoding.Strict().DecodeString(s); err != nil || len(b) != tokenBytes {
 		return "", ErrMalformed
 	}
 	return Token(s), nil
@@ -105,7 +105,8 @@ type ID string
 // error is ErrMalformed.
 func ParseID(s string) (ID, error) {
 	if len(s) == idLen {
-		if _, err := idEncoding.DecodeString(s); err != nil {
+		// a line end is no part of a subject, and decoders skip it
+		if b, err := idEncoding.DecodeString(s); err != nil || len(b) != idBytes {
 			return "", ErrMalformed
 		}
 		return ID(s), nil

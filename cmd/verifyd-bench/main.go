@@ -25,6 +25,8 @@ import (
 
 	"verifyd/cmd/verifyd-bench/bench"
 	"verifyd/cmd/verifyd-bench/bench/child"
+	"verifyd/cmd/verifyd-bench/evidence"
+	"verifyd/cmd/verifyd-bench/soak"
 	"verifyd/cmd/verifyd/manual"
 	"verifyd/cmd/verifyd/version"
 )
@@ -39,9 +41,12 @@ func main() {
 
 // cli is the command line.
 type cli struct {
-	Measure measureCmd `cmd:"" default:"withargs" help:"Measure the service on this machine, beside ceilings, and print a table."`
-	Child   childCmd   `cmd:"" hidden:"" help:"A child of the bench."`
-	Manual  manualCmd  `cmd:"" hidden:"" help:"Print what packages install beside the bench."`
+	Measure  measureCmd  `cmd:"" default:"withargs" help:"Measure the service on this machine, beside ceilings, and print a table."`
+	Evidence evidenceCmd `cmd:"" help:"Run what docs/EVIDENCE.md repeats, and write the figures into it."`
+	Soak     soakCmd     `cmd:"" help:"Run a whole site for long, under faults, and look whether anything is lost, repeated or grows."`
+	Server   serverCmd   `cmd:"" name:"nats-server" hidden:"" help:"A NATS server of the soak."`
+	Child    childCmd    `cmd:"" hidden:"" help:"A child of the bench."`
+	Manual   manualCmd   `cmd:"" hidden:"" help:"Print what packages install beside the bench."`
 }
 
 // The exit codes: 1 for a failure, 2 for a command line that is wrong.
@@ -80,6 +85,49 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	}
 	return exitFailed
 }
+
+// evidenceCmd writes the figures of tests into the document that says what shows each promise.
+type evidenceCmd struct {
+	Test string `placeholder:"TEXT" help:"Only the rows with this in them, such as TestChaos; default: all, which takes hours."`
+}
+
+// Run runs the tests, in the folder of the repository.
+func (e evidenceCmd) Run(ctx context.Context, c console) error {
+	return evidence.Write(ctx, ".", e.Test, c.err)
+}
+
+// soakCmd runs a site for long.
+type soakCmd struct {
+	For  time.Duration `default:"20m" help:"How long sessions are started; from 20m on what is kept ages out."`
+	Rate int           `default:"20" help:"Sessions a second."`
+	Seed uint64        `default:"1" help:"Of the faults, and of what users do."`
+	Dir  string        `placeholder:"DIR" help:"Where the stores are made, and soak.svg, the plots; default: a temporary folder, which stays."`
+}
+
+// Run runs it until it is judged or interrupted.
+func (m soakCmd) Run(ctx context.Context, c console) (err error) {
+	if m.For < time.Second || m.Rate < 1 {
+		return usageError{errors.New("--for is at least 1s, and --rate at least 1")}
+	}
+	o := soak.Options{For: m.For, Rate: m.Rate, Seed: m.Seed, Dir: m.Dir, Out: c.out}
+	if o.Self, err = os.Executable(); err != nil {
+		return fmt.Errorf("find this program's own file: %w", err)
+	}
+	if o.Dir == "" {
+		if o.Dir, err = os.MkdirTemp("", "verifyd-soak-"); err != nil {
+			return fmt.Errorf("make a temporary folder: %w", err)
+		}
+	}
+	return soak.Run(ctx, o)
+}
+
+// serverCmd is a NATS server of the soak.
+type serverCmd struct {
+	Config string `arg:"" help:"Its configuration file."`
+}
+
+// Run serves until it is told to end.
+func (m serverCmd) Run(ctx context.Context) error { return soak.Serve(ctx, m.Config) }
 
 // manualCmd prints the man page or the completions of a shell.
 type manualCmd struct {

@@ -44,7 +44,7 @@ func TestAccountCommands(t *testing.T) {
 	contains("create", said, "acc_", "login-link")
 	_, said = do(exitUsage, "account", "create", "Harbor Guild")
 	contains("creating it twice", said, "exists already")
-	_, said = do(exitUsage, "account", "create", " Harbor")
+	_, said = do(exitUsage, "account", "create", "Har\u202ebor")
 	contains("a bad name", said, "printable text")
 
 	key, said := do(0, "key", "create", "--account", "Harbor Guild", "--name", "bot", "--expires", "90d")

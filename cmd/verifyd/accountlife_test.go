@@ -66,7 +66,9 @@ func TestNamesOfStrangersAreNotEnough(t *testing.T) {
 		{"account", "login-link", "--account", "Acme", "--base-url", r.Base},
 		{"account", "rotate-secret", "--account", "Acme"}, {"account", "quota", "Acme", "5"},
 		{"account", "rename", "Acme", "B"},
-		{"account", "disable", "Acme"}, {"account", "delete", "Acme"},
+		{"account", "disable", "Acme"}, {"account", "delete", "Acme"}, {"account", "verified", "Acme"},
+		{"account", "move-member", "--from", "Acme", "--to", "Acme", "dev:eve"},
+		{"account", "restore", "Acme"},
 		{"account", "return-url", "--account", "Acme", "https://x.example"},
 	} {
 		code, out, said := r.run(t, args...)
@@ -196,7 +198,7 @@ func TestDeletedAccountOwesItsOutcomes(t *testing.T) {
 	}
 	r.api().read(t, open.Session)
 	a := must[account.Account](t)(r.Store.Accounts.AccountByName(t.Context(), "Harbor Guild"))
-	code, _, said := r.run(t, "account", "delete", "Harbor Guild")
+	code, _, said := r.run(t, "account", "delete", "Harbor Guild", "--now")
 	if code != 0 || !strings.Contains(said, "1 open sessions were canceled") ||
 		!strings.Contains(said, "1 keys") {
 		t.Fatalf("%d %s", code, said)
@@ -211,11 +213,11 @@ func TestDeletedAccountOwesItsOutcomes(t *testing.T) {
 	if _, out, _ := r.run(t, "explain", open.Session); !strings.Contains(out, "its account was deleted") {
 		t.Errorf("explain:\n%s", out)
 	}
-	if code, _, said := r.run(t, "account", "delete", a.ID); code != 0 ||
+	if code, _, said := r.run(t, "account", "delete", a.ID, "--now"); code != 0 ||
 		!strings.Contains(said, "0 open sessions") {
 		t.Errorf("a repeat by its id: %d %s", code, said)
 	}
-	if code, _, said := r.run(t, "account", "delete", "Harbor Guild"); code != exitUsage {
+	if code, _, said := r.run(t, "account", "delete", "Harbor Guild", "--now"); code != exitUsage {
 		t.Errorf("a repeat by its name: %d %s", code, said)
 	}
 
@@ -224,7 +226,14 @@ func TestDeletedAccountOwesItsOutcomes(t *testing.T) {
 		t.Errorf("its log:\n%s", out)
 	}
 
-	// Somebody else takes the name: nothing of the old one is theirs.
+	// Somebody else is given the name: nothing of the old one is theirs.
+	if code, _, said := r.run(t, "account", "create", "Harbor Guild"); code != exitUsage ||
+		!strings.Contains(said, "nobody else's until") {
+		t.Errorf("the name is free: %d %s", code, said)
+	}
+	if code, _, said := r.run(t, "account", "create", "Harbor Guild", "--grant"); code != 0 {
+		t.Fatal(said)
+	}
 	key, _ := r.enroll(t, "Harbor Guild")
 	for _, s := range []demo.Started{owed, open} {
 		if status, _, body := (api{base: r.Base, key: key}).
@@ -248,4 +257,55 @@ func TestDeletedAccountOwesItsOutcomes(t *testing.T) {
 	if n := r.inbox.count(string(id)); n != 1 {
 		t.Errorf("%d POSTs", n)
 	}
+}
+
+// The commands on an account's life, from its name to its end.
+func TestAccountLifeAtTheCommandLine(t *testing.T) {
+	parallel(t)
+	r := boot(t)
+	do := func(want int, says string, args ...string) string {
+		t.Helper()
+		code, out, said := r.run(t, append([]string{"account"}, args...)...)
+		if code != want || !strings.Contains(out+said, says) {
+			t.Errorf("%v: %d %s%s, want %d %q", args, code, out, said, want, says)
+		}
+		return out + said
+	}
+	do(exitUsage, "is reserved", "create", "Discord Support")
+	do(exitUsage, "looks like", "create", "Harb0r Guild")
+	do(exitUsage, "mixes letters of Cyrillic and Latin", "create", "Pi\u0435r Guild")
+	do(0, "is made", "create", "Pier Guild")
+	do(0, "know", "verified", "Pier Guild")
+	do(0, "verified mark went", "rename", "Pier Guild", "Quay Guild")
+	do(exitUsage, "was the name of", "create", "Pier Guild")
+	do(exitUsage, "is reserved", "rename", "Quay Guild", "Steam")
+	do(0, `is called "Steam" now`, "rename", "Quay Guild", "Steam", "--grant")
+	do(0, "granted: yes", "audit", "Steam")
+	do(0, "know", "verified", "Steam")
+	do(0, "no verified mark", "verified", "Steam", "--remove")
+
+	do(0, "account enable", "disable", "Steam", "--reason", "Its bill is open.")
+	do(0, "Its bill is open.", "show", "Steam")
+	do(0, "account restore", "delete", "Steam")
+	do(0, "deleted on", "list")
+	do(0, "waits for its end", "enable", "Steam")
+	do(exitUsage, "restore", "enable", "Steam")
+	do(0, "in service", "restore", "Steam")
+	do(0, "Nothing was deleted", "delete", "Steam", "--dry-run")
+
+	pier := must[account.Account](t)(r.Store.Accounts.AccountByName(t.Context(), "Steam"))
+	for _, m := range []account.Member{
+		{Network: "dev", Subject: "ada", Role: "owner"}, {Network: "dev", Subject: "eve", Role: "viewer"},
+	} {
+		if _, err := r.Store.Accounts.AddMember(t.Context(), operator(), pier.ID, m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	move := []string{"move-member", "--from", "Steam", "--to", "Harbor Guild"}
+	do(exitUsage, "last owner", append(move, "dev:ada")...)
+	do(exitUsage, "no such member", append(move, "dev:bob")...)
+	do(exitUsage, "owner, developer or viewer", append(move, "dev:eve", "--role", "root")...)
+	do(exitUsage, "NETWORK:SUBJECT", append(move, "eve")...)
+	do(0, "developer of Harbor Guild", append(move, "dev:eve", "--role", "developer")...)
+	do(0, "dev:eve", "show", "Harbor Guild")
 }

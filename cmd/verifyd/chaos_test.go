@@ -8,6 +8,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"os"
 	"slices"
 	"strconv"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"verifyd/cmd/verifyd/demo"
+	"verifyd/cmd/verifyd/history"
 	"verifyd/natsconf/topology"
 )
 
@@ -78,12 +80,20 @@ func TestChaos(t *testing.T) {
 	t.Logf("to repeat these faults: -chaos %d -chaos-for %s -chaos-seed %d", *chaosSessions, *chaosFor, seed)
 	begin := time.Now()
 	f := newDeployment(t)
-	c := &crowd{base: f.edge.base(), key: f.key, counter: f.counter, yardstick: newYardstick(t)}
+	c := &crowd{
+		base: f.edge.base(), key: f.key, counter: f.counter, yardstick: newYardstick(t), log: history.New(),
+	}
+	w := c.witness()
+	w.within += edgePause
+	w.meter(t, 4, func(args ...string) (string, error) { return f.edge.command(t, args...) })
 	d := &demon{f: f, rng: rand.New(rand.NewPCG(seed, 1))}
 	ctx, cancel := context.WithTimeout(t.Context(), *chaosFor+judgeAfter)
 	var wg sync.WaitGroup
 	defer func() { cancel(); wg.Wait() }()
 	wg.Go(func() { c.walk(ctx, rand.New(rand.NewPCG(seed, 2)), *chaosSessions, *chaosFor) })
+	witnessing, enough := context.WithTimeout(ctx, *chaosFor)
+	defer enough()
+	wg.Go(func() { w.walk(witnessing) })
 	if err := d.torment(ctx, time.Now().Add(*chaosFor)); err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +102,7 @@ func TestChaos(t *testing.T) {
 		v.ask(ctx)
 	}
 	got := c.judge(t)
-	t.Logf("seed %d, %.0f s: %s; %s", seed, time.Since(begin).Seconds(), got, d.report())
+	t.Logf("figures: seed %d, %.0f s: %s; %s", seed, time.Since(begin).Seconds(), got, d.report())
 	if got.broken() {
 		t.Errorf("broken promises: %s", got)
 	}
@@ -141,7 +151,8 @@ type person struct {
 	user    string        // their name on the integrator's side, the same for nobody else
 	browser *demo.Browser // from the first try on
 	session demo.Started
-	told    bool // read the last page
+	told    bool          // read the last page
+	seen    *history.Part // what was seen of the session; nil: nobody notes it
 }
 
 // crowd is all users, and their integrator.
@@ -154,6 +165,7 @@ type crowd struct {
 	until chan struct{}
 	// yardstick, where there is one, excuses POSTs that came too late because the machine was slow.
 	yardstick *yardstick
+	log       *history.Log // where set, what everybody sees is noted, and judged
 
 	mu     sync.Mutex
 	people []*person // whose init was acknowledged
@@ -206,9 +218,13 @@ func patience() time.Duration { return 100*time.Millisecond + rand.N(300*time.Mi
 func (c *crowd) send(ctx context.Context, p *person) {
 	i := &demo.Integrator{Base: c.base, APIKey: c.key}
 	for {
+		seen := c.log.Session(p.user)
+		start := seen.Start()
 		s, err := i.StartFor(ctx, p.user, c.counter.url)
 		if err == nil {
-			p.session = s
+			start.Saw(s.ID())
+			seen.Expires(s.ExpiresAt)
+			p.session, p.seen = s, seen
 			break
 		}
 		if !pass(ctx, patience()) {
@@ -233,6 +249,10 @@ func (p *person) try(ctx context.Context) bool {
 		p.browser = demo.NewBrowser()
 	}
 	b := p.browser
+	var end *history.Call
+	if p.reads != "" {
+		end = p.seen.End(p.state)
+	}
 	at, err := b.Open(ctx, p.session.VerifyURL)
 	for _, button := range p.buttons {
 		if err != nil || p.reads != "" && at.Title() == p.reads {
@@ -243,7 +263,9 @@ func (p *person) try(ctx context.Context) bool {
 	if err != nil || at.Status != http.StatusOK {
 		return false
 	}
-	p.told = p.reads != "" && at.Title() == p.reads
+	if p.told = p.reads != "" && at.Title() == p.reads; p.told {
+		end.Saw(p.state)
+	}
 	return p.told || p.reads == ""
 }
 
@@ -310,6 +332,7 @@ func (c *crowd) judge(t *testing.T) *toll {
 		got.late(t, v, posts, c.yardstick)
 	}
 	got.unasked += c.counter.total() - known
+	c.log.Check(t, os.TempDir())
 	return got
 }
 
@@ -399,12 +422,17 @@ func (p *person) wrote(body []byte) bool {
 func (c *crowd) settled(ctx context.Context, p *person) (verdict, bool) {
 	for {
 		var v verdict
+		read := p.seen.Read()
 		status, body := c.read(context.WithoutCancel(ctx), p.session.Session)
 		if status == http.StatusNotFound {
+			read.Saw("")
 			return v, false
 		}
-		if status == http.StatusOK && json.Unmarshal(body, &v) == nil && !v.open() ||
-			!pass(ctx, 50*time.Millisecond) {
+		told := status == http.StatusOK && json.Unmarshal(body, &v) == nil
+		if told {
+			read.Saw(v.State)
+		}
+		if told && !v.open() || !pass(ctx, 50*time.Millisecond) {
 			return v, true
 		}
 	}

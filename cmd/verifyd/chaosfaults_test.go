@@ -26,13 +26,16 @@ func dispatchersOf(f *deployment) []*victim { return f.dispatchers }
 func edgeOf(f *deployment) []*victim        { return []*victim{f.edge} }
 func storeOf(f *deployment) []*victim       { return []*victim{f.store} }
 
+// edgePause bounds a pause of an edge, which cannot know meanwhile that a key was revoked.
+const edgePause = 2 * time.Second
+
 var faultTable = []fault{
 	{"dispatcher killed", 8, dispatchersOf, 0, 0, killOnce},
 	{"dispatcher killed while it starts", 3, dispatchersOf, 0, 400 * time.Millisecond, killTwice},
 	{"dispatcher paused", 4, dispatchersOf, 50 * time.Millisecond, 3 * time.Second, pause},
 	{"dispatcher paused and killed", 2, dispatchersOf, 50 * time.Millisecond, 2 * time.Second, pauseAndKill},
 	{"edge killed", 2, edgeOf, 0, 0, killOnce},
-	{"edge paused", 1, edgeOf, 50 * time.Millisecond, 2 * time.Second, pause},
+	{"edge paused", 1, edgeOf, 50 * time.Millisecond, edgePause, pause},
 	{"store killed", 3, storeOf, 0, 0, killOnce},
 	{"store killed while it starts", 1, storeOf, 0, 300 * time.Millisecond, killTwice},
 	// publishers give up after 5 s, and the message may be stored later

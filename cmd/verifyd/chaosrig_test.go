@@ -193,6 +193,9 @@ type post struct {
 	body []byte
 }
 
+// witnessPath is where the callbacks of a witness go, which nobody counts.
+const witnessPath = "/witness"
+
 const (
 	// slowestAnswer is far below the callback's time-out of 2 s, on a busy machine too: an answer that comes
 	// too late would be an unknown that no fault made.
@@ -220,6 +223,10 @@ func newCounter(t *testing.T, ca *localca.Authority, at net.Listener) *counter {
 }
 
 func (c *counter) take(w http.ResponseWriter, r *http.Request) {
+	if strings.HasSuffix(r.URL.Path, witnessPath) {
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
 	got := post{at: time.Now()}
 	got.body, _ = io.ReadAll(r.Body)
 	id := r.Header.Get("Webhook-Id")

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"verifyd/cmd/verifyd/demo"
+	"verifyd/cmd/verifyd/history"
 	"verifyd/natsconf/crashpoint"
 	"verifyd/natsconf/topology"
 )
@@ -49,15 +50,23 @@ func TestCluster(t *testing.T) {
 		t.Skip("skipped under -short: a cluster in containers takes minutes")
 	}
 	s := newProof(t)
+	startsAroundDeaths(t, s)
 	began := time.Now()
 	over := make(chan struct{})
-	c := &crowd{base: s.door.base(), key: s.key, counter: s.counter, until: over}
+	c := &crowd{base: s.door.base(), key: s.key, counter: s.counter, until: over, log: history.New()}
+	w := c.witness()
+	w.meter(t, 3, func(args ...string) (string, error) {
+		out, err := s.compose(t.Context(), append([]string{"run", "--rm", "-T", "operator"},
+			args...)...).Output()
+		return string(out), err
+	})
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	var wg sync.WaitGroup
 	defer func() { cancel(); wg.Wait() }()
 	p := &probe{crowd: c}
 	probing, stopProbing := context.WithCancel(ctx)
 	wg.Go(func() { p.walk(probing) })
+	wg.Go(func() { w.walk(probing) })
 	wg.Go(func() {
 		c.walk(ctx, rand.New(rand.NewPCG(uint64(began.UnixNano()), 2)), *clusterSessions, lasts())
 	})
@@ -70,7 +79,7 @@ func TestCluster(t *testing.T) {
 	stopProbing()
 	wg.Wait()
 	got := c.judge(t)
-	t.Logf("%.0f s: %s; %s", time.Since(began).Seconds(), got, p)
+	t.Logf("figures: %.0f s: %s; %s", time.Since(began).Seconds(), got, p)
 	if got.broken() {
 		t.Errorf("broken promises: %s", got)
 	}

@@ -195,8 +195,8 @@ func TestRestoreFromTheCopyOfAKilledService(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d sessions: %d kept, of these %d ended by the restore; %d lost with the last %s", len(begun),
-		kept, ended, lost, killed.Sub(until).Round(time.Millisecond))
+	t.Logf("figures: %d sessions: %d kept, of these %d ended by the restore; %d lost with the last %s",
+		len(begun), kept, ended, lost, killed.Sub(until).Round(time.Millisecond))
 	fresh := (&backedUp{child: n, api: c.api}).sign(t, n.inbox.CallbackURL())
 	if v := c.api.settled(t, fresh.session.Session); v.Delivery.State != "delivered" {
 		t.Errorf("a new session: %+v", v)

@@ -88,7 +88,7 @@ func TestCrashPoints(t *testing.T) {
 			}
 		}
 	})
-	t.Logf("%d points x %d seeds, %s", len(crashpoint.All), *crashSeeds, &all)
+	t.Logf("figures: %d points x %d seeds, %s", len(crashpoint.All), *crashSeeds, &all)
 	if all.duplicates+all.lost+all.toldFalsely > 0 {
 		t.Errorf("broken promises: %s", &all)
 	}

@@ -9,6 +9,7 @@
 //	verifyd operator      who may use the operator's pages of the dashboard, and the log of operations
 //	verifyd hosts         receiver hosts in trouble, or left alone
 //	verifyd deliveries    callbacks and how they ended; send them again
+//	verifyd sessions      an account's sessions, for other programs
 //	verifyd explain       what happened to a session, in plain words
 //	verifyd try           judge an integrator's receiver
 //	verifyd listen        bring a test key's callbacks to a program on this machine
@@ -31,6 +32,7 @@
 //
 //	command/accounts    key, account, operator
 //	command/delivery    deliveries, hosts, explain
+//	command/export      sessions
 //	command/integrator  try, listen, demo, demo-beside
 //	command/process     serve, status, check, log-level, healthcheck
 //	command/storage     move, backup, restore, recover, erase, prepare, apply

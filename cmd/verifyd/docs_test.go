@@ -16,7 +16,7 @@ func TestTestsThatTheDocsNameExist(t *testing.T) {
 	parallel(t)
 	code := testsOfTheRepository(t)
 	named := regexp.MustCompile(`\b(Test|Fuzz)[A-Z][A-Za-z0-9]+`)
-	for _, doc := range []string{"SECURITY.md", "GUARANTEES.md"} {
+	for _, doc := range []string{"SECURITY.md", "EVIDENCE.md"} {
 		text, err := os.ReadFile(filepath.Join("../../docs", doc))
 		if err != nil {
 			t.Fatal(err)

@@ -5,16 +5,18 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/alecthomas/kong"
 
 	"verifyd/cmd/verifyd/flags"
+	"verifyd/cmd/verifyd/version"
 )
 
 var updateDocs = flag.Bool("update", false,
-	"write anew what the program makes of docs/CONFIGURATION.md and docs/CLI.md")
+	"write anew what the program makes of docs/CONFIGURATION.md and docs/CLI.md, and its version")
 
 // The settings and commands in the documents are the program's own.
 func TestDocumentsOfTheProgram(t *testing.T) {
@@ -44,6 +46,31 @@ func TestDocumentsOfTheProgram(t *testing.T) {
 		if err := os.WriteFile(path, []byte(head+begin+how+"\n"+made+"\n"+end+tail), 0o644); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// What the documents install is of this version: the service hands out no other SDK.
+func TestDocumentsNameThisVersion(t *testing.T) {
+	parallel(t)
+	named := regexp.MustCompile(`(verifyd[-_:]|/sdk/go@v)[0-9]+\.[0-9]+\.[0-9]+`)
+	found := 0
+	for _, path := range must[[]string](t)(filepath.Glob("../../docs/*.md")) {
+		text := string(must[[]byte](t)(os.ReadFile(path)))
+		want := named.ReplaceAllString(text, "${1}"+version.Number())
+		found += len(named.FindAllString(text, -1))
+		switch {
+		case want == text:
+		case !*updateDocs:
+			t.Errorf("%s names another version than %s; write it anew: "+
+				"go test ./cmd/verifyd -run %s -args -update", path, version.Number(), t.Name())
+		default:
+			if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if found < 5 {
+		t.Errorf("the documents name the version %d times; are they read?", found)
 	}
 }
 

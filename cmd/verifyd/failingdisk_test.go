@@ -43,7 +43,7 @@ func TestFailingDisk(t *testing.T) {
 	}
 	var mu sync.Mutex
 	var all toll
-	t.Cleanup(func() { t.Logf("%d failures of the disk: %s", *diskRuns, &all) })
+	t.Cleanup(func() { t.Logf("figures: %d failures of the disk: %s", *diskRuns, &all) })
 	ways := []struct {
 		name string
 		fail func(*natstest.Disk, testing.TB)

@@ -41,9 +41,12 @@ var examples = map[string]string{
 	"account colour":            `verifyd account colour --account "Harbor Guild" "#1f5fd0"`,
 	"account quota":             `verifyd account quota "Harbor Guild" 5000`,
 	"account rename":            `verifyd account rename "Harbor Guild" "Harbour Guild"`,
-	"account disable":           `verifyd account disable "Harbor Guild"`,
+	"account verified":          `verifyd account verified "Harbor Guild"`,
+	"account disable":           `verifyd account disable "Harbor Guild" --reason "Its bill is open."`,
 	"account enable":            `verifyd account enable "Harbor Guild"`,
 	"account delete":            `verifyd account delete "Harbor Guild" --dry-run`,
+	"account restore":           `verifyd account restore "Harbor Guild"`,
+	"account move-member":       `verifyd account move-member --from "Harbor Guild" --to "Pier Guild" discord:80351110224678912`,
 	"account audit":             `verifyd account audit "Harbor Guild" --limit 20`,
 	"operator":                  "verifyd operator grant example:12345",
 	"operator grant":            "verifyd operator grant example:12345",
@@ -61,6 +64,9 @@ var examples = map[string]string{
 	"deliveries resend":         "verifyd deliveries resend k3v7q2m5zt4yd6n2xw7p2c4hf2jb5ral",
 	"deliveries redrive": "verifyd deliveries redrive --state undeliverable --host " +
 		"bot.example.com --dry-run",
+	"sessions": "verifyd sessions export --account acc_k3v7q2m5zt4yd6n2xw7p",
+	"sessions export": "verifyd sessions export --account acc_k3v7q2m5zt4yd6n2xw7p --state failed " +
+		"--from 2026-11-21",
 	"explain": "verifyd explain k3v7q2m5zt4yd6n2xw7p2c4hf2jb5ral",
 	"try":     "VERIFYD_TRY_SECRET=whsec_… verifyd try https://bot.example.com/verified",
 	"listen": "VERIFYD_API_KEY=vfytest_… verifyd listen --base-url " +

@@ -17,6 +17,7 @@ import (
 	"verifyd/cmd/verifyd/command"
 	"verifyd/cmd/verifyd/command/accounts"
 	"verifyd/cmd/verifyd/command/delivery"
+	"verifyd/cmd/verifyd/command/export"
 	"verifyd/cmd/verifyd/command/integrator"
 	"verifyd/cmd/verifyd/command/process"
 	"verifyd/cmd/verifyd/command/storage"
@@ -51,6 +52,7 @@ type cli struct {
 
 	Hosts      delivery.Hosts      `cmd:"" help:"Receiver hosts: where nobody answers, and which are paused."`
 	Deliveries delivery.Deliveries `cmd:"" help:"Callbacks and how they ended."`
+	Sessions   export.Sessions     `cmd:"" help:"An account's sessions, for other programs."`
 	Explain    delivery.Explain    `cmd:"" help:"Tell in plain words what happened to a session, and what to do."`
 
 	Try    integrator.Try    `cmd:"" help:"Judge an integrator's receiver: what it must take, and what it must refuse."`

@@ -183,7 +183,7 @@ func TestReadsAfterWrites(t *testing.T) {
 			t.Errorf("read: %v %v %s", r, err, answer)
 		}
 	})
-	t.Logf("%d pairs in %.1f s, %d stale", *readPairs, time.Since(began).Seconds(), stale.Load())
+	t.Logf("figures: %d pairs in %.1f s, %d stale", *readPairs, time.Since(began).Seconds(), stale.Load())
 	if stale.Load() > 0 {
 		t.Errorf("%d of %d sessions were not there for another edge", stale.Load(), *readPairs)
 	}
@@ -270,8 +270,8 @@ func rateOver(t *testing.T, all, of []*child) {
 	wg.Wait()
 	took := time.Since(began).Seconds()
 	bound := 1.1 * (burst + rate*took)
-	t.Logf("%d started in %.1f s at %d/s over %d edges, bound %.0f", started.Load(), took, rate, len(of),
-		bound)
+	t.Logf("figures: %d started in %.1f s at %d/s over %d edges, bound %.0f", started.Load(), took, rate,
+		len(of), bound)
 	if got := float64(started.Load()); got > bound || got < 0.8*rate*asked {
 		t.Errorf("%.0f sessions started in %.1f s at %d/s over %d edges, want at most %.0f", got, took, rate,
 			len(of), bound)
@@ -292,7 +292,7 @@ func revocationOver(t *testing.T, all, of []*child) {
 				r.StatusCode == http.StatusTooManyRequests)
 		})
 	}
-	t.Logf("refused by %d edges %.0f ms after the command had ended", len(of),
+	t.Logf("figures: refused by %d edges %.0f ms after the command had ended", len(of),
 		1000*time.Since(revoked).Seconds())
 }
 

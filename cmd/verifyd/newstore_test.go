@@ -19,8 +19,9 @@ import (
 // sensible are arguments with which a command gets as far as its store.
 var sensible = map[string][]string{
 	"SESSION": {strings.Repeat("a", 32)}, "account login-link": {"--base-url=https://verify.example.com"},
-	"account return-url": {"https://example.com/"},
-	"account quota":      {"x", "5"}, "account colour": {"#1f5fd0"}, "account binding": {"code"},
+	"account return-url":  {"https://example.com/"},
+	"account move-member": {"example:1"},
+	"account quota":       {"x", "5"}, "account colour": {"#1f5fd0"}, "account binding": {"code"},
 	"operator login-link": {"--base-url=https://verify.example.com"}, "erase": {"--all-accounts"},
 	"operator grant": {"example:1"}, "operator revoke": {"example:1"}, "move": {"--to=nats://127.0.0.1:1"},
 	"check": {"--dev-network"},

@@ -83,7 +83,7 @@ func TestPowerLoss(t *testing.T) {
 			if c.restarts(t) {
 				lost = gone(t, w.api, acknowledged)
 			}
-			t.Logf("VERIFYD_SYNC=%s: %d sessions were acknowledged, %d are lost", mode, len(acknowledged),
+			t.Logf("figures: VERIFYD_SYNC=%s: %d acknowledged, %d lost", mode, len(acknowledged),
 				lost)
 			if mode == "interval" {
 				if lost == 0 {

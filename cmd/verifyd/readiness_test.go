@@ -7,11 +7,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"verifyd/cmd/verifyd/config"
 	"verifyd/cmd/verifyd/demo"
 	"verifyd/cmd/verifyd/store"
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/secretbox"
 	"verifyd/natsconf/storestate"
 	"verifyd/natsconf/topology"
 	"verifyd/natsconf/transfer"
@@ -66,6 +68,31 @@ func TestReadinessTellsEachDependency(t *testing.T) {
 	}
 	if slices.ContainsFunc(checks, func(c check) bool { return strings.HasPrefix(c.Name, "consumer") }) {
 		t.Error("an edge alone tells of the dispatchers' consumers")
+	}
+}
+
+// With a server of its own a process is ready for as long as requests wait for it, and no longer.
+func TestReadyWhileRequestsWait(t *testing.T) {
+	natstest.NeedsEmbedded(t, "its server is stopped")
+	parallel(t)
+	const within = 3 * time.Second
+	dir, key := t.TempDir(), secretbox.NewKey()
+	conn, stop := natstest.StartIn(t, dir)
+	at, held := natstest.URL(t, dir), natstest.Options(conn)
+	r := boot(t, func(c *config.Config) {
+		c.Store.NATSURL, c.Store.Key, c.Store.Topology = at, &key, held
+		c.Dispatcher, c.StoreWait = false, within
+	})
+	stop()
+	natstest.Await(t, "the connection is gone", func() bool { return !r.Store.Conn.Connected() })
+	lost := r.Store.Conn.LostSince()
+	status, _, body := api{base: "http://" + r.Admin}.call(t, http.MethodGet, "/readyz", "")
+	if status != http.StatusOK && time.Since(lost) < within {
+		t.Errorf("while requests wait: %d %s", status, body)
+	}
+	r.awaitCheck(t, "jetstream", false)
+	if gone := time.Since(lost); gone < within {
+		t.Errorf("unready %s after the connection was lost, while requests wait for %s", gone, within)
 	}
 }
 

@@ -21,10 +21,13 @@ var elsewhere = []string{"status", "check", "try", "move", "restore"}
 var tableless = []string{
 	"serve", "demo", "demo-beside", "key create", "key roll", "key revoke", "account create", "account quota",
 	"account rename",
-	"account disable", "account enable", "account delete", "account secret", "account rotate-secret",
+	"account disable", "account enable", "account delete", "account restore", "account verified",
+	"account move-member", "account secret", "account rotate-secret",
 	"account end-rotation", "account login-link", "account revoke-login-link", "account return-url",
 	"account colour", "account binding", "operator grant",
-	"operator revoke", "operator login-link", "hosts pause", "hosts resume", "deliveries resend", "explain",
+	"operator revoke", "operator login-link", "hosts pause", "hosts resume", "deliveries resend",
+	"sessions export",
+	"explain",
 	"listen", "log-level", "prepare",
 	"apply", "recover", "healthcheck", "version", "help",
 }

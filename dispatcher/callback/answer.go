@@ -151,11 +151,16 @@ func (r *reader) skipHeader() error {
 		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
 			return err
 		}
-		if whole && len(bytes.TrimRight(line, "\r\n")) == 0 {
+		if whole && len(withoutEnd(line)) == 0 {
 			return nil
 		}
 		whole = err == nil // a piece of a long line is no empty line
 	}
+}
+
+// withoutEnd takes the end off a line, as net/http does: LF with at most one CR before it (RFC 9112 §2.2).
+func withoutEnd(line []byte) []byte {
+	return bytes.TrimSuffix(bytes.TrimSuffix(line, []byte("\n")), []byte("\r"))
 }
 
 const (
@@ -172,8 +177,7 @@ func mayBecomeStatusLine(piece []byte) bool {
 // parseStatusLine reads "HTTP/1.x SP 3DIGIT [SP reason]" (RFC 9112 §4), or says what is wrong, with %s for
 // who sent it. Codes above 599 count as final, as RFC 9110 §15 advises.
 func parseStatusLine(line []byte) (status int, wrong string) {
-	s := strings.TrimRight(string(line), "\r\n")
-	rest, ok := strings.CutPrefix(s, statusLinePrefix)
+	rest, ok := strings.CutPrefix(string(withoutEnd(line)), statusLinePrefix)
 	if !ok || len(rest) < 5 || !isDigit(rest[0]) || rest[1] != ' ' || len(rest) > 5 && rest[5] != ' ' {
 		return 0, notStatusLine
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"net"
+	"net/netip"
 	"time"
 
 	"verifyd/sessions/urlpolicy"
@@ -38,6 +39,8 @@ type Config struct {
 	// one's own; nil means the system's name servers. Names are always resolved by Go: the C resolver takes
 	// 0x7f000001 for an address.
 	Resolver *net.Resolver
+	// Dial connects to a receiver's address, which Policy has judged; nil means a system socket.
+	Dial DialFunc
 	// Proxy is the egress proxy that every callback goes through; nil means that receivers are dialled
 	// directly. The environment is never asked for one.
 	Proxy *Proxy
@@ -85,6 +88,9 @@ func newResolver(from *net.Resolver) *net.Resolver {
 	}
 }
 
+// DialFunc connects to an address; (*net.Dialer).DialContext is one.
+type DialFunc func(ctx context.Context, network, address string) (net.Conn, error)
+
 // Client dials receivers and prepares requests. It is safe for concurrent use and owns no goroutine and no
 // connection.
 type Client struct {
@@ -117,4 +123,19 @@ func New(config Config) *Client {
 		c.gateway = newGateway(config)
 	}
 	return c
+}
+
+// dial connects to a receiver's address. The policy judges it last thing before.
+func (c *Client) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	if c.config.Dial == nil {
+		return c.dialer.DialContext(ctx, network, address)
+	}
+	to, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.config.Policy.CheckAddr(to); err != nil {
+		return nil, err
+	}
+	return c.config.Dial(ctx, network, address)
 }

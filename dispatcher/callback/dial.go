@@ -161,8 +161,8 @@ func (p path) close() {
 	}
 }
 
-func dialPath(ctx context.Context, dialer *net.Dialer, address string) (path, error) {
-	conn, err := dialer.DialContext(ctx, "tcp", address)
+func dialPath(ctx context.Context, dial DialFunc, address string) (path, error) {
+	conn, err := dial(ctx, "tcp", address)
 	if err != nil {
 		return path{}, err
 	}
@@ -195,7 +195,7 @@ func (d *dial) open(ctx context.Context, addr netip.AddrPort) (path, error) {
 	if g := d.client.gateway; g != nil {
 		return g.tunnel(ctx, addr)
 	}
-	return dialPath(ctx, &d.client.dialer, addr.String())
+	return dialPath(ctx, d.client.dial, addr.String())
 }
 
 // dialResult is the end of one connection attempt.

@@ -146,7 +146,7 @@ func (g *gateway) tunnel(ctx context.Context, to netip.AddrPort) (path, error) {
 	if err := g.policy.CheckAddr(to); err != nil {
 		return path{}, err
 	}
-	p, err := dialPath(ctx, &g.dialer, g.proxy.address)
+	p, err := dialPath(ctx, g.dialer.DialContext, g.proxy.address)
 	if err != nil {
 		return path{}, &proxyFault{during: connecting, err: err}
 	}

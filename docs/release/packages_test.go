@@ -19,6 +19,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"verifyd/cmd/verifyd/demo"
 	"verifyd/edge/chromiumtest"
@@ -234,6 +235,14 @@ func (i *integrator) enroll(t *testing.T, d debian) {
 		t.Fatal(err)
 	}
 	i.receiver.Store(receiver)
+	c, err := client.New("http://"+i.base, i.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	natstest.Await(t, "the key is known", func() bool { // it was made beside the service, which polls for it
+		_, err := c.Usage(t.Context(), time.Now())
+		return err == nil
+	})
 }
 
 func (i *integrator) await(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"verifyd/cmd/verifyd/version"
 	"verifyd/edge/chromiumtest"
 	"verifyd/natsconf/natstest"
 )
@@ -209,7 +210,7 @@ func TestPapers(t *testing.T) {
 // What is a release says its number alone, and anything else says that it is none.
 func TestWhatIsARelease(t *testing.T) {
 	t.Parallel()
-	root := t.TempDir()
+	root, number := t.TempDir(), version.Number()
 	write := func(name, text string) {
 		t.Helper()
 		if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o600); err != nil {
@@ -222,29 +223,29 @@ func TestWhatIsARelease(t *testing.T) {
 		run(t, "git", "-C", root, "-c", "user.name=Somebody", "-c", "user.email=somebody@example.org",
 			"commit", "--quiet", "--message", "A change")
 	}
-	expect := func(version string, reasons int) {
+	expect := func(want string, reasons int) {
 		t.Helper()
 		s, err := look(t.Context(), root)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if version = strings.ReplaceAll(version, "HASH", s.commit[:12]); s.version != version ||
+		if want = strings.ReplaceAll(want, "HASH", s.commit[:12]); s.version != want ||
 			len(s.unreleased) != reasons || s.author != "Somebody <somebody@example.org>" {
-			t.Errorf("%+v, want version %s for %d reasons", s, version, reasons)
+			t.Errorf("%+v, want version %s for %d reasons", s, want, reasons)
 		}
 	}
 	run(t, "git", "-C", root, "init", "--quiet")
 	write("CHANGELOG.md", "# Changelog\n\n## [Unreleased]\n")
 	write("Dockerfile", "ARG GO_IMAGE=golang:1.2.3-alpine\n")
 	commit()
-	expect("0.9.0-dev+HASH", 2)
+	expect(number+"-dev+HASH", 2)
 	write("Dockerfile", "ARG GO_IMAGE=golang:"+strings.TrimPrefix(runtime.Version(), "go")+"-alpine\n")
 	commit()
-	expect("0.9.0-dev+HASH", 1)
-	write("CHANGELOG.md", "# Changelog\n\n## [Unreleased]\n\n## [0.9.0] - 2026-12-01\n")
-	expect("0.9.0-dev+HASH.changed", 1)
+	expect(number+"-dev+HASH", 1)
+	write("CHANGELOG.md", "# Changelog\n\n## [Unreleased]\n\n## ["+number+"] - 2026-12-01\n")
+	expect(number+"-dev+HASH.changed", 1)
 	commit()
-	expect("0.9.0", 0)
+	expect(number, 0)
 }
 
 // The image's settings are the Dockerfile's, and so are the folders that it has.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"verifyd/edge/account/naming"
 	"verifyd/sessions/proof"
 )
 
@@ -17,9 +18,13 @@ var (
 // Account is an integrator.
 type Account struct {
 	ID string // "acc_" and 20 characters of base32, made from the name (IDOf)
-	// as operators and end users see it, 1 to 128 bytes; the operator may change it
-	Name  string
-	Quota int64 // sessions per UTC month; 0 means the service's default
+	// as operators and end users see it, 1 to 128 bytes, in the form of package naming
+	Name    string
+	Former  []naming.Former // names that it had, the latest last
+	Granted bool            // an operator let the name pass, though it is reserved or mixes scripts
+	// VerifiedAt is when an operator vouched for the name; zero: nobody does. It goes with the name.
+	VerifiedAt time.Time
+	Quota      int64 // sessions per UTC month; 0 means the service's default
 	// where the end user's page offers to go back to after the end; empty: nowhere. It is on one of
 	// ReturnOrigins
 	ReturnURL string
@@ -34,12 +39,50 @@ type Account struct {
 	Colour     string // of its sign there, #rrggbb; empty: it has none
 	CreatedAt  time.Time
 	DisabledAt time.Time // zero while it is in service
+	// DisabledReason is what the operator says to the members; empty: nothing, or nobody disabled it
+	DisabledReason string
+	// DeleteAskedAt is when its deletion was asked for; zero: it was not. It is out of service from then on
+	// (DisabledAt), and can be restored until DeletesAt.
+	DeleteAskedAt time.Time
 	// DeletedAt is zero unless the account was deleted. What is left of it signs the callbacks that were owed
 	// by then, and nothing else.
 	DeletedAt time.Time
 	Secrets   []Secret // callback signing secrets, the current one first; two while one rotates out
 	Members   []Member // in the order in which they came
 	Invites   []Invite // open ones, and such as have expired since the last change of the account
+}
+
+// DeleteGrace is how long an account whose deletion was asked for can be restored.
+const DeleteGrace = 7 * 24 * time.Hour
+
+// DeletesAt returns when the account is deleted; zero: nobody has asked for it.
+func (a Account) DeletesAt() time.Time {
+	if a.DeleteAskedAt.IsZero() {
+		return time.Time{}
+	}
+	return a.DeleteAskedAt.Add(DeleteGrace)
+}
+
+// Due reports whether the account's deletion was asked for and its grace is over at an instant.
+func (a Account) Due(now time.Time) bool {
+	return !a.DeleteAskedAt.IsZero() && !now.Before(a.DeletesAt())
+}
+
+// Barred reports whether an operator has disabled the account: then it is not in service either when a
+// deletion is taken back.
+func (a Account) Barred() bool {
+	return !a.DisabledAt.IsZero() && !a.DisabledAt.Equal(a.DeleteAskedAt)
+}
+
+// KeptUntil returns until when a name is kept that the account had; false: it did not have it, or nobody
+// noted until when.
+func (a Account) KeptUntil(name string) (until time.Time, known bool) {
+	for _, f := range a.Former {
+		if f.Name == name && f.Until.After(until) {
+			until, known = f.Until, true
+		}
+	}
+	return until, known
 }
 
 // InService reports whether the account's keys are taken and its users can sign in.

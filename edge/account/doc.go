@@ -5,6 +5,7 @@
 //	access        who acts, what they are there, and what each role may do
 //	secrets       keys, tokens and signing secrets: how they are made, and what is stored of them
 //	input         what people give, checked
+//	naming        which names accounts can have, and which look alike
 //	account       this one
 //	entry         entries of buckets: conditional writes, lists
 //	audit         the log of who changed what

@@ -3,10 +3,8 @@ package account
 import (
 	"crypto/rand"
 	"crypto/sha256"
-	"fmt"
 	"strings"
 
-	"verifyd/edge/account/input"
 	"verifyd/edge/account/secrets"
 )
 
@@ -35,22 +33,4 @@ func NewID() string {
 func IsID(id string) bool {
 	text, ok := strings.CutPrefix(id, idPrefix)
 	return ok && text != "" && strings.Trim(text, "abcdefghijklmnopqrstuvwxyz234567") == ""
-}
-
-// CheckName checks the name of an account. The error is an *input.Error.
-func CheckName(name string) error {
-	if name == "" || !input.Plain(name, input.NameBytes) {
-		return &input.Error{Field: "name",
-			Detail: fmt.Sprintf("%q cannot be an account's name; want 1 to %d bytes of printable text "+
-				"without spaces around it, for example %q",
-				name, input.NameBytes, "Harbor Guild")}
-	}
-	if IsID(name) { // commands take either, and one account's name must not be another's id
-		return &input.Error{
-			Field: "name", Detail: fmt.Sprintf(
-				"%q has the form of an account's id; choose another name, for example %q", name,
-				"Harbor Guild"),
-		}
-	}
-	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"verifyd/edge/account/access"
@@ -146,4 +147,10 @@ func (k Key) Revives(old Key) bool {
 // Compare compares keys by age, the oldest first.
 func (k Key) Compare(other Key) int {
 	return cmp.Or(k.CreatedAt.Compare(other.CreatedAt), cmp.Compare(k.ID, other.ID))
+}
+
+// NameBegins reports whether the key's name begins with a text in lower case, whatever the name's; an empty
+// text begins none.
+func (k Key) NameBegins(text string) bool {
+	return text != "" && strings.HasPrefix(strings.ToLower(strings.TrimSpace(k.Name)), text)
 }

@@ -9,14 +9,15 @@ import (
 
 	"verifyd/edge/account"
 	"verifyd/edge/account/secrets"
+	"verifyd/edge/limit"
 	"verifyd/edge/problem"
 	"verifyd/edge/web"
 	"verifyd/natsconf"
 )
 
 const (
-	// retryUnavailable is the Retry-After of answers while JetStream is away: a leader election takes a
-	// second or two.
+	// retryUnavailable is the Retry-After of answers while JetStream is away for longer than requests wait,
+	// or while more of them come than may wait.
 	retryUnavailable = 2 * time.Second
 	// retryStoreFull is longer: room comes when sessions and results age out, or when an operator acts.
 	retryStoreFull = time.Minute
@@ -121,11 +122,26 @@ func expiryDetail(e *account.ExpiredKeyError) string {
 	return "This API key expired on " + web.Timestamp(e.At) + "."
 }
 
+// wait returns the context for what a request asks of the store, and done, which lets go of its place.
+func (g *guard) wait(ctx context.Context) (_ context.Context, done func(), p *problem.Problem) {
+	ctx, done, err := g.Store.Begin(ctx)
+	if err != nil {
+		return nil, nil, storeProblem(err)
+	}
+	return ctx, done, nil
+}
+
 // storeProblem reports what becomes of an error of the store.
 func storeProblem(err error) *problem.Problem {
 	switch {
 	case errors.Is(err, natsconf.ErrStoreFull):
 		return storeFull(err)
+	case errors.Is(err, limit.ErrNoPlace):
+		return &problem.Problem{
+			Code: problem.CodeUnavailable, Detail: "The service cannot reach its store, and as many " +
+				"requests wait for it as may; try again.",
+			RetryAfter: retryUnavailable, Cause: err,
+		}
 	case errors.Is(err, natsconf.ErrUnavailable), errors.Is(err, natsconf.ErrUncertain),
 		errors.Is(err, natsconf.ErrConflict),
 		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -23,6 +24,7 @@ import (
 // Keys knows the API keys. Its errors are those of package account.
 type Keys interface {
 	Lookup(key string) (account.Principal, error)
+	Keys(account string) []account.Key
 }
 
 // Uses records each key that was accepted; a *keyuse.Uses. It never waits.
@@ -87,14 +89,15 @@ type Config struct {
 	TrustedProxies []netip.Prefix // whose X-Forwarded-For counts; default: nobody's
 	Routes         []web.Route    // what others mount
 	// for a browser whose address leads nowhere; default: a problem document, as for programs
-	Nowhere      web.Page
-	Metrics      prometheus.Registerer // default: a registry that nobody reads
-	Tracer       trace.Tracer          // default: nothing is traced
-	Log          zerolog.Logger        //
-	Now          func() time.Time      // default: time.Now
-	StoreTimeout time.Duration         // how long one request may wait for JetStream in all; default 10 s
-	FailedKeys   FailedKeys            // default: no limit
-	Levels       Levels                // what sessions ask to be proven
+	Nowhere    web.Page
+	Metrics    prometheus.Registerer // default: a registry that nobody reads
+	Tracer     trace.Tracer          // default: nothing is traced
+	Log        zerolog.Logger        //
+	Now        func() time.Time      // default: time.Now
+	Store      *limit.Waiting        // how requests wait for the store; default: as by limit's defaults
+	FailedKeys FailedKeys            // default: no limit
+	Networks   []string              // ids of those by which users sign in
+	Levels     Levels                // what sessions ask to be proven
 	// whether an identity network proves who has an account on a platform; default: none does
 	Proves   func(platform string, test bool) bool
 	TestKeys bool // whether test keys are taken; default: they get 401
@@ -103,10 +106,6 @@ type Config struct {
 	// lists of sessions that are made at once; default 32, a quarter of it for one account
 	MaxListing int
 }
-
-// defaultStoreTimeout is twice what one write waits for its acknowledgement: a leader election fits into it,
-// and the answer leaves well before DefaultWriteTimeout.
-const defaultStoreTimeout = 10 * time.Second
 
 // WithDefaults returns a copy with the defaults filled in.
 func (c Config) WithDefaults() Config {
@@ -128,9 +127,7 @@ func (c Config) WithDefaults() Config {
 	if c.ListenBeat == 0 {
 		c.ListenBeat = listenBeat
 	}
-	if c.StoreTimeout == 0 {
-		c.StoreTimeout = defaultStoreTimeout
-	}
+	c.Store = cmp.Or(c.Store, limit.NewWaiting(limit.DefaultStoreWait, limit.DefaultWaiting))
 	if c.MaxWaiting == 0 {
 		c.MaxWaiting = defaultMaxWaiting
 	}
@@ -150,9 +147,6 @@ func (c Config) validate() error {
 		if missing {
 			return fmt.Errorf("edge: %s is missing", name)
 		}
-	}
-	if c.StoreTimeout < 0 {
-		return fmt.Errorf("edge: StoreTimeout is %s, it must be positive", c.StoreTimeout)
 	}
 	if c.MaxWaiting < 0 {
 		return fmt.Errorf("edge: MaxWaiting is %d, it must be positive", c.MaxWaiting)

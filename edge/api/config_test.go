@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -83,7 +82,6 @@ func TestNewRefuses(t *testing.T) {
 		"Rates is missing":        func(c *Config) { c.Rates = nil },
 		"Quota is missing":        func(c *Config) { c.Quota = nil },
 		"Callbacks is missing":    func(c *Config) { c.Callbacks = nil },
-		"StoreTimeout is -1s":     func(c *Config) { c.StoreTimeout = -time.Second },
 		"mount POST /verify/init": func(c *Config) {
 			c.Routes = []web.Route{{Method: http.MethodPost, Path: pathInit, Name: "again", Handler: hello()}}
 		},

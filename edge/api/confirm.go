@@ -1,12 +1,12 @@
 package api
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
 
 	"verifyd/edge/account"
+	"verifyd/edge/export"
 	"verifyd/edge/problem"
 	"verifyd/edge/problem/fault"
 	"verifyd/edge/web"
@@ -101,7 +101,7 @@ func (a confirmations) answer(w http.ResponseWriter, r *http.Request) {
 		web.WriteProblem(w, r, p)
 		return
 	}
-	web.WriteJSON(w, http.StatusOK, "application/json", document(view))
+	web.WriteJSON(w, http.StatusOK, "application/json", export.Document(view))
 }
 
 func (a confirmations) confirm(h http.Header, r *http.Request) (facts.View, *problem.Problem) {
@@ -116,8 +116,11 @@ func (a confirmations) confirm(h http.Header, r *http.Request) (facts.View, *pro
 	if p != nil {
 		return facts.View{}, p
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), a.StoreTimeout)
-	defer cancel()
+	ctx, done, p := a.wait(r.Context())
+	if p != nil {
+		return facts.View{}, p
+	}
+	defer done()
 	view, p := a.session(ctx, r)
 	if p != nil {
 		return view, p
@@ -163,6 +166,8 @@ func (a confirmations) problem(v facts.View, stands sessions.Completion, err err
 			Name: timeline.EventWrongCode, Detail: fmt.Sprintf("%d tries left", wrong.Left),
 		}.Of(v.Session))
 		return &problem.Problem{Code: problem.CodeWrongCode, Detail: detail, TriesLeft: &wrong.Left}
+	case errors.Is(err, proof.ErrNothingToConfirm) && v.State != sessions.Pending: // its tries are forgotten
+		return nothingToConfirm("The session has ended: it is " + string(v.State) + ".")
 	case errors.Is(err, proof.ErrNothingToConfirm):
 		return nothingToConfirm("The user has not signed in yet, so there is no code.")
 	case errors.Is(err, sessions.ErrCompleted):

@@ -102,6 +102,10 @@ func TestConfirmation(t *testing.T) {
 		`"state":"pending","step":"confirm"`) {
 		t.Errorf("it waits: %s", a.body)
 	}
+	if a := s.list(t, acmeKey, ""); !strings.Contains(a.body, `"binding":"code","reached":"link",`+
+		`"state":"pending","step":"confirm"`) {
+		t.Errorf("the list: %s", a.body)
+	}
 	wantProblem(t, s.confirm(t, token, otherKey, given("u-1", code)), problem.CodeSessionNotFound)
 	for _, body := range []string{
 		"", "{}", given("u-1", ""), given("u-1", "12345"), given("", code), `{"platform_user_id":"u-1","code":1}`,
@@ -127,6 +131,39 @@ func TestConfirmation(t *testing.T) {
 	wantProblem(t, s.confirm(t, token, acmeKey, given("u-1", "ZZZZZZ")), problem.CodeNothingToConfirm)
 	wantProblem(t, s.confirm(t, s.start(t).Session, acmeKey, given("u-1", code)),
 		problem.CodeNothingToConfirm)
+}
+
+// An integrator can confirm nothing but codes: the sign-in as the platform account is the user's alone,
+// however far they are.
+func TestIntegratorCannotProveAnAccount(t *testing.T) {
+	t.Parallel()
+	s := newService(t, func(c *Config) { c.Proves = func(string, bool) bool { return true } })
+	for _, binding := range []string{"link", "account"} {
+		token := s.asking(t, binding)
+		given := `{"platform_user_id":"u-1","code":"ZZZZZZ"}`
+		wantProblem(t, s.confirm(t, token, acmeKey, given), problem.CodeNothingToConfirm)
+		id := sessions.ID(idOf(t, token))
+		if err := s.store.ProvePlatform(t.Context(), id, "browser", "chat"); err != nil {
+			t.Fatal(err)
+		}
+		given = fmt.Sprintf(`{"platform_user_id":"u-1","code":%q}`, s.signedIn(t, token))
+		wantProblem(t, s.confirm(t, token, acmeKey, given), problem.CodeNothingToConfirm)
+		if a := s.stands(t, token); a.State != sessions.Pending {
+			t.Errorf("%s: it stands as %+v", binding, a)
+		}
+	}
+}
+
+// A repeat long after the session's end is told how it ended, though its tries are forgotten by then.
+func TestConfirmationAfterItsTriesAreForgotten(t *testing.T) {
+	t.Parallel()
+	s := newService(t, nil)
+	token := s.asking(t, "code")
+	s.complete(t, token, sessions.Outcome{State: sessions.Verified, Reached: proof.Code})
+	p := wantProblem(t, s.gives(t, token, "u-1", "ZZZZZZ")(), problem.CodeNothingToConfirm)
+	if !strings.Contains(p.Detail, "it is verified") {
+		t.Errorf("it says %q", p.Detail)
+	}
 }
 
 func TestConfirmationThatFails(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/getkin/kin-openapi/openapi3filter"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 	"go.uber.org/goleak"
@@ -19,6 +20,7 @@ import (
 	"verifyd/edge/account"
 	"verifyd/edge/account/secrets"
 	"verifyd/edge/account/signing"
+	"verifyd/edge/export"
 	"verifyd/edge/limit"
 	"verifyd/edge/problem"
 	"verifyd/edge/web"
@@ -34,6 +36,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	openapi3filter.RegisterBodyDecoder("application/jsonl", openapi3filter.PlainBodyDecoder)
 	natstest.Parallel(8)
 	goleak.VerifyTestMain(natstest.Budget(m, 60*time.Second))
 }
@@ -72,12 +75,25 @@ func (k keyring) Lookup(secret string) (account.Principal, error) {
 	}
 }
 
+func (k keyring) Keys(id string) (keys []account.Key) {
+	for _, p := range k {
+		if p.Key.Account == id {
+			keys = append(keys, p.Key)
+		}
+	}
+	return keys
+}
+
+// sessionDoc is a session in an answer.
+type sessionDoc = export.Session
+
 func newKeyring() keyring {
 	return keyring{
-		acmeKey:  {Key: account.Key{ID: "key_acme", Account: acme.ID}, Account: acme},
+		acmeKey:  {Key: account.Key{ID: "key_acme", Name: "Bot", Account: acme.ID}, Account: acme},
 		acmeTest: {Key: account.Key{ID: "key_test", Account: acme.ID, Test: true}, Account: acme},
 		slowKey: {Key: account.Key{
-			ID: "key_slow", Account: acme.ID, RateLimit: account.Rate{Count: 1, Per: time.Minute, Burst: 2},
+			ID: "key_slow", Name: "Slow one", Account: acme.ID,
+			RateLimit: account.Rate{Count: 1, Per: time.Minute, Burst: 2},
 		},
 			Account: acme},
 		otherKey: {
@@ -187,9 +203,14 @@ func newServiceOn(t *testing.T, conn *natsconf.Conn, change func(*Config),
 		BaseURL: "https://verify.example.com", Keys: newKeyring(), Sessions: s.store, TestKeys: true,
 		Signing: signing.New(secretbox.NewKey()),
 		Usages:  s.store, Reservations: s.store, Lister: s.store, Changes: watch, Rates: rates,
+		Networks:  []string{"default", "other"},
 		Quota:     limit.NewQuota(natstest.Writer(t, conn, topology.StreamUsage), limit.DefaultQuota),
 		Callbacks: urlpolicy.NewPolicy(nil, nil), Listeners: devtunnel.New(conn), Metrics: s.registry,
 		Log: zerolog.New(s.log), Now: s.clock.now,
+	}
+	c.Store = limit.NewWaiting(limit.DefaultStoreWait, limit.DefaultWaiting)
+	if err := c.Store.Measure(s.registry); err != nil {
+		t.Fatal(err)
 	}
 	if change != nil {
 		change(&c)

@@ -57,8 +57,11 @@ func (a *api) start(h http.Header, r *http.Request) (initAnswer, *problem.Proble
 	if p != nil {
 		return initAnswer{}, p
 	}
-	ctx, cancel := context.WithTimeout(traced, a.StoreTimeout)
-	defer cancel()
+	ctx, done, p := a.wait(traced)
+	if p != nil {
+		return initAnswer{}, p
+	}
+	defer done()
 	if key != "" {
 		return a.startKeyed(ctx, h, key, who, v, now)
 	}
@@ -88,8 +91,8 @@ func (g *guard) withinRate(h http.Header, who account.Principal, now time.Time) 
 	}
 	g.Usages.Count(who.Account.ID, who.Key.Test, stats.CountRateLimited)
 	return &problem.Problem{
-		Code: problem.CodeRateLimited, Detail: "This API key starts sessions, or sends outcomes again, " +
-			"faster than its rate allows.", RetryAfter: d.RetryAfter,
+		Code: problem.CodeRateLimited, Detail: "This API key starts or confirms sessions, or sends " +
+			"outcomes again, faster than its rate allows.", RetryAfter: d.RetryAfter,
 	}
 }
 

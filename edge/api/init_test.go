@@ -357,17 +357,17 @@ func TestInitThatCreatesNothingCostsNoQuota(t *testing.T) {
 	}
 }
 
-// The store goes away under a running service, and comes back.
-func TestInitWhileJetStreamIsAway(t *testing.T) {
-	t.Parallel()
+// stoppable runs an embedded server that may be stopped and served again, under a connection that stays.
+func stoppable(t *testing.T) (conn *natsconf.Conn, e *embedded.Server, stop func()) {
+	t.Helper()
 	e, err := embedded.Open(embedded.Options{DataDir: t.TempDir(), Log: zerolog.Nop()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = e.Close() })
-	stop := natstest.Serve(t, e)
+	stop = natstest.Serve(t, e)
 	<-e.Ready()
-	conn, err := natsconf.Connect(t.Context(), natsconf.ConnectOptions{
+	conn, err = natsconf.Connect(t.Context(), natsconf.ConnectOptions{
 		Embedded: e, Name: t.Name(), Log: zerolog.Nop(),
 	})
 	if err != nil {
@@ -375,10 +375,19 @@ func TestInitWhileJetStreamIsAway(t *testing.T) {
 	}
 	t.Cleanup(conn.Close)
 	natstest.Ensure(t, conn)
+	return conn, e, stop
+}
+
+// The store goes away under a running service, and comes back.
+func TestInitWhileJetStreamIsAway(t *testing.T) {
+	t.Parallel()
+	conn, e, stop := stoppable(t)
 	s := newServiceOn(t, conn, nil)
 	session := s.start(t).Session
 	// one that gives the store so little time that this one's own answers might not come in it
-	impatient := newServiceOn(t, conn, func(c *Config) { c.StoreTimeout = 500 * time.Millisecond })
+	impatient := newServiceOn(t, conn, func(c *Config) {
+		c.Store = limit.NewWaiting(500*time.Millisecond, 10)
+	})
 
 	stop()
 	for _, a := range []answer{

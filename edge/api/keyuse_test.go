@@ -16,6 +16,8 @@ import (
 // endings is a Keys whose keys have ended, each in its own way.
 type endings map[string]error
 
+func (endings) Keys(string) []account.Key { return nil }
+
 func (e endings) Lookup(secret string) (account.Principal, error) {
 	return account.Principal{}, e[secret]
 }

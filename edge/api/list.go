@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"verifyd/edge/account"
+	"verifyd/edge/export"
 	"verifyd/edge/limit"
 	"verifyd/edge/problem"
 	"verifyd/edge/problem/fault"
@@ -18,6 +21,7 @@ import (
 	"verifyd/sessions"
 	"verifyd/sessions/facts"
 	"verifyd/sessions/lists"
+	"verifyd/sessions/proof"
 )
 
 const (
@@ -26,7 +30,7 @@ const (
 	defaultListed = 20
 	maxListed     = 100
 	// defaultMaxListing bounds the lists that are made at once: each may look through the store for
-	// StoreTimeout, and all edges' do so at the same leader, beside what completes sessions.
+	// as long as a request waits, and all edges' do so at the same leader, beside what completes sessions.
 	defaultMaxListing = 32
 	// retryListing is the Retry-After of a list beyond the bound: most take far less.
 	retryListing = time.Second
@@ -39,21 +43,26 @@ type Lister interface {
 
 // listDoc is a page of an account's sessions, newest first.
 type listDoc struct {
-	Sessions []sessionDoc `json:"sessions"` // never null
-	Next     *string      `json:"next"`     // the cursor of the next page; null where there is none
+	Sessions []export.Session `json:"sessions"` // never null
+	Next     *string          `json:"next"`     // the cursor of the next page; null where there is none
 	// the creation instant of the oldest session looked at; null where none was
 	BackTo *string `json:"back_to"`
 }
 
+// listings are the lists of sessions.
+type listings struct{ *api }
+
 // GET /sessions lists the sessions of the key's account: those that live keys started for a live key, those
-// that test keys started for a test key.
-func (a *api) listSessions(w http.ResponseWriter, r *http.Request) {
+// that test keys started for a test key. Where CSV or JSON lines are accepted, it writes all of them.
+func (a listings) answer(w http.ResponseWriter, r *http.Request) {
 	who, p := a.authorize(r)
 	if p != nil {
 		web.WriteProblem(w, r, p)
 		return
 	}
-	q, p := listQuery(r.URL.RawQuery)
+	w.Header().Add("Vary", "Accept")
+	format, all := export.Accepted(r.Header.Values("Accept"))
+	q, p := a.listQuery(r.URL.RawQuery, who, all)
 	if p != nil {
 		web.WriteProblem(w, r, p)
 		return
@@ -64,18 +73,68 @@ func (a *api) listSessions(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer release()
-	q.Account, q.Test = who.Account.ID, &who.Key.Test
-	ctx, cancel := context.WithTimeout(r.Context(), a.StoreTimeout)
-	defer cancel()
-	page, err := a.Lister.List(ctx, q)
-	switch {
-	case errors.Is(err, lists.ErrBadCursor):
-		web.WriteProblem(w, r, badParameter("cursor", "it must be the next of an earlier answer"))
-	case err != nil:
-		web.WriteProblem(w, r, storeProblem(err))
-	default:
-		web.WriteJSON(w, http.StatusOK, "application/json", listed(page))
+	if all {
+		a.exportSessions(w, r, q, format)
+		return
 	}
+	page, err := a.list(r.Context(), q)
+	if err != nil {
+		web.WriteProblem(w, r, listProblem(err))
+		return
+	}
+	web.WriteJSON(w, http.StatusOK, "application/json", listed(page))
+}
+
+// list reads one page.
+func (a listings) list(ctx context.Context, q lists.Query) (lists.Page, error) {
+	ctx, done, err := a.Store.Begin(ctx)
+	if err != nil {
+		return lists.Page{}, err
+	}
+	defer done()
+	return a.Lister.List(ctx, q)
+}
+
+// exportSessions writes a list to its end, page by page. Where it cannot go on, or the key has ended
+// meanwhile, the connection breaks, so that half a list does not pass for a whole one.
+func (a listings) exportSessions(w http.ResponseWriter, r *http.Request, q lists.Query, f export.Format) {
+	var out *export.Writer
+	control := http.NewResponseController(w)
+	err := export.Pages(r.Context(), q, a.list, func(views []facts.View) (err error) {
+		// as long as somebody reads it (see listening.say)
+		_ = control.SetWriteDeadline(time.Now().Add(exportWrite))
+		if out == nil {
+			w.Header().Set("Content-Type", f.MediaType())
+			w.Header().Set("Cache-Control", "no-store")
+			out, err = export.NewWriter(w, f)
+		} else if _, p := a.authorize(r); p != nil {
+			return errKeyEnded
+		}
+		if err == nil {
+			err = out.Write(views)
+		}
+		return err
+	})
+	switch {
+	case err == nil:
+	case out == nil:
+		web.WriteProblem(w, r, listProblem(err))
+	default:
+		web.EventFrom(r.Context()).Err = err
+		panic(http.ErrAbortHandler)
+	}
+}
+
+var errKeyEnded = errors.New("the key ended while its sessions were exported")
+
+// exportWrite is how long a page of an export may take to be read by its receiver.
+const exportWrite = 30 * time.Second
+
+func listProblem(err error) *problem.Problem {
+	if errors.Is(err, lists.ErrBadCursor) {
+		return badParameter("cursor", "it must be the next of an earlier answer")
+	}
+	return storeProblem(err)
 }
 
 func noListing(err error) *problem.Problem {
@@ -92,9 +151,9 @@ func noListing(err error) *problem.Problem {
 }
 
 func listed(page lists.Page) listDoc {
-	doc := listDoc{Sessions: []sessionDoc{}, BackTo: timestampOrNull(page.Back)}
+	doc := listDoc{Sessions: []export.Session{}, BackTo: export.TimestampOrNull(page.Back)}
 	for _, v := range page.Sessions {
-		doc.Sessions = append(doc.Sessions, document(v))
+		doc.Sessions = append(doc.Sessions, export.Document(v))
 	}
 	if page.Next != "" {
 		doc.Next = &page.Next
@@ -107,6 +166,10 @@ var (
 	listedStates = []sessions.State{
 		sessions.Pending, sessions.Verified, sessions.Failed, sessions.Canceled, sessions.Expired,
 	}
+	listedReasons = []sessions.Reason{
+		sessions.Declined, sessions.Refused, sessions.Unconfirmed, sessions.CanceledReason,
+		sessions.ExpiredReason, sessions.UnreadableReason, sessions.LostReason,
+	}
 	listedEnds = []facts.DeliveryState{
 		facts.DeliveryNone, facts.DeliveryDue, facts.DeliveryClaimed, facts.DeliveryDelivered,
 		facts.DeliveryRejected,
@@ -116,7 +179,7 @@ var (
 
 // listQuery reads the parameters of the list. A name that it does not know is a fault: a filter that is
 // misspelt would list everything.
-func listQuery(raw string) (lists.Query, *problem.Problem) {
+func (a listings) listQuery(raw string, who account.Principal, all bool) (lists.Query, *problem.Problem) {
 	values, err := url.ParseQuery(raw)
 	if err != nil {
 		return lists.Query{},
@@ -124,7 +187,13 @@ func listQuery(raw string) (lists.Query, *problem.Problem) {
 	}
 	p := parameters{values: values}
 	q := lists.Query{
+		Account: who.Account.ID, Test: &who.Key.Test,
 		PlatformUserID: p.text("platform_user_id"),
+		Platform:       p.text("platform"),
+		Group:          p.text("group"),
+		Networks:       oneOf(&p, "network", a.Networks),
+		Reasons:        oneOf(&p, "reason", listedReasons),
+		Levels:         oneOf(&p, "binding", proof.Levels),
 		States:         oneOf(&p, "state", listedStates),
 		Deliveries:     oneOf(&p, "delivery", listedEnds),
 		Since:          p.instant("since"),
@@ -132,10 +201,88 @@ func listQuery(raw string) (lists.Query, *problem.Problem) {
 		Limit:          p.number("limit", defaultListed, maxListed),
 		Cursor:         p.single("cursor"),
 	}
+	q.ID, q.Text = lists.Seek(p.text("q"))
+	if len(p.values["q"]) > 0 && q.ID == "" && q.Text == "" && p.values["q"][0] != "" {
+		p.faultf("q", "it is only space; write what you hold of a session")
+	}
+	keys := a.Keys.Keys(who.Account.ID)
+	p.key(&q, keys)
+	p.mode(who.Key.Test)
+	p.days(&q)
 	if !q.Until.IsZero() && q.Until.Before(q.Since) {
 		p.faultf("until", "it lies before since")
 	}
+	for _, name := range []string{"limit", "cursor"} {
+		if _, given := values[name]; given && all {
+			p.faultf(name, "an export has no pages; leave it out, or accept application/json")
+		}
+	}
 	return q, p.problem()
+}
+
+// key reads the key that started the sessions, by its id or its name, and which keys the text may name.
+func (p *parameters) key(q *lists.Query, keys []account.Key) {
+	given := p.single("key")
+	var names []string
+	for _, k := range keys {
+		if k.NameBegins(q.Text) {
+			q.Named = append(q.Named, k.ID)
+		}
+		if k.ID == given || given != "" && strings.EqualFold(k.Name, strings.TrimSpace(given)) {
+			q.Keys = append(q.Keys, k.ID)
+		}
+		if name := cmp.Or(k.Name, k.ID); len(names) < maxNamedKeys && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	if given != "" && len(q.Keys) == 0 {
+		p.faultf("key", "it must be the id or the name of a key of this account, as are %s",
+			strings.Join(names, ", "))
+	}
+}
+
+// maxNamedKeys is how many keys an answer names.
+const maxNamedKeys = 20
+
+// mode reads whether live or test sessions are meant. A key sees those of its own kind alone.
+func (p *parameters) mode(test bool) {
+	own := "live"
+	if test {
+		own = "test"
+	}
+	switch given := p.single("mode"); given {
+	case "", own:
+	case "live", "test":
+		p.faultf("mode", "this is a %s key, which sees %s sessions alone; use a %s key", own, own, given)
+	default:
+		p.faultf("mode", "it must be one of live, test")
+	}
+}
+
+// days reads the first and the last day, in UTC, of the sessions' start.
+func (p *parameters) days(q *lists.Query) {
+	from, to := p.day("from"), p.day("to")
+	if !from.IsZero() && !to.IsZero() && to.Before(from) {
+		p.faultf("to", "it lies before from")
+	}
+	if from.After(q.Since) {
+		q.Since = from
+	}
+	if end := to.AddDate(0, 0, 1); !to.IsZero() && (q.Until.IsZero() || end.Before(q.Until)) {
+		q.Until = end
+	}
+}
+
+func (p *parameters) day(name string) time.Time {
+	s := p.single(name)
+	if s == "" {
+		return time.Time{}
+	}
+	t, err := time.Parse(time.DateOnly, s)
+	if err != nil {
+		p.faultf(name, "it is not a day; write it as in 2026-11-21, and instants as since and until")
+	}
+	return t
 }
 
 // parameters reads a query's parameters, and gathers what is wrong with them.

@@ -174,7 +174,7 @@ func (l *listening) pass(r *http.Request, post *devtunnel.Post, m *nats.Msg) boo
 // fail answers for a listener that cannot.
 func (l *listening) fail(ctx context.Context, c devtunnel.Callback, a devtunnel.Answer) {
 	// the listener is gone; who waits for its answer is not
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.StoreTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.Store.Within())
 	defer cancel()
 	if err := l.Listeners.Answer(ctx, l.key, c.Exchange, a); err != nil {
 		l.Log.Warn().Err(err).Msg("nobody was told that a listener is gone")
@@ -224,7 +224,7 @@ func (a *api) tellListen(r *http.Request) *problem.Problem {
 			Detail: "The body is not a JSON object with sent, status, detail and body.",
 		}
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), a.StoreTimeout)
+	ctx, cancel := context.WithTimeout(r.Context(), a.Store.Within())
 	defer cancel()
 	err := a.Listeners.Answer(ctx, who.Key.ID, r.PathValue("exchange"), devtunnel.Answer{
 		Sent: doc.Sent, Status: doc.Status,

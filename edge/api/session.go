@@ -6,58 +6,17 @@ import (
 	"net/http"
 	"time"
 
+	"verifyd/edge/export"
 	"verifyd/edge/problem"
 	"verifyd/edge/web"
 	"verifyd/sessions"
 	"verifyd/sessions/facts"
-	"verifyd/sessions/failure"
-	"verifyd/sessions/proof"
 )
-
-// sessionDoc is a session as its integrator reads it. The callback URL and what the receiver answered are
-// left out: the former carries the integrator's secrets, the latter the receiver's.
-type sessionDoc struct {
-	ID sessions.ID `json:"id"` // never the token
-	// started with a test key: its outcome says nothing about anybody
-	Test           bool   `json:"test"`
-	Platform       string `json:"platform"`
-	PlatformUserID string `json:"platform_user_id"`
-	GuildID        string `json:"guild_id"`
-	// what it asks to be proven, and what was; the latter is null where nothing was
-	Binding  proof.Level     `json:"binding"`
-	Reached  *proof.Level    `json:"reached"`
-	State    sessions.State  `json:"state"`
-	Step     proof.Step      `json:"step"`     // what a pending session waits for; empty: the user's sign-in
-	Verified *bool           `json:"verified"` // null unless verified or failed
-	Reason   sessions.Reason `json:"reason"`   // empty while pending and when verified
-	// the identity network's rule that refused; empty for other reasons
-	Rule        failure.Rule `json:"rule"`
-	CreatedAt   string       `json:"created_at"`
-	ExpiresAt   string       `json:"expires_at"`
-	CompletedAt *string      `json:"completed_at"` // null while pending and when expired
-	Delivery    deliveryDoc  `json:"delivery"`
-}
-
-type deliveryDoc struct {
-	State    facts.DeliveryState `json:"state"`
-	Attempts []attemptDoc        `json:"attempts"` // by number; never null
-}
-
-type attemptDoc struct {
-	Number    int            `json:"number"`  // from 1
-	Verdict   *facts.Verdict `json:"verdict"` // null while the attempt goes on
-	Class     failure.Class  `json:"class"`   // what went wrong; empty where nothing did
-	Status    *int           `json:"status"`  // the receiver's HTTP status; null where none was read
-	ClaimedAt string         `json:"claimed_at"`
-	EndedAt   *string        `json:"ended_at"` // null while the attempt goes on
-}
 
 // GET /sessions/{session} reads a session of the key's account. The session is named by its id or its token.
 // ?wait= holds the answer, up to so many seconds, until the session's state or its delivery's changes.
 func (a *api) readSession(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), a.StoreTimeout)
-	defer cancel()
-	view, p := a.session(ctx, r)
+	view, p := whileWaiting(&a.guard, r, a.session)
 	var wait time.Duration
 	if p == nil {
 		wait, p = waitOf(r.URL.Query())
@@ -72,23 +31,36 @@ func (a *api) readSession(w http.ResponseWriter, r *http.Request) {
 		web.WriteProblem(w, r, p)
 		return
 	}
-	web.WriteJSON(w, http.StatusOK, "application/json", document(view))
+	web.WriteJSON(w, http.StatusOK, "application/json", export.Document(view))
 }
 
 // POST /sessions/{session}/cancel takes a pending session back: it is completed as canceled, and no callback
 // is sent. It answers as GET does. A repeat is harmless.
 func (a *api) cancelSession(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), a.StoreTimeout)
-	defer cancel()
-	view, p := a.session(ctx, r)
-	if p == nil {
-		view, p = a.cancel(ctx, view)
-	}
+	view, p := whileWaiting(&a.guard, r, func(ctx context.Context, r *http.Request) (facts.View,
+		*problem.Problem) {
+		view, p := a.session(ctx, r)
+		if p == nil {
+			view, p = a.cancel(ctx, view)
+		}
+		return view, p
+	})
 	if p != nil {
 		web.WriteProblem(w, r, p)
 		return
 	}
-	web.WriteJSON(w, http.StatusOK, "application/json", document(view))
+	web.WriteJSON(w, http.StatusOK, "application/json", export.Document(view))
+}
+
+// whileWaiting asks something of the store, as long as a request waits.
+func whileWaiting(g *guard, r *http.Request, ask func(context.Context, *http.Request) (facts.View,
+	*problem.Problem)) (facts.View, *problem.Problem) {
+	ctx, done, p := g.wait(r.Context())
+	if p != nil {
+		return facts.View{}, p
+	}
+	defer done()
+	return ask(ctx, r)
 }
 
 // session reads the session that the path names, if the key's account owns it. A malformed name, another
@@ -159,7 +131,7 @@ func (a *api) resendSession(w http.ResponseWriter, r *http.Request) {
 		web.WriteProblem(w, r, p)
 		return
 	}
-	web.WriteJSON(w, http.StatusAccepted, "application/json", document(view))
+	web.WriteJSON(w, http.StatusAccepted, "application/json", export.Document(view))
 }
 
 // sendAgain counts towards the key's rate, as a start does: each is a POST to somebody, and facts that are
@@ -172,8 +144,11 @@ func (a *api) sendAgain(h http.Header, r *http.Request) (facts.View, *problem.Pr
 	if p != nil {
 		return facts.View{}, p
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), a.StoreTimeout)
-	defer cancel()
+	ctx, done, p := a.wait(r.Context())
+	if p != nil {
+		return facts.View{}, p
+	}
+	defer done()
 	view, p := a.session(ctx, r)
 	if p != nil {
 		return view, p
@@ -213,48 +188,4 @@ func noSession() *problem.Problem {
 		Code:   problem.CodeSessionNotFound,
 		Detail: "This account has no such session, or its results are no longer kept.",
 	}
-}
-
-// document draws a view.
-func document(v facts.View) sessionDoc {
-	doc := sessionDoc{
-		ID: v.ID, Test: v.Test, Platform: v.Platform, PlatformUserID: v.PlatformUserID, GuildID: v.GuildID,
-		Binding: v.Level.Or(proof.Link), State: v.State, Reason: v.Reason, Rule: v.Rule,
-		CreatedAt: web.Timestamp(v.CreatedAt), ExpiresAt: web.Timestamp(v.ExpiresAt),
-		CompletedAt: timestampOrNull(v.CompletedAt),
-		Delivery:    deliveryDoc{State: v.Delivery.State, Attempts: []attemptDoc{}},
-	}
-	if v.State == sessions.Verified || v.State == sessions.Failed {
-		verified := v.Verified()
-		doc.Verified = &verified
-	}
-	if v.State == sessions.Pending {
-		doc.Step = v.Progress.Step()
-	}
-	if v.Reached != "" {
-		doc.Reached = &v.Reached
-	}
-	for _, at := range v.Delivery.Attempts {
-		doc.Delivery.Attempts = append(doc.Delivery.Attempts, attempt(at))
-	}
-	return doc
-}
-
-func attempt(at facts.Attempt) attemptDoc {
-	doc := attemptDoc{Number: at.Claim.Number, ClaimedAt: web.Timestamp(at.Claim.At)}
-	if r := at.Result; r != nil {
-		doc.Verdict, doc.Class, doc.EndedAt = &r.Verdict, r.Class, timestampOrNull(r.At)
-		if r.Status != 0 {
-			doc.Status = &r.Status
-		}
-	}
-	return doc
-}
-
-func timestampOrNull(t time.Time) *string {
-	if t.IsZero() {
-		return nil
-	}
-	s := web.Timestamp(t)
-	return &s
 }

@@ -103,8 +103,12 @@ func (a *api) readUsage(w http.ResponseWriter, r *http.Request) {
 		web.WriteProblem(w, r, p)
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), a.StoreTimeout)
-	defer cancel()
+	ctx, done, p := a.wait(r.Context())
+	if p != nil {
+		web.WriteProblem(w, r, p)
+		return
+	}
+	defer done()
 	u, err := a.Usages.Usage(ctx, who.Account.ID, month)
 	if err != nil {
 		web.WriteProblem(w, r, storeProblem(err))

@@ -73,7 +73,7 @@ func (a *api) await(w http.ResponseWriter, r *http.Request, first facts.View,
 	defer release()
 	// The server's own write time-out is for answers that come at once. Where it cannot be moved the server
 	// may cut this one off.
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(wait + a.StoreTimeout + waitMargin))
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(wait + a.Store.Within() + waitMargin))
 	over := time.NewTimer(wait)
 	defer over.Stop()
 	return a.follow(r.Context(), first, over.C)
@@ -81,9 +81,12 @@ func (a *api) await(w http.ResponseWriter, r *http.Request, first facts.View,
 
 func (a *api) follow(ctx context.Context, first facts.View, over <-chan time.Time) (facts.View,
 	*problem.Problem) {
-	begin, cancel := context.WithTimeout(ctx, a.StoreTimeout)
+	begin, done, p := a.wait(ctx)
+	if p != nil {
+		return first, p
+	}
 	follower, err := a.Changes.Follow(begin, first.ID)
-	cancel()
+	done()
 	if err != nil {
 		return first, storeProblem(err)
 	}
@@ -95,10 +98,10 @@ func (a *api) follow(ctx context.Context, first facts.View, over <-chan time.Tim
 		expires = t.C
 	}
 	for last := false; ; {
-		view, err := a.readView(ctx, first)
+		view, p := a.readView(ctx, first)
 		switch {
-		case err != nil:
-			return view, storeProblem(err)
+		case p != nil:
+			return view, p
 		case last, view.State != first.State, view.Delivery.State != first.Delivery.State:
 			return view, nil
 		}
@@ -115,10 +118,17 @@ func (a *api) follow(ctx context.Context, first facts.View, over <-chan time.Tim
 	}
 }
 
-func (a *api) readView(ctx context.Context, v facts.View) (facts.View, error) {
-	ctx, cancel := context.WithTimeout(ctx, a.StoreTimeout)
-	defer cancel()
-	return a.Sessions.ReadOf(ctx, v.Account, v.ID)
+func (a *api) readView(ctx context.Context, v facts.View) (facts.View, *problem.Problem) {
+	ctx, done, p := a.wait(ctx)
+	if p != nil {
+		return v, p
+	}
+	defer done()
+	view, err := a.Sessions.ReadOf(ctx, v.Account, v.ID)
+	if err != nil {
+		return view, storeProblem(err)
+	}
+	return view, nil
 }
 
 // settled says that nothing more comes by itself: the session has ended, and so has its delivery.

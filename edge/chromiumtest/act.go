@@ -48,6 +48,31 @@ func Click(selector chromedp.CSS) chromedp.Action[chromedp.Void] {
 	return chromedp.Steps(chromedp.WaitVisible(selector), chromedp.Func(loaded), chromedp.Click(selector))
 }
 
+// Leave takes an action that leads the tab to another page, whichever that is, and waits until it is loaded.
+func Leave(act chromedp.Action[chromedp.Void]) chromedp.Action[chromedp.Void] {
+	mark := chromedp.Evaluate[bool](`window.stays = true`)
+	stays := chromedp.Evaluate[bool](`window.stays === true`)
+	return chromedp.Steps(chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		_, err := mark(ctx, target)
+		return err
+	}), act, chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		for {
+			here, err := stays(ctx, target)
+			if err == nil && !here {
+				return loaded(ctx, target)
+			}
+			if _, away := errors.AsType[*cdproto.Error](err); err != nil && !away {
+				return fmt.Errorf("wait for the page to be left: %w", err)
+			}
+			select {
+			case <-time.After(look):
+			case <-ctx.Done():
+				return fmt.Errorf("the page is not left: %w", ctx.Err())
+			}
+		}
+	}))
+}
+
 // loaded waits until the page and all that belongs to it is there. Until then chromedp's nodes are replaced,
 // too.
 func loaded(ctx context.Context, target *chromedp.Target) error {

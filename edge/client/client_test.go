@@ -1,6 +1,7 @@
 package client_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -119,14 +120,14 @@ func TestStartAsksAsTheContractSays(t *testing.T) {
 	if err := json.Unmarshal([]byte(got.body), &members); err != nil {
 		t.Fatal(err)
 	}
-	if got.line != "POST /verify/init" || got.key != "Bearer "+apiKey || got.idempotency != "" ||
+	if got.line != "POST /verify/init" || got.key != "Bearer "+apiKey || len(got.idempotency) < 26 ||
 		len(members) != 3 ||
 		members["platform_user_id"] != verification.PlatformUserID {
 		t.Errorf("asked %+v", got)
 	}
 }
 
-// Only an idempotency key makes a second try harmless.
+// An idempotency key makes a second try harmless: the caller's, or one of Start's own.
 func TestWhatIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	refused := say(400, "", `{"code":"invalid_request"}`)
@@ -137,8 +138,9 @@ func TestWhatIsTriedAgain(t *testing.T) {
 		tries   int
 		fails   bool
 	}{
-		"no key, not available": {"", []func(http.ResponseWriter){away, begun}, 1, true},
-		"no key, no answer":     {"", []func(http.ResponseWriter){cut, begun}, 1, true},
+		"no key, not available": {"", []func(http.ResponseWriter){away, begun}, 2, false},
+		"no key, no answer":     {"", []func(http.ResponseWriter){cut, running, begun}, 3, false},
+		"no key, refused":       {"", []func(http.ResponseWriter){refused, begun}, 1, true},
 		"key, not available":    {"k-1", []func(http.ResponseWriter){away, begun}, 2, false},
 		"key, no answer":        {"k-1", []func(http.ResponseWriter){cut, running, begun}, 3, false},
 		"key, a proxy's word": {
@@ -163,10 +165,18 @@ func TestWhatIsTriedAgain(t *testing.T) {
 			if (err != nil) != c.fails || len(s.requests()) != c.tries {
 				t.Fatalf("%d tries, %v", len(s.requests()), err)
 			}
+			key := cmp.Or(c.key, s.requests()[0].idempotency)
 			for _, a := range s.requests() {
-				if a.idempotency != c.key {
+				if a.idempotency != key || key == "" {
 					t.Errorf("asked with idempotency key %q", a.idempotency)
 				}
+			}
+			if _, err := cl.Start(t.Context(), v); err != nil {
+				return
+			}
+			again := s.requests()[len(s.requests())-1].idempotency
+			if (again == key) != (c.key != "") {
+				t.Errorf("the next Start's idempotency key is %q, this one's %q", again, key)
 			}
 		})
 	}

@@ -1,7 +1,9 @@
 package client
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base32"
 	"errors"
@@ -24,9 +26,9 @@ type Verification struct {
 	// the account has set.
 	Binding string `json:"binding,omitempty"`
 
-	// IdempotencyKey makes Start safe to repeat: for ten minutes the same key and verification give the same
-	// session, and cost no quota. 1 to 255 visible ASCII characters, new for each session that is wanted;
-	// empty: none.
+	// IdempotencyKey makes a repeat of Start safe: for ten minutes the same key and verification give the
+	// same session, and cost no quota. 1 to 255 visible ASCII characters, new for each session that is
+	// wanted; empty: Start makes one, which its own tries share.
 	IdempotencyKey string `json:"-"`
 }
 
@@ -46,8 +48,8 @@ func (s Started) ID() string {
 }
 
 const (
-	// startTries is how often Start tries with an idempotency key: an edge that dies within it keeps the
-	// others away for 5 s.
+	// startTries is how often Start tries: an edge that dies within it keeps the others away from its
+	// idempotency key for 5 s.
 	startTries = 6
 	// startPause is the pause before the second try; it doubles with each.
 	startPause = 250 * time.Millisecond
@@ -55,18 +57,13 @@ const (
 	maxStartPause = 5 * time.Second
 )
 
-// Start starts a session. Its errors are *Error and *NoAnswer.
-//
-// Without an idempotency key there is one try, and after a *NoAnswer a session may exist that nobody has the
-// link of; a repeat starts another. With one, Start tries up to six times within ctx while no answer comes,
-// or a 502, 503 or 504, or the word that an earlier call with the key still runs; a repeat is harmless.
+// Start starts a session. It tries up to six times within ctx, under one idempotency key, while no answer
+// comes, or a 502, 503 or 504, or the word that an earlier call with the key still runs. Its errors are
+// *Error and *NoAnswer; after a *NoAnswer a session may exist that nobody has the link of, and a repeat
+// starts another where v has no idempotency key.
 func (c *Client) Start(ctx context.Context, v Verification) (Started, error) {
-	header := http.Header{}
-	tries := 1
-	if v.IdempotencyKey != "" {
-		header.Set("Idempotency-Key", v.IdempotencyKey)
-		tries = startTries
-	}
+	header := http.Header{"Idempotency-Key": {cmp.Or(v.IdempotencyKey, rand.Text())}}
+	tries := startTries
 	for wait := startPause; ; wait *= 2 {
 		var s Started
 		err := c.call(ctx, http.MethodPost, "/verify/init", header, v, &s)
@@ -164,10 +161,11 @@ func (c *Client) Session(ctx context.Context, session string) (Session, error) {
 	return c.read(ctx, http.MethodGet, sessionPath(session), nil)
 }
 
-// List reads one page of the account's sessions, newest first, and the cursor of the next; empty where there
-// is none. The filter has the parameters of GET /sessions, as the service's documentation lists them:
-// platform_user_id, state, delivery, since, until, limit, cursor; nil: none. It changes nothing, so a repeat
-// is harmless. Its errors are *Error (CodeInvalidRequest for a filter that does not exist) and *NoAnswer.
+// List reads one page of the account's sessions, newest first, and the cursor of the next; empty where
+// there is none. The filter has the parameters of GET /sessions, as the service's documentation lists
+// them: platform_user_id, state, delivery, since, until, limit, cursor, q, platform, group, key, mode,
+// network, reason, binding, from, to; nil: none. It changes nothing, so a repeat is harmless. Its errors
+// are *Error (CodeInvalidRequest for a filter that does not exist) and *NoAnswer.
 func (c *Client) List(ctx context.Context, filter url.Values) (page []Session, next string, err error) {
 	var list struct {
 		Sessions []Session `json:"sessions"`

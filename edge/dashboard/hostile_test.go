@@ -75,7 +75,7 @@ func furnishHostile(t *testing.T, r *rig, kind string) []hostilePage {
 	in, operator := []*http.Cookie{loginCookie(t, olga.login("olga"))}, []*http.Cookie{
 		loginCookie(t, root.login("root")),
 	}
-	r.account("Second " + cut(name, 60))
+	r.account(cut(name, 60) + " 2")
 	olga.To(olga.post("/dashboard/account", "to", a.ID))
 	at := func(name, path string, cookies []*http.Cookie) hostilePage {
 		return hostilePage{shownPage{func() string { return r.base + path }, cookies}, name}
@@ -98,14 +98,16 @@ func furnishHostile(t *testing.T, r *rig, kind string) []hostilePage {
 	for _, path := range []string{
 		"sessions", "sessions/" + session, "keys", "keys/" + key + "/roll", "keys/" + key + "/revoke",
 		"signing", "usage", "quickstart",
-		"members", "audit", "settings", "sign-in-page",
+		"members", "audit", "settings", "settings/delete", "sign-in-page",
 	} {
 		name := strings.NewReplacer("/", "-", session, "one", key, "one").Replace(path)
 		pages = append(pages, at(name, "/dashboard/"+path, in))
 	}
-	for _, path := range []string{"", "/accounts", "/hosts", "/undelivered", "/audit"} {
-		pages = append(pages, at("operator"+strings.ReplaceAll(path, "/", "-"), "/dashboard/operator"+path,
-			operator))
+	for _, path := range []string{
+		"", "/accounts", "/hosts", "/undelivered", "/audit", "/accounts/" + a.ID, "/sessions/" + session,
+	} {
+		name := strings.NewReplacer("/", "-", session, "one", a.ID, "one").Replace(path)
+		pages = append(pages, at("operator"+name, "/dashboard/operator"+path, operator))
 	}
 	return pages
 }

@@ -192,7 +192,8 @@ func TestViewersChangeNothing(t *testing.T) {
 				},
 				"/dashboard/signing":  {"Show secret", "Rotate", "Send test callback", "whsec_A"},
 				"/dashboard/members":  {"Invite somebody", "Remove", "Save"},
-				"/dashboard/sessions": {"Audit log"},
+				"/dashboard/sessions": {"Audit log"}, "/dashboard/settings": {"Rename", "Delete this " +
+					"account"},
 			},
 			[]string{
 				"GET /dashboard/new-key", "POST /dashboard/new-key", "GET /dashboard/keys/" + key + "/revoke",
@@ -204,16 +205,23 @@ func TestViewersChangeNothing(t *testing.T) {
 				"POST /dashboard/members/withdraw", "POST /dashboard/members/role",
 				"GET /dashboard/members/remove", "POST /dashboard/members/remove", "GET /dashboard/audit",
 				"POST /dashboard/sign-in-page/colour", "POST /dashboard/sign-in-page/return-url",
-				"POST /dashboard/sign-in-page/return-origins",
+				"POST /dashboard/sign-in-page/return-origins", "POST /dashboard/settings/name",
+				"GET /dashboard/settings/delete", "POST /dashboard/settings/delete",
+				"POST /dashboard/settings/restore",
 			},
 		},
 		"dev": {
-			map[string][]string{"/dashboard/members": {"Invite somebody", "Remove", "Save"}},
+			map[string][]string{
+				"/dashboard/members":  {"Invite somebody", "Remove", "Save"},
+				"/dashboard/settings": {"Rename", "Delete this account"},
+			},
 			[]string{"POST /dashboard/members/invite", "POST /dashboard/members/role",
 				"GET /dashboard/members/remove", "POST /dashboard/members/remove",
 				"POST /dashboard/members/withdraw",
 				"POST /dashboard/sign-in-page/colour", "POST /dashboard/sign-in-page/return-url",
-				"POST /dashboard/sign-in-page/return-origins",
+				"POST /dashboard/sign-in-page/return-origins", "POST /dashboard/settings/name",
+				"GET /dashboard/settings/delete", "POST /dashboard/settings/delete",
+				"POST /dashboard/settings/restore",
 			},
 		},
 	} {
@@ -306,7 +314,11 @@ func TestDisabledAccountIsLookedAt(t *testing.T) {
 	r.until("the key is known", r.keys(a, 1))
 	set := func(disabled bool) {
 		t.Helper()
-		if _, err := r.accounts.SetDisabled(t.Context(), access.Operator(""), a.ID, disabled); err != nil {
+		_, err := r.accounts.Enable(t.Context(), access.Operator(""), a.ID)
+		if disabled {
+			_, err = r.accounts.Disable(t.Context(), access.Operator(""), a.ID, "Its bill is open.")
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 		r.until("the mirror has it", func() bool {
@@ -315,7 +327,7 @@ func TestDisabledAccountIsLookedAt(t *testing.T) {
 		})
 	}
 	set(true)
-	const banner = "The operator has disabled this account"
+	const banner = "The operator says: Its bill is open."
 	for _, path := range []string{
 		"/dashboard/keys", "/dashboard/sessions", "/dashboard/members", "/dashboard/audit",
 	} {

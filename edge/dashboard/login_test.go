@@ -143,10 +143,13 @@ func TestReturnsThatLogNobodyIn(t *testing.T) {
 		}
 	}
 	t.Run("another browser", func(t *testing.T) {
-		back := r.browser().back("olga", "")
-		thief := r.browser()
-		thief.Get(back).Want(t, http.StatusBadRequest, "We lost track of your login")
-		refused(t, thief)
+		b := r.browser()
+		back := b.back("olga", "")
+		other := r.browser()
+		other.Get(back).Want(t, http.StatusBadRequest, "We lost track of your login")
+		refused(t, other)
+		b.To(b.Get(back)) // of an address that another browser came back with
+		refused(t, b)
 	})
 	t.Run("a second time", func(t *testing.T) {
 		b := r.browser()
@@ -202,7 +205,10 @@ func TestFormsOfOtherSites(t *testing.T) {
 		"/dashboard/signing/reveal", "/dashboard/signing/rotate",
 		"/dashboard/signing/end", "/dashboard/signing/test", "/dashboard/members/invite",
 		"/dashboard/members/withdraw", "/dashboard/members/role",
-		"/dashboard/members/remove",
+		"/dashboard/members/remove", "/dashboard/settings/name", "/dashboard/settings/delete",
+		"/dashboard/settings/restore", "/dashboard/operator/accounts/x/disable",
+		"/dashboard/operator/accounts/x/enable", "/dashboard/operator/accounts/x/delete",
+		"/dashboard/operator/accounts/x/restore", "/dashboard/operator/accounts/x/verified",
 	} {
 		for name, header := range map[string][2]string{
 			"site": {"Sec-Fetch-Site", "cross-site"}, "origin": {"Origin", "https://evil.example"},
@@ -348,7 +354,8 @@ func TestWhoMayMakeAnAccount(t *testing.T) {
 		}
 	}
 	b := r.as("ada")
-	b.post("/dashboard/new-account", "name", " x").Want(t, http.StatusUnprocessableEntity, "printable text")
+	b.post("/dashboard/new-account", "name", "x\u202ey").Want(t, http.StatusUnprocessableEntity,
+		"printable text")
 	b.post("/dashboard/new-account", "name", "Harbor Guild").
 		Want(t, http.StatusUnprocessableEntity, "There is already an account with this name")
 	b.Follow(b.post("/dashboard/new-account", "name", "Ada's Guild")).

@@ -17,6 +17,7 @@ import (
 	"verifyd/sessions/facts"
 	"verifyd/sessions/failure"
 	"verifyd/sessions/lists"
+	"verifyd/sessions/proof"
 )
 
 func TestSessionsAreListedFilteredAndPaged(t *testing.T) {
@@ -94,6 +95,20 @@ func TestSessionTellsItsStoryAndIsSentAgain(t *testing.T) {
 	b.Follow(sent).Want(t, http.StatusOK, "on its way again", "Attempt 2: asked for by dev", "due")
 	b.Follow(b.post(path+"/resend", "account", a.ID)).Want(t, http.StatusOK, "waiting or being sent already")
 	r.as("olga").Get("/dashboard/audit").Want(t, http.StatusOK, "Callback sent again", string(s.ID))
+}
+
+// The page of a session says what it asks to be proven, and what was.
+func TestSessionTellsItsBinding(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{})
+	a := r.account("Harbor Guild")
+	s := r.session(a, func(q *sessions.Request) { q.Level = proof.Code })
+	b := r.as("dev")
+	path := "/dashboard/sessions/" + string(s.ID)
+	b.Get(path).Want(t, http.StatusOK, "· binding code", "pending")
+	r.ended(s, sessions.Outcome{State: sessions.Failed, Reason: sessions.Unconfirmed, Reached: proof.Link},
+		facts.Result{Verdict: facts.VerdictDelivered, Status: 204})
+	b.Get(path).Want(t, http.StatusOK, "· binding code, reached link", "the binding that was reached is link")
 }
 
 // slowList holds every list until it is let go.

@@ -1,11 +1,13 @@
 package flow
 
 import (
+	"encoding/base64"
 	"net/http"
 	"slices"
 	"strings"
 	"time"
 
+	"verifyd/edge/network"
 	"verifyd/edge/page"
 	"verifyd/natsconf/secretbox"
 )
@@ -35,6 +37,30 @@ type Config struct {
 
 // NewCookies returns the cookies of one owner.
 func NewCookies(c Config) Cookies { return Cookies{c, c.Cookies.Name(c.Name)} }
+
+const (
+	// stateOwner is what the seal of a state is bound to; the cookies' are bound to tags, which are longer.
+	stateOwner = "state"
+	// stateFill makes a sealed state as long as any other: 32 bytes, of which 12 are random and 16 the seal.
+	stateFill = 3
+)
+
+// NewAttempt makes an attempt whose state shows that it was made here (Made).
+func (c Cookies) NewAttempt() network.Attempt {
+	a := network.NewAttempt()
+	a.State = base64.RawURLEncoding.EncodeToString(c.Box.Seal(make([]byte, stateFill), stateOwner))
+	return a
+}
+
+// Made reports whether a state is one of NewAttempt's, whichever browser began the attempt: nobody else can
+// make one up. So a return to a browser that did not begin can spend its attempt, and junk writes nothing.
+func (c Cookies) Made(state string) bool {
+	sealed, err := base64.RawURLEncoding.Strict().DecodeString(state)
+	if err == nil {
+		_, err = c.Box.Open(sealed, stateOwner)
+	}
+	return err == nil
+}
 
 // Keep sets the cookie of a flow, until the given instant.
 func (c Cookies) Keep(w http.ResponseWriter, f Flow, until time.Time) error {

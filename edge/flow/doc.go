@@ -4,5 +4,5 @@
 //
 // An attempt belongs to the browser that began it. That takes two cookies: the flow's own, and the one by
 // which its owner knows the browser again (Browsers), whose hash is sealed in the flow. A flow in another
-// browser is nobody's.
+// browser is nobody's. A return to one shows by its state that it belongs to some flow (Cookies.Made).
 package flow

@@ -77,8 +77,8 @@ func openFlow(box *secretbox.Box, tag, value string) (Flow, error) {
 	if len(value) > maxFlowBytes {
 		return Flow{}, errFlow
 	}
-	sealed, err := base64.RawURLEncoding.Strict().DecodeString(value)
-	if err != nil {
+	sealed, err := base64.RawURLEncoding.DecodeString(value)
+	if err != nil || base64.RawURLEncoding.EncodeToString(sealed) != value { // it has one spelling
 		return Flow{}, errFlow
 	}
 	plain, err := box.Open(sealed, tag)

@@ -65,26 +65,71 @@ func TestFlowThatDoesNotOpen(t *testing.T) {
 	}
 }
 
-// Whatever a browser sends, it opens only as what was sealed for that very name.
+// fuzzKey is the master key under which the seeds are sealed that a service wrote.
+var fuzzKey = secretbox.Key([]byte("verifyd fuzz seeds, not a secret"))
+
+// Whatever a browser sends, it opens only as what was sealed for that very name: a cookie that was changed
+// in any part, or has another spelling, is none. Those in the testdata were set by a service.
 func FuzzOpenFlow(f *testing.F) {
-	box := secretbox.NewKey().Box("flow")
+	box := fuzzKey.Box("flow")
 	own := newFlow()
 	tag := tagOf(own.Attempt.State)
 	value := mustSeal(f, box, own)
-	f.Add(tag, value)
-	f.Add(tag, value[:len(value)-1])
-	f.Add(tag, encode(box.Seal([]byte(`{"v":1}`), tag)))
-	f.Add("", "")
-	f.Add("aaaaaaaaaaaaaaaa", "AQID")
-	f.Fuzz(func(t *testing.T, gotTag, gotValue string) {
-		got, err := openFlow(box, gotTag, gotValue)
+	f.Add(tag, value, 0, byte(0))
+	f.Add(tag, value, 5, byte('\n'))
+	f.Add(tag, value[:len(value)-1], 0, byte(1))
+	f.Add(tag, encode(box.Seal([]byte(`{"v":1}`), tag)), 3, byte(4))
+	f.Add("", "", 0, byte(0))
+	f.Add("aaaaaaaaaaaaaaaa", "AQID", 0, byte(0))
+	f.Fuzz(func(t *testing.T, tag, value string, at int, by byte) {
+		got, err := openFlow(box, tag, value)
 		switch {
-		case err == nil && (gotTag != tag || gotValue != value || got != own):
-			t.Errorf("opened %q under %q", gotValue, gotTag)
-		case err != nil && (gotTag == tag && gotValue == value || got != Flow{}):
+		case err != nil && (!errors.Is(err, errFlow) || got != Flow{}):
 			t.Errorf("err = %v with %+v", err, got)
+		case err == nil && (tagOf(got.Attempt.State) != tag || len(value) > maxFlowBytes):
+			t.Errorf("opened %q under %q: %+v", value, tag, got)
+		case err != nil || by == 0:
+			return
+		}
+		changed := []byte(value)
+		changed[uint(at)%uint(len(changed))] ^= by
+		other := []byte(tag)
+		other[uint(at)%uint(len(other))] ^= by
+		longer := value[:uint(at)%uint(len(value))] + string(by) + value[uint(at)%uint(len(value)):]
+		for _, c := range [][2]string{{tag, string(changed)}, {string(other), value}, {tag, longer}} {
+			if got, err := openFlow(box, c[0], c[1]); err == nil {
+				t.Errorf("%q, changed from %q, opens under %q: %+v", c[1], value, c[0], got)
+			}
 		}
 	})
 }
 
 func encode(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
+
+// A state shows that it was made with this key for this use, and is as long as any other; what somebody else
+// made, or changed, is not taken for one.
+func TestStatesOfAttempts(t *testing.T) {
+	key := secretbox.NewKey()
+	cookies := Cookies{Config: Config{Box: key.Box("flow")}}
+	a, b := cookies.NewAttempt(), cookies.NewAttempt()
+	if a.State == b.State || len(a.State) != len(network.NewAttempt().State) || !a.StateIs(a.State) {
+		t.Errorf("states %q and %q", a.State, b.State)
+	}
+	if !cookies.Made(a.State) || !cookies.Made(b.State) {
+		t.Error("its own states are strangers")
+	}
+	for what, state := range map[string]string{
+		"nothing":       "",
+		"random":        network.NewAttempt().State,
+		"another key's": Cookies{Config: Config{Box: secretbox.NewKey().Box("flow")}}.NewAttempt().State,
+		"another use's": Cookies{Config: Config{Box: key.Box("other")}}.NewAttempt().State,
+		"a flow":        mustSeal(t, key.Box("flow"), newFlow()),
+		"padded":        a.State + "=",
+		"cut":           a.State[:42],
+		"changed":       a.State[:20] + string(a.State[20]^1) + a.State[21:],
+	} {
+		if cookies.Made(state) {
+			t.Errorf("%s counts as made here", what)
+		}
+	}
+}

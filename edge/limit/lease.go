@@ -2,12 +2,17 @@ package limit
 
 import (
 	"context"
+	"crypto/rand"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"verifyd/natsconf"
 	"verifyd/natsconf/crashpoint"
+	"verifyd/natsconf/wait"
 )
 
 const (
@@ -136,7 +141,7 @@ func (l *lease) roll(now time.Time) {
 
 // fill counts a block for the account and adds it to the lease. Its errors are Take's.
 func (q *Quota) fill(ctx context.Context, account string, quota, block int64, now time.Time) (Usage, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fillTimeout)
+	ctx, cancel := wait.Outlasting(ctx, fillTimeout)
 	defer cancel()
 	crashpoint.Reach(crashpoint.BeforeCount)
 	total, err := q.count(ctx, account, block, now)
@@ -165,16 +170,30 @@ func (q *Quota) fill(ctx context.Context, account string, quota, block int64, no
 	return u, ErrQuotaExceeded
 }
 
-// count adds n to the account's counter and returns the new total.
+// count adds n to the account's counter and returns the new total. The message has an id, so that what nobody
+// answered is sent again and counts once.
 func (q *Quota) count(ctx context.Context, account string, n int64, now time.Time) (int64, error) {
-	ack, err := q.counter.Publish(ctx, message(account, now, "+"+strconv.FormatInt(n, 10)))
-	if err != nil {
-		return 0, fmt.Errorf("count session: %w", err)
+	m := message(account, now, "+"+strconv.FormatInt(n, 10))
+	m.Header[nats.MsgIdHdr] = []string{rand.Text()}
+	var uncertain error
+	for range wait.Tries(ctx, 1) {
+		ack, err := q.counter.Publish(ctx, m)
+		if err == nil && ack.Duplicate { // the answer is the earlier one's, without the total
+			ack, err = q.counter.Publish(ctx, message(account, now, "+0"))
+		}
+		switch {
+		case err == nil && ack.Total > 0: // an increment's is at least 1
+			return int64(min(ack.Total, 1<<62)), nil
+		case err == nil: // nobody knows whose the unit is
+			return 0, fmt.Errorf("count session: %w: the acknowledgement carries no total",
+				natsconf.ErrUncertain)
+		case errors.Is(err, natsconf.ErrUncertain):
+			uncertain = fmt.Errorf("count session: %w", err)
+		case uncertain == nil:
+			return 0, fmt.Errorf("count session: %w", err)
+		}
 	}
-	if ack.Total == 0 { // an increment's total is at least 1; without a total nobody knows whose the unit is
-		return 0, fmt.Errorf("count session: %w: the acknowledgement carries no total", natsconf.ErrUncertain)
-	}
-	return int64(min(ack.Total, 1<<62)), nil
+	return 0, uncertain
 }
 
 // unspent are an account's units of one month, to be given back.

@@ -118,6 +118,16 @@ var script = []step{
 		`{"ok":{"ids":[],"next":null}}`,
 	},
 	{
+		`{"call":"list","user":"u","state":"failed","limit":1,"q":"a b","platform":"p","group":"g","key":"Bot",` +
+			`"mode":"test","network":"default","reason":"declined","binding":"code","from":"2026-11-20",` +
+			`"to":"2026-11-21"}`,
+		[]exchange{{request: "GET /sessions?platform_user_id=u&state=failed&limit=1&q=a+b&" +
+			"platform=p&group=g&key=Bot&mode=test&network=default&" +
+			"reason=declined&binding=code&from=2026-11-20&to=2026-11-21", status: 200,
+			answer: `{"sessions":[],"next":null}`}},
+		`{"ok":{"ids":[],"next":null}}`,
+	},
+	{
 		`{"call":"pages"}`,
 		[]exchange{
 			{request: "GET /sessions", status: 200, answer: `{"sessions":[` + pending + `],"next":"c d"}`},

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"net/url"
 	"time"
 
 	"verifyd/edge/flow"
@@ -26,6 +25,9 @@ type visitor struct {
 	words  *locale
 	chosen string // the language's code where it was chosen on a page; empty: the browser's own wish decides
 	id     string // of the browser's cookie; empty: it brought none
+	// languages is where the list of languages is, which leads back to the page; empty for an answer whose
+	// address cannot be opened again.
+	languages string
 }
 
 // visitor looks at a request. chosen is the language that was chosen on a page before, if one was.
@@ -54,7 +56,7 @@ func (h *Handler) acquireLease(w http.ResponseWriter, r *http.Request, vis visit
 	lease, err := h.sessions.AcquireLease(r.Context(), s.ID, vis.browser(s.ID))
 	switch {
 	case errors.Is(err, store.ErrLeaseHeld):
-		h.drawElsewhere(w, r, vis, s, token, lease)
+		h.drawElsewhere(w, vis, s, token, lease)
 		return false
 	case err != nil:
 		h.drawReadError(w, r, vis, err, h.pageURL(token, vis.chosen))
@@ -78,7 +80,7 @@ func (h *Handler) free(w http.ResponseWriter, r *http.Request, vis visitor, s se
 		h.toPage(w, vis, token) // which says where the code is
 		return false
 	case progress.Network == "" && lease.HeldByOther(vis.browser(s.ID), h.now()):
-		h.drawElsewhere(w, r, vis, s, token, lease)
+		h.drawElsewhere(w, vis, s, token, lease)
 		return false
 	}
 	return true
@@ -125,17 +127,14 @@ func (h *Handler) stop(w http.ResponseWriter, r *http.Request, vis visitor, s se
 }
 
 // drawElsewhere says that another browser signs in just now, and how to go on here.
-func (p *pages) drawElsewhere(w http.ResponseWriter, r *http.Request, vis visitor, s sessions.Status,
-	token sessions.Token, lease sessions.SignInLease) {
+func (p *pages) drawElsewhere(w http.ResponseWriter, vis visitor, s sessions.Status, token sessions.Token,
+	lease sessions.SignInLease) {
 	v := p.view(vis, pageElsewhere)
 	v.values["asker"], v.values["Asker"] = p.requester(vis, s.Account)
 	left := lease.Until().Sub(p.now())
 	v.count = max(int((left+time.Minute-1)/time.Minute), 1)
 	v.Test, v.Caution = s.Test, true
 	v.Again, v.AgainWord = p.pageURL(token, vis.chosen), "note.again"
-	if r.Method != http.MethodPost { // what answers a press has no address that could be opened again
-		v.Languages = p.languages(vis, url.Values{"session": {token.Reveal()}})
-	}
 	p.draw(w, v)
 }
 

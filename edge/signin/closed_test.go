@@ -31,7 +31,9 @@ func TestNobodySignsInForADisabledAccount(t *testing.T) {
 	}
 	b.Follow(b.continues(token)).WantPage(t, http.StatusForbidden, headingClosed)
 	b.Follow(b.act(token, "decline")).WantPage(t, http.StatusForbidden, headingClosed)
-	b.Get(back).WantPage(t, http.StatusForbidden, headingClosed)
+	again := b.Get(back)
+	again.WantPage(t, http.StatusForbidden, headingClosed)
+	again.Lacks(t, "<nav") // the return's address is for the attempt alone
 	if after := r.sequences(); after["KV_sessions"] != before["KV_sessions"] ||
 		after["COMPLETIONS"] != before["COMPLETIONS"] {
 		t.Errorf("something was written: %v, before %v", after, before)

@@ -1,6 +1,7 @@
 package signin
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -51,6 +52,7 @@ type Config struct {
 	// too, it is one of live sessions as well, which is the operator's explicit choice.
 	Test     *network.Network
 	Accounts Accounts              //
+	Store    *limit.Waiting        // how requests wait for the store; as by limit's defaults when nil
 	Attempts *limit.Attempts       // bounds them; those of limit.DefaultSignIns, not measured, when nil
 	Key      secretbox.Key         // the master key; flow cookies are sealed with a key derived from it
 	Log      zerolog.Logger        //
@@ -70,6 +72,8 @@ type Handler struct {
 	cookies  flow.Cookies
 	csrf     *http.CrossOriginProtection
 	judge    *judge
+	// judgeWithin bounds the way to a verdict: to spend the attempt and to ask the provider.
+	judgeWithin time.Duration
 }
 
 // New checks the configuration and makes the handler. Errors name what is wrong and what would be right.
@@ -89,6 +93,7 @@ func New(c Config) (*Handler, error) {
 			return nil, err
 		}
 	}
+	c.Store = cmp.Or(c.Store, limit.NewWaiting(limit.DefaultStoreWait, limit.DefaultWaiting))
 	csrf, err := page.CrossOrigin(base)
 	if err != nil {
 		return nil, fmt.Errorf("base URL: %w", err)
@@ -115,14 +120,15 @@ func New(c Config) (*Handler, error) {
 	}
 	h := &Handler{
 		pages: &pages{
-			networks: nets, accounts: c.Accounts, log: c.Log, now: c.Now,
+			networks: nets, accounts: c.Accounts, log: c.Log, now: c.Now, store: c.Store,
 			origin: strings.TrimSuffix(base, prefix), prefix: prefix,
 			https: strings.HasPrefix(base, "https:"), assets: files, locales: ts, frames: frames,
 		},
 		stepLog:  &stepLog{sessions: c.Sessions, metrics: m, log: c.Log},
-		verdicts: &verdicts{sessions: c.Sessions, log: c.Log, completeWithin: completeWithin},
+		verdicts: &verdicts{sessions: c.Sessions, log: c.Log, completeWithin: c.Store.Within()},
 		judge:    &judge{networks: nets, accounts: c.Accounts, sessions: c.Sessions, log: c.Log, now: c.Now},
 		sessions: c.Sessions, attempts: c.Attempts, log: c.Log, csrf: csrf,
+		judgeWithin: answerWithin - c.Store.Within(),
 	}
 	cookies := page.Cookies{HTTPS: h.https, Prefix: prefix}
 	h.cookies = flow.NewCookies(flow.Config{

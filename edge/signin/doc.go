@@ -6,6 +6,8 @@
 //
 //	GET, HEAD /?session=…                draws the page of a session, in the language of lang=… or of the
 //	                                     browser; a GET of a pending one sets the browser's cookie
+//	GET, HEAD /?session=…&lang=          the list of languages, each with a link back to the page; from=…
+//	                                     is the language of that page. The store is not asked
 //	POST      /signin                    continue: 303 to the network; decline, stop: 303 to the clean page
 //	GET       /signin/{network}/callback the network's return: judged once, then 303 to the clean page
 //	GET       /assets/<name>-<hash>…     the style sheet and the icon, immutable
@@ -29,10 +31,11 @@
 //  1. GET / decides nothing. Chat applications open links to draw previews; a person's press on a button is a
 //     POST, and a POST that another site caused is refused, since it would skip the question "Is this you?".
 //  2. An attempt belongs to the browser that began it: a cookie sealed with the master key, found by the
-//     state parameter, with the hash of the cookie by which the browser is known. A return to another browser
-//     spends nothing. The first one under a state to its own spends the attempt (store.Store.Redeem),
-//     whatever it holds and on whatever machine it arrives, before anything in it is looked at; so a code is
-//     never posted twice.
+//     state parameter, with the hash of the cookie by which the browser is known. The first return under a
+//     state spends the attempt (store.Store.Redeem), whatever it holds and on whatever machine it arrives,
+//     before anything in it is looked at; so a code is never posted twice. One to another browser does
+//     nothing else: whoever began, and is shown the address that the other browser came back with, has
+//     nothing of it.
 //  3. Three ends are verdicts and complete the session: the provider vouched and the network's rules accept,
 //     the user declined, the rules refused. Everything else is no verdict: the page says what happened and
 //     offers another attempt. A test session is offered, and ended by, the network of test sessions alone; a

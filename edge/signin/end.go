@@ -9,9 +9,11 @@ import (
 	"github.com/rs/zerolog"
 	"go.opentelemetry.io/otel/trace"
 
+	"verifyd/edge/flow"
 	"verifyd/edge/network"
 	"verifyd/edge/web"
 	"verifyd/natsconf"
+	"verifyd/natsconf/wait"
 	"verifyd/sessions"
 	sessionfailure "verifyd/sessions/failure"
 	"verifyd/sessions/store"
@@ -19,27 +21,24 @@ import (
 	"verifyd/sessions/tracing"
 )
 
-const (
-	// completeWithin is how long a verdict is offered to JetStream. A person has just signed in: a server
-	// that restarts, which takes about a second, must not cost them that.
-	completeWithin = 10 * time.Second
-	// completePause is the pause between two offers.
-	completePause = 200 * time.Millisecond
-)
+// completePause is the pause between two offers of a verdict to JetStream.
+const completePause = 200 * time.Millisecond
 
 // verdicts stores what sign-ins come to.
 type verdicts struct {
 	sessions *store.Store
 	log      zerolog.Logger
 
-	completeWithin time.Duration // for one verdict
+	// for how long a verdict is offered: a person has just signed in, and a server that is gone must not cost
+	// them that
+	completeWithin time.Duration
 }
 
 // offer writes until it is stored, and returns the notice for the user where it cannot be said that it is.
 // The verdict is there: that a browser does not wait for the answer takes nothing back, so the end of ctx
 // counts for nothing.
 func (h *verdicts) offer(ctx context.Context, id sessions.ID, write func(context.Context) error) notice {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.completeWithin)
+	ctx, cancel := wait.For(context.WithoutCancel(ctx), h.completeWithin)
 	defer cancel()
 	unstored := noteUnsaved
 	for {
@@ -79,6 +78,17 @@ func (h *verdicts) complete(ctx context.Context, s sessions.Session,
 		return err
 	})
 	return standing, doubt
+}
+
+// void spends the attempt of a return to a browser that did not begin it. Somebody may have sent its user to
+// the identity network's page: the address that this browser now shows would sign whoever began in as them.
+func (h *verdicts) void(ctx context.Context, state string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.completeWithin)
+	defer cancel()
+	err := h.sessions.Redeem(ctx, "", flow.Hash(state))
+	if err != nil && !errors.Is(err, sessions.ErrRedeemed) {
+		h.log.Warn().Err(err).Msg("an attempt whose return came to another browser could not be spent")
+	}
 }
 
 // toEnd sends the browser to the clean page, with a notice where the end is in doubt.

@@ -15,6 +15,7 @@ import (
 	"verifyd/edge/network"
 	"verifyd/edge/rules"
 	"verifyd/edge/web"
+	"verifyd/natsconf/wait"
 	"verifyd/sessions"
 	sessionfailure "verifyd/sessions/failure"
 	"verifyd/sessions/proof"
@@ -23,9 +24,10 @@ import (
 	"verifyd/sessions/tracing"
 )
 
-// judgeWithin bounds the way to a verdict: to spend the attempt and to ask the provider. Together with
-// completeWithin it stays below the 30 s within which the edge's server sends an answer.
-const judgeWithin = 18 * time.Second
+// answerWithin bounds a return: the way to its verdict, and the storing of it, for which there is always the
+// whole time that a request waits for the store. It stays below the 30 s within which the edge's server sends
+// an answer.
+const answerWithin = 28 * time.Second
 
 // finish answers GET /signin/{network}/callback, the browser's way back from the identity network.
 func (h *Handler) finish(w http.ResponseWriter, r *http.Request) {
@@ -45,7 +47,7 @@ func (h *Handler) finish(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	// The code is worth one post, so what follows outlives a browser that does not wait for it.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), judgeWithin)
+	ctx, cancel := wait.For(context.WithoutCancel(r.Context()), h.judgeWithin)
 	defer cancel()
 	s, spent := h.spend(ctx, w, r, vis, f, token)
 	if !spent {
@@ -79,22 +81,25 @@ func (h *Handler) finish(w http.ResponseWriter, r *http.Request) {
 }
 
 // find returns the flow that a return with this state belongs to, and the session's token that it is about.
-// Another browser's flow is not found: its attempt stays whole, and its code is not posted.
+// Another browser's flow is not found: its attempt is spent, and its code is not posted.
 func (h *Handler) find(w http.ResponseWriter, r *http.Request, state string) (flow.Flow, sessions.Token,
 	bool) {
 	f, ok := h.cookies.Find(w, r, state)
-	if !ok {
-		h.log.Info().Str("outcome", "lost").Msg("a return came without its cookie")
-		return flow.Flow{}, "", false
-	}
 	token, err := sessions.ParseToken(f.About)
-	if err != nil || !h.browsers.Began(r, f.Browser, string(token.ID())) {
+	switch {
+	case !ok:
+		h.log.Info().Str("outcome", "lost").Msg("a return came without its cookie")
+	case err != nil || !h.browsers.Began(r, f.Browser, string(token.ID())):
 		h.attempts.OtherBrowser(limit.TripSignIn)
 		h.log.Info().Str("outcome", "other_browser").
 			Msg("a return came to a browser that did not begin the attempt")
-		return flow.Flow{}, "", false
+	default:
+		return f, token, true
 	}
-	return f, token, true
+	if h.cookies.Made(state) {
+		h.void(r.Context(), state)
+	}
+	return flow.Flow{}, "", false
 }
 
 // spend uses up the attempt of a session that is still pending. Where that is not to be had it answers, and
@@ -107,8 +112,13 @@ func (h *Handler) spend(
 	ctx context.Context, w http.ResponseWriter, r *http.Request, vis visitor, f flow.Flow,
 	token sessions.Token,
 ) (sessions.Status, bool) {
-	lease := h.sessions.AskLeaseOf(ctx, token.ID())
-	s, err := h.read(ctx, r, token, h.sessions.ReadPending)
+	r, done := h.wait(w, r.WithContext(ctx), vis, "?"+r.URL.RawQuery) // this very return
+	if r == nil {
+		return sessions.Status{}, false
+	}
+	defer done()
+	lease := h.sessions.AskLeaseOf(r.Context(), token.ID())
+	s, err := h.read(r.Context(), r, token, h.sessions.ReadPending)
 	if err != nil {
 		h.drawReadError(w, r, vis, err, "?"+r.URL.RawQuery) // this very return
 		return s, false
@@ -124,10 +134,10 @@ func (h *Handler) spend(
 		h.draw(w, h.sessionView(vis, s, token))
 		return s, false
 	}
-	if !h.stillOurs(lease, w, r, vis, f, s, token) || !h.isNext(ctx, w, r, vis, f, s, token) {
+	if !h.stillOurs(lease, w, r, vis, f, s, token) || !h.isNext(w, r, vis, f, s, token) {
 		return s, false
 	}
-	switch err := h.sessions.Redeem(ctx, s.ID, flow.Hash(f.Attempt.State)); {
+	switch err := h.sessions.Redeem(r.Context(), s.ID, flow.Hash(f.Attempt.State)); {
 	case errors.Is(err, sessions.ErrRedeemed):
 		h.step(s, f.Network).Str("outcome", "repeated").Msg("a return came again")
 		h.toNotice(w, vis, token, noteChecking, f.Network)

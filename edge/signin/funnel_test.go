@@ -30,6 +30,7 @@ func TestFunnel(t *testing.T) {
 		bot.getAs(bot.page(unseen), agent)
 	}
 	bot.Get(bot.page(unseen)) // a program, which nobody reads in
+	r.browser().getAs(bot.page(unseen)+"&lang=", agentPhone)
 
 	opened() // and nothing more
 	b, token := opened()

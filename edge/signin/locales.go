@@ -1,11 +1,13 @@
 package signin
 
 import (
+	"cmp"
 	"embed"
 	"errors"
 	"fmt"
 	"html/template"
 	"net/http"
+	"net/url"
 	"path"
 	"slices"
 	"strings"
@@ -35,9 +37,6 @@ type locale struct {
 	name  string // what it calls itself
 	dir   string // ltr or rtl
 	texts texts
-
-	chosen        string // the language in the list of languages, on a page that is drawn in it
-	before, after string // and on others, around the address of the page in this language
 }
 
 // word returns a text that stands by itself. A key that does not exist shows as itself; a test finds those.
@@ -106,30 +105,28 @@ func loadLocale(file string) (*locale, error) {
 		return nil, fmt.Errorf("read %s: lang is %q; it must be the language's tag and the file's name", file,
 			t.code)
 	}
-	item := `<li lang="` + t.code + `"`
-	if t.dir == "rtl" {
-		item += ` dir="rtl"`
-	}
-	t.chosen = item + `><b aria-current="true">` + template.HTMLEscapeString(t.name) + "</b></li>\n"
-	t.before, t.after = item+`><a href="`, "lang="+t.code+`">`+template.HTMLEscapeString(t.name)+"</a></li>\n"
 	return t, nil
 }
 
-// list draws the languages, each with the address of the page in it, which begins as address does: the
-// addresses are relative, since they are many.
-func (ts locales) list(chosen *locale, address string) template.HTML {
-	var b strings.Builder
-	escaped := template.HTMLEscapeString(address)
+// choice is one of the languages in the list of them.
+type choice struct {
+	Code, Name string
+	Address    string // of the page in the language
+	Current    bool
+}
+
+// choices are the languages, each with the address of the page in it, which begins as address does.
+func (ts locales) choices(current *locale, address string) (all []choice) {
 	for _, t := range ts.all {
-		if t == chosen {
-			b.WriteString(t.chosen)
-			continue
-		}
-		b.WriteString(t.before)
-		b.WriteString(escaped)
-		b.WriteString(t.after)
+		all = append(all, choice{t.code, t.name, address + "lang=" + t.code, t == current})
 	}
-	return template.HTML(b.String()) //nolint:gosec // every piece is escaped above
+	return all
+}
+
+// chosenLanguage is the code of the language that an address asks for. The list of languages has that of the
+// page that led to it, in a parameter of its own.
+func chosenLanguage(q url.Values) string {
+	return cmp.Or(page.Single(q, "lang"), page.Single(q, "from"))
 }
 
 // find returns the language of a code that was chosen on a page, or nil.

@@ -1,19 +1,25 @@
 package signin_test
 
 import (
+	"html"
+	"maps"
 	"net/http"
 	"net/url"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"verifyd/edge/signin"
 	"verifyd/sessions"
+	"verifyd/sessions/proof"
 )
 
 var (
 	headingForm = regexp.MustCompile(`<h1>(.*?)</h1>`)
-	localeForm  = regexp.MustCompile(`<li lang="([^"]+)"[^>]*>(?:<a href="([^"]+)">|<b )`)
+	switchForm  = regexp.MustCompile(`<nav><a href="([^"]+)">.*aria-label="([^"]+)".*</svg> (.+)</a></nav>`)
+	localeForm  = regexp.MustCompile(`<li><a lang="([^"]+)" href="([^"]+)"( aria-current="true")?>`)
 )
 
 func (b *browser) getIn(address, accept string) answer {
@@ -21,6 +27,39 @@ func (b *browser) getIn(address, accept string) answer {
 	req := b.Request(http.MethodGet, address, "")
 	req.Header.Set("Accept-Language", accept)
 	return b.Do(req)
+}
+
+// languages are the codes of all languages: the names of their files, sorted.
+func languages(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob("texts/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("texts: %v, %v", files, err)
+	}
+	for i, f := range files {
+		files[i] = strings.TrimSuffix(filepath.Base(f), ".yaml")
+	}
+	slices.Sort(files)
+	return files
+}
+
+// listed follows a page's link to the list of languages. It returns the list's page, the address that each
+// language leads to, and the code of the one that is marked as the present one.
+func (b *browser) listed(from answer, accept string) (list answer, links map[string]string, current string) {
+	b.t.Helper()
+	to := switchForm.FindStringSubmatch(from.Body)
+	if to == nil {
+		b.t.Fatalf("%s: no link to the list of languages\n%s", from.At, from.Body)
+	}
+	list = b.getIn(b.Resolve(from.At, html.UnescapeString(to[1])), accept)
+	links = map[string]string{}
+	for _, m := range localeForm.FindAllStringSubmatch(list.Body, -1) {
+		links[m[1]] = b.Resolve(list.At, html.UnescapeString(m[2]))
+		if m[3] != "" {
+			current += m[1]
+		}
+	}
+	return list, links, current
 }
 
 func headingOf(a answer) string {
@@ -40,8 +79,12 @@ func TestLanguageOfTheBrowser(t *testing.T) {
 	for accept, want := range map[string]string{
 		"": "en", "en-GB": "en", "de": "de", "de-AT,de;q=0.9": "de", "gsw": "de", "fr-CA": "fr",
 		"es-419": "es", "pt-PT": "pt", "pt-BR": "pt", "pl": "pl",
-		"tr": "tr", "ja-JP": "ja", "ko": "ko", "zh-CN": "zh-Hans", "zh": "zh-Hans", "ar-EG": "ar",
-		"nl,pl;q=0.5": "pl", "tlh": "en",
+		"tr": "tr", "ja-JP": "ja", "ko": "ko", "ar-EG": "ar", "nl-BE": "nl", "hi-IN": "hi", "it-CH": "it",
+		"th-TH": "th", "vi-VN": "vi", "ru-UA, uk;q=0.9": "ru", "uk-UA, ru;q=0.9": "uk",
+		"id-ID": "id", "in-ID": "id", // Java's older code
+		"zh": "zh-Hans", "zh-CN": "zh-Hans", "zh-SG": "zh-Hans", "zh-Hans-HK": "zh-Hans",
+		"zh-TW": "zh-Hant", "zh-HK": "zh-Hant", "zh-MO": "zh-Hant", "zh-Hant-CN": "zh-Hant",
+		"la,pl;q=0.5": "pl", "tlh": "en",
 		"fr;q=0.2, de;q=0.8": "de", "*": "en", "x": "en", ",,;q=": "en", strings.Repeat("de,", 2000): "en",
 		"de\x80": "en",
 	} {
@@ -57,24 +100,27 @@ func TestLanguageOfTheBrowser(t *testing.T) {
 	}
 }
 
-// The switch has every language under its own name, and what was chosen there lasts over the press, the
-// provider and the return, though the browser wishes another. It needs neither script nor cookie, and nothing
-// in the address but a language's code.
+// The page leads to a list that has every language under its own name, and what was chosen there lasts over
+// the press, the provider and the return, though the browser wishes another. It needs neither script nor
+// cookie, and nothing in the address but a language's code.
 func TestLanguageSwitch(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{prefix: "/v"})
 	_, token := r.session()
 	b := r.browser()
 	ask := b.getIn(b.page(token), "fr")
-	links := map[string]string{}
-	for _, m := range localeForm.FindAllStringSubmatch(ask.Body, -1) {
-		links[m[1]] = strings.ReplaceAll(m[2], "&amp;", "&")
+	if m := switchForm.FindStringSubmatch(ask.Body); m == nil || m[2] != "Langue" || m[3] != "Français" {
+		t.Errorf("the link to the list: %q", m)
 	}
-	if len(links) != 11 || links["fr"] != "" ||
-		!strings.Contains(ask.Body, `<b aria-current="true">Français</b>`) {
-		t.Fatalf("the switch: %v", links)
+	list, links, current := b.listed(ask, "fr")
+	list.WantPage(t, http.StatusOK, "Langue")
+	if have := slices.Sorted(maps.Keys(links)); !slices.Equal(have, languages(t)) || current != "fr" {
+		t.Fatalf("the list: %v, at present %q", links, current)
 	}
-	turkish := b.getIn(b.Resolve(ask.At, links["tr"]), "fr")
+	if back := b.getIn(links["fr"], "fr"); headingOf(back) != headingOf(ask) {
+		t.Errorf("the present language leads back to %q", headingOf(back))
+	}
+	turkish := b.getIn(links["tr"], "fr")
 	if headingOf(turkish) != "Bu siz misiniz?" {
 		t.Fatalf("the switch leads to %q", headingOf(turkish))
 	}
@@ -88,11 +134,13 @@ func TestLanguageSwitch(t *testing.T) {
 	if headingOf(failure) != "Bu siz misiniz?" || !strings.Contains(failure.Body, "tamamlanmadı") {
 		t.Errorf("after trouble: %q", headingOf(failure))
 	}
-	for _, m := range localeForm.FindAllStringSubmatch(failure.Body, -1) {
-		if m[1] == "pl" &&
-			!strings.Contains(b.Get(b.Resolve(failure.At, strings.ReplaceAll(m[2], "&amp;", "&"))).Body,
-				"nie zostało ukończone") {
-			t.Error("the notice goes with the language")
+	list, links, current = b.listed(failure, "fr")
+	if headingOf(list) != "Dil" || current != "tr" {
+		t.Errorf("the list of a page in Turkish: %q, at present %q", headingOf(list), current)
+	}
+	for lang, says := range map[string]string{"pl": "nie zostało ukończone", "tr": "tamamlanmadı"} {
+		if !strings.Contains(b.Get(links[lang]).Body, says) {
+			t.Errorf("the notice goes with the language: %s", lang)
 		}
 	}
 	end := b.Follow(b.Get(b.signIn(b.To(b.Post(r.base+"/signin", form)), "x", "sign-in")))
@@ -109,6 +157,125 @@ func TestLanguageSwitch(t *testing.T) {
 			t.Errorf("lang=%s: %q", bad, a.Header.Get("Content-Language"))
 		}
 	}
+}
+
+// Whatever the page of a session shows, it leads to the list of languages, and the present one back to it.
+func TestLanguagesOfEveryState(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{})
+	b := r.browser()
+	ended := func(o sessions.Outcome) sessions.Token {
+		session, token := r.session()
+		if _, err := r.store.Complete(t.Context(), session, o); err != nil {
+			t.Fatal(err)
+		}
+		return token
+	}
+	_, pending := r.session()
+	_, held := r.session()
+	r.browser().press(held)
+	_, confirm := r.session(asking(proof.Code))
+	b.signsIn(confirm, "example", "somebody")
+	_, signedIn := r.session(asking(proof.Code))
+	r.browser().signsIn(signedIn, "example", "somebody")
+	canceled := sessions.Outcome{State: sessions.Canceled, Reason: sessions.CanceledReason}
+	declined := sessions.Outcome{State: sessions.Failed, Reason: sessions.Declined}
+	headings := map[string]string{
+		r.page(pending):  headingAsk,
+		r.page(held):     headingElsewhere,
+		r.page(confirm):  headingConfirm,
+		r.page(signedIn): headingSignedIn,
+		r.page(ended(sessions.Outcome{State: sessions.Verified})): headingVerified,
+		r.page(ended(declined)):                                   headingNotVerified,
+		r.page(ended(canceled)):                                   "No longer needed",
+		r.base + "/?session=x":                                    "We don’t know this link",
+		r.base + "/?session=" + strings.Repeat("A", 43):           "We don’t know this link",
+	}
+	check := func(heading, address string) {
+		t.Helper()
+		page := b.Get(address)
+		if headingOf(page) != heading {
+			t.Errorf("%s: heading %q, want %q", address, headingOf(page), heading)
+		}
+		_, links, _ := b.listed(page, "")
+		if back := b.Get(links["en"]); headingOf(back) != headingOf(page) || back.Status != page.Status {
+			t.Errorf("%q: the list leads back to %q", heading, headingOf(back))
+		}
+		if other := b.Get(links["ja"]); other.Status != page.Status ||
+			other.Header.Get("Content-Language") != "ja" {
+			t.Errorf("%q: the list leads to %q", heading, headingOf(other))
+		}
+	}
+	for address, heading := range headings {
+		check(heading, address)
+	}
+	press := b.continues(held)
+	press.WantPage(t, http.StatusConflict, headingElsewhere)
+	press.Lacks(t, "<nav") // its address cannot be opened again
+	yes := func() bool { return true }
+	r.closed.Store(&yes)
+	check(headingClosed, r.page(pending))
+	r.clock.advance(sessions.Lifetime)
+	check("This link has expired", r.page(pending))
+	r.away()
+	check("One moment, please", r.page(pending))
+}
+
+// The list of languages is one page for all states, sessions and addresses. It says nothing about a session,
+// asks the store nothing, changes nothing, gives no cookie, and repeats nothing of an address but what it
+// knows.
+func TestListOfLanguages(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{prefix: "/v"})
+	session, token := r.session()
+	b := r.browser()
+	other := strings.Repeat("A", 43) // or never there: the list does not know
+	before := r.sequences()
+	plain := b.getIn(r.base+"/?lang=", "de")
+	plain.WantPage(t, http.StatusOK, "Sprache")
+	plain.Holds(t, "<title>Sprache</title>", `<a lang="ja" href="?lang=ja"><bdi>日本語</bdi></a>`,
+		`<a lang="ar" href="?lang=ar"><bdi>العربية</bdi></a>`,
+		`<a lang="de" href="?lang=de" aria-current="true"><bdi>Deutsch</bdi></a>`)
+	plain.Lacks(t, "<nav", "<form", "<script")
+	b.Get(r.base+"/?lang=&from=ar").Holds(t, `<html lang="ar" dir="rtl">`,
+		`<a lang="en" href="?lang=en"><bdi>English</bdi></a>`,
+		`<a lang="ar" href="?lang=ar" aria-current="true"><bdi>العربية</bdi></a>`)
+	for query, keeps := range map[string]string{
+		"?session=" + token.Reveal() + "&lang=": "session=" + token.Reveal() + "&",
+		"?lang=&session=" + other:               "session=" + other + "&",
+		"?session=" + token.Reveal() + "&lang=&note=unfinished": "note=unfinished&session=" +
+			token.Reveal() + "&",
+		"?lang=&session=" + token.Reveal() + "x": "",
+		"?lang=&session=%22%3E%3Cb%3E":           "",
+		"?lang=&session=https://evil.example":    "",
+		"?lang=&session=&note=evil&network=evil": "",
+		"?lang=&session=a&session=b&from=%22%3E": "",
+		"?lang=&//evil.example/=evil&end=evil":   "",
+		"?lang=&session=%zz":                     "",
+	} {
+		a := b.getAs(r.base+"/"+query, agentPhone)
+		want := strings.ReplaceAll(b.Get(r.base+"/?lang=").Body, `href="?lang`,
+			`href="?`+strings.ReplaceAll(keeps, "&", "&amp;")+"lang")
+		if a.Status != http.StatusOK || a.Body != want || a.Header.Get("Set-Cookie") != "" {
+			t.Errorf("%s: %d, cookie %q\n%s\nwant\n%s", query, a.Status, a.Header.Get("Set-Cookie"), a.Body,
+				want)
+		}
+		checkHeaders(t, query, a, false)
+	}
+	head := b.Do(b.Request(http.MethodHead, b.page(token)+"&lang=", ""))
+	if head.Status != http.StatusOK || head.Body != "" {
+		t.Errorf("HEAD: %d, %q", head.Status, head.Body)
+	}
+	if err := r.conn.NC.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if after := r.sequences(); !maps.Equal(before, after) {
+		t.Errorf("streams went from %v to %v", before, after)
+	}
+	r.want(session.ID, sessions.Pending, sessions.NoReason)
+	r.away()
+	b.Get(b.page(token)).WantPage(t, http.StatusServiceUnavailable, "One moment, please")
+	b.Get(b.page(token)+"&lang=").WantPage(t, http.StatusOK, "Language")
 }
 
 // Values that others typed stay isolated in their direction on a page that runs the other way.

@@ -9,7 +9,8 @@ import (
 )
 
 // The cookie of an attempt is worth nothing in another browser: not by itself, and not beside that browser's
-// own. The attempt stays whole and its code is not posted, so that the browser that began goes on.
+// own. Its code is not posted there, nor in the browser that began once another one has shown the address:
+// that one begins anew.
 func TestFlowCookieInAnotherBrowser(t *testing.T) {
 	t.Parallel()
 	for name, s := range map[string]setup{
@@ -52,11 +53,14 @@ func TestFlowCookieInAnotherBrowser(t *testing.T) {
 					t.Errorf("%s: status %d", what, a.Status)
 				}
 			}
-			if after := r.sequences(); after["KV_sessions"] != before["KV_sessions"] {
-				t.Error("a return to another browser wrote something")
+			if after := r.sequences(); after["KV_sessions"] != before["KV_sessions"]+1 {
+				t.Error("returns to other browsers wrote something else than that the attempt is spent")
+			}
+			if late := b.To(b.Get(back)); !strings.Contains(late, "note=checking") {
+				t.Errorf("the browser that began goes on at %s", late)
 			}
 			r.want(session.ID, sessions.Pending, sessions.NoReason)
-			b.Follow(b.Get(back)).WantPage(t, http.StatusOK, headingVerified)
+			b.signsIn(token, "example", "sailor_42").WantPage(t, http.StatusOK, headingVerified)
 			if r.outcomes("other_browser") == 0 {
 				t.Errorf("log:\n%s", r.log)
 			}

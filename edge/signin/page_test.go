@@ -92,11 +92,8 @@ func TestWeight(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
 	b := r.browser()
-	total := func(value string) int {
-		_, token := r.session(func(q *sessions.Request) {
-			q.PlatformUserID, q.Platform, q.GuildID = value, value, value
-		})
-		body := b.Get(b.page(token)).Body
+	total := func(address string) int {
+		body := b.Get(address).Body
 		n := len(body)
 		for _, asset := range assetsOf(body) {
 			n += len(b.Get(r.server.URL + asset).Body)
@@ -107,8 +104,13 @@ func TestWeight(t *testing.T) {
 		strings.Repeat("x", 1024), strings.Repeat("<", 1024), strings.Repeat("\x01", 1024),
 		strings.Repeat("'", 1024),
 	} {
-		if n := total(value); n >= 30_000 {
-			t.Errorf("%.8q…: %d bytes, want under 30,000", value, n)
+		_, token := r.session(func(q *sessions.Request) {
+			q.PlatformUserID, q.Platform, q.GuildID = value, value, value
+		})
+		for _, query := range []string{"", "&note=unconfirmed&lang="} { // the question, the list of languages
+			if n := total(b.page(token) + query); n >= 30_000 {
+				t.Errorf("%.8q…, %q: %d bytes, want under 30,000", value, query, n)
+			}
 		}
 	}
 }
@@ -161,6 +163,7 @@ func TestHeaders(t *testing.T) {
 				"card":      b.getAs(b.page(token), signin.PreviewAgents[0]),
 				"app":       b.getAs(b.page(token), agentInsta),
 				"cookies":   r.browser().continues(token),
+				"languages": b.Get(b.page(token) + "&lang="),
 				"unknown":   b.Get(r.base + "/?session=x"),
 				"nowhere":   b.Get(r.base + "/"),
 				"lost":      b.Get(r.base + "/signin/example/callback?state=x"),

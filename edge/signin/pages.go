@@ -1,7 +1,6 @@
 package signin
 
 import (
-	"html/template"
 	"net/http"
 	"net/url"
 	"slices"
@@ -31,12 +30,14 @@ const (
 
 // The pages.
 var (
-	pageAsk      = kind{"ask", http.StatusOK, ""}
-	pageCard     = kind{"card", http.StatusOK, ""} // for link previews
-	pageVerified = kind{"verified", http.StatusOK, toneGood}
-	pageDeclined = kind{"declined", http.StatusOK, tonePlain}
-	pageRefused  = kind{"refused", http.StatusOK, toneBad}
-	pageConfirm  = kind{"confirm", http.StatusOK, ""}
+	pageAsk  = kind{"ask", http.StatusOK, ""}
+	pageCard = kind{"card", http.StatusOK, ""} // for link previews
+	// the list of languages
+	pageLanguages = kind{"languages", http.StatusOK, ""}
+	pageVerified  = kind{"verified", http.StatusOK, toneGood}
+	pageDeclined  = kind{"declined", http.StatusOK, tonePlain}
+	pageRefused   = kind{"refused", http.StatusOK, toneBad}
+	pageConfirm   = kind{"confirm", http.StatusOK, ""}
 	// somebody signed in, and the code is in another browser
 	pageSignedIn    = kind{"signed_in", http.StatusConflict, toneWait}
 	pageUnconfirmed = kind{"unconfirmed", http.StatusOK, toneBad}
@@ -113,14 +114,16 @@ type view struct {
 	Again   string // where another look leads; empty for none
 	// AgainWord is the text's key on the button that leads to Again.
 	AgainWord string
-	Stop      bool          // this browser holds the session and may give it up
-	Caution   bool          // the page has a word of caution
-	Lang      string        // the language chosen on a page, for the forms
-	Sign      *sign         // the requester's; may be nil
-	InApp     *inApp        // nil outside of apps
-	Back      string        // where "Back to …" leads; empty for none
-	Nowhere   bool          // nobody's link: the page shows the way for those who send links
-	Languages template.HTML // the list of them; empty for none
+	Stop      bool     // this browser holds the session and may give it up
+	Caution   bool     // the page has a word of caution
+	Lang      string   // the language chosen on a page, for the forms
+	Sign      *sign    // the requester's; may be nil
+	Verified  bool     // an operator vouches for the requester's name
+	InApp     *inApp   // nil outside of apps
+	Back      string   // where "Back to …" leads; empty for none
+	Nowhere   bool     // nobody's link: the page shows the way for those who send links
+	Languages string   // where the list of them is; empty for none
+	Choices   []choice // that list, on its own page
 
 	words      *locale
 	count      int // what a text of the page counts
@@ -130,13 +133,25 @@ type view struct {
 	values     map[string]string
 }
 
-// languages lists the languages, each at its address: that of the page with the language's code added.
-func (p *pages) languages(vis visitor, query url.Values) template.HTML {
-	address := "?"
-	if len(query) > 0 {
-		address += query.Encode() + "&"
+// drawLanguages draws the list of languages where an address asks for it, with lang given and empty, and
+// returns true. Any other page gets the way there. keeps is what stays in the address when the language
+// changes.
+func (p *pages) drawLanguages(w http.ResponseWriter, vis *visitor, asked, keeps url.Values) bool {
+	address := "?" // relative: the same page again
+	if len(keeps) > 0 {
+		address += keeps.Encode() + "&"
 	}
-	return p.locales.list(vis.words, address)
+	if !slices.Equal(asked["lang"], []string{""}) {
+		vis.languages = address + "lang="
+		if vis.chosen != "" {
+			vis.languages += "&from=" + vis.chosen
+		}
+		return false
+	}
+	v := p.view(*vis, pageLanguages)
+	v.Choices = p.locales.choices(vis.words, address)
+	p.draw(w, v)
+	return true
 }
 
 // view starts the view of a page.
@@ -144,7 +159,7 @@ func (p *pages) view(vis visitor, k kind) view {
 	v := view{
 		Kind: k.name, Tone: k.tone, Prefix: p.prefix,
 		CSS: p.prefix + pathAssets + p.assets.css.Name, Icon: p.prefix + pathAssets + p.assets.icon.Name,
-		Lang: vis.chosen, words: vis.words, AgainWord: "unavailable.again",
+		Lang: vis.chosen, Languages: vis.languages, words: vis.words, AgainWord: "unavailable.again",
 		status: k.status, formAction: "'none'",
 		values: map[string]string{},
 	}
@@ -165,11 +180,10 @@ func (p *pages) sessionView(vis visitor, s sessions.Status, t sessions.Token) vi
 	}
 	v := p.view(vis, k)
 	v.Test = s.Test
-	v.Languages = p.languages(vis, url.Values{"session": {t.Reveal()}})
 	v.values["asker"], v.values["Asker"] = p.requester(vis, s.Account)
 	v.values["network"] = p.networkName(vis.words, s.Network)
 	if a, ok := p.accounts.Requester(s.Account); ok {
-		v.Sign = newSign(a)
+		v.Sign, v.Verified = newSign(a), a.Verified
 		if s.State != sessions.Pending {
 			v.Back = a.ReturnURL
 		}
@@ -241,14 +255,12 @@ func (p *pages) addExpiry(v *view, s sessions.Session) {
 
 // addNotice puts a notice on the page of a pending session. What the address says is only ever looked up,
 // never shown.
-func (p *pages) addNotice(vis visitor, v *view, note notice, network string, again string) {
+func (p *pages) addNotice(v *view, note notice, network string, again string) {
 	n, known := notices[note]
 	if !known || v.Kind != pageAsk.name {
 		return
 	}
 	v.Note = "note." + string(note)
-	// the notice stays where the language is changed
-	v.Languages = p.languages(vis, url.Values{"session": {v.Session}, "note": {string(note)}})
 	v.values["network"] = p.networkName(v.words, network)
 	if len(v.Buttons) == 1 {
 		v.values["network"] = v.Buttons[0].Name

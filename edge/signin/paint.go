@@ -17,6 +17,7 @@ import (
 	"golang.org/x/text/feature/plural"
 
 	"verifyd/edge/flow"
+	"verifyd/edge/limit"
 	"verifyd/edge/network"
 	"verifyd/edge/page"
 )
@@ -26,6 +27,7 @@ type pages struct {
 	networks
 
 	accounts Accounts
+	store    *limit.Waiting
 	log      zerolog.Logger
 	now      func() time.Time
 
@@ -62,7 +64,7 @@ func loadFrame() (*template.Template, error) {
 	// An error in the middle of a page must be one of ours in a test, not a hole that a user finds.
 	frame, err := template.New("page.html").Option("missingkey=error").
 		ParseFS(webFiles, "web/page.html", "web/ask.html", "web/confirm.html", "web/inapp.html",
-			"web/end.html", "web/card.html")
+			"web/end.html", "web/card.html", "web/languages.html")
 	if err != nil {
 		return nil, fmt.Errorf("read the page's templates: %w", err)
 	}

@@ -12,6 +12,7 @@ type Requester struct {
 	Name string // empty where it has none
 	// where "Back to …" leads after the end; empty: nowhere. It comes from the account, never from a request
 	ReturnURL string
+	Verified  bool   // an operator vouches for the name
 	Colour    string // of its sign, #rrggbb; empty: it has no sign
 	MaxUsers  int    // how many platform users one identity may verify for it; 0: any number
 	Closed    bool   // its account is disabled or deleted: nobody signs in for it

@@ -18,6 +18,7 @@ func TestReturnsThatLeadNowhere(t *testing.T) {
 	b := r.browser()
 	back := b.back(token, "sailor_42", "sign-in")
 	const lost = "We lost track of your sign-in"
+	before := r.sequences()
 	for name, address := range map[string]string{
 		"no query":      r.base + "/signin/example/callback",
 		"no state":      r.base + "/signin/example/callback?code=x",
@@ -26,11 +27,29 @@ func TestReturnsThatLeadNowhere(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { b.Get(address).WantPage(t, http.StatusBadRequest, lost) })
 	}
-	t.Run("another browser", func(t *testing.T) {
-		r.browser().Get(back).WantPage(t, http.StatusBadRequest, lost)
-	})
-	r.want(session.ID, sessions.Pending, sessions.NoReason)
+	if after := r.sequences(); after["KV_sessions"] != before["KV_sessions"] {
+		t.Error("a return that nobody began writes something")
+	}
 	b.Follow(b.Get(back)).WantPage(t, http.StatusOK, headingVerified) // none of that spent the attempt
+	r.want(session.ID, sessions.Verified, sessions.NoReason)
+}
+
+// Who was sent to the identity network's page by somebody else signs nobody in, whatever becomes of the
+// address that they come back to: their own browser has spent it.
+func TestReturnToAnotherBrowserIsSpent(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{})
+	session, token := r.session()
+	b, victim := r.browser(), r.browser()
+	back := victim.signIn(b.press(token), "victim", "sign-in")
+	for range 2 {
+		victim.Get(back).WantPage(t, http.StatusBadRequest, "We lost track of your sign-in")
+		if late := b.To(b.Get(back)); !strings.Contains(late, "note=checking") {
+			t.Errorf("the browser that began goes on at %s", late)
+		}
+	}
+	r.want(session.ID, sessions.Pending, sessions.NoReason)
+	b.signsIn(token, "example", "sailor_42").WantPage(t, http.StatusOK, headingVerified)
 }
 
 func TestHeadOfAReturn(t *testing.T) {

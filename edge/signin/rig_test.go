@@ -19,6 +19,7 @@ import (
 
 	"verifyd/edge/browsertest"
 	"verifyd/edge/devnetwork"
+	"verifyd/edge/limit"
 	"verifyd/edge/network"
 	"verifyd/edge/network/netsettings"
 	"verifyd/edge/signin"
@@ -109,8 +110,10 @@ type setup struct {
 	networks     int    // 1 when zero; all of them lead to the same provider
 	// the network of the platform "discord", beside the others: true where it proves accounts there alone
 	platform *bool
-	counted  bool // steps are counted; rig.counts reads them
-	deaf     bool // the completions' writer is not served: nothing is stored and nobody says so
+	counted  bool           // steps are counted; rig.counts reads them
+	on       *natsconf.Conn // the store; an embedded one of its own when nil
+	waiting  *limit.Waiting // how requests wait for it
+	deaf     bool           // the completions' writer is not served: nothing is stored and nobody says so
 }
 
 // rig is the real thing: embedded JetStream, the dev network, and an HTTP server with the routes.
@@ -140,7 +143,9 @@ type rig struct {
 func newRig(tb testing.TB, s setup) *rig {
 	tb.Helper()
 	r := &rig{t: tb, setup: s, clock: &clock{}, log: &logBuffer{}, closed: &atomic.Pointer[func() bool]{}}
-	r.conn, r.away = natstest.StartIn(tb, tb.TempDir())
+	if r.conn = s.on; r.conn == nil {
+		r.conn, r.away = natstest.StartIn(tb, tb.TempDir())
+	}
 	r.key = secretbox.NewKey()
 	completions := natsconf.NewWriter(r.conn, topology.StreamCompletions)
 	r.listen = func() { natstest.Serve(tb, completions) }
@@ -217,8 +222,9 @@ func (r *rig) mount() {
 	var err error
 	r.handler, err = signin.New(signin.Config{
 		BaseURL: r.base, Sessions: r.store, Networks: r.nets, Test: r.testNet, Key: r.key, Now: r.clock.Now,
-		Accounts: disabling{requesters{
+		Store: r.setup.waiting, Accounts: disabling{requesters{
 			"acc_harbor": {Name: "Harbor Guild"}, "acc_few": {Name: "Harbor Guild", MaxUsers: 2},
+			"acc_verified": {Name: "Harbor Guild", Colour: "#1f5fd0", Verified: true},
 			"acc_back": {
 				Name: "Harbor Guild", ReturnURL: "https://harbor.example/done?from=verify", Colour: "#1f5fd0",
 			},

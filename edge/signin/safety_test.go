@@ -48,6 +48,7 @@ func TestPreviewsChangeNothing(t *testing.T) {
 	storm(b.page(token))
 	b.Get(b.page(token)).WantPage(t, http.StatusOK, headingAsk)
 	storm(b.page(token) + "&lang=en")
+	storm(b.page(token) + "&lang=")
 	back := b.back(token, "sailor_42", "sign-in")
 	storm(b.page(token))
 	r.want(session.ID, sessions.Pending, sessions.NoReason)

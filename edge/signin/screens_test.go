@@ -80,8 +80,13 @@ func TestScreensInEveryLanguage(t *testing.T) {
 		"app-ar":       {address: r.page(ask) + "&lang=ar", agent: agentInsta, details: true},
 		"elsewhere-ar": {address: r.page(lease) + "&lang=ar"},
 		"verified-ar":  {address: r.page(ended) + "&lang=ar"},
+		"languages-ar": {address: r.page(ask) + "&lang=&from=ar"},
 	}
-	for lang := range strings.FieldsSeq("ar de en es fr ja ko pl pt tr zh-Hans") {
+	_, verified := r.session(func(q *sessions.Request) { q.Account = "acc_verified" })
+	for _, lang := range []string{"en", "ar", "de", "ja"} {
+		shown["ask-verified-"+lang] = shownState{address: r.page(verified) + "&lang=" + lang}
+	}
+	for _, lang := range languages(t) {
 		shown["ask-"+lang] = shownState{address: r.page(ask) + "&lang=" + lang}
 	}
 	for _, name := range slices.Sorted(maps.Keys(shown)) {
@@ -191,7 +196,7 @@ func everyState(t *testing.T) map[string]shownState {
 		"cookies":     {address: r.page(fresh()), press: true},
 		"app":         {address: r.page(fresh()), agent: agentInsta, details: true},
 		"app-unnamed": {address: r.page(fresh()), agent: agentSomeApp},
-		"languages":   {address: r.page(fresh()), details: true},
+		"languages":   {address: r.page(fresh()) + "&lang="},
 	}
 	for note := range strings.FieldsSeq("unreachable checking unconfirmed unsaved clock stopped") {
 		states[note] = shownState{address: r.page(recordFailure) + "&note=" + note}

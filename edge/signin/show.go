@@ -12,11 +12,12 @@ import (
 	"verifyd/sessions/timeline"
 )
 
-// show answers GET and HEAD /?session=…: the page of a session. It only reads. What draws link previews gets
-// a card that is the same for every link, and the store is not even asked.
+// show answers GET and HEAD /?session=…: the page of a session, or where lang is empty the list of
+// languages. It only reads. What draws link previews gets a card that is the same for every link. For that
+// card and for the list the store is not even asked.
 func (h *Handler) show(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
-	vis := h.visitor(r, page.Single(q, "lang"))
+	vis := h.visitor(r, chosenLanguage(q))
 	if previews(r) {
 		h.draw(w, h.view(vis, pageCard))
 		return
@@ -26,12 +27,26 @@ func (h *Handler) show(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	token, err := sessions.ParseToken(page.Single(q, "session"))
-	if err != nil {
-		v := h.view(vis, pageUnknown)
-		v.Languages = h.languages(vis, nil)
-		h.draw(w, v)
+	keeps := url.Values{}
+	if err == nil {
+		keeps.Set("session", token.Reveal())
+	}
+	note := page.Single(q, "note")
+	if _, known := notices[notice(note)]; known {
+		keeps.Set("note", note)
+	}
+	if h.drawLanguages(w, &vis, q, keeps) {
 		return
 	}
+	if err != nil {
+		h.draw(w, h.view(vis, pageUnknown))
+		return
+	}
+	r, done := h.wait(w, r, vis, h.pageURL(token, vis.chosen))
+	if r == nil {
+		return
+	}
+	defer done()
 	s, err := h.read(r.Context(), r, token, h.sessions.ReadByToken)
 	if err != nil {
 		h.drawReadError(w, r, vis, err, h.pageURL(token, vis.chosen))
@@ -79,14 +94,14 @@ func (h *Handler) showPending(w http.ResponseWriter, r *http.Request, vis visito
 		h.drawConfirm(w, vis, s, token, progress)
 		return
 	case lease.HeldByOther(vis.browser(s.ID), h.now()):
-		h.drawElsewhere(w, r, vis, s, token, lease)
+		h.drawElsewhere(w, vis, s, token, lease)
 		return
 	}
 	q := r.URL.Query()
 	v := h.sessionView(vis, s, token)
 	h.addLease(&v, lease, vis.browser(s.ID))
 	h.addProgress(&v, s.Session, progress, vis.browser(s.ID))
-	h.addNotice(vis, &v, notice(page.Single(q, "note")), page.Single(q, "network"),
+	h.addNotice(&v, notice(page.Single(q, "note")), page.Single(q, "network"),
 		h.pageURL(token, vis.chosen))
 	addInApp(&v, r, h.origin+h.pageURL(token, vis.chosen))
 	h.draw(w, v)
@@ -101,6 +116,18 @@ func (h *Handler) read(ctx context.Context, r *http.Request, token sessions.Toke
 	line.Account = s.Account
 	line.Follow(ctx, s.Trace)
 	return s, err
+}
+
+// wait returns a request under the context of what it asks of the store, and done, which lets go of its
+// place. Where too many wait it answers, and returns no request.
+func (p *pages) wait(w http.ResponseWriter, r *http.Request, vis visitor,
+	again string) (_ *http.Request, done func()) {
+	ctx, done, err := p.store.Begin(r.Context())
+	if err != nil {
+		p.drawReadError(w, r, vis, err, again)
+		return nil, nil
+	}
+	return r.WithContext(ctx), done
 }
 
 // drawReadError answers for a session that could not be read, or an attempt that could not be spent. again is
@@ -120,15 +147,19 @@ func (p *pages) drawReadError(w http.ResponseWriter, r *http.Request, vis visito
 // Preview draws the page of a requester as its users see it, for who sets how that looks: the question, or
 // the page after a verified end. It is about nobody, no session stands behind it, and its buttons do nothing.
 func (h *Handler) Preview(w http.ResponseWriter, r *http.Request, a Requester, ended bool) {
-	vis := h.visitor(r, page.Single(r.URL.Query(), "lang"))
-	k, q := pageAsk, url.Values{}
+	q := r.URL.Query()
+	vis := h.visitor(r, chosenLanguage(q))
+	k, keeps := pageAsk, url.Values{}
 	if ended {
 		k = pageVerified
-		q.Set("end", "yes")
+		keeps.Set("end", "yes")
+	}
+	if h.drawLanguages(w, &vis, q, keeps) {
+		return
 	}
 	v := h.view(vis, k)
-	v.Preview, v.Languages = true, h.languages(vis, q)
-	v.Sign = newSign(a)
+	v.Preview = true
+	v.Sign, v.Verified = newSign(a), a.Verified
 	v.values["asker"], v.values["Asker"] = named(vis, a)
 	v.values["network"] = h.pages.live[0].Name()
 	s := sessions.Session{

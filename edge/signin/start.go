@@ -4,7 +4,6 @@ import (
 	"net/http"
 
 	"verifyd/edge/flow"
-	"verifyd/edge/network"
 	"verifyd/edge/page"
 	"verifyd/sessions"
 	"verifyd/sessions/timeline"
@@ -39,6 +38,11 @@ func (h *Handler) start(w http.ResponseWriter, r *http.Request) {
 	if !h.mayStart(w, r, vis, token) {
 		return
 	}
+	r, done := h.wait(w, r, vis, h.pageURL(token, vis.chosen))
+	if r == nil {
+		return
+	}
+	defer done()
 	s, err := h.read(r.Context(), r, token, h.sessions.ReadPending)
 	switch action := page.Single(r.PostForm, "action"); {
 	case err != nil:
@@ -105,7 +109,7 @@ func (h *Handler) leave(w http.ResponseWriter, r *http.Request, vis visitor, s s
 		return
 	}
 	f := flow.Flow{
-		About: token.Reveal(), Network: id, Attempt: network.NewAttempt(), IssuedAt: h.now(),
+		About: token.Reveal(), Network: id, Attempt: h.cookies.NewAttempt(), IssuedAt: h.now(),
 		Browser: vis.browser(s.ID), Lang: vis.chosen, Platform: platform,
 	}
 	to, err := n.AuthURL(r.Context(), f.Attempt)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"net/url"
 	"strings"
 
 	"verifyd/edge/flow"
@@ -20,9 +19,9 @@ import (
 
 // isNext reports whether a return is the step that its session waits for. Where it is not, the page says what
 // is, and the attempt stays whole.
-func (h *Handler) isNext(ctx context.Context, w http.ResponseWriter, r *http.Request, vis visitor,
-	f flow.Flow, s sessions.Status, token sessions.Token) bool {
-	progress, err := h.sessions.AskProgressOf(ctx, s.Session)()
+func (h *Handler) isNext(w http.ResponseWriter, r *http.Request, vis visitor, f flow.Flow, s sessions.Status,
+	token sessions.Token) bool {
+	progress, err := h.sessions.AskProgressOf(r.Context(), s.Session)()
 	if err != nil {
 		h.drawReadError(w, r, vis, err, "?"+r.URL.RawQuery) // this very return
 		return false
@@ -93,7 +92,6 @@ func (h *Handler) drawConfirm(w http.ResponseWriter, vis visitor, s sessions.Sta
 	v.values["asker"], v.values["Asker"] = h.requester(vis, s.Account)
 	v.values["network"] = h.networkName(vis.words, progress.Network)
 	v.Test, v.Caution = s.Test, true
-	v.Languages = h.languages(vis, url.Values{"session": {token.Reveal()}})
 	v.Again, v.AgainWord = h.pageURL(token, vis.chosen), "note.again"
 	if k == pageConfirm {
 		v.Session, v.Facts, v.formAction = token.Reveal(), facts(s.Session), "'self'"

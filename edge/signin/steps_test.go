@@ -254,8 +254,7 @@ func TestForwardedCode(t *testing.T) {
 			_ sessions.Session, token sessions.Token, attacker, victim *browser) {
 			back := victim.signIn(attacker.press(token), "victim", "sign-in")
 			victim.Get(back).WantPage(t, http.StatusBadRequest, "We lost track of your sign-in")
-			// and the return, replayed where the attempt began, verifies the attacker's account: it needs the
-			// victim's address bar, which is another attack than a forwarded link
+			attacker.Follow(attacker.Get(back)).WantPage(t, http.StatusOK, headingAsk)
 			r.clock.advance(3 * time.Minute)
 			codeOn(t, victim.signsIn(token, "example", "victim"))
 			attacker.Follow(attacker.Get(back)).WantPage(t, http.StatusConflict, headingSignedIn)
@@ -265,7 +264,8 @@ func TestForwardedCode(t *testing.T) {
 			attacker.Get(attacker.page(token))
 			back := victim.back(token, "victim", "sign-in")
 			attacker.Get(back).WantPage(t, http.StatusBadRequest, "We lost track of your sign-in")
-			codeOn(t, victim.Follow(victim.Get(back)))
+			victim.Follow(victim.Get(back)).WantPage(t, http.StatusOK, headingAsk)
+			codeOn(t, victim.signsIn(token, "example", "victim"))
 			attacker.Get(back).WantPage(t, http.StatusBadRequest, "We lost track of your sign-in")
 		},
 		"the victim gives the code from their own account": func(t *testing.T, r *rig, s sessions.Session,
@@ -320,6 +320,7 @@ func TestForwardedAccount(t *testing.T) {
 			attacker.signsIn(token, "example", s.PlatformUserID).WantPage(t, http.StatusOK, headingAsk)
 			back := victim.signIn(attacker.To(attacker.chooses(token, "example")), "victim", "sign-in")
 			victim.Get(back).WantPage(t, http.StatusBadRequest, "We lost track of your sign-in")
+			attacker.Follow(attacker.Get(back)).WantPage(t, http.StatusOK, headingAsk)
 			r.want(s.ID, sessions.Pending, sessions.NoReason)
 		},
 		"a press from before the account was proven": func(t *testing.T, r *rig, s sessions.Session,

@@ -20,6 +20,7 @@ import (
 	"verifyd/edge/network"
 	"verifyd/edge/network/netsettings"
 	"verifyd/sessions"
+	"verifyd/sessions/proof"
 )
 
 // What users press.
@@ -97,14 +98,55 @@ func TestWholeWayInChromium(t *testing.T) {
 			session, token := r.session()
 			chromiumtest.Do(tab, t, scripts(tc.scripts), chromedp.EmulateViewport(tc.width, tc.height),
 				chromedp.Navigate(r.page(token)),
-				chromiumtest.Click(chromedp.CSS("nav summary")),
-				chromiumtest.Click(chromedp.CSS(`li[lang="de"] a`)),
+				chromiumtest.Click(chromedp.CSS("nav a")),
+				chromiumtest.Click(chromedp.CSS(`li a[lang="de"]`)),
 				chromedp.WaitVisible(chromedp.CSS(`html[lang="de"]`)), chromiumtest.Click(buttonContinue),
 				chromiumtest.Click(buttonSignIn), chromedp.WaitVisible(signOfTheEnd))
 			wantInTab(tab, t, "Sie sind bestätigt")
 			r.want(session.ID, sessions.Verified, sessions.NoReason)
 		})
 	}
+}
+
+// The code on a phone, without scripts: it is large, is there again after a visit to another app, and is read
+// out character by character.
+func TestCodeInChromium(t *testing.T) {
+	t.Parallel()
+	tab := chromiumtest.Start(t)
+	r := newRig(t, setup{})
+	session, token := r.session(asking(proof.Code))
+	chromiumtest.Do(tab, t, scripts(false), chromedp.EmulateViewport(320, 568),
+		chromedp.Navigate(r.page(token)), chromiumtest.Click(buttonContinue),
+		chromiumtest.Click(buttonSignIn), chromedp.WaitVisible(chromedp.CSS("kbd")))
+	wantInTab(tab, t, headingConfirm)
+	shown := chromiumtest.Run(tab, t, chromedp.Text(chromedp.CSS("kbd")))
+	read := chromiumtest.Run(tab, t, chromedp.Evaluate[string](`document.querySelector("kbd").ariaLabel`))
+	if read != strings.Join(strings.Split(strings.ReplaceAll(shown, " ", ""), ""), " ") {
+		t.Errorf("it shows %q, and is read out as %q", shown, read)
+	}
+	const pixels = `parseFloat(getComputedStyle(document.querySelector("kbd")).fontSize)`
+	if size := chromiumtest.Run(tab, t, chromedp.Evaluate[float64](pixels)); size < 32 {
+		t.Errorf("the code is %.0f pixels high", size)
+	}
+	if out := chromiumtest.Overflow(tab, t); out != "" {
+		t.Errorf("sticks out or is cut off:\n%s", out)
+	}
+	chromiumtest.Do(tab, t, chromedp.Navigate("about:blank"))
+	tab = pressBack(tab, t)
+	for _, again := range []chromedp.Action[chromedp.Void]{
+		chromedp.WaitVisible(chromedp.CSS("kbd")), chromedp.Reload(), chromiumtest.Click("a.button"),
+	} {
+		chromiumtest.Do(tab, t, again, chromedp.WaitVisible(chromedp.CSS("kbd")))
+		if got := chromiumtest.Run(tab, t, chromedp.Text(chromedp.CSS("kbd"))); got != shown {
+			t.Errorf("the code was %q and is %q", shown, got)
+		}
+	}
+	code, _ := proof.ParseCode(shown)
+	if _, err := r.store.Confirm(t.Context(), session, session.PlatformUserID, code); err != nil {
+		t.Error(err)
+	}
+	chromiumtest.Do(tab, t, chromiumtest.Click("a.button"), chromedp.WaitVisible(signOfTheEnd))
+	wantInTab(tab, t, headingVerified)
 }
 
 // Two tabs of one browser are one browser; Back, forward and reload lead to no error and change nothing that

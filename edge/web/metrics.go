@@ -23,7 +23,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "verifyd_http_request_duration_seconds",
 			Help: "Time from the request's header to the end of its answer.",
-			// A synced write takes a millisecond, two of them an init; 10 s is where StoreTimeout ends it.
+			// A synced write takes a millisecond, two of them an init; VERIFYD_STORE_WAIT ends it at 12 s.
 			Buckets: []float64{.0005, .001, .002, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 		}, []string{"route", "status"}),
 	}

@@ -258,7 +258,7 @@ func TestDamageIsFound(t *testing.T) {
 	few, many := newSample(t), newSample(t, large...) // in which one of the large streams is damaged
 	var found, healed atomic.Int32
 	t.Cleanup(func() {
-		t.Logf("%d damages were found and refused, %d were healed with nothing missing", found.Load(),
+		t.Logf("figures: %d damages were refused, %d healed by the server with nothing missing", found.Load(),
 			healed.Load())
 	})
 	for _, c := range streamsOf() {

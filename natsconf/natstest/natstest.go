@@ -197,9 +197,13 @@ func Serve(tb testing.TB, actor interface {
 
 // Parallel lets so many of the tests that are marked as parallel run at once, however few processors there
 // are: they wait for disks, elections and time-outs, and hardly compute. On a cluster it lets half as many
-// run: there each test's streams are raft groups of three. It is called in TestMain.
+// run: there each test's streams are raft groups of three. The fuzzer's workers compute, and stay as many as
+// there are processors. It is called in TestMain.
 func Parallel(tests int) {
 	flag.Parse()
+	if f := flag.Lookup("test.fuzz"); f != nil && f.Value.String() != "" {
+		return
+	}
 	if OnCluster() {
 		tests /= 2
 	}

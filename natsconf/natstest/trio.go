@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -135,6 +136,15 @@ func ConnectTo(tb testing.TB, url string) *natsconf.Conn {
 
 // Kill ends a server by SIGKILL.
 func (tr *Trio) Kill(name string) { tr.node(name).kill() }
+
+// Freeze stops a server by SIGSTOP: it says nothing any more, and ends no connection. Kill ends it all the
+// same.
+func (tr *Trio) Freeze(tb testing.TB, name string) {
+	tb.Helper()
+	if err := tr.node(name).cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		tb.Fatal(err)
+	}
+}
 
 // Start runs a server that was killed again, on the store it had.
 func (tr *Trio) Start(tb testing.TB, name string) {

@@ -58,10 +58,10 @@ func (w *HealthMonitor) probeOnce() {
 // errNoAnswer is returned by CheckWriters for streams that no longer answer.
 var errNoAnswer = errors.New("the store does not answer writes")
 
-// CheckWriters returns which of the writers' streams no longer answer, or nil.
-func CheckWriters(writers ...*natsconf.Writer) error {
+// CheckWriters returns which of the writers' streams no longer answer, for at least so long, or nil.
+func CheckWriters(atLeast time.Duration, writers ...*natsconf.Writer) error {
 	for _, w := range writers {
-		if w.Silent() {
+		if w.Silent() && w.SilentFor() >= atLeast {
 			return fmt.Errorf("%w to %s", errNoAnswer, w.Stream())
 		}
 	}

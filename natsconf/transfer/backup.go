@@ -253,28 +253,12 @@ func (f *File) each(key secretbox.Key, page func(asset string, items []Item) err
 	if err != nil {
 		return damagedText(err)
 	}
-	lines := json.NewDecoder(zip)
 	r := backupReader{page: page, end: end}
-	for {
-		var l line
-		err := lines.Decode(&l)
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return damagedText(err)
-		}
-		if err := r.take(l); err != nil {
-			return err
-		}
-	}
-	if _, err := io.Copy(io.Discard, chunks); err != nil { // to the last chunk
+	if err := r.read(zip); err != nil {
 		return err
 	}
-	if r.asset != "" {
-		return ErrDamaged
-	}
-	return nil
+	_, err = io.Copy(io.Discard, chunks) // to the last chunk
+	return err
 }
 
 // damagedText makes what a decoder says of a text that was sealed otherwise what it means.
@@ -295,8 +279,30 @@ type backupReader struct {
 	sum   Sum
 }
 
+// read reads all lines.
+func (r *backupReader) read(from io.Reader) error {
+	lines := json.NewDecoder(from)
+	for {
+		var l line
+		err := lines.Decode(&l)
+		switch {
+		case errors.Is(err, io.EOF) && r.asset == "":
+			return nil
+		case errors.Is(err, io.EOF):
+			return ErrDamaged
+		case err != nil:
+			return damagedText(err)
+		}
+		if err := r.take(l); err != nil {
+			return err
+		}
+	}
+}
+
 func (r *backupReader) take(l line) error {
 	switch {
+	case l != (line{Asset: l.Asset}) && l != (line{Item: l.Item}) && l != (line{End: l.End}):
+		return ErrDamaged // it is several at once, of which one would be passed over
 	case l.Asset != "" && r.asset == "":
 		r.asset, r.sum = l.Asset, Sum{}
 		return nil

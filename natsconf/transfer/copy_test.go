@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rs/zerolog"
 
@@ -452,11 +451,3 @@ func TestCopyRefusesAFolder(t *testing.T) {
 		t.Errorf("a folder that was refused: %v", err)
 	}
 }
-
-// A message of the copy's own format that is cut anywhere is damage, and never a panic.
-func FuzzCopyEntries(f *testing.F) {
-	f.Add([]byte("s\x01a\x00m\x01\x02\x01a\x00\x01bc\x02\x01"))
-	f.Fuzz(func(_ *testing.T, b []byte) { _ = transfer.ReadEntries(b) })
-}
-
-var _ = nats.Header{}

@@ -47,6 +47,36 @@ type Attempt struct {
 	Presumed bool
 }
 
+// NewDelivery returns the delivery of an outcome, from its facts. requested is asked, where the delivery is
+// at an end, whether one more attempt was requested.
+func NewDelivery(o sessions.Outcome, attempts []Attempt, requested func(n int) (bool, error)) (Delivery,
+	error) {
+	d := Delivery{State: StateOfDelivery(o, attempts), Attempts: attempts}
+	if d.Open() || len(attempts) == 0 {
+		return d, nil
+	}
+	again, err := requested(len(attempts) + 1)
+	if again {
+		d.State = DeliveryDue
+	}
+	return d, err
+}
+
+// Open reports whether the delivery is on its way to an end.
+func (d Delivery) Open() bool { return d.State == DeliveryDue || d.State == DeliveryClaimed }
+
+// Again returns the attempt that may be requested beyond the end that the delivery has come to. Its errors
+// are ErrNoDelivery and ErrDeliveryOpen.
+func (d Delivery) Again() (number int, err error) {
+	switch {
+	case d.State == DeliveryNone:
+		return 0, ErrNoDelivery
+	case d.Open():
+		return 0, ErrDeliveryOpen
+	}
+	return len(d.Attempts) + 1, nil
+}
+
 // StateOfDelivery derives the state of a delivery from its facts.
 func StateOfDelivery(o sessions.Outcome, attempts []Attempt) DeliveryState {
 	if o.State != sessions.Verified && o.State != sessions.Failed {
@@ -102,6 +132,14 @@ func (f AttemptFacts) Attempts() (attempts []Attempt, err error) {
 		claim, err := f.Claim(n)
 		if err != nil || claim == nil {
 			return attempts, err
+		}
+		if last := len(attempts) - 1; last >= 0 && attempts[last].Result == nil {
+			// Its result has come since it was looked for: nobody claims the next attempt before.
+			result, err := f.Result(n - 1)
+			if err != nil {
+				return nil, err
+			}
+			attempts[last] = NewAttempt(attempts[last].Claim, result)
 		}
 		if claim.Unreadable && !isDue(attempts) {
 			if requested, err := f.ResendRequested(n); err != nil || !requested {

@@ -2,6 +2,7 @@ package facts_test
 
 import (
 	"testing"
+	"time"
 
 	"verifyd/sessions"
 	"verifyd/sessions/facts"
@@ -35,5 +36,29 @@ func TestDeliveryStateFollowsFacts(t *testing.T) {
 		if got := facts.StateOfDelivery(c.outcome, c.attempts); got != c.want {
 			t.Errorf("%s with %d attempts = %s, want %s", c.outcome.State, len(c.attempts), got, c.want)
 		}
+	}
+}
+
+// Facts are read one after the other. A result that comes after it was looked for, and before the claim of
+// the next attempt is, is not missed: without it a delivery of which something was sent would look like one
+// of which nothing was.
+func TestResultThatComesWhileFactsAreReadIsNotMissed(t *testing.T) {
+	looked := 0
+	attempts, err := facts.AttemptFacts{
+		Claim: func(n int) (*facts.Claim, error) {
+			if n > 2 {
+				return nil, nil //nolint:nilnil // there is none
+			}
+			return &facts.Claim{Number: n, GiveUp: n == 2}, nil
+		},
+		Result: func(n int) (*facts.Result, error) {
+			if looked++; n == 2 || looked == 1 {
+				return nil, nil //nolint:nilnil // there is none
+			}
+			return &facts.Result{Number: n, Verdict: facts.VerdictUnknown, Next: time.Now()}, nil
+		},
+	}.Attempts()
+	if err != nil || len(attempts) != 2 || attempts[0].Result == nil || attempts[1].Result != nil {
+		t.Errorf("the attempts are %+v, %v", attempts, err)
 	}
 }

@@ -1,6 +1,10 @@
 // Package lists finds sessions and deliveries in what is stored, and counts them: an account's sessions, the
-// newest deliveries, the backlog, the verdicts, and the timeline of one session. All of it is read; nothing
-// is kept beside the records and facts.
+// newest deliveries, the backlog, the verdicts, and the timeline of one session.
+//
+// All of it is read, and nothing is stored beside the records and facts. What a list has read of an
+// account's records stays in memory for a while (span, held), so that the next one does not read it
+// again. It says where to look, never what is there: each session on a page was read from the leaders for
+// that page.
 package lists
 
 import (
@@ -9,11 +13,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
-
-	"github.com/nats-io/nats.go/jetstream"
 
 	"verifyd/natsconf"
 	"verifyd/natsconf/topology"
@@ -22,32 +23,8 @@ import (
 	"verifyd/sessions/records"
 )
 
-const (
-	// listWindow is how many sequences of the records' stream are looked through at first, for a list's next
-	// sessions. It grows while they hold few of the account's.
-	listWindow    = 512
-	maxListWindow = 1 << 18
-	// maxListRecords is how many records are read at once, a few KiB each; a window that holds more is made
-	// smaller. It is at least listWindow, so that there is always a window that is read.
-	maxListRecords = 1024
-	// minListRecords is below how many of the account's records a window counts as nearly empty.
-	minListRecords = 64
-)
-
 // ErrBadCursor is returned for a cursor that no list returned.
 var ErrBadCursor = errors.New("not a cursor of this list")
-
-// Query says which of an account's sessions are wanted. The zero value of a field asks for any.
-type Query struct {
-	Account        string // required
-	Test           *bool  // started with a test key, or with a live one
-	PlatformUserID string
-	States         []sessions.State
-	Deliveries     []facts.DeliveryState
-	Since, Until   time.Time // of creation: from Since on, before Until
-	Cursor         string    // Page.Next of the page before
-	Limit          int       // 1 or more
-}
 
 // Page is a part of a list, newest session first.
 type Page struct {
@@ -57,53 +34,68 @@ type Page struct {
 }
 
 // Lists looks for sessions, and counts them, in what is stored.
-type Lists struct{ *records.Reader }
+type Lists struct {
+	*records.Reader
+
+	held *held
+}
 
 // New makes lists of what a reader reads.
-func New(r *records.Reader) *Lists { return &Lists{r} }
+func New(r *records.Reader) *Lists { return &Lists{r, newHeld()} }
 
 // List returns an account's sessions, newest first, at most q.Limit. It looks back through the account's
 // records; when ctx ends on the way, what was found until then is the answer, with the cursor from which to
 // go on. A session that is created meanwhile is on no later page. Its errors are ErrBadCursor and
 // natsconf.ErrUnavailable.
 func (st *Lists) List(ctx context.Context, q Query) (Page, error) {
+	if q.ID != "" && q.Cursor == "" {
+		if p, err := st.one(ctx, q); err != nil || len(p.Sessions) > 0 {
+			return p, err
+		}
+	}
+	if q.ID != "" && q.Text == "" {
+		return Page{}, nil
+	}
 	first, last, err := st.listBounds(ctx, q)
 	if err != nil {
 		return Page{}, err
 	}
-	erasing, err := st.IsErased(ctx, "*")
+	s, release, err := st.held.borrow(ctx, q.Account, q.selective())
 	if err != nil {
 		return Page{}, fmt.Errorf("list sessions: %w", err)
 	}
-	l := lister{st: st, q: q, next: last, erasing: erasing}
-	for window := uint64(listWindow); l.next >= first && !l.done; {
-		from := first
-		if l.next-first >= window {
-			from = l.next - window + 1
-		}
-		msgs, err := st.Conn.RangeOf(ctx, topology.BucketStream(topology.BucketSessions),
-			records.RecordSubject(q.Account, "*"), from, l.next, maxListRecords)
-		if errors.Is(err, natsconf.ErrTooMany) {
-			window = listWindow
-			continue
-		}
-		if err == nil {
-			err = l.back(ctx, msgs, from)
-		}
-		if err != nil && ctx.Err() != nil && !l.page.Back.IsZero() {
-			break // the time is up
-		}
-		if err != nil {
-			return Page{}, fmt.Errorf("list sessions: %w", err)
-		}
-		if len(msgs) < minListRecords {
-			window = min(4*window, maxListWindow)
-		}
+	defer release()
+	l := lister{st: st, q: q, first: first, next: last}
+	if err = l.position(ctx, s); err == nil {
+		err = l.walk(ctx)
 	}
-	if l.next >= first {
+	if err != nil && (ctx.Err() == nil || l.page.Back.IsZero()) {
+		return Page{}, fmt.Errorf("list sessions: %w", err)
+	}
+	if l.next >= first && l.next > 0 { // or the time is up
 		l.page.Next = encodeCursor(l.next)
 	}
 	return l.page, nil
+}
+
+// one looks up the session that the query names.
+func (st *Lists) one(ctx context.Context, q Query) (Page, error) {
+	v, err := st.ReadOf(ctx, q.Account, q.ID)
+	q.Text = "" // it is the same text, read otherwise
+	switch {
+	case isNoView(err), err == nil && !q.wants(v):
+		return Page{}, nil
+	case err != nil:
+		return Page{}, fmt.Errorf("list sessions: %w", err)
+	}
+	return Page{Sessions: []facts.View{v}, Back: v.CreatedAt}, nil
+}
+
+// isNoView reports whether a session is on no list: its user was erased, it has aged out, or what stands in
+// its place is a newer build's or damaged. One such session hides no other.
+func isNoView(err error) bool {
+	return errors.Is(err, sessions.ErrNotFound) || errors.Is(err, natsconf.ErrNewer) ||
+		errors.Is(err, facts.ErrUnreadable)
 }
 
 // listBounds returns the sequences between which the records are.
@@ -135,90 +127,6 @@ func (st *Lists) listBounds(ctx context.Context, q Query) (first, last uint64, e
 		last = min(last, until)
 	}
 	return first, last, nil
-}
-
-// lister walks back through an account's records.
-type lister struct {
-	st   *Lists
-	q    Query
-	page Page
-	next uint64 // the sequence to go on from, backwards
-	done bool   // as many as wanted are found
-	// erasing: some user was erased. A server that is behind the leader still returns the record, so that
-	// each listed session is looked up.
-	erasing bool
-}
-
-// back processes a window of records that starts at a sequence.
-func (l *lister) back(ctx context.Context, msgs []jetstream.Msg, from uint64) error {
-	for _, m := range slices.Backward(msgs) {
-		meta, err := m.Metadata()
-		if err != nil {
-			return err
-		}
-		if err := l.take(ctx, m.Subject(), m.Data()); err != nil {
-			return err
-		}
-		l.next = meta.Sequence.Stream - 1
-		if l.done = len(l.page.Sessions) >= l.q.Limit; l.done {
-			return nil
-		}
-	}
-	l.next = from - 1
-	return nil
-}
-
-func (l *lister) take(ctx context.Context, subject string, data []byte) error {
-	id, err := sessions.ParseID(subject[strings.LastIndexByte(subject, '.')+1:])
-	if err != nil {
-		return fmt.Errorf("record on subject %q: %w", subject, err)
-	}
-	s, err := l.st.OpenSession(ctx, id, data)
-	if errors.Is(err, natsconf.ErrUnavailable) {
-		return err // its key cannot be read now
-	}
-	if err != nil {
-		return nil //nolint:nilerr // one damaged record, or one of a newer build, must not hide all others; Read returns the error
-	}
-	if l.q.wants(s) {
-		v, err := l.st.View(ctx, s)
-		if errors.Is(err, natsconf.ErrNewer) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if err := l.addIfWanted(ctx, v); err != nil {
-			return err
-		}
-	}
-	l.page.Back = s.CreatedAt
-	return nil
-}
-
-// addIfWanted puts a session on the page, if it is wanted and its user was not erased.
-func (l *lister) addIfWanted(ctx context.Context, v facts.View) error {
-	if !wanted(l.q.States, v.State) || !wanted(l.q.Deliveries, v.Delivery.State) {
-		return nil
-	}
-	if l.erasing {
-		if gone, err := l.st.IsErased(ctx, v.ID); err != nil || gone {
-			return err
-		}
-	}
-	l.page.Sessions = append(l.page.Sessions, v)
-	return nil
-}
-
-// wants reports whether a session is wanted, as far as its record shows.
-func (q Query) wants(s sessions.Session) bool {
-	return (q.Test == nil || *q.Test == s.Test) &&
-		(q.PlatformUserID == "" || q.PlatformUserID == s.PlatformUserID) &&
-		!s.CreatedAt.Before(q.Since) && (q.Until.IsZero() || s.CreatedAt.Before(q.Until))
-}
-
-func wanted[T comparable](these []T, this T) bool {
-	return len(these) == 0 || slices.Contains(these, this)
 }
 
 // cursorVersion opens every cursor.

@@ -18,10 +18,13 @@ func NewCode(random []byte) string {
 }
 
 // ParseCode reads a code as people write it: in any case, with spaces and hyphens, with I and L for 1 and O
-// for 0. It is not ok for what no code can be.
+// for 0. It is not ok for what no code can be, letters of other alphabets among it.
 func ParseCode(s string) (code string, ok bool) {
 	var b strings.Builder
-	for _, c := range strings.ToUpper(s) {
+	for _, c := range s {
+		if c >= 'a' && c <= 'z' {
+			c -= 'a' - 'A'
+		}
 		switch c {
 		case ' ', '-':
 			continue

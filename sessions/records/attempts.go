@@ -34,16 +34,22 @@ func atOnce(ctx context.Context, c *natsconf.Conn, id sessions.ID) factSource {
 			{Kind: "claim", ID: id, N: n}, {Kind: "result", ID: id, N: n},
 			{Kind: "claim", ID: id, N: n + 1}, {Kind: "resend", ID: id, N: n + 1},
 		} {
-			if begun[k] == nil {
+			if _, asked := begun[k]; !asked {
 				begun[k] = Begin(func() (*jetstream.RawStreamMsg, error) { return one(k) })
 			}
 		}
 	}
 	return func(k facts.Key) (*jetstream.RawStreamMsg, error) {
-		if begun[k] == nil {
+		wait, asked := begun[k]
+		if !asked {
 			begin(k.N)
+			wait = begun[k]
 		}
-		return begun[k]()
+		if wait == nil {
+			return one(k) // asked for again: it may have come meanwhile
+		}
+		begun[k] = nil
+		return wait()
 	}
 }
 
@@ -79,10 +85,7 @@ func (h history) attempts() ([]facts.Attempt, error) {
 			}
 			return result, err
 		},
-		ResendRequested: func(n int) (bool, error) {
-			r, err := h.resend(n)
-			return r != nil, err
-		},
+		ResendRequested: h.requested,
 	}.Attempts()
 }
 
@@ -115,6 +118,11 @@ func (st *Reader) ResendOf(ctx context.Context, id sessions.ID, n int) (*facts.R
 func (h history) resend(n int) (*facts.Resend, error) {
 	r, _, err := readFact(h, facts.Key{Kind: "resend", ID: h.id, N: n}, DecodeResend)
 	return r, err
+}
+
+func (h history) requested(n int) (bool, error) {
+	r, err := h.resend(n)
+	return r != nil, err
 }
 
 // DecodeResend reads a resend as a consumer of StreamCompletions gets it; subject is the message's. Its

@@ -10,12 +10,13 @@ import (
 	"verifyd/natsconf/topology"
 	"verifyd/sessions"
 	"verifyd/sessions/facts"
+	"verifyd/sessions/once"
 )
 
 // Claim claims an attempt for its owner, by a write-once fact. Only nil allows the owner to send. ErrClaimed
 // means that another owner has it; with any other error nobody may send, since the claim may be stored.
 func (st *Writer) Claim(ctx context.Context, c facts.Claim) error {
-	data, err := encodeClaim(c)
+	data, err := EncodeClaim(c)
 	if err != nil {
 		return fmt.Errorf("encode claim: %w", err)
 	}
@@ -23,7 +24,7 @@ func (st *Writer) Claim(ctx context.Context, c facts.Claim) error {
 		Subject: facts.Key{Kind: "claim", ID: c.Session, N: c.Number}.Subject(), Data: data,
 		Before: crashpoint.BeforeClaim, After: crashpoint.AfterClaim}
 	_, err = st.Once(ctx, w)
-	if errors.Is(err, ErrTaken) {
+	if errors.Is(err, once.ErrTaken) {
 		return facts.ErrClaimed
 	}
 	if err != nil {
@@ -43,7 +44,7 @@ func (st *Writer) Settle(ctx context.Context, r facts.Result) (facts.Result, err
 	if err != nil { // without its key the verdict is stored, and what the receiver answered is not
 		r.SealedUnder, r.Detail, r.Address, r.Answer = sessions.KeyRef{}, "", "", ""
 	}
-	data, err := encodeResult(r, with)
+	data, err := EncodeResult(r, with)
 	if err != nil {
 		return facts.Result{}, fmt.Errorf("encode result: %w", err)
 	}
@@ -54,7 +55,7 @@ func (st *Writer) Settle(ctx context.Context, r facts.Result) (facts.Result, err
 	switch {
 	case err == nil:
 		return r, nil
-	case errors.Is(err, ErrTaken):
+	case errors.Is(err, once.ErrTaken):
 		other, err := DecodeResult(r.Session, r.Number, existing.Data)
 		if at, unreadable := storedAt(st.checkUnreadable(existing, err)); unreadable {
 			other, err = facts.UnreadableResult(r.Session, r.Number, at), nil
@@ -90,16 +91,15 @@ func (st *Writer) Resend(ctx context.Context, id sessions.ID, by string) (facts.
 		return facts.Resend{}, facts.ErrNoDelivery
 	}
 	v, err := st.viewOf(ctx, statusOf(c), true)
-	switch {
-	case err != nil:
+	if err != nil {
 		return facts.Resend{}, err
-	case v.Delivery.State == facts.DeliveryNone:
-		return facts.Resend{}, facts.ErrNoDelivery
-	case v.Delivery.State == facts.DeliveryDue || v.Delivery.State == facts.DeliveryClaimed:
-		return facts.Resend{}, facts.ErrDeliveryOpen
 	}
-	r := facts.Resend{Session: id, Number: len(v.Delivery.Attempts) + 1, By: by, At: st.Instant()}
-	data, err := encodeResend(r)
+	number, err := v.Delivery.Again()
+	if err != nil {
+		return facts.Resend{}, err
+	}
+	r := facts.Resend{Session: id, Number: number, By: by, At: st.Instant()}
+	data, err := EncodeResend(r)
 	if err != nil {
 		return facts.Resend{}, fmt.Errorf("encode resend: %w", err)
 	}
@@ -108,7 +108,7 @@ func (st *Writer) Resend(ctx context.Context, id sessions.ID, by string) (facts.
 		Subject: facts.Key{Kind: "resend", ID: id, N: r.Number}.Subject(),
 		Data:    data,
 	})
-	if errors.Is(err, ErrTaken) {
+	if errors.Is(err, once.ErrTaken) {
 		if _, err := DecodeResend(id, r.Number, existing.Data); errors.Is(err, facts.ErrUnreadable) {
 			return facts.Resend{}, st.checkUnreadable(existing, err)
 		}

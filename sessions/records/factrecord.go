@@ -34,11 +34,13 @@ type (
 	}
 )
 
-func encodeClaim(c facts.Claim) ([]byte, error) {
+// EncodeClaim makes the record of a claim.
+func EncodeClaim(c facts.Claim) ([]byte, error) {
 	return EncodeRecord(claimRecord{factVersions.Newest, c})
 }
 
-func encodeResend(r facts.Resend) ([]byte, error) {
+// EncodeResend makes the record of a resend.
+func EncodeResend(r facts.Resend) ([]byte, error) {
 	return EncodeRecord(resendRecord{factVersions.Newest, r})
 }
 
@@ -54,8 +56,9 @@ type receiverDetails struct {
 	Answer  string `json:"b,omitempty"`
 }
 
-// encodeResult seals what the receiver answered where the result is of a session that has a key of its own.
-func encodeResult(r facts.Result, with Sealer) ([]byte, error) {
+// EncodeResult makes the record of a result. It seals what the receiver answered where the result is of a
+// session that has a key of its own.
+func EncodeResult(r facts.Result, with Sealer) ([]byte, error) {
 	rec := resultRecord{Version: factVersions.Newest, Result: r}
 	if r.SealedUnder != (sessions.KeyRef{}) {
 		sealed, err := with.sealDetails(r.Session, receiverDetails{r.Detail, r.Address, r.Answer})

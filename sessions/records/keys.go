@@ -14,6 +14,7 @@ import (
 	"verifyd/natsconf"
 	"verifyd/natsconf/secretbox"
 	"verifyd/natsconf/topology"
+	"verifyd/natsconf/wait"
 	"verifyd/sessions"
 	"verifyd/sessions/facts"
 )
@@ -26,6 +27,9 @@ const (
 	// pageFor is for how long new sessions take keys from a page: natsconf keeps it for longer than results
 	// by more than that.
 	pageFor = time.Hour
+	// pageWithin bounds the storing of a page, which does not end with the caller who found that there is
+	// none: others wait for it too.
+	pageWithin = 7 * time.Second
 	// maxPages bounds the pages that a process remembers, 8 KiB each.
 	maxPages = 1024
 	// pageUse is the use of the box that pages are sealed in; their owner is the page's name.
@@ -45,6 +49,14 @@ func isValid(r sessions.KeyRef) bool {
 
 // keyPage holds keys of sessions. One that was destroyed is zero.
 type keyPage [keysOfPage]secretbox.Key
+
+func newKeyPage() *keyPage {
+	page := &keyPage{}
+	for i := range page {
+		page[i] = secretbox.NewKey()
+	}
+	return page
+}
 
 // pageRecord is a keyPage as it is stored, one message for each page. Its name is in the subject.
 type pageRecord struct {
@@ -96,7 +108,7 @@ func (k *sessionKeys) take(ctx context.Context) (sessions.KeyRef, secretbox.Key,
 		case making == nil:
 			return ref, key, nil
 		case mine:
-			k.make(context.WithoutCancel(ctx), making) // others wait for it too
+			k.make(ctx, making)
 		default:
 			select {
 			case <-making.done:
@@ -127,16 +139,19 @@ func (k *sessionKeys) tryTake() (ref sessions.KeyRef, key secretbox.Key, making 
 	return sessions.KeyRef{}, secretbox.Key{}, k.making, mine
 }
 
-// make stores a new page. One of which nobody knows whether it is stored is not used.
+// make stores a new page. One of which nobody knows whether it is stored is not used, and another is tried.
 func (k *sessionKeys) make(ctx context.Context, making *newPage) {
-	name, page := strings.ToLower(rand.Text()[:pageNameLen]), &keyPage{}
-	for i := range page {
-		page[i] = secretbox.NewKey()
-	}
-	till := k.now().Add(pageFor)
-	m, err := k.encode(name, page)
-	if err == nil {
-		err = k.conn.PublishOne(ctx, topology.StreamSessionKeys, m)
+	ctx, cancel := wait.Outlasting(ctx, pageWithin)
+	defer cancel()
+	var name string
+	var page *keyPage
+	var till time.Time
+	var err error
+	for range wait.Tries(ctx, 1) {
+		name, page, till = strings.ToLower(rand.Text()[:pageNameLen]), newKeyPage(), k.now().Add(pageFor)
+		if err = k.store(ctx, name, page); !errors.Is(err, natsconf.ErrUncertain) {
+			break
+		}
 	}
 	switch {
 	case errors.Is(err, natsconf.ErrUncertain): // of the session nothing is stored: its caller need not look
@@ -152,6 +167,14 @@ func (k *sessionKeys) make(ctx context.Context, making *newPage) {
 	}
 	k.making = nil
 	close(making.done)
+}
+
+func (k *sessionKeys) store(ctx context.Context, name string, page *keyPage) error {
+	m, err := k.encode(name, page)
+	if err != nil {
+		return err
+	}
+	return k.conn.PublishOne(ctx, topology.StreamSessionKeys, m)
 }
 
 func (k *sessionKeys) encode(name string, page *keyPage) (*nats.Msg, error) {

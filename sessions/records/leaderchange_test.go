@@ -16,6 +16,7 @@ import (
 	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/topology"
+	"verifyd/sessions/once"
 )
 
 // written is what a caller was told of a message that nobody else writes.
@@ -128,12 +129,12 @@ func (w written) judge(t *testing.T, st *Writer, held map[string]string) {
 			return err
 		}
 		if err := natsconf.AtBoot(t.Context(), again, func(err error) bool {
-			return errors.Is(err, ErrTaken)
+			return errors.Is(err, once.ErrTaken)
 		}); err != nil {
 			t.Errorf("repeat of %s: %v", w.Subject, err)
 		}
 	}
-	if w.took > OnceTries*15*time.Second { // a try, its answer's time-out and the look at the leader
+	if w.took > once.Tries*15*time.Second { // a try, its answer's time-out and the look at the leader
 		t.Errorf("%s took %s", w.Subject, w.took)
 	}
 }
@@ -146,7 +147,7 @@ func resultOf(err error) string {
 		return "unknown"
 	case errors.Is(err, natsconf.ErrUnavailable):
 		return "not stored"
-	case errors.Is(err, ErrTaken):
+	case errors.Is(err, once.ErrTaken):
 		return "taken"
 	default:
 		return "other"

@@ -3,8 +3,6 @@ package records
 import (
 	"context"
 	"crypto/rand"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -12,22 +10,14 @@ import (
 
 	"verifyd/natsconf"
 	"verifyd/natsconf/crashpoint"
+	"verifyd/natsconf/wait"
+	"verifyd/sessions/once"
 	"verifyd/sessions/tracing"
-)
-
-const (
-	// OnceTries bounds how often one write is tried; each try may wait for the writer's own time-out of 5 s.
-	OnceTries = 3
-	// OncePause lets another publish that is in flight on the subject arrive before the next read.
-	OncePause = 20 * time.Millisecond
 )
 
 // NonceHeader carries who wrote a message. It is not a message id: the server would remember each for two
 // minutes, for what the condition on the subject already ensures.
 const NonceHeader = "Verifyd-Nonce"
-
-// ErrTaken says that another message holds the subject.
-var ErrTaken = errors.New("another message holds this subject")
 
 // Write is one write-once message.
 type Write struct {
@@ -41,10 +31,7 @@ type Write struct {
 }
 
 // Once stores a message on a subject that has none. It returns nil when this very message is stored,
-// ErrTaken and the existing message when another is, and natsconf's errors when neither is known.
-//
-// The nonce distinguishes our own message from another's when the answer was lost. A conflict is believed
-// only after reading the subject from the leader, since repeating our own write conflicts too.
+// once.ErrTaken and the existing message when another is, and natsconf's errors when neither is known.
 //
 // It is not natsconf.Update, which reads before each write and begins again when another came first: a fact
 // is nearly always the first on its subject, and who is not the first has lost.
@@ -56,37 +43,28 @@ func (st *Writer) Once(ctx context.Context, w Write) (existing *jetstream.RawStr
 	return existing, err
 }
 
+// onceAs does what package once says.
 func (st *Writer) onceAs(ctx context.Context, w Write, nonce string) (existing *jetstream.RawStreamMsg,
 	err error) {
-	uncertain := false
-	for range OnceTries {
+	write := once.Write{Waits: wait.Is(ctx)}
+	for range wait.Tries(ctx, once.Tries) {
 		_, err = w.Writer.Publish(ctx, onceMsg(w, nonce))
-		if err == nil {
+		next := write.Published(err)
+		if next == once.Read {
+			existing, err = st.Conn.Last(ctx, w.Stream, w.Subject)
+			next = write.Looked(err == nil && existing.Header.Get(NonceHeader) == nonce, err)
+		}
+		switch next {
+		case once.Stored:
 			return nil, nil //nolint:nilnil // it is ours, and no other stands
-		}
-		if !errors.Is(err, natsconf.ErrConflict) && !errors.Is(err, natsconf.ErrUncertain) {
-			break
-		}
-		uncertain = uncertain || errors.Is(err, natsconf.ErrUncertain)
-		m, rerr := st.Conn.Last(ctx, w.Stream, w.Subject)
-		if rerr == nil {
-			return compareNonce(m, nonce)
-		}
-		if !errors.Is(rerr, natsconf.ErrNotFound) {
-			return nil, fmt.Errorf("%w: %w", natsconf.ErrUncertain, rerr)
-		}
-		// Nothing there yet: another publish is in flight, or ours is lost or late. Trying again is safe,
-		// one of them wins.
-		select {
-		case <-ctx.Done():
-			return nil, fmt.Errorf("%w: %w", natsconf.ErrUncertain, ctx.Err())
-		case <-time.After(OncePause):
+		case once.Taken:
+			return existing, once.ErrTaken
+		case once.Failed:
+			return nil, write.Err
+		default: // once.Publish: again, after a pause
 		}
 	}
-	if uncertain && !errors.Is(err, natsconf.ErrUncertain) {
-		err = fmt.Errorf("%w: %w", natsconf.ErrUncertain, err) // an earlier try may still land
-	}
-	return nil, err
+	return nil, write.GiveUp()
 }
 
 func onceMsg(w Write, nonce string) *nats.Msg {
@@ -99,11 +77,4 @@ func onceMsg(w Write, nonce string) *nats.Msg {
 		m.Header.Set(jetstream.MsgTTLHeader, w.life.String())
 	}
 	return m
-}
-
-func compareNonce(m *jetstream.RawStreamMsg, nonce string) (existing *jetstream.RawStreamMsg, err error) {
-	if m.Header.Get(NonceHeader) == nonce {
-		return nil, nil //nolint:nilnil // it is ours, and no other stands
-	}
-	return m, ErrTaken
 }

@@ -12,6 +12,7 @@ import (
 	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/secretbox"
 	"verifyd/natsconf/topology"
+	"verifyd/sessions/once"
 )
 
 // newWriter makes a writer that writes completions by another.
@@ -35,7 +36,7 @@ func TestRepeatOfOnesOwnWriteIsAWin(t *testing.T) {
 	if _, err := st.onceAs(t.Context(), w, "nonce-a"); err != nil {
 		t.Errorf("repeat: %v", err)
 	}
-	if existing, err := st.onceAs(t.Context(), w, "nonce-b"); !errors.Is(err, ErrTaken) ||
+	if existing, err := st.onceAs(t.Context(), w, "nonce-b"); !errors.Is(err, once.ErrTaken) ||
 		string(existing.Data) != "mine" {
 		t.Errorf("another's write: %+v, %v", existing, err)
 	}

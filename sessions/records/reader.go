@@ -89,7 +89,7 @@ func (st *Reader) View(ctx context.Context, s sessions.Session) (facts.View, err
 		return st.viewOf(ctx, endedUnreadable(s, at), false)
 	case !errors.Is(err, natsconf.ErrNotFound):
 		return facts.View{}, err
-	case st.Now().Before(s.ExpiresAt) && !s.Lost:
+	case !s.Expired(st.Now()) && !s.Lost:
 		return st.viewOf(ctx, pendingStatus(s), false)
 	}
 	ended, completed, err := st.expiredStatus(ctx, s)
@@ -128,16 +128,8 @@ func (st *Reader) viewOf(ctx context.Context, s sessions.Status, completed bool)
 	if err := st.OpenResults(ctx, s.Session, attempts); err != nil {
 		return facts.View{}, err
 	}
-	v.Delivery = facts.Delivery{State: facts.StateOfDelivery(s.Outcome, attempts), Attempts: attempts}
-	if n := len(attempts); n > 0 && v.Delivery.State != facts.DeliveryDue &&
-		v.Delivery.State != facts.DeliveryClaimed {
-		requested, err := h.resend(n + 1)
-		if err != nil {
-			return facts.View{}, err
-		}
-		if requested != nil {
-			v.Delivery.State = facts.DeliveryDue
-		}
+	if v.Delivery, err = facts.NewDelivery(s.Outcome, attempts, h.requested); err != nil {
+		return facts.View{}, err
 	}
 	return v, nil
 }
@@ -157,7 +149,7 @@ func (st *Reader) expiredStatus(ctx context.Context, s sessions.Session) (_ sess
 		return sessions.Status{}, false, err
 	}
 	why := sessions.ExpiredReason
-	if s.Lost && st.Now().Before(s.ExpiresAt) {
+	if s.Lost && !s.Expired(st.Now()) {
 		why = sessions.LostReason
 	}
 	return sessions.Status{Session: s, Outcome: sessions.Outcome{State: sessions.Expired,
@@ -193,7 +185,7 @@ func readOpen(ctx context.Context, st *Reader, account string, id sessions.ID) (
 	if s.Lost {
 		return s, fmt.Errorf("session %s: %w: %w", id, sessions.ErrExpired, errNoPage)
 	}
-	if !st.Now().Before(s.ExpiresAt) {
+	if s.Expired(st.Now()) {
 		return s, sessions.ErrExpired
 	}
 	return s, nil

@@ -179,7 +179,7 @@ func FuzzFacts(f *testing.F) {
 		c, err := DecodeClaim("a", 1, data)
 		checkRefusal(t, err)
 		if err == nil {
-			again, err := encodeClaim(c)
+			again, err := EncodeClaim(c)
 			if err != nil {
 				t.Fatalf("%+v is not written: %v", c, err)
 			}
@@ -198,7 +198,7 @@ func FuzzFacts(f *testing.F) {
 		if err != nil || r.SealedDetails != "" {
 			return
 		}
-		again, err := encodeResult(r, Sealer{})
+		again, err := EncodeResult(r, Sealer{})
 		if err != nil {
 			t.Fatalf("%+v is not written: %v", r, err)
 		}

@@ -13,8 +13,10 @@ import (
 	"verifyd/natsconf"
 	"verifyd/natsconf/crashpoint"
 	"verifyd/natsconf/topology"
+	"verifyd/natsconf/wait"
 	"verifyd/sessions"
 	"verifyd/sessions/facts"
+	"verifyd/sessions/once"
 	"verifyd/sessions/proof"
 	"verifyd/sessions/stats"
 	"verifyd/sessions/tracing"
@@ -67,10 +69,10 @@ func (st *Writer) EncodeNew(ctx context.Context, s *sessions.Session) (data []by
 func (st *Writer) put(ctx context.Context, subject string, data []byte, trace string) (err error) {
 	crashpoint.Reach(crashpoint.BeforeCreate)
 	defer crashpoint.Reach(crashpoint.AfterCreate)
-	for range OnceTries {
+	for range wait.Tries(ctx, once.Tries) {
 		m := &nats.Msg{Subject: subject, Data: data}
 		tracing.Inject(m, trace)
-		if _, err = st.Pending.Publish(ctx, m); !errors.Is(err, natsconf.ErrUncertain) || ctx.Err() != nil {
+		if _, err = st.Pending.Publish(ctx, m); !errors.Is(err, natsconf.ErrUncertain) {
 			return err
 		}
 	}
@@ -101,7 +103,7 @@ func (st *Writer) redeem(ctx context.Context, attempt string, by []byte, life ti
 		After: crashpoint.AfterRedeem,
 	}
 	_, err := st.Once(ctx, w)
-	if errors.Is(err, ErrTaken) {
+	if errors.Is(err, once.ErrTaken) {
 		return sessions.ErrRedeemed
 	}
 	if err != nil {
@@ -144,17 +146,18 @@ func (st *Writer) ChangeProgress(ctx context.Context, id sessions.ID,
 func (st *Writer) Complete(ctx context.Context, s sessions.Session, o sessions.Outcome) (sessions.Completion,
 	error) {
 	id := s.ID
-	if o = o.WithLevel(); o.Verified() && !o.Reached.AtLeast(s.Level) {
+	if o = o.WithLevel(); !o.Proves(s.Level) {
 		return sessions.Completion{}, fmt.Errorf("session %s asks for the level %s, and %s was reached", id,
 			s.Level, o.Reached)
 	}
-	if !st.Now().Before(s.ExpiresAt) {
+	at := st.Instant()
+	if s.Expired(at) {
 		return st.completionOfExpired(ctx, id)
 	}
 	if parent := tracing.Parent(ctx); parent != "" {
 		s.Trace = parent
 	}
-	c := sessions.Completion{Session: s, Outcome: o, CompletedAt: st.Instant()}
+	c := sessions.Completion{Session: s, Outcome: o, CompletedAt: at}
 	with, err := st.SealerOf(ctx, s.SealedUnder)
 	if err != nil {
 		return sessions.Completion{}, fmt.Errorf("complete session %s: %w", id, err)
@@ -172,7 +175,7 @@ func (st *Writer) Complete(ctx context.Context, s sessions.Session, o sessions.O
 		st.Meter.CountCompleted(c)
 		st.metrics.completed(o)
 		return c, nil
-	case errors.Is(err, ErrTaken):
+	case errors.Is(err, once.ErrTaken):
 		c, err := st.readCompletion(ctx, id, existing)
 		return c, completedError(err)
 	default:

@@ -90,6 +90,47 @@ func TestErase(t *testing.T) {
 	}
 }
 
+// A user who is erased is none of the users that an identity stands for any more.
+func TestErasedUserDoesNotCount(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	st := h.binder(t, h.key)
+	bind := func(user string) (store.IdentityBinding, error) {
+		b := h.binding(t, user)
+		second := b
+		second.Identity += ", second slot"
+		return b, st.BindSlot(t.Context(), []store.IdentityBinding{b, second})
+	}
+	for _, user := range []string{"planted-user", "another"} {
+		b, err := bind(user)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.complete(t, b.Session, sessions.Verified, sessions.NoReason)
+		if err := h.store.Claim(t.Context(), facts.Claim{Session: b.Session, Number: 1}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.store.Settle(t.Context(), facts.Result{
+			Session: b.Session, Number: 1, Verdict: facts.VerdictDelivered, At: h.clock.Now(),
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := bind("next"); !errors.Is(err, store.ErrIdentityBound) {
+		t.Errorf("a third user: %v", err)
+	}
+	h.clock.Advance(sessions.Lifetime + time.Second)
+	if e, err := st.Erase(t.Context(), anybody("planted-user"), false); err != nil || e.Bindings != 1 {
+		t.Errorf("%+v, %v", e, err)
+	}
+	if _, err := bind("next"); err != nil {
+		t.Errorf("after the erasure: %v", err)
+	}
+	if _, err := bind("one more"); !errors.Is(err, store.ErrIdentityBound) {
+		t.Errorf("beside the one who stays: %v", err)
+	}
+}
+
 // A list is put together from what a server gives that may be behind the store's leader, and so may hold the
 // record of somebody who is erased. Here it has given one before that is taken away: no list that comes to
 // it shows it.

@@ -74,6 +74,53 @@ func TestListGivesEachSessionOnce(t *testing.T) {
 	}
 }
 
+// A cursor of another account, of any record or of none, leads to no session but the account's own.
+func TestCursorStaysInItsAccount(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	account := map[sessions.ID]string{}
+	var cursors []string
+	for i := range 12 {
+		r := request
+		r.Account = []string{"acc_a", "acc_b"}[i%2]
+		s, _, err := h.store.Create(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		account[s.ID] = r.Account
+	}
+	for _, of := range []string{"acc_a", "acc_b"} {
+		for q := (lists.Query{Account: of, Limit: 1}); ; {
+			p, err := h.store.List(t.Context(), q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if q.Cursor = p.Next; q.Cursor == "" {
+				break
+			}
+			cursors = append(cursors, q.Cursor)
+		}
+	}
+	first, last := "04"+strings.Repeat("0", 13), "07"+strings.Repeat("v", 12)+"o"
+	cursors = append(cursors, first, last)
+	if len(cursors) < 10 {
+		t.Fatalf("%d cursors", len(cursors))
+	}
+	for _, c := range cursors {
+		for _, of := range []string{"acc_a", "acc_b"} {
+			p, err := h.store.List(t.Context(), lists.Query{Account: of, Limit: 500, Cursor: c})
+			if err != nil {
+				t.Fatalf("%s: %v", c, err)
+			}
+			for _, id := range ids(p) {
+				if account[id] != of {
+					t.Errorf("%s gives %s a session of %s", c, of, account[id])
+				}
+			}
+		}
+	}
+}
+
 // A rare account's sessions are found behind many of others'.
 func TestListFindsWhatIsFarBack(t *testing.T) {
 	t.Parallel()

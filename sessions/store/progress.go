@@ -82,10 +82,11 @@ func (st *Proofs) CodeFor(id sessions.ID, browserID string) string {
 // Confirm completes a session that waits for its code as verified, where this is the code and the user is
 // that of the session; a repeat is harmless. With the last try that is wrong it completes the session as
 // failed. Its errors are a *WrongCodeError, proof.ErrNothingToConfirm, ErrCompleted, beside the completion
-// that stands, where the session ended otherwise, ErrExpired, and natsconf's, after which a repeat with the
-// same code costs no try.
+// that stands, where the session ended otherwise or no try was left, ErrExpired, and natsconf's, after which
+// a repeat with the same code costs no try.
 //
-// A try is stored before it is judged: of many that come at once no more than proof.MaxTries are.
+// A try is stored before it is judged: of many that come at once no more than proof.MaxTries are, and none of
+// the others reads whether it was right.
 func (st *Proofs) Confirm(ctx context.Context, s sessions.Session, user, code string) (sessions.Completion,
 	error) {
 	digest := st.digest(s.ID, user, code)
@@ -94,29 +95,40 @@ func (st *Proofs) Confirm(ctx context.Context, s sessions.Session, user, code st
 		return p.Try(digest, st.Instant())
 	})
 	crashpoint.Reach(crashpoint.AfterConfirm)
-	if err != nil && !errors.Is(err, proof.ErrNoTriesLeft) {
+	judged := err == nil
+	if !judged && !errors.Is(err, proof.ErrNoTriesLeft) {
 		return sessions.Completion{}, err
 	}
-	o := sessions.Outcome{Network: p.Network, Reached: p.Reached()}
+	o, over := Judge(p)
+	if !over {
+		return sessions.Completion{}, &WrongCodeError{p.TriesLeft()}
+	}
+	c, err := st.Complete(ctx, s, o)
+	same := err == nil || errors.Is(err, sessions.ErrCompleted) && c.State == o.State && c.Reason == o.Reason
+	switch {
+	case !same:
+		return c, err
+	case !c.Verified() && judged:
+		return c, &WrongCodeError{}
+	case c.Verified() && hmac.Equal(digest, p.Code): // by this try, or a repeat of it
+		return c, nil
+	default:
+		return c, sessions.ErrCompleted // by other tries
+	}
+}
+
+// Judge returns the outcome that the codes which were given lead to, and whether they lead to any yet.
+func Judge(p proof.Progress) (o sessions.Outcome, over bool) {
+	o = sessions.Outcome{Network: p.Network, Reached: p.Reached()}
 	switch {
 	case p.Confirmed():
 		o.State, o.Reached = sessions.Verified, proof.Code
 	case p.TriesLeft() == 0:
 		o.State, o.Reason = sessions.Failed, sessions.Unconfirmed
 	default:
-		return sessions.Completion{}, &WrongCodeError{p.TriesLeft()}
+		return sessions.Outcome{}, false
 	}
-	c, err := st.Complete(ctx, s, o)
-	same := err == nil || errors.Is(err, sessions.ErrCompleted) && c.State == o.State && c.Reason == o.Reason
-	switch {
-	case same && !c.Verified():
-		return c, &WrongCodeError{}
-	case same && hmac.Equal(digest, p.Code): // by this try, or a repeat of it
-		return c, nil
-	case same:
-		return c, sessions.ErrCompleted // by another, which was right
-	}
-	return c, err
+	return o, true
 }
 
 // digest names a code where others may read it, bound to the session and to the user who gives it.

@@ -17,7 +17,9 @@ import (
 	"verifyd/natsconf/crashpoint"
 	"verifyd/natsconf/secretbox"
 	"verifyd/natsconf/topology"
+	"verifyd/natsconf/wait"
 	"verifyd/sessions"
+	"verifyd/sessions/once"
 	"verifyd/sessions/records"
 	"verifyd/sessions/tracing"
 )
@@ -89,7 +91,7 @@ func (st *Reservations) Reserve(ctx context.Context, k IdempotencyKey, start boo
 	}
 	token, last, over := st.NewToken(k.Account), uint64(0), false
 	var err error
-	for range records.OnceTries {
+	for range wait.Tries(ctx, once.Tries) {
 		err = st.putReservation(ctx, subject, nonce, last, st.newReservation(subject, k, token))
 		if err == nil {
 			return Reservation{Token: token, subject: subject, nonce: nonce, takenOver: over}, nil
@@ -101,11 +103,6 @@ func (st *Reservations) Reserve(ctx context.Context, k IdempotencyKey, start boo
 		switch {
 		case errors.Is(rerr, natsconf.ErrNotFound): // in flight, lost, or gone with its age
 			last = 0
-			select {
-			case <-ctx.Done():
-				return Reservation{}, fmt.Errorf("%w: %w", natsconf.ErrUncertain, ctx.Err())
-			case <-time.After(records.OncePause):
-			}
 			continue
 		case rerr != nil:
 			return Reservation{}, fmt.Errorf("read the reservation of an idempotency key: %w", rerr)
@@ -232,7 +229,7 @@ func (st *Reservations) Commit(ctx context.Context, t Reservation, r sessions.Re
 		Subject: records.RecordSubject(s.Account, s.ID), Data: data, Trace: s.Trace,
 		Before: crashpoint.BeforeCreate, After: crashpoint.AfterCreate}
 	existing, err := st.Once(ctx, w)
-	if errors.Is(err, records.ErrTaken) {
+	if errors.Is(err, once.ErrTaken) {
 		s, err = st.OpenSession(ctx, s.ID, existing.Data)
 		return s, false, err
 	}

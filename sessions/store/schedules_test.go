@@ -104,8 +104,8 @@ func TestSchedulesAcrossLeaderChanges(t *testing.T) {
 	for _, n := range times {
 		twice += n - 1
 	}
-	t.Logf("%d fell into the %s without a leader, %d came again", none, elected.Sub(killed).
-		Round(time.Millisecond), twice)
+	t.Logf("figures: %d schedules, %d of them within %s without a leader; %d came twice", len(times), none,
+		elected.Sub(killed).Round(time.Millisecond), twice)
 	if none == 0 {
 		t.Error("no retry was due while there was no leader: this test is about nothing")
 	}

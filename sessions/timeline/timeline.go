@@ -49,7 +49,7 @@ func (s Report) Describe(e Entry) string {
 		if s.Reason == sessions.UnreadableReason {
 			return textUnreadable
 		}
-		return textExpired
+		return textExpired + s.reached()
 	case EntryCompleted:
 		return s.DescribeOutcome()
 	case EntryResendRequested:
@@ -95,10 +95,15 @@ func (s Report) DescribeOutcome() string {
 	if s.Network != "" {
 		text += " (" + s.network(s.Network) + ")"
 	}
-	if s.Level.Or(proof.Link) != proof.Link && s.Reached != "" {
-		text += fmt.Sprintf(textReached, s.Reached)
+	return text + s.reached()
+}
+
+// reached says what was proven, where the session asks for more than a link.
+func (s Report) reached() string {
+	if s.Level.Or(proof.Link) == proof.Link || s.Reached == "" {
+		return ""
 	}
-	return text
+	return fmt.Sprintf(textReached, s.Reached)
 }
 
 // DescribeResult describes how an attempt ended.

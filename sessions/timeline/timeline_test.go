@@ -1,12 +1,14 @@
 package timeline_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"verifyd/sessions"
 	"verifyd/sessions/facts"
 	"verifyd/sessions/failure"
+	"verifyd/sessions/proof"
 	"verifyd/sessions/timeline"
 )
 
@@ -83,6 +85,36 @@ func TestWordsOfAttempts(t *testing.T) {
 	} {
 		if got != want {
 			t.Errorf("words %q, want %q", got, want)
+		}
+	}
+}
+
+// A session that asks for more than a link says what it asks for, and, once it has ended, what was proven.
+func TestWordsOfBindings(t *testing.T) {
+	view := func(asked, reached proof.Level, state sessions.State) timeline.Report {
+		return timeline.Report{View: facts.View{
+			Session: sessions.Session{Request: sessions.Request{Level: asked}},
+			Outcome: sessions.Outcome{State: state, Reached: reached},
+		}}
+	}
+	const reached = "the binding that was reached is "
+	for _, row := range []struct {
+		report timeline.Report
+		kind   timeline.EntryKind
+		want   string // empty: nothing is said of it
+	}{
+		{view(proof.Code, "", sessions.Pending), timeline.EntryCreated, ", binding code"},
+		{view(proof.Account, "", sessions.Pending), timeline.EntryCreated, ", binding account"},
+		{view(proof.Link, "", sessions.Pending), timeline.EntryCreated, ""},
+		{view(proof.Code, proof.Code, sessions.Verified), timeline.EntryCompleted, reached + "code"},
+		{view(proof.Code, proof.Link, sessions.Failed), timeline.EntryCompleted, reached + "link"},
+		{view(proof.Code, proof.Link, sessions.Expired), timeline.EntryExpired, reached + "link"},
+		{view(proof.Account, "", sessions.Expired), timeline.EntryExpired, ""},
+		{view(proof.Link, proof.Link, sessions.Verified), timeline.EntryCompleted, ""},
+	} {
+		got := row.report.Describe(timeline.Entry{Kind: row.kind})
+		if !strings.Contains(got, row.want) || row.want == "" && strings.Contains(got, "binding") {
+			t.Errorf("%q does not say %q", got, row.want)
 		}
 	}
 }

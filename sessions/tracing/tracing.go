@@ -10,6 +10,7 @@ package tracing
 
 import (
 	"context"
+	"strings"
 
 	"github.com/nats-io/nats.go"
 	"go.opentelemetry.io/otel/attribute"
@@ -32,6 +33,9 @@ const (
 	Code    = attribute.Key("verifyd.code")
 )
 
+// parentBytes is the length of a traceparent of version 00 (§3.2.2).
+const parentBytes = 55
+
 // Parent writes the span that ctx carries as a traceparent; empty where it carries none.
 func Parent(ctx context.Context) string {
 	if !trace.SpanContextFromContext(ctx).IsValid() {
@@ -45,6 +49,9 @@ func Parent(ctx context.Context) string {
 // WithParent returns a context whose next span is a child of a traceparent's. What cannot be read is no
 // parent.
 func WithParent(ctx context.Context, traceparent string) context.Context {
+	if strings.HasPrefix(traceparent, "00-") && len(traceparent) != parentBytes {
+		return ctx // OpenTelemetry takes a hyphen behind it
+	}
 	return propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{Header: traceparent})
 }
 

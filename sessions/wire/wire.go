@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"syscall"
 	"time"
 )
@@ -24,9 +25,9 @@ var ErrUnsolicited = errors.New("bytes came before a request was sent")
 type Wire struct {
 	net.Conn
 
-	raw     syscall.RawConn
-	sent    int64 // bytes that the kernel accepted for sending
-	probing bool  // reads return errWouldBlock instead of waiting
+	raw     syscall.RawConn // nil: no system socket
+	sent    int64           // bytes that the kernel accepted for sending
+	probing bool            // reads return errWouldBlock instead of waiting
 }
 
 // errWouldBlock is what a probing read returns when nothing has arrived. It is a temporary net.Error:
@@ -39,11 +40,12 @@ func (wouldBlockError) Error() string   { return "nothing has arrived" }
 func (wouldBlockError) Timeout() bool   { return true }
 func (wouldBlockError) Temporary() bool { return true }
 
-// New returns the wire of a connection, which must be a system socket.
+// New returns the wire of a connection. At one that is no system socket, as one in memory, a look at what has
+// arrived waits for a millisecond.
 func New(conn net.Conn) (*Wire, error) {
 	system, ok := conn.(syscall.Conn)
 	if !ok {
-		return nil, errors.New("probe connection: not a system socket")
+		return &Wire{Conn: conn}, nil
 	}
 	raw, err := system.SyscallConn()
 	if err != nil {
@@ -89,4 +91,17 @@ func (w *Wire) Probe(session io.Reader) error {
 		return nil
 	}
 	return err
+}
+
+// readSoon reads for a millisecond: where a connection cannot be read without waiting, what has arrived is
+// there within it.
+func (w *Wire) readSoon(b []byte) (int, error) {
+	if err := w.SetReadDeadline(time.Now().Add(time.Millisecond)); err != nil {
+		return 0, err
+	}
+	n, err := w.Conn.Read(b)
+	if n == 0 && errors.Is(err, os.ErrDeadlineExceeded) {
+		return 0, errWouldBlock
+	}
+	return n, err
 }

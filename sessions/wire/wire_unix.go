@@ -11,6 +11,9 @@ import (
 // readArrived reads without waiting. The system call is made directly: a read with a deadline in the past
 // returns before it has looked at the socket.
 func (w *Wire) readArrived(b []byte) (int, error) {
+	if w.raw == nil {
+		return w.readSoon(b)
+	}
 	var n int
 	var err error
 	read := func(fd uintptr) bool {

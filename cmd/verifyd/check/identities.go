@@ -50,6 +50,28 @@ func checkIdentities(ctx context.Context, s *Survey, conn *natsconf.Conn, c conf
 	}
 }
 
+// checkNames tells of accounts whose names users may take for others': those go on, and an operator decides.
+func checkNames(ctx context.Context, s *Survey, conn *natsconf.Conn, c config.Config) {
+	if !c.Edge {
+		return
+	}
+	doubts, err := accountstore.Doubts(ctx, conn)
+	if err != nil {
+		s.Warn("names", "run it again, with a credential that may read accounts",
+			"whether accounts have names that mislead users cannot be told: %s", err)
+		return
+	}
+	for _, d := range doubts {
+		s.Warn("names", fmt.Sprintf("where it may have the name: verifyd account rename %s %q --grant; "+
+			"otherwise "+
+			"give it another one", d.Account.ID, d.Account.Name),
+			"users may take account %s (%s) for somebody else: %s", d.Account.Name, d.Account.ID, d.Why)
+	}
+	if len(doubts) == 0 {
+		s.ok("names", "no account has a name that users would take for another's")
+	}
+}
+
 func checkIdentitiesOf(ctx context.Context, s *Survey, conn *natsconf.Conn, n netsettings.Settings,
 	people map[string]accountstore.People) error {
 	id, issuer := n.NetworkID(), n.IdentityIssuer()

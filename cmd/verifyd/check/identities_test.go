@@ -12,6 +12,7 @@ import (
 	"verifyd/edge/network/netsettings"
 	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/secretbox"
+	"verifyd/natsconf/topology"
 )
 
 // check says what becomes of members and operators before a start binds a network's id, once it has, and
@@ -104,4 +105,31 @@ func TestIdentityIssuers(t *testing.T) {
 			t.Errorf("%s: %q, want %q", s.Kind, got, want)
 		}
 	}
+}
+
+// Accounts that were made before names were looked at are told, until an operator grants them theirs.
+func TestCheckTellsOfNames(t *testing.T) {
+	t.Parallel()
+	conn := natstest.Start(t)
+	store, err := accountstore.New(t.Context(), conn, secretbox.NewKey())
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := account.IDOf("Steam")
+	old := []byte(`{"v":2,"name":"Steam","created_at":"2026-01-01T00:00:00Z"}`)
+	subject := topology.BucketSubject(topology.BucketAccounts, id)
+	if _, err := conn.JS.Publish(t.Context(), subject, old); err != nil {
+		t.Fatal(err)
+	}
+	says := func(l Level, words string) {
+		t.Helper()
+		var s Survey
+		checkNames(t.Context(), &s, conn, config.Config{Edge: true})
+		expectFinding(t, map[string][]Finding{"names": s.findings}, "names", l, words)
+	}
+	says(LevelWarning, "account Steam ("+id+")")
+	if _, err := store.RenameAccount(t.Context(), access.Operator(""), id, "Steam", true); err != nil {
+		t.Fatal(err)
+	}
+	says(LevelOK, "no account")
 }

@@ -22,11 +22,11 @@ func checkRetention(s *Survey, in provision.Inspection, c config.Config) {
 	if in.MayUpdate {
 		kept = c.KeepResults() // as the next start makes it
 	}
-	if kept < c.CallbackRetryFor+store.RetentionSpare {
+	if kept < c.CallbackRetryFor+config.RetentionSpare {
 		s.err("retention", fmt.Sprintf(
 			"set VERIFYD_CALLBACK_RETRY_FOR to at most %s, or VERIFYD_KEEP_RESULTS to at least %s "+
 				"where the streams are made",
-			max(kept-store.RetentionSpare, 0), c.CallbackRetryFor+store.RetentionSpare),
+			max(kept-config.RetentionSpare, 0), c.CallbackRetryFor+config.RetentionSpare),
 			"the store keeps outcomes for %s, callbacks are tried for %s: outcomes could be forgotten "+
 				"before they are delivered", kept, c.CallbackRetryFor)
 	}

@@ -63,6 +63,7 @@ func checkServer(ctx context.Context, s *Survey, conn *natsconf.Conn, c config.C
 		return
 	}
 	checkIdentities(ctx, s, conn, c)
+	checkNames(ctx, s, conn, c)
 }
 
 // askServer asks a server, and returns why it did not answer.

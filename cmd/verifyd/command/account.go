@@ -63,7 +63,8 @@ func ActorText(who access.Actor) string {
 // wrongInput are the refusals that a person fixes at the command line, by naming something else.
 var wrongInput = []error{
 	account.ErrNoKey, account.ErrNoAccount, account.ErrAccountExists, account.ErrRolled, account.ErrKeyEnded,
-	account.ErrRotating, account.ErrNotRotating,
+	account.ErrRotating, account.ErrNotRotating, accountstore.ErrDeletionAsked, account.ErrNoMember,
+	account.ErrLastOwner, account.ErrAlreadyMember, account.ErrFull,
 }
 
 // BadInput marks such a refusal as a fault of the command line.

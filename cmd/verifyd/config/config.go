@@ -40,6 +40,7 @@ type Config struct {
 	BaseURL             string   // empty: derived from the listening port
 	TrustedProxies      []netip.Prefix
 	Levels              api.Levels
+	StoreWait           time.Duration
 	PlainSessions       bool // new sessions are not sealed under keys of their own
 	Networks            []netsettings.Settings
 	NetworkRoots        *x509.CertPool // nil: the system's
@@ -87,7 +88,7 @@ func (s Settings) Config(log zerolog.Logger) (Config, error) {
 	c.Alarms = s.alarmSettings.config(&f, c.CallbackPolicy)
 	c.CopyTo = s.copySettings.config(&f, c.Store)
 	c.Traces, c.TraceReceivers = s.traceSettings.config(&f), s.TraceCallbacks
-	if s.KeepResults < s.CallbackRetryFor+time.Hour {
+	if s.KeepResults < s.CallbackRetryFor+RetentionSpare {
 		f.Add("keep-results", fmt.Sprintf(
 			"%s is less than an hour longer than VERIFYD_CALLBACK_RETRY_FOR (%s): outcomes could be "+
 				"forgotten before they are delivered", s.KeepResults, s.CallbackRetryFor),
@@ -121,6 +122,10 @@ func (s Settings) edgeConfig(c *Config, f *Faults) {
 	}
 	if !c.Levels.Default.AtLeast(c.Levels.Least) {
 		c.Levels.Default = c.Levels.Least
+	}
+	if c.StoreWait = s.StoreWait; c.StoreWait < time.Second || c.StoreWait > limit.MaxStoreWait {
+		f.Add("store-wait", fmt.Sprintf("%s is out of range", s.StoreWait),
+			fmt.Sprintf("use 1s to %s, for example 12s", limit.MaxStoreWait))
 	}
 	if s.BaseURL != "" {
 		base, _, err := web.ParseBaseURL(s.BaseURL)

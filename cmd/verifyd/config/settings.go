@@ -33,14 +33,15 @@ type StoreSettings struct {
 }
 
 type edgeSettings struct {
-	Listen         string   `default:"127.0.0.1:8080" help:"Public address."`
-	BaseURL        string   `name:"base-url" help:"{base_url} under which users reach this service; may carry a path prefix; default http://localhost and the listening port."`
-	AdminListen    string   `default:"127.0.0.1:9090" help:"Address of /metrics, /livez, /readyz, /debug/pprof and /debug/log-level; empty: none."`
-	AdminNames     []string `sep:"," help:"Host names by which the operators' address is asked, such as a scraper's target; IP addresses, localhost and the name in --admin-listen always are."`
-	TrustedProxies []string `sep:"," help:"CIDRs of proxies whose X-Forwarded-For counts."`
-	Binding        string   `default:"link" help:"What a session asks to be proven where neither its start nor its account says: link, code or account; see INTEGRATING.md."`
-	MinBinding     string   `default:"link" help:"The least that a session may ask for: link, code or account."`
-	PlainSessions  bool     `help:"Store new sessions so that builds which do not seal them can read them: for the time that such a build runs beside."`
+	Listen         string        `default:"127.0.0.1:8080" help:"Public address."`
+	BaseURL        string        `name:"base-url" help:"{base_url} under which users reach this service; may carry a path prefix; default http://localhost and the listening port."`
+	AdminListen    string        `default:"127.0.0.1:9090" help:"Address of /metrics, /livez, /readyz, /debug/pprof and /debug/log-level; empty: none."`
+	AdminNames     []string      `sep:"," help:"Host names by which the operators' address is asked, such as a scraper's target; IP addresses, localhost and the name in --admin-listen always are."`
+	TrustedProxies []string      `sep:"," help:"CIDRs of proxies whose X-Forwarded-For counts."`
+	Binding        string        `default:"link" help:"What a session asks to be proven where neither its start nor its account says: link, code or account; see INTEGRATING.md."`
+	MinBinding     string        `default:"link" help:"The least that a session may ask for: link, code or account."`
+	StoreWait      time.Duration `default:"12s" help:"How long a request waits for the store, as while a NATS server has vanished and the others elect another leader: 1s to 14s."`
+	PlainSessions  bool          `help:"Store new sessions so that builds which do not seal them can read them: for the time that such a build runs beside."`
 }
 
 // NetworkSettings say where users and members sign in, and who may log in to the dashboard.

@@ -48,9 +48,9 @@ func (s StoreSettings) Config(f *Faults) Store {
 	if c.StoreBytes, err = ParseBytes(s.StoreLimit); err != nil {
 		f.Add("store-limit", err.Error(), "for example 8GiB")
 	}
-	if s.KeepResults < time.Hour || s.KeepResults > 90*24*time.Hour {
+	if s.KeepResults < RetentionSpare || s.KeepResults > 90*24*time.Hour {
 		f.Add("keep-results", fmt.Sprintf("%s is out of range", s.KeepResults),
-			"use 1h to 2160h, for example 72h")
+			"use "+retentionSpare+" to 2160h, for example 72h")
 	}
 	s.replicas(&c, f)
 	s.secretKey(&c, f)

@@ -1,11 +1,13 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
 	"net/http"
 	"slices"
+	"time"
 
 	"verifyd/cmd/verifyd/config"
 	"verifyd/cmd/verifyd/supervise"
@@ -85,9 +87,14 @@ func (p *Program) handler(ctx context.Context, h shared) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	store := limit.NewWaiting(p.storeWait(), limit.DefaultWaiting)
+	if err := store.Measure(p.Registry); err != nil {
+		return nil, err
+	}
 	pages, err := signin.New(signin.Config{
 		BaseURL: p.Base, Sessions: h.sessions, Networks: networks.live, Test: networks.test,
-		Accounts: requesters{h.mirror}, Attempts: attempts, Key: p.Store.Key, Log: p.Config.Log,
+		Accounts: requesters{h.mirror}, Attempts: attempts, Store: store, Key: p.Store.Key,
+		Log:     p.Config.Log,
 		Metrics: p.Registry, Now: p.Config.Now,
 	})
 	if err != nil {
@@ -119,8 +126,9 @@ func (p *Program) handler(ctx context.Context, h shared) (http.Handler, error) {
 		Changes: h.watch,
 		Rates:   rates, FailedKeys: failures, Quota: quota, Callbacks: p.Config.CallbackPolicy,
 		Listeners: p.listeners(),
+		Store:     store,
 		StoreHigh: h.gauge.High, StoreLeft: h.stateMonitor.Check, TrustedProxies: p.Config.TrustedProxies,
-		Levels: p.Config.Levels, Proves: pages.Proves,
+		Levels: p.Config.Levels, Proves: pages.Proves, Networks: networks.ids(),
 		TestKeys: p.Config.TestKeys, Routes: slices.Concat(pages.Routes(), board.Routes(), static),
 		Nowhere: pages.Nowhere,
 		Metrics: p.Registry, Tracer: tracerOf(p), Log: p.Config.Log, Now: p.Config.Now,
@@ -146,3 +154,8 @@ func (p *Program) static() ([]web.Route, error) {
 
 // listeners is where edge and dispatcher meet for callbacks that go to developers' own machines.
 func (p *Program) listeners() *devtunnel.Relay { return devtunnel.New(p.Store.Conn) }
+
+// storeWait is how long a request waits for the store.
+func (p *Program) storeWait() time.Duration {
+	return cmp.Or(p.Config.StoreWait, limit.DefaultStoreWait)
+}

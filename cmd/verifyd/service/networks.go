@@ -33,6 +33,16 @@ func (ns networks) signIn() []*network.Network {
 	return append(slices.Clone(ns.live), ns.test)
 }
 
+// ids are those of the networks by which users sign in.
+func (ns networks) ids() (ids []string) {
+	for _, n := range ns.signIn() {
+		if !slices.Contains(ids, n.ID()) {
+			ids = append(ids, n.ID())
+		}
+	}
+	return ids
+}
+
 // keeper keeps the metadata of all networks at hand.
 func (ns networks) keeper() *supervise.Actor {
 	return supervise.New("networks keeper", network.NewKeeper(slices.Concat(ns.signIn(), ns.logIn)))

@@ -308,6 +308,7 @@ func (p *Program) startDispatcher(ctx context.Context, h shared) error {
 		Supervise: supervise.Spec(p.Config.Log), Connections: p.Config.CallbackConnections,
 		Attempts: p.Config.CallbackAttempts, AccountAttempts: p.Config.CallbackShare,
 		Timeout: p.Config.CallbackTimeout, RetryFor: p.Config.CallbackRetryFor,
+		EndBefore:     config.RetentionSpare / 2,
 		DefaultPolicy: p.Config.DefaultPolicy, Now: p.Config.Now,
 		Client: p.Config.CallbackClient(), Listeners: p.listeners(), Pauses: p.Paused,
 	})

@@ -31,13 +31,20 @@ const (
 // room that is left for them. A store that is about to be moved still takes sessions and outcomes, so that
 // it, too, is advisory; once it is being sealed it takes nothing, and who asks this process is to be sent to
 // one on the new store.
+//
+// Servers of their own may be without a leader, or this process without one of them, for as long as requests
+// wait: so long it is ready.
 func (p *Program) readiness(h shared) []web.Check {
+	var pause time.Duration
+	if p.Store.Embedded == nil {
+		pause = p.storeWait()
+	}
 	checks := []web.Check{
 		{Name: "jetstream", Check: func(context.Context) (string, error) {
 			if err := p.Store.Conn.Failure(); err != nil {
 				return "", err
 			}
-			if !p.Store.Conn.Connected() {
+			if lost := p.Store.Conn.LostSince(); !p.Store.Conn.Connected() && time.Since(lost) >= pause {
 				return "", errors.New("not connected, reconnecting")
 			}
 			nc := p.Store.Conn.NC
@@ -57,7 +64,7 @@ func (p *Program) readiness(h shared) []web.Check {
 		}},
 		{Name: "writers", Check: func(context.Context) (string, error) {
 			return "",
-				storestate.CheckWriters(h.writers...)
+				storestate.CheckWriters(pause, h.writers...)
 		}},
 		{Name: "standing",
 			Check: func(context.Context) (string, error) { return "", h.stateMonitor.Check() }},

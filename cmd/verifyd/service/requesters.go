@@ -18,5 +18,8 @@ func (a requesters) Requester(id string) (signin.Requester, bool) {
 }
 
 func requesterOf(a account.Account) signin.Requester {
-	return signin.Requester{Name: a.Name, ReturnURL: a.ReturnURL, Colour: a.Colour, MaxUsers: a.MaxUsers}
+	return signin.Requester{
+		Name: a.Name, Verified: !a.VerifiedAt.IsZero(), ReturnURL: a.ReturnURL, Colour: a.Colour,
+		MaxUsers: a.MaxUsers,
+	}
 }

@@ -16,10 +16,6 @@ import (
 // refused here, pauses by package pauses, and what is put off all the same the dispatcher brings to an end
 // (its doc comment).
 
-// RetentionSpare is by how much results are kept for longer than callbacks are tried: half of it is the
-// dispatchers' last call.
-const RetentionSpare = time.Hour
-
 // OldestOf returns what tells since when the oldest delivery waits that has not ended.
 func OldestOf(st *sessionstore.Store) func(context.Context) (time.Time, error) {
 	return func(ctx context.Context) (time.Time, error) {
@@ -39,13 +35,13 @@ func MayShorten(ctx context.Context, conn *natsconf.Conn, stream string, to time
 	if err != nil || oldest.IsZero() {
 		return err
 	}
-	if age := time.Since(oldest); age > to-RetentionSpare {
+	if age := time.Since(oldest); age > to-config.RetentionSpare {
 		return config.Usage(fmt.Errorf(
 			"VERIFYD_KEEP_RESULTS (--keep-results): %s is too short now: a callback waits since %s, "+
 				"and its outcome would be forgotten before it has ended; "+
 				"keep results for at least %s until it has (verifyd deliveries list --state due), or "+
 				"resume the host that it waits for",
-			to, oldest.Format(time.RFC3339), (age + 2*RetentionSpare).Truncate(time.Hour)))
+			to, oldest.Format(time.RFC3339), (age + 2*config.RetentionSpare).Truncate(time.Hour)))
 	}
 	return nil
 }

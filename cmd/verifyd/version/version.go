@@ -9,7 +9,7 @@ import (
 )
 
 // number is the version that this source is, or is on its way to be (semantic versioning; CHANGELOG.md).
-const number = "0.9.0"
+const number = "0.10.0"
 
 // What a release is built with, by -ldflags "-X verifyd/cmd/verifyd/version.built=0.9.0". The commit and its
 // date stand for those of the repository where the build does not see one.

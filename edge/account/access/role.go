@@ -43,7 +43,9 @@ const (
 	// ActionBranding: set what end users see of the account: where its link back leads, its colour
 	ActionBranding Action = "face"
 	ActionMembers  Action = "members" // invite, change roles, remove
-	ActionOperate  Action = "operate" // quota, name, login links, disabling, deleting: the operator alone
+	ActionAccount  Action = "account" // another name, and asking for its end
+	ActionRestore  Action = "restore" // take back that its end was asked for
+	ActionOperate  Action = "operate" // quota, login links, disabling, the verified mark: the operator alone
 	ActionInvited  Action = "invited" // accept an invite: who has its token, whoever they are
 )
 
@@ -57,6 +59,8 @@ var rights = map[Action][]Role{
 	ActionSecrets:  {RoleOwner, RoleDeveloper},
 	ActionBranding: {RoleOwner},
 	ActionMembers:  {RoleOwner},
+	ActionAccount:  {RoleOwner},
+	ActionRestore:  {RoleOwner},
 }
 
 // May reports whether the role has the right to an action.

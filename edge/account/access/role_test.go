@@ -13,7 +13,8 @@ func TestWhatRolesMayDo(t *testing.T) {
 		{ActionView, "odv"}, {ActionAudit, "od"}, {ActionSend, "od"},
 		{ActionKeys, "od"},
 		{ActionReveal, "od"}, {ActionSecrets, "od"}, {ActionBranding, "o"},
-		{ActionMembers, "o"}, {"operate", ""}, {"invited", ""}, {"", ""},
+		{ActionMembers, "o"}, {ActionAccount, "o"}, {ActionRestore, "o"},
+		{"operate", ""}, {"invited", ""}, {"", ""},
 	} {
 		for _, r := range Roles() {
 			if got, want := r.May(c.action), strings.Contains(c.who, string(r[:1])); got != want {

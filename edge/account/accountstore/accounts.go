@@ -2,14 +2,18 @@ package accountstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
 	"verifyd/edge/account/audit"
+	"verifyd/edge/account/entry"
 	"verifyd/edge/account/input"
+	"verifyd/edge/account/naming"
 )
 
 // accounts changes accounts.
@@ -70,31 +74,65 @@ func (s accounts) those(ctx context.Context, are func(account.Account) bool) ([]
 	return all, err
 }
 
-// SetDisabled takes an account out of service, or puts it back: its keys are refused, and its users can
-// sign in no more, until it is enabled again. Outcomes that stand are delivered all the same. A repeat is
-// harmless. Its errors are ErrNoAccount and ErrNotAllowed.
-func (s accounts) SetDisabled(ctx context.Context, by access.Actor, id string,
-	disabled bool) (account.Account, error) {
-	return s.change(ctx, by, id, access.ActionOperate, func(a *account.Account, now time.Time) (deed, error) {
-		switch {
-		case a.DisabledAt.IsZero() != disabled:
-			return deed{}, errUnchanged
-		case disabled:
-			a.DisabledAt = now
-			return deed{what: audit.AccountDisabled}, nil
-		default:
-			a.DisabledAt = time.Time{}
-			return deed{what: audit.AccountEnabled}, nil
-		}
-	})
+// EnsureAccount returns the account of that name and makes it, with a signing secret, when it is missing.
+// Harmless to repeat.
+func (s accounts) EnsureAccount(ctx context.Context, by access.Actor, name string) (account.Account, error) {
+	a, err := s.CreateAccount(ctx, by, name)
+	if errors.Is(err, account.ErrAccountExists) {
+		return s.AccountByName(ctx, name)
+	}
+	return a, err
 }
 
-// Deleted returns what is left of an account that was deleted, by its id. The error is ErrNoAccount where
-// there is nothing.
-func (s accounts) Deleted(ctx context.Context, id string) (account.Account, error) {
-	a, _, err := s.remains(ctx, id)
-	if err == nil && a.DeletedAt.IsZero() {
-		err = account.ErrNoAccount
+// AccountByName returns an account, by its name or its id, with its signing secrets. The error is
+// ErrNoAccount where there is none, and says which names are near.
+func (s accounts) AccountByName(ctx context.Context, name string) (account.Account, error) {
+	if account.IsID(name) {
+		a, _, err := s.remains(ctx, name)
+		switch {
+		case err == nil && a.Exists():
+			return a.Account, nil
+		case err == nil && !a.DeletedAt.IsZero():
+			return account.Account{}, fmt.Errorf("%w: %s was deleted on %s; %s", account.ErrNoAccount, name,
+				entry.Stamp(a.DeletedAt), listThem)
+		case err != nil && !errors.Is(err, account.ErrNoAccount):
+			return account.Account{}, err
+		}
 	}
-	return a.Account, err
+	t, err := s.title(ctx, name)
+	if clean := naming.Clean(name); err == nil && t.holder.ID == "" && clean != name {
+		name = clean
+		t, err = s.title(ctx, name)
+	}
+	switch {
+	case err != nil:
+		return account.Account{}, err
+	case t.holder.ID == "":
+		return account.Account{}, s.noAccount(ctx, name)
+	case t.holder.Name != name:
+		return account.Account{}, fmt.Errorf("%w: %q was the name of %s, which is called %q now; %s",
+			account.ErrNoAccount, name, t.holder.ID, t.holder.Name, listThem)
+	}
+	return t.holder.Account, nil
+}
+
+// listThem says how accounts are found.
+const listThem = "list them with: verifyd account list"
+
+// noAccount is the error for a name that nobody has, with the names that may have been meant.
+func (s accounts) noAccount(ctx context.Context, name string) error {
+	accounts, err := s.Accounts(ctx)
+	if err != nil { // the names are a help, and no more
+		return fmt.Errorf("%w: %q; %s", account.ErrNoAccount, name, listThem)
+	}
+	names := make([]string, len(accounts))
+	for i, a := range accounts {
+		names[i] = a.Name
+	}
+	near := naming.Nearest(name, names)
+	if len(near) == 0 {
+		return fmt.Errorf("%w: %q; %s", account.ErrNoAccount, name, listThem)
+	}
+	return fmt.Errorf("%w: %q; there is %s; %s", account.ErrNoAccount, name, strings.Join(near, ", "),
+		listThem)
 }

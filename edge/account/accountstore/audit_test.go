@@ -12,6 +12,7 @@ import (
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
 	"verifyd/edge/account/audit"
+	"verifyd/edge/account/audit/life"
 	"verifyd/natsconf/topology"
 )
 
@@ -199,7 +200,7 @@ func TestLogIsAppendOnly(t *testing.T) {
 		s.Purge(t.Context()) == nil {
 		t.Error("a record was taken away")
 	}
-	if got := h.all(t, a.ID, 10); len(got) != 1 || got[0].What != audit.AccountCreated {
+	if got := h.all(t, a.ID, 10); len(got) != 1 || got[0].What != life.Created {
 		t.Errorf("the log: %+v", got)
 	}
 }

@@ -8,7 +8,7 @@ import (
 
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
-	"verifyd/edge/account/audit"
+	"verifyd/edge/account/audit/life"
 	"verifyd/edge/account/entry"
 	"verifyd/edge/account/grant"
 	"verifyd/edge/account/record"
@@ -52,7 +52,7 @@ func (s *Store) DeleteAccount(ctx context.Context, by access.Actor, id string, d
 			return Deletion{}, err
 		}
 	}
-	if err := s.endKeys(ctx, by, dry, &d); err != nil {
+	if d.Keys, err = s.endKeys(ctx, by, id, dry); err != nil {
 		return d, err
 	}
 	return d, s.endLinks(ctx, by, dry, &d)
@@ -67,9 +67,9 @@ func (d *Deletion) bury(a *account.Account, now time.Time) (deed, error) {
 			a.Secrets[i].ExpiresAt = d.SignsUntil
 		}
 	}
-	return deed{what: audit.AccountDeleted, detail: map[string]string{
-		"name": a.Name, "members": some(d.Members), "invites": some(d.Invites),
-		"signs_until": entry.Stamp(d.SignsUntil),
+	return deed{what: life.Deleted, detail: map[string]string{
+		"name": a.Name, "asked_at": entry.Stamp(a.DeleteAskedAt), "members": some(d.Members),
+		"invites": some(d.Invites), "signs_until": entry.Stamp(d.SignsUntil),
 	}}, nil
 }
 
@@ -82,23 +82,64 @@ func (s *Store) signsUntil(ctx context.Context) (time.Time, error) {
 	return s.log.Instant().Add(stream.CachedInfo().Config.MaxAge + signsBeyond), nil
 }
 
-func (s *Store) endKeys(ctx context.Context, by access.Actor, dry bool, d *Deletion) error {
-	keys, err := s.Keys(ctx)
+// grace is who deletes an account at the end of its grace.
+var grace = access.Operator("verifyd")
+
+// EndDue deletes the accounts whose grace is over. Their login links stay, which lead nowhere any more: an
+// edge's credential takes none back. A repeat is harmless, also at the same time by another process; Settle
+// revokes the keys that a crash has left.
+func (s *Store) EndDue(ctx context.Context) error {
+	entries, err := entry.List(ctx, s.conn, topology.BucketAccounts, ">")
 	if err != nil {
 		return err
 	}
-	for _, k := range keys {
-		if k.Account != d.Account.ID || !k.RevokedAt.IsZero() {
+	for _, e := range entries {
+		a := record.Outline(e.Key, e.Value)
+		if !a.Exists() || !a.Due(s.now()) {
 			continue
 		}
-		if d.Keys++; dry {
-			continue
+		var d Deletion
+		if d.SignsUntil, err = s.signsUntil(ctx); err != nil {
+			return err
 		}
-		if _, err := s.RevokeKey(ctx, by, k.Account, k.ID); err != nil {
-			return fmt.Errorf("revoke %s: %w", k.ID, err)
+		_, err := s.change(ctx, grace, a.ID, access.ActionOperate, func(a *account.Account,
+			now time.Time) (deed, error) {
+			if !a.Due(now) {
+				return deed{}, errUnchanged
+			}
+			return d.bury(a, now)
+		})
+		if errors.Is(err, account.ErrNoAccount) {
+			continue // another process was first, and revokes its keys
+		}
+		if err == nil {
+			_, err = s.endKeys(ctx, grace, a.ID, false)
+		}
+		if err != nil {
+			return fmt.Errorf("delete account %s: %w", a.ID, err)
 		}
 	}
 	return nil
+}
+
+// endKeys revokes what is left of an account's keys and returns how many those are.
+func (s *Store) endKeys(ctx context.Context, by access.Actor, id string, dry bool) (ended int, err error) {
+	keys, err := s.Keys(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for _, k := range keys {
+		if k.Account != id || !k.RevokedAt.IsZero() {
+			continue
+		}
+		if ended++; dry {
+			continue
+		}
+		if _, err := s.RevokeKey(ctx, by, k.Account, k.ID); err != nil {
+			return ended, fmt.Errorf("revoke %s: %w", k.ID, err)
+		}
+	}
+	return ended, nil
 }
 
 func (s *Store) endLinks(ctx context.Context, by access.Actor, dry bool, d *Deletion) error {

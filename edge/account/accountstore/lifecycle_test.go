@@ -17,6 +17,7 @@ import (
 	"verifyd/edge/account/audit"
 	"verifyd/edge/account/grant"
 	"verifyd/edge/account/input"
+	"verifyd/edge/account/naming"
 	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/topology"
 )
@@ -33,7 +34,7 @@ func TestDisabledAccount(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 { // a repeat changes nothing
-		if a, err = h.store.SetDisabled(t.Context(), operator, a.ID, true); err != nil || a.InService() {
+		if a, err = h.store.Disable(t.Context(), operator, a.ID, ""); err != nil || a.InService() {
 			t.Fatalf("%+v, %v", a, err)
 		}
 	}
@@ -51,7 +52,7 @@ func TestDisabledAccount(t *testing.T) {
 		"a member's key":    fourth(h.store.CreateKey(t.Context(), ada.Actor(), a.ID, account.KeyOptions{})),
 		"a member's look":   err2(h.store.RevealSecrets(t.Context(), ada.Actor(), a.ID)),
 		"an invite":         err2(h.store.AcceptInvite(t.Context(), token, bob)),
-		"a member's enable": err2(h.store.SetDisabled(t.Context(), ada.Actor(), a.ID, false)),
+		"a member's enable": err2(h.store.Enable(t.Context(), ada.Actor(), a.ID)),
 	} {
 		if !errors.Is(err, account.ErrDisabled) {
 			t.Errorf("%s: %v", what, err)
@@ -64,7 +65,7 @@ func TestDisabledAccount(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.store.SetDisabled(t.Context(), operator, a.ID, false); err != nil {
+	if _, err := h.store.Enable(t.Context(), operator, a.ID); err != nil {
 		t.Fatal(err)
 	}
 	h.known(t, another)
@@ -72,7 +73,7 @@ func TestDisabledAccount(t *testing.T) {
 		topology.BucketSubject(topology.BucketAccounts, a.ID), ""); !strings.Contains(string(data), `"v":2`) {
 		t.Errorf("an older build does not read it: %s", data)
 	}
-	if _, err := h.store.SetDisabled(t.Context(), ada.Actor(), a.ID, true); !errors.Is(err,
+	if _, err := h.store.Disable(t.Context(), ada.Actor(), a.ID, ""); !errors.Is(err,
 		access.ErrNotAllowed) {
 		t.Errorf("a member disables: %v", err)
 	}
@@ -164,7 +165,7 @@ func TestDeletedAccount(t *testing.T) {
 		t.Errorf("%d versions of the record are there, with its members and secrets", n)
 	}
 
-	again, err := h.store.CreateAccount(t.Context(), operator, "Harbor Guild")
+	again, err := h.store.GrantAccount(t.Context(), operator, "Harbor Guild") // it is kept otherwise
 	if err != nil || again.ID == a.ID {
 		t.Fatalf("the name is taken anew as %s: %v", again.ID, err)
 	}
@@ -240,8 +241,8 @@ func TestDeletedAccountCannotComeBack(t *testing.T) {
 	}
 }
 
-// A renamed account keeps all it has, under the same id. Nobody takes a name that an account had, until that
-// is deleted.
+// A renamed account keeps all it has, under the same id. Nobody takes a name that an account had, also when
+// that is deleted, until it is forgotten.
 func TestRenamedAccount(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -250,7 +251,7 @@ func TestRenamedAccount(t *testing.T) {
 	other := h.account(t, "Other")
 	rename := func(id, name string, want error) {
 		t.Helper()
-		if _, err := h.store.RenameAccount(t.Context(), operator, id, name); !errors.Is(err, want) {
+		if _, err := h.store.RenameAccount(t.Context(), operator, id, name, false); !errors.Is(err, want) {
 			t.Errorf("%s becomes %q: %v, want %v", id, name, err, want)
 		}
 	}
@@ -288,18 +289,19 @@ func TestRenamedAccount(t *testing.T) {
 	rename(a.ID, "Harbor Guild", nil)
 	leads("Harbor Guild", a.ID)
 	rename(a.ID, "Pier Guild", nil)
-	if _, err := h.store.RenameAccount(t.Context(), ada.Actor(), a.ID, "Mine"); !errors.Is(err,
-		access.ErrNotAllowed) {
-		t.Errorf("a member renames: %v", err)
-	}
-	for _, bad := range []string{"", " x", a.ID} {
-		if _, err := h.store.RenameAccount(t.Context(), operator, a.ID, bad); !isInput(err) {
+	for _, bad := range []string{"", " ", a.ID, "Discord"} {
+		if _, err := h.store.RenameAccount(t.Context(), operator, a.ID, bad, false); !isInput(err) {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}
 	if _, err := h.store.DeleteAccount(t.Context(), operator, a.ID, false); err != nil {
 		t.Fatal(err)
 	}
+	if secrets, ok := h.mirror.SigningSecrets(a.ID); !ok || len(secrets) != 2 {
+		t.Errorf("the deleted one signs with %d secrets", len(secrets))
+	}
+	rename(other.ID, "Pier Guild", account.ErrAccountExists) // until it is forgotten
+	h.at(time.Now().Add(naming.Kept + time.Hour))
 	rename(other.ID, "Pier Guild", nil)
 	leads("Pier Guild", other.ID)
 	fresh, err := h.store.CreateAccount(t.Context(), operator, "Quay Guild")
@@ -309,9 +311,6 @@ func TestRenamedAccount(t *testing.T) {
 	leads("Quay Guild", fresh.ID)
 	rename(other.ID, "Harbor Guild", nil) // over what is left of the one that was made with it
 	leads("Harbor Guild", other.ID)
-	if secrets, ok := h.mirror.SigningSecrets(a.ID); !ok || len(secrets) != 2 {
-		t.Errorf("the deleted one signs with %d secrets", len(secrets))
-	}
 	if err := h.store.Settle(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -327,6 +326,7 @@ func TestOneTakesAName(t *testing.T) {
 	if _, err := h.store.DeleteAccount(t.Context(), operator, gone.ID, false); err != nil {
 		t.Fatal(err)
 	}
+	h.at(time.Now().Add(naming.Kept + time.Hour))
 	edges := h.edges(t)
 	var ids []string
 	for i := range 4 {
@@ -346,7 +346,7 @@ func TestOneTakesAName(t *testing.T) {
 			}
 		}
 		for i := range 4 {
-			wg.Go(func() { took(edges[i].RenameAccount(t.Context(), operator, ids[i], name)) })
+			wg.Go(func() { took(edges[i].RenameAccount(t.Context(), operator, ids[i], name, false)) })
 			wg.Go(func() { took(edges[i].CreateAccount(t.Context(), operator, name)) })
 		}
 		wg.Wait()

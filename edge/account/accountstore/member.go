@@ -2,14 +2,20 @@ package accountstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"time"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
 	"verifyd/edge/account/audit"
+	"verifyd/edge/account/audit/life"
+	"verifyd/edge/account/entry"
 	"verifyd/edge/account/grant"
 	"verifyd/edge/account/input"
 	"verifyd/edge/account/record"
@@ -75,16 +81,106 @@ func (s members) RemoveMember(ctx context.Context, by access.Actor, id, network,
 		action = access.ActionView
 	}
 	return s.change(ctx, by, id, action, func(a *account.Account, _ time.Time) (deed, error) {
-		i := a.MemberIndex(network, subject)
-		if i < 0 {
-			return deed{}, account.ErrNoMember
-		}
-		m := a.Members[i]
-		a.Members = slices.Delete(a.Members, i, i+1)
-		d := deed{what: audit.MemberRemoved, on: m.Identity().String(), detail: m.Detail()}
-		d.detail["invites_withdrawn"] = some(dropInvites(a, m.Identity()))
-		return d, a.StillOwned(m.Role)
+		d, _, err := leave(a, access.Identity{Network: network, Subject: subject})
+		return d, err
 	})
+}
+
+// MoveMember takes somebody out of one account and makes them a member of another, in one write. The role is
+// the one that they had, or the one that is named. The invites that they have made stay with nobody. Only the
+// operator may. Its errors are ErrNoMember, ErrLastOwner, ErrAlreadyMember, ErrFull, ErrNoAccount,
+// ErrNotAllowed and an *input.Error.
+func (s members) MoveMember(ctx context.Context, by access.Actor, from, to string, who access.Identity,
+	role access.Role) (account.Member, error) {
+	if from == to {
+		return account.Member{}, &input.Error{Field: "to", Detail: "they are in that account; name " +
+			"another one"}
+	}
+	if role != "" {
+		if err := input.Role(role); err != nil {
+			return account.Member{}, err
+		}
+	}
+	done, err := s.log.Turn(ctx)
+	if err != nil {
+		return account.Member{}, err
+	}
+	defer done()
+	var m account.Member
+	var source, target record.Account
+	err = natsconf.Retry(ctx, func() (err error) {
+		m, source, target, err = s.move(ctx, by, [2]string{from, to}, who, role)
+		return err
+	})
+	if err != nil {
+		return account.Member{}, err
+	}
+	return m, errors.Join(s.log.Conclude(ctx, source.Last), s.log.Conclude(ctx, target.Last))
+}
+
+func (s members) move(ctx context.Context, by access.Actor, ids [2]string, who access.Identity,
+	role access.Role) (m account.Member, source, target record.Account, err error) {
+	var both [2]record.Account
+	var stood [2]jetstream.KeyValueEntry
+	for i, id := range ids {
+		if both[i], stood[i], err = s.account(ctx, id); err == nil {
+			err = s.log.Settle(ctx, both[i].Last)
+		}
+		if err == nil {
+			err = s.permit(ctx, both[i].Account, by, access.ActionOperate)
+		}
+		if err == nil {
+			err = record.AccountRewritable(stood[i].Value())
+		}
+		if err != nil {
+			return m, source, target, fmt.Errorf("account %s: %w", id, err)
+		}
+	}
+	source, target = both[0], both[1]
+	left, m, err := leave(&source.Account, who)
+	if err != nil {
+		return m, source, target, err
+	}
+	if role != "" {
+		m.Role = role
+	}
+	m.Since = s.log.Instant()
+	if target.Members, err = target.Admit(m); err != nil {
+		return m, source, target, fmt.Errorf("%s: %w", target.Name, err)
+	}
+	left.what, left.detail["to"] = life.MovedOut, target.ID
+	came := deed{what: life.MovedIn, on: left.on, detail: m.Detail()}
+	came.detail["from"] = source.ID
+	both = [2]record.Account{source, target}
+	msgs := make([]*nats.Msg, len(both))
+	for i, d := range []deed{left, came} {
+		if both[i].Last, err = s.log.Draft(ctx, by, ids[i], d.what, d.on, d.detail); err != nil {
+			return m, source, target, err
+		}
+		data, err := both[i].Encode(s.box)
+		if err != nil {
+			return m, source, target, err
+		}
+		msgs[i] = entry.Message(topology.BucketAccounts, ids[i], data, stood[i].Revision())
+	}
+	err = s.conn.PublishBatch(ctx, topology.BucketStream(topology.BucketAccounts), msgs...)
+	if err != nil {
+		err = s.unlessOurs(ctx, both[1], err)
+	}
+	return m, both[0], both[1], err
+}
+
+// leave takes somebody out of the members, and the invites that they have made with them.
+func leave(a *account.Account, who access.Identity) (deed, account.Member, error) {
+	i := a.MemberIndex(who.Network, who.Subject)
+	if i < 0 {
+		return deed{}, account.Member{}, account.ErrNoMember
+	}
+	m := a.Members[i]
+	a.Members = slices.Delete(a.Members, i, i+1)
+	d := deed{what: audit.MemberRemoved, on: who.String(), detail: m.Detail()}
+	d.detail["invites_withdrawn"] = some(dropInvites(a, who))
+	return d, m, a.StillOwned(m.Role)
 }
 
 // some writes a number into the detail of a record; none is left out.
@@ -114,7 +210,7 @@ func PeopleOf(ctx context.Context, c *natsconf.Conn) (map[string]People, error) 
 	}
 	people := map[string]People{}
 	for _, m := range accounts {
-		for _, member := range record.Members(m.Data()) {
+		for _, member := range record.Outline("", m.Data()).Members {
 			p := people[member.Network]
 			p.Members++
 			people[member.Network] = p

@@ -1,21 +1,21 @@
 package accountstore
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
-	"verifyd/edge/account/audit"
+	"verifyd/edge/account/audit/life"
 	"verifyd/edge/account/entry"
+	"verifyd/edge/account/input"
+	"verifyd/edge/account/naming"
 	"verifyd/edge/account/record"
 	"verifyd/edge/account/secrets"
 	"verifyd/natsconf"
@@ -30,8 +30,8 @@ import (
 //   - or what is left of that account once it is deleted, and the id of the account that has the name since;
 //   - or nothing but the id of an account that took the name when it was renamed.
 //
-// A name that an account once had stays its own until it is deleted: who still writes the old name meets
-// nobody else's account.
+// A name that an account once had stays its own for naming.Kept, also where the account is deleted: who still
+// writes the old name meets nobody else's account. Builds that noted no end kept it while the account exists.
 
 // title is a name as the store has it.
 type title struct {
@@ -53,31 +53,108 @@ func (s accounts) title(ctx context.Context, name string) (t title, err error) {
 		return t, err
 	}
 	t.stored, t.data, t.at = a, e.Value(), e.Revision()
+	if a.LeadsTo != "" {
+		t.holder, _, err = s.account(ctx, a.LeadsTo)
+		if !errors.Is(err, account.ErrNoAccount) {
+			return t, err
+		}
+		t.holder = record.Account{}
+	}
 	if a.Exists() {
 		t.holder = a
-		return t, nil
 	}
-	if a.LeadsTo == "" {
-		return t, nil
-	}
-	t.holder, _, err = s.account(ctx, a.LeadsTo)
-	if errors.Is(err, account.ErrNoAccount) {
-		t.holder, err = record.Account{}, nil
-	}
-	return t, err
+	return t, nil
 }
 
-// taken returns why the name cannot be taken for an account; nil: it can be.
-func (t title) taken(name, id string) error {
+// taken returns why the name cannot be taken for an account at an instant; nil: it can be.
+func (t title) taken(w wanted, id string, now time.Time) error {
+	until, known := t.holder.KeptUntil(w.name)
 	switch {
 	case t.holder.ID == "", t.holder.ID == id:
 		return nil
-	case t.holder.Name == name:
-		return fmt.Errorf("%w: %q", account.ErrAccountExists, name)
+	case t.holder.Name == w.name:
+		return fmt.Errorf("%w: %q", account.ErrAccountExists, w.name)
+	case w.granted, known && !now.Before(until):
+		return nil
 	default:
-		return fmt.Errorf("%w: %q was the name of %s, which is called %q now and keeps its old names",
-			account.ErrAccountExists, name, t.holder.ID, t.holder.Name)
+		return kept(w.name, t.holder.Account, until)
 	}
+}
+
+// kept is the error for a name that somebody had who is called otherwise now, or is gone.
+func kept(name string, by account.Account, until time.Time) error {
+	now, end := fmt.Sprintf("is called %q now", by.Name), "while that account exists"
+	if !by.Exists() {
+		now = "was deleted"
+	}
+	if !until.IsZero() {
+		end = "until " + entry.Stamp(until)
+	}
+	return fmt.Errorf("%w: %q was the name of %s, which %s, and is nobody else's "+
+		"%s", account.ErrAccountExists,
+		name, by.ID, now, end)
+}
+
+// wanted is a name that an account is to have.
+type wanted struct {
+	name    string
+	granted bool // an operator lets it pass where it would be refused for what it looks like
+}
+
+// want checks a name by itself. Its errors are ErrNotAllowed for who grants a name and is no operator, and an
+// *input.Error.
+func want(by access.Actor, name string, grant bool) (wanted, error) {
+	if grant && by.Kind != access.ActorOperator {
+		return wanted{}, fmt.Errorf("%w: only an operator grants a name", access.ErrNotAllowed)
+	}
+	clean, err := naming.Check(name)
+	if err == nil && account.IsID(clean) { // commands take either, and one's name must not be another's id
+		err = &input.Error{Field: "name", Detail: fmt.Sprintf(
+			"%q has the form of an account's id; choose another name, for example %q", clean, "Harbor Guild")}
+	}
+	if err == nil && !grant {
+		err = naming.Judge(clean)
+	}
+	return wanted{clean, grant}, err
+}
+
+// unlike refuses a name that looks like one that another account has, or had and keeps. It looks at all of
+// them: accounts of older builds are in no index. Two that look alike and are made at the same instant by two
+// processes are both made; Doubts tells. The error is an *input.Error, or ErrAccountExists.
+func (s accounts) unlike(ctx context.Context, w wanted, id string, now time.Time) error {
+	entries, err := entry.List(ctx, s.conn, topology.BucketAccounts, ">")
+	if err != nil {
+		return err
+	}
+	look := naming.LookOf(w.name)
+	for _, e := range entries {
+		a := record.Outline(e.Key, e.Value)
+		if a.ID == id || a.Name == "" {
+			continue
+		}
+		if a.Exists() && look.Like(naming.LookOf(a.Name)) {
+			if a.Name == w.name {
+				return fmt.Errorf("%w: %q", account.ErrAccountExists, w.name)
+			}
+			return &input.Error{Field: "name", Detail: fmt.Sprintf(
+				"%q looks like %q, which another account is called; choose a name that nobody takes for it",
+				w.name, a.Name)}
+		}
+		for _, f := range formerOf(a) {
+			if !w.granted && now.Before(f.Until) && look.Like(naming.LookOf(f.Name)) {
+				return kept(w.name, a, f.Until)
+			}
+		}
+	}
+	return nil
+}
+
+// formerOf returns the names that an account has no more: of one that was deleted, its last one too.
+func formerOf(a account.Account) []naming.Former {
+	if a.DeletedAt.IsZero() {
+		return a.Former
+	}
+	return append(slices.Clone(a.Former), naming.Former{Name: a.Name, Until: a.DeletedAt.Add(naming.Kept)})
 }
 
 // leading returns the message that makes the name lead to an account.
@@ -103,12 +180,29 @@ func (s accounts) leading(t title, id string) (*nats.Msg, error) {
 // ErrAccountExists and an *input.Error.
 func (s accounts) CreateAccount(ctx context.Context, by access.Actor, name string,
 	owners ...account.Member) (account.Account, error) {
-	if err := account.CheckName(name); err != nil {
+	w, err := want(by, name, false)
+	if err != nil {
 		return account.Account{}, err
 	}
+	return s.createAs(ctx, by, w, owners)
+}
+
+// GrantAccount is CreateAccount for a name that an operator lets an account have, though it is reserved,
+// mixes scripts, or is kept for who had it before. The audit log says so.
+func (s accounts) GrantAccount(ctx context.Context, by access.Actor, name string) (account.Account, error) {
+	w, err := want(by, name, true)
+	if err != nil {
+		return account.Account{}, err
+	}
+	return s.createAs(ctx, by, w, nil)
+}
+
+func (s accounts) createAs(ctx context.Context, by access.Actor, w wanted,
+	owners []account.Member) (account.Account, error) {
 	now := s.log.Instant()
 	a := record.Account{Account: account.Account{
-		Name: name, CreatedAt: now, Secrets: []account.Secret{{Value: secrets.NewSigning(), CreatedAt: now}},
+		Name: w.name, Granted: w.granted, CreatedAt: now,
+		Secrets: []account.Secret{{Value: secrets.NewSigning(), CreatedAt: now}},
 	}}
 	for _, m := range owners {
 		m.Role = access.RoleOwner
@@ -125,7 +219,7 @@ func (s accounts) CreateAccount(ctx context.Context, by access.Actor, name strin
 		return account.Account{}, err
 	}
 	defer done()
-	if err := natsconf.Retry(ctx, func() error { return s.create(ctx, by, &a) }); err != nil {
+	if err := natsconf.Retry(ctx, func() error { return s.create(ctx, by, w, &a) }); err != nil {
 		return account.Account{}, err
 	}
 	return a.Account, s.log.Conclude(ctx, a.Last)
@@ -133,10 +227,13 @@ func (s accounts) CreateAccount(ctx context.Context, by access.Actor, name strin
 
 // create stores a new account under the id of its name, or under one of its own where an account that was
 // deleted had that.
-func (s accounts) create(ctx context.Context, by access.Actor, a *record.Account) error {
+func (s accounts) create(ctx context.Context, by access.Actor, w wanted, a *record.Account) error {
 	t, err := s.title(ctx, a.Name)
 	if err == nil {
-		err = t.taken(a.Name, "")
+		err = t.taken(w, "", s.log.Instant())
+	}
+	if err == nil {
+		err = s.unlike(ctx, w, "", s.log.Instant())
 	}
 	if err != nil {
 		return err
@@ -145,7 +242,8 @@ func (s accounts) create(ctx context.Context, by access.Actor, a *record.Account
 	if t.at > 0 {
 		a.ID = account.NewID()
 	}
-	a.Last, err = s.log.Draft(ctx, by, a.ID, audit.AccountCreated, "", map[string]string{"name": a.Name})
+	a.Last, err = s.log.Draft(ctx, by, a.ID, life.Created, "", map[string]string{"name": a.Name,
+		"granted": grantedText(w.granted)})
 	if err != nil {
 		return err
 	}
@@ -170,7 +268,7 @@ func (s accounts) create(ctx context.Context, by access.Actor, a *record.Account
 
 // unlessOurs returns what an error of a write of an account means: nothing where what stands is what was
 // written, since an answer may have been lost.
-func (s accounts) unlessOurs(ctx context.Context, a record.Account, err error) error {
+func (s *records) unlessOurs(ctx context.Context, a record.Account, err error) error {
 	if !errors.Is(err, natsconf.ErrConflict) && !errors.Is(err, natsconf.ErrUncertain) {
 		return err
 	}
@@ -196,172 +294,38 @@ func (s accounts) under(ctx context.Context, t title, a record.Account, data []b
 	return s.unlessOurs(ctx, a, err)
 }
 
-// RenameAccount returns an account another name; its id stays, and so does all that belongs to it. A repeat
-// is harmless. Its errors are ErrAccountExists, also for a name that another account had before,
-// ErrNoAccount, ErrNotAllowed and an *input.Error.
-func (s accounts) RenameAccount(ctx context.Context, by access.Actor, id, name string) (account.Account,
-	error) {
-	if err := account.CheckName(name); err != nil {
-		return account.Account{}, err
-	}
-	done, err := s.log.Turn(ctx)
-	if err != nil {
-		return account.Account{}, err
-	}
-	defer done()
-	var a record.Account
-	err = natsconf.Retry(ctx, func() (err error) {
-		a, err = s.rename(ctx, by, id, name)
-		return err
-	})
-	if errors.Is(err, errUnchanged) {
-		return a.Account, nil
-	}
-	if err != nil {
-		return account.Account{}, err
-	}
-	return a.Account, s.log.Conclude(ctx, a.Last)
+// Doubt is an account whose name users may take for another's: it was made before such names were refused, or
+// at the same instant as the other one.
+type Doubt struct {
+	Account account.Account // without its secrets
+	Why     string
 }
 
-func (s accounts) rename(ctx context.Context, by access.Actor, id, name string) (record.Account, error) {
-	a, e, err := s.account(ctx, id)
-	if err == nil {
-		err = s.log.Settle(ctx, a.Last)
-	}
-	if err == nil {
-		err = s.permit(ctx, a.Account, by, access.ActionOperate)
-	}
-	if err == nil && a.Name == name {
-		err = errUnchanged
-	}
+// Doubts reads the names of all accounts and returns those that would be refused today and that no operator
+// has granted. It opens no secret. Its errors are natsconf's.
+func Doubts(ctx context.Context, c *natsconf.Conn) ([]Doubt, error) {
+	entries, err := entry.List(ctx, c, topology.BucketAccounts, ">")
 	if err != nil {
-		return a, err
+		return nil, err
 	}
-	t, err := s.title(ctx, name)
-	if err == nil {
-		err = t.taken(name, id)
-	}
-	if err == nil {
-		err = record.AccountRewritable(e.Value())
-	}
-	if err != nil {
-		return a, fmt.Errorf("rename account %s: %w", id, err)
-	}
-	a.Last, err = s.log.Draft(ctx, by, id, audit.AccountRenamed, "", map[string]string{"from": a.Name,
-		"to": name})
-	if err != nil {
-		return a, err
-	}
-	a.Name = name
-	data, err := a.Encode(s.box)
-	if err != nil {
-		return a, err
-	}
-	if t.entry == id { // it takes back the name that it was made with
-		return a, s.put(ctx, s.kv, id, data, e.Revision())
-	}
-	return a, s.under(ctx, t, a, data, e.Revision())
-}
-
-// EnsureAccount returns the account of that name and makes it, with a signing secret, when it is missing.
-// Harmless to repeat.
-func (s accounts) EnsureAccount(ctx context.Context, by access.Actor, name string) (account.Account, error) {
-	a, err := s.CreateAccount(ctx, by, name)
-	if errors.Is(err, account.ErrAccountExists) {
-		return s.AccountByName(ctx, name)
-	}
-	return a, err
-}
-
-// AccountByName returns an account, by its name or its id, with its signing secrets. The error is
-// ErrNoAccount where there is none, and says which names are near.
-func (s accounts) AccountByName(ctx context.Context, name string) (account.Account, error) {
-	if account.IsID(name) {
-		a, _, err := s.remains(ctx, name)
-		switch {
-		case err == nil && a.Exists():
-			return a.Account, nil
-		case err == nil && !a.DeletedAt.IsZero():
-			return account.Account{}, fmt.Errorf("%w: %s was deleted on %s; %s", account.ErrNoAccount, name,
-				entry.Stamp(a.DeletedAt), listThem)
-		case err != nil && !errors.Is(err, account.ErrNoAccount):
-			return account.Account{}, err
+	var doubts []Doubt
+	first := map[string]account.Account{} // by how its name looks
+	for _, e := range entries {
+		a := record.Outline(e.Key, e.Value)
+		if !a.Exists() || a.Granted {
+			continue
 		}
-	}
-	t, err := s.title(ctx, name)
-	switch {
-	case err != nil:
-		return account.Account{}, err
-	case t.holder.ID == "":
-		return account.Account{}, s.noAccount(ctx, name)
-	case t.holder.Name != name:
-		return account.Account{}, fmt.Errorf("%w: %q was the name of %s, which is called %q now; %s",
-			account.ErrNoAccount, name, t.holder.ID, t.holder.Name, listThem)
-	}
-	return t.holder.Account, nil
-}
-
-// maxNearest bounds the names that are offered for one that nobody has.
-const maxNearest = 3
-
-// listThem says how accounts are found.
-const listThem = "list them with: verifyd account list"
-
-// noAccount is the error for a name that nobody has, with the names that may have been meant.
-func (s accounts) noAccount(ctx context.Context, name string) error {
-	accounts, err := s.Accounts(ctx)
-	if err != nil { // the names are a help, and no more
-		return fmt.Errorf("%w: %q; %s", account.ErrNoAccount, name, listThem)
-	}
-	near := nearest(name, accounts)
-	if len(near) == 0 {
-		return fmt.Errorf("%w: %q; %s", account.ErrNoAccount, name, listThem)
-	}
-	return fmt.Errorf("%w: %q; there is %s; %s", account.ErrNoAccount, name, strings.Join(near, ", "),
-		listThem)
-}
-
-// nearest returns the quoted names that differ least from one: by a third of its letters at most, or by what
-// stands around it.
-func nearest(name string, accounts []account.Account) []string {
-	type candidate struct {
-		name string
-		off  int
-	}
-	var near []candidate
-	wanted := []rune(strings.ToLower(name))
-	for _, a := range accounts {
-		lower := strings.ToLower(a.Name)
-		off := distance(wanted, []rune(lower))
-		if off <= max(2, len(wanted)/3) || len(wanted) > 2 && strings.Contains(lower, string(wanted)) {
-			near = append(near, candidate{strconv.Quote(a.Name), off})
+		if _, err := want(access.Operator(""), a.Name, false); err != nil {
+			doubts = append(doubts, Doubt{a, err.Error()})
 		}
-	}
-	slices.SortStableFunc(near, func(a, b candidate) int { return cmp.Compare(a.off, b.off) })
-	var names []string
-	for _, c := range near[:min(len(near), maxNearest)] {
-		names = append(names, c.name)
-	}
-	return names
-}
-
-// distance counts the letters to add, take away or change that lead from one text to another (Levenshtein).
-func distance(a, b []rune) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i, x := range a {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j, y := range b {
-			change := diagonal
-			if x != y {
-				change++
+		for i, look := range naming.LookOf(a.Name) {
+			look = fmt.Sprint(i, look)
+			if other, known := first[look]; known && other.ID != a.ID {
+				doubts = append(doubts, Doubt{a, fmt.Sprintf("it looks like %q (%s)", other.Name, other.ID)})
+				break
 			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, row[j]+1, row[j+1]+1)
+			first[look] = a
 		}
 	}
-	return row[len(b)]
+	return doubts, nil
 }

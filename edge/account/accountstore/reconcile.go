@@ -9,6 +9,7 @@ import (
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
 	"verifyd/edge/account/audit"
+	"verifyd/edge/account/audit/life"
 )
 
 // Reconciled is what a damaged store lacked of accounts and keys, by what the audit log says of them.
@@ -72,7 +73,7 @@ func (s *Store) logged(ctx context.Context) (l logged, err error) {
 
 func (l *logged) take(r audit.Record) {
 	switch r.What {
-	case audit.AccountCreated:
+	case life.Created:
 		l.accounts = append(l.accounts, r.Account)
 	case audit.KeyCreated:
 		l.keys = append(l.keys, r)

@@ -13,6 +13,7 @@ import (
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
 	"verifyd/edge/account/audit"
+	"verifyd/edge/account/audit/life"
 	"verifyd/edge/account/entry"
 	"verifyd/edge/account/grant"
 	"verifyd/edge/account/record"
@@ -67,7 +68,7 @@ type deed struct {
 
 // takingAway are changes that cannot wait for a newer build, which has put more into the record than this one
 // knows.
-var takingAway = []string{audit.MemberRemoved, audit.AccountDisabled, audit.AccountDeleted}
+var takingAway = []string{audit.MemberRemoved, life.Disabled, life.DeletionAsked, life.Deleted}
 
 // errUnchanged is what an edit returns that finds nothing to do.
 var errUnchanged = errors.New("unchanged")
@@ -128,10 +129,11 @@ func (s *records) change(ctx context.Context, by access.Actor, id string, action
 // whatever a mirror or a page still shows. The error is ErrNotAllowed, or natsconf's.
 //
 // In an account that is disabled the operator alone changes anything; to the others the error is
-// account.ErrDisabled.
+// account.ErrDisabled. Where nobody but its owners took it out of service, they may restore it.
 func (s *records) permit(ctx context.Context, a account.Account, by access.Actor,
 	action access.Action) error {
-	if !a.DisabledAt.IsZero() && by.Kind != access.ActorOperator {
+	mayRestore := action == access.ActionRestore && !a.Barred()
+	if !a.DisabledAt.IsZero() && by.Kind != access.ActorOperator && !mayRestore {
 		return account.ErrDisabled
 	}
 	if action == access.ActionInvited {

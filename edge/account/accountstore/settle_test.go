@@ -12,6 +12,7 @@ import (
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
 	"verifyd/edge/account/audit"
+	"verifyd/edge/account/audit/life"
 	"verifyd/edge/account/grant"
 	"verifyd/edge/account/secrets"
 	"verifyd/natsconf"
@@ -81,7 +82,7 @@ func TestRecordOfAChangeWhoseMakerDied(t *testing.T) {
 	}
 	want := []string{
 		audit.SecretRotated, audit.SecretRotated, audit.QuotaSet, "test.note", "test.note", "test.note",
-		audit.AccountCreated,
+		life.Created,
 	}
 	if len(page.Records) != len(want) {
 		t.Fatalf("the log: %+v", page.Records)

@@ -11,6 +11,7 @@ import (
 
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
+	"verifyd/edge/account/audit/life"
 	"verifyd/natsconf"
 	"verifyd/natsconf/topology"
 )
@@ -92,7 +93,7 @@ func (l *Log) MadeBy(ctx context.Context, id string) (by access.Actor, at time.T
 	if errors.Is(err, natsconf.ErrNotFound) {
 		return access.Actor{}, time.Time{}, false, nil
 	}
-	if err != nil || r.What != AccountCreated {
+	if err != nil || r.What != life.Created {
 		return access.Actor{}, time.Time{}, false, err
 	}
 	return r.Who, r.At, true, nil

@@ -8,26 +8,21 @@ import (
 )
 
 // What a record says was done. On names the thing: a key's id, an identity as "network:subject", an invite's
-// or a login link's id; it is empty where it is the account itself.
+// or a login link's id; it is empty where it is the account itself. Package life has what is said of an
+// account as a whole.
 const (
-	AccountCreated  = "account.created"
-	AccountRenamed  = "account.renamed"           // Detail: from, to
-	AccountDisabled = "account.disabled"          //
-	AccountEnabled  = "account.enabled"           //
-	AccountDeleted  = "account.deleted"           // Detail: name, members, invites, signs_until
-	SessionsEnded   = "account.sessions_canceled" // for who deletes: Detail: sessions
-	QuotaSet        = "quota.set"                 // Detail: from, to
-	KeyCreated      = "key.created"               // Detail: name, mode, expires_at
-	KeyWasRolled    = "key.rolled"                // Detail: into, until
-	KeyWasRevoked   = "key.revoked"               //
-	SecretRotated   = "secret.rotated"            // Detail: until
-	RotationEnded   = "secret.rotation_ended"
-	SecretRevealed  = "secret.revealed"     //
-	MemberAdded     = "member.added"        // Detail: name, role
-	MemberJoined    = "member.joined"       // by an invite. Detail: name, role, invite
-	RoleChanged     = "member.role_changed" // Detail: name, from, to, invites_withdrawn
-	MemberRemoved   = "member.removed"      // Detail: name, role, invites_withdrawn
-	InviteCreated   = "invite.created"      // Detail: role, until
+	QuotaSet       = "quota.set"      // Detail: from, to
+	KeyCreated     = "key.created"    // Detail: name, mode, expires_at
+	KeyWasRolled   = "key.rolled"     // Detail: into, until
+	KeyWasRevoked  = "key.revoked"    //
+	SecretRotated  = "secret.rotated" // Detail: until
+	RotationEnded  = "secret.rotation_ended"
+	SecretRevealed = "secret.revealed"     //
+	MemberAdded    = "member.added"        // Detail: name, role
+	MemberJoined   = "member.joined"       // by an invite. Detail: name, role, invite
+	RoleChanged    = "member.role_changed" // Detail: name, from, to, invites_withdrawn
+	MemberRemoved  = "member.removed"      // Detail: name, role, invites_withdrawn
+	InviteCreated  = "invite.created"      // Detail: role, until
 	// InviteWithdrawn: Detail: role; invites_withdrawn where On is a login link, of which all are
 	InviteWithdrawn = "invite.withdrawn"
 	LinkCreated     = "login_link.created"  // Detail: role, until

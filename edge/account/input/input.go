@@ -15,17 +15,18 @@ import (
 // Error says which field of a change is wrong, and what would be right.
 type Error struct {
 	// "name", "expires_at", "grace", "overlap", "role", "for", "member", "quota", "return_url",
-	// "return_origins", "colour"
+	// "return_origins", "colour", "reason"
 	Field  string
 	Detail string // for the person who gave it
 }
 
 func (e *Error) Error() string { return e.Field + ": " + e.Detail }
 
-// How long names may be.
+// How long names and reasons may be.
 const (
 	NameBytes    = 128 // of an account: what a page and a table can show
 	KeyNameBytes = 64  // of a key, which stands beside nine other columns
+	ReasonBytes  = 500 // of why an account is disabled, as its members read it
 	// subjectBytes bounds who somebody is at a network.
 	subjectBytes = 1024
 )

@@ -11,6 +11,7 @@ import (
 	"verifyd/edge/account/access"
 	"verifyd/edge/account/audit"
 	"verifyd/edge/account/entry"
+	"verifyd/edge/account/naming"
 	"verifyd/edge/account/secrets"
 	"verifyd/edge/origin"
 	"verifyd/natsconf"
@@ -69,6 +70,15 @@ type accountRecord struct {
 	Members       []memberRecord `json:"members,omitempty"`
 	Invites       []inviteRecord `json:"invites,omitempty"`
 	Last          *audit.Record  `json:"last,omitempty"`
+
+	// What follows is missing in records of builds that knew no more of an account's life. Those serve the
+	// account as if it were not there, and so it changes nothing of what they may: an account whose deletion
+	// was asked for is disabled, too.
+	Former         []naming.Former `json:"former,omitempty"`
+	Granted        bool            `json:"name_granted,omitempty"`
+	VerifiedAt     time.Time       `json:"verified_at,omitzero"`
+	DisabledReason string          `json:"disabled_reason,omitempty"`
+	DeleteAskedAt  time.Time       `json:"delete_asked_at,omitzero"`
 }
 
 type secretRecord struct {
@@ -139,6 +149,8 @@ func (a Account) Encode(box *secretbox.Box) ([]byte, error) {
 		ReturnOrigins: a.ReturnOrigins, Colour: a.Colour, Level: a.Level, MaxUsers: a.MaxUsers,
 		CreatedAt: a.CreatedAt, Last: a.Last,
 		DisabledAt: a.DisabledAt, DeletedAt: a.DeletedAt, LeadsTo: a.LeadsTo,
+		Former: a.Former, Granted: a.Granted, VerifiedAt: a.VerifiedAt,
+		DisabledReason: a.DisabledReason, DeleteAskedAt: a.DeleteAskedAt,
 	}
 	switch {
 	case a.Level != "", a.MaxUsers != 0:
@@ -175,11 +187,7 @@ func DecodeAccount(id string, data []byte, box *secretbox.Box) (Account, error) 
 	if err := natsconf.DecodeRecord(data, &r, &r.Version, accountVersion); err != nil {
 		return Account{}, fmt.Errorf("account %s: %w", id, err)
 	}
-	a := Account{LeadsTo: r.LeadsTo, Last: r.Last, Account: account.Account{
-		ID: id, Name: r.Name, Quota: r.Quota, ReturnURL: r.ReturnURL, ReturnOrigins: r.ReturnOrigins,
-		Colour: r.Colour, Level: r.Level, MaxUsers: r.MaxUsers, CreatedAt: r.CreatedAt,
-		DisabledAt: r.DisabledAt, DeletedAt: r.DeletedAt,
-	}}
+	a := Account{LeadsTo: r.LeadsTo, Last: r.Last, Account: r.outline(id)}
 	if site := origin.Of(a.ReturnURL); a.ReturnURL != "" && !slices.Contains(a.ReturnOrigins, site) {
 		a.ReturnOrigins = append(a.ReturnOrigins, site)
 	}
@@ -195,13 +203,25 @@ func DecodeAccount(id string, data []byte, box *secretbox.Box) (Account, error) 
 			Value: string(s), CreatedAt: sr.CreatedAt, ExpiresAt: sr.ExpiresAt,
 		})
 	}
+	return a, nil
+}
+
+// outline is the account without its signing secrets.
+func (r accountRecord) outline(id string) account.Account {
+	a := account.Account{
+		ID: id, Name: r.Name, Quota: r.Quota, ReturnURL: r.ReturnURL, ReturnOrigins: r.ReturnOrigins,
+		Colour: r.Colour, Level: r.Level, MaxUsers: r.MaxUsers, CreatedAt: r.CreatedAt,
+		DisabledAt: r.DisabledAt, DeletedAt: r.DeletedAt,
+		Former: r.Former, Granted: r.Granted, VerifiedAt: r.VerifiedAt,
+		DisabledReason: r.DisabledReason, DeleteAskedAt: r.DeleteAskedAt,
+	}
 	for _, m := range r.Members {
 		a.Members = append(a.Members, account.Member(m))
 	}
 	for _, i := range r.Invites {
 		a.Invites = append(a.Invites, i.invite())
 	}
-	return a, nil
+	return a
 }
 
 // Encode writes the key.
@@ -241,15 +261,12 @@ func DecodeKey(name string, data []byte) (secrets.Digest, Key, error) {
 // InviteID returns the id of an invite by the digest of its token.
 func InviteID(digest string) string { return secrets.ShortID("inv_", digest) }
 
-// Members returns the members in an account's record, and opens no secret. The record may be none.
-func Members(data []byte) []account.Member {
+// Outline returns the account of an id without its signing secrets, which nothing opens. The record may be
+// none, or a newer build's: what cannot be read is empty.
+func Outline(id string, data []byte) account.Account {
 	var r accountRecord
 	if json.Unmarshal(data, &r) != nil {
-		return nil
+		return account.Account{ID: id}
 	}
-	var members []account.Member
-	for _, m := range r.Members {
-		members = append(members, account.Member(m))
-	}
-	return members
+	return r.outline(id)
 }

@@ -58,12 +58,10 @@ func EntriesOf(id string) (filter string, ok bool) {
 
 // ParseEntry reads the name of a key's entry, with the dot of Digest.Entry or, of version 1, without.
 func ParseEntry(entry string) (d Digest, err error) {
-	text := strings.Replace(entry, ".", "", 1)
-	if len(text) != hex.EncodedLen(len(d)) {
-		return d, fmt.Errorf("key entry %q is not a digest", entry)
-	}
-	if _, err := hex.Decode(d[:], []byte(text)); err != nil {
-		return d, fmt.Errorf("key entry %q is not a digest", entry)
+	b, err := hex.DecodeString(strings.Replace(entry, ".", "", 1))
+	copy(d[:], b)
+	if err != nil || len(b) != len(d) || entry != d.Entry() && entry != hex.EncodeToString(b) {
+		return Digest{}, fmt.Errorf("key entry %q is not a digest", entry)
 	}
 	return d, nil
 }

@@ -1,10 +1,13 @@
 package integrator
 
 import (
+	"errors"
 	"net/http"
 	"time"
 
 	"verifyd/edge/account"
+	"verifyd/edge/account/naming"
+	"verifyd/edge/dashboard/form"
 	"verifyd/edge/dashboard/logins"
 	"verifyd/edge/dashboard/paths"
 	"verifyd/edge/dashboard/site"
@@ -56,6 +59,10 @@ type settingsData struct {
 
 // showSettings answers GET /dashboard/settings.
 func (h accountPages) showSettings(w http.ResponseWriter, r *http.Request, v site.Visit) {
+	h.drawSettings(w, r, v, nil)
+}
+
+func (h accountPages) drawSettings(w http.ResponseWriter, r *http.Request, v site.Visit, f *form.Form) {
 	d := settingsData{
 		Quota: v.Account.Quota, Own: v.Account.Quota > 0, Login: v.Login,
 		Ends:    v.Login.CreatedAt.Add(logins.Lifetime),
@@ -64,7 +71,78 @@ func (h accountPages) showSettings(w http.ResponseWriter, r *http.Request, v sit
 	if !d.Own {
 		d.Quota = h.Quota
 	}
+	status := http.StatusOK
+	if f != nil {
+		status = http.StatusUnprocessableEntity
+	}
 	h.Draw(w, site.View{
-		Page: "settings", Title: "Settings", Nav: "settings", Visit: &v, Flash: h.TakeFlash(w, r), Data: d,
+		Page: "settings", Title: "Settings", Nav: "settings", Visit: &v, Flash: h.TakeFlash(w, r), Form: f,
+		Status: status, Data: d,
 	})
+}
+
+// rename answers POST /dashboard/settings/name.
+func (h accountPages) rename(w http.ResponseWriter, r *http.Request, v site.Visit) {
+	ctx, cancel := site.Within(r)
+	defer cancel()
+	f := form.New(r)
+	_, err := h.Accounts.RenameAccount(ctx, v.Actor(), v.Account.ID, f.Text("name"), false)
+	switch {
+	case errors.Is(err, account.ErrAccountExists):
+		f.Wrong("name", "Another account has this name, or had it within the last 90 days. Choose another "+
+			"one.")
+	case !f.Take(err) && err != nil:
+		h.Fail(w, r, &v, err)
+		return
+	}
+	if !f.OK() {
+		h.drawSettings(w, r, v, f)
+		return
+	}
+	h.Done(w, flashRenamed, paths.Settings)
+}
+
+// showDelete answers GET /dashboard/settings/delete: the question.
+func (h accountPages) showDelete(w http.ResponseWriter, _ *http.Request, v site.Visit) {
+	h.drawDelete(w, v, nil)
+}
+
+func (h accountPages) drawDelete(w http.ResponseWriter, v site.Visit, f *form.Form) {
+	status := http.StatusOK
+	if f != nil {
+		status = http.StatusUnprocessableEntity
+	}
+	h.Draw(w, site.View{
+		Page: "deleteaccount", Title: "Delete this account", Nav: "settings", Visit: &v, Form: f,
+		Status: status,
+		Data:   h.Now().Add(account.DeleteGrace),
+	})
+}
+
+// askDeletion answers POST /dashboard/settings/delete: the account's name was typed.
+func (h accountPages) askDeletion(w http.ResponseWriter, r *http.Request, v site.Visit) {
+	ctx, cancel := site.Within(r)
+	defer cancel()
+	f := form.New(r)
+	if naming.Clean(f.Text("name")) != naming.Clean(v.Account.Name) {
+		f.Wrong("name", "This is not the account's name. Type it as it stands above.")
+		h.drawDelete(w, v, f)
+		return
+	}
+	if _, err := h.Accounts.AskDeletion(ctx, v.Actor(), v.Account.ID); err != nil {
+		h.Fail(w, r, &v, err)
+		return
+	}
+	h.Done(w, flashDeletionAsked, paths.Settings)
+}
+
+// restore answers POST /dashboard/settings/restore.
+func (h accountPages) restore(w http.ResponseWriter, r *http.Request, v site.Visit) {
+	ctx, cancel := site.Within(r)
+	defer cancel()
+	if _, err := h.Accounts.Restore(ctx, v.Actor(), v.Account.ID); err != nil {
+		h.Fail(w, r, &v, err)
+		return
+	}
+	h.Done(w, flashRestored, paths.Settings)
 }

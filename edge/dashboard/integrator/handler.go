@@ -36,7 +36,7 @@ func Part() site.Part {
 		Files: webFiles, Pages: []string{
 			"keys", "newkey", "roll", "revoke", "sessions", "session", "resend", "signing", "usage",
 			"quickstart", "members", "remove",
-			"audit", "settings", "branding",
+			"audit", "settings", "branding", "deleteaccount",
 		},
 		Functions: template.FuncMap{"startCommand": startCommand}, Flashes: flashes,
 	}

@@ -21,6 +21,9 @@ const (
 	flashInviteWithdrawn site.FlashCode = "invite-withdrawn"
 	flashLastOwner       site.FlashCode = "last-owner"
 	flashBrandingSet     site.FlashCode = "face-set"
+	flashRenamed         site.FlashCode = "renamed"
+	flashDeletionAsked   site.FlashCode = "deletion-asked"
+	flashRestored        site.FlashCode = "restored"
 )
 
 var flashes = map[site.FlashCode]site.Flash{
@@ -47,6 +50,12 @@ var flashes = map[site.FlashCode]site.Flash{
 		Tone: "bad", Text: "An account needs an owner. Make somebody else an owner first.",
 	},
 	flashBrandingSet: {Tone: "good", Text: "Saved. Your users see it from now on."},
+	flashRenamed: {
+		Tone: "good", Text: "The account has its new name. Your users see it within a second, also on " +
+			"pages of sessions that are open.",
+	},
+	flashDeletionAsked: {Tone: "caution", Text: "The account is out of service and will be deleted."},
+	flashRestored:      {Tone: "good", Text: "The account is not deleted, and in service again."},
 }
 
 // problemTooMany says what happened, then what to do.

@@ -15,6 +15,8 @@ const (
 	pathRoll   = "/dashboard/keys/{key}/roll"
 	pathRevoke = "/dashboard/keys/{key}/revoke"
 
+	pathFind    = "/dashboard/search"
+	pathExport  = "/dashboard/export"
 	pathSession = "/dashboard/sessions/{session}"
 	pathLive    = "/dashboard/sessions/{session}/live"
 	pathResend  = "/dashboard/sessions/{session}/resend"
@@ -29,7 +31,9 @@ const (
 	pathRole     = "/dashboard/members/role"
 	pathRemove   = "/dashboard/members/remove"
 
-	pathSettings = "/dashboard/settings"
+	pathName    = "/dashboard/settings/name"
+	pathDelete  = "/dashboard/settings/delete"
+	pathRestore = "/dashboard/settings/restore"
 
 	pathBranding      = "/dashboard/sign-in-page"
 	pathPreview       = "/dashboard/sign-in-page/preview"
@@ -54,6 +58,8 @@ func (h *Handler) Routes() []web.Route {
 		paths.Post(pathRevoke, h.Mutate(access.ActionKeys, k.revokeKey)),
 
 		paths.Get(paths.Sessions, view(s.showSessions)),
+		paths.Post(pathFind, h.Mutate(access.ActionView, s.find)),
+		paths.Get(pathExport, view(s.export)),
 		paths.Get(pathSession, view(s.showSession)),
 		paths.Get(pathLive, view(s.live)),
 		paths.Get(pathResend, h.Read(access.ActionSend, s.showResend)),
@@ -82,6 +88,10 @@ func (h *Handler) Routes() []web.Route {
 		paths.Get(paths.Usage, view(a.showUsage)),
 		paths.Get(paths.Quickstart, view(a.showQuickstart)),
 		paths.Get(paths.Audit, h.Read(access.ActionAudit, a.showAudit)),
-		paths.Get(pathSettings, view(a.showSettings)),
+		paths.Get(paths.Settings, view(a.showSettings)),
+		paths.Post(pathName, h.Mutate(access.ActionAccount, a.rename)),
+		paths.Get(pathDelete, h.Read(access.ActionAccount, a.showDelete)),
+		paths.Post(pathDelete, h.Mutate(access.ActionAccount, a.askDeletion)),
+		paths.Post(pathRestore, h.Mutate(access.ActionRestore, a.restore)),
 	}
 }

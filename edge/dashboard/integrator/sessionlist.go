@@ -4,13 +4,17 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/url"
+	"strings"
 	"time"
 
 	"verifyd/edge/dashboard/form"
 	"verifyd/edge/dashboard/paths"
 	"verifyd/edge/dashboard/site"
+	"verifyd/edge/export"
 	"verifyd/edge/limit"
 	"verifyd/edge/page"
+	"verifyd/edge/web"
 	"verifyd/sessions"
 	"verifyd/sessions/facts"
 	"verifyd/sessions/lists"
@@ -29,34 +33,29 @@ type Lister interface {
 	List(ctx context.Context, q lists.Query) (lists.Page, error)
 }
 
-// listLimit is a page of the list: what somebody looks through at once.
-const listLimit = 25
-
-// The filters. What is not among them counts as none.
-var (
-	stateChoices = form.Choices(
-		"pending", "pending", "verified", "verified", "failed", "failed",
-		"canceled", "canceled", "expired", "expired",
-	)
-	deliveryChoices = form.Choices(
-		"delivered", "delivered", "rejected", "rejected", "unknown", "unknown", "undeliverable",
-		"undeliverable",
-		"due", "due", "claimed", "claimed", "none", "none",
-	)
-	sinceChoices = form.Choices("1h", "the last hour", "24h", "the last 24 hours", "72h", "the last 3 days")
+const (
+	// listLimit is a page of the list: what somebody looks through at once.
+	listLimit = 25
+	// exportWrite is how long a page of an export may take to be read by its receiver.
+	exportWrite = 30 * time.Second
 )
 
 type sessionsData struct {
-	Sessions                     []facts.View
-	State, Delivery, User, Since string
-	States, Deliveries, Times    []form.Choice
-	Filtered                     bool
-	Older, Newest                string // addresses; empty: there is no such page
-	Back                         time.Time
+	filters
+
+	Sessions      []facts.View
+	Older, Newest string // addresses; empty: there is no such page
+	CSV, Lines    string // addresses of the whole list
+	Back          time.Time
 }
 
 // showSessions answers GET /dashboard/sessions, newest first.
 func (h sessionPages) showSessions(w http.ResponseWriter, r *http.Request, v site.Visit) {
+	h.drawSessions(w, r, v, h.readFilters(r.URL.Query(), v.Account.ID))
+}
+
+// drawSessions draws one page of a list.
+func (h sessionPages) drawSessions(w http.ResponseWriter, r *http.Request, v site.Visit, f filters) {
 	release, ok := h.AcquireList(w, v, v.Account.ID)
 	if !ok {
 		return
@@ -64,15 +63,10 @@ func (h sessionPages) showSessions(w http.ResponseWriter, r *http.Request, v sit
 	defer release()
 	ctx, cancel := context.WithTimeout(r.Context(), site.ListTimeout)
 	defer cancel()
-	q := r.URL.Query()
-	d := sessionsData{
-		State: form.Choose(q, "state", stateChoices), Delivery: form.Choose(q, "delivery", deliveryChoices),
-		Since: form.Choose(q, "since", sinceChoices),
-		User:  page.Single(q, "user"), States: stateChoices, Deliveries: deliveryChoices, Times: sinceChoices,
-	}
-	d.Filtered = d.State+d.Delivery+d.User+d.Since != ""
-	cursor := page.Single(q, "cursor")
-	list, err := h.List.List(ctx, h.sessionQuery(v.Account.ID, d, cursor))
+	d := sessionsData{filters: f}
+	q := h.query(v.Account.ID, f)
+	q.Cursor = page.Single(r.URL.Query(), "cursor")
+	list, err := h.List.List(ctx, q)
 	switch {
 	case errors.Is(err, lists.ErrBadCursor):
 		page.SeeOther(w, h.Prefix+paths.Sessions)
@@ -82,28 +76,143 @@ func (h sessionPages) showSessions(w http.ResponseWriter, r *http.Request, v sit
 		return
 	}
 	d.Sessions, d.Back = list.Sessions, list.Back
-	filters := []string{"state", d.State, "delivery", d.Delivery, "user", d.User, "since", d.Since}
+	pairs := f.pairs()
 	if list.Next != "" {
-		d.Older = h.Prefix + paths.Sessions + "?" + form.Query(append(filters, "cursor", list.Next)...)
+		d.Older = h.Prefix + paths.Sessions + "?" + form.Query(append(pairs, "cursor", list.Next)...)
 	}
-	if cursor != "" {
-		d.Newest = h.Prefix + paths.Sessions + "?" + form.Query(filters...)
+	if q.Cursor != "" {
+		d.Newest = h.Prefix + paths.Sessions + "?" + form.Query(pairs...)
 	}
+	d.CSV = h.Prefix + pathExport + "?" + form.Query(append(pairs, "format", string(export.CSV))...)
+	d.Lines = h.Prefix + pathExport + "?" + form.Query(append(pairs, "format", string(export.Lines))...)
 	h.Draw(w, site.View{
 		Page: "sessions", Title: "Sessions", Nav: "sessions", Visit: &v, Flash: h.TakeFlash(w, r), Data: d,
+		Sought: f.Text,
 	})
 }
 
-func (h sessionPages) sessionQuery(account string, d sessionsData, cursor string) lists.Query {
-	q := lists.Query{Account: account, PlatformUserID: d.User, Cursor: cursor, Limit: listLimit}
-	if d.State != "" {
-		q.States = []sessions.State{sessions.State(d.State)}
+// find answers POST /dashboard/search: with the session that the text names, or with a list. It is a form
+// that is posted since the text may be a token, which is to stand in no address.
+func (h sessionPages) find(w http.ResponseWriter, r *http.Request, v site.Visit) {
+	text := strings.TrimSpace(page.Single(r.PostForm, "q"))
+	id, rest := lists.Seek(text)
+	if id != "" {
+		ctx, cancel := site.Within(r)
+		defer cancel()
+		found, err := h.Sessions.ReadOf(ctx, v.Account.ID, id)
+		switch {
+		case err == nil && found.Account == v.Account.ID:
+			web.EventFrom(r.Context()).Session = id
+			page.SeeOther(w, h.Prefix+paths.Of(pathSession, string(id)))
+			return
+		case err != nil && !errors.Is(err, sessions.ErrNotFound):
+			h.Fail(w, r, &v, err)
+			return
+		}
 	}
-	if d.Delivery != "" {
-		q.Deliveries = []facts.DeliveryState{facts.DeliveryState(d.Delivery)}
+	switch {
+	case text == "":
+		page.SeeOther(w, h.Prefix+paths.Sessions)
+	case rest == "":
+		h.Draw(w, site.View{
+			Page: "sessions", Title: "Sessions", Nav: "sessions", Visit: &v,
+			Data: sessionsData{filters: filters{Token: true}},
+		})
+	default:
+		page.SeeOther(w, h.Prefix+paths.Sessions+"?"+form.Query("q", text))
 	}
-	if since, err := time.ParseDuration(d.Since); err == nil {
+}
+
+// export answers GET /dashboard/export: all sessions that the filters let through. Where it cannot go
+// on the connection breaks, so that half a list does not pass for a whole one.
+func (h sessionPages) export(w http.ResponseWriter, r *http.Request, v site.Visit) {
+	release, ok := h.AcquireList(w, v, v.Account.ID)
+	if !ok {
+		return
+	}
+	defer release()
+	values := r.URL.Query()
+	f := export.Format(form.Choose(values, "format", form.Choices("csv", "", "jsonl", "")))
+	if f == "" {
+		h.DrawProblem(w, &v, site.ProblemMalformed)
+		return
+	}
+	var out *export.Writer
+	control := http.NewResponseController(w)
+	q := h.query(v.Account.ID, h.readFilters(values, v.Account.ID))
+	err := export.Pages(r.Context(), q, h.listPage, func(views []facts.View) (err error) {
+		_ = control.SetWriteDeadline(time.Now().Add(exportWrite)) // as long as somebody reads it
+		if out == nil {
+			w.Header().Set("Content-Type", f.MediaType())
+			w.Header().Set("Content-Disposition", `attachment; filename="sessions.`+string(f)+`"`)
+			out, err = export.NewWriter(w, f)
+		}
+		if err == nil {
+			err = out.Write(views)
+		}
+		return err
+	})
+	switch {
+	case err == nil:
+	case out == nil:
+		h.Fail(w, r, &v, err)
+	default:
+		web.EventFrom(r.Context()).Err = err
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// listPage reads a page of an export.
+func (h sessionPages) listPage(ctx context.Context, q lists.Query) (lists.Page, error) {
+	ctx, cancel := context.WithTimeout(ctx, site.ListTimeout)
+	defer cancel()
+	return h.List.List(ctx, q)
+}
+
+// readFilters reads what an address asks for.
+func (h sessionPages) readFilters(q url.Values, account string) filters {
+	f := filters{
+		Text:       strings.TrimSpace(page.Single(q, "q")),
+		User:       page.Single(q, "user"),
+		Platform:   page.Single(q, "platform"),
+		Group:      page.Single(q, "group"),
+		From:       day(page.Single(q, "from")),
+		To:         day(page.Single(q, "to")),
+		selections: selections(h.Directory.Keys(account), h.SignIn),
+	}
+	for i := range f.selections {
+		s := &f.selections[i]
+		s.Value = form.Choose(q, s.Name, s.Choices)
+	}
+	return f
+}
+
+// query is what the filters ask the store for.
+func (h sessionPages) query(account string, f filters) lists.Query {
+	q := lists.Query{
+		Account: account, PlatformUserID: f.User, Platform: f.Platform, Group: f.Group, Limit: listLimit,
+		States: one[sessions.State](f, "state"), Deliveries: one[facts.DeliveryState](f, "delivery"),
+		Keys: one[string](f, "key"), Networks: one[string](f, "network"),
+		Reasons: one[sessions.Reason](f, "reason"), Levels: one[level](f, "binding"),
+	}
+	q.ID, q.Text = lists.Seek(f.Text)
+	for _, k := range h.Directory.Keys(account) {
+		if k.NameBegins(q.Text) {
+			q.Named = append(q.Named, k.ID)
+		}
+	}
+	if mode := f.Of("mode").Value; mode != "" {
+		test := mode == "test"
+		q.Test = &test
+	}
+	if since, err := time.ParseDuration(f.Of("since").Value); err == nil {
 		q.Since = h.Now().Add(-since)
+	}
+	if from, err := time.Parse(time.DateOnly, f.From); err == nil && from.After(q.Since) {
+		q.Since = from
+	}
+	if to, err := time.Parse(time.DateOnly, f.To); err == nil {
+		q.Until = to.AddDate(0, 0, 1)
 	}
 	return q
 }

@@ -184,7 +184,9 @@ func (h accounts) makeAccount(w http.ResponseWriter, r *http.Request) {
 		h.settle(w, r, l, a.ID, flashAccountMade)
 	case errors.Is(err, account.ErrAccountExists):
 		f.Wrong("name",
-			"There is already an account with this name. Choose another one, or ask its owner to invite you.")
+			"There is already an account with this name, or was within the last 90 days. Choose another "+
+				"one, or ask "+
+				"its owner to invite you.")
 		h.drawNewAccount(w, r, f)
 	case f.Take(err):
 		h.drawNewAccount(w, r, f)

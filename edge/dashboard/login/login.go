@@ -20,6 +20,7 @@ import (
 	"verifyd/edge/network"
 	"verifyd/edge/page"
 	"verifyd/edge/web"
+	"verifyd/natsconf/wait"
 	"verifyd/sessions"
 )
 
@@ -74,7 +75,7 @@ func (h *Handler) leave(w http.ResponseWriter, r *http.Request) {
 	}
 	f := flow.Flow{
 		About: paths.SafeNext(page.Single(r.PostForm, "next")), Network: n.ID(),
-		Attempt:  network.NewAttempt(),
+		Attempt:  h.flows.NewAttempt(),
 		IssuedAt: h.Now(),
 		Browser:  flow.BrowserHash(h.browsers.Know(w, h.browsers.Of(r)), browserUse),
 	}
@@ -127,7 +128,7 @@ func (h *Handler) finish(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	// The code is worth one post, so what follows outlives a browser that does not wait for it.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), finishWithin)
+	ctx, cancel := wait.For(context.WithoutCancel(r.Context()), finishWithin)
 	defer cancel()
 	switch err := h.Sessions.RedeemLogin(ctx, flow.Hash(f.Attempt.State), f.IssuedAt.Add(flowLife)); {
 	case errors.Is(err,
@@ -155,17 +156,27 @@ func (h *Handler) finish(w http.ResponseWriter, r *http.Request) {
 }
 
 // find returns the flow that a return with this state belongs to. Another browser's is not found: its attempt
-// stays whole, and its code is not posted.
+// is spent, so that the address that this browser shows logs nobody in, and its code is not posted.
 func (h *Handler) find(w http.ResponseWriter, r *http.Request, state string) (flow.Flow, bool) {
 	f, ok := h.flows.Find(w, r, state)
-	if !ok || h.Now().After(f.IssuedAt.Add(flowLife)) {
+	switch {
+	case ok && h.Now().After(f.IssuedAt.Add(flowLife)):
 		return flow.Flow{}, false
-	}
-	if !h.browsers.Began(r, f.Browser, browserUse) {
+	case ok && h.browsers.Began(r, f.Browser, browserUse):
+		return f, true
+	case ok:
 		h.Attempts.OtherBrowser(limit.TripDashboard)
+	}
+	if !h.flows.Made(state) {
 		return flow.Flow{}, false
 	}
-	return f, true
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), finishWithin)
+	defer cancel()
+	err := h.Sessions.RedeemLogin(ctx, flow.Hash(state), h.Now().Add(flowLife))
+	if err != nil && !errors.Is(err, sessions.ErrRedeemed) {
+		h.Log.Warn().Err(err).Msg("an attempt whose return came to another browser could not be spent")
+	}
+	return flow.Flow{}, false
 }
 
 // bounded lets through as many attempts to log in as an address may start.

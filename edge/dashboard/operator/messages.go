@@ -12,6 +12,13 @@ const (
 	flashResumed       site.FlashCode = "resumed"
 	flashRedriven      site.FlashCode = "redriven"
 	flashNothingTicked site.FlashCode = "nothing-ticked"
+	flashDisabled      site.FlashCode = "account-disabled"
+	flashEnabled       site.FlashCode = "account-enabled"
+	flashDeletionAsked site.FlashCode = "account-deletion-asked"
+	flashRestored      site.FlashCode = "account-restored"
+	flashRestoreFirst  site.FlashCode = "account-restore-first"
+	flashMarked        site.FlashCode = "account-marked"
+	flashOtherName     site.FlashCode = "account-other-name"
 )
 
 var flashes = map[site.FlashCode]site.Flash{
@@ -26,8 +33,32 @@ var flashes = map[site.FlashCode]site.Flash{
 		Tone: "good", Text: "They are on their way again, with the same webhook-ids. What was already " +
 			"due was left alone.",
 	},
+	flashDisabled: {
+		Tone: "caution", Text: "The account is disabled. Within a second its keys are refused and nobody " +
+			"signs in for it.",
+	},
+	flashEnabled:       {Tone: "good", Text: "The account is not disabled any more."},
+	flashDeletionAsked: {Tone: "caution", Text: "The account is out of service and will be deleted."},
+	flashRestored:      {Tone: "good", Text: "The account is not deleted."},
+	flashRestoreFirst:  {Tone: "caution", Text: "Its deletion was asked for. Take that back first."},
+	flashOtherName: {
+		Tone: "caution", Text: "The account is called otherwise by now, so no mark was set. Look at the " +
+			"name again.",
+	},
+	flashMarked:        {Tone: "good", Text: "Saved. Users see it within a second."},
 	flashNothingTicked: {Tone: "caution", Text: "Nothing was selected, so nothing is sent again."},
 }
+
+var (
+	problemNoAccount = site.Problem{
+		Status: http.StatusNotFound, Heading: "There is no such account",
+		Lead: "No account has this id, and none had it.", Next: "Go back to the list of accounts.",
+	}
+	problemNoSession = site.Problem{
+		Status: http.StatusNotFound, Heading: "There is no such session",
+		Lead: "It is not kept any more, or there never was one.", Next: "Go back to the list you came from.",
+	}
+)
 
 // problemNoOperator says what happened, then what to do.
 var problemNoOperator = site.Problem{

@@ -1,6 +1,7 @@
-// Package operator is the operator's pages of the dashboard: the service, all accounts, receiver hosts, and
-// what was not delivered. They are for who was made an operator at the command line, whatever accounts they
-// are a member of. They show no secret, no callback URL beyond its host, and no user.
+// Package operator is the operator's pages of the dashboard: the service, all accounts and each of them,
+// receiver hosts, what was not delivered, and what happened to a session. They are for who was made an
+// operator at the command line, whatever accounts they are a member of. They show no secret, no callback URL
+// beyond its host, and no user.
 package operator
 
 import (
@@ -26,7 +27,8 @@ var webFiles embed.FS
 // Part is what site.New needs of this package.
 func Part() site.Part {
 	return site.Part{
-		Files: webFiles, Pages: []string{"operator", "accounts", "hosts", "undelivered", "operatoraudit"},
+		Files: webFiles, Pages: []string{"operator", "accounts", "hosts", "undelivered", "operatoraudit",
+			"account", "opsession"},
 		Flashes: flashes,
 	}
 }
@@ -69,13 +71,27 @@ const (
 	pathPause   = "/dashboard/operator/hosts/pause"
 	pathResume  = "/dashboard/operator/hosts/resume"
 	pathRedrive = "/dashboard/operator/undelivered/redrive"
+
+	pathDisable  = paths.OperatorAccount + "/disable"
+	pathEnable   = paths.OperatorAccount + "/enable"
+	pathDelete   = paths.OperatorAccount + "/delete"
+	pathRestore  = paths.OperatorAccount + "/restore"
+	pathVerified = paths.OperatorAccount + "/verified"
 )
 
 // Routes returns the route table.
 func (h *Handler) Routes() []web.Route {
+	a := accountPages{h}
 	return []web.Route{
 		paths.Get(paths.Operator, h.read(h.showService)),
 		paths.Get(paths.OperatorAccounts, h.read(h.showAccounts)),
+		paths.Get(paths.OperatorAccount, h.read(a.showAccount)),
+		paths.Post(pathDisable, h.mutate(a.disable)),
+		paths.Post(pathEnable, h.mutate(a.enable)),
+		paths.Post(pathDelete, h.mutate(a.askDeletion)),
+		paths.Post(pathRestore, h.mutate(a.restore)),
+		paths.Post(pathVerified, h.mutate(a.setVerified)),
+		paths.Get(paths.OperatorSession, h.read(h.showSession)),
 		paths.Get(paths.OperatorHosts, h.read(h.showHosts)),
 		paths.Post(pathPause, h.mutate(h.pause)),
 		paths.Post(pathResume, h.mutate(h.resume)),

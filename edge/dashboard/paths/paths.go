@@ -26,9 +26,12 @@ const (
 	Quickstart = "/dashboard/quickstart"
 	Members    = "/dashboard/members"
 	Audit      = "/dashboard/audit"
+	Settings   = "/dashboard/settings"
 
 	Operator         = "/dashboard/operator"
 	OperatorAccounts = "/dashboard/operator/accounts"
+	OperatorAccount  = "/dashboard/operator/accounts/{account}"
+	OperatorSession  = "/dashboard/operator/sessions/{session}"
 	OperatorHosts    = "/dashboard/operator/hosts"
 	Undelivered      = "/dashboard/operator/undelivered"
 	OperatorAudit    = "/dashboard/operator/audit"

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"verifyd/edge/account/audit"
+	"verifyd/edge/account/audit/life"
 	"verifyd/edge/dashboard/form"
 	"verifyd/edge/page"
 )
@@ -18,12 +19,19 @@ const auditLimit = 50
 
 // deeds describe what a record reports; a name that is not here is shown as it is.
 var deeds = map[string]string{
-	audit.AccountCreated:   "Account created",
-	audit.AccountRenamed:   "Account renamed",
-	audit.AccountDisabled:  "Account disabled",
-	audit.AccountEnabled:   "Account enabled",
-	audit.AccountDeleted:   "Account deleted",
-	audit.SessionsEnded:    "Open sessions canceled",
+	life.Created:           "Account created",
+	life.Renamed:           "Account renamed",
+	life.Disabled:          "Account disabled",
+	life.Enabled:           "Account enabled",
+	life.NameGranted:       "Name granted by the operator",
+	life.Verified:          "Verified mark given",
+	life.Unverified:        "Verified mark taken away",
+	life.DeletionAsked:     "Deletion asked for",
+	life.Restored:          "Deletion taken back",
+	life.MovedOut:          "Member moved to another account",
+	life.MovedIn:           "Member moved here",
+	life.Deleted:           "Account deleted",
+	life.SessionsEnded:     "Open sessions canceled",
 	audit.QuotaSet:         "Monthly quota set",
 	audit.ReturnOriginsSet: "Allowed sites of the link back set",
 	audit.BindingSet:       "Binding of sessions set",

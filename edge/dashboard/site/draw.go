@@ -120,7 +120,9 @@ type View struct {
 	Form  *form.Form
 	Data  any
 	Flash *Flash
-	Live  string // where the page's changes are reported; empty: it has none
+	// Sought is what the search field holds.
+	Sought string
+	Live   string // where the page's changes are reported; empty: it has none
 
 	Status     int    // 200 when 0
 	Visit      *Visit // nil: nobody is inside an account

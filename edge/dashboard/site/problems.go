@@ -29,8 +29,9 @@ var (
 	}
 	problemDisabled = Problem{
 		Status: http.StatusForbidden, Heading: "This account is disabled",
-		Lead: "The operator of this service has taken it out of service. Nothing was changed.",
-		Next: "Ask the operator. Everything is as it was once the account is enabled.",
+		Lead: "The operator of this service has taken it out of service, or an owner wants it deleted. " +
+			"Nothing was changed.",
+		Next: "Ask the operator, or an owner. Everything is as it was once the account is in service again.",
 	}
 	problemForeign = Problem{
 		Status: http.StatusForbidden, Heading: "Please start from the dashboard",

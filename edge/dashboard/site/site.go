@@ -18,6 +18,7 @@ import (
 	"verifyd/edge/network"
 	"verifyd/edge/page"
 	"verifyd/edge/web"
+	"verifyd/natsconf/wait"
 )
 
 // Directory knows the accounts that an identity is a member of; a *keymirror.Mirror. It may be a moment
@@ -91,10 +92,8 @@ func (s *Site) NetworkName(id string) string {
 
 // Within bounds what one request may wait for the store.
 func Within(r *http.Request) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(r.Context(), storeTimeout)
+	return wait.For(r.Context(), limit.DefaultStoreWait)
 }
-
-const storeTimeout = 10 * time.Second
 
 // pathAssets is below what the assets are served.
 const pathAssets = "/assets/"

@@ -16,11 +16,12 @@ type Visit struct {
 	Operator bool
 }
 
-// May reports whether the visitor has the right to an action. While the account is disabled, its members look
-// and do nothing else.
+// May reports whether the visitor has the right to an action. While the account is out of service, its
+// members look and do nothing else, but to restore one that an owner wants deleted.
 func (v Visit) May(a access.Action) bool {
-	return v.Role.May(a) &&
-		(v.Account.DisabledAt.IsZero() || a == access.ActionView || a == access.ActionAudit)
+	restores := a == access.ActionRestore && !v.Account.Barred()
+	return v.Role.May(a) && (v.Account.DisabledAt.IsZero() || a == access.ActionView ||
+		a == access.ActionAudit || restores)
 }
 
 // Actor is the visitor as the audit log names them.

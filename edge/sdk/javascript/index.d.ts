@@ -89,6 +89,19 @@ export interface Filter {
   delivery?: Session["delivery"]["state"];
   since?: Date | string;
   until?: Date | string;
+  /** What is held of a session: its id, its token, a webhook-id, or how its user, group or key's name begins. */
+  q?: string;
+  platform?: string;
+  group?: string;
+  /** The id or the name of an API key. */
+  key?: string;
+  mode?: "live" | "test";
+  network?: string;
+  reason?: string;
+  binding?: Binding;
+  /** The first and the last day, in UTC, as in 2026-11-21. */
+  from?: string;
+  to?: string;
   /** Of one page, up to 100. */
   limit?: number;
   cursor?: string;

@@ -106,6 +106,8 @@ export class Client {
     for (const [name, value] of Object.entries({
       platform_user_id: filter.platformUserId, state: filter.state, delivery: filter.delivery,
       since: instant(filter.since), until: instant(filter.until), limit: filter.limit, cursor: filter.cursor,
+      q: filter.q, platform: filter.platform, group: filter.group, key: filter.key, mode: filter.mode,
+      network: filter.network, reason: filter.reason, binding: filter.binding, from: filter.from, to: filter.to,
     })) {
       if (value !== undefined) query.set(name, String(value));
     }

@@ -202,7 +202,8 @@ final class Client
     /**
      * One page of sessions, newest first.
      *
-     * @param array<string, string|int> $filter platform_user_id, state, delivery, since, until, limit, cursor
+     * @param array<string, string|int> $filter platform_user_id, state, delivery, since, until, limit, cursor,
+     *     q, platform, group, key, mode, network, reason, binding, from, to
      * @return array{sessions: list<array<string, mixed>>, next: ?string}
      */
     public function list(array $filter = []): array

@@ -143,7 +143,8 @@ module Verifyd
     end
 
     # One page of sessions, newest first, and the cursor of the next or nil. The filter's members are
-    # platform_user_id, state, delivery, since, until, limit and cursor.
+    # platform_user_id, state, delivery, since, until, limit, cursor, q, platform, group, key, mode, network,
+    # reason, binding, from and to.
     def list(**filter)
       query = URI.encode_www_form(filter.compact.transform_values { |v| v.is_a?(Time) ? v.utc.iso8601(3) : v })
       page = call("GET", "/sessions#{"?#{query}" unless query.empty?}")

@@ -25,7 +25,8 @@ const does = {
   list: async (a) => {
     const page = await client.list({
       platformUserId: a.user, state: a.state, delivery: a.delivery, since: a.since, until: a.until, limit: a.limit,
-      cursor: a.cursor,
+      cursor: a.cursor, q: a.q, platform: a.platform, group: a.group, key: a.key, mode: a.mode, network: a.network,
+      reason: a.reason, binding: a.binding, from: a.from, to: a.to,
     });
     return { ids: page.sessions.map((s) => s.id), next: page.next ?? null };
   },

@@ -39,7 +39,10 @@ $does = [
         $page = $client->list([
             'platform_user_id' => $a['user'], 'state' => $a['state'], 'delivery' => $a['delivery'] ?? null,
             'since' => $a['since'] ?? null, 'until' => $a['until'] ?? null, 'limit' => $a['limit'],
-            'cursor' => $a['cursor'] ?? null,
+            'cursor' => $a['cursor'] ?? null, 'q' => $a['q'] ?? null, 'platform' => $a['platform'] ?? null,
+            'group' => $a['group'] ?? null, 'key' => $a['key'] ?? null, 'mode' => $a['mode'] ?? null,
+            'network' => $a['network'] ?? null, 'reason' => $a['reason'] ?? null,
+            'binding' => $a['binding'] ?? null, 'from' => $a['from'] ?? null, 'to' => $a['to'] ?? null,
         ]);
         return ['ids' => $ids($page['sessions']), 'next' => $page['next']];
     },

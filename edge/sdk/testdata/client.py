@@ -32,7 +32,10 @@ def start(a):
 def list_(a):
     found, following = client.list(
         platform_user_id=a.get("user"), state=a.get("state"), delivery=a.get("delivery"), since=a.get("since"),
-        until=a.get("until"), limit=a.get("limit"), cursor=a.get("cursor"),
+        until=a.get("until"), limit=a.get("limit"), cursor=a.get("cursor"), q=a.get("q"),
+        platform=a.get("platform"), group=a.get("group"), key=a.get("key"), mode=a.get("mode"),
+        network=a.get("network"), reason=a.get("reason"), binding=a.get("binding"), from_=a.get("from"),
+        to=a.get("to"),
     )
     return {"ids": [s.id for s in found], "next": following}
 

@@ -27,7 +27,10 @@ does = {
   "resend" => ->(a) { shown.call(client.resend(a["session"])) },
   "list" => lambda do |a|
     found, following = client.list(platform_user_id: a["user"], state: a["state"], delivery: a["delivery"],
-                                   since: a["since"], until: a["until"], limit: a["limit"], cursor: a["cursor"])
+                                   since: a["since"], until: a["until"], limit: a["limit"], cursor: a["cursor"],
+                                   q: a["q"], platform: a["platform"], group: a["group"], key: a["key"],
+                                   mode: a["mode"], network: a["network"], reason: a["reason"],
+                                   binding: a["binding"], from: a["from"], to: a["to"])
     { ids: found.map { |s| s["id"] }, next: following }
   end,
   "pages" => ->(_) { { ids: client.pages.map { |s| s["id"] } } }

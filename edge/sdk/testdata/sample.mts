@@ -26,7 +26,8 @@ export async function calls(): Promise<string> {
   const resent: Session = await client.resend(started.id, call);
   const filter: Filter = {
     platformUserId: "u", state: "failed", delivery: "unknown", since: new Date(), until: "2026-11-21T00:00:00Z",
-    limit: 10, cursor: "c",
+    limit: 10, cursor: "c", q: "sailor", platform: "p", group: "g", key: "Bot", mode: "live", network: "default",
+    reason: "declined", binding: "code", from: "2026-11-20", to: "2026-11-21",
   };
   const page = await client.list(filter, call);
   const next: string | undefined = page.next;

@@ -24,7 +24,8 @@ def calls() -> str:
     resent: Session = client.resend(started.id)
     page: Tuple[Sequence[Session], Optional[str]] = client.list(
         platform_user_id="u", state="failed", delivery="unknown", since=datetime.now(timezone.utc),
-        until="2026-11-21T00:00:00Z", limit=10, cursor="c",
+        until="2026-11-21T00:00:00Z", limit=10, cursor="c", q="sailor", platform="p", group="g", key="Bot",
+        mode="live", network="default", reason="declined", binding="code", from_="2026-11-20", to="2026-11-21",
     )
     every: Iterator[Session] = client.pages(state=waited.state)
     told = tell(session) + tell(canceled) + tell(confirmed) + tell(resent)

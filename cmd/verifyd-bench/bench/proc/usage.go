@@ -69,6 +69,15 @@ func (p *Process) memory(line string) int64 {
 	return 0
 }
 
+// Descriptors returns how many files and connections the process has open.
+func (p *Process) Descriptors() (int, error) {
+	if runtime.GOOS != "linux" {
+		return 0, errors.ErrUnsupported
+	}
+	open, err := os.ReadDir(p.procPath("fd"))
+	return len(open), err
+}
+
 // resetPeak begins a new peak (proc_pid_clear_refs(5)). Where that is not allowed the peak is the one since
 // the start.
 func (p *Process) resetPeak() {

@@ -27,10 +27,13 @@ import (
 type Account struct {
 	Create       accountCreateCmd      `cmd:"" help:"Make an account, with a signing secret."`
 	Quota        accountQuotaCmd       `cmd:"" help:"Set how many sessions an account may start in a UTC month."`
-	Rename       accountRenameCmd      `cmd:"" help:"Give an account another name; it keeps its id and all that belongs to it."`
+	Rename       accountRenameCmd      `cmd:"" help:"Give an account another name; it keeps its id and all that belongs to it, and nobody else its old name."`
+	Verified     accountVerifiedCmd    `cmd:"" help:"Give an account the mark by which end users read that you know who it is, or take it away."`
 	Disable      accountDisableCmd     `cmd:"" help:"Take an account out of service: its keys are refused and its users cannot sign in, until it is enabled."`
 	Enable       accountEnableCmd      `cmd:"" help:"Put an account back into service."`
-	Delete       accountDeleteCmd      `cmd:"" help:"End an account for good, with its keys, members, invites, login links and signing secrets."`
+	Delete       accountDeleteCmd      `cmd:"" help:"Take an account out of service and delete it in seven days, with its keys, members, invites, login links and signing secrets."`
+	Restore      accountRestoreCmd     `cmd:"" help:"Take back that an account is to be deleted."`
+	MoveMember   accountMoveMemberCmd  `cmd:"" name:"move-member" help:"Take somebody out of one account and make them a member of another."`
 	List         accountListCmd        `cmd:"" help:"List accounts."`
 	Show         accountShowCmd        `cmd:"" help:"Show an account's members, login links, keys, signing secrets without their values, and quota."`
 	Secret       accountSecretCmd      `cmd:"" help:"Print an account's callback signing secret alone on standard output."`
@@ -48,6 +51,7 @@ type accountCreateCmd struct {
 	command.Store `embed:""`
 
 	Name     string `arg:"" help:"The account's name, as end users will read it."`
+	Grant    bool   `help:"Let it have the name though that is reserved, mixes scripts, or is kept for an account that had it."`
 	NewStore bool   `help:"Make the store too, where the data directory has none yet."`
 }
 
@@ -58,7 +62,13 @@ func (a accountCreateCmd) Run(ctx context.Context, c command.Console) error {
 		reach = a.BeginAccounts
 	}
 	return reach(ctx, c, func(s *accountstore.Store) error {
-		acc, err := s.CreateAccount(ctx, command.Operator(), a.Name)
+		var acc account.Account
+		var err error
+		if a.Grant {
+			acc, err = s.GrantAccount(ctx, command.Operator(), a.Name)
+		} else {
+			acc, err = s.CreateAccount(ctx, command.Operator(), a.Name)
+		}
 		if err != nil {
 			return command.BadInput(err)
 		}
@@ -103,6 +113,9 @@ func (l accountListCmd) Run(ctx context.Context, c command.Console) error {
 
 // stateText describes whether the account is in service.
 func stateText(a account.Account) string {
+	if !a.DeleteAskedAt.IsZero() {
+		return "deleted on " + table.Instant(a.DeletesAt())
+	}
 	if !a.DisabledAt.IsZero() {
 		return "disabled since " + table.Instant(a.DisabledAt)
 	}
@@ -159,7 +172,7 @@ func accountTables(
 	a account.Account, public []signing.PublicKey, links []grant.Grant, keys []account.Key,
 	used map[string]time.Time, now time.Time,
 ) []*table.Table {
-	acc := table.NewCard("account", "Account:name", ":id", "Created", "State", "Quota",
+	acc := table.NewCard("account", "Account:name", ":id", "Created", "State", "Reason", "Verified", "Quota",
 		"Link back:return_url", "Colour", "Binding", "Users of an identity:max_users")
 	name, quota := table.NewCell(a.Name+" ("+a.ID+")", a.Name),
 		table.NewCell(monthText(a.Quota), table.UnlessZero(a.Quota))
@@ -167,7 +180,8 @@ func accountTables(
 	if a.MaxUsers > 0 {
 		most = table.NewCell(strconv.Itoa(a.MaxUsers), a.MaxUsers)
 	}
-	acc.Add(name, a.ID, a.CreatedAt, stateText(a), quota, a.ReturnURL, a.Colour, string(a.Level), most)
+	acc.Add(name, a.ID, a.CreatedAt, stateText(a), a.DisabledReason, a.VerifiedAt, quota,
+		a.ReturnURL, a.Colour, string(a.Level), most)
 	secrets := table.New("signing_secrets", "SIGNING SECRET:use", "AGE:", ":created", ":ends", "PUBLIC KEY")
 	for i, s := range a.Signing(now) {
 		use := table.NewCell("Current secret", "current")

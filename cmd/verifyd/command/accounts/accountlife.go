@@ -13,15 +13,11 @@ import (
 
 	"verifyd/cmd/verifyd/command"
 	"verifyd/cmd/verifyd/config"
-	"verifyd/cmd/verifyd/store"
 	"verifyd/cmd/verifyd/table"
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
 	"verifyd/edge/account/accountstore"
-	"verifyd/edge/account/audit"
-	"verifyd/sessions"
 	"verifyd/sessions/proof"
-	sessionstore "verifyd/sessions/store"
 	"verifyd/sessions/timeline"
 )
 
@@ -62,127 +58,6 @@ func (a accountQuotaCmd) Run(ctx context.Context, c command.Console) error {
 		_, err = fmt.Fprintf(c.Err, "The quota of %s is %s.\n", acc.Name, monthText(quota))
 		return err
 	})
-}
-
-type accountRenameCmd struct {
-	command.Store `embed:""`
-	accountArg    `embed:""`
-
-	To string `arg:"" help:"The new name, as end users will read it."`
-}
-
-// Run renames the account.
-func (a accountRenameCmd) Run(ctx context.Context, c command.Console) error {
-	return a.UseAccounts(ctx, c, func(s *accountstore.Store) error {
-		acc, err := command.OwnAccount(ctx, s, a.Name)
-		if err != nil {
-			return err
-		}
-		if _, err := s.RenameAccount(ctx, command.Operator(), acc.ID, a.To); err != nil {
-			return command.BadInput(err)
-		}
-		_, err = fmt.Fprintf(c.Err,
-			"Account %s is called %s now. Nobody else can take its old name while it exists.\n",
-			acc.ID, strconv.Quote(a.To))
-		return err
-	})
-}
-
-type accountDisableCmd struct {
-	command.Store `embed:""`
-	accountArg    `embed:""`
-}
-
-// Run disables the account.
-func (a accountDisableCmd) Run(ctx context.Context, c command.Console) error {
-	return setDisabled(ctx, c, a.Store, a.Name, true,
-		"Account %s is disabled: within a second its keys are refused and nobody signs in for it any more. "+
-			"Outcomes that stand are still delivered. To take it back: verifyd account enable %s\n")
-}
-
-type accountEnableCmd struct {
-	command.Store `embed:""`
-	accountArg    `embed:""`
-}
-
-// Run enables the account.
-func (a accountEnableCmd) Run(ctx context.Context, c command.Console) error {
-	return setDisabled(ctx, c, a.Store, a.Name, false,
-		"Account %s is in service: its keys work, and its users can sign in. See: verifyd account show %s\n")
-}
-
-func setDisabled(ctx context.Context, c command.Console, store command.Store, name string, disabled bool,
-	said string) error {
-	return store.UseAccounts(ctx, c, func(s *accountstore.Store) error {
-		acc, err := command.OwnAccount(ctx, s, name)
-		if err != nil {
-			return err
-		}
-		if _, err := s.SetDisabled(ctx, command.Operator(), acc.ID, disabled); err != nil {
-			return command.BadInput(err)
-		}
-		_, err = fmt.Fprintf(c.Err, said, acc.ID, strconv.Quote(name))
-		return err
-	})
-}
-
-type accountDeleteCmd struct {
-	command.Store `embed:""`
-	accountArg    `embed:""`
-
-	DryRun bool `help:"Say what would go, and delete nothing."`
-}
-
-// Run deletes the account, and cancels its sessions that are open. A repeat, by the account's id, finishes
-// what was interrupted.
-func (a accountDeleteCmd) Run(ctx context.Context, c command.Console) error {
-	return a.Use(ctx, c, func(st *store.Store) error {
-		id := a.Name
-		if _, gone := st.Accounts.Deleted(ctx, id); gone != nil {
-			acc, err := command.OwnAccount(ctx, st.Accounts, a.Name)
-			if err != nil {
-				return err
-			}
-			id = acc.ID
-		}
-		d, err := st.Accounts.DeleteAccount(ctx, command.Operator(), id, a.DryRun)
-		if err != nil {
-			return command.BadInput(err)
-		}
-		went := fmt.Sprintf("%d keys, %d members, %d invites and %d login links", d.Keys, d.Members,
-			d.Invites, d.Links)
-		if a.DryRun {
-			_, err = fmt.Fprintf(c.Err, "Nothing was deleted (--dry-run). With %s (%s) would go %s, "+
-				"and its open sessions would be canceled.\n",
-				d.Account.Name, id, went)
-			return err
-		}
-		canceled, err := cancelOpen(ctx, st, id)
-		if err != nil {
-			return err
-		}
-		_, err = fmt.Fprintf(c.Err, "Account %s (%s) is deleted, with %s; %d open sessions were canceled. "+
-			"Outcomes that stood are still delivered, signed until %s at most; nobody reads them any more.\n",
-			d.Account.Name, id, went, canceled, table.Instant(d.SignsUntil))
-		return err
-	})
-}
-
-// cancelOpen cancels the sessions of a deleted account, and writes down how many.
-func cancelOpen(ctx context.Context, s *store.Store, account string) (canceled int, err error) {
-	err = s.WithFacts(func(ender *sessionstore.Store) (err error) {
-		canceled, err = ender.CancelOpen(ctx, account, sessions.AccountDeletedReason)
-		return err
-	})
-	if err != nil || canceled == 0 {
-		return canceled, err
-	}
-	return canceled, noteEnded(ctx, s, account, canceled)
-}
-
-func noteEnded(ctx context.Context, s *store.Store, id string, canceled int) error {
-	detail := map[string]string{"sessions": strconv.Itoa(canceled)}
-	return s.Accounts.Note(ctx, command.Operator(), id, audit.SessionsEnded, "", detail)
 }
 
 type accountReturnURLCmd struct {

@@ -219,11 +219,21 @@ class Client:
         self, *, platform_user_id: Optional[str] = None, state: Optional[str] = None,
         delivery: Optional[str] = None, since: Union[datetime, str, None] = None,
         until: Union[datetime, str, None] = None, limit: Optional[int] = None, cursor: Optional[str] = None,
+        q: Optional[str] = None, platform: Optional[str] = None, group: Optional[str] = None,
+        key: Optional[str] = None, mode: Optional[str] = None, network: Optional[str] = None,
+        reason: Optional[str] = None, binding: Optional[str] = None, from_: Optional[str] = None,
+        to: Optional[str] = None,
     ) -> tuple[Sequence[Session], Optional[str]]:
-        """Lists sessions, newest first: one page, and the cursor of the next or None."""
+        """Lists sessions, newest first: one page, and the cursor of the next or None.
+
+        q is what is held of a session: its id, its token, a webhook-id, or how its user, group or key's name begins.
+        from_ and to are days in UTC, as in 2026-11-21.
+        """
         asked = {
             "platform_user_id": platform_user_id, "state": state, "delivery": delivery, "since": _text(since),
-            "until": _text(until), "limit": limit, "cursor": cursor,
+            "until": _text(until), "limit": limit, "cursor": cursor, "q": q, "platform": platform,
+            "group": group, "key": key, "mode": mode, "network": network, "reason": reason, "binding": binding,
+            "from": from_, "to": to,
         }
         query = urllib.parse.urlencode({name: value for name, value in asked.items() if value is not None})
         page = self._call("GET", "/sessions" + (f"?{query}" if query else ""))

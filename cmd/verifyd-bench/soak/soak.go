@@ -1,0 +1,102 @@
+package soak
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"verifyd/cmd/verifyd-bench/bench/load"
+)
+
+// Options are what to run.
+type Options struct {
+	For  time.Duration // of the load; the judgement of the last sessions comes on top
+	Rate int           // sessions a second
+	Seed uint64        // of the faults and of the users
+	Dir  string        // where the stores are made, and the plots written
+	Self string        // this program's file: it is the NATS servers, too
+	Out  io.Writer     // what happens, a line each
+}
+
+const (
+	// keep is how long results are kept: longer than a session's life, and so short that what is kept is as
+	// much as goes after the first part of the run.
+	keep = 12 * time.Minute
+	// retryFor is for how long a callback is tried.
+	retryFor = 2 * time.Minute
+	// retentionSpare is by how much the service that is built for this keeps results for longer.
+	retentionSpare = "10m"
+)
+
+// Errors of a run that was not cut short.
+var (
+	// ErrBroken is returned where a promise did not hold.
+	ErrBroken = errors.New("a promise was broken")
+	// ErrGrown is returned where a process or the store has grown beyond what is kept.
+	ErrGrown = errors.New("something grows")
+)
+
+// Run runs the site and returns when all sessions are judged, or ctx ends.
+func Run(ctx context.Context, o Options) (err error) {
+	binary := filepath.Join(o.Dir, "verifyd")
+	build := exec.CommandContext(ctx, "go", "build", "-o", binary, //nolint:gosec // our own source
+		"-ldflags=-X verifyd/cmd/verifyd/config.retentionSpare="+retentionSpare, "verifyd/cmd/verifyd")
+	if said, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("build verifyd: %w\n%s\nrun this in verifyd's source", err, said)
+	}
+	defer func() { _ = os.Remove(binary) }()
+	s, err := newSite(ctx, o, binary)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	if err := s.start(ctx); err != nil {
+		return err
+	}
+	s.say("the site is up; %s at %d sessions a second, seed %d", o.For, o.Rate, o.Seed)
+
+	began := time.Now()
+	loaded, stop := context.WithTimeout(ctx, o.For)
+	defer stop()
+	crowd := newCrowd(s, o)
+	watched := newWatch(s, crowd, began)
+	var wg sync.WaitGroup
+	wg.Go(func() { crowd.run(ctx, loaded) }) // returns when the last session is judged
+	measured := make(chan struct{})
+	wg.Go(func() { defer close(measured); watched.run(loaded) })
+	faults := s.torment(ctx, loaded, rand.New(rand.NewPCG(o.Seed, 1))) //nolint:gosec // a plan of faults
+	if faults == nil {
+		s.say("the load has ended; the last sessions come to their ends")
+		faults = s.heal(ctx)
+	}
+	wg.Wait()
+	<-measured
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("stopped before the end: %w", err)
+	}
+	_, _ = fmt.Fprintf(o.Out, "%s\n%s\n%s", s.done.String(), crowd.toll.String(), watched.table())
+	plot := filepath.Join(o.Dir, "soak.svg")
+	if err := os.WriteFile(plot, watched.plot(), 0o600); err != nil {
+		return err
+	}
+	_, _ = fmt.Fprintln(o.Out, "plots:", plot)
+	return errors.Join(faults, crowd.toll.err(), watched.err())
+}
+
+// say writes a line about what happens, with the time.
+func (s *site) say(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now().UTC().Format(time.TimeOnly)
+	_, _ = fmt.Fprintf(s.out, "%s  %s\n", now, fmt.Sprintf(format, args...))
+}
+
+// webhookID returns what a session's callback is known by.
+func webhookID(token string) string { return load.WebhookID(token) }

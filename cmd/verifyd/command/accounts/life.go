@@ -1,0 +1,242 @@
+package accounts
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"verifyd/cmd/verifyd/command"
+	"verifyd/cmd/verifyd/store"
+	"verifyd/cmd/verifyd/table"
+	"verifyd/edge/account"
+	"verifyd/edge/account/access"
+	"verifyd/edge/account/accountstore"
+	"verifyd/edge/account/audit/life"
+	"verifyd/sessions"
+	sessionstore "verifyd/sessions/store"
+	"verifyd/sessions/timeline"
+)
+
+type accountRenameCmd struct {
+	command.Store `embed:""`
+	accountArg    `embed:""`
+
+	To    string `arg:"" help:"The new name, as end users will read it."`
+	Grant bool   `help:"Let the account have the name though it is reserved, mixes scripts, or is kept for another account that had it."`
+}
+
+// Run renames the account.
+func (a accountRenameCmd) Run(ctx context.Context, c command.Console) error {
+	return change(ctx, c, a.Store, a.Name, func(s *accountstore.Store, acc account.Account) (string, error) {
+		now, err := s.RenameAccount(ctx, command.Operator(), acc.ID, a.To, a.Grant)
+		until, kept := now.KeptUntil(acc.Name)
+		if err != nil || !kept {
+			return fmt.Sprintf("Account %s is called %s.", acc.ID, strconv.Quote(now.Name)), err
+		}
+		said := fmt.Sprintf("Account %s is called %s now. Nobody else can take its old name until "+
+			"%s.", acc.ID,
+			strconv.Quote(now.Name), table.Instant(until))
+		if !acc.VerifiedAt.IsZero() {
+			said += fmt.Sprintf(" The verified mark went with the old name; to give it to the new one: "+
+				"verifyd account verified %s", acc.ID)
+		}
+		return said, nil
+	})
+}
+
+// change lets do alter an account and writes what it says.
+func change(ctx context.Context, c command.Console, store command.Store, name string,
+	do func(*accountstore.Store, account.Account) (said string, err error)) error {
+	return store.UseAccounts(ctx, c, func(s *accountstore.Store) error {
+		acc, err := command.OwnAccount(ctx, s, name)
+		if err != nil {
+			return err
+		}
+		said, err := do(s, acc)
+		if err != nil {
+			return command.BadInput(err)
+		}
+		_, err = fmt.Fprintln(c.Err, said)
+		return err
+	})
+}
+
+type accountDisableCmd struct {
+	command.Store `embed:""`
+	accountArg    `embed:""`
+
+	Reason string `placeholder:"TEXT" help:"Why, as the account's members read it on the dashboard."`
+}
+
+// Run disables the account.
+func (a accountDisableCmd) Run(ctx context.Context, c command.Console) error {
+	return change(ctx, c, a.Store, a.Name, func(s *accountstore.Store, acc account.Account) (string, error) {
+		_, err := s.Disable(ctx, command.Operator(), acc.ID, a.Reason)
+		return fmt.Sprintf("Account %s is disabled: within a second its keys are refused and nobody signs "+
+			"in for "+
+			"it any more. Outcomes that stand are still delivered. To take it back: verifyd account "+
+			"enable %s",
+			acc.ID, strconv.Quote(a.Name)), err
+	})
+}
+
+type accountEnableCmd struct {
+	command.Store `embed:""`
+	accountArg    `embed:""`
+}
+
+// Run enables the account.
+func (a accountEnableCmd) Run(ctx context.Context, c command.Console) error {
+	return change(ctx, c, a.Store, a.Name, func(s *accountstore.Store, acc account.Account) (string, error) {
+		now, err := s.Enable(ctx, command.Operator(), acc.ID)
+		if !now.DeleteAskedAt.IsZero() {
+			return fmt.Sprintf("Account %s is disabled no more, and waits for its end on %s. To take that "+
+				"back: verifyd account restore %s", acc.ID, table.Instant(now.DeletesAt()),
+				strconv.Quote(a.Name)), err
+		}
+		return fmt.Sprintf("Account %s is in service: its keys work, and its users can sign in. See: "+
+			"verifyd "+
+			"account show %s", acc.ID, strconv.Quote(a.Name)), err
+	})
+}
+
+type accountRestoreCmd struct {
+	command.Store `embed:""`
+	accountArg    `embed:""`
+}
+
+// Run takes back that the account's end was asked for.
+func (a accountRestoreCmd) Run(ctx context.Context, c command.Console) error {
+	return change(ctx, c, a.Store, a.Name, func(s *accountstore.Store, acc account.Account) (string, error) {
+		now, err := s.Restore(ctx, command.Operator(), acc.ID)
+		if now.Barred() {
+			return fmt.Sprintf("Account %s is not deleted, and disabled as it was before. To put it back "+
+				"into "+
+				"service: verifyd account enable %s", acc.ID, strconv.Quote(a.Name)), err
+		}
+		return fmt.Sprintf("Account %s is not deleted, and in service.", acc.ID), err
+	})
+}
+
+type accountVerifiedCmd struct {
+	command.Store `embed:""`
+	accountArg    `embed:""`
+
+	Remove bool `help:"Take the mark away."`
+}
+
+// Run sets the mark that end users read beside the account's name, or takes it away.
+func (a accountVerifiedCmd) Run(ctx context.Context, c command.Console) error {
+	return change(ctx, c, a.Store, a.Name, func(s *accountstore.Store, acc account.Account) (string, error) {
+		_, err := s.SetVerified(ctx, command.Operator(), acc.ID, acc.Name, !a.Remove)
+		if a.Remove {
+			return fmt.Sprintf("Account %s (%s) has no verified mark.", acc.Name, acc.ID), err
+		}
+		return fmt.Sprintf("Users read that whoever runs this service knows %s (%s) under this name. The "+
+			"mark goes "+
+			"when the name changes.", acc.Name, acc.ID), err
+	})
+}
+
+type accountMoveMemberCmd struct {
+	command.Store `embed:""`
+
+	identityArg `embed:""`
+
+	From string `required:"" placeholder:"NAME" help:"The account that they are in."`
+	To   string `required:"" placeholder:"NAME" help:"The account that they come to."`
+	Role string `placeholder:"ROLE" help:"What they are there: owner, developer or viewer; as before where it is left out."`
+}
+
+// Run moves the member.
+func (a accountMoveMemberCmd) Run(ctx context.Context, c command.Console) error {
+	network, subject, err := a.parts()
+	if err != nil {
+		return err
+	}
+	who := access.Identity{Network: network, Subject: subject}
+	return change(ctx, c, a.Store, a.From, func(s *accountstore.Store, from account.Account) (string, error) {
+		to, err := command.OwnAccount(ctx, s, a.To)
+		if err != nil {
+			return "", err
+		}
+		m, err := s.MoveMember(ctx, command.Operator(), from.ID, to.ID, who, access.Role(a.Role))
+		return fmt.Sprintf("%s is no member of %s any more, and %s of %s.",
+			timeline.Legible(who.String()), from.Name, m.Role, to.Name), err
+	})
+}
+
+type accountDeleteCmd struct {
+	command.Store `embed:""`
+	accountArg    `embed:""`
+
+	Now    bool `help:"Delete it at once, without the seven days in which it can be restored."`
+	DryRun bool `help:"Say what would go, and delete nothing."`
+}
+
+// Run asks for the account's end.
+func (a accountDeleteCmd) Run(ctx context.Context, c command.Console) error {
+	if a.Now || a.DryRun {
+		return a.end(ctx, c)
+	}
+	return change(ctx, c, a.Store, a.Name, func(s *accountstore.Store, acc account.Account) (string, error) {
+		now, err := s.AskDeletion(ctx, command.Operator(), acc.ID)
+		return fmt.Sprintf("Account %s (%s) is out of service and is deleted on %s, with its keys and "+
+			"members. To "+
+			"take that back: verifyd account restore %s", acc.Name, acc.ID, table.Instant(now.DeletesAt()),
+			strconv.Quote(a.Name)), err
+	})
+}
+
+// end deletes the account, and cancels its sessions that are open. A repeat, by the account's id, finishes
+// what was interrupted.
+func (a accountDeleteCmd) end(ctx context.Context, c command.Console) error {
+	return a.Use(ctx, c, func(st *store.Store) error {
+		id := a.Name
+		if _, gone := st.Accounts.Deleted(ctx, id); gone != nil {
+			acc, err := command.OwnAccount(ctx, st.Accounts, a.Name)
+			if err != nil {
+				return err
+			}
+			id = acc.ID
+		}
+		d, err := st.Accounts.DeleteAccount(ctx, command.Operator(), id, a.DryRun)
+		if err != nil {
+			return command.BadInput(err)
+		}
+		went := fmt.Sprintf("%d keys, %d members, %d invites and %d login links", d.Keys, d.Members,
+			d.Invites, d.Links)
+		if a.DryRun {
+			_, err = fmt.Fprintf(c.Err, "Nothing was deleted (--dry-run). With %s (%s) would go %s, "+
+				"and its open sessions would be canceled.\n",
+				d.Account.Name, id, went)
+			return err
+		}
+		canceled, err := cancelOpen(ctx, st, id)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(c.Err, "Account %s (%s) is deleted, with %s; %d open sessions were canceled. "+
+			"Outcomes that stood are still delivered, signed until %s at most; nobody reads them any "+
+			"more. Its name is nobody else's for 90 days.\n",
+			d.Account.Name, id, went, canceled, table.Instant(d.SignsUntil))
+		return err
+	})
+}
+
+// cancelOpen cancels the sessions of a deleted account, and writes down how many.
+func cancelOpen(ctx context.Context, s *store.Store, account string) (canceled int, err error) {
+	err = s.WithFacts(func(ender *sessionstore.Store) (err error) {
+		canceled, err = ender.CancelOpen(ctx, account, sessions.AccountDeletedReason)
+		return err
+	})
+	if err != nil || canceled == 0 {
+		return canceled, err
+	}
+	return canceled, noteEnded(ctx, s, account, canceled)
+}
+
+func noteEnded(ctx context.Context, s *store.Store, id string, canceled int) error {
+	detail := map[string]string{"sessions": strconv.Itoa(canceled)}
+	return s.Accounts.Note(ctx, command.Operator(), id, life.SessionsEnded, "", detail)
+}

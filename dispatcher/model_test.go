@@ -1,0 +1,380 @@
+package dispatcher
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"verifyd/sessions"
+	"verifyd/sessions/facts"
+	"verifyd/sessions/failure"
+	"verifyd/sessions/once"
+	"verifyd/sessions/records"
+)
+
+// This file is a model of one delivery, with everything that the world may do to it; package modelcheck
+// visits all its states. What is decided is decided by the code's own functions (decisions), on facts that
+// went through the code's own codecs. A step is what the code does between two reads or writes:
+//
+//	step of the model   stands for
+//	fetch               fetcher.dispatch, registry.enqueue
+//	begin               attempt.run, up to its first read
+//	read                Reader.Attempts, one fact after the other
+//	judge               attempt.decide, and what attempt.run does with it
+//	readResend          attempt.resendRequested
+//	acquire             attempt.send up to its claim, attempt.notSent
+//	publish, look       Writer.onceAs, in Writer.Claim and Writer.Settle
+//	claimed             attempt.claim
+//	begins, write       connSender.send, Conn.Send
+//	ended, giveBack     attempt.conclude, attempt.finish, attempt.release
+//	stored              attempt.storeResult
+//	schedule, ack       shared.dispose, shared.schedule
+//	person              Writer.Resend
+//
+// TestModelNamesTheCode holds these names, TestModelAllowsWhatWasSeen the order of the facts.
+//
+// What the world does: a publish is stored, refused, or unanswered, and an unanswered one is stored then,
+// later, or never, also after its writer has ended; reads fail; a message is given again at any time, also to
+// two workers at once, and all messages anew; acknowledgements are lost; a worker is killed or paused
+// anywhere, also between its look at the clock and the first byte; clocks differ by 10 s or by an hour; a
+// connection breaks before the first byte; the receiver gets the POST or half of it, and answers or not; what
+// no verifyd wrote is stored in a fact's place.
+//
+// What it leaves out: pauses of hosts, listeners, breakers, shares and queues, which decide when something
+// begins and not whether; the two minutes for which a dispatcher that has just started tries in any case;
+// erased users and outcomes that leave the store; an hour's forgetting of unconfirmed claims; what a store
+// loses. Time-outs end nothing by themselves, and time passes independently for claims, retry deadlines and
+// pauses: so the model allows more than the world does. One process never works twice on a delivery at once
+// (inFlightSet).
+
+// decisions are the functions that decide, and what else the delivery's safety rests on. Faults replace them.
+type decisions struct {
+	neverTried     func(first bool, completed, now time.Time) bool
+	attempts       func(facts.AttemptFacts) ([]facts.Attempt, error)
+	releasesOwn    func(attempts []facts.Attempt, worker string, unconfirmed bool) bool
+	decide         func(sessions.Completion, []facts.Attempt, int, time.Time) decision
+	mayBeRequested func(decision, []facts.Attempt, int) bool
+	published      func(*once.Write, error) once.Next
+	looked         func(*once.Write, bool, error) once.Next
+	ownerAfter     func(error) owner
+	mayBegin       func(now, deadline time.Time) bool
+	sendsAgain     func(sessions.Policy, facts.Result, time.Duration) bool
+	releaseAs      func(int, time.Duration) facts.Verdict
+	abandoned      func(decision) facts.Verdict
+	earlier        func(facts.Result, *facts.Result) facts.Result
+	lastResult     func([]facts.Attempt) (*facts.Result, int)
+	standing       func(facts.Result, time.Time) disposition
+	acknowledges   func(disposition, bool) bool
+	again          func(facts.Delivery) (int, error)
+
+	overwrites  bool // a publish does not expect its subject to be empty
+	keepsDoubt  bool // a claim that was confirmed still counts as unconfirmed
+	givesUpOpen bool // giving up takes no claim
+}
+
+func realDecisions() decisions {
+	return decisions{
+		neverTried: neverTried,
+		attempts:   facts.AttemptFacts.Attempts,
+		releasesOwn: func(attempts []facts.Attempt, worker string, unconfirmed bool) bool {
+			return ownOpen(attempts, worker) && unconfirmed
+		},
+		decide: decide, mayBeRequested: mayBeRequested,
+		published: (*once.Write).Published, looked: (*once.Write).Looked,
+		ownerAfter: ownerAfter, mayBegin: mayBegin, sendsAgain: sendsAgain, releaseAs: releaseAs,
+		abandoned:  func(s decision) facts.Verdict { return abandoned(s).Verdict },
+		earlier:    withEarlierVerdict,
+		lastResult: lastResult, standing: standing, acknowledges: disposition.acknowledges,
+		again: facts.Delivery.Again,
+	}
+}
+
+const (
+	modelWorkers  = 3 // room in a state
+	modelAttempts = 4
+	modelLimbo    = 2
+	modelID       = sessions.ID("aaaaaaaaaaaaaaaaaaaaaaaaaa")
+)
+
+// bounds of the model's world.
+type world struct {
+	workers    int
+	room       int // for attempts; the last one can only be given up
+	releases   int // attempts that were released before
+	policy     sessions.Policy
+	unanswered uint8 // how many publishes may be
+	kills      uint8
+	replays    uint8
+	resends    uint8
+	junk       uint8
+	schedules  bool    // a pause may be kept by a message schedule
+	skews      []uint8 // of the second worker's clock: 0, 1 (10 s ahead), 2 (an hour ahead)
+}
+
+// model is a delivery in a world, decided by decisions.
+type model struct {
+	world
+	decisions
+	shared  *shared
+	claims  [modelAttempts + 1][256][len(ages)][3]facts.Claim
+	results [modelAttempts + 1][256][2]facts.Result
+	oldest  uint8 // age: nobody waits for more
+}
+
+// deliveryState is all that decides what may follow. Attempts are numbered from 1.
+type deliveryState struct {
+	claim, result [modelAttempts + 1]uint8 // of claimCode and resultCode; 0: there is none
+	resend        uint8                    // bits, by attempt
+	resendJunk    uint8
+	sent          uint8 // a byte of the attempt may have reached the receiver
+	ok, no        uint8 // the receiver answered 200, 503
+
+	age, dated  uint8 // of the open claim, and by whose clock its instants are
+	phase       uint8 // of the completion: young, old, beyond its retry deadline
+	resendLate  bool  // the resend is beyond its retry deadline
+	nextDue     bool  // the pause after the last result is over
+	broken      uint8 // of brokenTexts
+	beyond      bool  // more attempts would follow than the model has room for
+	completion  uint8 // message: 0 acknowledged, 1 never given, 2 given
+	resendMsg   uint8 // bits of those that are not acknowledged
+	schedule    uint8 // 0: none; 1 plus the requested attempt
+	retry       uint8 // the same, once it has come due
+	person      uint8 // the attempt that somebody is about to ask for
+	kills       uint8 // what is left
+	replays     uint8
+	resendsLeft uint8
+	junk        uint8
+	unanswered  uint8
+	limbo       [modelLimbo]inFlight
+	worker      [modelWorkers]workerState
+}
+
+// inFlight is a publish that may be stored yet.
+type inFlight struct{ kind, n, code, age, dated uint8 }
+
+// kinds of facts and hints.
+const (
+	aClaim uint8 = iota + 1
+	aResult
+	aResend
+	aSchedule
+)
+
+type workerState struct {
+	at        uint8 // what it does next, of the steps below
+	msg       uint8 // its message
+	first     bool
+	requested uint8
+	seen      uint8 // how many claims it has read
+	missed    uint8 // bits: attempts whose result was not there when it was read
+	n         uint8 // its attempt
+	writes    uint8 // code of the claim or result that it writes
+	age       uint8 // of its claim
+	tried     uint8
+	uncertain bool
+	doubt     uint8 // bits: attempts that it claimed without an answer (unconfirmedClaims)
+	skew      uint8
+}
+
+// what a worker does next
+const (
+	idle uint8 = iota
+	begin
+	read
+	readResend
+	acquire
+	publishClaim
+	lookForClaim
+	begins
+	write
+	publishResult
+	lookForResult
+	toSchedule
+	ack
+)
+
+// messages
+const (
+	msgCompletion uint8 = 1
+	msgRetry      uint8 = 2
+	msgOldRetry   uint8 = 3 // another has replaced it
+	msgResend     uint8 = 4 // plus its attempt
+)
+
+// A claimCode is who claimed: 1 for nobody who is left, then two for each worker: by the write that is under
+// way, and by an earlier one.
+const (
+	byNobody    uint8 = 1
+	givesUp     uint8 = 0x40
+	unreadable  uint8 = 0x80
+	whoMask     uint8 = 0x0f
+	resultJunk  uint8 = 7
+	verdictMask uint8 = 0x07
+	hasNext     uint8 = 0x08
+)
+
+func byNow(w int) uint8    { return uint8(2 + 2*w) }
+func byBefore(w int) uint8 { return uint8(3 + 2*w) }
+
+// verdicts of a resultCode.
+var modelVerdicts = [...]facts.Verdict{"", facts.VerdictDelivered, facts.VerdictRejected,
+	facts.VerdictUnknown, facts.VerdictUndeliverable, facts.VerdictReleased}
+
+// modelNow is the true time, to which all ages are relative.
+var modelNow = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+var (
+	ages   = [...]time.Duration{0, 10 * time.Second, 20 * time.Second, 30 * time.Second, 3 * time.Hour}
+	skews  = [...]time.Duration{0, 10 * time.Second, time.Hour}
+	phases = [...]time.Duration{5 * time.Second, time.Minute, 4 * time.Hour}
+)
+
+func workerNameOf(who uint8) string { return "w" + strconv.Itoa(int(who)/2) }
+
+// newModel makes a model, and all facts that may come up in it: each is encoded and decoded.
+func newModel(w world, d decisions) *model {
+	m := &model{world: w, decisions: d, shared: &shared{c: Config{}.withDefaults(), worker: "w"}}
+	m.oldest = 2 + slices.Max(w.skews)
+	for n := 1; n <= w.room; n++ {
+		number := w.releases + n
+		for who := byNobody; who <= byBefore(modelWorkers-1); who++ {
+			for age := range ages {
+				for dated := range skews {
+					at := modelNow.Add(skews[dated] - ages[age])
+					sends := facts.NewClaim(modelID, number, workerNameOf(who), at, claimBegin,
+						m.shared.c.Timeout+claimMargin)
+					m.claims[n][who][age][dated] = recoded(sends)
+					ends := facts.NewClaim(modelID, number, workerNameOf(who), at, 0, claimMargin)
+					ends.GiveUp = true
+					m.claims[n][who|givesUp][age][dated] = recoded(ends)
+				}
+			}
+		}
+		for code := range m.results[n] {
+			for due := range m.results[n][code] {
+				m.results[n][code][due] = m.newResult(uint8(code), number, due == 1)
+			}
+		}
+	}
+	return m
+}
+
+func recoded(c facts.Claim) facts.Claim {
+	data, err := records.EncodeClaim(c)
+	if err == nil {
+		c, err = records.DecodeClaim(c.Session, c.Number, data)
+	}
+	if err != nil {
+		panic(err)
+	}
+	return c
+}
+
+func (m *model) newResult(code uint8, number int, due bool) facts.Result {
+	v := code & verdictMask
+	if v == resultJunk {
+		return facts.UnreadableResult(modelID, number, modelNow)
+	}
+	if v == 0 || int(v) >= len(modelVerdicts) {
+		return facts.Result{}
+	}
+	r := facts.NewResult(modelID, number, modelVerdicts[v], "", "w", modelNow)
+	if r.Verdict == facts.VerdictRejected {
+		r.Status = 503
+	}
+	if code&hasNext != 0 {
+		r.Next = modelNow.Add(time.Minute)
+		if due {
+			r.Next = modelNow.Add(-2 * time.Hour)
+		}
+	}
+	data, err := records.EncodeResult(r, records.Sealer{})
+	if err == nil {
+		r, err = records.DecodeResult(modelID, number, data)
+	}
+	if err != nil {
+		panic(err)
+	}
+	return r
+}
+
+// codeOf is the resultCode of a result.
+func codeOf(r facts.Result) uint8 {
+	for v, verdict := range modelVerdicts {
+		if verdict == r.Verdict && v > 0 {
+			if !r.Next.IsZero() {
+				return uint8(v) | hasNext
+			}
+			return uint8(v)
+		}
+	}
+	panic(fmt.Sprintf("no code for verdict %q", r.Verdict))
+}
+
+func (m *model) initial() (states []deliveryState) {
+	for _, skew := range m.skews {
+		s := deliveryState{completion: 1, kills: m.kills, replays: m.replays, resendsLeft: m.resends,
+			junk: m.junk, unanswered: m.unanswered}
+		if m.releases > 0 {
+			s.completion = 2
+		}
+		if m.workers > 1 {
+			s.worker[1].skew = skew
+		}
+		m.normalize(&s)
+		states = append(states, s)
+	}
+	return states
+}
+
+// completionOf is the completion as its age has it.
+func (m *model) completionOf(s *deliveryState) sessions.Completion {
+	return sessions.Completion{
+		Session: sessions.Session{ID: modelID, Request: sessions.Request{Policy: m.policy}},
+		Outcome: sessions.Outcome{State: sessions.Verified}, CompletedAt: modelNow.Add(-phases[s.phase]),
+	}
+}
+
+// factsOf are the facts as they stand, or as a worker has read them: the first attempts, without the results
+// that it missed.
+func (m *model) factsOf(s *deliveryState, seen int, missed uint8) []facts.Attempt {
+	var again uint8 // results that were looked for once
+	attempts, _ := m.attempts(facts.AttemptFacts{
+		Claim: func(n int) (*facts.Claim, error) {
+			if n -= m.releases; n <= 0 {
+				c := facts.NewClaim(modelID, n+m.releases, "before", modelNow, 0, 0)
+				return &c, nil
+			}
+			if n > seen || n > m.room || s.claim[n] == 0 {
+				return nil, nil //nolint:nilnil // there is none
+			}
+			if s.claim[n] == unreadable {
+				c := facts.UnreadableClaim(modelID, n+m.releases, modelNow)
+				return &c, nil
+			}
+			return &m.claims[n][s.claim[n]][s.age][s.dated], nil
+		},
+		Result: func(n int) (*facts.Result, error) {
+			if n -= m.releases; n <= 0 {
+				r := facts.NewResult(modelID, n+m.releases, facts.VerdictReleased, failure.Late, "before",
+					modelNow)
+				return &r, nil
+			}
+			if s.result[n] == 0 || missed&^again&(1<<n) != 0 {
+				again |= 1 << n
+				return nil, nil //nolint:nilnil // there is none
+			}
+			due := 0
+			if s.nextDue {
+				due = 1
+			}
+			return &m.results[n][s.result[n]&(verdictMask|hasNext)][due], nil
+		},
+		ResendRequested: func(n int) (bool, error) {
+			n -= m.releases
+			return n > 0 && s.resend&(1<<n) != 0, nil
+		},
+	})
+	return attempts
+}

@@ -1,0 +1,206 @@
+package dispatcher
+
+import (
+	"errors"
+	"flag"
+	"slices"
+	"testing"
+	"time"
+
+	"verifyd/sessions"
+	"verifyd/sessions/facts"
+	"verifyd/sessions/modelcheck"
+	"verifyd/sessions/once"
+)
+
+var (
+	flagModelStates = flag.Int("model-states", 250_000,
+		"about how many states of each world of the delivery are visited; 0: all")
+	flagModelWorkers = flag.Int("model-workers", 2,
+		"how many dispatchers the model of a delivery has, 1 to 3")
+)
+
+// worlds are what a delivery is explored in. None has everything: their product would be too large.
+var worlds = map[string]world{
+	"unanswered writes and a kill": {room: 2, policy: sessions.PolicyOnce, unanswered: 1, kills: 1},
+	"schedules":                    {room: 2, policy: sessions.PolicyOnce, schedules: true},
+	"at least once":                {room: 3, policy: sessions.PolicyAtLeastOnce},
+	"sent again":                   {room: 3, policy: sessions.PolicyOnce, resends: 1},
+	"no verifyd wrote this":        {room: 2, policy: sessions.PolicyOnce, junk: 1},
+	"clocks":                       {room: 2, policy: sessions.PolicyOnce, skews: []uint8{0, 1, 2}},
+	"a replayed stream":            {room: 2, policy: sessions.PolicyOnce, replays: 1, kills: 1},
+	"the last releases":            {room: 3, policy: sessions.PolicyOnce, releases: maxReleases - 2},
+}
+
+func explore(w world, d decisions, states int) modelcheck.Report {
+	w.workers = *flagModelWorkers
+	if w.skews == nil {
+		w.skews = []uint8{0}
+	}
+	return modelcheck.Explore(newModel(w, d).check(), modelcheck.Options{States: states})
+}
+
+// Whatever the world does between any two steps of a delivery, in whatever order: there is no second POST but
+// one that was asked for or opted for, no verdict says what is not so, no message is acknowledged without a
+// verdict or a way to one, and every state leads to an end.
+func TestModelOfADelivery(t *testing.T) {
+	states := *flagModelStates
+	if testing.Short() {
+		states = min(states, 20_000)
+	}
+	total := 0
+	for name, w := range worlds {
+		r := explore(w, realDecisions(), states)
+		total += r.States
+		t.Logf("figures: %s: %s", name, r)
+		if r.Broken != "" {
+			t.Errorf("%s: %s\n%s", name, r.Broken, modelcheck.Diagram(r.Trace))
+		}
+	}
+	t.Logf("figures: %d states in all", total)
+}
+
+// faults are checks that were dropped, and where that is found.
+var faults = []struct {
+	name, world string
+	drop        func(*decisions)
+	want        string
+}{
+	{"a conflict of claims is taken for a win", "a replayed stream", func(d *decisions) {
+		d.ownerAfter = func(err error) owner {
+			if errors.Is(err, facts.ErrClaimed) {
+				return ours
+			}
+			return ownerAfter(err)
+		}
+	}, brokenTexts[4]},
+	{"who does not know whether the claim is stored sends", "unanswered writes and a kill",
+		func(d *decisions) { d.ownerAfter = func(error) owner { return ours } },
+		"a delivery has no verdict, and nothing leads to one"},
+	{"a write that was not answered counts as stored", "unanswered writes and a kill", func(d *decisions) {
+		d.published = func(w *once.Write, err error) once.Next {
+			if next := w.Published(err); next != once.Read || !w.Uncertain {
+				return next
+			}
+			return once.Stored
+		}
+	}, "a delivery has no verdict, and nothing leads to one"},
+	{"whatever is found counts as one's own", "a replayed stream", func(d *decisions) {
+		d.looked = func(w *once.Write, own bool, err error) once.Next {
+			return w.Looked(own || err == nil, err)
+		}
+	}, brokenTexts[4]},
+	{"a write does not expect its subject to be empty", "a replayed stream",
+		func(d *decisions) { d.overwrites = true }, brokenTexts[4]},
+	{"the deadline is not looked at before the first byte", "a replayed stream",
+		func(d *decisions) { d.mayBegin = func(_, _ time.Time) bool { return true } }, brokenTexts[2]},
+	{"an open claim is settled at once", "a replayed stream", func(d *decisions) {
+		d.decide = func(c sessions.Completion, a []facts.Attempt, n int, now time.Time) decision {
+			return decide(c, a, n, now.Add(24*time.Hour))
+		}
+	}, brokenTexts[2]},
+	{"an open claim does not keep others from the next attempt", "a replayed stream", func(d *decisions) {
+		d.decide = func(c sessions.Completion, a []facts.Attempt, n int, now time.Time) decision {
+			if s := decide(c, a, n, now); s.do != wait {
+				return s
+			}
+			return decision{do: send, attempt: len(a) + 1}
+		}
+	}, "an attempt was claimed before the one before it had ended"},
+	{"an abandoned attempt counts as not sent", "unanswered writes and a kill", func(d *decisions) {
+		d.abandoned = func(decision) facts.Verdict { return facts.VerdictUndeliverable }
+	}, "a delivery is called undeliverable of which something was sent"},
+	{"giving up forgets the earlier verdict", "at least once", func(d *decisions) {
+		d.earlier = func(r facts.Result, _ *facts.Result) facts.Result { return r }
+	}, "a delivery is called undeliverable of which something was sent"},
+	{"another's result ends the delivery, whatever it is", "a replayed stream", func(d *decisions) {
+		d.standing = func(facts.Result, time.Time) disposition { return settled }
+	}, "a delivery has no verdict, and nothing leads to one"},
+	{"a message is acknowledged though its schedule is not stored", "schedules", func(d *decisions) {
+		d.acknowledges = func(disposition, bool) bool { return true }
+	}, "a delivery has no verdict, and nothing leads to one"},
+	{"a confirmed claim stays in doubt", "unanswered writes and a kill",
+		func(d *decisions) { d.keepsDoubt = true },
+		"an attempt is called released under which something was sent"},
+	{"giving up takes no claim", "a replayed stream", func(d *decisions) { d.givesUpOpen = true },
+		"a delivery has no verdict, and nothing leads to one"},
+	{"the policy is not asked", "sent again", func(d *decisions) {
+		d.sendsAgain = func(_ sessions.Policy, r facts.Result, left time.Duration) bool {
+			return sendsAgain(sessions.PolicyAtLeastOnce, r, left)
+		}
+	}, brokenTexts[1]},
+	{"a request is honoured again by each redelivery", "sent again", func(d *decisions) {
+		d.decide = func(c sessions.Completion, a []facts.Attempt, n int, now time.Time) decision {
+			if n > 0 {
+				n = len(a) + 1
+			}
+			return decide(c, a, n, now)
+		}
+	}, "an attempt was claimed before the one before it had ended"},
+	{"one more attempt may be requested of an open delivery", "sent again", func(d *decisions) {
+		d.again = func(d facts.Delivery) (int, error) { return len(d.Attempts) + 1, nil }
+	}, "an attempt was claimed before the one before it had ended"},
+	{"a rejected delivery is due", "a replayed stream", func(d *decisions) {
+		d.decide = func(c sessions.Completion, a []facts.Attempt, n int, now time.Time) decision {
+			if len(a) > 0 && a[len(a)-1].Result != nil &&
+				a[len(a)-1].Result.Verdict == facts.VerdictRejected {
+				return decision{do: send, attempt: len(a) + 1}
+			}
+			return decide(c, a, n, now)
+		}
+	}, "a delivery that was at an end was taken up again"},
+	{"the facts are never read", "a replayed stream", func(d *decisions) {
+		d.neverTried = func(bool, time.Time, time.Time) bool { return true }
+	}, "no end is reachable any more"},
+	{"a result that comes while facts are read is missed", "at least once", func(d *decisions) {
+		d.attempts = func(f facts.AttemptFacts) (attempts []facts.Attempt, err error) {
+			for n := 1; ; n++ {
+				c, _ := f.Claim(n)
+				if c == nil {
+					return attempts, nil
+				}
+				r, _ := f.Result(n)
+				attempts = append(attempts, facts.NewAttempt(*c, r))
+			}
+		}
+	}, "a delivery is called undeliverable of which something was sent"},
+	{"what is no claim counts as none", "no verifyd wrote this", func(d *decisions) {
+		d.attempts = func(f facts.AttemptFacts) ([]facts.Attempt, error) {
+			attempts, err := f.Attempts()
+			if n := slices.IndexFunc(attempts, func(a facts.Attempt) bool {
+				return a.Claim.Unreadable
+			}); n >= 0 {
+				attempts = attempts[:n]
+			}
+			return attempts, err
+		}
+	}, "no end is reachable any more"},
+	{"who asked is forgotten", "requests that replace each other", func(d *decisions) {
+		d.mayBeRequested = func(decision, []facts.Attempt, int) bool { return false }
+	}, "a delivery has no verdict, and nothing leads to one"},
+}
+
+// Each check that a decision makes is needed: without it something breaks, and the model finds it.
+func TestModelFindsFaultsOfADelivery(t *testing.T) {
+	worlds["requests that replace each other"] = world{
+		room: 2, policy: sessions.PolicyOnce, resends: 1, schedules: true,
+	}
+	for _, f := range faults {
+		t.Run(f.name, func(t *testing.T) {
+			d := realDecisions()
+			f.drop(&d)
+			states := 3_000_000
+			if testing.Short() {
+				states = 10_000
+			}
+			r := explore(worlds[f.world], d, states)
+			if testing.Short() && r.Cut && r.Broken == "" {
+				t.Skipf("it takes more states to find: %s", r)
+			}
+			if r.Broken != f.want {
+				t.Fatalf("found %q in %s, want %q\n%s", r.Broken, r, f.want, modelcheck.Diagram(r.Trace))
+			}
+			t.Logf("%s, after %d steps, in %s\n%s", r.Broken, len(r.Trace), r, modelcheck.Diagram(r.Trace))
+		})
+	}
+}

@@ -1,0 +1,203 @@
+package simulation_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/thejerf/suture/v4"
+
+	"verifyd/dispatcher"
+	"verifyd/dispatcher/callback"
+	"verifyd/natsconf"
+	"verifyd/natsconf/secretbox"
+	"verifyd/natsconf/simtest"
+	"verifyd/natsconf/topology"
+	"verifyd/sessions/store"
+	"verifyd/sessions/urlpolicy"
+)
+
+const (
+	timeout  = 5 * time.Second
+	retryFor = time.Minute
+)
+
+var (
+	storeKey = secretbox.NewKey()
+	policy   = urlpolicy.NewPolicy([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, nil)
+)
+
+type secrets struct{}
+
+func (secrets) SigningSecrets(string) ([]string, bool) {
+	return []string{"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}, true
+}
+
+// process is what edges and dispatchers share: a connection to the broker, and a store.
+type process struct {
+	w        *world
+	name     string
+	endpoint *simtest.Endpoint
+	conn     *natsconf.Conn
+	store    *store.Store
+	stop     context.CancelFunc // of its actors
+	actors   sync.WaitGroup
+}
+
+// start starts a process. It waits for the broker; not ok: ctx ended first.
+func (w *world) start(ctx context.Context, name string) (p *process, ok bool) {
+	p = &process{w: w, name: name, endpoint: w.broker.Endpoint(name)}
+	conn, err := natsconf.Connect(ctx, natsconf.ConnectOptions{
+		Embedded: p.endpoint, Name: name, Log: zerolog.Nop(),
+	})
+	if err != nil {
+		return nil, false
+	}
+	p.conn = conn
+	var actors context.Context
+	actors, p.stop = context.WithCancel(context.Background())
+	serve := func(writer *natsconf.Writer) *natsconf.Writer {
+		p.actors.Go(func() { _ = writer.Serve(actors) })
+		return writer
+	}
+	p.store = store.New(store.Config{
+		Conn: conn, Key: storeKey,
+		Completions: serve(natsconf.NewWriter(conn, topology.StreamCompletions)),
+		Pending:     serve(natsconf.NewWriter(conn, topology.BucketStream(topology.BucketSessions))),
+		Retries:     serve(natsconf.NewSingleWriter(conn, topology.StreamRetries)),
+	})
+	return p, true
+}
+
+// close ends what start began.
+func (p *process) close() {
+	p.stop()
+	p.actors.Wait()
+	p.conn.Close()
+}
+
+// edge is a process that starts and completes sessions.
+type edge struct{ *process }
+
+// worker is a dispatcher's process, and those that take its place.
+type worker struct {
+	w    *world
+	name string
+	work context.Context
+	all  sync.WaitGroup // of its lives
+
+	mu   sync.Mutex
+	life *life
+}
+
+// life is one process of a worker's.
+type life struct {
+	*process
+
+	kill context.CancelFunc
+
+	mu    sync.Mutex
+	gone  bool
+	conns []*simtest.Conn // to receivers
+}
+
+// begin begins a life, after a pause.
+func (k *worker) begin(pause time.Duration) {
+	k.all.Go(func() {
+		select {
+		case <-time.After(pause):
+		case <-k.work.Done():
+			return
+		}
+		p, ok := k.w.start(k.work, k.name)
+		if !ok {
+			return
+		}
+		defer p.close()
+		l := &life{process: p}
+		var ctx context.Context
+		ctx, l.kill = context.WithCancel(k.work)
+		defer l.kill()
+		d, err := dispatcher.New(dispatcher.Config{
+			Conn: p.conn, Sessions: p.store, Secrets: secrets{}, Policy: policy, Log: zerolog.Nop(),
+			Timeout: timeout, RetryFor: retryFor,
+			Random: func() float64 { return k.w.draw("pause of %s", k.name).Float64() },
+			Client: callback.New(callback.Config{
+				RootCAs: receiverCA.Pool(), Policy: policy, Timeout: timeout, Dial: l.dial,
+			}),
+			Supervise: suture.Spec{FailureBackoff: time.Second, EventHook: func(suture.Event) {}},
+		})
+		if err != nil {
+			k.w.fail("%s: %v", k.name, err)
+			return
+		}
+		k.mu.Lock()
+		k.life = l
+		k.mu.Unlock()
+		_ = d.Serve(ctx)
+	})
+}
+
+func (l *life) dial(ctx context.Context, _, address string) (net.Conn, error) {
+	l.mu.Lock()
+	gone := l.gone
+	l.mu.Unlock()
+	if gone {
+		return nil, errGone
+	}
+	conn, err := l.w.dial(ctx, l.name, address)
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.gone {
+		conn.Reset()
+	}
+	l.conns = append(l.conns, conn)
+	return conn, nil
+}
+
+// current returns the life that lasts; nil where there is none.
+func (k *worker) current() *life {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.life
+}
+
+// cut cuts the connections to the broker, which come back.
+func (k *worker) cut() {
+	if l := k.current(); l != nil {
+		l.endpoint.Cut()
+	}
+}
+
+// replace kills the process, of which nothing is seen any more, and starts another.
+func (k *worker) replace(pause time.Duration) {
+	k.mu.Lock()
+	l := k.life
+	k.life = nil
+	k.mu.Unlock()
+	if l == nil {
+		return // one is starting
+	}
+	l.endpoint.Kill()
+	l.mu.Lock()
+	l.gone = true
+	for _, c := range l.conns {
+		c.Reset()
+	}
+	l.mu.Unlock()
+	l.kill()
+	k.begin(pause)
+}
+
+// unanswered reports whether a call may be repeated.
+func unanswered(err error) bool {
+	return errors.Is(err, natsconf.ErrUncertain) || errors.Is(err, natsconf.ErrUnavailable) ||
+		errors.Is(err, natsconf.ErrConflict)
+}

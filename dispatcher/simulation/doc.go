@@ -1,0 +1,21 @@
+// Package simulation runs real dispatchers, and the stores of edges, through schedules of faults in virtual
+// time. It holds tests alone.
+//
+// A schedule is a bubble of testing/synctest. In it are the real dispatchers with their real clients, the
+// real stores by which edges start and complete sessions, the simulated broker (natsconf/simtest, held
+// against the real one there), and receivers that speak TLS over connections in memory. A seed decides what
+// happens: which sessions there are and how they end, what befalls each message, when connections are cut,
+// workers killed and replaced, the broker restarted and its leaders away, how receivers answer. Each decision
+// is drawn by the seed and by what it is about, as "the second claim of session 3", never by the order in
+// which things happen to be asked. What no seed decides is said at TestSeedsRepeat.
+//
+// What must hold in each schedule:
+//
+//   - A session has one outcome: of those who complete it one alone is told that it did, and that is stored.
+//   - What was acknowledged is there at the end.
+//   - A receiver gets no more POSTs of a session than attempts were claimed, and not released; under the
+//     policy once that is one.
+//   - Each outcome that has a callback ends with a verdict that agrees with what its receiver saw: delivered
+//     where it sent a 2xx, rejected where it sent that status, undeliverable where it got nothing.
+//   - When the faults have ended, everything comes to its end within a bounded virtual time.
+package simulation

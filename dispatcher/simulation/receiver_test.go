@@ -1,0 +1,179 @@
+package simulation_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"verifyd/natsconf/simtest"
+)
+
+// talker is what a receiver saw of one session.
+type talker struct {
+	posts    int
+	statuses []int // of whole status lines
+}
+
+// talkerOf returns it, under the lock.
+func (w *world) talkerOf(name string) *talker {
+	if w.talkers[name] == nil {
+		w.talkers[name] = &talker{}
+	}
+	return w.talkers[name]
+}
+
+// receivers is how many hosts there are that receive.
+const receivers = 3
+
+func receiverAt(n int) string { return fmt.Sprintf("127.0.1.%d:8443", 1+n) }
+
+// dial connects a worker to a receiver.
+func (w *world) dial(ctx context.Context, worker, address string) (*simtest.Conn, error) {
+	r := w.draw("dial of %s to %s", worker, address)
+	w.mu.Lock()
+	refused := w.deaf == address || !w.calm && w.happens(r, "dial refused")
+	silent := !w.calm && !refused && w.happens(r, "dial unanswered")
+	garbage := !w.calm && !silent && w.happens(r, "no TLS")
+	slow := !w.calm && !silent && w.happens(r, "dial slow")
+	w.mu.Unlock()
+	if slow {
+		select {
+		case <-time.After(time.Duration(r.IntN(2000)) * time.Millisecond):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	switch {
+	case refused:
+		return nil, errRefused
+	case silent:
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	to := net.TCPAddrFromAddrPort(netip.MustParseAddrPort(address))
+	near, far := simtest.Pipe(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 50000}, to)
+	if garbage {
+		_, _ = io.WriteString(far, "HTTP/1.1 400 Bad Request\r\n\r\n")
+		_ = far.Close()
+		return near, nil
+	}
+	w.talking.Go(func() { w.receive(far) })
+	return near, nil
+}
+
+// receive is a receiver's side of one connection.
+func (w *world) receive(wire *simtest.Conn) {
+	defer wire.Close()
+	conn := tls.Server(wire, receiverTLS)
+	_ = wire.SetReadDeadline(time.Now().Add(time.Minute))
+	if conn.Handshake() != nil {
+		return
+	}
+	for in := bufio.NewReader(conn); ; {
+		_ = wire.SetReadDeadline(time.Now().Add(time.Minute))
+		q, err := http.ReadRequest(in)
+		if err != nil {
+			return
+		}
+		if _, err := io.Copy(io.Discard, q.Body); err != nil {
+			return
+		}
+		if !w.answer(strings.TrimPrefix(q.URL.Path, "/"), conn, wire) {
+			return
+		}
+	}
+}
+
+// behaviours are what a receiver may do with a request, by what makes them happen.
+var behaviours = map[string]func(p *part) (goOn bool){
+	"answer 500": func(p *part) bool { return p.status(500, "Content-Length: 0\r\n\r\n") },
+	"answer 404": func(p *part) bool { return p.status(404, "Content-Length: 2\r\n\r\nno") },
+	"answer 429": func(p *part) bool { return p.status(429, "Retry-After: 3\r\nContent-Length: 0\r\n\r\n") },
+	"answer that hangs": func(p *part) bool {
+		time.Sleep(30 * time.Second)
+		return false
+	},
+	"answer reset": func(p *part) bool {
+		p.wire.Reset()
+		return false
+	},
+	"answer reset after a byte": func(p *part) bool {
+		_, _ = io.WriteString(p.conn, "H")
+		time.Sleep(time.Duration(p.r.IntN(3)) * time.Second)
+		p.wire.Reset()
+		return false
+	},
+	"half an answer": func(p *part) bool {
+		_, _ = io.WriteString(p.conn, "HTTP/1.1 20")
+		time.Sleep(time.Duration(p.r.IntN(30)) * time.Second)
+		return false
+	},
+	"half a body": func(p *part) bool {
+		p.status(200, "Content-Length: 100\r\n\r\nha")
+		return false
+	},
+	"answer is slow": func(p *part) bool {
+		time.Sleep(time.Duration(p.r.IntN(12000)) * time.Millisecond)
+		return p.status(200, "Content-Length: 0\r\n\r\n")
+	},
+	"answer with more": func(p *part) bool {
+		_, _ = io.WriteString(p.conn, "HTTP/1.1 103 Early Hints\r\n\r\n")
+		return p.status(200, "Content-Length: 0\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+	},
+	"answer and close": func(p *part) bool {
+		p.status(204, "Connection: close\r\n\r\n")
+		return false
+	},
+}
+
+// behaviourNames has their order.
+var behaviourNames = sortedKeys(behaviours)
+
+// part is a receiver's part in one exchange.
+type part struct {
+	w    *world
+	name string // of the session
+	conn *tls.Conn
+	wire *simtest.Conn
+	r    *rand.Rand
+}
+
+// status answers; what follows is behind the status line.
+func (p *part) status(code int, rest string) bool {
+	p.w.mu.Lock()
+	t := p.w.talkerOf(p.name)
+	t.statuses = append(t.statuses, code)
+	p.w.noteLocked("receiver answers %s with %d", p.name, code)
+	p.w.mu.Unlock()
+	_, err := io.WriteString(p.conn, "HTTP/1.1 "+strconv.Itoa(code)+" X\r\n"+rest)
+	return err == nil
+}
+
+func (w *world) answer(name string, conn *tls.Conn, wire *simtest.Conn) (goOn bool) {
+	r := w.draw("answer to %s", name)
+	w.mu.Lock()
+	w.talkerOf(name).posts++
+	behaviour := ""
+	for _, b := range behaviourNames {
+		if !w.calm && w.happens(r, b) {
+			behaviour = b
+			break
+		}
+	}
+	w.noteLocked("receiver gets %s, %s", name, behaviour)
+	w.mu.Unlock()
+	p := &part{w: w, name: name, conn: conn, wire: wire, r: r}
+	if do, ok := behaviours[behaviour]; ok {
+		return do(p)
+	}
+	return p.status(200, "Content-Length: 0\r\n\r\n")
+}

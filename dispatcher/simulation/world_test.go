@@ -1,0 +1,262 @@
+package simulation_test
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"verifyd/natsconf/simtest"
+	"verifyd/natsconf/topology"
+	"verifyd/sessions"
+)
+
+// faultsFor is how long faults happen in a schedule; what has begun by then may last a little longer.
+const faultsFor = 40 * time.Second
+
+// lastsAtMost is how long a server or a leader is away.
+const lastsAtMost = 6 * time.Second
+
+// world is one schedule: what its seed decides, and what is seen.
+type world struct {
+	t      *testing.T
+	seed   uint64
+	begun  time.Time // of the schedule
+	broker *simtest.Broker
+	// of receivers, which a bubble waits for: in it time ends with its first goroutine
+	talking sync.WaitGroup
+
+	mu      sync.Mutex
+	calm    bool   // no more faults
+	deaf    string // the receiver that nobody reaches, whatever happens; empty: there is none
+	names   map[string]string
+	drawn   map[string]int // how often something was drawn
+	kinds   map[string]int // faults, by kind
+	rates   map[string]float64
+	trace   []string
+	broken  []string // what did not hold
+	talkers map[string]*talker
+}
+
+func newWorld(t *testing.T, seed uint64) *world {
+	w := &world{
+		t: t, seed: seed, begun: time.Now(), names: map[string]string{}, drawn: map[string]int{},
+		kinds: map[string]int{}, rates: map[string]float64{}, talkers: map[string]*talker{},
+	}
+	w.broker = simtest.New(simtest.Options{
+		Unknown: func(what string) { w.fail("the simulated broker does not know: %s", what) },
+		Fault:   w.fault,
+	})
+	if r := w.draw("deaf receiver"); r.Float64() < 0.1 {
+		w.deaf = receiverAt(r.IntN(receivers))
+		w.kinds["receiver away for good"]++
+	}
+	return w
+}
+
+// draw returns what the seed says of a thing: the same for the same thing each time that the schedule is run.
+// Of what happens several times each time is a thing of its own.
+func (w *world) draw(format string, args ...any) *rand.Rand {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.drawLocked(fmt.Sprintf(format, args...))
+}
+
+func (w *world) drawLocked(thing string) *rand.Rand {
+	w.drawn[thing]++
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%d|%s|%d", w.seed, thing, w.drawn[thing])
+	return rand.New(rand.NewPCG(h.Sum64(), w.seed))
+}
+
+// happens reports whether a kind of fault befalls a thing. In each schedule some kinds never happen, and
+// others often.
+func (w *world) happens(r *rand.Rand, kind string) bool {
+	rate, ok := w.rates[kind]
+	if !ok {
+		of := w.drawLocked("rate of " + kind)
+		if of.Float64() < 0.5 {
+			rate = 0.5 * of.Float64() * of.Float64()
+		}
+		w.rates[kind] = rate
+	}
+	if r.Float64() >= rate {
+		return false
+	}
+	w.kinds[kind]++
+	return true
+}
+
+// fault decides what befalls a message of the broker's.
+func (w *world) fault(e simtest.Event) (f simtest.Fault) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	thing := fmt.Sprintf("%s %s by %s", e.Kind, w.named(e.Subject), e.Client)
+	if e.Kind == simtest.KindAck {
+		thing += " " + string(e.Data[:min(len(e.Data), 4)])
+	}
+	r, kind := w.drawLocked(thing), string(e.Kind)+" "
+	// Each message has a way of its own length: of two at the same instant chance would decide.
+	way := time.Duration(r.Int64N(int64(time.Millisecond)))
+	defer func() {
+		f.Late += way
+		if ordinary := (simtest.Fault{Late: way}); f != ordinary {
+			w.noteLocked("%s: %s", thing, inWords(f))
+		} else if e.Kind == simtest.KindPublish {
+			w.noteLocked("%s", thing)
+		}
+	}()
+	if w.calm {
+		return f
+	}
+	lasting := func(most time.Duration) time.Duration {
+		return time.Millisecond + time.Duration(r.Float64()*float64(most)).Truncate(time.Millisecond)
+	}
+	switch {
+	case w.happens(r, kind+"lost"):
+		f.Lost = true
+	case e.Kind == simtest.KindDeliver && w.happens(r, "deliver again"):
+		f.Again = lasting([]time.Duration{time.Second, topology.AckWait}[r.IntN(2)])
+	case e.Kind == simtest.KindDeliver, e.Kind == simtest.KindAck:
+		if w.happens(r, kind+"late") {
+			f.Late = lasting(40 * time.Second)
+		}
+	case w.happens(r, kind+"unanswered"):
+		f.Unanswered = true
+	case w.happens(r, kind+"late"):
+		f.Late = lasting(8 * time.Second)
+	case w.happens(r, kind+"answered late"):
+		f.AnswerLate = lasting(7 * time.Second)
+	case w.happens(r, kind+"nobody there"):
+		f.NobodyThere = true
+	}
+	return f
+}
+
+// inWords says what is unusual about a fault.
+func inWords(f simtest.Fault) string {
+	var all []string
+	for word, is := range map[string]bool{
+		"lost": f.Lost, "unanswered": f.Unanswered, "nobody there": f.NobodyThere,
+	} {
+		if is {
+			all = append(all, word)
+		}
+	}
+	for word, d := range map[string]time.Duration{
+		"late by": f.Late, "answered later by": f.AnswerLate, "again after": f.Again,
+	} {
+		if d >= time.Millisecond {
+			all = append(all, fmt.Sprint(word, " ", d))
+		}
+	}
+	slices.Sort(all)
+	return strings.Join(all, ", ")
+}
+
+// named replaces what no seed decides in a subject: ids of sessions by their numbers, others by a star.
+func (w *world) named(subject string) string {
+	words := strings.Split(subject, ".")
+	for i, word := range words {
+		consumer := i > 0 && words[i-1] == topology.StreamRetries &&
+			strings.HasPrefix(subject, "$JS.API.CONSUMER.")
+		if name, ok := w.names[word]; ok {
+			words[i] = name
+		} else if len(word) >= 16 || consumer && word != topology.ConsumerRetries {
+			words[i] = "*"
+		}
+	}
+	return strings.Join(words, ".")
+}
+
+// name notes the number of a session, and returns the name that is made of it.
+func (w *world) name(id sessions.ID, number int) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.names[string(id)] = fmt.Sprint("s", number)
+	return w.names[string(id)]
+}
+
+// note puts something on the trace.
+func (w *world) note(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.noteLocked(format, args...)
+}
+
+func (w *world) noteLocked(format string, args ...any) {
+	w.trace = append(w.trace, fmt.Sprintf("%9.3f ", time.Since(w.begun).Seconds())+
+		fmt.Sprintf(format, args...))
+}
+
+// fail notes what did not hold.
+func (w *world) fail(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.broken = append(w.broken, fmt.Sprintf(format, args...))
+	w.noteLocked("BROKEN: "+format, args...)
+}
+
+// storm has the faults happen that befall servers and processes, and returns when all faults have ended.
+func (w *world) storm(dispatchers []*worker, edges []*edge) {
+	type event struct {
+		at time.Duration
+		do func()
+	}
+	var events []event
+	plan := func(kind string, most int, prepare func(r *rand.Rand, at time.Duration) func()) {
+		r := w.draw("plan of %s", kind)
+		for range r.IntN(2) * r.IntN(most+1) {
+			at := time.Duration(r.Float64() * float64(faultsFor))
+			do := prepare(r, at)
+			events = append(events, event{at, func() {
+				w.mu.Lock()
+				w.kinds[kind]++
+				w.noteLocked("%s", kind)
+				w.mu.Unlock()
+				do()
+			}})
+		}
+	}
+	plan("dispatcher killed", 3, func(r *rand.Rand, _ time.Duration) func() {
+		d := dispatchers[r.IntN(len(dispatchers))]
+		pause := time.Duration(r.IntN(5000)) * time.Millisecond
+		return func() { d.replace(pause) }
+	})
+	plan("dispatcher cut off", 4, func(r *rand.Rand, _ time.Duration) func() {
+		return dispatchers[r.IntN(len(dispatchers))].cut
+	})
+	plan("edge cut off", 3, func(r *rand.Rand, _ time.Duration) func() {
+		return edges[r.IntN(len(edges))].endpoint.Cut
+	})
+	plan("broker restarted", 2, func(r *rand.Rand, _ time.Duration) func() {
+		down := time.Duration(r.Int64N(int64(lastsAtMost)))
+		return func() { w.broker.Restart(down) }
+	})
+	plan("leader changed", 4, func(r *rand.Rand, at time.Duration) func() {
+		stream := []string{topology.StreamCompletions, topology.StreamRetries, "KV_sessions"}[r.IntN(3)]
+		lasting := time.Duration(r.Int64N(int64(lastsAtMost)))
+		if r.IntN(3) == 0 { // for longer than a result is tried to be stored, but not beyond the others
+			lasting = min(time.Duration(r.Int64N(int64(faultsFor))), faultsFor+lastsAtMost-at)
+		}
+		return func() { w.broker.Leaderless(stream, lasting) }
+	})
+	for _, e := range events {
+		time.AfterFunc(e.at, e.do)
+	}
+	time.Sleep(faultsFor)
+	w.mu.Lock()
+	w.calm = true
+	w.mu.Unlock()
+	time.Sleep(lastsAtMost + 2*time.Second) // connections come back
+}
+
+var errRefused = syscall.ECONNREFUSED
+
+var errGone = errors.New("the process is gone")

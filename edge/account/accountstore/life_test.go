@@ -1,0 +1,465 @@
+package accountstore_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"verifyd/edge/account"
+	"verifyd/edge/account/access"
+	"verifyd/edge/account/accountstore"
+	"verifyd/edge/account/audit/life"
+	"verifyd/edge/account/naming"
+	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/topology"
+)
+
+// last expects what the newest record of an account's log says.
+func (h harness) last(t *testing.T, id, what string, detail ...string) {
+	t.Helper()
+	records := h.all(t, id, 100)
+	r := records[len(records)-1]
+	text := fmt.Sprint(r.Detail)
+	for _, d := range detail {
+		if !strings.Contains(text, d) {
+			t.Errorf("the record says %s %s, not %q", r.What, text, d)
+		}
+	}
+	if r.What != what {
+		t.Errorf("the record says %s %s, want %s", r.What, text, what)
+	}
+}
+
+// Nobody takes a name that looks like another's or is reserved, by making an account or by renaming one; an
+// operator can grant it, and the log says so.
+func TestNamesThatDeceive(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	a, other := h.account(t, "Harbor Guild", ada), h.account(t, "Other")
+	for _, name := range []string{
+		"harbor guild", "Harb0r Guild", "HarborGuild", "Hаrbor Guild", "Discord", "Dіscоrd", "verifyd " +
+			"support",
+		"a\u202eb", "Κ-Works",
+	} {
+		for what, err := range map[string]error{
+			"made":    err2(h.store.CreateAccount(t.Context(), ada.Actor(), name, ada)),
+			"renamed": err2(h.store.RenameAccount(t.Context(), operator, other.ID, name, false)),
+		} {
+			if !isInput(err) && !errors.Is(err, account.ErrAccountExists) {
+				t.Errorf("%q is %s: %v", name, what, err)
+			}
+		}
+	}
+	if a, err := h.store.RenameAccount(t.Context(), operator, a.ID, "HARBOR GUILD", false); err != nil ||
+		a.Name != "HARBOR GUILD" {
+		t.Errorf("its own name in capitals: %q, %v", a.Name, err)
+	}
+	if err := err2(h.store.RenameAccount(t.Context(), ada.Actor(), a.ID, "Discord", true)); !errors.Is(err,
+		access.ErrNotAllowed) {
+		t.Errorf("an owner grants a name: %v", err)
+	}
+	granted, err := h.store.GrantAccount(t.Context(), operator, "Discord")
+	if err != nil || !granted.Granted {
+		t.Fatalf("granted: %+v, %v", granted, err)
+	}
+	h.last(t, granted.ID, life.Created, "granted:yes")
+	if err := err2(h.store.GrantAccount(t.Context(), operator, "Harb0r Guild")); !isInput(err) {
+		t.Errorf("granted is what another account is called: %v", err)
+	}
+	o, err := h.store.RenameAccount(t.Context(), operator, other.ID, "Steam", true)
+	if err != nil || !o.Granted {
+		t.Errorf("renamed: %+v, %v", o, err)
+	}
+	h.last(t, other.ID, life.Renamed, "granted:yes", "to:Steam")
+}
+
+// Accounts that stand with such names go on, and operators are told of them until they grant the name.
+func TestDoubtsAreTold(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	a := h.account(t, "Harbor Guild")
+	old := func(name string) string {
+		id := account.IDOf(name)
+		data, err := json.Marshal(map[string]any{"v": 2, "name": name, "created_at": time.Now()})
+		if err == nil {
+			_, err = h.conn.JS.Publish(t.Context(), topology.BucketSubject(topology.BucketAccounts, id), data)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+	alike, reserved := old("Harbоr Guild"), old("Steam")
+	told := func(want ...string) {
+		t.Helper()
+		doubts, err := accountstore.Doubts(t.Context(), h.conn)
+		text := fmt.Sprint(doubts)
+		for _, w := range want {
+			if !strings.Contains(text, w) {
+				t.Errorf("%s does not say %q", text, w)
+			}
+		}
+		if err != nil || len(want) == 0 && len(doubts) > 0 {
+			t.Errorf("doubts: %s, %v", text, err)
+		}
+	}
+	told(alike, reserved, "looks like", a.ID, "is reserved", "Cyrillic")
+	for id, name := range map[string]string{alike: "Pier Guild", reserved: "Steam"} {
+		if err := err2(h.store.RenameAccount(t.Context(), operator, id, name, name == "Steam")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.last(t, reserved, life.NameGranted)
+	told()
+}
+
+// An owner renames, within bounds; the old name is the account's own for 90 days, and then anybody's, also
+// where the account's entry has it.
+func TestOwnerRenames(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	eve := account.Member{Network: "example", Subject: "eve", Role: access.RoleDeveloper}
+	a, other := h.account(t, "Harbor Guild", ada), h.account(t, "Other")
+	if _, err := h.store.AddMember(t.Context(), operator, a.ID, eve); err != nil {
+		t.Fatal(err)
+	}
+	rename := func(by access.Actor, id, name string) error {
+		return err2(h.store.RenameAccount(t.Context(), by, id, name, false))
+	}
+	if err := rename(eve.Actor(), a.ID, "Mine"); !errors.Is(err, access.ErrNotAllowed) {
+		t.Errorf("a developer renames: %v", err)
+	}
+	if err := err2(h.store.SetVerified(t.Context(), operator, a.ID, "Harbor Guild", true)); err != nil {
+		t.Fatal(err)
+	}
+	if err := rename(ada.Actor(), a.ID, "Pier Guild"); err != nil {
+		t.Fatal(err)
+	}
+	h.last(t, a.ID, life.Renamed, "from:Harbor Guild", "kept_until:", "verified_lost:yes")
+	if now, err := h.store.Account(t.Context(), a.ID); err != nil || !now.VerifiedAt.IsZero() {
+		t.Errorf("the mark went with the name: %v, %v", now.VerifiedAt, err)
+	}
+	began := time.Now()
+	for _, name := range []string{"Harbor Guild", "HarborGuild", "Harb0r Guild"} {
+		if err := rename(operator, other.ID, name); !errors.Is(err, account.ErrAccountExists) ||
+			!strings.Contains(err.Error(), "nobody else's until 20") {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+	for _, name := range []string{"Harbor Guild", "Pier Guild", "B Guild", "C Guild", "D Guild", "E Guild"} {
+		if err := rename(ada.Actor(), a.ID, name); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := rename(ada.Actor(), a.ID, "F Guild"); !isInput(err) {
+		t.Errorf("one more than are kept: %v", err)
+	}
+	if err := rename(ada.Actor(), a.ID, "Pier Guild"); err != nil {
+		t.Errorf("its own, taken back: %v", err)
+	}
+
+	h.at(began.Add(naming.Kept - time.Minute))
+	if err := rename(operator, other.ID, "Harbor Guild"); !errors.Is(err, account.ErrAccountExists) {
+		t.Errorf("before its end: %v", err)
+	}
+	h.at(began.Add(naming.Kept + time.Minute))
+	if err := rename(operator, other.ID, "Harbor Guild"); err != nil {
+		t.Fatalf("after its end: %v", err)
+	}
+	for name, want := range map[string]string{"Harbor Guild": other.ID, "Pier Guild": a.ID} {
+		if found, err := h.store.AccountByName(t.Context(), name); err != nil || found.ID != want {
+			t.Errorf("%q leads to %s: %v", name, found.ID, err)
+		}
+	}
+	if err := rename(ada.Actor(), a.ID, "Harbor Guild"); !errors.Is(err, account.ErrAccountExists) {
+		t.Errorf("what another has by now is taken back: %v", err)
+	}
+	if err := err2(h.store.Account(t.Context(), a.ID)); err != nil {
+		t.Errorf("the account whose name went: %v", err)
+	}
+	if err := rename(operator, other.ID, "Other"); err != nil {
+		t.Error(err)
+	}
+	h.at(began.Add(2*naming.Kept + time.Hour))
+	if err := rename(ada.Actor(), a.ID, "Harbor Guild"); err != nil {
+		t.Errorf("free again, for whom it was made: %v", err)
+	}
+	if found, err := h.store.AccountByName(t.Context(), "Harbor Guild"); err != nil || found.ID != a.ID {
+		t.Errorf("it leads to %s: %v", found.ID, err)
+	}
+}
+
+// A name that a build before this one changed has no end noted: it stays its account's own.
+func TestOldNamesWithoutAnEndAreKept(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	a, other := h.account(t, "Harbor Guild"), h.account(t, "Other")
+	if err := err2(h.store.RenameAccount(t.Context(), operator, a.ID, "Pier Guild", false)); err != nil {
+		t.Fatal(err)
+	}
+	subject := topology.BucketSubject(topology.BucketAccounts, a.ID)
+	m, err := h.conn.Last(t.Context(), topology.BucketStream(topology.BucketAccounts), subject)
+	var stored map[string]json.RawMessage
+	if err == nil {
+		err = json.Unmarshal(m.Data, &stored)
+	}
+	delete(stored, "former")
+	data, merr := json.Marshal(stored)
+	if err = errors.Join(err, merr); err == nil {
+		_, err = h.conn.JS.Publish(t.Context(), subject, data)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.at(time.Now().Add(10 * naming.Kept))
+	err = err2(h.store.RenameAccount(t.Context(), operator, other.ID, "Harbor Guild", false))
+	if !errors.Is(err, account.ErrAccountExists) || !strings.Contains(err.Error(), "while that account "+
+		"exists") {
+		t.Errorf("it is free: %v", err)
+	}
+}
+
+// The mark is of a name that the operator has seen, and operators alone give it.
+func TestVerifiedMark(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	a := h.account(t, "Harbor Guild", ada)
+	set := func(by access.Actor, name string, on bool) error {
+		return err2(h.store.SetVerified(t.Context(), by, a.ID, name, on))
+	}
+	if err := set(ada.Actor(), "Harbor Guild", true); !errors.Is(err, access.ErrNotAllowed) {
+		t.Errorf("an owner: %v", err)
+	}
+	if err := set(operator, "Pier Guild", true); !isInput(err) {
+		t.Errorf("another name: %v", err)
+	}
+	if err := set(operator, "Harbor Guild", true); err != nil {
+		t.Error(err)
+	}
+	h.last(t, a.ID, life.Verified, "name:Harbor Guild")
+	natstest.Await(t, "it is mirrored", func() bool {
+		m, _ := h.mirror.Account(a.ID)
+		return !m.VerifiedAt.IsZero()
+	})
+	if err := set(operator, "", false); err != nil {
+		t.Error(err)
+	}
+	h.last(t, a.ID, life.Unverified)
+}
+
+// An owner asks for the end of an account and takes that back; an operator's bar is another thing, in
+// whatever order the two come. Older builds see a disabled account.
+func TestDeletionIsAskedAndTakenBack(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	eve := account.Member{Network: "example", Subject: "eve", Role: access.RoleDeveloper}
+	a := h.account(t, "Harbor Guild", ada)
+	secret, _ := h.key(t, a, account.KeyOptions{})
+	if _, err := h.store.AddMember(t.Context(), operator, a.ID, eve); err != nil {
+		t.Fatal(err)
+	}
+	h.at(time.Now()) // all in one instant
+	type step struct {
+		what string
+		err  error
+		do   func() (account.Account, error)
+	}
+	ask := func(by access.Actor) func() (account.Account, error) {
+		return func() (account.Account, error) { return h.store.AskDeletion(t.Context(), by, a.ID) }
+	}
+	restore := func(by access.Actor) func() (account.Account, error) {
+		return func() (account.Account, error) { return h.store.Restore(t.Context(), by, a.ID) }
+	}
+	disable := func() (account.Account, error) {
+		return h.store.Disable(t.Context(), operator, a.ID, "a "+
+			"reason")
+	}
+	enable := func() (account.Account, error) { return h.store.Enable(t.Context(), operator, a.ID) }
+	try := func(serves, asked bool, steps ...step) {
+		t.Helper()
+		for _, s := range steps {
+			if err := err2(s.do()); !errors.Is(err, s.err) {
+				t.Errorf("%s: %v, want %v", s.what, err, s.err)
+			}
+		}
+		now, err := h.store.Account(t.Context(), a.ID)
+		if err != nil || now.InService() != serves || now.DeleteAskedAt.IsZero() == asked {
+			t.Errorf("it is %+v, %v", now, err)
+		}
+		want := error(nil)
+		if !serves {
+			want = account.ErrDisabled
+		}
+		natstest.Await(t, "its key is judged by it", func() bool {
+			return errors.Is(err2(h.mirror.Lookup(secret)), want)
+		})
+	}
+	try(false, true, step{"a developer asks", access.ErrNotAllowed, ask(eve.Actor())},
+		step{"an owner asks", nil, ask(ada.Actor())}, step{"an operator " +
+			"enables", accountstore.ErrDeletionAsked, enable},
+		step{"a developer restores", access.ErrNotAllowed, restore(eve.Actor())})
+	h.last(t, a.ID, life.DeletionAsked, "at:")
+	m, err := h.conn.Last(t.Context(), topology.BucketStream(topology.BucketAccounts),
+		topology.BucketSubject(topology.BucketAccounts, a.ID))
+	var older struct {
+		V          int       `json:"v"`
+		DisabledAt time.Time `json:"disabled_at"`
+	}
+	if err = errors.Join(err, json.Unmarshal(m.Data, &older)); err != nil || older.V < 3 ||
+		older.DisabledAt.IsZero() {
+		t.Errorf("an older build reads %+v, %v", older, err)
+	}
+	try(true, false, step{"an owner restores", nil, restore(ada.Actor())})
+	h.last(t, a.ID, life.Restored)
+
+	try(false, true, step{"an owner asks", nil, ask(ada.Actor())}, step{"an operator disables", nil, disable},
+		step{"an owner restores", account.ErrDisabled, restore(ada.Actor())})
+	try(false, false, step{"an operator restores", nil, restore(operator)},
+		step{"an owner asks", account.ErrDisabled, ask(ada.Actor())})
+	try(false, true, step{"an operator asks", nil, ask(operator)}, step{"an operator enables", nil, enable})
+	try(true, false, step{"an owner restores", nil, restore(ada.Actor())})
+	try(false, false, step{"an operator disables", nil, disable})
+	h.last(t, a.ID, life.Disabled, "reason:a reason")
+	try(true, false, step{"an operator enables", nil, enable})
+}
+
+// What was asked for is done at its time, once, by whichever edge is there; a crash between its steps leaves
+// what the next one finishes. The name is kept, and the log stays.
+func TestDeletionIsDoneAtItsTime(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	a, spared := h.account(t, "Harbor Guild", ada), h.account(t, "Pier Guild", ada)
+	_, k := h.key(t, a, account.KeyOptions{})
+	began := time.Now()
+	for _, id := range []string{a.ID, spared.ID} {
+		if _, err := h.store.AskDeletion(t.Context(), ada.Actor(), id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	edges := h.edges(t)
+	h.at(began.Add(account.DeleteGrace - time.Minute))
+	if err := h.store.EndDue(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := err2(h.store.Restore(t.Context(), ada.Actor(), spared.ID)); err != nil {
+		t.Fatalf("a minute before: %v", err)
+	}
+	h.at(began.Add(account.DeleteGrace + time.Minute))
+	var wg sync.WaitGroup
+	for _, edge := range edges {
+		wg.Go(func() {
+			if err := edge.EndDue(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if gone, err := h.store.Deleted(t.Context(), a.ID); err != nil || len(gone.Members) > 0 {
+		t.Errorf("what is left: %+v, %v", gone, err)
+	}
+	if err := err2(h.store.Account(t.Context(), spared.ID)); err != nil {
+		t.Errorf("the one that was restored: %v", err)
+	}
+	keys, err := h.store.Keys(t.Context())
+	if err != nil || len(keys) != 1 || keys[0].ID != k.ID || keys[0].RevokedAt.IsZero() {
+		t.Errorf("keys: %+v, %v", keys, err)
+	}
+	deleted := 0
+	for _, r := range h.all(t, a.ID, 100) {
+		if r.What == life.Deleted {
+			deleted++
+		}
+	}
+	if deleted != 1 {
+		t.Errorf("deleted %d times", deleted)
+	}
+	if err := err2(h.store.CreateAccount(t.Context(), operator, "Harbor Guild")); !errors.Is(err,
+		account.ErrAccountExists) {
+		t.Errorf("its name: %v", err)
+	}
+}
+
+// A process that dies after the account is deleted leaves its keys; the next start revokes them. Before that
+// nobody takes them.
+func TestDeletionSurvivesACrash(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	a := h.account(t, "Harbor Guild", ada)
+	secret, k := h.key(t, a, account.KeyOptions{})
+	subject := topology.BucketSubject(topology.BucketKeys, ">")
+	m, err := h.conn.Last(t.Context(), topology.BucketStream(topology.BucketKeys), subject)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.store.DeleteAccount(t.Context(), operator, a.ID, false); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.conn.JS.Publish(t.Context(), m.Subject, m.Data); err != nil { // as before it was revoked
+		t.Fatal(err)
+	}
+	natstest.Await(t, "its key is refused", func() bool {
+		return errors.Is(err2(h.mirror.Lookup(secret)), account.ErrRevokedKey)
+	})
+	if err := h.store.Settle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	keys, err := h.store.Keys(t.Context())
+	if err != nil || len(keys) != 1 || keys[0].ID != k.ID || keys[0].RevokedAt.IsZero() {
+		t.Errorf("keys: %+v, %v", keys, err)
+	}
+}
+
+// A member goes from one account to another in one write, which both logs say.
+func TestMemberIsMoved(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	eve := account.Member{Network: "example", Subject: "eve", Name: "Eve", Role: access.RoleDeveloper}
+	a, b := h.account(t, "Harbor Guild", ada), h.account(t, "Pier Guild", ada)
+	if _, err := h.store.AddMember(t.Context(), operator, a.ID, eve); err != nil {
+		t.Fatal(err)
+	}
+	move := func(by access.Actor, from, to string, who access.Identity, role access.Role) error {
+		return err2(h.store.MoveMember(t.Context(), by, from, to, who, role))
+	}
+	for what, c := range map[string]struct{ got, want error }{
+		"by an owner": {move(ada.Actor(), a.ID, b.ID, eve.Identity(), ""), access.ErrNotAllowed},
+		"nobody": {move(operator, a.ID, b.ID, access.Identity{Network: "x", Subject: "y"}, ""),
+			account.ErrNoMember},
+		"the last owner": {move(operator, a.ID, b.ID, ada.Identity(), ""), account.ErrLastOwner},
+		"to no account":  {move(operator, a.ID, account.NewID(), eve.Identity(), ""), account.ErrNoAccount},
+		"who is there":   {move(operator, b.ID, a.ID, ada.Identity(), ""), account.ErrLastOwner},
+	} {
+		if !errors.Is(c.got, c.want) {
+			t.Errorf("%s: %v, want %v", what, c.got, c.want)
+		}
+	}
+	if err := move(operator, a.ID, a.ID, eve.Identity(), ""); !isInput(err) {
+		t.Errorf("to where they are: %v", err)
+	}
+	if err := move(operator, a.ID, b.ID, eve.Identity(), "root"); !isInput(err) {
+		t.Errorf("as nothing: %v", err)
+	}
+	if err := move(operator, a.ID, b.ID, eve.Identity(), ""); err != nil {
+		t.Fatal(err)
+	}
+	h.last(t, a.ID, life.MovedOut, "to:"+b.ID, "role:developer")
+	h.last(t, b.ID, life.MovedIn, "from:"+a.ID, "role:developer")
+	if err := move(operator, b.ID, a.ID, eve.Identity(), access.RoleOwner); err != nil {
+		t.Fatal(err)
+	}
+	back, err := h.store.Account(t.Context(), a.ID)
+	if m, ok := back.Member("example", "eve"); err != nil || !ok ||
+		m.Role != access.RoleOwner || m.Name != "Eve" {
+		t.Errorf("%+v, %v", back.Members, err)
+	}
+	if err := move(operator, a.ID, b.ID, ada.Identity(), ""); !errors.Is(err, account.ErrAlreadyMember) {
+		t.Errorf("who is there already: %v", err)
+	}
+	if left, _ := h.store.Account(t.Context(), b.ID); len(left.Members) != 1 {
+		t.Errorf("%+v", left.Members)
+	}
+}

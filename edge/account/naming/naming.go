@@ -1,0 +1,107 @@
+// Package naming decides which names accounts can have. End users trust the name that the sign-in page shows,
+// so it has to be legible, and nobody else's.
+//
+// The laws:
+//
+//   - A name is stored in one form (Clean): NFKC, one space between words, none around.
+//   - What nobody sees is in no name: control and format characters, marks of direction, fillers.
+//   - A name is of one script, or of those that are written together (UTS 39 §5.2, "highly restrictive").
+//   - Two names that look alike are one name (Look): by the skeleton of UTS 39 §4, whatever the case, and
+//     whatever spaces, punctuation and accents stand in them.
+//   - Names of identity networks, of platforms and of the service itself are reserved (IsReserved).
+//
+// It knows no accounts. Whether another account has a name is judged by who stores accounts.
+package naming
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+
+	"golang.org/x/text/unicode/norm"
+
+	"verifyd/edge/account/input"
+)
+
+// Kept is how long a name stays its account's own after the account took another one or was deleted: whoever
+// knew the account by it is not to meet somebody else there.
+const Kept = 90 * 24 * time.Hour
+
+// Former is a name that an account had.
+type Former struct {
+	Name  string    `json:"name"`
+	Until time.Time `json:"until"` // nobody else can take it before
+}
+
+// maxMarks is how many combining marks may follow each other (UTS 39 §5.4): more would run over what stands
+// above and below.
+const maxMarks = 4
+
+// Clean returns a name in the form in which it is stored. U+FE0E and U+FE0F choose between two drawings of
+// the character before them, which changes no name.
+func Clean(name string) string {
+	name = strings.NewReplacer("\ufe0e", "", "\ufe0f", "").Replace(name)
+	words := strings.FieldsFunc(norm.NFKC.String(name), func(r rune) bool { return r == ' ' })
+	return strings.Join(words, " ")
+}
+
+// Check returns a name in the form in which it is stored. The error is an *input.Error for what cannot be
+// anybody's name.
+func Check(name string) (string, error) {
+	clean := Clean(name)
+	if clean == "" || !input.Plain(clean, input.NameBytes) {
+		return "", wrong("%q cannot be an account's name; want 1 to %d bytes of printable text, for "+
+			"example %q",
+			name, input.NameBytes, example)
+	}
+	marks := 0
+	for i, r := range norm.NFD.String(clean) {
+		if isInvisible(r) {
+			return "", wrong("%q has a character in it that nobody sees, %U; leave it out", clean, r)
+		}
+		if !unicode.Is(unicode.Mn, r) {
+			marks = 0
+			continue
+		}
+		if marks++; marks > maxMarks || i == 0 {
+			return "", wrong("%+.60q has accents that stand on nothing or run over other text; leave them "+
+				"out",
+				clean)
+		}
+	}
+	return clean, nil
+}
+
+// Judge refuses a name, in the form in which it is stored, that deceives by itself. An operator may grant it
+// all the same. The error is an *input.Error.
+func Judge(clean string) error {
+	if IsReserved(clean) {
+		return wrong("%q is reserved, since users would take it for an identity network, a platform or this "+
+			"service; choose a name of your own, for example %q. Only the operator can grant "+
+			"it", clean, example)
+	}
+	if claims(clean) {
+		return wrong("%q says of itself that it is verified, which the operator alone says of a name; "+
+			"leave that "+
+			"out, for example %q. Only the operator can grant it", clean, example)
+	}
+	if scripts := mixed(clean); scripts != "" {
+		return wrong("%q mixes letters of %s, and letters of different scripts look alike; write it in one "+
+			"script. Only the operator can grant it", clean, scripts)
+	}
+	return nil
+}
+
+const example = "Harbor Guild"
+
+func wrong(format string, args ...any) error {
+	return &input.Error{Field: "name", Detail: fmt.Sprintf(format, args...)}
+}
+
+// isInvisible reports whether a character is drawn as nothing though it counts as printable: those that
+// Unicode says to ignore where they have no meaning of their own, and the empty pattern of Braille.
+func isInvisible(r rune) bool {
+	return unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r) ||
+		unicode.Is(unicode.Variation_Selector, r) || r == '\u2800' || r == '\U0001d159'
+}

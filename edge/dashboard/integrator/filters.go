@@ -1,0 +1,142 @@
+package integrator
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"verifyd/edge/account"
+	"verifyd/edge/dashboard/form"
+	"verifyd/edge/network"
+	"verifyd/sessions/proof"
+)
+
+type level = proof.Level
+
+// filters are what a list of sessions is asked for, all of it in the address. What is not among the choices
+// counts as none.
+type filters struct {
+	Text       string // what somebody holds of a session, as lists.Seek reads it
+	Token      bool   // it was a token, which is in no address and on no page
+	User       string
+	Platform   string
+	Group      string
+	From, To   string // days in UTC, or empty
+	selections []selection
+}
+
+// selection is one filter with its choices.
+type selection struct {
+	Name, Label, Any string // Any: what none is called
+	Value            string
+	Choices          []form.Choice
+}
+
+// selections returns the filters that have choices, those of the first row first.
+func selections(keys []account.Key, networks []*network.Network) []selection {
+	key, net := []form.Choice{}, []form.Choice{}
+	for _, k := range keys {
+		key = append(key, form.Choice{Value: k.ID, Name: cmp.Or(k.Name, "unnamed") + " …" + k.Last4})
+	}
+	for _, n := range networks {
+		net = append(net, form.Choice{Value: n.ID(), Name: n.Name()})
+	}
+	words := func(these ...string) (choices []form.Choice) {
+		for _, w := range these {
+			choices = append(choices, form.Choice{Value: w, Name: w})
+		}
+		return choices
+	}
+	return []selection{
+		{"state", "State", "any", "", words("pending", "verified", "failed", "canceled", "expired")},
+		{"delivery", "Callback", "any", "", words("delivered", "rejected", "unknown", "undeliverable", "due",
+			"claimed", "none")},
+		{"since", "Started", "any time", "", form.Choices("1h", "the last hour", "24h", "the last 24 hours",
+			"72h", "the last 3 days")},
+		{"key", "API key", "any", "", key},
+		{"mode", "Live or test", "both", "", words("live", "test")},
+		{"network", "Network", "any", "", net},
+		{"reason", "Reason", "any", "", form.Choices("declined", "declined", "refused", "refused",
+			"unconfirmed", "unconfirmed", "canceled", "canceled", "expired", "expired", "unreadable",
+			"unreadable", "outcome_lost", "outcome lost")},
+		{"binding", "Binding", "any", "", words("link", "code", "account")},
+	}
+}
+
+// firstRow is how many selections are always shown.
+const firstRow = 3
+
+// First are the selections that are always shown.
+func (f filters) First() []selection { return f.selections[:min(firstRow, len(f.selections))] }
+
+// More are the others.
+func (f filters) More() []selection { return f.selections[min(firstRow, len(f.selections)):] }
+
+// MoreOpen reports whether one of the filters is set that are not always shown.
+func (f filters) MoreOpen() bool {
+	for _, s := range f.More() {
+		if s.Value != "" {
+			return true
+		}
+	}
+	return f.Platform+f.Group+f.From+f.To != ""
+}
+
+// Of returns a selection by its name.
+func (f filters) Of(name string) selection {
+	for _, s := range f.selections {
+		if s.Name == name {
+			return s
+		}
+	}
+	return selection{}
+}
+
+// one returns the value of a selection, as a query has it.
+func one[T ~string](f filters, name string) []T {
+	if v := f.Of(name).Value; v != "" {
+		return []T{T(v)}
+	}
+	return nil
+}
+
+// Filtered reports whether anything is asked for.
+func (f filters) Filtered() bool { return f.Token || f.Text != "" || len(f.Set()) > 0 }
+
+// Set says which filters are set, in words.
+func (f filters) Set() (set []string) {
+	for _, each := range []struct{ label, value string }{
+		{"user", f.User}, {"platform", f.Platform}, {"group", f.Group}, {"from", f.From}, {"to", f.To},
+	} {
+		if each.value != "" {
+			set = append(set, each.label+" “"+each.value+"”")
+		}
+	}
+	for _, s := range f.selections {
+		for _, c := range s.Choices {
+			if s.Value != "" && c.Value == s.Value {
+				set = append(set, fmt.Sprintf("%s “%s”", s.Label, c.Name))
+			}
+		}
+	}
+	return set
+}
+
+// pairs are the names and values of the address.
+func (f filters) pairs() []string {
+	pairs := []string{
+		"q", f.Text, "user", f.User, "platform", f.Platform, "group", f.Group, "from", f.From, "to", f.To,
+	}
+	for _, s := range f.selections {
+		pairs = append(pairs, s.Name, s.Value)
+	}
+	return pairs
+}
+
+// day returns a day of an address, or nothing where it is none.
+func day(text string) string {
+	if _, err := time.Parse(time.DateOnly, text); err != nil {
+		return ""
+	}
+	return text
+}

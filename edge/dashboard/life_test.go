@@ -1,0 +1,155 @@
+package dashboard_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"verifyd/edge/account"
+	"verifyd/edge/account/access"
+	"verifyd/sessions"
+	"verifyd/sessions/facts"
+	"verifyd/sessions/failure"
+)
+
+// look expects that a page lacks some texts.
+func look(t *testing.T, page answer, lacks ...string) answer {
+	t.Helper()
+	page.Lacks(t, lacks...)
+	return page
+}
+
+// An owner renames the account, and reads why a name is refused.
+func TestOwnerRenamesTheAccount(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{})
+	a := r.account("Harbor Guild")
+	r.account("Quay Guild")
+	b := r.as("olga")
+	b.Get("/dashboard/settings").Want(t, http.StatusOK, "New name", "Delete this account")
+	const path = "/dashboard/settings/name"
+	for name, says := range map[string]string{
+		"Discord": "is reserved", "Quay Gui1d": "looks like", "Quay Guild": "Another account has this name",
+		"": "printable text", "Pi\u0435r": "one script", "a\u202eb": "printable text", "Pier ✔": "verified",
+		"<script>alert(1)</script>" + strings.Repeat("x", 128): "<script>",
+	} {
+		b.post(path, "account", a.ID, "name", name).Want(t, http.StatusUnprocessableEntity, says)
+	}
+	b.Follow(b.post(path, "account", a.ID, "name", " Pier \u00a0 Guild ")).
+		Want(t, http.StatusOK, "has its new name", "Pier Guild")
+	b.Get("/dashboard/audit").Want(t, http.StatusOK, "Account renamed", "from: Harbor Guild")
+	b.Follow(b.post(path, "account", a.ID, "name", "Harbor Guild")).Want(t, http.StatusOK, "Harbor Guild")
+}
+
+// An owner asks for the account's end by typing its name; everybody reads of it, and an owner takes it back.
+func TestOwnerDeletesTheAccount(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{})
+	a := r.account("Harbor Guild")
+	b, vera := r.as("olga"), r.as("vera")
+	const path, banner = "/dashboard/settings/delete", "will be deleted on"
+	b.Get(path).Want(t, http.StatusOK, "Delete", "Harbor Guild")
+	for _, typed := range []string{"", "harbor guild", "Harbor"} {
+		b.post(path, "account", a.ID, "name", typed).
+			Want(t, http.StatusUnprocessableEntity, "This is not the account")
+	}
+	if now, err := r.accounts.Account(t.Context(), a.ID); err != nil || !now.InService() {
+		t.Fatalf("%+v, %v", now, err)
+	}
+	b.Follow(b.post(path, "account", a.ID, "name", "Harbor Guild")).Want(t, http.StatusOK, banner, "Keep "+
+		"this account")
+	look(t, vera.Get("/dashboard/sessions"), "Keep this account").Want(t, http.StatusOK, banner)
+	b.Get("/dashboard/settings").Lacks(t, "New name", "Delete this account")
+	b.post("/dashboard/settings/name", "account", a.ID, "name", "Pier Guild").Want(t, http.StatusForbidden)
+	vera.post("/dashboard/settings/restore", "account", a.ID).Want(t, http.StatusForbidden)
+	look(t, b.Follow(b.post("/dashboard/settings/restore", "account", a.ID)), banner).
+		Want(t, http.StatusOK, "in service again")
+
+	// What the operator disabled in the meantime no owner brings back.
+	b.post(path, "account", a.ID, "name", "Harbor Guild").Want(t, http.StatusSeeOther)
+	if _, err := r.accounts.Disable(t.Context(), access.Operator(""), a.ID, "<b>spam</b>"); err != nil {
+		t.Fatal(err)
+	}
+	look(t, b.Get("/dashboard/sessions"), "Keep this account").
+		Want(t, http.StatusOK, banner, "<b>spam</b>")
+	b.post("/dashboard/settings/restore", "account", a.ID).Want(t, http.StatusForbidden)
+}
+
+// An operator opens an account and a session of it, sees no secret and no user, and changes what operators
+// change. Nobody else does.
+func TestOperatorOpensAnAccount(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{})
+	a := r.account("Harbor Guild")
+	secret, k, err := r.accounts.CreateKey(t.Context(), access.Operator(""), a.ID,
+		account.KeyOptions{Name: "bot"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.until("the key", r.keys(a, 1))
+	s := r.session(a, func(q *sessions.Request) {
+		q.PlatformUserID, q.Platform, q.GuildID = "sailor_42", "my-platform", "my-guild"
+		q.CallbackURL = "https://bot.example.com/verified?planted-secret"
+	})
+	r.ended(s, sessions.Outcome{State: sessions.Verified, Network: "example"}, facts.Result{
+		Verdict: facts.VerdictRejected, Class: failure.Status, Status: 422, Detail: "the receiver " +
+			"answered 422", Answer: "sailor_42 is not welcome",
+	})
+	page, session := "/dashboard/operator/accounts/"+a.ID, "/dashboard/operator/sessions/"+string(s.ID)
+	posts := map[string][]string{
+		page + "/disable": {"reason", "spam"}, page + "/enable": nil, page + "/restore": nil,
+		page + "/delete": {"name", "Harbor Guild"}, page + "/verified": {"of", "Harbor Guild"},
+	}
+	olga, root := r.as("olga"), r.as("root")
+	for path, form := range posts {
+		olga.post(path, form...).Want(t, http.StatusForbidden)
+		r.browser().post(path, form...).Want(t, http.StatusSeeOther)
+	}
+	for _, path := range []string{page, session} {
+		olga.Get(path).Want(t, http.StatusForbidden)
+		r.browser().Get(path).Want(t, http.StatusSeeOther)
+	}
+	if now, err := r.accounts.Account(t.Context(), a.ID); err != nil || !now.InService() ||
+		!now.VerifiedAt.IsZero() {
+		t.Fatalf("%+v, %v", now, err)
+	}
+
+	r.grant("root")
+	hidden := []string{
+		secret, a.Secrets[0].Value, "sailor_42", "my-platform", "my-guild", "planted-secret", "not welcome",
+	}
+	root.Get("/dashboard/operator/accounts").Holds(t, `href="`+page)
+	root.Get("/dashboard/operator/undelivered").Holds(t, `href="`+session, `href="`+page)
+	root.Get(page).Holds(t, `href="`+session)
+	look(t, root.Get(page), hidden...).
+		Want(t, http.StatusOK, k.ID, "olga", "Example Network", string(s.ID), "rejected")
+	look(t, root.Get(session), hidden...).Want(t, http.StatusOK, "Harbor Guild", "bot.example.com", "422")
+	for _, gone := range []string{"accounts/acc_nobody", "accounts/x", "sessions/x",
+		"sessions/" + strings.Repeat("a", 32)} {
+		root.Get("/dashboard/operator/"+gone).Want(t, http.StatusNotFound, "There is no such")
+	}
+
+	do := func(want string, path string, form ...string) {
+		t.Helper()
+		root.Follow(root.post(page+path, form...)).Want(t, http.StatusOK, want)
+	}
+	do("called otherwise", "/verified", "of", "Pier Guild")
+	do("Take the mark away", "/verified", "of", "Harbor Guild")
+	do("Set the mark", "/verified")
+	do("spam & more", "/disable", "reason", "spam & more")
+	do("not disabled any more", "/enable")
+	root.post(page+"/disable", "reason", strings.Repeat("x", 501)).
+		Want(t, http.StatusUnprocessableEntity, "500")
+	root.post(page+"/delete", "name", "Harbor").Want(t, http.StatusUnprocessableEntity)
+	do("to be deleted", "/delete", "name", "Harbor Guild")
+	do("Take that back first", "/enable")
+	do("is not deleted", "/restore")
+	olga.Get("/dashboard/audit").Want(t, http.StatusOK, "Verified mark given", "reason: spam", "Deletion "+
+		"taken back")
+
+	if _, err := r.accounts.DeleteAccount(t.Context(), access.Operator(""), a.ID, false); err != nil {
+		t.Fatal(err)
+	}
+	look(t, root.Get(page), "Disable", "Set the mark").Want(t, http.StatusOK, "Deleted on")
+	root.post(page+"/disable").Want(t, http.StatusNotFound)
+}

@@ -1,0 +1,149 @@
+package export
+
+import (
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"verifyd/sessions/facts"
+	"verifyd/sessions/lists"
+)
+
+// Format is how many sessions are written.
+type Format string
+
+// The formats.
+const (
+	CSV   Format = "csv"
+	Lines Format = "jsonl"
+)
+
+// Formats lists the formats.
+var Formats = []Format{CSV, Lines}
+
+// pageSize is how many sessions are held at once.
+const pageSize = 100
+
+// MediaType is the format's, as Content-Type has it.
+func (f Format) MediaType() string {
+	if f == CSV {
+		return "text/csv; charset=utf-8; header=present" // RFC 4180 §3
+	}
+	return "application/jsonl"
+}
+
+// Accepted returns the format that an Accept header names, before application/json or without it (RFC 9110
+// §12.5.1).
+func Accepted(accept []string) (Format, bool) {
+	for header := range strings.SplitSeq(strings.Join(accept, ","), ",") {
+		name, _, _ := strings.Cut(header, ";")
+		switch strings.ToLower(strings.TrimSpace(name)) {
+		case "text/csv":
+			return CSV, true
+		case "application/jsonl", "application/x-ndjson":
+			return Lines, true
+		case "application/json":
+			return "", false
+		}
+	}
+	return "", false
+}
+
+// Pages reads the pages of a list, one after the other, and hands each on. It reads the next one when that is
+// done, so that no more than one is in memory. Where nobody can go on it returns the error.
+func Pages(ctx context.Context, q lists.Query,
+	list func(context.Context, lists.Query) (lists.Page, error), do func([]facts.View) error) error {
+	for q.Limit = pageSize; ; {
+		page, err := list(ctx, q)
+		if err == nil {
+			err = do(page.Sessions)
+		}
+		if err != nil || page.Next == "" {
+			return err
+		}
+		q.Cursor = page.Next
+	}
+}
+
+// Writer writes sessions in a format.
+type Writer struct {
+	lines *json.Encoder
+	cells *csv.Writer
+}
+
+// NewWriter makes a writer. Of CSV it writes the row of names at once.
+func NewWriter(to io.Writer, f Format) (*Writer, error) {
+	if f != CSV {
+		e := json.NewEncoder(to)
+		e.SetEscapeHTML(false)
+		return &Writer{lines: e}, nil
+	}
+	w := &Writer{cells: csv.NewWriter(to)}
+	w.cells.UseCRLF = true // RFC 4180 §2
+	err := w.cells.Write(columns)
+	w.cells.Flush()
+	return w, err
+}
+
+// Write writes sessions.
+func (w *Writer) Write(views []facts.View) error {
+	for _, v := range views {
+		doc := Document(v)
+		if w.lines != nil {
+			if err := w.lines.Encode(doc); err != nil {
+				return fmt.Errorf("write session %s: %w", doc.ID, err)
+			}
+			continue
+		}
+		if err := w.cells.Write(doc.cells()); err != nil {
+			return fmt.Errorf("write session %s: %w", doc.ID, err)
+		}
+	}
+	if w.cells == nil {
+		return nil
+	}
+	w.cells.Flush()
+	return w.cells.Error()
+}
+
+// columns are the members of Session; of its callback there is how it stands and how its last attempt ended.
+var columns = []string{
+	"id", "test", "platform", "platform_user_id", "guild_id", "binding", "reached", "state", "step",
+	"verified", "reason", "rule", "created_at", "expires_at", "completed_at", "delivery", "attempts",
+	"last_class", "last_status",
+}
+
+func (s Session) cells() []string {
+	class, status := "", ""
+	if n := len(s.Delivery.Attempts); n > 0 {
+		last := s.Delivery.Attempts[n-1]
+		class, status = string(last.Class), text(last.Status)
+	}
+	return []string{
+		string(s.ID), strconv.FormatBool(s.Test), Defuse(s.Platform), Defuse(s.PlatformUserID),
+		Defuse(s.GuildID), string(s.Binding), text(s.Reached), string(s.State), string(s.Step),
+		text(s.Verified), string(s.Reason), string(s.Rule), s.CreatedAt, s.ExpiresAt, text(s.CompletedAt),
+		string(s.Delivery.State), strconv.Itoa(len(s.Delivery.Attempts)), class, status,
+	}
+}
+
+// text writes a value that may be missing.
+func text[T any](v *T) string {
+	if v == nil {
+		return ""
+	}
+	return fmt.Sprint(*v)
+}
+
+// Defuse returns a cell that no spreadsheet takes for a formula: where it begins like one, an apostrophe
+// stands before it. Users choose what their name on a platform begins with.
+func Defuse(cell string) string {
+	if cell != "" && strings.ContainsRune("=+-@\t\r\n", rune(cell[0])) {
+		return "'" + cell
+	}
+	return cell
+}

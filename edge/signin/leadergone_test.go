@@ -1,0 +1,105 @@
+package signin_test
+
+import (
+	"fmt"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"verifyd/edge/limit"
+	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/topology"
+	"verifyd/sessions"
+)
+
+// The server that leads the sessions and that this edge is connected to vanishes without a word while people
+// look at pages, press and come back: each waits for a page that says what they want, and no code is used
+// twice.
+func TestPeopleOutlastTheLeader(t *testing.T) {
+	t.Parallel()
+	trio := natstest.StartTrio(t)
+	first := trio.Connect(t)
+	natstest.Ensure(t, first)
+	leader := natstest.Leader(t, first, topology.BucketStream(topology.BucketSessions))
+	r := newRig(t, setup{on: trio.Connect(t, leader)})
+	const people = 6
+	type person struct {
+		*browser
+
+		session sessions.Session
+		token   sessions.Token
+		back    string
+	}
+	var looks, presses, returns []person
+	for i := range people {
+		for _, kind := range []*[]person{&looks, &presses, &returns} {
+			session, token := r.session()
+			p := person{browser: r.browser(), session: session, token: token}
+			switch kind {
+			case &presses:
+				p.Get(p.page(token))
+			case &returns:
+				p.back = p.browser.back(token, fmt.Sprint("sailor_", i), "sign-in")
+			}
+			*kind = append(*kind, p)
+		}
+	}
+	trio.Freeze(t, leader)
+	began := time.Now()
+	var crowd sync.WaitGroup
+	for i := range people {
+		crowd.Go(func() {
+			looks[i].Get(looks[i].page(looks[i].token)).WantPage(t, http.StatusOK, headingAsk)
+		})
+		crowd.Go(func() {
+			if a := presses[i].continues(presses[i].token); a.Status != http.StatusSeeOther {
+				t.Errorf("a press: %d\n%s", a.Status, a.Body)
+			}
+		})
+		crowd.Go(func() {
+			p := returns[i]
+			p.Follow(p.Get(p.back)).WantPage(t, http.StatusOK, headingVerified)
+		})
+	}
+	crowd.Wait()
+	t.Logf("the last of %d had a page after %.1f s", 3*people, time.Since(began).Seconds())
+	for _, p := range returns {
+		r.want(p.session.ID, sessions.Verified, sessions.NoReason)
+	}
+	if n := r.outcomes("verified"); n != people {
+		t.Errorf("%d returns were judged, want %d", n, people)
+	}
+}
+
+// While as many wait as may, a page and a return say at once that they cannot be shown, and the attempt stays
+// whole.
+func TestNoPlaceToWait(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{waiting: limit.NewWaiting(time.Second, 1)})
+	session, token := r.session()
+	b := r.browser()
+	back := b.back(token, "sailor_42", "sign-in")
+	_, done, err := r.setup.waiting.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	natstest.Await(t, "that place is one of who waits", func() bool {
+		_, free, err := r.setup.waiting.Begin(t.Context())
+		if err == nil {
+			free()
+		}
+		return err != nil
+	})
+	for name, a := range map[string]answer{
+		"page": b.Get(b.page(token)), "press": b.continues(token), "return": b.Get(back),
+	} {
+		a.WantPage(t, http.StatusServiceUnavailable, "One moment, please")
+		if a.Header.Get("Retry-After") != "5" {
+			t.Errorf("%s: Retry-After %q", name, a.Header.Get("Retry-After"))
+		}
+	}
+	done()
+	b.Follow(b.Get(back)).WantPage(t, http.StatusOK, headingVerified)
+	r.want(session.ID, sessions.Verified, sessions.NoReason)
+}

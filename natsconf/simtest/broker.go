@@ -1,0 +1,282 @@
+package simtest
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// Options are what a Broker needs.
+type Options struct {
+	// Unknown is called with a request that the broker does not know, and so does not answer.
+	Unknown func(what string)
+	// Fault decides what befalls a message; nothing befalls any when nil. It must not block.
+	Fault func(Event) Fault
+}
+
+// Kind says what a message is for.
+type Kind string
+
+// The kinds of messages.
+const (
+	KindPublish Kind = "publish" // to a stream
+	KindAck     Kind = "ack"     // about a delivery, of whatever kind
+	KindRead    Kind = "read"    // of a message, by its subject or sequence
+	KindAPI     Kind = "api"     // any other request to JetStream
+	KindDeliver Kind = "deliver" // from a consumer
+)
+
+// Event is a message on its way, which a Fault is to be decided for.
+type Event struct {
+	Kind    Kind
+	Subject string // of the message that it is about; of an API request, its own
+	Header  nats.Header
+	Data    []byte
+	Client  string // the endpoint that it comes from, or whose request it answers
+}
+
+// Fault is what befalls a message. The zero value is that it arrives, and that its answer does.
+type Fault struct {
+	Lost        bool          // it never arrives; of a delivery: on its way to the client
+	Late        time.Duration // it arrives so much later, behind others
+	Unanswered  bool          // it arrives, and its answer is lost
+	AnswerLate  time.Duration // its answer comes so much later
+	NobodyThere bool          // no leader: the sender is told that nobody is there, and nothing is done
+	Again       time.Duration // of a delivery: it is delivered anew so much later, as if nobody held it
+}
+
+// Broker is one store of streams, with all its servers.
+type Broker struct {
+	options Options
+
+	mu         sync.Mutex
+	streams    map[string]*stream
+	clients    []*client            // in the order in which they came: a seed is to repeat
+	leaderless map[string]time.Time // until when a stream has no leader
+	down       time.Time            // until when nobody can connect
+	numbered   int
+}
+
+// New makes a broker without streams.
+func New(o Options) *Broker {
+	return &Broker{
+		options: o, streams: map[string]*stream{}, leaderless: map[string]time.Time{},
+	}
+}
+
+// Endpoint is the broker as one process knows it; a natsconf.Server.
+type Endpoint struct {
+	broker *Broker
+	name   string
+	never  chan struct{}
+	gone   bool // under the broker's lock
+}
+
+// Endpoint makes the endpoint of one process.
+func (b *Broker) Endpoint(name string) *Endpoint {
+	return &Endpoint{broker: b, name: name, never: make(chan struct{})}
+}
+
+// Credential returns anything: everybody is let in.
+func (e *Endpoint) Credential() (user, password string) { return e.name, "simulated" }
+
+// Failure returns nil: a broker that fails is one that does not answer.
+func (e *Endpoint) Failure() error { return nil }
+
+// Failed returns a channel that is never closed.
+func (e *Endpoint) Failed() <-chan struct{} { return e.never }
+
+// Abandoned returns a channel that is never closed.
+func (e *Endpoint) Abandoned() <-chan struct{} { return e.never }
+
+var errDown = errors.New("connection refused: the simulated broker is down")
+
+// InProcessConn connects.
+func (e *Endpoint) InProcessConn() (net.Conn, error) {
+	b := e.broker
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if e.gone || time.Now().Before(b.down) {
+		return nil, errDown
+	}
+	near, far := Pipe(&net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 40000}, &net.TCPAddr{
+		IP: net.IPv4(10, 0, 0, 2), Port: 4222,
+	})
+	b.numbered++
+	c := &client{broker: b, of: e, conn: far}
+	b.clients = append(b.clients, c)
+	_, _ = fmt.Fprintf(far, `INFO {"server_id":"SIM","server_name":"simulated","version":"2.12.1","proto":1,`+
+		`"headers":true,"max_payload":1048576,"jetstream":true,"client_id":%d}`+"\r\n", b.numbered)
+	go c.serve()
+	return near, nil
+}
+
+// Cut cuts the endpoint's connections, which may come back.
+func (e *Endpoint) Cut() {
+	e.broker.mu.Lock()
+	defer e.broker.mu.Unlock()
+	e.broker.cut(func(c *client) bool { return c.of == e })
+}
+
+// Kill cuts the endpoint's connections for good: nothing that its process still does is seen.
+func (e *Endpoint) Kill() {
+	e.broker.mu.Lock()
+	defer e.broker.mu.Unlock()
+	e.gone = true
+	e.broker.cut(func(c *client) bool { return c.of == e })
+}
+
+// cut ends the connections of some clients. The lock is held.
+func (b *Broker) cut(whose func(*client) bool) {
+	b.clients = slices.DeleteFunc(b.clients, func(c *client) bool {
+		if !whose(c) {
+			return false
+		}
+		c.conn.Reset()
+		return true
+	})
+}
+
+// Restart ends all connections. For a while nobody can connect; what lives in memory alone is forgotten.
+func (b *Broker) Restart(down time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.down = time.Now().Add(down)
+	b.cut(func(*client) bool { return true })
+	for _, s := range b.streams {
+		s.staged = map[string][]*message{}
+		for name, c := range s.consumers {
+			c.waiting = nil
+			if c.config.MemoryStorage {
+				c.remove()
+				delete(s.consumers, name)
+			}
+		}
+	}
+}
+
+// Leaderless takes a stream's leader away for a while: its requests find nobody, and what waits at its
+// consumers is told so. No acknowledged message is lost by that, and none that was not stored comes back.
+func (b *Broker) Leaderless(name string, lasting time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.leaderless[name] = time.Now().Add(lasting)
+	if s := b.streams[name]; s != nil {
+		s.staged = map[string][]*message{}
+		for _, c := range s.consumers {
+			for _, p := range c.waiting {
+				b.status(p.reply, 409, "Leadership Change", nil)
+			}
+			c.waiting = nil
+		}
+	}
+}
+
+// receive takes a client's message, as its fault has it.
+func (b *Broker) receive(c *client, m wireMsg) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !slices.Contains(b.clients, c) {
+		return
+	}
+	kind, s := b.kindOf(m)
+	if kind == "" {
+		b.core(m)
+		return
+	}
+	fault := b.faultOf(kind, s, c.of.name, m)
+	if s != nil && kind != KindAck && time.Now().Before(b.leaderless[s.config.Name]) {
+		fault.NobodyThere = true
+	}
+	do := func() {
+		switch kind {
+		case KindPublish:
+			s.publish(m, fault)
+		case KindAck:
+			b.acknowledge(m)
+		default:
+			b.request(m, fault)
+		}
+	}
+	switch {
+	case fault.Lost:
+	case fault.NobodyThere:
+		b.status(m.reply, 503, "", nil)
+	default:
+		b.after(fault.Late, do)
+	}
+}
+
+// after does something now, or later under the lock.
+func (b *Broker) after(late time.Duration, do func()) {
+	if late <= 0 {
+		do()
+		return
+	}
+	time.AfterFunc(late, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		do()
+	})
+}
+
+// kindOf returns what a message is for, and the stream that it is about; empty for what clients tell each
+// other.
+func (b *Broker) kindOf(m wireMsg) (Kind, *stream) {
+	words := strings.Split(m.subject, ".")
+	switch {
+	case strings.HasPrefix(m.subject, "$JS.ACK.") && len(words) > 2:
+		return KindAck, b.streams[words[2]]
+	case strings.HasPrefix(m.subject, "$JS.API.DIRECT.GET.") && len(words) > 4:
+		return KindRead, b.streams[words[4]]
+	case strings.HasPrefix(m.subject, "$JS.API.STREAM.MSG.GET.") && len(words) > 5:
+		return KindRead, b.streams[words[5]]
+	case strings.HasPrefix(m.subject, "$JS.API.CONSUMER.MSG.NEXT.") && len(words) > 5:
+		return KindAPI, b.streams[words[5]]
+	case strings.HasPrefix(m.subject, "$JS.API.") && len(words) > 4:
+		return KindAPI, b.streams[words[4]]
+	case strings.HasPrefix(m.subject, "$JS.API."):
+		return KindAPI, nil
+	}
+	for _, s := range b.streams {
+		if matchesAny(m.subject, s.config.Subjects) {
+			return KindPublish, s
+		}
+	}
+	return "", nil
+}
+
+func (b *Broker) faultOf(kind Kind, s *stream, client string, m wireMsg) Fault {
+	// of a batch only the end is lost or late by itself: a connection keeps the order
+	if b.options.Fault == nil || m.header.Get(batchID) != "" && m.header.Get(batchCommit) == "" {
+		return Fault{}
+	}
+	e := Event{Kind: kind, Subject: m.subject, Header: m.header, Data: m.data, Client: client}
+	if kind == KindAck {
+		if _, p := s.delivery(m.subject); p != nil {
+			e.Subject = p.subject
+		}
+	}
+	return b.options.Fault(e)
+}
+
+// core passes on what is no stream's.
+func (b *Broker) core(m wireMsg) {
+	if !b.send(m.subject, m.reply, m.header, m.data) && m.reply != "" {
+		b.status(m.reply, 503, "", nil)
+	}
+}
+
+// answer sends an answer, as the fault of its question has it.
+func (b *Broker) answer(reply string, fault Fault, header nats.Header, data []byte) {
+	if reply == "" || fault.Unanswered {
+		return
+	}
+	b.after(fault.AnswerLate, func() { b.send(reply, "", header, data) })
+}

@@ -1,0 +1,342 @@
+package simtest
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+const (
+	batchID       = "Nats-Batch-Id"
+	batchSequence = "Nats-Batch-Sequence"
+	batchCommit   = "Nats-Batch-Commit"
+	rollup        = "Nats-Rollup"
+	// minScheduleWait is how long a schedule waits at the least, whatever its instant.
+	minScheduleWait = 250 * time.Millisecond
+)
+
+// stream is one stream.
+type stream struct {
+	broker    *Broker
+	config    jetstream.StreamConfig
+	created   time.Time
+	msgs      []*message // by sequence
+	last      uint64
+	consumers map[string]*consumer
+	ids       map[string]seen // message ids
+	staged    map[string][]*message
+	schedules map[string]*time.Timer // by subject
+}
+
+type seen struct {
+	sequence uint64
+	until    time.Time
+}
+
+// message is one that is stored, or staged in a batch.
+type message struct {
+	subject  string
+	sequence uint64
+	header   nats.Header
+	data     []byte
+	at       time.Time
+	until    time.Time // zero: for ever
+}
+
+// refusal is the server's answer no.
+type refusal struct {
+	Code        int    `json:"code"`
+	ErrorCode   int    `json:"err_code"`
+	Description string `json:"description"`
+}
+
+func newStream(b *Broker, config jetstream.StreamConfig) *stream {
+	return &stream{
+		broker: b, config: config, created: time.Now(), consumers: map[string]*consumer{},
+		ids: map[string]seen{}, staged: map[string][]*message{}, schedules: map[string]*time.Timer{},
+	}
+}
+
+// publish takes a message, or a part of a batch, and answers.
+func (s *stream) publish(m wireMsg, fault Fault) {
+	p := &message{subject: m.subject, header: m.header, data: m.data}
+	if m.header.Get(batchID) != "" {
+		s.publishPart(p, m.reply, fault)
+		return
+	}
+	sequence, duplicate, no := s.store(p)
+	answer := map[string]any{"stream": s.config.Name, "seq": sequence}
+	switch {
+	case no != nil:
+		answer["error"] = no
+	case duplicate:
+		answer["duplicate"] = true
+	}
+	s.reply(m.reply, fault, answer)
+	s.deliver()
+}
+
+func (s *stream) reply(to string, fault Fault, answer map[string]any) {
+	data, err := json.Marshal(answer)
+	if err != nil {
+		s.broker.options.Unknown("answer: " + err.Error())
+	}
+	s.broker.answer(to, fault, nil, data)
+}
+
+// publishPart stages a part of a batch; the last one stores all of them, or none.
+func (s *stream) publishPart(p *message, reply string, fault Fault) {
+	id := p.header.Get(batchID)
+	parts := s.staged[id]
+	answer := map[string]any{"stream": s.config.Name, "seq": 0}
+	switch number, _ := strconv.Atoi(p.header.Get(batchSequence)); {
+	case !s.config.AllowAtomicPublish:
+		answer["error"] = &refusal{400, 10174, "atomic publish is disabled"}
+	case number != len(parts)+1: // a part is missing
+		delete(s.staged, id)
+		answer["error"] = &refusal{400, 10176, "atomic publish batch is incomplete"}
+	case p.header.Get(batchCommit) == "":
+		s.staged[id] = append(parts, p)
+		return
+	default:
+		delete(s.staged, id)
+		parts = append(parts, p)
+		if no := s.checkBatch(parts); no != nil {
+			answer["error"] = no
+			break
+		}
+		for _, p := range parts {
+			answer["seq"], _, _ = s.store(p)
+		}
+		answer["batch"], answer["count"] = id, len(parts)
+	}
+	s.reply(reply, fault, answer)
+	s.deliver()
+}
+
+// checkBatch returns why a batch is refused: for the sake of any of its parts.
+func (s *stream) checkBatch(parts []*message) *refusal {
+	written := map[string]bool{}
+	for _, p := range parts {
+		if written[p.subject] && p.header.Get(jetstream.ExpectedLastSubjSeqHeader) != "" {
+			return &refusal{400, 10164, "wrong last sequence"}
+		}
+		if no := s.check(p); no != nil {
+			return no
+		}
+		if written[p.subject] && s.config.DiscardNewPerSubject && s.config.MaxMsgsPerSubject == 1 {
+			return &refusal{503, 10077, "maximum messages per subject exceeded"}
+		}
+		written[p.subject] = true
+	}
+	return nil
+}
+
+// store stores a message, unless it is refused or known already.
+func (s *stream) store(p *message) (sequence uint64, duplicate bool, _ *refusal) {
+	for _, h := range []string{"Nats-Incr", "Nats-Expected-Last-Sequence", "Nats-Expected-Last-Msg-Id"} {
+		if p.header.Get(h) != "" {
+			s.broker.options.Unknown("a message with " + h)
+		}
+	}
+	if no := s.check(p); no != nil {
+		return 0, false, no
+	}
+	id := p.header.Get(jetstream.MsgIDHeader)
+	if known, ok := s.ids[id]; ok && id != "" && time.Now().Before(known.until) {
+		return known.sequence, true, nil
+	}
+	s.put(p)
+	if id != "" {
+		s.ids[id] = seen{p.sequence, p.at.Add(s.config.Duplicates)}
+	}
+	return p.sequence, false, nil
+}
+
+// check returns why a message is refused.
+func (s *stream) check(p *message) *refusal {
+	_, no := s.lifeOf(p)
+	if no != nil {
+		return no
+	}
+	if want := p.header.Get(jetstream.ExpectedLastSubjSeqHeader); want != "" {
+		last := uint64(0)
+		if m := s.lastOn(p.subject); m != nil {
+			last = m.sequence
+		}
+		if strconv.FormatUint(last, 10) != want {
+			return &refusal{400, 10071, fmt.Sprintf("wrong last sequence: %d", last)}
+		}
+	}
+	if pattern := p.header.Get(jetstream.ScheduleHeader); pattern != "" {
+		target := p.header.Get(jetstream.ScheduleTargetHeader)
+		switch {
+		case !s.config.AllowMsgSchedules:
+			return &refusal{400, 10188, "message schedules is disabled"}
+		case target == "", target == p.subject, !matchesAny(target, s.config.Subjects):
+			return &refusal{400, 10190, "message schedules target is invalid"}
+		}
+	}
+	if s.config.DiscardNewPerSubject && s.config.MaxMsgsPerSubject == 1 && s.lastOn(p.subject) != nil {
+		return &refusal{503, 10077, "maximum messages per subject exceeded"}
+	}
+	return nil
+}
+
+// lifeOf returns the life that a message asks for; 0: none of its own.
+func (s *stream) lifeOf(p *message) (time.Duration, *refusal) {
+	text := p.header.Get(jetstream.MsgTTLHeader)
+	switch {
+	case text == "":
+		return 0, nil
+	case !s.config.AllowMsgTTL:
+		return 0, &refusal{400, 10166, "per-message TTL is disabled"}
+	}
+	life, err := time.ParseDuration(text)
+	if err != nil {
+		var seconds int
+		seconds, err = strconv.Atoi(text)
+		life = time.Duration(seconds) * time.Second
+	}
+	if err != nil || life < time.Second {
+		return 0, &refusal{400, 10165, "invalid per-message TTL"}
+	}
+	return life.Truncate(time.Second), nil
+}
+
+// put stores what was checked.
+func (s *stream) put(p *message) {
+	s.last++
+	p.sequence, p.at = s.last, time.Now()
+	if s.config.MaxAge > 0 {
+		p.until = p.at.Add(s.config.MaxAge)
+	}
+	if life, _ := s.lifeOf(p); life > 0 {
+		p.until = p.at.Add(life)
+	}
+	if p.header.Get(jetstream.ScheduleHeader) != "" {
+		p.header.Set(rollup, "sub")
+		s.schedule(p)
+	}
+	if p.header.Get(rollup) == "sub" {
+		s.drop(func(m *message) bool { return m.subject == p.subject })
+	}
+	s.msgs = append(s.msgs, p)
+	if limit := s.config.MaxMsgsPerSubject; limit > 0 {
+		for s.count(p.subject) > limit {
+			first := s.next(1, []string{p.subject})
+			s.drop(func(m *message) bool { return m == first })
+		}
+	}
+}
+
+// schedule has a message put on its target when its time has come.
+func (s *stream) schedule(p *message) {
+	text, ok := strings.CutPrefix(p.header.Get(jetstream.ScheduleHeader), "@at ")
+	at, err := time.Parse(time.RFC3339, text)
+	if !ok || err != nil {
+		s.broker.options.Unknown("the schedule " + p.header.Get(jetstream.ScheduleHeader))
+		return
+	}
+	if before := s.schedules[p.subject]; before != nil {
+		before.Stop()
+	}
+	s.schedules[p.subject] = time.AfterFunc(max(time.Until(at), minScheduleWait), func() {
+		s.broker.mu.Lock()
+		defer s.broker.mu.Unlock()
+		if s.lastOn(p.subject) != p {
+			return
+		}
+		h := nats.Header{"Nats-Scheduler": {p.subject}, "Nats-Schedule-Next": {"purge"}}
+		for name, v := range p.header {
+			if !strings.HasPrefix(name, "Nats-Schedule") && !strings.HasPrefix(name, "Nats-Expected-") &&
+				name != rollup && name != jetstream.MsgIDHeader && name != jetstream.MsgTTLHeader {
+				h[name] = v
+			}
+		}
+		s.drop(func(m *message) bool { return m == p })
+		s.put(&message{subject: p.header.Get(jetstream.ScheduleTargetHeader), header: h, data: p.data})
+		s.deliver()
+	})
+}
+
+// drop takes messages away.
+func (s *stream) drop(which func(*message) bool) { s.msgs = slices.DeleteFunc(s.msgs, which) }
+
+// sweep takes away what has reached its end. Every look at the messages begins with it.
+func (s *stream) sweep() {
+	now := time.Now()
+	if slices.ContainsFunc(s.msgs, func(m *message) bool { return m.ended(now) }) {
+		s.drop(func(m *message) bool { return m.ended(now) })
+	}
+}
+
+func (m *message) ended(now time.Time) bool { return !m.until.IsZero() && !now.Before(m.until) }
+
+// lastOn returns the last message on a subject, which may have wildcards; nil where there is none.
+func (s *stream) lastOn(subject string) *message {
+	s.sweep()
+	for _, m := range slices.Backward(s.msgs) {
+		if matches(m.subject, subject) {
+			return m
+		}
+	}
+	return nil
+}
+
+// next returns the first message from a sequence on that matches; no filters match all. nil: there is none.
+func (s *stream) next(from uint64, filters []string) *message {
+	s.sweep()
+	for _, m := range s.msgs {
+		if m.sequence >= from && (len(filters) == 0 || matchesAny(m.subject, filters)) {
+			return m
+		}
+	}
+	return nil
+}
+
+// at returns the message of a sequence; nil where it is gone.
+func (s *stream) at(sequence uint64) *message {
+	if m := s.next(sequence, nil); m != nil && m.sequence == sequence {
+		return m
+	}
+	return nil
+}
+
+func (s *stream) count(subject string) (n int64) {
+	for _, m := range s.msgs {
+		if m.subject == subject {
+			n++
+		}
+	}
+	return n
+}
+
+// deliver has the consumers deliver what has come.
+func (s *stream) deliver() {
+	for _, name := range slices.Sorted(maps.Keys(s.consumers)) {
+		s.consumers[name].deliver()
+	}
+}
+
+// info is the answer to a question about the stream.
+func (s *stream) info() map[string]any {
+	s.sweep()
+	state := jetstream.StreamState{
+		Msgs: uint64(len(s.msgs)), FirstSeq: s.last + 1, LastSeq: s.last, Consumers: len(s.consumers),
+	}
+	if len(s.msgs) > 0 {
+		state.FirstSeq = s.msgs[0].sequence
+	}
+	if s.last == 0 {
+		state.FirstSeq = 0
+	}
+	return map[string]any{"config": s.config, "created": s.created, "state": state, "ts": time.Now()}
+}

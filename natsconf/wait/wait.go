@@ -1,0 +1,57 @@
+// Package wait has requests wait for a store that is away for a moment. When a NATS server vanishes, nobody
+// answers for the streams that it led until the others have elected another leader, which takes up to 9.4 s.
+// To a request that is a pause, not an error: under the context of For, what was not answered or taken is
+// tried again until the context ends. A read is repeated freely; a write only where nothing is stored, or
+// where its writer knows its own message again, by a nonce or a message id. Who does not wait learns soon
+// that nobody answers.
+package wait
+
+import (
+	"context"
+	"iter"
+	"time"
+)
+
+// minPause and maxPause bound the pause between two tries. A thousand requests that wait are 5,000 tries a
+// second at most, for which a server that leads nothing has one word each.
+const minPause, maxPause = 20 * time.Millisecond, 200 * time.Millisecond
+
+// mark is what a context of For holds. It is there also where the work goes on without its request.
+type mark struct{}
+
+// For returns a context for what a request asks of the store, which waits until it ends: after d, at the
+// latest.
+func For(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithValue(ctx, mark{}, true), d)
+}
+
+// Is reports whether what is asked under a context waits until it ends.
+func Is(ctx context.Context) bool {
+	_, ends := ctx.Deadline()
+	return ends && ctx.Value(mark{}) != nil
+}
+
+// Outlasting returns a context for work that others wait for, too, and so does not end with the caller that
+// began it: it ends after d, or when the time of a caller that waits is over, whichever is later.
+func Outlasting(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	if end, _ := ctx.Deadline(); Is(ctx) {
+		d = max(d, time.Until(end))
+	}
+	return context.WithTimeout(context.WithoutCancel(ctx), d)
+}
+
+// Tries counts tries, with pauses between them: so many, or where the context waits as many as there is time
+// for. The first is always made.
+func Tries(ctx context.Context, atMost int) iter.Seq[int] {
+	return func(try func(int) bool) {
+		pause := minPause
+		for n := 1; try(n) && (n < atMost || Is(ctx)); n++ {
+			select {
+			case <-time.After(pause):
+			case <-ctx.Done():
+				return
+			}
+			pause = min(2*pause, maxPause)
+		}
+	}
+}

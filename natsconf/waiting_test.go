@@ -1,0 +1,88 @@
+package natsconf_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"verifyd/natsconf"
+	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/wait"
+)
+
+// Who waits is answered once somebody leads the stream, however often it was asked in vain, and its waiting
+// is no failure; who leaves is let go at once.
+func TestWaitingOutlastsWhatHurryDoesNot(t *testing.T) {
+	t.Parallel()
+	conn := natstest.ConnectTo(t, natstest.Bare(t, t.TempDir()))
+	w := natstest.Writer(t, conn, "ONE")
+	ctx, cancel := wait.For(t.Context(), natstest.TestTimeout)
+	defer cancel()
+	gone, leave := wait.For(t.Context(), natstest.TestTimeout)
+	fates, left := make(chan error), make(chan error)
+	go func() {
+		_, err := w.Publish(ctx, &nats.Msg{Subject: "one.1"})
+		fates <- err
+	}()
+	go func() {
+		_, err := w.Publish(gone, &nats.Msg{Subject: "one.2"})
+		left <- err
+	}()
+	// after the two seconds for which others offer it
+	if _, err := w.Publish(t.Context(), &nats.Msg{Subject: "one.3"}); !errors.Is(err,
+		natsconf.ErrUnavailable) {
+		t.Errorf("without waiting: %v", err)
+	}
+	if n := failures(t, conn); n != 1 {
+		t.Errorf("%v failures, want that of the one that was given up", n)
+	}
+	leave()
+	if err := <-left; err == nil {
+		t.Error("who has left is told that it is stored")
+	}
+	if _, err := conn.JS.CreateStream(t.Context(), jetstream.StreamConfig{
+		Name: "ONE", Subjects: []string{"one.>"},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-fates; err != nil {
+		t.Errorf("who waits: %v", err)
+	}
+}
+
+// A read over a connection that says nothing any more, and comes back seconds later, is asked again. What is
+// not there is not waited for.
+func TestWaitingReads(t *testing.T) {
+	t.Parallel()
+	address := natstest.Bare(t, t.TempDir())
+	direct := natstest.ConnectTo(t, address)
+	if _, err := direct.JS.CreateStream(t.Context(), jetstream.StreamConfig{
+		Name: "ONE", Subjects: []string{"one.>"},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := wait.For(t.Context(), natstest.TestTimeout)
+	defer cancel()
+	began := time.Now()
+	for what, read := range map[string]func(context.Context) error{
+		"a message that is not there": func(ctx context.Context) error {
+			_, err := direct.Last(ctx, "ONE", "one.1")
+			return err
+		},
+		"a stream that is not there": func(ctx context.Context) error {
+			_, err := direct.Last(ctx, "TWO", "two.1")
+			return err
+		},
+	} {
+		if err := read(ctx); err == nil {
+			t.Errorf("%s is read", what)
+		}
+	}
+	if took := time.Since(began); took > natstest.TestTimeout/2 {
+		t.Errorf("what is not there was waited for: %s", took)
+	}
+}

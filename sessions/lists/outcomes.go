@@ -1,0 +1,206 @@
+package lists
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"verifyd/natsconf"
+	"verifyd/natsconf/topology"
+	"verifyd/sessions"
+	"verifyd/sessions/facts"
+	"verifyd/sessions/records"
+)
+
+const (
+	// factsPerLook is how many sequences of the facts' stream are read by one consumer in the time of one
+	// look-up: of the four facts of a session the consumer delivers one.
+	factsPerLook = 32
+	// looksAtOnce is how many look-ups one list has under way.
+	looksAtOnce = 16
+)
+
+// known returns how a session ended as far as its row says: without a state where the session itself must be
+// asked. ok is false where nothing was read.
+func (s *span) known(r *row, now time.Time) (o sessions.Outcome, ok bool) {
+	switch {
+	case r.outcome != 0:
+		return s.outcomes[r.outcome], true
+	case !r.looked:
+		return o, false
+	case now.Before(r.createdAt().Add(sessions.Lifetime)):
+		return sessions.Outcome{State: sessions.Pending}, true
+	default:
+		return o, true
+	}
+}
+
+// end notes how a session ended.
+func (s *span) end(r *row, o sessions.Outcome) {
+	i := slices.Index(s.outcomes[1:], o) + 1
+	if i == 0 {
+		i = len(s.outcomes)
+		s.outcomes = append(s.outcomes, o)
+	}
+	r.outcome, r.looked = uint32(i), true //nolint:gosec // there are a few of each network
+}
+
+// look reads how the sessions of rows ended, where that is not known for good. What was read stays known
+// after an error.
+func (s *span) look(ctx context.Context, st *Lists, rows []*row) error {
+	now := st.Now()
+	_, last, err := st.Conn.Bounds(ctx, topology.StreamCompletions)
+	if err != nil {
+		return err
+	}
+	var open, fresh []*row
+	for _, r := range rows {
+		switch {
+		case r.outcome != 0:
+		case r.looked:
+			open = append(open, r)
+		default:
+			fresh = append(fresh, r)
+		}
+	}
+	if n := uint64(len(open)); n > 0 && last > s.seen {
+		if last-s.seen > n*factsPerLook {
+			fresh = append(fresh, open...)
+		} else if err := s.catchUp(ctx, st, last); err != nil {
+			return err
+		}
+	}
+	if err := s.lookFresh(ctx, st, fresh, last); err != nil {
+		return err
+	}
+	for _, r := range rows {
+		if r.outcome == 0 && now.After(r.createdAt().Add(sessions.Lifetime+records.ClockSkew)) {
+			s.end(r, sessions.Outcome{State: sessions.Expired, Reason: sessions.ExpiredReason})
+		}
+	}
+	return nil
+}
+
+// catchUp reads the outcomes that were stored since the last look, of all sessions that were open then.
+func (s *span) catchUp(ctx context.Context, st *Lists, last uint64) error {
+	var open []*row
+	for i := range s.len() {
+		if r := s.at(i); r.looked && r.outcome == 0 {
+			open = append(open, r)
+		}
+	}
+	if err := s.endings(ctx, st, open, s.seen+1, last); err != nil {
+		return err
+	}
+	s.seen = last
+	return nil
+}
+
+// lookFresh reads the outcomes of rows: one by one, or all that were stored since, whichever is less to read.
+func (s *span) lookFresh(ctx context.Context, st *Lists, rows []*row, last uint64) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	if s.seen == 0 {
+		s.seen = last
+	}
+	from, err := s.beforeEnd(ctx, st, slices.MinFunc(rows, func(a, b *row) int {
+		return cmp.Compare(a.sequence, b.sequence)
+	}))
+	if err != nil {
+		return err
+	}
+	if last < from || last-from <= uint64(len(rows))*factsPerLook {
+		err = s.endings(ctx, st, rows, from, last)
+	} else {
+		err = s.lookUp(ctx, st, rows)
+	}
+	if err != nil {
+		return err
+	}
+	for _, r := range rows {
+		r.looked = true
+	}
+	return nil
+}
+
+// beforeEnd returns a sequence of the facts' stream before which there is no outcome of a session, nor of
+// those that were started after it. A record that was brought from another store, as its outcome was, was
+// stored later than the session was started.
+func (s *span) beforeEnd(ctx context.Context, st *Lists, r *row) (uint64, error) {
+	at := r.createdAt()
+	m, err := st.Conn.Next(ctx, topology.BucketStream(topology.BucketSessions),
+		records.RecordSubject(s.account, "*"), r.sequence)
+	switch {
+	case errors.Is(err, natsconf.ErrNotFound): // it has aged out meanwhile
+	case err != nil:
+		return 0, err
+	case m.Time.Before(at):
+		at = m.Time // the clocks differ
+	}
+	return st.Conn.SequenceAt(ctx, topology.StreamCompletions, at.Add(-records.ClockSkew))
+}
+
+// endings reads the outcomes that stand between two sequences, of the sessions of some rows.
+func (s *span) endings(ctx context.Context, st *Lists, rows []*row, from, to uint64) error {
+	if len(rows) == 0 || to < from || to == 0 {
+		return nil
+	}
+	byID := make(map[sessions.ID]*row, len(rows))
+	for _, r := range rows {
+		byID[r.session()] = r
+	}
+	return st.Conn.Pages(ctx, topology.StreamCompletions, records.CompletionSubject("*"), from, to,
+		func(msgs []jetstream.Msg) error {
+			for _, m := range msgs {
+				if r := byID[facts.OfFact(m.Subject())]; r != nil {
+					s.end(r, outcomeIn(r.session(), m.Data()))
+				}
+			}
+			return nil
+		})
+}
+
+// lookUp reads the outcomes of rows one by one.
+func (s *span) lookUp(ctx context.Context, st *Lists, rows []*row) error {
+	for some := range slices.Chunk(rows, looksAtOnce) {
+		var waits []func() (sessions.Outcome, error)
+		for _, r := range some {
+			id := r.session()
+			waits = append(waits, records.Begin(func() (sessions.Outcome, error) {
+				m, err := st.Conn.Last(ctx, topology.StreamCompletions, records.CompletionSubject(id))
+				if err != nil {
+					return sessions.Outcome{}, fmt.Errorf("read the outcome of session %s: %w", id, err)
+				}
+				return outcomeIn(id, m.Data), nil
+			}))
+		}
+		var failed error
+		for i, wait := range waits {
+			switch o, err := wait(); {
+			case err == nil:
+				s.end(some[i], o)
+			case !errors.Is(err, natsconf.ErrNotFound):
+				failed = err
+			}
+		}
+		if failed != nil {
+			return failed
+		}
+	}
+	return nil
+}
+
+// outcomeIn returns of an outcome what queries ask for; without a state where it cannot be read.
+func outcomeIn(id sessions.ID, data []byte) sessions.Outcome {
+	var c records.CompletionRecord
+	if records.DecodeOf(id, data, &c, &c.Version) != nil {
+		return sessions.Outcome{}
+	}
+	return sessions.Outcome{State: c.State, Reason: c.Reason, Network: c.Network}
+}

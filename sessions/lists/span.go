@@ -1,0 +1,277 @@
+package lists
+
+import (
+	"context"
+	"encoding/base32"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"verifyd/natsconf"
+	"verifyd/natsconf/topology"
+	"verifyd/sessions"
+	"verifyd/sessions/proof"
+	"verifyd/sessions/records"
+)
+
+const (
+	// firstWindow is how many sequences of the records' stream are read at first. The window grows as more is
+	// looked through, since each reading costs its consumer, and while it holds few of the account's records.
+	firstWindow = 512
+	maxWindow   = 1 << 18
+	// minRecords and maxRecords bound how many records are read before the list looks at them: four times as
+	// many as it has looked at. A window that holds more is made smaller.
+	minRecords = 1024
+	maxRecords = 1 << 15
+	// fewRecords is below how many of the account's records a window counts as nearly empty.
+	fewRecords = 64
+	// maxGap is how many sequences a span may have to catch up with before it begins anew: a second's
+	// reading.
+	maxGap = 1 << 17
+	// oneByOne is how many records that came since are read one by one: below that a consumer costs more.
+	oneByOne = 32
+)
+
+// row is what is kept in memory of a session: what queries ask for, and where it stands. It costs 72
+// bytes and the user's name.
+type row struct {
+	sequence uint64
+	created  int64  // Unix milliseconds
+	user     string // of Fold
+	id       [20]byte
+	outcome  uint32 // index of span.outcomes; 0: none is known
+	platform uint32 // of span.names, as the others
+	group    uint32
+	key      uint32
+	level    uint8 // index of proof.Levels
+	test     bool
+	looked   bool // there is no outcome at or before span.seen, unless it is known
+}
+
+const rowBytes = 72
+
+var idEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+
+func (r *row) session() sessions.ID { return sessions.ID(idEncoding.EncodeToString(r.id[:])) }
+
+func (r *row) createdAt() time.Time { return time.UnixMilli(r.created).UTC() }
+
+// span is the records of one account between two sequences, both included. It is used by one list at a time.
+type span struct {
+	account   string
+	low, high uint64
+	newer     []row // oldest first; all are newer than those in older
+	older     []row // newest first
+	window    uint64
+
+	names    []name
+	numbers  map[string]uint32
+	outcomes []sessions.Outcome // from 1 on; that without a state is one that only the session itself tells
+	seen     uint64             // sequence of the facts' stream (row.looked)
+	texts    int                // bytes of all texts
+}
+
+// name is a text that many rows share.
+type name struct{ text, folded string }
+
+// newSpan returns the empty span behind a sequence.
+func newSpan(account string, last uint64) *span {
+	return &span{
+		account: account, low: last + 1, high: last, window: firstWindow, names: []name{{}},
+		numbers: map[string]uint32{"": 0}, outcomes: []sessions.Outcome{{}},
+	}
+}
+
+func (s *span) len() int { return len(s.newer) + len(s.older) }
+
+// bytes is about what the span takes in memory.
+func (s *span) bytes() int { return (cap(s.newer)+cap(s.older))*rowBytes + s.texts }
+
+// at returns a row by its place, newest first.
+func (s *span) at(i int) *row {
+	if i < len(s.newer) {
+		return &s.newer[len(s.newer)-1-i]
+	}
+	return &s.older[i-len(s.newer)]
+}
+
+// placeOf returns the place of the newest row at or before a sequence.
+func (s *span) placeOf(sequence uint64) int {
+	low, high := 0, s.len()
+	for low < high {
+		if mid := (low + high) / 2; s.at(mid).sequence > sequence {
+			low = mid + 1
+		} else {
+			high = mid
+		}
+	}
+	return low
+}
+
+func (s *span) traits(r *row) traits {
+	platform, group := s.names[r.platform], s.names[r.group]
+	return traits{
+		user: r.user, platform: platform.text, guildID: group.text, group: group.folded,
+		key: s.names[r.key].text, test: r.test, level: proof.Levels[r.level], created: r.createdAt(),
+	}
+}
+
+// number returns the number of a text among the span's names.
+func (s *span) number(text string) uint32 {
+	n, ok := s.numbers[text]
+	if !ok {
+		n = uint32(len(s.names)) //nolint:gosec // a span has no 2^32 rows
+		text = strings.Clone(text)
+		s.names, s.numbers[text] = append(s.names, name{text, Fold(text)}), n
+		s.texts += 2*len(text) + 100 // and its place in the map
+	}
+	return n
+}
+
+// down reads the records before the span, one window of them, at most so many.
+func (s *span) down(ctx context.Context, st *Lists, first uint64, most int) error {
+	from := first
+	if s.low-first > s.window {
+		from = s.low - s.window
+	}
+	var rows []row
+	err := s.read(ctx, st, from, s.low-1, func(r row) error {
+		if rows = append(rows, r); len(rows) >= most {
+			return natsconf.ErrTooMany
+		}
+		return nil
+	})
+	switch {
+	case errors.Is(err, natsconf.ErrTooMany):
+		s.window = firstWindow // which holds fewer than minRecords
+		return nil
+	case err != nil:
+		s.window = max(firstWindow, s.window/8) // so that the next list comes to the end of one in time
+		return err
+	case len(rows) < fewRecords:
+		s.window = min(4*s.window, maxWindow)
+	default:
+		s.window = max(firstWindow, min(4*s.window, uint64(most))) //nolint:gosec // positive
+	}
+	slices.Reverse(rows)
+	for i := range rows {
+		s.texts += len(rows[i].user)
+	}
+	s.older, s.low = append(s.older, rows...), from
+	return nil
+}
+
+// up reads the records that were stored since, up to a sequence. After an error it holds what was read.
+func (s *span) up(ctx context.Context, st *Lists, last uint64) error {
+	subject := records.RecordSubject(s.account, "*")
+	stream := topology.BucketStream(topology.BucketSessions)
+	for range oneByOne {
+		if s.high >= last {
+			return nil
+		}
+		m, err := st.Conn.Next(ctx, stream, subject, s.high+1)
+		switch {
+		case errors.Is(err, natsconf.ErrNotFound), err == nil && m.Sequence > last:
+			s.high = last
+			return nil
+		case err != nil:
+			return err
+		}
+		if err := s.take(ctx, st, m.Subject, m.Data, m.Sequence, s.add); err != nil {
+			return err
+		}
+		s.high = m.Sequence
+	}
+	if err := s.read(ctx, st, s.high+1, last, s.add); err != nil {
+		return err
+	}
+	s.high = last
+	return nil
+}
+
+// add puts a row that is newer than all others.
+func (s *span) add(r row) error {
+	s.newer, s.high = append(s.newer, r), r.sequence
+	s.texts += len(r.user)
+	return nil
+}
+
+// read reads the account's records between two sequences, oldest first.
+func (s *span) read(ctx context.Context, st *Lists, from, to uint64, do func(row) error) error {
+	return st.Conn.Pages(ctx, topology.BucketStream(topology.BucketSessions),
+		records.RecordSubject(s.account, "*"), from, to, func(msgs []jetstream.Msg) error {
+			for _, m := range msgs {
+				meta, err := m.Metadata()
+				if err != nil {
+					return err
+				}
+				if err := s.take(ctx, st, m.Subject(), m.Data(), meta.Sequence.Stream, do); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+}
+
+// take makes a row of a record. Of one that cannot be read it makes none: a damaged record, or one of a newer
+// build, must not hide all others. Where a user was erased, it forgets what it knows of the session.
+func (s *span) take(ctx context.Context, st *Lists, subject string, data []byte, sequence uint64,
+	do func(row) error) error {
+	r := row{sequence: sequence}
+	text := subject[strings.LastIndexByte(subject, '.')+1:]
+	n, err := idEncoding.Decode(r.id[:], []byte(text[:min(len(text), 32)]))
+	if err != nil || n != len(r.id) {
+		return nil //nolint:nilerr // it is no session's
+	}
+	if len(data) == 0 {
+		s.forget(r.id)
+		return nil
+	}
+	v, err := st.OpenSession(ctx, sessions.ID(text), data)
+	if errors.Is(err, natsconf.ErrUnavailable) {
+		return err // its key cannot be read now
+	}
+	if err != nil {
+		return nil //nolint:nilerr // see above; who reads the session gets the error
+	}
+	r.created, r.test = v.CreatedAt.UnixMilli(), v.Test
+	r.user = strings.Clone(Fold(v.PlatformUserID))
+	r.platform, r.group, r.key = s.number(v.Platform), s.number(v.GuildID), s.number(v.Key)
+	r.level = uint8(max(slices.Index(proof.Levels, v.Level.Or(proof.Link)), 0)) //nolint:gosec // three
+	return do(r)
+}
+
+// forget takes out a session.
+func (s *span) forget(id [20]byte) {
+	this := func(r row) bool { return r.id == id }
+	s.newer, s.older = slices.DeleteFunc(s.newer, this), slices.DeleteFunc(s.older, this)
+}
+
+// cut forgets the oldest rows, so that the span has so many bytes at most.
+func (s *span) cut(most int) {
+	for s.bytes() > most && s.len() > 0 {
+		keep := s.len() / 2
+		rows := make([]row, 0, keep)
+		for i := range keep {
+			rows = append(rows, *s.at(i))
+		}
+		if keep > 0 {
+			s.low = rows[keep-1].sequence
+		} else {
+			s.low = s.high + 1
+		}
+		old := *s
+		*s = *newSpan(s.account, s.high)
+		s.low, s.seen, s.outcomes = old.low, old.seen, old.outcomes
+		for i := range rows {
+			r := &rows[i]
+			s.texts += len(r.user)
+			r.platform, r.group, r.key = s.number(old.names[r.platform].text),
+				s.number(old.names[r.group].text), s.number(old.names[r.key].text)
+		}
+		s.older = rows
+	}
+}

@@ -1,0 +1,62 @@
+package modelcheck
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Event is a step in words: somebody does something, or tells somebody. It holds constants, since one is made
+// for each step of each state.
+type Event struct {
+	From, To string // To is empty for what concerns From alone
+	Text     string
+	Number   int // behind the text, as in "claim 2"; 0: none
+	// Chance: the step may never happen
+	Chance bool
+}
+
+// String returns the event in one line.
+func (e Event) String() string {
+	text := e.Text
+	if e.Number > 0 {
+		text = fmt.Sprint(text, " ", e.Number)
+	}
+	if e.To == "" {
+		return e.From + ": " + text
+	}
+	return e.From + " to " + e.To + ": " + text
+}
+
+// Diagram draws events as a sequence diagram, in the language of Mermaid. What may happen or not is drawn
+// with a broken line.
+func Diagram(events []Event) string {
+	var b strings.Builder
+	b.WriteString("sequenceDiagram\n")
+	var known []string
+	for _, e := range events {
+		for _, who := range []string{e.From, e.To} {
+			if who != "" && !slices.Contains(known, who) {
+				known = append(known, who)
+				fmt.Fprintf(&b, "    participant %s\n", who)
+			}
+		}
+	}
+	for _, e := range events {
+		text := e.Text
+		if e.Number > 0 {
+			text = fmt.Sprint(text, " ", e.Number)
+		}
+		switch {
+		case e.To == "" && e.Chance:
+			fmt.Fprintf(&b, "    Note over %s: %s (by chance)\n", e.From, text)
+		case e.To == "":
+			fmt.Fprintf(&b, "    Note over %s: %s\n", e.From, text)
+		case e.Chance:
+			fmt.Fprintf(&b, "    %s-->>%s: %s\n", e.From, e.To, text)
+		default:
+			fmt.Fprintf(&b, "    %s->>%s: %s\n", e.From, e.To, text)
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,48 @@
+package modelcheck
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Follow reports whether a model allows what was seen: whether steps lead from a first state to an end, of
+// which those that can be seen are these, in this order. seen returns what can be seen of the step from one
+// state to another; empty: nothing. The error says how far the model goes along.
+func Follow[S comparable](m Model[S], trace []string, seen func(from, to S) string) error {
+	type place struct {
+		state S
+		at    int // in the trace
+	}
+	visited := map[place]bool{}
+	var next []place
+	visit := func(p place) {
+		if m.Fold != nil {
+			p.state = m.Fold(p.state)
+		}
+		if !visited[p] {
+			visited[p] = true
+			next = append(next, p)
+		}
+	}
+	for _, s := range m.Initial {
+		visit(place{s, 0})
+	}
+	most := 0
+	for len(next) > 0 {
+		p := next[len(next)-1] // depth first: one way is enough
+		next = next[:len(next)-1]
+		if most = max(most, p.at); p.at == len(trace) && m.Ended(p.state) {
+			return nil
+		}
+		m.Steps(p.state, func(_ Event, to S) {
+			switch what := seen(p.state, to); {
+			case what == "":
+				visit(place{to, p.at})
+			case p.at < len(trace) && what == trace[p.at]:
+				visit(place{to, p.at + 1})
+			}
+		})
+	}
+	return fmt.Errorf("the model does not allow %s: it goes along up to step %d",
+		strings.Join(trace, ", "), most)
+}

@@ -1,0 +1,119 @@
+package store_test
+
+import (
+	"flag"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/secretbox"
+	"verifyd/natsconf/topology"
+	"verifyd/sessions"
+	"verifyd/sessions/lists"
+	"verifyd/sessions/store"
+)
+
+// The sessions of the account that is searched, and of others beside it; a million in all is two minutes
+// and a gigabyte:
+//
+//	go test ./sessions/store -run '^$' -bench Search -benchtime 20x -args -sessions 100000 -others 900000
+var (
+	benchSessions = flag.Int("sessions", 20_000, "sessions of the account that BenchmarkSearch searches")
+	benchOthers   = flag.Int("others", 0, "sessions of other accounts beside them")
+)
+
+// BenchmarkSearch measures what somebody waits for who looks for sessions: the first time, when nothing
+// of the account is in memory, and from then on. p50-ms is the median.
+func BenchmarkSearch(b *testing.B) {
+	conn, key := natstest.Start(b), secretbox.NewKey()
+	open := func() *store.Store {
+		return store.New(store.Config{
+			Conn: conn, Key: key,
+			Pending:     natstest.Writer(b, conn, topology.BucketStream(topology.BucketSessions)),
+			Completions: natstest.Writer(b, conn, topology.StreamCompletions),
+		})
+	}
+	st := open()
+	all := *benchSessions + *benchOthers
+	var starting sync.WaitGroup
+	var middle sessions.ID
+	for w := range 128 {
+		starting.Go(func() {
+			for i := w; i < all; i += 128 {
+				r := request
+				if r.PlatformUserID = fmt.Sprintf("sailor_%d", i); i%all >= *benchSessions {
+					r.Account = fmt.Sprintf("acc_other_%d", i%100)
+				}
+				s, _, err := st.Create(b.Context(), r)
+				if err == nil && i%10 != 0 {
+					o := verified
+					if i == 3 {
+						o = sessions.Outcome{State: sessions.Failed, Reason: sessions.Declined}
+					}
+					_, err = st.Complete(b.Context(), s, o)
+				}
+				if err != nil {
+					b.Error(err)
+					return
+				}
+				if i == 1 {
+					middle = s.ID
+				}
+			}
+		})
+	}
+	starting.Wait()
+	oldest := lists.Query{Account: request.Account, Limit: 25, Text: "sailor_3"}
+	for name, q := range map[string]lists.Query{
+		"id":             {ID: middle},
+		"newest":         {},
+		"user":           {Text: "sailor_12"},
+		"user-of-one":    {PlatformUserID: "sailor_3"},
+		"nobody":         {Text: "nobody"},
+		"network":        {Networks: []string{"default"}},
+		"reason-of-one":  {Reasons: []sessions.Reason{sessions.Declined}},
+		"reason-of-none": {Reasons: []sessions.Reason{sessions.Unconfirmed}},
+	} {
+		q.Account, q.Limit = oldest.Account, oldest.Limit
+		for _, warm := range []bool{false, true} {
+			b.Run(fmt.Sprintf("%s/held=%t", name, warm), func(b *testing.B) {
+				var took []time.Duration
+				held := open()
+				if warm {
+					search(b, held, q)
+				}
+				for b.Loop() {
+					if !warm {
+						b.StopTimer()
+						held = open()
+						b.StartTimer()
+					}
+					begun := time.Now()
+					search(b, held, q)
+					took = append(took, time.Since(begun))
+				}
+				slices.Sort(took)
+				b.ReportMetric(float64(took[len(took)/2])/float64(time.Millisecond), "p50-ms")
+				if warm {
+					runtime.GC()
+				}
+			})
+		}
+	}
+}
+
+// search reads one page, as somebody would who presses the button once.
+func search(b *testing.B, st *store.Store, q lists.Query) {
+	b.Helper()
+	p, err := st.List(b.Context(), q)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if q.ID != "" && len(p.Sessions) != 1 {
+		b.Fatalf("%d sessions", len(p.Sessions))
+	}
+}
