@@ -15,6 +15,9 @@ import (
 // would be staged in files first. Its errors are those of PublishBatch.
 func (c *Conn) PublishOne(ctx context.Context, stream string, m *nats.Msg) error {
 	return c.retryUntilAccepted(ctx, stream, func() error {
+		// What was sent to a server that has vanished is not answered, however long its caller has time.
+		ctx, cancel := context.WithTimeout(ctx, ackTimeout)
+		defer cancel()
 		_, err := c.JS.PublishMsg(ctx, m, jetstream.WithRetryAttempts(0))
 		if err == nil {
 			return c.Durable(stream)

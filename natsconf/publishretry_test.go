@@ -12,6 +12,7 @@ import (
 
 	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/wait"
 )
 
 // While nobody leads a stream, no server takes what is published to it: the message is offered again, and
@@ -102,4 +103,38 @@ func failures(t *testing.T, conn *natsconf.Conn) (all float64) {
 		}
 	}
 	return all
+}
+
+// A write that was sent to a server that has vanished is looked for and sent again while its caller has time.
+// That a caller has much of it does not make the wait for one answer longer.
+func TestWriteThatNobodyAnswersIsSentAgain(t *testing.T) {
+	t.Parallel()
+	conn := natstest.ConnectTo(t, natstest.Bare(t, t.TempDir()))
+	s, err := conn.JS.CreateStream(t.Context(), jetstream.StreamConfig{
+		Name: "ONE", Subjects: []string{"two"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	vanished := make(chan struct{}, 1)
+	silent, err := conn.NC.Subscribe("one", func(*nats.Msg) { vanished <- struct{}{} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	leads := make(chan error, 1)
+	go func() {
+		<-vanished
+		config := s.CachedInfo().Config
+		config.Subjects = []string{"one"}
+		_, err := conn.JS.UpdateStream(t.Context(), config)
+		leads <- errors.Join(silent.Unsubscribe(), err)
+	}()
+	ctx, cancel := wait.For(t.Context(), natstest.TestTimeout)
+	defer cancel()
+	err = conn.Update(ctx, "ONE", "one", func(*jetstream.RawStreamMsg) (*nats.Msg, error) {
+		return &nats.Msg{}, nil
+	})
+	if err = errors.Join(err, <-leads); err != nil {
+		t.Error(err)
+	}
 }

@@ -234,7 +234,13 @@ func newProof(t *testing.T) *proof {
 	p.must(t, "run", "--rm", "-T", "operator", "account", "create", "Harbor Guild")
 	p.key = strings.TrimSpace(p.must(t, "run", "--rm", "-T", "operator", "key", "create", "--account",
 		"Harbor Guild", "--rate-limit", "100000/s"))
-	api{base: p.door.base(), key: p.key}.knownSoon(t)
+	for _, e := range p.edges { // the door asks one of them
+		at, err := e.address(t.Context(), p.project+"_out")
+		if err != nil {
+			t.Fatal(err)
+		}
+		api{base: "http://" + net.JoinHostPort(at, "8080"), key: p.key}.knownSoon(t)
+	}
 	return p
 }
 

@@ -27,9 +27,10 @@ const (
 	// pageFor is for how long new sessions take keys from a page: natsconf keeps it for longer than results
 	// by more than that.
 	pageFor = time.Hour
-	// pageWithin bounds the storing of a page, which does not end with the caller who found that there is
-	// none: others wait for it too.
-	pageWithin = 7 * time.Second
+	// pageWithin bounds one try to store a page, which does not end with the caller who found that there is
+	// none: others wait for it too. What was sent to a server that has vanished is never answered; another
+	// page is stored once another server leads.
+	pageWithin = 3 * time.Second
 	// maxPages bounds the pages that a process remembers, 8 KiB each.
 	maxPages = 1024
 	// pageUse is the use of the box that pages are sealed in; their owner is the page's name.
@@ -149,7 +150,11 @@ func (k *sessionKeys) make(ctx context.Context, making *newPage) {
 	var err error
 	for range wait.Tries(ctx, 1) {
 		name, page, till = strings.ToLower(rand.Text()[:pageNameLen]), newKeyPage(), k.now().Add(pageFor)
-		if err = k.store(ctx, name, page); !errors.Is(err, natsconf.ErrUncertain) {
+		try, end := context.WithTimeout(ctx, pageWithin)
+		err = k.store(try, name, page)
+		over := try.Err() != nil
+		end()
+		if !over && !errors.Is(err, natsconf.ErrUncertain) {
 			break
 		}
 	}

@@ -7,9 +7,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
 	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/secretbox"
+	"verifyd/natsconf/topology"
+	"verifyd/natsconf/wait"
 	"verifyd/sessions"
 	"verifyd/sessions/facts"
 )
@@ -62,5 +67,50 @@ func TestSessionsTakeKeysFromPages(t *testing.T) {
 	k.open.next = keysOfPage
 	if _, _, err := k.take(ctx); !errors.Is(err, natsconf.ErrUnavailable) {
 		t.Errorf("while another makes a page: %v", err)
+	}
+}
+
+// A page that was sent to a server that has vanished is given up for another one, long before the time of
+// those who wait for it is over: their time is for the next server.
+func TestPageThatNobodyAnsweredIsFollowedByAnother(t *testing.T) {
+	t.Parallel()
+	conn := natstest.ConnectTo(t, natstest.Bare(t, t.TempDir()))
+	vanished := make(chan string, 1)
+	silent, err := conn.NC.Subscribe(PageSubject(">"), func(m *nats.Msg) { vanished <- m.Subject })
+	if err == nil {
+		err = conn.NC.Flush()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := newSessionKeys(conn, secretbox.NewKey().Box(pageUse), time.Now)
+	const takers = 3
+	taken, fates := make(chan sessions.KeyRef, takers), make(chan error, takers)
+	for range takers {
+		go func() {
+			ctx, cancel := wait.For(t.Context(), 2*pageWithin+natstest.TestTimeout)
+			defer cancel()
+			ref, _, err := k.take(ctx)
+			taken <- ref
+			fates <- err
+		}()
+	}
+	lost := <-vanished
+	if err := silent.Unsubscribe(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.JS.CreateStream(t.Context(), jetstream.StreamConfig{
+		Name: topology.StreamSessionKeys, Subjects: []string{PageSubject(">")},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	for range takers {
+		if ref, err := <-taken, <-fates; err != nil || PageSubject(ref.Page) == lost {
+			t.Errorf("%v of a page that may not be stored: %v", ref, err)
+		}
+	}
+	if took := time.Since(began); took > natstest.TestTimeout {
+		t.Errorf("they waited for %s, until the end of the one who stored it", took)
 	}
 }
