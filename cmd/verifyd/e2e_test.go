@@ -339,8 +339,8 @@ func TestKilledActorsAreRestarted(t *testing.T) {
 	r := boot(t)
 	names := []string{
 		"sessions writer", "completions writer", "retries writer", "usage writer", "idempotency writer",
-		"session watch", "meter", "rate sharing", "quota", "key mirror", "store gauge", "dispatcher",
-		"dev network", "public server", "admin server",
+		"session watch", "meter", "rate sharing", "search", "quota", "key mirror", "store gauge",
+		"dispatcher", "dev network", "public server", "admin server",
 	}
 	if !natstest.OnCluster() {
 		names = append(names, "store watchdog", "embedded server")

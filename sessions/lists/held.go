@@ -23,6 +23,9 @@ type held struct {
 	spans map[string]*heldSpan
 	bytes int
 	sweep *time.Timer // nil: nothing is held
+
+	ahead    chan string          // accounts for which is to be read ahead
+	expected map[string]time.Time // those that were put there, and when
 }
 
 type heldSpan struct {
@@ -32,7 +35,11 @@ type heldSpan struct {
 	used  time.Time
 }
 
-func newHeld() *held { return &held{spans: map[string]*heldSpan{}} }
+func newHeld() *held {
+	return &held{
+		spans: map[string]*heldSpan{}, ahead: make(chan string, maxAhead), expected: map[string]time.Time{},
+	}
+}
 
 // borrow returns an account's span, which is the caller's until it is released. Where another list uses
 // it, the caller waits for what that one reads, or goes without one (nil). The error is

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/topology"
 	"verifyd/sessions"
 	"verifyd/sessions/lists"
@@ -252,5 +253,27 @@ func TestOutcomesAreReadEitherWay(t *testing.T) {
 	}
 	if _, last, err := h.conn.Bounds(t.Context(), topology.StreamCompletions); err != nil || last != 201 {
 		t.Errorf("%d facts, %v", last, err)
+	}
+}
+
+// Where somebody may search soon, what a search looks through is read before: the search itself reads little.
+func TestSearchIsReadAhead(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	const all = 200
+	for i := range all {
+		h.createAs(t, fmt.Sprint("user", i), "")
+	}
+	received := func() uint64 { return h.conn.NC.Stats().InMsgs }
+	natstest.Serve(t, lists.NewAhead(h.store.Lists))
+	before := received()
+	h.store.Expect(request.Account)
+	natstest.Await(t, "the records are read", func() bool { return received() >= before+all })
+	for range 2 { // the first waits for what is read
+		before = received()
+		got, _ := h.walkList(t, lists.Query{Account: request.Account, Text: "nobody", Limit: 5})
+		if n := received() - before; len(got) > 0 || n > all/4 {
+			t.Errorf("a search finds %v with %d messages, want nothing and few", got, n)
+		}
 	}
 }

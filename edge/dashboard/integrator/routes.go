@@ -45,7 +45,12 @@ const (
 
 // Routes returns the route table.
 func (h *Handler) Routes() []web.Route {
-	view := func(next site.Page) http.Handler { return h.Read(access.ActionView, next) }
+	view := func(next site.Page) http.Handler {
+		return h.Read(access.ActionView, func(w http.ResponseWriter, r *http.Request, v site.Visit) {
+			h.Sessions.Expect(v.Account.ID) // each page has the field that searches
+			next(w, r, v)
+		})
+	}
 	k, s, g, m, b, a := keyPages{h.deps}, h.sessions, h.signing, memberPages{h.deps}, brandingPages{h.deps},
 		accountPages{h.deps}
 	return []web.Route{
