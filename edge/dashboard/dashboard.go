@@ -9,6 +9,8 @@ import (
 	"verifyd/edge/account"
 	"verifyd/edge/account/accountstore"
 	"verifyd/edge/account/signing"
+	"verifyd/edge/dashboard/callbacks"
+	"verifyd/edge/dashboard/callbacks/kept"
 	"verifyd/edge/dashboard/integrator"
 	"verifyd/edge/dashboard/login"
 	"verifyd/edge/dashboard/logins"
@@ -47,7 +49,8 @@ type Config struct {
 	Watch     *store.Watch      // reports changes to open pages
 	Poll      time.Duration     // see integrator.Config
 	Usage     integrator.Usages
-	Callbacks integrator.Callbacks // drafts callbacks and sends test ones
+	Callbacks callbacks.Sender     // drafts callbacks and sends test ones
+	Kept      *kept.Store          // what the pages about callbacks remember
 	Preview   integrator.Preview   // draws the sign-in page as an account's users see it
 	Pauses    *pauses.Store        // of receiver hosts, by operators
 	Fleet     operator.Fleet       // asks the processes of the service
@@ -72,7 +75,8 @@ func New(c Config) (*Handler, error) {
 	s, err := site.New(site.Config{
 		BaseURL: c.BaseURL, Networks: c.Networks, SignIn: c.SignIn, Accounts: c.Accounts,
 		Members: c.Directory, Logins: c.Logins,
-		Log: c.Log, Now: c.Now, Parts: []site.Part{login.Part(), integrator.Part(), operator.Part()},
+		Log: c.Log, Now: c.Now,
+		Parts: []site.Part{login.Part(), integrator.Part(), callbacks.Part(), operator.Part()},
 	})
 	if err != nil {
 		return nil, err
@@ -93,13 +97,20 @@ func New(c Config) (*Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	sent, err := callbacks.New(s, callbacks.Config{
+		Sessions: c.Sessions, Kept: c.Kept, Sender: c.Callbacks, Signing: signing.New(c.Key),
+	})
+	if err != nil {
+		return nil, err
+	}
 	operators, err := operator.New(s, operator.Config{
 		Directory: c.Directory, Sessions: c.Sessions, Pauses: c.Pauses, Fleet: c.Fleet, Quota: c.Quota,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &Handler{slices.Concat(in.Routes(), pages.Routes(), operators.Routes(), s.Routes())}, nil
+	return &Handler{slices.Concat(in.Routes(), pages.Routes(), sent.Routes(), operators.Routes(),
+		s.Routes())}, nil
 }
 
 // Routes returns the route table, for api.Config.

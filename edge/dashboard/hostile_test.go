@@ -12,7 +12,8 @@ import (
 	"verifyd/edge/account/access"
 	"verifyd/edge/account/audit"
 	"verifyd/edge/chromiumtest"
-	"verifyd/edge/dashboard/integrator"
+	sent "verifyd/edge/dashboard/callbacks"
+	"verifyd/edge/dashboard/callbacks/kept"
 	"verifyd/natsconf/fleet"
 	"verifyd/sessions"
 	"verifyd/sessions/facts"
@@ -81,7 +82,7 @@ func furnishHostile(t *testing.T, r *rig, kind string) []hostilePage {
 		return hostilePage{shownPage{func() string { return r.base + path }, cookies}, name}
 	}
 	test := func() string {
-		return olga.To(olga.post("/dashboard/signing/test", "account", a.ID, "url",
+		return olga.To(olga.post("/dashboard/callbacks/test", "account", a.ID, "url",
 			"https://"+longHost+"/"+strings.Repeat("p", 300)))
 	}
 	invite, _, err := r.accounts.CreateInvite(t.Context(), access.Operator(name), a.ID, access.RoleViewer,
@@ -97,7 +98,7 @@ func furnishHostile(t *testing.T, r *rig, kind string) []hostilePage {
 	}
 	for _, path := range []string{
 		"sessions", "sessions/" + session, "keys", "keys/" + key + "/roll", "keys/" + key + "/revoke",
-		"signing", "usage", "quickstart",
+		"signing", "callbacks", "callbacks/test", "usage", "quickstart",
 		"members", "audit", "settings", "settings/delete", "sign-in-page",
 	} {
 		name := strings.NewReplacer("/", "-", session, "one", key, "one").Replace(path)
@@ -148,9 +149,15 @@ func hostileSessions(t *testing.T, r *rig, a account.Account, key, value, short 
 		Detail: "the receiver answered 500 " + value, Answer: value,
 		Address: "[2001:db8:1111:2222:3333:4444:5555:6666]:8443",
 	})
-	r.callbacks.answer = integrator.Exchange{
+	r.callbacks.answer = sent.Exchange{
 		Verdict: facts.VerdictRejected, Class: failure.Status, Status: 500,
 		Detail: "the receiver answered 500 " + value, Answer: value,
+	}
+	if err := r.kept.AddTest(t.Context(), a.ID, kept.Test{
+		At: r.clock.Now(), By: value, Host: longHost + ":8443", Verdict: facts.VerdictReleased,
+		Class: failure.Connect,
+	}); err != nil {
+		t.Fatal(err)
 	}
 	return string(s.ID)
 }

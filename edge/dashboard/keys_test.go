@@ -190,9 +190,11 @@ func TestViewersChangeNothing(t *testing.T) {
 				"/dashboard/keys": {"Create a key", "Revoke", "Roll"}, session: {
 					"Send again", "curl", "planted-secret",
 				},
-				"/dashboard/signing":  {"Show secret", "Rotate", "Send test callback", "whsec_A"},
-				"/dashboard/members":  {"Invite somebody", "Remove", "Save"},
-				"/dashboard/sessions": {"Audit log"}, "/dashboard/settings": {"Rename", "Delete this " +
+				"/dashboard/signing":        {"Show secret", "Rotate", "whsec_A"},
+				"/dashboard/callbacks":      {"Send again", "Mark as seen", "checkbox"},
+				"/dashboard/callbacks/test": {"Send test callback"},
+				"/dashboard/members":        {"Invite somebody", "Remove", "Save"},
+				"/dashboard/sessions":       {"Audit log"}, "/dashboard/settings": {"Rename", "Delete this " +
 					"account"},
 			},
 			[]string{
@@ -201,7 +203,8 @@ func TestViewersChangeNothing(t *testing.T) {
 				"GET /dashboard/keys/" + key + "/roll", "POST /dashboard/keys/" + key + "/roll",
 				"POST " + session + "/resend", "POST /dashboard/signing/reveal",
 				"POST /dashboard/signing/rotate", "POST /dashboard/signing/end",
-				"POST /dashboard/signing/test", "POST /dashboard/members/invite",
+				"POST /dashboard/callbacks/test", "POST /dashboard/callbacks/send-again",
+				"POST /dashboard/callbacks/seen", "POST /dashboard/members/invite",
 				"POST /dashboard/members/withdraw", "POST /dashboard/members/role",
 				"GET /dashboard/members/remove", "POST /dashboard/members/remove", "GET /dashboard/audit",
 				"POST /dashboard/sign-in-page/colour", "POST /dashboard/sign-in-page/return-url",

@@ -32,6 +32,7 @@ var (
 	operatorPosts = map[string][]string{
 		"/dashboard/operator/hosts/pause":         {"host", "bot.example.com", "for", "1h"},
 		"/dashboard/operator/hosts/resume":        {"host", "bot.example.com"},
+		"/dashboard/operator/search":              {"q", "x"},
 		"/dashboard/operator/undelivered/redrive": {"session", "k3v7q2m5zt4yd6n2xw7p2c4hf2jb5ral"},
 	}
 )
@@ -305,6 +306,39 @@ func TestOperatorSendsManyAgain(t *testing.T) {
 			}
 		}
 	}
+	if !strings.Contains(page.Body, `<table class="stack opens">`) {
+		t.Error("the rows do not open their sessions")
+	}
+	find := func(text string) answer { return b.post("/dashboard/operator/search", "q", text) }
+	for _, held := range []string{string(lost.ID), "cb_" + string(lost.ID), " " + string(lost.ID)} {
+		if to := b.To(find(held)); !strings.HasSuffix(to, "/dashboard/operator/sessions/"+string(lost.ID)) {
+			t.Errorf("%q leads to %s", held, to)
+		}
+	}
+	for text, want := range map[string]sessions.ID{"dead": lost.ID, "HARBOR": lost.ID,
+		string(refused.ID)[:9]: refused.ID} {
+		found := b.Follow(find(text))
+		found.Holds(t, string(want), `value="`+text+`"`, "Show all")
+		found.Lacks(t, string(unknown.ID))
+	}
+	b.Follow(find("nowhere")).Want(t, http.StatusOK, "Nothing found")
+	if to := b.To(find("")); !strings.HasSuffix(to, "/dashboard/operator/undelivered") {
+		t.Errorf("nothing leads to %s", to)
+	}
+	_, token, err := r.store.Create(t.Context(), sessions.Request{
+		Account: one.ID, Platform: "discord", PlatformUserID: "sailor_42",
+		CallbackURL: "https://bot.example.com/",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if to := b.To(find(token.Reveal())); !strings.HasSuffix(to, string(token.ID())) {
+		t.Errorf("a token leads to %s", strings.ReplaceAll(to, token.Reveal(), "itself"))
+	}
+	unknownToken := strings.Repeat("A", len(token.Reveal()))
+	nobody := find(unknownToken)
+	nobody.Want(t, http.StatusNotFound, "no such session")
+	nobody.Lacks(t, unknownToken)
 	b.Get("/dashboard/operator/undelivered?host=nowhere").Want(t, http.StatusOK, "Nothing found")
 
 	again := func(ids ...sessions.ID) answer {

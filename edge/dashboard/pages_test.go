@@ -11,7 +11,7 @@ import (
 
 	"verifyd/edge/account/access"
 	"verifyd/edge/account/signing"
-	"verifyd/edge/dashboard/integrator"
+	sent "verifyd/edge/dashboard/callbacks"
 	"verifyd/natsconf/natstest"
 	"verifyd/sessions"
 	"verifyd/sessions/facts"
@@ -180,8 +180,8 @@ func TestFormsAskAndRemember(t *testing.T) {
 	b.Get("/dashboard/sessions/"+string(refused.ID)).
 		Want(t, http.StatusOK, "One more attempt, with the same webhook-id")
 
-	r.callbacks.answer = integrator.Exchange{Verdict: facts.VerdictDelivered, Status: 204}
-	shown := b.Follow(b.post("/dashboard/signing/test", "account", a.ID, "url",
+	r.callbacks.answer = sent.Exchange{Verdict: facts.VerdictDelivered, Status: 204}
+	shown := b.Follow(b.post("/dashboard/callbacks/test", "account", a.ID, "url",
 		"https://bot.example.com/hook", "verified", "false"))
 	shown.Want(t, http.StatusOK, "your receiver accepted it")
 	if !strings.Contains(shown.Body, `value="https://bot.example.com/hook"`) ||
@@ -293,7 +293,7 @@ func TestTestCallback(t *testing.T) {
 		"": "Enter the address", "http://bot.example.com/": "https", "https://127.0.0.1/": "127.0.0.1",
 		"https://localhost/": "name",
 	} {
-		page := b.post("/dashboard/signing/test", "account", a.ID, "url", to)
+		page := b.post("/dashboard/callbacks/test", "account", a.ID, "url", to)
 		page.Want(t, http.StatusUnprocessableEntity, want)
 		if to != "" && !strings.Contains(page.Body, `value="`+to+`"`) {
 			t.Errorf("%s is not there any more", to)
@@ -304,11 +304,11 @@ func TestTestCallback(t *testing.T) {
 	}
 	r.clock.stop()
 	r.clock.advance(time.Minute)
-	r.callbacks.answer = integrator.Exchange{
+	r.callbacks.answer = sent.Exchange{
 		Verdict: facts.VerdictRejected, Class: failure.Status, Status: 401,
 		Detail: "the receiver answered 401 Unauthorized", Answer: "<i>no</i>", Address: "203.0.113.7:443",
 	}
-	page := b.Follow(b.post("/dashboard/signing/test", "account", a.ID, "url",
+	page := b.Follow(b.post("/dashboard/callbacks/test", "account", a.ID, "url",
 		" https://bot.example.com/verified?k=1 ", "verified", "false"))
 	page.Want(t, http.StatusOK, "Rejected: the receiver answered 401 Unauthorized.", "webhook-id: cbtest_",
 		"203.0.113.7:443", "<i>no</i>", `"verified":false`)
@@ -321,7 +321,7 @@ func TestTestCallback(t *testing.T) {
 	page.Lacks(t, a.Secrets[0].Value, sent.Secrets[1])
 	refused := 0
 	for range 8 {
-		if b.post("/dashboard/signing/test", "account", a.ID, "url", "https://bot.example.com/verified").
+		if b.post("/dashboard/callbacks/test", "account", a.ID, "url", "https://bot.example.com/verified").
 			Status == http.StatusUnprocessableEntity {
 			refused++
 		}
@@ -421,6 +421,7 @@ func TestPolicyOfEveryPage(t *testing.T) {
 	for _, path := range []string{
 		"/dashboard/login", "/dashboard/link?token=x", "/dashboard/new-account", "/dashboard/sessions",
 		"/dashboard/keys", "/dashboard/new-key", "/dashboard/signing",
+		"/dashboard/callbacks", "/dashboard/callbacks/test",
 		"/dashboard/usage", "/dashboard/quickstart", "/dashboard/members", "/dashboard/audit",
 		"/dashboard/settings", "/dashboard/sign-in-page",
 		"/dashboard/sessions/x",

@@ -21,6 +21,8 @@ import (
 	"verifyd/edge/account/signing"
 	"verifyd/edge/api"
 	"verifyd/edge/dashboard"
+	sent "verifyd/edge/dashboard/callbacks"
+	"verifyd/edge/dashboard/callbacks/kept"
 	"verifyd/edge/dashboard/integrator"
 	"verifyd/edge/dashboard/login"
 	"verifyd/edge/dashboard/logins"
@@ -68,11 +70,11 @@ func (c *clock) stop() { c.stands.Store(new(time.Now())) }
 // callbacks stands for the sender, which this package does not import.
 type callbacks struct {
 	policy *urlpolicy.Policy
-	sent   []integrator.Callback
-	answer integrator.Exchange
+	sent   []sent.Callback
+	answer sent.Exchange
 }
 
-func (c *callbacks) Draft(cb integrator.Callback) (string, error) {
+func (c *callbacks) Draft(cb sent.Callback) (string, error) {
 	if _, err := c.policy.Parse(cb.URL); err != nil {
 		return "", err
 	}
@@ -86,10 +88,10 @@ func (c *callbacks) Draft(cb integrator.Callback) (string, error) {
 		strings.Repeat("A", 43)+"=", body), nil
 }
 
-func (c *callbacks) Send(_ context.Context, cb integrator.Callback) (integrator.Exchange, error) {
+func (c *callbacks) Send(_ context.Context, cb sent.Callback) (sent.Exchange, error) {
 	raw, err := c.Draft(cb)
 	if err != nil {
-		return integrator.Exchange{}, err
+		return sent.Exchange{}, err
 	}
 	c.sent = append(c.sent, cb)
 	e := c.answer
@@ -156,6 +158,7 @@ type rig struct {
 	dev       *devnetwork.Provider
 	callbacks *callbacks
 	pauses    *pauses.Store
+	kept      *kept.Store
 	fleet     []fleet.Process // who answers for the service
 	usages    *usages
 	server    *httptest.Server
@@ -217,8 +220,10 @@ func newRig(tb testing.TB, s setup) *rig {
 	if r.pauses, err = pauses.NewStore(tb.Context(), conn, r.clock.Now); err != nil {
 		tb.Fatal(err)
 	}
+	r.kept = kept.New(conn)
 	h, err := dashboard.New(dashboard.Config{
-		Pauses: r.pauses, Fleet: func(context.Context) ([]fleet.Process, error) { return r.fleet, nil },
+		Pauses: r.pauses, Kept: r.kept,
+		Fleet:   func(context.Context) ([]fleet.Process, error) { return r.fleet, nil },
 		BaseURL: r.base, Networks: r.networks(), Allow: allow, Accounts: r.accounts, Directory: r.mirror,
 		Logins: r.logins, Sessions: r.store,
 		List: list, Watch: watch, Poll: cmp.Or(s.poll, time.Hour), Usage: r.usages, Callbacks: r.callbacks,

@@ -19,7 +19,7 @@ import (
 	"verifyd/edge/account/access"
 	"verifyd/edge/account/audit"
 	"verifyd/edge/chromiumtest"
-	"verifyd/edge/dashboard/integrator"
+	sent "verifyd/edge/dashboard/callbacks"
 	"verifyd/natsconf/fleet"
 	"verifyd/sessions"
 	"verifyd/sessions/facts"
@@ -82,7 +82,7 @@ func furnish(t *testing.T, r *rig) furnished {
 		t.Fatal(err)
 	}
 	rejected := furnishSessions(t, r, a, key.ID)
-	r.callbacks.answer = integrator.Exchange{
+	r.callbacks.answer = sent.Exchange{
 		Verdict: facts.VerdictRejected, Class: failure.Status, Status: 401,
 		Detail: "the receiver answered 401 Unauthorized", Address: "203.0.113.7:443",
 		Answer: `{"error":"signature missing"}`, Timing: facts.Timing{
@@ -133,7 +133,10 @@ func furnish(t *testing.T, r *rig) furnished {
 		"revoke":        at("/dashboard/keys/" + key.ID + "/revoke"),
 		"roll":          at("/dashboard/keys/" + key.ID + "/roll"),
 		"signing":       at("/dashboard/signing"),
-		"test":          {post("/dashboard/signing/test", "url", "https://bot.example.com/verified"), me},
+		"test":          {post("/dashboard/callbacks/test", "url", "https://bot.example.com/verified"), me},
+		"callbacks":     at("/dashboard/callbacks"),
+		"none-new":      at("/dashboard/callbacks?shown=seen"),
+		"again":         {post("/dashboard/callbacks/send-again", "session", string(rejected.ID)), me},
 		"secret":        {post("/dashboard/signing/reveal"), me},
 		"usage":         at("/dashboard/usage"),
 		"quickstart":    at("/dashboard/quickstart"),

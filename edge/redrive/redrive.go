@@ -1,12 +1,15 @@
 // Package redrive sends many callbacks again: what a person may do for one session, done for those that they
-// chose. It never happens by itself, it is bounded, and each session's account has a record of it in its
-// audit log. The webhook-id stays the same, so that receivers can tell.
+// chose. It never happens by itself, it is bounded, and each account has one record of it in its audit log,
+// which names the sessions. The webhook-id stays the same, so that receivers can tell.
 package redrive
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 
 	"verifyd/edge/account/access"
 	"verifyd/edge/account/audit"
@@ -43,33 +46,65 @@ type Done struct {
 	Skipped []sessions.ID // were due already, have nothing to send, or are not kept any more
 }
 
-// Send asks for one more attempt of each. It stops at the first failure of the store; what was asked for
-// until then is done, and returned beside the error, which is natsconf's. A repeat skips what is due already.
+// Send asks for one more attempt of each, and records for each account what was asked for. It stops at the
+// first failure of the store; what was asked for until then is done, recorded, and returned beside the error,
+// which is natsconf's. A repeat skips what is due already.
 func Send(ctx context.Context, st Sessions, log Log, by access.Actor, ids []sessions.ID) (Done, error) {
-	var d Done
 	if len(ids) > Max {
-		return d, fmt.Errorf("%w: %d sessions at once; at most %d", natsconf.ErrTooMany, len(ids), Max)
+		return Done{}, fmt.Errorf("%w: %d sessions at once; at most %d", natsconf.ErrTooMany, len(ids), Max)
 	}
-	for _, id := range ids {
-		_, err := st.Resend(ctx, id, by.String())
-		switch {
-		case errors.Is(err, facts.ErrDeliveryOpen), errors.Is(err, facts.ErrNoDelivery),
-			errors.Is(err, sessions.ErrNotFound):
-			d.Skipped = append(d.Skipped, id)
-			continue
-		case err != nil:
-			return d, err
+	var d Done
+	var accounts []string // in the order in which they came
+	asked := map[string][]string{}
+	err := func() error {
+		for _, id := range ids {
+			_, err := st.Resend(ctx, id, by.String())
+			switch {
+			case errors.Is(err, facts.ErrDeliveryOpen), errors.Is(err, facts.ErrNoDelivery),
+				errors.Is(err, sessions.ErrNotFound):
+				d.Skipped = append(d.Skipped, id)
+				continue
+			case err != nil:
+				return err
+			}
+			d.Asked = append(d.Asked, id)
+			c, err := st.Completion(ctx, id)
+			if err != nil {
+				return err
+			}
+			if !slices.Contains(accounts, c.Account) {
+				accounts = append(accounts, c.Account)
+			}
+			asked[c.Account] = append(asked[c.Account], string(id))
 		}
-		d.Asked = append(d.Asked, id)
-		c, err := st.Completion(ctx, id)
-		if err == nil {
-			err = log.Note(ctx, by, c.Account, audit.CallbackSent, string(id), map[string]string{
-				"redrive": "yes",
-			})
-		}
-		if err != nil {
-			return d, err
-		}
+		return nil
+	}()
+	for _, of := range accounts {
+		err = errors.Join(err, record(ctx, log, by, of, asked[of]))
 	}
-	return d, nil
+	return d, err
+}
+
+// ParseIDs reads the sessions of a form. It is not ok where they are not what a page of ours sends: at most
+// Max ids.
+func ParseIDs(texts []string) (ids []sessions.ID, ok bool) {
+	for _, text := range texts {
+		id, err := sessions.ParseID(text)
+		if err != nil || string(id) != text || len(ids) == Max {
+			return nil, false
+		}
+		ids = append(ids, id)
+	}
+	return ids, true
+}
+
+// record writes the one record of an account. Of a single session it says what a single resend says.
+func record(ctx context.Context, log Log, by access.Actor, account string, ids []string) error {
+	on, detail := "", map[string]string{
+		"redrive": "yes", "count": strconv.Itoa(len(ids)), "sessions": strings.Join(ids, " "),
+	}
+	if len(ids) == 1 {
+		on, detail = ids[0], map[string]string{"redrive": "yes"}
+	}
+	return log.Note(ctx, by, account, audit.CallbackSent, on, detail)
 }

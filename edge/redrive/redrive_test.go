@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"verifyd/edge/account/access"
@@ -22,8 +23,13 @@ func (s store) Resend(_ context.Context, id sessions.ID, by string) (facts.Resen
 
 func (s store) Completion(_ context.Context, id sessions.ID) (sessions.Completion, error) {
 	return sessions.Completion{Session: sessions.Session{
-		ID: id, Request: sessions.Request{Account: "acc_" + string(id)},
+		ID: id, Request: sessions.Request{Account: "acc_" + string(id[:1])},
 	}}, nil
+}
+
+// said is what the test says of one.
+func said(of, what, on string, detail map[string]string) string {
+	return strings.Join([]string{of, what, on, detail["count"], detail["sessions"]}, " ")
 }
 
 // book collects records; a full one fails.
@@ -32,8 +38,9 @@ type book struct {
 	fault error
 }
 
-func (b *book) Note(_ context.Context, _ access.Actor, of, what, on string, _ map[string]string) error {
-	b.notes = append(b.notes, of+" "+what+" "+on)
+func (b *book) Note(_ context.Context, _ access.Actor, of, what, on string,
+	detail map[string]string) error {
+	b.notes = append(b.notes, said(of, what, on, detail))
 	return b.fault
 }
 
@@ -44,23 +51,25 @@ func TestRedrive(t *testing.T) {
 	}
 	log := &book{}
 	d, err := redrive.Send(t.Context(), st, log, access.Operator("olga"), []sessions.ID{
-		"a", "open", "none", "gone", "b",
+		"a", "open", "none", "gone", "b", "a2",
 	})
-	if err != nil || !slices.Equal(d.Asked, []sessions.ID{"a", "b"}) ||
+	if err != nil || !slices.Equal(d.Asked, []sessions.ID{"a", "b", "a2"}) ||
 		!slices.Equal(d.Skipped, []sessions.ID{"open", "none", "gone"}) {
 		t.Errorf("%+v, %v", d, err)
 	}
-	if want := []string{"acc_a callback.sent_again a",
-		"acc_b callback.sent_again b"}; !slices.Equal(log.notes, want) {
+	if want := []string{"acc_a callback.sent_again  2 a a2",
+		"acc_b callback.sent_again b  "}; !slices.Equal(log.notes, want) {
 		t.Errorf("records %q", log.notes)
 	}
+	log.notes = nil
 	if d, err = redrive.Send(t.Context(), st, log, access.Operator(""),
-		[]sessions.ID{"a", "away", "b"}); !errors.Is(err, natsconf.ErrUnavailable) || len(d.Asked) != 1 {
+		[]sessions.ID{"a", "away", "b"}); !errors.Is(err, natsconf.ErrUnavailable) ||
+		len(d.Asked) != 1 || len(log.notes) != 1 {
 		t.Errorf("where the store goes away: %+v, %v", d, err)
 	}
 	full := &book{fault: natsconf.ErrUncertain}
 	if d, err = redrive.Send(t.Context(), st, full, access.Operator(""),
-		[]sessions.ID{"a", "b"}); !errors.Is(err, natsconf.ErrUncertain) || len(d.Asked) != 1 {
+		[]sessions.ID{"a", "b"}); !errors.Is(err, natsconf.ErrUncertain) || len(d.Asked) != 2 {
 		t.Errorf("where no record can be kept: %+v, %v", d, err)
 	}
 	log.notes = nil

@@ -7,7 +7,7 @@
 //	RETRIES         schedule.* retry.*                            72 h      deliveries waiting for a retry
 //	USAGE           usage.*.* stat.*.*.*                          400 d     quota counters, statistics
 //	AUDIT           audit.*.*                                     400 d     who changed what, written once
-//	KV_sessions     $KV.sessions.>                                72 h      records, redeemed attempts
+//	KV_sessions     $KV.sessions.>                                72 h      records; what pages remember
 //	SESSION_KEYS    session-keys.*                                74 h      keys of personal parts, sealed
 //	KV_accounts     $KV.accounts.>                                for ever  integrators, members, secrets
 //	KV_keys         $KV.keys.>                                    for ever  API keys as digests

@@ -10,6 +10,8 @@ import (
 	"verifyd/docs/verify"
 	"verifyd/edge/account"
 	"verifyd/edge/dashboard"
+	"verifyd/edge/dashboard/callbacks"
+	"verifyd/edge/dashboard/callbacks/kept"
 	integratorpages "verifyd/edge/dashboard/integrator"
 	"verifyd/edge/dashboard/logins"
 	"verifyd/edge/limit"
@@ -25,7 +27,7 @@ import (
 func (p *Program) dashboard(
 	ctx context.Context, h shared, ns networks, pages *signin.Handler, attempts *limit.Attempts,
 ) (*dashboard.Handler, error) {
-	kept, err := logins.NewStore(ctx, p.Store.Conn, p.Store.Key, p.Config.Now)
+	loggedIn, err := logins.NewStore(ctx, p.Store.Conn, p.Store.Key, p.Config.Now)
 	if err != nil {
 		return nil, err
 	}
@@ -42,12 +44,12 @@ func (p *Program) dashboard(
 	}
 	return dashboard.New(dashboard.Config{
 		BaseURL: p.Base, Attempts: attempts, Networks: ns.logIn, SignIn: ns.signIn(),
-		Allow: p.Config.DashboardAllow, Accounts: p.Store.Accounts, Directory: h.mirror, Logins: kept,
+		Allow: p.Config.DashboardAllow, Accounts: p.Store.Accounts, Directory: h.mirror, Logins: loggedIn,
 		Sessions: h.sessions, List: h.sessions, Usage: h.sessions, Watch: h.watch, Callbacks: sender{
 			p.Config.CallbackClient(), p.Config.CallbackPolicy,
 		},
 		Rate: p.Config.Rate, Policy: p.Config.DefaultPolicy, Quota: p.Config.Quota,
-		TestKeys: p.Config.TestKeys, Snippets: snippets, Pauses: paused,
+		TestKeys: p.Config.TestKeys, Snippets: snippets, Pauses: paused, Kept: kept.New(p.Store.Conn),
 		Fleet: func(ctx context.Context) ([]fleet.Process, error) { return fleet.Ask(ctx, p.Store.Conn) },
 		Key:   p.Store.Key, Log: p.Config.Log, Now: p.Config.Now,
 		Preview: func(w http.ResponseWriter, r *http.Request, a account.Account, ended bool) {
@@ -63,13 +65,13 @@ type sender struct {
 	policy *urlpolicy.Policy
 }
 
-// Draft implements integratorpages.Callbacks.
-func (s sender) Draft(c integratorpages.Callback) (string, error) {
+// Draft implements callbacks.Sender.
+func (s sender) Draft(c callbacks.Callback) (string, error) {
 	r, _, err := s.prepare(c)
 	return r.Text(), err
 }
 
-func (s sender) prepare(c integratorpages.Callback) (callback.Request, urlpolicy.URL, error) {
+func (s sender) prepare(c callbacks.Callback) (callback.Request, urlpolicy.URL, error) {
 	u, err := s.policy.Parse(c.URL)
 	if err != nil {
 		return callback.Request{}, u, err
@@ -81,13 +83,13 @@ func (s sender) prepare(c integratorpages.Callback) (callback.Request, urlpolicy
 	return r, u, err
 }
 
-// Send implements integratorpages.Callbacks: one connection, one request.
-func (s sender) Send(ctx context.Context, c integratorpages.Callback) (integratorpages.Exchange, error) {
+// Send implements callbacks.Sender: one connection, one request.
+func (s sender) Send(ctx context.Context, c callbacks.Callback) (callbacks.Exchange, error) {
 	r, u, err := s.prepare(c)
 	if err != nil {
-		return integratorpages.Exchange{}, err
+		return callbacks.Exchange{}, err
 	}
-	e := integratorpages.Exchange{Request: r.Text(), Verdict: facts.VerdictReleased}
+	e := callbacks.Exchange{Request: r.Text(), Verdict: facts.VerdictReleased}
 	conn, err := s.client.Dial(ctx, u)
 	if notSent, ok := errors.AsType[*callback.NotSent](err); ok {
 		e.Class, e.Detail, e.Address, e.Timing = notSent.Class, notSent.Detail, notSent.Address,
@@ -95,7 +97,7 @@ func (s sender) Send(ctx context.Context, c integratorpages.Callback) (integrato
 		return e, nil
 	}
 	if err != nil {
-		return integratorpages.Exchange{}, err
+		return callbacks.Exchange{}, err
 	}
 	defer func() { _ = conn.Close() }()
 	a := conn.Send(ctx, r)

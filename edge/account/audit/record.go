@@ -28,13 +28,15 @@ const (
 	LinkCreated     = "login_link.created"  // Detail: role, until
 	LinkRedeemed    = "login_link.redeemed" // Detail: role
 	LinkRevoked     = "login_link.revoked"  // Detail: role
-	CallbackSent    = "callback.sent_again" // for who sends: On is the session
-	CallbackTested  = "callback.test_sent"  // for who sends: Detail: host
-	UserErased      = "user.erased"         // for who erases: Detail: sessions, identities; never who
-	OperatorGranted = "operator.granted"    // in ServiceLog, as all below: On is the identity
-	OperatorRevoked = "operator.revoked"    // the same
-	HostPaused      = "host.paused"         // for who pauses: On is host and port. Detail: until, reason
-	HostResumed     = "host.resumed"        // for who resumes
+	// CallbackSent, for who sends: On is the session, or Detail: count, sessions
+	CallbackSent    = "callback.sent_again"
+	CallbackTested  = "callback.test_sent" // for who sends: Detail: host
+	OutcomesSeen    = "callback.seen"      // for who marks: Detail: count
+	UserErased      = "user.erased"        // for who erases: Detail: sessions, identities; never who
+	OperatorGranted = "operator.granted"   // in ServiceLog, as all below: On is the identity
+	OperatorRevoked = "operator.revoked"   // the same
+	HostPaused      = "host.paused"        // for who pauses: On is host and port. Detail: until, reason
+	HostResumed     = "host.resumed"       // for who resumes
 	// StoreRecovered: On is the stream. Detail: what, file, lost, from, to, kept, deliveries_unknown,
 	// sessions_closed
 	StoreRecovered = "store.recovered"

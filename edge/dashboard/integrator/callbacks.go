@@ -2,59 +2,25 @@ package integrator
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"io"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"verifyd/edge/account"
+	"verifyd/edge/dashboard/callbacks"
 	"verifyd/sessions/facts"
-	"verifyd/sessions/failure"
 )
-
-// Callback is a callback to be drafted or sent.
-type Callback struct {
-	URL                     string
-	ID                      string // what follows cb_ or cbtest_ in the webhook-id
-	PlatformUserID, GuildID string
-	Verified                bool
-	Test                    bool
-	Secrets                 []string // as callback.Callback has them
-	At                      time.Time
-}
-
-// Exchange is a request and what came of it.
-type Exchange struct {
-	Request string        `json:"request"` // as it went over the wire, or would have
-	Verdict facts.Verdict `json:"verdict"` // VerdictReleased: nothing was sent
-	Class   failure.Class `json:"class"`
-	Status  int           `json:"status"`
-	Detail  string        `json:"detail"`
-	Address string        `json:"address"`
-	Answer  string        `json:"answer"` // the first bytes of its body
-	Timing  facts.Timing  `json:"timing"`
-}
-
-// Callbacks makes callbacks as the service's own sender does. A URL that may not be called back is a
-// *target.Fault.
-type Callbacks interface {
-	// Draft returns a request as it would go over the wire.
-	Draft(c Callback) (string, error)
-	// Send sends it once, through the same guard and client as every callback.
-	Send(ctx context.Context, c Callback) (Exchange, error)
-}
 
 // curl writes a session's callback as a command line, signed as of now; empty where it has none.
 func (h sessionPages) curl(s facts.View, a account.Account) string {
 	if s.Delivery.State == facts.DeliveryNone || h.Callbacks == nil {
 		return ""
 	}
-	raw, err := h.Callbacks.Draft(Callback{
+	raw, err := h.Callbacks.Draft(callbacks.Callback{
 		URL: s.CallbackURL, ID: string(s.ID), PlatformUserID: s.PlatformUserID, GuildID: s.GuildID,
 		Verified: s.Verified(), Test: s.Test,
 		Secrets: h.Signing.Secrets(a, h.Now()), At: h.Now(),

@@ -1,8 +1,8 @@
 // Package integrator is an account's pages of the dashboard:
 //
 //	keys                             API keys: list, create (shown once), roll, revoke
-//	sessions, sessions/{session}     what happened, to which callbacks; send again; live
-//	signing                          the callback signing secret, its rotation, snippets, a test callback
+//	sessions, sessions/{session}     what happened, to which callbacks; live
+//	signing                          the callback signing secret, its rotation, snippets
 //	usage, quickstart                this month's sessions; the first steps with the account's own key
 //	members, audit, settings         who may do what, who did what, and the login itself
 //	sign-in-page                     what the account's users see
@@ -19,6 +19,7 @@ import (
 
 	"verifyd/edge/account"
 	"verifyd/edge/account/signing"
+	"verifyd/edge/dashboard/callbacks"
 	"verifyd/edge/dashboard/logins"
 	"verifyd/edge/dashboard/site"
 	"verifyd/edge/limit"
@@ -34,7 +35,7 @@ var webFiles embed.FS
 func Part() site.Part {
 	return site.Part{
 		Files: webFiles, Pages: []string{
-			"keys", "newkey", "roll", "revoke", "sessions", "session", "resend", "signing", "usage",
+			"keys", "newkey", "roll", "revoke", "sessions", "session", "signing", "usage",
 			"quickstart", "members", "remove",
 			"audit", "settings", "branding", "deleteaccount",
 		},
@@ -64,15 +65,15 @@ type Config struct {
 	// between two reads of an open page's session that no change calls for; 10 s when zero
 	Poll      time.Duration
 	Usage     Usages
-	Callbacks Callbacks       // drafts callbacks and sends test ones
-	Signing   *signing.Keys   // derives the key pairs of accounts
-	Preview   Preview         // draws the sign-in page as an account's users see it
-	Pauses    *pauses.Store   // of receiver hosts, by operators
-	Snippets  []Snippet       // how a callback is verified, in the order in which they are shown
-	Rate      account.Rate    // of a key that has none of its own
-	Policy    sessions.Policy // of a key that has none of its own
-	Quota     int64           // of an account that has none of its own; 1 or more
-	TestKeys  bool            // whether test keys can be made
+	Callbacks callbacks.Sender // drafts callbacks
+	Signing   *signing.Keys    // derives the key pairs of accounts
+	Preview   Preview          // draws the sign-in page as an account's users see it
+	Pauses    *pauses.Store    // of receiver hosts, by operators
+	Snippets  []Snippet        // how a callback is verified, in the order in which they are shown
+	Rate      account.Rate     // of a key that has none of its own
+	Policy    sessions.Policy  // of a key that has none of its own
+	Quota     int64            // of an account that has none of its own; 1 or more
+	TestKeys  bool             // whether test keys can be made
 }
 
 // deps is the shared dependencies of the pages.
@@ -100,15 +101,7 @@ func New(s *site.Site, c Config) (*Handler, error) {
 		c.Poll = streamPause
 	}
 	d := deps{s, c}
-	tests, err := limit.NewRates(testRate)
-	if err != nil {
-		return nil, err
-	}
-	again, err := limit.NewRates(againRate)
-	if err != nil {
-		return nil, err
-	}
-	return &Handler{d, sessionPages{d, again, limit.NewPlaces(maxStreams)}, signingPages{d, tests}}, nil
+	return &Handler{d, sessionPages{d, limit.NewPlaces(maxStreams)}, signingPages{d}}, nil
 }
 
 // startCommand is the call that starts a session, with a key, or with the place where a key belongs.

@@ -1,17 +1,11 @@
 package integrator
 
-import (
-	"net/http"
-
-	"verifyd/edge/dashboard/site"
-)
+import "verifyd/edge/dashboard/site"
 
 // The messages of this package's pages.
 const (
 	flashKeyRevoked      site.FlashCode = "key-revoked"
 	flashOnce            site.FlashCode = "once"
-	flashResent          site.FlashCode = "resent"
-	flashNothingToSend   site.FlashCode = "nothing-to-send"
 	flashRotated         site.FlashCode = "rotated"
 	flashRotationEnded   site.FlashCode = "rotation-ended"
 	flashRotating        site.FlashCode = "rotating"
@@ -27,10 +21,8 @@ const (
 )
 
 var flashes = map[site.FlashCode]site.Flash{
-	flashKeyRevoked:    {Tone: "good", Text: "The key is revoked. Calls with it are refused from now on."},
-	flashOnce:          {Tone: "caution", Text: "That was shown once and cannot be shown again."},
-	flashResent:        {Tone: "good", Text: "The callback is on its way again, with the same webhook-id."},
-	flashNothingToSend: {Tone: "caution", Text: "This session has no outcome to send."},
+	flashKeyRevoked: {Tone: "good", Text: "The key is revoked. Calls with it are refused from now on."},
+	flashOnce:       {Tone: "caution", Text: "That was shown once and cannot be shown again."},
 	flashRotated: {
 		Tone: "good", Text: "The signing secret is replaced. Give the new one to your receiver before " +
 			"the overlap ends.",
@@ -56,11 +48,4 @@ var flashes = map[site.FlashCode]site.Flash{
 	},
 	flashDeletionAsked: {Tone: "caution", Text: "The account is out of service and will be deleted."},
 	flashRestored:      {Tone: "good", Text: "The account is not deleted, and in service again."},
-}
-
-// problemTooMany says what happened, then what to do.
-var problemTooMany = site.Problem{
-	Status: http.StatusTooManyRequests, Heading: "Slow down a little",
-	Lead: "Many callbacks of this account were sent again within seconds, so this one was not.",
-	Next: "Wait a few seconds, go back, and press the button again.",
 }

@@ -19,12 +19,10 @@ const (
 	pathExport  = "/dashboard/export"
 	pathSession = "/dashboard/sessions/{session}"
 	pathLive    = "/dashboard/sessions/{session}/live"
-	pathResend  = "/dashboard/sessions/{session}/resend"
 
 	pathReveal     = "/dashboard/signing/reveal"
 	pathRotate     = "/dashboard/signing/rotate"
 	pathEndOverlap = "/dashboard/signing/end"
-	pathTest       = "/dashboard/signing/test"
 
 	pathInvites  = "/dashboard/members/invite"
 	pathWithdraw = "/dashboard/members/withdraw"
@@ -67,14 +65,11 @@ func (h *Handler) Routes() []web.Route {
 		paths.Get(pathExport, view(s.export)),
 		paths.Get(pathSession, view(s.showSession)),
 		paths.Get(pathLive, view(s.live)),
-		paths.Get(pathResend, h.Read(access.ActionSend, s.showResend)),
-		paths.Post(pathResend, h.Mutate(access.ActionSend, s.resend)),
 
 		paths.Get(paths.Signing, view(g.showSigning)),
 		paths.Post(pathReveal, h.Mutate(access.ActionReveal, g.reveal)),
 		paths.Post(pathRotate, h.Mutate(access.ActionSecrets, g.rotate)),
 		paths.Post(pathEndOverlap, h.Mutate(access.ActionSecrets, g.endOverlap)),
-		paths.Post(pathTest, h.Mutate(access.ActionSend, g.sendTest)),
 
 		paths.Get(paths.Members, view(m.showMembers)),
 		paths.Post(pathInvites, h.Mutate(access.ActionMembers, m.invite)),

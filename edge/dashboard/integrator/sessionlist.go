@@ -24,7 +24,6 @@ import (
 type sessionPages struct {
 	deps
 
-	again   *limit.Rates  // of callbacks that are sent again, by account
 	streams *limit.Places // of the pages that are kept up to date, by visitor
 }
 

@@ -71,6 +71,7 @@ const (
 	pathPause   = "/dashboard/operator/hosts/pause"
 	pathResume  = "/dashboard/operator/hosts/resume"
 	pathRedrive = "/dashboard/operator/undelivered/redrive"
+	pathFind    = "/dashboard/operator/search"
 
 	pathDisable  = paths.OperatorAccount + "/disable"
 	pathEnable   = paths.OperatorAccount + "/enable"
@@ -95,6 +96,7 @@ func (h *Handler) Routes() []web.Route {
 		paths.Get(paths.OperatorHosts, h.read(h.showHosts)),
 		paths.Post(pathPause, h.mutate(h.pause)),
 		paths.Post(pathResume, h.mutate(h.resume)),
+		paths.Post(pathFind, h.mutate(h.find)),
 		paths.Get(paths.Undelivered, h.read(h.showUndelivered)),
 		paths.Post(pathRedrive, h.mutate(h.redrive)),
 		paths.Get(paths.OperatorAudit, h.read(h.showAudit)),

@@ -2,8 +2,8 @@ package operator
 
 import (
 	"context"
+	"errors"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -30,12 +30,12 @@ type undeliveredRow struct {
 }
 
 type undeliveredData struct {
-	Rows              []undeliveredRow
-	State, Host, Text string // the filters
-	States            []form.Choice
-	Filtered          bool
-	BackTo            time.Time // how far back it was looked; zero: all there is
-	Max               int
+	Rows                      []undeliveredRow
+	State, Host, Text, Sought string // the filters
+	States                    []form.Choice
+	Filtered                  bool
+	BackTo                    time.Time // how far back it was looked; zero: all there is
+	Max                       int
 }
 
 // endedChoices are the filters by how a delivery ended.
@@ -59,9 +59,10 @@ func (h *Handler) showUndelivered(w http.ResponseWriter, r *http.Request, v site
 	d := undeliveredData{
 		State: form.Choose(q, "state", endedChoices), Host: strings.TrimSpace(page.Single(q, "host")),
 		Text:   strings.TrimSpace(page.Single(q, "account")),
+		Sought: strings.TrimSpace(page.Single(q, "q")),
 		States: endedChoices, Max: redrive.Max,
 	}
-	d.Filtered = d.State+d.Host+d.Text != ""
+	d.Filtered = d.State+d.Host+d.Text+d.Sought != ""
 	found, err := h.Sessions.FindDeliveries(ctx, h.undeliveredQuery(d))
 	if err != nil {
 		h.Fail(w, r, nil, err)
@@ -71,7 +72,9 @@ func (h *Handler) showUndelivered(w http.ResponseWriter, r *http.Request, v site
 	for _, view := range found.Views {
 		d.Rows = append(d.Rows, h.undeliveredRow(view))
 	}
-	h.drawPage(w, r, v, site.View{Page: "undelivered", Title: "Not delivered", Nav: "dead", Data: d})
+	h.drawPage(w, r, v, site.View{
+		Page: "undelivered", Title: "Not delivered", Nav: "dead", Data: d, Sought: d.Sought,
+	})
 }
 
 func (h *Handler) undeliveredQuery(d undeliveredData) lists.DeliveryQuery {
@@ -79,13 +82,48 @@ func (h *Handler) undeliveredQuery(d undeliveredData) lists.DeliveryQuery {
 	if d.State != "" {
 		q.States = []facts.DeliveryState{facts.DeliveryState(d.State)}
 	}
-	text := strings.ToLower(d.Text)
+	text, sought, host := lists.Fold(d.Text), lists.Fold(d.Sought), lists.Fold(d.Host)
 	q.Wants = func(v facts.View) bool {
-		return strings.Contains(timeline.Host(v.Session), strings.ToLower(d.Host)) &&
-			(text == "" || v.Account == text ||
-				strings.Contains(strings.ToLower(h.accountName(v.Account)), text))
+		at := timeline.Host(v.Session)
+		return strings.Contains(at, host) && (text == "" || h.isAccount(v.Account, text)) &&
+			(sought == "" || strings.Contains(at, sought) || h.isAccount(v.Account, sought) ||
+				strings.HasPrefix(string(v.ID), sought))
 	}
 	return q
+}
+
+// isAccount reports whether a text of lists.Fold is an account's id, or in its name.
+func (h *Handler) isAccount(id, text string) bool {
+	return id == text || strings.Contains(strings.ToLower(h.accountName(id)), text)
+}
+
+// find answers POST /dashboard/operator/search: with the session that the text names, or with what was not
+// delivered. It is a form that is posted since the text may be a token, which is to stand in no address.
+func (h *Handler) find(w http.ResponseWriter, r *http.Request, _ site.Visit) {
+	text := strings.TrimSpace(page.Single(r.PostForm, "q"))
+	id, rest := lists.Seek(text)
+	if id != "" {
+		ctx, cancel := site.Within(r)
+		defer cancel()
+		switch _, err := h.Sessions.Read(ctx, id); {
+		case err == nil:
+			web.EventFrom(r.Context()).Session = id
+			page.SeeOther(w, h.Prefix+paths.Of(paths.OperatorSession, string(id)))
+			return
+		case !errors.Is(err, sessions.ErrNotFound):
+			h.Fail(w, r, nil, err)
+			return
+		}
+	}
+	if rest == "" && text != "" { // a token
+		h.DrawProblem(w, nil, problemNoSession)
+		return
+	}
+	to := h.Prefix + paths.Undelivered
+	if text != "" {
+		to += "?" + form.Query("q", text)
+	}
+	page.SeeOther(w, to)
 }
 
 // accountName returns an account's name; its id where the directory does not know it.
@@ -111,7 +149,7 @@ func (h *Handler) undeliveredRow(v facts.View) undeliveredRow {
 func (h *Handler) redrive(w http.ResponseWriter, r *http.Request, v site.Visit) {
 	ctx, cancel := site.Within(r)
 	defer cancel()
-	ids, ok := tickedSessions(r.PostForm)
+	ids, ok := redrive.ParseIDs(r.PostForm["session"])
 	switch {
 	case !ok:
 		h.DrawProblem(w, nil, site.ProblemMalformed)
@@ -132,16 +170,4 @@ func (h *Handler) redrive(w http.ResponseWriter, r *http.Request, v site.Visit) 
 	default:
 		h.Done(w, flashRedriven, paths.Undelivered)
 	}
-}
-
-// tickedSessions reads the sessions of a form. It is not ok where they are not what our page sends.
-func tickedSessions(form url.Values) (ids []sessions.ID, ok bool) {
-	for _, text := range form["session"] {
-		id, err := sessions.ParseID(text)
-		if err != nil || string(id) != text || len(ids) == redrive.Max {
-			return nil, false
-		}
-		ids = append(ids, id)
-	}
-	return ids, true
 }

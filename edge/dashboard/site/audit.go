@@ -54,6 +54,7 @@ var deeds = map[string]string{
 	audit.LinkRevoked:      "Login link revoked",
 	audit.CallbackSent:     "Callback sent again",
 	audit.CallbackTested:   "Test callback sent",
+	audit.OutcomesSeen:     "Undelivered outcomes marked as seen",
 	audit.UserErased:       "User erased",
 	audit.OperatorGranted:  "Operator granted",
 	audit.OperatorRevoked:  "Operator revoked",
@@ -103,6 +104,17 @@ func (s *Site) AuditLog(w http.ResponseWriter, r *http.Request, of, path string)
 	return d, true
 }
 
+// maxDetail is how much of a detail is shown: the sessions that were sent again together would fill the page,
+// and the command line has all of them.
+const maxDetail = 200
+
+func cutDetail(s string) string {
+	if runes := []rune(s); len(runes) > maxDetail {
+		return string(runes[:maxDetail]) + "…"
+	}
+	return s
+}
+
 func newRow(r audit.Record) AuditRow {
 	row := AuditRow{At: r.At, Who: r.Who.String(), Whose: r.Who.Identity(), What: deeds[r.What], On: r.On}
 	if row.Whose == row.Who {
@@ -112,7 +124,7 @@ func newRow(r audit.Record) AuditRow {
 		row.What = r.What
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Detail)) {
-		row.Detail = append(row.Detail, strings.ReplaceAll(name, "_", " ")+": "+r.Detail[name])
+		row.Detail = append(row.Detail, strings.ReplaceAll(name, "_", " ")+": "+cutDetail(r.Detail[name]))
 	}
 	return row
 }

@@ -95,6 +95,7 @@ var functions = template.FuncMap{
 
 	"toneOfState":    ToneOfState,
 	"toneOfDelivery": ToneOfDelivery,
+	"toneOfVerdict":  ToneOfVerdict,
 }
 
 // Count writes a number with its thousands apart.
@@ -138,6 +139,7 @@ type tab struct {
 
 var tabs = []tab{
 	{"sessions", "Sessions", paths.Sessions, access.ActionView},
+	{"callbacks", "Callbacks", paths.Callbacks, access.ActionView},
 	{"keys", "API Keys", paths.Keys, access.ActionView},
 	{"signing", "Signing", paths.Signing, access.ActionView},
 	{"usage", "Usage", paths.Usage, access.ActionView},

@@ -20,6 +20,42 @@ function copyButtons(root) {
   }
 }
 
+// renew replaces what the page shows by what the server draws now, and returns it: false where that is another
+// page, nothing where the server cannot be reached.
+async function renew() {
+  let text;
+  try {
+    const answer = await fetch(location.href, { credentials: "same-origin", headers: { Accept: "text/html" } });
+    if (!answer.ok || answer.redirected) return false;
+    text = await answer.text();
+  } catch {
+    return undefined;
+  }
+  const next = new DOMParser().parseFromString(text, "text/html").querySelector("main");
+  const main = document.querySelector("main");
+  const held = document.activeElement && main.contains(document.activeElement) && document.activeElement.id;
+  const open = [...main.querySelectorAll("details")].map((d) => d.open);
+  const said = main.querySelector(".flash"); // once, to the page that is open: the one that was fetched does not know it
+  main.replaceChildren(...next.childNodes);
+  if (said && !main.querySelector(".flash")) main.prepend(said);
+  main.querySelectorAll("details").forEach((d, i) => { if (open[i]) d.open = true; });
+  copyButtons(main);
+  if (held) document.getElementById(held)?.focus();
+  return main;
+}
+
+// A page that says so is drawn anew every two seconds, until it says so no more.
+function renewing() {
+  if (!document.querySelector("[data-renew]")) return;
+  setTimeout(async () => {
+    const before = document.querySelector(".lead")?.textContent;
+    const main = document.hidden ? undefined : await renew();
+    const now = document.querySelector(".lead")?.textContent ?? "";
+    if (main && now !== before) say(now);
+    if (main !== false) renewing();
+  }, 2000);
+}
+
 // A session's page is drawn anew by the server whenever the server says that it has changed.
 function follow() {
   const at = document.querySelector("[data-live]");
@@ -31,23 +67,12 @@ function follow() {
   at.append(mark);
   const end = () => { source.close(); mark.remove(); };
   source.addEventListener("changed", async () => {
-    try {
-      const answer = await fetch(location.href, { credentials: "same-origin", headers: { Accept: "text/html" } });
-      if (!answer.ok || answer.redirected) return end();
-      const next = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("main");
-      const main = document.querySelector("main");
-      const held = document.activeElement && main.contains(document.activeElement) && document.activeElement.id;
-      const open = [...main.querySelectorAll("details")].map((d) => d.open);
-      const said = main.querySelector(".flash"); // once, to the page that is open: the one that was fetched does not know it
-      main.replaceChildren(...next.childNodes);
-      if (said && !main.querySelector(".flash")) main.prepend(said);
-      main.querySelectorAll("details").forEach((d, i) => { if (open[i]) d.open = true; });
-      copyButtons(main);
-      main.querySelector(".timeline li:last-child")?.classList.add("fresh");
-      main.querySelector("#live")?.append(mark);
-      if (held) document.getElementById(held)?.focus();
-      say(main.querySelector("h1")?.textContent ?? "");
-    } catch { /* the next change comes */ }
+    const main = await renew();
+    if (main === false) return end();
+    if (!main) return; // the next change comes
+    main.querySelector(".timeline li:last-child")?.classList.add("fresh");
+    main.querySelector("#live")?.append(mark);
+    say(main.querySelector("h1")?.textContent ?? "");
   });
   source.addEventListener("settled", end);
   addEventListener("pagehide", end);
@@ -78,5 +103,6 @@ function menus() {
 
 copyButtons(document);
 follow();
+renewing();
 menus();
 document.querySelector(".bar nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });

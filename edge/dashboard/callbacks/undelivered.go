@@ -1,0 +1,320 @@
+package callbacks
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"verifyd/edge/account/audit"
+	"verifyd/edge/dashboard/callbacks/kept"
+	"verifyd/edge/dashboard/form"
+	"verifyd/edge/dashboard/paths"
+	"verifyd/edge/dashboard/site"
+	"verifyd/edge/page"
+	"verifyd/edge/redrive"
+	"verifyd/edge/web"
+	"verifyd/sessions"
+	"verifyd/sessions/facts"
+	"verifyd/sessions/lists"
+	"verifyd/sessions/timeline"
+)
+
+// Which outcomes the list has, by whether somebody has marked them as seen.
+const (
+	shownNew  = "new"
+	shownSeen = "seen"
+	shownAll  = "all"
+)
+
+var shownChoices = form.Choices(shownNew, "new", shownSeen, "marked as seen", shownAll, "all")
+
+// endedChoices are the filters by how a delivery ended.
+var endedChoices = func() (choices []form.Choice) {
+	for _, s := range redrive.Ended() {
+		choices = append(choices, form.Choice{Value: string(s), Name: string(s)})
+	}
+	return choices
+}()
+
+// outcomeRow is a session with what became of its outcome.
+type outcomeRow struct {
+	facts.View
+
+	Host, Why string
+	Seen      bool
+}
+
+type undeliveredData struct {
+	Rows           []outcomeRow
+	State, Shown   string // the filters
+	States, Showns []form.Choice
+	Older, Newest  string // addresses; empty: there is no such page
+	Back           time.Time
+}
+
+// Filtered reports whether anything else is asked for than what is new.
+func (d undeliveredData) Filtered() bool { return d.State != "" || d.Shown != shownNew }
+
+// wants reports whether an outcome is asked for.
+func (d undeliveredData) wants(seen bool) bool {
+	return d.Shown == shownAll || seen == (d.Shown == shownSeen)
+}
+
+// showUndelivered answers GET /dashboard/callbacks: outcomes that were not delivered, newest session first.
+func (h *Handler) showUndelivered(w http.ResponseWriter, r *http.Request, v site.Visit) {
+	release, ok := h.AcquireList(w, v, v.Account.ID)
+	if !ok {
+		return
+	}
+	defer release()
+	ctx, cancel := context.WithTimeout(r.Context(), site.ListTimeout)
+	defer cancel()
+	q := r.URL.Query()
+	d := undeliveredData{
+		State: form.Choose(q, "state", endedChoices), States: endedChoices,
+		Shown: form.Choose(q, "shown", shownChoices), Showns: shownChoices,
+	}
+	if d.Shown == "" {
+		d.Shown = shownNew
+	}
+	cursor := page.Single(q, "cursor")
+	next, err := h.findUndelivered(ctx, v.Account.ID, cursor, &d)
+	switch {
+	case errors.Is(err, lists.ErrBadCursor):
+		page.SeeOther(w, h.Prefix+paths.Callbacks)
+		return
+	case err != nil:
+		h.Fail(w, r, &v, err)
+		return
+	}
+	to := func(cursor string) string {
+		return h.Prefix + paths.Callbacks + "?" +
+			form.Query("state", d.State, "shown", d.Shown, "cursor", cursor)
+	}
+	if next != "" {
+		d.Older = to(next)
+	}
+	if cursor != "" {
+		d.Newest = to("")
+	}
+	h.Draw(w, site.View{
+		Page: "callbacks", Title: "Callbacks", Nav: "callbacks", Visit: &v, Flash: h.TakeFlash(w, r),
+		Data: d,
+	})
+}
+
+// findUndelivered looks for as many outcomes as one redrive takes, and returns the cursor of what follows.
+// What was marked as seen is known here and not in the lists, so that it may take several of these.
+func (h *Handler) findUndelivered(ctx context.Context, account, cursor string,
+	d *undeliveredData) (next string, err error) {
+	seen, err := h.Kept.Seen(ctx, account)
+	if err != nil {
+		return "", err
+	}
+	q := lists.Query{Account: account, Deliveries: redrive.Ended(), Cursor: cursor, Limit: redrive.Max}
+	if d.State != "" {
+		q.Deliveries = []facts.DeliveryState{facts.DeliveryState(d.State)}
+	}
+	for {
+		list, err := h.Sessions.List(ctx, q)
+		if err != nil && ctx.Err() != nil && !d.Back.IsZero() {
+			return q.Cursor, nil // the time is up; what was found until now is the answer
+		}
+		if err != nil {
+			return "", err
+		}
+		for _, view := range list.Sessions {
+			if was := seen[kept.EndOf(view)]; d.wants(was) {
+				d.Rows = append(d.Rows, newRow(view, was))
+			}
+		}
+		if !list.Back.IsZero() {
+			d.Back = list.Back
+		}
+		if list.Next == "" || len(d.Rows) == redrive.Max || ctx.Err() != nil {
+			return list.Next, nil //nolint:nilerr // where the time is up, the next page goes on
+		}
+		q.Cursor, q.Limit = list.Next, redrive.Max-len(d.Rows)
+	}
+}
+
+func newRow(v facts.View, seen bool) outcomeRow {
+	row := outcomeRow{View: v, Host: timeline.Host(v.Session), Seen: seen}
+	for _, a := range slices.Backward(v.Delivery.Attempts) {
+		if a.Result != nil {
+			row.Why = a.Result.Detail
+			break
+		}
+	}
+	return row
+}
+
+// chosen reads which sessions a form of the list is about: those that were ticked, or all that the page had.
+// It answers where these are not what our page sends, or none.
+func (h *Handler) chosen(w http.ResponseWriter, r *http.Request, v site.Visit) (ids []sessions.ID, ok bool) {
+	field := "session"
+	if page.Single(r.PostForm, "which") == "all" {
+		field = "shown"
+	}
+	ids, ok = redrive.ParseIDs(r.PostForm[field])
+	switch {
+	case !ok:
+		h.DrawProblem(w, &v, site.ProblemMalformed)
+		return nil, false
+	case len(ids) == 0:
+		h.Done(w, flashNoneTicked, paths.Callbacks)
+		return nil, false
+	}
+	return ids, true
+}
+
+// undelivered returns those of the sessions that are the account's, and whose delivery has ended and not
+// well: the page may be an old one.
+func (h *Handler) undelivered(ctx context.Context, account string, ids []sessions.ID) (found []facts.View,
+	err error) {
+	for _, id := range ids {
+		s, err := h.Sessions.ReadOf(ctx, account, id)
+		if errors.Is(err, sessions.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if s.Account == account && slices.Contains(redrive.Ended(), s.Delivery.State) {
+			found = append(found, s)
+		}
+	}
+	return found, nil
+}
+
+// sendAgain answers POST /dashboard/callbacks/send-again: as many of the chosen sessions as the account's
+// rate allows get one more attempt.
+func (h *Handler) sendAgain(w http.ResponseWriter, r *http.Request, v site.Visit) {
+	ctx, cancel := site.Within(r)
+	defer cancel()
+	ids, ok := h.chosen(w, r, v)
+	if !ok {
+		return
+	}
+	views, err := h.undelivered(ctx, v.Account.ID, ids)
+	if err != nil {
+		h.Fail(w, r, &v, err)
+		return
+	}
+	if len(views) == 0 {
+		h.Done(w, flashNoneOpen, paths.Callbacks)
+		return
+	}
+	now := h.allowed(w, v, len(views))
+	if now == 0 {
+		h.DrawProblem(w, &v, problemTooMany)
+		return
+	}
+	again := make([]sessions.ID, now)
+	for i := range again {
+		again[i] = views[i].ID
+	}
+	done, err := redrive.Send(ctx, h.Sessions, h.Accounts, v.Actor(), again)
+	h.Log.Info().Str("account", v.Account.ID).Int("asked", len(done.Asked)).
+		Int("skipped", len(done.Skipped)).Msg("callbacks are sent again")
+	if err != nil {
+		h.Fail(w, r, &v, err)
+		return
+	}
+	run, err := h.Kept.KeepRun(ctx, v.Account.ID, kept.Run{
+		At: h.Now().UTC(), By: v.Actor().String(), Asked: done.Asked,
+		Skipped: len(ids) - len(views) + len(done.Skipped), Left: len(views) - now,
+	})
+	if err != nil { // they are on their way all the same: the list has them no more
+		web.EventFrom(r.Context()).Err = err
+		h.Done(w, flashResent, paths.Callbacks)
+		return
+	}
+	page.SeeOther(w, h.Prefix+paths.Of(pathRun, run))
+}
+
+// markSeen answers POST /dashboard/callbacks/seen.
+func (h *Handler) markSeen(w http.ResponseWriter, r *http.Request, v site.Visit) {
+	ctx, cancel := site.Within(r)
+	defer cancel()
+	ids, ok := h.chosen(w, r, v)
+	if !ok {
+		return
+	}
+	views, err := h.undelivered(ctx, v.Account.ID, ids)
+	if err != nil {
+		h.Fail(w, r, &v, err)
+		return
+	}
+	if len(views) == 0 {
+		h.Done(w, flashNoneOpen, paths.Callbacks)
+		return
+	}
+	ends := make([]kept.End, len(views))
+	for i := range ends {
+		ends[i] = kept.EndOf(views[i])
+	}
+	if err := h.Kept.MarkSeen(ctx, v.Account.ID, ends); err != nil {
+		h.Fail(w, r, &v, err)
+		return
+	}
+	if err := h.Accounts.Note(ctx, v.Actor(), v.Account.ID, audit.OutcomesSeen, "",
+		map[string]string{"count": strconv.Itoa(len(ends))}); err != nil {
+		web.EventFrom(r.Context()).Err = err // it is marked all the same
+	}
+	h.Done(w, flashSeen, paths.Callbacks)
+}
+
+// runData is how those stand that were sent again together.
+type runData struct {
+	kept.Run
+
+	Rows                   []outcomeRow
+	Open, Delivered, Ended int // on their way; accepted; ended otherwise
+}
+
+// Over is how many have ended.
+func (d runData) Over() int { return d.Delivered + d.Ended }
+
+// showRun answers GET /dashboard/callbacks/runs/{run}. It is drawn anew by the script as long as some are on
+// their way.
+func (h *Handler) showRun(w http.ResponseWriter, r *http.Request, v site.Visit) {
+	ctx, cancel := site.Within(r)
+	defer cancel()
+	run, err := h.Kept.Run(ctx, v.Account.ID, r.PathValue("run"))
+	switch {
+	case errors.Is(err, kept.ErrNoRun):
+		h.DrawProblem(w, &v, site.ProblemNotFound)
+		return
+	case err != nil:
+		h.Fail(w, r, &v, err)
+		return
+	}
+	d := runData{Run: run}
+	for _, id := range run.Asked {
+		s, err := h.Sessions.ReadOf(ctx, v.Account.ID, id)
+		if errors.Is(err, sessions.ErrNotFound) {
+			continue // not kept any more
+		}
+		if err != nil {
+			h.Fail(w, r, &v, err)
+			return
+		}
+		switch s.Delivery.State {
+		case facts.DeliveryDue, facts.DeliveryClaimed:
+			d.Open++
+		case facts.DeliveryDelivered:
+			d.Delivered++
+		default:
+			d.Ended++
+		}
+		d.Rows = append(d.Rows, newRow(s, false))
+	}
+	h.Draw(w, site.View{
+		Page: "callbackrun", Title: "Sent again", Nav: "callbacks", Visit: &v, Flash: h.TakeFlash(w, r),
+		Data: d,
+	})
+}
