@@ -109,11 +109,14 @@ func TestSessionsAreFiltered(t *testing.T) {
 			}
 		}
 		if len(users) == 0 {
-			shown.Want(t, http.StatusOK, "Nothing found", "Only sessions with", "All sessions that are kept")
+			shown.Want(t, http.StatusOK, "Nothing found", "You asked for sessions",
+				"All sessions that are kept")
 		}
 	}
 	b.Get("/dashboard/sessions?q=los&mode=test").Want(t, http.StatusOK, "“los” was compared with",
-		"Live or test “test”")
+		"You asked for sessions of test keys.")
+	b.Get("/dashboard/sessions?to=2001-11-20&platform=nix").Want(t, http.StatusOK,
+		"You asked for sessions on the platform “nix”, until 20 November 2001.")
 
 	list := b.Get("/dashboard/sessions?mode=test&platform=discord").Body
 	to := strings.ReplaceAll(between(t, list, `href="/dashboard/export?format=csv`, `"`), "&amp;", "&")

@@ -26,6 +26,8 @@ type Report struct {
 	Account  string              // its name, or its id where it has none
 	Networks func(string) string // what people call an identity network; nil: its id
 	Workers  bool                // processes of the service are named, for those who run it
+	// Instant writes an instant that stands in a text; nil: its time of day in UTC
+	Instant func(time.Time) string
 }
 
 // network names an identity network.
@@ -36,11 +38,19 @@ func (s Report) network(id string) string {
 	return Legible(id)
 }
 
+// instant writes an instant that stands in a text.
+func (s Report) instant(t time.Time) string {
+	if s.Instant != nil {
+		return s.Instant(t)
+	}
+	return t.UTC().Format(time.TimeOnly)
+}
+
 // Describe returns the text of one entry.
 func (s Report) Describe(e Entry) string {
 	switch e.Kind {
 	case EntryCreated:
-		text := fmt.Sprintf(textCreated, Legible(s.Account), s.ExpiresAt.UTC().Format(time.TimeOnly))
+		text := fmt.Sprintf(textCreated, Legible(s.Account), s.instant(s.ExpiresAt))
 		if s.Level.Or(proof.Link) != proof.Link {
 			text += fmt.Sprintf(textLevel, s.Level)
 		}
@@ -57,7 +67,7 @@ func (s Report) Describe(e Entry) string {
 	case EntryClaimed:
 		return s.describeClaim(*e.Claim)
 	case EntryResult:
-		return DescribeResult(*e.Result)
+		return s.describeResult(*e.Result)
 	case EntryEvent:
 		return s.describeEvent(*e.Event)
 	default:
@@ -107,7 +117,9 @@ func (s Report) reached() string {
 }
 
 // DescribeResult describes how an attempt ended.
-func DescribeResult(r facts.Result) string {
+func DescribeResult(r facts.Result) string { return Report{}.describeResult(r) }
+
+func (s Report) describeResult(r facts.Result) string {
 	head, ok := verdicts[r.Verdict]
 	if !ok {
 		head = string(r.Verdict)
@@ -120,7 +132,7 @@ func DescribeResult(r facts.Result) string {
 		text += formatTiming(r.Timing)
 	}
 	if !r.Next.IsZero() {
-		text += fmt.Sprintf(textNextFrom, r.Next.UTC().Format(time.TimeOnly))
+		text += fmt.Sprintf(textNextFrom, s.instant(r.Next))
 	}
 	return text
 }

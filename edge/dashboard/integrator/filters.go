@@ -28,6 +28,7 @@ type filters struct {
 // selection is one filter with its choices.
 type selection struct {
 	Name, Label, Any string // Any: what none is called
+	Words            string // of sessions that are asked for; %s is the choice
 	Value            string
 	Choices          []form.Choice
 }
@@ -48,18 +49,19 @@ func selections(keys []account.Key, networks []*network.Network) []selection {
 		return choices
 	}
 	return []selection{
-		{"state", "State", "any", "", words("pending", "verified", "failed", "canceled", "expired")},
-		{"delivery", "Callback", "any", "", words("delivered", "rejected", "unknown", "undeliverable", "due",
-			"claimed", "none")},
-		{"since", "Started", "any time", "", form.Choices("1h", "the last hour", "24h", "the last 24 hours",
-			"72h", "the last 3 days")},
-		{"key", "API key", "any", "", key},
-		{"mode", "Live or test", "both", "", words("live", "test")},
-		{"network", "Network", "any", "", net},
-		{"reason", "Reason", "any", "", form.Choices("declined", "declined", "refused", "refused",
-			"unconfirmed", "unconfirmed", "canceled", "canceled", "expired", "expired", "unreadable",
-			"unreadable", "outcome_lost", "outcome lost")},
-		{"binding", "Binding", "any", "", words("link", "code", "account")},
+		{"state", "State", "any", "that are %s", "",
+			words("pending", "verified", "failed", "canceled", "expired")},
+		{"delivery", "Callback", "any", "whose callback is “%s”", "",
+			words("delivered", "rejected", "unknown", "undeliverable", "due", "claimed", "none")},
+		{"since", "Started", "any time", "started in %s", "",
+			form.Choices("1h", "the last hour", "24h", "the last 24 hours", "72h", "the last 3 days")},
+		{"key", "API key", "any", "started with the key “%s”", "", key},
+		{"mode", "Live or test", "both", "of %s keys", "", words("live", "test")},
+		{"network", "Network", "any", "decided at %s", "", net},
+		{"reason", "Reason", "any", "with the reason “%s”", "", form.Choices("declined", "declined",
+			"refused", "refused", "unconfirmed", "unconfirmed", "canceled", "canceled", "expired", "expired",
+			"unreadable", "unreadable", "outcome_lost", "outcome lost")},
+		{"binding", "Binding", "any", "with the binding “%s”", "", words("link", "code", "account")},
 	}
 }
 
@@ -103,20 +105,25 @@ func one[T ~string](f filters, name string) []T {
 // Filtered reports whether anything is asked for.
 func (f filters) Filtered() bool { return f.Token || f.Text != "" || len(f.Set()) > 0 }
 
-// Set says which filters are set, in words.
+// Set says which filters are set, each in words that follow "sessions".
 func (f filters) Set() (set []string) {
-	for _, each := range []struct{ label, value string }{
-		{"user", f.User}, {"platform", f.Platform}, {"group", f.Group}, {"from", f.From}, {"to", f.To},
+	for _, each := range []struct{ words, value string }{
+		{"of the user “%s”", f.User}, {"on the platform “%s”", f.Platform}, {"in the group “%s”", f.Group},
 	} {
 		if each.value != "" {
-			set = append(set, each.label+" “"+each.value+"”")
+			set = append(set, fmt.Sprintf(each.words, each.value))
 		}
 	}
 	for _, s := range f.selections {
 		for _, c := range s.Choices {
 			if s.Value != "" && c.Value == s.Value {
-				set = append(set, fmt.Sprintf("%s “%s”", s.Label, c.Name))
+				set = append(set, fmt.Sprintf(s.Words, c.Name))
 			}
+		}
+	}
+	for _, each := range []struct{ word, day string }{{"from ", f.From}, {"until ", f.To}} {
+		if d, err := time.Parse(time.DateOnly, each.day); err == nil {
+			set = append(set, each.word+d.Format("2 January 2006"))
 		}
 	}
 	return set

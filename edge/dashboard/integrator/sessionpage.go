@@ -3,6 +3,7 @@ package integrator
 import (
 	"context"
 	"errors"
+	"html/template"
 	"net/http"
 	"slices"
 	"strings"
@@ -26,7 +27,7 @@ type line struct {
 	At     time.Time
 	Day    bool   // the first of its day
 	Tone   string // good, bad, caution or none
-	Words  string
+	Words  template.HTML
 	Answer string // the first bytes of the receiver's answer
 	Steps  []timeline.Phase
 }
@@ -35,7 +36,7 @@ type sessionData struct {
 	facts.View
 
 	Lines  []line
-	Advice string
+	Advice template.HTML
 	Host   string
 	KeyRow *account.Key
 	Sent   int // attempts in which bytes left
@@ -123,7 +124,7 @@ func (h sessionPages) session(ctx context.Context, w http.ResponseWriter, r *htt
 }
 
 func (h sessionPages) sessionData(s facts.View, entries []timeline.Entry, v site.Visit) sessionData {
-	story := timeline.Report{View: s, Account: v.Account.Name, Networks: h.NetworkName}
+	story := timeline.Report{View: s, Account: v.Account.Name, Networks: h.NetworkName, Instant: site.Instant}
 	d := sessionData{
 		View: s, Host: timeline.Host(s.Session), Advice: advice(story, v.May(access.ActionSend)),
 	}
@@ -163,7 +164,7 @@ func (h sessionPages) sessionData(s facts.View, entries []timeline.Entry, v site
 
 // lineOf draws one entry.
 func lineOf(story timeline.Report, e timeline.Entry) line {
-	l := line{At: e.At, Words: story.Describe(e)}
+	l := line{At: e.At, Words: site.Words(story.Describe(e))}
 	switch e.Kind {
 	case timeline.EntryCompleted:
 		l.Tone = site.ToneOfState(story.State)
@@ -184,7 +185,7 @@ func lineOf(story timeline.Report, e timeline.Entry) line {
 // What to do about a session, by where it stands.
 var (
 	sessionAdvice = map[sessions.State]string{
-		sessions.Pending: "The user has not finished yet and has until {expires} UTC. Nothing to do.",
+		sessions.Pending: "The user has not finished yet and has until {expires}. Nothing to do.",
 		sessions.Expired: "Nobody finished in time, so no callback is sent. Start a new session for " +
 			"this user.",
 		sessions.Canceled: "You canceled the session, so no callback is sent. Nothing to do.",
@@ -212,7 +213,7 @@ const lostAdvice = "This service's store was damaged, and this session's outcome
 	"lost. No callback is sent any more. If you received one, it is valid; otherwise start a new " +
 	"session for this user."
 
-func advice(s timeline.Report, maySend bool) string {
+func advice(s timeline.Report, maySend bool) template.HTML {
 	words := sessionAdvice[s.State]
 	if s.Reason == sessions.UnreadableReason {
 		words = unreadableAdvice
@@ -230,6 +231,6 @@ func advice(s timeline.Report, maySend bool) string {
 		words = strings.ReplaceAll(words, ", then send it again",
 			", then ask a developer of this account to send it again")
 	}
-	return strings.NewReplacer("{host}", timeline.Host(s.Session), "{expires}", s.ExpiresAt.UTC().
-		Format(time.TimeOnly)).Replace(words)
+	return site.Words(strings.NewReplacer("{host}", timeline.Host(s.Session), "{expires}",
+		site.Instant(s.ExpiresAt)).Replace(words))
 }

@@ -2,6 +2,7 @@ package operator
 
 import (
 	"errors"
+	"html/template"
 	"net/http"
 	"time"
 
@@ -16,7 +17,7 @@ import (
 type sessionLine struct {
 	At    time.Time
 	Day   bool // the first of its day
-	Words string
+	Words template.HTML
 }
 
 type sessionData struct {
@@ -48,10 +49,10 @@ func (h *Handler) showSession(w http.ResponseWriter, r *http.Request, v site.Vis
 		return
 	}
 	d := sessionData{View: s, Name: h.accountName(s.Account), Host: timeline.Host(s.Session)}
-	story := timeline.Report{View: s, Account: d.Name, Networks: h.NetworkName}
+	story := timeline.Report{View: s, Account: d.Name, Networks: h.NetworkName, Instant: site.Instant}
 	day := ""
 	for _, e := range entries {
-		l := sessionLine{At: e.At, Words: story.Describe(e)}
+		l := sessionLine{At: e.At, Words: site.Words(story.Describe(e))}
 		if at := e.At.UTC().Format(time.DateOnly); at != day {
 			day, l.Day = at, true
 		}

@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
@@ -64,7 +63,8 @@ func loadTemplates(parts []Part) (*templates, error) {
 // loadPage reads a page with its frame. All of them are two megabytes, which a service whose dashboard nobody
 // opens need not hold.
 func loadPage(part Part, name string) (*template.Template, error) {
-	t, err := template.New("frame.html").Option("missingkey=error").Funcs(functions).Funcs(part.Functions).
+	t, err := template.New("frame.html").Option("missingkey=error").Funcs(functions).Funcs(times).
+		Funcs(part.Functions).
 		ParseFS(webFiles, "web/frame.html", "web/parts.html")
 	if err == nil {
 		t, err = t.ParseFS(part.Files, "web/"+name+".html")
@@ -83,12 +83,6 @@ func (t *templates) assets() []page.Asset {
 // functions are what templates may call.
 var functions = template.FuncMap{
 	"typed": page.Typed,
-	"iso":   func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
-	"day":   func(t time.Time) string { return t.UTC().Format("2 January 2006") },
-	"date":  func(t time.Time) string { return t.UTC().Format("2 Jan 2006") },
-	"when":  func(t time.Time) string { return t.UTC().Format("2 Jan 2006, 15:04") },
-	"short": func(t time.Time) string { return t.UTC().Format("2 Jan, 15:04:05") },
-	"clock": func(t time.Time) string { return t.UTC().Format("15:04:05.000") },
 	"count": Count,
 	"steps": timeline.Phases,
 	"took":  timeline.FormatDuration,

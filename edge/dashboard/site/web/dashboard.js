@@ -1,4 +1,4 @@
-// What the pages do better with a script: copy a text, stay up to date, close the menu. Nothing needs it.
+// What the pages do better with a script: copy a text, write times of the browser's zone, stay up to date, close the menu. Nothing needs it.
 "use strict";
 
 function copyButtons(root) {
@@ -36,6 +36,7 @@ async function renew() {
   const held = document.activeElement && main.contains(document.activeElement) && document.activeElement.id;
   const open = [...main.querySelectorAll("details")].map((d) => d.open);
   const said = main.querySelector(".flash"); // once, to the page that is open: the one that was fetched does not know it
+  localTimes(next);
   main.replaceChildren(...next.childNodes);
   if (said && !main.querySelector(".flash")) main.prepend(said);
   main.querySelectorAll("details").forEach((d, i) => { if (open[i]) d.open = true; });
@@ -54,6 +55,44 @@ function renewing() {
     if (main && now !== before) say(now);
     if (main !== false) renewing();
   }, 2000);
+}
+
+// localTimes writes instants in the time of the browser's zone, and the zone; UTC stays in what is shown for whoever
+// points at one. The forms are those of site/times.go.
+const zone = new Intl.DateTimeFormat().resolvedOptions().timeZone;
+const parts = new Intl.DateTimeFormat("en-GB", {
+  year: "numeric", month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit",
+  fractionalSecondDigits: 3, hourCycle: "h23", timeZoneName: "short",
+});
+const forms = {
+  date: (p) => `${p.day} ${p.month} ${p.year}`,
+  when: (p) => `${p.day} ${p.month} ${p.year}, ${p.hour}:${p.minute} ${p.timeZoneName}`,
+  short: (p) => `${p.day} ${p.month}, ${p.hour}:${p.minute}:${p.second} ${p.timeZoneName}`,
+  time: (p) => `${p.hour}:${p.minute}:${p.second} ${p.timeZoneName}`,
+  clock: (p) => `${p.hour}:${p.minute}:${p.second}.${p.fractionalSecond}`,
+};
+
+function localTimes(root) {
+  if (!zone || zone === "UTC" || zone === "Etc/UTC") return;
+  const read = (time) => Object.fromEntries(parts.formatToParts(new Date(time.dateTime)).map((p) => [p.type, p.value]));
+  for (const time of root.querySelectorAll("time[data-form]")) {
+    time.title = time.dateTime.replace("T", " ").replace(/(\.000)?Z$/, " UTC");
+    time.textContent = forms[time.dataset.form](read(time));
+  }
+  for (const list of root.querySelectorAll(".timeline")) { // its days begin at another hour
+    let day;
+    list.querySelectorAll("li.day").forEach((li) => li.remove());
+    for (const time of list.querySelectorAll("li > time")) {
+      const p = read(time);
+      const text = `${p.day} ${p.month} ${p.year}, ${p.timeZoneName}`;
+      if (text === day) continue;
+      day = text;
+      const head = document.createElement("li");
+      head.className = "day";
+      head.textContent = text;
+      time.parentElement.before(head);
+    }
+  }
 }
 
 // A session's page is drawn anew by the server whenever the server says that it has changed.
@@ -102,6 +141,7 @@ function menus() {
 }
 
 copyButtons(document);
+localTimes(document);
 follow();
 renewing();
 menus();
