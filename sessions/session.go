@@ -69,6 +69,10 @@ type Request struct {
 	PlatformUserID string `json:"u"`           // arbitrary, 1 to 1,024 bytes, returned unchanged
 	GuildID        string `json:"g,omitempty"` // arbitrary, 0 to 1,024 bytes, returned unchanged
 	CallbackURL    string `json:"c"`           // as given and checked
+	// Reference is the integrator's own word for the session, 0 to 128 bytes; no user sees it.
+	Reference string `json:"r,omitempty"`
+	// Locale is the BCP 47 tag of the user's language, as the integrator knows it; empty: it did not say.
+	Locale string `json:"l,omitempty"`
 }
 
 // Session is the record of a session: what the integrator asked for, and when. It is written once, by

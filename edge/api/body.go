@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"verifyd/edge/api/words"
 	"verifyd/edge/problem"
 	"verifyd/edge/problem/fault"
 	"verifyd/edge/web"
@@ -29,6 +30,7 @@ const (
 type verification struct {
 	platform, platformUserID, guildID string
 	callback                          urlpolicy.URL
+	reference, locale                 string
 	level                             proof.Level // as the request says; empty: it does not
 	asked                             proof.Level // that counts
 }
@@ -142,6 +144,8 @@ func decodeVerification(body []byte, callbacks Callbacks) (verification, []probl
 		platformUserID: m.text("platform_user_id", true),
 		guildID:        m.text("guild_id", false),
 		callback:       m.url("callback_url", callbacks),
+		reference:      m.checked("reference", words.CheckReference),
+		locale:         m.checked("locale", words.CheckLocale),
 	}
 	return v, m.faults
 }
@@ -276,6 +280,18 @@ func (m *members) level(name string) proof.Level {
 		m.faultf(name, fault.Value, "the field is %.40q; it must be one of %s", s, join(proof.Levels))
 	}
 	return proof.Level(s)
+}
+
+// checked reads an optional string that is judged elsewhere.
+func (m *members) checked(name string, check func(string) error) string {
+	s, ok := m.str(name, false)
+	if !ok {
+		return ""
+	}
+	if err := check(s); err != nil {
+		m.faultf(name, fault.Value, "%s", err)
+	}
+	return s
 }
 
 func (m *members) url(name string, callbacks Callbacks) urlpolicy.URL {

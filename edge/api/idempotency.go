@@ -76,6 +76,11 @@ func (v verification) fingerprint() [sha256.Size]byte {
 	if v.level != "" { // so that requests without it have the fingerprint that older builds make
 		fields = append(fields, string(v.level))
 	}
+	for _, member := range []struct{ name, value string }{{"reference", v.reference}, {"locale", v.locale}} {
+		if member.value != "" { // the name, so that none passes for another
+			fields = append(fields, member.name, member.value)
+		}
+	}
 	for _, field := range fields {
 		b = binary.BigEndian.AppendUint32(b, uint32(len(field))) //nolint:gosec // bounded by MaxBodyBytes
 		b = append(b, field...)

@@ -147,7 +147,7 @@ func request(who account.Principal, v verification) sessions.Request {
 	return sessions.Request{
 		Account: who.Account.ID, Key: who.Key.ID, Test: who.Key.Test, Policy: who.Key.Policy,
 		Platform: v.platform, PlatformUserID: v.platformUserID, GuildID: v.guildID,
-		CallbackURL: v.callback.String(), Level: v.asked,
+		CallbackURL: v.callback.String(), Level: v.asked, Reference: v.reference, Locale: v.locale,
 	}
 }
 

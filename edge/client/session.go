@@ -25,6 +25,11 @@ type Verification struct {
 	// (Client.Confirm); "account", and that the same browser signed in as that platform account. Empty: what
 	// the account has set.
 	Binding string `json:"binding,omitempty"`
+	// Reference is your own word for the session, such as an order's number: up to 128 bytes of printable
+	// text, which no user sees.
+	Reference string `json:"reference,omitempty"`
+	// Locale is the user's language as a BCP 47 tag, such as "de" or "pt-BR"; empty: the browser says it.
+	Locale string `json:"locale,omitempty"`
 
 	// IdempotencyKey makes a repeat of Start safe: for ten minutes the same key and verification give the
 	// same session, and cost no quota. 1 to 255 visible ASCII characters, new for each session that is
@@ -135,6 +140,8 @@ type Session struct {
 	ExpiresAt   time.Time  `json:"expires_at"`
 	CompletedAt *time.Time `json:"completed_at"` // nil while pending and when expired
 	Delivery    Delivery   `json:"delivery"`
+	Reference   string     `json:"reference"` // as given, as is the locale
+	Locale      string     `json:"locale"`
 }
 
 // Delivery is where the callback stands.

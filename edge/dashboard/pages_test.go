@@ -60,7 +60,9 @@ func TestSessionTellsItsStoryAndIsSentAgain(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
 	a := r.account("Harbor Guild")
-	s := r.session(a, func(q *sessions.Request) { q.PlatformUserID = "o'brien <b>\u202e" })
+	s := r.session(a, func(q *sessions.Request) {
+		q.PlatformUserID, q.Reference, q.Locale = "o'brien <b>\u202e", "order <i>", "pt-BR"
+	})
 	path := "/dashboard/sessions/" + string(s.ID)
 	b := r.as("dev")
 	b.post(path+"/resend", "account", a.ID).Want(t, http.StatusSeeOther)
@@ -72,7 +74,8 @@ func TestSessionTellsItsStoryAndIsSentAgain(t *testing.T) {
 	page := b.Get(path)
 	page.Want(t, http.StatusOK, "Verified (Example Network)", "Rejected: the receiver answered 503",
 		"<script>alert(1)</script>", "Fix the receiver, then send it again", "hooks.example.com:443",
-		"U+202E", "1 sent")
+		"U+202E", "1 sent", "reference order <i>", "locale pt-BR")
+	b.Get("/dashboard/sessions").Want(t, http.StatusOK, "order <i>")
 	if strings.Contains(page.Body, "<script>alert") || strings.Contains(page.Body, "<b>\u202e") {
 		t.Error("what somebody typed stands unescaped")
 	}

@@ -114,7 +114,7 @@ func (w *Writer) Write(views []facts.View) error {
 var columns = []string{
 	"id", "test", "platform", "platform_user_id", "guild_id", "binding", "reached", "state", "step",
 	"verified", "reason", "rule", "created_at", "expires_at", "completed_at", "delivery", "attempts",
-	"last_class", "last_status",
+	"last_class", "last_status", "reference", "locale",
 }
 
 func (s Session) cells() []string {
@@ -128,6 +128,7 @@ func (s Session) cells() []string {
 		Defuse(s.GuildID), string(s.Binding), text(s.Reached), string(s.State), string(s.Step),
 		text(s.Verified), string(s.Reason), string(s.Rule), s.CreatedAt, s.ExpiresAt, text(s.CompletedAt),
 		string(s.Delivery.State), strconv.Itoa(len(s.Delivery.Attempts)), class, status,
+		Defuse(s.Reference), s.Locale,
 	}
 }
 

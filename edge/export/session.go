@@ -34,6 +34,8 @@ type Session struct {
 	ExpiresAt   string       `json:"expires_at"`
 	CompletedAt *string      `json:"completed_at"` // null while pending and when expired
 	Delivery    Delivery     `json:"delivery"`
+	Reference   string       `json:"reference"` // as given, as is the locale
+	Locale      string       `json:"locale"`
 }
 
 // Delivery is where the session's callback stands.
@@ -60,6 +62,7 @@ func Document(v facts.View) Session {
 		CreatedAt: web.Timestamp(v.CreatedAt), ExpiresAt: web.Timestamp(v.ExpiresAt),
 		CompletedAt: TimestampOrNull(v.CompletedAt),
 		Delivery:    Delivery{State: v.Delivery.State, Attempts: []Attempt{}},
+		Reference:   v.Reference, Locale: v.Locale,
 	}
 	if v.State == sessions.Verified || v.State == sessions.Failed {
 		verified := v.Verified()

@@ -80,6 +80,14 @@ var script = []step{
 				`"binding":"code"}`}},
 		"",
 	},
+	{ // the caller's own word for the session, and the user's language
+		`{"call":"start","platform":"p","user":"u","callback":"https://h.example/v","reference":"order 4711",` +
+			`"locale":"pt-BR"}`,
+		[]exchange{{request: "POST /verify/init", status: 200, answer: started,
+			body: `{"platform":"p","platform_user_id":"u","callback_url":"https://h.example/v",` +
+				`"reference":"order 4711","locale":"pt-BR"}`}},
+		"",
+	},
 	{
 		`{"call":"read","session":"a/b"}`,
 		[]exchange{{request: "GET /sessions/a%2Fb", status: 200, answer: verified}},
@@ -277,9 +285,9 @@ func (k kit) asks(t *testing.T, dir string) {
 		t.Errorf("a client shows its key: %s", shown)
 	}
 	keys := r.keys
-	if len(keys) != 8 || len(r.left) > 0 || len(keys[0]) < 20 || keys[0] != keys[1] || keys[1] != keys[2] ||
+	if len(keys) != 9 || len(r.left) > 0 || len(keys[0]) < 20 || keys[0] != keys[1] || keys[1] != keys[2] ||
 		keys[3] != "mine" || keys[4] != "mine" || keys[5] == keys[0] || keys[6] == keys[5] ||
-		keys[7] == keys[6] || slices.Contains(keys, "") {
+		keys[7] == keys[6] || keys[8] == keys[7] || slices.Contains(keys, "") {
 		t.Errorf("idempotency keys %q, %d exchanges are left", keys, len(r.left))
 	}
 }

@@ -39,6 +39,17 @@ func (p *pages) visitor(r *http.Request, chosen string) visitor {
 	return vis
 }
 
+// prefer takes a session's locale for the visitor's language, where none was chosen on a page.
+func (p *pages) prefer(vis *visitor, locale string) {
+	words := p.locales.suiting(locale)
+	if vis.chosen != "" || words == nil || words == vis.words {
+		return
+	}
+	if vis.words = words; vis.languages != "" {
+		vis.languages += "&from=" + words.code // the list of languages reads no session
+	}
+}
+
 // know returns a browser its cookie, or the same one for a while longer.
 func (p *pages) know(w http.ResponseWriter, vis *visitor) { vis.id = p.browsers.Know(w, vis.id) }
 

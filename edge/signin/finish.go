@@ -118,7 +118,7 @@ func (h *Handler) spend(
 	}
 	defer done()
 	lease := h.sessions.AskLeaseOf(r.Context(), token.ID())
-	s, err := h.read(r.Context(), r, token, h.sessions.ReadPending)
+	s, err := h.read(r, &vis, token, h.sessions.ReadPending)
 	if err != nil {
 		h.drawReadError(w, r, vis, err, "?"+r.URL.RawQuery) // this very return
 		return s, false

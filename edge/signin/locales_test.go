@@ -29,6 +29,49 @@ func (b *browser) getIn(address, accept string) answer {
 	return b.Do(req)
 }
 
+// A page opens in the language that its session was started with, rather than in the browser's; what the user
+// chooses there counts before both, and a language that there is not leaves it to the browser.
+func TestLanguageOfTheSession(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{})
+	b := r.browser()
+	start := func(locale string) (sessions.Session, sessions.Token) {
+		return r.session(func(q *sessions.Request) { q.Locale, q.Reference = locale, "order 4711" })
+	}
+	for locale, want := range map[string]string{
+		"": "fr", "de": "de", "de-AT": "de", "pt-BR": "pt", "zh-TW": "zh-Hant", "en-US": "en", "xx": "fr",
+		"qaa-ZZ": "fr", "x-de": "fr", "und": "fr", "fr": "fr", "AR-eg": "ar",
+	} {
+		_, token := start(locale)
+		page := b.getIn(b.page(token), "fr-CA")
+		if !strings.Contains(page.Body, `<html lang="`+want+`"`) || page.Header.Get("Content-Language") != want {
+			t.Errorf("%q opens in %s, want %s", locale, page.Header.Get("Content-Language"), want)
+		}
+		if strings.Contains(page.Body, "4711") {
+			t.Errorf("%q: the user sees the reference", locale)
+		}
+	}
+	s, token := start("ja")
+	list, links, current := b.listed(b.getIn(b.page(token), "fr"), "fr")
+	if current != "ja" || !strings.Contains(list.Body, `<html lang="ja"`) {
+		t.Errorf("the list of languages is in %s\n%s", current, list.Body)
+	}
+	for _, code := range []string{"nl", "ja"} {
+		if page := b.getIn(links[code], "fr"); !strings.Contains(page.Body, `<html lang="`+code+`"`) {
+			t.Errorf("chosen %s: %s", code, page.Header.Get("Content-Language"))
+		}
+	}
+	if _, err := r.store.Complete(t.Context(), s, sessions.Outcome{
+		State: sessions.Failed, Reason: sessions.Declined,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	end := b.getIn(b.page(token), "fr")
+	if !strings.Contains(end.Body, `<html lang="ja"`) || strings.Contains(end.Body, "4711") {
+		t.Errorf("the end: %s", end.Body)
+	}
+}
+
 // languages are the codes of all languages: the names of their files, sorted.
 func languages(t *testing.T) []string {
 	t.Helper()

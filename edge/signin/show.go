@@ -47,7 +47,7 @@ func (h *Handler) show(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer done()
-	s, err := h.read(r.Context(), r, token, h.sessions.ReadByToken)
+	s, err := h.read(r, &vis, token, h.sessions.ReadByToken)
 	if err != nil {
 		h.drawReadError(w, r, vis, err, h.pageURL(token, vis.chosen))
 		return
@@ -107,14 +107,15 @@ func (h *Handler) showPending(w http.ResponseWriter, r *http.Request, vis visito
 	h.draw(w, v)
 }
 
-// read reads a session in that way, and notes on the request's log line whose it is.
-func (h *Handler) read(ctx context.Context, r *http.Request, token sessions.Token,
+// read reads a session in that way, notes on the request's log line whose it is, and speaks its language.
+func (h *Handler) read(r *http.Request, vis *visitor, token sessions.Token,
 	way func(context.Context, sessions.Token) (sessions.Status, error)) (sessions.Status, error) {
 	line := web.EventFrom(r.Context())
 	line.Session = token.ID()
-	s, err := way(ctx, token)
+	s, err := way(r.Context(), token)
 	line.Account = s.Account
-	line.Follow(ctx, s.Trace)
+	line.Follow(r.Context(), s.Trace)
+	h.prefer(vis, s.Locale)
 	return s, err
 }
 

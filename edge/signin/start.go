@@ -43,7 +43,7 @@ func (h *Handler) start(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer done()
-	s, err := h.read(r.Context(), r, token, h.sessions.ReadPending)
+	s, err := h.read(r, &vis, token, h.sessions.ReadPending)
 	switch action := page.Single(r.PostForm, "action"); {
 	case err != nil:
 		h.drawReadError(w, r, vis, err, h.pageURL(token, vis.chosen))

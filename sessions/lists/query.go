@@ -16,8 +16,8 @@ type Query struct {
 	// ID is looked up at once. Where it is no session that is wanted, the list is what Text asks for; where
 	// that is empty, nothing.
 	ID sessions.ID
-	// Text, of Fold, is what the user or the group begins with, or the name of the key, which Named says:
-	// the ids of all keys whose names do.
+	// Text, of Fold, is what the user, the group or the reference begins with, or the name of the key, which
+	// Named says: the ids of all keys whose names do.
 	Text  string
 	Named []string
 
@@ -65,7 +65,7 @@ func (q Query) wantsOutcome() bool { return len(q.States)+len(q.Reasons)+len(q.N
 
 // traits are what a record says that queries ask for.
 type traits struct {
-	user, group            string // of Fold
+	user, group, reference string // of Fold
 	platform, guildID, key string
 	test                   bool
 	level                  proof.Level
@@ -76,7 +76,7 @@ type traits struct {
 func (q Query) matches(t traits) bool {
 	return (q.Test == nil || *q.Test == t.test) &&
 		(q.Text == "" || strings.HasPrefix(t.user, q.Text) || strings.HasPrefix(t.group, q.Text) ||
-			slices.Contains(q.Named, t.key)) &&
+			strings.HasPrefix(t.reference, q.Text) || slices.Contains(q.Named, t.key)) &&
 		(q.PlatformUserID == "" || Fold(q.PlatformUserID) == t.user) &&
 		(q.Platform == "" || q.Platform == t.platform) && (q.Group == "" || q.Group == t.guildID) &&
 		wanted(q.Keys, t.key) && wanted(q.Levels, t.level) &&
@@ -91,7 +91,8 @@ func (q Query) matchesOutcome(o sessions.Outcome) bool {
 // wants reports whether a session is wanted, as it stands.
 func (q Query) wants(v facts.View) bool {
 	return v.Account == q.Account && q.matches(traits{
-		user: Fold(v.PlatformUserID), group: Fold(v.GuildID), platform: v.Platform, guildID: v.GuildID,
+		user: Fold(v.PlatformUserID), group: Fold(v.GuildID), reference: Fold(v.Reference),
+		platform: v.Platform, guildID: v.GuildID,
 		key: v.Key, test: v.Test, level: v.Level.Or(proof.Link), created: v.CreatedAt,
 	}) && (q.PlatformUserID == "" || q.PlatformUserID == v.PlatformUserID) && q.matchesOutcome(v.Outcome) &&
 		wanted(q.Deliveries, v.Delivery.State)

@@ -35,27 +35,31 @@ const (
 	oneByOne = 32
 )
 
-// row is what is kept in memory of a session: what queries ask for, and where it stands. It costs 72
-// bytes and the user's name.
+// row is what is kept in memory of a session: what queries ask for, and where it stands. It costs 88
+// bytes, the user's name and the reference.
 type row struct {
-	sequence uint64
-	created  int64  // Unix milliseconds
-	user     string // of Fold
-	id       [20]byte
-	outcome  uint32 // index of span.outcomes; 0: none is known
-	platform uint32 // of span.names, as the others
-	group    uint32
-	key      uint32
-	level    uint8 // index of proof.Levels
-	test     bool
-	looked   bool // there is no outcome at or before span.seen, unless it is known
+	sequence  uint64
+	created   int64  // Unix milliseconds
+	user      string // of Fold, as the reference
+	reference string
+	id        [20]byte
+	outcome   uint32 // index of span.outcomes; 0: none is known
+	platform  uint32 // of span.names, as the others
+	group     uint32
+	key       uint32
+	level     uint8 // index of proof.Levels
+	test      bool
+	looked    bool // there is no outcome at or before span.seen, unless it is known
 }
 
-const rowBytes = 72
+const rowBytes = 88
 
 var idEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
 func (r *row) session() sessions.ID { return sessions.ID(idEncoding.EncodeToString(r.id[:])) }
+
+// textBytes is what the row's own texts take.
+func (r *row) textBytes() int { return len(r.user) + len(r.reference) }
 
 func (r *row) createdAt() time.Time { return time.UnixMilli(r.created).UTC() }
 
@@ -114,8 +118,9 @@ func (s *span) placeOf(sequence uint64) int {
 func (s *span) traits(r *row) traits {
 	platform, group := s.names[r.platform], s.names[r.group]
 	return traits{
-		user: r.user, platform: platform.text, guildID: group.text, group: group.folded,
-		key: s.names[r.key].text, test: r.test, level: proof.Levels[r.level], created: r.createdAt(),
+		user: r.user, reference: r.reference, platform: platform.text, guildID: group.text,
+		group: group.folded,
+		key:   s.names[r.key].text, test: r.test, level: proof.Levels[r.level], created: r.createdAt(),
 	}
 }
 
@@ -158,7 +163,7 @@ func (s *span) down(ctx context.Context, st *Lists, first uint64, most int) erro
 	}
 	slices.Reverse(rows)
 	for i := range rows {
-		s.texts += len(rows[i].user)
+		s.texts += rows[i].textBytes()
 	}
 	s.older, s.low = append(s.older, rows...), from
 	return nil
@@ -195,7 +200,7 @@ func (s *span) up(ctx context.Context, st *Lists, last uint64) error {
 // add puts a row that is newer than all others.
 func (s *span) add(r row) error {
 	s.newer, s.high = append(s.newer, r), r.sequence
-	s.texts += len(r.user)
+	s.texts += r.textBytes()
 	return nil
 }
 
@@ -238,7 +243,7 @@ func (s *span) take(ctx context.Context, st *Lists, subject string, data []byte,
 		return nil //nolint:nilerr // see above; who reads the session gets the error
 	}
 	r.created, r.test = v.CreatedAt.UnixMilli(), v.Test
-	r.user = strings.Clone(Fold(v.PlatformUserID))
+	r.user, r.reference = strings.Clone(Fold(v.PlatformUserID)), strings.Clone(Fold(v.Reference))
 	r.platform, r.group, r.key = s.number(v.Platform), s.number(v.GuildID), s.number(v.Key)
 	r.level = uint8(max(slices.Index(proof.Levels, v.Level.Or(proof.Link)), 0)) //nolint:gosec // three
 	return do(r)
@@ -268,7 +273,7 @@ func (s *span) cut(most int) {
 		s.low, s.seen, s.outcomes = old.low, old.seen, old.outcomes
 		for i := range rows {
 			r := &rows[i]
-			s.texts += len(r.user)
+			s.texts += r.textBytes()
 			r.platform, r.group, r.key = s.number(old.names[r.platform].text),
 				s.number(old.names[r.group].text), s.number(old.names[r.key].text)
 		}

@@ -34,8 +34,9 @@ type versions struct{ Oldest, Newest int }
 var (
 	// Records and completions of sessions: from 2 on their personal part is sealed under a key of the
 	// session's own. Those of version 1 hold it in clear text. A session that asks for more than proof.Link
-	// has version 3, and others keep theirs: a build that knows no levels must not complete the former.
-	sessionVersions = versions{1, 3}
+	// has version 3, and others keep theirs: a build that knows no levels must not complete the former. One
+	// with a reference or a locale has version 4: both are sealed, where older builds know no such members.
+	sessionVersions = versions{1, 4}
 	// Claims, resends and retries. Those of builds before the version was introduced carry none, and read
 	// the same.
 	factVersions = versions{0, 1}
@@ -52,10 +53,12 @@ var (
 	RecordVersions = versions{1, 1}
 )
 
-// The versions of a session's record from which on its personal part is sealed, and it has a level.
+// The versions of a session's record from which on its personal part is sealed, it has a level, and a
+// reference and a locale.
 const (
-	sealedVersion = 2
-	levelVersion  = 3
+	sealedVersion    = 2
+	levelVersion     = 3
+	referenceVersion = 4
 )
 
 // Durations are stored as whole nanoseconds.

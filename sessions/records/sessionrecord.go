@@ -32,7 +32,7 @@ type SessionRecord struct {
 	Key     string          `json:"key"`
 	Test    bool            `json:"test,omitzero"`
 	Policy  sessions.Policy `json:"policy,omitempty"`
-	Level   proof.Level     `json:"level,omitempty"` // of version 3
+	Level   proof.Level     `json:"level,omitempty"` // from version 3 on
 	// Of version 1: what names the user is in clear text, and the callback URL, whose query carries
 	// integrators' secrets, is sealed under the master key.
 	Platform       string `json:"platform,omitempty"`
@@ -55,7 +55,7 @@ type CompletionRecord struct {
 	Reason      sessions.Reason `json:"reason,omitempty"`
 	Rule        failure.Rule    `json:"rule,omitempty"`
 	Network     string          `json:"network,omitempty"`
-	Reached     proof.Level     `json:"reached,omitempty"` // of version 3
+	Reached     proof.Level     `json:"reached,omitempty"` // from version 3 on
 	CompletedAt time.Time       `json:"completed_at"`
 }
 
@@ -78,6 +78,9 @@ func newRecord(s sessions.Session, with Sealer) (SessionRecord, error) {
 	r.Version, r.Page, r.Slot = sealedVersion, s.SealedUnder.Page, s.SealedUnder.Slot
 	if s.Level.Or(proof.Link) != proof.Link {
 		r.Version, r.Level = levelVersion, s.Level
+	}
+	if s.Reference+s.Locale != "" {
+		r.Version = referenceVersion
 	}
 	if s.Lost {
 		return r, nil

@@ -56,7 +56,8 @@ func (st *Writer) Create(ctx context.Context, r sessions.Request) (sessions.Sess
 // EncodeNew returns a new session its key, and its record.
 func (st *Writer) EncodeNew(ctx context.Context, s *sessions.Session) (data []byte, err error) {
 	with := Sealer{box: st.box}
-	if !st.Plain || s.Level != proof.Link { // which no build reads that knows no sealed sessions
+	// Builds that know no sealed sessions read neither of these in any case.
+	if !st.Plain || s.Level != proof.Link || s.Reference+s.Locale != "" {
 		if s.SealedUnder, with.key, err = st.keys.take(ctx); err != nil {
 			return nil, err
 		}

@@ -104,6 +104,46 @@ func TestOlderBuildsLeaveSessionsWithALevel(t *testing.T) {
 	}
 }
 
+// A build that knows no references and locales refuses a session that has one, and its outcome: it would take
+// the sealed part for damaged. What both say is sealed, whatever the operator has set for others.
+func TestOlderBuildsLeaveSessionsWithAReference(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	h.store.Plain = true
+	for _, r := range []sessions.Request{
+		{Reference: "order 4711"}, {Locale: "pt-BR"}, {Reference: "order 4711", Level: proof.Code},
+	} {
+		asked := r
+		r.Account, r.Key, r.Platform, r.PlatformUserID = "acct", "key", "discord", "sailor_42"
+		r.CallbackURL = "https://bot.example.com/verified"
+		s, _, err := h.store.Create(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.store.Complete(t.Context(), s, sessions.Outcome{
+			State: sessions.Failed, Reason: sessions.Declined,
+		}); err != nil {
+			t.Fatal(err)
+		}
+		for stream, subject := range map[string]string{
+			topology.BucketStream(topology.BucketSessions): records.RecordSubject(s.Account, s.ID),
+			topology.StreamCompletions:                     records.CompletionSubject(s.ID),
+		} {
+			m, err := h.conn.Last(t.Context(), stream, subject)
+			if err != nil || !strings.Contains(string(m.Data), `"v":4`) ||
+				strings.Contains(string(m.Data), "4711") || strings.Contains(string(m.Data), "pt-BR") {
+				t.Errorf("%+v: %v, %s", asked, err, m.Data)
+			}
+		}
+		v := h.view(t, s.ID)
+		if v.Reference != asked.Reference || v.Locale != asked.Locale ||
+			v.Level != asked.Level.Or(proof.Link) ||
+			v.State != sessions.Failed {
+			t.Errorf("%+v reads as %+v", asked, v)
+		}
+	}
+}
+
 // Not only the code confirms, but the code from the session's user; a repeat of it is harmless.
 func TestConfirm(t *testing.T) {
 	t.Parallel()

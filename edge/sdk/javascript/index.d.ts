@@ -17,6 +17,10 @@ export interface Verification {
   callbackUrl: string;
   /** What is to be proven before the session is verified. Default: what the account has set. */
   binding?: Binding;
+  /** Your own word for the session, such as an order's number: up to 128 bytes, which no user sees. */
+  reference?: string;
+  /** The user's language as a BCP 47 tag, such as "pt-BR". Default: the browser says it. */
+  locale?: string;
   /** Makes a repeat of your own harmless: 1 to 255 visible ASCII characters. Default: one that is made for the call. */
   idempotencyKey?: string;
 }
@@ -74,6 +78,9 @@ export interface Session {
   verified: boolean | null;
   reason: string;
   rule: string;
+  /** As given, as is the locale. */
+  reference: string;
+  locale: string;
   createdAt: Date | null;
   expiresAt: Date | null;
   completedAt: Date | null;
@@ -89,7 +96,7 @@ export interface Filter {
   delivery?: Session["delivery"]["state"];
   since?: Date | string;
   until?: Date | string;
-  /** What is held of a session: its id, its token, a webhook-id, or how its user, group or key's name begins. */
+  /** What is held of a session: its id, its token, a webhook-id, or how its user, group, reference or key's name begins. */
   q?: string;
   platform?: string;
   group?: string;

@@ -69,6 +69,8 @@ export class Client {
       guild_id: verification.guildId,
       callback_url: verification.callbackUrl,
       binding: verification.binding,
+      reference: verification.reference,
+      locale: verification.locale,
     });
     for (let left = startTries - 1, wait = startPause; ; left--, wait *= 2) {
       try {
@@ -401,6 +403,7 @@ function sessionOf(doc) {
     platformUserId: doc.platform_user_id ?? "", guildId: doc.guild_id ?? "",
     binding: doc.binding ?? "", reached: doc.reached ?? "", state: doc.state, step: doc.step ?? "",
     verified: doc.verified ?? null, reason: doc.reason ?? "", rule: doc.rule ?? "",
+    reference: doc.reference ?? "", locale: doc.locale ?? "",
     createdAt: date(doc.created_at), expiresAt: date(doc.expires_at), completedAt: date(doc.completed_at),
     delivery: {
       state: doc.delivery?.state ?? "none",

@@ -138,6 +138,9 @@ final class Client
      *     the link controls an identity; 'code', and that the account's owner confirms on the platform, with
      *     a code; 'account', and that the same browser signed in as that platform account; null: what the
      *     account has set
+     * @param string $reference your own word for the session, such as an order's number: up to 128 bytes,
+     *     which no user sees
+     * @param ?string $locale the user's language as a BCP 47 tag, such as 'pt-BR'; null: the browser says it
      */
     public function start(
         string $platform,
@@ -146,6 +149,8 @@ final class Client
         string $guildId = '',
         ?string $idempotencyKey = null,
         ?string $binding = null,
+        string $reference = '',
+        ?string $locale = null,
     ): Started {
         $body = ['platform' => $platform, 'platform_user_id' => $platformUserId, 'callback_url' => $callbackUrl];
         if ($guildId !== '') {
@@ -153,6 +158,12 @@ final class Client
         }
         if ($binding !== null) {
             $body['binding'] = $binding;
+        }
+        if ($reference !== '') {
+            $body['reference'] = $reference;
+        }
+        if ($locale !== null) {
+            $body['locale'] = $locale;
         }
         $key = $idempotencyKey ?? bin2hex(random_bytes(16));
         for ($left = self::TRIES - 1, $wait = 0.25; ; $left--, $wait *= 2) {
@@ -322,6 +333,7 @@ final class Client
         }
         return $doc + [
             'test' => false, 'binding' => '', 'reached' => null, 'step' => '', 'verified' => null,
+            'reference' => '', 'locale' => '',
             'delivery' => ['state' => 'none', 'attempts' => []],
         ];
     }

@@ -103,11 +103,15 @@ module Verifyd
     # Starts a session. It tries up to six times, under one idempotency key. binding is what is to be proven
     # before the session is verified: "link", that whoever has the link controls an identity; "code", and that
     # the account's owner confirms on the platform, with a code; "account", and that the same browser signed
-    # in as that platform account; nil: what the account has set.
-    def start(platform:, platform_user_id:, callback_url:, guild_id: nil, binding: nil, idempotency_key: nil)
+    # in as that platform account; nil: what the account has set. reference is your own word
+    # for the session, which no user sees; locale is the user's language as a BCP 47 tag, such as "pt-BR".
+    def start(platform:, platform_user_id:, callback_url:, guild_id: nil, binding: nil, idempotency_key: nil,
+              reference: nil, locale: nil)
       body = { platform: platform, platform_user_id: platform_user_id, callback_url: callback_url }
       body[:guild_id] = guild_id unless guild_id.nil? || guild_id.empty?
       body[:binding] = binding unless binding.nil?
+      body[:reference] = reference unless reference.nil? || reference.empty?
+      body[:locale] = locale unless locale.nil?
       headers = { "Idempotency-Key" => idempotency_key || SecureRandom.uuid }
       wait = 0.25
       (TRIES - 1).downto(0) do |left|
@@ -242,7 +246,7 @@ module Verifyd
       end
       {
         "test" => false, "binding" => "", "reached" => nil, "step" => "", "verified" => nil,
-        "delivery" => { "state" => "none", "attempts" => [] }
+        "reference" => "", "locale" => "", "delivery" => { "state" => "none", "attempts" => [] }
       }.merge(doc)
     end
 

@@ -21,6 +21,7 @@ $does = [
         $s = $client->start(
             platform: $a['platform'], platformUserId: $a['user'], callbackUrl: $a['callback'],
             guildId: $a['guild'] ?? '', idempotencyKey: $a['key'] ?? null, binding: $a['binding'] ?? null,
+            reference: $a['reference'] ?? '', locale: $a['locale'] ?? null,
         );
         return [
             'url' => $s->verifyUrl, 'session' => $s->session, 'id' => $s->id(),

@@ -25,6 +25,7 @@ def start(a):
     s = client.start(
         platform=a["platform"], platform_user_id=a["user"], guild_id=a.get("guild", ""), callback_url=a["callback"],
         binding=a.get("binding"), idempotency_key=a.get("key"),
+        reference=a.get("reference") or "", locale=a.get("locale"),
     )
     return {"url": s.verify_url, "session": s.session, "id": s.id, "expires": instant(s.expires_at), "shown": repr(s)}
 

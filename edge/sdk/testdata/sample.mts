@@ -10,7 +10,7 @@ const client = new Client("https://verify.example.com", "vfy_x", clientOptions);
 const call: CallOptions = { signal: new AbortController().signal };
 const verification: Verification = {
   platform: "discord", platformUserId: "sailor_42", guildId: "g", callbackUrl: "https://h.example/v",
-  binding: "code", idempotencyKey: "mine",
+  binding: "code", idempotencyKey: "mine", reference: "order 4711", locale: "pt-BR",
 };
 const confirmation: Confirmation = { platformUserId: "sailor_42", code: "k7m-2qx" };
 
@@ -40,6 +40,7 @@ function tell(session: Session): string {
   const verified: boolean | null = session.verified;
   const words: string[] = [
     session.id, session.platform, session.platformUserId, session.guildId, session.reason, session.rule,
+    session.reference, session.locale,
     String(session.test), String(verified), state, session.delivery.state,
   ];
   const binding: Binding = session.binding;

@@ -30,7 +30,7 @@ type exportCmd struct {
 
 	Account  string `required:"" placeholder:"NAME" help:"The account whose sessions they are, by its name or id."`
 	Format   string `enum:"csv,jsonl" default:"csv" help:"csv, in which no cell is a formula, or jsonl: one JSON object a line."`
-	Q        string `name:"q" placeholder:"TEXT" help:"What is held of a session: its id, a webhook-id, or what its user, its group or its key's name begins with."`
+	Q        string `name:"q" placeholder:"TEXT" help:"What is held of a session: its id, a webhook-id, or what its user, its group, its reference or its key's name begins with."`
 	User     string `placeholder:"ID" help:"Only sessions of this platform_user_id."`
 	Platform string `help:"Only sessions of this platform." placeholder:"TEXT"`
 	Group    string `help:"Only sessions with this guild_id." placeholder:"TEXT"`

@@ -136,6 +136,8 @@ class Session:
     expires_at: Optional[datetime]
     completed_at: Optional[datetime]
     delivery: Delivery
+    reference: str = ""  #: as given, as is the locale
+    locale: str = ""
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -165,7 +167,8 @@ class Client:
 
     def start(
         self, *, platform: str, platform_user_id: str, callback_url: str, guild_id: str = "",
-        binding: Optional[str] = None, idempotency_key: Optional[str] = None,
+        binding: Optional[str] = None, idempotency_key: Optional[str] = None, reference: str = "",
+        locale: Optional[str] = None,
     ) -> Started:
         """Starts a session. It tries up to six times, under one idempotency key.
 
@@ -176,12 +179,19 @@ class Client:
         controls an identity; "code", and that the account's owner confirms on the platform, with a code;
         "account", and that the same browser signed in as that platform account; None: what the account has
         set.
+
+        reference is your own word for the session, such as an order's number: up to 128 bytes, which no user
+        sees. locale is the user's language as a BCP 47 tag, such as "pt-BR"; None: the browser says it.
         """
         body = {"platform": platform, "platform_user_id": platform_user_id, "callback_url": callback_url}
         if guild_id:
             body["guild_id"] = guild_id
         if binding is not None:
             body["binding"] = binding
+        if reference:
+            body["reference"] = reference
+        if locale is not None:
+            body["locale"] = locale
         headers = {"Idempotency-Key": idempotency_key or str(uuid.uuid4())}
         wait = _START_PAUSE
         for left in range(_START_TRIES - 1, -1, -1):
@@ -226,7 +236,8 @@ class Client:
     ) -> tuple[Sequence[Session], Optional[str]]:
         """Lists sessions, newest first: one page, and the cursor of the next or None.
 
-        q is what is held of a session: its id, its token, a webhook-id, or how its user, group or key's name begins.
+        q is what is held of a session: its id, its token, a webhook-id, or how its user, group,
+        reference or key's name begins.
         from_ and to are days in UTC, as in 2026-11-21.
         """
         asked = {
@@ -531,6 +542,7 @@ def _session(doc: Mapping[str, Any]) -> Session:
             )
             for a in delivery.get("attempts") or ()
         )),
+        reference=doc.get("reference") or "", locale=doc.get("locale") or "",
     )
 
 

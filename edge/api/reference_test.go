@@ -1,0 +1,100 @@
+package api
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"verifyd/edge/export"
+	"verifyd/edge/problem"
+	"verifyd/edge/problem/fault"
+	"verifyd/sessions"
+)
+
+// A reference and a locale come back in every answer, and never in the callback; q finds the former.
+func TestReferenceAndLocaleComeBack(t *testing.T) {
+	t.Parallel()
+	s := newService(t, nil)
+	token := parse[started](t, s.init(t, `{`+good+`,"reference":"Order 4711 <é>","locale":"pt-BR"}`),
+		http.StatusOK).Session
+	bare := parse[started](t, s.init(t, `{`+good+`,"reference":""}`), http.StatusOK).Session
+	got := parse[export.Session](t, s.get(t, token, acmeKey), http.StatusOK)
+	if got.Reference != "Order 4711 <é>" || got.Locale != "pt-BR" {
+		t.Errorf("it reads as %+v", got)
+	}
+	got = parse[export.Session](t, s.get(t, bare, acmeKey), http.StatusOK)
+	if got.Reference+got.Locale != "" {
+		t.Errorf("without them it reads as %+v", got)
+	}
+	for held, want := range map[string][]string{
+		"ORDER 47": {idOf(t, token)}, "4711": nil, "pt-BR": nil, "order 4711 <É>": {idOf(t, token)},
+	} {
+		if ids, _ := s.ids(t, acmeKey, "?q="+url.QueryEscape(held)); !slices.Equal(ids, want) {
+			t.Errorf("q=%q finds %v, want %v", held, ids, want)
+		}
+	}
+	c := s.complete(t, token, sessions.Outcome{State: sessions.Verified, Network: "default"})
+	if c.Reference != "Order 4711 <é>" || c.Locale != "pt-BR" {
+		t.Errorf("completed: %+v", c)
+	}
+	csv := s.do(t, http.MethodGet, "/sessions?q=order", "", "Authorization", "Bearer "+acmeKey,
+		"Accept", "text/csv")
+	lines := strings.Split(strings.TrimSpace(csv.body), "\r\n")
+	if len(lines) != 2 || !strings.HasSuffix(lines[0], ",reference,locale") ||
+		!strings.HasSuffix(lines[1], ",Order 4711 <é>,pt-BR") {
+		t.Errorf("as CSV: %q", lines)
+	}
+}
+
+// A repeat under an idempotency key is one that says the same of both; neither passes for the other or for a
+// binding.
+func TestReferenceAndLocaleAreOfTheRequest(t *testing.T) {
+	t.Parallel()
+	s := newService(t, nil)
+	start := func(key, more string) answer {
+		return s.do(t, http.MethodPost, pathInit, `{`+good+more+`}`, "Authorization", "Bearer "+acmeKey,
+			"Content-Type", "application/json", headerIdempotencyKey, key)
+	}
+	all := []string{``, `,"reference":"code"`, `,"locale":"de"`, `,"reference":"de"`, `,"reference":"locale"`,
+		`,"binding":"code"`, `,"binding":"code","reference":"code"`}
+	for i, first := range all {
+		key := fmt.Sprintf("key-%d", i)
+		a := parse[started](t, start(key, first), http.StatusOK)
+		for j, other := range all {
+			again := start(key, other)
+			if i != j {
+				wantProblem(t, again, problem.CodeIdempotencyReused)
+				continue
+			}
+			if got := parse[started](t, again, http.StatusOK); got.Session != a.Session {
+				t.Errorf("%s: another session", first)
+			}
+		}
+	}
+}
+
+func TestBadReferencesAndLocales(t *testing.T) {
+	t.Parallel()
+	s := newService(t, nil)
+	for body, says := range map[string]string{
+		`,"reference":7`:    "it must be a string",
+		`,"reference":null`: "it must be a string",
+		`,"reference":"` + strings.Repeat("é", 65) + `"`: "it may have up to 128 as UTF-8",
+		`,"reference":"a\u0000"`:                         "byte 1 begins U+0000",
+		`,"reference":"\u202e"`:                          "byte 0 begins U+202E",
+		`,"locale":["de"]`:                               "it must be a string",
+		`,"locale":""`:                                   "leave it out",
+		`,"locale":"pt_BR"`:                              "as in pt-BR",
+		`,"locale":"deutsch bitte"`:                      "not a BCP 47 language tag",
+	} {
+		doc := wantProblem(t, s.init(t, `{`+good+body+`}`), problem.CodeInvalidRequest)
+		if len(doc.Errors) != 1 || !strings.Contains(doc.Errors[0].Detail, says) ||
+			!strings.Contains(body, `"`+doc.Errors[0].Field+`"`) || doc.Errors[0].Code != fault.Value &&
+			doc.Errors[0].Code != fault.Type {
+			t.Errorf("%s: %+v, which does not say %q", body, doc.Errors, says)
+		}
+	}
+}
