@@ -6,7 +6,8 @@
 //	verifyd demo-beside   play integrator, identity network and user beside a running service
 //	verifyd key           API keys
 //	verifyd account       integrators: keys, quota, name, members, secrets, in service or not
-//	verifyd operator      who may use the operator's pages of the dashboard, and the log of operations
+//	verifyd member        members of accounts, and invites
+//	verifyd operator      who may use the operator's pages, and operator tokens; the log of operations
 //	verifyd hosts         receiver hosts in trouble, or left alone
 //	verifyd deliveries    callbacks and how they ended; send them again
 //	verifyd sessions      an account's sessions, for other programs
@@ -30,7 +31,7 @@
 // This package is the command line: it reads one, runs its command, and says what went wrong. The commands
 // are in command and the packages below it, each with its flags and what it prints:
 //
-//	command/accounts    key, account, operator
+//	command/accounts    key, account, member, operator
 //	command/delivery    deliveries, hosts, explain
 //	command/export      sessions
 //	command/integrator  try, listen, demo, demo-beside
@@ -57,8 +58,8 @@
 //   - A setting has one name: --callback-timeout, VERIFYD_CALLBACK_TIMEOUT, callback_timeout in the YAML
 //     file; the flag wins over the variable, the variable over the file. Every fault is reported at once,
 //     with the setting, its value's fault and an example, and nothing is started.
-//   - Settings belong to serve, and to other commands as far as they open the same store. What a command is
-//     to do comes from its command line alone.
+//   - Settings belong to serve, and to other commands as far as they open the same store, or reach the
+//     service on another machine in its place. What a command is to do comes from its command line alone.
 //   - Only serve, restore and account create --new-store make a new store.
 //   - What serve, the demo and the end-to-end tests boot is one service.Program.
 package main

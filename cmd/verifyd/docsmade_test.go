@@ -77,10 +77,13 @@ func TestDocumentsNameThisVersion(t *testing.T) {
 // settingsMade is a table of each group of settings.
 func settingsMade(t *testing.T) string {
 	t.Helper()
-	var serve *kong.Node
-	for _, command := range must[*kong.Kong](t)(newParser()).Model.Children {
-		if command.Name == "serve" {
+	var serve, remote *kong.Node // remote: one that works from another machine, too
+	for _, command := range must[*kong.Kong](t)(newParser()).Model.Leaves(false) {
+		switch command.Path() {
+		case "serve":
 			serve = command
+		case "account list":
+			remote = command
 		}
 	}
 	var b strings.Builder
@@ -89,7 +92,11 @@ func settingsMade(t *testing.T) string {
 		title, _, _ = strings.Cut(title, ", the same as")
 		fmt.Fprintf(&b, "\n## %s%s\n\n| variable | default | meaning |\n|---|---|---|\n",
 			strings.ToUpper(title[:1]), title[1:])
-		for _, f := range serve.Flags {
+		of := serve
+		if group.Key == "server" {
+			of = remote
+		}
+		for _, f := range of.Flags {
 			if f.Group == nil || f.Group.Key != group.Key {
 				continue
 			}

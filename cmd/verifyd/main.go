@@ -48,7 +48,8 @@ type cli struct {
 
 	Key      accounts.Key      `cmd:"" help:"API keys."`
 	Account  accounts.Account  `cmd:"" help:"Accounts."`
-	Operator accounts.Operator `cmd:"" help:"Who may use the operator's pages of the dashboard."`
+	Member   accounts.Member   `cmd:"" help:"Members of accounts, and invites."`
+	Operator accounts.Operator `cmd:"" help:"Who may use the operator's pages of the dashboard, and by which tokens programs manage accounts."`
 
 	Hosts      delivery.Hosts      `cmd:"" help:"Receiver hosts: where nobody answers, and which are paused."`
 	Deliveries delivery.Deliveries `cmd:"" help:"Callbacks and how they ended."`

@@ -22,6 +22,8 @@ var sensible = map[string][]string{
 	"account return-url":  {"https://example.com/"},
 	"account move-member": {"example:1"},
 	"account quota":       {"x", "5"}, "account colour": {"#1f5fd0"}, "account binding": {"code"},
+	"member invite": {"--base-url=https://verify.example.com"},
+	"member role":   {"example:1"}, "member remove": {"example:1"},
 	"operator login-link": {"--base-url=https://verify.example.com"}, "erase": {"--all-accounts"},
 	"operator grant": {"example:1"}, "operator revoke": {"example:1"}, "move": {"--to=nats://127.0.0.1:1"},
 	"check": {"--dev-network"},

@@ -22,10 +22,12 @@ import (
 var storeFlags = []string{
 	"data-dir", "nats-url", "nats-creds", "nats-ca-file", "replicas", "sync", "store-limit", "keep-results",
 	"secret-key", "secret-key-file",
+	// of what works from another machine, too
+	"server", "token", "token-file", "server-ca-file",
 }
 
 // heard is which flags of a command may be set by a variable or the file, by what the documents promise.
-// That of any command that is not named here is storeFlags.
+// That of any command that is not named here is storeFlags, as far as it has them.
 var heard = map[string][]string{
 	"healthcheck": {"admin-listen"}, "log-level": {"admin-listen"},
 	"demo": {}, "try": {}, "listen": {}, "prepare": {}, "version": {},

@@ -24,7 +24,8 @@ var tableless = []string{
 	"account disable", "account enable", "account delete", "account restore", "account verified",
 	"account move-member", "account secret", "account rotate-secret",
 	"account end-rotation", "account login-link", "account revoke-login-link", "account return-url",
-	"account colour", "account binding", "operator grant",
+	"account colour", "account binding", "operator token create", "operator token revoke", "member invite",
+	"member withdraw", "member role", "member remove", "operator grant",
 	"operator revoke", "operator login-link", "hosts pause", "hosts resume", "deliveries resend",
 	"sessions export",
 	"explain",
@@ -49,6 +50,8 @@ func TestEveryTableAsJSON(t *testing.T) {
 	for _, line := range [][]string{
 		{"operator", "login-link", "--base-url", r.Base},
 		{"account", "login-link", "--account", "Harbor Guild", "--base-url", r.Base},
+		{"member", "invite", "--account", "Harbor Guild", "--for", "Bob", "--base-url", r.Base},
+		{"operator", "token", "create", "--name", "deploy", "--scope", "keys:write"},
 		{"hosts", "pause", "bot.example.com", "--reason", "moving house"},
 	} {
 		if code, _, errOut := r.run(t, line...); code != 0 {
@@ -58,7 +61,8 @@ func TestEveryTableAsJSON(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "backup")
 	here := map[string][]string{
 		"key list": nil, "account list": nil, "account show": {"Harbor Guild"},
-		"account audit": {"Harbor Guild"}, "operator list": nil, "operator audit": nil,
+		"account audit": {"Harbor Guild"}, "member list": {"--account", "Harbor Guild"},
+		"operator token list": nil, "operator list": nil, "operator audit": nil,
 		"hosts list": nil, "deliveries list": nil, "deliveries show": {delivered.ID}, "deliveries redrive": {
 			"--state", "rejected", "--dry-run",
 		},
@@ -66,7 +70,8 @@ func TestEveryTableAsJSON(t *testing.T) {
 	}
 	lists := map[string]string{ // with what each must have
 		"key list": "keys", "account list": "accounts", "account show": "login_links",
-		"account audit": "records", "operator list": "operators",
+		"account audit": "records", "member list": "invites", "operator token list": "tokens",
+		"operator list":  "operators",
 		"operator audit": "records", "hosts list": "hosts", "deliveries list": "deliveries",
 		"deliveries show": "attempts", "erase": "accounts", "backup": "assets",
 	}

@@ -10,7 +10,7 @@
 //	entry         entries of buckets: conditional writes, lists
 //	audit         the log of who changed what
 //	record        accounts and keys as they lie in the store
-//	grant         login links, and who is an operator
+//	grant         login links, operator tokens, and who is an operator
 //	keyuse        when each key was last used
 //	keymirror     accounts and keys in memory, for requests
 //	namespace     the providers that a network's id was pointed at

@@ -4,23 +4,12 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strings"
-	"time"
 
 	"verifyd/edge/account"
 	"verifyd/edge/account/secrets"
-	"verifyd/edge/limit"
 	"verifyd/edge/problem"
+	"verifyd/edge/request"
 	"verifyd/edge/web"
-	"verifyd/natsconf"
-)
-
-const (
-	// retryUnavailable is the Retry-After of answers while JetStream is away for longer than requests wait,
-	// or while more of them come than may wait.
-	retryUnavailable = 2 * time.Second
-	// retryStoreFull is longer: room comes when sessions and results age out, or when an operator acts.
-	retryStoreFull = time.Minute
 )
 
 // guard is who asks, and whether they may: the key, its rate, its account's quota.
@@ -47,7 +36,7 @@ func (g *guard) authorize(r *http.Request) (account.Principal, *problem.Problem)
 }
 
 func (g *guard) identify(r *http.Request) (account.Principal, *problem.Problem) {
-	secret, detail := bearer(r.Header)
+	secret, detail := request.Bearer(r.Header, "the API key", "<API_KEY>")
 	if detail != "" {
 		return account.Principal{}, &problem.Problem{Code: problem.CodeKeyMissing, Detail: detail}
 	}
@@ -67,23 +56,6 @@ func (g *guard) identify(r *http.Request) (account.Principal, *problem.Problem) 
 		g.Uses.RecordUse(who.Key.ID, g.Now())
 	}
 	return who, nil
-}
-
-// bearer takes the key out of the header, or says what is wrong with the header.
-func bearer(h http.Header) (secret, detail string) {
-	values := h.Values("Authorization")
-	if len(values) == 0 {
-		return "", "Send the API key in the header Authorization: Bearer <API_KEY>."
-	}
-	if len(values) > 1 {
-		return "", "There are several Authorization headers; send one."
-	}
-	scheme, secret, _ := strings.Cut(values[0], " ")
-	secret = strings.TrimSpace(secret)
-	if !strings.EqualFold(scheme, "Bearer") || secret == "" { // RFC 9110 §11.1: schemes are case-insensitive
-		return "", "The Authorization header must be: Bearer <API_KEY>."
-	}
-	return secret, ""
 }
 
 func keyProblem(err error) *problem.Problem {
@@ -109,7 +81,7 @@ func keyProblem(err error) *problem.Problem {
 	default: // account.ErrNotReady, and whatever else keeps the service from knowing
 		return &problem.Problem{
 			Code: problem.CodeUnavailable, Detail: "The API keys are not loaded yet.",
-			RetryAfter: retryUnavailable,
+			RetryAfter: request.RetryUnavailable,
 			Cause:      err,
 		}
 	}
@@ -131,43 +103,6 @@ func (g *guard) wait(ctx context.Context) (_ context.Context, done func(), p *pr
 	return ctx, done, nil
 }
 
-// storeProblem reports what becomes of an error of the store.
-func storeProblem(err error) *problem.Problem {
-	switch {
-	case errors.Is(err, natsconf.ErrStoreFull):
-		return storeFull(err)
-	case errors.Is(err, limit.ErrNoPlace):
-		return &problem.Problem{
-			Code: problem.CodeUnavailable, Detail: "The service cannot reach its store, and as many " +
-				"requests wait for it as may; try again.",
-			RetryAfter: retryUnavailable, Cause: err,
-		}
-	case errors.Is(err, natsconf.ErrUnavailable), errors.Is(err, natsconf.ErrUncertain),
-		errors.Is(err, natsconf.ErrConflict),
-		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return &problem.Problem{
-			Code: problem.CodeUnavailable, Detail: "The service cannot reach its store; try again.",
-			RetryAfter: retryUnavailable, Cause: err,
-		}
-	case errors.Is(err,
-		natsconf.ErrNewer): // while a newer build is rolled out: the next edge that is asked may be one
-		return &problem.Problem{
-			Code: problem.CodeUnavailable, Detail: "The service is being upgraded; try again.",
-			RetryAfter: retryUnavailable, Cause: err,
-		}
-	default:
-		return &problem.Problem{
-			Code:   problem.CodeInternal,
-			Detail: "The service failed; its log has the reason under this request_id.",
-			Cause:  err,
-		}
-	}
-}
+func storeProblem(err error) *problem.Problem { return request.StoreProblem(err) }
 
-func storeFull(cause error) *problem.Problem {
-	return &problem.Problem{
-		Code:       problem.CodeStoreFull,
-		Detail:     "New sessions do not start until there is room; open ones go on.",
-		RetryAfter: retryStoreFull, Cause: cause,
-	}
-}
+func storeFull(cause error) *problem.Problem { return request.StoreFull(cause) }

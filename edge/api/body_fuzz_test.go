@@ -5,6 +5,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"verifyd/edge/request"
 	"verifyd/sessions/urlpolicy"
 )
 
@@ -21,7 +22,7 @@ func FuzzDecodeVerification(f *testing.F) {
 		v, faults := decodeVerification(body, policy)
 		for _, fault := range faults {
 			if fault.Code == "" || fault.Detail == "" || !utf8.ValidString(fault.Field+fault.Detail) ||
-				len(fault.Field) > maxShownName {
+				len(fault.Field) > request.MaxShownName {
 				t.Fatalf("fault = %+q", fault)
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"verifyd/edge/export"
 	"verifyd/edge/problem"
 	"verifyd/edge/problem/fault"
+	"verifyd/edge/request"
 	"verifyd/edge/web"
 	"verifyd/sessions"
 	"verifyd/sessions/facts"
@@ -46,8 +47,7 @@ func (a *api) level(who account.Principal, v verification) (proof.Level, *proble
 		return asked, nil
 	}
 	f.Field, f.Code = "binding", fault.Value
-	faults := []problem.Fault{f}
-	return "", &problem.Problem{Code: problem.CodeInvalidRequest, Detail: summary(faults), Faults: faults}
+	return "", request.Invalid(f)
 }
 
 // confirmation is what POST /sessions/{session}/confirm takes.
@@ -55,35 +55,28 @@ type confirmation struct{ user, code string }
 
 // readConfirmation reads and checks its body, as strictly as that of a start.
 func readConfirmation(r *http.Request) (confirmation, *problem.Problem) {
-	body, p := readJSONBody(r)
+	body, p := request.Body(r)
 	if p != nil {
 		return confirmation{}, p
 	}
-	m, f := readMembers(body)
+	read, f := request.ReadMembers(body)
 	if f != nil {
-		m = &members{faults: []problem.Fault{*f}}
-		return confirmation{}, invalid(m)
+		return confirmation{}, request.Invalid(*f)
 	}
+	m := members{read}
 	c := confirmation{user: m.text("platform_user_id", true), code: m.code("code")}
-	return c, invalid(m)
-}
-
-func invalid(m *members) *problem.Problem {
-	if len(m.faults) == 0 {
-		return nil
-	}
-	return &problem.Problem{Code: problem.CodeInvalidRequest, Detail: summary(m.faults), Faults: m.faults}
+	return c, m.Problem()
 }
 
 // code reads a code as a user has typed it. What cannot be one costs no try.
-func (m *members) code(name string) string {
-	s, ok := m.str(name, true)
+func (m members) code(name string) string {
+	s, ok := m.Text(name, true)
 	if !ok {
 		return ""
 	}
 	code, ok := proof.ParseCode(s)
 	if !ok {
-		m.faultf(name, fault.Value, "the field is not a code; it must be the %d letters and digits "+
+		m.Faultf(name, fault.Value, "the field is not a code; it must be the %d letters and digits "+
 			"that the sign-in page shows, in any case, with or without spaces and hyphens", proof.CodeLength)
 	}
 	return code

@@ -13,6 +13,7 @@ import (
 	"verifyd/edge/account"
 	"verifyd/edge/problem"
 	"verifyd/edge/problem/fault"
+	"verifyd/edge/request"
 	"verifyd/edge/web"
 	"verifyd/natsconf"
 	"verifyd/sessions"
@@ -50,8 +51,7 @@ func idempotencyKey(h http.Header) (string, *problem.Problem) {
 	bad := func(format string, args ...any) (string, *problem.Problem) {
 		f := problem.Fault{Field: headerIdempotencyKey, Code: fault.Header,
 			Detail: fmt.Sprintf(format, args...)}
-		return "", &problem.Problem{Code: problem.CodeInvalidRequest, Detail: summary([]problem.Fault{f}),
-			Faults: []problem.Fault{f}}
+		return "", request.Invalid(f)
 	}
 	key := values[0]
 	switch {
@@ -110,7 +110,7 @@ func (a *api) startKeyed(ctx context.Context, h http.Header, key string, who acc
 		_ = a.Reservations.Release(context.WithoutCancel(ctx), turn) // or it ends by itself, a little later
 		return initAnswer{}, p
 	}
-	s, made, err := a.Reservations.Commit(ctx, turn, request(who, v))
+	s, made, err := a.Reservations.Commit(ctx, turn, requestOf(who, v))
 	switch {
 	case errors.Is(err, natsconf.ErrUncertain):
 		// The session may stand, and a repeat will find it: its unit stays counted, and the turn is not given

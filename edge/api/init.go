@@ -134,7 +134,7 @@ func (g *guard) giveBack(ctx context.Context, who account.Principal, now time.Ti
 func (a *api) create(ctx context.Context, who account.Principal, v verification, now time.Time) (initAnswer,
 	*problem.Problem) {
 	ctx, done := web.Step(ctx, "store session", trace.SpanKindProducer)
-	s, token, err := a.Sessions.Create(ctx, request(who, v))
+	s, token, err := a.Sessions.Create(ctx, requestOf(who, v))
 	done(web.StepOutcome(err))
 	if err != nil {
 		err = errors.Join(err, a.giveBack(ctx, who, now))
@@ -143,7 +143,7 @@ func (a *api) create(ctx context.Context, who account.Principal, v verification,
 	return a.answer(ctx, token, s), nil
 }
 
-func request(who account.Principal, v verification) sessions.Request {
+func requestOf(who account.Principal, v verification) sessions.Request {
 	return sessions.Request{
 		Account: who.Account.ID, Key: who.Key.ID, Test: who.Key.Test, Policy: who.Key.Policy,
 		Platform: v.platform, PlatformUserID: v.platformUserID, GuildID: v.guildID,

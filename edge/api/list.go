@@ -4,11 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -16,7 +14,7 @@ import (
 	"verifyd/edge/export"
 	"verifyd/edge/limit"
 	"verifyd/edge/problem"
-	"verifyd/edge/problem/fault"
+	"verifyd/edge/request"
 	"verifyd/edge/web"
 	"verifyd/sessions"
 	"verifyd/sessions/facts"
@@ -185,7 +183,7 @@ func (a listings) listQuery(raw string, who account.Principal, all bool) (lists.
 		return lists.Query{},
 			badParameter("", "the query is not of the form name=value&name=value, percent-encoded")
 	}
-	p := parameters{values: values}
+	p := parameters{request.Parameters{Values: values}}
 	q := lists.Query{
 		Account: who.Account.ID, Test: &who.Key.Test,
 		PlatformUserID: p.text("platform_user_id"),
@@ -198,31 +196,31 @@ func (a listings) listQuery(raw string, who account.Principal, all bool) (lists.
 		Deliveries:     oneOf(&p, "delivery", listedEnds),
 		Since:          p.instant("since"),
 		Until:          p.instant("until"),
-		Limit:          p.number("limit", defaultListed, maxListed),
-		Cursor:         p.single("cursor"),
+		Limit:          p.Number("limit", defaultListed, maxListed),
+		Cursor:         p.Single("cursor"),
 	}
 	q.ID, q.Text = lists.Seek(p.text("q"))
-	if len(p.values["q"]) > 0 && q.ID == "" && q.Text == "" && p.values["q"][0] != "" {
-		p.faultf("q", "it is only space; write what you hold of a session")
+	if len(p.Values["q"]) > 0 && q.ID == "" && q.Text == "" && p.Values["q"][0] != "" {
+		p.Faultf("q", "it is only space; write what you hold of a session")
 	}
 	keys := a.Keys.Keys(who.Account.ID)
 	p.key(&q, keys)
 	p.mode(who.Key.Test)
 	p.days(&q)
 	if !q.Until.IsZero() && q.Until.Before(q.Since) {
-		p.faultf("until", "it lies before since")
+		p.Faultf("until", "it lies before since")
 	}
 	for _, name := range []string{"limit", "cursor"} {
 		if _, given := values[name]; given && all {
-			p.faultf(name, "an export has no pages; leave it out, or accept application/json")
+			p.Faultf(name, "an export has no pages; leave it out, or accept application/json")
 		}
 	}
-	return q, p.problem()
+	return q, p.Problem()
 }
 
 // key reads the key that started the sessions, by its id or its name, and which keys the text may name.
 func (p *parameters) key(q *lists.Query, keys []account.Key) {
-	given := p.single("key")
+	given := p.Single("key")
 	var names []string
 	for _, k := range keys {
 		if k.NameBegins(q.Text) {
@@ -236,7 +234,7 @@ func (p *parameters) key(q *lists.Query, keys []account.Key) {
 		}
 	}
 	if given != "" && len(q.Keys) == 0 {
-		p.faultf("key", "it must be the id or the name of a key of this account, as are %s",
+		p.Faultf("key", "it must be the id or the name of a key of this account, as are %s",
 			strings.Join(names, ", "))
 	}
 }
@@ -250,12 +248,12 @@ func (p *parameters) mode(test bool) {
 	if test {
 		own = "test"
 	}
-	switch given := p.single("mode"); given {
+	switch given := p.Single("mode"); given {
 	case "", own:
 	case "live", "test":
-		p.faultf("mode", "this is a %s key, which sees %s sessions alone; use a %s key", own, own, given)
+		p.Faultf("mode", "this is a %s key, which sees %s sessions alone; use a %s key", own, own, given)
 	default:
-		p.faultf("mode", "it must be one of live, test")
+		p.Faultf("mode", "it must be one of live, test")
 	}
 }
 
@@ -263,7 +261,7 @@ func (p *parameters) mode(test bool) {
 func (p *parameters) days(q *lists.Query) {
 	from, to := p.day("from"), p.day("to")
 	if !from.IsZero() && !to.IsZero() && to.Before(from) {
-		p.faultf("to", "it lies before from")
+		p.Faultf("to", "it lies before from")
 	}
 	if from.After(q.Since) {
 		q.Since = from
@@ -274,101 +272,47 @@ func (p *parameters) days(q *lists.Query) {
 }
 
 func (p *parameters) day(name string) time.Time {
-	s := p.single(name)
+	s := p.Single(name)
 	if s == "" {
 		return time.Time{}
 	}
 	t, err := time.Parse(time.DateOnly, s)
 	if err != nil {
-		p.faultf(name, "it is not a day; write it as in 2026-11-21, and instants as since and until")
+		p.Faultf(name, "it is not a day; write it as in 2026-11-21, and instants as since and until")
 	}
 	return t
 }
 
-// parameters reads a query's parameters, and gathers what is wrong with them.
-type parameters struct {
-	values url.Values
-	known  []string
-	faults []problem.Fault
-}
-
-func (p *parameters) faultf(name, format string, args ...any) {
-	p.faults = append(p.faults, problem.Fault{
-		Field: name, Code: fault.Parameter, Detail: fmt.Sprintf(format, args...),
-	})
-}
-
-// problem returns what is wrong, names that nobody asked for included.
-func (p *parameters) problem() *problem.Problem {
-	for name := range p.values {
-		if !slices.Contains(p.known, name) {
-			shown := name
-			if len(shown) > maxShownName {
-				shown = ""
-			}
-			p.faultf(shown, "there is no such parameter; there are %s", strings.Join(p.known, ", "))
-		}
-	}
-	if len(p.faults) == 0 {
-		return nil
-	}
-	return &problem.Problem{Code: problem.CodeInvalidRequest, Detail: summary(p.faults), Faults: p.faults}
-}
-
-// single returns a parameter that may be there once; empty where it is not.
-func (p *parameters) single(name string) string {
-	p.known = append(p.known, name)
-	values, given := p.values[name]
-	switch {
-	case !given:
-		return ""
-	case len(values) > 1:
-		p.faultf(name, "it is there %d times; send it once", len(values))
-	case values[0] == "":
-		p.faultf(name, "it is empty; leave it out, or give it a value")
-	}
-	return values[0]
-}
+// parameters are those of the integrators' queries.
+type parameters struct{ request.Parameters }
 
 func (p *parameters) text(name string) string {
-	s := p.single(name)
+	s := p.Single(name)
 	if len(s) > MaxFieldBytes {
-		p.faultf(name, "it has %d bytes; it may have up to %d", len(s), MaxFieldBytes)
+		p.Faultf(name, "it has %d bytes; it may have up to %d", len(s), MaxFieldBytes)
 	}
 	return s
 }
 
 func (p *parameters) instant(name string) time.Time {
-	s := p.single(name)
+	s := p.Single(name)
 	if s == "" {
 		return time.Time{}
 	}
 	t, err := time.Parse(time.RFC3339, s)
 	if err != nil {
-		p.faultf(name, "it is not an instant; write it as in 2026-11-21T12:03:11Z, with a + percent-encoded")
+		p.Faultf(name, "it is not an instant; write it as in 2026-11-21T12:03:11Z, with a + percent-encoded")
 	}
 	return t
 }
 
-func (p *parameters) number(name string, standard, most int) int {
-	s := p.single(name)
-	if s == "" {
-		return standard
-	}
-	n, err := strconv.ParseUint(s, 10, 31)
-	if err != nil || n < 1 || n > uint64(most) { //nolint:gosec // a constant
-		p.faultf(name, "it must be a whole number from 1 to %d", most)
-	}
-	return int(n)
-}
-
 // oneOf returns a parameter that may be there several times, each time with one of the values.
 func oneOf[T ~string](p *parameters, name string, known []T) []T {
-	p.known = append(p.known, name)
+	p.Known = append(p.Known, name)
 	var given []T
-	for _, v := range p.values[name] {
+	for _, v := range p.Values[name] {
 		if !slices.Contains(known, T(v)) {
-			p.faultf(name, "it must be one of %s; for several, send it several times", join(known))
+			p.Faultf(name, "it must be one of %s; for several, send it several times", join(known))
 			return nil
 		}
 		given = append(given, T(v))

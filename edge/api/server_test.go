@@ -13,6 +13,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"verifyd/edge/request"
 	"verifyd/edge/web"
 	"verifyd/natsconf/natstest"
 )
@@ -269,7 +270,7 @@ func TestServerLingersForTheLoadBalancer(t *testing.T) {
 
 func TestSlowClientsAreCutOff(t *testing.T) {
 	read := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if _, p := readJSONBody(r); p != nil {
+		if _, p := request.Body(r); p != nil {
 			web.WriteProblem(w, r, p)
 		}
 	})

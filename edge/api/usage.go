@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"verifyd/edge/problem"
+	"verifyd/edge/request"
 	"verifyd/edge/web"
 	"verifyd/sessions/stats"
 )
@@ -137,19 +138,19 @@ func monthOf(raw string, now time.Time) (time.Time, *problem.Problem) {
 		return time.Time{}, badParameter("",
 			"the query is not of the form name=value&name=value, percent-encoded")
 	}
-	p := parameters{values: values}
-	text := p.single("month")
+	p := request.Parameters{Values: values}
+	text := p.Single("month")
 	if text == "" {
 		text = now.Format(monthLayout)
 	}
 	month, err := time.Parse(monthLayout, text)
 	switch {
 	case err != nil:
-		p.faultf("month", "it is not a month; write it as in %s", now.Format(monthLayout))
+		p.Faultf("month", "it is not a month; write it as in %s", now.Format(monthLayout))
 	case month.After(now):
-		p.faultf("month", "it has not begun; it is %s now, in UTC", now.Format(monthLayout))
+		p.Faultf("month", "it has not begun; it is %s now, in UTC", now.Format(monthLayout))
 	}
-	return month, p.problem()
+	return month, p.Problem()
 }
 
 func dayOf(day string, n map[stats.Count]int64) dayDoc {

@@ -10,6 +10,7 @@ import (
 
 	"verifyd/edge/problem"
 	"verifyd/edge/problem/fault"
+	"verifyd/edge/request"
 	"verifyd/edge/web"
 	"verifyd/sessions"
 	"verifyd/sessions/facts"
@@ -50,8 +51,7 @@ func waitOf(q url.Values) (time.Duration, *problem.Problem) {
 
 // badParameter is a fault of the query.
 func badParameter(name, detail string) *problem.Problem {
-	faults := []problem.Fault{{Field: name, Code: fault.Parameter, Detail: detail}}
-	return &problem.Problem{Code: problem.CodeInvalidRequest, Detail: summary(faults), Faults: faults}
+	return request.Invalid(problem.Fault{Field: name, Code: fault.Parameter, Detail: detail})
 }
 
 // await returns a session's view once its state or its delivery's is another than in the given one, or the

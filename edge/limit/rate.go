@@ -51,6 +51,19 @@ func ParseRate(s string) (account.Rate, error) {
 	return r, nil
 }
 
+// RateText writes a rate as ParseRate reads it, and its burst where that is another.
+func RateText(r account.Rate) string {
+	unit := map[time.Duration]string{time.Second: "s", time.Minute: "m", time.Hour: "h"}[r.Per]
+	if unit == "" {
+		unit = r.Per.String()
+	}
+	text := fmt.Sprintf("%d/%s", r.Count, unit)
+	if r.Burst > 0 && r.Burst != r.Count {
+		text += fmt.Sprintf(", bursts of %d", r.Burst)
+	}
+	return text
+}
+
 // Valid reports whether a rate can be used: count and burst from 1 to 1,000,000, and from empty to full in at
 // most 31 days. The error wraps ErrRate.
 func Valid(r account.Rate) error {

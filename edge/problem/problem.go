@@ -67,11 +67,29 @@ const (
 	CodeExchangeOver Code = "exchange_over"
 )
 
-// problems is the table of all problems: status and title (RFC 9457 §3.1) of each code.
-var problems = map[Code]struct {
+// kind is what all problems of a code have: status and title (RFC 9457 §3.1).
+type kind struct {
 	status int
 	title  string
-}{
+}
+
+// management is the table of the problems of the management interface alone, which names its codes itself
+// (package edge/manage).
+var management = map[Code]kind{
+	"token_missing":     {http.StatusUnauthorized, "An operator token is required"},
+	"token_invalid":     {http.StatusUnauthorized, "The operator token is not valid"},
+	"scope_missing":     {http.StatusForbidden, "The operator token lacks a scope"},
+	"account_not_found": {http.StatusNotFound, "There is no such account"},
+	"api_key_not_found": {http.StatusNotFound, "There is no such API key"},
+	"member_not_found":  {http.StatusNotFound, "There is no such member"},
+	"invite_not_found":  {http.StatusNotFound, "There is no such invite"},
+	"account_exists":    {http.StatusConflict, "The name is taken"},
+	"state_conflict":    {http.StatusConflict, "The state does not allow it"},
+	"invalid_value":     {http.StatusUnprocessableEntity, "A value cannot be taken"},
+}
+
+// problems is the table of all others.
+var problems = map[Code]kind{
 	CodeInvalidRequest: {http.StatusBadRequest, "The request is not valid"},
 	CodeKeyMissing:     {http.StatusUnauthorized, "An API key is required"},
 	CodeKeyInvalid:     {http.StatusUnauthorized, "The API key is not valid"},
@@ -107,14 +125,24 @@ var problems = map[Code]struct {
 	CodeExchangeOver:      {http.StatusNotFound, "The exchange is over"},
 }
 
-// Codes returns all codes, in no order.
+// Codes returns all codes but those of the management interface alone, in no order.
 func Codes() iter.Seq[Code] { return maps.Keys(problems) }
 
+// ManagementCodes returns the codes of the management interface alone, in no order.
+func ManagementCodes() iter.Seq[Code] { return maps.Keys(management) }
+
+func (c Code) kind() kind {
+	if k, ok := management[c]; ok {
+		return k
+	}
+	return problems[c]
+}
+
 // Status returns the status of answers with a code; 0 where there is no such code.
-func (c Code) Status() int { return problems[c].status }
+func (c Code) Status() int { return c.kind().status }
 
 // Title returns the title of problems with a code.
-func (c Code) Title() string { return problems[c].title }
+func (c Code) Title() string { return c.kind().title }
 
 // Fault is what is wrong with one field of a request.
 type Fault struct {

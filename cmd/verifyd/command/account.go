@@ -6,6 +6,7 @@ import (
 	"fmt"
 	osuser "os/user"
 	"strconv"
+	"time"
 
 	"verifyd/cmd/verifyd/config"
 	"verifyd/cmd/verifyd/table"
@@ -13,6 +14,7 @@ import (
 	"verifyd/edge/account/access"
 	"verifyd/edge/account/accountstore"
 	"verifyd/edge/account/input"
+	"verifyd/edge/client/manage"
 )
 
 // Operator is who runs a command, as the audit log names them: by the name that the machine knows.
@@ -33,18 +35,24 @@ func OwnAccount(ctx context.Context, s *accountstore.Store, name string) (accoun
 		return a, BadInput(err)
 	}
 	by, at, known, err := s.MadeBy(ctx, a.ID)
-	switch {
-	case err != nil:
+	if err != nil {
 		return a, err
-	case known && by.Kind == access.ActorOperator, !known && len(a.Members) == 0:
-		return a, nil
+	}
+	return a, ownByName(a, len(a.Members), by, at, known)
+}
+
+// ownByName returns why an account is not taken by its name; nil: it is.
+func ownByName(a account.Account, members int, by access.Actor, at time.Time, known bool) error {
+	switch {
+	case known && by.Kind == access.ActorOperator, !known && members == 0:
+		return nil
 	case known:
-		return a, config.Usage(fmt.Errorf(
+		return config.Usage(fmt.Errorf(
 			"%s was made on the dashboard by %s on %s, and anybody may take a name there: "+
 				"if it is the account that you mean, name it by its id, %s",
 			strconv.Quote(a.Name), ActorText(by), table.Instant(at), a.ID))
 	default:
-		return a, config.Usage(fmt.Errorf(
+		return config.Usage(fmt.Errorf(
 			"%s has members, and its audit log does not reach back to who made it: "+
 				"if it is the account that you mean, name it by its id, %s",
 			strconv.Quote(a.Name), a.ID))
@@ -64,12 +72,16 @@ func ActorText(who access.Actor) string {
 var wrongInput = []error{
 	account.ErrNoKey, account.ErrNoAccount, account.ErrAccountExists, account.ErrRolled, account.ErrKeyEnded,
 	account.ErrRotating, account.ErrNotRotating, accountstore.ErrDeletionAsked, account.ErrNoMember,
-	account.ErrLastOwner, account.ErrAlreadyMember, account.ErrFull,
+	account.ErrNoInvite, account.ErrLastOwner, account.ErrAlreadyMember, account.ErrFull,
 }
 
 // BadInput marks such a refusal as a fault of the command line.
 func BadInput(err error) error {
 	if _, ok := errors.AsType[*input.Error](err); ok {
+		return config.Usage(err)
+	}
+	if e, ok := errors.AsType[*manage.Error](err); ok && e.Status >= 400 && e.Status < 500 &&
+		e.RetryAfter == 0 {
 		return config.Usage(err)
 	}
 	for _, wrong := range wrongInput {

@@ -1,7 +1,7 @@
 // Package command has what the commands of verifyd share; the commands themselves are in the packages below
 // it, by what they are about:
 //
-//	accounts    key, account, operator
+//	accounts    key, account, member, operator
 //	delivery    deliveries, hosts, explain
 //	integrator  try, listen, demo, demo-beside
 //	process     serve, status, check, log-level, healthcheck

@@ -32,6 +32,14 @@ type StoreSettings struct {
 	SecretKeyFile string        `help:"File with the master key; embedded default: secret.key in the data directory."`
 }
 
+// ServerSettings say which service on another machine a command manages, in place of a store.
+type ServerSettings struct {
+	Server       string `placeholder:"URL" help:"Manage the service with this {base_url} over HTTP, from any machine, by an operator token; empty: the store."`
+	Token        string `secret:"" placeholder:"vfyop_…" help:"The operator token (verifyd operator token create)."`
+	TokenFile    string `placeholder:"FILE" help:"File with the operator token."`
+	ServerCAFile string `name:"server-ca-file" placeholder:"FILE" help:"Extra PEM roots for the certificate of the service."`
+}
+
 type edgeSettings struct {
 	Listen         string        `default:"127.0.0.1:8080" help:"Public address."`
 	BaseURL        string        `name:"base-url" help:"{base_url} under which users reach this service; may carry a path prefix; default http://localhost and the listening port."`

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"verifyd/cmd/verifyd/config"
@@ -16,6 +17,7 @@ import (
 	"verifyd/edge/api"
 	"verifyd/edge/guide"
 	"verifyd/edge/limit"
+	"verifyd/edge/manage"
 	"verifyd/edge/sdk"
 	"verifyd/edge/signin"
 	"verifyd/edge/web"
@@ -88,8 +90,8 @@ func (p *Program) handler(ctx context.Context, h shared) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	store := limit.NewWaiting(p.storeWait(), limit.DefaultWaiting)
-	if err := store.Measure(p.Registry); err != nil {
+	store, err := newWaiting(p)
+	if err != nil {
 		return nil, err
 	}
 	pages, err := signin.New(signin.Config{
@@ -117,6 +119,10 @@ func (p *Program) handler(ctx context.Context, h shared) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	managed, err := newManage(p, h, networks, store, failures)
+	if err != nil {
+		return nil, err
+	}
 	p.add("rate sharing", supervise.New("rate sharing", limit.NewSharing(rates, p.Store.Conn, p.Config.Now)))
 	quota := limit.NewQuota(h.usage, p.Config.Quota)
 	p.quota = quota
@@ -131,9 +137,19 @@ func (p *Program) handler(ctx context.Context, h shared) (http.Handler, error) {
 		Store:     store,
 		StoreHigh: h.gauge.High, StoreLeft: h.stateMonitor.Check, TrustedProxies: p.Config.TrustedProxies,
 		Levels: p.Config.Levels, Proves: pages.Proves, Networks: networks.ids(),
-		TestKeys: p.Config.TestKeys, Routes: slices.Concat(pages.Routes(), board.Routes(), static),
-		Nowhere: pages.Nowhere,
-		Metrics: p.Registry, Tracer: tracerOf(p), Log: p.Config.Log, Now: p.Config.Now,
+		TestKeys: p.Config.TestKeys,
+		Routes:   slices.Concat(pages.Routes(), board.Routes(), managed.Routes(), static),
+		Nowhere:  pages.Nowhere,
+		Metrics:  p.Registry, Tracer: tracerOf(p), Log: p.Config.Log, Now: p.Config.Now,
+	})
+}
+
+// newManage makes the management interface.
+func newManage(p *Program, h shared, ns networks, store *limit.Waiting,
+	failures *limit.Failures) (*manage.Handler, error) {
+	return manage.New(manage.Config{
+		BaseURL: strings.TrimSuffix(p.Base, "/"), Accounts: p.Store.Accounts, Directory: h.mirror,
+		Store: store, Networks: ns.managed, FailedKeys: failures, Now: p.Config.Now,
 	})
 }
 
@@ -156,6 +172,12 @@ func (p *Program) static() ([]web.Route, error) {
 
 // listeners is where edge and dispatcher meet for callbacks that go to developers' own machines.
 func (p *Program) listeners() *devtunnel.Relay { return devtunnel.New(p.Store.Conn) }
+
+// newWaiting is how requests wait for the store.
+func newWaiting(p *Program) (*limit.Waiting, error) {
+	w := limit.NewWaiting(p.storeWait(), limit.DefaultWaiting)
+	return w, w.Measure(p.Registry)
+}
 
 // storeWait is how long a request waits for the store.
 func (p *Program) storeWait() time.Duration {

@@ -12,6 +12,7 @@ import (
 	"verifyd/edge/account/namespace"
 	"verifyd/edge/dashboard/login"
 	"verifyd/edge/devnetwork"
+	"verifyd/edge/manage"
 	"verifyd/edge/network"
 	"verifyd/edge/network/netsettings"
 	"verifyd/edge/web"
@@ -41,6 +42,24 @@ func (ns networks) ids() (ids []string) {
 		}
 	}
 	return ids
+}
+
+// managed are the networks as the management interface shows them, by their ids.
+func (ns networks) managed() (all []manage.Network) {
+	for _, n := range slices.Concat(ns.signIn(), ns.logIn) {
+		i := slices.IndexFunc(all, func(m manage.Network) bool { return m.ID == n.ID() })
+		if i < 0 {
+			i = len(all)
+			all = append(all, manage.Network{
+				ID: n.ID(), Name: n.Name(), Namespace: n.Namespace(), RedirectURI: n.RedirectURI(),
+				Available: n.Available() == nil,
+			})
+		}
+		m := &all[i]
+		m.Live, m.Test = m.Live || slices.Contains(ns.live, n), m.Test || n == ns.test
+		m.Dashboard = m.Dashboard || slices.Contains(ns.logIn, n)
+	}
+	return all
 }
 
 // keeper keeps the metadata of all networks at hand.

@@ -1,5 +1,7 @@
 package access
 
+import "strings"
+
 // ActorKind distinguishes kinds of actors.
 type ActorKind string
 
@@ -29,6 +31,17 @@ func OperatorWith(network, subject, name string) Actor {
 	return Actor{Kind: ActorOperator, Network: network, Subject: subject, Name: name}
 }
 
+// OperatorToken is the actor of an operator token, by its id; name is the token's.
+func OperatorToken(id, name string) Actor { return Actor{Kind: ActorOperator, ID: id, Name: name} }
+
+// TokenPrefix begins the id of an operator token.
+const TokenPrefix = "optok_"
+
+// IsToken reports whether the actor is an operator by an operator token.
+func (a Actor) IsToken() bool {
+	return a.Kind == ActorOperator && strings.HasPrefix(a.ID, TokenPrefix)
+}
+
 // AtCommandLine reports whether the actor is an operator by having the command line.
 func (a Actor) AtCommandLine() bool { return a.Kind == ActorOperator && a.Network == "" && a.ID == "" }
 
@@ -50,6 +63,8 @@ func (a Actor) String() string {
 
 func (a Actor) operator() string {
 	switch {
+	case a.IsToken():
+		return "operator token " + a.Name + " (" + a.ID + ")"
 	case a.Name != "":
 		return "operator " + a.Name
 	case a.Network != "":

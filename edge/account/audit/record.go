@@ -30,13 +30,15 @@ const (
 	LinkRevoked     = "login_link.revoked"  // Detail: role
 	// CallbackSent, for who sends: On is the session, or Detail: count, sessions
 	CallbackSent    = "callback.sent_again"
-	CallbackTested  = "callback.test_sent" // for who sends: Detail: host
-	OutcomesSeen    = "callback.seen"      // for who marks: Detail: count
-	UserErased      = "user.erased"        // for who erases: Detail: sessions, identities; never who
-	OperatorGranted = "operator.granted"   // in ServiceLog, as all below: On is the identity
-	OperatorRevoked = "operator.revoked"   // the same
-	HostPaused      = "host.paused"        // for who pauses: On is host and port. Detail: until, reason
-	HostResumed     = "host.resumed"       // for who resumes
+	CallbackTested  = "callback.test_sent"     // for who sends: Detail: host
+	OutcomesSeen    = "callback.seen"          // for who marks: Detail: count
+	UserErased      = "user.erased"            // for who erases: Detail: sessions, identities; never who
+	OperatorGranted = "operator.granted"       // in ServiceLog, as all below: On is the identity
+	OperatorRevoked = "operator.revoked"       // the same
+	TokenCreated    = "operator_token.created" // On is the token's id. Detail: name, scopes, until
+	TokenRevoked    = "operator_token.revoked" // the same. Detail: name
+	HostPaused      = "host.paused"            // for who pauses: On is host and port. Detail: until, reason
+	HostResumed     = "host.resumed"           // for who resumes
 	// StoreRecovered: On is the stream. Detail: what, file, lost, from, to, kept, deliveries_unknown,
 	// sessions_closed
 	StoreRecovered = "store.recovered"

@@ -1,14 +1,13 @@
 package grant
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -31,9 +30,14 @@ type Grant struct {
 	Link    string      `json:"link,omitempty"`    // the login link's id, in place of an identity
 	Account string      `json:"account,omitempty"` // of a login link into an account: the account's id,
 	Role    access.Role `json:"role,omitempty"`    // and what whoever redeems it is there
+	Token   string      `json:"token,omitempty"`   // an operator token's id, in place of an identity
+	Digest  string      `json:"digest,omitempty"`  // SHA-256 of that token, hexadecimal,
+	Name    string      `json:"name,omitempty"`    // what its operator calls it,
+	Scopes  []Scope     `json:"scopes,omitempty"`  // and what it may do
 	By      string      `json:"by"`
 	Since   time.Time   `json:"since"`
-	// when a login link's last login ends; zero for an identity, whose grant holds until it is revoked
+	// when a login link's last login or an operator token ends; zero for an identity, whose grant holds until
+	// it is revoked
 	Until time.Time `json:"until,omitzero"`
 	Ended time.Time `json:"ended,omitzero"` // when it was revoked; zero: it was not
 
@@ -50,21 +54,26 @@ type grantRecord struct {
 // grantVersion is of grants alone: they are younger than accounts.
 const grantVersion = 1
 
-// ErrNoOperator is returned for who is no operator.
-var ErrNoOperator = errors.New("no such operator; list them with: verifyd operator list")
+var (
+	// ErrNoOperator is returned for who is no operator.
+	ErrNoOperator = errors.New("no such operator; list them with: verifyd operator list")
+	// ErrNoToken is returned for an operator token that never was, was revoked, or has expired.
+	ErrNoToken = errors.New("no such operator token; list them with: verifyd operator token list")
+)
 
 // Grants are below these in the bucket topology.BucketOperations, where an edge writes nothing but pauses: a
 // login that says of itself that it is an operator's, or came by a login link, is none without a grant.
 const (
 	operatorEntry     = "operator."
 	operatorLinkEntry = "operator-link."
+	tokenEntry        = "operator-token."
 	accountLinkEntry  = "account-link." // and the account's id
 )
 
-// Holder names who has the grant, as the audit log does: an identity, or a login link's id.
+// Holder names who has the grant, as the audit log does: an identity, or the id of a login link or a token.
 func (g Grant) Holder() string {
-	if g.Link != "" {
-		return g.Link
+	if by := cmp.Or(g.Link, g.Token); by != "" {
+		return by
 	}
 	return access.Identity{Network: g.Network, Subject: g.Subject}.String()
 }
@@ -77,6 +86,8 @@ func (g Grant) subject() string {
 		entry, name = accountLinkEntry+g.Account+".", g.Link
 	case g.Link != "":
 		entry, name = operatorLinkEntry, g.Link
+	case g.Token != "":
+		entry, name = tokenEntry, g.Token
 	}
 	sum := sha256.Sum256([]byte(name))
 	return topology.BucketSubject(topology.BucketOperations, entry+hex.EncodeToString(sum[:]))
@@ -92,16 +103,22 @@ func (g Grant) log() string {
 
 // none is the error for a grant that is not there.
 func (g Grant) none() error {
-	if g.Account != "" {
+	switch {
+	case g.Account != "":
 		return ErrNoLink
+	case g.Token != "":
+		return ErrNoToken
 	}
 	return ErrNoOperator
 }
 
 // what names the grant in errors.
 func (g Grant) what() string {
-	if g.Link != "" {
+	switch {
+	case g.Link != "":
 		return "login link"
+	case g.Token != "":
+		return "operator token"
 	}
 	return "operator"
 }
@@ -114,6 +131,8 @@ func (g Grant) holds(at time.Time) bool {
 // Store keeps grants and login links. Its methods are safe for concurrent use; beside the errors that each
 // names they return natsconf's.
 type Store struct {
+	operatorTokens
+
 	conn   *natsconf.Conn
 	tokens tokens
 	log    *audit.Log
@@ -122,7 +141,9 @@ type Store struct {
 
 // NewStore makes a store that writes its records to a log.
 func NewStore(c *natsconf.Conn, log *audit.Log, now func() time.Time) *Store {
-	return &Store{conn: c, tokens: tokens{c, now}, log: log, now: now}
+	s := &Store{conn: c, tokens: tokens{c, now}, log: log, now: now}
+	s.operatorTokens = operatorTokens{s}
+	return s
 }
 
 // GrantOperator makes somebody an operator. A repeat is harmless. Its errors are ErrNotAllowed for who is not
@@ -175,7 +196,8 @@ func (s *Store) revoke(ctx context.Context, by access.Actor, what string, of Gra
 func (s *Store) decide(ctx context.Context, by access.Actor, what string, of Grant,
 	edit func(Grant, error) (Grant, error)) error {
 	if !by.AtCommandLine() {
-		return fmt.Errorf("%w: only the command line makes operators and login links", access.ErrNotAllowed)
+		return fmt.Errorf("%w: only the command line makes operators, their tokens and login links",
+			access.ErrNotAllowed)
 	}
 	if err := s.mayGrant(ctx, of); err != nil {
 		return err
@@ -197,9 +219,7 @@ func (s *Store) decide(ctx context.Context, by access.Actor, what string, of Gra
 		if g, err = edit(found, err); err != nil {
 			return err
 		}
-		if g.last, err = s.log.Draft(ctx, by, g.log(), what, g.Holder(), map[string]string{
-			"role": string(g.Role),
-		}); err != nil {
+		if g.last, err = s.log.Draft(ctx, by, g.log(), what, g.Holder(), g.detail()); err != nil {
 			return err
 		}
 		return s.putGrant(ctx, g, revision)
@@ -232,8 +252,11 @@ func (s *Store) putGrant(ctx context.Context, g Grant, revision uint64) error {
 		// it holds the record of that, which the next start of a service may have to write
 		m.Header.Set(jetstream.MsgTTLHeader, topology.AuditTTL.String())
 	default:
-		m.Header.Set(jetstream.MsgTTLHeader, max(g.Until.Sub(s.now()), time.Second).Round(time.Second).
-			String())
+		keep := g.Until.Sub(s.now())
+		if g.Token != "" {
+			keep += expiredTokens
+		}
+		m.Header.Set(jetstream.MsgTTLHeader, max(keep, time.Second).Round(time.Second).String())
 	}
 	err = s.conn.PublishOne(ctx, topology.BucketStream(topology.BucketOperations), m)
 	if err == nil {
@@ -266,13 +289,18 @@ func (s *Store) LoginLinkGrant(ctx context.Context, id, link string) (Grant, err
 	return g, nil
 }
 
-// PermitOperator lets in who has the command line, and who is an operator by an identity or a login link at
-// this moment. The error is ErrNotAllowed for everybody else.
+// PermitOperator lets in who has the command line, and who is an operator by an identity, a login link or an
+// operator token at this moment. What a token may do is for who asks it for its scopes. The error is
+// ErrNotAllowed for everybody else.
 func (s *Store) PermitOperator(ctx context.Context, by access.Actor) error {
 	if by.AtCommandLine() {
 		return nil
 	}
-	is, err := s.granted(ctx, Grant{Network: by.Network, Subject: by.Subject, Link: by.ID})
+	to := Grant{Network: by.Network, Subject: by.Subject, Link: by.ID}
+	if by.IsToken() {
+		to = Grant{Token: by.ID}
+	}
+	is, err := s.granted(ctx, to)
 	if err == nil && !is {
 		return fmt.Errorf("%w: %s is no operator any more", access.ErrNotAllowed, by)
 	}
@@ -298,12 +326,16 @@ func (s *Store) grant(ctx context.Context, to Grant) (g Grant, revision uint64, 
 		return Grant{}, 0, fmt.Errorf("read the %s: %w", to.what(), err)
 	}
 	g, err = decodeGrant(m.Data)
-	if err == nil &&
-		(!g.holds(s.now()) || g.Network != to.Network || g.Subject != to.Subject || g.Link != to.Link ||
-			g.Account != to.Account) {
+	if err == nil && (!g.holds(s.now()) || !g.isOf(to)) {
 		err = to.none()
 	}
 	return g, m.Sequence, err
+}
+
+// isOf reports whether two grants have one holder.
+func (g Grant) isOf(to Grant) bool {
+	return g.Network == to.Network && g.Subject == to.Subject && g.Link == to.Link && g.Token == to.Token &&
+		g.Account == to.Account
 }
 
 func decodeGrant(data []byte) (Grant, error) {
@@ -313,72 +345,4 @@ func decodeGrant(data []byte) (Grant, error) {
 	}
 	r.last = r.Last
 	return r.Grant, nil
-}
-
-// Operators lists the grants of operators that are in force, by holder.
-func (s *Store) Operators(ctx context.Context) ([]Grant, error) {
-	grants, err := s.grants(ctx, operatorEntry, operatorLinkEntry)
-	if err != nil {
-		return nil, fmt.Errorf("list operators: %w", err)
-	}
-	return grants, nil
-}
-
-// LoginLinks lists what login links into an account give and nobody has taken back, by link: until the last
-// login that one may have led to ends. The error is ErrNoAccount for what is no account's id.
-func (s *Store) LoginLinks(ctx context.Context, id string) ([]Grant, error) {
-	if !account.IsID(id) {
-		return nil, account.ErrNoAccount
-	}
-	grants, err := s.grants(ctx, accountLinkEntry+id+".")
-	if err != nil {
-		return nil, fmt.Errorf("list login links: %w", err)
-	}
-	return grants, nil
-}
-
-// grants lists the grants below some entries that are in force, by holder.
-func (s *Store) grants(ctx context.Context, entries ...string) ([]Grant, error) {
-	grants, err := s.decisions(ctx, entries...)
-	if err != nil {
-		return nil, err
-	}
-	grants = slices.DeleteFunc(grants, func(g Grant) bool { return !g.holds(s.now()) })
-	slices.SortFunc(grants, func(a, b Grant) int { return strings.Compare(a.Holder(), b.Holder()) })
-	return grants, nil
-}
-
-// decisions lists the grants below some entries, in force or not.
-func (s *Store) decisions(ctx context.Context, entries ...string) ([]Grant, error) {
-	var subjects []string
-	for _, entry := range entries {
-		subjects = append(subjects, topology.BucketSubject(topology.BucketOperations, entry+">"))
-	}
-	msgs, err := s.conn.Newest(ctx, topology.BucketStream(topology.BucketOperations), subjects...)
-	if err != nil {
-		return nil, err
-	}
-	var grants []Grant
-	for _, m := range msgs {
-		g, err := decodeGrant(m.Data())
-		if err != nil {
-			return nil, err
-		}
-		grants = append(grants, g)
-	}
-	return grants, nil
-}
-
-// Settle writes the records of grants that are missing in the audit log. A repeat is harmless.
-func (s *Store) Settle(ctx context.Context) error {
-	grants, err := s.decisions(ctx, operatorEntry, operatorLinkEntry, accountLinkEntry)
-	if err != nil {
-		return err
-	}
-	for _, g := range grants {
-		if err := s.log.Settle(ctx, g.last); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -14,11 +14,13 @@ import (
 // "vfytest_", 32 random base62 characters, and 6 base62 characters of CRC-32 over all that stands before
 // them.
 const (
-	LivePrefix  = "vfy_"
-	TestPrefix  = "vfytest_"
-	secretLen   = 32 // 190 bits
-	checksumLen = 6  // 62^6 > 2^32
-	base62      = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+	LivePrefix = "vfy_"
+	TestPrefix = "vfytest_"
+	// OperatorPrefix begins an operator token, which has the form of an API key otherwise.
+	OperatorPrefix = "vfyop_"
+	secretLen      = 32 // 190 bits
+	checksumLen    = 6  // 62^6 > 2^32
+	base62         = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 )
 
 // ErrMalformedKey is returned for what does not have the form of an API key.
@@ -68,10 +70,16 @@ func ParseEntry(entry string) (d Digest, err error) {
 
 // NewKey makes a random API key.
 func NewKey(test bool) string {
-	prefix := LivePrefix
 	if test {
-		prefix = TestPrefix
+		return newSecret(TestPrefix)
 	}
+	return newSecret(LivePrefix)
+}
+
+// NewOperatorToken makes a random operator token.
+func NewOperatorToken() string { return newSecret(OperatorPrefix) }
+
+func newSecret(prefix string) string {
 	s := prefix + randomBase62(secretLen)
 	return s + checksum(s)
 }
@@ -82,14 +90,29 @@ func ParseKey(s string) (d Digest, test bool, err error) {
 	if strings.HasPrefix(s, TestPrefix) {
 		prefix, test = TestPrefix, true
 	}
-	if len(s) != len(prefix)+secretLen+checksumLen || !strings.HasPrefix(s, prefix) {
+	d, ok := digestOf(prefix, s)
+	if !ok {
 		return d, false, ErrMalformedKey
+	}
+	return d, test, nil
+}
+
+// ParseOperatorToken checks the form of an operator token and returns its digest in hexadecimal.
+func ParseOperatorToken(s string) (digest string, ok bool) {
+	d, ok := digestOf(OperatorPrefix, s)
+	return hex.EncodeToString(d[:]), ok
+}
+
+// digestOf returns the digest of a secret that has the prefix and the form.
+func digestOf(prefix, s string) (d Digest, ok bool) {
+	if len(s) != len(prefix)+secretLen+checksumLen || !strings.HasPrefix(s, prefix) {
+		return d, false
 	}
 	body, sum := s[:len(s)-checksumLen], s[len(s)-checksumLen:]
 	if strings.Trim(body[len(prefix):], base62) != "" || checksum(body) != sum {
-		return d, false, ErrMalformedKey
+		return d, false
 	}
-	return sha256.Sum256([]byte(s)), test, nil
+	return sha256.Sum256([]byte(s)), true
 }
 
 // checksum distinguishes a mistyped or cut key from an unknown one, and for secret scanners a key from

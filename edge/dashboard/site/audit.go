@@ -57,6 +57,8 @@ var deeds = map[string]string{
 	audit.OutcomesSeen:     "Undelivered outcomes marked as seen",
 	audit.UserErased:       "User erased",
 	audit.OperatorGranted:  "Operator granted",
+	audit.TokenCreated:     "Operator token created",
+	audit.TokenRevoked:     "Operator token revoked",
 	audit.OperatorRevoked:  "Operator revoked",
 	audit.HostPaused:       "Receiver host paused",
 	audit.HostResumed:      "Receiver host resumed",

@@ -14,4 +14,5 @@ const (
 	Trailing  = "trailing"  // something follows the JSON object
 	Header    = "header"    // Field is a header's name
 	Parameter = "parameter" // Field is a query parameter's name
+	Unknown   = "unknown"   // a name that the body of this request cannot have
 )

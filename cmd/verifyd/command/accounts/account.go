@@ -48,7 +48,7 @@ type Account struct {
 }
 
 type accountCreateCmd struct {
-	command.Store `embed:""`
+	command.Managed `embed:""`
 
 	Name     string `arg:"" help:"The account's name, as end users will read it."`
 	Grant    bool   `help:"Let it have the name though that is reserved, mixes scripts, or is kept for an account that had it."`
@@ -57,18 +57,15 @@ type accountCreateCmd struct {
 
 // Run makes the account.
 func (a accountCreateCmd) Run(ctx context.Context, c command.Console) error {
-	reach := a.UseAccounts
-	if a.NewStore {
-		reach = a.BeginAccounts
+	if err := a.OnStoreOnly("--new-store", a.NewStore); err != nil {
+		return err
 	}
-	return reach(ctx, c, func(s *accountstore.Store) error {
-		var acc account.Account
-		var err error
-		if a.Grant {
-			acc, err = s.GrantAccount(ctx, command.Operator(), a.Name)
-		} else {
-			acc, err = s.CreateAccount(ctx, command.Operator(), a.Name)
-		}
+	reach := a.Manage
+	if a.NewStore {
+		reach = a.Begin
+	}
+	return reach(ctx, c, func(m command.Manager) error {
+		acc, err := m.Create(ctx, a.Name, a.Grant)
 		if err != nil {
 			return command.BadInput(err)
 		}
@@ -81,31 +78,21 @@ func (a accountCreateCmd) Run(ctx context.Context, c command.Console) error {
 }
 
 type accountListCmd struct {
-	command.Store `embed:""`
-	table.Listing `embed:""`
+	command.Managed `embed:""`
+	table.Listing   `embed:""`
 }
 
 // Run lists the accounts by name.
 func (l accountListCmd) Run(ctx context.Context, c command.Console) error {
-	return l.UseAccounts(ctx, c, func(s *accountstore.Store) error {
-		accounts, err := s.Accounts(ctx)
+	return l.Manage(ctx, c, func(m command.Manager) error {
+		accounts, err := m.List(ctx)
 		if err != nil {
 			return err
-		}
-		keys, err := s.Keys(ctx)
-		if err != nil {
-			return err
-		}
-		now, active := time.Now(), map[string]int{}
-		for _, k := range keys {
-			if st := k.State(now); st == account.KeyActive || st == account.KeyRolled {
-				active[k.Account]++
-			}
 		}
 		t := table.New("accounts", "NAME", "ID", "CREATED", "MEMBERS", "KEYS", "QUOTA", "STATE")
 		for _, a := range accounts {
 			quota := table.NewCell(quotaText(a.Quota), table.UnlessZero(a.Quota))
-			t.Add(a.Name, a.ID, a.CreatedAt, len(a.Members), active[a.ID], quota, stateText(a))
+			t.Add(a.Name, a.ID, a.CreatedAt, a.People, a.ActiveKeys, quota, stateText(a.Account))
 		}
 		return l.Print(c.Out, t)
 	})
@@ -194,16 +181,6 @@ func accountTables(
 		}
 		secrets.Add(use, table.NewCell(secretText(s, now), nil), s.CreatedAt, s.ExpiresAt, key)
 	}
-	members := table.New("members", "MEMBER:name", "ROLE", "IDENTITY", "E-MAIL:email", "SINCE")
-	for _, m := range a.Members {
-		members.Add(m.Name, m.Role, timeline.Legible(m.Network+":"+m.Subject), m.Email, m.Since)
-	}
-	invites := table.New("invites", "INVITED:for", "ROLE", "BY", "UNTIL")
-	for _, i := range a.Invites {
-		if now.Before(i.ExpiresAt) {
-			invites.Add(i.For, i.Role, timeline.Legible(i.By), i.ExpiresAt)
-		}
-	}
 	open := table.New("login_links", "LOGIN LINK:id", "ROLE", "SINCE", "UNTIL", "BY")
 	for _, l := range links {
 		open.Add(l.Link, l.Role, l.Since, l.Until, timeline.Legible(l.By))
@@ -211,10 +188,10 @@ func accountTables(
 	theirs := table.New("keys", "KEY", "NAME", "ID", "STATE", "EXPIRES", "LAST USED", "RATE",
 		"CALLBACKS:policy")
 	for _, k := range keys {
-		theirs.Add(shortKey(k), k.Name, k.ID, k.State(now), k.ExpiresAt, used[k.ID], rateCell(k),
+		theirs.Add(command.KeyHint(k), k.Name, k.ID, k.State(now), k.ExpiresAt, used[k.ID], rateCell(k),
 			policyCell(k))
 	}
-	return []*table.Table{acc, secrets, members, invites, open, theirs}
+	return []*table.Table{acc, secrets, memberTable(a.Members), inviteTable(a.Invites, now), open, theirs}
 }
 
 // secretText tells a secret's age and end, never the secret.

@@ -15,7 +15,6 @@ import (
 	"verifyd/cmd/verifyd/config"
 	"verifyd/cmd/verifyd/table"
 	"verifyd/edge/account"
-	"verifyd/edge/account/access"
 	"verifyd/edge/account/accountstore"
 	"verifyd/sessions/proof"
 	"verifyd/sessions/timeline"
@@ -27,8 +26,8 @@ type accountArg struct {
 }
 
 type accountQuotaCmd struct {
-	command.Store `embed:""`
-	accountArg    `embed:""`
+	command.Managed `embed:""`
+	accountArg      `embed:""`
 
 	Sessions *int64 `arg:"" optional:"" name:"n" help:"Sessions that the account may start in a UTC month."`
 	Default  bool   `help:"As many as the service grants to accounts without a quota of their own."`
@@ -47,12 +46,12 @@ func (a accountQuotaCmd) Run(ctx context.Context, c command.Console) error {
 					"an account that is to start none is disabled: verifyd account disable NAME", quota))
 		}
 	}
-	return a.UseAccounts(ctx, c, func(s *accountstore.Store) error {
-		acc, err := command.OwnAccount(ctx, s, a.Name)
+	return a.Manage(ctx, c, func(m command.Manager) error {
+		acc, err := m.Own(ctx, a.Name)
 		if err != nil {
 			return err
 		}
-		if err := s.SetQuota(ctx, command.Operator(), acc.ID, quota); err != nil {
+		if err := m.SetQuota(ctx, acc.ID, quota); err != nil {
 			return command.BadInput(err)
 		}
 		_, err = fmt.Fprintf(c.Err, "The quota of %s is %s.\n", acc.Name, monthText(quota))
@@ -61,7 +60,7 @@ func (a accountQuotaCmd) Run(ctx context.Context, c command.Console) error {
 }
 
 type accountReturnURLCmd struct {
-	command.Store `embed:""`
+	command.Managed `embed:""`
 
 	Account string `required:"" placeholder:"NAME" help:"The account's name."`
 	URL     string `arg:"" optional:"" help:"The https address that the end user's page links to once a session has ended."`
@@ -70,12 +69,12 @@ type accountReturnURLCmd struct {
 
 // Run sets the address, or takes it away.
 func (a accountReturnURLCmd) Run(ctx context.Context, c command.Console) error {
-	return setFace(ctx, c, a.Store, a.Account, a.URL, a.Clear,
-		"a URL, for example https://example.com/verified", (*accountstore.Store).SetReturnURL)
+	return setFace(ctx, c, a.Managed, a.Account, a.URL, a.Clear,
+		"a URL, for example https://example.com/verified", command.Manager.SetReturnURL)
 }
 
 type accountColourCmd struct {
-	command.Store `embed:""`
+	command.Managed `embed:""`
 
 	Account string `required:"" placeholder:"NAME" help:"The account's name."`
 	Colour  string `arg:"" optional:"" help:"The colour of the account's sign on the end user's page, for example #1f5fd0."`
@@ -84,12 +83,12 @@ type accountColourCmd struct {
 
 // Run sets the colour, or takes it away.
 func (a accountColourCmd) Run(ctx context.Context, c command.Console) error {
-	return setFace(ctx, c, a.Store, a.Account, a.Colour, a.Clear, "a colour, for example #1f5fd0",
-		(*accountstore.Store).SetColour)
+	return setFace(ctx, c, a.Managed, a.Account, a.Colour, a.Clear, "a colour, for example #1f5fd0",
+		command.Manager.SetColour)
 }
 
 type accountBindingCmd struct {
-	command.Store `embed:""`
+	command.Managed `embed:""`
 
 	Account  string `required:"" placeholder:"NAME" help:"The account's name."`
 	Binding  string `arg:"" optional:"" help:"link (whoever has the link), code (the account's owner confirms with a code on the platform) or account (the platform account signs in too)."`
@@ -106,12 +105,12 @@ func (a accountBindingCmd) Run(ctx context.Context, c command.Console) error {
 	if a.Clear && a.Binding != "" || to == (accountstore.Binding{}) {
 		return config.Usage(errors.New("give link, code or account, or --clear, or --max-users"))
 	}
-	return a.UseAccounts(ctx, c, func(s *accountstore.Store) error {
-		acc, err := command.OwnAccount(ctx, s, a.Account)
+	return a.Manage(ctx, c, func(m command.Manager) error {
+		acc, err := m.Own(ctx, a.Account)
 		if err != nil {
 			return err
 		}
-		if err := s.SetBinding(ctx, command.Operator(), acc.ID, to); err != nil {
+		if err := m.SetBinding(ctx, acc.ID, to); err != nil {
 			return command.BadInput(err)
 		}
 		_, err = fmt.Fprintf(c.Err, "New sessions of %s ask for it from now on.\n", acc.Name)
@@ -121,18 +120,18 @@ func (a accountBindingCmd) Run(ctx context.Context, c command.Console) error {
 
 // setFace sets a part of what end users see of an account.
 func setFace(
-	ctx context.Context, c command.Console, store command.Store, name, value string, empty bool, want string,
-	set func(*accountstore.Store, context.Context, access.Actor, string, string) error,
+	ctx context.Context, c command.Console, on command.Managed, name, value string, empty bool, want string,
+	set func(m command.Manager, ctx context.Context, id, value string) error,
 ) error {
 	if empty == (value != "") {
 		return config.Usage(errors.New("give " + want + ", or --clear"))
 	}
-	return store.UseAccounts(ctx, c, func(s *accountstore.Store) error {
-		acc, err := command.OwnAccount(ctx, s, name)
+	return on.Manage(ctx, c, func(m command.Manager) error {
+		acc, err := m.Own(ctx, name)
 		if err != nil {
 			return err
 		}
-		if err := set(s, ctx, command.Operator(), acc.ID, value); err != nil {
+		if err := set(m, ctx, acc.ID, value); err != nil {
 			return command.BadInput(err)
 		}
 		_, err = fmt.Fprintf(c.Err, "The pages of %s show it from now on.\n", acc.Name)
@@ -169,7 +168,7 @@ func tellLinkWork(out io.Writer, name string, w accountstore.LinkWork, now time.
 		say("API keys that it made, which work on until they end: verifyd key revoke ID")
 	}
 	for _, k := range w.Keys {
-		say("  %s  %s  %s  made %s, %s", k.ID, shortKey(k), table.OrDash(timeline.Legible(k.Name)),
+		say("  %s  %s  %s  made %s, %s", k.ID, command.KeyHint(k), table.OrDash(timeline.Legible(k.Name)),
 			table.Instant(k.CreatedAt), k.State(now))
 	}
 	for _, m := range w.Members {

@@ -12,7 +12,6 @@ import (
 	"verifyd/cmd/verifyd/config"
 	"verifyd/cmd/verifyd/table"
 	"verifyd/edge/account"
-	"verifyd/edge/account/accountstore"
 	"verifyd/edge/limit"
 	"verifyd/sessions"
 )
@@ -26,7 +25,7 @@ type Key struct {
 }
 
 type keyCreateCmd struct {
-	command.Store `embed:""`
+	command.Managed `embed:""`
 
 	Account   string `required:"" placeholder:"NAME" help:"Account the key belongs to, by its name; by its id where it was made on the dashboard."`
 	Name      string `help:"What its owners call it, for example production."`
@@ -42,8 +41,8 @@ func (k keyCreateCmd) Run(ctx context.Context, c command.Console) error {
 	if err != nil {
 		return config.Usage(err)
 	}
-	return k.UseAccounts(ctx, c, func(s *accountstore.Store) error {
-		a, err := command.OwnAccount(ctx, s, k.Account)
+	return k.Manage(ctx, c, func(m command.Manager) error {
+		a, err := m.Own(ctx, k.Account)
 		if errors.Is(err, account.ErrNoAccount) {
 			return config.Usage(fmt.Errorf("%w; make it with: verifyd account create %s", err,
 				strconv.Quote(k.Account)))
@@ -51,7 +50,7 @@ func (k keyCreateCmd) Run(ctx context.Context, c command.Console) error {
 		if err != nil {
 			return err
 		}
-		secret, key, unsure := s.CreateKey(ctx, command.Operator(), a.ID, o)
+		secret, key, unsure := m.CreateKey(ctx, a.ID, o)
 		if secret == "" {
 			return command.BadInput(unsure)
 		}
@@ -132,7 +131,7 @@ func parseSpan(text string) (time.Duration, error) {
 }
 
 type keyRollCmd struct {
-	command.Store `embed:""`
+	command.Managed `embed:""`
 
 	ID    string `arg:"" name:"key-id" help:"The key's id (verifyd key list shows it)."`
 	Grace string `default:"24h" help:"How long the old key goes on working, up to 30d; 0 ends it at once."`
@@ -144,8 +143,8 @@ func (k keyRollCmd) Run(ctx context.Context, c command.Console) error {
 	if err != nil {
 		return config.Usage(fmt.Errorf("--grace: %q is not a time; for example 24h, 7d, or 0", k.Grace))
 	}
-	return k.UseAccounts(ctx, c, func(s *accountstore.Store) error {
-		secret, key, unsure := s.RollKey(ctx, command.Operator(), "", k.ID, grace)
+	return k.Manage(ctx, c, func(m command.Manager) error {
+		secret, key, unsure := m.RollKey(ctx, k.ID, grace)
 		if secret == "" {
 			return command.BadInput(unsure)
 		}
@@ -172,26 +171,14 @@ func (k keyRollCmd) Run(ctx context.Context, c command.Console) error {
 }
 
 type keyListCmd struct {
-	command.Store `embed:""`
-	table.Listing `embed:""`
+	command.Managed `embed:""`
+	table.Listing   `embed:""`
 }
 
 // Run lists the keys, oldest first.
 func (l keyListCmd) Run(ctx context.Context, c command.Console) error {
-	return l.UseAccounts(ctx, c, func(s *accountstore.Store) error {
-		accounts, err := s.EveryAccount(ctx)
-		if err != nil {
-			return err
-		}
-		names := map[string]string{}
-		for _, a := range accounts { // those that were deleted, too
-			names[a.ID] = a.Name
-		}
-		keys, err := s.Keys(ctx)
-		if err != nil {
-			return err
-		}
-		used, err := s.LastUsed(ctx)
+	return l.Manage(ctx, c, func(m command.Manager) error {
+		keys, err := m.Keys(ctx)
 		if err != nil {
 			return err
 		}
@@ -199,27 +186,23 @@ func (l keyListCmd) Run(ctx context.Context, c command.Console) error {
 			"LAST USED", "REPLACED BY", "RATE", "CALLBACKS:policy")
 		now := time.Now()
 		for _, k := range keys {
-			t.Add(k.ID, names[k.Account], k.Name, shortKey(k), k.State(now), k.CreatedAt, k.ExpiresAt,
-				k.RevokedAt,
-				used[k.ID], k.ReplacedBy, rateCell(k), policyCell(k))
+			t.Add(k.ID, k.AccountName, k.Name, k.Hint, k.State(now), k.CreatedAt, k.ExpiresAt, k.RevokedAt,
+				k.LastUsed, k.ReplacedBy, rateCell(k.Key), policyCell(k.Key))
 		}
 		return l.Print(c.Out, t)
 	})
 }
 
-// shortKey shows a key as people tell it from others: its prefix and last four characters.
-func shortKey(k account.Key) string { return k.Prefix() + "…" + k.Last4 }
-
 type keyRevokeCmd struct {
-	command.Store `embed:""`
+	command.Managed `embed:""`
 
 	ID string `arg:"" help:"The key's id (verifyd key list shows it)."`
 }
 
 // Run ends the key.
 func (k keyRevokeCmd) Run(ctx context.Context, c command.Console) error {
-	return k.UseAccounts(ctx, c, func(s *accountstore.Store) error {
-		key, err := s.RevokeKey(ctx, command.Operator(), "", k.ID)
+	return k.Manage(ctx, c, func(m command.Manager) error {
+		key, err := m.RevokeKey(ctx, k.ID)
 		if err != nil {
 			return command.BadInput(err)
 		}
@@ -233,15 +216,7 @@ func rateText(r account.Rate) string {
 	if r == (account.Rate{}) {
 		return "the service's default"
 	}
-	unit := map[time.Duration]string{time.Second: "s", time.Minute: "m", time.Hour: "h"}[r.Per]
-	if unit == "" {
-		unit = r.Per.String()
-	}
-	text := fmt.Sprintf("%d/%s", r.Count, unit)
-	if r.Burst > 0 && r.Burst != r.Count {
-		text += fmt.Sprintf(", bursts of %d", r.Burst)
-	}
-	return text
+	return limit.RateText(r)
 }
 
 // rateCell and policyCell are null for programs where the service's default holds.

@@ -18,8 +18,8 @@ import (
 )
 
 type accountRenameCmd struct {
-	command.Store `embed:""`
-	accountArg    `embed:""`
+	command.Managed `embed:""`
+	accountArg      `embed:""`
 
 	To    string `arg:"" help:"The new name, as end users will read it."`
 	Grant bool   `help:"Let the account have the name though it is reserved, mixes scripts, or is kept for another account that had it."`
@@ -27,8 +27,8 @@ type accountRenameCmd struct {
 
 // Run renames the account.
 func (a accountRenameCmd) Run(ctx context.Context, c command.Console) error {
-	return change(ctx, c, a.Store, a.Name, func(s *accountstore.Store, acc account.Account) (string, error) {
-		now, err := s.RenameAccount(ctx, command.Operator(), acc.ID, a.To, a.Grant)
+	return change(ctx, c, a.Managed, a.Name, func(m command.Manager, acc account.Account) (string, error) {
+		now, err := m.Rename(ctx, acc.ID, a.To, a.Grant)
 		until, kept := now.KeptUntil(acc.Name)
 		if err != nil || !kept {
 			return fmt.Sprintf("Account %s is called %s.", acc.ID, strconv.Quote(now.Name)), err
@@ -45,14 +45,14 @@ func (a accountRenameCmd) Run(ctx context.Context, c command.Console) error {
 }
 
 // change lets do alter an account and writes what it says.
-func change(ctx context.Context, c command.Console, store command.Store, name string,
-	do func(*accountstore.Store, account.Account) (said string, err error)) error {
-	return store.UseAccounts(ctx, c, func(s *accountstore.Store) error {
-		acc, err := command.OwnAccount(ctx, s, name)
+func change(ctx context.Context, c command.Console, on command.Managed, name string,
+	do func(command.Manager, account.Account) (said string, err error)) error {
+	return on.Manage(ctx, c, func(m command.Manager) error {
+		acc, err := m.Own(ctx, name)
 		if err != nil {
 			return err
 		}
-		said, err := do(s, acc)
+		said, err := do(m, acc)
 		if err != nil {
 			return command.BadInput(err)
 		}
@@ -62,16 +62,16 @@ func change(ctx context.Context, c command.Console, store command.Store, name st
 }
 
 type accountDisableCmd struct {
-	command.Store `embed:""`
-	accountArg    `embed:""`
+	command.Managed `embed:""`
+	accountArg      `embed:""`
 
 	Reason string `placeholder:"TEXT" help:"Why, as the account's members read it on the dashboard."`
 }
 
 // Run disables the account.
 func (a accountDisableCmd) Run(ctx context.Context, c command.Console) error {
-	return change(ctx, c, a.Store, a.Name, func(s *accountstore.Store, acc account.Account) (string, error) {
-		_, err := s.Disable(ctx, command.Operator(), acc.ID, a.Reason)
+	return change(ctx, c, a.Managed, a.Name, func(m command.Manager, acc account.Account) (string, error) {
+		err := m.Disable(ctx, acc.ID, a.Reason)
 		return fmt.Sprintf("Account %s is disabled: within a second its keys are refused and nobody signs "+
 			"in for "+
 			"it any more. Outcomes that stand are still delivered. To take it back: verifyd account "+
@@ -81,14 +81,14 @@ func (a accountDisableCmd) Run(ctx context.Context, c command.Console) error {
 }
 
 type accountEnableCmd struct {
-	command.Store `embed:""`
-	accountArg    `embed:""`
+	command.Managed `embed:""`
+	accountArg      `embed:""`
 }
 
 // Run enables the account.
 func (a accountEnableCmd) Run(ctx context.Context, c command.Console) error {
-	return change(ctx, c, a.Store, a.Name, func(s *accountstore.Store, acc account.Account) (string, error) {
-		now, err := s.Enable(ctx, command.Operator(), acc.ID)
+	return change(ctx, c, a.Managed, a.Name, func(m command.Manager, acc account.Account) (string, error) {
+		now, err := m.Enable(ctx, acc.ID)
 		if !now.DeleteAskedAt.IsZero() {
 			return fmt.Sprintf("Account %s is disabled no more, and waits for its end on %s. To take that "+
 				"back: verifyd account restore %s", acc.ID, table.Instant(now.DeletesAt()),
@@ -101,14 +101,14 @@ func (a accountEnableCmd) Run(ctx context.Context, c command.Console) error {
 }
 
 type accountRestoreCmd struct {
-	command.Store `embed:""`
-	accountArg    `embed:""`
+	command.Managed `embed:""`
+	accountArg      `embed:""`
 }
 
 // Run takes back that the account's end was asked for.
 func (a accountRestoreCmd) Run(ctx context.Context, c command.Console) error {
-	return change(ctx, c, a.Store, a.Name, func(s *accountstore.Store, acc account.Account) (string, error) {
-		now, err := s.Restore(ctx, command.Operator(), acc.ID)
+	return change(ctx, c, a.Managed, a.Name, func(m command.Manager, acc account.Account) (string, error) {
+		now, err := m.Restore(ctx, acc.ID)
 		if now.Barred() {
 			return fmt.Sprintf("Account %s is not deleted, and disabled as it was before. To put it back "+
 				"into "+
@@ -119,16 +119,16 @@ func (a accountRestoreCmd) Run(ctx context.Context, c command.Console) error {
 }
 
 type accountVerifiedCmd struct {
-	command.Store `embed:""`
-	accountArg    `embed:""`
+	command.Managed `embed:""`
+	accountArg      `embed:""`
 
 	Remove bool `help:"Take the mark away."`
 }
 
 // Run sets the mark that end users read beside the account's name, or takes it away.
 func (a accountVerifiedCmd) Run(ctx context.Context, c command.Console) error {
-	return change(ctx, c, a.Store, a.Name, func(s *accountstore.Store, acc account.Account) (string, error) {
-		_, err := s.SetVerified(ctx, command.Operator(), acc.ID, acc.Name, !a.Remove)
+	return change(ctx, c, a.Managed, a.Name, func(m command.Manager, acc account.Account) (string, error) {
+		err := m.SetVerified(ctx, acc.ID, acc.Name, !a.Remove)
 		if a.Remove {
 			return fmt.Sprintf("Account %s (%s) has no verified mark.", acc.Name, acc.ID), err
 		}
@@ -155,20 +155,28 @@ func (a accountMoveMemberCmd) Run(ctx context.Context, c command.Console) error 
 		return err
 	}
 	who := access.Identity{Network: network, Subject: subject}
-	return change(ctx, c, a.Store, a.From, func(s *accountstore.Store, from account.Account) (string, error) {
+	return a.UseAccounts(ctx, c, func(s *accountstore.Store) error {
+		from, err := command.OwnAccount(ctx, s, a.From)
+		if err != nil {
+			return err
+		}
 		to, err := command.OwnAccount(ctx, s, a.To)
 		if err != nil {
-			return "", err
+			return err
 		}
 		m, err := s.MoveMember(ctx, command.Operator(), from.ID, to.ID, who, access.Role(a.Role))
-		return fmt.Sprintf("%s is no member of %s any more, and %s of %s.",
-			timeline.Legible(who.String()), from.Name, m.Role, to.Name), err
+		if err != nil {
+			return command.BadInput(err)
+		}
+		_, err = fmt.Fprintf(c.Err, "%s is no member of %s any more, and %s of %s.\n",
+			timeline.Legible(who.String()), from.Name, m.Role, to.Name)
+		return err
 	})
 }
 
 type accountDeleteCmd struct {
-	command.Store `embed:""`
-	accountArg    `embed:""`
+	command.Managed `embed:""`
+	accountArg      `embed:""`
 
 	Now    bool `help:"Delete it at once, without the seven days in which it can be restored."`
 	DryRun bool `help:"Say what would go, and delete nothing."`
@@ -177,10 +185,13 @@ type accountDeleteCmd struct {
 // Run asks for the account's end.
 func (a accountDeleteCmd) Run(ctx context.Context, c command.Console) error {
 	if a.Now || a.DryRun {
+		if err := a.OnStoreOnly("--now or --dry-run", true); err != nil {
+			return err
+		}
 		return a.end(ctx, c)
 	}
-	return change(ctx, c, a.Store, a.Name, func(s *accountstore.Store, acc account.Account) (string, error) {
-		now, err := s.AskDeletion(ctx, command.Operator(), acc.ID)
+	return change(ctx, c, a.Managed, a.Name, func(m command.Manager, acc account.Account) (string, error) {
+		now, err := m.AskDeletion(ctx, acc.ID)
 		return fmt.Sprintf("Account %s (%s) is out of service and is deleted on %s, with its keys and "+
 			"members. To "+
 			"take that back: verifyd account restore %s", acc.Name, acc.ID, table.Instant(now.DeletesAt()),

@@ -27,6 +27,7 @@ type Operator struct {
 	Revoke    operatorRevokeCmd `cmd:"" help:"Take that away again."`
 	List      operatorListCmd   `cmd:"" help:"List the operators."`
 	LoginLink operatorLinkCmd   `cmd:"" help:"Print a link that leads to the operator's pages once, within 10 minutes."`
+	Token     OperatorToken     `cmd:"" help:"Operator tokens: what programs manage accounts by, over HTTP."`
 	Audit     operatorAuditCmd  `cmd:"" help:"Tell who became an operator, and which receiver hosts were paused, newest first."`
 }
 

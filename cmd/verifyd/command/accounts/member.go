@@ -1,0 +1,166 @@
+package accounts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"verifyd/cmd/verifyd/command"
+	"verifyd/cmd/verifyd/config"
+	"verifyd/cmd/verifyd/table"
+	"verifyd/edge/account"
+	"verifyd/edge/account/access"
+	"verifyd/edge/web"
+	"verifyd/sessions/timeline"
+)
+
+// Member has the commands on the members of an account.
+type Member struct {
+	List     memberListCmd     `cmd:"" help:"List an account's members and open invites."`
+	Invite   memberInviteCmd   `cmd:"" help:"Make an invite, and print its link, this once, alone on standard output."`
+	Withdraw memberWithdrawCmd `cmd:"" help:"Take an invite back."`
+	Role     memberRoleCmd     `cmd:"" help:"Change the role of a member."`
+	Remove   memberRemoveCmd   `cmd:"" help:"Take a member out of an account, with the invites that they have made."`
+}
+
+// membersOf names the account whose members a command is about.
+type membersOf struct {
+	command.Managed `embed:""`
+
+	Account string `required:"" placeholder:"NAME" help:"The account's name; its id where it was made on the dashboard."`
+}
+
+// change lets do alter the account's members, and writes what it says.
+func (o membersOf) change(ctx context.Context, c command.Console,
+	do func(command.Manager, account.Account) (said string, err error)) error {
+	return change(ctx, c, o.Managed, o.Account, do)
+}
+
+type memberListCmd struct {
+	membersOf     `embed:""`
+	table.Listing `embed:""`
+}
+
+// Run lists who is in the account, and who may come.
+func (l memberListCmd) Run(ctx context.Context, c command.Console) error {
+	return l.Manage(ctx, c, func(m command.Manager) error {
+		a, err := m.Own(ctx, l.Account)
+		if err != nil {
+			return err
+		}
+		members, invites, err := m.Members(ctx, a.ID)
+		if err != nil {
+			return command.BadInput(err)
+		}
+		return l.Print(c.Out, memberTable(members), inviteTable(invites, time.Now()))
+	})
+}
+
+func memberTable(all []account.Member) *table.Table {
+	t := table.New("members", "MEMBER:name", "ROLE", "IDENTITY", "E-MAIL:email", "SINCE")
+	for _, m := range all {
+		t.Add(m.Name, m.Role, timeline.Legible(m.Network+":"+m.Subject), m.Email, m.Since)
+	}
+	return t
+}
+
+func inviteTable(all []account.Invite, now time.Time) *table.Table {
+	t := table.New("invites", "INVITED:for", "ID", "ROLE", "BY", "UNTIL")
+	for _, i := range all {
+		if now.Before(i.ExpiresAt) {
+			t.Add(i.For, i.ID, i.Role, timeline.Legible(i.By), i.ExpiresAt)
+		}
+	}
+	return t
+}
+
+type memberInviteCmd struct {
+	membersOf `embed:""`
+
+	Role    string `default:"developer" help:"What they will be: owner, developer or viewer."`
+	For     string `placeholder:"TEXT" help:"Whom it is meant for, for people to read."`
+	BaseURL string `name:"base-url" placeholder:"URL" help:"{base_url} under which users reach the service, as the service has it; with --server the service knows."`
+}
+
+// Run makes the invite.
+func (i memberInviteCmd) Run(ctx context.Context, c command.Console) error {
+	base := ""
+	if i.Server == "" {
+		if i.BaseURL == "" {
+			return config.Usage(errors.New("--base-url is missing; for example --base-url " +
+				"https://verify.example.com"))
+		}
+		var err error
+		if base, _, err = web.ParseBaseURL(i.BaseURL); err != nil {
+			return config.Usage(fmt.Errorf("--base-url: %w; for example https://verify.example.com", err))
+		}
+	}
+	return i.Manage(ctx, c, func(m command.Manager) error {
+		a, err := m.Own(ctx, i.Account)
+		if err != nil {
+			return err
+		}
+		link, made, err := m.Invite(ctx, a.ID, base, access.Role(i.Role), i.For)
+		if err != nil {
+			return command.BadInput(err)
+		}
+		_, _ = fmt.Fprintf(c.Err, "Whoever follows the link until %s, and logs in, is %s of %s: send it as "+
+			"you would a password. To take it back: verifyd member withdraw --account %s %s\n",
+			table.Instant(made.ExpiresAt), made.Role, a.Name, a.ID, made.ID)
+		_, err = fmt.Fprintln(c.Out, link)
+		return err
+	})
+}
+
+type memberWithdrawCmd struct {
+	membersOf `embed:""`
+
+	ID string `arg:"" name:"invite" help:"The invite's id (verifyd member list shows it)."`
+}
+
+// Run takes the invite back.
+func (w memberWithdrawCmd) Run(ctx context.Context, c command.Console) error {
+	return w.change(ctx, c, func(m command.Manager, a account.Account) (string, error) {
+		return fmt.Sprintf("The invite %s lets nobody into %s.", timeline.Legible(w.ID), a.Name),
+			m.Withdraw(ctx, a.ID, w.ID)
+	})
+}
+
+type memberRoleCmd struct {
+	membersOf   `embed:""`
+	identityArg `embed:""`
+
+	Role string `name:"to" required:"" placeholder:"ROLE" help:"What they are from now on: owner, developer or viewer."`
+}
+
+// Run changes the role.
+func (r memberRoleCmd) Run(ctx context.Context, c command.Console) error {
+	network, subject, err := r.parts()
+	if err != nil {
+		return err
+	}
+	who := access.Identity{Network: network, Subject: subject}
+	return r.change(ctx, c, func(m command.Manager, a account.Account) (string, error) {
+		return fmt.Sprintf("%s is %s of %s.", timeline.Legible(r.Identity), r.Role, a.Name),
+			m.SetRole(ctx, a.ID, who, access.Role(r.Role))
+	})
+}
+
+type memberRemoveCmd struct {
+	membersOf   `embed:""`
+	identityArg `embed:""`
+}
+
+// Run takes the member out.
+func (r memberRemoveCmd) Run(ctx context.Context, c command.Console) error {
+	network, subject, err := r.parts()
+	if err != nil {
+		return err
+	}
+	who := access.Identity{Network: network, Subject: subject}
+	return r.change(ctx, c, func(m command.Manager, a account.Account) (string, error) {
+		return fmt.Sprintf("%s is no member of %s any more.", timeline.Legible(r.Identity), a.Name),
+			m.Remove(ctx, a.ID, who)
+	})
+}

@@ -1,0 +1,106 @@
+package accounts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"verifyd/cmd/verifyd/command"
+	"verifyd/cmd/verifyd/config"
+	"verifyd/cmd/verifyd/table"
+	"verifyd/edge/account/accountstore"
+	"verifyd/edge/account/grant"
+	"verifyd/sessions/timeline"
+)
+
+// OperatorToken has the commands on operator tokens, by which programs use the management interface.
+type OperatorToken struct {
+	Create tokenCreateCmd `cmd:"" help:"Make an operator token and print it, this once, alone on standard output."`
+	List   tokenListCmd   `cmd:"" help:"List operator tokens."`
+	Revoke tokenRevokeCmd `cmd:"" help:"End an operator token for good."`
+}
+
+type tokenCreateCmd struct {
+	command.Store `embed:""`
+
+	Name    string   `required:"" placeholder:"TEXT" help:"What it is for, as the audit log shows it, for example deploy."`
+	Scope   []string `required:"" sep:"," placeholder:"SCOPE" help:"What it may do: accounts:read, accounts:write, keys:read, keys:write, members:read, members:write, networks:read; write includes read."`
+	Expires string   `default:"90d" placeholder:"WHEN" help:"When it ends, as for key create; at most 366d."`
+}
+
+// Run makes the token.
+func (t tokenCreateCmd) Run(ctx context.Context, c command.Console) error {
+	until, err := parseEnd(t.Expires, time.Now())
+	if err != nil {
+		return config.Usage(fmt.Errorf("--expires: %w", err))
+	}
+	scopes := make([]grant.Scope, len(t.Scope))
+	for i, s := range t.Scope {
+		scopes[i] = grant.Scope(strings.TrimSpace(s))
+	}
+	return t.UseAccounts(ctx, c, func(s *accountstore.Store) error {
+		token, g, err := s.CreateToken(ctx, command.Operator(), t.Name, scopes, until)
+		if err != nil {
+			return command.BadInput(err)
+		}
+		_, _ = fmt.Fprintf(c.Err, "Operator token %s (%s) works until %s. It is shown this once; keep it "+
+			"like a password. To end it: verifyd operator token revoke %s\n", g.Token, scopesText(g),
+			table.Instant(g.Until), g.Token)
+		_, err = fmt.Fprintln(c.Out, token)
+		return err
+	})
+}
+
+func scopesText(g grant.Grant) string {
+	texts := make([]string, len(g.Scopes))
+	for i, s := range g.Scopes {
+		texts[i] = string(s)
+	}
+	return strings.Join(texts, " ")
+}
+
+type tokenListCmd struct {
+	command.Store `embed:""`
+	table.Listing `embed:""`
+}
+
+// Run lists the tokens, oldest first.
+func (t tokenListCmd) Run(ctx context.Context, c command.Console) error {
+	return t.UseAccounts(ctx, c, func(s *accountstore.Store) error {
+		tokens, err := s.Tokens(ctx)
+		if err != nil {
+			return err
+		}
+		now := time.Now()
+		list := table.New("tokens", "ID", "NAME", "SCOPES", "STATE", "SINCE", "UNTIL", "BY")
+		for _, g := range tokens {
+			list.Add(g.Token, timeline.Legible(g.Name), scopesText(g), g.State(now), g.Since, g.Until,
+				timeline.Legible(g.By))
+		}
+		return t.Print(c.Out, list)
+	})
+}
+
+type tokenRevokeCmd struct {
+	command.Store `embed:""`
+
+	ID string `arg:"" help:"The token's id (verifyd operator token list shows it)."`
+}
+
+// Run ends the token.
+func (t tokenRevokeCmd) Run(ctx context.Context, c command.Console) error {
+	return t.UseAccounts(ctx, c, func(s *accountstore.Store) error {
+		err := s.RevokeToken(ctx, command.Operator(), t.ID)
+		if errors.Is(err, grant.ErrNoToken) {
+			return config.Usage(fmt.Errorf("ID: %w", err))
+		}
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(c.Err, "Operator token %s is refused from the next request on.\n",
+			timeline.Legible(t.ID))
+		return err
+	})
+}

@@ -1,0 +1,162 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"verifyd/edge/account"
+	"verifyd/edge/account/access"
+	"verifyd/edge/client/manage"
+	"verifyd/edge/limit"
+	"verifyd/natsconf"
+	"verifyd/sessions"
+)
+
+// KeyManager is what a Manager does with API keys. A key is named by its id alone.
+type KeyManager interface {
+	CreateKey(ctx context.Context, account string, o account.KeyOptions) (secret string, k account.Key,
+		err error)
+	RollKey(ctx context.Context, id string, grace time.Duration) (secret string, k account.Key, err error)
+	RevokeKey(ctx context.Context, id string) (account.Key, error)
+	Keys(ctx context.Context) ([]ListedKey, error)
+}
+
+// MemberManager is what a Manager does with members and invites.
+type MemberManager interface {
+	Members(ctx context.Context, account string) ([]account.Member, []account.Invite, error)
+	// Invite returns the link that makes somebody a member; base is {base_url}, where the store is used.
+	Invite(ctx context.Context, account, base string, role access.Role, whom string) (link string,
+		i account.Invite, err error)
+	Withdraw(ctx context.Context, account, invite string) error
+	SetRole(ctx context.Context, account string, who access.Identity, role access.Role) error
+	Remove(ctx context.Context, account string, who access.Identity) error
+}
+
+// ListedKey is an API key in a list.
+type ListedKey struct {
+	account.Key
+
+	AccountName string
+	LastUsed    time.Time
+	Hint        string // how people tell it from others
+}
+
+// KeyHint shows a key as people tell it from others: its prefix and last four characters.
+func KeyHint(k account.Key) string { return k.Prefix() + "…" + k.Last4 }
+
+func (m stored) CreateKey(ctx context.Context, account string, o account.KeyOptions) (string, account.Key,
+	error) {
+	return m.s.CreateKey(ctx, Operator(), account, o)
+}
+
+func (m stored) RollKey(ctx context.Context, id string, grace time.Duration) (string, account.Key, error) {
+	return m.s.RollKey(ctx, Operator(), "", id, grace)
+}
+
+func (m stored) RevokeKey(ctx context.Context, id string) (account.Key, error) {
+	return m.s.RevokeKey(ctx, Operator(), "", id)
+}
+
+func (m stored) Keys(ctx context.Context) ([]ListedKey, error) {
+	accounts, err := m.s.EveryAccount(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names := map[string]string{}
+	for _, a := range accounts { // those that were deleted, too
+		names[a.ID] = a.Name
+	}
+	keys, err := m.s.Keys(ctx)
+	if err != nil {
+		return nil, err
+	}
+	used, err := m.s.LastUsed(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]ListedKey, len(keys))
+	for i, k := range keys {
+		all[i] = ListedKey{k, names[k.Account], used[k.ID], KeyHint(k)}
+	}
+	return all, nil
+}
+
+func keyFrom(k manage.Key) account.Key {
+	rate, _ := limit.ParseRate(or(k.RateLimit)) // one with a burst of its own is not read
+	return account.Key{
+		ID: k.ID, Account: k.Account, Name: k.Name, Test: k.Mode == "test", RateLimit: rate,
+		Policy: sessions.Policy(or(k.Policy)), CreatedAt: k.CreatedAt, ExpiresAt: or(k.ExpiresAt),
+		RevokedAt: or(k.RevokedAt), Replaces: or(k.Replaces), ReplacedBy: or(k.ReplacedBy),
+	}
+}
+
+// madeKey returns a key that the service has made, as package accountstore would.
+func madeKey(k manage.MadeKey, err error) (string, account.Key, error) {
+	switch {
+	case err != nil:
+		return "", account.Key{}, kindOf(err)
+	case !k.Stored:
+		return k.Secret, keyFrom(k.Key), fmt.Errorf(
+			"the service's store did not say that it took the key: %w", natsconf.ErrUncertain)
+	}
+	return k.Secret, keyFrom(k.Key), nil
+}
+
+func (m remote) CreateKey(ctx context.Context, id string, o account.KeyOptions) (string, account.Key, error) {
+	options := manage.KeyOptions{Name: o.Name, Policy: string(o.Policy)}
+	if o.Test {
+		options.Mode = "test"
+	}
+	if o.RateLimit != (account.Rate{}) {
+		options.RateLimit = limit.RateText(o.RateLimit)
+	}
+	if !o.ExpiresAt.IsZero() {
+		options.ExpiresAt = new(o.ExpiresAt.UTC())
+	}
+	return madeKey(m.c.CreateKey(ctx, id, options))
+}
+
+// holder returns the id of the account that a key belongs to.
+func (m remote) holder(ctx context.Context, id string) (string, error) {
+	k, err := m.c.KeyByID(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	if k == nil {
+		return "", fmt.Errorf("%w: %s; list them with: verifyd key list", account.ErrNoKey, strconv.Quote(id))
+	}
+	return k.Account, nil
+}
+
+func (m remote) RollKey(ctx context.Context, id string, grace time.Duration) (string, account.Key, error) {
+	holder, err := m.holder(ctx, id)
+	if err != nil {
+		return "", account.Key{}, err
+	}
+	if grace%time.Second != 0 {
+		return "", account.Key{}, errors.New("the grace is in whole seconds here")
+	}
+	return madeKey(m.c.RollKey(ctx, holder, id, grace))
+}
+
+func (m remote) RevokeKey(ctx context.Context, id string) (account.Key, error) {
+	holder, err := m.holder(ctx, id)
+	if err != nil {
+		return account.Key{}, err
+	}
+	k, err := m.c.RevokeKey(ctx, holder, id)
+	return keyFrom(k), kindOf(err)
+}
+
+func (m remote) Keys(ctx context.Context) (all []ListedKey, err error) {
+	for k, err := range m.c.Keys(ctx, "") {
+		if err != nil {
+			return nil, BadInput(err)
+		}
+		all = append(all, ListedKey{keyFrom(k), k.AccountName, or(k.LastUsedAt), k.Hint})
+	}
+	return all, nil
+}

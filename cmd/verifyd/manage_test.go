@@ -1,0 +1,201 @@
+package main
+
+import (
+	"bytes"
+	"encoding/pem"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"verifyd/edge/account"
+	"verifyd/edge/account/access"
+	"verifyd/natsconf/natstest"
+)
+
+// elsewhereRig is the command line on another machine: a process in an empty folder, which knows of the
+// service its address, its certificate and a token.
+type elsewhereRig struct {
+	*rig
+
+	url, dir, ca string
+}
+
+// elsewhereOf puts TLS in front of a service, as a proxy does.
+func elsewhereOf(t *testing.T, r *rig) *elsewhereRig {
+	t.Helper()
+	to := must[*url.URL](t)(url.Parse(r.Base))
+	forward := func(p *httputil.ProxyRequest) { p.SetURL(to) }
+	proxy := httptest.NewTLSServer(&httputil.ReverseProxy{Rewrite: forward})
+	t.Cleanup(proxy.Close)
+	e := &elsewhereRig{rig: r, url: proxy.URL, dir: t.TempDir(), ca: filepath.Join(t.TempDir(), "ca.pem")}
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: proxy.Certificate().Raw})
+	if err := os.WriteFile(e.ca, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// run runs a command as a process of its own.
+func (e *elsewhereRig) run(t *testing.T, token string, args ...string) (code int, out, errOut string) {
+	t.Helper()
+	file := filepath.Join(e.dir, "token")
+	if err := os.WriteFile(file, []byte(token+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
+	var o, eo bytes.Buffer
+	cmd.Stdout, cmd.Stderr, cmd.Dir = &o, &eo, e.dir
+	cmd.Env = []string{
+		childVariable + "=1", "VERIFYD_SERVER=" + e.url, "VERIFYD_TOKEN_FILE=" + file,
+		"VERIFYD_SERVER_CA_FILE=" + e.ca,
+	}
+	err := cmd.Run()
+	if cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	if left := must[[]os.DirEntry](t)(os.ReadDir(e.dir)); len(left) != 1 {
+		t.Errorf("%v made %v", args, left)
+	}
+	if token != "" && strings.Contains(eo.String(), token) {
+		t.Errorf("%v shows the token: %s", args, eo.String())
+	}
+	return cmd.ProcessState.ExitCode(), o.String(), eo.String()
+}
+
+// newToken makes an operator token on the service's machine.
+func (r *rig) newToken(t *testing.T, scopes string) string {
+	t.Helper()
+	code, out, errOut := r.run(t, "operator", "token", "create", "--name", "deploy", "--scope", scopes)
+	if code != 0 {
+		t.Fatalf("exit %d: %s", code, errOut)
+	}
+	return strings.TrimSpace(out)
+}
+
+// What the command line does with accounts, keys and members it does from another machine, too, over TLS,
+// with a token and without the store; the audit log names the token.
+func TestAccountsAreManagedFromElsewhere(t *testing.T) {
+	parallel(t)
+	r := boot(t)
+	e := elsewhereOf(t, r)
+	token := r.newToken(t, "accounts:write,keys:write,members:write")
+	do := func(want int, says string, args ...string) string {
+		t.Helper()
+		code, out, errOut := e.run(t, token, args...)
+		if code != want || !strings.Contains(out+errOut, says) {
+			t.Fatalf("%q: exit %d, want %d and %q: %s%s", args, code, want, says, out, errOut)
+		}
+		return out
+	}
+	do(0, "is made", "account", "create", "Pier Guild")
+	do(2, "account_exists", "account", "create", "Pier Guild")
+	do(0, "5000 sessions", "account", "quota", "Pier Guild", "5000")
+	do(0, "default", "account", "quota", "Pier Guild", "--default")
+	do(2, "#1f5fd0", "account", "colour", "--account", "Pier Guild", "red")
+	do(0, "show it", "account", "colour", "--account", "Pier Guild", "#1f5fd0")
+	do(0, "show it", "account", "return-url", "--account", "Pier Guild", "https://pier.example/")
+	do(0, "from now on", "account", "binding", "--account", "Pier Guild", "code", "--max-users", "2")
+	do(0, `"Pier" now`, "account", "rename", "Pier Guild", "Pier")
+	do(0, "knows Pier", "account", "verified", "Pier")
+	do(0, "is disabled", "account", "disable", "Pier", "--reason", "Its bill is open.")
+	do(0, "disabled since", "account", "list")
+	do(0, "in service", "account", "enable", "Pier")
+	do(0, "is deleted on", "account", "delete", "Pier")
+	do(0, "not deleted", "account", "restore", "Pier")
+	do(2, "on the store alone", "account", "delete", "Pier", "--now")
+	do(2, "on the store alone", "account", "create", "Quay", "--new-store")
+	do(2, "no such account", "account", "quota", "Nobody", "5")
+	id := account.IDOf("Pier Guild")
+	secret := strings.TrimSpace(do(0, "API key key_", "key", "create", "--account", "Pier",
+		"--name", "production", "--expires", "90d", "--rate-limit", "5/s", "--policy", "at-least-once"))
+	natstest.Await(t, "the key works", func() bool {
+		who, err := r.Mirror.Lookup(secret)
+		return err == nil && who.Account.ID == id
+	})
+	key := regexp.MustCompile(`key_[a-z2-7]+`).FindString(do(0, "5/s", "key", "list"))
+	for _, k := range r.Mirror.Keys(id) {
+		key = k.ID
+	}
+	rolled := strings.TrimSpace(do(0, "takes the place", "key", "roll", key, "--grace", "0"))
+	do(2, "was rolled already", "key", "roll", key)
+	do(0, "is revoked since", "key", "revoke", key)
+	do(2, "no such API key", "key", "revoke", "key_aaaaaaaaaaaaaaaa")
+	natstest.Await(t, "the rolled key works, and the other does not", func() bool {
+		_, gone := r.Mirror.Lookup(secret)
+		_, err := r.Mirror.Lookup(rolled)
+		return err == nil && gone != nil
+	})
+	link := do(0, "a password", "member", "invite", "--account", "Pier", "--role", "owner", "--for", "Ann")
+	if !strings.HasPrefix(link, r.Base+"/dashboard/invite?token=") {
+		t.Errorf("the link is %q", link)
+	}
+	at := must[*url.URL](t)(url.Parse(strings.TrimSpace(link)))
+	accounts := r.Store.Accounts
+	ann, bob := account.Member{Network: "example", Subject: "1"}, account.Member{
+		Network: "example", Subject: "2", Role: access.RoleViewer,
+	}
+	must[account.Account](t)(accounts.AcceptInvite(t.Context(), at.Query().Get("token"), ann))
+	must[account.Account](t)(accounts.AddMember(t.Context(), access.Operator(""), id, bob))
+	do(0, "example:2", "member", "list", "--account", "Pier")
+	do(2, "last owner", "member", "remove", "--account", "Pier", "example:1")
+	do(0, "is owner", "member", "role", "--account", "Pier", "example:2", "--to", "owner")
+	do(0, "no member", "member", "remove", "--account", "Pier", "example:1")
+	do(0, "a password", "member", "invite", "--account", "Pier")
+	invite := regexp.MustCompile(`inv_[a-z2-7]+`).FindString(do(0, "inv_", "member", "list", "--account", "Pier"))
+	do(0, "lets nobody", "member", "withdraw", "--account", "Pier", invite)
+
+	code, out, errOut := r.run(t, "account", "audit", id, "--limit", "0")
+	if code != 0 || strings.Count(out, "operator token deploy (optok_") < 15 {
+		t.Errorf("the audit log: exit %d: %s%s", code, out, errOut)
+	}
+	if strings.Contains(r.log.String(), token) || strings.Contains(r.log.String(), secret) {
+		t.Error("the service's log has a secret")
+	}
+}
+
+// A token without the scope, one that was revoked, none, and a service that is not it: each says what to do.
+func TestTokensFromElsewhere(t *testing.T) {
+	parallel(t)
+	r := boot(t)
+	e := elsewhereOf(t, r)
+	keys := r.newToken(t, "keys:write")
+	id := account.IDOf("Harbor Guild")
+	expectSaid := func(token string, want int, says string, args ...string) {
+		t.Helper()
+		code, out, errOut := e.run(t, token, args...)
+		if code != want || !strings.Contains(out+errOut, says) {
+			t.Errorf("%q: exit %d, want %d and %q: %s%s", args, code, want, says, out, errOut)
+		}
+	}
+	expectSaid(keys, 2, "accounts:read", "account", "list")
+	expectSaid(keys, 2, "accounts:read", "key", "create", "--account", "Harbor Guild")
+	expectSaid(keys, 0, "vfy_", "key", "create", "--account", id) // by its id it needs no other scope
+	expectSaid("vfyop_nonsense", 2, "token_invalid", "account", "list")
+	expectSaid("", 2, "is empty", "account", "list")
+	_, list, _ := r.run(t, "operator", "token", "list")
+	if code, _, errOut := r.run(t, "operator", "token", "revoke",
+		regexp.MustCompile(`optok_[a-z2-7]+`).FindString(list)); code != 0 {
+		t.Fatalf("revoke: %s", errOut)
+	}
+	expectSaid(keys, 2, "was revoked", "key", "list")
+	e.url = "http://192.0.2.1"
+	expectSaid(keys, 2, "not https", "key", "list")
+	e.url = "https://127.0.0.1:1"
+	expectSaid(keys, 1, "gave no answer", "key", "list")
+	for _, c := range []struct{ says, scope, expires string }{
+		{"accounts:read, accounts:write", "everything", "90d"},
+		{"for example 90d", "keys:write", "400d"},
+		{"is over", "keys:write", "2001-01-01"},
+	} {
+		if code, _, errOut := r.run(t, "operator", "token", "create", "--name", "x", "--scope", c.scope,
+			"--expires", c.expires); code != exitUsage || !strings.Contains(errOut, c.says) {
+			t.Errorf("%+v: exit %d: %s", c, code, errOut)
+		}
+	}
+}

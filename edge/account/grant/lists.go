@@ -1,0 +1,79 @@
+package grant
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"verifyd/edge/account"
+	"verifyd/natsconf/topology"
+)
+
+// Operators lists the grants of operators that are in force, by holder.
+func (s *Store) Operators(ctx context.Context) ([]Grant, error) {
+	grants, err := s.grants(ctx, operatorEntry, operatorLinkEntry)
+	if err != nil {
+		return nil, fmt.Errorf("list operators: %w", err)
+	}
+	return grants, nil
+}
+
+// LoginLinks lists what login links into an account give and nobody has taken back, by link: until the last
+// login that one may have led to ends. The error is ErrNoAccount for what is no account's id.
+func (s *Store) LoginLinks(ctx context.Context, id string) ([]Grant, error) {
+	if !account.IsID(id) {
+		return nil, account.ErrNoAccount
+	}
+	grants, err := s.grants(ctx, accountLinkEntry+id+".")
+	if err != nil {
+		return nil, fmt.Errorf("list login links: %w", err)
+	}
+	return grants, nil
+}
+
+// grants lists the grants below some entries that are in force, by holder.
+func (s *Store) grants(ctx context.Context, entries ...string) ([]Grant, error) {
+	grants, err := s.decisions(ctx, entries...)
+	if err != nil {
+		return nil, err
+	}
+	grants = slices.DeleteFunc(grants, func(g Grant) bool { return !g.holds(s.now()) })
+	slices.SortFunc(grants, func(a, b Grant) int { return strings.Compare(a.Holder(), b.Holder()) })
+	return grants, nil
+}
+
+// decisions lists the grants below some entries, in force or not.
+func (s *Store) decisions(ctx context.Context, entries ...string) ([]Grant, error) {
+	var subjects []string
+	for _, entry := range entries {
+		subjects = append(subjects, topology.BucketSubject(topology.BucketOperations, entry+">"))
+	}
+	msgs, err := s.conn.Newest(ctx, topology.BucketStream(topology.BucketOperations), subjects...)
+	if err != nil {
+		return nil, err
+	}
+	var grants []Grant
+	for _, m := range msgs {
+		g, err := decodeGrant(m.Data())
+		if err != nil {
+			return nil, err
+		}
+		grants = append(grants, g)
+	}
+	return grants, nil
+}
+
+// Settle writes the records of grants that are missing in the audit log. A repeat is harmless.
+func (s *Store) Settle(ctx context.Context) error {
+	grants, err := s.decisions(ctx, operatorEntry, operatorLinkEntry, tokenEntry, accountLinkEntry)
+	if err != nil {
+		return err
+	}
+	for _, g := range grants {
+		if err := s.log.Settle(ctx, g.last); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,182 @@
+package grant
+
+import (
+	"cmp"
+	"context"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"verifyd/edge/account/access"
+	"verifyd/edge/account/audit"
+	"verifyd/edge/account/entry"
+	"verifyd/edge/account/input"
+	"verifyd/edge/account/secrets"
+	"verifyd/natsconf"
+	"verifyd/natsconf/topology"
+)
+
+// Scope is a part of the management interface that an operator token opens.
+type Scope string
+
+// The scopes. Who may write may read, too: each change is answered with what it made.
+const (
+	AccountsRead  Scope = "accounts:read"
+	AccountsWrite Scope = "accounts:write"
+	KeysRead      Scope = "keys:read"
+	KeysWrite     Scope = "keys:write"
+	MembersRead   Scope = "members:read"
+	MembersWrite  Scope = "members:write"
+	NetworksRead  Scope = "networks:read"
+)
+
+// Scopes are all scopes.
+func Scopes() []Scope {
+	return []Scope{AccountsRead, AccountsWrite, KeysRead, KeysWrite, MembersRead, MembersWrite, NetworksRead}
+}
+
+// Allows reports whether the grant of an operator token includes a scope.
+func (g Grant) Allows(s Scope) bool {
+	of, _ := strings.CutSuffix(string(s), ":read")
+	return slices.Contains(g.Scopes, s) || slices.Contains(g.Scopes, Scope(of+":write"))
+}
+
+const (
+	// MaxToken bounds how long an operator token works: nobody remembers one for longer, and a job that runs
+	// once a year still finds its own.
+	MaxToken = 366 * 24 * time.Hour
+	// expiredTokens is how long an operator token is known as an expired one, so that who still sends it
+	// reads why it fails.
+	expiredTokens = 30 * 24 * time.Hour
+)
+
+// TokenState is what becomes of an operator token's requests.
+type TokenState string
+
+// The states of an operator token.
+const (
+	TokenActive  TokenState = "active"
+	TokenExpired TokenState = "expired"
+	TokenRevoked TokenState = "revoked"
+)
+
+// State returns the state of the grant of an operator token at an instant.
+func (g Grant) State(now time.Time) TokenState {
+	switch {
+	case !g.Ended.IsZero():
+		return TokenRevoked
+	case !g.holds(now):
+		return TokenExpired
+	default:
+		return TokenActive
+	}
+}
+
+// operatorTokens makes and ends operator tokens.
+type operatorTokens struct{ s *Store }
+
+// CreateToken makes an operator token and returns it, this once. Its errors are ErrNotAllowed for who is not
+// at the command line, natsconf.ErrCredential and an *input.Error.
+func (t operatorTokens) CreateToken(ctx context.Context, by access.Actor, name string, scopes []Scope,
+	until time.Time) (token string, g Grant, err error) {
+	if err := checkToken(name, scopes, until, t.s.now()); err != nil {
+		return "", Grant{}, err
+	}
+	token = secrets.NewOperatorToken()
+	digest, _ := secrets.ParseOperatorToken(token) // it has just been made in that form
+	scopes = slices.Compact(slices.Sorted(slices.Values(scopes)))
+	g = Grant{
+		Token: secrets.ShortID(access.TokenPrefix, digest), Digest: digest, Name: name, Scopes: scopes,
+		By: by.String(), Since: t.s.log.Instant(), Until: until.UTC().Truncate(time.Millisecond),
+	}
+	err = t.s.decide(ctx, by, audit.TokenCreated, g, func(Grant, error) (Grant, error) { return g, nil })
+	return token, g, err
+}
+
+func checkToken(name string, scopes []Scope, until, now time.Time) error {
+	if err := input.Text("name", name, input.KeyNameBytes); err != nil || name == "" {
+		return cmp.Or(err, error(&input.Error{
+			Field: "name", Detail: "give the token a name, for example deploy: the audit log shows it",
+		}))
+	}
+	known := Scopes()
+	all := make([]string, len(known))
+	for i, s := range known {
+		all[i] = string(s)
+	}
+	for _, scope := range scopes {
+		if !slices.Contains(known, scope) {
+			return &input.Error{Field: "scope", Detail: fmt.Sprintf("%.40q is none; there are %s",
+				string(scope), strings.Join(all, ", "))}
+		}
+	}
+	if len(scopes) == 0 {
+		return &input.Error{Field: "scope", Detail: "give one or more of " + strings.Join(all, ", ")}
+	}
+	if !until.After(now) || until.After(now.Add(MaxToken)) {
+		return &input.Error{Field: "expires", Detail: fmt.Sprintf(
+			"%s is over, or more than %d days away; give a time between, for example 90d", entry.Stamp(until),
+			MaxToken/(24*time.Hour))}
+	}
+	return nil
+}
+
+// RevokeToken ends an operator token, named by its id. Each request asks for it anew. Its errors are
+// ErrNoToken, natsconf.ErrCredential, and ErrNotAllowed for who is not at the command line.
+func (t operatorTokens) RevokeToken(ctx context.Context, by access.Actor, id string) error {
+	return t.s.revoke(ctx, by, audit.TokenRevoked, Grant{Token: id})
+}
+
+// Tokens lists the operator tokens that are known, those that have ended a while ago among them, by age.
+func (t operatorTokens) Tokens(ctx context.Context) ([]Grant, error) {
+	tokens, err := t.s.decisions(ctx, tokenEntry)
+	if err != nil {
+		return nil, fmt.Errorf("list operator tokens: %w", err)
+	}
+	slices.SortFunc(tokens, func(a, b Grant) int {
+		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Token, b.Token))
+	})
+	return tokens, nil
+}
+
+// Token returns the grant of an operator token, as the leader has it; State reports whether it is in force.
+// The error is secrets.ErrMalformedKey for what has not the form of one, and ErrNoToken for one that is not
+// known.
+func (t operatorTokens) Token(ctx context.Context, token string) (Grant, error) {
+	digest, ok := secrets.ParseOperatorToken(token)
+	if !ok {
+		return Grant{}, secrets.ErrMalformedKey
+	}
+	to := Grant{Token: secrets.ShortID(access.TokenPrefix, digest)}
+	m, err := t.s.conn.Last(ctx, topology.BucketStream(topology.BucketOperations), to.subject())
+	if errors.Is(err, natsconf.ErrNotFound) {
+		return Grant{}, ErrNoToken
+	}
+	if err != nil {
+		return Grant{}, fmt.Errorf("read the operator token: %w", err)
+	}
+	g, err := decodeGrant(m.Data)
+	if err != nil {
+		return Grant{}, err
+	}
+	if !g.isOf(to) || subtle.ConstantTimeCompare([]byte(g.Digest), []byte(digest)) != 1 {
+		return Grant{}, ErrNoToken
+	}
+	return g, nil
+}
+
+// detail is what the record of a decision says of the grant.
+func (g Grant) detail() map[string]string {
+	detail := map[string]string{"role": string(g.Role), "name": g.Name}
+	if g.Token != "" && g.Ended.IsZero() {
+		scopes := make([]string, len(g.Scopes))
+		for i, s := range g.Scopes {
+			scopes[i] = string(s)
+		}
+		detail["scopes"], detail["until"] = strings.Join(scopes, " "), entry.Stamp(g.Until)
+	}
+	return detail
+}

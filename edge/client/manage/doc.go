@@ -1,0 +1,11 @@
+// Package manage is the client of verifyd's management interface: what an operator's own programs do with
+// accounts, API keys and members, by an operator token (verifyd operator token create). It imports nothing
+// else of verifyd.
+//
+// The laws:
+//
+//   - Nothing is sent twice by itself. The comment of each method reports whether a repeat is harmless.
+//   - No redirect is followed, and a token leaves over https only; plain http is for loopback.
+//   - A refusal is an *Error with everything that its problem document says (RFC 9457). Errors never carry
+//     the token, nor a secret of an answer.
+package manage

@@ -1,0 +1,89 @@
+package manage
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// Member is a person in an account. Network and Subject are who it is.
+type Member struct {
+	Network string    `json:"network"`
+	Subject string    `json:"subject"`
+	Name    string    `json:"name"`
+	Email   string    `json:"email"`
+	Role    string    `json:"role"` // owner, developer or viewer
+	Since   time.Time `json:"since"`
+}
+
+// Invite is an open invitation into an account.
+type Invite struct {
+	ID        string    `json:"id"`
+	Role      string    `json:"role"`
+	For       string    `json:"for"` // whom it is meant for, for people to read
+	By        string    `json:"by"`
+	CreatedAt time.Time `json:"created_at"`
+	ExpiresAt time.Time `json:"expires_at"`
+	// Link is in the answer that made it alone. Whoever follows it, and logs in, is a member.
+	Link string `json:"link"`
+}
+
+// People is who is in an account, and who may come.
+type People struct {
+	Members []Member `json:"members"`
+	Invites []Invite `json:"invites"`
+}
+
+func memberPath(account, network, subject string) string {
+	who := url.Values{"network": {network}, "subject": {subject}}
+	return accountPath(account) + "/members?" + who.Encode()
+}
+
+// Members lists the members and the open invites of an account.
+func (c *Client) Members(ctx context.Context, account string) (p People, err error) {
+	return p, c.call(ctx, http.MethodGet, accountPath(account)+"/members", nil, &p)
+}
+
+// SetRole changes the role of a member. A repeat is harmless.
+func (c *Client) SetRole(ctx context.Context, account, network, subject, role string) (p People, err error) {
+	in := map[string]string{"role": role}
+	return p, c.call(ctx, http.MethodPatch, memberPath(account, network, subject), in, &p)
+}
+
+// RemoveMember takes a member out, with the invites that they have made.
+func (c *Client) RemoveMember(ctx context.Context, account, network, subject string) (p People, err error) {
+	return p, c.call(ctx, http.MethodDelete, memberPath(account, network, subject), nil, &p)
+}
+
+// CreateInvite invites somebody. A repeat makes another invite.
+func (c *Client) CreateInvite(ctx context.Context, account, role, whom string) (i Invite, err error) {
+	in := map[string]string{"role": role, "for": whom}
+	return i, c.call(ctx, http.MethodPost, accountPath(account)+"/invites", in, &i)
+}
+
+// WithdrawInvite takes an invite back, by its id.
+func (c *Client) WithdrawInvite(ctx context.Context, account, invite string) (p People, err error) {
+	return p, c.call(ctx, http.MethodDelete, accountPath(account)+"/invites/"+url.PathEscape(invite), nil, &p)
+}
+
+// Network is an identity network as the process that answered has it.
+type Network struct {
+	ID          string `json:"id"`
+	Name        string `json:"name"`
+	Namespace   string `json:"namespace"` // what its identities are known by
+	RedirectURI string `json:"redirect_uri"`
+	Live        bool   `json:"live"`      // live sessions are completed by it,
+	Test        bool   `json:"test"`      // or test ones
+	Dashboard   bool   `json:"dashboard"` // it leads into the dashboard
+	Available   bool   `json:"available"` // it could be reached lately
+}
+
+// Networks lists the identity networks.
+func (c *Client) Networks(ctx context.Context) ([]Network, error) {
+	var list struct {
+		Networks []Network `json:"networks"`
+	}
+	err := c.call(ctx, http.MethodGet, "/manage/networks", nil, &list)
+	return list.Networks, err
+}

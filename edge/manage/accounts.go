@@ -1,0 +1,369 @@
+package manage
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"errors"
+	"net/http"
+	"slices"
+	"time"
+
+	"verifyd/edge/account"
+	"verifyd/edge/account/access"
+	"verifyd/edge/account/accountstore"
+	"verifyd/edge/account/grant"
+	"verifyd/edge/problem"
+	"verifyd/edge/problem/fault"
+	"verifyd/edge/request"
+	"verifyd/edge/web"
+	"verifyd/sessions/proof"
+)
+
+// accountCalls are the operations on accounts.
+type accountCalls struct{ *Handler }
+
+func (h accountCalls) operations() []operation {
+	return []operation{
+		{http.MethodPost, pathAccounts, "manage_account_create", grant.AccountsWrite, h.createAccount},
+		{http.MethodGet, pathAccounts, "manage_accounts", grant.AccountsRead, h.listAccounts},
+		{http.MethodGet, pathAccount, "manage_account", grant.AccountsRead, h.readAccount},
+		{http.MethodPatch, pathAccount, "manage_account_change", grant.AccountsWrite, h.changeAccount},
+		{http.MethodDelete, pathAccount, "manage_account_delete", grant.AccountsWrite, h.deleteAccount},
+		{http.MethodPost, pathRestore, "manage_account_restore", grant.AccountsWrite, h.restoreAccount},
+	}
+}
+
+// The states of an account.
+const (
+	stateInService = "in_service"
+	stateDisabled  = "disabled"
+	stateDeletion  = "deletion_asked"
+)
+
+// accountDoc is an account in an answer. What is null is not set: the service's default counts.
+type accountDoc struct {
+	ID             string      `json:"id"`
+	Name           string      `json:"name"`
+	State          string      `json:"state"`
+	CreatedAt      string      `json:"created_at"`
+	FormerNames    []formerDoc `json:"former_names"`
+	Disabled       bool        `json:"disabled"`    // by an operator
+	DisabledAt     *string     `json:"disabled_at"` // out of service since, for whatever reason
+	DisabledReason string      `json:"disabled_reason"`
+	DeletesAt      *string     `json:"deletes_at"`
+	VerifiedName   *string     `json:"verified_name"`
+	VerifiedAt     *string     `json:"verified_at"`
+	Quota          *int64      `json:"quota"`
+	Binding        *string     `json:"binding"`
+	MaxUsers       *int        `json:"max_users"`
+	ReturnURL      *string     `json:"return_url"`
+	Colour         *string     `json:"colour"`
+	Members        int         `json:"members"`
+	Keys           int         `json:"keys"`                 // that work
+	CreatedBy      *creatorDoc `json:"created_by,omitempty"` // where one account is read
+}
+
+// formerDoc is a name that the account had, and until when it is nobody else's; null where nobody noted it.
+type formerDoc struct {
+	Name      string  `json:"name"`
+	KeptUntil *string `json:"kept_until"`
+}
+
+// creatorDoc is who made an account, where the audit log reaches back to it.
+type creatorDoc struct {
+	Kind string `json:"kind"`
+	Name string `json:"name"`
+	At   string `json:"at"`
+}
+
+func (h *Handler) accountOf(a account.Account) accountDoc {
+	now, keys := h.Now(), 0
+	for _, k := range h.Directory.Keys(a.ID) {
+		if state := k.State(now); state == account.KeyActive || state == account.KeyRolled {
+			keys++
+		}
+	}
+	doc := accountDoc{
+		ID: a.ID, Name: a.Name, State: stateInService, CreatedAt: web.Timestamp(a.CreatedAt),
+		Disabled: a.Barred(), DisabledAt: stampOrNull(a.DisabledAt), VerifiedAt: stampOrNull(a.VerifiedAt),
+		FormerNames: []formerDoc{}, DisabledReason: a.DisabledReason, DeletesAt: stampOrNull(a.DeletesAt()),
+		Quota: orNull(a.Quota), Binding: orNull(string(a.Level)), MaxUsers: orNull(a.MaxUsers),
+		ReturnURL: orNull(a.ReturnURL), Colour: orNull(a.Colour), Members: len(a.Members), Keys: keys,
+	}
+	for _, f := range a.Former {
+		doc.FormerNames = append(doc.FormerNames, formerDoc{f.Name, stampOrNull(f.Until)})
+	}
+	if !a.VerifiedAt.IsZero() {
+		doc.VerifiedName = &a.Name
+	}
+	switch {
+	case !a.DeleteAskedAt.IsZero():
+		doc.State = stateDeletion
+	case !a.DisabledAt.IsZero():
+		doc.State = stateDisabled
+	}
+	return doc
+}
+
+// orNull returns a value that is not the zero one.
+func orNull[T comparable](v T) *T {
+	var zero T
+	if v == zero {
+		return nil
+	}
+	return &v
+}
+
+func stampOrNull(t time.Time) *string {
+	if t.IsZero() {
+		return nil
+	}
+	return orNull(web.Timestamp(t))
+}
+
+// POST /manage/accounts makes an account. A repeat is refused, since the name is taken then.
+func (h accountCalls) createAccount(c call) (answer, *problem.Problem) {
+	m, p := c.body("name", "grant_name")
+	if p != nil {
+		return answer{}, p
+	}
+	name, _ := m.Text("name", true)
+	granted, _ := m.Flag("grant_name")
+	if p := m.Problem(); p != nil {
+		return answer{}, p
+	}
+	create := h.Accounts.CreateAccount
+	if granted {
+		create = func(ctx context.Context, by access.Actor, name string,
+			_ ...account.Member) (account.Account, error) {
+			return h.Accounts.GrantAccount(ctx, by, name)
+		}
+	}
+	if err := h.permit(c); err != nil {
+		return answer{}, refusal(err)
+	}
+	a, err := create(c.ctx(), c.by, name)
+	if err != nil {
+		return answer{}, refusal(err)
+	}
+	web.EventFrom(c.ctx()).Account = a.ID
+	return answer{http.StatusCreated, h.accountOf(a)}, nil
+}
+
+// permit asks for the token once more, right before a change that does not ask for it itself, since there is
+// no account yet that it would be judged by.
+func (h accountCalls) permit(c call) error { return h.Accounts.PermitOperator(c.ctx(), c.by) }
+
+const (
+	standardPage = 100
+	maxPage      = 500
+)
+
+// accountList is a page of accounts.
+type accountList struct {
+	Accounts []accountDoc `json:"accounts"`
+	Next     *string      `json:"next"`
+}
+
+// GET /manage/accounts lists accounts by name, or finds one by the name that it has.
+func (h accountCalls) listAccounts(c call) (answer, *problem.Problem) {
+	q, p := c.query()
+	if p != nil {
+		return answer{}, p
+	}
+	name := q.Single("name")
+	limit, after := q.Number("limit", standardPage, maxPage), cursor(q)
+	if p := q.Problem(); p != nil {
+		return answer{}, p
+	}
+	doc := accountList{Accounts: []accountDoc{}}
+	if name != "" {
+		a, err := h.Accounts.AccountByName(c.ctx(), name)
+		switch {
+		case errors.Is(err, account.ErrNoAccount):
+		case err != nil:
+			return answer{}, refusal(err)
+		default:
+			doc.Accounts = append(doc.Accounts, h.accountOf(a))
+		}
+		return answer{http.StatusOK, doc}, nil
+	}
+	all, err := h.Accounts.Accounts(c.ctx())
+	if err != nil {
+		return answer{}, refusal(err)
+	}
+	from, is := slices.BinarySearchFunc(all, after, func(a account.Account, name string) int {
+		return cmp.Compare(a.Name, name)
+	})
+	if is {
+		from++
+	}
+	for _, a := range all[from:min(from+limit, len(all))] {
+		doc.Accounts = append(doc.Accounts, h.accountOf(a))
+	}
+	if from+limit < len(all) {
+		doc.Next = new(nextAfter(all[from+limit-1].Name))
+	}
+	return answer{http.StatusOK, doc}, nil
+}
+
+// cursor reads where a page begins: behind the entry that nextAfter was made of.
+func cursor(q *request.Parameters) string {
+	text := q.Single("cursor")
+	after, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	if err != nil || text != "" && len(after) == 0 {
+		q.Faultf("cursor", "it must be the next of an earlier answer")
+	}
+	return string(after)
+}
+
+func nextAfter(name string) string { return base64.RawURLEncoding.EncodeToString([]byte(name)) }
+
+// GET /manage/accounts/{account} reads an account.
+func (h accountCalls) readAccount(c call) (answer, *problem.Problem) {
+	a, err := h.Accounts.Account(c.ctx(), c.account())
+	if err != nil {
+		return answer{}, refusal(err)
+	}
+	doc := h.accountOf(a)
+	by, at, known, err := h.Accounts.MadeBy(c.ctx(), a.ID)
+	if err != nil {
+		return answer{}, refusal(err)
+	}
+	if known {
+		doc.CreatedBy = &creatorDoc{string(by.Kind), by.String(), web.Timestamp(at)}
+	}
+	return answer{http.StatusOK, doc}, nil
+}
+
+// DELETE /manage/accounts/{account} takes an account out of service and has it deleted in seven days. A
+// repeat is harmless.
+func (h accountCalls) deleteAccount(c call) (answer, *problem.Problem) {
+	return h.changed(h.Accounts.AskDeletion(c.ctx(), c.by, c.account()))
+}
+
+// POST /manage/accounts/{account}/restore takes that back. A repeat is harmless.
+func (h accountCalls) restoreAccount(c call) (answer, *problem.Problem) {
+	return h.changed(h.Accounts.Restore(c.ctx(), c.by, c.account()))
+}
+
+func (h accountCalls) changed(a account.Account, err error) (answer, *problem.Problem) {
+	if err != nil {
+		return answer{}, refusal(err)
+	}
+	return answer{http.StatusOK, h.accountOf(a)}, nil
+}
+
+// PATCH /manage/accounts/{account} changes the members that the body has, each with a record of its own in
+// the audit log. The form of the body is checked before anything is changed. Where a later change is refused,
+// the earlier ones stand, and a repeat of the whole is harmless.
+func (h accountCalls) changeAccount(c call) (answer, *problem.Problem) {
+	m, p := c.body("name", "grant_name", "verified_name", "quota", "binding", "max_users", "return_url",
+		"colour", "disabled", "disabled_reason")
+	if p != nil {
+		return answer{}, p
+	}
+	changes := h.changesOf(m)
+	if p := m.Problem(); p != nil {
+		return answer{}, p
+	}
+	if len(changes) == 0 {
+		return answer{}, request.Invalid(problem.Fault{Code: fault.Missing,
+			Detail: "the body changes nothing; give one or more members"})
+	}
+	for _, change := range changes {
+		if err := change(c); err != nil {
+			return answer{}, refusal(err)
+		}
+	}
+	return h.changed(h.Accounts.Account(c.ctx(), c.account()))
+}
+
+// changesOf reads what a body changes, in the order in which that is done: a mark is for the name that the
+// account has by then.
+func (h accountCalls) changesOf(m *request.Members) (changes []func(call) error) {
+	add := func(given bool, do func(call) error) {
+		if given {
+			changes = append(changes, do)
+		}
+	}
+	name, renamed := m.Text("name", false)
+	granted, asked := m.Flag("grant_name")
+	if asked && !renamed {
+		m.Faultf("grant_name", fault.Value, "it goes with name alone")
+	}
+	add(renamed, func(c call) error {
+		_, err := h.Accounts.RenameAccount(c.ctx(), c.by, c.account(), name, granted)
+		return err
+	})
+	verified, marked := textOrNull(m, "verified_name")
+	add(marked, func(c call) error {
+		_, err := h.Accounts.SetVerified(c.ctx(), c.by, c.account(), verified, verified != "")
+		return err
+	})
+	quota, limited := wholeOrNull(m, "quota")
+	add(limited, func(c call) error { return h.Accounts.SetQuota(c.ctx(), c.by, c.account(), quota) })
+	if to := bindingOf(m); to != (accountstore.Binding{}) {
+		add(true, func(c call) error { return h.Accounts.SetBinding(c.ctx(), c.by, c.account(), to) })
+	}
+	url, linked := textOrNull(m, "return_url")
+	add(linked, func(c call) error { return h.Accounts.SetReturnURL(c.ctx(), c.by, c.account(), url) })
+	colour, coloured := textOrNull(m, "colour")
+	add(coloured, func(c call) error { return h.Accounts.SetColour(c.ctx(), c.by, c.account(), colour) })
+	h.addService(m, add)
+	return changes
+}
+
+// addService adds what takes the account out of service or puts it back.
+func (h accountCalls) addService(m *request.Members, add func(bool, func(call) error)) {
+	disabled, given := m.Flag("disabled")
+	reason, told := m.Text("disabled_reason", false)
+	if told && !disabled {
+		m.Faultf("disabled_reason", fault.Value, "it goes with disabled: true alone")
+	}
+	add(given && disabled, func(c call) error {
+		_, err := h.Accounts.Disable(c.ctx(), c.by, c.account(), reason)
+		return err
+	})
+	add(given && !disabled, func(c call) error {
+		_, err := h.Accounts.Enable(c.ctx(), c.by, c.account())
+		return err
+	})
+}
+
+func bindingOf(m *request.Members) (to accountstore.Binding) {
+	if text, given := textOrNull(m, "binding"); given {
+		to.Level = new(proof.Level(text))
+	}
+	if users, given := wholeOrNull(m, "max_users"); given {
+		to.MaxUsers = new(int(min(users, accountstore.MostUsers+1)))
+	}
+	return to
+}
+
+// textOrNull reads a member that is a text, or null where nothing is to be set. Empty is neither.
+func textOrNull(m *request.Members, name string) (text string, given bool) {
+	if m.Null(name) {
+		return "", true
+	}
+	text, given = m.Text(name, false)
+	if given && text == "" {
+		m.Faultf(name, fault.Length, "the field is empty; send null to set nothing")
+		return "", false
+	}
+	return text, given
+}
+
+// wholeOrNull is textOrNull for a number from 1 on.
+func wholeOrNull(m *request.Members, name string) (n int64, given bool) {
+	if m.Null(name) {
+		return 0, true
+	}
+	n, given = m.Whole(name)
+	if given && n < 1 {
+		m.Faultf(name, fault.Value, "the field is %d; it must be 1 or more, or null to set nothing", n)
+		return 0, false
+	}
+	return n, given
+}

@@ -1,0 +1,34 @@
+// Package manage is the management interface: what an operator's programs do with accounts, API keys and
+// members over HTTP, by an operator token (package grant). Its routes, all below the path of the base URL:
+//
+//	POST   /manage/accounts                                make an account
+//	GET    /manage/accounts                                list accounts, by name; ?name= finds one
+//	GET    /manage/accounts/{account}                      read one
+//	PATCH  /manage/accounts/{account}                      change its name, quota, mark, binding, service
+//	DELETE /manage/accounts/{account}                      have it deleted in seven days
+//	POST   /manage/accounts/{account}/restore              take that back
+//	GET    /manage/keys                                    list the keys of all accounts; ?id= finds one
+//	GET    /manage/accounts/{account}/keys                 list those of one
+//	POST   /manage/accounts/{account}/keys                 make a key
+//	DELETE /manage/accounts/{account}/keys/{key}           revoke it
+//	POST   /manage/accounts/{account}/keys/{key}/roll      put another in its place
+//	GET    /manage/accounts/{account}/members              list members and open invites
+//	PATCH  /manage/accounts/{account}/members?network=&subject=   change a member's role
+//	DELETE /manage/accounts/{account}/members?network=&subject=   take a member out
+//	POST   /manage/accounts/{account}/invites              invite somebody
+//	DELETE /manage/accounts/{account}/invites/{invite}     take an invite back
+//	GET    /manage/networks                                list the identity networks
+//	GET    /manage/openapi.yaml                            this interface as an OpenAPI document
+//
+// The law:
+//
+//  1. A request is judged in this order: token (401), scope (403), query and body (400), what is stored. The
+//     token is read from the store's leader each time, so that a revoked one is refused at once, and the
+//     store asks for it again before it changes anything.
+//  2. Every change is one of package accountstore's, with the token as the actor in the audit log.
+//  3. Bodies and queries are exact: a member or a parameter that is not known is a fault.
+//  4. A secret is in the one answer that made it, and in no other.
+//  5. What is answered was read from the store's leader: a list has what was made right before it. Only the
+//     number of an account's keys comes from memory. A list reads all of its kind, which is why few requests
+//     are under way at once.
+package manage

@@ -1,0 +1,258 @@
+package manage
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"verifyd/edge/account"
+	"verifyd/edge/account/grant"
+	"verifyd/edge/limit"
+	"verifyd/edge/problem"
+	"verifyd/edge/problem/fault"
+	"verifyd/edge/request"
+	"verifyd/edge/web"
+	"verifyd/natsconf"
+	"verifyd/sessions"
+)
+
+// keyCalls are the operations on API keys.
+type keyCalls struct{ *Handler }
+
+func (h keyCalls) operations() []operation {
+	return []operation{
+		{http.MethodGet, pathAllKeys, "manage_all_keys", grant.KeysRead, h.listAllKeys},
+		{http.MethodGet, pathKeys, "manage_keys", grant.KeysRead, h.listKeys},
+		{http.MethodPost, pathKeys, "manage_key_create", grant.KeysWrite, h.createKey},
+		{http.MethodDelete, pathKey, "manage_key_revoke", grant.KeysWrite, h.revokeKey},
+		{http.MethodPost, pathRoll, "manage_key_roll", grant.KeysWrite, h.rollKey},
+	}
+}
+
+// keyDoc is an API key in an answer. What is null is not set: the service's default counts.
+type keyDoc struct {
+	ID          string  `json:"id"`
+	Account     string  `json:"account"`
+	AccountName string  `json:"account_name"`
+	Name        string  `json:"name"`
+	Mode        string  `json:"mode"`
+	State       string  `json:"state"`
+	Hint        string  `json:"hint"` // how people tell it from others
+	RateLimit   *string `json:"rate_limit"`
+	Policy      *string `json:"policy"`
+	CreatedAt   string  `json:"created_at"`
+	ExpiresAt   *string `json:"expires_at"`
+	RevokedAt   *string `json:"revoked_at"`
+	Replaces    *string `json:"replaces"`
+	ReplacedBy  *string `json:"replaced_by"`
+}
+
+// listedKeyDoc is a key in a list.
+type listedKeyDoc struct {
+	keyDoc
+
+	LastUsedAt *string `json:"last_used_at"`
+}
+
+// secretKeyDoc is a key in the answer that made it.
+type secretKeyDoc struct {
+	keyDoc
+
+	Secret string `json:"secret"`
+	// Stored is false where the store did not say that it took the key.
+	Stored bool `json:"stored"`
+}
+
+func (h *Handler) keyOf(k account.Key) keyDoc {
+	name, _ := h.Directory.Name(k.Account)
+	return keyDoc{
+		ID: k.ID, Account: k.Account, AccountName: name, Name: k.Name, Mode: k.Mode(),
+		State: string(k.State(h.Now())), Hint: k.Prefix() + "…" + k.Last4, RateLimit: rateOrNull(k.RateLimit),
+		Policy: orNull(string(k.Policy)), CreatedAt: web.Timestamp(k.CreatedAt),
+		ExpiresAt: stampOrNull(k.ExpiresAt), RevokedAt: stampOrNull(k.RevokedAt),
+		Replaces: orNull(k.Replaces), ReplacedBy: orNull(k.ReplacedBy),
+	}
+}
+
+func rateOrNull(r account.Rate) *string {
+	if r == (account.Rate{}) {
+		return nil
+	}
+	return new(limit.RateText(r))
+}
+
+// keyList is a page of keys.
+type keyList struct {
+	Keys []listedKeyDoc `json:"keys"`
+	Next *string        `json:"next"`
+}
+
+// GET /manage/keys lists the keys of all accounts, those that were deleted among them, oldest first; ?id=
+// finds one.
+func (h keyCalls) listAllKeys(c call) (answer, *problem.Problem) {
+	q, p := c.query()
+	if p != nil {
+		return answer{}, p
+	}
+	id := q.Single("id")
+	return h.pageOfKeys(c, q, func() ([]account.Key, error) {
+		keys, err := h.Accounts.Keys(c.ctx())
+		return slices.DeleteFunc(keys, func(k account.Key) bool { return id != "" && k.ID != id }), err
+	})
+}
+
+// GET /manage/accounts/{account}/keys lists the keys of an account, oldest first.
+func (h keyCalls) listKeys(c call) (answer, *problem.Problem) {
+	q, p := c.query()
+	if p != nil {
+		return answer{}, p
+	}
+	return h.pageOfKeys(c, q, func() ([]account.Key, error) {
+		if _, err := h.Accounts.Account(c.ctx(), c.account()); err != nil {
+			return nil, err
+		}
+		keys, err := h.Accounts.Keys(c.ctx())
+		return slices.DeleteFunc(keys, func(k account.Key) bool { return k.Account != c.account() }), err
+	})
+}
+
+// pageOfKeys answers with a page of keys that are sorted by age.
+func (h keyCalls) pageOfKeys(c call, q *request.Parameters, read func() ([]account.Key, error)) (answer,
+	*problem.Problem) {
+	most, after := q.Number("limit", standardPage, maxPage), keyCursor(q)
+	if p := q.Problem(); p != nil {
+		return answer{}, p
+	}
+	keys, err := read()
+	if err != nil {
+		return answer{}, refusal(err)
+	}
+	from, is := slices.BinarySearchFunc(keys, after, account.Key.Compare)
+	if is {
+		from++
+	}
+	page := keys[from:min(from+most, len(keys))]
+	used, err := h.Accounts.LastUsed(c.ctx())
+	if err != nil {
+		return answer{}, refusal(err)
+	}
+	doc := keyList{Keys: []listedKeyDoc{}}
+	for _, k := range page {
+		doc.Keys = append(doc.Keys, listedKeyDoc{h.keyOf(k), stampOrNull(used[k.ID])})
+	}
+	if from+most < len(keys) {
+		last := page[len(page)-1]
+		doc.Next = new(nextAfter(last.CreatedAt.Format(time.RFC3339Nano) + " " + last.ID))
+	}
+	return answer{http.StatusOK, doc}, nil
+}
+
+// keyCursor reads the key behind which a page begins, as far as it says where that is.
+func keyCursor(q *request.Parameters) account.Key {
+	text := cursor(q)
+	if text == "" {
+		return account.Key{}
+	}
+	at, id, _ := strings.Cut(text, " ")
+	created, err := time.Parse(time.RFC3339Nano, at)
+	if err != nil {
+		q.Faultf("cursor", "it must be the next of an earlier answer")
+	}
+	return account.Key{CreatedAt: created, ID: id}
+}
+
+// POST /manage/accounts/{account}/keys makes a key, and shows it this once.
+func (h keyCalls) createKey(c call) (answer, *problem.Problem) {
+	m, p := c.body("name", "mode", "expires_at", "rate_limit", "policy")
+	if p != nil {
+		return answer{}, p
+	}
+	o := keyOptions(m)
+	if p := m.Problem(); p != nil {
+		return answer{}, p
+	}
+	secret, k, err := h.Accounts.CreateKey(c.ctx(), c.by, c.account(), o)
+	return h.madeKey(secret, k, err)
+}
+
+func keyOptions(m *request.Members) (o account.KeyOptions) {
+	o.Name, _ = m.Text("name", false)
+	mode, given := m.Text("mode", false)
+	if given && mode != "live" && mode != "test" {
+		m.Faultf("mode", fault.Value, "the field is %.40q; it must be live or test", mode)
+	}
+	o.Test = mode == "test"
+	if text, given := textOrNull(m, "expires_at"); given && text != "" {
+		at, err := time.Parse(time.RFC3339, text)
+		if err != nil {
+			m.Faultf("expires_at", fault.Value,
+				"the field is not an instant; write it as in 2027-01-31T12:00:00Z")
+		}
+		o.ExpiresAt = at
+	}
+	if text, given := textOrNull(m, "rate_limit"); given && text != "" {
+		rate, err := limit.ParseRate(text)
+		if err != nil {
+			m.Faultf("rate_limit", fault.Value, "%.200s", err.Error())
+		}
+		o.RateLimit = rate
+	}
+	policy, _ := textOrNull(m, "policy")
+	o.Policy = sessions.Policy(policy)
+	if policy != "" && o.Policy != sessions.PolicyOnce && o.Policy != sessions.PolicyAtLeastOnce {
+		m.Faultf("policy", fault.Value, "the field is %.40q; it must be %s or %s", policy,
+			sessions.PolicyOnce, sessions.PolicyAtLeastOnce)
+	}
+	return o
+}
+
+// madeKey answers with a key that was made. Where the store did not say that it took it, the key is shown all
+// the same: it may be the one that works.
+func (h keyCalls) madeKey(secret string, k account.Key, err error) (answer, *problem.Problem) {
+	doc := secretKeyDoc{h.keyOf(k), secret, true}
+	switch {
+	case err == nil:
+		return answer{http.StatusCreated, doc}, nil
+	case secret != "" && errors.Is(err, natsconf.ErrUncertain):
+		doc.Stored = false
+		return answer{http.StatusAccepted, doc}, nil
+	default:
+		return answer{}, refusal(err)
+	}
+}
+
+const (
+	// standardGrace is how long a rolled key goes on working where the request does not say, as for the
+	// command.
+	standardGrace = 24 * time.Hour
+	// maxSeconds keeps a number of seconds within a time.Duration; it is far beyond what is taken.
+	maxSeconds = int64(1 << 32)
+)
+
+// POST /manage/accounts/{account}/keys/{key}/roll puts a key in the place of another, and shows it this once.
+func (h keyCalls) rollKey(c call) (answer, *problem.Problem) {
+	m, p := c.body("grace_seconds")
+	if p != nil {
+		return answer{}, p
+	}
+	grace := standardGrace
+	if seconds, given := m.Whole("grace_seconds"); given {
+		grace = time.Duration(min(max(seconds, -1), maxSeconds)) * time.Second
+	}
+	if p := m.Problem(); p != nil {
+		return answer{}, p
+	}
+	secret, k, err := h.Accounts.RollKey(c.ctx(), c.by, c.account(), c.key(), grace)
+	return h.madeKey(secret, k, err)
+}
+
+// DELETE /manage/accounts/{account}/keys/{key} ends a key for good. A repeat is harmless.
+func (h keyCalls) revokeKey(c call) (answer, *problem.Problem) {
+	k, err := h.Accounts.RevokeKey(c.ctx(), c.by, c.account(), c.key())
+	if err != nil {
+		return answer{}, refusal(err)
+	}
+	return answer{http.StatusOK, h.keyOf(k)}, nil
+}

@@ -1,0 +1,235 @@
+package manage
+
+import (
+	"cmp"
+	"context"
+	_ "embed"
+	"errors"
+	"net/http"
+	"net/netip"
+	"slices"
+	"time"
+
+	"verifyd/edge/account"
+	"verifyd/edge/account/access"
+	"verifyd/edge/account/accountstore"
+	"verifyd/edge/account/grant"
+	"verifyd/edge/account/secrets"
+	"verifyd/edge/limit"
+	"verifyd/edge/page"
+	"verifyd/edge/problem"
+	"verifyd/edge/request"
+	"verifyd/edge/web"
+)
+
+// The paths of the routes.
+const (
+	pathOpenAPI  = "/manage/openapi.yaml"
+	pathAccounts = "/manage/accounts"
+	pathAccount  = "/manage/accounts/{account}"
+	pathRestore  = "/manage/accounts/{account}/restore"
+	pathAllKeys  = "/manage/keys"
+	pathKeys     = "/manage/accounts/{account}/keys"
+	pathKey      = "/manage/accounts/{account}/keys/{key}"
+	pathRoll     = "/manage/accounts/{account}/keys/{key}/roll"
+	pathMembers  = "/manage/accounts/{account}/members"
+	pathInvites  = "/manage/accounts/{account}/invites"
+	pathInvite   = "/manage/accounts/{account}/invites/{invite}"
+	pathNetworks = "/manage/networks"
+)
+
+const (
+	// maxRequests are under way at once in a process. Each costs reads of the store's leader before it is
+	// known whether its token is any good.
+	maxRequests = 32
+	// maxOfAddress of them come from one address, so that whoever guesses tokens keeps nobody out.
+	maxOfAddress = 8
+)
+
+// Directory has accounts and keys in memory; a *keymirror.Mirror.
+type Directory interface {
+	Keys(account string) []account.Key
+	Name(id string) (string, bool)
+}
+
+// FailedKeys limits how often an address may come without a valid token; a *limit.Failures.
+type FailedKeys interface {
+	Fail(address netip.Addr, now time.Time) limit.Decision
+}
+
+// Config is what the handler needs. Fields without a default are required.
+type Config struct {
+	BaseURL    string // without a final slash
+	Accounts   *accountstore.Store
+	Directory  Directory
+	Store      *limit.Waiting   // how requests wait for the store
+	Networks   func() []Network // default: none
+	FailedKeys FailedKeys       // default: no limit
+	Now        func() time.Time // default: time.Now
+}
+
+// Handler answers the management interface.
+type Handler struct {
+	Config
+
+	places *limit.Places
+}
+
+// New makes the handler. It starts nothing.
+func New(c Config) (*Handler, error) {
+	if c.Accounts == nil || c.Directory == nil || c.Store == nil {
+		return nil, errors.New("manage: Accounts, Directory and Store are required")
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Networks == nil {
+		c.Networks = func() []Network { return nil }
+	}
+	return &Handler{Config: c, places: limit.NewPlaces(maxRequests)}, nil
+}
+
+//go:embed openapi.yaml
+var document []byte
+
+// call is a request whose token allows it.
+type call struct {
+	by   access.Actor
+	http *http.Request // its context bounds what is asked of the store
+}
+
+func (c call) ctx() context.Context { return c.http.Context() }
+
+// account is the id of the account that the path names, which is never empty: that would mean any.
+func (c call) account() string { return cmp.Or(c.http.PathValue("account"), "-") }
+
+// key is the id of the key that the path names. The key itself, which the store takes for a name too, would
+// stand in the logs of whatever is in between.
+func (c call) key() string {
+	id := c.http.PathValue("key")
+	if _, ok := secrets.EntriesOf(id); !ok {
+		return "-"
+	}
+	return id
+}
+
+// answer is what a request gets.
+type answer struct {
+	status int
+	doc    any
+}
+
+// operation is a row of the route table: what it takes, and what it does.
+type operation struct {
+	method, path, name string
+	scope              grant.Scope
+	do                 func(call) (answer, *problem.Problem)
+}
+
+func (h *Handler) operations() []operation {
+	return slices.Concat(accountCalls{h}.operations(), keyCalls{h}.operations(), memberCalls{h}.operations(),
+		h.networkOperations())
+}
+
+// Routes are what the edge mounts.
+func (h *Handler) Routes() []web.Route {
+	routes := []web.Route{{
+		Method: http.MethodGet, Path: pathOpenAPI, Name: "manage_openapi",
+		Handler: page.Fixed("application/yaml", "no-cache", document),
+	}}
+	for _, o := range h.operations() {
+		routes = append(routes, web.Route{Method: o.method, Path: o.path, Name: o.name, Handler: h.handle(o)})
+	}
+	return routes
+}
+
+// handle answers an operation, once its token allows it.
+func (h *Handler) handle(o operation) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a, p := h.answer(o, r)
+		if p != nil {
+			web.WriteProblem(w, r, p)
+			return
+		}
+		web.WriteJSON(w, a.status, "application/json", a.doc)
+	})
+}
+
+func (h *Handler) answer(o operation, r *http.Request) (answer, *problem.Problem) {
+	event := web.EventFrom(r.Context())
+	release, err := h.places.Acquire(limit.Share{Of: event.ClientIP.String(), Max: maxOfAddress})
+	if err != nil {
+		return answer{}, &problem.Problem{
+			Code: problem.CodeUnavailable, Detail: "Too many requests to the management interface are " +
+				"under way; send them one after the other.", RetryAfter: request.RetryUnavailable,
+		}
+	}
+	defer release()
+	ctx, done, err := h.Store.Begin(r.Context())
+	if err != nil {
+		return answer{}, request.StoreProblem(err)
+	}
+	defer done()
+	token, p := h.authorize(ctx, r)
+	if p != nil {
+		return answer{}, p
+	}
+	event.Key = token.Token
+	if !token.Allows(o.scope) {
+		return answer{}, &problem.Problem{Code: codeScopeMissing,
+			Detail: "This takes the scope " + string(o.scope) + ", which the token " + token.Token +
+				" does not have. Scopes do not change: make another token, with verifyd operator token " +
+				"create."}
+	}
+	if id := r.PathValue("account"); account.IsID(id) {
+		event.Account = id
+	}
+	return o.do(call{by: access.OperatorToken(token.Token, token.Name), http: r.WithContext(ctx)})
+}
+
+// authorize finds out whose token a request has. An address that has failed too often gets a Retry-After
+// instead of the reason; a token that is good is never refused for what others at its address do.
+func (h *Handler) authorize(ctx context.Context, r *http.Request) (grant.Grant, *problem.Problem) {
+	token, p := h.identify(ctx, r)
+	if p == nil || p.Code != codeTokenMissing && p.Code != codeTokenInvalid ||
+		h.FailedKeys == nil {
+		return token, p
+	}
+	if d := h.FailedKeys.Fail(web.EventFrom(r.Context()).ClientIP, h.Now()); !d.Allowed {
+		return token, &problem.Problem{
+			Code: problem.CodeTooManyFailedKeys,
+			Detail: "Too many requests without a valid key or token came from this address; fix the token " +
+				"first.",
+			RetryAfter: d.RetryAfter,
+		}
+	}
+	return token, p
+}
+
+func (h *Handler) identify(ctx context.Context, r *http.Request) (grant.Grant, *problem.Problem) {
+	secret, detail := request.Bearer(r.Header, "an operator token", "<TOKEN>")
+	if detail != "" {
+		return grant.Grant{}, &problem.Problem{Code: codeTokenMissing, Detail: detail}
+	}
+	refuse := func(detail string) (grant.Grant, *problem.Problem) {
+		return grant.Grant{}, &problem.Problem{Code: codeTokenInvalid, Detail: detail}
+	}
+	token, err := h.Accounts.Token(ctx, secret)
+	switch {
+	case errors.Is(err, secrets.ErrMalformedKey):
+		return refuse("This is not an operator token of this service, or a character of it is missing or " +
+			"wrong; one begins with " + secrets.OperatorPrefix + ".")
+	case errors.Is(err, grant.ErrNoToken):
+		return refuse("This operator token is not known here.")
+	case err != nil:
+		return grant.Grant{}, request.StoreProblem(err)
+	}
+	switch token.State(h.Now()) {
+	case grant.TokenRevoked:
+		return refuse("This operator token was revoked.")
+	case grant.TokenExpired:
+		return refuse("This operator token expired on " + web.Timestamp(token.Until) + ".")
+	default:
+		return token, nil
+	}
+}

@@ -1,0 +1,155 @@
+package manage
+
+import (
+	"net/http"
+	"net/url"
+
+	"verifyd/edge/account"
+	"verifyd/edge/account/access"
+	"verifyd/edge/account/grant"
+	"verifyd/edge/dashboard/paths"
+	"verifyd/edge/problem"
+	"verifyd/edge/request"
+	"verifyd/edge/web"
+)
+
+// memberCalls are the operations on members and invites.
+type memberCalls struct{ *Handler }
+
+func (h memberCalls) operations() []operation {
+	return []operation{
+		{http.MethodGet, pathMembers, "manage_members", grant.MembersRead, h.listMembers},
+		{http.MethodPatch, pathMembers, "manage_member_change", grant.MembersWrite, h.changeMember},
+		{http.MethodDelete, pathMembers, "manage_member_remove", grant.MembersWrite, h.removeMember},
+		{http.MethodPost, pathInvites, "manage_invite_create", grant.MembersWrite, h.createInvite},
+		{http.MethodDelete, pathInvite, "manage_invite_withdraw", grant.MembersWrite, h.withdrawInvite},
+	}
+}
+
+// memberDoc is a member in an answer.
+type memberDoc struct {
+	Network string `json:"network"`
+	Subject string `json:"subject"`
+	Name    string `json:"name"`
+	Email   string `json:"email"`
+	Role    string `json:"role"`
+	Since   string `json:"since"`
+}
+
+// inviteDoc is an open invite.
+type inviteDoc struct {
+	ID        string `json:"id"`
+	Role      string `json:"role"`
+	For       string `json:"for"`
+	By        string `json:"by"`
+	CreatedAt string `json:"created_at"`
+	ExpiresAt string `json:"expires_at"`
+}
+
+// linkedInviteDoc is an invite in the answer that made it.
+type linkedInviteDoc struct {
+	inviteDoc
+
+	Link string `json:"link"`
+}
+
+// peopleDoc is who is in an account and who may come. There are 200 at most, so that it has no pages.
+type peopleDoc struct {
+	Members []memberDoc `json:"members"`
+	Invites []inviteDoc `json:"invites"`
+}
+
+func (h memberCalls) people(a account.Account, err error) (answer, *problem.Problem) {
+	if err != nil {
+		return answer{}, refusal(err)
+	}
+	doc := peopleDoc{Members: []memberDoc{}, Invites: []inviteDoc{}}
+	for _, m := range a.Members {
+		doc.Members = append(doc.Members, memberDoc{
+			m.Network, m.Subject, m.Name, m.Email, string(m.Role), web.Timestamp(m.Since),
+		})
+	}
+	for _, i := range a.Invites {
+		if h.Now().Before(i.ExpiresAt) {
+			doc.Invites = append(doc.Invites, inviteOf(i))
+		}
+	}
+	return answer{http.StatusOK, doc}, nil
+}
+
+func inviteOf(i account.Invite) inviteDoc {
+	return inviteDoc{
+		i.ID, string(i.Role), i.For, i.By, web.Timestamp(i.CreatedAt), web.Timestamp(i.ExpiresAt),
+	}
+}
+
+// GET /manage/accounts/{account}/members lists the members and the open invites.
+func (h memberCalls) listMembers(c call) (answer, *problem.Problem) {
+	return h.people(h.Accounts.Account(c.ctx(), c.account()))
+}
+
+// member reads who is meant: a subject may hold any character, so that it is no part of the path.
+func (c call) member() (network, subject string, p *problem.Problem) {
+	q, p := c.query()
+	if p != nil {
+		return "", "", p
+	}
+	network, subject = q.Single("network"), q.Single("subject")
+	for _, name := range []string{"network", "subject"} {
+		if !q.Values.Has(name) {
+			q.Faultf(name, "it is required")
+		}
+	}
+	return network, subject, q.Problem()
+}
+
+// PATCH /manage/accounts/{account}/members?network=&subject= changes a member's role. A repeat is harmless.
+func (h memberCalls) changeMember(c call) (answer, *problem.Problem) {
+	network, subject, p := c.member()
+	var m *request.Members
+	if p == nil {
+		m, p = c.body("role")
+	}
+	if p != nil {
+		return answer{}, p
+	}
+	role, _ := m.Text("role", true)
+	if p := m.Problem(); p != nil {
+		return answer{}, p
+	}
+	return h.people(h.Accounts.SetRole(c.ctx(), c.by, c.account(), network, subject, access.Role(role)))
+}
+
+// DELETE /manage/accounts/{account}/members?network=&subject= takes a member out, with the invites that they
+// have made.
+func (h memberCalls) removeMember(c call) (answer, *problem.Problem) {
+	network, subject, p := c.member()
+	if p != nil {
+		return answer{}, p
+	}
+	return h.people(h.Accounts.RemoveMember(c.ctx(), c.by, c.account(), network, subject))
+}
+
+// POST /manage/accounts/{account}/invites makes an invite, and shows its link this once.
+func (h memberCalls) createInvite(c call) (answer, *problem.Problem) {
+	m, p := c.body("role", "for")
+	if p != nil {
+		return answer{}, p
+	}
+	role, _ := m.Text("role", true)
+	whom, _ := m.Text("for", false)
+	if p := m.Problem(); p != nil {
+		return answer{}, p
+	}
+	token, i, err := h.Accounts.CreateInvite(c.ctx(), c.by, c.account(), access.Role(role), whom)
+	if err != nil {
+		return answer{}, refusal(err)
+	}
+	link := h.BaseURL + paths.Invite + "?" + url.Values{"token": {token}}.Encode()
+	return answer{http.StatusCreated, linkedInviteDoc{inviteOf(i), link}}, nil
+}
+
+// DELETE /manage/accounts/{account}/invites/{invite} takes an invite back.
+func (h memberCalls) withdrawInvite(c call) (answer, *problem.Problem) {
+	return h.people(h.Accounts.WithdrawInvite(c.ctx(), c.by, c.account(), c.http.PathValue("invite")))
+}

@@ -1,0 +1,91 @@
+package manage
+
+import (
+	"errors"
+	"net/url"
+
+	"verifyd/edge/account"
+	"verifyd/edge/account/access"
+	"verifyd/edge/account/accountstore"
+	"verifyd/edge/account/input"
+	"verifyd/edge/problem"
+	"verifyd/edge/problem/fault"
+	"verifyd/edge/request"
+)
+
+// kinds is what becomes of the refusals of package accountstore.
+var kinds = []struct {
+	err    error
+	code   problem.Code
+	detail string // empty: the error's own text
+}{
+	{account.ErrNoAccount, codeAccountNotFound,
+		"There is no account of this id; accounts are named by their id, and GET /manage/accounts?name= " +
+			"finds it."},
+	{account.ErrNoKey, codeAPIKeyNotFound, "The account has no API key of this id."},
+	{account.ErrNoMember, codeMemberNotFound, "The account has no such member."},
+	{account.ErrNoInvite, codeInviteNotFound,
+		"The account has no such invite: it was accepted or withdrawn."},
+	{account.ErrAccountExists, codeAccountExists, ""},
+	{account.ErrRolled, codeStateConflict, ""},
+	{account.ErrKeyEnded, codeStateConflict, ""},
+	{account.ErrLastOwner, codeStateConflict, ""},
+	{account.ErrAlreadyMember, codeStateConflict, ""},
+	{account.ErrFull, codeStateConflict, ""},
+	{accountstore.ErrDeletionAsked, codeStateConflict,
+		"The deletion of the account was asked for; restore it first."},
+	{access.ErrNotAllowed, codeTokenInvalid,
+		"This operator token was revoked, or has expired, while the request was under way."},
+}
+
+// refusal is the problem for an error of a change or a read.
+func refusal(err error) *problem.Problem {
+	if e, ok := errors.AsType[*input.Error](err); ok {
+		f := problem.Fault{Field: e.Field, Code: fault.Value, Detail: e.Detail}
+		p := request.Invalid(f)
+		p.Code = codeInvalidValue
+		return p
+	}
+	for _, k := range kinds {
+		if !errors.Is(err, k.err) {
+			continue
+		}
+		if k.detail == "" {
+			return &problem.Problem{Code: k.code, Detail: sentence(err.Error())}
+		}
+		return &problem.Problem{Code: k.code, Detail: k.detail}
+	}
+	return request.StoreProblem(err)
+}
+
+// sentence makes one of an error's text.
+func sentence(text string) string {
+	if text[0] >= 'a' && text[0] <= 'z' {
+		text = string(text[0]-'a'+'A') + text[1:]
+	}
+	return text + "."
+}
+
+// body reads the body of a request, which may have members of these names and no others.
+func (c call) body(names ...string) (*request.Members, *problem.Problem) {
+	data, p := request.Body(c.http)
+	if p != nil {
+		return nil, p
+	}
+	m, f := request.ReadMembers(data)
+	if f != nil {
+		return nil, request.Invalid(*f)
+	}
+	m.Only(names...)
+	return m, nil
+}
+
+// query reads the query of a request.
+func (c call) query() (*request.Parameters, *problem.Problem) {
+	values, err := url.ParseQuery(c.http.URL.RawQuery)
+	if err != nil {
+		return nil, request.Invalid(problem.Fault{Code: fault.Parameter,
+			Detail: "the query is not of the form name=value&name=value, percent-encoded"})
+	}
+	return &request.Parameters{Values: values}, nil
+}

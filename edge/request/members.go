@@ -1,0 +1,175 @@
+package request
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"verifyd/edge/problem"
+	"verifyd/edge/problem/fault"
+)
+
+// Members holds the members of the body as they stand, and gathers what is wrong with them.
+type Members struct {
+	Faults []problem.Fault
+
+	values map[string]jsontext.Value
+}
+
+// ReadMembers takes a text apart that is exactly one JSON object, or returns what is wrong with it. The text
+// is read as a whole first: read member by member, one that ends within an array passes for a wrong type.
+func ReadMembers(body []byte) (*Members, *problem.Fault) {
+	dec := jsontext.NewDecoder(bytes.NewBuffer(body))
+	value, err := dec.ReadValue()
+	switch {
+	case errors.Is(err, io.EOF):
+		return nil, &problem.Fault{Code: fault.Syntax,
+			Detail: "the body is empty; it must be a JSON object"}
+	case err != nil:
+		return nil, syntaxFault(body, err)
+	case value.Kind() != jsontext.KindBeginObject:
+		return nil, &problem.Fault{
+			Code:   fault.Type,
+			Detail: "the body is JSON but not an object; it must start with { and end with }",
+		}
+	}
+	m := &Members{}
+	if err := json.Unmarshal(value, &m.values); err != nil {
+		return nil, syntaxFault(body, err)
+	}
+	end := dec.InputOffset()
+	if _, err := dec.ReadToken(); !errors.Is(err, io.EOF) {
+		return nil, &problem.Fault{
+			Code: fault.Trailing, Detail: fmt.Sprintf(
+				"after the object, from byte %d on, nothing but white space may follow", end),
+		}
+	}
+	return m, nil
+}
+
+func syntaxFault(body []byte, err error) *problem.Fault {
+	var s *jsontext.SyntacticError
+	if !errors.As(err, &s) {
+		return &problem.Fault{Code: fault.Syntax, Detail: "the body is not JSON"}
+	}
+	f := &problem.Fault{Field: memberOf(s.JSONPointer)}
+	switch {
+	case errors.Is(err, jsontext.ErrDuplicateName):
+		f.Code, f.Detail = fault.Duplicate, "the name stands twice in one object; each may stand once"
+	case onlyEncoding(body, s.ByteOffset):
+		f.Code = fault.Encoding
+		f.Detail = fmt.Sprintf("at or after byte %d is text that is not UTF-8, or half of a surrogate "+
+			"pair (\\ud800 to \\udfff)", s.ByteOffset)
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		f.Code, f.Detail = fault.Syntax, "the body ends in the middle of its JSON"
+	default:
+		f.Code, f.Detail = fault.Syntax,
+			fmt.Sprintf("the body is not JSON (RFC 8259) at or after byte %d", s.ByteOffset)
+	}
+	return f
+}
+
+// onlyEncoding reports whether the fault at offset is one of encoding: a reader that overlooks those gets
+// further.
+func onlyEncoding(body []byte, offset int64) bool {
+	_, err := jsontext.NewDecoder(bytes.NewReader(body), jsontext.AllowInvalidUTF8(true)).ReadValue()
+	var s *jsontext.SyntacticError
+	return err == nil || errors.As(err, &s) && s.ByteOffset > offset
+}
+
+// Problem returns what is wrong; nil: nothing is.
+func (m *Members) Problem() *problem.Problem { return Invalid(m.Faults...) }
+
+// Invalid is the problem of a request with faults; nil where there is none.
+func Invalid(faults ...problem.Fault) *problem.Problem {
+	if len(faults) == 0 {
+		return nil
+	}
+	return &problem.Problem{Code: problem.CodeInvalidRequest, Detail: summary(faults), Faults: faults}
+}
+
+func summary(faults []problem.Fault) string {
+	first := faults[0]
+	text := first.Detail
+	if first.Field != "" {
+		text = first.Field + ": " + text
+	}
+	if more := len(faults) - 1; more > 0 {
+		return fmt.Sprintf("%s; and %d more, see errors.", text, more)
+	}
+	return text + "."
+}
+
+// MaxShownName bounds how much of a client's own member name comes back to it.
+const MaxShownName = 64
+
+// memberOf returns the member of the body that a pointer leads into; empty for the body itself, and for names
+// that are too long to be anybody's field.
+func memberOf(p jsontext.Pointer) string {
+	for name := range p.Tokens() {
+		if len(name) <= MaxShownName {
+			return name
+		}
+		break
+	}
+	return ""
+}
+
+// Faultf notes what is wrong with a member.
+func (m *Members) Faultf(field, code, format string, args ...any) {
+	m.Faults = append(m.Faults, problem.Fault{Field: field, Code: code, Detail: fmt.Sprintf(format, args...)})
+}
+
+// Text returns a member that is a string; ok is false where it is missing or of another type, which is a
+// fault already.
+func (m *Members) Text(name string, required bool) (s string, ok bool) {
+	value, given := m.values[name]
+	if !given {
+		if required {
+			m.Faultf(name, fault.Missing, "the field is required%s", m.lookalike(name))
+		}
+		return "", false
+	}
+	if value.Kind() != jsontext.KindString {
+		m.Faultf(name, fault.Type, "the field is %s; it must be a string", kindWord(value.Kind()))
+		return "", false
+	}
+	text, err := jsontext.AppendUnquote(nil, value)
+	if err != nil {
+		m.Faultf(name, fault.Syntax, "the field is not a JSON string")
+		return "", false
+	}
+	return string(text), true
+}
+
+// lookalike helps whoever wrote a name with other letter case.
+func (m *Members) lookalike(name string) string {
+	for other := range m.values {
+		if strings.EqualFold(other, name) {
+			return "; names are compared exactly, in lower case"
+		}
+	}
+	return ""
+}
+
+func kindWord(k jsontext.Kind) string {
+	switch k {
+	case jsontext.KindNull:
+		return "null"
+	case jsontext.KindTrue, jsontext.KindFalse:
+		return "a boolean"
+	case jsontext.KindString:
+		return "a string"
+	case jsontext.KindNumber:
+		return "a number"
+	case jsontext.KindBeginArray:
+		return "an array"
+	default:
+		return "an object"
+	}
+}

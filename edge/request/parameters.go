@@ -1,0 +1,68 @@
+package request
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"verifyd/edge/problem"
+	"verifyd/edge/problem/fault"
+)
+
+// Parameters reads a query's parameters, and gathers what is wrong with them.
+type Parameters struct {
+	Values url.Values
+	Known  []string
+	faults []problem.Fault
+}
+
+// Faultf notes what is wrong with a parameter.
+func (p *Parameters) Faultf(name, format string, args ...any) {
+	p.faults = append(p.faults, problem.Fault{
+		Field: name, Code: fault.Parameter, Detail: fmt.Sprintf(format, args...),
+	})
+}
+
+// Problem returns what is wrong, names that nobody asked for included.
+func (p *Parameters) Problem() *problem.Problem {
+	for name := range p.Values {
+		if !slices.Contains(p.Known, name) {
+			shown := name
+			if len(shown) > MaxShownName {
+				shown = ""
+			}
+			p.Faultf(shown, "there is no such parameter; there are %s", strings.Join(p.Known, ", "))
+		}
+	}
+	return Invalid(p.faults...)
+}
+
+// Single returns a parameter that may be there once; empty where it is not.
+func (p *Parameters) Single(name string) string {
+	p.Known = append(p.Known, name)
+	values, given := p.Values[name]
+	switch {
+	case !given:
+		return ""
+	case len(values) > 1:
+		p.Faultf(name, "it is there %d times; send it once", len(values))
+	case values[0] == "":
+		p.Faultf(name, "it is empty; leave it out, or give it a value")
+	}
+	return values[0]
+}
+
+// Number returns a parameter that is a whole number from 1 on; standard where it is not there.
+func (p *Parameters) Number(name string, standard, most int) int {
+	s := p.Single(name)
+	if s == "" {
+		return standard
+	}
+	n, err := strconv.ParseUint(s, 10, 31)
+	if err != nil || n < 1 || n > uint64(most) { //nolint:gosec // a constant
+		p.Faultf(name, "it must be a whole number from 1 to %d", most)
+	}
+	return int(n)
+}

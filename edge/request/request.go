@@ -1,0 +1,83 @@
+// Package request reads requests of programs exactly, or says what is wrong with them: the secret in their
+// header, strict JSON, the query's parameters. It knows no route; what the store's errors become stands here,
+// too.
+package request
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"verifyd/edge/limit"
+	"verifyd/edge/problem"
+	"verifyd/natsconf"
+)
+
+const (
+	// RetryUnavailable is the Retry-After of answers while JetStream is away for longer than requests wait,
+	// or while more of them come than may wait.
+	RetryUnavailable = 2 * time.Second
+	// retryStoreFull is longer: room comes when sessions and results age out, or when an operator acts.
+	retryStoreFull = time.Minute
+)
+
+// Bearer takes a secret out of the header, or says what is wrong with the header.
+func Bearer(h http.Header, what, example string) (secret, detail string) {
+	values := h.Values("Authorization")
+	if len(values) == 0 {
+		return "", "Send " + what + " in the header Authorization: Bearer " + example + "."
+	}
+	if len(values) > 1 {
+		return "", "There are several Authorization headers; send one."
+	}
+	scheme, secret, _ := strings.Cut(values[0], " ")
+	secret = strings.TrimSpace(secret)
+	if !strings.EqualFold(scheme, "Bearer") || secret == "" { // RFC 9110 §11.1: schemes are case-insensitive
+		return "", "The Authorization header must be: Bearer " + example + "."
+	}
+	return secret, ""
+}
+
+// StoreProblem reports what becomes of an error of the store.
+func StoreProblem(err error) *problem.Problem {
+	switch {
+	case errors.Is(err, natsconf.ErrStoreFull):
+		return StoreFull(err)
+	case errors.Is(err, limit.ErrNoPlace):
+		return &problem.Problem{
+			Code: problem.CodeUnavailable, Detail: "The service cannot reach its store, and as many " +
+				"requests wait for it as may; try again.",
+			RetryAfter: RetryUnavailable, Cause: err,
+		}
+	case errors.Is(err, natsconf.ErrUnavailable), errors.Is(err, natsconf.ErrUncertain),
+		errors.Is(err, natsconf.ErrConflict),
+		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return &problem.Problem{
+			Code: problem.CodeUnavailable, Detail: "The service cannot reach its store; try again.",
+			RetryAfter: RetryUnavailable, Cause: err,
+		}
+	case errors.Is(err,
+		natsconf.ErrNewer): // while a newer build is rolled out: the next edge that is asked may be one
+		return &problem.Problem{
+			Code: problem.CodeUnavailable, Detail: "The service is being upgraded; try again.",
+			RetryAfter: RetryUnavailable, Cause: err,
+		}
+	default:
+		return &problem.Problem{
+			Code:   problem.CodeInternal,
+			Detail: "The service failed; its log has the reason under this request_id.",
+			Cause:  err,
+		}
+	}
+}
+
+// StoreFull is the answer where the store is nearly full.
+func StoreFull(cause error) *problem.Problem {
+	return &problem.Problem{
+		Code:       problem.CodeStoreFull,
+		Detail:     "New sessions do not start until there is room; open ones go on.",
+		RetryAfter: retryStoreFull, Cause: cause,
+	}
+}

@@ -1,0 +1,70 @@
+package request
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"verifyd/edge/problem/fault"
+)
+
+// Only faults every member whose name is none of these, in the order of their names.
+func (m *Members) Only(names ...string) {
+	var others []string
+	for name := range m.values {
+		if !slices.Contains(names, name) {
+			others = append(others, name)
+		}
+	}
+	slices.Sort(others)
+	for _, name := range others {
+		shown := name
+		if len(shown) > MaxShownName {
+			shown = ""
+		}
+		m.Faultf(shown, fault.Unknown, "there is no such field; there are %s", strings.Join(names, ", "))
+	}
+}
+
+// Len is how many members the body has.
+func (m *Members) Len() int { return len(m.values) }
+
+// Null reports whether a member is there and null.
+func (m *Members) Null(name string) bool {
+	value, given := m.values[name]
+	return given && value.Kind() == jsontext.KindNull
+}
+
+// Flag returns a member that is true or false; given is false where it is missing or of another type, which
+// is a fault already.
+func (m *Members) Flag(name string) (is, given bool) {
+	value, given := m.values[name]
+	if !given {
+		return false, false
+	}
+	if kind := value.Kind(); kind != jsontext.KindTrue && kind != jsontext.KindFalse {
+		m.Faultf(name, fault.Type, "the field is %s; it must be true or false", kindWord(kind))
+		return false, false
+	}
+	return value.Kind() == jsontext.KindTrue, true
+}
+
+// Whole is Flag for a whole number.
+func (m *Members) Whole(name string) (n int64, given bool) {
+	value, given := m.values[name]
+	if !given {
+		return 0, false
+	}
+	if kind := value.Kind(); kind != jsontext.KindNumber {
+		m.Faultf(name, fault.Type, "the field is %s; it must be a whole number", kindWord(kind))
+		return 0, false
+	}
+	if err := json.Unmarshal(value, &n); err != nil {
+		m.Faultf(name, fault.Value, "the field is %.40s; it must be a whole number of at most 19 digits",
+			value)
+		return 0, false
+	}
+	return n, true
+}
