@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"verifyd/cmd/verifyd/store"
+	"verifyd/cmd/verifyd/supervise"
 	"verifyd/dispatcher/callback"
 	"verifyd/docs/verify"
 	"verifyd/edge/account"
@@ -19,6 +20,7 @@ import (
 	"verifyd/natsconf/fleet"
 	"verifyd/sessions"
 	"verifyd/sessions/facts"
+	"verifyd/sessions/lists"
 	"verifyd/sessions/pauses"
 	"verifyd/sessions/urlpolicy"
 )
@@ -36,6 +38,7 @@ func (p *Program) dashboard(
 		return nil, err
 	}
 	paused.Oldest = store.OldestOf(h.sessions)
+	p.add("search", supervise.New("search", lists.NewAhead(h.sessions.Lists)))
 	var snippets []integratorpages.Snippet
 	for _, g := range verify.Guides() {
 		snippets = append(snippets, integratorpages.Snippet{

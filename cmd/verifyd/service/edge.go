@@ -22,7 +22,6 @@ import (
 	"verifyd/edge/signin"
 	"verifyd/edge/web"
 	"verifyd/natsconf/devtunnel"
-	"verifyd/sessions/lists"
 )
 
 // startEdge starts the public server, where this process has the role, and the operators' one, and returns
@@ -126,7 +125,6 @@ func (p *Program) handler(ctx context.Context, h shared) (http.Handler, error) {
 	p.add("rate sharing", supervise.New("rate sharing", limit.NewSharing(rates, p.Store.Conn, p.Config.Now)))
 	quota := limit.NewQuota(h.usage, p.Config.Quota)
 	p.quota = quota
-	p.add("search", supervise.New("search", lists.NewAhead(h.sessions.Lists)))
 	p.add("quota", supervise.New("quota", quota)) // before the server, so that it stops after it
 	return api.New(api.Config{
 		BaseURL: p.Base, Keys: h.mirror, Signing: signing.New(p.Store.Key), Uses: h.uses,
