@@ -14,6 +14,7 @@ import (
 	"verifyd/edge/chromiumtest"
 	sent "verifyd/edge/dashboard/callbacks"
 	"verifyd/edge/dashboard/callbacks/kept"
+	"verifyd/edge/dashboard/form"
 	"verifyd/natsconf/fleet"
 	"verifyd/sessions"
 	"verifyd/sessions/facts"
@@ -94,6 +95,8 @@ func furnishHostile(t *testing.T, r *rig, kind string) []hostilePage {
 	pages := []hostilePage{
 		{shownPage{test, in}, "test"}, at("welcome", "/dashboard/new-account", guest),
 		at("invite", "/dashboard/invite?token="+invite, guest),
+		at("operator-move", "/dashboard/operator/accounts/"+a.ID+"/move-member?"+
+			form.Query("network", "example", "subject", value, "q", "2"), operator),
 		at("gone", "/dashboard/sessions/"+strings.Repeat("x", 300), in),
 	}
 	for _, path := range []string{

@@ -98,7 +98,8 @@ func TestOperatorOpensAnAccount(t *testing.T) {
 	page, session := "/dashboard/operator/accounts/"+a.ID, "/dashboard/operator/sessions/"+string(s.ID)
 	posts := map[string][]string{
 		page + "/disable": {"reason", "spam"}, page + "/enable": nil, page + "/restore": nil,
-		page + "/delete": {"name", "Harbor Guild"}, page + "/verified": {"of", "Harbor Guild"},
+		page + "/move-member": {"to", "x"},
+		page + "/delete":      {"name", "Harbor Guild"}, page + "/verified": {"of", "Harbor Guild"},
 	}
 	olga, root := r.as("olga"), r.as("root")
 	for path, form := range posts {
@@ -152,4 +153,49 @@ func TestOperatorOpensAnAccount(t *testing.T) {
 	}
 	look(t, root.Get(page), "Disable", "Set the mark").Want(t, http.StatusOK, "Deleted on")
 	root.post(page+"/disable").Want(t, http.StatusNotFound)
+}
+
+// The operator moves somebody from one account to another, who is chosen by its id: names can look alike.
+func TestOperatorMovesAMember(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{})
+	a, lake := r.account("Harbor Guild"), r.account("Lake Guild")
+	empty, err := r.accounts.CreateAccount(t.Context(), access.Operator(""), "Quay Guild")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.until("the directory knows all", func() bool {
+		all, _ := r.mirror.Accounts("", "", 10)
+		return len(all) == 3
+	})
+	r.grant("root")
+	root := r.as("root")
+	page := "/dashboard/operator/accounts/" + a.ID
+	move := page + "/move-member"
+	root.Get(page).Holds(t, `href="`+move+`?network=example&subject=dev"`)
+	who := "?network=example&subject=dev"
+	look := root.Get(move + who + "&q=guild")
+	look.Want(t, http.StatusOK, "is developer of Harbor Guild", "Quay Guild", empty.ID, "Lake Guild")
+	if strings.Contains(look.Body, `value="`+a.ID+`"`) {
+		t.Error("the account that they are in is offered")
+	}
+	root.Get(move+who+"&q=nowhere").Want(t, http.StatusOK, "No other account has this")
+	root.Follow(root.Get(move+"?network=example&subject=nobody")).Want(t, http.StatusOK, "already gone")
+
+	do := func(form ...string) answer { return root.post(move, append(form, "network", "example")...) }
+	do("subject", "dev", "q", "quay").Want(t, http.StatusUnprocessableEntity, "Choose the account")
+	do("subject", "dev", "q", "quay", "to", a.ID).Want(t, http.StatusUnprocessableEntity, "in that account")
+	do("subject", "dev", "q", "lake", "to", lake.ID).Want(t, http.StatusUnprocessableEntity, "already")
+	do("subject", "olga", "q", "quay", "to", empty.ID).Want(t, http.StatusUnprocessableEntity, "last owner")
+	do("subject", "dev", "q", "quay", "to", "acc_x").
+		Want(t, http.StatusUnprocessableEntity, "no such account")
+	do("subject", "dev", "q", "quay", "to", empty.ID, "role", "king").Want(t, http.StatusUnprocessableEntity)
+	root.Follow(do("subject", "dev", "q", "quay", "to", empty.ID, "role", "owner")).
+		Want(t, http.StatusOK, "They are a member of this account now", "Quay Guild", "dev", "owner")
+	root.Follow(do("subject", "dev", "q", "quay", "to", empty.ID)).Want(t, http.StatusOK, "already gone")
+	now, err := r.accounts.Account(t.Context(), a.ID)
+	if _, still := now.Member("example", "dev"); err != nil || still {
+		t.Errorf("%+v, %v", now.Members, err)
+	}
+	r.as("olga").Get("/dashboard/audit").Want(t, http.StatusOK, "Member moved to another account")
 }

@@ -211,6 +211,7 @@ func TestFormsOfOtherSites(t *testing.T) {
 		"/dashboard/settings/restore", "/dashboard/operator/accounts/x/disable",
 		"/dashboard/operator/accounts/x/enable", "/dashboard/operator/accounts/x/delete",
 		"/dashboard/operator/accounts/x/restore", "/dashboard/operator/accounts/x/verified",
+		"/dashboard/operator/accounts/x/move-member",
 	} {
 		for name, header := range map[string][2]string{
 			"site": {"Sec-Fetch-Site", "cross-site"}, "origin": {"Origin", "https://evil.example"},

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"verifyd/edge/account"
 	"verifyd/edge/account/access"
 	"verifyd/edge/account/signing"
 	sent "verifyd/edge/dashboard/callbacks"
@@ -407,7 +408,18 @@ func TestUsageQuickstartAndSettings(t *testing.T) {
 	b.Get("/dashboard/usage").Want(t, http.StatusOK, "The quota is used up")
 	b.Get("/dashboard/settings").
 		Want(t, http.StatusOK, a.ID, "2,140 sessions", "Log out everywhere", "viewer")
-	b.Get("/dashboard/quickstart").Want(t, http.StatusOK, "You have none yet", "$VERIFYD_API_KEY")
+	b.Get("/dashboard/quickstart").Want(t, http.StatusOK, "You have none yet", "$VERIFYD_API_KEY",
+		"first verified user of Harbor Guild",
+		"verifyd listen --base-url "+r.base+" --forward http://localhost",
+		"verifyd try http://localhost:3000/hook --allow-private")
+	for _, o := range []account.KeyOptions{{Name: "on my desk", Test: true}, {Name: "night bot"}} {
+		if _, _, err := r.accounts.CreateKey(t.Context(), access.Operator(""), a.ID, o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.until("both keys", func() bool { return len(r.mirror.Keys(a.ID)) == 2 })
+	b.Get("/dashboard/quickstart").Want(t, http.StatusOK, "Your test key is on my desk, vfytest_…",
+		"sessions of on my desk, vfytest_…", "the live key night bot, vfy_…")
 	for _, root := range []string{"/dashboard", "/dashboard/"} {
 		if to := b.To(b.Get(root)); to != r.base+"/dashboard/sessions" {
 			t.Errorf("%s leads to %s", root, to)

@@ -17,23 +17,23 @@ import (
 type accountPages struct{ deps }
 
 type quickstartData struct {
-	Key      *account.Key // the account's newest that is taken; nil: none
-	Snippets []Snippet
+	Key, Test *account.Key // the account's newest that are taken, live and test; nil: none
+	TestKeys  bool         // whether test keys can be made
 }
 
 // showQuickstart answers GET /dashboard/quickstart.
 func (h accountPages) showQuickstart(w http.ResponseWriter, r *http.Request, v site.Visit) {
 	h.Draw(w, site.View{
 		Page: "quickstart", Title: "Quickstart", Nav: "quickstart", Visit: &v, Flash: h.TakeFlash(w, r),
-		Data: quickstartData{h.newestKey(v.Account.ID), h.Snippets},
+		Data: quickstartData{h.newestKey(v.Account.ID, false), h.newestKey(v.Account.ID, true), h.TestKeys},
 	})
 }
 
-// newestKey returns the newest key that is taken, or nil.
-func (h accountPages) newestKey(id string) *account.Key {
+// newestKey returns the newest key that is taken, a test key or a live one, or nil.
+func (h accountPages) newestKey(id string, test bool) *account.Key {
 	var newest *account.Key
 	for _, k := range h.Directory.Keys(id) {
-		if s := k.State(h.Now()); s == account.KeyActive {
+		if s := k.State(h.Now()); s == account.KeyActive && k.Test == test {
 			newest = &k
 		}
 	}

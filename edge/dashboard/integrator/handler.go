@@ -39,7 +39,9 @@ func Part() site.Part {
 			"quickstart", "members", "remove",
 			"audit", "settings", "branding", "deleteaccount",
 		},
-		Functions: template.FuncMap{"startCommand": startCommand}, Flashes: flashes,
+		Functions: template.FuncMap{
+			"startCommand": startCommand, "listenCommand": listenCommand, "tryCommand": tryCommand,
+		}, Flashes: flashes,
 	}
 }
 
@@ -103,6 +105,18 @@ func New(s *site.Site, c Config) (*Handler, error) {
 	d := deps{s, c}
 	return &Handler{d, sessionPages{d, limit.NewPlaces(maxStreams)}, signingPages{d}}, nil
 }
+
+// Where the quickstart's receiver is, on a developer's own machine.
+const localReceiver = "http://localhost:3000/hook"
+
+// listenCommand brings the callbacks of a test key's sessions to a developer's own machine; it reads the key
+// from VERIFYD_API_KEY.
+func listenCommand(base string) string {
+	return "verifyd listen --base-url " + base + " --forward " + localReceiver
+}
+
+// tryCommand checks a receiver on a developer's own machine; it reads the secret from VERIFYD_TRY_SECRET.
+func tryCommand() string { return "verifyd try " + localReceiver + " --allow-private" }
 
 // startCommand is the call that starts a session, with a key, or with the place where a key belongs.
 func startCommand(base, key string) string {

@@ -18,6 +18,7 @@ const (
 	flashRestored      site.FlashCode = "account-restored"
 	flashRestoreFirst  site.FlashCode = "account-restore-first"
 	flashMarked        site.FlashCode = "account-marked"
+	flashMoved         site.FlashCode = "member-moved"
 	flashOtherName     site.FlashCode = "account-other-name"
 )
 
@@ -44,6 +45,10 @@ var flashes = map[site.FlashCode]site.Flash{
 	flashOtherName: {
 		Tone: "caution", Text: "The account is called otherwise by now, so no mark was set. Look at the " +
 			"name again.",
+	},
+	flashMoved: {
+		Tone: "good", Text: "They are a member of this account now, and of the other one no more. It takes " +
+			"effect with their next click.",
 	},
 	flashMarked:        {Tone: "good", Text: "Saved. Users see it within a second."},
 	flashNothingTicked: {Tone: "caution", Text: "Nothing was selected, so nothing is sent again."},

@@ -28,7 +28,7 @@ var webFiles embed.FS
 func Part() site.Part {
 	return site.Part{
 		Files: webFiles, Pages: []string{"operator", "accounts", "hosts", "undelivered", "operatoraudit",
-			"account", "opsession"},
+			"account", "movemember", "opsession"},
 		Flashes: flashes,
 	}
 }
@@ -78,6 +78,7 @@ const (
 	pathDelete   = paths.OperatorAccount + "/delete"
 	pathRestore  = paths.OperatorAccount + "/restore"
 	pathVerified = paths.OperatorAccount + "/verified"
+	pathMove     = paths.OperatorAccount + "/move-member"
 )
 
 // Routes returns the route table.
@@ -92,6 +93,8 @@ func (h *Handler) Routes() []web.Route {
 		paths.Post(pathDelete, h.mutate(a.askDeletion)),
 		paths.Post(pathRestore, h.mutate(a.restore)),
 		paths.Post(pathVerified, h.mutate(a.setVerified)),
+		paths.Get(pathMove, h.read(a.showMove)),
+		paths.Post(pathMove, h.mutate(a.moveMember)),
 		paths.Get(paths.OperatorSession, h.read(h.showSession)),
 		paths.Get(paths.OperatorHosts, h.read(h.showHosts)),
 		paths.Post(pathPause, h.mutate(h.pause)),
