@@ -101,11 +101,14 @@ func (v visitor) face() {
 	v.t.Helper()
 	v.open("/dashboard/settings")
 	v.press(`a[href$="/sign-in-page"]`, "#colour")
-	v.write("#colour", "blue")
-	v.press(`form[action$="/colour"] button`, "#colour-fault")
-	v.reads("#colour-fault", "for example #1f5fd0")
-	v.write("#colour", "#1f5fd0")
-	v.press(`form[action$="/colour"] button`, ".flash")
+	v.do(chromiumtest.Click(chromedp.CSS(`[name="colour_own"]`)),
+		chromiumtest.Click(chromedp.CSS(`[name="accent_own"]`)))
+	v.write("#accent", "#ffd500")
+	v.press(`form[action$="/look"] button`, "#accent-fault")
+	v.reads("#accent-fault", "text needs 4.5:1")
+	v.write("#accent", "#7a4100")
+	v.press(`form[action$="/look"] button`, ".flash")
+	v.do(chromedp.WaitVisible(chromedp.CSS(`.phones iframe[src*="state=ask"]`)))
 	v.open("/dashboard/sign-in-page")
 	v.write("#return_origins", "https://harbor.example")
 	v.press(`form[action$="/return-origins"] button`, ".flash")
@@ -116,7 +119,7 @@ func (v visitor) face() {
 	v.reads("h1", "Is this you?")
 	v.reads(".mark", "A")
 	v.do(chromiumtest.Click(chromedp.CSS(`button[name="network"]`))) // does nothing
-	v.open("/dashboard/sign-in-page/preview?end=yes&lang=de")
+	v.open("/dashboard/sign-in-page/preview?state=verified&lang=de")
 	v.reads(`a.button[href="https://harbor.example/done"]`, "Ada’s Guild")
 }
 

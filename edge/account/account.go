@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"verifyd/edge/account/branding"
 	"verifyd/edge/account/naming"
 	"verifyd/sessions/proof"
 )
@@ -36,7 +37,8 @@ type Account struct {
 	// MaxUsers is how many platform users one identity may verify within the account, as long as it is
 	// remembered; 0: any number
 	MaxUsers   int
-	Colour     string // of its sign there, #rrggbb; empty: it has none
+	Colour     string            // of its sign there, #rrggbb; empty: it has none
+	Branding   branding.Branding // how else it looks there
 	CreatedAt  time.Time
 	DisabledAt time.Time // zero while it is in service
 	// DisabledReason is what the operator says to the members; empty: nothing, or nobody disabled it

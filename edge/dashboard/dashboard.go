@@ -15,6 +15,7 @@ import (
 	"verifyd/edge/dashboard/login"
 	"verifyd/edge/dashboard/logins"
 	"verifyd/edge/dashboard/operator"
+	"verifyd/edge/dashboard/signinpage"
 	"verifyd/edge/dashboard/site"
 	"verifyd/edge/limit"
 	"verifyd/edge/network"
@@ -51,7 +52,7 @@ type Config struct {
 	Usage     integrator.Usages
 	Callbacks callbacks.Sender     // drafts callbacks and sends test ones
 	Kept      *kept.Store          // what the pages about callbacks remember
-	Preview   integrator.Preview   // draws the sign-in page as an account's users see it
+	Preview   signinpage.Config    // draws the sign-in page as an account's users see it
 	Pauses    *pauses.Store        // of receiver hosts, by operators
 	Fleet     operator.Fleet       // asks the processes of the service
 	Snippets  []integrator.Snippet // how a callback is verified, in the order in which they are shown
@@ -74,9 +75,10 @@ func New(c Config) (*Handler, error) {
 	}
 	s, err := site.New(site.Config{
 		BaseURL: c.BaseURL, Networks: c.Networks, SignIn: c.SignIn, Accounts: c.Accounts,
-		Members: c.Directory, Logins: c.Logins,
-		Log: c.Log, Now: c.Now,
-		Parts: []site.Part{login.Part(), integrator.Part(), callbacks.Part(), operator.Part()},
+		Members: c.Directory, Logins: c.Logins, Log: c.Log, Now: c.Now,
+		Parts: []site.Part{
+			login.Part(), integrator.Part(), callbacks.Part(), signinpage.Part(), operator.Part(),
+		},
 	})
 	if err != nil {
 		return nil, err
@@ -90,7 +92,7 @@ func New(c Config) (*Handler, error) {
 	pages, err := integrator.New(s, integrator.Config{
 		Allow: c.Allow, Directory: c.Directory, Sessions: c.Sessions, List: c.List, Watch: c.Watch,
 		Poll: c.Poll, Usage: c.Usage,
-		Callbacks: c.Callbacks, Preview: c.Preview, Pauses: c.Pauses, Snippets: c.Snippets, Rate: c.Rate,
+		Callbacks: c.Callbacks, Pauses: c.Pauses, Snippets: c.Snippets, Rate: c.Rate,
 		Policy: c.Policy,
 		Quota:  c.Quota, TestKeys: c.TestKeys, Signing: signing.New(c.Key),
 	})
@@ -103,14 +105,18 @@ func New(c Config) (*Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	signInPage, err := signinpage.New(s, c.Preview)
+	if err != nil {
+		return nil, err
+	}
 	operators, err := operator.New(s, operator.Config{
 		Directory: c.Directory, Sessions: c.Sessions, Pauses: c.Pauses, Fleet: c.Fleet, Quota: c.Quota,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &Handler{slices.Concat(in.Routes(), pages.Routes(), sent.Routes(), operators.Routes(),
-		s.Routes())}, nil
+	return &Handler{slices.Concat(in.Routes(), pages.Routes(), sent.Routes(), signInPage.Routes(),
+		operators.Routes(), s.Routes())}, nil
 }
 
 // Routes returns the route table, for api.Config.

@@ -26,6 +26,7 @@ import (
 	"verifyd/edge/dashboard/integrator"
 	"verifyd/edge/dashboard/login"
 	"verifyd/edge/dashboard/logins"
+	"verifyd/edge/dashboard/signinpage"
 	"verifyd/edge/devnetwork"
 	"verifyd/edge/limit"
 	"verifyd/edge/network"
@@ -229,9 +230,11 @@ func newRig(tb testing.TB, s setup) *rig {
 		List: list, Watch: watch, Poll: cmp.Or(s.poll, time.Hour), Usage: r.usages, Callbacks: r.callbacks,
 		Rate:   account.Rate{Count: 20, Per: time.Second, Burst: 40},
 		Policy: sessions.PolicyOnce, Quota: 5000, TestKeys: true, Key: key, Now: r.clock.Now,
-		Preview: func(w http.ResponseWriter, _ *http.Request, a account.Account, ended bool) {
-			_, _ = fmt.Fprintf(w, "%s of %s %s", map[bool]string{true: "end", false: "question"}[ended],
-				a.Name, a.Colour)
+		Preview: signinpage.Config{
+			Draw: func(w http.ResponseWriter, _ *http.Request, a account.Account, state string) {
+				_, _ = fmt.Fprintf(w, "%s of %s %s %s", cmp.Or(state, "ask"), a.Name, a.Colour,
+					a.Branding.Button)
+			}, States: []string{"ask", "verified"},
 		},
 		Snippets: []integrator.Snippet{
 			{ID: "go", Language: "Go", File: "verify.go", Text: "package main\n"},

@@ -142,6 +142,8 @@ func (p *pages) drawElsewhere(w http.ResponseWriter, vis visitor, s sessions.Sta
 	lease sessions.SignInLease) {
 	v := p.view(vis, pageElsewhere)
 	v.values["asker"], v.values["Asker"] = p.requester(vis, s.Account)
+	a, _ := p.accounts.Requester(s.Account)
+	v.addBranding(a)
 	left := lease.Until().Sub(p.now())
 	v.count = max(int((left+time.Minute-1)/time.Minute), 1)
 	v.Test, v.Caution = s.Test, true

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/boombuler/barcode/qr"
+
+	"verifyd/edge/account/branding"
 )
 
 // The path has each dark module once, in its place, and no other; around it the quiet edge is free.
@@ -63,9 +65,7 @@ func TestSignCanBeRead(t *testing.T) {
 		for g := 0; g < 256; g += 15 {
 			for b := 0; b < 256; b += 15 {
 				s := newSign(Requester{Name: "harbor", Colour: fmt.Sprintf("#%02X%02x%02x", r, g, b)})
-				ground, _ := parseColour(s.Ground)
-				ink, _ := parseColour(s.Ink)
-				if c := contrast(ground, ink); c < 4 {
+				if c := branding.Contrast(s.Ground, s.Ink); c < 4 {
 					t.Fatalf("%s on %s: contrast %.2f", s.Ink, s.Ground, c)
 				}
 			}

@@ -118,6 +118,8 @@ type view struct {
 	Caution   bool     // the page has a word of caution
 	Lang      string   // the language chosen on a page, for the forms
 	Sign      *sign    // the requester's; may be nil
+	Logo      *picture // the requester's, in the place of its sign; may be nil
+	Colours   string   // where the style sheet of the requester's colours is; empty: it has none
 	Verified  bool     // an operator vouches for the requester's name
 	InApp     *inApp   // nil outside of apps
 	Back      string   // where "Back to …" leads; empty for none
@@ -183,7 +185,7 @@ func (p *pages) sessionView(vis visitor, s sessions.Status, t sessions.Token) vi
 	v.values["asker"], v.values["Asker"] = p.requester(vis, s.Account)
 	v.values["network"] = p.networkName(vis.words, s.Network)
 	if a, ok := p.accounts.Requester(s.Account); ok {
-		v.Sign, v.Verified = newSign(a), a.Verified
+		v.addBranding(a)
 		if s.State != sessions.Pending {
 			v.Back = a.ReturnURL
 		}

@@ -178,7 +178,11 @@ func (p *pages) draw(w http.ResponseWriter, v view) {
 		return
 	}
 	head := w.Header()
-	head.Set("Content-Security-Policy", page.Policy(v.formAction))
+	policy := page.Policy(v.formAction)
+	if v.Preview {
+		policy = strings.Replace(policy, "frame-ancestors 'none'", "frame-ancestors 'self'", 1)
+	}
+	head.Set("Content-Security-Policy", policy)
 	head.Set("Content-Language", v.words.code)
 	head.Set("Content-Type", "text/html; charset=utf-8")
 	head.Set("Vary", "Accept-Language, Cookie, User-Agent")

@@ -9,6 +9,14 @@ import (
 	"verifyd/edge/signin"
 )
 
+// preview draws the preview of a state.
+func (r *rig) preview(a signin.Requester, query, state string) answer {
+	w := httptest.NewRecorder()
+	r.handler.Preview(w, httptest.NewRequest(http.MethodGet, "/dashboard/sign-in-page/preview"+query, nil), a,
+		state)
+	return answer{Status: w.Code, Header: w.Header(), Body: w.Body.String()}
+}
+
 // The preview looks as the page does, is about nobody, and leads nowhere but where the account's own link
 // does.
 func TestPreview(t *testing.T) {
@@ -18,19 +26,16 @@ func TestPreview(t *testing.T) {
 		Name: "Harbor <Guild>", ReturnURL: "https://harbor.example/done", Colour: "#1f5fd0", Verified: true,
 	}
 	before := r.sequences()
-	look := func(query string, ended bool) answer {
-		w := httptest.NewRecorder()
-		r.handler.Preview(w, httptest.NewRequest(http.MethodGet, "/dashboard/sign-in-page/preview"+query,
-			nil), requester, ended)
-		return answer{Status: w.Code, Header: w.Header(), Body: w.Body.String()}
+	look := func(query, state string) answer {
+		return r.preview(requester, query, state)
 	}
-	ask := look("", false)
+	ask := look("", "")
 	ask.WantPage(t, http.StatusOK, headingAsk)
 	ask.Holds(t, ">H</text>", "sailor_42", `href="?lang="`, "has verified this name.")
-	look("?lang=", false).Holds(t, "<h1>Language</h1>", `href="?lang=de"`,
+	look("?lang=", "").Holds(t, "<h1>Language</h1>", `href="?lang=de"`,
 		`href="?lang=en" aria-current="true"><bdi>English<`)
-	look("?lang=de", false).Holds(t, "hat diesen Namen geprüft.")
-	if requester.Verified = false; strings.Contains(look("", false).Body, "has verified this name") {
+	look("?lang=de", "").Holds(t, "hat diesen Namen geprüft.")
+	if requester.Verified = false; strings.Contains(look("", "").Body, "has verified this name") {
 		t.Error("a name is verified that is not")
 	}
 	requester.Verified = true
@@ -42,10 +47,10 @@ func TestPreview(t *testing.T) {
 		strings.Contains(ask.Body, "<Guild>") {
 		t.Errorf("more than the question: %v\n%s", ask.Header, ask.Body)
 	}
-	end := look("?end=yes&lang=ja", true)
-	end.Holds(t, `href="https://harbor.example/done"`, `<html lang="ja"`, `href="?end=yes&lang=&from=ja"`)
-	look("?end=yes&lang=&from=ja", true).Holds(t, `<html lang="ja"`, `href="?end=yes&lang=ar"`,
-		`href="?end=yes&lang=ja" aria-current="true"`)
+	end := look("?state=verified&lang=ja", "verified")
+	end.Holds(t, `href="https://harbor.example/done"`, `<html lang="ja"`, `href="?state=verified&lang=&from=ja"`)
+	look("?state=verified&lang=&from=ja", "verified").Holds(t, `<html lang="ja"`, `href="?state=verified&lang=ar"`,
+		`href="?state=verified&lang=ja" aria-current="true"`)
 	if after := r.sequences(); len(after) != len(before) || after["EVENTS"] != before["EVENTS"] {
 		t.Errorf("streams went from %v to %v", before, after)
 	}

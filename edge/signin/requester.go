@@ -1,21 +1,25 @@
 package signin
 
 import (
-	"math"
-	"strconv"
 	"strings"
 	"unicode"
+
+	"verifyd/edge/account/branding"
+	looks "verifyd/edge/branding"
 )
 
 // Requester is an integrator as end users see it.
 type Requester struct {
+	ID   string // of its account
 	Name string // empty where it has none
 	// where "Back to …" leads after the end; empty: nowhere. It comes from the account, never from a request
 	ReturnURL string
 	Verified  bool   // an operator vouches for the name
 	Colour    string // of its sign, #rrggbb; empty: it has no sign
-	MaxUsers  int    // how many platform users one identity may verify for it; 0: any number
-	Closed    bool   // its account is disabled or deleted: nobody signs in for it
+	// Branding is how else it looks; its logo stands in the sign's place
+	Branding branding.Branding
+	MaxUsers int  // how many platform users one identity may verify for it; 0: any number
+	Closed   bool // its account is disabled or deleted: nobody signs in for it
 }
 
 // sign is an integrator's mark: the first letter of its name on its colour.
@@ -24,13 +28,9 @@ type sign struct {
 	Ground, Ink string // #rrggbb
 }
 
-// inks are the two colours of a letter, the dark and the light one of the pages.
-var inks = [...]string{"#14181f", "#ffffff"}
-
 // newSign returns the mark of an integrator, or nil where it has no colour, or its name no letter.
 func newSign(a Requester) *sign {
-	ground, ok := parseColour(a.Colour)
-	if !ok {
+	if !branding.IsColour(a.Colour) {
 		return nil
 	}
 	first := strings.IndexFunc(a.Name, func(r rune) bool {
@@ -40,51 +40,29 @@ func newSign(a Requester) *sign {
 		return nil
 	}
 	letter := []rune(a.Name[first:])[0]
-	s := &sign{Letter: string(unicode.ToUpper(letter)), Ground: strings.ToLower(a.Colour)}
-	best := 0.0
-	for _, ink := range inks {
-		rgb, _ := parseColour(ink)
-		if c := contrast(ground, rgb); c > best {
-			best, s.Ink = c, ink
-		}
-	}
-	return s
+	ground := strings.ToLower(a.Colour)
+	return &sign{Letter: string(unicode.ToUpper(letter)), Ground: ground, Ink: branding.Ink(ground)}
 }
 
-type colour [3]float64 // red, green and blue, 0 to 1
-
-func parseColour(s string) (c colour, ok bool) {
-	digits, found := strings.CutPrefix(s, "#")
-	if !found || len(digits) != 6 {
-		return c, false
+// addBranding shows an account's looks on a page that is about one of its sessions.
+func (v *view) addBranding(a Requester) {
+	v.Sign, v.Verified = newSign(a), a.Verified
+	if path := looks.Sheet(a.Branding); path != "" {
+		v.Colours = v.Prefix + path
 	}
-	for i := range c {
-		v, err := strconv.ParseUint(digits[2*i:2*i+2], 16, 8)
-		if err != nil {
-			return c, false
-		}
-		c[i] = float64(v) / math.MaxUint8
+	if path := looks.Picture(a.ID, a.Branding); path != "" {
+		v.Logo = &picture{v.Prefix + path, a.Branding.Logo.Width, a.Branding.Logo.Height}
 	}
-	return c, true
 }
 
-// luminance is WCAG's relative luminance.
-func (c colour) luminance() float64 {
-	weights, sum := colour{0.2126, 0.7152, 0.0722}, 0.0
-	for i, v := range c {
-		if v <= 0.04045 {
-			v /= 12.92
-		} else {
-			v = math.Pow((v+0.055)/1.055, 2.4)
-		}
-		sum += weights[i] * v
-	}
-	return sum
+// picture is a logo on the page, as large as it is there: its pixels are twice as dense.
+type picture struct {
+	Address       string
+	width, height int
 }
 
-// contrast is WCAG's contrast ratio, 1 to 21. The better of the two inks never has less than 4.1, which large
-// letters need 3 of.
-func contrast(a, b colour) float64 {
-	x, y := a.luminance(), b.luminance()
-	return (max(x, y) + 0.05) / (min(x, y) + 0.05)
-}
+// Width is in CSS pixels, as is Height.
+func (p *picture) Width() int { return max(p.width/2, 1) }
+
+// Height is that of the picture on the page.
+func (p *picture) Height() int { return max(p.height/2, 1) }

@@ -228,6 +228,7 @@ func (r *rig) mount() {
 			"acc_back": {
 				Name: "Harbor Guild", ReturnURL: "https://harbor.example/done?from=verify", Colour: "#1f5fd0",
 			},
+			"acc_branded": {ID: "acc_branded", Name: "Harbor Guild", Colour: "#1f5fd0", Branding: branded()},
 			"acc_long": {
 				Name: strings.Repeat("Ww", 64), ReturnURL: "https://harbor.example/done", Colour: "#1f5fd0",
 			},

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"net/url"
 
+	"verifyd/edge/account/branding"
+	looks "verifyd/edge/branding"
 	"verifyd/edge/page"
 	"verifyd/edge/web"
 	"verifyd/sessions"
@@ -34,7 +36,10 @@ func (h *Handler) Routes() []web.Route {
 			Method: http.MethodGet, Path: pathAssets + a.Name, Name: "sign_in_asset", Handler: a,
 		})
 	}
-	return routes
+	return append(routes, looks.Routes(h.https, func(account string) (branding.Branding, bool) {
+		a, ok := h.accounts.Requester(account)
+		return a.Branding, ok
+	})...)
 }
 
 func refuseHead(w http.ResponseWriter, _ *http.Request) {

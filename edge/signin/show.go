@@ -3,8 +3,10 @@ package signin
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 
 	"verifyd/edge/page"
 	"verifyd/edge/web"
@@ -145,33 +147,61 @@ func (p *pages) drawReadError(w http.ResponseWriter, r *http.Request, vis visito
 	p.draw(w, v)
 }
 
-// Preview draws the page of a requester as its users see it, for who sets how that looks: the question, or
-// the page after a verified end. It is about nobody, no session stands behind it, and its buttons do nothing.
-func (h *Handler) Preview(w http.ResponseWriter, r *http.Request, a Requester, ended bool) {
+// previewed are the pages that can be looked at without a session, in the order in which users come to them.
+var previewed = []kind{
+	pageAsk, pageConfirm, pageVerified, pageDeclined, pageRefused, pageUnconfirmed, pageExpired, pageCanceled,
+	pageElsewhere, pageClosed,
+}
+
+// Previews returns the names of the pages that Preview draws.
+func Previews() (names []string) {
+	for _, k := range previewed {
+		names = append(names, k.name)
+	}
+	return names
+}
+
+// Preview draws a page of a requester as its users see it, for who sets how that looks: one of Previews, or
+// else the question. It is about nobody, no session stands behind it, and its buttons do nothing. It may
+// stand in a frame of this service's own pages.
+func (h *Handler) Preview(w http.ResponseWriter, r *http.Request, a Requester, state string) {
 	q := r.URL.Query()
 	vis := h.visitor(r, chosenLanguage(q))
-	k, keeps := pageAsk, url.Values{}
-	if ended {
-		k = pageVerified
-		keeps.Set("end", "yes")
-	}
+	keeps := maps.Clone(q) // what is looked at before it is saved
+	keeps.Del("lang")
+	keeps.Del("from")
 	if h.drawLanguages(w, &vis, q, keeps) {
 		return
 	}
+	k := pageAsk
+	if i := slices.IndexFunc(previewed, func(k kind) bool { return k.name == state }); i >= 0 {
+		k = previewed[i]
+	}
 	v := h.view(vis, k)
 	v.Preview = true
-	v.Sign, v.Verified = newSign(a), a.Verified
+	v.addBranding(a)
 	v.values["asker"], v.values["Asker"] = named(vis, a)
 	v.values["network"] = h.pages.live[0].Name()
 	s := sessions.Session{
 		Request:   sessions.Request{Platform: "my app", PlatformUserID: "sailor_42"},
 		ExpiresAt: h.now().Add(sessions.Lifetime),
 	}
-	if ended {
-		v.Facts, v.Back = facts(s), a.ReturnURL
-	} else {
+	again := "?" + keeps.Encode()
+	switch k {
+	case pageAsk:
 		h.ask(&v, s, "")
-		v.formAction = "'none'"
+	case pageConfirm:
+		v.Facts, v.Code, v.Caution = facts(s), "K7M2QX", true
+		v.Again, v.AgainWord = again, "note.again"
+		h.addExpiry(&v, s)
+	case pageElsewhere:
+		v.count, v.Caution = 2, true
+		v.Again, v.AgainWord = again, "note.again"
+	case pageVerified, pageDeclined, pageRefused, pageUnconfirmed:
+		v.Facts, v.Back = facts(s), a.ReturnURL
+	case pageExpired, pageCanceled:
+		v.Back = a.ReturnURL
 	}
+	v.formAction, v.status = "'none'", http.StatusOK
 	h.draw(w, v)
 }

@@ -90,6 +90,8 @@ func (h *Handler) drawConfirm(w http.ResponseWriter, vis visitor, s sessions.Sta
 	}
 	v := h.view(vis, k)
 	v.values["asker"], v.values["Asker"] = h.requester(vis, s.Account)
+	a, _ := h.accounts.Requester(s.Account)
+	v.addBranding(a)
 	v.values["network"] = h.networkName(vis.words, progress.Network)
 	v.Test, v.Caution = s.Test, true
 	v.Again, v.AgainWord = h.pageURL(token, vis.chosen), "note.again"

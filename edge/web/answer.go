@@ -10,9 +10,8 @@ import (
 	"verifyd/edge/problem"
 )
 
-// MaxBodyBytes bounds a request's body on every route. The largest sensible init, every string at its limit
-// and
-// escaped sixfold, would be more; as UTF-8 it is under 6 KiB.
+// MaxBodyBytes bounds a request's body on every route that sets no bound of its own. The largest sensible
+// init, every string at its limit and escaped sixfold, would be more; as UTF-8 it is under 6 KiB.
 const MaxBodyBytes = 16 << 10
 
 // problemType precedes the code in a problem's type. It names the kind; there is nothing to fetch behind it.

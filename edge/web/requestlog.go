@@ -42,8 +42,9 @@ type RequestEvent struct {
 
 	Replayed bool // a repeat of a start, answered with the session that stands
 
-	Route string // the pattern
-	Name  string // of the route, in metrics
+	Route string        // the pattern
+	Name  string        // of the route, in metrics
+	body  io.ReadCloser // the whole of it, without a bound
 	traced
 }
 
@@ -72,7 +73,7 @@ func (h *handler) frame(next http.Handler) http.Handler {
 		out := &countedWriter{ResponseWriter: w}
 		in := &countedReader{ReadCloser: r.Body}
 		r = r.WithContext(context.WithValue(r.Context(), eventKey{}, event))
-		r.Body = http.MaxBytesReader(w, in, MaxBodyBytes)
+		event.body, r.Body = in, http.MaxBytesReader(w, in, MaxBodyBytes)
 		out.Header().Set(HeaderRequestID, event.RequestID)
 		h.metrics.inFlight.Inc()
 		defer func() {

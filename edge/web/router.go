@@ -29,6 +29,8 @@ type Route struct {
 	Path    string
 	Name    string // shown as the route in metrics: a few words with underscores, as in "sign_in_return"
 	Handler http.Handler
+	// MaxBody bounds a request's body in bytes, where MaxBodyBytes is too few for what is uploaded.
+	MaxBody int64
 }
 
 // Page answers a browser with a page of the given status.
@@ -121,6 +123,9 @@ func mount(router *httprouter.Router, method, prefix string, route Route) (err e
 			event.Route, event.Name = route.Path, route.Name
 			for _, p := range params {
 				r.SetPathValue(p.Key, p.Value)
+			}
+			if route.MaxBody > 0 && event.body != nil {
+				r.Body = http.MaxBytesReader(w, event.body, route.MaxBody)
 			}
 			route.Handler.ServeHTTP(w, r)
 		})

@@ -15,6 +15,7 @@ import (
 	"verifyd/edge/dashboard/callbacks/kept"
 	integratorpages "verifyd/edge/dashboard/integrator"
 	"verifyd/edge/dashboard/logins"
+	"verifyd/edge/dashboard/signinpage"
 	"verifyd/edge/limit"
 	"verifyd/edge/signin"
 	"verifyd/natsconf/fleet"
@@ -55,8 +56,10 @@ func (p *Program) dashboard(
 		TestKeys: p.Config.TestKeys, Snippets: snippets, Pauses: paused, Kept: kept.New(p.Store.Conn),
 		Fleet: func(ctx context.Context) ([]fleet.Process, error) { return fleet.Ask(ctx, p.Store.Conn) },
 		Key:   p.Store.Key, Log: p.Config.Log, Now: p.Config.Now,
-		Preview: func(w http.ResponseWriter, r *http.Request, a account.Account, ended bool) {
-			pages.Preview(w, r, requesterOf(a), ended)
+		Preview: signinpage.Config{
+			Draw: func(w http.ResponseWriter, r *http.Request, a account.Account, state string) {
+				pages.Preview(w, r, requesterOf(a), state)
+			}, States: signin.Previews(),
 		},
 	})
 }

@@ -19,7 +19,7 @@ func (a requesters) Requester(id string) (signin.Requester, bool) {
 
 func requesterOf(a account.Account) signin.Requester {
 	return signin.Requester{
-		Name: a.Name, Verified: !a.VerifiedAt.IsZero(), ReturnURL: a.ReturnURL, Colour: a.Colour,
-		MaxUsers: a.MaxUsers,
+		ID: a.ID, Name: a.Name, Verified: !a.VerifiedAt.IsZero(), ReturnURL: a.ReturnURL, Colour: a.Colour,
+		MaxUsers: a.MaxUsers, Branding: a.Branding,
 	}
 }

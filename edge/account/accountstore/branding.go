@@ -11,6 +11,7 @@ import (
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
 	"verifyd/edge/account/audit"
+	"verifyd/edge/account/branding"
 	"verifyd/edge/account/input"
 	"verifyd/edge/origin"
 	"verifyd/sessions/proof"
@@ -99,6 +100,70 @@ func (s accounts) SetColour(ctx context.Context, by access.Actor, id, colour str
 		return d, nil
 	})
 	return err
+}
+
+// Look is how an account's users see it. What is nil stays as it is; a colour that is empty is taken away.
+type Look struct {
+	Colour, Accent, AccentDark, Button *string
+	Logo                               **branding.Logo // nil behind it: none
+}
+
+// SetLook sets how an account's users see it, all of it or nothing. Its errors are ErrNoAccount,
+// ErrNotAllowed and an *input.Error.
+func (s accounts) SetLook(ctx context.Context, by access.Actor, id string, to Look) error {
+	for use, colour := range map[string]*string{
+		branding.Accent: to.Accent, branding.AccentDark: to.AccentDark, branding.Button: to.Button,
+		"colour": to.Colour,
+	} {
+		if colour == nil {
+			continue
+		}
+		var err error
+		if use == "colour" {
+			*colour, err = input.Colour(*colour)
+		} else if *colour, err = branding.Colour(use, *colour); err != nil {
+			err = &input.Error{Field: use, Detail: err.Error()}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	_, err := s.change(ctx, by, id, access.ActionBranding, func(a *account.Account, _ time.Time) (deed,
+		error) {
+		detail := to.apply(a)
+		if len(detail) == 0 {
+			return deed{}, errUnchanged
+		}
+		return deed{what: audit.LookSet, detail: detail}, nil
+	})
+	return err
+}
+
+// apply changes an account, and returns what is to be said of it.
+func (to Look) apply(a *account.Account) map[string]string {
+	detail := map[string]string{}
+	set := func(name string, from, to *string) {
+		if to != nil && *to != *from {
+			detail[name+"_from"], detail[name+"_to"] = *from, *to
+			*from = *to
+		}
+	}
+	set("sign", &a.Colour, to.Colour)
+	set(branding.Accent, &a.Branding.Accent, to.Accent)
+	set(branding.AccentDark, &a.Branding.AccentDark, to.AccentDark)
+	set(branding.Button, &a.Branding.Button, to.Button)
+	if to.Logo != nil && digest(*to.Logo) != digest(a.Branding.Logo) {
+		detail["logo_from"], detail["logo_to"] = digest(a.Branding.Logo), digest(*to.Logo)
+		a.Branding.Logo = *to.Logo
+	}
+	return detail
+}
+
+func digest(l *branding.Logo) string {
+	if l == nil {
+		return ""
+	}
+	return l.Digest
 }
 
 // Binding is what an account asks of its sessions. What is nil stays as it is.

@@ -9,7 +9,9 @@ import (
 
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
+	"verifyd/edge/account/accountstore"
 	"verifyd/edge/account/audit"
+	"verifyd/edge/account/branding"
 	"verifyd/edge/account/input"
 	"verifyd/natsconf/natstest"
 )
@@ -154,5 +156,67 @@ func TestOperatorAllowsTheSiteOfAReturnURL(t *testing.T) {
 	if err := h.store.SetReturnURL(t.Context(), operator, a.ID,
 		"https://harbor.example/done"); !errors.As(err, &input) {
 		t.Errorf("an eleventh site: %v", err)
+	}
+}
+
+// The looks of an account are set by its owners, all together or not at all, and reach every edge. A build
+// that knows no looks serves the account and does not drop them.
+func TestLooks(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	owner := account.Member{Network: "dev", Subject: "ada", Name: "Ada"}
+	a, err := h.store.CreateAccount(t.Context(), operator, "Harbor Guild", owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	picture := branding.NewLogo([]byte("\x89PNG, as it were"), 288, 96)
+	set := func(by access.Actor, to accountstore.Look) error {
+		return h.store.SetLook(t.Context(), by, a.ID, to)
+	}
+	for range 2 { // a repeat changes nothing
+		if err := set(owner.Actor(), accountstore.Look{
+			Colour: new("#1F5FD0"), Accent: new("#1f5fd0"), AccentDark: new("#7AA7FF"),
+			Button: new("#ffd500"), Logo: &picture,
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := branding.Branding{Accent: "#1f5fd0", AccentDark: "#7aa7ff", Button: "#ffd500"}
+	natstest.Await(t, "the mirror knows the looks", func() bool {
+		got, ok := h.mirror.Account(a.ID)
+		b := got.Branding
+		if b.Logo == nil || string(b.Logo.PNG) != string(picture.PNG) || b.Logo.Digest != picture.Digest ||
+			b.Logo.Width != 288 || b.Logo.Height != 96 {
+			return false
+		}
+		b.Logo = nil
+		return ok && b == want && got.Colour == "#1f5fd0"
+	})
+	log, err := h.store.Audit(t.Context(), a.ID, "", 10)
+	if err != nil || log.Records[0].What != audit.LookSet ||
+		log.Records[0].Detail["button_to"] != "#ffd500" ||
+		log.Records[0].Detail["logo_to"] != picture.Digest || log.Records[1].What == audit.LookSet {
+		t.Errorf("audit log: %+v, %v", log.Records, err)
+	}
+	var refused *input.Error
+	if err := set(owner.Actor(), accountstore.Look{Button: new("#000000"),
+		Accent: new("#ffffff")}); !errors.As(err,
+		&refused) || refused.Field != "accent" {
+		t.Errorf("links that cannot be read: %v", err)
+	}
+	dev := account.Member{Network: "dev", Subject: "bob", Name: "Bob", Role: access.RoleDeveloper}
+	if _, err := h.store.AddMember(t.Context(), operator, a.ID, dev); err != nil {
+		t.Fatal(err)
+	}
+	if err := set(dev.Actor(), accountstore.Look{Button: new("")}); !errors.Is(err, access.ErrNotAllowed) {
+		t.Errorf("a developer: %v", err)
+	}
+	var none *branding.Logo
+	if err := set(owner.Actor(), accountstore.Look{Logo: &none, Accent: new("")}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := h.store.Account(t.Context(), a.ID)
+	if want.Accent = ""; err != nil || got.Branding != want || got.Colour != "#1f5fd0" {
+		t.Errorf("without a logo: %+v, %v", got.Branding, err)
 	}
 }

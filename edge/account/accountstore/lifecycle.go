@@ -9,6 +9,7 @@ import (
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
 	"verifyd/edge/account/audit/life"
+	"verifyd/edge/account/branding"
 	"verifyd/edge/account/entry"
 	"verifyd/edge/account/grant"
 	"verifyd/edge/account/record"
@@ -61,7 +62,7 @@ func (s *Store) DeleteAccount(ctx context.Context, by access.Actor, id string, d
 // bury leaves of an account what its last callbacks need, and its name for who reads of it.
 func (d *Deletion) bury(a *account.Account, now time.Time) (deed, error) {
 	d.Members, d.Invites = len(a.Members), len(a.Invites)
-	a.DeletedAt, a.Members, a.Invites = now, nil, nil
+	a.DeletedAt, a.Members, a.Invites, a.Branding = now, nil, nil, branding.Branding{}
 	for i, secret := range a.Secrets {
 		if secret.ExpiresAt.IsZero() || secret.ExpiresAt.After(d.SignsUntil) {
 			a.Secrets[i].ExpiresAt = d.SignsUntil

@@ -50,6 +50,9 @@ const (
 	// ReturnURLSet: Detail: from, to; allowed, an origin, where the operator allowed it at the same time
 	ReturnURLSet = "return_url.set"
 	ColourSet    = "colour.set" // Detail: from, to
+	// LookSet: Detail: the colour before and since of sign, accent, accent_dark and button, and the digest of
+	// the logo, as sign_from, sign_to …
+	LookSet = "look.set"
 	// BindingSet: Detail: from, to; empty: the service's. Of how many users one identity may verify: Detail:
 	// users_from, users_to; 0: any number
 	BindingSet = "binding.set"

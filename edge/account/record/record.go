@@ -10,6 +10,7 @@ import (
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
 	"verifyd/edge/account/audit"
+	"verifyd/edge/account/branding"
 	"verifyd/edge/account/entry"
 	"verifyd/edge/account/naming"
 	"verifyd/edge/account/secrets"
@@ -79,6 +80,36 @@ type accountRecord struct {
 	VerifiedAt     time.Time       `json:"verified_at,omitzero"`
 	DisabledReason string          `json:"disabled_reason,omitempty"`
 	DeleteAskedAt  time.Time       `json:"delete_asked_at,omitzero"`
+
+	// So is this: their pages show the account without it.
+	Branding brandingRecord `json:"branding,omitzero"`
+}
+
+// brandingRecord is a branding.Branding as it lies in its account's record. A logo is bounded so that it may
+// (logo.MaxBytes): one read brings all that a page shows, and what copies accounts copies logos.
+type brandingRecord struct {
+	Accent     string `json:"accent,omitempty"`
+	AccentDark string `json:"accent_dark,omitempty"`
+	Button     string `json:"button,omitempty"`
+	Logo       []byte `json:"logo,omitempty"` // PNG
+	Width      int    `json:"logo_width,omitzero"`
+	Height     int    `json:"logo_height,omitzero"`
+}
+
+func newBrandingRecord(b branding.Branding) brandingRecord {
+	r := brandingRecord{Accent: b.Accent, AccentDark: b.AccentDark, Button: b.Button}
+	if b.Logo != nil {
+		r.Logo, r.Width, r.Height = b.Logo.PNG, b.Logo.Width, b.Logo.Height
+	}
+	return r
+}
+
+func (r brandingRecord) branding() branding.Branding {
+	b := branding.Branding{Accent: r.Accent, AccentDark: r.AccentDark, Button: r.Button}
+	if len(r.Logo) > 0 {
+		b.Logo = branding.NewLogo(r.Logo, r.Width, r.Height)
+	}
+	return b
 }
 
 type secretRecord struct {
@@ -151,6 +182,7 @@ func (a Account) Encode(box *secretbox.Box) ([]byte, error) {
 		DisabledAt: a.DisabledAt, DeletedAt: a.DeletedAt, LeadsTo: a.LeadsTo,
 		Former: a.Former, Granted: a.Granted, VerifiedAt: a.VerifiedAt,
 		DisabledReason: a.DisabledReason, DeleteAskedAt: a.DeleteAskedAt,
+		Branding: newBrandingRecord(a.Branding),
 	}
 	switch {
 	case a.Level != "", a.MaxUsers != 0:
@@ -214,6 +246,7 @@ func (r accountRecord) outline(id string) account.Account {
 		DisabledAt: r.DisabledAt, DeletedAt: r.DeletedAt,
 		Former: r.Former, Granted: r.Granted, VerifiedAt: r.VerifiedAt,
 		DisabledReason: r.DisabledReason, DeleteAskedAt: r.DeleteAskedAt,
+		Branding: r.Branding.branding(),
 	}
 	for _, m := range r.Members {
 		a.Members = append(a.Members, account.Member(m))

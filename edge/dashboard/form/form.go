@@ -22,6 +22,9 @@ type Form struct {
 // New returns the form that a request has sent.
 func New(r *http.Request) *Form { return &Form{Values: r.PostForm, faults: map[string]string{}} }
 
+// Of returns the form whose fields an address has.
+func Of(values url.Values) *Form { return &Form{Values: values, faults: map[string]string{}} }
+
 // Text returns a field as it was typed.
 func (f *Form) Text(name string) string { return page.Single(f.Values, name) }
 

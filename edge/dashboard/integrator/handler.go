@@ -5,7 +5,6 @@
 //	signing                          the callback signing secret, its rotation, snippets
 //	usage, quickstart                this month's sessions; the first steps with the account's own key
 //	members, audit, settings         who may do what, who did what, and the login itself
-//	sign-in-page                     what the account's users see
 //
 // There is one type for each noun, and each has the shared dependencies.
 package integrator
@@ -14,7 +13,6 @@ import (
 	"embed"
 	"errors"
 	"html/template"
-	"net/http"
 	"time"
 
 	"verifyd/edge/account"
@@ -37,7 +35,7 @@ func Part() site.Part {
 		Files: webFiles, Pages: []string{
 			"keys", "newkey", "roll", "revoke", "sessions", "session", "signing", "usage",
 			"quickstart", "members", "remove",
-			"audit", "settings", "branding", "deleteaccount",
+			"audit", "settings", "deleteaccount",
 		},
 		Functions: template.FuncMap{
 			"startCommand": startCommand, "listenCommand": listenCommand, "tryCommand": tryCommand,
@@ -49,9 +47,6 @@ func Part() site.Part {
 type Directory interface {
 	Keys(account string) []account.Key
 }
-
-// Preview draws the sign-in page as the users of an account see it: the question, or the page after the end.
-type Preview func(w http.ResponseWriter, r *http.Request, a account.Account, ended bool)
 
 // Snippet is how a callback is verified in one language.
 type Snippet struct{ ID, Language, File, Text string }
@@ -69,7 +64,6 @@ type Config struct {
 	Usage     Usages
 	Callbacks callbacks.Sender // drafts callbacks
 	Signing   *signing.Keys    // derives the key pairs of accounts
-	Preview   Preview          // draws the sign-in page as an account's users see it
 	Pauses    *pauses.Store    // of receiver hosts, by operators
 	Snippets  []Snippet        // how a callback is verified, in the order in which they are shown
 	Rate      account.Rate     // of a key that has none of its own

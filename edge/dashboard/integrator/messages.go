@@ -14,7 +14,6 @@ const (
 	flashMemberRemoved   site.FlashCode = "member-removed"
 	flashInviteWithdrawn site.FlashCode = "invite-withdrawn"
 	flashLastOwner       site.FlashCode = "last-owner"
-	flashBrandingSet     site.FlashCode = "face-set"
 	flashRenamed         site.FlashCode = "renamed"
 	flashDeletionAsked   site.FlashCode = "deletion-asked"
 	flashRestored        site.FlashCode = "restored"
@@ -41,7 +40,6 @@ var flashes = map[site.FlashCode]site.Flash{
 	flashLastOwner: {
 		Tone: "bad", Text: "An account needs an owner. Make somebody else an owner first.",
 	},
-	flashBrandingSet: {Tone: "good", Text: "Saved. Your users see it from now on."},
 	flashRenamed: {
 		Tone: "good", Text: "The account has its new name. Your users see it within a second, also on " +
 			"pages of sessions that are open.",

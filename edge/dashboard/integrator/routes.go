@@ -32,13 +32,6 @@ const (
 	pathName    = "/dashboard/settings/name"
 	pathDelete  = "/dashboard/settings/delete"
 	pathRestore = "/dashboard/settings/restore"
-
-	pathBranding      = "/dashboard/sign-in-page"
-	pathPreview       = "/dashboard/sign-in-page/preview"
-	pathColour        = "/dashboard/sign-in-page/colour"
-	pathReturnURL     = "/dashboard/sign-in-page/return-url"
-	pathReturnOrigins = "/dashboard/sign-in-page/return-origins"
-	pathBinding       = "/dashboard/sign-in-page/binding"
 )
 
 // Routes returns the route table.
@@ -49,8 +42,7 @@ func (h *Handler) Routes() []web.Route {
 			next(w, r, v)
 		})
 	}
-	k, s, g, m, b, a := keyPages{h.deps}, h.sessions, h.signing, memberPages{h.deps}, brandingPages{h.deps},
-		accountPages{h.deps}
+	k, s, g, m, a := keyPages{h.deps}, h.sessions, h.signing, memberPages{h.deps}, accountPages{h.deps}
 	return []web.Route{
 		paths.Get(paths.Keys, view(k.showKeys)),
 		paths.Get(pathNewKey, h.Read(access.ActionKeys, k.showNewKey)),
@@ -77,13 +69,6 @@ func (h *Handler) Routes() []web.Route {
 		paths.Post(pathRole, h.Mutate(access.ActionMembers, m.setRole)),
 		paths.Get(pathRemove, view(m.showRemove)), // who may is judged by whom
 		paths.Post(pathRemove, h.Mutate(access.ActionView, m.removeMember)),
-
-		paths.Get(pathBranding, view(b.show)),
-		paths.Get(pathPreview, view(b.preview)),
-		paths.Post(pathColour, h.Mutate(access.ActionBranding, b.setColour)),
-		paths.Post(pathReturnURL, h.Mutate(access.ActionBranding, b.setReturnURL)),
-		paths.Post(pathReturnOrigins, h.Mutate(access.ActionBranding, b.setReturnOrigins)),
-		paths.Post(pathBinding, h.Mutate(access.ActionBranding, b.setBinding)),
 
 		paths.Get(paths.Usage, view(a.showUsage)),
 		paths.Get(paths.Quickstart, view(a.showQuickstart)),

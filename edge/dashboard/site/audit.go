@@ -37,6 +37,7 @@ var deeds = map[string]string{
 	audit.BindingSet:       "Binding of sessions set",
 	audit.ReturnURLSet:     "Link back for users set",
 	audit.ColourSet:        "Colour for users set",
+	audit.LookSet:          "Look for users set",
 	audit.KeyCreated:       "API key created",
 	audit.KeyWasRolled:     "API key rolled",
 	audit.KeyWasRevoked:    "API key revoked",

@@ -168,16 +168,39 @@ func (s *Site) Mutate(action access.Action, next Page) http.Handler {
 	}))
 }
 
+// Upload is Mutate for a form with files of at most so many bytes. It is read once it is known that who sends
+// it may.
+func (s *Site) Upload(action access.Action, maxBytes int64, next Page) http.Handler {
+	return s.own(s.Read(action, func(w http.ResponseWriter, r *http.Request, v Visit) {
+		if status := page.ReadUpload(w, r, maxBytes); status != 0 {
+			s.DrawProblem(w, &v, ProblemMalformed.with(status))
+			return
+		}
+		if page.Single(r.PostForm, "account") != v.Account.ID {
+			s.DrawProblem(w, &v, problemOtherAccount)
+			return
+		}
+		next(w, r, v)
+	}))
+}
+
 // Posted refuses forms of other sites and reads the form.
 func (s *Site) Posted(next http.Handler) http.Handler {
+	return s.own(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if status := page.ReadForm(w, r, maxFormBytes); status != 0 {
+			s.DrawProblem(w, nil, ProblemMalformed.with(status))
+			return
+		}
+		next.ServeHTTP(w, r)
+	}))
+}
+
+// own refuses forms of other sites.
+func (s *Site) own(next http.Handler) http.Handler {
 	return page.Guard(s.HTTPS, func(w http.ResponseWriter, r *http.Request) {
 		if err := s.csrf.Check(r); err != nil {
 			s.Log.Info().Err(err).Msg("a form of the dashboard was refused")
 			s.DrawProblem(w, nil, problemForeign)
-			return
-		}
-		if status := page.ReadForm(w, r, maxFormBytes); status != 0 {
-			s.DrawProblem(w, nil, ProblemMalformed.with(status))
 			return
 		}
 		next.ServeHTTP(w, r)

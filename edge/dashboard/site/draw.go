@@ -123,6 +123,7 @@ type View struct {
 	Visit      *Visit // nil: nobody is inside an account
 	Operating  bool   // a page of the operator's, with a bar of its own
 	FormAction string // of the content security policy; 'self' where empty
+	Frames     bool   // it shows other pages of this service in frames
 }
 
 // tab is one entry of the bar.
@@ -247,7 +248,11 @@ func (s *Site) Draw(w http.ResponseWriter, v View) {
 		v.FormAction = "'self'"
 	}
 	head := w.Header()
-	head.Set("Content-Security-Policy", page.Policy(v.FormAction, "script-src 'self'", "connect-src 'self'"))
+	more := []string{"script-src 'self'", "connect-src 'self'"}
+	if v.Frames {
+		more = append(more, "frame-src 'self'")
+	}
+	head.Set("Content-Security-Policy", page.Policy(v.FormAction, more...))
 	head.Set("Content-Type", "text/html; charset=utf-8")
 	head.Set("Content-Length", strconv.Itoa(b.Len()))
 	if v.Status != 0 {

@@ -160,15 +160,21 @@ func accountTables(
 	used map[string]time.Time, now time.Time,
 ) []*table.Table {
 	acc := table.NewCard("account", "Account:name", ":id", "Created", "State", "Reason", "Verified", "Quota",
-		"Link back:return_url", "Colour", "Binding", "Users of an identity:max_users")
+		"Link back:return_url", "Colour", "Button", "Accent", "Dark accent:accent_dark", "Logo", "Binding",
+		"Users of an identity:max_users")
 	name, quota := table.NewCell(a.Name+" ("+a.ID+")", a.Name),
 		table.NewCell(monthText(a.Quota), table.UnlessZero(a.Quota))
 	most := table.NewCell("any number", nil)
 	if a.MaxUsers > 0 {
 		most = table.NewCell(strconv.Itoa(a.MaxUsers), a.MaxUsers)
 	}
+	logo := table.NewCell("", nil)
+	if l := a.Branding.Logo; l != nil {
+		logo = table.NewCell(fmt.Sprintf("%d × %d", l.Width, l.Height), l.Digest)
+	}
 	acc.Add(name, a.ID, a.CreatedAt, stateText(a), a.DisabledReason, a.VerifiedAt, quota,
-		a.ReturnURL, a.Colour, string(a.Level), most)
+		a.ReturnURL, a.Colour, a.Branding.Button, a.Branding.Accent, a.Branding.AccentDark, logo,
+		string(a.Level), most)
 	secrets := table.New("signing_secrets", "SIGNING SECRET:use", "AGE:", ":created", ":ends", "PUBLIC KEY")
 	for i, s := range a.Signing(now) {
 		use := table.NewCell("Current secret", "current")

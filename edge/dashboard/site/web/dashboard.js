@@ -1,4 +1,4 @@
-// What the pages do better with a script: copy a text, write times of the browser's zone, stay up to date, close the menu. Nothing needs it.
+// What the pages do better with a script: copy a text, write times of the browser's zone, stay up to date, close the menu, look at colours. Nothing needs it.
 "use strict";
 
 function copyButtons(root) {
@@ -140,8 +140,32 @@ function menus() {
   }
 }
 
+// Colours are looked at while they are chosen: each state of the sign-in page is drawn anew with them.
+function looks() {
+  const form = document.querySelector("[data-look]");
+  if (!form) return;
+  let timer;
+  form.addEventListener("input", (e) => {
+    const input = e.target;
+    if (input.type === "color") form.elements[input.name + "_own"].checked = true;
+    else if (input.type !== "checkbox" || !input.name.endsWith("_own")) return;
+    clearTimeout(timer);
+    timer = setTimeout(() => {
+      for (const frame of document.querySelectorAll(".phones iframe")) {
+        const address = new URL(frame.src);
+        for (const field of form.querySelectorAll('[type="color"]')) {
+          address.searchParams.set(field.name, field.value);
+          address.searchParams.set(field.name + "_own", form.elements[field.name + "_own"].checked ? "yes" : "");
+        }
+        frame.contentWindow.location.replace(address); // no entry in the history for each
+      }
+    }, 250);
+  });
+}
+
 copyButtons(document);
 localTimes(document);
+looks();
 follow();
 renewing();
 menus();

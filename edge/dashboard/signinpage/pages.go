@@ -1,4 +1,4 @@
-package integrator
+package signinpage
 
 import (
 	"cmp"
@@ -11,7 +11,6 @@ import (
 	"verifyd/edge/account/input"
 	"verifyd/edge/dashboard/form"
 	"verifyd/edge/dashboard/site"
-	"verifyd/edge/page"
 	"verifyd/sessions/proof"
 )
 
@@ -23,25 +22,32 @@ const (
 	fieldReturnOrigins = "return_origins" // one a line
 	fieldBinding       = "binding"
 	fieldMaxUsers      = "max_users"
+	fieldLogo          = "logo"
+	fieldNoLogo        = "no_logo"
 )
 
-// brandingPages are the page of what users see, and its preview.
-type brandingPages struct{ deps }
-
-type brandingData struct {
-	Preview bool     // the sign-in page can be looked at
-	Users   []string // how many users one identity may verify
+type pageData struct {
+	Colours []colour
+	Logo    *logoView // nil: none
+	States  []state   // none: the sign-in page cannot be looked at
+	Users   []string  // how many users one identity may verify
 }
 
-// show answers GET /dashboard/sign-in-page.
-func (h brandingPages) show(w http.ResponseWriter, r *http.Request, v site.Visit) {
-	h.draw(w, r, v, &form.Form{})
+// show answers GET /dashboard/sign-in-page. The colours in its address are looked at, and not saved.
+func (h *Handler) show(w http.ResponseWriter, r *http.Request, v site.Visit) {
+	f := form.Of(r.URL.Query())
+	checked(f)
+	h.draw(w, r, v, f, http.StatusOK)
 }
 
 // draw draws the page with a form that was sent, and the others as they stand.
-func (h brandingPages) draw(w http.ResponseWriter, r *http.Request, v site.Visit, f *form.Form) {
+func (h *Handler) draw(w http.ResponseWriter, r *http.Request, v site.Visit, f *form.Form, status int) {
+	d := pageData{
+		Colours: colours(v.Account, f), Logo: h.logo(v.Account), States: h.states(f.Values),
+		Users: strings.Fields("1 2 3 5 10"),
+	}
 	values := url.Values{
-		fieldColour: {v.Account.Colour}, fieldReturnURL: {v.Account.ReturnURL}, fieldReturnOrigins: {
+		fieldReturnURL: {v.Account.ReturnURL}, fieldReturnOrigins: {
 			strings.Join(v.Account.ReturnOrigins, "\n"),
 		}, fieldBinding: {string(v.Account.Level)},
 		fieldMaxUsers: {strconv.Itoa(v.Account.MaxUsers)},
@@ -52,37 +58,14 @@ func (h brandingPages) draw(w http.ResponseWriter, r *http.Request, v site.Visit
 		}
 	}
 	f.Values = values
-	status := http.StatusOK
-	if !f.OK() {
-		status = http.StatusUnprocessableEntity
-	}
 	h.Draw(w, site.View{
 		Page: "branding", Title: "Sign-in page", Nav: "settings", Visit: &v, Flash: h.TakeFlash(w, r),
-		Form: f, Status: status,
-		Data: brandingData{Preview: h.Preview != nil, Users: strings.Fields("1 2 3 5 10")},
-	})
-}
-
-// preview answers GET /dashboard/sign-in-page/preview, with ?end=yes the page after the end.
-func (h brandingPages) preview(w http.ResponseWriter, r *http.Request, v site.Visit) {
-	if h.Preview == nil {
-		h.DrawProblem(w, &v, site.ProblemNotFound)
-		return
-	}
-	h.Preview(w, r, v.Account, page.Single(r.URL.Query(), "end") != "")
-}
-
-// setColour answers POST /dashboard/sign-in-page/colour.
-func (h brandingPages) setColour(w http.ResponseWriter, r *http.Request, v site.Visit) {
-	h.change(w, r, v, func(f *form.Form) error {
-		ctx, cancel := site.Within(r)
-		defer cancel()
-		return h.Accounts.SetColour(ctx, v.Actor(), v.Account.ID, strings.TrimSpace(f.Text(fieldColour)))
+		Form: f, Status: status, Frames: true, Data: d,
 	})
 }
 
 // setReturnURL answers POST /dashboard/sign-in-page/return-url.
-func (h brandingPages) setReturnURL(w http.ResponseWriter, r *http.Request, v site.Visit) {
+func (h *Handler) setReturnURL(w http.ResponseWriter, r *http.Request, v site.Visit) {
 	h.change(w, r, v, func(f *form.Form) error {
 		ctx, cancel := site.Within(r)
 		defer cancel()
@@ -92,7 +75,7 @@ func (h brandingPages) setReturnURL(w http.ResponseWriter, r *http.Request, v si
 }
 
 // setReturnOrigins answers POST /dashboard/sign-in-page/return-origins.
-func (h brandingPages) setReturnOrigins(w http.ResponseWriter, r *http.Request, v site.Visit) {
+func (h *Handler) setReturnOrigins(w http.ResponseWriter, r *http.Request, v site.Visit) {
 	h.change(w, r, v, func(f *form.Form) error {
 		ctx, cancel := site.Within(r)
 		defer cancel()
@@ -102,7 +85,7 @@ func (h brandingPages) setReturnOrigins(w http.ResponseWriter, r *http.Request, 
 }
 
 // setBinding answers POST /dashboard/sign-in-page/binding.
-func (h brandingPages) setBinding(w http.ResponseWriter, r *http.Request, v site.Visit) {
+func (h *Handler) setBinding(w http.ResponseWriter, r *http.Request, v site.Visit) {
 	h.change(w, r, v, func(f *form.Form) error {
 		ctx, cancel := site.Within(r)
 		defer cancel()
@@ -118,14 +101,14 @@ func (h brandingPages) setBinding(w http.ResponseWriter, r *http.Request, v site
 
 // change makes a change, and answers with the page: with what is wrong beside the field, or with what was
 // done.
-func (h brandingPages) change(w http.ResponseWriter, r *http.Request, v site.Visit,
+func (h *Handler) change(w http.ResponseWriter, r *http.Request, v site.Visit,
 	change func(*form.Form) error) {
 	f := form.New(r)
 	switch err := change(f); {
 	case err == nil:
-		h.Done(w, flashBrandingSet, pathBranding)
+		h.Done(w, flashSet, pathPage)
 	case f.Take(err):
-		h.draw(w, r, v, f)
+		h.draw(w, r, v, f, http.StatusUnprocessableEntity)
 	default:
 		h.Fail(w, r, &v, err)
 	}

@@ -1,0 +1,165 @@
+// Package logo reads the pictures that people upload as logos. They are hostile: what comes out is a PNG that
+// this service has encoded from pixels alone, small enough to stand in a record and on a page.
+//
+// The law: nothing is decoded whose size was not judged by its header first, no byte of the file comes out
+// again, and no file makes the service panic, or hold more than some tens of megabytes for a moment.
+package logo
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"image"
+	"image/jpeg"
+	"image/png"
+	"io"
+
+	"golang.org/x/image/draw"
+	"golang.org/x/image/webp"
+
+	"verifyd/edge/account/branding"
+)
+
+const (
+	// MaxFileBytes bounds what is uploaded: a logo for print has some hundreds of kilobytes.
+	MaxFileBytes = 1 << 20
+	// maxSide and maxPixels bound what is decoded: 4 megapixels are 16 MB of memory, and 32 with 16 bits a
+	// channel.
+	maxSide   = 4096
+	maxPixels = 4 << 20
+	// maxWidth and maxHeight are the room of a logo on the page, twice as dense as its CSS pixels.
+	maxWidth, maxHeight = 288, 96
+	// minSide is what can be seen at all.
+	minSide = 16
+	// MaxBytes bounds what comes out. An ordinary page has some 11 KB: with its logo it stays below 30,000
+	// bytes.
+	MaxBytes = 12 << 10
+)
+
+// maxScans bounds the passes of a progressive JPEG: one of a few bytes has the decoder go through all pixels
+// again. Encoders write about ten.
+const maxScans = 64
+
+// format is a kind of picture that is taken.
+type format struct {
+	name         string
+	is           func(file []byte) bool
+	decodeConfig func(io.Reader) (image.Config, error)
+	decode       func(io.Reader) (image.Image, error)
+}
+
+// formats are judged by their first bytes, whatever the file is called and the browser says it is.
+var formats = []format{
+	{"PNG", begins("\x89PNG\r\n\x1a\n"), png.DecodeConfig, png.Decode},
+	{"JPEG", begins("\xff\xd8\xff"), jpeg.DecodeConfig, jpeg.Decode},
+	{"WebP", isWebP, webp.DecodeConfig, webp.Decode},
+}
+
+func isWebP(file []byte) bool {
+	return len(file) >= 16 && string(file[:4]) == "RIFF" && string(file[8:12]) == "WEBP"
+}
+
+func begins(magic string) func([]byte) bool {
+	return func(file []byte) bool { return bytes.HasPrefix(file, []byte(magic)) }
+}
+
+// Read reads a file and returns the logo that it shows, no larger than its room on the page. The error says
+// what is wrong with the file and what would be right.
+func Read(file []byte) (*branding.Logo, error) {
+	if len(file) > MaxFileBytes {
+		return nil, fmt.Errorf("the file has %d bytes, at most %d are taken", len(file), MaxFileBytes)
+	}
+	f, err := formatOf(file)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.judge(file); err != nil {
+		return nil, err
+	}
+	picture, err := f.decoded(file)
+	if err != nil {
+		return nil, f.damaged(err)
+	}
+	return fit(picture)
+}
+
+// judge refuses a file whose header says that its picture is too large or too small.
+func (f format) judge(file []byte) error {
+	switch size, err := f.decodeConfig(bytes.NewReader(file)); {
+	case err != nil:
+		return f.damaged(err)
+	case f.name == "JPEG" && bytes.Count(file, startOfScan) > maxScans:
+		return errors.New("the JPEG picture has too many passes; save it anew, for example as PNG")
+	case size.Width > maxSide, size.Height > maxSide, size.Width*size.Height > maxPixels:
+		return fmt.Errorf("the picture has %d × %d pixels; at most %d on a side and %d megapixels are taken",
+			size.Width, size.Height, maxSide, maxPixels>>20)
+	case size.Width < minSide, size.Height < minSide:
+		return fmt.Errorf("the picture has %d × %d pixels; it needs at least %d on each side",
+			size.Width, size.Height, minSide)
+	case size.Width > maxShape*size.Height, size.Height > maxShape*size.Width:
+		return fmt.Errorf("the picture has %d × %d pixels; the longer side may be at most %d times the "+
+			"shorter", size.Width, size.Height, maxShape)
+	}
+	return nil
+}
+
+// startOfScan is the marker of a pass; within the passes no byte that follows FF is its own.
+var startOfScan = []byte{0xff, 0xda}
+
+// decoded decodes a file. A fault in a decoder is one of the file.
+func (f format) decoded(file []byte) (_ image.Image, err error) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			err = fmt.Errorf("the decoder fails: %v", fault)
+		}
+	}()
+	return f.decode(bytes.NewReader(file))
+}
+
+// maxShape is how much longer one side may be than the other: beyond that nothing of the shorter is left once
+// the longer fits.
+const maxShape = 12
+
+func formatOf(file []byte) (format, error) {
+	for _, f := range formats {
+		if f.is(file) {
+			return f, nil
+		}
+	}
+	if len(file) == 0 {
+		return format{}, errors.New("the file is empty; choose a PNG, JPEG or WebP picture")
+	}
+	return format{},
+		errors.New("the file is no PNG, JPEG or WebP picture; save the logo as one of them, for " +
+			"example as PNG")
+}
+
+// damaged is for a file that does not hold what it begins as. What the decoder says helps nobody further.
+func (f format) damaged(err error) error {
+	if f.name == "WebP" && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return errors.New("the WebP picture cannot be read: it is damaged, or animated; save the logo as PNG")
+	}
+	return fmt.Errorf("the %s picture cannot be read: it is damaged; save it anew", f.name)
+}
+
+// fit draws a picture as large as there is room for it, and smaller where the file would be too large.
+func fit(picture image.Image) (*branding.Logo, error) {
+	from := picture.Bounds()
+	scale := min(1, float64(maxWidth)/float64(from.Dx()), float64(maxHeight)/float64(from.Dy()))
+	for {
+		from = picture.Bounds()
+		to := image.Rect(0, 0, max(1, int(float64(from.Dx())*scale+0.5)),
+			max(1, int(float64(from.Dy())*scale+0.5)))
+		drawn := image.NewRGBA(to)
+		draw.CatmullRom.Scale(drawn, to, picture, from, draw.Src, nil)
+		var b bytes.Buffer
+		e := png.Encoder{CompressionLevel: png.BestCompression}
+		if err := e.Encode(&b, drawn); err != nil {
+			return nil, fmt.Errorf("encode the logo: %w", err)
+		}
+		if b.Len() <= MaxBytes {
+			return branding.NewLogo(b.Bytes(), to.Dx(), to.Dy()), nil
+		}
+		picture, scale = drawn, 0.85 // a photograph; it is soft rather than refused
+	}
+}

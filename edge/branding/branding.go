@@ -1,0 +1,95 @@
+// Package branding serves what the sign-in page shows of an account's looks: a style sheet of its colours,
+// and its logo. Both stand under addresses that change with what they hold, so that browsers keep them for
+// good, and come from this service's own origin: the pages' content security policy is the same for all
+// accounts.
+//
+// The law: what is served is made here. A style sheet is written from colours that the address holds, and a
+// logo is a PNG that package logo has encoded.
+package branding
+
+import (
+	"net/http"
+	"regexp"
+	"strings"
+
+	"verifyd/edge/account/branding"
+	"verifyd/edge/page"
+	"verifyd/edge/web"
+)
+
+// The paths of this package, below the base URL.
+const (
+	// pathColours: the accents and the button's colour, each six digits or none. Another text of the sheet
+	// needs another first letter.
+	pathColours = "/branding/colours/{colours}"
+	pathLogo    = "/branding/logo/{account}/{digest}"
+)
+
+// Lookup returns the branding of an account; false: there is none.
+type Lookup func(account string) (branding.Branding, bool)
+
+// Sheet returns the path of the style sheet of an account's colours; empty: it has none.
+func Sheet(b branding.Branding) string {
+	if b.Accent+b.AccentDark+b.Button == "" {
+		return ""
+	}
+	name := strings.ReplaceAll("a"+b.Accent+"-"+b.AccentDark+"-"+b.Button, "#", "") + ".css"
+	return strings.Replace(pathColours, "{colours}", name, 1)
+}
+
+// Picture returns the path of an account's logo; empty: it has none.
+func Picture(account string, b branding.Branding) string {
+	if b.Logo == nil {
+		return ""
+	}
+	return strings.NewReplacer("{account}", account, "{digest}", b.Logo.Digest+".png").Replace(pathLogo)
+}
+
+// Routes returns the route table.
+func Routes(https bool, of Lookup) []web.Route {
+	return []web.Route{
+		{Method: http.MethodGet, Path: pathColours, Name: "branding_colours", Handler: page.Guard(https,
+			colours)},
+		{Method: http.MethodGet, Path: pathLogo, Name: "branding_logo", Handler: page.Guard(https,
+			func(w http.ResponseWriter, r *http.Request) { logo(w, r, of) })},
+	}
+}
+
+const forGood = "public, max-age=31536000, immutable"
+
+var coloursForm = regexp.MustCompile(`^a([0-9a-f]{6})?-([0-9a-f]{6})?-([0-9a-f]{6})?\.css$`)
+
+// colours answers GET /branding/colours/{colours}.
+func colours(w http.ResponseWriter, r *http.Request) {
+	found := coloursForm.FindStringSubmatch(r.PathValue("colours"))
+	if found == nil {
+		http.NotFound(w, r)
+		return
+	}
+	page.Fixed("text/css; charset=utf-8", forGood, []byte(sheet(found[1], found[2], found[3]))).ServeHTTP(w,
+		r)
+}
+
+// sheet writes the style sheet, which comes after the pages' own. The colours are six digits or empty.
+func sheet(accent, dark, button string) string {
+	var b strings.Builder
+	for _, s := range []struct{ scheme, colour string }{{"light", accent}, {"dark", dark}} {
+		if s.colour != "" {
+			b.WriteString("@media(prefers-color-scheme:" + s.scheme + "){:root{--action:#" + s.colour + "}}")
+		}
+	}
+	if button != "" {
+		b.WriteString(".main{background:#" + button + ";color:" + branding.Ink("#"+button) + "}")
+	}
+	return b.String()
+}
+
+// logo answers GET /branding/logo/{account}/{digest}. A logo that the account has no more is gone.
+func logo(w http.ResponseWriter, r *http.Request, of Lookup) {
+	b, ok := of(r.PathValue("account"))
+	if !ok || b.Logo == nil || r.PathValue("digest") != b.Logo.Digest+".png" {
+		http.NotFound(w, r)
+		return
+	}
+	page.Fixed("image/png", forGood, b.Logo.PNG).ServeHTTP(w, r)
+}

@@ -1,0 +1,204 @@
+package signinpage
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+
+	"verifyd/edge/account"
+	"verifyd/edge/account/accountstore"
+	"verifyd/edge/account/branding"
+	"verifyd/edge/account/branding/logo"
+	"verifyd/edge/account/input"
+	looks "verifyd/edge/branding"
+	"verifyd/edge/dashboard/form"
+	"verifyd/edge/dashboard/site"
+	"verifyd/edge/page"
+)
+
+// A field for a colour always has one, so a box beside it is ticked where it counts.
+const own = "_own"
+
+// colour is a field for one of an account's colours.
+type colour struct {
+	form.Field
+
+	Own bool // the account has one of its own, or is about to
+}
+
+// swatch is one of the colours that can be set.
+type swatch struct {
+	name, label, hint string
+	standard          string // what the picker starts with
+	of                func(*account.Account) *string
+}
+
+var swatches = []swatch{
+	{fieldColour, "Sign", "The ground of the first letter of the account’s name, where there is no logo.",
+		"#1f5fd0",
+		func(a *account.Account) *string { return &a.Colour }},
+	{branding.Button, "Main button",
+		"On light and dark pages. Its text is black or white, whichever reads better.",
+		"#1f5fd0", func(a *account.Account) *string { return &a.Branding.Button }},
+	{branding.Accent, "Links on light pages", "Must stand out from a page that is nearly white.", "#1f5fd0",
+		func(a *account.Account) *string { return &a.Branding.Accent }},
+	{branding.AccentDark, "Links on dark pages", "Must stand out from a page that is nearly black.",
+		"#7aa7ff",
+		func(a *account.Account) *string { return &a.Branding.AccentDark }},
+}
+
+// chosen returns the colour that a form has for a swatch; false: the form does not have the field.
+func (s swatch) chosen(f url.Values) (value string, given bool) {
+	if !f.Has(s.name) {
+		return "", false
+	}
+	if page.Single(f, s.name+own) == "" {
+		return "", true
+	}
+	return strings.TrimSpace(page.Single(f, s.name)), true
+}
+
+// colours are the fields, with what the form or else the account has.
+func colours(a account.Account, f *form.Form) (fields []colour) {
+	for _, s := range swatches {
+		c := colour{Field: f.Field(s.name, s.label, s.hint)}
+		value, given := s.chosen(f.Values)
+		if !given {
+			value = *s.of(&a)
+		}
+		c.Own, c.Value = value != "", value
+		if !branding.IsColour(c.Value) {
+			c.Value = s.standard
+		}
+		fields = append(fields, c)
+	}
+	return fields
+}
+
+// checked notes beside the fields what is wrong with colours that are only looked at.
+func checked(f *form.Form) {
+	for _, s := range swatches {
+		value, _ := s.chosen(f.Values)
+		if _, err := branding.Colour(s.name, value); err != nil && s.name != fieldColour {
+			f.Wrong(s.name, err.Error())
+		}
+	}
+}
+
+// lookedAt returns an account as it would look with the colours of an address. One that would be refused
+// counts for nothing.
+func lookedAt(a account.Account, q url.Values) account.Account {
+	for _, s := range swatches {
+		value, given := s.chosen(q)
+		if !given {
+			continue
+		}
+		check := func(v string) (string, error) { return branding.Colour(s.name, v) }
+		if s.name == fieldColour {
+			check = input.Colour
+		}
+		if value, err := check(value); err == nil {
+			*s.of(&a) = value
+		}
+	}
+	return a
+}
+
+// state is one state of the sign-in page, and where it is drawn.
+type state struct{ Name, Address string }
+
+var stateNames = map[string]string{
+	"ask": "The question", "confirm": "The code", "verified": "Verified", "declined": "Declined",
+	"refused": "Refused", "unconfirmed": "Wrong codes", "expired": "Expired", "canceled": "Canceled",
+	"elsewhere": "Another browser", "closed": "Out of service",
+}
+
+// states are all states, with the colours of a form that are looked at.
+func (h *Handler) states(f url.Values) (all []state) {
+	if h.config.Draw == nil {
+		return nil
+	}
+	q := url.Values{}
+	for _, s := range swatches {
+		if f.Has(s.name) {
+			q[s.name], q[s.name+own] = f[s.name], f[s.name+own]
+		}
+	}
+	for _, name := range h.config.States {
+		q.Set("state", name)
+		label := stateNames[name]
+		if label == "" {
+			label = name
+		}
+		all = append(all, state{label, h.Prefix + pathPreview + "?" + q.Encode()})
+	}
+	return all
+}
+
+// preview answers GET /dashboard/sign-in-page/preview, with ?state= one of the page's states.
+func (h *Handler) preview(w http.ResponseWriter, r *http.Request, v site.Visit) {
+	if h.config.Draw == nil {
+		h.DrawProblem(w, &v, site.ProblemNotFound)
+		return
+	}
+	q := r.URL.Query()
+	h.config.Draw(w, r, lookedAt(v.Account, q), page.Single(q, "state"))
+}
+
+// setLook answers POST /dashboard/sign-in-page/look: all of the looks, or none of them.
+func (h *Handler) setLook(w http.ResponseWriter, r *http.Request, v site.Visit) {
+	h.change(w, r, v, func(f *form.Form) error {
+		var to accountstore.Look
+		for _, s := range swatches {
+			value, given := s.chosen(f.Values)
+			if !given {
+				continue
+			}
+			*map[string]**string{
+				fieldColour: &to.Colour, branding.Button: &to.Button, branding.Accent: &to.Accent,
+				branding.AccentDark: &to.AccentDark,
+			}[s.name] = &value
+		}
+		picture, err := h.picture(r, f)
+		if err != nil {
+			return err
+		}
+		to.Logo = picture
+		ctx, cancel := site.Within(r)
+		defer cancel()
+		return h.Accounts.SetLook(ctx, v.Actor(), v.Account.ID, to)
+	})
+}
+
+// picture returns the logo that a form brings, or that it takes the logo away; nil: neither.
+func (h *Handler) picture(r *http.Request, f *form.Form) (**branding.Logo, error) {
+	file, err := page.File(r, fieldLogo)
+	var l *branding.Logo
+	switch {
+	case err != nil:
+		return nil, err
+	case file == nil && f.Text(fieldNoLogo) == "":
+		return nil, nil //nolint:nilnil // as it stands
+	case file != nil:
+		h.logos.Lock()
+		defer h.logos.Unlock()
+		if l, err = logo.Read(file); err != nil {
+			return nil, &input.Error{Field: fieldLogo, Detail: err.Error()}
+		}
+	}
+	return &l, nil
+}
+
+// logoView is the account's logo on the page.
+type logoView struct {
+	Address       string
+	Width, Height int // in pixels of the picture
+}
+
+func (h *Handler) logo(a account.Account) *logoView {
+	path := looks.Picture(a.ID, a.Branding)
+	if path == "" {
+		return nil
+	}
+	return &logoView{h.Prefix + path, a.Branding.Logo.Width, a.Branding.Logo.Height}
+}
