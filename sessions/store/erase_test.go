@@ -351,7 +351,7 @@ func TestEraseRefusesAnOutcomeThatCannotBeRead(t *testing.T) {
 	h := start(t)
 	strange, _ := h.create(t)
 	if _, err := h.conn.JS.Publish(t.Context(), "completion."+string(strange.ID),
-		[]byte(`{"v":4}`)); err != nil {
+		[]byte(`{"v":5}`)); err != nil {
 		t.Fatal(err)
 	}
 	nobody := anybody("nobody")

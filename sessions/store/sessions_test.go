@@ -499,7 +499,7 @@ func TestDecodeCompletionRefusesWhatItCannotRead(t *testing.T) {
 	h := start(t)
 	id := strings.Repeat("a", 32)
 	for _, c := range []struct{ subject, data string }{
-		{"completion." + id, "not json"}, {"completion." + id, `{"v":2}`}, {"completion." + id, `{"v":4}`},
+		{"completion." + id, "not json"}, {"completion." + id, `{"v":2}`}, {"completion." + id, `{"v":5}`},
 		{"completion." + id, `{"v":1}`}, {"completion.short", `{"v":1}`}, {"c", "{}"},
 	} {
 		if _, err := h.store.DecodeCompletion(t.Context(), c.subject, nil, []byte(c.data)); err == nil {
