@@ -1,9 +1,15 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"image"
+	"image/png"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -17,6 +23,7 @@ import (
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
 	"verifyd/edge/chromiumtest"
+	"verifyd/natsconf/natstest"
 )
 
 // visitor is somebody at the dashboard, in Chromium.
@@ -76,7 +83,7 @@ func TestDashboardInChromium(t *testing.T) {
 			key := v.createKey()
 			v.deliver(key, script)
 			v.sign()
-			v.face()
+			v.face(script)
 			v.endKey(key)
 			v.logout()
 		})
@@ -97,7 +104,7 @@ func (v visitor) enroll() {
 }
 
 // face sets what users see, and looks at it as they do.
-func (v visitor) face() {
+func (v visitor) face(script bool) {
 	v.t.Helper()
 	v.open("/dashboard/settings")
 	v.press(`a[href$="/sign-in-page"]`, "#colour")
@@ -109,6 +116,16 @@ func (v visitor) face() {
 	v.write("#accent", "#7a4100")
 	v.press(`form[action$="/look"] button`, ".flash")
 	v.do(chromedp.WaitVisible(chromedp.CSS(`.phones iframe[src*="state=ask"]`)))
+	if script { // a colour is looked at while it is chosen
+		v.do(chromedp.Evaluate[chromedp.Void](`
+			const button = document.querySelector("#button");
+			button.value = "#ffd500";
+			button.dispatchEvent(new Event("input", {bubbles: true}));`))
+		v.until(`document.querySelector(".phones iframe").contentDocument
+			?.querySelector('link[href$="-ffd500.css"]') != null`)
+	}
+	v.do(chromedp.SetUploadFiles(chromedp.CSS("#logo"), []string{v.picture()}))
+	v.press(`form[action$="/look"] button`, ".flash")
 	v.open("/dashboard/sign-in-page")
 	v.write("#return_origins", "https://harbor.example")
 	v.press(`form[action$="/return-origins"] button`, ".flash")
@@ -117,10 +134,36 @@ func (v visitor) face() {
 	v.press(`form[action$="/return-url"] button`, ".flash")
 	v.open("/dashboard/sign-in-page/preview")
 	v.reads("h1", "Is this you?")
+	v.until(`document.querySelector("img.logo").naturalWidth === 288`)
+	v.until(`getComputedStyle(document.documentElement).getPropertyValue("--action") === "#7a4100"`)
+	v.open("/dashboard/sign-in-page")
+	v.do(chromiumtest.Click(chromedp.CSS(`[name="no_logo"]`)))
+	v.press(`form[action$="/look"] button`, ".flash")
+	v.open("/dashboard/sign-in-page/preview")
 	v.reads(".mark", "A")
 	v.do(chromiumtest.Click(chromedp.CSS(`button[name="network"]`))) // does nothing
 	v.open("/dashboard/sign-in-page/preview?state=verified&lang=de")
 	v.reads(`a.button[href="https://harbor.example/done"]`, "Ada’s Guild")
+}
+
+// until waits until an expression is true on the page.
+func (v visitor) until(expression string) {
+	v.t.Helper()
+	natstest.Await(v.t, expression, func() bool {
+		return chromiumtest.Run(v.tab, v.t, chromedp.Evaluate[bool](expression))
+	})
+}
+
+// picture makes a file that somebody uploads.
+func (v visitor) picture() string {
+	v.t.Helper()
+	var b bytes.Buffer
+	file := filepath.Join(v.t.TempDir(), "logo.png")
+	if err := errors.Join(png.Encode(&b, image.NewGray(image.Rect(0, 0, 600, 150))),
+		os.WriteFile(file, b.Bytes(), 0o600)); err != nil {
+		v.t.Fatal(err)
+	}
+	return file
 }
 
 var apiKeyForm = regexp.MustCompile(`vfy_[0-9A-Za-z]{38}`)

@@ -202,8 +202,19 @@ func TestBodiesOfMountedRoutesAreBounded(t *testing.T) {
 		}
 	})
 	s := newService(t, func(c *Config) {
-		c.Routes = []web.Route{{Method: http.MethodPost, Path: "/form", Name: "form", Handler: read}}
+		c.Routes = []web.Route{
+			{Method: http.MethodPost, Path: "/form", Name: "form", Handler: read},
+			{Method: http.MethodPost, Path: "/upload", Name: "upload", Handler: read,
+				MaxBody: 4 * web.MaxBodyBytes},
+		}
 	})
+	for size, status := range map[int]int{
+		4 * web.MaxBodyBytes: http.StatusOK, 4*web.MaxBodyBytes + 1: http.StatusRequestEntityTooLarge,
+	} {
+		if a := s.do(t, http.MethodPost, "/upload", strings.Repeat("x", size)); a.status != status {
+			t.Errorf("an upload of %d bytes: status = %d, want %d", size, a.status, status)
+		}
+	}
 	for size, status := range map[int]int{
 		web.MaxBodyBytes: http.StatusOK, web.MaxBodyBytes + 1: http.StatusRequestEntityTooLarge,
 	} {

@@ -219,4 +219,11 @@ func TestLooks(t *testing.T) {
 	if want.Accent = ""; err != nil || got.Branding != want || got.Colour != "#1f5fd0" {
 		t.Errorf("without a logo: %+v, %v", got.Branding, err)
 	}
+	if _, err := h.store.DeleteAccount(t.Context(), operator, a.ID, false); err != nil {
+		t.Fatal(err)
+	}
+	natstest.Await(t, "nothing is left of the looks", func() bool {
+		left, ok := h.mirror.Account(a.ID)
+		return ok && !left.DeletedAt.IsZero() && left.Branding == branding.Branding{}
+	})
 }

@@ -23,6 +23,8 @@ func FuzzAccount(f *testing.F) {
 	f.Add("acc_a", []byte(`{"v":4,"name":"n","binding":"code","max_users":2,"created_at":"2026-11-21T12:00:00Z","members":[{"network":"n",`+
 		`"subject":"s","role":"owner","since":"2026-11-21T12:00:00Z"}],"invites":[{"digest":"00","role":"viewer","by":"login link x",`+
 		`"created_at":"2026-11-21T12:00:00Z","expires_at":"2026-11-28T12:00:00Z"}]}`))
+	f.Add("acc_a", []byte(`{"v":2,"name":"n","created_at":"2026-11-21T12:00:00Z","branding":{"accent":"#1f5fd0",`+
+		`"accent_dark":"#7aa7ff","button":"#ffd500","logo":"iVBORw0KGgo=","logo_width":288,"logo_height":96}}`))
 	f.Add("acc_a", []byte(`{"v":5}`))
 	f.Add("acc_a", []byte(`{"v":3,"DISABLED_AT":"2026-11-22T12:00:00Z"}`))
 	f.Fuzz(func(t *testing.T, id string, data []byte) {

@@ -38,7 +38,7 @@ var swatches = []swatch{
 		"#1f5fd0",
 		func(a *account.Account) *string { return &a.Colour }},
 	{branding.Button, "Main button",
-		"On light and dark pages. Its text is black or white, whichever reads better.",
+		"On light and dark pages. Its text is dark or white, whichever reads better. Without it: as links.",
 		"#1f5fd0", func(a *account.Account) *string { return &a.Branding.Button }},
 	{branding.Accent, "Links on light pages", "Must stand out from a page that is nearly white.", "#1f5fd0",
 		func(a *account.Account) *string { return &a.Branding.Accent }},
