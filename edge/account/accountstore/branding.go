@@ -111,22 +111,25 @@ type Look struct {
 // SetLook sets how an account's users see it, all of it or nothing. Its errors are ErrNoAccount,
 // ErrNotAllowed and an *input.Error.
 func (s accounts) SetLook(ctx context.Context, by access.Actor, id string, to Look) error {
-	for use, colour := range map[string]*string{
-		branding.Accent: to.Accent, branding.AccentDark: to.AccentDark, branding.Button: to.Button,
-		"colour": to.Colour,
-	} {
-		if colour == nil {
-			continue
-		}
-		var err error
-		if use == "colour" {
-			*colour, err = input.Colour(*colour)
-		} else if *colour, err = branding.Colour(use, *colour); err != nil {
-			err = &input.Error{Field: use, Detail: err.Error()}
-		}
+	if to.Colour != nil {
+		colour, err := input.Colour(*to.Colour)
 		if err != nil {
 			return err
 		}
+		to.Colour = &colour
+	}
+	for _, c := range []struct {
+		use    string
+		colour **string
+	}{{branding.Button, &to.Button}, {branding.Accent, &to.Accent}, {branding.AccentDark, &to.AccentDark}} {
+		if *c.colour == nil {
+			continue
+		}
+		colour, err := branding.Colour(c.use, **c.colour)
+		if err != nil {
+			return &input.Error{Field: c.use, Detail: err.Error()}
+		}
+		*c.colour = &colour
 	}
 	_, err := s.change(ctx, by, id, access.ActionBranding, func(a *account.Account, _ time.Time) (deed,
 		error) {
