@@ -91,6 +91,7 @@ func (a *api) routes() []web.Route {
 		{Method: http.MethodGet, Path: pathOpenAPI, Name: "openapi", Handler: a.docs.YAML()},
 		{Method: http.MethodGet, Path: pathDocs, Name: "docs_api", Handler: a.docs.Page()},
 		{Method: http.MethodGet, Path: a.docs.StylePath(), Name: "docs_asset", Handler: a.docs.Style()},
+		{Method: http.MethodGet, Path: a.docs.ScriptPath(), Name: "docs_asset", Handler: a.docs.Script()},
 		{Method: http.MethodGet, Path: pathIcon, Name: "icon", Handler: page.Icon()},
 	}, a.Routes...)
 }

@@ -25,8 +25,8 @@ const sourceServer = "https://verify.example.com"
 
 // Document is the description of one service's interface, drawn and ready to be served.
 type Document struct {
-	yaml, page []byte
-	style      page.Asset
+	yaml, page    []byte
+	style, script page.Asset
 }
 
 // New draws the document of a service with a base URL, and the path prefix in it.
@@ -40,8 +40,12 @@ func New(base, prefix string) (*Document, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Document{yaml: text, style: style}
-	d.page, err = draw(node{root.Content[0], root.Content[0]}, base, prefix, prefix+d.StylePath())
+	script, err := page.LoadAsset(webFiles, "web/samples.js", "text/javascript; charset=utf-8")
+	if err != nil {
+		return nil, err
+	}
+	d := &Document{yaml: text, style: style, script: script}
+	d.page, err = d.draw(node{root.Content[0], root.Content[0]}, base, prefix)
 	return d, err
 }
 
@@ -59,7 +63,7 @@ func Contents() (operations, problems []Entry, err error) {
 	if err := yaml.Unmarshal(source, &root); err != nil || len(root.Content) != 1 {
 		return nil, nil, fmt.Errorf("read the OpenAPI document: %w", err)
 	}
-	v := newView(node{root.Content[0], root.Content[0]})
+	v := newView(node{root.Content[0], root.Content[0]}, sourceServer)
 	var all []operation
 	for _, g := range v.Groups {
 		all = append(all, g.Operations...)
@@ -79,14 +83,14 @@ func Contents() (operations, problems []Entry, err error) {
 	return operations, problems, nil
 }
 
-func draw(root node, base, prefix, style string) ([]byte, error) {
+func (d *Document) draw(root node, base, prefix string) ([]byte, error) {
 	t, err := template.New("docs.html").Funcs(template.FuncMap{"say": say, "paragraphs": paragraphs}).
 		ParseFS(webFiles, "web/docs.html")
 	if err != nil {
 		return nil, fmt.Errorf("read the template of the documentation: %w", err)
 	}
-	v := newView(root)
-	v.Base, v.Prefix, v.Style = base, prefix, style
+	v := newView(root, base)
+	v.Base, v.Prefix, v.Style, v.Script = base, prefix, prefix+d.StylePath(), prefix+d.ScriptPath()
 	var b bytes.Buffer
 	if err := t.Execute(&b, v); err != nil {
 		return nil, fmt.Errorf("draw the documentation: %w", err)
@@ -113,12 +117,18 @@ func paragraphs(text string) []string { return strings.Split(strings.TrimSpace(t
 // StylePath is where Style is to be served, below the base URL.
 func (d *Document) StylePath() string { return "/assets/" + d.style.Name }
 
+// ScriptPath is where Script is to be served, below the base URL.
+func (d *Document) ScriptPath() string { return "/assets/" + d.script.Name }
+
+// Script answers with the page's script, whose path changes with its content.
+func (d *Document) Script() http.Handler { return d.script }
+
 // YAML answers with the document.
 func (d *Document) YAML() http.Handler { return page.Fixed("application/yaml", "no-cache", d.yaml) }
 
 // Page answers with the page.
 func (d *Document) Page() http.Handler {
-	return page.Fixed("text/html; charset=utf-8", "no-cache", d.page)
+	return page.Fixed("text/html; charset=utf-8", "no-cache", d.page, "script-src 'self'")
 }
 
 // Style answers with the page's style sheet, whose path changes with its content.

@@ -1,13 +1,16 @@
 package apidoc
 
 import (
+	"net/url"
 	"slices"
 	"strings"
+
+	"verifyd/edge/apidoc/samples"
 )
 
 // view is what the page's template is given.
 type view struct {
-	Base, Prefix, Style         string
+	Base, Prefix, Style, Script string
 	Title, Summary, Description string
 	Groups                      []group
 	Callback                    operation
@@ -25,6 +28,7 @@ type operation struct {
 	Parameters                             []field
 	Body                                   []field
 	BodyExample                            string
+	Samples                                []samples.Sample
 	Responses                              []response
 }
 
@@ -44,7 +48,7 @@ type code struct{ Code, Status, Action string }
 
 var methods = []string{"get", "post", "put", "patch", "delete"}
 
-func newView(root node) view {
+func newView(root node, base string) view {
 	v := view{
 		Title: root.get("info", "title").text(), Summary: root.get("info", "summary").text(),
 		Description: root.get("info").note(),
@@ -55,9 +59,10 @@ func newView(root node) view {
 		for _, path := range root.get("paths").members() {
 			for _, m := range path.value.members() {
 				if slices.Contains(methods, m.name) && m.value.get("tags").items()[0].text() == g.Name {
-					g.Operations = append(g.Operations,
-						newOperation(strings.ToUpper(m.name), path.name, m.value,
-							path.value.get("parameters").items()))
+					shared := path.value.get("parameters").items()
+					o := newOperation(strings.ToUpper(m.name), path.name, m.value, shared)
+					o.Samples = samples.Of(callOf(base, o, m.value, shared))
+					g.Operations = append(g.Operations, o)
 				}
 			}
 		}
@@ -67,6 +72,20 @@ func newView(root node) view {
 		v.Codes = append(v.Codes, code{c.get("code").text(), c.get("status").text(), c.get("action").text()})
 	}
 	return v
+}
+
+// callOf is an operation as somebody would call it: with the examples of what its path and its body hold.
+func callOf(base string, o operation, n node, shared []node) samples.Call {
+	c := samples.Call{Method: o.Method, URL: base + o.Path, Keyed: n.get("security").missing(),
+		Body: o.BodyExample}
+	for _, p := range slices.Concat(shared, n.get("parameters").items()) {
+		if p.get("in").text() == "path" {
+			c.URL = strings.ReplaceAll(c.URL, "{"+p.get("name").text()+"}",
+				url.PathEscape(p.get("example").text()))
+		}
+	}
+	c.Stream = !n.get("responses", "200", "content", "application/x-ndjson").missing()
+	return c
 }
 
 func newOperation(method, path string, n node, shared []node) operation {

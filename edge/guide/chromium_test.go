@@ -53,10 +53,10 @@ func TestPagesInChromium(t *testing.T) {
 			chromiumtest.Screen{Width: 1280, Scheme: "dark", Axe: true})
 	}
 	for file, path := range addresses { // axe takes seconds for a long one, and finds what it finds above
-		chromiumtest.Do(tab, t, chromedp.EmulateViewport(390, 800), chromedp.Navigate(base+path))
+		chromiumtest.Do(tab, t, chromedp.EmulateViewport(320, 800), chromedp.Navigate(base+path))
 		if wide := chromiumtest.Run(tab, t, chromedp.Evaluate[int64](
-			`document.documentElement.scrollWidth`)); wide > 390 {
-			t.Errorf("%s is %d pixels wide on a screen of 390", file, wide)
+			`document.documentElement.scrollWidth`)); wide > 320 {
+			t.Errorf("%s is %d pixels wide on a screen of 320", file, wide)
 		}
 	}
 }
@@ -97,9 +97,9 @@ func TestSearchInChromium(t *testing.T) {
 		chromedp.KeyEvent(kb.Escape), chromedp.WaitNotVisible(".search ol"))
 }
 
-// toSearch goes to the field by the Tab key: past the link to the page, the start page's and that to the
-// contents.
-var toSearch = chromedp.KeyEvent(strings.Repeat(kb.Tab, 4))
+// toSearch goes to the field by the Tab key: past the link to the page, the start page's, that to the contents
+// and that to the dashboard.
+var toSearch = chromedp.KeyEvent(strings.Repeat(kb.Tab, 5))
 
 func anchor(address string) string {
 	_, id, _ := strings.Cut(address, "#")

@@ -83,7 +83,7 @@ var (
 func TestPagesAreWhole(t *testing.T) {
 	g := mustNew(t, "https://id.harbor.example/v", "/v")
 	served := map[string]map[string]int{ // by path, the ids
-		"/v/favicon.ico": nil, "/v/openapi.yaml": nil, "/v/sdk/": nil, "/v/docs/api": {},
+		"/v/favicon.ico": nil, "/v/openapi.yaml": nil, "/v/sdk/": nil, "/v/docs/api": {}, "/v/dashboard": nil,
 	}
 	operations, problems, err := apidoc.Contents()
 	if err != nil {
