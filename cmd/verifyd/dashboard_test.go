@@ -224,6 +224,7 @@ func (v visitor) sign() {
 	secret := v.text(".secret .code code")
 	test := func() demo.Received {
 		v.t.Helper()
+		v.open("/dashboard/callbacks/test")
 		v.write("#url", v.r.inbox.CallbackURL())
 		v.press(`form[action$="/test"] button`, "#tested")
 		v.reads("#tested", "delivered")
@@ -237,12 +238,14 @@ func (v visitor) sign() {
 	if got := test(); !verifies(got, secret) || !strings.HasPrefix(got.Header.Get("Webhook-Id"), "cbtest_") {
 		v.t.Errorf("test callback %v", got.Header)
 	}
+	v.open("/dashboard/signing")
 	v.press(`form[action$="/rotate"] button`, ".flash")
 	v.reads("#rotate", "Rotation under way")
 	if got := test(); !verifies(got, secret) || // by each secret, and by the pair of each
 		len(strings.Fields(got.Header.Get("Webhook-Signature"))) != 4 {
 		v.t.Errorf("during the overlap: %v", got.Header)
 	}
+	v.open("/dashboard/signing")
 	v.press(`form[action$="/end"] button`, ".flash")
 	if got := test(); verifies(got, secret) {
 		v.t.Error("the old secret still signs")

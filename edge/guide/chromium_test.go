@@ -97,8 +97,8 @@ func TestSearchInChromium(t *testing.T) {
 		chromedp.KeyEvent(kb.Escape), chromedp.WaitNotVisible(".search ol"))
 }
 
-// toSearch goes to the field by the Tab key: past the link to the page, the start page's, that to the contents
-// and that to the dashboard.
+// toSearch goes to the field by the Tab key: past the link to the page, the start page's, that to the
+// contents and that to the dashboard.
 var toSearch = chromedp.KeyEvent(strings.Repeat(kb.Tab, 5))
 
 func anchor(address string) string {
