@@ -1,12 +1,13 @@
 // Package dashboard is the integrator's side for people, and the operator's: pages below
 // {base_url}/dashboard, drawn by the server, which work without JavaScript. It joins packages login,
-// integrator and operator over one site.Site; its tests walk through all pages.
+// integrator, callbacks and operator over one site.Site; its tests walk through all pages.
 //
 //	login, callback, link, invite    by an identity network, an operator's login link, an invite
 //	new-account, account, logout     which account, and the end of a login
 //	keys                             API keys: list, create (shown once), roll, revoke
 //	sessions, sessions/{session}     what happened, to which callbacks; send again; live
-//	signing                          the callback signing secret, its rotation, snippets, a test callback
+//	callbacks, callbacks/test        what was not delivered: send again, mark as seen; a test callback
+//	signing                          the callback signing secret, its rotation, snippets
 //	usage, quickstart                this month's sessions; the first steps with the account's own key
 //	members, audit, settings         who may do what, who did what, and the login itself
 //	operator/…                       the operator's: service, accounts, receiver hosts, undelivered
@@ -25,7 +26,7 @@
 //  4. Secrets are shown once, by a POST: an API key when it is made, a signing secret when it is asked for.
 //     They travel to the page that shows them sealed, and are taken once.
 //  5. Pages contain no inline script and no inline style; the content security policy lets none run. The
-//     pages work without the script, which adds copying and live updates.
+//     pages work without the script, which adds copying, times of the browser's zone and live updates.
 //  6. The operator's pages are for those who were granted that at the command line; the grant is read from
 //     the store's leader at each request. They show no secret, no callback URL beyond its host, and no user.
 //  7. What somebody else typed is escaped, isolated in its direction, and its invisible characters are made
