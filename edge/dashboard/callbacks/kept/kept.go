@@ -7,8 +7,7 @@
 //
 // None of it is about a user, and no promise depends on it: a record of a newer build, or one that cannot be
 // read, counts as none; of the first kind the key says it all. The keys have more words than a session's
-// record, so that no look-up of a record finds them, and only the first kind could be taken for one's: it ends
-// with a number.
+// record, so that no look-up of a record finds them, and none ends with a session's id.
 package kept
 
 import (
