@@ -9,8 +9,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/chromedp"
+
 	"verifyd/edge/account"
 	"verifyd/edge/account/audit"
+	"verifyd/edge/chromiumtest"
 	sent "verifyd/edge/dashboard/callbacks"
 	"verifyd/sessions"
 	"verifyd/sessions/facts"
@@ -205,4 +208,27 @@ func TestTestsAreRemembered(t *testing.T) {
 		"away.example.com:443", "not sent", "204", "dev")
 	page.Lacks(t, "bot-2.example.com", "planted-secret", "secret answer", "Send test callback")
 	r.as("olga").Get("/dashboard/audit").Want(t, http.StatusOK, "Test callback sent")
+}
+
+// The page of a run is drawn anew by itself until nothing is on its way any more.
+func TestProgressIsSeen(t *testing.T) {
+	t.Parallel()
+	tab := chromiumtest.Start(t)
+	r := newRig(t, setup{})
+	a := r.account("Harbor Guild")
+	all := r.undelivered(a, facts.VerdictUndeliverable, facts.VerdictUndeliverable)
+	setCookies(tab, t, r, []*http.Cookie{loginCookie(t, r.browser().login("dev"))})
+	chromiumtest.Do(tab, t, chromedp.Navigate(r.base+"/dashboard/callbacks"),
+		chromiumtest.Click(`input[name="which"][value="all"]`), chromiumtest.Click(".actions .main"),
+		chromedp.WaitVisible("[data-renew] h1"))
+	for _, s := range all {
+		r.attempt(s, 2, facts.Result{Verdict: facts.VerdictDelivered, Status: 204})
+	}
+	chromiumtest.Do(tab, t, chromedp.WaitVisible(".head:not([data-renew]) h1"))
+	text := chromiumtest.Run(tab, t, chromedp.Evaluate[string](`
+document.querySelector(".lead").textContent + "; " + document.querySelector("#voice").textContent + "; " +
+document.querySelector("progress").value`))
+	if text != "2 of 2 have ended: 2 delivered, 0 not.; 2 of 2 have ended: 2 delivered, 0 not.; 2" {
+		t.Errorf("the page and the screen reader say %q", text)
+	}
 }
