@@ -5,14 +5,11 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"net/http"
-	"strings"
 	"time"
 
 	"verifyd/edge/account"
 	"verifyd/edge/problem"
-	"verifyd/edge/problem/fault"
 	"verifyd/edge/request"
 	"verifyd/edge/web"
 	"verifyd/natsconf"
@@ -21,50 +18,12 @@ import (
 	"verifyd/sessions/store"
 )
 
-const (
-	// headerIdempotencyKey names a start, so that repeating it after a lost answer starts nothing new. Its
-	// value is taken as it stands: quotes belong to the key.
-	headerIdempotencyKey = "Idempotency-Key"
-	// headerReplayed marks an answer whose session an earlier request started.
-	headerReplayed = "Idempotent-Replayed"
-	// maxIdempotencyKey bounds the key in bytes: room for any kind of random id with a prefix.
-	maxIdempotencyKey = 255
-	// retryInProgress is the Retry-After of a repeat while the first request is under way: a start takes
-	// milliseconds, and a second is the least that Retry-After can say.
-	retryInProgress = time.Second
-)
-
 // Reservations lets an idempotency key lead to one session; a *store.Store.
 type Reservations interface {
 	Reserve(ctx context.Context, k store.IdempotencyKey, start bool) (store.Reservation, error)
 	Commit(ctx context.Context, t store.Reservation, r sessions.Request) (s sessions.Session, made bool,
 		err error)
 	Release(ctx context.Context, t store.Reservation) error
-}
-
-// idempotencyKey takes the key out of the header; empty where there is none.
-func idempotencyKey(h http.Header) (string, *problem.Problem) {
-	values := h[headerIdempotencyKey]
-	if len(values) == 0 {
-		return "", nil
-	}
-	bad := func(format string, args ...any) (string, *problem.Problem) {
-		f := problem.Fault{Field: headerIdempotencyKey, Code: fault.Header,
-			Detail: fmt.Sprintf(format, args...)}
-		return "", request.Invalid(f)
-	}
-	key := values[0]
-	switch {
-	case len(values) > 1:
-		return bad("the header is there %d times; send one, or none", len(values))
-	case key == "" || len(key) > maxIdempotencyKey:
-		return bad("the header has %d characters; it must have 1 to %d, for example a random UUID", len(key),
-			maxIdempotencyKey)
-	case strings.ContainsFunc(key, func(r rune) bool { return r < '!' || r > '~' }):
-		return bad("the header may hold visible ASCII characters only, without spaces; for example a " +
-			"random UUID")
-	}
-	return key, nil
 }
 
 // fingerprint distinguishes requests by their decoded fields: a client that writes the same members in
@@ -132,7 +91,7 @@ func (a *api) startKeyed(ctx context.Context, h http.Header, key string, who acc
 func (a *api) replay(ctx context.Context, h http.Header, token sessions.Token,
 	s sessions.Session) initAnswer {
 	a.Usages.Count(s.Account, s.Test, stats.CountReplayed)
-	h.Set(headerReplayed, "true")
+	h.Set(request.HeaderReplayed, "true")
 	web.EventFrom(ctx).Replayed = true
 	return a.answer(ctx, token, s)
 }
@@ -149,7 +108,7 @@ func turnProblem(err error) *problem.Problem {
 		return &problem.Problem{
 			Code: problem.CodeIdempotencyInProgress,
 			Detail: "The first request with this Idempotency-Key is still being answered; send it " +
-				"again in a moment.", RetryAfter: retryInProgress,
+				"again in a moment.", RetryAfter: request.RetryInProgress,
 		}
 	default:
 		return storeProblem(err)

@@ -10,6 +10,7 @@ import (
 	"verifyd/edge/limit"
 	"verifyd/edge/problem"
 	"verifyd/edge/problem/fault"
+	"verifyd/edge/request"
 	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/topology"
 )
@@ -26,7 +27,7 @@ func TestSameIdempotencyKeyIsTheSameSession(t *testing.T) {
 	s := newService(t, nil)
 	first := s.keyed(t, acmeKey, "order-1", goodBody)
 	began := parse[started](t, first, http.StatusOK)
-	if first.header.Get(headerReplayed) != "" {
+	if first.header.Get(request.HeaderReplayed) != "" {
 		t.Error("the first answer says that it is replayed")
 	}
 	s.clock.advance(9 * time.Minute)
@@ -37,8 +38,8 @@ func TestSameIdempotencyKeyIsTheSameSession(t *testing.T) {
 	} {
 		again := s.keyed(t, slowKey, "order-1", body) // another key of the account
 		if got := parse[started](t, again, http.StatusOK); got != began ||
-			again.header.Get(headerReplayed) != "true" {
-			t.Errorf("%s: %+v, replayed %q; want %+v", name, got, again.header.Get(headerReplayed), began)
+			again.header.Get(request.HeaderReplayed) != "true" {
+			t.Errorf("%s: %+v, replayed %q; want %+v", name, got, again.header.Get(request.HeaderReplayed), began)
 		}
 	}
 	for name, key := range map[string]string{"a test key": acmeTest, "another account": otherKey} {

@@ -13,6 +13,7 @@ import (
 	"verifyd/edge/account"
 	"verifyd/edge/limit"
 	"verifyd/edge/problem"
+	"verifyd/edge/request"
 	"verifyd/edge/web"
 	"verifyd/natsconf"
 	"verifyd/sessions"
@@ -53,7 +54,7 @@ func (a *api) start(h http.Header, r *http.Request) (initAnswer, *problem.Proble
 	if p != nil {
 		return initAnswer{}, p
 	}
-	key, p := idempotencyKey(r.Header)
+	key, p := request.IdempotencyKey(r.Header)
 	if p != nil {
 		return initAnswer{}, p
 	}

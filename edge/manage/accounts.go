@@ -25,12 +25,14 @@ type accountCalls struct{ *Handler }
 
 func (h accountCalls) operations() []operation {
 	return []operation{
-		{http.MethodPost, pathAccounts, "manage_account_create", grant.AccountsWrite, h.createAccount},
-		{http.MethodGet, pathAccounts, "manage_accounts", grant.AccountsRead, h.listAccounts},
-		{http.MethodGet, pathAccount, "manage_account", grant.AccountsRead, h.readAccount},
-		{http.MethodPatch, pathAccount, "manage_account_change", grant.AccountsWrite, h.changeAccount},
-		{http.MethodDelete, pathAccount, "manage_account_delete", grant.AccountsWrite, h.deleteAccount},
-		{http.MethodPost, pathRestore, "manage_account_restore", grant.AccountsWrite, h.restoreAccount},
+		{http.MethodPost, pathAccounts, "manage_account_create", grant.AccountsWrite, true, h.createAccount},
+		{http.MethodGet, pathAccounts, "manage_accounts", grant.AccountsRead, false, h.listAccounts},
+		{http.MethodGet, pathAccount, "manage_account", grant.AccountsRead, false, h.readAccount},
+		{http.MethodPatch, pathAccount, "manage_account_change", grant.AccountsWrite, false, h.changeAccount},
+		{http.MethodDelete, pathAccount, "manage_account_delete", grant.AccountsWrite, false,
+			h.deleteAccount},
+		{http.MethodPost, pathRestore, "manage_account_restore", grant.AccountsWrite, false,
+			h.restoreAccount},
 	}
 }
 
@@ -148,7 +150,7 @@ func (h accountCalls) createAccount(c call) (answer, *problem.Problem) {
 		return answer{}, refusal(err)
 	}
 	web.EventFrom(c.ctx()).Account = a.ID
-	return answer{http.StatusCreated, h.accountOf(a)}, nil
+	return answer{status: http.StatusCreated, doc: h.accountOf(a)}, nil
 }
 
 // permit asks for the token once more, right before a change that does not ask for it itself, since there is
@@ -187,7 +189,7 @@ func (h accountCalls) listAccounts(c call) (answer, *problem.Problem) {
 		default:
 			doc.Accounts = append(doc.Accounts, h.accountOf(a))
 		}
-		return answer{http.StatusOK, doc}, nil
+		return answer{status: http.StatusOK, doc: doc}, nil
 	}
 	all, err := h.Accounts.Accounts(c.ctx())
 	if err != nil {
@@ -205,7 +207,7 @@ func (h accountCalls) listAccounts(c call) (answer, *problem.Problem) {
 	if from+limit < len(all) {
 		doc.Next = new(nextAfter(all[from+limit-1].Name))
 	}
-	return answer{http.StatusOK, doc}, nil
+	return answer{status: http.StatusOK, doc: doc}, nil
 }
 
 // cursor reads where a page begins: behind the entry that nextAfter was made of.
@@ -234,7 +236,7 @@ func (h accountCalls) readAccount(c call) (answer, *problem.Problem) {
 	if known {
 		doc.CreatedBy = &creatorDoc{string(by.Kind), by.String(), web.Timestamp(at)}
 	}
-	return answer{http.StatusOK, doc}, nil
+	return answer{status: http.StatusOK, doc: doc}, nil
 }
 
 // DELETE /manage/accounts/{account} takes an account out of service and has it deleted in seven days. A
@@ -252,7 +254,7 @@ func (h accountCalls) changed(a account.Account, err error) (answer, *problem.Pr
 	if err != nil {
 		return answer{}, refusal(err)
 	}
-	return answer{http.StatusOK, h.accountOf(a)}, nil
+	return answer{status: http.StatusOK, doc: h.accountOf(a)}, nil
 }
 
 // PATCH /manage/accounts/{account} changes the members that the body has, each with a record of its own in

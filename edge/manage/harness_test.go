@@ -49,17 +49,35 @@ type rig struct {
 	accounts *accountstore.Store
 	mirror   *keymirror.Mirror
 	handler  *Handler
-	log      *bytes.Buffer
+	log      *logbook
 	now      func() time.Time
 
 	mu   sync.Mutex
 	seen map[string]bool // operation, status and code, as in "createAccount 400 invalid_request"
 }
 
+// logbook collects what the server logs.
+type logbook struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *logbook) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *logbook) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
 // newRig starts one; change may alter its configuration.
-func newRig(t *testing.T, change func(*Config)) *rig {
+func newRig(t *testing.T, change func(*Config), changeServer ...func(*http.Server)) *rig {
 	t.Helper()
-	r := &rig{t: t, conn: natstest.Start(t), log: &bytes.Buffer{}, seen: map[string]bool{}, now: time.Now}
+	r := &rig{t: t, conn: natstest.Start(t), log: &logbook{}, seen: map[string]bool{}, now: time.Now}
 	key := secretbox.NewKey()
 	var err error
 	if r.accounts, err = accountstore.New(t.Context(), r.conn, key); err != nil {
@@ -71,7 +89,7 @@ func newRig(t *testing.T, change func(*Config)) *rig {
 	clock := func() time.Time { return r.now() }
 	r.accounts.Now = clock
 	c := Config{
-		Accounts: r.accounts, Directory: r.mirror, Now: clock,
+		Accounts: r.accounts, Conn: r.conn, Key: key, Directory: r.mirror, Now: clock,
 		Store: limit.NewWaiting(limit.DefaultStoreWait, limit.DefaultWaiting),
 	}
 	if change != nil {
@@ -86,7 +104,11 @@ func newRig(t *testing.T, change func(*Config)) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Server = httptest.NewTLSServer(handler)
+	r.Server = httptest.NewUnstartedServer(handler)
+	for _, change := range changeServer {
+		change(r.Config)
+	}
+	r.StartTLS()
 	t.Cleanup(r.Close)
 	return r
 }

@@ -23,11 +23,11 @@ type keyCalls struct{ *Handler }
 
 func (h keyCalls) operations() []operation {
 	return []operation{
-		{http.MethodGet, pathAllKeys, "manage_all_keys", grant.KeysRead, h.listAllKeys},
-		{http.MethodGet, pathKeys, "manage_keys", grant.KeysRead, h.listKeys},
-		{http.MethodPost, pathKeys, "manage_key_create", grant.KeysWrite, h.createKey},
-		{http.MethodDelete, pathKey, "manage_key_revoke", grant.KeysWrite, h.revokeKey},
-		{http.MethodPost, pathRoll, "manage_key_roll", grant.KeysWrite, h.rollKey},
+		{http.MethodGet, pathAllKeys, "manage_all_keys", grant.KeysRead, false, h.listAllKeys},
+		{http.MethodGet, pathKeys, "manage_keys", grant.KeysRead, false, h.listKeys},
+		{http.MethodPost, pathKeys, "manage_key_create", grant.KeysWrite, true, h.createKey},
+		{http.MethodDelete, pathKey, "manage_key_revoke", grant.KeysWrite, false, h.revokeKey},
+		{http.MethodPost, pathRoll, "manage_key_roll", grant.KeysWrite, true, h.rollKey},
 	}
 }
 
@@ -146,7 +146,7 @@ func (h keyCalls) pageOfKeys(c call, q *request.Parameters, read func() ([]accou
 		last := page[len(page)-1]
 		doc.Next = new(nextAfter(last.CreatedAt.Format(time.RFC3339Nano) + " " + last.ID))
 	}
-	return answer{http.StatusOK, doc}, nil
+	return answer{status: http.StatusOK, doc: doc}, nil
 }
 
 // keyCursor reads the key behind which a page begins, as far as it says where that is.
@@ -214,10 +214,10 @@ func (h keyCalls) madeKey(secret string, k account.Key, err error) (answer, *pro
 	doc := secretKeyDoc{h.keyOf(k), secret, true}
 	switch {
 	case err == nil:
-		return answer{http.StatusCreated, doc}, nil
+		return answer{status: http.StatusCreated, doc: doc}, nil
 	case secret != "" && errors.Is(err, natsconf.ErrUncertain):
 		doc.Stored = false
-		return answer{http.StatusAccepted, doc}, nil
+		return answer{status: http.StatusAccepted, doc: doc}, nil
 	default:
 		return answer{}, refusal(err)
 	}
@@ -254,5 +254,5 @@ func (h keyCalls) revokeKey(c call) (answer, *problem.Problem) {
 	if err != nil {
 		return answer{}, refusal(err)
 	}
-	return answer{http.StatusOK, h.keyOf(k)}, nil
+	return answer{status: http.StatusOK, doc: h.keyOf(k)}, nil
 }

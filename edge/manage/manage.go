@@ -20,6 +20,8 @@ import (
 	"verifyd/edge/problem"
 	"verifyd/edge/request"
 	"verifyd/edge/web"
+	"verifyd/natsconf"
+	"verifyd/natsconf/secretbox"
 )
 
 // The paths of the routes.
@@ -61,6 +63,8 @@ type FailedKeys interface {
 type Config struct {
 	BaseURL    string // without a final slash
 	Accounts   *accountstore.Store
+	Conn       *natsconf.Conn
+	Key        secretbox.Key
 	Directory  Directory
 	Store      *limit.Waiting   // how requests wait for the store
 	Networks   func() []Network // default: none
@@ -72,13 +76,14 @@ type Config struct {
 type Handler struct {
 	Config
 
-	places *limit.Places
+	places  *limit.Places
+	repeats repeats
 }
 
 // New makes the handler. It starts nothing.
 func New(c Config) (*Handler, error) {
-	if c.Accounts == nil || c.Directory == nil || c.Store == nil {
-		return nil, errors.New("manage: Accounts, Directory and Store are required")
+	if c.Accounts == nil || c.Conn == nil || c.Directory == nil || c.Store == nil {
+		return nil, errors.New("manage: Accounts, Conn, Directory and Store are required")
 	}
 	if c.Now == nil {
 		c.Now = time.Now
@@ -86,7 +91,9 @@ func New(c Config) (*Handler, error) {
 	if c.Networks == nil {
 		c.Networks = func() []Network { return nil }
 	}
-	return &Handler{Config: c, places: limit.NewPlaces(maxRequests)}, nil
+	return &Handler{
+		Config: c, places: limit.NewPlaces(maxRequests), repeats: repeats{c.Conn, c.Key.Box(answerUse)},
+	}, nil
 }
 
 //go:embed openapi.yaml
@@ -115,14 +122,16 @@ func (c call) key() string {
 
 // answer is what a request gets.
 type answer struct {
-	status int
-	doc    any
+	status   int
+	doc      any
+	replayed bool // an earlier request got it, too
 }
 
 // operation is a row of the route table: what it takes, and what it does.
 type operation struct {
 	method, path, name string
 	scope              grant.Scope
+	makes              bool // something that a repeat would make again: it takes an Idempotency-Key
 	do                 func(call) (answer, *problem.Problem)
 }
 
@@ -151,6 +160,7 @@ func (h *Handler) handle(o operation) http.Handler {
 			web.WriteProblem(w, r, p)
 			return
 		}
+		a.headers(w.Header())
 		web.WriteJSON(w, a.status, "application/json", a.doc)
 	})
 }
@@ -184,7 +194,11 @@ func (h *Handler) answer(o operation, r *http.Request) (answer, *problem.Problem
 	if id := r.PathValue("account"); account.IsID(id) {
 		event.Account = id
 	}
-	return o.do(call{by: access.OperatorToken(token.Token, token.Name), http: r.WithContext(ctx)})
+	c := call{by: access.OperatorToken(token.Token, token.Name), http: r.WithContext(ctx)}
+	if o.makes {
+		return h.once(c, o.do)
+	}
+	return o.do(c)
 }
 
 // authorize finds out whose token a request has. An address that has failed too often gets a Retry-After

@@ -18,11 +18,12 @@ type memberCalls struct{ *Handler }
 
 func (h memberCalls) operations() []operation {
 	return []operation{
-		{http.MethodGet, pathMembers, "manage_members", grant.MembersRead, h.listMembers},
-		{http.MethodPatch, pathMembers, "manage_member_change", grant.MembersWrite, h.changeMember},
-		{http.MethodDelete, pathMembers, "manage_member_remove", grant.MembersWrite, h.removeMember},
-		{http.MethodPost, pathInvites, "manage_invite_create", grant.MembersWrite, h.createInvite},
-		{http.MethodDelete, pathInvite, "manage_invite_withdraw", grant.MembersWrite, h.withdrawInvite},
+		{http.MethodGet, pathMembers, "manage_members", grant.MembersRead, false, h.listMembers},
+		{http.MethodPatch, pathMembers, "manage_member_change", grant.MembersWrite, false, h.changeMember},
+		{http.MethodDelete, pathMembers, "manage_member_remove", grant.MembersWrite, false, h.removeMember},
+		{http.MethodPost, pathInvites, "manage_invite_create", grant.MembersWrite, true, h.createInvite},
+		{http.MethodDelete, pathInvite, "manage_invite_withdraw", grant.MembersWrite, false,
+			h.withdrawInvite},
 	}
 }
 
@@ -74,7 +75,7 @@ func (h memberCalls) people(a account.Account, err error) (answer, *problem.Prob
 			doc.Invites = append(doc.Invites, inviteOf(i))
 		}
 	}
-	return answer{http.StatusOK, doc}, nil
+	return answer{status: http.StatusOK, doc: doc}, nil
 }
 
 func inviteOf(i account.Invite) inviteDoc {
@@ -146,7 +147,7 @@ func (h memberCalls) createInvite(c call) (answer, *problem.Problem) {
 		return answer{}, refusal(err)
 	}
 	link := h.BaseURL + paths.Invite + "?" + url.Values{"token": {token}}.Encode()
-	return answer{http.StatusCreated, linkedInviteDoc{inviteOf(i), link}}, nil
+	return answer{status: http.StatusCreated, doc: linkedInviteDoc{inviteOf(i), link}}, nil
 }
 
 // DELETE /manage/accounts/{account}/invites/{invite} takes an invite back.

@@ -26,12 +26,13 @@ type networkList struct {
 
 func (h *Handler) networkOperations() []operation {
 	return []operation{
-		{http.MethodGet, pathNetworks, "manage_networks", grant.NetworksRead, h.listNetworks},
+		{http.MethodGet, pathNetworks, "manage_networks", grant.NetworksRead, false, h.listNetworks},
 	}
 }
 
 // GET /manage/networks lists the identity networks. They are settings of the processes, so that nobody
 // changes them here.
 func (h *Handler) listNetworks(call) (answer, *problem.Problem) {
-	return answer{http.StatusOK, networkList{append([]Network{}, h.Networks()...)}}, nil
+	doc := networkList{append([]Network{}, h.Networks()...)}
+	return answer{status: http.StatusOK, doc: doc}, nil
 }

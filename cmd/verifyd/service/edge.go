@@ -146,7 +146,8 @@ func (p *Program) handler(ctx context.Context, h shared) (http.Handler, error) {
 func newManage(p *Program, h shared, ns networks, store *limit.Waiting,
 	failures *limit.Failures) (*manage.Handler, error) {
 	return manage.New(manage.Config{
-		BaseURL: strings.TrimSuffix(p.Base, "/"), Accounts: p.Store.Accounts, Directory: h.mirror,
+		BaseURL: strings.TrimSuffix(p.Base, "/"), Accounts: p.Store.Accounts, Conn: p.Store.Conn,
+		Key: p.Store.Key, Directory: h.mirror,
 		Store: store, Networks: ns.managed, FailedKeys: failures, Now: p.Config.Now,
 	})
 }

@@ -54,13 +54,14 @@ type Changes map[string]any
 func accountPath(id string) string { return "/manage/accounts/" + url.PathEscape(id) }
 
 // CreateAccount makes an account. With grantName it gets a name that is reserved, mixes scripts, or is kept
-// for another. A repeat is refused with account_exists.
+// for another. It is tried again where no answer came; a second call is refused with
+// account_exists.
 func (c *Client) CreateAccount(ctx context.Context, name string, grantName bool) (a Account, err error) {
 	in := map[string]any{"name": name}
 	if grantName {
 		in["grant_name"] = true
 	}
-	return a, c.call(ctx, http.MethodPost, "/manage/accounts", in, &a)
+	return a, c.create(ctx, "/manage/accounts", in, &a)
 }
 
 // Account reads an account by its id.

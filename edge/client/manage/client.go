@@ -3,6 +3,8 @@ package manage
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -69,25 +71,74 @@ func isLoopback(host string) bool {
 	return err == nil && ip.IsLoopback() || strings.EqualFold(host, "localhost")
 }
 
+const (
+	// maxTries of what makes something, all under one idempotency key.
+	maxTries = 4
+	// pauseBetween two tries, where the service does not say; it doubles.
+	pauseBetween = 500 * time.Millisecond
+	// maxPause bounds what the service may say.
+	maxPause = 5 * time.Second
+)
+
+// create is call for what makes something. It is tried again, under one idempotency key, where no answer came
+// or the service asks for it: the service then gives the same answer.
+func (c *Client) create(ctx context.Context, path string, in, out any) error {
+	key := rand.Text()
+	for try, pause := 1, pauseBetween; ; try, pause = try+1, 2*pause {
+		err := c.send(ctx, http.MethodPost, path, key, in, out)
+		if err == nil || try == maxTries || ctx.Err() != nil ||
+			errors.As(err, new(*tls.CertificateVerificationError)) { // which stays as it is
+			return err
+		}
+		if e, ok := errors.AsType[*Error](err); ok {
+			if e.Status != http.StatusServiceUnavailable && e.Code != "idempotency_in_progress" {
+				return err
+			}
+			pause = min(max(pause, e.RetryAfter), maxPause)
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
 // call makes one request and decodes its answer into out. Errors are an *Error where the service answered.
 func (c *Client) call(ctx context.Context, method, path string, in, out any) error {
+	return c.send(ctx, method, path, "", in, out)
+}
+
+func (c *Client) request(ctx context.Context, method, path string, in any) (*http.Request, error) {
 	var body io.Reader
 	if in != nil {
 		data, err := json.Marshal(in)
 		if err != nil {
-			return fmt.Errorf("encode the request: %w", err)
+			return nil, fmt.Errorf("encode the request: %w", err)
 		}
 		body = bytes.NewReader(data)
 	}
 	r, err := http.NewRequestWithContext(ctx, method, c.base+path, body)
 	if err != nil {
-		return fmt.Errorf("make the request: %w", err)
+		return nil, fmt.Errorf("make the request: %w", err)
 	}
 	r.Header.Set("Authorization", "Bearer "+c.token)
 	r.Header.Set("User-Agent", "verifyd-manage")
 	r.Header.Set("Accept", "application/json, application/problem+json")
 	if in != nil {
 		r.Header.Set("Content-Type", "application/json")
+	}
+	return r, nil
+}
+
+// send makes one request, under an idempotency key where that is not empty.
+func (c *Client) send(ctx context.Context, method, path, key string, in, out any) error {
+	r, err := c.request(ctx, method, path, in)
+	if err != nil {
+		return err
+	}
+	if key != "" {
+		r.Header.Set("Idempotency-Key", key)
 	}
 	response, err := c.http.Do(r)
 	if err != nil {

@@ -4,7 +4,9 @@
 //
 // The laws:
 //
-//   - Nothing is sent twice by itself. The comment of each method reports whether a repeat is harmless.
+//   - What makes something is tried again by itself, under one idempotency key, where no answer came or the
+//     service was not available: the service then gives the same answer. Nothing else is sent twice, and the
+//     comment of each method reports whether a repeat is harmless.
 //   - No redirect is followed, and a token leaves over https only; plain http is for loopback.
 //   - A refusal is an *Error with everything that its problem document says (RFC 9457). Errors never carry
 //     the token, nor a secret of an answer.

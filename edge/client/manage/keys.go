@@ -51,17 +51,18 @@ func keyPath(account, key string) string {
 	return accountPath(account) + "/keys/" + url.PathEscape(key)
 }
 
-// CreateKey makes a key. A repeat makes another: where no answer came, look for it in Keys, and revoke it.
+// CreateKey makes a key. It is tried again where no
+// answer came; a second call makes another key.
 func (c *Client) CreateKey(ctx context.Context, account string, o KeyOptions) (k MadeKey, err error) {
-	return k, c.call(ctx, http.MethodPost, accountPath(account)+"/keys", o, &k)
+	return k, c.create(ctx, accountPath(account)+"/keys", o, &k)
 }
 
-// RollKey puts a key in the place of another, which goes on working for the grace. A repeat is refused with
-// state_conflict.
+// RollKey puts a key in the place of another, which goes on working for the grace. It is tried again
+// where no answer came; a second call is refused with state_conflict.
 func (c *Client) RollKey(ctx context.Context, account, key string, grace time.Duration) (k MadeKey,
 	err error) {
 	in := map[string]int64{"grace_seconds": int64(grace / time.Second)}
-	return k, c.call(ctx, http.MethodPost, keyPath(account, key)+"/roll", in, &k)
+	return k, c.create(ctx, keyPath(account, key)+"/roll", in, &k)
 }
 
 // RevokeKey ends a key for good. A repeat is harmless.

@@ -56,10 +56,11 @@ func (c *Client) RemoveMember(ctx context.Context, account, network, subject str
 	return p, c.call(ctx, http.MethodDelete, memberPath(account, network, subject), nil, &p)
 }
 
-// CreateInvite invites somebody. A repeat makes another invite.
+// CreateInvite invites somebody. It is tried again where no answer came; a second call makes another
+// invite.
 func (c *Client) CreateInvite(ctx context.Context, account, role, whom string) (i Invite, err error) {
 	in := map[string]string{"role": role, "for": whom}
-	return i, c.call(ctx, http.MethodPost, accountPath(account)+"/invites", in, &i)
+	return i, c.create(ctx, accountPath(account)+"/invites", in, &i)
 }
 
 // WithdrawInvite takes an invite back, by its id.
