@@ -7,7 +7,9 @@
 // happens: which sessions there are and how they end, what befalls each message, when connections are cut,
 // workers killed and replaced, the broker restarted and its leaders away, how receivers answer. Each decision
 // is drawn by the seed and by what it is about, as "the second claim of session 3", never by the order in
-// which things happen to be asked. What no seed decides is said at TestSeedsRepeat.
+// which things happen to be asked. What Go draws for itself, as the order of two timers of one instant, is
+// left to chance where many schedules share a process; one that is played alone has that chosen, too, and
+// repeats exactly (chance_test.go).
 //
 // What must hold in each schedule:
 //

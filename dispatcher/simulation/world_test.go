@@ -3,6 +3,7 @@ package simulation_test
 import (
 	"errors"
 	"fmt"
+	"hash"
 	"hash/fnv"
 	"math/rand/v2"
 	"slices"
@@ -40,7 +41,8 @@ type world struct {
 	kinds   map[string]int // faults, by kind
 	rates   map[string]float64
 	trace   []string
-	broken  []string // what did not hold
+	whole   hash.Hash64 // of everything that happened, and when
+	broken  []string    // what did not hold
 	talkers map[string]*talker
 }
 
@@ -48,6 +50,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	w := &world{
 		t: t, seed: seed, begun: time.Now(), names: map[string]string{}, drawn: map[string]int{},
 		kinds: map[string]int{}, rates: map[string]float64{}, talkers: map[string]*talker{},
+		whole: fnv.New64a(),
 	}
 	w.broker = simtest.New(simtest.Options{
 		Unknown: func(what string) { w.fail("the simulated broker does not know: %s", what) },
@@ -70,6 +73,10 @@ func (w *world) draw(format string, args ...any) *rand.Rand {
 
 func (w *world) drawLocked(thing string) *rand.Rand {
 	w.drawn[thing]++
+	if *alone {
+		meet(8, 6)
+		fmt.Fprintln(w.whole, time.Since(w.begun), thing, w.drawn[thing])
+	}
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%d|%s|%d", w.seed, thing, w.drawn[thing])
 	return rand.New(rand.NewPCG(h.Sum64(), w.seed))
@@ -191,8 +198,9 @@ func (w *world) note(format string, args ...any) {
 }
 
 func (w *world) noteLocked(format string, args ...any) {
-	w.trace = append(w.trace, fmt.Sprintf("%9.3f ", time.Since(w.begun).Seconds())+
-		fmt.Sprintf(format, args...))
+	at, what := time.Since(w.begun), fmt.Sprintf(format, args...)
+	w.trace = append(w.trace, fmt.Sprintf("%9.3f %s", at.Seconds(), what))
+	fmt.Fprintln(w.whole, at, what)
 }
 
 // fail notes what did not hold.

@@ -3,6 +3,7 @@ package simtest
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -169,7 +170,8 @@ func (b *Broker) Leaderless(name string, lasting time.Duration) {
 	b.leaderless[name] = time.Now().Add(lasting)
 	if s := b.streams[name]; s != nil {
 		s.staged = map[string][]*message{}
-		for _, c := range s.consumers {
+		for _, name := range slices.Sorted(maps.Keys(s.consumers)) {
+			c := s.consumers[name]
 			for _, p := range c.waiting {
 				b.status(p.reply, 409, "Leadership Change", nil)
 			}

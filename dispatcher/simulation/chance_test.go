@@ -1,0 +1,124 @@
+package simulation_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"runtime"
+	"sync"
+	"testing"
+	_ "unsafe" // for go:linkname
+)
+
+// What a schedule's seed does not draw, Go draws for itself: which case of a select is taken where several
+// are ready, which timer of one instant fires first, in which order a map is read. All of that comes from two
+// streams of random numbers of the thread, which begin with sixteen bytes that the kernel gives a process. In
+// a process that plays one schedule alone those bytes are made of its seed and a number called luck
+// (startChosen), one thread runs, and nothing is collected: it does the same each time.
+
+// lucks is how many lucks are tried for a schedule that was broken among others.
+const lucks = 50
+
+// runtimeRandom is the next number of the stream that the scheduler draws from. math/rand/v2 reads the other.
+//
+//go:linkname runtimeRandom runtime.cheaprand
+func runtimeRandom() uint32
+
+// Threads that start at once each take a number of the streams, in an order that nobody decides: their
+// places differ by a few. meet reads on to the next number with so many zeros in front, which is the same
+// one from each of those places, but for once in some thousand; a later meeting makes up for that.
+func meet(scheduler, maps int) {
+	for runtimeRandom()>>(32-scheduler) != 0 {
+	}
+	for rand.Uint64()>>(64-maps) != 0 {
+	}
+}
+
+// playAlone plays one schedule in a process of its own. Where that cannot be chosen, the error is free's.
+func playAlone(ctx context.Context, seed, luck uint64) (sum summary, err error) {
+	program, err := os.Executable()
+	if err != nil {
+		return sum, err
+	}
+	c := exec.CommandContext(ctx, program, "-test.run", "^TestSimulation$", "-test.timeout", "4m",
+		"-alone", "-first-seed", fmt.Sprint(seed), "-schedules", "1")
+	c.Env = append(os.Environ(), "GOMAXPROCS=1", "GOGC=off", "GODEBUG=memprofilerate=0")
+	var out bytes.Buffer
+	c.Stdout, c.Stderr = &out, &out
+	if err := startChosen(c, [2]uint64{seed + 1, luck + 1}); err != nil {
+		return sum, fmt.Errorf("start a process whose chance is chosen: %w", err)
+	}
+	err = c.Wait() // until then not all of it may be here
+	sum, unread := readSummary(out.Bytes())
+	if err := errors.Join(err, unread); err != nil {
+		return sum, fmt.Errorf("the schedule of seed %d: %w\n%s", seed, err, out.Bytes())
+	}
+	return sum, nil
+}
+
+// free reports whether chance cannot be chosen here: it is done on Linux, by a process that may trace another
+// one, and not under the race detector.
+func free(err error) bool {
+	return errors.Is(err, errors.ErrUnsupported) || errors.Is(err, os.ErrPermission)
+}
+
+func readSummary(out []byte) (sum summary, err error) {
+	_, report, ok := bytes.Cut(out, []byte("summary "))
+	if !ok {
+		return sum, errors.New("it reports nothing")
+	}
+	report, _, _ = bytes.Cut(report, []byte("\n"))
+	return sum, json.Unmarshal(report, &sum)
+}
+
+// luckOf looks for a luck with which a schedule that was broken among others is broken alone.
+func luckOf(ctx context.Context, seed uint64) (luck uint64, err error) {
+	for luck := range uint64(lucks) {
+		if sum, err := playAlone(ctx, seed, luck); err != nil || len(sum.Broken) > 0 {
+			return luck, err
+		}
+	}
+	return 0, fmt.Errorf("alone it holds, with each of %d lucks", lucks)
+}
+
+// TestSeedsRepeat plays schedules twice, each alone, and compares everything that happened in them, with its
+// order and virtual time to the nanosecond.
+func TestSeedsRepeat(t *testing.T) {
+	if _, err := playAlone(t.Context(), *firstSeed, 0); free(err) {
+		t.Skip(err)
+	}
+	if testing.Short() {
+		*repeated /= 10
+	}
+	var mu sync.Mutex
+	var differ []uint64
+	var all sync.WaitGroup
+	room := make(chan struct{}, runtime.NumCPU())
+	for i := range *repeated {
+		seed := *firstSeed + uint64(i)
+		room <- struct{}{}
+		all.Go(func() {
+			defer func() { <-room }()
+			one, err := playAlone(t.Context(), seed, 0)
+			other, errOther := playAlone(t.Context(), seed, 0)
+			if err := errors.Join(err, errOther); err != nil {
+				t.Error(err)
+			}
+			if one.Hash != other.Hash {
+				mu.Lock()
+				defer mu.Unlock()
+				differ = append(differ, seed)
+			}
+		})
+	}
+	all.Wait()
+	if 20*len(differ) > *repeated { // of 1,000 there was none, on a machine with much other load
+		t.Errorf("of %d schedules these were not the same twice: %v", *repeated, differ)
+	}
+	t.Logf("figures: %d of %d schedules were the same twice", *repeated-len(differ), *repeated)
+}
