@@ -17,6 +17,7 @@
 //   - What was acknowledged is there at the end.
 //   - A receiver gets no more POSTs of a session than attempts were claimed, and not released; under the
 //     policy once that is one.
+//   - It gets each of them between the claim of an attempt and its deadline, and not once that has a result.
 //   - Each outcome that has a callback ends with a verdict that agrees with what its receiver saw: delivered
 //     where it sent a 2xx, rejected where it sent that status, undeliverable where it got nothing.
 //   - When the faults have ended, everything comes to its end within a bounded virtual time.

@@ -19,7 +19,7 @@ import (
 
 // talker is what a receiver saw of one session.
 type talker struct {
-	posts    int
+	posts    []time.Time
 	statuses []int // of whole status lines
 }
 
@@ -40,7 +40,7 @@ func receiverAt(n int) string { return fmt.Sprintf("127.0.1.%d:8443", 1+n) }
 func (w *world) dial(ctx context.Context, worker, address string) (*simtest.Conn, error) {
 	r := w.draw("dial of %s to %s", worker, address)
 	w.mu.Lock()
-	refused := w.deaf == address || !w.calm && w.happens(r, "dial refused")
+	refused := w.deaf == address && !w.hears || !w.calm && w.happens(r, "dial refused")
 	silent := !w.calm && !refused && w.happens(r, "dial unanswered")
 	garbage := !w.calm && !silent && w.happens(r, "no TLS")
 	slow := !w.calm && !silent && w.happens(r, "dial slow")
@@ -161,7 +161,9 @@ func (p *part) status(code int, rest string) bool {
 func (w *world) answer(name string, conn *tls.Conn, wire *simtest.Conn) (goOn bool) {
 	r := w.draw("answer to %s", name)
 	w.mu.Lock()
-	w.talkerOf(name).posts++
+	saw := w.talkerOf(name)
+	saw.posts = append(saw.posts, time.Now())
+	w.hears = w.hears && wire.LocalAddr().String() != w.deaf
 	behaviour := ""
 	for _, b := range behaviourNames {
 		if !w.calm && w.happens(r, b) {

@@ -187,6 +187,13 @@ func (s *session) judge(ctx context.Context, by *process) {
 	s.judgeDelivery(v)
 }
 
+// covers reports whether an attempt might send at an instant: from its claim to its deadline, and not once it
+// had ended. What is stored has milliseconds.
+func covers(a facts.Attempt, at time.Time) bool {
+	return !at.Before(a.Claim.At) && !at.After(a.Claim.Deadline.Add(time.Millisecond)) &&
+		(a.Result == nil || !at.After(a.Result.At.Add(time.Millisecond)))
+}
+
 func (s *session) judgeDelivery(v facts.View) {
 	s.w.mu.Lock()
 	saw := *s.w.talkerOf(s.name)
@@ -209,20 +216,25 @@ func (s *session) judgeDelivery(v facts.View) {
 				verdict, a.Result.Status, saw.statuses)
 		}
 	}
-	if saw.posts > may || s.once && may > 1 {
-		s.w.fail("%s: %d POSTs, and %d attempts may have sent", s.name, saw.posts, may)
+	if len(saw.posts) > may || s.once && may > 1 {
+		s.w.fail("%s: %d POSTs, and %d attempts may have sent", s.name, len(saw.posts), may)
+	}
+	for _, at := range saw.posts {
+		if !slices.ContainsFunc(v.Delivery.Attempts, func(a facts.Attempt) bool { return covers(a, at) }) {
+			s.w.fail("%s: a POST at %s, when no attempt might send", s.name, at.Sub(s.w.begun))
+		}
 	}
 	callback := v.State == sessions.Verified || v.State == sessions.Failed
 	switch v.Delivery.State {
 	case facts.DeliveryDue, facts.DeliveryClaimed:
 		s.w.fail("%s: its delivery has not ended", s.name)
 	case facts.DeliveryUndeliverable:
-		if saw.posts > 0 {
+		if len(saw.posts) > 0 {
 			s.w.fail("%s is undeliverable, and its receiver got it", s.name)
 		}
 	case facts.DeliveryNone:
-		if callback || saw.posts > 0 {
-			s.w.fail("%s is %s without a delivery, and its receiver got %d", s.name, v.State, saw.posts)
+		if callback || len(saw.posts) > 0 {
+			s.w.fail("%s is %s without a delivery, and its receiver got %d", s.name, v.State, len(saw.posts))
 		}
 	case facts.DeliveryDelivered, facts.DeliveryRejected, facts.DeliveryUnknown:
 	}

@@ -35,7 +35,8 @@ type world struct {
 
 	mu      sync.Mutex
 	calm    bool   // no more faults
-	deaf    string // the receiver that nobody reaches, whatever happens; empty: there is none
+	deaf    string // the receiver that nobody reaches in the end, whatever happens; empty: there is none
+	hears   bool   // it is reached until it gets its first POST
 	names   map[string]string
 	drawn   map[string]int // how often something was drawn
 	kinds   map[string]int // faults, by kind
@@ -57,7 +58,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 		Fault:   w.fault,
 	})
 	if r := w.draw("deaf receiver"); r.Float64() < 0.1 {
-		w.deaf = receiverAt(r.IntN(receivers))
+		w.deaf, w.hears = receiverAt(r.IntN(receivers)), r.IntN(2) == 0
 		w.kinds["receiver away for good"]++
 	}
 	return w
@@ -144,6 +145,22 @@ func (w *world) fault(e simtest.Event) (f simtest.Fault) {
 		f.NobodyThere = true
 	}
 	return f
+}
+
+// pauseOf pauses a worker between its claim and its first byte, for up to some seconds more than others leave
+// its claim alone.
+func (w *world) pauseOf(worker string) {
+	r := w.draw("pause of %s before the first byte", worker)
+	w.mu.Lock()
+	paused := !w.calm && w.happens(r, "dispatcher paused")
+	pause := time.Duration(r.Int64N(int64(20 * time.Second)))
+	if paused {
+		w.noteLocked("%s is paused for %s", worker, pause)
+	}
+	w.mu.Unlock()
+	if paused {
+		time.Sleep(pause)
+	}
 }
 
 // inWords says what is unusual about a fault.
