@@ -107,6 +107,7 @@ type Config struct {
 // AttemptEnd is how a try at a delivery ended.
 type AttemptEnd struct {
 	Session  sessions.ID
+	Account  string
 	Receiver string        // host and port
 	Verdict  facts.Verdict // empty: provably nothing was sent, and it is tried again
 	Class    failure.Class

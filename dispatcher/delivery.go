@@ -339,7 +339,7 @@ func (a *attempt) notify(verdict facts.Verdict, class failure.Class) {
 	refused := a.barred != nil && a.barred.Class == failure.RefusedAddress
 	if a.c.OnAttempt != nil && !a.Test && !refused {
 		a.c.OnAttempt(AttemptEnd{
-			Session: a.ID, Receiver: a.target.HostPort(), Verdict: verdict, Class: class,
+			Session: a.ID, Account: a.Account, Receiver: a.target.HostPort(), Verdict: verdict, Class: class,
 		})
 	}
 }

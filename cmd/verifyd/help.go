@@ -38,6 +38,7 @@ var examples = map[string]string{
 	"account revoke-login-link": `verifyd account revoke-login-link --account "Harbor Guild" link_5ah3gk7zq2mxw4td`,
 	"account return-url":        `verifyd account return-url --account "Harbor Guild" https://harbor.example/verified`,
 	"account binding":           `verifyd account binding --account "Harbor Guild" code`,
+	"account notices":           `verifyd account notices --account "Harbor Guild" https://bot.harbor.example/notices`,
 	"account colour":            `verifyd account colour --account "Harbor Guild" "#1f5fd0"`,
 	"account quota":             `verifyd account quota "Harbor Guild" 5000`,
 	"account rename":            `verifyd account rename "Harbor Guild" "Harbour Guild"`,

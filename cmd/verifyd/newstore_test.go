@@ -20,6 +20,7 @@ import (
 var sensible = map[string][]string{
 	"SESSION": {strings.Repeat("a", 32)}, "account login-link": {"--base-url=https://verify.example.com"},
 	"account return-url":  {"https://example.com/"},
+	"account notices":     {"https://example.com/"},
 	"account move-member": {"example:1"},
 	"account quota":       {"x", "5"}, "account colour": {"#1f5fd0"}, "account binding": {"code"},
 	"member invite": {"--base-url=https://verify.example.com"},

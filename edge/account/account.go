@@ -32,6 +32,8 @@ type Account struct {
 	// ReturnOrigins are the sites that ReturnURL may be on, as browsers write origins: https://example.com,
 	// https://example.com:8443.
 	ReturnOrigins []string
+	// NoticeURL is where notices are posted to; empty: nowhere. Its path and query may be secrets.
+	NoticeURL string
 	// Level is what its sessions ask to be proven where they do not say; empty: the service's
 	Level proof.Level
 	// MaxUsers is how many platform users one identity may verify within the account, as long as it is

@@ -56,7 +56,7 @@ func TestReferenceAndLocaleAreOfTheRequest(t *testing.T) {
 	s := newService(t, nil)
 	start := func(key, more string) answer {
 		return s.do(t, http.MethodPost, pathInit, `{`+good+more+`}`, "Authorization", "Bearer "+acmeKey,
-			"Content-Type", "application/json", headerIdempotencyKey, key)
+			"Content-Type", "application/json", "Idempotency-Key", key)
 	}
 	all := []string{``, `,"reference":"code"`, `,"locale":"de"`, `,"reference":"de"`, `,"reference":"locale"`,
 		`,"binding":"code"`, `,"binding":"code","reference":"code"`}

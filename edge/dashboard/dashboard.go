@@ -8,12 +8,14 @@ import (
 
 	"verifyd/edge/account"
 	"verifyd/edge/account/accountstore"
+	"verifyd/edge/account/notice"
 	"verifyd/edge/account/signing"
 	"verifyd/edge/dashboard/callbacks"
 	"verifyd/edge/dashboard/callbacks/kept"
 	"verifyd/edge/dashboard/integrator"
 	"verifyd/edge/dashboard/login"
 	"verifyd/edge/dashboard/logins"
+	"verifyd/edge/dashboard/notices"
 	"verifyd/edge/dashboard/operator"
 	"verifyd/edge/dashboard/signinpage"
 	"verifyd/edge/dashboard/site"
@@ -24,6 +26,7 @@ import (
 	"verifyd/sessions"
 	"verifyd/sessions/pauses"
 	"verifyd/sessions/store"
+	"verifyd/sessions/urlpolicy"
 )
 
 // Directory knows accounts and their keys; a *keymirror.Mirror. It may be a moment behind the store.
@@ -61,6 +64,8 @@ type Config struct {
 	Quota     int64                // of an account that has none of its own; 1 or more
 	TestKeys  bool                 // whether test keys can be made
 	Key       secretbox.Key        // the master key: seals attempts to log in, makes accounts' key pairs
+	Notices   *notice.Store        // what accounts were told
+	Addresses *urlpolicy.Policy    // where notices may be posted to
 	Log       zerolog.Logger
 	Now       func() time.Time // time.Now when nil
 }
@@ -75,9 +80,10 @@ func New(c Config) (*Handler, error) {
 	}
 	s, err := site.New(site.Config{
 		BaseURL: c.BaseURL, Networks: c.Networks, SignIn: c.SignIn, Accounts: c.Accounts,
-		Members: c.Directory, Logins: c.Logins, Log: c.Log, Now: c.Now,
+		Members: c.Directory, Logins: c.Logins, Notices: c.Notices, Log: c.Log, Now: c.Now,
 		Parts: []site.Part{
-			login.Part(), integrator.Part(), callbacks.Part(), signinpage.Part(), operator.Part(),
+			login.Part(), integrator.Part(), callbacks.Part(), signinpage.Part(), notices.Part(),
+			operator.Part(),
 		},
 	})
 	if err != nil {
@@ -115,8 +121,12 @@ func New(c Config) (*Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	told, err := notices.New(s, c.Notices, c.Addresses)
+	if err != nil {
+		return nil, err
+	}
 	return &Handler{slices.Concat(in.Routes(), pages.Routes(), sent.Routes(), signInPage.Routes(),
-		operators.Routes(), s.Routes())}, nil
+		told.Routes(), operators.Routes(), s.Routes())}, nil
 }
 
 // Routes returns the route table, for api.Config.

@@ -73,6 +73,7 @@ func furnishHostile(t *testing.T, r *rig, kind string) []hostilePage {
 	key := hostileKeys(t, r, a, name)
 	session := hostileSessions(t, r, a, key, value, short)
 	hostileService(t, r, name)
+	r.notices(a, name+" is now viewer of the account.", value)
 	olga, root := r.browser(), r.browser()
 	in, operator := []*http.Cookie{loginCookie(t, olga.login("olga"))}, []*http.Cookie{
 		loginCookie(t, root.login("root")),
@@ -102,7 +103,7 @@ func furnishHostile(t *testing.T, r *rig, kind string) []hostilePage {
 	for _, path := range []string{
 		"sessions", "sessions/" + session, "keys", "keys/" + key + "/roll", "keys/" + key + "/revoke",
 		"signing", "callbacks", "callbacks/test", "usage", "quickstart",
-		"members", "audit", "settings", "settings/delete", "sign-in-page",
+		"members", "notices", "audit", "settings", "settings/delete", "sign-in-page",
 	} {
 		name := strings.NewReplacer("/", "-", session, "one", key, "one").Replace(path)
 		pages = append(pages, at(name, "/dashboard/"+path, in))

@@ -18,6 +18,7 @@ import (
 	"verifyd/edge/account/access"
 	"verifyd/edge/account/accountstore"
 	"verifyd/edge/account/keymirror"
+	"verifyd/edge/account/notice"
 	"verifyd/edge/account/signing"
 	"verifyd/edge/api"
 	"verifyd/edge/dashboard"
@@ -223,6 +224,7 @@ func newRig(tb testing.TB, s setup) *rig {
 	}
 	r.kept = kept.New(conn)
 	h, err := dashboard.New(dashboard.Config{
+		Notices: notice.NewStore(conn), Addresses: r.callbacks.policy,
 		Pauses: r.pauses, Kept: r.kept,
 		Fleet:   func(context.Context) ([]fleet.Process, error) { return r.fleet, nil },
 		BaseURL: r.base, Networks: r.networks(), Allow: allow, Accounts: r.accounts, Directory: r.mirror,

@@ -18,6 +18,7 @@ import (
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
 	"verifyd/edge/account/audit"
+	"verifyd/edge/account/notice"
 	"verifyd/edge/chromiumtest"
 	sent "verifyd/edge/dashboard/callbacks"
 	"verifyd/natsconf/fleet"
@@ -108,6 +109,7 @@ func furnish(t *testing.T, r *rig) furnished {
 	switched := r.browser()
 	switchedIn := []*http.Cookie{loginCookie(t, switched.login("olga"))}
 	switched.To(switched.post("/dashboard/account", "to", empty.ID))
+	furnishNotices(t, r, a)
 	viewer := []*http.Cookie{loginCookie(t, r.browser().login("vera"))}
 	operator := furnishService(t, r)
 	operating := func(path string) shownPage {
@@ -141,6 +143,8 @@ func furnish(t *testing.T, r *rig) furnished {
 		"usage":         at("/dashboard/usage"),
 		"quickstart":    at("/dashboard/quickstart"),
 		"members":       at("/dashboard/members"),
+		"notices":       at("/dashboard/notices"),
+		"no-notices":    {func() string { return r.base + "/dashboard/notices" }, switchedIn},
 		"audit":         at("/dashboard/audit"),
 		"settings":      at("/dashboard/settings"),
 		"delete":        at("/dashboard/settings/delete"),
@@ -157,6 +161,36 @@ func furnish(t *testing.T, r *rig) furnished {
 		"no-operator":   {func() string { return r.base + "/dashboard/operator" }, viewer},
 		"forbidden":     {func() string { return r.base + "/dashboard/new-key" }, viewer},
 	}}
+}
+
+// furnishNotices tells an account of everything there is, the first of it read.
+func furnishNotices(t *testing.T, r *rig, a account.Account) {
+	t.Helper()
+	olga := access.Actor{Kind: access.ActorMember, Network: "example", Subject: "olga"}
+	store := notice.NewStore(r.conn)
+	for i, c := range []struct {
+		kind   notice.Type
+		detail string
+	}{
+		{notice.MemberJoined, "Vera is now viewer of the account."},
+		{notice.SecretRotated, "The callback signing secret was rotated by Olga Owner. Put the new one " +
+			"into your receiver before the old one ends."},
+		{notice.QuotaReached, "80 % of this month's quota is used: 4,000 of 5,000 sessions."},
+		{notice.ReceiverFailing, "hooks.example.com:443 did not take the callbacks of 3 sessions in a row; " +
+			"the last trouble: connect."},
+		{notice.ReceiverRecovered, "hooks.example.com:443 takes callbacks again, or was sent none for a " +
+			"while."},
+	} {
+		n := notice.New(a.ID, c.kind, "1", r.clock.Now(), c.detail, nil)
+		if err := store.Raise(t.Context(), n); err != nil {
+			t.Fatal(err)
+		}
+		if i == 1 {
+			if err := store.MarkRead(t.Context(), a.ID, olga, n.ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 }
 
 // furnishService returns the service processes, failing receiver hosts and a pause, and returns the cookies

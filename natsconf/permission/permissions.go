@@ -74,6 +74,8 @@ type access struct {
 //	USAGE               counts and reads             counts statistics
 //	KV accounts, keys   changes and reads            reads
 //	KV alarms           makes and reads              makes and reads
+//	NOTICES             makes and reads              makes and reads
+//	AUDIT               makes and reads              its consumer
 //	KV operations       pauses and reads             reads
 //	KV store            reads                        reads
 //	the others          makes and reads              –
@@ -104,6 +106,8 @@ var accesses = map[Role][]access{
 			[]string{topology.BucketSubject(topology.BucketIdentities, ">")}, single},
 		{topology.BucketStream(topology.BucketAlarms),
 			[]string{topology.BucketSubject(topology.BucketAlarms, ">")}, many},
+		// read marks, and what is known here alone, such as where quotas stand
+		{topology.StreamNotices, []string{"notice.*.*", "notice-read.*.*"}, many},
 		// operators and login links are made by an operator's credential
 		{topology.BucketStream(topology.BucketOperations),
 			[]string{topology.BucketSubject(topology.BucketOperations, "pause.*")}, many},
@@ -119,6 +123,7 @@ var accesses = map[Role][]access{
 		{topology.BucketStream(topology.BucketKeys), nil, many},
 		{topology.BucketStream(topology.BucketAlarms),
 			[]string{topology.BucketSubject(topology.BucketAlarms, ">")}, many},
+		{topology.StreamNotices, []string{"notice.*.*", "notice-open.>"}, many},
 		{topology.BucketStream(topology.BucketOperations), nil, many},
 		{topology.BucketStream(topology.BucketStore), nil, single},
 	},
@@ -162,7 +167,7 @@ func (p *Set) edge() {
 		answers)
 	p.Listen.Allow = append(p.Listen.Allow, topology.SubjectSpent, topology.SubjectFleet, "listen.*",
 		"listen.*.*")
-	for _, c := range topology.DispatcherConsumers() {
+	for _, c := range slices.Concat(topology.DispatcherConsumers(), topology.NoticeConsumers()) {
 		p.Publish.Deny = append(p.Publish.Deny, consumerSubjects(c)...)
 	}
 }
@@ -170,7 +175,7 @@ func (p *Set) edge() {
 func (p *Set) dispatcher() {
 	p.Publish.Allow = append(p.Publish.Allow, topology.SubjectAlarms+".>", "listen.*", "listen.*.*", answers)
 	p.Listen.Allow = append(p.Listen.Allow, topology.SubjectFleet, "listened.*.*")
-	for _, c := range topology.DispatcherConsumers() {
+	for _, c := range slices.Concat(topology.DispatcherConsumers(), topology.NoticeConsumers()) {
 		p.Publish.Allow = append(p.Publish.Allow, consumerSubjects(c)...)
 		p.Publish.Allow = append(p.Publish.Allow, "$JS.ACK."+c.Stream+"."+c.Config.Durable+".>")
 	}

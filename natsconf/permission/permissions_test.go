@@ -186,10 +186,9 @@ func TestGrantsAreTheTables(t *testing.T) {
 	if g, err = e.Connect(t, permission.RoleOperator).Grants(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if x := g.Excess(permission.RoleEdge); len(x) != 3 {
-		t.Errorf("an edge with the operator's credential may also write %q, want claims, results and "+
-			"schedules",
-			x)
+	if x := g.Excess(permission.RoleEdge); len(x) != 4 {
+		t.Errorf("an edge with the operator's credential may also write %q, want claims, results, "+
+			"schedules, and which receivers fail", x)
 	}
 }
 

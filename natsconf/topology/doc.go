@@ -9,6 +9,7 @@
 //	AUDIT           audit.*.*                                     400 d     who changed what, written once
 //	KV_sessions     $KV.sessions.>                                72 h      records; what pages remember
 //	SESSION_KEYS    session-keys.*                                74 h      keys of personal parts, sealed
+//	NOTICES         notice.*.* notice-read.*.* notice-open.>      30 d      what accounts are told of
 //	KV_accounts     $KV.accounts.>                                for ever  integrators, members, secrets
 //	KV_keys         $KV.keys.>                                    for ever  API keys as digests
 //	KV_logins       $KV.logins.>                                  12 h      login links, dashboard logins
@@ -20,6 +21,8 @@
 //	KV_store        $KV.store.>                                   for ever  in service or not, who is erased
 //	dispatcher      completion.* resend.*.*                       –         consumer: still to be delivered
 //	retries         retry.*                                       –         consumer: whose retry is due
+//	notices         notice.*.*                                    –         consumer: still to be posted
+//	audit-notices   audit.*.*                                     –         consumer: still to be told
 //
 // Who may do what with it stands in package permission, once for the servers' configuration, for verifyd
 // check and for the tests.

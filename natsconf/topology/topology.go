@@ -15,6 +15,7 @@ const (
 	StreamUsage       = "USAGE"
 	StreamAudit       = "AUDIT"
 	StreamSessionKeys = "SESSION_KEYS"
+	StreamNotices     = "NOTICES"
 	BucketSessions    = "sessions"
 	BucketAccounts    = "accounts"
 	BucketKeys        = "keys"
@@ -30,6 +31,10 @@ const (
 	// of completions, and of those whose next try has come due.
 	ConsumerDispatcher = "dispatcher"
 	ConsumerRetries    = "retries"
+	// ConsumerNotices and ConsumerAudit are shared by them too: of notices that are still to be posted, and
+	// of the audit log, for what of it accounts are told.
+	ConsumerNotices = "notices"
+	ConsumerAudit   = "audit-notices"
 )
 
 // Subjects that are no stream's.
@@ -56,11 +61,15 @@ const (
 	usageTTL = 400 * 24 * time.Hour
 	// AuditTTL is how long the audit log is kept: a year and the month in which somebody looks back at it.
 	AuditTTL = 400 * 24 * time.Hour
+	// NoticeTTL is how long an account's members can look its notices up.
+	NoticeTTL = 30 * 24 * time.Hour
 	// LoginTTL is how long a dashboard login lives at most, and login links with it.
 	LoginTTL = 12 * time.Hour
 	// AckWait is after how long without a word a completion is given to a dispatcher again. Deliveries
 	// outlast it by sending progress; after a crash it bounds the pause.
 	AckWait = 30 * time.Second
+	// noticeAckWait is AckWait for notices, which wait their turn for longer and send no progress.
+	noticeAckWait = 2 * time.Minute
 	// dedupWindow is how long a message id protects a publisher's own retry.
 	dedupWindow = 2 * time.Minute
 	// maxAckPending is unlimited: what waits for its next try counts as pending, so that any bound would let
@@ -104,7 +113,7 @@ func New(o Options) Topology {
 	return Topology{
 		Streams: []jetstream.StreamConfig{
 			completions(o), events(o), retries(o), usage(o), audit(o),
-			records(o), sessionKeys(o),
+			records(o), sessionKeys(o), notices(o),
 			bucket(o, BucketAccounts, "integrators and their sealed signing secrets", 5, 0),
 			bucket(o, BucketKeys, "API keys as digests; revoked by putting a revoked record", 5, 0),
 			bucket(o, BucketLogins, "dashboard logins and login links, as digests", 1, LoginTTL),
@@ -116,7 +125,7 @@ func New(o Options) Topology {
 			operations(o),
 			whole(o),
 		},
-		Consumers: DispatcherConsumers(),
+		Consumers: append(DispatcherConsumers(), NoticeConsumers()...),
 	}
 }
 
@@ -129,6 +138,19 @@ func DispatcherConsumers() []Consumer {
 		dispatcherConsumer(StreamRetries, ConsumerRetries,
 			"deliveries whose next try has come due; shared by all dispatchers", "retry.*"),
 	}
+}
+
+// NoticeConsumers are the consumers of notices, which all dispatcher processes share, too. What was written
+// to the audit log before the second was made, by an older build or in the store that this one was copied
+// from, is no news.
+func NoticeConsumers() []Consumer {
+	audit := dispatcherConsumer(StreamAudit, ConsumerAudit,
+		"changes that accounts are still to be told of; shared by all dispatchers", "audit.*.*")
+	audit.Config.DeliverPolicy = jetstream.DeliverNewPolicy
+	posts := dispatcherConsumer(StreamNotices, ConsumerNotices,
+		"notices still to be posted; shared by all dispatchers", "notice.*.*")
+	posts.Config.AckWait = noticeAckWait
+	return []Consumer{posts, audit}
 }
 
 func dispatcherConsumer(stream, name, description string, subjects ...string) Consumer {
@@ -230,6 +252,17 @@ func sessionKeys(o Options) jetstream.StreamConfig {
 	c.AllowAtomicPublish = true
 	c.AllowMsgTTL = true // see completions
 	c.MaxAge = o.KeepResults + pageKept
+	return c
+}
+
+// notices holds what accounts are told of: notice.<account>.<id>, written once for each cause; up to where
+// each of their members has read them; and what is open, such as a receiver that fails.
+func notices(o Options) jetstream.StreamConfig {
+	c := base(o, StreamNotices, "what accounts are told of, how far members have read, and what is open",
+		"notice.*.*", "notice-read.*.*", "notice-open.>")
+	c.MaxMsgsPerSubject = 1
+	c.AllowMsgTTL = true // see completions
+	c.MaxAge = NoticeTTL
 	return c
 }
 

@@ -43,6 +43,7 @@ var order = []string{
 	topology.BucketStream(topology.BucketAccounts),
 	topology.BucketStream(topology.BucketOperations),
 	topology.BucketStream(topology.BucketAlarms),
+	topology.StreamNotices,
 	topology.BucketStream(topology.BucketSessions),
 	topology.StreamSessionKeys,
 	topology.BucketStream(topology.BucketIdempotency),

@@ -163,9 +163,14 @@ func isDigit(b byte) bool { return '0' <= b && b <= '9' }
 
 func isLetter(b byte) bool { return 'a' <= b|0x20 && b|0x20 <= 'z' }
 
-// anywhere lets every address through: what it reads is named by an operator, and dialled by nobody.
+// anywhere lets every address through: what it reads is named by an operator, and judged by another policy
+// where it is dialled.
 var anywhere = NewPolicy([]netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")},
 	nil)
+
+// ParseNamed is Policy.Parse for a URL that an operator names where no policy is known: the one that binds is
+// asked when it is dialled. The error is a *Fault.
+func ParseNamed(raw string) (URL, error) { return anywhere.Parse(raw) }
 
 // Destination reads a receiver host as an operator names it, host or host:port, and returns it as HostPort
 // does; the port is 443 where none is named. The error is a *Fault.

@@ -1,9 +1,12 @@
 // Package alarm tells operators what they should look at, once for each cause, and once more when it is over,
 // however many processes see it.
 //
+// Accounts are told of what is open for a while by the same mechanism, with records of its own
+// (Config.Stream).
+//
 // The law:
 //
-//  1. A cause is a type and what it is about. Its record in the bucket is changed only by who has read it (a
+//  1. A cause is a type and what it is about. Its record in the stream is changed only by who has read it (a
 //     conditional write), and whoever opens or ends it is the one to tell. Where that one dies before,
 //     another takes over after tellerLease.
 //  2. A cause stays open while any process reports it. A process that says nothing for reporterLease reports
@@ -14,6 +17,7 @@
 package alarm
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -89,6 +93,17 @@ type Condition struct {
 	Over bool
 }
 
+// ToOperators announces events in the log, and on the subject that monitoring listens to.
+func ToOperators(conn *natsconf.Conn, log zerolog.Logger) func(Event) {
+	return func(e Event) {
+		log.Warn().Str("type", string(e.Type)).Str("status", string(e.Status)).Str("about", e.About).
+			Str("alarm", e.ID).Str("detail", e.Detail).Msg("operator event")
+		if data, err := json.Marshal(e); err == nil {
+			conn.Emit(Subject+string(e.Type), data)
+		}
+	}
+}
+
 // Event is what operators are told, as JSON.
 type Event struct {
 	ID     string         `json:"id"` // the same for every copy
@@ -116,14 +131,20 @@ type record struct {
 
 // Config is what a Keeper needs.
 type Config struct {
-	Conn    *natsconf.Conn
+	Conn *natsconf.Conn
+	// Stream and Prefix are where the records are: operators' in their bucket where empty.
+	Stream, Prefix string
+	// Name is the actor's in the supervisor's log; "alarms" where empty.
+	Name    string
 	Sources []func(ctx context.Context) []Condition
-	// Tell brings an event to operators; nil: the log and the subject are enough. An error means that it is
-	// tried again.
+	// Announce is called once for each event before it is told; nil: nobody listens.
+	Announce func(e Event)
+	// Tell brings an event to whom it concerns; nil: that it was announced is enough. An error means that it
+	// is tried again.
 	Tell    func(ctx context.Context, e Event) error
 	Log     zerolog.Logger
-	Metrics prometheus.Registerer
-	Now     func() time.Time // time.Now when nil
+	Metrics prometheus.Registerer // nil: nothing is measured
+	Now     func() time.Time      // time.Now when nil
 }
 
 // Keeper is the actor that looks at the causes and tells operators.
@@ -141,6 +162,11 @@ func New(c Config) *Keeper {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
+	if c.Stream == "" {
+		c.Stream = topology.BucketStream(topology.BucketAlarms)
+		c.Prefix = topology.BucketSubject(topology.BucketAlarms, "")
+	}
+	c.Name = cmp.Or(c.Name, "alarms")
 	k := &Keeper{
 		c: c, self: rand.Text(),
 		told: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -151,12 +177,14 @@ func New(c Config) *Keeper {
 			Help: "Operator events of the whole service that nobody could be told of yet.",
 		}),
 	}
-	c.Metrics.MustRegister(k.told, k.untold)
+	if c.Metrics != nil {
+		c.Metrics.MustRegister(k.told, k.untold)
+	}
 	return k
 }
 
 // String names the actor in the supervisor's log.
-func (k *Keeper) String() string { return "alarms" }
+func (k *Keeper) String() string { return k.c.Name }
 
 // Serve looks until ctx ends.
 func (k *Keeper) Serve(ctx context.Context) error {
@@ -166,7 +194,8 @@ func (k *Keeper) Serve(ctx context.Context) error {
 		select {
 		case <-tick.C:
 			if err := k.LookOnce(ctx); err != nil && ctx.Err() == nil {
-				k.c.Log.Warn().Err(err).Msg("the alarms cannot be looked at")
+				k.c.Log.Warn().Err(err).Str("of", k.c.Name).
+					Msg("the alarms cannot be looked at")
 			}
 		case <-ctx.Done():
 			return ctx.Err()
@@ -188,7 +217,7 @@ func (k *Keeper) LookOnce(ctx context.Context) error {
 	seen := map[string]Condition{}
 	for _, source := range k.c.Sources {
 		for _, c := range source(ctx) {
-			seen[subject(c.Type, c.About)] = c
+			seen[k.subject(c.Type, c.About)] = c
 		}
 	}
 	for s, c := range seen {
@@ -297,21 +326,16 @@ func (k *Keeper) change(ctx context.Context, s string, r record) record {
 	return r
 }
 
-// tell tells operators, and reports whether they were reached. The log and the subject get the first try
-// alone.
+// tell tells whom it concerns, and reports whether they were reached.
 func (k *Keeper) tell(ctx context.Context, r record) bool {
 	e := r.Event
-	if r.Tries == 1 {
-		k.c.Log.Warn().Str("type", string(e.Type)).Str("status", string(e.Status)).Str("about", e.About).
-			Str("alarm", e.ID).Str("detail", e.Detail).Msg("operator event")
-		if data, err := json.Marshal(e); err == nil {
-			k.c.Conn.Emit(Subject+string(e.Type), data)
-		}
+	if r.Tries == 1 && k.c.Announce != nil {
+		k.c.Announce(e)
 	}
 	if k.c.Tell != nil {
 		if err := k.c.Tell(ctx, e); err != nil {
 			k.c.Log.Warn().Err(err).Str("type", string(e.Type)).Str("alarm", e.ID).
-				Msg("an operator event could not be sent")
+				Msg("an alarm could not be told")
 			return false
 		}
 	}
@@ -342,8 +366,7 @@ func (k *Keeper) store(ctx context.Context, s string, r record) (sequence uint64
 
 // read reads all records. What a newer build wrote is left to it.
 func (k *Keeper) read(ctx context.Context) (map[string]record, error) {
-	msgs, err := k.c.Conn.Newest(ctx, topology.BucketStream(topology.BucketAlarms),
-		topology.BucketSubject(topology.BucketAlarms, ">"))
+	msgs, err := k.c.Conn.Newest(ctx, k.c.Stream, k.c.Prefix+">")
 	if err != nil {
 		return nil, err
 	}
@@ -361,7 +384,7 @@ func (k *Keeper) read(ctx context.Context) (map[string]record, error) {
 }
 
 // subject is where a cause's record stands. What it is about may be any text: its hash stands there.
-func subject(t Type, about string) string {
+func (k *Keeper) subject(t Type, about string) string {
 	sum := sha256.Sum256([]byte(about))
-	return topology.BucketSubject(topology.BucketAlarms, string(t)+"."+hex.EncodeToString(sum[:8]))
+	return k.c.Prefix + string(t) + "." + hex.EncodeToString(sum[:8])
 }

@@ -86,7 +86,8 @@ func (s *service) start() *process {
 		Sources: []func(context.Context) []alarm.Condition{
 			func(context.Context) []alarm.Condition { return p.sees },
 		},
-		Tell: s.tell, Log: zerolog.Nop(), Metrics: prometheus.NewRegistry(), Now: s.now,
+		Announce: alarm.ToOperators(s.conn, zerolog.Nop()), Tell: s.tell,
+		Log: zerolog.Nop(), Metrics: prometheus.NewRegistry(), Now: s.now,
 	})
 	return p
 }

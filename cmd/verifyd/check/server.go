@@ -125,7 +125,7 @@ func checkLimits(s *Survey, in provision.Inspection, c config.Config) {
 			in.MaxPayload, minPayload)
 	}
 	streams, consumers := len(topology.New(c.Store.Topology).Streams),
-		len(topology.DispatcherConsumers())
+		len(topology.New(c.Store.Topology).Consumers)
 	if in.MaxStreams >= 0 && in.MaxStreams < streams {
 		s.err("limits", "raise the account's limit of streams",
 			"the account may have %d streams, verifyd needs %d", in.MaxStreams, streams)

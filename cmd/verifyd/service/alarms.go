@@ -4,19 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
-	"sync"
 	"time"
 
 	"verifyd/cmd/verifyd/alarm"
 	"verifyd/cmd/verifyd/supervise"
-	"verifyd/dispatcher"
 	"verifyd/dispatcher/callback"
 	"verifyd/edge/limit"
 	"verifyd/natsconf/storestate"
-	"verifyd/sessions"
-	"verifyd/sessions/facts"
-	"verifyd/sessions/failure"
 	sessionstore "verifyd/sessions/store"
 	"verifyd/sessions/urlpolicy"
 )
@@ -37,6 +31,11 @@ const (
 	QuietAfter = 15 * time.Minute
 	// maxReceivers bounds the receivers that are watched at once; others are watched as these become quiet.
 	maxReceivers = 10_000
+	// maxOfAccount bounds those of one account, of which it is told.
+	maxOfAccount = 20
+	// failingFor is for how long at least a receiver counts as failing to its account: one that fails and
+	// recovers in turns must not make a notice each time.
+	failingFor = 5 * time.Minute
 )
 
 // startAlarms starts what tells operators, with what edge and dispatcher know.
@@ -50,7 +49,7 @@ func (p *Program) startAlarms(h shared) {
 		sources = append(sources, p.Receivers.conditions, watchBacklog(p, h.sessions))
 	}
 	c := alarm.Config{Conn: p.Store.Conn, Sources: sources, Log: p.Config.Log, Metrics: p.Registry,
-		Now: p.Config.Now}
+		Now: p.Config.Now, Announce: alarm.ToOperators(p.Store.Conn, p.Config.Log)}
 	if p.Config.Alarms.URL != (urlpolicy.URL{}) {
 		c.Tell = p.postAlarm
 	}
@@ -64,21 +63,11 @@ func (p *Program) postAlarm(ctx context.Context, e alarm.Event) error {
 	if err != nil {
 		return fmt.Errorf("encode event: %w", err)
 	}
-	client := p.Config.CallbackClient()
-	request, err := client.PrepareMessage(callback.Message{
+	if err := post(ctx, p.Config.CallbackClient(), callback.Message{
 		URL: p.Config.Alarms.URL, ID: e.ID + "_" + string(e.Status), Body: body,
 		Secrets: []string{p.Config.Alarms.Secret}, At: p.Clock(),
-	})
-	if err != nil {
-		return err
-	}
-	conn, err := client.Dial(ctx, p.Config.Alarms.URL)
-	if err != nil {
+	}); err != nil {
 		return fmt.Errorf("post an event: %w", err)
-	}
-	defer func() { _ = conn.Close() }()
-	if answer := conn.Send(ctx, request); answer.Verdict != facts.VerdictDelivered {
-		return fmt.Errorf("post an event: %s: %s", answer.Verdict, answer.Detail)
 	}
 	return nil
 }
@@ -173,101 +162,4 @@ func watchBacklog(p *Program, store *sessionstore.Store) func(context.Context) [
 				"deliveries": b.Waiting + b.Given + b.Scheduled},
 		}}
 	}
-}
-
-// receivers is what this process's dispatcher learns about receivers. The dispatcher tells, the alarms ask.
-type receivers struct {
-	failures int
-	now      func() time.Time
-
-	mu      sync.Mutex
-	failing map[string]*failing
-	unknown unknown
-}
-
-// failing is a receiver that has taken nothing lately.
-type failing struct {
-	sessions map[sessions.ID]bool // whose callback it did not take, up to as many as it needs
-	class    failure.Class        // of the last trouble
-	last     time.Time
-}
-
-// unknown is the deliveries lately whose end nobody knows.
-type unknown struct {
-	count    int
-	session  sessions.ID // the last of them
-	receiver string
-	last     time.Time
-}
-
-func newReceivers(failures int, now func() time.Time) *receivers {
-	return &receivers{failures: failures, now: now, failing: map[string]*failing{}}
-}
-
-// receiversOwn are the classes of trouble that are the receiver's: another owner of the claim, our proxy and
-// our settings are not.
-var receiversOwn = []failure.Class{
-	failure.DNS, failure.Connect, failure.TLS, failure.Timeout, failure.Reset, failure.Protocol,
-	failure.Status,
-}
-
-// Ended takes note of a try; it is called by the dispatcher.
-func (r *receivers) Ended(e dispatcher.AttemptEnd) {
-	now := r.now()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if e.Verdict == facts.VerdictUnknown {
-		r.unknown = unknown{r.unknown.count + 1, e.Session, e.Receiver, now}
-	}
-	if e.Verdict == facts.VerdictDelivered {
-		delete(r.failing, e.Receiver)
-		return
-	}
-	if !slices.Contains(receiversOwn, e.Class) {
-		return
-	}
-	f := r.failing[e.Receiver]
-	if f == nil {
-		if len(r.failing) >= maxReceivers {
-			return
-		}
-		f = &failing{sessions: map[sessions.ID]bool{}}
-		r.failing[e.Receiver] = f
-	}
-	if f.class, f.last = e.Class, now; len(f.sessions) < r.failures {
-		f.sessions[e.Session] = true
-	}
-}
-
-// conditions forgets what is over, and returns what operators should know.
-func (r *receivers) conditions(context.Context) []alarm.Condition {
-	now := r.now()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var all []alarm.Condition
-	for host, f := range r.failing {
-		switch {
-		case now.Sub(f.last) >= QuietAfter:
-			delete(r.failing, host)
-		case len(f.sessions) >= r.failures:
-			all = append(all, alarm.Condition{
-				Type: alarm.ReceiverFailing, About: host,
-				Detail: fmt.Sprintf("the receiver did not take the callbacks of %d sessions in a row; "+
-					"the last trouble: %s", r.failures, f.class),
-				Data: map[string]any{"receiver": host, "class": f.class},
-			})
-		}
-	}
-	if u := r.unknown; u.count > 0 {
-		if now.Sub(u.last) >= QuietAfter {
-			r.unknown = unknown{}
-			return all
-		}
-		all = append(all, alarm.Condition{
-			Type: alarm.DeliveriesUnknown, Detail: fmt.Sprintf("nobody knows whether %s got a "+
-				"callback; it is not sent again by itself", u.receiver),
-			Data: map[string]any{"count": u.count, "session": u.session, "receiver": u.receiver},
-		})
-	}
-	return all
 }

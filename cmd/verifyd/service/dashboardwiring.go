@@ -10,6 +10,7 @@ import (
 	"verifyd/dispatcher/callback"
 	"verifyd/docs/verify"
 	"verifyd/edge/account"
+	"verifyd/edge/account/notice"
 	"verifyd/edge/dashboard"
 	"verifyd/edge/dashboard/callbacks"
 	"verifyd/edge/dashboard/callbacks/kept"
@@ -54,6 +55,7 @@ func (p *Program) dashboard(
 		},
 		Rate: p.Config.Rate, Policy: p.Config.DefaultPolicy, Quota: p.Config.Quota,
 		TestKeys: p.Config.TestKeys, Snippets: snippets, Pauses: paused, Kept: kept.New(p.Store.Conn),
+		Notices: notice.NewStore(p.Store.Conn), Addresses: p.Config.CallbackPolicy,
 		Fleet: func(ctx context.Context) ([]fleet.Process, error) { return fleet.Ask(ctx, p.Store.Conn) },
 		Key:   p.Store.Key, Log: p.Config.Log, Now: p.Config.Now,
 		Preview: signinpage.Config{

@@ -28,6 +28,7 @@ import (
 	"verifyd/edge/account/accountstore"
 	"verifyd/edge/account/keymirror"
 	"verifyd/edge/account/keyuse"
+	"verifyd/edge/account/notice"
 	"verifyd/edge/limit"
 	"verifyd/edge/web"
 	"verifyd/natsconf"
@@ -59,6 +60,8 @@ type Program struct {
 	Alarms *alarm.Keeper
 	copier *transfer.Copier // nil: there is no copy of the store
 	quota  *limit.Quota     // nil where this process runs no edge
+
+	notices *notice.Queue
 
 	Receivers   *receivers // what the dispatcher learns about them
 	Unreadables *unreadables
@@ -204,6 +207,7 @@ func (p *Program) start(ctx context.Context) (err error) {
 		return err
 	}
 	p.startAlarms(h)
+	startNotices(p, h)
 	// Last, so that nobody is told of a process that is not up.
 	p.add("presence", supervise.New("presence",
 		fleet.NewPresence(p.Store.Conn, presenceOf(p, h, checks), p.Config.Log)))
@@ -285,6 +289,8 @@ func (p *Program) startCore(ctx context.Context) (shared, error) {
 		p.add("accounts", supervise.New("key uses", h.uses),
 			supervise.New("audit settler", accountstore.NewSettler(p.Store.Accounts, p.Config.Log)))
 	}
+	p.notices = notice.NewQueue(notice.NewStore(conn), p.Config.Log)
+	p.add("notice queue", supervise.New("notice queue", p.notices))
 	// above the writer that it uses at its stop, below those that count
 	p.add("meter", supervise.New("meter", h.meter))
 	p.add("steps", supervise.New("steps", steps))
@@ -301,6 +307,7 @@ func (p *Program) startDispatcher(ctx context.Context, h shared) error {
 		return err
 	}
 	p.Receivers = newReceivers(p.Config.Alarms.Failures, p.Clock)
+	p.Receivers.offer = p.notices.Offer
 	d, err := dispatcher.New(dispatcher.Config{
 		OnAttempt: p.Receivers.Ended,
 		Conn:      p.Store.Conn, Sessions: h.sessions, Secrets: h.mirror, Policy: p.Config.CallbackPolicy,

@@ -50,7 +50,7 @@ func TestReceiversAreWatched(t *testing.T) {
 		fail(s, facts.VerdictRejected, failure.Status)
 	}
 	now = now.Add(QuietAfter)
-	if got := types(); got != nil || len(r.failing) != 0 {
+	if got := types(); got != nil || len(r.hosts.failing) != 0 {
 		t.Errorf("a quiet while later: %v", got)
 	}
 }

@@ -40,6 +40,7 @@ const (
 	ActionKeys    Action = "keys"    // create, roll and revoke API keys
 	ActionReveal  Action = "reveal"  // see the callback signing secrets
 	ActionSecrets Action = "secrets" // rotate the callback signing secret
+	ActionNotices Action = "notices" // set where notices are posted to
 	// ActionBranding: set what end users see of the account: where its link back leads, its colour
 	ActionBranding Action = "face"
 	ActionMembers  Action = "members" // invite, change roles, remove
@@ -57,6 +58,7 @@ var rights = map[Action][]Role{
 	ActionKeys:     {RoleOwner, RoleDeveloper},
 	ActionReveal:   {RoleOwner, RoleDeveloper},
 	ActionSecrets:  {RoleOwner, RoleDeveloper},
+	ActionNotices:  {RoleOwner, RoleDeveloper},
 	ActionBranding: {RoleOwner},
 	ActionMembers:  {RoleOwner},
 	ActionAccount:  {RoleOwner},

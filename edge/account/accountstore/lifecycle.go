@@ -63,6 +63,7 @@ func (s *Store) DeleteAccount(ctx context.Context, by access.Actor, id string, d
 func (d *Deletion) bury(a *account.Account, now time.Time) (deed, error) {
 	d.Members, d.Invites = len(a.Members), len(a.Invites)
 	a.DeletedAt, a.Members, a.Invites, a.Branding = now, nil, nil, branding.Branding{}
+	a.NoticeURL = ""
 	for i, secret := range a.Secrets {
 		if secret.ExpiresAt.IsZero() || secret.ExpiresAt.After(d.SignsUntil) {
 			a.Secrets[i].ExpiresAt = d.SignsUntil

@@ -11,6 +11,8 @@ import (
 	"verifyd/edge/account/entry"
 	"verifyd/edge/account/input"
 	"verifyd/edge/account/secrets"
+	"verifyd/sessions/timeline"
+	"verifyd/sessions/urlpolicy"
 )
 
 // RotateSecret returns the account a new signing secret. For the time of the overlap callbacks carry a
@@ -49,6 +51,32 @@ func (s accounts) EndRotation(ctx context.Context, by access.Actor, id string) (
 		a.Secrets = a.Secrets[:1]
 		return deed{what: audit.RotationEnded}, nil
 	})
+}
+
+// SetNoticeURL sets where the account's notices are posted to; the zero URL: nowhere. They are signed with
+// its signing secrets. Its errors are ErrNoAccount and ErrNotAllowed.
+func (s accounts) SetNoticeURL(ctx context.Context, by access.Actor, id string, to urlpolicy.URL) error {
+	_, err := s.change(ctx, by, id, access.ActionNotices, func(a *account.Account, _ time.Time) (deed,
+		error) {
+		if a.NoticeURL == to.String() {
+			return deed{}, errUnchanged
+		}
+		d := deed{what: audit.NoticesSet, detail: map[string]string{"from": hostOf(a.NoticeURL)}}
+		if to != (urlpolicy.URL{}) {
+			d.detail["to"] = to.HostPort()
+		}
+		a.NoticeURL = to.String()
+		return d, nil
+	})
+	return err
+}
+
+// hostOf returns what the audit log may show of an address; empty: there is none.
+func hostOf(address string) string {
+	if address == "" {
+		return ""
+	}
+	return timeline.URLHost(address)
 }
 
 // RevealSecrets returns the secrets that sign now, the current one first, and writes down who asked. Its

@@ -161,6 +161,15 @@ func (l *Log) read(ctx context.Context, account string, number int64) (*Record, 
 	return decodeRecord(m.Data)
 }
 
+// Decode reads a record as it is stored. Its errors are natsconf.ErrNewer, and that of what no build wrote.
+func Decode(data []byte) (Record, error) {
+	r, err := decodeRecord(data)
+	if err != nil {
+		return Record{}, err
+	}
+	return *r, nil
+}
+
 func decodeRecord(data []byte) (*Record, error) {
 	var r Record
 	if err := entry.Decode(data, &r, &r.Version); err != nil {

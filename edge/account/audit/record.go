@@ -56,6 +56,8 @@ const (
 	// BindingSet: Detail: from, to; empty: the service's. Of how many users one identity may verify: Detail:
 	// users_from, users_to; 0: any number
 	BindingSet = "binding.set"
+	// NoticesSet: Detail: from, to: host and port of the address that notices are posted to
+	NoticesSet = "notices.set"
 )
 
 // ServiceLog stands in the place of an account's id in the audit log, for what concerns the whole service:

@@ -83,6 +83,9 @@ type accountRecord struct {
 
 	// So is this: their pages show the account without it.
 	Branding brandingRecord `json:"branding,omitzero"`
+
+	// NoticeURL is sealed as the signing secrets are: its path and query may be the receiver's secrets.
+	NoticeURL []byte `json:"notice_url,omitempty"`
 }
 
 // brandingRecord is a branding.Branding as it lies in its account's record. A logo is bounded so that it may
@@ -195,6 +198,9 @@ func (a Account) Encode(box *secretbox.Box) ([]byte, error) {
 			Sealed: box.Seal([]byte(s.Value), a.ID), CreatedAt: s.CreatedAt, ExpiresAt: s.ExpiresAt,
 		})
 	}
+	if a.NoticeURL != "" {
+		r.NoticeURL = box.Seal([]byte(a.NoticeURL), a.ID)
+	}
 	for _, m := range a.Members {
 		r.Members = append(r.Members, memberRecord(m))
 	}
@@ -235,10 +241,17 @@ func DecodeAccount(id string, data []byte, box *secretbox.Box) (Account, error) 
 			Value: string(s), CreatedAt: sr.CreatedAt, ExpiresAt: sr.ExpiresAt,
 		})
 	}
+	if r.NoticeURL != nil {
+		u, err := box.Open(r.NoticeURL, id)
+		if err != nil {
+			return Account{}, fmt.Errorf("address for notices of account %s: %w", id, err)
+		}
+		a.NoticeURL = string(u)
+	}
 	return a, nil
 }
 
-// outline is the account without its signing secrets.
+// outline is the account without what is sealed of it.
 func (r accountRecord) outline(id string) account.Account {
 	a := account.Account{
 		ID: id, Name: r.Name, Quota: r.Quota, ReturnURL: r.ReturnURL, ReturnOrigins: r.ReturnOrigins,

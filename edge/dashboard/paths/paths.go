@@ -25,6 +25,7 @@ const (
 	Callbacks    = "/dashboard/callbacks"
 	CallbackTest = "/dashboard/callbacks/test"
 	Usage        = "/dashboard/usage"
+	Notices      = "/dashboard/notices"
 	Quickstart   = "/dashboard/quickstart"
 	Members      = "/dashboard/members"
 	Audit        = "/dashboard/audit"
@@ -99,6 +100,7 @@ var documents = map[string]string{
 	"sign-in page": "integrating#what-your-users-see",
 	"roles":        "integrating#who-belongs-to-an-account",
 	"usage":        "integrating#usage",
+	"notices":      "integrating#notices",
 	"drop-off":     "integrating#where-users-drop-off",
 	"deliveries":   "guarantees#what-verifyd-promises",
 	"operators":    "operating#operators-in-the-dashboard",

@@ -38,6 +38,7 @@ var deeds = map[string]string{
 	audit.ReturnURLSet:     "Link back for users set",
 	audit.ColourSet:        "Colour for users set",
 	audit.LookSet:          "Look for users set",
+	audit.NoticesSet:       "Address for notices set",
 	audit.KeyCreated:       "API key created",
 	audit.KeyWasRolled:     "API key rolled",
 	audit.KeyWasRevoked:    "API key revoked",

@@ -153,6 +153,11 @@ func (s *Site) Read(action access.Action, next Page) http.Handler {
 			s.forbidden(w, v, action)
 			return
 		}
+		if r.Method == http.MethodGet { // a change draws no bar, or the page anew that was counted before
+			if v.Unread, err = s.Notices.Unread(ctx, v.Account.ID, v.Actor()); err != nil {
+				web.EventFrom(r.Context()).Err = err // the page can do without
+			}
+		}
 		next(w, r, v)
 	})
 }

@@ -139,6 +139,7 @@ var tabs = []tab{
 	{"signing", "Signing", paths.Signing, access.ActionView},
 	{"usage", "Usage", paths.Usage, access.ActionView},
 	{"quickstart", "Quickstart", paths.Quickstart, access.ActionView},
+	{"notices", "Notices", paths.Notices, access.ActionView},
 	{"members", "Members", paths.Members, access.ActionView},
 	{"audit", "Audit log", paths.Audit, access.ActionAudit},
 }
@@ -210,6 +211,21 @@ func (d drawn) Tabs() []tab {
 	}
 	return seen
 }
+
+// Unread is how many notices the visitor has not read, as the bar shows it; empty: none.
+func (d drawn) Unread() string {
+	switch n := d.Visit.Unread; {
+	case n == 0:
+		return ""
+	case n > maxUnread:
+		return strconv.Itoa(maxUnread) + "+"
+	default:
+		return strconv.Itoa(n)
+	}
+}
+
+// maxUnread is the greatest number that the bar shows.
+const maxUnread = 99
 
 // May reports whether the visitor has the right to an action.
 func (d drawn) May(action string) bool { return d.Visit != nil && d.Visit.May(access.Action(action)) }

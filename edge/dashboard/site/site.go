@@ -12,6 +12,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"verifyd/edge/account"
+	"verifyd/edge/account/access"
 	"verifyd/edge/account/accountstore"
 	"verifyd/edge/dashboard/logins"
 	"verifyd/edge/limit"
@@ -28,6 +29,11 @@ type Directory interface {
 	AccountsOf(network, subject string) []account.Account
 }
 
+// Notices counts what members have not read; a *notice.Store.
+type Notices interface {
+	Unread(ctx context.Context, account string, who access.Actor) (int, error)
+}
+
 // Config is what a Site needs. All of it is required but SignIn.
 type Config struct {
 	BaseURL  string             // {base_url} of the contract, with its path prefix where it has one
@@ -36,6 +42,7 @@ type Config struct {
 	Accounts *accountstore.Store
 	Members  Directory
 	Logins   *logins.Store
+	Notices  Notices
 	Log      zerolog.Logger
 	Now      func() time.Time
 	Parts    []Part
@@ -62,8 +69,8 @@ func New(c Config) (*Site, error) {
 	if err != nil {
 		return nil, fmt.Errorf("base URL: %w", err)
 	}
-	if c.Accounts == nil || c.Members == nil || c.Logins == nil || c.Now == nil {
-		return nil, errors.New("dashboard: Accounts, Members, Logins and Now are required")
+	if c.Accounts == nil || c.Members == nil || c.Logins == nil || c.Notices == nil || c.Now == nil {
+		return nil, errors.New("dashboard: Accounts, Members, Logins, Notices and Now are required")
 	}
 	s := &Site{
 		Config: c, Base: base, Prefix: prefix, HTTPS: strings.HasPrefix(base, "https:"),

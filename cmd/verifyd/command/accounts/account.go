@@ -44,6 +44,7 @@ type Account struct {
 	ReturnURL    accountReturnURLCmd   `cmd:"" name:"return-url" help:"Set where the end user's page offers to go back to after the end."`
 	Colour       accountColourCmd      `cmd:"" help:"Set the colour of an account's sign on the end user's page."`
 	Binding      accountBindingCmd     `cmd:"" help:"Set what an account's sessions ask to be proven where their start does not say."`
+	Notices      accountNoticesCmd     `cmd:"" help:"Set where notices to an account are posted: a receiver that fails, a quota that runs out, a key that expires."`
 	Audit        accountAuditCmd       `cmd:"" help:"Tell who changed what in an account, newest first."`
 }
 
@@ -161,7 +162,7 @@ func accountTables(
 ) []*table.Table {
 	acc := table.NewCard("account", "Account:name", ":id", "Created", "State", "Reason", "Verified", "Quota",
 		"Link back:return_url", "Colour", "Button", "Accent", "Dark accent:accent_dark", "Logo", "Binding",
-		"Users of an identity:max_users")
+		"Users of an identity:max_users", "Notices to:notices_host")
 	name, quota := table.NewCell(a.Name+" ("+a.ID+")", a.Name),
 		table.NewCell(monthText(a.Quota), table.UnlessZero(a.Quota))
 	most := table.NewCell("any number", nil)
@@ -174,7 +175,7 @@ func accountTables(
 	}
 	acc.Add(name, a.ID, a.CreatedAt, stateText(a), a.DisabledReason, a.VerifiedAt, quota,
 		a.ReturnURL, a.Colour, a.Branding.Button, a.Branding.Accent, a.Branding.AccentDark, logo,
-		string(a.Level), most)
+		string(a.Level), most, noticesHost(a))
 	secrets := table.New("signing_secrets", "SIGNING SECRET:use", "AGE:", ":created", ":ends", "PUBLIC KEY")
 	for i, s := range a.Signing(now) {
 		use := table.NewCell("Current secret", "current")
@@ -198,6 +199,14 @@ func accountTables(
 			policyCell(k))
 	}
 	return []*table.Table{acc, secrets, memberTable(a.Members), inviteTable(a.Invites, now), open, theirs}
+}
+
+// noticesHost is where notices go, without the path and query, which may be secrets.
+func noticesHost(a account.Account) string {
+	if a.NoticeURL == "" {
+		return ""
+	}
+	return timeline.URLHost(a.NoticeURL)
 }
 
 // secretText tells a secret's age and end, never the secret.

@@ -18,6 +18,7 @@ import (
 	"verifyd/edge/account/accountstore"
 	"verifyd/sessions/proof"
 	"verifyd/sessions/timeline"
+	"verifyd/sessions/urlpolicy"
 )
 
 // accountArg names the account that a command changes.
@@ -85,6 +86,43 @@ type accountColourCmd struct {
 func (a accountColourCmd) Run(ctx context.Context, c command.Console) error {
 	return setFace(ctx, c, a.Managed, a.Account, a.Colour, a.Clear, "a colour, for example #1f5fd0",
 		command.Manager.SetColour)
+}
+
+type accountNoticesCmd struct {
+	command.Store `embed:""`
+
+	Account string `required:"" placeholder:"NAME" help:"The account's name."`
+	URL     string `arg:"" optional:"" help:"The https address that notices are posted to, signed as callbacks are."`
+	Clear   bool   `help:"Post them nowhere; members read them on the dashboard all the same."`
+}
+
+// Run sets the address, or takes it away.
+func (a accountNoticesCmd) Run(ctx context.Context, c command.Console) error {
+	if a.Clear == (a.URL != "") {
+		return config.Usage(errors.New("give a URL, for example https://bot.example.com/notices, or --clear"))
+	}
+	var to urlpolicy.URL
+	if !a.Clear {
+		var err error
+		if to, err = urlpolicy.ParseNamed(a.URL); err != nil {
+			return config.Usage(fmt.Errorf("URL: %w", err))
+		}
+	}
+	return a.UseAccounts(ctx, c, func(s *accountstore.Store) error {
+		acc, err := command.OwnAccount(ctx, s, a.Account)
+		if err != nil {
+			return err
+		}
+		if err := s.SetNoticeURL(ctx, command.Operator(), acc.ID, to); err != nil {
+			return command.BadInput(err)
+		}
+		where := "nowhere"
+		if !a.Clear {
+			where = "to " + to.HostPort()
+		}
+		_, err = fmt.Fprintf(c.Err, "Notices to %s are posted %s from now on.\n", acc.Name, where)
+		return err
+	})
 }
 
 type accountBindingCmd struct {

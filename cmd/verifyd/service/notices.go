@@ -1,0 +1,160 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"verifyd/cmd/verifyd/alarm"
+	"verifyd/cmd/verifyd/supervise"
+	"verifyd/cmd/verifyd/version"
+	"verifyd/dispatcher"
+	"verifyd/dispatcher/callback"
+	"verifyd/edge/account"
+	"verifyd/edge/account/notice"
+	"verifyd/natsconf/topology"
+	"verifyd/sessions/facts"
+)
+
+// noticeTimeout bounds a POST of a notice. It is not the callbacks' time-out, which operators may raise.
+const noticeTimeout = 10 * time.Second
+
+// startNotices starts what tells accounts, with what edge and dispatcher know.
+func startNotices(p *Program, h shared) {
+	var sources []func() []notice.Notice
+	if p.quota != nil {
+		sources = append(sources, quotaNotices(p))
+	}
+	actors := []*supervise.Actor{}
+	if p.Config.Dispatcher {
+		sources = append(sources, keyNotices(p))
+		client := callback.New(callback.Config{
+			RootCAs: p.Config.CallbackRoots, Policy: p.Config.CallbackPolicy, Timeout: noticeTimeout,
+			UserAgent: "verifyd/" + version.Text(), Proxy: p.Config.CallbackProxy,
+		})
+		sender := notice.NewSender(notice.SenderConfig{
+			Conn: p.Store.Conn, Directory: p.Mirror, Log: p.Config.Log, Metrics: p.Registry, Now: p.Clock,
+			Post: func(ctx context.Context, n notice.Post) error {
+				to, err := p.Config.CallbackPolicy.Parse(n.URL)
+				if err != nil {
+					return err
+				}
+				return post(ctx, client, callback.Message{
+					URL: to, ID: n.ID, Body: n.Body, Secrets: n.Secrets, At: n.At,
+				})
+			},
+		})
+		open := alarm.New(alarm.Config{
+			Conn: p.Store.Conn, Stream: topology.StreamNotices, Prefix: "notice-open.",
+			Name: "receivers of accounts", Sources: []func(context.Context) []alarm.Condition{
+				p.Receivers.ofAccounts,
+			},
+			Tell: tellReceiver(notice.NewStore(p.Store.Conn)), Log: p.Config.Log, Now: p.Config.Now,
+		})
+		actors = append(actors, supervise.New("notice sender", whileOpen{h.stateMonitor, sender}),
+			supervise.New("notice follower", whileOpen{h.stateMonitor,
+				&notice.Follower{Conn: p.Store.Conn, Log: p.Config.Log, Now: p.Clock}}),
+			supervise.New("receivers of accounts", open))
+	}
+	actors = append(actors, supervise.New("notice watch", &notice.Watch{Queue: p.notices, Sources: sources}))
+	p.add("notices", actors...)
+}
+
+// post sends one message, by a connection of its own.
+func post(ctx context.Context, client *callback.Client, m callback.Message) error {
+	request, err := client.PrepareMessage(m)
+	if err != nil {
+		return err
+	}
+	conn, err := client.Dial(ctx, m.URL)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	if answer := conn.Send(ctx, request); answer.Verdict != facts.VerdictDelivered {
+		return fmt.Errorf("%s: %s", answer.Verdict, answer.Detail)
+	}
+	return nil
+}
+
+// tellReceiver tells an account that its receiver fails, or does no more.
+func tellReceiver(store *notice.Store) func(context.Context, alarm.Event) error {
+	return func(ctx context.Context, e alarm.Event) error {
+		n := receiverNotice(e)
+		err := store.Raise(ctx, n)
+		if errors.Is(err, notice.ErrFull) || errors.Is(err, account.ErrNoAccount) {
+			return nil
+		}
+		return err
+	}
+}
+
+// receiverNotice is what an account reads of a receiver. Its cause is the event's own id, which both of its
+// states share.
+func receiverNotice(e alarm.Event) notice.Notice {
+	id, _ := e.Data["account"].(string)
+	receiver, _ := e.Data["receiver"].(string)
+	if e.Status == alarm.Resolved {
+		return notice.New(id, notice.ReceiverRecovered, e.ID, e.At, receiver+
+			" takes callbacks again, or was sent none for a while.",
+			map[string]any{"receiver": receiver, "failing_since": e.Since})
+	}
+	return notice.New(id, notice.ReceiverFailing, e.ID, e.At, fmt.Sprintf(
+		"%s did not take the callbacks of %v sessions in a row; the last trouble: %v.", receiver,
+		e.Data["sessions"], e.Data["class"]),
+		map[string]any{"receiver": receiver, "class": e.Data["class"], "sessions": e.Data["sessions"]})
+}
+
+// outcomeNotice returns what an account is told of a callback that waits for a person. The first of an hour
+// stands for all of the hour: a receiver that is down makes thousands. It is pure.
+func outcomeNotice(e dispatcher.AttemptEnd, now time.Time) (n notice.Notice, ok bool) {
+	why := "nobody knows whether it arrived"
+	switch e.Verdict {
+	case facts.VerdictUnknown:
+	case facts.VerdictUndeliverable:
+		why = "it could not be sent until the deadline"
+	default:
+		return notice.Notice{}, false
+	}
+	return notice.New(e.Account, notice.OutcomeWaiting, now.UTC().Format("2006-01-02T15"), now,
+		fmt.Sprintf("A callback to %s ended %s: %s. Decide whether it is sent again. Others that end like "+
+			"this within the hour have no notice of their own.", e.Receiver, e.Verdict, why),
+		map[string]any{"session": e.Session, "receiver": e.Receiver, "verdict": e.Verdict,
+			"class": e.Class}), true
+}
+
+// quotaNotices returns what accounts are told of their quotas, as this process's edge counts them.
+func quotaNotices(p *Program) func() []notice.Notice {
+	return func() (all []notice.Notice) {
+		for _, s := range p.quota.Standings() {
+			if n, ok := notice.OfQuota(s, p.Clock()); ok {
+				all = append(all, n)
+			}
+		}
+		return all
+	}
+}
+
+// keyNotices returns what accounts are told of their keys.
+func keyNotices(p *Program) func() []notice.Notice {
+	const page = 1000
+	return func() (all []notice.Notice) {
+		for after, more := "", true; more; {
+			var accounts []account.Account
+			accounts, more = p.Mirror.Accounts("", after, page)
+			for _, a := range accounts {
+				after = a.Name
+				if !a.InService() {
+					continue
+				}
+				for _, k := range p.Mirror.Keys(a.ID) {
+					if n, ok := notice.OfKey(k, p.Clock()); ok {
+						all = append(all, n)
+					}
+				}
+			}
+		}
+		return all
+	}
+}

@@ -1,0 +1,173 @@
+package service
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"verifyd/cmd/verifyd/alarm"
+	"verifyd/dispatcher"
+	"verifyd/edge/account/notice"
+	"verifyd/sessions"
+	"verifyd/sessions/facts"
+	"verifyd/sessions/failure"
+)
+
+// receivers is what this process's dispatcher learns about receivers. The dispatcher tells, the alarms ask.
+type receivers struct {
+	now   func() time.Time
+	offer func(notice.Notice) // tells an account of an outcome; nil: nobody does
+
+	mu      sync.Mutex
+	hosts   troubles // of all accounts, for operators
+	ofEach  troubles // of each account's callbacks, for the account
+	unknown unknown
+}
+
+// destination is a receiver's host and port, and whose callbacks go there; no account: those of all.
+type destination struct{ account, receiver string }
+
+// troubles are the destinations that have taken nothing lately.
+type troubles struct {
+	failures int // of how many sessions make a destination a failing one
+	most     int // destinations of one account that are watched at once
+	failing  map[destination]*failing
+}
+
+// failing is a destination that has taken nothing lately.
+type failing struct {
+	sessions map[sessions.ID]bool // whose callback it did not take, up to as many as it needs
+	class    failure.Class        // of the last trouble
+	last     time.Time
+}
+
+// unknown is the deliveries lately whose end nobody knows.
+type unknown struct {
+	count    int
+	session  sessions.ID // the last of them
+	receiver string
+	last     time.Time
+}
+
+func newReceivers(failures int, now func() time.Time) *receivers {
+	return &receivers{
+		now:    now,
+		hosts:  troubles{failures, maxReceivers, map[destination]*failing{}},
+		ofEach: troubles{failures, maxOfAccount, map[destination]*failing{}},
+	}
+}
+
+// receiversOwn are the classes of trouble that are the receiver's: another owner of the claim, our proxy and
+// our settings are not.
+var receiversOwn = []failure.Class{
+	failure.DNS, failure.Connect, failure.TLS, failure.Timeout, failure.Reset, failure.Protocol,
+	failure.Status,
+}
+
+// Ended takes note of a try; it is called by the dispatcher.
+func (r *receivers) Ended(e dispatcher.AttemptEnd) {
+	now := r.now()
+	if n, ok := outcomeNotice(e, now); ok && r.offer != nil {
+		r.offer(n)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e.Verdict == facts.VerdictUnknown {
+		r.unknown = unknown{r.unknown.count + 1, e.Session, e.Receiver, now}
+	}
+	r.hosts.ended(destination{"", e.Receiver}, e, now)
+	r.ofEach.ended(destination{e.Account, e.Receiver}, e, now)
+}
+
+func (t *troubles) ended(to destination, e dispatcher.AttemptEnd, now time.Time) {
+	if e.Verdict == facts.VerdictDelivered {
+		delete(t.failing, to)
+		return
+	}
+	if !slices.Contains(receiversOwn, e.Class) {
+		return
+	}
+	f := t.failing[to]
+	if f == nil {
+		if t.full(to.account) {
+			return
+		}
+		f = &failing{sessions: map[sessions.ID]bool{}}
+		t.failing[to] = f
+	}
+	if f.class, f.last = e.Class, now; len(f.sessions) < t.failures {
+		f.sessions[e.Session] = true
+	}
+}
+
+// full reports whether as many destinations of an account are watched as may be.
+func (t *troubles) full(account string) bool {
+	if len(t.failing) >= maxReceivers {
+		return true
+	}
+	n := 0
+	for to := range t.failing {
+		if to.account == account {
+			n++
+		}
+	}
+	return n >= t.most
+}
+
+// each forgets what is over, and calls do for what fails.
+func (t *troubles) each(now time.Time, do func(destination, *failing)) {
+	for to, f := range t.failing {
+		switch {
+		case now.Sub(f.last) >= QuietAfter:
+			delete(t.failing, to)
+		case len(f.sessions) >= t.failures:
+			do(to, f)
+		}
+	}
+}
+
+// conditions forgets what is over, and returns what operators should know.
+func (r *receivers) conditions(context.Context) []alarm.Condition {
+	now := r.now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var all []alarm.Condition
+	r.hosts.each(now, func(to destination, f *failing) {
+		all = append(all, alarm.Condition{
+			Type: alarm.ReceiverFailing, About: to.receiver,
+			Detail: fmt.Sprintf("the receiver did not take the callbacks of %d sessions in a row; "+
+				"the last trouble: %s", r.hosts.failures, f.class),
+			Data: map[string]any{"receiver": to.receiver, "class": f.class},
+		})
+	})
+	if u := r.unknown; u.count > 0 {
+		if now.Sub(u.last) >= QuietAfter {
+			r.unknown = unknown{}
+			return all
+		}
+		all = append(all, alarm.Condition{
+			Type: alarm.DeliveriesUnknown, Detail: fmt.Sprintf("nobody knows whether %s got a "+
+				"callback; it is not sent again by itself", u.receiver),
+			Data: map[string]any{"count": u.count, "session": u.session, "receiver": u.receiver},
+		})
+	}
+	return all
+}
+
+// ofAccounts forgets what is over, and returns what each account should know of its receivers.
+func (r *receivers) ofAccounts(context.Context) []alarm.Condition {
+	now := r.now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var all []alarm.Condition
+	r.ofEach.each(now, func(to destination, f *failing) {
+		all = append(all, alarm.Condition{
+			Type: alarm.ReceiverFailing, About: to.account + " " + to.receiver, Until: now.Add(failingFor),
+			Data: map[string]any{"account": to.account, "receiver": to.receiver, "class": f.class,
+				"sessions": r.ofEach.failures},
+		})
+	})
+	return all
+}

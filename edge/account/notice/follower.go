@@ -1,0 +1,86 @@
+package notice
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/rs/zerolog"
+
+	"verifyd/edge/account"
+	"verifyd/edge/account/audit"
+	"verifyd/edge/account/audit/life"
+	"verifyd/natsconf"
+	"verifyd/natsconf/topology"
+	"verifyd/sessions/timeline"
+)
+
+const (
+	// newsFor is how old a record of the audit log may be: what was copied from another store is no news.
+	newsFor = 24 * time.Hour
+	// followPause is before a record that could not be told is given out again.
+	followPause = 10 * time.Second
+)
+
+// Follower is the actor that tells accounts what the audit log says was done: every change is there, whoever
+// made it and whatever became of them.
+type Follower struct {
+	Conn *natsconf.Conn
+	Log  zerolog.Logger
+	Now  func() time.Time
+}
+
+// String names the actor in the supervisor's log.
+func (f *Follower) String() string { return "notice follower" }
+
+// Serve follows the log until ctx ends.
+func (f *Follower) Serve(ctx context.Context) error {
+	store := NewStore(f.Conn)
+	return consume(ctx, f.Conn, topology.ConsumerAudit, func(m jetstream.Msg) {
+		r, err := audit.Decode(m.Data())
+		if errors.Is(err, natsconf.ErrNewer) {
+			_ = m.NakWithDelay(followPause) // a dispatcher of that build takes it
+			return
+		}
+		n, ok := ofRecord(r)
+		if err == nil && ok && f.Now().Sub(r.At) < newsFor {
+			err = store.Raise(ctx, n)
+		}
+		switch {
+		case err == nil:
+			_ = m.Ack()
+		case errors.Is(err, natsconf.ErrUnavailable), errors.Is(err, natsconf.ErrUncertain),
+			errors.Is(err, natsconf.ErrStoreFull):
+			_ = m.NakWithDelay(followPause)
+		default:
+			f.Log.Warn().Err(err).Str("subject", m.Subject()).
+				Msg("an account is not told of a record of its audit log")
+			_ = m.Ack()
+		}
+	})
+}
+
+// ofRecord returns what an account is told of a record of its audit log; ok is false for what is no news to
+// it. It is pure.
+func ofRecord(r audit.Record) (n Notice, ok bool) {
+	if !account.IsID(r.Account) {
+		return Notice{}, false // the service's own
+	}
+	by := timeline.Legible(r.Who.String())
+	switch r.What {
+	case audit.SecretRotated:
+		return New(r.Account, SecretRotated, r.ID, r.At, "The callback signing secret was rotated by "+by+
+			". Put the new one into your receiver before the old one ends.",
+			map[string]any{"by": by, "old_signs_until": r.Detail["until"]}), true
+	case audit.MemberJoined, audit.MemberAdded, life.MovedIn:
+		name := timeline.Legible(r.Detail["name"])
+		if strings.TrimSpace(name) == "" {
+			name = timeline.Legible(r.On)
+		}
+		return New(r.Account, MemberJoined, r.ID, r.At, name+" is now "+r.Detail["role"]+" of the account.",
+			map[string]any{"name": name, "role": r.Detail["role"], "by": by}), true
+	}
+	return Notice{}, false
+}

@@ -1,0 +1,110 @@
+package notice
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"verifyd/natsconf"
+)
+
+// Type names a kind of cause. The names are part of what integrators build on: none is ever changed.
+type Type string
+
+// The types.
+const (
+	ReceiverFailing   Type = "receiver.failing"   // Data: receiver, class, sessions
+	ReceiverRecovered Type = "receiver.recovered" // Data: receiver, failing_since
+	// OutcomeWaiting: a callback ended so that a person has to decide whether it is sent again. Data:
+	// session, receiver, verdict, class
+	OutcomeWaiting Type = "outcome.waiting"
+	QuotaReached   Type = "quota.reached"  // Data: percent, used, limit, resets_at
+	KeyExpiring    Type = "key.expiring"   // Data: key, name, expires_at, rolled
+	KeyExpired     Type = "key.expired"    // the same
+	SecretRotated  Type = "secret.rotated" // Data: by, old_signs_until
+	MemberJoined   Type = "member.joined"  // Data: name, role, by
+)
+
+const (
+	recordVersion = 1
+	idPrefix      = "notice_"
+	idChars       = 26 // 130 bits, as of an account's and a key's ids and more
+)
+
+// Notice is what an account is told.
+type Notice struct {
+	ID      string // "notice_" and letters and digits: the same for one cause, whoever sees it
+	Account string
+	Type    Type
+	At      time.Time
+	Detail  string // one sentence for people
+	Data    map[string]any
+
+	Read bool // by who asked (Store.Seen)
+
+	sequence uint64 // where it stands in the stream
+}
+
+// New makes the notice of a cause. Two of one account, type and cause are the same notice.
+func New(account string, t Type, cause string, at time.Time, detail string, data map[string]any) Notice {
+	sum := sha256.Sum256([]byte(account + "\n" + string(t) + "\n" + cause))
+	id := strings.ToLower(base32.StdEncoding.EncodeToString(sum[:]))[:idChars]
+	return Notice{
+		ID: idPrefix + id, Account: account, Type: t, At: at.UTC(), Detail: detail, Data: data,
+	}
+}
+
+// record is a notice as it is stored.
+type record struct {
+	Version int            `json:"v"`
+	Type    Type           `json:"type"`
+	At      time.Time      `json:"at"`
+	Detail  string         `json:"detail"`
+	Data    map[string]any `json:"data,omitempty"`
+}
+
+func (n Notice) encode() ([]byte, error) {
+	data, err := json.Marshal(record{recordVersion, n.Type, n.At, n.Detail, n.Data})
+	if err != nil {
+		return nil, fmt.Errorf("encode notice: %w", err)
+	}
+	return data, nil
+}
+
+// decode reads the notice of a subject. Its errors are natsconf.ErrNewer, and that of what no build wrote.
+func decode(subject string, data []byte) (Notice, error) {
+	words := strings.Split(subject, ".")
+	if len(words) != 3 || !strings.HasPrefix(words[2], idPrefix) {
+		return Notice{}, fmt.Errorf("%q is no notice's subject", subject)
+	}
+	var r record
+	if err := natsconf.DecodeRecord(data, &r, &r.Version, recordVersion); err != nil {
+		return Notice{}, fmt.Errorf("notice %s: %w", words[2], err)
+	}
+	return Notice{
+		ID: words[2], Account: words[1], Type: r.Type, At: r.At, Detail: r.Detail, Data: r.Data,
+	}, nil
+}
+
+// body is what is posted. It has a type, which a callback's never has (Standard Webhooks, "Payload
+// structure").
+type body struct {
+	Type      Type           `json:"type"`
+	Timestamp time.Time      `json:"timestamp"`
+	ID        string         `json:"id"`
+	Account   string         `json:"account"`
+	Detail    string         `json:"detail"`
+	Data      map[string]any `json:"data"`
+}
+
+// Body returns what is posted of the notice.
+func (n Notice) Body() ([]byte, error) {
+	data := n.Data
+	if data == nil {
+		data = map[string]any{}
+	}
+	return json.Marshal(body{n.Type, n.At.UTC(), n.ID, n.Account, n.Detail, data})
+}

@@ -1,0 +1,105 @@
+package notice
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"verifyd/edge/account"
+	"verifyd/edge/limit"
+	"verifyd/sessions/timeline"
+)
+
+const (
+	// lookEvery is how often the sources are asked. They answer from memory.
+	lookEvery = 10 * time.Second
+	// expiryLead is how long before its end an account is told of a key; a quarter of the key's life where
+	// that is less.
+	expiryLead = 7 * 24 * time.Hour
+	// toldAfter is for how long after its end a key's expiry is news: longer than a service is down.
+	toldAfter = 3 * 24 * time.Hour
+)
+
+// Watch is the actor that asks sources which causes there are now.
+type Watch struct {
+	Queue   *Queue
+	Sources []func() []Notice
+}
+
+// String names the actor in the supervisor's log.
+func (w *Watch) String() string { return "notice watch" }
+
+// Serve asks until ctx ends.
+func (w *Watch) Serve(ctx context.Context) error {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		for _, source := range w.Sources {
+			for _, n := range source() {
+				w.Queue.Offer(n)
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// OfKey returns what an account is told of a key at an instant: that it is about to expire, or has. It is
+// pure. A key that is revoked needs no word: somebody has done that.
+func OfKey(k account.Key, now time.Time) (n Notice, ok bool) {
+	if k.ExpiresAt.IsZero() || !k.RevokedAt.IsZero() {
+		return Notice{}, false
+	}
+	cause := k.ID + " " + k.ExpiresAt.UTC().Format(time.RFC3339)
+	name := k.ID
+	if k.Name != "" {
+		name = timeline.Legible(k.Name) + " (" + k.ID + ")"
+	}
+	data := map[string]any{"key": k.ID, "name": k.Name, "expires_at": k.ExpiresAt.UTC(),
+		"rolled": k.ReplacedBy != ""}
+	lead := min(expiryLead, k.ExpiresAt.Sub(k.CreatedAt)/4)
+	switch left := k.ExpiresAt.Sub(now); {
+	case left <= -toldAfter, left > lead:
+		return Notice{}, false
+	case left <= 0:
+		return New(k.Account, KeyExpired, cause, now, "The API key "+name+
+			" has expired: calls with it are refused.", data), true
+	default:
+		return New(k.Account, KeyExpiring, cause, now, fmt.Sprintf("The API key %s expires on %s UTC. %s",
+			name, k.ExpiresAt.UTC().Format("2 January 2006, 15:04"), whatToDo(k)), data), true
+	}
+}
+
+func whatToDo(k account.Key) string {
+	if k.ReplacedBy != "" {
+		return "Use the key that takes its place from now on."
+	}
+	return "Roll it, or create another one, before then."
+}
+
+// quotaSteps are the shares of its quota of which an account is told, in percent, the highest first.
+var quotaSteps = []int64{100, 80, 50}
+
+// OfQuota returns what an account is told of where its quota stands: the highest step that it has reached. It
+// is pure.
+func OfQuota(s limit.Standing, now time.Time) (n Notice, ok bool) {
+	for _, step := range quotaSteps {
+		if s.Limit <= 0 || 100*s.Used < step*s.Limit {
+			continue
+		}
+		detail := fmt.Sprintf("%d %% of this month's quota is used: %d of %d sessions. It begins anew on %s.",
+			step, s.Used, s.Limit, s.ResetAt.UTC().Format("2 January 2006"))
+		if step == 100 {
+			detail = fmt.Sprintf("This month's quota of %d sessions is used up: no session can be started "+
+				"until %s.", s.Limit, s.ResetAt.UTC().Format("2 January 2006"))
+		}
+		cause := fmt.Sprintf("%s %d %d", s.ResetAt.UTC().Format("2006-01"), s.Limit, step)
+		return New(s.Account, QuotaReached, cause, now, detail, map[string]any{
+			"percent": step, "used": s.Used, "limit": s.Limit, "resets_at": s.ResetAt.UTC(),
+		}), true
+	}
+	return Notice{}, false
+}

@@ -1,0 +1,180 @@
+// Package notices is the page on which members of an account read what it was told, /dashboard/notices, each
+// with marks of their own, and set where it is posted to.
+package notices
+
+import (
+	"embed"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"verifyd/edge/account/access"
+	"verifyd/edge/account/notice"
+	"verifyd/edge/dashboard/form"
+	"verifyd/edge/dashboard/paths"
+	"verifyd/edge/dashboard/site"
+	"verifyd/edge/page"
+	"verifyd/edge/web"
+	"verifyd/sessions/urlpolicy"
+)
+
+//go:embed web
+var webFiles embed.FS
+
+const (
+	pathRead    = "/dashboard/notices/read"
+	pathAddress = "/dashboard/notices/address"
+
+	fieldAddress = "notice_url"
+)
+
+const (
+	flashRead    site.FlashCode = "notices-read"
+	flashAddress site.FlashCode = "notices-address"
+)
+
+// Part is what site.New needs of this package.
+func Part() site.Part {
+	return site.Part{Files: webFiles, Pages: []string{"notices"}, Flashes: map[site.FlashCode]site.Flash{
+		flashRead: {Tone: "good", Text: "Marked as read, for you alone."},
+		flashAddress: {
+			Tone: "good", Text: "Saved. What happens from now on is posted there, and nothing that is older.",
+		},
+	}}
+}
+
+// Handler answers the routes of this package. It is safe for concurrent use and starts nothing.
+type Handler struct {
+	*site.Site
+
+	notices *notice.Store
+	policy  *urlpolicy.Policy
+}
+
+// New makes the handler. policy says which addresses may be posted to; what it refuses now would be refused
+// at each try.
+func New(s *site.Site, notices *notice.Store, policy *urlpolicy.Policy) (*Handler, error) {
+	if notices == nil || policy == nil {
+		return nil, errors.New("dashboard: Notices and Addresses are required")
+	}
+	return &Handler{s, notices, policy}, nil
+}
+
+// Routes returns the route table.
+func (h *Handler) Routes() []web.Route {
+	return []web.Route{
+		paths.Get(paths.Notices, h.Read(access.ActionView, h.show)),
+		paths.Post(pathRead, h.Mutate(access.ActionView, h.markRead)),
+		paths.Post(pathAddress, h.Mutate(access.ActionNotices, h.setAddress)),
+	}
+}
+
+// row is a notice as the page shows it.
+type row struct {
+	notice.Notice
+
+	Title, Tone string
+	To, Where   string // the page on which something can be done about it
+}
+
+type data struct {
+	Rows   []row
+	Newest string // the id up to which the page marks as read; empty: there is nothing to mark
+	Host   string // of the address, for who may not see all of it; empty: there is none
+}
+
+// kinds is how the page names each type of notice.
+var kinds = map[notice.Type]row{
+	notice.ReceiverFailing:   {Title: "Receiver fails", Tone: "bad", To: paths.Sessions, Where: "Sessions"},
+	notice.ReceiverRecovered: {Title: "Recovered", Tone: "good", To: paths.Sessions, Where: "Sessions"},
+	notice.OutcomeWaiting:    {Title: "To be decided", Tone: "bad", To: paths.Sessions, Where: "Sessions"},
+	notice.QuotaReached:      {Title: "Quota", Tone: "caution", To: paths.Usage, Where: "Usage"},
+	notice.KeyExpiring:       {Title: "Key expires", Tone: "caution", To: paths.Keys, Where: "API keys"},
+	notice.KeyExpired:        {Title: "Key expired", Tone: "bad", To: paths.Keys, Where: "API keys"},
+	notice.SecretRotated:     {Title: "Secret rotated", To: paths.Signing, Where: "Signing"},
+	notice.MemberJoined:      {Title: "Member joined", To: paths.Members, Where: "Members"},
+}
+
+// rowOf returns how a notice is shown; one of a type that a newer build has by its type.
+func rowOf(n notice.Notice) row {
+	r, known := kinds[n.Type]
+	if !known {
+		r.Title = string(n.Type)
+	}
+	if id, ok := n.Data["session"].(string); ok && n.Type == notice.OutcomeWaiting {
+		r.To, r.Where = paths.Sessions+"/"+url.PathEscape(id), "The session"
+	}
+	r.Notice = n
+	return r
+}
+
+// show answers GET /dashboard/notices. It marks nothing as read: a browser may fetch it by itself.
+func (h *Handler) show(w http.ResponseWriter, r *http.Request, v site.Visit) {
+	h.draw(w, r, v, &form.Form{Values: url.Values{fieldAddress: {v.Account.NoticeURL}}})
+}
+
+func (h *Handler) draw(w http.ResponseWriter, r *http.Request, v site.Visit, f *form.Form) {
+	ctx, cancel := site.Within(r)
+	defer cancel()
+	all, err := h.notices.Seen(ctx, v.Account.ID, v.Actor())
+	if err != nil {
+		h.Fail(w, r, &v, err)
+		return
+	}
+	var d data
+	for _, n := range all {
+		if !n.Read && d.Newest == "" {
+			d.Newest = all[0].ID
+		}
+		d.Rows = append(d.Rows, rowOf(n))
+	}
+	if to, err := urlpolicy.ParseNamed(v.Account.NoticeURL); err == nil {
+		d.Host = to.HostPort()
+	}
+	status := http.StatusOK
+	if !f.OK() {
+		status = http.StatusUnprocessableEntity
+	}
+	h.Draw(w, site.View{
+		Page: "notices", Title: "Notices", Nav: "notices", Visit: &v, Flash: h.TakeFlash(w, r), Form: f,
+		Status: status, Data: d,
+	})
+}
+
+// markRead answers POST /dashboard/notices/read: what the page showed is read, and nothing that came after.
+func (h *Handler) markRead(w http.ResponseWriter, r *http.Request, v site.Visit) {
+	ctx, cancel := site.Within(r)
+	defer cancel()
+	err := h.notices.MarkRead(ctx, v.Account.ID, v.Actor(), page.Single(r.PostForm, "newest"))
+	if err != nil {
+		h.Fail(w, r, &v, err)
+		return
+	}
+	h.Done(w, flashRead, paths.Notices)
+}
+
+// setAddress answers POST /dashboard/notices/address.
+func (h *Handler) setAddress(w http.ResponseWriter, r *http.Request, v site.Visit) {
+	ctx, cancel := site.Within(r)
+	defer cancel()
+	f := form.New(r)
+	var to urlpolicy.URL
+	if typed := strings.TrimSpace(f.Text(fieldAddress)); typed != "" {
+		var err error
+		if to, err = h.policy.Parse(typed); err != nil {
+			detail := err.Error()
+			if fault, ok := errors.AsType[*urlpolicy.Fault](err); ok {
+				detail = form.Sentence(fault.Detail)
+			}
+			f.Wrong(fieldAddress, detail)
+			h.draw(w, r, v, f)
+			return
+		}
+	}
+	if err := h.Accounts.SetNoticeURL(ctx, v.Actor(), v.Account.ID, to); err != nil {
+		h.Fail(w, r, &v, err)
+		return
+	}
+	h.Done(w, flashAddress, paths.Notices)
+}
