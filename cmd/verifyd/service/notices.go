@@ -2,7 +2,6 @@ package service
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -81,12 +80,10 @@ func post(ctx context.Context, client *callback.Client, m callback.Message) erro
 // tellReceiver tells an account that its receiver fails, or does no more.
 func tellReceiver(store *notice.Store) func(context.Context, alarm.Event) error {
 	return func(ctx context.Context, e alarm.Event) error {
-		n := receiverNotice(e)
-		err := store.Raise(ctx, n)
-		if errors.Is(err, notice.ErrFull) || errors.Is(err, account.ErrNoAccount) {
-			return nil
+		if err := store.Raise(ctx, receiverNotice(e)); notice.Later(err) {
+			return err
 		}
-		return err
+		return nil
 	}
 }
 

@@ -51,8 +51,7 @@ func (f *Follower) Serve(ctx context.Context) error {
 		switch {
 		case err == nil:
 			_ = m.Ack()
-		case errors.Is(err, natsconf.ErrUnavailable), errors.Is(err, natsconf.ErrUncertain),
-			errors.Is(err, natsconf.ErrStoreFull):
+		case Later(err):
 			_ = m.NakWithDelay(followPause)
 		default:
 			f.Log.Warn().Err(err).Str("subject", m.Subject()).

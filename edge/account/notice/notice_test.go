@@ -17,6 +17,7 @@ import (
 	"verifyd/edge/limit"
 	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/topology"
 )
 
 var (
@@ -55,6 +56,9 @@ func TestACauseIsToldOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
+	if _, last, err := conn.Bounds(t.Context(), topology.StreamNotices); err != nil || last != 2 {
+		t.Errorf("%d messages for two causes, %v: each would be posted", last, err)
+	}
 	s := NewStore(conn)
 	raise(t, s, New(other, SecretRotated, "one", time.Now(), "", nil))
 	got, err := s.List(t.Context(), acme)

@@ -2,13 +2,10 @@ package notice
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
-
-	"verifyd/edge/account"
 )
 
 const (
@@ -89,7 +86,7 @@ func (q *Queue) Serve(ctx context.Context) error {
 func (q *Queue) flush(ctx context.Context) {
 	for _, n := range q.waiting(time.Now()) {
 		err := q.store.Raise(ctx, n)
-		if err != nil && !errors.Is(err, ErrFull) && !errors.Is(err, account.ErrNoAccount) {
+		if Later(err) {
 			q.log.Warn().Err(err).Str("account", n.Account).Str("type", string(n.Type)).
 				Msg("a notice cannot be stored; it is tried again")
 			return

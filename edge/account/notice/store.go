@@ -69,6 +69,12 @@ func (s *Store) Raise(ctx context.Context, n Notice) error {
 	return err
 }
 
+// Later reports whether an error of Raise may be gone when it is tried again; of the others none will.
+func Later(err error) bool {
+	return errors.Is(err, natsconf.ErrUnavailable) || errors.Is(err, natsconf.ErrUncertain) ||
+		errors.Is(err, natsconf.ErrStoreFull)
+}
+
 // kept counts an account's notices.
 func (s *Store) kept(ctx context.Context, account string) (int, error) {
 	stream, err := s.conn.JS.Stream(ctx, topology.StreamNotices)
