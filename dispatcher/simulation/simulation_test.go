@@ -115,6 +115,7 @@ func (w *world) provision(ctx context.Context, by *process) {
 			topology.BucketStream(topology.BucketStore),
 		}, s.Name)
 	})
+	all.Consumers = topology.DispatcherConsumers() // notices are no part of it
 	if err := (provision.Ensurer{Conn: by.conn, Topology: all}).Ensure(ctx); err != nil {
 		w.fail("provision: %v", err)
 	}
