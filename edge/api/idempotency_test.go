@@ -39,7 +39,8 @@ func TestSameIdempotencyKeyIsTheSameSession(t *testing.T) {
 		again := s.keyed(t, slowKey, "order-1", body) // another key of the account
 		if got := parse[started](t, again, http.StatusOK); got != began ||
 			again.header.Get(request.HeaderReplayed) != "true" {
-			t.Errorf("%s: %+v, replayed %q; want %+v", name, got, again.header.Get(request.HeaderReplayed), began)
+			t.Errorf("%s: %+v, replayed %q; want %+v", name, got, again.header.Get(request.HeaderReplayed),
+				began)
 		}
 	}
 	for name, key := range map[string]string{"a test key": acmeTest, "another account": otherKey} {
