@@ -126,7 +126,7 @@ func TestServersThatAreRefused(t *testing.T) {
 		"https://verify.example.com": true, "https://verify.example.com/prefix/": true,
 		"http://localhost:8080": true, "http://127.0.0.1": true, "http://[::1]:1": true,
 		"http://verify.example.com": false, "http://localhost.example.com": false,
-		"verify.example.com": false,
+		"verify.example.com":                    false,
 		"https://ann:secret@verify.example.com": false, "https://verify.example.com?x": false, "": false,
 		"ftp://verify.example.com": false,
 	} {
