@@ -32,6 +32,8 @@ import (
 	"verifyd/edge/limit"
 	"verifyd/edge/network"
 	"verifyd/edge/network/netsettings"
+	"verifyd/edge/signin"
+	"verifyd/edge/web"
 	"verifyd/natsconf"
 	"verifyd/natsconf/devtunnel"
 	"verifyd/natsconf/fleet"
@@ -143,6 +145,7 @@ type setup struct {
 	// namespace is that of the network's identities; its id when empty, as for the first provider of an id
 	namespace string
 	poll      time.Duration // of open pages; an hour when zero: what is told must come from the watch
+	signIn    bool          // previews are the sign-in page's own, and no words in their place
 }
 
 // rig is the real thing: embedded JetStream, the dev network, and an HTTP server with the routes under the
@@ -223,21 +226,18 @@ func newRig(tb testing.TB, s setup) *rig {
 		tb.Fatal(err)
 	}
 	r.kept = kept.New(conn)
+	networks := r.networks()
+	preview, pages := r.preview(networks, key)
 	h, err := dashboard.New(dashboard.Config{
 		Notices: notice.NewStore(conn), Addresses: r.callbacks.policy,
 		Pauses: r.pauses, Kept: r.kept,
 		Fleet:   func(context.Context) ([]fleet.Process, error) { return r.fleet, nil },
-		BaseURL: r.base, Networks: r.networks(), Allow: allow, Accounts: r.accounts, Directory: r.mirror,
+		BaseURL: r.base, Networks: networks, Allow: allow, Accounts: r.accounts, Directory: r.mirror,
 		Logins: r.logins, Sessions: r.store,
 		List: list, Watch: watch, Poll: cmp.Or(s.poll, time.Hour), Usage: r.usages, Callbacks: r.callbacks,
 		Rate:   account.Rate{Count: 20, Per: time.Second, Burst: 40},
 		Policy: sessions.PolicyOnce, Quota: 5000, TestKeys: true, Key: key, Now: r.clock.Now,
-		Preview: signinpage.Config{
-			Draw: func(w http.ResponseWriter, _ *http.Request, a account.Account, state string) {
-				_, _ = fmt.Fprintf(w, "%s of %s %s %s", cmp.Or(state, "ask"), a.Name, a.Colour,
-					a.Branding.Button)
-			}, States: []string{"ask", "verified"},
-		},
+		Preview: preview,
 		Snippets: []integrator.Snippet{
 			{ID: "go", Language: "Go", File: "verify.go", Text: "package main\n"},
 			{ID: "python", Language: "Python", File: "verify.py", Text: "import hmac\n"},
@@ -257,13 +257,39 @@ func newRig(tb testing.TB, s setup) *rig {
 		Signing: signing.New(key),
 		Lister:  r.store,
 		Usages:  r.store, Changes: watch, Rates: rates, Quota: quota, Callbacks: r.callbacks.policy,
-		Listeners: devtunnel.New(conn), Routes: h.Routes(), Log: zerolog.Nop(),
+		Listeners: devtunnel.New(conn), Routes: append(h.Routes(), pages...), Log: zerolog.Nop(),
 	})
 	if err != nil {
 		tb.Fatal(err)
 	}
 	handler.Store(&mounted)
 	return r
+}
+
+// preview returns what draws the previews, and the routes of what they are made of.
+func (r *rig) preview(networks []*network.Network, key secretbox.Key) (signinpage.Config, []web.Route) {
+	if !r.setup.signIn {
+		return signinpage.Config{
+			Draw: func(w http.ResponseWriter, _ *http.Request, a account.Account, state string) {
+				_, _ = fmt.Fprintf(w, "%s of %s %s %s", cmp.Or(state, "ask"), a.Name, a.Colour,
+					a.Branding.Button)
+			}, States: []string{"ask", "verified"},
+		}, nil
+	}
+	pages, err := signin.New(signin.Config{
+		BaseURL: r.base, Sessions: r.store, Networks: networks, Key: key, Log: zerolog.Nop(), Now: r.clock.Now,
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return signinpage.Config{
+		Draw: func(w http.ResponseWriter, q *http.Request, a account.Account, state string) {
+			pages.Preview(w, q, signin.Requester{
+				ID: a.ID, Name: a.Name, Verified: !a.VerifiedAt.IsZero(), ReturnURL: a.ReturnURL, Colour: a.Colour,
+				Branding: a.Branding,
+			}, state)
+		}, States: signin.Previews(),
+	}, pages.Routes()
 }
 
 func (r *rig) networks() []*network.Network {

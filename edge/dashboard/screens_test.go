@@ -33,7 +33,7 @@ import (
 func TestScreenshots(t *testing.T) {
 	t.Parallel()
 	tab, axe := chromiumtest.Start(t), chromiumtest.Axe(t)
-	r := newRig(t, setup{})
+	r := newRig(t, setup{signIn: true})
 	f := furnish(t, r)
 	for _, name := range slices.Sorted(maps.Keys(f.pages)) {
 		at := f.pages[name]
