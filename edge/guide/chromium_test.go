@@ -58,6 +58,11 @@ func TestPagesInChromium(t *testing.T) {
 			`document.documentElement.scrollWidth`)); wide > 320 {
 			t.Errorf("%s is %d pixels wide on a screen of 320", file, wide)
 		}
+		if hidden := chromiumtest.Run(tab, t, chromedp.Evaluate[int64](
+			`[...document.querySelectorAll(".wide")].filter((w) => w.scrollWidth > w.clientWidth).length`,
+		)); hidden > 0 {
+			t.Errorf("%d tables of %s are wider than a screen of 320", hidden, file)
+		}
 	}
 }
 

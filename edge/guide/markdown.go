@@ -138,7 +138,8 @@ func (t *tags) code(w util.BufWriter, source []byte, block *ast.FencedCodeBlock,
 	return ast.WalkSkipChildren
 }
 
-// table lets a table that is wider than the page be scrolled, with the keyboard, too.
+// table lets a table that is wider than the page be scrolled, with the keyboard, too. On a phone its rows are
+// blocks.
 func (t *tags) table(w util.BufWriter, _ []byte, _ *east.Table, entering bool) ast.WalkStatus {
 	if entering {
 		_, _ = w.WriteString(`<div class="wide" role="group" tabindex="0" aria-label="Table"><table>` + "\n")
@@ -148,22 +149,36 @@ func (t *tags) table(w util.BufWriter, _ []byte, _ *east.Table, entering bool) a
 	return ast.WalkContinue
 }
 
-// cell is a header only where it has words: one without would be read out as a header of nothing. The
-// library's own would have a style attribute, which the content security policy refuses.
-func (t *tags) cell(w util.BufWriter, _ []byte, c *east.TableCell, entering bool) ast.WalkStatus {
-	tag := "td"
-	if c.Parent().Kind() == east.KindTableHeader && c.HasChildren() {
+// cell is a header only where it has words: one without would be read out as a header of nothing. The others
+// say their column's, for where that is not seen. The library's own would have a style attribute, which the
+// content security policy refuses.
+func (t *tags) cell(w util.BufWriter, source []byte, c *east.TableCell, entering bool) ast.WalkStatus {
+	tag, column := "td", columnOf(c)
+	if c == column && c.HasChildren() {
 		tag = "th"
 	}
-	switch {
-	case !entering:
+	if !entering {
 		_, _ = fmt.Fprintf(w, "</%s>\n", tag)
-	case c.Alignment == east.AlignRight:
-		_, _ = fmt.Fprintf(w, `<%s class="end">`, tag)
-	default:
-		_, _ = fmt.Fprintf(w, "<%s>", tag)
+		return ast.WalkContinue
 	}
+	_, _ = w.WriteString("<" + tag)
+	if c.Alignment == east.AlignRight {
+		_, _ = w.WriteString(` class="end"`)
+	}
+	if c != column && column.HasChildren() {
+		_, _ = fmt.Fprintf(w, ` data-label="%s"`, template.HTMLEscapeString(plain(column, source)))
+	}
+	_, _ = w.WriteString(">")
 	return ast.WalkContinue
+}
+
+// columnOf returns the cell of a table that is above another one, in its first row.
+func columnOf(c *east.TableCell) ast.Node {
+	column := c.Parent().Parent().FirstChild().FirstChild()
+	for before := c.PreviousSibling(); before != nil; before = before.PreviousSibling() {
+		column = column.NextSibling()
+	}
+	return column
 }
 
 // link leads within the page, to another site, or to a document that is served. Any other file is named.
