@@ -277,7 +277,8 @@ func (r *rig) preview(networks []*network.Network, key secretbox.Key) (signinpag
 		}, nil
 	}
 	pages, err := signin.New(signin.Config{
-		BaseURL: r.base, Sessions: r.store, Networks: networks, Key: key, Log: zerolog.Nop(), Now: r.clock.Now,
+		BaseURL: r.base, Sessions: r.store, Networks: networks, Key: key, Log: zerolog.Nop(),
+		Now: r.clock.Now,
 	})
 	if err != nil {
 		r.t.Fatal(err)
@@ -285,8 +286,8 @@ func (r *rig) preview(networks []*network.Network, key secretbox.Key) (signinpag
 	return signinpage.Config{
 		Draw: func(w http.ResponseWriter, q *http.Request, a account.Account, state string) {
 			pages.Preview(w, q, signin.Requester{
-				ID: a.ID, Name: a.Name, Verified: !a.VerifiedAt.IsZero(), ReturnURL: a.ReturnURL, Colour: a.Colour,
-				Branding: a.Branding,
+				ID: a.ID, Name: a.Name, Verified: !a.VerifiedAt.IsZero(), ReturnURL: a.ReturnURL,
+				Colour: a.Colour, Branding: a.Branding,
 			}, state)
 		}, States: signin.Previews(),
 	}, pages.Routes()
