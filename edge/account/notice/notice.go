@@ -77,7 +77,8 @@ func (n Notice) encode() ([]byte, error) {
 // decode reads the notice of a subject. Its errors are natsconf.ErrNewer, and that of what no build wrote.
 func decode(subject string, data []byte) (Notice, error) {
 	words := strings.Split(subject, ".")
-	if len(words) != 3 || !strings.HasPrefix(words[2], idPrefix) {
+	if len(words) != 3 || words[1] == "" || !strings.HasPrefix(words[2], idPrefix) ||
+		subject != subjectOf(words[1], words[2]) {
 		return Notice{}, fmt.Errorf("%q is no notice's subject", subject)
 	}
 	var r record
