@@ -36,7 +36,7 @@ func (b *booked) Publish(ctx context.Context, m *nats.Msg) (natsconf.Ack, error)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
-	case err == nil:
+	case err == nil && !ack.Duplicate: // of which the first was not answered
 		b.sure += n
 	case errors.Is(err, natsconf.ErrUncertain):
 		b.unheard++

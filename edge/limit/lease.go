@@ -5,10 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
-
-	"github.com/nats-io/nats.go"
 
 	"verifyd/natsconf"
 	"verifyd/natsconf/crashpoint"
@@ -109,7 +106,7 @@ func (q *Quota) lease(account string, now time.Time) *lease {
 	l := q.leases[account]
 	if l == nil || !nextMonth(l.at).Equal(nextMonth(now)) && l.filling == nil {
 		if l != nil && l.left > 0 {
-			q.stale = append(q.stale, unspent{account, l.at, l.left})
+			q.debts = append(q.debts, newDebt(account, l.left, l.at))
 		}
 		l = &lease{at: now, used: time.Now()}
 		q.leases[account] = l
@@ -160,7 +157,7 @@ func (q *Quota) fill(ctx context.Context, account string, quota, block int64, no
 	if err != nil || over == 0 {
 		return Usage{}, err
 	}
-	// Where this fails the total stays too high, which refuses and never grants.
+	// Until this succeeds the total is too high, which refuses and never grants.
 	_ = q.giveBack(ctx, account, over, now)
 	if over < block {
 		return Usage{}, nil
@@ -171,10 +168,12 @@ func (q *Quota) fill(ctx context.Context, account string, quota, block int64, no
 }
 
 // count adds n to the account's counter and returns the new total. The message has an id, so that what nobody
-// answered is sent again and counts once.
+// answered is sent again and counts once. Where it is not answered in time, what it may have counted is given
+// back.
 func (q *Quota) count(ctx context.Context, account string, n int64, now time.Time) (int64, error) {
-	m := message(account, now, "+"+strconv.FormatInt(n, 10))
-	m.Header[nats.MsgIdHdr] = []string{rand.Text()}
+	d := newDebt(account, n, now)
+	d.counted = rand.Text()
+	m := identified(account, now, n, d.counted)
 	var uncertain error
 	for range wait.Tries(ctx, 1) {
 		ack, err := q.counter.Publish(ctx, m)
@@ -193,26 +192,21 @@ func (q *Quota) count(ctx context.Context, account string, n int64, now time.Tim
 			return 0, fmt.Errorf("count session: %w", err)
 		}
 	}
+	q.owe(d)
 	return 0, uncertain
 }
 
-// unspent are an account's units of one month, to be given back.
-type unspent struct {
-	account string
-	at      time.Time
-	n       int64
-}
-
-// Serve returns back what nobody uses, until ctx ends, and then all that is left.
+// Serve returns what nobody uses, and what could not be given back before, until ctx ends, and then all
+// that is left.
 func (q *Quota) Serve(ctx context.Context) error {
 	tick := time.NewTicker(leasePoll)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
-			q.returnUnused(ctx, leaseIdle)
+			q.settle(ctx, leaseIdle)
 		case <-ctx.Done():
-			q.returnUnused(ctx, 0)
+			q.settle(ctx, 0)
 			return ctx.Err()
 		}
 	}
@@ -220,29 +214,3 @@ func (q *Quota) Serve(ctx context.Context) error {
 
 // String names the actor in the supervisor's log.
 func (q *Quota) String() string { return "quota" }
-
-func (q *Quota) returnUnused(ctx context.Context, idle time.Duration) {
-	for _, u := range q.unused(idle) {
-		// Where this fails the units are lost to the account, as after a crash.
-		_ = q.giveBack(ctx, u.account, u.n, u.at)
-	}
-}
-
-// unused takes out of the leases what nobody has touched for a while.
-func (q *Quota) unused(idle time.Duration) []unspent {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	back := q.stale
-	q.stale = nil
-	for account, l := range q.leases {
-		since := time.Since(l.used)
-		if l.left > 0 && since >= idle {
-			back = append(back, unspent{account, l.at, l.left})
-			l.total, l.left = l.total-l.left, 0
-		}
-		if l.left == 0 && l.filling == nil && since >= leaseForget {
-			delete(q.leases, account)
-		}
-	}
-	return back
-}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"sync"
 	"time"
 
@@ -21,8 +20,6 @@ const (
 	// exhaustedFor is how long an account that is over its quota is refused without asking. A unit given back
 	// by another edge, or a quota raised there, is seen after at most this.
 	exhaustedFor = time.Second
-	// giveBackTimeout bounds giving a unit back, on a context of its own: the caller may be gone by then.
-	giveBackTimeout = 2 * time.Second
 	// incrHeader is the header of a counter stream's message; the stream adds its value to the subject's
 	// total.
 	incrHeader = "Nats-Incr"
@@ -56,7 +53,7 @@ type Quota struct {
 	exhausted map[string]refusal // by account
 	sweepAt   int
 	leases    map[string]*lease // by account
-	stale     []unspent         // of leases of months that are over
+	debts     []debt            // what could not be given back yet, and leases of months that are over
 }
 
 // refusal is what is remembered of an account that is over its quota.
@@ -85,7 +82,7 @@ func (q *Quota) Limit(own int64) int64 {
 // Take uses one unit of the account's quota for the UTC month of now; a quota of 0 means the service's. It
 // returns nil only where the unit is the account's. ErrQuotaExceeded comes with the usage; the unit is given
 // back by then. The other errors are natsconf's ErrUnavailable and ErrStoreFull, where nothing was counted,
-// and ErrUncertain, where the unit may be counted and stays so.
+// and ErrUncertain, where the unit may be counted until Serve has given it back.
 //
 // While another edge holds units that it may not use, this one may refuse within a second or two of the
 // quota's end: blocks are at most 1/128 of what is left, and single units near the end.
@@ -137,29 +134,19 @@ func (q *Quota) single(ctx context.Context, account string, quota int64, now tim
 	}
 	u.Used--
 	q.remember(account, u, now)
-	// Where this fails the total stays one too high, which refuses and never grants.
+	// Until this succeeds the total is one too high, which refuses and never grants.
 	_ = q.giveBack(ctx, account, 1, now)
 	return u, ErrQuotaExceeded
 }
 
 // GiveBack returns a unit that Take gave at now, for a session that could not be created. It outlasts the
-// caller's context. Its errors are those of natsconf; the unit is then lost to the account, and a repeat
-// after ErrUncertain might return it twice.
+// caller's context. Its errors are those of natsconf; then Serve tries again.
 func (q *Quota) GiveBack(ctx context.Context, account string, now time.Time) error {
 	err := q.giveBack(ctx, account, 1, now)
 	q.mu.Lock()
 	delete(q.exhausted, account)
 	q.mu.Unlock()
 	return err
-}
-
-func (q *Quota) giveBack(ctx context.Context, account string, n int64, now time.Time) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTimeout)
-	defer cancel()
-	if _, err := q.counter.Publish(ctx, message(account, now, strconv.FormatInt(-n, 10))); err != nil {
-		return fmt.Errorf("give back %d units of quota: %w", n, err)
-	}
-	return nil
 }
 
 // remembered reports whether the account was found over this quota, or a higher one, within the last second

@@ -1,0 +1,116 @@
+package limit
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+const (
+	// payWithin bounds one try to give units back, on a context of its own: the caller may be gone by then.
+	payWithin = 2 * time.Second
+	// owedFor is how long units are tried to be given back. It lies below the two minutes for which the
+	// servers know a message's id again, so that no try counts twice.
+	owedFor = 90 * time.Second
+	// maxDebts bounds what waits to be tried again; beyond, units are lost to their accounts, as after a
+	// crash.
+	maxDebts = 10_000
+)
+
+// debt is units that an account is to get back.
+type debt struct {
+	account string
+	at      time.Time // an instant of the month that they are of
+	n       int64
+	// counted is the id of the message that counted them, where nobody answered it: whether it did is settled
+	// first, by the same message once more. Empty: they are counted.
+	counted string
+	id      string    // of the message that gives them back
+	since   time.Time // by the process's own clock: when it was owed first
+}
+
+func newDebt(account string, n int64, at time.Time) debt {
+	return debt{account: account, at: at, n: n, id: rand.Text(), since: time.Now()}
+}
+
+// giveBack returns units to an account. Where it fails, Serve tries again.
+func (q *Quota) giveBack(ctx context.Context, account string, n int64, now time.Time) error {
+	d := newDebt(account, n, now)
+	err := q.pay(ctx, &d)
+	if err != nil {
+		q.owe(d)
+	}
+	return err
+}
+
+// pay tries once. A repeat of what nobody answered is harmless.
+func (q *Quota) pay(ctx context.Context, d *debt) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), payWithin)
+	defer cancel()
+	if d.counted != "" {
+		if _, err := q.counter.Publish(ctx, identified(d.account, d.at, d.n, d.counted)); err != nil {
+			return fmt.Errorf("count %d units of quota: %w", d.n, err)
+		}
+		d.counted = ""
+	}
+	if _, err := q.counter.Publish(ctx, identified(d.account, d.at, -d.n, d.id)); err != nil {
+		return fmt.Errorf("give back %d units of quota: %w", d.n, err)
+	}
+	return nil
+}
+
+// identified is a message that counts once, however often it is sent.
+func identified(account string, now time.Time, n int64, id string) *nats.Msg {
+	sign := ""
+	if n > 0 {
+		sign = "+"
+	}
+	m := message(account, now, sign+strconv.FormatInt(n, 10))
+	m.Header[nats.MsgIdHdr] = []string{id}
+	return m
+}
+
+// owe keeps debts for Serve.
+func (q *Quota) owe(all ...debt) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, d := range all {
+		if len(q.debts) < maxDebts && time.Since(d.since) < owedFor {
+			q.debts = append(q.debts, d)
+		}
+	}
+}
+
+// settle pays what is owed, and what nobody has used for a while. Where one try fails, the others wait, too.
+func (q *Quota) settle(ctx context.Context, idle time.Duration) {
+	all := q.due(idle)
+	for i := range all {
+		if q.pay(ctx, &all[i]) != nil {
+			q.owe(all[i:]...)
+			return
+		}
+	}
+}
+
+// due takes out the debts, and of the leases what nobody has touched for a while.
+func (q *Quota) due(idle time.Duration) []debt {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	all := q.debts
+	q.debts = nil
+	for account, l := range q.leases {
+		since := time.Since(l.used)
+		if l.left > 0 && since >= idle {
+			all = append(all, newDebt(account, l.left, l.at))
+			l.total, l.left = l.total-l.left, 0
+		}
+		if l.left == 0 && l.filling == nil && since >= leaseForget {
+			delete(q.leases, account)
+		}
+	}
+	return all
+}

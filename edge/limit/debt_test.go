@@ -1,0 +1,84 @@
+package limit
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"verifyd/natsconf"
+	"verifyd/natsconf/natstest"
+)
+
+// troubled is a counter whose next messages are stored and not answered, or not stored.
+type troubled struct {
+	publisher
+
+	mu sync.Mutex
+	// results of the next messages: ErrUncertain, which are stored, errLost and ErrUnavailable, which are not
+	results []error
+}
+
+// errLost is a message on its way to a server that is gone: nobody knows that it is not stored.
+var errLost = errors.New("lost on its way")
+
+func (p *troubled) Publish(ctx context.Context, m *nats.Msg) (natsconf.Ack, error) {
+	p.mu.Lock()
+	var result error
+	if len(p.results) > 0 {
+		result, p.results = p.results[0], p.results[1:]
+	}
+	p.mu.Unlock()
+	switch {
+	case result == nil:
+		return p.publisher.Publish(ctx, m)
+	case errors.Is(result, errLost):
+		return natsconf.Ack{}, natsconf.ErrUncertain
+	case errors.Is(result, natsconf.ErrUncertain):
+		if _, err := p.publisher.Publish(ctx, m); err != nil {
+			return natsconf.Ack{}, err
+		}
+	}
+	return natsconf.Ack{}, result
+}
+
+// While the counter's leader is away, units are counted that nobody gets, and others cannot be given back. In
+// the end the counter says what was used, whatever was stored meanwhile.
+func TestUnitsAreGivenBackInTheEnd(t *testing.T) {
+	t.Parallel()
+	stored, lost, refused := natsconf.ErrUncertain, errLost, natsconf.ErrUnavailable
+	for name, results := range map[string][]error{
+		"the count is stored":              {stored},
+		"the count is lost":                {lost},
+		"the count is refused":             {refused},
+		"it is stored, and asked for":      {stored, stored, stored},
+		"it is lost, and asked for":        {lost, stored, lost, refused},
+		"its return is stored":             {nil, stored},
+		"its return is lost":               {nil, lost},
+		"its return is refused for long":   {nil, refused, refused, refused, lost, stored, stored},
+		"its return is stored and refused": {nil, stored, refused, lost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			q, conn := newQuota(t, 10)
+			if _, err := q.Take(t.Context(), acme, 0, june); err != nil { // somebody else's
+				t.Fatal(err)
+			}
+			p := &troubled{publisher: q.counter, results: results}
+			q.counter = p
+			if _, err := q.Take(t.Context(), acme, 0, june); err == nil {
+				_ = q.GiveBack(t.Context(), acme, june)
+			}
+			natstest.Serve(t, q)
+			natstest.Await(t, "all is tried, and nothing owed", func() bool {
+				p.mu.Lock()
+				defer p.mu.Unlock()
+				q.mu.Lock()
+				defer q.mu.Unlock()
+				return len(p.results) == 0 && len(q.debts) == 0 && used(t, conn, acme, june) == `{"val":"1"}`
+			})
+		})
+	}
+}
