@@ -136,7 +136,7 @@ var faults = []struct {
 			}
 			return decide(c, a, n, now)
 		}
-	}, "an attempt was claimed before the one before it had ended"},
+	}, "a delivery that was at an end was taken up again"},
 	{"one more attempt may be requested of an open delivery", "sent again", func(d *decisions) {
 		d.again = func(d facts.Delivery) (int, error) { return len(d.Attempts) + 1, nil }
 	}, "an attempt was claimed before the one before it had ended"},

@@ -34,7 +34,8 @@ type Report struct {
 	Depth         int  // the longest of the shortest ways to a state
 	Cut           bool // a bound was reached before all states were
 	Took          time.Duration
-	// Broken is the first thing that does not hold, and Trace a shortest way to it; empty where all holds.
+	// Broken is the first thing that does not hold, by its name where there are more on one level, and Trace
+	// a shortest way to it; empty where all holds.
 	Broken string
 	Trace  []Event
 }
@@ -96,11 +97,9 @@ func Explore[S comparable](m Model[S], o Options) Report {
 
 func (e *explorer[S]) run(o Options) {
 	for level := e.level(); ; level = e.level() {
-		for _, at := range level {
-			if broken := e.Broken(e.state(at)); broken != "" {
-				e.fail(broken, at)
-				return
-			}
+		if broken, at := e.broken(level); broken != "" {
+			e.fail(broken, at)
+			return
 		}
 		if e.report.States += len(level); len(level) == 0 {
 			break
@@ -123,6 +122,17 @@ func (e *explorer[S]) run(o Options) {
 	if at, stuck := e.stuck(); stuck {
 		e.fail(noEnd, at)
 	}
+}
+
+// broken returns the first thing, by its name, that does not hold in a state of a level: the order of the
+// states is another one in each run.
+func (e *explorer[S]) broken(level []ref) (first string, where ref) {
+	for _, at := range level {
+		if b := e.Broken(e.state(at)); b != "" && (first == "" || b < first) {
+			first, where = b, at
+		}
+	}
+	return first, where
 }
 
 // expand finds what follows some states.
