@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"verifyd/edge/signin"
+	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/topology"
 	"verifyd/sessions"
 )
 
@@ -19,8 +21,11 @@ func TestPreviewsChangeNothing(t *testing.T) {
 	session, token := r.session()
 	b, bots := r.browser(), r.browser()
 	var card string
-	storm := func(address string) {
+	storm := func(address string, steps uint64) { // that the user has taken by then
 		t.Helper()
+		natstest.Await(t, "the user's own steps are stored", func() bool {
+			return r.sequences()[topology.StreamEvents] == steps
+		})
 		before := r.sequences()
 		for i := range 1000 {
 			req := bots.Request([]string{http.MethodGet, http.MethodHead}[i%2], address, "")
@@ -45,16 +50,16 @@ func TestPreviewsChangeNothing(t *testing.T) {
 			t.Errorf("streams went from %v to %v", before, after)
 		}
 	}
-	storm(b.page(token))
+	storm(b.page(token), 0)
 	b.Get(b.page(token)).WantPage(t, http.StatusOK, headingAsk)
-	storm(b.page(token) + "&lang=en")
-	storm(b.page(token) + "&lang=")
+	storm(b.page(token)+"&lang=en", 0)
+	storm(b.page(token)+"&lang=", 0)
 	back := b.back(token, "sailor_42", "sign-in")
-	storm(b.page(token))
+	storm(b.page(token), 1)
 	r.want(session.ID, sessions.Pending, sessions.NoReason)
 	b.Follow(b.Get(back)).WantPage(t, http.StatusOK, headingVerified)
-	storm(b.page(token))
-	storm(r.base + "/?session=" + strings.Repeat("A", 43)) // no link can be told from another by its card
+	storm(b.page(token), 3)
+	storm(r.base+"/?session="+strings.Repeat("A", 43), 3) // no link can be told from another by its card
 	for _, secret := range []string{
 		"sailor_42", "discord", "118203948571029384", "Harbor", token.Reveal(), "<form",
 	} {
