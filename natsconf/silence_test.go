@@ -20,7 +20,7 @@ func TestSilenceEnds(t *testing.T) {
 		if !w.Silent() {
 			t.Error("three unanswered publishes do not count")
 		}
-		if time.Sleep(time.Second); w.SilentFor() != ackTimeout+time.Second {
+		if time.Sleep(time.Second); w.SilentFor() != ackTimeout+time.Second { // of the bubble
 			t.Errorf("it has not answered for %s", w.SilentFor())
 		}
 		time.Sleep(silentFor) // of the bubble: it costs no time

@@ -99,7 +99,7 @@ var behaviours = map[string]func(p *part) (goOn bool){
 	"answer 404": func(p *part) bool { return p.status(404, "Content-Length: 2\r\n\r\nno") },
 	"answer 429": func(p *part) bool { return p.status(429, "Retry-After: 3\r\nContent-Length: 0\r\n\r\n") },
 	"answer that hangs": func(p *part) bool {
-		time.Sleep(30 * time.Second)
+		time.Sleep(30 * time.Second) // of the bubble
 		return false
 	},
 	"answer reset": func(p *part) bool {
@@ -108,13 +108,13 @@ var behaviours = map[string]func(p *part) (goOn bool){
 	},
 	"answer reset after a byte": func(p *part) bool {
 		_, _ = io.WriteString(p.conn, "H")
-		time.Sleep(time.Duration(p.r.IntN(3)) * time.Second)
+		time.Sleep(time.Duration(p.r.IntN(3)) * time.Second) // of the bubble
 		p.wire.Reset()
 		return false
 	},
 	"half an answer": func(p *part) bool {
 		_, _ = io.WriteString(p.conn, "HTTP/1.1 20")
-		time.Sleep(time.Duration(p.r.IntN(30)) * time.Second)
+		time.Sleep(time.Duration(p.r.IntN(30)) * time.Second) // of the bubble
 		return false
 	},
 	"half a body": func(p *part) bool {
@@ -122,7 +122,7 @@ var behaviours = map[string]func(p *part) (goOn bool){
 		return false
 	},
 	"answer is slow": func(p *part) bool {
-		time.Sleep(time.Duration(p.r.IntN(12000)) * time.Millisecond)
+		time.Sleep(time.Duration(p.r.IntN(12000)) * time.Millisecond) // of the bubble
 		return p.status(200, "Content-Length: 0\r\n\r\n")
 	},
 	"answer with more": func(p *part) bool {

@@ -61,7 +61,7 @@ func (s *session) start(ctx context.Context, edges []*edge) bool {
 			s.w.fail("start of %s: %v", s.name, err)
 			return false
 		}
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) // of the bubble
 	}
 	return false
 }
@@ -80,7 +80,7 @@ func (s *session) end(ctx context.Context, edges []*edge) {
 		o := outcomes[[]int{0, 0, 0, 1, 2}[r.IntN(5)]]
 		after := time.Duration(r.IntN(3)*r.IntN(2000)) * time.Millisecond
 		all.Go(func() {
-			time.Sleep(after)
+			time.Sleep(after) // of the bubble
 			if o.State != sessions.Canceled {
 				s.redeem(ctx, e)
 			}
@@ -115,7 +115,7 @@ func (s *session) repeat(_ context.Context, e *edge, do func() error) {
 			s.w.fail("%s at %s: %v", s.name, e.name, err)
 			return
 		}
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) // of the bubble
 	}
 }
 

@@ -139,7 +139,7 @@ func (w *world) play(ctx context.Context, by *process) {
 		for _, s := range all {
 			s.start(ctx, edges)
 		}
-		time.Sleep(10*time.Minute - 10*time.Second)
+		time.Sleep(10*time.Minute - 10*time.Second) // of the bubble
 	}
 	var dispatchers []*worker
 	work, stop := context.WithCancel(ctx)
@@ -155,7 +155,7 @@ func (w *world) play(ctx context.Context, by *process) {
 	for _, s := range all {
 		at := time.Duration(r.IntN(20_000)) * time.Millisecond
 		users.Go(func() {
-			time.Sleep(at)
+			time.Sleep(at) // of the bubble
 			if !late && !s.start(ctx, edges) {
 				return
 			}

@@ -159,7 +159,7 @@ func (w *world) pauseOf(worker string) {
 	}
 	w.mu.Unlock()
 	if paused {
-		time.Sleep(pause)
+		time.Sleep(pause) // of the bubble
 	}
 }
 
@@ -275,7 +275,7 @@ func (w *world) storm(dispatchers []*worker, edges []*edge) {
 	for _, e := range events {
 		time.AfterFunc(e.at, e.do)
 	}
-	time.Sleep(faultsFor)
+	time.Sleep(faultsFor) // of the bubble
 	w.mu.Lock()
 	w.calm = true
 	w.mu.Unlock()

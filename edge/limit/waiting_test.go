@@ -32,7 +32,7 @@ func TestPlacesToWait(t *testing.T) {
 			}
 			leave = append(leave, done)
 		}
-		time.Sleep(2 * waitsAfter)
+		time.Sleep(2 * waitsAfter) // of the bubble
 		if _, _, err := w.Begin(t.Context()); !errors.Is(err, ErrNoPlace) {
 			t.Errorf("beside %d who wait: %v", len(leave), err)
 		}

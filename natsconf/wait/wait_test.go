@@ -33,7 +33,7 @@ func TestTries(t *testing.T) {
 			t.Errorf("%d tries after the end, want the first alone", n)
 		}
 		ctx, leave := wait.For(t.Context(), time.Hour)
-		go func() { time.Sleep(time.Second); leave() }()
+		go func() { time.Sleep(time.Second); leave() }() // of the bubble
 		began = time.Now()
 		if tries(ctx, 1); time.Since(began) != time.Second {
 			t.Errorf("it went on for %s after its caller had left", time.Since(began)-time.Second)

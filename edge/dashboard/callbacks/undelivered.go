@@ -190,22 +190,33 @@ func (h *Handler) undelivered(ctx context.Context, account string, ids []session
 	return found, nil
 }
 
+// open returns the chosen sessions whose outcomes are still not delivered, and how many of the chosen are no
+// more. Where not ok, the request is answered.
+func (h *Handler) open(ctx context.Context, w http.ResponseWriter, r *http.Request,
+	v site.Visit) (views []facts.View, gone int, ok bool) {
+	ids, ok := h.chosen(w, r, v)
+	if !ok {
+		return nil, 0, false
+	}
+	views, err := h.undelivered(ctx, v.Account.ID, ids)
+	switch {
+	case err != nil:
+		h.Fail(w, r, &v, err)
+	case len(views) == 0:
+		h.Done(w, flashNoneOpen, paths.Callbacks)
+	default:
+		return views, len(ids) - len(views), true
+	}
+	return nil, 0, false
+}
+
 // sendAgain answers POST /dashboard/callbacks/send-again: as many of the chosen sessions as the account's
 // rate allows get one more attempt.
 func (h *Handler) sendAgain(w http.ResponseWriter, r *http.Request, v site.Visit) {
 	ctx, cancel := site.Within(r)
 	defer cancel()
-	ids, ok := h.chosen(w, r, v)
+	views, gone, ok := h.open(ctx, w, r, v)
 	if !ok {
-		return
-	}
-	views, err := h.undelivered(ctx, v.Account.ID, ids)
-	if err != nil {
-		h.Fail(w, r, &v, err)
-		return
-	}
-	if len(views) == 0 {
-		h.Done(w, flashNoneOpen, paths.Callbacks)
 		return
 	}
 	now := h.allowed(w, v, len(views))
@@ -226,7 +237,7 @@ func (h *Handler) sendAgain(w http.ResponseWriter, r *http.Request, v site.Visit
 	}
 	run, err := h.Kept.KeepRun(ctx, v.Account.ID, kept.Run{
 		At: h.Now().UTC(), By: v.Actor().String(), Asked: done.Asked,
-		Skipped: len(ids) - len(views) + len(done.Skipped), Left: len(views) - now,
+		Skipped: gone + len(done.Skipped), Left: len(views) - now,
 	})
 	if err != nil { // they are on their way all the same: the list has them no more
 		web.EventFrom(r.Context()).Err = err
@@ -240,17 +251,8 @@ func (h *Handler) sendAgain(w http.ResponseWriter, r *http.Request, v site.Visit
 func (h *Handler) markSeen(w http.ResponseWriter, r *http.Request, v site.Visit) {
 	ctx, cancel := site.Within(r)
 	defer cancel()
-	ids, ok := h.chosen(w, r, v)
+	views, _, ok := h.open(ctx, w, r, v)
 	if !ok {
-		return
-	}
-	views, err := h.undelivered(ctx, v.Account.ID, ids)
-	if err != nil {
-		h.Fail(w, r, &v, err)
-		return
-	}
-	if len(views) == 0 {
-		h.Done(w, flashNoneOpen, paths.Callbacks)
 		return
 	}
 	ends := make([]kept.End, len(views))
