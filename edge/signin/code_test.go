@@ -74,7 +74,7 @@ func TestSignCanBeRead(t *testing.T) {
 	for name, want := range map[string]string{
 		"«éclair»": "É", "⚓ 7 Seas": "7", "море": "М", "مرفأ": "م", "港": "港",
 	} {
-		if s := newSign(Requester{Name: name, Colour: "#000000"}); s == nil || s.Letter != want {
+		if s := newSign(Requester{Name: name, Colour: "#000000"}); s.Letter != want {
 			t.Errorf("%s: %+v, want %s", name, s, want)
 		}
 	}
@@ -82,7 +82,7 @@ func TestSignCanBeRead(t *testing.T) {
 		{Name: "a"}, {Name: "a", Colour: "red"}, {Name: "a", Colour: "#12345g"},
 		{Name: "⚓", Colour: "#123456"},
 	} {
-		if s := newSign(none); s != nil {
+		if s := newSign(none); s != (sign{}) {
 			t.Errorf("%+v has the sign %+v", none, s)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"verifyd/edge/limit"
 	"verifyd/edge/network"
 	"verifyd/edge/page"
+	"verifyd/edge/page/drawn"
 	"verifyd/edge/web"
 	"verifyd/natsconf/secretbox"
 	"verifyd/sessions"
@@ -123,6 +124,7 @@ func New(c Config) (*Handler, error) {
 			networks: nets, accounts: c.Accounts, log: c.Log, now: c.Now, store: c.Store,
 			origin: strings.TrimSuffix(base, prefix), prefix: prefix,
 			https: strings.HasPrefix(base, "https:"), assets: files, locales: ts, frames: frames,
+			drawn: drawn.New[drawing](maxKept),
 		},
 		stepLog:  &stepLog{sessions: c.Sessions, metrics: m, log: c.Log},
 		verdicts: &verdicts{sessions: c.Sessions, log: c.Log, completeWithin: c.Store.Within()},

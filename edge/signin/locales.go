@@ -217,7 +217,7 @@ func (m message) of(tag language.Tag, count int) wording {
 	return m[plural.Other]
 }
 
-// wording is a text with places for values, {name}, and stress, *so*. Values are drawn by page.Typed.
+// wording is a text with places for values, {name}, and stress, *so*.
 type wording []part
 
 type part struct {
@@ -267,7 +267,7 @@ func parseWording(s string) (wording, error) {
 }
 
 // html draws the wording. A value that is missing is an error: a sentence with a hole misleads.
-func (m wording) html(values map[string]string) (template.HTML, error) {
+func (m wording) html(values map[string]template.HTML) (template.HTML, error) {
 	if len(m) == 1 && m[0].kind == partLiteral {
 		return template.HTML(m[0].html), nil //nolint:gosec // it is escaped
 	}
@@ -288,7 +288,7 @@ func (m wording) html(values map[string]string) (template.HTML, error) {
 			if !ok {
 				return "", fmt.Errorf("no value for {%s}", p.text)
 			}
-			b.WriteString(string(page.Typed(v)))
+			b.WriteString(string(v))
 		}
 	}
 	return template.HTML(b.String()), nil //nolint:gosec // every piece is escaped above

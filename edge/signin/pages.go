@@ -1,11 +1,13 @@
 package signin
 
 import (
+	"html/template"
 	"net/http"
 	"net/url"
 	"slices"
 	"time"
 
+	"verifyd/edge/page"
 	"verifyd/sessions"
 	sessionfailure "verifyd/sessions/failure"
 	"verifyd/sessions/proof"
@@ -85,6 +87,24 @@ var notices = map[notice]struct{ again bool }{
 // fact is one row of what is being verified; the label is a text's key.
 type fact struct{ Label, Value string }
 
+// row is a fact as it is drawn. Tall: it takes so much room that it is scrolled in a box of its own.
+type row struct {
+	Label string
+	Tall  bool
+	Text  template.HTML
+}
+
+// roomShown is what is shown at once of a value, in characters: some seven lines of a phone.
+const roomShown = 100
+
+func rowsOf(facts []fact) []row {
+	rows := make([]row, len(facts))
+	for i, f := range facts {
+		rows[i] = row{f.Label, page.Room(f.Value) > roomShown, page.Typed(f.Value)}
+	}
+	return rows
+}
+
 // button is the way to one identity network. Away: it did not answer lately, which the page says; it may be
 // pressed all the same. Plain: it is not the main one.
 type button struct {
@@ -93,46 +113,56 @@ type button struct {
 	Second        bool // after a sign-in that proves the platform account
 }
 
-// view is what a page's template is given.
-type view struct {
+// look is what pages of many sessions have in common.
+type look struct {
 	Kind    string
 	Tone    tone
 	Prefix  string
 	CSS     string
 	Icon    string
-	Session string // the token, for the forms
 	Test    bool
-	Preview bool // buttons do nothing
-	Facts   []fact
-	Buttons []button
-	Expires string // RFC 3339
+	Preview bool   // buttons do nothing
 	Left    string // a text's key
 	Lead    string // of the question: a text's key
 	Gives   bool   // a code follows the sign-in
-	Code    string // that confirms the sign-in
 	Note    string // a text's key
-	Again   string // where another look leads; empty for none
 	// AgainWord is the text's key on the button that leads to Again.
 	AgainWord string
-	Stop      bool     // this browser holds the session and may give it up
-	Caution   bool     // the page has a word of caution
-	Lang      string   // the language chosen on a page, for the forms
-	Sign      *sign    // the requester's; may be nil
-	Logo      *picture // the requester's, in the place of its sign; may be nil
-	Colours   string   // where the style sheet of the requester's colours is; empty: it has none
-	Verified  bool     // an operator vouches for the requester's name
-	InApp     *inApp   // nil outside of apps
-	Back      string   // where "Back to …" leads; empty for none
-	Nowhere   bool     // nobody's link: the page shows the way for those who send links
-	Languages string   // where the list of them is; empty for none
-	Choices   []choice // that list, on its own page
+	Stop      bool    // this browser holds the session and may give it up
+	Caution   bool    // the page has a word of caution
+	Lang      string  // the language chosen on a page, for the forms
+	Sign      sign    // the requester's; the zero value: it has none
+	Logo      picture // the requester's, in the place of its sign; the zero value: it has none
+	Colours   string  // where the style sheet of the requester's colours is; empty: it has none
+	Verified  bool    // an operator vouches for the requester's name
+	Back      string  // where "Back to …" leads; empty for none
+	Nowhere   bool    // nobody's link: the page shows the way for those who send links
+	Languages string  // where the list of them is; empty for none
 
-	words      *locale
-	count      int // what a text of the page counts
-	retryAfter int // seconds for Retry-After; 0: none
+	words *locale
+	count int // what a text of the page counts
+}
+
+// view is what a page's template is given.
+type view struct {
+	look
+
+	Session string // the token, for the forms
+	Facts   []fact
+	Rows    []row // Facts, as paint draws them
+	Buttons []button
+	Expires string   // RFC 3339, UTC
+	Code    string   // that confirms the sign-in
+	Again   string   // where another look leads; empty for none
+	InApp   *inApp   // nil outside of apps
+	Choices []choice // the list of languages, on its own page
+
+	token      string // of the session whose page it is; empty: it is nobody's page, or one that is seldom seen
+	values     map[string]string
+	typed      map[string]template.HTML // values, as paint draws them
+	retryAfter int                      // seconds for Retry-After; 0: none
 	status     int
 	formAction string
-	values     map[string]string
 }
 
 // drawLanguages draws the list of languages where an address asks for it, with lang given and empty, and
@@ -159,11 +189,12 @@ func (p *pages) drawLanguages(w http.ResponseWriter, vis *visitor, asked, keeps 
 // view starts the view of a page.
 func (p *pages) view(vis visitor, k kind) view {
 	v := view{
-		Kind: k.name, Tone: k.tone, Prefix: p.prefix,
-		CSS: p.prefix + pathAssets + p.assets.css.Name, Icon: p.prefix + pathAssets + p.assets.icon.Name,
-		Lang: vis.chosen, Languages: vis.languages, words: vis.words, AgainWord: "unavailable.again",
-		status: k.status, formAction: "'none'",
-		values: map[string]string{},
+		look: look{
+			Kind: k.name, Tone: k.tone, Prefix: p.prefix,
+			CSS: p.prefix + pathAssets + p.assets.css.Name, Icon: p.prefix + pathAssets + p.assets.icon.Name,
+			Lang: vis.chosen, Languages: vis.languages, words: vis.words, AgainWord: "unavailable.again",
+		},
+		status: k.status, formAction: "'none'", values: map[string]string{},
 	}
 	if k == pageUnavailable {
 		v.retryAfter = retryAway
@@ -181,7 +212,7 @@ func (p *pages) sessionView(vis visitor, s sessions.Status, t sessions.Token) vi
 		k = pageUntestable
 	}
 	v := p.view(vis, k)
-	v.Test = s.Test
+	v.Test, v.token = s.Test, t.Reveal()
 	v.values["asker"], v.values["Asker"] = p.requester(vis, s.Account)
 	v.values["network"] = p.networkName(vis.words, s.Network)
 	if a, ok := p.accounts.Requester(s.Account); ok {
@@ -246,7 +277,7 @@ func (p *pages) ask(v *view, s sessions.Session, t sessions.Token) {
 
 // addExpiry says until when the session can be completed.
 func (p *pages) addExpiry(v *view, s sessions.Session) {
-	v.Expires = s.ExpiresAt.Format(time.RFC3339)
+	v.Expires = s.ExpiresAt.UTC().Format(time.RFC3339)
 	// a page that is left open says nothing that turns untrue
 	v.values["until"] = s.ExpiresAt.UTC().Format("15:04")
 	v.Left = "ask.left.last"

@@ -20,6 +20,7 @@ import (
 	"verifyd/edge/limit"
 	"verifyd/edge/network"
 	"verifyd/edge/page"
+	"verifyd/edge/page/drawn"
 )
 
 // pages is what the pages are made of, and how they are drawn.
@@ -38,6 +39,7 @@ type pages struct {
 	assets   assets
 	locales  locales
 	frames   map[*locale]*template.Template
+	drawn    *drawn.Pages[drawing]
 }
 
 // loadFrames returns the pages' templates, for each language those in which its texts stand already.
@@ -127,10 +129,10 @@ func (v *view) Say(key string, more ...string) (template.HTML, error) {
 	if !ok {
 		return "", fmt.Errorf("no text %q", key)
 	}
-	values := v.values
+	values := v.typed
 	if len(more) == 2 {
 		values = maps.Clone(values)
-		values[more[0]] = more[1]
+		values[more[0]] = page.Typed(more[1])
 	}
 	html, err := m.of(v.words.tag, v.count).html(values)
 	if err != nil {
@@ -148,25 +150,110 @@ func (v *view) Word(key string) (string, error) {
 	return s, nil
 }
 
-// roomShown is what is shown at once of a value, in characters: some seven lines of a phone.
-const roomShown = 100
-
-// Tall reports whether a value takes so much room that it is scrolled in a box of its own.
-func (*view) Tall(s string) bool { return page.Room(s) > roomShown }
-
-// Typed draws a value that somebody else wrote.
-func (*view) Typed(s string) template.HTML { return page.Typed(s) }
-
 // pageBytes is what most pages take.
 const pageBytes = 8 << 10
 
+// maxKept bounds the pages that are kept, of about 6 KB each: every language and state of the page, and some
+// hundred requesters with colours and logos of their own.
+const maxKept = 512
+
+// drawing is what a page shows beside what is one session's own: the key under which it is kept.
+type drawing struct {
+	look                // \x00 stands for the token in its address of languages
+	asks, expires bool  // it has forms; it says until when
+	values        uint8 // which of valueNames there are
+	rows          string
+	buttons       string
+}
+
+// valueNames are the values of the texts of kept pages.
+var valueNames = [...]string{"asker", "Asker", "network", "platform", "until", "count"}
+
+// The places of a page's own texts; those of valueNames follow, and then those of its rows.
+const (
+	ownToken = iota
+	ownExpires
+	ownValues
+	ownRows = ownValues + len(valueNames)
+)
+
+// tokenLetters are those of base64url (RFC 4648 §5).
+const tokenLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+
+// paint draws a page. Where it is one that many users see, with texts that are one session's own, the page is
+// kept and filled in: those texts are HTML already (page.Typed), or have no character that HTML escapes.
 func (p *pages) paint(v view) ([]byte, error) {
 	v.values["count"] = strconv.Itoa(v.count)
+	v.typed = make(map[string]template.HTML, len(v.values))
+	for name, value := range v.values {
+		v.typed[name] = page.Typed(value)
+	}
+	v.Rows = rowsOf(v.Facts)
+	d, own, ok := v.drawing()
+	if !ok {
+		return p.execute(&v)
+	}
+	return p.drawn.Draw(d, own, func(own []template.HTML) ([]byte, error) {
+		v.setOwn(own)
+		return p.execute(&v)
+	})
+}
+
+func (p *pages) execute(v *view) ([]byte, error) {
 	b := bytes.NewBuffer(make([]byte, 0, pageBytes))
-	if err := p.frames[v.words].Execute(b, &v); err != nil {
+	if err := p.frames[v.words].Execute(b, v); err != nil {
 		return nil, fmt.Errorf("draw page %s: %w", v.Kind, err)
 	}
 	return b.Bytes(), nil
+}
+
+// drawing returns what the page shows, without what is one session's own, and that. Not ok: it is not kept,
+// since it is seldom seen or shows something else of its own.
+func (v *view) drawing() (d drawing, own []template.HTML, ok bool) {
+	if v.token == "" || v.Code != "" || v.Again != "" || v.InApp != nil || v.Choices != nil ||
+		strings.Trim(v.token, tokenLetters) != "" || ownRows+len(v.Rows) > drawn.MaxOwn {
+		return drawing{}, nil, false
+	}
+	d = drawing{look: v.look, asks: v.Session != "", expires: v.Expires != ""}
+	d.Languages = strings.Replace(v.Languages, v.token, "\x00", 1)
+	own = append(make([]template.HTML, 0, ownRows+len(v.Rows)),
+		template.HTML(v.token), template.HTML(v.Expires)) //nolint:gosec // a token's letters, and a time
+	named := 0
+	for i, name := range valueNames {
+		text, there := v.typed[name]
+		if there {
+			named++
+			d.values |= 1 << i
+		}
+		own = append(own, text)
+	}
+	for _, r := range v.Rows {
+		d.rows += r.Label + strconv.FormatBool(r.Tall)
+		own = append(own, r.Text)
+	}
+	if len(v.Buttons) > 0 {
+		d.buttons = fmt.Sprintf("%#v", v.Buttons)
+	}
+	return d, own, named == len(v.typed)
+}
+
+// setOwn replaces what drawing returned as the page's own.
+func (v *view) setOwn(own []template.HTML) {
+	v.Languages = strings.Replace(v.Languages, v.token, string(own[ownToken]), 1)
+	if v.Session != "" {
+		v.Session = string(own[ownToken])
+	}
+	if v.Expires != "" {
+		v.Expires = string(own[ownExpires])
+	}
+	for i, name := range valueNames {
+		if _, there := v.typed[name]; there {
+			v.typed[name] = own[ownValues+i]
+		}
+	}
+	for i := range v.Rows {
+		v.Rows[i].Text = own[ownRows+i]
+	}
 }
 
 // draw answers with a page. It is painted whole before the first byte leaves.

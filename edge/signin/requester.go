@@ -28,20 +28,20 @@ type sign struct {
 	Ground, Ink string // #rrggbb
 }
 
-// newSign returns the mark of an integrator, or nil where it has no colour, or its name no letter.
-func newSign(a Requester) *sign {
+// newSign returns the mark of an integrator; the zero value where it has no colour, or its name no letter.
+func newSign(a Requester) sign {
 	if !branding.IsColour(a.Colour) {
-		return nil
+		return sign{}
 	}
 	first := strings.IndexFunc(a.Name, func(r rune) bool {
 		return unicode.IsLetter(r) || unicode.IsNumber(r)
 	})
 	if first < 0 {
-		return nil
+		return sign{}
 	}
 	letter := []rune(a.Name[first:])[0]
 	ground := strings.ToLower(a.Colour)
-	return &sign{Letter: string(unicode.ToUpper(letter)), Ground: ground, Ink: branding.Ink(ground)}
+	return sign{Letter: string(unicode.ToUpper(letter)), Ground: ground, Ink: branding.Ink(ground)}
 }
 
 // addBranding shows an account's looks on a page that is about one of its sessions.
@@ -51,7 +51,7 @@ func (v *view) addBranding(a Requester) {
 		v.Colours = v.Prefix + path
 	}
 	if path := looks.Picture(a.ID, a.Branding); path != "" {
-		v.Logo = &picture{v.Prefix + path, a.Branding.Logo.Width, a.Branding.Logo.Height}
+		v.Logo = picture{v.Prefix + path, a.Branding.Logo.Width, a.Branding.Logo.Height}
 	}
 }
 
@@ -62,7 +62,7 @@ type picture struct {
 }
 
 // Width is in CSS pixels, as is Height.
-func (p *picture) Width() int { return max(p.width/2, 1) }
+func (p picture) Width() int { return max(p.width/2, 1) }
 
 // Height is that of the picture on the page.
-func (p *picture) Height() int { return max(p.height/2, 1) }
+func (p picture) Height() int { return max(p.height/2, 1) }

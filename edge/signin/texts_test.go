@@ -2,6 +2,7 @@ package signin
 
 import (
 	"fmt"
+	"html/template"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +13,8 @@ import (
 	"golang.org/x/text/feature/plural"
 
 	"verifyd/edge/network"
+	"verifyd/edge/page"
+	"verifyd/edge/page/drawn"
 )
 
 // everyPage returns a view of each page and notice, whole.
@@ -27,11 +30,12 @@ func everyPage(words *locale) []view {
 	var views []view
 	for _, k := range kinds {
 		v := view{
-			Kind: k.name, Tone: k.tone, Test: true, Again: "/", AgainWord: "note.again",
-			Left: "ask.left.minutes", Back: "/",
-			Code: "K7M2QX", Lead: "ask.lead.many", Gives: true,
-			Languages: "?lang=", Choices: []choice{{"ar", "x", "?lang=ar", true}},
-			Caution: k == pageElsewhere || k == pageSignedIn, Nowhere: k == pageNowhere, words: words,
+			look: look{
+				Kind: k.name, Tone: k.tone, Test: true, AgainWord: "note.again", Left: "ask.left.minutes",
+				Back: "/", Lead: "ask.lead.many", Gives: true, Languages: "?lang=",
+				Caution: k == pageElsewhere || k == pageSignedIn, Nowhere: k == pageNowhere, words: words,
+			},
+			Again: "/", Code: "K7M2QX", Choices: []choice{{"ar", "x", "?lang=ar", true}},
 			Facts: []fact{{"ask.account", "x"}, {"ask.where", "x"}, {"ask.group", "x"}}, Buttons: []button{
 				{Network: "a", Name: "A"}, {Network: "b", Name: "B", Away: true},
 			},
@@ -68,7 +72,7 @@ func noted() (keys []string) {
 // may be counted.
 func TestPagesInEveryLanguage(t *testing.T) {
 	ts := must(loadLocales())(t)
-	p := pages{frames: must(loadFrames(ts))(t)}
+	p := pages{frames: must(loadFrames(ts))(t), drawn: drawn.New[drawing](maxKept)}
 	for _, words := range ts.all {
 		for _, v := range everyPage(words) {
 			for v.count = range 12 {
@@ -203,7 +207,7 @@ func must[T any](v T, err error) func(testing.TB) T {
 }
 
 func TestMessages(t *testing.T) {
-	values := map[string]string{"a": "<x>", "b": "y"}
+	values := map[string]template.HTML{"a": page.Typed("<x>"), "b": page.Typed("y")}
 	for in, want := range map[string]string{
 		"plain & simple":  "plain &amp; simple",
 		"{a} and {b}":     "<bdi>&lt;x&gt;</bdi> and <bdi>y</bdi>",
