@@ -50,7 +50,7 @@ func (c *Conn) PublishBatch(ctx context.Context, stream string, msgs ...*nats.Ms
 // time, not on a writer's: others' messages do not wait for it.
 func (c *Conn) retryUntilAccepted(ctx context.Context, stream string, publish func() error) (err error) {
 	for range wait.Tries(ctx, acceptTries) {
-		if err := c.noticed(); err != nil {
+		if err := c.Noticed(); err != nil {
 			err = fmt.Errorf("publish to %s: %w", stream, err)
 			c.metrics.failed(stream, opWrite, err)
 			return err

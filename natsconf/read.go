@@ -32,8 +32,9 @@ func (r *Reader) Failure() error {
 	return r.embedded.Failure()
 }
 
-// noticed is Failure without asking the filesystem: after a failure the server does not answer.
-func (r *Reader) noticed() error {
+// Noticed is Failure without asking the filesystem, for who asks the server next: of a failure that nobody
+// has noticed yet its answer, or none, tells.
+func (r *Reader) Noticed() error {
 	if r.embedded == nil {
 		return nil
 	}
@@ -83,7 +84,7 @@ func (r *Reader) ask(ctx context.Context, stream string,
 	}
 	for range wait.Tries(ctx, 1) {
 		err = r.askOnce(ctx, stream, patience, question)
-		if err == nil || errors.Is(err, ErrNotFound) || Lasting(err) || r.noticed() != nil {
+		if err == nil || errors.Is(err, ErrNotFound) || Lasting(err) || r.Noticed() != nil {
 			break
 		}
 	}
@@ -122,7 +123,7 @@ func (r *Reader) answered(stream string, err error) error {
 
 // stream returns a handle, asking the server only the first time.
 func (r *Reader) stream(ctx context.Context, name string) (jetstream.Stream, error) {
-	if err := r.noticed(); err != nil {
+	if err := r.Noticed(); err != nil {
 		return nil, fmt.Errorf("look up stream %s: %w", name, err)
 	}
 	r.mu.Lock()

@@ -96,7 +96,7 @@ func (w *Monitor) see(s Record) {
 }
 
 // Check returns why nothing can be stored, or nil: a store that is being drained still takes sessions and
-// outcomes.
+// outcomes. It asks nobody: of what is stored then the acknowledgement is checked (Conn.Durable).
 func (w *Monitor) Check() error { return w.among(StateOpen, StateDraining) }
 
 // CheckDeliveries returns why no delivery begins, or nil.
@@ -104,7 +104,7 @@ func (w *Monitor) CheckDeliveries() error { return w.among(StateOpen) }
 
 // among returns nil where the store is in one of these states.
 func (w *Monitor) among(states ...State) error {
-	if err := w.conn.Failure(); err != nil {
+	if err := w.conn.Noticed(); err != nil {
 		return err
 	}
 	w.mu.Lock()
