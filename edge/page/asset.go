@@ -22,7 +22,7 @@ const hashLen = 12
 type Asset struct {
 	Name  string // page-0123456789ab.css
 	media string
-	data  []byte
+	data  func() []byte
 }
 
 var (
@@ -50,13 +50,19 @@ func loadStyle(files fs.FS, file string, shared []byte) (Asset, error) {
 	return newAsset(file, "text/css; charset=utf-8", slim(slices.Concat(shared, own))), nil
 }
 
-// LoadAsset reads a file of the given media type.
+// LoadAsset makes an asset of a file of the given media type. The file is read again for each answer: it
+// stays in the program, and nowhere else.
 func LoadAsset(files fs.FS, file, media string) (Asset, error) {
 	data, err := fs.ReadFile(files, file)
 	if err != nil {
 		return Asset{}, fmt.Errorf("read asset: %w", err)
 	}
-	return newAsset(file, media, data), nil
+	a := newAsset(file, media, data)
+	a.data = func() []byte {
+		data, _ := fs.ReadFile(files, file) // it could be read before
+		return data
+	}
+	return a, nil
 }
 
 //go:embed icon.svg
@@ -79,7 +85,7 @@ func newAsset(file, media string, data []byte) Asset {
 	sum := sha256.Sum256(data)
 	ext := path.Ext(file)
 	name := strings.TrimSuffix(path.Base(file), ext) + "-" + hex.EncodeToString(sum[:])[:hashLen] + ext
-	return Asset{name, media, data}
+	return Asset{name, media, func() []byte { return data }}
 }
 
 var cssComment = regexp.MustCompile(`(?s)/\*.*?\*/`)
@@ -111,12 +117,13 @@ func (a Asset) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (a Asset) serve(w http.ResponseWriter, cache string) {
+	data := a.data()
 	head := w.Header()
 	head.Set("Cache-Control", cache)
-	head.Set("Content-Length", strconv.Itoa(len(a.data)))
+	head.Set("Content-Length", strconv.Itoa(len(data)))
 	head.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
 	head.Set("Content-Type", a.media)
 	head.Set("Cross-Origin-Resource-Policy", "same-origin")
 	head.Set("X-Content-Type-Options", "nosniff")
-	_, _ = w.Write(a.data) // the client is gone
+	_, _ = w.Write(data) // the client is gone
 }

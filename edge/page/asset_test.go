@@ -16,16 +16,16 @@ func TestStyleSheetsAreSlim(t *testing.T) {
 	files := fstest.MapFS{"x.css": {Data: []byte(written)}, "none.css": {}}
 	none, err := LoadSmallStyle(files, "none.css")
 	if err != nil ||
-		!strings.HasPrefix(string(none.data), ":root{color-scheme:light dark;--ground:#f6f7f9;") {
-		t.Fatalf("the shared sheet: %q, %v", none.data, err)
+		!strings.HasPrefix(string(none.data()), ":root{color-scheme:light dark;--ground:#f6f7f9;") {
+		t.Fatalf("the shared sheet: %q, %v", none.data(), err)
 	}
 	a, err := LoadSmallStyle(files, "x.css")
-	if err != nil || string(a.data) != string(none.data)+want || a.Name == none.Name {
-		t.Errorf("%q, %v; want %q after the shared sheet", a.data, err, want)
+	if err != nil || string(a.data()) != string(none.data())+want || a.Name == none.Name {
+		t.Errorf("%q, %v; want %q after the shared sheet", a.data(), err, want)
 	}
 	full, err := LoadStyle(files, "x.css")
-	if shared, own := strings.CutSuffix(string(full.data), want); err != nil || !own ||
-		!strings.HasPrefix(shared, string(none.data)) || !strings.Contains(shared, "table{") {
-		t.Errorf("%q, %v; want the parts between the shared sheet and %q", full.data, err, want)
+	if shared, own := strings.CutSuffix(string(full.data()), want); err != nil || !own ||
+		!strings.HasPrefix(shared, string(none.data())) || !strings.Contains(shared, "table{") {
+		t.Errorf("%q, %v; want the parts between the shared sheet and %q", full.data(), err, want)
 	}
 }

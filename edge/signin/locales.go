@@ -170,10 +170,10 @@ func (ts locales) suiting(wanted string) *locale {
 type texts map[string]message
 
 // message is one text, with a wording for each plural form where it counts something: then it counts the
-// value "count".
-type message map[plural.Form]wording
+// value "count". Its index is the form; one that counts nothing has plural.Other alone.
+type message []wording
 
-// pluralForms are CLDR's names of the plural forms. A message that counts nothing has plural.Other alone.
+// pluralForms are CLDR's names of the plural forms.
 var pluralForms = map[string]plural.Form{
 	"zero": plural.Zero, "one": plural.One, "two": plural.Two, "few": plural.Few, "many": plural.Many,
 	"other": plural.Other,
@@ -187,7 +187,10 @@ func (m *message) UnmarshalYAML(node *yaml.Node) error {
 	} else if err := node.Decode(&forms); err != nil {
 		return err
 	}
-	*m = message{}
+	*m = make(message, 1)
+	if len(forms) > 1 {
+		*m = make(message, len(pluralForms))
+	}
 	for name, text := range forms {
 		form, ok := pluralForms[name]
 		if !ok {
@@ -198,9 +201,11 @@ func (m *message) UnmarshalYAML(node *yaml.Node) error {
 		if err != nil {
 			return fmt.Errorf("line %d: %w", node.Line, err)
 		}
-		(*m)[form] = w
+		if int(form) < len(*m) {
+			(*m)[form] = w
+		}
 	}
-	if _, ok := (*m)[plural.Other]; !ok {
+	if (*m)[plural.Other] == nil {
 		return fmt.Errorf("line %d: the plural form other is missing, which every language has", node.Line)
 	}
 	return nil
@@ -211,7 +216,7 @@ func (m message) of(tag language.Tag, count int) wording {
 	if len(m) == 1 {
 		return m[plural.Other]
 	}
-	if w, ok := m[plural.Cardinal.MatchPlural(tag, count, 0, 0, 0, 0)]; ok {
+	if w := m[plural.Cardinal.MatchPlural(tag, count, 0, 0, 0, 0)]; w != nil {
 		return w
 	}
 	return m[plural.Other]
@@ -297,9 +302,8 @@ func (m wording) html(values map[string]template.HTML) (template.HTML, error) {
 // plain returns a message that has neither values, stress nor plurals, for a page's title and for link
 // previews.
 func (m message) plain() (string, error) {
-	w := m[plural.Other]
-	if len(m) != 1 || len(w) != 1 || w[0].kind != partLiteral {
+	if len(m) != 1 || len(m[plural.Other]) != 1 || m[plural.Other][0].kind != partLiteral {
 		return "", errors.New("a title holds neither values, stress nor plural forms")
 	}
-	return w[0].text, nil
+	return m[plural.Other][0].text, nil
 }

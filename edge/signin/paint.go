@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"text/template/parse"
 	"time"
 
@@ -38,28 +39,34 @@ type pages struct {
 	browsers flow.Browsers
 	assets   assets
 	locales  locales
-	frames   map[*locale]*template.Template
+	frames   frames
 	drawn    *drawn.Pages[drawing]
 }
 
-// loadFrames returns the pages' templates, for each language those in which its texts stand already.
-func loadFrames(of locales) (map[*locale]*template.Template, error) {
+// frames returns the pages' templates in a language, in which its texts stand already. They are made when
+// somebody reads the language: most of twenty are read by nobody.
+type frames map[*locale]func() (*template.Template, error)
+
+// loadFrames reads the templates.
+func loadFrames(of locales) (frames, error) {
 	frame, err := loadFrame()
 	if err != nil {
 		return nil, err
 	}
-	frames := map[*locale]*template.Template{}
+	fs := frames{}
 	for _, words := range of.all {
-		own, err := frame.Clone()
-		if err != nil {
-			return nil, fmt.Errorf("copy the page's templates: %w", err)
-		}
-		for _, t := range own.Templates() {
-			words.set(t.Tree.Root)
-		}
-		frames[words] = own
+		fs[words] = sync.OnceValues(func() (*template.Template, error) {
+			own, err := frame.Clone()
+			if err != nil {
+				return nil, fmt.Errorf("copy the page's templates: %w", err)
+			}
+			for _, t := range own.Templates() {
+				words.set(t.Tree.Root)
+			}
+			return own, nil
+		})
 	}
-	return frames, nil
+	return fs, nil
 }
 
 func loadFrame() (*template.Template, error) {
@@ -200,8 +207,12 @@ func (p *pages) paint(v view) ([]byte, error) {
 }
 
 func (p *pages) execute(v *view) ([]byte, error) {
+	frame, err := p.frames[v.words]()
 	b := bytes.NewBuffer(make([]byte, 0, pageBytes))
-	if err := p.frames[v.words].Execute(b, v); err != nil {
+	if err == nil {
+		err = frame.Execute(b, v)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("draw page %s: %w", v.Kind, err)
 	}
 	return b.Bytes(), nil
