@@ -107,7 +107,7 @@ func New(c Config) (*Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	frames, err := loadFrames(ts)
+	frame, err := loadFrame()
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +123,7 @@ func New(c Config) (*Handler, error) {
 		pages: &pages{
 			networks: nets, accounts: c.Accounts, log: c.Log, now: c.Now, store: c.Store,
 			origin: strings.TrimSuffix(base, prefix), prefix: prefix,
-			https: strings.HasPrefix(base, "https:"), assets: files, locales: ts, frames: frames,
+			https: strings.HasPrefix(base, "https:"), assets: files, locales: ts, frame: frame,
 			drawn: drawn.New[drawing](maxKept),
 		},
 		stepLog:  &stepLog{sessions: c.Sessions, metrics: m, log: c.Log},

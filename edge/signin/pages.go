@@ -157,7 +157,7 @@ type view struct {
 	InApp   *inApp   // nil outside of apps
 	Choices []choice // the list of languages, on its own page
 
-	token      string // of the session whose page it is; empty: it is nobody's page, or one that is seldom seen
+	token      string // of the session whose page it is; empty: it is nobody's, or seldom seen
 	values     map[string]string
 	typed      map[string]template.HTML // values, as paint draws them
 	retryAfter int                      // seconds for Retry-After; 0: none

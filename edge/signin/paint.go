@@ -10,12 +10,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"text/template/parse"
 	"time"
 
 	"github.com/rs/zerolog"
-	"golang.org/x/text/feature/plural"
 
 	"verifyd/edge/flow"
 	"verifyd/edge/limit"
@@ -39,34 +36,8 @@ type pages struct {
 	browsers flow.Browsers
 	assets   assets
 	locales  locales
-	frames   frames
+	frame    *template.Template
 	drawn    *drawn.Pages[drawing]
-}
-
-// frames returns the pages' templates in a language, in which its texts stand already. They are made when
-// somebody reads the language: most of twenty are read by nobody.
-type frames map[*locale]func() (*template.Template, error)
-
-// loadFrames reads the templates.
-func loadFrames(of locales) (frames, error) {
-	frame, err := loadFrame()
-	if err != nil {
-		return nil, err
-	}
-	fs := frames{}
-	for _, words := range of.all {
-		fs[words] = sync.OnceValues(func() (*template.Template, error) {
-			own, err := frame.Clone()
-			if err != nil {
-				return nil, fmt.Errorf("copy the page's templates: %w", err)
-			}
-			for _, t := range own.Templates() {
-				words.set(t.Tree.Root)
-			}
-			return own, nil
-		})
-	}
-	return fs, nil
 }
 
 func loadFrame() (*template.Template, error) {
@@ -78,56 +49,6 @@ func loadFrame() (*template.Template, error) {
 		return nil, fmt.Errorf("read the page's templates: %w", err)
 	}
 	return frame, nil
-}
-
-// set puts this language's texts into a template where it asks for one by a key that stands there. What is
-// left to look up while a page is drawn are texts with values, and those whose key the page knows.
-// html/template
-// judges what is around each place afterwards, as it does with any other text.
-func (t *locale) set(in parse.Node) {
-	switch n := in.(type) {
-	case *parse.ListNode:
-		if n == nil {
-			return
-		}
-		for i, child := range n.Nodes {
-			if text, ok := t.fixed(child); ok {
-				n.Nodes[i] = text
-				continue
-			}
-			t.set(child)
-		}
-	case *parse.IfNode:
-		t.set(n.List)
-		t.set(n.ElseList)
-	case *parse.WithNode:
-		t.set(n.List)
-		t.set(n.ElseList)
-	case *parse.RangeNode:
-		t.set(n.List)
-		t.set(n.ElseList)
-	}
-}
-
-// fixed returns the text that stands for an action of the kind {{.Say "key"}} or {{.Word "key"}}, where its
-// wording has no values, stress or plural forms.
-func (t *locale) fixed(n parse.Node) (*parse.TextNode, bool) {
-	action, ok := n.(*parse.ActionNode)
-	if !ok || len(action.Pipe.Decl) > 0 || len(action.Pipe.Cmds) != 1 || len(action.Pipe.Cmds[0].Args) != 2 {
-		return nil, false
-	}
-	args := action.Pipe.Cmds[0].Args
-	key, ok := args[1].(*parse.StringNode)
-	if !ok || args[0].String() != ".Say" && args[0].String() != "$.Say" && args[0].String() != ".Word" &&
-		args[0].String() != "$.Word" {
-		return nil, false
-	}
-	m := t.texts[key.Text]
-	if _, err := m.plain(); err != nil {
-		return nil, false
-	}
-	text := []byte(m[plural.Other][0].html)
-	return &parse.TextNode{NodeType: parse.NodeText, Pos: n.Position(), Text: text}, true
 }
 
 // Say draws the text of a key with the view's values, and with one more of its own where two words follow.
@@ -207,12 +128,8 @@ func (p *pages) paint(v view) ([]byte, error) {
 }
 
 func (p *pages) execute(v *view) ([]byte, error) {
-	frame, err := p.frames[v.words]()
 	b := bytes.NewBuffer(make([]byte, 0, pageBytes))
-	if err == nil {
-		err = frame.Execute(b, v)
-	}
-	if err != nil {
+	if err := p.frame.Execute(b, v); err != nil {
 		return nil, fmt.Errorf("draw page %s: %w", v.Kind, err)
 	}
 	return b.Bytes(), nil

@@ -34,7 +34,7 @@ func keptPages(words *locale) (views []view) {
 // whichever order pages are asked for.
 func TestKeptPagesAreTheirTemplates(t *testing.T) {
 	ts := must(loadLocales())(t)
-	p := pages{frames: must(loadFrames(ts))(t), drawn: drawn.New[drawing](maxKept)}
+	p := pages{frame: must(loadFrame())(t), drawn: drawn.New[drawing](maxKept)}
 	for _, words := range ts.all {
 		for i, text := range []string{
 			"x", "<b>&amp;'\"", "a\u202eb\x00", strings.Repeat("wide", 300), "{asker}", "مرفأ",
@@ -92,11 +92,11 @@ func TestKeptPagesDifferByTheirLook(t *testing.T) {
 			t.Errorf("a button with another %s is the same page", field.Name)
 		}
 	}
-	// What is not the look is the session's own, keeps a page from being kept, or is drawn in no page. A field
-	// that comes new belongs into the look, unless it is one of these.
+	// What is not the look is the session's own, keeps a page from being kept, or is drawn in no page. A
+	// field that comes new belongs into the look, unless it is one of these.
 	own := []string{
-		"look", "Session", "Facts", "Rows", "Buttons", "Expires", "Code", "Again", "InApp", "Choices", "token",
-		"values", "typed", "retryAfter", "status", "formAction",
+		"look", "Session", "Facts", "Rows", "Buttons", "Expires", "Code", "Again", "InApp", "Choices",
+		"token", "values", "typed", "retryAfter", "status", "formAction",
 	}
 	for field := range reflect.TypeFor[view]().Fields() {
 		if !slices.Contains(own, field.Name) {
@@ -105,7 +105,7 @@ func TestKeptPagesDifferByTheirLook(t *testing.T) {
 	}
 }
 
-// change gives a field another value.
+// change sets a field to another value.
 func change(t *testing.T, f reflect.Value) {
 	t.Helper()
 	switch f.Kind() {

@@ -72,7 +72,7 @@ func noted() (keys []string) {
 // may be counted.
 func TestPagesInEveryLanguage(t *testing.T) {
 	ts := must(loadLocales())(t)
-	p := pages{frames: must(loadFrames(ts))(t), drawn: drawn.New[drawing](maxKept)}
+	p := pages{frame: must(loadFrame())(t), drawn: drawn.New[drawing](maxKept)}
 	for _, words := range ts.all {
 		for _, v := range everyPage(words) {
 			for v.count = range 12 {

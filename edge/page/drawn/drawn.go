@@ -44,8 +44,8 @@ func New[Key comparable](most int) *Pages[Key] {
 
 // Draw returns the page of a key with its own texts, at most MaxOwn. Where it is not kept yet, draw makes it
 // with those texts instead, which have letters and digits alone. Its error is draw's.
-func (p *Pages[Key]) Draw(key Key, own []template.HTML, draw func(own []template.HTML) ([]byte, error)) ([]byte,
-	error) {
+func (p *Pages[Key]) Draw(key Key, own []template.HTML,
+	draw func(own []template.HTML) ([]byte, error)) ([]byte, error) {
 	p.mu.Lock()
 	page := p.pages[key]
 	p.mu.Unlock()
