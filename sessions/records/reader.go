@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -29,6 +30,7 @@ type Reader struct {
 	*Progresses
 
 	Conn         *natsconf.Conn
+	recent       recent
 	metrics      *metrics
 	onUnreadable func(*facts.UnreadableError)
 	Now          func() time.Time
@@ -65,7 +67,7 @@ func (st *Reader) ReadOf(ctx context.Context, account string, id sessions.ID) (f
 	if !completed {
 		return st.viewOf(ctx, s, false)
 	}
-	erased := Begin(func() (any, error) { return nil, checkErased(ctx, st, id) })
+	erased := Begin(func() (any, error) { return nil, checkErased(ctx, st, s.Session) })
 	v, err := st.viewOf(ctx, s, true)
 	if _, gone := erased(); gone != nil {
 		return facts.View{}, gone
@@ -162,8 +164,46 @@ func (st *Reader) ReadOpen(ctx context.Context, id sessions.ID) (sessions.Sessio
 	return readOpen(ctx, st, "", id)
 }
 
+// maxRecent bounds each of the two generations of sessions that a Reader remembers, about a kilobyte each.
+const maxRecent = 4096
+
+// recent remembers sessions whose records this process has read: the page, the press and the return all need
+// the record, and it never changes.
+type recent struct {
+	mu         sync.Mutex
+	young, old map[sessions.ID]sessions.Session
+}
+
+func (r *recent) add(s sessions.Session) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.young == nil || len(r.young) >= maxRecent {
+		r.young, r.old = make(map[sessions.ID]sessions.Session), r.young
+	}
+	r.young[s.ID] = s
+}
+
+func (r *recent) get(id sessions.ID) (s sessions.Session, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s, ok = r.young[id]; !ok {
+		s, ok = r.old[id]
+	}
+	return s, ok
+}
+
+// mayBeErased reports whether the user of a session may have been erased. That happens after the session's
+// lifetime alone (package erasure), by the clock of whoever erases.
+func (st *Reader) mayBeErased(s sessions.Session) bool {
+	return !st.Now().Before(s.ExpiresAt.Add(-ClockSkew))
+}
+
 // readOpen is ReadOpen for a session of an account; of "", whichever it belongs to.
 func readOpen(ctx context.Context, st *Reader, account string, id sessions.ID) (sessions.Session, error) {
+	s, ok := st.recent.get(id)
+	if ok && (account == "" || account == s.Account) && !st.mayBeErased(s) {
+		return s, nil
+	}
 	if account == "" {
 		account = "*"
 	}
@@ -177,8 +217,7 @@ func readOpen(ctx context.Context, st *Reader, account string, id sessions.ID) (
 	if natsconf.IsMarker(m.Header) {
 		return sessions.Session{}, sessions.ErrNotFound // its user was erased
 	}
-	s, err := st.OpenSession(ctx, id, m.Data)
-	if err != nil {
+	if s, err = st.OpenSession(ctx, id, m.Data); err != nil {
 		return sessions.Session{}, err
 	}
 	s.Trace = tracing.Extract(m.Header)
@@ -188,6 +227,7 @@ func readOpen(ctx context.Context, st *Reader, account string, id sessions.ID) (
 	if s.Expired(st.Now()) {
 		return s, sessions.ErrExpired
 	}
+	st.recent.add(s)
 	return s, nil
 }
 
@@ -196,7 +236,7 @@ func readOpen(ctx context.Context, st *Reader, account string, id sessions.ID) (
 func (st *Reader) completionUnlessErased(ctx context.Context, id sessions.ID) (sessions.Completion, error) {
 	c, err := st.completionOf(ctx, id)
 	if err == nil {
-		err = checkErased(ctx, st, id)
+		err = checkErased(ctx, st, c.Session)
 	}
 	if err != nil {
 		return sessions.Completion{}, err

@@ -1,0 +1,83 @@
+package store_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"verifyd/sessions"
+	"verifyd/sessions/records"
+)
+
+// A session's record is read once by each process: what is read again is the same, for its own account, and
+// without a look at the store.
+func TestRecordsAreReadOnce(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	s, token := h.create(t)
+	first, err := h.store.ReadPending(t.Context(), token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.removeRecord(t, s)
+	again, err := h.store.ReadPending(t.Context(), token)
+	if err != nil || again != first {
+		t.Errorf("read again: %+v, %v; want %+v", again, err, first)
+	}
+	if v, err := h.store.ReadOf(t.Context(), s.Account, s.ID); err != nil || v.Session != first.Session {
+		t.Errorf("read for its account: %+v, %v", v, err)
+	}
+	if _, err := h.store.ReadOf(t.Context(), "acc_b", s.ID); !errors.Is(err, sessions.ErrNotFound) {
+		t.Errorf("read for another account: %v", err)
+	}
+	if _, err := newStore(t, h).ReadPending(t.Context(), token); !errors.Is(err, sessions.ErrNotFound) {
+		t.Errorf("read by another process: %v", err)
+	}
+	// From when on a clock that is ahead may say that it can be erased, what was read is not enough.
+	h.clock.Advance(sessions.Lifetime - records.ClockSkew)
+	if _, err := h.store.ReadPending(t.Context(), token); !errors.Is(err, sessions.ErrNotFound) {
+		t.Errorf("read shortly before its end: %v", err)
+	}
+}
+
+// Who has read a session does not show it once its user is erased by somebody whose clock is ahead.
+func TestReadSessionsCanBeErased(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	s, token := h.create(t)
+	ended, endedToken := h.create(t)
+	h.complete(t, ended.ID, sessions.Canceled, sessions.CanceledReason)
+	read := func() (err error) {
+		_, err = h.store.ReadPending(t.Context(), token)
+		_, e := h.store.ReadByToken(t.Context(), endedToken)
+		return errors.Join(err, e)
+	}
+	if err := read(); err != nil {
+		t.Fatal(err)
+	}
+	h.clock.Advance(sessions.Lifetime - records.ClockSkew + time.Second)
+	ahead := newStoreAt(t, h, func() time.Time { return h.clock.Now().Add(records.ClockSkew) })
+	if e, err := ahead.Erase(t.Context(), anybody(s.PlatformUserID), false); err != nil || e.Sessions != 2 {
+		t.Fatalf("erase: %+v, %v", e, err)
+	}
+	_, err := h.store.ReadPending(t.Context(), token)
+	if !errors.Is(err, sessions.ErrNotFound) {
+		t.Errorf("pending: %v", err)
+	}
+	if _, err = h.store.ReadByToken(t.Context(), endedToken); !errors.Is(err, sessions.ErrNotFound) {
+		t.Errorf("ended: %v", err)
+	}
+}
+
+// removeRecord has the store say that there is no record of a session, as nothing of the service does within
+// its lifetime.
+func (h fixture) removeRecord(t *testing.T, s sessions.Session) {
+	t.Helper()
+	if _, err := h.conn.JS.PublishMsg(t.Context(), &nats.Msg{
+		Subject: records.RecordSubject(s.Account, s.ID), Header: nats.Header{"KV-Operation": {"DEL"}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
