@@ -22,6 +22,7 @@ type held struct {
 	mu    sync.Mutex
 	spans map[string]*heldSpan
 	bytes int
+	most  int         // maxHeld, but for tests
 	sweep *time.Timer // nil: nothing is held
 
 	ahead    chan string          // accounts for which is to be read ahead
@@ -37,7 +38,7 @@ type heldSpan struct {
 
 func newHeld() *held {
 	return &held{
-		spans: map[string]*heldSpan{}, ahead: make(chan string, maxAhead), expected: map[string]time.Time{},
+		spans: map[string]*heldSpan{}, most: maxHeld, ahead: make(chan string, maxAhead), expected: map[string]time.Time{},
 	}
 }
 
@@ -78,11 +79,11 @@ func (h *held) release(account string, e *heldSpan) {
 	e.used = time.Now()
 	if h.spans[account] == e { // otherwise it was dropped while somebody waited for it
 		h.weigh(e)
-		for h.bytes > maxHeld && h.dropOldest(e) {
+		for h.bytes > h.most && h.dropOldest(e) {
 			continue
 		}
-		if h.bytes > maxHeld {
-			e.span.cut(max(maxHeld-(h.bytes-e.bytes), 0))
+		if h.bytes > h.most {
+			e.span.cut(max(h.most-(h.bytes-e.bytes), 0))
 			h.weigh(e)
 		}
 		if h.sweep == nil {
@@ -90,6 +91,13 @@ func (h *held) release(account string, e *heldSpan) {
 		}
 	}
 	<-e.busy
+}
+
+// room returns how many bytes may be held more, of so many.
+func (h *held) room(of int) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return of - h.bytes
 }
 
 func (h *held) weigh(e *heldSpan) {

@@ -79,11 +79,17 @@ func (s *span) look(ctx context.Context, st *Lists, rows []*row) error {
 		return err
 	}
 	for _, r := range rows {
-		if r.outcome == 0 && now.After(r.createdAt().Add(sessions.Lifetime+records.ClockSkew)) {
-			s.end(r, sessions.Outcome{State: sessions.Expired, Reason: sessions.ExpiredReason})
-		}
+		s.expire(r, now)
 	}
 	return nil
+}
+
+// expire notes the end of a session whose outcome was looked for since an instant, and is not there, if its
+// time was over then.
+func (s *span) expire(r *row, now time.Time) {
+	if r.outcome == 0 && now.After(r.createdAt().Add(sessions.Lifetime+records.ClockSkew)) {
+		s.end(r, sessions.Outcome{State: sessions.Expired, Reason: sessions.ExpiredReason})
+	}
 }
 
 // catchUp reads the outcomes that were stored since the last look, of all sessions that were open then.

@@ -76,6 +76,10 @@ type span struct {
 	outcomes []sessions.Outcome // from 1 on; that without a state is one that only the session itself tells
 	seen     uint64             // sequence of the facts' stream (row.looked)
 	texts    int                // bytes of all texts
+
+	kept bool // a Keeper goes on with it
+	// pace, unless it is nil, is called behind each page of records that is read, with when that began.
+	pace func(ctx context.Context, begun time.Time) error
 }
 
 // name is a text that many rows share.
@@ -159,7 +163,9 @@ func (s *span) down(ctx context.Context, st *Lists, first uint64, most int) erro
 	case len(rows) < fewRecords:
 		s.window = min(4*s.window, maxWindow)
 	default:
-		s.window = max(firstWindow, min(4*s.window, uint64(most))) //nolint:gosec // positive
+		// four times as many records, or nearly as many as there may be
+		s.window = max(firstWindow, min(4*s.window, s.window*uint64(most/4*3)/uint64(len(rows)), //nolint:gosec // positive
+			maxWindow))
 	}
 	slices.Reverse(rows)
 	for i := range rows {
@@ -206,6 +212,7 @@ func (s *span) add(r row) error {
 
 // read reads the account's records between two sequences, oldest first.
 func (s *span) read(ctx context.Context, st *Lists, from, to uint64, do func(row) error) error {
+	begun := time.Now()
 	return st.Conn.Pages(ctx, topology.BucketStream(topology.BucketSessions),
 		records.RecordSubject(s.account, "*"), from, to, func(msgs []jetstream.Msg) error {
 			for _, m := range msgs {
@@ -217,7 +224,12 @@ func (s *span) read(ctx context.Context, st *Lists, from, to uint64, do func(row
 					return err
 				}
 			}
-			return nil
+			if s.pace == nil {
+				return nil
+			}
+			err := s.pace(ctx, begun)
+			begun = time.Now()
+			return err
 		})
 }
 
@@ -258,25 +270,39 @@ func (s *span) forget(id [20]byte) {
 // cut forgets the oldest rows, so that the span has so many bytes at most.
 func (s *span) cut(most int) {
 	for s.bytes() > most && s.len() > 0 {
-		keep := s.len() / 2
-		rows := make([]row, 0, keep)
-		for i := range keep {
-			rows = append(rows, *s.at(i))
-		}
-		if keep > 0 {
-			s.low = rows[keep-1].sequence
+		if keep := s.len() / 2; keep > 0 {
+			s.keep(keep, s.at(keep-1).sequence)
 		} else {
-			s.low = s.high + 1
+			s.keep(0, s.high+1)
 		}
-		old := *s
-		*s = *newSpan(s.account, s.high)
-		s.low, s.seen, s.outcomes = old.low, old.seen, old.outcomes
-		for i := range rows {
-			r := &rows[i]
-			s.texts += r.textBytes()
-			r.platform, r.group, r.key = s.number(old.names[r.platform].text),
-				s.number(old.names[r.group].text), s.number(old.names[r.key].text)
-		}
-		s.older = rows
 	}
+}
+
+// trim forgets the rows of records that have aged out, the first of which is that at a sequence, once they are
+// many.
+func (s *span) trim(first uint64) {
+	if first == 0 {
+		return
+	}
+	if n := s.placeOf(first - 1); s.len()-n > s.len()/8 {
+		s.keep(n, max(s.low, first))
+	}
+}
+
+// keep forgets all but the newest rows. The span begins at a sequence from then on.
+func (s *span) keep(n int, low uint64) {
+	rows := make([]row, 0, n)
+	for i := range n {
+		rows = append(rows, *s.at(i))
+	}
+	old := *s
+	*s = *newSpan(old.account, old.high)
+	s.low, s.window, s.seen, s.outcomes, s.kept = low, old.window, old.seen, old.outcomes, old.kept
+	for i := range rows {
+		r := &rows[i]
+		s.texts += r.textBytes()
+		r.platform, r.group, r.key = s.number(old.names[r.platform].text),
+			s.number(old.names[r.group].text), s.number(old.names[r.key].text)
+	}
+	s.older = rows
 }

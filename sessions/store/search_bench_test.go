@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -67,8 +68,7 @@ func BenchmarkSearch(b *testing.B) {
 		})
 	}
 	starting.Wait()
-	oldest := lists.Query{Account: request.Account, Limit: 25, Text: "sailor_3"}
-	for name, q := range map[string]lists.Query{
+	queries := map[string]lists.Query{
 		"id":             {ID: middle},
 		"newest":         {},
 		"user":           {Text: "sailor_12"},
@@ -77,8 +77,10 @@ func BenchmarkSearch(b *testing.B) {
 		"network":        {Networks: []string{"default"}},
 		"reason-of-one":  {Reasons: []sessions.Reason{sessions.Declined}},
 		"reason-of-none": {Reasons: []sessions.Reason{sessions.Unconfirmed}},
-	} {
-		q.Account, q.Limit = oldest.Account, oldest.Limit
+	}
+	for name, q := range queries {
+		q.Account, q.Limit = request.Account, 25
+		queries[name] = q
 		for _, warm := range []bool{false, true} {
 			b.Run(fmt.Sprintf("%s/held=%t", name, warm), func(b *testing.B) {
 				var took []time.Duration
@@ -104,6 +106,53 @@ func BenchmarkSearch(b *testing.B) {
 			})
 		}
 	}
+	b.Run("kept", func(b *testing.B) { benchmarkKept(b, open(), queries) })
+}
+
+// benchmarkKept measures the first searches of a process that keeps what they look through, and what it costs
+// to come there: the time, the processor's time and the memory of a session.
+func benchmarkKept(b *testing.B, st *store.Store, queries map[string]lists.Query) {
+	if *benchSessions < 10_000 {
+		b.Skip("a small account is not kept")
+	}
+	keeper := lists.NewKeeper(st.Lists)
+	heap, used, begun := heapInUse(), processorTime(b), time.Now()
+	natstest.Serve(b, keeper)
+	natstest.Await(b, "the account is kept", func() bool { return keeper.Keeps(request.Account) })
+	took, cost, size := time.Since(begun), processorTime(b)-used, heapInUse()-heap
+	first := map[string]time.Duration{}
+	for name, q := range queries {
+		begun := time.Now()
+		search(b, st, q)
+		first[name] = time.Since(begun)
+	}
+	for b.Loop() {
+		search(b, st, queries["nobody"])
+	}
+	n := float64(*benchSessions)
+	b.ReportMetric(took.Seconds(), "s-until-kept")
+	b.ReportMetric(float64(cost.Microseconds())/n, "cpu-µs/session")
+	b.ReportMetric(float64(size)/n, "B/session")
+	for name, took := range first {
+		b.ReportMetric(float64(took.Microseconds())/1000, "ms-first-"+name)
+	}
+}
+
+func heapInUse() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc) //nolint:gosec // some megabytes
+}
+
+// processorTime is what the process, its server included, has used.
+func processorTime(b *testing.B) time.Duration {
+	b.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // search reads one page, as somebody would who presses the button once.

@@ -40,7 +40,8 @@ func (p *Program) dashboard(
 		return nil, err
 	}
 	paused.Oldest = store.OldestOf(h.sessions)
-	p.add("search", supervise.New("search", lists.NewAhead(h.sessions.Lists)))
+	p.add("search", supervise.New("search", lists.NewAhead(h.sessions.Lists)),
+		supervise.New("search keeper", lists.NewKeeper(h.sessions.Lists)))
 	var snippets []integratorpages.Snippet
 	for _, g := range verify.Guides() {
 		snippets = append(snippets, integratorpages.Snippet{

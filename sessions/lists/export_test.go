@@ -1,0 +1,27 @@
+package lists
+
+import "time"
+
+// NewTestKeeper makes a keeper of accounts with so many sessions, which looks for new ones at each pass that
+// the lists' clock is a minute after the last such look, lets nothing wait, and rests not at all.
+func NewTestKeeper(l *Lists, from int) *Keeper {
+	k := NewKeeper(l)
+	k.large, k.lag, k.every, k.rest = from, 1, time.Millisecond, 0
+	return k
+}
+
+// Bound sets what the keeper, and all spans, may take in memory.
+func (k *Keeper) Bound(bytes int) { k.most, k.lists.held.most = bytes, bytes }
+
+// Rows returns how many sessions of an account are in memory.
+func (st *Lists) Rows(account string) int {
+	st.held.mu.Lock()
+	e := st.held.spans[account]
+	st.held.mu.Unlock()
+	if e == nil {
+		return 0
+	}
+	e.busy <- struct{}{}
+	defer func() { <-e.busy }()
+	return e.span.len()
+}

@@ -1,0 +1,161 @@
+package lists
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"verifyd/natsconf/topology"
+	"verifyd/sessions"
+	"verifyd/sessions/facts"
+	"verifyd/sessions/records"
+)
+
+// maxEnded is how many sequences of the facts' stream are read before the outcomes among them are put into
+// the spans: some megabytes.
+const maxEnded = 1 << 17
+
+// borrow returns the span that is kept of an account; nil where there is none any more, since it was dropped
+// to make room, or has become small. The account is not kept any longer then.
+func (k *Keeper) borrow(ctx context.Context, account string) (_ *span, release func(), err error) {
+	s, release, err := k.lists.held.borrow(ctx, account, true)
+	if err != nil {
+		return nil, nil, err
+	}
+	if s.kept && s.len() >= k.large/2 {
+		return s, release, nil
+	}
+	s.kept = false
+	release()
+	delete(k.accounts, account)
+	return nil, nil, nil
+}
+
+// follow reads the records of an account that came since, and forgets those that have aged out.
+func (k *Keeper) follow(ctx context.Context, account string, g goal) error {
+	for {
+		s, release, err := k.borrow(ctx, account)
+		if err != nil || s == nil {
+			return err
+		}
+		begun := time.Now()
+		s.trim(g.first)
+		err = s.upOrAnew(ctx, k.lists, min(g.last, s.high+chunk))
+		there := s.high >= g.last || !s.kept
+		release()
+		if err != nil {
+			return err
+		}
+		if err := k.pace(ctx, begun); err != nil || there {
+			return err
+		}
+	}
+}
+
+// upOrAnew is up, but for a stream that was made anew, which begins before what the span knows: the span is
+// emptied.
+func (s *span) upOrAnew(ctx context.Context, st *Lists, last uint64) error {
+	if last >= s.high {
+		return s.up(ctx, st, last)
+	}
+	_, now, err := st.Conn.Bounds(ctx, topology.BucketStream(topology.BucketSessions))
+	if err == nil && now < s.high { // otherwise a search was here meanwhile
+		*s = *newSpan(s.account, 0)
+	}
+	return err
+}
+
+// outcomes reads the outcomes that came since, once for all spans. Those of a span that was built a moment
+// ago begin earlier than the others'.
+func (k *Keeper) outcomes(ctx context.Context, g goal) error {
+	for {
+		from := uint64(math.MaxUint64)
+		for _, at := range k.accounts {
+			from = min(from, at.facts+1)
+		}
+		if from > g.facts {
+			return nil
+		}
+		to := min(g.facts, from+maxEnded-1)
+		ended, err := k.endings(ctx, from, to)
+		if err != nil {
+			return err
+		}
+		for account, at := range k.accounts {
+			if at.facts >= to {
+				continue
+			}
+			begun := time.Now()
+			if err := k.end(ctx, account, ended, to == g.facts, g); err != nil {
+				return err
+			}
+			at.facts = to
+			if err := k.pace(ctx, begun); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// endings reads how sessions ended, as the facts between two sequences say.
+func (k *Keeper) endings(ctx context.Context, from, to uint64) (map[[20]byte]sessions.Outcome, error) {
+	ended := map[[20]byte]sessions.Outcome{}
+	begun := time.Now()
+	err := k.lists.Conn.Pages(ctx, topology.StreamCompletions, records.CompletionSubject("*"), from, to,
+		func(msgs []jetstream.Msg) error {
+			for _, m := range msgs {
+				var id [20]byte
+				text := facts.OfFact(m.Subject())
+				n, err := idEncoding.Decode(id[:], []byte(text[:min(len(text), 32)]))
+				if err == nil && n == len(id) {
+					ended[id] = outcomeIn(text, m.Data())
+				}
+			}
+			err := k.pace(ctx, begun)
+			begun = time.Now()
+			return err
+		})
+	return ended, err
+}
+
+// end puts outcomes into an account's span. With the last of them its rows have been looked up.
+func (k *Keeper) end(ctx context.Context, account string, ended map[[20]byte]sessions.Outcome, last bool,
+	g goal) error {
+	s, release, err := k.borrow(ctx, account)
+	if err != nil || s == nil {
+		return err
+	}
+	defer release()
+	at := k.accounts[account]
+	// a search may have looked further
+	mark := last && s.seen <= g.facts
+	if mark {
+		s.seen = g.facts
+	}
+	open := g.last + 1
+	for i := s.placeOf(g.last); i < s.len(); i++ {
+		r := s.at(i)
+		if r.sequence < max(at.low, at.open) {
+			break
+		}
+		if r.outcome != 0 {
+			continue
+		}
+		if o, ok := ended[r.id]; ok {
+			s.end(r, o)
+			continue
+		}
+		if r.looked = r.looked || mark; r.looked && last {
+			s.expire(r, g.now)
+		}
+		if r.outcome == 0 {
+			open = r.sequence
+		}
+	}
+	if last {
+		at.open = open
+	}
+	return nil
+}

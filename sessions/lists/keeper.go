@@ -1,0 +1,256 @@
+package lists
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"verifyd/natsconf"
+	"verifyd/natsconf/topology"
+	"verifyd/sessions/records"
+)
+
+const (
+	// large is how many sessions of an account are kept in memory before anybody asks: fewer are read within
+	// 150 ms when somebody does.
+	large = 10_000
+	// maxKept bounds what is kept so, together with what searches hold. The rest of maxHeld is left to them,
+	// and to what comes to the accounts that are kept.
+	maxKept = maxHeld / 4 * 3
+	// rowCost is about what a session takes in memory, to tell beforehand what an account will.
+	rowCost = 120
+	// samples is how many records are looked at to find large accounts, once in seekEvery: one that has a
+	// twentieth of all is found the first time by 96 of 100.
+	samples   = 64
+	seekEvery = time.Minute
+	// maxLag is how many sequences the spans that are kept are behind at most: a search reads what is
+	// missing, in 50 ms. Where fewer come, they catch up once in catchUpEvery, so that they forget users who
+	// were erased.
+	maxLag       = 4096
+	catchUpEvery = time.Minute
+	// chunk is how many sequences are read while the span cannot be searched.
+	chunk = 4 * maxLag
+	// passEvery is between two looks at what has come.
+	passEvery = time.Second
+	// restFor is how long the keeper rests, as a multiple of the time that it worked: it takes a tenth of a
+	// core at most.
+	restFor = 9
+)
+
+// Keeper keeps the spans of accounts that have many sessions, so that nobody's search is the first: it finds
+// these accounts, reads their records and outcomes at a low pace, and then what comes. Each process has its
+// own. While one cannot keep up, or has no room, searches read what is missing, as they do without it.
+type Keeper struct {
+	lists *Lists
+	large int           // for tests, as the others
+	most  int           // maxKept
+	lag   uint64        // maxLag
+	every time.Duration // passEvery
+	rest  time.Duration // restFor
+
+	accounts map[string]*keeping
+	small    map[string]uint64 // sequences before which an account cannot be large
+	sought   time.Time
+	at       uint64 // sequence of the records' stream that all have come to
+	caughtUp time.Time
+	kept     atomic.Pointer[[]string]
+}
+
+// keeping is how far an account's span is kept.
+type keeping struct {
+	low   uint64 // the oldest record of the span when it was built; what is before it others have read
+	facts uint64 // each outcome up to this sequence is in the span
+	open  uint64 // rows before this sequence have ended
+}
+
+// NewKeeper makes the keeper of these lists.
+func NewKeeper(l *Lists) *Keeper {
+	return &Keeper{
+		lists: l, large: large, most: maxKept, lag: maxLag, every: passEvery, rest: restFor,
+		accounts: map[string]*keeping{}, small: map[string]uint64{},
+	}
+}
+
+// String names the actor in the supervisor's log.
+func (k *Keeper) String() string { return "search keeper" }
+
+// Keeps reports whether an account's sessions are in memory, with how they ended.
+func (k *Keeper) Keeps(account string) bool {
+	kept := k.kept.Load()
+	return kept != nil && slices.Contains(*kept, account)
+}
+
+// Serve keeps spans until ctx ends.
+func (k *Keeper) Serve(ctx context.Context) error {
+	for {
+		_ = k.pass(ctx) // the next one goes on; until then searches read by themselves
+		if err := pause(ctx, k.every); err != nil {
+			return err
+		}
+	}
+}
+
+// pass brings the spans that are kept to what is stored now, and begins those of other large accounts.
+func (k *Keeper) pass(ctx context.Context) error {
+	g, err := k.goal(ctx)
+	if err != nil {
+		return err
+	}
+	if g.now.Sub(k.sought) >= seekEvery {
+		k.sought = g.now
+		if err := k.seek(ctx, g); err != nil {
+			return err
+		}
+	}
+	if len(k.accounts) == 0 || g.last-k.at < k.lag && g.now.Sub(k.caughtUp) < catchUpEvery {
+		return nil
+	}
+	for account := range k.accounts {
+		if err := k.follow(ctx, account, g); err != nil {
+			return err
+		}
+	}
+	if err := k.outcomes(ctx, g); err != nil {
+		return err
+	}
+	k.at, k.caughtUp = g.last, g.now
+	k.publish()
+	return nil
+}
+
+// goal is what a pass comes to. The outcomes are asked for first, so that each has its record before last.
+type goal struct {
+	now         time.Time // of the lists' clock
+	facts       uint64    // the last sequence of the facts' stream
+	first, last uint64    // of the records'
+}
+
+func (k *Keeper) goal(ctx context.Context) (g goal, err error) {
+	g.now = k.lists.Now()
+	if _, g.facts, err = k.lists.Conn.Bounds(ctx, topology.StreamCompletions); err != nil {
+		return g, err
+	}
+	g.first, g.last, err = k.lists.Conn.Bounds(ctx, topology.BucketStream(topology.BucketSessions))
+	g.first = max(g.first, 1)
+	return g, err
+}
+
+// publish is what Keeps answers from.
+func (k *Keeper) publish() {
+	accounts := make([]string, 0, len(k.accounts))
+	for account := range k.accounts {
+		accounts = append(accounts, account)
+	}
+	k.kept.Store(&accounts)
+}
+
+// seek finds large accounts by records here and there, and builds their spans, the largest first.
+func (k *Keeper) seek(ctx context.Context, g goal) error {
+	for account, until := range k.small {
+		if g.last >= until {
+			delete(k.small, account)
+		}
+	}
+	if g.last < g.first || g.last-g.first < uint64(k.large)-1 { //nolint:gosec // positive
+		return nil
+	}
+	sizes := map[string]int{}
+	for i := range uint64(samples) {
+		part := (g.last - g.first + 1) / samples
+		account, err := k.accountAt(ctx, g.first+i*part+rand.Uint64N(part+1)) //nolint:gosec // a sample
+		if err != nil {
+			return err
+		}
+		if _, known := sizes[account]; known || account == "" || k.accounts[account] != nil ||
+			k.small[account] > 0 {
+			continue
+		}
+		_, n, err := k.lists.Conn.Head(ctx, topology.BucketStream(topology.BucketSessions),
+			records.RecordSubject(account, "*"), 1)
+		if err != nil {
+			return err
+		}
+		sizes[account] = int(n) //nolint:gosec // a count
+	}
+	found := make([]string, 0, len(sizes))
+	for account, n := range sizes {
+		if n < k.large {
+			k.small[account] = g.last + uint64(k.large-n) //nolint:gosec // positive
+			continue
+		}
+		found = append(found, account)
+	}
+	slices.SortFunc(found, func(a, b string) int { return sizes[b] - sizes[a] })
+	for _, account := range found {
+		if k.lists.held.room(k.most) < min(sizes[account]*rowCost, k.most/2) {
+			continue
+		}
+		if err := k.build(ctx, account, g); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// accountAt returns whose the first record is at or after a sequence; empty where there is none.
+func (k *Keeper) accountAt(ctx context.Context, sequence uint64) (string, error) {
+	m, err := k.lists.Conn.Next(ctx, topology.BucketStream(topology.BucketSessions),
+		records.AnyRecordSubject("*"), sequence)
+	switch {
+	case errors.Is(err, natsconf.ErrNotFound):
+		return "", nil
+	case err != nil:
+		return "", err
+	}
+	words := strings.Split(m.Subject, ".")
+	return words[len(words)-2], nil
+}
+
+// build reads an account's records into a span of its own, and puts it into the place of the one that
+// searches use.
+func (k *Keeper) build(ctx context.Context, account string, g goal) error {
+	s := newSpan(account, g.last)
+	s.pace = k.pace
+	for s.low > g.first && s.bytes() < k.lists.held.room(k.most) {
+		if err := s.down(ctx, k.lists, g.first, maxRecords); err != nil {
+			return err
+		}
+	}
+	if s.len() == 0 {
+		return nil
+	}
+	facts, err := s.beforeEnd(ctx, k.lists, s.at(s.len()-1))
+	if err != nil {
+		return err
+	}
+	held, release, err := k.lists.held.borrow(ctx, account, true)
+	if err != nil {
+		return err
+	}
+	defer release()
+	s.pace, s.kept, s.older = nil, true, slices.Clone(s.older) // what append took ahead is given back
+	*held = *s
+	k.accounts[account] = &keeping{low: s.low, facts: facts - min(facts, 1)}
+	k.caughtUp = time.Time{} // its outcomes are read in this pass
+	return nil
+}
+
+// pace rests after a piece of work.
+func (k *Keeper) pace(ctx context.Context, begun time.Time) error {
+	return pause(ctx, k.rest*time.Since(begun))
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

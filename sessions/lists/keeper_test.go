@@ -1,0 +1,345 @@
+package lists_test
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/goleak"
+
+	"verifyd/natsconf"
+	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/secretbox"
+	"verifyd/natsconf/topology"
+	"verifyd/sessions"
+	"verifyd/sessions/erasure"
+	"verifyd/sessions/lists"
+	"verifyd/sessions/store"
+)
+
+func TestMain(m *testing.M) {
+	natstest.Parallel(8)
+	goleak.VerifyTestMain(natstest.Budget(m, 60*time.Second))
+}
+
+const account = "acc_a"
+
+var (
+	verified = sessions.Outcome{State: sessions.Verified, Network: "default"}
+	declined = sessions.Outcome{State: sessions.Failed, Reason: sessions.Declined, Network: "default"}
+)
+
+// rig is a store, and two processes that use it: one keeps what searches look through, the other writes.
+type rig struct {
+	conn          *natsconf.Conn
+	offset        *atomic.Int64 // of the clock
+	store, writer *store.Store
+	keeper        *lists.Keeper
+}
+
+// keep makes a rig whose keeper holds accounts of so many sessions.
+func keep(t *testing.T, from int) rig {
+	t.Helper()
+	r := rig{conn: natstest.Start(t), offset: &atomic.Int64{}}
+	key := secretbox.NewKey()
+	open := func() *store.Store {
+		return store.New(store.Config{
+			Conn: r.conn, Key: key,
+			Now: func() time.Time {
+				return time.Now().Add(time.Duration(r.offset.Load()))
+			},
+			Pending:     natstest.Writer(t, r.conn, topology.BucketStream(topology.BucketSessions)),
+			Completions: natstest.Writer(t, r.conn, topology.StreamCompletions),
+		})
+	}
+	r.store, r.writer = open(), open()
+	r.keeper = lists.NewTestKeeper(r.store.Lists, from)
+	return r
+}
+
+func (r rig) start(t *testing.T, account, user string) sessions.Session {
+	t.Helper()
+	s, _, err := r.writer.Create(t.Context(), sessions.Request{
+		Account: account, Key: "key_k", Platform: "discord", PlatformUserID: user, GuildID: "118",
+		CallbackURL: "https://hooks.harbor.example/verify",
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	return s
+}
+
+func (r rig) complete(t *testing.T, s sessions.Session, o sessions.Outcome) {
+	t.Helper()
+	if _, err := r.writer.Complete(t.Context(), s, o); err != nil {
+		t.Error(err)
+	}
+}
+
+func (r rig) erase(t *testing.T, user string) {
+	t.Helper()
+	e, err := r.writer.Erase(t.Context(), erasure.Person{
+		Account: account, PlatformUserID: user,
+		BindingUsersOf: func(s sessions.Session) []string { return []string{s.PlatformUserID} },
+	}, false)
+	if err != nil || e.Sessions != 1 {
+		t.Fatalf("erased %+v, %v", e, err)
+	}
+}
+
+// fill starts sessions of users user_0 and on, and completes all but each tenth.
+func (r rig) fill(t *testing.T, account string, n int) (all []sessions.Session) {
+	t.Helper()
+	all = make([]sessions.Session, n)
+	var starting sync.WaitGroup
+	for w := range 16 {
+		starting.Go(func() {
+			for i := w; i < n; i += 16 {
+				if all[i] = r.start(t, account, fmt.Sprint("user_", i)); i%10 != 0 {
+					r.complete(t, all[i], verified)
+				}
+			}
+		})
+	}
+	starting.Wait()
+	return all
+}
+
+// find returns the ids of all that a search finds, sorted.
+func (r rig) find(t *testing.T, q lists.Query) (found []sessions.ID) {
+	t.Helper()
+	q.Account, q.Limit = account, 100
+	for {
+		p, err := r.store.List(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range p.Sessions {
+			found = append(found, v.ID)
+		}
+		if q.Cursor = p.Next; q.Cursor == "" {
+			slices.Sort(found)
+			return found
+		}
+	}
+}
+
+// messages returns how many messages a search took.
+func (r rig) messages(t *testing.T, q lists.Query) int {
+	t.Helper()
+	q.Account, q.Limit = account, 5
+	before := r.conn.NC.Stats().InMsgs
+	if _, err := r.store.List(t.Context(), q); err != nil {
+		t.Fatal(err)
+	}
+	return int(r.conn.NC.Stats().InMsgs - before) //nolint:gosec // some hundred
+}
+
+func (r rig) awaitKept(t *testing.T) {
+	t.Helper()
+	natstest.Await(t, "the account is kept", func() bool { return r.keeper.Keeps(account) })
+}
+
+// nextPass makes the keeper look at everything, large accounts too, and waits until it has.
+func (r rig) nextPass(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	natstest.Await(t, what, func() bool {
+		r.offset.Add(int64(time.Minute))
+		return is()
+	})
+}
+
+// The first search of an account with many sessions reads no records, and no outcomes. Of an account with
+// few nothing is kept.
+func TestKeeperReadsBeforeTheFirstSearch(t *testing.T) {
+	t.Parallel()
+	r := keep(t, 300)
+	r.fill(t, account, 400)
+	r.fill(t, "acc_small", 100)
+	stop := natstest.Serve(t, r.keeper)
+	r.awaitKept(t)
+	stop() // it reads by the same connection
+	for name, q := range map[string]lists.Query{
+		"text":    {Text: "nobody"},
+		"reason":  {Reasons: []sessions.Reason{sessions.Unconfirmed}},
+		"network": {Networks: []string{"another"}},
+		"state":   {States: []sessions.State{sessions.Canceled}},
+	} {
+		if n := r.messages(t, q); n > 20 {
+			t.Errorf("%s: a first search took %d messages", name, n)
+		}
+	}
+	if r.keeper.Keeps("acc_small") || r.store.Rows("acc_small") > 0 {
+		t.Error("a small account is kept")
+	}
+	if n := r.store.Rows(account); n != 400 {
+		t.Errorf("%d sessions are kept", n)
+	}
+}
+
+// What is kept is no answer: what another process has stored a moment ago is found, and whose user was erased
+// is not, nor does the keeper remember him.
+func TestKeptIsNeverOlderThanTheStore(t *testing.T) {
+	t.Parallel()
+	r := keep(t, 50)
+	r.fill(t, account, 60)
+	gone, other := r.start(t, account, "gone"), r.start(t, account, "other")
+	for _, s := range []sessions.Session{gone, other} {
+		r.complete(t, s, sessions.Outcome{State: sessions.Canceled, Reason: sessions.CanceledReason})
+	}
+	natstest.Serve(t, r.keeper)
+	r.awaitKept(t)
+	late := r.start(t, account, "late")
+	if got := r.find(t, lists.Query{Text: "late"}); !slices.Equal(got, []sessions.ID{late.ID}) {
+		t.Errorf("started a moment ago: %v", got)
+	}
+	r.complete(t, late, declined)
+	refused := lists.Query{Reasons: []sessions.Reason{sessions.Declined}}
+	if got := r.find(t, refused); !slices.Equal(got, []sessions.ID{late.ID}) {
+		t.Errorf("declined a moment ago: %v", got)
+	}
+	r.offset.Add(int64(sessions.Lifetime + time.Minute)) // until then it is open to whoever erases
+	r.erase(t, "gone")
+	for name, q := range map[string]lists.Query{
+		"text": {Text: "gone"}, "user": {PlatformUserID: "gone"}, "id": {ID: gone.ID},
+	} {
+		if got := r.find(t, q); len(got) > 0 {
+			t.Errorf("%s finds an erased user's session", name)
+		}
+	}
+	r.erase(t, "other")
+	r.nextPass(t, "the erased are forgotten without a search", func() bool {
+		return r.store.Rows(account) == 61
+	})
+}
+
+// While sessions start and end, while searches read ahead of the keeper, and where some expire, each search
+// by an outcome finds those that ended so, all of them, once.
+func TestKeptOutcomesAreThoseOfTheStore(t *testing.T) {
+	t.Parallel()
+	r := keep(t, 20)
+	r.fill(t, account, 40)
+	natstest.Serve(t, r.keeper)
+	r.awaitKept(t)
+	var mu sync.Mutex
+	want := map[sessions.State][]sessions.ID{}
+	note := func(s sessions.Session, state sessions.State) {
+		mu.Lock()
+		defer mu.Unlock()
+		want[state] = append(want[state], s.ID)
+	}
+	var working sync.WaitGroup
+	for w := range 8 {
+		working.Go(func() {
+			for i := range 60 {
+				s := r.start(t, account, fmt.Sprintf("worker_%d_%d", w, i))
+				switch i % 3 {
+				case 0:
+					r.complete(t, s, verified)
+					note(s, sessions.Verified)
+				case 1:
+					r.complete(t, s, declined)
+					note(s, sessions.Failed)
+				default:
+					note(s, sessions.Expired)
+				}
+			}
+		})
+	}
+	ended := make(chan struct{})
+	go func() { working.Wait(); close(ended) }()
+	for searching := true; searching; {
+		for _, state := range []sessions.State{sessions.Verified, sessions.Pending} {
+			r.find(t, lists.Query{States: []sessions.State{state}, Text: "worker_3"})
+		}
+		select {
+		case <-ended:
+			searching = false
+		default:
+		}
+	}
+	check := func(when string) {
+		t.Helper()
+		for state, ids := range want {
+			slices.Sort(ids)
+			q := lists.Query{States: []sessions.State{state}, Text: "worker_"}
+			if got := r.find(t, q); !slices.Equal(got, ids) {
+				t.Errorf("%s: %d are found as %s, want %d", when, len(got), state, len(ids))
+			}
+		}
+	}
+	r.offset.Add(int64(sessions.Lifetime + 2*time.Minute))
+	check("at once")
+	r.nextPass(t, "the keeper has seen that they expired", func() bool {
+		return r.messages(t, lists.Query{States: []sessions.State{sessions.Expired}, Text: "worker_"}) < 100
+	})
+	check("later")
+}
+
+// A keeper without room keeps nothing, or a part of what it should, and each search finds what it must.
+func TestSearchesAreRightWithoutRoom(t *testing.T) {
+	t.Parallel()
+	for name, bound := range map[string]int{"for nothing": 1, "for a part": 60_000} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := keep(t, 300)
+			all := r.fill(t, account, 1500)
+			r.keeper.Bound(bound)
+			natstest.Serve(t, r.keeper)
+			if bound > 1 {
+				r.awaitKept(t)
+			}
+			for round := range 3 {
+				r.start(t, account, fmt.Sprint("more_", round))
+				for _, i := range []int{0, 1, 700, 1499} {
+					got := r.find(t, lists.Query{PlatformUserID: fmt.Sprint("user_", i)})
+					if !slices.Equal(got, []sessions.ID{all[i].ID}) {
+						t.Errorf("user_%d: %v", i, got)
+					}
+				}
+				if got := r.find(t, lists.Query{States: []sessions.State{sessions.Verified}}); len(got) != 1350 {
+					t.Errorf("%d verified", len(got))
+				}
+				if n := r.store.Rows(account); n > bound/88 {
+					t.Errorf("%d sessions are in memory", n)
+				}
+			}
+		})
+	}
+}
+
+// Sessions that have aged out are forgotten, and an account that has few left is kept no longer.
+func TestKeeperForgetsWhatHasAgedOut(t *testing.T) {
+	t.Parallel()
+	r := keep(t, 200)
+	r.fill(t, account, 400)
+	natstest.Serve(t, r.keeper)
+	r.awaitKept(t)
+	age := func(before uint64) {
+		t.Helper()
+		s, err := r.conn.JS.Stream(t.Context(), topology.BucketStream(topology.BucketSessions))
+		if err == nil {
+			err = s.Purge(t.Context(), jetstream.WithPurgeSequence(before))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	age(101)
+	r.nextPass(t, "they are forgotten", func() bool { return r.store.Rows(account) == 300 })
+	if n := r.messages(t, lists.Query{Text: "nobody"}); n > 100 {
+		t.Errorf("a search took %d messages", n)
+	}
+	if got := r.find(t, lists.Query{Text: "user_"}); len(got) != 300 {
+		t.Errorf("%d sessions are found", len(got))
+	}
+	age(311)
+	r.nextPass(t, "it is kept no longer", func() bool { return !r.keeper.Keeps(account) })
+	if got := r.find(t, lists.Query{Text: "user_"}); len(got) != 90 {
+		t.Errorf("%d sessions are found", len(got))
+	}
+}
