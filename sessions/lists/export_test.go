@@ -1,12 +1,16 @@
 package lists
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // NewTestKeeper makes a keeper of accounts with so many sessions, which looks for new ones at each pass that
-// the lists' clock is a minute after the last such look, lets nothing wait, and rests not at all.
+// the lists' clock is a minute after the last such look, lets nothing wait, reads a few facts at once, and
+// rests not at all.
 func NewTestKeeper(l *Lists, from int) *Keeper {
 	k := NewKeeper(l)
-	k.large, k.lag, k.every, k.rest = from, 1, time.Millisecond, 0
+	k.large, k.lag, k.facts, k.every, k.rest = from, 1, 7, time.Millisecond, 0
 	return k
 }
 
@@ -24,4 +28,13 @@ func (st *Lists) Rows(account string) int {
 	e.busy <- struct{}{}
 	defer func() { <-e.busy }()
 	return e.span.len()
+}
+
+// PositionBehind reports whether a list that begins so many sequences behind what is kept leaves that alone.
+func PositionBehind(sequences uint64) (leftAlone bool, err error) {
+	s := newSpan("acc_a", 10)
+	s.kept, s.newer = true, []row{{sequence: 10}}
+	l := lister{q: Query{Account: "acc_a"}, next: s.high + sequences}
+	err = l.position(context.Background(), s)
+	return l.span != s && s.kept && s.len() == 1, err
 }

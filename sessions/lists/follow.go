@@ -78,7 +78,7 @@ func (k *Keeper) outcomes(ctx context.Context, g goal) error {
 		if from > g.facts {
 			return nil
 		}
-		to := min(g.facts, from+maxEnded-1)
+		to := min(g.facts, from+k.facts-1)
 		ended, err := k.endings(ctx, from, to)
 		if err != nil {
 			return err

@@ -49,6 +49,7 @@ type Keeper struct {
 	large int           // for tests, as the others
 	most  int           // maxKept
 	lag   uint64        // maxLag
+	facts uint64        // maxEnded
 	every time.Duration // passEvery
 	rest  time.Duration // restFor
 
@@ -70,7 +71,8 @@ type keeping struct {
 // NewKeeper makes the keeper of these lists.
 func NewKeeper(l *Lists) *Keeper {
 	return &Keeper{
-		lists: l, large: large, most: maxKept, lag: maxLag, every: passEvery, rest: restFor,
+		lists: l, large: large, most: maxKept, lag: maxLag, facts: maxEnded, every: passEvery,
+		rest:     restFor,
 		accounts: map[string]*keeping{}, small: map[string]uint64{},
 	}
 }
