@@ -38,7 +38,8 @@ type heldSpan struct {
 
 func newHeld() *held {
 	return &held{
-		spans: map[string]*heldSpan{}, most: maxHeld, ahead: make(chan string, maxAhead), expected: map[string]time.Time{},
+		spans: map[string]*heldSpan{}, most: maxHeld,
+		ahead: make(chan string, maxAhead), expected: map[string]time.Time{},
 	}
 }
 

@@ -22,7 +22,7 @@ const (
 	// and to what comes to the accounts that are kept.
 	maxKept = maxHeld / 4 * 3
 	// rowCost is about what a session takes in memory, to tell beforehand what an account will.
-	rowCost = 120
+	rowCost = 100
 	// samples is how many records are looked at to find large accounts, once in seekEvery: one that has a
 	// twentieth of all is found the first time by 96 of 100.
 	samples   = 64

@@ -37,6 +37,7 @@ var (
 type rig struct {
 	conn          *natsconf.Conn
 	offset        *atomic.Int64 // of the clock
+	open          func() *store.Store
 	store, writer *store.Store
 	keeper        *lists.Keeper
 }
@@ -46,7 +47,7 @@ func keep(t *testing.T, from int) rig {
 	t.Helper()
 	r := rig{conn: natstest.Start(t), offset: &atomic.Int64{}}
 	key := secretbox.NewKey()
-	open := func() *store.Store {
+	r.open = func() *store.Store {
 		return store.New(store.Config{
 			Conn: r.conn, Key: key,
 			Now: func() time.Time {
@@ -56,7 +57,7 @@ func keep(t *testing.T, from int) rig {
 			Completions: natstest.Writer(t, r.conn, topology.StreamCompletions),
 		})
 	}
-	r.store, r.writer = open(), open()
+	r.store, r.writer = r.open(), r.open()
 	r.keeper = lists.NewTestKeeper(r.store.Lists, from)
 	return r
 }
@@ -278,6 +279,11 @@ func TestKeptOutcomesAreThoseOfTheStore(t *testing.T) {
 		return r.messages(t, lists.Query{States: []sessions.State{sessions.Expired}, Text: "worker_"}) < 100
 	})
 	check("later")
+	r.store = r.open()
+	r.keeper = lists.NewTestKeeper(r.store.Lists, 20)
+	natstest.Serve(t, r.keeper)
+	r.awaitKept(t)
+	check("in a process that has begun since")
 }
 
 // A keeper without room keeps nothing, or a part of what it should, and each search finds what it must.
@@ -304,7 +310,7 @@ func TestSearchesAreRightWithoutRoom(t *testing.T) {
 				if got := r.find(t, lists.Query{States: []sessions.State{sessions.Verified}}); len(got) != 540 {
 					t.Errorf("%d verified", len(got))
 				}
-				if n := r.store.Rows(account); n > bound/88 {
+				if n := r.store.Rows(account); n > bound/72 {
 					t.Errorf("%d sessions are in memory", n)
 				}
 			}
@@ -344,8 +350,7 @@ func TestKeeperForgetsWhatHasAgedOut(t *testing.T) {
 	}
 }
 
-// A search after very many sessions came at once, before the keeper has read them, does not throw away what is
-// kept.
+// A search after very many sessions came at once, before the keeper has read them, leaves what is kept.
 func TestSearchFarBehindLeavesWhatIsKept(t *testing.T) {
 	t.Parallel()
 	if left, err := lists.PositionBehind(1 << 20); !left || err != nil {

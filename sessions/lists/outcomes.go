@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -43,11 +44,15 @@ func (s *span) known(r *row, now time.Time) (o sessions.Outcome, ok bool) {
 // end notes how a session ended.
 func (s *span) end(r *row, o sessions.Outcome) {
 	i := slices.Index(s.outcomes[1:], o) + 1
-	if i == 0 {
+	switch {
+	case i > 0:
+	case len(s.outcomes) > math.MaxUint16: // there are a few of each network
+		i = 1
+	default:
 		i = len(s.outcomes)
 		s.outcomes = append(s.outcomes, o)
 	}
-	r.outcome, r.looked = uint32(i), true //nolint:gosec // there are a few of each network
+	r.outcome, r.looked = uint16(i), true //nolint:gosec // see above
 }
 
 // look reads how the sessions of rows ended, where that is not known for good. What was read stays known

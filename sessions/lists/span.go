@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base32"
 	"errors"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -35,31 +36,32 @@ const (
 	oneByOne = 32
 )
 
-// row is what is kept in memory of a session: what queries ask for, and where it stands. It costs 88
+// row is what is kept in memory of a session: what queries ask for, and where it stands. It costs 72
 // bytes, the user's name and the reference.
 type row struct {
 	sequence  uint64
 	created   int64  // Unix milliseconds
-	user      string // of Fold, as the reference
-	reference string
-	id        [20]byte
-	outcome   uint32 // index of span.outcomes; 0: none is known
+	texts     string // of Fold: the user, and behind it the reference
+	userBytes uint16
+	outcome   uint16 // index of span.outcomes; 0: none is known
 	platform  uint32 // of span.names, as the others
 	group     uint32
 	key       uint32
+	id        [20]byte
 	level     uint8 // index of proof.Levels
 	test      bool
 	looked    bool // there is no outcome at or before span.seen, unless it is known
 }
 
-const rowBytes = 88
+const rowBytes = 72
 
 var idEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
 func (r *row) session() sessions.ID { return sessions.ID(idEncoding.EncodeToString(r.id[:])) }
 
-// textBytes is what the row's own texts take.
-func (r *row) textBytes() int { return len(r.user) + len(r.reference) }
+func (r *row) user() string { return r.texts[:r.userBytes] }
+
+func (r *row) reference() string { return r.texts[r.userBytes:] }
 
 func (r *row) createdAt() time.Time { return time.UnixMilli(r.created).UTC() }
 
@@ -89,7 +91,7 @@ type name struct{ text, folded string }
 func newSpan(account string, last uint64) *span {
 	return &span{
 		account: account, low: last + 1, high: last, window: firstWindow, names: []name{{}},
-		numbers: map[string]uint32{"": 0}, outcomes: []sessions.Outcome{{}},
+		numbers: map[string]uint32{"": 0}, outcomes: []sessions.Outcome{{}, {}},
 	}
 }
 
@@ -122,7 +124,7 @@ func (s *span) placeOf(sequence uint64) int {
 func (s *span) traits(r *row) traits {
 	platform, group := s.names[r.platform], s.names[r.group]
 	return traits{
-		user: r.user, reference: r.reference, platform: platform.text, guildID: group.text,
+		user: r.user(), reference: r.reference(), platform: platform.text, guildID: group.text,
 		group: group.folded,
 		key:   s.names[r.key].text, test: r.test, level: proof.Levels[r.level], created: r.createdAt(),
 	}
@@ -164,12 +166,12 @@ func (s *span) down(ctx context.Context, st *Lists, first uint64, most int) erro
 		s.window = min(4*s.window, maxWindow)
 	default:
 		// four times as many records, or nearly as many as there may be
-		s.window = max(firstWindow, min(4*s.window, s.window*uint64(most/4*3)/uint64(len(rows)), //nolint:gosec // positive
-			maxWindow))
+		nearly := s.window * uint64(most/4*3) / uint64(len(rows)) //nolint:gosec // both are positive
+		s.window = max(firstWindow, min(4*s.window, nearly, maxWindow))
 	}
 	slices.Reverse(rows)
 	for i := range rows {
-		s.texts += rows[i].textBytes()
+		s.texts += len(rows[i].texts)
 	}
 	s.older, s.low = append(s.older, rows...), from
 	return nil
@@ -206,7 +208,7 @@ func (s *span) up(ctx context.Context, st *Lists, last uint64) error {
 // add puts a row that is newer than all others.
 func (s *span) add(r row) error {
 	s.newer, s.high = append(s.newer, r), r.sequence
-	s.texts += r.textBytes()
+	s.texts += len(r.texts)
 	return nil
 }
 
@@ -255,7 +257,10 @@ func (s *span) take(ctx context.Context, st *Lists, subject string, data []byte,
 		return nil //nolint:nilerr // see above; who reads the session gets the error
 	}
 	r.created, r.test = v.CreatedAt.UnixMilli(), v.Test
-	r.user, r.reference = strings.Clone(Fold(v.PlatformUserID)), strings.Clone(Fold(v.Reference))
+	user := Fold(v.PlatformUserID)
+	user = user[:min(len(user), math.MaxUint16)] // it is a kilobyte at most
+	r.texts = strings.Clone(user + Fold(v.Reference))
+	r.userBytes = uint16(len(user)) //nolint:gosec // see above
 	r.platform, r.group, r.key = s.number(v.Platform), s.number(v.GuildID), s.number(v.Key)
 	r.level = uint8(max(slices.Index(proof.Levels, v.Level.Or(proof.Link)), 0)) //nolint:gosec // three
 	return do(r)
@@ -278,8 +283,7 @@ func (s *span) cut(most int) {
 	}
 }
 
-// trim forgets the rows of records that have aged out, the first of which is that at a sequence, once they are
-// many.
+// trim forgets the rows of records before a sequence, which have aged out, once these are many.
 func (s *span) trim(first uint64) {
 	if first == 0 {
 		return
@@ -300,7 +304,7 @@ func (s *span) keep(n int, low uint64) {
 	s.low, s.window, s.seen, s.outcomes, s.kept = low, old.window, old.seen, old.outcomes, old.kept
 	for i := range rows {
 		r := &rows[i]
-		s.texts += r.textBytes()
+		s.texts += len(r.texts)
 		r.platform, r.group, r.key = s.number(old.names[r.platform].text),
 			s.number(old.names[r.group].text), s.number(old.names[r.key].text)
 	}
