@@ -8,6 +8,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"verifyd/sessions/facts"
 	"verifyd/sessions/lists"
@@ -141,9 +142,10 @@ func text[T any](v *T) string {
 }
 
 // Defuse returns a cell that no spreadsheet takes for a formula: where it begins like one, an apostrophe
-// stands before it. Users choose what their name on a platform begins with.
+// stands before it. Users choose what their name on a platform begins with. Spreadsheets of East Asian
+// languages read the full-width forms too.
 func Defuse(cell string) string {
-	if cell != "" && strings.ContainsRune("=+-@\t\r\n", rune(cell[0])) {
+	if first, _ := utf8.DecodeRuneInString(cell); cell != "" && strings.ContainsRune("=+-@\t\r\n＝＋－＠", first) {
 		return "'" + cell
 	}
 	return cell

@@ -1,0 +1,20 @@
+package export_test
+
+import (
+	"testing"
+
+	"verifyd/edge/export"
+)
+
+// No cell that somebody else chose is a formula, whatever language the spreadsheet speaks.
+func TestCellsAreNoFormulas(t *testing.T) {
+	for cell, want := range map[string]string{
+		"": "", "sailor_42": "sailor_42", "a=1": "a=1", "名前": "名前", "\xff=1": "\xff=1",
+		"=1+1": "'=1+1", "+1": "'+1", "-1": "'-1", "@SUM(A1)": "'@SUM(A1)", "\t=1": "'\t=1", "\r=1": "'\r=1",
+		"\n=1": "'\n=1", "＝1": "'＝1", "＋1": "'＋1", "－1": "'－1", "＠SUM": "'＠SUM",
+	} {
+		if got := export.Defuse(cell); got != want {
+			t.Errorf("%q is written %q, want %q", cell, got, want)
+		}
+	}
+}
