@@ -121,7 +121,13 @@ func benchmarkKept(b *testing.B, st *store.Store, queries map[string]lists.Query
 	keeper := lists.NewKeeper(st.Lists)
 	heap, used, begun := heapInUse(), processorTime(b), time.Now()
 	natstest.Serve(b, keeper)
-	natstest.Await(b, "the account is kept", func() bool { return keeper.Keeps(request.Account) })
+	for look := time.NewTicker(10 * time.Millisecond); !keeper.Keeps(request.Account); { // minutes, of a million
+		select {
+		case <-look.C:
+		case <-b.Context().Done():
+			b.Fatal("the account was not kept")
+		}
+	}
 	took, cost, size := time.Since(begun), processorTime(b)-used, heapInUse()-heap
 	first := map[string]time.Duration{}
 	for name, q := range queries {
