@@ -145,7 +145,8 @@ func text[T any](v *T) string {
 // stands before it. Users choose what their name on a platform begins with. Spreadsheets of East Asian
 // languages read the full-width forms too.
 func Defuse(cell string) string {
-	if first, _ := utf8.DecodeRuneInString(cell); cell != "" && strings.ContainsRune("=+-@\t\r\n＝＋－＠", first) {
+	first, _ := utf8.DecodeRuneInString(cell)
+	if cell != "" && strings.ContainsRune("=+-@\t\r\n＝＋－＠", first) {
 		return "'" + cell
 	}
 	return cell

@@ -307,7 +307,8 @@ func TestSearchesAreRightWithoutRoom(t *testing.T) {
 						t.Errorf("user_%d: %v", i, got)
 					}
 				}
-				if got := r.find(t, lists.Query{States: []sessions.State{sessions.Verified}}); len(got) != 540 {
+				got := r.find(t, lists.Query{States: []sessions.State{sessions.Verified}})
+				if len(got) != 540 {
 					t.Errorf("%d verified", len(got))
 				}
 				if n := r.store.Rows(account); n > bound/72 {

@@ -3,9 +3,9 @@
 //
 // All of it is read, and nothing is stored beside the records and facts. What a list has read of an
 // account's records stays in memory for a while (span, held), so that the next one does not read it
-// again. Of accounts with many sessions a Keeper reads it before anybody asks, and goes on with what comes. It
-// says where to look, never what is there: each session on a page was read from the leaders for that page, and
-// what a span lacks is read before a list uses it.
+// again. Of accounts with many sessions a Keeper reads it before anybody asks, and goes on with what
+// comes. It says where to look, never what is there: each session on a page was read from the leaders for
+// that page, and what a span lacks is read before a list uses it.
 package lists
 
 import (
