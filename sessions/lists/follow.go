@@ -3,6 +3,7 @@ package lists
 import (
 	"context"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -33,38 +34,113 @@ func (k *Keeper) borrow(ctx context.Context, account string) (_ *span, release f
 	return nil, nil, nil
 }
 
-// follow reads the records of an account that came since, and forgets those that have aged out.
-func (k *Keeper) follow(ctx context.Context, account string, g goal) error {
-	for {
+// follow reads the records that came since, once for all accounts: a consumer for each costs the server a look
+// at all of the account's subjects. It forgets those that have aged out.
+func (k *Keeper) follow(ctx context.Context, g goal) error {
+	from := g.last + 1
+	for account := range k.accounts {
 		s, release, err := k.borrow(ctx, account)
-		if err != nil || s == nil {
+		switch {
+		case err != nil:
 			return err
+		case s == nil:
+			continue
 		}
-		begun := time.Now()
 		s.trim(g.first)
-		err = s.upOrAnew(ctx, k.lists, min(g.last, s.high+chunk))
-		there := s.high >= g.last || !s.kept
+		err = s.anew(ctx, k.lists, g.last)
+		from = min(from, s.high+1)
 		release()
 		if err != nil {
 			return err
 		}
-		if err := k.pace(ctx, begun); err != nil || there {
+	}
+	begun := time.Now()
+	err := k.lists.Conn.Pages(ctx, topology.BucketStream(topology.BucketSessions), ">", from, g.last,
+		func(msgs []jetstream.Msg) error {
+			if err := k.share(ctx, msgs); err != nil {
+				return err
+			}
+			err := k.pace(ctx, begun)
+			begun = time.Now()
+			return err
+		})
+	if err != nil {
+		return err
+	}
+	for account := range k.accounts {
+		s, release, err := k.borrow(ctx, account)
+		switch {
+		case err != nil:
+			return err
+		case s != nil:
+			s.high = max(s.high, g.last)
+			release()
+		}
+	}
+	return nil
+}
+
+// share puts records into the spans of the accounts that they are of.
+func (k *Keeper) share(ctx context.Context, msgs []jetstream.Msg) error {
+	of := map[string][]jetstream.Msg{}
+	for _, m := range msgs {
+		if account := accountOf(m.Subject()); k.accounts[account] != nil {
+			of[account] = append(of[account], m)
+		}
+	}
+	for account, msgs := range of {
+		s, release, err := k.borrow(ctx, account)
+		switch {
+		case err != nil:
+			return err
+		case s != nil:
+			err = s.takeNew(ctx, k.lists, msgs)
+			release()
+		}
+		if err != nil {
 			return err
 		}
 	}
+	return nil
 }
 
-// upOrAnew is up, but for a stream that was made anew, which begins before what the span knows: the span is
-// emptied.
-func (s *span) upOrAnew(ctx context.Context, st *Lists, last uint64) error {
+// takeNew takes those of an account's records that are newer than the span; a search may have read some.
+func (s *span) takeNew(ctx context.Context, st *Lists, msgs []jetstream.Msg) error {
+	for _, m := range msgs {
+		meta, err := m.Metadata()
+		if err != nil {
+			return err
+		}
+		if meta.Sequence.Stream <= s.high {
+			continue
+		}
+		if err := s.take(ctx, st, m.Subject(), m.Data(), meta.Sequence.Stream, s.add); err != nil {
+			return err
+		}
+		s.high = meta.Sequence.Stream
+	}
+	return nil
+}
+
+// anew empties the span where the stream was made anew, and ends before what the span knows.
+func (s *span) anew(ctx context.Context, st *Lists, last uint64) error {
 	if last >= s.high {
-		return s.up(ctx, st, last)
+		return nil
 	}
 	_, now, err := st.Conn.Bounds(ctx, topology.BucketStream(topology.BucketSessions))
 	if err == nil && now < s.high { // otherwise a search was here meanwhile
 		*s = *newSpan(s.account, 0)
 	}
 	return err
+}
+
+// accountOf returns whose a record is; empty for what is none.
+func accountOf(subject string) string {
+	words := strings.Split(strings.TrimPrefix(subject, topology.BucketSubject(topology.BucketSessions, "")), ".")
+	if len(words) != 2 {
+		return ""
+	}
+	return words[0]
 }
 
 // outcomes reads the outcomes that came since, once for all spans. Those of a span that was built a moment

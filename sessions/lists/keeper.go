@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -32,8 +31,6 @@ const (
 	// were erased.
 	maxLag       = 4096
 	catchUpEvery = time.Minute
-	// chunk is how many sequences are read while the span cannot be searched.
-	chunk = 4 * maxLag
 	// passEvery is between two looks at what has come.
 	passEvery = time.Second
 	// restFor is how long the keeper rests, as a multiple of the time that it worked: it takes a twentieth of
@@ -111,10 +108,8 @@ func (k *Keeper) pass(ctx context.Context) error {
 	if len(k.accounts) == 0 || g.last-k.at < k.lag && g.now.Sub(k.caughtUp) < catchUpEvery {
 		return nil
 	}
-	for account := range k.accounts {
-		if err := k.follow(ctx, account, g); err != nil {
-			return err
-		}
+	if err := k.follow(ctx, g); err != nil {
+		return err
 	}
 	if err := k.outcomes(ctx, g); err != nil {
 		return err
@@ -208,8 +203,7 @@ func (k *Keeper) accountAt(ctx context.Context, sequence uint64) (string, error)
 	case err != nil:
 		return "", err
 	}
-	words := strings.Split(m.Subject, ".")
-	return words[len(words)-2], nil
+	return accountOf(m.Subject), nil
 }
 
 // build reads an account's records into a span of its own, and puts it into the place of the one that
