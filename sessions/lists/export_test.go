@@ -17,6 +17,15 @@ func NewTestKeeper(l *Lists, from int) *Keeper {
 // Bound sets what the keeper, and all spans, may take in memory.
 func (k *Keeper) Bound(bytes int) { k.most, k.lists.held.most = bytes, bytes }
 
+// Goal asks what is stored now, and returns what brings the spans there.
+func (k *Keeper) Goal(ctx context.Context) (func(context.Context) error, error) {
+	g, err := k.goal(ctx)
+	return func(ctx context.Context) error { return k.catchUp(ctx, g) }, err
+}
+
+// Pass is one pass, for a keeper that does not serve.
+func (k *Keeper) Pass(ctx context.Context) error { return k.pass(ctx) }
+
 // Rows returns how many sessions of an account are in memory.
 func (st *Lists) Rows(account string) int {
 	st.held.mu.Lock()

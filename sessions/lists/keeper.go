@@ -108,6 +108,10 @@ func (k *Keeper) pass(ctx context.Context) error {
 	if len(k.accounts) == 0 || g.last-k.at < k.lag && g.now.Sub(k.caughtUp) < catchUpEvery {
 		return nil
 	}
+	return k.catchUp(ctx, g)
+}
+
+func (k *Keeper) catchUp(ctx context.Context, g goal) error {
 	if err := k.follow(ctx, g); err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package lists_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"sync"
@@ -284,6 +285,55 @@ func TestKeptOutcomesAreThoseOfTheStore(t *testing.T) {
 	natstest.Serve(t, r.keeper)
 	r.awaitKept(t)
 	check("in a process that has begun since")
+}
+
+// An outcome that comes after the keeper has seen that there is none is found, and so is one that a search had
+// no reason to read when it looked further than the keeper. What has been read is not read again.
+func TestOutcomesThatComeLaterAreFound(t *testing.T) {
+	t.Parallel()
+	r := keep(t, 20)
+	do := func(step func(context.Context) error) {
+		t.Helper()
+		if err := step(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.fill(t, account, 40)
+	do(r.keeper.Pass)
+	open, late := r.start(t, account, "open"), r.start(t, account, "late")
+	do(r.keeper.Pass)
+	r.complete(t, late, verified)
+	r.start(t, account, "another") // for the pass to have a reason
+	do(r.keeper.Pass)
+	found := func(user string, s sessions.Session) {
+		t.Helper()
+		q := lists.Query{Text: user, States: []sessions.State{sessions.Verified}}
+		if got := r.find(t, q); !slices.Equal(got, []sessions.ID{s.ID}) {
+			t.Errorf("%s: %v", user, got)
+		}
+	}
+	found("late", late)
+	unread := r.start(t, account, "unread")
+	pending := lists.Query{Text: "open", States: []sessions.State{sessions.Pending}}
+	r.find(t, pending)
+	catchUp, err := r.keeper.Goal(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.complete(t, unread, verified)
+	if got := r.find(t, pending); !slices.Equal(got, []sessions.ID{open.ID}) {
+		t.Errorf("pending: %v", got)
+	}
+	do(catchUp)
+	found("unread", unread)
+	r.fill(t, "acc_small", 10)
+	do(r.keeper.Pass)
+	before := r.conn.NC.Stats().InMsgs
+	r.start(t, "acc_small", "one")
+	do(r.keeper.Pass)
+	if n := r.conn.NC.Stats().InMsgs - before; n > 30 {
+		t.Errorf("a pass over one session took %d messages", n)
+	}
 }
 
 // A keeper without room keeps nothing, or a part of what it should, and each search finds what it must.
