@@ -2,7 +2,6 @@ package lists
 
 import (
 	"context"
-	"math"
 	"strings"
 	"time"
 
@@ -146,38 +145,40 @@ func accountOf(subject string) string {
 // outcomes reads the outcomes that came since, once for all spans. Those of a span that was built a moment
 // ago begin earlier than the others'.
 func (k *Keeper) outcomes(ctx context.Context, g goal) error {
-	for {
-		from := uint64(math.MaxUint64)
+	for last := false; !last; {
+		from := g.facts + 1
 		for _, at := range k.accounts {
 			from = min(from, at.facts+1)
 		}
-		if from > g.facts {
-			return nil
-		}
 		to := min(g.facts, from+k.facts-1)
+		last = to == g.facts
 		ended, err := k.endings(ctx, from, to)
 		if err != nil {
 			return err
 		}
 		for account, at := range k.accounts {
-			if at.facts >= to {
+			if at.facts >= to && !last {
 				continue
 			}
 			begun := time.Now()
-			if err := k.end(ctx, account, ended, to == g.facts, g); err != nil {
+			if err := k.end(ctx, account, ended, last, g); err != nil {
 				return err
 			}
-			at.facts = to
+			at.facts = max(at.facts, to)
 			if err := k.pace(ctx, begun); err != nil {
 				return err
 			}
 		}
 	}
+	return nil
 }
 
 // endings reads how sessions ended, as the facts between two sequences say.
 func (k *Keeper) endings(ctx context.Context, from, to uint64) (map[[20]byte]sessions.Outcome, error) {
 	ended := map[[20]byte]sessions.Outcome{}
+	if to < from {
+		return ended, nil
+	}
 	begun := time.Now()
 	err := k.lists.Conn.Pages(ctx, topology.StreamCompletions, records.CompletionSubject("*"), from, to,
 		func(msgs []jetstream.Msg) error {

@@ -326,10 +326,12 @@ func TestOutcomesThatComeLaterAreFound(t *testing.T) {
 	}
 	do(catchUp)
 	found("unread", unread)
-	r.fill(t, "acc_small", 10)
+	for i := range 4 {
+		r.fill(t, fmt.Sprint("acc_small_", i), 15)
+	}
 	do(r.keeper.Pass)
 	before := r.conn.NC.Stats().InMsgs
-	r.start(t, "acc_small", "one")
+	r.start(t, "acc_small_0", "one")
 	do(r.keeper.Pass)
 	if n := r.conn.NC.Stats().InMsgs - before; n > 30 {
 		t.Errorf("a pass over one session took %d messages", n)
