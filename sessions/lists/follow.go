@@ -206,10 +206,8 @@ func (k *Keeper) end(ctx context.Context, account string, ended map[[20]byte]ses
 	}
 	defer release()
 	at := k.accounts[account]
-	// a search may have looked further
-	mark := last && s.seen <= g.facts
-	if mark {
-		s.seen = g.facts
+	if last {
+		s.seen = g.facts // a search that looked further looks again from here: not for all rows
 	}
 	open := g.last + 1
 	for i := s.placeOf(g.last); i < s.len(); i++ {
@@ -224,7 +222,8 @@ func (k *Keeper) end(ctx context.Context, account string, ended map[[20]byte]ses
 			s.end(r, o)
 			continue
 		}
-		if r.looked = r.looked || mark; r.looked && last {
+		if last {
+			r.looked = true
 			s.expire(r, g.now)
 		}
 		if r.outcome == 0 {
