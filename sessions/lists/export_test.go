@@ -42,8 +42,8 @@ func (st *Lists) Rows(account string) int {
 // PositionBehind reports whether a list that begins so many sequences behind what is kept leaves that alone.
 func PositionBehind(sequences uint64) (leftAlone bool, err error) {
 	s := newSpan("acc_a", 10)
-	s.kept, s.newer = true, []row{{sequence: 10}}
+	s.kept, s.newer = 1, []row{{sequence: 10}}
 	l := lister{q: Query{Account: "acc_a"}, next: s.high + sequences}
 	err = l.position(context.Background(), s)
-	return l.span != s && s.kept && s.len() == 1, err
+	return l.span != s && s.kept > 0 && s.len() == 1, err
 }

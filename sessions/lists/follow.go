@@ -24,10 +24,10 @@ func (k *Keeper) borrow(ctx context.Context, account string) (_ *span, release f
 	if err != nil {
 		return nil, nil, err
 	}
-	if s.kept && s.len() >= k.large/2 {
+	if s.kept > 0 && s.len() >= k.large/2 {
 		return s, release, nil
 	}
-	s.kept = false
+	s.kept = 0
 	release()
 	delete(k.accounts, account)
 	return nil, nil, nil
@@ -83,7 +83,8 @@ func (k *Keeper) follow(ctx context.Context, g goal) error {
 func (k *Keeper) share(ctx context.Context, msgs []jetstream.Msg) error {
 	of := map[string][]jetstream.Msg{}
 	for _, m := range msgs {
-		if account := accountOf(m.Subject()); k.accounts[account] != nil {
+		account := accountOf(m.Subject())
+		if _, kept := k.accounts[account]; kept {
 			of[account] = append(of[account], m)
 		}
 	}
@@ -147,8 +148,8 @@ func accountOf(subject string) string {
 func (k *Keeper) outcomes(ctx context.Context, g goal) error {
 	for last := false; !last; {
 		from := g.facts + 1
-		for _, at := range k.accounts {
-			from = min(from, at.facts+1)
+		for _, facts := range k.accounts {
+			from = min(from, facts+1)
 		}
 		to := min(g.facts, from+k.facts-1)
 		last = to == g.facts
@@ -156,15 +157,17 @@ func (k *Keeper) outcomes(ctx context.Context, g goal) error {
 		if err != nil {
 			return err
 		}
-		for account, at := range k.accounts {
-			if at.facts >= to && !last {
+		for account, facts := range k.accounts {
+			if facts >= to && !last {
 				continue
 			}
 			begun := time.Now()
 			if err := k.end(ctx, account, ended, last, g); err != nil {
 				return err
 			}
-			at.facts = max(at.facts, to)
+			if _, kept := k.accounts[account]; kept {
+				k.accounts[account] = max(facts, to)
+			}
 			if err := k.pace(ctx, begun); err != nil {
 				return err
 			}
@@ -197,7 +200,8 @@ func (k *Keeper) endings(ctx context.Context, from, to uint64) (map[[20]byte]ses
 	return ended, err
 }
 
-// end puts outcomes into an account's span. With the last of them its rows have been looked up.
+// end puts outcomes into an account's span. With the last of them the rows that the keeper follows have been
+// looked up.
 func (k *Keeper) end(ctx context.Context, account string, ended map[[20]byte]sessions.Outcome, last bool,
 	g goal) error {
 	s, release, err := k.borrow(ctx, account)
@@ -205,16 +209,11 @@ func (k *Keeper) end(ctx context.Context, account string, ended map[[20]byte]ses
 		return err
 	}
 	defer release()
-	at := k.accounts[account]
 	if last {
 		s.seen = g.facts // a search that looked further looks again from here: not for all rows
 	}
-	open := g.last + 1
 	for i := s.placeOf(g.last); i < s.len(); i++ {
 		r := s.at(i)
-		if r.sequence < max(at.low, at.open) {
-			break
-		}
 		if r.outcome != 0 {
 			continue
 		}
@@ -222,16 +221,9 @@ func (k *Keeper) end(ctx context.Context, account string, ended map[[20]byte]ses
 			s.end(r, o)
 			continue
 		}
-		if last {
-			r.looked = true
+		if r.looked = r.looked || last && r.sequence >= s.kept; r.looked && last {
 			s.expire(r, g.now)
 		}
-		if r.outcome == 0 {
-			open = r.sequence
-		}
-	}
-	if last {
-		at.open = open
 	}
 	return nil
 }

@@ -50,7 +50,7 @@ type Keeper struct {
 	every time.Duration // passEvery
 	rest  time.Duration // restFor
 
-	accounts map[string]*keeping
+	accounts map[string]uint64 // that are kept; each outcome up to this sequence is in the account's span
 	small    map[string]uint64 // sequences before which an account cannot be large
 	sought   time.Time
 	at       uint64 // sequence of the records' stream that all have come to
@@ -58,19 +58,12 @@ type Keeper struct {
 	kept     atomic.Pointer[[]string]
 }
 
-// keeping is how far an account's span is kept.
-type keeping struct {
-	low   uint64 // the oldest record of the span when it was built; what is before it others have read
-	facts uint64 // each outcome up to this sequence is in the span
-	open  uint64 // rows before this sequence have ended
-}
-
 // NewKeeper makes the keeper of these lists.
 func NewKeeper(l *Lists) *Keeper {
 	return &Keeper{
 		lists: l, large: large, most: maxKept, lag: maxLag, facts: maxEnded, every: passEvery,
 		rest:     restFor,
-		accounts: map[string]*keeping{}, small: map[string]uint64{},
+		accounts: map[string]uint64{}, small: map[string]uint64{},
 	}
 }
 
@@ -166,8 +159,9 @@ func (k *Keeper) seek(ctx context.Context, g goal) error {
 		if err != nil {
 			return err
 		}
-		if _, known := sizes[account]; known || account == "" || k.accounts[account] != nil ||
-			k.small[account] > 0 {
+		_, met := sizes[account]
+		_, kept := k.accounts[account]
+		if met || kept || account == "" || k.small[account] > 0 {
 			continue
 		}
 		_, n, err := k.lists.Conn.Head(ctx, topology.BucketStream(topology.BucketSessions),
@@ -232,9 +226,9 @@ func (k *Keeper) build(ctx context.Context, account string, g goal) error {
 		return err
 	}
 	defer release()
-	s.pace, s.kept, s.older = nil, true, slices.Clone(s.older) // what append took ahead is given back
+	s.pace, s.kept, s.older = nil, s.low, slices.Clone(s.older) // what append took ahead is given back
 	*held = *s
-	k.accounts[account] = &keeping{low: s.low, facts: facts - min(facts, 1)}
+	k.accounts[account] = facts - min(facts, 1)
 	k.caughtUp = time.Time{} // its outcomes are read in this pass
 	return nil
 }

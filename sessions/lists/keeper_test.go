@@ -338,6 +338,33 @@ func TestOutcomesThatComeLaterAreFound(t *testing.T) {
 	}
 }
 
+// Sessions that were cut from what is kept, and read again by a search that did not ask how they ended, have
+// ended as they have.
+func TestWhatIsReadAgainIsNotTakenForLookedUp(t *testing.T) {
+	t.Parallel()
+	r := keep(t, 20)
+	r.fill(t, account, 200)
+	do := func() {
+		t.Helper()
+		if err := r.keeper.Pass(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	do()
+	r.keeper.Bound(12_000)
+	r.find(t, lists.Query{Text: "nobody"})
+	if n := r.store.Rows(account); n < 10 || n > 150 {
+		t.Fatalf("%d sessions are left", n)
+	}
+	r.keeper.Bound(1 << 20)
+	r.find(t, lists.Query{Text: "nobody"})
+	r.complete(t, r.start(t, account, "more"), verified)
+	do()
+	if got := r.find(t, lists.Query{States: []sessions.State{sessions.Verified}}); len(got) != 181 {
+		t.Errorf("%d are found as verified, want 181", len(got))
+	}
+}
+
 // A keeper without room keeps nothing, or a part of what it should, and each search finds what it must.
 func TestSearchesAreRightWithoutRoom(t *testing.T) {
 	t.Parallel()

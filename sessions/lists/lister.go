@@ -26,7 +26,7 @@ type lister struct {
 // held it makes another one, since what is between them would be read for nothing.
 func (l *lister) position(ctx context.Context, held *span) error {
 	switch {
-	case held == nil || l.next+1 < held.low && held.len() > 0, held.kept && l.next > held.high+maxGap:
+	case held == nil || l.next+1 < held.low && held.len() > 0, held.kept > 0 && l.next > held.high+maxGap:
 		l.span = newSpan(l.q.Account, l.next)
 		return nil
 	case held.len() == 0 || l.next > held.high+maxGap:

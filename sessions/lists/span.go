@@ -79,7 +79,7 @@ type span struct {
 	seen     uint64             // sequence of the facts' stream (row.looked)
 	texts    int                // bytes of all texts
 
-	kept bool // a Keeper goes on with it
+	kept uint64 // a Keeper follows what began with this record; 0: none does
 	// pace, unless it is nil, is called behind each page of records that is read, with when that began.
 	pace func(ctx context.Context, begun time.Time) error
 }
@@ -301,7 +301,10 @@ func (s *span) keep(n int, low uint64) {
 	}
 	old := *s
 	*s = *newSpan(old.account, old.high)
-	s.low, s.window, s.seen, s.outcomes, s.kept = low, old.window, old.seen, old.outcomes, old.kept
+	s.low, s.window, s.seen, s.outcomes = low, old.window, old.seen, old.outcomes
+	if old.kept > 0 {
+		s.kept = max(old.kept, low) // what searches read again before it is theirs
+	}
 	for i := range rows {
 		r := &rows[i]
 		s.texts += len(r.texts)
