@@ -33,8 +33,8 @@ func (k *Keeper) borrow(ctx context.Context, account string) (_ *span, release f
 	return nil, nil, nil
 }
 
-// follow reads the records that came since, once for all accounts: a consumer for each costs the server a look
-// at all of the account's subjects. It forgets those that have aged out.
+// follow reads the records that came since, once for all accounts: a consumer for each costs the server a
+// look at all of the account's subjects. It forgets those that have aged out.
 func (k *Keeper) follow(ctx context.Context, g goal) error {
 	from := g.last + 1
 	for account := range k.accounts {
@@ -46,7 +46,7 @@ func (k *Keeper) follow(ctx context.Context, g goal) error {
 			continue
 		}
 		s.trim(g.first)
-		err = s.anew(ctx, k.lists, g.last)
+		err = k.checkHigh(ctx, s, g.last)
 		from = min(from, s.high+1)
 		release()
 		if err != nil {
@@ -122,12 +122,12 @@ func (s *span) takeNew(ctx context.Context, st *Lists, msgs []jetstream.Msg) err
 	return nil
 }
 
-// anew empties the span where the stream was made anew, and ends before what the span knows.
-func (s *span) anew(ctx context.Context, st *Lists, last uint64) error {
+// checkHigh empties a span where the stream was made anew, and ends before what the span knows.
+func (k *Keeper) checkHigh(ctx context.Context, s *span, last uint64) error {
 	if last >= s.high {
 		return nil
 	}
-	_, now, err := st.Conn.Bounds(ctx, topology.BucketStream(topology.BucketSessions))
+	_, now, err := k.lists.Conn.Bounds(ctx, topology.BucketStream(topology.BucketSessions))
 	if err == nil && now < s.high { // otherwise a search was here meanwhile
 		*s = *newSpan(s.account, 0)
 	}
@@ -136,7 +136,8 @@ func (s *span) anew(ctx context.Context, st *Lists, last uint64) error {
 
 // accountOf returns whose a record is; empty for what is none.
 func accountOf(subject string) string {
-	words := strings.Split(strings.TrimPrefix(subject, topology.BucketSubject(topology.BucketSessions, "")), ".")
+	key := strings.TrimPrefix(subject, topology.BucketSubject(topology.BucketSessions, ""))
+	words := strings.Split(key, ".")
 	if len(words) != 2 {
 		return ""
 	}

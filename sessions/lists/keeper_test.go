@@ -287,8 +287,8 @@ func TestKeptOutcomesAreThoseOfTheStore(t *testing.T) {
 	check("in a process that has begun since")
 }
 
-// An outcome that comes after the keeper has seen that there is none is found, and so is one that a search had
-// no reason to read when it looked further than the keeper. What has been read is not read again.
+// An outcome that comes after the keeper has seen that there is none is found, and so is one that a search
+// had no reason to read when it looked further than the keeper. What has been read is not read again.
 func TestOutcomesThatComeLaterAreFound(t *testing.T) {
 	t.Parallel()
 	r := keep(t, 20)
