@@ -41,7 +41,8 @@ const (
 // dispatchers, suffers what a cluster suffers: the servers that lead the streams are killed, each server in
 // turn is cut off from the others, one is stopped with SIGSTOP; edges and dispatchers are killed and rolled
 // meanwhile, and a dispatcher is cut off from NATS between its claim and the POST, and between the POST and
-// its result. Users go on as people do. Counted at a real receiver as in TestChaos.
+// its result. Users go on as people do. Counted at a real receiver as in TestChaos. The first two faults of
+// the NATS servers are those of startsAroundDeaths, in which the edges are left alone.
 //
 // In full: go test ./cmd/verifyd -run 'TestCluster$' -timeout 30m -v -args -cluster 10000 -cluster-freeze 60s
 // -cluster-cut 30s
@@ -50,16 +51,11 @@ func TestCluster(t *testing.T) {
 		t.Skip("skipped under -short: a cluster in containers takes minutes")
 	}
 	s := newProof(t)
-	startsAroundDeaths(t, s)
 	began := time.Now()
 	over := make(chan struct{})
 	c := &crowd{base: s.door.base(), key: s.key, counter: s.counter, until: over, log: history.New()}
 	w := c.witness()
-	w.meter(t, 3, func(args ...string) (string, error) {
-		out, err := s.compose(t.Context(), append([]string{"run", "--rm", "-T", "operator"},
-			args...)...).Output()
-		return string(out), err
-	})
+	w.meter(t, 3, func(args ...string) (string, error) { return s.operate(t.Context(), args...) })
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	var wg sync.WaitGroup
 	defer func() { cancel(); wg.Wait() }()
@@ -87,7 +83,8 @@ func TestCluster(t *testing.T) {
 
 // lasts is about how long the faults take, over which the sessions are spread.
 func lasts() time.Duration {
-	return 20*time.Second + max(3*(*clusterCut+10*time.Second)+*clusterFreeze, 2*(cutOff+5*time.Second))
+	starts := time.Duration(*clusterSessions)*startsEvery + 2*clientWaits
+	return 20*time.Second + max(starts+3*(*clusterCut+10*time.Second)+*clusterFreeze, 2*(cutOff+5*time.Second))
 }
 
 // ruin brings the faults about: one at a time to the NATS servers, of which two must stand, one at a time to
@@ -103,9 +100,14 @@ func (r *ruin) torment(ctx context.Context) error {
 	r.began = time.Now()
 	var wg sync.WaitGroup
 	var stores, edges, dispatchers error
-	wg.Go(func() { stores = r.stores(ctx) })
-	wg.Go(func() { edges = r.killAndRoll(ctx, r.s.edges) })
 	wg.Go(func() { dispatchers = r.dispatchers(ctx) })
+	wg.Go(func() {
+		if stores = startsAroundDeaths(ctx, r.t, r.s); stores != nil {
+			return
+		}
+		wg.Go(func() { edges = errors.Join(r.kill(ctx, r.s.edges), r.roll(ctx, r.s.edges)) })
+		stores = r.stores(ctx)
+	})
 	wg.Wait()
 	return errors.Join(stores, edges, dispatchers)
 }
@@ -162,12 +164,13 @@ func (r *ruin) outage(ctx context.Context, m *member, lasts time.Duration, begin
 	return ctx.Err()
 }
 
-// killAndRoll kills one of two and rolls both.
-func (r *ruin) killAndRoll(ctx context.Context, of []*member) error {
+// kill kills the first of two, roll rolls both.
+func (r *ruin) kill(ctx context.Context, of []*member) error {
 	r.say("%s is killed", of[0].name)
-	if err := r.outage(ctx, of[0], 0, of[0].kill, of[0].start); err != nil {
-		return err
-	}
+	return r.outage(ctx, of[0], 0, of[0].kill, of[0].start)
+}
+
+func (r *ruin) roll(ctx context.Context, of []*member) error {
 	for _, m := range []*member{of[1], of[0]} {
 		r.say("%s is rolled", m.name)
 		if err := r.outage(ctx, m, 0, m.roll, nothing); err != nil {
@@ -177,9 +180,11 @@ func (r *ruin) killAndRoll(ctx context.Context, of []*member) error {
 	return nil
 }
 
+// dispatchers are cut off before they are rolled: what one held then is with the other by the time at which
+// everything is well again.
 func (r *ruin) dispatchers(ctx context.Context) error {
 	of := r.s.dispatchers
-	if err := r.killAndRoll(ctx, of); err != nil {
+	if err := r.kill(ctx, of); err != nil {
 		return err
 	}
 	for i, point := range []string{crashpoint.AfterClaim, crashpoint.Answered} {
@@ -187,7 +192,7 @@ func (r *ruin) dispatchers(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	return r.roll(ctx, of)
 }
 
 func nothing(context.Context) error { return nil }

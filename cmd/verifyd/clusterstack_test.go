@@ -19,6 +19,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -41,6 +42,8 @@ const (
 	// container: the dev network listens on the loopback of whoever runs the test, and is the same issuer for
 	// users and edges.
 	relayVariable = "VERIFYD_TEST_RELAY"
+	// idleVariable makes a process wait for its end: commands are run beside it, in its container.
+	idleVariable = "VERIFYD_TEST_IDLE"
 
 	// stackUp bounds the start of a container until what is in it is ready.
 	stackUp = 90 * time.Second
@@ -51,6 +54,12 @@ const (
 func init() {
 	if where := os.Getenv(askVariable); where != "" {
 		crashpoint.Hook(func(point string) { askAt(where, point) })
+	}
+	if os.Getenv(idleVariable) != "" {
+		end := make(chan os.Signal, 1)
+		signal.Notify(end, syscall.SIGTERM)
+		<-end
+		os.Exit(0)
 	}
 	if here, there, ok := strings.Cut(os.Getenv(relayVariable), "="); ok {
 		go func() { fmt.Fprintln(os.Stderr, relayLoopback(here, there)) }()
@@ -122,7 +131,8 @@ func docker(ctx context.Context, args ...string) (string, error) {
 type member struct {
 	name      string // of its service
 	container string
-	ready     func(ctx context.Context) bool
+	network   string // on which it is asked whether it is ready
+	readyPage string // ":PORT/PATH" that it answers with 200 then
 }
 
 func (m *member) do(ctx context.Context, args ...string) error {
@@ -159,14 +169,19 @@ func (m *member) address(ctx context.Context, network string) (string, error) {
 	return ip, err
 }
 
-// await waits until what is in the container is ready.
+// await waits until what is in the container is ready. It looks up once where the container is, which takes a
+// process: what may move it has been done.
 func (m *member) await(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, stackUp)
 	defer cancel()
-	for !m.ready(ctx) {
+	at, err := m.address(ctx, m.network)
+	for err != nil || !m.ready(ctx, at) {
 		if !pass(ctx, 50*time.Millisecond) {
 			logs, _ := exec.Command("docker", "logs", "--tail", "20", m.container).CombinedOutput()
-			return fmt.Errorf("%s does not become ready:\n%s", m.name, logs)
+			return fmt.Errorf("%s does not become ready: %w\n%s", m.name, err, logs)
+		}
+		if err != nil {
+			at, err = m.address(ctx, m.network)
 		}
 	}
 	return nil
@@ -179,6 +194,7 @@ type proof struct {
 
 	stores, edges, dispatchers []*member
 	store                      string // the network of NATS
+	idle                       string // the operator's container
 
 	counter *counter
 	gate    *gate
@@ -231,9 +247,10 @@ func newProof(t *testing.T) *proof {
 	t.Cleanup(func() { p.keepLogs(t) })
 	p.door.trust(t, p.edges[0])
 	p.door.await(t)
-	p.must(t, "run", "--rm", "-T", "operator", "account", "create", "Harbor Guild")
-	p.key = strings.TrimSpace(p.must(t, "run", "--rm", "-T", "operator", "key", "create", "--account",
-		"Harbor Guild", "--rate-limit", "100000/s"))
+	p.idle = strings.TrimSpace(p.must(t, "run", "--rm", "--detach", "-e", idleVariable+"=1", "operator"))
+	must[string](t)(p.operate(t.Context(), "account", "create", "Harbor Guild"))
+	p.key = must[string](t)(p.operate(t.Context(), "key", "create", "--account", "Harbor Guild",
+		"--rate-limit", "100000/s"))
 	for _, e := range p.edges { // the door asks one of them
 		at, err := e.address(t.Context(), p.project+"_out")
 		if err != nil {
@@ -244,13 +261,16 @@ func newProof(t *testing.T) *proof {
 	return p
 }
 
+// operate runs a command as an operator, and returns what it printed.
+func (p *proof) operate(ctx context.Context, args ...string) (string, error) {
+	return docker(ctx, append([]string{"exec", "-e", idleVariable + "=", p.idle, "/verifyd"}, args...)...)
+}
+
 func (p *proof) all() []*member { return slices.Concat(p.stores, p.edges, p.dispatchers) }
 
 func (p *proof) member(t *testing.T, name, network, path string) *member {
 	t.Helper()
-	m := &member{name: name, container: p.container(t, name)}
-	m.ready = func(ctx context.Context) bool { return m.answers(ctx, p.project+network, path) }
-	return m
+	return &member{name: name, container: p.container(t, name), network: p.project + network, readyPage: path}
 }
 
 // override writes what is different from docker-compose.yml: whose addresses, whose binary. Nobody asks the
@@ -375,20 +395,16 @@ func copyFile(t *testing.T, from, to string) {
 	}
 }
 
-func (m *member) answers(ctx context.Context, network, path string) bool {
+func (m *member) ready(ctx context.Context, host string) bool {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	_, err := m.get(ctx, network, path)
+	_, err := m.get(ctx, host+m.readyPage)
 	return err == nil
 }
 
 // get reads a page of the container's own.
-func (m *member) get(ctx context.Context, network, path string) ([]byte, error) {
-	host, err := m.address(ctx, network)
-	if err != nil {
-		return nil, err
-	}
-	q, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+host+path, nil)
+func (m *member) get(ctx context.Context, page string) ([]byte, error) {
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+page, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -424,7 +440,11 @@ func (p *proof) leader(ctx context.Context, stream string) (*member, error) {
 
 // leaderAs asks one server, which tells of the streams that it has.
 func (p *proof) leaderAs(ctx context.Context, at *member, stream string) (string, error) {
-	b, err := at.get(ctx, p.store, ":8222/jsz?streams=1&accounts=1")
+	host, err := at.address(ctx, p.store)
+	if err != nil {
+		return "", err
+	}
+	b, err := at.get(ctx, host+":8222/jsz?streams=1&accounts=1")
 	if err != nil {
 		return "", err
 	}

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"slices"
 	"sync"
@@ -23,10 +24,9 @@ const (
 
 // startsAroundDeaths starts sessions as integrators do, by clients that wait as they are told to, while the
 // NATS server that leads the sessions is killed, and another time stopped without a word: none of them fails.
-// As many are started as the users of TestCluster start afterwards.
-func startsAroundDeaths(t *testing.T, s *proof) {
+// As many are started as the users of TestCluster start beside.
+func startsAroundDeaths(ctx context.Context, t *testing.T, s *proof) error {
 	t.Helper()
-	ctx := t.Context()
 	deaths := []struct {
 		what       string
 		begin, end func(*member, context.Context) error
@@ -37,7 +37,7 @@ func startsAroundDeaths(t *testing.T, s *proof) {
 	for _, d := range deaths {
 		leader, err := s.leader(ctx, topology.BucketStream(topology.BucketSessions))
 		if err != nil {
-			t.Fatal(err)
+			return err
 		}
 		st := &starts{client: newCaller(t, s.key), url: s.door.base() + "/verify/init"}
 		st.client.client.Timeout = clientWaits
@@ -46,14 +46,12 @@ func startsAroundDeaths(t *testing.T, s *proof) {
 				t.Error(err)
 			}
 		})
-		if err := d.end(leader, ctx); err != nil {
-			t.Fatal(err)
-		}
-		if err := leader.await(ctx); err != nil {
-			t.Fatal(err)
+		if err := errors.Join(d.end(leader, ctx), leader.await(ctx)); err != nil {
+			return err
 		}
 		st.judge(t, leader.name+", which leads the sessions, is "+d.what)
 	}
+	return nil
 }
 
 // starts are starts of sessions at a steady pace.
