@@ -1,23 +1,34 @@
 package main
 
 import (
+	"sync/atomic"
 	"testing"
 
 	"verifyd/natsconf/natstest"
 )
 
-// Tests run beside each other in two kinds, however few processors there are: many that wait for disks,
-// elections and time-outs, and hardly compute; and few that load the machine, which would starve each other
-// past the times that users and servers wait. Those in containers, and of processes that are stopped, run
-// alone, before these.
-var lights, loads chan struct{}
+// Tests run beside each other in three kinds, however few processors there are: many that wait for disks,
+// elections and time-outs, and hardly compute; few that load the machine, which would starve each other past
+// the times that users and servers wait; and long ones, in containers or of processes that are stopped, which
+// wait for minutes and tell a machine without a free processor from a process that was stopped only in part.
+//
+// Long ones begin before the others, in two lanes. As long as any is to come, each lane keeps lightsOfALane
+// of the places of those that hardly compute, and a place of those that load the machine.
+var lights, loads, lanes chan struct{}
+
+// lightsOfALane leaves two places beside two lanes. Beside more the dispatchers of containers did not become
+// ready in time.
+const lightsOfALane = 3
+
+// longs are the long tests that have not ended.
+var longs atomic.Int32
 
 // inParallel is called in TestMain.
 func inParallel() {
 	natstest.Parallel(1000) // the places below decide
-	lights, loads = make(chan struct{}, 8), make(chan struct{}, 2)
+	lights, loads, lanes = make(chan struct{}, 8), make(chan struct{}, 2), make(chan struct{}, 2)
 	if natstest.OnCluster() {
-		lights, loads = make(chan struct{}, 4), make(chan struct{}, 1)
+		lights, loads, lanes = make(chan struct{}, 4), make(chan struct{}, 1), make(chan struct{}, 1)
 	}
 }
 
@@ -40,4 +51,32 @@ func take(t *testing.T, places chan struct{}) {
 	places <- struct{}{}
 	natstest.Clock(t)
 	t.Cleanup(func() { <-places })
+}
+
+// parallelLong lets a long test run beside others.
+func parallelLong(t *testing.T) {
+	t.Helper()
+	first := longs.Add(1) <= int32(cap(lanes)) // where it is called tests do not run beside each other yet
+	if first {
+		lanes <- struct{}{}
+		loads <- struct{}{}
+		for range lightsOfALane {
+			lights <- struct{}{}
+		}
+	}
+	t.Parallel()
+	if !first {
+		lanes <- struct{}{}
+	}
+	natstest.Clock(t)
+	t.Cleanup(func() {
+		<-lanes
+		if longs.Add(-1) >= int32(cap(lanes)) {
+			return // the next one has the lane
+		}
+		<-loads
+		for range lightsOfALane {
+			<-lights
+		}
+	})
 }
