@@ -10,14 +10,14 @@ import (
 // Tests run beside each other in three kinds, however few processors there are: many that wait for disks,
 // elections and time-outs, and hardly compute; few that load the machine, which would starve each other past
 // the times that users and servers wait; and long ones, in containers or of processes that are stopped, which
-// wait for minutes and tell a machine without a free processor from a process that was stopped only in part.
+// wait for minutes, but are starved by a crowd of the others.
 //
-// Long ones begin before the others, in two lanes. As long as any is to come, each lane keeps lightsOfALane
-// of the places of those that hardly compute, and a place of those that load the machine.
+// Long ones begin before the others, in two lanes. As long as there is one for it, a lane keeps a place of
+// those that load the machine, and lightsOfALane places of those that hardly compute.
 var lights, loads, lanes chan struct{}
 
-// lightsOfALane leaves two places beside two lanes. Beside more the dispatchers of containers did not become
-// ready in time.
+// lightsOfALane leaves two places beside two lanes. Beside eight, and two that load the machine, dispatchers
+// in containers did not become ready in time.
 const lightsOfALane = 3
 
 // longs are the long tests that have not ended.
