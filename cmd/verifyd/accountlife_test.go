@@ -213,7 +213,8 @@ func TestDeletedAccountOwesItsOutcomes(t *testing.T) {
 		p, err := b.Open(t.Context(), open.VerifyURL)
 		return err == nil && p.Title() == "No longer needed"
 	})
-	if _, out, _ := r.run(t, "explain", open.Session); !strings.Contains(out, "its account was deleted") {
+	if _, out, _ := r.runOnceThere(t, "explain", open.Session); !strings.Contains(out,
+		"its account was deleted") {
 		t.Errorf("explain:\n%s", out)
 	}
 	if code, _, said := r.run(t, "account", "delete", a.ID, "--now"); code != 0 ||
@@ -224,7 +225,7 @@ func TestDeletedAccountOwesItsOutcomes(t *testing.T) {
 		t.Errorf("a repeat by its name: %d %s", code, said)
 	}
 
-	if _, out, _ := r.run(t, "account", "audit", a.ID); !strings.Contains(out, "account.deleted") ||
+	if _, out, _ := r.runOnceThere(t, "account", "audit", a.ID); !strings.Contains(out, "account.deleted") ||
 		!strings.Contains(out, "account.sessions_canceled") {
 		t.Errorf("its log:\n%s", out)
 	}

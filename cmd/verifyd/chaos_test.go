@@ -70,7 +70,7 @@ func TestChaos(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped under -short: one pause is longer than the ack wait of 30 s")
 	}
-	parallelLong(t)
+	parallelLong(t, faultLane)
 	if *chaosSessions < 1 || *chaosFor < time.Second {
 		t.Fatalf("-chaos %d -chaos-for %s: at least one session and one second", *chaosSessions, *chaosFor)
 	}

@@ -50,7 +50,7 @@ func TestCluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped under -short: a cluster in containers takes minutes")
 	}
-	parallelLong(t)
+	parallelLong(t, faultLane)
 	s := newProof(t)
 	began := time.Now()
 	over := make(chan struct{})

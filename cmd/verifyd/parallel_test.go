@@ -11,24 +11,30 @@ import (
 // elections and time-outs, and hardly compute; few that load the machine, which would starve each other past
 // the times that users and servers wait; and long ones, in containers or of processes that are stopped, which
 // wait for minutes, but are starved by a crowd of the others.
-//
-// Long ones begin before the others, in two lanes. As long as there is one for it, a lane keeps a place of
-// those that load the machine, and lightsOfALane places of those that hardly compute.
-var lights, loads, lanes chan struct{}
+var lights, loads chan struct{}
+
+// Long tests begin before the others, in lanes: those of faults one after the other, and the stack beside the
+// first of them.
+var faultLane, stackLane *lane
+
+// lane is where long tests run one after the other. As long as one is to come, it keeps a place of the tests
+// that load the machine, and lightsOfALane places of those that hardly compute.
+type lane struct {
+	coming atomic.Int32 // tests that have not ended
+	turn   chan struct{}
+}
 
 // lightsOfALane leaves two places beside two lanes. Beside eight, and two that load the machine, dispatchers
 // in containers did not become ready in time.
 const lightsOfALane = 3
 
-// longs are the long tests that have not ended.
-var longs atomic.Int32
-
 // inParallel is called in TestMain.
 func inParallel() {
 	natstest.Parallel(1000) // the places below decide
-	lights, loads, lanes = make(chan struct{}, 8), make(chan struct{}, 2), make(chan struct{}, 2)
+	lights, loads = make(chan struct{}, 8), make(chan struct{}, 2)
+	faultLane, stackLane = &lane{turn: make(chan struct{}, 1)}, &lane{turn: make(chan struct{}, 1)}
 	if natstest.OnCluster() {
-		lights, loads, lanes = make(chan struct{}, 4), make(chan struct{}, 1), make(chan struct{}, 1)
+		lights, loads, stackLane = make(chan struct{}, 4), make(chan struct{}, 1), faultLane
 	}
 }
 
@@ -53,12 +59,12 @@ func take(t *testing.T, places chan struct{}) {
 	t.Cleanup(func() { <-places })
 }
 
-// parallelLong lets a long test run beside others.
-func parallelLong(t *testing.T) {
+// parallelLong lets a long test run beside others, in a lane.
+func parallelLong(t *testing.T, in *lane) {
 	t.Helper()
-	first := longs.Add(1) <= int32(cap(lanes)) // where it is called tests do not run beside each other yet
+	first := in.coming.Add(1) == 1 // where it is called tests do not run beside each other yet
 	if first {
-		lanes <- struct{}{}
+		in.turn <- struct{}{}
 		loads <- struct{}{}
 		for range lightsOfALane {
 			lights <- struct{}{}
@@ -66,13 +72,13 @@ func parallelLong(t *testing.T) {
 	}
 	t.Parallel()
 	if !first {
-		lanes <- struct{}{}
+		in.turn <- struct{}{}
 	}
 	natstest.Clock(t)
 	t.Cleanup(func() {
-		<-lanes
-		if longs.Add(-1) >= int32(cap(lanes)) {
-			return // the next one has the lane
+		<-in.turn
+		if in.coming.Add(-1) > 0 {
+			return // the next one has the places
 		}
 		<-loads
 		for range lightsOfALane {
