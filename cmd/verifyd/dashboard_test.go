@@ -40,10 +40,11 @@ func (v visitor) do(actions ...chromedp.Action[chromedp.Void]) {
 
 func (v visitor) open(path string) { v.t.Helper(); v.do(chromedp.Navigate(v.r.Base + path)) }
 
-// press clicks what leads to another page, and waits for that.
+// press clicks what leads to another page, and waits for that, which may look as the one before.
 func (v visitor) press(selector, then string) {
 	v.t.Helper()
-	v.do(chromiumtest.Click(chromedp.CSS(selector)), chromedp.WaitVisible(chromedp.CSS(then)))
+	v.do(chromiumtest.Leave(chromiumtest.Click(chromedp.CSS(selector))),
+		chromedp.WaitVisible(chromedp.CSS(then)))
 }
 
 func (v visitor) write(selector, text string) {
