@@ -45,7 +45,7 @@ func WithUserAgent(agent string) Option { return func(c *Client) { c.agent = age
 // New makes a client for the service at baseURL, for example "https://verify.example.com"; a path prefix is
 // kept. apiKey begins with "vfy_" or "vfytest_". The error says which of the two is of no use, and why.
 func New(baseURL, apiKey string, options ...Option) (*Client, error) {
-	base, err := parseBase(baseURL)
+	base, err := BaseURL(baseURL, "API key")
 	if err != nil {
 		return nil, err
 	}
@@ -66,8 +66,10 @@ func New(baseURL, apiKey string, options ...Option) (*Client, error) {
 
 func isInvisible(r rune) bool { return r <= ' ' || r >= 0x7f }
 
-// parseBase checks a base URL. Its text is not shown in errors: it may hold a password.
-func parseBase(text string) (string, error) {
+// BaseURL checks the base URL of a service and returns it without a final slash. secret names what a client
+// sends there, so that the error says what would be readable on its way; the URL itself is not shown in
+// errors, since it may hold a password.
+func BaseURL(text, secret string) (string, error) {
 	const right = "give the address of the service such as https://verify.example.com"
 	u, err := url.Parse(text)
 	switch {
@@ -76,7 +78,7 @@ func parseBase(text string) (string, error) {
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
 		return "", errors.New("the base URL holds a user, a query or a fragment; " + right)
 	case u.Scheme != "https" && (u.Scheme != "http" || !isLoopback(u.Hostname())):
-		return "", errors.New("the base URL is not https, and the API key would be readable on its " +
+		return "", errors.New("the base URL is not https, and the " + secret + " would be readable on its " +
 			"way; http is for localhost only; " + right)
 	}
 	return strings.TrimRight(u.String(), "/"), nil

@@ -10,11 +10,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
 	"time"
+
+	"verifyd/edge/client"
 )
 
 const (
@@ -34,7 +35,7 @@ type Client struct {
 // kept. token begins with "vfyop_". Transport and time-out are taken from h; nil: the default. The error says
 // which of them is of no use, and why.
 func New(baseURL, token string, h *http.Client) (*Client, error) {
-	base, err := parseBase(baseURL)
+	base, err := client.BaseURL(baseURL, "operator token")
 	if err != nil {
 		return nil, err
 	}
@@ -48,27 +49,6 @@ func New(baseURL, token string, h *http.Client) (*Client, error) {
 	}
 	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return c, nil
-}
-
-// parseBase checks a base URL. Its text is not shown in errors: it may hold a password.
-func parseBase(text string) (string, error) {
-	const right = "give the address of the service such as https://verify.example.com"
-	u, err := url.Parse(text)
-	switch {
-	case err != nil || u.Host == "" || u.Opaque != "":
-		return "", errors.New("the server is not an absolute URL; " + right)
-	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		return "", errors.New("the server's URL holds a user, a query or a fragment; " + right)
-	case u.Scheme != "https" && (u.Scheme != "http" || !isLoopback(u.Hostname())):
-		return "", errors.New("the server's URL is not https, and the operator token would be readable on " +
-			"its way; http is for localhost only; " + right)
-	}
-	return strings.TrimRight(u.String(), "/"), nil
-}
-
-func isLoopback(host string) bool {
-	ip, err := netip.ParseAddr(host)
-	return err == nil && ip.IsLoopback() || strings.EqualFold(host, "localhost")
 }
 
 const (
