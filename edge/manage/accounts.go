@@ -11,13 +11,11 @@ import (
 
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
-	"verifyd/edge/account/accountstore"
 	"verifyd/edge/account/grant"
 	"verifyd/edge/problem"
-	"verifyd/edge/problem/fault"
 	"verifyd/edge/request"
 	"verifyd/edge/web"
-	"verifyd/sessions/proof"
+	"verifyd/sessions/timeline"
 )
 
 // accountCalls are the operations on accounts.
@@ -61,9 +59,21 @@ type accountDoc struct {
 	MaxUsers       *int        `json:"max_users"`
 	ReturnURL      *string     `json:"return_url"`
 	Colour         *string     `json:"colour"`
+	Button         *string     `json:"button"`
+	Accent         *string     `json:"accent"`
+	AccentDark     *string     `json:"accent_dark"`
+	Logo           *logoDoc    `json:"logo"`
+	NoticeHost     *string     `json:"notice_host"` // where notices are posted; path and query may be secrets
 	Members        int         `json:"members"`
 	Keys           int         `json:"keys"`                 // that work
 	CreatedBy      *creatorDoc `json:"created_by,omitempty"` // where one account is read
+}
+
+// logoDoc says which logo users see.
+type logoDoc struct {
+	Width  int    `json:"width"`
+	Height int    `json:"height"`
+	Digest string `json:"digest"` // SHA-256 of the PNG, hexadecimal
 }
 
 // formerDoc is a name that the account had, and until when it is nobody else's; null where nobody noted it.
@@ -92,6 +102,14 @@ func (h *Handler) accountOf(a account.Account) accountDoc {
 		FormerNames: []formerDoc{}, DisabledReason: a.DisabledReason, DeletesAt: stampOrNull(a.DeletesAt()),
 		Quota: orNull(a.Quota), Binding: orNull(string(a.Level)), MaxUsers: orNull(a.MaxUsers),
 		ReturnURL: orNull(a.ReturnURL), Colour: orNull(a.Colour), Members: len(a.Members), Keys: keys,
+		Button: orNull(a.Branding.Button), Accent: orNull(a.Branding.Accent),
+		AccentDark: orNull(a.Branding.AccentDark),
+	}
+	if l := a.Branding.Logo; l != nil {
+		doc.Logo = &logoDoc{l.Width, l.Height, l.Digest}
+	}
+	if a.NoticeURL != "" {
+		doc.NoticeHost = new(timeline.URLHost(a.NoticeURL))
 	}
 	for _, f := range a.Former {
 		doc.FormerNames = append(doc.FormerNames, formerDoc{f.Name, stampOrNull(f.Until)})
@@ -255,117 +273,4 @@ func (h accountCalls) changed(a account.Account, err error) (answer, *problem.Pr
 		return answer{}, refusal(err)
 	}
 	return answer{status: http.StatusOK, doc: h.accountOf(a)}, nil
-}
-
-// PATCH /manage/accounts/{account} changes the members that the body has, each with a record of its own in
-// the audit log. The form of the body is checked before anything is changed. Where a later change is refused,
-// the earlier ones stand, and a repeat of the whole is harmless.
-func (h accountCalls) changeAccount(c call) (answer, *problem.Problem) {
-	m, p := c.body("name", "grant_name", "verified_name", "quota", "binding", "max_users", "return_url",
-		"colour", "disabled", "disabled_reason")
-	if p != nil {
-		return answer{}, p
-	}
-	changes := h.changesOf(m)
-	if p := m.Problem(); p != nil {
-		return answer{}, p
-	}
-	if len(changes) == 0 {
-		return answer{}, request.Invalid(problem.Fault{Code: fault.Missing,
-			Detail: "the body changes nothing; give one or more members"})
-	}
-	for _, change := range changes {
-		if err := change(c); err != nil {
-			return answer{}, refusal(err)
-		}
-	}
-	return h.changed(h.Accounts.Account(c.ctx(), c.account()))
-}
-
-// changesOf reads what a body changes, in the order in which that is done: a mark is for the name that the
-// account has by then.
-func (h accountCalls) changesOf(m *request.Members) (changes []func(call) error) {
-	add := func(given bool, do func(call) error) {
-		if given {
-			changes = append(changes, do)
-		}
-	}
-	name, renamed := m.Text("name", false)
-	granted, asked := m.Flag("grant_name")
-	if asked && !renamed {
-		m.Faultf("grant_name", fault.Value, "it goes with name alone")
-	}
-	add(renamed, func(c call) error {
-		_, err := h.Accounts.RenameAccount(c.ctx(), c.by, c.account(), name, granted)
-		return err
-	})
-	verified, marked := textOrNull(m, "verified_name")
-	add(marked, func(c call) error {
-		_, err := h.Accounts.SetVerified(c.ctx(), c.by, c.account(), verified, verified != "")
-		return err
-	})
-	quota, limited := wholeOrNull(m, "quota")
-	add(limited, func(c call) error { return h.Accounts.SetQuota(c.ctx(), c.by, c.account(), quota) })
-	if to := bindingOf(m); to != (accountstore.Binding{}) {
-		add(true, func(c call) error { return h.Accounts.SetBinding(c.ctx(), c.by, c.account(), to) })
-	}
-	url, linked := textOrNull(m, "return_url")
-	add(linked, func(c call) error { return h.Accounts.SetReturnURL(c.ctx(), c.by, c.account(), url) })
-	colour, coloured := textOrNull(m, "colour")
-	add(coloured, func(c call) error { return h.Accounts.SetColour(c.ctx(), c.by, c.account(), colour) })
-	h.addService(m, add)
-	return changes
-}
-
-// addService adds what takes the account out of service or puts it back.
-func (h accountCalls) addService(m *request.Members, add func(bool, func(call) error)) {
-	disabled, given := m.Flag("disabled")
-	reason, told := m.Text("disabled_reason", false)
-	if told && !disabled {
-		m.Faultf("disabled_reason", fault.Value, "it goes with disabled: true alone")
-	}
-	add(given && disabled, func(c call) error {
-		_, err := h.Accounts.Disable(c.ctx(), c.by, c.account(), reason)
-		return err
-	})
-	add(given && !disabled, func(c call) error {
-		_, err := h.Accounts.Enable(c.ctx(), c.by, c.account())
-		return err
-	})
-}
-
-func bindingOf(m *request.Members) (to accountstore.Binding) {
-	if text, given := textOrNull(m, "binding"); given {
-		to.Level = new(proof.Level(text))
-	}
-	if users, given := wholeOrNull(m, "max_users"); given {
-		to.MaxUsers = new(int(min(users, accountstore.MostUsers+1)))
-	}
-	return to
-}
-
-// textOrNull reads a member that is a text, or null where nothing is to be set. Empty is neither.
-func textOrNull(m *request.Members, name string) (text string, given bool) {
-	if m.Null(name) {
-		return "", true
-	}
-	text, given = m.Text(name, false)
-	if given && text == "" {
-		m.Faultf(name, fault.Length, "the field is empty; send null to set nothing")
-		return "", false
-	}
-	return text, given
-}
-
-// wholeOrNull is textOrNull for a number from 1 on.
-func wholeOrNull(m *request.Members, name string) (n int64, given bool) {
-	if m.Null(name) {
-		return 0, true
-	}
-	n, given = m.Whole(name)
-	if given && n < 1 {
-		m.Faultf(name, fault.Value, "the field is %d; it must be 1 or more, or null to set nothing", n)
-		return 0, false
-	}
-	return n, given
 }

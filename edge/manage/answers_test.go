@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -33,7 +34,7 @@ func (r *refusing) Fail(netip.Addr, time.Time) limit.Decision {
 }
 
 // notGiven are answers that take a store which goes away in the middle of a write.
-var notGiven = []string{"createKey 202", "rollKey 202"}
+var notGiven = []string{"createKey 202", "rollKey 202", "rotateSecret 202"}
 
 // Every answer that the document describes is given by the running server, and each is as described.
 func TestEveryDescribedAnswerIsGiven(t *testing.T) {
@@ -134,6 +135,7 @@ func (r *rig) give(token string, a account.Account, at string) {
 	} {
 		r.ask(token, c[0], c[1], c[2])
 	}
+	r.giveSecretsAndMoves(token, at, nobody)
 	// Where the account is gone, its keys are none of it.
 	gone := pathAccounts + "/" + account.IDOf("Gone")
 	other, err := r.accounts.CreateAccount(ctx, console, "Gone")
@@ -155,6 +157,39 @@ func (r *rig) give(token string, a account.Account, at string) {
 		}
 	}
 	r.t.Error("the account is never full")
+}
+
+// giveSecretsAndMoves is give for signing secrets, login links and members who move.
+func (r *rig) giveSecretsAndMoves(token, at, nobody string) {
+	r.t.Helper()
+	pier := account.IDOf("Pier")
+	for id, roles := range map[string][2]access.Role{
+		strings.TrimPrefix(at, pathAccounts+"/"): {access.RoleViewer, access.RoleViewer}, pier: {access.RoleOwner},
+	} {
+		for i, role := range roles {
+			m := account.Member{Network: "n", Subject: strconv.Itoa(4 + i), Role: role}
+			if role == "" {
+				continue
+			}
+			if _, err := r.accounts.AddMember(r.t.Context(), console, id, m); err != nil {
+				r.t.Fatal(err)
+			}
+		}
+	}
+	move := func(from, subject, to string) [3]string {
+		return [3]string{"POST", from + "/members/move?network=n&subject=" + subject, `{"to":"` + to + `"}`}
+	}
+	for _, c := range [][3]string{
+		{"GET", at + "/secrets"}, {"GET", nobody + "/secrets"},
+		{"DELETE", at + "/secrets/previous"}, {"DELETE", nobody + "/secrets/previous"},
+		{"POST", at + "/secrets", `{"overlap_seconds":-1}`}, {"POST", at + "/secrets", `{}`},
+		{"POST", at + "/secrets", `{}`}, {"POST", nobody + "/secrets", `{}`},
+		{"DELETE", at + "/secrets/previous"}, {"GET", at + "/login-links"}, {"GET", nobody + "/login-links"},
+		move(at, "4", pier), move(at, "5", pier), move(at, "9", pier), move(nobody, "4", pier),
+		{"POST", at + "/members/move?network=n&subject=5", `{"to":"` + pier + `","role":"x"}`},
+	} {
+		r.ask(token, c[0], c[1], c[2])
+	}
 }
 
 // breakToken makes a token whose grant cannot be read.
@@ -271,16 +306,20 @@ func TestGoClientHasEveryMember(t *testing.T) {
 		return s.Properties[name].Value.Items.Value
 	}
 	for of, s := range map[reflect.Type]*openapi3.Schema{
-		reflect.TypeFor[client.Account](): schema("Account"),
-		reflect.TypeFor[client.MadeKey](): schema("MadeKey"),
-		reflect.TypeFor[client.Key]():     schema("ListedKey"),
-		reflect.TypeFor[client.People]():  schema("People"),
-		reflect.TypeFor[client.Invite]():  schema("MadeInvite"),
-		reflect.TypeFor[client.Field]():   part(schema("Problem"), "errors"),
-		reflect.TypeFor[client.Member]():  part(schema("People"), "members"),
-		reflect.TypeFor[client.Network](): part(schema("Networks"), "networks"),
-		reflect.TypeFor[client.Former]():  part(schema("Account"), "former_names"),
-		reflect.TypeFor[client.Creator](): part(schema("Account"), "created_by"),
+		reflect.TypeFor[client.Account]():    schema("Account"),
+		reflect.TypeFor[client.MadeKey]():    schema("MadeKey"),
+		reflect.TypeFor[client.Key]():        schema("ListedKey"),
+		reflect.TypeFor[client.People]():     schema("People"),
+		reflect.TypeFor[client.Invite]():     schema("MadeInvite"),
+		reflect.TypeFor[client.Field]():      part(schema("Problem"), "errors"),
+		reflect.TypeFor[client.Member]():     part(schema("People"), "members"),
+		reflect.TypeFor[client.Network]():    part(schema("Networks"), "networks"),
+		reflect.TypeFor[client.Former]():     part(schema("Account"), "former_names"),
+		reflect.TypeFor[client.Creator]():    part(schema("Account"), "created_by"),
+		reflect.TypeFor[client.Logo]():       part(schema("Account"), "logo"),
+		reflect.TypeFor[client.LoginLink]():  schema("LoginLink"),
+		reflect.TypeFor[client.Secret]():     schema("Secret"),
+		reflect.TypeFor[client.MadeSecret](): schema("MadeSecret"),
 	} {
 		have := map[string]bool{}
 		for _, f := range reflect.VisibleFields(of) {

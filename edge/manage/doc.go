@@ -1,10 +1,11 @@
-// Package manage is the management interface: what an operator's programs do with accounts, API keys and
-// members over HTTP, by an operator token (package grant). Its routes, all below the path of the base URL:
+// Package manage is the management interface: what an operator's programs do with accounts, API keys,
+// signing secrets and members over HTTP, by an operator token (package grant). Its routes, all below the path
+// of the base URL:
 //
 //	POST   /manage/accounts                                make an account
 //	GET    /manage/accounts                                list accounts, by name; ?name= finds one
 //	GET    /manage/accounts/{account}                      read one
-//	PATCH  /manage/accounts/{account}                      change its name, quota, mark, binding, service
+//	PATCH  /manage/accounts/{account}                      change its name, quota, mark, notices, service
 //	DELETE /manage/accounts/{account}                      have it deleted in seven days
 //	POST   /manage/accounts/{account}/restore              take that back
 //	GET    /manage/keys                                    list the keys of all accounts; ?id= finds one
@@ -15,6 +16,11 @@
 //	GET    /manage/accounts/{account}/members              list members and open invites
 //	PATCH  /manage/accounts/{account}/members?network=&subject=   change a member's role
 //	DELETE /manage/accounts/{account}/members?network=&subject=   take a member out
+//	POST   /manage/accounts/{account}/members/move?network=&subject=   move them to another account
+//	GET    /manage/accounts/{account}/login-links          list login links
+//	GET    /manage/accounts/{account}/secrets              list signing secrets, without them
+//	POST   /manage/accounts/{account}/secrets              put another in the place of the current one
+//	DELETE /manage/accounts/{account}/secrets/previous     end the overlap of a rotation
 //	POST   /manage/accounts/{account}/invites              invite somebody
 //	DELETE /manage/accounts/{account}/invites/{invite}     take an invite back
 //	GET    /manage/networks                                list the identity networks
@@ -27,7 +33,8 @@
 //     store asks for it again before it changes anything.
 //  2. Every change is one of package accountstore's, with the token as the actor in the audit log.
 //  3. Bodies and queries are exact: a member or a parameter that is not known is a fault.
-//  4. A secret is in the one answer that made it, and in no other.
+//  4. A secret is in the one answer that made it, and in no other. So nobody reads a signing secret here that
+//     was made before, and login links, which stand where no edge can write, are listed alone.
 //  5. What is answered was read from the store's leader: a list has what was made right before it. Only the
 //     number of an account's keys comes from memory. A list reads all of its kind, which is why few requests
 //     are under way at once.

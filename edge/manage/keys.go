@@ -233,15 +233,8 @@ const (
 
 // POST /manage/accounts/{account}/keys/{key}/roll puts a key in the place of another, and shows it this once.
 func (h keyCalls) rollKey(c call) (answer, *problem.Problem) {
-	m, p := c.body("grace_seconds")
+	grace, p := c.span("grace_seconds", standardGrace)
 	if p != nil {
-		return answer{}, p
-	}
-	grace := standardGrace
-	if seconds, given := m.Whole("grace_seconds"); given {
-		grace = time.Duration(min(max(seconds, -1), maxSeconds)) * time.Second
-	}
-	if p := m.Problem(); p != nil {
 		return answer{}, p
 	}
 	secret, k, err := h.Accounts.RollKey(c.ctx(), c.by, c.account(), c.key(), grace)

@@ -35,6 +35,10 @@ const (
 	pathKey      = "/manage/accounts/{account}/keys/{key}"
 	pathRoll     = "/manage/accounts/{account}/keys/{key}/roll"
 	pathMembers  = "/manage/accounts/{account}/members"
+	pathMove     = "/manage/accounts/{account}/members/move"
+	pathLinks    = "/manage/accounts/{account}/login-links"
+	pathSecrets  = "/manage/accounts/{account}/secrets"
+	pathPrevious = "/manage/accounts/{account}/secrets/previous"
 	pathInvites  = "/manage/accounts/{account}/invites"
 	pathInvite   = "/manage/accounts/{account}/invites/{invite}"
 	pathNetworks = "/manage/networks"
@@ -137,7 +141,7 @@ type operation struct {
 
 func (h *Handler) operations() []operation {
 	return slices.Concat(accountCalls{h}.operations(), keyCalls{h}.operations(), memberCalls{h}.operations(),
-		h.networkOperations())
+		secretCalls{h}.operations(), h.networkOperations())
 }
 
 // Routes are what the edge mounts.

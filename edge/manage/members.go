@@ -21,6 +21,8 @@ func (h memberCalls) operations() []operation {
 		{http.MethodGet, pathMembers, "manage_members", grant.MembersRead, false, h.listMembers},
 		{http.MethodPatch, pathMembers, "manage_member_change", grant.MembersWrite, false, h.changeMember},
 		{http.MethodDelete, pathMembers, "manage_member_remove", grant.MembersWrite, false, h.removeMember},
+		{http.MethodPost, pathMove, "manage_member_move", grant.MembersWrite, false, h.moveMember},
+		{http.MethodGet, pathLinks, "manage_login_links", grant.MembersRead, false, h.listLinks},
 		{http.MethodPost, pathInvites, "manage_invite_create", grant.MembersWrite, true, h.createInvite},
 		{http.MethodDelete, pathInvite, "manage_invite_withdraw", grant.MembersWrite, false,
 			h.withdrawInvite},
@@ -129,6 +131,64 @@ func (h memberCalls) removeMember(c call) (answer, *problem.Problem) {
 		return answer{}, p
 	}
 	return h.people(h.Accounts.RemoveMember(c.ctx(), c.by, c.account(), network, subject))
+}
+
+// POST /manage/accounts/{account}/members/move?network=&subject= takes a member out and makes them one of
+// another account, whose people are the answer. A repeat is refused.
+func (h memberCalls) moveMember(c call) (answer, *problem.Problem) {
+	network, subject, p := c.member()
+	var m *request.Members
+	if p == nil {
+		m, p = c.body("to", "role")
+	}
+	if p != nil {
+		return answer{}, p
+	}
+	to, _ := m.Text("to", true)
+	role, _ := m.Text("role", false)
+	if p := m.Problem(); p != nil {
+		return answer{}, p
+	}
+	who := access.Identity{Network: network, Subject: subject}
+	_, err := h.Accounts.MoveMember(c.ctx(), c.by, c.account(), to, who, access.Role(role))
+	if err != nil {
+		return answer{}, refusal(err)
+	}
+	return h.people(h.Accounts.Account(c.ctx(), to))
+}
+
+// linkDoc is a login link that let somebody in or still may, never the link.
+type linkDoc struct {
+	ID    string `json:"id"`
+	Role  string `json:"role"`
+	By    string `json:"by"`
+	Since string `json:"created_at"`
+	Until string `json:"ends_at"` // when the last login that it may lead to ends
+}
+
+// linkList are the login links of an account.
+type linkList struct {
+	Links []linkDoc `json:"login_links"`
+}
+
+// GET /manage/accounts/{account}/login-links lists the login links that give something. They are made and
+// taken back at the command line on a machine of the service: what one gives stands where no edge can write.
+func (h memberCalls) listLinks(c call) (answer, *problem.Problem) {
+	a, err := h.Accounts.Account(c.ctx(), c.account())
+	if err != nil {
+		return answer{}, refusal(err)
+	}
+	links, err := h.Accounts.LoginLinks(c.ctx(), a.ID)
+	if err != nil {
+		return answer{}, refusal(err)
+	}
+	doc := linkList{[]linkDoc{}}
+	for _, l := range links {
+		doc.Links = append(doc.Links, linkDoc{
+			l.Link, string(l.Role), l.By, web.Timestamp(l.Since), web.Timestamp(l.Until),
+		})
+	}
+	return answer{status: http.StatusOK, doc: doc}, nil
 }
 
 // POST /manage/accounts/{account}/invites makes an invite, and shows its link this once.

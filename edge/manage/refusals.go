@@ -29,6 +29,8 @@ var kinds = []struct {
 	{account.ErrAccountExists, codeAccountExists, ""},
 	{account.ErrRolled, codeStateConflict, ""},
 	{account.ErrKeyEnded, codeStateConflict, ""},
+	{account.ErrRotating, codeStateConflict, ""},
+	{account.ErrNotRotating, codeStateConflict, ""},
 	{account.ErrLastOwner, codeStateConflict, ""},
 	{account.ErrAlreadyMember, codeStateConflict, ""},
 	{account.ErrFull, codeStateConflict, ""},

@@ -81,31 +81,38 @@ func (w *wire) carry(to, from net.Conn, toServer bool) {
 	}
 }
 
+// farStore returns a store with an account, and another whose connection hears nothing any more from the write
+// on that mark is in; swallow: nor does the server hear that write.
+func farStore(t *testing.T, mark string, swallow bool) (near, far *accountstore.Store, a account.Account) {
+	t.Helper()
+	address := natstest.Bare(t, t.TempDir())
+	conn := natstest.ConnectTo(t, address)
+	natstest.Ensure(t, conn)
+	master := secretbox.NewKey()
+	near = storeOn(t, conn, master)
+	a, err := near.CreateAccount(t.Context(), operator, "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at.Host = newWire(t, at.Host, mark, swallow).Addr().String()
+	return near, storeOn(t, natstest.ConnectTo(t, at.String()), master), a
+}
+
 // Nobody is locked out by a roll of which nobody knows whether it took place: who rolls has the old key and
 // gets the new one, and whichever way it ended one of them works. The next one who looks can tell which.
 func TestRollWithoutAnAnswerLeavesAKeyThatWorks(t *testing.T) {
 	t.Parallel()
 	for name, swallow := range map[string]bool{"stored": false, "lost": true} {
 		t.Run(name, func(t *testing.T) {
-			address := natstest.Bare(t, t.TempDir())
-			conn := natstest.ConnectTo(t, address)
-			natstest.Ensure(t, conn)
-			master := secretbox.NewKey()
-			near := storeOn(t, conn, master)
-			a, err := near.CreateAccount(t.Context(), operator, "a")
-			if err != nil {
-				t.Fatal(err)
-			}
+			near, far, a := farStore(t, "Nats-Batch-Commit", swallow)
 			_, old, err := near.CreateKey(t.Context(), operator, a.ID, account.KeyOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			at, err := url.Parse(address)
-			if err != nil {
-				t.Fatal(err)
-			}
-			at.Host = newWire(t, at.Host, "Nats-Batch-Commit", swallow).Addr().String()
-			far := storeOn(t, natstest.ConnectTo(t, at.String()), master)
 			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 			defer cancel()
 			secret, next, err := far.RollKey(ctx, operator, a.ID, old.ID, 0)
@@ -127,6 +134,35 @@ func TestRollWithoutAnAnswerLeavesAKeyThatWorks(t *testing.T) {
 			}
 			if stored := len(keys) == 2; working != 1 || stored == swallow {
 				t.Errorf("%d of %d keys work", working, len(keys))
+			}
+		})
+	}
+}
+
+// Who rotates a signing secret gets the new one also where nobody knows whether the store took it, and the
+// public keys tell which one signs.
+func TestRotationWithoutAnAnswerHandsTheSecretOut(t *testing.T) {
+	t.Parallel()
+	for name, swallow := range map[string]bool{"stored": false, "lost": true} {
+		t.Run(name, func(t *testing.T) {
+			near, far, a := farStore(t, "PUB $KV.accounts.", swallow)
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+			defer cancel()
+			got, err := far.RotateSecret(ctx, operator, a.ID, time.Hour)
+			if !errors.Is(err, natsconf.ErrUncertain) || len(got.Secrets) == 0 ||
+				got.Secrets[0].Value == a.Secrets[0].Value {
+				t.Fatalf("it gives %d secrets, and %v", len(got.Secrets), err)
+			}
+			stands, err := near.Account(t.Context(), a.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := a
+			if !swallow {
+				want = got
+			}
+			if near.PublicKeys(stands)[0].Value != near.PublicKeys(want)[0].Value {
+				t.Error("another secret signs")
 			}
 		})
 	}

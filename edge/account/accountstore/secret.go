@@ -2,6 +2,7 @@ package accountstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -11,26 +12,31 @@ import (
 	"verifyd/edge/account/entry"
 	"verifyd/edge/account/input"
 	"verifyd/edge/account/secrets"
+	"verifyd/natsconf"
 	"verifyd/sessions/timeline"
 	"verifyd/sessions/urlpolicy"
 )
 
 // RotateSecret returns the account a new signing secret. For the time of the overlap callbacks carry a
 // signature of the old one too; with none they never do again. Its errors are ErrRotating while an earlier
-// overlap goes on, ErrNoAccount, ErrNotAllowed and an *input.Error.
+// overlap goes on, ErrNoAccount, ErrNotAllowed and an *input.Error. Beside natsconf.ErrUncertain the new secret
+// is returned too: either it is the current one now, or nothing has changed, and PublicKeys of the account as
+// it is stored tell which.
 func (s accounts) RotateSecret(ctx context.Context, by access.Actor, id string,
 	overlap time.Duration) (account.Account, error) {
 	if err := input.Span("overlap", overlap, account.MaxOverlap); err != nil {
 		return account.Account{}, err
 	}
-	fresh := secrets.NewSigning()
-	return s.change(ctx, by, id, access.ActionSecrets, func(a *account.Account, now time.Time) (deed, error) {
+	fresh := account.Secret{Value: secrets.NewSigning()}
+	a, err := s.change(ctx, by, id, access.ActionSecrets, func(a *account.Account, now time.Time) (deed,
+		error) {
 		signing := a.Signing(now)
 		if len(signing) > 1 {
 			return deed{}, fmt.Errorf("%w, or wait until %s", account.ErrRotating,
 				entry.Stamp(signing[1].ExpiresAt))
 		}
-		a.Secrets = []account.Secret{{Value: fresh, CreatedAt: now}}
+		fresh.CreatedAt = now
+		a.Secrets = []account.Secret{fresh}
 		if overlap > 0 && len(signing) > 0 {
 			old := signing[0]
 			old.ExpiresAt = now.Add(overlap)
@@ -39,6 +45,16 @@ func (s accounts) RotateSecret(ctx context.Context, by access.Actor, id string,
 		return deed{what: audit.SecretRotated,
 			detail: map[string]string{"until": entry.Stamp(now.Add(overlap))}}, nil
 	})
+	switch {
+	case err == nil:
+		return a, nil
+	case a.ID != "": // it is stored; its record is not yet
+		return a, fmt.Errorf("%w: %w", natsconf.ErrUncertain, err)
+	case errors.Is(err, natsconf.ErrUncertain):
+		return account.Account{ID: id, Secrets: []account.Secret{fresh}}, err
+	default:
+		return a, err
+	}
 }
 
 // EndRotation ends the overlap of a rotation now: the old secret signs no more. Its errors are

@@ -31,11 +31,15 @@ const (
 	MembersRead   Scope = "members:read"
 	MembersWrite  Scope = "members:write"
 	NetworksRead  Scope = "networks:read"
+	// SecretsWrite: rotate callback signing secrets. What is read of them without their values is the account's.
+	SecretsWrite Scope = "secrets:write"
 )
 
 // Scopes are all scopes.
 func Scopes() []Scope {
-	return []Scope{AccountsRead, AccountsWrite, KeysRead, KeysWrite, MembersRead, MembersWrite, NetworksRead}
+	return []Scope{
+		AccountsRead, AccountsWrite, KeysRead, KeysWrite, MembersRead, MembersWrite, NetworksRead, SecretsWrite,
+	}
 }
 
 // Allows reports whether the grant of an operator token includes a scope.

@@ -26,11 +26,23 @@ type Account struct {
 	Binding        *string    `json:"binding"`   // link, code or account
 	MaxUsers       *int       `json:"max_users"` // platform users that one identity may verify
 	ReturnURL      *string    `json:"return_url"`
-	Colour         *string    `json:"colour"`
+	Colour         *string    `json:"colour"` // of its sign; all colours are #rrggbb
+	Button         *string    `json:"button"`
+	Accent         *string    `json:"accent"`
+	AccentDark     *string    `json:"accent_dark"`
+	Logo           *Logo      `json:"logo"`
+	NoticeHost     *string    `json:"notice_host"` // where notices are posted, without the path
 	Members        int        `json:"members"`
 	Keys           int        `json:"keys"` // that work
 	// CreatedBy is who made it, where the audit log reaches back to that; Account alone reads it.
 	CreatedBy *Creator `json:"created_by"`
+}
+
+// Logo says which logo users see.
+type Logo struct {
+	Width  int    `json:"width"` // in pixels
+	Height int    `json:"height"`
+	Digest string `json:"digest"` // SHA-256 of the PNG, hexadecimal
 }
 
 // Former is a name that an account had.
@@ -47,7 +59,7 @@ type Creator struct {
 }
 
 // Changes are members of PATCH /manage/accounts/{account} by their names: name, grant_name, verified_name,
-// quota, binding, max_users, return_url, colour, disabled, disabled_reason. Nil sets nothing, so that the
+// quota, binding, max_users, return_url, colour, notice_url, disabled, disabled_reason. Nil sets nothing, so that the
 // service's default counts.
 type Changes map[string]any
 

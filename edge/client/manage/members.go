@@ -56,6 +56,37 @@ func (c *Client) RemoveMember(ctx context.Context, account, network, subject str
 	return p, c.call(ctx, http.MethodDelete, memberPath(account, network, subject), nil, &p)
 }
 
+// MoveMember takes a member out of one account and makes them one of another, whose people it returns. An
+// empty role is the one that they had. A repeat is refused.
+func (c *Client) MoveMember(ctx context.Context, from, to, network, subject, role string) (p People,
+	err error) {
+	in := map[string]string{"to": to}
+	if role != "" {
+		in["role"] = role
+	}
+	who := url.Values{"network": {network}, "subject": {subject}}
+	return p, c.call(ctx, http.MethodPost, accountPath(from)+"/members/move?"+who.Encode(), in, &p)
+}
+
+// LoginLink is a login link into an account that let somebody in or still may, never the link itself. They
+// are made at the command line of the service's machine alone.
+type LoginLink struct {
+	ID        string    `json:"id"`
+	Role      string    `json:"role"`
+	By        string    `json:"by"`
+	CreatedAt time.Time `json:"created_at"`
+	EndsAt    time.Time `json:"ends_at"` // when the last login that it may lead to ends
+}
+
+// LoginLinks lists the login links into an account.
+func (c *Client) LoginLinks(ctx context.Context, account string) ([]LoginLink, error) {
+	var list struct {
+		Links []LoginLink `json:"login_links"`
+	}
+	err := c.call(ctx, http.MethodGet, accountPath(account)+"/login-links", nil, &list)
+	return list.Links, err
+}
+
 // CreateInvite invites somebody. It is tried again where no answer came; a second call makes another
 // invite.
 func (c *Client) CreateInvite(ctx context.Context, account, role, whom string) (i Invite, err error) {
