@@ -84,7 +84,7 @@ func TestAccountsAreManagedFromElsewhere(t *testing.T) {
 	parallel(t)
 	r := boot(t)
 	e := elsewhereOf(t, r)
-	token := r.newToken(t, "accounts:write,keys:write,members:write")
+	token := r.newToken(t, "accounts:write,keys:write,members:write,secrets:write,audit:read")
 	do := func(want int, says string, args ...string) string {
 		t.Helper()
 		code, out, errOut := e.run(t, token, args...)
@@ -100,6 +100,9 @@ func TestAccountsAreManagedFromElsewhere(t *testing.T) {
 	do(2, "#1f5fd0", "account", "colour", "--account", "Pier Guild", "red")
 	do(0, "show it", "account", "colour", "--account", "Pier Guild", "#1f5fd0")
 	do(0, "show it", "account", "return-url", "--account", "Pier Guild", "https://pier.example/")
+	do(0, "to pier.example:443", "account", "notices", "--account", "Pier Guild",
+		"https://pier.example/n/HIDDEN")
+	do(2, "URL", "account", "notices", "--account", "Pier Guild", "http://pier.example/")
 	do(0, "from now on", "account", "binding", "--account", "Pier Guild", "code", "--max-users", "2")
 	do(0, `"Pier" now`, "account", "rename", "Pier Guild", "Pier")
 	do(0, "knows Pier", "account", "verified", "Pier")
@@ -110,6 +113,11 @@ func TestAccountsAreManagedFromElsewhere(t *testing.T) {
 	do(0, "not deleted", "account", "restore", "Pier")
 	do(2, "on the store alone", "account", "delete", "Pier", "--now")
 	do(2, "on the store alone", "account", "create", "Quay", "--new-store")
+	do(2, "verifyd account rotate-secret", "account", "secret", "Pier")
+	do(2, "verifyd member invite", "account", "login-link", "--account", "Pier", "--base-url", r.Base)
+	do(2, "no edge can write", "account", "revoke-login-link", "--account", "Pier", "link_a")
+	do(2, "no edge can write", "operator", "list")
+	do(2, "no edge can write", "operator", "token", "list")
 	do(2, "no such account", "account", "quota", "Nobody", "5")
 	id := account.IDOf("Pier Guild")
 	secret := strings.TrimSpace(do(0, "API key key_", "key", "create", "--account", "Pier",
@@ -150,6 +158,8 @@ func TestAccountsAreManagedFromElsewhere(t *testing.T) {
 	invite := regexp.MustCompile(`inv_[a-z2-7]+`).FindString(do(0, "inv_", "member", "list", "--account", "Pier"))
 	do(0, "lets nobody", "member", "withdraw", "--account", "Pier", invite)
 
+	e.secretsAndMoves(t, do, id)
+	do(0, "operator token deploy (optok_", "account", "audit", id, "--limit", "150")
 	code, out, errOut := r.run(t, "account", "audit", id, "--limit", "0")
 	if code != 0 || strings.Count(out, "operator token deploy (optok_") < 15 {
 		t.Errorf("the audit log: exit %d: %s%s", code, out, errOut)
@@ -157,6 +167,46 @@ func TestAccountsAreManagedFromElsewhere(t *testing.T) {
 	if strings.Contains(r.log.String(), token) || strings.Contains(r.log.String(), secret) {
 		t.Error("the service's log has a secret")
 	}
+}
+
+// secretsAndMoves rotates the secret of the account Pier, moves its member example:2 to another account, and
+// holds what account show says here against what it says on the service's machine.
+func (e *elsewhereRig) secretsAndMoves(t *testing.T, do func(int, string, ...string) string, id string) {
+	t.Helper()
+	accounts := e.Store.Accounts
+	secret := strings.TrimSpace(do(0, "both signatures until", "account", "rotate-secret", "--account",
+		"Pier"))
+	now := must[account.Account](t)(accounts.Account(t.Context(), id))
+	if now.Secrets[0].Value != secret || len(now.Secrets) != 2 {
+		t.Errorf("the secret is not the one that signs now, of %d", len(now.Secrets))
+	}
+	do(2, "end it first", "account", "rotate-secret", "--account", "Pier")
+	if code, _, errOut := e.rig.run(t, "account", "login-link", "--account", id, "--role", "viewer",
+		"--base-url", e.Base); code != 0 {
+		t.Fatal(errOut)
+	}
+	for _, as := range []string{"--json", "--limit"} {
+		args := []string{"account", "show", id, as}
+		if as == "--limit" {
+			args = []string{"account", "audit", id, as, "3"}
+		}
+		code, here, errOut := e.rig.run(t, args...)
+		if there := do(0, "link_", args...); code != 0 || there != here {
+			t.Errorf("%v: exit %d: %s\nelsewhere\n%s\nhere\n%s", args, code, errOut, there, here)
+		} else if strings.Contains(there, "whsec_") || strings.Contains(there, "HIDDEN") {
+			t.Errorf("a secret is shown: %s", there)
+		}
+	}
+	do(0, "signs no more", "account", "end-rotation", "--account", "Pier")
+	do(2, "No rotation", "account", "end-rotation", "--account", "Pier")
+	do(0, "with the new secret alone", "account", "rotate-secret", "--account", "Pier", "--overlap", "0")
+	do(0, "is made", "account", "create", "Quay")
+	do(2, "last owner", "account", "move-member", "--from", "Pier", "--to", "Quay", "example:2")
+	must[account.Account](t)(accounts.AddMember(t.Context(), access.Operator(""), id, account.Member{
+		Network: "example", Subject: "3", Role: access.RoleOwner,
+	}))
+	do(0, "and owner of Quay", "account", "move-member", "--from", "Pier", "--to", "Quay", "example:2")
+	do(2, "no such", "account", "move-member", "--from", "Pier", "--to", "Quay", "example:9")
 }
 
 // A token without the scope, one that was revoked, none, and a service that is not it: each says what to do.
@@ -174,6 +224,8 @@ func TestTokensFromElsewhere(t *testing.T) {
 		}
 	}
 	expectSaid(keys, 2, "accounts:read", "account", "list")
+	expectSaid(keys, 2, "secrets:write", "account", "rotate-secret", "--account", id)
+	expectSaid(keys, 2, "audit:read", "account", "audit", id)
 	expectSaid(keys, 2, "accounts:read", "key", "create", "--account", "Harbor Guild")
 	expectSaid(keys, 0, "vfy_", "key", "create", "--account", id) // by its id it needs no other scope
 	expectSaid("vfyop_nonsense", 2, "token_invalid", "account", "list")

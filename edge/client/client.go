@@ -10,10 +10,11 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strings"
 	"time"
+
+	"verifyd/edge/client/baseurl"
 )
 
 const (
@@ -45,7 +46,7 @@ func WithUserAgent(agent string) Option { return func(c *Client) { c.agent = age
 // New makes a client for the service at baseURL, for example "https://verify.example.com"; a path prefix is
 // kept. apiKey begins with "vfy_" or "vfytest_". The error says which of the two is of no use, and why.
 func New(baseURL, apiKey string, options ...Option) (*Client, error) {
-	base, err := BaseURL(baseURL, "API key")
+	base, err := baseurl.Parse(baseURL, "API key")
 	if err != nil {
 		return nil, err
 	}
@@ -65,30 +66,6 @@ func New(baseURL, apiKey string, options ...Option) (*Client, error) {
 }
 
 func isInvisible(r rune) bool { return r <= ' ' || r >= 0x7f }
-
-// BaseURL checks the base URL of a service and returns it without a final slash. secret names what a client
-// sends there, so that the error says what would be readable on its way; the URL itself is not shown in
-// errors, since it may hold a password.
-func BaseURL(text, secret string) (string, error) {
-	const right = "give the address of the service such as https://verify.example.com"
-	u, err := url.Parse(text)
-	switch {
-	case err != nil || u.Host == "" || u.Opaque != "":
-		return "", errors.New("the base URL is not an absolute URL; " + right)
-	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		return "", errors.New("the base URL holds a user, a query or a fragment; " + right)
-	case u.Scheme != "https" && (u.Scheme != "http" || !isLoopback(u.Hostname())):
-		return "", errors.New("the base URL is not https, and the " + secret + " would be readable on its " +
-			"way; http is for localhost only; " + right)
-	}
-	return strings.TrimRight(u.String(), "/"), nil
-}
-
-func isLoopback(host string) bool {
-	ip, err := netip.ParseAddr(host)
-	return err == nil && ip.IsLoopback() || strings.EqualFold(host, "localhost") ||
-		strings.HasSuffix(strings.ToLower(host), ".localhost")
-}
 
 // call makes one request and decodes its answer into out, where that is not nil. Errors are an *Error where
 // the service answered, and *NoAnswer otherwise.

@@ -151,6 +151,10 @@ func (r *rig) give(token string, a account.Account, at string) {
 	}
 	r.ask(token, "POST", gone+"/keys/"+k.ID+"/roll", `{}`)
 	r.ask(token, "DELETE", gone+"/keys/"+k.ID, "")
+	if a := r.ask(token, "GET", gone+"/audit?limit=1", ""); a.status != http.StatusOK ||
+		a.doc["next"] == nil {
+		r.t.Errorf("the audit log of an account that was deleted: %s", a)
+	}
 	for range 200 { // as many as there may be
 		if got := r.ask(token, "POST", at+"/invites", `{"role":"viewer"}`); got.status == http.StatusConflict {
 			return
@@ -164,7 +168,8 @@ func (r *rig) giveSecretsAndMoves(token, at, nobody string) {
 	r.t.Helper()
 	pier := account.IDOf("Pier")
 	for id, roles := range map[string][2]access.Role{
-		strings.TrimPrefix(at, pathAccounts+"/"): {access.RoleViewer, access.RoleViewer}, pier: {access.RoleOwner},
+		strings.TrimPrefix(at, pathAccounts+"/"): {access.RoleViewer, access.RoleViewer},
+		pier:                                     {access.RoleOwner},
 	} {
 		for i, role := range roles {
 			m := account.Member{Network: "n", Subject: strconv.Itoa(4 + i), Role: role}
@@ -184,7 +189,9 @@ func (r *rig) giveSecretsAndMoves(token, at, nobody string) {
 		{"DELETE", at + "/secrets/previous"}, {"DELETE", nobody + "/secrets/previous"},
 		{"POST", at + "/secrets", `{"overlap_seconds":-1}`}, {"POST", at + "/secrets", `{}`},
 		{"POST", at + "/secrets", `{}`}, {"POST", nobody + "/secrets", `{}`},
-		{"DELETE", at + "/secrets/previous"}, {"GET", at + "/login-links"}, {"GET", nobody + "/login-links"},
+		{"DELETE", at + "/secrets/previous"}, {"GET", at + "/audit"}, {"GET", nobody + "/audit"},
+		{"GET", at + "/audit?cursor=x"},
+		{"GET", at + "/login-links"}, {"GET", nobody + "/login-links"},
 		move(at, "4", pier), move(at, "5", pier), move(at, "9", pier), move(nobody, "4", pier),
 		{"POST", at + "/members/move?network=n&subject=5", `{"to":"` + pier + `","role":"x"}`},
 	} {
@@ -319,6 +326,7 @@ func TestGoClientHasEveryMember(t *testing.T) {
 		reflect.TypeFor[client.Logo]():       part(schema("Account"), "logo"),
 		reflect.TypeFor[client.LoginLink]():  schema("LoginLink"),
 		reflect.TypeFor[client.Secret]():     schema("Secret"),
+		reflect.TypeFor[client.Record]():     schema("Record"),
 		reflect.TypeFor[client.MadeSecret](): schema("MadeSecret"),
 	} {
 		have := map[string]bool{}

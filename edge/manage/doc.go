@@ -23,6 +23,7 @@
 //	DELETE /manage/accounts/{account}/secrets/previous     end the overlap of a rotation
 //	POST   /manage/accounts/{account}/invites              invite somebody
 //	DELETE /manage/accounts/{account}/invites/{invite}     take an invite back
+//	GET    /manage/accounts/{account}/audit                read the audit log, newest first
 //	GET    /manage/networks                                list the identity networks
 //	GET    /manage/openapi.yaml                            this interface as an OpenAPI document
 //

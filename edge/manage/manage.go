@@ -35,6 +35,7 @@ const (
 	pathKey      = "/manage/accounts/{account}/keys/{key}"
 	pathRoll     = "/manage/accounts/{account}/keys/{key}/roll"
 	pathMembers  = "/manage/accounts/{account}/members"
+	pathAudit    = "/manage/accounts/{account}/audit"
 	pathMove     = "/manage/accounts/{account}/members/move"
 	pathLinks    = "/manage/accounts/{account}/login-links"
 	pathSecrets  = "/manage/accounts/{account}/secrets"
@@ -141,7 +142,7 @@ type operation struct {
 
 func (h *Handler) operations() []operation {
 	return slices.Concat(accountCalls{h}.operations(), keyCalls{h}.operations(), memberCalls{h}.operations(),
-		secretCalls{h}.operations(), h.networkOperations())
+		secretCalls{h}.operations(), h.auditOperations(), h.networkOperations())
 }
 
 // Routes are what the edge mounts.

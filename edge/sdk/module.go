@@ -57,6 +57,8 @@ func newModule(version, base string) (*goModule, error) {
 			return err
 		}
 		data, err := fs.ReadFile(edge.Client, name)
+		// what client imports of this project is in its module, too
+		data = bytes.ReplaceAll(data, []byte(`"verifyd/edge/client/`), []byte(`"`+m.path+`/`))
 		m.files[strings.TrimPrefix(name, "client/")] = data
 		return err
 	})

@@ -2,6 +2,7 @@ package sdk
 
 import (
 	"bytes"
+	"io/fs"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -81,21 +82,23 @@ func main() {
 	}
 }
 
-// The module has every file of package client, but for its tests.
+// The module has every file of package client and of what it imports, but for their tests.
 func TestGoModuleIsWhole(t *testing.T) {
 	t.Parallel()
 	m, err := newModule(version, "https://verify.example.com")
 	if err != nil {
 		t.Fatal(err)
 	}
-	files, err := filepath.Glob("../client/*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
 	want := []string{"go.mod"}
-	for _, name := range files {
-		if !strings.HasSuffix(name, "_test.go") {
-			want = append(want, filepath.Base(name))
+	for _, pattern := range []string{"*.go", "baseurl/*.go"} {
+		files, err := fs.Glob(os.DirFS("../client"), pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range files {
+			if !strings.HasSuffix(name, "_test.go") {
+				want = append(want, name)
+			}
 		}
 	}
 	slices.Sort(want)

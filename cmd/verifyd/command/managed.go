@@ -3,15 +3,18 @@ package command
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"net/http"
 	"time"
 
 	"verifyd/cmd/verifyd/config"
+	"verifyd/cmd/verifyd/store"
 	"verifyd/edge/account"
 	"verifyd/edge/account/accountstore"
+	"verifyd/edge/account/grant"
+	"verifyd/edge/account/signing"
 	"verifyd/edge/client/manage"
+	"verifyd/sessions/urlpolicy"
 )
 
 // Manager is what commands do with accounts, whether they reach the store or a service on another machine:
@@ -19,10 +22,16 @@ import (
 // or the operator token.
 type Manager interface {
 	KeyManager
+	SecretManager
 	MemberManager
 
 	// Own returns the account that a command is to change, by its name or its id; see OwnAccount.
 	Own(ctx context.Context, name string) (account.Account, error)
+	// Show returns all that there is to be seen of an account, by its name or its id.
+	Show(ctx context.Context, name string) (Shown, error)
+	// Audit returns the newest records of an account, by its name or its id, from a cursor on; next is empty
+	// behind the last one. That of an account that was deleted is read by its id.
+	Audit(ctx context.Context, name, cursor string, limit int) (records []Record, next string, err error)
 	List(ctx context.Context) ([]Listed, error)
 	Create(ctx context.Context, name string, grantName bool) (account.Account, error)
 	Rename(ctx context.Context, id, name string, grantName bool) (account.Account, error)
@@ -31,6 +40,7 @@ type Manager interface {
 	SetBinding(ctx context.Context, id string, to accountstore.Binding) error
 	SetReturnURL(ctx context.Context, id, to string) error
 	SetColour(ctx context.Context, id, colour string) error
+	SetNoticeURL(ctx context.Context, id string, to urlpolicy.URL) error
 	Disable(ctx context.Context, id, reason string) error
 	Enable(ctx context.Context, id string) (account.Account, error)
 	AskDeletion(ctx context.Context, id string) (account.Account, error)
@@ -42,6 +52,23 @@ type Listed struct {
 	account.Account
 
 	People, ActiveKeys int
+}
+
+// Shown is all that there is to be seen of an account, without a secret.
+type Shown struct {
+	account.Account // with neither its secrets nor the path of NoticeURL
+
+	NoticeHost string
+	PublicKeys []signing.PublicKey // of its signing secrets, the current one first
+	Links      []grant.Grant       // login links
+	Keys       []ListedKey
+}
+
+// Record is an entry of an account's audit log.
+type Record struct {
+	At            time.Time
+	Who, What, On string
+	Detail        map[string]string
 }
 
 // Managed is what the commands share that work from another machine, too.
@@ -56,7 +83,7 @@ const serverTimeout = 45 * time.Second
 // Manage runs do with the service that is named, or else with the store.
 func (m Managed) Manage(ctx context.Context, c Console, do func(Manager) error) error {
 	if m.Server == "" {
-		return m.UseAccounts(ctx, c, func(s *accountstore.Store) error { return do(stored{s}) })
+		return m.UseAccounts(ctx, c, func(s *accountstore.Store) error { return do(newStored(s)) })
 	}
 	var f config.Faults
 	cfg := m.Service(&f)
@@ -72,20 +99,46 @@ func (m Managed) Manage(ctx context.Context, c Console, do func(Manager) error) 
 	if err != nil {
 		return config.Usage(fmt.Errorf("--server or --token: %w", err))
 	}
-	return do(remote{client})
+	return do(newRemote(client))
 }
 
 // Begin is Manage for a command that was told, by its flag --new-store, to make the store where there is
 // none.
 func (m Managed) Begin(ctx context.Context, c Console, do func(Manager) error) error {
-	return m.BeginAccounts(ctx, c, func(s *accountstore.Store) error { return do(stored{s}) })
+	return m.BeginAccounts(ctx, c, func(s *accountstore.Store) error { return do(newStored(s)) })
 }
 
-// OnStoreOnly refuses a flag that a service on another machine cannot take.
-func (m Managed) OnStoreOnly(flag string, given bool) error {
-	if m.Server == "" || !given {
+// OnStoreOnly refuses a flag where a service on another machine is named, which does not take it. why says
+// why.
+func (m Managed) OnStoreOnly(flag, why string) error { return storeOnly(m.Server, flag, why) }
+
+// storeOnly refuses what is asked of a service on another machine that does not take it.
+func storeOnly(server, what, why string) error {
+	if server == "" {
 		return nil
 	}
-	return config.Usage(errors.New(flag + " works on the store alone; run it on a machine of the service, " +
-		"without --server (VERIFYD_SERVER)"))
+	return config.Usage(fmt.Errorf("%s works on the store alone: %s. Or run it on a machine of the service, "+
+		"without --server (VERIFYD_SERVER)", what, why))
+}
+
+// Local is what the commands share that work on the store alone, though others on accounts work from another
+// machine, too. Where a service there is named they refuse, since the store at hand is another one.
+type Local struct {
+	Store `embed:""`
+
+	Server string `env:"VERIFYD_SERVER" hidden:"" help:"Refused: this works on the store alone."`
+}
+
+// Use is Store.Use; why says why no service takes the command.
+func (l Local) Use(ctx context.Context, c Console, why string, do func(*store.Store) error) error {
+	if err := storeOnly(l.Server, "this command", why); err != nil {
+		return err
+	}
+	return l.Store.Use(ctx, c, do)
+}
+
+// UseAccounts is Store.UseAccounts; why says why no service takes the command.
+func (l Local) UseAccounts(ctx context.Context, c Console, why string,
+	do func(*accountstore.Store) error) error {
+	return l.Use(ctx, c, why, func(st *store.Store) error { return do(st.Accounts) })
 }

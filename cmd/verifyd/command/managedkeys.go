@@ -9,6 +9,7 @@ import (
 
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
+	"verifyd/edge/account/accountstore"
 	"verifyd/edge/client/manage"
 	"verifyd/edge/limit"
 	"verifyd/natsconf"
@@ -24,6 +25,19 @@ type KeyManager interface {
 	Keys(ctx context.Context) ([]ListedKey, error)
 }
 
+// SecretManager is what a Manager does with callback signing secrets.
+type SecretManager interface {
+	// RotateSecret returns the new secret beside natsconf.ErrUncertain, too: it may be the one that signs.
+	RotateSecret(ctx context.Context, account string, overlap time.Duration) (Rotated, error)
+	EndRotation(ctx context.Context, account string) error
+}
+
+// Rotated is a signing secret that was made.
+type Rotated struct {
+	Secret, PublicKey string
+	Until             time.Time // until when the one before it signs, too; zero: it signs no more
+}
+
 // MemberManager is what a Manager does with members and invites.
 type MemberManager interface {
 	Members(ctx context.Context, account string) ([]account.Member, []account.Invite, error)
@@ -33,6 +47,8 @@ type MemberManager interface {
 	Withdraw(ctx context.Context, account, invite string) error
 	SetRole(ctx context.Context, account string, who access.Identity, role access.Role) error
 	Remove(ctx context.Context, account string, who access.Identity) error
+	// Move returns the role that they have in the other account; an empty one: as before.
+	Move(ctx context.Context, from, to string, who access.Identity, role access.Role) (access.Role, error)
 }
 
 // ListedKey is an API key in a list.
@@ -44,23 +60,50 @@ type ListedKey struct {
 	Hint        string // how people tell it from others
 }
 
+// storedKeys are the keys and signing secrets of stored.
+type storedKeys struct{ s *accountstore.Store }
+
+// remoteKeys are those of remote.
+type remoteKeys struct{ c *manage.Client }
+
 // KeyHint shows a key as people tell it from others: its prefix and last four characters.
 func KeyHint(k account.Key) string { return k.Prefix() + "…" + k.Last4 }
 
-func (m stored) CreateKey(ctx context.Context, account string, o account.KeyOptions) (string, account.Key,
+func (m storedKeys) CreateKey(ctx context.Context, account string, o account.KeyOptions) (string, account.Key,
 	error) {
 	return m.s.CreateKey(ctx, Operator(), account, o)
 }
 
-func (m stored) RollKey(ctx context.Context, id string, grace time.Duration) (string, account.Key, error) {
+func (m storedKeys) RollKey(ctx context.Context, id string, grace time.Duration) (string, account.Key,
+	error) {
 	return m.s.RollKey(ctx, Operator(), "", id, grace)
 }
 
-func (m stored) RevokeKey(ctx context.Context, id string) (account.Key, error) {
+func (m storedKeys) RevokeKey(ctx context.Context, id string) (account.Key, error) {
 	return m.s.RevokeKey(ctx, Operator(), "", id)
 }
 
-func (m stored) Keys(ctx context.Context) ([]ListedKey, error) {
+func (m storedKeys) RotateSecret(ctx context.Context, id string, overlap time.Duration) (Rotated, error) {
+	a, err := m.s.RotateSecret(ctx, Operator(), id, overlap)
+	if len(a.Secrets) == 0 {
+		return Rotated{}, err
+	}
+	made := Rotated{Secret: a.Secrets[0].Value}
+	for i, k := range m.s.PublicKeys(a) {
+		if i == 0 {
+			made.PublicKey = k.Value
+		}
+		made.Until = k.Until // of the last one, which is the one before it
+	}
+	return made, err
+}
+
+func (m storedKeys) EndRotation(ctx context.Context, id string) error {
+	_, err := m.s.EndRotation(ctx, Operator(), id)
+	return err
+}
+
+func (m storedKeys) Keys(ctx context.Context) ([]ListedKey, error) {
 	accounts, err := m.s.EveryAccount(ctx)
 	if err != nil {
 		return nil, err
@@ -99,13 +142,16 @@ func madeKey(k manage.MadeKey, err error) (string, account.Key, error) {
 	case err != nil:
 		return "", account.Key{}, kindOf(err)
 	case !k.Stored:
-		return k.Secret, keyFrom(k.Key), fmt.Errorf(
-			"the service's store did not say that it took the key: %w", natsconf.ErrUncertain)
+		return k.Secret, keyFrom(k.Key), errNotStored
 	}
 	return k.Secret, keyFrom(k.Key), nil
 }
 
-func (m remote) CreateKey(ctx context.Context, id string, o account.KeyOptions) (string, account.Key, error) {
+// errNotStored is beside what the service has made without knowing that.
+var errNotStored = fmt.Errorf("the service's store did not say that it took it: %w", natsconf.ErrUncertain)
+
+func (m remoteKeys) CreateKey(ctx context.Context, id string, o account.KeyOptions) (string, account.Key,
+	error) {
 	options := manage.KeyOptions{Name: o.Name, Policy: string(o.Policy)}
 	if o.Test {
 		options.Mode = "test"
@@ -120,7 +166,7 @@ func (m remote) CreateKey(ctx context.Context, id string, o account.KeyOptions) 
 }
 
 // holder returns the id of the account that a key belongs to.
-func (m remote) holder(ctx context.Context, id string) (string, error) {
+func (m remoteKeys) holder(ctx context.Context, id string) (string, error) {
 	k, err := m.c.KeyByID(ctx, id)
 	if err != nil {
 		return "", err
@@ -131,7 +177,8 @@ func (m remote) holder(ctx context.Context, id string) (string, error) {
 	return k.Account, nil
 }
 
-func (m remote) RollKey(ctx context.Context, id string, grace time.Duration) (string, account.Key, error) {
+func (m remoteKeys) RollKey(ctx context.Context, id string, grace time.Duration) (string, account.Key,
+	error) {
 	holder, err := m.holder(ctx, id)
 	if err != nil {
 		return "", account.Key{}, err
@@ -142,7 +189,7 @@ func (m remote) RollKey(ctx context.Context, id string, grace time.Duration) (st
 	return madeKey(m.c.RollKey(ctx, holder, id, grace))
 }
 
-func (m remote) RevokeKey(ctx context.Context, id string) (account.Key, error) {
+func (m remoteKeys) RevokeKey(ctx context.Context, id string) (account.Key, error) {
 	holder, err := m.holder(ctx, id)
 	if err != nil {
 		return account.Key{}, err
@@ -151,8 +198,27 @@ func (m remote) RevokeKey(ctx context.Context, id string) (account.Key, error) {
 	return keyFrom(k), kindOf(err)
 }
 
-func (m remote) Keys(ctx context.Context) (all []ListedKey, err error) {
-	for k, err := range m.c.Keys(ctx, "") {
+func (m remoteKeys) RotateSecret(ctx context.Context, id string, overlap time.Duration) (Rotated, error) {
+	if overlap%time.Second != 0 {
+		return Rotated{}, errors.New("the overlap is in whole seconds here")
+	}
+	s, err := m.c.RotateSecret(ctx, id, overlap)
+	if err == nil && !s.Stored {
+		err = errNotStored
+	}
+	return Rotated{s.Value, s.PublicKey, or(s.PreviousEndsAt)}, kindOf(err)
+}
+
+func (m remoteKeys) EndRotation(ctx context.Context, id string) error {
+	_, err := m.c.EndRotation(ctx, id)
+	return kindOf(err)
+}
+
+func (m remoteKeys) Keys(ctx context.Context) (all []ListedKey, err error) { return m.keysOf(ctx, "") }
+
+// keysOf lists the keys of an account; all keys, where it is empty.
+func (m remoteKeys) keysOf(ctx context.Context, id string) (all []ListedKey, err error) {
+	for k, err := range m.c.Keys(ctx, id) {
 		if err != nil {
 			return nil, BadInput(err)
 		}

@@ -11,13 +11,24 @@ import (
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
 	"verifyd/edge/account/accountstore"
+	"verifyd/edge/account/branding"
+	"verifyd/edge/account/grant"
 	"verifyd/edge/account/naming"
+	"verifyd/edge/account/signing"
 	"verifyd/edge/client/manage"
 	"verifyd/sessions/proof"
+	"verifyd/sessions/urlpolicy"
 )
 
 // remote is a Manager on a service on another machine.
-type remote struct{ c *manage.Client }
+type remote struct {
+	remoteKeys
+	remoteMembers
+
+	c *manage.Client
+}
+
+func newRemote(c *manage.Client) remote { return remote{remoteKeys{c}, remoteMembers{c}, c} }
 
 // accountFrom returns what commands read of an account, out of what the service says of it.
 func accountFrom(a manage.Account) account.Account {
@@ -28,6 +39,12 @@ func accountFrom(a manage.Account) account.Account {
 	}
 	if a.DeletesAt != nil {
 		own.DeleteAskedAt = a.DeletesAt.Add(-account.DeleteGrace)
+	}
+	own.Branding = branding.Branding{
+		Accent: or(a.Accent), AccentDark: or(a.AccentDark), Button: or(a.Button),
+	}
+	if l := a.Logo; l != nil {
+		own.Branding.Logo = &branding.Logo{Digest: l.Digest, Width: l.Width, Height: l.Height}
 	}
 	for _, f := range a.FormerNames {
 		own.Former = append(own.Former, naming.Former{Name: f.Name, Until: or(f.KeptUntil)})
@@ -69,18 +86,26 @@ func kindOf(err error) error {
 	}
 }
 
+// find returns the id of an account, by its name or its id.
+func (m remote) find(ctx context.Context, name string) (id string, err error) {
+	if account.IsID(name) {
+		return name, nil
+	}
+	found, err := m.c.AccountByName(ctx, name)
+	if err != nil {
+		return "", BadInput(err)
+	}
+	if found == nil {
+		return "", config.Usage(fmt.Errorf("%w: %s; list them with: verifyd account list",
+			account.ErrNoAccount, strconv.Quote(name)))
+	}
+	return found.ID, nil
+}
+
 func (m remote) Own(ctx context.Context, name string) (account.Account, error) {
-	id := name
-	if !account.IsID(name) {
-		found, err := m.c.AccountByName(ctx, name)
-		if err != nil {
-			return account.Account{}, BadInput(err)
-		}
-		if found == nil {
-			return account.Account{}, config.Usage(fmt.Errorf("%w: %s; list them with: verifyd account list",
-				account.ErrNoAccount, strconv.Quote(name)))
-		}
-		id = found.ID
+	id, err := m.find(ctx, name)
+	if err != nil {
+		return account.Account{}, err
 	}
 	a, err := m.c.Account(ctx, id)
 	if e, ok := errors.AsType[*manage.Error](err); ok && name == id &&
@@ -99,6 +124,63 @@ func (m remote) Own(ctx context.Context, name string) (account.Account, error) {
 		by = access.Actor{Kind: access.ActorKind(a.CreatedBy.Kind), Name: a.CreatedBy.Name}
 	}
 	return accountFrom(a), ownByName(accountFrom(a), a.Members, by, at, a.CreatedBy != nil)
+}
+
+func (m remote) Show(ctx context.Context, name string) (shown Shown, err error) {
+	id, err := m.find(ctx, name)
+	if err != nil {
+		return shown, err
+	}
+	a, err := m.c.Account(ctx, id)
+	if err != nil {
+		return shown, kindOf(err)
+	}
+	shown = Shown{Account: accountFrom(a), NoticeHost: or(a.NoticeHost)}
+	secrets, err := m.c.Secrets(ctx, id)
+	if err != nil {
+		return shown, err
+	}
+	for _, s := range secrets {
+		key := signing.PublicKey{Value: s.PublicKey, From: s.CreatedAt, Until: or(s.EndsAt)}
+		shown.PublicKeys = append(shown.PublicKeys, key)
+	}
+	if shown.Members, shown.Invites, err = m.Members(ctx, id); err != nil {
+		return shown, err
+	}
+	links, err := m.c.LoginLinks(ctx, id)
+	if err != nil {
+		return shown, err
+	}
+	for _, l := range links {
+		shown.Links = append(shown.Links, grant.Grant{
+			Link: l.ID, Role: access.Role(l.Role), By: l.By, Since: l.CreatedAt, Until: l.EndsAt,
+		})
+	}
+	shown.Keys, err = m.keysOf(ctx, id)
+	return shown, err
+}
+
+// maxAuditPage is the most records that the service gives at once.
+const maxAuditPage = 100
+
+func (m remote) Audit(ctx context.Context, name, cursor string, limit int) (records []Record, next string,
+	err error) {
+	id, err := m.find(ctx, name)
+	if err != nil {
+		return nil, "", err
+	}
+	if limit < 1 || limit > maxAuditPage {
+		limit = maxAuditPage
+	}
+	page, next, err := m.c.Audit(ctx, id, cursor, limit)
+	for _, r := range page {
+		who := r.Who
+		if r.Identity != nil && *r.Identity != who {
+			who += " (" + *r.Identity + ")"
+		}
+		records = append(records, Record{r.At, who, r.What, or(r.On), r.Detail})
+	}
+	return records, next, BadInput(kindOf(err))
 }
 
 func (m remote) List(ctx context.Context) (all []Listed, err error) {
@@ -161,6 +243,11 @@ func (m remote) SetReturnURL(ctx context.Context, id, to string) error {
 
 func (m remote) SetColour(ctx context.Context, id, colour string) error {
 	_, err := m.change(ctx, id, manage.Changes{"colour": orNull(colour)})
+	return err
+}
+
+func (m remote) SetNoticeURL(ctx context.Context, id string, to urlpolicy.URL) error {
+	_, err := m.change(ctx, id, manage.Changes{"notice_url": orNull(to.String())})
 	return err
 }
 

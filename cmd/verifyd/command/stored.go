@@ -2,14 +2,64 @@ package command
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"time"
 
 	"verifyd/edge/account"
 	"verifyd/edge/account/accountstore"
+	"verifyd/sessions/timeline"
+	"verifyd/sessions/urlpolicy"
 )
 
 // stored is a Manager on the store.
-type stored struct{ s *accountstore.Store }
+type stored struct {
+	storedKeys
+	storedMembers
+
+	s *accountstore.Store
+}
+
+func newStored(s *accountstore.Store) stored { return stored{storedKeys{s}, storedMembers{s}, s} }
+
+func (m stored) Show(ctx context.Context, name string) (shown Shown, err error) {
+	if shown.Account, err = m.s.AccountByName(ctx, name); err != nil {
+		return shown, err
+	}
+	shown.PublicKeys = m.s.PublicKeys(shown.Account)
+	if shown.NoticeURL != "" {
+		shown.NoticeHost = timeline.URLHost(shown.NoticeURL)
+	}
+	if shown.Keys, err = m.Keys(ctx); err != nil {
+		return shown, err
+	}
+	shown.Keys = slices.DeleteFunc(shown.Keys, func(k ListedKey) bool { return k.Account != shown.ID })
+	shown.Links, err = m.s.LoginLinks(ctx, shown.ID)
+	return shown, err
+}
+
+func (m stored) Audit(ctx context.Context, name, cursor string, limit int) (records []Record, next string,
+	err error) {
+	a, err := m.s.Deleted(ctx, name)
+	if errors.Is(err, account.ErrNoAccount) {
+		a, err = m.s.AccountByName(ctx, name)
+	}
+	if err != nil {
+		return nil, "", BadInput(err)
+	}
+	return AuditOf(ctx, m.s, a.ID, cursor, limit)
+}
+
+// AuditOf returns the newest records of a log from a cursor on, as a Manager does; the log is an account's id
+// or audit.ServiceLog.
+func AuditOf(ctx context.Context, s *accountstore.Store, log, cursor string, limit int) (records []Record,
+	next string, err error) {
+	page, err := s.Audit(ctx, log, cursor, limit)
+	for _, r := range page.Records {
+		records = append(records, Record{r.At, ActorText(r.Who), r.What, r.On, r.Detail})
+	}
+	return records, page.Next, err
+}
 
 func (m stored) Own(ctx context.Context, name string) (account.Account, error) {
 	return OwnAccount(ctx, m.s, name)
@@ -67,6 +117,10 @@ func (m stored) SetReturnURL(ctx context.Context, id, to string) error {
 
 func (m stored) SetColour(ctx context.Context, id, colour string) error {
 	return m.s.SetColour(ctx, Operator(), id, colour)
+}
+
+func (m stored) SetNoticeURL(ctx context.Context, id string, to urlpolicy.URL) error {
+	return m.s.SetNoticeURL(ctx, Operator(), id, to)
 }
 
 func (m stored) Disable(ctx context.Context, id, reason string) error {

@@ -81,8 +81,8 @@ func (w *wire) carry(to, from net.Conn, toServer bool) {
 	}
 }
 
-// farStore returns a store with an account, and another whose connection hears nothing any more from the write
-// on that mark is in; swallow: nor does the server hear that write.
+// farStore returns a store with an account, and another whose connection hears nothing any more once it has
+// written the mark; with swallow the server does not hear that, either.
 func farStore(t *testing.T, mark string, swallow bool) (near, far *accountstore.Store, a account.Account) {
 	t.Helper()
 	address := natstest.Bare(t, t.TempDir())

@@ -19,9 +19,9 @@ import (
 
 // RotateSecret returns the account a new signing secret. For the time of the overlap callbacks carry a
 // signature of the old one too; with none they never do again. Its errors are ErrRotating while an earlier
-// overlap goes on, ErrNoAccount, ErrNotAllowed and an *input.Error. Beside natsconf.ErrUncertain the new secret
-// is returned too: either it is the current one now, or nothing has changed, and PublicKeys of the account as
-// it is stored tell which.
+// overlap goes on, ErrNoAccount, ErrNotAllowed and an *input.Error. Beside natsconf.ErrUncertain the new
+// secret is returned too: either it is the current one now, or nothing has changed, and PublicKeys of the
+// account as it is stored tell which.
 func (s accounts) RotateSecret(ctx context.Context, by access.Actor, id string,
 	overlap time.Duration) (account.Account, error) {
 	if err := input.Span("overlap", overlap, account.MaxOverlap); err != nil {

@@ -31,14 +31,16 @@ const (
 	MembersRead   Scope = "members:read"
 	MembersWrite  Scope = "members:write"
 	NetworksRead  Scope = "networks:read"
-	// SecretsWrite: rotate callback signing secrets. What is read of them without their values is the account's.
+	// SecretsWrite: rotate callback signing secrets. When they were made is read with the account.
 	SecretsWrite Scope = "secrets:write"
+	AuditRead    Scope = "audit:read" // who changed what, with members' names and identities
 )
 
 // Scopes are all scopes.
 func Scopes() []Scope {
 	return []Scope{
-		AccountsRead, AccountsWrite, KeysRead, KeysWrite, MembersRead, MembersWrite, NetworksRead, SecretsWrite,
+		AccountsRead, AccountsWrite, KeysRead, KeysWrite, MembersRead, MembersWrite, NetworksRead,
+		SecretsWrite, AuditRead,
 	}
 }
 

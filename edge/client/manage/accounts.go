@@ -59,8 +59,8 @@ type Creator struct {
 }
 
 // Changes are members of PATCH /manage/accounts/{account} by their names: name, grant_name, verified_name,
-// quota, binding, max_users, return_url, colour, notice_url, disabled, disabled_reason. Nil sets nothing, so that the
-// service's default counts.
+// quota, binding, max_users, return_url, colour, notice_url, disabled, disabled_reason. Nil sets
+// nothing, so that the service's default counts.
 type Changes map[string]any
 
 func accountPath(id string) string { return "/manage/accounts/" + url.PathEscape(id) }
@@ -136,4 +136,30 @@ func (c *Client) DeleteAccount(ctx context.Context, id string) (a Account, err e
 // RestoreAccount takes back that an account is to be deleted. A repeat is harmless.
 func (c *Client) RestoreAccount(ctx context.Context, id string) (a Account, err error) {
 	return a, c.call(ctx, http.MethodPost, accountPath(id)+"/restore", nil, &a)
+}
+
+// Record is an entry of an account's audit log.
+type Record struct {
+	At       time.Time         `json:"at"`
+	Who      string            `json:"who"`      // as people read it
+	Identity *string           `json:"identity"` // of a member, as network:subject
+	What     string            `json:"what"`     // such as key.created
+	On       *string           `json:"on"`       // what it was done to
+	Detail   map[string]string `json:"detail"`
+}
+
+// Audit reads the newest records of an account's audit log from a cursor on, as next is of the page before;
+// an empty one begins at the newest, and is behind the oldest. limit is 1 to 100.
+func (c *Client) Audit(ctx context.Context, id, cursor string, limit int) (records []Record, next string,
+	err error) {
+	query := url.Values{"limit": {strconv.Itoa(limit)}}
+	if cursor != "" {
+		query.Set("cursor", cursor)
+	}
+	var page struct {
+		Records []Record `json:"records"`
+		Next    string   `json:"next"`
+	}
+	err = c.call(ctx, http.MethodGet, accountPath(id)+"/audit?"+query.Encode(), nil, &page)
+	return page.Records, page.Next, err
 }

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"verifyd/edge/client"
+	"verifyd/edge/client/baseurl"
 )
 
 const (
@@ -26,7 +26,10 @@ const (
 )
 
 // Client calls a service with one operator token. It is safe for concurrent use.
-type Client struct {
+type Client struct{ server }
+
+// server is a service as a client reaches it.
+type server struct {
 	base, token string
 	http        http.Client
 }
@@ -35,7 +38,7 @@ type Client struct {
 // kept. token begins with "vfyop_". Transport and time-out are taken from h; nil: the default. The error says
 // which of them is of no use, and why.
 func New(baseURL, token string, h *http.Client) (*Client, error) {
-	base, err := client.BaseURL(baseURL, "operator token")
+	base, err := baseurl.Parse(baseURL, "operator token")
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +46,7 @@ func New(baseURL, token string, h *http.Client) (*Client, error) {
 		return nil, errors.New("the operator token is empty or holds spaces or control characters; it is " +
 			"one word that begins with vfyop_")
 	}
-	c := &Client{base: base, token: token, http: http.Client{Timeout: timeout}}
+	c := &Client{server{base, token, http.Client{Timeout: timeout}}}
 	if h != nil {
 		c.http = *h
 	}
@@ -62,10 +65,10 @@ const (
 
 // create is call for what makes something. It is tried again, under one idempotency key, where no answer came
 // or the service asks for it: the service then gives the same answer.
-func (c *Client) create(ctx context.Context, path string, in, out any) error {
+func (s *server) create(ctx context.Context, path string, in, out any) error {
 	key := rand.Text()
 	for try, pause := 1, pauseBetween; ; try, pause = try+1, 2*pause {
-		err := c.send(ctx, http.MethodPost, path, key, in, out)
+		err := s.send(ctx, http.MethodPost, path, key, in, out)
 		if err == nil || try == maxTries || ctx.Err() != nil ||
 			errors.As(err, new(*tls.CertificateVerificationError)) { // which stays as it is
 			return err
@@ -85,11 +88,11 @@ func (c *Client) create(ctx context.Context, path string, in, out any) error {
 }
 
 // call makes one request and decodes its answer into out. Errors are an *Error where the service answered.
-func (c *Client) call(ctx context.Context, method, path string, in, out any) error {
-	return c.send(ctx, method, path, "", in, out)
+func (s *server) call(ctx context.Context, method, path string, in, out any) error {
+	return s.send(ctx, method, path, "", in, out)
 }
 
-func (c *Client) request(ctx context.Context, method, path string, in any) (*http.Request, error) {
+func (s *server) request(ctx context.Context, method, path string, in any) (*http.Request, error) {
 	var body io.Reader
 	if in != nil {
 		data, err := json.Marshal(in)
@@ -98,11 +101,11 @@ func (c *Client) request(ctx context.Context, method, path string, in any) (*htt
 		}
 		body = bytes.NewReader(data)
 	}
-	r, err := http.NewRequestWithContext(ctx, method, c.base+path, body)
+	r, err := http.NewRequestWithContext(ctx, method, s.base+path, body)
 	if err != nil {
 		return nil, fmt.Errorf("make the request: %w", err)
 	}
-	r.Header.Set("Authorization", "Bearer "+c.token)
+	r.Header.Set("Authorization", "Bearer "+s.token)
 	r.Header.Set("User-Agent", "verifyd-manage")
 	r.Header.Set("Accept", "application/json, application/problem+json")
 	if in != nil {
@@ -112,15 +115,15 @@ func (c *Client) request(ctx context.Context, method, path string, in any) (*htt
 }
 
 // send makes one request, under an idempotency key where that is not empty.
-func (c *Client) send(ctx context.Context, method, path, key string, in, out any) error {
-	r, err := c.request(ctx, method, path, in)
+func (s *server) send(ctx context.Context, method, path, key string, in, out any) error {
+	r, err := s.request(ctx, method, path, in)
 	if err != nil {
 		return err
 	}
 	if key != "" {
 		r.Header.Set("Idempotency-Key", key)
 	}
-	response, err := c.http.Do(r)
+	response, err := s.http.Do(r)
 	if err != nil {
 		if u, ok := errors.AsType[*url.Error](err); ok {
 			err = u.Err // without the URL, which may hold somebody's identity

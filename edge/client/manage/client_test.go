@@ -124,7 +124,8 @@ func TestAnswersOfOthers(t *testing.T) {
 func TestServersThatAreRefused(t *testing.T) {
 	for base, right := range map[string]bool{
 		"https://verify.example.com": true, "https://verify.example.com/prefix/": true,
-		"http://localhost:8080": true, "http://verify.localhost": true, "http://127.0.0.1": true, "http://[::1]:1": true,
+		"http://localhost:8080": true, "http://verify.localhost": true, "http://127.0.0.1": true,
+		"http://[::1]:1":            true,
 		"http://verify.example.com": false, "http://localhost.example.com": false,
 		"verify.example.com":                    false,
 		"https://ann:secret@verify.example.com": false, "https://verify.example.com?x": false, "": false,

@@ -1,6 +1,6 @@
 // Package manage is the client of verifyd's management interface: what an operator's own programs do with
-// accounts, API keys, signing secrets and members, by an operator token (verifyd operator token create). Of
-// verifyd it imports package client alone.
+// accounts, API keys, signing secrets and members, by an operator token (verifyd operator token create). It
+// imports nothing else of verifyd but package baseurl.
 //
 // The laws:
 //

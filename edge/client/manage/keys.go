@@ -79,7 +79,7 @@ func (c *Client) Keys(ctx context.Context, account string) iter.Seq2[Key, error]
 	}
 	return func(yield func(Key, error) bool) {
 		for query := (url.Values{"limit": {strconv.Itoa(maxPage)}}); ; {
-			page, err := c.keys(ctx, path, query)
+			page, err := keysOn(ctx, c, path, query)
 			if err != nil {
 				yield(Key{}, err)
 				return
@@ -99,7 +99,7 @@ func (c *Client) Keys(ctx context.Context, account string) iter.Seq2[Key, error]
 
 // KeyByID finds a key, whosever it is; nil where there is none.
 func (c *Client) KeyByID(ctx context.Context, id string) (*Key, error) {
-	page, err := c.keys(ctx, "/manage/keys", url.Values{"id": {id}})
+	page, err := keysOn(ctx, c, "/manage/keys", url.Values{"id": {id}})
 	if err != nil || len(page.Keys) == 0 {
 		return nil, err
 	}
@@ -111,6 +111,6 @@ type keyPage struct {
 	Next *string `json:"next"`
 }
 
-func (c *Client) keys(ctx context.Context, path string, query url.Values) (page keyPage, err error) {
+func keysOn(ctx context.Context, c *Client, path string, query url.Values) (page keyPage, err error) {
 	return page, c.call(ctx, http.MethodGet, path+"?"+query.Encode(), nil, &page)
 }

@@ -26,7 +26,7 @@ type MadeSecret struct {
 
 // Secrets lists what signs an account's callbacks, the current one first.
 func (c *Client) Secrets(ctx context.Context, account string) ([]Secret, error) {
-	return c.secrets(ctx, http.MethodGet, accountPath(account)+"/secrets")
+	return secrets(ctx, c, http.MethodGet, accountPath(account)+"/secrets")
 }
 
 // RotateSecret puts a new signing secret in the place of the current one; for the overlap callbacks carry a
@@ -40,10 +40,10 @@ func (c *Client) RotateSecret(ctx context.Context, account string, overlap time.
 
 // EndRotation ends the overlap of a rotation now. A repeat is refused with state_conflict.
 func (c *Client) EndRotation(ctx context.Context, account string) ([]Secret, error) {
-	return c.secrets(ctx, http.MethodDelete, accountPath(account)+"/secrets/previous")
+	return secrets(ctx, c, http.MethodDelete, accountPath(account)+"/secrets/previous")
 }
 
-func (c *Client) secrets(ctx context.Context, method, path string) ([]Secret, error) {
+func secrets(ctx context.Context, c *Client, method, path string) ([]Secret, error) {
 	var list struct {
 		Secrets []Secret `json:"secrets"`
 	}

@@ -51,25 +51,19 @@ func (k keyCreateCmd) Run(ctx context.Context, c command.Console) error {
 			return err
 		}
 		secret, key, unsure := m.CreateKey(ctx, a.ID, o)
-		if secret == "" {
-			return command.BadInput(unsure)
-		}
-		_, _ = fmt.Fprintf(c.Err, "API key %s of %s. It is shown this once; keep it like a password.\n",
-			key.ID, a.Name)
+		said := fmt.Sprintf("API key %s of %s. It is shown this once; keep it like a password.", key.ID,
+			a.Name)
 		if key.Test {
-			_, _ = fmt.Fprintln(c.Err,
-				"It is a test key: services take it where VERIFYD_TEST_KEYS is true, and sign in by "+
-					"the built-in network.")
+			said += "\nIt is a test key: services take it where VERIFYD_TEST_KEYS is true, and sign in by " +
+				"the built-in network."
 		}
 		if !key.ExpiresAt.IsZero() {
-			_, _ = fmt.Fprintf(c.Err, "It works until %s.\n", table.Instant(key.ExpiresAt))
+			said += fmt.Sprintf("\nIt works until %s.", table.Instant(key.ExpiresAt))
 		}
 		if unsure != nil {
-			_, _ = fmt.Fprintln(c.Err,
-				"It may not work: the store did not say that it took the key. See: verifyd key list")
+			said += "\nIt may not work: the store did not say that it took the key. See: verifyd key list"
 		}
-		_, err = fmt.Fprintln(c.Out, secret)
-		return errors.Join(unsure, err)
+		return handOut(c, secret, said, unsure)
 	})
 }
 
@@ -145,28 +139,20 @@ func (k keyRollCmd) Run(ctx context.Context, c command.Console) error {
 	}
 	return k.Manage(ctx, c, func(m command.Manager) error {
 		secret, key, unsure := m.RollKey(ctx, k.ID, grace)
-		if secret == "" {
-			return command.BadInput(unsure)
-		}
-		if unsure != nil {
-			_, _ = fmt.Fprintf(c.Err,
-				"The store did not say that it took the change. Either this is API key %s, and it "+
-					"takes the place of %s, or %s works as before: keep both until verifyd key list "+
-					"shows which.\n",
+		said := fmt.Sprintf("API key %s takes the place of %s. It is shown this once; keep it like a "+
+			"password.", key.ID, key.Replaces)
+		switch {
+		case unsure != nil:
+			said = fmt.Sprintf("The store did not say that it took the change. Either this is API key %s, "+
+				"and it takes the place of %s, or %s works as before: keep both until verifyd key list "+
+				"shows which.",
 				key.ID, key.Replaces, key.Replaces)
-			_, err = fmt.Fprintln(c.Out, secret)
-			return errors.Join(unsure, err)
+		case grace == 0:
+			said += "\nThe old key is revoked."
+		default:
+			said += fmt.Sprintf("\nThe old key works for %s more at most.", grace)
 		}
-		_, _ = fmt.Fprintf(c.Err,
-			"API key %s takes the place of %s. It is shown this once; keep it like a password.\n", key.ID,
-			key.Replaces)
-		if grace == 0 {
-			_, _ = fmt.Fprintln(c.Err, "The old key is revoked.")
-		} else {
-			_, _ = fmt.Fprintf(c.Err, "The old key works for %s more at most.\n", grace)
-		}
-		_, err = fmt.Fprintln(c.Out, secret)
-		return err
+		return handOut(c, secret, said, unsure)
 	})
 }
 

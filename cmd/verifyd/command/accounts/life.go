@@ -10,7 +10,6 @@ import (
 	"verifyd/cmd/verifyd/table"
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
-	"verifyd/edge/account/accountstore"
 	"verifyd/edge/account/audit/life"
 	"verifyd/sessions"
 	sessionstore "verifyd/sessions/store"
@@ -18,8 +17,7 @@ import (
 )
 
 type accountRenameCmd struct {
-	command.Managed `embed:""`
-	accountArg      `embed:""`
+	named `embed:""`
 
 	To    string `arg:"" help:"The new name, as end users will read it."`
 	Grant bool   `help:"Let the account have the name though it is reserved, mixes scripts, or is kept for another account that had it."`
@@ -27,7 +25,7 @@ type accountRenameCmd struct {
 
 // Run renames the account.
 func (a accountRenameCmd) Run(ctx context.Context, c command.Console) error {
-	return change(ctx, c, a.Managed, a.Name, func(m command.Manager, acc account.Account) (string, error) {
+	return a.change(ctx, c, func(m command.Manager, acc account.Account) (string, error) {
 		now, err := m.Rename(ctx, acc.ID, a.To, a.Grant)
 		until, kept := now.KeptUntil(acc.Name)
 		if err != nil || !kept {
@@ -44,33 +42,15 @@ func (a accountRenameCmd) Run(ctx context.Context, c command.Console) error {
 	})
 }
 
-// change lets do alter an account and writes what it says.
-func change(ctx context.Context, c command.Console, on command.Managed, name string,
-	do func(command.Manager, account.Account) (said string, err error)) error {
-	return on.Manage(ctx, c, func(m command.Manager) error {
-		acc, err := m.Own(ctx, name)
-		if err != nil {
-			return err
-		}
-		said, err := do(m, acc)
-		if err != nil {
-			return command.BadInput(err)
-		}
-		_, err = fmt.Fprintln(c.Err, said)
-		return err
-	})
-}
-
 type accountDisableCmd struct {
-	command.Managed `embed:""`
-	accountArg      `embed:""`
+	named `embed:""`
 
 	Reason string `placeholder:"TEXT" help:"Why, as the account's members read it on the dashboard."`
 }
 
 // Run disables the account.
 func (a accountDisableCmd) Run(ctx context.Context, c command.Console) error {
-	return change(ctx, c, a.Managed, a.Name, func(m command.Manager, acc account.Account) (string, error) {
+	return a.change(ctx, c, func(m command.Manager, acc account.Account) (string, error) {
 		err := m.Disable(ctx, acc.ID, a.Reason)
 		return fmt.Sprintf("Account %s is disabled: within a second its keys are refused and nobody signs "+
 			"in for "+
@@ -81,13 +61,12 @@ func (a accountDisableCmd) Run(ctx context.Context, c command.Console) error {
 }
 
 type accountEnableCmd struct {
-	command.Managed `embed:""`
-	accountArg      `embed:""`
+	named `embed:""`
 }
 
 // Run enables the account.
 func (a accountEnableCmd) Run(ctx context.Context, c command.Console) error {
-	return change(ctx, c, a.Managed, a.Name, func(m command.Manager, acc account.Account) (string, error) {
+	return a.change(ctx, c, func(m command.Manager, acc account.Account) (string, error) {
 		now, err := m.Enable(ctx, acc.ID)
 		if !now.DeleteAskedAt.IsZero() {
 			return fmt.Sprintf("Account %s is disabled no more, and waits for its end on %s. To take that "+
@@ -101,13 +80,12 @@ func (a accountEnableCmd) Run(ctx context.Context, c command.Console) error {
 }
 
 type accountRestoreCmd struct {
-	command.Managed `embed:""`
-	accountArg      `embed:""`
+	named `embed:""`
 }
 
 // Run takes back that the account's end was asked for.
 func (a accountRestoreCmd) Run(ctx context.Context, c command.Console) error {
-	return change(ctx, c, a.Managed, a.Name, func(m command.Manager, acc account.Account) (string, error) {
+	return a.change(ctx, c, func(m command.Manager, acc account.Account) (string, error) {
 		now, err := m.Restore(ctx, acc.ID)
 		if now.Barred() {
 			return fmt.Sprintf("Account %s is not deleted, and disabled as it was before. To put it back "+
@@ -119,15 +97,14 @@ func (a accountRestoreCmd) Run(ctx context.Context, c command.Console) error {
 }
 
 type accountVerifiedCmd struct {
-	command.Managed `embed:""`
-	accountArg      `embed:""`
+	named `embed:""`
 
 	Remove bool `help:"Take the mark away."`
 }
 
 // Run sets the mark that end users read beside the account's name, or takes it away.
 func (a accountVerifiedCmd) Run(ctx context.Context, c command.Console) error {
-	return change(ctx, c, a.Managed, a.Name, func(m command.Manager, acc account.Account) (string, error) {
+	return a.change(ctx, c, func(m command.Manager, acc account.Account) (string, error) {
 		err := m.SetVerified(ctx, acc.ID, acc.Name, !a.Remove)
 		if a.Remove {
 			return fmt.Sprintf("Account %s (%s) has no verified mark.", acc.Name, acc.ID), err
@@ -139,9 +116,8 @@ func (a accountVerifiedCmd) Run(ctx context.Context, c command.Console) error {
 }
 
 type accountMoveMemberCmd struct {
-	command.Store `embed:""`
-
-	identityArg `embed:""`
+	command.Managed `embed:""`
+	identityArg     `embed:""`
 
 	From string `required:"" placeholder:"NAME" help:"The account that they are in."`
 	To   string `required:"" placeholder:"NAME" help:"The account that they come to."`
@@ -150,33 +126,23 @@ type accountMoveMemberCmd struct {
 
 // Run moves the member.
 func (a accountMoveMemberCmd) Run(ctx context.Context, c command.Console) error {
-	network, subject, err := a.parts()
+	who, err := a.parts()
 	if err != nil {
 		return err
 	}
-	who := access.Identity{Network: network, Subject: subject}
-	return a.UseAccounts(ctx, c, func(s *accountstore.Store) error {
-		from, err := command.OwnAccount(ctx, s, a.From)
+	return change(ctx, c, a.Managed, a.From, func(m command.Manager, from account.Account) (string, error) {
+		to, err := m.Own(ctx, a.To)
 		if err != nil {
-			return err
+			return "", err
 		}
-		to, err := command.OwnAccount(ctx, s, a.To)
-		if err != nil {
-			return err
-		}
-		m, err := s.MoveMember(ctx, command.Operator(), from.ID, to.ID, who, access.Role(a.Role))
-		if err != nil {
-			return command.BadInput(err)
-		}
-		_, err = fmt.Fprintf(c.Err, "%s is no member of %s any more, and %s of %s.\n",
-			timeline.Legible(who.String()), from.Name, m.Role, to.Name)
-		return err
+		role, err := m.Move(ctx, from.ID, to.ID, who, access.Role(a.Role))
+		return fmt.Sprintf("%s is no member of %s any more, and %s of %s.",
+			timeline.Legible(who.String()), from.Name, role, to.Name), err
 	})
 }
 
 type accountDeleteCmd struct {
-	command.Managed `embed:""`
-	accountArg      `embed:""`
+	named `embed:""`
 
 	Now    bool `help:"Delete it at once, without the seven days in which it can be restored."`
 	DryRun bool `help:"Say what would go, and delete nothing."`
@@ -185,12 +151,13 @@ type accountDeleteCmd struct {
 // Run asks for the account's end.
 func (a accountDeleteCmd) Run(ctx context.Context, c command.Console) error {
 	if a.Now || a.DryRun {
-		if err := a.OnStoreOnly("--now or --dry-run", true); err != nil {
+		err := a.OnStoreOnly("--now or --dry-run", "nobody takes back what is deleted at once")
+		if err != nil {
 			return err
 		}
 		return a.end(ctx, c)
 	}
-	return change(ctx, c, a.Managed, a.Name, func(m command.Manager, acc account.Account) (string, error) {
+	return a.change(ctx, c, func(m command.Manager, acc account.Account) (string, error) {
 		now, err := m.AskDeletion(ctx, acc.ID)
 		return fmt.Sprintf("Account %s (%s) is out of service and is deleted on %s, with its keys and "+
 			"members. To "+

@@ -11,7 +11,6 @@ import (
 	"verifyd/cmd/verifyd/table"
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
-	"verifyd/edge/web"
 	"verifyd/sessions/timeline"
 )
 
@@ -24,21 +23,8 @@ type Member struct {
 	Remove   memberRemoveCmd   `cmd:"" help:"Take a member out of an account, with the invites that they have made."`
 }
 
-// membersOf names the account whose members a command is about.
-type membersOf struct {
-	command.Managed `embed:""`
-
-	Account string `required:"" placeholder:"NAME" help:"The account's name; its id where it was made on the dashboard."`
-}
-
-// change lets do alter the account's members, and writes what it says.
-func (o membersOf) change(ctx context.Context, c command.Console,
-	do func(command.Manager, account.Account) (said string, err error)) error {
-	return change(ctx, c, o.Managed, o.Account, do)
-}
-
 type memberListCmd struct {
-	membersOf     `embed:""`
+	ofAccount     `embed:""`
 	table.Listing `embed:""`
 }
 
@@ -76,7 +62,7 @@ func inviteTable(all []account.Invite, now time.Time) *table.Table {
 }
 
 type memberInviteCmd struct {
-	membersOf `embed:""`
+	ofAccount `embed:""`
 
 	Role    string `default:"developer" help:"What they will be: owner, developer or viewer."`
 	For     string `placeholder:"TEXT" help:"Whom it is meant for, for people to read."`
@@ -92,8 +78,8 @@ func (i memberInviteCmd) Run(ctx context.Context, c command.Console) error {
 				"https://verify.example.com"))
 		}
 		var err error
-		if base, _, err = web.ParseBaseURL(i.BaseURL); err != nil {
-			return config.Usage(fmt.Errorf("--base-url: %w; for example https://verify.example.com", err))
+		if base, err = baseURL(i.BaseURL); err != nil {
+			return err
 		}
 	}
 	return i.Manage(ctx, c, func(m command.Manager) error {
@@ -105,16 +91,14 @@ func (i memberInviteCmd) Run(ctx context.Context, c command.Console) error {
 		if err != nil {
 			return command.BadInput(err)
 		}
-		_, _ = fmt.Fprintf(c.Err, "Whoever follows the link until %s, and logs in, is %s of %s: send it as "+
-			"you would a password. To take it back: verifyd member withdraw --account %s %s\n",
-			table.Instant(made.ExpiresAt), made.Role, a.Name, a.ID, made.ID)
-		_, err = fmt.Fprintln(c.Out, link)
-		return err
+		return handOut(c, link, fmt.Sprintf("Whoever follows the link until %s, and logs in, is %s of %s: "+
+			"send it as you would a password. To take it back: verifyd member withdraw --account %s %s",
+			table.Instant(made.ExpiresAt), made.Role, a.Name, a.ID, made.ID), nil)
 	})
 }
 
 type memberWithdrawCmd struct {
-	membersOf `embed:""`
+	ofAccount `embed:""`
 
 	ID string `arg:"" name:"invite" help:"The invite's id (verifyd member list shows it)."`
 }
@@ -128,7 +112,7 @@ func (w memberWithdrawCmd) Run(ctx context.Context, c command.Console) error {
 }
 
 type memberRoleCmd struct {
-	membersOf   `embed:""`
+	ofAccount   `embed:""`
 	identityArg `embed:""`
 
 	Role string `name:"to" required:"" placeholder:"ROLE" help:"What they are from now on: owner, developer or viewer."`
@@ -136,11 +120,10 @@ type memberRoleCmd struct {
 
 // Run changes the role.
 func (r memberRoleCmd) Run(ctx context.Context, c command.Console) error {
-	network, subject, err := r.parts()
+	who, err := r.parts()
 	if err != nil {
 		return err
 	}
-	who := access.Identity{Network: network, Subject: subject}
 	return r.change(ctx, c, func(m command.Manager, a account.Account) (string, error) {
 		return fmt.Sprintf("%s is %s of %s.", timeline.Legible(r.Identity), r.Role, a.Name),
 			m.SetRole(ctx, a.ID, who, access.Role(r.Role))
@@ -148,17 +131,16 @@ func (r memberRoleCmd) Run(ctx context.Context, c command.Console) error {
 }
 
 type memberRemoveCmd struct {
-	membersOf   `embed:""`
+	ofAccount   `embed:""`
 	identityArg `embed:""`
 }
 
 // Run takes the member out.
 func (r memberRemoveCmd) Run(ctx context.Context, c command.Console) error {
-	network, subject, err := r.parts()
+	who, err := r.parts()
 	if err != nil {
 		return err
 	}
-	who := access.Identity{Network: network, Subject: subject}
 	return r.change(ctx, c, func(m command.Manager, a account.Account) (string, error) {
 		return fmt.Sprintf("%s is no member of %s any more.", timeline.Legible(r.Identity), a.Name),
 			m.Remove(ctx, a.ID, who)

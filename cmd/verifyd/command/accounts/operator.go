@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,7 +15,6 @@ import (
 	"verifyd/edge/account/accountstore"
 	"verifyd/edge/account/audit"
 	"verifyd/edge/account/grant"
-	"verifyd/edge/web"
 	"verifyd/natsconf/fleet"
 	"verifyd/sessions/timeline"
 )
@@ -31,22 +29,11 @@ type Operator struct {
 	Audit     operatorAuditCmd  `cmd:"" help:"Tell who became an operator, and which receiver hosts were paused, newest first."`
 }
 
-// identityArg names somebody at an identity network.
-type identityArg struct {
-	Identity string `arg:"" help:"Who, as NETWORK:SUBJECT, for example example:12345; the members page of an account shows both."`
-}
-
-func (a identityArg) parts() (network, subject string, err error) {
-	network, subject, ok := strings.Cut(a.Identity, ":")
-	if !ok || network == "" || subject == "" {
-		return "", "", config.Usage(
-			errors.New("IDENTITY: this is not NETWORK:SUBJECT; for example example:12345"))
-	}
-	return network, subject, nil
-}
+// whyOperators is why no service makes operators, or their tokens, for another machine.
+const whyOperators = "who is an operator is stored where no edge can write"
 
 type operatorGrantCmd struct {
-	command.Store `embed:""`
+	command.Local `embed:""`
 	identityArg   `embed:""`
 
 	Unchecked bool `help:"Take the network's id as it is, where no running service can say which networks there are."`
@@ -54,15 +41,16 @@ type operatorGrantCmd struct {
 
 // Run makes the grant.
 func (o operatorGrantCmd) Run(ctx context.Context, c command.Console) error {
-	network, subject, err := o.parts()
+	who, err := o.parts()
 	if err != nil {
 		return err
 	}
-	return o.Use(ctx, c, func(st *store.Store) error {
-		if err := o.known(ctx, st, network); err != nil {
+	return o.Use(ctx, c, whyOperators, func(st *store.Store) error {
+		if err := o.known(ctx, st, who.Network); err != nil {
 			return err
 		}
-		if _, err := st.Accounts.GrantOperator(ctx, command.Operator(), network, subject); err != nil {
+		if _, err := st.Accounts.GrantOperator(ctx, command.Operator(), who.Network,
+			who.Subject); err != nil {
 			return command.BadInput(err)
 		}
 		_, err := fmt.Fprintf(c.Err,
@@ -103,7 +91,7 @@ func (o operatorGrantCmd) known(ctx context.Context, st *store.Store, network st
 }
 
 type operatorRevokeCmd struct {
-	command.Store `embed:""`
+	command.Local `embed:""`
 
 	Who string `arg:"" help:"Who, as NETWORK:SUBJECT, or a login link by its id; verifyd operator list shows both."`
 }
@@ -114,15 +102,15 @@ func (o operatorRevokeCmd) Run(ctx context.Context, c command.Console) error {
 		return s.RevokeOperatorLink(ctx, command.Operator(), o.Who)
 	}
 	if strings.Contains(o.Who, ":") {
-		network, subject, err := identityArg{o.Who}.parts()
+		who, err := identityArg{o.Who}.parts()
 		if err != nil {
 			return err
 		}
 		revoke = func(s *accountstore.Store) error {
-			return s.RevokeOperator(ctx, command.Operator(), network, subject)
+			return s.RevokeOperator(ctx, command.Operator(), who.Network, who.Subject)
 		}
 	}
-	return o.UseAccounts(ctx, c, func(s *accountstore.Store) error {
+	return o.UseAccounts(ctx, c, whyOperators, func(s *accountstore.Store) error {
 		err := revoke(s)
 		if errors.Is(err, grant.ErrNoOperator) {
 			return config.Usage(fmt.Errorf("WHO: %w", err))
@@ -137,13 +125,13 @@ func (o operatorRevokeCmd) Run(ctx context.Context, c command.Console) error {
 }
 
 type operatorListCmd struct {
-	command.Store `embed:""`
+	command.Local `embed:""`
 	table.Listing `embed:""`
 }
 
 // Run lists the operators.
 func (o operatorListCmd) Run(ctx context.Context, c command.Console) error {
-	return o.UseAccounts(ctx, c, func(s *accountstore.Store) error {
+	return o.UseAccounts(ctx, c, whyOperators, func(s *accountstore.Store) error {
 		grants, err := s.Operators(ctx)
 		if err != nil {
 			return err
@@ -157,35 +145,31 @@ func (o operatorListCmd) Run(ctx context.Context, c command.Console) error {
 }
 
 type operatorLinkCmd struct {
-	command.Store `embed:""`
+	command.Local `embed:""`
 
 	BaseURL string `name:"base-url" required:"" help:"{base_url} under which users reach the service, as the service has it."`
 }
 
 // Run prints the link alone on standard output.
 func (o operatorLinkCmd) Run(ctx context.Context, c command.Console) error {
-	base, _, err := web.ParseBaseURL(o.BaseURL)
+	base, err := baseURL(o.BaseURL)
 	if err != nil {
-		var f config.Faults
-		f.Add("base-url", fmt.Sprintf("%q is %v", o.BaseURL, err), "for example https://verify.example.com")
-		return config.Usage(f.OwnErr())
+		return err
 	}
-	return o.UseAccounts(ctx, c, func(s *accountstore.Store) error {
+	return o.UseAccounts(ctx, c, whyOperators, func(s *accountstore.Store) error {
 		token, link, err := s.OperatorLink(ctx, command.Operator())
 		if err != nil {
 			return err
 		}
-		_, _ = fmt.Fprintf(c.Err,
+		return handOut(c, linkOf(base, token), fmt.Sprintf(
 			"The link works once, until %s. Whoever has it is an operator for 12 hours: send it as you "+
-				"would a password. To take it back, then too: verifyd operator revoke "+
-				"%s\n", table.Instant(link.ExpiresAt), link.ID)
-		_, err = fmt.Fprintln(c.Out, base+linkPath+"?token="+url.QueryEscape(token))
-		return err
+				"would a password. To take it back, then too: verifyd operator revoke %s",
+			table.Instant(link.ExpiresAt), link.ID), nil)
 	})
 }
 
 type operatorAuditCmd struct {
-	command.Store `embed:""`
+	command.Local `embed:""`
 	table.Listing `embed:""`
 
 	Limit int `default:"50" help:"How many records, newest first; 0 for all."`
@@ -193,7 +177,10 @@ type operatorAuditCmd struct {
 
 // Run lists the records of the service.
 func (o operatorAuditCmd) Run(ctx context.Context, c command.Console) error {
-	return o.UseAccounts(ctx, c, func(s *accountstore.Store) error {
-		return listAudit(ctx, c, s, audit.ServiceLog, o.Limit, o.Listing)
+	return o.UseAccounts(ctx, c, whyOperators, func(s *accountstore.Store) error {
+		read := func(from string, limit int) ([]command.Record, string, error) {
+			return command.AuditOf(ctx, s, audit.ServiceLog, from, limit)
+		}
+		return listAudit(c, o.Limit, o.Listing, read)
 	})
 }

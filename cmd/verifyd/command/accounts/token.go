@@ -23,10 +23,10 @@ type OperatorToken struct {
 }
 
 type tokenCreateCmd struct {
-	command.Store `embed:""`
+	command.Local `embed:""`
 
 	Name    string   `required:"" placeholder:"TEXT" help:"What it is for, as the audit log shows it, for example deploy."`
-	Scope   []string `required:"" sep:"," placeholder:"SCOPE" help:"What it may do: accounts:read, accounts:write, keys:read, keys:write, members:read, members:write, networks:read; write includes read."`
+	Scope   []string `required:"" sep:"," placeholder:"SCOPE" help:"What it may do: accounts:read, accounts:write, keys:read, keys:write, members:read, members:write, networks:read, secrets:write; write includes read."`
 	Expires string   `default:"90d" placeholder:"WHEN" help:"When it ends, as for key create; at most 366d."`
 }
 
@@ -40,16 +40,14 @@ func (t tokenCreateCmd) Run(ctx context.Context, c command.Console) error {
 	for i, s := range t.Scope {
 		scopes[i] = grant.Scope(strings.TrimSpace(s))
 	}
-	return t.UseAccounts(ctx, c, func(s *accountstore.Store) error {
+	return t.UseAccounts(ctx, c, whyOperators, func(s *accountstore.Store) error {
 		token, g, err := s.CreateToken(ctx, command.Operator(), t.Name, scopes, until)
 		if err != nil {
 			return command.BadInput(err)
 		}
-		_, _ = fmt.Fprintf(c.Err, "Operator token %s (%s) works until %s. It is shown this once; keep it "+
-			"like a password. To end it: verifyd operator token revoke %s\n", g.Token, scopesText(g),
-			table.Instant(g.Until), g.Token)
-		_, err = fmt.Fprintln(c.Out, token)
-		return err
+		return handOut(c, token, fmt.Sprintf("Operator token %s (%s) works until %s. It is shown this once; "+
+			"keep it like a password. To end it: verifyd operator token revoke %s", g.Token, scopesText(g),
+			table.Instant(g.Until), g.Token), nil)
 	})
 }
 
@@ -62,13 +60,13 @@ func scopesText(g grant.Grant) string {
 }
 
 type tokenListCmd struct {
-	command.Store `embed:""`
+	command.Local `embed:""`
 	table.Listing `embed:""`
 }
 
 // Run lists the tokens, oldest first.
 func (t tokenListCmd) Run(ctx context.Context, c command.Console) error {
-	return t.UseAccounts(ctx, c, func(s *accountstore.Store) error {
+	return t.UseAccounts(ctx, c, whyOperators, func(s *accountstore.Store) error {
 		tokens, err := s.Tokens(ctx)
 		if err != nil {
 			return err
@@ -84,14 +82,14 @@ func (t tokenListCmd) Run(ctx context.Context, c command.Console) error {
 }
 
 type tokenRevokeCmd struct {
-	command.Store `embed:""`
+	command.Local `embed:""`
 
 	ID string `arg:"" help:"The token's id (verifyd operator token list shows it)."`
 }
 
 // Run ends the token.
 func (t tokenRevokeCmd) Run(ctx context.Context, c command.Console) error {
-	return t.UseAccounts(ctx, c, func(s *accountstore.Store) error {
+	return t.UseAccounts(ctx, c, whyOperators, func(s *accountstore.Store) error {
 		err := s.RevokeToken(ctx, command.Operator(), t.ID)
 		if errors.Is(err, grant.ErrNoToken) {
 			return config.Usage(fmt.Errorf("ID: %w", err))

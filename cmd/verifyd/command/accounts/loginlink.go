@@ -1,0 +1,130 @@
+package accounts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"strconv"
+	"time"
+
+	"verifyd/cmd/verifyd/command"
+	"verifyd/cmd/verifyd/config"
+	"verifyd/cmd/verifyd/table"
+	"verifyd/edge/account"
+	"verifyd/edge/account/access"
+	"verifyd/edge/account/accountstore"
+	"verifyd/edge/account/grant"
+	"verifyd/sessions/timeline"
+)
+
+// linkOf is what a login link is opened by: the dashboard redeems it.
+func linkOf(base, token string) string {
+	return base + "/dashboard/link?token=" + url.QueryEscape(token)
+}
+
+// whyLinks is why no service makes login links, or takes them back, for another machine.
+const whyLinks = "what a login link gives is stored where no edge can write; to let somebody in from " +
+	"elsewhere: verifyd member invite"
+
+type accountLoginLinkCmd struct {
+	command.Local `embed:""`
+
+	Account string `required:"" placeholder:"NAME" help:"The account's name."`
+	Role    string `default:"owner" help:"What whoever follows the link may do: owner, developer or viewer."`
+	BaseURL string `name:"base-url" required:"" help:"{base_url} under which users reach the service, as the service has it."`
+}
+
+// Run prints the link alone on standard output.
+func (a accountLoginLinkCmd) Run(ctx context.Context, c command.Console) error {
+	base, err := baseURL(a.BaseURL)
+	if err != nil {
+		return err
+	}
+	role, err := access.ParseRole(a.Role)
+	if err != nil {
+		return config.Usage(fmt.Errorf("--role: %w", err))
+	}
+	return a.UseAccounts(ctx, c, whyLinks, func(s *accountstore.Store) error {
+		acc, err := command.OwnAccount(ctx, s, a.Account)
+		if err != nil {
+			return err
+		}
+		token, link, err := s.LoginLink(ctx, command.Operator(), acc.ID, role)
+		if err != nil {
+			return command.BadInput(err)
+		}
+		return handOut(c, linkOf(base, token), fmt.Sprintf(
+			"The link works once, until %s. Whoever has it is %s of %s for 12 hours: send it as you "+
+				"would a password. To take it back, then too: verifyd account revoke-login-link "+
+				"--account %s %s",
+			table.Instant(link.ExpiresAt), role, acc.Name, strconv.Quote(acc.Name), link.ID), nil)
+	})
+}
+
+type accountRevokeLinkCmd struct {
+	command.Local `embed:""`
+
+	Account string `required:"" placeholder:"NAME" help:"The account's name."`
+	Link    string `arg:"" help:"The login link's id; verifyd account show lists them."`
+}
+
+// Run takes the link back.
+func (a accountRevokeLinkCmd) Run(ctx context.Context, c command.Console) error {
+	return a.UseAccounts(ctx, c, whyLinks, func(s *accountstore.Store) error {
+		acc, err := command.OwnAccount(ctx, s, a.Account)
+		if err != nil {
+			return err
+		}
+		err = revokeLink(ctx, s, acc, a.Link, c.Err)
+		if errors.Is(err, grant.ErrNoLink) {
+			return config.Usage(fmt.Errorf("LINK: %w; list them with: verifyd account show %s", err,
+				strconv.Quote(acc.Name)))
+		}
+		return err
+	})
+}
+
+// revokeLink takes a login link back and says what it leaves behind: what the link gave is over, what was
+// made with it is the account's.
+func revokeLink(ctx context.Context, s *accountstore.Store, a account.Account, link string,
+	out io.Writer) error {
+	if err := s.RevokeLoginLink(ctx, command.Operator(), a.ID, link); err != nil {
+		return err
+	}
+	_, _ = fmt.Fprintf(out, "%s lets nobody into %s any more, from the next click on. Invites that "+
+		"were made with it are void.\n", timeline.Legible(link), a.Name)
+	w, err := s.LinkWork(ctx, a.ID, link)
+	if err != nil {
+		return fmt.Errorf("the link is taken back; what was made with it cannot be read, look into "+
+			"verifyd account audit %s: %w", strconv.Quote(a.Name), err)
+	}
+	return tellLinkWork(out, a.Name, w, time.Now())
+}
+
+func tellLinkWork(out io.Writer, name string, w accountstore.LinkWork, now time.Time) (err error) {
+	say := func(format string, args ...any) {
+		if err == nil {
+			_, err = fmt.Fprintf(out, format+"\n", args...)
+		}
+	}
+	if len(w.Keys) == 0 {
+		say("It made no API key.")
+	} else {
+		say("API keys that it made, which work on until they end: verifyd key revoke ID")
+	}
+	for _, k := range w.Keys {
+		say("  %s  %s  %s  made %s, %s", k.ID, command.KeyHint(k), table.OrDash(timeline.Legible(k.Name)),
+			table.Instant(k.CreatedAt), k.State(now))
+	}
+	for _, m := range w.Members {
+		say("A member by it, %s: %s (%s), on the members page of the account's owners", m.Role,
+			table.OrDash(timeline.Legible(m.Name)), timeline.Legible(m.Network+":"+m.Subject))
+	}
+	if w.Revealed {
+		say("The signing secret was seen by it; to change it: verifyd account rotate-secret --account %s",
+			strconv.Quote(name))
+	}
+	return err
+}

@@ -1,0 +1,88 @@
+package accounts
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"verifyd/cmd/verifyd/command"
+	"verifyd/cmd/verifyd/config"
+	"verifyd/cmd/verifyd/table"
+	"verifyd/edge/account"
+	"verifyd/edge/account/accountstore"
+)
+
+type accountSecretCmd struct {
+	command.Local `embed:""`
+
+	Name string `arg:"" help:"The account's name."`
+}
+
+// Run prints the current signing secret on standard output, so that a script can take it, and what else signs
+// beside it.
+func (a accountSecretCmd) Run(ctx context.Context, c command.Console) error {
+	const why = "over HTTP a signing secret is in the answer that made it alone; rotate it, with verifyd " +
+		"account rotate-secret"
+	return a.UseAccounts(ctx, c, why, func(s *accountstore.Store) error {
+		acc, err := command.OwnAccount(ctx, s, a.Name)
+		if err != nil {
+			return err
+		}
+		secrets, err := s.RevealSecrets(ctx, command.Operator(), acc.ID)
+		if err != nil {
+			return err
+		}
+		var said strings.Builder
+		for _, old := range secrets[1:] {
+			_, _ = fmt.Fprintf(&said, "The secret before it signs too, until %s: %s\n",
+				table.Instant(old.ExpiresAt), old.Value)
+		}
+		if keys := s.PublicKeys(acc); len(keys) > 0 {
+			_, _ = fmt.Fprintf(&said, "Its public key: %s", keys[0].Value)
+		}
+		return handOut(c, secrets[0].Value, said.String(), nil)
+	})
+}
+
+type accountRotateCmd struct {
+	ofAccount `embed:""`
+
+	Overlap string `default:"24h" help:"How long callbacks carry a signature of the old secret too, up to 30d; 0 for none."`
+}
+
+// Run rotates the secret and prints the new one alone on standard output.
+func (a accountRotateCmd) Run(ctx context.Context, c command.Console) error {
+	overlap, err := parseSpan(a.Overlap)
+	if err != nil {
+		return config.Usage(fmt.Errorf("--overlap: %q is not a time; for example 24h, 7d, or 0", a.Overlap))
+	}
+	return a.Manage(ctx, c, func(m command.Manager) error {
+		acc, err := m.Own(ctx, a.Account)
+		if err != nil {
+			return err
+		}
+		made, err := m.RotateSecret(ctx, acc.ID, overlap)
+		said := fmt.Sprintf("Callbacks of %s are signed with the new secret alone, from now on.", acc.Name)
+		switch {
+		case err != nil:
+			said = fmt.Sprintf("The store did not say that it took the change. Keep both secrets until "+
+				"verifyd account show %s tells which public key signs.", acc.ID)
+		case !made.Until.IsZero():
+			said = fmt.Sprintf("Callbacks of %s carry both signatures until %s. Put the new secret into the "+
+				"receiver before then.", acc.Name, table.Instant(made.Until))
+		}
+		return handOut(c, made.Secret, said+"\nIts public key: "+made.PublicKey, err)
+	})
+}
+
+type accountEndRotationCmd struct {
+	ofAccount `embed:""`
+}
+
+// Run ends the overlap.
+func (a accountEndRotationCmd) Run(ctx context.Context, c command.Console) error {
+	return a.change(ctx, c, func(m command.Manager, acc account.Account) (string, error) {
+		return fmt.Sprintf("The old signing secret of %s signs no more.", acc.Name),
+			m.EndRotation(ctx, acc.ID)
+	})
+}

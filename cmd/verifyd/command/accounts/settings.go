@@ -1,0 +1,136 @@
+package accounts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"verifyd/cmd/verifyd/command"
+	"verifyd/cmd/verifyd/config"
+	"verifyd/edge/account"
+	"verifyd/edge/account/accountstore"
+	"verifyd/sessions/proof"
+	"verifyd/sessions/urlpolicy"
+)
+
+type accountQuotaCmd struct {
+	named `embed:""`
+
+	Sessions *int64 `arg:"" optional:"" name:"n" help:"Sessions that the account may start in a UTC month."`
+	Default  bool   `help:"As many as the service grants to accounts without a quota of their own."`
+}
+
+// Run sets the quota.
+func (a accountQuotaCmd) Run(ctx context.Context, c command.Console) error {
+	quota := int64(0)
+	switch {
+	case a.Default == (a.Sessions != nil):
+		return config.Usage(errors.New("give a number of sessions, for example 5000, or --default"))
+	case a.Sessions != nil:
+		if quota = *a.Sessions; quota < 1 {
+			return config.Usage(fmt.Errorf(
+				"%d is no quota; give a number of sessions, for example 5000, or --default; "+
+					"an account that is to start none is disabled: verifyd account disable NAME", quota))
+		}
+	}
+	return a.change(ctx, c, func(m command.Manager, acc account.Account) (string, error) {
+		return fmt.Sprintf("The quota of %s is %s.", acc.Name, monthText(quota)),
+			m.SetQuota(ctx, acc.ID, quota)
+	})
+}
+
+type accountReturnURLCmd struct {
+	ofAccount `embed:""`
+
+	URL   string `arg:"" optional:"" help:"The https address that the end user's page links to once a session has ended."`
+	Clear bool   `help:"Show no such link any more."`
+}
+
+// Run sets the address, or takes it away.
+func (a accountReturnURLCmd) Run(ctx context.Context, c command.Console) error {
+	if err := oneOf(a.URL, a.Clear, "a URL, for example https://example.com/verified"); err != nil {
+		return err
+	}
+	return a.change(ctx, c, func(m command.Manager, acc account.Account) (string, error) {
+		return shownBy(acc), m.SetReturnURL(ctx, acc.ID, a.URL)
+	})
+}
+
+type accountColourCmd struct {
+	ofAccount `embed:""`
+
+	Colour string `arg:"" optional:"" help:"The colour of the account's sign on the end user's page, for example #1f5fd0."`
+	Clear  bool   `help:"Show no sign any more."`
+}
+
+// Run sets the colour, or takes it away.
+func (a accountColourCmd) Run(ctx context.Context, c command.Console) error {
+	if err := oneOf(a.Colour, a.Clear, "a colour, for example #1f5fd0"); err != nil {
+		return err
+	}
+	return a.change(ctx, c, func(m command.Manager, acc account.Account) (string, error) {
+		return shownBy(acc), m.SetColour(ctx, acc.ID, a.Colour)
+	})
+}
+
+// oneOf reports by its error that a command was given both a value and --clear, or neither.
+func oneOf(value string, empty bool, want string) error {
+	if empty == (value != "") {
+		return config.Usage(errors.New("give " + want + ", or --clear"))
+	}
+	return nil
+}
+
+func shownBy(a account.Account) string {
+	return fmt.Sprintf("The pages of %s show it from now on.", a.Name)
+}
+
+type accountNoticesCmd struct {
+	ofAccount `embed:""`
+
+	URL   string `arg:"" optional:"" help:"The https address that notices are posted to, signed as callbacks are."`
+	Clear bool   `help:"Post them nowhere; members read them on the dashboard all the same."`
+}
+
+// Run sets the address, or takes it away.
+func (a accountNoticesCmd) Run(ctx context.Context, c command.Console) error {
+	if err := oneOf(a.URL, a.Clear, "a URL, for example https://bot.example.com/notices"); err != nil {
+		return err
+	}
+	var to urlpolicy.URL
+	where := "nowhere"
+	if !a.Clear {
+		var err error
+		if to, err = urlpolicy.ParseNamed(a.URL); err != nil {
+			return config.Usage(fmt.Errorf("URL: %w", err))
+		}
+		where = "to " + to.HostPort()
+	}
+	return a.change(ctx, c, func(m command.Manager, acc account.Account) (string, error) {
+		return fmt.Sprintf("Notices to %s are posted %s from now on.", acc.Name, where),
+			m.SetNoticeURL(ctx, acc.ID, to)
+	})
+}
+
+type accountBindingCmd struct {
+	ofAccount `embed:""`
+
+	Binding  string `arg:"" optional:"" help:"link (whoever has the link), code (the account's owner confirms with a code on the platform) or account (the platform account signs in too)."`
+	MaxUsers *int   `placeholder:"N" help:"How many platform users one identity may verify, 1 to 10; 0: any number."`
+	Clear    bool   `help:"Ask for what the service asks for."`
+}
+
+// Run sets what the account asks of its sessions.
+func (a accountBindingCmd) Run(ctx context.Context, c command.Console) error {
+	to := accountstore.Binding{MaxUsers: a.MaxUsers}
+	if level := proof.Level(a.Binding); level != "" || a.Clear {
+		to.Level = &level
+	}
+	if a.Clear && a.Binding != "" || to == (accountstore.Binding{}) {
+		return config.Usage(errors.New("give link, code or account, or --clear, or --max-users"))
+	}
+	return a.change(ctx, c, func(m command.Manager, acc account.Account) (string, error) {
+		return fmt.Sprintf("New sessions of %s ask for it from now on.", acc.Name),
+			m.SetBinding(ctx, acc.ID, to)
+	})
+}

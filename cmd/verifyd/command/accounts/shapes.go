@@ -1,0 +1,92 @@
+package accounts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"verifyd/cmd/verifyd/command"
+	"verifyd/cmd/verifyd/config"
+	"verifyd/edge/account"
+	"verifyd/edge/account/access"
+	"verifyd/edge/web"
+)
+
+// named is a command on one account, which an argument names.
+type named struct {
+	command.Managed `embed:""`
+
+	Name string `arg:"" help:"The account's name; its id where it was made on the dashboard."`
+}
+
+// ofAccount is a command on one account, which a flag names.
+type ofAccount struct {
+	command.Managed `embed:""`
+
+	Account string `required:"" placeholder:"NAME" help:"The account's name; its id where it was made on the dashboard."`
+}
+
+// changing alters an account and returns what to say about it.
+type changing = func(command.Manager, account.Account) (said string, err error)
+
+func (n named) change(ctx context.Context, c command.Console, do changing) error {
+	return change(ctx, c, n.Managed, n.Name, do)
+}
+
+func (o ofAccount) change(ctx context.Context, c command.Console, do changing) error {
+	return change(ctx, c, o.Managed, o.Account, do)
+}
+
+// change lets do alter an account and writes what it says.
+func change(ctx context.Context, c command.Console, on command.Managed, name string, do changing) error {
+	return on.Manage(ctx, c, func(m command.Manager) error {
+		acc, err := m.Own(ctx, name)
+		if err != nil {
+			return err
+		}
+		said, err := do(m, acc)
+		if err != nil {
+			return command.BadInput(err)
+		}
+		_, err = fmt.Fprintln(c.Err, said)
+		return err
+	})
+}
+
+// handOut writes what is shown this once alone on standard output, so that a script can take it, and what to
+// know about it beside that. It does so beside natsconf.ErrUncertain, too: the secret may be the one that
+// works. Other errors come without a secret.
+func handOut(c command.Console, secret, said string, err error) error {
+	if secret == "" {
+		return command.BadInput(err)
+	}
+	_, _ = fmt.Fprintln(c.Err, said)
+	_, printed := fmt.Fprintln(c.Out, secret)
+	return errors.Join(err, printed)
+}
+
+// identityArg names somebody at an identity network.
+type identityArg struct {
+	Identity string `arg:"" help:"Who, as NETWORK:SUBJECT, for example example:12345; the members page of an account shows both."`
+}
+
+func (a identityArg) parts() (who access.Identity, err error) {
+	network, subject, ok := strings.Cut(a.Identity, ":")
+	if !ok || network == "" || subject == "" {
+		return who, config.Usage(
+			errors.New("IDENTITY: this is not NETWORK:SUBJECT; for example example:12345"))
+	}
+	return access.Identity{Network: network, Subject: subject}, nil
+}
+
+// baseURL reads {base_url} as a flag names it.
+func baseURL(text string) (string, error) {
+	base, _, err := web.ParseBaseURL(text)
+	if err != nil {
+		var f config.Faults
+		f.Add("base-url", fmt.Sprintf("%q is %v", text, err), "for example https://verify.example.com")
+		return "", config.Usage(f.OwnErr())
+	}
+	return base, nil
+}
