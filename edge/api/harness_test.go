@@ -20,6 +20,7 @@ import (
 	"verifyd/edge/account"
 	"verifyd/edge/account/secrets"
 	"verifyd/edge/account/signing"
+	"verifyd/edge/apidoc/openapitest"
 	"verifyd/edge/export"
 	"verifyd/edge/limit"
 	"verifyd/edge/problem"
@@ -182,7 +183,13 @@ func newServiceOn(t *testing.T, conn *natsconf.Conn, change func(*Config),
 		conn: conn, clock: &clock{at: time.Now()}, log: &logbook{}, registry: prometheus.NewRegistry(),
 		client: newClient(t),
 	}
-	s.client.Transport = &conform{t: t, next: s.client.Transport, seen: map[string]bool{}}
+	doc, err := described()
+	if err != nil {
+		t.Fatal(err)
+	}
+	answers := openapitest.Watch(t, doc, s.client.Transport)
+	answers.BelowPrefix = true
+	s.client.Transport = answers
 	meter := stats.NewMeter(natstest.Writer(t, conn, topology.StreamUsage))
 	s.store = store.New(store.Config{
 		Conn:        conn,

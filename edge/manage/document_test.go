@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"verifyd/edge/apidoc/openapitest"
 	"verifyd/edge/problem"
 )
 
@@ -40,7 +41,7 @@ func TestDocumentNamesTheCodes(t *testing.T) {
 	for path, item := range doc.Paths.Map() {
 		for method, op := range item.Operations() {
 			for status, r := range op.Responses.Map() {
-				for _, code := range codesOf(r.Value) {
+				for _, code := range openapitest.Codes(r.Value) {
 					named[problem.Code(code)] = true
 					if got := problem.Code(code).Status(); status != statusText(got) {
 						t.Errorf("%s %s: %s has the status %d, not %s", method, path, code, got, status)
