@@ -2,7 +2,6 @@ package chromiumtest
 
 import (
 	"context"
-	"fmt"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -53,19 +52,4 @@ const overflowing = `(() => {
 func Overflow(tab context.Context, t *testing.T) string {
 	t.Helper()
 	return Run(tab, t, chromedp.Evaluate[string](overflowing))
-}
-
-// LookAtWidths fails the test where the page that is open sticks out to the side or is cut off, from a
-// phone's width to a wide screen's. With -args -screenshots FOLDER -every it takes pictures.
-func LookAtWidths(tab context.Context, t *testing.T, name string) {
-	t.Helper()
-	for _, width := range []int64{320, 390, 768, 1280, 1920} {
-		Do(tab, t, chromedp.EmulateViewport(width, 800))
-		if out := Overflow(tab, t); out != "" {
-			t.Errorf("%s at %d: sticks out or is cut off:\n%s", name, width, out)
-		}
-		if *screenshots != "" && *every {
-			save(t, fmt.Sprintf("%s-%d", name, width), picture(tab, t, width))
-		}
-	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -88,8 +89,32 @@ type Screen struct {
 	Width  int64  // in CSS pixels
 	Scheme string // light or dark
 	Zoom   bool   // text at 200 %
-	Axe    bool   // it is checked with axe
+	Axe    bool   // it is checked with axe, and the focus of each of its stops is seen
+	Keys   bool   // the Tab key leads to everything on it
 	Docs   bool   // its picture is one of docs/screens
+}
+
+// Widths returns the screens of a phone's width up to a wide one's, in one colour.
+func Widths(scheme string) []Screen {
+	return []Screen{
+		{Width: 320, Scheme: scheme}, {Width: 390, Scheme: scheme}, {Width: 768, Scheme: scheme},
+		{Width: 1280, Scheme: scheme}, {Width: 1920, Scheme: scheme},
+	}
+}
+
+// Everywhere returns how a page is looked at that must be right for everybody: at every width in both colours,
+// with axe at a phone's and at a desk's, by the keyboard at a phone's, and with the pictures of docs/screens.
+func Everywhere() []Screen {
+	light, dark := Widths("light"), Widths("dark")
+	for i, s := range light {
+		judged := s.Width == 320 || s.Width == 1280
+		light[i].Axe, dark[i].Axe = judged, judged
+		light[i].Docs = s.Width == 390 || s.Width == 1280
+	}
+	slices.Reverse(dark) // fewer pages change their width at once with their colour
+	all := append(light, dark...)
+	all[len(all)-1].Keys = true // what has the focus stands in no picture
+	return all
 }
 
 // show makes the tab's window the screen.
@@ -99,6 +124,10 @@ func (s Screen) show() chromedp.Action[chromedp.Void] {
 			_, err := cdp.Call(ctx, target, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
 				Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: s.Scheme}},
 			})
+			if err == nil { // a window that is not in front shows no focus
+				_, err = cdp.Call(ctx, target, emulation.SetFocusEmulationEnabled,
+					emulation.SetFocusEmulationEnabledParams{Enabled: true})
+			}
 			return err
 		}))
 }
@@ -128,13 +157,23 @@ func (s Screen) look(tab context.Context, t *testing.T, name string, axe bool) {
 	if s.Zoom {
 		name, size = name+"-zoom", "200%"
 	}
-	Do(tab, t, s.show())
-	Run(tab, t, chromedp.Evaluate[string](fmt.Sprintf(`document.documentElement.style.fontSize = %q`, size)))
-	if out := Overflow(tab, t); out != "" {
+	out := ""
+	Do(tab, t, s.show(), chromedp.Func(func(ctx context.Context, target *chromedp.Target) (err error) {
+		script := fmt.Sprintf("document.documentElement.style.fontSize = %q;\n%s", size, overflowing)
+		out, err = chromedp.Evaluate[string](script)(ctx, target)
+		return err
+	}))
+	if out != "" {
 		t.Errorf("%s: sticks out or is cut off:\n%s", name, out)
 	}
 	if *screenshots != "" && (s.Docs || *every) {
 		save(t, strings.Replace(name, "-light", "", 1), picture(tab, t, s.Width))
+	}
+	if s.Keys {
+		walkKeys(tab, t, name)
+	}
+	if s.Axe {
+		seeFocus(tab, t, name)
 	}
 	if !axe || !s.Axe {
 		return

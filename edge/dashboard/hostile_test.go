@@ -43,8 +43,8 @@ func TestLongValuesStayInside(t *testing.T) {
 		r := newRig(t, setup{})
 		for _, at := range furnishHostile(t, r, kind) {
 			setCookies(tab, t, r, at.cookies)
-			chromiumtest.Do(tab, t, chromedp.Navigate(at.address()))
-			chromiumtest.LookAtWidths(tab, t, "hostile-"+kind+"-"+at.name)
+			chromiumtest.Look(tab, t, "hostile-"+kind+"-"+at.name, "", chromedp.Navigate(at.address()),
+				chromiumtest.Widths("light")...)
 		}
 		r.away()
 	}

@@ -28,7 +28,8 @@ import (
 	"verifyd/sessions/timeline"
 )
 
-// Every page at every width and in both colours: nothing sticks out, no rule of axe is broken.
+// Every page at every width and in both colours: nothing sticks out, no rule of axe is broken, and the keyboard
+// leads to everything and shows where it is.
 // CONTRIBUTING.md says how the pictures in docs/screens are made.
 func TestScreenshots(t *testing.T) {
 	t.Parallel()
@@ -38,11 +39,7 @@ func TestScreenshots(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(f.pages)) {
 		at := f.pages[name]
 		setCookies(tab, t, r, at.cookies)
-		chromiumtest.Look(tab, t, name, axe, chromedp.Navigate(at.address()),
-			chromiumtest.Screen{Width: 390, Scheme: "light", Axe: true, Docs: true},
-			chromiumtest.Screen{Width: 390, Scheme: "dark", Axe: true},
-			chromiumtest.Screen{Width: 1280, Scheme: "dark", Axe: true},
-			chromiumtest.Screen{Width: 1280, Scheme: "light", Axe: true, Docs: true})
+		chromiumtest.Look(tab, t, name, axe, chromedp.Navigate(at.address()), chromiumtest.Everywhere()...)
 	}
 }
 

@@ -39,8 +39,19 @@ func serve(t *testing.T) string {
 	return server.URL
 }
 
-// The pages at a phone's width and at a wide screen's, each in one of the colours: nothing sticks out, no
-// rule of axe is broken.
+// guideScreens are those of Everywhere without pictures, and with axe at two of them: it takes seconds for a
+// long page.
+func guideScreens() []chromiumtest.Screen {
+	screens := chromiumtest.Everywhere()
+	for i, s := range screens {
+		screens[i].Docs = false
+		screens[i].Axe = s.Width == 320 && s.Scheme == "light" || s.Width == 1280 && s.Scheme == "dark"
+	}
+	return screens
+}
+
+// The pages at every width and in both colours: nothing sticks out, no rule of axe is broken, and the keyboard
+// leads to everything and shows where it is.
 func TestPagesInChromium(t *testing.T) {
 	t.Parallel()
 	tab, axe := chromiumtest.Start(t), chromiumtest.Axe(t)
@@ -48,9 +59,7 @@ func TestPagesInChromium(t *testing.T) {
 	for name, path := range map[string]string{
 		"docs-start": PathStart, "docs-integrating": PathStart + "/integrating",
 	} {
-		chromiumtest.Look(tab, t, name, axe, chromedp.Navigate(base+path),
-			chromiumtest.Screen{Width: 390, Scheme: "light", Axe: true},
-			chromiumtest.Screen{Width: 1280, Scheme: "dark", Axe: true})
+		chromiumtest.Look(tab, t, name, axe, chromedp.Navigate(base+path), guideScreens()...)
 	}
 	for file, path := range addresses { // axe takes seconds for a long one, and finds what it finds above
 		chromiumtest.Do(tab, t, chromedp.EmulateViewport(320, 800), chromedp.Navigate(base+path))

@@ -42,8 +42,8 @@ func TestLongValuesStayInside(t *testing.T) {
 				address: r.page(token),
 			},
 		} {
-			chromiumtest.Do(tab, t, at.open())
-			chromiumtest.LookAtWidths(tab, t, "sign-in-hostile-"+kind+"-"+name)
+			chromiumtest.Look(tab, t, "sign-in-hostile-"+kind+"-"+name, "", at.open(),
+				chromiumtest.Widths("light")...)
 			chromiumtest.Do(tab, t, chromedp.EmulateViewport(390, 800))
 			if tall := chromiumtest.Run(tab, t,
 				chromedp.Evaluate[int](`document.documentElement.scrollHeight`)); tall > tallest {

@@ -46,20 +46,16 @@ func look(tab context.Context, t *testing.T, name, axe string, shown shownState,
 }
 
 // Every page in every state, at every width, in both colours and with large text: nothing sticks out, no rule
-// of axe is broken. CONTRIBUTING.md says how the pictures in docs/screens are made.
+// of axe is broken, and the keyboard leads to everything and shows where it is. CONTRIBUTING.md says how the
+// pictures in docs/screens are made.
 func TestScreens(t *testing.T) {
 	t.Parallel()
 	tab, axe := chromiumtest.Start(t), chromiumtest.Axe(t)
 	shown := everyState(t)
 	for _, name := range slices.Sorted(maps.Keys(shown)) {
-		look(tab, t, name, axe, shown[name],
-			chromiumtest.Screen{Width: 390, Scheme: "light", Axe: true},
-			chromiumtest.Screen{Width: 390, Scheme: "dark", Axe: true},
-			chromiumtest.Screen{Width: 1280, Scheme: "dark", Axe: true},
-			chromiumtest.Screen{Width: 1280, Scheme: "light", Axe: true},
-			// At 200 % zoom a window of 640 has 320 pixels; text alone at 200 % keeps the window as it is.
-			chromiumtest.Screen{Width: 320, Scheme: "light"},
-			chromiumtest.Screen{Width: 390, Scheme: "light", Zoom: true})
+		// At 200 % zoom a window of 640 has 320 pixels; text alone at 200 % keeps the window as it is.
+		zoomed := chromiumtest.Screen{Width: 390, Scheme: "light", Zoom: true}
+		look(tab, t, name, axe, shown[name], append(chromiumtest.Everywhere(), zoomed)...)
 	}
 }
 
