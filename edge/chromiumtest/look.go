@@ -102,8 +102,8 @@ func Widths(scheme string) []Screen {
 	}
 }
 
-// Everywhere returns how a page is looked at that must be right for everybody: at every width in both colours,
-// with axe at a phone's and at a desk's, by the keyboard at a phone's, and with the pictures of docs/screens.
+// Everywhere returns how a page is looked at that must be right for everybody: at every width in both
+// colours, with axe at a phone's and at a desk's, by the keyboard at a phone's, with the pictures of docs/screens.
 func Everywhere() []Screen {
 	light, dark := Widths("light"), Widths("dark")
 	for i, s := range light {

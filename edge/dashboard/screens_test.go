@@ -28,8 +28,8 @@ import (
 	"verifyd/sessions/timeline"
 )
 
-// Every page at every width and in both colours: nothing sticks out, no rule of axe is broken, and the keyboard
-// leads to everything and shows where it is.
+// Every page at every width and in both colours: nothing sticks out, no rule of axe is broken, and the
+// keyboard leads to everything and shows where it is.
 // CONTRIBUTING.md says how the pictures in docs/screens are made.
 func TestScreenshots(t *testing.T) {
 	t.Parallel()

@@ -50,8 +50,8 @@ func guideScreens() []chromiumtest.Screen {
 	return screens
 }
 
-// The pages at every width and in both colours: nothing sticks out, no rule of axe is broken, and the keyboard
-// leads to everything and shows where it is.
+// The pages at every width and in both colours: nothing sticks out, no rule of axe is broken, and the
+// keyboard leads to everything and shows where it is.
 func TestPagesInChromium(t *testing.T) {
 	t.Parallel()
 	tab, axe := chromiumtest.Start(t), chromiumtest.Axe(t)
