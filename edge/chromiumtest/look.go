@@ -103,7 +103,7 @@ func Widths(scheme string) []Screen {
 }
 
 // Everywhere returns how a page is looked at that must be right for everybody: at every width in both
-// colours, with axe at a phone's and at a desk's, by the keyboard at a phone's, with the pictures of docs/screens.
+// colours, with axe at a phone's and at a desk's, by the keyboard at a phone's. docs/screens has two of them.
 func Everywhere() []Screen {
 	light, dark := Widths("light"), Widths("dark")
 	for i, s := range light {

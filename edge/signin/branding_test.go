@@ -1,7 +1,11 @@
 package signin_test
 
 import (
+	"bytes"
 	"html"
+	"image"
+	"image/color"
+	"image/png"
 	"net/http"
 	"regexp"
 	"slices"
@@ -15,10 +19,24 @@ import (
 	"verifyd/sessions/proof"
 )
 
-// branded is the looks of account acc_branded: every colour, and a logo as large as they may be.
+// branded is the looks of account acc_branded: every colour, and a logo as large as they may be, a drawing
+// with nothing behind it.
 func branded() branding.Branding {
-	picture := branding.NewLogo(slices.Concat([]byte("\x89PNG\r\n\x1a\n"), make([]byte, logo.MaxBytes-8)),
-		288, 96)
+	const width, height = 288, 96
+	drawing := image.NewNRGBA(image.Rect(0, 0, width, height))
+	for x := range width {
+		for y := range height {
+			if dx, dy := (x-width/2)/3, y-height/2; dx*dx+dy*dy < height*height/4 {
+				drawing.SetNRGBA(x, y, color.NRGBA{uint8(x / 2), 0x5f, 0xd0, 0xff})
+			}
+		}
+	}
+	var encoded bytes.Buffer
+	if err := png.Encode(&encoded, drawing); err != nil {
+		panic(err) // a buffer takes everything
+	}
+	padded := slices.Concat(encoded.Bytes(), make([]byte, logo.MaxBytes-encoded.Len())) // read to its end alone
+	picture := branding.NewLogo(padded, width, height)
 	return branding.Branding{Accent: "#7a4100", AccentDark: "#ffd500", Button: "#ffd500", Logo: picture}
 }
 

@@ -25,11 +25,11 @@ import (
 // the widths and colours of those pictures.
 var inDocs = func() map[string]bool {
 	in := map[string]bool{}
-	for name := range strings.FieldsSeq("ask-sign app elsewhere back declined refused-min_account_age " +
+	for name := range strings.FieldsSeq("ask-sign ask-logo app elsewhere back declined refused-min_account_age " +
 		"expired down code code-wrong account account-half ask-ar ask-ja ask-ko ask-zh-Hans") {
 		in[name+" 390 light"] = true
 	}
-	for _, name := range []string{"ask-sign", "back"} {
+	for _, name := range []string{"ask-sign", "ask-logo", "back"} {
 		in[name+" 1280 light"], in[name+" 390 dark"] = true, true
 	}
 	return in
@@ -174,6 +174,7 @@ func everyState(t *testing.T) map[string]shownState {
 	states := map[string]shownState{
 		"ask":      at(fresh()),
 		"ask-sign": at(fresh(of("acc_back"))),
+		"ask-logo": at(fresh(of("acc_branded"))),
 		"hostile":  at(fresh(hostile)),
 		"trouble":  {address: b.To(b.Get(b.back(recordFailure, "x", "error")))},
 		"verified": ended(verified),
