@@ -35,7 +35,8 @@ func branded() branding.Branding {
 	if err := png.Encode(&encoded, drawing); err != nil {
 		panic(err) // a buffer takes everything
 	}
-	padded := slices.Concat(encoded.Bytes(), make([]byte, logo.MaxBytes-encoded.Len())) // read to its end alone
+	// what follows the end of a PNG is not read
+	padded := slices.Concat(encoded.Bytes(), make([]byte, logo.MaxBytes-encoded.Len()))
 	picture := branding.NewLogo(padded, width, height)
 	return branding.Branding{Accent: "#7a4100", AccentDark: "#ffd500", Button: "#ffd500", Logo: picture}
 }

@@ -25,8 +25,9 @@ import (
 // the widths and colours of those pictures.
 var inDocs = func() map[string]bool {
 	in := map[string]bool{}
-	for name := range strings.FieldsSeq("ask-sign ask-logo app elsewhere back declined refused-min_account_age " +
-		"expired down code code-wrong account account-half ask-ar ask-ja ask-ko ask-zh-Hans") {
+	for name := range strings.FieldsSeq("ask-sign ask-logo app elsewhere back declined " +
+		"refused-min_account_age expired down code code-wrong account account-half " +
+		"ask-ar ask-ja ask-ko ask-zh-Hans") {
 		in[name+" 390 light"] = true
 	}
 	for _, name := range []string{"ask-sign", "ask-logo", "back"} {
