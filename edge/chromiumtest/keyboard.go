@@ -86,7 +86,7 @@ func walkKeys(tab context.Context, t *testing.T, name string) {
 	t.Helper()
 	presses := 2 + Run(tab, t, chromedp.Evaluate[int](listen))
 	missing := ""
-	for try := 0; try < 3; try++ { // what scrolls, and what is in frames, takes more than one press
+	for range 3 { // what scrolls, and what is in frames, takes more than one press
 		Do(tab, t, chromedp.KeyEvent(strings.Repeat(kb.Tab, presses)))
 		if missing = Run(tab, t, chromedp.Evaluate[string](unreached)); missing == "" {
 			return

@@ -112,7 +112,7 @@ func Everywhere() []Screen {
 		light[i].Docs = s.Width == 390 || s.Width == 1280
 	}
 	slices.Reverse(dark) // fewer pages change their width at once with their colour
-	all := append(light, dark...)
+	all := slices.Concat(light, dark)
 	all[len(all)-1].Keys = true // what has the focus stands in no picture
 	return all
 }

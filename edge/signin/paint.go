@@ -102,8 +102,9 @@ const (
 	ownToken = iota
 	ownExpires
 	ownValues
-	ownRows = ownValues + len(valueNames)
 )
+
+const ownRows = ownValues + len(valueNames)
 
 // tokenLetters are those of base64url (RFC 4648 §5).
 const tokenLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
@@ -206,7 +207,7 @@ func (p *pages) draw(w http.ResponseWriter, v view) {
 		head.Set("Retry-After", strconv.Itoa(v.retryAfter))
 	}
 	w.WriteHeader(v.status)
-	_, _ = w.Write(body) // the client is gone
+	_, _ = w.Write(body) //nolint:gosec // html/template drew it; the client may be gone
 }
 
 //go:embed web

@@ -158,7 +158,7 @@ func values(m message) string {
 func formsOf(m message) (forms []plural.Form) {
 	for f, w := range m {
 		if w != nil {
-			forms = append(forms, plural.Form(f)) //nolint:gosec // one of six
+			forms = append(forms, plural.Form(f))
 		}
 	}
 	return forms

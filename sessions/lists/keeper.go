@@ -48,7 +48,7 @@ type Keeper struct {
 	lag   uint64        // maxLag
 	facts uint64        // maxEnded
 	every time.Duration // passEvery
-	rest  time.Duration // restFor
+	rest  int           // restFor
 
 	accounts map[string]uint64 // that are kept; each outcome up to this sequence is in the account's span
 	small    map[string]uint64 // sequences before which an account cannot be large
@@ -152,24 +152,9 @@ func (k *Keeper) seek(ctx context.Context, g goal) error {
 	if g.last < g.first || g.last-g.first < uint64(k.large)-1 { //nolint:gosec // positive
 		return nil
 	}
-	sizes := map[string]int{}
-	for i := range uint64(samples) {
-		part := (g.last - g.first + 1) / samples
-		account, err := k.accountAt(ctx, g.first+i*part+rand.Uint64N(part+1)) //nolint:gosec // a sample
-		if err != nil {
-			return err
-		}
-		_, met := sizes[account]
-		_, kept := k.accounts[account]
-		if met || kept || account == "" || k.small[account] > 0 {
-			continue
-		}
-		_, n, err := k.lists.Conn.Head(ctx, topology.BucketStream(topology.BucketSessions),
-			records.RecordSubject(account, "*"), 1)
-		if err != nil {
-			return err
-		}
-		sizes[account] = int(n) //nolint:gosec // a count
+	sizes, err := k.sizes(ctx, g)
+	if err != nil {
+		return err
 	}
 	found := make([]string, 0, len(sizes))
 	for account, n := range sizes {
@@ -189,6 +174,31 @@ func (k *Keeper) seek(ctx context.Context, g goal) error {
 		}
 	}
 	return nil
+}
+
+// sizes returns how many sessions accounts have that are met by records here and there, without those that
+// are kept or known to be small.
+func (k *Keeper) sizes(ctx context.Context, g goal) (map[string]int, error) {
+	sizes := map[string]int{}
+	for i := range uint64(samples) {
+		part := (g.last - g.first + 1) / samples
+		account, err := k.accountAt(ctx, g.first+i*part+rand.Uint64N(part+1)) //nolint:gosec // a sample
+		if err != nil {
+			return nil, err
+		}
+		_, met := sizes[account]
+		_, kept := k.accounts[account]
+		if met || kept || account == "" || k.small[account] > 0 {
+			continue
+		}
+		_, n, err := k.lists.Conn.Head(ctx, topology.BucketStream(topology.BucketSessions),
+			records.RecordSubject(account, "*"), 1)
+		if err != nil {
+			return nil, err
+		}
+		sizes[account] = int(n) //nolint:gosec // a count
+	}
+	return sizes, nil
 }
 
 // accountAt returns whose the first record is at or after a sequence; empty where there is none.
@@ -235,7 +245,7 @@ func (k *Keeper) build(ctx context.Context, account string, g goal) error {
 
 // pace rests after a piece of work.
 func (k *Keeper) pace(ctx context.Context, begun time.Time) error {
-	return pause(ctx, k.rest*time.Since(begun))
+	return pause(ctx, time.Duration(k.rest)*time.Since(begun))
 }
 
 func pause(ctx context.Context, d time.Duration) error {

@@ -138,7 +138,7 @@ func (r rig) messages(t *testing.T, q lists.Query) int {
 	if _, err := r.store.List(t.Context(), q); err != nil {
 		t.Fatal(err)
 	}
-	return int(r.conn.NC.Stats().InMsgs - before) //nolint:gosec // some hundred
+	return int(r.conn.NC.Stats().InMsgs - before)
 }
 
 func (r rig) awaitKept(t *testing.T) {

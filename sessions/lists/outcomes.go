@@ -52,7 +52,7 @@ func (s *span) end(r *row, o sessions.Outcome) {
 		i = len(s.outcomes)
 		s.outcomes = append(s.outcomes, o)
 	}
-	r.outcome, r.looked = uint16(i), true //nolint:gosec // see above
+	r.outcome, r.looked = uint16(i), true
 }
 
 // look reads how the sessions of rows ended, where that is not known for good. What was read stays known

@@ -84,7 +84,7 @@ func (l lookUp) status(ctx context.Context) (s sessions.Status, completed bool, 
 
 // checkErased returns ErrErased for a session whose user was erased. Its other errors are natsconf's.
 func checkErased(ctx context.Context, st *Reader, s sessions.Session) error {
-	if !st.mayBeErased(s) {
+	if !mayBeErased(s, st.Now()) {
 		return nil
 	}
 	gone, err := st.IsErased(ctx, s.ID)

@@ -194,14 +194,14 @@ func (r *recent) get(id sessions.ID) (s sessions.Session, ok bool) {
 
 // mayBeErased reports whether the user of a session may have been erased. That happens after the session's
 // lifetime alone (package erasure), by the clock of whoever erases.
-func (st *Reader) mayBeErased(s sessions.Session) bool {
-	return !st.Now().Before(s.ExpiresAt.Add(-ClockSkew))
+func mayBeErased(s sessions.Session, now time.Time) bool {
+	return !now.Before(s.ExpiresAt.Add(-ClockSkew))
 }
 
 // readOpen is ReadOpen for a session of an account; of "", whichever it belongs to.
 func readOpen(ctx context.Context, st *Reader, account string, id sessions.ID) (sessions.Session, error) {
 	s, ok := st.recent.get(id)
-	if ok && (account == "" || account == s.Account) && !st.mayBeErased(s) {
+	if ok && (account == "" || account == s.Account) && !mayBeErased(s, st.Now()) {
 		return s, nil
 	}
 	if account == "" {

@@ -54,7 +54,8 @@ func closeSchema(s *openapi3.Schema) {
 func Codes(r *openapi3.Response) (codes []string) {
 	list, _ := r.Extensions["x-codes"].([]any)
 	for _, c := range list {
-		codes = append(codes, c.(string))
+		code, _ := c.(string)
+		codes = append(codes, code)
 	}
 	return codes
 }
@@ -75,8 +76,9 @@ type Transport struct {
 }
 
 // Watch returns a transport that sends by another one.
-func Watch(t testing.TB, doc *openapi3.T, next http.RoundTripper) *Transport {
-	return &Transport{t: t, doc: doc, next: next, seen: map[string]bool{}}
+func Watch(tb testing.TB, doc *openapi3.T, next http.RoundTripper) *Transport {
+	tb.Helper()
+	return &Transport{t: tb, doc: doc, next: next, seen: map[string]bool{}}
 }
 
 // CloseIdleConnections closes those of the transport below.
@@ -113,7 +115,9 @@ func (w *Transport) check(r *http.Request, resp *http.Response, body []byte) err
 		return nil
 	}
 	op := w.doc.Paths.Value(path).GetOperation(r.Method)
-	var refusal struct{ Code problem.Code }
+	var refusal struct {
+		Code problem.Code `json:"code"`
+	}
 	if strings.HasPrefix(resp.Header.Get("Content-Type"), "application/problem+json") {
 		if err := json.Unmarshal(body, &refusal); err != nil {
 			return err
