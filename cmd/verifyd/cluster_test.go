@@ -67,7 +67,7 @@ func TestCluster(t *testing.T) {
 	wg.Go(func() {
 		c.walk(ctx, rand.New(rand.NewPCG(uint64(began.UnixNano()), 2)), *clusterSessions, lasts())
 	})
-	r := &ruin{t: t, s: s}
+	r := &ruin{t: t, s: s, log: c.log}
 	if err := r.torment(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -92,8 +92,9 @@ func lasts() time.Duration {
 // ruin brings the faults about: one at a time to the NATS servers, of which two must stand, one at a time to
 // the edges and one to the dispatchers.
 type ruin struct {
-	t *testing.T
-	s *proof
+	t   *testing.T
+	s   *proof
+	log *history.Log
 
 	began time.Time
 }
@@ -135,7 +136,8 @@ func (r *ruin) stores(ctx context.Context) error {
 	for _, m := range r.s.stores {
 		r.say("%s is cut off from the others", m.name)
 		cut := func(ctx context.Context) error { return m.cut(ctx, r.s.store) }
-		heal := func(ctx context.Context) error { return m.heal(ctx, r.s.store) }
+		rejoin := func(ctx context.Context) error { return m.heal(ctx, r.s.store) }
+		heal := func(ctx context.Context) error { return r.back(ctx, m, rejoin) }
 		if err := r.outage(ctx, m, *clusterCut, cut, heal); err != nil {
 			return err
 		}
@@ -145,7 +147,23 @@ func (r *ruin) stores(ctx context.Context) error {
 		return err
 	}
 	r.say("%s, which leads %s, is stopped", m.name, topology.StreamCompletions)
-	return r.outage(ctx, m, *clusterFreeze, m.freeze, m.thaw)
+	thaw := func(ctx context.Context) error { return r.back(ctx, m, m.thaw) }
+	return r.outage(ctx, m, *clusterFreeze, m.freeze, thaw)
+}
+
+// heardWithin is how soon a server that is back has heard from the one that leads now, which sends something
+// each second.
+const heardWithin = 2 * time.Second
+
+// back brings a server back that may take itself for a leader until it hears of another.
+func (r *ruin) back(ctx context.Context, m *member, bring func(context.Context) error) error {
+	over := r.log.Behind()
+	defer over()
+	if err := errors.Join(bring(ctx), m.await(ctx)); err != nil {
+		return err
+	}
+	pass(ctx, heardWithin)
+	return nil
 }
 
 // outage brings a fault about, leaves it for a while, ends it and waits until the member is well.

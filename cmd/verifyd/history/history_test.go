@@ -66,6 +66,31 @@ func TestModels(t *testing.T) {
 			s.End("canceled").Saw("canceled")
 			s.Read().Saw("pending")
 		}, false},
+		"a stale read of a server that comes back": {func(l *history.Log) {
+			s := l.Session("s")
+			s.Start().Saw("1")
+			s.End("canceled").Saw("canceled")
+			over := l.Behind()
+			s.Read().Saw("pending")
+			s.Read().Saw("canceled")
+			over()
+			s.Read().Saw("canceled")
+		}, true},
+		"a stale read after a server has come back": {func(l *history.Log) {
+			s := l.Session("s")
+			s.Start().Saw("1")
+			s.End("canceled").Saw("canceled")
+			l.Behind()()
+			s.Read().Saw("pending")
+		}, false},
+		"another end on a server that comes back": {func(l *history.Log) {
+			s := l.Session("s")
+			s.Start().Saw("1")
+			s.End("canceled").Saw("canceled")
+			over := l.Behind()
+			s.Read().Saw("verified")
+			over()
+		}, false},
 		"a read that goes back": {func(l *history.Log) {
 			s := l.Session("s")
 			s.Start().Saw("1")

@@ -3,6 +3,7 @@ package history
 import (
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -15,10 +16,14 @@ import (
 type Log struct {
 	began time.Time
 
-	mu    sync.Mutex
-	last  int64 // instant that was given out
-	parts []*Part
+	mu     sync.Mutex
+	last   int64 // instant that was given out
+	parts  []*Part
+	behind []span
 }
+
+// span is the time between two instants.
+type span struct{ from, to int64 }
 
 // instant returns the nanoseconds since the log's begin, later each time: of two calls of which one ended
 // before the other began no clock makes two at once.
@@ -31,6 +36,25 @@ func (l *Log) instant() int64 {
 
 // New makes a log that is empty.
 func New() *Log { return &Log{began: time.Now()} }
+
+// Behind notes that from now on a server that was cut off comes back. Until over is called it may answer a
+// read with what it held then: it does not know yet that another server leads (docs/GUARANTEES.md).
+func (l *Log) Behind() (over func()) {
+	from := l.instant()
+	return func() {
+		to := l.instant()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.behind = append(l.behind, span{from, to})
+	}
+}
+
+// isBehind reports whether a call overlaps a time in which a server may have been behind.
+func (l *Log) isBehind(in input) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.ContainsFunc(l.behind, func(s span) bool { return in.call <= s.to && in.ret >= s.from })
+}
 
 // Part is the history of one session, quota or key.
 type Part struct {
@@ -54,6 +78,8 @@ type input struct {
 	want string // of an end: the state that is asked for
 	call int64  // nanoseconds since the log's begin
 	ret  int64  // never, where the answer was lost
+	// behind: the answer may be that of a server that is behind
+	behind bool
 }
 
 // output is the answer; the zero value where it was lost.
@@ -212,6 +238,7 @@ func (p *Part) operations() (all []porcupine.Operation) {
 			rows = append(rows, 0)
 		}
 		rows[row] = end
+		c.in.behind = p.log.isBehind(c.in)
 		all = append(all, porcupine.Operation{
 			ClientId: row, Input: c.in, Output: c.out, Call: c.in.call, Return: end,
 		})

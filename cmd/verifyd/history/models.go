@@ -81,7 +81,8 @@ var sessions = model(sessionState{}, func(s sessionState, in input, out output) 
 			return s, !out.known || out.text == s.id
 		}
 	case doRead: // one that has expired may be forgotten
-		return s, !out.known || out.text == s.is || out.text == "" && s.is == expired
+		return s, !out.known || out.text == s.is || out.text == "" && s.is == expired ||
+			in.behind && (out.text == pending || out.text == "")
 	case doEnd:
 		if s.is == pending {
 			return sessionState{s.id, in.want}, !out.known || out.text == in.want
