@@ -1,5 +1,5 @@
-// Package docs holds the documents of this folder as text, for who shows them elsewhere: the service does, at
-// {base_url}/docs (package edge/guide).
+// Package docs holds the documents of this folder as text, for programs that show them elsewhere: the service
+// does, at {base_url}/docs (package edge/guide).
 package docs
 
 import "embed"

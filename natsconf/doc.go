@@ -9,12 +9,12 @@
 //   - Nothing is acknowledged before it is on disk: the embedded server syncs every message (SyncAlways), a
 //     cluster replicates it to a majority. EVENTS and key-uses are the exceptions, and no promise depends on
 //     them.
-//   - Every read goes to the stream's leader. Direct reads, which cost less, are on in the embedded store
-//     alone, which has no other copy: a replica may answer a read that follows an acknowledged write as if
+//   - Every read goes to the stream's leader. Direct reads, which cost less, are enabled only in the embedded
+//     store, which has no other copy: a replica may answer a read that follows an acknowledged write as if
 //     the write had not happened.
 //   - A Writer returns to each caller the result of its own publish: stored, conflict, certainly not stored,
 //     or uncertain.
-//   - What replaces an entry on condition that nobody else did goes through Update, or Retry where several
-//     change together.
-//   - Ensure creates and extends; what would lose data or weaken a fence it refuses by name.
+//   - A write that replaces an entry on condition that no other write did goes through Update, or through
+//     Retry if several entries change together.
+//   - Ensure creates and extends. It refuses, by name, a change that would lose data or weaken a fence.
 package natsconf

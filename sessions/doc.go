@@ -24,13 +24,13 @@
 //     completion, each claim, each result and each resend is such a fact. State is read from facts; there is
 //     no second copy that could differ after a crash.
 //  2. The expiry instant in the record decides. Neither a message's age nor a bucket's TTL decides it.
-//  3. The session token is the user's secret and is never stored, but sealed, for ten minutes, where an
+//  3. The session token is the user's secret and is not stored, except sealed, for ten minutes, if an
 //     idempotency key must lead to it again. Everything that is written, logged or shown carries the session
 //     id, which is made from the token and does not lead back to it.
 //  4. A write that was not plainly confirmed is resolved by reading its subject from the stream's leader and
-//     comparing the nonce; nobody acts on an unconfirmed write.
-//  5. What is stored in a fact's place and was written by no build has the meaning that
-//     facts.ErrUnreadable defines, for every reader, and is reported to operators.
-//  6. What is stored is read strictly (package records). A build that adds a member to a record raises
-//     the version of its kind.
+//     comparing the nonce; no process acts on an unconfirmed write.
+//  5. A message in a fact's place that no build has written has the meaning that facts.ErrUnreadable defines,
+//     for every reader, and is reported to operators.
+//  6. Records are read strictly (package records). A build that adds a member to a record raises the version
+//     of its kind.
 package sessions

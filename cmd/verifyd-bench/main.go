@@ -1,5 +1,5 @@
-// Command verifyd-bench measures the service on this machine, beside ceilings, and prints a table. Package
-// bench says what it measures, and by which rules.
+// Command verifyd-bench measures the service on this machine, next to ceilings, and prints a table. Package
+// bench describes what it measures, and by which rules.
 //
 //	go run ./cmd/verifyd-bench --row init --duration 10s
 //

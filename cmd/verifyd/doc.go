@@ -28,7 +28,7 @@
 //	verifyd version       which build this is
 //	verifyd help          what a command is for, with an example
 //
-// This package is the command line: it reads one, runs its command, and says what went wrong. The commands
+// This package is the command line: it reads one, runs its command, and reports what went wrong. The commands
 // are in command and the packages below it, each with its flags and what it prints:
 //
 //	command/accounts    key, account, member, operator
@@ -38,7 +38,7 @@
 //	command/process     serve, status, check, log-level, healthcheck
 //	command/storage     move, backup, restore, recover, erase, prepare, apply
 //
-// What they do is in the packages beside it:
+// What they do is in the packages next to it:
 //
 //	config        the settings, checked, and what a service runs with
 //	flags         where the values of flags come from: command line, variables, file

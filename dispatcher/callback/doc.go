@@ -3,23 +3,23 @@
 //
 // The rules:
 //
-//  1. Dial ends with a connection that is ready: name resolved, address allowed, TCP and TLS done. What
-//     fails up to there is a NotSent: provably not one byte of a request left.
-//  2. A request is prepared whole before it is sent and handed over in one write. Nothing here ever writes
-//     it again: there is no retry, no redirect, no proxy of the environment's, no HTTP/2 and no replay,
-//     which is why net/http's Transport is not used. A Probe, which tries a receiver and is no delivery, may
-//     be handed over slowly.
+//  1. Dial ends with a connection that is ready: name resolved, address allowed, TCP and TLS done. A failure
+//     up to there is a NotSent: provably not one byte of a request left.
+//  2. A request is prepared whole before it is sent, and handed over in one write. It is not written again:
+//     there is no retry, no redirect, no proxy from the environment, no HTTP/2 and no replay, which is why
+//     net/http's Transport is not used. A Probe, which tries a receiver and is no delivery, may be handed
+//     over slowly.
 //  3. The verdict falls at the final status line. 2xx is delivered, any other is rejected, and nothing that
-//     follows it (endless headers, a hanging body, a reset) takes that back. Bytes that left without a
-//     status line coming back are unknown.
-//  4. The wire counts what the kernel took. A write that failed with the count unmoved is released: nothing
-//     left, and another attempt may follow. One byte more, and it is unknown.
+//     follows it (endless headers, a hanging body, a reset) takes that back. If bytes left and no status line
+//     came back, the verdict is unknown.
+//  4. The wire counts what the kernel took. If a write failed and the count did not move, the attempt is
+//     released: nothing left, and another attempt may follow. If one byte left, it is unknown.
 //  5. An attempt is bounded in every dimension: DNS, connect, TLS, the whole, informational responses,
 //     header and body bytes.
 //  6. Certificates are always verified, for the name in the URL, with TLS 1.2 or newer. There is no switch.
-//  7. Through an egress proxy the same holds: the name is resolved and the address judged here, and the
-//     proxy is asked for that address (CONNECT). TLS goes end to end through the tunnel. What the proxy
-//     fails at is not sent, and not the receiver's fault.
+//  7. Through an egress proxy the same holds: the name is resolved and the address judged here, and the proxy
+//     is asked for that address (CONNECT). TLS goes end to end through the tunnel. If the proxy fails,
+//     nothing was sent, and it is not the receiver's fault.
 //
 // Verdicts:
 //

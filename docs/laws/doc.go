@@ -1,3 +1,3 @@
-// Package laws holds the tests of what the repository says of itself: the words that it no longer uses, the
-// sizes that bind, and that docs/ARCHITECTURE.md names what there is.
+// Package laws tests what the repository says of itself: that it does not use retired words, keeps to its
+// bounds of size, and that docs/ARCHITECTURE.md names only what exists.
 package laws

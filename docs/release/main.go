@@ -1,8 +1,8 @@
-// Command release builds what a release of verifyd consists of: archives, packages for Debian and for rpm, an
-// image, and what tells how they came about. docs/release/build runs it.
+// Command release builds the parts of a release of verifyd: archives, packages for Debian and for rpm, an
+// image, and the record of how they were made. docs/release/build runs it.
 //
-// All of it is made of one commit, and nothing in it depends on when, where and by whom: times are the
-// commit's, owners are numbers or the service's user, and what is listed is sorted.
+// All of it is made from one commit, and nothing in it depends on when, where or by whom: times are the
+// commit's, owners are numbers or the service's user, and lists are sorted.
 package main
 
 import (

@@ -1,6 +1,6 @@
 // Package verify holds the guides to verifying a callback, one for each language, as text: the files of this
-// folder, for whoever shows them elsewhere. The code in them is the code that the tests here run, against
-// real callbacks.
+// folder, for programs that show them elsewhere. The code in them is the code that the tests here run,
+// against real callbacks.
 package verify
 
 import (

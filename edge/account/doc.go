@@ -1,6 +1,6 @@
 // Package account is the tenants: what an account, its members, invites, API keys and callback signing
 // secrets are, and every decision about them. It knows no storage. The packages of this folder, each of which
-// imports none that stand after it:
+// imports none of those that follow it:
 //
 //	access        who acts, what they are there, and what each role may do
 //	secrets       keys, tokens and signing secrets: how they are made, and what is stored of them
@@ -19,7 +19,7 @@
 // The laws:
 //
 //   - A key that expires, by its own date or because it was rolled, ends at that instant, which the look-up
-//     compares with the clock. An expiry only ever comes nearer, and a revocation is for good.
+//     compares with the clock. An expiry can only be moved nearer, and a revocation is final.
 //   - One signing secret signs, or two while one rotates out, never three.
 //   - No account that has an owner loses its last one.
 package account

@@ -25,13 +25,13 @@
 //  1. POST /verify/init checks in this order: API key (401), rate (429), body (413, 415, 400), room in the
 //     store (503), quota (429); then it creates the session. So a 4xx costs no quota, a caller without a key
 //     learns nothing about bodies, and a 200 is durable. An idempotency key is looked up after the body: a
-//     repeat gets the existing session, whatever room and quota say.
+//     repeat gets the existing session, regardless of room and quota.
 //  2. Requests are accepted exactly or refused: strict JSON, and every invalid field is named. Strings are
 //     returned as they were sent.
 //  3. Every answer that is not 2xx is a problem document (RFC 9457) with a stable code from one table,
 //     written by one function. A browser at an unknown address gets a page (Config.Nowhere): its Accept names
 //     text/html, which programs do not send by default.
-//  4. A session is visible only to keys of its own account and kind, live or test; for others it does not
+//  4. A session is visible only to keys of its own account and kind, live or test; for all others it does not
 //     exist.
 //  5. Each request has one log line. It names the route and never the path, since paths and queries carry
 //     session tokens. Keys, tokens, callback URLs and queries are in no log line, metric or error text.

@@ -4,5 +4,5 @@
 //
 // The law: the document is the only place where the interface is described to integrators. The page says
 // nothing that is not in it, needs no script, and loads nothing from elsewhere. With a script it remembers in
-// which language somebody reads the samples.
+// which language a reader wants the samples.
 package apidoc

@@ -1,9 +1,8 @@
 // Package branding serves what the sign-in page shows of an account's looks: a style sheet of its colours,
-// and its logo. Both stand under addresses that change with what they hold, so that browsers keep them for
-// good, and come from this service's own origin: the pages' content security policy is the same for all
-// accounts.
+// and its logo. Both have addresses that change with their content, so that browsers keep them for good. Both
+// come from this service's own origin: the pages' content security policy is the same for all accounts.
 //
-// The law: what is served is made here. A style sheet is written from colours that the address holds, and a
+// The law: everything served is made here. A style sheet is written from the colours in its address, and a
 // logo is a PNG that package logo has encoded.
 package branding
 

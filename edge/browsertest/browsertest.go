@@ -1,4 +1,4 @@
-// Package browsertest is a browser without a screen for tests of pages: it keeps cookies, sends forms as a
+// Package browsertest is a browser without a screen for tests of pages. It keeps cookies, sends forms as a
 // page of the same site does, and follows no redirect by itself, so that a test sees each answer. Package
 // chromiumtest is the real thing, where looks and scripts count.
 package browsertest

@@ -1,5 +1,5 @@
-// Package chromiumtest starts a real browser for tests. Where there is none they are skipped with a line that
-// says so, except where VERIFYD_TEST_REQUIRE names it: then a missing browser fails them.
+// Package chromiumtest starts a real browser for tests. If there is none, they are skipped with a message. If
+// VERIFYD_TEST_REQUIRE names the browser, a missing one fails them.
 package chromiumtest
 
 import (

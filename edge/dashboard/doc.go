@@ -14,21 +14,21 @@
 //
 // The law:
 //
-//  1. A login is a random token in a cookie, of which the store holds a digest (package logins). It ends
-//     after 12 hours, at logout, and with "log out everywhere"; after that the cookie is worthless. Attempts
-//     to log in belong to the browser that began them, and are bounded by address (limit.Attempts).
+//  1. A login is a random token in a cookie; the store holds its digest (package logins). It ends after 12
+//     hours, at logout, and with "log out everywhere"; after that the cookie is worthless. Attempts to log in
+//     belong to the browser that began them, and are bounded by address (limit.Attempts).
 //  2. Every page reads the account from the store's leader: a member who was removed or got another role sees
-//     that at the next request. What a role may not do is not offered, and refused if asked for (403). What
-//     belongs to another account does not exist (404).
+//     that at the next request. An action that a role may not take is not offered, and is refused if
+//     requested (403). Another account's data does not exist (404).
 //  3. GET changes nothing. Every change is a POST of a form that names the account it was drawn for; a POST
 //     that another site caused is refused. A change answers 303, so that a reload repeats nothing; an invalid
 //     form is returned as it was typed, with a message beside each field.
-//  4. Secrets are shown once, by a POST: an API key when it is made, a signing secret when it is asked for.
+//  4. Secrets are shown once, by a POST: an API key when it is made, a signing secret when it is requested.
 //     They travel to the page that shows them sealed, and are taken once.
 //  5. Pages contain no inline script and no inline style; the content security policy lets none run. The
 //     pages work without the script, which adds copying, times of the browser's zone and live updates.
-//  6. The operator's pages are for those who were granted that at the command line; the grant is read from
-//     the store's leader at each request. They show no secret, no callback URL beyond its host, and no user.
-//  7. What somebody else typed is escaped, isolated in its direction, and its invisible characters are made
-//     visible.
+//  6. The operator's pages are for people to whom the command line granted that; the grant is read from the
+//     store's leader at each request. They show no secret, no callback URL beyond its host, and no user.
+//  7. A value that somebody else typed is escaped, isolated in its direction, and its invisible characters
+//     are made visible.
 package dashboard

@@ -2,11 +2,11 @@
 // real identity network: anybody can sign in as anybody, and each of its pages says so.
 //
 // The law: it listens on loopback alone, refuses any other address, and is started by the demo or by
-// --dev-network and by nothing else. The demo beside a service in containers is the one exception: there a
-// proxy shows it under an issuer of its own, and nobody but that demo gives it one. Apart from that it is as
+// --dev-network and by nothing else. The demo that runs beside a service in containers is the one exception:
+// there a proxy shows it under an issuer of its own, and only that demo sets one. Apart from that it is as
 // strict as a good provider, so that what works here works there: exact redirect URIs, PKCE S256 required,
-// codes that work once and for one minute, client authentication, iss on every return (RFC 9207). All it
-// knows is in memory and bounded; it ends with the process.
+// codes that work once and for one minute, client authentication, iss on every return (RFC 9207). All its
+// state is in memory and bounded; it ends with the process.
 //
 //	GET  /.well-known/openid-configuration  metadata (OpenID Connect Discovery 1.0)
 //	GET  /authorize                         draws the sign-in form; changes nothing

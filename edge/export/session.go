@@ -1,4 +1,4 @@
-// Package export writes sessions down for others: as the JSON document that the integrators' interface
+// Package export writes sessions for other programs: as the JSON document that the integrators' interface
 // answers with, and many of them as CSV (RFC 4180) or JSON lines.
 package export
 

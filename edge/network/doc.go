@@ -1,8 +1,8 @@
 // Package network lets a user prove control of an identity at an identity network: OpenID Connect by
 // discovery (OpenID Connect Core 1.0, Discovery 1.0), plain OAuth 2 (RFC 6749) with a user-info endpoint, and
-// Steam by OpenID 2.0. How a network is set, and those that are known by name, are package netsettings. It
-// speaks to the provider and judges what the provider says; it draws no page, sets no cookie, completes no
-// session and accepts nobody: package rules does that.
+// Steam by OpenID 2.0. Package netsettings has the settings of networks, and those that are known by name.
+// This package speaks to the provider and judges its answers. It draws no page, sets no cookie, completes no
+// session and accepts no identity: package rules does that.
 //
 // An attempt is one try of one browser:
 //
@@ -22,18 +22,18 @@
 //     network, which has a redirect URI of its own, and a return that names another issuer is refused before
 //     its code is looked at (RFC 9207).
 //
-//  3. Only an ID token that is signed with an asymmetric algorithm by a key the provider publishes, made for
-//     this client, in time, and carrying the attempt's nonce counts. What user info adds must be about the
-//     same subject.
+//  3. An ID token counts only if it is signed with an asymmetric algorithm by a key the provider publishes,
+//     is made for this client, is in time, and carries the attempt's nonce. User info must be about the same
+//     subject.
 //
-//  4. What a provider sends is bounded in bytes and in time. A provider that is down stops nothing but its
-//     own sign-ins. What is known of it is refreshed from time to time, and used meanwhile.
+//  4. A provider's answers are bounded in bytes and in time. A provider that is down stops nothing but its
+//     own sign-ins. Its metadata and keys are refreshed from time to time, and used meanwhile.
 //
 //  5. Codes, tokens, verifiers and secrets are neither kept after use nor put in an error text. A *Error is
 //     safe to log.
 //
-//  6. An OpenID 2.0 assertion counts only with the attempt's own state in its signed place of return, fresh,
-//     and vouched for once by the provider itself, at the address of the table.
+//  6. An OpenID 2.0 assertion counts only if it is fresh, has the attempt's own state in its signed
+//     return_to, and the provider itself vouches for it, once, at the address of the table.
 //
 // This package alone imports x/oauth2 and go-oidc.
 package network

@@ -1,10 +1,9 @@
 // Package ownname answers only requests that name a server by a name of its own.
 //
 // A server on a private address has no other protection against DNS rebinding: a web page from anywhere can
-// have its own name lead to 127.0.0.1, and what answers there is then the page's own origin for the browser,
-// to be read and changed. The name that the browser asked for stands in the request's Host. A name that
-// nobody else can have lead here is safe: an IP address, or localhost; and so are the names that the operator
-// has set.
+// have its own name lead to 127.0.0.1, and the server there is then the page's own origin for the browser, to
+// be read and changed. The name that the browser asked for is in the request's Host. A name is safe if nobody
+// else can make it lead here: an IP address, or localhost; and so are the names that the operator has set.
 package ownname
 
 import (

@@ -1,6 +1,6 @@
-// Package redrive sends many callbacks again: what a person may do for one session, done for those that they
-// chose. It never happens by itself, it is bounded, and each account has one record of it in its audit log,
-// which names the sessions. The webhook-id stays the same, so that receivers can tell.
+// Package redrive sends many callbacks again: it does for the chosen sessions what a person may do for one.
+// It never happens by itself, it is bounded, and each account has one record of it in its audit log, which
+// names the sessions. The webhook-id stays the same, so that receivers can tell.
 package redrive
 
 import (

@@ -1,6 +1,6 @@
-// Package request reads requests of programs exactly, or says what is wrong with them: the secret in their
-// header, strict JSON, the query's parameters. It knows no route; what the store's errors become stands here,
-// too.
+// Package request reads requests of programs exactly, or reports what is wrong with them: the secret in their
+// header, strict JSON, the query's parameters. It knows no route. It also maps the store's errors to
+// problems.
 package request
 
 import (

@@ -1,5 +1,5 @@
 // Package rules judges whether an identity that a network vouched for is accepted for a session, by the
-// network's rules. It is pure: what it judges by is given, and the time is an argument.
+// network's rules. It is pure: everything it judges by is an argument, the time too.
 //
 // The rules, in the order in which they are judged; the first that refuses is reported:
 //
@@ -11,10 +11,10 @@
 //	require_groups         the identity belongs to none of the groups
 //	one_identity_per       the identity stands for another user already
 //
-// The last one reads the store and writes to it: Hold is what is to be bound there, and package sessions
-// binds it. It comes last, so that an identity that another rule refuses is never bound.
+// The last one reads the store and writes to it: Hold is the binding to be made there, and package sessions
+// makes it. It comes last, so that an identity that another rule refuses is never bound.
 //
-// The law: a rule refuses what it cannot be satisfied with. A fact that the network reports of nobody is
-// refused with the settings; one that it fails to report of this user is a network.Error, and never gets
-// here.
+// The law: a rule refuses what it cannot be satisfied with. A rule on a fact that the network reports for no
+// user is refused with the settings. If the network fails to report the fact for this user, that is a
+// network.Error, and never gets here.
 package rules

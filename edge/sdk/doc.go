@@ -1,5 +1,5 @@
 // Package sdk hands out the software development kits that fit this service: the service that an integrator
-// already talks to serves them, in its own version, so that nobody needs a registry.
+// already talks to serves them, in its own version, so that no registry is needed.
 //
 //	GET /sdk/                                    a page with one install line each
 //	GET /sdk/verifyd-X.Y.Z.tgz                   JavaScript and TypeScript, for npm
@@ -10,7 +10,7 @@
 //
 // The laws:
 //
-//   - A kit has no dependencies, and does what package client does: it repeats a start alone, under one
+//   - A kit has no dependencies, and does what package client does: it repeats only a start, under one
 //     idempotency key, and its receiver answers with the same statuses.
 //   - The same source gives the same bytes: archives hold no time and no owner of this machine.
 //

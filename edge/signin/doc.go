@@ -33,16 +33,16 @@
 //  2. An attempt belongs to the browser that began it: a cookie sealed with the master key, found by the
 //     state parameter, with the hash of the cookie by which the browser is known. The first return under a
 //     state spends the attempt (store.Store.Redeem), whatever it holds and on whatever machine it arrives,
-//     before anything in it is looked at; so a code is never posted twice. One to another browser does
-//     nothing else: whoever began, and is shown the address that the other browser came back with, has
-//     nothing of it.
+//     before anything in it is examined; so a code is never posted twice. A return to another browser does
+//     nothing else: the person who began the attempt gains nothing from the address that the other browser
+//     came back with.
 //  3. Three ends are verdicts and complete the session: the provider vouched and the network's rules accept,
-//     the user declined, the rules refused. Everything else is no verdict: the page says what happened and
-//     offers another attempt. A test session is offered, and ended by, the network of test sessions alone; a
-//     live session by the others.
+//     the user declined, the rules refused. Everything else is no verdict: the page explains what happened
+//     and offers another attempt. A test session is offered, and ended by, the network of test sessions
+//     alone; a live session by the others.
 //  4. What the page shows is read from the session's facts, never from an address. A note in the address only
 //     chooses a notice on the page of a session that is still pending.
-//  5. Tokens, codes, states and identities go into no log line, error text or record. An identity is compared
+//  5. No log line, error text or record contains tokens, codes, states or identities. An identity is compared
 //     and dropped.
 //  6. Every value that somebody else typed is escaped, isolated in its direction, and its invisible
 //     characters are made visible.
@@ -50,6 +50,6 @@
 //     decides nothing: the one completion does.
 //  8. The only foreign address that a page links to is the account's own return URL, after the end.
 //
-// Texts for users stand in texts/, apart from the code, one file for each language; agents.go knows
+// Texts for users are in texts/, apart from the code, one file for each language; agents.go knows
 // User-Agents.
 package signin

@@ -1,5 +1,4 @@
-// Package web is what every HTTP answer of the edge shares: the router, the frame around each request (id,
-// log
+// Package web is what all HTTP answers of the edge share: the router, the frame around each request (id, log
 // line, metrics, trace, bounded body, recovery), problem documents, and the public and the operators' server.
 package web
 

@@ -1,9 +1,9 @@
 // Package crashpoint names the places, before and after every write, send and acknowledgement on the way of
 // a session, at which tests end the process. In a running service a point costs one nil check.
 //
-// The law: wherever the process ends, a receiver gets at most one POST per session, and what a user or an
-// integrator was told stands. The tests of cmd/verifyd kill the real binary at each point and count at a
-// real receiver.
+// The law: wherever the process ends, a receiver gets at most one POST per session, and every answer to a
+// user or an integrator stays true. The tests of cmd/verifyd kill the real binary at each point and count at
+// a real receiver.
 package crashpoint
 
 // The points, in the order in which a session passes them.

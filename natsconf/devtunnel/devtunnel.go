@@ -8,11 +8,13 @@
 //
 // The laws:
 //
-//   - "No responders" is NATS's own word that nobody got a message. Only that means that nothing was sent;
-//     whatever else goes wrong after a callback was handed over leaves open whether it arrived.
-//   - Everything is below the id of one API key. Who holds another key neither gets its callbacks nor answers
-//     for them.
-//   - A listener is a hint, a claim is a fact: who hands a callback over has claimed the attempt before.
+//   - "No responders" is the NATS server's own statement that no subscriber got a message. Only that means
+//     that nothing was sent; any other failure after a callback was handed over leaves open whether it
+//     arrived.
+//   - Everything is below the id of one API key. The holder of another key neither gets its callbacks nor
+//     answers for them.
+//   - A listener is a hint, a claim is a fact: the process that hands a callback over has claimed the attempt
+//     before.
 package devtunnel
 
 import (

@@ -1,6 +1,6 @@
-// Package fleet tells which processes of a service run, and what each knows that nobody else does. Processes
-// answer a question on topology.SubjectFleet of core NATS; nothing is stored, so who does not answer is not
-// there.
+// Package fleet reports which processes of a service run, and what each of them alone knows. Processes answer
+// a question on topology.SubjectFleet of core NATS. Nothing is stored, so a process that does not answer is
+// not there.
 //
 // An answer holds no secret, no session and no user: versions, roles, what is not well, and receiver hosts.
 package fleet

@@ -1,4 +1,4 @@
-// Package secretbox encrypts what must never lie readable in the store: callback URLs (their queries carry
+// Package secretbox encrypts what must never be readable in the store: callback URLs (their queries carry
 // integrators' secrets), callback signing secrets, and the flow cookies that browsers carry between the
 // sign-in page and the identity network.
 //
@@ -7,9 +7,9 @@
 // URL moved to another session's record does not open. AES-256-GCM (NIST SP 800-38D) with a random 96-bit
 // nonce.
 //
-// Where the master key comes from is the operator's business: VERIFYD_SECRET_KEY or VERIFYD_SECRET_KEY_FILE,
-// or the file that LoadOrCreate keeps beside the embedded store. A copy of the store without it holds no
-// usable secret.
+// The operator decides where the master key comes from: VERIFYD_SECRET_KEY or VERIFYD_SECRET_KEY_FILE, or the
+// file that LoadOrCreate keeps next to the embedded store. A copy of the store without it holds no usable
+// secret.
 package secretbox
 
 import (

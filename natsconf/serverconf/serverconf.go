@@ -1,5 +1,5 @@
-// Package serverconf writes what servers that are not this process's must have in their configuration: the
-// account, its users and what each may do, and the routes between the servers.
+// Package serverconf writes what servers outside this process must have in their configuration: the account,
+// its users and what each may do, and the routes between the servers.
 package serverconf
 
 import (

@@ -4,19 +4,19 @@
 //
 // The law:
 //
-//  1. What is carried is messages: subject, data, and the header fields that are not the server's own. Each
-//     one carries where it came from (natsconf.Origin): its sequence there, when it was first stored, and
-//     when its life ends. So a second run knows what it has brought already, from the new store alone, and
-//     nothing lives longer for having been moved. What stands on a subject that is not its stream's stays
-//     behind: no build has written it.
-//  2. A store is filled by one filler at a time, and by nobody else: its standing says so
+//  1. A transfer carries messages: subject, data, and the header fields that are not the server's own. Each
+//     one carries its origin (natsconf.Origin): its sequence there, when it was first stored, and when its
+//     life ends. So a second run knows what it has brought already, from the new store alone, and nothing
+//     lives longer for having been moved. A message on a subject that is not its stream's stays behind: no
+//     build has written it.
+//  2. A store is filled by one filler at a time, and by nothing else: its standing records that
 //     (natsconf.Standing).
-//  3. Order is kept within a stream, and a stream has no gap: a message is stored only behind the one before
+//  3. Order is kept within a stream, and a stream has no gap: a message is stored only after the one before
 //     it.
-//  4. A counter is not repeated but made equal. Hints are not carried: message schedules and how far
-//     consumers have come follow from the facts.
-//  5. What is compared is what stands: count and digest of all messages on both sides, whatever their
+//  4. A counter is not replayed but made equal. Hints are not carried: message schedules and the positions of
+//     consumers follow from the facts.
+//  5. The comparison covers what is stored: count and digest of all messages on both sides, whatever their
 //     sequences.
-//  6. A copy that is kept all the time (Copier) is a backup that grows: what its manifest names is a state
-//     that the store was in, and on the disk. It is restored by the same law.
+//  6. A copy that is kept all the time (Copier) is a backup that grows: its manifest names a state that the
+//     store was in, and that is on the disk. It is restored by the same law.
 package transfer

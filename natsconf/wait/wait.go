@@ -1,9 +1,9 @@
-// Package wait has requests wait for a store that is away for a moment. When a NATS server vanishes, nobody
-// answers for the streams that it led until the others have elected another leader, which takes up to 9.4 s.
-// To a request that is a pause, not an error: under the context of For, what was not answered or taken is
-// tried again until the context ends. A read is repeated freely; a write only where nothing is stored, or
-// where its writer knows its own message again, by a nonce or a message id. Who does not wait learns soon
-// that nobody answers.
+// Package wait makes requests wait for a store that is away for a moment. When a NATS server vanishes, no
+// server answers for the streams that it led until the others have elected another leader, which takes up to
+// 9.4 s. To a request that is a pause, not an error: under the context of For, a call that was not answered
+// or accepted is tried again until the context ends. A read is repeated freely. A write is repeated only if
+// nothing is stored, or if its writer recognizes its own message, by a nonce or a message id. A caller that
+// does not wait learns soon that no server answers.
 package wait
 
 import (

@@ -1,6 +1,6 @@
 // Package facts is what is known of a session's delivery: the facts themselves (claim, result, resend), and
-// what follows from them (the attempts, the state of the delivery). It reads nothing: whoever has read facts
-// asks it what they mean. What cannot be read has the meaning that ErrUnreadable defines.
+// what follows from them (the attempts, the state of the delivery). It reads nothing: a caller that has read
+// facts asks it what they mean. A fact that cannot be read has the meaning that ErrUnreadable defines.
 package facts
 
 import (

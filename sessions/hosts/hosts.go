@@ -1,7 +1,7 @@
 // Package hosts reports where callbacks wait, host by host. What dispatchers see, what operators paused and
 // what is stored as due are three partial views: no dispatcher has a delivery that waits for its schedule,
-// and a host whose address may not be reached has no breaker that opens. Whoever shows receiver hosts reads
-// them here, so that all of them show the same.
+// and a host whose address may not be reached has no breaker that opens. Every page and command that shows
+// receiver hosts reads them here, so that all of them show the same.
 package hosts
 
 import (

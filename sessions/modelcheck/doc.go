@@ -6,15 +6,15 @@
 // of a fixed size, without pointers: it holds what decides what may follow, and nothing else.
 //
 // Explore visits the states breadth first, each once, so that a trace to what does not hold is a shortest
-// one. States that differ only in who is called what are folded into one. What it shows:
+// one. States that differ only in the names of actors are folded into one. It shows that:
 //
 //   - Nothing that is reachable breaks an invariant.
-//   - From every state an end is reachable by steps that are bound to happen. A step of which nobody may be
-//     sure (Event.Chance) leads to more states, and never is what an end depends on.
+//   - From every state an end is reachable by steps that are bound to happen. A step that is not bound to
+//     happen (Event.Chance) leads to more states, but no end may depend on it.
 //
-// Where a bound cut the exploration short (Options), the first holds for what was visited, and the second
-// takes what was not visited for an end.
+// If a bound cut the exploration short (Options), the first holds for the states that were visited, and the
+// second counts a state that was not visited as an end.
 //
-// Follow answers the question the other way round: whether a model allows what real actors were seen to do.
-// It is what keeps a model from drifting from the code.
+// Follow answers the opposite question: whether a model allows what real actors were seen to do. It keeps a
+// model from drifting from the code.
 package modelcheck

@@ -1,9 +1,9 @@
-// Package once is the law of a message that is written once: what its writer may conclude from each answer.
-// It is pure; who writes (records.Writer.Once) asks it after each publish and each read.
+// Package once is the law of a write-once message: what its writer may conclude from each answer. It is pure;
+// the writer (records.Writer.Once) asks it after each publish and each read.
 //
 // A conflict is believed only after the subject was read from the leader, since repeating one's own write
-// conflicts too. What was not answered may be stored, now or later, until the subject was read and another
-// message found there; the nonce distinguishes one's own.
+// conflicts too. A publish without an answer may be stored, now or later, until the subject was read and
+// another message was found there; the nonce identifies one's own.
 package once
 
 import (

@@ -5,12 +5,13 @@
 //
 //  1. A pause is durable when it is acknowledged, and every dispatcher learns of it by its watch, within the
 //     time of one message.
-//  2. It begins no attempt to the host. What is under way when it begins goes on to its end.
-//  3. It ends by itself, after Longest at most, so that nothing waits for ever because somebody forgot.
-//  4. It takes no time from a delivery: what could not be sent is tried for the whole retry time after the
-//     pause's end, as long as results are kept. It takes the verdict from none: a pause does not begin that
-//     would last until a waiting outcome leaves the store, and the dispatchers bring to an end what one
-//     would outlast all the same.
+//  2. No attempt to the host begins during a pause. An attempt that is under way when the pause begins goes
+//     on to its end.
+//  3. It ends by itself, after Longest at most, so that nothing waits forever because somebody forgot.
+//  4. It takes no time from a delivery: a delivery that could not be sent is tried for the whole retry time
+//     after the pause's end, as long as results are kept. It takes the verdict from none: a pause that would
+//     last until a waiting outcome leaves the store does not begin, and if one would outlast a delivery all
+//     the same, the dispatchers bring that delivery to an end.
 package pauses
 
 import (

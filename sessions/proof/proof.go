@@ -1,9 +1,9 @@
-// Package proof says what a session asks to be proven before it is verified, and what of it is proven so
+// Package proof defines what a session requires to be proven before it is verified, and what is proven so
 // far. It is pure: it reads nothing, and digests and instants are arguments.
 //
 // The law: a session is verified only by an outcome that reached the level it asked for (Level.AtLeast, which
-// the store checks at the one write that is the outcome), and what follows from a progress is a function of
-// the progress alone: a code that was given stands there before it is judged, so that no process that ends in
+// the store checks at the one write that is the outcome). What follows from a progress is a function of the
+// progress alone: a code that was entered is stored there before it is judged. So no process that ends in
 // between, and no other that judges at the same time, changes what follows.
 package proof
 

@@ -1,7 +1,7 @@
-// Package records is how sessions, their facts and their events lie in JetStream: the records and their
-// versions, what is sealed in them and under which keys, the subjects, and the one way in which a fact is
-// read (Reader) and written (Writer). The packages that list, erase and close sessions are built on it;
-// package store puts them together, and is what others use.
+// Package records is how sessions, their facts and their events are stored in JetStream: the records and
+// their versions, what is sealed in them and under which keys, the subjects, and the one way in which a fact
+// is read (Reader) and written (Writer). The packages that list, erase and close sessions are built on it;
+// package store combines them, and is the one that others use.
 package records
 
 import (

@@ -1,7 +1,7 @@
-// Package store keeps sessions in JetStream: Store is all of it, put together from its parts. Packages
-// records, lists, erasure, recovery and stats hold the parts that stand alone. Here are those of one sign-in
-// (its idempotency reservation, its sign-in lease, its identity binding, its events), and the watch that
-// signals that facts were stored.
+// Package store keeps sessions in JetStream: Store combines all the parts. Packages records, lists, erasure,
+// recovery and stats hold the parts that stand alone. This package holds those of one sign-in (its
+// idempotency reservation, its sign-in lease, its identity binding, its events), and the watch that signals
+// that facts were stored.
 package store
 
 import (

@@ -1,8 +1,8 @@
 // Package tracing carries the trace of a session through what is stored about it: from the request that
 // starts it to the page that is opened minutes later, and from the completion to the dispatcher that sends
 // it, on whatever machine. The trace context stands in a header of the session's record and of its
-// completion, as W3C Trace Context writes it (https://www.w3.org/TR/trace-context/, §3.2), and only where
-// the session is traced.
+// completion, as W3C Trace Context defines it (https://www.w3.org/TR/trace-context/, §3.2), and only if the
+// session is traced.
 //
 // What spans may hold: ids of sessions, accounts and networks, words of the domain, hosts, statuses and
 // times. No text of an integrator or a user, no token, no address of a user, no path or query of a URL.

@@ -1,7 +1,7 @@
 // Package wire is the TCP connection below TLS, for clients that send a request once. It counts the bytes
-// that the kernel took, which is how "nothing left" is known for sure, and it looks, without waiting, at what
-// has arrived: a kept connection that its server has closed is recognized before a request is written, and
-// bytes that nobody asked for are never read as the answer to the next one.
+// that the kernel took, which is how "nothing left" is known for sure. It also looks, without waiting, at
+// what has arrived: it recognizes a kept connection that its server has closed before a request is written,
+// and unsolicited bytes are never read as the answer to the next request.
 package wire
 
 import (

@@ -1,11 +1,10 @@
 // Package bench measures verifyd. It starts the service as a child process, loads it from this one, and puts
-// the figures beside those of ceilings: things that do less, which the service cannot be faster than,
-// measured in the same run.
+// the figures next to those of ceilings: programs that do less, which the service cannot outrun, measured in
+// the same run.
 //
-// rows.go lists what is measured, and each rows_*.go measures some of it. The parts are packages of their
-// own: load is what stands around the service, child the bench's own children, proc processes and what they
-// use, report the figures and how they are printed. Load, proc and report know neither each other nor the
-// rows.
+// rows.go lists the rows, and each rows_*.go measures some of them. The parts are packages of their own: load
+// is everything around the service, child the bench's own children, proc the processes and what they use,
+// report the figures and how they are printed. Load, proc and report know neither each other nor the rows.
 //
 // Who runs where:
 //
@@ -14,14 +13,14 @@
 //
 // The laws:
 //
-//   - Row and ceiling face the same generator, the same receiver, the same split of processes, and run in
-//     turns: what disturbs the machine disturbs both.
+//   - Row and ceiling face the same generator, the same receiver, the same split of processes, and take
+//     turns: whatever disturbs the machine disturbs both.
 //   - The generator is cheaper than anything it measures. The hidden row "generator" holds it against a
 //     server that does nothing.
 //   - A closed loop measures throughput. Latency at a given rate comes from a fixed schedule and counts from
 //     the scheduled instant, so that a service which falls behind cannot hide it by slowing its clients down.
 //   - Every answer is judged. An error, a POST that does not arrive and a POST that arrives twice are
 //     counted, shown, and make the bench fail.
-//   - Nothing is left: children are stopped by their own process, stores lie in a temporary folder. On an
-//     external server the bench works only where there is no store yet, and removes the one it made.
+//   - Nothing is left: children are stopped by their own process, and stores are in a temporary folder. On an
+//     external server the bench works only if there is no store yet, and removes the one it made.
 package bench

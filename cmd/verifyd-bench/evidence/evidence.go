@@ -1,8 +1,8 @@
 // Package evidence writes what test runs have measured into docs/EVIDENCE.md.
 //
 // A row of a table there ends with a command, `go test …`. Its tests log their figures in lines that begin
-// with "figures: "; these take the place of the row's cell before the command, with the date. A run that
-// fails writes nothing.
+// with "figures: ". These lines replace the row's cell before the command, with the date. A run that fails
+// writes nothing.
 package evidence
 
 import (

@@ -1,19 +1,19 @@
-// Package alarm tells operators what they should look at, once for each cause, and once more when it is over,
-// however many processes see it.
+// Package alarm notifies operators of what they should look at: once for each cause, and once more when it is
+// over, however many processes see it.
 //
-// Accounts are told of what is open for a while by the same mechanism, with records of its own
+// The same mechanism notifies accounts of what has been open for a while, with records of its own
 // (Config.Stream).
 //
 // The law:
 //
-//  1. A cause is a type and what it is about. Its record in the stream is changed only by who has read it (a
-//     conditional write), and whoever opens or ends it is the one to tell. Where that one dies before,
-//     another takes over after tellerLease.
-//  2. A cause stays open while any process reports it. A process that says nothing for reporterLease reports
-//     nothing any more.
-//  3. What was told as raised is told as resolved. What went away before anybody could be told is not told at
-//     all.
-//  4. An event is told at least once, with the same id each time: who gets it twice knows it by that.
+//  1. A cause is a type and what it is about. Its record in the stream is changed only by a process that has
+//     read it (a conditional write). The process that opens or ends a cause sends the event; if it dies
+//     before that, another takes over after tellerLease.
+//  2. A cause stays open while any process reports it. A process that is silent for reporterLease no longer
+//     reports anything.
+//  3. A cause that was sent as raised is sent as resolved. A cause that ended before it could be sent is not
+//     sent at all.
+//  4. An event is sent at least once, with the same id each time, by which a receiver recognizes a repeat.
 package alarm
 
 import (

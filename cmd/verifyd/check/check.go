@@ -1,5 +1,5 @@
-// Package check looks at the settings and at what they lead to, and says what to do. verifyd check shows all
-// of it; what it calls an error, a service refuses to start with.
+// Package check examines the settings and what they lead to, and suggests what to do. verifyd check shows all
+// of it. A service refuses to start with anything that check calls an error.
 package check
 
 import (

@@ -8,8 +8,9 @@
 //	storage     move, backup, restore, recover, erase, prepare, apply
 //
 // A command is a struct: its flags are the fields, and Run is what it does. Package main joins them to the
-// command line, whose library they know by tags of their fields alone. Results go to standard output, and
-// everything else to standard error. What people can fix by typing something else is a config.UsageError.
+// command line. They know its library only by the tags of their fields. Results go to standard output, and
+// everything else to standard error. An error that people can fix by typing something else is a
+// config.UsageError.
 package command
 
 import (

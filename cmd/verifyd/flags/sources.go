@@ -1,5 +1,6 @@
 // Package flags knows where the values of flags come from: the command line, variables, and the file of
-// --config. It also warns of what was given in vain, or for everybody to read.
+// --config. It also warns of variables that nothing reads, and of secrets on the command line, where
+// everybody can read them.
 package flags
 
 import (

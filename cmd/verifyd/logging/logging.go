@@ -1,6 +1,5 @@
-// Package logging is the log of the process: its level can be changed while it runs, and a warning that comes
-// over and over is told a few times a minute and then counted. Lines of requests and attempts are never left
-// out.
+// Package logging is the log of the process. Its level can be changed while it runs. A warning that repeats
+// is logged a few times a minute and then counted. Lines of requests and attempts are never left out.
 package logging
 
 import (

@@ -1,5 +1,5 @@
-// Package manual makes, of a program's command line, its man page and the completions of shells: what
-// packages install beside a binary. All of it is made of the model that help pages are made of.
+// Package manual generates the man page of a program's command line and its shell completions, which packages
+// install with a binary. It makes them from the same model as the help pages.
 package manual
 
 import (

@@ -1,5 +1,5 @@
-// Package move brings a store to another one while its service runs. Each run brings what is new; the last
-// one takes the old store out of service, brings the rest, compares everything, and opens the new one.
+// Package move brings a store to another one while its service runs. Each run copies what is new. The last
+// one takes the old store out of service, copies the rest, compares everything, and opens the new one.
 //
 // No session is served by both stores: the old one is sealed before the new one opens, and until the seal a
 // move can be taken back.

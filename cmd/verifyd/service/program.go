@@ -1,8 +1,8 @@
 // Package service is the running program: serve, the demo and the end-to-end tests boot the same Program.
 //
-// It starts inside out (store, writers, dispatcher, edge) and stops outside in, so that nobody is asked for
-// what is gone already. Every actor runs under a supervisor, with its name; what fails is started again, and
-// the job goes on.
+// It starts inside out (store, writers, dispatcher, edge) and stops outside in, so that no part is asked for
+// something that is gone already. Every actor runs by name under a supervisor, which restarts it when it
+// fails, and the job goes on.
 package service
 
 import (

@@ -1,5 +1,5 @@
 // Package store opens the store of a process: the embedded server or the external ones, the topology, and the
-// master key that belongs to it. Only what a service or a command was told to make is made.
+// master key that belongs to it. It creates only what a service or a command was told to create.
 package store
 
 import (

@@ -1,5 +1,5 @@
-// Package supervise runs the actors of a process: each has a name, and what fails is started again by its
-// supervisor. Actors that start and stop together are a layer.
+// Package supervise runs the actors of a process: each has a name, and its supervisor restarts it when it
+// fails. Actors that start and stop together are a layer.
 package supervise
 
 import (

@@ -1,4 +1,4 @@
-// Package table shows what a command found in rows: to people in columns, to programs as one JSON document.
+// Package table shows the rows that a command found: to people in columns, to programs as one JSON document.
 package table
 
 import (

@@ -1,5 +1,5 @@
 // Package trace sends the spans of traced sessions to a collector, by OTLP over HTTP. Nothing waits for it:
-// what the collector does not take in time is dropped, and counted.
+// spans that the collector does not take in time are dropped and counted.
 package trace
 
 import (

@@ -1,8 +1,8 @@
 // Package localca is a certificate authority in memory, for https receivers on this machine: the demo's and
 // the tests'.
 //
-// The rules: its key never leaves the process, nothing here is trusted by default, and who wants its
-// certificates accepted hands over its Pool or PEM, through the same setting that operators use for their
+// The rules: its key never leaves the process, and nothing here is trusted by default. A caller that wants
+// its certificates accepted hands over its Pool or PEM, through the same setting that operators use for their
 // own authority.
 package localca
 

@@ -1,9 +1,9 @@
-// Package branding is what an account's users see of it beside its name: colours that can be read on the
-// pages, and a logo. It is pure.
+// Package branding is what an account's users see of it in addition to its name: colours that can be read on
+// the pages, and a logo. It is pure.
 //
 // The law: text has a contrast of at least MinContrast on every ground that it stands on (WCAG 2.2, 1.4.3).
 // An accent is the colour of links on the light page or on the dark one, and no colour is right for both, so
-// each has its own. On a button stands whichever of two inks can be read better.
+// each has its own. The text of a button has whichever of two inks can be read better.
 package branding
 
 import (

@@ -1,5 +1,5 @@
-// Package entry reads and writes what accounts, keys, grants and the audit log have in common in JetStream:
-// entries that are written on a condition, and lists of them as the leader has them.
+// Package entry reads and writes the kind of entry that accounts, keys, grants and the audit log share in
+// JetStream: entries that are written on a condition, and lists of them as the leader has them.
 package entry
 
 import (

@@ -1,5 +1,5 @@
-// Package input checks what people give: names, times, addresses, colours. What it refuses it says so that
-// the person can put it right. It knows no accounts.
+// Package input checks what people give: names, times, addresses, colours. Its refusals are worded so that
+// the person can correct the input. It knows no accounts.
 package input
 
 import (

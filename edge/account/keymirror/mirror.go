@@ -1,8 +1,8 @@
 // Package keymirror keeps every account and API key in memory, so that a request reads nothing from
 // JetStream.
 //
-// The mirror is the only reader on the path of a request. Until it has read everything, it knows nobody. It
-// never lets a digest that was revoked live again.
+// The mirror is the only reader on the path of a request. Until it has read everything, it knows no key. It
+// never makes a revoked digest valid again.
 package keymirror
 
 import (

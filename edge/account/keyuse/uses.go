@@ -1,4 +1,4 @@
-// Package keyuse writes down when each API key was last used, to the hour, and reads it.
+// Package keyuse stores when each API key was last used, to the hour, and reads it.
 package keyuse
 
 import (

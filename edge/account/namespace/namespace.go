@@ -1,5 +1,5 @@
-// Package namespace keeps the providers that a network's id was pointed at apart, so that nobody inherits
-// what belongs to who has the same subject at another.
+// Package namespace keeps apart the providers that a network's id has pointed at, so that no user inherits
+// what belongs to the user with the same subject at another provider.
 package namespace
 
 import (

@@ -1,16 +1,16 @@
 // Package naming decides which names accounts can have. End users trust the name that the sign-in page shows,
-// so it has to be legible, and nobody else's.
+// so it has to be legible, and must not be another account's.
 //
 // The laws:
 //
 //   - A name is stored in one form (Clean): NFKC, one space between words, none around.
-//   - What nobody sees is in no name: control and format characters, marks of direction, fillers.
+//   - A name has no invisible characters: control and format characters, marks of direction, fillers.
 //   - A name is of one script, or of those that are written together (UTS 39 §5.2, "highly restrictive").
-//   - Two names that look alike are one name (Look): by the skeleton of UTS 39 §4, whatever the case, and
-//     whatever spaces, punctuation and accents stand in them.
+//   - Two names that look alike are one name (Look): by the skeleton of UTS 39 §4, whatever their case,
+//     spaces, punctuation and accents.
 //   - Names of identity networks, of platforms and of the service itself are reserved (IsReserved).
 //
-// It knows no accounts. Whether another account has a name is judged by who stores accounts.
+// It knows no accounts. The package that stores accounts judges whether another account has a name.
 package naming
 
 import (

@@ -1,9 +1,9 @@
-// Package signing has the key pairs that sign callbacks beside the signing secrets: one ed25519 pair for each
-// secret, as Standard Webhooks has it ("v1a"). Whoever has the public key alone can check a callback, and
-// make none.
+// Package signing has the key pairs that sign callbacks along with the signing secrets: one ed25519 pair for
+// each secret, as Standard Webhooks defines it ("v1a"). Anyone who has the public key alone can check a
+// callback, but not make one.
 //
 // The law: a pair is derived from the master key, the account's id and the secret, and stored nowhere. All
-// processes of a store have the master key, and so derive the same pair; a restored or moved store has it
+// processes of a store have the master key, and so derive the same pair; a restored or moved store yields it
 // again. The secret alone does not lead to it: integrators have the secret, and could sign in the service's
 // name. A pair begins and ends with its secret, in rotations too.
 package signing

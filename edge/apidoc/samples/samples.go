@@ -1,5 +1,6 @@
-// Package samples writes a call of the interface as a program in each language, of one description: with what
-// the language brings, so that it runs as it stands. The key comes from the environment, as VERIFYD_API_KEY.
+// Package samples writes a call of the interface as a program in each language, from one description. A
+// program uses only what the language brings, so that it runs as it is. The key comes from the environment,
+// as VERIFYD_API_KEY.
 package samples
 
 import (

@@ -5,7 +5,8 @@
 //	callbacks/test               a test callback, and the last ones
 //	sessions/{session}/resend    one callback sent again
 //
-// Whatever is sent again from here counts towards one rate of the account, in one go or one by one.
+// Every callback that is sent again from here counts towards one rate of the account, whether in bulk or one
+// by one.
 package callbacks
 
 import (

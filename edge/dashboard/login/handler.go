@@ -1,5 +1,5 @@
-// Package login is how people get into the dashboard: by an identity network, an operator's login link or an
-// invite; how they make an account and switch to another; and how they log out.
+// Package login is how people log in to the dashboard: by an identity network, an operator's login link or an
+// invite. It is also how they make an account, switch to another, and log out.
 package login
 
 import (

@@ -3,13 +3,13 @@
 // The law:
 //
 //  1. A cookie holds a random token; the store holds its SHA-256. A copy of the store logs nobody in.
-//  2. Every login has a token of its own, made at that login. What is ended stays ended: the entry is gone,
-//     and whoever brings the token again is nobody.
+//  2. Every login has a token of its own, made at that login. A login that has ended stays ended: its entry
+//     is gone, and a request that presents the token again is not logged in.
 //  3. A login lives for Lifetime, however much it is used. The instant in the record decides, not the
 //     bucket's TTL.
-//  4. EndAll ends every login of one identity on every edge, at once: it changes that identity's epoch, which
+//  4. EndAll ends every login of one identity on every edge at once: it changes that identity's epoch, which
 //     each login remembers.
-//  5. What one request hands to the next, a parcel, is sealed, bound to its login and taken once.
+//  5. A value that one request hands to the next, a parcel, is sealed, bound to its login and taken once.
 package logins
 
 import (

@@ -1,5 +1,5 @@
-// Package notices is the page on which members of an account read what it was told, /dashboard/notices, each
-// with marks of their own, and set where it is posted to.
+// Package notices is the page /dashboard/notices. On it members of an account read its notices, each with
+// marks of their own, and set the address that notices are posted to.
 package notices
 
 import (

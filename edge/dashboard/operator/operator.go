@@ -1,6 +1,6 @@
 // Package operator is the operator's pages of the dashboard: the service, all accounts and each of them,
-// receiver hosts, what was not delivered, and what happened to a session. They are for who was made an
-// operator at the command line, whatever accounts they are a member of. They show no secret, no callback URL
+// receiver hosts, what was not delivered, and what happened to a session. They are for people whom the
+// command line made operators, whatever accounts they are members of. They show no secret, no callback URL
 // beyond its host, and no user.
 package operator
 

@@ -1,11 +1,11 @@
 // Package signinpage is the page of the dashboard on which an account's owners set what its users see, with
-// all states of the sign-in page beside it:
+// all states of the sign-in page next to it:
 //
 //	sign-in-page                     looks, the link back, what sessions ask for
 //	sign-in-page/preview             one state of the sign-in page, which stands in a frame
 //
-// What was chosen is looked at before it is saved: the page and the preview take the colours in their
-// address, which change nothing.
+// A choice can be seen before it is saved: the page and the preview take the colours from their address,
+// which changes nothing.
 package signinpage
 
 import (

@@ -1,24 +1,24 @@
-// Package kept asks identity networks over connections that are kept and used again, and sends no request
-// twice. Messages are written and read by net/http, whose Transport is not used (docs/DECISIONS.md).
+// Package kept sends requests to identity networks over connections that are kept and reused, and sends no
+// request twice. Messages are written and read by net/http, whose Transport is not used (docs/DECISIONS.md).
 //
 // The law:
 //
-//  1. A request is written once, in one piece. It goes on a second connection, which is a new one, where the
-//     first was kept and not one byte of it was taken by the kernel. A GET, which changes nothing (RFC 9110
-//     §9.2.2), also does where the kept connection ended before one byte of an answer. Nothing else is
-//     repeated: a POST of which one byte left is answered or is an error.
+//  1. A request is written once, in one piece. It goes to a second connection, a new one, if the first was
+//     kept and the kernel took not one byte of the request. A GET, which changes nothing (RFC 9110 §9.2.2),
+//     also does so if the kept connection ended before one byte of an answer. Nothing else is repeated: if
+//     one byte of a POST left, the POST is answered or is an error.
 //
-//  2. A kept connection belongs to whoever took it, and nobody reads from it meanwhile. It is looked at right
-//     before the write: where the other side has closed it, or has sent anything, be it the beginning of a
-//     record, it is closed without a word of what came. An answer to one request is never read as the answer
-//     to another.
+//  2. A kept connection belongs to the request that took it, and nothing else reads from it meanwhile. It is
+//     checked right before the write: if the other side has closed it, or has sent anything, even the
+//     beginning of a record, it is closed and nothing that came is used. An answer to one request is never
+//     read as the answer to another.
 //
 //  3. A connection is kept after an answer that was read whole and that neither side ends it with. It is
-//     closed once it was idle for idleTime, and not used again after maxAge: where the name leads and the
-//     certificate are judged at the dial.
+//     closed once it was idle for idleTime, and not used again after maxAge: the address of the name and the
+//     certificate are checked at the dial.
 //
-//  4. HTTP/1.1 alone. An HTTP/2 server may say that it did not process a request and have it sent again; that
-//     is its word, and no proof.
+//  4. HTTP/1.1 alone. An HTTP/2 server may claim that it did not process a request and have it sent again;
+//     that is a claim and no proof.
 package kept
 
 import (

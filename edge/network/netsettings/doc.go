@@ -1,4 +1,4 @@
-// Package netsettings is how identity networks are set: what an operator writes, the networks that are known
-// by name, which identities are accepted, and what follows for asking and reading a provider. It asks nobody:
-// package network does that.
+// Package netsettings is the settings of identity networks: what an operator writes, the networks that are
+// known by name, which identities are accepted, and what follows for requests to a provider and for reading
+// its answers. It sends no request: package network does that.
 package netsettings

@@ -1,9 +1,10 @@
-// Package drawn keeps drawn pages without the texts that are one answer's own, and fills those in: a template
-// that is executed takes twenty times as long.
+// Package drawn keeps drawn pages without the texts that belong to one answer alone, and fills those in: to
+// execute a template takes twenty times as long.
 //
 // A page is drawn once for each key, with marks in the places of its own texts, and cut apart at them. The
-// key says everything else that the page shows: who leaves something out of it shows one user another's page.
-// A mark is 26 random letters and digits of this process, so that no text holds one by chance or on purpose.
+// key covers everything else that the page shows: a caller that leaves something out of it shows one user
+// another's page. A mark is 26 random letters and digits of this process, so that no text contains one by
+// chance or on purpose.
 package drawn
 
 import (

@@ -1,7 +1,7 @@
-// Package load is everything that stands around what is measured: clients that work in a loop or on a
-// schedule, users with browsers, integrators' connections, the receiver of callbacks, and sessions that are
-// made without HTTP. It knows neither the service's process nor the rows.
+// Package load is everything around the measured service: clients that work in a loop or on a schedule, users
+// with browsers, integrators' connections, the receiver of callbacks, and sessions that are made without
+// HTTP. It knows neither the service's process nor the rows.
 //
-// It costs less than anything that it is put before: requests are prepared bytes, answers are read by hand,
-// and each client has its own connection.
+// It costs less than anything that it loads: requests are prepared bytes, answers are read by hand, and each
+// client has its own connection.
 package load

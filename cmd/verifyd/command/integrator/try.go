@@ -1,5 +1,5 @@
-// Package integrator has the commands for who integrates the service: judging a receiver, bringing callbacks
-// to a program on this machine, and showing the whole path.
+// Package integrator has the commands for developers who integrate the service: judging a receiver, bringing
+// callbacks to a program on this machine, and showing the whole path.
 package integrator
 
 import (

@@ -1,5 +1,5 @@
-// Package life has what records of the audit log say of an account's life: its name, whether it is in
-// service, its end, and who came from one account to another.
+// Package life reads an account's life from records of the audit log: its name, whether it is in service, its
+// end, and who came from one account to another.
 package life
 
 // What a record says was done. On is empty where it is the account itself.

@@ -1,8 +1,8 @@
-// Package logo reads the pictures that people upload as logos. They are hostile: what comes out is a PNG that
-// this service has encoded from pixels alone, small enough to stand in a record and on a page.
+// Package logo reads the pictures that people upload as logos. They are hostile: the result is a PNG that
+// this service has encoded from pixels alone, small enough for a record and a page.
 //
-// The law: nothing is decoded whose size was not judged by its header first, no byte of the file comes out
-// again, and no file makes the service panic, or hold more than some tens of megabytes for a moment.
+// The law: the size in a picture's header is judged before the picture is decoded, and no byte of the file
+// comes out again. No file makes the service panic, or hold more than some tens of megabytes for a moment.
 package logo
 
 import (

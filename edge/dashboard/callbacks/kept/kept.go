@@ -6,8 +6,8 @@
 //	pages.runs.<account>.<run>                callbacks that were sent again together
 //
 // None of it is about a user, and no promise depends on it: a record of a newer build, or one that cannot be
-// read, counts as none; of the first kind the key says it all. The keys have more words than a session's
-// record, so that no look-up of a record finds them, and none ends with a session's id.
+// read, counts as none; for the first kind the key alone has all the meaning. The keys have more words than a
+// session's record, so that no look-up of a record finds them, and none ends with a session's id.
 package kept
 
 import (
