@@ -13,16 +13,17 @@ import (
 )
 
 const (
-	// breakerTrips is how many dials in a row must reach nobody for the breaker to open.
+	// breakerTrips is how many dials in a row must fail to reach the receiver for the breaker to open.
 	breakerTrips = 5
-	// minBreakerPause and breakerSpread say when a delivery that found the breaker open is tried again:
+	// minBreakerPause and breakerSpread set when a delivery that found the breaker open is tried again:
 	// spread out, so that the probe is one of them and the rest do not arrive at once.
 	minBreakerPause = time.Second
 	breakerSpread   = 2 // times the time a breaker stays open
 )
 
-// breaker is the circuit breaker of a destination: it opens after several dials in a row that reached
-// nobody, and from time to time lets one delivery through as a probe. What it holds back costs no dial.
+// breaker is the circuit breaker of a destination: it opens after several dials in a row that did not reach
+// the receiver, and from time to time lets one delivery through as a probe. A delivery that it holds back
+// costs no dial.
 type breaker struct {
 	circuit *gobreaker.TwoStepCircuitBreaker[struct{}]
 	openFor time.Duration
@@ -30,7 +31,7 @@ type breaker struct {
 
 	mu          sync.Mutex
 	since       time.Time         // when it left the closed state; zero while it is closed
-	lastFailure *callback.NotSent // why nobody was reached the last time
+	lastFailure *callback.NotSent // why the last dial did not reach the receiver
 }
 
 func newBreaker(d *shared) *breaker {
@@ -50,7 +51,7 @@ func newBreaker(d *shared) *breaker {
 	return b
 }
 
-// stateChanged notes since when deliveries do not pass as they come.
+// stateChanged records since when deliveries do not pass as they come.
 func (b *breaker) stateChanged(to gobreaker.State, at time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -62,7 +63,7 @@ func (b *breaker) stateChanged(to gobreaker.State, at time.Time) {
 	}
 }
 
-// recordFailure notes why nobody was reached.
+// recordFailure records why the receiver was not reached.
 func (b *breaker) recordFailure(n *callback.NotSent) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -78,14 +79,15 @@ const (
 	missed
 )
 
-// The errors that a breaker gets for a delivery that reached nobody, and for one that did not dial.
+// The errors that a breaker gets for a delivery that did not reach its receiver, and for one that did not
+// dial.
 var (
 	errMissed  = errors.New("nobody was reached")
 	errUntried = errors.New("nobody was dialled")
 )
 
-// allow asks for one delivery. Where it may go, reportContact takes what it learnt; otherwise that is nil,
-// and the delivery may ask again after wait.
+// allow asks whether one delivery may go. If so, reportContact takes what the delivery learnt; otherwise it
+// is nil, and the delivery may ask again after wait.
 func (b *breaker) allow() (reportContact func(contact), wait time.Duration) {
 	done, err := b.circuit.Allow()
 	if err != nil {
@@ -103,18 +105,17 @@ func (b *breaker) allow() (reportContact func(contact), wait time.Duration) {
 	}, 0
 }
 
-// open reports whether deliveries are held back at this moment. The last failure is kept only as long as
-// that lasts.
+// open reports whether deliveries are held back at this moment. The last failure is kept only while they are.
 func (b *breaker) open() bool { return b.circuit.State() == gobreaker.StateOpen }
 
 // closed reports whether deliveries pass as they come.
 func (b *breaker) closed() bool { return b.circuit.State() == gobreaker.StateClosed }
 
-// forget takes a breaker that goes with its destination out of the measurements.
+// forget removes a breaker from the measurements when its destination ends.
 func (b *breaker) forget(m *metrics) { m.breakers.WithLabelValues(b.circuit.State().String()).Dec() }
 
-// contactOf returns what a class shows about the receiver. An address that is refused, a secret that is
-// missing and a proxy that fails say nothing about it.
+// contactOf returns what a class shows about the receiver. A refused address, a missing secret and a failing
+// proxy show nothing about it.
 func contactOf(c failure.Class) contact {
 	if c == failure.Connect || c == failure.TLS || c == failure.DNS {
 		return missed

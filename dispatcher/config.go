@@ -39,10 +39,11 @@ type Pauses interface {
 	Changed() <-chan struct{} // closed at the next change
 }
 
-// Listeners are developers' own machines, where callbacks of test sessions go while somebody listens there;
-// a *devtunnel.Relay.
+// Listeners are developers' own machines, where callbacks of test sessions go while a developer listens
+// there; a *devtunnel.Relay.
 type Listeners interface {
-	// Find returns the listener of a key. devtunnel.ErrNobody: there is none. Nothing of a callback is sent.
+	// Find returns the listener of a key, and sends nothing of a callback. devtunnel.ErrNobody: there is
+	// none.
 	Find(ctx context.Context, key string) (listener string, err error)
 	// Hand hands a callback over and waits for its end. devtunnel.ErrNobody: nothing was sent; any other
 	// error: it may have been.
@@ -56,9 +57,9 @@ type Config struct {
 	Secrets  Secrets
 	Client   *callback.Client
 	Policy   *urlpolicy.Policy
-	// Pauses says which receiver hosts an operator has paused; none when nil.
+	// Pauses knows which receiver hosts an operator has paused; none when nil.
 	Pauses Pauses
-	// Listeners are where callbacks of test sessions go instead, while somebody listens; none when nil.
+	// Listeners are where callbacks of test sessions go instead, while a developer listens; none when nil.
 	Listeners Listeners
 	Log       zerolog.Logger
 	Metrics   prometheus.Registerer // none when nil
@@ -67,40 +68,40 @@ type Config struct {
 	TraceReceivers bool
 	// OnAttempt is called with each try at a live delivery that has ended; may be nil. It must not block.
 	OnAttempt func(AttemptEnd)
-	// Supervise configures the supervisor of the actors in here.
+	// Supervise configures the supervisor of this package's actors.
 	Supervise suture.Spec
-	// Timeout is a whole attempt's, as the client has it. Default 10 s.
+	// Timeout is the timeout of a whole attempt, as the client has it. Default 10 s.
 	Timeout time.Duration
-	// RetryFor is how long after the completion what was not sent is tried again. Default 15 min.
+	// RetryFor is how long after the completion a callback that was not sent is tried again. Default 15 min.
 	RetryFor time.Duration
-	// EndBefore is how long before an outcome leaves the store its delivery is brought to an end: room for a
-	// stop of all dispatchers. Default 30 min.
+	// EndBefore is how long before an outcome leaves the store its delivery is brought to an end. It leaves
+	// room for a stop of all dispatchers. Default 30 min.
 	EndBefore time.Duration
-	// DefaultPolicy is what keys get that have none of their own. Default PolicyOnce.
+	// DefaultPolicy is the policy of keys that have none of their own. Default PolicyOnce.
 	DefaultPolicy sessions.Policy
-	// Connections bounds the connections to one destination, and so the callbacks that are on their way to
-	// it at once. Default 64, at most MaxConnections.
+	// Connections bounds the connections to one destination, and so the number of callbacks that are on their
+	// way to it at once. Default 64, at most MaxConnections.
 	Connections int
-	// Attempts bounds the attempts that this process has under way in all, and AccountAttempts those of one
-	// account, which gets less where others have theirs: fewer than are free. Defaults 2048, and half of
-	// Attempts.
+	// Attempts bounds all attempts that this process has under way, and AccountAttempts those of one account.
+	// While other accounts have attempts, an account gets less: fewer than are free. Defaults 2048, and half
+	// of Attempts.
 	Attempts, AccountAttempts int
 	// DrainTimeout is how long work under way may go on after Serve's context ended. Default 15 s: a whole
 	// attempt and a margin.
 	DrainTimeout time.Duration
 	// Idle is how long a destination waits for work before it retires. Default 5 s.
 	Idle time.Duration
-	// ScheduleFrom is from which pause on a delivery waits as a message schedule, instead of with its
-	// consumer. Default 30 s.
+	// ScheduleFrom is the shortest pause for which a delivery waits as a message schedule, instead of with
+	// its consumer. Default 30 s.
 	ScheduleFrom time.Duration
-	// BreakerOpen is how long a destination that nobody answers at is left alone before one delivery probes
-	// it. Default 10 s.
+	// BreakerOpen is how long a destination that does not answer is left alone before one delivery probes it.
+	// Default 10 s.
 	BreakerOpen time.Duration
-	// UnreadablePause is after how long a message is looked at again that this process cannot read. Default
-	// 1 min.
+	// UnreadablePause is how long a message that this process cannot read waits for its next try. Default 1
+	// min.
 	UnreadablePause time.Duration
 	Now             func() time.Time // time.Now when nil
-	// Random is what pauses are drawn by, in [0, 1); rand.Float64 when nil.
+	// Random draws the pauses, in [0, 1); rand.Float64 when nil.
 	Random func() float64
 }
 
@@ -150,15 +151,16 @@ func (c Config) validate() error {
 	return nil
 }
 
-// MaxAttempts is the most that Config.Attempts and Config.AccountAttempts may be: some 70 KB and up to ten
+// MaxAttempts is the maximum of Config.Attempts and Config.AccountAttempts: some 70 KB and up to ten
 // descriptors each.
 const MaxAttempts = 100_000
 
-// defaultAttempts is what 512 MB and the usual limits of descriptors carry while all of them hang.
+// defaultAttempts is how many attempts 512 MB and the usual limits of descriptors carry while all of them
+// hang.
 const defaultAttempts = 2048
 
-// MaxConnections is the most that Config.Connections may be. So many deliveries may wait at a destination,
-// which is to have room for as many as it may send at once.
+// MaxConnections is the maximum of Config.Connections. As many deliveries may wait at a destination, which
+// must have room for all that it may send at once.
 const MaxConnections = 1024
 
 // metrics are this package's measurements; labels come from bounded sets of the domain.
@@ -225,8 +227,8 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	return m
 }
 
-// received notes a receiver's status line, so long after the delivery was due, with the trace that it
-// belongs to where there is one.
+// received records how long after the delivery was due a receiver's status line came, with the trace that it
+// belongs to, if there is one.
 func (m *metrics) received(after time.Duration, traceID string) {
 	if e, ok := m.took.(prometheus.ExemplarObserver); ok && traceID != "" {
 		e.ObserveWithExemplar(after.Seconds(), prometheus.Labels{"trace_id": traceID})

@@ -12,12 +12,11 @@ import (
 
 const (
 	// maxStoring bounds the deliveries of a destination that have returned their connection and still store
-	// their result. Their results share a batch; a store that falls behind is not to gather more of them.
+	// their result. Their results share a batch; a store that falls behind must not gather more of them.
 	maxStoring = 448
-	// minDials is how many connections are dialled at once to begin with. Each dial that succeeds allows
-	// one more, so that they double with each round trip, and one that fails begins anew: a burst to a
-	// receiver that answers soon is carried by few connections, and a slow one has all of its own within a
-	// few round trips.
+	// minDials is how many connections are dialled at once to begin with. Each dial that succeeds allows one
+	// more, so that they double with each round trip; one that fails begins anew. So few connections carry a
+	// burst to a receiver that answers soon, and a slow receiver has all of its own within a few round trips.
 	minDials = 2
 	// connIdle is how long an unused connection is kept. Receivers close idle ones after a few seconds, and
 	// a request written to a connection that is being closed ends as unknown.
@@ -28,18 +27,18 @@ const (
 	paceFor   = 250 * time.Millisecond
 )
 
-// connections are those to one receiver host: who uses one, and which are kept for the next. Its methods
-// lock, but those that say that they are called under the lock.
+// connections are those to one receiver host: which are in use, and which are kept for the next delivery. Its
+// methods lock, except those that are documented as called under the lock.
 type connections struct {
 	limit   int // of those in use
 	breaker *breaker
 	changed chan<- struct{} // gets a token when more may begin, or something has ended
-	// distrusted: the receiver has sent unsolicited bytes. What comes next over a connection to it may be
-	// too late for the request before, so none is used twice any more.
+	// distrusted: the receiver has sent unsolicited bytes. The next bytes over a connection to it may be a
+	// late answer to the request before, so no connection is used twice any more.
 	distrusted atomic.Bool
 
 	mu      sync.Mutex
-	idle    []idleConn // the one that came back last is the last
+	idle    []idleConn // the last one is the one that was returned last
 	slots   int        // connections in use or being dialled
 	dialing int        // of these, being dialled
 	dials   int        // how many may be dialled at once
@@ -48,8 +47,8 @@ type connections struct {
 	pace    pace
 }
 
-// idleConn is a connection kept for the next delivery of a burst, of the same account: what comes late over
-// it, and cannot be distinguished from the answer to the next request, stays in the account.
+// idleConn is a connection kept for the next delivery of a burst, of the same account: bytes that come late
+// over it, and cannot be distinguished from the answer to the next request, stay in the account.
 type idleConn struct {
 	conn    *callback.Conn
 	account string
@@ -60,7 +59,7 @@ type idleConn struct {
 type connSlot struct {
 	of            *connections
 	account       string
-	reportContact func(contact)  // reports to the breaker; nil once that is done, or where there is none
+	reportContact func(contact)  // reports to the breaker; nil once that is done, or if there is none
 	held          bool           // not returned yet
 	conn          *callback.Conn // nil: none came with it, or it was closed
 	dials         bool           // no connection came with it: a dial is counted until it has ended
@@ -76,7 +75,7 @@ func (c *connections) canStart(account string) bool {
 	if c.slots >= c.limit || c.active >= c.limit+maxStoring {
 		return false
 	}
-	// While the breaker is not closed only a probe, and those whose time is over, are dialled at all.
+	// While the breaker is not closed, only a probe, and deliveries whose time is over, are dialled at all.
 	return c.dialing < c.dials || !c.breaker.closed() || c.newestIdle(account) >= 0
 }
 
@@ -104,7 +103,7 @@ func (c *connections) start(account string, reportContact func(contact)) *connSl
 	return s
 }
 
-// newestIdle returns where the account's connection is that was used last; -1 where it has none.
+// newestIdle returns the index of the account's connection that was used last; -1 if it has none.
 func (c *connections) newestIdle(account string) int {
 	for i, kept := range slices.Backward(c.idle) {
 		if kept.account == account {
@@ -114,8 +113,8 @@ func (c *connections) newestIdle(account string) int {
 	return -1
 }
 
-// dialEnded reports that a dial has ended, well or not. A repeat, and a dial that nobody counted, are
-// harmless.
+// dialEnded reports that a dial has ended, successfully or not. A repeat, and a dial that was not counted,
+// are harmless.
 func (s *connSlot) dialEnded(well bool) {
 	c := s.of
 	c.mu.Lock()
@@ -132,7 +131,7 @@ func (s *connSlot) dialEnded(well bool) {
 	bounds.Signal(c.changed)
 }
 
-// closeConn closes the slot's connection, where it has one.
+// closeConn closes the slot's connection, if it has one.
 func (s *connSlot) closeConn() {
 	if s.conn == nil {
 		return
@@ -144,7 +143,8 @@ func (s *connSlot) closeConn() {
 	s.conn = nil
 }
 
-// release returns the slot, with its connection and what the delivery learnt. A repeat is harmless.
+// release returns the slot, with its connection and what the delivery learnt about the receiver. A repeat is
+// harmless.
 func (s *connSlot) release(learnt contact) {
 	if s.reportContact != nil {
 		s.reportContact(learnt)
@@ -171,7 +171,7 @@ func (s *connSlot) release(learnt contact) {
 	bounds.Signal(c.changed)
 }
 
-// ended notes that a delivery has ended.
+// ended records that a delivery has ended.
 func (c *connections) ended() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -180,7 +180,7 @@ func (c *connections) ended() {
 	bounds.Signal(c.changed)
 }
 
-// closeIdle closes connections that have not been used for so long. It is called under the lock.
+// closeIdle closes connections that have not been used for the given time. It is called under the lock.
 func (c *connections) closeIdle(since time.Duration) {
 	c.idle = slices.DeleteFunc(c.idle, func(kept idleConn) bool {
 		if time.Since(kept.since) < since {
@@ -191,7 +191,7 @@ func (c *connections) closeIdle(since time.Duration) {
 	})
 }
 
-// closeUnused closes connections that were kept for long enough, and returns after how long the next one will
+// closeUnused closes connections that were kept for long enough, and returns how long until the next one will
 // have been; not ok: none is left.
 func (c *connections) closeUnused() (left time.Duration, ok bool) {
 	c.mu.Lock()
@@ -203,7 +203,7 @@ func (c *connections) closeUnused() (left time.Duration, ok bool) {
 	return connIdle - time.Since(c.idle[0].since), true
 }
 
-// closeAll closes what is kept, and reports whether it did: not while a delivery is under way.
+// closeAll closes the kept connections, and reports whether it did: not while a delivery is under way.
 func (c *connections) closeAll() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -214,7 +214,7 @@ func (c *connections) closeAll() bool {
 	return true
 }
 
-// quiet reports whether no delivery has been under way for so long.
+// quiet reports whether no delivery has been under way for the given time.
 func (c *connections) quiet(since time.Duration) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -249,7 +249,7 @@ func (p *pace) count() {
 	}
 }
 
-// perSecond returns the rate, 0 where the destination has sent too little lately to have one.
+// perSecond returns the rate, 0 if the destination has sent too little lately to have one.
 func (p *pace) perSecond() int64 {
 	if time.Now().After(p.until) {
 		return 0

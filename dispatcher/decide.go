@@ -15,13 +15,14 @@ import (
 )
 
 const (
-	// settleLook is added to a wait for another owner's claim, so that the look falls after its instant.
+	// settleLook is added to a wait for another owner's claim, so that the next read comes after the claim's
+	// instant.
 	settleLook = 100 * time.Millisecond
 	// minBackoff and maxBackoff bound the pause between two tries.
 	minBackoff = time.Second
 	maxBackoff = time.Minute
 	// startGrace is how long a dispatcher that has just started tries, whatever the age of the completion:
-	// after a long outage the first try may fall before the network is up.
+	// after a long outage the first try may come before the network is up.
 	startGrace = 2 * time.Minute
 )
 
@@ -30,8 +31,8 @@ type decision struct {
 	do      action
 	attempt int           // for send, settle and release
 	wait    time.Duration // for wait
-	giveUp  bool          // for settle: the open claim was taken to give up, so nothing was sent
-	// for settle: nobody knows whose claim it is, and what was sent under it
+	giveUp  bool          // for settle: the open claim was made to give up, so nothing was sent
+	// for settle: it is not known whose claim it is, or what was sent under it
 	unreadable bool
 }
 
@@ -45,8 +46,8 @@ const (
 	release               // this process has an unconfirmed claim of the attempt: release it
 )
 
-// decide reads the facts of one delivery. It is pure. requested is the attempt that somebody requested, 0
-// where nobody did.
+// decide reads the facts of one delivery. It is pure. requested is the attempt that somebody requested, 0 if
+// there is none.
 func decide(c sessions.Completion, attempts []facts.Attempt, requested int, now time.Time) decision {
 	if requested == len(attempts)+1 {
 		return decision{do: send, attempt: requested}
@@ -74,20 +75,20 @@ func decide(c sessions.Completion, attempts []facts.Attempt, requested int, now 
 	}
 }
 
-// neverTried reports whether nobody can have tried a completion: this is the first time that its message is
-// given to anybody, and too early for another time.
+// neverTried reports whether no process can have tried a completion: its message is delivered for the first
+// time, and it is too early for a second.
 func neverTried(first bool, completed, now time.Time) bool {
 	return first && now.Sub(completed) < topology.AckWait
 }
 
-// ownOpen reports whether the last attempt is open and a worker's own.
+// ownOpen reports whether the last attempt is open and belongs to the worker.
 func ownOpen(attempts []facts.Attempt, worker string) bool {
 	n := len(attempts)
 	return n > 0 && attempts[n-1].Result == nil && attempts[n-1].Claim.Worker == worker
 }
 
-// mayBeRequested reports whether one more attempt may have been requested of a delivery that came to an end,
-// which the message that it came with does not tell.
+// mayBeRequested reports whether one more attempt may have been requested of a delivery that has ended. The
+// message that it came with does not show that.
 func mayBeRequested(s decision, attempts []facts.Attempt, requested int) bool {
 	return s.do == drop && requested == 0 && len(attempts) > 0
 }
@@ -116,13 +117,13 @@ func ownerAfter(err error) owner {
 // mayBegin reports whether the owner of a claim may still write its first byte.
 func mayBegin(now, deadline time.Time) bool { return now.Before(deadline) }
 
-// sendsAgain reports whether another attempt follows a result, as long before the retry deadline.
+// sendsAgain reports whether another attempt follows a result, this long before the retry deadline.
 func sendsAgain(p sessions.Policy, r facts.Result, left time.Duration) bool {
 	return left > 0 && retriesResult(p, r)
 }
 
-// releaseAs returns how an attempt ends under whose claim nothing was sent, after so many that were released,
-// as long before the retry deadline: another one may follow, or none.
+// releaseAs returns how an attempt ends if nothing was sent under its claim, after the given number of
+// releases and this long before the retry deadline: another one may follow, or none.
 func releaseAs(releases int, left time.Duration) facts.Verdict {
 	if releases+1 >= maxReleases || left <= 0 {
 		return facts.VerdictUndeliverable
@@ -130,7 +131,7 @@ func releaseAs(releases int, left time.Duration) facts.Verdict {
 	return facts.VerdictReleased
 }
 
-// nextDue returns from when the next attempt is due after the last result; zero: at once.
+// nextDue returns when the next attempt is due after the last result; zero: at once.
 func nextDue(attempts []facts.Attempt) time.Time {
 	if n := len(attempts); n > 0 && attempts[n-1].Result != nil {
 		return attempts[n-1].Result.Next
@@ -154,7 +155,7 @@ func retriesResult(p sessions.Policy, r facts.Result) bool {
 	}
 }
 
-// abandoned returns how an attempt ended whose owner vanished.
+// abandoned returns how an attempt whose owner vanished ended.
 func abandoned(s decision) callback.Answer {
 	r := callback.Answer{
 		Verdict: facts.VerdictUnknown, Class: failure.Crash,
@@ -171,8 +172,8 @@ func abandoned(s decision) callback.Answer {
 	return r
 }
 
-// withEarlierVerdict replaces the verdict of giving up by that of the last attempt before, where that one was
-// sent and was to be sent again: "undeliverable" means that nothing ever was.
+// withEarlierVerdict replaces the verdict of giving up by that of the last attempt before, if that one was
+// sent and was to be sent again: "undeliverable" means that nothing was ever sent.
 func withEarlierVerdict(r facts.Result, last *facts.Result) facts.Result {
 	if r.Verdict == facts.VerdictUndeliverable && last != nil && !last.Next.IsZero() {
 		r.Verdict, r.Class, r.Status = last.Verdict, last.Class, last.Status
@@ -205,15 +206,15 @@ var settled = disposition{final: true}
 // schedules reports whether the delivery waits as a message schedule.
 func (f disposition) schedules(from time.Duration) bool { return !f.final && f.after >= from }
 
-// acknowledges reports whether the message is not needed any more: what it is about has ended, or stands in
-// a schedule that is stored.
+// acknowledges reports whether the message is no longer needed: its delivery has ended, or waits in a
+// schedule that is stored.
 func (f disposition) acknowledges(scheduled bool) bool { return f.final || scheduled }
 
 func retryIn(after time.Duration) disposition { return disposition{after: after} }
 
-// standing returns what is done with a delivery whose attempt another has settled. Where that result leaves
-// it due, its message is still needed: the other one had a copy of it, and its nak counts for nothing once
-// this one is acknowledged.
+// standing returns the disposition of a delivery whose attempt another process has settled. If that result
+// leaves it due, its message is still needed: the other process had a copy of it, whose nak has no effect
+// once this one is acknowledged.
 func standing(r facts.Result, now time.Time) disposition {
 	if !r.LeavesDue() {
 		return settled
@@ -221,7 +222,7 @@ func standing(r facts.Result, now time.Time) disposition {
 	return retryIn(max(r.Next.Sub(now), settleLook))
 }
 
-// backoff returns the pause after try number n (from 1) was not sent: evenly drawn between one second and a
+// backoff returns the pause after try number n (from 1) was not sent: drawn evenly between one second and a
 // bound that doubles with each try up to a minute. random is in [0, 1).
 func backoff(n int, random float64) time.Duration {
 	limit := maxBackoff
@@ -239,9 +240,9 @@ func (d *shared) readKeptFor(ctx context.Context) {
 	}
 }
 
-// endAt is the instant from which a delivery is not put off any more, whatever puts it off: its outcome
-// leaves the store soon, and is not to leave it without a verdict. ok is false where outcomes are kept for
-// ever, or it is not known for how long.
+// endAt is the instant from which a delivery is no longer put off, for whatever reason: its outcome leaves
+// the store soon, and must not leave it without a verdict. ok is false if outcomes are kept forever, or if it
+// is not known for how long.
 func (d *shared) endAt(dl *delivery) (at time.Time, ok bool) {
 	if !dl.KeptUntil.IsZero() {
 		return dl.KeptUntil.Add(-d.c.EndBefore), true
@@ -260,7 +261,7 @@ func (d *shared) outlasted(dl *delivery) bool {
 	return ok && !d.c.Now().Before(end)
 }
 
-// notSentForPause is why a delivery was given up whose host was paused until its outcome had to end.
+// notSentForPause is why a delivery was given up if its host was paused until its outcome had to end.
 func notSentForPause() *callback.NotSent {
 	return &callback.NotSent{
 		Class: failure.Paused,
@@ -270,8 +271,8 @@ func notSentForPause() *callback.NotSent {
 }
 
 // giveUpAt is the instant from which a delivery that could not be sent is given up. An operator's pause takes
-// nothing of its time, as long as its outcome is kept: it does not leave the store without a verdict. What
-// has lost its callback URL is given up at once.
+// nothing from its time, as long as its outcome is kept: it does not leave the store without a verdict. A
+// delivery that has lost its callback URL is given up at once.
 func (d *shared) giveUpAt(dl *delivery) time.Time {
 	if dl.Lost {
 		return time.Time{}

@@ -26,34 +26,34 @@ const (
 	// claimBegin is how long after its claim an owner may begin to write. It covers a paused process, not a
 	// slow one: the connection is ready and the request prepared when the claim is made.
 	claimBegin = 5 * time.Second
-	// claimWait bounds the wait for a claim's acknowledgement: past it the owner could not write any more
+	// claimWait bounds the wait for a claim's acknowledgement: after it the owner could no longer write
 	// anyway.
 	claimWait = claimBegin
-	// claimMargin is what lies between the end of the longest attempt and the instant from which others may
+	// claimMargin is the time between the end of the longest attempt and the instant from which others may
 	// settle it.
 	claimMargin = 5 * time.Second
 	// maxReleases bounds how often an attempt may be claimed and released; each costs two facts.
 	maxReleases = 16
-	// settleFor is how long storing a result is tried; after it the attempt is settled as unknown, by its
-	// claim.
+	// settleFor is how long a delivery tries to store a result; after that the attempt is settled as unknown,
+	// by its claim.
 	settleFor = 20 * time.Second
 	// settlePause lies between two tries to store a result.
 	settlePause = 250 * time.Millisecond
-	// failurePause is after how long a delivery comes again that failed for a reason of our own.
+	// failurePause is the pause before the next try of a delivery that failed for a reason of our own.
 	failurePause = 5 * time.Second
-	// scheduleWait bounds the wait for a schedule to be stored. It and a whole AckWait's progress leave the
-	// message ours.
+	// scheduleWait bounds the wait for a schedule to be stored. With it and a whole AckWait's progress, the
+	// message is still ours.
 	scheduleWait = 5 * time.Second
 )
 
-// delivery is one completion that is due, as the fetcher made it of its message.
+// delivery is one completion that is due, as the fetcher made it from its message.
 type delivery struct {
 	sessions.Completion
 	msg    jetstream.Msg
 	given  int           // how often JetStream delivered this message
-	first  bool          // nobody can have tried it before
+	first  bool          // no process can have tried it before
 	target urlpolicy.URL // its callback URL
-	// barred is why it goes to nobody: its URL is refused, since the operator's policy has changed since the
+	// barred is why it is not sent: its URL is refused, because the operator's policy has changed since the
 	// session was started; or its host is paused, and its outcome leaves the store before the pause ends.
 	barred *callback.NotSent // nil: it goes to its receiver
 
@@ -62,7 +62,7 @@ type delivery struct {
 	requested int       // the attempt that somebody asked for; 0: the delivery of the completion itself
 }
 
-// receiver returns the host and port that it goes to; empty where it goes to nobody.
+// receiver returns the host and port that it goes to; empty if it goes nowhere.
 func (dl *delivery) receiver() string {
 	if dl.barred != nil {
 		return ""
@@ -76,7 +76,7 @@ type attempt struct {
 	*delivery
 	way    sender
 	number int
-	// last is the result of the last attempt that was sent, or given up, and releases how many were released
+	// last is the result of the last attempt that was sent, or given up; releases is how many were released
 	// since.
 	last     *facts.Result
 	releases int
@@ -103,7 +103,7 @@ func (d *shared) deliver(ctx context.Context, dl *delivery, slot *connSlot) {
 	f = a.run(ctx)
 }
 
-// run does what the facts decide.
+// run carries out what the facts decide.
 func (a *attempt) run(ctx context.Context) disposition {
 	s, err := a.decide(ctx)
 	if err != nil {
@@ -125,8 +125,8 @@ func (a *attempt) run(ctx context.Context) disposition {
 	return settled
 }
 
-// decide reads the facts, except for a young completion that nobody can have tried: it has none, and if it
-// had, the claim would conflict. An old one may come from a replayed stream; its receiver should not be
+// decide reads the facts, except for a young completion that no process can have tried: it has none, and if
+// it had, the claim would conflict. An old one may come from a replayed stream; its receiver should not be
 // dialled for nothing.
 func (a *attempt) decide(ctx context.Context) (decision, error) {
 	if neverTried(a.first, a.CompletedAt, a.now()) {
@@ -159,8 +159,8 @@ func (a *attempt) resendRequested(ctx context.Context, number int) (decision, er
 	return decision{do: send, attempt: number}, nil
 }
 
-// send prepares everything before the claim is made: the exact bytes, and a way to send them. Whatever fails
-// until then has sent nothing.
+// send prepares everything before the claim is made: the exact bytes, and a way to send them. If anything
+// fails until then, nothing was sent.
 func (a *attempt) send(ctx context.Context) disposition {
 	if a.Lost {
 		return a.notSent(ctx, &callback.NotSent{Class: failure.Lost})
@@ -170,7 +170,7 @@ func (a *attempt) send(ctx context.Context) disposition {
 		return a.fail("look for a listener", err)
 	}
 	if listener != nil {
-		a.way.release() // the receiver's connections are for those who use them
+		a.way.release() // the receiver's connections are for deliveries that use them
 		a.way = listener
 	}
 	request, notSent := a.prepare()
@@ -227,7 +227,7 @@ func (a *attempt) claim(ctx context.Context, c facts.Claim) (f disposition, ok b
 		return disposition{}, true
 	case others:
 		a.metrics.conflicts.Inc()
-		return retryIn(settleLook), false // the facts tell what the other owner is doing
+		return retryIn(settleLook), false // the facts show what the other owner is doing
 	case unconfirmed:
 	}
 	// The claim may be stored, or may be yet. Nothing is sent under it; this process, while it lives, knows
@@ -246,8 +246,7 @@ func (a *attempt) conclude(answer callback.Answer) disposition {
 	return a.finish(a.newResult(answer), answer.RetryAfter)
 }
 
-// finish stores how an attempt ended, and when the next one is due where the policy sends such a result
-// again.
+// finish stores how an attempt ended, and when the next one is due, if the policy sends such a result again.
 func (a *attempt) finish(r facts.Result, retryAfter time.Duration) disposition {
 	left := a.giveUpAt(a.delivery).Sub(r.At)
 	if !sendsAgain(a.policyOf(a.Completion), r, left) {
@@ -261,9 +260,9 @@ func (a *attempt) finish(r facts.Result, retryAfter time.Duration) disposition {
 	return retryIn(pause)
 }
 
-// release records that the claim's owner wrote nothing, so that the next attempt may follow, but not without
-// end: a receiver that breaks each connection between the claim and the write would cost two facts a time
-// until the retry deadline.
+// release records that the claim's owner wrote nothing, so that the next attempt may follow. It does not do
+// so without end: a receiver that breaks each connection between the claim and the write would cost two facts
+// each time until the retry deadline.
 func (a *attempt) release(answer callback.Answer) disposition {
 	a.way.release()
 	left := a.giveUpAt(a.delivery).Sub(a.now())
@@ -334,7 +333,7 @@ func (a *attempt) storeResult(r facts.Result) disposition {
 	}
 }
 
-// notify calls OnAttempt. Tests, and a URL that the policy refuses, show nothing about a receiver.
+// notify calls OnAttempt. Tests, and URLs that the policy refuses, show nothing about a receiver.
 func (a *attempt) notify(verdict facts.Verdict, class failure.Class) {
 	refused := a.barred != nil && a.barred.Class == failure.RefusedAddress
 	if a.c.OnAttempt != nil && !a.Test && !refused {
@@ -344,7 +343,7 @@ func (a *attempt) notify(verdict facts.Verdict, class failure.Class) {
 	}
 }
 
-// newResult returns the result of the attempt that ended so.
+// newResult returns the result of an attempt that ended this way.
 func (a *attempt) newResult(answer callback.Answer) facts.Result {
 	r := facts.NewResult(a.ID, a.number, answer.Verdict, answer.Class, a.worker, a.now())
 	r.Status, r.Detail, r.Address, r.Answer, r.Timing = answer.Status, answer.Detail, answer.Address,
@@ -360,9 +359,9 @@ func (a *attempt) fail(doing string, err error) disposition {
 	return retryIn(failurePause)
 }
 
-// dispose is the only place that acknowledges. Acknowledgements are hints: the facts decide what a
-// redelivery leads to. What waits long becomes a message schedule, so that the consumer need not carry it;
-// where that cannot be stored, the consumer does.
+// dispose is the only place that acknowledges. Acknowledgements are hints: the facts decide what a redelivery
+// leads to. A long wait becomes a message schedule, so that the consumer need not carry it; if the schedule
+// cannot be stored, the consumer carries it.
 func (d *shared) dispose(dl *delivery, f disposition) {
 	scheduled := f.schedules(d.c.ScheduleFrom) && d.schedule(dl, f.after)
 	if !f.acknowledges(scheduled) {

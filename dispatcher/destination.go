@@ -12,25 +12,25 @@ import (
 )
 
 const (
-	// maxWaiting bounds what waits at one destination.
+	// maxWaiting bounds the deliveries that wait at one destination.
 	maxWaiting = MaxConnections
-	// fastFrom is how many deliveries a second a destination has to send for others to wait until there is
-	// room at it: delivering and taking back costs more than that wait. It ends after roomWait, also where a
-	// destination is too young to tell.
+	// fastFrom is how many deliveries a second a destination must send for others to wait until it has room:
+	// to deliver a message and take it back costs more than that wait. The wait ends after roomWait, also if
+	// a destination is too young to have a rate.
 	fastFrom = 2000
 	roomWait = 250 * time.Millisecond
-	// A delivery whose destination had no room comes again when there should be some, and at the latest
-	// after a pause that is doubled each time, within these bounds.
+	// A delivery whose destination had no room comes again when there should be some, at the latest after a
+	// pause that doubles each time, within these bounds.
 	minFullPause = 500 * time.Millisecond
 	maxFullPause = 25 * time.Second
 )
 
 // destination is the actor of one receiver host. It alone owns the connections to it, bounds how many are in
-// use and how many deliveries are under way, and stops dialling for a while where nothing can be reached.
+// use and how many deliveries are under way, and stops dialling for a while if the host cannot be reached.
 type destination struct {
 	d           *shared
 	host        string                  // its name in the registry
-	receiver    string                  // the host and port that it dials; empty where it dials nobody
+	receiver    string                  // the host and port that it dials; empty if it dials none
 	owner       string                  // the account whose delivery it was made for
 	work        context.Context         //nolint:containedctx // the context that work under way lives on
 	retire      func(*destination) bool // forgets it, unless something came in meanwhile
@@ -40,13 +40,13 @@ type destination struct {
 	breaker     *breaker
 	connections *connections
 	born        time.Time
-	// refused counts what found no room in a pause. Few are to come soon after it; of many, which may wait
-	// for hours, each return takes time from other hosts.
+	// refused counts the deliveries that found no room during a pause. If they are few, they should come soon
+	// after it; if they are many, they may wait for hours, and each return takes time from other hosts.
 	refused atomic.Int64
 
-	// What the actor's own goroutine alone knows.
-	starting *delivery // out of the mailbox and not begun: lost, were the actor to fail just there
-	looked   time.Time // when it last looked for what nothing signals
+	// State that only the actor's own goroutine uses.
+	starting *delivery // out of the mailbox and not begun: lost if the actor failed just there
+	looked   time.Time // when it last checked what nothing signals
 }
 
 // newDestination makes the destination of a delivery, and of those that follow it to the same host.
@@ -92,7 +92,7 @@ func (t *destination) Serve(ctx context.Context) error {
 	}
 }
 
-// startReady starts what waits, as far as it may.
+// startReady starts as many of the waiting deliveries as it may.
 func (t *destination) startReady(ctx context.Context) {
 	for ctx.Err() == nil {
 		slot, wait := t.take()
@@ -104,7 +104,7 @@ func (t *destination) startReady(ctx context.Context) {
 			continue
 		}
 		dl := t.starting
-		t.starting = nil // from here on it is deliver's
+		t.starting = nil // from here on it belongs to deliver
 		t.d.metrics.inFlight.Inc()
 		go func() {
 			t.d.deliver(t.work, dl, slot)
@@ -116,8 +116,9 @@ func (t *destination) startReady(ctx context.Context) {
 	t.d.budget.ReleaseUnused(&t.place)
 }
 
-// take takes the next delivery that may begin out of the mailbox: it is the one that is starting. Its slot is
-// nil while the breaker is open, unless it is time to give it up: then it may try again after a while.
+// take takes the next delivery that may begin out of the mailbox, and makes it the starting one. Its slot is
+// nil while the breaker is open, unless it is time to give the delivery up; without a slot it may try again
+// after wait.
 func (t *destination) take() (slot *connSlot, wait time.Duration) {
 	if t.paused() {
 		return nil, 0
@@ -139,7 +140,7 @@ func (t *destination) take() (slot *connSlot, wait time.Duration) {
 	return t.connections.start(dl.Account, reportContact), 0
 }
 
-// putOff returns what was taken and not started to JetStream.
+// putOff returns the delivery that was taken and not started to JetStream.
 func (t *destination) putOff(wait time.Duration) {
 	dl := t.starting
 	t.starting = nil
@@ -148,8 +149,8 @@ func (t *destination) putOff(wait time.Duration) {
 	t.d.dispose(dl, retryIn(wait))
 }
 
-// nextWake returns after how long to look for what nothing signals: connections to close, a pause that ends,
-// what a pause outlasts, and whether to retire.
+// nextWake returns how long until the next check of what nothing signals: connections to close, a pause that
+// ends, deliveries that a pause outlasts, and whether to retire.
 func (t *destination) nextWake() time.Duration {
 	rest := t.d.c.Idle - time.Since(t.looked)
 	if left, ok := t.connections.closeUnused(); ok {
@@ -163,16 +164,16 @@ func (t *destination) nextWake() time.Duration {
 	return max(rest, 0)
 }
 
-// paused reports whether nothing is to be begun at the destination. What comes meanwhile waits in its
-// mailbox, as much as it may send at once; the rest goes back to JetStream, and comes again within half a
+// paused reports whether nothing may begin at the destination. Deliveries that come meanwhile wait in its
+// mailbox, as many as it may send at once; the rest go back to JetStream, and come again within half a
 // minute.
 func (t *destination) paused() bool {
 	p, ok := t.d.pauseOf(t.receiver)
 	return ok && p.On(t.d.c.Now())
 }
 
-// handBack returns what has not begun, and is wanted, to another dispatcher, or to this one's next start. A
-// nil wanted wants all.
+// handBack returns the deliveries that have not begun, and that wanted selects, to another dispatcher, or to
+// this one's next start. A nil wanted selects all.
 func (t *destination) handBack(wanted func(*delivery) bool) {
 	for _, dl := range t.mailbox.RemoveAll(wanted) {
 		t.d.inFlight.remove(dl.ID, dl.Account)
@@ -192,18 +193,18 @@ func (t *destination) drain() {
 	}
 }
 
-// worthWaiting reports whether room at a full destination is a matter of a moment, also for the account.
+// worthWaiting reports whether a full destination will have room in a moment, also for the account.
 func (t *destination) worthWaiting(account string) bool {
 	return !t.paused() && (t.connections.rate() >= fastFrom || time.Since(t.born) < roomWait) &&
 		!t.d.budget.IsWaiting(account)
 }
 
-// fullPause returns after how long a delivery comes again that was given out so often and found no room.
+// fullPause returns the pause of a delivery that found no room and was delivered this many times.
 func fullPause(given int) time.Duration {
 	return min(minFullPause<<min(given-1, 8), maxFullPause)
 }
 
-// fullPause returns it for one that found no room at t.
+// fullPause returns the pause of a delivery that found no room at t.
 func (t *destination) fullPause(given int) time.Duration {
 	if !t.paused() {
 		t.refused.Store(0)
@@ -212,8 +213,8 @@ func (t *destination) fullPause(given int) time.Duration {
 	}
 	pause := fullPause(given)
 	if rate := t.connections.rate(); rate > 0 {
-		// Not longer than the doubled pause: what was sent lately may be all that there was to send, and the
-		// destination be idle long before.
+		// Not longer than the doubled pause: the recent deliveries may have been all that there were, and the
+		// destination idle long before.
 		pause = min(pause, time.Duration(maxWaiting)*time.Second/time.Duration(rate))
 	}
 	return min(max(pause, minFullPause), maxFullPause)

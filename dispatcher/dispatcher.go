@@ -17,12 +17,13 @@ import (
 const (
 	// maxPendingClaims is how many claims may wait for their acknowledgement before no more deliveries are
 	// begun: a few batches. Each delivery that waits for its claim holds a connection and a goroutine, and
-	// one that waits too long must not be sent. Slow receivers do not count: what hangs there has its claim.
+	// one that waits too long must not be sent. Slow receivers do not count: a delivery that hangs there has
+	// its claim.
 	maxPendingClaims = 512
 	// addressHosts is how many receiver hosts' connections an account may have to one address. A name costs
-	// nothing, so whoever has all names of a domain lead to one machine has as many hosts as they like
-	// there; but machines that carry many honest hosts are common, and one host that hangs must leave room
-	// for others beside it.
+	// nothing: anyone who makes all names of a domain lead to one machine has as many hosts there as they
+	// like. But machines that carry many honest hosts are common, and one host that hangs must leave room for
+	// the others.
 	addressHosts = 4
 )
 
@@ -34,7 +35,7 @@ type Dispatcher struct {
 	meter        *meter
 }
 
-// New makes a dispatcher. It does nothing until served.
+// New returns a dispatcher. It does nothing until served.
 func New(c Config) (*Dispatcher, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
@@ -96,9 +97,9 @@ func workerName() string {
 	return host + "." + strconv.Itoa(os.Getpid()) + "." + rand.Text()[:6]
 }
 
-// Hosts returns the receiver hosts at which something waits in this process, or where nobody answers, worst
+// Hosts returns the receiver hosts at which something waits in this process, or that do not answer, worst
 // first.
 func (d *Dispatcher) Hosts() []fleet.Host { return d.destinations.worst() }
 
-// Backlog returns the backlog of the whole service as it was measured last; nil before the first time.
+// Backlog returns the last measured backlog of the whole service; nil before the first measurement.
 func (d *Dispatcher) Backlog() *fleet.Backlog { return d.meter.backlog.Load() }

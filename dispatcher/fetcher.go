@@ -17,11 +17,11 @@ import (
 )
 
 const (
-	// prefetch is how many completions are asked for ahead: enough to keep many destinations busy, few
-	// enough to hand back quickly when the process stops.
+	// prefetch is how many completions are requested ahead: enough to keep many destinations busy, few enough
+	// to hand back quickly when the process stops.
 	prefetch = 512
-	// unreadableTries is how often a message that no build has written is tried before it is terminated.
-	// What is stored does not change; the tries are for a fault of this process's own.
+	// unreadableTries is how often a message that no build has written is tried before it is terminated. A
+	// stored message does not change; the tries are for a fault of this process itself.
 	unreadableTries = 3
 )
 
@@ -35,7 +35,7 @@ type fetcher struct {
 // String names the actor in the supervisor's log.
 func (f *fetcher) String() string { return "dispatcher fetcher of " + f.from.Config.Durable }
 
-// Serve pulls until ctx ends. What was pulled and not passed on goes back to JetStream at once.
+// Serve pulls until ctx ends. Messages that were pulled and not passed on go back to JetStream at once.
 func (f *fetcher) Serve(ctx context.Context) error {
 	consumer, err := f.consumer(ctx)
 	if err != nil {
@@ -66,7 +66,7 @@ func (f *fetcher) Serve(ctx context.Context) error {
 	}
 }
 
-// consumer looks the consumer up, and makes it where somebody has deleted it: the facts stop what was
+// consumer looks the consumer up, and creates it if somebody has deleted it: the facts stop what was
 // delivered before.
 func (f *fetcher) consumer(ctx context.Context) (jetstream.Consumer, error) {
 	js := f.d.c.Conn.JS
@@ -99,7 +99,7 @@ func (f *fetcher) dispatch(ctx context.Context, m jetstream.Msg) {
 	case err != nil:
 		f.d.c.Log.Error().Err(err).Str("sid", sidOf(m.Subject())).
 			Msg("a delivery cannot be read; it stays and is tried again")
-		_ = m.NakWithDelay(f.d.c.UnreadablePause) // a newer build's: one of its dispatchers may take it
+		_ = m.NakWithDelay(f.d.c.UnreadablePause) // from a newer build, whose dispatchers may take it
 	// canceled, or closed without an outcome
 	case dl.State != sessions.Verified && dl.State != sessions.Failed:
 		_ = m.Ack() // the integrator's own act: no callback
@@ -126,8 +126,8 @@ func (f *fetcher) dropStale(m jetstream.Msg, given int) {
 	_ = m.NakWithDelay(failurePause)
 }
 
-// terminate reports a message that nobody can read and, after a few tries, terminates it: there is nothing
-// to deliver (facts.ErrUnreadable).
+// terminate reports a message that cannot be read and, after a few tries, terminates it: there is nothing to
+// deliver (facts.ErrUnreadable).
 func (f *fetcher) terminate(m jetstream.Msg, given int, err error) {
 	_ = f.d.c.Sessions.CheckUnreadable(m, err)
 	if given < unreadableTries {
@@ -140,8 +140,8 @@ func (f *fetcher) terminate(m jetstream.Msg, given int, err error) {
 // sidOf returns the session that a message is about: the second word of every subject here.
 func sidOf(subject string) string { return string(facts.OfFact(subject)) }
 
-// read makes the delivery of a completion, of a request to send one again, or of one whose next try has come
-// due.
+// read makes a delivery from a completion, from a request to send one again, or from one whose next try has
+// come due.
 func (f *fetcher) read(ctx context.Context, m jetstream.Msg) (*delivery, error) {
 	switch kind, _, _ := strings.Cut(m.Subject(), "."); kind {
 	case "completion":

@@ -17,30 +17,31 @@ import (
 
 // progressEvery keeps held completions from being delivered to another dispatcher: three progress messages
 // in each AckWait. They are spread over that time, in progressTurns turns, each for the deliveries of one
-// slot: a progress message for all that is held at once would keep the connection from those that are under
+// slot: progress messages for all held deliveries at once would keep the connection from those that are under
 // way.
 const (
 	progressEvery = topology.AckWait / 3
 	progressTurns = 100
 )
 
-// maxHeld is how many deliveries this process may hold, about 2 KiB each; accounts share it. What does not
-// fit goes back to JetStream.
+// maxHeld is how many deliveries this process may hold, about 2 KiB each; accounts share it. Deliveries that
+// do not fit go back to JetStream.
 const maxHeld = 32 << 10
 
-// inFlightSet is the set of deliveries that this process holds, so that they stay its own and none is worked
-// on twice.
+// inFlightSet is the set of deliveries that this process holds. It keeps them this process's own, and none is
+// worked on twice.
 type inFlightSet struct {
 	gauge prometheus.Gauge // of how many are held
 	seed  maphash.Seed
 	slots [progressTurns]inFlightSlot
 
 	mu    sync.Mutex
-	share bounds.Share // of what may be held
+	share bounds.Share // of the deliveries that may be held
 }
 
-// inFlightSlot is the part of the set that gets its progress messages in one turn. A lock for each: where the
-// connection takes no more for a while, its holder waits, and the deliveries of the other slots do not.
+// inFlightSlot is the part of the set that gets its progress messages in one turn. Each has a lock: if the
+// connection accepts no more for a while, the lock's holder waits, and the deliveries of the other slots do
+// not.
 type inFlightSlot struct {
 	mu   sync.Mutex
 	held map[sessions.ID]jetstream.Msg
@@ -54,7 +55,7 @@ func (l *inFlightSet) slot(id sessions.ID) *inFlightSlot {
 	return &l.slots[maphash.String(l.seed, string(id))%progressTurns]
 }
 
-// add adds a delivery. It refuses one that is held already, a redelivery that crossed with our own work, and
+// add adds a delivery. It refuses one that is held already (a redelivery that crossed with our own work), and
 // one for which the account has no room.
 func (l *inFlightSet) add(id sessions.ID, account string, m jetstream.Msg) (held, room bool) {
 	s := l.slot(id)
@@ -73,7 +74,7 @@ func (l *inFlightSet) add(id sessions.ID, account string, m jetstream.Msg) (held
 	return false, true
 }
 
-// reserve takes one more of the account's share, where there is one.
+// reserve takes one more of the account's share, if there is one.
 func (l *inFlightSet) reserve(account string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -105,8 +106,8 @@ func (l *inFlightSet) remove(id sessions.ID, account string) {
 	}
 }
 
-// Serve reports progress for all that is held, one slot after the other, until ctx ends. A turn that is late
-// is made up for at once.
+// Serve reports progress for all held deliveries, one slot after another, until ctx ends. A late turn is made
+// up for at once.
 func (l *inFlightSet) Serve(ctx context.Context) error {
 	due := time.Now()
 	for turn := 0; ; turn = (turn + 1) % progressTurns {
@@ -136,12 +137,12 @@ func (s *inFlightSlot) progressOnce() {
 }
 
 // unconfirmedClaims are this process's claims that may or may not be stored, and under which nothing was
-// sent. Their lock is never held over anything that waits: each delivery needs it between its claim and its
-// first byte.
+// sent. Their lock is not held while anything waits: each delivery needs it between its claim and its first
+// byte.
 type unconfirmedClaims struct {
 	mu     sync.Mutex
-	claims [2]map[attemptKey]bool // of the unconfirmedFor that is under way, and of the one before
-	since  time.Time              // when the one that is under way began, by a claim's time
+	claims [2]map[attemptKey]bool // of the current unconfirmedFor, and of the one before
+	since  time.Time              // when the current one began, by a claim's time
 }
 
 // unconfirmedFor is the least time for which an unconfirmed claim is remembered: longer than an overloaded

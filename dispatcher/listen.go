@@ -12,18 +12,19 @@ import (
 	"verifyd/sessions/failure"
 )
 
-// listenerAddress stands for an address in the results of what a listener got.
+// listenerAddress stands for an address in the results of callbacks that a listener got.
 const listenerAddress = "listener"
 
 // listenSender hands the callback of a test session to a developer who listens with its key, instead of to
-// the receiver. It keeps the order of every delivery: the claim comes before the first byte, and what was
-// handed over without an answer is unknown.
+// the receiver. It keeps the order of every delivery: the claim comes before the first byte, and a callback
+// that was handed over without an answer is unknown.
 type listenSender struct {
 	d             *shared
 	key, listener string
 }
 
-// findListener returns the way to who listens for a session; nil where nobody does, or it is no test.
+// findListener returns the way to the developer who listens for a session; nil if there is none, or if it is
+// no test.
 func (d *shared) findListener(ctx context.Context, s sessions.Session) (*listenSender, error) {
 	if !s.Test || d.c.Listeners == nil {
 		return nil, nil //nolint:nilnil // nobody listens
@@ -54,7 +55,7 @@ func (s *listenSender) send(ctx context.Context, r callback.Request, before time
 	return answer
 }
 
-// answerOfListener classifies what came of it.
+// answerOfListener classifies how that ended.
 func answerOfListener(got devtunnel.Answer, err error) callback.Answer {
 	switch {
 	case errors.Is(err, devtunnel.ErrNobody):

@@ -10,25 +10,25 @@ import (
 	"verifyd/natsconf/fleet"
 )
 
-// meterEvery is how often the backlog is asked for: a handful of requests each time.
+// meterEvery is how often the backlog is measured: a handful of requests each time.
 const meterEvery = 10 * time.Second
 
-// overdueBy is by how much a schedule may be late before it is stored anew. JetStream puts what is due on
-// the stream within a second or two; but what it could not store then, since the store was full, it does not
-// try again while it runs.
+// overdueBy is by how much a schedule may be late before it is stored anew. JetStream puts a due message on
+// the stream within a second or two. But if it could not store the message, because the store was full, it
+// does not try again while it runs.
 const overdueBy = 30 * time.Second
 
 // meter is the actor that measures the whole service's backlog, and reschedules what JetStream has
 // forgotten. Every dispatcher process shows the same figures.
 type meter struct {
 	d       *shared
-	backlog atomic.Pointer[fleet.Backlog] // as it was measured last
+	backlog atomic.Pointer[fleet.Backlog] // the last measured
 }
 
 // String names the actor in the supervisor's log.
 func (m *meter) String() string { return "dispatcher meter" }
 
-// Serve measures until ctx ends. While JetStream does not answer, the last figures stand.
+// Serve measures until ctx ends. While JetStream does not answer, the last figures stay.
 func (m *meter) Serve(ctx context.Context) error {
 	tick := time.NewTicker(meterEvery)
 	defer tick.Stop()
@@ -58,7 +58,8 @@ func (m *meter) rescheduleOnce(ctx context.Context) {
 				return
 			}
 			if r.Since = c.CompletedAt; err != nil {
-				// there is nothing to deliver, or it is not for this build: who takes the hint up finds out
+				// there is nothing to deliver, or it is not for this build: the dispatcher that takes the
+				// hint finds out
 				r.Since = r.At
 			}
 		}

@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	// crowdedFrom is from how many on, that this process holds, a destination has room for no more than it
-	// may send at once, of each account: hanging deliveries cannot use up what there is.
+	// crowdedFrom is the number of held deliveries from which a destination has room for no more of each
+	// account than it may send at once: hanging deliveries cannot use up the whole room.
 	crowdedFrom = 8192
 	// maxDestinations bounds all destinations, about 6.5 KiB each with their goroutine; accounts share them.
-	// What does not fit goes back to JetStream.
+	// Deliveries that do not fit go back to JetStream.
 	maxDestinations = 24 << 10
 )
 
@@ -43,7 +43,8 @@ func (r *registry) open(work context.Context, s *suture.Supervisor) {
 	r.work, r.supervisor = work, s
 }
 
-// close hands back what came in too late for a destination that had stopped already. All of them have.
+// close hands back the deliveries that came too late for a destination that had stopped already. All
+// destinations have.
 func (r *registry) close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -57,7 +58,7 @@ func (r *registry) close() {
 	r.d.metrics.known.Set(0)
 }
 
-// enqueue puts a delivery into its destination's mailbox, or back into JetStream where there is no room.
+// enqueue puts a delivery into its destination's mailbox, or back into JetStream if there is no room.
 func (r *registry) enqueue(ctx context.Context, dl *delivery) {
 	held, room := r.d.inFlight.add(dl.ID, dl.Account, dl.msg)
 	if held {
@@ -78,9 +79,9 @@ func (r *registry) enqueue(ctx context.Context, dl *delivery) {
 	}
 }
 
-// tryEnqueue holds the lock while it puts, so that a destination cannot retire with a delivery in its
-// mailbox. It returns the destination, nil where there is none, and, where the delivery found no room, after
-// how long it comes again.
+// tryEnqueue holds the lock while it enqueues, so that a destination cannot retire with a delivery in its
+// mailbox. It returns the destination, nil if there is none, and the pause of the delivery, if that found no
+// room.
 func (r *registry) tryEnqueue(dl *delivery) (to *destination, pause time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -103,10 +104,10 @@ func (r *registry) tryEnqueue(dl *delivery) (to *destination, pause time.Duratio
 	return to, 0
 }
 
-// destinationOf returns the name of a delivery's destination: the host and port of its callback. A URL that
-// is refused has none, and one that a pause has outlasted needs none: such deliveries share one actor. Tests
-// have an actor beside that of live callbacks: whoever listens with a test key and answers nothing holds up
-// tests alone.
+// destinationOf returns the name of a delivery's destination: the host and port of its callback. A refused
+// URL has none, and one that a pause has outlasted needs none: such deliveries share one actor. Tests have an
+// actor apart from that of live callbacks: a developer who listens with a test key and does not answer holds
+// up only tests.
 func destinationOf(dl *delivery) string {
 	switch {
 	case dl.barred != nil:
@@ -141,7 +142,7 @@ func (r *registry) retire(to *destination) bool {
 	return true
 }
 
-// recheckPauses has every destination look at its pause.
+// recheckPauses makes every destination check its pause.
 func (r *registry) recheckPauses() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -150,14 +151,14 @@ func (r *registry) recheckPauses() {
 	}
 }
 
-// worst returns the receiver hosts at which something waits, or where nobody answers, worst first.
+// worst returns the receiver hosts at which something waits, or that do not answer, worst first.
 func (r *registry) worst() []fleet.Host {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var hosts []fleet.Host
 	for _, t := range r.byHost {
 		if t.receiver == "" {
-			continue // dialled by nobody
+			continue // it is not dialled
 		}
 		h := t.breaker.snapshot()
 		h.Host, h.Waiting = t.receiver, t.mailbox.Len()

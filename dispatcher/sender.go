@@ -19,13 +19,13 @@ import (
 
 // sender is a way to send one callback: a connection to its receiver, or a developer who listens.
 type sender interface {
-	// acquire is called before the claim, and makes sure that nothing but the claim is missing. What it
-	// returns was not sent.
+	// acquire is called before the claim, and makes sure that nothing but the claim is missing. If it returns
+	// a NotSent, nothing was sent.
 	acquire(ctx context.Context) *callback.NotSent
-	// send sends the request, once, unless it cannot begin before an instant. An answer that is released was
-	// not sent.
+	// send sends the request, once, unless it cannot begin before an instant. If the answer is released,
+	// nothing was sent.
 	send(ctx context.Context, r callback.Request, before time.Time) callback.Answer
-	// release returns what was acquired, for others to use. A repeat is harmless.
+	// release returns what acquire took, for others to use. A repeat is harmless.
 	release()
 }
 

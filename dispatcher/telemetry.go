@@ -38,7 +38,7 @@ func (d *shared) newSpan(c sessions.Completion) *span {
 	return s
 }
 
-// context returns a context that carries the span, where there is one.
+// context returns a context that carries the span, if there is one.
 func (s *span) context() context.Context {
 	if s == nil {
 		return context.Background()
@@ -59,7 +59,7 @@ func (s *span) part(name string, kind trace.SpanKind) (done func(about ...attrib
 	}
 }
 
-// mark puts on the span how this try ended.
+// mark records on the span how this try ended.
 func (s *span) mark(verdict facts.Verdict, class failure.Class) {
 	if s == nil {
 		return
@@ -71,7 +71,7 @@ func (s *span) mark(verdict facts.Verdict, class failure.Class) {
 	}
 }
 
-// id returns the trace of the delivery, where it is sampled; empty otherwise.
+// id returns the trace of the delivery, if it is sampled; empty otherwise.
 func (s *span) id() string { return tracing.ID(s.context()) }
 
 // parent returns the trace context that a receiver gets; empty: none.
@@ -108,8 +108,8 @@ func (d *shared) reportNotSent(c sessions.Completion, number, tries int, n *call
 	}.Of(c.Session))
 }
 
-// reportResult counts how an attempt ended, and writes its one wide line. err is not nil where another
-// process has stored the result.
+// reportResult counts how an attempt ended, and writes its one wide line. err is not nil if another process
+// has stored the result.
 func (d *shared) reportResult(c sessions.Completion, r facts.Result, err error, traceID string) {
 	d.metrics.attempts.WithLabelValues(string(r.Verdict), string(r.Class)).Inc()
 	line := d.c.Log.Info().Str("sid", string(c.ID)).Str("account", c.Account).Int("attempt", r.Number).

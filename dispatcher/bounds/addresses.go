@@ -11,15 +11,16 @@ import (
 )
 
 const (
-	// addressWait is how long a dial waits for room at its address. It is part of the dial's own time, of
-	// which connecting needs the rest.
+	// addressWait is how long a dial waits for room at its address. It is part of the dial's own time;
+	// connecting needs the rest.
 	addressWait = time.Second
-	// addressBits of an IPv6 address tell one machine from another: the rest is the machine's own to choose.
+	// addressBits of an IPv6 address distinguish one machine from another: the machine itself may choose the
+	// rest.
 	addressBits = 64
 )
 
-// Addresses bounds the connections of an account that callbacks are under way on to one address, whatever
-// the names that lead there.
+// Addresses bounds how many of an account's connections carry callbacks to one address, whatever names lead
+// there.
 type Addresses struct {
 	limit int
 
@@ -32,13 +33,13 @@ type addressKey struct {
 	at      netip.Prefix
 }
 
-// occupancy is how many connections there are to one address, and who waits for one.
+// occupancy is how many connections there are to one address, and which dials wait for one.
 type occupancy struct {
 	n       int
 	waiting []chan struct{}
 }
 
-// NewAddresses makes addresses at each of which an account has at most so many connections.
+// NewAddresses returns Addresses at each of which an account has at most the given number of connections.
 func NewAddresses(limit int) *Addresses {
 	return &Addresses{limit: limit, occupied: map[addressKey]*occupancy{}}
 }
@@ -82,7 +83,7 @@ func (a *Addresses) Acquire(ctx context.Context, account string, to netip.Addr) 
 	if a.cancelWait(s, freed) {
 		return nil, callback.ErrAddressBusy
 	}
-	return a.releaser(s), nil // it was given just then
+	return a.releaser(s), nil // it was granted just then
 }
 
 func (a *Addresses) releaser(s addressKey) (leave func()) {
@@ -102,7 +103,7 @@ func (a *Addresses) tryAcquire(s addressKey) bool {
 	return true
 }
 
-// release passes the place to who has waited longest.
+// release passes the place to the dial that has waited longest.
 func (a *Addresses) release(s addressKey) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

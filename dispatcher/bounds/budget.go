@@ -7,18 +7,18 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Budget bounds the attempts that a process has under way in all, and gives each account a fair share of
-// them: an attempt holds a goroutine, memory and a connection for as long as its receiver takes. Who may
-// have no more for an account waits, goes on with other accounts', and is granted a place when one is free:
-// waiting accounts are served round-robin, and so are those who wait for each.
+// Budget bounds all attempts that a process has under way, and grants each account a fair share of them: an
+// attempt holds a goroutine, memory and a connection for as long as its receiver takes. A caller that may
+// have no more for one account waits, goes on with other accounts' attempts, and is granted a place when one
+// is free. Waiting accounts are served round-robin, and so are the callers that wait for each.
 type Budget struct {
 	mu      sync.Mutex
 	share   Share
-	waiting map[string][]*Waiter // who waits, by account
+	waiting map[string][]*Waiter // the waiters, by account
 	order   []string             // the accounts in waiting, in round-robin order
 }
 
-// Waiter is one who asks for places.
+// Waiter is a caller that asks for places.
 type Waiter struct {
 	Ready chan<- struct{} // gets a token when there is a place that was waited for
 
@@ -27,13 +27,13 @@ type Waiter struct {
 	granted  []string
 }
 
-// NewBudget makes a budget of so many attempts in all, and so many of an account at most.
+// NewBudget returns a budget of at most the given number of attempts in all, and of one account.
 func NewBudget(total, each int) *Budget {
 	return &Budget{share: NewShare(total, each), waiting: map[string][]*Waiter{}}
 }
 
-// Acquire reports whether w may begin an attempt for the account. Where it may not yet, w gets a token when
-// it is to ask again.
+// Acquire reports whether w may begin an attempt for the account. If it may not yet, w gets a token when it
+// should ask again.
 func (b *Budget) Acquire(account string, w *Waiter) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -71,7 +71,7 @@ func (b *Budget) Release(account string) {
 	b.grant()
 }
 
-// grant returns free attempts to those that wait, one account after the other.
+// grant assigns free attempts to waiters, one account after another.
 func (b *Budget) grant() {
 	for passed := 0; passed < len(b.order) && b.share.used < b.share.total; passed++ {
 		account := b.order[0]
@@ -101,7 +101,8 @@ func (b *Budget) unqueue(account string, w *Waiter) {
 	}
 }
 
-// ReleaseUnused takes back what w was granted and has no use for at this moment. It asks again when it has.
+// ReleaseUnused takes back the places that w was granted and does not need at this moment. It asks again when
+// it does.
 func (b *Budget) ReleaseUnused(w *Waiter) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -136,7 +137,7 @@ func (b *Budget) IsWaiting(account string) bool {
 	return len(b.waiting[account]) > 0
 }
 
-// Measure registers the gauges that show how much of it is used.
+// Measure registers the gauges that show how much of the budget is used.
 func (b *Budget) Measure(r prometheus.Registerer) {
 	if r == nil {
 		return

@@ -5,21 +5,21 @@ import (
 	"sync/atomic"
 )
 
-// Gate keeps a process from starting more than what is behind it can keep up with. Who is inside counts;
-// nobody is refused, but who starts more waits until few enough are.
+// Gate keeps a process from starting more work than the part behind it can keep up with. Work that is inside
+// counts. None is refused, but a caller that starts more waits until little enough is inside.
 type Gate struct {
 	most   int64
 	inside atomic.Int64
 	relief chan struct{} // a token when there is room again
 }
 
-// NewGate makes a gate that lets more start while at most so many are inside.
+// NewGate returns a gate that lets more start while at most the given number are inside.
 func NewGate(most int) *Gate { return &Gate{most: int64(most), relief: make(chan struct{}, 1)} }
 
-// Enter notes that one more is inside.
+// Enter records that one more is inside.
 func (g *Gate) Enter() { g.inside.Add(1) }
 
-// Leave notes that one is no longer inside.
+// Leave records that one is no longer inside.
 func (g *Gate) Leave() {
 	if g.inside.Add(-1) == g.most {
 		Signal(g.relief)

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// Queues holds what waits at one place, in a queue for each account; the queues are served round-robin. It
-// uses memory only for what it holds: most places never get a second one.
+// Queues holds the items that wait at one place, in a queue for each account. The queues are served
+// round-robin. It uses memory only for the items it holds: most places never get a second one.
 type Queues[T any] struct {
-	full  int             // who waits for room waits until half as many are left
+	full  int             // a caller that waits for room waits until half as many are left
 	ready chan<- struct{} // gets a token when something has been put
 	room  chan struct{}   // a token when it has emptied to a half
 
@@ -20,19 +20,20 @@ type Queues[T any] struct {
 	n      int
 }
 
-// queue is what waits of one account.
+// queue is the waiting items of one account.
 type queue[T any] struct {
 	account string
 	waiting []T
 }
 
-// NewQueues makes empty queues that are full with so many in all. ready gets a token when something is put.
+// NewQueues returns empty queues that are full with the given number of items in all. ready gets a token when
+// an item is put.
 func NewQueues[T any](full int, ready chan<- struct{}) *Queues[T] {
 	return &Queues[T]{full: full, ready: ready, room: make(chan struct{}, 1)}
 }
 
-// Put adds one of the account, unless as many as limit wait already. Up to reserved an account always has
-// room: others cannot use it.
+// Put adds one item of the account, unless as many as limit wait already. An account always has room for
+// reserved items: others cannot use it.
 func (b *Queues[T]) Put(account string, one T, limit, reserved int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -50,7 +51,7 @@ func (b *Queues[T]) Put(account string, one T, limit, reserved int) bool {
 	return true
 }
 
-// Take returns what has waited longest of the next account of which one may begin; not ok where there is
+// Take returns the item that has waited longest, of the next account of which one may begin; not ok: there is
 // none. A nil allowed allows all. It is called under the queues' lock.
 func (b *Queues[T]) Take(allowed func(account string) bool) (one T, ok bool) {
 	b.mu.Lock()
@@ -83,7 +84,8 @@ func (b *Queues[T]) takeFrom(at int) T {
 	return one
 }
 
-// RemoveAll returns all that are wanted, and leaves the others where they are. A nil wanted wants all.
+// RemoveAll removes and returns the items that wanted selects, and leaves the others where they are. A nil
+// wanted selects all.
 func (b *Queues[T]) RemoveAll(wanted func(T) bool) (taken []T) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

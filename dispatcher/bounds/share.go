@@ -1,28 +1,28 @@
 package bounds
 
-// Share divides what there is of something among accounts. An account may have one more while it has fewer
-// than are free, and fewer than each account may have at most. So one account alone gets half at most, two
-// get a third each, and there is always some left for an account that has none yet: nobody has to take
-// anything away again from those who hold it. Its user holds a lock.
+// Share divides a number of places among accounts. An account may have one more while it has fewer than are
+// free, and fewer than each account may have at most. So one account alone gets half at most, two get a third
+// each, and there are always some left for an account that has none yet: nothing has to be taken away from
+// those that hold it. Its user holds a lock.
 type Share struct {
 	total, each int
 	used        int
 	of          map[string]int // by account; those that have none are not in it
 }
 
-// NewShare makes a share of so many in all, and so many for each account at most.
+// NewShare returns a share of the given number in all, and at most the given number for each account.
 func NewShare(total, each int) Share { return Share{total: total, each: each, of: map[string]int{}} }
 
 // Allows reports whether the account may have one more.
 func (s *Share) Allows(account string) bool { return s.of[account] < min(s.each, s.total-s.used) }
 
-// Add notes that the account has one more.
+// Add records that the account has one more.
 func (s *Share) Add(account string) {
 	s.used++
 	s.of[account]++
 }
 
-// Drop notes that the account has one less.
+// Drop records that the account has one less.
 func (s *Share) Drop(account string) {
 	s.used--
 	if s.of[account]--; s.of[account] == 0 {
@@ -33,7 +33,7 @@ func (s *Share) Drop(account string) {
 // Used returns how many all accounts have.
 func (s *Share) Used() int { return s.used }
 
-// largest returns how many the account has that has most.
+// largest returns how many the account with the most has.
 func (s *Share) largest() int {
 	largest := 0
 	for _, n := range s.of {

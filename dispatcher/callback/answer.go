@@ -22,7 +22,7 @@ const (
 	maxBodyBytes     = 4 << 10
 	maxKeptBytes     = 1 << 10     // kept of the body, for people
 	maxLineBytes     = 4 << 10     // a status line
-	maxInformational = 16          // 1xx responses: one is usual, a handful is thinkable
+	maxInformational = 16          // 1xx responses: one is usual, a handful is conceivable
 	answerGrace      = time.Second // for headers and body once the verdict has fallen: a worker waits for it
 
 	// maxRetryAfter keeps a hostile Retry-After from overflowing; deliveries have given up long before.
@@ -31,15 +31,15 @@ const (
 
 // Answer is how an attempt ended.
 type Answer struct {
-	Verdict facts.Verdict // delivered, rejected, unknown; released where not one byte was written
+	Verdict facts.Verdict // delivered, rejected, unknown; released if not one byte was written
 	Class   failure.Class // empty when delivered
-	Status  int           // the final status; 0 where none was read
+	Status  int           // the final status; 0 if none was read
 	Detail  string        // one sentence for people, in lower case; empty when delivered
-	// the first 1 KiB of the answer's body, made valid UTF-8; whoever shows it escapes it
+	// the first 1 KiB of the answer's body, made valid UTF-8; the code that shows it escapes it
 	Body string
-	// what Retry-After asks for (RFC 9110 §10.2.3), at most a day; 0 where it is absent
+	// what Retry-After asks for (RFC 9110 §10.2.3), at most a day; 0 if it is absent
 	RetryAfter time.Duration
-	Timing     facts.Timing // with the dial's steps where the connection was dialled for this attempt
+	Timing     facts.Timing // with the dial's steps if the connection was dialled for this attempt
 	Address    string       // the address dialled, ip:port
 	Reusable   bool         // the connection may carry another request
 }
@@ -69,7 +69,7 @@ func statusText(status int) string {
 	return strings.TrimSpace(strconv.Itoa(status) + " " + http.StatusText(status))
 }
 
-// protocolError says that what came back is not HTTP/1, or more of it than is read.
+// protocolError reports that the answer is not HTTP/1, or is more of it than is read.
 type protocolError struct{ detail string }
 
 func (e *protocolError) Error() string { return e.detail }
@@ -82,7 +82,7 @@ type reader struct {
 	began    bool // something has come back
 	line     []byte
 	status   int
-	trailing bool // something has come behind the whole answer
+	trailing bool // something has come after the whole answer
 }
 
 func newReader(r io.Reader, from string) *reader {
@@ -126,7 +126,7 @@ func (r *reader) readStatus() error {
 	return r.fault("%s sent more than %d informational responses", maxInformational)
 }
 
-// fault makes a *protocolError whose words begin with who sent it.
+// fault returns a *protocolError whose text begins with the sender.
 func (r *reader) fault(format string, args ...any) error {
 	return &protocolError{fmt.Sprintf(format, append([]any{r.from}, args...)...)}
 }
@@ -158,7 +158,7 @@ func (r *reader) skipHeader() error {
 	}
 }
 
-// withoutEnd takes the end off a line, as net/http does: LF with at most one CR before it (RFC 9112 §2.2).
+// withoutEnd removes the end of a line, as net/http does: LF with at most one CR before it (RFC 9112 §2.2).
 func withoutEnd(line []byte) []byte {
 	return bytes.TrimSuffix(bytes.TrimSuffix(line, []byte("\n")), []byte("\r"))
 }
@@ -174,8 +174,8 @@ func mayBecomeStatusLine(piece []byte) bool {
 	return string(piece[:n]) == statusLinePrefix[:n]
 }
 
-// parseStatusLine reads "HTTP/1.x SP 3DIGIT [SP reason]" (RFC 9112 §4), or says what is wrong, with %s for
-// who sent it. Codes above 599 count as final, as RFC 9110 §15 advises.
+// parseStatusLine reads "HTTP/1.x SP 3DIGIT [SP reason]" (RFC 9112 §4), or returns what is wrong, with %s for
+// the sender. Codes above 599 count as final, as RFC 9110 §15 advises.
 func parseStatusLine(line []byte) (status int, wrong string) {
 	rest, ok := strings.CutPrefix(string(withoutEnd(line)), statusLinePrefix)
 	if !ok || len(rest) < 5 || !isDigit(rest[0]) || rest[1] != ' ' || len(rest) > 5 && rest[5] != ' ' {
@@ -190,8 +190,8 @@ func parseStatusLine(line []byte) (status int, wrong string) {
 
 func isDigit(b byte) bool { return '0' <= b && b <= '9' }
 
-// readRest reads header and body, as far as they come within their bounds, for the answer's details. No
-// error is possible: the verdict has fallen, and what cannot be read costs the connection only.
+// readRest reads header and body, as far as they come within their bounds, for the answer's details. No error
+// is possible: the verdict has fallen, and a part that cannot be read costs only the connection.
 func (r *reader) readRest(a *Answer) {
 	again := bufio.NewReader(io.MultiReader(bytes.NewReader(r.line), r.buf))
 	response, err := http.ReadResponse(again, &http.Request{Method: http.MethodPost})
@@ -220,7 +220,7 @@ func readBody(body io.Reader) (read []byte, whole bool) {
 	return read, false
 }
 
-// retryAfter reads seconds or an HTTP date (RFC 9110 §10.2.3); what is neither asks for nothing.
+// retryAfter reads seconds or an HTTP date (RFC 9110 §10.2.3); a value that is neither asks for nothing.
 func retryAfter(field string, now time.Time) time.Duration {
 	wait := time.Duration(0)
 	if seconds, err := strconv.ParseUint(field, 10, 32); err == nil {

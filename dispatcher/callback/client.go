@@ -20,29 +20,28 @@ const (
 	sessionCacheSize = 512
 )
 
-// Config says how callbacks are sent. The zero value is usable: public addresses, the system's authorities,
-// 10 s.
+// Config defines how callbacks are sent. The zero value is usable: public addresses, the system's
+// authorities, 10 s.
 type Config struct {
 	// RootCAs are the authorities that receivers' certificates must come from; nil means the system's.
 	RootCAs *x509.CertPool
-	// Policy says where callbacks may go; nil means public addresses only, on every port.
+	// Policy decides where callbacks may go; nil means public addresses only, on every port.
 	Policy *urlpolicy.Policy
-	// Timeout bounds a whole attempt: the dial, where there was one, the write, and the answer. Default
-	// 10 s.
+	// Timeout bounds a whole attempt: the dial, if there was one, the write, and the answer. Default 10 s.
 	Timeout time.Duration
-	// DialTimeout bounds DNS, connect, with all that an egress proxy takes, and TLS together. Default, and
-	// most, is half of Timeout: the receiver gets the other half.
+	// DialTimeout bounds the sum of DNS, connect (with the whole exchange with an egress proxy) and TLS. The
+	// default and the maximum are half of Timeout: the receiver gets the other half.
 	DialTimeout time.Duration
 	// UserAgent is the User-Agent field, "verifyd/VERSION". Default "verifyd".
 	UserAgent string
-	// Resolver provides the Dial and StrictErrors of the name resolution, for instance to name servers of
-	// one's own; nil means the system's name servers. Names are always resolved by Go: the C resolver takes
+	// Resolver provides the Dial and StrictErrors of the name resolution, for instance to use your own name
+	// servers; nil means the system's name servers. Names are always resolved by Go: the C resolver takes
 	// 0x7f000001 for an address.
 	Resolver *net.Resolver
 	// Dial connects to a receiver's address, which Policy has judged; nil means a system socket.
 	Dial DialFunc
 	// Proxy is the egress proxy that every callback goes through; nil means that receivers are dialled
-	// directly. The environment is never asked for one.
+	// directly. It is not taken from the environment.
 	Proxy *Proxy
 }
 
@@ -64,7 +63,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// newResolver makes a resolver that lets go of its sockets when nobody waits for the name any more. Go's own
+// newResolver returns a resolver that closes its sockets when no caller waits for the name any more. Go's own
 // would hold a socket and a goroutine for each query until resolv.conf's time-out, five seconds, however
 // early the dial was given up.
 func newResolver(from *net.Resolver) *net.Resolver {
@@ -102,7 +101,7 @@ type Client struct {
 	signers signers
 }
 
-// New makes a client.
+// New returns a client.
 func New(config Config) *Client {
 	config = config.withDefaults()
 	c := &Client{
@@ -125,7 +124,7 @@ func New(config Config) *Client {
 	return c
 }
 
-// dial connects to a receiver's address. The policy judges it last thing before.
+// dial connects to a receiver's address. The policy judges it immediately before.
 func (c *Client) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	if c.config.Dial == nil {
 		return c.dialer.DialContext(ctx, network, address)

@@ -21,7 +21,7 @@ type Conn struct {
 	tls         *tls.Conn
 	wire        *wire.Wire    // below all TLS, also the egress proxy's
 	inner       *wire.Records // of the session with the receiver
-	outer       *wire.Records // of the one with the egress proxy; nil where there is none
+	outer       *wire.Records // of the one with the egress proxy; nil if there is none
 	destination string        // HostPort of the URL it was dialled for
 	address     string        // the receiver's
 	timing      facts.Timing
@@ -37,18 +37,18 @@ func (cn *Conn) Timing() facts.Timing { return cn.timing }
 // Address returns the receiver's address that was dialled, ip:port, by us or by the egress proxy.
 func (cn *Conn) Address() string { return cn.address }
 
-// IP returns the receiver's address alone; the zero Addr where there is none.
+// IP returns the receiver's address alone; the zero Addr if there is none.
 func (cn *Conn) IP() netip.Addr {
 	at, _ := netip.ParseAddrPort(cn.address)
 	return at.Addr()
 }
 
 // Alive reports, without waiting, whether the connection could carry a request now: the receiver has neither
-// closed it nor sent anything. It takes in what TLS itself has sent, such as session tickets. A connection
-// that is not alive never is again.
+// closed it nor sent anything. It reads what TLS itself has sent, such as session tickets. A connection that
+// is not alive never is again.
 func (cn *Conn) Alive() bool { return cn.probe() == nil }
 
-// Close ends the connection. It tells the receiver so, unless the connection is broken, and waits for
+// Close ends the connection. It notifies the receiver, unless the connection is broken, and waits for
 // nothing. A repeat is harmless.
 func (cn *Conn) Close() error {
 	if cn.broken {
@@ -82,8 +82,8 @@ func (cn *Conn) probe() error {
 // within reports whether part of a record has arrived: its rest would come after the request.
 func (cn *Conn) within() bool { return cn.inner.Within() || cn.outer != nil && cn.outer.Within() }
 
-// Unsolicited reports whether the receiver was found to have sent unsolicited bytes. Whatever was booked on
-// such a connection before may belong to another request, and so may what comes over the receiver's next
+// Unsolicited reports whether the receiver was found to have sent unsolicited bytes. An answer that was read
+// from such a connection before may belong to another request, and so may what comes over the receiver's next
 // one.
 func (cn *Conn) Unsolicited() bool { return cn.unsolicited }
 
@@ -91,7 +91,7 @@ func (cn *Conn) Unsolicited() bool { return cn.unsolicited }
 // never writes twice: repeating it is a second POST. The context stops it early; what was written stays
 // written.
 //
-// A connection whose Answer is not Reusable is of no further use, but still to be closed.
+// A connection whose Answer is not Reusable is of no further use, but must still be closed.
 func (cn *Conn) Send(ctx context.Context, r Request) Answer {
 	a := attempt{conn: cn, watch: startWatch()}
 	answer := a.run(ctx, r)
@@ -119,8 +119,8 @@ func (a *attempt) run(ctx context.Context, r Request) Answer {
 		return released(failure.Connect,
 			"the request was prepared for another destination than this connection's")
 	}
-	// Asked again here, with nothing but the write after it: what has closed since the dial costs a claim,
-	// not an unknown.
+	// Checked again here, with nothing but the write after it: a connection that has closed since the dial
+	// costs a claim, not an unknown.
 	if err := cn.probe(); errors.Is(err, wire.ErrUnsolicited) {
 		return released(failure.Protocol, "the receiver sent bytes before it got a request")
 	} else if err != nil {
@@ -132,8 +132,8 @@ func (a *attempt) run(ctx context.Context, r Request) Answer {
 	if ctx.Err() != nil {
 		return released(failure.Late, "stopped before the request was written")
 	}
-	// Closing is what interrupts a read for good; a deadline set from here could be undone by the one for
-	// the body.
+	// Only closing interrupts a read for good; a deadline set from here could be undone by the one for the
+	// body.
 	stop := context.AfterFunc(ctx, func() { _ = cn.wire.Close() })
 	answer := a.exchange(ctx, r)
 	if !stop() {
@@ -180,7 +180,7 @@ func (a *attempt) exchange(ctx context.Context, r Request) Answer {
 	crashpoint.Reach(crashpoint.Answered)
 	answer := answerOf(in.status)
 	answer.Timing.FirstByte = firstByte
-	// The verdict has fallen. What follows only serves the log, so it gets little time.
+	// The verdict has fallen. The rest only serves the log, so it gets little time.
 	if grace := time.Now().Add(answerGrace); grace.Before(a.deadline()) {
 		_ = cn.wire.SetDeadline(grace)
 	}
@@ -189,7 +189,7 @@ func (a *attempt) exchange(ctx context.Context, r Request) Answer {
 	return answer
 }
 
-// unknown returns the verdict where bytes left and no status line came back.
+// unknown returns the verdict if bytes left and no status line came back.
 func (a *attempt) unknown(ctx context.Context, err error) Answer {
 	answer := Answer{Verdict: facts.VerdictUnknown}
 	var alert *net.OpError

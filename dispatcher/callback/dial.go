@@ -16,32 +16,32 @@ import (
 )
 
 const (
-	// fallbackDelay is the head start of each address before the next one is tried beside it (RFC 8305 §5).
+	// fallbackDelay is the head start of each address before the next one is tried in parallel (RFC 8305 §5).
 	fallbackDelay = 250 * time.Millisecond
 
 	// maxAddresses bounds what one dial tries: a name may resolve to hundreds of addresses.
 	maxAddresses = 8
 )
 
-// Dial gets a connection to u's destination that is ready: DNS, address check, TCP and TLS all done. The
-// error is a *NotSent: not one byte of a request has left. The caller owns the connection and closes it.
-// Dial starts goroutines while it runs, and waits for all of them.
+// Dial returns a ready connection to u's destination: DNS, address check, TCP and TLS are all done. The error
+// is a *NotSent: not one byte of a request has left. The caller owns the connection and closes it. Dial
+// starts goroutines while it runs, and waits for all of them.
 func (c *Client) Dial(ctx context.Context, u urlpolicy.URL) (*Conn, error) {
 	anybody := func(context.Context, netip.Addr) (func(), error) { return func() {}, nil }
 	cn, _, err := c.DialAdmitted(ctx, u, anybody)
 	return cn, err
 }
 
-// Admit is asked before an address is connected to, with what the dial has left of its time. What it returns
-// is called when the connection is not used any more. Where it fails with ErrAddressBusy, that says nothing
-// about the receiver.
+// Admit is called before an address is connected to, with the time that the dial has left. The function that
+// it returns is called when the connection is no longer used. If it fails with ErrAddressBusy, that shows
+// nothing about the receiver.
 type Admit func(ctx context.Context, to netip.Addr) (leave func(), err error)
 
-// ErrAddressBusy says that no connection more may be made to an address just now.
+// ErrAddressBusy is returned if no further connection may be made to an address at the moment.
 var ErrAddressBusy = errors.New("no connection became free in time")
 
-// DialAdmitted is Dial, but each address is connected to only once admit lets it. leave belongs to the
-// connection's, and is to be called.
+// DialAdmitted is Dial, but connects to each address only once admit allows it. leave belongs to the
+// connection, and must be called.
 func (c *Client) DialAdmitted(ctx context.Context, u urlpolicy.URL,
 	admit Admit) (cn *Conn, leave func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.config.DialTimeout)
@@ -54,7 +54,7 @@ func (c *Client) DialAdmitted(ctx context.Context, u urlpolicy.URL,
 	return cn, d.leave, nil
 }
 
-// dial is one call of Dial and what it has come to know.
+// dial is one call of Dial and what it has learnt.
 type dial struct {
 	client  *Client
 	url     urlpolicy.URL
@@ -62,7 +62,7 @@ type dial struct {
 	watch   *stopwatch
 	timing  facts.Timing
 	address string
-	leave   func() // of the connection that came of it
+	leave   func() // of the connection that resulted
 }
 
 func (d *dial) run(ctx context.Context) (*Conn, *NotSent) {
@@ -144,13 +144,13 @@ func interleave(ips []netip.Addr) []netip.Addr {
 	return mixed
 }
 
-// path leads to a receiver's address: the wire, and what the receiver's TLS is spoken over, which is the
-// wire itself or, where the egress proxy is spoken to over TLS, that session.
+// path leads to a receiver's address: the wire, and the connection that carries the receiver's TLS. That is
+// the wire itself or, if the egress proxy is spoken to over TLS, that session.
 type path struct {
 	wire  *wire.Wire
 	over  net.Conn
-	outer *wire.Records // of the session with the egress proxy; nil where there is none
-	leave func()        // what Admit gave for it
+	outer *wire.Records // of the session with the egress proxy; nil if there is none
+	leave func()        // what Admit returned for it
 }
 
 // close closes the path without a close_notify, which could block on a peer that reads nothing.
@@ -174,7 +174,7 @@ func dialPath(ctx context.Context, dial DialFunc, address string) (path, error) 
 	return path{wire: w, over: w}, nil
 }
 
-// reach gets a path to one address, as soon as it may be connected to.
+// reach returns a path to one address, as soon as it may be connected to.
 func (d *dial) reach(ctx context.Context, addr netip.AddrPort) (path, error) {
 	leave, err := d.admit(ctx, addr.Addr())
 	if err != nil {
@@ -189,7 +189,7 @@ func (d *dial) reach(ctx context.Context, addr netip.AddrPort) (path, error) {
 	return p, nil
 }
 
-// open connects, directly or through the egress proxy. Either way the policy judges the address, last thing
+// open connects, directly or through the egress proxy. Either way the policy judges the address immediately
 // before it is used.
 func (d *dial) open(ctx context.Context, addr netip.AddrPort) (path, error) {
 	if g := d.client.gateway; g != nil {
@@ -251,7 +251,7 @@ func (d *dial) connect(ctx context.Context, addrs []netip.AddrPort) (path, error
 	return path{}, errors.Join(errs...)
 }
 
-// drain waits for the attempts that came too late and closes what they got.
+// drain waits for the attempts that came too late and closes their connections.
 func drain(ends <-chan dialResult, open int) {
 	for range open {
 		if end := <-ends; end.err == nil {

@@ -7,10 +7,10 @@ import (
 	"verifyd/sessions/failure"
 )
 
-// What goes to a developer's own machine does not go through a connection of this package. It has the same
+// A callback to a developer's own machine does not go through a connection of this package. It has the same
 // bytes and the same verdicts.
 
-// Message returns the fields of a request, but those that belong to one connection, and its body.
+// Message returns the fields of a request, except those that belong to one connection, and its body.
 func (r Request) Message() (fields map[string]string, body string) {
 	head, body, _ := strings.Cut(string(r.bytes), "\r\n\r\n")
 	fields = map[string]string{}
@@ -22,8 +22,8 @@ func (r Request) Message() (fields map[string]string, body string) {
 	return fields, body
 }
 
-// ClassifyStatus returns the verdict of a final status that somebody else has read. One that is none counts
-// as no answer.
+// ClassifyStatus returns the verdict of a final status that another program has read. A number that is not a
+// final status counts as no answer.
 func ClassifyStatus(status int) Answer {
 	if status < 200 || status > 999 {
 		return Answer{

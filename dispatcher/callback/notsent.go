@@ -7,12 +7,12 @@ import (
 	"verifyd/sessions/failure"
 )
 
-// NotSent says that a dial failed, so that provably nothing was sent. It may be repeated later.
+// NotSent reports that a dial failed, so that provably nothing was sent. The dial may be repeated later.
 type NotSent struct {
 	Class   failure.Class // ClassDNS, ClassRefusedAddress, ClassConnect, ClassProxy or ClassTLS
 	Detail  string        // one sentence for people, in lower case, without a full stop
 	Timing  facts.Timing  // the steps that took place, and the total
-	Address string        // the receiver's address tried last, ip:port; empty where none was
+	Address string        // the receiver's address tried last, ip:port; empty if none was
 	Err     error         // the cause, for errors.Is
 }
 

@@ -9,17 +9,17 @@ import (
 	"time"
 )
 
-// Probe is a callback that tries a receiver, with what is unusual or wrong about it. Deliveries never are
-// one: it goes out through the same guard and the same client, but nothing else of a delivery's law holds
+// Probe is a callback that tries a receiver, with what is unusual or wrong about it. A delivery is never a
+// Probe: a Probe goes out through the same guard and the same client, but no other rule of deliveries holds
 // for it.
 type Probe struct {
 	Callback
 
 	Method   string              // POST when empty; others have no body
 	Unsigned bool                // without the three headers of a signature
-	Headers  map[string]string   // sent besides
+	Headers  map[string]string   // sent in addition
 	Change   func([]byte) []byte // changes the body after it was signed
-	// Pieces and Pause send the request slowly: in so many pieces, with a pause before each but the first.
+	// Pieces and Pause send the request slowly: in this many pieces, with a pause before each but the first.
 	Pieces int
 	Pause  time.Duration
 }
@@ -55,7 +55,7 @@ func (c *Client) PrepareProbe(p Probe) (Request, error) {
 	return r, nil
 }
 
-// without returns the lines of a header but those of the named fields.
+// without returns the lines of a header except those of the named fields.
 func without(lines []string, names ...string) []string {
 	return slices.DeleteFunc(lines, func(line string) bool {
 		name, _, _ := strings.Cut(line, ":")
@@ -63,7 +63,7 @@ func without(lines []string, names ...string) []string {
 	})
 }
 
-// writeTo hands the request over: whole, in one write, unless it is a probe that is to be slow.
+// writeTo hands the request over: whole, in one write, unless it is a slow probe.
 func (r Request) writeTo(w io.Writer) error {
 	rest := r.bytes
 	for left := r.pieces; left > 1 && len(rest) > left; left-- {

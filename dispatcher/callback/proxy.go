@@ -19,7 +19,7 @@ import (
 	"verifyd/sessions/wire"
 )
 
-// Proxy is an egress proxy that callbacks leave through. It may hold a password, which nothing shows. It is
+// Proxy is an egress proxy that callbacks leave through. It may hold a password, which is never shown. It is
 // immutable.
 type Proxy struct {
 	address       string // host:port
@@ -28,8 +28,8 @@ type Proxy struct {
 	authorization string // Proxy-Authorization (RFC 9110 §11.7.2); empty: none
 }
 
-// ParseProxy reads "http://[user:password@]host:port", or https:// where the proxy itself is spoken to over
-// TLS. An error says what is wrong and never shows the value.
+// ParseProxy reads "http://[user:password@]host:port", or https:// if the proxy itself is spoken to over TLS.
+// An error describes what is wrong and never shows the value.
 func ParseProxy(raw string) (*Proxy, error) {
 	u, err := url.Parse(raw)
 	if err != nil {
@@ -83,7 +83,7 @@ func (p *Proxy) String() string { return "egress proxy " + p.address }
 type gateway struct {
 	proxy  *Proxy
 	policy *urlpolicy.Policy
-	dialer net.Dialer  // without the guard: where the proxy is, is the operator's choice
+	dialer net.Dialer  // without the guard: the operator chooses where the proxy is
 	tls    *tls.Config // nil: the proxy is spoken to in the clear
 	agent  string
 }
@@ -108,10 +108,10 @@ func newGateway(c Config) *gateway {
 	return g
 }
 
-// proxyFault is returned where the egress proxy opened no tunnel.
+// proxyFault is returned if the egress proxy opened no tunnel.
 type proxyFault struct {
 	during phase
-	status int   // what it answered; 0 where there was no answer
+	status int   // what it answered; 0 if there was no answer
 	err    error // why there was none
 }
 
@@ -136,12 +136,12 @@ func (f *proxyFault) Error() string {
 func (f *proxyFault) Unwrap() error { return f.err }
 
 // own reports whether the fault is the proxy's own, or that of our credentials for it. Any other answer is
-// about the address it was asked for, and it may answer otherwise for the next one.
+// about the requested address, and the proxy may answer otherwise for the next one.
 func (f *proxyFault) own() bool { return f.status == 0 || f.status == http.StatusProxyAuthRequired }
 
-// tunnel gets a way to a receiver's address through the proxy (CONNECT, RFC 9110 §9.3.6). The proxy is given
-// the address that was judged here, never a name: it would resolve the name anew, and what was checked would
-// not be what is dialled.
+// tunnel opens a way to a receiver's address through the proxy (CONNECT, RFC 9110 §9.3.6). The proxy gets the
+// address that was judged here, never a name: it would resolve the name anew, and the address that was
+// checked would not be the one that is dialled.
 func (g *gateway) tunnel(ctx context.Context, to netip.AddrPort) (path, error) {
 	if err := g.policy.CheckAddr(to); err != nil {
 		return path{}, err
@@ -178,8 +178,8 @@ func (g *gateway) enter(ctx context.Context, p *path, to netip.AddrPort) error {
 	return nil
 }
 
-// ask sends CONNECT and reads the answer: the status line and, of a 2xx, the header with the empty line
-// after it, and not one byte more, since what follows is the receiver's. Its Content-Length means nothing
+// ask sends CONNECT and reads the answer: the status line and, for a 2xx, the header with the empty line
+// after it. It reads not one byte more, since the rest is the receiver's. Its Content-Length means nothing
 // (RFC 9110 §9.3.6).
 func (g *gateway) ask(conn io.ReadWriter, to netip.AddrPort) (status int, err error) {
 	request := "CONNECT " + to.String() + " HTTP/1.1\r\nHost: " + to.String() + "\r\nUser-Agent: " + g.agent +
@@ -195,7 +195,7 @@ func (g *gateway) ask(conn io.ReadWriter, to netip.AddrPort) (status int, err er
 		return 0, err
 	}
 	if in.status > 299 {
-		return in.status, nil // what follows changes nothing
+		return in.status, nil // the rest changes nothing
 	}
 	if err := in.skipHeader(); err != nil {
 		return 0, in.bounded(err)
@@ -203,8 +203,8 @@ func (g *gateway) ask(conn io.ReadWriter, to netip.AddrPort) (status int, err er
 	return in.status, nil
 }
 
-// byteReader returns one byte at a time, so that a buffer above it never holds more than the line that was
-// asked for. An answer to CONNECT is short, and there is one for each connection.
+// byteReader returns one byte at a time, so that a buffer above it never holds more than the requested line.
+// An answer to CONNECT is short, and there is one for each connection.
 type byteReader struct{ r io.Reader }
 
 // Read returns the next byte.

@@ -24,7 +24,7 @@ const (
 	theProxy    = "the egress proxy"
 )
 
-// dnsReason describes why a name gave no address.
+// dnsReason describes why a name yielded no address.
 func dnsReason(err error, host string) string {
 	var dns *net.DNSError
 	switch {
@@ -38,8 +38,7 @@ func dnsReason(err error, host string) string {
 	return "the name servers failed to answer for " + host
 }
 
-// connectReason describes why no address gave a connection, and whether that was policy or the
-// network.
+// connectReason describes why no address yielded a connection, and whether that was policy or the network.
 func connectReason(err error, host string, budget time.Duration) (failure.Class, string) {
 	refused, failed := partition(err)
 	if len(failed) == 0 && len(refused) > 0 {
@@ -66,9 +65,9 @@ func connectReason(err error, host string, budget time.Duration) (failure.Class,
 	return failure.Connect, host + " could not be connected to"
 }
 
-// worstOf returns the fault of the egress proxy that explains best why there is no tunnel; nil where there
-// is none. Its own fault comes first, since that is what kept addresses from being tried; then an address
-// that it could not reach, then one that its rules refuse.
+// worstOf returns the fault of the egress proxy that best explains why there is no tunnel; nil if there is
+// none. A fault of its own comes first, since that kept addresses from being tried; then an address that it
+// could not reach, then one that its rules refuse.
 func worstOf(failed []error) *proxyFault {
 	var worst *proxyFault
 	for _, err := range failed {
@@ -83,21 +82,21 @@ func worstOf(failed []error) *proxyFault {
 	return worst
 }
 
-// isUnreached reports whether a proxy means by a status that it could not reach the receiver. Squid answers
-// 503, also for addresses without a route; envoy 503; smokescreen 502 and 504.
+// isUnreached reports whether a proxy's status means that it could not reach the receiver. Squid answers 503,
+// also for addresses without a route; envoy 503; smokescreen 502 and 504.
 func isUnreached(status int) bool {
 	return status == http.StatusBadGateway || status == http.StatusServiceUnavailable ||
 		status == http.StatusGatewayTimeout
 }
 
-// proxyReason describes why the egress proxy gave no tunnel, and whether that was the proxy or, by
-// its word, the receiver.
+// proxyReason describes why the egress proxy opened no tunnel, and whether the cause was the proxy or, as the
+// proxy reports, the receiver.
 func proxyReason(f *proxyFault, host string, budget time.Duration) (failure.Class, string) {
 	switch {
 	case isUnreached(f.status):
 		return failure.Connect,
 			fmt.Sprintf("the egress proxy could not reach %s: it answered %s", host, statusText(f.status))
-	case f.status == http.StatusProxyAuthRequired: // smokescreen says this of a destination that it refuses
+	case f.status == http.StatusProxyAuthRequired: // smokescreen's answer for a destination that it refuses
 		return failure.Proxy, "the egress proxy wants other credentials, or refuses " + host +
 			" so: it answered " + statusText(f.status)
 	case f.status == http.StatusForbidden:
@@ -158,7 +157,7 @@ func partition(err error) (refused, failed []error) {
 	return refused, failed
 }
 
-// policyReason returns the policy's own sentence without what net.Dialer writes around it.
+// policyReason returns the policy's own sentence without the text that net.Dialer adds.
 func policyReason(err error) string {
 	if op, ok := errors.AsType[*net.OpError](err); ok {
 		err = op.Err
@@ -188,7 +187,7 @@ func tlsReason(err error, who, host string) string {
 	return "the TLS handshake with " + who + " failed: " + strings.TrimPrefix(printable(err.Error()), "tls: ")
 }
 
-// certificateReason says what is wrong with a certificate; empty where err is about something else.
+// certificateReason returns what is wrong with a certificate; empty if err is about something else.
 func certificateReason(err error, who, host string) string {
 	var (
 		invalid   x509.CertificateInvalidError
@@ -261,8 +260,8 @@ func isTimeout(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// isNotTLS reports whether the peer sent something that is no TLS record, or none that this session's keys
-// open.
+// isNotTLS reports whether the peer sent something that is no TLS record, or one that this session's keys do
+// not open.
 func isNotTLS(err error) bool {
 	var record tls.RecordHeaderError
 	var op *net.OpError

@@ -22,7 +22,7 @@ const (
 	HeaderSignature = standardwebhooks.HeaderWebhookSignature
 
 	// HeaderTest marks the callback of a session that a test key started, with the value "true". The
-	// webhook-id marks it too, in what is signed.
+	// webhook-id, which is signed, marks it too.
 	HeaderTest = "verifyd-test"
 )
 
@@ -30,7 +30,7 @@ const (
 type Callback struct {
 	URL     urlpolicy.URL
 	Session sessions.ID // makes the webhook-id, the same for every attempt
-	Test    bool        // started with a test key: the callback says so
+	Test    bool        // started with a test key: the callback is marked
 	// PlatformUserID and GuildID are returned as they were given (contract §2.3): any valid Unicode.
 	PlatformUserID, GuildID string
 	Verified                bool
@@ -47,7 +47,7 @@ func (cb Callback) String() string { return cb.id() + " to " + cb.URL.HostPort()
 
 func (cb Callback) id() string { return ID(cb.Session, cb.Test) }
 
-// ID returns the webhook-id of a session's callback. It leads to the session for who holds the API key, and
+// ID returns the webhook-id of a session's callback. It leads to the session for a holder of the API key, and
 // to nothing otherwise. The signature covers it, so that a test callback cannot be passed off as a live one
 // by leaving out a header.
 func ID(session sessions.ID, test bool) string {
@@ -76,7 +76,7 @@ type Request struct {
 // String keeps the URL's query out of logs.
 func (r Request) String() string { return fmt.Sprintf("%d bytes to %s", len(r.bytes), r.destination) }
 
-// Text returns the request as it goes over the wire, for the integrator to look at: the URL's query may
+// Text returns the request as it goes over the wire, for the integrator alone to read: the URL's query may
 // carry their secrets.
 func (r Request) Text() string { return string(r.bytes) }
 
@@ -86,7 +86,7 @@ func (c *Client) Prepare(cb Callback) (Request, error) {
 	if cb.URL == (urlpolicy.URL{}) || cb.Session == "" {
 		return Request{}, errors.New("prepare callback: no URL or no session")
 	}
-	// This encoder writes every character but the quote, the backslash and control characters as it is: <,
+	// This encoder writes every character except the quote, the backslash and control characters as it is: <,
 	// >, & and U+2028 too.
 	body, err := json.Marshal(payload{cb.PlatformUserID, cb.GuildID, cb.Verified})
 	if err != nil {
@@ -112,7 +112,7 @@ type Message struct {
 	At      time.Time
 }
 
-// PrepareMessage makes the exact bytes of a message. It goes out through the same guard as callbacks do.
+// PrepareMessage makes the exact bytes of a message, which goes out through the same guard as callbacks.
 // Errors are lasting: no URL, or no usable signing secret.
 func (c *Client) PrepareMessage(m Message) (Request, error) {
 	if m.URL == (urlpolicy.URL{}) || m.ID == "" {
@@ -130,7 +130,7 @@ func (c *Client) prepare(m Message, marks [][2]string) (Request, error) {
 }
 
 // write makes the request (RFC 9112 §3). Every value is known to be a single line of ASCII: the URL by its
-// rules, the ids and the signature by their alphabets, the agent by its making.
+// rules, the ids and the signature by their alphabets, the agent by its construction.
 func (c *Client) write(m Message, signature string, marks [][2]string) []byte {
 	b := make([]byte, 0, 512+len(m.Body))
 	b = append(b, "POST "...)

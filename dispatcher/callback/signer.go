@@ -12,7 +12,7 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 )
 
-// The prefixes of what signs (Standard Webhooks, "Signature scheme").
+// The prefixes of signing secrets and keys (Standard Webhooks, "Signature scheme").
 const (
 	secretPrefix     = "whsec_"
 	privateKeyPrefix = "whsk_"
@@ -23,7 +23,7 @@ type signer interface {
 	Sign(id string, at time.Time, body []byte) (string, error)
 }
 
-// privateKey signs with ed25519: version "v1a". The official library has no part for it.
+// privateKey signs with ed25519: version "v1a". The official library does not support it.
 type privateKey ed25519.PrivateKey
 
 // Sign implements signer: the content is that of version 1 (Standard Webhooks, "Signature scheme").
