@@ -11,7 +11,7 @@ import (
 // Lifetime is how long a session may be completed after its creation (contract §8).
 const Lifetime = 10 * time.Minute
 
-// State is where a session stands.
+// State is the state of a session.
 type State string
 
 // The states of a session. Pending is the only one that changes.
@@ -20,10 +20,10 @@ const (
 	Verified State = "verified" // the provider vouched for an identity and the network's rules accept it
 	Failed   State = "failed"   // the user declined, or the rules refused the identity
 	Canceled State = "canceled" // the integrator took it back; no callback
-	Expired  State = "expired"  // nobody completed it within its lifetime; no callback
+	Expired  State = "expired"  // not completed within its lifetime; no callback
 )
 
-// Reason says why a session ended as it did; empty while pending and when verified.
+// Reason is why a session ended as it did; empty while pending and when verified.
 type Reason string
 
 // The reasons of the final states.
@@ -31,27 +31,28 @@ const (
 	NoReason Reason = ""
 	Declined Reason = "declined" // the user said no, at the provider or on the sign-in page
 	Refused  Reason = "refused"  // the network's rules do not accept the identity
-	// Unconfirmed: the code that confirms the sign-in was given wrong as often as it may be (proof.MaxTries)
+	// Unconfirmed: as many wrong codes were entered to confirm the sign-in as may be (proof.MaxTries)
 	Unconfirmed    Reason = "unconfirmed"
 	CanceledReason Reason = "canceled"
 	ExpiredReason  Reason = "expired"
-	// AccountDeletedReason: the session was canceled when its account was deleted. No key reads it any more.
+	// AccountDeletedReason: the session was canceled when its account was deleted. No API key can read it any
+	// more.
 	AccountDeletedReason Reason = "account_deleted"
-	// UnreadableReason: what stands in the place of the completion cannot be read (ErrUnreadable), so that
+	// UnreadableReason: the message in the place of the completion cannot be read (ErrUnreadable), so that
 	// there is no outcome.
 	UnreadableReason Reason = "unreadable"
-	// LostReason: the store was damaged, and the outcome may have been lost with what it held (CloseLost), or
-	// whom the session was about (Session.Lost).
+	// LostReason: the store was damaged, and may have lost the outcome (CloseLost), or whom the session was
+	// about (Session.Lost).
 	LostReason Reason = "outcome_lost"
 )
 
-// Policy says what may be sent again.
+// Policy decides which callbacks may be sent again.
 type Policy string
 
-// The policies. A key that has none gets the service's.
+// The policies. A key that has none gets that of the service.
 const (
-	PolicyOnce Policy = "once" // only what was provably not sent
-	// PolicyAtLeastOnce: also what ended as unknown, and the answers 408, 425, 429 and 5xx
+	PolicyOnce Policy = "once" // only a callback that was provably not sent
+	// PolicyAtLeastOnce: also one that ended as unknown, or was answered with 408, 425, 429 or 5xx
 	PolicyAtLeastOnce Policy = "at-least-once"
 )
 
@@ -61,17 +62,17 @@ type Request struct {
 	Key     string `json:"-"` // id of that key
 	Test    bool   `json:"-"` // started with a test key
 	Policy  Policy `json:"-"` // of that key; empty: the service's
-	// Level is what is to be proven before the session is verified; empty: proof.Link
+	// Level is what must be proven before the session is verified; empty: proof.Link
 	Level proof.Level `json:"-"`
 
-	// What follows is sealed in storage, as JSON of these members, under a key of the session's own.
+	// The following fields are sealed in storage, as JSON of these members, under a key of the session's own.
 	Platform       string `json:"p"`           // arbitrary, 1 to 1,024 bytes
 	PlatformUserID string `json:"u"`           // arbitrary, 1 to 1,024 bytes, returned unchanged
 	GuildID        string `json:"g,omitempty"` // arbitrary, 0 to 1,024 bytes, returned unchanged
 	CallbackURL    string `json:"c"`           // as given and checked
 	// Reference is the integrator's own word for the session, 0 to 128 bytes; no user sees it.
 	Reference string `json:"r,omitempty"`
-	// Locale is the BCP 47 tag of the user's language, as the integrator knows it; empty: it did not say.
+	// Locale is the BCP 47 tag of the user's language, as the integrator knows it; empty: not given.
 	Locale string `json:"l,omitempty"`
 }
 
@@ -81,25 +82,25 @@ type Session struct {
 	ID ID
 	Request
 
-	// Trace is the W3C traceparent under which the next step of the session is traced: the span of its
-	// start, or of its completion. It stands in a header beside the record; empty where the session is not
-	// traced, and in lists.
+	// Trace is the W3C traceparent under which the next step of the session is traced: the span of its start,
+	// or of its completion. It is stored in a header of the record; empty if the session is not traced, and
+	// in lists.
 	Trace     string
 	CreatedAt time.Time
 	ExpiresAt time.Time // CreatedAt plus Lifetime
 
-	// Lost: a damaged store has lost the session's key, and with it the personal part, which is empty. Nobody
-	// completes such a session, and its outcome has nowhere to go.
+	// Lost: a damaged store has lost the session's key, and with it the personal part, which is empty. Such a
+	// session cannot be completed, and its outcome has nowhere to go.
 	Lost bool
 
-	SealedUnder KeyRef // where the key is that its personal part is sealed under
+	SealedUnder KeyRef // the key that seals its personal part
 }
 
 // Expired reports whether it is too late to complete the session, at an instant.
 func (s Session) Expired(at time.Time) bool { return !at.Before(s.ExpiresAt) }
 
-// KeyRef says where the key is that a session's personal part is sealed under. The zero value is that of a
-// session that has no key of its own.
+// KeyRef is the place of the key that seals a session's personal part. The zero value is that of a session
+// that has no key of its own.
 type KeyRef struct {
 	Page string
 	Slot int
@@ -116,7 +117,7 @@ type Outcome struct {
 	State   State        // Verified, Failed or Canceled
 	Reason  Reason       // Declined, Refused, Unconfirmed, CanceledReason …; NoReason when verified
 	Rule    failure.Rule // which of the network's rules refused
-	Network string       // id of the identity network that vouched or refused; empty where none took part
+	Network string       // id of the identity network that vouched or refused; empty if none took part
 	// Reached is the level that was proven, verified or not; empty: none, and with Verified proof.Link
 	Reached proof.Level
 }
@@ -124,8 +125,8 @@ type Outcome struct {
 // Verified is the contract's `verified` member (contract §2.3).
 func (o Outcome) Verified() bool { return o.State == Verified }
 
-// WithLevel returns the outcome with the level that it reached, where that goes without saying: one that is
-// verified has reached proof.Link at least.
+// WithLevel returns the outcome with the level that it reached, if that is implied: a verified outcome has
+// reached proof.Link at least.
 func (o Outcome) WithLevel() Outcome {
 	if o.Verified() {
 		o.Reached = o.Reached.Or(proof.Link)
@@ -133,13 +134,13 @@ func (o Outcome) WithLevel() Outcome {
 	return o
 }
 
-// Proves reports whether the outcome may be that of a session that asks for a level: nothing less is
-// verified.
+// Proves reports whether the outcome may be that of a session that asks for a level: an outcome that proves
+// less cannot be verified.
 func (o Outcome) Proves(asked proof.Level) bool {
 	return !o.Verified() || o.WithLevel().Reached.AtLeast(asked)
 }
 
-// Status is a session and its outcome, as they stand.
+// Status is a session and its current outcome.
 type Status struct {
 	Session
 	Outcome
@@ -152,18 +153,18 @@ type Completion struct {
 	Session
 	Outcome
 	CompletedAt time.Time
-	// KeptUntil is when the fact leaves the store, where it came from another store with a life of its own;
+	// KeptUntil is when the fact leaves the store, if it came from another store with a lifetime of its own;
 	// zero: by its stream's age.
 	KeptUntil time.Time
 }
 
-// The errors of sessions, beside those of natsconf and facts.ErrUnreadable.
+// The errors of sessions, in addition to those of natsconf and facts.ErrUnreadable.
 var (
 	// ErrNotFound: there never was such a session, or its results are no longer kept.
 	ErrNotFound = errors.New("no such session")
 	// ErrExpired: the session was not completed within its lifetime, and never will be.
 	ErrExpired = errors.New("the session has expired")
-	// ErrCompleted: the session's one completion is taken; the existing completion is returned beside this
+	// ErrCompleted: the session's one completion is taken; the existing completion is returned with this
 	// error.
 	ErrCompleted = errors.New("the session is completed already")
 	// ErrRedeemed: this sign-in attempt was used before.

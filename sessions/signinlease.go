@@ -9,11 +9,11 @@ import (
 // lasts ten minutes in all.
 const LeaseDuration = 2 * time.Minute
 
-// SignInLease says which browser signs in for a session. It is not a fact of the session and does not affect
-// its outcome: it keeps two browsers from signing in at the same time, on however many edges, and ends with
-// the session.
+// SignInLease records which browser signs in for a session. It is not a fact of the session and does not
+// affect its outcome: it keeps two browsers from signing in at the same time, on however many edges, and ends
+// with the session.
 type SignInLease struct {
-	// its holder, as the caller names browsers; empty: nobody ever held it
+	// its holder, as the caller names browsers; empty: it was never held
 	Browser  string    `json:"browser"`
 	At       time.Time `json:"at"`            // of the browser's last press
 	Released bool      `json:"free,omitzero"` // its browser released it

@@ -12,8 +12,8 @@ import (
 
 const (
 	tokenBytes   = 32
-	accountBytes = 15                        // of which 20 bits are zero
-	randomBytes  = tokenBytes - accountBytes // 136 bits: not guessable, and no two ever meet
+	accountBytes = 15                        // 20 of its bits are zero
+	randomBytes  = tokenBytes - accountBytes // 136 bits: not guessable, and no two are ever the same
 	tokenLen     = 43                        // tokenBytes in unpadded base64url
 	// 160 bits of SHA-256: finding another token with the same id takes 2^160 tries
 	idBytes = 20
@@ -33,17 +33,17 @@ var ErrMalformed = errors.New(
 
 var idEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// Token is the secret in verify_url: 32 bytes in unpadded base64url, 43 characters, which nobody without the
-// store's key can tell from random ones. Whoever holds it may sign in for the session. It is given out by
-// Create and never stored.
+// Token is the secret in verify_url: 32 bytes in unpadded base64url, 43 characters, which cannot be
+// distinguished from random ones without the store's key. Anyone who holds it may sign in for the session.
+// Create returns it, and it is never stored.
 type Token string
 
-// Mask makes of a token's random part what its other part is hidden with, at least as long.
+// Mask derives from a token's random part the mask that hides its other part, at least as long.
 type Mask func(random []byte) []byte
 
-// NewToken makes a token that leads to an account, for who has the mask: a session's record stands below its
-// account, and to look for it below every account takes a look-up for each. To accounts whose ids have
-// another form than that of account.NewID it does not lead.
+// NewToken returns a token that leads to an account, for a caller that has the mask: a session's record is
+// stored below its account, and a search below every account takes a look-up for each. It does not lead to
+// accounts whose ids have another form than that of account.NewID.
 func NewToken(account string, mask Mask) Token {
 	var b [tokenBytes]byte
 	_, _ = rand.Read(b[:]) // never fails: the program ends if the system's source is broken
@@ -55,8 +55,8 @@ func NewToken(account string, mask Mask) Token {
 	return Token(base64.RawURLEncoding.EncodeToString(b[:]))
 }
 
-// Account returns the account that the token was made for, or nothing where it leads to none. One token in a
-// million that leads to none seems to: who finds nothing there looks below every account.
+// Account returns the account that the token was made for, or nothing if it leads to none. One token in a
+// million that leads to none seems to: a caller that finds nothing there looks below every account.
 func (t Token) Account(mask Mask) string {
 	b, err := base64.RawURLEncoding.DecodeString(string(t))
 	if err != nil || len(b) != tokenBytes {
@@ -90,7 +90,7 @@ func (t Token) ID() ID {
 	return ID(idEncoding.EncodeToString(sum[:idBytes]))
 }
 
-// String keeps tokens out of logs and error texts; Reveal gives the secret itself.
+// String keeps tokens out of logs and error texts; Reveal returns the secret itself.
 func (Token) String() string { return "token(hidden)" }
 
 // Reveal returns the token for verify_url, the init response and the sign-in page's own form, its only
@@ -101,8 +101,8 @@ func (t Token) Reveal() string { return string(t) }
 // base32, 32 characters.
 type ID string
 
-// ParseID reads what integrators put in a path: the session id, or the session token, whose id it gives. The
-// error is ErrMalformed.
+// ParseID reads what integrators put in a path: the session id, or the session token, for which it returns
+// the id. The error is ErrMalformed.
 func ParseID(s string) (ID, error) {
 	if len(s) == idLen {
 		// a line end is no part of a subject, and decoders skip it

@@ -14,11 +14,12 @@ type View struct {
 	sessions.Outcome
 	CompletedAt time.Time // zero while pending and when expired
 	Delivery    Delivery
-	// Progress is what a session has proven that was not completed and asks for more than proof.Link
+	// Progress is what is proven so far, for a session that is not completed and asks for more than
+	// proof.Link
 	Progress proof.Progress
 }
 
-// DeliveryState is where the single POST stands.
+// DeliveryState is the state of the single POST.
 type DeliveryState string
 
 // The states of a delivery (package dispatcher moves them).
@@ -39,16 +40,16 @@ type Delivery struct {
 	Attempts []Attempt // by number, first is 1
 }
 
-// Attempt is one claim and, where it has ended, its result.
+// Attempt is one claim and, if it has ended, its result.
 type Attempt struct {
 	Claim  Claim
 	Result *Result // nil while open
-	// Presumed is set where the result is no fact yet, but what an unreadable claim means.
+	// Presumed is set if the result is not a fact yet, but the meaning of an unreadable claim.
 	Presumed bool
 }
 
-// NewDelivery returns the delivery of an outcome, from its facts. requested is asked, where the delivery is
-// at an end, whether one more attempt was requested.
+// NewDelivery returns the delivery of an outcome, from its facts. requested is called if the delivery has
+// ended, and reports whether one more attempt was requested.
 func NewDelivery(o sessions.Outcome, attempts []Attempt, requested func(n int) (bool, error)) (Delivery,
 	error) {
 	d := Delivery{State: StateOfDelivery(o, attempts), Attempts: attempts}
@@ -62,11 +63,11 @@ func NewDelivery(o sessions.Outcome, attempts []Attempt, requested func(n int) (
 	return d, err
 }
 
-// Open reports whether the delivery is on its way to an end.
+// Open reports whether the delivery has not ended yet.
 func (d Delivery) Open() bool { return d.State == DeliveryDue || d.State == DeliveryClaimed }
 
-// Again returns the attempt that may be requested beyond the end that the delivery has come to. Its errors
-// are ErrNoDelivery and ErrDeliveryOpen.
+// Again returns the attempt that may be requested after the delivery has ended. Its errors are ErrNoDelivery
+// and ErrDeliveryOpen.
 func (d Delivery) Again() (number int, err error) {
 	switch {
 	case d.State == DeliveryNone:
@@ -101,7 +102,7 @@ func StateOfDelivery(o sessions.Outcome, attempts []Attempt) DeliveryState {
 	case VerdictUnknown:
 		return DeliveryUnknown
 	default:
-		return DeliveryUnknown // a verdict of a newer build: final, and not for this one to judge
+		return DeliveryUnknown // a verdict of a newer build: final, and this build cannot judge it
 	}
 }
 
@@ -117,16 +118,16 @@ func isDue(attempts []Attempt) bool {
 // LeavesDue reports whether another attempt follows: nothing was sent, or the policy sends it again.
 func (r Result) LeavesDue() bool { return r.Verdict == VerdictReleased || !r.Next.IsZero() }
 
-// AttemptFacts reads the facts of one session's attempts, by number. What cannot be read is returned with
-// its meaning.
+// AttemptFacts reads the facts of one session's attempts, by number. A fact that cannot be read is returned
+// with its meaning.
 type AttemptFacts struct {
 	Claim           func(n int) (*Claim, error)  // nil: there is none
 	Result          func(n int) (*Result, error) // nil: there is none
 	ResendRequested func(n int) (bool, error)    // whether somebody asked for it
 }
 
-// Attempts puts the attempts together. They end before an unreadable claim of an attempt that was not due:
-// it reopens no delivery. So there are never more attempts than were due.
+// Attempts assembles the attempts. They end before an unreadable claim of an attempt that was not due: it
+// reopens no delivery. So there are never more attempts than were due.
 func (f AttemptFacts) Attempts() (attempts []Attempt, err error) {
 	for n := 1; ; n++ {
 		claim, err := f.Claim(n)
@@ -134,7 +135,7 @@ func (f AttemptFacts) Attempts() (attempts []Attempt, err error) {
 			return attempts, err
 		}
 		if last := len(attempts) - 1; last >= 0 && attempts[last].Result == nil {
-			// Its result has come since it was looked for: nobody claims the next attempt before.
+			// Its result has come since it was looked for: no process claims the next attempt before that.
 			result, err := f.Result(n - 1)
 			if err != nil {
 				return nil, err
@@ -154,7 +155,7 @@ func (f AttemptFacts) Attempts() (attempts []Attempt, err error) {
 	}
 }
 
-// NewAttempt puts a claim and its result together; nil: there is none.
+// NewAttempt combines a claim and its result; nil: there is none.
 func NewAttempt(c Claim, r *Result) Attempt {
 	if r == nil && c.Unreadable {
 		presumed := UnreadableResult(c.Session, c.Number, c.At)

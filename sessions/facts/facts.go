@@ -17,8 +17,8 @@ type Claim struct {
 	Session sessions.ID `json:"-"`
 	Number  int         `json:"n"`      // the attempt, from 1
 	Worker  string      `json:"worker"` // the process that claims, for people
-	// GiveUp marks a claim that is taken in order to end the delivery as undeliverable: its owner sends
-	// nothing, and nobody else can send any more.
+	// GiveUp marks a claim that is made in order to end the delivery as undeliverable: its owner sends
+	// nothing, and no other process can send any more.
 	GiveUp bool      `json:"give_up,omitzero"`
 	At     time.Time `json:"at"`
 	// Deadline is the last instant at which the owner may begin to write. An owner that finds it passed
@@ -27,14 +27,14 @@ type Claim struct {
 	// SettleAfter is the instant from which anyone may settle an open claim: Deadline plus a whole attempt
 	// and a margin.
 	SettleAfter time.Time `json:"settle_after"`
-	// Unreadable marks what is stored in a claim's place and is none (ErrUnreadable). Of the rest only At is
-	// set then, to when it was stored.
+	// Unreadable marks a message that is stored in a claim's place and is not a claim (ErrUnreadable). Then
+	// only At is set, to when it was stored.
 	Unreadable bool `json:"-"`
 }
 
-// NewClaim returns the claim of an attempt. Its owner may begin to write until begin has passed, and anyone
-// may settle it when settle has passed after that: how long an attempt may take, and a margin. Where nothing
-// is to be sent, begin is 0.
+// NewClaim returns the claim of an attempt. Its owner may begin to write until begin has passed. Anyone may
+// settle it when settle has passed after that: how long an attempt may take, and a margin. If nothing is to
+// be sent, begin is 0.
 func NewClaim(id sessions.ID, number int, worker string, at time.Time, begin, settle time.Duration) Claim {
 	deadline := at.Add(begin)
 	return Claim{
@@ -43,7 +43,7 @@ func NewClaim(id sessions.ID, number int, worker string, at time.Time, begin, se
 	}
 }
 
-// Resend is the fact "attempt N was requested", after the attempts before it had come to an end.
+// Resend is the fact "attempt N was requested", after the attempts before it had ended.
 type Resend struct {
 	Session sessions.ID `json:"-"`
 	Number  int         `json:"n"`  // the attempt that is asked for, from 2
@@ -63,7 +63,7 @@ const (
 	VerdictReleased      Verdict = "released" // claimed, but not one byte was written: attempt N+1 may follow
 )
 
-// Timing holds how long each step of an attempt took; zero where the step did not happen.
+// Timing holds how long each step of an attempt took; zero if the step did not happen.
 type Timing struct {
 	DNS     time.Duration `json:"dns,omitzero"`
 	Connect time.Duration `json:"connect,omitzero"`
@@ -73,50 +73,50 @@ type Timing struct {
 	Total     time.Duration `json:"total,omitzero"`
 }
 
-// Result is the fact "attempt N ended so". Written once, by the claim's owner or, after Claim.SettleAfter,
-// by whoever sees it.
+// Result is the fact "attempt N ended so". Written once, by the claim's owner or, after Claim.SettleAfter, by
+// any process that sees it.
 type Result struct {
 	Session sessions.ID   `json:"-"`
 	Number  int           `json:"n"`
 	Verdict Verdict       `json:"verdict"`
 	Class   failure.Class `json:"class,omitempty"`
 	Status  int           `json:"status,omitzero"` // the receiver's final status; 0 where none was read
-	// one sentence for people, without URL or secrets; sealed in storage, as what follows (Of)
+	// one sentence for people, without URL or secrets; sealed in storage, like the next fields (Of)
 	Detail  string `json:"detail,omitempty"`
 	Address string `json:"address,omitempty"` // the address dialled, ip:port
-	// the first 1 KiB of the answer's body, escaped by whoever shows it
+	// the first 1 KiB of the answer's body; the code that shows it escapes it
 	Answer string `json:"answer,omitempty"`
 	Timing Timing `json:"timing,omitzero"`
-	// Next is from when the next attempt is due, where the policy sends such a result again; zero where the
-	// result is final.
+	// Next is when the next attempt is due, if the policy sends such a result again; zero if the result is
+	// final.
 	Next time.Time `json:"next,omitzero"`
 	By   string    `json:"by"` // the worker that wrote this fact
 	At   time.Time `json:"at"`
 
-	// where the key of its session is, which what the receiver said is stored under; and that, still sealed
+	// where the key of its session is, under which the receiver's answer is stored; and that answer, still
+	// sealed
 	SealedUnder   sessions.KeyRef `json:"-"`
 	SealedDetails string          `json:"-"`
 }
 
-// NewResult returns the result of an attempt. The sender sets what the receiver answered and how long it
-// took.
+// NewResult returns the result of an attempt. The sender sets the receiver's answer and how long it took.
 func NewResult(id sessions.ID, number int, verdict Verdict, class failure.Class, by string,
 	at time.Time) Result {
 	return Result{Session: id, Number: number, Verdict: verdict, Class: class, By: by, At: at}
 }
 
-// Of returns the result as one of a session: what the receiver answered is stored sealed under the session's
-// key, as the callback URL is.
+// Of returns the result as one of a session: the receiver's answer is stored sealed under the session's key,
+// as the callback URL is.
 func (r Result) Of(s sessions.Session) Result {
 	r.SealedUnder = s.SealedUnder
 	return r
 }
 
-// Retry is the hint "process this delivery again at At". The facts decide what is done then: a retry that
+// Retry is the hint "process this delivery again at At". The facts decide what happens then: a retry that
 // arrives twice, or too late, changes nothing.
 type Retry struct {
 	Session sessions.ID `json:"-"`
-	// the attempt that somebody asked for; 0: the delivery of the completion itself
+	// the attempt that somebody requested; 0: the delivery of the completion itself
 	RequestedAttempt int `json:"asked,omitzero"`
 	Tries            int `json:"tries"` // how often it was taken up before
 	// since when it is to be sent: the completion, or the request to send it again
@@ -128,10 +128,10 @@ type Retry struct {
 var (
 	// ErrClaimed: another owner holds the claim; the caller that gets this error never sends.
 	ErrClaimed = errors.New("another owner holds the claim")
-	// ErrDeliveryOpen: the delivery is not at an end, so that nothing can be sent again.
+	// ErrDeliveryOpen: the delivery has not ended, so that nothing can be sent again.
 	ErrDeliveryOpen = errors.New("the delivery is not at an end yet")
 	// ErrNoDelivery: the session has no outcome that is sent.
 	ErrNoDelivery = errors.New("the session has no outcome that is sent")
-	// ErrSettled: the attempt has a result already; the existing result is returned beside this error.
+	// ErrSettled: the attempt has a result already; the existing result is returned with this error.
 	ErrSettled = errors.New("the attempt has a result already")
 )

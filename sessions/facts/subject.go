@@ -17,9 +17,8 @@ type Key struct {
 // Subject formats it.
 func (p Key) Subject() string { return p.Kind + "." + string(p.ID) + "." + strconv.Itoa(p.N) }
 
-// ParseSubject parses a subject. It is not ok for one that no build uses, nor for another stream's,
-// which a consumer of that stream may have been made to deliver here: what is stored there belongs to no
-// session.
+// ParseSubject parses a subject. It is not ok for a subject that no build uses. Nor is it for one of another
+// stream, which somebody may have made a consumer deliver here: a message stored there belongs to no session.
 func ParseSubject(subject string) (p Key, ok bool) {
 	parts := strings.Split(subject, ".")
 	if len(parts) < 2 {

@@ -13,12 +13,12 @@ import (
 	"verifyd/natsconf"
 )
 
-// Tries bounds how often one write is tried where its caller does not wait (package wait); each try may wait
-// for the writer's own time-out of 5 s. The pauses between them let another publish that is in flight on the
+// Tries bounds how often one write is tried if its caller does not wait (package wait); each try may wait for
+// the writer's own time-out of 5 s. The pauses between them let another publish that is in flight on the
 // subject arrive before the next read.
 const Tries = 3
 
-// ErrTaken says that another message holds the subject.
+// ErrTaken is returned if another message holds the subject.
 var ErrTaken = errors.New("another message holds this subject")
 
 // Next is what a writer does next.
@@ -28,15 +28,15 @@ type Next int
 const (
 	Publish Next = iota // after a pause
 	Read                // the subject, from the leader
-	Stored              // one's own message stands
+	Stored              // one's own message is stored
 	Taken               // another's does
-	Failed              // neither is known, or nothing is stored: Write.Err says which
+	Failed              // neither is known, or nothing is stored: Write.Err is which
 )
 
 // Write is the state of one write. The zero value is that of one that begins with a publish.
 type Write struct {
 	Waits     bool // it is tried until its caller's time is over
-	Tried     int  // publishes that left nothing to be read
+	Tried     int  // publishes after which nothing could be read
 	Uncertain bool // a publish may be stored yet
 	Err       error
 }

@@ -2,13 +2,13 @@ package proof
 
 import "strings"
 
-// CodeLength is how many characters a code has: 30 bits, of which MaxTries are given away at most.
+// CodeLength is how many characters a code has: 30 bits, against at most MaxTries guesses.
 const CodeLength = 6
 
-// alphabet is Crockford's: no I, L, O and U, so that nobody takes one character for another.
+// alphabet is Crockford's: no I, L, O and U, so that no character is mistaken for another.
 const alphabet = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
-// NewCode makes a code of random bytes, of which it takes CodeLength.
+// NewCode makes a code from the first CodeLength of random bytes.
 func NewCode(random []byte) string {
 	var code strings.Builder
 	for _, b := range random[:CodeLength] {
@@ -18,7 +18,7 @@ func NewCode(random []byte) string {
 }
 
 // ParseCode reads a code as people write it: in any case, with spaces and hyphens, with I and L for 1 and O
-// for 0. It is not ok for what no code can be, letters of other alphabets among it.
+// for 0. It is not ok for text that cannot be a code, such as letters of other alphabets.
 func ParseCode(s string) (code string, ok bool) {
 	var b strings.Builder
 	for _, c := range s {

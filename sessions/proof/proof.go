@@ -20,7 +20,7 @@ type Level string
 
 // The levels. The zero value, of records that know none, is Link.
 const (
-	Link    Level = "link"    // whoever had the link controls an identity
+	Link    Level = "link"    // the person who had the link controls an identity
 	Code    Level = "code"    // and the platform account's owner confirmed, on the platform, with a code
 	Account Level = "account" // and the same browser signed in as that platform account
 )
@@ -28,7 +28,7 @@ const (
 // Levels lists the levels, the one that asks for least first.
 var Levels = []Level{Link, Code, Account}
 
-// Or returns the level, or another where it is the zero value.
+// Or returns the level, or another if it is the zero value.
 func (l Level) Or(other Level) Level {
 	if l == "" {
 		return other
@@ -39,25 +39,25 @@ func (l Level) Or(other Level) Level {
 // Known reports whether it is one of Levels.
 func (l Level) Known() bool { return slices.Contains(Levels, l) }
 
-// AtLeast reports whether the level proves all that another one proves.
+// AtLeast reports whether the level proves everything that another one proves.
 func (l Level) AtLeast(other Level) bool {
 	return slices.Index(Levels, l.Or(Link)) >= slices.Index(Levels, other.Or(Link))
 }
 
-// Step is what a session waits for that has come some of its way; empty where it has not begun or has ended.
+// Step is what a session that is under way waits for; empty if it has not begun or has ended.
 type Step string
 
 // The steps.
 const (
 	StepIdentity Step = "identity" // the platform account is proven, the identity is not
-	StepConfirm  Step = "confirm"  // the identity is proven, and the code was not given yet
+	StepConfirm  Step = "confirm"  // the identity is proven, and the code was not entered yet
 )
 
-// MaxTries is how many codes may be given for a session. With the last wrong one it fails.
+// MaxTries is how many codes may be entered for a session. With the last wrong one it fails.
 const MaxTries = 5
 
-// Progress is what the user of a session has proven so far, where its level asks for more than one step. It
-// is no fact: it ends with the session's lifetime.
+// Progress is what the user of a session has proven so far, if its level asks for more than one step. It is
+// not a fact: it ends with the session's lifetime.
 type Progress struct {
 	Browser string `json:"browser"` // the browser that proved it, as the caller names browsers
 	// Platform is the id of the network that vouched for the platform account; empty: not yet.
@@ -65,16 +65,16 @@ type Progress struct {
 	// Network is the id of the network that vouched for the identity; empty: not yet.
 	Network string    `json:"network,omitempty"`
 	Code    []byte    `json:"code,omitempty"`  // the digest of the code that confirms
-	Tried   [][]byte  `json:"tried,omitempty"` // the digests of the codes that were given
+	Tried   [][]byte  `json:"tried,omitempty"` // the digests of the codes that were entered
 	At      time.Time `json:"at"`              // of the last change
 }
 
 var (
-	// ErrSignedIn is returned where somebody has signed in for the session already.
+	// ErrSignedIn is returned if somebody has signed in for the session already.
 	ErrSignedIn = errors.New("somebody has signed in for the session already")
-	// ErrNothingToConfirm is returned where nobody has signed in yet.
+	// ErrNothingToConfirm is returned if nobody has signed in yet.
 	ErrNothingToConfirm = errors.New("nobody has signed in for the session yet")
-	// ErrNoTriesLeft is returned where as many codes were given as may be.
+	// ErrNoTriesLeft is returned if MaxTries codes were entered already.
 	ErrNoTriesLeft = errors.New("no more codes are taken for the session")
 )
 
@@ -98,8 +98,8 @@ func (p Progress) Reached() Level {
 	return ""
 }
 
-// PlatformIn reports whether a browser has proven the platform account. Another browser's proof says nothing
-// about who sits before this one.
+// PlatformIn reports whether a browser has proven the platform account. Another browser's proof shows nothing
+// about the person at this one.
 func (p Progress) PlatformIn(browser string) bool {
 	return p.Platform != "" && browser != "" && p.Browser == browser
 }
@@ -112,7 +112,7 @@ func (p Progress) WithPlatform(browser, network string, at time.Time) Progress {
 }
 
 // WithIdentity returns the progress after a network vouched for an identity in a browser, with the digest of
-// the code that is shown there. The first identity counts: the error is ErrSignedIn where there is one.
+// the code that is shown there. The first identity counts: the error is ErrSignedIn if there is one.
 func (p Progress) WithIdentity(browser, network string, code []byte, at time.Time) (Progress, error) {
 	if p.Network != "" {
 		return p, ErrSignedIn
@@ -121,7 +121,7 @@ func (p Progress) WithIdentity(browser, network string, code []byte, at time.Tim
 	return p, nil
 }
 
-// Try returns the progress after a code was given, by its digest. The same code again is the same try. Its
+// Try returns the progress after a code was entered, by its digest. The same code again is the same try. Its
 // errors are ErrNothingToConfirm and ErrNoTriesLeft.
 func (p Progress) Try(code []byte, at time.Time) (Progress, error) {
 	switch {
@@ -136,10 +136,10 @@ func (p Progress) Try(code []byte, at time.Time) (Progress, error) {
 	return p, nil
 }
 
-// Confirmed reports whether the code was given.
+// Confirmed reports whether the code was entered.
 func (p Progress) Confirmed() bool { return p.Network != "" && contains(p.Tried, p.Code) }
 
-// TriesLeft returns how many more codes may be given.
+// TriesLeft returns how many more codes may be entered.
 func (p Progress) TriesLeft() int { return max(MaxTries-len(p.Tried), 0) }
 
 // contains compares all digests, each in constant time.

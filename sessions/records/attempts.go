@@ -15,18 +15,18 @@ import (
 	"verifyd/sessions/facts"
 )
 
-// factSource reads what is stored in a fact's place from the leader.
+// factSource reads the message in a fact's place from the leader.
 type factSource func(facts.Key) (*jetstream.RawStreamMsg, error)
 
-// oneByOne reads one fact after the other.
+// oneByOne reads one fact after another.
 func oneByOne(ctx context.Context, c *natsconf.Conn) factSource {
 	return func(k facts.Key) (*jetstream.RawStreamMsg, error) {
 		return c.Last(ctx, topology.StreamCompletions, k.Subject())
 	}
 }
 
-// atOnce reads the facts of a session's first attempt, and what a second one begins with, at once; then those
-// of each further attempt.
+// atOnce reads the facts of a session's first attempt, and those that a second one begins with, at once; then
+// those of each further attempt.
 func atOnce(ctx context.Context, c *natsconf.Conn, id sessions.ID) factSource {
 	one, begun := oneByOne(ctx, c), map[facts.Key]func() (*jetstream.RawStreamMsg, error){}
 	begin := func(n int) {
@@ -46,20 +46,20 @@ func atOnce(ctx context.Context, c *natsconf.Conn, id sessions.ID) factSource {
 			wait = begun[k]
 		}
 		if wait == nil {
-			return one(k) // asked for again: it may have come meanwhile
+			return one(k) // read again: it may have come meanwhile
 		}
 		begun[k] = nil
 		return wait()
 	}
 }
 
-// Attempts reads all claims and results of a session from the leader, by number. What cannot be read among
-// them has the meaning that is defined (ErrUnreadable).
+// Attempts reads all claims and results of a session from the leader, by number. A fact that cannot be read
+// has the meaning that ErrUnreadable defines.
 func (st *Reader) Attempts(ctx context.Context, id sessions.ID) ([]facts.Attempt, error) {
 	return history{st, id, oneByOne(ctx, st.Conn)}.attempts()
 }
 
-// history is what happened to a session's delivery, as its facts are read.
+// history is the course of a session's delivery, as its facts are read.
 type history struct {
 	st   *Reader
 	id   sessions.ID
@@ -89,8 +89,8 @@ func (h history) attempts() ([]facts.Attempt, error) {
 	}.Attempts()
 }
 
-// readFact reads one fact of a session; nil where there is none. Where something is there that cannot be
-// read, unreadable is when that was stored.
+// readFact reads one fact of a session; nil if there is none. If a message is there that cannot be read,
+// unreadable is when it was stored.
 func readFact[F any](h history, k facts.Key,
 	decode func(sessions.ID, int, []byte) (F, error)) (fact *F, unreadable time.Time, err error) {
 	m, err := h.read(k)
@@ -110,7 +110,7 @@ func readFact[F any](h history, k facts.Key,
 	return nil, time.Time{}, fmt.Errorf("%s: %w", k.Subject(), err)
 }
 
-// ResendOf reads who asked for an attempt, or nil where nobody did.
+// ResendOf reads who requested an attempt; nil if nobody did.
 func (st *Reader) ResendOf(ctx context.Context, id sessions.ID, n int) (*facts.Resend, error) {
 	return history{st, id, oneByOne(ctx, st.Conn)}.resend(n)
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // Claim claims an attempt for its owner, by a write-once fact. Only nil allows the owner to send. ErrClaimed
-// means that another owner has it; with any other error nobody may send, since the claim may be stored.
+// means that another owner has it; after any other error no process may send, since the claim may be stored.
 func (st *Writer) Claim(ctx context.Context, c facts.Claim) error {
 	data, err := EncodeClaim(c)
 	if err != nil {
@@ -33,15 +33,15 @@ func (st *Writer) Claim(ctx context.Context, c facts.Claim) error {
 	return nil
 }
 
-// Settle records how an attempt ended, by a write-once fact. ErrSettled comes with the existing result;
-// where that cannot be read, with the result that it stands for. With any other error the caller tries
-// again: an attempt without a result is settled as unknown by whoever sees it after Claim.SettleAfter.
+// Settle records how an attempt ended, by a write-once fact. ErrSettled comes with the existing result; if
+// that cannot be read, with the result that it stands for. After any other error the caller tries again: an
+// attempt without a result is settled as unknown by any process that sees it after Claim.SettleAfter.
 func (st *Writer) Settle(ctx context.Context, r facts.Result) (facts.Result, error) {
 	with, err := st.SealerOf(ctx, r.SealedUnder)
 	if err != nil && !errors.Is(err, ErrErased) && !errors.Is(err, facts.ErrUnreadable) {
 		return facts.Result{}, fmt.Errorf("settle attempt %d of session %s: %w", r.Number, r.Session, err)
 	}
-	if err != nil { // without its key the verdict is stored, and what the receiver answered is not
+	if err != nil { // without its key the verdict is stored, and the receiver's answer is not
 		r.SealedUnder, r.Detail, r.Address, r.Answer = sessions.KeyRef{}, "", "", ""
 	}
 	data, err := EncodeResult(r, with)
@@ -72,10 +72,9 @@ func (st *Writer) Settle(ctx context.Context, r facts.Result) (facts.Result, err
 	}
 }
 
-// Resend asks for one more attempt at a delivery that has come to an end, with the same webhook-id. It is a
-// write-once fact, so that of two concurrent requests one gets ErrDeliveryOpen. The other errors are
-// ErrNoDelivery, ErrNotFound, natsconf's, and an *UnreadableError where something stands in the place of the
-// request that is none.
+// Resend requests one more attempt at a delivery that has ended, with the same webhook-id. It is a write-once
+// fact, so that of two concurrent requests one gets ErrDeliveryOpen. The other errors are ErrNoDelivery,
+// ErrNotFound, natsconf's, and an *UnreadableError if the message in the place of the request is not one.
 func (st *Writer) Resend(ctx context.Context, id sessions.ID, by string) (facts.Resend, error) {
 	c, err := st.Completion(ctx, id)
 	if errors.Is(err, sessions.ErrNotFound) || errors.Is(err, facts.ErrUnreadable) {
@@ -120,8 +119,8 @@ func (st *Writer) Resend(ctx context.Context, id sessions.ID, by string) (facts.
 	return r, nil
 }
 
-// Schedule has a delivery passed to a dispatcher at r.At, to the second, even if all processes restart until
-// then. A later call for the same session replaces an earlier one. Its errors are those of
+// Schedule makes the stream pass a delivery to a dispatcher at r.At, to the second, even if all processes
+// restart until then. A later call for the same session replaces an earlier one. Its errors are those of
 // natsconf.Writer.Publish; a repeat is harmless.
 func (st *Writer) Schedule(ctx context.Context, r facts.Retry) error {
 	data, err := encodeRetry(r)

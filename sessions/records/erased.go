@@ -19,15 +19,14 @@ import (
 type ErasedRecord struct {
 	Version int       `json:"v"`
 	At      time.Time `json:"at"`
-	// Account is set until everything is erased, so that the next erasure, of whomever, finishes one that
-	// was interrupted. Page and Slot are where the session's key is.
+	// Account is set until everything is erased, so that the next erasure, of any user, finishes one that was
+	// interrupted. Page and Slot are where the session's key is.
 	Account string `json:"account,omitempty"`
 	Page    string `json:"page,omitempty"`
 	Slot    int    `json:"slot,omitzero"`
 }
 
-// ErrErased is returned for what would be opened by a key that was destroyed. To callers it is what is not
-// there.
+// ErrErased is returned for data whose key was destroyed. For callers it is data that does not exist.
 var ErrErased = fmt.Errorf("its user was erased: %w: %w", sessions.ErrNotFound, natsconf.ErrNotFound)
 
 // IsErased reports whether a session's user was erased; of "*", whether any session's was.
@@ -44,7 +43,7 @@ func (st *Reader) IsErased(ctx context.Context, id sessions.ID) (bool, error) {
 	}
 }
 
-// Erased returns all sessions whose user was erased and of whom facts may be kept. Its error is
+// Erased returns all sessions whose user was erased and of which facts may be kept. Its error is
 // natsconf.ErrUnavailable.
 func (st *Reader) Erased(ctx context.Context) (map[sessions.ID]bool, error) {
 	notes, err := st.ErasedRecords(ctx)
@@ -55,8 +54,8 @@ func (st *Reader) Erased(ctx context.Context) (map[sessions.ID]bool, error) {
 	return erased, err
 }
 
-// ErasedRecords reads what is noted of erased sessions. Of a note that cannot be read only the session
-// is known.
+// ErasedRecords reads the records of erased sessions. For a record that cannot be read only the session is
+// known.
 func (st *Reader) ErasedRecords(ctx context.Context) (map[sessions.ID]ErasedRecord, error) {
 	msgs, err := st.Conn.Newest(ctx, topology.BucketStream(topology.BucketStore), ErasedSubject("*"))
 	if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -73,8 +72,8 @@ func (st *Reader) ErasedRecords(ctx context.Context) (map[sessions.ID]ErasedReco
 	return notes, nil
 }
 
-// EachRecord reads what is stored on the subjects that match, still sealed: records, or outcomes, which hold
-// the same. A newer build's is passed as an error, and nil where the record was deleted.
+// EachRecord reads the messages on the subjects that match, still sealed: records, or outcomes, which hold
+// the same. One of a newer build is passed as an error, and a deleted one as nil.
 func (st *Reader) EachRecord(ctx context.Context, stream, subject string,
 	do func(sessions.ID, *SessionRecord, error) error) error {
 	_, last, err := st.Conn.Bounds(ctx, stream)

@@ -32,8 +32,8 @@ func (st *Reader) EncodeEvent(e timeline.Event) ([]byte, bool) {
 	return data, err == nil
 }
 
-// sealEvent seals what an event holds about the receiver. Nothing waits for an event: the key is in memory
-// where its session was read just now, and otherwise the words are left out.
+// sealEvent seals what an event holds about the receiver. Nothing waits for an event: the key is in memory if
+// its session was read just now, and otherwise the text is left out.
 func (st *Opener) sealEvent(e timeline.Event) []byte {
 	key, ok := st.keys.cached(e.SealedUnder)
 	if !ok {
@@ -48,8 +48,8 @@ func (st *Opener) sealEvent(e timeline.Event) []byte {
 	return details
 }
 
-// DecodeEvent reads an event and opens what is sealed in it; not ok for one that this build cannot read. The
-// error is natsconf.ErrUnavailable.
+// DecodeEvent reads an event and opens its sealed part; not ok for one that this build cannot read. The error
+// is natsconf.ErrUnavailable.
 func (st *Opener) DecodeEvent(ctx context.Context, s sessions.Session, name timeline.EventName,
 	data []byte) (e timeline.Event, ok bool,
 	err error) {

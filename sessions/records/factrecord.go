@@ -12,7 +12,7 @@ import (
 	"verifyd/sessions/facts"
 )
 
-// claimRecord and its like are facts and hints as they are stored. The session id is in the subject.
+// claimRecord and the types like it are facts and hints as they are stored. The session id is in the subject.
 type (
 	claimRecord struct {
 		Version int `json:"v"`
@@ -56,8 +56,8 @@ type receiverDetails struct {
 	Answer  string `json:"b,omitempty"`
 }
 
-// EncodeResult makes the record of a result. It seals what the receiver answered where the result is of a
-// session that has a key of its own.
+// EncodeResult makes the record of a result. It seals the receiver's answer if the session of the result has
+// a key of its own.
 func EncodeResult(r facts.Result, with Sealer) ([]byte, error) {
 	rec := resultRecord{Version: factVersions.Newest, Result: r}
 	if r.SealedUnder != (sessions.KeyRef{}) {
@@ -79,8 +79,8 @@ func (s Sealer) sealDetails(id sessions.ID, a receiverDetails) ([]byte, error) {
 	return s.key.OwnBox().Seal(plain, detailsUse+string(id)), nil
 }
 
-// openDetails opens what a receiver answered, and its address. What cannot be opened is returned empty: no
-// decision depends on it. The error is natsconf.ErrUnavailable.
+// openDetails opens a receiver's answer, and its address. If they cannot be opened, they are returned empty:
+// no decision depends on them. The error is natsconf.ErrUnavailable.
 func (st *Opener) openDetails(ctx context.Context, id sessions.ID, ref sessions.KeyRef,
 	sealed string) (a receiverDetails,
 	err error) {
@@ -98,7 +98,7 @@ func (st *Opener) openDetails(ctx context.Context, id sessions.ID, ref sessions.
 	return a, nil
 }
 
-// OpenResults opens what receivers answered in a session's attempts. The error is natsconf.ErrUnavailable.
+// OpenResults opens the receivers' answers in a session's attempts. The error is natsconf.ErrUnavailable.
 func (st *Opener) OpenResults(ctx context.Context, s sessions.Session, attempts []facts.Attempt) error {
 	for _, a := range attempts {
 		if a.Result == nil {
@@ -135,7 +135,7 @@ func DecodeClaim(id sessions.ID, n int, data []byte) (facts.Claim, error) {
 	return r.Claim, err
 }
 
-// DecodeResult reads a result; what the receiver said stays sealed.
+// DecodeResult reads a result; the receiver's answer stays sealed.
 func DecodeResult(id sessions.ID, n int, data []byte) (facts.Result, error) {
 	var r resultRecord
 	err := decodeFact(data, &r, &r.Version, resultVersions, n, &r.Number)
@@ -171,7 +171,7 @@ func decodeFact(data []byte, into any, version *int, v versions, n int, number *
 	return nil
 }
 
-// DecodeVerdict reads the verdict alone, also of a newer build's result; empty where there is none.
+// DecodeVerdict reads the verdict alone, also that of a newer build's result; empty if there is none.
 func DecodeVerdict(data []byte) facts.Verdict {
 	var r struct {
 		Verdict facts.Verdict `json:"verdict"`

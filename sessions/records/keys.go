@@ -20,26 +20,26 @@ import (
 )
 
 const (
-	// keysOfPage is how many sessions' keys stand on one page. With a message for each key, starting a
-	// session would cost a second synced write and a delivery a read (docs/DECISIONS.md has the figures); so
-	// both cost one in 256.
+	// keysOfPage is how many sessions' keys are on one page. With a message for each key, starting a session
+	// would cost a second synced write and a delivery a read (docs/DECISIONS.md has the figures); so both
+	// cost one in 256.
 	keysOfPage = 256
-	// pageFor is for how long new sessions take keys from a page: natsconf keeps it for longer than results
-	// by more than that.
+	// pageFor is how long new sessions take keys from a page: natsconf keeps a page longer than results, by
+	// more than that.
 	pageFor = time.Hour
-	// pageWithin bounds one try to store a page, which does not end with the caller who found that there is
-	// none: others wait for it too. What was sent to a server that has vanished is never answered; another
-	// page is stored once another server leads.
+	// pageWithin bounds one try to store a page. The try does not end with the caller that found no page:
+	// others wait for it too. A message that was sent to a server that has vanished is never answered;
+	// another page is stored once another server leads.
 	pageWithin = 3 * time.Second
 	// maxPages bounds the pages that a process remembers, 8 KiB each.
 	maxPages = 1024
-	// pageUse is the use of the box that pages are sealed in; their owner is the page's name.
+	// pageUse is the use of the box that seals pages; their owner is the page's name.
 	pageUse = "session-keys"
-	// pageNameLen is the length of a page's name, of base32's letters: 80 random bits.
+	// pageNameLen is the length of a page's name, in base32 characters: 80 random bits.
 	pageNameLen = 16
 )
 
-// errNoPage is returned where the page of a key is not there: it has aged out, as all that it opens has, or
+// errNoPage is returned if the page of a key is not there: it has aged out, like everything that it opens, or
 // the store was damaged (Session.Lost).
 var errNoPage = fmt.Errorf("the page of its key is not there: %w", facts.ErrUnreadable)
 
@@ -65,11 +65,11 @@ type pageRecord struct {
 	Keys    []byte `json:"keys"` // one behind the other, sealed
 }
 
-// PageSubject is where a page of keys stands.
+// PageSubject is the subject of a page of keys.
 func PageSubject(page string) string { return "session-keys." + page }
 
-// sessionKeys returns keys to new sessions and finds those of others. Keys that are destroyed meanwhile are
-// remembered: who asks for one looks first whether its session was erased, and what is in a process's memory
+// sessionKeys returns keys to new sessions and finds those of others. Keys that are destroyed meanwhile stay
+// in memory: a caller that asks for one first checks whether its session was erased, and a process's memory
 // ends with it.
 type sessionKeys struct {
 	conn *natsconf.Conn
@@ -80,14 +80,14 @@ type sessionKeys struct {
 	pages  map[string]*keyPage
 	oldest []string // the names of pages, in the order in which they came
 	open   openPage // new sessions take their keys from it
-	making *newPage // nil: nobody makes the next one
+	making *newPage // nil: no caller makes the next one
 }
 
 // openPage is the page that new sessions take their keys from. No other process does.
 type openPage struct {
 	name string
 	next int       // the first slot that is not taken; keysOfPage at the end
-	till time.Time // from when on no key of it is taken
+	till time.Time // from this instant no key of it is taken
 }
 
 // newPage is a page that is being stored.
@@ -124,8 +124,8 @@ func (k *sessionKeys) take(ctx context.Context) (sessions.KeyRef, secretbox.Key,
 	}
 }
 
-// tryTake takes a key from the open page. Where that has none left, it returns the page that is to be made,
-// and whether the caller makes it.
+// tryTake takes a key from the open page. If that has none left, it returns the page that is to be made, and
+// whether the caller makes it.
 func (k *sessionKeys) tryTake() (ref sessions.KeyRef, key secretbox.Key, making *newPage, mine bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -140,7 +140,7 @@ func (k *sessionKeys) tryTake() (ref sessions.KeyRef, key secretbox.Key, making 
 	return sessions.KeyRef{}, secretbox.Key{}, k.making, mine
 }
 
-// make stores a new page. One of which nobody knows whether it is stored is not used, and another is tried.
+// make stores a new page. If it is not known whether a page is stored, it is not used, and another is tried.
 func (k *sessionKeys) make(ctx context.Context, making *newPage) {
 	ctx, cancel := wait.Outlasting(ctx, pageWithin)
 	defer cancel()
@@ -159,7 +159,7 @@ func (k *sessionKeys) make(ctx context.Context, making *newPage) {
 		}
 	}
 	switch {
-	case errors.Is(err, natsconf.ErrUncertain): // of the session nothing is stored: its caller need not look
+	case errors.Is(err, natsconf.ErrUncertain): // nothing of the session is stored: its caller need not look
 		making.err = fmt.Errorf("store keys of sessions: %w: no answer came", natsconf.ErrUnavailable)
 	case err != nil:
 		making.err = fmt.Errorf("store keys of sessions: %w", err)
@@ -210,8 +210,8 @@ func (k *sessionKeys) remember(name string, page *keyPage) {
 	}
 }
 
-// key finds the key of a session. Its errors are ErrErased, ErrUnreadable where there is no such page,
-// ErrNewer and natsconf.ErrUnavailable.
+// key finds the key of a session. Its errors are ErrErased, ErrUnreadable if there is no such page, ErrNewer
+// and natsconf.ErrUnavailable.
 func (k *sessionKeys) key(ctx context.Context, ref sessions.KeyRef) (secretbox.Key, error) {
 	if !isValid(ref) {
 		return secretbox.Key{}, fmt.Errorf("its key has no place: %w", facts.ErrUnreadable)
@@ -234,7 +234,7 @@ func (k *sessionKeys) key(ctx context.Context, ref sessions.KeyRef) (secretbox.K
 	return secretbox.Key{}, ErrErased
 }
 
-// cached returns a session's key without a wait, where its page is remembered.
+// cached returns a session's key without a wait, if its page is remembered.
 func (k *sessionKeys) cached(ref sessions.KeyRef) (secretbox.Key, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -272,9 +272,9 @@ func (k *sessionKeys) read(ctx context.Context, name string) (*keyPage, uint64, 
 	return page, m.Sequence, nil
 }
 
-// destroy takes a session's key away for good: its page is written without it, and what stood there before is
-// overwritten in the servers' files. A repeat is harmless, and ends what was cut off. Its errors are
-// natsconf's, ErrNewer, and ErrUnreadable where the page does not open: it holds others' keys. Where it
+// destroy removes a session's key for good: its page is written without it, and the earlier page is
+// overwritten in the servers' files. A repeat is harmless, and finishes one that was interrupted. Its errors
+// are natsconf's, ErrNewer, and ErrUnreadable if the page does not open: it holds others' keys. If the page
 // has aged out, so has the key.
 func (k *sessionKeys) destroy(ctx context.Context, ref sessions.KeyRef) error {
 	err := natsconf.Retry(ctx, func() error { return k.destroyOnce(ctx, ref) })

@@ -13,8 +13,8 @@ import (
 	"verifyd/sessions/proof"
 )
 
-// Begin begins a read, and returns what waits for its answer: so several are under way at once. A panic is
-// that of who waits.
+// Begin begins a read, and returns a function that waits for its answer, so that several are under way at
+// once. A panic of the read is raised in the goroutine that waits.
 func Begin[T any](read func() (T, error)) (wait func() (T, error)) {
 	var answer T
 	var err error
@@ -34,7 +34,7 @@ func Begin[T any](read func() (T, error)) (wait func() (T, error)) {
 	}
 }
 
-// lookUp is how a session is found: open reads its record, where that is wanted, with the errors of ReadOpen.
+// lookUp is how a session is found: open reads its record, if that is wanted, with the errors of ReadOpen.
 type lookUp struct {
 	st   *Reader
 	id   sessions.ID
@@ -97,8 +97,8 @@ func checkErased(ctx context.Context, st *Reader, s sessions.Session) error {
 // Progresses reads what users of sessions have proven so far.
 type Progresses struct{ conn *natsconf.Conn }
 
-// ProgressOf reads from the leader what the user of a session has proven so far; empty where that is nothing.
-// Its errors are ErrNewer, ErrUnreadable and natsconf's.
+// ProgressOf reads from the leader what the user of a session has proven so far; empty if nothing. Its errors
+// are ErrNewer, ErrUnreadable and natsconf's.
 func (ps *Progresses) ProgressOf(ctx context.Context, id sessions.ID) (proof.Progress, error) {
 	m, err := ps.conn.Last(ctx, topology.BucketStream(topology.BucketSessions), progressSubject(id))
 	if errors.Is(err, natsconf.ErrNotFound) {
@@ -123,7 +123,7 @@ func decodeProgress(m *jetstream.RawStreamMsg) (proof.Progress, error) {
 // tokenUse is the use of the keyed hash that masks the accounts in sessions' tokens.
 const tokenUse = "session-token"
 
-// Tokens makes sessions' tokens, and finds the sessions of those who have them.
+// Tokens makes sessions' tokens, and finds the session of a token.
 type Tokens struct {
 	st   *Reader
 	mask sessions.Mask
@@ -137,8 +137,8 @@ func (ts *Tokens) ReadByToken(ctx context.Context, t sessions.Token) (sessions.S
 	return lookUp{ts.st, t.ID(), ts.opener(ctx, t)}.outcome(ctx)
 }
 
-// ReadPending is ReadByToken for a session that is most likely pending: its record is read beside the outcome
-// that it has not, and not after it.
+// ReadPending is ReadByToken for a session that is most likely pending: its record is read at the same time
+// as the outcome that it does not have, not after it.
 func (ts *Tokens) ReadPending(ctx context.Context, t sessions.Token) (sessions.Status, error) {
 	return lookUp{ts.st, t.ID(), Begin(ts.opener(ctx, t))}.outcome(ctx)
 }
@@ -147,8 +147,8 @@ func (ts *Tokens) opener(ctx context.Context, t sessions.Token) func() (sessions
 	return func() (sessions.Session, error) { return ts.ReadOpenByToken(ctx, t) }
 }
 
-// ReadOpenByToken is Reader.ReadOpen. Where the token leads to no account, as those of older builds, or to
-// one that has no such session, it looks below all accounts.
+// ReadOpenByToken is Reader.ReadOpen. If the token leads to no account, like those of older builds, or to one
+// that has no such session, it looks below all accounts.
 func (ts *Tokens) ReadOpenByToken(ctx context.Context, t sessions.Token) (sessions.Session, error) {
 	if account := t.Account(ts.mask); account != "" {
 		if s, err := readOpen(ctx, ts.st, account, t.ID()); !errors.Is(err, sessions.ErrNotFound) {

@@ -15,8 +15,8 @@ import (
 	"verifyd/sessions/tracing"
 )
 
-// NonceHeader carries who wrote a message. It is not a message id: the server would remember each for two
-// minutes, for what the condition on the subject already ensures.
+// NonceHeader identifies the writer of a message. It is not a message id: the server would remember each for
+// two minutes, for what the condition on the subject already ensures.
 const NonceHeader = "Verifyd-Nonce"
 
 // Write is one write-once message.
@@ -24,17 +24,17 @@ type Write struct {
 	Writer          *natsconf.Writer
 	Stream, Subject string
 	Data            []byte
-	// after which the message may go, in whole seconds; 0: with the stream's age
+	// after which the message may be removed, in whole seconds; 0: with the stream's age
 	life          time.Duration
 	Trace         string // a traceparent to keep with it; empty: none
-	Before, After string // crash points; After is reached where the write is stored
+	Before, After string // crash points; After is reached if the write is stored
 }
 
 // Once stores a message on a subject that has none. It returns nil when this very message is stored,
 // once.ErrTaken and the existing message when another is, and natsconf's errors when neither is known.
 //
 // It is not natsconf.Update, which reads before each write and begins again when another came first: a fact
-// is nearly always the first on its subject, and who is not the first has lost.
+// is nearly always the first on its subject, and a writer that is not the first has lost.
 func (st *Writer) Once(ctx context.Context, w Write) (existing *jetstream.RawStreamMsg, err error) {
 	crashpoint.Reach(w.Before)
 	if existing, err = st.onceAs(ctx, w, rand.Text()); err == nil {
@@ -43,7 +43,7 @@ func (st *Writer) Once(ctx context.Context, w Write) (existing *jetstream.RawStr
 	return existing, err
 }
 
-// onceAs does what package once says.
+// onceAs does what package once decides.
 func (st *Writer) onceAs(ctx context.Context, w Write, nonce string) (existing *jetstream.RawStreamMsg,
 	err error) {
 	write := once.Write{Waits: wait.Is(ctx)}
@@ -56,7 +56,7 @@ func (st *Writer) onceAs(ctx context.Context, w Write, nonce string) (existing *
 		}
 		switch next {
 		case once.Stored:
-			return nil, nil //nolint:nilnil // it is ours, and no other stands
+			return nil, nil //nolint:nilnil // it is ours, and there is no other
 		case once.Taken:
 			return existing, once.ErrTaken
 		case once.Failed:

@@ -36,8 +36,8 @@ type Reader struct {
 	Now          func() time.Time
 }
 
-// NewReader makes a reader. onUnreadable is called with what cannot be read, each time that it is read; it
-// must not block, and may be nil, as may metrics.
+// NewReader returns a reader. onUnreadable is called with each message that cannot be read, every time that
+// it is read. It must not block, and may be nil, as may metrics.
 func NewReader(conn *natsconf.Conn, key secretbox.Key, now func() time.Time, metrics prometheus.Registerer,
 	onUnreadable func(*facts.UnreadableError)) *Reader {
 	st := &Reader{
@@ -58,7 +58,7 @@ func (st *Reader) Read(ctx context.Context, id sessions.ID) (facts.View, error) 
 	return st.ReadOf(ctx, "", id)
 }
 
-// ReadOf is Read for a session of an account; of "", whichever it belongs to.
+// ReadOf is Read for a session of an account; "" stands for any account.
 func (st *Reader) ReadOf(ctx context.Context, account string, id sessions.ID) (facts.View, error) {
 	s, completed, err := lookUpOf(ctx, st, account, id).status(ctx)
 	if err != nil {
@@ -198,7 +198,7 @@ func mayBeErased(s sessions.Session, now time.Time) bool {
 	return !now.Before(s.ExpiresAt.Add(-ClockSkew))
 }
 
-// readOpen is ReadOpen for a session of an account; of "", whichever it belongs to.
+// readOpen is ReadOpen for a session of an account; "" stands for any account.
 func readOpen(ctx context.Context, st *Reader, account string, id sessions.ID) (sessions.Session, error) {
 	s, ok := st.recent.get(id)
 	if ok && (account == "" || account == s.Account) && !mayBeErased(s, st.Now()) {
@@ -245,7 +245,7 @@ func (st *Reader) completionUnlessErased(ctx context.Context, id sessions.ID) (s
 }
 
 // completionOf is completionUnlessErased for a session whose record is there, and so was not erased, and for
-// who looks for that beside.
+// callers that check that at the same time.
 func (st *Reader) completionOf(ctx context.Context, id sessions.ID) (sessions.Completion, error) {
 	m, err := st.Conn.Last(ctx, topology.StreamCompletions, CompletionSubject(id))
 	if err != nil {
@@ -255,7 +255,7 @@ func (st *Reader) completionOf(ctx context.Context, id sessions.ID) (sessions.Co
 	return withHeader(c, m.Header), err
 }
 
-// readCompletion reads what is stored in the place of a session's completion. Its errors are an
+// readCompletion reads the message in the place of a session's completion. Its errors are an
 // *UnreadableError, ErrNewer, ErrErased and natsconf.ErrUnavailable.
 func (st *Reader) readCompletion(ctx context.Context, id sessions.ID,
 	m *jetstream.RawStreamMsg) (sessions.Completion, error) {
@@ -266,8 +266,8 @@ func (st *Reader) readCompletion(ctx context.Context, id sessions.ID,
 	return c, nil
 }
 
-// Completion reads the completion of a session. The error is ErrNotFound where there is none, and
-// ErrUnreadable where what is stored is none.
+// Completion reads the completion of a session. The error is ErrNotFound if there is none, and ErrUnreadable
+// if the stored message is not one.
 func (st *Reader) Completion(ctx context.Context, id sessions.ID) (sessions.Completion, error) {
 	c, err := st.completionUnlessErased(ctx, id)
 	if errors.Is(err, natsconf.ErrNotFound) {
@@ -277,7 +277,7 @@ func (st *Reader) Completion(ctx context.Context, id sessions.ID) (sessions.Comp
 }
 
 // DecodeCompletion reads a completion as a consumer of StreamCompletions gets it. Its errors are
-// ErrUnreadable, ErrNewer, ErrNotFound where the user was erased, and natsconf.ErrUnavailable.
+// ErrUnreadable, ErrNewer, ErrNotFound if the user was erased, and natsconf.ErrUnavailable.
 func (st *Reader) DecodeCompletion(ctx context.Context, subject string, header nats.Header,
 	data []byte) (sessions.Completion, error) {
 	id, err := sessions.ParseID(subject[min(len(subject), len("completion.")):])

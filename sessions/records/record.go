@@ -18,13 +18,13 @@ import (
 	"verifyd/sessions/proof"
 )
 
-// Every record, fact, hint and event of this package is one JSON object that carries its version as "v".
-// This file is the one codec of all of them. It is strict: a member that is unknown, a member that is there
-// twice, a name in another case and text that is not UTF-8 are errors, so that two builds never read the
-// same bytes differently. A build that adds a member therefore raises the version of the kind; builds from
-// before refuse such a record with ErrNewer and leave it alone.
+// Every record, fact, hint and event of this package is one JSON object that carries its version as "v". This
+// file is the one codec of all of them. It is strict: an unknown member, a duplicate member, a name in
+// another case and text that is not UTF-8 are errors, so that two builds never read the same bytes
+// differently. A build that adds a member therefore raises the version of the kind; earlier builds refuse
+// such a record with ErrNewer and leave it alone.
 //
-// Nothing that is refused counts as absent. A claim that cannot be decoded fences its attempt as one that
+// A refused record does not count as absent. A claim that cannot be decoded fences its attempt like one that
 // can (ErrUnreadable).
 
 // versions are those of one kind of record that this build reads.
@@ -35,21 +35,22 @@ var (
 	// Records and completions of sessions: from 2 on their personal part is sealed under a key of the
 	// session's own. Those of version 1 hold it in clear text. A session that asks for more than proof.Link
 	// has version 3, and others keep theirs: a build that knows no levels must not complete the former. One
-	// with a reference or a locale has version 4: both are sealed, where older builds know no such members.
+	// with a reference or a locale has version 4: both are in the sealed part, in which older builds know no
+	// such members.
 	sessionVersions = versions{1, 4}
 	// Claims, resends and retries. Those of builds before the version was introduced carry none, and read
 	// the same.
 	factVersions = versions{0, 1}
-	// Results: from 2 on what the receiver said is sealed.
+	// Results: from 2 on the receiver's answer is sealed.
 	resultVersions = versions{0, 2}
-	// Events: from 2 on what they say of the receiver is sealed.
+	// Events: from 2 on what they hold about the receiver is sealed.
 	eventVersions = versions{1, 2}
 	// ReservationVersions are those of idempotency reservations: from 2 on the fingerprint is a keyed hash of
-	// the request's. The request names the user, and whom a hash without a key is of can be found out by
-	// trying. Those of version 1 hold the fingerprint itself.
+	// the request's. The request names the user, who could be found by trying if the hash had no key. Those
+	// of version 1 hold the fingerprint itself.
 	ReservationVersions = versions{1, 2}
-	// RecordVersions are those of identity bindings, sign-in leases, progresses, notes of erasures and pages
-	// of keys.
+	// RecordVersions are those of identity bindings, sign-in leases, progresses, records of erasures and
+	// pages of keys.
 	RecordVersions = versions{1, 1}
 )
 
@@ -67,12 +68,12 @@ var (
 	encoding = json.JoinOptions(jsontext.AllowInvalidUTF8(true), jsonv1.FormatDurationAsNano(true))
 )
 
-// EncodeRecord writes a record. Invalid UTF-8 is replaced: a text of others must not keep a fact from being
-// stored.
+// EncodeRecord writes a record. Invalid UTF-8 is replaced: a text from outside must not keep a fact from
+// being stored.
 func EncodeRecord(r any) ([]byte, error) { return json.Marshal(r, encoding) }
 
-// DecodeRecord reads a record into a struct whose version is at version. Its errors are ErrNewer for what
-// has a newer version, in any shape, and ErrUnreadable for what no build has written.
+// DecodeRecord reads a record into a struct whose version is at version. Its errors are ErrNewer for a record
+// of a newer version, in any shape, and ErrUnreadable for one that no build has written.
 func DecodeRecord(data []byte, into any, version *int, v versions) error {
 	if err := json.Unmarshal(data, into, decoding); err != nil {
 		if newer := natsconf.CheckNewer(data, v.Newest); newer != nil {
@@ -86,17 +87,17 @@ func DecodeRecord(data []byte, into any, version *int, v versions) error {
 	return natsconf.CheckVersion(*version, v.Newest)
 }
 
-// decodeSealed reads what was sealed within a record, whose version is its own too.
+// decodeSealed reads the sealed part of a record, which has the record's version.
 func decodeSealed(plain []byte, into any) error { return json.Unmarshal(plain, into, decoding) }
 
-// BindingRecord is an IdentityBinding as it is stored. What it is about is in the subject, as a hash.
+// BindingRecord is an IdentityBinding as it is stored. The identity is in the subject, as a hash.
 type BindingRecord struct {
 	Version int         `json:"v"`
 	User    string      `json:"by"`
 	Session sessions.ID `json:"session"` // the user's newest
 	// Earlier are sessions of the same user that held the identity before and had not ended then; Confirmed
-	// says that one of that user's was verified. So a binding lapses with the last of its user's sessions,
-	// never with the newest alone.
+	// reports that one of that user's was verified. So a binding lapses with the last of its user's sessions,
+	// not with the newest alone.
 	Earlier   []sessions.ID `json:"earlier,omitempty"`
 	Confirmed bool          `json:"sure,omitzero"`
 }
@@ -108,7 +109,7 @@ type ReservationRecord struct {
 	Token       []byte    `json:"token,omitempty"` // sealed: who holds it may sign in
 	At          time.Time `json:"at"`
 	Until       time.Time `json:"until,omitzero"` // when another may take over, unless the session is there
-	// Released says that no session was created: the key is free again.
+	// Released reports that no session was created: the key is free again.
 	Released bool `json:"released,omitzero"`
 }
 

@@ -14,12 +14,10 @@ import (
 	"verifyd/sessions/proof"
 )
 
-// sealUse is the use of the box that callback URLs of version 1 are sealed in; their owner is the session
-// id.
+// sealUse is the use of the box that seals callback URLs of version 1; their owner is the session id.
 const sealUse = "callback-url"
 
-// personalUse and detailsUse precede the session id in the owner of what is sealed under a session's own
-// key.
+// personalUse and detailsUse precede the session id in the owner of a box sealed under a session's own key.
 const (
 	personalUse = "personal/"
 	detailsUse  = "answer/"
@@ -33,8 +31,8 @@ type SessionRecord struct {
 	Test    bool            `json:"test,omitzero"`
 	Policy  sessions.Policy `json:"policy,omitempty"`
 	Level   proof.Level     `json:"level,omitempty"` // from version 3 on
-	// Of version 1: what names the user is in clear text, and the callback URL, whose query carries
-	// integrators' secrets, is sealed under the master key.
+	// Of version 1: the members that name the user are in clear text, and the callback URL, whose query
+	// carries integrators' secrets, is sealed under the master key.
 	Platform       string `json:"platform,omitempty"`
 	PlatformUserID string `json:"platform_user_id,omitempty"`
 	GuildID        string `json:"guild_id,omitempty"`
@@ -59,7 +57,7 @@ type CompletionRecord struct {
 	CompletedAt time.Time       `json:"completed_at"`
 }
 
-// Sealer is what a session's personal part is sealed with.
+// Sealer seals a session's personal part.
 type Sealer struct {
 	box *secretbox.Box // of the master key, for a session that has no key of its own
 	key secretbox.Key  // the session's own
@@ -124,7 +122,7 @@ func (r SessionRecord) session(id sessions.ID, with Sealer) (sessions.Session, e
 	return s, nil
 }
 
-// SealedSession returns the session without what is sealed of it.
+// SealedSession returns the session without its sealed part.
 func (r SessionRecord) SealedSession(id sessions.ID) sessions.Session {
 	return sessions.Session{
 		ID: id, Request: sessions.Request{
@@ -159,14 +157,14 @@ func EncodeCompletion(c sessions.Completion, with Sealer) ([]byte, error) {
 	return EncodeRecord(stored)
 }
 
-// Opener opens what is stored sealed of sessions, their facts and their events.
+// Opener opens the sealed parts of sessions, their facts and their events.
 type Opener struct {
 	box  *secretbox.Box // of callback URLs that have no key of their session's own
 	keys *sessionKeys
 }
 
-// OpenSession reads a record. Its errors are ErrNewer, ErrUnreadable, ErrErased and, where the session's
-// key is not in memory, natsconf.ErrUnavailable.
+// OpenSession reads a record. Its errors are ErrNewer, ErrUnreadable, ErrErased and, if the session's key is
+// not in memory, natsconf.ErrUnavailable.
 func (st *Opener) OpenSession(ctx context.Context, id sessions.ID, data []byte) (sessions.Session, error) {
 	var r SessionRecord
 	if err := DecodeOf(id, data, &r, &r.Version); err != nil {
@@ -196,7 +194,7 @@ func (r CompletionRecord) outcome() sessions.Outcome {
 	return o.WithLevel()
 }
 
-// OpenRecord opens a record. Of one whose key is lost it returns what is not sealed.
+// OpenRecord opens a record. If its key is lost, it returns the part that is not sealed.
 func (st *Opener) OpenRecord(ctx context.Context, id sessions.ID, r SessionRecord) (sessions.Session, error) {
 	with, err := st.SealerOf(ctx, r.keyRef())
 	if errors.Is(err, errNoPage) {
@@ -210,7 +208,7 @@ func (st *Opener) OpenRecord(ctx context.Context, id sessions.ID, r SessionRecor
 	return r.session(id, with)
 }
 
-// SealerOf finds what a session's personal part is sealed with.
+// SealerOf finds the sealer of a session's personal part.
 func (st *Opener) SealerOf(ctx context.Context, ref sessions.KeyRef) (Sealer, error) {
 	if ref == (sessions.KeyRef{}) {
 		return Sealer{box: st.box}, nil
@@ -219,13 +217,13 @@ func (st *Opener) SealerOf(ctx context.Context, ref sessions.KeyRef) (Sealer, er
 	return Sealer{key: key}, err
 }
 
-// DestroyKey takes a session's key away for good. A repeat is harmless. Its errors are natsconf's,
-// ErrNewer, and ErrUnreadable where the page of the key does not open: it holds others' keys.
+// DestroyKey removes a session's key for good. A repeat is harmless. Its errors are natsconf's, ErrNewer, and
+// ErrUnreadable if the page of the key does not open: it holds others' keys.
 func (st *Opener) DestroyKey(ctx context.Context, ref sessions.KeyRef) error {
 	return st.keys.destroy(ctx, ref)
 }
 
-// DecodeOf decodes what is stored of a session: its record or its completion.
+// DecodeOf decodes a stored message of a session: its record or its completion.
 func DecodeOf(id sessions.ID, data []byte, into any, version *int) error {
 	if err := DecodeRecord(data, into, version, sessionVersions); err != nil {
 		return fmt.Errorf("the record of session %s: %w", id, err)

@@ -5,20 +5,20 @@ import (
 	"verifyd/sessions"
 )
 
-// CompletionSubject is where a session's completion stands (natsconf has the table of subjects).
+// CompletionSubject is the subject of a session's completion (natsconf has the table of subjects).
 func CompletionSubject(id sessions.ID) string { return "completion." + string(id) }
 
-// ScheduleSubject is where the schedule of a session's next try stands.
+// ScheduleSubject is the subject of the schedule of a session's next try.
 func ScheduleSubject(id sessions.ID) string { return "schedule." + string(id) }
 
 func retrySubject(id sessions.ID) string { return "retry." + string(id) }
 
-// EventSubject is where an event of a session stands.
+// EventSubject is the subject of an event of a session.
 func EventSubject(event string, id sessions.ID) string {
 	return "session." + event + "." + string(id)
 }
 
-// RecordSubject is where a session's record stands: below its account, so that an account's sessions can be
+// RecordSubject is the subject of a session's record: below its account, so that an account's sessions can be
 // listed.
 func RecordSubject(account string, id sessions.ID) string {
 	return topology.BucketSubject(topology.BucketSessions, account+"."+string(id))
@@ -28,8 +28,8 @@ func RecordSubject(account string, id sessions.ID) string {
 // accounts. The server looks it up once for each account.
 func AnyRecordSubject(id sessions.ID) string { return RecordSubject("*", id) }
 
-// progressSubject is where it is stored what the user of a session has proven so far. It has one word more
-// than a session's record, so that no look-up of a record finds it.
+// progressSubject is the subject of the progress of a session's user. It has one word more than a session's
+// record, so that no look-up of a record finds it.
 func progressSubject(id sessions.ID) string {
 	return topology.BucketSubject(topology.BucketSessions, "progress.proof."+string(id))
 }
@@ -38,14 +38,15 @@ func redeemedSubject(attempt string) string {
 	return topology.BucketSubject(topology.BucketSessions, "redeemed."+attempt)
 }
 
-// BindingSubject is where the binding of an identity stands, by its keyed hash.
+// BindingSubject is the subject of the binding of an identity, by its keyed hash.
 func BindingSubject(hash string) string {
 	return topology.BucketSubject(topology.BucketIdentities, hash)
 }
 
 const erasedEntry = "erased."
 
-// ErasedSubject is where it is stored that a session's user was erased; of "*" and "", any session's.
+// ErasedSubject is the subject of the record that a session's user was erased; for "*" and "", that of any
+// session.
 func ErasedSubject(id sessions.ID) string {
 	return topology.BucketSubject(topology.BucketStore, erasedEntry+string(id))
 }

@@ -56,7 +56,7 @@ func storedAt(err error) (at time.Time, ok bool) {
 // endedUnreadable is the status of a session whose completion cannot be read and was stored at an instant.
 func endedUnreadable(s sessions.Session, at time.Time) sessions.Status {
 	if at.Before(s.ExpiresAt) {
-		s.ExpiresAt = at // from then on nobody could complete it
+		s.ExpiresAt = at // from then on it could not be completed
 	}
 	return sessions.Status{Session: s, Outcome: sessions.Outcome{State: sessions.Expired,
 		Reason: sessions.UnreadableReason}}

@@ -30,12 +30,12 @@ type Writer struct {
 	Completions *natsconf.Writer // of StreamCompletions
 	Retries     *natsconf.Writer // of StreamRetries; only dispatchers need it
 	Meter       *stats.Meter     // nil: nothing is counted
-	// plain has new sessions stored as builds did before these were sealed under keys of their own.
+	// plain stores new sessions as builds did before these were sealed under keys of their own.
 	Plain bool
 }
 
 // Create starts a session that expires Lifetime from now. It returns once the record is durable. After
-// ErrUncertain the session may exist, but nobody can hold its token; a repeat makes another one. The
+// ErrUncertain the session may exist, but nobody can hold its token; a repeat creates another one. The
 // account's id must be one word of [a-z0-9_]. The span that ctx carries is kept with the record, so that the
 // session's later steps belong to its trace.
 func (st *Writer) Create(ctx context.Context, r sessions.Request) (sessions.Session, sessions.Token, error) {
@@ -65,7 +65,7 @@ func (st *Writer) EncodeNew(ctx context.Context, s *sessions.Session) (data []by
 	return encodeSession(*s, with)
 }
 
-// put stores a new session's record. It needs no condition, since nobody else can make the same id, and so a
+// put stores a new session's record. It needs no condition, since no other caller can make the same id. So a
 // repeat after a lost answer stores the same record once more.
 func (st *Writer) put(ctx context.Context, subject string, data []byte, trace string) (err error) {
 	crashpoint.Reach(crashpoint.BeforeCreate)
@@ -113,8 +113,8 @@ func (st *Writer) redeem(ctx context.Context, attempt string, by []byte, life ti
 	return nil
 }
 
-// ChangeProgress changes what a session's user has proven, and returns what stands then; with an error of
-// edit, what stood before. Its other errors are ErrNewer, ErrUnreadable and natsconf's.
+// ChangeProgress changes what a session's user has proven, and returns the new progress; after an error of
+// edit, the old one. Its other errors are ErrNewer, ErrUnreadable and natsconf's.
 func (st *Writer) ChangeProgress(ctx context.Context, id sessions.ID,
 	edit func(proof.Progress) (proof.Progress, error)) (p proof.Progress, err error) {
 	life := nats.Header{jetstream.MsgTTLHeader: {sessions.Lifetime.String()}}
@@ -136,14 +136,14 @@ func (st *Writer) ChangeProgress(ctx context.Context, id sessions.ID,
 }
 
 // Complete ends a session, as it was read from this store, by the one write-once publish that is the truth
-// about its outcome. Whoever comes second gets the existing completion and ErrCompleted. Other errors are
-// ErrExpired, also where what exists cannot be read, and those of natsconf; after natsconf.ErrUncertain the
-// session may be completed, and a repeat is harmless.
+// about its outcome. A caller that comes second gets the existing completion and ErrCompleted. Other errors
+// are ErrExpired, also if the existing completion cannot be read, and those of natsconf; after
+// natsconf.ErrUncertain the session may be completed, and a repeat is harmless.
 //
-// What is verified below the level that the session asks for is refused, whoever calls.
+// A verified outcome below the level that the session asks for is refused, whatever the caller.
 //
-// It does not read the record again: that never changes, and a session that can still be completed cannot be
-// erased.
+// It does not read the record again: the record never changes, and a session that can still be completed
+// cannot be erased.
 func (st *Writer) Complete(ctx context.Context, s sessions.Session, o sessions.Outcome) (sessions.Completion,
 	error) {
 	id := s.ID
@@ -184,7 +184,7 @@ func (st *Writer) Complete(ctx context.Context, s sessions.Session, o sessions.O
 	}
 }
 
-// completedError turns the reading of the existing completion into why another cannot be stored.
+// completedError returns why another completion cannot be stored, from the reading of the existing one.
 func completedError(err error) error {
 	switch {
 	case err == nil:

@@ -17,9 +17,9 @@ import (
 	"verifyd/sessions/records"
 )
 
-// IdentityBinding is the fact "this identity stands for this user, as of this session". Identity and User
-// are stored as keyed hashes alone: a copy of the store shows neither who has which identity nor whether
-// somebody used the service.
+// IdentityBinding is the fact "this identity stands for this user, as of this session". Identity and User are
+// stored only as keyed hashes: a copy of the store shows neither who has which identity nor whether somebody
+// used the service.
 type IdentityBinding struct {
 	Identity string      // the identity and the scope in which it may stand for one user alone
 	User     string      // the user, in the same scope
@@ -39,16 +39,16 @@ type Bindings struct {
 	identityHash *secretbox.Hash // of identities and of users
 }
 
-// ErrIdentityBound is returned where the identity stands for another user.
+// ErrIdentityBound is returned if the identity stands for another user.
 var ErrIdentityBound = errors.New("the identity stands for another user")
 
-// BindIdentity lets an identity stand for a user, and no other, for h.For from now. A repeat for the same
-// user is harmless and begins that time anew. Its errors are ErrIdentityBound where it stands for another,
-// ErrNewer and natsconf's.
+// BindIdentity makes an identity stand for a user, and no other, for h.For from now. A repeat for the same
+// user is harmless and restarts that time. Its errors are ErrIdentityBound if it stands for another, ErrNewer
+// and natsconf's.
 //
 // It is stored before the session's completion: of two users with one identity, only one may be verified,
-// whatever happens in between. A binding none of whose user's sessions was verified, or still may be, does
-// not count.
+// whatever happens in between. A binding does not count if none of its user's sessions was verified, or still
+// may be.
 func (st *Bindings) BindIdentity(ctx context.Context, h IdentityBinding) error {
 	subject := records.BindingSubject(st.identityHash.Sum(h.Identity))
 	return st.identities.Update(ctx, subject, func(m *jetstream.RawStreamMsg) (*nats.Msg, error) {
@@ -68,8 +68,8 @@ func (st *Bindings) BindIdentity(ctx context.Context, h IdentityBinding) error {
 }
 
 // BindSlot binds an identity in one of several slots: in the one that stands for the user, or else in the
-// first that stands for nobody. Each slot is bound as by BindIdentity; the error is ErrIdentityBound where
-// all of them stand for others.
+// first that stands for no user. Each slot is bound as by BindIdentity; the error is ErrIdentityBound if all
+// of them stand for others.
 func (st *Bindings) BindSlot(ctx context.Context, slots []IdentityBinding) error {
 	own, err := st.slotsOf(ctx, slots)
 	if err != nil {
@@ -105,8 +105,8 @@ func (st *Bindings) slotsOf(ctx context.Context, slots []IdentityBinding) (own [
 	return own, nil
 }
 
-// canBind checks that the binding that stands, if any, may be replaced, and adds to r what it has to carry on
-// of that one. Its errors are ErrIdentityBound, ErrNewer and natsconf's.
+// canBind checks that the existing binding, if any, may be replaced, and adds to r what must be carried over
+// from it. Its errors are ErrIdentityBound, ErrNewer and natsconf's.
 func (st *Bindings) canBind(ctx context.Context, m *jetstream.RawStreamMsg, r *records.BindingRecord) error {
 	if m == nil { // or its user was erased
 		return nil

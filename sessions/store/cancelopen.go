@@ -14,10 +14,10 @@ import (
 const cancelPage = 200
 
 // CancelOpen cancels all sessions of an account that are pending, for a reason, and returns how many.
-// Sessions that are completed meanwhile stay so. Its errors are natsconf's; a repeat continues.
+// Sessions that are completed meanwhile stay completed. Its errors are natsconf's; a repeat continues.
 func (st *Store) CancelOpen(ctx context.Context, account string, reason sessions.Reason) (canceled int,
 	_ error) {
-	// A minute more than they live: the clock that dated them may differ from the one that is asked here.
+	// A minute more than they live: the clock that dated them may differ from this one.
 	q := lists.Query{
 		Account: account, States: []sessions.State{sessions.Pending},
 		Since: st.Reader.Now().Add(-sessions.Lifetime - records.ClockSkew),

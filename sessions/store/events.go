@@ -10,7 +10,7 @@ import (
 	"verifyd/sessions/timeline"
 )
 
-// Events puts on sessions' timelines what no promise depends on.
+// Events puts events on sessions' timelines; no promise depends on them.
 type Events struct {
 	*records.Reader
 
@@ -26,9 +26,9 @@ func (st *Events) Emit(e timeline.Event) {
 	}
 }
 
-// Step puts a step of the user's way on the session's timeline, and counts it: each session once, and at
-// e.Network each try. Like Emit it does not wait and promises nothing. EventOpened, which a reload repeats,
-// is on the timeline at most once in two minutes, however many edges report it.
+// Step puts a step of the user's way on the session's timeline, and counts it: once for each session, and at
+// e.Network for each try. Like Emit it does not wait and promises nothing. EventOpened, which a reload
+// repeats, is on the timeline at most once in two minutes, however many edges report it.
 func (st *Events) Step(s sessions.Session, e timeline.Event) {
 	e = e.Of(s)
 	if e.Network != "" && e.Name != timeline.EventFinished { // how it finished is counted with the outcome

@@ -20,18 +20,18 @@ const (
 	digestUse = "confirmation-digest"
 )
 
-// Proofs stores what users of sessions have proven, where a session asks for more than one step, and
-// completes those that are confirmed with a code.
+// Proofs stores what users have proven for sessions that ask for more than one step, and completes those that
+// are confirmed with a code.
 type Proofs struct {
 	*records.Writer
 
 	codes, digests *secretbox.Hash
 }
 
-// WrongCodeError is returned for a code that does not confirm the session: another one, or one that another
-// platform user gave.
+// WrongCodeError is returned for a code that does not confirm the session: another code, or one that another
+// platform user entered.
 type WrongCodeError struct {
-	Left int // how many more may be given; 0: the session has failed
+	Left int // how many more may be entered; 0: the session has failed
 }
 
 // Error implements error.
@@ -39,8 +39,8 @@ func (e *WrongCodeError) Error() string {
 	return fmt.Sprintf("the code is not the one of the session and its user; %d tries are left", e.Left)
 }
 
-// AskProgressOf is ProgressOf, and returns at once what waits for the answer. A session that asks for one
-// step has no progress, which is not read.
+// AskProgressOf is ProgressOf, but returns at once a function that waits for the answer. A session that asks
+// for one step has no progress, and none is read.
 func (st *Proofs) AskProgressOf(ctx context.Context,
 	s sessions.Session) (wait func() (proof.Progress, error)) {
 	if s.Level == proof.Link {
@@ -59,7 +59,7 @@ func (st *Proofs) ProvePlatform(ctx context.Context, id sessions.ID, browser, ne
 }
 
 // AwaitCode stores that a network vouched for an identity, in a browser, and that the session waits for its
-// code. A repeat for the same browser is harmless. Its errors are proof.ErrSignedIn where somebody signed in
+// code. A repeat for the same browser is harmless. Its errors are proof.ErrSignedIn if somebody signed in
 // before, in another browser, and natsconf's.
 func (st *Proofs) AwaitCode(ctx context.Context, s sessions.Session, browser, browserID,
 	network string) error {
@@ -79,14 +79,14 @@ func (st *Proofs) CodeFor(id sessions.ID, browserID string) string {
 	return proof.NewCode(st.codes.Bytes(joined(string(id), browserID)))
 }
 
-// Confirm completes a session that waits for its code as verified, where this is the code and the user is
-// that of the session; a repeat is harmless. With the last try that is wrong it completes the session as
-// failed. Its errors are a *WrongCodeError, proof.ErrNothingToConfirm, ErrCompleted, beside the completion
-// that stands, where the session ended otherwise or no try was left, ErrExpired, and natsconf's, after which
-// a repeat with the same code costs no try.
+// Confirm completes a session that waits for its code as verified, if this is the code and the user is that
+// of the session; a repeat is harmless. With the last wrong try it completes the session as failed. Its
+// errors are a *WrongCodeError, proof.ErrNothingToConfirm, ErrCompleted, ErrExpired and natsconf's.
+// ErrCompleted comes with the existing completion, if the session ended otherwise or no try was left. After
+// one of natsconf's a repeat with the same code costs no try.
 //
-// A try is stored before it is judged: of many that come at once no more than proof.MaxTries are, and none of
-// the others reads whether it was right.
+// A try is stored before it is judged: if many come at once, no more than proof.MaxTries are stored, and the
+// others do not learn whether they were right.
 func (st *Proofs) Confirm(ctx context.Context, s sessions.Session, user, code string) (sessions.Completion,
 	error) {
 	digest := st.digest(s.ID, user, code)
@@ -117,7 +117,7 @@ func (st *Proofs) Confirm(ctx context.Context, s sessions.Session, user, code st
 	}
 }
 
-// Judge returns the outcome that the codes which were given lead to, and whether they lead to any yet.
+// Judge returns the outcome that the entered codes lead to, and whether they lead to any yet.
 func Judge(p proof.Progress) (o sessions.Outcome, over bool) {
 	o = sessions.Outcome{Network: p.Network, Reached: p.Reached()}
 	switch {
@@ -131,12 +131,13 @@ func Judge(p proof.Progress) (o sessions.Outcome, over bool) {
 	return o, true
 }
 
-// digest names a code where others may read it, bound to the session and to the user who gives it.
+// digest stands for a code in a place that others may read, bound to the session and to the user who enters
+// it.
 func (st *Proofs) digest(id sessions.ID, user, code string) []byte {
 	return st.digests.Bytes(joined(string(id), user, code))
 }
 
-// joined makes one text of several, each with its length before it, so that no two lists make the same.
+// joined makes one text from several, each preceded by its length, so that no two lists make the same text.
 func joined(parts ...string) []byte {
 	var b []byte
 	for _, p := range parts {

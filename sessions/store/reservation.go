@@ -28,14 +28,13 @@ const (
 	// reservedFor is how long a reservation excludes others. A start takes milliseconds; taking over from a
 	// live owner that is slow creates the same session, so that a short time costs only a second try.
 	reservedFor = 5 * time.Second
-	// reservationUse is the use of the box that the tokens of reservations are sealed in; their owner is the
-	// subject.
+	// reservationUse is the use of the box that seals the tokens of reservations; their owner is the subject.
 	reservationUse = "idempotent-token"
 	// requestHashUse is the use of that keyed hash.
 	requestHashUse = "idempotent-request"
 )
 
-// The errors of Reserve, beside those of natsconf.
+// The errors of Reserve, in addition to those of natsconf.
 var (
 	// ErrKeyReused: the idempotency key stands for another request.
 	ErrKeyReused = errors.New("the idempotency key was used for another request")
@@ -55,8 +54,8 @@ type IdempotencyKey struct {
 }
 
 // Reservation is what an idempotency key leads to: an existing session, or the right to create it. The token
-// is chosen before the session is created, so that whoever creates it, and however often that is tried, one
-// key leads to one session.
+// is chosen before the session is created, so that one key leads to one session, whichever process creates
+// it, and however often that is tried.
 type Reservation struct {
 	Token   sessions.Token
 	Session *sessions.Session // nil: to be made, by Commit
@@ -78,12 +77,12 @@ type Reservations struct {
 // entry; without start it only reads. Its errors are ErrKeyReused, ErrInProgress, ErrNotStarted, ErrNewer
 // and natsconf's.
 //
-// The reservation of an owner that ended is taken over after 5 s, with its token: where that owner had
-// created the session, it is that one. So the reservation's time and machines' clocks decide only who does
-// the work, never how many sessions there are.
+// The reservation of an owner that ended is taken over after 5 s, with its token: if that owner had created
+// the session, it is the same session. So the reservation's time and machines' clocks decide only which
+// process does the work, never how many sessions there are.
 //
 // As in once, the entry is written without a read before: nearly every key is new. One that was released is
-// replaced on condition that nobody else did.
+// replaced on condition that no other write did.
 func (st *Reservations) Reserve(ctx context.Context, k IdempotencyKey, start bool) (Reservation, error) {
 	subject, nonce := reservationSubject(k), rand.Text()
 	if !start {
@@ -101,7 +100,7 @@ func (st *Reservations) Reserve(ctx context.Context, k IdempotencyKey, start boo
 		}
 		m, rerr := st.Conn.Last(ctx, topology.BucketStream(topology.BucketIdempotency), subject)
 		switch {
-		case errors.Is(rerr, natsconf.ErrNotFound): // in flight, lost, or gone with its age
+		case errors.Is(rerr, natsconf.ErrNotFound): // in flight, lost, or aged out
 			last = 0
 			continue
 		case rerr != nil:
@@ -139,7 +138,7 @@ func (st *Reservations) findReservation(ctx context.Context, subject string, k I
 }
 
 // interpretReservation determines what a stored reservation means for a request. free: it may be taken over,
-// with the reservation's token where it has one.
+// with the reservation's token if it has one.
 func (st *Reservations) interpretReservation(ctx context.Context, subject, nonce string,
 	m *jetstream.RawStreamMsg,
 	k IdempotencyKey) (t Reservation, free bool, err error) {
@@ -197,8 +196,8 @@ func (st *Reservations) fingerprint(version int, subject string, k IdempotencyKe
 	return []byte(st.requestHash.Sum(subject + " " + string(k.Fingerprint[:])))
 }
 
-// putReservation stores a reservation behind the message of a sequence; 0: where there is none. Its errors
-// are those of natsconf.
+// putReservation stores a reservation after the message of a sequence; 0: if there is none. Its errors are
+// those of natsconf.
 func (st *Reservations) putReservation(ctx context.Context, subject, nonce string, last uint64,
 	r records.ReservationRecord) error {
 	data, err := records.EncodeRecord(r)
@@ -214,7 +213,7 @@ func (st *Reservations) putReservation(ctx context.Context, subject, nonce strin
 	return err
 }
 
-// Commit creates the session of a reservation. It returns once the record is durable; made is false where
+// Commit creates the session of a reservation. It returns once the record is durable. made is false if
 // another owner of the reservation came first; s is then that session. Its errors are those of natsconf;
 // after ErrUncertain the session may exist, and the next Reserve finds out.
 func (st *Reservations) Commit(ctx context.Context, t Reservation, r sessions.Request) (s sessions.Session,
@@ -241,8 +240,9 @@ func (st *Reservations) Commit(ctx context.Context, t Reservation, r sessions.Re
 }
 
 // Release ends a reservation without a session: the next request with its key starts afresh. A reservation
-// that another has taken over meanwhile stays, and so does one that was itself taken over: its former owner
-// may still create the session. Its errors are those of natsconf; the reservation then expires by itself.
+// that another owner has taken over meanwhile stays, and so does one that was itself taken over: its former
+// owner may still create the session. Its errors are those of natsconf; the reservation then expires by
+// itself.
 func (st *Reservations) Release(ctx context.Context, t Reservation) error {
 	if t.takenOver {
 		return nil

@@ -15,8 +15,8 @@ import (
 	"verifyd/sessions/records"
 )
 
-// ErrLeaseHeld is returned where another browser has the session's lease; the lease that stands is returned
-// beside it.
+// ErrLeaseHeld is returned if another browser has the session's lease; the existing lease is returned with
+// it.
 var ErrLeaseHeld = errors.New("another browser holds the session's sign-in lease")
 
 // leaseSubject has one word more than a session's record, so that no look-up of a record finds it.
@@ -27,7 +27,7 @@ func leaseSubject(id sessions.ID) string {
 // Leases stores which browser signs in for a session.
 type Leases struct{ *records.Writer }
 
-// LeaseOf reads a session's lease from the leader. It is empty where nobody holds it. Its errors are
+// LeaseOf reads a session's lease from the leader. It is empty if no browser holds it. Its errors are
 // natsconf's.
 func (st *Leases) LeaseOf(ctx context.Context, id sessions.ID) (sessions.SignInLease, error) {
 	m, err := st.Conn.Last(ctx, topology.BucketStream(topology.BucketSessions), leaseSubject(id))
@@ -40,15 +40,15 @@ func (st *Leases) LeaseOf(ctx context.Context, id sessions.ID) (sessions.SignInL
 	return decodeLease(m.Data), nil
 }
 
-// AskLeaseOf is LeaseOf, and returns at once what waits for the answer.
+// AskLeaseOf is LeaseOf, but returns at once a function that waits for the answer.
 func (st *Leases) AskLeaseOf(ctx context.Context,
 	id sessions.ID) (wait func() (sessions.SignInLease, error)) {
 	return records.Begin(func() (sessions.SignInLease, error) { return st.LeaseOf(ctx, id) })
 }
 
-// AcquireLease returns a browser the lease of a session, or extends it to LeaseDuration from now. browser is
-// up to 64 characters of [a-zA-Z0-9]. The error is ErrLeaseHeld, with the existing lease, while another
-// browser holds it; others are natsconf's, and a repeat after those is harmless.
+// AcquireLease acquires the lease of a session for a browser, or extends it to LeaseDuration from now.
+// browser is up to 64 characters of [a-zA-Z0-9]. The error is ErrLeaseHeld, with the existing lease, while
+// another browser holds it; others are natsconf's, and a repeat after those is harmless.
 func (st *Leases) AcquireLease(ctx context.Context, id sessions.ID, browser string) (sessions.SignInLease,
 	error) {
 	return st.changeLease(ctx, id, func(current sessions.SignInLease, now time.Time) (sessions.SignInLease,
@@ -60,8 +60,8 @@ func (st *Leases) AcquireLease(ctx context.Context, id sessions.ID, browser stri
 	})
 }
 
-// ReleaseLease releases a session's lease, so that another browser may begin at once. Where the browser does
-// not hold it, nothing happens. Its errors are natsconf's.
+// ReleaseLease releases a session's lease, so that another browser may begin at once. If the browser does not
+// hold it, nothing happens. Its errors are natsconf's.
 func (st *Leases) ReleaseLease(ctx context.Context, id sessions.ID, browser string) error {
 	_, err := st.changeLease(ctx, id, func(current sessions.SignInLease, _ time.Time) (sessions.SignInLease,
 		bool, error) {
@@ -74,8 +74,8 @@ func (st *Leases) ReleaseLease(ctx context.Context, id sessions.ID, browser stri
 	return err
 }
 
-// decodeLease returns an empty lease for one of a newer build: nobody is kept out for its sake, since a lease
-// only spares people trouble.
+// decodeLease returns an empty lease for one of a newer build: it keeps no browser out, since a lease only
+// spares people trouble.
 func decodeLease(data []byte) sessions.SignInLease {
 	var r records.LeaseRecord
 	if err := records.DecodeRecord(data, &r, &r.Version, records.RecordVersions); err != nil {
@@ -84,8 +84,7 @@ func decodeLease(data []byte) sessions.SignInLease {
 	return r.SignInLease
 }
 
-// changeLease changes a session's lease. change returns what should stand, and whether anything is to be
-// written.
+// changeLease changes a session's lease. change returns the new lease, and whether it must be written.
 func (st *Leases) changeLease(
 	ctx context.Context, id sessions.ID, change func(sessions.SignInLease, time.Time) (sessions.SignInLease,
 		bool, error),

@@ -21,14 +21,14 @@ const (
 	stepRoom = 512
 	// stepWithin bounds the wait for one acknowledgement.
 	stepWithin = 5 * time.Second
-	// stepDrain bounds the storing of what still waits at a stop.
+	// stepDrain bounds the storing of the steps that still wait at a stop.
 	stepDrain = 5 * time.Second
 )
 
-// Steps is the actor that stores the steps of users, and counts the first of each kind of a session. Which
-// one is the first is decided by StreamEvents: it accepts a message that expects its subject to be empty
-// once, whatever edges send it. So nothing is kept of a session, in no process, and a page that is loaded
-// anew elsewhere counts nothing.
+// Steps is the actor that stores the steps of users, and counts the first of each kind of a session.
+// StreamEvents decides which one is the first: it accepts a message that expects its subject to be empty
+// once, whichever edges send it. So no process keeps anything of a session, and a page that is loaded again
+// elsewhere counts nothing.
 type Steps struct {
 	conn   *natsconf.Conn
 	events *natsconf.Writer
@@ -39,10 +39,10 @@ type Steps struct {
 type step struct {
 	msg   *nats.Msg
 	id    sessions.ID
-	count func() // counts it where it is the first; nil: only the timeline has it
+	count func() // counts it if it is the first; nil: only the timeline has it
 }
 
-// NewSteps makes the actor on a writer of StreamEvents. It stores nothing until served.
+// NewSteps returns the actor on a writer of StreamEvents. It stores nothing until served.
 func NewSteps(conn *natsconf.Conn, events *natsconf.Writer) *Steps {
 	s := &Steps{conn: conn, events: events}
 	for i := range s.lanes {
@@ -94,7 +94,7 @@ func (s *Steps) serveLane(ctx context.Context, lane <-chan step) {
 	}
 }
 
-// store puts a step on the timeline. What cannot be known to be the first is not counted.
+// store puts a step on the timeline. A step that is not known to be the first is not counted.
 func (s *Steps) store(ctx context.Context, p step) {
 	if p.count == nil {
 		s.conn.EmitMsg(p.msg)

@@ -31,12 +31,12 @@ type Config struct {
 	Meter       *stats.Meter          // nil: nothing is counted
 	Metrics     prometheus.Registerer // none when nil
 	Steps       *Steps                // nil: the steps of users are on the timeline, and not counted
-	// OnUnreadable is called with what cannot be read, each time that it is read; may be nil. It must not
-	// block.
+	// OnUnreadable is called with each message that cannot be read, every time that it is read; may be nil.
+	// It must not block.
 	OnUnreadable func(*facts.UnreadableError)
 	Key          secretbox.Key
-	// Plain has new sessions stored as builds did before these were sealed under keys of their own, so that
-	// such builds can read them.
+	// Plain stores new sessions as builds did before these were sealed under keys of their own, so that such
+	// builds can read them.
 	Plain bool
 	Now   func() time.Time // time.Now when nil
 }
@@ -57,7 +57,7 @@ type Store struct {
 	*recovery.Recovery
 }
 
-// New makes a store.
+// New returns a store.
 func New(c Config) *Store {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -80,5 +80,5 @@ func New(c Config) *Store {
 	}
 }
 
-// identityHashUse is the use of the keyed hash of identities and of those they stand for.
+// identityHashUse is the use of the keyed hash of identities and of the users they stand for.
 const identityHashUse = "identity"

@@ -14,13 +14,13 @@ import (
 	"verifyd/sessions"
 )
 
-// watchIdle is how long a watch goes on without followers: whoever waits for one session soon waits for the
-// next.
+// watchIdle is how long a watch goes on without followers: a caller that waits for one session soon waits for
+// the next.
 const watchIdle = 30 * time.Second
 
 // Watch is the actor that notifies followers of a session when a fact of it was stored, on whatever machine.
 // All followers of a process share one consumer of StreamCompletions, without the facts' data, which runs
-// only while somebody follows. It signals that something may have changed, never what: followers read the
+// only while there are followers. It signals that something may have changed, not what: followers read the
 // session.
 type Watch struct {
 	conn   *natsconf.Conn
@@ -49,9 +49,9 @@ func NewWatch(c *natsconf.Conn) *Watch {
 // String names the actor in the supervisor's log.
 func (w *Watch) String() string { return "session watch" }
 
-// Follow begins to follow a session. Every fact that is stored after it has returned is signalled; what was
-// stored before is not, so the caller reads the session next. The caller closes the follower. The error is
-// natsconf.ErrUnavailable, when ctx ends before facts are read.
+// Follow begins to follow a session. Every fact that is stored after it has returned is signalled. Facts that
+// were stored before are not, so the caller reads the session next. The caller closes the follower. The error
+// is natsconf.ErrUnavailable, when ctx ends before facts are read.
 func (w *Watch) Follow(ctx context.Context, id sessions.ID) (*Follower, error) {
 	f := &Follower{w: w, id: id, changed: make(chan struct{}, 1)}
 	w.mu.Lock()
@@ -87,7 +87,7 @@ func (f *Follower) Close() {
 	}
 }
 
-// Serve watches, while somebody follows, until ctx ends.
+// Serve watches, while there are followers, until ctx ends.
 func (w *Watch) Serve(ctx context.Context) error {
 	for {
 		if !w.followed() {
@@ -104,7 +104,7 @@ func (w *Watch) Serve(ctx context.Context) error {
 	}
 }
 
-// watchOnce reads facts until nobody follows any more, or something may have been missed.
+// watchOnce reads facts until there are no followers, or something may have been missed.
 func (w *Watch) watchOnce(ctx context.Context) error {
 	back := w.conn.Back() // before the consumer, which a restarted server has forgotten
 	consumer, done, err := w.conn.Tail(ctx, topology.StreamCompletions)

@@ -16,14 +16,14 @@ type EntryKind string
 const (
 	EntryCreated         EntryKind = "created"   // the session was started
 	EntryEvent           EntryKind = "event"     // Event
-	EntryExpired         EntryKind = "expired"   // the session's lifetime ended before anybody completed it
+	EntryExpired         EntryKind = "expired"   // the session's lifetime ended before it was completed
 	EntryCompleted       EntryKind = "completed" // the view's outcome was written
 	EntryResendRequested EntryKind = "asked"     // Resend: somebody asked for one more attempt
 	EntryClaimed         EntryKind = "claimed"   // Claim
 	EntryResult          EntryKind = "result"    // Result
 )
 
-// Entry is one line of a timeline, as data; whoever shows it finds the words.
+// Entry is one line of a timeline, as data; the code that shows it finds the words.
 type Entry struct {
 	At     time.Time
 	Kind   EntryKind
@@ -32,7 +32,7 @@ type Entry struct {
 	Claim  *facts.Claim  // of EntryClaimed
 	Result *facts.Result // of EntryResult
 
-	order time.Time // At, but never before what caused it: machines' clocks differ
+	order time.Time // At, but not before its cause: machines' clocks differ
 }
 
 // Entries returns what is known of a session's course, oldest first, from its facts, its events, and who
@@ -103,7 +103,7 @@ func (e Entry) rank() int {
 	case e.Kind == EntryEvent:
 		return 3
 	default:
-		return 4 // what was asked for, claimed and ended
+		return 4 // requests, claims and results
 	}
 }
 

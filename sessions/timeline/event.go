@@ -20,8 +20,8 @@ const (
 	EventNotSent EventName = "not_sent"
 )
 
-// The events of the user's way through the sign-in page, beside EventSignIn, which is its second step.
-// Together they show where users drop off; who they are is in none of them.
+// The events of the user's way through the sign-in page, in addition to EventSignIn, which is its second
+// step. Together they show where users drop off; who they are is in none of them.
 const (
 	EventOpened EventName = "opened" // a person's browser opened the page of a session that was pending
 	// EventReturned: the browser came back from Network with an attempt that was not used before
@@ -30,7 +30,8 @@ const (
 	// EventPlatform: Network vouched for the platform account, and the identity is still to be proven
 	EventPlatform EventName = "platform"
 	EventCode     EventName = "code" // Network vouched for the identity, and the user was shown a code
-	// EventWrongCode: a code was given that does not confirm the session; Detail: how many more are taken
+	// EventWrongCode: a code was entered that does not confirm the session; Detail: how many more are
+	// accepted
 	EventWrongCode EventName = "wrong_code"
 )
 
@@ -41,7 +42,7 @@ type Event struct {
 	Session sessions.ID `json:"-"`
 	At      time.Time   `json:"at"` // now where zero
 
-	// What follows is set as the name asks for it.
+	// The following fields are set as the name requires.
 	Network string        `json:"network,omitempty"` // id of the identity network
 	Attempt int           `json:"attempt,omitzero"`
 	Class   failure.Class `json:"class,omitempty"`
@@ -50,7 +51,7 @@ type Event struct {
 	Timing  facts.Timing  `json:"timing,omitzero"`
 	Next    time.Duration `json:"next,omitzero"` // the pause until the next try; zero where there is none
 
-	// where the key of its session is, which Detail and Address are stored under
+	// where the key of its session is, under which Detail and Address are stored
 	SealedUnder sessions.KeyRef `json:"-"`
 }
 

@@ -56,7 +56,7 @@ var verdicts = map[facts.Verdict]string{
 	facts.VerdictReleased:      "Not sent",
 }
 
-// Classes describe what went wrong where no sentence was recorded.
+// Classes describe what went wrong if no sentence was recorded.
 var Classes = map[failure.Class]string{
 	failure.None:           "no reason was recorded",
 	failure.DNS:            "the receiver's name did not resolve",

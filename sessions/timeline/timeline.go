@@ -23,10 +23,10 @@ import (
 type Report struct {
 	facts.View
 
-	Account  string              // its name, or its id where it has none
+	Account  string              // its name, or its id if it has none
 	Networks func(string) string // what people call an identity network; nil: its id
-	Workers  bool                // processes of the service are named, for those who run it
-	// Instant writes an instant that stands in a text; nil: its time of day in UTC
+	Workers  bool                // processes of the service are named, for the people who run it
+	// Instant formats an instant in a text; nil: its time of day in UTC
 	Instant func(time.Time) string
 }
 
@@ -38,7 +38,7 @@ func (s Report) network(id string) string {
 	return Legible(id)
 }
 
-// instant writes an instant that stands in a text.
+// instant formats an instant in a text.
 func (s Report) instant(t time.Time) string {
 	if s.Instant != nil {
 		return s.Instant(t)
@@ -108,7 +108,7 @@ func (s Report) DescribeOutcome() string {
 	return text + s.reached()
 }
 
-// reached says what was proven, where the session asks for more than a link.
+// reached describes what was proven, if the session asks for more than a link.
 func (s Report) reached() string {
 	if s.Level.Or(proof.Link) == proof.Link || s.Reached == "" {
 		return ""
@@ -137,14 +137,14 @@ func (s Report) describeResult(r facts.Result) string {
 	return text
 }
 
-// showsTiming reports whether a time is of use: how long an answer took. That of a connection that was
-// refused or of a time-out does not, and the latter stands in its words.
+// showsTiming reports whether a time is of use, as that of an answer is. The time of a refused connection or
+// of a time-out is not, and the text of a time-out contains it.
 func showsTiming(r facts.Result) bool {
 	return r.Class != failure.Timeout && r.Verdict != facts.VerdictUndeliverable &&
 		r.Verdict != facts.VerdictReleased
 }
 
-// Cause returns the sentence that was recorded when it happened or, where there is none, that of the class.
+// Cause returns the sentence that was recorded when it happened or, if there is none, that of the class.
 func Cause(class failure.Class, detail string) string {
 	if detail != "" {
 		return Legible(detail)
@@ -155,8 +155,7 @@ func Cause(class failure.Class, detail string) string {
 	return Legible(string(class))
 }
 
-// formatTiming returns the total and the steps that lead up to the answer; nothing where nothing was
-// measured.
+// formatTiming returns the total and the steps that lead up to the answer; empty if nothing was measured.
 func formatTiming(t facts.Timing) string {
 	if t.Total == 0 {
 		return ""
@@ -234,7 +233,7 @@ func FormatDuration(d time.Duration) string {
 func Host(s sessions.Session) string { return URLHost(s.CallbackURL) }
 
 // URLHost returns a callback URL's host and port as urlpolicy.URL.HostPort does, however they are written in
-// it: operators' pauses and filters name them so.
+// it: operators' pauses and filters use that form.
 func URLHost(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil || u.Hostname() == "" {
@@ -249,8 +248,8 @@ func URLHost(raw string) string {
 	return Legible(u.Host)
 }
 
-// Legible shows text that others chose: as it is where every character of it is visible, quoted with escapes
-// where one is not.
+// Legible shows text that others chose: as it is if every character is visible, quoted with escapes if one is
+// not.
 func Legible(s string) string {
 	quoted := strconv.QuoteToGraphic(s)
 	if quoted == `"`+s+`"` {
