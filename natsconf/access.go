@@ -19,19 +19,19 @@ import (
 	"verifyd/natsconf/permission"
 )
 
-// errNoCredential is what a file is that holds neither form of a credential.
+// errNoCredential is the error for a file that holds neither form of a credential.
 var errNoCredential = errors.New(
 	"it holds neither NATS credentials (a JWT and its seed) nor the seed of a user's nkey, which " +
 		"begins with SU")
 
 // credential proves a user to an external server.
 type credential struct {
-	user   string // the public nkey; the user's inboxes lie below it
+	user   string // the public nkey; the user's inboxes are below it
 	option nats.Option
 }
 
-// CredentialUser returns the public key of the user whom a file's credential proves. Its errors never repeat
-// what is in the file.
+// CredentialUser returns the public key of the user that a file's credential proves. Its errors never repeat
+// the file's content.
 func CredentialUser(path string) (string, error) {
 	c, err := readCredential(path)
 	return c.user, err
@@ -64,8 +64,8 @@ func readCredential(path string) (credential, error) {
 	return credential{user: public, option: option}, nil
 }
 
-// userOfURL returns the user name in the first of the servers' URLs. What stands there without a password is
-// a token, which is a secret.
+// userOfURL returns the user name in the first of the servers' URLs. A name without a password is a token,
+// which is a secret.
 func userOfURL(servers string) string {
 	first, _, _ := strings.Cut(servers, ",")
 	u, err := url.Parse(first)
@@ -78,17 +78,17 @@ func userOfURL(servers string) string {
 	return u.User.Username()
 }
 
-// isToken reports whether a user's name can stand in a subject.
+// isToken reports whether a user's name can be part of a subject.
 func isToken(user string) bool {
 	return user != "" &&
 		strings.Trim(user, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == ""
 }
 
-// grantsWait is how long the server's word on a user's permissions is waited for. Where a user may not even
-// ask, nothing answers.
+// grantsWait is how long to wait for the server's report of a user's permissions. If a user may not even ask,
+// nothing answers.
 const grantsWait = time.Second
 
-// errNoGrants is returned where the server does not report to a user what it may do: the user may not ask, or
+// errNoGrants is returned if the server does not report to a user what it may do: the user may not ask, or
 // the server keeps no system account.
 var errNoGrants = errors.New("the server does not tell what this credential may do")
 
@@ -98,8 +98,8 @@ type Grants struct {
 	publish, listen *server.SubjectPermission // nil: no limits
 }
 
-// Grants asks the server what this connection's user may do. The error is errNoGrants where it does not
-// tell.
+// Grants asks the server what this connection's user may do. The error is errNoGrants if the server does not
+// report it.
 func (c *Conn) Grants(ctx context.Context) (Grants, error) {
 	ctx, cancel := context.WithTimeout(ctx, grantsWait)
 	defer cancel()
@@ -120,11 +120,11 @@ func (c *Conn) Grants(ctx context.Context) (Grants, error) {
 	return g, nil
 }
 
-// ErrCredential is returned for what another credential alone may write.
+// ErrCredential is returned for a write that only another credential may make.
 var ErrCredential = errors.New("this credential may not write that: run it with the operator's credential")
 
-// MayWrite asks the server whether this connection's user may write to a subject; what is refused would get
-// no answer. The error is ErrCredential. Where the server does not report it, the caller tries.
+// MayWrite asks the server whether this connection's user may write to a subject; a refused write would get
+// no answer. The error is ErrCredential. If the server does not report it, the caller tries.
 func (c *Conn) MayWrite(ctx context.Context, subject string) error {
 	if g, err := c.Grants(ctx); err == nil && !g.MayPublish(subject) {
 		return ErrCredential
@@ -152,7 +152,7 @@ func may(p *server.SubjectPermission, subject string) bool {
 func (g Grants) Lacking(role permission.Role) (lacking []string) {
 	need := permission.Of(role, g.User)
 	for _, s := range need.Publish.Allow {
-		// Its own denials lie inside what it needs: it may do with what is left.
+		// Its own denials are inside what it needs: the rest is enough for it.
 		if !may(g.publishBeyond(need.Publish.Deny), s) {
 			lacking = append(lacking, "publish "+s)
 		}

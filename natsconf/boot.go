@@ -19,9 +19,9 @@ const (
 	bootPause = 250 * time.Millisecond
 )
 
-// AtBoot repeats something in short tries until it succeeds, fails with an error that is lasting, or ctx
-// ends: while a cluster elects the leader of a stream, nobody answers for it. waiting are told once, by the
-// first try's error, that there is another try.
+// AtBoot repeats a call in short tries until it succeeds, fails with a lasting error, or ctx ends: while a
+// cluster elects the leader of a stream, no server answers for it. The waiting functions are called once,
+// with the first try's error, when there is another try.
 func AtBoot(ctx context.Context, do func(ctx context.Context) error, lasting func(error) bool,
 	waiting ...func(error)) error {
 	for {
@@ -64,7 +64,7 @@ func try(ctx context.Context, do func(ctx context.Context) error) error {
 const (
 	// codeReplicasNotSupported is the answer of a server that is not part of a cluster.
 	codeReplicasNotSupported jetstream.ErrorCode = 10074
-	// codeNoPeers is a cluster's answer where too few servers can keep a copy. The text has the reasons.
+	// codeNoPeers is a cluster's answer if too few servers can keep a copy. The text has the reasons.
 	codeNoPeers jetstream.ErrorCode = 10005
 )
 
@@ -78,7 +78,7 @@ func Lasting(err error) bool {
 }
 
 // joining reports whether a cluster counts servers that it has not heard of since its own start: offline
-// ones, or, in its words for those of which it knows nothing at all, a miscellaneous issue.
+// ones, or "a miscellaneous issue", its term for those of which it knows nothing at all.
 func joining(e *jetstream.APIError) bool {
 	return e.ErrorCode == codeNoPeers &&
 		(strings.Contains(e.Description, "peer offline") ||

@@ -21,9 +21,9 @@ import (
 // Server is a NATS server of this process, whose store may fail under it.
 type Server interface {
 	nats.InProcessConnProvider
-	// Credential returns whom the server lets in.
+	// Credential returns the user and password that the server accepts.
 	Credential() (user, password string)
-	// Failure returns why the store is not to be used, or nil.
+	// Failure returns why the store must not be used, or nil.
 	Failure() error
 	// Failed returns a channel that is closed when the store fails the next time, or has failed.
 	Failed() <-chan struct{}
@@ -44,16 +44,16 @@ type ConnectOptions struct {
 }
 
 const (
-	// reconnectWait is the pause between tries to reconnect, which go on for ever.
+	// reconnectWait is the pause between tries to reconnect, which go on forever.
 	reconnectWait = 500 * time.Millisecond
-	// A server that is stopped, or cut off without a word, is left for another one after 4 to 6 s, about
-	// when the first publish to it is given up. With the client's defaults an edge went on asking such a
-	// server for a minute and more, while two others were well.
+	// A server that is stopped, or cut off silently, is left for another one after 4 to 6 s, about when the
+	// first publish to it is given up. With the client's defaults an edge went on asking such a server for
+	// more than a minute, while two others were healthy.
 	pingEvery       = 2 * time.Second
 	pingsUnanswered = 2
 )
 
-// Conn is a connection to JetStream that comes back by itself for ever.
+// Conn is a connection to JetStream that comes back by itself, forever.
 type Conn struct {
 	*Reader
 
@@ -62,7 +62,7 @@ type Conn struct {
 
 	mu     sync.Mutex
 	back   chan struct{} // closed at the next reconnect
-	lost   time.Time     // since when the connection is gone; zero while it stands
+	lost   time.Time     // since when the connection is lost; zero while it is up
 	closed chan struct{}
 }
 
@@ -91,7 +91,7 @@ func Connect(ctx context.Context, o ConnectOptions) (*Conn, error) {
 		case <-time.After(reconnectWait):
 		}
 	}
-	// Without a time-out of their own, publishes that the server never answers (it says nothing about a
+	// Without a time-out of their own, publishes that the server never answers (it reports nothing about a
 	// failed disk) would take up the client's places for good.
 	js, err := jetstream.New(c.NC, jetstream.WithDefaultTimeout(ackTimeout),
 		jetstream.WithPublishAsyncTimeout(ackTimeout))
@@ -165,7 +165,7 @@ func endpointOptions(o ConnectOptions) ([]nats.Option, error) {
 	return opts, nil
 }
 
-// Close ends the connection and waits until its goroutines have let go.
+// Close ends the connection and waits until its goroutines have ended.
 func (c *Conn) Close() {
 	c.NC.Close()
 	<-c.closed
@@ -175,18 +175,18 @@ func (c *Conn) Close() {
 // bring about.
 func (c *Conn) Closed() <-chan struct{} { return c.closed }
 
-// Connected reports whether the connection stands at this moment.
+// Connected reports whether the connection is up at this moment.
 func (c *Conn) Connected() bool { return c.NC.IsConnected() }
 
-// Back returns a channel that is closed when the connection has come back the next time. Who reads from a
-// consumer that lives in the server's memory starts anew then: a restarted server has forgotten it.
+// Back returns a channel that is closed when the connection has come back the next time. A caller that reads
+// from a consumer in the server's memory starts anew then: a restarted server has forgotten it.
 func (c *Conn) Back() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.back
 }
 
-// LostSince returns since when the connection is gone; zero while it stands.
+// LostSince returns since when the connection is lost; zero while it is up.
 func (c *Conn) LostSince() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -212,8 +212,8 @@ func (c *Conn) announceBack() {
 // Emit publishes without asking for an answer, for events that no promise depends on.
 func (c *Conn) Emit(subject string, data []byte) { _ = c.NC.Publish(subject, data) }
 
-// EmitMsg is Emit for a message with headers. Of those with one id (nats.MsgIdHdr) the stream keeps the
-// first of each two minutes, whoever sends them.
+// EmitMsg is Emit for a message with headers. If several have the same id (nats.MsgIdHdr), the stream keeps
+// the first within two minutes, whichever process sends them.
 func (c *Conn) EmitMsg(msg *nats.Msg) { _ = c.NC.PublishMsg(msg) }
 
 // permanent reports whether a connection error would be the same at the next try.

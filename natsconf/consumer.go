@@ -20,9 +20,9 @@ func EnsureConsumer(ctx context.Context, js jetstream.JetStream, c topology.Cons
 	return nil
 }
 
-// Acknowledge goes through everything that a durable consumer has still to deliver, acknowledges what ended
-// says is done with, and returns the rest to it at once. Nobody else may use the consumer meanwhile. Its
-// error is ErrUnavailable; a repeat is harmless.
+// Acknowledge goes through everything that a durable consumer still has to deliver, acknowledges the messages
+// that ended reports as done, and returns the rest to it at once. Nothing else may use the consumer
+// meanwhile. Its error is ErrUnavailable; a repeat is harmless.
 func (c *Conn) Acknowledge(ctx context.Context, asset topology.Consumer,
 	ended func(jetstream.Msg) bool) error {
 	if err := EnsureConsumer(ctx, c.JS, asset); err != nil {
@@ -42,7 +42,7 @@ func (c *Conn) Acknowledge(ctx context.Context, asset topology.Consumer,
 			return fmt.Errorf("acknowledge: %w: %w", ErrUnavailable, err)
 		}
 		if n == 0 {
-			break // what was counted has aged out
+			break // the counted messages have aged out
 		}
 		left -= min(left, n)
 	}
@@ -66,7 +66,7 @@ type delivering struct {
 	rest     []jetstream.Msg // what has not ended
 }
 
-// page takes the next messages and says how many there were.
+// page takes the next messages and returns how many there were.
 func (g *delivering) page(ctx context.Context) (n uint64, err error) {
 	msgs, err := fetch(ctx, g.consumer, readingPage)
 	if err != nil {
@@ -83,7 +83,7 @@ func (g *delivering) page(ctx context.Context) (n uint64, err error) {
 	return n, nil
 }
 
-// consumer makes a consumer for one reading; done takes it away.
+// consumer creates a consumer for one reading; done deletes it.
 func (r *Reader) consumer(ctx context.Context, stream string,
 	config jetstream.ConsumerConfig) (_ jetstream.Consumer, done func(), err error) {
 	config.Description, config.AckPolicy = "one reading", jetstream.AckNonePolicy
@@ -102,7 +102,7 @@ func (r *Reader) consumer(ctx context.Context, stream string,
 	}, nil
 }
 
-// fetch takes what a consumer has, at most limit.
+// fetch takes the messages that a consumer has, at most limit.
 func fetch(ctx context.Context, consumer jetstream.Consumer, limit int) ([]jetstream.Msg, error) {
 	for late := time.Now().Add(heardWithin); ; {
 		batch, err := consumer.FetchNoWait(limit)

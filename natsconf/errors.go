@@ -2,7 +2,7 @@ package natsconf
 
 import "errors"
 
-// The kinds of failure that callers tell apart. Each is wrapped with what was being done.
+// The kinds of failure that callers distinguish. Each is wrapped with the operation that failed.
 var (
 	// ErrConflict: another message holds the subject. For a write-once subject the caller reads it from the
 	// leader and compares the nonce, since a retry of one's own message can look like a loss.

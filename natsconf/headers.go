@@ -11,11 +11,11 @@ import (
 )
 
 // originHeader is carried by each message that was brought from another store, or from a backup of one
-// (package carry).
+// (package transfer).
 const originHeader = "Verifyd-Origin"
 
-// Origin is where a message comes from that was brought from another store. Its own sequence and time in
-// this store say when it was brought.
+// Origin is where a message that was brought from another store comes from. The message's own sequence and
+// time in this store show when it was brought.
 type Origin struct {
 	Sequence uint64    `json:"n"`              // in the store that it was read from
 	Stored   time.Time `json:"at"`             // when it was first stored, in whatever store
@@ -39,7 +39,7 @@ func OriginOf(h nats.Header) (o Origin, ok bool) {
 	return o, true
 }
 
-// Put writes an origin into a message's header, in place of the one that it may have.
+// Put writes an origin into a message's header, replacing any that it has.
 func (o Origin) Put(h nats.Header) {
 	until := int64(0)
 	if !o.Until.IsZero() {
@@ -54,7 +54,7 @@ func (o Origin) Put(h nats.Header) {
 // IsOriginHeader reports whether a header field is the one that Put writes.
 func IsOriginHeader(name string) bool { return name == originHeader }
 
-// StoredAt returns when a message was first stored, be it in another store; at is its time in this one.
+// StoredAt returns when a message was first stored, in this store or another; at is its time in this one.
 func StoredAt(h nats.Header, at time.Time) time.Time {
 	if o, ok := OriginOf(h); ok {
 		return o.Stored
@@ -62,8 +62,8 @@ func StoredAt(h nats.Header, at time.Time) time.Time {
 	return at
 }
 
-// IsMarker reports whether a message of a bucket's stream says that the key is gone, instead of what it
-// holds.
+// IsMarker reports whether a message of a bucket's stream marks the key as deleted, instead of holding its
+// value.
 func IsMarker(h nats.Header) bool { return h.Get("KV-Operation") != "" }
 
 // ScheduleMsg makes a message that JetStream keeps on subject and, when its time has come, puts on target,

@@ -14,7 +14,7 @@ type metrics struct {
 	errors  *prometheus.CounterVec   // by stream, op and kind
 }
 
-// What was asked of JetStream, in measurements.
+// The operations on JetStream, in measurements.
 const (
 	opWrite = "write"
 	opRead  = "read"
@@ -74,7 +74,7 @@ var kinds = []struct {
 }{{ErrConflict, "conflict"}, {ErrUncertain, "uncertain"}, {ErrUnavailable, "unavailable"},
 	{ErrStoreFull, "store_full"}}
 
-// failed counts an error where it is a failure.
+// failed counts an error if it is a failure.
 func (m *metrics) failed(stream, op string, err error) {
 	for _, k := range kinds {
 		if errors.Is(err, k.err) {

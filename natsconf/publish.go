@@ -12,10 +12,11 @@ import (
 )
 
 // PublishOne stores one message of a stream that is seldom written, and so has no Writer. A batch of one
-// would be staged in files first. Its errors are those of PublishBatch.
+// message would be staged in files first. Its errors are those of PublishBatch.
 func (c *Conn) PublishOne(ctx context.Context, stream string, m *nats.Msg) error {
 	return c.retryUntilAccepted(ctx, stream, func() error {
-		// What was sent to a server that has vanished is not answered, however long its caller has time.
+		// A message that was sent to a server that has vanished is not answered, however much time its caller
+		// has.
 		ctx, cancel := context.WithTimeout(ctx, ackTimeout)
 		defer cancel()
 		_, err := c.JS.PublishMsg(ctx, m, jetstream.WithRetryAttempts(0))
@@ -27,9 +28,9 @@ func (c *Conn) PublishOne(ctx context.Context, stream string, m *nats.Msg) error
 }
 
 // PublishBatch stores all of the messages or none, as one atomic batch of a stream that takes them. It is
-// for the few places where two entries must change together; streams that are written much have a Writer.
-// Its errors are ErrConflict where one of the messages expects another last message of its subject,
-// ErrUncertain, ErrUnavailable and ErrStoreFull.
+// for the few places where two entries must change together; streams that are written much have a Writer. Its
+// errors are ErrConflict if one of the messages expects another last message of its subject, ErrUncertain,
+// ErrUnavailable and ErrStoreFull.
 func (c *Conn) PublishBatch(ctx context.Context, stream string, msgs ...*nats.Msg) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("publish to %s: %w: %w", stream, ErrUnavailable, err)
@@ -46,8 +47,8 @@ func (c *Conn) PublishBatch(ctx context.Context, stream string, msgs ...*nats.Ms
 	})
 }
 
-// retryUntilAccepted publishes again what was not sent, or what no server takes. It waits on the caller's
-// time, not on a writer's: others' messages do not wait for it.
+// retryUntilAccepted publishes a message again that was not sent, or that no server accepts. It waits on the
+// caller's time, not on a writer's: others' messages do not wait for it.
 func (c *Conn) retryUntilAccepted(ctx context.Context, stream string, publish func() error) (err error) {
 	for range wait.Tries(ctx, acceptTries) {
 		if err := c.Noticed(); err != nil {
@@ -63,14 +64,14 @@ func (c *Conn) retryUntilAccepted(ctx context.Context, stream string, publish fu
 	return err
 }
 
-// unsent reports whether a message is stored nowhere because nobody was there for it, or no connection.
+// unsent reports whether a message is stored nowhere because there was no server for it, or no connection.
 func unsent(err error) bool {
 	return noResponders(err) || errors.Is(err, nats.ErrReconnectBufExceeded) ||
 		errors.Is(err, nats.ErrConnectionReconnecting)
 }
 
-// Durable checks an acknowledgement. Where the store has failed meanwhile, it counts for nothing: the error
-// is ErrUncertain.
+// Durable checks an acknowledgement. If the store has failed meanwhile, it does not count: the error is
+// ErrUncertain.
 func (c *Conn) Durable(stream string) error {
 	if err := c.Failure(); err != nil {
 		return fmt.Errorf("publish to %s: %w: it was acknowledged, and %w", stream, ErrUncertain, err)

@@ -18,13 +18,13 @@ import (
 type Reader struct {
 	js       jetstream.JetStream
 	metrics  *metrics
-	embedded Server // where it is of this process
+	embedded Server // if it is in this process
 
 	mu      sync.Mutex
 	streams map[string]jetstream.Stream
 }
 
-// Failure returns why the embedded store behind this connection is not to be used, or nil.
+// Failure returns why the embedded store behind this connection must not be used, or nil.
 func (r *Reader) Failure() error {
 	if r.embedded == nil {
 		return nil
@@ -32,8 +32,8 @@ func (r *Reader) Failure() error {
 	return r.embedded.Failure()
 }
 
-// Noticed is Failure without asking the filesystem, for who asks the server next: of a failure that nobody
-// has noticed yet its answer, or none, tells.
+// Noticed is Failure without asking the filesystem, for a caller that asks the server next: the server's
+// answer, or its absence, shows a failure that was not noticed yet.
 func (r *Reader) Noticed() error {
 	if r.embedded == nil {
 		return nil
@@ -47,7 +47,7 @@ func (r *Reader) Noticed() error {
 }
 
 // Abandoned returns a channel that is closed when the embedded store behind this connection has failed for
-// good; nil where there is none.
+// good; nil if there is none.
 func (r *Reader) Abandoned() <-chan struct{} {
 	if r.embedded == nil {
 		return nil
@@ -61,8 +61,8 @@ func (r *Reader) Last(ctx context.Context, stream, subject string) (m *jetstream
 	err = r.ask(ctx, stream, func(ctx context.Context, s jetstream.Stream) (err error) {
 		m, err = s.GetLastMsgForSubject(ctx, subject)
 		if subject == ">" && errors.Is(err, jetstream.ErrMsgNotFound) {
-			// Of a whole stream the server knows the last sequence, and finds nothing where that message has
-			// left the stream before others. No subject of ours has one token alone.
+			// For a whole stream the server uses the last sequence, and finds nothing if that message has
+			// left the stream before others. No subject of ours is a single token.
 			m, err = s.GetLastMsgForSubject(ctx, "*.>")
 		}
 		return err
@@ -74,8 +74,8 @@ func (r *Reader) Last(ctx context.Context, stream, subject string) (m *jetstream
 // a server that has vanished, or before there was a leader. A read takes a millisecond.
 const askAgainAfter = 2 * time.Second
 
-// ask asks the leader of a stream, and asks again as long as ctx waits (package wait). Its errors are
-// ErrNotFound and ErrUnavailable.
+// ask sends a request to the leader of a stream, and repeats it as long as ctx waits (package wait). Its
+// errors are ErrNotFound and ErrUnavailable.
 func (r *Reader) ask(ctx context.Context, stream string,
 	question func(context.Context, jetstream.Stream) error) (err error) {
 	patience := ackTimeout
@@ -109,8 +109,8 @@ func (r *Reader) askOnce(ctx context.Context, stream string, patience time.Durat
 	}
 }
 
-// answered counts a failed read. Where the embedded store has failed, every read has: the server may have
-// answered from its memory what is not on disk.
+// answered counts a failed read. If the embedded store has failed, every read has: the server may have
+// answered from memory with data that is not on disk.
 func (r *Reader) answered(stream string, err error) error {
 	if failure := r.Failure(); failure != nil {
 		err = fmt.Errorf("read from %s: %w", stream, failure)
@@ -166,7 +166,7 @@ func (r *Reader) Bounds(ctx context.Context, stream string) (first, last uint64,
 	return first, last, err
 }
 
-// Purge takes away what is on a stream's subjects that match, where the stream allows that. Its errors are
+// Purge removes the messages on a stream's subjects that match, if the stream allows that. Its errors are
 // those of the server's API.
 func (c *Conn) Purge(ctx context.Context, stream, subject string) error {
 	ctx, cancel := context.WithTimeout(ctx, ackTimeout)
@@ -192,7 +192,7 @@ func (r *Reader) KeptFor(ctx context.Context, stream string) (time.Duration, err
 	return s.CachedInfo().Config.MaxAge, nil
 }
 
-// KeptUntil returns when a message leaves its stream by the stream's age, or by the end of the life that it
+// KeptUntil returns when a message leaves its stream by the stream's age, or at the end of the life that it
 // came with; zero: never. Its error is ErrUnavailable.
 func (r *Reader) KeptUntil(ctx context.Context, stream string, m *jetstream.RawStreamMsg) (time.Time, error) {
 	if o, ok := OriginOf(m.Header); ok {
@@ -205,10 +205,10 @@ func (r *Reader) KeptUntil(ctx context.Context, stream string, m *jetstream.RawS
 	return m.Time.Add(age), nil
 }
 
-// ConsumerState is how far a durable consumer has come.
+// ConsumerState is the position of a durable consumer.
 type ConsumerState struct {
-	Waiting uint64 // messages that it has not given out yet
-	Given   uint64 // messages given out and not acknowledged
+	Waiting uint64 // messages that it has not delivered yet
+	Given   uint64 // messages delivered and not acknowledged
 	Floor   uint64 // every message up to this sequence of the stream is acknowledged
 }
 
@@ -234,14 +234,14 @@ func ConsumerStateOf(i *jetstream.ConsumerInfo) ConsumerState {
 }
 
 // SequenceAt returns the first sequence whose message was stored at or after an instant (StoredAt); one past
-// the last where there is none. Its error is ErrUnavailable.
+// the last if there is none. Its error is ErrUnavailable.
 func (r *Reader) SequenceAt(ctx context.Context, stream string, at time.Time) (uint64, error) {
 	low, last, err := r.Bounds(ctx, stream)
 	if err != nil {
 		return 0, err
 	}
 	high := last + 1
-	for low < high { // what is before low is older, what is at high or after it is not
+	for low < high { // messages before low are older, those from high on are not
 		middle := low + (high-low)/2
 		m, err := r.Next(ctx, stream, ">", middle)
 		switch {

@@ -17,12 +17,13 @@ const (
 	// readingKept is how long the server keeps the consumer of a reading whose process died before it was
 	// deleted.
 	readingKept = 30 * time.Second
-	// readingPage is how many messages a reading asks for at once: some hundred KiB; readingFew those that
-	// its server had not heard of at first.
+	// readingPage is how many messages a reading asks for at once: some hundred KiB. readingFew is how many
+	// it asks for that its server had not heard of at first.
 	readingPage = 1024
 	readingFew  = 16
-	// heardWithin is how long a new consumer is asked again where nobody seems to listen. On a cluster it
-	// may live on another server, and that it exists is known here a moment before how to reach it.
+	// heardWithin is how long a new consumer is asked again if no server seems to listen. On a cluster it may
+	// live on another server, and this server learns that it exists a moment before it learns how to reach
+	// it.
 	heardWithin = time.Second
 	// maxBehind is how long a reading waits for servers that are behind the stream's leader, and
 	// anotherAfter how long for one of them.
@@ -31,13 +32,13 @@ const (
 	// newestAtOnce is how many subjects of one reading the leader is asked about at once: a month's days
 	// take four turns instead of 31, and no reading crowds the others out.
 	newestAtOnce = 8
-	// readingPause is between two questions that wait for another server.
+	// readingPause is the pause between two requests that wait for another server.
 	readingPause = 5 * time.Millisecond
 )
 
 // Head reads the first messages on a stream's subjects that match, at most limit, and counts all of them, as
-// a server knows them that may be a moment behind the stream's leader. Its error is ErrUnavailable, also
-// when ctx ends.
+// known by a server that may be a moment behind the stream's leader. Its error is ErrUnavailable, also when
+// ctx ends.
 func (r *Reader) Head(ctx context.Context, stream, subject string, limit int) (msgs []jetstream.Msg,
 	all uint64,
 	err error) {
@@ -58,9 +59,10 @@ func (r *Reader) Head(ctx context.Context, stream, subject string, limit int) (m
 	return msgs, all, nil
 }
 
-// Tail reads what is stored in a stream from now on, without the messages' data, until done is called. What
-// comes after Tail has returned is not missed while the connection stands; after it has come back (Back),
-// and after an error that the consumer reports, the caller begins anew. Its error is ErrUnavailable.
+// Tail reads what is stored in a stream from now on, without the messages' data, until done is called. A
+// message that comes after Tail has returned is not missed while the connection is up. After the connection
+// has come back (Back), and after an error that the consumer reports, the caller begins anew. Its error is
+// ErrUnavailable.
 func (r *Reader) Tail(ctx context.Context, stream string) (_ jetstream.Consumer, done func(), err error) {
 	return r.consumer(ctx, stream, jetstream.ConsumerConfig{
 		DeliverPolicy: jetstream.DeliverNewPolicy, HeadersOnly: true,
@@ -80,7 +82,7 @@ func (r *Reader) Newest(ctx context.Context, stream string, subjects ...string) 
 		return nil, err
 	}
 	defer done()
-	// what is written meanwhile comes again, and so may older ones from another server
+	// messages that are written meanwhile come again, and so may older ones from another server
 	newest := map[string]jetstream.Msg{}
 	for {
 		page, err := s.next(ctx, readingPage)
@@ -99,15 +101,15 @@ func (r *Reader) Newest(ctx context.Context, stream string, subjects ...string) 
 }
 
 // Range reads the messages with sequences from first to last whose subject matches, oldest first, by a
-// consumer that is gone afterwards: thousands of single reads would stand in the way of the service's own.
-// It sees every acknowledged write; what has aged out meanwhile is left out. Its error is ErrUnavailable,
-// also when ctx ends.
+// consumer that is gone afterwards: thousands of single reads would get in the way of the service's own. It
+// sees every acknowledged write; messages that have aged out meanwhile are left out. Its error is
+// ErrUnavailable, also when ctx ends.
 func (r *Reader) Range(ctx context.Context, stream, subject string, first, last uint64) (msgs []jetstream.Msg,
 	err error) {
 	return r.RangeOf(ctx, stream, subject, first, last, math.MaxInt32)
 }
 
-// RangeOf is Range for at most limit messages; where there are more it returns none of them, and ErrTooMany.
+// RangeOf is Range for at most limit messages; if there are more it returns none of them, and ErrTooMany.
 func (r *Reader) RangeOf(ctx context.Context, stream, subject string, first, last uint64,
 	limit int) (msgs []jetstream.Msg, err error) {
 	defer func() { err = r.answered(stream, err) }()
@@ -130,8 +132,8 @@ func (r *Reader) RangeOf(ctx context.Context, stream, subject string, first, las
 	}
 }
 
-// Pages is Range for what does not fit into memory: it hands the messages on page by page, which the reader
-// must be done with within 30 s. Its errors are ErrUnavailable, also when ctx ends, and do's.
+// Pages is Range for messages that do not fit into memory: it hands them on page by page, and the reader must
+// be done with each page within 30 s. Its errors are ErrUnavailable, also when ctx ends, and do's.
 func (r *Reader) Pages(ctx context.Context, stream, subject string, first, last uint64,
 	do func([]jetstream.Msg) error) (err error) {
 	s, done, err := r.scan(ctx, stream, rangeOf(subject, first), last)
@@ -153,7 +155,7 @@ func (r *Reader) Pages(ctx context.Context, stream, subject string, first, last 
 	}
 }
 
-// sequenceOf returns a message's sequence, of which a scan has read that it has one.
+// sequenceOf returns the sequence of a message that a scan has read, and so found to have one.
 func sequenceOf(m jetstream.Msg) uint64 {
 	meta, err := m.Metadata()
 	if err != nil {
@@ -170,20 +172,21 @@ func rangeOf(subject string, first uint64) jetstream.ConsumerConfig {
 }
 
 // scan is one reading by a consumer. On a cluster the consumer may live on a server that is behind the
-// stream's leader, one that has just come back far behind. A reading therefore ends with the newest message
-// that the leader held when it began, and looks for another server where that does not come soon.
+// stream's leader; one that has just come back is far behind. A reading therefore ends with the newest
+// message that the leader held when it began, and looks for another server if that message does not come
+// soon.
 type scan struct {
 	r        *Reader
 	stream   string
 	config   jetstream.ConsumerConfig
 	consumer jetstream.Consumer
-	drop     func()    // takes the consumer away
-	goal     uint64    // sequence of that newest message, or of one before it where the reading ends earlier
-	last     uint64    // sequence that is read at the most
-	at       uint64    // sequence that it has come to
-	there    uint64    // how many this consumer had to deliver when it was made
+	drop     func()    // deletes the consumer
+	goal     uint64    // sequence of that newest message, or of one before it if the reading ends earlier
+	last     uint64    // last sequence to be read
+	at       uint64    // sequence that it has reached
+	there    uint64    // how many this consumer had to deliver when it was created
 	got      uint64    // how many came from it
-	heard    time.Time // when something came from it last
+	heard    time.Time // when something last came from it
 }
 
 // scan begins one; done ends it.
@@ -202,7 +205,7 @@ func (r *Reader) scan(ctx context.Context, stream string, config jetstream.Consu
 	return s, func() { s.drop() }, err
 }
 
-// another goes on with a consumer, in place of the one that there may be, on whatever server.
+// another goes on with a new consumer in place of any existing one, on whatever server.
 func (s *scan) another(ctx context.Context) error {
 	config := s.config
 	if config.DeliverPolicy == jetstream.DeliverByStartSequencePolicy {
@@ -218,8 +221,8 @@ func (s *scan) another(ctx context.Context) error {
 	return nil
 }
 
-// newest asks the stream's leader for the sequence of the newest message that the reading is about; 0 where
-// there is none. After a failure nothing more is asked.
+// newest asks the stream's leader for the sequence of the newest message that the reading covers; 0 if there
+// is none. After a failure it asks nothing more.
 func (s *scan) newest(ctx context.Context) (sequence uint64, err error) {
 	var mu sync.Mutex
 	note := func(found uint64, failed error) (goOn bool) {
@@ -247,8 +250,7 @@ func (s *scan) newest(ctx context.Context) (sequence uint64, err error) {
 	return sequence, err
 }
 
-// newestOn returns the sequence of the newest message on a subject, as the leader has it; 0 where there is
-// none.
+// newestOn returns the sequence of the newest message on a subject, as the leader has it; 0 if there is none.
 func (s *scan) newestOn(ctx context.Context, subject string) (uint64, error) {
 	m, err := s.r.Last(ctx, s.stream, subject)
 	switch {
@@ -261,8 +263,7 @@ func (s *scan) newestOn(ctx context.Context, subject string) (uint64, error) {
 	}
 }
 
-// next returns the messages that come next, at most limit; none at the end of the reading. Its error is
-// ErrUnavailable.
+// next returns the next messages, at most limit; none at the end of the reading. Its error is ErrUnavailable.
 func (s *scan) next(ctx context.Context, limit int) (page []jetstream.Msg, err error) {
 	defer func() {
 		if err != nil {
@@ -293,8 +294,8 @@ func (s *scan) next(ctx context.Context, limit int) (page []jetstream.Msg, err e
 	return nil, nil
 }
 
-// ask returns for how many messages to ask, at most limit: no more than there should be, since room is made
-// for them.
+// ask returns how many messages to ask for, at most limit: no more than there should be, since memory is
+// allocated for them.
 func (s *scan) ask(limit int) int {
 	there := uint64(readingFew)
 	if s.there > s.got {
@@ -303,8 +304,8 @@ func (s *scan) ask(limit int) int {
 	return int(min(uint64(limit), s.last-s.at, there)) //nolint:gosec // no more than limit, which is positive
 }
 
-// take notes what came, and returns what of it is asked for. What comes behind a gap is left for another
-// consumer.
+// take records the messages that came, and returns those that were asked for. Messages after a gap are left
+// for another consumer.
 func (s *scan) take(came []jetstream.Msg) (page []jetstream.Msg, err error) {
 	for _, m := range came {
 		meta, err := m.Metadata()
@@ -322,9 +323,9 @@ func (s *scan) take(came []jetstream.Msg) (page []jetstream.Msg, err error) {
 	return page, nil
 }
 
-// wait finds out why nothing came, or only what comes behind a gap. Where messages were lost on the way,
-// another consumer delivers them again. Where the newest one has left the stream meanwhile, the reading ends
-// with the one before it. Otherwise the server is behind, and is waited for, since begun, or changed for
+// wait finds out why nothing came, or only messages after a gap. If messages were lost on the way, another
+// consumer delivers them again. If the newest one has left the stream meanwhile, the reading ends with the
+// one before it. Otherwise the server is behind: the reading waits for it, counted from begun, or changes to
 // another one.
 func (s *scan) wait(ctx context.Context, begun time.Time) error {
 	try, cancel := context.WithTimeout(ctx, ackTimeout)

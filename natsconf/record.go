@@ -6,12 +6,13 @@ import (
 	"fmt"
 )
 
-// ErrNewer is returned for what a newer build has written. It is neither misread nor replaced; that build
-// reads it.
+// ErrNewer is returned for a record that a newer build has written. It is neither misread nor replaced; that
+// build reads it.
 var ErrNewer = errors.New("it was written by a newer build: run the newer verifyd")
 
-// DecodeRecord reads a record that carries its version, of which this build reads 1 to newest; version is
-// where into has it. What has a newer version is ErrNewer in any shape, and what has none is refused.
+// DecodeRecord reads a record that carries its version, of which this build reads 1 to newest; version is the
+// place of it in into. For a newer version the error is ErrNewer, whatever the record's shape; a record
+// without a version is refused.
 func DecodeRecord(data []byte, into any, version *int, newest int) error {
 	if err := json.Unmarshal(data, into); err != nil {
 		if newer := CheckNewer(data, newest); newer != nil {
@@ -25,8 +26,8 @@ func DecodeRecord(data []byte, into any, version *int, newest int) error {
 	return CheckVersion(*version, newest)
 }
 
-// CheckNewer is for what does not have the shape that this build knows: it returns ErrNewer where a newer
-// build may have written it so, by the version that it carries, and nothing otherwise.
+// CheckNewer is for data that does not have the shape that this build knows: it returns ErrNewer if its
+// version shows that a newer build may have written it, and nil otherwise.
 func CheckNewer(data []byte, newest int) error {
 	var r struct {
 		Version int `json:"v"`

@@ -17,30 +17,30 @@ import (
 
 const (
 	// maxTries bounds how often a conditional write is tried because another one came first. With the pauses
-	// it is about six seconds.
+	// that takes about six seconds.
 	maxTries = 50
-	// maxUnanswered bounds how many tries of one write may go unanswered, for up to ackTimeout each, where
-	// the caller does not wait (package wait).
+	// maxUnanswered bounds how many tries of one write may go unanswered, for up to ackTimeout each, if the
+	// caller does not wait (package wait).
 	maxUnanswered = 3
-	// minTryPause and maxTryPause bound the pause between two tries. While another's publish is in flight
-	// the server refuses ours, and a read does not show it yet; on a busy cluster that takes a tenth of a
-	// second.
+	// minTryPause and maxTryPause bound the pause between two tries. While another caller's publish is in
+	// flight the server refuses ours, and a read does not show it yet; on a busy cluster that takes a tenth
+	// of a second.
 	minTryPause, maxTryPause = 20 * time.Millisecond, 200 * time.Millisecond
-	// updateNonce is the header by which an update recognizes its own message when the answer was lost. It
-	// is no message id: the server would remember each for two minutes.
+	// updateNonce is the header by which an update recognizes its own message when the answer was lost. It is
+	// not a message id: the server would remember each for two minutes.
 	updateNonce = "Verifyd-Nonce"
 )
 
-// Update replaces the newest message of a subject by what edit makes of it, unless another write comes
+// Update replaces the newest message of a subject with what edit makes of it, unless another write comes
 // first: then it begins again. Its errors are edit's, ErrUnavailable, also when others came first too often,
 // ErrStoreFull, and ErrUncertain: the message may be stored, or was stored and replaced.
 //
-// A write that got no answer is resolved by a read from the leader. Where its message is there, it
-// succeeded. Where nothing has changed, the same message is published again: of both at most one is stored.
-// Where another message is there, nobody knows whether it replaced ours, and the error is ErrUncertain.
+// A write that got no answer is resolved by a read from the leader. If its message is there, it succeeded. If
+// nothing has changed, the same message is published again: at most one of the two is stored. If another
+// message is there, it is not known whether that replaced ours, and the error is ErrUncertain.
 //
 // Write-once facts (sessions: once, account: redeem) have a loop of their own: they are written without a
-// read before, and who finds another's message there has lost instead of beginning again.
+// read before, and a writer that finds another's message there has lost, and does not begin again.
 func (c *Conn) Update(ctx context.Context, stream, subject string,
 	edit func(current *jetstream.RawStreamMsg) (*nats.Msg, error)) error {
 	u := update{conn: c, stream: stream, subject: subject, edit: edit,
@@ -62,8 +62,9 @@ func (w *Writer) Update(ctx context.Context, subject string,
 }
 
 // Retry repeats a conditional write that reads before it writes while its error is ErrConflict, with the
-// bound and the pauses of Update. It is for what changes more than one message, or knows better than Update
-// what an uncertain write means. Its errors are try's, and ErrUnavailable when others came first too often.
+// bound and the pauses of Update. It is for a caller that changes more than one message, or knows better than
+// Update what an uncertain write means. Its errors are try's, and ErrUnavailable when others came first too
+// often.
 func Retry(ctx context.Context, try func() error) error {
 	pause := minTryPause
 	for range maxTries {
@@ -88,7 +89,7 @@ type update struct {
 	publish         func(context.Context, *nats.Msg) error
 
 	nonce      string
-	next       *nats.Msg // made of the message of sequence last
+	next       *nats.Msg // made from the message of sequence last
 	last       uint64
 	unanswered int
 }
@@ -102,7 +103,7 @@ func (u *update) run(ctx context.Context) error {
 	return err
 }
 
-// try reads and writes once. Its error is ErrConflict where it is to be tried again.
+// try reads and writes once. Its error is ErrConflict if it is to be tried again.
 func (u *update) try(ctx context.Context) error {
 	current, err := u.conn.Last(ctx, u.stream, u.subject)
 	last := uint64(0)
@@ -147,15 +148,15 @@ func (u *update) prepare() {
 	u.next.Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(u.last, 10))
 }
 
-// replacesHeader is carried by a message of Replace, so that whoever copies it to another store does there
-// what was done here.
+// replacesHeader is carried by a message of Replace, so that a copy to another store repeats there what was
+// done here.
 const replacesHeader = "Verifyd-Replaces"
 
 // Replaces reports whether a message was stored by Replace.
 func Replaces(h nats.Header) bool { return h.Get(replacesHeader) != "" }
 
-// Replace stores a message in place of the one of a sequence, the last on its subject, and destroys what was
-// there before. Where it fails in between, both are there: a repeat of Destroy up to the newer one ends it.
+// Replace stores a message in place of the one of a sequence, the last on its subject, and destroys the
+// earlier ones. If it fails in between, both are there: a repeat of Destroy up to the newer one completes it.
 // Its errors are those of PublishOne and Destroy.
 func (c *Conn) Replace(ctx context.Context, stream string, m *nats.Msg, last uint64) error {
 	if m.Header == nil {
@@ -169,11 +170,11 @@ func (c *Conn) Replace(ctx context.Context, stream string, m *nats.Msg, last uin
 	return c.Destroy(ctx, stream, m.Subject, last+1)
 }
 
-// Destroy overwrites in the servers' files what is on a stream's subjects that match, up to before a
-// sequence (0: all of it), and takes it away. A purge leaves the bytes until the server compacts the file.
-// What a file system keeps of a file that was written anew, and a cluster's raft logs until the next
-// snapshot, a minute or a few later, it does not reach. A repeat is harmless. Its errors are ErrUnavailable
-// and those of the server's API.
+// Destroy overwrites in the servers' files the messages on a stream's subjects that match, up to before a
+// sequence (0: all of them), and removes them. A purge leaves the bytes until the server compacts the file.
+// Destroy does not reach what a file system keeps of a rewritten file, or a cluster's raft logs until the
+// next snapshot, a minute or a few later. A repeat is harmless. Its errors are ErrUnavailable and those of
+// the server's API.
 func (c *Conn) Destroy(ctx context.Context, stream, subject string, before uint64) error {
 	s, err := c.stream(ctx, stream)
 	if err != nil {
@@ -189,7 +190,7 @@ func (c *Conn) Destroy(ctx context.Context, stream, subject string, before uint6
 		}
 		from = m.Sequence
 		if err := s.SecureDeleteMsg(ctx, from); err != nil {
-			// or somebody else was faster
+			// or another caller was faster
 			if m, rerr := c.Next(ctx, stream, subject, from); rerr == nil && m.Sequence == from {
 				return fmt.Errorf("overwrite message %d of %s: %w", from, stream, err)
 			}

@@ -15,25 +15,25 @@ import (
 )
 
 const (
-	// pollEvery is how often a watch asks the leader for the bucket's last sequence. A change is seen that
-	// long after its acknowledgement, and one read later. A poll costs one small message.
+	// pollEvery is how often a watch asks the leader for the bucket's last sequence. A change is seen at most
+	// that long after its acknowledgement, and one read later. A poll costs one small message.
 	pollEvery = 200 * time.Millisecond
-	// pollTimeout is how long an answer is waited for: what was asked of a server that has just gone is
-	// never answered.
+	// pollTimeout is how long to wait for an answer: a request to a server that has just gone is never
+	// answered.
 	pollTimeout = 500 * time.Millisecond
-	// staleAfter is from when on a watch that no poll has found complete counts as stale: polls that find it
-	// complete are pollEvery apart.
+	// staleAfter is how long after the last poll that found it complete a watch counts as stale: polls that
+	// find it complete are pollEvery apart.
 	staleAfter = time.Second
-	// watchQueue is how many entries wait for who follows a watch.
+	// watchQueue is how many entries wait for the follower of a watch.
 	watchQueue = 256
 )
 
-// errBucketWentBack ends a watch whose bucket has lost what was seen in it, as one that was restored from an
-// older copy.
+// errBucketWentBack ends a watch whose bucket has lost entries that were seen in it, like one that was
+// restored from an older copy.
 var errBucketWentBack = errors.New("the bucket has lost what was seen in it")
 
-// Freshness is until when the follower of a watch has seen everything. It outlasts the watch, so that the
-// next one goes on with it; the zero value has seen nothing yet.
+// Freshness is the instant up to which the follower of a watch has seen everything. It outlasts the watch, so
+// that the next one goes on with it; the zero value has seen nothing yet.
 type Freshness struct {
 	until atomic.Int64 // Unix nanoseconds
 	ended atomic.Bool  // there is no watch that could see more
@@ -50,16 +50,16 @@ func (f *Freshness) StaleSince() time.Time {
 }
 
 // Watch follows the entries of a key-value bucket: first every key's newest one, then each change, in order.
-// Of a key that changes more than once between two polls a bucket without a history has the newest entry
-// alone. Deleted entries are not reported.
+// If a key changes more than once between two polls, a bucket without a history has only the newest entry.
+// Deleted entries are not reported.
 //
-// It polls the leader of the bucket and reads from it what is new. A consumer would deliver changes sooner,
-// but its server may vanish, which the client library notices after 10 s and more, or lag behind, which
-// nobody notices; a guarantee needs the poll in any case.
+// It polls the leader of the bucket and reads from it what is new. A consumer would deliver changes sooner.
+// But its server may vanish, which the client library notices after 10 s or more, or lag behind, which
+// nothing notices; a guarantee needs the poll in any case.
 //
 // In a bucket whose entries expire or are purged, the end of the newest entry ends the watch with an error,
-// as if an older copy had been restored, and the caller begins it again. None of the buckets watched today
-// is such a one.
+// as if an older copy had been restored, and the caller begins it again. None of the buckets watched today is
+// of this kind.
 type Watch struct {
 	conn         *Conn
 	bucket, keys string
@@ -73,7 +73,7 @@ type Watch struct {
 	seen   uint64 // sequence up to which everything was delivered
 }
 
-// Watch begins to watch the keys of a bucket that match, and notes in a Freshness until when everything has
+// Watch begins to watch the keys of a bucket that match, and records in a Freshness until when everything has
 // been seen. The caller closes the watch, which outlives lost connections and servers.
 func (c *Conn) Watch(ctx context.Context, bucket, keys string, f *Freshness) *Watch {
 	ctx, cancel := context.WithCancel(ctx)
@@ -117,8 +117,8 @@ func (w *Watch) run(ctx context.Context) {
 	w.freshness.ended.Store(true)
 }
 
-// pollOnce asks the leader for the last sequence, and delivers what is new. Where the leader does not
-// answer, the next poll is another chance; an error ends the watch.
+// pollOnce asks the leader for the last sequence, and delivers what is new. If the leader does not answer,
+// the next poll is another chance; an error ends the watch.
 func (w *Watch) pollOnce(ctx context.Context) error {
 	asked := time.Now()
 	last, err := w.last(ctx)
@@ -139,7 +139,7 @@ func (w *Watch) pollOnce(ctx context.Context) error {
 	return err
 }
 
-// load delivers every key's newest entry, and the nil behind them.
+// load delivers every key's newest entry, and the nil after them.
 func (w *Watch) load(ctx context.Context) error {
 	msgs, err := w.conn.Newest(ctx, topology.BucketStream(w.bucket), topology.BucketSubject(w.bucket, w.keys))
 	if err != nil {
@@ -174,9 +174,8 @@ func (w *Watch) catchUp(ctx context.Context, last uint64) error {
 	return nil
 }
 
-// last reads the sequence of the newest entry, 0 where there is none. Of a whole bucket that is the stream's
-// last message, which the server has at hand, whereas it goes through all keys for those that match (15 ms
-// at 50,000).
+// last reads the sequence of the newest entry, 0 if there is none. For a whole bucket that is the stream's
+// last message, which the server has at hand. For keys that match it goes through all keys (15 ms at 50,000).
 func (w *Watch) last(ctx context.Context) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
@@ -194,7 +193,7 @@ func (w *Watch) last(ctx context.Context) (uint64, error) {
 	return m.Sequence, nil
 }
 
-// next reads the first entry behind what was seen.
+// next reads the first entry after those that were seen.
 func (w *Watch) next(ctx context.Context) (*jetstream.RawStreamMsg, error) {
 	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()

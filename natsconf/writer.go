@@ -16,22 +16,22 @@ import (
 )
 
 const (
-	// ackTimeout is how long an acknowledgement or an answer is waited for. A synced write takes well under
-	// 10 ms; a cluster that elects a leader takes a second or two.
+	// ackTimeout is how long to wait for an acknowledgement or an answer. A synced write takes well under 10
+	// ms; a cluster that elects a leader takes a second or two.
 	ackTimeout = 5 * time.Second
-	// minBatch is from how many waiting messages on one atomic batch beats single publishes: a batch is
-	// synced once, each single message by itself, and a batch's own cost is about that of one sync where it
-	// is staged in memory.
+	// minBatch is the number of waiting messages from which one atomic batch beats single publishes: a batch
+	// is synced once, each single message by itself. A batch's own cost is about that of one sync if it is
+	// staged in memory.
 	minBatch = 4
 	// maxBatch bounds one batch; the server takes 1,000.
 	maxBatch = 512
 	// mailboxSize bounds how many messages wait. At 36,000/s this is a quarter of a second.
 	mailboxSize = 8192
-	// acceptTries bounds how often a message that no server takes is published, over two seconds: a stream
-	// whose leadership moves on, as at the stop of a server, is written a little later. Where a leader has
-	// died the election takes longer, and only requests wait for it (Waiting).
+	// acceptTries bounds how often a message that no server accepts is published, over two seconds: a stream
+	// whose leadership moves, as at the stop of a server, is written a little later. If a leader has died the
+	// election takes longer, and only requests wait for it (package wait).
 	acceptTries = 12
-	// maxDrain is how long a stopping writer goes on publishing what waits.
+	// maxDrain is how long a stopping writer goes on publishing waiting messages.
 	maxDrain = 10 * time.Second
 )
 
@@ -45,18 +45,18 @@ const (
 	codeInsufficientResources  jetstream.ErrorCode = 10023
 )
 
-// Ack is what JetStream answered to one stored message.
+// Ack is JetStream's answer to one stored message.
 type Ack struct {
 	Duplicate bool   // the server had this message id already: one's own earlier try
 	Total     uint64 // the new total, for a counter message
 }
 
-// Writer is the actor through which all messages to one stream go. Callers put a message in its mailbox; it
-// publishes what has gathered, singly while few wait, as one atomic batch when many do, and tells each
-// caller the result of its own publish.
+// Writer is the actor through which all messages to one stream go. Callers put a message in its mailbox. It
+// publishes the gathered messages, singly while few wait, as one atomic batch when many do, and returns to
+// each caller the result of its own publish.
 //
-// A batch is all or nothing and synced once. Where one of its messages conflicts, the server rejects the
-// whole; the writer then publishes them singly, so that the others do not suffer.
+// A batch is all or nothing and synced once. If one of its messages conflicts, the server rejects the whole
+// batch; the writer then publishes them singly, so that the others do not suffer.
 type Writer struct {
 	conn    *Conn
 	stream  string
@@ -81,7 +81,7 @@ type publishResult struct {
 	err error
 }
 
-// NewWriter makes the writer of a stream that takes atomic batches. It does nothing until served.
+// NewWriter returns the writer of a stream that takes atomic batches. It does nothing until served.
 func NewWriter(c *Conn, stream string) *Writer {
 	return &Writer{
 		conn: c, stream: stream, mailbox: make(chan *pendingPublish, mailboxSize),
@@ -90,9 +90,9 @@ func NewWriter(c *Conn, stream string) *Writer {
 	}
 }
 
-// NewSingleWriter makes a writer that never batches: for counters, whose acknowledgement must carry each
-// message's own total, and where the store is not synced for each message, so that a batch has nothing to
-// share.
+// NewSingleWriter returns a writer that never batches. It is for counters, whose acknowledgement must carry
+// each message's own total, and for a store that is not synced for each message, so that a batch has nothing
+// to share.
 func NewSingleWriter(c *Conn, stream string) *Writer {
 	w := NewWriter(c, stream)
 	w.single = true
@@ -100,9 +100,10 @@ func NewSingleWriter(c *Conn, stream string) *Writer {
 }
 
 // Publish stores one message. Its errors are ErrConflict, ErrUncertain, ErrUnavailable and ErrStoreFull;
-// after ErrConflict and ErrUncertain the caller reads the subject from the leader before it acts. When ctx
-// ends while nobody knows, the error is ErrUncertain, since the message may be stored later. What no server
-// takes is published again for two seconds, and under Waiting until ctx ends, before it is ErrUnavailable.
+// after ErrConflict and ErrUncertain the caller reads the subject from the leader before it acts. If ctx ends
+// before the result is known, the error is ErrUncertain, since the message may be stored later. A message
+// that no server accepts is published again for two seconds, and under a context that waits (package wait)
+// until ctx ends, before the error is ErrUnavailable.
 func (w *Writer) Publish(ctx context.Context, msg *nats.Msg) (ack Ack, err error) {
 	err = w.conn.retryUntilAccepted(ctx, w.stream, func() error {
 		ack, err = w.enqueue(ctx, msg)
@@ -112,7 +113,7 @@ func (w *Writer) Publish(ctx context.Context, msg *nats.Msg) (ack Ack, err error
 }
 
 // noResponders reports whether no server was there for a message, so that it is stored nowhere: the stream
-// has no leader, or the server that the client is connected to has not heard yet who that is.
+// has no leader, or the server that the client is connected to does not know the leader yet.
 func noResponders(err error) bool {
 	return errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrNoStreamResponse)
 }
@@ -135,8 +136,8 @@ func (w *Writer) enqueue(ctx context.Context, msg *nats.Msg) (Ack, error) {
 }
 
 const (
-	// silentFrom is from how many unanswered publishes in a row a stream counts as silent: one may be a lost
-	// connection.
+	// silentFrom is the number of unanswered publishes in a row from which a stream counts as silent: one may
+	// be a lost connection.
 	silentFrom = 3
 	// silentFor is how long that holds when nothing more is published: a stream that is seldom written would
 	// otherwise count as silent long after the server has come back.
@@ -144,17 +145,17 @@ const (
 )
 
 // Silent reports whether the server has stopped answering publishes to the stream, although it may be
-// connected: so it behaves after a write to its disk has failed, until it is started anew.
+// connected: it behaves like that after a write to its disk has failed, until it is restarted.
 func (w *Writer) Silent() bool {
 	return w.silence.Load() >= silentFrom && time.Now().UnixNano()-w.unheard.Load() < int64(silentFor)
 }
 
-// SilentFor returns for how long a stream that is silent has not answered.
+// SilentFor returns how long a silent stream has not answered.
 func (w *Writer) SilentFor() time.Duration {
 	return time.Since(time.Unix(0, w.quiet.Load()).Add(-ackTimeout))
 }
 
-// EndSilence is Silent, and has the silence end: from here on the writer counts anew.
+// EndSilence is Silent, and ends the silence: from here on the writer counts anew.
 func (w *Writer) EndSilence() bool {
 	silent := w.Silent()
 	if silent {
@@ -166,7 +167,7 @@ func (w *Writer) EndSilence() bool {
 // Stream returns the name of the writer's stream.
 func (w *Writer) Stream() string { return w.stream }
 
-// recordResult counts the answers. What no server accepted is no failure yet.
+// recordResult counts the answers. A message that no server accepted is no failure yet.
 func (w *Writer) recordResult(err error) {
 	if err != nil && !unsent(err) {
 		w.conn.metrics.failed(w.stream, opWrite, err)
@@ -182,7 +183,8 @@ func (w *Writer) recordResult(err error) {
 	w.silence.Store(0)
 }
 
-// Serve publishes until ctx ends, then what still waits, and returns. It may be served again.
+// Serve publishes until ctx ends, then publishes the messages that still wait, and returns. It may be served
+// again.
 func (w *Writer) Serve(ctx context.Context) error {
 	for {
 		select {
@@ -195,7 +197,7 @@ func (w *Writer) Serve(ctx context.Context) error {
 	}
 }
 
-// drain publishes what still waits. Where the server does not answer, that is given up soon: the rest was
+// drain publishes the messages that still wait. If the server does not answer, it gives up soon: the rest was
 // never sent.
 func (w *Writer) drain() {
 	late := time.Now().Add(maxDrain)
@@ -221,7 +223,7 @@ func (w *Writer) drain() {
 // String names the actor in the supervisor's log.
 func (w *Writer) String() string { return "writer " + w.stream }
 
-// gather takes what waits, without waiting for more: a lone caller pays no delay.
+// gather takes the waiting messages, without waiting for more: a lone caller pays no delay.
 func (w *Writer) gather(first *pendingPublish) []*pendingPublish {
 	batch := append(make([]*pendingPublish, 0, minBatch), first)
 	for len(batch) < maxBatch {
@@ -254,9 +256,8 @@ func (w *Writer) writeOnce(pending []*pendingPublish) {
 	}
 }
 
-// errRejected reports that the server refused a batch as a whole: for the sake of one of its messages, which
-// is ErrConflict, or for another reason, as that the leader has changed in its midst, which is
-// ErrUnavailable.
+// errRejected reports that the server refused a batch as a whole: because of one of its messages, which is
+// ErrConflict, or for another reason, such as a change of the leader in its midst, which is ErrUnavailable.
 var errRejected = errors.New("batch rejected")
 
 // writeSingly publishes each message by itself, all of them in flight at once.
@@ -264,7 +265,7 @@ func (w *Writer) writeSingly(pending []*pendingPublish) {
 	futures := make([]jetstream.PubAckFuture, len(pending))
 	for i, p := range pending {
 		w.batches.Observe(1)
-		// No retries: a repeat without a look at the leader could take its own first try for another's
+		// No retries: a repeat without a read from the leader could take its own first try for another's
 		// message.
 		f, err := w.conn.JS.PublishMsgAsync(p.msg, jetstream.WithRetryAttempts(0))
 		if err != nil {
@@ -300,7 +301,7 @@ func (w *Writer) await(f jetstream.PubAckFuture) publishResult {
 // writeBatch publishes all messages as one atomic batch: the last one commits and is answered.
 func (w *Writer) writeBatch(pending []*pendingPublish) error {
 	defer clearBatchHeaders(pending)
-	id := []string{nuid.Next()} // one for all: nobody writes to it
+	id := []string{nuid.Next()} // one for all: nothing writes to it
 	numbers := make([]string, len(pending))
 	last := len(pending) - 1
 	for i, p := range pending {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Damage is something that the embedded store must have and does not.
+// Damage is something that the embedded store must have and does not have.
 type Damage struct {
 	Stream string `json:"stream"`
 	What   string `json:"what"` // for people
@@ -43,7 +43,7 @@ func between(from, to time.Time) string {
 	}
 }
 
-// DamageError reports that the embedded store lacks what was acknowledged. It is not served.
+// DamageError reports that the embedded store lacks what was acknowledged. Such a store is not served.
 type DamageError struct{ Damages []Damage }
 
 func (e *DamageError) Error() string {

@@ -21,10 +21,10 @@ import (
 	"verifyd/natsconf/topology"
 )
 
-// SyncMode is when the embedded store reaches the disk.
+// SyncMode is when the embedded store syncs to the disk.
 type SyncMode string
 
-// The two modes. SyncInterval risks what was acknowledged in the last two minutes, when the machine loses
+// The two modes. SyncInterval risks what was acknowledged in the last two minutes, if the machine loses
 // power.
 const (
 	SyncAlways   SyncMode = "always"
@@ -43,7 +43,7 @@ const (
 	storeFolder  = "nats"
 )
 
-// ErrLocked is returned where another process holds the data directory.
+// ErrLocked is returned if another process holds the data directory.
 var ErrLocked = errors.New("the data directory is in use by another verifyd")
 
 // Options configure the embedded server.
@@ -63,8 +63,8 @@ type Endpoint struct {
 	PID      int    `json:"pid"`
 }
 
-// Server is the actor that owns the embedded NATS server and the data directory. It may be served again
-// after it stopped: the port and the credential stay the same, so that connections find their way back.
+// Server is the actor that owns the embedded NATS server and the data directory. It may be served again after
+// it stopped: the port and the credential stay the same, so that connections can reconnect.
 type Server struct {
 	files
 
@@ -76,7 +76,7 @@ type Server struct {
 	failed  chan error    // receives what Fail was called with
 	probe   *probe        // of the data directory's filesystem
 	latch   *latch        // the first failure to write
-	gone    chan struct{} // closed when that was no full disk
+	gone    chan struct{} // closed if that was not a full disk
 	staging *staging
 
 	mu      sync.Mutex
@@ -84,7 +84,7 @@ type Server struct {
 	ready   chan struct{} // closed while running
 }
 
-// Open takes the data directory for this process. It returns ErrLocked when another process has it.
+// Open locks the data directory for this process. It returns ErrLocked if another process has it.
 func Open(o Options) (*Server, error) {
 	if o.StoreBytes == 0 {
 		o.StoreBytes = defaultStoreBytes
@@ -134,8 +134,8 @@ func HasStore(dataDir string) bool {
 	return err == nil
 }
 
-// MayHoldStore reports whether a data directory holds a store, or was taken by a process that may be about
-// to make one.
+// MayHoldStore reports whether a data directory holds a store, or is locked by a process that may be about to
+// make one.
 func MayHoldStore(dataDir string) bool {
 	_, err := os.Stat(filepath.Join(dataDir, lockFile))
 	return err == nil || HasStore(dataDir)
@@ -153,8 +153,8 @@ func (e *Server) Close() error {
 }
 
 // Serve runs the server until ctx ends and its store is closed. Once the store has failed to write, for
-// another reason than a full disk, it is not used again by this process: what the kernel still shows of the
-// last writes may not be on the disk.
+// another reason than a full disk, this process does not use it again: the last writes, as the kernel still
+// shows them, may not be on the disk.
 func (e *Server) Serve(ctx context.Context) error {
 	if e.isAbandoned() {
 		<-ctx.Done()
@@ -166,8 +166,8 @@ func (e *Server) Serve(ctx context.Context) error {
 	}
 	ns, err := e.start()
 	if err != nil {
-		// Somebody may have taken the port meanwhile. In-process connections need none, and commands read
-		// the new one.
+		// Another process may have taken the port meanwhile. In-process connections need none, and commands
+		// read the new one.
 		e.port = server.RANDOM_PORT
 		return err
 	}
@@ -183,7 +183,7 @@ func (e *Server) Serve(ctx context.Context) error {
 		<-stopped
 		return err
 	}
-	e.StageInMemory() // the start has taken the links away
+	e.StageInMemory() // the start has removed the links
 	witnessed := e.witness(ns)
 	e.up(ns)
 	defer e.down()
@@ -198,15 +198,15 @@ func (e *Server) Serve(ctx context.Context) error {
 		if e.isAbandoned() {
 			close(e.gone)
 			e.log.Error().Err(cause).Msg("the store has failed")
-			// the server itself goes on, so that commands can ask this process how it is
+			// the server itself goes on, so that commands can ask this process for its state
 			_ = ns.ShutdownJetStream()
 			<-ctx.Done()
 		}
 	case <-stopped:
 		return errors.New("the embedded NATS server stopped by itself")
 	}
-	// Clients are gone by now: the program stops the server last. Shutdown closes the store; waiting is what
-	// makes the next start find it closed.
+	// Clients are gone by now: the program stops the server last. Shutdown closes the store; only if we wait
+	// does the next start find it closed.
 	marks, _ := marksOf(ns)
 	ns.Shutdown()
 	<-stopped
@@ -226,9 +226,9 @@ func (e *Server) isAbandoned() bool {
 	return f != nil && !f.Full()
 }
 
-// StageInMemory has the server stage atomic batches in memory, for the streams that exist. It is called once
-// more when the topology was made, before anything is published. Where it is not possible, batches are
-// staged on disk, as right and about half as fast.
+// StageInMemory makes the server stage atomic batches in memory, for the streams that exist. It is called
+// once more when the topology was made, before anything is published. If that is not possible, batches are
+// staged on disk, which is as correct and about half as fast.
 func (e *Server) StageInMemory() {
 	if err := e.staging.link(topology.StreamCompletions,
 		topology.BucketStream(topology.BucketSessions)); err != nil {
@@ -242,7 +242,7 @@ func (e *Server) Limit() int64 { return e.storeBytes }
 // Free returns the bytes that are left on the store's filesystem.
 func (f *files) Free() (int64, error) { return FreeBytes(f.dataDir) }
 
-// Fail makes the server fail, so that its supervisor starts it anew.
+// Fail makes the server fail, so that its supervisor restarts it.
 func (e *Server) Fail(cause error) {
 	select {
 	case e.failed <- cause:
@@ -259,12 +259,12 @@ func (e *Server) start() (*server.Server, error) {
 		Port:                   e.port,
 		Username:               e.endpoint.User,
 		Password:               e.endpoint.Password,
-		NoSigs:                 true, // signals are the program's
+		NoSigs:                 true, // the program handles signals
 		DisableJetStreamBanner: true,
 		JetStream:              true,
 		StoreDir:               filepath.Join(e.dataDir, storeFolder),
 		JetStreamMaxStore:      e.storeBytes,
-		JetStreamMaxMemory:     64 << 20, // nothing of ours is kept in memory streams
+		JetStreamMaxMemory:     64 << 20, // we have no memory streams
 		SyncAlways:             e.sync != SyncInterval,
 	})
 	if err != nil {
@@ -319,8 +319,8 @@ func (e *Server) Ready() <-chan struct{} {
 }
 
 // InProcessConn returns a connection to the server that runs now, which after a restart is another one.
-// nats.go asks again at each reconnect; a *server.Server handed to it would lead back to the stopped one for
-// ever.
+// nats.go asks again at each reconnect; a *server.Server handed to it would lead back to the stopped one
+// forever.
 func (e *Server) InProcessConn() (net.Conn, error) {
 	e.mu.Lock()
 	ns := e.running
@@ -349,8 +349,8 @@ func ReadEndpoint(dataDir string) (Endpoint, error) {
 	return e, nil
 }
 
-// writeEndpoint replaces the file as a whole: a reader sees the old endpoint or the new one. One that holds
-// already is left, so that a server is started anew on a full disk.
+// writeEndpoint replaces the file as a whole: a reader sees the old endpoint or the new one. A file that is
+// correct already is left, so that a server can be restarted on a full disk.
 func writeEndpoint(path string, e Endpoint) error {
 	if have, err := ReadEndpoint(filepath.Dir(path)); err == nil && have == e {
 		return nil

@@ -14,8 +14,8 @@ import (
 	"verifyd/natsconf/topology"
 )
 
-// Failure reports that the embedded store could not write or sync. What was under way then may be
-// readable from the server's memory without being on disk, so from that moment on nothing that is read
+// Failure reports that the embedded store could not write or sync. Messages that were under way then may be
+// readable from the server's memory without being on disk. So from that moment on nothing that is read
 // counts, and nothing is written.
 type Failure struct {
 	Stream string
@@ -38,9 +38,9 @@ func (f *Failure) Error() string {
 // Unwrap returns the system's error and ErrUnavailable: nothing was stored after the failure.
 func (f *Failure) Unwrap() []error { return []error{natsconf.ErrUnavailable, f.Cause} }
 
-// Full reports whether a write found no space. Such a write stored nothing, and the pages that were written
-// before are still the kernel's to keep. A sync that finds no space is no such case: what it should have
-// made durable may be lost.
+// Full reports whether a write found no space. Such a write stored nothing, and the kernel still keeps the
+// pages that were written before. A sync that finds no space is a different case: what it should have made
+// durable may be lost.
 func (f *Failure) Full() bool {
 	if !errors.Is(f.Cause, syscall.ENOSPC) && !errors.Is(f.Cause, syscall.EDQUOT) {
 		return false
@@ -49,7 +49,7 @@ func (f *Failure) Full() bool {
 	return !ok || path.Op != "sync"
 }
 
-// latch holds the first failure of the embedded store until the server is started anew.
+// latch holds the first failure of the embedded store until the server is restarted.
 type latch struct {
 	mu      sync.Mutex
 	failure *Failure
@@ -58,7 +58,7 @@ type latch struct {
 
 func newLatch() *latch { return &latch{failed: make(chan struct{})} }
 
-// note holds the failure. It is called by the server before it lets go of the stream's lock, so that whoever
+// note records the failure. The server calls it before it releases the stream's lock, so that a caller that
 // reads what was not made durable finds the failure here afterwards.
 func (l *latch) note(f *Failure) {
 	l.mu.Lock()
@@ -69,7 +69,7 @@ func (l *latch) note(f *Failure) {
 	}
 }
 
-// reset forgets the failure: the server was started anew, and its store checked.
+// reset forgets the failure: the server was restarted, and its store checked.
 func (l *latch) reset() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -85,9 +85,9 @@ func (l *latch) get() (*Failure, <-chan struct{}) {
 	return l.failure, l.failed
 }
 
-// Failure returns why the store is not to be used, or nil. It asks the filesystem, too: a sync may end with
-// success although the filesystem could write no more. A filesystem that is well after an acknowledgement
-// was so at its sync.
+// Failure returns why the store must not be used, or nil. It also asks the filesystem: a sync may end with
+// success although the filesystem could write no more. A filesystem that is healthy after an acknowledgement
+// was healthy at its sync.
 func (e *Server) Failure() error {
 	if f, _ := e.latch.get(); f != nil {
 		return f
@@ -106,18 +106,18 @@ func (e *Server) Failed() <-chan struct{} {
 	return failed
 }
 
-// failWrite has the store count as failed, for what else of it could not be written.
+// failWrite marks the store as failed because something else of it could not be written.
 func (e *Server) failWrite(what string, cause error) {
 	e.latch.note(&Failure{Stream: what, At: time.Now(), Cause: cause})
 }
 
-// writeError begins what the server logs, once for each stream, when a write or a sync of a stream's file
-// has failed. After that it refuses all writes to the stream, mostly without an answer, and serves reads
+// writeError begins the line that the server logs, once for each stream, when a write or a sync of a stream's
+// file has failed. After that it refuses all writes to the stream, mostly without an answer, and serves reads
 // from memory.
 const writeError = "Critical write error"
 
 // noteWriteError finds the failure of a stream in a line of the server's log. The staging stores of atomic
-// batches, which have names of their own, are none: no caller got an answer that a batch was stored.
+// batches, which have names of their own, do not count: no caller got an answer that a batch was stored.
 func (e *Server) noteWriteError(format string, args []any) {
 	name, rest, ok := strings.Cut(strings.TrimPrefix(format, "Filestore ["), "] ")
 	if !ok || !strings.HasPrefix(rest, writeError) || !slices.Contains(topology.StreamNames(), name) {
@@ -131,7 +131,7 @@ func (e *Server) noteWriteError(format string, args []any) {
 	}
 	f := &Failure{Stream: name, At: time.Now(), Cause: cause}
 	if f.Full() && slices.Contains(topology.Unsynced, name) {
-		return // it lost what it may lose; the health monitor has it opened anew
+		return // it lost only what it may lose; the health monitor reopens it
 	}
 	e.latch.note(f)
 }

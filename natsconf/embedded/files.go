@@ -15,26 +15,26 @@ import (
 	"verifyd/natsconf/topology"
 )
 
-// files are the files of a store, which are held against what they must have before a server opens them.
+// files are the files of a store. They are checked against what they must have before a server opens them.
 type files struct {
 	dataDir    string
 	sync       SyncMode
 	log        zerolog.Logger
 	recovering bool // a recovery opened them
 
-	inspected bool              // they were held against what they must have
+	inspected bool              // they were checked against what they must have
 	least     map[string]uint64 // the last sequence that each stream must have
 	counted   *mark             // the counters that there must be
 }
 
-// recencyLost is how far back a power cut may take what is not synced with each message: the server syncs it
-// every two minutes.
+// recencyLost is how far back a power cut may remove messages that are not synced one by one: the server
+// syncs them every two minutes.
 const recencyLost = 10 * time.Minute
 
-// neverDeleted are the streams whose messages leave by age alone, so that a gap is a loss.
+// neverDeleted are the streams whose messages leave only by age, so that a gap is a loss.
 var neverDeleted = []string{topology.StreamCompletions, topology.StreamAudit}
 
-// Inspect holds the files of a data directory, whose service may run, against what they must have. It
+// Inspect checks the files of a data directory, whose service may run, against what they must have. It
 // changes nothing. Its errors are a *DamageError and those of files that cannot be read.
 func Inspect(dataDir string, sync SyncMode) error {
 	f := files{dataDir: dataDir, sync: sync}
@@ -42,8 +42,8 @@ func Inspect(dataDir string, sync SyncMode) error {
 	return err
 }
 
-// ReadWitness returns when the witness of a data directory's store was written. Its error is why nothing
-// is known of such a store.
+// ReadWitness returns when the witness of a data directory's store was written. Its error is why nothing is
+// known about such a store.
 func ReadWitness(dataDir string) (at time.Time, err error) {
 	w, err := readWitness(dataDir)
 	if err != nil {
@@ -52,7 +52,7 @@ func ReadWitness(dataDir string) (at time.Time, err error) {
 	return w.At, nil
 }
 
-// inspection is what an inspection found, besides damage.
+// inspection is what an inspection found, apart from damage.
 type inspection struct {
 	witness *witness // nil: there is none
 	streams map[string]storefile.Stream
@@ -63,7 +63,7 @@ func (f *files) inspect() (*inspection, error) {
 	if err := f.unfinishedRecovery(); err != nil {
 		return nil, err
 	}
-	w, err := readWitness(f.dataDir) // first, since what is written meanwhile is more
+	w, err := readWitness(f.dataDir) // first, since the files only grow meanwhile
 	if err != nil && !errors.Is(err, errNoWitness) {
 		return nil, err
 	}
@@ -89,9 +89,9 @@ func (f *files) inspect() (*inspection, error) {
 	return found, nil
 }
 
-// mayLose reports whether a loss breaks no promise: of a stream that no promise depends on, or, where the
-// operator has chosen to sync in intervals, of what was stored shortly before the process ended without
-// closing the store.
+// mayLose reports whether a loss breaks no promise: no promise depends on the stream, or the operator has
+// chosen to sync in intervals and the messages were stored shortly before the process ended without closing
+// the store.
 func (f *files) mayLose(name string, d Damage, w *witness) bool {
 	if slices.Contains(topology.Unsynced, name) {
 		return true
@@ -132,13 +132,13 @@ func (f *files) judge(s storefile.Stream, w *witness) (damages []Damage) {
 	return append(damages, judgeBlocks(s, m, w)...)
 }
 
-// judgeBlocks reports a block that is missing before or between others. A block goes when all its messages
-// are replaced, deleted or aged out, and the witness hears of it within a second; so what is missing is
-// judged by what such a block could have held.
+// judgeBlocks reports a block that is missing before or between others. A block is removed when all its
+// messages are replaced, deleted or aged out, and the witness learns of it within a second. So a missing
+// block is judged by what it could have held.
 func judgeBlocks(s storefile.Stream, m *mark, w *witness) []Damage {
 	if m == nil || len(s.Blocks) == 0 || slices.Contains(neverDeleted, s.Name) && len(m.Blocks) > 0 &&
 		s.Blocks[0] == m.Blocks[0] {
-		return nil // of those, a gap shows more
+		return nil // for those, a gap shows more
 	}
 	for _, n := range m.Blocks {
 		if slices.Contains(s.Blocks, n) || n > s.Blocks[len(s.Blocks)-1] {
@@ -155,11 +155,12 @@ func judgeBlocks(s storefile.Stream, m *mark, w *witness) []Damage {
 	return nil
 }
 
-// agedSlack covers what touches a block file after its newest message, as the deletion of others in it does.
+// agedSlack covers changes of a block file after its newest message, such as the deletion of other messages
+// in it.
 const agedSlack = time.Hour
 
-// longKept are the streams of which hardly a message is ever replaced, so that a block between others does
-// not go by itself.
+// longKept are the streams whose messages are hardly ever replaced, so that a block between others does not
+// disappear by itself.
 var longKept = []string{
 	topology.StreamCompletions, topology.StreamAudit, topology.StreamSessionKeys,
 	topology.BucketStream(topology.BucketSessions),

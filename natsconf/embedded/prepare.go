@@ -12,8 +12,8 @@ import (
 	"verifyd/natsconf/topology"
 )
 
-// prepare holds the store's files against what they must have, once, and makes them fit for the server.
-// Where the server is started anew in this process, what it held before is known.
+// prepare checks the store's files against what they must have, once, and makes them fit for the server. If
+// the server is restarted in this process, what it held before is known.
 func (f *files) prepare() error {
 	if f.inspected {
 		for _, name := range topology.StreamNames() {
@@ -28,7 +28,7 @@ func (f *files) prepare() error {
 		return err
 	}
 	if f.recovering {
-		found.witness = begunAnew() // everything is given out again, and what is known to have ended stays so
+		found.witness = begunAnew() // everything is delivered again; what is known to have ended stays so
 	}
 	if err := f.makeReady(found); err != nil {
 		return err
@@ -44,7 +44,7 @@ func (f *files) prepare() error {
 	return nil
 }
 
-// remember notes what a server that has stopped held, for its next start.
+// remember records what a server that has stopped held, for its next start.
 func (f *files) remember(marks []mark) {
 	for _, m := range marks {
 		if _, ok := f.least[m.Name]; ok {
@@ -53,7 +53,7 @@ func (f *files) remember(marks []mark) {
 	}
 }
 
-// CheckServed holds what the server has made of the files against what these held. Its error is a
+// CheckServed compares what the server has read from the files with what they held. Its error is a
 // *DamageError.
 func (e *Server) CheckServed() error {
 	e.mu.Lock()
@@ -89,8 +89,8 @@ func (f *files) checkServed(ns *server.Server) error {
 	return nil
 }
 
-// makeReady makes a store that is not damaged fit for its server: what is read of it is on the disk, and
-// consumers go on from where they are known to have been.
+// makeReady makes an undamaged store fit for its server: what is read from it is on the disk, and consumers
+// go on from their known positions.
 func (f *files) makeReady(found *inspection) error {
 	for _, d := range found.minor {
 		f.log.Warn().Str("stream", d.Stream).Uint64("lost", d.Lost).Time("from", d.From).Time("to", d.To).
@@ -120,9 +120,9 @@ func (f *files) makeReady(found *inspection) error {
 	return nil
 }
 
-// settle is for what was not closed. The file with a consumer's position has no checksum, and one that is
-// wrong would have outcomes count as delivered: what is behind the last position that is known is given out
-// again, and the facts decide.
+// settle is for a store that was not closed. The file with a consumer's position has no checksum, and a wrong
+// position would make outcomes count as delivered. So the messages after the last known position are
+// delivered again, and the facts decide.
 func (f *files) settle(folder string, m *mark) error {
 	if err := storefile.Settle(folder); err != nil {
 		return err
@@ -138,7 +138,7 @@ func (f *files) settle(folder string, m *mark) error {
 	return nil
 }
 
-// checkConsumers sets the positions of consumers whose files are not what the stop left.
+// checkConsumers sets the positions of consumers whose files are not as the stop left them.
 func (f *files) checkConsumers(folder string, m *mark) error {
 	if m == nil {
 		return nil

@@ -7,12 +7,12 @@ import (
 	"syscall"
 )
 
-// probe is a file by which the filesystem under the store is asked whether it still writes.
+// probe is a file that tests whether the filesystem under the store still writes.
 //
-// ext4 tells nobody at once that it could not write its journal. A sync of another file whose changes were in
-// that journal transaction, and which asks for it after it was given up, returns success
-// (jbd2_complete_transaction, Linux 6), and until somebody begins a change of metadata nothing shows that the
-// filesystem takes none any more: no flag of statfs, no read, and no write to pages in memory.
+// ext4 does not report at once that it could not write its journal. If another file's changes were in that
+// journal transaction, a sync of that file after the transaction was given up returns success
+// (jbd2_complete_transaction, Linux 6). Until a change of metadata begins, nothing shows that the filesystem
+// accepts none any more: no flag of statfs, no read, and no write to pages in memory.
 type probe struct {
 	file *os.File
 }
@@ -35,9 +35,9 @@ func openProbe(dataDir string) (*probe, error) {
 	return &probe{file: f}, nil
 }
 
-// fault returns why the filesystem writes no more, or nil. It gives the file the mode that it has, which
-// begins a change of metadata: the first has the filesystem notice that its journal is given up, the second
-// is refused for it. Both take less than four microseconds.
+// fault returns why the filesystem writes no more, or nil. It sets the file's mode to the mode that it has,
+// which begins a change of metadata: the first makes the filesystem notice that its journal is given up, and
+// the second is refused for that reason. Both take less than four microseconds.
 func (p *probe) fault() error {
 	for range 2 {
 		err := p.file.Chmod(probeMode)

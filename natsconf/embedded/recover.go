@@ -15,7 +15,7 @@ import (
 	"verifyd/natsconf/topology"
 )
 
-// Recovery is what a recovery of a damaged store found, from its beginning on until it has ended.
+// Recovery is what a recovery of a damaged store found, from its beginning until its end.
 type Recovery struct {
 	Version int       `json:"v"`
 	Begun   time.Time `json:"begun"`
@@ -47,9 +47,9 @@ func (r *Recovery) Lost(stream string) (from, to time.Time, ok bool) {
 	return from, to, ok
 }
 
-// BeginRecovery keeps the damaged files of a store aside, and writes those blocks anew with what is intact.
-// Until EndRecovery the store can be opened for the recovery alone, which may be repeated after a crash. It
-// returns nil where nothing is damaged. The server must not run.
+// BeginRecovery puts the damaged files of a store aside, and rewrites those blocks with the intact messages.
+// Until EndRecovery the store can be opened only for the recovery, which may be repeated after a crash. It
+// returns nil if nothing is damaged. The server must not run.
 func (e *Server) BeginRecovery() (*Recovery, error) {
 	e.recovering = true
 	r, err := e.readRecovery()

@@ -9,7 +9,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// serverLog hands the embedded server's log on to ours. Its fatal lines end a start, never the process.
+// serverLog passes the embedded server's log on to ours. Its fatal lines end a start, never the process.
 type serverLog struct {
 	log     zerolog.Logger
 	onError func(format string, args []any) // called with each error before it is logged
@@ -29,7 +29,7 @@ func (l *serverLog) Warnf(format string, v ...any) {
 	l.log.Warn().Msgf(format, v...)
 }
 
-// plaintextWarning begins what the server says of every password that is not hashed.
+// plaintextWarning begins the server's warning about every password that is not hashed.
 const plaintextWarning = "Plaintext passwords detected"
 
 func (l *serverLog) Errorf(format string, v ...any) {

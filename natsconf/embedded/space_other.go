@@ -4,7 +4,7 @@ package embedded
 
 import "math"
 
-// FreeBytes would give the space that is left on the filesystem of a folder; it is not known here, and the
+// FreeBytes would return the space that is left on the filesystem of a folder; it is not known here, and the
 // store's own limit still holds.
 func FreeBytes(string) (int64, error) { return math.MaxInt64, nil }
 

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// stagingRoot is the memory filesystem that Linux gives every process.
+	// stagingRoot is the memory filesystem that Linux provides to every process.
 	stagingRoot = "/dev/shm"
 	// stagingPrefix begins the names of our folders there.
 	stagingPrefix = "verifyd-"
@@ -22,11 +22,11 @@ const (
 // staging keeps the server's staging area for atomic batches in memory: a folder on the memory filesystem,
 // to which the streams' "batches" folders lead. The server stages each batch as a store of its own, a
 // handful of files that it syncs and deletes again right after, before it writes and syncs the messages
-// themselves; on disk that is most of what a batch costs. What it would be good for is to complete a batch
-// that a crash has cut: nobody has been told that such a batch was stored, and no message of ours depends on
-// another of its batch.
+// themselves; on disk that is most of what a batch costs. Staging on disk would only serve to complete a
+// batch that a crash has interrupted: no caller got an answer that such a batch was stored, and no message of
+// ours depends on another of its batch.
 //
-// Where anything is not as expected, the server goes on staging on disk.
+// If anything is not as expected, the server goes on staging on disk.
 type staging struct {
 	streams string // the folder of the streams
 	folder  string // ours, on the memory filesystem; empty: none yet
@@ -37,8 +37,8 @@ func newStaging(storeDir string) *staging {
 	return &staging{streams: filepath.Join(storeDir, "jetstream", "$G", "streams")}
 }
 
-// link leads the streams' staging to memory. It is called when nobody publishes batches yet, and may be
-// repeated: a start of the server takes the links away.
+// link leads the streams' staging to memory. It is called while no batches are published yet, and may be
+// repeated: a start of the server removes the links.
 func (s *staging) link(streams ...string) error {
 	if err := s.open(); err != nil {
 		return fmt.Errorf("stage batches in memory: %w", err)
@@ -81,8 +81,8 @@ func (s *staging) open() error {
 	return nil
 }
 
-// sweepStaging takes away what killed processes of this user left. A folder without a lock is just being
-// made. Everybody may put anything there, so nothing is opened but what is this user's own.
+// sweepStaging removes what killed processes of this user left. A folder without a lock is just being made.
+// Everybody may put anything there, so only this user's own files are opened.
 func sweepStaging() {
 	folders, _ := filepath.Glob(filepath.Join(stagingRoot, stagingPrefix+"*"))
 	for _, folder := range folders {
@@ -102,16 +102,16 @@ func sweepFolder(path string) {
 	}
 	defer func() { _ = lock.Close() }()
 	if unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
-		_ = os.RemoveAll(path) // nobody else can put another in its place: the folder above is sticky
+		_ = os.RemoveAll(path) // no other user can put another in its place: the folder above is sticky
 	}
 }
 
 // errNotOwn reports that something is of another kind or another user's, or that others may write to it.
 var errNotOwn = errors.New("it is not this user's own")
 
-// openOwn opens a folder or a file that belongs to this user and that nobody else may write to. It waits for
-// nobody, as opening a named pipe would, and follows no link. It looks before it opens, since to open a
-// device does something, and at what it has opened.
+// openOwn opens a folder or a file that belongs to this user and that nobody else may write to. It does not
+// block, as opening a named pipe would, and follows no link. It checks before it opens, since opening a
+// device has effects, and checks what it has opened.
 func openOwn(at int, name string, kind uint32) (*os.File, error) {
 	var before unix.Stat_t
 	if err := unix.Fstatat(at, name, &before, unix.AT_SYMLINK_NOFOLLOW); err != nil {
@@ -137,9 +137,9 @@ func isOwn(s unix.Stat_t, kind uint32) bool {
 	return s.Mode&unix.S_IFMT == kind && s.Mode&(unix.S_IWGRP|unix.S_IWOTH) == 0 && int(s.Uid) == os.Geteuid()
 }
 
-// sever takes links away that lead to what is not this user's own: after the machine's restart the folder in
-// memory is gone, and another user may have made one of its name, from which the server would take batches
-// at its start.
+// sever removes links that lead to something that is not this user's own: after the machine's restart the
+// folder in memory is gone, and another user may have made one of its name. From that one the server would
+// take batches at its start.
 func (s *staging) sever() {
 	links, _ := filepath.Glob(filepath.Join(s.streams, "*", "batches"))
 	for _, link := range links {
@@ -174,7 +174,7 @@ func (s *staging) linkStream(name string) error {
 	return os.Symlink(target, link)
 }
 
-// close takes our folder away.
+// close removes our folder.
 func (s *staging) close() {
 	if s.folder == "" {
 		return

@@ -2,7 +2,7 @@
 
 package embedded
 
-// staging: elsewhere than on Linux the server stages atomic batches on disk.
+// staging: on systems other than Linux the server stages atomic batches on disk.
 type staging struct{}
 
 func newStaging(string) *staging { return &staging{} }

@@ -22,15 +22,15 @@ import (
 )
 
 const (
-	// WitnessFile holds, inside the data directory, what the store beside it must have.
+	// WitnessFile holds, inside the data directory, what the store next to it must have.
 	WitnessFile = "witness.json"
-	// witnessEvery is how often the store is looked at. What one look saw is written at the next, when all
-	// of it is on the disk or the store has failed, so that the file is less than a second behind.
+	// witnessEvery is how often the store is examined. The state that one look saw is written at the next,
+	// when all of it is on the disk or the store has failed, so that the file is less than a second behind.
 	witnessEvery   = 400 * time.Millisecond
 	witnessVersion = 1
 )
 
-// witness is what the embedded store held at an instant. It is kept beside the store, so that a start
+// witness is what the embedded store held at an instant. It is kept next to the store, so that a start
 // notices what has gone missing there.
 type witness struct {
 	Version int       `json:"v"`
@@ -53,7 +53,7 @@ type mark struct {
 	Consumers    []consumerMark `json:"consumers,omitempty"`
 }
 
-// consumerMark is how far a durable consumer had come.
+// consumerMark is the position of a durable consumer.
 type consumerMark struct {
 	Name string `json:"name"`
 	storefile.Position
@@ -72,8 +72,7 @@ func (w *witness) mark(stream string) *mark {
 	return nil
 }
 
-// begunAnew returns a witness of the durable consumers alone, of which each begins at its stream's
-// beginning.
+// begunAnew returns a witness of the durable consumers alone, each at its stream's beginning.
 func begunAnew() *witness {
 	anew := &witness{Version: witnessVersion}
 	for _, s := range topology.DispatcherConsumers() {
@@ -84,12 +83,12 @@ func begunAnew() *witness {
 	return anew
 }
 
-// errNoWitness reports that nothing is known of what the store must have, as of one that an older build has
+// errNoWitness reports that it is not known what the store must have, as for one that an older build has
 // served.
 var errNoWitness = errors.New("there is no witness of the store")
 
-// readWitness reads the file of a data directory. Its errors are errNoWitness, also where the file is
-// damaged, and the file system's.
+// readWitness reads the file of a data directory. Its errors are errNoWitness, also if the file is damaged,
+// and the file system's.
 func readWitness(dataDir string) (*witness, error) {
 	b, err := os.ReadFile(filepath.Join(dataDir, WitnessFile)) //nolint:gosec // the operator's own data directory
 	if errors.Is(err, fs.ErrNotExist) {
@@ -185,8 +184,8 @@ func (e *Server) keepWitness(ns *server.Server, stop <-chan struct{}) {
 	}
 }
 
-// saveWitness writes the witness. A disk that cannot take it has failed, unless it is full: then the file is
-// behind for as long.
+// saveWitness writes the witness. A disk that cannot take it has failed, unless it is full: then the file
+// stays behind while the disk is full.
 func (e *Server) saveWitness(w *witness) {
 	err := writeWitness(e.dataDir, w)
 	if err == nil {
@@ -203,7 +202,7 @@ func (f *files) withBlocks(marks []mark) []mark {
 	full := make([]mark, len(marks))
 	for i, m := range marks {
 		folder := f.streamFolder(m.Name)
-		// of none that cannot be listed it is not told that one is missing
+		// no block is reported as missing from a stream whose blocks cannot be listed
 		m.Blocks, _ = storefile.Blocks(folder)
 		if len(m.Blocks) > 0 {
 			if info, err := os.Stat(storefile.BlockPath(folder, m.Blocks[0])); err == nil {
@@ -223,7 +222,8 @@ func StreamFolder(dataDir, name string) string {
 
 func (f *files) streamFolder(name string) string { return StreamFolder(f.dataDir, name) }
 
-// saveCleanWitness notes what the closed store holds, with digests of what has no checksum of its own.
+// saveCleanWitness records what the closed store holds, with digests of the files that have no checksum of
+// their own.
 func (e *Server) saveCleanWitness(marks []mark) {
 	if e.Failure() != nil || marks == nil {
 		return

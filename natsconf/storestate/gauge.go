@@ -13,18 +13,19 @@ import (
 )
 
 const (
-	// storePoll is how often the store's use is asked for; at 10,000 of the largest sessions a second it
-	// moves by 30 MiB in between.
+	// storePoll is how often the store's use is read; at 10,000 of the largest sessions a second it changes
+	// by 30 MiB in between.
 	storePoll = 250 * time.Millisecond
-	// storeHigh is the share of the limit from which no new sessions are taken, so that open ones can still
-	// complete and be delivered.
+	// storeHigh is the share of the limit from which no new sessions are accepted, so that open ones can
+	// still complete and be delivered.
 	storeHigh = 0.9
-	// MinFreeBytes is the space below which no new sessions are taken, under the store's limit and on its
-	// filesystem: room for what storePoll lets pass, for what is open, and for the server's own files.
+	// MinFreeBytes is the space below which no new sessions are accepted, under the store's limit and on its
+	// filesystem: room for what is written within storePoll, for open sessions, and for the server's own
+	// files.
 	MinFreeBytes = 64 << 20
-	// MinStoreBytes is the smallest limit of a store with which that leaves room for sessions.
+	// MinStoreBytes is the smallest limit of a store that leaves room for sessions on top of that.
 	MinStoreBytes = 256 << 20
-	// askTimeout bounds one question for how much of the account is used.
+	// askTimeout bounds one request for the account's use.
 	askTimeout = 3 * time.Second
 )
 
@@ -37,7 +38,7 @@ type Gauge struct {
 	free     atomic.Int64
 }
 
-// NewGauge makes the gauge of the embedded store, or of an external server's where embedded is nil.
+// NewGauge returns the gauge of the embedded store, or that of an external server if embedded is nil.
 func NewGauge(c *natsconf.Conn, embedded *embedded.Server) *Gauge {
 	g := &Gauge{conn: c, embedded: embedded}
 	g.free.Store(MinFreeBytes)
@@ -47,7 +48,8 @@ func NewGauge(c *natsconf.Conn, embedded *embedded.Server) *Gauge {
 	return g
 }
 
-// Serve asks every storePoll until ctx ends. While the server does not answer, the last figures stand.
+// Serve reads the use every storePoll until ctx ends. While the server does not answer, the last figures
+// stay.
 func (g *Gauge) Serve(ctx context.Context) error {
 	tick := time.NewTicker(storePoll)
 	defer tick.Stop()
@@ -91,8 +93,8 @@ func (g *Gauge) High() bool { return g.Check() != nil }
 // Check returns why there is no room for new sessions, or nil.
 func (g *Gauge) Check() error {
 	used, limit := g.Use()
-	// An account's limit on an external server may be small; of the embedded store's, MinStoreBytes is the
-	// least.
+	// An account's limit on an external server may be small; that of the embedded store is at least
+	// MinStoreBytes.
 	if limit > 0 && (float64(used) > storeHigh*float64(limit) || limit-used < min(MinFreeBytes, limit/4)) {
 		return fmt.Errorf("no new sessions are taken: %d of %d bytes of the store's limit are used", used,
 			limit)

@@ -9,21 +9,21 @@ import (
 	"verifyd/natsconf"
 )
 
-// probeEvery is how often the health monitor looks.
+// probeEvery is how often the health monitor checks the server.
 const probeEvery = time.Second
 
 var errSilent = errors.New(
 	"the store no longer answers writes, as after a full or failing disk; starting it anew")
 
-// HealthMonitor is the actor that starts the embedded server anew when it has gone silent. The server keeps
-// the first write error of a stream for as long as it runs, and answers nothing from then on: without a new
-// start, space that comes back would help nobody.
+// HealthMonitor is the actor that restarts the embedded server when it has gone silent. The server keeps the
+// first write error of a stream for as long as it runs, and answers nothing from then on: without a restart,
+// space that becomes free again would not help.
 type HealthMonitor struct {
 	fail    func(cause error)
 	writers []*natsconf.Writer
 }
 
-// NewHealthMonitor watches the writers to an embedded server.
+// NewHealthMonitor returns a monitor that watches the writers to an embedded server.
 func NewHealthMonitor(fail func(cause error), writers ...*natsconf.Writer) *HealthMonitor {
 	return &HealthMonitor{fail: fail, writers: writers}
 }
@@ -31,7 +31,7 @@ func NewHealthMonitor(fail func(cause error), writers ...*natsconf.Writer) *Heal
 // String names the actor in the supervisor's log.
 func (w *HealthMonitor) String() string { return "store watchdog" }
 
-// Serve looks once a second until ctx ends.
+// Serve checks once a second until ctx ends.
 func (w *HealthMonitor) Serve(ctx context.Context) error {
 	tick := time.NewTicker(probeEvery)
 	defer tick.Stop()
@@ -58,7 +58,7 @@ func (w *HealthMonitor) probeOnce() {
 // errNoAnswer is returned by CheckWriters for streams that no longer answer.
 var errNoAnswer = errors.New("the store does not answer writes")
 
-// CheckWriters returns which of the writers' streams no longer answer, for at least so long, or nil.
+// CheckWriters returns which of the writers' streams have not answered for at least the given time, or nil.
 func CheckWriters(atLeast time.Duration, writers ...*natsconf.Writer) error {
 	for _, w := range writers {
 		if w.Silent() && w.SilentFor() >= atLeast {

@@ -12,11 +12,11 @@ import (
 )
 
 // statePollEvery is how often a service reads its store's state. A move that finishes waits for open claims
-// longer than that; what decides is that the streams are sealed.
+// longer than that; the seal of the streams decides.
 const statePollEvery = 500 * time.Millisecond
 
-// Monitor is the actor that watches whether the store is still in service. While the store does not
-// answer, what was read last stands.
+// Monitor is the actor that watches whether the store is still in service. While the store does not answer,
+// the last state that was read counts.
 type Monitor struct {
 	conn *natsconf.Conn
 	log  zerolog.Logger
@@ -35,7 +35,7 @@ func NewMonitor(c *natsconf.Conn, log zerolog.Logger) *Monitor {
 	return w
 }
 
-// markOpen notes that the store is in service.
+// markOpen records that the store is in service.
 func (w *Monitor) markOpen() {
 	w.open, w.leave = context.WithCancel(context.Background())
 	close(w.opened)
@@ -95,14 +95,15 @@ func (w *Monitor) see(s Record) {
 	}
 }
 
-// Check returns why nothing can be stored, or nil: a store that is being drained still takes sessions and
-// outcomes. It asks nobody: of what is stored then the acknowledgement is checked (Conn.Durable).
+// Check returns why nothing can be stored, or nil: a store that is being drained still accepts sessions and
+// outcomes. It sends no request: the acknowledgement of a message that is stored after it is checked
+// (Conn.Durable).
 func (w *Monitor) Check() error { return w.among(StateOpen, StateDraining) }
 
 // CheckDeliveries returns why no delivery begins, or nil.
 func (w *Monitor) CheckDeliveries() error { return w.among(StateOpen) }
 
-// among returns nil where the store is in one of these states.
+// among returns nil if the store is in one of these states.
 func (w *Monitor) among(states ...State) error {
 	if err := w.conn.Noticed(); err != nil {
 		return err
@@ -116,7 +117,7 @@ func (w *Monitor) among(states ...State) error {
 }
 
 // While waits until the store is in service and returns a context that ends with ctx, and as soon as the
-// store leaves service. Where ctx ends first the error is ctx's.
+// store leaves service. If ctx ends first the error is ctx's.
 func (w *Monitor) While(ctx context.Context) (context.Context, context.CancelFunc, error) {
 	w.mu.Lock()
 	opened := w.opened

@@ -26,14 +26,14 @@ type State string
 //	  └──► filling ──► open                            a move or a restore fills a new store
 const (
 	StateOpen     State = "open"    // in service
-	StateFilling  State = "filling" // being filled by a move or a restore: nobody else may write
+	StateFilling  State = "filling" // being filled by a move or a restore: no other process may write
 	StateDraining State = "leaving" // about to be moved away: no delivery begins any more
 	StateSealing  State = "sealing" // the same, and its streams are being sealed: there is no way back
 	StateRetired  State = "left"    // moved away: its streams are sealed
 )
 
-// Record is whether a store is in service. It keeps two services from working on one set of sessions: of
-// the store that is moved and the one that it is moved to, one at most is open.
+// Record is whether a store is in service. It keeps two services from working on one set of sessions: at most
+// one of the store that is moved and the store that it is moved to is open.
 type Record struct {
 	Version int    `json:"v"`
 	Store   string `json:"store"` // random, made with the first record: names the store
@@ -46,7 +46,7 @@ type Record struct {
 	sequence uint64 // of this record; 0: there is none
 }
 
-// Error is returned where a store is not in service.
+// Error is returned if a store is not in service.
 type Error struct{ Record }
 
 func (e *Error) Error() string {
@@ -80,8 +80,8 @@ const (
 	setTimeout = 5 * time.Second
 )
 
-// Read reads the store's state from the leader; the zero value where nobody has served it yet. Its
-// errors are ErrUnavailable and ErrNewer.
+// Read reads the store's state from the leader; the zero value if it was never served. Its errors are
+// ErrUnavailable and ErrNewer.
 func Read(ctx context.Context, c *natsconf.Conn) (Record, error) {
 	m, err := c.Last(ctx, topology.BucketStream(topology.BucketStore), Subject())
 	if errors.Is(err, natsconf.ErrNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -98,8 +98,8 @@ func Read(ctx context.Context, c *natsconf.Conn) (Record, error) {
 	return s, nil
 }
 
-// ReadAtBoot repeats ReadStoreState in short tries until it succeeds, a lasting fault ends it, or ctx
-// does; waiting are AtBoot's.
+// ReadAtBoot repeats Read in short tries until it succeeds, a lasting fault ends it, or ctx does; waiting are
+// AtBoot's.
 func ReadAtBoot(ctx context.Context, c *natsconf.Conn, waiting ...func(error)) (s Record, err error) {
 	err = natsconf.AtBoot(ctx, func(ctx context.Context) (err error) {
 		s, err = Read(ctx, c)
@@ -108,23 +108,23 @@ func ReadAtBoot(ctx context.Context, c *natsconf.Conn, waiting ...func(error)) (
 	return s, err
 }
 
-// OpenAtBoot repeats OpenStore in short tries until it succeeds, a lasting fault ends it, or ctx does: of a
-// cluster that has just made the store's streams, a leader may still be missing. waiting are AtBoot's.
+// OpenAtBoot repeats Open in short tries until it succeeds, a lasting fault ends it, or ctx does: if a
+// cluster has just made the store's streams, a leader may still be missing. waiting are AtBoot's.
 func OpenAtBoot(ctx context.Context, c *natsconf.Conn, waiting ...func(error)) error {
 	return natsconf.AtBoot(ctx, func(ctx context.Context) error { return Open(ctx, c) }, isLastingStateError,
 		waiting...)
 }
 
-// isLastingStateError reports that what a read or a write of the state met will not go away.
+// isLastingStateError reports whether the error of a read or a write of the state will not go away.
 func isLastingStateError(err error) bool {
 	return natsconf.Lasting(err) || !errors.Is(err, natsconf.ErrUnavailable) &&
 		!errors.Is(err, natsconf.ErrUncertain) &&
 		!errors.Is(err, natsconf.ErrConflict)
 }
 
-// Set changes the state from what was read to another state, and returns what stands then. Its
-// errors are ErrConflict, where somebody was faster, ErrUncertain and ErrUnavailable; after all of them the
-// caller reads again.
+// Set changes the state from the one that was read to another, and returns the new one. Its errors are
+// ErrConflict, if another caller was faster, ErrUncertain and ErrUnavailable; after all of them the caller
+// reads again.
 func Set(ctx context.Context, c *natsconf.Conn, from Record, state State, other,
 	where string) (Record, error) {
 	next := Record{
@@ -151,9 +151,9 @@ func Set(ctx context.Context, c *natsconf.Conn, from Record, state State, other,
 	return next, c.Durable(ack.Stream)
 }
 
-// Open makes sure that the store is in service, and makes it so where it is new. The error is a
-// *StateError where it is not to be served, or natsconf's: ErrUncertain also where the credential may not
-// write it, and the operator's has to (verifyd apply).
+// Open makes sure that the store is in service, and puts a new one into service. The error is an *Error if
+// the store must not be served, or natsconf's: ErrUncertain also if the credential may not write the state,
+// and the operator's has to (verifyd apply).
 func Open(ctx context.Context, c *natsconf.Conn) error {
 	return natsconf.Retry(ctx, func() error {
 		s, err := Read(ctx, c)
@@ -172,7 +172,7 @@ func Open(ctx context.Context, c *natsconf.Conn) error {
 	})
 }
 
-// Seal closes streams for good: they take no message any more, whoever writes, and cannot be opened again. A
+// Seal closes streams for good: they accept no more messages, from any writer, and cannot be opened again. A
 // repeat is harmless. Its errors are those of the server's API.
 func Seal(ctx context.Context, c *natsconf.Conn, streams ...string) error {
 	for _, name := range streams {
@@ -192,5 +192,5 @@ func Seal(ctx context.Context, c *natsconf.Conn, streams ...string) error {
 	return nil
 }
 
-// Subject is where the store's state is kept.
+// Subject is the subject of the store's state.
 func Subject() string { return topology.BucketSubject(topology.BucketStore, stateEntry) }

@@ -7,7 +7,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// The names of the assets. Rooms use these constants; nobody writes a stream's name out.
+// The names of the assets. Packages use these constants; none spells out a stream's name.
 const (
 	StreamCompletions = "COMPLETIONS"
 	StreamEvents      = "EVENTS"
@@ -32,21 +32,21 @@ const (
 	ConsumerDispatcher = "dispatcher"
 	ConsumerRetries    = "retries"
 	// ConsumerNotices and ConsumerAudit are shared by them too: of notices that are still to be posted, and
-	// of the audit log, for what of it accounts are told.
+	// of the audit log, from which accounts are notified.
 	ConsumerNotices = "notices"
 	ConsumerAudit   = "audit-notices"
 )
 
-// Subjects that are no stream's.
+// Subjects that belong to no stream.
 const (
-	// SubjectSpent is where edges tell each other what they allowed of a rate limit. It is no stream's: what
-	// is lost was a few sessions.
+	// SubjectSpent is where edges tell each other what they allowed of a rate limit. It belongs to no stream:
+	// a lost message costs the count of a few sessions.
 	SubjectSpent = "verifyd.limit.spent"
-	// SubjectAlarms is below which processes tell operators of events; the type follows. What is to be kept
-	// of them is in BucketAlarms.
+	// SubjectAlarms is the prefix below which processes publish events for operators; the type follows.
+	// BucketAlarms keeps what must be kept of them.
 	SubjectAlarms = "verifyd.alarm"
-	// SubjectFleet is where processes are asked what they know (package natsconf/fleet). It is no stream's,
-	// either.
+	// SubjectFleet is where processes are asked what they know (package natsconf/fleet). It belongs to no
+	// stream, either.
 	SubjectFleet = "verifyd.roster"
 )
 
@@ -63,17 +63,18 @@ const (
 	AuditTTL = 400 * 24 * time.Hour
 	// NoticeTTL is how long an account's members can look its notices up.
 	NoticeTTL = 30 * 24 * time.Hour
-	// LoginTTL is how long a dashboard login lives at most, and login links with it.
+	// LoginTTL is how long a dashboard login, or a login link, lives at most.
 	LoginTTL = 12 * time.Hour
-	// AckWait is after how long without a word a completion is given to a dispatcher again. Deliveries
-	// outlast it by sending progress; after a crash it bounds the pause.
+	// AckWait is how long after the last sign of progress a completion is delivered to a dispatcher again.
+	// Deliveries outlast it by sending progress; after a crash it bounds the pause.
 	AckWait = 30 * time.Second
 	// noticeAckWait is AckWait for notices, which wait their turn for longer and send no progress.
 	noticeAckWait = 2 * time.Minute
 	// dedupWindow is how long a message id protects a publisher's own retry.
 	dedupWindow = 2 * time.Minute
-	// maxAckPending is unlimited: what waits for its next try counts as pending, so that any bound would let
-	// one dead receiver stop the deliveries to all others. The dispatchers bound what they hold.
+	// maxAckPending is unlimited: a message that waits for its next try counts as pending, so that any bound
+	// would let one dead receiver stop the deliveries to all others. The dispatchers bound how many they
+	// hold.
 	maxAckPending = -1
 )
 
@@ -86,7 +87,7 @@ func BucketSubject(bucket, key string) string { return "$KV." + bucket + "." + k
 // Options are the operator's choices that shape the topology.
 type Options struct {
 	Replicas    int           // copies of every stream: 1 embedded, 3 on a cluster
-	Embedded    bool          // the store is this process's own
+	Embedded    bool          // the store is in this process
 	KeepResults time.Duration // how long results can be read; DefaultKeepResults when zero
 }
 
@@ -140,9 +141,9 @@ func DispatcherConsumers() []Consumer {
 	}
 }
 
-// NoticeConsumers are the consumers of notices, which all dispatcher processes share, too. What was written
-// to the audit log before the second was made, by an older build or in the store that this one was copied
-// from, is no news.
+// NoticeConsumers are the consumers of notices, which all dispatcher processes share, too. Records that were
+// in the audit log before the second was made, by an older build or in the store that this one was copied
+// from, are not news.
 func NoticeConsumers() []Consumer {
 	audit := dispatcherConsumer(StreamAudit, ConsumerAudit,
 		"changes that accounts are still to be told of; shared by all dispatchers", "audit.*.*")
@@ -167,7 +168,7 @@ func dispatcherConsumer(stream, name, description string, subjects ...string) Co
 	}}
 }
 
-// base holds what every stream shares.
+// base holds the settings that all streams share.
 func base(o Options, name, description string, subjects ...string) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name:              name,
@@ -183,7 +184,7 @@ func base(o Options, name, description string, subjects ...string) jetstream.Str
 		MaxMsgsPerSubject: -1,
 		MaxMsgSize:        -1,
 		Duplicates:        dedupWindow,
-		// Where there is one copy, its leader answers them; where there are more, whichever is asked.
+		// If there is one copy, its leader answers them; if there are more, any of them does.
 		AllowDirect: o.Embedded,
 	}
 }
@@ -191,15 +192,15 @@ func base(o Options, name, description string, subjects ...string) jetstream.Str
 func completions(o Options) jetstream.StreamConfig {
 	c := base(o, StreamCompletions, "the facts of sessions: outcome, claims and results, each written once",
 		"completion.*", "claim.*.*", "result.*.*", "resend.*.*")
-	// One message per subject, a second is refused: this is what makes an outcome and a claim unique.
-	// Deleting or purging one would open the fence again.
+	// One message per subject, a second is refused: this makes an outcome and a claim unique. Deleting or
+	// purging one would open the fence again.
 	c.MaxMsgsPerSubject = 1
 	c.Discard = jetstream.DiscardNew
 	c.DiscardNewPerSubject = true
 	c.DenyDelete = true
 	c.DenyPurge = true
 	c.AllowAtomicPublish = true
-	c.AllowMsgTTL = true // what is brought from another store keeps the end of its life
+	c.AllowMsgTTL = true // a message that is brought from another store keeps the end of its life
 	c.MaxAge = o.KeepResults
 	return c
 }
@@ -215,9 +216,9 @@ func events(o Options) jetstream.StreamConfig {
 	return c
 }
 
-// retries holds what is to be tried later, as message schedules: schedule.<sid> waits in the server, which
-// puts it on retry.<sid> when its time has come. Both are hints, and the newest of each replaces the one
-// before: the facts decide.
+// retries holds the deliveries to be tried later, as message schedules: schedule.<sid> waits in the server,
+// which puts it on retry.<sid> when its time has come. Both are hints, and the newest of each replaces the
+// one before: the facts decide.
 func retries(o Options) jetstream.StreamConfig {
 	c := base(o, StreamRetries, "deliveries that wait for their next try, as message schedules", "schedule.*",
 		"retry.*")
@@ -228,23 +229,23 @@ func retries(o Options) jetstream.StreamConfig {
 	return c
 }
 
-// records holds the record of each session, for as long as its results: it tells an expired session from one
-// that never was, and an account's sessions are listed from it. A message may ask for a shorter life, as a
-// redeemed sign-in attempt does.
+// records holds the record of each session, for as long as its results: it distinguishes an expired session
+// from one that never was, and an account's sessions are listed from it. A message may ask for a shorter
+// life, as that of a redeemed sign-in attempt does.
 func records(o Options) jetstream.StreamConfig {
 	c := bucket(o, BucketSessions, "records of sessions and redeemed sign-in attempts", 1, o.KeepResults)
 	c.AllowMsgTTL = true
 	return c
 }
 
-// pageKept is how much longer than the results the keys are kept under which they are sealed: a page of keys
-// is given out for up to an hour, and a session's last facts are some ten minutes younger than its key.
+// pageKept is how much longer the keys are kept than the results that they seal: sessions take keys from a
+// page for up to an hour, and a session's last facts are some ten minutes younger than its key.
 const pageKept = 2 * time.Hour
 
-// sessionKeys holds the keys under which each session's personal part is sealed, many on a page. To destroy
-// a key its page is written anew without it, and the message before is overwritten in the servers' files: so
-// this stream alone lets messages be deleted, and keeps more than one on a subject, or the one before would
-// go without being overwritten.
+// sessionKeys holds the keys under which each session's personal part is sealed, many on a page. To destroy a
+// key, its page is rewritten without it, and the message before is overwritten in the servers' files. So only
+// this stream allows messages to be deleted, and keeps more than one on a subject: otherwise the one before
+// would leave without being overwritten.
 func sessionKeys(o Options) jetstream.StreamConfig {
 	c := base(o, StreamSessionKeys,
 		"keys of sessions' personal parts, sealed; a key that is destroyed is overwritten", "session-keys.*")
@@ -255,8 +256,8 @@ func sessionKeys(o Options) jetstream.StreamConfig {
 	return c
 }
 
-// notices holds what accounts are told of: notice.<account>.<id>, written once for each cause; up to where
-// each of their members has read them; and what is open, such as a receiver that fails.
+// notices holds accounts' notices: notice.<account>.<id>, written once for each cause; how far each of their
+// members has read; and what is open, such as a receiver that fails.
 func notices(o Options) jetstream.StreamConfig {
 	c := base(o, StreamNotices, "what accounts are told of, how far members have read, and what is open",
 		"notice.*.*", "notice-read.*.*", "notice-open.>")
@@ -266,23 +267,23 @@ func notices(o Options) jetstream.StreamConfig {
 	return c
 }
 
-// identities holds which user an identity stands for, both as keyed hashes, where a network's rules let it
-// stand for one alone. Each message has a life of its own, which the rules state.
+// identities holds which user an identity stands for, both as keyed hashes, if a network's rules let it stand
+// for one only. Each message has a life of its own, which the rules state.
 func identities(o Options) jetstream.StreamConfig {
 	c := bucket(o, BucketIdentities, "which user an identity stands for, as keyed hashes", 1, 0)
 	c.AllowMsgTTL = true
 	return c
 }
 
-// whole holds what is said of the store as a whole: whether it is in service (StoreState), and the sessions
-// whose user was erased, for as long as facts of them are kept.
+// whole holds the records about the store as a whole: whether it is in service (package storestate), and the
+// sessions whose user was erased, for as long as their facts are kept.
 func whole(o Options) jetstream.StreamConfig {
 	c := bucket(o, BucketStore, "whether the store is in service, and which sessions are erased", 1, 0)
 	c.AllowMsgTTL = true
 	return c
 }
 
-// operations holds what operators decided. What a login link gives has a life of its own.
+// operations holds what operators decided. What a login link grants has a life of its own.
 func operations(o Options) jetstream.StreamConfig {
 	c := bucket(o, BucketOperations,
 		"what operators decided: who else is one, which receiver hosts are paused", 1, 0)
@@ -290,7 +291,8 @@ func operations(o Options) jetstream.StreamConfig {
 	return c
 }
 
-// alarms holds what operators were told of. A record of what is over has a life of its own.
+// alarms holds the events that operators were notified of. The record of an event that is over has a life of
+// its own.
 func alarms(o Options) jetstream.StreamConfig {
 	c := bucket(o, BucketAlarms, "what operators are told of: causes, and who reports them", 1, 0)
 	c.AllowMsgTTL = true
@@ -306,9 +308,9 @@ func usage(o Options) jetstream.StreamConfig {
 	return c
 }
 
-// audit holds who changed what in an account: audit.<account>.<n>, numbered from 1 without a gap. As with
-// the facts of sessions, a second message on a subject is refused, so that nobody can write over a record,
-// nor take one away.
+// audit holds who changed what in an account: audit.<account>.<n>, numbered from 1 without a gap. As with the
+// facts of sessions, a second message on a subject is refused, so that nobody can overwrite a record, or
+// remove one.
 func audit(o Options) jetstream.StreamConfig {
 	c := base(o, StreamAudit,
 		"who changed what in an account, and when: each record written once, none deleted", "audit.*.*")
@@ -322,7 +324,7 @@ func audit(o Options) jetstream.StreamConfig {
 	return c
 }
 
-// keyUses may lose its last moments in a crash: a key that is still used is noted again within the hour.
+// keyUses may lose its last moments in a crash: a key that is still used is recorded again within the hour.
 func keyUses(o Options) jetstream.StreamConfig {
 	c := bucket(o, BucketKeyUses, "when each API key was last used, to the hour", 1, AuditTTL)
 	c.AllowAtomicPublish = false // excludes asynchronous persistence
@@ -332,8 +334,8 @@ func keyUses(o Options) jetstream.StreamConfig {
 	return c
 }
 
-// bucket declares the stream under a key-value bucket as nats.go would, but for direct reads, which nats.go
-// always turns on.
+// bucket declares the stream under a key-value bucket as nats.go would, except for direct reads, which
+// nats.go always enables.
 func bucket(o Options, name, description string, history int64,
 	ttl time.Duration) jetstream.StreamConfig {
 	c := base(o, BucketStream(name), description, BucketSubject(name, ">"))

@@ -28,13 +28,13 @@ type Asset struct {
 	once     bool  // the stream takes one message per subject, and no second
 	lives    bool  // the stream takes messages with a life of their own
 	history  int64 // how many messages on one subject the stream keeps; -1: all
-	loose    bool  // the stream may lose again what was brought from it
+	loose    bool  // the stream may lose messages that were brought from it
 }
 
-// order is the order of streams in which a store is read while it is in service. Whatever is read later is
-// at least as new: facts come before the records that they are about, so that no outcome lacks its record,
-// and both before the keys that open them; API keys before their accounts; the audit log before the
-// accounts, whose records lead to what the log lacks. Streams that are not listed are hints.
+// order is the order of streams in which a store is read while it is in service. A stream that is read later
+// is at least as new: facts come before the records that they are about, so that no outcome lacks its record,
+// and both before the keys that open them; API keys before their accounts; the audit log before the accounts,
+// whose records lead to what the log lacks. Streams that are not listed are hints.
 var order = []string{
 	topology.StreamCompletions,
 	topology.StreamEvents,
@@ -54,9 +54,9 @@ var order = []string{
 	topology.StreamUsage,
 }
 
-// loose are the streams that may lose again what was brought from them: the events and the key of a user who
-// was erased, and in a crash the last moments of those that an embedded server writes down a little later. A
-// sequence may then come a second time, too.
+// loose are the streams that may lose messages that were brought from them: the events and the key of a user
+// who was erased, and in a crash the last moments of streams that an embedded server writes to disk a little
+// later. A sequence may then come a second time, too.
 var loose = []string{
 	topology.StreamEvents, topology.StreamSessionKeys, topology.BucketStream(topology.BucketKeyUses),
 }
@@ -79,12 +79,13 @@ func Assets(t topology.Topology) []Asset {
 	return assets
 }
 
-// Counts reports whether the stream holds counters, which go on while it is carried: it cannot be sealed.
+// Counts reports whether the stream holds counters, which go on counting while it is carried: it cannot be
+// sealed.
 func (a Asset) Counts() bool { return a.counter }
 
 // holds reports whether a subject is one of the asset's. Others can be in a stream too: a server keeps the
-// subject of a message that somebody's consumer had it send there. It is no role's, and stored again it
-// would land in another stream.
+// subject of a message that somebody's consumer made it send there. Such a subject belongs to no role, and
+// stored again the message would land in another stream.
 func (a Asset) holds(subject string) bool { return natsconf.Covered(subject, a.subjects) }
 
 // Sealable returns the names of the assets' streams that can be sealed. A counter stream cannot: a server
@@ -142,8 +143,8 @@ func itemOf(life time.Duration, subject string, h nats.Header, data []byte, sequ
 	return it, nil
 }
 
-// kept leaves out what the server or a publisher's own conditions have put into a header. A roll-up stays:
-// it takes away what came before it.
+// kept leaves out the fields that the server or a publisher's own conditions have put into a header. A
+// roll-up stays: it removes the messages before it.
 func kept(h nats.Header) nats.Header {
 	var k nats.Header
 	for name, values := range h {
@@ -169,8 +170,8 @@ type Sum struct {
 	digest [sha256.Size / 8]uint64
 }
 
-// add takes an item in: the sum of SHA-256 over subject, header and data of each. It tells faults, not
-// forgers: those meet the seal of a backup, or are the operator.
+// add adds an item: the sum of SHA-256 over subject, header and data of each. It detects faults, not forgers:
+// those meet the seal of a backup, or are the operator.
 func (s *Sum) add(it Item) {
 	h := sha256.New()
 	part := func(b []byte) {
@@ -208,7 +209,7 @@ func (s *Sum) Digest() string {
 	return hex.EncodeToString(b)
 }
 
-// Skip says which messages stay behind. nil: none do.
+// Skip selects the messages that stay behind. nil: none do.
 type Skip func(stream, subject string) bool
 
 func (s Skip) skips(a Asset, subject string) bool {
@@ -216,8 +217,8 @@ func (s Skip) skips(a Asset, subject string) bool {
 	return own || s != nil && s(a.Stream, subject)
 }
 
-// Read reads an asset from a sequence of its stream on, oldest first, and hands it on page by page; what
-// lives no longer at an instant is left out. Its errors are natsconf.ErrUnavailable and do's.
+// Read reads an asset from a sequence of its stream on, oldest first, and hands it on page by page; messages
+// whose life has ended at an instant are left out. Its errors are natsconf.ErrUnavailable and do's.
 func Read(ctx context.Context, c *natsconf.Conn, a Asset, skip Skip, from uint64, alive time.Time,
 	do func([]Item) error) error {
 	_, last, err := c.Bounds(ctx, a.Stream)
@@ -233,7 +234,7 @@ func readTo(ctx context.Context, c *natsconf.Conn, a Asset, skip Skip, from, las
 	if last < from {
 		return nil
 	}
-	// not what this command was told: an operator's shell may lack the service's settings
+	// not from this command's settings: an operator's shell may lack those of the service
 	life, err := c.KeptFor(ctx, a.Stream)
 	if err != nil {
 		return err
@@ -256,7 +257,7 @@ func readTo(ctx context.Context, c *natsconf.Conn, a Asset, skip Skip, from, las
 	})
 }
 
-// SumOf reads the whole of an asset and returns its sum.
+// SumOf reads a whole asset and returns its sum.
 func SumOf(ctx context.Context, c *natsconf.Conn, a Asset, skip Skip, alive time.Time) (Sum, error) {
 	var s Sum
 	err := Read(ctx, c, a, skip, 1, alive, func(items []Item) error {

@@ -18,10 +18,10 @@ import (
 )
 
 // The format of a backup, version 1: one line of JSON, a Header, ended by a newline; then chunks, sealed by
-// the master key (chunkWriter). What is in the chunks, one behind the other, is a gzip stream of JSON lines.
-// Each is one of: {"asset":"STREAM"}, from where on items are that stream's; {"item":{…}}, an Item;
-// {"end":{"asset","count","digest"}}, what the asset's items come to. An end for every asset, in their
-// order, makes a backup whole.
+// the master key (chunkWriter). The chunks together hold a gzip stream of JSON lines. Each is one of:
+// {"asset":"STREAM"}, from where on items are that stream's; {"item":{…}}, an Item;
+// {"end":{"asset","count","digest"}}, the count and digest of the asset's items. An end for every asset, in
+// their order, makes a backup whole.
 const (
 	backupFormat  = "verifyd backup"
 	backupVersion = 1
@@ -29,7 +29,7 @@ const (
 	maxHeader = 16 << 10
 )
 
-// Header is what can be read of a backup without the master key.
+// Header is the part of a backup that can be read without the master key.
 type Header struct {
 	Format    string    `json:"format"`
 	Version   int       `json:"version"`
@@ -41,14 +41,14 @@ type Header struct {
 	// the store was moved elsewhere, or about to be: another may serve what it holds
 	Leaving bool `json:"leaving,omitempty"`
 	Running bool `json:"running,omitempty"` // the service ran while it was made, and so after it
-	// where the operator asked for it: whoever has the file can read everything then
+	// if the operator asked for it: anyone who has the file can then read everything
 	MasterKey string `json:"master_key,omitempty"`
 }
 
 // IsCopy reports whether it is a copy's.
 func (h Header) IsCopy() bool { return h.Format == copyFormat }
 
-// The errors of a backup, beside ErrDamaged.
+// The errors of a backup, in addition to ErrDamaged.
 var (
 	ErrNoBackup   = errors.New("this is not a backup of verifyd")
 	ErrAnotherKey = errors.New("the backup was made with another master key")
@@ -84,8 +84,8 @@ type Held struct {
 	Count uint64
 }
 
-// Backup writes what a store holds of the assets, while it is in service. Before the end is written, which
-// makes the backup whole, still is asked whether the header is still true. Its errors are
+// Backup writes a store's assets, while the store is in service. Before it writes the end, which makes the
+// backup whole, it calls still, which reports whether the header is still true. Its errors are
 // natsconf.ErrUnavailable, w's and still's.
 func Backup(ctx context.Context, c *natsconf.Conn, assets []Asset, skip Skip, key secretbox.Key, h Header,
 	w io.Writer, still func() error) ([]Held, error) {
@@ -154,7 +154,7 @@ type File struct {
 // Head returns the header.
 func (f *File) Head() Header { return f.Header }
 
-// Close closes what the backup is read from, where that can be.
+// Close closes the file that the backup is read from, if it can be closed.
 func (f *File) Close() error {
 	if c, ok := f.r.(io.Closer); ok {
 		return c.Close()
@@ -239,8 +239,8 @@ func (f *File) Restore(ctx context.Context, c *natsconf.Conn, assets []Asset, sk
 // pageItems is how many items are handed on at once.
 const pageItems = 1024
 
-// each reads the whole backup: page gets each asset's items, at least once for each asset, and end what they
-// come to, once that was found to be true.
+// each reads the whole backup: page gets each asset's items, at least once for each asset, and end gets their
+// count and digest, once these were found to be true.
 func (f *File) each(key secretbox.Key, page func(asset string, items []Item) error, end func(ending)) error {
 	if !key.Checks(f.Header.KeyCheck) {
 		return ErrAnotherKey
@@ -261,7 +261,7 @@ func (f *File) each(key secretbox.Key, page func(asset string, items []Item) err
 	return err
 }
 
-// damagedText makes what a decoder says of a text that was sealed otherwise what it means.
+// damagedText replaces a decoder's error about a text that was sealed differently by what it means.
 func damagedText(err error) error {
 	if errors.Is(err, ErrDamaged) {
 		return err
@@ -302,7 +302,7 @@ func (r *backupReader) read(from io.Reader) error {
 func (r *backupReader) take(l line) error {
 	switch {
 	case l != (line{Asset: l.Asset}) && l != (line{Item: l.Item}) && l != (line{End: l.End}):
-		return ErrDamaged // it is several at once, of which one would be passed over
+		return ErrDamaged // it is several at once, and one of them would be skipped
 	case l.Asset != "" && r.asset == "":
 		r.asset, r.sum = l.Asset, Sum{}
 		return nil

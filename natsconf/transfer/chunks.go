@@ -10,17 +10,17 @@ import (
 )
 
 const (
-	// sealUse is the use of the box that a backup's chunks are sealed in; their owner is the backup, the
-	// chunk's number, and whether it is the last one. So a chunk that is changed, missing, doubled or
-	// another backup's does not open, nor does a backup cut short.
+	// sealUse is the use of the box that seals a backup's chunks; their owner is the backup, the chunk's
+	// number, and whether it is the last one. So a chunk that is changed, missing, duplicated or from another
+	// backup does not open, nor does a truncated backup.
 	sealUse = "backup"
 	// chunkBytes is how much of a backup is sealed at once.
 	chunkBytes = 64 << 10
-	// maxChunk bounds what a reader takes for a chunk: its text, the seal, and room to spare.
+	// maxChunk bounds what a reader accepts as a chunk: its text, the seal, and room to spare.
 	maxChunk = chunkBytes + 1<<10
 )
 
-// ErrDamaged is returned for a backup that was altered or cut short since it was written.
+// ErrDamaged is returned for a backup that was altered or truncated since it was written.
 var ErrDamaged = errors.New("the backup is damaged: it was altered or cut short")
 
 // owner names a chunk.
@@ -113,13 +113,13 @@ func (c *chunkReader) next() error {
 	c.plain, c.number = plain, c.number+1
 	if c.ended {
 		if n, _ := c.r.Read(head[:1]); n > 0 {
-			return ErrDamaged // something was put behind the end
+			return ErrDamaged // something was appended after the end
 		}
 	}
 	return nil
 }
 
-// damaged tells a file that ends too early from one that cannot be read.
+// damaged distinguishes a file that ends too early from one that cannot be read.
 func damaged(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return ErrDamaged

@@ -19,10 +19,10 @@ const (
 	// copyRetry and maxCopyRetry bound the pause after a failure.
 	copyRetry    = time.Second
 	maxCopyRetry = 10 * time.Second
-	// copyRenew is after how long a generation is begun anew, so that what has aged out leaves the copy, and
-	// what rotted there is written again.
+	// copyRenew is the age at which a generation is replaced by a new one, so that aged-out messages leave
+	// the copy, and data that decayed there is written again.
 	copyRenew = 24 * time.Hour
-	// minRenew lies between two generations at least, whatever was erased meanwhile.
+	// minRenew is the minimum time between two generations, whatever was erased meanwhile.
 	minRenew = 10 * time.Minute
 	// CopyStop is how long a stop waits for a disk that does not answer.
 	CopyStop = 5 * time.Second
@@ -34,26 +34,26 @@ type CopierConfig struct {
 	DataDir string // of the embedded store
 	Dir     string // where the copy is kept
 	Assets  []Asset
-	Store   string // names the store (natsconf.Standing)
+	Store   string // names the store (storestate.Record)
 	Key     secretbox.Key
 	Build   string // of verifyd, for people
 	// Skip returns what a new generation leaves out, as a backup does.
 	Skip func(context.Context) (Skip, error)
-	// Renews reports whether a message is about something that was taken away, so that a new generation is
-	// begun, without it.
+	// Renews reports whether a message is about something that was removed, so that a new generation begins
+	// without it.
 	Renews func(stream, subject string) bool
 	Log    zerolog.Logger
 
-	// RenewAfter is after how long a generation is begun anew, 24 h when zero; RenewLeast lies between two
-	// at least, 10 min when zero.
+	// RenewAfter is the age at which a generation is replaced by a new one, 24 h when zero; RenewLeast is the
+	// minimum time between two, 10 min when zero.
 	RenewAfter, RenewLeast time.Duration
 }
 
 // Copier is the actor that keeps a copy of an embedded store.
 //
-// The law: what the manifest names is on the disk, and is a state that the store was in, by the order in
-// which its streams are read (order): a pass counts as a whole or not at all. A failure changes nothing of
-// it, and ends in a new try from there.
+// The law: the state that the manifest names is on the disk, and is one that the store was in, by the order
+// in which its streams are read (order). A pass counts as a whole or not at all. A failure does not change
+// that state, and is followed by a new try from there.
 type Copier struct {
 	c CopierConfig
 
@@ -61,16 +61,16 @@ type Copier struct {
 	state  CopyState
 	failed bool // it was logged
 
-	notBefore time.Time // when a new generation is tried again; of the goroutine that copies
+	notBefore time.Time // when a new generation is tried again; used by the goroutine that copies
 }
 
-// CopyState is how a copy stands.
+// CopyState is the state of a copy.
 type CopyState struct {
 	Dir   string
 	At    time.Time // the store as it was then is in the copy; zero: there is none yet
 	Since time.Time // since when this process copies
-	Err   error     // why it does not go on; nil: it does
-	// why its generation could not be begun anew, though it goes on; nil: it could, or was not to be
+	Err   error     // why copying does not go on; nil: it does
+	// why no new generation could begin, though copying goes on; nil: one could, or none was due
 	Stale    error
 	SameDisk bool      // it is on the filesystem of the store
 	Bytes    int64     // of the copy
@@ -86,15 +86,15 @@ func (s CopyState) Lag(now time.Time) time.Duration {
 	return max(now.Sub(s.At), 0)
 }
 
-// NewCopier makes a copier. It does nothing until served.
+// NewCopier returns a copier. It does nothing until served.
 func NewCopier(c CopierConfig) *Copier {
 	c.RenewAfter, c.RenewLeast = cmp.Or(c.RenewAfter, copyRenew), cmp.Or(c.RenewLeast, minRenew)
 	return &Copier{c: c, state: CopyState{Dir: c.Dir, Since: time.Now()}}
 }
 
-// Check returns why the copy cannot be kept where it is to be, if that is for the operator to change: a
-// *CopyRefusal. A disk that fails or is not there is none. It waits for a disk that does not answer for a
-// moment only.
+// Check returns why the copy cannot be kept in its folder, if the operator has to change that: a
+// *CopyRefusal. A disk that fails or is missing is not one. Check waits only a moment for a disk that does
+// not answer.
 func (k *Copier) Check() error {
 	done := make(chan error, 1)
 	go func() {
@@ -121,14 +121,14 @@ func (k *Copier) openFolder() (*copyFolder, error) {
 // String names the actor in the supervisor's log.
 func (k *Copier) String() string { return "copier" }
 
-// State returns how the copy stands.
+// State returns the state of the copy.
 func (k *Copier) State() CopyState {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.state
 }
 
-// Serve copies until ctx ends, and then once more: a store that was stopped is in its copy to the end.
+// Serve copies until ctx ends, and then once more, so that the copy of a stopped store is complete.
 func (k *Copier) Serve(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() {
@@ -149,7 +149,7 @@ func (k *Copier) run(ctx context.Context) {
 		before := k.State().At
 		err := k.keepOnce(ctx)
 		if err == nil {
-			continue // the store's server was started anew
+			continue // the store's server was restarted
 		}
 		if ctx.Err() == nil {
 			k.fail(err)
@@ -164,7 +164,7 @@ func (k *Copier) run(ctx context.Context) {
 	}
 }
 
-// fail notes a failure, and logs the first of several.
+// fail records a failure, and logs the first of several.
 func (k *Copier) fail(err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -175,7 +175,7 @@ func (k *Copier) fail(err error) {
 	k.state.Err, k.failed = err, true
 }
 
-// copied notes that everything until an instant is in the copy.
+// copied records that everything until an instant is in the copy.
 func (k *Copier) copied(at time.Time, s copyState) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -186,8 +186,8 @@ func (k *Copier) copied(at time.Time, s copyState) {
 	k.failed = false
 }
 
-// keepOnce keeps the copy until ctx ends, something fails, or the store's server was started anew, which
-// returns nil.
+// keepOnce keeps the copy until ctx ends, something fails, or the store's server was restarted, which returns
+// nil.
 func (k *Copier) keepOnce(ctx context.Context) error {
 	back := k.c.Conn.Back()
 	folder, err := k.openFolder()

@@ -26,13 +26,13 @@ const (
 	maxManifest = 1 << 20
 )
 
-// copyState is what a copy's writer knows of it: sealed, since it decides what counts.
+// copyState is what a copy's writer knows about it: sealed, since it decides what counts.
 type copyState struct {
 	Generation string    `json:"generation"` // random, names the file
 	Began      time.Time `json:"began"`      // when the generation was
 	Bytes      int64     `json:"bytes"`      // of the file that count
 	Frames     int       `json:"frames"`
-	// bytes that the generation began with: everything that stood then
+	// bytes that the generation began with: everything that was stored then
 	First int64               `json:"first"`
 	At    map[string]copyMark `json:"at"` // how far each stream was copied
 }
@@ -43,7 +43,7 @@ type copyMark struct {
 	Time     int64  `json:"at,omitempty"` // its own, as the store keeps it; 0: not known
 }
 
-// CopyRefusal says why a folder is not written to: its content or its place would have to change.
+// CopyRefusal reports why a folder is not written to: its content or its place would have to change.
 type CopyRefusal struct{ Dir, Why, Instead string }
 
 func (e *CopyRefusal) Error() string { return e.Dir + " " + e.Why + "; " + e.Instead }
@@ -54,12 +54,12 @@ type copyFolder struct {
 	lock   *flock.Flock
 	box    *secretbox.Box
 	header Header
-	state  copyState // Generation is empty where there is no copy yet
-	// what the state was that is there cannot be read: what it may be about stays until there is another
+	state  copyState // Generation is empty if there is no copy yet
+	// the existing state cannot be read: the files that it may be about stay until there is another state
 	keep bool
 }
 
-// openCopyFolder takes a folder for the copy of a store. Its errors are a *CopyRefusal, and those of the
+// openCopyFolder opens a folder for the copy of a store. Its errors are a *CopyRefusal, and those of the
 // filesystem.
 func openCopyFolder(dir, dataDir string, store string, key secretbox.Key, build string) (_ *copyFolder,
 	err error) {
@@ -97,12 +97,12 @@ func openCopyFolder(dir, dataDir string, store string, key secretbox.Key, build 
 	return f, f.sweep()
 }
 
-// CheckCopyDir returns why a copy cannot be kept in a folder, as far as that can be seen without reading
-// what is in it. Its errors are a *CopyRefusal, and those of the filesystem.
+// CheckCopyDir returns why a copy cannot be kept in a folder, as far as that can be seen without reading its
+// content. Its errors are a *CopyRefusal, and those of the filesystem.
 func CheckCopyDir(dir, dataDir string) error {
 	info, err := os.Stat(dir)
 	if err != nil {
-		return err // it is not made: where its disk is not mounted that would be a folder on another one
+		return err // it is not made: if its disk is not mounted, that would be a folder on another one
 	}
 	if !info.IsDir() {
 		return &CopyRefusal{dir, "is no folder", "name a folder on another disk"}
@@ -132,8 +132,8 @@ func CheckCopyDir(dir, dataDir string) error {
 	return nil
 }
 
-// CheckCopy is CheckCopyDir, and also reads whose copy is in the folder, and tries to write there; what is in
-// it stays as it is. An empty store is one that is not known.
+// CheckCopy is CheckCopyDir, but also reads whose copy is in the folder, and tries to write there; the
+// content stays as it is. An empty store name means that the store is not known.
 func CheckCopy(dir, dataDir, store string, key secretbox.Key) error {
 	if err := CheckCopyDir(dir, dataDir); err != nil {
 		return err
@@ -142,7 +142,7 @@ func CheckCopy(dir, dataDir, store string, key secretbox.Key) error {
 	if err := f.read(key); err != nil {
 		return err
 	}
-	// one that stays behind is swept away as all that is unfinished
+	// one that stays behind is removed with everything that is unfinished
 	tried, err := os.CreateTemp(dir, copyPrefix+"check-")
 	if err != nil {
 		return err
@@ -150,7 +150,7 @@ func CheckCopy(dir, dataDir, store string, key secretbox.Key) error {
 	return errors.Join(tried.Close(), os.Remove(tried.Name()))
 }
 
-// isWithin reports whether a folder is another one or below it, wherever links lead.
+// isWithin reports whether a folder is another one or is below it, with links resolved.
 func isWithin(dir, of string) (bool, error) {
 	var err error
 	paths := []string{dir, of}
@@ -169,7 +169,7 @@ func isWithin(dir, of string) (bool, error) {
 	return err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator)), nil
 }
 
-// read finds out how far the copy has come that is there.
+// read finds out how far the existing copy has come.
 func (f *copyFolder) read(key secretbox.Key) error {
 	h, first, sealed, err := readCopyManifest(f.dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -199,7 +199,7 @@ func (f *copyFolder) read(key secretbox.Key) error {
 	return nil
 }
 
-// sweep takes away what a run before has left unfinished.
+// sweep removes what an earlier run has left unfinished.
 func (f *copyFolder) sweep() error {
 	entries, err := os.ReadDir(f.dir)
 	if err != nil {
@@ -217,7 +217,7 @@ func (f *copyFolder) sweep() error {
 	return nil
 }
 
-// commit makes a state the one that counts. What it names is on the disk already.
+// commit makes a state the one that counts. The bytes that it names are on the disk already.
 func (f *copyFolder) commit(s copyState, at time.Time) error {
 	h := f.header
 	h.CreatedAt = at.UTC()
@@ -276,7 +276,7 @@ func syncDir(dir string) error {
 }
 
 // readCopyManifest reads what a copy is. Its errors are ErrNoBackup, a *VersionError, and those of the
-// filesystem: fs.ErrNotExist where there is none.
+// filesystem: fs.ErrNotExist if there is none.
 func readCopyManifest(dir string) (h Header, first, sealed []byte, err error) {
 	path := filepath.Join(dir, copyManifest)
 	info, err := os.Stat(path)

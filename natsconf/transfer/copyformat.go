@@ -24,17 +24,16 @@ import (
 //	verifyd-copy.lock    held by the service that writes.
 //
 // A frame is four bytes of length, big-endian, and a box, which belongs to the generation and the frame's
-// number: one that is changed, missing, doubled or another generation's does not open. What is in it is
-// entries, a kind and its fields: 's' names the stream whose messages follow, and how long it keeps them;
-// 'm' is a message; 'c' ends a pass: whoever has everything up to there has a state of the store that was.
-// The state names how many bytes of the file count; what is behind them was under way when the service
-// ended.
+// number: one that is changed, missing, duplicated or from another generation does not open. A frame holds
+// entries, a kind and its fields: 's' names the stream whose messages follow, and how long it keeps them; 'm'
+// is a message; 'c' ends a pass: everything up to there is a state that the store was in. The copyState names
+// how many bytes of the file count; the bytes after them were under way when the service ended.
 const (
 	copyFormat  = "verifyd copy"
 	copyVersion = 1
 	copyUse     = "copy" // of the box
 
-	// frameBytes is how much is sealed at once; maxFrame bounds what a reader takes for a frame: that, a
+	// frameBytes is how much is sealed at once; maxFrame bounds what a reader accepts as a frame: that, a
 	// message of the largest size that a server takes, and room to spare.
 	frameBytes = 32 << 10
 	maxFrame   = 4 << 20
@@ -64,7 +63,7 @@ type frameWriter struct {
 	stream string // whose messages come now; empty: none were begun in this frame
 }
 
-// message adds a message of a stream that keeps its messages for so long (0: without end).
+// message adds a message of a stream that keeps its messages for the given time (0: without end).
 func (f *frameWriter) message(stream string, life time.Duration, m *storefile.Message) error {
 	if f.stream != stream {
 		f.buffer = appendText(append(f.buffer, entryStream), stream)
@@ -110,7 +109,7 @@ func appendText[T string | []byte](b []byte, text T) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(text))), text...)
 }
 
-// DamagedCopyError says where a copy cannot be read.
+// DamagedCopyError reports where a copy cannot be read.
 type DamagedCopyError struct {
 	File  string
 	At    int64     // byte
@@ -130,7 +129,7 @@ func (e *DamagedCopyError) Error() string {
 // Is makes it an ErrDamaged.
 func (e *DamagedCopyError) Is(target error) bool { return target == ErrDamaged }
 
-// copyVisitor is told of what a copy holds, in the order in which it was written.
+// copyVisitor receives the content of a copy, in the order in which it was written.
 type copyVisitor struct {
 	message func(stream string, life time.Duration, m *storefile.Message) error
 	commit  func(at time.Time)
@@ -165,7 +164,7 @@ func readFrames(r io.Reader, name string, size int64, box *secretbox.Box, genera
 	return nil
 }
 
-// readFrame reads a frame of left bytes at the most. Its errors are ErrDamaged and r's.
+// readFrame reads a frame of at most left bytes. Its errors are ErrDamaged and r's.
 func readFrame(r io.Reader, left int64, box *secretbox.Box, owner string) (plain []byte, n int64, err error) {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -237,7 +236,7 @@ func (e *entryReader) entry(f *fields) error {
 	return nil
 }
 
-// fields are read one after the other. Where one is not whole, b is nil from then on.
+// fields are read one after another. If one is not whole, b is nil from then on.
 type fields struct{ b []byte }
 
 func (f *fields) number() uint64 {
@@ -271,7 +270,7 @@ func (f *fields) text() []byte {
 	return text
 }
 
-// storedItem makes an item the message that it was read from, its origin with it.
+// storedItem turns an item back into the message that it was read from, with its origin.
 func storedItem(it Item) *storefile.Message {
 	h := nats.Header{}
 	maps.Copy(h, it.Header)

@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	// A new generation reads the whole store through the server. It pauses after each page, so many times as
-	// long as that took: it costs a fortieth of two processors, and a quarter of one where there is no copy
-	// yet.
+	// A new generation reads the whole store through the server. It pauses after each page, this many times
+	// as long as the page took. It costs a fortieth of two processors, and a quarter of one if there is no
+	// copy yet.
 	buildPause      = 19
 	buildPauseFirst = 3
 )
@@ -35,7 +35,7 @@ type copyLog struct {
 	first  int64
 }
 
-// openLog goes on with a generation. What is behind the bytes that count is cut off. Its errors are
+// openLog goes on with a generation. It truncates the bytes after those that count. Its errors are
 // ErrDamaged, and those of the filesystem and the store.
 func (r *copyRun) openLog(s copyState) (*copyLog, error) {
 	file, err := os.OpenFile(r.folder.path(s.Generation), os.O_WRONLY, 0o600)
@@ -66,7 +66,7 @@ func (r *copyRun) openLog(s copyState) (*copyLog, error) {
 	return l, nil
 }
 
-// follow makes the readers that go on where the generation is.
+// follow makes the readers that go on from where the generation is.
 func (l *copyLog) follow(ctx context.Context, c CopierConfig) error {
 	l.tails, l.lives = map[string]*storefile.Tail{}, map[string]time.Duration{}
 	for _, a := range l.assets {
@@ -81,7 +81,7 @@ func (l *copyLog) follow(ctx context.Context, c CopierConfig) error {
 	return nil
 }
 
-// newLog makes a generation with everything that stands in the store.
+// newLog makes a generation with everything that is in the store.
 func (r *copyRun) newLog(ctx context.Context, first bool) (_ *copyLog, err error) {
 	generation := rand.Text()
 	file, err := os.OpenFile(r.folder.path(generation), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -118,7 +118,7 @@ func (r *copyRun) newLog(ctx context.Context, first bool) (_ *copyLog, err error
 	return l, l.follow(ctx, r.c)
 }
 
-// everything brings what stands in a stream.
+// everything brings all messages of a stream.
 func (l *copyLog) everything(ctx context.Context, c *natsconf.Conn, a Asset, skip Skip, pause int) error {
 	_, last, err := c.Bounds(ctx, a.Stream)
 	if err != nil {
@@ -185,11 +185,11 @@ func (l *copyLog) close() {
 	_ = l.file.Close()
 }
 
-// drop takes away a generation that did not come to count.
+// drop removes a generation that did not come to count.
 func (l *copyLog) drop() {
 	l.close()
 	_ = os.Remove(l.file.Name())
 }
 
-// marks returns how far each stream was copied, as it stands now.
+// marks returns how far each stream is copied now.
 func (l *copyLog) marks() map[string]copyMark { return maps.Clone(l.at) }

@@ -19,16 +19,16 @@ import (
 	"verifyd/natsconf/storefile"
 )
 
-// Source is what a store is restored from: a backup, or a copy.
+// Source is a backup, or a copy, that a store is restored from.
 type Source interface {
-	// Head is what can be read without the master key.
+	// Head is the part that can be read without the master key.
 	Head() Header
-	// Check reads everything, and tells seen of each message. Its errors are ErrAnotherKey, ErrDamaged and
+	// Check reads everything, and calls seen for each message. Its errors are ErrAnotherKey, ErrDamaged and
 	// the file's.
 	Check(key secretbox.Key, seen func(stream, subject string)) ([]Held, error)
-	// Restore fills a store's assets with what the source holds of them and what the store has not yet. What
-	// lives no longer is left out. A repeat is harmless. The source is one that Check has found whole. Its
-	// errors are Check's and Fill's.
+	// Restore fills a store's assets with the messages of the source that the store does not have yet.
+	// Messages whose life has ended are left out. A repeat is harmless. The source is one that Check has
+	// found whole. Its errors are Check's and Fill's.
 	Restore(ctx context.Context, c *natsconf.Conn, assets []Asset, skip Skip, key secretbox.Key) ([]Report,
 		error)
 	io.Closer
@@ -85,11 +85,11 @@ func (s *storeCopy) Close() error {
 	return s.file.Close()
 }
 
-// copyTries is how often a copy is looked up again that goes over to another generation meanwhile.
+// copyTries is how often a copy is looked up again if it changes to another generation meanwhile.
 const copyTries = 5
 
-// load opens the generation that counts. What is read from then on is of one state, though a service may go
-// on writing.
+// load opens the generation that counts. Everything read from then on belongs to one state, though a service
+// may go on writing.
 func (s *storeCopy) load(key secretbox.Key) (err error) {
 	if s.file != nil {
 		_, err = s.file.Seek(0, io.SeekStart)
@@ -131,8 +131,7 @@ func (s *storeCopy) each(key secretbox.Key, v copyVisitor) error {
 		v)
 }
 
-// Check reads the whole copy; see Source. What it counts is everything that was written down since the
-// generation was begun.
+// Check reads the whole copy; see Source. It counts everything that was written since the generation began.
 func (s *storeCopy) Check(key secretbox.Key, seen func(stream, subject string)) ([]Held, error) {
 	counts := map[string]uint64{}
 	err := s.each(key, copyVisitor{message: func(stream string, _ time.Duration, m *storefile.Message) error {
@@ -182,7 +181,7 @@ func (s *storeCopy) Restore(ctx context.Context, c *natsconf.Conn, assets []Asse
 	return reports, nil
 }
 
-// refill fills a store from what was written down, message by message: also what was written over since.
+// refill fills a store from the written messages, one by one, including those that were replaced since.
 type refill struct {
 	ctx  context.Context //nolint:containedctx // of one call
 	conn *natsconf.Conn
@@ -230,12 +229,12 @@ func (r *refill) flush(one *assetRefill) error {
 	return err
 }
 
-// replaces reports whether a message of the asset whose life has ended may have taken the place of one whose
-// life has not: it is stored for a moment, so that the other one goes.
+// replaces reports whether a message of the asset whose life has ended may have replaced one whose life has
+// not: it is stored for a moment, so that the other one is removed.
 func (a Asset) replaces() bool { return a.history == 1 && a.lives && !a.once }
 
-// withoutReplaced leaves out the messages whose place others of the same page take: a server refuses a batch
-// that takes away what it brings.
+// withoutReplaced leaves out the messages that others of the same page replace: a server refuses a batch that
+// removes what it brings.
 func (a Asset) withoutReplaced(items []Item) []Item {
 	if a.once || a.counter {
 		return items

@@ -11,12 +11,12 @@ import (
 )
 
 const (
-	// copyEvery is the pause between two passes; copyFresh after how long without anything new the instant is
-	// written anew.
+	// copyEvery is the pause between two passes; copyFresh is how long without anything new until the instant
+	// is written again.
 	copyEvery = time.Second
 	copyFresh = 3 * time.Second
-	// A generation is begun anew before its time where its file has grown to copyGrown times what it began
-	// with, and copySlack.
+	// A new generation begins before its time if the file has grown to copyGrown times what it began with,
+	// plus copySlack.
 	copyGrown = 3
 	copySlack = 64 << 20
 )
@@ -39,7 +39,7 @@ type builtCopy struct {
 	err error
 }
 
-// begin goes on with the generation that is there, if the store is the one that it was copied from.
+// begin goes on with the existing generation, if the store is the one that it was copied from.
 func (r *copyRun) begin(ctx context.Context) error {
 	s := r.folder.state
 	if s.Generation == "" {
@@ -62,8 +62,8 @@ func (r *copyRun) begin(ctx context.Context) error {
 	return err
 }
 
-// goesOn reports whether a store's streams go on where they were copied to, and whether that is sure: a
-// store that was killed may have lost its last messages, and given their sequences to others.
+// goesOn reports whether a store's streams go on from where they were copied to, and whether that is certain:
+// a store that was killed may have lost its last messages, and have given their sequences to others.
 func (r *copyRun) goesOn(ctx context.Context, at map[string]copyMark) (goesOn, sure bool, err error) {
 	sure = true
 	for _, a := range r.c.Assets {
@@ -72,7 +72,7 @@ func (r *copyRun) goesOn(ctx context.Context, at map[string]copyMark) (goesOn, s
 		if err != nil {
 			return false, false, err
 		}
-		// what comes anew on these sequences comes with the next generation
+		// new messages on these sequences come with the next generation
 		if a.loose && last < mark.Sequence {
 			at[a.Stream], sure = copyMark{Sequence: last}, false
 			continue
@@ -80,7 +80,7 @@ func (r *copyRun) goesOn(ctx context.Context, at map[string]copyMark) (goesOn, s
 		if last < mark.Sequence {
 			return false, false, nil
 		}
-		if mark.Sequence == 0 || a.counter { // counters tell their total each time
+		if mark.Sequence == 0 || a.counter { // counters carry their total each time
 			continue
 		}
 		m, err := r.c.Conn.Next(ctx, a.Stream, ">", mark.Sequence)
@@ -112,7 +112,7 @@ func (r *copyRun) close() {
 	}
 }
 
-// keep makes one pass after the other.
+// keep makes one pass after another.
 func (r *copyRun) keep(ctx context.Context, back <-chan struct{}) error {
 	tick := time.NewTicker(copyEvery)
 	defer tick.Stop()
@@ -139,8 +139,8 @@ func (r *copyRun) keep(ctx context.Context, back <-chan struct{}) error {
 	}
 }
 
-// notRenewed notes why there is no new generation. Where there is another one that goes on, it does so, and
-// this is tried again later.
+// notRenewed records why there is no new generation. If there is another one that goes on, it does so, and
+// the new one is tried again later.
 func (r *copyRun) notRenewed(err error) error {
 	if err != nil {
 		err = fmt.Errorf("make a new generation of the copy: %w", err)
@@ -179,7 +179,7 @@ func (r *copyRun) pass() error {
 	return nil
 }
 
-// change goes over to a generation that was made, and takes away the one before.
+// change switches to a generation that was made, and removes the one before.
 func (r *copyRun) change(b builtCopy) error {
 	var s copyState
 	at, again := time.Now(), false
@@ -207,7 +207,7 @@ func (r *copyRun) change(b builtCopy) error {
 	return nil
 }
 
-// build begins a new generation where it is time to.
+// build begins a new generation if it is due.
 func (r *copyRun) build(ctx context.Context) {
 	if r.building != nil || r.now != nil && !r.due() {
 		return

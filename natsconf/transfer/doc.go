@@ -9,8 +9,8 @@
 //     life ends. So a second run knows what it has brought already, from the new store alone, and nothing
 //     lives longer for having been moved. A message on a subject that is not its stream's stays behind: no
 //     build has written it.
-//  2. A store is filled by one filler at a time, and by nothing else: its standing records that
-//     (natsconf.Standing).
+//  2. A store is filled by one filler at a time, and by nothing else: its state records that
+//     (storestate.Record).
 //  3. Order is kept within a stream, and a stream has no gap: a message is stored only after the one before
 //     it.
 //  4. A counter is not replayed but made equal. Hints are not carried: message schedules and the positions of

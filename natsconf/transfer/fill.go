@@ -18,7 +18,7 @@ import (
 	"verifyd/natsconf/crashpoint"
 )
 
-// ErrDiffers is returned where the store that is filled holds something else on a subject than what is
+// ErrDiffers is returned if the store that is filled holds another message on a subject than the one that is
 // brought.
 var ErrDiffers = errors.New("the store that is filled holds another message there")
 
@@ -26,12 +26,12 @@ const (
 	// fillBatch is how many messages go into one atomic batch, and how many single ones are in flight: the
 	// server takes 1,000.
 	fillBatch = 500
-	// fillTries bounds how often a page is tried again whose answer did not come.
+	// fillTries bounds how often a page whose answer did not come is tried again.
 	fillTries = 5
 )
 
-// Brought returns the sequence, in the store that it came from, of the last message that was brought; 0
-// where none was.
+// Brought returns the sequence, in the store that it came from, of the last message that was brought; 0 if
+// none was.
 func Brought(ctx context.Context, c *natsconf.Conn, a Asset) (uint64, error) {
 	m, err := c.Last(ctx, a.Stream, ">")
 	if errors.Is(err, natsconf.ErrNotFound) {
@@ -44,8 +44,8 @@ func Brought(ctx context.Context, c *natsconf.Conn, a Asset) (uint64, error) {
 	return o.Sequence, nil
 }
 
-// Fill stores items, which come oldest first, in their asset's stream, and says how many there were to
-// store. A repeat is harmless: what is there already stays. The errors are ErrDiffers and natsconf's.
+// Fill stores items, which come oldest first, in their asset's stream, and returns how many there were to
+// store. A repeat is harmless: items that are there already stay. The errors are ErrDiffers and natsconf's.
 func Fill(ctx context.Context, c *natsconf.Conn, a Asset, items []Item) (stored int, err error) {
 	if a.counter {
 		return fillCounters(ctx, c, a, items)
@@ -65,7 +65,7 @@ func Fill(ctx context.Context, c *natsconf.Conn, a Asset, items []Item) (stored 
 	return stored, nil
 }
 
-// nextPage cuts the next page off. What replaces another message begins a page of its own.
+// nextPage cuts the next page off. A message that replaces another begins a page of its own.
 func nextPage(items []Item) []Item {
 	page := items[:min(len(items), fillBatch)]
 	if i := slices.IndexFunc(page[1:], func(it Item) bool { return natsconf.Replaces(it.Header) }); i >= 0 {
@@ -74,9 +74,9 @@ func nextPage(items []Item) []Item {
 	return page
 }
 
-// destroyReplaced destroys what a message replaces. It comes before the message is stored: were it the other
-// way round, a copy that is cut off between the two would find the message there, and leave the one before
-// for ever.
+// destroyReplaced destroys the messages that a message replaces. It runs before the message is stored: the
+// other way round, a copy that is interrupted between the two would find the message there, and leave the one
+// before forever.
 func destroyReplaced(ctx context.Context, c *natsconf.Conn, a Asset, it Item) error {
 	if !natsconf.Replaces(it.Header) {
 		return nil
@@ -84,8 +84,8 @@ func destroyReplaced(ctx context.Context, c *natsconf.Conn, a Asset, it Item) er
 	return c.Destroy(ctx, a.Stream, it.Subject, 0)
 }
 
-// fillPage stores a page, and again what an answer that was lost leaves open, or a leader that went in its
-// midst.
+// fillPage stores a page, and tries again if a lost answer, or a leader that went away in its midst, leaves
+// open what is stored.
 func fillPage(ctx context.Context, c *natsconf.Conn, a Asset, items []Item) (err error) {
 	for range fillTries {
 		if a.batches {
@@ -116,8 +116,8 @@ func fillPage(ctx context.Context, c *natsconf.Conn, a Asset, items []Item) (err
 	return err
 }
 
-// messages makes the messages of a page. Those whose life has ended meanwhile live a second more: the order
-// has no gap.
+// messages makes the messages of a page. Those whose life has ended meanwhile live a second more, so that the
+// order has no gap.
 func messages(a Asset, items []Item) []*nats.Msg {
 	msgs := make([]*nats.Msg, len(items))
 	now := time.Now()
@@ -136,7 +136,7 @@ func messages(a Asset, items []Item) []*nats.Msg {
 }
 
 // fillChain stores a page in a stream that takes no batches: each message is refused unless it comes right
-// behind the one before.
+// after the one before.
 func fillChain(ctx context.Context, c *natsconf.Conn, a Asset, items []Item) error {
 	_, last, err := c.Bounds(ctx, a.Stream)
 	if err != nil {
@@ -157,14 +157,14 @@ func fillChain(ctx context.Context, c *natsconf.Conn, a Asset, items []Item) err
 			if kind := natsconf.Kind(err); a.once || !errors.Is(kind, natsconf.ErrConflict) {
 				return kind
 			}
-			// A message before this one is missing, or more are there than were known: look again.
+			// A message before this one is missing, or more are there than were known: read again.
 			return fmt.Errorf("%w: %w", natsconf.ErrUncertain, err)
 		}
 	}
 	return nil
 }
 
-// fillSingly stores what of a page is not there yet, and compares what is.
+// fillSingly stores the messages of a page that are not there yet, and compares those that are.
 func fillSingly(ctx context.Context, c *natsconf.Conn, a Asset, items []Item) error {
 	for i, m := range messages(a, items) {
 		_, err := c.JS.PublishMsg(ctx, m, jetstream.WithRetryAttempts(0))
@@ -188,7 +188,7 @@ func fillSingly(ctx context.Context, c *natsconf.Conn, a Asset, items []Item) er
 	return nil
 }
 
-// fillCounters makes counters equal to what they were read as, and says how many were not.
+// fillCounters makes counters equal to the values that were read, and returns how many were not.
 func fillCounters(ctx context.Context, c *natsconf.Conn, a Asset, items []Item) (stored int, err error) {
 	msgs, err := c.Newest(ctx, a.Stream, ">")
 	if err != nil {
@@ -218,7 +218,8 @@ func fillCounters(ctx context.Context, c *natsconf.Conn, a Asset, items []Item) 
 			},
 		}
 		it.Origin.Put(m.Header)
-		// No repeat by the library: what was not answered may be counted, and the next run reads what is.
+		// No repeat by the library: an increment without an answer may be counted, and the next run reads
+		// whether it is.
 		if _, err := c.JS.PublishMsg(ctx, m, jetstream.WithRetryAttempts(0)); err != nil {
 			return stored, fmt.Errorf("set the counter %s: %w", it.Subject, natsconf.Kind(err))
 		}
@@ -263,7 +264,8 @@ type Report struct {
 	Brought int // messages in this run
 }
 
-// Copy brings what one store has of an asset, and the other has not yet. The errors are Read's and Fill's.
+// Copy brings the messages of an asset that one store has, and the other does not have yet. The errors are
+// Read's and Fill's.
 func Copy(ctx context.Context, from, to *natsconf.Conn, a Asset, skip Skip) (Report, error) {
 	r := Report{Stream: a.Stream}
 	since := uint64(1)
@@ -283,9 +285,9 @@ func Copy(ctx context.Context, from, to *natsconf.Conn, a Asset, skip Skip) (Rep
 	return r, err
 }
 
-// Again empties an asset that differs though the store it comes from takes nothing any more, and brings the
-// whole of it once more, where that store may have lost what was brought (Asset.loose). Other assets stay as
-// they are. The errors are Copy's, and those of the server's API.
+// Again empties an asset that differs although the store it comes from accepts nothing any more, and brings
+// all of it once more, if that store may have lost what was brought (Asset.loose). Other assets stay as they
+// are. The errors are Copy's, and those of the server's API.
 func Again(ctx context.Context, from, to *natsconf.Conn, a Asset, skip Skip) error {
 	if !a.loose {
 		return nil
@@ -297,7 +299,7 @@ func Again(ctx context.Context, from, to *natsconf.Conn, a Asset, skip Skip) err
 	return err
 }
 
-// Comparison is what stands of an asset on both sides.
+// Comparison is what both sides hold of an asset.
 type Comparison struct {
 	Stream   string
 	From, To Sum
@@ -306,8 +308,8 @@ type Comparison struct {
 // Equal reports whether both sides hold the same.
 func (c Comparison) Equal() bool { return c.From == c.To }
 
-// compareMargin keeps out of a comparison what is about to leave a store by its age, which it may do on one
-// side first.
+// compareMargin keeps out of a comparison the messages that are about to leave a store by their age, which
+// may happen on one side first.
 const compareMargin = 2 * time.Minute
 
 // Compare reads the whole of an asset on both sides, at the same time.

@@ -13,26 +13,26 @@ import (
 )
 
 // minPause and maxPause bound the pause between two tries. A thousand requests that wait are 5,000 tries a
-// second at most, for which a server that leads nothing has one word each.
+// second at most, each of which a server that leads nothing answers with one line.
 const minPause, maxPause = 20 * time.Millisecond, 200 * time.Millisecond
 
-// mark is what a context of For holds. It is there also where the work goes on without its request.
+// mark is the value in a context of For. It is there also if the work goes on without its request.
 type mark struct{}
 
-// For returns a context for what a request asks of the store, which waits until it ends: after d, at the
-// latest.
+// For returns a context under which a request's calls to the store wait until the context ends: after d, at
+// the latest.
 func For(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithValue(ctx, mark{}, true), d)
 }
 
-// Is reports whether what is asked under a context waits until it ends.
+// Is reports whether calls under a context wait until it ends.
 func Is(ctx context.Context) bool {
 	_, ends := ctx.Deadline()
 	return ends && ctx.Value(mark{}) != nil
 }
 
-// Outlasting returns a context for work that others wait for, too, and so does not end with the caller that
-// began it: it ends after d, or when the time of a caller that waits is over, whichever is later.
+// Outlasting returns a context for work that other callers wait for, too, and that so does not end with the
+// caller that began it. It ends after d, or when the time of a caller that waits is over, whichever is later.
 func Outlasting(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	if end, _ := ctx.Deadline(); Is(ctx) {
 		d = max(d, time.Until(end))
@@ -40,8 +40,8 @@ func Outlasting(ctx context.Context, d time.Duration) (context.Context, context.
 	return context.WithTimeout(context.WithoutCancel(ctx), d)
 }
 
-// Tries counts tries, with pauses between them: so many, or where the context waits as many as there is time
-// for. The first is always made.
+// Tries counts tries, with pauses between them: the given number, or if the context waits, as many as there
+// is time for. The first is always made.
 func Tries(ctx context.Context, atMost int) iter.Seq[int] {
 	return func(try func(int) bool) {
 		pause := minPause
