@@ -15,8 +15,8 @@ import (
 // browserLen is the length of what crypto/rand.Text returns: 130 bits in base32.
 const browserLen = 26
 
-// Browsers knows browsers again by a random cookie, which says nothing about anybody. It is for one owner, as
-// Cookies are.
+// Browsers recognizes browsers by a random cookie, which reveals nothing about anybody. It is for one owner,
+// as Cookies are.
 type Browsers struct {
 	Cookies page.Cookies
 	Name    string        // of the cookie
@@ -24,9 +24,9 @@ type Browsers struct {
 	Life    time.Duration // from the last time that it was set
 }
 
-// Of returns the id in the browser's cookie; empty where it brought none that is of our make. Where a
-// neighbouring host has planted a second one, the first counts: a wrong one costs its browser a wait, and
-// Began distinguishes it from the browser's own.
+// Of returns the id in the browser's cookie; empty if it sent none in our form. If a neighbouring host has
+// planted a second one, the first counts: a wrong one costs its browser a wait, and Began distinguishes it
+// from the browser's own.
 func (b Browsers) Of(r *http.Request) string {
 	if ids := b.all(r); len(ids) > 0 {
 		return ids[0]
@@ -43,8 +43,8 @@ func (b Browsers) all(r *http.Request) (ids []string) {
 	return ids
 }
 
-// Know returns a browser a cookie with its id, or the same one for a while longer, and returns the id: a new
-// one where it is empty.
+// Know sets a browser's cookie with its id, or extends the life of the existing one, and returns the id: a
+// new one if it is empty.
 func (b Browsers) Know(w http.ResponseWriter, id string) string {
 	if id == "" {
 		id = rand.Text()
@@ -54,7 +54,7 @@ func (b Browsers) Know(w http.ResponseWriter, id string) string {
 }
 
 // Began reports whether the browser of a request is the one whose hash for an owner is given, and which began
-// a flow. One that brings another browser's cookie beside its own is not: somebody else has set it.
+// a flow. One that sends another browser's cookie along with its own is not: somebody else has set that.
 func (b Browsers) Began(r *http.Request, hash, owner string) bool {
 	ids := b.all(r)
 	return len(ids) > 0 && !slices.ContainsFunc(ids, func(id string) bool {
@@ -62,8 +62,8 @@ func (b Browsers) Began(r *http.Request, hash, owner string) bool {
 	})
 }
 
-// BrowserHash names the browser of an id where others may read it, apart for each owner, so that nobody can
-// tell that two of them had one browser. It is empty for no id.
+// BrowserHash identifies the browser of an id in places that others may read. It differs for each owner, so
+// that nobody can find out that two of them had the same browser. It is empty for no id.
 func BrowserHash(id, owner string) string {
 	if id == "" {
 		return ""

@@ -15,16 +15,16 @@ import (
 // Cookies keeps flows in the browser: one cookie per attempt, so that several tabs do not overwrite each
 // other.
 //
-// A cookie stays after its attempt is spent: it is how a reload of the provider's return, or a press on Back,
-// still finds its session and lands on the clean page. Whether an attempt is spent is said by the store,
-// which no browser can turn back.
+// A cookie stays after its attempt is spent: with it a reload of the provider's return, or a press on Back,
+// still finds its session and lands on the clean page. The store, which no browser can turn back, decides
+// whether an attempt is spent.
 type Cookies struct {
 	Config
 
-	prefix string // of the cookies' names, as they are on the way
+	prefix string // of the cookies' names, as they are sent
 }
 
-// Config says where the cookies of one owner live.
+// Config is the place of one owner's cookies.
 type Config struct {
 	Cookies page.Cookies
 	Box     *secretbox.Box // of the owner's use
@@ -41,7 +41,8 @@ func NewCookies(c Config) Cookies { return Cookies{c, c.Cookies.Name(c.Name)} }
 const (
 	// stateOwner is what the seal of a state is bound to; the cookies' are bound to tags, which are longer.
 	stateOwner = "state"
-	// stateFill makes a sealed state as long as any other: 32 bytes, of which 12 are random and 16 the seal.
+	// stateFill makes a sealed state as long as any other: 32 bytes; 12 of them are random and 16 are the
+	// seal.
 	stateFill = 3
 )
 
@@ -52,8 +53,9 @@ func (c Cookies) NewAttempt() network.Attempt {
 	return a
 }
 
-// Made reports whether a state is one of NewAttempt's, whichever browser began the attempt: nobody else can
-// make one up. So a return to a browser that did not begin can spend its attempt, and junk writes nothing.
+// Made reports whether a state comes from NewAttempt, whichever browser began the attempt: nothing else can
+// make one. So a return to a browser that did not begin its attempt can spend the attempt, and junk writes
+// nothing.
 func (c Cookies) Made(state string) bool {
 	sealed, err := base64.RawURLEncoding.Strict().DecodeString(state)
 	if err == nil {
@@ -83,7 +85,7 @@ func (c Cookies) cookie(tag, value string, maxAge int) *http.Cookie {
 // open is removed.
 func (c Cookies) Find(w http.ResponseWriter, r *http.Request, state string) (Flow, bool) {
 	tag := tagOf(state)
-	found := r.CookiesNamed(c.prefix + tag) // more than one where a neighbouring host has set its own
+	found := r.CookiesNamed(c.prefix + tag) // more than one if a neighbouring host has set its own
 	for _, cookie := range found {
 		f, err := openFlow(c.Box, tag, cookie.Value)
 		if err == nil && f.Attempt.StateIs(state) {
@@ -96,7 +98,7 @@ func (c Cookies) Find(w http.ResponseWriter, r *http.Request, state string) (Flo
 	return Flow{}, false
 }
 
-// MakeRoom removes what does not open, and the oldest flows beyond those that leave room for one more.
+// MakeRoom removes cookies that do not open, and the oldest flows until there is room for one more.
 func (c Cookies) MakeRoom(w http.ResponseWriter, r *http.Request) {
 	type held struct {
 		tag    string

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// flowVersion is carried by every flow, so that a later build can tell an older one's.
+	// flowVersion is carried by every flow, so that a later build can recognize an older one.
 	flowVersion = 1
 	// tagLen is how much of a state's hash is in a cookie's name: 80 bits keep a browser's few attempts
 	// apart. The state itself is compared as a whole.
@@ -27,7 +27,7 @@ const (
 // nothing.
 var errFlow = errors.New("not a sign-in flow of this service")
 
-// Flow is one attempt of one browser: what must be known again when the browser comes back from the identity
+// Flow is one attempt of one browser: what must be known when the browser comes back from the identity
 // network. Only the sealed cookie holds it.
 type Flow struct {
 	// About is what the attempt is for, up to its owner: a session's token, or where the browser goes
@@ -39,7 +39,7 @@ type Flow struct {
 	// Browser is the BrowserHash of the browser that began the attempt. A return to another one is refused
 	// (Browsers.Began).
 	Browser string `json:"browser,omitempty"`
-	// Platform says that the attempt is to prove a platform account, and nothing else.
+	// Platform reports that the attempt is to prove a platform account, and nothing else.
 	Platform bool `json:"platform,omitzero"`
 	// Lang is the language that was chosen on the sign-in page.
 	Lang string `json:"lang,omitempty"`
@@ -52,8 +52,8 @@ type flowRecord struct {
 
 var hashEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// Hash names the attempt of a state where others may read it, in the store and in a cookie's name: SHA-256 in
-// lower-case base32, 52 characters.
+// Hash identifies the attempt of a state in places that others may read, in the store and in a cookie's name:
+// SHA-256 in lower-case base32, 52 characters.
 func Hash(state string) string {
 	sum := sha256.Sum256([]byte(state))
 	return hashEncoding.EncodeToString(sum[:])

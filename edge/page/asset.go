@@ -15,10 +15,10 @@ import (
 	"strings"
 )
 
-// hashLen is how much of an asset's SHA-256 is in its name: 48 bits tell its versions apart.
+// hashLen is how much of an asset's SHA-256 is in its name: 48 bits distinguish its versions.
 const hashLen = 12
 
-// Asset is one embedded file under a name that changes with its content, so that it may be kept for ever.
+// Asset is one embedded file under a name that changes with its content, so that it may be kept forever.
 type Asset struct {
 	Name  string // page-0123456789ab.css
 	media string
@@ -39,7 +39,7 @@ func LoadStyle(files fs.FS, file string) (Asset, error) {
 	return loadStyle(files, file, slices.Concat(base, parts))
 }
 
-// LoadSmallStyle is LoadStyle for a page whose bytes count: it does without code, fields and tables.
+// LoadSmallStyle is LoadStyle for a page whose size matters: it has no styles for code, fields and tables.
 func LoadSmallStyle(files fs.FS, file string) (Asset, error) { return loadStyle(files, file, base) }
 
 func loadStyle(files fs.FS, file string, shared []byte) (Asset, error) {
@@ -50,8 +50,8 @@ func loadStyle(files fs.FS, file string, shared []byte) (Asset, error) {
 	return newAsset(file, "text/css; charset=utf-8", slim(slices.Concat(shared, own))), nil
 }
 
-// LoadAsset makes an asset of a file of the given media type. The file is read again for each answer: it
-// stays in the program, and nowhere else.
+// LoadAsset makes an asset from a file of the given media type. The file is read again for each answer: it is
+// kept in the program, and nowhere else.
 func LoadAsset(files fs.FS, file, media string) (Asset, error) {
 	data, err := fs.ReadFile(files, file)
 	if err != nil {
@@ -73,8 +73,8 @@ func NamedIcon(file string) Asset { return newAsset(file, iconMedia, icon) }
 
 const iconMedia = "image/svg+xml"
 
-// Icon answers where browsers ask for one by themselves, as beside what is no page: for a day, since its name
-// does not change with it.
+// Icon serves the icon that browsers request by themselves, for instance for an answer that is no page: for a
+// day, since its name does not change with it.
 func Icon() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		newAsset("icon.svg", iconMedia, icon).serve(w, "public, max-age=86400")
@@ -93,10 +93,10 @@ var cssComment = regexp.MustCompile(`(?s)/\*.*?\*/`)
 // cssZero is a number below one; its zero need not be written.
 var cssZero = regexp.MustCompile(`([ :(,-])0\.`)
 
-// cssSpaces are the spaces that a style sheet written as ours are does without.
+// cssSpaces are the spaces that a style sheet written like ours does not need.
 var cssSpaces = strings.NewReplacer(": ", ":", " {", "{", ", ", ",")
 
-// slim takes comments, indents, line ends, needless spaces, last semicolons and leading zeros out of a style
+// slim removes comments, indents, line ends, needless spaces, last semicolons and leading zeros from a style
 // sheet whose lines all end with a brace, a comma or a semicolon, as ours do; a line that does not keeps its
 // end.
 func slim(css []byte) []byte {

@@ -12,11 +12,9 @@ import (
 
 const formMedia = "application/x-www-form-urlencoded"
 
-// ReadForm reads a body of at most maxBytes into r.PostForm and returns the status of what is wrong with it,
-// or 0.
+// ReadForm reads a body of at most maxBytes into r.PostForm and returns the status to refuse it with, or 0.
 func ReadForm(w http.ResponseWriter, r *http.Request, maxBytes int64) (status int) {
-	// The other two encodings of a form, and none at all, are what scripts on other sites send without
-	// asking.
+	// Scripts on other sites can send the other two encodings of a form, and none at all, without asking.
 	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != formMedia {
 		return http.StatusUnsupportedMediaType
 	}
@@ -31,8 +29,8 @@ func ReadForm(w http.ResponseWriter, r *http.Request, maxBytes int64) (status in
 	return 0
 }
 
-// ReadUpload is ReadForm for a form with files. All of it is held in memory. Who asks has checked that no
-// other site caused it: this encoding is one that scripts there send without asking.
+// ReadUpload is ReadForm for a form with files. All of it is held in memory. The caller has checked that no
+// other site caused it: scripts there can send this encoding without asking.
 func ReadUpload(w http.ResponseWriter, r *http.Request, maxBytes int64) (status int) {
 	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || media != "multipart/form-data" {
@@ -63,8 +61,7 @@ func File(r *http.Request, name string) ([]byte, error) {
 	return io.ReadAll(f)
 }
 
-// Single returns the one value of a parameter; two are as good as none, since nobody could say which is
-// meant.
+// Single returns the one value of a parameter; two count as none, since it is not clear which is meant.
 func Single(q url.Values, name string) string {
 	if len(q[name]) != 1 {
 		return ""
@@ -75,8 +72,8 @@ func Single(q url.Values, name string) string {
 // CrossOrigin refuses posts that another site caused. base is a checked base URL.
 func CrossOrigin(base string) (*http.CrossOriginProtection, error) {
 	csrf := http.NewCrossOriginProtection()
-	// Where a proxy rewrites Host, a browser that does not send Sec-Fetch-Site can only be judged by the
-	// origin users see.
+	// If a proxy rewrites Host, a browser that does not send Sec-Fetch-Site can only be judged by the origin
+	// that users see.
 	if err := csrf.AddTrustedOrigin(origin.Of(base)); err != nil {
 		return nil, err
 	}

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Guard puts the headers that every answer of a page's routes carries, redirects included. https reports
+// Guard sets the headers that every answer of a page's routes carries, redirects included. https reports
 // whether the base URL is.
 func Guard(https bool, next http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -24,24 +24,24 @@ func Guard(https bool, next http.HandlerFunc) http.Handler {
 		head.Set("X-Content-Type-Options", "nosniff")
 		head.Set("X-Robots-Tag", "noindex")
 		if https {
-			// A year; not for subdomains, which are not this service's to decide about.
+			// A year; not for subdomains, since this service must not decide about those.
 			head.Set("Strict-Transport-Security", "max-age=31536000")
 		}
 		next(w, r)
 	})
 }
 
-// Policy is the content security policy with the given form-action, and with what else a page needs, each a
-// whole directive.
+// Policy is the content security policy with the given form-action, and with whatever else a page needs, each
+// a whole directive.
 func Policy(formAction string, more ...string) string {
 	p := "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; frame-ancestors " +
 		"'none'; form-action " + formAction
 	return strings.Join(append([]string{p}, more...), "; ")
 }
 
-// PlainSources returns what form-action needs beyond https for a network's authorization origin. Where that
-// is not known yet, and verifyd itself is on plain http, it may be any on this machine: the button will find
-// out where.
+// PlainSources returns the sources that form-action needs in addition to https for a network's authorization
+// origin. If that is not known yet, and verifyd itself is on plain http, it may be any on this machine: the
+// button will find out where.
 func PlainSources(origin string, https bool) []string {
 	switch u, err := url.Parse(origin); {
 	case origin == "" && !https:
@@ -60,9 +60,9 @@ func SeeOther(w http.ResponseWriter, to string) {
 	w.WriteHeader(http.StatusSeeOther)
 }
 
-// Fixed answers with bytes that are the same for everybody: a page without forms, or a file. Who has them
-// already is told so (RFC 9110 §13.1.2). more is what a page needs of the content security policy beyond
-// style sheets and pictures of its own, each a whole directive.
+// Fixed answers with bytes that are the same for everybody: a page without forms, or a file. A client that
+// has them already gets 304 (RFC 9110 §13.1.2). more is what a page needs from the content security policy in
+// addition to style sheets and pictures of its own, each a whole directive.
 func Fixed(media, cache string, data []byte, more ...string) http.Handler {
 	sum := sha256.Sum256(data)
 	tag := `"` + hex.EncodeToString(sum[:])[:hashLen] + `"`

@@ -9,9 +9,9 @@ import (
 )
 
 // Typed draws a text that somebody else wrote: escaped, isolated in its direction (UAX #9 §2.4), and with a
-// sign in the place of every character that cannot be seen, since such characters make two accounts look like
-// one. A text with a long piece that a line cannot be broken in has the class "long", for style sheets to
-// break it anywhere: if every text had, a table would break short words to make room.
+// sign in the place of every invisible character, since such characters make two accounts look like one. A
+// text with a long piece in which a line cannot be broken has the class "long", for style sheets to break it
+// anywhere: if every text had it, a table would break short words to make room.
 func Typed(s string) template.HTML {
 	var b strings.Builder
 	runes := []rune(s)
@@ -51,8 +51,8 @@ func Typed(s string) template.HTML {
 	return template.HTML(b.String()) //nolint:gosec // every piece is escaped above or written by this function
 }
 
-// longPiece is what every line of our pages has room for: on a phone of 320 pixels, 17 wide letters in bold
-// stick out of a table.
+// longPiece is the length that every line of our pages has room for: on a phone of 320 pixels, 17 wide
+// letters in bold stick out of a table.
 const longPiece = 16
 
 // Long reports whether a text has a piece without a space that may be longer than a line, which Typed marks.
@@ -65,10 +65,10 @@ func Long(text string) bool {
 	return false
 }
 
-// signRoom is how many characters' room a sign takes: U+200B and the space before it.
+// signRoom is the room that a sign takes, in characters: U+200B and the space before it.
 const signRoom = 7
 
-// Room returns how many characters' room Typed takes for a text.
+// Room returns the room that Typed takes for a text, in characters.
 func Room(text string) (n int) {
 	runes := []rune(text)
 	for i := range runes {
@@ -85,11 +85,11 @@ const (
 	zeroWidthJoiner = '\u200D'
 	emojiSelector   = '\uFE0F'
 	keycap          = '\u20E3'
-	brailleBlank    = '\u2800' // a symbol by its category, and nothing to see
+	brailleBlank    = '\u2800' // a symbol by its category, but invisible
 )
 
-// seen reports whether the character at i shows by itself. Joiners and selectors that hold an emoji together
-// count as seen: with signs between its parts, an emoji could not be read.
+// seen reports whether the character at i is visible by itself. Joiners and selectors that hold an emoji
+// together count as seen: with signs between its parts, an emoji could not be read.
 func seen(text []rune, i int) bool {
 	r := text[i]
 	if ' ' <= r && r <= '~' {
