@@ -16,29 +16,29 @@ import (
 )
 
 const (
-	// storeRaise and storeResolve are the shares of the store's limit from which operators are told, and
-	// below which it is over.
+	// storeRaise is the share of the store's limit from which operators are notified; below storeResolve the
+	// event is over.
 	storeRaise, storeResolve = 0.8, 0.75
-	// quotaShare is the part of an account's monthly quota from which operators are told.
+	// quotaShare is the part of an account's monthly quota from which operators are notified.
 	quotaShare = 0.8
 	// BacklogGrace is by how much the oldest delivery may outlast the retry deadline.
 	BacklogGrace = 5 * time.Minute
-	// NetworkGrace is how long an identity network may be away before operators are told: a provider that
-	// restarts is no event.
+	// NetworkGrace is how long an identity network may be away before operators are notified: a provider that
+	// restarts is not an event.
 	NetworkGrace = 30 * time.Second
-	// QuietAfter is after how long without another trouble that of a receiver, and that of unknown
-	// deliveries, counts as over.
+	// QuietAfter is how long without another failure until that of a receiver, or that of unknown deliveries,
+	// counts as over.
 	QuietAfter = 15 * time.Minute
 	// maxReceivers bounds the receivers that are watched at once; others are watched as these become quiet.
 	maxReceivers = 10_000
-	// maxOfAccount bounds those of one account, of which it is told.
+	// maxOfAccount bounds those of one account that it is notified of.
 	maxOfAccount = 20
-	// failingFor is for how long at least a receiver counts as failing to its account: one that fails and
-	// recovers in turns must not make a notice each time.
+	// failingFor is the minimum time for which a receiver counts as failing to its account: one that fails
+	// and recovers in turns must not make a notice each time.
 	failingFor = 5 * time.Minute
 )
 
-// startAlarms starts what tells operators, with what edge and dispatcher know.
+// startAlarms starts the actor that notifies operators, with what edge and dispatcher know.
 func (p *Program) startAlarms(h shared) {
 	sources := []func(context.Context) []alarm.Condition{storeWatch(h.gauge), watchNetworks(p),
 		p.Unreadables.Conditions, p.copyWatch}
@@ -80,7 +80,7 @@ func (p *Program) Clock() time.Time {
 	return time.Now()
 }
 
-// storeWatch tells of a store that fills up.
+// storeWatch reports a store that fills up.
 func storeWatch(g *storestate.Gauge) func(context.Context) []alarm.Condition {
 	high := false
 	return func(context.Context) []alarm.Condition {
@@ -100,7 +100,7 @@ func storeWatch(g *storestate.Gauge) func(context.Context) []alarm.Condition {
 	}
 }
 
-// watchNetworks tells of identity networks that are away for a while.
+// watchNetworks reports identity networks that are away for a while.
 func watchNetworks(p *Program) func(context.Context) []alarm.Condition {
 	since := map[string]time.Time{}
 	return func(context.Context) []alarm.Condition {
@@ -125,8 +125,8 @@ func watchNetworks(p *Program) func(context.Context) []alarm.Condition {
 	}
 }
 
-// quotaWatch tells of accounts that come near their quota. That stands until the month is over, or their
-// quota is raised.
+// quotaWatch reports accounts that come near their quota. The event stays open until the month is over, or
+// their quota is raised.
 func quotaWatch(q *limit.Quota) func(context.Context) []alarm.Condition {
 	return func(context.Context) []alarm.Condition {
 		var all []alarm.Condition
@@ -144,12 +144,12 @@ func quotaWatch(q *limit.Quota) func(context.Context) []alarm.Condition {
 	}
 }
 
-// watchBacklog tells of deliveries that outlast the retry deadline.
+// watchBacklog reports deliveries that outlast the retry deadline.
 func watchBacklog(p *Program, store *sessionstore.Store) func(context.Context) []alarm.Condition {
 	return func(ctx context.Context) []alarm.Condition {
 		b, err := store.Backlog(ctx)
 		if err != nil || b.Oldest.IsZero() {
-			return nil // the dispatcher's meter tells of an error
+			return nil // the dispatcher's meter reports an error
 		}
 		age := p.Clock().Sub(b.Oldest)
 		if age < p.Config.CallbackRetryFor+BacklogGrace {

@@ -23,13 +23,13 @@ import (
 const (
 	// CheckCopy is the check of whether the copy of the store is up to date.
 	CheckCopy = "copy"
-	// copyLate is how far the copy is behind when operators are told: a disk that takes its time is no event.
+	// copyLate is how far the copy is behind when operators are notified: a slow disk is not an event.
 	copyLate = 15 * time.Second
 )
 
-// startCopier starts what keeps the copy. It is stopped after everything that writes, so that a store that
-// was stopped is in its copy to the end. A folder that is not for a copy ends the start; a disk that fails,
-// or is not there, does not.
+// startCopier starts the actor that keeps the copy. It is stopped after everything that writes, so that the
+// copy of a stopped store is complete. A folder that is not for a copy ends the start; a disk that fails, or
+// is not there, does not.
 func (p *Program) startCopier(ctx context.Context) error {
 	if p.Config.CopyTo == "" {
 		return nil
@@ -79,7 +79,7 @@ func measureCopy(r prometheus.Registerer, k *transfer.Copier) {
 	}, func() float64 { return float64(k.State().Failures) }))
 }
 
-// copyCheck tells how the copy stands.
+// copyCheck reports the state of the copy.
 func (p *Program) copyCheck() web.Check {
 	return web.Check{Name: CheckCopy, Advisory: true, Check: func(context.Context) (string, error) {
 		c := copyState(p)
@@ -90,8 +90,8 @@ func (p *Program) copyCheck() web.Check {
 	}}
 }
 
-// copyTrouble tells why the copy is not what it should be, or nil: one that is further behind than most, or
-// cannot be made anew.
+// copyTrouble returns why the copy is not as it should be, or nil: it is further behind than most, or cannot
+// be made anew.
 func copyTrouble(s transfer.CopyState, now time.Time, most time.Duration) error {
 	late := s.Lag(now) > most
 	behind := "the copy of the store is " + s.Lag(now).Round(time.Second).String() + " behind"
@@ -111,7 +111,7 @@ func copyTrouble(s transfer.CopyState, now time.Time, most time.Duration) error 
 	}
 }
 
-// CopyState returns how the copy of the store stands; the zero value where none is kept.
+// CopyState returns the state of the store's copy; the zero value if none is kept.
 func (p *Program) CopyState() transfer.CopyState {
 	if p.copier == nil {
 		return transfer.CopyState{}
@@ -119,7 +119,7 @@ func (p *Program) CopyState() transfer.CopyState {
 	return p.copier.State()
 }
 
-// copyWatch tells of a copy that is behind.
+// copyWatch reports a copy that is behind.
 func (p *Program) copyWatch(context.Context) []alarm.Condition {
 	if p.copier == nil {
 		return nil
@@ -136,7 +136,7 @@ func (p *Program) copyWatch(context.Context) []alarm.Condition {
 	return []alarm.Condition{{Type: alarm.CopyBehind, Detail: err.Error(), Data: data}}
 }
 
-// copyState is what this process tells of its copy; nil: it keeps none.
+// copyState is what this process reports about its copy; nil: it keeps none.
 func copyState(p *Program) *fleet.Copy {
 	if p.copier == nil {
 		return nil

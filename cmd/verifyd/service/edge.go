@@ -24,8 +24,8 @@ import (
 	"verifyd/natsconf/devtunnel"
 )
 
-// startEdge starts the public server, where this process has the role, and the operators' one, and returns
-// what it is asked whether it is ready.
+// startEdge starts the public server, if this process has the role, and the operators' one, and returns the
+// checks that decide whether it is ready.
 func (p *Program) startEdge(ctx context.Context, h shared, public net.Listener) (checks []web.Check,
 	err error) {
 	checks = p.readiness(h)
@@ -70,7 +70,7 @@ func (p *Program) startEdge(ctx context.Context, h shared, public net.Listener) 
 	return checks, nil
 }
 
-// serve starts a server and waits until it takes requests.
+// serve starts a server and waits until it accepts requests.
 func (p *Program) serve(ctx context.Context, name string, s *web.Server) error {
 	a := supervise.New(name, s)
 	up := s.Ready()
@@ -142,7 +142,7 @@ func (p *Program) handler(ctx context.Context, h shared) (http.Handler, error) {
 	})
 }
 
-// newManage makes the management interface.
+// newManage returns the management interface.
 func newManage(p *Program, h shared, ns networks, store *limit.Waiting,
 	failures *limit.Failures) (*manage.Handler, error) {
 	return manage.New(manage.Config{
@@ -152,7 +152,8 @@ func newManage(p *Program, h shared, ns networks, store *limit.Waiting,
 	})
 }
 
-// static are the routes of what is the same for everybody: the SDKs that fit this service, and the documents.
+// static are the routes whose answers are the same for everybody: the SDKs that fit this service, and the
+// documents.
 func (p *Program) static() ([]web.Route, error) {
 	base, prefix, err := web.ParseBaseURL(p.Base)
 	if err != nil {
@@ -169,7 +170,7 @@ func (p *Program) static() ([]web.Route, error) {
 	return slices.Concat(kits.Routes(), documents.Routes()), nil
 }
 
-// listeners is where edge and dispatcher meet for callbacks that go to developers' own machines.
+// listeners connects edge and dispatcher for callbacks that go to developers' own machines.
 func (p *Program) listeners() *devtunnel.Relay { return devtunnel.New(p.Store.Conn) }
 
 // newWaiting is how requests wait for the store.

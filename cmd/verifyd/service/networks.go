@@ -23,10 +23,10 @@ import (
 type networks struct {
 	live  []*network.Network // for live sessions
 	test  *network.Network   // for test sessions; nil: there are none
-	logIn []*network.Network // into the dashboard, with a place of return of their own
+	logIn []*network.Network // into the dashboard, with a redirect URI of their own
 }
 
-// signIn returns the networks by which sessions are completed, each once.
+// signIn returns the networks that complete sessions, each once.
 func (ns networks) signIn() []*network.Network {
 	if ns.test == nil || slices.Contains(ns.live, ns.test) {
 		return ns.live
@@ -34,7 +34,7 @@ func (ns networks) signIn() []*network.Network {
 	return append(slices.Clone(ns.live), ns.test)
 }
 
-// ids are those of the networks by which users sign in.
+// ids are those of the networks that users sign in with.
 func (ns networks) ids() (ids []string) {
 	for _, n := range ns.signIn() {
 		if !slices.Contains(ids, n.ID()) {
@@ -67,7 +67,7 @@ func (ns networks) keeper() *supervise.Actor {
 	return supervise.New("networks keeper", network.NewKeeper(slices.Concat(ns.signIn(), ns.logIn)))
 }
 
-// checks tell operators which networks do not answer.
+// checks report to operators which networks do not answer.
 func (ns networks) checks() []web.Check {
 	var checks []web.Check
 	for _, n := range ns.signIn() {
@@ -79,7 +79,7 @@ func (ns networks) checks() []web.Check {
 	return checks
 }
 
-// openNetworks makes the configured identity networks, and the dev network where it is wanted: for test
+// openNetworks makes the configured identity networks, and the dev network if it is wanted: for test
 // sessions, for live ones, for the dashboard, or for some of these.
 func openNetworks(ctx context.Context, p *Program) (networks, error) {
 	var all networks
@@ -126,7 +126,7 @@ func newNetwork(p *Program, s netsettings.Settings, namespace, returnPath string
 	})
 }
 
-// addDevNetwork puts the dev network where it is wanted.
+// addDevNetwork adds the dev network where it is wanted.
 func addDevNetwork(ctx context.Context, p *Program, all *networks, dev *devnetwork.Provider) error {
 	namespace, err := bindNamespace(ctx, p, dev.Settings())
 	if err != nil {
@@ -159,9 +159,9 @@ func addDevNetwork(ctx context.Context, p *Program, all *networks, dev *devnetwo
 	return nil
 }
 
-// bindNamespace finds out what an identity network's identities are known by. Where the store takes no
-// writes, as on a full disk, a network of which nothing is known yet has its id, as it will have once that
-// can be written.
+// bindNamespace finds out the namespace of an identity network's identities. If the store accepts no writes,
+// as on a full disk, a network of which nothing is known yet has its id, as it will have once that can be
+// written.
 func bindNamespace(ctx context.Context, p *Program, s netsettings.Settings) (string, error) {
 	id := s.NetworkID()
 	var theirs, first namespace.Namespace

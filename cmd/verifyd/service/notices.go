@@ -19,7 +19,7 @@ import (
 // noticeTimeout bounds a POST of a notice. It is not the callbacks' time-out, which operators may raise.
 const noticeTimeout = 10 * time.Second
 
-// startNotices starts what tells accounts, with what edge and dispatcher know.
+// startNotices starts the actors that notify accounts, with what edge and dispatcher know.
 func startNotices(p *Program, h shared) {
 	var sources []func() []notice.Notice
 	if p.quota != nil {
@@ -60,7 +60,7 @@ func startNotices(p *Program, h shared) {
 	p.add("notices", actors...)
 }
 
-// post sends one message, by a connection of its own.
+// post sends one message, over a connection of its own.
 func post(ctx context.Context, client *callback.Client, m callback.Message) error {
 	request, err := client.PrepareMessage(m)
 	if err != nil {
@@ -77,7 +77,7 @@ func post(ctx context.Context, client *callback.Client, m callback.Message) erro
 	return nil
 }
 
-// tellReceiver tells an account that its receiver fails, or does no more.
+// tellReceiver notifies an account that its receiver fails, or no longer fails.
 func tellReceiver(store *notice.Store) func(context.Context, alarm.Event) error {
 	return func(ctx context.Context, e alarm.Event) error {
 		if err := store.Raise(ctx, receiverNotice(e)); notice.Later(err) {
@@ -87,7 +87,7 @@ func tellReceiver(store *notice.Store) func(context.Context, alarm.Event) error 
 	}
 }
 
-// receiverNotice is what an account reads of a receiver. Its cause is the event's own id, which both of its
+// receiverNotice is an account's notice about a receiver. Its cause is the event's own id, which both of its
 // states share.
 func receiverNotice(e alarm.Event) notice.Notice {
 	id, _ := e.Data["account"].(string)
@@ -103,8 +103,8 @@ func receiverNotice(e alarm.Event) notice.Notice {
 		map[string]any{"receiver": receiver, "class": e.Data["class"], "sessions": e.Data["sessions"]})
 }
 
-// outcomeNotice returns what an account is told of a callback that waits for a person. The first of an hour
-// stands for all of the hour: a receiver that is down makes thousands. It is pure.
+// outcomeNotice returns an account's notice about a callback that waits for a person. The first of an hour
+// stands for all of the hour: a receiver that is down causes thousands. It is pure.
 func outcomeNotice(e dispatcher.AttemptEnd, now time.Time) (n notice.Notice, ok bool) {
 	why := "nobody knows whether it arrived"
 	switch e.Verdict {
@@ -121,7 +121,7 @@ func outcomeNotice(e dispatcher.AttemptEnd, now time.Time) (n notice.Notice, ok 
 			"class": e.Class}), true
 }
 
-// quotaNotices returns what accounts are told of their quotas, as this process's edge counts them.
+// quotaNotices returns the notices of accounts about their quotas, as this process's edge counts them.
 func quotaNotices(p *Program) func() []notice.Notice {
 	return func() (all []notice.Notice) {
 		for _, s := range p.quota.Standings() {
@@ -133,7 +133,7 @@ func quotaNotices(p *Program) func() []notice.Notice {
 	}
 }
 
-// keyNotices returns what accounts are told of their keys.
+// keyNotices returns the notices of accounts about their keys.
 func keyNotices(p *Program) func() []notice.Notice {
 	const page = 1000
 	return func() (all []notice.Notice) {

@@ -10,8 +10,8 @@ import (
 	"verifyd/edge/web"
 )
 
-// observe starts what shows others how the service does. It stops last, so that the end of everything else is
-// seen.
+// observe starts the actors that show others the state of the service. It stops last, so that the end of
+// everything else is seen.
 func (p *Program) observe() error {
 	build := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "verifyd_build_info", Help: "1, with the version of this build.",
@@ -36,7 +36,7 @@ func (p *Program) observe() error {
 	return nil
 }
 
-// tracerOf returns what traces sessions; nil where nothing does.
+// tracerOf returns the tracer of sessions; nil if they are not traced.
 func tracerOf(p *Program) oteltrace.Tracer {
 	if p.traces == nil {
 		return nil
@@ -54,7 +54,8 @@ func rolesOf(p *Program) (roles []string) {
 	return roles
 }
 
-// levelsOf returns what changes the log's level, for the operators' server; nil where it cannot be changed.
+// levelsOf returns the handle that changes the log's level, for the operators' server; nil if it cannot be
+// changed.
 func levelsOf(p *Program) web.Levels {
 	if p.Config.Logger == nil {
 		return nil

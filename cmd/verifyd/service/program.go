@@ -47,7 +47,7 @@ type Program struct {
 	Config   config.Config
 	Registry *prometheus.Registry
 
-	// Ready is closed when everything is up; what follows may be read from then on.
+	// Ready is closed when everything is up; the next fields may be read from then on.
 	Ready  chan struct{}
 	Base   string // {base_url}
 	Admin  string // address of the operators' server; empty: none
@@ -59,7 +59,7 @@ type Program struct {
 	traces *trace.Exporter        // nil: nothing is traced
 	Alarms *alarm.Keeper
 	copier *transfer.Copier // nil: there is no copy of the store
-	quota  *limit.Quota     // nil where this process runs no edge
+	quota  *limit.Quota     // nil if this process runs no edge
 
 	notices *notice.Queue
 
@@ -70,7 +70,7 @@ type Program struct {
 	layers []*supervise.Layer // in the order of their start
 }
 
-// New makes the program of a configuration. Nothing is started yet.
+// New returns the program of a configuration. Nothing is started yet.
 func New(c config.Config) *Program {
 	p := &Program{
 		Config: c, Registry: prometheus.NewRegistry(), Ready: make(chan struct{}),
@@ -82,15 +82,15 @@ func New(c config.Config) *Program {
 }
 
 // Serve starts everything, runs until ctx ends, and stops everything, outside in: first the edge, which
-// answers what it has taken; then the dispatcher, which stores the results of what it has sent; then the
-// writers; then the store. An error means that the start failed, and nothing is left running.
+// answers the requests it has accepted; then the dispatcher, which stores the results of the callbacks it has
+// sent; then the writers; then the store. An error means that the start failed, and nothing is left running.
 func (p *Program) Serve(ctx context.Context) error {
 	defer p.stop()
 	if err := p.start(ctx); err != nil {
 		return err
 	}
 	close(p.Ready)
-	debug.FreeOSMemory() // what the start alone needed: settings, templates, the texts of all languages
+	debug.FreeOSMemory() // memory that only the start needed: settings, templates, the texts of all languages
 	select {
 	case <-ctx.Done():
 		p.Config.Log.Info().Dur("within", StopWithin(p.Config)).Msg("stopping")
@@ -101,15 +101,15 @@ func (p *Program) Serve(ctx context.Context) error {
 }
 
 const (
-	// stopStore is how long the stop of what stands on the store may take: a result that is stored against a
-	// store that hardly answers, counts, and what the writers still hold.
+	// stopStore is how long the stop of everything that uses the store may take: a result that is stored
+	// while the store hardly answers, counts, and the messages that the writers still hold.
 	stopStore = 35 * time.Second
-	// stopAttempt is what a dispatcher grants an attempt beyond the callback's time-out.
+	// stopAttempt is the time that a dispatcher grants an attempt in addition to the callback's time-out.
 	stopAttempt = 5 * time.Second
 )
 
 // StopWithin is how long the program may take to stop, whatever receivers, browsers and the store do. It
-// takes milliseconds where nobody is in the middle of anything. docs/OPERATING.md states it.
+// takes milliseconds if nothing is under way. docs/OPERATING.md states it.
 func StopWithin(c config.Config) (most time.Duration) {
 	most = stopStore
 	if c.Edge {
@@ -208,14 +208,14 @@ func (p *Program) start(ctx context.Context) (err error) {
 	}
 	p.startAlarms(h)
 	startNotices(p, h)
-	// Last, so that nobody is told of a process that is not up.
+	// Last, so that no process is reported before it is up.
 	p.add("presence", supervise.New("presence",
 		fleet.NewPresence(p.Store.Conn, presenceOf(p, h, checks), p.Config.Log)))
 	return nil
 }
 
-// listen takes the public port before anything else starts: a port in use is the commonest fault of a start,
-// and the base URL may depend on the port.
+// listen takes the public port before anything else starts: a port in use is the most common fault of a
+// start, and the base URL may depend on the port.
 func (p *Program) listen() (net.Listener, error) {
 	if !p.Config.Edge {
 		return nil, nil //nolint:nilnil // no edge, no listener
@@ -233,7 +233,7 @@ func (p *Program) listen() (net.Listener, error) {
 	return l, nil
 }
 
-// startCore starts what both edge and dispatcher stand on.
+// startCore starts what both edge and dispatcher depend on.
 func (p *Program) startCore(ctx context.Context) (shared, error) {
 	conn := p.Store.Conn
 	newWriter := natsconf.NewWriter
@@ -285,16 +285,16 @@ func (p *Program) startCore(ctx context.Context) (shared, error) {
 		supervise.New("events writer", events),
 		mirror, supervise.New("session watch", h.watch), supervise.New("store's standing", h.stateMonitor),
 		supervise.New("store gauge", h.gauge))
-	if p.Config.Edge { // a dispatcher takes no keys, and its credential writes no audit log
+	if p.Config.Edge { // a dispatcher accepts no keys, and its credential writes no audit log
 		p.add("accounts", supervise.New("key uses", h.uses),
 			supervise.New("audit settler", accountstore.NewSettler(p.Store.Accounts, p.Config.Log)))
 	}
 	p.notices = notice.NewQueue(notice.NewStore(conn), p.Config.Log)
 	p.add("notice queue", supervise.New("notice queue", p.notices))
-	// above the writer that it uses at its stop, below those that count
+	// above the writer that it uses at its stop, below the actors that count
 	p.add("meter", supervise.New("meter", h.meter))
 	p.add("steps", supervise.New("steps", steps))
-	// Nobody's key is refused because it has not been read yet.
+	// No key is refused because it has not been read yet.
 	return h, supervise.Await(ctx, mirror, h.mirror.Loaded())
 }
 

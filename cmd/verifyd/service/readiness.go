@@ -24,16 +24,16 @@ const (
 	checkDeliveries = "deliveries"
 )
 
-// readiness is what /readyz asks, besides assetChecks, and asks nobody. Requests are turned away where this
-// process can do nothing with them: no connection, no keys, no answer to its writes. How each stream stands,
-// the settings of the store, its room and the clock are the same for every process, so they are advisory: to
-// turn requests away from all of them would help nobody, and would keep the users of open sessions from the
-// room that is left for them. A store that is about to be moved still takes sessions and outcomes, so that
-// it, too, is advisory; once it is being sealed it takes nothing, and who asks this process is to be sent to
-// one on the new store.
+// readiness is the checks of /readyz, in addition to assetChecks; they send no requests. Requests are turned
+// away if this process can do nothing with them: no connection, no keys, no answer to its writes. The state
+// of each stream, the settings of the store, its room and the clock are the same for every process, so they
+// are advisory: turning requests away from all processes would help nobody, and would keep the users of open
+// sessions from the room that is left for them. A store that is about to be moved still accepts sessions and
+// outcomes, so that is advisory, too. Once it is being sealed it accepts nothing, and requests to this
+// process must go to one on the new store.
 //
-// Servers of their own may be without a leader, or this process without one of them, for as long as requests
-// wait: so long it is ready.
+// External servers may be without a leader, or this process without one of them, for as long as requests
+// wait; until then it is ready.
 func (p *Program) readiness(h shared) []web.Check {
 	var pause time.Duration
 	if p.Store.Embedded == nil {
@@ -81,8 +81,8 @@ func (p *Program) readiness(h shared) []web.Check {
 	return checks
 }
 
-// presenceOf is what this process tells of itself to operators who ask.
-// It is told at once, so checks are those that ask nobody.
+// presenceOf is what this process reports about itself to operators who ask. It answers at once, so checks
+// are those that send no requests.
 func presenceOf(p *Program, h shared, checks []web.Check) func() fleet.Process {
 	self := fleet.Process{
 		PID: os.Getpid(), Version: version.Text(), Since: time.Now().UTC().Truncate(time.Second),
@@ -113,7 +113,7 @@ func presenceOf(p *Program, h shared, checks []web.Check) func() fleet.Process {
 	}
 }
 
-// RoomText says how much of the store is used.
+// RoomText describes how much of the store is used.
 func RoomText(used, limit int64) string {
 	if limit <= 0 {
 		return fmt.Sprintf("%d MiB used", used>>20)
@@ -121,7 +121,7 @@ func RoomText(used, limit int64) string {
 	return fmt.Sprintf("%d of %d MiB used", used>>20, limit>>20)
 }
 
-// assetChecks tell how what JetStream holds stands, as the server says.
+// assetChecks report the state of JetStream's assets, as the server reports it.
 func assetChecks(p *Program) []web.Check {
 	topology := topology.New(p.Config.Store.Topology)
 	observer := provision.NewObserver(p.Store.Conn, topology)

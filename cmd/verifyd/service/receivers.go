@@ -15,10 +15,10 @@ import (
 	"verifyd/sessions/failure"
 )
 
-// receivers is what this process's dispatcher learns about receivers. The dispatcher tells, the alarms ask.
+// receivers is what this process's dispatcher learns about receivers. The dispatcher reports, the alarms ask.
 type receivers struct {
 	now   func() time.Time
-	offer func(notice.Notice) // tells an account of an outcome; nil: nobody does
+	offer func(notice.Notice) // notifies an account of an outcome; nil: not notified
 
 	mu      sync.Mutex
 	hosts   troubles // of all accounts, for operators
@@ -26,24 +26,25 @@ type receivers struct {
 	unknown unknown
 }
 
-// destination is a receiver's host and port, and whose callbacks go there; no account: those of all.
+// destination is a receiver's host and port, and the account whose callbacks go there; no account: those of
+// all.
 type destination struct{ account, receiver string }
 
-// troubles are the destinations that have taken nothing lately.
+// troubles are the destinations that have accepted nothing lately.
 type troubles struct {
-	failures int // of how many sessions make a destination a failing one
+	failures int // in how many sessions make a destination a failing one
 	most     int // destinations of one account that are watched at once
 	failing  map[destination]*failing
 }
 
-// failing is a destination that has taken nothing lately.
+// failing is a destination that has accepted nothing lately.
 type failing struct {
-	sessions map[sessions.ID]bool // whose callback it did not take, up to as many as it needs
+	sessions map[sessions.ID]bool // whose callback it did not accept, up to as many as it needs
 	class    failure.Class        // of the last trouble
 	last     time.Time
 }
 
-// unknown is the deliveries lately whose end nobody knows.
+// unknown is the recent deliveries whose end is not known.
 type unknown struct {
 	count    int
 	session  sessions.ID // the last of them
@@ -59,14 +60,14 @@ func newReceivers(failures int, now func() time.Time) *receivers {
 	}
 }
 
-// receiversOwn are the classes of trouble that are the receiver's: another owner of the claim, our proxy and
+// receiversOwn are the classes of failure that the receiver causes: another owner of the claim, our proxy and
 // our settings are not.
 var receiversOwn = []failure.Class{
 	failure.DNS, failure.Connect, failure.TLS, failure.Timeout, failure.Reset, failure.Protocol,
 	failure.Status,
 }
 
-// Ended takes note of a try; it is called by the dispatcher.
+// Ended records the end of a try; the dispatcher calls it.
 func (r *receivers) Ended(e dispatcher.AttemptEnd) {
 	now := r.now()
 	if n, ok := outcomeNotice(e, now); ok && r.offer != nil {
@@ -116,7 +117,7 @@ func (t *troubles) full(account string) bool {
 	return n >= t.most
 }
 
-// each forgets what is over, and calls do for what fails.
+// each forgets the destinations that no longer fail, and calls do for those that do.
 func (t *troubles) each(now time.Time, do func(destination, *failing)) {
 	for to, f := range t.failing {
 		switch {
@@ -128,7 +129,7 @@ func (t *troubles) each(now time.Time, do func(destination, *failing)) {
 	}
 }
 
-// conditions forgets what is over, and returns what operators should know.
+// conditions forgets the failures that are over, and returns what operators should know.
 func (r *receivers) conditions(context.Context) []alarm.Condition {
 	now := r.now()
 	r.mu.Lock()
@@ -156,7 +157,8 @@ func (r *receivers) conditions(context.Context) []alarm.Condition {
 	return all
 }
 
-// ofAccounts forgets what is over, and returns what each account should know of its receivers.
+// ofAccounts forgets the failures that are over, and returns what each account should know about its
+// receivers.
 func (r *receivers) ofAccounts(context.Context) []alarm.Condition {
 	now := r.now()
 	r.mu.Lock()

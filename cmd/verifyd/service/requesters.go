@@ -6,10 +6,10 @@ import (
 	"verifyd/edge/signin"
 )
 
-// requesters tells the sign-in page how end users know accounts.
+// requesters provides the sign-in page with accounts as end users know them.
 type requesters struct{ mirror *keymirror.Mirror }
 
-// Asker implements signin.Accounts.
+// Requester implements signin.Accounts.
 func (a requesters) Requester(id string) (signin.Requester, bool) {
 	acc, ok := a.mirror.Account(id)
 	who := requesterOf(acc)

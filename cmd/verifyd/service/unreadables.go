@@ -12,11 +12,11 @@ import (
 	"verifyd/sessions/facts"
 )
 
-// maxUnreadables bounds the subjects that are remembered, so that operators are told of each once.
+// maxUnreadables bounds the subjects that are remembered, so that operators are notified of each once.
 const maxUnreadables = 10_000
 
-// unreadables is what this process has met in the place of facts that no verifyd has written. The sessions
-// tell, the alarms ask.
+// unreadables is the messages that this process has met in the place of facts and that no verifyd has
+// written. The sessions report them, the alarms ask.
 type unreadables struct {
 	log zerolog.Logger
 	now func() time.Time
@@ -31,7 +31,7 @@ func newUnreadables(log zerolog.Logger, now func() time.Time) *unreadables {
 	return &unreadables{log: log, now: now, seen: map[string]bool{}}
 }
 
-// onUnreadable takes note of one. The line is the logger's to withhold where it comes over and over.
+// onUnreadable records one. The logger withholds the line if it comes over and over.
 func (u *unreadables) onUnreadable(e *facts.UnreadableError) {
 	u.log.Error().Err(e.Cause).Str("sid", string(e.Session)).Str("subject", e.Subject).
 		Uint64("sequence", e.Sequence).Time("stored", e.At).
@@ -41,7 +41,7 @@ func (u *unreadables) onUnreadable(e *facts.UnreadableError) {
 	if u.seen[e.Subject] {
 		return
 	}
-	// beyond it the same ones may be told of again, rather than new ones never
+	// beyond it the same ones may be reported again, rather than new ones never
 	if len(u.seen) < maxUnreadables {
 		u.seen[e.Subject] = true
 	}

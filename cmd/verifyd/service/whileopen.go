@@ -7,7 +7,8 @@ import (
 	"verifyd/natsconf/storestate"
 )
 
-// whileOpen runs a service while the store is in service, and again when it is so again.
+// whileOpen runs a service while the store is in service, and starts it again when the store is back in
+// service.
 type whileOpen struct {
 	stateMonitor *storestate.Monitor
 	service      supervise.Service
