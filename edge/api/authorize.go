@@ -12,12 +12,11 @@ import (
 	"verifyd/edge/web"
 )
 
-// guard is who asks, and whether they may: the key, its rate, its account's quota.
+// guard checks who sends a request, and whether they may: the key, its rate, its account's quota.
 type guard struct{ Config }
 
 // authorize finds out whose request it is (contract §5; RFC 6750 §2.1). An address that has failed too often
-// gets a Retry-After instead of the reason; a key that is good is never refused for what others at its
-// address do.
+// gets a Retry-After instead of the reason; a valid key is not refused for what others at its address do.
 func (g *guard) authorize(r *http.Request) (account.Principal, *problem.Problem) {
 	who, p := g.identify(r)
 	if p == nil || p.Code != problem.CodeKeyMissing && p.Code != problem.CodeKeyInvalid ||
@@ -78,7 +77,7 @@ func keyProblem(err error) *problem.Problem {
 			Detail: "The operator of this service has disabled the account of this API key; the key " +
 				"works again once the account is enabled.",
 		}
-	default: // account.ErrNotReady, and whatever else keeps the service from knowing
+	default: // account.ErrNotReady, and anything else that keeps the service from knowing
 		return &problem.Problem{
 			Code: problem.CodeUnavailable, Detail: "The API keys are not loaded yet.",
 			RetryAfter: request.RetryUnavailable,
@@ -94,7 +93,7 @@ func expiryDetail(e *account.ExpiredKeyError) string {
 	return "This API key expired on " + web.Timestamp(e.At) + "."
 }
 
-// wait returns the context for what a request asks of the store, and done, which lets go of its place.
+// wait returns the context for a request's calls to the store, and done, which releases its place.
 func (g *guard) wait(ctx context.Context) (_ context.Context, done func(), p *problem.Problem) {
 	ctx, done, err := g.Store.Begin(ctx)
 	if err != nil {

@@ -22,7 +22,7 @@ type verification struct {
 	platform, platformUserID, guildID string
 	callback                          urlpolicy.URL
 	reference, locale                 string
-	level                             proof.Level // as the request says; empty: it does not
+	level                             proof.Level // as the request sets it; empty: it does not
 	asked                             proof.Level // that counts
 }
 
@@ -37,9 +37,8 @@ func (a *api) readVerification(r *http.Request) (verification, *problem.Problem)
 }
 
 // decodeVerification reads the verification input strictly: the grammar of RFC 8259 in UTF-8, no name twice
-// in any object, names compared exactly, nothing behind the object. Members it does not know are ignored,
-// since the contract may grow. It returns all faulty fields; where the text itself is not JSON, that one
-// fault.
+// in any object, names compared exactly, nothing after the object. Members it does not know are ignored,
+// since the contract may grow. It returns all faulty fields; if the text itself is not JSON, that one fault.
 func decodeVerification(body []byte, callbacks Callbacks) (verification, []problem.Fault) {
 	read, f := request.ReadMembers(body)
 	if f != nil {
@@ -61,7 +60,7 @@ func decodeVerification(body []byte, callbacks Callbacks) (verification, []probl
 // members are those of the integrators' bodies.
 type members struct{ *request.Members }
 
-// text reads one of the integrator's arbitrary strings. It is taken as it is: any valid Unicode, control
+// text reads one of the integrator's arbitrary strings. It is accepted as it is: any valid Unicode, control
 // characters included.
 func (m members) text(name string, required bool) string {
 	s, ok := m.Text(name, required)

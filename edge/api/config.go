@@ -60,7 +60,7 @@ type Quota interface {
 	Limit(own int64) int64
 }
 
-// Callbacks says where a callback may go; a *urlpolicy.Policy. Its error is a *urlpolicy.Fault.
+// Callbacks decides where a callback may go; a *urlpolicy.Policy. Its error is a *urlpolicy.Fault.
 type Callbacks interface {
 	Parse(raw string) (urlpolicy.URL, error)
 }
@@ -81,14 +81,14 @@ type Config struct {
 	Quota        Quota         //
 	Callbacks    Callbacks     //
 	Listeners    Listeners     // where callbacks for developers' own machines come in
-	ListenBeat   time.Duration // how often a listener hears something; default 15 s
+	ListenBeat   time.Duration // how often a listener receives a line; default 15 s
 	// whether the store is so full that only open sessions may go on; default: never
 	StoreHigh func() bool
-	// why nothing can be stored any more, as where the store was moved away; default: it can
+	// why nothing can be stored any more, for instance if the store was moved away; default: it can
 	StoreLeft      func() error
 	TrustedProxies []netip.Prefix // whose X-Forwarded-For counts; default: nobody's
 	Routes         []web.Route    // what others mount
-	// for a browser whose address leads nowhere; default: a problem document, as for programs
+	// for a browser at an unknown address; default: a problem document, as for programs
 	Nowhere    web.Page
 	Metrics    prometheus.Registerer // default: a registry that nobody reads
 	Tracer     trace.Tracer          // default: nothing is traced
@@ -96,11 +96,11 @@ type Config struct {
 	Now        func() time.Time      // default: time.Now
 	Store      *limit.Waiting        // how requests wait for the store; default: as by limit's defaults
 	FailedKeys FailedKeys            // default: no limit
-	Networks   []string              // ids of those by which users sign in
+	Networks   []string              // ids of those that users sign in with
 	Levels     Levels                // what sessions ask to be proven
 	// whether an identity network proves who has an account on a platform; default: none does
 	Proves   func(platform string, test bool) bool
-	TestKeys bool // whether test keys are taken; default: they get 401
+	TestKeys bool // whether test keys are accepted; default: they get 401
 	// requests that wait for a session to change, at once; default 1,000, a quarter of it for one account
 	MaxWaiting int
 	// lists of sessions that are made at once; default 32, a quarter of it for one account

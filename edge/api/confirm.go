@@ -18,14 +18,14 @@ import (
 	"verifyd/sessions/timeline"
 )
 
-// Levels are the operator's choices of what sessions ask to be proven.
+// Levels are the operator's choices of what sessions require to be proven.
 type Levels struct {
-	Default proof.Level // where neither the request nor the account says; empty: proof.Link
+	Default proof.Level // if neither the request nor the account sets one; empty: proof.Link
 	Least   proof.Level // that a request may ask for; empty: proof.Link
 }
 
-// level returns what a session asks to be proven: what its request says, or else its account, or else the
-// operator, and of the latter two never less than the operator allows.
+// level returns what a session requires to be proven, as set by its request, or else by its account, or else
+// by the operator. From the latter two it is never less than the operator allows.
 func (a *api) level(who account.Principal, v verification) (proof.Level, *problem.Problem) {
 	asked := v.level
 	if asked == "" {
@@ -68,7 +68,7 @@ func readConfirmation(r *http.Request) (confirmation, *problem.Problem) {
 	return c, m.Problem()
 }
 
-// code reads a code as a user has typed it. What cannot be one costs no try.
+// code reads a code as a user has typed it. Text that cannot be a code costs no try.
 func (m members) code(name string) string {
 	s, ok := m.Text(name, true)
 	if !ok {
@@ -86,8 +86,8 @@ func (m members) code(name string) string {
 type confirmations struct{ *api }
 
 // POST /sessions/{session}/confirm completes a session whose binding is "code", with the code that the user
-// gave on the platform and the user who gave it. It answers as GET does. A repeat is harmless: the same code
-// of the same user is one try. It counts towards the key's rate.
+// entered on the platform and the user who entered it. It answers as GET does. A repeat is harmless: the same
+// code of the same user is one try. It counts towards the key's rate.
 func (a confirmations) answer(w http.ResponseWriter, r *http.Request) {
 	view, p := a.confirm(w.Header(), r)
 	if p != nil {

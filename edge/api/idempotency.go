@@ -18,7 +18,7 @@ import (
 	"verifyd/sessions/store"
 )
 
-// Reservations lets an idempotency key lead to one session; a *store.Store.
+// Reservations makes an idempotency key lead to one session; a *store.Store.
 type Reservations interface {
 	Reserve(ctx context.Context, k store.IdempotencyKey, start bool) (store.Reservation, error)
 	Commit(ctx context.Context, t store.Reservation, r sessions.Request) (s sessions.Session, made bool,
@@ -27,7 +27,7 @@ type Reservations interface {
 }
 
 // fingerprint distinguishes requests by their decoded fields: a client that writes the same members in
-// another order, or escapes them otherwise, asks for the same. Members that are not of the contract do not
+// another order, or escapes them differently, requests the same. Members that are not in the contract do not
 // count.
 func (v verification) fingerprint() [sha256.Size]byte {
 	var b []byte
@@ -36,7 +36,7 @@ func (v verification) fingerprint() [sha256.Size]byte {
 		fields = append(fields, string(v.level))
 	}
 	for _, member := range []struct{ name, value string }{{"reference", v.reference}, {"locale", v.locale}} {
-		if member.value != "" { // the name, so that none passes for another
+		if member.value != "" { // the name, so that no member passes for another
 			fields = append(fields, member.name, member.value)
 		}
 	}
@@ -48,7 +48,7 @@ func (v verification) fingerprint() [sha256.Size]byte {
 }
 
 // startKeyed starts a session under an idempotency key, or returns the one that was started. A repeat takes
-// no unit of quota, and is answered even when the store takes no new sessions, as long as it can be read.
+// no unit of quota, and is answered even if the store accepts no new sessions, as long as it can be read.
 func (a *api) startKeyed(ctx context.Context, h http.Header, key string, who account.Principal,
 	v verification, now time.Time) (initAnswer, *problem.Problem) {
 	high, left := a.StoreHigh(), a.StoreLeft()
@@ -72,16 +72,16 @@ func (a *api) startKeyed(ctx context.Context, h http.Header, key string, who acc
 	s, made, err := a.Reservations.Commit(ctx, turn, requestOf(who, v))
 	switch {
 	case errors.Is(err, natsconf.ErrUncertain):
-		// The session may stand, and a repeat will find it: its unit stays counted, and the turn is not given
-		// back.
+		// The session may exist, and a repeat will find it: its unit stays counted, and the reservation is
+		// not released.
 		return initAnswer{}, storeProblem(err)
 	case err != nil:
 		err = errors.Join(err, a.giveBack(ctx, who, now),
 			a.Reservations.Release(context.WithoutCancel(ctx), turn))
 		return initAnswer{}, storeProblem(err)
 	case !made:
-		// Another edge took this turn over and was faster; its unit counts. Where giving ours back fails the
-		// account has one less.
+		// Another edge took this reservation over and was faster; its unit counts. If giving ours back fails,
+		// the account has one less.
 		_ = a.giveBack(ctx, who, now)
 		return a.replay(ctx, h, turn.Token, s), nil
 	}

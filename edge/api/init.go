@@ -78,8 +78,8 @@ func (a *api) start(h http.Header, r *http.Request) (initAnswer, *problem.Proble
 	return a.create(ctx, who, v, now)
 }
 
-// storeLeft is for a start in a store that takes nothing any more. It is checked before the quota: a unit
-// that is taken and given back would be a change in a store whose end is being compared.
+// storeLeft is for a start in a store that accepts nothing any more. It is checked before the quota: a unit
+// that is taken and given back would be a change in a store that is being compared at its end.
 func storeLeft(cause error) *problem.Problem {
 	return storeProblem(fmt.Errorf("%w: %w", natsconf.ErrUnavailable, cause))
 }
@@ -130,8 +130,8 @@ func (g *guard) giveBack(ctx context.Context, who account.Principal, now time.Ti
 	return g.Quota.GiveBack(ctx, who.Account.ID, now)
 }
 
-// create makes the session, and gives its unit of quota back where there is none to show for it. After an
-// uncertain write a session may exist, but nobody holds its token.
+// create makes the session, and gives its unit of quota back if no session was made. After an uncertain write
+// a session may exist, but nobody holds its token.
 func (a *api) create(ctx context.Context, who account.Principal, v verification, now time.Time) (initAnswer,
 	*problem.Problem) {
 	ctx, done := web.Step(ctx, "store session", trace.SpanKindProducer)

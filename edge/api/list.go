@@ -23,12 +23,13 @@ import (
 )
 
 const (
-	// defaultListed is how many sessions a page of the list has where nobody asks for more or fewer;
-	// maxListed is a few hundred reads of the store.
+	// defaultListed is how many sessions a page of the list has if the request asks for no number; maxListed
+	// is a few hundred reads of the store.
 	defaultListed = 20
 	maxListed     = 100
-	// defaultMaxListing bounds the lists that are made at once: each may look through the store for
-	// as long as a request waits, and all edges' do so at the same leader, beside what completes sessions.
+	// defaultMaxListing bounds the lists that are made at once: each may look through the store for as long
+	// as a request waits, and those of all edges do so at the same leader, in competition with the completion
+	// of sessions.
 	defaultMaxListing = 32
 	// retryListing is the Retry-After of a list beyond the bound: most take far less.
 	retryListing = time.Second
@@ -43,7 +44,7 @@ type Lister interface {
 type listDoc struct {
 	Sessions []export.Session `json:"sessions"` // never null
 	Next     *string          `json:"next"`     // the cursor of the next page; null where there is none
-	// the creation instant of the oldest session looked at; null where none was
+	// the creation instant of the oldest session examined; null if none was
 	BackTo *string `json:"back_to"`
 }
 
@@ -51,7 +52,7 @@ type listDoc struct {
 type listings struct{ *api }
 
 // GET /sessions lists the sessions of the key's account: those that live keys started for a live key, those
-// that test keys started for a test key. Where CSV or JSON lines are accepted, it writes all of them.
+// that test keys started for a test key. If CSV or JSON lines are accepted, it writes all of them.
 func (a listings) answer(w http.ResponseWriter, r *http.Request) {
 	who, p := a.authorize(r)
 	if p != nil {
@@ -93,13 +94,13 @@ func (a listings) list(ctx context.Context, q lists.Query) (lists.Page, error) {
 	return a.Lister.List(ctx, q)
 }
 
-// exportSessions writes a list to its end, page by page. Where it cannot go on, or the key has ended
-// meanwhile, the connection breaks, so that half a list does not pass for a whole one.
+// exportSessions writes a list to its end, page by page. If it cannot go on, or the key has ended meanwhile,
+// it breaks the connection, so that half a list does not pass for a whole one.
 func (a listings) exportSessions(w http.ResponseWriter, r *http.Request, q lists.Query, f export.Format) {
 	var out *export.Writer
 	control := http.NewResponseController(w)
 	err := export.Pages(r.Context(), q, a.list, func(views []facts.View) (err error) {
-		// as long as somebody reads it (see listening.say)
+		// as long as the client reads it (see listening.say)
 		_ = control.SetWriteDeadline(time.Now().Add(exportWrite))
 		if out == nil {
 			w.Header().Set("Content-Type", f.MediaType())
@@ -175,8 +176,8 @@ var (
 	}
 )
 
-// listQuery reads the parameters of the list. A name that it does not know is a fault: a filter that is
-// misspelt would list everything.
+// listQuery reads the parameters of the list. A name that it does not know is a fault: a misspelt filter
+// would list everything.
 func (a listings) listQuery(raw string, who account.Principal, all bool) (lists.Query, *problem.Problem) {
 	values, err := url.ParseQuery(raw)
 	if err != nil {
@@ -242,7 +243,7 @@ func (p *parameters) key(q *lists.Query, keys []account.Key) {
 // maxNamedKeys is how many keys an answer names.
 const maxNamedKeys = 20
 
-// mode reads whether live or test sessions are meant. A key sees those of its own kind alone.
+// mode reads whether live or test sessions are meant. A key sees only those of its own kind.
 func (p *parameters) mode(test bool) {
 	own := "live"
 	if test {
@@ -306,7 +307,7 @@ func (p *parameters) instant(name string) time.Time {
 	return t
 }
 
-// oneOf returns a parameter that may be there several times, each time with one of the values.
+// oneOf returns a parameter that may occur several times, each time with one of the values.
 func oneOf[T ~string](p *parameters, name string, known []T) []T {
 	p.Known = append(p.Known, name)
 	var given []T

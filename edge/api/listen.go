@@ -18,13 +18,13 @@ import (
 )
 
 const (
-	// listenBeat is how often a listener hears something, so that proxies keep the answer open and a dead
+	// listenBeat is how often a listener receives a line, so that proxies keep the answer open and a dead
 	// connection is noticed.
 	listenBeat = 15 * time.Second
-	// listenWrite bounds one line's way into the connection.
+	// listenWrite bounds the write of one line into the connection.
 	listenWrite = 10 * time.Second
 	// maxListeners bounds the listeners at one edge, listenersOfKey those of one key, and listenersOfAccount
-	// those of one account, so that nobody's keys keep others out.
+	// those of one account, so that no account's keys keep others out.
 	maxListeners       = 500
 	listenersOfKey     = 5
 	listenersOfAccount = 50
@@ -55,7 +55,7 @@ type listenAnswer struct {
 	Body   string `json:"body"`
 }
 
-// acquireListener takes a place for a listener; where there is none, it returns why.
+// acquireListener takes a place for a listener; if there is none, it returns why.
 func acquireListener(places *limit.Places, who account.Principal) (release func(), full *problem.Problem) {
 	key := limit.Share{Of: who.Key.ID, Max: listenersOfKey}
 	tenant := limit.Share{Of: who.Account.ID, Max: listenersOfAccount}
@@ -97,7 +97,7 @@ func (a *api) listen(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Type", "application/x-ndjson")
 	h.Set("Cache-Control", "no-store")
-	h.Set("X-Accel-Buffering", "no") // nginx would keep lines back otherwise
+	h.Set("X-Accel-Buffering", "no") // nginx would hold lines back otherwise
 	l := &listening{api: a, w: w, control: http.NewResponseController(w), key: who.Key.ID}
 	l.run(r, post)
 }
@@ -147,14 +147,13 @@ func (l *listening) run(r *http.Request, post *devtunnel.Post) {
 	}
 }
 
-// stillMay reports whether the key is still good: it may be revoked while its holder listens.
+// stillMay reports whether the key is still valid: it may be revoked while its holder listens.
 func (l *listening) stillMay(r *http.Request) bool {
 	_, p := l.authorizeTest(r)
 	return p == nil
 }
 
-// pass brings one callback to the listener. Where the line cannot be written whole, part of it may have
-// arrived.
+// pass brings one callback to the listener. If the line cannot be written whole, part of it may have arrived.
 func (l *listening) pass(r *http.Request, post *devtunnel.Post, m *nats.Msg) bool {
 	c, err := post.Read(m)
 	switch {
@@ -171,9 +170,9 @@ func (l *listening) pass(r *http.Request, post *devtunnel.Post, m *nats.Msg) boo
 	return true
 }
 
-// fail answers for a listener that cannot.
+// fail answers for a listener that cannot answer.
 func (l *listening) fail(ctx context.Context, c devtunnel.Callback, a devtunnel.Answer) {
-	// the listener is gone; who waits for its answer is not
+	// the listener is gone, but not the caller that waits for its answer
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.Store.Within())
 	defer cancel()
 	if err := l.Listeners.Answer(ctx, l.key, c.Exchange, a); err != nil {
@@ -181,13 +180,13 @@ func (l *listening) fail(ctx context.Context, c devtunnel.Callback, a devtunnel.
 	}
 }
 
-// say writes a line and sees it off.
+// say writes a line and flushes it.
 func (l *listening) say(line listenLine) bool {
 	data, err := json.Marshal(line)
 	if err != nil {
 		return false
 	}
-	// The server's own write time-out is for answers that come at once. Where it cannot be moved the server
+	// The server's own write time-out is for answers that come at once. If it cannot be moved, the server
 	// cuts this one off.
 	_ = l.control.SetWriteDeadline(time.Now().Add(listenWrite))
 	if _, err := l.w.Write(append(data, '\n')); err != nil {
@@ -196,7 +195,7 @@ func (l *listening) say(line listenLine) bool {
 	return l.control.Flush() == nil
 }
 
-// POST /listen/{exchange} says how a callback ended at the developer's machine: 204, or 404 where nobody
+// POST /listen/{exchange} reports how a callback ended at the developer's machine: 204, or 404 if no caller
 // waits for it any more.
 func (a *api) answerListen(w http.ResponseWriter, r *http.Request) {
 	if p := a.tellListen(r); p != nil {

@@ -14,7 +14,8 @@ import (
 )
 
 // GET /sessions/{session} reads a session of the key's account. The session is named by its id or its token.
-// ?wait= holds the answer, up to so many seconds, until the session's state or its delivery's changes.
+// ?wait= holds the answer, for at most that many seconds, until the session's state or its delivery's
+// changes.
 func (a *api) readSession(w http.ResponseWriter, r *http.Request) {
 	view, p := whileWaiting(&a.guard, r, a.session)
 	var wait time.Duration
@@ -52,7 +53,7 @@ func (a *api) cancelSession(w http.ResponseWriter, r *http.Request) {
 	web.WriteJSON(w, http.StatusOK, "application/json", export.Document(view))
 }
 
-// whileWaiting asks something of the store, as long as a request waits.
+// whileWaiting makes a call to the store, for as long as a request waits.
 func whileWaiting(g *guard, r *http.Request, ask func(context.Context, *http.Request) (facts.View,
 	*problem.Problem)) (facts.View, *problem.Problem) {
 	ctx, done, p := g.wait(r.Context())
@@ -122,9 +123,9 @@ func (a *api) cancel(ctx context.Context, view facts.View) (facts.View, *problem
 	}
 }
 
-// resendSession answers POST /sessions/{session}/resend: one more attempt at a delivery that has come to an
-// end, with the same webhook-id. 202, since it is sent by a dispatcher, soon; GET shows how it ends. It
-// counts towards the key's rate.
+// resendSession answers POST /sessions/{session}/resend: one more attempt at a delivery that has ended, with
+// the same webhook-id. 202, since it is sent by a dispatcher, soon; GET shows how it ends. It counts towards
+// the key's rate.
 func (a *api) resendSession(w http.ResponseWriter, r *http.Request) {
 	view, p := a.sendAgain(w.Header(), r)
 	if p != nil {
@@ -134,7 +135,7 @@ func (a *api) resendSession(w http.ResponseWriter, r *http.Request) {
 	web.WriteJSON(w, http.StatusAccepted, "application/json", export.Document(view))
 }
 
-// sendAgain counts towards the key's rate, as a start does: each is a POST to somebody, and facts that are
+// sendAgain counts towards the key's rate, as a start does: each is a POST to a receiver, and facts that are
 // kept.
 func (a *api) sendAgain(h http.Header, r *http.Request) (facts.View, *problem.Problem) {
 	who, p := a.authorize(r)

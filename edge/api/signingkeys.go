@@ -6,8 +6,7 @@ import (
 	"verifyd/edge/web"
 )
 
-// signingKeysDoc are the public keys of the account whose signatures callbacks carry now, the current one
-// first.
+// signingKeysDoc lists the account's public keys whose signatures callbacks carry now, the current one first.
 type signingKeysDoc struct {
 	SigningKeys []signingKeyDoc `json:"signing_keys"`
 }

@@ -18,7 +18,7 @@ const (
 	dayLayout   = "2006-01-02"
 )
 
-// Usages counts what accounts do, and reads it; a *store.Store. Its error is natsconf.ErrUnavailable.
+// Usages counts what accounts do, and reads the counts; a *store.Store. Its error is natsconf.ErrUnavailable.
 type Usages interface {
 	Count(account string, test bool, what stats.Count)
 	Usage(ctx context.Context, account string, month time.Time) (stats.Usage, error)
@@ -37,8 +37,8 @@ type usageDoc struct {
 	Days      []dayDoc `json:"days"`      // up to today
 }
 
-// dayDoc is what happened on a day, or in a month. What is counted of sessions stands on the day on which
-// they were started.
+// dayDoc is what happened on a day, or in a month. Everything about a session is counted on the day on which
+// it was started.
 type dayDoc struct {
 	Day       string       `json:"day,omitempty"` // empty for a month
 	Started   int64        `json:"started"`
@@ -131,7 +131,7 @@ func (a *api) readUsage(w http.ResponseWriter, r *http.Request) {
 	web.WriteJSON(w, http.StatusOK, "application/json", doc)
 }
 
-// monthOf reads ?month=; the month of now where it is not there.
+// monthOf reads ?month=; the current month if it is absent.
 func monthOf(raw string, now time.Time) (time.Time, *problem.Problem) {
 	values, err := url.ParseQuery(raw)
 	if err != nil {

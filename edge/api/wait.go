@@ -25,7 +25,7 @@ const (
 	defaultMaxWaiting = web.DefaultMaxConns / 10
 	// retryWaiting is the Retry-After of a request beyond the bound.
 	retryWaiting = 5 * time.Second
-	// waitMargin is what a waiting request's connection lives longer than its wait and its reads, for the
+	// waitMargin is how much longer a waiting request's connection lives than its wait and its reads, for the
 	// answer to leave.
 	waitMargin = 10 * time.Second
 )
@@ -35,7 +35,7 @@ type Changes interface {
 	Follow(ctx context.Context, id sessions.ID) (*store.Follower, error)
 }
 
-// waitOf reads ?wait=; 0 where it is not there.
+// waitOf reads ?wait=; 0 if it is absent.
 func waitOf(q url.Values) (time.Duration, *problem.Problem) {
 	values, given := q["wait"]
 	if !given {
@@ -54,11 +54,11 @@ func badParameter(name, detail string) *problem.Problem {
 	return request.Invalid(problem.Fault{Field: name, Code: fault.Parameter, Detail: detail})
 }
 
-// await returns a session's view once its state or its delivery's is another than in the given one, or the
-// wait is over, or the server drains. A session at whose end nothing more comes by itself is not waited for.
+// await returns a session's view once its state or its delivery's differs from the given one, or the wait is
+// over, or the server drains. It does not wait for a session for which nothing more comes by itself.
 func (a *api) await(w http.ResponseWriter, r *http.Request, first facts.View,
 	wait time.Duration) (facts.View, *problem.Problem) {
-	web.EventFrom(r.Context()).Name = "session_wait" // its time says nothing about the service's
+	web.EventFrom(r.Context()).Name = "session_wait" // its time shows nothing about the service's
 	if settled(first) {
 		return first, nil
 	}
@@ -71,8 +71,8 @@ func (a *api) await(w http.ResponseWriter, r *http.Request, first facts.View,
 		}
 	}
 	defer release()
-	// The server's own write time-out is for answers that come at once. Where it cannot be moved the server
-	// may cut this one off.
+	// The server's own write time-out is for answers that come at once. If it cannot be moved, the server may
+	// cut this one off.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(wait + a.Store.Within() + waitMargin))
 	over := time.NewTimer(wait)
 	defer over.Stop()
@@ -131,7 +131,7 @@ func (a *api) readView(ctx context.Context, v facts.View) (facts.View, *problem.
 	return view, nil
 }
 
-// settled says that nothing more comes by itself: the session has ended, and so has its delivery.
+// settled reports whether nothing more comes by itself: the session has ended, and so has its delivery.
 func settled(v facts.View) bool {
 	switch v.Delivery.State {
 	case facts.DeliveryDue, facts.DeliveryClaimed:

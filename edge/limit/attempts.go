@@ -29,15 +29,15 @@ const (
 	// 120 at once. A network that takes ten seconds to answer has as many under way when 600 people come back
 	// within 50 seconds.
 	returnShare = 5
-	// failedShare is how much slower than starts come these back: 30 a minute. What an address has a network
-	// asked in vain is no more.
+	// failedShare is how much slower these units come back than starts: 30 a minute. An address can make a
+	// network do no more useless work than that.
 	failedShare = 20
-	// dashboardShare is how much slower than a user's sign-ins logins to the dashboard come back, each of
-	// which is stored for half a day: 60 a minute. At once they are as many: a class that learns here is
-	// behind one address too.
+	// dashboardShare is how much slower the units of dashboard logins come back than those of a user's
+	// sign-ins: 60 a minute, since each login is stored for half a day. The burst is the same: a class that
+	// learns here is behind one address too.
 	dashboardShare = 10
 	// maxAddresses bounds each of the eight tables of addresses, 4 to 6 MiB. An address is in one while it
-	// has used some of its allowance, which most have for a tenth of a second.
+	// has used some of its allowance; for most that lasts a tenth of a second.
 	maxAddresses = 1 << 14
 	// maxSessions bounds each of the two tables of sessions, 8 to 10 MiB.
 	maxSessions = 1 << 15
@@ -47,20 +47,20 @@ const (
 // it: far more than a person who tries each network twice, and 40 in the ten minutes of a session's life.
 var sessionRate = account.Rate{Count: 2, Per: time.Minute, Burst: 20}
 
-// Where an attempt was refused, in metrics.
+// The step at which an attempt was refused, in metrics.
 const (
 	stepStart  = "start"
 	stepReturn = "return"
 )
 
-// By what an attempt was refused, in metrics.
+// The bound that refused an attempt, in metrics.
 const (
 	byAddress = "address"
 	bySession = "session"
 	byBrowser = "browser"
 )
 
-// bounds are those of one step of one trip. session is nil where no session takes part.
+// bounds are those of one step of one trip. session is nil if no session takes part.
 type bounds struct {
 	address addresses
 	session *bound[string]
@@ -70,15 +70,15 @@ type bounds struct {
 // how often they come back, by the client's address and by the session. It is kept per process, in bounded
 // memory. Its methods are safe for concurrent use.
 //
-// A return takes a unit of its address that is given back where the network vouched for somebody (Vouched).
-// So however many people of one address sign in, only those under way and those that came to nothing count.
+// A return takes a unit of its address, which is given back if the network vouched for somebody (Vouched). So
+// however many people of one address sign in, only returns that are under way or failed count.
 type Attempts struct {
 	starts, returns map[Trip]bounds
 	refused         *prometheus.CounterVec
 }
 
-// NewAttempts makes the bounds. rate is how many sign-ins one address may start; the others follow from it. r
-// takes the measurements, none when nil. The error is ErrRate, or the registry's.
+// NewAttempts returns the bounds. rate is how many sign-ins one address may start; the others follow from it.
+// r takes the measurements, none when nil. The error is ErrRate, or the registry's.
 func NewAttempts(rate account.Rate, r prometheus.Registerer) (*Attempts, error) {
 	a := &Attempts{
 		starts: map[Trip]bounds{}, returns: map[Trip]bounds{},
@@ -130,19 +130,19 @@ func (a *Attempts) Start(t Trip, address netip.Addr, session string, now time.Ti
 	return a.ask(a.starts[t], t, stepStart, address, session, now)
 }
 
-// Return asks whether what a browser brought back may be looked at. What it returns is Start's.
+// Return asks whether a browser's return may be examined. Its result is that of Start.
 func (a *Attempts) Return(t Trip, address netip.Addr, session string, now time.Time) time.Duration {
 	return a.ask(a.returns[t], t, stepReturn, address, session, now)
 }
 
-// Vouched records that a return came to an end that the network stands behind.
+// Vouched records that a return ended with the network vouching for its result.
 func (a *Attempts) Vouched(t Trip, address netip.Addr) { a.returns[t].address.giveBack(address) }
 
 // OtherBrowser records a return to a browser that did not begin the attempt.
 func (a *Attempts) OtherBrowser(t Trip) { a.count(t, stepReturn, byBrowser) }
 
-// ask takes a unit of the address and, where there is one, of the session. Who is refused for the one has
-// used none of the other.
+// ask takes a unit of the address and, if there is one, of the session. A request that is refused for one of
+// them uses no unit of the other.
 func (a *Attempts) ask(b bounds, t Trip, step string, address netip.Addr, session string,
 	now time.Time) time.Duration {
 	d := b.address.take(address, now)

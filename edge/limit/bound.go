@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// ipv6Network is the part of an IPv6 address that one customer gets at least: the rest is theirs to
-	// choose.
+	// ipv6Network is the length of the prefix that one customer gets, or a shorter one: they may choose the
+	// rest.
 	ipv6Network = 64
-	// ipv6Site is the part that a hosting provider or a tunnel hands out to anybody who asks, with 65,536
+	// ipv6Site is the part that a hosting provider or a tunnel assigns to anybody who asks, with 65,536
 	// networks in it.
 	ipv6Site = 48
-	// roomShare is the part of a full table that is forgotten at once: looking through all of it is for
-	// thousands of newcomers, not for each.
+	// roomShare is the part of a full table that is forgotten at once: the cost of a scan is shared by
+	// thousands of new keys, not paid for each.
 	roomShare = 8
 )
 
@@ -34,7 +34,7 @@ type bound[K comparable] struct {
 	sweepAt int
 }
 
-// newBound makes a bound. The error is ErrRate.
+// newBound returns a bound. The error is ErrRate.
 func newBound[K comparable](rate account.Rate, maxEntries int) (*bound[K], error) {
 	if err := Valid(rate); err != nil {
 		return nil, err
@@ -58,7 +58,7 @@ func (b *bound[K]) take(key K, now time.Time) Decision {
 	return d
 }
 
-// giveBack returns a unit that was taken. Where the key was forgotten meanwhile there is nothing to return.
+// giveBack returns a unit that was taken. If the key was forgotten meanwhile, there is nothing to return.
 func (b *bound[K]) giveBack(key K) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -67,8 +67,8 @@ func (b *bound[K]) giveBack(key K) {
 	}
 }
 
-// makeRoom forgets keys whose allowance is whole again, when the table has doubled, and where it is full all
-// the same those that used the least: a client with very many addresses frees none that it has used up.
+// makeRoom forgets keys whose allowance is whole again, when the table has doubled, and if it is still full
+// those that used the least: a client with very many addresses frees none that it has used up.
 func (b *bound[K]) makeRoom(at time.Duration) {
 	if len(b.states) < b.sweepAt {
 		return
@@ -87,7 +87,8 @@ func (b *bound[K]) makeRoom(at time.Duration) {
 	b.sweepAt = min(max(sweepFrom, 2*len(b.states)), b.max)
 }
 
-// networkOf returns what counts as one address: an IPv4 address, or an IPv6 network of so many bits.
+// networkOf returns the prefix that counts as one address: an IPv4 address, or an IPv6 network of the given
+// number of bits.
 func networkOf(address netip.Addr, ipv6Bits int) netip.Prefix {
 	address = address.Unmap()
 	bits := address.BitLen()
@@ -101,14 +102,15 @@ func networkOf(address netip.Addr, ipv6Bits int) netip.Prefix {
 	return p
 }
 
-// siteShare is how many times the allowance of one IPv6 network all networks of a site have together: a
-// school's or a carrier's many are not one person's, and one person's many are not 65,536 allowances.
+// siteShare is how many times the allowance of one IPv6 network all networks of a site have together: the
+// many networks of a school or a carrier are not one person's, and the many of one person are not 65,536
+// allowances.
 const siteShare = 8
 
 // addresses bounds clients by their address: IPv4 by the address, IPv6 by its network, and by its site.
 type addresses struct{ networks, sites *bound[netip.Prefix] }
 
-// newAddresses makes a bound by address. The error is ErrRate.
+// newAddresses returns a bound by address. The error is ErrRate.
 func newAddresses(rate account.Rate, maxEntries int) (addresses, error) {
 	networks, err := newBound[netip.Prefix](rate, maxEntries)
 	if err != nil {

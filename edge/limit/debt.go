@@ -13,31 +13,31 @@ import (
 const (
 	// payWithin bounds one try to give units back, on a context of its own: the caller may be gone by then.
 	payWithin = 2 * time.Second
-	// owedFor is how long units are tried to be given back. It lies below the two minutes for which the
-	// servers know a message's id again, so that no try counts twice.
+	// owedFor is how long units are tried to be given back. It is below the two minutes for which the servers
+	// recognize a message's id, so that no try counts twice.
 	owedFor = 90 * time.Second
-	// maxDebts bounds what waits to be tried again; beyond, units are lost to their accounts, as after a
-	// crash.
+	// maxDebts bounds the debts that wait for another try; beyond it, units are lost to their accounts, as
+	// after a crash.
 	maxDebts = 10_000
 )
 
 // debt is units that an account is to get back.
 type debt struct {
 	account string
-	at      time.Time // an instant of the month that they are of
+	at      time.Time // an instant of the month that they belong to
 	n       int64
-	// counted is the id of the message that counted them, where nobody answered it: whether it did is settled
-	// first, by the same message once more. Empty: they are counted.
+	// counted is the id of the message that counted them, if it was not answered: the same message, sent once
+	// more, first settles whether it did. Empty: they are counted.
 	counted string
 	id      string    // of the message that gives them back
-	since   time.Time // by the process's own clock: when it was owed first
+	since   time.Time // by the process's own clock: when it was first owed
 }
 
 func newDebt(account string, n int64, at time.Time) debt {
 	return debt{account: account, at: at, n: n, id: rand.Text(), since: time.Now()}
 }
 
-// giveBack returns units to an account. Where it fails, Serve tries again.
+// giveBack returns units to an account. If it fails, Serve tries again.
 func (q *Quota) giveBack(ctx context.Context, account string, n int64, now time.Time) error {
 	d := newDebt(account, n, now)
 	err := q.pay(ctx, &d)
@@ -47,7 +47,7 @@ func (q *Quota) giveBack(ctx context.Context, account string, n int64, now time.
 	return err
 }
 
-// pay tries once. A repeat of what nobody answered is harmless.
+// pay tries once. A repeat of a message without an answer is harmless.
 func (q *Quota) pay(ctx context.Context, d *debt) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), payWithin)
 	defer cancel()
@@ -85,7 +85,7 @@ func (q *Quota) owe(all ...debt) {
 	}
 }
 
-// settle pays what is owed, and what nobody has used for a while. Where one try fails, the others wait, too.
+// settle pays debts, and units that were not used for a while. If one try fails, the others wait, too.
 func (q *Quota) settle(ctx context.Context, idle time.Duration) {
 	all := q.due(idle)
 	for i := range all {
@@ -96,7 +96,7 @@ func (q *Quota) settle(ctx context.Context, idle time.Duration) {
 	}
 }
 
-// due takes out the debts, and of the leases what nobody has touched for a while.
+// due takes out the debts, and from the leases the units that were not touched for a while.
 func (q *Quota) due(idle time.Duration) []debt {
 	q.mu.Lock()
 	defer q.mu.Unlock()

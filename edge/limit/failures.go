@@ -14,13 +14,13 @@ const maxFailures = 1 << 16
 // concurrent use.
 type Failures struct{ *bound[netip.Prefix] }
 
-// NewFailures makes the limit. The error is ErrRate.
+// NewFailures returns the limit. The error is ErrRate.
 func NewFailures(rate account.Rate) (*Failures, error) {
 	b, err := newBound[netip.Prefix](rate, maxFailures)
 	return &Failures{b}, err
 }
 
-// Fail counts a failure of an address at now. Decision.Allowed is false where it had too many.
+// Fail counts a failure of an address at now. Decision.Allowed is false if it had too many.
 func (f *Failures) Fail(address netip.Addr, now time.Time) Decision {
 	return f.take(networkOf(address, ipv6Network), now)
 }

@@ -13,26 +13,26 @@ import (
 )
 
 const (
-	// leaseWindow is the time over which an account's recent rate is counted; a block holds what it used in
-	// the window before.
+	// leaseWindow is the time over which an account's recent rate is counted; a block holds as much as it
+	// used in the window before.
 	leaseWindow = 250 * time.Millisecond
-	// minLease and maxLease bound a block. Below the least each unit is counted by itself.
+	// minLease and maxLease bound a block. Below minLease each unit is counted by itself.
 	minLease, maxLease = 8, 1000
-	// leaseShare is the part of what is left of a quota that one block may hold, so that blocks shrink
-	// towards the end: within the last 1,024 units each is counted by itself.
+	// leaseShare is the part of the rest of a quota that one block may hold, so that blocks shrink towards
+	// the end: within the last 1,024 units each is counted by itself.
 	leaseShare = 128
-	// leaseIdle is after how long units that nobody used go back to the account, and leasePoll how often that
-	// is looked for.
+	// leaseIdle is how long units stay unused before they go back to the account, and leasePoll how often
+	// that is checked.
 	leaseIdle = time.Second
 	leasePoll = 250 * time.Millisecond
-	// leaseForget is after how long without a session an account's rate is forgotten.
+	// leaseForget is how long without a session until an account's rate is forgotten.
 	leaseForget = time.Minute
-	// fillTimeout bounds the counting of a block. It does not end with the caller who happened to find the
-	// lease empty.
+	// fillTimeout bounds the counting of a block, which does not end with the caller that happened to find
+	// the lease empty.
 	fillTimeout = 5 * time.Second
 )
 
-// Standing is where an account stands in its month, as far as this process knows.
+// Standing is an account's use of its monthly quota, as far as this process knows.
 type Standing struct {
 	Account string
 	Usage
@@ -55,12 +55,12 @@ func (q *Quota) Standings() []Standing {
 	return all
 }
 
-// lease is a block of an account's units that is counted and not used yet, with the account's recent rate.
+// lease is a block of an account's units that are counted and not used yet, with the account's recent rate.
 type lease struct {
-	at      time.Time // an instant of the month that the units are of
+	at      time.Time // an instant of the month that the units belong to
 	left    int64
 	total   int64         // the counter, as last heard
-	quota   int64         // that bound the account when a unit was last asked for; 0: none was
+	quota   int64         // that bound the account when a unit was last requested; 0: none was
 	used    time.Time     // when a unit was last taken or counted, by the process's own clock
 	filling chan struct{} // closed when the block under way is counted; nil: none is
 
@@ -76,7 +76,7 @@ type move struct {
 	block   int64           // to count; 1: a single unit
 }
 
-// next takes a unit from the lease or says what to do to get one.
+// next takes a unit from the lease or returns what to do to get one.
 func (q *Quota) next(account string, quota int64, now time.Time) move {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -167,9 +167,9 @@ func (q *Quota) fill(ctx context.Context, account string, quota, block int64, no
 	return u, ErrQuotaExceeded
 }
 
-// count adds n to the account's counter and returns the new total. The message has an id, so that what nobody
-// answered is sent again and counts once. Where it is not answered in time, what it may have counted is given
-// back.
+// count adds n to the account's counter and returns the new total. The message has an id, so that one without
+// an answer is sent again and counts once. If it is not answered in time, the units that it may have counted
+// are given back.
 func (q *Quota) count(ctx context.Context, account string, n int64, now time.Time) (int64, error) {
 	d := newDebt(account, n, now)
 	d.counted = rand.Text()
@@ -183,7 +183,7 @@ func (q *Quota) count(ctx context.Context, account string, n int64, now time.Tim
 		switch {
 		case err == nil && ack.Total > 0: // an increment's is at least 1
 			return int64(min(ack.Total, 1<<62)), nil
-		case err == nil: // nobody knows whose the unit is
+		case err == nil: // it is not known whose the unit is
 			return 0, fmt.Errorf("count session: %w: the acknowledgement carries no total",
 				natsconf.ErrUncertain)
 		case errors.Is(err, natsconf.ErrUncertain):
@@ -196,8 +196,8 @@ func (q *Quota) count(ctx context.Context, account string, n int64, now time.Tim
 	return 0, uncertain
 }
 
-// Serve returns what nobody uses, and what could not be given back before, until ctx ends, and then all
-// that is left.
+// Serve returns unused units, and those that could not be given back before, until ctx ends, and then all
+// that are left.
 func (q *Quota) Serve(ctx context.Context) error {
 	tick := time.NewTicker(leasePoll)
 	defer tick.Stop()

@@ -9,8 +9,8 @@ import (
 // ErrNoPlace is returned by Places.Acquire when all places are taken.
 var ErrNoPlace = errors.New("all places are taken")
 
-// Share is the part of the places that one account, key or visitor may hold, so that nobody keeps the others
-// out.
+// Share is the part of the places that one account, key or visitor may hold, so that none of them keeps the
+// others out.
 type Share struct {
 	Of  string // ids of different kinds must not be equal
 	Max int
@@ -21,7 +21,7 @@ type ShareError struct{ Share }
 
 func (e *ShareError) Error() string { return fmt.Sprintf("all %d places of a share are taken", e.Max) }
 
-// Places bounds what is under way at once in this process. Its methods are safe for concurrent use.
+// Places bounds the operations under way at once in this process. Its methods are safe for concurrent use.
 type Places struct {
 	max int
 
@@ -30,7 +30,7 @@ type Places struct {
 	taken map[string]int // by Share.Of
 }
 
-// NewPlaces returns as many free places.
+// NewPlaces returns the given number of free places.
 func NewPlaces(maxPlaces int) *Places { return &Places{max: maxPlaces, taken: map[string]int{}} }
 
 // Acquire takes a place, counted towards each of the shares, until release is called. Its errors are a

@@ -17,20 +17,20 @@ import (
 const (
 	// DefaultQuota is how many sessions an account may start in a UTC month when it has no quota of its own.
 	DefaultQuota = 100_000
-	// exhaustedFor is how long an account that is over its quota is refused without asking. A unit given back
-	// by another edge, or a quota raised there, is seen after at most this.
+	// exhaustedFor is how long an account that is over its quota is refused without a look-up. A unit given
+	// back by another edge, or a quota raised there, is seen after at most this time.
 	exhaustedFor = time.Second
 	// incrHeader is the header of a counter stream's message; the stream adds its value to the subject's
 	// total.
 	incrHeader = "Nats-Incr"
 )
 
-// ErrQuotaExceeded says that the account has started as many sessions this month as it may.
+// ErrQuotaExceeded is returned if the account has started as many sessions this month as it may.
 var ErrQuotaExceeded = errors.New("the monthly quota is used up")
 
-// Usage is where an account stands in its month.
+// Usage is an account's use of its monthly quota.
 type Usage struct {
-	// sessions started this month as far as is known here, this one included where it was granted
+	// sessions started this month as far as is known here, this one included if it was granted
 	Used    int64
 	Limit   int64     // the quota that binds the account
 	ResetAt time.Time // when the next month begins, 00:00 UTC
@@ -43,8 +43,8 @@ type publisher interface {
 }
 
 // Quota counts sessions per account and UTC month, exactly, over any number of edges. An account that starts
-// many gets its units in blocks, so that the common session pays for no counter; Serve gives back what was
-// not used. Its methods are safe for concurrent use.
+// many gets its units in blocks, so that the common session pays for no counter; Serve gives back unused
+// units. Its methods are safe for concurrent use.
 type Quota struct {
 	counter  publisher
 	standard int64
@@ -53,17 +53,17 @@ type Quota struct {
 	exhausted map[string]refusal // by account
 	sweepAt   int
 	leases    map[string]*lease // by account
-	debts     []debt            // what could not be given back yet, and leases of months that are over
+	debts     []debt            // units that could not be given back yet, and leases of past months
 }
 
-// refusal is what is remembered of an account that is over its quota.
+// refusal is what is remembered about an account that is over its quota.
 type refusal struct {
 	until time.Time
 	usage Usage
 }
 
-// NewQuota makes a quota on a writer of StreamUsage; it works without being served, but then keeps what it
-// does not use. standard is the quota of accounts that have none of their own.
+// NewQuota returns a quota on a writer of StreamUsage; it works without being served, but then keeps the
+// units that it does not use. standard is the quota of accounts that have none of their own.
 func NewQuota(counter *natsconf.Writer, standard int64) *Quota {
 	return &Quota{
 		counter: counter, standard: standard, exhausted: map[string]refusal{}, leases: map[string]*lease{},
@@ -71,7 +71,7 @@ func NewQuota(counter *natsconf.Writer, standard int64) *Quota {
 	}
 }
 
-// Limit returns the quota that binds an account: its own, or the service's where that is 0.
+// Limit returns the quota that binds an account: its own, or the service's if that is 0.
 func (q *Quota) Limit(own int64) int64 {
 	if own == 0 {
 		return q.standard
@@ -80,15 +80,15 @@ func (q *Quota) Limit(own int64) int64 {
 }
 
 // Take uses one unit of the account's quota for the UTC month of now; a quota of 0 means the service's. It
-// returns nil only where the unit is the account's. ErrQuotaExceeded comes with the usage; the unit is given
-// back by then. The other errors are natsconf's ErrUnavailable and ErrStoreFull, where nothing was counted,
-// and ErrUncertain, where the unit may be counted until Serve has given it back.
+// returns nil only if the account has the unit. ErrQuotaExceeded comes with the usage; the unit is given back
+// by then. The other errors are natsconf's ErrUnavailable and ErrStoreFull, if nothing was counted, and
+// ErrUncertain, if the unit may be counted until Serve has given it back.
 //
 // While another edge holds units that it may not use, this one may refuse within a second or two of the
-// quota's end: blocks are at most 1/128 of what is left, and single units near the end.
+// quota's end: blocks are at most 1/128 of the units left, and single units near the end.
 //
-// At the very end of a quota, a unit that another caller is about to give back may still be counted: such a
-// caller is refused although a moment later it would not be. The other way round it never is.
+// At the very end of a quota, a unit that another caller is about to give back may still be counted: a caller
+// is then refused although a moment later it would not be. It is never granted a unit that it should not get.
 func (q *Quota) Take(ctx context.Context, account string, quota int64, now time.Time) (Usage, error) {
 	quota = q.Limit(quota)
 	if u, known := q.remembered(account, quota, now); known {
@@ -139,7 +139,7 @@ func (q *Quota) single(ctx context.Context, account string, quota int64, now tim
 	return u, ErrQuotaExceeded
 }
 
-// GiveBack returns a unit that Take gave at now, for a session that could not be created. It outlasts the
+// GiveBack returns a unit that Take granted at now, for a session that could not be created. It outlasts the
 // caller's context. Its errors are those of natsconf; then Serve tries again.
 func (q *Quota) GiveBack(ctx context.Context, account string, now time.Time) error {
 	err := q.giveBack(ctx, account, 1, now)

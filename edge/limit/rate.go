@@ -17,8 +17,8 @@ import (
 var DefaultRate = account.Rate{Count: 20, Per: time.Second, Burst: 40}
 
 const (
-	// maxCount bounds count and burst. Beyond a million sessions a second the rate is not what limits; and
-	// the product of burst and interval stays far from the end of a time.Duration.
+	// maxCount bounds count and burst. Beyond a million sessions a second the rate is not the limit; and the
+	// product of burst and interval stays far from the end of a time.Duration.
 	maxCount = 1_000_000
 	// maxRefill bounds the time from empty to full for the same reason.
 	maxRefill = 31 * 24 * time.Hour
@@ -29,7 +29,7 @@ const (
 	sweepFrom = 64
 )
 
-// ErrRate is returned, wrapped with what is wrong, for a rate that cannot be used.
+// ErrRate is returned, wrapped with the fault, for a rate that cannot be used.
 var ErrRate = errors.New(
 	`not a rate; write a count and a unit of s, m or h, as in "20/s", "100/m" or "1000/h"`)
 
@@ -51,7 +51,7 @@ func ParseRate(s string) (account.Rate, error) {
 	return r, nil
 }
 
-// RateText writes a rate as ParseRate reads it, and its burst where that is another.
+// RateText formats a rate as ParseRate reads it, and its burst if that differs.
 func RateText(r account.Rate) string {
 	unit := map[time.Duration]string{time.Second: "s", time.Minute: "m", time.Hour: "h"}[r.Per]
 	if unit == "" {
@@ -85,11 +85,12 @@ func Window(r account.Rate) time.Duration {
 	return (interval(r)*time.Duration(r.Burst) + time.Second - 1).Truncate(time.Second)
 }
 
-// Rates limits keys in memory. Its size is bounded by the keys that were used within the last Window: what is
-// full again is dropped when its part of the map grows. Its methods are safe for concurrent use.
+// Rates limits keys in memory. Its size is bounded by the keys that were used within the last Window: keys
+// whose allowance is full again are dropped when their part of the map grows. Its methods are safe for
+// concurrent use.
 type Rates struct {
 	standard account.Rate
-	// carries a monotonic reading, so that setting the clock does not move anybody's allowance
+	// carries a monotonic reading, so that setting the clock does not change any allowance
 	epoch  time.Time
 	seed   maphash.Seed
 	shards [shards]shard
@@ -99,21 +100,21 @@ type Rates struct {
 type shard struct {
 	mu      sync.Mutex
 	states  map[string]State
-	spent   map[string]Spending // since it was last taken by takeSpent; nil: nobody takes it
+	spent   map[string]Spending // since takeSpent last took it; nil: it is not taken
 	sweepAt int
 }
 
-// Spending is what was allowed of a key, in sessions and in the time that its rate takes to give as many.
+// Spending is what a key was allowed, in sessions and in the time that its rate takes to allow as many.
 type Spending struct {
 	Count int           `json:"n"`
 	Worth time.Duration `json:"worth"` // nanoseconds
 }
 
 // maxDebt bounds by how much the spending of other edges may put a key off: what they allowed at the same
-// moment, before they could tell. Beyond that it is forgiven.
+// moment, before they could report it. Beyond that it is forgiven.
 const maxDebt = 30 * time.Second
 
-// NewRates makes a limiter. standard is the rate of keys that have none of their own. The error is ErrRate.
+// NewRates returns a limiter. standard is the rate of keys that have none of their own. The error is ErrRate.
 func NewRates(standard account.Rate) (*Rates, error) {
 	if err := Valid(standard); err != nil {
 		return nil, err
@@ -125,8 +126,8 @@ func NewRates(standard account.Rate) (*Rates, error) {
 	return l, nil
 }
 
-// RateOf returns the rate that binds a key: its own, or the service's where it has none. A burst of 0 means
-// the count; a stored rate that is not valid counts as none, since a key must not be without limit.
+// RateOf returns the rate that binds a key: its own, or the service's if it has none. A burst of 0 means the
+// count; a stored rate that is not valid counts as none, since a key must not be without limit.
 func (l *Rates) RateOf(k account.Key) account.Rate {
 	r := k.RateLimit
 	if r == (account.Rate{}) {
@@ -141,7 +142,7 @@ func (l *Rates) RateOf(k account.Key) account.Rate {
 	return r
 }
 
-// Allow judges a request with the key at now, and remembers it where it is allowed.
+// Allow judges a request with the key at now, and remembers it if it is allowed.
 func (l *Rates) Allow(k account.Key, now time.Time) Decision {
 	rate, at := l.RateOf(k), now.Sub(l.epoch)
 	sh := &l.shards[maphash.String(l.seed, k.ID)%shards]
@@ -154,7 +155,7 @@ func (l *Rates) Allow(k account.Key, now time.Time) Decision {
 			sh.sweep(at)
 		}
 	}
-	// What lies beyond the whole burst is debt: other edges allowed it at the same time. It is paid before
+	// Spending beyond the whole burst is debt: other edges allowed it at the same time. It is paid before
 	// anything is allowed.
 	debt := min(max(time.Duration(state)-at-interval(rate)*time.Duration(rate.Burst), 0), maxDebt)
 	state, d := Decide(state, rate, at)
@@ -173,7 +174,7 @@ func (l *Rates) Allow(k account.Key, now time.Time) Decision {
 	return d
 }
 
-// share has the limiter remember what it allows, for takeSpent; the channel has a value when there is
+// share makes the limiter remember what it allows, for takeSpent; the channel has a value when there is
 // something.
 func (l *Rates) share() <-chan struct{} {
 	for i := range l.shards {
@@ -187,7 +188,7 @@ func (l *Rates) share() <-chan struct{} {
 	return l.news
 }
 
-// takeSpent returns what was allowed since it was last asked, by the key's id.
+// takeSpent returns what was allowed since its last call, by the key's id.
 func (l *Rates) takeSpent() map[string]Spending {
 	all := map[string]Spending{}
 	for i := range l.shards {
@@ -202,7 +203,7 @@ func (l *Rates) takeSpent() map[string]Spending {
 	return all
 }
 
-// addSpent counts in what another edge allowed of a key.
+// addSpent adds to the count what another edge allowed a key.
 func (l *Rates) addSpent(key string, worth time.Duration, now time.Time) {
 	at := now.Sub(l.epoch)
 	sh := &l.shards[maphash.String(l.seed, key)%shards]
@@ -215,8 +216,8 @@ func (l *Rates) addSpent(key string, worth time.Duration, now time.Time) {
 	sh.states[key] = max(state, State(at)) + State(min(max(worth, 0), maxRefill))
 }
 
-// sweep drops what is full again, and comes back when the shard has doubled: its cost per request stays
-// constant.
+// sweep drops keys whose allowance is full again, and runs again when the shard has doubled: its cost per
+// request stays constant.
 func (s *shard) sweep(now time.Duration) {
 	for id, state := range s.states {
 		if state.full(now) {

@@ -14,20 +14,19 @@ import (
 )
 
 const (
-	// sharingGap is the least time between two messages of an edge. What edges allow at the same moment,
-	// before they have informed each other, goes beyond the rate; it counts as debt and is paid back. Each
-	// message costs the others some microseconds.
+	// sharingGap is the minimum time between two messages of an edge. Sessions that edges allow at the same
+	// moment, before they have informed each other, exceed the rate; they count as debt and are paid back.
+	// Each message costs the others some microseconds.
 	sharingGap = 5 * time.Millisecond
 	// maxSharing is how many keys one message holds: about 60 KiB.
 	maxSharing = 1000
-	// sharingRoom is how many messages may wait to be counted in: those of a hundred edges for several
-	// rounds.
+	// sharingRoom is how many messages may wait to be counted: those of a hundred edges for several rounds.
 	sharingRoom = 1024
 )
 
 // Sharing is the actor by which the edges of a service share their rate limits: each sends the others what it
-// allowed, within milliseconds, and counts theirs in. No request waits for it. Alone, or without a
-// connection, an edge goes on with what it knows.
+// allowed, within milliseconds, and adds what they allowed to its own count. No request waits for it. Alone,
+// or without a connection, an edge goes on with what it knows.
 type Sharing struct {
 	rates *Rates
 	conn  *natsconf.Conn
@@ -35,8 +34,8 @@ type Sharing struct {
 	self  string
 }
 
-// NewSharing makes the actor of a limiter; now is time.Now where it is nil, and the clock by which Allow is
-// called.
+// NewSharing returns the actor of a limiter; now is the clock that Allow is called with, time.Now if it is
+// nil.
 func NewSharing(rates *Rates, conn *natsconf.Conn, now func() time.Time) *Sharing {
 	if now == nil {
 		now = time.Now
@@ -99,7 +98,8 @@ func (s *Sharing) tell() {
 	send()
 }
 
-// record counts in what another edge allowed. What cannot be read is another build's, and left out.
+// record adds to the count what another edge allowed. A message that cannot be read is from another build,
+// and is left out.
 func (s *Sharing) record(data []byte) {
 	var m spentMsg
 	if json.Unmarshal(data, &m) != nil || m.From == s.self {

@@ -19,13 +19,14 @@ const (
 	MaxStoreWait = 14 * time.Second
 	// DefaultWaiting is how many requests of a process wait at once, at some 50 KB each.
 	DefaultWaiting = 1000
-	// waitsAfter is from when on a request counts as waiting: it is in its second period of that length, or
-	// a later one. Without faults a request takes milliseconds, so that no crowd comes near the bound.
+	// waitsAfter is how long after its beginning a request counts as waiting: it is in its second period of
+	// that length, or a later one. Without faults a request takes milliseconds, so that no crowd comes near
+	// the bound.
 	waitsAfter = 500 * time.Millisecond
 )
 
-// Waiting is how requests wait for the store: each so long, and no more at once than there is room for. Its
-// methods are safe for concurrent use.
+// Waiting is how requests wait for the store: each for a bounded time, and no more at once than there is room
+// for. Its methods are safe for concurrent use.
 type Waiting struct {
 	within time.Duration
 	most   int
@@ -36,7 +37,7 @@ type Waiting struct {
 	began map[time.Duration]int // requests under way, by the period in which they began
 }
 
-// NewWaiting returns as many free places.
+// NewWaiting returns the given number of free places.
 func NewWaiting(within time.Duration, most int) *Waiting {
 	return &Waiting{within: within, most: most, epoch: time.Now(), began: map[time.Duration]int{}}
 }
@@ -56,9 +57,9 @@ func (w *Waiting) Measure(r prometheus.Registerer) error {
 	return nil
 }
 
-// Begin returns the context for what a request asks of the store, a wait.For, which ends with ctx,
-// when the time is over, and when done is called, as it must be. Its error is ErrNoPlace where as many wait
-// already as may: then the request is refused at once, and those that came first keep their places.
+// Begin returns the context for a request's calls to the store, a wait.For. It ends with ctx, when the time
+// is over, and when done is called, as it must be. Its error is ErrNoPlace if as many wait already as may:
+// then the request is refused at once, and those that came first keep their places.
 func (w *Waiting) Begin(ctx context.Context) (_ context.Context, done func(), err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -84,7 +85,7 @@ func (w *Waiting) period() time.Duration { return time.Since(w.epoch) / waitsAft
 // waiting counts those that began before the last period. w.mu is held.
 func (w *Waiting) waiting(now time.Duration) int { return w.all - w.began[now] - w.began[now-1] }
 
-// count notes that a request of a period begins or ends. w.mu is held.
+// count records that a request of a period begins or ends. w.mu is held.
 func (w *Waiting) count(period time.Duration, by int) {
 	w.all += by
 	if w.began[period] += by; w.began[period] == 0 {

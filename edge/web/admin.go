@@ -24,7 +24,7 @@ const (
 )
 
 const (
-	// checkTimeout bounds one look at all checks; probes give up after a second or a few.
+	// checkTimeout bounds one run of all checks; probes give up after a few seconds.
 	checkTimeout = 2 * time.Second
 	// AdminWriteTimeout is the write timeout that the operators' server needs: a CPU profile takes 30 s
 	// by default, and people ask for a minute.
@@ -34,10 +34,10 @@ const (
 // Check is one thing that the process depends on, and one named condition of readiness.
 type Check struct {
 	Name string // as in "keys" or "jetstream"
-	// Check reports how it stands in a few words, which may be none, and, where it is not well, why. Both are
+	// Check reports the state in a few words, which may be none, and, if it is not healthy, why. Both are
 	// shown to operators.
 	Check func(ctx context.Context) (state string, err error)
-	// Advisory: reported to operators, but requests should be sent here whatever it says, since no other
+	// Advisory: reported to operators, but requests should be sent here whatever its result, since no other
 	// process fares better.
 	Advisory bool
 }
@@ -56,9 +56,9 @@ type checkDoc struct {
 	Reason   string `json:"reason,omitempty"` // what is wrong
 }
 
-// NewAdmin makes the operators' handler. It asks nobody who they are: it belongs on an address that only
-// operators reach, and it answers only what names it by an IP address, as localhost, or by one of names
-// (package ownname). levels may be nil: then the log's level stays as it is.
+// NewAdmin returns the operators' handler. It authenticates nobody: it belongs on an address that only
+// operators reach, and it answers only requests that name it by an IP address, as localhost, or by one of
+// names (package ownname). levels may be nil: then the log's level stays as it is.
 func NewAdmin(checks []Check, metrics prometheus.Gatherer, levels Levels, names ...string) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+pathReady, ready(checks))
@@ -96,7 +96,7 @@ func otherName(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// GET /livez says that the process answers at all.
+// GET /livez reports that the process answers at all.
 func live(w http.ResponseWriter, _ *http.Request) {
 	WriteJSON(w, http.StatusOK, "application/json", struct {
 		Live bool `json:"live"`
@@ -119,8 +119,8 @@ func ready(checks []Check) http.HandlerFunc {
 // Failing is a check that fails.
 type Failing struct{ Name, Reason string }
 
-// Judge says what GET /readyz says: whether requests should be sent here, and which checks fail, advisory
-// ones included. It takes two seconds at most.
+// Judge returns what GET /readyz reports: whether requests should be sent here, and which checks fail,
+// advisory ones included. It takes two seconds at most.
 func Judge(ctx context.Context, checks []Check) (ready bool, failing []Failing) {
 	doc := judge(ctx, checks)
 	for _, c := range doc.Checks {
@@ -143,7 +143,7 @@ func judge(ctx context.Context, checks []Check) readiness {
 	return doc
 }
 
-// ask runs all checks at once: each is reported by itself even where one of them takes all the time there is.
+// ask runs all checks at once: each is reported by itself even if one of them takes all the time there is.
 func ask(ctx context.Context, checks []Check) []checkDoc {
 	docs := make([]checkDoc, len(checks))
 	var wg sync.WaitGroup

@@ -52,11 +52,11 @@ func WriteProblem(w http.ResponseWriter, r *http.Request, p *problem.Problem) {
 	})
 }
 
-// WriteJSON writes an answer that nobody stores and no browser takes for anything else.
+// WriteJSON writes an answer that no cache stores and no browser takes for anything else.
 func WriteJSON(w http.ResponseWriter, status int, mediaType string, doc any) {
 	body, err := json.Marshal(doc)
 	if err != nil {
-		// Only strings that are not UTF-8 do this, and none such gets in. The panic becomes a 500 and a log
+		// Only strings that are not UTF-8 cause this, and none gets in. The panic becomes a 500 and a log
 		// line.
 		panic(err)
 	}
@@ -66,7 +66,7 @@ func WriteJSON(w http.ResponseWriter, status int, mediaType string, doc any) {
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // whoever hung up needs no answer
+	_, _ = w.Write(body) // a client that hung up needs no answer
 }
 
 // Seconds rounds up: a client that waits as long as it was told must not be early.
@@ -75,5 +75,5 @@ func Seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.
 // timestampLayout is the contract's form of an instant (contract §2.1), in UTC.
 const timestampLayout = "2006-01-02T15:04:05.000Z"
 
-// Timestamp writes an instant.
+// Timestamp formats an instant.
 func Timestamp(t time.Time) string { return t.UTC().Format(timestampLayout) }

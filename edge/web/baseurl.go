@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// ErrBaseURL is returned, wrapped with what is wrong, for a base URL that cannot be used.
+// ErrBaseURL is returned, wrapped with the fault, for a base URL that cannot be used.
 var ErrBaseURL = errors.New(
 	"not a base URL; write where users reach the service, as in https://verify.example.com or " +
 		"https://example.com/verify")
@@ -35,8 +35,8 @@ func ParseBaseURL(raw string) (base, prefix string, err error) {
 	return u.Scheme + "://" + u.Host + prefix, prefix, nil
 }
 
-// checkPrefix takes only what needs no escaping and means nothing to the router: the prefix is compared as it
-// stands.
+// checkPrefix accepts only a prefix that needs no escaping and means nothing to the router: the prefix is
+// compared as it is.
 func checkPrefix(prefix, rawPath string) error {
 	plain := !strings.ContainsFunc(prefix, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') &&

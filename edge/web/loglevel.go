@@ -9,14 +9,14 @@ import (
 // pathLogLevel is the operators' route to the log's level.
 const pathLogLevel = "/debug/log-level"
 
-// maxLogLevelSpan bounds a change for a while: what is to last longer is a setting.
+// maxLogLevelSpan bounds a temporary change: a longer one is a setting.
 const maxLogLevelSpan = 24 * time.Hour
 
 // Levels is the level of the process's log; a *logging.Logger.
 type Levels interface {
 	// Level returns the level, and until when it holds; zero: for good.
 	Level() (level string, until time.Time)
-	// SetLevel changes it, for a while where that is above 0. The error says what would be right.
+	// SetLevel changes it, temporarily if the duration is above 0. The error names what is valid.
 	SetLevel(level string, during time.Duration) error
 }
 
@@ -27,8 +27,8 @@ type logLevelDoc struct {
 }
 
 // GET /debug/log-level reports the level of the process's log. PUT /debug/log-level?level=debug&for=10m
-// changes it, for a while where for is given; 400 says what would be right. PUT, since no page of another
-// site can send one.
+// changes it, temporarily if for is given; a 400 names what is valid. PUT, since no page of another site can
+// send one.
 func logLevel(l Levels) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPut {

@@ -39,7 +39,7 @@ func (m *metrics) observe(event *RequestEvent, status int, took time.Duration) {
 	observe(m.took.WithLabelValues(event.Name, statusClass(status)), took.Seconds(), event.trace())
 }
 
-// observe puts a value into a histogram, with the trace that it comes from where there is one.
+// observe puts a value into a histogram, with the trace that it comes from, if there is one.
 func observe(h prometheus.Observer, value float64, traceID string) {
 	if e, ok := h.(prometheus.ExemplarObserver); ok && traceID != "" {
 		e.ObserveWithExemplar(value, prometheus.Labels{"trace_id": traceID})
@@ -48,7 +48,7 @@ func observe(h prometheus.Observer, value float64, traceID string) {
 	h.Observe(value)
 }
 
-// statusClass returns "2xx" and its like; "none" where nothing was answered.
+// statusClass returns "2xx" and the like; "none" if nothing was answered.
 func statusClass(status int) string {
 	if status == 0 {
 		return "none"

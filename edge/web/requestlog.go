@@ -19,14 +19,14 @@ import (
 	"verifyd/sessions"
 )
 
-// HeaderRequestID carries the id under which the log knows a request. A client's own is not taken over: it
-// could be anything.
+// HeaderRequestID carries the id of a request in the log. A client's own is not adopted: it could be
+// anything.
 const HeaderRequestID = "X-Request-Id"
 
 // LogMessage is the message of the one log line of each request.
 const LogMessage = "request"
 
-// noRoute stands for the route where none matched, in logs and metrics.
+// noRoute stands for the route if none matched, in logs and metrics.
 const noRoute = "none"
 
 // RequestEvent gathers what the one log line of a request reports. Handlers fill in what they learn; nothing
@@ -38,9 +38,9 @@ type RequestEvent struct {
 	Key       string       // id of the API key
 	Session   sessions.ID  // never the token
 	Code      problem.Code // of the problem document, if there was one
-	Err       error        // what lies behind a 5xx; its text is for operators
+	Err       error        // the cause of a 5xx; its text is for operators
 
-	Replayed bool // a repeat of a start, answered with the session that stands
+	Replayed bool // a repeat of a start, answered with the existing session
 
 	Route string        // the pattern
 	Name  string        // of the route, in metrics
@@ -50,8 +50,8 @@ type RequestEvent struct {
 
 type eventKey struct{}
 
-// EventFrom returns the event of the request that ctx belongs to. Outside of a request it is one that nobody
-// writes.
+// EventFrom returns the event of the request that ctx belongs to. Outside of a request it is one that is not
+// written.
 func EventFrom(ctx context.Context) *RequestEvent {
 	if event, ok := ctx.Value(eventKey{}).(*RequestEvent); ok {
 		return event
@@ -99,8 +99,8 @@ func (h *handler) frame(next http.Handler) http.Handler {
 	})
 }
 
-// recovered answers for a handler that panicked. The client learns nothing about where; the log gets the
-// stack, but only errors of the runtime in words, since another panic's value could hold anything.
+// recovered answers for a handler that panicked. The client does not learn where. The log gets the stack, but
+// the text of runtime errors only, since another panic's value could hold anything.
 func (h *handler) recovered(out *countedWriter, r *http.Request, fault any) {
 	if isAbort(fault) {
 		return
@@ -123,7 +123,7 @@ func (h *handler) recovered(out *countedWriter, r *http.Request, fault any) {
 	})
 }
 
-// isAbort recognises the panic by which a handler gives its request up on purpose.
+// isAbort recognizes the panic with which a handler aborts its request on purpose.
 func isAbort(fault any) bool {
 	err, ok := fault.(error)
 	return ok && errors.Is(err, http.ErrAbortHandler)
@@ -166,7 +166,7 @@ var methods = []string{
 	http.MethodConnect, http.MethodTrace,
 }
 
-// methodLabel keeps a client from writing whatever it likes into the log: methods are free text.
+// methodLabel keeps a client from writing arbitrary text into the log: methods are free text.
 func methodLabel(method string) string {
 	if slices.Contains(methods, method) {
 		return method
@@ -210,7 +210,7 @@ func (c *countedWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// finish notes the status that net/http gives to an answer that names none.
+// finish records the status that net/http sends for an answer that names none.
 func (c *countedWriter) finish() {
 	if c.status == 0 {
 		c.status = http.StatusOK

@@ -19,7 +19,7 @@ import (
 	"verifyd/edge/problem"
 )
 
-// Route is one row of the route table, for what others mount.
+// Route is one row of the route table, for the routes that others mount.
 type Route struct {
 	Method string // an HTTP method; HEAD comes with GET unless it has a row of its own
 	// Path starts with a slash, below the base URL. "{name}" as a whole segment matches any one segment; the
@@ -28,26 +28,25 @@ type Route struct {
 	Path    string
 	Name    string // shown as the route in metrics: a few words with underscores, as in "sign_in_return"
 	Handler http.Handler
-	// MaxBody bounds a request's body in bytes, where MaxBodyBytes is too few for what is uploaded.
+	// MaxBody bounds a request's body in bytes, if MaxBodyBytes is too small for uploads.
 	MaxBody int64
 }
 
 // Page answers a browser with a page of the given status.
 type Page func(w http.ResponseWriter, r *http.Request, status int)
 
-// Config is what every request goes through, and where it is led.
+// Config is what every request goes through, and where it is routed.
 type Config struct {
 	// goes before every route's path: empty, or with a slash in front and none at its end
 	Prefix string
 	Routes []Route // the table
-	// for a browser whose address leads nowhere; nil: a problem document, as for programs
+	// for a browser at an unknown address; nil: a problem document, as for programs
 	Nowhere        Page
 	TrustedProxies []netip.Prefix // whose X-Forwarded-For counts
 	Metrics        prometheus.Registerer
 	Tracer         trace.Tracer // nil: nothing is traced
 	Log            zerolog.Logger
-	// Answered, where set, is called with each request's event and the status of its answer, 0 where there is
-	// none.
+	// Answered, if set, is called with each request's event and the status of its answer, 0 if there is none.
 	Answered func(event *RequestEvent, status int)
 }
 
@@ -58,8 +57,8 @@ type handler struct {
 	metrics *metrics
 }
 
-// New makes a handler of a route table: each route under request log, metrics, size limit and
-// recovery. It starts nothing.
+// New returns a handler of a route table: each route under request log, metrics, size limit and recovery. It
+// starts nothing.
 func New(c Config) (http.Handler, error) {
 	m, err := newMetrics(c.Metrics)
 	if err != nil {
@@ -73,11 +72,11 @@ func New(c Config) (http.Handler, error) {
 	return h.frame(router), nil
 }
 
-// router makes the router of a route table.
+// router returns the router of a route table.
 func (h *handler) router() (*httprouter.Router, error) {
-	// Both redirect options are off: a redirect to a path that resembles the one asked for would send a
+	// Both redirect options are off: a redirect to a path that resembles the requested one would send a
 	// POST's body, or a session token, elsewhere. OPTIONS is answered because the router's Allow names it; it
-	// gives no other origin any right.
+	// grants no other origin any right.
 	router := &httprouter.Router{
 		HandleMethodNotAllowed: true,
 		HandleOPTIONS:          true,
@@ -106,7 +105,7 @@ func (h *handler) router() (*httprouter.Router, error) {
 	return router, nil
 }
 
-// mount adds one route to the router, which panics where two routes contradict each other.
+// mount adds one route to the router, which panics if two routes contradict each other.
 func mount(router *httprouter.Router, method, prefix string, route Route) (err error) {
 	defer func() {
 		if fault := recover(); fault != nil {
@@ -165,8 +164,8 @@ func (h *handler) nowhere(w http.ResponseWriter, r *http.Request, p *problem.Pro
 	h.Nowhere(w, r, p.Code.Status())
 }
 
-// forPerson reports whether a browser goes to an address: it asks for a page by name. What programs and
-// scripts send by themselves, "*/*" or nothing, asks for none (RFC 9110 §12.5.1).
+// forPerson reports whether a browser goes to an address: it asks for a page by media type. The default
+// Accept of programs and scripts, "*/*" or nothing, does not (RFC 9110 §12.5.1).
 func forPerson(r *http.Request) bool {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return false

@@ -13,11 +13,11 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// ServerConfig says where and within which limits a server answers. Fields without a default are required.
+// ServerConfig defines where and within which limits a server answers. Fields without a default are required.
 type ServerConfig struct {
-	Name   string // what it is called in logs, as in "public"
+	Name   string // its name in logs, as in "public"
 	Listen string // host:port; port 0 takes a free one, and keeps it when served again
-	// Listener, where set, is already open: the first Serve takes it over. Later ones listen anew, on its
+	// Listener, if set, is already open: the first Serve takes it over. Later ones listen anew, on its
 	// address.
 	Listener net.Listener
 	Handler  http.Handler
@@ -28,8 +28,8 @@ type ServerConfig struct {
 	WriteTimeout      time.Duration // from the end of the header to the end of the answer; default 30 s
 	IdleTimeout       time.Duration // between requests on one connection; default 60 s
 	DrainTimeout      time.Duration // how long requests under way may go on after the stop; default 30 s
-	// DrainDelay is how long new requests are still taken after the stop, while Check says no: as long as the
-	// load balancer needs to notice. Default 0, since a single machine has nobody to notice.
+	// DrainDelay is how long new requests are still accepted after the stop, while Check fails: as long as
+	// the load balancer needs to notice. Default 0, since a single machine has no load balancer.
 	DrainDelay     time.Duration
 	MaxHeaderBytes int // default 16 KiB
 	MaxConns       int // connections at once; those beyond are closed at once; default 10,000
@@ -42,7 +42,7 @@ const (
 	DefaultReadTimeout       = 15 * time.Second
 	DefaultWriteTimeout      = 30 * time.Second
 	DefaultIdleTimeout       = 60 * time.Second
-	// DefaultDrainTimeout: no answer takes longer, so that all who have asked are answered
+	// DefaultDrainTimeout: no answer takes longer, so that all requests are answered
 	DefaultDrainTimeout   = DefaultWriteTimeout
 	DefaultMaxHeaderBytes = 16 << 10
 	DefaultMaxConns       = 10_000
@@ -79,7 +79,7 @@ type Server struct {
 	open  bool          // listening and not stopping
 }
 
-// NewServer makes a server. It opens nothing until served.
+// NewServer returns a server. It opens nothing until served.
 func NewServer(c ServerConfig) (*Server, error) {
 	c = c.WithDefaults()
 	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
@@ -94,7 +94,7 @@ func NewServer(c ServerConfig) (*Server, error) {
 // String names the actor in the supervisor's log.
 func (s *Server) String() string { return s.c.Name + " server" }
 
-// Handler returns what answers the requests.
+// Handler returns the handler of the requests.
 func (s *Server) Handler() http.Handler { return s.c.Handler }
 
 // Addr returns the address, host:port. With port 0 the port is known once Ready is closed.
@@ -111,7 +111,7 @@ func (s *Server) Ready() <-chan struct{} {
 	return s.ready
 }
 
-// ErrNotServing is what Check returns while the server takes no requests, or is about to take no more.
+// ErrNotServing is what Check returns while the server accepts no requests, or is about to accept no more.
 var ErrNotServing = errors.New("not taking requests")
 
 // Check is the server's part of readiness: ErrNotServing unless it listens and has not been told to stop.
@@ -124,7 +124,7 @@ func (s *Server) Check(context.Context) error {
 	return nil
 }
 
-// Serve answers until ctx ends. Then Check says no; DrainDelay later no connection is taken any more;
+// Serve answers until ctx ends. Then Check fails; DrainDelay later no connection is accepted any more;
 // requests under way may go on for DrainTimeout, after which their contexts end and their connections are
 // closed. It returns when the last connection is gone.
 func (s *Server) Serve(ctx context.Context) error {
@@ -165,7 +165,7 @@ func (s *Server) Serve(ctx context.Context) error {
 type drainingKey struct{}
 
 // Draining returns a channel that is closed when the server of the request that ctx belongs to is told to
-// stop. Whoever holds an answer until something happens gives it then. Outside of a request it is nil.
+// stop. A handler that holds an answer until something happens sends it then. Outside of a request it is nil.
 func Draining(ctx context.Context) <-chan struct{} {
 	draining, _ := ctx.Value(drainingKey{}).(<-chan struct{})
 	return draining
@@ -204,7 +204,7 @@ func (s *Server) server(requests context.Context, conns *connCount) *http.Server
 	}
 }
 
-// linger goes on taking requests for DrainDelay.
+// linger goes on accepting requests for DrainDelay.
 func (s *Server) linger() {
 	if s.c.DrainDelay > 0 {
 		<-time.After(s.c.DrainDelay)
@@ -225,7 +225,7 @@ func (s *Server) drain(ctx context.Context, srv *http.Server, abort context.Canc
 func (s *Server) up(ln net.Listener) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.addr = ln.Addr().String() // the port that was chosen stays: clients and load balancers know it by now
+	s.addr = ln.Addr().String() // the chosen port stays: clients and load balancers know it by now
 	s.open = true
 	close(s.ready)
 	s.c.Log.Info().Str("server", s.c.Name).Str("address", s.addr).Msg("listening")
@@ -265,7 +265,7 @@ func (c *connCount) state(conn net.Conn, st http.ConnState) {
 	case http.StateNew:
 		c.Add(1)
 		if c.add(1) > c.most {
-			_ = conn.Close() // before a byte is read; whoever waits in line would hold others up all the same
+			_ = conn.Close() // before a byte is read; a connection in a queue would hold others up too
 		}
 	case http.StateClosed, http.StateHijacked:
 		c.add(-1)

@@ -20,10 +20,10 @@ const (
 	attrStatus = attribute.Key("http.response.status_code")
 )
 
-// traced is the part of a RequestEvent that reports a request to a tracer. A request is traced where it
-// starts a session or is about one that is traced: only then is there a trace to which it belongs, and that
-// is known when the session has been read. A traceparent that a client sends counts for nothing: anybody
-// could have everything traced.
+// traced is the part of a RequestEvent that reports a request to a tracer. A request is traced if it starts a
+// session or is about one that is traced: only then is there a trace to which it belongs, and that is known
+// when the session has been read. A traceparent that a client sends is ignored: otherwise anybody could make
+// the service trace everything.
 type traced struct {
 	tracer  trace.Tracer // nil: nothing is traced
 	started time.Time
@@ -40,7 +40,7 @@ func (e *RequestEvent) Begin(ctx context.Context) context.Context {
 }
 
 // Follow opens the span of a request that is about a session, under the session's Trace, and returns the
-// context for what is done under it. Where the session is not traced, and from the second call on, no span is
+// context for what is done under it. If the session is not traced, and from the second call on, no span is
 // opened.
 func (e *RequestEvent) Follow(ctx context.Context, traceparent string) context.Context {
 	switch {
@@ -60,7 +60,7 @@ func (e *RequestEvent) open(ctx context.Context) context.Context {
 	return ctx
 }
 
-// trace returns the id of the request's trace; empty where it is not traced.
+// trace returns the id of the request's trace; empty if it is not traced.
 func (e *RequestEvent) trace() string {
 	if e.span == nil || !e.span.SpanContext().IsSampled() {
 		return ""
@@ -68,7 +68,7 @@ func (e *RequestEvent) trace() string {
 	return e.span.SpanContext().TraceID().String()
 }
 
-// endSpan ends the request's span with what its log line says.
+// endSpan ends the request's span with the values of its log line.
 func (e *RequestEvent) endSpan(status int) {
 	if e.span == nil {
 		return
@@ -89,7 +89,7 @@ func (e *RequestEvent) endSpan(status int) {
 }
 
 // Step opens a span of one step of the request that ctx belongs to. done ends it with the word for how it
-// ended, and nothing more: the text of an error may tell too much. Where the request is not traced it does
+// ended, and nothing more: the text of an error may reveal too much. If the request is not traced it does
 // nothing.
 func Step(ctx context.Context, name string, kind trace.SpanKind,
 	about ...attribute.KeyValue) (_ context.Context, done func(outcome string)) {

@@ -36,7 +36,7 @@ const (
 // Write is the state of one write. The zero value is that of one that begins with a publish.
 type Write struct {
 	Waits     bool // it is tried until its caller's time is over
-	Tried     int  // publishes after which nothing could be read
+	Tried     int  // publishes after which the read found nothing
 	Uncertain bool // a publish may be stored yet
 	Err       error
 }
