@@ -12,15 +12,15 @@ const (
 )
 
 // Attempt is one browser's try to sign in. It is made before the browser leaves, travels sealed in a cookie
-// of that browser, and is spent by one Redeem. Whoever holds it could finish the browser's sign-in, so it is
-// written nowhere else.
+// of that browser, and is spent by one Redeem. Anyone who holds it could finish the browser's sign-in, so it
+// is written nowhere else.
 type Attempt struct {
 	State    string `json:"state"`    // binds the return to this browser (RFC 6749 §10.12)
 	Nonce    string `json:"nonce"`    // binds the ID token to this attempt (OpenID Connect Core 1.0 §15.5.2)
 	Verifier string `json:"verifier"` // binds the code to this attempt (RFC 7636)
 }
 
-// NewAttempt makes an attempt of three independent secrets, each 32 random bytes in unpadded base64url.
+// NewAttempt returns an attempt of three independent secrets, each 32 random bytes in unpadded base64url.
 func NewAttempt() Attempt {
 	return Attempt{State: newSecret(), Nonce: newSecret(), Verifier: newSecret()}
 }

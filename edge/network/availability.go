@@ -11,18 +11,18 @@ import (
 	"verifyd/edge/network/netsettings"
 )
 
-// failureLife is how long a failure in reaching the provider is reported without news. A Keeper brings news
-// within a minute or so; a network without metadata has none but from sign-ins.
+// failureLife is how long a failure to reach the provider is reported without news. A Keeper brings news
+// within a minute or so; a network without metadata gets news only from sign-ins.
 const failureLife = 2 * time.Minute
 
-// lastFailure is the last failure in reaching the provider.
+// lastFailure is the last failure to reach the provider.
 type lastFailure struct {
 	failure *Error
 	at      time.Time
 }
 
-// Available reports by a *Error that the provider could not be reached lately. It asks nobody, and a
-// network of which nothing is known yet counts as available.
+// Available returns an *Error if the provider could not be reached lately. It sends no request, and a network
+// of which nothing is known yet counts as available.
 func (d *discovery) Available() error {
 	s := d.lastFailure.Load()
 	if s == nil || d.known.Load() != nil && d.now().Sub(s.at) > failureLife {
@@ -35,7 +35,7 @@ func (d *discovery) reached() { d.lastFailure.Store(nil) }
 
 func (d *discovery) unreached(t *Error) { d.lastFailure.Store(&lastFailure{t, d.now()}) }
 
-// note takes from the end of a sign-in whether the provider can be reached. What the browser brought says
+// note learns from the end of a sign-in whether the provider can be reached. What the browser brought shows
 // nothing about that.
 func (d *discovery) note(err error) {
 	var t *Error
@@ -47,8 +47,8 @@ func (d *discovery) note(err error) {
 	}
 }
 
-// unreachable reports whether the failure says that the provider is down. A status below 500 may be about one
-// user, or about a code that somebody made up to have the network called down.
+// unreachable reports whether the failure means that the provider is down. A status below 500 may be about
+// one user, or about a code that somebody made up to make the network look down.
 func (t *Error) unreachable() bool {
 	switch t.Class {
 	case ClassDNS, ClassConnect, ClassTLS, ClassTimeout, ClassReset:
@@ -59,16 +59,16 @@ func (t *Error) unreachable() bool {
 	return false
 }
 
-// A Keeper keeps the metadata of networks at hand, so that no user waits for them: it asks for them at once,
+// A Keeper keeps the metadata of networks at hand, so that no user waits for them. It fetches them at once,
 // again with growing pauses while a provider is down, and anew before they grow old. Networks that are known
 // from their settings need none.
 type Keeper struct{ networks []*Network }
 
-// NewKeeper makes the keeper of these networks. It does nothing until served.
+// NewKeeper returns the keeper of these networks. It does nothing until served.
 func NewKeeper(networks []*Network) *Keeper { return &Keeper{networks} }
 
 // Serve runs until ctx ends, and returns when everything it started has stopped. A provider that is down is
-// no error.
+// not an error.
 func (k *Keeper) Serve(ctx context.Context) error {
 	var all sync.WaitGroup
 	for _, n := range k.networks {
@@ -81,7 +81,7 @@ func (k *Keeper) Serve(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// keepLoop asks for the metadata until ctx ends.
+// keepLoop fetches the metadata until ctx ends.
 func (d *discovery) keepLoop(ctx context.Context) {
 	failures := 0
 	for {
@@ -105,7 +105,7 @@ const (
 	lastBackoff  = time.Minute // a provider that is back is noticed within it
 )
 
-// backoff is the pause after so many failures before this one.
+// backoff is the pause after the given number of failures before this one.
 func backoff(failures int) time.Duration {
 	if failures > 6 { // 2^6 seconds are more than a minute
 		return lastBackoff

@@ -22,9 +22,9 @@ import (
 // hammer a provider that is down, short enough that the next try of a person finds it up again.
 const discoveryPause = 2 * time.Second
 
-// discovery asks for a provider's metadata and keeps what is known of it, and whether it can be reached. It
-// lets one caller at a time ask for the metadata; the others wait for its answer. The one who asks does so in
-// its own goroutine and under its own context; when it gives up, the next in turn asks.
+// discovery fetches a provider's metadata and keeps what is known about the provider, and whether it can be
+// reached. It lets one caller at a time fetch the metadata; the others wait for its answer. That caller
+// fetches in its own goroutine and under its own context; when it gives up, the next in turn fetches.
 type discovery struct {
 	reporter
 
@@ -34,25 +34,25 @@ type discovery struct {
 
 	metadata     *http.Client      // to the metadata
 	keyTransport *boundedTransport // to the key set
-	publicKeys   *boundedTransport // the same, where the metadata of a public issuer names its address
+	publicKeys   *boundedTransport // the same, if the metadata of a public issuer names its address
 
 	known       atomic.Pointer[provider]    // nil until discovered
 	lastFailure atomic.Pointer[lastFailure] // nil while all is well
 
-	turn    chan struct{} // holds one token; whoever took it owns the fields below
+	turn    chan struct{} // holds one token; its taker owns the fields below
 	failure *Error
-	again   time.Time // from when the provider may be asked anew
+	again   time.Time // when the provider may be asked again
 }
 
-// metadataLife is for how long metadata is used before it is asked for anew, so that a provider's changes are
-// seen without a restart. Until the answer comes, and while none comes, what is known goes on to be used.
+// metadataLife is how long metadata is used before it is fetched anew, so that a provider's changes are seen
+// without a restart. Until the answer comes, and while none comes, the known metadata stays in use.
 const metadataLife = time.Hour
 
-// fresh reports whether what is known need not be asked for anew; what the settings say never does.
+// fresh reports whether the known metadata need not be fetched anew; values from the settings never do.
 func (p *provider) fresh(now time.Time) bool { return p.until.IsZero() || now.Before(p.until) }
 
-// provider returns what is known about the other side, asking for it on first use and from time to time. The
-// error is a *Error.
+// provider returns what is known about the other side, and fetches it on first use and from time to time. The
+// error is an *Error.
 func (d *discovery) provider(ctx context.Context) (*provider, error) {
 	p := d.known.Load()
 	if p != nil && p.fresh(d.now()) {
@@ -61,7 +61,7 @@ func (d *discovery) provider(ctx context.Context) (*provider, error) {
 	if p != nil {
 		select {
 		case <-d.turn:
-		default: // somebody asks
+		default: // another caller asks
 			return p, nil
 		}
 	} else {
@@ -85,7 +85,7 @@ func (d *discovery) provider(ctx context.Context) (*provider, error) {
 	return nil, failure
 }
 
-// refresh asks for the metadata whatever is known. The error is a *Error.
+// refresh fetches the metadata, whatever is known. The error is an *Error.
 func (d *discovery) refresh(ctx context.Context) error {
 	select {
 	case <-d.turn:
@@ -99,8 +99,7 @@ func (d *discovery) refresh(ctx context.Context) error {
 	return nil
 }
 
-// discoverNow asks for the metadata and keeps them, or the failure that came instead. The caller has the
-// turn.
+// discoverNow fetches the metadata and keeps it, or the failure that came instead. The caller has the turn.
 func (d *discovery) discoverNow(ctx context.Context) *Error {
 	p, failure := d.fetchMetadata(ctx)
 	switch {
@@ -109,7 +108,7 @@ func (d *discovery) discoverNow(ctx context.Context) *Error {
 		p.until = d.now().Add(metadataLife)
 		d.known.Store(p)
 		d.reached()
-	case ctx.Err() == nil: // a caller that gave up says nothing about the provider
+	case ctx.Err() == nil: // a caller that gave up shows nothing about the provider
 		d.failure, d.again = failure, d.now().Add(discoveryPause)
 		d.unreached(failure)
 	}
@@ -117,8 +116,8 @@ func (d *discovery) discoverNow(ctx context.Context) *Error {
 }
 
 // asymmetric are the algorithms an ID token may be signed with (RFC 7518 §3.1, RFC 8037). "none" proves
-// nothing. HS256 is keyed with the client secret; accepting it beside the others lets a public key be used as
-// if it were that secret.
+// nothing. HS256 is keyed with the client secret; accepting it along with the others lets a public key be
+// used as if it were that secret.
 var asymmetric = []string{
 	oidc.RS256, oidc.RS384, oidc.RS512, oidc.PS256, oidc.PS384, oidc.PS512, oidc.ES256, oidc.ES384,
 	oidc.ES512, oidc.EdDSA,
@@ -141,8 +140,8 @@ func (d *discovery) fetchMetadata(ctx context.Context) (*provider, *Error) {
 		// the issuer that the metadata names is judged below
 		ctx = oidc.InsecureIssuerURLContext(ctx, d.settings.Issuer)
 	}
-	// Where the issuer itself was reached says what the addresses in its metadata are held to: it was named
-	// by the operator.
+	// The address at which the issuer itself was reached decides what the addresses in its metadata must be:
+	// the operator named the issuer.
 	issuerIsPublic := false
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(c httptrace.GotConnInfo) { issuerIsPublic = isPublic(c.Conn.RemoteAddr()) },
@@ -213,10 +212,10 @@ func (d *discovery) checkMetadata(found *oidc.Provider, m metadata, publicOnly b
 	return p, nil
 }
 
-// checkDiscovered is checkURL, and no plain http named by a provider that itself is asked by https, nor an
-// address that is not public named by one that itself is at a public one: its metadata must not lead the
-// code, or this process, to services on this machine or beside it. Where a name leads is judged when it is
-// dialled; see guard.
+// checkDiscovered is checkURL, and refuses two more: plain http, if the provider itself is reached over
+// https, and an address that is not public, if the provider itself is at a public one. Its metadata must not
+// lead the code, or this process, to services on this machine or next to it. The address of a name is judged
+// when it is dialled; see guard.
 func (d *discovery) checkDiscovered(raw string, publicOnly bool) error {
 	if err := netsettings.CheckURL(raw); err != nil {
 		return err
@@ -230,7 +229,7 @@ func (d *discovery) checkDiscovered(raw string, publicOnly bool) error {
 	return nil
 }
 
-// isHere reports whether a URL's host names an address that is not public, without asking anybody.
+// isHere reports whether a URL's host names an address that is not public, without a look-up.
 func isHere(host string) bool {
 	addr, err := netip.ParseAddr(host)
 	return host == "localhost" || strings.HasSuffix(host, ".localhost") || err == nil &&

@@ -20,7 +20,7 @@ import (
 // failed.
 var ErrDeclined = errors.New("the user declined at the identity network")
 
-// Where an attempt met failure.
+// The stage at which an attempt failed.
 const (
 	StageDiscovery     = "discovery"     // the provider's metadata
 	StageAuthorization = "authorization" // what the browser brought back
@@ -29,8 +29,7 @@ const (
 	StageUserInfo      = "user_info"
 )
 
-// What the failure was, in one bounded word. Those that a callback attempt knows as well carry the same name
-// there.
+// What the failure was, in one bounded word. Those that a callback attempt has too carry the same name there.
 const (
 	ClassDNS      = "dns"             // the provider's name did not resolve
 	ClassConnect  = "connect"         // no TCP connection
@@ -38,7 +37,7 @@ const (
 	ClassTLS      = "tls"             // no TLS session, or a certificate that does not verify
 	ClassTimeout  = "timeout"         // no whole answer in time
 	ClassCanceled = "canceled"        // the caller gave up
-	// ClassReset: the connection ended before a whole answer, or what came is not HTTP/1
+	// ClassReset: the connection ended before a whole answer, or the answer is not HTTP/1
 	ClassReset     = "reset"
 	ClassStatus    = "status"    // an unexpected HTTP status
 	ClassRedirect  = "redirect"  // a 3xx, which is never followed
@@ -56,7 +55,7 @@ const (
 	ClassSubject   = "subject"  // no usable subject, or two that differ
 )
 
-// Passing reports whether waiting cures failure of a class: the provider was not there, or not well.
+// Passing reports whether waiting cures a failure of a class: the provider was not there, or not healthy.
 func Passing(class string) bool {
 	switch class {
 	case ClassDNS, ClassConnect, ClassTLS, ClassTimeout, ClassReset, ClassStatus:
@@ -66,9 +65,9 @@ func Passing(class string) bool {
 	}
 }
 
-// Error is an attempt that ended without anybody's verdict: the page explains and offers another try. Its
-// text is for logs: bounded, without code, token, secret or URL query. It wraps nothing, since the errors
-// beneath quote URLs and bodies.
+// Error is an attempt that ended without a verdict: the page explains and offers another try. Its text is for
+// logs: bounded, without code, token, secret or URL query. It wraps nothing, since the errors beneath quote
+// URLs and bodies.
 type Error struct {
 	Network string // id of the identity network
 	Stage   string // one of the Stage words
@@ -89,8 +88,8 @@ func (r reporter) newError(stage, class, detail string) *Error {
 	return &Error{Network: r.network, Stage: stage, Class: class, detail: detail}
 }
 
-// fetchError reports why a request to the provider brought no answer. fallback is the class of errors that
-// are not about the transport, so of answers that did not decode.
+// fetchError reports why a request to the provider brought no answer. fallback is the class of errors that do
+// not come from the transport, that is of answers that did not decode.
 func (r reporter) fetchError(stage string, err error, fallback, detail string) *Error {
 	if class, why := classify(err); class != "" {
 		t := r.newError(stage, class, why)
@@ -113,8 +112,8 @@ var (
 	errTooLarge = errors.New("the answer is too large")
 )
 
-// classify names what a transport error was, in words of our own: the error's text may quote URLs. The class
-// is empty for an error that does not come from the transport.
+// classify names a transport error in words of our own: the error's text may quote URLs. The class is empty
+// for an error that does not come from the transport.
 func classify(err error) (class, detail string) {
 	var (
 		status statusError
@@ -158,8 +157,9 @@ func isTimeout(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &n) && n.Timeout()
 }
 
-// oauthErrors are the error codes that are repeated in a log line, with a hint where the operator can do
-// something. Any other code is a text of the provider's, or of whoever wrote the URL, and is not repeated.
+// oauthErrors are the error codes that are repeated in a log line, with a hint if the operator can do
+// something. Any other code is a text of the provider, or of the person who wrote the URL, and is not
+// repeated.
 var oauthErrors = map[string]string{
 	// RFC 6749 §4.1.2.1
 	"invalid_request":           "",
@@ -192,7 +192,7 @@ func (r reporter) refused(stage, code string) *Error {
 	return r.newError(stage, ClassRefused, code)
 }
 
-// tokenError reports why the token endpoint gave no token.
+// tokenError reports why the token endpoint returned no token.
 func (r reporter) tokenError(err error) *Error {
 	var answer *oauth2.RetrieveError
 	if !errors.As(err, &answer) {

@@ -18,7 +18,7 @@ import (
 const maxEmailBytes = 254
 
 // tellsWanted reports whether an ID token holds all claims that the rules judge by, so that user info need
-// not be asked.
+// not be requested.
 func (ic *infoClient) tellsWanted(id claims) bool {
 	for _, f := range ic.settings.Wanted() {
 		if f.Claim != "" && f.List == "" && !id.has(f.Claim) {
@@ -28,8 +28,8 @@ func (ic *infoClient) tellsWanted(id claims) bool {
 	return true
 }
 
-// addFacts adds what the provider reported about the identity beyond its subject. What a rule needs and the
-// provider should have reported is an error where it is missing, and not a refusal: the fault is not the
+// addFacts adds what the provider reported about the identity beyond its subject. If a fact that a rule needs
+// and the provider should have reported is missing, that is an error and not a refusal: the fault is not the
 // user's.
 func (ic *infoClient) addFacts(ctx context.Context, id *Identity, token *oauth2.Token, docs []claims) error {
 	var err error
@@ -47,7 +47,7 @@ func (ic *infoClient) addFacts(ctx context.Context, id *Identity, token *oauth2.
 	return err
 }
 
-// createdAt is when the account was made: zero where the network does not report it. The error says that it
+// createdAt is when the account was made: zero if the network does not report it. The error means that it
 // reported something else.
 func (ic *infoClient) createdAt(subject string, docs []claims) (time.Time, error) {
 	f := ic.plan.Created
@@ -62,7 +62,7 @@ func (ic *infoClient) createdAt(subject string, docs []claims) (time.Time, error
 	return time.Time{}, errNotTold
 }
 
-// email is the address that the provider says it has verified; empty where there is none.
+// email is the address that the provider claims to have verified; empty if there is none.
 func (ic *infoClient) email(ctx context.Context, token *oauth2.Token, docs []claims) (string, error) {
 	f := ic.plan.Email
 	if f.List == "" {
@@ -83,7 +83,8 @@ func (ic *infoClient) email(ctx context.Context, token *oauth2.Token, docs []cla
 	return pickEmail(entries, f, ic.settings.Rules), nil
 }
 
-// asked reports whether the fact's scope is asked for, for a rule or because the operator's scopes have it.
+// asked reports whether the fact's scope is requested, for a rule or because the operator's scopes include
+// it.
 func (ic *infoClient) asked(f netsettings.Fact) bool {
 	return slices.Contains(ic.settings.AskedScopes(), f.Scope)
 }
@@ -104,7 +105,7 @@ func pickEmail(entries []claims, f netsettings.Fact, r netsettings.Rules) string
 	return best
 }
 
-// groups are what the identity belongs to: none where the provider reports none.
+// groups are the groups of the identity: none if the provider reports none.
 func (ic *infoClient) groups(ctx context.Context, token *oauth2.Token, docs []claims) ([]string, error) {
 	f := ic.plan.Groups
 	if f.List == "" {
@@ -128,7 +129,7 @@ func (ic *infoClient) groups(ctx context.Context, token *oauth2.Token, docs []cl
 	return all, nil
 }
 
-// askList gets a list that the provider keeps at an address of its own. The error is a *Error.
+// askList fetches a list that the provider keeps at an address of its own. The error is an *Error.
 func (ic *infoClient) askList(ctx context.Context, address string, token *oauth2.Token) ([]claims, error) {
 	body, failure := ic.get(ctx, ic.lists, address, token)
 	if failure != nil {
@@ -142,7 +143,7 @@ func (ic *infoClient) askList(ctx context.Context, address string, token *oauth2
 	return list, nil
 }
 
-// verifiedEmail is the e-mail address, where the provider says that it has verified it (OpenID Connect Core
+// verifiedEmail is the e-mail address, if the provider states that it has verified it (OpenID Connect Core
 // 1.0 §5.1): anybody can enter another one.
 func (c claims) verifiedEmail(f netsettings.Fact) string {
 	if f.Claim == "" || !c.isTrue(f.Verified) {
@@ -186,7 +187,7 @@ func (c claims) instant(path string) (time.Time, error) {
 	return at.UTC(), nil
 }
 
-// texts reads a text or whole number, or a list of them; what is neither is left out.
+// texts reads a text or whole number, or a list of them; other values are left out.
 func (c claims) texts(path string) []string {
 	if s, err := c.text(path); err == nil {
 		return []string{s}

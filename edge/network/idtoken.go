@@ -59,7 +59,7 @@ func (n *Network) verifyIDToken(ctx context.Context, p *provider, a Attempt, tok
 	return doc, nil
 }
 
-// isTenants reports whether an ID token's issuer is one that the settings let in, that of its tid claim, and
+// isTenants reports whether an ID token's issuer is one that the settings allow, that of its tid claim, and
 // one that the key may sign for. Issuer and tenant are both in the signed token; that they agree keeps one
 // tenant's token from passing for another's.
 func (n *Network) isTenants(issuer string, keys *keyCache, keyID string, doc claims) bool {
@@ -88,14 +88,14 @@ func (n *Network) checkIDToken(a Attempt, token *oauth2.Token, verified *oidc.ID
 	if verified.AccessTokenHash != "" && verified.VerifyAccessToken(token.AccessToken) != nil {
 		return ClassSignature, "the access token is not the one that the ID token was issued with"
 	}
-	// go-oidc reads names whatever their case; what counts as the subject must not depend on who reads.
+	// go-oidc reads names whatever their case; the subject must not depend on the reader.
 	if doc.subject() == "" || doc.subject() != verified.Subject {
 		return ClassSubject, "the ID token has no clear sub"
 	}
 	return "", ""
 }
 
-// keyIDOf returns the id of the key that signed a token, from its header; empty where it names none.
+// keyIDOf returns the id of the key that signed a token, from its header; empty if it names none.
 func keyIDOf(raw string) string {
 	head, _, _ := strings.Cut(raw, ".")
 	b, err := base64.RawURLEncoding.DecodeString(head)
@@ -108,8 +108,8 @@ func keyIDOf(raw string) string {
 	return header.KeyID
 }
 
-// witness stands between go-oidc and the key set. It keeps the payload whose signature held, and the typed
-// error that go-oidc turns into text, so that failures can be distinguished. One per token.
+// witness stands between go-oidc and the key set. It keeps the payload whose signature was valid, and the
+// typed error that go-oidc turns into text, so that failures can be distinguished. There is one per token.
 type witness struct {
 	keys    oidc.KeySet
 	payload []byte

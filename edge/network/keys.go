@@ -12,14 +12,14 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// keysPause is how long a fetched key set answers for the next ones. go-oidc asks for the keys anew whenever
-// a token names a key that it does not know, as it must (OpenID Connect Core 1.0 §10.1.1); a flood of such
+// keysPause is how long a fetched key set answers for the next ones. go-oidc fetches the keys anew whenever a
+// token names a key that it does not know, as it must (OpenID Connect Core 1.0 §10.1.1); a flood of such
 // tokens would become a flood of fetches. A provider that changes its keys publishes them before it signs
-// with them, so a sign-in is seldom turned away for the pause.
+// with them, so a sign-in is seldom refused because of the pause.
 const keysPause = 10 * time.Second
 
-// keysAt returns the key set of an address: the one in use where the address has not changed, since it holds
-// the keys.
+// keysAt returns the key set of an address: the one in use if the address has not changed, since it holds the
+// keys.
 func (d *discovery) keysAt(address string, publicOnly bool) (oidc.KeySet, *keyCache) {
 	if p := d.known.Load(); p != nil && p.keysAt == address && p.publicOnly == publicOnly {
 		return p.keys, p.cache
@@ -46,14 +46,14 @@ type keyCache struct {
 	owners  []keyOwner
 }
 
-// keyOwner is what a provider says of whose tokens a key signs, which go-oidc leaves aside. It is of the last
-// key set that was read.
+// keyOwner is the issuer whose tokens a key signs, as the provider states it; go-oidc ignores that. It comes
+// from the last key set that was read.
 type keyOwner struct {
 	ID     string `json:"kid"`
 	Issuer string `json:"issuer"`
 }
 
-// signs reports whether the key set has keys of an id, and all of them have an issuer that is wanted.
+// signs reports whether the key set has keys of an id, and all of them have a wanted issuer.
 func (k *keyCache) signs(id string, wanted func(issuer string) bool) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -19,18 +19,18 @@ import (
 
 const defaultReturnPath = "/signin/{network}/callback"
 
-// Options are what all networks of a process share.
+// Options are the settings that all networks of a process share.
 type Options struct {
-	BaseURL string         // {base_url} of the contract, with its path prefix where it has one
+	BaseURL string         // {base_url} of the contract, with its path prefix if it has one
 	RootCAs *x509.CertPool // roots for providers' certificates; nil means the system's
 	Now     func() time.Time
-	// Dial connects to providers; nil means a plain dial. Tests lead the hosts of the presets to a stand-in
-	// with it, which must still show a certificate for them.
+	// Dial connects to providers; nil means a plain dial. With it, tests lead the hosts of the presets to a
+	// stand-in, which must still show a certificate for them.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// ReturnPath is where the provider returns to, below BaseURL, with {network} for the id; empty means the
-	// sign-in page's, /signin/{network}/callback. Each place of return is a redirect URI to register.
+	// ReturnPath is the path of the redirect URI below BaseURL, with {network} for the id; empty means the
+	// sign-in page's, /signin/{network}/callback. Each redirect URI must be registered.
 	ReturnPath string
-	// Namespace is what tells the provider's subjects from those of another that the id was pointed at
+	// Namespace distinguishes the provider's subjects from those of another that the id was pointed at
 	// before; empty means the id. The store knows it, by the settings' IdentityIssuer.
 	Namespace string
 	// RequestTimeout bounds each request to the provider as a whole; 0 means 10 s. A Redeem as a whole ends
@@ -58,7 +58,7 @@ type Network struct {
 	*discovery
 	*infoClient
 
-	openID openID // where protocol is netsettings.ProtocolOpenID2
+	openID openID // if protocol is netsettings.ProtocolOpenID2
 
 	settings    netsettings.Settings // with defaults
 	protocol    string               // netsettings.KindOIDC, KindOAuth2 or ProtocolOpenID2
@@ -74,16 +74,16 @@ type provider struct {
 	oauth          oauth2.Config
 	userInfo       string
 	issuerRequired bool // its returns always carry iss (RFC 9207 §3)
-	publicOnly     bool // the addresses that its metadata name are to be public
+	publicOnly     bool // the addresses in its metadata must be public
 	keysAt         string
 	keys           oidc.KeySet // nil for oauth2
 	cache          *keyCache   // what keys fetches through
 	algorithms     []string    // for ID tokens; asymmetric only
-	until          time.Time   // when it is asked for anew; zero: never
+	until          time.Time   // when it is fetched anew; zero: never
 }
 
-// New checks the settings and makes the network. It does not touch the network itself: a provider that is
-// down stops no start. Errors name the network, the setting and what would be right.
+// New checks the settings and returns the network. It does not contact the provider: a provider that is down
+// stops no start. Errors name the network, the setting and what is valid.
 func New(s netsettings.Settings, o Options) (*Network, error) {
 	o = o.withDefaults()
 	s, err := s.Checked()
@@ -172,14 +172,14 @@ func (n *Network) oauthConfig(authorization, token string) oauth2.Config {
 // ID is the network's id in settings, addresses, logs and completions.
 func (n *Network) ID() string { return n.settings.ID }
 
-// Namespace is what an identity's subject is unique in: identities are known by it and the subject, not by
-// the id. An id that is pointed at another provider has another one.
+// Namespace is the scope in which an identity's subject is unique: identities are known by it and the
+// subject, not by the id. An id that is pointed at another provider has another one.
 func (n *Network) Namespace() string { return n.namespace }
 
-// Name is what users know the network by.
+// Name is the name by which users know the network.
 func (n *Network) Name() string { return n.settings.Name }
 
-// Rules say which identities are accepted. The caller judges, by package rules.
+// Rules define which identities are accepted. The caller judges, by package rules.
 func (n *Network) Rules() netsettings.Rules { return n.settings.Rules }
 
 // Dashboard reports whether integrators log in to the dashboard through the network.
@@ -189,10 +189,10 @@ func (n *Network) Dashboard() bool { return n.settings.Dashboard }
 // proves who has the account there.
 func (n *Network) Proves(platform string) bool { return n.settings.Proves(platform) }
 
-// PlatformOnly reports whether the network proves platform accounts and says of nobody who they are.
+// PlatformOnly reports whether the network proves platform accounts alone, and no identities.
 func (n *Network) PlatformOnly() bool { return n.settings.PlatformOnly }
 
-// RedirectURI is {base_url}/signin/{id}/callback, or where Options.ReturnPath says; the operator registers it
+// RedirectURI is {base_url}/signin/{id}/callback, or as Options.ReturnPath sets it; the operator registers it
 // with the provider.
 func (n *Network) RedirectURI() string { return n.redirectURI }
 
@@ -210,17 +210,17 @@ func (n *Network) AuthorizationOrigin() string {
 	return u.Scheme + "://" + u.Host
 }
 
-// Discover makes sure that the provider's metadata is known, and reports by a *Error that it cannot be had.
-// Harmless to repeat: what is known is not asked again, and a failure is repeated from memory for a short
-// while.
+// Discover makes sure that the provider's metadata is known, and returns an *Error if it cannot be fetched.
+// It is harmless to repeat: known metadata is not fetched again, and a failure is repeated from memory for a
+// short while.
 func (n *Network) Discover(ctx context.Context) error {
 	_, err := n.provider(ctx)
 	return err
 }
 
-// AuthURL is where the browser is sent: the authorization request of the attempt, with state, nonce (oidc),
-// S256 code challenge, scope and prompt (RFC 6749 §4.1.1, RFC 7636 §4.3, OpenID Connect Core 1.0 §3.1.2.1).
-// The error is a *Error when the provider's metadata cannot be had.
+// AuthURL is the URL that the browser is sent to: the authorization request of the attempt, with state, nonce
+// (oidc), S256 code challenge, scope and prompt (RFC 6749 §4.1.1, RFC 7636 §4.3, OpenID Connect Core 1.0
+// §3.1.2.1). The error is an *Error if the provider's metadata cannot be fetched.
 func (n *Network) AuthURL(ctx context.Context, a Attempt) (string, error) {
 	if !a.whole() {
 		return "", n.newError(StageAuthorization, ClassState,

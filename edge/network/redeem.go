@@ -14,21 +14,21 @@ type Identity struct {
 	Subject string // 1 to 1,024 bytes; the same for the same user at every sign-in
 	// for people, chosen by the user and never to be compared; may be empty; at most 256 bytes
 	DisplayName string
-	// only where the provider says that it has verified it; empty otherwise; at most 254 bytes
+	// only if the provider states that it has verified it; empty otherwise; at most 254 bytes
 	Email     string
-	CreatedAt time.Time // when the account was made there; zero where the network does not tell
-	// what the identity belongs to, as the network spells it; read only where a rule asks
+	CreatedAt time.Time // when the account was made there; zero if the network does not report it
+	// the groups of the identity, as the network spells them; read only if a rule needs them
 	Groups []string
 }
 
-// Redeem takes the provider's return to its end: it checks that the return belongs to the attempt and comes
-// from this provider, exchanges the code, once, and returns the identity that the ID token (oidc) or the
-// user-info answer (oauth2) vouches for.
+// Redeem processes the provider's return: it checks that the return belongs to the attempt and comes from
+// this provider, exchanges the code, once, and returns the identity that the ID token (oidc) or the user-info
+// answer (oauth2) vouches for.
 //
-// Errors: ErrDeclined when the user said no at the provider; otherwise a *Error, which is nobody's verdict.
-// A second Redeem of the same return posts the code again, which the provider refuses: the caller spends its
-// attempt first. The code is worth one post, so the context had better outlive the browser's request; Redeem
-// itself ends within twice the request timeout.
+// Errors: ErrDeclined if the user said no at the provider; otherwise an *Error, which is no verdict. A second
+// Redeem of the same return posts the code again, which the provider refuses: the caller spends its attempt
+// first. The code is good for one post, so the context should outlive the browser's request; Redeem itself
+// ends within twice the request timeout.
 func (n *Network) Redeem(ctx context.Context, a Attempt, r Return) (Identity, error) {
 	id, err := n.redeem(ctx, a, r)
 	n.note(err)
@@ -62,14 +62,14 @@ func (n *Network) redeem(ctx context.Context, a Attempt, r Return) (Identity, er
 	return n.identifyOAuth2(ctx, p, token)
 }
 
-// checkReturn judges a return before its code is used. The issuer comes first, for errors too: what another
-// provider says about this attempt is neither a code nor a refusal (RFC 9207 §2.4). For an oauth2 network
-// whose issuer nobody stated there is nothing to compare with; there the redirect URI of its own holds the
-// mix-up off (RFC 9700 §4.4.2).
+// checkReturn judges a return before its code is used. The issuer comes first, for errors too: an answer of
+// another provider to this attempt is neither a code nor a refusal (RFC 9207 §2.4). For an oauth2 network
+// without a configured issuer there is nothing to compare with; there the network's own redirect URI prevents
+// the mix-up (RFC 9700 §4.4.2).
 //
 // consent_required is for requests with prompt=none (OpenID Connect Core 1.0 §3.1.2.6), which an oidc network
-// never sends. LemonLDAP::NG says it where the user was asked and refused. The networks known by name
-// document access_denied, and keep to it.
+// never sends. LemonLDAP::NG sends it if the user was asked and refused. The networks known by name document
+// access_denied, and keep to it.
 func (n *Network) checkReturn(p *provider, r Return) error {
 	switch {
 	case r.Issuer != "" && n.settings.Issuer != "" && !n.settings.IsIssuer(r.Issuer):
@@ -103,8 +103,8 @@ func (n *Network) identifyOAuth2(ctx context.Context, p *provider, token *oauth2
 	return n.identity(ctx, StageUserInfo, subject, token, info)
 }
 
-// identifyOIDC verifies the ID token and, where the subject claim is not in it or the operator set the
-// endpoint, asks user info.
+// identifyOIDC verifies the ID token and, if the subject claim is not in it or the operator set the endpoint,
+// requests user info.
 func (n *Network) identifyOIDC(ctx context.Context, p *provider, a Attempt, token *oauth2.Token) (Identity,
 	error) {
 	id, err := n.verifyIDToken(ctx, p, a, token)
@@ -137,7 +137,7 @@ func (n *Network) subjectOf(ctx context.Context, stage, claim string, token *oau
 	if err != nil {
 		return Identity{}, n.newError(stage, ClassSubject, err.Error())
 	}
-	// An address that the provider has not checked is one that anybody can enter there.
+	// Anybody can enter an address at the provider that it has not checked.
 	if claim == "email" && !docs[0].isTrue("email_verified") {
 		return Identity{}, n.newError(stage, ClassSubject, "the provider has not verified the e-mail address")
 	}

@@ -24,7 +24,7 @@ const (
 type Return struct {
 	Code   string
 	State  string
-	Issuer string // the iss parameter; empty where the provider sent none
+	Issuer string // the iss parameter; empty if the provider sent none
 	Error  string // an error code such as access_denied
 
 	openid *assertion // of an OpenID 2.0 provider; then neither Code nor Error is set
@@ -37,9 +37,9 @@ func (Return) String() string { return "network.Return(hidden)" }
 func (Return) GoString() string { return "network.Return(hidden)" }
 
 // ParseReturn reads the query of the redirect URI, whichever protocol the network speaks. It refuses a
-// parameter that is there twice (RFC 6749 §3.1), a missing state, a code and an error together, neither of
-// them, and values too long or with characters their grammar does not have (RFC 6749 appendix A). Parameters
-// it does not know are ignored (§4.1.2). Errors wrap ErrBadReturn and name the parameter, never a value.
+// duplicate parameter (RFC 6749 §3.1), a missing state, a code and an error together, neither of them, and
+// values that are too long or have characters outside their grammar (RFC 6749 appendix A). Parameters it does
+// not know are ignored (§4.1.2). Errors wrap ErrBadReturn and name the parameter, never a value.
 func ParseReturn(q url.Values) (Return, error) {
 	var r Return
 	for _, p := range []struct {
@@ -77,7 +77,7 @@ func ParseReturn(q url.Values) (Return, error) {
 	return r, nil
 }
 
-// single returns the one value of a parameter, or an empty text where there is none.
+// single returns the one value of a parameter, or an empty text if there is none.
 func single(q url.Values, name string, maxBytes int) (string, error) {
 	switch values := q[name]; {
 	case len(values) == 0:

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// Steam speaks OpenID Authentication 2.0 (https://openid.net/specs/openid-authentication-2_0.html), of which
-// this is the part that one known provider needs: no discovery, no association, direct verification alone.
+// Steam speaks OpenID Authentication 2.0 (https://openid.net/specs/openid-authentication-2_0.html). This is
+// the part of it that one known provider needs: no discovery, no association, direct verification alone.
 const (
 	openIDNamespace = "http://specs.openid.net/auth/2.0"
 	openIDSelect    = "http://specs.openid.net/auth/2.0/identifier_select"
@@ -31,10 +31,10 @@ const (
 	maxNonceIDLength = 255 // OpenID Authentication 2.0 §10.1
 )
 
-// assertion is what an OpenID 2.0 provider's redirect brought back: its openid.… parameters, each there once.
+// assertion is the content of an OpenID 2.0 provider's redirect: its openid.… parameters, each there once.
 type assertion struct{ fields map[string]string }
 
-// parseAssertion reads the openid.… parameters of a return; nil where there are none.
+// parseAssertion reads the openid.… parameters of a return; nil if there are none.
 func parseAssertion(q url.Values) (*assertion, error) {
 	fields := map[string]string{}
 	for name := range q {
@@ -50,7 +50,7 @@ func parseAssertion(q url.Values) (*assertion, error) {
 	}
 	switch {
 	case len(fields) == 0:
-		return nil, nil //nolint:nilnil // the commonest case: a return of another protocol
+		return nil, nil //nolint:nilnil // the most common case: a return of another protocol
 	case len(fields) > maxOpenIDFields:
 		return nil, fmt.Errorf("%w: over %d openid parameters", ErrBadReturn, maxOpenIDFields)
 	}
@@ -66,7 +66,7 @@ type openID struct {
 	answers     *http.Client // to the provider
 	now         func() time.Time
 	redirectURI string
-	realm       string // whom the user is asked to sign in to, as an address
+	realm       string // the site that the user is asked to sign in to, as an address
 }
 
 // url is the authentication request (§9.1). The state travels in return_to, which the provider signs.
@@ -83,8 +83,8 @@ func (o openID) returnTo(a Attempt) string {
 	return o.redirectURI + "?" + url.Values{"state": {a.State}}.Encode()
 }
 
-// redeem takes an OpenID 2.0 return to its end. The attempt is the caller's, and spent: since the
-// signed return_to carries its state, an assertion counts for one attempt alone, and once.
+// redeem processes an OpenID 2.0 return. The attempt is the caller's, and spent: since the signed return_to
+// carries its state, an assertion counts for one attempt alone, and once.
 func (o openID) redeem(ctx context.Context, p *provider, a Attempt, r Return) (Identity, error) {
 	switch mode := r.openid.get("mode"); mode {
 	case "id_res":
@@ -107,13 +107,14 @@ func (o openID) redeem(ctx context.Context, p *provider, a Attempt, r Return) (I
 	return Identity{Subject: subject}, nil
 }
 
-// signedFields are what the signature must cover, or a field could be anybody's (§10.1).
+// signedFields are the fields that the signature must cover; otherwise a field could come from anybody
+// (§10.1).
 var signedFields = []string{
 	"op_endpoint", "claimed_id", "identity", "return_to", "response_nonce", "assoc_handle",
 }
 
-// checkAssertion judges what can be judged before the provider is asked (§11.1 to §11.3). The class is empty
-// when all holds.
+// checkAssertion makes the checks that are possible before the provider is asked (§11.1 to §11.3). The class
+// is empty when all holds.
 func (o openID) checkAssertion(p *provider, a Attempt, s *assertion) (class, detail string) {
 	signed := strings.Split(s.get("signed"), ",")
 	for _, name := range signedFields {
@@ -205,7 +206,7 @@ func (o openID) verifyDirectly(ctx context.Context, p *provider, s *assertion) e
 	return nil
 }
 
-// readVerification reads an answer in key-value form (§4.1.1). A key that is there twice makes it unreadable.
+// readVerification reads an answer in key-value form (§4.1.1). A duplicate key makes it unreadable.
 func readVerification(body string) (valid, ok bool) {
 	lines := strings.Split(strings.TrimSuffix(body, "\n"), "\n")
 	if len(lines) > maxAnswerLines {

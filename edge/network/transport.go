@@ -22,21 +22,21 @@ const (
 )
 
 // boundedTransport is the one way to a provider. It bounds each request in time and each answer in bytes, and
-// reads the answer whole, so that a limit that is passed comes back as a typed error: x/oauth2 and go-oidc
-// flatten errors of a body's Read into text.
+// reads the answer whole, so that an exceeded limit comes back as a typed error: x/oauth2 and go-oidc flatten
+// errors of a body's Read into text.
 type boundedTransport struct {
 	transport http.RoundTripper
 	maxBytes  int64
 	timeout   time.Duration // for the whole request: name, connection, TLS, answer
 }
 
-// newTransport makes the transport of a network's transports. It keeps connections and sends nothing twice: a
-// code is redeemed once, so a POST that is sent again turns a good sign-in into invalid_grant or trips the
-// provider's theft alarm (RFC 6749 §4.1.2). There is no proxy: secrets go to the provider, not to whatever
-// the environment names.
+// newTransport returns the transport under a network's bounded transports. It keeps connections and sends
+// nothing twice: a code is redeemed once, so a POST that is sent again turns a good sign-in into
+// invalid_grant or triggers the provider's theft alarm (RFC 6749 §4.1.2). There is no proxy: secrets go to
+// the provider, not to a host that the environment names.
 //
-// Where publicOnly, nothing but public addresses is reached; see guard. Its connections are its own, so that
-// none was dialled without the guard.
+// If publicOnly, only public addresses are reached; see guard. Its connections are its own, so that none was
+// dialled without the guard.
 func newTransport(o Options, publicOnly bool) *kept.Transport {
 	switch {
 	case publicOnly:
@@ -49,8 +49,8 @@ func newTransport(o Options, publicOnly bool) *kept.Transport {
 	})
 }
 
-// guard lets a dial lead to public addresses alone. It looks at the address that is being connected to, after
-// DNS and before anything is sent: a name cannot lead elsewhere between the check and the connection.
+// guard lets a dial reach public addresses only. It checks the address that is being connected to, after DNS
+// and before anything is sent: a name cannot lead elsewhere between the check and the connection.
 func guard(dial func(ctx context.Context, network, address string) (net.Conn, error)) func(context.Context,
 	string, string) (net.Conn, error) {
 	if dial == nil {
@@ -58,7 +58,7 @@ func guard(dial func(ctx context.Context, network, address string) (net.Conn, er
 	}
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dial(ctx, network, address)
-		if err == nil && !isPublic(conn.RemoteAddr()) { // of a dial that was given, which has no control
+		if err == nil && !isPublic(conn.RemoteAddr()) { // from Options.Dial, which has no control function
 			_ = conn.Close()
 			return nil, urlpolicy.ErrRefusedAddress
 		}
@@ -66,7 +66,8 @@ func guard(dial func(ctx context.Context, network, address string) (net.Conn, er
 	}
 }
 
-// public judges addresses as it judges those of callbacks, without any that an operator allows besides.
+// public judges addresses as it judges those of callbacks, without the additional ones that an operator
+// allows.
 var public = urlpolicy.NewPolicy(nil, nil)
 
 // isPublic reports whether a connection leads to a public address.
@@ -79,14 +80,14 @@ func isPublic(a net.Addr) bool {
 func (d *boundedTransport) client() *http.Client { return &http.Client{Transport: d} }
 
 // RoundTrip sends req and reads its whole answer. Redirects are errors for every method: a redirected POST
-// would carry the code, and a redirected GET the access token, to an address nobody configured. For a GET any
-// status but 200 is an error.
+// would carry the code, and a redirected GET the access token, to an address that is not configured. For a
+// GET any status except 200 is an error.
 func (d *boundedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithTimeout(req.Context(), d.timeout)
 	defer cancel()
 	once := req.Clone(ctx)
 	once.Header.Set("Accept", "application/json")
-	once.Header.Set("Accept-Encoding", "identity") // nothing here unpacks anything
+	once.Header.Set("Accept-Encoding", "identity") // nothing here decompresses anything
 	once.Header.Set("User-Agent", "verifyd")
 	resp, err := d.transport.RoundTrip(once)
 	if err != nil {
@@ -101,7 +102,7 @@ func (d *boundedTransport) RoundTrip(req *http.Request) (*http.Response, error) 
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, d.maxBytes+1))
 	// A provider that sees the connection close may end its half answer properly, and win the race against
-	// the close: what is read after the deadline is not trusted to be whole.
+	// the close: an answer that is read after the deadline is not trusted to be whole.
 	if err != nil || ctx.Err() != nil {
 		return nil, failure(ctx, err)
 	}
@@ -112,7 +113,7 @@ func (d *boundedTransport) RoundTrip(req *http.Request) (*http.Response, error) 
 	return resp, nil
 }
 
-// failure is the context's error where it ended, since a connection it cut reports anything.
+// failure is the context's error if that has ended, since a connection that it cut may report anything.
 func failure(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		err = ctx.Err()

@@ -18,7 +18,7 @@ import (
 	"verifyd/edge/network/netsettings"
 )
 
-// infoClient asks a provider about who signed in, with the token that it gave.
+// infoClient asks a provider about the user who signed in, with the token that it issued.
 type infoClient struct {
 	reporter
 
@@ -26,7 +26,7 @@ type infoClient struct {
 	plan     netsettings.Plan
 
 	answers *http.Client // to the token and user-info endpoints
-	public  *http.Client // the same, to public addresses alone: where a public issuer's metadata names them
+	public  *http.Client // the same, to public addresses only: if a public issuer's metadata names them
 	lists   *http.Client // to lists, which are as long as metadata
 }
 
@@ -38,8 +38,8 @@ func (ic *infoClient) client(publicOnly bool) *http.Client {
 	return ic.answers
 }
 
-// askUserInfo gets the user-info answer (OpenID Connect Core 1.0 §5.3; plain OAuth 2 providers do likewise).
-// The error is a *Error.
+// askUserInfo fetches the user-info answer (OpenID Connect Core 1.0 §5.3; plain OAuth 2 providers work
+// likewise). The error is an *Error.
 func (ic *infoClient) askUserInfo(ctx context.Context, p *provider, token *oauth2.Token) (claims, error) {
 	discovered := ic.settings.UserInfoEndpoint == "" // otherwise the operator named it
 	body, failure := ic.get(ctx, ic.client(p.publicOnly && discovered), p.userInfo, token)
@@ -53,11 +53,11 @@ func (ic *infoClient) askUserInfo(ctx context.Context, p *provider, token *oauth
 	return doc, nil
 }
 
-// get asks for something about the user that the token was given for.
+// get requests something about the user that the token was issued for.
 func (ic *infoClient) get(ctx context.Context, client *http.Client, address string,
 	token *oauth2.Token) ([]byte,
 	*Error) {
-	// RFC 6749 §7.1: a token of a type one does not know is not used.
+	// RFC 6749 §7.1: a token of an unknown type is not used.
 	if token.Type() != "Bearer" {
 		return nil, ic.newError(StageToken, ClassMalformed, "the token is not of type Bearer")
 	}
@@ -82,7 +82,7 @@ func (ic *infoClient) get(ctx context.Context, client *http.Client, address stri
 // its digits.
 type claims map[string]jsontext.Value
 
-// parseClaims reads strict JSON: a name that is there twice would let two readers see two users.
+// parseClaims reads strict JSON: a duplicate name would let two readers see two users.
 func parseClaims(b []byte) (claims, error) {
 	var c claims
 	if err := json.Unmarshal(b, &c); err != nil || c == nil {
@@ -91,7 +91,7 @@ func parseClaims(b []byte) (claims, error) {
 	return c, nil
 }
 
-// subject is the sub of an ID token; empty where it is missing or not text.
+// subject is the sub of an ID token; empty if it is missing or not text.
 func (c claims) subject() string {
 	var s string
 	if json.Unmarshal(c[netsettings.ClaimSubject], &s) != nil {
@@ -111,8 +111,8 @@ func (c claims) isTrue(path string) bool {
 	return ok && v.Kind() == 't'
 }
 
-// find follows a path: a top-level name as it stands (some contain dots and slashes), else a JSON Pointer,
-// else a dotted path.
+// find follows a path: a top-level name as it is (some contain dots and slashes), else a JSON Pointer, else a
+// dotted path.
 func (c claims) find(path string) (jsontext.Value, bool) {
 	if v, ok := c[path]; ok {
 		return v, true
@@ -159,7 +159,7 @@ func enter(v jsontext.Value, step string) (jsontext.Value, bool) {
 	}
 }
 
-// wholeNumber is the only spelling of a number that is taken as an identifier: 1e3 and 1000.0 are the same
+// wholeNumber is the only spelling of a number that is accepted as an identifier: 1e3 and 1000.0 are the same
 // number to some readers and not to others.
 var wholeNumber = regexp.MustCompile(`^-?[0-9]{1,40}$`)
 
