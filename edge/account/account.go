@@ -10,9 +10,9 @@ import (
 )
 
 var (
-	// ErrNoAccount is returned where there is no account of that name.
+	// ErrNoAccount is returned if there is no account of that name.
 	ErrNoAccount = errors.New("no such account")
-	// ErrAccountExists is returned where the name of a new account is taken.
+	// ErrAccountExists is returned if the name of a new account is taken.
 	ErrAccountExists = errors.New("an account of that name exists already")
 )
 
@@ -22,19 +22,19 @@ type Account struct {
 	// as operators and end users see it, 1 to 128 bytes, in the form of package naming
 	Name    string
 	Former  []naming.Former // names that it had, the latest last
-	Granted bool            // an operator let the name pass, though it is reserved or mixes scripts
-	// VerifiedAt is when an operator vouched for the name; zero: nobody does. It goes with the name.
+	Granted bool            // an operator allowed the name, though it is reserved or mixes scripts
+	// VerifiedAt is when an operator vouched for the name; zero: none has. It ends with the name.
 	VerifiedAt time.Time
 	Quota      int64 // sessions per UTC month; 0 means the service's default
-	// where the end user's page offers to go back to after the end; empty: nowhere. It is on one of
+	// the address that the end user's page offers to go back to after the end; empty: none. It is on one of
 	// ReturnOrigins
 	ReturnURL string
 	// ReturnOrigins are the sites that ReturnURL may be on, as browsers write origins: https://example.com,
 	// https://example.com:8443.
 	ReturnOrigins []string
-	// NoticeURL is where notices are posted to; empty: nowhere. Its path and query may be secrets.
+	// NoticeURL is the address that notices are posted to; empty: none. Its path and query may be secrets.
 	NoticeURL string
-	// Level is what its sessions ask to be proven where they do not say; empty: the service's
+	// Level is the level of its sessions that do not set one; empty: the service's
 	Level proof.Level
 	// MaxUsers is how many platform users one identity may verify within the account, as long as it is
 	// remembered; 0: any number
@@ -43,23 +43,23 @@ type Account struct {
 	Branding   branding.Branding // how else it looks there
 	CreatedAt  time.Time
 	DisabledAt time.Time // zero while it is in service
-	// DisabledReason is what the operator says to the members; empty: nothing, or nobody disabled it
+	// DisabledReason is the operator's message to the members; empty: none, or it is not disabled
 	DisabledReason string
-	// DeleteAskedAt is when its deletion was asked for; zero: it was not. It is out of service from then on
+	// DeleteAskedAt is when its deletion was requested; zero: it was not. It is out of service from then on
 	// (DisabledAt), and can be restored until DeletesAt.
 	DeleteAskedAt time.Time
-	// DeletedAt is zero unless the account was deleted. What is left of it signs the callbacks that were owed
-	// by then, and nothing else.
+	// DeletedAt is zero unless the account was deleted. The rest of it signs the callbacks that were owed by
+	// then, and nothing else.
 	DeletedAt time.Time
 	Secrets   []Secret // callback signing secrets, the current one first; two while one rotates out
 	Members   []Member // in the order in which they came
-	Invites   []Invite // open ones, and such as have expired since the last change of the account
+	Invites   []Invite // open ones, and those that have expired since the last change of the account
 }
 
-// DeleteGrace is how long an account whose deletion was asked for can be restored.
+// DeleteGrace is how long an account whose deletion was requested can be restored.
 const DeleteGrace = 7 * 24 * time.Hour
 
-// DeletesAt returns when the account is deleted; zero: nobody has asked for it.
+// DeletesAt returns when the account is deleted; zero: its deletion was not requested.
 func (a Account) DeletesAt() time.Time {
 	if a.DeleteAskedAt.IsZero() {
 		return time.Time{}
@@ -67,19 +67,19 @@ func (a Account) DeletesAt() time.Time {
 	return a.DeleteAskedAt.Add(DeleteGrace)
 }
 
-// Due reports whether the account's deletion was asked for and its grace is over at an instant.
+// Due reports whether the account's deletion was requested and its grace is over at an instant.
 func (a Account) Due(now time.Time) bool {
 	return !a.DeleteAskedAt.IsZero() && !now.Before(a.DeletesAt())
 }
 
-// Barred reports whether an operator has disabled the account: then it is not in service either when a
+// Barred reports whether an operator has disabled the account: then it stays out of service also if a
 // deletion is taken back.
 func (a Account) Barred() bool {
 	return !a.DisabledAt.IsZero() && !a.DisabledAt.Equal(a.DeleteAskedAt)
 }
 
-// KeptUntil returns until when a name is kept that the account had; false: it did not have it, or nobody
-// noted until when.
+// KeptUntil returns until when a former name of the account is kept; false: it did not have the name, or the
+// time was not recorded.
 func (a Account) KeptUntil(name string) (until time.Time, known bool) {
 	for _, f := range a.Former {
 		if f.Name == name && f.Until.After(until) {
@@ -89,11 +89,11 @@ func (a Account) KeptUntil(name string) (until time.Time, known bool) {
 	return until, known
 }
 
-// InService reports whether the account's keys are taken and its users can sign in.
+// InService reports whether the account's keys are accepted and its users can sign in.
 func (a Account) InService() bool { return a.Exists() && a.DisabledAt.IsZero() }
 
-// Exists reports whether this is an account, and not what is left of one that was deleted, or a name that
-// leads to one.
+// Exists reports whether this is an account, and not the rest of one that was deleted, or a name that leads
+// to one.
 func (a Account) Exists() bool { return a.Name != "" && a.DeletedAt.IsZero() }
 
 // Member returns the member with an identity.

@@ -14,22 +14,22 @@ const (
 	idChars  = 20 // that follow
 )
 
-// IDOf makes an account's id from the name that it is made with, so that two who make accounts of one name
-// meet in one entry.
+// IDOf makes an account's id from the name that it is made with, so that two callers that make accounts of
+// one name meet in one entry.
 func IDOf(name string) string {
 	sum := sha256.Sum256([]byte(name))
 	return idPrefix + secrets.Base32(sum[:])[:idChars]
 }
 
-// NewID makes an account's id that no name makes.
+// NewID makes an account's id that cannot come from a name.
 func NewID() string {
 	var b [20]byte
 	_, _ = rand.Read(b[:]) // never fails
 	return idPrefix + secrets.Base32(b[:])[:idChars]
 }
 
-// IsID reports whether a text has the form of an account's id. It keeps what has not out of subjects, where a
-// dot or a star would mean something else.
+// IsID reports whether a text has the form of an account's id. It keeps other texts out of subjects, in which
+// a dot or a star would mean something else.
 func IsID(id string) bool {
 	text, ok := strings.CutPrefix(id, idPrefix)
 	return ok && text != "" && strings.Trim(text, "abcdefghijklmnopqrstuvwxyz234567") == ""

@@ -8,12 +8,12 @@ import (
 	"verifyd/edge/account/access"
 )
 
-// Invite is an open invitation into an account. It lies in the account's own record, so that becoming a
+// Invite is an open invitation into an account. It is stored in the account's own record, so that becoming a
 // member and spending the invite are one write.
 type Invite struct {
 	ID        string // "inv_" and 16 characters, from the token's digest
 	Role      access.Role
-	For       string // whom it is meant for, as the inviter wrote it; may be empty
+	For       string // the person it is meant for, as the inviter wrote it; may be empty
 	By        string // who invited, for people to read
 	CreatedAt time.Time
 	ExpiresAt time.Time
@@ -23,7 +23,7 @@ type Invite struct {
 	Maker access.Identity
 }
 
-// Link returns the id of the login link that the invite was made under; empty where it was not.
+// Link returns the id of the login link that the invite was made under; empty if there was none.
 func (i Invite) Link() string {
 	if i.Maker.Network != "" {
 		return ""
@@ -40,12 +40,12 @@ const LinkLifetime = 10 * time.Minute
 var (
 	// ErrNoInvite is returned for an invite that was accepted or withdrawn, or never was.
 	ErrNoInvite = errors.New("no such invite: it was accepted or withdrawn, or the link is not complete")
-	// ErrInviteExpired is returned for an invite that nobody accepted in time.
+	// ErrInviteExpired is returned for an invite that was not accepted in time.
 	ErrInviteExpired = errors.New("the invite has expired; ask for a new one")
 )
 
-// InvitesWithout returns the invites but those of a maker who may not invite any more: one of them could be
-// for themselves.
+// InvitesWithout returns the invites except those of a maker who may not invite any more: one of them could
+// be for the maker.
 func (a Account) InvitesWithout(maker access.Identity) []Invite {
 	return slices.DeleteFunc(slices.Clone(a.Invites), func(i Invite) bool { return i.Maker == maker })
 }

@@ -14,18 +14,18 @@ import (
 
 // KeyOptions are what may be chosen for a key; the zero value takes the service's defaults and never expires.
 type KeyOptions struct {
-	Name      string // for its owners to know it by, at most 64 bytes
+	Name      string // by which its owners recognize it, at most 64 bytes
 	Test      bool
 	RateLimit Rate
 	Policy    sessions.Policy
 	ExpiresAt time.Time
 }
 
-// MaxGrace bounds how long a key that was rolled goes on working.
+// MaxGrace bounds how long a rolled key goes on working.
 const MaxGrace = 30 * 24 * time.Hour
 
 var (
-	// ErrNoKey is returned where there is no key of that id.
+	// ErrNoKey is returned if there is no key of that id.
 	ErrNoKey = errors.New("no such API key")
 	// ErrRolled is returned for rolling a key that was rolled before: it has one successor.
 	ErrRolled = errors.New("the API key was rolled already")
@@ -37,9 +37,9 @@ var (
 type Key struct {
 	ID         string // "key_" and 16 characters of base32, from the digest
 	Account    string // id of its account
-	Name       string // what its owners call it; empty where nobody gave it one
+	Name       string // what its owners call it; empty if it has no name
 	Test       bool   // made with the vfytest_ prefix
-	Last4      string // the last four characters, for people to tell keys apart
+	Last4      string // the last four characters, for people to distinguish keys
 	RateLimit  Rate   // zero means the service's default
 	Policy     sessions.Policy
 	CreatedAt  time.Time
@@ -49,7 +49,7 @@ type Key struct {
 	ReplacedBy string    // id of the key that this one was rolled into; empty: none
 }
 
-// Prefix returns what the key begins with: secrets.LivePrefix or TestPrefix.
+// Prefix returns the prefix of the key: secrets.LivePrefix or TestPrefix.
 func (k Key) Prefix() string {
 	if k.Test {
 		return secrets.TestPrefix
@@ -57,7 +57,7 @@ func (k Key) Prefix() string {
 	return secrets.LivePrefix
 }
 
-// KeyState is what becomes of a key's requests.
+// KeyState decides what happens to a key's requests.
 type KeyState string
 
 // The states of a key.
@@ -112,7 +112,7 @@ func (k Key) Rollable(now time.Time) error {
 	return nil
 }
 
-// SuccessorExpires returns when a key expires that takes the place of this one: it has the same lifetime.
+// SuccessorExpires returns when a key that replaces this one expires: it has the same lifetime.
 func (k Key) SuccessorExpires(now time.Time) time.Time {
 	if k.ExpiresAt.IsZero() {
 		return time.Time{}
@@ -120,8 +120,8 @@ func (k Key) SuccessorExpires(now time.Time) time.Time {
 	return now.Add(k.ExpiresAt.Sub(k.CreatedAt))
 }
 
-// Retired returns the key ended for the sake of another, whose id is by: at the end of the grace, or by
-// itself where that is sooner; with no grace it is revoked.
+// Retired returns the key as replaced by another, whose id is by: it ends at the end of the grace, or by
+// itself if that is sooner; with no grace it is revoked.
 func (k Key) Retired(by string, now time.Time, grace time.Duration) Key {
 	k.ReplacedBy = by
 	end := now.Add(grace)
@@ -135,7 +135,7 @@ func (k Key) Retired(by string, now time.Time, grace time.Duration) Key {
 }
 
 // Revives reports whether this version of the key would undo the end of another that was seen before:
-// revocations are for good, and an expiry only ever comes nearer.
+// revocations are final, and an expiry can only be moved nearer.
 func (k Key) Revives(old Key) bool {
 	if !k.RevokedAt.IsZero() {
 		return false

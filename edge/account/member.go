@@ -10,14 +10,14 @@ import (
 	"verifyd/edge/account/input"
 )
 
-// Member is a person in an account. Network and Subject are who it is; the rest may change.
+// Member is a person in an account. Network and Subject identify the person; the rest may change.
 type Member struct {
 	// the identity network's namespace (edge/account/namespace), which is its id unless that was pointed at
 	// another provider
 	Network string
-	Subject string // who the person is there, for ever
+	Subject string // who the person is there, for good
 	Name    string // as the network gave it; may be empty
-	Email   string // only where the network verified it
+	Email   string // only if the network verified it
 	Role    access.Role
 	Since   time.Time
 }
@@ -26,17 +26,17 @@ type Member struct {
 const maxPeople = 200
 
 var (
-	// ErrNoMember is returned where the account has no such member.
+	// ErrNoMember is returned if the account has no such member.
 	ErrNoMember = errors.New("no such member")
-	// ErrAlreadyMember is returned for who is in the account already.
+	// ErrAlreadyMember is returned for a person who is in the account already.
 	ErrAlreadyMember = errors.New("already a member")
-	// ErrLastOwner is returned where a change would leave an account without an owner.
+	// ErrLastOwner is returned if a change would leave an account without an owner.
 	ErrLastOwner = errors.New("the last owner cannot go and stays owner; make somebody else an owner first")
-	// ErrFull is returned where an account has as many members and open invites as it can.
+	// ErrFull is returned if an account has as many members and open invites as it can.
 	ErrFull = fmt.Errorf("an account has at most %d members and open invites", maxPeople)
 )
 
-// MemberIndex returns where among the members an identity is; -1: nowhere.
+// MemberIndex returns the index of an identity among the members; -1: it is not there.
 func (a Account) MemberIndex(network, subject string) int {
 	return slices.IndexFunc(a.Members, func(m Member) bool {
 		return m.Network == network && m.Subject == subject
@@ -57,8 +57,7 @@ func (a Account) Admit(m Member) ([]Member, error) {
 // Full reports whether nobody else can become a member or be invited.
 func (a Account) Full() bool { return len(a.Members)+len(a.Invites) >= maxPeople }
 
-// StillOwned refuses a change of a member who had a role, where that leaves no owner. The error is
-// ErrLastOwner.
+// StillOwned refuses a change of a member who had a role, if that leaves no owner. The error is ErrLastOwner.
 func (a Account) StillOwned(was access.Role) error {
 	if was != access.RoleOwner || slices.ContainsFunc(a.Members, func(m Member) bool {
 		return m.Role == access.RoleOwner
@@ -68,8 +67,8 @@ func (a Account) StillOwned(was access.Role) error {
 	return ErrLastOwner
 }
 
-// Checked returns the member as they are to be stored, since an instant. What the network says of a name is
-// for people to read: it is cleaned, not refused. The error is an *input.Error.
+// Checked returns the member as they are to be stored, since an instant. A name from the network is for
+// people to read: it is cleaned, not refused. The error is an *input.Error.
 func (m Member) Checked(now time.Time) (Member, error) {
 	if !input.IsIdentity(m.Network, m.Subject) {
 		return Member{}, &input.Error{
@@ -84,7 +83,7 @@ func (m Member) Checked(now time.Time) (Member, error) {
 	return m, nil
 }
 
-// Identity is who the member is.
+// Identity is the member's identity.
 func (m Member) Identity() access.Identity {
 	return access.Identity{Network: m.Network, Subject: m.Subject}
 }

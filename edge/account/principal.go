@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Principal is who makes a request: a valid key and its account.
+// Principal is the maker of a request: a valid key and its account.
 type Principal struct {
 	Key     Key
 	Account Account
@@ -16,16 +16,16 @@ type Principal struct {
 var (
 	ErrUnknownKey = errors.New("unknown API key")
 	ErrRevokedKey = errors.New("revoked API key")
-	// ErrExpiredKey is what an *ExpiredKeyError is.
+	// ErrExpiredKey is the kind of an *ExpiredKeyError, to errors.Is.
 	ErrExpiredKey = errors.New("expired API key")
-	// ErrDisabled: the key is good, and its account is disabled. Members of the account get it too, for what
-	// they may not do meanwhile.
+	// ErrDisabled: the key is valid, and its account is disabled. Members of the account get it too, for
+	// actions that they may not take meanwhile.
 	ErrDisabled = errors.New("the account is disabled")
 	// ErrNotReady: the mirror has not yet seen all keys; the caller answers 503.
 	ErrNotReady = errors.New("the keys are not loaded yet")
 )
 
-// ExpiredKeyError says that a key was good until an instant. It is ErrExpiredKey to errors.Is.
+// ExpiredKeyError reports that a key was valid until an instant. It is ErrExpiredKey to errors.Is.
 type ExpiredKeyError struct {
 	At     time.Time
 	Rolled bool // another key took its place, and the grace for that is over

@@ -9,18 +9,18 @@ import (
 type Secret struct {
 	Value     string // "whsec_…", as Standard Webhooks writes it
 	CreatedAt time.Time
-	// zero: the current one; otherwise the end of the overlap in which it signs beside its successor
+	// zero: the current one; otherwise the end of the overlap in which it signs along with its successor
 	ExpiresAt time.Time
 }
 
-// MaxOverlap bounds an overlap: two secrets that are good for ever would be one too many.
+// MaxOverlap bounds an overlap: two secrets that are valid forever would be one too many.
 const MaxOverlap = 30 * 24 * time.Hour
 
 var (
-	// ErrRotating is returned where a rotation is under way: a third secret would put out the one that
+	// ErrRotating is returned if a rotation is under way: a third secret would displace the one that
 	// receivers still hold.
 	ErrRotating = errors.New("a rotation of the signing secret is under way; end it first")
-	// ErrNotRotating is returned where there is no rotation to end.
+	// ErrNotRotating is returned if there is no rotation to end.
 	ErrNotRotating = errors.New("no rotation of the signing secret is under way")
 )
 

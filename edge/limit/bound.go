@@ -11,8 +11,7 @@ import (
 )
 
 const (
-	// ipv6Network is the length of the prefix that one customer gets, or a shorter one: they may choose the
-	// rest.
+	// ipv6Network is the length of the longest prefix that a customer is assigned: they may choose the rest.
 	ipv6Network = 64
 	// ipv6Site is the part that a hosting provider or a tunnel assigns to anybody who asks, with 65,536
 	// networks in it.

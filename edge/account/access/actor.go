@@ -7,13 +7,13 @@ type ActorKind string
 
 // The kinds of actors.
 const (
-	ActorOperator ActorKind = "operator" // whoever has the command line, or came in as an operator
+	ActorOperator ActorKind = "operator" // somebody who has the command line, or logged in as an operator
 	ActorMember   ActorKind = "member"   // somebody who logged in by an identity network
 	ActorLink     ActorKind = "link"     // somebody who logged in by an operator's login link
 	ActorKey      ActorKind = "key"      // a program with an API key
 )
 
-// Actor is who changes something, as the audit log names them.
+// Actor is the person or program that changes something, as the audit log names them.
 type Actor struct {
 	Kind    ActorKind `json:"kind"`
 	Network string    `json:"network,omitempty"` // of a member: the identity network's namespace,
@@ -23,7 +23,7 @@ type Actor struct {
 	Role    Role      `json:"role,omitempty"`    // of a login link: what it was made for
 }
 
-// Operator is the actor of the command line; name is the operator's own, where it is known.
+// Operator is the actor of the command line; name is the operator's own, if it is known.
 func Operator(name string) Actor { return Actor{Kind: ActorOperator, Name: name} }
 
 // OperatorWith is the actor of the operator's pages who proved an identity.
@@ -76,8 +76,9 @@ func (a Actor) operator() string {
 	}
 }
 
-// Identity returns a member's or an operator's identity as "network:subject"; empty for who has proved none.
-// A name is the member's own choice and may be another's, too: a log that somebody relies on shows both.
+// Identity returns a member's or an operator's identity as "network:subject"; empty for an actor who has
+// proved none. A name is the member's own choice and may be another's, too: a log that somebody relies on
+// shows both.
 func (a Actor) Identity() string {
 	if a.Network == "" {
 		return ""
@@ -85,8 +86,8 @@ func (a Actor) Identity() string {
 	return Identity{a.Network, a.Subject}.String()
 }
 
-// Maker is who an invite is of, so that it goes with them: a member, or a login link, which stands there
-// without a network. It is empty for everybody else.
+// Maker is the maker of an invite, so that the invite ends with them: a member, or a login link, which is
+// named without a network. It is empty for everybody else.
 func (a Actor) Maker() Identity {
 	switch a.Kind {
 	case ActorMember:
@@ -101,8 +102,8 @@ func (a Actor) Maker() Identity {
 // IsLink reports whether the actor came by the login link with an id.
 func (a Actor) IsLink(id string) bool { return a.Kind == ActorLink && a.ID == id }
 
-// LinkWords come before the id of a login link where it is named as an actor. Builds that stored no maker
-// beside an invite wrote them into its By.
+// LinkWords come before the id of a login link if it is named as an actor. Builds that stored no maker with
+// an invite wrote them into its By.
 const LinkWords = "login link "
 
 // Identity is somebody at an identity network.

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Role is what a member is in an account.
+// Role is a member's role in an account.
 type Role string
 
 // The roles, each with the rights of those after it.
@@ -40,17 +40,17 @@ const (
 	ActionKeys    Action = "keys"    // create, roll and revoke API keys
 	ActionReveal  Action = "reveal"  // see the callback signing secrets
 	ActionSecrets Action = "secrets" // rotate the callback signing secret
-	ActionNotices Action = "notices" // set where notices are posted to
-	// ActionBranding: set what end users see of the account: where its link back leads, its colour
+	ActionNotices Action = "notices" // set the address that notices go to
+	// ActionBranding: set what end users see of the account: the address of its link back, its colour
 	ActionBranding Action = "face"
 	ActionMembers  Action = "members" // invite, change roles, remove
-	ActionAccount  Action = "account" // another name, and asking for its end
-	ActionRestore  Action = "restore" // take back that its end was asked for
+	ActionAccount  Action = "account" // another name, and requesting its end
+	ActionRestore  Action = "restore" // withdraw the request for its end
 	ActionOperate  Action = "operate" // quota, login links, disabling, the verified mark: the operator alone
-	ActionInvited  Action = "invited" // accept an invite: who has its token, whoever they are
+	ActionInvited  Action = "invited" // accept an invite: anyone who has its token
 )
 
-// rights is the table of what each role may do. What is not in it nobody may.
+// rights is the table of what each role may do. An action that is not in it is not allowed to anybody.
 var rights = map[Action][]Role{
 	ActionView:     {RoleOwner, RoleDeveloper, RoleViewer},
 	ActionAudit:    {RoleOwner, RoleDeveloper},
@@ -70,5 +70,5 @@ func (r Role) May(a Action) bool {
 	return slices.Contains(rights[a], r)
 }
 
-// ErrNotAllowed is returned where the actor has no right to the change.
+// ErrNotAllowed is returned if the actor has no right to the change.
 var ErrNotAllowed = errors.New("not allowed")

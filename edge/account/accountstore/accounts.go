@@ -19,8 +19,7 @@ import (
 // accounts changes accounts.
 type accounts struct{ *records }
 
-// Account reads an account by its id, as it stands now. The error is ErrNoAccount where there is none any
-// more.
+// Account reads an account by its id, as it is now. The error is ErrNoAccount if there is none any more.
 func (s accounts) Account(ctx context.Context, id string) (account.Account, error) {
 	a, _, err := s.account(ctx, id)
 	return a.Account, err
@@ -57,7 +56,7 @@ func (s accounts) Accounts(ctx context.Context) ([]account.Account, error) {
 	return s.those(ctx, account.Account.Exists)
 }
 
-// EveryAccount is Accounts with what is left of those that were deleted.
+// EveryAccount is Accounts, including the rests of those that were deleted.
 func (s accounts) EveryAccount(ctx context.Context) ([]account.Account, error) {
 	return s.those(ctx, func(a account.Account) bool { return a.Name != "" })
 }
@@ -74,8 +73,8 @@ func (s accounts) those(ctx context.Context, are func(account.Account) bool) ([]
 	return all, err
 }
 
-// EnsureAccount returns the account of that name and makes it, with a signing secret, when it is missing.
-// Harmless to repeat.
+// EnsureAccount returns the account of that name and makes it, with a signing secret, if it is missing. It is
+// harmless to repeat.
 func (s accounts) EnsureAccount(ctx context.Context, by access.Actor, name string) (account.Account, error) {
 	a, err := s.CreateAccount(ctx, by, name)
 	if errors.Is(err, account.ErrAccountExists) {
@@ -85,7 +84,7 @@ func (s accounts) EnsureAccount(ctx context.Context, by access.Actor, name strin
 }
 
 // AccountByName returns an account, by its name or its id, with its signing secrets. The error is
-// ErrNoAccount where there is none, and says which names are near.
+// ErrNoAccount if there is none, and names the nearest names.
 func (s accounts) AccountByName(ctx context.Context, name string) (account.Account, error) {
 	if account.IsID(name) {
 		a, _, err := s.remains(ctx, name)
@@ -116,10 +115,10 @@ func (s accounts) AccountByName(ctx context.Context, name string) (account.Accou
 	return t.holder.Account, nil
 }
 
-// listThem says how accounts are found.
+// listThem explains how accounts are found.
 const listThem = "list them with: verifyd account list"
 
-// noAccount is the error for a name that nobody has, with the names that may have been meant.
+// noAccount is the error for a name that no account has, with the names that may have been meant.
 func (s accounts) noAccount(ctx context.Context, name string) error {
 	accounts, err := s.Accounts(ctx)
 	if err != nil { // the names are a help, and no more

@@ -17,10 +17,10 @@ import (
 	"verifyd/sessions/proof"
 )
 
-// SetReturnURL sets where the end user's page offers to go back to once a session has ended; empty: nowhere.
-// It is the one address that the page will ever link to, so nothing that comes with a session can lead
-// elsewhere. It must be on one of the origins that the account allows; where the operator sets it, its origin
-// is allowed with it. Its errors are ErrNoAccount, ErrNotAllowed and an *input.Error.
+// SetReturnURL sets the address that the end user's page offers to go back to once a session has ended;
+// empty: none. It is the only address that the page ever links to, so nothing that comes with a session can
+// lead elsewhere. It must be on one of the origins that the account allows; if the operator sets it, its
+// origin is allowed with it. Its errors are ErrNoAccount, ErrNotAllowed and an *input.Error.
 func (s accounts) SetReturnURL(ctx context.Context, by access.Actor, id, to string) error {
 	if err := input.ReturnURL("return_url", to); err != nil {
 		return err
@@ -52,8 +52,8 @@ func notAllowedOrigin(origin string, allowed []string) error {
 	return &input.Error{Field: "return_url", Detail: detail}
 }
 
-// SetReturnOrigins sets the sites that a return URL may be on, each exactly: scheme, host and port. That of
-// the return URL that is set cannot be left out. Its errors are ErrNoAccount, ErrNotAllowed and an
+// SetReturnOrigins sets the sites that a return URL may be on, each exactly: scheme, host and port. The
+// origin of the current return URL cannot be left out. Its errors are ErrNoAccount, ErrNotAllowed and an
 // *input.Error.
 func (s accounts) SetReturnOrigins(ctx context.Context, by access.Actor, id string, sites []string) error {
 	origins, err := input.Origins(sites)
@@ -102,10 +102,10 @@ func (s accounts) SetColour(ctx context.Context, by access.Actor, id, colour str
 	return err
 }
 
-// Look is how an account's users see it. What is nil stays as it is; a colour that is empty is taken away.
+// Look is how an account's users see it. A nil field stays as it is; an empty colour is removed.
 type Look struct {
 	Colour, Accent, AccentDark, Button *string
-	Logo                               **branding.Logo // nil behind it: none
+	Logo                               **branding.Logo // pointer to nil: none
 }
 
 // SetLook sets how an account's users see it, all of it or nothing. Its errors are ErrNoAccount,
@@ -142,7 +142,7 @@ func (s accounts) SetLook(ctx context.Context, by access.Actor, id string, to Lo
 	return err
 }
 
-// apply changes an account, and returns what is to be said of it.
+// apply changes an account, and returns the detail of the change.
 func (to Look) apply(a *account.Account) map[string]string {
 	detail := map[string]string{}
 	set := func(name string, from, to *string) {
@@ -169,18 +169,18 @@ func digest(l *branding.Logo) string {
 	return l.Digest
 }
 
-// Binding is what an account asks of its sessions. What is nil stays as it is.
+// Binding is what an account requires of its sessions. A nil field stays as it is.
 type Binding struct {
-	Level *proof.Level // where a start does not say; empty: the service's
+	Level *proof.Level // if a start does not set one; empty: the service's
 	// MaxUsers is how many platform users one identity may verify, 0 to MostUsers; 0: any number
 	MaxUsers *int
 }
 
-// MostUsers is the most that can be asked for: each is looked up at a sign-in.
+// MostUsers is the maximum that can be set: each is looked up at a sign-in.
 const MostUsers = 10
 
-// SetBinding sets what the account asks of its sessions. Its errors are ErrNoAccount, ErrNotAllowed and an
-// *input.Error.
+// SetBinding sets what the account requires of its sessions. Its errors are ErrNoAccount, ErrNotAllowed and
+// an *input.Error.
 func (s accounts) SetBinding(ctx context.Context, by access.Actor, id string, to Binding) error {
 	if to.Level != nil && *to.Level != "" && !to.Level.Known() {
 		return &input.Error{Field: "binding",

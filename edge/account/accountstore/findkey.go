@@ -16,7 +16,7 @@ import (
 	"verifyd/natsconf/topology"
 )
 
-// stored is a key as it lies in the bucket.
+// stored is a key as it is stored in the bucket.
 type stored struct {
 	record.Key
 
@@ -45,7 +45,7 @@ func (s keys) ownKey(
 }
 
 // find reads a key by its id or by the key itself. One read finds it; keys of record version 1 have entries
-// that are not found by an id, so that those are looked through.
+// that are not found by an id, so that it scans those.
 func (s keys) find(ctx context.Context, name string) (stored, error) {
 	if d, _, err := secrets.ParseKey(name); err == nil {
 		for _, name := range []string{d.Entry(), d.EntryV1()} {
@@ -80,7 +80,7 @@ func noKey(name string) error {
 	return fmt.Errorf("%w: %q; list them with: verifyd key list", account.ErrNoKey, name)
 }
 
-// read reads the entry that matches a filter. The error is natsconf.ErrNotFound where none does.
+// read reads the entry that matches a filter. The error is natsconf.ErrNotFound if none does.
 func (s keys) read(ctx context.Context, filter string) (stored, error) {
 	m, err := s.conn.Last(ctx, topology.BucketStream(topology.BucketKeys),
 		topology.BucketSubject(topology.BucketKeys, filter))

@@ -19,8 +19,8 @@ import (
 	"verifyd/natsconf"
 )
 
-// CreateInvite makes an invite. The token is returned this once; it names the account, so that nothing needs
-// to be searched for it. Its errors are ErrFull, ErrNoAccount, ErrNotAllowed and an *input.Error.
+// CreateInvite makes an invite. The token is returned only this once; it names the account, so that no search
+// is needed. Its errors are ErrFull, ErrNoAccount, ErrNotAllowed and an *input.Error.
 func (s members) CreateInvite(ctx context.Context, by access.Actor, id string, role access.Role,
 	whom string) (token string, i account.Invite, err error) {
 	if err := input.Role(role); err != nil {
@@ -77,15 +77,15 @@ func (s members) Invite(ctx context.Context, token string) (account.Account, acc
 	return a.Account, i, err
 }
 
-// AcceptInvite makes somebody a member, with the invite's role, and spends the invite. Of several who accept
-// it at once one does. Its errors are ErrNoInvite, ErrInviteExpired, ErrAlreadyMember, which leaves the
+// AcceptInvite makes somebody a member, with the invite's role, and spends the invite. If several accept it
+// at once, one succeeds. Its errors are ErrNoInvite, ErrInviteExpired, ErrAlreadyMember, which leaves the
 // invite open, and an *input.Error.
 func (s members) AcceptInvite(ctx context.Context, token string, m account.Member) (account.Account, error) {
 	id, digest, ok := splitInvite(token)
 	if !ok {
 		return account.Account{}, account.ErrNoInvite
 	}
-	m.Role = access.RoleViewer // the invite's role takes its place
+	m.Role = access.RoleViewer // the invite's role replaces it
 	m, err := m.Checked(s.log.Instant())
 	if err != nil {
 		return account.Account{}, err
@@ -115,7 +115,7 @@ func (s members) AcceptInvite(ctx context.Context, token string, m account.Membe
 	return a, err
 }
 
-// WithdrawInvite takes an invite back. Its errors are ErrNoInvite, ErrNoAccount and ErrNotAllowed.
+// WithdrawInvite withdraws an invite. Its errors are ErrNoInvite, ErrNoAccount and ErrNotAllowed.
 func (s members) WithdrawInvite(ctx context.Context, by access.Actor, id, invite string) (account.Account,
 	error) {
 	return s.change(ctx, by, id, access.ActionMembers, func(a *account.Account, _ time.Time) (deed, error) {
@@ -133,9 +133,9 @@ func (s members) WithdrawInvite(ctx context.Context, by access.Actor, id, invite
 	})
 }
 
-// inviteEnd returns until when an invite can be accepted: one that was made under a login link ends with what
-// the link gives. The error is ErrNoInvite where that is over or was taken back, which is asked of the store
-// at every use: no write has to reach the invite first.
+// inviteEnd returns until when an invite can be accepted: one that was made under a login link ends with the
+// link's grant. The error is ErrNoInvite if that grant is over or was revoked. It is read from the store at
+// every use, so that no write has to reach the invite first.
 func (s members) inviteEnd(ctx context.Context, id string, i account.Invite) (time.Time, error) {
 	link := i.Link()
 	if link == "" {
@@ -160,9 +160,8 @@ func splitInvite(token string) (id, digest string, ok bool) {
 	return id, digest, ok
 }
 
-// withdrawInvitesOf takes the invites of a login link that was taken back out of the account's record.
-// They let nobody in any more, whether that is written or not, so a record that a newer build has written
-// is left to it.
+// withdrawInvitesOf removes the invites of a revoked login link from the account's record. They let nobody in
+// any more, whether that is written or not, so a record of a newer build is left to that build.
 func (s members) withdrawInvitesOf(ctx context.Context, by access.Actor, id, link string) error {
 	_, err := s.change(ctx, by, id, access.ActionMembers, func(a *account.Account, _ time.Time) (deed,
 		error) {

@@ -27,13 +27,13 @@ type keys struct {
 	kv jetstream.KeyValue // of the keys
 }
 
-// maxYears bounds how far the end of a key lies ahead, so that the lifetime of its successors can be
-// reckoned, too.
+// maxYears bounds how far ahead the end of a key is, so that the lifetime of its successors can be computed,
+// too.
 const maxYears = 100
 
-// CreateKey makes an API key of an account. The secret is returned this once and cannot be had again. Its
-// errors are ErrNoAccount, ErrNotAllowed and an *input.Error. Beside natsconf.ErrUncertain the secret is
-// returned too: the key may be stored.
+// CreateKey makes an API key of an account. The secret is returned only this once. Its errors are
+// ErrNoAccount, ErrNotAllowed and an *input.Error. With natsconf.ErrUncertain the secret is returned too: the
+// key may be stored.
 func (s keys) CreateKey(ctx context.Context, by access.Actor, id string, o account.KeyOptions) (secret string,
 	k account.Key, err error) {
 	if err := input.Text("name", o.Name, input.KeyNameBytes); err != nil {
@@ -99,7 +99,7 @@ func (s keys) mayChangeKeys(ctx context.Context, by access.Actor, id string) err
 	return s.permit(ctx, a.Account, by, access.ActionKeys)
 }
 
-// mayEndKeys is mayChangeKeys for what the operator may do to the keys of an account that was deleted, too.
+// mayEndKeys is mayChangeKeys for changes that the operator may also make to the keys of a deleted account.
 func (s keys) mayEndKeys(ctx context.Context, by access.Actor, id string) error {
 	err := s.mayChangeKeys(ctx, by, id)
 	if errors.Is(err, account.ErrNoAccount) && by.Kind == access.ActorOperator {
@@ -108,12 +108,12 @@ func (s keys) mayEndKeys(ctx context.Context, by access.Actor, id string) error 
 	return err
 }
 
-// RollKey makes a key in the place of another, with its name, kind, limits and lifetime. The old one goes on
-// working for the grace or until it expires by itself, whichever is sooner; with no grace it is revoked at
-// once. Both happen or neither: a crash leaves no key without its successor. Its errors are ErrNoKey, also
-// for a key of another account, ErrRolled, ErrKeyEnded, ErrNotAllowed and an *input.Error. Beside
-// natsconf.ErrUncertain the secret is returned too: either the old key works or the new one does, and who
-// holds both is locked out by neither end. An empty account means any; only the operator has a use for that.
+// RollKey replaces a key by a new one with its name, kind, limits and lifetime. The old one goes on working
+// for the grace or until it expires by itself, whichever is sooner; with no grace it is revoked at once. Both
+// changes happen or neither: a crash leaves no key without its successor. Its errors are ErrNoKey, also for a
+// key of another account, ErrRolled, ErrKeyEnded, ErrNotAllowed and an *input.Error. With
+// natsconf.ErrUncertain the secret is returned too: either the old key works or the new one does, and a
+// holder of both is not locked out in either case. An empty account means any; only the operator needs that.
 func (s keys) RollKey(ctx context.Context, by access.Actor, accountID, id string,
 	grace time.Duration) (secret string, k account.Key, err error) {
 	if err := input.Span("grace", grace, account.MaxGrace); err != nil {
@@ -180,7 +180,7 @@ func (s keys) exchange(ctx context.Context, old stored, d secrets.Digest, k acco
 	}
 	_, rerr := s.kv.Get(ctx, d.Entry())
 	switch {
-	case rerr == nil: // all or nothing: where the successor is, the rest is too
+	case rerr == nil: // all or nothing: if the successor is stored, so is the rest
 		return nil
 	case conflict && errors.Is(rerr, jetstream.ErrKeyNotFound):
 		return natsconf.ErrConflict
@@ -190,7 +190,7 @@ func (s keys) exchange(ctx context.Context, old stored, d secrets.Digest, k acco
 
 // RevokeKey ends a key, named by its id or by the key itself, for good. Repeating it is harmless. Its errors
 // are ErrNoKey, also for a key of another account, and ErrNotAllowed. An empty account means any; only the
-// operator has a use for that.
+// operator needs that.
 func (s keys) RevokeKey(ctx context.Context, by access.Actor, accountID, name string) (account.Key, error) {
 	done, err := s.log.Turn(ctx)
 	if err != nil {

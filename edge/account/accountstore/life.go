@@ -17,16 +17,16 @@ import (
 	"verifyd/natsconf"
 )
 
-// lives changes what an account is called, whether it is in service, and when it ends.
+// lives changes an account's name, whether it is in service, and when it ends.
 type lives struct{ accounts }
 
-// maxFormer bounds the names that are kept for an account whose owners change it: they could keep any number
-// from others otherwise. Operators know no such bound.
+// maxFormer bounds the names that are kept for an account whose owners change it: otherwise they could keep
+// any number from others. Operators have no such bound.
 const maxFormer = 5
 
-// RenameAccount changes the name of an account; its id stays, and so does all that belongs to it. The old
-// name is nobody else's for naming.Kept; the account itself may take it back. With grant an operator lets a
-// name pass as GrantAccount does, also the one that it has. A repeat is harmless. Its errors are
+// RenameAccount changes the name of an account; its id stays, and so does everything that belongs to it. No
+// other account can take the old name for naming.Kept; the account itself may take it back. With grant an
+// operator allows a name as GrantAccount does, also the one that it has. A repeat is harmless. Its errors are
 // ErrAccountExists, ErrNoAccount, ErrNotAllowed and an *input.Error.
 func (s lives) RenameAccount(ctx context.Context, by access.Actor, id, name string,
 	grant bool) (account.Account, error) {
@@ -144,8 +144,8 @@ func grantedText(granted bool) string {
 	return ""
 }
 
-// Disable takes an account out of service: its keys are refused, and its users can sign in no more, until it
-// is enabled again. Outcomes that stand are delivered all the same. The reason is for its members; it may be
+// Disable takes an account out of service: its keys are refused, and its users can no longer sign in, until
+// it is enabled again. Existing outcomes are delivered all the same. The reason is for its members; it may be
 // empty. A repeat is harmless. Its errors are ErrNoAccount, ErrNotAllowed and an *input.Error.
 func (s lives) Disable(ctx context.Context, by access.Actor, id, reason string) (account.Account, error) {
 	if err := input.Text("reason", reason, input.ReasonBytes); err != nil {
@@ -163,8 +163,8 @@ func (s lives) Disable(ctx context.Context, by access.Actor, id, reason string) 
 	})
 }
 
-// after returns an instant that is not another one: what an operator disables, and what is only waiting for
-// its end, are told from each other by these instants.
+// after returns an instant that differs from another one: these instants distinguish an account that an
+// operator disabled from one that only waits for its end.
 func after(other, now time.Time) time.Time {
 	if now.Equal(other) {
 		return now.Add(time.Millisecond)
@@ -172,11 +172,11 @@ func after(other, now time.Time) time.Time {
 	return now
 }
 
-// ErrDeletionAsked is returned where an account cannot be enabled, since its deletion was asked for.
+// ErrDeletionAsked is returned if an account cannot be enabled, because its deletion was requested.
 var ErrDeletionAsked = errors.New("its deletion was asked for; take that back, with restore")
 
-// Enable puts an account back into service that was disabled. A repeat is harmless. Its errors are
-// ErrDeletionAsked, ErrNoAccount and ErrNotAllowed.
+// Enable puts a disabled account back into service. A repeat is harmless. Its errors are ErrDeletionAsked,
+// ErrNoAccount and ErrNotAllowed.
 func (s lives) Enable(ctx context.Context, by access.Actor, id string) (account.Account, error) {
 	return s.change(ctx, by, id, access.ActionOperate, func(a *account.Account, _ time.Time) (deed, error) {
 		switch {
@@ -190,7 +190,7 @@ func (s lives) Enable(ctx context.Context, by access.Actor, id string) (account.
 	})
 }
 
-// AskDeletion takes an account out of service and has it deleted after account.DeleteGrace, unless it is
+// AskDeletion takes an account out of service. The account is deleted after account.DeleteGrace, unless it is
 // restored before. A repeat is harmless, and begins no new grace. Its errors are ErrNoAccount, ErrNotAllowed
 // and account.ErrDisabled.
 func (s lives) AskDeletion(ctx context.Context, by access.Actor, id string) (account.Account, error) {
@@ -208,8 +208,8 @@ func (s lives) AskDeletion(ctx context.Context, by access.Actor, id string) (acc
 	})
 }
 
-// Restore takes back that the deletion of an account was asked for. One that an operator has disabled stays
-// so, and only an operator restores it. A repeat is harmless. Its errors are ErrNoAccount, ErrNotAllowed and
+// Restore withdraws the request to delete an account. One that an operator has disabled stays disabled, and
+// only an operator restores it. A repeat is harmless. Its errors are ErrNoAccount, ErrNotAllowed and
 // account.ErrDisabled.
 func (s lives) Restore(ctx context.Context, by access.Actor, id string) (account.Account, error) {
 	return s.change(ctx, by, id, access.ActionRestore, func(a *account.Account, _ time.Time) (deed, error) {
@@ -224,9 +224,9 @@ func (s lives) Restore(ctx context.Context, by access.Actor, id string) (account
 	})
 }
 
-// SetVerified sets the mark that end users see beside an account's name, or takes it away. The mark is for
-// a name: it is not given to an account that is called otherwise by then. A repeat is harmless. Its errors
-// are ErrNoAccount, ErrNotAllowed and an *input.Error.
+// SetVerified sets the mark that end users see next to an account's name, or removes it. The mark is for a
+// name: an account that has another name by then does not get it. A repeat is harmless. Its errors are
+// ErrNoAccount, ErrNotAllowed and an *input.Error.
 func (s lives) SetVerified(ctx context.Context, by access.Actor, id, name string,
 	verified bool) (account.Account, error) {
 	return s.change(ctx, by, id, access.ActionOperate, func(a *account.Account, now time.Time) (deed, error) {
@@ -245,8 +245,8 @@ func (s lives) SetVerified(ctx context.Context, by access.Actor, id, name string
 	})
 }
 
-// Deleted returns what is left of an account that was deleted, by its id. The error is ErrNoAccount where
-// there is nothing.
+// Deleted returns the rest of an account that was deleted, by its id. The error is ErrNoAccount if there is
+// nothing.
 func (s lives) Deleted(ctx context.Context, id string) (account.Account, error) {
 	a, _, err := s.remains(ctx, id)
 	if err == nil && a.DeletedAt.IsZero() {

@@ -17,22 +17,22 @@ import (
 	"verifyd/natsconf/topology"
 )
 
-// signsBeyond is how much longer the secrets of a deleted account sign than the outcomes are kept that it
-// owes: an edge that has not seen the end yet may complete one more session.
+// signsBeyond is how much longer the secrets of a deleted account sign than its owed outcomes are kept: an
+// edge that has not seen the end yet may complete one more session.
 const signsBeyond = time.Hour
 
-// Deletion is what went with an account.
+// Deletion is what was deleted with an account.
 type Deletion struct {
-	Account                       account.Account // as it was, or what was left where it is repeated
+	Account                       account.Account // as it was, or its rest if the deletion is repeated
 	Members, Invites, Keys, Links int
-	SignsUntil                    time.Time // until when what it owes is signed
+	SignsUntil                    time.Time // until when its owed outcomes are signed
 }
 
-// DeleteAccount ends an account for good. One write takes its members, its invites and its right to
-// everything away, and sets an end to its signing secrets: they sign the outcomes that stand until none is
-// kept any more. Then its keys are revoked and its login links are taken back. A repeat, by the account's
-// id, finishes what a crash left. With dry nothing is changed. Its errors are ErrNoAccount and
-// ErrNotAllowed for who is not at the command line.
+// DeleteAccount ends an account for good. One write removes its members, its invites and its right to
+// everything, and sets an end to its signing secrets: they sign the existing outcomes until none is kept any
+// more. Then its keys and its login links are revoked. A repeat, by the account's id, finishes what a crash
+// left. With dry nothing is changed. Its errors are ErrNoAccount and ErrNotAllowed for an actor who is not at
+// the command line.
 func (s *Store) DeleteAccount(ctx context.Context, by access.Actor, id string, dry bool) (Deletion, error) {
 	if !by.AtCommandLine() {
 		return Deletion{}, fmt.Errorf("%w: only the command line deletes accounts", access.ErrNotAllowed)
@@ -59,7 +59,7 @@ func (s *Store) DeleteAccount(ctx context.Context, by access.Actor, id string, d
 	return d, s.endLinks(ctx, by, dry, &d)
 }
 
-// bury leaves of an account what its last callbacks need, and its name for who reads of it.
+// bury reduces an account to what its last callbacks need, and its name for people who read about it.
 func (d *Deletion) bury(a *account.Account, now time.Time) (deed, error) {
 	d.Members, d.Invites = len(a.Members), len(a.Invites)
 	a.DeletedAt, a.Members, a.Invites, a.Branding = now, nil, nil, branding.Branding{}
@@ -75,7 +75,7 @@ func (d *Deletion) bury(a *account.Account, now time.Time) (deed, error) {
 	}}, nil
 }
 
-// signsUntil returns when the last outcome that stands now leaves the store.
+// signsUntil returns when the last existing outcome leaves the store.
 func (s *Store) signsUntil(ctx context.Context) (time.Time, error) {
 	stream, err := s.conn.JS.Stream(ctx, topology.StreamCompletions)
 	if err != nil {
@@ -84,12 +84,12 @@ func (s *Store) signsUntil(ctx context.Context) (time.Time, error) {
 	return s.log.Instant().Add(stream.CachedInfo().Config.MaxAge + signsBeyond), nil
 }
 
-// grace is who deletes an account at the end of its grace.
+// grace is the actor that deletes an account at the end of its grace.
 var grace = access.Operator("verifyd")
 
-// EndDue deletes the accounts whose grace is over. Their login links stay, which lead nowhere any more: an
-// edge's credential takes none back. A repeat is harmless, also at the same time by another process; Settle
-// revokes the keys that a crash has left.
+// EndDue deletes the accounts whose grace is over. Their login links stay, but lead nowhere any more: an
+// edge's credential cannot revoke them. A repeat is harmless, also at the same time by another process;
+// Settle revokes the keys that a crash has left.
 func (s *Store) EndDue(ctx context.Context) error {
 	entries, err := entry.List(ctx, s.conn, topology.BucketAccounts, ">")
 	if err != nil {
@@ -124,7 +124,7 @@ func (s *Store) EndDue(ctx context.Context) error {
 	return nil
 }
 
-// endKeys revokes what is left of an account's keys and returns how many those are.
+// endKeys revokes the remaining keys of an account and returns how many there were.
 func (s *Store) endKeys(ctx context.Context, by access.Actor, id string, dry bool) (ended int, err error) {
 	keys, err := s.Keys(ctx)
 	if err != nil {
@@ -162,7 +162,7 @@ func (s *Store) endLinks(ctx context.Context, by access.Actor, dry bool, d *Dele
 	return nil
 }
 
-// forget takes the signing secrets of a deleted account out of the store once they sign nothing any more.
+// forget removes the signing secrets of a deleted account from the store once they sign nothing any more.
 func (s *Store) forget(ctx context.Context, a record.Account) error {
 	if a.DeletedAt.IsZero() || len(a.Secrets) == 0 || len(a.Signing(s.now())) > 0 {
 		return nil

@@ -8,15 +8,15 @@ import (
 	"verifyd/edge/account/audit"
 )
 
-// LinkWork is what was done by a login link into an account and stays when the link goes.
+// LinkWork is what was done through a login link into an account and stays when the link ends.
 type LinkWork struct {
-	Keys     []account.Key    // that it created or rolled others into, the newest first, as they stand now
-	Members  []account.Member // whom its invites let in or who have their role by it, and are members still
-	Revealed bool             // whether a signing secret was looked at, or made, by it
+	Keys     []account.Key    // that it created or rolled others into, the newest first, as they are now
+	Members  []account.Member // let in by its invites, or with a role from it, and still members
+	Revealed bool             // whether a signing secret was viewed, or made, through it
 }
 
-// LinkWork reads from the audit log what a login link did: back to the record of the link's own creation.
-// The link may have been taken back. Its errors are ErrNoAccount and natsconf's.
+// LinkWork reads from the audit log what a login link did: back to the record of the link's own creation. The
+// link may have been revoked. Its errors are ErrNoAccount and natsconf's.
 func (s *Store) LinkWork(ctx context.Context, id, link string) (LinkWork, error) {
 	a, _, err := s.account(ctx, id)
 	if err != nil {
@@ -57,7 +57,7 @@ type traces struct {
 }
 
 // tracesOf reads the records of an account that concern a login link. An invite is made before anybody
-// accepts it, so what is read newest first is gone through from the oldest.
+// accepts it, so the records, which are read newest first, are processed from the oldest.
 func (s *Store) tracesOf(ctx context.Context, id, link string) (traces, error) {
 	t := traces{keys: map[string]bool{}, invites: map[string]bool{}, members: map[string]bool{}}
 	var records []audit.Record

@@ -26,7 +26,7 @@ import (
 // members changes who is in an account, and who is invited.
 type members struct{ *records }
 
-// AddMember puts somebody into the account without an invite. Its errors are ErrAlreadyMember, ErrFull,
+// AddMember adds somebody to the account without an invite. Its errors are ErrAlreadyMember, ErrFull,
 // ErrNoAccount, ErrNotAllowed and an *input.Error.
 func (s members) AddMember(ctx context.Context, by access.Actor, id string,
 	m account.Member) (account.Account, error) {
@@ -41,9 +41,8 @@ func (s members) AddMember(ctx context.Context, by access.Actor, id string,
 	})
 }
 
-// SetRole returns a member another role. Whoever may not invite any more has no open invites, either. A
-// repeat is harmless. Its errors are ErrNoMember, ErrLastOwner, ErrNoAccount, ErrNotAllowed and an
-// *input.Error.
+// SetRole changes a member's role. A member who may not invite any more has no open invites, either. A repeat
+// is harmless. Its errors are ErrNoMember, ErrLastOwner, ErrNoAccount, ErrNotAllowed and an *input.Error.
 func (s members) SetRole(ctx context.Context, by access.Actor, id, network, subject string,
 	role access.Role) (account.Account, error) {
 	if err := input.Role(role); err != nil {
@@ -72,8 +71,8 @@ func (s members) SetRole(ctx context.Context, by access.Actor, id, network, subj
 	})
 }
 
-// RemoveMember takes somebody out of the account, and the invites that they have made with them. Everybody
-// may leave by themselves. Its errors are ErrNoMember, ErrLastOwner, ErrNoAccount and ErrNotAllowed.
+// RemoveMember removes somebody from the account, with the invites that they have made. Everybody may leave
+// by themselves. Its errors are ErrNoMember, ErrLastOwner, ErrNoAccount and ErrNotAllowed.
 func (s members) RemoveMember(ctx context.Context, by access.Actor, id, network,
 	subject string) (account.Account, error) {
 	action := access.ActionMembers
@@ -86,8 +85,8 @@ func (s members) RemoveMember(ctx context.Context, by access.Actor, id, network,
 	})
 }
 
-// MoveMember takes somebody out of one account and makes them a member of another, in one write. The role is
-// the one that they had, or the one that is named. The invites that they have made stay with nobody. Only the
+// MoveMember removes somebody from one account and makes them a member of another, in one write. The role is
+// the one that they had, or the one that is named. The invites that they have made are withdrawn. Only the
 // operator may. Its errors are ErrNoMember, ErrLastOwner, ErrAlreadyMember, ErrFull, ErrNoAccount,
 // ErrNotAllowed and an *input.Error.
 func (s members) MoveMember(ctx context.Context, by access.Actor, from, to string, who access.Identity,
@@ -170,7 +169,7 @@ func (s members) move(ctx context.Context, by access.Actor, ids [2]string, who a
 	return m, both[0], both[1], err
 }
 
-// leave takes somebody out of the members, and the invites that they have made with them.
+// leave removes somebody from the members, with the invites that they have made.
 func leave(a *account.Account, who access.Identity) (deed, account.Member, error) {
 	i := a.MemberIndex(who.Network, who.Subject)
 	if i < 0 {
@@ -191,14 +190,14 @@ func some(n int) string {
 	return strconv.Itoa(n)
 }
 
-// dropInvites takes back what somebody invited who may not invite any more, and returns how many.
+// dropInvites withdraws the invites of somebody who may not invite any more, and returns how many.
 func dropInvites(a *account.Account, maker access.Identity) (dropped int) {
 	before := len(a.Invites)
 	a.Invites = a.InvitesWithout(maker)
 	return before - len(a.Invites)
 }
 
-// People are how many know themselves by a namespace: members, each in each account, and operators.
+// People are how many people are known by a namespace: members, counted in each account, and operators.
 type People struct{ Members, Operators int }
 
 // PeopleOf counts members and operators by namespace. It opens no secret. Its errors are natsconf's.

@@ -22,27 +22,28 @@ import (
 	"verifyd/natsconf/topology"
 )
 
-// An account's id is made from the name that it was made with, so that two who make accounts of one name
-// meet in one entry. For good, that entry is the name's: whoever takes the name writes it, on condition
-// that nobody did since it was read. It holds
+// An account's id is made from the name that it was made with, so that two callers that make accounts of one
+// name meet in one entry. That entry belongs to the name for good: an account that takes the name writes it,
+// on condition that no other write did since it was read. It holds
 //
 //   - the account that was made with the name, whatever it is called now;
 //   - or what is left of that account once it is deleted, and the id of the account that has the name since;
 //   - or nothing but the id of an account that took the name when it was renamed.
 //
-// A name that an account once had stays its own for naming.Kept, also where the account is deleted: who still
-// writes the old name meets nobody else's account. Builds that noted no end kept it while the account exists.
+// A name that an account once had stays its own for naming.Kept, also if the account is deleted: people who
+// still write the old name do not meet another's account. Builds that recorded no end kept it while the
+// account exists.
 
 // title is a name as the store has it.
 type title struct {
 	entry  string         // of the name
-	stored record.Account // what stands there; zero where nothing does, as is revision
+	stored record.Account // the record there; zero if there is none, as is revision
 	data   []byte
 	at     uint64
-	holder record.Account // who has the name, or had it before; zero: it is free
+	holder record.Account // the account that has the name, or had it before; zero: it is free
 }
 
-// title reads who has a name.
+// title reads which account has a name.
 func (s accounts) title(ctx context.Context, name string) (t title, err error) {
 	t.entry = account.IDOf(name)
 	a, e, err := s.remains(ctx, t.entry)
@@ -81,7 +82,7 @@ func (t title) taken(w wanted, id string, now time.Time) error {
 	}
 }
 
-// kept is the error for a name that somebody had who is called otherwise now, or is gone.
+// kept is the error for a name of an account that has another name now, or is gone.
 func kept(name string, by account.Account, until time.Time) error {
 	now, end := fmt.Sprintf("is called %q now", by.Name), "while that account exists"
 	if !by.Exists() {
@@ -95,14 +96,14 @@ func kept(name string, by account.Account, until time.Time) error {
 		name, by.ID, now, end)
 }
 
-// wanted is a name that an account is to have.
+// wanted is a name that an account should get.
 type wanted struct {
 	name    string
-	granted bool // an operator lets it pass where it would be refused for what it looks like
+	granted bool // an operator allows it although it would be refused for its look
 }
 
-// want checks a name by itself. Its errors are ErrNotAllowed for who grants a name and is no operator, and an
-// *input.Error.
+// want checks a name by itself. Its errors are ErrNotAllowed for an actor who grants a name and is not an
+// operator, and an *input.Error.
 func want(by access.Actor, name string, grant bool) (wanted, error) {
 	if grant && by.Kind != access.ActorOperator {
 		return wanted{}, fmt.Errorf("%w: only an operator grants a name", access.ErrNotAllowed)
@@ -118,9 +119,9 @@ func want(by access.Actor, name string, grant bool) (wanted, error) {
 	return wanted{clean, grant}, err
 }
 
-// unlike refuses a name that looks like one that another account has, or had and keeps. It looks at all of
-// them: accounts of older builds are in no index. Two that look alike and are made at the same instant by two
-// processes are both made; Doubts tells. The error is an *input.Error, or ErrAccountExists.
+// unlike refuses a name that looks like one that another account has, or had and keeps. It reads all of them:
+// accounts of older builds are in no index. If two processes make two names that look alike at the same
+// instant, both are made; Doubts reports them. The error is an *input.Error, or ErrAccountExists.
 func (s accounts) unlike(ctx context.Context, w wanted, id string, now time.Time) error {
 	entries, err := entry.List(ctx, s.conn, topology.BucketAccounts, ">")
 	if err != nil {
@@ -149,7 +150,7 @@ func (s accounts) unlike(ctx context.Context, w wanted, id string, now time.Time
 	return nil
 }
 
-// formerOf returns the names that an account has no more: of one that was deleted, its last one too.
+// formerOf returns the names that an account no longer has: for a deleted account, its last one too.
 func formerOf(a account.Account) []naming.Former {
 	if a.DeletedAt.IsZero() {
 		return a.Former
@@ -176,7 +177,7 @@ func (s accounts) leading(t title, id string) (*nats.Msg, error) {
 	return entry.Message(topology.BucketAccounts, t.entry, data, t.at), nil
 }
 
-// CreateAccount makes an account with a signing secret and, where given, its first owner. Its errors are
+// CreateAccount makes an account with a signing secret and, if given, its first owner. Its errors are
 // ErrAccountExists and an *input.Error.
 func (s accounts) CreateAccount(ctx context.Context, by access.Actor, name string,
 	owners ...account.Member) (account.Account, error) {
@@ -188,7 +189,7 @@ func (s accounts) CreateAccount(ctx context.Context, by access.Actor, name strin
 }
 
 // GrantAccount is CreateAccount for a name that an operator lets an account have, though it is reserved,
-// mixes scripts, or is kept for who had it before. The audit log says so.
+// mixes scripts, or is kept for the account that had it before. The audit log records that.
 func (s accounts) GrantAccount(ctx context.Context, by access.Actor, name string) (account.Account, error) {
 	w, err := want(by, name, true)
 	if err != nil {
@@ -225,8 +226,8 @@ func (s accounts) createAs(ctx context.Context, by access.Actor, w wanted,
 	return a.Account, s.log.Conclude(ctx, a.Last)
 }
 
-// create stores a new account under the id of its name, or under one of its own where an account that was
-// deleted had that.
+// create stores a new account under the id of its name, or under one of its own if a deleted account had that
+// id.
 func (s accounts) create(ctx context.Context, by access.Actor, w wanted, a *record.Account) error {
 	t, err := s.title(ctx, a.Name)
 	if err == nil {
@@ -266,8 +267,8 @@ func (s accounts) create(ctx context.Context, by access.Actor, w wanted, a *reco
 	return s.unlessOurs(ctx, *a, fmt.Errorf("create account: %w", err))
 }
 
-// unlessOurs returns what an error of a write of an account means: nothing where what stands is what was
-// written, since an answer may have been lost.
+// unlessOurs returns what an error of a write of an account means: nil if the stored record is the one that
+// was written, since an answer may have been lost.
 func (s *records) unlessOurs(ctx context.Context, a record.Account, err error) error {
 	if !errors.Is(err, natsconf.ErrConflict) && !errors.Is(err, natsconf.ErrUncertain) {
 		return err
@@ -280,7 +281,7 @@ func (s *records) unlessOurs(ctx context.Context, a record.Account, err error) e
 }
 
 // under stores an account together with the name that leads to it. revision is the account's own; 0: it is
-// new. The error is natsconf.ErrConflict where the name or the account has changed.
+// new. The error is natsconf.ErrConflict if the name or the account has changed.
 func (s accounts) under(ctx context.Context, t title, a record.Account, data []byte, revision uint64) error {
 	lead, err := s.leading(t, a.ID)
 	if err != nil {

@@ -12,17 +12,17 @@ import (
 	"verifyd/edge/account/audit/life"
 )
 
-// Reconciled is what a damaged store lacked of accounts and keys, by what the audit log says of them.
+// Reconciled is what a damaged store lacked of accounts and keys, according to the audit log.
 type Reconciled struct {
-	LostKeys     []string // "key_… (name) of acc_…": what the log says was made, and is there no more
+	LostKeys     []string // "key_… (name) of acc_…": made according to the log, and no longer there
 	LostAccounts []string // ids, the same
-	// keys that the log says were revoked or rolled, and that a damaged store let in again
+	// keys that were revoked or rolled according to the log, and that a damaged store accepted again
 	Revoked []string
 }
 
-// Reconcile holds accounts and keys against the audit log, after a damaged store was recovered, and revokes
-// again what the log says was revoked or has been rolled. A repeat is harmless. Its errors are natsconf's and
-// those of RevokeKey.
+// Reconcile compares accounts and keys with the audit log, after a damaged store was recovered, and revokes
+// again the keys that were revoked or rolled according to the log. A repeat is harmless. Its errors are
+// natsconf's and those of RevokeKey.
 func (s *Store) Reconcile(ctx context.Context, by access.Actor) (r Reconciled, err error) {
 	log, err := s.logged(ctx)
 	if err != nil {
@@ -58,7 +58,7 @@ func (s *Store) Reconcile(ctx context.Context, by access.Actor) (r Reconciled, e
 	return r, nil
 }
 
-// logged is what the audit log says of accounts and keys.
+// logged is what the audit log records about accounts and keys.
 type logged struct {
 	accounts []string
 	keys     []audit.Record

@@ -43,8 +43,8 @@ func (s *records) account(ctx context.Context, id string) (record.Account, jetst
 	return a, e, err
 }
 
-// remains is account for what stands in the entry of an id in any case: an account, what is left of one that
-// was deleted, or a name that leads to another account.
+// remains is account for anything in the entry of an id: an account, the rest of one that was deleted, or a
+// name that leads to another account.
 func (s *records) remains(ctx context.Context, id string) (record.Account, jetstream.KeyValueEntry, error) {
 	if !account.IsID(id) {
 		return record.Account{}, nil, account.ErrNoAccount
@@ -124,12 +124,12 @@ func (s *records) change(ctx context.Context, by access.Actor, id string, action
 	return a.Account, s.log.Conclude(ctx, a.Last)
 }
 
-// permit checks an actor's right against the account, and against what makes somebody an operator or a login
-// link good for anything, as they are stored now: who was removed or taken back a moment ago changes nothing,
+// permit checks an actor's right against the account, and against the grants of operators and login links, as
+// they are stored now: a member who was removed or a grant that was revoked a moment ago changes nothing,
 // whatever a mirror or a page still shows. The error is ErrNotAllowed, or natsconf's.
 //
-// In an account that is disabled the operator alone changes anything; to the others the error is
-// account.ErrDisabled. Where nobody but its owners took it out of service, they may restore it.
+// In a disabled account only the operator changes anything; for others the error is account.ErrDisabled. If
+// only its owners took it out of service, they may restore it.
 func (s *records) permit(ctx context.Context, a account.Account, by access.Actor,
 	action access.Action) error {
 	mayRestore := action == access.ActionRestore && !a.Barred()
@@ -153,7 +153,7 @@ func (s *records) permit(ctx context.Context, a account.Account, by access.Actor
 	return nil
 }
 
-// roleOf returns what an actor is in an account. The error is ErrNotAllowed for who is nothing there.
+// roleOf returns an actor's role in an account. The error is ErrNotAllowed for an actor who has none there.
 func (s *records) roleOf(ctx context.Context, a account.Account, by access.Actor) (access.Role, error) {
 	switch by.Kind {
 	case access.ActorMember:
@@ -173,8 +173,8 @@ func (s *records) roleOf(ctx context.Context, a account.Account, by access.Actor
 	return "", fmt.Errorf("%w: %s changes nothing in an account", access.ErrNotAllowed, by)
 }
 
-// put replaces an entry that has not changed since it was read. Its errors are natsconf's:
-// ErrConflict where it has.
+// put replaces an entry that has not changed since it was read. Its errors are natsconf's: ErrConflict if it
+// has.
 func (s *records) put(ctx context.Context, kv jetstream.KeyValue, name string, data []byte,
 	revision uint64) error {
 	_, err := kv.Update(ctx, name, data, revision)
@@ -188,7 +188,7 @@ func (s *records) put(ctx context.Context, kv jetstream.KeyValue, name string, d
 	}
 }
 
-// every lists what stands in the entries of all accounts, by name.
+// every lists the records in the entries of all accounts, by name.
 func (s *records) every(ctx context.Context) ([]record.Account, error) {
 	entries, err := entry.List(ctx, s.conn, topology.BucketAccounts, ">")
 	if err != nil {
@@ -217,8 +217,7 @@ func (s *records) putAccount(ctx context.Context, a record.Account, data []byte,
 	return s.put(ctx, s.kv, a.ID, data, revision)
 }
 
-// putAlone is put for an account's record beside which no earlier one stays: those hold secrets, and
-// members.
+// putAlone is put for an account's record that leaves no earlier one behind: those hold secrets, and members.
 func (s *records) putAlone(ctx context.Context, id string, data []byte, revision uint64) error {
 	m := entry.Message(topology.BucketAccounts, id, data, revision)
 	m.Header.Set(jetstream.MsgRollup, jetstream.MsgRollupSubject)

@@ -8,28 +8,27 @@ import (
 )
 
 const (
-	// settleEvery is how often accounts, keys and grants are gone through: what waits for it waits for no
-	// person.
+	// settleEvery is how often accounts, keys and grants are checked: no person waits for it.
 	settleEvery = 24 * time.Hour
-	// dueEvery is how much later than promised an account may be deleted. A look costs one read of all
+	// dueEvery is how much later than promised an account may be deleted. A check costs one read of all
 	// accounts.
 	dueEvery = 10 * time.Minute
 )
 
-// Settler is the actor that goes through all accounts, keys and grants, at the start of a service and once a
-// day, and makes sure that every change that stands is in the audit log: a process may have died between a
-// change and its record, and the thing may never be changed again. It also takes the secrets of deleted
-// accounts out of the store once they sign nothing any more, and deletes accounts whose grace is over. Each
-// edge does so; what two of them do at once is done once.
+// Settler is the actor that checks all accounts, keys and grants, at the start of a service and once a day,
+// and makes sure that every stored change is in the audit log: a process may have died between a change and
+// its record, and the entry may never be changed again. It also removes the secrets of deleted accounts from
+// the store once they sign nothing any more, and deletes accounts whose grace is over. Each edge does so;
+// work that two of them do at once is done once.
 type Settler struct {
 	store *Store
 	log   zerolog.Logger
 }
 
-// NewSettler makes the actor.
+// NewSettler returns the actor.
 func NewSettler(s *Store, log zerolog.Logger) *Settler { return &Settler{store: s, log: log} }
 
-// Serve settles until ctx ends. What fails is tried again a day later, or at the next start.
+// Serve settles until ctx ends. A failed run is repeated a day later, or at the next start.
 func (s *Settler) Serve(ctx context.Context) error {
 	again := time.NewTicker(settleEvery)
 	defer again.Stop()

@@ -8,7 +8,7 @@
 //     record is in the audit log when the change is acknowledged (package audit).
 //   - A key is revoked by putting a revoked record over it, never by deleting it: a deleted key-value entry
 //     can come back from an old replica.
-//   - A key and the one that takes its place are stored together or not at all.
+//   - A key and the one that replaces it are stored together or not at all.
 //   - An invite is spent by the write that makes a member.
 //
 // Errors that are named without a package are those of edge/account; ErrNotAllowed is that of access.
@@ -34,11 +34,11 @@ import (
 	"verifyd/natsconf/topology"
 )
 
-// Store creates and changes accounts, keys and members, and keeps the audit log of it. It is the sum of its
+// Store creates and changes accounts, keys and members, and keeps the audit log of that. It is the sum of its
 // parts, each of which changes one thing. It is for the operator's commands and the dashboard; requests use
-// keymirror.Mirror. Every change is one compare-and-set,
-// whoever makes it where, and is in the audit log when it is acknowledged. Its methods are safe for
-// concurrent use; beside the errors that each names they return natsconf's.
+// keymirror.Mirror. Every change is one compare-and-set, whoever makes it and wherever, and is in the audit
+// log when it is acknowledged. Its methods are safe for concurrent use; in addition to the errors that each
+// names they return natsconf's.
 type Store struct {
 	*records
 	accounts
@@ -49,17 +49,17 @@ type Store struct {
 	*keyuse.Reader
 }
 
-// MasterKeySubject is where the check of the master key stands. Each store has its own.
+// MasterKeySubject is the subject of the check of the master key. Each store has its own.
 func MasterKeySubject() string {
 	return topology.BucketSubject(topology.BucketAccounts, record.CheckEntry)
 }
 
 // ErrMasterKey is returned for a store that was made with another master key: its secrets would not open, and
-// what this key sealed would not open for the others.
+// the others could not open what this key sealed.
 var ErrMasterKey = errors.New("this is not the master key that the store was made with")
 
-// checkKey compares the check, and writes it where there is none yet. It looks first: a dispatcher's
-// credential may only read.
+// checkKey compares the check, and writes it if there is none yet. It reads first: a dispatcher's credential
+// may only read.
 func checkKey(ctx context.Context, accounts jetstream.KeyValue, key secretbox.Key) error {
 	e, err := accounts.Get(ctx, record.CheckEntry)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
@@ -81,7 +81,7 @@ func checkKey(ctx context.Context, accounts jetstream.KeyValue, key secretbox.Ke
 	return nil
 }
 
-// New binds to the buckets. The error is ErrMasterKey where the store belongs to another master key.
+// New binds to the buckets. The error is ErrMasterKey if the store belongs to another master key.
 func New(ctx context.Context, c *natsconf.Conn, key secretbox.Key) (*Store, error) {
 	r := &records{conn: c, box: key.Box(record.SecretUse), sign: signing.New(key)}
 	r.log = audit.New(c, r.now)
@@ -113,7 +113,7 @@ func (s *Store) Audit(ctx context.Context, account, cursor string, limit int) (a
 	return s.log.Audit(ctx, account, cursor, limit)
 }
 
-// Note writes a record of something that changed nothing in the account; see audit.Log.Note.
+// Note writes a record of an act that changed nothing in the account; see audit.Log.Note.
 func (s *Store) Note(ctx context.Context, by access.Actor, account, what, on string,
 	detail map[string]string) error {
 	return s.log.Note(ctx, by, account, what, on, detail)
@@ -125,8 +125,8 @@ func (s *Store) MadeBy(ctx context.Context, id string) (by access.Actor, at time
 	return s.log.MadeBy(ctx, id)
 }
 
-// LoginLink makes a login link for an account and returns its token, this once. RevokeLoginLink takes it
-// back. Only the operator may. Its errors are ErrNoAccount, ErrNotAllowed, natsconf.ErrCredential and an
+// LoginLink makes a login link for an account and returns its token, only this once. RevokeLoginLink revokes
+// it. Only the operator may. Its errors are ErrNoAccount, ErrNotAllowed, natsconf.ErrCredential and an
 // *input.Error.
 func (s *Store) LoginLink(ctx context.Context, by access.Actor, id string, role access.Role) (token string,
 	l grant.Link, err error) {
@@ -143,8 +143,8 @@ func (s *Store) LoginLink(ctx context.Context, by access.Actor, id string, role 
 	return s.grants.LoginLink(ctx, by, id, role)
 }
 
-// RevokeLoginLink ends what a login link into an account gives, as grant.Store.RevokeLoginLink does, and
-// takes the invites out of the account that were made under it. LinkWork says what stays.
+// RevokeLoginLink ends the grant of a login link into an account, as grant.Store.RevokeLoginLink does, and
+// removes from the account the invites that were made under it. LinkWork returns what stays.
 func (s *Store) RevokeLoginLink(ctx context.Context, by access.Actor, id, link string) error {
 	if err := s.grants.RevokeLoginLink(ctx, by, id, link); err != nil {
 		return err

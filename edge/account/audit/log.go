@@ -17,14 +17,14 @@ import (
 )
 
 // Log writes and reads the audit log. Record n of an account is the one message on audit.<account>.<n>; the
-// stream takes no second one there and deletes none. Its methods are safe for concurrent use.
+// stream accepts no second one there and deletes none. Its methods are safe for concurrent use.
 type Log struct {
 	conn     *natsconf.Conn
 	now      func() time.Time
-	changing chan struct{} // holds one: whoever has the turn
+	changing chan struct{} // holds one: the caller that has the turn
 }
 
-// New makes a log; now is the clock of who changes things.
+// New returns a log; now is the clock of the process that makes changes.
 func New(c *natsconf.Conn, now func() time.Time) *Log {
 	return &Log{conn: c, now: now, changing: make(chan struct{}, 1)}
 }
@@ -47,7 +47,7 @@ func subject(account string, number int64) string {
 	return "audit." + account + "." + strconv.FormatInt(number, 10)
 }
 
-// Draft makes a record with the number that is free just now.
+// Draft makes a record with the next free number.
 func (l *Log) Draft(ctx context.Context, by access.Actor, account, what, on string,
 	detail map[string]string) (*Record, error) {
 	now := l.Instant()
@@ -63,7 +63,7 @@ func (l *Log) Draft(ctx context.Context, by access.Actor, account, what, on stri
 	}, nil
 }
 
-// Last returns the number of an account's newest record; 0 where there is none.
+// Last returns the number of an account's newest record; 0 if there is none.
 func (l *Log) Last(ctx context.Context, account string) (int64, error) {
 	m, err := l.conn.Last(ctx, topology.StreamAudit, "audit."+account+".*")
 	if errors.Is(err, natsconf.ErrNotFound) {
@@ -79,9 +79,8 @@ func (l *Log) Last(ctx context.Context, account string) (int64, error) {
 	return r.Number, nil
 }
 
-// write stores a record under its own number, or under the next one that is free where others took that.
-// Numbers have no gap, and all who write one record begin at the same number, so that it cannot be there
-// twice.
+// write stores a record under its own number, or under the next free one if others took that. Numbers have no
+// gap, and all processes that write one record begin at the same number, so that it cannot be there twice.
 func (l *Log) write(ctx context.Context, r *Record) error {
 	for {
 		err := l.publish(ctx, *r)
@@ -93,7 +92,7 @@ func (l *Log) write(ctx context.Context, r *Record) error {
 		}
 		found, rerr := l.read(ctx, r.Account, r.Number)
 		switch {
-		case errors.Is(rerr, natsconf.ErrNotFound): // another one is on its way there, or ours is: look again
+		case errors.Is(rerr, natsconf.ErrNotFound): // another one is on its way there, or ours is: read again
 			if perr := entry.Pause(ctx); perr != nil {
 				return fmt.Errorf("%w (last: %w)", perr, err)
 			}
@@ -107,13 +106,13 @@ func (l *Log) write(ctx context.Context, r *Record) error {
 	}
 }
 
-// Conclude is write for the record of a change that stands: whatever keeps the record away, nobody may take
-// the change for undone.
+// Conclude is write for the record of a stored change: whatever keeps the record from being written, nobody
+// may take the change for undone.
 func (l *Log) Conclude(ctx context.Context, r *Record) error {
 	return l.Uncertain(l.write(ctx, r))
 }
 
-// Uncertain says of a failure after a change that the change stands, or may.
+// Uncertain marks a failure after a change, to report that the change is stored, or may be.
 func (*Log) Uncertain(err error) error {
 	if err == nil {
 		return nil
@@ -121,9 +120,9 @@ func (*Log) Uncertain(err error) error {
 	return fmt.Errorf("%w: the change is made, its record is not: %w", natsconf.ErrUncertain, err)
 }
 
-// Settle makes sure that the record of a change that stands is in the log: who made the change may have died
-// in between. The record lies in what was changed until the next change of the same thing, which settles it
-// first. The usual case is one read.
+// Settle makes sure that the record of a stored change is in the log: the process that made the change may
+// have died in between. The record stays in the changed entry until the next change of it, which settles the
+// record first. The usual case is one read.
 func (l *Log) Settle(ctx context.Context, r *Record) error {
 	if r == nil || l.now().Sub(r.At) > topology.AuditTTL-24*time.Hour { // older ones have left the log
 		return nil
@@ -146,7 +145,7 @@ func (l *Log) publish(ctx context.Context, r Record) error {
 		return fmt.Errorf("encode audit record: %w", err)
 	}
 	m := entry.Replace(subject(r.Account, r.Number), data, 0)
-	// No retries: a repeat without a look at the leader could take its own first try for another's record.
+	// No retries: a repeat without a read from the leader could take its own first try for another's record.
 	if err = l.conn.PublishOne(ctx, topology.StreamAudit, m); err != nil {
 		return fmt.Errorf("write the audit log: %w", natsconf.Kind(err))
 	}
@@ -161,7 +160,8 @@ func (l *Log) read(ctx context.Context, account string, number int64) (*Record, 
 	return decodeRecord(m.Data)
 }
 
-// Decode reads a record as it is stored. Its errors are natsconf.ErrNewer, and that of what no build wrote.
+// Decode reads a record as it is stored. Its errors are natsconf.ErrNewer, and one for a record that no build
+// wrote.
 func Decode(data []byte) (Record, error) {
 	r, err := decodeRecord(data)
 	if err != nil {

@@ -20,8 +20,8 @@ import (
 const maxPage = 100
 
 // Audit reads an account's audit log, newest first, from a cursor; an empty one begins at the newest record.
-// limit is bounded by maxPage; below 1 it is maxPage. Its errors are ErrCursor, account.ErrNoAccount for what
-// is no account's id, and natsconf.ErrUnavailable.
+// limit is bounded by maxPage; below 1 it is maxPage. Its errors are ErrCursor, account.ErrNoAccount for a
+// text that is not an account's id, and natsconf.ErrUnavailable.
 func (l *Log) Audit(ctx context.Context, id, cursor string, limit int) (Page, error) {
 	if limit < 1 || limit > maxPage {
 		limit = maxPage
@@ -41,7 +41,7 @@ func (l *Log) Audit(ctx context.Context, id, cursor string, limit int) (Page, er
 		}
 		r, err := l.read(ctx, id, n)
 		if errors.Is(err, natsconf.ErrNotFound) {
-			break // aged out, and all before it
+			break // aged out, like all before it
 		}
 		if err != nil {
 			return Page{}, err
@@ -63,9 +63,9 @@ func (l *Log) from(ctx context.Context, id, cursor string) (int64, error) {
 	return n, nil
 }
 
-// Note writes a record of something that changed nothing in the account, such as a callback that was sent
-// again. What it says is durable when it returns. It judges no right: who did the thing has. The error is
-// account.ErrNoAccount for what is no account's id.
+// Note writes a record of an act that changed nothing in the account, such as sending a callback again. The
+// record is durable when it returns. It judges no right: the code that performed the act has done so. The
+// error is account.ErrNoAccount for a text that is not an account's id.
 func (l *Log) Note(ctx context.Context, by access.Actor, id, what, on string,
 	detail map[string]string) error {
 	if !account.IsID(id) && id != ServiceLog {
@@ -83,8 +83,8 @@ func (l *Log) Note(ctx context.Context, by access.Actor, id, what, on string,
 	return l.write(ctx, r)
 }
 
-// MadeBy returns who made an account and when, as its audit log says. known is false where the log does not
-// reach back so far.
+// MadeBy returns who made an account and when, according to its audit log. known is false if the log does not
+// reach back that far.
 func (l *Log) MadeBy(ctx context.Context, id string) (by access.Actor, at time.Time, known bool, err error) {
 	if !account.IsID(id) {
 		return access.Actor{}, time.Time{}, false, account.ErrNoAccount
@@ -100,7 +100,7 @@ func (l *Log) MadeBy(ctx context.Context, id string) (by access.Actor, at time.T
 }
 
 // Each calls do with every record of every account that can be read, the oldest first. The error is
-// natsconf.ErrNewer where a newer build has written one.
+// natsconf.ErrNewer if a newer build has written one.
 func (l *Log) Each(ctx context.Context, do func(Record)) error {
 	_, last, err := l.conn.Bounds(ctx, topology.StreamAudit)
 	if err != nil {

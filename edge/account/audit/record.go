@@ -7,9 +7,9 @@ import (
 	"verifyd/edge/account/access"
 )
 
-// What a record says was done. On names the thing: a key's id, an identity as "network:subject", an invite's
-// or a login link's id; it is empty where it is the account itself. Package life has what is said of an
-// account as a whole.
+// What was done, according to a record. On names the object: a key's id, an identity as "network:subject", an
+// invite's or a login link's id. It is empty if the object is the account itself. Package life has the
+// records about an account as a whole.
 const (
 	QuotaSet       = "quota.set"      // Detail: from, to
 	KeyCreated     = "key.created"    // Detail: name, mode, expires_at
@@ -23,45 +23,46 @@ const (
 	RoleChanged    = "member.role_changed" // Detail: name, from, to, invites_withdrawn
 	MemberRemoved  = "member.removed"      // Detail: name, role, invites_withdrawn
 	InviteCreated  = "invite.created"      // Detail: role, until
-	// InviteWithdrawn: Detail: role; invites_withdrawn where On is a login link, of which all are
+	// InviteWithdrawn: Detail: role; invites_withdrawn if On is a login link, all of whose invites are
+	// withdrawn
 	InviteWithdrawn = "invite.withdrawn"
 	LinkCreated     = "login_link.created"  // Detail: role, until
 	LinkRedeemed    = "login_link.redeemed" // Detail: role
 	LinkRevoked     = "login_link.revoked"  // Detail: role
-	// CallbackSent, for who sends: On is the session, or Detail: count, sessions
+	// CallbackSent, by the actor who sends: On is the session, or Detail: count, sessions
 	CallbackSent    = "callback.sent_again"
-	CallbackTested  = "callback.test_sent"     // for who sends: Detail: host
-	OutcomesSeen    = "callback.seen"          // for who marks: Detail: count
-	UserErased      = "user.erased"            // for who erases: Detail: sessions, identities; never who
+	CallbackTested  = "callback.test_sent"     // by the actor who sends: Detail: host
+	OutcomesSeen    = "callback.seen"          // by the actor who marks: Detail: count
+	UserErased      = "user.erased"            // By: who erased; Detail: sessions, identities; never the user
 	OperatorGranted = "operator.granted"       // in ServiceLog, as all below: On is the identity
 	OperatorRevoked = "operator.revoked"       // the same
 	TokenCreated    = "operator_token.created" // On is the token's id. Detail: name, scopes, until
 	TokenRevoked    = "operator_token.revoked" // the same. Detail: name
-	HostPaused      = "host.paused"            // for who pauses: On is host and port. Detail: until, reason
-	HostResumed     = "host.resumed"           // for who resumes
+	HostPaused      = "host.paused"            // By: who paused; On: host and port; Detail: until, reason
+	HostResumed     = "host.resumed"           // by the actor who resumes
 	// StoreRecovered: On is the stream. Detail: what, file, lost, from, to, kept, deliveries_unknown,
 	// sessions_closed
 	StoreRecovered = "store.recovered"
 )
 
-// What records say of an account's branding.
+// The records about an account's branding.
 const (
 	ReturnOriginsSet = "return_origins.set" // Detail: from, to
-	// ReturnURLSet: Detail: from, to; allowed, an origin, where the operator allowed it at the same time
+	// ReturnURLSet: Detail: from, to; allowed, an origin, if the operator allowed it at the same time
 	ReturnURLSet = "return_url.set"
 	ColourSet    = "colour.set" // Detail: from, to
 	// LookSet: Detail: the colour before and since of sign, accent, accent_dark and button, and the digest of
 	// the logo, as sign_from, sign_to …
 	LookSet = "look.set"
-	// BindingSet: Detail: from, to; empty: the service's. Of how many users one identity may verify: Detail:
-	// users_from, users_to; 0: any number
+	// BindingSet: Detail: from, to; empty: the service's. For the number of users that one identity may
+	// verify: Detail: users_from, users_to; 0: any number
 	BindingSet = "binding.set"
 	// NoticesSet: Detail: from, to: host and port of the address that notices are posted to
 	NoticesSet = "notices.set"
 )
 
-// ServiceLog stands in the place of an account's id in the audit log, for what concerns the whole service:
-// who is an operator, and which receiver hosts are paused.
+// ServiceLog replaces an account's id in the audit log, for records that concern the whole service: who is an
+// operator, and which receiver hosts are paused.
 const ServiceLog = "service"
 
 // Record is one line of an account's audit log, as it is stored.
@@ -83,5 +84,5 @@ type Page struct {
 	Next    string // the cursor of the next piece; empty: there is no more
 }
 
-// ErrCursor is returned for a cursor that no page gave.
+// ErrCursor is returned for a cursor that did not come from a page.
 var ErrCursor = errors.New("not a cursor of this list")

@@ -1,9 +1,9 @@
 // Package branding is what an account's users see of it in addition to its name: colours that can be read on
 // the pages, and a logo. It is pure.
 //
-// The law: text has a contrast of at least MinContrast on every ground that it stands on (WCAG 2.2, 1.4.3).
-// An accent is the colour of links on the light page or on the dark one, and no colour is right for both, so
-// each has its own. The text of a button has whichever of two inks can be read better.
+// The law: text has a contrast of at least MinContrast on every background (WCAG 2.2, 1.4.3). An accent is
+// the colour of links on the light page or on the dark one, and no colour is right for both, so each has its
+// own. The text of a button has whichever of two inks can be read better.
 package branding
 
 import (
@@ -16,10 +16,11 @@ import (
 	"strings"
 )
 
-// MinContrast is what text needs (WCAG 2.2, 1.4.3).
+// MinContrast is the contrast that text needs (WCAG 2.2, 1.4.3).
 const MinContrast = 4.5
 
-// Branding is how an account looks to its users. What is empty is as on the page of an account without it.
+// Branding is how an account looks to its users. An empty field is as on the page of an account without
+// branding.
 type Branding struct {
 	Accent     string // of links and outlines on the light page, #rrggbb
 	AccentDark string // the same on the dark page
@@ -27,14 +28,14 @@ type Branding struct {
 	Logo       *Logo  // nil: none
 }
 
-// Logo is a picture as it is stored and served: a PNG that this service has encoded. Nobody changes it.
+// Logo is a picture as it is stored and served: a PNG that this service has encoded. It is not changed.
 type Logo struct {
 	PNG           []byte
 	Digest        string // SHA-256 of PNG, hexadecimal
 	Width, Height int    // in pixels
 }
 
-// NewLogo returns a logo of the PNG that this service has encoded.
+// NewLogo returns a logo from the PNG that this service has encoded.
 func NewLogo(png []byte, width, height int) *Logo {
 	sum := sha256.Sum256(png)
 	return &Logo{PNG: png, Digest: hex.EncodeToString(sum[:]), Width: width, Height: height}
@@ -50,7 +51,7 @@ const (
 // inks are the two colours of text on a colour of an account's own, the dark and the light one of the pages.
 var inks = [...]string{"#14181f", "#ffffff"}
 
-// grounds are what links stand on: the page's own ground and that of its card (edge/page/base.css).
+// grounds are the backgrounds of links: that of the page and that of its card (edge/page/base.css).
 var grounds = map[string][]string{
 	Accent:     {"#f6f7f9", "#ffffff"},
 	AccentDark: {"#0e1116", "#171b22"},
@@ -58,8 +59,8 @@ var grounds = map[string][]string{
 
 var form = regexp.MustCompile(`^#[0-9a-fA-F]{6}$`)
 
-// Colour checks a colour for a use, #rrggbb or empty, and returns it in lower case. The error says what is
-// wrong, how much contrast was measured, and which colour would do.
+// Colour checks a colour for a use, #rrggbb or empty, and returns it in lower case. The error names the
+// fault, the measured contrast, and a colour that would do.
 func Colour(use, colour string) (string, error) {
 	if colour == "" {
 		return "", nil
@@ -126,7 +127,7 @@ func Ink(ground string) (best string) {
 	return best
 }
 
-// Contrast is WCAG's contrast ratio of two colours, 1 to 21; what is not #rrggbb counts as black.
+// Contrast is WCAG's contrast ratio of two colours, 1 to 21; a text that is not #rrggbb counts as black.
 func Contrast(a, b string) float64 {
 	x, y := parse(a).luminance(), parse(b).luminance()
 	return (max(x, y) + 0.05) / (min(x, y) + 0.05)
@@ -138,13 +139,13 @@ func IsColour(s string) bool { return form.MatchString(s) }
 // rgb is red, green and blue, 0 to 1.
 type rgb [3]float64
 
-// parse reads #rrggbb; what is of another form is black.
+// parse reads #rrggbb; a text of another form is black.
 func parse(s string) (c rgb) {
 	if !form.MatchString(s) {
 		return c
 	}
 	for i := range c {
-		v, _ := strconv.ParseUint(s[1+2*i:3+2*i], 16, 8) // the form holds
+		v, _ := strconv.ParseUint(s[1+2*i:3+2*i], 16, 8) // the form was checked
 		c[i] = float64(v) / math.MaxUint8
 	}
 	return c

@@ -21,14 +21,14 @@ import (
 // alone refuses a version 2: it would accept keys that have expired.
 const Version = 2
 
-// Decode refuses a record of a newer build than knows Version rather than misread it. version is where into
-// has the record's. The error is natsconf.ErrNewer, or says what is wrong with the record.
+// Decode refuses a record of a build newer than Version, and does not misread it. version is the place of the
+// record's version in into. The error is natsconf.ErrNewer, or describes what is wrong with the record.
 func Decode(data []byte, into any, version *int) error {
 	return natsconf.DecodeRecord(data, into, version, Version)
 }
 
-// Replace is a message that replaces what stands on a subject and has not changed since it was read; revision
-// 0: where nothing stands.
+// Replace is a message that replaces the one on a subject if that has not changed since it was read; revision
+// 0: if there is none.
 func Replace(subject string, data []byte, revision uint64) *nats.Msg {
 	return &nats.Msg{
 		Subject: subject, Data: data,
@@ -45,10 +45,10 @@ func Message(bucket, entry string, data []byte, revision uint64) *nats.Msg {
 // on its way there.
 const Tries = 50
 
-// pauseTime lets another publish that is in flight on the subject land before the next look.
+// pauseTime lets another publish that is in flight on the subject arrive before the next read.
 const pauseTime = 20 * time.Millisecond
 
-// Pause waits between two tries. The error is natsconf.ErrUncertain where ctx ends.
+// Pause waits between two tries. The error is natsconf.ErrUncertain if ctx ends.
 func Pause(ctx context.Context) error {
 	select {
 	case <-time.After(pauseTime):
@@ -65,8 +65,8 @@ type Entry struct {
 	Revision uint64
 }
 
-// List reads the entries of a bucket whose names match, as they are now. A watch would tell them as a server
-// knows them that may be behind the bucket's leader.
+// List reads the entries of a bucket whose names match, as they are now. A watch would report them as known
+// by a server that may be behind the bucket's leader.
 func List(ctx context.Context, c *natsconf.Conn, bucket, filter string) ([]Entry, error) {
 	msgs, err := c.Newest(ctx, topology.BucketStream(bucket), topology.BucketSubject(bucket, filter))
 	if err != nil {
@@ -89,7 +89,7 @@ func List(ctx context.Context, c *natsconf.Conn, bucket, filter string) ([]Entry
 	return entries, nil
 }
 
-// Stamp writes an instant into a record's text; empty for a zero one.
+// Stamp formats an instant for a record; empty for a zero one.
 func Stamp(t time.Time) string {
 	if t.IsZero() {
 		return ""

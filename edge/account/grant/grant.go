@@ -22,8 +22,9 @@ import (
 )
 
 // Grant makes somebody an operator in the dashboard: they see all accounts, pause receiver hosts and send
-// callbacks again. It is for an identity, or for a login link: then for whoever redeems that. Of a login link
-// into an account it says that it leads there, and makes nobody an operator. Only the command line makes one.
+// callbacks again. It is for an identity, or for a login link: then for the person who redeems that. For a
+// login link into an account it records that it leads there, and makes nobody an operator. Only the command
+// line makes one.
 type Grant struct {
 	Network string      `json:"network,omitempty"` // the identity network's namespace
 	Subject string      `json:"subject,omitempty"` // who they are there
@@ -55,14 +56,14 @@ type grantRecord struct {
 const grantVersion = 1
 
 var (
-	// ErrNoOperator is returned for who is no operator.
+	// ErrNoOperator is returned for somebody who is not an operator.
 	ErrNoOperator = errors.New("no such operator; list them with: verifyd operator list")
 	// ErrNoToken is returned for an operator token that never was, was revoked, or has expired.
 	ErrNoToken = errors.New("no such operator token; list them with: verifyd operator token list")
 )
 
 // Grants are below these in the bucket topology.BucketOperations, where an edge writes nothing but pauses: a
-// login that says of itself that it is an operator's, or came by a login link, is none without a grant.
+// login that claims to be an operator's, or to come from a login link, is neither without a grant.
 const (
 	operatorEntry     = "operator."
 	operatorLinkEntry = "operator-link."
@@ -78,7 +79,7 @@ func (g Grant) Holder() string {
 	return access.Identity{Network: g.Network, Subject: g.Subject}.String()
 }
 
-// subject is where the grant stands.
+// subject is the subject of the grant.
 func (g Grant) subject() string {
 	entry, name := operatorEntry, g.Network+"\x00"+g.Subject // a network's id holds no zero byte
 	switch {
@@ -128,8 +129,8 @@ func (g Grant) holds(at time.Time) bool {
 	return g.Ended.IsZero() && (g.Until.IsZero() || at.Before(g.Until))
 }
 
-// Store keeps grants and login links. Its methods are safe for concurrent use; beside the errors that each
-// names they return natsconf's.
+// Store keeps grants and login links. Its methods are safe for concurrent use; in addition to the errors that
+// each names they return natsconf's.
 type Store struct {
 	operatorTokens
 
@@ -139,15 +140,15 @@ type Store struct {
 	now    func() time.Time
 }
 
-// NewStore makes a store that writes its records to a log.
+// NewStore returns a store that writes its records to a log.
 func NewStore(c *natsconf.Conn, log *audit.Log, now func() time.Time) *Store {
 	s := &Store{conn: c, tokens: tokens{c, now}, log: log, now: now}
 	s.operatorTokens = operatorTokens{s}
 	return s
 }
 
-// GrantOperator makes somebody an operator. A repeat is harmless. Its errors are ErrNotAllowed for who is not
-// at the command line, natsconf.ErrCredential, and an *input.Error.
+// GrantOperator makes somebody an operator. A repeat is harmless. Its errors are ErrNotAllowed for an actor
+// who is not at the command line, natsconf.ErrCredential, and an *input.Error.
 func (s *Store) GrantOperator(ctx context.Context, by access.Actor, network, subject string) (Grant, error) {
 	if !input.IsIdentity(network, subject) {
 		return Grant{}, &input.Error{
@@ -160,22 +161,22 @@ func (s *Store) GrantOperator(ctx context.Context, by access.Actor, network, sub
 	return g, s.decide(ctx, by, audit.OperatorGranted, g, func(Grant, error) (Grant, error) { return g, nil })
 }
 
-// RevokeOperator ends an identity's grant; every page asks for it anew. Its errors are ErrNoOperator,
-// natsconf.ErrCredential, and ErrNotAllowed for who is not at the command line.
+// RevokeOperator ends an identity's grant; every page reads it anew. Its errors are ErrNoOperator,
+// natsconf.ErrCredential, and ErrNotAllowed for an actor who is not at the command line.
 func (s *Store) RevokeOperator(ctx context.Context, by access.Actor, network, subject string) error {
 	return s.revoke(ctx, by, audit.OperatorRevoked, Grant{Network: network, Subject: subject})
 }
 
-// RevokeOperatorLink ends what an operator's login link gives, whether it was redeemed or not: nobody can
-// redeem it any more, and who did is an operator no more. Its errors are those of RevokeOperator.
+// RevokeOperatorLink ends the grant of an operator's login link, whether it was redeemed or not: nobody can
+// redeem it any more, and a person who did is no longer an operator. Its errors are those of RevokeOperator.
 func (s *Store) RevokeOperatorLink(ctx context.Context, by access.Actor, link string) error {
 	return s.revoke(ctx, by, audit.OperatorRevoked, Grant{Link: link})
 }
 
-// RevokeLoginLink ends what a login link into an account gives, whether it was redeemed or not: nobody can
-// redeem it any more, who did is logged in no more, and invites that they made let nobody in. Its errors are
-// ErrNoLink, ErrNoAccount for what is no account's id, natsconf.ErrCredential, and ErrNotAllowed for who is
-// not at the command line.
+// RevokeLoginLink ends the grant of a login link into an account, whether it was redeemed or not: nobody can
+// redeem it any more, a person who did is no longer logged in, and invites that they made let nobody in. Its
+// errors are ErrNoLink, ErrNoAccount for a text that is not an account's id, natsconf.ErrCredential, and
+// ErrNotAllowed for an actor who is not at the command line.
 func (s *Store) RevokeLoginLink(ctx context.Context, by access.Actor, id, link string) error {
 	if !account.IsID(id) {
 		return account.ErrNoAccount
@@ -185,14 +186,14 @@ func (s *Store) RevokeLoginLink(ctx context.Context, by access.Actor, id, link s
 
 func (s *Store) revoke(ctx context.Context, by access.Actor, what string, of Grant) error {
 	return s.decide(ctx, by, what, of, func(g Grant, err error) (Grant, error) {
-		g.Ended = s.log.Instant() // put, not deleted: what is deleted can come back
+		g.Ended = s.log.Instant() // put, not deleted: a deleted entry can come back
 		return g, err
 	})
 }
 
-// decide changes a grant. edit is given the one that is in force, or the error that there is none; it may run
-// several times. The record lies in the grant and is written after it, as a key's is: what takes a right away
-// cannot wait for the log, and no record reports what did not happen.
+// decide changes a grant. edit gets the one that is in force, or the error that there is none; it may run
+// several times. The record is stored in the grant and is written to the log after it, as a key's is: a
+// change that removes a right cannot wait for the log, and no record reports a change that did not happen.
 func (s *Store) decide(ctx context.Context, by access.Actor, what string, of Grant,
 	edit func(Grant, error) (Grant, error)) error {
 	if !by.AtCommandLine() {
@@ -230,7 +231,7 @@ func (s *Store) decide(ctx context.Context, by access.Actor, what string, of Gra
 	return s.log.Conclude(ctx, g.last)
 }
 
-// mayGrant reports at once where this process's credential may not write a grant.
+// mayGrant fails at once if this process's credential may not write a grant.
 func (s *Store) mayGrant(ctx context.Context, g Grant) error {
 	if err := s.conn.MayWrite(ctx, g.subject()); err != nil {
 		return fmt.Errorf("change the %s: %w", g.what(), err)
@@ -238,8 +239,8 @@ func (s *Store) mayGrant(ctx context.Context, g Grant) error {
 	return nil
 }
 
-// putGrant stores a grant that has not changed since it was read, for as long as it says something. The error
-// is natsconf.ErrConflict where it has.
+// putGrant stores a grant that has not changed since it was read, for as long as it has an effect. The error
+// is natsconf.ErrConflict if it has changed.
 func (s *Store) putGrant(ctx context.Context, g Grant, revision uint64) error {
 	data, err := json.Marshal(grantRecord{grantVersion, g, g.last})
 	if err != nil {
@@ -270,14 +271,15 @@ func (s *Store) IsOperator(ctx context.Context, network, subject string) (bool, 
 	return s.granted(ctx, Grant{Network: network, Subject: subject})
 }
 
-// IsOperatorLink reports whether a login link makes whoever redeemed it an operator at this moment, as the
-// leader has it.
+// IsOperatorLink reports whether a login link makes the person who redeemed it an operator at this moment, as
+// the leader has it.
 func (s *Store) IsOperatorLink(ctx context.Context, link string) (bool, error) {
 	return s.granted(ctx, Grant{Link: link})
 }
 
-// LoginLinkGrant returns what a login link gives in an account at this moment, as the leader has it: whoever
-// redeemed it is that there, for as long, and nothing else. The error is ErrNoLink where it gives nothing.
+// LoginLinkGrant returns what a login link grants in an account at this moment, as the leader has it: the
+// person who redeemed it has that role there, for as long, and nothing else. The error is ErrNoLink if it
+// grants nothing.
 func (s *Store) LoginLinkGrant(ctx context.Context, id, link string) (Grant, error) {
 	if !account.IsID(id) {
 		return Grant{}, ErrNoLink
@@ -289,9 +291,9 @@ func (s *Store) LoginLinkGrant(ctx context.Context, id, link string) (Grant, err
 	return g, nil
 }
 
-// PermitOperator lets in who has the command line, and who is an operator by an identity, a login link or an
-// operator token at this moment. What a token may do is for who asks it for its scopes. The error is
-// ErrNotAllowed for everybody else.
+// PermitOperator admits an actor who has the command line, or who is an operator by an identity, a login link
+// or an operator token at this moment. The caller checks a token's scopes. The error is ErrNotAllowed for
+// everybody else.
 func (s *Store) PermitOperator(ctx context.Context, by access.Actor) error {
 	if by.AtCommandLine() {
 		return nil
@@ -315,8 +317,8 @@ func (s *Store) granted(ctx context.Context, to Grant) (bool, error) {
 	return err == nil, err
 }
 
-// grant reads what stands of a holder's grant, and its revision. The error is ErrNoOperator where none is in
-// force, and ErrNoLink for a link into an account.
+// grant reads a holder's stored grant, and its revision. The error is ErrNoOperator if none is in force, and
+// ErrNoLink for a link into an account.
 func (s *Store) grant(ctx context.Context, to Grant) (g Grant, revision uint64, err error) {
 	m, err := s.conn.Last(ctx, topology.BucketStream(topology.BucketOperations), to.subject())
 	if errors.Is(err, natsconf.ErrNotFound) {

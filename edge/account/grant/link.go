@@ -18,8 +18,8 @@ import (
 	"verifyd/natsconf/topology"
 )
 
-// Link is an operator's login link: whoever redeems it is logged in to the dashboard of one account, with a
-// role, as nobody's member.
+// Link is an operator's login link: the person who redeems it is logged in to the dashboard of one account,
+// with a role, without being a member.
 type Link struct {
 	ID        string // "link_" and 16 characters, from the token's digest
 	Account   string // id of the account; empty for an operator's
@@ -29,9 +29,9 @@ type Link struct {
 }
 
 var (
-	// ErrNoLink is returned for a login link that never was, was made long ago, or was taken back.
+	// ErrNoLink is returned for a login link that never was, was made long ago, or was revoked.
 	ErrNoLink = errors.New("no such login link")
-	// ErrLinkExpired is returned for a login link that nobody redeemed in time.
+	// ErrLinkExpired is returned for a login link that was not redeemed in time.
 	ErrLinkExpired = errors.New("the login link has expired; ask the operator for a new one")
 	// ErrLinkUsed is returned for a login link that was redeemed before.
 	ErrLinkUsed = errors.New("the login link was used before; ask the operator for a new one")
@@ -47,14 +47,14 @@ type linkRecord struct {
 
 const (
 	linkEntry     = "link."     // and the digest of the token
-	redeemedEntry = "redeemed." // the same: written once, by who redeems the link
-	// nonceHeader carries who wrote a message, so that a lost answer to one's own write does not read as
-	// another's.
+	redeemedEntry = "redeemed." // the same: written once, when the link is redeemed
+	// nonceHeader identifies the writer of a message, so that one's own write whose answer was lost is not
+	// taken for another's.
 	nonceHeader = "Verifyd-Nonce"
 )
 
-// LoginLink makes a login link for an account and returns its token, this once. RevokeLoginLink takes it
-// back. Only the operator may. Whether there is such an account is for the caller to know. Its errors are
+// LoginLink makes a login link for an account and returns its token, only this once. RevokeLoginLink revokes
+// it. Only the operator may. The caller must know that there is such an account. Its errors are
 // ErrNotAllowed, natsconf.ErrCredential and an *input.Error.
 func (s *Store) LoginLink(ctx context.Context, by access.Actor, account string,
 	role access.Role) (token string, l Link, err error) {
@@ -67,9 +67,9 @@ func (s *Store) LoginLink(ctx context.Context, by access.Actor, account string,
 	return s.newLink(ctx, by, Link{Account: account, Role: role})
 }
 
-// OperatorLink makes a login link for the operator's pages and returns its token, this once.
-// RevokeOperatorLink takes it back. Its errors are natsconf.ErrCredential, and ErrNotAllowed for who is not
-// at the command line.
+// OperatorLink makes a login link for the operator's pages and returns its token, only this once.
+// RevokeOperatorLink revokes it. Its errors are natsconf.ErrCredential, and ErrNotAllowed for an actor who is
+// not at the command line.
 func (s *Store) OperatorLink(ctx context.Context, by access.Actor) (token string, l Link, err error) {
 	if !by.AtCommandLine() {
 		return "", Link{}, fmt.Errorf("%w: only the command line makes operators", access.ErrNotAllowed)
@@ -95,12 +95,13 @@ func (s *Store) newLink(ctx context.Context, by access.Actor, l Link) (token str
 	if err := s.mayGrant(ctx, g); err != nil {
 		return "", Link{}, err
 	}
-	// Before the link, which is worth nothing without, and before the record: whose credential may not write
-	// it has made no link.
+	// Before the link, which is worth nothing without it, and before the record: an actor whose credential
+	// may not write it has made no link.
 	if err := s.putGrant(ctx, g, 0); err != nil {
 		return "", Link{}, err
 	}
-	// The record comes before the link: one that nobody has harms nobody, one that nobody knows of might.
+	// The record comes before the link: a record without a link is harmless, a link without a record might
+	// not be.
 	if err := s.log.Note(ctx, by, l.log(), audit.LinkCreated, l.ID, map[string]string{
 		"role": l.means(), "until": entry.Stamp(l.ExpiresAt),
 	}); err != nil {
@@ -112,7 +113,7 @@ func (s *Store) newLink(ctx context.Context, by access.Actor, l Link) (token str
 	return token, l, nil
 }
 
-// log is where the link's records are.
+// log is the log that holds the link's records.
 func (l Link) log() string {
 	if l.Operator {
 		return audit.ServiceLog
@@ -120,7 +121,7 @@ func (l Link) log() string {
 	return l.Account
 }
 
-// means is what whoever follows the link is.
+// means is what the person who follows the link is.
 func (l Link) means() string {
 	if l.Operator {
 		return "operator"
@@ -128,8 +129,8 @@ func (l Link) means() string {
 	return string(l.Role)
 }
 
-// RedeemLoginLink spends a login link. Of many who redeem it, on whatever machines, one succeeds. Its errors
-// are ErrNoLink, ErrLinkExpired and ErrLinkUsed; after natsconf's the link may be spent.
+// RedeemLoginLink spends a login link. If many redeem it, on whatever machines, one succeeds. Its errors are
+// ErrNoLink, ErrLinkExpired and ErrLinkUsed; after natsconf's the link may be spent.
 func (s *Store) RedeemLoginLink(ctx context.Context, token string) (Link, error) {
 	digest, ok := secrets.DigestToken(token)
 	if !ok {
@@ -161,8 +162,8 @@ func (s *Store) RedeemLoginLink(ctx context.Context, token string) (Link, error)
 	return l, nil
 }
 
-// tokens are the login links as they lie in the bucket of logins, by the digest of their token, and who has
-// spent them.
+// tokens are the login links as they are stored in the bucket of logins, by the digest of their token, and
+// the facts that they are spent.
 type tokens struct {
 	conn *natsconf.Conn
 	now  func() time.Time
@@ -185,7 +186,7 @@ func (t tokens) link(ctx context.Context, digest string) (Link, error) {
 		ExpiresAt: r.ExpiresAt}, nil
 }
 
-// redeem writes the fact that the link is spent. Where the answer is lost, the nonce shows whose fact it is.
+// redeem writes the fact that the link is spent. If the answer is lost, the nonce shows whose fact it is.
 func (t tokens) redeem(ctx context.Context, digest string) error {
 	nonce := rand.Text()
 	for range entry.Tries {
@@ -225,7 +226,7 @@ func (t tokens) publishFirst(ctx context.Context, name string, data []byte, nonc
 
 func linkID(digest string) string { return secrets.ShortID("link_", digest) }
 
-// Actor is whoever redeemed the link, as an actor with the link's role.
+// Actor is the person who redeemed the link, as an actor with the link's role.
 func (l Link) Actor() access.Actor {
 	if l.Operator {
 		return access.Actor{Kind: access.ActorOperator, ID: l.ID}

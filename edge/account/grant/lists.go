@@ -19,8 +19,8 @@ func (s *Store) Operators(ctx context.Context) ([]Grant, error) {
 	return grants, nil
 }
 
-// LoginLinks lists what login links into an account give and nobody has taken back, by link: until the last
-// login that one may have led to ends. The error is ErrNoAccount for what is no account's id.
+// LoginLinks lists the grants of login links into an account that were not revoked, by link: until the last
+// login that one may have led to ends. The error is ErrNoAccount for a text that is not an account's id.
 func (s *Store) LoginLinks(ctx context.Context, id string) ([]Grant, error) {
 	if !account.IsID(id) {
 		return nil, account.ErrNoAccount

@@ -13,7 +13,8 @@ import (
 const (
 	// returnURLBytes bounds a return URL, as a callback URL is bounded.
 	returnURLBytes = 2048
-	// MaxOrigins bounds the origins of an account: what a form and a record in the audit log can show.
+	// MaxOrigins bounds the origins of an account to as many as a form and a record in the audit log can
+	// show.
 	MaxOrigins = 10
 )
 
@@ -58,9 +59,8 @@ func Colour(colour string) (string, error) {
 
 var colourForm = regexp.MustCompile(`^#[0-9a-fA-F]{6}$`)
 
-// ReturnURL checks an address or a site that users are sent back to. It wants https, so that nobody on
-// the way can change where users arrive, and an address that shows where it leads.
-// The error is an *Error.
+// ReturnURL checks an address or a site that users are sent back to. It requires https, so that nobody on the
+// way can change where users arrive, and an address that shows where it leads. The error is an *Error.
 func ReturnURL(field, s string) error {
 	if s == "" && field == "return_url" { // nowhere
 		return nil

@@ -12,22 +12,22 @@ import (
 	"verifyd/edge/account/access"
 )
 
-// Error says which field of a change is wrong, and what would be right.
+// Error reports which field of a change is wrong, and what is valid.
 type Error struct {
 	// "name", "expires_at", "grace", "overlap", "role", "for", "member", "quota", "return_url",
 	// "return_origins", "colour", "reason"
 	Field  string
-	Detail string // for the person who gave it
+	Detail string // for the person who entered it
 }
 
 func (e *Error) Error() string { return e.Field + ": " + e.Detail }
 
 // How long names and reasons may be.
 const (
-	NameBytes    = 128 // of an account: what a page and a table can show
-	KeyNameBytes = 64  // of a key, which stands beside nine other columns
-	ReasonBytes  = 500 // of why an account is disabled, as its members read it
-	// subjectBytes bounds who somebody is at a network.
+	NameBytes    = 128 // of an account: as much as a page and a table can show
+	KeyNameBytes = 64  // of a key, which is shown next to nine other columns
+	ReasonBytes  = 500 // of the reason why an account is disabled, as its members read it
+	// subjectBytes bounds a subject at a network.
 	subjectBytes = 1024
 )
 
@@ -43,7 +43,7 @@ func Text(field, text string, most int) error {
 	return nil
 }
 
-// Plain reports whether a text has at most so many bytes, all printable, and no space around it.
+// Plain reports whether a text has at most the given number of bytes, all printable, and no space around it.
 func Plain(text string, most int) bool {
 	return len(text) <= most && utf8.ValidString(text) && strings.TrimSpace(text) == text &&
 		!strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) })
@@ -68,12 +68,12 @@ func Span(field string, d, most time.Duration) error {
 	return nil
 }
 
-// IsIdentity reports whether an identity network and a subject there can be somebody's.
+// IsIdentity reports whether an identity network and a subject there can be an identity.
 func IsIdentity(network, subject string) bool {
 	return network != "" && subject != "" && Plain(network, NameBytes) && len(subject) <= subjectBytes
 }
 
-// Readable makes one line of at most NameBytes out of what another service calls somebody.
+// Readable makes one line of at most NameBytes from another service's name for somebody.
 func Readable(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) && r != unicode.ReplacementChar {

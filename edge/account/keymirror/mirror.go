@@ -31,7 +31,7 @@ import (
 
 // Mirror is the actor that keeps every account and key in memory, by watching the two buckets
 // (natsconf.Watch). Requests read an immutable snapshot of it without a lock. It may be served again after it
-// stopped; the last snapshot stands meanwhile.
+// stopped; the last snapshot stays in use meanwhile.
 type Mirror struct {
 	Now func() time.Time // tests move it; nil: time.Now
 
@@ -51,16 +51,16 @@ type Mirror struct {
 type snapshot struct {
 	keys     map[secrets.Digest]*account.Key // by pointer: both are copied once per request as it is
 	accounts map[string]*account.Account
-	// newer are the entries that a newer build has written, without the dot of a key's. What was known of
-	// them before no longer holds: the newer build may have ended the key.
+	// newer are the entries that a newer build has written, without the dot of a key's. Earlier knowledge of
+	// them no longer holds: the newer build may have ended the key.
 	newer map[string]bool
 
 	once  sync.Once
 	index index
 }
 
-// index finds things in a snapshot. It is made at the first question after a change, and questions are few:
-// the dashboard's.
+// index finds things in a snapshot. It is made at the first query after a change, and queries are few: the
+// dashboard's.
 type index struct {
 	keys     map[string][]account.Key              // by account, oldest first
 	accounts map[access.Identity][]account.Account // by member, by name
@@ -95,7 +95,7 @@ func (s *snapshot) find() *index {
 	return &s.index
 }
 
-// New makes a mirror that knows nobody until it is served.
+// New returns a mirror that knows no key until it is served.
 func New(c *natsconf.Conn, key secretbox.Key, log zerolog.Logger) *Mirror {
 	return &Mirror{
 		conn: c, box: key.Box(record.SecretUse), sign: signing.New(key), log: log,
@@ -103,9 +103,9 @@ func New(c *natsconf.Conn, key secretbox.Key, log zerolog.Logger) *Mirror {
 	}
 }
 
-// Lookup returns who an API key belongs to. The instant at which it is asked decides whether the key has
-// expired. Its errors are secrets.ErrMalformedKey, and account's ErrUnknownKey, ErrRevokedKey,
-// *ExpiredKeyError, ErrDisabled and ErrNotReady.
+// Lookup returns the principal of an API key. The instant of the call decides whether the key has expired.
+// Its errors are secrets.ErrMalformedKey, and account's ErrUnknownKey, ErrRevokedKey, *ExpiredKeyError,
+// ErrDisabled and ErrNotReady.
 func (m *Mirror) Lookup(secret string) (account.Principal, error) {
 	d, _, err := secrets.ParseKey(secret)
 	if err != nil {
@@ -145,7 +145,7 @@ func (m *Mirror) Lookup(secret string) (account.Principal, error) {
 	return account.Principal{Key: *k, Account: *a}, nil
 }
 
-// Account returns an account by its id, or what is left of one that was deleted.
+// Account returns an account by its id, or the rest of one that was deleted.
 func (m *Mirror) Account(id string) (account.Account, bool) {
 	s := m.now.Load()
 	if s == nil {
@@ -164,8 +164,8 @@ func (m *Mirror) Name(id string) (string, bool) {
 	return a.Name, ok
 }
 
-// SigningSecrets returns what signs an account's callbacks now: the signing secrets, the current one first,
-// then the private key of each.
+// SigningSecrets returns the secrets that sign an account's callbacks now: the signing secrets, the current
+// one first, then the private key of each.
 func (m *Mirror) SigningSecrets(id string) ([]string, bool) {
 	a, ok := m.Account(id)
 	return m.sign.Secrets(a, m.clock()), ok
@@ -189,8 +189,8 @@ func (m *Mirror) AccountsOf(network, subject string) []account.Account {
 	return s.find().accounts[access.Identity{Network: network, Subject: subject}]
 }
 
-// Accounts returns accounts by name, at most so many, from behind the one that is called after; more says
-// that others follow. Where text is not empty they are those whose name holds it, whatever the case, or whose
+// Accounts returns accounts by name, at most the given number, that follow the one named after; more reports
+// that others follow. If text is not empty they are those whose name contains it, whatever the case, or whose
 // id it is. The caller does not change them.
 func (m *Mirror) Accounts(text, after string, most int) (found []account.Account, more bool) {
 	s := m.now.Load()
@@ -224,11 +224,11 @@ func (m *Mirror) clock() time.Time {
 	return time.Now()
 }
 
-// Ready reports whether the mirror has seen everything there is, once.
+// Ready reports whether the mirror has seen everything once.
 func (m *Mirror) Ready() bool { return m.now.Load() != nil }
 
-// BlindSince returns since when changes may not be seen, as while the connection is away or nobody leads the
-// buckets; zero while the snapshot is what is stored.
+// BlindSince returns since when changes may not be seen, for instance while the connection is lost or the
+// buckets have no leader; zero while the snapshot matches the store.
 func (m *Mirror) BlindSince() time.Time {
 	var since time.Time
 	for _, at := range []time.Time{m.conn.LostSince(), m.accounts.StaleSince(), m.keys.StaleSince()} {
@@ -245,8 +245,8 @@ func (m *Mirror) Loaded() <-chan struct{} { return m.loaded }
 // String names the actor in the supervisor's log.
 func (m *Mirror) String() string { return "key mirror" }
 
-// Serve mirrors until ctx ends, or a bucket has lost what was seen in it: then everything has to be read
-// anew.
+// Serve mirrors until ctx ends, or a bucket has lost entries that were seen in it: then everything must be
+// read anew.
 func (m *Mirror) Serve(ctx context.Context) error {
 	accounts := m.conn.Watch(ctx, topology.BucketAccounts, ">", &m.accounts)
 	defer accounts.Close()
@@ -339,7 +339,8 @@ func (m *Mirror) putKey(next *snapshot, e jetstream.KeyValueEntry) error {
 	return nil
 }
 
-// standing returns what holds of a key: what has come, unless that would undo an end that was seen.
+// standing returns the version of a key that holds: the one that has come, unless that would undo an end that
+// was seen.
 func (m *Mirror) standing(next *snapshot, d secrets.Digest, k *account.Key) *account.Key {
 	old, ok := next.keys[d]
 	if s := m.now.Load(); !ok && s != nil {

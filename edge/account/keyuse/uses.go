@@ -16,12 +16,11 @@ import (
 	"verifyd/natsconf/topology"
 )
 
-// useEvery is how exactly it is known when a key was last used: at most one message per key is written in
-// that time.
+// useEvery is the precision of a key's last use: at most one message per key is written in that time.
 const useEvery = time.Hour
 
-// Uses is the actor that writes down when each key was last used. Whoever accepts a key calls RecordUse; that
-// costs a look into a map and one atomic load, and once an hour and key an entry in the list of what is to be
+// Uses is the actor that stores when each key was last used. Code that accepts a key calls RecordUse; that
+// costs a map look-up and one atomic load, and once an hour for each key an entry in the list of uses to be
 // written. What it knows may be lost in a crash: the next use records it again.
 type Uses struct {
 	conn *natsconf.Conn
@@ -30,16 +29,16 @@ type Uses struct {
 	seen sync.Map // key id → *atomic.Int64, the instant of the last note in Unix nanoseconds
 
 	mu   sync.Mutex
-	due  map[string]time.Time // what is to be written
+	due  map[string]time.Time // uses to be written
 	wake chan struct{}
 }
 
-// New makes the actor; it writes nothing until it is served.
+// New returns the actor; it writes nothing until it is served.
 func New(c *natsconf.Conn, log zerolog.Logger) *Uses {
 	return &Uses{conn: c, log: log, due: map[string]time.Time{}, wake: make(chan struct{}, 1)}
 }
 
-// RecordUse notes that a key was accepted at an instant. It never waits.
+// RecordUse records that a key was accepted at an instant. It never waits.
 func (u *Uses) RecordUse(key string, at time.Time) {
 	v, ok := u.seen.Load(key)
 	if !ok {
@@ -62,7 +61,7 @@ func (u *Uses) RecordUse(key string, at time.Time) {
 	}
 }
 
-// Serve writes what is due until ctx ends.
+// Serve writes due uses until ctx ends.
 func (u *Uses) Serve(ctx context.Context) error {
 	uses, err := openBucket(ctx, u.conn)
 	if err != nil {
@@ -94,7 +93,7 @@ func (u *Uses) writeDue(ctx context.Context, uses jetstream.KeyValue) {
 	}
 }
 
-// writeUse writes a use unless one within the hour before it is there, perhaps another edge's.
+// writeUse writes a use unless there is one within the hour before it, perhaps from another edge.
 func writeUse(ctx context.Context, uses jetstream.KeyValue, key string, at time.Time) error {
 	value := []byte(at.UTC().Format(time.RFC3339))
 	e, err := uses.Get(ctx, key)

@@ -17,13 +17,13 @@ import (
 	"verifyd/natsconf/topology"
 )
 
-// Namespace is where the subjects of one provider are distinguished from those of another that a network's id
-// was pointed at. Members, operators, logins and holds name it where builds that knew no namespaces named
+// Namespace distinguishes the subjects of one provider from those of another that a network's id was pointed
+// at. Members, operators, logins and holds name it in the place where builds that knew no namespaces named
 // the network's id.
 //
-// The first provider that an id is used with has the id itself: so what those builds have stored is its
-// own, they can run beside this one, and an id that is never pointed elsewhere shows nothing of it. Every
-// other provider has the id and a tag of its issuer.
+// The first provider that an id is used with has the id itself: so records of those builds belong to it, they
+// can run alongside this one, and an id that is never pointed elsewhere shows nothing of this. Every other
+// provider has the id and a tag of its issuer.
 type Namespace struct {
 	Name    string    // "example", or "example~mzxw6ytboi"
 	Network string    // the id
@@ -31,8 +31,8 @@ type Namespace struct {
 	Since   time.Time // when it was first used
 }
 
-// entryPrefix is before the id, and the tag where there is one, in the bucket
-// topology.BucketIdentities. Entries of holds have no dot.
+// entryPrefix is before the id, and the tag if there is one, in the bucket topology.BucketIdentities. Entries
+// of holds have no dot.
 const entryPrefix = "network."
 
 // tagChars is the length of a tag: 50 bits, for the few providers that one id is ever pointed at.
@@ -45,8 +45,7 @@ type stored struct {
 	Since   time.Time `json:"since"`
 }
 
-// version is of namespaces alone. Who looks for holds in the bucket takes version 1 for no hold
-// of anybody.
+// version is that of namespaces alone. Code that looks for holds in the bucket takes version 1 for no hold.
 const version = 1
 
 func tagOf(issuer string) string {
@@ -54,15 +53,15 @@ func tagOf(issuer string) string {
 	return secrets.Base32(sum[:])[:tagChars]
 }
 
-// subject is where the namespace stands. A network's id holds neither dot nor tilde.
+// subject is the subject of the namespace. A network's id contains neither dot nor tilde.
 func (n Namespace) subject() string {
 	return topology.BucketSubject(topology.BucketIdentities,
 		entryPrefix+strings.Replace(n.Name, "~", ".", 1))
 }
 
-// LookUp returns the namespace of a provider under a network's id, as Bind would, and
-// changes nothing. first is the namespace of the id's first provider; its Issuer is empty where the id was
-// never used. Its errors are natsconf's.
+// LookUp returns the namespace of a provider under a network's id, as Bind would, and changes nothing. first
+// is the namespace of the id's first provider; its Issuer is empty if the id was never used. Its errors are
+// natsconf's.
 func LookUp(ctx context.Context, c *natsconf.Conn, id, issuer string) (theirs, first Namespace,
 	err error) {
 	first, err = read(ctx, c, Namespace{Name: id})
@@ -91,9 +90,8 @@ func decode(name string, data []byte) (Namespace, error) {
 	return Namespace{Name: name, Network: r.Network, Issuer: r.Issuer, Since: r.Since}, nil
 }
 
-// Bind is LookUp, and keeps what it says: the first provider that an id is used with
-// stays its first. Of two processes that bind at once one is first, and both get the same answer. A repeat
-// is harmless.
+// Bind is LookUp, but stores the result: the first provider that an id is used with stays its first. If two
+// processes bind at once, one is first, and both get the same answer. A repeat is harmless.
 func Bind(ctx context.Context, c *natsconf.Conn, id, issuer string, now time.Time) (theirs,
 	first Namespace, err error) {
 	for range entry.Tries {
@@ -108,7 +106,7 @@ func Bind(ctx context.Context, c *natsconf.Conn, id, issuer string, now time.Tim
 		if !errors.Is(err, natsconf.ErrConflict) && !errors.Is(err, natsconf.ErrUncertain) {
 			return theirs, first, err
 		}
-		if first != theirs { // it is there already, which is all that is wanted
+		if first != theirs { // it is there already, and nothing more is needed
 			return theirs, first, nil
 		}
 		if err := entry.Pause(ctx); err != nil { // another's, or one's own, is on its way there

@@ -11,18 +11,18 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// Look is what all names have in common that look like a name. It is compared, and shown to nobody.
+// Look is a form that all names that look alike share. It is compared, and never shown.
 type Look [2]string
 
 // Like reports whether two names look alike.
 func (l Look) Like(other Look) bool { return l[0] == other[0] || l[1] == other[1] }
 
-// LookOf returns how a name looks.
+// LookOf returns the look of a name.
 //
-// The skeleton of UTS 39 §4 is made of the folded name, since names are read whatever their case, and once
-// more of the name as it stands: a capital can look like a letter that its small one does not look like (Ð
-// and D). An i counts as an l: a reader does not see which of the two is meant where it is a capital I.
-// Accents go, and the bars that skeletons give to letters such as ø; those of Japanese stay, which make
+// The skeleton of UTS 39 §4 is made from the folded name, since names are read whatever their case, and once
+// more from the name as it is: a capital can look like a letter that its small form does not look like (Ð and
+// D). An i counts as an l: if it is a capital I, a reader does not see which of the two is meant. Accents are
+// removed, and the bars that skeletons add to letters such as ø. Those of Japanese stay, since they make
 // another letter.
 func LookOf(name string) Look {
 	bare := strings.Map(func(r rune) rune {
@@ -58,8 +58,8 @@ var together = [][]string{
 	{"Latin", "Han", "Hiragana", "Katakana"}, {"Latin", "Han", "Bopomofo"}, {"Latin", "Han", "Hangul"},
 }
 
-// mixed names the scripts of a name that are not written together; empty: they are. What belongs to many
-// scripts counts for none.
+// mixed names the scripts of a name that are not written together; empty: they are. A character that belongs
+// to many scripts counts for none.
 func mixed(name string) string {
 	found := map[string]bool{}
 	for _, r := range name {

@@ -24,8 +24,8 @@ import (
 	"verifyd/edge/account/input"
 )
 
-// Kept is how long a name stays its account's own after the account took another one or was deleted: whoever
-// knew the account by it is not to meet somebody else there.
+// Kept is how long a name stays reserved for its account after the account took another one or was deleted:
+// people who knew the account by it must not meet another account there.
 const Kept = 90 * 24 * time.Hour
 
 // Former is a name that an account had.
@@ -34,11 +34,11 @@ type Former struct {
 	Until time.Time `json:"until"` // nobody else can take it before
 }
 
-// maxMarks is how many combining marks may follow each other (UTS 39 §5.4): more would run over what stands
+// maxMarks is how many combining marks may follow each other (UTS 39 §5.4): more would overlap the lines
 // above and below.
 const maxMarks = 4
 
-// Clean returns a name in the form in which it is stored. U+FE0E and U+FE0F choose between two drawings of
+// Clean returns a name in the form in which it is stored. U+FE0E and U+FE0F choose between two renderings of
 // the character before them, which changes no name.
 func Clean(name string) string {
 	name = strings.NewReplacer("\ufe0e", "", "\ufe0f", "").Replace(name)
@@ -46,8 +46,8 @@ func Clean(name string) string {
 	return strings.Join(words, " ")
 }
 
-// Check returns a name in the form in which it is stored. The error is an *input.Error for what cannot be
-// anybody's name.
+// Check returns a name in the form in which it is stored. The error is an *input.Error for a text that cannot
+// be a name.
 func Check(name string) (string, error) {
 	clean := Clean(name)
 	if clean == "" || !input.Plain(clean, input.NameBytes) {
@@ -99,8 +99,8 @@ func wrong(format string, args ...any) error {
 	return &input.Error{Field: "name", Detail: fmt.Sprintf(format, args...)}
 }
 
-// isInvisible reports whether a character is drawn as nothing though it counts as printable: those that
-// Unicode says to ignore where they have no meaning of their own, and the empty pattern of Braille.
+// isInvisible reports whether a character is invisible though it counts as printable: those that Unicode
+// marks as ignorable by default, and the empty pattern of Braille.
 func isInvisible(r rune) bool {
 	return unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r) ||
 		unicode.Is(unicode.Variation_Selector, r) || r == '\u2800' || r == '\U0001d159'

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// maxNearest bounds the names that are offered for one that nobody has.
+// maxNearest bounds the names that are suggested for one that no account has.
 const maxNearest = 3
 
 // Nearest returns those quoted of the names that differ least from one: by a third of its letters at most, or
-// by what stands around it.
+// by the text around it.
 func Nearest(name string, names []string) []string {
 	type candidate struct {
 		name string
@@ -35,7 +35,7 @@ func Nearest(name string, names []string) []string {
 	return nearest
 }
 
-// distance counts the letters to add, take away or change that lead from one text to another (Levenshtein).
+// distance counts the letters to add, remove or change to get from one text to another (Levenshtein).
 func distance(a, b []rune) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

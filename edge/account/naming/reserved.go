@@ -8,7 +8,7 @@ import (
 )
 
 // reserved are the names that users would take for somebody they know: identity networks, the platforms that
-// users come from, the service, and who runs it.
+// users come from, the service, and its operators.
 const reserved = `
 discord github gitlab google microsoft roblox steam twitch vatsim
 apple amazon bluesky facebook instagram linkedin mastodon messenger meta minecraft mojang nintendo openai patreon paypal
@@ -19,13 +19,13 @@ admin administrator administration helpdesk help mod moderator moderation offici
 support sysadmin system webmaster trustandsafety
 `
 
-// beside are words that take nothing from a reserved name beside which they stand. Alone they are free.
+// beside are words that change nothing about a reserved name next to them. Alone they are free.
 const beside = `
 the of and by for account accounts app bot center centre check com corp hq id identity inc login net online org page
 services service signin team user users 2 3 4 5 6 7 8 9
 `
 
-// words are how the words of both lists look; true: of a reserved name.
+// words are the looks of the words of both lists; true: of a reserved name.
 var words = sync.OnceValue(func() map[string]bool {
 	all := map[string]bool{}
 	for word := range strings.FieldsSeq(beside) {
@@ -59,7 +59,7 @@ func claims(name string) bool {
 
 func isReserved(look string) bool {
 	all := words()
-	// plain and grave hold at which bytes a word may end, without a reserved one before and with.
+	// plain and grave hold the bytes at which a word may end, without and with a reserved one before.
 	plain, grave := make([]bool, len(look)+1), make([]bool, len(look)+1)
 	plain[0] = true
 	for end := 1; end <= len(look); end++ {

@@ -12,12 +12,12 @@ import (
 	"verifyd/natsconf/topology"
 )
 
-// ahead is how many messages are asked for ahead: few, since each waits its turn within the consumer's
+// ahead is how many messages are requested ahead: few, since each waits its turn within the consumer's
 // AckWait.
 const ahead = 16
 
-// consume takes messages from one of the consumers of notices until ctx ends. What was pulled by then goes
-// back at once.
+// consume takes messages from one of the consumers of notices until ctx ends. Messages that were pulled by
+// then go back at once.
 func consume(ctx context.Context, c *natsconf.Conn, name string, take func(jetstream.Msg)) error {
 	consumer, err := open(ctx, c.JS, name)
 	if err != nil {
@@ -47,7 +47,7 @@ func consume(ctx context.Context, c *natsconf.Conn, name string, take func(jetst
 	}
 }
 
-// open looks a consumer up, and makes it where somebody has deleted it.
+// open looks a consumer up, and creates it if somebody has deleted it.
 func open(ctx context.Context, js jetstream.JetStream, name string) (jetstream.Consumer, error) {
 	all := topology.NoticeConsumers()
 	asset := all[slices.IndexFunc(all, func(c topology.Consumer) bool { return c.Config.Durable == name })]

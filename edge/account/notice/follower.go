@@ -18,14 +18,15 @@ import (
 )
 
 const (
-	// newsFor is how old a record of the audit log may be: what was copied from another store is no news.
+	// newsFor is how old a record of the audit log may be: one that was copied from another store is not
+	// news.
 	newsFor = 24 * time.Hour
-	// followPause is before a record that could not be told is given out again.
+	// followPause is the pause before a record whose notice could not be stored is delivered again.
 	followPause = 10 * time.Second
 )
 
-// Follower is the actor that tells accounts what the audit log says was done: every change is there, whoever
-// made it and whatever became of them.
+// Follower is the actor that notifies accounts of changes in the audit log: every change is there, whichever
+// process made it and whatever became of that process.
 type Follower struct {
 	Conn *natsconf.Conn
 	Log  zerolog.Logger
@@ -61,8 +62,8 @@ func (f *Follower) Serve(ctx context.Context) error {
 	})
 }
 
-// ofRecord returns what an account is told of a record of its audit log; ok is false for what is no news to
-// it. It is pure.
+// ofRecord returns an account's notice about a record of its audit log; ok is false for a record that is not
+// news to it. It is pure.
 func ofRecord(r audit.Record) (n Notice, ok bool) {
 	if !account.IsID(r.Account) {
 		return Notice{}, false // the service's own

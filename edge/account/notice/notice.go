@@ -11,7 +11,7 @@ import (
 	"verifyd/natsconf"
 )
 
-// Type names a kind of cause. The names are part of what integrators build on: none is ever changed.
+// Type names a kind of cause. Integrators build on the names: none is ever changed.
 type Type string
 
 // The types.
@@ -34,21 +34,21 @@ const (
 	idChars       = 26 // 130 bits, as of an account's and a key's ids and more
 )
 
-// Notice is what an account is told.
+// Notice is a notice to an account.
 type Notice struct {
-	ID      string // "notice_" and letters and digits: the same for one cause, whoever sees it
+	ID      string // "notice_" and letters and digits: the same for one cause, whichever process sees it
 	Account string
 	Type    Type
 	At      time.Time
 	Detail  string // one sentence for people
 	Data    map[string]any
 
-	Read bool // by who asked (Store.Seen)
+	Read bool // by the person who asked (Store.Seen)
 
-	sequence uint64 // where it stands in the stream
+	sequence uint64 // its place in the stream
 }
 
-// New makes the notice of a cause. Two of one account, type and cause are the same notice.
+// New returns the notice of a cause. Two of one account, type and cause are the same notice.
 func New(account string, t Type, cause string, at time.Time, detail string, data map[string]any) Notice {
 	sum := sha256.Sum256([]byte(account + "\n" + string(t) + "\n" + cause))
 	id := strings.ToLower(base32.StdEncoding.EncodeToString(sum[:]))[:idChars]
@@ -90,7 +90,7 @@ func decode(subject string, data []byte) (Notice, error) {
 	}, nil
 }
 
-// body is what is posted. It has a type, which a callback's never has (Standard Webhooks, "Payload
+// body is the body of the POST. It has a type, which a callback's never has (Standard Webhooks, "Payload
 // structure").
 type body struct {
 	Type      Type           `json:"type"`
@@ -101,7 +101,7 @@ type body struct {
 	Data      map[string]any `json:"data"`
 }
 
-// Body returns what is posted of the notice.
+// Body returns the body of the notice's POST.
 func (n Notice) Body() ([]byte, error) {
 	data := n.Data
 	if data == nil {

@@ -9,30 +9,31 @@ import (
 )
 
 const (
-	// maxOffered bounds what waits for the store; past it causes go untold, and the log says so.
+	// maxOffered bounds the notices that wait for the store; beyond it causes go unreported, and the log
+	// records that.
 	maxOffered = 1000
-	// known is how long a cause is remembered that was told. One that is seen for longer is asked of the
-	// store again, once.
+	// known is how long a reported cause is remembered. One that is seen for longer is looked up in the store
+	// again, once.
 	known = 12 * time.Hour
-	// flushEvery is how often what could not be stored is tried again.
+	// flushEvery is how often notices that could not be stored are tried again.
 	flushEvery = 5 * time.Second
 	// lastFlush bounds the last try, at a stop.
 	lastFlush = 5 * time.Second
 )
 
-// Queue is the actor that stores notices for whoever must not wait for the store. A cause may be offered as
-// often as it is seen.
+// Queue is the actor that stores notices for callers that must not wait for the store. A cause may be offered
+// as often as it is seen.
 type Queue struct {
 	store   *Store
 	log     zerolog.Logger
-	offered chan struct{} // has one where something is new
+	offered chan struct{} // has one if something is new
 
 	mu     sync.Mutex
 	open   map[string]Notice    // by id
 	stored map[string]time.Time // by id; when
 }
 
-// NewQueue makes a queue. Nothing is stored until it is served.
+// NewQueue returns a queue. Nothing is stored until it is served.
 func NewQueue(s *Store, log zerolog.Logger) *Queue {
 	return &Queue{
 		store: s, log: log, offered: make(chan struct{}, 1), open: map[string]Notice{},
@@ -65,7 +66,7 @@ func (q *Queue) Offer(n Notice) {
 	}
 }
 
-// Serve stores what is offered until ctx ends, and then once more what is left.
+// Serve stores offered notices until ctx ends, and then tries once more to store the rest.
 func (q *Queue) Serve(ctx context.Context) error {
 	again := time.NewTicker(flushEvery)
 	defer again.Stop()
@@ -102,7 +103,7 @@ func (q *Queue) flush(ctx context.Context) {
 	}
 }
 
-// waiting returns what is to be stored, and forgets what was long ago.
+// waiting returns the notices to be stored, and forgets those that were stored long ago.
 func (q *Queue) waiting(now time.Time) []Notice {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -18,20 +18,20 @@ import (
 )
 
 const (
-	// tryFor is how long a notice is tried: who has not taken it within a day reads it on the dashboard.
+	// tryFor is how long a notice is tried: one that was not accepted within a day is read on the dashboard.
 	tryFor = 24 * time.Hour
 	// places is how many POSTs of notices one process has under way.
 	places = 8
-	// tryWithin bounds one POST, whatever its client allows itself. It lies below the consumer's AckWait.
+	// tryWithin bounds one POST, whatever its client allows itself. It is below the consumer's AckWait.
 	tryWithin = 20 * time.Second
 	// minPause and maxPause bound the pause after a POST that failed. In between it is half of the notice's
 	// age, so that a day has some twenty tries.
 	minPause, maxPause = 5 * time.Second, time.Hour
-	// busyPause is after how long an account's next notice is looked at while one is under way.
+	// busyPause is the pause before an account's next notice is tried again while one is under way.
 	busyPause = time.Second
 )
 
-// Directory knows accounts and what signs for them; a *keymirror.Mirror.
+// Directory knows accounts and their signing secrets; a *keymirror.Mirror.
 type Directory interface {
 	Account(id string) (account.Account, bool)
 	SigningSecrets(id string) ([]string, bool)
@@ -49,7 +49,7 @@ type Post struct {
 type SenderConfig struct {
 	Conn      *natsconf.Conn
 	Directory Directory
-	// Post sends one POST; its error says why that was not taken, without the URL's path and query.
+	// Post sends one POST; its error is why that was not accepted, without the URL's path and query.
 	Post    func(context.Context, Post) error
 	Log     zerolog.Logger
 	Metrics prometheus.Registerer
@@ -69,7 +69,7 @@ type Sender struct {
 	held map[string]time.Time // by account: until when none is begun
 }
 
-// NewSender makes a sender. Nothing is posted until it is served.
+// NewSender returns a sender. Nothing is posted until it is served.
 func NewSender(c SenderConfig) *Sender {
 	c.MinPause = cmp.Or(c.MinPause, minPause)
 	s := &Sender{
@@ -109,8 +109,8 @@ func (s *Sender) Serve(ctx context.Context) error {
 	})
 }
 
-// prepare decides whether a message is to be posted now, and otherwise settles it. Where ok, the account is
-// held until release.
+// prepare decides whether a message is to be posted now, and otherwise settles it. If ok, the account is held
+// until release.
 func (s *Sender) prepare(m jetstream.Msg) (n Notice, p Post, ok bool) {
 	n, err := decode(m.Subject(), m.Data())
 	switch {
@@ -134,7 +134,7 @@ func (s *Sender) prepare(m jetstream.Msg) (n Notice, p Post, ok bool) {
 		_ = m.Ack()
 		return n, p, false
 	case !known || !a.InService() || a.NoticeURL == "" || !signs:
-		_ = m.Ack() // nobody is to be told but on the dashboard
+		_ = m.Ack() // it is shown only on the dashboard
 		return n, p, false
 	}
 	body, err := n.Body()
@@ -202,7 +202,7 @@ func (s *Sender) pause(age time.Duration) time.Duration {
 	return min(max(age/2, s.c.MinPause), maxPause)
 }
 
-// jittered spreads what waits for the same thing.
+// jittered spreads messages that wait for the same thing.
 func jittered(d time.Duration) time.Duration {
 	return d + rand.N(d/4+time.Millisecond) //nolint:gosec // jitter
 }

@@ -20,14 +20,14 @@ import (
 	"verifyd/natsconf/topology"
 )
 
-// MaxKept is how many notices an account can have at a time. They leave by age alone, so that past it nothing
-// is told until older ones have gone: somebody who has 500 unread ones is not helped by more.
+// MaxKept is how many notices an account can have at a time. They leave by age alone, so that beyond it no
+// notice is stored until older ones have gone: somebody who has 500 unread ones is not helped by more.
 const MaxKept = 500
 
 // ErrFull is returned for a notice of an account that has MaxKept of them.
 var ErrFull = errors.New("the account has as many notices as are kept")
 
-// Store keeps notices, and up to where each member has read them. It is safe for concurrent use.
+// Store keeps notices, and how far each member has read them. It is safe for concurrent use.
 type Store struct{ conn *natsconf.Conn }
 
 // NewStore returns the store of a connection.
@@ -35,8 +35,8 @@ func NewStore(c *natsconf.Conn) *Store { return &Store{c} }
 
 func subjectOf(account, id string) string { return "notice." + account + "." + id }
 
-// Raise stores a notice, unless its cause has one. Its errors are ErrFull, account.ErrNoAccount for what is
-// no account's id, and natsconf's; a repeat is harmless.
+// Raise stores a notice, unless its cause has one. Its errors are ErrFull, account.ErrNoAccount for a text
+// that is not an account's id, and natsconf's; a repeat is harmless.
 func (s *Store) Raise(ctx context.Context, n Notice) error {
 	if !account.IsID(n.Account) {
 		return account.ErrNoAccount
@@ -69,7 +69,7 @@ func (s *Store) Raise(ctx context.Context, n Notice) error {
 	return err
 }
 
-// Later reports whether an error of Raise may be gone when it is tried again; of the others none will.
+// Later reports whether an error of Raise may be gone at the next try; other errors stay.
 func Later(err error) bool {
 	return errors.Is(err, natsconf.ErrUnavailable) || errors.Is(err, natsconf.ErrUncertain) ||
 		errors.Is(err, natsconf.ErrStoreFull)
@@ -88,8 +88,8 @@ func (s *Store) kept(ctx context.Context, account string) (int, error) {
 	return len(info.State.Subjects), nil
 }
 
-// List returns an account's notices, the newest first. What a newer build has written is left out. Its errors
-// are account.ErrNoAccount and natsconf.ErrUnavailable.
+// List returns an account's notices, the newest first. Those that a newer build has written are left out. Its
+// errors are account.ErrNoAccount and natsconf.ErrUnavailable.
 func (s *Store) List(ctx context.Context, id string) ([]Notice, error) {
 	if !account.IsID(id) {
 		return nil, account.ErrNoAccount
@@ -112,8 +112,9 @@ func (s *Store) List(ctx context.Context, id string) ([]Notice, error) {
 	return all, nil
 }
 
-// markRecord is what somebody has read of an account's notices. It names them: their places in the stream
-// change when the store is moved. It is younger than what it names, and so does not go before that.
+// markRecord is which of an account's notices somebody has read. It names them: their places in the stream
+// change when the store is moved. It is younger than the notices that it names, and so does not age out
+// before them.
 type markRecord struct {
 	Version int      `json:"v"`
 	Read    []string `json:"read"`
@@ -124,7 +125,7 @@ func markSubject(account string, who access.Actor) string {
 	return "notice-read." + account + "." + hex.EncodeToString(sum[:16])
 }
 
-// decodeMark reads a mark as a set. Its errors are natsconf.ErrNewer, and that of what no build wrote.
+// decodeMark reads a mark as a set. Its errors are natsconf.ErrNewer, and one for a mark that no build wrote.
 func decodeMark(data []byte) (map[string]bool, error) {
 	var r markRecord
 	if err := natsconf.DecodeRecord(data, &r, &r.Version, recordVersion); err != nil {
@@ -163,7 +164,7 @@ func (s *Store) Seen(ctx context.Context, id string, who access.Actor) ([]Notice
 	return all, err
 }
 
-// MarkRead notes that somebody has read a notice and all that are older. What came after stays unread, and a
+// MarkRead records that somebody has read a notice and all that are older. Later ones stay unread, and a
 // repeat is harmless. Its errors are Seen's.
 func (s *Store) MarkRead(ctx context.Context, id string, who access.Actor, newest string) error {
 	all, err := s.List(ctx, id)
@@ -194,7 +195,7 @@ func (s *Store) MarkRead(ctx context.Context, id string, who access.Actor, newes
 		})
 }
 
-// Unread counts what somebody has not read of an account's notices. Where there is nothing new it is two
+// Unread counts an account's notices that somebody has not read. If there is nothing new, it takes two
 // look-ups. Its errors are Seen's.
 func (s *Store) Unread(ctx context.Context, id string, who access.Actor) (unread int, err error) {
 	newest, err := s.conn.Last(ctx, topology.StreamNotices, subjectOf(id, "*"))
@@ -204,7 +205,7 @@ func (s *Store) Unread(ctx context.Context, id string, who access.Actor) (unread
 	if err != nil {
 		return 0, fmt.Errorf("look for notices: %w", err)
 	}
-	// who has read the newest has read all before it
+	// a reader of the newest has read all before it
 	read, err := s.read(ctx, id, who)
 	if err != nil || read[newest.Subject[strings.LastIndexByte(newest.Subject, '.')+1:]] {
 		return 0, err

@@ -13,10 +13,10 @@ import (
 const (
 	// lookEvery is how often the sources are asked. They answer from memory.
 	lookEvery = 10 * time.Second
-	// expiryLead is how long before its end an account is told of a key; a quarter of the key's life where
-	// that is less.
+	// expiryLead is how long before a key's end its account is notified; a quarter of the key's life if that
+	// is less.
 	expiryLead = 7 * 24 * time.Hour
-	// toldAfter is for how long after its end a key's expiry is news: longer than a service is down.
+	// toldAfter is how long after its end a key's expiry is news: longer than a service is down.
 	toldAfter = 3 * 24 * time.Hour
 )
 
@@ -47,8 +47,8 @@ func (w *Watch) Serve(ctx context.Context) error {
 	}
 }
 
-// OfKey returns what an account is told of a key at an instant: that it is about to expire, or has. It is
-// pure. A key that is revoked needs no word: somebody has done that.
+// OfKey returns an account's notice about a key at an instant: that it is about to expire, or has. It is
+// pure. A revoked key needs no notice: somebody has revoked it.
 func OfKey(k account.Key, now time.Time) (n Notice, ok bool) {
 	if k.ExpiresAt.IsZero() || !k.RevokedAt.IsZero() {
 		return Notice{}, false
@@ -80,11 +80,11 @@ func whatToDo(k account.Key) string {
 	return "Roll it, or create another one, before then."
 }
 
-// quotaSteps are the shares of its quota of which an account is told, in percent, the highest first.
+// quotaSteps are the shares of its quota at which an account is notified, in percent, the highest first.
 var quotaSteps = []int64{100, 80, 50}
 
-// OfQuota returns what an account is told of where its quota stands: the highest step that it has reached. It
-// is pure.
+// OfQuota returns an account's notice about the use of its quota: the highest step that it has reached. It is
+// pure.
 func OfQuota(s limit.Standing, now time.Time) (n Notice, ok bool) {
 	for _, step := range quotaSteps {
 		if s.Limit <= 0 || 100*s.Used < step*s.Limit {

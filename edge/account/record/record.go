@@ -22,22 +22,23 @@ import (
 	"verifyd/sessions/proof"
 )
 
-// What an account's record carries that is not simply in service, disabled, deleted, or a name that leads to
-// another account; and one whose sessions ask for more than the service's. A build that knows older versions
-// alone refuses it, and with it the account's keys: it would take them otherwise, or ask for less.
+// The version of the record of an account that is not simply in service: disabled, deleted, or a name that
+// leads to another account; and of one whose sessions require more than the service's. A build that knows
+// only older versions refuses it, and with it the account's keys: otherwise it would accept them, or require
+// less.
 const (
 	stateVersion   = 3
 	accountVersion = 4
 )
 
-// SecretUse is the use of the box that signing secrets are sealed in; their owner is the account id.
+// SecretUse is the use of the box that seals signing secrets; their owner is the account id.
 const SecretUse = "signing-secret"
 
-// CheckEntry is the entry of the accounts bucket that says which master key the store was made with. Account
+// CheckEntry is the entry of the accounts bucket that shows which master key the store was made with. Account
 // ids have another prefix.
 const CheckEntry = "master-key-check"
 
-// Account is an account as it lies in its entry.
+// Account is an account as it is stored in its entry.
 type Account struct {
 	account.Account
 
@@ -45,7 +46,7 @@ type Account struct {
 	Last    *audit.Record // of the change that made this version
 }
 
-// Key is an API key as it lies in its entry.
+// Key is an API key as it is stored in its entry.
 type Key struct {
 	account.Key
 
@@ -72,9 +73,9 @@ type accountRecord struct {
 	Invites       []inviteRecord `json:"invites,omitempty"`
 	Last          *audit.Record  `json:"last,omitempty"`
 
-	// What follows is missing in records of builds that knew no more of an account's life. Those serve the
-	// account as if it were not there, and so it changes nothing of what they may: an account whose deletion
-	// was asked for is disabled, too.
+	// The next fields are missing in records of builds that knew no more of an account's life. Those builds
+	// serve the account as if the fields were not there, so the fields must not change what they may do: an
+	// account whose deletion was requested is disabled, too.
 	Former         []naming.Former `json:"former,omitempty"`
 	Granted        bool            `json:"name_granted,omitempty"`
 	VerifiedAt     time.Time       `json:"verified_at,omitzero"`
@@ -88,8 +89,8 @@ type accountRecord struct {
 	NoticeURL []byte `json:"notice_url,omitempty"`
 }
 
-// brandingRecord is a branding.Branding as it lies in its account's record. A logo is bounded so that it may
-// (logo.MaxBytes): one read brings all that a page shows, and what copies accounts copies logos.
+// brandingRecord is a branding.Branding as it is stored in its account's record. A logo is small enough for
+// that (logo.MaxBytes): one read returns everything that a page shows, and a copy of accounts copies logos.
 type brandingRecord struct {
 	Accent     string `json:"accent,omitempty"`
 	AccentDark string `json:"accent_dark,omitempty"`
@@ -137,14 +138,14 @@ type inviteRecord struct {
 	By        string      `json:"by,omitempty"`
 	CreatedAt time.Time   `json:"created_at"`
 	ExpiresAt time.Time   `json:"expires_at"`
-	// Who made it, where that is a member, or a login link: then there is no network, and the subject is the
-	// link's id. Older builds keep what stands there, and match it with no member.
+	// Who made it, if that is a member, or a login link: then there is no network, and the subject is the
+	// link's id. Older builds keep this value, and match it with no member.
 	ByNetwork string `json:"by_network,omitempty"`
 	BySubject string `json:"by_subject,omitempty"`
 }
 
-// invite reads an invite. One that an older build made under a login link names the link in By alone, and
-// lives for longer than the link.
+// invite reads an invite. One that an older build made under a login link names the link only in By, and
+// lives longer than the link.
 func (r inviteRecord) invite() account.Invite {
 	i := account.Invite{
 		ID: InviteID(r.Digest), Role: r.Role, For: r.For, By: r.By, CreatedAt: r.CreatedAt,
@@ -251,7 +252,7 @@ func DecodeAccount(id string, data []byte, box *secretbox.Box) (Account, error) 
 	return a, nil
 }
 
-// outline is the account without what is sealed of it.
+// outline is the account without its sealed part.
 func (r accountRecord) outline(id string) account.Account {
 	a := account.Account{
 		ID: id, Name: r.Name, Quota: r.Quota, ReturnURL: r.ReturnURL, ReturnOrigins: r.ReturnOrigins,
@@ -307,8 +308,8 @@ func DecodeKey(name string, data []byte) (secrets.Digest, Key, error) {
 // InviteID returns the id of an invite by the digest of its token.
 func InviteID(digest string) string { return secrets.ShortID("inv_", digest) }
 
-// Outline returns the account of an id without its signing secrets, which nothing opens. The record may be
-// none, or a newer build's: what cannot be read is empty.
+// Outline returns the account of an id without its signing secrets, which it does not open. The record may be
+// missing, or from a newer build: fields that cannot be read are empty.
 func Outline(id string, data []byte) account.Account {
 	var r accountRecord
 	if json.Unmarshal(data, &r) != nil {

@@ -12,9 +12,9 @@ import (
 	"verifyd/natsconf"
 )
 
-// AccountRewritable refuses an account's record that holds what this build does not know: written anew from
-// what it knows, the rest would be gone. A newer build may add a member without another version, where who
-// only reads can do without it. What takes a right away is written all the same (KeepAccount): it cannot
+// AccountRewritable refuses an account's record that holds members that this build does not know: rewritten
+// from the known members, the rest would be gone. A newer build may add a member without another version, if
+// readers can do without it. A change that removes a right is written all the same (KeepAccount): it cannot
 // wait. The error is natsconf.ErrNewer.
 func AccountRewritable(data []byte) error { return rewritable(data, new(accountRecord)) }
 
@@ -30,9 +30,9 @@ func rewritable(data []byte, known any) error {
 	return nil
 }
 
-// KeepAccount returns an account's record as this build writes it, with what an older text of it holds beside
-// what this build knows. Of parts only what this build knows is left: that is for changes that must not wait
-// for a newer build.
+// KeepAccount returns an account's record as this build writes it, with the members of an older text of it
+// that this build does not know. Within a part, only the known members are left: that is for changes that
+// must not wait for a newer build.
 func KeepAccount(older, written []byte) ([]byte, error) {
 	data, err := keeping(older, written, accountRecord{})
 	if err != nil {

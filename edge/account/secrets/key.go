@@ -11,23 +11,22 @@ import (
 )
 
 // The form of an API key (contract §5: a service-specific prefix, an underscore, the key material): "vfy_" or
-// "vfytest_", 32 random base62 characters, and 6 base62 characters of CRC-32 over all that stands before
-// them.
+// "vfytest_", 32 random base62 characters, and 6 base62 characters of CRC-32 over everything before them.
 const (
 	LivePrefix = "vfy_"
 	TestPrefix = "vfytest_"
-	// OperatorPrefix begins an operator token, which has the form of an API key otherwise.
+	// OperatorPrefix begins an operator token, which otherwise has the form of an API key.
 	OperatorPrefix = "vfyop_"
 	secretLen      = 32 // 190 bits
 	checksumLen    = 6  // 62^6 > 2^32
 	base62         = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 )
 
-// ErrMalformedKey is returned for what does not have the form of an API key.
+// ErrMalformedKey is returned for a text that does not have the form of an API key.
 var ErrMalformedKey = errors.New("not an API key of this service")
 
-// Digest is what is kept of an API key: its SHA-256. A key has 190 random bits, so that a slow hash would add
-// nothing.
+// Digest is the stored form of an API key: its SHA-256. A key has 190 random bits, so that a slow hash would
+// add nothing.
 type Digest [sha256.Size]byte
 
 const (
@@ -36,7 +35,7 @@ const (
 	idPrefix = "key_"
 )
 
-// Entry is the digest's name in the bucket: a dot stands after what the id is made of, so that JetStream
+// Entry is the digest's name in the bucket: a dot follows the part that the id is made of, so that JetStream
 // finds an entry by its id.
 func (d Digest) Entry() string {
 	return hex.EncodeToString(d[:idBytes]) + "." + hex.EncodeToString(d[idBytes:])
@@ -115,7 +114,7 @@ func digestOf(prefix, s string) (d Digest, ok bool) {
 	return sha256.Sum256([]byte(s)), true
 }
 
-// checksum distinguishes a mistyped or cut key from an unknown one, and for secret scanners a key from
+// checksum distinguishes a mistyped or truncated key from an unknown one, and for secret scanners a key from
 // noise.
 func checksum(s string) string {
 	v := crc32.ChecksumIEEE([]byte(s))

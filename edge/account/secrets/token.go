@@ -10,14 +10,14 @@ import (
 
 var idEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// Base32 writes bytes as ids are written: in lower case, without padding.
+// Base32 formats bytes as ids are written: in lower case, without padding.
 func Base32(b []byte) string { return idEncoding.EncodeToString(b) }
 
 // tokenBytes of randomness in an invite's or a login link's token. Nobody guesses them, so a plain digest is
 // kept of it.
 const tokenBytes = 32
 
-// NewToken makes a random token in base64url and what is stored of it.
+// NewToken makes a random token in base64url and its stored digest.
 func NewToken() (token, digest string) {
 	var b [tokenBytes]byte
 	_, _ = rand.Read(b[:]) // never fails
@@ -26,7 +26,7 @@ func NewToken() (token, digest string) {
 	return token, hex.EncodeToString(sum[:])
 }
 
-// DigestToken returns what is stored of a token, if it has the form of one.
+// DigestToken returns the stored digest of a token, if it has the form of one.
 func DigestToken(token string) (digest string, ok bool) {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(token)
 	if err != nil || len(b) != tokenBytes {
@@ -36,7 +36,7 @@ func DigestToken(token string) (digest string, ok bool) {
 	return hex.EncodeToString(sum[:]), true
 }
 
-// ShortID makes an id out of a digest, long enough that no two of an account meet.
+// ShortID makes an id from a digest, long enough that no two of an account are the same.
 func ShortID(prefix, digest string) string {
 	b, err := hex.DecodeString(digest)
 	if err != nil || len(b) < idBytes {

@@ -17,7 +17,7 @@ import (
 	"verifyd/natsconf/secretbox"
 )
 
-// How Standard Webhooks marks the keys of a pair: base64 follows.
+// The prefixes that Standard Webhooks defines for the keys of a pair: base64 follows.
 const (
 	PublicPrefix  = "whpk_"
 	PrivatePrefix = "whsk_"
@@ -29,18 +29,18 @@ const use = "callback-ed25519"
 // Keys derives the key pairs of accounts. Its methods are safe for concurrent use.
 type Keys struct{ seeds *secretbox.Hash }
 
-// New makes the derivation of a master key.
+// New returns the derivation from a master key.
 func New(master secretbox.Key) *Keys { return &Keys{seeds: master.Hash(use)} }
 
-// PublicKey is what callbacks are checked with, and when they carry its signature.
+// PublicKey is a key that callbacks are checked with, and until when they carry its signature.
 type PublicKey struct {
 	Value string // "whpk_…"
 	From  time.Time
 	Until time.Time // zero: the current one; otherwise the end of the overlap
 }
 
-// Secrets returns what signs an account's callbacks at an instant: its signing secrets, the current one
-// first, then the private key of each, "whsk_" and the seed (RFC 8032 §5.1.5) in base64.
+// Secrets returns the secrets and keys that sign an account's callbacks at an instant: its signing secrets,
+// the current one first, then the private key of each, "whsk_" and the seed (RFC 8032 §5.1.5) in base64.
 func (k *Keys) Secrets(a account.Account, now time.Time) []string {
 	signing := a.Signing(now)
 	all := make([]string, 0, 2*len(signing))
@@ -68,7 +68,8 @@ func (k *Keys) Public(a account.Account, now time.Time) []PublicKey {
 	return public
 }
 
-// seed returns the 32 bytes that a pair is made of. Ids hold no space, so that no two texts are the same.
+// seed returns the 32 bytes that a pair is made from. Ids contain no space, so that no two texts are the
+// same.
 func (k *Keys) seed(a account.Account, s account.Secret) []byte {
 	return k.seeds.Bytes([]byte(a.ID + " " + s.Value))
 }

@@ -21,26 +21,25 @@ import (
 )
 
 const (
-	// MaxFileBytes bounds what is uploaded: a logo for print has some hundreds of kilobytes.
+	// MaxFileBytes bounds an upload: a logo for print has some hundreds of kilobytes.
 	MaxFileBytes = 1 << 20
-	// maxSide and maxPixels bound what is decoded: 4 megapixels are 16 MB of memory, and 32 with 16 bits a
-	// channel.
+	// maxSide and maxPixels bound a picture that is decoded: 4 megapixels are 16 MB of memory, and 32 with 16
+	// bits a channel.
 	maxSide   = 4096
 	maxPixels = 4 << 20
 	// maxWidth and maxHeight are the room of a logo on the page, twice as dense as its CSS pixels.
 	maxWidth, maxHeight = 288, 96
-	// minSide is what can be seen at all.
+	// minSide is the smallest side that can be seen at all.
 	minSide = 16
-	// MaxBytes bounds what comes out. An ordinary page has some 11 KB: with its logo it stays below 30,000
-	// bytes.
+	// MaxBytes bounds the result. An ordinary page has some 11 KB: with its logo it stays below 30,000 bytes.
 	MaxBytes = 12 << 10
 )
 
-// maxScans bounds the passes of a progressive JPEG: one of a few bytes has the decoder go through all pixels
-// again. Encoders write about ten.
+// maxScans bounds the passes of a progressive JPEG: a pass of a few bytes makes the decoder go through all
+// pixels again. Encoders write about ten.
 const maxScans = 64
 
-// format is a kind of picture that is taken.
+// format is a kind of picture that is accepted.
 type format struct {
 	name         string
 	is           func(file []byte) bool
@@ -48,7 +47,7 @@ type format struct {
 	decode       func(io.Reader) (image.Image, error)
 }
 
-// formats are judged by their first bytes, whatever the file is called and the browser says it is.
+// formats are judged by their first bytes, whatever the file's name and the browser's media type.
 var formats = []format{
 	{"PNG", begins("\x89PNG\r\n\x1a\n"), png.DecodeConfig, png.Decode},
 	{"JPEG", begins("\xff\xd8\xff"), jpeg.DecodeConfig, jpeg.Decode},
@@ -63,8 +62,8 @@ func begins(magic string) func([]byte) bool {
 	return func(file []byte) bool { return bytes.HasPrefix(file, []byte(magic)) }
 }
 
-// Read reads a file and returns the logo that it shows, no larger than its room on the page. The error says
-// what is wrong with the file and what would be right.
+// Read reads a file and returns the logo that it shows, no larger than its room on the page. The error
+// describes what is wrong with the file and what is valid.
 func Read(file []byte) (*branding.Logo, error) {
 	if len(file) > MaxFileBytes {
 		return nil, fmt.Errorf("the file has %d bytes, at most %d are taken", len(file), MaxFileBytes)
@@ -83,7 +82,7 @@ func Read(file []byte) (*branding.Logo, error) {
 	return fit(picture)
 }
 
-// judge refuses a file whose header says that its picture is too large or too small.
+// judge refuses a file whose header declares a picture that is too large or too small.
 func (f format) judge(file []byte) error {
 	switch size, err := f.decodeConfig(bytes.NewReader(file)); {
 	case err != nil:
@@ -106,7 +105,7 @@ func (f format) judge(file []byte) error {
 // startOfScan is the marker of a pass; within the passes no byte that follows FF is its own.
 var startOfScan = []byte{0xff, 0xda}
 
-// decoded decodes a file. A fault in a decoder is one of the file.
+// decoded decodes a file. A decoder's fault counts as a fault of the file.
 func (f format) decoded(file []byte) (_ image.Image, err error) {
 	defer func() {
 		if fault := recover(); fault != nil {
@@ -134,7 +133,7 @@ func formatOf(file []byte) (format, error) {
 			"example as PNG")
 }
 
-// damaged is for a file that does not hold what it begins as. What the decoder says helps nobody further.
+// damaged is for a file that does not hold what its beginning declares. The decoder's message would not help.
 func (f format) damaged(err error) error {
 	if f.name == "WebP" && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return errors.New("the WebP picture cannot be read: it is damaged, or animated; save the logo as PNG")
