@@ -27,7 +27,7 @@ type Waiter struct {
 	granted  []string
 }
 
-// NewBudget returns a budget of at most the given number of attempts in all, and of one account.
+// NewBudget returns a budget of total attempts, of which one account has at most each.
 func NewBudget(total, each int) *Budget {
 	return &Budget{share: NewShare(total, each), waiting: map[string][]*Waiter{}}
 }

@@ -32,8 +32,8 @@ func NewQueues[T any](full int, ready chan<- struct{}) *Queues[T] {
 	return &Queues[T]{full: full, ready: ready, room: make(chan struct{}, 1)}
 }
 
-// Put adds one item of the account, unless as many as limit wait already. An account always has room for
-// reserved items: others cannot use it.
+// Put adds one item of the account, unless as many as limit wait already. An account always has room for as
+// many as reserved: others cannot use it.
 func (b *Queues[T]) Put(account string, one T, limit, reserved int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -10,7 +10,7 @@ type Share struct {
 	of          map[string]int // by account; those that have none are not in it
 }
 
-// NewShare returns a share of the given number in all, and at most the given number for each account.
+// NewShare returns a share of total places, of which one account has at most each.
 func NewShare(total, each int) Share { return Share{total: total, each: each, of: map[string]int{}} }
 
 // Allows reports whether the account may have one more.

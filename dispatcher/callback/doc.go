@@ -13,7 +13,7 @@
 //     follows it (endless headers, a hanging body, a reset) takes that back. If bytes left and no status line
 //     came back, the verdict is unknown.
 //  4. The wire counts what the kernel took. If a write failed and the count did not move, the attempt is
-//     released: nothing left, and another attempt may follow. If one byte left, it is unknown.
+//     released: nothing left, and another attempt may follow. If even one byte left, it is unknown.
 //  5. An attempt is bounded in every dimension: DNS, connect, TLS, the whole, informational responses,
 //     header and body bytes.
 //  6. Certificates are always verified, for the name in the URL, with TLS 1.2 or newer. There is no switch.

@@ -36,8 +36,8 @@ const (
 	// askWait bounds the question whether somebody listens. It is answered by an edge, not by a developer's
 	// machine.
 	askWait = 2 * time.Second
-	// waiting is how many callbacks may wait at one listener. They are a developer's own; more than these
-	// are not handed over in time.
+	// waiting is how many callbacks may wait at one listener. They are a developer's own; any more would not
+	// be handed over in time.
 	waiting = 256
 	// nameLen is the length of what rand.Text makes.
 	nameLen = 26
@@ -49,7 +49,7 @@ const (
 var (
 	// ErrNobody: nobody listens, and nothing was sent.
 	ErrNobody = errors.New("nobody listens")
-	// ErrOver: nobody waits for this answer any more, or somebody gave it already.
+	// ErrOver: nothing waits for this answer any more, or it was given already.
 	ErrOver = errors.New("this exchange is over")
 )
 
@@ -68,18 +68,18 @@ type Answer struct {
 	Body   string `json:"body"`   // the beginning of the program's answer
 }
 
-// Relay is either end. It is safe for concurrent use, and owns nothing that is to be closed.
+// Relay is either end. It is safe for concurrent use, and owns nothing that must be closed.
 type Relay struct{ conn *natsconf.Conn }
 
-// New makes a relay on a connection.
+// New returns a relay on a connection.
 func New(conn *natsconf.Conn) *Relay { return &Relay{conn: conn} }
 
 func askSubject(key string) string              { return "listen." + key }
 func handSubject(key, listener string) string   { return "listen." + key + "." + listener }
 func answerSubject(key, exchange string) string { return "listened." + key + "." + exchange }
 
-// Find asks whether somebody listens for a key, and returns the listener. It sends nothing of a callback.
-// The error is ErrNobody, or says that the question was not answered: then it may be asked again.
+// Find asks whether somebody listens for a key, and returns the listener. It sends nothing of a callback. The
+// error is ErrNobody, or reports that the question was not answered: then it may be asked again.
 func (r *Relay) Find(ctx context.Context, key string) (listener string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, askWait)
 	defer cancel()
@@ -120,7 +120,7 @@ func (r *Relay) Hand(ctx context.Context, key, listener string, c Callback) (Ans
 	case err != nil:
 		return Answer{}, fmt.Errorf("wait for the listener: %w", err)
 	}
-	_ = m.Respond(nil) // the answer was in time; who gave it is told so
+	_ = m.Respond(nil) // the answer was in time, and its sender learns that
 	var a Answer
 	if err := json.Unmarshal(m.Data, &a); err != nil {
 		return Answer{}, fmt.Errorf("decode the listener's answer: %w", err)
@@ -128,8 +128,8 @@ func (r *Relay) Hand(ctx context.Context, key, listener string, c Callback) (Ans
 	return a, nil
 }
 
-// Answer tells who handed a callback over how it ended. The error is ErrOver, which a repeat returns too, or
-// natsconf.ErrUnavailable.
+// Answer reports to the process that handed a callback over how it ended. The error is ErrOver, which a
+// repeat returns too, or natsconf.ErrUnavailable.
 func (r *Relay) Answer(ctx context.Context, key, exchange string, a Answer) error {
 	if !isName(exchange) {
 		return ErrOver // and no subject of anybody else's
@@ -148,7 +148,7 @@ func (r *Relay) Answer(ctx context.Context, key, exchange string, a Answer) erro
 	return nil
 }
 
-// isName recognises what rand.Text makes: it is one token of a subject.
+// isName recognizes a name that rand.Text made: it is one token of a subject.
 func isName(s string) bool {
 	return len(s) == nameLen && strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") == ""
 }
@@ -163,7 +163,7 @@ type Post struct {
 	close         sync.Once
 }
 
-// Open makes a place for a listener of a key: from its return on callbacks come. The error is
+// Open makes a place for a listener of a key: callbacks come from its return on. The error is
 // natsconf.ErrUnavailable.
 func (r *Relay) Open(key string) (*Post, error) {
 	p := &Post{relay: r, key: key, callbacks: make(chan *nats.Msg, waiting)}
@@ -185,7 +185,7 @@ func (r *Relay) Open(key string) (*Post, error) {
 	return p, nil
 }
 
-// Callbacks returns what is handed over, to be read with Read.
+// Callbacks returns the callbacks that are handed over, to be read with Read.
 func (p *Post) Callbacks() <-chan *nats.Msg { return p.callbacks }
 
 // Read decodes a callback.
@@ -197,8 +197,7 @@ func (*Post) Read(m *nats.Msg) (Callback, error) {
 	return c, nil
 }
 
-// Close ends the place, and says of every callback that nobody has read that it was not sent. A repeat is
-// harmless.
+// Close ends the place, and reports every callback that was not read as not sent. A repeat is harmless.
 func (p *Post) Close() {
 	p.close.Do(func() {
 		for _, s := range []*nats.Subscription{p.asked, p.handed} {

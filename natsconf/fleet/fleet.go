@@ -2,7 +2,7 @@
 // a question on topology.SubjectFleet of core NATS. Nothing is stored, so a process that does not answer is
 // not there.
 //
-// An answer holds no secret, no session and no user: versions, roles, what is not well, and receiver hosts.
+// An answer holds no secret, no session and no user: versions, roles, failing checks, and receiver hosts.
 package fleet
 
 import (
@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	// maxAsk bounds how long answers are waited for, and askQuiet after how long without another one all
-	// have come: a process answers at once, from memory.
+	// maxAsk bounds the wait for answers, and askQuiet is how long without another one until all have come: a
+	// process answers at once, from memory.
 	maxAsk   = 3 * time.Second
 	askQuiet = 400 * time.Millisecond
 	// HostsMost bounds the receiver hosts of one answer: about 50 KiB.
@@ -32,7 +32,7 @@ const (
 	answersRoom = 1024
 )
 
-// Process is what a process tells of itself.
+// Process is what a process reports about itself.
 type Process struct {
 	ID      string    `json:"id"` // of this run
 	Host    string    `json:"host"`
@@ -45,10 +45,10 @@ type Process struct {
 	Store   Room      `json:"store"`
 	// Networks are the ids of the identity networks that lead into an edge's dashboard.
 	Networks []string `json:"networks,omitempty"`
-	// of a dispatcher: where something waits or nobody answers, the worst first
+	// of a dispatcher: hosts where something waits or that do not answer, the worst first
 	Hosts []Host `json:"hosts,omitempty"`
 	Copy  *Copy  `json:"copy,omitempty"` // of a process that keeps a copy of its store elsewhere
-	// of a dispatcher: the whole service's, as it measured it last
+	// of a dispatcher: the whole service's, as last measured
 	Backlog *Backlog `json:"backlog,omitempty"`
 }
 
@@ -72,7 +72,7 @@ type Copy struct {
 	Trouble  string    `json:"trouble,omitempty"`   // why it is not what it should be
 }
 
-// String says in a line how it stands.
+// String describes the state of the copy in a line.
 func (c Copy) String() string {
 	text := fmt.Sprintf("%s, as of %s, %.1f s behind, %d MiB", c.Dir, c.At.Format(time.RFC3339), c.Lag,
 		c.Bytes>>20)
@@ -118,7 +118,7 @@ type Presence struct {
 	id   string
 }
 
-// NewPresence makes the actor; tell is called for each question and answers at once. The ID is filled in.
+// NewPresence returns the actor; tell is called for each question and returns at once. The ID is filled in.
 func NewPresence(c *natsconf.Conn, tell func() Process, log zerolog.Logger) *Presence {
 	return &Presence{conn: c, tell: tell, log: log, id: rand.Text()}
 }
@@ -161,7 +161,7 @@ func (p *Presence) answer(m *nats.Msg) {
 }
 
 // Ask asks all processes, and returns those that answer, by machine and role. It takes about half a second,
-// and at most 3 s. Its error is natsconf.ErrUnavailable; that nobody runs is none.
+// and at most 3 s. Its error is natsconf.ErrUnavailable; that no process runs is not an error.
 func Ask(ctx context.Context, c *natsconf.Conn) ([]Process, error) {
 	q, err := newQuestion(c)
 	if err != nil {
@@ -182,7 +182,7 @@ func Ask(ctx context.Context, c *natsconf.Conn) ([]Process, error) {
 				return nil, nil
 			}
 			var p Process
-			if json.Unmarshal(m.Data, &p) == nil { // what cannot be read is another build's
+			if json.Unmarshal(m.Data, &p) == nil { // an answer that cannot be read is from another build
 				found = append(found, p)
 			}
 			quiet.Reset(askQuiet)
@@ -196,9 +196,9 @@ func Ask(ctx context.Context, c *natsconf.Conn) ([]Process, error) {
 	}
 }
 
-// Anybody reports whether at least one process runs, for who must not take a slow one for none: only 3 s of
-// silence, and of questions put again for processes that were just connecting, mean nobody. Its error is
-// natsconf.ErrUnavailable.
+// Anybody reports whether at least one process runs, for callers that must not take a slow process for none:
+// only 3 s of silence, with questions repeated for processes that were just connecting, mean that none runs.
+// Its error is natsconf.ErrUnavailable.
 func Anybody(ctx context.Context, c *natsconf.Conn) (bool, error) {
 	q, err := newQuestion(c)
 	if err != nil {
@@ -258,7 +258,7 @@ func unasked(err error) error {
 	return fmt.Errorf("ask for processes: %w: %w", natsconf.ErrUnavailable, err)
 }
 
-// noResponders is the status by which a server says that nobody got a request.
+// noResponders is the status by which a server reports that no subscriber got a request.
 const noResponders = "503"
 
 func sorted(found []Process) []Process {
@@ -274,8 +274,8 @@ func sorted(found []Process) []Process {
 	return found
 }
 
-// Hosts gathers what all dispatchers see of receiver hosts: each host once, those where nobody answers
-// first, then by what waits.
+// Hosts gathers what all dispatchers see of receiver hosts: each host once, those that do not answer first,
+// then by what waits.
 func Hosts(all []Process) []Host {
 	byName := map[string]*Host{}
 	var names []string
@@ -302,7 +302,7 @@ func Hosts(all []Process) []Host {
 	return hosts
 }
 
-// Newest returns the backlog that was measured last; nil where no dispatcher tells one.
+// Newest returns the backlog that was measured last; nil if no dispatcher reports one.
 func Newest(all []Process) (newest *Backlog) {
 	for _, p := range all {
 		if p.Backlog != nil && (newest == nil || p.Backlog.At.After(newest.At)) {
@@ -312,7 +312,7 @@ func Newest(all []Process) (newest *Backlog) {
 	return newest
 }
 
-// SortHosts puts hosts where nobody answers first, then those where most waits.
+// SortHosts puts hosts that do not answer first, then those where most waits.
 func SortHosts(hosts []Host) {
 	slices.SortFunc(hosts, func(a, b Host) int {
 		if aOpen, bOpen := a.Breaker != BreakerClosed, b.Breaker != BreakerClosed; aOpen != bOpen {

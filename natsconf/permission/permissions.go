@@ -8,13 +8,13 @@ import (
 	"verifyd/natsconf/topology"
 )
 
-// Role is what a process or a person does with the store. Each has a credential of its own where the server
-// tells them apart.
+// Role is what a process or a person does with the store. Each has a credential of its own if the server
+// distinguishes them.
 type Role string
 
-// The roles. RoleOperator is everything within the account: it makes the topology, runs the commands that
-// change it, and is also what a process takes that runs edge and dispatcher in one. RoleMonitor sees figures
-// and settings, hears operator events, and reads nothing stored.
+// The roles. RoleOperator is everything within the account: it makes the topology and runs the commands that
+// change it, and a process that runs edge and dispatcher in one takes it too. RoleMonitor sees figures and
+// settings, hears operator events, and reads nothing stored.
 const (
 	RoleEdge       Role = "edge"
 	RoleDispatcher Role = "dispatcher"
@@ -29,22 +29,22 @@ func Roles() []Role { return []Role{RoleEdge, RoleDispatcher, RoleOperator, Role
 const (
 	// SubjectUserInfo is where a user learns what the server lets it do.
 	SubjectUserInfo = "$SYS.REQ.USER.INFO"
-	// inboxes is where answers come, below a name that is the user's own: who could listen to all inboxes
-	// would read every answer.
+	// inboxes is where answers come, below a name that is the user's own: a user that could listen to all
+	// inboxes would read every answer.
 	inboxes = "_INBOX"
-	// answers is where who is asked answers. The server could allow that for each question instead
-	// (allow_responses), but then at whatever subject the question names: who may ask and be asked would
-	// allow itself everything. An inbox's name cannot be guessed.
+	// answers is the subjects that a process answers on. The server could allow that for each question
+	// instead (allow_responses), but then at whatever subject the question names: a user that may ask and be
+	// asked would allow itself everything. An inbox's name cannot be guessed.
 	answers = inboxes + ".>"
 )
 
-// Set are what a role may do. Unlimited ones leave the lists empty.
+// Set is what a role may do. Unlimited ones leave the lists empty.
 type Set struct {
 	Unlimited       bool
 	Publish, Listen Rule
 }
 
-// Rule lists subjects; what is denied is so although a wildcard allows it.
+// Rule lists subjects; a denied subject is denied although a wildcard allows it.
 type Rule struct{ Allow, Deny []string }
 
 // reading is how a role reads a stream.
@@ -53,7 +53,7 @@ type reading int
 const (
 	unread reading = iota
 	single         // messages one by one, from the leader
-	many           // besides, through consumers of its own that end by themselves
+	many           // also through consumers of its own that end by themselves
 )
 
 // access is what a role does with one stream.
@@ -63,7 +63,7 @@ type access struct {
 	reads  reading
 }
 
-// accesses is the table of who does what with which stream. What is not in it the server refuses.
+// accesses is the table of who does what with which stream. The server refuses everything that is not in it.
 //
 //	asset               edge                         dispatcher
 //	KV sessions         makes and reads              –
@@ -89,7 +89,7 @@ var accesses = map[Role][]access{
 		{topology.StreamSessionKeys, []string{"session-keys.*"}, single},
 		{topology.StreamCompletions, []string{"completion.*", "resend.*.*"}, many},
 		{topology.StreamEvents, []string{"session.*.*"}, single},
-		{topology.StreamRetries, nil, many}, // operators' pages tell the backlog
+		{topology.StreamRetries, nil, many}, // operators' pages show the backlog
 		{topology.StreamUsage, []string{"usage.*.*", "stat.*.*.*"}, many},
 		{topology.StreamAudit, []string{"audit.*.*"}, many},
 		{topology.BucketStream(topology.BucketAccounts),
@@ -106,7 +106,7 @@ var accesses = map[Role][]access{
 			[]string{topology.BucketSubject(topology.BucketIdentities, ">")}, single},
 		{topology.BucketStream(topology.BucketAlarms),
 			[]string{topology.BucketSubject(topology.BucketAlarms, ">")}, many},
-		// read marks, and what is known here alone, such as where quotas stand
+		// read marks, and what is known here alone, such as the use of quotas
 		{topology.StreamNotices, []string{"notice.*.*", "notice-read.*.*"}, many},
 		// operators and login links are made by an operator's credential
 		{topology.BucketStream(topology.BucketOperations),
@@ -159,7 +159,7 @@ func Of(role Role, user string) Set {
 	return p
 }
 
-// edge adds what edges tell each other and listeners' callbacks (package natsconf/devtunnel), and keeps them
+// edge adds the messages between edges and listeners' callbacks (package natsconf/devtunnel), and keeps edges
 // off the dispatchers' consumers.
 func (p *Set) edge() {
 	p.Publish.Allow = append(p.Publish.Allow, topology.SubjectSpent, topology.SubjectFleet,
@@ -183,7 +183,7 @@ func (p *Set) dispatcher() {
 	p.Publish.Allow = slices.Compact(p.Publish.Allow)
 }
 
-// subjects are what the access takes.
+// subjects are the subjects that the access needs.
 func (a access) subjects() []string {
 	s := slices.Clone(a.writes)
 	if a.reads >= single {
@@ -199,7 +199,7 @@ func (a access) subjects() []string {
 	return s
 }
 
-// consumerSubjects are what making, changing, reading and deleting a durable consumer takes.
+// consumerSubjects are the subjects needed to make, change, read and delete a durable consumer.
 func consumerSubjects(c topology.Consumer) []string {
 	name := c.Stream + "." + c.Config.Durable
 	return []string{
@@ -216,5 +216,5 @@ func WritesOf(role Role) (subjects []string) {
 	return subjects
 }
 
-// InboxOf returns where answers to a user come.
+// InboxOf returns the subject of answers to a user.
 func InboxOf(user string) string { return inboxes + "." + user }

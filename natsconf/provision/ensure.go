@@ -41,7 +41,7 @@ func (e *VersionError) Error() string {
 		e.Version)
 }
 
-// ShortenError reports that a stream cannot keep its messages for less than it does.
+// ShortenError reports that a stream cannot keep its messages for less time than it does.
 type ShortenError struct {
 	Asset string
 	Err   error
@@ -67,10 +67,10 @@ type Ensurer struct {
 	// Update lets it change settings of assets that exist, such as how long results are kept. Only the
 	// service itself does so: a command that an operator runs with other settings must not cut off data.
 	Update bool
-	// Changed, where set, is called with each setting that was changed.
+	// Changed, if set, is called with each setting that was changed.
 	Changed func(asset, field, from, to string)
-	// Shorten, where set, is asked before a stream keeps its messages for less than it did: what is older
-	// then goes at once. Its error ends Ensure, as one that lasts.
+	// Shorten, if set, is called before a stream keeps its messages for less time than it did: older messages
+	// then go at once. Its error ends Ensure, as a lasting one.
 	Shorten func(ctx context.Context, stream string, to time.Duration) error
 	// Waiting are called with what EnsureAtBoot waits for, as AtBoot does.
 	Waiting []func(error)
@@ -82,10 +82,9 @@ var changeable = []string{"description", "max_age", "num_replicas", "duplicate_w
 // ignored are settings that verifyd has no opinion on: they stay as the operator has them.
 var ignored = []string{"placement", "consumer_limits", "compression", "metadata"}
 
-// Ensure creates what is missing and, where allowed, updates what may change. It is harmless to repeat. It
+// Ensure creates what is missing and, if allowed, updates what may change. It is harmless to repeat. It
 // returns a *DriftError for a difference that it refuses to touch, a *VersionError for a server that is too
-// old, and a *MissingError where the credential is one that may make nothing, as those of an edge and of a
-// dispatcher are.
+// old, and a *MissingError if the credential may make nothing, like those of an edge and of a dispatcher.
 func (e Ensurer) Ensure(ctx context.Context) error {
 	if err := e.checkVersion(ctx); err != nil {
 		return err
@@ -97,7 +96,7 @@ func (e Ensurer) Ensure(ctx context.Context) error {
 		}
 	}
 	if bound {
-		return nil // the dispatchers make their consumers themselves where these are missing
+		return nil // the dispatchers make their consumers themselves if these are missing
 	}
 	for _, c := range e.Topology.Consumers {
 		if err := natsconf.EnsureConsumer(ctx, e.Conn.JS, c); err != nil {
@@ -107,8 +106,8 @@ func (e Ensurer) Ensure(ctx context.Context) error {
 	return nil
 }
 
-// isBound asks the server whether this credential may not make the streams. Where the server does not report
-// it, it is tried.
+// isBound asks the server whether this credential may not make the streams. If the server does not report
+// that, Ensure tries.
 func (e Ensurer) isBound(ctx context.Context) bool {
 	g, err := e.Conn.Grants(ctx)
 	return err == nil && slices.ContainsFunc(e.Topology.Streams, func(s jetstream.StreamConfig) bool {
@@ -141,7 +140,7 @@ func (e Ensurer) stream(ctx context.Context, want jetstream.StreamConfig, bound 
 	return e.update(ctx, s.CachedInfo().Config, want)
 }
 
-// create also compares what the server made with what it was asked for.
+// create also compares what the server made with what was requested.
 func (e Ensurer) create(ctx context.Context, want jetstream.StreamConfig) error {
 	s, err := e.Conn.JS.CreateStream(ctx, want)
 	if err != nil {
@@ -195,7 +194,7 @@ func differences(have, want jetstream.StreamConfig) ([]DriftError, error) {
 		switch {
 		case bytes.Equal(h[name], w[name]), slices.Contains(ignored, name):
 		case name == "allow_direct" && want.AllowDirect:
-			// Stores of older builds stay without: those would refuse them with.
+			// Stores of older builds stay without it: those builds would refuse them with it.
 		case name == "subjects" && contains(want.Subjects, have.Subjects): // more of them take nothing away
 			differ = append(differ, d)
 		case slices.Contains(changeable, name):
@@ -246,7 +245,7 @@ func (e Ensurer) EnsureAtBoot(ctx context.Context) error {
 	}, e.Waiting...)
 }
 
-// lasting reports whether the server understood and refused, or this package did: it will be so again.
+// lasting reports whether the server understood and refused, or this package did: it will do so again.
 func lasting(err error) bool {
 	if _, ok := errors.AsType[*DriftError](err); ok {
 		return true

@@ -15,18 +15,18 @@ import (
 )
 
 const (
-	// healthFresh is how long an Observer returns what the server said before it asks anew: probes come
+	// healthFresh is how long an Observer returns the server's last answers before it asks anew: probes come
 	// every second or so, to each process.
 	healthFresh = 5 * time.Second
-	// healthWait bounds one look, below the two seconds that a probe of readiness has. A stream without a
+	// healthWait bounds one check, below the two seconds that a readiness probe has. A stream without a
 	// leader answers nothing.
 	healthWait = 1500 * time.Millisecond
-	// SkewError is from where instants of two machines that differ are judged wrongly: a claim's deadline is
-	// seconds away.
+	// SkewError is the difference of two machines' clocks from which instants are judged wrongly: a claim's
+	// deadline is seconds away.
 	SkewError = 5 * time.Second
 )
 
-// Health is what the server said of verifyd's assets.
+// Health is what the server reported about verifyd's assets.
 type Health struct {
 	At        time.Time
 	Streams   []StreamHealth   // in the topology's order
@@ -37,10 +37,10 @@ type Health struct {
 	SkewKnown bool
 }
 
-// StreamHealth is how one stream stands.
+// StreamHealth is the state of one stream.
 type StreamHealth struct {
 	Name        string
-	Leader      string // the server that leads it; empty where none answers
+	Leader      string // the server that leads it; empty if none answers
 	Copies      int    // as the stream is configured
 	Current     int    // of these, those that hold everything and can be reached, the leader's included
 	Messages    uint64
@@ -49,7 +49,7 @@ type StreamHealth struct {
 	Err         error        // why nothing is known; nil otherwise
 }
 
-// ConsumerHealth is how one durable consumer stands.
+// ConsumerHealth is the state of one durable consumer.
 type ConsumerHealth struct {
 	Name   string
 	Leader string
@@ -57,7 +57,7 @@ type ConsumerHealth struct {
 	Err    error
 }
 
-// Check returns how the stream stands, and, where it is not well, why.
+// Check returns the state of the stream, and, if it is not healthy, why.
 func (s StreamHealth) Check() (state string, err error) {
 	if s.Err != nil {
 		return "", s.Err
@@ -75,7 +75,7 @@ func (s StreamHealth) Check() (state string, err error) {
 	return state, err
 }
 
-// Check returns how the consumer stands, and, where it is not well, why.
+// Check returns the state of the consumer, and, if it is not healthy, why.
 func (c ConsumerHealth) Check() (state string, err error) {
 	if c.Err != nil {
 		return "", c.Err
@@ -118,8 +118,8 @@ func (h Health) CheckClock() (state string, err error) {
 	return fmt.Sprintf("%s off the server's", h.Skew.Abs()), nil
 }
 
-// Health asks for everything at once, each with its own answer, and changes nothing. What does not answer
-// within 1.5 s says so.
+// Health asks for everything at once, each with its own answer, and changes nothing. An asset that does not
+// answer within 1.5 s is reported as such.
 func (e Ensurer) Health(ctx context.Context) Health {
 	ctx, cancel := context.WithTimeout(ctx, healthWait)
 	defer cancel()
@@ -189,22 +189,22 @@ func (e Ensurer) consumerHealth(ctx context.Context, want topology.Consumer) Con
 	return h
 }
 
-// Observer returns the health of the assets to many who ask often. It starts nothing: who asks first after a
-// while waits for the server.
+// Observer returns the health of the assets to many callers that ask often. It starts nothing: the first
+// caller after a while waits for the server.
 type Observer struct {
 	ensurer Ensurer
-	turn    chan struct{} // holds one: whoever has it owns last
+	turn    chan struct{} // holds one: its taker owns last
 	last    Health
 }
 
-// NewObserver makes an observer of a topology.
+// NewObserver returns an observer of a topology.
 func NewObserver(c *natsconf.Conn, t topology.Topology) *Observer {
 	o := &Observer{ensurer: Ensurer{Conn: c, Topology: t}, turn: make(chan struct{}, 1)}
 	o.turn <- struct{}{}
 	return o
 }
 
-// Health returns what the server said within the last five seconds, or says now. The error is ctx's.
+// Health returns what the server reported within the last five seconds, or reports now. The error is ctx's.
 func (o *Observer) Health(ctx context.Context) (Health, error) {
 	select {
 	case <-o.turn:

@@ -11,14 +11,14 @@ import (
 	"verifyd/natsconf/topology"
 )
 
-// Difference is where the server's topology is not the table's.
+// Difference is a place where the server's topology differs from the table.
 type Difference struct {
 	Asset, Field string
 	Have, Want   string
 	Kind         DifferenceKind
 }
 
-// DifferenceKind is what becomes of a difference when the service starts.
+// DifferenceKind is what happens to a difference when the service starts.
 type DifferenceKind int
 
 // The kinds of a difference.
@@ -28,7 +28,7 @@ const (
 	Drift                         // the service refuses to start: see DriftError
 )
 
-// Inspection is what a server reports of itself and of verifyd's assets on it.
+// Inspection is what a server reports about itself and about verifyd's assets on it.
 type Inspection struct {
 	Version  string // of the server that answered
 	APILevel int
@@ -50,15 +50,15 @@ type Inspection struct {
 	MaxStreamBytes    int64 // of one stream; 0 or -1: no limit
 	StreamsNeedLimits bool  // streams without a size limit are refused
 
-	// KeptFor is how long StreamCompletions keeps outcomes; 0 where there is no such stream yet. MayUpdate:
-	// a service with this credential makes it keep them for as long as its own settings say.
+	// KeptFor is how long StreamCompletions keeps outcomes; 0 if there is no such stream yet. MayUpdate: a
+	// service with this credential makes it keep them for as long as its own settings say.
 	KeptFor   time.Duration
 	MayUpdate bool
 
 	Differences []Difference
 }
 
-// Inspect looks and changes nothing. Its errors are *VersionError, those of the server's API, and ctx's.
+// Inspect reads and changes nothing. Its errors are *VersionError, those of the server's API, and ctx's.
 func (e Ensurer) Inspect(ctx context.Context) (Inspection, error) {
 	nc := e.Conn.NC
 	in := Inspection{
@@ -124,8 +124,7 @@ func (e Ensurer) inspectStream(ctx context.Context, want jetstream.StreamConfig,
 	return err
 }
 
-// skewOf returns how far the clock of the server that answered is ahead; nil where it did not report its
-// time.
+// skewOf returns how far the clock of the server that answered is ahead; nil if it did not report its time.
 func skewOf(info *jetstream.StreamInfo, asked time.Time) *time.Duration {
 	if info.TimeStamp.IsZero() {
 		return nil

@@ -32,13 +32,13 @@ import (
 // KeyBytes is the length of the master key.
 const KeyBytes = 32
 
-// version opens every box, so that a later format can be told apart.
+// version begins every box, so that a later format can be distinguished.
 const version = 1
 
 // nonceBytes is the nonce length of AES-GCM.
 const nonceBytes = 12
 
-// ErrOpen is returned for a box that this key, use and owner did not seal, or that was altered or cut short.
+// ErrOpen is returned for a box that this key, use and owner did not seal, or that was altered or truncated.
 var ErrOpen = errors.New("sealed value does not open: another key, another owner, or altered")
 
 // Key is a master key. The zero value is not usable.
@@ -50,7 +50,7 @@ func (Key) String() string { return "seal.Key(hidden)" }
 // GoString keeps a key out of %#v as well.
 func (Key) GoString() string { return "seal.Key(hidden)" }
 
-// NewKey makes a random master key.
+// NewKey returns a random master key.
 func NewKey() Key {
 	var k Key
 	// crypto/rand.Read never fails: the program ends if the system's source is broken.
@@ -91,7 +91,7 @@ const (
 	checkText = "verifyd master key"
 )
 
-// NewCheck returns a value that tells later whether a store was made with this key.
+// NewCheck returns a value that later shows whether a store was made with this key.
 func (k Key) NewCheck() []byte { return k.Box(checkUse).Seal([]byte(checkText), checkText) }
 
 // Checks reports whether NewCheck of this very key made the value.
@@ -100,8 +100,8 @@ func (k Key) Checks(check []byte) bool {
 	return err == nil && string(plain) == checkText
 }
 
-// LoadOrCreate is Load, but makes a key with mode 0600 where there is none. The write is synced and renamed
-// into place, so that a crash leaves either no key or a whole one. The caller holds the lock on the data
+// LoadOrCreate is Load, but makes a key with mode 0600 if there is none. The write is synced and renamed into
+// place, so that a crash leaves either no key or a whole one. The caller holds the lock on the data
 // directory.
 func LoadOrCreate(path string) (Key, error) {
 	k, err := Load(path)
@@ -115,8 +115,8 @@ func LoadOrCreate(path string) (Key, error) {
 	return k, nil
 }
 
-// Save keeps a key in path with mode 0600, where there is none yet, and syncs it. The error is fs.ErrExist
-// where there is another key; the same key is fine.
+// Save writes a key to path with mode 0600, if there is none yet, and syncs it. The error is fs.ErrExist if
+// there is another key; the same key is fine.
 func Save(path string, k Key) error {
 	there, err := Load(path)
 	switch {
@@ -163,7 +163,7 @@ func writeSynced(path string, b []byte) (err error) {
 	return dir.Sync() // the name must survive a power cut as the bytes do: without the key the store is lost
 }
 
-// Hash makes keyed hashes of one use: equal texts have equal hashes, and nobody without the key can tell
+// Hash makes keyed hashes of one use: equal texts have equal hashes, and nobody without the key can find out
 // which text has one, or try texts until one fits. Its methods are safe for concurrent use.
 type Hash struct{ key []byte }
 
@@ -202,9 +202,8 @@ func (k Key) Box(use string) *Box {
 	return newBox(derived)
 }
 
-// OwnBox returns a box under the key itself, for a key that nothing else is sealed with than the values of
-// one owner: who has several uses puts them into the owner. Deriving a key, as Box does, costs several times
-// as much as sealing.
+// OwnBox returns a box under the key itself, for a key that seals only the values of one owner: a caller with
+// several uses puts them into the owner. Deriving a key, as Box does, costs several times as much as sealing.
 func (k Key) OwnBox() *Box { return newBox(k[:]) }
 
 func newBox(key []byte) *Box {

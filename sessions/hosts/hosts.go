@@ -37,14 +37,14 @@ type State string
 const (
 	Paused      State = "paused"         // by an operator
 	Unreachable State = "nobody answers" // the breaker is not closed
-	Waiting     State = "waiting"        // the last try of what is due there was not sent
+	Waiting     State = "waiting"        // the last try of a delivery that is due there was not sent
 	Open        State = "sent to"
 )
 
-// order is how a report's hosts stand.
+// order is the order of a report's hosts.
 var order = map[State]int{Paused: 0, Unreachable: 1, Waiting: 2, Open: 3}
 
-// Host is a receiver host with everything that is known of it.
+// Host is a receiver host with everything that is known about it.
 type Host struct {
 	fleet.Host
 
@@ -52,12 +52,12 @@ type Host struct {
 	Oldest time.Time // since when the oldest of them is
 	Pause  *pauses.Pause
 
-	newest  sessions.Session // of what is due, whose last try shows why
+	newest  sessions.Session // of the due deliveries; its last try shows why
 	attempt int              // which it waits for
 	missed  bool             // its last try was not sent
 }
 
-// Waits returns how many deliveries wait for the host: as many as are stored, or as a dispatcher holds where
+// Waits returns how many deliveries wait for the host: as many as are stored, or as a dispatcher holds if
 // those were not all counted.
 func (h Host) Waits() int { return max(h.Due, h.Waiting) }
 
@@ -75,15 +75,15 @@ func (h Host) State() State {
 	}
 }
 
-// Report is what is known of all receiver hosts: paused ones first, then those where nobody answers, then by
+// Report is what is known about all receiver hosts: paused ones first, then those that do not answer, then by
 // what waits.
 type Report struct {
 	Hosts []Host
-	// BackTo is how far back due deliveries were counted, where there may be older ones; zero otherwise.
+	// BackTo is how far back due deliveries were counted, if there may be older ones; zero otherwise.
 	BackTo time.Time
 }
 
-// Source is where a report comes from.
+// Source is the source of a report.
 type Source struct {
 	Pauses   *pauses.Store
 	Sessions *store.Store
@@ -114,7 +114,7 @@ func (s Source) Report(ctx context.Context, processes []fleet.Process) (Report, 
 	return r, nil
 }
 
-// host returns the row of a host, a new one where there is none.
+// host returns the row of a host, a new one if there is none.
 func (r *Report) host(name string) *Host {
 	i := slices.IndexFunc(r.Hosts, func(h Host) bool { return h.Host.Host == name })
 	if i < 0 {
@@ -124,7 +124,7 @@ func (r *Report) host(name string) *Host {
 	return &r.Hosts[i]
 }
 
-// countDue counts the deliveries that are due, as far as it comes.
+// countDue counts the deliveries that are due, as far as it gets.
 func (s Source) countDue(ctx context.Context, r *Report) error {
 	ctx, cancel := context.WithTimeout(ctx, dueWithin)
 	defer cancel()
@@ -148,7 +148,7 @@ func (s Source) countDue(ctx context.Context, r *Report) error {
 	return nil
 }
 
-// explain reads why the newest of what is due was not sent, where no dispatcher knows.
+// explain reads why the newest due delivery was not sent, if no dispatcher knows.
 func (s Source) explain(ctx context.Context, r *Report) error {
 	reads := 0
 	for i := range r.Hosts {
@@ -159,7 +159,7 @@ func (s Source) explain(ctx context.Context, r *Report) error {
 		reads++
 		e, err := s.Sessions.LastNotSent(ctx, h.newest)
 		switch {
-		case err == nil && e.Attempt == h.attempt: // not one that ended before somebody asked for another
+		case err == nil && e.Attempt == h.attempt: // not one that ended before somebody requested another
 			h.Class, h.Detail, h.missed = string(e.Class), timeline.Cause(e.Class, e.Detail), true
 		case err != nil && !errors.Is(err, natsconf.ErrNotFound):
 			return err

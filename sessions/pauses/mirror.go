@@ -13,8 +13,8 @@ import (
 	"verifyd/natsconf/topology"
 )
 
-// Mirror is the actor that keeps all pauses in memory, by watching the bucket. Dispatchers ask it before
-// each attempt. It may be served again after it stopped; what it knew stands meanwhile.
+// Mirror is the actor that keeps all pauses in memory, by watching the bucket. Dispatchers ask it before each
+// attempt. It may be served again after it stopped; what it knew stays in use meanwhile.
 type Mirror struct {
 	conn *natsconf.Conn
 	log  zerolog.Logger
@@ -29,7 +29,7 @@ type Mirror struct {
 	changed chan struct{} // closed at the next change
 }
 
-// NewMirror makes a mirror that knows of no pause until it is served.
+// NewMirror returns a mirror that knows of no pause until it is served.
 func NewMirror(c *natsconf.Conn, log zerolog.Logger) *Mirror {
 	m := &Mirror{conn: c, log: log, loaded: make(chan struct{}), changed: make(chan struct{})}
 	m.now.Store(&map[string]Pause{})
@@ -55,8 +55,8 @@ func (m *Mirror) Changed() <-chan struct{} {
 	return m.changed
 }
 
-// Serve mirrors until ctx ends, or the bucket has lost what was seen in it: then everything has to be read
-// anew.
+// Serve mirrors until ctx ends, or the bucket has lost entries that were seen in it: then everything must be
+// read anew.
 func (m *Mirror) Serve(ctx context.Context) error {
 	w := m.conn.Watch(ctx, topology.BucketOperations, prefix+">", &m.fresh)
 	defer w.Close()
@@ -90,7 +90,7 @@ func (m *Mirror) apply(next map[string]Pause, e jetstream.KeyValueEntry) {
 	next[p.Host] = p
 }
 
-// publish replaces what is known, and notifies those who wait for a change.
+// publish replaces what is known, and notifies callers that wait for a change.
 func (m *Mirror) publish(all map[string]Pause) {
 	m.now.Store(&all)
 	m.once.Do(func() { close(m.loaded) })

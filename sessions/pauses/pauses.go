@@ -36,10 +36,10 @@ const (
 	// Longest is the longest pause. With the retry time after it, a day at most, it stays within the 72
 	// hours for which results are kept by default; see ErrTooLong.
 	Longest = 24 * time.Hour
-	// spare is what a pause leaves of the time for which the oldest waiting outcome is kept: the hour by
-	// which the settings keep results for longer than callbacks are tried.
+	// spare is how much a pause leaves of the time for which the oldest waiting outcome is kept: the hour by
+	// which the settings keep results longer than callbacks are tried.
 	spare = time.Hour
-	// reasonBytes bounds what an operator writes beside a pause.
+	// reasonBytes bounds the reason that an operator writes for a pause.
 	reasonBytes = 200
 
 	recordVersion = 1
@@ -103,11 +103,11 @@ type record struct {
 	Pause
 }
 
-// Store makes, ends and lists pauses. Its methods are safe for concurrent use; beside the errors that each
-// names they return natsconf's. A newer build's pause (natsconf.ErrNewer) is neither changed nor ended.
+// Store makes, ends and lists pauses. Its methods are safe for concurrent use; in addition to the errors that
+// each names they return natsconf's. A newer build's pause (natsconf.ErrNewer) is neither changed nor ended.
 type Store struct {
-	// Oldest returns since when the oldest delivery waits that has not ended, the zero time where none does;
-	// not asked when nil.
+	// Oldest returns since when the oldest delivery that has not ended waits, the zero time if none does; not
+	// called when nil.
 	Oldest func(ctx context.Context) (time.Time, error)
 
 	conn *natsconf.Conn
@@ -127,8 +127,8 @@ func NewStore(ctx context.Context, c *natsconf.Conn, now func() time.Time) (*Sto
 	return &Store{conn: c, kv: kv, now: now}, nil
 }
 
-// Begin pauses a host, or changes until when and why it is paused. Its errors are a *urlpolicy.Fault for
-// what is no host, ErrTooLong, which may be a *TooLongError, and ErrReason.
+// Begin pauses a host, or changes until when and why it is paused. Its errors are a *urlpolicy.Fault for a
+// text that is not a host, ErrTooLong, which may be a *TooLongError, and ErrReason.
 func (s *Store) Begin(ctx context.Context, host, by, reason string, lasts time.Duration) (Pause, error) {
 	host, err := urlpolicy.Destination(host)
 	if err != nil {
@@ -153,9 +153,9 @@ func (s *Store) Begin(ctx context.Context, host, by, reason string, lasts time.D
 	})
 }
 
-// fits refuses a pause that the oldest waiting outcome would not outlive. That one may wait for another
-// host: which host each waits for is known only by reading all of them, and as much is left of it only where
-// hosts have been paused for days, or dispatchers stood still.
+// fits refuses a pause that the oldest waiting outcome would not outlive. That one may wait for another host:
+// only reading all of them would show which host each waits for, and so little time is left only if hosts
+// have been paused for days, or dispatchers stood still.
 func (s *Store) fits(ctx context.Context, lasts, kept time.Duration) error {
 	if s.Oldest == nil {
 		return nil
@@ -170,7 +170,7 @@ func (s *Store) fits(ctx context.Context, lasts, kept time.Duration) error {
 	return nil
 }
 
-// End ends a pause. Its errors are a *urlpolicy.Fault for what is no host, and ErrNotPaused.
+// End ends a pause. Its errors are a *urlpolicy.Fault for a text that is not a host, and ErrNotPaused.
 func (s *Store) End(ctx context.Context, host, by string) (Pause, error) {
 	host, err := urlpolicy.Destination(host)
 	if err != nil {
@@ -211,25 +211,25 @@ func (s *Store) change(ctx context.Context, host string, edit func(Pause) (Pause
 	return next, nil
 }
 
-// Of returns the pause that is on of a host, named as timeline.Host does; nil where there is none. Its error
-// is natsconf.ErrUnavailable.
+// Of returns the current pause of a host, named as timeline.Host does; nil if there is none. Its error is
+// natsconf.ErrUnavailable.
 func (s *Store) Of(ctx context.Context, host string) (*Pause, error) {
 	e, err := s.kv.Get(ctx, entryOf(host))
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return nil, nil //nolint:nilnil // nobody paused it
+		return nil, nil //nolint:nilnil // it is not paused
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read the pause: %w: %w", natsconf.ErrUnavailable, err)
 	}
 	p, err := decode(e.Value())
-	if err != nil || !p.On(s.now()) { // a newer build's is left out, as in List
+	if err != nil || !p.On(s.now()) { // one of a newer build is left out, as in List
 		return nil, nil //nolint:nilerr,nilnil // see there
 	}
 	return &p, nil
 }
 
-// List returns the pauses that are on, by host. An entry that cannot be read is left out: it is a newer
-// build's.
+// List returns the pauses that are on, by host. An entry that cannot be read is left out: it is from a newer
+// build.
 func (s *Store) List(ctx context.Context) ([]Pause, error) {
 	msgs, err := s.conn.Newest(ctx, topology.BucketStream(topology.BucketOperations),
 		topology.BucketSubject(topology.BucketOperations, prefix+">"))
@@ -255,7 +255,7 @@ func decode(data []byte) (Pause, error) {
 	return r.Pause, nil
 }
 
-// hostEncoding makes one word of a key out of a host: names of keys hold no colon and no bracket.
+// hostEncoding makes one word of a key from a host: names of keys contain no colon and no bracket.
 var hostEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
 func entryOf(host string) string { return prefix + hostEncoding.EncodeToString([]byte(host)) }

@@ -106,7 +106,7 @@ type BindingRecord struct {
 type ReservationRecord struct {
 	Version     int       `json:"v"`
 	Fingerprint []byte    `json:"fingerprint,omitempty"`
-	Token       []byte    `json:"token,omitempty"` // sealed: who holds it may sign in
+	Token       []byte    `json:"token,omitempty"` // sealed: a holder of it may sign in
 	At          time.Time `json:"at"`
 	Until       time.Time `json:"until,omitzero"` // when another may take over, unless the session is there
 	// Released reports that no session was created: the key is free again.

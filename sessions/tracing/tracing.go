@@ -1,8 +1,8 @@
 // Package tracing carries the trace of a session through what is stored about it: from the request that
 // starts it to the page that is opened minutes later, and from the completion to the dispatcher that sends
-// it, on whatever machine. The trace context stands in a header of the session's record and of its
-// completion, as W3C Trace Context defines it (https://www.w3.org/TR/trace-context/, §3.2), and only if the
-// session is traced.
+// it, on whatever machine. The trace context is in a header of the session's record and of its completion, as
+// W3C Trace Context defines it (https://www.w3.org/TR/trace-context/, §3.2), and only if the session is
+// traced.
 //
 // What spans may hold: ids of sessions, accounts and networks, words of the domain, hosts, statuses and
 // times. No text of an integrator or a user, no token, no address of a user, no path or query of a URL.
@@ -36,7 +36,7 @@ const (
 // parentBytes is the length of a traceparent of version 00 (§3.2.2).
 const parentBytes = 55
 
-// Parent writes the span that ctx carries as a traceparent; empty where it carries none.
+// Parent formats the span that ctx carries as a traceparent; empty if it carries none.
 func Parent(ctx context.Context) string {
 	if !trace.SpanContextFromContext(ctx).IsValid() {
 		return ""
@@ -46,11 +46,11 @@ func Parent(ctx context.Context) string {
 	return carrier[Header]
 }
 
-// WithParent returns a context whose next span is a child of a traceparent's. What cannot be read is no
-// parent.
+// WithParent returns a context whose next span is a child of a traceparent's. A text that cannot be read is
+// no parent.
 func WithParent(ctx context.Context, traceparent string) context.Context {
 	if strings.HasPrefix(traceparent, "00-") && len(traceparent) != parentBytes {
-		return ctx // OpenTelemetry takes a hyphen behind it
+		return ctx // OpenTelemetry accepts a hyphen after it
 	}
 	return propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{Header: traceparent})
 }
@@ -66,7 +66,7 @@ func Inject(m *nats.Msg, traceparent string) {
 	m.Header[Header] = []string{traceparent}
 }
 
-// Extract returns the traceparent of a message; empty where it has none.
+// Extract returns the traceparent of a message; empty if it has none.
 func Extract(h nats.Header) string {
 	if values := h[Header]; len(values) == 1 {
 		return values[0]
@@ -74,7 +74,7 @@ func Extract(h nats.Header) string {
 	return ""
 }
 
-// ID returns the trace that ctx's span belongs to, where it is sampled, for exemplars and log lines; empty
+// ID returns the trace that ctx's span belongs to, if it is sampled, for exemplars and log lines; empty
 // otherwise.
 func ID(ctx context.Context) string {
 	if c := trace.SpanContextFromContext(ctx); c.IsSampled() {
