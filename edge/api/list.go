@@ -43,7 +43,7 @@ type Lister interface {
 // listDoc is a page of an account's sessions, newest first.
 type listDoc struct {
 	Sessions []export.Session `json:"sessions"` // never null
-	Next     *string          `json:"next"`     // the cursor of the next page; null where there is none
+	Next     *string          `json:"next"`     // the cursor of the next page; null if there is none
 	// the creation instant of the oldest session examined; null if none was
 	BackTo *string `json:"back_to"`
 }

@@ -29,7 +29,7 @@ type Usages interface {
 type usageDoc struct {
 	Month     string   `json:"month"`
 	Test      bool     `json:"test"`
-	Quota     int64    `json:"quota"` // the present one, for past months too
+	Quota     int64    `json:"quota"` // the current one, for past months too
 	Used      int64    `json:"used"`
 	Remaining int64    `json:"remaining"`
 	ResetsAt  string   `json:"resets_at"` // when the month's count ends

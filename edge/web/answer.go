@@ -26,7 +26,7 @@ type Document struct {
 	Code      problem.Code    `json:"code"`
 	RequestID string          `json:"request_id"`
 	Errors    []problem.Fault `json:"errors,omitempty"`
-	TriesLeft *int            `json:"tries_left,omitempty"` // of CodeWrongCode: how many codes may be given yet
+	TriesLeft *int            `json:"tries_left,omitempty"` // of CodeWrongCode: how many codes may still be entered
 }
 
 // WriteProblem is the one function that writes problem documents. Headers that belong to a code alone are set

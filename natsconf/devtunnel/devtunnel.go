@@ -63,8 +63,8 @@ type Callback struct {
 // Answer is how a callback ended at the developer's machine.
 type Answer struct {
 	Sent   bool   `json:"sent"`   // the request may have reached the program; false: provably not
-	Status int    `json:"status"` // the program's final HTTP status; 0 where none came
-	Detail string `json:"detail"` // what went wrong, in one sentence; empty where Status is set
+	Status int    `json:"status"` // the program's final HTTP status; 0 if none came
+	Detail string `json:"detail"` // what went wrong, in one sentence; empty if Status is set
 	Body   string `json:"body"`   // the beginning of the program's answer
 }
 

@@ -40,7 +40,7 @@ type Process struct {
 	Version string    `json:"version"`
 	Roles   []string  `json:"roles"`
 	Since   time.Time `json:"since"` // when it started
-	Ready   bool      `json:"ready"` // it takes requests, as /readyz says
+	Ready   bool      `json:"ready"` // it accepts requests, as /readyz reports
 	Unwell  []Trouble `json:"unwell,omitempty"`
 	Store   Room      `json:"store"`
 	// Networks are the ids of the identity networks that lead into an edge's dashboard.
@@ -69,7 +69,7 @@ type Copy struct {
 	Lag      float64   `json:"lag_seconds"`
 	Bytes    int64     `json:"bytes"`
 	SameDisk bool      `json:"same_disk,omitempty"` // it is on the filesystem of the store, and lost with it
-	Trouble  string    `json:"trouble,omitempty"`   // why it is not what it should be
+	Trouble  string    `json:"trouble,omitempty"`   // why it is not as it should be
 }
 
 // String describes the state of the copy in a line.
@@ -103,7 +103,7 @@ type Host struct {
 	Breaker string    `json:"breaker"`           // closed, open or half-open
 	Since   time.Time `json:"since,omitzero"`    // since when the breaker is not closed
 	Waiting int       `json:"waiting,omitempty"` // deliveries that wait there in this process
-	Class   string    `json:"class,omitempty"`   // why nobody was reached the last time
+	Class   string    `json:"class,omitempty"`   // why the last dial did not reach it
 	Detail  string    `json:"detail,omitempty"`
 }
 

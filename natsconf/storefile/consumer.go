@@ -13,7 +13,7 @@ import (
 // Position is how far a consumer has come: everything up to its floor is acknowledged.
 type Position struct {
 	Stream   uint64 `json:"stream"`   // sequence of the stream
-	Consumer uint64 `json:"consumer"` // how often it has given a message out by then
+	Consumer uint64 `json:"consumer"` // how often it has delivered a message by then
 }
 
 // consumerFile is where the server keeps a consumer's position, without a checksum.

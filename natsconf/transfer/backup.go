@@ -37,7 +37,7 @@ type Header struct {
 	Store     string    `json:"store"` // which store it is of
 	CreatedAt time.Time `json:"created_at"`
 	Build     string    `json:"build"`     // of verifyd
-	KeyCheck  []byte    `json:"key_check"` // tells which master key it was sealed with
+	KeyCheck  []byte    `json:"key_check"` // identifies the master key that sealed it
 	// the store was moved elsewhere, or about to be: another may serve what it holds
 	Leaving bool `json:"leaving,omitempty"`
 	Running bool `json:"running,omitempty"` // the service ran while it was made, and so after it

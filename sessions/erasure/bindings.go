@@ -24,7 +24,8 @@ func (st *Eraser) eraseBindings(ctx context.Context, names map[string]bool, dry 
 	if err != nil {
 		return err
 	}
-	// by subject: a server that is behind its leader delivers what was replaced, and then what replaced it
+	// by subject: a server that is behind its leader delivers the replaced message, and then the one that
+	// replaced it
 	bindings := map[string]*nats.Msg{}
 	err = st.Conn.Pages(ctx, stream, ">", 1, last, func(msgs []jetstream.Msg) error {
 		for _, m := range msgs {
@@ -66,8 +67,8 @@ func (st *Eraser) eraseBindings(ctx context.Context, names map[string]bool, dry 
 	return nil
 }
 
-// isBindingOf reports whether a binding is of a user with one of these names. A newer build's may be: it is
-// an error.
+// isBindingOf reports whether a binding is of a user with one of these names. One of a newer build may be:
+// that is an error.
 func isBindingOf(m jetstream.Msg, names map[string]bool) (bool, error) {
 	if natsconf.IsMarker(m.Headers()) {
 		return false, nil

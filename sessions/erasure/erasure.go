@@ -30,7 +30,7 @@ type Person struct {
 	PlatformUserID string
 	Platform       string // empty: any
 	GuildID        string // empty: any
-	// the names under which identities may stand for them (IdentityBinding.User), where these are known
+	// the names under which identities may stand for them (IdentityBinding.User), if these are known
 	BindingUsers   []string
 	BindingUsersOf func(sessions.Session) []string
 }
@@ -39,17 +39,17 @@ type Person struct {
 type Erasure struct {
 	Sessions int // records
 	Outcomes int // of these, sessions that have an outcome
-	// sessions that are not at their end, and stay: they can be completed, or are to be delivered
+	// sessions that have not ended, and stay: they can be completed, or are to be delivered
 	Open     int
 	Bindings int // identities that stood for the person
-	// Clear is how many of Sessions builds have stored that did not seal them under keys of their own: they
-	// stay in clear text in the servers' files, and their outcomes in the store, where nothing but this
-	// reads them, until the last leaves by its age: Until.
+	// Clear is how many of Sessions were stored by builds that did not seal them under keys of their own.
+	// They stay in clear text in the servers' files, and their outcomes in the store, where only this reads
+	// them, until the last leaves by its age: Until.
 	Clear int
 	Until time.Time // zero where there is none
 }
 
-// ErasedBy returns the session that a message of topology.BucketStore is about, by its subject, if that says
+// ErasedBy returns the session that a message of topology.BucketStore is about, by its subject, if that means
 // that its user was erased.
 func ErasedBy(subject string) (id sessions.ID, ok bool) {
 	text, ok := strings.CutPrefix(subject, records.ErasedSubject(""))
@@ -63,16 +63,16 @@ type Eraser struct {
 	identityHash *secretbox.Hash // of the names under which identities stand for users
 }
 
-// New makes an eraser of what a reader reads.
+// New returns an eraser of what a reader reads.
 func New(r *records.Reader, identities *secretbox.Hash) *Eraser { return &Eraser{r, identities} }
 
-// Erase erases what is stored of a person: the keys under which their sessions' personal parts are sealed,
-// in records and facts, so that nobody opens these any more, here or in a later copy; the records; their
+// Erase erases what is stored of a person: the keys under which their sessions' personal parts are sealed, in
+// records and facts, so that nobody can open these any more, here or in a later copy; the records; their
 // events; and their identity bindings. The facts themselves stay until their age, without a name: a
 // write-once stream that loses a fact accepts a second one. A session is found by its record, and by its
-// outcome where the record has aged out: that is up to Lifetime older.
+// outcome if the record, which is up to Lifetime older, has aged out.
 //
-// A session that is not at its end stays, and is counted: its outcome would be lost, or sent twice. With dry
+// A session that has not ended stays, and is counted: its outcome would be lost, or sent twice. With dry
 // nothing is changed. Its errors are natsconf's; a repeat is harmless, and finishes what was interrupted.
 func (st *Eraser) Erase(ctx context.Context, p Person, dry bool) (Erasure, error) {
 	if err := st.resumeErasures(ctx, dry); err != nil {
@@ -106,7 +106,7 @@ func (st *Eraser) Erase(ctx context.Context, p Person, dry bool) (Erasure, error
 	}
 	// a hold may rest on an open session
 	maps.DeleteFunc(names, func(name string, _ bool) bool { return open[name] })
-	// Before the records, which alone may tell the names.
+	// Before the records, which alone may hold the names.
 	if err := st.eraseBindings(ctx, names, dry, &e); err != nil || dry {
 		return e, err
 	}
@@ -165,8 +165,8 @@ func (st *Eraser) resumeErasures(ctx context.Context, dry bool) error {
 	return nil
 }
 
-// eraseSession erases one session. Once the first note is stored nothing of it is read; the second marks the
-// erasure as finished.
+// eraseSession erases one session. Once the first record is stored nothing of it is read; the second marks
+// the erasure as finished.
 func (st *Eraser) eraseSession(ctx context.Context, id sessions.ID, note records.ErasedRecord) error {
 	if err := st.noteErased(ctx, id, note); err != nil {
 		return err
@@ -185,7 +185,7 @@ func (st *Eraser) eraseSession(ctx context.Context, id sessions.ID, note records
 	return st.noteErased(ctx, id, records.ErasedRecord{})
 }
 
-// deleteRecord deletes a session's record, where there is one.
+// deleteRecord deletes a session's record, if there is one.
 func (st *Eraser) deleteRecord(ctx context.Context, subject string) error {
 	m, err := st.Conn.Last(ctx, topology.BucketStream(topology.BucketSessions), subject)
 	if errors.Is(err, natsconf.ErrNotFound) || err == nil && natsconf.IsMarker(m.Header) {
@@ -201,7 +201,7 @@ func (st *Eraser) deleteRecord(ctx context.Context, subject string) error {
 	return nil
 }
 
-// noteErased stores that nothing of a session is to be read.
+// noteErased stores that nothing of a session may be read.
 func (st *Eraser) noteErased(ctx context.Context, id sessions.ID, r records.ErasedRecord) error {
 	r.Version, r.At = records.RecordVersions.Newest, st.Instant()
 	data, err := records.EncodeRecord(r)
@@ -219,7 +219,7 @@ func (st *Eraser) noteErased(ctx context.Context, id sessions.ID, r records.Eras
 	return nil
 }
 
-// purgeMarker returns a message that deletes what is stored on a subject of a bucket.
+// purgeMarker returns a message that deletes the entry on a subject of a bucket.
 func purgeMarker(subject string) *nats.Msg {
 	return &nats.Msg{
 		Subject: subject, Header: nats.Header{
@@ -228,7 +228,7 @@ func purgeMarker(subject string) *nats.Msg {
 	}
 }
 
-// keptUntil notes when what is on a subject leaves the store by its age.
+// keptUntil records when the message on a subject leaves the store by its age.
 func (st *Eraser) keptUntil(ctx context.Context, stream, subject string, e *Erasure) error {
 	m, err := st.Conn.Last(ctx, stream, subject)
 	if errors.Is(err, natsconf.ErrNotFound) {

@@ -18,8 +18,8 @@ func (p Person) matches(s sessions.Session) bool {
 		(p.Platform == "" || p.Platform == s.Platform) && (p.GuildID == "" || p.GuildID == s.GuildID)
 }
 
-// sessionsOf finds a person's sessions. What cannot be read is nobody's; a newer build's ends the search: it
-// may be theirs, and is for that one to erase.
+// sessionsOf finds a person's sessions. A record that cannot be read belongs to nobody. One of a newer build
+// ends the search: it may be theirs, and that build has to erase it.
 func (st *Eraser) sessionsOf(ctx context.Context, p Person) (found []sessions.Session, err error) {
 	recorded := map[sessions.ID]sessions.Session{}
 	stored := topology.BucketStream(topology.BucketSessions)
@@ -29,7 +29,7 @@ func (st *Eraser) sessionsOf(ctx context.Context, p Person) (found []sessions.Se
 			case err != nil:
 				return err
 			case s == nil:
-				// a server that is behind its leader delivers what was deleted, and then the deletion
+				// a server that is behind its leader delivers the deleted message, and then the deletion
 				delete(recorded, id)
 			default:
 				recorded[id] = *s
@@ -70,8 +70,8 @@ func (st *Eraser) unlessRecorded(ctx context.Context, id sessions.ID, err error)
 	return err
 }
 
-// eachOf reads what is stored on the subjects that match, records, or outcomes, which hold the same, and
-// returns a person's sessions. A newer build's is passed as an error, and nil where the record was deleted.
+// eachOf reads the messages on the subjects that match, records, or outcomes, which hold the same, and
+// returns a person's sessions. One of a newer build is passed as an error, and a deleted one as nil.
 func (st *Eraser) eachOf(ctx context.Context, p Person, stream, subject string,
 	do func(sessions.ID, *sessions.Session, error) error) error {
 	return st.EachRecord(ctx, stream, subject, func(id sessions.ID, r *records.SessionRecord,

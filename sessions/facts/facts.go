@@ -46,8 +46,8 @@ func NewClaim(id sessions.ID, number int, worker string, at time.Time, begin, se
 // Resend is the fact "attempt N was requested", after the attempts before it had ended.
 type Resend struct {
 	Session sessions.ID `json:"-"`
-	Number  int         `json:"n"`  // the attempt that is asked for, from 2
-	By      string      `json:"by"` // who asked, for people: a key's id, or "operator"
+	Number  int         `json:"n"`  // the attempt that is requested, from 2
+	By      string      `json:"by"` // who requested it, for people: a key's id, or "operator"
 	At      time.Time   `json:"at"`
 }
 
@@ -80,7 +80,7 @@ type Result struct {
 	Number  int           `json:"n"`
 	Verdict Verdict       `json:"verdict"`
 	Class   failure.Class `json:"class,omitempty"`
-	Status  int           `json:"status,omitzero"` // the receiver's final status; 0 where none was read
+	Status  int           `json:"status,omitzero"` // the receiver's final status; 0 if none was read
 	// one sentence for people, without URL or secrets; sealed in storage, like the next fields (Of)
 	Detail  string `json:"detail,omitempty"`
 	Address string `json:"address,omitempty"` // the address dialled, ip:port

@@ -2,7 +2,7 @@
 // attempt at a callback was not delivered.
 package failure
 
-// Class says what went wrong, in one bounded word; empty for a delivered attempt.
+// Class is what went wrong, in one bounded word; empty for a delivered attempt.
 type Class string
 
 // The classes of an attempt that was not delivered.
@@ -16,7 +16,7 @@ const (
 	TLS      Class = "tls"      // no TLS session, or a certificate that does not verify
 	Timeout  Class = "timeout"  // bytes left and the deadline passed
 	Reset    Class = "reset"    // bytes left and the connection ended
-	Protocol Class = "protocol" // what came back is not HTTP/1
+	Protocol Class = "protocol" // the answer is not HTTP/1
 	Status   Class = "status"   // a final status line other than 2xx
 	Unsigned Class = "unsigned" // no usable signing secret for the account
 	Crash    Class = "crash"    // the process that held the claim ended before it wrote a result
@@ -26,6 +26,6 @@ const (
 	// Restored: the store was restored from a backup in which the delivery had not ended
 	Restored Class = "restored"
 	Lost     Class = "lost" // a damaged store has lost the session's key and callback URL
-	// Unreadable: what stands in the place of its claim or its result cannot be read
+	// Unreadable: the message in the place of its claim or its result cannot be read
 	Unreadable Class = "unreadable"
 )

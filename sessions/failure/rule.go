@@ -1,7 +1,7 @@
 package failure
 
 // Rule names the identity network's rule that refused an identity, by the key that sets it in the networks
-// file. Empty unless the reason is Refused; records of builds that had one rule alone leave it out.
+// file. Empty unless the reason is Refused; records of builds that had only one rule leave it out.
 type Rule string
 
 // The rules of identity networks.
@@ -14,6 +14,6 @@ const (
 	RuleAllow        Rule = "allow_subjects"
 	RuleDeny         Rule = "deny_subjects"
 	RuleOneIdentity  Rule = "one_identity_per"
-	// RulePlatformAccount: the session asks that the platform account signs in, and another one did
+	// RulePlatformAccount: the session requires that the platform account signs in, and another one did
 	RulePlatformAccount Rule = "platform_account"
 )

@@ -78,12 +78,12 @@ func (e *TooLongError) Is(target error) bool { return target == ErrTooLong }
 
 // Pause is an operator's decision that nothing is sent to a receiver host for a while.
 type Pause struct {
-	Host    string    `json:"host"`             // host and port, as urlpolicy.URL.HostPort gives them
+	Host    string    `json:"host"`             // host and port, as urlpolicy.URL.HostPort returns them
 	By      string    `json:"by"`               // who paused it
 	Reason  string    `json:"reason,omitempty"` // in their words
 	At      time.Time `json:"at"`
 	Until   time.Time `json:"until"`           // when it ends by itself
-	Ended   time.Time `json:"ended,omitzero"`  // when somebody ended it; zero: nobody did
+	Ended   time.Time `json:"ended,omitzero"`  // when somebody ended it; zero: it was not
 	EndedBy string    `json:"ender,omitempty"` // who
 }
 

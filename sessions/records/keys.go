@@ -62,7 +62,7 @@ func newKeyPage() *keyPage {
 // pageRecord is a keyPage as it is stored, one message for each page. Its name is in the subject.
 type pageRecord struct {
 	Version int    `json:"v"`
-	Keys    []byte `json:"keys"` // one behind the other, sealed
+	Keys    []byte `json:"keys"` // one after another, sealed
 }
 
 // PageSubject is the subject of a page of keys.

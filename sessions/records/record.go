@@ -122,6 +122,6 @@ type progressRecord struct {
 // LeaseRecord is a SignInLease as it is stored.
 type LeaseRecord struct {
 	Version int    `json:"v"`
-	Nonce   string `json:"nonce,omitempty"` // of earlier builds, whose loop it served; nobody reads it
+	Nonce   string `json:"nonce,omitempty"` // of earlier builds, whose loop it served; it is not read
 	sessions.SignInLease
 }

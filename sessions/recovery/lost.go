@@ -15,15 +15,15 @@ import (
 	"verifyd/sessions/records"
 )
 
-// recoverer is who wrote the claims and results of CloseLost.
+// recoverer is the writer of the claims and results of CloseLost.
 const recoverer = "recover"
 
-// CloseLost ends what a damaged store no longer knows the end of, where facts that were stored between two
-// instants are lost; a zero instant is unbounded. Deliveries of outcomes from before the later one that have
-// not come to an end are unknown: their claims may be among what is lost. Sessions that may have been
-// completed in between, and of which no outcome is left, are closed, so that they are not completed again.
-// It is for a store that nobody serves, and returns how many there were of each. A repeat is harmless. Its
-// errors are those of Unfinished, and natsconf's.
+// CloseLost ends sessions and deliveries whose end a damaged store no longer knows, because facts that were
+// stored between two instants are lost; a zero instant is unbounded. Deliveries of outcomes from before the
+// later instant that have not ended become unknown: their claims may be among the lost facts. Sessions that
+// may have been completed in between, and of which no outcome is left, are closed, so that they are not
+// completed again. It is for a store that is not served, and returns how many there were of each. A repeat is
+// harmless. Its errors are those of Unfinished, and natsconf's.
 func (st *Recovery) CloseLost(ctx context.Context, from, to time.Time) (deliveries, closed int, err error) {
 	if deliveries, err = st.endLost(ctx, to); err != nil {
 		return deliveries, 0, err
@@ -68,20 +68,20 @@ func (st *Recovery) endLost(ctx context.Context, to time.Time) (deliveries int, 
 
 // Keyless is what a damaged store has lost with pages of keys (Session.Lost).
 type Keyless struct {
-	Sessions    int // of which the store no longer knows whom they are about
+	Sessions    int // for which the store no longer knows whom they are about
 	Closed      int // of these, those that could still be completed
 	Undelivered int // and those whose callbacks have not ended: dispatchers end them, and send nothing
 }
 
 // CloseKeyless closes the sessions that have lost their keys and could still be completed, and counts what
-// else was lost with keys. It is for a store that nobody serves. A repeat is harmless, and counts what is
+// else was lost with keys. It is for a store that is not served. A repeat is harmless, and counts what is
 // left. Its errors are those of Unfinished, and natsconf's.
 func (st *Recovery) CloseKeyless(ctx context.Context) (k Keyless, err error) {
 	lost, err := st.keyless(ctx)
 	if err != nil {
 		return k, err
 	}
-	erased, err := st.Erased(ctx) // their outcomes stay, and nobody reads them
+	erased, err := st.Erased(ctx) // their outcomes stay, and are not read
 	if err != nil {
 		return k, err
 	}
@@ -147,7 +147,7 @@ func (st *Recovery) maybeCompleted(ctx context.Context, from, to time.Time) (all
 		}
 		s, err := st.OpenRecord(ctx, id, *r)
 		if errors.Is(err, records.ErrErased) {
-			return nil // nobody completes it any more
+			return nil // it is not completed any more
 		}
 		all = append(all, s)
 		return err

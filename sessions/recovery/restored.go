@@ -18,11 +18,11 @@ import (
 	"verifyd/sessions/records"
 )
 
-// restorer is who wrote the claims and results of CloseUnfinished.
+// restorer is the writer of the claims and results of CloseUnfinished.
 const restorer = "restore"
 
-// CloseUnfinished ends every delivery that has not come to an end as unknown, and lets every session expire
-// that could still be completed: nobody knows whether they were sent, and completed, after the backup. It is
+// CloseUnfinished ends every delivery that has not ended as unknown, and makes every session expire that
+// could still be completed: it is not known whether they were sent, and completed, after the backup. It is
 // for a store that was restored and is not in service. It returns how many there were of each. A repeat is
 // harmless. Its errors are those of Unfinished, and natsconf's.
 func (st *Recovery) CloseUnfinished(ctx context.Context, written time.Time) (deliveries, open int,
@@ -42,7 +42,7 @@ func (st *Recovery) CloseUnfinished(ctx context.Context, written time.Time) (del
 	return len(unfinished), open, err
 }
 
-// endUnknown ends a delivery of which nobody knows whether it was sent. A repeat is harmless.
+// endUnknown ends a delivery for which it is not known whether it was sent. A repeat is harmless.
 func (st *Recovery) endUnknown(ctx context.Context, id sessions.ID, u Unfinished, by, why string) error {
 	now := st.Instant()
 	if !u.Claimed {
@@ -60,7 +60,7 @@ func (st *Recovery) endUnknown(ctx context.Context, id sessions.ID, u Unfinished
 	return nil
 }
 
-// expireOpen makes the sessions expire now that could still be completed.
+// expireOpen makes sessions that could still be completed expire now.
 func (st *Recovery) expireOpen(ctx context.Context) (n int, err error) {
 	stream := topology.BucketStream(topology.BucketSessions)
 	_, last, err := st.Conn.Bounds(ctx, stream)
@@ -115,8 +115,8 @@ func expiry(m jetstream.Msg, at time.Time) (*nats.Msg, error) {
 	return &nats.Msg{Subject: m.Subject(), Data: data}, nil
 }
 
-// recordOf returns the session whose record is on a subject of the sessions bucket; ok is false for what
-// else is there.
+// recordOf returns the session whose record is on a subject of the sessions bucket; ok is false for other
+// entries.
 func recordOf(subject string) (id sessions.ID, ok bool) {
 	parts := strings.Split(subject, ".")
 	if len(parts) != 4 || parts[2] == "redeemed" {

@@ -17,24 +17,24 @@ import (
 	"verifyd/sessions/records"
 )
 
-// Unfinished is a delivery that has not come to an end.
+// Unfinished is a delivery that has not ended.
 type Unfinished struct {
 	Number  int  // the attempt that is claimed, or the next one
-	Claimed bool // somebody may be sending it
+	Claimed bool // a process may be sending it
 	// SettleAfter is the instant from which anyone may settle it; zero unless claimed.
 	SettleAfter time.Time
 	CompletedAt time.Time // of its session
 }
 
-// Recovery ends what nobody knows the end of, in a store that was restored or damaged.
+// Recovery ends deliveries and sessions whose end is not known, in a store that was restored or damaged.
 type Recovery struct{ *records.Writer }
 
-// New makes a recovery that writes by a writer.
+// New returns a recovery that writes through a writer.
 func New(w *records.Writer) *Recovery { return &Recovery{w} }
 
-// Unfinished returns the deliveries that have not come to an end, from all facts with sequences from a given
-// one on, and the sequence after the last of these. The result of an earlier call may be passed as known, to
-// be updated. Its error is natsconf.ErrUnavailable, or that of a fact that cannot be read.
+// Unfinished returns the deliveries that have not ended, from all facts with sequences from a given one on,
+// and the sequence after the last of these. The result of an earlier call may be passed as known, to be
+// updated. Its error is natsconf.ErrUnavailable, or that of a fact that cannot be read.
 func (st *Recovery) Unfinished(ctx context.Context, from uint64,
 	known map[sessions.ID]Unfinished) (map[sessions.ID]Unfinished,
 	uint64, error) {
@@ -59,8 +59,8 @@ func (st *Recovery) Unfinished(ctx context.Context, from uint64,
 	return known, last + 1, err
 }
 
-// apply applies one more fact, in the order in which they were written. What cannot be read has the meaning
-// that is defined (ErrUnreadable).
+// apply applies one more fact, in the order in which they were written. A fact that cannot be read has the
+// meaning that ErrUnreadable defines.
 func apply(open map[sessions.ID]Unfinished, subject string, data []byte) error {
 	p, ok := facts.ParseSubject(subject)
 	if !ok {
@@ -98,7 +98,7 @@ func apply(open map[sessions.ID]Unfinished, subject string, data []byte) error {
 		case err == nil && r.LeavesDue():
 			open[p.ID] = Unfinished{Number: p.N + 1, CompletedAt: completedAt(open, p.ID)}
 		case err == nil, claimed.Number == p.N &&
-			claimed.Claimed: // what cannot be read ends no attempt but the one under way
+			claimed.Claimed: // a result that cannot be read ends only the attempt under way
 			delete(open, p.ID)
 		}
 	}

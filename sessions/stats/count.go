@@ -14,9 +14,9 @@ import (
 // Count names what is counted of an account, per UTC day, live and test sessions apart.
 type Count string
 
-// What is counted of sessions, on the day on which the session was started, so that a day's numbers add up:
-// each started session is verified, declined, refused, canceled, expired or still open. The steps count each
-// session once.
+// What is counted about sessions, on the day on which the session was started, so that a day's numbers add
+// up: each started session is verified, declined, refused, canceled, expired or still open. The steps count
+// each session once.
 const (
 	CountStarted  Count = "started"
 	CountOpened   Count = Count(timeline.EventOpened)
@@ -28,13 +28,13 @@ const (
 	CountVerified Count = "verified"
 	CountDeclined Count = "failed_declined"
 	CountRefused  Count = "failed_refused"
-	// CountUnconfirmed: wrong codes were given as often as they may be
+	// CountUnconfirmed: as many wrong codes were entered as may be
 	CountUnconfirmed Count = "failed_unconfirmed"
 	CountCanceled    Count = "canceled"
 	CountExpired     Count = "expired"
 )
 
-// CountNetworkError is counted of networks alone (Count.Of), as are tries with CountSignIn and CountReturned
+// CountNetworkError is counted for networks alone (Count.Of), as are tries with CountSignIn and CountReturned
 // there: each of them, however many a session has.
 const CountNetworkError Count = Count(timeline.EventNetworkError)
 
@@ -56,7 +56,7 @@ func (c Count) Of(network string) Count { return c + networkMark + Count(network
 // networkMark stands between a count and the id of a network, and in neither.
 const networkMark = ":"
 
-// Networks returns the ids of the networks that counts tell of, in their order.
+// Networks returns the ids of the networks in counts, in their order.
 func Networks(counts map[Count]int64) []string {
 	seen := map[string]bool{}
 	for c := range counts {

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// meterEvery is how often counts are stored. A crash loses what was counted since.
+	// meterEvery is how often counts are stored. A crash loses the counts since the last time.
 	meterEvery = 5 * time.Second
 	// meterDrain bounds the last storing at a stop.
 	meterDrain = 5 * time.Second
@@ -30,8 +30,7 @@ const (
 // few seconds, and at its stop. They are for people: a crash loses the last seconds, and so does a counter
 // whose acknowledgement does not come. The quota is counted elsewhere, exactly.
 type Meter struct {
-	// Now is the clock by which lifetimes end, which is that of the store that counts. It is set before
-	// Serve.
+	// Now is the clock by which lifetimes end: that of the store that counts. It is set before Serve.
 	Now func() time.Time
 
 	usage *natsconf.Writer
@@ -49,7 +48,7 @@ type counter struct {
 	what    Count
 }
 
-// NewMeter makes a meter on a writer of StreamUsage. It stores nothing until served.
+// NewMeter returns a meter on a writer of StreamUsage. It stores nothing until served.
 func NewMeter(usage *natsconf.Writer) *Meter {
 	return &Meter{Now: time.Now, usage: usage, counts: map[counter]int64{}, expiries: map[expiryCount]int64{}}
 }
@@ -64,7 +63,7 @@ type expiryCount struct {
 // String names the actor in the supervisor's log.
 func (m *Meter) String() string { return "meter" }
 
-// Count counts one thing that happened at an instant. On a nil meter it does nothing.
+// Count counts one event at an instant. On a nil meter it does nothing.
 func (m *Meter) Count(account string, test bool, what Count, at time.Time) {
 	if m == nil {
 		return
@@ -108,8 +107,8 @@ func (m *Meter) CountCompleted(c sessions.Completion) {
 }
 
 // countExpiry counts a session as expired when its lifetime is over: by 1 when it is started, by -1 when it
-// is completed, whichever processes do that. Nothing is kept of a session, and nobody has to search for
-// sessions that simply expired.
+// is completed, whichever processes do that. Nothing is kept of a session, and no search for sessions that
+// simply expired is needed.
 func (m *Meter) countExpiry(s sessions.Session, by int64) {
 	if m == nil {
 		return
@@ -138,18 +137,18 @@ func (m *Meter) Serve(ctx context.Context) error {
 		case <-ctx.Done():
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), meterDrain)
 			defer cancel()
-			// Nobody is here later to count the lifetimes that still run. Those sessions that are completed
-			// yet are taken out again.
+			// This process is not there later to count the lifetimes that still run. Sessions that are
+			// completed yet are subtracted again.
 			m.flush(last, m.Now().Add(sessions.Lifetime+2*expirySlot))
 			return ctx.Err()
 		}
 	}
 }
 
-// FlushOnce stores what was counted until now.
+// FlushOnce stores the counts until now.
 func (m *Meter) FlushOnce(ctx context.Context) { m.flush(ctx, m.Now()) }
 
-// flush adds what was counted to the stored counters, and the lifetimes that end before an instant.
+// flush adds the counts to the stored counters, and the lifetimes that end before an instant.
 func (m *Meter) flush(ctx context.Context, before time.Time) {
 	m.mu.Lock()
 	for key, n := range m.expiries {
@@ -204,8 +203,8 @@ func statSubject(account string, day time.Time, what string) string {
 	return "stat." + account + "." + day.UTC().Format("20060102") + "." + what
 }
 
-// QuotaSubject is where an account's sessions of a UTC month are counted towards its quota (natsconf has the
-// table).
+// QuotaSubject is the subject on which an account's sessions of a UTC month are counted towards its quota
+// (natsconf has the table).
 func QuotaSubject(account string, at time.Time) string {
 	return "usage." + account + "." + at.UTC().Format("200601")
 }

@@ -24,7 +24,7 @@ type Statistics struct {
 	now   func() time.Time
 }
 
-// NewStatistics makes statistics that count on a meter; nil: nothing is counted.
+// NewStatistics returns statistics that count on a meter; nil: nothing is counted.
 func NewStatistics(conn *natsconf.Conn, meter *Meter, now func() time.Time) *Statistics {
 	return &Statistics{conn: conn, meter: meter, now: now}
 }
@@ -48,12 +48,12 @@ func (st *Statistics) CountSettled(s sessions.Session, r facts.Result) {
 
 // Usage is what an account did in a UTC month.
 type Usage struct {
-	// Used counts towards the quota: exact, but for units that an edge holds ahead for about a second.
+	// Used counts towards the quota: exact, except for units that an edge holds ahead for about a second.
 	Used int64
 	Days []UsageDay // every day of the month, the first one first
 }
 
-// UsageDay is the statistics of a UTC day. What is not there is zero.
+// UsageDay is the statistics of a UTC day. A missing count is zero.
 type UsageDay struct {
 	Day        time.Time // 00:00 UTC
 	Live, Test map[Count]int64
@@ -95,9 +95,9 @@ func (st *Statistics) Usage(ctx context.Context, account string, month time.Time
 // expiredLag is how long after the last lifetime of a day its counts may still be on their way.
 const expiredLag = time.Minute
 
-// settleExpired corrects the count of expired sessions, which loses up to a lifetime's worth where a process
-// is killed. On a day that is over every session that has no other end has expired; on one that is not, no
-// more than those can have.
+// settleExpired corrects the count of expired sessions, which loses up to a lifetime's worth if a process is
+// killed. On a day that is over, every session that has no other end has expired; on one that is not, no more
+// than those can have expired.
 func settleExpired(counts map[Count]int64, over bool) {
 	open := unended(counts)
 	n := min(max(counts[CountExpired], 0), open)

@@ -40,7 +40,7 @@ const (
 type Event struct {
 	Name    EventName   `json:"-"`
 	Session sessions.ID `json:"-"`
-	At      time.Time   `json:"at"` // now where zero
+	At      time.Time   `json:"at"` // now if zero
 
 	// The following fields are set as the name requires.
 	Network string        `json:"network,omitempty"` // id of the identity network
@@ -49,7 +49,7 @@ type Event struct {
 	Detail  string        `json:"detail,omitempty"` // one sentence for people, without URL or secrets
 	Address string        `json:"address,omitempty"`
 	Timing  facts.Timing  `json:"timing,omitzero"`
-	Next    time.Duration `json:"next,omitzero"` // the pause until the next try; zero where there is none
+	Next    time.Duration `json:"next,omitzero"` // the pause until the next try; zero if there is none
 
 	// where the key of its session is, under which Detail and Address are stored
 	SealedUnder sessions.KeyRef `json:"-"`

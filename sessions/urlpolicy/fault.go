@@ -9,17 +9,17 @@ const (
 	CodeScheme     = "callback_url_scheme"     // not an absolute https URL
 	CodeSyntax     = "callback_url_syntax"     // not the shape of a URL, or a broken percent-encoding
 	CodeUserinfo   = "callback_url_userinfo"   // a user name or password before the host
-	CodeFragment   = "callback_url_fragment"   // a fragment, be it empty
+	CodeFragment   = "callback_url_fragment"   // a fragment, even an empty one
 	CodeHost       = "callback_url_host"       // not a public host name nor a canonical address literal
 	CodeAddress    = "callback_url_address"    // an address literal that callbacks may not reach
 	CodePort       = "callback_url_port"       // not a port, or one that callbacks may not reach
 )
 
-// Fault says why a callback URL was refused. It never carries the URL's userinfo, path or query, so it may
+// Fault reports why a callback URL was refused. It never carries the URL's userinfo, path or query, so it may
 // be shown and logged.
 type Fault struct {
 	Code   string // one of the Code… constants
-	Detail string // what is wrong and what would be right: one sentence in lower case, without a full stop
+	Detail string // what is wrong and what is valid: one sentence in lower case, without a full stop
 }
 
 // Error returns code and detail.

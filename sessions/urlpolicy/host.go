@@ -12,8 +12,8 @@ const (
 	maxLabelBytes = 63  // RFC 1035 §2.3.4
 )
 
-// splitAuthority takes an authority apart into its host, with brackets where it has them, and ":port", ""
-// where there is none.
+// splitAuthority splits an authority into its host, with brackets if it has them, and ":port", "" if there is
+// none.
 func splitAuthority(authority string) (host, port string, err error) {
 	if strings.Contains(authority, "@") {
 		return "", "", fault(CodeUserinfo,
@@ -135,8 +135,9 @@ func checkLabel(label string) error {
 	return nil
 }
 
-// looksNumeric recognises the last label that makes the WHATWG URL standard ("ends in a number") and
-// inet_aton take the whole host for an IPv4 address: all digits, or 0x and hexadecimal digits, be they none.
+// looksNumeric recognizes the last label that makes the WHATWG URL standard ("ends in a number") and
+// inet_aton take the whole host for an IPv4 address: all digits, or 0x and any number of hexadecimal digits,
+// also none.
 func looksNumeric(label string) bool {
 	if hex, ok := strings.CutPrefix(label, "0x"); ok {
 		return !slices.ContainsFunc([]byte(hex), func(b byte) bool { return !isHex(b) })

@@ -6,8 +6,8 @@ import "net/netip"
 // every virtual machine there. No registry lists it, so the guardian does not know it.
 var azureWireServer = netip.MustParsePrefix("168.63.129.16/32")
 
-// kinds returns words for what is refused; the guardian and checkIP decide, this table only explains. The
-// first entry that contains the address names it, so a narrower range stands before the wider one around it.
+// kinds returns words for refused addresses; the guardian and checkIP decide, this table only explains. The
+// first entry that contains the address names it, so a narrower range comes before the wider one around it.
 var kinds = []struct {
 	prefix netip.Prefix
 	words  string
@@ -62,8 +62,8 @@ func kindOf(ip netip.Addr) string {
 	return "a special-purpose address (IANA registry)"
 }
 
-// isISATAP recognises the interface identifiers 0000:5efe and 0200:5efe, whose last four bytes are an IPv4
-// address (RFC 5214 §6.1). They may stand under any prefix, which is why no table of ranges has them.
+// isISATAP recognizes the interface identifiers 0000:5efe and 0200:5efe, whose last four bytes are an IPv4
+// address (RFC 5214 §6.1). They may follow any prefix, which is why no table of ranges has them.
 func isISATAP(ip netip.Addr) bool {
 	if !ip.Is6() {
 		return false

@@ -12,23 +12,23 @@ import (
 	"code.dny.dev/ssrf"
 )
 
-// ErrRefusedAddress is returned, wrapped with the kind of address, for what callbacks may not reach. A
-// repeat returns the same.
+// ErrRefusedAddress is returned, wrapped with the kind of address, for an address that callbacks may not
+// reach. A repeat returns the same.
 var ErrRefusedAddress = errors.New("refused address")
 
-// Policy says which addresses and ports callbacks may reach. It is immutable and safe for concurrent use.
+// Policy decides which addresses and ports callbacks may reach. It is immutable and safe for concurrent use.
 type Policy struct {
 	guard *ssrf.Guardian
 	allow []netip.Prefix // wins over every refusal of an address, not over ports
 	ports []uint16       // empty: every port
 }
 
-// NewPolicy makes the policy "public addresses only". allowCIDRs are the non-public addresses that may be
+// NewPolicy returns the policy "public addresses only". allowCIDRs are the non-public addresses that may be
 // reached as well; they bind as written, so 127.0.0.0/8 covers neither ::1 nor ::ffff:127.0.0.1. allowPorts
 // are the only ports that may be reached; without any, every port may.
 //
-// On a network that has IPv6 only, with DNS64 and NAT64, the operator must list 64:ff9b::/96: what the
-// gateway then does with an embedded private address is the gateway's law, not this one's.
+// On a network that has IPv6 only, with DNS64 and NAT64, the operator must list 64:ff9b::/96: the gateway,
+// not this policy, then decides what happens to an embedded private address.
 func NewPolicy(allowCIDRs []netip.Prefix, allowPorts []uint16) *Policy {
 	p := &Policy{
 		// Ports and networks are judged here, with our own words; the guardian judges addresses only.

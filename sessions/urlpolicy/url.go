@@ -23,7 +23,7 @@ type URL struct {
 	raw    string
 	host   string
 	port   uint16
-	addr   netip.Addr // valid where the host is an address literal
+	addr   netip.Addr // valid if the host is an address literal
 	target string
 }
 
@@ -35,18 +35,17 @@ func (u URL) String() string { return u.raw }
 // brackets.
 func (u URL) Host() string { return u.host }
 
-// Addr returns the address where the host is a literal; otherwise it is not valid.
+// Addr returns the address if the host is a literal; otherwise it is not valid.
 func (u URL) Addr() netip.Addr { return u.addr }
 
-// Port returns the port, 443 where the URL names none.
+// Port returns the port, 443 if the URL names none.
 func (u URL) Port() uint16 { return u.port }
 
 // HostPort returns host and port as net.JoinHostPort does. Two URLs with the same HostPort have the same
 // destination.
 func (u URL) HostPort() string { return net.JoinHostPort(u.host, strconv.Itoa(int(u.port))) }
 
-// HostHeader returns the value of the Host field (RFC 9110 §7.2): no port where it is 443, brackets around
-// IPv6.
+// HostHeader returns the value of the Host field (RFC 9110 §7.2): no port if it is 443, brackets around IPv6.
 func (u URL) HostHeader() string {
 	if u.port != defaultPort {
 		return u.HostPort()
@@ -63,7 +62,7 @@ func (u URL) RequestURI() string { return u.target }
 
 // Parse checks raw against the rules of this package and the policy. The error is a *Fault.
 //
-// Decided where the RFCs leave room: the scheme and the host may be written in capitals; a final dot of a
+// Decisions where the RFCs leave room: the scheme and the host may be written in capitals; a final dot of a
 // name is dropped; an empty port ("https://host:/") and leading zeros in a port are refused; underscores in
 // names are accepted, since DNS carries them and wildcard certificates match them; square brackets in path
 // and query are accepted, since receivers' frameworks write them there.
@@ -121,7 +120,7 @@ func checkBytes(raw string) error {
 	return nil
 }
 
-// split takes the URL apart into authority and request target.
+// split splits the URL into authority and request target.
 func split(raw string) (authority, target string, err error) {
 	name, rest, ok := strings.Cut(raw, ":")
 	if !ok || !strings.EqualFold(name, scheme) {
@@ -146,9 +145,9 @@ func split(raw string) (authority, target string, err error) {
 	return authority, target, nil
 }
 
-// agrees asks net/url, the parser of most Go programs, for its reading. It must be ours, so that no second
-// reading of a URL leads elsewhere. Nothing is known to get past the stricter checks before; the fuzz test
-// holds both against each other.
+// agrees asks net/url, the parser of most Go programs, for its reading. It must be the same as ours, so that
+// no second reading of a URL leads elsewhere. Nothing is known to get past the stricter checks before it; the
+// fuzz test compares the two.
 func agrees(raw, host, target string) bool {
 	u, err := url.Parse(raw)
 	return err == nil && u.Scheme == scheme && u.User == nil && u.Opaque == "" && u.Fragment == "" &&
@@ -163,17 +162,17 @@ func isDigit(b byte) bool { return '0' <= b && b <= '9' }
 
 func isLetter(b byte) bool { return 'a' <= b|0x20 && b|0x20 <= 'z' }
 
-// anywhere lets every address through: what it reads is named by an operator, and judged by another policy
-// where it is dialled.
+// anywhere lets every address through: an operator names what it reads, and another policy judges it when it
+// is dialled.
 var anywhere = NewPolicy([]netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")},
 	nil)
 
-// ParseNamed is Policy.Parse for a URL that an operator names where no policy is known: the one that binds is
-// asked when it is dialled. The error is a *Fault.
+// ParseNamed is Policy.Parse for a URL that an operator names where no policy is known: the policy that binds
+// is asked when the URL is dialled. The error is a *Fault.
 func ParseNamed(raw string) (URL, error) { return anywhere.Parse(raw) }
 
 // Destination reads a receiver host as an operator names it, host or host:port, and returns it as HostPort
-// does; the port is 443 where none is named. The error is a *Fault.
+// does; the port is 443 if none is named. The error is a *Fault.
 func Destination(s string) (string, error) {
 	if s == "" || strings.ContainsAny(s, "/?#") || checkBytes(s) != nil ||
 		len(s) > maxNameBytes+len(":65535") {

@@ -8,8 +8,8 @@ import (
 // recordHeader is the length of a TLS record's header: type, version, length (RFC 8446 §5.1).
 const recordHeader = 5
 
-// Records is what a TLS session is spoken over. It follows the records in what the session reads: crypto/tls
-// keeps the beginning of a record to itself until the rest has come, and reports nothing of it.
+// Records is the connection below a TLS session. It follows the records that the session reads: crypto/tls
+// keeps the beginning of a record to itself until the rest has come, and does not report it.
 type Records struct {
 	net.Conn
 

@@ -17,11 +17,11 @@ import (
 // probeTimeout bounds the one thing a probe may wait for: room to answer a TLS key update.
 const probeTimeout = 100 * time.Millisecond
 
-// ErrUnsolicited says that bytes came before a request was sent. They must never be read as the answer to a
-// request that was not sent yet.
+// ErrUnsolicited reports that bytes came before a request was sent. They must never be read as the answer to
+// a request that was not sent yet.
 var ErrUnsolicited = errors.New("bytes came before a request was sent")
 
-// Wire is one connection. It belongs to one goroutine, but for Close.
+// Wire is one connection. It belongs to one goroutine, except for Close.
 type Wire struct {
 	net.Conn
 
@@ -40,8 +40,8 @@ func (wouldBlockError) Error() string   { return "nothing has arrived" }
 func (wouldBlockError) Timeout() bool   { return true }
 func (wouldBlockError) Temporary() bool { return true }
 
-// New returns the wire of a connection. At one that is no system socket, as one in memory, a look at what has
-// arrived waits for a millisecond.
+// New returns the wire of a connection. On one that is not a system socket, such as one in memory, a look at
+// what has arrived waits for a millisecond.
 func New(conn net.Conn) (*Wire, error) {
 	system, ok := conn.(syscall.Conn)
 	if !ok {
@@ -73,10 +73,10 @@ func (w *Wire) Read(b []byte) (int, error) {
 }
 
 // Probe reports, without waiting, whether a request may be written to the session that is spoken over the
-// wire, which is the wire itself where there is no TLS: nil where the other side has neither closed it nor
-// sent anything, ErrUnsolicited where bytes for a reader have come, otherwise what ended it. It takes in what
-// TLS itself has sent, such as session tickets. The beginning of a record is none of the session's bytes yet;
-// see Records. It leaves a deadline behind.
+// wire, which is the wire itself if there is no TLS. It returns nil if the other side has neither closed it
+// nor sent anything, ErrUnsolicited if bytes for a reader have come, and otherwise what ended it. It reads
+// what TLS itself has sent, such as session tickets. The beginning of a record does not count as bytes of the
+// session yet; see Records. It leaves a deadline set.
 func (w *Wire) Probe(session io.Reader) error {
 	if err := w.SetDeadline(time.Now().Add(probeTimeout)); err != nil {
 		return err
@@ -93,8 +93,8 @@ func (w *Wire) Probe(session io.Reader) error {
 	return err
 }
 
-// readSoon reads for a millisecond: where a connection cannot be read without waiting, what has arrived is
-// there within it.
+// readSoon reads for a millisecond: if a connection cannot be read without waiting, the bytes that have
+// arrived are there within it.
 func (w *Wire) readSoon(b []byte) (int, error) {
 	if err := w.SetReadDeadline(time.Now().Add(time.Millisecond)); err != nil {
 		return 0, err

@@ -68,7 +68,7 @@ const ServiceLog = "service"
 // Record is one line of an account's audit log, as it is stored.
 type Record struct {
 	Version int               `json:"v"`                //
-	ID      string            `json:"id"`               // tells this record from another that took its number
+	ID      string            `json:"id"`               // distinguishes this record from another that took its number
 	Number  int64             `json:"n"`                // from 1, without a gap
 	At      time.Time         `json:"at"`               //
 	Account string            `json:"account"`          // its id

@@ -30,7 +30,7 @@ type Grant struct {
 	Subject string      `json:"subject,omitempty"` // who they are there
 	Link    string      `json:"link,omitempty"`    // the login link's id, in place of an identity
 	Account string      `json:"account,omitempty"` // of a login link into an account: the account's id,
-	Role    access.Role `json:"role,omitempty"`    // and what whoever redeems it is there
+	Role    access.Role `json:"role,omitempty"`    // and the role of the person who redeems it
 	Token   string      `json:"token,omitempty"`   // an operator token's id, in place of an identity
 	Digest  string      `json:"digest,omitempty"`  // SHA-256 of that token, hexadecimal,
 	Name    string      `json:"name,omitempty"`    // what its operator calls it,

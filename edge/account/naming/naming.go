@@ -31,7 +31,7 @@ const Kept = 90 * 24 * time.Hour
 // Former is a name that an account had.
 type Former struct {
 	Name  string    `json:"name"`
-	Until time.Time `json:"until"` // nobody else can take it before
+	Until time.Time `json:"until"` // no other account can take it before
 }
 
 // maxMarks is how many combining marks may follow each other (UTS 39 §5.4): more would overlap the lines

@@ -33,7 +33,7 @@ type conn struct {
 	timer   *time.Timer // closes it when it was idle for too long
 
 	// of the request under way
-	stop     func() bool // the closing where the context ends
+	stop     func() bool // closes it if the context ends
 	written  bool        // a byte of it may have left
 	answered bool        // a byte has come
 }
@@ -55,8 +55,8 @@ func (c *conn) secure(ctx context.Context, config *tls.Config) error {
 }
 
 // quiet reports whether the connection can carry another request: it is not too old, its server has not
-// closed it, and nothing has come since the last answer. Whether it was idle for too long is asked by the
-// clock on the wall too, since timers stand still while a machine is suspended.
+// closed it, and nothing has come since the last answer. The wall clock also decides whether it was idle for
+// too long, since timers stand still while a machine is suspended.
 func (c *conn) quiet() bool {
 	now := c.of.config.Now().Round(0)
 	return now.Sub(c.born.Round(0)) < maxAge && now.Sub(c.since.Round(0)) < c.of.idleTime &&
@@ -81,8 +81,8 @@ func (c *conn) mayGoOnAnother(req *http.Request) bool {
 	return !c.written || req.Method == http.MethodGet && !c.answered
 }
 
-// exchange writes a request, once, and reads the header of its answer, whose body reads on. Where it fails
-// the connection is closed.
+// exchange writes a request, once, and reads the header of its answer; the answer's body reads on. If it
+// fails, the connection is closed.
 func (c *conn) exchange(req *http.Request, text []byte) (*http.Response, error) {
 	c.stop = context.AfterFunc(req.Context(), func() { _ = c.wire.Close() })
 	c.written, c.answered, c.left = false, false, maxHeaderBytes
@@ -111,7 +111,7 @@ func (c *conn) ask(req *http.Request, text []byte) (*http.Response, error) {
 		switch {
 		case err != nil:
 			return nil, err
-		case resp.StatusCode == http.StatusSwitchingProtocols: // nobody asked for another
+		case resp.StatusCode == http.StatusSwitchingProtocols: // no other was requested
 			resp.Close = true
 			return resp, nil
 		case resp.StatusCode >= http.StatusOK:
@@ -126,11 +126,11 @@ func (c *conn) end() {
 	_ = c.wire.Close() // without a close_notify, which could wait for a peer that reads nothing
 }
 
-// body is an answer's. Where it was read whole, its connection is kept.
+// body is the body of an answer. If it was read whole, its connection is kept.
 type body struct {
 	io.Reader
 
-	conn *conn // nil once it is not the answer's any more
+	conn *conn // nil once it no longer belongs to the answer
 	last bool  // one of both sides ends the connection with this answer
 }
 

@@ -39,8 +39,8 @@ import (
 
 const (
 	handshakeTimeout = 5 * time.Second  // of TLS
-	idleTime         = 4 * time.Second  // Apache and Node.js close after 5 s where nobody sets it
-	maxAge           = 10 * time.Minute // where the name leads and the certificate are judged as often
+	idleTime         = 4 * time.Second  // Apache and Node.js close after 5 s by default
+	maxAge           = 10 * time.Minute // the name's address and the certificate are checked as often
 	maxIdle          = 64               // connections, in all
 	maxIdlePerHost   = 32               // of them, so that no host takes the room of all others
 )
@@ -63,10 +63,10 @@ type Transport struct {
 	count int              // of all of them
 }
 
-// host is where a connection leads.
+// host is the destination of a connection.
 type host struct{ scheme, name, address string }
 
-// New makes a Transport. It starts nothing.
+// New returns a Transport. It starts nothing.
 func New(c Config) *Transport {
 	c.TLS = c.TLS.Clone()
 	c.TLS.NextProtos = []string{"http/1.1"}
@@ -75,8 +75,9 @@ func New(c Config) *Transport {
 	return &Transport{config: c, idleTime: idleTime, idle: map[host][]*conn{}}
 }
 
-// RoundTrip implements http.RoundTripper. A redirect is an answer like any other. The context bounds it all,
-// the answer's body too. An answer of which a part was not read, or that was not closed, keeps no connection.
+// RoundTrip implements http.RoundTripper. A redirect is an answer like any other. The context bounds all of
+// it, the answer's body too. If a part of an answer was not read, or it was not closed, its connection is not
+// kept.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	var text bytes.Buffer
 	if err := req.Write(&text); err != nil { // closes the body
@@ -105,11 +106,11 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return c.exchange(req, text.Bytes())
 }
 
-// hostOf returns where a URL leads.
+// hostOf returns the destination of a URL.
 func hostOf(u *url.URL) (host, error) {
 	name, err := idna.Lookup.ToASCII(u.Hostname())
 	if err != nil {
-		name = u.Hostname() // an address, or what no resolver will know
+		name = u.Hostname() // an address, or a name that no resolver will know
 	}
 	port := u.Port()
 	switch {
@@ -123,14 +124,14 @@ func hostOf(u *url.URL) (host, error) {
 	return host{u.Scheme, name, net.JoinHostPort(name, port)}, nil
 }
 
-// got tells who asks which connection the request goes over.
+// got reports to the caller's trace which connection the request goes over.
 func got(req *http.Request, c *conn, kept bool) {
 	if trace := httptrace.ContextClientTrace(req.Context()); trace != nil && trace.GotConn != nil {
 		trace.GotConn(httptrace.GotConnInfo{Conn: c.session, Reused: kept, WasIdle: kept})
 	}
 }
 
-// dial gets a new connection.
+// dial opens a new connection.
 func (t *Transport) dial(ctx context.Context, to host) (*conn, error) {
 	socket, err := t.config.Dial(ctx, "tcp", to.address)
 	if err != nil {
@@ -177,7 +178,7 @@ func (t *Transport) last(to host) *conn {
 	return c
 }
 
-// remove takes a connection out, and reports whether it was there. The caller holds the lock.
+// remove removes a connection, and reports whether it was there. The caller holds the lock.
 func (t *Transport) remove(c *conn) bool {
 	idle := t.idle[c.to]
 	for i, other := range idle {
@@ -196,7 +197,7 @@ func (t *Transport) remove(c *conn) bool {
 	return false
 }
 
-// keep keeps a connection for the next request, where there is room.
+// keep keeps a connection for the next request, if there is room.
 func (t *Transport) keep(c *conn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -210,7 +211,7 @@ func (t *Transport) keep(c *conn) {
 	c.timer = time.AfterFunc(t.idleTime, func() { t.expire(c) })
 }
 
-// expire closes a connection that nobody has taken in time.
+// expire closes a connection that was not taken in time.
 func (t *Transport) expire(c *conn) {
 	t.mu.Lock()
 	idle := t.remove(c)

@@ -12,8 +12,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// checker refuses settings, which have their defaults. Its errors name the network, the setting and what
-// would be right.
+// checker refuses settings, which have their defaults. Its errors name the network, the setting and what is
+// valid.
 type checker struct{ Settings }
 
 // validate checks settings with their defaults filled.
@@ -181,7 +181,7 @@ func (s checker) checkPlatforms() error {
 	return nil
 }
 
-// checkRules refuses rules that could never accept anybody, or that this network gives nothing to judge by.
+// checkRules refuses rules that could never accept anybody, or for which this network reports no facts.
 func (s checker) checkRules() error {
 	p := s.Plan()
 	var errs []error

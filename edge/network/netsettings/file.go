@@ -14,8 +14,8 @@ import (
 
 // ParseFile reads VERIFYD_NETWORKS_FILE: a YAML list with one mapping per identity network, its keys the
 // settings' names. Unknown and repeated keys, keys without a value, wrong types, repeated ids and anything
-// that New would refuse are errors; each names the network, the setting and what would be right. A secret
-// file is not read before New.
+// that New would refuse are errors; each names the network, the setting and what is valid. A secret file is
+// not read before New.
 func ParseFile(yamlBytes []byte) ([]Settings, error) {
 	list, err := parseList(yamlBytes)
 	if err != nil {
@@ -108,7 +108,7 @@ func parseEntry(entry *yaml.Node, number int) (Settings, error) {
 	return s, nil
 }
 
-// targets maps each setting's name to its field. The names stand in the struct's tags and nowhere else.
+// targets maps each setting's name to its field. The names are in the struct's tags and nowhere else.
 func (s *Settings) targets() map[string]any {
 	out := map[string]any{}
 	addTargets(out, reflect.ValueOf(s).Elem())
@@ -134,7 +134,7 @@ func settingNames() string {
 	return strings.Join(names, ", ")
 }
 
-// wanted says what a setting's value must be.
+// wanted describes what a setting's value must be.
 func wanted(target any) string {
 	switch target.(type) {
 	case *bool:

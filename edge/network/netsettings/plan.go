@@ -2,8 +2,8 @@ package netsettings
 
 import "slices"
 
-// Plan is how a network is asked and read, beyond its addresses: from the table of presets, or from the
-// settings of the general kinds.
+// Plan is how requests to a network are made and its answers read, beyond its addresses: from the table of
+// presets, or from the settings of the general kinds.
 type Plan struct {
 	Names                  []string // claims with a name for people, best first
 	Email, Created, Groups Fact
@@ -43,7 +43,7 @@ func (s Settings) Wanted() []Fact {
 	return out
 }
 
-// AskedScopes are the scopes to ask for: those of the settings, and what the rules add.
+// AskedScopes are the scopes to request: those of the settings, and those that the rules add.
 func (s Settings) AskedScopes() []string {
 	scopes := slices.Clone(s.Scopes)
 	for _, f := range s.Wanted() {

@@ -18,7 +18,7 @@ const (
 	KindVATSIM    = "vatsim"
 )
 
-// ProtocolOpenID2 is what Steam speaks; the other protocols have the names of the kinds oidc and oauth2.
+// ProtocolOpenID2 is the protocol of Steam; the other protocols have the names of the kinds oidc and oauth2.
 const ProtocolOpenID2 = "openid2"
 
 // preset is what is known about a network beforehand.
@@ -26,7 +26,7 @@ type preset struct {
 	name     string // for users
 	protocol string // KindOIDC, KindOAuth2 or ProtocolOpenID2
 
-	issuer        string // for oauth2: compared with iss where a return carries it
+	issuer        string // for oauth2: compared with iss if a return carries it
 	issuerOpen    bool   // the operator may set another: his own instance, or one tenant
 	authorization string // oauth2 and openid2
 	token         string // oauth2
@@ -34,43 +34,43 @@ type preset struct {
 	authStyle     string
 
 	scopes   []string // the least that gives a stable subject
-	subject  string   // the claim that identifies the user for ever
+	subject  string   // the claim that identifies the user permanently
 	platform string   // whose user ids its subjects are, at its own issuer; empty: nobody's
 	names    []string // claims with a name for people, best first; empty: the usual ones
 
 	email   Fact // its address; claims.verifiedEmail says when it counts
 	created Fact // when the account was made
-	groups  Fact // what the user belongs to
+	groups  Fact // the groups of the user
 }
 
 // Fact is where a network reports what a rule needs. The zero value: nowhere.
 type Fact struct {
 	Claim    string // path in the ID token or user info; in a List: in each of its elements
-	Verified string // for the e-mail address: the member beside it that must be true
-	Scope    string // asked for only where a rule needs the fact
+	Verified string // for the e-mail address: the member next to it that must be true
+	Scope    string // requested only if a rule needs the fact
 	// the claims parameter, for a provider that reports the fact on request (OpenID Connect Core 1.0 §5.5)
 	Request string
-	List    string // the address of a list of its own, asked only where a rule needs the fact
-	// Of derives the instant from the subject, where it carries it.
+	List    string // the address of a list of its own, requested only if a rule needs the fact
+	// Of derives the instant from the subject, if that carries it.
 	Of func(subject string) (time.Time, error)
 }
 
 // Told reports whether the network reports the fact at all.
 func (f Fact) Told() bool { return f.Claim != "" || f.Of != nil }
 
-// standardEmail is the address as OpenID Connect Core 1.0 §5.1 and §5.4 have it.
+// standardEmail is the address as OpenID Connect Core 1.0 §5.1 and §5.4 define it.
 var standardEmail = Fact{Claim: "email", Verified: "email_verified", Scope: "email"}
 
 // presets is the table of networks that are known by name. Scopes are the least that gives a stable subject:
-// a name for people is shown to nobody, so no scope is asked for its sake. What a rule needs adds its scope
+// a name for people is never shown, so no scope is requested for it. A fact that a rule needs adds its scope
 // when the rule is set.
 //
-// An issuer of an oauth2 network is compared with iss where the return carries one (RFC 9207 §2.4), and not
-// demanded: its metadata is not fetched, and a promise in a table grows old. The redirect URI of its own
-// holds a mix-up off (RFC 9700 §4.4.2.2).
+// The issuer of an oauth2 network is compared with iss if the return carries one (RFC 9207 §2.4), and is not
+// required: its metadata is not fetched, and a promise in a table grows old. The network's own redirect URI
+// prevents a mix-up (RFC 9700 §4.4.2.2).
 //
-// Each network's sources stand above it, read again in November 2026. What they do not say is marked as such,
-// with what it rests on.
+// Each network's sources are listed above it, read again in November 2026. A fact that they do not state is
+// marked as such, with what it rests on.
 var presets = map[string]preset{
 	// https://docs.discord.com/developers/topics/oauth2 (endpoints, scopes; forms alone at the token
 	// endpoint) https://docs.discord.com/developers/resources/user#user-object (id, global_name, email,
@@ -188,7 +188,7 @@ var presets = map[string]preset{
 // discordEpoch is the first millisecond of 2015, where Discord's snowflakes begin.
 const discordEpoch = 1420070400000
 
-// snowflakeInstant is when a Discord id was given out: its upper 42 bits are milliseconds.
+// snowflakeInstant is when a Discord id was issued: its upper 42 bits are milliseconds.
 func snowflakeInstant(id string) (time.Time, error) {
 	n, err := strconv.ParseUint(id, 10, 64)
 	if err != nil {
@@ -197,7 +197,7 @@ func snowflakeInstant(id string) (time.Time, error) {
 	return time.UnixMilli(int64(n>>22) + discordEpoch), nil
 }
 
-// Protocol is what the network speaks.
+// Protocol is the protocol that the network speaks.
 func (s Settings) Protocol() string {
 	if p, ok := presets[s.Kind]; ok {
 		return p.protocol
@@ -205,8 +205,8 @@ func (s Settings) Protocol() string {
 	return s.Kind
 }
 
-// withPreset fills in what the table knows. What the operator may not set is refused by checkPreset, so
-// nothing of his is lost.
+// withPreset fills in what the table knows. checkPreset refuses settings that the operator may not set, so
+// none of them is lost.
 func (s Settings) withPreset(p preset) Settings {
 	fill := func(setting *string, value string) {
 		if *setting == "" {

@@ -11,25 +11,25 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Rules say which of the identities that the network vouches for are accepted. Package rules judges by them.
-// The zero value accepts every identity.
+// Rules define which of the identities that the network vouches for are accepted. Package rules judges by
+// them. The zero value accepts every identity.
 type Rules struct {
-	// RequireSubjectMatch refuses an identity whose subject is not the session's platform_user_id. It closes
-	// the forwarding of links where the network is the platform itself.
+	// RequireSubjectMatch refuses an identity whose subject is not the session's platform_user_id. It
+	// prevents the forwarding of links if the network is the platform itself.
 	RequireSubjectMatch bool `yaml:"require_subject_match"`
-	// EmailDomains are the domains of which one must be that of an e-mail address which the network has
-	// verified. A subdomain is another domain.
+	// EmailDomains are the accepted domains: the identity must have an e-mail address in one of them that the
+	// network has verified. A subdomain is another domain.
 	EmailDomains []string `yaml:"email_domains"`
 	// MinAccountAge is how old the account at the network must be, as "30d" or "72h".
 	MinAccountAge Span `yaml:"min_account_age"`
-	// RequireGroups are the groups or organisations of which the identity must belong to one, as the network
-	// spells them.
+	// RequireGroups are groups or organisations, as the network spells them: the identity must belong to one
+	// of them.
 	RequireGroups []string `yaml:"require_groups"`
-	// AllowSubjects, where there are any, are the only subjects accepted; DenySubjects are refused whatever
-	// else holds.
+	// AllowSubjects, if there are any, are the only subjects accepted; DenySubjects are refused whatever else
+	// holds.
 	AllowSubjects []string `yaml:"allow_subjects"`
 	DenySubjects  []string `yaml:"deny_subjects"`
-	// OneIdentityPer lets an identity stand for one platform_user_id alone within "guild" (platform and
+	// OneIdentityPer lets an identity stand for only one platform_user_id within "guild" (platform and
 	// guild_id) or "platform".
 	OneIdentityPer string `yaml:"one_identity_per"`
 	// OneIdentityFor is how long that is remembered after the last verification; default 365d.

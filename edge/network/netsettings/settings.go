@@ -18,8 +18,8 @@ const (
 	KindOAuth2 = "oauth2"
 )
 
-// How the client shows its secret at the token endpoint (RFC 6749 §2.3.1). It is stated and never found out
-// by trying, since a try that fails has already sent the code.
+// How the client shows its secret at the token endpoint (RFC 6749 §2.3.1). It is stated and not found out by
+// trying, since a try that fails has already sent the code.
 const (
 	AuthHeader = "header" // HTTP Basic
 	AuthParams = "params" // client_id and client_secret in the body
@@ -35,7 +35,7 @@ const (
 	maxSecretBytes = 4096 // a client secret in a file: anything longer is the wrong file
 )
 
-// Settings says how to reach one identity network: one entry of VERIFYD_NETWORKS_FILE, or the
+// Settings defines how to reach one identity network: one entry of VERIFYD_NETWORKS_FILE, or the
 // VERIFYD_NETWORK_… variables.
 type Settings struct { //nolint:recvcheck // targets fills the settings in; all else reads them
 	// in the redirect URI, logs and completions: a–z, 0–9 and hyphen, at most 32 characters
@@ -49,8 +49,8 @@ type Settings struct { //nolint:recvcheck // targets fills the settings in; all 
 	Issuer                string `yaml:"issuer"`
 	AuthorizationEndpoint string `yaml:"authorization_endpoint"` // oauth2 only
 	TokenEndpoint         string `yaml:"token_endpoint"`         // oauth2 only
-	// UserInfoEndpoint is required for oauth2. For oidc it is optional: when set it is asked in every
-	// sign-in; otherwise the discovered one is asked only for a subject claim that the ID token lacks.
+	// UserInfoEndpoint is required for oauth2. For oidc it is optional: if set, it is requested in every
+	// sign-in; otherwise the discovered one is requested only for a subject claim that the ID token lacks.
 	UserInfoEndpoint string `yaml:"user_info_endpoint"`
 
 	ClientID     string `yaml:"client_id"`
@@ -59,10 +59,10 @@ type Settings struct { //nolint:recvcheck // targets fills the settings in; all 
 	ClientSecretFile string `yaml:"client_secret_file"`
 	AuthStyle        string `yaml:"auth_style"` // "header" (default) or "params"
 
-	Scopes []string `yaml:"scopes"` // default for oidc: openid alone; oauth2 asks for none unless told
-	// SubjectClaim is the field that identifies the user for ever, default "sub": a top-level name, a dotted
-	// path (data.0.id) or a JSON Pointer (/data/0/id, RFC 6901). Its value is text or a whole number. The
-	// claim "email" of an oidc network counts only together with email_verified.
+	Scopes []string `yaml:"scopes"` // default for oidc: openid alone; oauth2 requests none unless set
+	// SubjectClaim is the field that identifies the user permanently, default "sub": a top-level name, a
+	// dotted path (data.0.id) or a JSON Pointer (/data/0/id, RFC 6901). Its value is text or a whole number.
+	// The claim "email" of an oidc network counts only together with email_verified.
 	SubjectClaim string `yaml:"subject_claim"`
 	Prompt       string `yaml:"prompt"` // sent as prompt, for instance "select_account"; default none
 	// CreatedClaim is where the network reports when the account was made: Unix seconds or RFC 3339.
@@ -72,15 +72,15 @@ type Settings struct { //nolint:recvcheck // targets fills the settings in; all 
 	GroupsClaim  string `yaml:"groups_claim"`
 
 	// IdentitiesOf is for a provider that has moved to another address, or is spoken to in another way: the
-	// issuer that its identities were known under before, so that they stay the same. Where the provider is
-	// another one it would hand these to strangers.
+	// issuer that its identities were known under before, so that they stay the same. If the provider is a
+	// different one, it would hand these to strangers.
 	IdentitiesOf string `yaml:"identities_of"`
 
 	Rules `yaml:",inline"`
 
 	// Platforms are the platforms, as integrators write them in any letter case, whose user ids are the
 	// network's subjects: a sign-in with it proves who has the account there. AnyPlatform stands for all. A
-	// network that is known by name has its own; an empty list takes it away.
+	// network that is known by name has its own; an empty list removes it.
 	Platforms []string `yaml:"platforms"`
 	// PlatformOnly: users sign in with it to prove a platform account, never to say who they are.
 	PlatformOnly bool `yaml:"platform_only"`
@@ -106,13 +106,13 @@ func (s Settings) String() string { return fmt.Sprintf("network.Settings(%q, sec
 // GoString keeps them out of %#v as well.
 func (s Settings) GoString() string { return s.String() }
 
-// NetworkID returns the network's id, where it was left out, too: a network known by name then has that for
-// one.
+// NetworkID returns the network's id, also if it was left out: a network known by name then has that name as
+// its id.
 func (s Settings) NetworkID() string { return s.withDefaults().ID }
 
-// IdentityIssuer names whose subjects the network's are: its issuer; for kind oauth2, where the issuer may be
-// left out and vouches for nothing, the address that reports who somebody is; for a network known by name
-// that has none, where it signs people in. The same subject of another is somebody else.
+// IdentityIssuer names the issuer of the network's subjects: its issuer; for kind oauth2, for which the
+// issuer may be left out and vouches for nothing, the user-info address; for a network known by name that has
+// none, its sign-in address. The same subject of another issuer is somebody else.
 func (s Settings) IdentityIssuer() string {
 	s = s.withDefaults()
 	switch {
@@ -126,7 +126,7 @@ func (s Settings) IdentityIssuer() string {
 	return s.SignInAddress()
 }
 
-// SignInAddress is where a network of ProtocolOpenID2 signs people in.
+// SignInAddress is the address at which a network of ProtocolOpenID2 signs people in.
 func (s Settings) SignInAddress() string { return presets[s.Kind].authorization }
 
 // withDefaults fills what was left out.
@@ -149,20 +149,20 @@ func (s Settings) withDefaults() Settings {
 	return s
 }
 
-// Checked returns the settings with their defaults filled, or all that is wrong with them at once.
+// Checked returns the settings with their defaults filled, or all their faults at once.
 func (s Settings) Checked() (Settings, error) {
 	full := s.withDefaults()
 	c := checker{full}
 	return full, errors.Join(c.validate(), c.checkPreset(s))
 }
 
-// wrong is the form of every error about a setting: which network, which setting, what would be right.
+// wrong is the form of every error about a setting: which network, which setting, what is valid.
 func (s Settings) wrong(setting, format string, args ...any) error {
 	return fmt.Errorf("network %q: %s: %w", s.ID, setting, fmt.Errorf(format, args...))
 }
 
-// CheckURL accepts what may be asked for an identity: https, or plain http on this machine alone. Its errors
-// do not repeat the value, which may hold a password.
+// CheckURL accepts a URL that may be requested for an identity: https, or plain http on this machine alone.
+// Its errors do not repeat the value, which may hold a password.
 func CheckURL(raw string) error {
 	u, err := url.Parse(raw)
 	switch {
@@ -183,7 +183,7 @@ func isLoopback(host string) bool {
 	return host == "localhost" || err == nil && addr.IsLoopback()
 }
 
-// Secret returns the client secret, from its file where it has one.
+// Secret returns the client secret, from its file if it has one.
 func (s Settings) Secret() (string, error) {
 	if s.ClientSecretFile == "" { // Steam has neither
 		return s.ClientSecret, nil
@@ -199,10 +199,10 @@ func (s Settings) Secret() (string, error) {
 	return secret, nil
 }
 
-// maxDetailBytes bounds what others' words add to a log line.
+// maxDetailBytes bounds what texts from outside add to a log line.
 const maxDetailBytes = 200
 
-// Plain makes a text that others influenced fit for one log line: printable ASCII, bounded.
+// Plain makes a text from outside fit for one log line: printable ASCII, bounded.
 func Plain(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {
