@@ -59,7 +59,7 @@ func says(a devtunnel.Answer) func(devtunnel.Callback) *devtunnel.Answer {
 	return func(devtunnel.Callback) *devtunnel.Answer { return &a }
 }
 
-// posted counts the POSTs of a session, be it a test key's.
+// posted counts the POSTs of a session, also of a test key's.
 func (r *receiver) posted(id sessions.ID) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

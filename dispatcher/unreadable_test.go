@@ -114,8 +114,8 @@ func TestUnreadableMessagesAreLetGo(t *testing.T) {
 	}
 }
 
-// Whose claim it is nobody can say: it may have sent, so nobody else does. The attempt is settled as
-// unknown, and a person may send again.
+// It is not known whose claim it is: its owner may have sent, so no other process does. The attempt is
+// settled as unknown, and a person may send again.
 func TestUnreadableClaimIsNeverSent(t *testing.T) {
 	h := start(t)
 	r := h.receive(t, "127.0.0.1", status(204))
@@ -264,8 +264,8 @@ func TestUnreadableScheduleGivesNoMoreTime(t *testing.T) {
 	}
 }
 
-// A hint that was written over, be it while it waits or when it has come due, is made up for by the facts:
-// the delivery is not lost.
+// A hint that was written over, while it waits or when it has come due, is made up for by the facts: the
+// delivery is not lost.
 func TestUnreadableHintLosesNoDelivery(t *testing.T) {
 	for name, subject := range map[string]string{"a schedule": "schedule.", "what is due": "retry."} {
 		t.Run(name, func(t *testing.T) {

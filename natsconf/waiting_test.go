@@ -15,7 +15,7 @@ import (
 )
 
 // Who waits is answered once somebody leads the stream, however often it was asked in vain, and its waiting
-// is no failure; who leaves is let go at once.
+// is no failure; a caller that leaves is released at once.
 func TestWaitingOutlastsWhatHurryDoesNot(t *testing.T) {
 	t.Parallel()
 	conn := natstest.ConnectTo(t, natstest.Bare(t, t.TempDir()))

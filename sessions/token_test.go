@@ -35,8 +35,8 @@ func TestTokenAndIDLeadOneWay(t *testing.T) {
 	}
 }
 
-// A token leads to its account for who has the mask; nobody else can tell, and those of older builds, which
-// are random, lead nowhere.
+// A token leads to its account for a caller that has the mask; nobody else can find it, and those of older
+// builds, which are random, lead nowhere.
 func TestTokenLeadsToItsAccount(t *testing.T) {
 	t.Parallel()
 	mask := secretbox.NewKey().Hash("tokens").Bytes

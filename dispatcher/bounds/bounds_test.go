@@ -170,7 +170,7 @@ func TestQueuesTakeTurns(t *testing.T) {
 	}
 }
 
-// An account has so many connections to one address, whatever the names; who comes too many waits for a
+// An account has so many connections to one address, whatever the names; a dial beyond that waits for a
 // second, and gets the next that is free. Other accounts and other addresses are not concerned, and all
 // addresses of an IPv6 network are one.
 func TestAddressesBoundConnections(t *testing.T) {

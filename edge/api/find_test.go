@@ -30,7 +30,7 @@ func (s *service) startWith(t *testing.T, key, platform, user, group string) (to
 	return token, idOf(t, token)
 }
 
-// A session is found by whatever somebody holds of it, and by nobody of another account.
+// A session is found by anything of it that somebody holds, and by nobody of another account.
 func TestSessionsAreFoundByWhatOneHolds(t *testing.T) {
 	t.Parallel()
 	s := newService(t, nil)

@@ -209,7 +209,7 @@ func TestListenEndsWithItsListener(t *testing.T) {
 	}
 }
 
-// A server that is told to stop says so to who listens, and is not held up by them.
+// A server that is told to stop notifies its listeners, and is not held up by them.
 func TestListenEndsWithItsServer(t *testing.T) {
 	t.Parallel()
 	r := newListenRig(t, time.Minute)

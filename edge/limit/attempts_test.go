@@ -125,7 +125,7 @@ func TestReturnsThatAreVouchedForCostNothing(t *testing.T) {
 	}
 }
 
-// Whoever has a network of 64 bits has one allowance, and whoever has a site of 48 bits has eight.
+// A client with a network of 64 bits has one allowance, and one with a site of 48 bits has eight.
 func TestAttemptsOfManyIPv6Networks(t *testing.T) {
 	a, now := newAttempts(t), time.Now().Add(time.Minute)
 	from := func(address netip.Addr) int {

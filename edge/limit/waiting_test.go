@@ -71,7 +71,8 @@ func (d *deaf) Publish(ctx context.Context, m *nats.Msg) (natsconf.Ack, error) {
 	return ack, err
 }
 
-// Who waits counts each unit once, also where the answers are lost. Who does not is told that nobody knows.
+// A caller that waits counts each unit once, even if the answers are lost. One that does not wait learns that
+// the result is unknown.
 func TestLostAnswersCountOnce(t *testing.T) {
 	t.Parallel()
 	q, conn := newQuota(t, 3)

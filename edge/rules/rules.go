@@ -14,7 +14,7 @@ import (
 	"verifyd/sessions/store"
 )
 
-// Judge returns the rule that refuses the identity for the session; ok where none does.
+// Judge returns the rule that refuses the identity for the session; ok if none does.
 func Judge(r netsettings.Rules, who network.Identity, s sessions.Session,
 	now time.Time) (refusal failure.Rule,
 	ok bool) {
@@ -45,12 +45,12 @@ func anyOf(values, wanted []string) bool {
 	return slices.ContainsFunc(values, func(v string) bool { return slices.Contains(wanted, v) })
 }
 
-// Hold returns what one_identity_per holds for a session: that the identity stands for its user. ok where the
+// Hold returns what one_identity_per holds for a session: that the identity stands for its user. ok if the
 // network has the rule.
 //
 // namespace is the network's; the same subject of another provider is another identity.
 //
-// Test sessions hold beside live ones, so that a trial never keeps anybody out.
+// Test sessions hold apart from live ones, so that a trial never keeps anybody out.
 func Hold(r netsettings.Rules, namespace string, who network.Identity,
 	s sessions.Session) (h store.IdentityBinding, ok bool) {
 	scope := platformScope(s)
@@ -85,7 +85,7 @@ func Slots(most int, r netsettings.Rules, namespace string, who network.Identity
 	return slots
 }
 
-// slotsFor is how long an identity's users are remembered where the network does not say.
+// slotsFor is how long an identity's users are remembered if the network does not set it.
 const slotsFor = 365 * 24 * time.Hour
 
 // Holders returns the names under which identities may stand for a session's user: on its platform, and in
@@ -101,7 +101,7 @@ func platformScope(s sessions.Session) []string {
 
 func holder(user string, scope []string) string { return join(append([]string{user}, scope...)...) }
 
-// join makes one text of several, each with its length before it, so that no two lists make the same.
+// join makes one text from several, each preceded by its length, so that no two lists make the same text.
 func join(parts ...string) string {
 	var b strings.Builder
 	for _, p := range parts {

@@ -25,8 +25,8 @@ import (
 // writes.
 const Account = "verifyd"
 
-// SeedFile returns where a role's seed lies: each role has a folder of its own, so that a process is given
-// no other's.
+// SeedFile returns the path of a role's seed: each role has a folder of its own, so that a process gets no
+// other's.
 func SeedFile(dir string, role permission.Role) string {
 	return filepath.Join(dir, string(role), "nats.nk")
 }
@@ -137,8 +137,8 @@ func Accounts(public map[permission.Role]string, storeBytes int64) ([]byte, erro
 func unescaped(text []byte) []byte { return bytes.ReplaceAll(text, []byte(`\u003e`), []byte(">")) }
 
 // Routes writes the part of a nats-server configuration that joins servers to a cluster by a password.
-// Without pings that are closer than the server's own, one that was cut off without a word is let back in
-// only after up to a minute: its old connections look alive to the others, which refuse the new ones as
+// Without pings that are closer than the server's own, one that was cut off silently is let back in only
+// after up to a minute: its old connections look alive to the others, which refuse the new ones as
 // duplicates.
 func Routes(servers []string, password string) []byte {
 	var b bytes.Buffer

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 )
 
-// Position is how far a consumer has come: everything up to its floor is acknowledged.
+// Position is the position of a consumer: everything up to its floor is acknowledged.
 type Position struct {
 	Stream   uint64 `json:"stream"`   // sequence of the stream
 	Consumer uint64 `json:"consumer"` // how often it has delivered a message by then
@@ -21,7 +21,7 @@ func consumerFile(folder, consumer string) string {
 	return filepath.Join(folder, "obs", consumer, "o.dat")
 }
 
-// ConsumerDigest returns a digest of the file with a consumer's position; empty where there is none.
+// ConsumerDigest returns a digest of the file with a consumer's position; empty if there is none.
 func ConsumerDigest(folder, consumer string) (string, error) {
 	b, err := os.ReadFile(consumerFile(folder, consumer))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -37,8 +37,8 @@ func ConsumerDigest(folder, consumer string) (string, error) {
 // consumerMagic and consumerVersion begin the file.
 const consumerMagic, consumerVersion = 22, 2
 
-// SetConsumer has a consumer go on from a position: everything behind it is given out again. Where the
-// consumer has no folder there is nothing to set: the server begins at the stream's beginning.
+// SetConsumer makes a consumer go on from a position: everything after it is delivered again. If the consumer
+// has no folder there is nothing to set: the server begins at the stream's beginning.
 func SetConsumer(folder, consumer string, p Position) error {
 	path := consumerFile(folder, consumer)
 	if _, err := os.Stat(filepath.Dir(path)); errors.Is(err, fs.ErrNotExist) {

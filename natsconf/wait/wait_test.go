@@ -41,7 +41,7 @@ func TestTries(t *testing.T) {
 		for range wait.Tries(ctx, 3) {
 			break
 		}
-		// who goes on without an end does not wait for ever
+		// a caller that goes on without an end does not wait forever
 		if n := tries(context.WithoutCancel(ctx), 2); n != 2 {
 			t.Errorf("%d tries without an end, want 2", n)
 		}

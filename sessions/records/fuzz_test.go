@@ -201,7 +201,7 @@ func FuzzRetry(f *testing.F) {
 	})
 }
 
-// A completion begins as its session's record does: who closes sessions reads that part of either.
+// A completion begins as its session's record does: code that closes sessions reads that part of either.
 func FuzzCompletion(f *testing.F) {
 	fuzzCodec(f, "completion", "session")
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -19,7 +19,7 @@ import (
 	"verifyd/sessions/once"
 )
 
-// written is what a caller was told of a message that nobody else writes.
+// written is the answer that a caller got for a message that no other caller writes.
 type written struct {
 	Write
 
@@ -110,7 +110,7 @@ func TestWritesAcrossLeaderChanges(t *testing.T) {
 	}
 }
 
-// judge compares what the caller was told with what is held, and repeats what nobody knew.
+// judge compares the caller's answers with what is stored, and repeats the writes of unknown result.
 func (w written) judge(t *testing.T, st *Writer, held map[string]string) {
 	t.Helper()
 	nonce, there := held[w.Subject]

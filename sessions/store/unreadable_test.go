@@ -259,8 +259,8 @@ func TestFactsOfNobody(t *testing.T) {
 	}
 }
 
-// Nobody has asked for what cannot be read, and nobody can ask for that attempt any more; who tries is told
-// why.
+// A request that cannot be read requests nothing, and nobody can request that attempt any more; a caller that
+// tries learns why.
 func TestUnreadableResendIsNobodysWish(t *testing.T) {
 	h, told := watching(t)
 	c := h.begun(t, verified)

@@ -361,7 +361,7 @@ func TestOneTakesAName(t *testing.T) {
 	}
 }
 
-// A name that nobody has is told with those that may have been meant.
+// The error for a name that no account has lists those that may have been meant.
 func TestNearestNames(t *testing.T) {
 	t.Parallel()
 	h := start(t)

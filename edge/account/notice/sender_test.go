@@ -216,7 +216,7 @@ func TestAHangingAddressHoldsNobodyUp(t *testing.T) {
 	}
 }
 
-// After a day nobody tries any more; the list has the notice all the same.
+// After a day the notice is not tried any more; the list has it all the same.
 func TestATryEndsAfterADay(t *testing.T) {
 	t.Parallel()
 	s, r := newService(t), newReceiver(t)

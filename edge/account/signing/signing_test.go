@@ -55,7 +55,7 @@ func TestPairsFollowTheSecrets(t *testing.T) {
 	}
 }
 
-// A pair is of one store, one account and one secret. Who holds the secret but not the master key has
+// A pair is of one store, one account and one secret. A holder of the secret but not of the master key has
 // another.
 func TestPairsDiffer(t *testing.T) {
 	key := secretbox.NewKey()

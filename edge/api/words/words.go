@@ -1,5 +1,5 @@
-// Package words checks what an integrator says of a session beside the contract's fields: its reference and
-// its user's locale.
+// Package words checks the fields of a session that an integrator may set in addition to the contract's: its
+// reference and its user's locale.
 package words
 
 import (
@@ -15,7 +15,7 @@ import (
 const (
 	// MaxReferenceBytes has room for an id with a prefix, and none for a document.
 	MaxReferenceBytes = 128
-	// MaxLocaleBytes is what RFC 5646 §4.4.1 asks everybody to have room for.
+	// MaxLocaleBytes is the length that RFC 5646 §4.4.1 asks implementations to have room for.
 	MaxLocaleBytes = 35
 )
 
@@ -33,8 +33,8 @@ func CheckReference(s string) error {
 	return nil
 }
 
-// CheckLocale returns what is wrong with a locale; nil: nothing. A tag of a language that nobody has heard of
-// is right as long as it is well-formed (RFC 5646 §2.2.9).
+// CheckLocale returns what is wrong with a locale; nil: nothing. A tag of an unknown language is valid as
+// long as it is well-formed (RFC 5646 §2.2.9).
 func CheckLocale(s string) error {
 	_, err := language.Parse(s)
 	var unknown language.ValueError // of a subtag, which is well-formed

@@ -28,13 +28,13 @@ type Pages[Key comparable] struct {
 	pages map[Key][]piece
 }
 
-// piece is a part of a kept page: what stands there, and which own text follows; -1: none.
+// piece is a part of a kept page: its text, and which own text follows; -1: none.
 type piece struct {
 	text []byte
 	own  int
 }
 
-// New keeps at most that many pages. Where there are more, keeping begins anew.
+// New keeps at most that many pages. If there are more, keeping begins anew.
 func New[Key comparable](most int) *Pages[Key] {
 	p := &Pages[Key]{most: most, mark: []byte(rand.Text()), pages: map[Key][]piece{}}
 	for i := range p.marks {
@@ -43,8 +43,8 @@ func New[Key comparable](most int) *Pages[Key] {
 	return p
 }
 
-// Draw returns the page of a key with its own texts, at most MaxOwn. Where it is not kept yet, draw makes it
-// with those texts instead, which have letters and digits alone. Its error is draw's.
+// Draw returns the page of a key with its own texts, at most MaxOwn. If it is not kept yet, draw makes it
+// with those texts instead, which have only letters and digits. Its error is draw's.
 func (p *Pages[Key]) Draw(key Key, own []template.HTML,
 	draw func(own []template.HTML) ([]byte, error)) ([]byte, error) {
 	p.mu.Lock()
