@@ -99,15 +99,7 @@ func New(c Config) (*Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("base URL: %w", err)
 	}
-	files, err := loadAssets()
-	if err != nil {
-		return nil, err
-	}
-	ts, err := loadLocales()
-	if err != nil {
-		return nil, err
-	}
-	frame, err := loadFrame()
+	made, err := loadMaterial()
 	if err != nil {
 		return nil, err
 	}
@@ -121,10 +113,9 @@ func New(c Config) (*Handler, error) {
 	}
 	h := &Handler{
 		pages: &pages{
-			networks: nets, accounts: c.Accounts, log: c.Log, now: c.Now, store: c.Store,
+			networks: nets, material: made, accounts: c.Accounts, log: c.Log, now: c.Now, store: c.Store,
 			origin: strings.TrimSuffix(base, prefix), prefix: prefix,
-			https: strings.HasPrefix(base, "https:"), assets: files, locales: ts, frame: frame,
-			drawn: drawn.New[drawing](maxKept),
+			https: strings.HasPrefix(base, "https:"), drawn: drawn.New[drawing](maxKept),
 		},
 		stepLog:  &stepLog{sessions: c.Sessions, metrics: m, log: c.Log},
 		verdicts: &verdicts{sessions: c.Sessions, log: c.Log, completeWithin: c.Store.Within()},

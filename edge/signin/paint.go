@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -24,6 +25,7 @@ import (
 // pages is what the pages are made of, and how they are drawn.
 type pages struct {
 	networks
+	material
 
 	accounts Accounts
 	store    *limit.Waiting
@@ -34,11 +36,28 @@ type pages struct {
 	prefix   string // its path, without a slash at its end
 	https    bool
 	browsers flow.Browsers
-	assets   assets
-	locales  locales
-	frame    *template.Template
 	drawn    *drawn.Pages[drawing]
 }
+
+// material is what pages are drawn with.
+type material struct {
+	assets  assets
+	locales locales
+	frame   *template.Template
+}
+
+// loadMaterial returns the one of the process: nobody changes it, and to read all languages takes some tens of
+// milliseconds.
+var loadMaterial = sync.OnceValues(func() (m material, err error) {
+	if m.assets, err = loadAssets(); err != nil {
+		return material{}, err
+	}
+	if m.locales, err = loadLocales(); err != nil {
+		return material{}, err
+	}
+	m.frame, err = loadFrame()
+	return m, err
+})
 
 func loadFrame() (*template.Template, error) {
 	// An error in the middle of a page must be one of ours in a test, not a hole that a user finds.

@@ -9,8 +9,7 @@ import (
 
 // What drawing the question costs, by its template and where it is kept, in each of two languages.
 func BenchmarkPaint(b *testing.B) {
-	ts := must(loadLocales())(b)
-	p := pages{frame: must(loadFrame())(b), locales: ts, drawn: drawn.New[drawing](maxKept)}
+	p := pages{material: must(loadMaterial())(b), drawn: drawn.New[drawing](maxKept)}
 	for _, code := range []string{"en", "ar"} {
 		v := keptPages(p.locales.find(code))[0]
 		v.Expires = time.Time{}.Format(time.RFC3339)

@@ -33,9 +33,8 @@ func keptPages(words *locale) (views []view) {
 // A page that is kept is, byte for byte, what its template draws, whatever is its session's own and in
 // whichever order pages are asked for.
 func TestKeptPagesAreTheirTemplates(t *testing.T) {
-	ts := must(loadLocales())(t)
-	p := pages{frame: must(loadFrame())(t), drawn: drawn.New[drawing](maxKept)}
-	for _, words := range ts.all {
+	p := pages{material: must(loadMaterial())(t), drawn: drawn.New[drawing](maxKept)}
+	for _, words := range p.locales.all {
 		for i, text := range []string{
 			"x", "<b>&amp;'\"", "a\u202eb\x00", strings.Repeat("wide", 300), "{asker}", "مرفأ",
 		} {

@@ -71,8 +71,8 @@ func noted() (keys []string) {
 // In every language every page and notice is drawn, which fails on a missing value, with every number that
 // may be counted.
 func TestPagesInEveryLanguage(t *testing.T) {
-	ts := must(loadLocales())(t)
-	p := pages{frame: must(loadFrame())(t), drawn: drawn.New[drawing](maxKept)}
+	p := pages{material: must(loadMaterial())(t), drawn: drawn.New[drawing](maxKept)}
+	ts := p.locales
 	for _, words := range ts.all {
 		for _, v := range everyPage(words) {
 			for v.count = range 12 {
