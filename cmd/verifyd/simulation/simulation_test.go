@@ -305,7 +305,7 @@ func TestSimulation(t *testing.T) {
 // for that breaks it alone.
 func report(t *testing.T, seed uint64, trace []string) {
 	t.Helper()
-	again := fmt.Sprintf("go test ./dispatcher/simulation -run 'TestSimulation$' -v -args -seed %d", seed)
+	again := fmt.Sprintf("go test ./cmd/verifyd/simulation -run 'TestSimulation$' -v -args -seed %d", seed)
 	luck, err := luckOf(t.Context(), seed)
 	if err == nil {
 		t.Errorf("the same each time: %s -luck %d", again, luck)
